@@ -1,0 +1,254 @@
+/* allocator_pool.c: the free blocks of a device, and how blocks split and merge.
+ *
+ * Free blocks of each pool stand in a treap ordered by (stream, size, address), so the best fit is the first block that
+ * is not below (stream, size): a handful of compares, no allocation, whatever the number of blocks. Blocks of a segment
+ * are a chain in order of address; a block that becomes free takes in its free neighbours at once, so two free blocks
+ * never touch. The structs come from slabs that live as long as the allocator.
+ *
+ * Invariant: a block is in the tree of its pool exactly while its state is BLOCK_FREE. */
+#include "allocator.h"
+
+#include <stdlib.h>
+
+/* ---- the tree ---- */
+
+static bool before(const tide_block *x, const tide_block *y) {
+  if (x->segment->stream != y->segment->stream) return x->segment->stream < y->segment->stream;
+  if (x->size != y->size) return x->size < y->size;
+  return x->ptr < y->ptr;
+}
+
+/* Cuts the tree into what stands before the key and what does not. */
+static void cut(tide_block *t, const tide_block *key, tide_block **l, tide_block **r) {
+  while (t) {
+    if (before(t, key)) {
+      *l = t, l = &t->right, t = t->right;
+    } else {
+      *r = t, r = &t->left, t = t->left;
+    }
+  }
+  *l = *r = NULL;
+}
+
+void tide__pool_insert(tide__allocator *a, tide_block *b) {
+  tide_block **at = &a->pool[b->segment->pool];
+  while (*at && (*at)->rank >= b->rank) at = before(b, *at) ? &(*at)->left : &(*at)->right;
+  cut(*at, b, &b->left, &b->right);
+  *at = b;
+  b->state = BLOCK_FREE;
+}
+
+void tide__pool_remove(tide__allocator *a, tide_block *b) {
+  tide_block **at = &a->pool[b->segment->pool];
+  while (*at != b) at = before(b, *at) ? &(*at)->left : &(*at)->right;
+  tide_block *l = b->left, *r = b->right;
+  while (l && r) {
+    if (l->rank > r->rank) {
+      *at = l, at = &l->right, l = l->right;
+    } else {
+      *at = r, at = &r->left, r = r->left;
+    }
+  }
+  *at = l ? l : r;
+  b->state = BLOCK_USED;
+}
+
+tide_block *tide__pool_find(const tide__allocator *a, int pool, uint64_t stream, size_t size) {
+  tide_block *best = NULL, *t = a->pool[pool];
+  while (t) {
+    uint64_t s = t->segment->stream;
+    if (s < stream || (s == stream && t->size < size))
+      t = t->right;
+    else
+      best = t, t = t->left;
+  }
+  return best && best->segment->stream == stream ? best : NULL;
+}
+
+/* ---- structs ---- */
+
+enum { SLAB_BLOCKS = 64 };
+
+typedef struct slab {
+  struct slab *next;
+  union {
+    tide_block block[SLAB_BLOCKS];
+    tide__segment segment[SLAB_BLOCKS];
+  } of;
+} slab;
+
+static slab *slab_new(tide__allocator *a) {
+  slab *s = malloc(sizeof *s);
+  if (!s) return NULL;
+  s->next = a->slabs;
+  a->slabs = s;
+  return s;
+}
+
+static bool refill(tide__allocator *a) {
+  slab *s = slab_new(a);
+  for (int i = 0; s && i < SLAB_BLOCKS; i++) tide__block_drop(a, &s->of.block[i]);
+  return s != NULL;
+}
+
+tide_block *tide__block_new(tide__allocator *a) {
+  if (!a->spare && !refill(a)) return NULL;
+  tide_block *b = a->spare;
+  a->spare = b->right;
+  *b = (tide_block){.owner = a};
+  a->seed = a->seed * 1664525u + 1013904223u;
+  b->rank = a->seed >> 4;
+  return b;
+}
+
+void tide__block_drop(tide__allocator *a, tide_block *b) {
+  b->right = a->spare;
+  a->spare = b;
+}
+
+static tide__segment *segment_struct(tide__allocator *a) {
+  if (!a->spare_segments) {
+    slab *s = slab_new(a);
+    if (!s) return NULL;
+    for (int i = 0; i < SLAB_BLOCKS; i++) {
+      s->of.segment[i].next = a->spare_segments;
+      a->spare_segments = &s->of.segment[i];
+    }
+  }
+  tide__segment *s = a->spare_segments;
+  a->spare_segments = s->next;
+  return s;
+}
+
+tide_block *tide__segment_new(tide__allocator *a, void *ptr, size_t size, uint64_t stream, int pool) {
+  tide_block *b = tide__block_new(a);
+  if (!b) return NULL;
+  tide__segment *s = segment_struct(a);
+  if (!s) {
+    tide__block_drop(a, b);
+    return NULL;
+  }
+  *s = (tide__segment){.next = a->segments, .head = b, .ptr = ptr, .size = size, .stream = stream, .pool = pool};
+  if (s->next) s->next->prev = s;
+  a->segments = s;
+  b->segment = s;
+  b->ptr = ptr, b->size = size;
+  b->state = BLOCK_USED;
+  return b;
+}
+
+void tide__segment_drop(tide__allocator *a, tide__segment *s) {
+  s->next = a->spare_segments;
+  a->spare_segments = s;
+}
+
+void tide__slabs_free(tide__allocator *a) {
+  for (slab *s = a->slabs; s;) {
+    slab *next = s->next;
+    free(s);
+    s = next;
+  }
+  a->slabs = NULL, a->spare = NULL, a->spare_segments = NULL, a->segments = NULL, a->scratch = NULL;
+  memset(a->pool, 0, sizeof a->pool);
+}
+
+/* ---- splitting and merging ---- */
+
+void tide__block_split(tide__allocator *a, tide_block *b, size_t size) {
+  tide_block *rest = tide__block_new(a);
+  if (!rest) return; /* without a struct the block stays whole: it is large enough */
+  rest->segment = b->segment;
+  rest->ptr = b->ptr + size, rest->size = b->size - size;
+  rest->prev = b, rest->next = b->next;
+  if (rest->next) rest->next->prev = rest;
+  b->next = rest;
+  b->size = size;
+  tide__pool_insert(a, rest);
+}
+
+int tide__block_merge(tide__allocator *a, tide_block *b, size_t *bytes) {
+  int count = 0;
+  *bytes = 0;
+  tide_block *p = b->prev, *n = b->next;
+  if (p && p->state == BLOCK_FREE) {
+    tide__pool_remove(a, p);
+    b->ptr = p->ptr, b->size += p->size;
+    b->prev = p->prev;
+    if (b->prev)
+      b->prev->next = b;
+    else
+      b->segment->head = b;
+    *bytes += p->size, count++;
+    tide__block_drop(a, p);
+  }
+  if (n && n->state == BLOCK_FREE) {
+    tide__pool_remove(a, n);
+    b->size += n->size;
+    b->next = n->next;
+    if (b->next) b->next->prev = b;
+    *bytes += n->size, count++;
+    tide__block_drop(a, n);
+  }
+  return count;
+}
+
+/* ---- segments ---- */
+
+tide__segment *tide__segments_detach(tide__allocator *a) {
+  tide__segment *out = NULL;
+  for (tide__segment *s = a->segments, *next; s; s = next) {
+    next = s->next;
+    if (s->head->state != BLOCK_FREE || s->head->next) continue;
+    tide__pool_remove(a, s->head);
+    if (s->prev)
+      s->prev->next = next;
+    else
+      a->segments = next;
+    if (next) next->prev = s->prev;
+    s->next = out, out = s;
+  }
+  return out;
+}
+
+size_t tide__pool_largest(const tide__allocator *a) {
+  size_t largest = 0;
+  for (const tide__segment *s = a->segments; s; s = s->next)
+    for (const tide_block *b = s->head; b; b = b->next)
+      if (b->state == BLOCK_FREE && b->size > largest) largest = b->size;
+  return largest;
+}
+
+/* The number of no stream. */
+enum { ORPHAN = 0 };
+
+tide_block *tide__pool_adopt(tide__allocator *a, int pool, uint64_t stream, size_t size) {
+  tide_block *b = tide__pool_find(a, pool, ORPHAN, size);
+  if (!b || b->prev || b->next) return NULL;
+  tide__pool_remove(a, b);
+  b->segment->stream = stream;
+  return b;
+}
+
+/* The order of the tree depends on the stream, so the blocks are out of it while the stream changes. */
+static void move_segment(tide__allocator *a, tide__segment *s, uint64_t to) {
+  tide_block *out = NULL;
+  for (tide_block *b = s->head; b; b = b->next) {
+    if (b->state != BLOCK_FREE) continue;
+    tide__pool_remove(a, b);
+    b->left = out, out = b;
+  }
+  s->stream = to;
+  while (out) {
+    tide_block *b = out;
+    out = b->left;
+    tide__pool_insert(a, b);
+  }
+}
+
+void tide__allocator_orphan(int device, uint64_t stream) {
+  tide__allocator *a = tide__allocator_of(device);
+  pthread_mutex_lock(&a->lock);
+  for (tide__segment *s = a->segments; s; s = s->next)
+    if (s->stream == stream) move_segment(a, s, ORPHAN);
+  pthread_mutex_unlock(&a->lock);
+}

@@ -1,0 +1,173 @@
+/* allocator_stats.c: what the allocator tells and what one may ask of it.
+ *
+ * The counters are torch's, kept by allocator.c as things happen; here they are read, reset and put into words. The two
+ * that programs ask for in their loops are kept as atomics beside the table, so asking takes no lock. Asking about a
+ * device that was never used answers zero and opens nothing.
+ *
+ * Invariant: a message about memory that ran out is made once the ladder has been climbed, so it describes what is
+ * left. */
+#include "allocator.h"
+
+#include <stdio.h>
+
+/* ---- reading ---- */
+
+/* An index of `allocators`, or -1 for what is no accelerator; opens nothing. */
+static int index_of(int device) {
+  if (device == TIDE_CURRENT) device = tide_current_device();
+  return device >= 0 && device < TIDE_MAX_DEVICES ? device : -1;
+}
+
+static tide_status index_check(int *out, int device, const char *what) {
+  *out = index_of(device);
+  if (*out >= 0 && tide__backend_peek(*out)) return TIDE_OK;
+  if (*out < 0)
+    return tide__fail(TIDE_DEVICE, "%s: wrong device, got %s, expected an accelerator", what,
+                      tide__device_text(device));
+  int known = tide__device_count_known();
+  if (known > 0 && *out >= known)
+    return tide__fail(TIDE_DEVICE, "%s: no such device, got cuda:%d, expected a number from 0 to %d", what, *out,
+                      known - 1);
+  return TIDE_OK;
+}
+
+tide_status tide_memory_get_stats(tide_memory_stats *out, int device) {
+  int d;
+  TIDE_TRY(index_check(&d, device, "memory_stats"));
+  tide__allocator *a = tide__allocator_of(d);
+  pthread_mutex_lock(&a->lock);
+  *out = a->stats;
+  pthread_mutex_unlock(&a->lock);
+  return TIDE_OK;
+}
+
+size_t tide_memory_allocated(int device) {
+  int d = index_of(device);
+  return d < 0 ? 0 : atomic_load_explicit(&tide__allocator_of(d)->allocated, memory_order_relaxed);
+}
+
+size_t tide_memory_reserved(int device) {
+  int d = index_of(device);
+  return d < 0 ? 0 : atomic_load_explicit(&tide__allocator_of(d)->reserved, memory_order_relaxed);
+}
+
+/* ---- resetting ---- */
+
+/* Every row of the table is a tide_stat, from the first field up to the counters. */
+enum { ROWS = offsetof(tide_memory_stats, num_alloc_retries) / sizeof(tide_stat) };
+
+tide_status tide_memory_reset_peak(int device) {
+  int d;
+  TIDE_TRY(index_check(&d, device, "reset_peak_memory_stats"));
+  tide__allocator *a = tide__allocator_of(d);
+  pthread_mutex_lock(&a->lock);
+  tide_stat *row = (tide_stat *)&a->stats;
+  for (int i = 0; i < ROWS; i++) row[i].peak = row[i].current;
+  pthread_mutex_unlock(&a->lock);
+  return TIDE_OK;
+}
+
+tide_status tide_memory_reset_accumulated(int device) {
+  int d;
+  TIDE_TRY(index_check(&d, device, "reset_accumulated_memory_stats"));
+  tide__allocator *a = tide__allocator_of(d);
+  pthread_mutex_lock(&a->lock);
+  tide_stat *row = (tide_stat *)&a->stats;
+  for (int i = 0; i < ROWS; i++) row[i].allocated = row[i].freed = 0;
+  a->stats.num_alloc_retries = a->stats.num_ooms = 0;
+  pthread_mutex_unlock(&a->lock);
+  return TIDE_OK;
+}
+
+/* ---- the cache and its cap ---- */
+
+static tide_status empty_one(int device) {
+  tide__allocator *a = tide__allocator_of(device);
+  const tide_backend *backend = tide__backend_peek(device);
+  if (!backend) return TIDE_OK;
+  if (!tide__device_lost(NULL, device)) TIDE_TRY(backend->device_sync(device));
+  tide__deferred_drain();
+  tide__park_poll_slow(INT64_MAX);
+  tide__stream_reap();
+  pthread_mutex_lock(&a->lock);
+  a->stats.num_sync_all_streams++;
+  pthread_mutex_unlock(&a->lock);
+  return tide__allocator_release_cached(a, device);
+}
+
+tide_status tide_memory_empty_cache(int device) {
+  int d;
+  if (device != TIDE_CURRENT) {
+    TIDE_TRY(index_check(&d, device, "empty_cache"));
+    return empty_one(d);
+  }
+  for (d = 0; d < TIDE_MAX_DEVICES; d++) TIDE_TRY(empty_one(d));
+  tide__pinned_trim();
+  return TIDE_OK;
+}
+
+tide_status tide_memory_set_fraction(double fraction, int device) {
+  if (!(fraction >= 0 && fraction <= 1))
+    return tide__fail(TIDE_VALUE, "set_per_process_memory_fraction: wrong fraction, got %g, expected 0 to 1", fraction);
+  size_t unused, total;
+  TIDE_TRY(tide__device_resolve_accelerator(&device, device, "set_per_process_memory_fraction"));
+  TIDE_TRY(tide_device_mem_info(&unused, &total, device));
+  tide__allocator *a = tide__allocator_of(device);
+  pthread_mutex_lock(&a->lock);
+  a->capped = true;
+  a->fraction = fraction;
+  a->limit = (size_t)((double)total * fraction);
+  pthread_mutex_unlock(&a->lock);
+  return TIDE_OK;
+}
+
+double tide_memory_get_fraction(int device) {
+  int d = index_of(device);
+  if (d < 0) return 1;
+  tide__allocator *a = tide__allocator_of(d);
+  pthread_mutex_lock(&a->lock);
+  double fraction = a->capped ? a->fraction : 1;
+  pthread_mutex_unlock(&a->lock);
+  return fraction;
+}
+
+void tide_memory_pump(void) {
+  tide__deferred_drain();
+  if (atomic_load_explicit(&tide__parked, memory_order_relaxed) > 0) tide__park_poll_slow(INT64_MAX);
+  tide__stream_reap();
+}
+
+/* ---- the message of last resort ---- */
+
+static const char *bytes_text(char out[32], size_t bytes) {
+  static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+  double value = (double)bytes;
+  int u = 0;
+  while (value >= 1024 && u < 4) value /= 1024, u++;
+  if (u)
+    snprintf(out, 32, "%.2f %s", value, units[u]);
+  else
+    snprintf(out, 32, "%zu bytes", bytes);
+  return out;
+}
+
+tide_status tide__allocator_fail(tide__allocator *a, int device, size_t bytes) {
+  size_t free = 0, total = 0;
+  const tide_backend *backend = tide__backend_peek(device);
+  if (backend && !tide__device_lost(NULL, device) && backend->device_mem_info(&free, &total, device) != TIDE_OK)
+    free = total = 0;
+  pthread_mutex_lock(&a->lock);
+  size_t allocated = (size_t)a->stats.allocated_bytes[TIDE_POOL_ALL].current;
+  size_t reserved = (size_t)a->stats.reserved_bytes[TIDE_POOL_ALL].current;
+  size_t largest = tide__pool_largest(a), limit = a->limit;
+  bool capped = a->capped;
+  pthread_mutex_unlock(&a->lock);
+  char w[32], f[32], t[32], h[32], r[32], l[32], c[32], cap[80] = "";
+  if (capped) snprintf(cap, sizeof cap, "; this process may use %s (memory fraction)", bytes_text(c, limit));
+  return tide__fail_memory(
+      device, bytes, free, total, allocated, reserved,
+      "memory: %s cannot give %s; %s of its %s are free; tensors hold %s and the cache %s more, whose "
+      "largest free block is %s%s",
+      tide__device_text(device), bytes_text(w, bytes), bytes_text(f, free), bytes_text(t, total),
+      bytes_text(h, allocated), bytes_text(r, reserved - allocated), bytes_text(l, largest), cap);
+}

@@ -1,0 +1,177 @@
+/* copy.c: copies between layouts and dtypes, fills and progressions.
+ *
+ * Everything flat goes in pieces of the second cache's order of size, larger results around the caches. Other layouts go
+ * chunk by chunk (layout.h): gathered to where they belong or to a buffer, converted, scattered. Transposed copies become
+ * square tiles there.
+ *
+ * Invariant: source and destination are different elements or exactly the same ones. */
+#include "layout.h"
+
+#include <math.h>
+
+enum { FLAT_PIECE = 65536 }; /* bytes */
+
+typedef struct work {
+  const tide_copy_args *a;
+  const tide__isa *isa;
+  tide__grid grid;
+  bool stream;
+} work;
+
+static void copy_flat(void *arg, int64_t begin, int64_t end) {
+  const work *w = arg;
+  const tide_copy_args *a = w->a;
+  int64_t out = tide__item(a->dtype[0]), in = tide__item(a->dtype[1]);
+  char *d = (char *)a->head.ptr[0] + begin * out;
+  const char *s = (const char *)a->head.ptr[1] + begin * in;
+  int64_t n = end - begin;
+  if (a->dtype[0] != a->dtype[1]) {
+    _Alignas(64) char buffer[16 * TIDE_PIECE];
+    for (int64_t i = 0; i < n; i += TIDE_PIECE) {
+      int64_t part = n - i < TIDE_PIECE ? n - i : TIDE_PIECE;
+      tide__cast(w->isa, w->stream ? buffer : d + i * out, a->dtype[0], s + i * in, a->dtype[1], part);
+      if (w->stream) w->isa->stream(d + i * out, buffer, (size_t)(part * out));
+    }
+  } else if (w->stream) {
+    w->isa->stream(d, s, (size_t)(n * out));
+  } else {
+    memmove(d, s, (size_t)(n * out));
+  }
+  if (w->stream) w->isa->stream_end();
+}
+
+static void copy_chunks(void *arg, int64_t begin, int64_t end) {
+  const work *w = arg;
+  const tide_copy_args *a = w->a;
+  _Alignas(64) char buffer[16 * TIDE_PIECE], raw[16 * TIDE_PIECE];
+  tide__chunk c;
+  for (int64_t i = begin; i < end; i++) {
+    tide__grid_chunk(&c, &w->grid, i);
+    if (a->dtype[0] == a->dtype[1] && c.joined[0] && !w->stream) {
+      int item = tide__item(a->dtype[0]);
+      tide__chunk_gather((char *)a->head.ptr[0] + c.offset[0][0] * item, a->head.ptr[1], &w->grid, &c, 1, item);
+      continue;
+    }
+    const void *in = tide__chunk_load(w->isa, buffer, raw, a->head.ptr[1], &w->grid, &c, 1, a->dtype[0], a->dtype[1]);
+    tide__chunk_store(w->isa, a->head.ptr[0], raw, in, &w->grid, &c, 0, a->dtype[0], a->dtype[0], w->stream);
+  }
+  if (w->stream) w->isa->stream_end();
+}
+
+tide_status tide__cpu_copy(tide_stream *stream, const tide_copy_args *a) {
+  (void)stream;
+  work w;
+  w.a = a, w.isa = tide__isa_get();
+  w.stream = a->head.ptr[0] != a->head.ptr[1] && tide__beyond_cache(a->numel * tide__item(a->dtype[0]));
+  if (a->flat) {
+    int64_t grain = FLAT_PIECE / tide__item(a->dtype[0]);
+    if (a->numel <= 2 * grain)
+      copy_flat(&w, 0, a->numel);
+    else
+      tide__parallel_for(a->numel, grain, copy_flat, &w);
+    return TIDE_OK;
+  }
+  tide__grid_init(&w.grid, a->ndim, a->size, a->stride, 2, TIDE_PIECE, true);
+  tide__spread(w.grid.chunks, w.grid.high * w.grid.wide, copy_chunks, &w);
+  return TIDE_OK;
+}
+
+/* ---- fill ---- */
+
+typedef struct fill_work {
+  const tide_fill_args *a;
+  const tide__isa *isa;
+  tide__grid grid;
+  int item;
+  int64_t filled; /* bytes of pattern in use, and in flat fills the bytes of a piece */
+  bool stream;
+  _Alignas(64) char pattern[TIDE_PIECE_BYTES];
+} fill_work;
+
+static void fill_flat(void *arg, int64_t begin, int64_t end) {
+  const fill_work *w = arg;
+  char *d = (char *)w->a->head.ptr[0] + begin * w->item;
+  int64_t bytes = (end - begin) * w->item;
+  for (int64_t i = 0; i < bytes; i += w->filled) {
+    int64_t part = bytes - i < w->filled ? bytes - i : w->filled;
+    if (w->stream)
+      w->isa->stream(d + i, w->pattern, (size_t)part);
+    else
+      memcpy(d + i, w->pattern, (size_t)part);
+  }
+  if (w->stream) w->isa->stream_end();
+}
+
+static void fill_chunks(void *arg, int64_t begin, int64_t end) {
+  const fill_work *w = arg;
+  tide__chunk c;
+  for (int64_t i = begin; i < end; i++) {
+    tide__grid_chunk(&c, &w->grid, i);
+    tide__chunk_scatter(w->a->head.ptr[0], w->pattern, &w->grid, &c, 0, w->item);
+  }
+}
+
+tide_status tide__cpu_fill(tide_stream *stream, const tide_fill_args *a) {
+  (void)stream;
+  fill_work w;
+  w.a = a, w.isa = tide__isa_get(), w.item = tide__item(a->dtype);
+  int64_t bytes = a->numel * w.item, size = bytes < TIDE_PIECE_BYTES ? bytes : TIDE_PIECE_BYTES;
+  memcpy(w.pattern, a->bits, (size_t)w.item);
+  for (int64_t done = w.item; done < size; done *= 2)
+    memcpy(w.pattern + done, w.pattern, (size_t)(size - done < done ? size - done : done));
+  w.filled = size, w.stream = tide__beyond_cache(bytes);
+  if (!a->flat) {
+    tide__grid_init(&w.grid, a->ndim, a->size, &a->stride, 1, TIDE_PIECE_BYTES / w.item, false);
+    tide__spread(w.grid.chunks, w.grid.high * w.grid.wide, fill_chunks, &w);
+  } else if (bytes <= 2 * FLAT_PIECE) {
+    fill_flat(&w, 0, a->numel);
+  } else {
+    tide__parallel_for(a->numel, FLAT_PIECE / w.item, fill_flat, &w);
+  }
+  return TIDE_OK;
+}
+
+/* ---- progressions ---- */
+
+typedef struct progression {
+  const tide_arange_args *a;
+  const tide__isa *isa;
+} progression;
+
+/* n elements from number `first` on. The product and the sum are rounded once, in one fused step. */
+static void progress(double *out, const tide_arange_args *a, int64_t first, int64_t n) {
+  int64_t half = a->symmetric ? a->numel / 2 : INT64_MAX;
+  for (int64_t i = 0; i < n; i++) {
+    int64_t at = first + i;
+    out[i] = at < half ? fma((double)at, a->step.re, a->start.re)
+                       : fma(-(double)(a->numel - 1 - at), a->step.re, a->last.re);
+  }
+}
+
+static void arange_range(void *arg, int64_t begin, int64_t end) {
+  const progression *p = arg;
+  const tide_arange_args *a = p->a;
+  bool integer = tide_dtype_kind((tide_dtype)a->dtype) != 'F' && tide_dtype_kind((tide_dtype)a->dtype) != 'C';
+  union {
+    int64_t i[TIDE_PIECE / 2];
+    double f[TIDE_PIECE / 2];
+  } piece;
+  char *out = (char *)a->head.ptr[0] + begin * tide__item(a->dtype);
+  for (int64_t at = begin; at < end; at += TIDE_PIECE / 2) {
+    int64_t n = end - at < TIDE_PIECE / 2 ? end - at : TIDE_PIECE / 2;
+    if (integer)
+      for (int64_t i = 0; i < n; i++)
+        piece.i[i] = (int64_t)((uint64_t)a->start.i + (uint64_t)(at + i) * (uint64_t)a->step.i);
+    else
+      progress(piece.f, a, at, n);
+    tide__cast(p->isa, out, a->dtype, &piece, integer ? TIDE_INT64 : TIDE_FLOAT64, n);
+    out += n * tide__item(a->dtype);
+  }
+}
+
+tide_status tide__cpu_arange(tide_stream *stream, const tide_arange_args *a) {
+  (void)stream;
+  progression p = {a, tide__isa_get()};
+  tide__spread(a->numel, 1, arange_range, &p);
+  return TIDE_OK;
+}

@@ -1,0 +1,12 @@
+/* cpu.h: the kernels of the CPU backend, which the simulated devices run too: pure functions of their arguments, safe on
+ * any thread. The stream is not used. They return when the work is done. */
+#ifndef TIDE_CPU_H
+#define TIDE_CPU_H
+
+#include "core.h"
+
+#define KERNEL(name, args) tide_status tide__cpu_##name(tide_stream *stream, const args *a);
+#include "kernel.def"
+#undef KERNEL
+
+#endif

@@ -1,0 +1,87 @@
+/* draw.h: template of the random loops for one instruction set. random.h defines every value; here are its loops over many
+ * groups, and a sine and cosine of a whole turn for the normals. */
+
+#include "random.h"
+
+/* One of the ten rounds on c0..c3, whose keys are the seed's words plus r steps. */
+#define DRAW_ROUND(r)                                                                                                  \
+  do {                                                                                                                 \
+    uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;                                         \
+    uint32_t n0 = (uint32_t)(p1 >> 32) ^ c1 ^ (k0 + (r)*0x9E3779B9u);                                                  \
+    uint32_t n2 = (uint32_t)(p0 >> 32) ^ c3 ^ (k1 + (r)*0xBB67AE85u);                                                  \
+    c1 = (uint32_t)p1, c3 = (uint32_t)p0, c0 = n0, c2 = n2;                                                            \
+  } while (0)
+
+static void draw_philox(uint32_t *restrict out, uint64_t seed, uint64_t offset, uint64_t group, int64_t groups) {
+  const uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+  const uint32_t o0 = (uint32_t)(offset / 4), o1 = (uint32_t)(offset / 4 >> 32);
+  for (int64_t g = 0; g < groups; g++) {
+    uint64_t at = group + (uint64_t)g;
+    uint32_t c0 = o0, c1 = o1, c2 = (uint32_t)at, c3 = (uint32_t)(at >> 32);
+    DRAW_ROUND(0u);
+    DRAW_ROUND(1u);
+    DRAW_ROUND(2u);
+    DRAW_ROUND(3u);
+    DRAW_ROUND(4u);
+    DRAW_ROUND(5u);
+    DRAW_ROUND(6u);
+    DRAW_ROUND(7u);
+    DRAW_ROUND(8u);
+    DRAW_ROUND(9u);
+    out[4 * g] = c0, out[4 * g + 1] = c1, out[4 * g + 2] = c2, out[4 * g + 3] = c3;
+  }
+}
+
+static void draw_unit_f32(float *restrict out, const uint32_t *restrict bits, int64_t n, int width, float a, float b) {
+  for (int64_t i = 0; i < n; i++) out[i] = tide_uniform_f32(tide_unit_f32(bits[i], width), a, b);
+}
+
+static inline uint64_t draw_wide(const uint32_t *bits) { return (uint64_t)bits[0] | (uint64_t)bits[1] << 32; }
+
+static void draw_unit_f64(double *restrict out, const uint32_t *restrict bits, int64_t n, double a, double b) {
+  for (int64_t i = 0; i < n; i++) out[i] = tide_uniform_f64(tide_unit_f64(draw_wide(bits + 2 * i)), a, b);
+}
+
+/* The sine and cosine of u turns, 0 <= u < 1. The nearest quarter turn is taken off exactly; what is left lies within an
+ * eighth of a turn, where short series serve (coefficients: S. Moshier, Cephes, single precision). */
+static inline void draw_turn_f32(float u, float *sine, float *cosine) {
+  float quarter = rintf(u * 4.0f), x = (u - quarter * 0.25f) * 6.28318530717958647692f, z = x * x;
+  float s = ((-1.9515295891e-4f * z + 8.3321608736e-3f) * z - 1.6666654611e-1f) * z * x + x;
+  float c = ((2.443315711809948e-5f * z - 1.388731625493765e-3f) * z + 4.166664568298827e-2f) * z * z - 0.5f * z + 1.0f;
+  int32_t q = (int32_t)quarter;
+  float along = q & 1 ? c : s, across = q & 1 ? s : c;
+  *sine = q & 2 ? -along : along;
+  *cosine = (q + 1) & 2 ? -across : across;
+}
+
+static inline void draw_turn_f64(double u, double *sine, double *cosine) {
+  double quarter = rint(u * 4.0), x = (u - quarter * 0.25) * 6.28318530717958647692, s = sin(x), c = cos(x);
+  int64_t q = (int32_t)quarter;
+  double along = q & 1 ? c : s, across = q & 1 ? s : c;
+  *sine = q & 2 ? -along : along;
+  *cosine = (q + 1) & 2 ? -across : across;
+}
+
+static void draw_normal_f32(float *restrict out, const uint32_t *restrict bits, int64_t groups, float mean,
+                            float deviation) {
+  for (int64_t i = 0; i < 2 * groups; i++) {
+    float sine, cosine, radius = sqrtf(-2.0f * logf(tide_unit_open_f32(bits[2 * i])));
+    draw_turn_f32(tide_unit_f32(bits[2 * i + 1], 24), &sine, &cosine);
+    out[2 * i] = mean + deviation * (radius * cosine);
+    out[2 * i + 1] = mean + deviation * (radius * sine);
+  }
+}
+
+static void draw_normal_f64(double *restrict out, const uint32_t *restrict bits, int64_t groups, double mean,
+                            double deviation) {
+  for (int64_t i = 0; i < groups; i++) {
+    double sine, cosine, radius = sqrt(-2.0 * log(tide_unit_open_f64(draw_wide(bits + 4 * i))));
+    draw_turn_f64(tide_unit_f64(draw_wide(bits + 4 * i + 2)), &sine, &cosine);
+    out[2 * i] = mean + deviation * (radius * cosine);
+    out[2 * i + 1] = mean + deviation * (radius * sine);
+  }
+}
+
+#define DRAW_TABLE                                                                                                     \
+  .philox = draw_philox, .unit_f32 = draw_unit_f32, .unit_f64 = draw_unit_f64, .normal_f32 = draw_normal_f32,          \
+  .normal_f64 = draw_normal_f64

@@ -1,0 +1,175 @@
+/* elementwise.c: out = op(inputs), in chunks that stay in the first cache.
+ *
+ * An operand that is joined in a chunk and already of the compute type is used where it lies; others are gathered and
+ * converted into a buffer; a number, or a tensor that repeats one value, fills its buffer once. The loop of isa.h runs over
+ * whole blocks; what is left over goes through buffers of one block. The result is written in place, or converted and
+ * scattered from a buffer; results beyond the caches are written around them.
+ *
+ * Invariant: every chunk is read before it is written, and no other chunk touches its elements, so that the output may be
+ * one of the inputs. */
+#include "layout.h"
+
+enum { BLOCK_BYTES = TIDE_BLOCK * 16 };
+
+typedef struct work {
+  const tide_elementwise_args *a;
+  const tide__isa *isa;
+  tide__loop loop;
+  tide__grid grid;
+  int compute, result, item, result_item; /* dtypes and their bytes: of inputs, and of what the loop writes */
+  bool stream;
+  bool constant[TIDE_MAX_OPERANDS];
+  _Alignas(16) char param[3 * 16];
+} work;
+
+typedef struct buffers {
+  _Alignas(64) char operand[TIDE_MAX_OPERANDS][TIDE_PIECE_BYTES];
+  _Alignas(64) char rest[TIDE_MAX_OPERANDS][BLOCK_BYTES];
+  _Alignas(64) char raw[TIDE_PIECE * 16];
+} buffers;
+
+/* Packs a value into its compute type. */
+static void pack(void *out, tide_value v, int compute) {
+  switch (compute) {
+  case TIDE_INT32: *(int32_t *)out = (int32_t)v.i; break;
+  case TIDE_INT64: *(int64_t *)out = v.i; break;
+  case TIDE_FLOAT32: *(float *)out = (float)v.re; break;
+  case TIDE_FLOAT64: *(double *)out = v.re; break;
+  case TIDE_COMPLEX64: memcpy(out, &(float[2]){(float)v.re, (float)v.im}, 8); break;
+  default: memcpy(out, &(double[2]){v.re, v.im}, 16); break;
+  }
+}
+
+static void repeat(char *out, const void *value, int item, int64_t n) {
+  memcpy(out, value, (size_t)item);
+  for (int64_t done = 1; done < n; done *= 2)
+    memcpy(out + done * item, out, (size_t)((n - done < done ? n - done : done) * item));
+}
+
+static bool is_test(int op) {
+  static const uint8_t tests[TIDE_OP_COUNT] = {
+#define TEST_FLOAT 0
+#define TEST_FLOATC 0
+#define TEST_REAL 0
+#define TEST_ARITHC 0
+#define TEST_BITS 0
+#define TEST_TEST 1
+#define TEST_COMPARE 1
+#define TEST_EQUALC 1
+#define TEST_CLOSE 1
+#define TEST_LOGIC 1
+#define UNARY(name, rule, expr, doc) TEST_##rule,
+#define BINARY(name, rule, expr, doc) TEST_##rule,
+#define TERNARY(name, rule, expr, doc) TEST_##rule,
+#include "tide/op.def"
+  };
+  return tests[op];
+}
+
+static int64_t round_up(int64_t n) { return (n + TIDE_BLOCK - 1) / TIDE_BLOCK * TIDE_BLOCK; }
+
+/* Fills the buffers of numbers and of operands that are one value everywhere. */
+static void fill_constants(const work *w, buffers *b, int64_t n) {
+  for (int k = 1; k < w->a->operands; k++) {
+    if (!w->constant[k]) continue;
+    char value[16];
+    if (w->a->is_number[k])
+      pack(value, w->a->number[k], w->compute);
+    else
+      tide__cast(w->isa, value, w->compute, w->a->head.ptr[k], w->a->dtype[k], 1);
+    repeat(b->operand[k], value, w->item, n);
+  }
+}
+
+/* The operands' elements after the last whole block, through buffers of one block. */
+static void run_rest(const work *w, buffers *b, char *out, const char *const *in, int64_t whole, int64_t n) {
+  const char *block[TIDE_MAX_OPERANDS] = {0};
+  for (int k = 1; k < w->a->operands; k++) {
+    memset(b->rest[k], 0, (size_t)(TIDE_BLOCK * w->item));
+    memcpy(b->rest[k], in[k] + whole * w->item, (size_t)((n - whole) * w->item));
+    block[k] = b->rest[k];
+  }
+  w->loop(b->rest[0], block[1], block[2], block[3], w->param, 1);
+  memcpy(out + whole * w->result_item, b->rest[0], (size_t)((n - whole) * w->result_item));
+}
+
+static void run_chunk(const work *w, buffers *b, const tide__chunk *c) {
+  const tide_elementwise_args *a = w->a;
+  const char *in[TIDE_MAX_OPERANDS] = {0};
+  for (int k = 1; k < a->operands; k++)
+    in[k] = w->constant[k] ? b->operand[k]
+                           : tide__chunk_load(w->isa, b->operand[k], b->raw, a->head.ptr[k], &w->grid, c, k, w->compute,
+                                              a->dtype[k]);
+  bool in_place = c->joined[0] && a->dtype[0] == w->result && !w->stream;
+  char *out = in_place ? (char *)a->head.ptr[0] + c->offset[0][0] * w->result_item : b->operand[0];
+  int64_t whole = c->n / TIDE_BLOCK * TIDE_BLOCK;
+  if (whole) w->loop(out, in[1], in[2], in[3], w->param, whole / TIDE_BLOCK);
+  if (whole < c->n) run_rest(w, b, out, in, whole, c->n);
+  if (!in_place)
+    tide__chunk_store(w->isa, a->head.ptr[0], b->raw, out, &w->grid, c, 0, a->dtype[0], w->result, w->stream);
+}
+
+static void run_chunks(void *arg, int64_t begin, int64_t end) {
+  const work *w = arg;
+  buffers b;
+  tide__chunk c;
+  int64_t most = w->grid.high * w->grid.wide, left = w->a->numel;
+  fill_constants(w, &b, round_up(most < left ? most : left));
+  for (int64_t i = begin; i < end; i++) {
+    tide__grid_chunk(&c, &w->grid, i);
+    run_chunk(w, &b, &c);
+  }
+  if (w->stream) w->isa->stream_end();
+}
+
+/* Elements of a chunk: what the buffers hold, or many if none are needed. */
+static int64_t chunk_size(const work *w) {
+  const tide_elementwise_args *a = w->a;
+  bool direct = a->flat && a->dtype[0] == w->result && !w->stream;
+  for (int k = 1; k < a->operands; k++) direct = direct && !w->constant[k] && a->dtype[k] == w->compute;
+  int item = w->item > w->result_item ? w->item : w->result_item;
+  return direct ? 8 * TIDE_PIECE : item <= 4 ? TIDE_PIECE : TIDE_PIECE_BYTES / item;
+}
+
+static void find_constants(work *w) {
+  const tide_elementwise_args *a = w->a;
+  for (int k = 1; k < a->operands; k++) {
+    w->constant[k] = a->is_number[k];
+    if (a->flat || a->is_number[k]) continue;
+    bool moves = false;
+    for (int d = 0; d < a->ndim; d++) moves = moves || a->stride[k][d] != 0;
+    w->constant[k] = !moves;
+  }
+}
+
+/* Results of large calls go around the caches, unless they replace an input, which has brought its lines already. */
+static bool should_stream(const tide_elementwise_args *a) {
+  if (!tide__beyond_cache(a->numel * tide__item(a->dtype[0]))) return false;
+  for (int k = 1; k < a->operands; k++)
+    if (!a->is_number[k] && a->head.ptr[k] == a->head.ptr[0]) return false;
+  return true;
+}
+
+tide_status tide__cpu_elementwise(tide_stream *stream, const tide_elementwise_args *a) {
+  (void)stream;
+  work w;
+  w.a = a;
+  w.isa = tide__isa_get();
+  tide__ctype type = tide__ctype_of(a->compute);
+  w.loop = w.isa->op[a->op][type];
+  if (!w.loop)
+    return tide__fail(TIDE_DTYPE, "%s: not computed in this dtype, got %s", tide_op_get((tide_op)a->op)->name,
+                      tide_dtype_name((tide_dtype)a->compute));
+  w.compute = w.result = a->compute;
+  if (is_test(a->op)) w.result = type == TIDE_C_I64 || type == TIDE_C_F64 ? TIDE_INT64 : TIDE_INT32;
+  w.item = tide__item(w.compute), w.result_item = tide__item(w.result);
+  for (int k = 0; k < 3; k++) pack(w.param + k * w.item, a->param[k], w.compute);
+  find_constants(&w);
+  w.stream = should_stream(a);
+  if (a->flat)
+    tide__grid_init_flat(&w.grid, a->numel, a->operands, chunk_size(&w));
+  else
+    tide__grid_init(&w.grid, a->ndim, a->size, a->stride, a->operands, chunk_size(&w), true);
+  tide__spread(w.grid.chunks, w.grid.high * w.grid.wide, run_chunks, &w);
+  return TIDE_OK;
+}

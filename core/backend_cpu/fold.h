@@ -1,0 +1,186 @@
+/* fold.h: template of the reductions of contiguous elements for one instruction set.
+ *
+ * A reduction runs in lanes: four vectors of 64 bytes, whatever the instruction set, so that the result is the same with
+ * each of them. The remainder is padded with the neutral element. */
+
+#define FOLD_TYPES(s, T, M)                                                                                            \
+  typedef T vec_##s __attribute__((vector_size(64)));                                                                  \
+  typedef T load_##s __attribute__((vector_size(64), aligned(sizeof(T)), may_alias));                                  \
+  typedef M mask_##s __attribute__((vector_size(64)));
+FOLD_TYPES(f32, float, int32_t)
+FOLD_TYPES(f64, double, int64_t)
+FOLD_TYPES(i32, int32_t, int32_t)
+FOLD_TYPES(i64, int64_t, int64_t)
+FOLD_TYPES(u64, uint64_t, int64_t)
+
+#define FOLD_LANES(T) (int)(64 / sizeof(T))
+
+/* Runs STEP(vector k of four, its load) over x, the rest of it from a padded copy. */
+#define FOLD_RUN(s, T, neutral, STEP)                                                                                  \
+  const int64_t step = 4 * FOLD_LANES(T);                                                                              \
+  int64_t i = 0;                                                                                                       \
+  for (; i + step <= n; i += step)                                                                                     \
+    for (int k = 0; k < 4; k++) STEP(k, *(const load_##s *)(x + i + k * FOLD_LANES(T)));                               \
+  if (i < n) {                                                                                                         \
+    T rest[4 * FOLD_LANES(T)];                                                                                         \
+    for (int j = 0; j < step; j++) rest[j] = i + j < n ? x[i + j] : neutral;                                           \
+    for (int k = 0; k < 4; k++) STEP(k, *(const load_##s *)(rest + k * FOLD_LANES(T)));                                \
+  }
+
+#define FOLD_ADD(k, v) acc[k] += (v)
+static void fold_sum_f32(double out[2], const float *x, int64_t n) {
+  vec_f32 acc[4] = {{0}};
+  FOLD_RUN(f32, float, 0, FOLD_ADD)
+  vec_f32 all = (acc[0] + acc[1]) + (acc[2] + acc[3]);
+  out[0] = out[1] = 0;
+  for (int j = 0; j < FOLD_LANES(float); j++) out[j & 1] += (double)all[j];
+}
+
+static void fold_sum_f64(double out[2], const double *x, int64_t n) {
+  vec_f64 acc[4] = {{0}};
+  FOLD_RUN(f64, double, 0, FOLD_ADD)
+  vec_f64 all = (acc[0] + acc[1]) + (acc[2] + acc[3]);
+  out[0] = out[1] = 0;
+  for (int j = 0; j < FOLD_LANES(double); j++) out[j & 1] += all[j];
+}
+
+static int64_t fold_sum_i64(const int64_t *signed_x, int64_t n) {
+  const uint64_t *x = (const uint64_t *)signed_x;
+  vec_u64 acc[4] = {{0}};
+  FOLD_RUN(u64, uint64_t, 0, FOLD_ADD)
+  vec_u64 all = (acc[0] + acc[1]) + (acc[2] + acc[3]);
+  uint64_t sum = 0;
+  for (int j = 0; j < FOLD_LANES(uint64_t); j++) sum += all[j];
+  return (int64_t)sum;
+}
+
+static int64_t fold_count_u8(const uint8_t *x, int64_t n) {
+  int64_t count = 0;
+  for (int64_t i = 0; i < n; i += 128) {
+    int64_t end = n - i < 128 ? n : i + 128;
+    uint8_t part = 0; /* at most 128 of ones */
+    for (int64_t j = i; j < end; j++) part = (uint8_t)(part + (x[j] != 0));
+    count += part;
+  }
+  return count;
+}
+
+#define FOLD_MULTIPLY(k, v) acc[k] *= (v)
+static double fold_prod_f64(const double *x, int64_t n) {
+  vec_f64 acc[4];
+  for (int k = 0; k < 4; k++) acc[k] = (vec_f64){1, 1, 1, 1, 1, 1, 1, 1};
+  FOLD_RUN(f64, double, 1, FOLD_MULTIPLY)
+  vec_f64 all = (acc[0] * acc[1]) * (acc[2] * acc[3]);
+  double product = 1;
+  for (int j = 0; j < FOLD_LANES(double); j++) product *= all[j];
+  return product;
+}
+
+static int64_t fold_prod_i64(const int64_t *signed_x, int64_t n) {
+  const uint64_t *x = (const uint64_t *)signed_x;
+  vec_u64 acc[4];
+  for (int k = 0; k < 4; k++) acc[k] = (vec_u64){1, 1, 1, 1, 1, 1, 1, 1};
+  FOLD_RUN(u64, uint64_t, 1, FOLD_MULTIPLY)
+  vec_u64 all = (acc[0] * acc[1]) * (acc[2] * acc[3]);
+  uint64_t product = 1;
+  for (int j = 0; j < FOLD_LANES(uint64_t); j++) product *= all[j];
+  return (int64_t)product;
+}
+
+static double fold_square_dev_f64(const double *x, double mean, int64_t n) {
+  vec_f64 acc[4] = {{0}};
+#define FOLD_DEVIATION(k, v)                                                                                           \
+  do {                                                                                                                 \
+    vec_f64 distance = (v)-mean;                                                                                       \
+    acc[k] += distance * distance;                                                                                     \
+  } while (0)
+  FOLD_RUN(f64, double, mean, FOLD_DEVIATION)
+  vec_f64 all = (acc[0] + acc[1]) + (acc[2] + acc[3]);
+  double sum = 0;
+  for (int j = 0; j < FOLD_LANES(double); j++) sum += all[j];
+  return sum;
+}
+
+/* The best of x by OP; NaN if there is one. The masks select without a branch. */
+#define FOLD_BEST(name, s, T, OP)                                                                                      \
+  static T name(const T *x, int64_t n) {                                                                               \
+    vec_##s acc[4];                                                                                                    \
+    mask_##s odd[4] = {{0}};                                                                                           \
+    for (int k = 0; k < 4; k++) acc[k] = x[0] - (vec_##s){0};                                                          \
+    FOLD_RUN(s, T, x[0], FOLD_BEST_STEP_##s##_##OP)                                                                    \
+    T best = acc[0][0];                                                                                                \
+    for (int k = 0; k < 4; k++)                                                                                        \
+      for (int j = 0; j < FOLD_LANES(T); j++) {                                                                        \
+        if (odd[k][j]) return FOLD_NAN_##s;                                                                            \
+        if (FOLD_IS_##OP(acc[k][j], best)) best = acc[k][j];                                                           \
+      }                                                                                                                \
+    return best;                                                                                                       \
+  }
+#define FOLD_IS_max(a, b) ((a) > (b))
+#define FOLD_IS_min(a, b) ((a) < (b))
+#define FOLD_NAN_f32 (float)NAN
+#define FOLD_NAN_f64 NAN
+#define FOLD_NAN_i32 0
+#define FOLD_NAN_i64 0
+#define FOLD_STEP(s, k, v, better, strange)                                                                            \
+  do {                                                                                                                 \
+    vec_##s y = (v);                                                                                                   \
+    mask_##s take = better;                                                                                            \
+    acc[k] = (vec_##s)((take & (mask_##s)y) | (~take & (mask_##s)acc[k]));                                             \
+    odd[k] |= strange;                                                                                                 \
+  } while (0)
+#define FOLD_BEST_STEP_f32_max(k, v) FOLD_STEP(f32, k, v, y > acc[k], (y != y))
+#define FOLD_BEST_STEP_f32_min(k, v) FOLD_STEP(f32, k, v, y < acc[k], (y != y))
+#define FOLD_BEST_STEP_f64_max(k, v) FOLD_STEP(f64, k, v, y > acc[k], (y != y))
+#define FOLD_BEST_STEP_f64_min(k, v) FOLD_STEP(f64, k, v, y < acc[k], (y != y))
+#define FOLD_BEST_STEP_i32_max(k, v) FOLD_STEP(i32, k, v, y > acc[k], (mask_i32){0})
+#define FOLD_BEST_STEP_i32_min(k, v) FOLD_STEP(i32, k, v, y < acc[k], (mask_i32){0})
+#define FOLD_BEST_STEP_i64_max(k, v) FOLD_STEP(i64, k, v, y > acc[k], (mask_i64){0})
+#define FOLD_BEST_STEP_i64_min(k, v) FOLD_STEP(i64, k, v, y < acc[k], (mask_i64){0})
+FOLD_BEST(fold_max_f32, f32, float, max)
+FOLD_BEST(fold_max_f64, f64, double, max)
+FOLD_BEST(fold_max_i32, i32, int32_t, max)
+FOLD_BEST(fold_max_i64, i64, int64_t, max)
+FOLD_BEST(fold_min_f32, f32, float, min)
+FOLD_BEST(fold_min_f64, f64, double, min)
+FOLD_BEST(fold_min_i32, i32, int32_t, min)
+FOLD_BEST(fold_min_i64, i64, int64_t, min)
+
+/* ---- column by column ---- */
+
+#define FOLD_ARG(name, T, OP)                                                                                          \
+  static void name(void *best_, int64_t *restrict index, const void *x_, int64_t row, int64_t n) {                     \
+    T *restrict best = best_;                                                                                          \
+    const T *restrict x = x_;                                                                                          \
+    for (int64_t i = 0; i < n; i++) {                                                                                  \
+      bool better = (x[i] OP best[i]) | ((x[i] != x[i]) & (best[i] == best[i]));                                       \
+      best[i] = better ? x[i] : best[i];                                                                               \
+      index[i] = better ? row : index[i];                                                                              \
+    }                                                                                                                  \
+  }
+FOLD_ARG(fold_argmax_i32, int32_t, >)
+FOLD_ARG(fold_argmax_i64, int64_t, >)
+FOLD_ARG(fold_argmax_f32, float, >)
+FOLD_ARG(fold_argmax_f64, double, >)
+FOLD_ARG(fold_argmin_i32, int32_t, <)
+FOLD_ARG(fold_argmin_i64, int64_t, <)
+FOLD_ARG(fold_argmin_f32, float, <)
+FOLD_ARG(fold_argmin_f64, double, <)
+
+static void fold_welford(double *restrict mean, double *restrict square_dev, const double *restrict x, double k,
+                         int64_t n) {
+  double part = 1 / k;
+  for (int64_t i = 0; i < n; i++) {
+    double before = x[i] - mean[i];
+    mean[i] += before * part;
+    square_dev[i] += before * (x[i] - mean[i]);
+  }
+}
+
+#define FOLD_TABLE                                                                                                     \
+  .sum_f32 = fold_sum_f32, .sum_f64 = fold_sum_f64, .sum_i64 = fold_sum_i64, .count_u8 = fold_count_u8,                \
+  .prod_f64 = fold_prod_f64, .prod_i64 = fold_prod_i64, .max_f32 = fold_max_f32, .max_f64 = fold_max_f64,              \
+  .max_i32 = fold_max_i32, .max_i64 = fold_max_i64, .min_f32 = fold_min_f32, .min_f64 = fold_min_f64,                  \
+  .min_i32 = fold_min_i32, .min_i64 = fold_min_i64, .square_dev_f64 = fold_square_dev_f64,                             \
+  .argmax = {fold_argmax_i32, fold_argmax_i64, fold_argmax_f32, fold_argmax_f64},                                      \
+  .argmin = {fold_argmin_i32, fold_argmin_i64, fold_argmin_f32, fold_argmin_f64}, .welford = fold_welford

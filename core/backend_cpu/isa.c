@@ -1,0 +1,44 @@
+/* isa.c: the choice of the inner loops, made once by what the processor says that it has.
+ *
+ * Invariant: the pointer is one of the tables for ever after; kernels read it once a call. */
+#include "isa.h"
+
+static _Atomic(const tide__isa *) chosen;
+
+/* The tables that this processor can run, best first; returns how many. */
+static int usable(const tide__isa *list[3]) {
+  int n = 0;
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
+              __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("f16c") && __builtin_cpu_supports("lzcnt") &&
+              __builtin_cpu_supports("popcnt");
+  bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+                __builtin_cpu_supports("avx512vl");
+  if (avx512) list[n++] = &tide__isa_avx512;
+  if (avx2) list[n++] = &tide__isa_avx2;
+#endif
+  list[n++] = &tide__isa_base;
+  return n;
+}
+
+const tide__isa *tide__isa_get(void) {
+  const tide__isa *now = atomic_load_explicit(&chosen, memory_order_relaxed);
+  if (now) return now;
+  const tide__isa *list[3];
+  usable(list);
+  atomic_store_explicit(&chosen, list[0], memory_order_relaxed);
+  return list[0];
+}
+
+bool tide__isa_set(const char *name) {
+  const tide__isa *list[3];
+  int n = usable(list);
+  for (int i = 0; i < n; i++) {
+    if (name && strcmp(name, list[i]->name) != 0) continue;
+    atomic_store_explicit(&chosen, list[i], memory_order_relaxed);
+    return true;
+  }
+  return false;
+}

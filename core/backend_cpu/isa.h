@@ -1,0 +1,77 @@
+/* isa.h: the inner loops of the CPU backend, as a table for each instruction set. They work on short contiguous pieces;
+ * the kernels around them know layouts and threads and are compiled once. */
+#ifndef TIDE_CPU_ISA_H
+#define TIDE_CPU_ISA_H
+
+#include <complex.h>
+
+#include "cpu.h"
+
+#undef I
+
+/* The compute types, by their place in tables. */
+typedef enum tide__ctype { TIDE_C_I32, TIDE_C_I64, TIDE_C_F32, TIDE_C_F64, TIDE_C_C64, TIDE_C_C128, TIDE_CTYPES } tide__ctype;
+
+/* Loops run over whole blocks of this many elements: no remainders, and element i has the same value wherever it stands. */
+#define TIDE_BLOCK 16
+
+/* out = op(a, b, c) for `blocks` blocks; out may be a, b or c itself. p: three parameters of the compute type. Tests write
+ * 0 and 1 as int32, or int64 where the compute type is int64 or float64. */
+typedef void (*tide__loop)(void *out, const void *a, const void *b, const void *c, const void *p, int64_t blocks);
+/* n elements of one dtype become another. */
+typedef void (*tide__convert)(void *out, const void *in, int64_t n);
+
+typedef struct tide__isa {
+  const char *name;
+  tide__loop op[TIDE_OP_COUNT][TIDE_CTYPES];
+  tide__convert convert[TIDE_DTYPE_COUNT][TIDE_DTYPE_COUNT]; /* [to][from]; NULL where a float32 buffer lies between */
+  /* Writes around the caches: for results larger than they are. */
+  void (*stream)(void *out, const void *in, size_t bytes);
+  void (*stream_end)(void);
+
+  /* Reductions of n elements. Sums come in two lanes, of the even and of the odd elements, so that they serve complex
+   * numbers too; floats are summed in 64 lanes that meet in double. */
+  void (*sum_f32)(double out[2], const float *x, int64_t n);
+  void (*sum_f64)(double out[2], const double *x, int64_t n);
+  int64_t (*sum_i64)(const int64_t *x, int64_t n);
+  int64_t (*count_u8)(const uint8_t *x, int64_t n); /* of bytes that are 0 or 1 */
+  double (*prod_f64)(const double *x, int64_t n);
+  int64_t (*prod_i64)(const int64_t *x, int64_t n);
+  float (*max_f32)(const float *x, int64_t n); /* NaN if there is one */
+  double (*max_f64)(const double *x, int64_t n);
+  int32_t (*max_i32)(const int32_t *x, int64_t n);
+  int64_t (*max_i64)(const int64_t *x, int64_t n);
+  float (*min_f32)(const float *x, int64_t n);
+  double (*min_f64)(const double *x, int64_t n);
+  int32_t (*min_i32)(const int32_t *x, int64_t n);
+  int64_t (*min_i64)(const int64_t *x, int64_t n);
+  double (*square_dev_f64)(const double *x, double mean, int64_t n); /* sum of (x - mean)^2 */
+  /* Column by column: best and index take x where it is better; row is the index of x. */
+  void (*argmax[4])(void *best, int64_t *index, const void *x, int64_t row, int64_t n); /* I32 I64 F32 F64 */
+  void (*argmin[4])(void *best, int64_t *index, const void *x, int64_t row, int64_t n);
+  /* Column by column: the k-th row enters mean and the sum of squared deviations (Welford). */
+  void (*welford)(double *mean, double *square_dev, const double *x, double k, int64_t n);
+
+  /* Draws of groups group .. group + n - 1, four 32-bit words each. */
+  void (*philox)(uint32_t *out, uint64_t seed, uint64_t offset, uint64_t group, int64_t groups);
+  void (*unit_f32)(float *out, const uint32_t *bits, int64_t n, int width, float a, float b);
+  void (*unit_f64)(double *out, const uint32_t *bits, int64_t n, double a, double b);
+  void (*normal_f32)(float *out, const uint32_t *bits, int64_t groups, float mean, float deviation);
+  void (*normal_f64)(double *out, const uint32_t *bits, int64_t groups, double mean, double deviation);
+
+  /* c[4][n] += a[k][4] * b[k][n] for the n = 128 / element size columns of two 64-byte vectors; c has c_row columns. */
+  void (*product[4])(void *c, int64_t c_row, const void *a, const void *b, int64_t k); /* I32 I64 F32 F64 */
+} tide__isa;
+
+/* The best one that this processor has. */
+const tide__isa *tide__isa_get(void);
+/* For tests: use the one of this name, NULL for the best; false if the processor lacks it. */
+bool tide__isa_set(const char *name);
+
+extern const tide__isa tide__isa_base;
+#if defined(__x86_64__)
+extern const tide__isa tide__isa_avx2;
+extern const tide__isa tide__isa_avx512;
+#endif
+
+#endif

@@ -1,0 +1,25 @@
+/* isa_table.h: template of a whole table, TIDE_ISA_NAME, compiled with the instruction set that vector.h has chosen. */
+#include "vector.h"
+
+#include "isa.h"
+
+#include "loops.h"
+#include "convert.h"
+#include "fold.h"
+#include "draw.h"
+#include "product.h"
+
+const tide__isa TIDE_JOIN(tide__isa, TIDE_ISA_NAME) = {
+    .name = TIDE_ISA_TEXT,
+    .op =
+        {
+#define UNARY(name, rule, expr, doc) LOOP_ROW(name, rule)
+#define BINARY(name, rule, expr, doc) LOOP_ROW(name, rule)
+#define TERNARY(name, rule, expr, doc) LOOP_ROW(name, rule)
+#include "tide/op.def"
+        },
+    .convert = {CONVERT_TABLE},
+    FOLD_TABLE,
+    DRAW_TABLE,
+    PRODUCT_TABLE,
+};

@@ -1,0 +1,363 @@
+/* reduce.c: the reductions, in one of two ways.
+ *
+ * Rows: each result folds its elements chunk by chunk; for few results the elements are cut into blocks of a fixed size,
+ * which threads fold apart and which join in order. Columns: where neighbouring results have neighbouring elements, or few
+ * elements each, up to TIDE_COLUMNS results are folded at once, one element of each at a time.
+ *
+ * Invariant: how elements are cut depends on sizes and strides alone, so results do not depend on the number of threads.
+ * SUM and MEAN of float32 are sums of short float32 sums in float64. */
+#include "reduce.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum {
+  SHORT_ROW = 32,          /* elements of a result that are too few for a loop of their own */
+  NARROW = 16,             /* columns that are too few for a loop of their own */
+  ROW_RESULTS = 64,        /* results of an item of work, at most, and items enough for any number of threads */
+  ROW_BLOCK = 16,          /* chunks of a block of a row */
+  COLUMN_BLOCK = 1 << 18   /* elements of a block of columns */
+};
+
+typedef struct work {
+  const tide_reduce_args *a;
+  tide__fold fold;
+  tide__grid keep, reduced; /* operands of keep: result, input, second result */
+  int64_t blocks, block_rows; /* of the elements of a result; rows of a block of columns, chunks of a block of a row */
+  tide__state *states;        /* [results][blocks] where blocks > 1 */
+} work;
+
+/* ---- the fold ---- */
+
+static bool is_integer_dtype(int dtype) { return dtype <= TIDE_INT64; }
+
+/* MAX and MIN of narrow integers are computed in int32; products and norms in float64. */
+static int best_dtype(int dtype) {
+  if (is_integer_dtype(dtype)) return dtype == TIDE_INT64 ? TIDE_INT64 : TIDE_INT32;
+  return dtype == TIDE_FLOAT64 ? TIDE_FLOAT64 : TIDE_FLOAT32;
+}
+
+static void norm_fold(tide__fold *f, const tide_reduce_args *a) {
+  f->kind = TIDE_FOLD_SUM, f->map = TIDE_MAP_ABS, f->dtype = TIDE_FLOAT64, f->param = a->param;
+  if (a->param == 0)
+    f->map = TIDE_MAP_TRUTH, f->dtype = TIDE_INT64;
+  else if (isinf(a->param))
+    f->kind = a->param > 0 ? TIDE_FOLD_MAX : TIDE_FOLD_MIN, f->dtype = best_dtype(a->dtype[1]);
+  else if (a->param == 1)
+    f->dtype = a->acc;
+  else
+    f->map = a->param == 2 ? TIDE_MAP_SQUARE : TIDE_MAP_POWER;
+}
+
+static void make_fold(tide__fold *f, const tide_reduce_args *a) {
+  *f = (tide__fold){tide__isa_get(), TIDE_FOLD_SUM, TIDE_MAP_NONE, a->acc, false, 0};
+  switch (a->op) {
+  case TIDE_NANSUM: f->map = is_integer_dtype(a->acc) ? TIDE_MAP_NONE : TIDE_MAP_NUMBER; break;
+  case TIDE_PROD:
+    f->kind = TIDE_FOLD_PROD;
+    if (a->acc == TIDE_FLOAT32) f->dtype = TIDE_FLOAT64;
+    if (a->acc == TIDE_COMPLEX64) f->dtype = TIDE_COMPLEX128;
+    break;
+  case TIDE_MAX:
+  case TIDE_ARGMAX: f->kind = TIDE_FOLD_MAX, f->dtype = best_dtype(a->dtype[1]); break;
+  case TIDE_MIN:
+  case TIDE_ARGMIN: f->kind = TIDE_FOLD_MIN, f->dtype = best_dtype(a->dtype[1]); break;
+  case TIDE_ALL:
+  case TIDE_ANY:
+  case TIDE_COUNT_NONZERO: f->map = TIDE_MAP_TRUTH, f->dtype = TIDE_INT64; break;
+  case TIDE_NORM: norm_fold(f, a); break;
+  case TIDE_VAR:
+  case TIDE_STD: f->kind = TIDE_FOLD_VAR, f->dtype = TIDE_FLOAT64; break;
+  default: break;
+  }
+  f->index = a->op == TIDE_ARGMAX || a->op == TIDE_ARGMIN ||
+             ((a->op == TIDE_MAX || a->op == TIDE_MIN) && a->head.ptr[2] != NULL);
+}
+
+/* ---- results ---- */
+
+static double norm_end(double sum, double p) { return p == 1 ? sum : p == 2 ? sqrt(sum) : pow(sum, 1 / p); }
+
+/* The value of a finished state: an integer in i, else in re and im. */
+static tide_value value_of(const work *w, const tide__state *s) {
+  const tide_reduce_args *a = w->a;
+  tide_value v = {s->i, s->re * a->scale, s->im * a->scale};
+  switch (a->op) {
+  case TIDE_ALL: v.i = s->i == a->inner; break;
+  case TIDE_ANY: v.i = s->i != 0; break;
+  case TIDE_PROD:
+  case TIDE_MAX:
+  case TIDE_MIN: v.re = s->re, v.im = s->im; break;
+  case TIDE_ARGMAX:
+  case TIDE_ARGMIN: v.i = s->index + a->index_base; break;
+  case TIDE_NORM:
+    if (w->fold.map == TIDE_MAP_TRUTH)
+      v.re = (double)s->i * a->scale;
+    else
+      v.re = (isinf(a->param) ? s->re : norm_end(s->re, a->param)) * a->scale;
+    break;
+  case TIDE_VAR:
+  case TIDE_STD: {
+    double divisor = (double)s->i - a->param, variance = s->im / (divisor > 0 ? divisor : 0);
+    v.re = a->op == TIDE_STD ? sqrt(variance) : variance;
+    break;
+  }
+  default: break;
+  }
+  return v;
+}
+
+static int value_dtype(const work *w) {
+  const tide__fold *f = &w->fold;
+  if (w->a->op == TIDE_NORM) return TIDE_FLOAT64;
+  if (w->a->op == TIDE_ARGMAX || w->a->op == TIDE_ARGMIN) return TIDE_INT64;
+  if (f->dtype == TIDE_INT32 || f->dtype == TIDE_INT64) return TIDE_INT64;
+  return f->dtype == TIDE_COMPLEX64 || f->dtype == TIDE_COMPLEX128 ? TIDE_COMPLEX128 : TIDE_FLOAT64;
+}
+
+/* Writes the chunk's results from their states. */
+static void store_states(const work *w, const tide__chunk *c, const tide__state *states) {
+  const tide_reduce_args *a = w->a;
+  union {
+    double f[2 * TIDE_COLUMNS];
+    int64_t i[TIDE_COLUMNS];
+  } first, second;
+  char raw[TIDE_COLUMNS * 16];
+  int dtype = value_dtype(w);
+  bool var = w->fold.kind == TIDE_FOLD_VAR;
+  for (int64_t j = 0; j < c->n; j++) {
+    tide_value v = value_of(w, &states[j]);
+    if (dtype == TIDE_INT64)
+      first.i[j] = v.i;
+    else if (dtype == TIDE_FLOAT64)
+      first.f[j] = v.re;
+    else
+      first.f[2 * j] = v.re, first.f[2 * j + 1] = v.im;
+    if (var)
+      second.f[j] = states[j].re;
+    else
+      second.i[j] = states[j].index + a->index_base;
+  }
+  tide__chunk_store(w->fold.isa, a->head.ptr[0], raw, &first, &w->keep, c, 0, a->dtype[0], dtype, false);
+  if (a->head.ptr[2])
+    tide__chunk_store(w->fold.isa, a->head.ptr[2], raw, &second, &w->keep, c, 2, a->dtype[2],
+                      var ? TIDE_FLOAT64 : TIDE_INT64, false);
+}
+
+/* ---- rows ---- */
+
+static void fold_block(tide__state *s, const work *w, tide__fold_room *room, const char *base, int64_t block) {
+  tide__chunk c;
+  int64_t end = (block + 1) * w->block_rows;
+  if (end > w->reduced.chunks) end = w->reduced.chunks;
+  tide__state_init(s, &w->fold);
+  for (int64_t i = block * w->block_rows; i < end; i++) {
+    tide__grid_chunk(&c, &w->reduced, i);
+    const void *x = tide__fold_load(&w->fold, room, base, &w->reduced, &c, 0, w->a->dtype[1]);
+    tide__state_fold(s, &w->fold, x, c.n, c.first);
+  }
+}
+
+static const char *input_of(const work *w, const tide__chunk *c, int64_t j) {
+  int64_t row = j / c->cols, col = j % c->cols;
+  int64_t offset = c->offset[1][row] + col * w->keep.stride[1][w->keep.ndim - 1];
+  return (const char *)w->a->head.ptr[1] + offset * tide__item(w->a->dtype[1]);
+}
+
+/* Items are chunks of results; every result has one block. */
+static void run_rows(void *arg, int64_t begin, int64_t end) {
+  const work *w = arg;
+  tide__fold_room room;
+  tide__state states[ROW_RESULTS];
+  tide__chunk c;
+  for (int64_t i = begin; i < end; i++) {
+    tide__grid_chunk(&c, &w->keep, i);
+    for (int64_t j = 0; j < c.n; j++) fold_block(&states[j], w, &room, input_of(w, &c, j), 0);
+    store_states(w, &c, states);
+  }
+}
+
+/* Items are blocks of results; a chunk of results is one result. */
+static void run_blocks(void *arg, int64_t begin, int64_t end) {
+  const work *w = arg;
+  tide__fold_room room;
+  tide__chunk c;
+  for (int64_t i = begin; i < end; i++) {
+    tide__grid_chunk(&c, &w->keep, i / w->blocks);
+    fold_block(&w->states[i], w, &room, input_of(w, &c, 0), i % w->blocks);
+  }
+}
+
+/* ---- columns ---- */
+
+/* Walks over the reduced elements in row-major order: the offset of each from the first. */
+typedef struct walk {
+  const tide_reduce_args *a;
+  int64_t at[TIDE_MAX_DIMS], offset;
+} walk;
+
+static void walk_begin(walk *k, const tide_reduce_args *a, int64_t row) {
+  k->a = a, k->offset = 0;
+  for (int d = a->nred - 1; d >= 0; d--) {
+    k->at[d] = row % a->red_size[d], row /= a->red_size[d];
+    k->offset += k->at[d] * a->red_stride[d];
+  }
+}
+
+static void walk_next(walk *k) {
+  const tide_reduce_args *a = k->a;
+  for (int d = a->nred - 1; d >= 0; d--) {
+    k->offset += a->red_stride[d];
+    if (++k->at[d] < a->red_size[d]) return;
+    k->offset -= a->red_size[d] * a->red_stride[d];
+    k->at[d] = 0;
+  }
+}
+
+/* A chunk of `copies` times the columns, where the rows of the input follow each other without a gap. */
+static int64_t joined_rows(const work *w, const tide__chunk *c) {
+  const tide_reduce_args *a = w->a;
+  if (w->fold.index || w->fold.kind == TIDE_FOLD_VAR || a->nred != 1 || a->red_stride[0] != c->n) return 1;
+  return c->joined[1] && c->n <= TIDE_COLUMNS / 2 ? TIDE_COLUMNS / c->n : 1;
+}
+
+/* Folds rows [row, end) of the chunk's columns into states[j * pitch]. Narrow rows are folded several at a time, as one
+ * wide row whose columns join at the end. */
+static void fold_columns(const work *w, tide__fold_room *room, tide__columns *columns, const tide__chunk *c,
+                         int64_t row, int64_t end, tide__state *states, int64_t pitch) {
+  int64_t copies = joined_rows(w, c), item = tide__item(w->a->dtype[1]);
+  tide__chunk wide = *c;
+  walk k;
+  if (copies > end - row) copies = end - row;
+  wide.n = wide.cols = c->n * copies;
+  if (copies == 1) wide.cols = c->cols;
+  for (int64_t j = 0; j < c->n; j++) tide__state_init(&states[j * pitch], &w->fold);
+  while (row < end) {
+    tide__columns_init(columns, &w->fold, wide.n);
+    walk_begin(&k, w->a, row);
+    for (; row + copies <= end; row += copies) {
+      const char *base = (const char *)w->a->head.ptr[1] + k.offset * item;
+      tide__columns_fold(columns, tide__fold_load(&w->fold, room, base, &w->keep, &wide, 1, w->a->dtype[1]), row);
+      for (int64_t r = 0; r < copies; r++) walk_next(&k);
+    }
+    tide__columns_end(columns);
+    for (int64_t j = 0; j < wide.n; j++) {
+      tide__state one;
+      tide__columns_state(&one, columns, j);
+      tide__state_join(&states[j % c->n * pitch], &w->fold, &one);
+    }
+    copies = end - row, wide.n = wide.cols = c->n * copies;
+  }
+}
+
+static void run_columns(void *arg, int64_t begin, int64_t end) {
+  const work *w = arg;
+  tide__fold_room room;
+  tide__columns columns;
+  tide__state states[TIDE_COLUMNS];
+  tide__chunk c;
+  for (int64_t i = begin; i < end; i++) {
+    tide__grid_chunk(&c, &w->keep, i / w->blocks);
+    int64_t row = i % w->blocks * w->block_rows, stop = row + w->block_rows;
+    if (stop > w->a->inner) stop = w->a->inner;
+    if (w->blocks == 1) {
+      fold_columns(w, &room, &columns, &c, row, stop, states, 1);
+      store_states(w, &c, states);
+    } else {
+      fold_columns(w, &room, &columns, &c, row, stop, w->states + c.first * w->blocks + i % w->blocks, w->blocks);
+    }
+  }
+}
+
+/* ---- the plan ---- */
+
+static int64_t distance(int64_t stride) { return stride < 0 ? -stride : stride; }
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* The kept dims with the one whose elements lie closest in the input as the last. */
+static void make_keep(tide__grid *g, const tide_reduce_args *a, bool columns, int64_t most) {
+  int64_t size[TIDE_MAX_DIMS], stride[3][TIDE_MAX_DIMS] = {{0}};
+  int n = 0, closest = 0;
+  for (int d = 0; d < a->nkeep; d++)
+    if (distance(a->keep_stride[1][d]) <= distance(a->keep_stride[1][closest])) closest = d;
+  for (int pass = 0; pass < 2; pass++)
+    for (int d = 0; d < a->nkeep; d++) {
+      if ((columns && d == closest) != (pass == 1)) continue;
+      size[n] = a->keep_size[d];
+      for (int k = 0; k < 3; k++) stride[k][n] = a->keep_stride[k][d];
+      n++;
+    }
+  if (n == 0) size[n++] = 1;
+  tide__grid_init(g, n, size, stride, a->head.ptr[2] ? 3 : 2, most, false);
+}
+
+static bool by_columns(const tide_reduce_args *a, const tide__fold *f) {
+  if (a->outer == 1) return false;
+  if (a->inner < SHORT_ROW && a->outer >= 2 * NARROW) return true;
+  int keep = 0, reduced = 0;
+  for (int d = 1; d < a->nkeep; d++)
+    if (distance(a->keep_stride[1][d]) <= distance(a->keep_stride[1][keep])) keep = d;
+  for (int d = 1; d < a->nred; d++)
+    if (distance(a->red_stride[d]) <= distance(a->red_stride[reduced])) reduced = d;
+  if (distance(a->keep_stride[1][keep]) >= distance(a->red_stride[reduced])) return false;
+  bool joins = a->nred == 1 && a->red_stride[0] == a->outer && !f->index && f->kind != TIDE_FOLD_VAR;
+  return a->keep_size[keep] >= NARROW || joins;
+}
+
+/* Joins the blocks of each result. */
+static void finish(const work *w) {
+  tide__state states[TIDE_COLUMNS];
+  tide__chunk c;
+  for (int64_t i = 0; i < w->keep.chunks; i++) {
+    tide__grid_chunk(&c, &w->keep, i);
+    for (int64_t j = 0; j < c.n; j++) {
+      const tide__state *from = w->states + (c.first + j) * w->blocks;
+      states[j] = from[0];
+      for (int64_t b = 1; b < w->blocks; b++) tide__state_join(&states[j], &w->fold, &from[b]);
+    }
+    store_states(w, &c, states);
+  }
+}
+
+static tide_status run_with_blocks(work *w, int64_t each, tide_task_fn fn) {
+  size_t bytes = (size_t)(w->a->outer * w->blocks) * sizeof(tide__state);
+  w->states = malloc(bytes);
+  if (!w->states) return tide__fail(TIDE_MEMORY, "reduce: no memory for partial results, got a need of %zu bytes", bytes);
+  tide__spread(w->keep.chunks * w->blocks, each, fn, w);
+  finish(w);
+  free(w->states);
+  return TIDE_OK;
+}
+
+static tide_status reduce_rows(work *w) {
+  const tide_reduce_args *a = w->a;
+  bool few = a->outer < ROW_RESULTS;
+  make_keep(&w->keep, a, false, few ? 1 : least(a->outer / ROW_RESULTS, ROW_RESULTS));
+  w->block_rows = few ? ROW_BLOCK : w->reduced.chunks;
+  w->blocks = (w->reduced.chunks + w->block_rows - 1) / w->block_rows;
+  if (w->blocks > 1) return run_with_blocks(w, ROW_BLOCK * TIDE_PIECE, run_blocks);
+  tide__spread(w->keep.chunks, w->keep.high * w->keep.wide * a->inner, run_rows, w);
+  return TIDE_OK;
+}
+
+static tide_status reduce_columns(work *w) {
+  const tide_reduce_args *a = w->a;
+  make_keep(&w->keep, a, true, TIDE_COLUMNS);
+  int64_t wide = w->keep.high * w->keep.wide;
+  w->block_rows = w->keep.chunks < NARROW ? COLUMN_BLOCK / wide : a->inner;
+  w->blocks = (a->inner + w->block_rows - 1) / w->block_rows;
+  if (w->blocks > 1) return run_with_blocks(w, wide * w->block_rows, run_columns);
+  tide__spread(w->keep.chunks, wide * a->inner, run_columns, w);
+  return TIDE_OK;
+}
+
+tide_status tide__cpu_reduce(tide_stream *stream, const tide_reduce_args *a) {
+  (void)stream;
+  work w;
+  w.a = a, w.states = NULL;
+  make_fold(&w.fold, a);
+  if (by_columns(a, &w.fold)) return reduce_columns(&w);
+  tide__grid_init(&w.reduced, a->nred, a->red_size, &a->red_stride, 1, tide__fold_piece(&w.fold), false);
+  return reduce_rows(&w);
+}

@@ -1,0 +1,67 @@
+/* backend.c: the table of the CUDA backend and the one name that libtide_cuda.so exports.
+ *
+ * The table is constant; what changes lies with the files that own it: contexts in device.c, pinned slots and mailboxes
+ * in wait.c, cuBLAS handles in gemm.c. Nothing here knows tensors, and nothing is decided here.
+ *
+ * Invariant: every slot leaves the calling thread's CUDA context as it found it, see cuda_enter. */
+#include "internal.h"
+
+const tide_backend_host *tide__cuda_host;
+
+static void backend_close(void) {
+  tide__cuda_gemm_close();
+  tide__cuda_wait_close();
+}
+
+static const tide_backend table = {
+    .version = TIDE_BACKEND_VERSION,
+    .name = "cuda",
+    .close = backend_close,
+    .device_count = tide__cuda_device_count,
+    .device_open = tide__cuda_device_open,
+    .device_props = tide__cuda_device_props,
+    .device_mem_info = tide__cuda_device_mem_info,
+    .device_sync = tide__cuda_device_sync,
+    .device_can_access_peer = tide__cuda_device_can_access_peer,
+    .versions = tide__cuda_versions,
+    .mem_alloc = tide__cuda_mem_alloc,
+    .mem_free = tide__cuda_mem_free,
+    .host_alloc = tide__cuda_host_alloc,
+    .host_free = tide__cuda_host_free,
+    .stream_new = tide__cuda_stream_new,
+    .stream_wrap = tide__cuda_stream_wrap,
+    .stream_free = tide__cuda_stream_free,
+    .stream_handle = tide__cuda_stream_handle,
+    .stream_priority_range = tide__cuda_stream_priority_range,
+    .stream_query = tide__cuda_stream_query,
+    .stream_sync = tide__cuda_stream_sync,
+    .stream_sleep = tide__cuda_stream_sleep,
+    .event_new = tide__cuda_event_new,
+    .event_free = tide__cuda_event_free,
+    .event_handle = tide__cuda_event_handle,
+    .event_record = tide__cuda_event_record,
+    .event_wait = tide__cuda_event_wait,
+    .event_query = tide__cuda_event_query,
+    .event_sync = tide__cuda_event_sync,
+    .event_elapsed = tide__cuda_event_elapsed,
+    .copy_to_device = tide__cuda_copy_to_device,
+    .copy_to_host = tide__cuda_copy_to_host,
+    .copy_peer = tide__cuda_copy_peer,
+    .read_small = tide__cuda_read_small,
+#define KERNEL(slot, args) .slot = tide__cuda_##slot,
+#include "kernel.def"
+#undef KERNEL
+};
+
+__attribute__((visibility("default"))) const tide_backend *tide_backend_cuda_open(const tide_backend_host *host,
+                                                                                  uint32_t version);
+
+const tide_backend *tide_backend_cuda_open(const tide_backend_host *host, uint32_t version) {
+  if (version != TIDE_BACKEND_VERSION || host->struct_size < sizeof *host) {
+    host->fail(TIDE_LIBRARY, "cuda: libtide_cuda.so has another version, got a caller of version %u, expected %u",
+               (unsigned)version, (unsigned)TIDE_BACKEND_VERSION);
+    return NULL;
+  }
+  tide__cuda_host = host;
+  return &table;
+}

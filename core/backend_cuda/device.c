@@ -1,0 +1,134 @@
+/* device.c: devices, their primary contexts and properties.
+ *
+ * The driver is opened by name when devices are first counted, so this library loads without one. A device's primary
+ * context is retained when the device is opened and stays until the process ends: the runtime's own state hangs on it,
+ * and other libraries in the process may share it.
+ *
+ * Invariant: no call here gives a context to a device that is not opened, and cuda_enter is used only for opened
+ * devices. */
+#include "internal.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+cuda_device tide__cuda_devices[TIDE_MAX_DEVICES];
+CUresult (*tide__cuda_get_current)(CUcontext *out);
+CUresult (*tide__cuda_set_current)(CUcontext context);
+
+static pthread_once_t driver_once = PTHREAD_ONCE_INIT;
+static const char *driver_problem;
+
+static void driver_open(void) {
+  void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (library) {
+    *(void **)&tide__cuda_get_current = dlsym(library, "cuCtxGetCurrent");
+    *(void **)&tide__cuda_set_current = dlsym(library, "cuCtxSetCurrent");
+  }
+  if (!tide__cuda_get_current || !tide__cuda_set_current)
+    driver_problem = "libcuda.so.1 could not be opened, expected NVIDIA's driver to be installed";
+}
+
+tide_status tide__cuda_device_count(int *out) {
+  pthread_once(&driver_once, driver_open);
+  if (driver_problem) return tide__cuda_host->fail(TIDE_LIBRARY, "cuda: %s", driver_problem);
+  int count = 0, rc = (int)cudaGetDeviceCount(&count);
+  if (rc == cudaErrorNoDevice) {
+    cudaGetLastError();
+    rc = 0, count = 0;
+  }
+  if (rc == cudaErrorInsufficientDriver || rc == cudaErrorInitializationError || rc == cudaErrorSystemDriverMismatch) {
+    int driver = 0, runtime = 0;
+    cudaGetLastError();
+    cudaDriverGetVersion(&driver);
+    cudaRuntimeGetVersion(&runtime);
+    return tide__cuda_host->fail(TIDE_LIBRARY, "cuda: %s, got a driver for CUDA %d.%d, expected at least %d.0",
+                                 cudaGetErrorString((cudaError_t)rc), driver / 1000, driver % 1000 / 10,
+                                 runtime / 1000);
+  }
+  CUDA_TRY(tide__cuda_check(TIDE_CPU, "device_count", rc));
+  *out = count;
+  return TIDE_OK;
+}
+
+int tide__cuda_any_device(void) {
+  for (int d = 0; d < TIDE_MAX_DEVICES; d++)
+    if (atomic_load_explicit(&tide__cuda_devices[d].context, memory_order_acquire)) return d;
+  return -1;
+}
+
+tide_status tide__cuda_device_open(int device) {
+  cuda_device *d = &tide__cuda_devices[device];
+  if (atomic_load_explicit(&d->context, memory_order_acquire)) return TIDE_OK;
+  CUcontext before = NULL, context = NULL;
+  tide__cuda_get_current(&before);
+  int rc = (int)cudaSetDevice(device);
+  if (!rc) rc = (int)cudaFree(NULL);
+  if (!rc) rc = (int)cudaDeviceGetAttribute(&d->multiprocessors, cudaDevAttrMultiProcessorCount, device);
+  if (!rc) rc = (int)cudaDeviceGetAttribute(&d->major, cudaDevAttrComputeCapabilityMajor, device);
+  if (!rc) tide__cuda_get_current(&context);
+  if (before || device != 0) tide__cuda_set_current(before);
+  CUDA_TRY(tide__cuda_check(device, "device_open", rc));
+  if (d->major < 9) tidek_plain_launches = 1;
+  atomic_store_explicit(&d->context, context, memory_order_release);
+  return TIDE_OK;
+}
+
+static int attribute(int device, enum cudaDeviceAttr which) {
+  int value = 0;
+  if (cudaDeviceGetAttribute(&value, which, device) != cudaSuccess) cudaGetLastError();
+  return value;
+}
+
+tide_status tide__cuda_device_props(tide_device_props *out, int device) {
+  struct cudaDeviceProp p;
+  CUDA_TRY(tide__cuda_check(device, "get_device_properties", (int)cudaGetDeviceProperties(&p, device)));
+  memset(out, 0, sizeof *out);
+  size_t length = strnlen(p.name, sizeof out->name - 1);
+  memcpy(out->name, p.name, length);
+  out->major = p.major, out->minor = p.minor;
+  out->is_integrated = p.integrated != 0, out->is_multi_gpu_board = p.isMultiGpuBoard != 0;
+  out->multi_processor_count = p.multiProcessorCount;
+  out->max_threads_per_multi_processor = p.maxThreadsPerMultiProcessor;
+  out->max_threads_per_block = p.maxThreadsPerBlock;
+  out->warp_size = p.warpSize, out->regs_per_multiprocessor = p.regsPerMultiprocessor;
+  out->total_memory = p.totalGlobalMem, out->shared_memory_per_block = p.sharedMemPerBlock;
+  out->shared_memory_per_block_optin = p.sharedMemPerBlockOptin;
+  out->shared_memory_per_multiprocessor = p.sharedMemPerMultiprocessor;
+  out->L2_cache_size = (size_t)p.l2CacheSize;
+  memcpy(out->uuid, p.uuid.bytes, sizeof out->uuid);
+  out->pci_bus_id = p.pciBusID, out->pci_device_id = p.pciDeviceID, out->pci_domain_id = p.pciDomainID;
+  out->clock_rate = attribute(device, cudaDevAttrClockRate);
+  out->memory_clock_rate = attribute(device, cudaDevAttrMemoryClockRate);
+  out->memory_bus_width = p.memoryBusWidth;
+  return TIDE_OK;
+}
+
+tide_status tide__cuda_device_mem_info(size_t *free, size_t *total, int device) {
+  cuda_scope scope = cuda_enter(device);
+  int rc = (int)cudaMemGetInfo(free, total);
+  cuda_leave(scope);
+  return tide__cuda_check(device, "mem_get_info", rc);
+}
+
+/* Our own streams first, interruptibly; then what others have queued, by the runtime's wait, which cannot be
+ * interrupted. */
+tide_status tide__cuda_device_sync(int device) {
+  CUDA_TRY(tide__cuda_streams_drain(device));
+  cuda_scope scope = cuda_enter(device);
+  int rc = (int)cudaDeviceSynchronize();
+  cuda_leave(scope);
+  CUDA_TRY(tide__cuda_check(device, "synchronize", rc));
+  return tide__cuda_mail(device);
+}
+
+tide_status tide__cuda_device_can_access_peer(bool *out, int device, int peer) {
+  int can = 0;
+  CUDA_TRY(tide__cuda_check(device, "can_device_access_peer", (int)cudaDeviceCanAccessPeer(&can, device, peer)));
+  *out = can != 0;
+  return TIDE_OK;
+}
+
+tide_status tide__cuda_versions(int *driver, int *runtime) {
+  CUDA_TRY(tide__cuda_check(TIDE_CPU, "versions", (int)cudaDriverGetVersion(driver)));
+  return tide__cuda_check(TIDE_CPU, "versions", (int)cudaRuntimeGetVersion(runtime));
+}

@@ -1,0 +1,139 @@
+/* internal.h: what the files of the CUDA backend share. Only they include it. */
+#ifndef TIDE_BACKEND_CUDA_INTERNAL_H
+#define TIDE_BACKEND_CUDA_INTERNAL_H
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "backend.h"
+#include "tidek.h"
+
+extern const tide_backend_host *tide__cuda_host;
+
+/* ---- error.c ---- */
+
+/* The status of a call of the runtime, TIDE_OK for 0; else the thread's error is set and the runtime's is cleared. */
+tide_status tide__cuda_fail(int device, const char *what, int code);
+static inline tide_status tide__cuda_check(int device, const char *what, int code) {
+  return code == 0 ? TIDE_OK : tide__cuda_fail(device, what, code);
+}
+#define CUDA_TRY(expr)                                                                                                 \
+  do {                                                                                                                 \
+    tide_status try_status_ = (expr);                                                                                  \
+    if (try_status_ != TIDE_OK) return try_status_;                                                                    \
+  } while (0)
+
+/* ---- device.c: contexts ---- */
+
+typedef struct cuda_device {
+  _Atomic(CUcontext) context; /* the primary one; NULL until the device is opened */
+  int multiprocessors, major;
+} cuda_device;
+extern cuda_device tide__cuda_devices[TIDE_MAX_DEVICES];
+
+/* The two driver calls of the hot path. */
+extern CUresult (*tide__cuda_get_current)(CUcontext *out);
+extern CUresult (*tide__cuda_set_current)(CUcontext context);
+
+/* Makes the device's primary context current and gives the caller's back. A program that has none at all may keep that
+ * of device 0, which it would have got anyway; so the common case costs one call. */
+typedef struct cuda_scope {
+  CUcontext before;
+  bool restore;
+} cuda_scope;
+static inline cuda_scope cuda_enter(int device) {
+  CUcontext wanted = atomic_load_explicit(&tide__cuda_devices[device].context, memory_order_acquire);
+  cuda_scope s = {NULL, false};
+  tide__cuda_get_current(&s.before);
+  if (s.before != wanted) {
+    tide__cuda_set_current(wanted);
+    s.restore = s.before || device != 0;
+  }
+  return s;
+}
+static inline void cuda_leave(cuda_scope s) {
+  if (s.restore) tide__cuda_set_current(s.before);
+}
+int tide__cuda_any_device(void); /* an opened device, or -1 */
+
+tide_status tide__cuda_device_count(int *out);
+tide_status tide__cuda_device_open(int device);
+tide_status tide__cuda_device_props(tide_device_props *out, int device);
+tide_status tide__cuda_device_mem_info(size_t *free, size_t *total, int device);
+tide_status tide__cuda_device_sync(int device);
+tide_status tide__cuda_device_can_access_peer(bool *out, int device, int peer);
+tide_status tide__cuda_versions(int *driver, int *runtime);
+
+/* ---- stream.c ---- */
+
+typedef struct cuda_stream {
+  cudaStream_t handle;
+  int device;
+  bool owned;
+  _Atomic int refs;
+  uint64_t id; /* in the order of creation */
+  struct cuda_stream *next;
+} cuda_stream;
+typedef struct cuda_event {
+  cudaEvent_t handle;
+  int device;
+  uint32_t flags;
+} cuda_event;
+
+static inline const cuda_stream *cuda_stream_of(const tide_stream *s) {
+  return (const cuda_stream *)tide_stream_impl(s);
+}
+
+/* Waits for every owned stream of the device, interruptibly. */
+tide_status tide__cuda_streams_drain(int device);
+tide_status tide__cuda_stream_new(void **out, int device, int priority);
+tide_status tide__cuda_stream_wrap(void **out, int device, uint64_t handle);
+void tide__cuda_stream_free(void *stream);
+uint64_t tide__cuda_stream_handle(void *stream);
+tide_status tide__cuda_stream_priority_range(int *least, int *greatest, int device);
+tide_status tide__cuda_stream_query(bool *done, void *stream);
+tide_status tide__cuda_stream_sync(void *stream);
+tide_status tide__cuda_stream_sleep(void *stream, int64_t cycles);
+tide_status tide__cuda_event_new(void **out, int device, uint32_t flags);
+void tide__cuda_event_free(void *event);
+uint64_t tide__cuda_event_handle(void *event);
+tide_status tide__cuda_event_record(void *event, void *stream);
+tide_status tide__cuda_event_wait(void *stream, void *event);
+tide_status tide__cuda_event_query(bool *done, void *event);
+tide_status tide__cuda_event_sync(void *event);
+tide_status tide__cuda_event_elapsed(double *ms, void *start, void *end);
+
+/* ---- wait.c ---- */
+
+/* Waits for the stream without a look at the mailbox; the device is current. */
+tide_status tide__cuda_stream_drain(const cuda_stream *s, const char *what);
+/* Likewise for an event; a drowsy wait soon sleeps between its looks. */
+tide_status tide__cuda_event_drain(const cuda_event *e, bool drowsy);
+tide_status tide__cuda_read_small(void *stream, void *dst, const void *src, size_t bytes);
+/* The mailbox of the device for kernels that meet bad indexes. */
+tide_status tide__cuda_mailbox(uint32_t **taken, tidek_mailbox **mailbox, int device);
+/* What every wait ends with: fails if a kernel met a bad index. */
+tide_status tide__cuda_mail(int device);
+void tide__cuda_wait_close(void);
+
+/* ---- memory.c ---- */
+
+tide_status tide__cuda_mem_alloc(void **out, int device, size_t bytes);
+void tide__cuda_mem_free(int device, void *ptr, size_t bytes);
+tide_status tide__cuda_host_alloc(void **out, size_t bytes);
+void tide__cuda_host_free(void *ptr, size_t bytes);
+tide_status tide__cuda_copy_to_device(void *stream, void *dst, const void *src, size_t bytes, bool pinned);
+tide_status tide__cuda_copy_to_host(void *stream, void *dst, const void *src, size_t bytes, bool pinned);
+tide_status tide__cuda_copy_peer(void *stream, void *dst, int dst_device, const void *src, int src_device,
+                                 size_t bytes);
+
+/* ---- kernels.c, gemm.c ---- */
+
+#define KERNEL(name, args) tide_status tide__cuda_##name(tide_stream *stream, const args *a);
+#include "kernel.def"
+#undef KERNEL
+void tide__cuda_gemm_close(void);
+
+#endif

@@ -1,0 +1,109 @@
+/* kernels.c: the kernel slots: enters the stream's device, gets scratch memory where a kernel wants some, launches.
+ *
+ * Scratch memory comes from core's allocator and goes back as soon as the work is queued: the block may then serve
+ * later work of the same stream, which runs after this one.
+ *
+ * Invariant: a slot that fails has queued nothing that still needs its scratch memory. */
+#include "internal.h"
+
+/* A slot whose launcher needs the stream and the arguments only. */
+#define SLOT(name, args, launcher)                                                                                     \
+  tide_status tide__cuda_##name(tide_stream *stream, const args *a) {                                                  \
+    const cuda_stream *s = cuda_stream_of(stream);                                                                     \
+    cuda_scope scope = cuda_enter(s->device);                                                                          \
+    int rc = launcher(s->handle, a);                                                                                   \
+    cuda_leave(scope);                                                                                                 \
+    return tide__cuda_check(s->device, #name, rc);                                                                     \
+  }
+
+static int launch_elementwise(cudaStream_t stream, const tide_elementwise_args *a) {
+  switch (a->compute) {
+  case TIDE_FLOAT32: return tidek_elementwise_float32(stream, a);
+  case TIDE_FLOAT64: return tidek_elementwise_float64(stream, a);
+  case TIDE_INT32: return tidek_elementwise_int32(stream, a);
+  case TIDE_INT64: return tidek_elementwise_int64(stream, a);
+  default: return tidek_elementwise_complex(stream, a);
+  }
+}
+
+SLOT(elementwise, tide_elementwise_args, launch_elementwise)
+SLOT(copy, tide_copy_args, tidek_copy)
+SLOT(fill, tide_fill_args, tidek_fill)
+SLOT(arange, tide_arange_args, tidek_arange)
+SLOT(random, tide_random_args, tidek_random)
+
+/* ---- with scratch memory ---- */
+
+tide_status tide__cuda_reduce(tide_stream *stream, const tide_reduce_args *a) {
+  const cuda_stream *s = cuda_stream_of(stream);
+  int sms = tide__cuda_devices[s->device].multiprocessors;
+  size_t bytes = tidek_reduce_scratch(a, sms);
+  void *scratch = NULL;
+  if (bytes) CUDA_TRY(tide__cuda_host->scratch_get(&scratch, stream, bytes));
+  cuda_scope scope = cuda_enter(s->device);
+  int rc = tidek_reduce(s->handle, a, sms, scratch);
+  cuda_leave(scope);
+  if (scratch) tide__cuda_host->scratch_put(stream, scratch);
+  if (rc == cudaErrorNotSupported) {
+    cudaGetLastError();
+    return tide__cuda_host->fail(TIDE_SUPPORT, "reduce: operation %d does not accumulate in dtype %d on CUDA", a->op,
+                                 a->acc);
+  }
+  return tide__cuda_check(s->device, "reduce", rc);
+}
+
+tide_status tide__cuda_compact(tide_stream *stream, const tide_compact_args *a) {
+  const cuda_stream *s = cuda_stream_of(stream);
+  size_t bytes = 0;
+  void *scratch = NULL;
+  cuda_scope scope = cuda_enter(s->device);
+  int rc = tidek_compact_scratch(&bytes, a);
+  cuda_leave(scope);
+  CUDA_TRY(tide__cuda_check(s->device, "compact", rc));
+  CUDA_TRY(tide__cuda_host->scratch_get(&scratch, stream, bytes ? bytes : 1));
+  scope = cuda_enter(s->device);
+  rc = tidek_compact(s->handle, a, scratch, bytes);
+  cuda_leave(scope);
+  tide__cuda_host->scratch_put(stream, scratch);
+  return tide__cuda_check(s->device, "compact", rc);
+}
+
+tide_status tide__cuda_randperm(tide_stream *stream, const tide_randperm_args *a) {
+  const cuda_stream *s = cuda_stream_of(stream);
+  size_t bytes = 0;
+  void *scratch = NULL;
+  cuda_scope scope = cuda_enter(s->device);
+  int rc = tidek_randperm_scratch(&bytes, a);
+  cuda_leave(scope);
+  CUDA_TRY(tide__cuda_check(s->device, "randperm", rc));
+  CUDA_TRY(tide__cuda_host->scratch_get(&scratch, stream, bytes));
+  scope = cuda_enter(s->device);
+  rc = tidek_randperm(s->handle, a, scratch, bytes);
+  cuda_leave(scope);
+  tide__cuda_host->scratch_put(stream, scratch);
+  return tide__cuda_check(s->device, "randperm", rc);
+}
+
+/* ---- with a mailbox ---- */
+
+typedef int (*index_launcher)(cudaStream_t, const tide_index_args *, uint32_t *, tidek_mailbox *);
+
+static tide_status index_slot(tide_stream *stream, const tide_index_args *a, index_launcher launcher,
+                              const char *what) {
+  const cuda_stream *s = cuda_stream_of(stream);
+  uint32_t *taken;
+  tidek_mailbox *mailbox;
+  cuda_scope scope = cuda_enter(s->device);
+  tide_status status = tide__cuda_mailbox(&taken, &mailbox, s->device);
+  if (status == TIDE_OK) status = tide__cuda_check(s->device, what, launcher(s->handle, a, taken, mailbox));
+  cuda_leave(scope);
+  return status;
+}
+
+tide_status tide__cuda_gather(tide_stream *stream, const tide_index_args *a) {
+  return index_slot(stream, a, tidek_gather, "gather");
+}
+
+tide_status tide__cuda_scatter(tide_stream *stream, const tide_index_args *a) {
+  return index_slot(stream, a, tidek_scatter, "scatter");
+}

@@ -1,0 +1,123 @@
+/* memory.c: device memory, page-locked host memory, and copies.
+ *
+ * Core's allocator sits above mem_alloc, so the driver is asked seldom. Copies of page-locked memory are queued. Copies
+ * of pageable memory are made by the runtime, which stages them in pieces and returns when the host memory is its
+ * owner's again; because it may block in that, the work before such a copy is waited for here first, where waits can be
+ * interrupted.
+ *
+ * Invariant: a copy's stream belongs to one of its two devices, whose context is current during the call. */
+#include "internal.h"
+
+/* Up to this size the runtime copies pageable memory aside at once and does not wait for the stream. */
+#define STAGED_AT_ONCE ((size_t)64 << 10)
+
+tide_status tide__cuda_mem_alloc(void **out, int device, size_t bytes) {
+  cuda_scope scope = cuda_enter(device);
+  void *ptr = NULL;
+  int rc = (int)cudaMalloc(&ptr, bytes);
+  cuda_leave(scope);
+  CUDA_TRY(tide__cuda_check(device, "mem_alloc", rc));
+  *out = ptr;
+  return TIDE_OK;
+}
+
+void tide__cuda_mem_free(int device, void *ptr, size_t bytes) {
+  (void)bytes;
+  cuda_scope scope = cuda_enter(device);
+  if (cudaFree(ptr) != cudaSuccess) cudaGetLastError();
+  cuda_leave(scope);
+}
+
+/* Every device may use the memory, so any opened device's context will do. */
+tide_status tide__cuda_host_alloc(void **out, size_t bytes) {
+  int device = tide__cuda_any_device();
+  if (device < 0) {
+    device = 0;
+    CUDA_TRY(tide__cuda_device_open(device));
+  }
+  cuda_scope scope = cuda_enter(device);
+  void *ptr = NULL;
+  int rc = (int)cudaHostAlloc(&ptr, bytes, cudaHostAllocPortable | cudaHostAllocMapped);
+  cuda_leave(scope);
+  if (rc == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    return tide__cuda_host->fail(TIDE_MEMORY, "pin_memory: no page-locked memory, got a request for %zu bytes", bytes);
+  }
+  CUDA_TRY(tide__cuda_check(device, "pin_memory", rc));
+  *out = ptr;
+  return TIDE_OK;
+}
+
+void tide__cuda_host_free(void *ptr, size_t bytes) {
+  (void)bytes;
+  int device = tide__cuda_any_device();
+  if (device < 0) return;
+  cuda_scope scope = cuda_enter(device);
+  if (cudaFreeHost(ptr) != cudaSuccess) cudaGetLastError();
+  cuda_leave(scope);
+}
+
+/* Before the runtime blocks: everything queued must have passed, unless nothing is queued. */
+static tide_status settle(const cuda_stream *s, const char *what) {
+  int rc = (int)cudaStreamQuery(s->handle);
+  if (rc != cudaErrorNotReady) return tide__cuda_check(s->device, what, rc);
+  cudaGetLastError();
+  return tide__cuda_stream_drain(s, what);
+}
+
+tide_status tide__cuda_copy_to_device(void *stream, void *dst, const void *src, size_t bytes, bool pinned) {
+  const cuda_stream *s = stream;
+  cuda_scope scope = cuda_enter(s->device);
+  tide_status status = TIDE_OK;
+  if (!pinned && bytes > STAGED_AT_ONCE) status = settle(s, "copy_to_device");
+  if (status == TIDE_OK)
+    status = tide__cuda_check(s->device, "copy_to_device",
+                              (int)cudaMemcpyAsync(dst, src, bytes, cudaMemcpyHostToDevice, s->handle));
+  cuda_leave(scope);
+  return status;
+}
+
+tide_status tide__cuda_copy_to_host(void *stream, void *dst, const void *src, size_t bytes, bool pinned) {
+  const cuda_stream *s = stream;
+  cuda_scope scope = cuda_enter(s->device);
+  tide_status status = pinned ? TIDE_OK : settle(s, "copy_to_host");
+  if (status == TIDE_OK)
+    status = tide__cuda_check(s->device, "copy_to_host",
+                              (int)cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToHost, s->handle));
+  if (status == TIDE_OK && !pinned) status = tide__cuda_stream_drain(s, "copy_to_host");
+  cuda_leave(scope);
+  return status == TIDE_OK && !pinned ? tide__cuda_mail(s->device) : status;
+}
+
+/* ---- between devices ---- */
+
+static pthread_mutex_t peers_lock = PTHREAD_MUTEX_INITIALIZER;
+static bool peers_tried[TIDE_MAX_DEVICES][TIDE_MAX_DEVICES];
+
+/* Lets `device` reach the memory of `peer` directly, where the machine can; else copies pass through the host. */
+static void enable_peer(int device, int peer) {
+  pthread_mutex_lock(&peers_lock);
+  if (!peers_tried[device][peer]) {
+    int can = 0;
+    peers_tried[device][peer] = true;
+    cuda_scope scope = cuda_enter(device);
+    if (cudaDeviceCanAccessPeer(&can, device, peer) == cudaSuccess && can) cudaDeviceEnablePeerAccess(peer, 0);
+    cudaGetLastError();
+    cuda_leave(scope);
+  }
+  pthread_mutex_unlock(&peers_lock);
+}
+
+tide_status tide__cuda_copy_peer(void *stream, void *dst, int dst_device, const void *src, int src_device,
+                                 size_t bytes) {
+  const cuda_stream *s = stream;
+  if (dst_device != src_device) {
+    enable_peer(dst_device, src_device);
+    enable_peer(src_device, dst_device);
+  }
+  cuda_scope scope = cuda_enter(s->device);
+  int rc = dst_device == src_device ? (int)cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToDevice, s->handle)
+                                    : (int)cudaMemcpyPeerAsync(dst, dst_device, src, src_device, bytes, s->handle);
+  cuda_leave(scope);
+  return tide__cuda_check(s->device, "copy_peer", rc);
+}

@@ -1,0 +1,218 @@
+/* stream.c: streams and events.
+ *
+ * Streams of ours never synchronise with the legacy stream. They stand in a list in the order of creation, so that a
+ * wait for the device can go through them without holding the lock: it remembers the last one's id and holds a
+ * reference to the one it waits for. A destroyed stream's queued work still completes; the runtime sees to that.
+ *
+ * Invariant: a handle is destroyed exactly once, when its last reference goes, and only if it is ours. */
+#include "internal.h"
+
+#include <stdlib.h>
+
+static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER;
+static cuda_stream *streams; /* oldest first */
+static uint64_t streams_made;
+
+/* ---- streams ---- */
+
+static void add(cuda_stream *s) {
+  pthread_mutex_lock(&streams_lock);
+  s->id = ++streams_made;
+  cuda_stream **p = &streams;
+  while (*p) p = &(*p)->next;
+  *p = s;
+  pthread_mutex_unlock(&streams_lock);
+}
+
+static void release(cuda_stream *s) {
+  if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1) return;
+  if (s->owned) {
+    cuda_scope scope = cuda_enter(s->device);
+    if (cudaStreamDestroy(s->handle) != cudaSuccess) cudaGetLastError();
+    cuda_leave(scope);
+  }
+  free(s);
+}
+
+static tide_status make(cuda_stream **out, int device, cudaStream_t handle, bool owned) {
+  cuda_stream *s = calloc(1, sizeof *s);
+  if (!s) return tide__cuda_host->fail(TIDE_MEMORY, "stream_new: no host memory");
+  s->handle = handle, s->device = device, s->owned = owned;
+  atomic_init(&s->refs, 1);
+  *out = s;
+  return TIDE_OK;
+}
+
+tide_status tide__cuda_stream_new(void **out, int device, int priority) {
+  cuda_stream *s = NULL;
+  CUDA_TRY(make(&s, device, NULL, true));
+  cuda_scope scope = cuda_enter(device);
+  int least = 0, greatest = 0, rc = (int)cudaDeviceGetStreamPriorityRange(&least, &greatest);
+  int clamped = priority > least ? least : priority < greatest ? greatest : priority;
+  if (!rc) rc = (int)cudaStreamCreateWithPriority(&s->handle, cudaStreamNonBlocking, clamped);
+  cuda_leave(scope);
+  if (rc) {
+    free(s);
+    return tide__cuda_fail(device, "stream_new", rc);
+  }
+  add(s);
+  *out = s;
+  return TIDE_OK;
+}
+
+tide_status tide__cuda_stream_wrap(void **out, int device, uint64_t handle) {
+  cuda_stream *s = NULL;
+  CUDA_TRY(make(&s, device, (cudaStream_t)(uintptr_t)handle, false));
+  *out = s;
+  return TIDE_OK;
+}
+
+void tide__cuda_stream_free(void *stream) {
+  cuda_stream *s = stream;
+  pthread_mutex_lock(&streams_lock);
+  for (cuda_stream **p = &streams; *p; p = &(*p)->next) {
+    if (*p != s) continue;
+    *p = s->next;
+    break;
+  }
+  pthread_mutex_unlock(&streams_lock);
+  release(s);
+}
+
+uint64_t tide__cuda_stream_handle(void *stream) { return (uint64_t)(uintptr_t)((cuda_stream *)stream)->handle; }
+
+tide_status tide__cuda_stream_priority_range(int *least, int *greatest, int device) {
+  cuda_scope scope = cuda_enter(device);
+  int rc = (int)cudaDeviceGetStreamPriorityRange(least, greatest);
+  cuda_leave(scope);
+  return tide__cuda_check(device, "priority_range", rc);
+}
+
+tide_status tide__cuda_stream_query(bool *done, void *stream) {
+  const cuda_stream *s = stream;
+  cuda_scope scope = cuda_enter(s->device);
+  int rc = (int)cudaStreamQuery(s->handle);
+  cuda_leave(scope);
+  *done = rc == cudaSuccess;
+  if (rc == cudaErrorNotReady) {
+    cudaGetLastError();
+    return TIDE_OK;
+  }
+  return tide__cuda_check(s->device, "stream_query", rc);
+}
+
+tide_status tide__cuda_stream_sync(void *stream) {
+  const cuda_stream *s = stream;
+  cuda_scope scope = cuda_enter(s->device);
+  tide_status status = tide__cuda_stream_drain(s, "stream_synchronize");
+  cuda_leave(scope);
+  return status == TIDE_OK ? tide__cuda_mail(s->device) : status;
+}
+
+/* The oldest stream of the device that is younger than `after`, with a reference for the caller; NULL at the end. */
+static cuda_stream *next_stream(int device, uint64_t after) {
+  pthread_mutex_lock(&streams_lock);
+  cuda_stream *s = streams;
+  while (s && (s->device != device || s->id <= after)) s = s->next;
+  if (s) atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
+  pthread_mutex_unlock(&streams_lock);
+  return s;
+}
+
+tide_status tide__cuda_streams_drain(int device) {
+  uint64_t after = 0;
+  tide_status status = TIDE_OK;
+  for (cuda_stream *s; status == TIDE_OK && (s = next_stream(device, after)); release(s)) {
+    after = s->id;
+    cuda_scope scope = cuda_enter(device);
+    status = tide__cuda_stream_drain(s, "synchronize");
+    cuda_leave(scope);
+  }
+  return status;
+}
+
+tide_status tide__cuda_stream_sleep(void *stream, int64_t cycles) {
+  const cuda_stream *s = stream;
+  cuda_scope scope = cuda_enter(s->device);
+  int rc = tidek_sleep(s->handle, cycles);
+  cuda_leave(scope);
+  return tide__cuda_check(s->device, "stream_sleep", rc);
+}
+
+/* ---- events ---- */
+
+tide_status tide__cuda_event_new(void **out, int device, uint32_t flags) {
+  cuda_event *e = calloc(1, sizeof *e);
+  if (!e) return tide__cuda_host->fail(TIDE_MEMORY, "event_new: no host memory");
+  unsigned driver_flags = flags & TIDE_EVENT_TIMING ? 0 : cudaEventDisableTiming;
+  if (flags & TIDE_EVENT_BLOCKING) driver_flags |= cudaEventBlockingSync;
+  if (flags & TIDE_EVENT_INTERPROCESS) driver_flags |= cudaEventInterprocess;
+  e->device = device, e->flags = flags;
+  cuda_scope scope = cuda_enter(device);
+  int rc = (int)cudaEventCreateWithFlags(&e->handle, driver_flags);
+  cuda_leave(scope);
+  if (rc) {
+    free(e);
+    return tide__cuda_fail(device, "event_new", rc);
+  }
+  *out = e;
+  return TIDE_OK;
+}
+
+void tide__cuda_event_free(void *event) {
+  cuda_event *e = event;
+  cuda_scope scope = cuda_enter(e->device);
+  if (cudaEventDestroy(e->handle) != cudaSuccess) cudaGetLastError();
+  cuda_leave(scope);
+  free(e);
+}
+
+uint64_t tide__cuda_event_handle(void *event) { return (uint64_t)(uintptr_t)((cuda_event *)event)->handle; }
+
+tide_status tide__cuda_event_record(void *event, void *stream) {
+  const cuda_stream *s = stream;
+  cuda_scope scope = cuda_enter(s->device);
+  int rc = (int)cudaEventRecord(((cuda_event *)event)->handle, s->handle);
+  cuda_leave(scope);
+  return tide__cuda_check(s->device, "event_record", rc);
+}
+
+tide_status tide__cuda_event_wait(void *stream, void *event) {
+  const cuda_stream *s = stream;
+  cuda_scope scope = cuda_enter(s->device);
+  int rc = (int)cudaStreamWaitEvent(s->handle, ((cuda_event *)event)->handle, 0);
+  cuda_leave(scope);
+  return tide__cuda_check(s->device, "stream_wait_event", rc);
+}
+
+tide_status tide__cuda_event_query(bool *done, void *event) {
+  const cuda_event *e = event;
+  cuda_scope scope = cuda_enter(e->device);
+  int rc = (int)cudaEventQuery(e->handle);
+  cuda_leave(scope);
+  *done = rc == cudaSuccess;
+  if (rc == cudaErrorNotReady) {
+    cudaGetLastError();
+    return TIDE_OK;
+  }
+  return tide__cuda_check(e->device, "event_query", rc);
+}
+
+tide_status tide__cuda_event_sync(void *event) {
+  const cuda_event *e = event;
+  cuda_scope scope = cuda_enter(e->device);
+  tide_status status = tide__cuda_event_drain(e, (e->flags & TIDE_EVENT_BLOCKING) != 0);
+  cuda_leave(scope);
+  return status == TIDE_OK ? tide__cuda_mail(e->device) : status;
+}
+
+tide_status tide__cuda_event_elapsed(double *ms, void *start, void *end) {
+  const cuda_event *e = end;
+  float out = 0;
+  cuda_scope scope = cuda_enter(e->device);
+  int rc = (int)cudaEventElapsedTime(&out, ((cuda_event *)start)->handle, e->handle);
+  cuda_leave(scope);
+  CUDA_TRY(tide__cuda_check(e->device, "event_elapsed", rc));
+  *ms = (double)out;
+  return TIDE_OK;
+}

@@ -1,0 +1,262 @@
+/* wait.c: how a thread waits for a device: by looking, so that it can be interrupted, and without system calls while
+ * the wait is short.
+ *
+ * One small value comes back without a copy: a kernel of one thread writes it to a slot of pinned memory and then a
+ * sequence number, which the host watches. A wait that was interrupted leaves its slot to the kernel that still may
+ * write it; such a slot is used again once its number has arrived. Kernels report a bad index in the device's mailbox,
+ * which every wait looks at in the end.
+ *
+ * Invariants: a slot belongs to one waiting thread, or to a queued kernel; the mailbox is emptied under its lock, first
+ * the host's side, then the device's, so that a kernel never finds it half empty. */
+#include "internal.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <string.h>
+#include <time.h>
+
+/* ---- patience ---- */
+
+static int64_t now_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+typedef struct patience {
+  int64_t start, asked; /* when the wait began, when the host was last asked */
+  bool drowsy;
+} patience;
+
+static void nap(long ns) {
+  struct timespec t = {0, ns};
+  nanosleep(&t, NULL);
+}
+
+/* To be called between two looks, some microseconds apart: gives way more and more, and fails when interrupted. */
+static tide_status pause_between(patience *p, const char *what) {
+  int64_t now = now_ns();
+  if (!p->start) p->start = p->asked = now;
+  if (now - p->asked > 1000000) {
+    p->asked = now;
+    if (tide__cuda_host->interrupted()) return tide__cuda_host->fail(TIDE_INTERRUPTED, "%s: interrupted", what);
+  }
+  int64_t waited = now - p->start;
+  if (waited > 200000000 || (p->drowsy && waited > 50000))
+    nap(50000);
+  else if (waited > 1000000)
+    sched_yield();
+  return TIDE_OK;
+}
+
+/* Ends a wait: the runtime remembers "not ready" as an error of the thread. */
+static tide_status look_result(int device, const char *what, int rc, bool looked_twice) {
+  if (looked_twice) cudaGetLastError();
+  return tide__cuda_check(device, what, rc);
+}
+
+tide_status tide__cuda_stream_drain(const cuda_stream *s, const char *what) {
+  patience p = {0, 0, false};
+  for (;;) {
+    int rc = (int)cudaStreamQuery(s->handle);
+    if (rc != cudaErrorNotReady) return look_result(s->device, what, rc, p.start != 0);
+    CUDA_TRY(pause_between(&p, what));
+  }
+}
+
+tide_status tide__cuda_event_drain(const cuda_event *e, bool drowsy) {
+  patience p = {0, 0, drowsy};
+  for (;;) {
+    int rc = (int)cudaEventQuery(e->handle);
+    if (rc != cudaErrorNotReady) return look_result(e->device, "event_synchronize", rc, p.start != 0);
+    CUDA_TRY(pause_between(&p, "event_synchronize"));
+  }
+}
+
+/* ---- slots ---- */
+
+enum { SLOTS = 64, FREE = 0, BUSY, LEFT };
+
+static struct {
+  pthread_mutex_t lock;
+  tidek_slot *slot; /* pinned, SLOTS of them */
+  uint32_t awaited[SLOTS];
+  uint8_t state[SLOTS];
+  uint32_t sequence;
+} pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static tide_status pool_open(int device) {
+  if (pool.slot) return TIDE_OK;
+  void *memory = NULL;
+  int rc = (int)cudaHostAlloc(&memory, SLOTS * sizeof(tidek_slot), cudaHostAllocPortable | cudaHostAllocMapped);
+  CUDA_TRY(tide__cuda_check(device, "read", rc));
+  memset(memory, 0, SLOTS * sizeof(tidek_slot));
+  pool.slot = memory;
+  return TIDE_OK;
+}
+
+static tide_status slot_take(int *out, uint32_t *sequence, int device) {
+  pthread_mutex_lock(&pool.lock);
+  tide_status status = pool_open(device);
+  int found = -1;
+  for (int i = 0; status == TIDE_OK && found < 0 && i < SLOTS; i++)
+    if (pool.state[i] == FREE || (pool.state[i] == LEFT && pool.slot[i].sequence == pool.awaited[i])) found = i;
+  if (found >= 0) {
+    if (++pool.sequence == 0) pool.sequence = 1;
+    pool.state[found] = BUSY, pool.awaited[found] = pool.sequence;
+    *out = found, *sequence = pool.sequence;
+  } else if (status == TIDE_OK) {
+    status = tide__cuda_host->fail(TIDE_STATE, "read: too many reads at once, got %d, expected at most %d", SLOTS + 1,
+                                   SLOTS);
+  }
+  pthread_mutex_unlock(&pool.lock);
+  return status;
+}
+
+static void slot_put(int i, bool arrived) {
+  pthread_mutex_lock(&pool.lock);
+  pool.state[i] = arrived ? FREE : LEFT;
+  pthread_mutex_unlock(&pool.lock);
+}
+
+static inline void spin(void) {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+/* Watches the slot; now and then the stream too, because a fault means that the number never comes. */
+static tide_status slot_watch(const tidek_slot *slot, uint32_t sequence, const cuda_stream *s) {
+  patience p = {0, 0, false};
+  for (uint32_t spins = 1;; spins++) {
+    if (slot->sequence == sequence) break;
+    spin();
+    if (spins % 1024) continue;
+    int64_t asked = p.asked;
+    CUDA_TRY(pause_between(&p, "read"));
+    if (p.asked == asked || asked == 0) continue;
+    int rc = (int)cudaStreamQuery(s->handle);
+    if (rc == cudaErrorNotReady)
+      cudaGetLastError();
+    else
+      CUDA_TRY(tide__cuda_check(s->device, "read", rc));
+  }
+  atomic_thread_fence(memory_order_acquire);
+  return TIDE_OK;
+}
+
+static tide_status read_slot(const cuda_stream *s, void *dst, const void *src, size_t bytes) {
+  int slot = 0;
+  uint32_t sequence = 0;
+  CUDA_TRY(slot_take(&slot, &sequence, s->device));
+  tide_status status =
+      tide__cuda_check(s->device, "read", tidek_tell(s->handle, &pool.slot[slot], src, bytes, sequence));
+  if (status != TIDE_OK) {
+    slot_put(slot, true);
+    return status;
+  }
+  status = slot_watch(&pool.slot[slot], sequence, s);
+  if (status == TIDE_OK) memcpy(dst, pool.slot[slot].data, bytes);
+  slot_put(slot, status == TIDE_OK);
+  return status;
+}
+
+tide_status tide__cuda_read_small(void *stream, void *dst, const void *src, size_t bytes) {
+  const cuda_stream *s = stream;
+  cuda_scope scope = cuda_enter(s->device);
+  tide_status status = read_slot(s, dst, src, bytes);
+  cuda_leave(scope);
+  return status == TIDE_OK ? tide__cuda_mail(s->device) : status;
+}
+
+/* ---- mailboxes ---- */
+
+static struct {
+  pthread_mutex_t lock;
+  struct {
+    _Atomic(tidek_mailbox *) mailbox;
+    uint32_t *taken;
+    cudaStream_t stream; /* clears `taken` */
+  } device[TIDE_MAX_DEVICES];
+} mail = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static int clear_taken(int device) {
+  int rc = (int)cudaMemsetAsync(mail.device[device].taken, 0, sizeof(uint32_t), mail.device[device].stream);
+  return rc ? rc : (int)cudaStreamSynchronize(mail.device[device].stream);
+}
+
+static int mailbox_open(int device) {
+  void *memory = NULL;
+  int rc = (int)cudaStreamCreateWithFlags(&mail.device[device].stream, cudaStreamNonBlocking);
+  if (rc) return rc;
+  rc = (int)cudaMalloc((void **)&mail.device[device].taken, sizeof(uint32_t));
+  if (!rc) rc = clear_taken(device);
+  if (!rc) rc = (int)cudaHostAlloc(&memory, sizeof(tidek_mailbox), cudaHostAllocPortable | cudaHostAllocMapped);
+  if (rc) {
+    cudaFree(mail.device[device].taken);
+    cudaStreamDestroy(mail.device[device].stream);
+    mail.device[device].taken = NULL;
+    return rc;
+  }
+  memset(memory, 0, sizeof(tidek_mailbox));
+  atomic_store_explicit(&mail.device[device].mailbox, (tidek_mailbox *)memory, memory_order_release);
+  return 0;
+}
+
+tide_status tide__cuda_mailbox(uint32_t **taken, tidek_mailbox **mailbox, int device) {
+  *mailbox = atomic_load_explicit(&mail.device[device].mailbox, memory_order_acquire);
+  if (!*mailbox) {
+    pthread_mutex_lock(&mail.lock);
+    int rc = 0;
+    if (!atomic_load_explicit(&mail.device[device].mailbox, memory_order_acquire)) rc = mailbox_open(device);
+    pthread_mutex_unlock(&mail.lock);
+    CUDA_TRY(tide__cuda_check(device, "index", rc));
+    *mailbox = atomic_load_explicit(&mail.device[device].mailbox, memory_order_acquire);
+  }
+  *taken = mail.device[device].taken;
+  return TIDE_OK;
+}
+
+tide_status tide__cuda_mail(int device) {
+  tidek_mailbox *box = atomic_load_explicit(&mail.device[device].mailbox, memory_order_acquire);
+  if (!box || !box->full) return TIDE_OK;
+  pthread_mutex_lock(&mail.lock);
+  tidek_mailbox found = {0};
+  int rc = 0;
+  atomic_thread_fence(memory_order_acquire);
+  if (box->full) {
+    memcpy(&found, (const void *)box, sizeof found);
+    box->full = 0;
+    atomic_thread_fence(memory_order_seq_cst);
+    cuda_scope scope = cuda_enter(device);
+    rc = clear_taken(device);
+    cuda_leave(scope);
+  }
+  pthread_mutex_unlock(&mail.lock);
+  CUDA_TRY(tide__cuda_check(device, "index", rc));
+  if (!found.full) return TIDE_OK;
+  return tide__cuda_host->fail_index(device, found.site, found.value, found.length, found.index_base);
+}
+
+/* ---- the end ---- */
+
+void tide__cuda_wait_close(void) {
+  int any = tide__cuda_any_device();
+  if (any < 0) return;
+  cuda_scope scope = cuda_enter(any);
+  if (pool.slot) cudaFreeHost(pool.slot);
+  pool.slot = NULL;
+  memset(pool.state, 0, sizeof pool.state);
+  for (int d = 0; d < TIDE_MAX_DEVICES; d++) {
+    tidek_mailbox *box = atomic_exchange(&mail.device[d].mailbox, NULL);
+    if (!box) continue;
+    cuda_scope inner = cuda_enter(d);
+    cudaFreeHost(box);
+    cudaFree(mail.device[d].taken);
+    cudaStreamDestroy(mail.device[d].stream);
+    mail.device[d].taken = NULL;
+    cuda_leave(inner);
+  }
+  cuda_leave(scope);
+  cudaGetLastError();
+}

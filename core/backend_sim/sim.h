@@ -1,0 +1,201 @@
+/* sim.h: what the files of the simulated backend share. See sim.c for the design. */
+#ifndef TIDE_BACKEND_SIM_SIM_H
+#define TIDE_BACKEND_SIM_SIM_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "backend.h"
+#include "tide/sim.h"
+
+/* A block of device memory that someone holds; each device has a list of them in the order of their addresses. */
+typedef struct sim_block {
+  struct sim_block *next;
+  char *ptr; /* the address that core sees */
+  size_t bytes;
+} sim_block;
+
+/* Page-locked host memory, so that kernels may be given its addresses. */
+typedef struct sim_pinned {
+  struct sim_pinned *next;
+  char *ptr;
+  size_t bytes;
+} sim_pinned;
+
+/* An event. `recorded` counts the records that were queued, `passed` the last one that has been reached. */
+typedef struct sim_event {
+  struct sim_event *next, *prev;
+  int device, refs;
+  uint32_t flags;
+  uint64_t recorded, passed;
+  double time; /* seconds, when `passed` was reached: of the system's clock, or of the stream's in dry mode */
+} sim_event;
+
+typedef enum sim_kind { SIM_KERNEL, SIM_COPY, SIM_SLEEP, SIM_RECORD, SIM_WAIT } sim_kind;
+
+/* Arguments of any kernel. Each begins with its tide_head. */
+typedef union sim_args {
+  tide_head head;
+#define KERNEL(name, args) args name;
+#include "kernel.def"
+#undef KERNEL
+} sim_args;
+
+/* One entry of a stream's queue. */
+typedef struct sim_op {
+  struct sim_op *next;
+  uint64_t seq;      /* counts over all streams, from 1 */
+  double not_before; /* seconds: the scheduler's whim, a slow copy, the end of a sleep */
+  sim_kind kind;
+  bool started; /* SLEEP: not_before is the end */
+  bool fails, fails_sticky;
+  tide_status (*run)(const sim_args *args);
+  sim_event *event; /* RECORD, WAIT */
+  uint64_t generation;
+  double seconds; /* SLEEP */
+  /* COPY; a device of TIDE_CPU: host memory. `staged`: src is ours. */
+  void *dst, *src;
+  int dst_device, src_device;
+  size_t bytes;
+  bool staged;
+  sim_args args; /* KERNEL; left out of the other kinds' allocation */
+} sim_op;
+
+typedef struct sim_stream {
+  struct sim_stream *next;
+  int device, priority, refs;
+  bool legacy;  /* handle 0 */
+  bool running; /* a worker has taken the head */
+  sim_op *head, *tail;
+  double clock;  /* seconds, in dry mode */
+  uint32_t lazy; /* one launch in so many is delayed */
+} sim_stream;
+
+/* What went wrong in queued work. */
+typedef struct sim_failure {
+  bool set, sticky;
+  int code;
+  const char *name, *text;
+} sim_failure;
+
+typedef struct sim_device {
+  sim_block *blocks;
+  size_t used;
+  sim_failure failure;
+  struct {
+    bool set;
+    uint32_t site;
+    int64_t value, length;
+    int index_base;
+  } mailbox; /* the first bad index that a kernel met */
+  sim_stream *legacy;
+} sim_device;
+
+/* The faults that were ordered; a count of 0 is none. */
+typedef struct sim_faults {
+  int64_t alloc, launch, sticky;
+  bool alloc_on;
+  double slow; /* seconds */
+  bool peer_off;
+} sim_faults;
+
+typedef struct sim_state {
+  const tide_backend_host *host;
+  int devices;
+  size_t memory, span; /* bytes that a device offers; bytes of address space that it has */
+  char *base;          /* the address range that core sees: never accessible */
+  ptrdiff_t shift;     /* from there to the same bytes as the workers see them */
+  uint64_t random, seq;
+  pthread_mutex_t lock; /* of everything below, and of all structs above */
+  pthread_cond_t work, done;
+  pthread_t worker[2];
+  int workers, waiters;
+  bool stopping, env_bad;
+  sim_stream *streams;
+  sim_event *events;
+  sim_pinned *pinned;
+  sim_faults faults;
+  double clock; /* the furthest clock of streams that have ended */
+  sim_device device[TIDE_MAX_DEVICES];
+} sim_state;
+
+extern sim_state tide__sim;
+extern _Atomic bool tide__sim_dry;    /* changed while nothing is queued */
+extern _Atomic bool tide__sim_forked; /* this is a child of the process that opened us: the workers are not here */
+
+/* sim.c. First line of every slot that can fail: TIDE_OK, or STATE in a forked child. */
+tide_status tide__sim_enter(const char *what);
+double tide__sim_now(void);
+/* With the lock held; a number below n. */
+uint32_t tide__sim_dice(uint32_t n);
+/* With the lock held: releases it, and tells what happened on the device. A failure that is not sticky and a bad index
+ * are told once. */
+tide_status tide__sim_leave(int device, const char *what);
+
+/* sim_memory.c */
+bool tide__sim_memory_open(void);
+void tide__sim_memory_close(void);
+tide_status tide__sim_mem_alloc(void **out, int device, size_t bytes);
+void tide__sim_mem_free(int device, void *ptr, size_t bytes);
+tide_status tide__sim_host_alloc(void **out, size_t bytes);
+void tide__sim_host_free(void *ptr, size_t bytes);
+/* With the lock held: the address at which the workers see `bytes` bytes of the device's memory, or NULL. */
+char *tide__sim_seen(int device, const void *ptr, size_t bytes);
+/* With the lock held: likewise for an operand of a kernel of that device, which may be page-locked host memory. */
+char *tide__sim_operand(int device, const void *ptr);
+
+/* sim_queue.c */
+tide_status tide__sim_stream_new(void **out, int device, int priority);
+tide_status tide__sim_stream_wrap(void **out, int device, uint64_t handle);
+void tide__sim_stream_free(void *stream);
+uint64_t tide__sim_stream_handle(void *stream);
+tide_status tide__sim_stream_query(bool *done, void *stream);
+tide_status tide__sim_stream_sync(void *stream);
+tide_status tide__sim_device_sync(int device);
+sim_op *tide__sim_op_new(sim_kind kind); /* NULL without memory, error set */
+void tide__sim_op_free(sim_op *op);      /* with the lock held, or before it was queued */
+/* Queues op, which is then the queue's, or in dry mode charges `cost` seconds and drops it. */
+tide_status tide__sim_submit(sim_stream *stream, sim_op *op, double cost, const char *what);
+/* Waits, with the lock held at start and end, until passed(arg) or an interruption: then the status says so. */
+tide_status tide__sim_wait(bool (*passed)(const void *arg), const void *arg, const char *what);
+void tide__sim_queue_drop(void); /* with the workers gone: frees what is queued and all streams */
+void tide__sim_stop(void);       /* ends the workers */
+double tide__sim_stream_clocks(void);
+tide_status tide__sim_drain(void); /* waits for all streams */
+
+/* sim_event.c */
+tide_status tide__sim_event_new(void **out, int device, uint32_t flags);
+void tide__sim_event_free(void *event);
+void tide__sim_event_unref(sim_event *event); /* with the lock held */
+uint64_t tide__sim_event_handle(void *event);
+tide_status tide__sim_event_record(void *event, void *stream);
+tide_status tide__sim_event_wait(void *stream, void *event);
+tide_status tide__sim_event_query(bool *done, void *event);
+tide_status tide__sim_event_sync(void *event);
+tide_status tide__sim_event_elapsed(double *ms, void *start, void *end);
+void tide__sim_event_drop(void);
+
+/* sim_work.c */
+tide_status tide__sim_stream_sleep(void *stream, int64_t cycles);
+tide_status tide__sim_copy_to_device(void *stream, void *dst, const void *src, size_t bytes, bool pinned);
+tide_status tide__sim_copy_to_host(void *stream, void *dst, const void *src, size_t bytes, bool pinned);
+tide_status tide__sim_copy_peer(void *stream, void *dst, int dst_device, const void *src, int src_device, size_t bytes);
+tide_status tide__sim_read_small(void *stream, void *dst, const void *src, size_t bytes);
+#define KERNEL(name, args) tide_status tide__sim_kernel_##name(tide_stream *stream, const args *a);
+#include "kernel.def"
+#undef KERNEL
+/* Does what op asks, called by a worker. The lock is held at start and end and released in between. */
+void tide__sim_op_run(sim_stream *stream, sim_op *op);
+
+/* sim_fault.c; with the lock held */
+void tide__sim_fault_env(void);
+bool tide__sim_fault_alloc(void);
+void tide__sim_fault_launch(sim_op *op);                 /* decides whether this launch is the one that fails */
+bool tide__sim_fault_fire(int device, const sim_op *op); /* lets it fail, if so */
+void tide__sim_fail(int device, bool sticky, int code, const char *name, const char *text); /* the first one stays */
+
+#endif

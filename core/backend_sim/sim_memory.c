@@ -1,0 +1,179 @@
+/* sim_memory.c: the memory of simulated devices.
+ *
+ * Address space is reserved twice, for all devices at once. The first range holds the addresses that core sees; no
+ * access is ever allowed there. The second one, at a fixed distance, is where the workers find the bytes; only live
+ * blocks are accessible, each has a gap behind it, and freed pages go back to the system. So a use after free and an
+ * overrun fault instead of reading something that looks plausible. Fresh memory is filled with bytes that read as NaN
+ * in every floating dtype and as -1 in every integer one, up to POISON bytes of a block, so that the pages of a huge
+ * block that is never written stay unused.
+ *
+ * Each device has more addresses than memory, so a block that fits the cap finds a place by first fit whatever was
+ * freed.
+ *
+ * Invariants: the blocks of a device are in order of their addresses and do not touch; `used` is the sum of their
+ * bytes. */
+#include "sim.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "core.h"
+
+enum { PAGE = 4096 };
+static const size_t POISON = (size_t)64 << 20;
+
+static size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+static char *reserve(size_t bytes) {
+  void *p = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return p == MAP_FAILED ? NULL : p;
+}
+
+bool tide__sim_memory_open(void) {
+  sim_state *s = &tide__sim;
+  if (s->memory > SIZE_MAX / 8 / TIDE_MAX_DEVICES) return false;
+  s->span = round_up(2 * s->memory, (size_t)1 << 21) + ((size_t)1 << 21);
+  size_t total = s->span * (size_t)s->devices;
+  s->base = reserve(total);
+  char *seen = s->base ? reserve(total) : NULL;
+  if (!seen) {
+    if (s->base) munmap(s->base, total);
+    return false;
+  }
+  s->shift = seen - s->base;
+  return true;
+}
+
+void tide__sim_memory_close(void) {
+  sim_state *s = &tide__sim;
+  size_t total = s->span * (size_t)s->devices;
+  munmap(s->base + s->shift, total);
+  munmap(s->base, total);
+  for (int d = 0; d < s->devices; d++) {
+    for (sim_block *b = s->device[d].blocks, *next; b; b = next) {
+      next = b->next;
+      free(b);
+    }
+  }
+  for (sim_pinned *p = s->pinned, *next; p; p = next) {
+    next = p->next;
+    free(p->ptr);
+    free(p);
+  }
+  s->pinned = NULL;
+}
+
+/* ---- device memory ---- */
+
+/* The first gap of at least `bytes`: the link after which the block goes, its address in *ptr; NULL if there is none.
+ */
+static sim_block **find_gap(char **ptr, int device, size_t bytes) {
+  sim_block **link = &tide__sim.device[device].blocks;
+  char *at = tide__sim.base + tide__sim.span * (size_t)device;
+  char *end = at + tide__sim.span;
+  for (; *link; link = &(*link)->next) {
+    if ((size_t)((*link)->ptr - at) >= bytes) break;
+    at = (*link)->ptr + round_up((*link)->bytes, PAGE) + PAGE;
+  }
+  *ptr = at;
+  return *link || (size_t)(end - at) >= bytes ? link : NULL;
+}
+
+tide_status tide__sim_mem_alloc(void **out, int device, size_t bytes) {
+  sim_state *s = &tide__sim;
+  TIDE_TRY(tide__sim_enter("alloc"));
+  sim_block *block = malloc(sizeof *block);
+  size_t whole = round_up(bytes, PAGE);
+  pthread_mutex_lock(&s->lock);
+  if (s->device[device].failure.set && s->device[device].failure.sticky) {
+    free(block);
+    return tide__sim_leave(device, "alloc");
+  }
+  size_t left = s->memory - s->device[device].used;
+  bool fits = block && bytes <= left && !tide__sim_fault_alloc();
+  char *ptr = NULL;
+  sim_block **link = fits ? find_gap(&ptr, device, whole + PAGE) : NULL;
+  if (link && mprotect(ptr + s->shift, whole, PROT_READ | PROT_WRITE)) link = NULL;
+  if (link) {
+    *block = (sim_block){*link, ptr, bytes};
+    *link = block;
+    s->device[device].used += bytes;
+  }
+  pthread_mutex_unlock(&s->lock);
+  if (!link) {
+    free(block);
+    return s->host->fail(TIDE_MEMORY, "alloc: no memory on cuda:%d, got %zu bytes, expected at most %zu", device, bytes,
+                         left);
+  }
+  if (!atomic_load(&tide__sim_dry)) memset(ptr + s->shift, 0xFF, whole < POISON ? whole : POISON);
+  *out = ptr;
+  return TIDE_OK;
+}
+
+void tide__sim_mem_free(int device, void *ptr, size_t bytes) {
+  sim_state *s = &tide__sim;
+  (void)bytes; /* the block knows */
+  if (!ptr || atomic_load(&tide__sim_forked)) return;
+  pthread_mutex_lock(&s->lock);
+  sim_block **link = &s->device[device].blocks;
+  while (*link && (*link)->ptr != ptr) link = &(*link)->next;
+  sim_block *block = *link;
+  if (block) {
+    size_t whole = round_up(block->bytes, PAGE);
+    madvise(block->ptr + s->shift, whole, MADV_DONTNEED);
+    mprotect(block->ptr + s->shift, whole, PROT_NONE);
+    s->device[device].used -= block->bytes;
+    *link = block->next;
+  }
+  pthread_mutex_unlock(&s->lock);
+  free(block);
+}
+
+char *tide__sim_seen(int device, const void *ptr, size_t bytes) {
+  const char *p = ptr;
+  for (const sim_block *b = tide__sim.device[device].blocks; b && b->ptr <= p; b = b->next)
+    if (p < b->ptr + b->bytes && bytes <= b->bytes - (size_t)(p - b->ptr)) return (char *)ptr + tide__sim.shift;
+  return NULL;
+}
+
+char *tide__sim_operand(int device, const void *ptr) {
+  char *seen = tide__sim_seen(device, ptr, 1);
+  for (const sim_pinned *p = tide__sim.pinned; p && !seen; p = p->next)
+    if ((const char *)ptr >= p->ptr && (const char *)ptr < p->ptr + p->bytes) seen = (char *)ptr;
+  return seen;
+}
+
+/* ---- page-locked host memory ---- */
+
+tide_status tide__sim_host_alloc(void **out, size_t bytes) {
+  sim_state *s = &tide__sim;
+  TIDE_TRY(tide__sim_enter("pin_memory"));
+  size_t whole = round_up(bytes, PAGE);
+  sim_pinned *pinned = malloc(sizeof *pinned);
+  char *ptr = pinned && whole >= bytes ? aligned_alloc(PAGE, whole) : NULL;
+  if (!ptr) {
+    free(pinned);
+    return s->host->fail(TIDE_MEMORY, "pin_memory: no host memory, got %zu bytes", bytes);
+  }
+  memset(ptr, 0xFF, whole < POISON ? whole : POISON);
+  pthread_mutex_lock(&s->lock);
+  *pinned = (sim_pinned){s->pinned, ptr, bytes};
+  s->pinned = pinned;
+  pthread_mutex_unlock(&s->lock);
+  *out = ptr;
+  return TIDE_OK;
+}
+
+void tide__sim_host_free(void *ptr, size_t bytes) {
+  (void)bytes; /* the record knows */
+  if (!ptr) return;
+  pthread_mutex_lock(&tide__sim.lock);
+  sim_pinned **link = &tide__sim.pinned;
+  while (*link && (*link)->ptr != ptr) link = &(*link)->next;
+  sim_pinned *pinned = *link;
+  if (pinned) *link = pinned->next;
+  pthread_mutex_unlock(&tide__sim.lock);
+  if (!pinned) return;
+  free(pinned->ptr);
+  free(pinned);
+}

@@ -1,0 +1,329 @@
+/* sim_queue.c: streams, the workers that run them, and waiting.
+ *
+ * A stream is a list of operations. A worker looks at the heads of all lists, takes one at random among those that may
+ * run now (an urgent stream is preferred three times in four), runs it without the lock and takes it off the list. What
+ * may not run now: a wait for an event that has not been reached, a sleep that is not over, and whatever the scheduler
+ * chose to delay when it was queued. Each stream has its own laziness, so streams that run side by side get out of
+ * step.
+ *
+ * Waits look for an interruption every 20 ms and tell, when they end, what happened on the device.
+ *
+ * Invariants: seq grows along each list, so "everything queued before now" is every operation with a seq up to the
+ * counter's; a stream lives while someone holds it or its list is not empty; only the worker that set `running` touches
+ * the head. */
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "sim.h"
+
+#include "core.h"
+
+static const double WAIT_SLICE = 0.02;
+
+/* ---- the scheduler ---- */
+
+static bool may_run(sim_op *op, double now) {
+  if (op->kind == SIM_SLEEP && !op->started) {
+    op->started = true;
+    op->not_before = now + op->seconds;
+  }
+  if (op->not_before > now) return false;
+  return op->kind != SIM_WAIT || op->event->passed >= op->generation;
+}
+
+/* The stream whose head is to run next, or NULL and in *wake the time at which to look again. */
+static sim_stream *pick(double now, double *wake) {
+  sim_stream *best = NULL;
+  uint32_t seen = 0;
+  *wake = now + 3600;
+  for (sim_stream *s = tide__sim.streams; s; s = s->next) {
+    if (!s->head || s->running) continue;
+    if (!may_run(s->head, now)) {
+      if (s->head->not_before > now && s->head->not_before < *wake) *wake = s->head->not_before;
+      continue;
+    }
+    bool urgent = best && s->priority != best->priority && tide__sim_dice(4) != 0;
+    bool take = urgent ? s->priority < best->priority : tide__sim_dice(++seen) == 0;
+    if (!best || take) best = s;
+  }
+  return best;
+}
+
+static void stream_unlink(sim_stream *stream) {
+  sim_stream **link = &tide__sim.streams;
+  while (*link != stream) link = &(*link)->next;
+  *link = stream->next;
+  if (stream->clock > tide__sim.clock) tide__sim.clock = stream->clock;
+  free(stream);
+}
+
+static void take_off(sim_stream *stream) {
+  sim_op *op = stream->head;
+  stream->head = op->next;
+  if (!stream->head) stream->tail = NULL;
+  tide__sim_op_free(op);
+  if (!stream->head && stream->refs == 0) stream_unlink(stream);
+}
+
+static struct timespec timespec_of(double seconds) {
+  struct timespec t = {(time_t)seconds, 0};
+  t.tv_nsec = (long)((seconds - (double)t.tv_sec) * 1e9);
+  return t;
+}
+
+/* Until `when` on the monotonic clock, or a signal. */
+static void cond_wait_until(pthread_cond_t *cond, double when) {
+  struct timespec t = timespec_of(when);
+  pthread_cond_clockwait(cond, &tide__sim.lock, CLOCK_MONOTONIC, &t);
+}
+
+static void *work(void *unused) {
+  (void)unused;
+  sim_state *s = &tide__sim;
+  pthread_mutex_lock(&s->lock);
+  while (!s->stopping) {
+    double wake;
+    sim_stream *stream = pick(tide__sim_now(), &wake);
+    if (!stream) {
+      cond_wait_until(&s->work, wake);
+      continue;
+    }
+    stream->running = true;
+    bool reached = stream->head->kind == SIM_RECORD;
+    tide__sim_op_run(stream, stream->head);
+    stream->running = false;
+    bool more = stream->head->next != NULL;
+    take_off(stream);
+    if (reached || more) pthread_cond_broadcast(&s->work);
+    if (s->waiters) pthread_cond_broadcast(&s->done);
+  }
+  pthread_mutex_unlock(&s->lock);
+  return NULL;
+}
+
+/* With the lock held. One worker is enough to go on; without any, queued work would wait for ever. */
+static bool start_workers(void) {
+  sim_state *s = &tide__sim;
+  int most = (int)(sizeof s->worker / sizeof *s->worker);
+  while (s->workers < most && pthread_create(&s->worker[s->workers], NULL, work, NULL) == 0) s->workers++;
+  return s->workers > 0;
+}
+
+void tide__sim_stop(void) {
+  sim_state *s = &tide__sim;
+  pthread_mutex_lock(&s->lock);
+  s->stopping = true;
+  pthread_cond_broadcast(&s->work);
+  int n = s->workers;
+  s->workers = 0;
+  pthread_mutex_unlock(&s->lock);
+  for (int i = 0; i < n; i++) pthread_join(s->worker[i], NULL);
+}
+
+/* ---- operations ---- */
+
+sim_op *tide__sim_op_new(sim_kind kind) {
+  size_t bytes = kind == SIM_KERNEL ? sizeof(sim_op) : offsetof(sim_op, args);
+  sim_op *op = calloc(1, bytes);
+  if (!op) {
+    tide__sim.host->fail(TIDE_MEMORY, "stream: no host memory to queue work");
+    return NULL;
+  }
+  op->kind = kind;
+  return op;
+}
+
+void tide__sim_op_free(sim_op *op) {
+  if (op->event) tide__sim_event_unref(op->event);
+  if (op->staged) free(op->src);
+  free(op);
+}
+
+/* When the scheduler lets op run: mostly at once; copies between pinned memory and a device are always late, because
+ * only then a host that does not wait for them is caught. */
+static double whim(const sim_stream *stream, const sim_op *op) {
+  double now = tide__sim_now();
+  if (op->kind == SIM_COPY) return now + tide__sim.faults.slow + 1e-6 * (100 + tide__sim_dice(op->staged ? 100 : 400));
+  if (op->kind != SIM_KERNEL || tide__sim_dice(stream->lazy)) return 0;
+  return now + 1e-6 * (20 + tide__sim_dice(280));
+}
+
+tide_status tide__sim_submit(sim_stream *stream, sim_op *op, double cost, const char *what) {
+  sim_state *s = &tide__sim;
+  pthread_mutex_lock(&s->lock);
+  sim_failure *failure = &s->device[stream->device].failure;
+  bool lost = failure->set && failure->sticky;
+  bool dry = atomic_load(&tide__sim_dry);
+  bool stuck = !lost && !dry && s->workers == 0 && !start_workers();
+  if (op->kind == SIM_KERNEL) tide__sim_fault_launch(op);
+  if (lost || dry || stuck) {
+    if (dry) stream->clock += cost;
+    if (!lost) tide__sim_fault_fire(stream->device, op);
+    if (op->kind == SIM_RECORD) op->event->passed = op->generation; /* other devices' streams may wait for it */
+    tide__sim_op_free(op);
+    if (lost) return tide__sim_leave(stream->device, what);
+    pthread_mutex_unlock(&s->lock);
+    return stuck ? s->host->fail(TIDE_MEMORY, "%s: the simulated device's threads could not be started", what)
+                 : TIDE_OK;
+  }
+  op->seq = ++s->seq;
+  op->not_before = whim(stream, op);
+  if (stream->tail)
+    stream->tail->next = op;
+  else
+    stream->head = op;
+  stream->tail = op;
+  if (stream->head == op) pthread_cond_signal(&s->work);
+  pthread_mutex_unlock(&s->lock);
+  return TIDE_OK;
+}
+
+void tide__sim_queue_drop(void) {
+  for (sim_stream *s = tide__sim.streams, *next; s; s = next) {
+    next = s->next;
+    for (sim_op *op = s->head, *after; op; op = after) {
+      after = op->next;
+      tide__sim_op_free(op);
+    }
+    free(s);
+  }
+  tide__sim.streams = NULL;
+}
+
+/* ---- streams ---- */
+
+/* With the lock held, or NULL without memory. */
+static sim_stream *stream_make(int device, int priority) {
+  sim_stream *stream = calloc(1, sizeof *stream);
+  if (!stream) return NULL;
+  stream->device = device, stream->priority = priority, stream->refs = 1;
+  stream->lazy = 4u << 2 * tide__sim_dice(3);
+  stream->next = tide__sim.streams;
+  tide__sim.streams = stream;
+  return stream;
+}
+
+tide_status tide__sim_stream_new(void **out, int device, int priority) {
+  TIDE_TRY(tide__sim_enter("Stream"));
+  pthread_mutex_lock(&tide__sim.lock);
+  sim_failure *failure = &tide__sim.device[device].failure;
+  if (failure->set && failure->sticky) return tide__sim_leave(device, "Stream");
+  sim_stream *stream = stream_make(device, priority);
+  pthread_mutex_unlock(&tide__sim.lock);
+  if (!stream) return tide__sim.host->fail(TIDE_MEMORY, "Stream: no host memory");
+  *out = stream;
+  return TIDE_OK;
+}
+
+/* Handle 0 is the device's legacy stream, which here is one more stream; another handle is that of a live stream. */
+tide_status tide__sim_stream_wrap(void **out, int device, uint64_t handle) {
+  TIDE_TRY(tide__sim_enter("ExternalStream"));
+  sim_device *d = &tide__sim.device[device];
+  pthread_mutex_lock(&tide__sim.lock);
+  sim_stream *stream = NULL;
+  if (!handle) {
+    if (!d->legacy && (d->legacy = stream_make(device, 0))) d->legacy->legacy = true;
+    stream = d->legacy;
+  } else {
+    for (stream = tide__sim.streams; stream; stream = stream->next)
+      if ((uintptr_t)stream == handle && stream->device == device && stream->refs > 0) break;
+  }
+  if (stream) stream->refs++;
+  pthread_mutex_unlock(&tide__sim.lock);
+  if (!stream)
+    return tide__sim.host->fail(TIDE_VALUE,
+                                "ExternalStream: not a stream of cuda:%d, got handle %llu, expected 0 or the handle "
+                                "of a live stream",
+                                device, (unsigned long long)handle);
+  *out = stream;
+  return TIDE_OK;
+}
+
+void tide__sim_stream_free(void *impl) {
+  sim_stream *stream = impl;
+  if (!stream || atomic_load(&tide__sim_forked)) return;
+  pthread_mutex_lock(&tide__sim.lock);
+  if (--stream->refs == 0 && !stream->head) stream_unlink(stream);
+  pthread_mutex_unlock(&tide__sim.lock);
+}
+
+uint64_t tide__sim_stream_handle(void *impl) {
+  const sim_stream *stream = impl;
+  return stream->legacy ? 0 : (uintptr_t)stream;
+}
+
+double tide__sim_stream_clocks(void) {
+  double most = tide__sim.clock;
+  for (const sim_stream *s = tide__sim.streams; s; s = s->next)
+    if (s->clock > most) most = s->clock;
+  return most;
+}
+
+/* ---- waiting ---- */
+
+tide_status tide__sim_wait(bool (*passed)(const void *arg), const void *arg, const char *what) {
+  sim_state *s = &tide__sim;
+  tide_status status = TIDE_OK;
+  s->waiters++;
+  while (status == TIDE_OK && !passed(arg)) {
+    cond_wait_until(&s->done, tide__sim_now() + WAIT_SLICE);
+    if (passed(arg)) break;
+    pthread_mutex_unlock(&s->lock);
+    if (s->host->interrupted()) status = s->host->fail(TIDE_INTERRUPTED, "%s: interrupted", what);
+    pthread_mutex_lock(&s->lock);
+  }
+  s->waiters--;
+  return status;
+}
+
+/* Everything up to `seq` on one stream, on the streams of one device, or on all. */
+typedef struct target {
+  const sim_stream *stream;
+  int device;
+  uint64_t seq;
+} target;
+
+static bool target_passed(const void *arg) {
+  const target *t = arg;
+  if (t->stream) return !t->stream->head || t->stream->head->seq > t->seq;
+  for (const sim_stream *s = tide__sim.streams; s; s = s->next)
+    if ((t->device < 0 || s->device == t->device) && s->head && s->head->seq <= t->seq) return false;
+  return true;
+}
+
+static tide_status wait_for(const sim_stream *stream, int device, const char *what) {
+  TIDE_TRY(tide__sim_enter(what));
+  pthread_mutex_lock(&tide__sim.lock);
+  target t = {stream, device, tide__sim.seq};
+  tide_status status = tide__sim_wait(target_passed, &t, what);
+  if (status == TIDE_OK) return tide__sim_leave(device, what);
+  pthread_mutex_unlock(&tide__sim.lock);
+  return status;
+}
+
+tide_status tide__sim_stream_sync(void *impl) {
+  const sim_stream *stream = impl;
+  return wait_for(stream, stream->device, "synchronize");
+}
+
+tide_status tide__sim_device_sync(int device) { return wait_for(NULL, device, "synchronize"); }
+
+tide_status tide__sim_drain(void) {
+  pthread_mutex_lock(&tide__sim.lock);
+  target t = {NULL, -1, tide__sim.seq};
+  tide_status status = tide__sim.host ? tide__sim_wait(target_passed, &t, "tide_sim_set_dry") : TIDE_OK;
+  pthread_mutex_unlock(&tide__sim.lock);
+  return status;
+}
+
+tide_status tide__sim_stream_query(bool *done, void *impl) {
+  TIDE_TRY(tide__sim_enter("query"));
+  const sim_stream *stream = impl;
+  pthread_mutex_lock(&tide__sim.lock);
+  const sim_failure *failure = &tide__sim.device[stream->device].failure;
+  if (failure->set && failure->sticky) return tide__sim_leave(stream->device, "query");
+  *done = !stream->head;
+  pthread_mutex_unlock(&tide__sim.lock);
+  return TIDE_OK;
+}

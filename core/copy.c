@@ -1,0 +1,272 @@
+/* copy.c: values from one place to another, between any two dtypes, layouts and devices.
+ *
+ * On one device a copy is one kernel. Between devices only contiguous bytes of one dtype travel; so each side may have
+ * to pack first or unpack last. The cast is done where it makes the journey shorter: before it if the destination's
+ * elements are smaller, else after it.
+ *
+ *   host to device    on the device's current stream. Pageable memory: the call returns when the source may be changed.
+ *                     Pinned memory: likewise, unless non_blocking.
+ *   device to host    as above: returns when the values are there, unless non_blocking and straight into pinned memory.
+ *   device to device  on the source device's current stream, between two waits: it begins after what the destination's
+ *                     current stream had queued, and that stream goes on after it.
+ *
+ * Invariant: whatever the route, dst ends up as cast(src) as if it were one step on the current streams. */
+#include "tensor.h"
+
+/* ---- on one device ---- */
+
+tide_status tide__copy_kernel(const tide_tensor *dst, const tide_tensor *src) {
+  if (dst->numel == 0) return TIDE_OK;
+  tide__queue q;
+  tide_copy_args a;
+  TIDE_TRY(tide__queue_begin(&q, dst->storage->device));
+  tide__head_begin(&a.head, dst->storage->device, 2);
+  tide__head_set(&a.head, 0, dst, &q);
+  tide__head_set(&a.head, 1, src, &q);
+  a.dtype[0] = dst->dtype, a.dtype[1] = src->dtype;
+  a.numel = dst->numel;
+  if (dst->contiguous && src->contiguous && tide__same_size(dst, src)) {
+    a.flat = 1, a.ndim = 1, a.size[0] = dst->numel, a.stride[0][0] = a.stride[1][0] = 1;
+    return q.backend->copy(q.stream, &a);
+  }
+  memcpy(a.size, dst->size, (size_t)dst->ndim * sizeof *a.size);
+  memcpy(a.stride[0], dst->stride, (size_t)dst->ndim * sizeof *a.size);
+  tide__stride_broadcast(a.stride[1], src, dst->size, dst->ndim);
+  a.ndim = tide__collapse(a.size, a.stride, 2, dst->ndim, false);
+  a.flat = a.ndim == 1 && a.stride[0][0] == 1 && a.stride[1][0] == 1;
+  return q.backend->copy(q.stream, &a);
+}
+
+static bool same_elements(const tide_tensor *a, const tide_tensor *b) {
+  if (tide__tensor_ptr(a) != tide__tensor_ptr(b) || !tide__same_size(a, b)) return false;
+  for (int d = 0; d < a->ndim; d++)
+    if (a->size[d] > 1 && a->stride[d] != b->stride[d]) return false;
+  return true;
+}
+
+static tide_status copy_here(tide_tensor *dst, const tide_tensor *src) {
+  if (!tide__tensor_overlaps(dst, src)) return tide__copy_kernel(dst, src);
+  if (same_elements(dst, src)) {
+    if (dst->dtype == src->dtype) return TIDE_OK;
+    if (tide__itemsize(dst->dtype) == tide__itemsize(src->dtype)) return tide__copy_kernel(dst, src);
+  }
+  tide_tensor *apart;
+  TIDE_TRY(tide_clone(&apart, src));
+  tide_status status = tide__copy_kernel(dst, apart);
+  tide_tensor_release(apart);
+  return status;
+}
+
+tide_status tide__as_contiguous(tide_tensor **out, const tide_tensor *x, tide_dtype dtype) {
+  if (x->contiguous && x->dtype == dtype) {
+    *out = tide__tensor_ref(x);
+    return TIDE_OK;
+  }
+  tide_tensor *copy;
+  TIDE_TRY(tide__tensor_new(&copy, x->size, x->ndim, dtype, x->storage->device));
+  tide_status status = tide__copy_kernel(copy, x);
+  if (status != TIDE_OK) {
+    tide_tensor_release(copy);
+    return status;
+  }
+  *out = copy;
+  return TIDE_OK;
+}
+
+tide_status tide__as_dtype(tide_tensor **out, const tide_tensor *x, tide_dtype dtype) {
+  if (x->dtype == dtype) {
+    *out = tide__tensor_ref(x);
+    return TIDE_OK;
+  }
+  tide_tensor *copy;
+  TIDE_TRY(tide__tensor_new_like(&copy, x, dtype, x->storage->device));
+  tide_status status = tide__copy_kernel(copy, x);
+  if (status != TIDE_OK) {
+    tide_tensor_release(copy);
+    return status;
+  }
+  *out = copy;
+  return TIDE_OK;
+}
+
+/* ---- between devices ---- */
+
+/* The bytes of two contiguous tensors of one dtype and as many elements. Returns when the host's memory may be used,
+ * unless it is pinned and `non_blocking`. */
+static tide_status transfer(const tide_tensor *dst, const tide_tensor *src, bool non_blocking) {
+  int to = dst->storage->device, from = src->storage->device;
+  size_t bytes = (size_t)(src->numel * tide__itemsize(src->dtype));
+  tide__queue q;
+  TIDE_TRY(tide__queue_begin(&q, from >= 0 ? from : to));
+  void *target = tide__tensor_ptr(dst), *source = tide__tensor_ptr(src), *impl = q.stream->impl;
+  tide__storage_use(src->storage, q.stream);
+  if (to >= 0 && from >= 0) {
+    tide_stream *other;
+    TIDE_TRY(tide__stream_current(&other, to));
+    tide__storage_use(dst->storage, other);
+    TIDE_TRY(tide_stream_wait_stream(q.stream, other));
+    TIDE_TRY(q.backend->copy_peer(impl, target, to, source, from, bytes));
+    return tide_stream_wait_stream(other, q.stream);
+  }
+  tide__storage_use(dst->storage, q.stream);
+  bool pinned = to >= 0 ? src->storage->pinned : dst->storage->pinned;
+  if (to >= 0)
+    TIDE_TRY(q.backend->copy_to_device(impl, target, source, bytes, pinned));
+  else
+    TIDE_TRY(q.backend->copy_to_host(impl, target, source, bytes, pinned));
+  return pinned && !non_blocking ? tide_stream_synchronize(q.stream) : TIDE_OK;
+}
+
+/* The last step at the destination: where the bytes land is dst itself, or a staging tensor that is unpacked then. */
+static tide_status land(tide_tensor *dst, const tide_tensor *packed, bool non_blocking) {
+  if (dst->contiguous && dst->dtype == packed->dtype && tide__same_size(dst, packed))
+    return transfer(dst, packed, non_blocking);
+  tide_tensor *staging;
+  TIDE_TRY(tide__tensor_new(&staging, packed->size, packed->ndim, (tide_dtype)packed->dtype, dst->storage->device));
+  tide_status status = transfer(staging, packed, non_blocking);
+  if (status == TIDE_OK) status = tide__copy_kernel(dst, staging);
+  tide_tensor_release(staging);
+  return status;
+}
+
+static tide_status copy_across(tide_tensor *dst, const tide_tensor *src, bool non_blocking) {
+  bool cast_first = tide__itemsize(dst->dtype) < tide__itemsize(src->dtype);
+  tide_tensor *packed;
+  TIDE_TRY(tide__as_contiguous(&packed, src, cast_first ? (tide_dtype)dst->dtype : (tide_dtype)src->dtype));
+  tide_status status = land(dst, packed, non_blocking);
+  tide_tensor_release(packed);
+  return status;
+}
+
+tide_status tide_copy(tide_tensor *dst, const tide_tensor *src, bool non_blocking) {
+  TIDE_TRY(tide__check(dst, "copy", "the destination"));
+  TIDE_TRY(tide__check(src, "copy", "the source"));
+  if (!tide__broadcasts_to(src, dst->size, dst->ndim))
+    return tide__fail(TIDE_SHAPE, "copy: wrong shape of the source, got %s, expected one that broadcasts to %s",
+                      tide__shape_text(src->size, src->ndim), tide__shape_text(dst->size, dst->ndim));
+  TIDE_TRY(tide__writable_check(dst, "copy", "the destination"));
+  if (dst->numel == 0) return TIDE_OK;
+  if (dst->storage->device == src->storage->device) return copy_here(dst, src);
+  return copy_across(dst, src, non_blocking);
+}
+
+/* ---- new tensors from old ones ---- */
+
+static tide_status new_for(tide_tensor **out, const tide_tensor *x, tide_dtype dtype, int device, bool pinned) {
+  if (!pinned) return tide__tensor_new_like(out, x, dtype, device);
+  tide_options options = {dtype, TIDE_CPU, true};
+  return tide_empty_like(out, x, &options);
+}
+
+tide_status tide_to(tide_tensor **out, const tide_tensor *x, const tide_options *options, bool non_blocking,
+                    bool copy) {
+  TIDE_TRY(tide__check(x, "to", "x"));
+  tide_options o = TIDE_OPTIONS;
+  if (options) o = *options;
+  int device;
+  if (o.pin_memory && o.device != TIDE_CPU)
+    return tide__fail(TIDE_DEVICE, "to: only CPU tensors can be pinned, got %s, expected cpu",
+                      tide__device_text(o.device));
+  TIDE_TRY(tide__device_resolve(&device, o.device, "to"));
+  tide_dtype dtype = o.dtype == TIDE_DTYPE_NONE ? (tide_dtype)x->dtype : o.dtype;
+  if ((unsigned)dtype >= TIDE_DTYPE_COUNT)
+    return tide__fail(TIDE_ARGUMENT, "to: unknown dtype, got %d, expected 0 to %d", (int)dtype, TIDE_DTYPE_COUNT - 1);
+  int from = x->storage->device;
+  if (!copy && device == from && dtype == x->dtype && (!o.pin_memory || x->storage->pinned)) {
+    *out = tide__tensor_ref(x);
+    return TIDE_OK;
+  }
+  tide_tensor *made;
+  bool pinned = o.pin_memory || (non_blocking && from >= 0 && device < 0);
+  TIDE_TRY(new_for(&made, x, dtype, device, pinned));
+  tide_status status = tide_copy(made, x, non_blocking);
+  if (status != TIDE_OK) {
+    tide_tensor_release(made);
+    return status;
+  }
+  *out = made;
+  return TIDE_OK;
+}
+
+tide_status tide_clone(tide_tensor **out, const tide_tensor *x) {
+  TIDE_TRY(tide__check(x, "clone", "x"));
+  tide_tensor *copy;
+  TIDE_TRY(tide__tensor_new_like(&copy, x, (tide_dtype)x->dtype, x->storage->device));
+  tide_status status = tide__copy_kernel(copy, x);
+  if (status != TIDE_OK) {
+    tide_tensor_release(copy);
+    return status;
+  }
+  *out = copy;
+  return TIDE_OK;
+}
+
+tide_status tide_contiguous(tide_tensor **out, const tide_tensor *x) {
+  TIDE_TRY(tide__check(x, "contiguous", "x"));
+  return tide__as_contiguous(out, x, (tide_dtype)x->dtype);
+}
+
+/* ---- between tensors and the host's numbers ---- */
+
+tide_status tide_item(tide_scalar *out, const tide_tensor *x) {
+  TIDE_TRY(tide__check(x, "item", "x"));
+  if (x->numel != 1)
+    return tide__fail(TIDE_SHAPE, "item: x has not one element, got %s, expected a single element",
+                      tide__shape_text(x->size, x->ndim));
+  if (x->storage->device < 0) {
+    *out = tide__scalar_unpack(tide__tensor_ptr(x), (tide_dtype)x->dtype);
+    return TIDE_OK;
+  }
+  uint64_t bits[2];
+  tide__queue q;
+  TIDE_TRY(tide__queue_begin(&q, x->storage->device));
+  tide__storage_use(x->storage, q.stream);
+  TIDE_TRY(q.backend->read_small(q.stream->impl, bits, tide__tensor_ptr(x), (size_t)tide__itemsize(x->dtype)));
+  *out = tide__scalar_unpack(bits, (tide_dtype)x->dtype);
+  return TIDE_OK;
+}
+
+tide_status tide_read(void *host, const tide_tensor *x) {
+  TIDE_TRY(tide__check(x, "read", "x"));
+  if (x->numel == 0) return TIDE_OK;
+  if (!host) return tide__fail(TIDE_ARGUMENT, "read: no memory to read to, got a null pointer, expected a buffer");
+  tide_storage memory;
+  tide_tensor wrapped;
+  size_t bytes = (size_t)(x->numel * tide__itemsize(x->dtype));
+  tide__tensor_wrap(&wrapped, &memory, host, bytes, TIDE_CPU, (tide_dtype)x->dtype, x->size, x->ndim);
+  return tide_copy(&wrapped, x, false);
+}
+
+tide_status tide_write(tide_tensor *x, const void *host) {
+  TIDE_TRY(tide__check(x, "write", "x"));
+  if (x->numel == 0) return TIDE_OK;
+  if (!host) return tide__fail(TIDE_ARGUMENT, "write: no memory to write from, got a null pointer, expected values");
+  tide_storage memory;
+  tide_tensor wrapped;
+  size_t bytes = (size_t)(x->numel * tide__itemsize(x->dtype));
+  tide__tensor_wrap(&wrapped, &memory, (void *)host, bytes, TIDE_CPU, (tide_dtype)x->dtype, x->size, x->ndim);
+  return tide_copy(x, &wrapped, false);
+}
+
+tide_status tide_fill(tide_tensor *x, tide_scalar value) {
+  TIDE_TRY(tide__check(x, "fill", "x"));
+  TIDE_TRY(tide__writable_check(x, "fill", "x"));
+  TIDE_TRY(tide__scalar_check(value, (tide_dtype)x->dtype, "fill"));
+  if (x->numel == 0) return TIDE_OK;
+  tide__queue q;
+  tide_fill_args a;
+  TIDE_TRY(tide__queue_begin(&q, x->storage->device));
+  tide__head_begin(&a.head, x->storage->device, 1);
+  tide__head_set(&a.head, 0, x, &q);
+  a.dtype = x->dtype, a.numel = x->numel;
+  tide__scalar_pack(a.bits, value, (tide_dtype)x->dtype);
+  if (x->contiguous) {
+    a.flat = 1, a.ndim = 1, a.size[0] = x->numel, a.stride[0] = 1;
+    return q.backend->fill(q.stream, &a);
+  }
+  memcpy(a.size, x->size, (size_t)x->ndim * sizeof *a.size);
+  memcpy(a.stride, x->stride, (size_t)x->ndim * sizeof *a.size);
+  a.ndim = tide__collapse(a.size, &a.stride, 1, x->ndim, false);
+  a.flat = a.ndim == 1 && a.stride[0] == 1;
+  return q.backend->fill(q.stream, &a);
+}

@@ -1,0 +1,266 @@
+/* core.h: the structs behind tide.h and what core's files share. Private: nothing outside core/ includes it. */
+#ifndef TIDE_CORE_H
+#define TIDE_CORE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "backend.h"
+
+/* ---- status.c: errors ---- */
+
+/* Sets the thread's error and returns status: return tide__fail(TIDE_SHAPE, "cat: tensor %d has ...", i). */
+tide_status tide__fail(tide_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+tide_status tide__fail_driver(int device, const char *what, int code, const char *name, const char *text, bool sticky);
+tide_status tide__fail_memory(int device, size_t requested, size_t free, size_t total, size_t allocated, size_t reserved,
+                              const char *format, ...);
+tide_status tide__fail_index(int device, uint32_t site, int64_t value, int64_t length, int index_base);
+/* Sets the thread's error to one that was kept: the cause of a lost device, the reason why a library did not open. */
+tide_status tide__fail_again(const tide_error *error);
+/* Returns from the enclosing function when the expression fails. */
+#define TIDE_TRY(expr)                                                                                                         \
+  do {                                                                                                                         \
+    tide_status try_status_ = (expr);                                                                                          \
+    if (try_status_ != TIDE_OK) return try_status_;                                                                            \
+  } while (0)
+/* "[2, 3]" into a ring of per-thread buffers: at most 8 alive at once, for messages. */
+const char *tide__shape_text(const int64_t *size, int ndim);
+/* "cpu" or "cuda:1", likewise. */
+const char *tide__device_text(int device);
+
+/* ---- trace.c: script lines ---- */
+
+uint32_t tide__site_now(void);                             /* interned site of the running script line; 0 if unknown */
+void tide__site_text(uint32_t site, char *text, size_t size);
+void tide__site_recent(char *text, size_t size); /* the last few distinct lines, newest first: "a.lua:3, a.lua:7" */
+
+/* ---- context.c: the process's one runtime ---- */
+
+/* Counts starts and ends: odd while tide runs. What was made in another epoch holds nothing of this one's. */
+extern _Atomic uint32_t tide__epoch;
+static inline uint32_t tide__epoch_now(void) { return atomic_load_explicit(&tide__epoch, memory_order_acquire); }
+const tide_config *tide__config(void);
+int tide__interrupted(void);
+void tide__log(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Where CPU memory comes from: the host's hooks or our own. A record lives as long as the process, so memory goes back
+ * where it came from even after the runtime that took it has ended. */
+typedef struct tide__host_hooks tide__host_hooks;
+const tide__host_hooks *tide__host_current(void);
+void *tide__host_take(const tide__host_hooks *hooks, size_t bytes);
+void tide__host_give(const tide__host_hooks *hooks, void *ptr, size_t bytes);
+void *tide__host_alloc(size_t bytes); /* through the host's hook; 64-byte aligned */
+void tide__host_free(void *ptr, size_t bytes);
+void tide__parallel_for(int64_t n, int64_t grain, tide_task_fn fn, void *arg); /* parallel.c */
+bool tide__running(void);
+/* The table of a device's backend; opens library and device at first use. Fast path inline: device < 0 is the CPU. */
+tide_status tide__backend(const tide_backend **out, int device);
+extern const tide_backend tide__backend_cpu; /* backend_cpu/ */
+const tide_backend *tide__backend_sim_open(const tide_backend_host *host, int devices, size_t memory, uint64_t seed);
+/* Runs the reclaim hooks: nonzero if any says that something was dropped. */
+int tide__reclaim(int device, size_t bytes);
+void tide__pace_add(size_t bytes);
+/* For tests: the nth allocation from now, on the CPU or a device, fails with TIDE_MEMORY; 0 switches it off. */
+extern _Atomic int64_t tide__fault_left;
+void tide__fault_alloc(int64_t n);
+bool tide__fault_hit(void);
+static inline bool tide__fault_now(void) {
+  return atomic_load_explicit(&tide__fault_left, memory_order_relaxed) > 0 && tide__fault_hit();
+}
+
+/* ---- context_backend.c: which devices there are ---- */
+
+/* How many accelerators there are, at least one; opens the library, not a device. Fails with the reason why there is none. */
+tide_status tide__device_count(int *out);
+int tide__device_count_known(void); /* 0 until someone has asked; opens nothing */
+const tide_backend *tide__backend_peek(int device); /* of an opened device, lost or not; else NULL. Sets no error. */
+bool tide__device_any_open(void);
+void tide__device_set_lost(int device, const tide_error *cause); /* the first cause stays */
+bool tide__device_lost(tide_error *cause, int device); /* cause may be NULL; its strings live as long as the epoch */
+void tide__backends_close(void);
+
+/* ---- thread.c: what a thread leaves behind ---- */
+
+/* fn runs on every thread that called tide__thread_touch, when it ends; to be added once for the process. */
+void tide__thread_at_end(void (*fn)(void));
+void tide__thread_touch(void);
+
+/* ---- parallel.c ---- */
+
+void tide__parallel_shutdown(void);
+
+/* ---- device.c ---- */
+
+/* TIDE_CURRENT becomes the current accelerator; checks the range: `what` names the function in the error. */
+tide_status tide__device_resolve(int *out, int device, const char *what);
+/* Likewise, but the CPU is an error. */
+tide_status tide__device_resolve_accelerator(int *out, int device, const char *what);
+/* What every wait ends with: deferred releases, passed events and dead streams are dealt with. */
+void tide__after_wait(void);
+
+/* ---- stream.c ---- */
+
+struct tide_stream {
+  void *impl; /* as in tide_stream_head */
+  int device;
+  int priority;
+  bool external, is_default;
+  uint64_t id; /* unique in the process: never reused */
+  _Atomic int64_t refs;
+  uint32_t epoch;
+  struct tide_stream *next; /* list of the released ones whose work is not done */
+};
+/* The current stream of the device for this thread; on the CPU one fixed stream. Borrowed. */
+tide_status tide__stream_current(tide_stream **out, int device);
+/* Ends the released streams whose work is done: their cached memory may serve any other. */
+void tide__stream_reap(void);
+void tide__stream_shutdown(void);
+/* STATE if the stream is NULL or of a runtime that has ended; `what` names the function. */
+tide_status tide__stream_check(const tide_stream *stream, const char *what);
+
+/* ---- event.c ---- */
+
+/* A driver's event with these flags, from a cache; to be given back, whatever was recorded in it. */
+/* `backend` is the table of the device. */
+tide_status tide__event_take(void **out, const tide_backend *backend, int device, uint32_t flags);
+void tide__event_give(void *event, int device, uint32_t flags);
+void tide__event_shutdown(void);
+
+/* ---- park.c: memory that other streams may still be using ---- */
+
+/* One for each piece of memory. `uses` lists the streams, besides its own, that work on it. */
+typedef struct tide__park {
+  struct tide__use *uses;
+  struct tide__park *next;
+  void (*done)(void *arg);
+  void *arg;
+  bool wait_all; /* a use could not be noted for want of memory: wait for everything */
+} tide__park;
+void tide__park_use(tide__park *park, tide_stream *stream);
+/* Calls done(arg), holding no lock, once the work now queued on the streams of `uses` has passed: at a later poll. */
+void tide__park_begin(tide__park *park, void (*done)(void *arg), void *arg);
+extern _Atomic int64_t tide__parked;
+void tide__park_poll_slow(int64_t most); /* looks at `most` of them */
+void tide__park_drop(tide__park *park);  /* forgets the uses: the memory has gone */
+void tide__park_shutdown(void);          /* the devices have been waited for: all of them pass */
+static inline void tide__park_poll(void) {
+  if (atomic_load_explicit(&tide__parked, memory_order_relaxed) > 0) tide__park_poll_slow(8);
+}
+
+/* ---- allocator.c: blocks of device memory ---- */
+
+typedef struct tide_block tide_block;
+/* A block of at least `bytes` for use on stream, at once. Climbs the ladder of DESIGN when it does not fit. */
+tide_status tide__block_alloc(tide_block **out, tide_stream *stream, size_t bytes);
+void *tide__block_ptr(const tide_block *block);
+/* The block was used on this stream as well: it is not reused before that work is done. */
+void tide__block_use(tide_block *block, tide_stream *stream);
+void tide__block_free(tide_block *block);
+tide_status tide__allocator_shutdown(void);
+/* A stream has ended, all its work is done: its cached segments may serve any stream. */
+void tide__allocator_orphan(int device, uint64_t stream);
+/* Scratch memory for backends: a block by its address. */
+tide_status tide__scratch_get(void **out, tide_stream *stream, size_t bytes);
+void tide__scratch_put(tide_stream *stream, void *ptr);
+
+/* ---- pinned.c: page-locked host memory, from a small cache ---- */
+
+typedef struct tide__pinned tide__pinned;
+tide_status tide__pinned_get(tide__pinned **out, void **ptr, size_t bytes);
+void tide__pinned_put(tide__pinned *pinned);
+void tide__pinned_trim(void); /* gives the cache back */
+void tide__pinned_shutdown(void);
+
+/* ---- storage.c ---- */
+
+struct tide_storage {
+  _Atomic int64_t refs;
+  void *ptr;
+  size_t nbytes;
+  int device;
+  uint32_t epoch;
+  bool pinned;
+  bool foreign;         /* not ours: `release`, if any, lets it go */
+  bool tracked;         /* streams use it: device memory and pinned memory */
+  tide_stream *stream;  /* the allocating stream, retained; NULL on the CPU and for foreign memory */
+  _Atomic uint64_t last_stream; /* id of the stream that used it last: one compare on the hot path */
+  tide_block *block;    /* NULL: CPU, pinned or foreign memory */
+  void (*release)(void *user); /* foreign memory's */
+  void *user;
+  tide__park park;
+  struct tide_storage *next; /* free list */
+};
+tide_status tide__storage_new(tide_storage **out, size_t nbytes, int device, bool pinned);
+/* Foreign memory: release(user), if any, runs when the last reference has gone and the work queued on it is done. */
+tide_status tide__storage_wrap(tide_storage **out, void *ptr, size_t nbytes, int device, void (*release)(void *user),
+                               void *user);
+/* Is it of the runtime that is running now? */
+static inline bool tide__storage_live(const tide_storage *s) { return s->epoch == tide__epoch_now(); }
+/* To be called for every storage that work queued on the stream reads or writes, pinned host memory included. */
+void tide__storage_use_slow(tide_storage *s, tide_stream *stream);
+static inline void tide__storage_use(tide_storage *s, tide_stream *stream) {
+  if (s->tracked && atomic_load_explicit(&s->last_stream, memory_order_relaxed) != stream->id)
+    tide__storage_use_slow(s, stream);
+}
+void tide__storage_shutdown(void);
+/* Releases the tensors given to tide_tensor_release_deferred. */
+extern _Atomic(tide_tensor *) tide__deferred;
+void tide__deferred_drain_slow(void);
+static inline void tide__deferred_drain(void) {
+  if (atomic_load_explicit(&tide__deferred, memory_order_relaxed)) tide__deferred_drain_slow();
+}
+
+/* ---- tensor.c ---- */
+
+struct tide_tensor {
+  _Atomic int64_t refs;
+  tide_storage *storage;
+  int64_t offset, numel;
+  int32_t ndim;
+  uint8_t dtype;
+  bool contiguous;
+  struct tide_tensor *next; /* free list, deferred list */
+  int64_t size[TIDE_MAX_DIMS], stride[TIDE_MAX_DIMS];
+};
+tide_tensor *tide__tensor_shell(void); /* from a free list, refs 1, fields unset; NULL without memory (error set) */
+/* A view of x's storage with its own size, stride, offset; checks nothing. */
+tide_status tide__tensor_view(tide_tensor **out, const tide_tensor *x, const int64_t *size, const int64_t *stride, int ndim,
+                              int64_t offset);
+void tide__tensor_layout(tide_tensor *x); /* sets numel and contiguous from size and stride */
+/* A new contiguous tensor. */
+tide_status tide__tensor_new(tide_tensor **out, const int64_t *size, int ndim, tide_dtype dtype, int device);
+static inline char *tide__tensor_ptr(const tide_tensor *x) {
+  static const uint8_t bytes[] = {
+#define DTYPE(name, NAME, type, size_, kind, alias) size_,
+#include "tide/dtype.def"
+#undef DTYPE
+  };
+  return (char *)x->storage->ptr + x->offset * bytes[x->dtype];
+}
+static inline int tide__tensor_device(const tide_tensor *x) { return x->storage->device; }
+/* STATE if x is NULL, freed, or its runtime has ended; `what` names the function and `name` the argument. */
+tide_status tide__tensor_check(const tide_tensor *x, const char *what, const char *name);
+/* 0 <= *dim < ndim after counting negatives from the end; a 0-d tensor accepts 0 and -1. */
+tide_status tide__dim_check(int *out, int dim, int ndim, const char *what);
+
+/* ---- op.c, plan.c ---- */
+
+tide_dtype tide__compute_dtype(tide_dtype common); /* of plan.h: INT32, INT64, FLOAT32, ... */
+tide_value tide__value(tide_scalar s);
+/* Packs a scalar into the storage form of dtype. */
+void tide__scalar_pack(uint64_t bits[2], tide_scalar s, tide_dtype dtype);
+tide_scalar tide__scalar_unpack(const void *bits, tide_dtype dtype);
+uint16_t tide__to_half(float f);
+float tide__from_half(uint16_t h);
+uint16_t tide__to_bfloat16(float f);
+float tide__from_bfloat16(uint16_t h);
+/* Drops dims of size 1, orders by stride of operand 0 (unless keep_order) and merges neighbours that all operands allow.
+ * stride[k][d] for k < operands; returns the new number of dims (at least 1). */
+int tide__collapse(int64_t *size, int64_t (*stride)[TIDE_MAX_DIMS], int operands, int ndim, bool keep_order);
+
+/* ---- generator.c ---- */
+
+/* Takes seed and offset for one call and advances the offset by 4. */
+void tide__generator_take(tide_generator *g, uint64_t *seed, uint64_t *offset);
+
+#endif

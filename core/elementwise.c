@@ -1,0 +1,371 @@
+/* elementwise.c: every op of op.def on tensors and numbers: check, promote, allocate, plan, one call of the backend.
+ *
+ * Most calls of a script have operands of one shape, one dtype, one device, without holes. They are recognised by a few
+ * compares and go to the backend as one flat loop; nothing is collapsed and only the fields that such a plan needs are
+ * set. Everything else takes the general way, which also gives the error messages.
+ *
+ * Invariant: the backend never sees an input that overlaps the output unless both are the same elements, and never a
+ * dtype for the result that its compute type cannot represent in one store; such results go through a temporary and a
+ * copy. */
+#include "tensor.h"
+
+#include <stdio.h>
+
+static const char *operand_name(const tide_op_info *info, int k) {
+  static const char *const names[3][3] = {{"x", "", ""}, {"a", "b", ""}, {"a", "b", "c"}};
+  return names[info->operands - 1][k];
+}
+
+/* ---- the flat way ---- */
+
+typedef struct flat_call {
+  const tide_tensor *model; /* gives shape and device */
+  tide_dtype dtype, result;
+} flat_call;
+
+static inline bool live(const tide_tensor *x) {
+  return atomic_load_explicit(&x->refs, memory_order_relaxed) > 0 && x->storage && tide__storage_live(x->storage);
+}
+
+/* Both contiguous and of one size: the same elements, or no byte in common. */
+static inline bool apart_or_same(const tide_tensor *a, const tide_tensor *b) {
+  if (a == b) return true;
+  int64_t size_a = tide__itemsize(a->dtype), size_b = tide__itemsize(b->dtype);
+  const char *pa = tide__tensor_ptr(a), *pb = tide__tensor_ptr(b);
+  return (pa == pb && size_a == size_b) || pa + a->numel * size_a <= pb || pb + b->numel * size_b <= pa;
+}
+
+static inline bool flat_operand(const flat_call *f, const tide_tensor *x, tide_dtype dtype) {
+  return x == f->model || (live(x) && x->contiguous && x->dtype == dtype &&
+                           x->storage->device == f->model->storage->device && tide__same_size(x, f->model));
+}
+
+static inline bool flat_match(flat_call *f, const tide__op_traits *t, tide_op op, const tide_operand *in,
+                              const tide_scalar *params, const tide_tensor *into) {
+  int lead = op == TIDE_OP_where, k = lead; /* the condition has a dtype of its own */
+  while (k < t->operands && !in[k].tensor) k++;
+  if (k == t->operands || !live(in[k].tensor) || !in[k].tensor->contiguous) return false;
+  f->model = in[k].tensor;
+  f->dtype = (tide_dtype)f->model->dtype;
+  int category = tide__category(f->dtype), result = tide__rule_result[t->rule][f->dtype];
+  if (into && !live(into)) return false;
+  if (result == TIDE_SLOW || (t->params && (!params || category < 2))) return false;
+  f->result = (tide_dtype)result;
+  for (k = 0; k < t->operands; k++) {
+    const tide_tensor *x = in[k].tensor;
+    if (x) {
+      if (!flat_operand(f, x, k < lead ? TIDE_BOOL : f->dtype)) return false;
+      if (into && !apart_or_same(into, x)) return false;
+    } else if (k < lead || tide__scalar_category(in[k].number.kind) > category ||
+               (category < 2 && (t->rule != TIDE_RULE_ARITHC || in[k].number.kind == 'B'))) {
+      return false;
+    }
+  }
+  return !into || (into->dtype == (uint8_t)f->result && flat_operand(f, into, f->result));
+}
+
+static tide_status flat_run(tide_tensor *result, const flat_call *f, const tide__op_traits *t, tide_op op,
+                            const tide_operand *in, const tide_scalar *params) {
+  tide__queue q;
+  tide_elementwise_args a; /* only what a flat plan needs is set */
+  int device = f->model->storage->device;
+  TIDE_TRY(tide__queue_begin(&q, device));
+  tide__head_begin(&a.head, device, t->operands + 1);
+  tide__head_set(&a.head, 0, result, &q);
+  a.op = op, a.operands = t->operands + 1, a.compute = tide__compute_dtype(f->dtype);
+  a.flat = 1, a.ndim = 1, a.numel = a.size[0] = result->numel;
+  a.dtype[0] = (uint8_t)f->result, a.is_number[0] = 0, a.stride[0][0] = 1;
+  for (int k = 0; k < t->operands; k++) {
+    const tide_tensor *x = in[k].tensor;
+    a.stride[k + 1][0] = 1;
+    a.is_number[k + 1] = !x;
+    if (x) {
+      tide__head_set(&a.head, k + 1, x, &q);
+      a.dtype[k + 1] = x->dtype;
+    } else {
+      a.head.ptr[k + 1] = NULL;
+      a.dtype[k + 1] = (uint8_t)f->dtype;
+      a.number[k + 1] = tide__value(in[k].number);
+    }
+  }
+  for (int k = 0; k < t->params; k++) a.param[k] = tide__value(params[k]);
+  return q.backend->elementwise(q.stream, &a);
+}
+
+/* A contiguous tensor with the size and strides of a contiguous model. */
+static inline tide_status flat_new(tide_tensor **out, const tide_tensor *model, tide_dtype dtype) {
+  tide_tensor *x = tide__tensor_shell();
+  if (TIDE_UNLIKELY(!x)) return TIDE_MEMORY;
+  x->offset = 0, x->numel = model->numel, x->ndim = model->ndim;
+  x->dtype = (uint8_t)dtype, x->contiguous = true;
+  for (int d = 0; d < model->ndim; d++) x->size[d] = model->size[d], x->stride[d] = model->stride[d];
+  tide_status status =
+      tide__storage_new(&x->storage, (size_t)(x->numel * tide__itemsize(dtype)), model->storage->device, false);
+  if (TIDE_LIKELY(status == TIDE_OK)) {
+    *out = x;
+    return TIDE_OK;
+  }
+  x->storage = NULL;
+  tide_tensor_release(x);
+  return status;
+}
+
+static tide_status flat_way(tide_tensor **out, const flat_call *f, const tide__op_traits *t, tide_op op,
+                            const tide_operand *in, const tide_scalar *params, tide_tensor *into) {
+  tide_tensor *result = into;
+  if (!into) TIDE_TRY(flat_new(&result, f->model, f->result));
+  if (TIDE_LIKELY(result->numel != 0)) {
+    tide_status status = flat_run(result, f, t, op, in, params);
+    if (TIDE_UNLIKELY(status != TIDE_OK)) {
+      if (!into) tide_tensor_release(result);
+      return status;
+    }
+  }
+  if (out) *out = result;
+  return TIDE_OK;
+}
+
+/* ---- the general way ---- */
+
+typedef struct call {
+  const tide_op_info *info;
+  const tide_tensor *tensor[3]; /* NULL: the number */
+  tide_tensor *owned[3];        /* copies made on the way, released at the end */
+  tide_scalar number[3];
+  tide__types types;
+  int device, ndim;
+  int64_t size[TIDE_MAX_DIMS];
+} call;
+
+static void call_end(call *c) {
+  for (int k = 0; k < c->info->operands; k++) tide_tensor_release(c->owned[k]);
+}
+
+static tide_status fail_devices(const call *c, const tide_tensor *into) {
+  char text[200];
+  int at = 0;
+  for (int k = 0; k < c->info->operands; k++)
+    if (c->tensor[k])
+      at += snprintf(text + at, sizeof text - (size_t)at, "%s%s on %s", at ? ", " : "", operand_name(c->info, k),
+                     tide__device_text(c->tensor[k]->storage->device));
+  if (into)
+    snprintf(text + at, sizeof text - (size_t)at, ", the destination on %s", tide__device_text(into->storage->device));
+  return tide__fail(TIDE_DEVICE, "%s: tensors on different devices, got %s, expected one device", c->info->name, text);
+}
+
+static tide_status call_begin(call *c, tide_op op, const tide_operand *in, const tide_tensor *into) {
+  c->info = tide_op_get(op);
+  bool any = false;
+  for (int k = 0; k < c->info->operands; k++) {
+    c->tensor[k] = in[k].tensor;
+    c->number[k] = in[k].number;
+    c->owned[k] = NULL;
+    if (!in[k].tensor) continue;
+    TIDE_TRY(tide__check(in[k].tensor, c->info->name, operand_name(c->info, k)));
+    any = true;
+  }
+  if (!any) return tide__fail(TIDE_ARGUMENT, "%s: only numbers given, expected at least one tensor", c->info->name);
+  if (!into) return TIDE_OK;
+  TIDE_TRY(tide__check(into, c->info->name, "the destination"));
+  return tide__writable_check(into, c->info->name, "the destination");
+}
+
+/* The one device of all tensors. 0-d CPU tensors go along with an accelerator: they are read as numbers. */
+static tide_status call_device(call *c, const tide_tensor *into) {
+  const tide_tensor *leader = NULL;
+  for (int k = 0; k < c->info->operands; k++) {
+    const tide_tensor *x = c->tensor[k];
+    if (x && (!leader || (x->storage->device >= 0 && leader->ndim == 0 && leader->storage->device < 0) ||
+              (x->ndim > 0 && leader->ndim == 0 && leader->storage->device < 0)))
+      leader = x;
+  }
+  c->device = leader->storage->device;
+  if (into && into->storage->device != c->device) return fail_devices(c, into);
+  for (int k = 0; k < c->info->operands; k++) {
+    const tide_tensor *x = c->tensor[k];
+    if (!x || x->storage->device == c->device) continue;
+    if (x->storage->device >= 0 || x->ndim > 0) return fail_devices(c, into);
+  }
+  return TIDE_OK;
+}
+
+static tide_status call_size(call *c, const tide_tensor *into) {
+  c->ndim = 0;
+  for (int k = 0; k < c->info->operands; k++) {
+    const tide_tensor *x = c->tensor[k];
+    if (!x || tide__size_broadcast(c->size, &c->ndim, x)) continue;
+    const tide_tensor *before = c->tensor[k - 1] ? c->tensor[k - 1] : c->tensor[0];
+    return tide__fail(TIDE_SHAPE, "%s: shapes do not fit, got %s and %s for %s, expected equal sizes or 1",
+                      c->info->name, before ? tide__shape_text(before->size, before->ndim) : "[]",
+                      tide__shape_text(x->size, x->ndim), operand_name(c->info, k));
+  }
+  return into ? tide__size_expect(into, c->size, c->ndim, c->info->name, "the destination") : TIDE_OK;
+}
+
+/* CPU tensors of one element become numbers, unless nothing but such tensors is left. */
+static void call_numbers(call *c) {
+  if (c->ndim == 0 && c->device < 0) return;
+  for (int k = 0; k < c->info->operands; k++) {
+    const tide_tensor *x = c->tensor[k];
+    if (!x || x->ndim > 0 || x->storage->device >= 0) continue;
+    c->number[k] = tide__scalar_unpack(tide__tensor_ptr(x), (tide_dtype)x->dtype);
+    c->tensor[k] = NULL;
+  }
+}
+
+static tide_status own(call *c, int k, tide_status status, tide_tensor *copy) {
+  TIDE_TRY(status);
+  tide_tensor_release(c->owned[k]);
+  c->owned[k] = copy;
+  c->tensor[k] = copy;
+  return TIDE_OK;
+}
+
+/* A condition that could become zero in the compute type is made bool first. */
+static tide_status call_condition(call *c) {
+  if (c->types.op != TIDE_OP_where) return TIDE_OK;
+  const tide_tensor *x = c->tensor[0];
+  if (!x) {
+    tide_scalar s = c->number[0];
+    c->number[0] = tide_bool(s.kind == 'F' || s.kind == 'C' ? s.re != 0 || s.im != 0 : s.i != 0);
+    return TIDE_OK;
+  }
+  if (x->dtype <= TIDE_INT32) return TIDE_OK;
+  tide_tensor *copy = NULL;
+  tide_status status = tide__as_dtype(&copy, x, TIDE_BOOL);
+  return own(c, 0, status, copy);
+}
+
+static bool same_elements(const call *c, const tide_tensor *into, const tide_tensor *x) {
+  int64_t stride[TIDE_MAX_DIMS];
+  if (tide__tensor_ptr(into) != tide__tensor_ptr(x) || tide__itemsize(into->dtype) != tide__itemsize(x->dtype))
+    return false;
+  tide__stride_broadcast(stride, x, c->size, c->ndim);
+  for (int d = 0; d < c->ndim; d++)
+    if (c->size[d] > 1 && stride[d] != into->stride[d]) return false;
+  return true;
+}
+
+static tide_status call_overlap(call *c, const tide_tensor *into) {
+  for (int k = 0; k < c->info->operands; k++) {
+    const tide_tensor *x = c->tensor[k];
+    if (!x || !tide__tensor_overlaps(into, x) || same_elements(c, into, x)) continue;
+    tide_tensor *copy = NULL;
+    tide_status status = tide_clone(&copy, x);
+    TIDE_TRY(own(c, k, status, copy));
+  }
+  return TIDE_OK;
+}
+
+/* The layout of the first operand that has the full size. */
+static tide_status call_new(tide_tensor **out, const call *c) {
+  for (int k = 0; k < c->info->operands; k++) {
+    const tide_tensor *x = c->tensor[k];
+    if (x && x->ndim == c->ndim && memcmp(x->size, c->size, (size_t)c->ndim * sizeof *c->size) == 0)
+      return tide__tensor_new_like(out, x, c->types.result, c->device);
+  }
+  return tide__tensor_new(out, c->size, c->ndim, c->types.result, c->device);
+}
+
+/* Small integers wrap as they would in a tensor of the common dtype; floats keep the precision that is computed in. */
+static tide_value number_value(tide_scalar s, tide_dtype common) {
+  if (tide__category(common) > 1 || s.kind == 'F' || s.kind == 'C') return tide__value(s);
+  uint64_t bits[2];
+  tide__scalar_pack(bits, s, common);
+  return tide__value(tide__scalar_unpack(bits, common));
+}
+
+static tide_status call_run(const call *c, const tide_tensor *result, const tide_scalar *params) {
+  tide__queue q;
+  tide_elementwise_args a;
+  int n = c->info->operands + 1;
+  TIDE_TRY(tide__queue_begin(&q, c->device));
+  tide__head_begin(&a.head, c->device, n);
+  a.op = c->types.op, a.operands = n, a.compute = c->types.compute;
+  a.numel = result->numel;
+  memcpy(a.size, c->size, (size_t)c->ndim * sizeof *a.size);
+  for (int k = 0; k < n; k++) {
+    const tide_tensor *x = k ? c->tensor[k - 1] : result;
+    a.is_number[k] = !x;
+    a.dtype[k] = x ? x->dtype : (uint8_t)c->types.common;
+    a.head.ptr[k] = NULL;
+    if (x) {
+      tide__head_set(&a.head, k, x, &q);
+      tide__stride_broadcast(a.stride[k], x, c->size, c->ndim);
+    } else {
+      a.number[k] = number_value(c->number[k - 1], c->types.common);
+      memset(a.stride[k], 0, (size_t)c->ndim * sizeof a.stride[k][0]);
+    }
+  }
+  a.ndim = tide__collapse(a.size, a.stride, n, c->ndim, false);
+  a.flat = a.ndim == 1;
+  for (int k = 0; k < n; k++) a.flat &= a.is_number[k] || a.stride[k][0] == 1;
+  for (int k = 0; k < tide__op_traits_get(c->types.op)->params; k++) a.param[k] = tide__value(params[k]);
+  return q.backend->elementwise(q.stream, &a);
+}
+
+/* May the backend store the result to this dtype? Results narrower than their compute type must be rounded first. */
+static bool storable(const call *c, const tide_tensor *into) {
+  if (into->dtype == (uint8_t)c->types.result) return true;
+  return c->types.result == c->types.common && c->types.compute == c->types.common;
+}
+
+static tide_status call_finish(tide_tensor **out, call *c, const tide_scalar *params, tide_tensor *into) {
+  TIDE_TRY(call_condition(c));
+  tide_tensor *result = into;
+  bool direct = into && storable(c, into);
+  if (direct)
+    TIDE_TRY(call_overlap(c, into));
+  else
+    TIDE_TRY(call_new(&result, c));
+  tide_status status = result->numel ? call_run(c, result, params) : TIDE_OK;
+  if (status != TIDE_OK) {
+    if (!direct) tide_tensor_release(result);
+    return status;
+  }
+  return tide__deliver(out, result, into);
+}
+
+static tide_status general_way(tide_tensor **out, tide_op op, const tide_operand *in, const tide_scalar *params,
+                               tide_tensor *into) {
+  call c;
+  TIDE_TRY(call_begin(&c, op, in, into));
+  if (!params && tide__op_traits_get(op)->params)
+    return tide__fail(TIDE_ARGUMENT, "%s: parameters are missing, got none, expected %d", c.info->name,
+                      tide__op_traits_get(op)->params);
+  TIDE_TRY(call_device(&c, into));
+  TIDE_TRY(tide__op_types(&c.types, op, in, params));
+  TIDE_TRY(call_size(&c, into));
+  if (into) TIDE_TRY(tide__cast_expect(into, c.types.result, c.info->name));
+  call_numbers(&c);
+  tide_status status = call_finish(out, &c, params, into);
+  call_end(&c);
+  return status;
+}
+
+/* ---- the entries ---- */
+
+tide_status tide_elementwise(tide_tensor **out, tide_op op, const tide_operand *in, const tide_scalar *params,
+                             tide_tensor *into) {
+  if (TIDE_UNLIKELY((unsigned)op >= TIDE_OP_COUNT))
+    return tide__fail(TIDE_ARGUMENT, "elementwise: unknown op, got %d, expected 0 to %d", (int)op, TIDE_OP_COUNT - 1);
+  const tide__op_traits *t = tide__op_traits_get(op);
+  TIDE_TRY(tide__out_check(out, into, tide_op_get(op)->name));
+  flat_call f;
+  if (TIDE_LIKELY(flat_match(&f, t, op, in, params, into))) return flat_way(out, &f, t, op, in, params, into);
+  return general_way(out, op, in, params, into);
+}
+
+tide_status tide_unary(tide_tensor **out, tide_op op, const tide_tensor *x, tide_tensor *into) {
+  if (TIDE_UNLIKELY(!x))
+    return tide__tensor_check(x, (unsigned)op < TIDE_OP_COUNT ? tide_op_get(op)->name : "unary", "x");
+  tide_operand in[3] = {{.tensor = x}, {.tensor = x}, {.tensor = x}};
+  return tide_elementwise(out, op, in, NULL, into);
+}
+
+tide_status tide_binary(tide_tensor **out, tide_op op, const tide_tensor *a, const tide_tensor *b, tide_tensor *into) {
+  const char *what = (unsigned)op < TIDE_OP_COUNT ? tide_op_get(op)->name : "binary";
+  if (TIDE_UNLIKELY(!a || !b)) return tide__tensor_check(NULL, what, a ? "b" : "a");
+  tide_operand in[3] = {{.tensor = a}, {.tensor = b}, {.tensor = b}};
+  return tide_elementwise(out, op, in, NULL, into);
+}

@@ -1,0 +1,196 @@
+/* event.c: events, and the cache of the driver's events.
+ *
+ * An event is bound to a device by its first record, and gets a driver's event only then. Making one costs a driver
+ * call and some microseconds, so ended ones are kept by device and flags and serve again: recording overwrites whatever
+ * an event held before, and a wait that was queued on it keeps what it was queued for. Because releasing only hands the
+ * driver's event to the cache, a finaliser may release events.
+ *
+ * Invariant: a driver's event is either in one tide_event, in one use of park.c, or in the cache. */
+#include "core.h"
+
+#include <stdlib.h>
+
+enum { ALL_FLAGS = TIDE_EVENT_TIMING | TIDE_EVENT_BLOCKING | TIDE_EVENT_INTERPROCESS };
+
+struct tide_event {
+  _Atomic int64_t refs;
+  uint32_t flags, epoch;
+  int device; /* TIDE_CPU before the first record */
+  void *impl;
+};
+
+/* ---- the cache ---- */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+  void **item;
+  int count, room;
+} cache[TIDE_MAX_DEVICES][ALL_FLAGS + 1];
+
+tide_status tide__event_take(void **out, const tide_backend *backend, int device, uint32_t flags) {
+  void *event = NULL;
+  pthread_mutex_lock(&lock);
+  if (cache[device][flags].count > 0) event = cache[device][flags].item[--cache[device][flags].count];
+  pthread_mutex_unlock(&lock);
+  if (!event) return backend->event_new(out, device, flags);
+  *out = event;
+  return TIDE_OK;
+}
+
+static bool grow_cache(int device, uint32_t flags) {
+  int room = cache[device][flags].room ? 2 * cache[device][flags].room : 32;
+  void **item = realloc(cache[device][flags].item, (size_t)room * sizeof *item);
+  if (!item) return false;
+  cache[device][flags].item = item, cache[device][flags].room = room;
+  return true;
+}
+
+void tide__event_give(void *event, int device, uint32_t flags) {
+  pthread_mutex_lock(&lock);
+  bool room = cache[device][flags].count < cache[device][flags].room || grow_cache(device, flags);
+  if (room) cache[device][flags].item[cache[device][flags].count++] = event;
+  pthread_mutex_unlock(&lock);
+  const tide_backend *b = room ? NULL : tide__backend_peek(device);
+  if (b) b->event_free(event);
+}
+
+void tide__event_shutdown(void) {
+  pthread_mutex_lock(&lock);
+  for (int d = 0; d < TIDE_MAX_DEVICES; d++) {
+    const tide_backend *b = tide__backend_peek(d);
+    for (int f = 0; f <= ALL_FLAGS; f++) {
+      for (int i = 0; b && i < cache[d][f].count; i++) b->event_free(cache[d][f].item[i]);
+      free(cache[d][f].item);
+      cache[d][f].item = NULL, cache[d][f].count = cache[d][f].room = 0;
+    }
+  }
+  pthread_mutex_unlock(&lock);
+}
+
+/* ---- events ---- */
+
+static tide_status check(const tide_event *event, const char *what) {
+  if (!event) return tide__fail(TIDE_ARGUMENT, "%s: no event, got NULL, expected an event", what);
+  if (event->epoch != tide__epoch_now())
+    return tide__fail(TIDE_STATE, "%s: the event belongs to a runtime that has ended", what);
+  return TIDE_OK;
+}
+
+tide_status tide_event_new(tide_event **out, uint32_t flags) {
+  if (flags & ~(uint32_t)ALL_FLAGS)
+    return tide__fail(TIDE_ARGUMENT, "event_new: unknown flags, got 0x%x, expected bits of 0x%x", flags, ALL_FLAGS);
+  if ((flags & TIDE_EVENT_INTERPROCESS) && (flags & TIDE_EVENT_TIMING))
+    return tide__fail(TIDE_VALUE, "event_new: an event shared between processes has no timing, got both, expected one");
+  if (!tide__running()) return tide__fail(TIDE_STATE, "event_new: tide is not started, expected tide_init first");
+  tide_event *event = malloc(sizeof *event);
+  if (!event) return tide__fail(TIDE_MEMORY, "event_new: no host memory");
+  *event = (tide_event){.refs = 1, .flags = flags, .epoch = tide__epoch_now(), .device = TIDE_CPU};
+  *out = event;
+  return TIDE_OK;
+}
+
+void tide_event_retain(tide_event *event) { atomic_fetch_add_explicit(&event->refs, 1, memory_order_relaxed); }
+
+void tide_event_release(tide_event *event) {
+  if (!event || atomic_fetch_sub_explicit(&event->refs, 1, memory_order_acq_rel) != 1) return;
+  if (event->impl && event->epoch == tide__epoch_now()) tide__event_give(event->impl, event->device, event->flags);
+  free(event);
+}
+
+tide_status tide_event_record(tide_event *event, tide_stream *stream) {
+  TIDE_TRY(check(event, "event_record"));
+  TIDE_TRY(tide__stream_check(stream, "event_record"));
+  if (event->impl && event->device != stream->device)
+    return tide__fail(TIDE_DEVICE,
+                      "event_record: the event was first recorded on another device, got a stream of %s, expected %s",
+                      tide__device_text(stream->device), tide__device_text(event->device));
+  const tide_backend *b;
+  TIDE_TRY(tide__backend(&b, stream->device));
+  void *impl = event->impl;
+  if (!impl) TIDE_TRY(tide__event_take(&impl, b, stream->device, event->flags));
+  tide_status status = b->event_record(impl, stream->impl);
+  if (status == TIDE_OK)
+    event->impl = impl, event->device = stream->device;
+  else if (!event->impl)
+    tide__event_give(impl, stream->device, event->flags);
+  return status;
+}
+
+tide_status tide_event_query(bool *done, tide_event *event) {
+  TIDE_TRY(check(event, "event_query"));
+  if (!event->impl) {
+    *done = true;
+    return TIDE_OK;
+  }
+  const tide_backend *b;
+  TIDE_TRY(tide__backend(&b, event->device));
+  return b->event_query(done, event->impl);
+}
+
+tide_status tide_event_synchronize(tide_event *event) {
+  TIDE_TRY(check(event, "event_synchronize"));
+  if (!event->impl) return TIDE_OK;
+  const tide_backend *b;
+  TIDE_TRY(tide__backend(&b, event->device));
+  TIDE_TRY(b->event_sync(event->impl));
+  tide__after_wait();
+  return TIDE_OK;
+}
+
+static tide_status check_timed(tide_event *event, const char *name) {
+  TIDE_TRY(check(event, "event_elapsed"));
+  if (!(event->flags & TIDE_EVENT_TIMING))
+    return tide__fail(TIDE_VALUE, "event_elapsed: the %s event keeps no time, expected one made with timing", name);
+  if (!event->impl) return tide__fail(TIDE_VALUE, "event_elapsed: the %s event was never recorded", name);
+  bool done;
+  TIDE_TRY(tide_event_query(&done, event));
+  if (!done)
+    return tide__fail(TIDE_STATE, "event_elapsed: the %s event is not complete, expected a synchronisation first",
+                      name);
+  return TIDE_OK;
+}
+
+tide_status tide_event_elapsed(double *ms, tide_event *start, tide_event *end) {
+  TIDE_TRY(check_timed(start, "start"));
+  TIDE_TRY(check_timed(end, "end"));
+  if (start->device != end->device)
+    return tide__fail(TIDE_VALUE, "event_elapsed: the events are of two devices, got %s and %s, expected one",
+                      tide__device_text(start->device), tide__device_text(end->device));
+  const tide_backend *b;
+  TIDE_TRY(tide__backend(&b, start->device));
+  return b->event_elapsed(ms, start->impl, end->impl);
+}
+
+int tide_event_device(const tide_event *event) { return event->device; }
+
+uint64_t tide_event_handle(const tide_event *event) {
+  const tide_backend *b = event->epoch == tide__epoch_now() ? tide__backend_peek(event->device) : NULL;
+  return b && event->impl ? b->event_handle(event->impl) : 0;
+}
+
+/* ---- streams that wait ---- */
+
+tide_status tide_stream_wait_event(tide_stream *stream, tide_event *event) {
+  TIDE_TRY(tide__stream_check(stream, "stream_wait_event"));
+  TIDE_TRY(check(event, "stream_wait_event"));
+  if (!event->impl) return TIDE_OK;
+  const tide_backend *b;
+  TIDE_TRY(tide__backend(&b, event->device)); /* a lost device would never let the stream go on */
+  TIDE_TRY(tide__backend(&b, stream->device));
+  return b->event_wait(stream->impl, event->impl);
+}
+
+tide_status tide_stream_wait_stream(tide_stream *stream, tide_stream *other) {
+  TIDE_TRY(tide__stream_check(stream, "stream_wait_stream"));
+  TIDE_TRY(tide__stream_check(other, "stream_wait_stream"));
+  if (stream == other) return TIDE_OK;
+  const tide_backend *b;
+  void *event;
+  TIDE_TRY(tide__backend(&b, stream->device));
+  TIDE_TRY(tide__backend(&b, other->device));
+  TIDE_TRY(tide__event_take(&event, b, other->device, 0));
+  tide_status status = b->event_record(event, other->impl);
+  if (status == TIDE_OK) status = b->event_wait(stream->impl, event);
+  tide__event_give(event, other->device, 0);
+  return status;
+}

@@ -1,0 +1,235 @@
+/* factory.c: new tensors: empty, filled, counted, from the host's memory.
+ *
+ * Options are resolved here and nowhere else: a missing dtype becomes the factory's default, TIDE_CURRENT the current
+ * accelerator, and pinning is for CPU memory. A tensor on a GPU is allocated on the current stream of its device.
+ *
+ * Invariant: a factory that fails leaves nothing behind, also when the filling of a new tensor is what fails. */
+#include "tensor.h"
+
+/* Fills in what options leave open. */
+static tide_status resolve(tide_options *o, const tide_options *options, tide_dtype dtype, const char *what) {
+  *o = (tide_options)TIDE_OPTIONS;
+  if (options) *o = *options;
+  if (o->dtype == TIDE_DTYPE_NONE) o->dtype = dtype;
+  if (TIDE_UNLIKELY((unsigned)o->dtype >= TIDE_DTYPE_COUNT))
+    return tide__fail(TIDE_ARGUMENT, "%s: unknown dtype, got %d, expected 0 to %d", what, (int)o->dtype,
+                      TIDE_DTYPE_COUNT - 1);
+  if (TIDE_UNLIKELY(!tide__running()))
+    return tide__fail(TIDE_STATE,
+                      "%s: the runtime is not started, got a call before tide_init or after tide_shutdown, "
+                      "expected one between them",
+                      what);
+  if (TIDE_UNLIKELY(o->pin_memory && o->device != TIDE_CPU))
+    return tide__fail(TIDE_DEVICE, "%s: only CPU tensors can be pinned, got pin_memory with %s, expected cpu", what,
+                      tide__device_text(o->device));
+  return tide__device_resolve(&o->device, o->device, what);
+}
+
+/* A new tensor over `elements` elements of storage; size and stride are checked. */
+static tide_status make(tide_tensor **out, const int64_t *size, const int64_t *stride, int ndim, int64_t elements,
+                        const tide_options *o) {
+  tide_tensor *x = tide__tensor_shell();
+  if (TIDE_UNLIKELY(!x)) return TIDE_MEMORY;
+  x->ndim = ndim;
+  x->offset = 0;
+  x->dtype = (uint8_t)o->dtype;
+  for (int d = 0; d < ndim; d++) x->size[d] = size[d], x->stride[d] = stride[d];
+  tide__tensor_layout(x);
+  tide_status status =
+      tide__storage_new(&x->storage, (size_t)(elements * tide__itemsize(o->dtype)), o->device, o->pin_memory);
+  if (TIDE_UNLIKELY(status != TIDE_OK)) {
+    x->storage = NULL;
+    tide_tensor_release(x);
+    return status;
+  }
+  *out = x;
+  return TIDE_OK;
+}
+
+static tide_status make_contiguous(tide_tensor **out, const int64_t *size, int ndim, const tide_options *o,
+                                   const char *what) {
+  int64_t stride[TIDE_MAX_DIMS], numel;
+  TIDE_TRY(tide__size_check(&numel, size, ndim, o->dtype, what));
+  tide__stride_contiguous(stride, size, ndim);
+  return make(out, size, stride, ndim, numel, o);
+}
+
+/* Hands x out if its filling went well. */
+static tide_status finish(tide_tensor **out, tide_tensor *x, tide_status status) {
+  if (status == TIDE_OK)
+    *out = x;
+  else
+    tide_tensor_release(x);
+  return status;
+}
+
+tide_status tide_empty(tide_tensor **out, const int64_t *size, int ndim, const tide_options *options) {
+  tide_options o;
+  TIDE_TRY(resolve(&o, options, tide_get_default_dtype(), "empty"));
+  return make_contiguous(out, size, ndim, &o, "empty");
+}
+
+/* How many elements of storage the strided elements reach over. */
+static tide_status strided_extent(int64_t *out, const int64_t *size, const int64_t *stride, int ndim, tide_dtype dtype,
+                                  const char *what) {
+  int64_t numel, reach = 1, step, bytes;
+  TIDE_TRY(tide__size_check(&numel, size, ndim, dtype, what));
+  for (int d = 0; d < ndim; d++) {
+    if (stride[d] < 0)
+      return tide__fail(TIDE_VALUE, "%s: negative stride, got %s, expected strides of at least 0", what,
+                        tide__shape_text(stride, ndim));
+    if (numel && (__builtin_mul_overflow(size[d] - 1, stride[d], &step) || __builtin_add_overflow(reach, step, &reach)))
+      return tide__fail(TIDE_VALUE, "%s: strides too large, got %s, expected less than 2^63 bytes", what,
+                        tide__shape_text(stride, ndim));
+  }
+  if (__builtin_mul_overflow(reach, tide__itemsize(dtype), &bytes))
+    return tide__fail(TIDE_VALUE, "%s: strides too large, got %s, expected less than 2^63 bytes", what,
+                      tide__shape_text(stride, ndim));
+  *out = numel ? reach : 0;
+  return TIDE_OK;
+}
+
+tide_status tide_empty_strided(tide_tensor **out, const int64_t *size, const int64_t *stride, int ndim,
+                               const tide_options *options) {
+  tide_options o;
+  int64_t extent;
+  TIDE_TRY(resolve(&o, options, tide_get_default_dtype(), "empty_strided"));
+  TIDE_TRY(strided_extent(&extent, size, stride, ndim, o.dtype, "empty_strided"));
+  return make(out, size, stride, ndim, extent, &o);
+}
+
+tide_status tide_empty_like(tide_tensor **out, const tide_tensor *x, const tide_options *options) {
+  tide_options o;
+  TIDE_TRY(tide__check(x, "empty_like", "x"));
+  TIDE_TRY(resolve(&o, options, (tide_dtype)x->dtype, "empty_like"));
+  if (!x->contiguous && tide__tensor_dense(x)) return make(out, x->size, x->stride, x->ndim, x->numel, &o);
+  return make_contiguous(out, x->size, x->ndim, &o, "empty_like");
+}
+
+tide_status tide_full(tide_tensor **out, const int64_t *size, int ndim, tide_scalar value,
+                      const tide_options *options) {
+  tide_options o;
+  tide_tensor *x;
+  TIDE_TRY(resolve(&o, options, tide__scalar_dtype(value), "full"));
+  TIDE_TRY(tide__scalar_check(value, o.dtype, "full"));
+  TIDE_TRY(make_contiguous(&x, size, ndim, &o, "full"));
+  return finish(out, x, tide_fill(x, value));
+}
+
+/* ---- counted ---- */
+
+static tide_status count(tide_tensor *x, tide_value start, tide_value step, tide_value last, bool symmetric) {
+  if (x->numel == 0) return TIDE_OK;
+  tide__queue q;
+  tide_arange_args a;
+  TIDE_TRY(tide__queue_begin(&q, x->storage->device));
+  tide__head_begin(&a.head, x->storage->device, 1);
+  tide__head_set(&a.head, 0, x, &q);
+  a.dtype = x->dtype, a.symmetric = symmetric, a.numel = x->numel;
+  a.start = start, a.step = step, a.last = last;
+  return q.backend->arange(q.stream, &a);
+}
+
+static tide_status check_countable(const tide_options *o, int64_t n, const char *what) {
+  if (n < 0) return tide__fail(TIDE_VALUE, "%s: negative length, got %lld, expected at least 0", what, (long long)n);
+  int category = tide__category(o->dtype);
+  if (category == 1 || category == 2) return TIDE_OK;
+  return tide__fail(TIDE_DTYPE, "%s: dtype not accepted, got %s, expected integers or floats", what,
+                    tide_dtype_name(o->dtype));
+}
+
+tide_status tide_arange(tide_tensor **out, tide_scalar start, tide_scalar step, int64_t n,
+                        const tide_options *options) {
+  tide_options o;
+  tide_tensor *x;
+  bool floating = tide__scalar_category(start.kind) >= 2 || tide__scalar_category(step.kind) >= 2;
+  if (start.kind == 'C' || step.kind == 'C')
+    return tide__fail(TIDE_DTYPE, "arange: wrong number, got a complex one, expected real ones");
+  TIDE_TRY(resolve(&o, options, floating ? tide_get_default_dtype() : TIDE_INT64, "arange"));
+  TIDE_TRY(check_countable(&o, n, "arange"));
+  TIDE_TRY(make_contiguous(&x, &n, 1, &o, "arange"));
+  return finish(out, x, count(x, tide__value(start), tide__value(step), tide__value(tide_int(0)), false));
+}
+
+/* An integer linspace is counted in float64 and cut off. */
+static tide_status linspace_integer(tide_tensor **out, double a, double b, int64_t n, const tide_options *o) {
+  tide_options wide = *o;
+  wide.dtype = TIDE_FLOAT64;
+  tide_tensor *x, *made;
+  TIDE_TRY(tide_linspace(&x, a, b, n, &wide));
+  tide_status status = tide_to(&made, x, o, false, false);
+  tide_tensor_release(x);
+  if (status == TIDE_OK) *out = made;
+  return status;
+}
+
+tide_status tide_linspace(tide_tensor **out, double a, double b, int64_t n, const tide_options *options) {
+  tide_options o;
+  tide_tensor *x;
+  TIDE_TRY(resolve(&o, options, tide_get_default_dtype(), "linspace"));
+  TIDE_TRY(check_countable(&o, n, "linspace"));
+  if (tide__category(o.dtype) == 1) return linspace_integer(out, a, b, n, &o);
+  TIDE_TRY(make_contiguous(&x, &n, 1, &o, "linspace"));
+  double step = n > 1 ? (b - a) / (double)(n - 1) : 0;
+  if (isinf(step)) step = b / (double)(n - 1) - a / (double)(n - 1);
+  return finish(out, x,
+                count(x, tide__value(tide_float(a)), tide__value(tide_float(step)), tide__value(tide_float(b)), n > 1));
+}
+
+tide_status tide_eye(tide_tensor **out, int64_t n, int64_t m, const tide_options *options) {
+  int64_t size[2] = {n, m}, stride;
+  tide_options o;
+  tide_tensor *x, *diagonal;
+  TIDE_TRY(resolve(&o, options, tide_get_default_dtype(), "eye"));
+  TIDE_TRY(make_contiguous(&x, size, 2, &o, "eye"));
+  int64_t length = n < m ? n : m;
+  stride = m + 1;
+  tide_status status = tide_fill(x, tide_int(0));
+  if (status == TIDE_OK) status = tide__tensor_view(&diagonal, x, &length, &stride, 1, 0);
+  if (status == TIDE_OK) {
+    status = tide_fill(diagonal, tide_int(1));
+    tide_tensor_release(diagonal);
+  }
+  return finish(out, x, status);
+}
+
+/* ---- the host's memory ---- */
+
+tide_status tide_from_data(tide_tensor **out, const void *data, const int64_t *size, int ndim,
+                           const tide_options *options) {
+  tide_options o;
+  tide_tensor *x;
+  TIDE_TRY(resolve(&o, options, TIDE_DTYPE_COUNT, "from_data"));
+  TIDE_TRY(make_contiguous(&x, size, ndim, &o, "from_data"));
+  return finish(out, x, tide_write(x, data));
+}
+
+tide_status tide_from_ptr(tide_tensor **out, void *ptr, const int64_t *size, const int64_t *stride, int ndim,
+                          const tide_options *options, void (*release)(void *user), void *user) {
+  tide_options o;
+  int64_t own_stride[TIDE_MAX_DIMS], extent;
+  TIDE_TRY(resolve(&o, options, tide_get_default_dtype(), "from_ptr"));
+  if (o.pin_memory) return tide__fail(TIDE_ARGUMENT, "from_ptr: foreign memory cannot be pinned, got pin_memory");
+  if (!stride) {
+    TIDE_TRY(tide__size_check(&extent, size, ndim, o.dtype, "from_ptr"));
+    tide__stride_contiguous(own_stride, size, ndim);
+    stride = own_stride;
+  }
+  TIDE_TRY(strided_extent(&extent, size, stride, ndim, o.dtype, "from_ptr"));
+  size_t bytes = (size_t)(extent * tide__itemsize(o.dtype));
+  if (!ptr && bytes)
+    return tide__fail(TIDE_ARGUMENT, "from_ptr: no memory, got a null pointer, expected %zu bytes", bytes);
+  if ((uintptr_t)ptr % (o.dtype == TIDE_COMPLEX64    ? 4
+                        : o.dtype == TIDE_COMPLEX128 ? 8
+                                                     : (size_t)tide__itemsize(o.dtype)))
+    return tide__fail(TIDE_VALUE, "from_ptr: the pointer is not aligned, got %p, expected the alignment of %s", ptr,
+                      tide_dtype_name(o.dtype));
+  tide_tensor *x = tide__tensor_shell();
+  if (!x) return TIDE_MEMORY;
+  x->ndim = ndim, x->offset = 0, x->dtype = (uint8_t)o.dtype;
+  for (int d = 0; d < ndim; d++) x->size[d] = size[d], x->stride[d] = stride[d];
+  tide__tensor_layout(x);
+  tide_status status = tide__storage_wrap(&x->storage, ptr, bytes, o.device, release, user);
+  if (status != TIDE_OK) x->storage = NULL;
+  return finish(out, x, status);
+}

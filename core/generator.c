@@ -1,0 +1,126 @@
+/* generator.c: where a sequence of random numbers stands: a seed and an offset.
+ *
+ * The numbers themselves come from a counter (random.h), so a generator is 16 bytes of state and every call just moves
+ * the offset on by 4. Each device has a default generator, which exists whether or not the device has been opened:
+ * seeding all of them needs no driver.
+ *
+ * Invariant: two calls never get the same pair of seed and offset, whichever threads they come from. */
+#include "tensor.h"
+
+#include <errno.h>
+#include <sys/random.h>
+#include <time.h>
+
+enum { CALL_STEP = 4 };
+#define DEFAULT_SEED UINT64_C(67280421310721)
+
+struct tide_generator {
+  _Atomic int64_t refs;
+  int device;
+  bool is_default, seeded; /* a default generator that was never seeded has DEFAULT_SEED */
+  uint64_t seed, offset;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards seed and offset of every generator */
+static struct tide_generator defaults[TIDE_MAX_DEVICES + 1];
+
+tide_status tide_generator_new(tide_generator **out, int device) {
+  TIDE_TRY(tide__device_resolve(&device, device, "Generator"));
+  tide_generator *g = calloc(1, sizeof *g);
+  if (!g)
+    return tide__fail_memory(TIDE_CPU, sizeof *g, 0, 0, 0, 0, "Generator: no host memory, got %zu bytes refused",
+                             sizeof *g);
+  atomic_init(&g->refs, 1);
+  g->device = device;
+  g->seed = DEFAULT_SEED;
+  g->seeded = true;
+  *out = g;
+  return TIDE_OK;
+}
+
+void tide_generator_retain(tide_generator *g) {
+  if (!g->is_default) atomic_fetch_add_explicit(&g->refs, 1, memory_order_relaxed);
+}
+
+void tide_generator_release(tide_generator *g) {
+  if (!g || g->is_default) return;
+  if (atomic_fetch_sub_explicit(&g->refs, 1, memory_order_acq_rel) == 1) free(g);
+}
+
+/* To be called with the lock held. */
+static tide_generator *default_of(int device) {
+  tide_generator *g = &defaults[device + 1];
+  if (!g->seeded) g->seed = DEFAULT_SEED, g->seeded = true;
+  g->device = device, g->is_default = true;
+  return g;
+}
+
+tide_status tide_generator_default(tide_generator **out, int device) {
+  TIDE_TRY(tide__device_resolve(&device, device, "default_generator"));
+  pthread_mutex_lock(&lock);
+  *out = default_of(device);
+  pthread_mutex_unlock(&lock);
+  return TIDE_OK;
+}
+
+int tide_generator_device(const tide_generator *g) { return g->device; }
+
+void tide_generator_seed(tide_generator *g, uint64_t seed) {
+  pthread_mutex_lock(&lock);
+  g->seed = seed;
+  g->offset = 0;
+  pthread_mutex_unlock(&lock);
+}
+
+uint64_t tide_generator_get_seed(const tide_generator *g) {
+  pthread_mutex_lock(&lock);
+  uint64_t seed = g->seed;
+  pthread_mutex_unlock(&lock);
+  return seed;
+}
+
+uint64_t tide_generator_get_offset(const tide_generator *g) {
+  pthread_mutex_lock(&lock);
+  uint64_t offset = g->offset;
+  pthread_mutex_unlock(&lock);
+  return offset;
+}
+
+tide_status tide_generator_set_offset(tide_generator *g, uint64_t offset) {
+  if (offset % CALL_STEP)
+    return tide__fail(TIDE_VALUE, "set_offset: wrong offset, got %llu, expected a multiple of %d",
+                      (unsigned long long)offset, CALL_STEP);
+  pthread_mutex_lock(&lock);
+  g->offset = offset;
+  pthread_mutex_unlock(&lock);
+  return TIDE_OK;
+}
+
+void tide__generator_take(tide_generator *g, uint64_t *seed, uint64_t *offset) {
+  pthread_mutex_lock(&lock);
+  *seed = g->seed;
+  *offset = g->offset;
+  g->offset += CALL_STEP;
+  pthread_mutex_unlock(&lock);
+}
+
+void tide_manual_seed(uint64_t seed) {
+  pthread_mutex_lock(&lock);
+  for (int device = TIDE_CPU; device < TIDE_MAX_DEVICES; device++) {
+    tide_generator *g = default_of(device);
+    g->seed = seed;
+    g->offset = 0;
+  }
+  pthread_mutex_unlock(&lock);
+}
+
+uint64_t tide_random_seed(void) {
+  uint64_t seed;
+  ssize_t got;
+  do { got = getrandom(&seed, sizeof seed, 0); } while (got < 0 && errno == EINTR);
+  if (got == (ssize_t)sizeof seed) return seed;
+  /* No entropy call in this kernel or sandbox: the clock's nanoseconds, spread by a multiplication. */
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  return ((uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec) * UINT64_C(0x9E3779B97F4A7C15);
+}

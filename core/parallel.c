@@ -1,0 +1,241 @@
+/* parallel.c: loops on several threads.
+ *
+ * One pool for the process, started by the first loop that is worth it. A loop is cut into chunks that the threads and
+ * the caller take one after another from a counter, so an uneven load evens out. Workers spin for some microseconds
+ * after a loop, because the next one is often near, and then sleep. The gate is one word: the loop's number, whether it
+ * is open, and how many workers are inside. A worker enters by a compare-and-swap while the gate is open; the caller
+ * closes it when the chunks are gone and waits only for those who had entered, never for one that still has to wake up.
+ *
+ * A loop inside a loop, and a loop of a second thread while the pool is busy, run on the calling thread. After a fork
+ * the child has no workers and starts its own.
+ *
+ * Invariant: `job` changes only while the gate is closed and empty. */
+#include "core.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <time.h>
+
+enum { MOST_THREADS = 256, DEFAULT_MOST = 16, CHUNKS_EACH = 4 };
+static const int64_t spin_ns = 30000;
+
+#define GATE_INSIDE ((uint64_t)0xFFFF)
+#define GATE_OPEN   ((uint64_t)1 << 16)
+
+static struct {
+  pthread_mutex_t owner; /* held by the thread whose loop runs, and to start or stop workers */
+  pthread_mutex_t lock;  /* of the sleepers */
+  pthread_cond_t wake;
+  pthread_t thread[MOST_THREADS];
+  int started; /* workers, without the caller */
+  _Atomic int wanted;
+  _Atomic bool quit;
+  _Atomic int sleepers;
+  _Atomic uint64_t gate;
+  struct {
+    tide_task_fn fn;
+    void *arg;
+    int64_t n, chunk;
+  } job;
+  _Atomic int64_t next;
+} pool = {.owner = PTHREAD_MUTEX_INITIALIZER, .lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER};
+
+static _Thread_local bool inside;
+
+/* ---- how many ---- */
+
+/* A container may be allowed less than the cores it sees. */
+static int cgroup_cores(void) {
+  FILE *f = fopen("/sys/fs/cgroup/cpu.max", "re");
+  if (!f) return DEFAULT_MOST;
+  long long quota = 0, period = 0;
+  int n = fscanf(f, "%lld %lld", &quota, &period);
+  fclose(f);
+  if (n != 2 || quota <= 0 || period <= 0) return DEFAULT_MOST;
+  return (int)((quota + period - 1) / period);
+}
+
+static int default_threads(void) {
+  cpu_set_t set;
+  int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+  int allowed = cgroup_cores();
+  if (n > allowed) n = allowed;
+  return n < 1 ? 1 : n > DEFAULT_MOST ? DEFAULT_MOST : n;
+}
+
+void tide_set_num_threads(int n) {
+  atomic_store_explicit(&pool.wanted, n < 1 ? 1 : n > MOST_THREADS ? MOST_THREADS : n, memory_order_relaxed);
+}
+
+int tide_get_num_threads(void) {
+  int n = atomic_load_explicit(&pool.wanted, memory_order_relaxed);
+  if (n == 0) {
+    n = default_threads();
+    atomic_store_explicit(&pool.wanted, n, memory_order_relaxed);
+  }
+  return n;
+}
+
+/* ---- the workers ---- */
+
+static int64_t now_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec * (int64_t)1000000000 + t.tv_nsec;
+}
+
+static void pause_cpu(void) {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#endif
+}
+
+static void work(void) {
+  for (;;) {
+    int64_t begin = atomic_fetch_add_explicit(&pool.next, pool.job.chunk, memory_order_relaxed);
+    if (begin >= pool.job.n) return;
+    int64_t end = pool.job.n - begin < pool.job.chunk ? pool.job.n : begin + pool.job.chunk;
+    pool.job.fn(pool.job.arg, begin, end);
+  }
+}
+
+/* Enters the loop if it is open and new; *seen is the number of the last one. */
+static bool enter(uint32_t *seen) {
+  uint64_t gate = atomic_load_explicit(&pool.gate, memory_order_acquire);
+  while ((gate & GATE_OPEN) && (uint32_t)(gate >> 32) != *seen) {
+    if (!atomic_compare_exchange_weak_explicit(&pool.gate, &gate, gate + 1, memory_order_acq_rel, memory_order_acquire))
+      continue;
+    *seen = (uint32_t)(gate >> 32);
+    return true;
+  }
+  return false;
+}
+
+static void sleep_until_open(uint32_t seen) {
+  pthread_mutex_lock(&pool.lock);
+  atomic_fetch_add(&pool.sleepers, 1);
+  for (;;) {
+    uint64_t gate = atomic_load(&pool.gate);
+    if (((gate & GATE_OPEN) && (uint32_t)(gate >> 32) != seen) || atomic_load(&pool.quit)) break;
+    pthread_cond_wait(&pool.wake, &pool.lock);
+  }
+  atomic_fetch_sub(&pool.sleepers, 1);
+  pthread_mutex_unlock(&pool.lock);
+}
+
+static void *worker(void *unused) {
+  inside = true;
+  uint32_t seen = 0;
+  int64_t idle_since = now_ns();
+  while (!atomic_load_explicit(&pool.quit, memory_order_acquire)) {
+    if (enter(&seen)) {
+      work();
+      atomic_fetch_sub_explicit(&pool.gate, 1, memory_order_acq_rel);
+      idle_since = now_ns();
+      continue;
+    }
+    for (int i = 0; i < 32; i++) pause_cpu();
+    if (now_ns() - idle_since > spin_ns) {
+      sleep_until_open(seen);
+      idle_since = now_ns();
+    }
+  }
+  return unused;
+}
+
+/* In the child of a fork only the forking thread lives; what the workers held is made new. */
+static void child_after_fork(void) {
+  pthread_mutex_init(&pool.owner, NULL);
+  pthread_mutex_init(&pool.lock, NULL);
+  pthread_cond_init(&pool.wake, NULL);
+  pool.started = 0;
+  atomic_store(&pool.sleepers, 0);
+  atomic_store(&pool.gate, 0);
+}
+
+static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+static void watch_forks(void) { pthread_atfork(NULL, NULL, child_after_fork); }
+
+/* The owner lock is held. A thread that cannot be started is done without. */
+static void start_workers(int count) {
+  pthread_once(&fork_once, watch_forks);
+  while (pool.started < count && pthread_create(&pool.thread[pool.started], NULL, worker, NULL) == 0) pool.started++;
+}
+
+static void stop_workers(void) {
+  pthread_mutex_lock(&pool.lock);
+  atomic_store(&pool.quit, true);
+  pthread_cond_broadcast(&pool.wake);
+  pthread_mutex_unlock(&pool.lock);
+  for (int i = 0; i < pool.started; i++) pthread_join(pool.thread[i], NULL);
+  pool.started = 0;
+  atomic_store(&pool.quit, false);
+}
+
+void tide__parallel_shutdown(void) {
+  pthread_mutex_lock(&pool.owner);
+  stop_workers();
+  pthread_mutex_unlock(&pool.owner);
+}
+
+/* ---- the loop ---- */
+
+static void open_gate(void) {
+  uint64_t gate = atomic_load(&pool.gate);
+  uint64_t number = (gate >> 32) + 1;
+  if ((uint32_t)number == 0) number = 1; /* 0 is what a new worker has seen */
+  atomic_store(&pool.gate, (uint64_t)(uint32_t)number << 32 | GATE_OPEN);
+  if (atomic_load(&pool.sleepers) == 0) return;
+  pthread_mutex_lock(&pool.lock);
+  pthread_cond_broadcast(&pool.wake);
+  pthread_mutex_unlock(&pool.lock);
+}
+
+static void close_gate(void) {
+  atomic_fetch_and(&pool.gate, ~GATE_OPEN);
+  int64_t since = now_ns();
+  while (atomic_load_explicit(&pool.gate, memory_order_acquire) & GATE_INSIDE) {
+    if (now_ns() - since > spin_ns)
+      sched_yield();
+    else
+      pause_cpu();
+  }
+}
+
+/* The owner lock is held. */
+static void run_on_pool(int threads, int64_t n, int64_t grain, tide_task_fn fn, void *arg) {
+  if (pool.started > threads - 1) stop_workers();
+  start_workers(threads - 1);
+  int64_t pieces = (n + grain - 1) / grain, most = (int64_t)threads * CHUNKS_EACH;
+  if (pieces > most) pieces = most;
+  pool.job.fn = fn, pool.job.arg = arg, pool.job.n = n;
+  /* Chunks are whole grains, so that what a grain's author assumes about boundaries holds. */
+  pool.job.chunk = ((n + pieces - 1) / pieces + grain - 1) / grain * grain;
+  atomic_store_explicit(&pool.next, 0, memory_order_relaxed);
+  open_gate();
+  inside = true;
+  work();
+  inside = false;
+  close_gate();
+}
+
+void tide__parallel_for(int64_t n, int64_t grain, tide_task_fn fn, void *arg) {
+  if (n <= 0) return;
+  if (grain < 1) grain = 1;
+  if (n <= grain || inside) {
+    fn(arg, 0, n);
+    return;
+  }
+  const tide_config *config = tide__config();
+  if (config->parallel_for) {
+    config->parallel_for(config->user, n, grain, fn, arg);
+    return;
+  }
+  int threads = tide_get_num_threads();
+  if (threads == 1 || pthread_mutex_trylock(&pool.owner)) {
+    fn(arg, 0, n);
+    return;
+  }
+  run_on_pool(threads, n, grain, fn, arg);
+  pthread_mutex_unlock(&pool.owner);
+}

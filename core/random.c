@@ -1,0 +1,217 @@
+/* random.c: tensors filled with random numbers.
+ *
+ * What element i gets depends on the generator's seed and offset and on i alone, i counting in row-major order of the
+ * tensor as the caller sees it. So dims are merged where they are neighbours but never reordered, and the same seed
+ * gives the same picture on every device and in every layout.
+ *
+ * Invariant: every call that fills at least one element moves the generator on by exactly one step. */
+#include "tensor.h"
+
+/* ---- checks ---- */
+
+static tide_status begin(tide_tensor *x, tide_generator **g, const char *what) {
+  TIDE_TRY(tide__check(x, what, "x"));
+  TIDE_TRY(tide__writable_check(x, what, "x"));
+  int device = x->storage->device;
+  if (!*g) return tide_generator_default(g, device);
+  if (tide_generator_device(*g) == device) return TIDE_OK;
+  return tide__fail(TIDE_DEVICE, "%s: wrong device of the generator, got %s, expected %s like x", what,
+                    tide__device_text(tide_generator_device(*g)), tide__device_text(device));
+}
+
+static tide_status fail_param(const char *what, const char *name, double got, const char *expected) {
+  return tide__fail(TIDE_VALUE, "%s: wrong %s, got %g, expected %s", what, name, got, expected);
+}
+
+static const char *const kind_names[] = {"uniform",     "normal", "random",     "bernoulli",
+                                         "exponential", "cauchy", "log_normal", "geometric"};
+
+static tide_status check_params(tide_random_kind kind, double a, double b) {
+  const char *what = kind_names[kind];
+  switch (kind) {
+  case TIDE_UNIFORM:
+    if (!(a <= b) || isinf(b - a))
+      return tide__fail(TIDE_VALUE, "uniform: wrong range, got %g to %g, expected finite bounds in order", a, b);
+    return TIDE_OK;
+  case TIDE_NORMAL: return b >= 0 ? TIDE_OK : fail_param(what, "standard deviation", b, "at least 0");
+  case TIDE_LOG_NORMAL: return b > 0 ? TIDE_OK : fail_param(what, "standard deviation", b, "above 0");
+  case TIDE_CAUCHY: return b > 0 ? TIDE_OK : fail_param(what, "sigma", b, "above 0");
+  case TIDE_EXPONENTIAL: return a > 0 ? TIDE_OK : fail_param(what, "rate", a, "above 0");
+  case TIDE_BERNOULLI: return a >= 0 && a <= 1 ? TIDE_OK : fail_param(what, "probability", a, "0 to 1");
+  case TIDE_GEOMETRIC: return a > 0 && a < 1 ? TIDE_OK : fail_param(what, "probability", a, "between 0 and 1");
+  default: return TIDE_OK;
+  }
+}
+
+static tide_status check_dtype(const tide_tensor *x, bool floating, const char *what) {
+  int category = tide__category(x->dtype);
+  if (category == 2 || (!floating && category < 2)) return TIDE_OK;
+  return tide__fail(TIDE_DTYPE, "%s: dtype not accepted, got %s, expected %s", what,
+                    tide_dtype_name((tide_dtype)x->dtype), floating ? "a floating dtype" : "a real dtype");
+}
+
+/* ---- the plan ---- */
+
+typedef struct draw {
+  tide_random_kind kind;
+  double a, b;
+  int64_t lo;
+  uint64_t range;
+  const tide_tensor *p; /* probabilities, or NULL */
+} draw;
+
+static tide_status run(const tide_tensor *x, const draw *d, tide_generator *g) {
+  if (x->numel == 0) return TIDE_OK;
+  tide__queue q;
+  tide_random_args a;
+  int device = x->storage->device, operands = d->p ? 2 : 1;
+  TIDE_TRY(tide__queue_begin(&q, device));
+  tide__head_begin(&a.head, device, 2);
+  tide__head_set(&a.head, 0, x, &q);
+  a.head.ptr[1] = NULL;
+  if (d->p) tide__head_set(&a.head, 1, d->p, &q);
+  a.kind = d->kind;
+  a.dtype = x->dtype, a.dtype2 = d->p ? d->p->dtype : x->dtype;
+  a.a = d->a, a.b = d->b, a.lo = d->lo, a.range = d->range;
+  a.numel = x->numel;
+  memcpy(a.size, x->size, (size_t)x->ndim * sizeof *a.size);
+  memcpy(a.stride[0], x->stride, (size_t)x->ndim * sizeof *a.size);
+  if (d->p) tide__stride_broadcast(a.stride[1], d->p, x->size, x->ndim);
+  a.ndim = tide__collapse(a.size, a.stride, operands, x->ndim, true);
+  a.flat = a.ndim == 1 && a.stride[0][0] == 1 && (!d->p || a.stride[1][0] == 1);
+  tide__generator_take(g, &a.seed, &a.offset);
+  return q.backend->random(q.stream, &a);
+}
+
+/* ---- the entries ---- */
+
+/* A bound given as a float, for the integer form. */
+static tide_status integer_bound(int64_t *out, double f) {
+  if (!(f >= -9223372036854775808.0 && f < 9223372036854775808.0) || f != trunc(f))
+    return fail_param("random", "bound", f, "an integer");
+  *out = (int64_t)f;
+  return TIDE_OK;
+}
+
+tide_status tide_random(tide_tensor *x, tide_random_kind kind, double a, double b, tide_generator *generator) {
+  if ((unsigned)kind > TIDE_GEOMETRIC)
+    return tide__fail(TIDE_ARGUMENT, "random: unknown kind, got %d, expected 0 to %d", (int)kind, TIDE_GEOMETRIC);
+  if (kind == TIDE_RANDINT) {
+    int64_t lo = 0, hi = 0;
+    TIDE_TRY(integer_bound(&lo, a));
+    TIDE_TRY(integer_bound(&hi, b));
+    return tide_random_int(x, lo, hi, generator);
+  }
+  TIDE_TRY(begin(x, &generator, kind_names[kind]));
+  TIDE_TRY(check_dtype(x, kind != TIDE_BERNOULLI && kind != TIDE_GEOMETRIC, kind_names[kind]));
+  TIDE_TRY(check_params(kind, a, b));
+  draw d = {.kind = kind, .a = a, .b = b};
+  return run(x, &d, generator);
+}
+
+/* The largest integer up to which the dtype holds every integer. */
+static int64_t largest_exact(tide_dtype dtype) {
+  switch (dtype) {
+  case TIDE_BOOL: return 1;
+  case TIDE_UINT8: return UINT8_MAX;
+  case TIDE_INT8: return INT8_MAX;
+  case TIDE_INT16: return INT16_MAX;
+  case TIDE_INT32: return INT32_MAX;
+  case TIDE_FLOAT16: return 1 << 11;
+  case TIDE_BFLOAT16: return 1 << 8;
+  case TIDE_FLOAT32: return 1 << 24;
+  case TIDE_FLOAT64: return INT64_C(1) << 53;
+  default: return INT64_MAX;
+  }
+}
+
+tide_status tide_random_int(tide_tensor *x, int64_t lo, int64_t hi, tide_generator *generator) {
+  TIDE_TRY(begin(x, &generator, "random"));
+  TIDE_TRY(check_dtype(x, false, "random"));
+  if (lo >= hi)
+    return tide__fail(TIDE_VALUE, "random: empty range, got %lld to %lld, expected the upper bound above the lower",
+                      (long long)lo, (long long)hi);
+  tide_dtype dtype = (tide_dtype)x->dtype;
+  TIDE_TRY(tide__scalar_check(tide_int(hi - 1), dtype, "random"));
+  if (lo < 0 && (dtype == TIDE_UINT8 || dtype == TIDE_BOOL))
+    return tide__fail(TIDE_VALUE, "random: bound does not fit, got %lld, expected one that %s can hold", (long long)lo,
+                      tide_dtype_name(dtype));
+  TIDE_TRY(tide__scalar_check(tide_int(lo), dtype, "random"));
+  draw d = {.kind = TIDE_RANDINT, .lo = lo, .range = (uint64_t)hi - (uint64_t)lo};
+  return run(x, &d, generator);
+}
+
+tide_status tide_random_bits(tide_tensor *x, tide_generator *generator) {
+  TIDE_TRY(begin(x, &generator, "random"));
+  TIDE_TRY(check_dtype(x, false, "random"));
+  draw d = {.kind = TIDE_RANDINT, .lo = 0, .range = (uint64_t)largest_exact((tide_dtype)x->dtype) + 1};
+  return run(x, &d, generator);
+}
+
+tide_status tide_bernoulli(tide_tensor *x, const tide_tensor *p, tide_generator *generator) {
+  TIDE_TRY(begin(x, &generator, "bernoulli"));
+  TIDE_TRY(tide__check(p, "bernoulli", "p"));
+  TIDE_TRY(check_dtype(x, false, "bernoulli"));
+  TIDE_TRY(check_dtype(p, true, "bernoulli"));
+  TIDE_TRY(tide__same_device(x, "x", p, "p", "bernoulli"));
+  if (!tide__broadcasts_to(p, x->size, x->ndim))
+    return tide__fail(TIDE_SHAPE, "bernoulli: wrong shape of p, got %s, expected one that broadcasts to %s",
+                      tide__shape_text(p->size, p->ndim), tide__shape_text(x->size, x->ndim));
+  draw d = {.kind = TIDE_BERNOULLI, .p = p};
+  if (!tide__tensor_overlaps(x, p)) return run(x, &d, generator);
+  tide_tensor *apart;
+  TIDE_TRY(tide_clone(&apart, p));
+  d.p = apart;
+  tide_status status = run(x, &d, generator);
+  tide_tensor_release(apart);
+  return status;
+}
+
+/* Fills x, int64 and contiguous, with a permutation. */
+static tide_status permute(const tide_tensor *x, tide_generator *g) {
+  if (x->numel == 0) return TIDE_OK;
+  tide__queue q;
+  tide_randperm_args a;
+  TIDE_TRY(tide__queue_begin(&q, x->storage->device));
+  tide__head_begin(&a.head, x->storage->device, 1);
+  tide__head_set(&a.head, 0, x, &q);
+  a.n = x->numel, a.index_base = tide_get_index_base();
+  tide__generator_take(g, &a.seed, &a.offset);
+  return q.backend->randperm(q.stream, &a);
+}
+
+/* The permutation in another dtype, in place of the int64 one. */
+static tide_status recast(tide_tensor **x, tide_dtype dtype, bool pinned) {
+  tide_tensor *cast;
+  tide_options o = {dtype, (*x)->storage->device, pinned};
+  TIDE_TRY(tide_to(&cast, *x, &o, false, false));
+  tide_tensor_release(*x);
+  *x = cast;
+  return TIDE_OK;
+}
+
+static tide_status check_randperm(int64_t n, tide_dtype dtype) {
+  if (n < 0) return tide__fail(TIDE_VALUE, "randperm: negative length, got %lld, expected at least 0", (long long)n);
+  if ((unsigned)dtype >= TIDE_DTYPE_COUNT || dtype == TIDE_BOOL || tide__category(dtype) == 3)
+    return tide__fail(TIDE_DTYPE, "randperm: dtype not accepted, got %s, expected a real dtype",
+                      tide_dtype_name(dtype));
+  return n ? tide__scalar_check(tide_int(n - 1 + tide_get_index_base()), dtype, "randperm") : TIDE_OK;
+}
+
+tide_status tide_randperm(tide_tensor **out, int64_t n, const tide_options *options, tide_generator *generator) {
+  tide_options o = TIDE_OPTIONS;
+  tide_tensor *x;
+  if (options) o = *options;
+  tide_dtype dtype = o.dtype == TIDE_DTYPE_NONE ? TIDE_INT64 : o.dtype;
+  TIDE_TRY(check_randperm(n, dtype));
+  o.dtype = TIDE_INT64;
+  TIDE_TRY(tide_empty(&x, &n, 1, &o));
+  tide_status status = begin(x, &generator, "randperm");
+  if (status == TIDE_OK) status = permute(x, generator);
+  if (status == TIDE_OK && dtype != TIDE_INT64) status = recast(&x, dtype, o.pin_memory);
+  if (status == TIDE_OK)
+    *out = x;
+  else
+    tide_tensor_release(x);
+  return status;
+}

@@ -1,0 +1,323 @@
+/* reduce.c: sums, means, extremes and the like over any set of dims.
+ *
+ * The dims are split into those that stay and those that are reduced. Both lists are collapsed on their own: the first
+ * by the result's strides, the second by the input's, except for argmax and argmin, whose index counts in the order of
+ * the dims. What a reduction of nothing gives is decided here (0, 1, true, false, NaN, or an error for extremes).
+ *
+ * Invariant: a backend gets at least one element for every result, and an input in which one conversion on loading
+ * gives the dtype that is accumulated in. */
+#include "tensor.h"
+
+static const char *const names[TIDE_REDUCTION_COUNT] = {"sum", "nansum", "prod",   "mean",          "max",
+                                                        "min", "all",    "any",    "count_nonzero", "norm",
+                                                        "var", "std",    "argmax", "argmin"};
+
+typedef struct job {
+  tide_reduction op;
+  const char *what;
+  bool keepdim;
+  unsigned reduced; /* bit d: dim d is reduced */
+  double param;
+  tide_dtype result, acc;
+  const tide_tensor *x;
+  tide_tensor *owned; /* x in another dtype, if that was needed */
+  int64_t inner;
+  int ndim;
+  int64_t size[TIDE_MAX_DIMS]; /* of the result */
+} job;
+
+static bool is_arg(tide_reduction op) { return op == TIDE_ARGMAX || op == TIDE_ARGMIN; }
+static bool is_extreme(tide_reduction op) { return op == TIDE_MAX || op == TIDE_MIN || is_arg(op); }
+static bool takes_dtype(tide_reduction op) { return op <= TIDE_MEAN || op == TIDE_NORM; }
+
+/* ---- what is reduced ---- */
+
+static tide_status job_dims(job *j, const tide_reduce_options *o) {
+  const tide_tensor *x = j->x;
+  bool all = !o->dims || o->ndims == 0;
+  j->keepdim = o->keepdim;
+  j->reduced = all ? (1u << x->ndim) - 1 : 0;
+  for (int i = 0; !all && i < o->ndims; i++) {
+    int dim;
+    TIDE_TRY(tide__dim_check(&dim, o->dims[i], x->ndim, j->what));
+    if (j->reduced & 1u << dim)
+      return tide__fail(TIDE_ARGUMENT, "%s: dim %lld is given twice, expected every dim at most once", j->what,
+                        (long long)tide__shown(dim));
+    j->reduced |= 1u << dim;
+  }
+  if (is_arg(j->op) && !all && o->ndims != 1)
+    return tide__fail(TIDE_ARGUMENT, "%s: too many dims, got %d, expected one or none", j->what, o->ndims);
+  j->inner = 1, j->ndim = 0;
+  for (int d = 0; d < x->ndim; d++) {
+    if (j->reduced & 1u << d)
+      j->inner *= x->size[d];
+    else
+      j->size[j->ndim++] = x->size[d];
+    if (j->reduced & 1u << d && j->keepdim) j->size[j->ndim++] = 1;
+  }
+  return TIDE_OK;
+}
+
+/* ---- dtypes ---- */
+
+static tide_status fail_dtype(const job *j, tide_dtype got, const char *expected) {
+  return tide__fail(TIDE_DTYPE, "%s: dtype not accepted, got %s, expected %s", j->what, tide_dtype_name(got), expected);
+}
+
+static tide_dtype accumulator(tide_dtype dtype) {
+  int category = tide__category(dtype);
+  if (category == 3) return dtype;
+  return category <= 1 ? TIDE_INT64 : tide__compute_dtype(dtype);
+}
+
+/* Which dtype comes out, and whether x is one that the reduction takes. */
+static tide_status job_result(job *j, tide_dtype wanted) {
+  tide_dtype from = (tide_dtype)j->x->dtype, base = takes_dtype(j->op) && wanted != TIDE_DTYPE_NONE ? wanted : from;
+  int category = tide__category(base);
+  j->result = base;
+  switch (j->op) {
+  case TIDE_SUM:
+  case TIDE_PROD:
+  case TIDE_NANSUM:
+    if (category == 3 && j->op == TIDE_NANSUM) return fail_dtype(j, base, "a real dtype");
+    if (category <= 1 && wanted == TIDE_DTYPE_NONE) j->result = TIDE_INT64;
+    return TIDE_OK;
+  case TIDE_MEAN: return category >= 2 ? TIDE_OK : fail_dtype(j, base, "a floating or complex dtype: pass dtype");
+  case TIDE_NORM:
+  case TIDE_VAR:
+  case TIDE_STD: return category == 2 ? TIDE_OK : fail_dtype(j, base, "a floating dtype");
+  case TIDE_MAX:
+  case TIDE_MIN: return category < 3 ? TIDE_OK : fail_dtype(j, base, "a real dtype");
+  case TIDE_ARGMAX:
+  case TIDE_ARGMIN:
+    if (category == 3) return fail_dtype(j, base, "a real dtype");
+    j->result = TIDE_INT64;
+    return TIDE_OK;
+  case TIDE_COUNT_NONZERO: j->result = TIDE_INT64; return TIDE_OK;
+  default: j->result = TIDE_BOOL; return TIDE_OK;
+  }
+}
+
+/* x with every element tested against zero, for what counts truth values. */
+static tide_status test_nonzero(tide_tensor **out, const tide_tensor *x) {
+  tide_operand in[2] = {{.tensor = x}, {.tensor = NULL, .number = tide_int(0)}};
+  return tide_elementwise(out, TIDE_OP_ne, in, NULL, NULL);
+}
+
+static tide_status own(job *j, tide_status status, tide_tensor *copy) {
+  TIDE_TRY(status);
+  j->owned = copy;
+  j->x = copy;
+  return TIDE_OK;
+}
+
+/* Chooses the accumulator and converts x where loading alone would not do: from another category, or of complex numbers
+ * whose truth is asked. */
+static tide_status job_input(job *j) {
+  tide_dtype from = (tide_dtype)j->x->dtype;
+  tide_tensor *copy = NULL;
+  bool truth = j->op == TIDE_ALL || j->op == TIDE_ANY || j->op == TIDE_COUNT_NONZERO;
+  j->acc =
+      truth ? (j->op == TIDE_COUNT_NONZERO ? TIDE_INT64 : TIDE_BOOL) : accumulator(is_arg(j->op) ? from : j->result);
+  if (truth && tide__category(from) == 3) {
+    tide_status status = test_nonzero(&copy, j->x);
+    return own(j, status, copy);
+  }
+  bool to_bool = j->result == TIDE_BOOL && takes_dtype(j->op) && from != TIDE_BOOL;
+  int kind = tide__category(from), acc_kind = tide__category(j->acc);
+  bool loads = truth || kind == acc_kind || (kind == 0 && acc_kind == 1);
+  if (loads && !to_bool) return TIDE_OK;
+  tide_status status = tide__as_dtype(&copy, j->x, j->result);
+  return own(j, status, copy);
+}
+
+/* ---- nothing to reduce ---- */
+
+static tide_status check_empty(const job *j) {
+  if (!is_extreme(j->op) && !(j->op == TIDE_NORM && (j->param < 0 || isinf(j->param)))) return TIDE_OK;
+  for (int d = 0; d < j->x->ndim; d++)
+    if (j->reduced & 1u << d && j->x->size[d] == 0)
+      return tide__fail(TIDE_VALUE,
+                        "%s: nothing to choose from, got size 0 in dim %lld of %s, expected at least one element",
+                        j->what, (long long)tide__shown(d), tide__shape_text(j->x->size, j->x->ndim));
+  return TIDE_OK;
+}
+
+static tide_scalar empty_value(tide_reduction op) {
+  if (op == TIDE_MEAN || op == TIDE_VAR || op == TIDE_STD) return tide_float(NAN);
+  return tide_int(op == TIDE_PROD || op == TIDE_ALL);
+}
+
+/* ---- the plan ---- */
+
+static void plan_kept(tide_reduce_args *a, const job *j, const tide_tensor *first, const tide_tensor *second) {
+  const tide_tensor *x = j->x;
+  int n = 0, at = 0;
+  for (int d = 0; d < x->ndim; d++) {
+    if (j->reduced & 1u << d) {
+      at += j->keepdim;
+      continue;
+    }
+    a->keep_size[n] = x->size[d];
+    a->keep_stride[0][n] = first->stride[at];
+    a->keep_stride[1][n] = x->stride[d];
+    a->keep_stride[2][n] = second ? second->stride[at] : 0;
+    n++, at++;
+  }
+  a->nkeep = tide__collapse(a->keep_size, a->keep_stride, second ? 3 : 2, n, false);
+  a->outer = first->numel;
+}
+
+static void plan_reduced(tide_reduce_args *a, const job *j) {
+  const tide_tensor *x = j->x;
+  int n = 0;
+  for (int d = 0; d < x->ndim; d++)
+    if (j->reduced & 1u << d) a->red_size[n] = x->size[d], a->red_stride[n++] = x->stride[d];
+  a->nred = tide__collapse(a->red_size, &a->red_stride, 1, n, is_arg(j->op));
+  a->inner = j->inner;
+}
+
+static tide_status run(const job *j, const tide_tensor *first, const tide_tensor *second) {
+  tide__queue q;
+  tide_reduce_args a;
+  int device = j->x->storage->device;
+  TIDE_TRY(tide__queue_begin(&q, device));
+  tide__head_begin(&a.head, device, second ? 3 : 2);
+  tide__head_set(&a.head, 0, first, &q);
+  tide__head_set(&a.head, 1, j->x, &q);
+  a.head.ptr[2] = NULL;
+  if (second) tide__head_set(&a.head, 2, second, &q);
+  a.op = j->op, a.acc = j->acc, a.index_base = tide_get_index_base();
+  a.dtype[0] = first->dtype, a.dtype[1] = j->x->dtype, a.dtype[2] = second ? second->dtype : first->dtype;
+  a.param = j->param;
+  a.scale = j->op == TIDE_MEAN ? 1.0 / (double)j->inner : 1.0;
+  plan_kept(&a, j, first, second);
+  plan_reduced(&a, j);
+  return q.backend->reduce(q.stream, &a);
+}
+
+/* Fills `first` (and `second`), which have the result's size. */
+static tide_status reduce_to(const job *j, tide_tensor *first, tide_tensor *second) {
+  if (first->numel == 0) return TIDE_OK;
+  if (j->inner > 0) return run(j, first, second);
+  if (second) TIDE_TRY(tide_fill(second, empty_value(j->op)));
+  return tide_fill(first, empty_value(j->op));
+}
+
+/* ---- the entries ---- */
+
+static tide_status job_begin(job *j, tide_reduction op, const tide_tensor *x, const tide_reduce_options *options) {
+  static const tide_reduce_options defaults = TIDE_REDUCE_OPTIONS;
+  const tide_reduce_options *o = options ? options : &defaults;
+  if ((unsigned)op >= TIDE_REDUCTION_COUNT)
+    return tide__fail(TIDE_ARGUMENT, "reduce: unknown reduction, got %d, expected 0 to %d", (int)op,
+                      TIDE_REDUCTION_COUNT - 1);
+  j->op = op, j->what = names[op], j->x = x, j->owned = NULL;
+  j->param = o->param;
+  TIDE_TRY(tide__check(x, j->what, "x"));
+  if (takes_dtype(op) && o->dtype != TIDE_DTYPE_NONE && (unsigned)o->dtype >= TIDE_DTYPE_COUNT)
+    return tide__fail(TIDE_ARGUMENT, "%s: unknown dtype, got %d, expected 0 to %d", j->what, (int)o->dtype,
+                      TIDE_DTYPE_COUNT - 1);
+  TIDE_TRY(job_dims(j, o));
+  TIDE_TRY(job_result(j, o->dtype));
+  return check_empty(j);
+}
+
+static tide_status new_result(tide_tensor **out, const job *j, tide_dtype dtype) {
+  return tide__tensor_new(out, j->size, j->ndim, dtype, j->x->storage->device);
+}
+
+static tide_status check_into(const job *j, const tide_tensor *into) {
+  TIDE_TRY(tide__check(into, j->what, "the destination"));
+  TIDE_TRY(tide__writable_check(into, j->what, "the destination"));
+  TIDE_TRY(tide__same_device(into, "the destination", j->x, "x", j->what));
+  TIDE_TRY(tide__size_expect(into, j->size, j->ndim, j->what, "the destination"));
+  return tide__cast_expect(into, j->result, j->what);
+}
+
+tide_status tide_reduce(tide_tensor **out, tide_reduction op, const tide_tensor *x, const tide_reduce_options *options,
+                        tide_tensor *into) {
+  job j;
+  TIDE_TRY(job_begin(&j, op, x, options));
+  TIDE_TRY(tide__out_check(out, into, j.what));
+  if (into) TIDE_TRY(check_into(&j, into));
+  tide_tensor *result = into;
+  if (!into || into->dtype != (uint8_t)j.result || tide__tensor_overlaps(into, x))
+    TIDE_TRY(new_result(&result, &j, j.result));
+  tide_status status = job_input(&j);
+  if (status == TIDE_OK) status = reduce_to(&j, result, NULL);
+  tide_tensor_release(j.owned);
+  if (status == TIDE_OK) return tide__deliver(out, result, into);
+  if (result != into) tide_tensor_release(result);
+  return status;
+}
+
+/* A reduction with two new results. */
+static tide_status reduce_two(tide_tensor **first, tide_tensor **second, job *j, tide_dtype second_dtype) {
+  tide_tensor *a, *b;
+  TIDE_TRY(new_result(&a, j, j->result));
+  tide_status status = new_result(&b, j, second_dtype);
+  if (status != TIDE_OK) {
+    tide_tensor_release(a);
+    return status;
+  }
+  status = job_input(j);
+  if (status == TIDE_OK) status = reduce_to(j, a, b);
+  tide_tensor_release(j->owned);
+  if (status == TIDE_OK) {
+    *first = a;
+    *second = b;
+    return TIDE_OK;
+  }
+  tide_tensor_release(a);
+  tide_tensor_release(b);
+  return status;
+}
+
+tide_status tide_reduce_index(tide_tensor **values, tide_tensor **indices, tide_reduction op, const tide_tensor *x,
+                              int dim, bool keepdim) {
+  job j;
+  tide_reduce_options o = TIDE_REDUCE_OPTIONS;
+  o.dims = &dim, o.ndims = 1, o.keepdim = keepdim;
+  if (op != TIDE_MAX && op != TIDE_MIN)
+    return tide__fail(TIDE_ARGUMENT, "reduce_index: wrong reduction, got %d, expected TIDE_MAX or TIDE_MIN", (int)op);
+  TIDE_TRY(job_begin(&j, op, x, &o));
+  return reduce_two(values, indices, &j, TIDE_INT64);
+}
+
+tide_status tide_var_mean(tide_tensor **var, tide_tensor **mean, const tide_tensor *x,
+                          const tide_reduce_options *options) {
+  job j;
+  TIDE_TRY(job_begin(&j, TIDE_VAR, x, options));
+  return reduce_two(var, mean, &j, j.result);
+}
+
+/* One bool of the host: do all elements of the bool tensor hold? */
+static tide_status all_hold(bool *out, const tide_tensor *x) {
+  tide_tensor *all;
+  tide_scalar value = tide_int(0);
+  TIDE_TRY(tide_reduce(&all, TIDE_ALL, x, NULL, NULL));
+  tide_status status = tide_item(&value, all);
+  tide_tensor_release(all);
+  if (status == TIDE_OK) *out = value.i != 0;
+  return status;
+}
+
+tide_status tide_equal(bool *out, const tide_tensor *x, const tide_tensor *y) {
+  TIDE_TRY(tide__check(x, "equal", "x"));
+  TIDE_TRY(tide__check(y, "equal", "y"));
+  TIDE_TRY(tide__same_device(x, "x", y, "y", "equal"));
+  if (!tide__same_size(x, y)) {
+    *out = false;
+    return TIDE_OK;
+  }
+  if (x->numel == 0) {
+    *out = true;
+    return TIDE_OK;
+  }
+  tide_tensor *same;
+  TIDE_TRY(tide_binary(&same, TIDE_OP_eq, x, y, NULL));
+  tide_status status = all_hold(out, same);
+  tide_tensor_release(same);
+  return status;
+}

@@ -1,0 +1,126 @@
+/* special.h: the special functions that C's <math.h> lacks, for C and for CUDA. The only definition of each.
+ *
+ *   erfinv   float64: M. Wichura, "Algorithm AS 241: the percentage points of the normal distribution", Applied
+ *            Statistics 37 (1988), PPND16 with p = (1 + x) / 2, so that no digit is lost near -1 and 1.
+ *            float32: M. Giles, "Approximating the erfinv function", GPU Computing Gems 2 (2010).
+ *   digamma  recurrence up to x >= 10, then the asymptotic series 6.3.18 of Abramowitz and Stegun, "Handbook of
+ *            mathematical functions" (1964); below zero the reflection 6.3.7. A zero gives an infinity of the opposite
+ *            sign, a negative integer NaN. Near its roots the error is some ulp of 1, not of the result.
+ *   lgamma   the libraries' own, without the global variable that C's lgamma writes. */
+#ifndef TIDE_SPECIAL_H
+#define TIDE_SPECIAL_H
+
+#include "random.h"
+
+TIDE_FN float tide_erfinv_f32(float x) {
+  float w = -logf((1.0f - x) * (1.0f + x)), p;
+  if (!(w <= 88.0f)) return x == 1.0f || x == -1.0f ? x * (float)INFINITY : x - x + (float)NAN;
+  if (w < 5.0f) {
+    w -= 2.5f;
+    p = 2.81022636e-08f;
+    p = p * w + 3.43273939e-07f;
+    p = p * w - 3.5233877e-06f;
+    p = p * w - 4.39150654e-06f;
+    p = p * w + 0.00021858087f;
+    p = p * w - 0.00125372503f;
+    p = p * w - 0.00417768164f;
+    p = p * w + 0.246640727f;
+    p = p * w + 1.50140941f;
+  } else {
+    w = sqrtf(w) - 3.0f;
+    p = -0.000200214257f;
+    p = p * w + 0.000100950558f;
+    p = p * w + 0.00134934322f;
+    p = p * w - 0.00367342844f;
+    p = p * w + 0.00573950773f;
+    p = p * w - 0.0076224613f;
+    p = p * w + 0.00943887047f;
+    p = p * w + 1.00167406f;
+    p = p * w + 2.83297682f;
+  }
+  return p * x;
+}
+
+/* The three ranges of AS 241, as quotients of polynomials. */
+TIDE_FN double tide_ppnd16_centre(double r) {
+  double n = 2.5090809287301226727e+3;
+  n = n * r + 3.3430575583588128105e+4, n = n * r + 6.7265770927008700853e+4, n = n * r + 4.5921953931549871457e+4;
+  n = n * r + 1.3731693765509461125e+4, n = n * r + 1.9715909503065514427e+3, n = n * r + 1.3314166789178437745e+2;
+  n = n * r + 3.3871328727963666080e+0;
+  double d = 5.2264952788528545610e+3;
+  d = d * r + 2.8729085735721942674e+4, d = d * r + 3.9307895800092710610e+4, d = d * r + 2.1213794301586595867e+4;
+  d = d * r + 5.3941960214247511077e+3, d = d * r + 6.8718700749205790830e+2, d = d * r + 4.2313330701600911252e+1;
+  return n / (d * r + 1.0);
+}
+TIDE_FN double tide_ppnd16_middle(double r) {
+  double n = 7.74545014278341407640e-4;
+  n = n * r + 2.27238449892691845833e-2, n = n * r + 2.41780725177450611770e-1, n = n * r + 1.27045825245236838258e+0;
+  n = n * r + 3.64784832476320460504e+0, n = n * r + 5.76949722146069140550e+0, n = n * r + 4.63033784615654529590e+0;
+  n = n * r + 1.42343711074968357734e+0;
+  double d = 1.05075007164441684324e-9;
+  d = d * r + 5.47593808499534494600e-4, d = d * r + 1.51986665636164571966e-2, d = d * r + 1.48103976427480074590e-1;
+  d = d * r + 6.89767334985100004550e-1, d = d * r + 1.67638483018380384940e+0, d = d * r + 2.05319162663775882187e+0;
+  return n / (d * r + 1.0);
+}
+TIDE_FN double tide_ppnd16_tail(double r) {
+  double n = 2.01033439929228813265e-7;
+  n = n * r + 2.71155556874348757815e-5, n = n * r + 1.24266094738807843860e-3, n = n * r + 2.65321895265761230930e-2;
+  n = n * r + 2.96560571828504891230e-1, n = n * r + 1.78482653991729133580e+0, n = n * r + 5.46378491116411436990e+0;
+  n = n * r + 6.65790464350110377720e+0;
+  double d = 2.04426310338993978564e-15;
+  d = d * r + 1.42151175831644588870e-7, d = d * r + 1.84631831751005468180e-5, d = d * r + 7.86869131145613259100e-4;
+  d = d * r + 1.48753612908506148525e-2, d = d * r + 1.36929880922735805310e-1, d = d * r + 5.99832206555887937690e-1;
+  return n / (d * r + 1.0);
+}
+
+TIDE_FN double tide_erfinv_f64(double x) {
+  const double inv_sqrt2 = 0.70710678118654752440, half_sqrt_pi = 0.88622692545275801365;
+  double a = fabs(x);
+  if (!(a < 1.0)) return a == 1.0 ? x * INFINITY : x - x + NAN;
+  if (a <= 0.85) {
+    double y = tide_ppnd16_centre(0.180625 - 0.25 * x * x) * x * (0.5 * inv_sqrt2);
+    return y - (erf(y) - x) * exp(y * y) * half_sqrt_pi; /* a step of Newton: from 5 ulp to 2 */
+  }
+  double r = sqrt(-log((1.0 - a) * 0.5));
+  double y = r <= 5.0 ? tide_ppnd16_middle(r - 1.6) : tide_ppnd16_tail(r - 5.0);
+  return copysign(y * inv_sqrt2, x);
+}
+
+TIDE_FN double tide_digamma_f64(double x) {
+  const double pi = 3.14159265358979323846;
+  double sum = 0.0;
+  if (x == 0.0) return copysign((double)INFINITY, -x);
+  if (x < 0.0) {
+    double near = rint(x); /* the difference is exact, and small next to a pole */
+    if (x == near) return NAN;
+    sum = -pi / tan(pi * (x - near));
+    x = 1.0 - x;
+  }
+  for (; x < 10.0; x += 1.0) sum -= 1.0 / x;
+  double z = 1.0 / (x * x);
+  double series = 8.33333333333333333333e-2;
+  series = series * z - 2.10927960927960927961e-2, series = series * z + 7.57575757575757575758e-3;
+  series = series * z - 4.16666666666666666667e-3, series = series * z + 3.96825396825396825397e-3;
+  series = series * z - 8.33333333333333333333e-3, series = series * z + 8.33333333333333333333e-2;
+  return sum + log(x) - 0.5 / x - z * series;
+}
+TIDE_FN float tide_digamma_f32(float x) { return (float)tide_digamma_f64((double)x); }
+
+TIDE_FN float tide_lgamma_f32(float x) {
+#ifdef __CUDACC__
+  return lgammaf(x);
+#else
+  int sign;
+  return lgammaf_r(x, &sign);
+#endif
+}
+TIDE_FN double tide_lgamma_f64(double x) {
+#ifdef __CUDACC__
+  return lgamma(x);
+#else
+  int sign;
+  return lgamma_r(x, &sign);
+#endif
+}
+
+#endif

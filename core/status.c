@@ -1,0 +1,130 @@
+/* status.c: how failures are told.
+ *
+ * Each thread has one error record. A function that fails fills it and returns the status, so a failure costs nothing
+ * until it happens and no caller has to free anything. The message is written to a buffer on the stack first, because
+ * an argument of the message may be the message before it.
+ *
+ * Invariant: the record's strings point into the thread's own buffers, so they stay valid until its next failing call,
+ * whatever happens to the device, the stream or the tensor that was concerned. */
+#include "core.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+enum { MESSAGE_SIZE = 1024, RING = 8, RING_TEXT = 288 };
+
+static _Thread_local struct {
+  tide_error error;
+  char message[MESSAGE_SIZE];
+  char name[64];
+} last = {.error = {.status = TIDE_OK, .message = "", .device = TIDE_CPU, .name = ""}};
+
+static _Thread_local struct {
+  char text[RING][RING_TEXT];
+  unsigned next;
+} ring;
+
+const tide_error *tide_error_get(void) { return &last.error; }
+
+const char *tide_status_kind(tide_status status) {
+  static const char *const kinds[] = {
+#define STATUS(code, kind, text) #kind,
+#include "tide/status.def"
+#undef STATUS
+  };
+  return (unsigned)status < sizeof kinds / sizeof *kinds ? kinds[status] : "Unknown";
+}
+
+/* Makes `error` the thread's, with a message of our own buffer. */
+static tide_status set(const tide_error *error, const char *message, const char *name) {
+  char copy[sizeof last.name];
+  snprintf(copy, sizeof copy, "%s", name);
+  last.error = *error;
+  memcpy(last.name, copy, sizeof copy);
+  memcpy(last.message, message, strlen(message) + 1);
+  last.error.message = last.message;
+  last.error.name = last.name;
+  return error->status;
+}
+
+tide_status tide__fail(tide_status status, const char *format, ...) {
+  char text[MESSAGE_SIZE];
+  va_list list;
+  va_start(list, format);
+  vsnprintf(text, sizeof text, format, list);
+  va_end(list);
+  return set(&(tide_error){.status = status, .device = TIDE_CPU}, text, "");
+}
+
+tide_status tide__fail_again(const tide_error *error) {
+  char text[MESSAGE_SIZE];
+  snprintf(text, sizeof text, "%s", error->message);
+  return set(error, text, error->name ? error->name : "");
+}
+
+tide_status tide__fail_memory(int device, size_t requested, size_t free, size_t total, size_t allocated,
+                              size_t reserved, const char *format, ...) {
+  char text[MESSAGE_SIZE];
+  va_list list;
+  va_start(list, format);
+  vsnprintf(text, sizeof text, format, list);
+  va_end(list);
+  tide_error error = {.status = TIDE_MEMORY, .device = device, .requested = requested, .free = free, .total = total};
+  error.allocated = allocated, error.reserved = reserved;
+  return set(&error, text, "");
+}
+
+/* A driver reports what went wrong earlier, so the message names the lines that queued work of late. */
+tide_status tide__fail_driver(int device, const char *what, int code, const char *name, const char *text, bool sticky) {
+  tide_error error = {.status = TIDE_ACCELERATOR, .device = device, .code = code, .sticky = sticky};
+  if (tide__device_lost(&error, device)) return tide__fail_again(&error);
+  char message[MESSAGE_SIZE], sites[400];
+  tide__site_recent(sites, sizeof sites);
+  snprintf(message, sizeof message, "%s: the device reported an error on %s, got %s (%d): %s%s%s%s", what,
+           tide__device_text(device), name, code, text, sticky ? "; the device is lost until the process ends" : "",
+           sites[0] ? "; queued last by " : "", sites);
+  set(&error, message, name);
+  if (sticky) tide__device_set_lost(device, &last.error);
+  return TIDE_ACCELERATOR;
+}
+
+tide_status tide__fail_index(int device, uint32_t site, int64_t value, int64_t length, int index_base) {
+  char where[160];
+  tide__site_text(site, where, sizeof where);
+  tide_error error = {.status = TIDE_INDEX, .device = device};
+  char text[MESSAGE_SIZE];
+  long long first = index_base, last_one = (long long)length - 1 + index_base;
+  if (length == 0)
+    snprintf(text, sizeof text, "index: value out of range%s%s, got %lld, but the dimension is empty",
+             where[0] ? " in an index tensor used at " : " in an index tensor", where, (long long)value);
+  else
+    snprintf(text, sizeof text, "index: value out of range%s%s, got %lld, expected %lld to %lld or %lld to -1",
+             where[0] ? " in an index tensor used at " : " in an index tensor", where, (long long)value, first,
+             last_one, -(long long)length);
+  return set(&error, text, "");
+}
+
+/* ---- text for messages ---- */
+
+static char *ring_text(void) { return ring.text[ring.next++ % RING]; }
+
+const char *tide__shape_text(const int64_t *size, int ndim) {
+  char *text = ring_text();
+  size_t at = 0;
+  text[at++] = '[';
+  for (int d = 0; d < ndim && at < RING_TEXT; d++) {
+    int n = snprintf(text + at, RING_TEXT - at, "%s%lld", d ? ", " : "", (long long)size[d]);
+    at += (size_t)n;
+  }
+  if (at > RING_TEXT - 2) at = RING_TEXT - 2;
+  text[at] = ']', text[at + 1] = 0;
+  return text;
+}
+
+const char *tide__device_text(int device) {
+  if (device == TIDE_CPU) return "cpu";
+  if (device == TIDE_CURRENT) return "cuda";
+  char *text = ring_text();
+  snprintf(text, RING_TEXT, "cuda:%d", device);
+  return text;
+}

@@ -1,0 +1,330 @@
+/* stream.c: streams, and which device and streams are current.
+ *
+ * Each device has a default stream of ours, made when it is first needed. The current device, the current stream of
+ * each device and the base of index values live in a tide_current: every thread has one of its own, and a host with
+ * coroutines binds the one of the coroutine that runs, which is a single store to thread-local memory. A current holds
+ * references to the streams set in it and nothing for the default ones.
+ *
+ * A stream whose last reference goes may still have work queued, and the allocator may hold blocks that only its own
+ * order makes safe. It is put on a list without a call of the driver, so a finaliser may do it; later, once its work is
+ * done, its cached segments may serve any other and it is freed. Wrapped foreign streams are never asked: their owner
+ * may have destroyed them; their blocks stay cached under their number until the cache is given back.
+ *
+ * Invariants: ids are never reused; a current of another epoch is emptied before it is used. */
+#include "core.h"
+
+#include <stdlib.h>
+
+struct tide_current {
+  int device, index_base;
+  uint32_t epoch;
+  tide_stream *stream[TIDE_MAX_DEVICES]; /* retained; NULL: the default one */
+};
+
+static tide_stream cpu_stream = {.device = TIDE_CPU, .is_default = true, .refs = 1};
+static _Atomic uint64_t last_id;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* to make default streams, and of `ended` */
+static _Atomic(tide_stream *) defaults[TIDE_MAX_DEVICES];
+static tide_stream *ended;
+static _Atomic bool any_ended;
+
+static _Thread_local tide_current own;
+static _Thread_local tide_current *bound;
+
+/* ---- making and ending ---- */
+
+tide_status tide__stream_check(const tide_stream *stream, const char *what) {
+  if (!stream) return tide__fail(TIDE_ARGUMENT, "%s: no stream, got NULL, expected a stream", what);
+  if (stream->device < 0)
+    return tide__fail(TIDE_DEVICE, "%s: the CPU has no streams, expected one of an accelerator", what);
+  if (stream->epoch != tide__epoch_now())
+    return tide__fail(TIDE_STATE, "%s: the stream belongs to a runtime that has ended", what);
+  return TIDE_OK;
+}
+
+static tide_status shell_new(tide_stream **out, int device) {
+  tide_stream *s = calloc(1, sizeof *s);
+  if (!s) return tide__fail(TIDE_MEMORY, "stream_new: no host memory");
+  s->device = device;
+  s->epoch = tide__epoch_now();
+  s->id = atomic_fetch_add_explicit(&last_id, 1, memory_order_relaxed) + 1;
+  atomic_init(&s->refs, 1);
+  *out = s;
+  return TIDE_OK;
+}
+
+static tide_status make(tide_stream **out, const tide_backend *b, int device, int priority) {
+  int least, greatest;
+  TIDE_TRY(b->stream_priority_range(&least, &greatest, device));
+  tide_stream *s;
+  TIDE_TRY(shell_new(&s, device));
+  s->priority = priority < greatest ? greatest : priority > least ? least : priority;
+  tide_status status = b->stream_new(&s->impl, device, s->priority);
+  if (status != TIDE_OK)
+    free(s);
+  else
+    *out = s;
+  return status;
+}
+
+tide_status tide_stream_new(tide_stream **out, int device, int priority) {
+  const tide_backend *b;
+  TIDE_TRY(tide__device_resolve_accelerator(&device, device, "stream_new"));
+  TIDE_TRY(tide__backend(&b, device));
+  tide__stream_reap();
+  return make(out, b, device, priority);
+}
+
+tide_status tide_stream_wrap(tide_stream **out, int device, uint64_t handle) {
+  const tide_backend *b;
+  TIDE_TRY(tide__device_resolve_accelerator(&device, device, "stream_wrap"));
+  TIDE_TRY(tide__backend(&b, device));
+  if (!b->stream_wrap)
+    return tide__fail(TIDE_SUPPORT, "stream_wrap: %s has no foreign streams", tide__device_text(device));
+  tide_stream *s;
+  TIDE_TRY(shell_new(&s, device));
+  s->external = true;
+  tide_status status = b->stream_wrap(&s->impl, device, handle);
+  if (status != TIDE_OK)
+    free(s);
+  else
+    *out = s;
+  return status;
+}
+
+tide_status tide_stream_default(tide_stream **out, int device) {
+  TIDE_TRY(tide__device_resolve_accelerator(&device, device, "stream_default"));
+  tide_stream *s = atomic_load_explicit(&defaults[device], memory_order_acquire);
+  if (!s) {
+    const tide_backend *b;
+    TIDE_TRY(tide__backend(&b, device));
+    pthread_mutex_lock(&lock);
+    s = atomic_load_explicit(&defaults[device], memory_order_relaxed);
+    tide_status status = s ? TIDE_OK : make(&s, b, device, 0);
+    if (status == TIDE_OK) {
+      s->is_default = true;
+      atomic_store_explicit(&defaults[device], s, memory_order_release);
+    }
+    pthread_mutex_unlock(&lock);
+    if (status != TIDE_OK) return status;
+  }
+  *out = s;
+  return TIDE_OK;
+}
+
+void tide_stream_retain(tide_stream *s) { atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed); }
+
+void tide_stream_release(tide_stream *s) {
+  if (!s || atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1) return;
+  if (s->epoch != tide__epoch_now()) {
+    free(s);
+    return;
+  }
+  pthread_mutex_lock(&lock);
+  s->next = ended, ended = s;
+  atomic_store_explicit(&any_ended, true, memory_order_relaxed);
+  pthread_mutex_unlock(&lock);
+}
+
+/* Frees an ended stream if its work is done; a query that fails means that its device is lost. */
+static bool reap(tide_stream *s) {
+  const tide_backend *b = tide__backend_peek(s->device);
+  bool done = true;
+  if (!s->external && !tide__device_lost(NULL, s->device) && b->stream_query(&done, s->impl) == TIDE_OK && !done)
+    return false;
+  if (!s->external) tide__allocator_orphan(s->device, s->id);
+  b->stream_free(s->impl);
+  free(s);
+  return true;
+}
+
+void tide__stream_reap(void) {
+  if (!atomic_load_explicit(&any_ended, memory_order_relaxed)) return;
+  pthread_mutex_lock(&lock);
+  tide_stream *list = ended, *kept = NULL;
+  ended = NULL;
+  atomic_store_explicit(&any_ended, false, memory_order_relaxed);
+  pthread_mutex_unlock(&lock);
+  while (list) {
+    tide_stream *s = list;
+    list = s->next;
+    if (!reap(s)) s->next = kept, kept = s;
+  }
+  while (kept) {
+    tide_stream *s = kept;
+    kept = s->next;
+    pthread_mutex_lock(&lock);
+    s->next = ended, ended = s;
+    atomic_store_explicit(&any_ended, true, memory_order_relaxed);
+    pthread_mutex_unlock(&lock);
+  }
+}
+
+/* The devices have been waited for and the allocator is gone. Streams that others still hold keep their shells. */
+void tide__stream_shutdown(void) {
+  pthread_mutex_lock(&lock);
+  tide_stream *list = ended;
+  ended = NULL;
+  atomic_store_explicit(&any_ended, false, memory_order_relaxed);
+  for (int d = 0; d < TIDE_MAX_DEVICES; d++) {
+    tide_stream *s = atomic_exchange(&defaults[d], NULL);
+    const tide_backend *b = tide__backend_peek(d);
+    if (!s) continue;
+    if (b) b->stream_free(s->impl);
+    s->impl = NULL;
+    if (atomic_fetch_sub(&s->refs, 1) == 1) free(s);
+  }
+  pthread_mutex_unlock(&lock);
+  while (list) {
+    tide_stream *s = list;
+    list = s->next;
+    const tide_backend *b = tide__backend_peek(s->device);
+    if (b) b->stream_free(s->impl);
+    free(s);
+  }
+}
+
+/* ---- what a stream tells and does ---- */
+
+int tide_stream_device(const tide_stream *s) { return s->device; }
+int tide_stream_priority(const tide_stream *s) { return s->priority; }
+
+uint64_t tide_stream_handle(const tide_stream *s) {
+  const tide_backend *b = s->epoch == tide__epoch_now() ? tide__backend_peek(s->device) : NULL;
+  return b ? b->stream_handle(s->impl) : 0;
+}
+
+tide_status tide_stream_priority_range(int *least, int *greatest, int device) {
+  const tide_backend *b;
+  TIDE_TRY(tide__device_resolve_accelerator(&device, device, "stream_priority_range"));
+  TIDE_TRY(tide__backend(&b, device));
+  return b->stream_priority_range(least, greatest, device);
+}
+
+tide_status tide_stream_query(bool *done, tide_stream *s) {
+  const tide_backend *b;
+  TIDE_TRY(tide__stream_check(s, "stream_query"));
+  TIDE_TRY(tide__backend(&b, s->device));
+  return b->stream_query(done, s->impl);
+}
+
+tide_status tide_stream_synchronize(tide_stream *s) {
+  const tide_backend *b;
+  TIDE_TRY(tide__stream_check(s, "stream_synchronize"));
+  TIDE_TRY(tide__backend(&b, s->device));
+  TIDE_TRY(b->stream_sync(s->impl));
+  tide__after_wait();
+  return TIDE_OK;
+}
+
+tide_status tide_stream_sleep(tide_stream *s, int64_t cycles) {
+  const tide_backend *b;
+  TIDE_TRY(tide__stream_check(s, "stream_sleep"));
+  if (cycles < 0)
+    return tide__fail(TIDE_VALUE, "stream_sleep: negative cycles, got %lld, expected 0 or more", (long long)cycles);
+  TIDE_TRY(tide__backend(&b, s->device));
+  return b->stream_sleep(s->impl, cycles);
+}
+
+/* ---- what is current ---- */
+
+static void clear_streams(tide_current *c) {
+  for (int d = 0; d < TIDE_MAX_DEVICES; d++) {
+    tide_stream_release(c->stream[d]);
+    c->stream[d] = NULL;
+  }
+}
+
+static void clear_own(void) {
+  clear_streams(&own);
+  bound = NULL;
+}
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static void watch_threads(void) { tide__thread_at_end(clear_own); }
+
+static inline tide_current *now(void) {
+  tide_current *c = bound ? bound : &own;
+  uint32_t epoch = tide__epoch_now();
+  if (__builtin_expect(c->epoch != epoch, 0)) {
+    clear_streams(c);
+    c->device = 0;
+    c->epoch = epoch;
+  }
+  return c;
+}
+
+tide_current *tide_current_new(const tide_current *inherit) {
+  tide_current *c = calloc(1, sizeof *c);
+  if (!c) {
+    tide__fail(TIDE_MEMORY, "current_new: no host memory");
+    return NULL;
+  }
+  c->epoch = tide__epoch_now();
+  c->index_base = inherit ? inherit->index_base : now()->index_base;
+  if (!inherit || inherit->epoch != c->epoch) return c;
+  c->device = inherit->device;
+  for (int d = 0; d < TIDE_MAX_DEVICES; d++) {
+    c->stream[d] = inherit->stream[d];
+    if (c->stream[d]) tide_stream_retain(c->stream[d]);
+  }
+  return c;
+}
+
+void tide_current_free(tide_current *c) {
+  if (!c) return;
+  if (bound == c) bound = NULL;
+  clear_streams(c);
+  free(c);
+}
+
+tide_current *tide_current_bind(tide_current *c) {
+  tide_current *before = bound;
+  bound = c;
+  return before;
+}
+
+int tide_current_device(void) { return now()->device; }
+
+tide_status tide_current_set_device(int device) {
+  TIDE_TRY(tide__device_resolve_accelerator(&device, device, "set_device"));
+  now()->device = device;
+  return TIDE_OK;
+}
+
+tide_status tide__stream_current(tide_stream **out, int device) {
+  if (device < 0) {
+    *out = &cpu_stream;
+    return TIDE_OK;
+  }
+  if (device >= TIDE_MAX_DEVICES) return tide_stream_default(out, device); /* fails */
+  tide_stream *s = now()->stream[device];
+  if (!s) s = atomic_load_explicit(&defaults[device], memory_order_acquire);
+  if (!s) return tide_stream_default(out, device);
+  *out = s;
+  return TIDE_OK;
+}
+
+tide_status tide_current_stream(tide_stream **out, int device) {
+  TIDE_TRY(tide__device_resolve_accelerator(&device, device, "current_stream"));
+  return tide__stream_current(out, device);
+}
+
+tide_status tide_current_set_stream(tide_stream *s) {
+  TIDE_TRY(tide__stream_check(s, "set_stream"));
+  tide_current *c = now();
+  tide_stream *before = c->stream[s->device];
+  if (before == s) return TIDE_OK;
+  if (c == &own) {
+    pthread_once(&once, watch_threads);
+    tide__thread_touch();
+  }
+  if (!s->is_default) tide_stream_retain(s);
+  c->stream[s->device] = s->is_default ? NULL : s;
+  tide_stream_release(before);
+  return TIDE_OK;
+}
+
+void tide_set_index_base(int base) { (bound ? bound : &own)->index_base = base; }
+int tide_get_index_base(void) { return (bound ? bound : &own)->index_base; }

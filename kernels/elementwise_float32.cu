@@ -1,0 +1,14 @@
+/* elementwise_float32.cu: every op of op.def that computes in float32. See elementwise.cuh. */
+#include "elementwise.cuh"
+#include "tidek.h"
+
+int tidek_elementwise_float32(cudaStream_t stream, const tide_elementwise_args *a) {
+  using T = float;
+  static const tidek::Kernels<T> table[] = {
+#define UNARY(name, rule, expr, doc)   tidek::kernels_of<tidek::op_##name, T>(),
+#define BINARY(name, rule, expr, doc)  tidek::kernels_of<tidek::op_##name, T>(),
+#define TERNARY(name, rule, expr, doc) tidek::kernels_of<tidek::op_##name, T>(),
+#include "tide/op.def"
+  };
+  return tidek::launch_elementwise(table[a->op], stream, a);
+}

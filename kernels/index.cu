@@ -1,0 +1,159 @@
+/* index.cu: gather and scatter along one dim, and the positions of nonzero bytes.
+ *
+ * Elements are moved as words of their size, or of up to 16 bytes where the innermost dim is contiguous on both sides.
+ * A bad index touches no memory: the first one fills the mailbox, which the host reads at its next wait. */
+#include <cub/device/device_select.cuh>
+#include <thrust/iterator/counting_iterator.h>
+
+#include "tidek.h"
+#include "types.cuh"
+
+namespace tidek {
+
+constexpr int THREADS = 256;
+
+struct IndexArgs {
+  void *to;
+  const void *from, *index;
+  int64_t n, length, count, inner;
+  uint32_t *taken;
+  tidek_mailbox *mailbox;
+  uint32_t site;
+  int32_t wide, base, scatter, ndim, nouter;
+  int32_t plain; /* one dim: no divisions */
+  int64_t size[TIDE_MAX_DIMS], stride[TIDE_MAX_DIMS][2], pitch[2];
+};
+
+static __device__ __noinline__ void report(const IndexArgs &a, int64_t value) {
+  if (atomicCAS(a.taken, 0u, 1u) != 0) return;
+  a.mailbox->site = a.site;
+  a.mailbox->index_base = a.base;
+  a.mailbox->value = value;
+  a.mailbox->length = a.length;
+  __threadfence_system();
+  a.mailbox->full = 1;
+  __threadfence_system();
+}
+
+/* Divides by a size; both fit in 32 bits nearly always. */
+static __device__ __forceinline__ int64_t divide(int64_t n, int64_t d) {
+  if (((n | d) >> 32) == 0) return (uint32_t)n / (uint32_t)d;
+  return n / d;
+}
+
+static __device__ __forceinline__ void dim_offsets(const IndexArgs &a, int64_t i, int low, int high, int64_t &to,
+                                                   int64_t &from) {
+  for (int d = high - 1; d >= low; d--) {
+    int64_t q = d > low ? divide(i, a.size[d]) : 0, r = i - q * a.size[d];
+    to += r * a.stride[d][0], from += r * a.stride[d][1];
+    i = q;
+  }
+}
+
+template <class W> static __device__ __forceinline__ W zero_word() {
+  W w;
+  memset(&w, 0, sizeof w);
+  return w;
+}
+
+template <class W> __global__ void __launch_bounds__(THREADS) index_kernel(const __grid_constant__ IndexArgs a) {
+  kernel_begin();
+  constexpr int EACH = 4;
+  int64_t start = (int64_t)blockIdx.x * (THREADS * EACH) + threadIdx.x, to[EACH], from[EACH], value[EACH];
+#pragma unroll
+  for (int e = 0; e < EACH; e++) {
+    int64_t i = start + e * THREADS < a.n ? start + e * THREADS : a.n - 1, k = i;
+    to[e] = from[e] = 0;
+    if (!a.plain) {
+      int64_t rest = divide(i, a.inner), outer = divide(rest, a.count);
+      k = rest - outer * a.count;
+      dim_offsets(a, i - rest * a.inner, a.nouter, a.ndim, to[e], from[e]);
+      dim_offsets(a, outer, 0, a.nouter, to[e], from[e]);
+    }
+    value[e] = a.wide ? ((const int64_t *)a.index)[k] : ((const int32_t *)a.index)[k];
+    (a.scatter ? from[e] : to[e]) += k * a.pitch[a.scatter];
+  }
+  W word[EACH];
+  bool good[EACH];
+#pragma unroll
+  for (int e = 0; e < EACH; e++) {
+    int64_t at = value[e] < 0 ? value[e] + a.length : value[e] - a.base;
+    good[e] = at >= 0 && at < a.length;
+    (a.scatter ? to[e] : from[e]) += (good[e] ? at : 0) * a.pitch[!a.scatter];
+    word[e] = good[e] ? ((const W *)a.from)[from[e]] : zero_word<W>();
+  }
+#pragma unroll
+  for (int e = 0; e < EACH; e++) {
+    if (start + e * THREADS >= a.n) break;
+    if (good[e] || !a.scatter) ((W *)a.to)[to[e]] = word[e];
+    if (!good[e]) report(a, value[e]);
+  }
+}
+
+/* Moves wider words where the innermost dim allows it; returns their size. */
+static int widen(IndexArgs &r, int bytes) {
+  int last = r.ndim - 1;
+  if (last < r.nouter || r.stride[last][0] != 1 || r.stride[last][1] != 1) return bytes;
+  for (int wide = 16; wide > bytes; wide /= 2) {
+    int64_t times = wide / bytes, misfit = r.size[last] % times | r.pitch[0] % times | r.pitch[1] % times;
+    if (((uintptr_t)r.to | (uintptr_t)r.from) % wide) continue;
+    for (int d = 0; d < last; d++) misfit |= r.stride[d][0] % times | r.stride[d][1] % times;
+    if (misfit) continue;
+    for (int d = 0; d < last; d++) r.stride[d][0] /= times, r.stride[d][1] /= times;
+    r.pitch[0] /= times, r.pitch[1] /= times, r.size[last] /= times, r.inner /= times, r.n /= times;
+    return wide;
+  }
+  return bytes;
+}
+
+static int launch_index(cudaStream_t stream, const tide_index_args *a, uint32_t *taken, tidek_mailbox *mailbox,
+                        int scatter) {
+  IndexArgs r = {};
+  r.to = a->head.ptr[0], r.from = a->head.ptr[1], r.index = a->head.ptr[2];
+  r.n = a->outer * a->count * a->inner, r.length = a->length, r.count = a->count, r.inner = a->inner;
+  r.taken = taken, r.mailbox = mailbox, r.site = a->head.site;
+  r.wide = a->index_dtype == TIDE_INT64, r.base = a->index_base, r.scatter = scatter;
+  r.ndim = a->ndim, r.nouter = a->nouter;
+  r.plain = a->outer == 1 && a->inner == 1;
+  for (int k = 0; k < 2; k++) r.pitch[k] = a->pitch[k];
+  for (int d = 0; d < a->ndim; d++) {
+    r.size[d] = a->size[d];
+    for (int k = 0; k < 2; k++) r.stride[d][k] = a->stride[k][d];
+  }
+  void (*kernel)(const IndexArgs);
+  switch (widen(r, a->item_size)) {
+  case 1: kernel = index_kernel<uint8_t>; break;
+  case 2: kernel = index_kernel<uint16_t>; break;
+  case 4: kernel = index_kernel<uint32_t>; break;
+  case 8: kernel = index_kernel<uint2>; break;
+  default: kernel = index_kernel<uint4>; break;
+  }
+  return launch(kernel, ceil_div(r.n, THREADS * 4), THREADS, stream, (const IndexArgs)r);
+}
+
+/* ---- compact ---- */
+
+static cudaError_t select_positions(void *scratch, size_t &bytes, const tide_compact_args *a, cudaStream_t stream) {
+  thrust::counting_iterator<int64_t> positions(0);
+  return cub::DeviceSelect::Flagged(scratch, bytes, positions, (const uint8_t *)a->head.ptr[1],
+                                    (int64_t *)a->head.ptr[0], (int64_t *)a->head.ptr[2], a->numel, stream);
+}
+
+} // namespace tidek
+
+int tidek_gather(cudaStream_t stream, const tide_index_args *a, uint32_t *taken, tidek_mailbox *mailbox) {
+  return tidek::launch_index(stream, a, taken, mailbox, 0);
+}
+
+int tidek_scatter(cudaStream_t stream, const tide_index_args *a, uint32_t *taken, tidek_mailbox *mailbox) {
+  return tidek::launch_index(stream, a, taken, mailbox, 1);
+}
+
+int tidek_compact_scratch(size_t *bytes, const tide_compact_args *a) {
+  *bytes = 0;
+  return (int)tidek::select_positions(nullptr, *bytes, a, nullptr);
+}
+
+int tidek_compact(cudaStream_t stream, const tide_compact_args *a, void *scratch, size_t bytes) {
+  return (int)tidek::select_positions(scratch, bytes, a, stream);
+}

@@ -1,0 +1,249 @@
+/* random.cu: the numbers of random.h, as fast as memory takes them.
+ *
+ * A thread makes the four values of neighbouring elements at once: from one group of Philox draws, or from two where
+ * the dtype needs 64 bits. Where the output is flat they leave in one vector. Kernels differ by kind only where the
+ * speed asks for it; the dtype of the output is chosen at the store.
+ *
+ * Invariant: an element's value depends on seed, offset and its logical index alone, never on the layout or the launch.
+ */
+#include <math_constants.h>
+
+#include "random.h"
+#include "tidek.h"
+#include "types.cuh"
+
+namespace tidek {
+
+constexpr int THREADS = 256;
+enum { OTHER = -1 };
+
+struct RandomArgs {
+  void *to;
+  const void *p; /* probabilities, or NULL */
+  int64_t n;
+  double a, b;
+  int64_t lo;
+  uint64_t range, seed, offset;
+  int32_t kind, dtype, p_dtype, ndim, flat, vector;
+  int64_t size[TIDE_MAX_DIMS], stride[TIDE_MAX_DIMS][2];
+};
+
+/* ---- the transformations, in the type of the values ---- */
+
+/* ln u for u in (0, 1]: 2^e m with m in [sqrt(1/2), sqrt(2)), and a polynomial whose relative error is 6e-9. */
+static __device__ __forceinline__ float log_unit(float u) {
+  int bits = __float_as_int(u), e = (bits - 0x3f3504f3) >> 23;
+  float f = __int_as_float(bits - (e << 23)) - 1.0f;
+  float p = fmaf(f, -0.0763443f, 0.1276155f);
+  p = fmaf(f, p, -0.13160194f);
+  p = fmaf(f, p, 0.14201762f);
+  p = fmaf(f, p, -0.16623357f);
+  p = fmaf(f, p, 0.20001227f);
+  p = fmaf(f, p, -0.25000823f);
+  p = fmaf(f, p, 0.3333333f);
+  p = fmaf(f, p, -0.5f);
+  p = fmaf(f * f, p, f);
+  return fmaf((float)e, 0.693147181f, p);
+}
+static __device__ __forceinline__ double log_unit(double u) { return log(u); }
+
+/* sin and cos of 2 pi x / 2^24: whole quarter turns are taken off in integers, so the rest is exact. */
+static __device__ __forceinline__ void turn(uint32_t x, float &s, float &c) {
+  uint32_t quarter = (x + (1u << 21)) >> 22;
+  float r = (float)(int32_t)(x - (quarter << 22)) * (1.0f / 4194304.0f), z = r * r;
+  float sine = r * fmaf(z, fmaf(z, fmaf(z, -4.602177e-3f, 7.968023e-2f), -0.6459635f), 1.5707964f);
+  float cosine = fmaf(z, fmaf(z, fmaf(z, fmaf(z, 9.040216e-4f, -2.0860288e-2f), 0.25366923f), -1.2337005f), 1.0f);
+  s = quarter & 1 ? cosine : sine;
+  c = quarter & 1 ? sine : cosine;
+  s = quarter & 2 ? -s : s;
+  c = (quarter + 1) & 2 ? -c : c;
+}
+
+static __device__ __forceinline__ void normal_pair(uint32_t x1, uint32_t x2, float &first, float &second) {
+  float s, c, r;
+  float square = -2.0f * log_unit(tide_unit_open_f32(x1));
+  asm("sqrt.approx.f32 %0, %1;" : "=f"(r) : "f"(square));
+  turn(x2 >> 8, s, c);
+  first = r * c, second = r * s;
+}
+
+static __device__ __forceinline__ void normal_pair(uint64_t x1, uint64_t x2, double &first, double &second) {
+  double s, c, r = sqrt(-2.0 * log(tide_unit_open_f64(x1)));
+  sincospi(2.0 * tide_unit_f64(x2), &s, &c);
+  first = r * c, second = r * s;
+}
+
+/* Draws of 32 bits give floats, draws of 64 bits doubles. */
+static __device__ __forceinline__ float unit(uint32_t x, int bits) { return tide_unit_f32(x, bits); }
+static __device__ __forceinline__ double unit(uint64_t x, int) { return tide_unit_f64(x); }
+static __device__ __forceinline__ float unit_open(uint32_t x) { return tide_unit_open_f32(x); }
+static __device__ __forceinline__ double unit_open(uint64_t x) { return tide_unit_open_f64(x); }
+static __device__ __forceinline__ float uniform(float u, float a, float b) { return tide_uniform_f32(u, a, b); }
+static __device__ __forceinline__ double uniform(double u, double a, double b) { return tide_uniform_f64(u, a, b); }
+static __device__ __forceinline__ float tangent(float x) { return tanf(CUDART_PI_F * x); }
+static __device__ __forceinline__ double tangent(double x) { return tan(CUDART_PI * x); }
+
+static __device__ __forceinline__ int unit_bits(int dtype) {
+  return dtype == TIDE_FLOAT16 ? 11 : dtype == TIDE_BFLOAT16 ? 8 : 24;
+}
+
+/* The rarer kinds. */
+template <class T, class D> static __device__ T rare(const RandomArgs &a, D draw) {
+  T x = (T)a.a;
+  switch (a.kind) {
+  case TIDE_EXPONENTIAL: return -log_unit(unit_open(draw)) / x;
+  case TIDE_CAUCHY: return x + (T)a.b * tangent(unit(draw, 24) - (T)0.5);
+  default: return fmax((T)1, ceil(log_unit(unit_open(draw)) / log1p(-x)));
+  }
+}
+
+/* ---- four values ---- */
+
+template <int KIND, class T, class D>
+static __device__ __forceinline__ void four(T (&v)[4], const RandomArgs &a, const D (&draw)[4]) {
+  T x = (T)a.a, y = (T)a.b;
+  if constexpr (KIND == TIDE_UNIFORM) {
+    int bits = unit_bits(a.dtype);
+#pragma unroll
+    for (int e = 0; e < 4; e++) v[e] = uniform(unit(draw[e], bits), x, y);
+  } else if constexpr (KIND == TIDE_NORMAL) {
+    normal_pair(draw[0], draw[1], v[0], v[1]);
+    normal_pair(draw[2], draw[3], v[2], v[3]);
+#pragma unroll
+    for (int e = 0; e < 4; e++) v[e] = a.kind == TIDE_LOG_NORMAL ? exp(fma(v[e], y, x)) : fma(v[e], y, x);
+  } else if constexpr (KIND == TIDE_RANDINT) {
+#pragma unroll
+    for (int e = 0; e < 4; e++) v[e] = (T)((uint64_t)a.lo + (a.range ? draw[e] % (D)a.range : draw[e]));
+  } else {
+#pragma unroll
+    for (int e = 0; e < 4; e++) v[e] = rare<T>(a, draw[e]);
+  }
+}
+
+static __device__ __forceinline__ void draw_four(uint32_t (&d)[4], const RandomArgs &a, int64_t quad) {
+  tide_philox p = tide_random_group(a.seed, a.offset, (uint64_t)quad);
+#pragma unroll
+  for (int e = 0; e < 4; e++) d[e] = p.v[e];
+}
+
+static __device__ __forceinline__ void draw_four(uint64_t (&d)[4], const RandomArgs &a, int64_t quad) {
+  tide_philox p = tide_random_group(a.seed, a.offset, 2 * (uint64_t)quad);
+  tide_philox q = tide_random_group(a.seed, a.offset, 2 * (uint64_t)quad + 1);
+  d[0] = tide_random_u64(&p, 0), d[1] = tide_random_u64(&p, 1);
+  d[2] = tide_random_u64(&q, 0), d[3] = tide_random_u64(&q, 1);
+}
+
+/* ---- where they go ---- */
+
+static __device__ int64_t offset_of(const RandomArgs &a, int64_t i, int k) {
+  if (a.flat) return i;
+  int64_t offset = 0;
+  for (int d = a.ndim - 1; d >= 0; d--) {
+    int64_t q = i / a.size[d];
+    offset += (i - q * a.size[d]) * a.stride[d][k];
+    i = q;
+  }
+  return offset;
+}
+
+template <class S, class T>
+static __device__ __forceinline__ void store_vector(const RandomArgs &a, int64_t i, const T (&v)[4]) {
+  if constexpr (sizeof(S) <= 4) {
+    Pack<S, 4> pack;
+#pragma unroll
+    for (int e = 0; e < 4; e++) pack.v[e] = cast<S>(v[e]);
+    pack.store((S *)a.to + i);
+  } else {
+    Pack<S, 2> low, high;
+#pragma unroll
+    for (int e = 0; e < 2; e++) low.v[e] = cast<S>(v[e]), high.v[e] = cast<S>(v[e + 2]);
+    low.store((S *)a.to + i), high.store((S *)a.to + i + 2);
+  }
+}
+
+template <class T> static __device__ __forceinline__ void store_four(const RandomArgs &a, int64_t i, const T (&v)[4]) {
+  if (a.vector && i + 4 <= a.n) {
+    switch (a.dtype) {
+    case TIDE_FLOAT32: store_vector<float>(a, i, v); return;
+    case TIDE_FLOAT16: store_vector<half>(a, i, v); return;
+    case TIDE_BFLOAT16: store_vector<bfloat16>(a, i, v); return;
+    case TIDE_FLOAT64: store_vector<double>(a, i, v); return;
+    case TIDE_INT64: store_vector<int64_t>(a, i, v); return;
+    case TIDE_INT32: store_vector<int32_t>(a, i, v); return;
+    }
+  }
+#pragma unroll 1
+  for (int e = 0; e < 4; e++)
+    if (i + e < a.n)
+      store_any(a.to, offset_of(a, i + e, 0), a.dtype, e == 0 ? v[0] : e == 1 ? v[1] : e == 2 ? v[2] : v[3]);
+}
+
+template <int KIND, class T, class D>
+__global__ void __launch_bounds__(THREADS) random_kernel(const __grid_constant__ RandomArgs a) {
+  kernel_begin();
+  int64_t quad = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+  if (quad * 4 >= a.n) return;
+  D draw[4];
+  draw_four(draw, a, quad);
+  T v[4];
+  four<KIND>(v, a, draw);
+  store_four(a, quad * 4, v);
+}
+
+template <class T, class D>
+__global__ void __launch_bounds__(THREADS) bernoulli_kernel(const __grid_constant__ RandomArgs a) {
+  kernel_begin();
+  int64_t first = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * 4;
+  if (first >= a.n) return;
+  D draw[4];
+  draw_four(draw, a, first / 4);
+  int v[4];
+#pragma unroll
+  for (int e = 0; e < 4; e++) {
+    T p[1] = {(T)a.a};
+    int64_t offset[1] = {first + e < a.n ? offset_of(a, first + e, 1) : 0};
+    if (a.p) load_any(p, a.p, offset, a.p_dtype);
+    v[e] = unit(draw[e], 24) < p[0];
+  }
+  store_four(a, first, v);
+}
+
+/* ---- launching ---- */
+
+using RandomKernel = void (*)(const RandomArgs);
+
+template <class T, class D> static RandomKernel kernel_for(int kind) {
+  switch (kind) {
+  case TIDE_UNIFORM: return random_kernel<TIDE_UNIFORM, T, D>;
+  case TIDE_NORMAL:
+  case TIDE_LOG_NORMAL: return random_kernel<TIDE_NORMAL, T, D>;
+  case TIDE_BERNOULLI: return bernoulli_kernel<T, D>;
+  default: return random_kernel<OTHER, T, D>;
+  }
+}
+
+static RandomKernel choose(const tide_random_args *a) {
+  if (a->kind == TIDE_RANDINT) {
+    bool narrow = a->range != 0 && a->range <= 0xffffffffu;
+    return narrow ? random_kernel<TIDE_RANDINT, int64_t, uint32_t> : random_kernel<TIDE_RANDINT, int64_t, uint64_t>;
+  }
+  bool wide = a->kind == TIDE_BERNOULLI && a->head.ptr[1] ? a->dtype2 == TIDE_FLOAT64 : a->dtype == TIDE_FLOAT64;
+  return wide ? kernel_for<double, uint64_t>(a->kind) : kernel_for<float, uint32_t>(a->kind);
+}
+
+} // namespace tidek
+
+int tidek_random(cudaStream_t stream, const tide_random_args *a) {
+  using namespace tidek;
+  RandomArgs r = {};
+  r.to = a->head.ptr[0], r.p = a->kind == TIDE_BERNOULLI ? a->head.ptr[1] : nullptr;
+  r.n = a->numel, r.a = a->a, r.b = a->b, r.lo = a->lo, r.range = a->range, r.seed = a->seed, r.offset = a->offset;
+  r.kind = a->kind, r.dtype = a->dtype, r.p_dtype = a->dtype2, r.ndim = a->ndim, r.flat = a->flat;
+  int bytes = dtype_bytes(a->dtype);
+  r.vector = a->flat && (uintptr_t)r.to % (bytes * 4 < 16 ? bytes * 4 : 16) == 0;
+  for (int d = 0; d < a->ndim; d++) {
+    r.size[d] = a->size[d];
+    for (int k = 0; k < 2; k++) r.stride[d][k] = a->stride[k][d];
+  }
+  return launch(choose(a), ceil_div(a->numel, THREADS * 4), THREADS, stream, (const RandomArgs)r);
+}

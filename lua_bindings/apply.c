@@ -1,0 +1,92 @@
+/* apply.c: x:apply_(f) and x:map_(y, f): a Lua function for each element, on cpu tensors.
+ *
+ * The values go to a flat table, the function's results replace them, and the table is written back at the end: an
+ * error in the function leaves the tensor as it was. A function that returns nothing keeps the element. */
+#include "args.h"
+
+static void check_on_cpu(lua_State *L, const tide_tensor *x, const char *name) {
+  if (tide_tensor_device(x) != TIDE_CPU)
+    ltide_error(L, "DeviceError",
+                "%s: %s: got a tensor on a GPU, expected one on the cpu: a Lua function runs there; use x:cpu()",
+                ltide_function_name(L), name);
+  if (tide_dtype_kind(tide_tensor_dtype(x)) == 'C')
+    ltide_error(L, "DtypeError", "%s: %s: got a complex tensor, expected a real one", ltide_function_name(L), name);
+}
+
+/* Pushes the elements of x, row by row, as a flat table. */
+static void push_flat(lua_State *L, ltide_state *S, const tide_tensor *x) {
+  ltide_tensor *u = ltide_new_tensor(L, S);
+  int64_t all = -1;
+  ltide_try(L, tide_reshape(&u->t, x, &all, 1));
+  ltide_push_table(L, S, u->t);
+  ltide_close_tensor(u);
+  lua_remove(L, -2);
+}
+
+/* Writes the flat table at the top of the stack back to x. */
+static int write_flat(lua_State *L, ltide_state *S, tide_tensor *x) {
+  tide_options o = {tide_tensor_dtype(x), TIDE_CPU, false};
+  ltide_push_converted(L, S, lua_gettop(L), &o);
+  ltide_tensor *flat = lua_touserdata(L, -1), *u = ltide_new_tensor(L, S);
+  ltide_try(L, tide_view(&u->t, flat->t, tide_tensor_size(x), tide_tensor_ndim(x)));
+  ltide_try(L, tide_copy(x, u->t, false));
+  ltide_close_tensor(u);
+  ltide_close_tensor(flat);
+  lua_settop(L, 1);
+  return 1;
+}
+
+static int ltensor_apply_(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
+  check_on_cpu(L, x, "x");
+  if (!lua_isfunction(L, 2)) return ltide_arg_error(L, 2, "f", "a function");
+  int64_t n = tide_tensor_numel(x);
+  push_flat(L, S, x);
+  for (int64_t i = 1; i <= n; i++) {
+    lua_pushvalue(L, 2);
+    lua_rawgeti(L, 3, i);
+    lua_call(L, 1, 1);
+    if (lua_isnil(L, -1))
+      lua_pop(L, 1);
+    else
+      lua_rawseti(L, 3, i);
+  }
+  return write_flat(L, ltide_enter(L), ltide_check_tensor(L, S, 1, "x"));
+}
+
+static int ltensor_map_(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  tide_tensor *x = ltide_check_tensor(L, S, 1, "x"), *y = ltide_check_tensor(L, S, 2, "y");
+  check_on_cpu(L, x, "x");
+  check_on_cpu(L, y, "y");
+  if (!lua_isfunction(L, 3)) return ltide_arg_error(L, 3, "f", "a function");
+  int64_t n = tide_tensor_numel(x);
+  ltide_tensor *wide = ltide_new_tensor(L, S);
+  ltide_try(L, tide_expand(&wide->t, y, tide_tensor_size(x), tide_tensor_ndim(x)));
+  push_flat(L, S, wide->t);
+  ltide_close_tensor(wide);
+  push_flat(L, S, x);
+  for (int64_t i = 1; i <= n; i++) {
+    lua_pushvalue(L, 3);
+    lua_rawgeti(L, 6, i);
+    lua_rawgeti(L, 5, i);
+    lua_call(L, 2, 1);
+    if (lua_isnil(L, -1))
+      lua_pop(L, 1);
+    else
+      lua_rawseti(L, 6, i);
+  }
+  return write_flat(L, ltide_enter(L), ltide_check_tensor(L, S, 1, "x"));
+}
+
+void ltide_open_apply(lua_State *L) {
+  static const ltide_reg list[] = {
+      {"apply_", ltensor_apply_,
+       "x:apply_(f) -> x\nReplaces every element v by f(v), row by row; nil keeps it. cpu tensors only."},
+      {"map_", ltensor_map_,
+       "x:map_(y, f) -> x\nReplaces every element v by f(v, w), w being y's there; nil keeps it. y broadcasts. cpu "
+       "tensors only."},
+      {NULL, NULL, NULL}};
+  ltide_register_methods(L, list);
+}

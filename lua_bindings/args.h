@@ -1,0 +1,73 @@
+/* args.h: how the files about tensors read their arguments. A call has n positional arguments and perhaps a table of
+ * options after them (API.md C1); every routine here raises an error that names the argument and what is accepted. */
+#ifndef LTIDE_ARGS_H
+#define LTIDE_ARGS_H
+
+#include "bindings.h"
+
+typedef struct ltide_args {
+  int n;    /* positional arguments, without nils at the end */
+  int opts; /* index of the table of options, or 0 */
+} ltide_args;
+
+/* Splits the running call. An empty table counts as options once `min` positional arguments stand before it. */
+ltide_args ltide_split(lua_State *L, int min);
+/* Raises when there are more positional arguments than the function takes. */
+void ltide_check_count(lua_State *L, ltide_args a, int most);
+
+int64_t ltide_check_integer(lua_State *L, int arg,
+                            const char *name); /* a number without fraction; strings are refused */
+double ltide_check_number(lua_State *L, int arg, const char *name);
+bool ltide_check_boolean(lua_State *L, int arg, const char *name);
+tide_scalar ltide_check_scalar(lua_State *L, int arg, const char *name);
+
+/* Sizes at first..n: integers, or one table of them. least: the smallest accepted (-1 where a size may be left open).
+ */
+int ltide_check_sizes(lua_State *L, int first, int n, int64_t *size, const char *name, int64_t least);
+/* The integers of the table at arg, or the one integer there. */
+int ltide_check_integers(lua_State *L, int arg, int64_t *out, int most, const char *name);
+/* Dimensions, 1-based: an integer or a table of them at arg. */
+int ltide_check_dims(lua_State *L, int arg, int ndim, int *dims, const char *name);
+/* The same for integers at first..n, or one table. */
+int ltide_check_dim_list(lua_State *L, int first, int n, int ndim, int *dims, const char *name);
+/* A 1-based range, both ends included, negative from the end, of a dimension of n -> 0-based start and length. */
+void ltide_check_range(lua_State *L, int64_t first, int64_t last, int64_t n, int64_t *start, int64_t *length);
+/* Converts a 1-based index or raises IndexError. */
+int64_t ltide_index(lua_State *L, int64_t index, int64_t n, const char *name);
+
+/* Options. opts = 0 gives the default. */
+bool ltide_opt_boolean(lua_State *L, int opts, const char *key, bool otherwise);
+double ltide_opt_number(lua_State *L, int opts, const char *key, double otherwise);
+bool ltide_opt_scalar(lua_State *L, int opts, const char *key, tide_scalar *out);       /* false: not given */
+tide_tensor *ltide_opt_tensor(lua_State *L, ltide_state *S, int opts, const char *key); /* NULL: not given */
+tide_generator *ltide_opt_generator(lua_State *L, int opts);                            /* NULL: not given */
+tide_dtype ltide_opt_dtype(lua_State *L, int opts);
+/* Fills dtype, device and pin_memory where they are given. Unknown keys are the caller's to check. */
+void ltide_opt_options(lua_State *L, int opts, tide_options *o);
+#define LTIDE_OPTION_KEYS "dtype", "device", "pin_memory"
+
+/* Reads a number or a tensor as an operand; raises when it is neither. */
+void ltide_check_operand(lua_State *L, ltide_state *S, int arg, tide_operand *out, const char *name);
+
+/* tensor.c: frees what a temporary handle holds, before the collector would; the handle stays, closed. */
+void ltide_close_tensor(ltide_tensor *u);
+/* tensor.c: ends a function whose core call may have given x itself: then the handle at arg is the result. */
+int ltide_result_or_self(lua_State *L, ltide_state *S, ltide_tensor *u, const tide_tensor *x, int arg);
+/* tensor.c: pushes a table of sizes, plain or as x.shape gives it. */
+void ltide_push_integers(lua_State *L, const int64_t *values, int n);
+/* Sets the functions both in the module table, at the top of the stack, and among the methods. */
+void ltide_register_both(lua_State *L, const ltide_reg *list);
+/* Registers methods alone. */
+void ltide_register_methods(lua_State *L, const ltide_reg *list);
+/* convert.c: the tensor of the Lua value at arg, in a handle that it pushes. */
+void ltide_push_converted(lua_State *L, ltide_state *S, int arg, const tide_options *options);
+/* convert.c: pushes the values of x as a nested table. */
+void ltide_push_table(lua_State *L, ltide_state *S, const tide_tensor *x);
+/* apply.c, called by ltide_open_ops. */
+void ltide_open_apply(lua_State *L);
+/* move.c, called by ltide_open_convert. */
+void ltide_open_move(lua_State *L);
+/* shape.c, called by ltide_open_view. */
+void ltide_open_shape(lua_State *L);
+
+#endif

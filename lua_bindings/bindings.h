@@ -1,0 +1,164 @@
+/* bindings.h: what the files of this room share. They are Lua faces of tide.h and include nothing else of core.
+ *
+ * Every C function that Lua calls begins with `ltide_state *S = ltide_enter(L);`: it binds the running coroutine's current
+ * device and streams (one pointer compare when the coroutine is the same as last time) and gives the per-state struct. Order
+ * inside a function: check arguments first, create the (closed) userdata for results second, call core third, raise last:
+ * nothing is lost when an error is raised, since errors jump. */
+#ifndef LTIDE_BINDINGS_H
+#define LTIDE_BINDINGS_H
+
+#include <stdatomic.h>
+
+#include <lua.h>
+#include <lauxlib.h>
+#include <lualib.h>
+
+#include "tide/tide.h"
+
+/* One for each Lua universe (a lua_State and its coroutines). Metatables are compared by address, never followed. */
+typedef struct ltide_state {
+  const void *tensor_meta, *storage_meta, *stream_meta, *event_meta, *generator_meta, *device_meta, *dtype_meta, *error_meta;
+  int tensor_ref; /* registry reference of the tensor metatable */
+  struct ltide_arena *arena;  /* innermost tide.scope of the running coroutine, or NULL */
+  struct ltide_record *record; /* of the running coroutine: state.c */
+  lua_State *running;          /* the coroutine that called last in this universe */
+  size_t debt, limit;          /* bytes allocated since the last collection that we asked for, and how many cause one */
+  double last_cost, last_end;  /* seconds that collection took, and when it ended */
+  _Atomic int collect_wanted;  /* another thread ran out of memory */
+} ltide_state;
+
+/* state.c */
+extern _Thread_local lua_State *ltide_last;         /* the coroutine that called last on this thread */
+extern _Thread_local ltide_state *ltide_last_state; /* its universe */
+extern _Thread_local unsigned ltide_last_epoch;
+extern _Atomic unsigned ltide_epoch; /* counts closed universes: an address may be used again */
+ltide_state *ltide_enter_slow(lua_State *L);
+static inline ltide_state *ltide_enter(lua_State *L) {
+  return L == ltide_last && ltide_last_epoch == atomic_load_explicit(&ltide_epoch, memory_order_relaxed) ? ltide_last_state
+                                                                                                     : ltide_enter_slow(L);
+}
+void ltide_pace_slow(lua_State *L, ltide_state *S);
+/* Lets the collector follow the bytes that it cannot see. */
+static inline void ltide_pace(lua_State *L, ltide_state *S, size_t bytes) {
+  if ((S->debt += bytes) >= S->limit) ltide_pace_slow(L, S);
+}
+
+/* error.c. All of these raise and never return; the int is for `return`. */
+int ltide_raise(lua_State *L);                                          /* the thread's tide_error_get() */
+int ltide_error(lua_State *L, const char *kind, const char *format, ...); /* formats as lua_pushfstring */
+/* Bad argument: "add: x: got string, expected a tensor"; what = NULL: the running function's own name. */
+int ltide_arg_error(lua_State *L, int arg, const char *name, const char *expected);
+static inline void ltide_try(lua_State *L, tide_status status) { if (status != TIDE_OK) ltide_raise(L); }
+const char *ltide_typename(lua_State *L, int arg); /* "number 3", "string 'x'", "tensor [2, 3] float32", ... for messages */
+const char *ltide_function_name(lua_State *L); /* by which the running C function was called, for messages */
+void ltide_warn(lua_State *L, const char *format, ...);                  /* through Lua's warn */
+
+/* doc.c: registration with a doc string, which help() shows. Lists end with {NULL}. */
+typedef struct ltide_reg {
+  const char *name; /* "empty", "Tensor:view", ... without the path */
+  lua_CFunction fn;
+  const char *doc; /* "tide.empty(sizes... [, opts]) -> Tensor\nUninitialised ..." : first line is the signature */
+} ltide_reg;
+/* Sets the functions in the table at the top of the stack; `path` ("tide", "tide.cuda", "Tensor") is for help(). Each function
+ * has the module's state as no upvalue: use ltide_enter. */
+void ltide_register(lua_State *L, const char *path, const ltide_reg *list);
+/* The first name under which the function was registered, or NULL. */
+const char *ltide_registered_name(lua_CFunction fn);
+/* For functions made in a loop (ops): path.name gets this doc (strings must live for ever or be NULL). */
+void ltide_document(lua_State *L, const char *path, const char *name, const char *doc);
+
+/* tensor.c: the tensor userdata. It is created closed (t NULL) and filled after. */
+typedef struct ltide_tensor {
+  tide_tensor *t;
+  struct ltide_arena *arena; /* scope.c: the tide.scope that frees it, or NULL */
+  int slot;
+} ltide_tensor;
+static inline ltide_tensor *ltide_test_handle(lua_State *L, ltide_state *S, int arg) {
+  ltide_tensor *u = (ltide_tensor *)lua_touserdata(L, arg);
+  if (!u || !lua_getmetatable(L, arg)) return NULL;
+  const void *meta = lua_topointer(L, -1);
+  lua_pop(L, 1);
+  return meta == S->tensor_meta ? u : NULL;
+}
+/* The tensor at arg; raises when it is none (ArgumentError) or freed (StateError). `name` names the argument. */
+tide_tensor *ltide_check_tensor(lua_State *L, ltide_state *S, int arg, const char *name);
+/* The tensor at arg or NULL when it is not one; raises when it is freed. */
+tide_tensor *ltide_test_tensor(lua_State *L, ltide_state *S, int arg);
+/* Pushes a new closed handle; the caller stores the reference in ->t, then calls ltide_made. */
+ltide_tensor *ltide_new_tensor(lua_State *L, ltide_state *S);
+/* Paces the collector by what core allocated on this thread since the last time. Call once after filling results. */
+static inline void ltide_made(lua_State *L, ltide_state *S) {
+  size_t bytes = tide_pace_take();
+  if (bytes) ltide_pace(L, S, bytes);
+}
+
+/* scope.c: arenas of tide.scope. */
+void ltide_arena_add(ltide_state *S, ltide_tensor *u);    /* called for every new handle while S->arena is set */
+void ltide_arena_remove(ltide_tensor *u);                 /* the handle is freed, collected or kept */
+/* The two forms of a scoped block (API.md C3, C4). `enter` has done its work already; `leave` undoes it and must not raise.
+ * fn_arg: index of the closure (the last argument after opts: found by ltide_scope_fn) or 0: returns a scope object.
+ * size bytes of `data` are kept with the scope. */
+typedef void (*ltide_leave_fn)(lua_State *L, void *data);
+int ltide_scoped(lua_State *L, const char *what, int fn_arg, ltide_leave_fn leave, const void *data, size_t size);
+
+/* device.c */
+enum { LTIDE_NIL_OK = 1, LTIDE_NEGATIVE_OK = 2, LTIDE_CPU_OK = 4 };
+/* One routine for every device argument (API.md C2): nil, id, "cpu", "cuda", "cuda:1", tide.device. nil, "cuda" and (with
+ * NEGATIVE_OK) negative ids give TIDE_CURRENT, unresolved; the cpu gives TIDE_CPU. */
+int ltide_check_device(lua_State *L, int arg, const char *name, int flags);
+bool ltide_is_device(lua_State *L, int arg); /* is it a device object, or a string that names one? */
+void ltide_push_device(lua_State *L, int device);
+
+/* stream.c, event.c */
+tide_stream *ltide_check_stream(lua_State *L, int arg, const char *name); /* raises */
+void ltide_push_stream(lua_State *L, tide_stream *stream);               /* takes a reference of its own */
+tide_event *ltide_check_event(lua_State *L, int arg, const char *name);
+
+/* dtype.c */
+tide_dtype ltide_check_dtype(lua_State *L, int arg, const char *name); /* a tide.dtype object or its name */
+bool ltide_test_dtype(lua_State *L, int arg, tide_dtype *out);
+void ltide_push_dtype(lua_State *L, tide_dtype dtype);
+
+/* random.c */
+tide_generator *ltide_check_generator(lua_State *L, int arg, const char *name);
+
+/* args.c: sizes, dims, options, scalars. The one place where index bases are converted. */
+bool ltide_is_options(lua_State *L, int arg); /* a table without an array part and not empty: options (API.md C1) */
+/* Index of the trailing options table, or 0. */
+int ltide_options_arg(lua_State *L);
+/* Raises for every key of the options table at arg that is not in the NULL-terminated list. */
+void ltide_check_keys(lua_State *L, int arg, const char *const *keys);
+int ltide_check_dim(lua_State *L, int arg, int ndim, const char *name); /* 1-based, negative from the end -> 0-based */
+int64_t ltide_check_index(lua_State *L, int arg, int64_t n, const char *name);
+bool ltide_test_scalar(lua_State *L, int arg, tide_scalar *out); /* numbers and booleans */
+void ltide_push_scalar(lua_State *L, tide_scalar s);
+
+/* Openers: each adds to the module table at the top of the stack. */
+void ltide_open_errors(lua_State *L, ltide_state *S);
+void ltide_open_device(lua_State *L, ltide_state *S);
+void ltide_open_stream(lua_State *L, ltide_state *S);
+void ltide_open_event(lua_State *L, ltide_state *S);
+void ltide_open_memory(lua_State *L, ltide_state *S);
+void ltide_open_scope(lua_State *L, ltide_state *S);
+void ltide_open_util(lua_State *L, ltide_state *S);
+void ltide_open_help(lua_State *L, ltide_state *S);
+void ltide_open_dtype(lua_State *L, ltide_state *S);
+void ltide_open_tensor(lua_State *L, ltide_state *S); /* the metatable, fields, methods table "Tensor" */
+void ltide_open_storage(lua_State *L, ltide_state *S);
+void ltide_open_factory(lua_State *L, ltide_state *S);
+void ltide_open_convert(lua_State *L, ltide_state *S);
+void ltide_open_view(lua_State *L, ltide_state *S);
+void ltide_open_index(lua_State *L, ltide_state *S);
+void ltide_open_ops(lua_State *L, ltide_state *S);
+void ltide_open_reduce(lua_State *L, ltide_state *S);
+void ltide_open_matmul(lua_State *L, ltide_state *S);
+void ltide_open_random(lua_State *L, ltide_state *S);
+void ltide_open_format(lua_State *L, ltide_state *S);
+void ltide_open_io(lua_State *L, ltide_state *S);
+void ltide_open_api(lua_State *L, ltide_state *S); /* for hosts: tide_lua.h */
+/* Pushes the table of tensor methods. */
+void ltide_push_methods(lua_State *L);
+
+__attribute__((visibility("default"))) int luaopen_tide(lua_State *L);
+
+#endif

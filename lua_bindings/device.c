@@ -1,0 +1,411 @@
+/* device.c: tide.device objects, the one parser of device arguments, and the rows of tide.cuda about devices. */
+#include <stdio.h>
+#include <string.h>
+
+#include "bindings.h"
+
+/* index is -1 for "the current one" (cuda without an index) and for the CPU. */
+typedef struct ltide_device {
+  bool cpu;
+  int index;
+} ltide_device;
+
+#define DEVICE_META "tide.device"
+#define ACCEPTED "nil, an id from 0, 'cpu', 'cuda', 'cuda:N' or a tide.device"
+
+static ltide_device *test_device(lua_State *L, int arg) { return luaL_testudata(L, arg, DEVICE_META); }
+
+static bool parse_name(ltide_device *out, const char *name) {
+  if (!strcmp(name, "cpu")) *out = (ltide_device){true, -1};
+  else if (!strcmp(name, "cuda")) *out = (ltide_device){false, -1};
+  else {
+    int n, used = 0;
+    if (sscanf(name, "cuda:%3d%n", &n, &used) != 1 || name[used] || name[5] == '-' || name[5] == '+') return false;
+    *out = (ltide_device){false, n};
+  }
+  return true;
+}
+
+bool ltide_is_device(lua_State *L, int arg) {
+  ltide_device d;
+  if (lua_type(L, arg) == LUA_TSTRING) return parse_name(&d, lua_tostring(L, arg));
+  return test_device(L, arg) != NULL;
+}
+
+int ltide_check_device(lua_State *L, int arg, const char *name, int flags) {
+  ltide_device d = {false, -1}, *object = test_device(L, arg);
+  lua_Integer id;
+  int is_id;
+  if (object) d = *object;
+  else if (lua_isnoneornil(L, arg)) {
+    if (!(flags & LTIDE_NIL_OK)) return ltide_arg_error(L, arg, name, ACCEPTED + 5);
+  } else if (lua_type(L, arg) == LUA_TNUMBER && (id = lua_tointegerx(L, arg, &is_id), is_id)) {
+    if (id < 0 && !(flags & LTIDE_NEGATIVE_OK)) return ltide_error(L, "ValueError", "%s: got device %I, expected an id from 0", name, id);
+    d.index = id < 0 ? -1 : id > TIDE_MAX_DEVICES ? TIDE_MAX_DEVICES : (int)id;
+  } else if (lua_type(L, arg) != LUA_TSTRING || !parse_name(&d, lua_tostring(L, arg)))
+    return ltide_arg_error(L, arg, name, flags & LTIDE_CPU_OK ? ACCEPTED : "nil, an id from 0, 'cuda', 'cuda:N' or such a tide.device");
+  if (d.cpu && !(flags & LTIDE_CPU_OK))
+    return ltide_error(L, "DeviceError", "%s: got device cpu, expected a cuda device: 'cuda', 'cuda:N' or an id from 0", name);
+  return d.cpu ? TIDE_CPU : d.index < 0 ? TIDE_CURRENT : d.index;
+}
+
+/* The accelerator that arg names, resolved and known to exist. */
+static int check_accelerator(lua_State *L, int arg, int flags) {
+  int device = ltide_check_device(L, arg, "device", flags);
+  if (device == TIDE_CURRENT) device = tide_current_device();
+  const tide_device_props *props;
+  ltide_try(L, tide_device_get_props(&props, device));
+  return device;
+}
+
+static void push(lua_State *L, bool cpu, int index) {
+  ltide_device *d = lua_newuserdatauv(L, sizeof *d, 0);
+  *d = (ltide_device){cpu, index};
+  luaL_setmetatable(L, DEVICE_META);
+}
+
+void ltide_push_device(lua_State *L, int device) {
+  /* One object a device and universe: a field read makes no garbage. */
+  static const char key;
+  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &key) == LUA_TNIL) {
+    lua_pop(L, 1);
+    lua_newtable(L);
+    lua_pushvalue(L, -1);
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &key);
+  }
+  if (lua_rawgeti(L, -1, device) == LUA_TNIL) {
+    lua_pop(L, 1);
+    push(L, device == TIDE_CPU, device == TIDE_CURRENT ? -1 : device);
+    lua_pushvalue(L, -1);
+    lua_rawseti(L, -3, device);
+  }
+  lua_remove(L, -2);
+}
+
+/* {==== tide.device */
+
+static int ldevice(lua_State *L) {
+  ltide_enter(L);
+  if (lua_type(L, 1) == LUA_TSTRING && !lua_isnoneornil(L, 2)) {
+    const char *type = lua_tostring(L, 1);
+    lua_Integer index = luaL_checkinteger(L, 2);
+    if (strcmp(type, "cuda")) return ltide_error(L, "ValueError", "device: type '%s' takes no index, expected 'cuda'", type);
+    if (index < 0 || index >= TIDE_MAX_DEVICES) return ltide_error(L, "ValueError", "device: index: got %I, expected 0 to %d", index, TIDE_MAX_DEVICES - 1);
+    push(L, false, (int)index);
+    return 1;
+  }
+  int d = ltide_check_device(L, 1, "device", LTIDE_CPU_OK);
+  push(L, d == TIDE_CPU, d == TIDE_CURRENT ? -1 : d);
+  return 1;
+}
+
+static int device_index(lua_State *L) {
+  ltide_device *d = luaL_checkudata(L, 1, DEVICE_META);
+  const char *key = luaL_checkstring(L, 2);
+  if (!strcmp(key, "type")) lua_pushstring(L, d->cpu ? "cpu" : "cuda");
+  else if (!strcmp(key, "index") && !d->cpu && d->index >= 0) lua_pushinteger(L, d->index);
+  else if (!strcmp(key, "index")) lua_pushnil(L);
+  else return ltide_error(L, "ArgumentError", "device: no field '%s'; there are type and index", key);
+  return 1;
+}
+
+static int device_tostring(lua_State *L) {
+  ltide_device *d = luaL_checkudata(L, 1, DEVICE_META);
+  if (d->cpu) lua_pushliteral(L, "cpu");
+  else if (d->index < 0) lua_pushliteral(L, "cuda");
+  else lua_pushfstring(L, "cuda:%d", d->index);
+  return 1;
+}
+
+static int device_eq(lua_State *L) {
+  ltide_device *a = test_device(L, 1), *b = test_device(L, 2);
+  lua_pushboolean(L, a && b && a->cpu == b->cpu && a->index == b->index);
+  return 1;
+}
+
+static int lset_default_device(lua_State *L) {
+  ltide_enter(L);
+  ltide_try(L, tide_set_default_device(ltide_check_device(L, 1, "device", LTIDE_CPU_OK)));
+  return 0;
+}
+
+static int lget_default_device(lua_State *L) {
+  ltide_enter(L);
+  ltide_push_device(L, tide_default_device());
+  return 1;
+}
+
+static void leave_default(lua_State *L, void *data) {
+  (void)L;
+  tide_set_default_device(*(int *)data);
+}
+
+static int ldevice_scope(lua_State *L) {
+  ltide_enter(L);
+  int device = ltide_check_device(L, 1, "device", LTIDE_CPU_OK), before = tide_default_device();
+  if (!lua_isnoneornil(L, 2) && !lua_isfunction(L, 2)) return ltide_arg_error(L, 2, "fn", "a function or nothing");
+  ltide_try(L, tide_set_default_device(device));
+  return ltide_scoped(L, "device_scope", lua_isfunction(L, 2) ? 2 : 0, leave_default, &before, sizeof before);
+}
+
+/* {==== tide.cuda: which devices there are */
+
+static int lis_available(lua_State *L) {
+  ltide_enter(L);
+  lua_pushboolean(L, tide_is_available());
+  return 1;
+}
+
+static int lis_initialized(lua_State *L) {
+  lua_pushboolean(L, tide_is_initialized());
+  return 1;
+}
+
+static int linit(lua_State *L) {
+  ltide_enter(L);
+  ltide_try(L, tide_device_init());
+  return 0;
+}
+
+static int ldevice_count(lua_State *L) {
+  ltide_enter(L);
+  lua_pushinteger(L, tide_device_count());
+  return 1;
+}
+
+static int lcurrent_device(lua_State *L) {
+  ltide_enter(L);
+  ltide_try(L, tide_device_init());
+  lua_pushinteger(L, tide_current_device());
+  return 1;
+}
+
+static int lset_device(lua_State *L) {
+  ltide_enter(L);
+  int device = ltide_check_device(L, 1, "device", LTIDE_NEGATIVE_OK);
+  if (device != TIDE_CURRENT) ltide_try(L, tide_current_set_device(check_accelerator(L, 1, 0)));
+  return 0;
+}
+
+static void leave_device(lua_State *L, void *data) {
+  (void)L;
+  tide_current_set_device(*(int *)data);
+}
+
+static int enter_device(lua_State *L, const char *what, int device) {
+  if (!lua_isnoneornil(L, 2) && !lua_isfunction(L, 2)) return ltide_arg_error(L, 2, "fn", "a function or nothing");
+  int before = tide_current_device();
+  if (device >= 0) ltide_try(L, tide_current_set_device(device));
+  return ltide_scoped(L, what, lua_isfunction(L, 2) ? 2 : 0, leave_device, &before, sizeof before);
+}
+
+static int lcuda_device(lua_State *L) {
+  ltide_enter(L);
+  int device = ltide_check_device(L, 1, "device", LTIDE_NIL_OK | LTIDE_NEGATIVE_OK);
+  if (device != TIDE_CURRENT) device = check_accelerator(L, 1, 0);
+  return enter_device(L, "cuda.device", device);
+}
+
+static int ldevice_of(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  tide_tensor *t = ltide_test_tensor(L, S, 1);
+  int device = t ? tide_tensor_device(t) : TIDE_CPU;
+  if (!t) {
+    if (luaL_getmetafield(L, 1, "__name") == LUA_TNIL || strcmp(lua_tostring(L, -1), "tide.Storage"))
+      return ltide_arg_error(L, 1, "obj", "a tensor or a storage");
+    lua_getfield(L, 1, "device");
+    device = ltide_check_device(L, -1, "obj", LTIDE_CPU_OK);
+    lua_pop(L, 2);
+  }
+  return enter_device(L, "cuda.device_of", device);
+}
+
+static int lsynchronize(lua_State *L) {
+  ltide_enter(L);
+  int device = check_accelerator(L, 1, LTIDE_NIL_OK);
+  ltide_try(L, tide_device_synchronize(device));
+  return 0;
+}
+
+static int lsynchronize_all(lua_State *L) {
+  ltide_enter(L);
+  for (int i = 0; tide_is_initialized() && i < tide_device_count(); i++) ltide_try(L, tide_device_synchronize(i));
+  return 0;
+}
+
+static int lcan_device_access_peer(lua_State *L) {
+  ltide_enter(L);
+  bool can;
+  int device = check_accelerator(L, 1, LTIDE_NIL_OK), peer = check_accelerator(L, 2, 0);
+  ltide_try(L, tide_device_can_access_peer(&can, device, peer));
+  lua_pushboolean(L, can);
+  return 1;
+}
+
+static int version(lua_State *L, bool driver) {
+  ltide_enter(L);
+  int d, r;
+  ltide_try(L, tide_driver_version(&d, &r));
+  lua_pushinteger(L, driver ? d : r);
+  return 1;
+}
+static int ldriver_version(lua_State *L) { return version(L, true); }
+static int lruntime_version(lua_State *L) { return version(L, false); }
+
+/* {==== Properties */
+
+static const tide_device_props *check_props(lua_State *L, int arg) {
+  const tide_device_props *p;
+  ltide_try(L, tide_device_get_props(&p, check_accelerator(L, arg, LTIDE_NIL_OK)));
+  return p;
+}
+
+static int lget_device_name(lua_State *L) {
+  ltide_enter(L);
+  lua_pushstring(L, check_props(L, 1)->name);
+  return 1;
+}
+
+static int lget_device_capability(lua_State *L) {
+  ltide_enter(L);
+  const tide_device_props *p = check_props(L, 1);
+  lua_pushinteger(L, p->major);
+  lua_pushinteger(L, p->minor);
+  return 2;
+}
+
+static void set_uuid(lua_State *L, const unsigned char *u) {
+  char text[40];
+  snprintf(text, sizeof text, "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1], u[2], u[3], u[4],
+           u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
+  lua_pushstring(L, text);
+  lua_setfield(L, -2, "uuid");
+}
+
+static void push_props_table(lua_State *L, const tide_device_props *p) {
+  lua_createtable(L, 0, 28);
+  lua_pushstring(L, p->name);
+  lua_setfield(L, -2, "name");
+#define FLAG(field) (lua_pushboolean(L, p->field), lua_setfield(L, -2, #field));
+#define NUMBER(field) (lua_pushinteger(L, (lua_Integer)p->field), lua_setfield(L, -2, #field));
+  FLAG(simulated) FLAG(is_integrated) FLAG(is_multi_gpu_board)
+  NUMBER(major) NUMBER(minor) NUMBER(multi_processor_count) NUMBER(max_threads_per_multi_processor)
+  NUMBER(max_threads_per_block) NUMBER(warp_size) NUMBER(regs_per_multiprocessor) NUMBER(total_memory)
+  NUMBER(shared_memory_per_block) NUMBER(shared_memory_per_block_optin) NUMBER(shared_memory_per_multiprocessor)
+  NUMBER(L2_cache_size) NUMBER(pci_bus_id) NUMBER(pci_device_id) NUMBER(pci_domain_id) NUMBER(clock_rate)
+  NUMBER(memory_clock_rate) NUMBER(memory_bus_width)
+#undef FLAG
+#undef NUMBER
+  set_uuid(L, p->uuid);
+}
+
+/* props is a userdata whose user value is the table of its fields. */
+static int lget_device_properties(lua_State *L) {
+  ltide_enter(L);
+  const tide_device_props *p = check_props(L, 1);
+  lua_newuserdatauv(L, 0, 1);
+  luaL_setmetatable(L, "tide.properties");
+  push_props_table(L, p);
+  lua_setiuservalue(L, -2, 1);
+  return 1;
+}
+
+static int props_totable(lua_State *L) {
+  luaL_checkudata(L, 1, "tide.properties");
+  lua_getiuservalue(L, 1, 1);
+  lua_newtable(L);
+  lua_pushnil(L);
+  while (lua_next(L, -3)) {
+    lua_pushvalue(L, -2);
+    lua_insert(L, -2);
+    lua_rawset(L, -4);
+  }
+  return 1;
+}
+
+static int props_index(lua_State *L) {
+  luaL_checkudata(L, 1, "tide.properties");
+  const char *key = luaL_checkstring(L, 2);
+  if (!strcmp(key, "totable")) {
+    lua_pushcfunction(L, props_totable);
+    return 1;
+  }
+  lua_getiuservalue(L, 1, 1);
+  lua_pushvalue(L, 2);
+  if (lua_rawget(L, -2) == LUA_TNIL) return ltide_error(L, "ArgumentError", "get_device_properties: no field '%s'", key);
+  return 1;
+}
+
+static int props_newindex(lua_State *L) {
+  return ltide_error(L, "ArgumentError", "get_device_properties: the properties of a device are read-only");
+}
+
+static lua_Integer props_number(lua_State *L, const char *key) {
+  lua_getfield(L, -1, key);
+  lua_Integer n = lua_tointeger(L, -1);
+  lua_pop(L, 1);
+  return n;
+}
+
+static int props_tostring(lua_State *L) {
+  luaL_checkudata(L, 1, "tide.properties");
+  lua_getiuservalue(L, 1, 1);
+  lua_Integer major = props_number(L, "major"), minor = props_number(L, "minor");
+  lua_Integer mb = props_number(L, "total_memory") >> 20, sms = props_number(L, "multi_processor_count");
+  lua_getfield(L, -1, "name");
+  lua_pushfstring(L, "device properties (name='%s', cc=%I.%I, total_memory=%IMB, multi_processor_count=%I)", lua_tostring(L, -1),
+                  major, minor, mb, sms);
+  return 1;
+}
+
+static void open_metatables(lua_State *L, ltide_state *S) {
+  static const luaL_Reg device[] = {{"__index", device_index}, {"__tostring", device_tostring}, {"__eq", device_eq}, {0}};
+  static const luaL_Reg props[] = {{"__index", props_index}, {"__newindex", props_newindex}, {"__tostring", props_tostring}, {0}};
+  luaL_newmetatable(L, DEVICE_META);
+  S->device_meta = lua_topointer(L, -1);
+  luaL_setfuncs(L, device, 0);
+  luaL_newmetatable(L, "tide.properties");
+  luaL_setfuncs(L, props, 0);
+  lua_pop(L, 2);
+}
+
+void ltide_open_device(lua_State *L, ltide_state *S) {
+  open_metatables(L, S);
+  static const ltide_reg tide_list[] = {
+      {"device", ldevice,
+       "tide.device(name) or tide.device('cuda', id) or tide.device(id) -> device\n"
+       "Names a device: 'cpu', 'cuda' (the current one at the moment of use), 'cuda:1'. Fields type and index (nil when absent)."},
+      {"set_default_device", lset_default_device, "tide.set_default_device(dev)\nWhere factories without a device option make their tensors; 'cpu' at the start."},
+      {"get_default_device", lget_default_device, "tide.get_default_device() -> device"},
+      {"device_scope", ldevice_scope,
+       "tide.device_scope(dev, fn, ...) -> results of fn\nlocal _ <close> = tide.device_scope(dev)\nThe default device of factories, for a block."},
+      {0}};
+  static const ltide_reg cuda_list[] = {
+      {"is_available", lis_available, "tide.cuda.is_available() -> boolean\nIs there a GPU to use? Never raises; needs no driver."},
+      {"is_initialized", lis_initialized, "tide.cuda.is_initialized() -> boolean\nHas a GPU been used? Touches no driver."},
+      {"init", linit, "tide.cuda.init()\nOpens the driver now instead of at the first use. Raises what is missing."},
+      {"device_count", ldevice_count, "tide.cuda.device_count() -> integer\nGPUs that can be used; 0 without any."},
+      {"current_device", lcurrent_device, "tide.cuda.current_device() -> integer\nId of the GPU that 'cuda' means in this coroutine, from 0."},
+      {"set_device", lset_device, "tide.cuda.set_device(dev)\nSelects the GPU that 'cuda' means in this coroutine; nothing for a negative id."},
+      {"device", lcuda_device,
+       "tide.cuda.device(dev, fn, ...) -> results of fn\nlocal _ <close> = tide.cuda.device(dev)\n"
+       "Selects a GPU for a block; nil or a negative id changes nothing. Restored on leaving, also after an error."},
+      {"device_ctx_manager", lcuda_device, "tide.cuda.device_ctx_manager: another name of tide.cuda.device"},
+      {"device_of", ldevice_of,
+       "tide.cuda.device_of(obj, fn, ...) -> results of fn\nlocal _ <close> = tide.cuda.device_of(obj)\n"
+       "Selects the GPU of a tensor or storage for a block; changes nothing when obj is on the CPU."},
+      {"synchronize", lsynchronize, "tide.cuda.synchronize([dev])\nWaits for all work of all streams of the device. Reports errors of that work."},
+      {"synchronize_all", lsynchronize_all, "tide.cuda.synchronize_all()\nWaits for every device in use."},
+      {"can_device_access_peer", lcan_device_access_peer, "tide.cuda.can_device_access_peer(dev, peer) -> boolean"},
+      {"driver_version", ldriver_version, "tide.cuda.driver_version() -> integer\nThe CUDA version of the driver: 13000 for 13.0."},
+      {"runtime_version", lruntime_version, "tide.cuda.runtime_version() -> integer\nThe CUDA version that tide was built with."},
+      {"get_device_name", lget_device_name, "tide.cuda.get_device_name([dev]) -> string"},
+      {"get_device_capability", lget_device_capability, "tide.cuda.get_device_capability([dev]) -> major, minor"},
+      {"get_device_properties", lget_device_properties,
+       "tide.cuda.get_device_properties([dev]) -> props\nRead-only fields name, major, minor, total_memory (bytes), multi_processor_count, ...; props:totable()."},
+      {0}};
+  ltide_register(L, "tide", tide_list);
+  lua_getfield(L, -1, "cuda");
+  ltide_register(L, "tide.cuda", cuda_list);
+  lua_pop(L, 1);
+}

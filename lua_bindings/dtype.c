@@ -1,0 +1,135 @@
+/* dtype.c: tide.float32 and the like: one object for each dtype and universe, so that == compares them.
+ *
+ * The objects live in a registry table, indexed by the enum; ltide_push_dtype makes no garbage. Wherever a dtype is
+ * expected its name or alias will do as well. */
+#include <string.h>
+
+#include "args.h"
+
+#define DTYPE_META "tide.dtype"
+static const char key_objects;
+
+void ltide_push_dtype(lua_State *L, tide_dtype dtype) {
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_objects);
+  lua_rawgeti(L, -1, dtype);
+  lua_remove(L, -2);
+}
+
+/* The object's dtype, or NULL when the value is no dtype object. */
+static const tide_dtype *test_object(lua_State *L, int arg) {
+  ltide_state *S = ltide_enter(L);
+  const tide_dtype *d = lua_touserdata(L, arg);
+  if (!d || !lua_getmetatable(L, arg)) return NULL;
+  bool is = lua_topointer(L, -1) == S->dtype_meta;
+  lua_pop(L, 1);
+  return is ? d : NULL;
+}
+
+bool ltide_test_dtype(lua_State *L, int arg, tide_dtype *out) {
+  const tide_dtype *d = test_object(L, arg);
+  if (d) *out = *d;
+  return d || (lua_type(L, arg) == LUA_TSTRING && tide_dtype_parse(out, lua_tostring(L, arg)));
+}
+
+tide_dtype ltide_check_dtype(lua_State *L, int arg, const char *name) {
+  tide_dtype dtype = TIDE_DTYPE_NONE;
+  if (!ltide_test_dtype(L, arg, &dtype)) ltide_arg_error(L, arg, name, "a dtype such as tide.float32, or its name");
+  return dtype;
+}
+
+static tide_dtype check_self(lua_State *L) {
+  const tide_dtype *d = test_object(L, 1);
+  if (!d) ltide_arg_error(L, 1, "dtype", "a dtype object");
+  return *d;
+}
+
+static int ldtype_tostring(lua_State *L) {
+  lua_pushfstring(L, "tide.%s", tide_dtype_name(check_self(L)));
+  return 1;
+}
+
+static int ldtype_index(lua_State *L) {
+  tide_dtype d = check_self(L);
+  const char *key = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : "";
+  char kind = tide_dtype_kind(d);
+  if (!strcmp(key, "name"))
+    lua_pushstring(L, tide_dtype_name(d));
+  else if (!strcmp(key, "itemsize"))
+    lua_pushinteger(L, (lua_Integer)tide_dtype_size(d));
+  else if (!strcmp(key, "is_floating_point"))
+    lua_pushboolean(L, kind == 'F');
+  else if (!strcmp(key, "is_complex"))
+    lua_pushboolean(L, kind == 'C');
+  else if (!strcmp(key, "is_signed"))
+    lua_pushboolean(L, kind != 'B' && kind != 'U');
+  else
+    lua_pushnil(L);
+  return 1;
+}
+
+static int lset_default_dtype(lua_State *L) {
+  ltide_try(L, tide_set_default_dtype(ltide_check_dtype(L, 1, "dtype")));
+  return 0;
+}
+
+static int lget_default_dtype(lua_State *L) {
+  ltide_enter(L);
+  ltide_push_dtype(L, tide_get_default_dtype());
+  return 1;
+}
+
+static int lpromote_types(lua_State *L) {
+  tide_dtype a = ltide_check_dtype(L, 1, "a"), b = ltide_check_dtype(L, 2, "b");
+  ltide_push_dtype(L, tide_dtype_promote(a, b));
+  return 1;
+}
+
+static int lcan_cast(lua_State *L) {
+  tide_dtype a = ltide_check_dtype(L, 1, "from"), b = ltide_check_dtype(L, 2, "to");
+  lua_pushboolean(L, tide_dtype_can_cast(a, b));
+  return 1;
+}
+
+static int lis_dtype(lua_State *L) {
+  lua_pushboolean(L, test_object(L, 1) != NULL);
+  return 1;
+}
+
+static void set_object(lua_State *L, int module, tide_dtype d, const char *name, const char *alias) {
+  ltide_push_dtype(L, d);
+  lua_pushvalue(L, -1);
+  lua_setfield(L, module, name);
+  lua_setfield(L, module, alias);
+}
+
+void ltide_open_dtype(lua_State *L, ltide_state *S) {
+  static const luaL_Reg meta[] = {{"__tostring", ldtype_tostring}, {"__index", ldtype_index}, {NULL, NULL}};
+  int module = lua_gettop(L);
+  luaL_newmetatable(L, DTYPE_META);
+  luaL_setfuncs(L, meta, 0);
+  S->dtype_meta = lua_topointer(L, -1);
+  lua_createtable(L, TIDE_DTYPE_COUNT, 1);
+  for (int d = 0; d < TIDE_DTYPE_COUNT; d++) {
+    tide_dtype *object = lua_newuserdatauv(L, sizeof *object, 0);
+    *object = (tide_dtype)d;
+    luaL_setmetatable(L, DTYPE_META);
+    lua_rawseti(L, -2, d);
+  }
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &key_objects);
+#define DTYPE(name, NAME, type, bytes, kind, alias) set_object(L, module, TIDE_##NAME, #name, #alias);
+#include "tide/dtype.def"
+#undef DTYPE
+  lua_settop(L, module);
+  static const ltide_reg list[] = {
+      {"set_default_dtype", lset_default_dtype,
+       "tide.set_default_dtype(dtype)\nThe floating dtype of factories and of numbers with a fraction; tide.float32 at "
+       "the start."},
+      {"get_default_dtype", lget_default_dtype, "tide.get_default_dtype() -> dtype"},
+      {"promote_types", lpromote_types,
+       "tide.promote_types(a, b) -> dtype\nThe dtype of an operation on tensors of these two dtypes."},
+      {"can_cast", lcan_cast,
+       "tide.can_cast(from, to) -> boolean\nMay a result of dtype `from` be written to a tensor of dtype `to`?"},
+      {"is_dtype", lis_dtype, "tide.is_dtype(value) -> boolean"},
+      {NULL, NULL, NULL}};
+  ltide_register(L, "tide", list);
+}

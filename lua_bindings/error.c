@@ -1,0 +1,218 @@
+/* error.c: error objects, and the one place where errors are raised.
+ *
+ * An error object is a table with the metatable below: kind, message, traceback, op, device, code, name, sticky and, for
+ * memory, requested, free, total, allocated, reserved. It holds strings and numbers only, so it keeps no tensor alive.
+ * tostring gives "file:line: message", the form of Lua's own errors. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "bindings.h"
+
+static const char key_meta;
+
+static int error_tostring(lua_State *L) {
+  lua_getfield(L, 1, "where");
+  lua_getfield(L, 1, "message");
+  if (!lua_isstring(L, -2) || !lua_isstring(L, -1)) return luaL_error(L, "not a tide error");
+  lua_concat(L, 2);
+  return 1;
+}
+
+/* Pushes "file:line: " of the nearest Lua function, or "". */
+static void push_where(lua_State *L) {
+  lua_Debug ar;
+  for (int level = 0; lua_getstack(L, level, &ar); level++) {
+    lua_getinfo(L, "Sl", &ar);
+    if (ar.currentline > 0) {
+      lua_pushfstring(L, "%s:%d: ", ar.short_src, ar.currentline);
+      return;
+    }
+  }
+  lua_pushliteral(L, "");
+}
+
+/* Makes the object of the message at the top of the stack, in its place. op is the part before the first colon. */
+static void push_object(lua_State *L, const char *kind) {
+  const char *message = lua_tostring(L, -1), *colon = strchr(message, ':');
+  lua_createtable(L, 0, 8);
+  lua_pushstring(L, kind);
+  lua_setfield(L, -2, "kind");
+  if (colon) {
+    lua_pushlstring(L, message, (size_t)(colon - message));
+    lua_setfield(L, -2, "op");
+  }
+  lua_pushvalue(L, -2);
+  lua_setfield(L, -2, "message");
+  push_where(L);
+  lua_setfield(L, -2, "where");
+  luaL_traceback(L, L, NULL, 0);
+  lua_setfield(L, -2, "traceback");
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_meta);
+  lua_setmetatable(L, -2);
+  lua_remove(L, -2);
+}
+
+static void set_integer(lua_State *L, const char *key, size_t value) {
+  lua_pushinteger(L, (lua_Integer)value);
+  lua_setfield(L, -2, key);
+}
+
+int ltide_raise(lua_State *L) {
+  tide_error e = *tide_error_get();
+  luaL_checkstack(L, 8, "tide: error");
+  lua_pushstring(L, e.message);
+  push_object(L, tide_status_kind(e.status));
+  if (e.status == TIDE_MEMORY || e.status == TIDE_ACCELERATOR || e.status == TIDE_DEVICE) {
+    ltide_push_device(L, e.device);
+    lua_setfield(L, -2, "device");
+  }
+  if (e.status == TIDE_MEMORY) {
+    set_integer(L, "requested", e.requested), set_integer(L, "free", e.free), set_integer(L, "total", e.total);
+    set_integer(L, "allocated", e.allocated), set_integer(L, "reserved", e.reserved);
+  }
+  if (e.status == TIDE_ACCELERATOR) {
+    set_integer(L, "code", (size_t)e.code);
+    lua_pushstring(L, e.name ? e.name : "");
+    lua_setfield(L, -2, "name");
+    lua_pushboolean(L, e.sticky);
+    lua_setfield(L, -2, "sticky");
+  }
+  return lua_error(L);
+}
+
+int ltide_error(lua_State *L, const char *kind, const char *format, ...) {
+  va_list list;
+  luaL_checkstack(L, 8, "tide: error");
+  va_start(list, format);
+  lua_pushvfstring(L, format, list);
+  va_end(list);
+  push_object(L, kind);
+  return lua_error(L);
+}
+
+/* The name by which the running C function was called; where Lua does not know it (pcall), the one it is registered under. */
+const char *ltide_function_name(lua_State *L) {
+  lua_Debug ar;
+  if (!lua_getstack(L, 0, &ar)) return "tide";
+  lua_getinfo(L, "nf", &ar);
+  lua_CFunction fn = lua_tocfunction(L, -1);
+  lua_pop(L, 1);
+  const char *name = ar.name ? ar.name : ltide_registered_name(fn);
+  if (!name) return "tide";
+  if (!strcmp(ar.namewhat, "metamethod") && !strcmp(name, "newindex")) return "assign";
+  return name;
+}
+
+int ltide_arg_error(lua_State *L, int arg, const char *name, const char *expected) {
+  const char *got = ltide_typename(L, arg);
+  return ltide_error(L, "ArgumentError", "%s: %s: got %s, expected %s", ltide_function_name(L), name, got, expected);
+}
+
+/* Pushes the text too, so that it lives until the function returns. */
+static const char *tensor_typename(lua_State *L, tide_tensor *t) {
+  if (!t) return lua_pushliteral(L, "a freed tensor");
+  char text[256];
+  int n = snprintf(text, sizeof text, "a %s tensor [", tide_dtype_name(tide_tensor_dtype(t)));
+  for (int d = 0; d < tide_tensor_ndim(t) && n < 200; d++)
+    n += snprintf(text + n, sizeof text - (size_t)n, "%s%lld", d ? ", " : "", (long long)tide_tensor_size(t)[d]);
+  snprintf(text + n, sizeof text - (size_t)n, "]");
+  return lua_pushstring(L, text);
+}
+
+const char *ltide_typename(lua_State *L, int arg) {
+  ltide_state *S = ltide_enter(L);
+  ltide_tensor *u = ltide_test_handle(L, S, arg);
+  if (u) return tensor_typename(L, u->t);
+  switch (lua_type(L, arg)) {
+  case LUA_TNONE: return "nothing";
+  case LUA_TNIL: return "nil";
+  case LUA_TBOOLEAN: return lua_toboolean(L, arg) ? "boolean true" : "boolean false";
+  case LUA_TNUMBER:
+    lua_pushvalue(L, arg); /* tostring converts in place */
+    return lua_pushfstring(L, "number %s", lua_tostring(L, -1));
+  case LUA_TSTRING: {
+    size_t n;
+    const char *s = lua_tolstring(L, arg, &n);
+    if (n <= 40) return lua_pushfstring(L, "string '%s'", s);
+    lua_pushlstring(L, s, 40);
+    return lua_pushfstring(L, "string '%s...'", lua_tostring(L, -1));
+  }
+  default: {
+    if (luaL_getmetafield(L, arg, "__name") == LUA_TSTRING) return lua_tostring(L, -1);
+    return luaL_typename(L, arg);
+  }
+  }
+}
+
+void ltide_warn(lua_State *L, const char *format, ...) {
+  va_list list;
+  va_start(list, format);
+  const char *text = lua_pushvfstring(L, format, list);
+  va_end(list);
+  lua_warning(L, text, 0);
+  lua_pop(L, 1);
+}
+
+/* {==== Classes: tide.cuda.OutOfMemoryError.is(e) */
+
+static int class_is(lua_State *L) {
+  bool is = false;
+  if (lua_istable(L, 1) && lua_getmetatable(L, 1)) {
+    lua_rawgetp(L, LUA_REGISTRYINDEX, &key_meta);
+    if (lua_rawequal(L, -1, -2)) {
+      lua_getfield(L, 1, "kind");
+      lua_pushvalue(L, lua_upvalueindex(1));
+      is = lua_rawequal(L, -1, -2);
+    }
+  }
+  lua_pushboolean(L, is);
+  return 1;
+}
+
+static int lerror_class_tostring(lua_State *L) {
+  lua_pushfstring(L, "tide error class %s", lua_tostring(L, lua_upvalueindex(1)));
+  return 1;
+}
+
+/* Sets t[kind] = {is = ...} in the table at the top. */
+static void set_class(lua_State *L, const char *kind) {
+  lua_createtable(L, 0, 1);
+  lua_pushstring(L, kind);
+  lua_pushcclosure(L, class_is, 1);
+  lua_setfield(L, -2, "is");
+  lua_createtable(L, 0, 1);
+  lua_pushstring(L, kind);
+  lua_pushcclosure(L, lerror_class_tostring, 1);
+  lua_setfield(L, -2, "__tostring");
+  lua_setmetatable(L, -2);
+  lua_setfield(L, -2, kind);
+}
+
+static int lwarn(lua_State *L) {
+  ltide_warn(L, "%s", luaL_checkstring(L, 1));
+  return 0;
+}
+
+void ltide_open_errors(lua_State *L, ltide_state *S) {
+  lua_createtable(L, 0, 2);
+  lua_pushcfunction(L, error_tostring);
+  lua_setfield(L, -2, "__tostring");
+  lua_pushliteral(L, "tide.error");
+  lua_setfield(L, -2, "__name");
+  S->error_meta = lua_topointer(L, -1);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &key_meta);
+  lua_createtable(L, 0, 16);
+#define STATUS(code, kind, text)                                                                                               \
+  if (TIDE_##code != TIDE_OK) set_class(L, #kind);
+#include "tide/status.def"
+#undef STATUS
+  lua_setfield(L, -2, "errors");
+  lua_getfield(L, -1, "cuda");
+  set_class(L, "OutOfMemoryError");
+  set_class(L, "AcceleratorError");
+  lua_pop(L, 1);
+  static const ltide_reg list[] = {
+      {"warn", lwarn, "tide.warn(message)\nA warning through Lua's own warn: `tide -W off` or warn '@off' silences it."}, {0}};
+  ltide_register(L, "tide", list);
+}

@@ -1,0 +1,155 @@
+/* event.c: events. The device is that of the first recording stream; a handle holds one reference. */
+#include <string.h>
+
+#include "bindings.h"
+
+#define EVENT_META "tide.Event"
+
+tide_event *ltide_check_event(lua_State *L, int arg, const char *name) {
+  tide_event **u = luaL_testudata(L, arg, EVENT_META);
+  if (!u) ltide_arg_error(L, arg, name, "a tide.cuda.Event");
+  return *u;
+}
+
+static int event_gc(lua_State *L) {
+  tide_event **u = lua_touserdata(L, 1), *e = *u;
+  *u = NULL;
+  if (e) tide_event_release(e);
+  return 0;
+}
+
+/* Is opts[key] true? Raises if it is there and no boolean. */
+static bool flag(lua_State *L, int opts, const char *key) {
+  int type = lua_getfield(L, opts, key);
+  if (type != LUA_TNIL && type != LUA_TBOOLEAN) ltide_arg_error(L, -1, key, "a boolean");
+  bool value = lua_toboolean(L, -1);
+  lua_pop(L, 1);
+  return value;
+}
+
+/* Event{enable_timing=, blocking=, interprocess=}; arg 1 is the class itself. */
+static int levent_new(lua_State *L) {
+  static const char *const keys[] = {"enable_timing", "blocking", "interprocess", NULL};
+  ltide_enter(L);
+  uint32_t flags = 0;
+  if (lua_istable(L, 2)) {
+    ltide_check_keys(L, 2, keys);
+    if (flag(L, 2, "enable_timing")) flags |= TIDE_EVENT_TIMING;
+    if (flag(L, 2, "blocking")) flags |= TIDE_EVENT_BLOCKING;
+    if (flag(L, 2, "interprocess")) flags |= TIDE_EVENT_INTERPROCESS;
+  } else if (!lua_isnoneornil(L, 2))
+    return ltide_arg_error(L, 2, "opts", "a table {enable_timing=, blocking=, interprocess=}");
+  tide_event **u = lua_newuserdatauv(L, sizeof *u, 0);
+  *u = NULL;
+  luaL_setmetatable(L, EVENT_META);
+  ltide_try(L, tide_event_new(u, flags));
+  return 1;
+}
+
+/* The stream argument, or the current stream of the given device (TIDE_CURRENT: the current one). */
+static tide_stream *stream_or_current(lua_State *L, int arg, int device) {
+  if (!lua_isnoneornil(L, arg)) return ltide_check_stream(L, arg, "stream");
+  tide_stream *s;
+  ltide_try(L, tide_current_stream(&s, device));
+  return s;
+}
+
+static int levent_record(lua_State *L) {
+  ltide_enter(L);
+  tide_event *e = ltide_check_event(L, 1, "event");
+  ltide_try(L, tide_event_record(e, stream_or_current(L, 2, TIDE_CURRENT)));
+  lua_settop(L, 1);
+  return 1;
+}
+
+static int levent_wait(lua_State *L) {
+  ltide_enter(L);
+  tide_event *e = ltide_check_event(L, 1, "event");
+  ltide_try(L, tide_stream_wait_event(stream_or_current(L, 2, TIDE_CURRENT), e));
+  return 0;
+}
+
+static int levent_query(lua_State *L) {
+  ltide_enter(L);
+  bool done;
+  ltide_try(L, tide_event_query(&done, ltide_check_event(L, 1, "event")));
+  lua_pushboolean(L, done);
+  return 1;
+}
+
+static int levent_synchronize(lua_State *L) {
+  ltide_enter(L);
+  ltide_try(L, tide_event_synchronize(ltide_check_event(L, 1, "event")));
+  return 0;
+}
+
+static int levent_elapsed_time(lua_State *L) {
+  ltide_enter(L);
+  double ms;
+  ltide_try(L, tide_event_elapsed(&ms, ltide_check_event(L, 1, "start"), ltide_check_event(L, 2, "end_ev")));
+  lua_pushnumber(L, ms);
+  return 1;
+}
+
+static int event_index(lua_State *L) {
+  tide_event *e = ltide_check_event(L, 1, "event");
+  lua_pushvalue(L, 2);
+  if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
+  const char *key = luaL_checkstring(L, 2);
+  if (!strcmp(key, "cuda_event")) lua_pushinteger(L, (lua_Integer)tide_event_handle(e));
+  else if (strcmp(key, "device")) return ltide_error(L, "ArgumentError", "Event: no field or method '%s'", key);
+  else if (tide_event_device(e) < 0) lua_pushnil(L);
+  else ltide_push_device(L, tide_event_device(e));
+  return 1;
+}
+
+static int event_tostring(lua_State *L) {
+  tide_event *e = ltide_check_event(L, 1, "event");
+  if (tide_event_device(e) < 0) lua_pushliteral(L, "tide.cuda.Event(not recorded)");
+  else lua_pushfstring(L, "tide.cuda.Event(device=cuda:%d)", tide_event_device(e));
+  return 1;
+}
+
+/* tide.cuda.record(): an event recorded now on the current stream. */
+static int lrecord(lua_State *L) {
+  lua_settop(L, 1);
+  lua_pushnil(L);
+  lua_insert(L, 1);
+  levent_new(L);
+  lua_replace(L, 1);
+  lua_settop(L, 1);
+  return levent_record(L);
+}
+
+static const ltide_reg methods[] = {
+    {"record", levent_record, "ev:record([s]) -> ev\nRecords the event on a stream (default: the current one). An event stays on its first device."},
+    {"wait", levent_wait, "ev:wait([s])\nLater work of the stream (default: the current one) waits for the event; the host does not."},
+    {"query", levent_query, "ev:query() -> boolean\nIs the work before the event complete? True if it was never recorded."},
+    {"synchronize", levent_synchronize, "ev:synchronize()\nWaits for the event; returns at once if it was never recorded."},
+    {"elapsed_time", levent_elapsed_time, "ev:elapsed_time(end_ev) -> ms\nMilliseconds between two recorded events with enable_timing. ValueError without timing or not recorded, StateError while not complete."},
+    {0}};
+
+void ltide_open_event(lua_State *L, ltide_state *S) {
+  static const luaL_Reg meta[] = {{"__gc", event_gc}, {"__tostring", event_tostring}, {0}};
+  luaL_newmetatable(L, EVENT_META);
+  S->event_meta = lua_topointer(L, -1);
+  luaL_setfuncs(L, meta, 0);
+  lua_createtable(L, 0, 8);
+  ltide_register(L, "Event", methods);
+  lua_pushcclosure(L, event_index, 1);
+  lua_setfield(L, -2, "__index");
+  lua_pop(L, 1);
+  lua_pushcfunction(L, levent_new);
+  lua_setfield(L, LUA_REGISTRYINDEX, "tide.Event.new");
+  lua_getfield(L, -1, "cuda");
+  static const ltide_reg list[] = {{"record", lrecord, "tide.cuda.record([opts]) -> ev\nA new event, recorded now on the current stream."}, {0}};
+  ltide_register(L, "tide.cuda", list);
+  lua_createtable(L, 0, 1);
+  lua_createtable(L, 0, 1);
+  lua_pushcfunction(L, levent_new);
+  lua_setfield(L, -2, "__call");
+  lua_setmetatable(L, -2);
+  lua_setfield(L, -2, "Event");
+  ltide_document(L, "tide.cuda", "Event", "tide.cuda.Event([{enable_timing=false, blocking=false, interprocess=false}]) -> Event\nA point in the work of a stream. Fields device, cuda_event.");
+  lua_pop(L, 1);
+}

@@ -1,0 +1,487 @@
+/* factory.c: tensors from sizes, ranges and foreign memory.
+ *
+ * Sizes come as arguments or as one table, options last (API.md C1). The _like and new_ forms take dtype and device
+ * from their tensor, the others from the defaults.
+ *
+ * from_ptr's owner: core may let go of the memory from any thread, where Lua must not be touched. So the release only
+ * marks a node; a finaliser that renews itself in every collection frees the owners whose nodes are marked. A node has
+ * two holders, core and the universe, and the one that lets go last frees it. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "args.h"
+
+static const char *const option_keys[] = {LTIDE_OPTION_KEYS, NULL};
+
+static tide_options default_options(void) {
+  tide_options o = TIDE_OPTIONS;
+  return o;
+}
+
+static tide_options options_like(const tide_tensor *x) {
+  return (tide_options){tide_tensor_dtype(x), tide_tensor_device(x), false};
+}
+
+/* {==== From sizes */
+
+typedef enum filling { FILL_NONE, FILL_ZEROS, FILL_ONES, FILL_VALUE } filling;
+
+static int make(lua_State *L, ltide_state *S, const int64_t *size, int ndim, filling f, tide_scalar value,
+                tide_options *o) {
+  ltide_tensor *u = ltide_new_tensor(L, S);
+  if (f == FILL_VALUE && o->dtype == TIDE_DTYPE_NONE)
+    o->dtype = value.kind == 'B' ? TIDE_BOOL : value.kind == 'I' ? TIDE_INT64 : tide_get_default_dtype();
+  if (f != FILL_VALUE) value = tide_int(f == FILL_ONES);
+  if (o->dtype == TIDE_DTYPE_NONE) o->dtype = tide_get_default_dtype();
+  ltide_try(L, f == FILL_NONE ? tide_empty(&u->t, size, ndim, o) : tide_full(&u->t, size, ndim, value, o));
+  ltide_made(L, S);
+  return 1;
+}
+
+/* tide.empty(1024) comes through here: one integer and no table costs neither a split nor a search. */
+static int from_sizes(lua_State *L, filling f) {
+  ltide_state *S = ltide_enter(L);
+  int64_t size[TIDE_MAX_DIMS];
+  tide_options o = default_options();
+  int top = lua_gettop(L), ndim = 0;
+  while (ndim < top && ndim < TIDE_MAX_DIMS && lua_isinteger(L, ndim + 1) &&
+         (size[ndim] = lua_tointeger(L, ndim + 1)) >= 0)
+    ndim++;
+  if (!ndim || ndim < top) {
+    ltide_args a = ltide_split(L, 1);
+    ltide_check_keys(L, a.opts, option_keys);
+    ndim = ltide_check_sizes(L, 1, a.n, size, "size", 0);
+    ltide_opt_options(L, a.opts, &o);
+  }
+  return make(L, S, size, ndim, f, tide_int(0), &o);
+}
+
+static int lempty(lua_State *L) { return from_sizes(L, FILL_NONE); }
+static int lzeros(lua_State *L) { return from_sizes(L, FILL_ZEROS); }
+static int lones(lua_State *L) { return from_sizes(L, FILL_ONES); }
+
+/* Reads the value at arg, a number or a tensor of one element. */
+static tide_scalar check_value(lua_State *L, ltide_state *S, int arg) {
+  tide_tensor *x = ltide_test_tensor(L, S, arg);
+  tide_scalar s = {0};
+  if (x)
+    ltide_try(L, tide_item(&s, x));
+  else
+    s = ltide_check_scalar(L, arg, "value");
+  return s;
+}
+
+static int lfull(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  int64_t size[TIDE_MAX_DIMS];
+  ltide_args a = ltide_split(L, 2);
+  ltide_check_count(L, a, 2);
+  ltide_check_keys(L, a.opts, option_keys);
+  int ndim = ltide_check_sizes(L, 1, a.n < 1 ? 0 : 1, size, "size", 0);
+  tide_options o = default_options();
+  ltide_opt_options(L, a.opts, &o);
+  return make(L, S, size, ndim, FILL_VALUE, check_value(L, S, 2), &o);
+}
+
+static int like(lua_State *L, filling f) {
+  ltide_state *S = ltide_enter(L);
+  tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
+  int count = f == FILL_VALUE ? 2 : 1;
+  ltide_args a = ltide_split(L, count);
+  ltide_check_count(L, a, count);
+  ltide_check_keys(L, a.opts, option_keys);
+  tide_options o = options_like(x);
+  ltide_opt_options(L, a.opts, &o);
+  tide_scalar value = f == FILL_VALUE ? check_value(L, S, 2) : tide_int(f == FILL_ONES);
+  ltide_tensor *u = ltide_new_tensor(L, S);
+  ltide_try(L, tide_empty_like(&u->t, x, &o));
+  if (f != FILL_NONE) ltide_try(L, tide_fill(u->t, value));
+  ltide_made(L, S);
+  return 1;
+}
+
+static int lempty_like(lua_State *L) { return like(L, FILL_NONE); }
+static int lzeros_like(lua_State *L) { return like(L, FILL_ZEROS); }
+static int lones_like(lua_State *L) { return like(L, FILL_ONES); }
+static int lfull_like(lua_State *L) { return like(L, FILL_VALUE); }
+
+static int new_sizes(lua_State *L, filling f) {
+  ltide_state *S = ltide_enter(L);
+  tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
+  int64_t size[TIDE_MAX_DIMS];
+  bool is_full = f == FILL_VALUE;
+  ltide_args a = ltide_split(L, is_full ? 3 : 2);
+  if (is_full) ltide_check_count(L, a, 3);
+  ltide_check_keys(L, a.opts, option_keys);
+  int ndim = ltide_check_sizes(L, 2, is_full && a.n > 2 ? 2 : a.n, size, "size", 0);
+  tide_options o = options_like(x);
+  ltide_opt_options(L, a.opts, &o);
+  return make(L, S, size, ndim, f, is_full ? check_value(L, S, 3) : tide_int(0), &o);
+}
+
+static int lnew_empty(lua_State *L) { return new_sizes(L, FILL_NONE); }
+static int lnew_zeros(lua_State *L) { return new_sizes(L, FILL_ZEROS); }
+static int lnew_ones(lua_State *L) { return new_sizes(L, FILL_ONES); }
+static int lnew_full(lua_State *L) { return new_sizes(L, FILL_VALUE); }
+
+/* Sizes at `first`, strides after them. */
+static int strided(lua_State *L, ltide_state *S, int first, tide_options o) {
+  int64_t size[TIDE_MAX_DIMS], stride[TIDE_MAX_DIMS];
+  ltide_args a = ltide_split(L, first + 1);
+  ltide_check_count(L, a, first + 1);
+  ltide_check_keys(L, a.opts, option_keys);
+  if (a.n < first + 1) return ltide_arg_error(L, a.n + 1, a.n < first ? "size" : "stride", "a table of integers");
+  int ndim = ltide_check_sizes(L, first, first, size, "size", 0);
+  int n = ltide_check_sizes(L, first + 1, first + 1, stride, "stride", 0);
+  if (n != ndim) return ltide_error(L, "ShapeError", "empty_strided: stride: got %d values, expected %d", n, ndim);
+  ltide_opt_options(L, a.opts, &o);
+  if (o.dtype == TIDE_DTYPE_NONE) o.dtype = tide_get_default_dtype();
+  ltide_tensor *u = ltide_new_tensor(L, S);
+  ltide_try(L, tide_empty_strided(&u->t, size, stride, ndim, &o));
+  ltide_made(L, S);
+  return 1;
+}
+
+static int lempty_strided(lua_State *L) { return strided(L, ltide_enter(L), 1, default_options()); }
+
+static int lnew_empty_strided(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  return strided(L, S, 2, options_like(ltide_check_tensor(L, S, 1, "x")));
+}
+
+/* {==== Ranges */
+
+static double value_of(tide_scalar s) { return s.kind == 'F' ? s.re : (double)s.i; }
+
+/* How many values start, start + step, ... there are up to stop, exactly where all are integers. */
+static int64_t range_count(lua_State *L, tide_scalar start, tide_scalar stop, tide_scalar step, bool is_closed) {
+  double span_of = value_of(stop) - value_of(start);
+  if (value_of(step) == 0)
+    ltide_error(L, "ValueError", "%s: step: got 0, expected another number", ltide_function_name(L));
+  if (start.kind == 'I' && stop.kind == 'I' && step.kind == 'I') {
+    __int128 span = (__int128)stop.i - start.i, by = step.i;
+    if (by < 0) span = -span, by = -by;
+    if (is_closed) return span < 0 ? 0 : (int64_t)(span / by + 1);
+    return span <= 0 ? 0 : (int64_t)((span + by - 1) / by);
+  }
+  double n = span_of / value_of(step);
+  /* A closed range keeps its end in spite of the rounding of the division. */
+  n = is_closed ? floor(n + 1e-9 * fmax(1, fabs(n))) + 1 : ceil(n);
+  if (!(n < 0x1p62)) ltide_error(L, "ValueError", "%s: the range has no end", ltide_function_name(L));
+  return n > 0 ? (int64_t)n : 0;
+}
+
+static int range(lua_State *L, bool is_closed) {
+  ltide_state *S = ltide_enter(L);
+  ltide_args a = ltide_split(L, 1);
+  ltide_check_count(L, a, 3);
+  ltide_check_keys(L, a.opts, option_keys);
+  for (int i = 1; i <= a.n || i == 1; i++)
+    if (lua_type(L, i) != LUA_TNUMBER)
+      return ltide_arg_error(L, i, a.n <= 1 || i == 2 ? "stop" : i == 3 ? "step" : "start", "a number");
+  tide_scalar start = tide_int(is_closed ? 1 : 0), stop, step = tide_int(1);
+  if (a.n > 1) start = ltide_check_scalar(L, 1, "start");
+  stop = ltide_check_scalar(L, a.n > 1 ? 2 : 1, "stop");
+  if (a.n > 2) step = ltide_check_scalar(L, 3, "step");
+  int64_t count = range_count(L, start, stop, step, is_closed);
+  tide_options o = default_options();
+  ltide_opt_options(L, a.opts, &o);
+  if (o.dtype == TIDE_DTYPE_NONE)
+    o.dtype = start.kind == 'I' && stop.kind == 'I' && step.kind == 'I' ? TIDE_INT64 : tide_get_default_dtype();
+  ltide_tensor *u = ltide_new_tensor(L, S);
+  ltide_try(L, tide_arange(&u->t, start, step, count, &o));
+  ltide_made(L, S);
+  return 1;
+}
+
+static int larange(lua_State *L) { return range(L, false); }
+static int lrange(lua_State *L) { return range(L, true); }
+
+static int64_t check_count_of(lua_State *L, int arg, const char *name) {
+  int64_t n = ltide_check_integer(L, arg, name);
+  if (n < 0)
+    ltide_error(L, "ValueError", "%s: %s: got %I, expected at least 0", ltide_function_name(L), name, (lua_Integer)n);
+  return n;
+}
+
+static int llinspace(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  ltide_args a = ltide_split(L, 3);
+  ltide_check_count(L, a, 3);
+  ltide_check_keys(L, a.opts, option_keys);
+  double from = ltide_check_number(L, 1, "a"), to = ltide_check_number(L, 2, "b");
+  int64_t n = check_count_of(L, 3, "n");
+  tide_options o = default_options();
+  ltide_opt_options(L, a.opts, &o);
+  ltide_tensor *u = ltide_new_tensor(L, S);
+  ltide_try(L, tide_linspace(&u->t, from, to, n, &o));
+  ltide_made(L, S);
+  return 1;
+}
+
+/* The exponents are spaced and raised in float64 and cast once, at the end. */
+static int llogspace(lua_State *L) {
+  static const char *const keys[] = {LTIDE_OPTION_KEYS, "base", NULL};
+  ltide_state *S = ltide_enter(L);
+  ltide_args a = ltide_split(L, 3);
+  ltide_check_count(L, a, 3);
+  ltide_check_keys(L, a.opts, keys);
+  double from = ltide_check_number(L, 1, "a"), to = ltide_check_number(L, 2, "b");
+  int64_t n = check_count_of(L, 3, "n");
+  tide_options o = default_options();
+  ltide_opt_options(L, a.opts, &o);
+  if (o.dtype == TIDE_DTYPE_NONE) o.dtype = tide_get_default_dtype();
+  tide_operand in[2] = {{NULL, tide_float(ltide_opt_number(L, a.opts, "base", 10))}, {NULL, tide_int(0)}};
+  tide_options wide = {TIDE_FLOAT64, o.device, false};
+  ltide_tensor *exponents = ltide_new_tensor(L, S), *powers = ltide_new_tensor(L, S), *u = ltide_new_tensor(L, S);
+  ltide_try(L, tide_linspace(&exponents->t, from, to, n, &wide));
+  in[1].tensor = exponents->t;
+  ltide_try(L, tide_elementwise(&powers->t, TIDE_OP_pow, in, NULL, NULL));
+  ltide_try(L, tide_to(&u->t, powers->t, &o, false, false));
+  ltide_close_tensor(exponents);
+  ltide_close_tensor(powers);
+  ltide_made(L, S);
+  return 1;
+}
+
+static int leye(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  ltide_args a = ltide_split(L, 1);
+  ltide_check_count(L, a, 2);
+  ltide_check_keys(L, a.opts, option_keys);
+  int64_t n = check_count_of(L, 1, "n"), m = a.n > 1 ? check_count_of(L, 2, "m") : n;
+  tide_options o = default_options();
+  ltide_opt_options(L, a.opts, &o);
+  if (o.dtype == TIDE_DTYPE_NONE) o.dtype = tide_get_default_dtype();
+  ltide_tensor *u = ltide_new_tensor(L, S);
+  ltide_try(L, tide_eye(&u->t, n, m, &o));
+  ltide_made(L, S);
+  return 1;
+}
+
+/* Columns of row i that belong to the triangle: first to last, from 0; last < first where there are none. */
+static void triangle_row(int64_t i, int64_t m, int64_t k, bool is_upper, int64_t *first, int64_t *last) {
+  *first = is_upper && i + k > 0 ? i + k : 0;
+  *last = !is_upper && i + k < m - 1 ? i + k : m - 1;
+}
+
+/* The indexes, from 1, of a triangle of an n by m matrix: a row of row numbers above a row of column numbers. */
+static int triangle_indices(lua_State *L, bool is_upper) {
+  ltide_state *S = ltide_enter(L);
+  ltide_args a = ltide_split(L, 2);
+  ltide_check_count(L, a, 3);
+  ltide_check_keys(L, a.opts, option_keys);
+  int64_t n = check_count_of(L, 1, "n"), m = check_count_of(L, 2, "m"),
+          k = a.n > 2 ? ltide_check_integer(L, 3, "offset") : 0;
+  tide_options o = default_options(), host = {TIDE_INT64, TIDE_CPU, false};
+  o.dtype = TIDE_INT64;
+  ltide_opt_options(L, a.opts, &o);
+  int64_t count = 0, at = 0, first, last;
+  for (int64_t i = 0; i < n; i++) {
+    triangle_row(i, m, k, is_upper, &first, &last);
+    if (last >= first) count += last - first + 1;
+  }
+  int64_t *values = lua_newuserdatauv(L, 2 * (size_t)count * sizeof *values, 0), size[2] = {2, count};
+  for (int64_t i = 0; i < n; i++) {
+    triangle_row(i, m, k, is_upper, &first, &last);
+    for (int64_t j = first; j <= last; j++) values[at] = i + 1, values[count + at++] = j + 1;
+  }
+  ltide_tensor *plain = ltide_new_tensor(L, S), *u = ltide_new_tensor(L, S);
+  ltide_try(L, tide_from_data(&plain->t, values, size, 2, &host));
+  ltide_try(L, tide_to(&u->t, plain->t, &o, false, false));
+  ltide_close_tensor(plain);
+  ltide_made(L, S);
+  return 1;
+}
+
+static int ltril_indices(lua_State *L) { return triangle_indices(L, false); }
+static int ltriu_indices(lua_State *L) { return triangle_indices(L, true); }
+
+/* {==== Foreign memory */
+
+typedef struct owner_node {
+  struct owner_node *next; /* the universe's list */
+  _Atomic int state;       /* 0: both hold it; 1: core let go; 2: the universe has closed */
+  int ref;                 /* the owner, in the registry */
+} owner_node;
+
+static const char key_owners;
+
+static void owner_release(void *user) {
+  owner_node *node = user;
+  if (atomic_exchange(&node->state, 1) == 2) free(node);
+}
+
+/* Frees the owners that core has let go of. */
+static void sweep_owners(lua_State *L, owner_node **head) {
+  while (*head) {
+    owner_node *node = *head;
+    if (atomic_load(&node->state) != 1)
+      head = &node->next;
+    else {
+      *head = node->next;
+      luaL_unref(L, LUA_REGISTRYINDEX, node->ref);
+      free(node);
+    }
+  }
+}
+
+/* The finaliser of the list itself: the universe closes. */
+static int owners_gc(lua_State *L) {
+  owner_node **head = lua_touserdata(L, 1);
+  for (owner_node *node = *head, *next; node; node = next) {
+    next = node->next;
+    if (atomic_exchange(&node->state, 2) == 1) free(node);
+  }
+  *head = NULL;
+  return 0;
+}
+
+static owner_node **owners_of(lua_State *L) {
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_owners);
+  owner_node **head = lua_touserdata(L, -1);
+  lua_pop(L, 1);
+  return head;
+}
+
+static void push_sentinel(lua_State *L);
+
+/* Runs once in every collection. */
+static int sentinel_gc(lua_State *L) {
+  owner_node **head = owners_of(L);
+  if (!head) return 0;
+  sweep_owners(L, head);
+  if (*head) {
+    push_sentinel(L);
+    lua_pop(L, 1);
+  }
+  return 0;
+}
+
+static void push_sentinel(lua_State *L) {
+  lua_newuserdatauv(L, 1, 0);
+  if (luaL_newmetatable(L, "tide.owner_sentinel")) {
+    lua_pushcfunction(L, sentinel_gc);
+    lua_setfield(L, -2, "__gc");
+  }
+  lua_setmetatable(L, -2);
+}
+
+/* Anchors the value at the top of the stack, and pops it. */
+static owner_node *new_owner(lua_State *L) {
+  owner_node **head = owners_of(L);
+  sweep_owners(L, head);
+  if (!*head) {
+    push_sentinel(L);
+    lua_pop(L, 1);
+  }
+  owner_node *node = malloc(sizeof *node);
+  if (!node) ltide_error(L, "OutOfMemoryError", "from_ptr: no memory for the owner");
+  *node = (owner_node){*head, 0, LUA_NOREF};
+  *head = node;
+  node->ref = luaL_ref(L, LUA_REGISTRYINDEX);
+  return node;
+}
+
+static void *check_pointer(lua_State *L, int arg) {
+  if (lua_islightuserdata(L, arg)) return lua_touserdata(L, arg);
+  if (lua_isinteger(L, arg)) return (void *)(intptr_t)lua_tointeger(L, arg);
+  ltide_arg_error(L, arg, "ptr", "an address: an integer or a light userdata");
+  return NULL;
+}
+
+static int lfrom_ptr(lua_State *L) {
+  static const char *const keys[] = {"dtype", "device", "stride", "owner", NULL};
+  ltide_state *S = ltide_enter(L);
+  void *ptr = check_pointer(L, 1);
+  int64_t size[TIDE_MAX_DIMS], stride[TIDE_MAX_DIMS];
+  ltide_args a = ltide_split(L, 2);
+  ltide_check_keys(L, a.opts, keys);
+  int ndim = ltide_check_sizes(L, 2, a.n, size, "sizes", 0);
+  tide_options o = default_options();
+  ltide_opt_options(L, a.opts, &o);
+  if (o.dtype == TIDE_DTYPE_NONE) o.dtype = tide_get_default_dtype();
+  bool has_stride = a.opts && lua_getfield(L, a.opts, "stride") != LUA_TNIL;
+  if (has_stride) {
+    int top = lua_gettop(L), n = ltide_check_sizes(L, top, top, stride, "stride", 0);
+    if (n != ndim) return ltide_error(L, "ShapeError", "from_ptr: stride: got %d values, expected %d", n, ndim);
+  }
+  ltide_tensor *u = ltide_new_tensor(L, S);
+  int result = lua_gettop(L);
+  owner_node *node = NULL;
+  if (a.opts && lua_getfield(L, a.opts, "owner") != LUA_TNIL) node = new_owner(L);
+  tide_status status =
+      tide_from_ptr(&u->t, ptr, size, has_stride ? stride : NULL, ndim, &o, node ? owner_release : NULL, node);
+  if (status != TIDE_OK && node) atomic_store(&node->state, 1);
+  ltide_try(L, status);
+  ltide_made(L, S);
+  lua_settop(L, result);
+  return 1;
+}
+
+static const ltide_reg functions[] = {
+    {"empty", lempty,
+     "tide.empty(sizes... [, {dtype=, device=, pin_memory=false}]) -> Tensor\nUninitialised. Sizes are integers or "
+     "one table; {} gives no dimensions."},
+    {"zeros", lzeros, "tide.zeros(sizes... [, {dtype=, device=, pin_memory=false}]) -> Tensor\nAll 0."},
+    {"ones", lones, "tide.ones(sizes... [, {dtype=, device=, pin_memory=false}]) -> Tensor\nAll 1."},
+    {"full", lfull,
+     "tide.full(size_table, value [, {dtype=, device=, pin_memory=false}]) -> Tensor\nAll `value`, whose kind gives "
+     "the dtype: bool, int64 or the default float."},
+    {"empty_like", lempty_like,
+     "tide.empty_like(x [, opts]) -> Tensor\nUninitialised, with the shape, layout, dtype and device of x."},
+    {"zeros_like", lzeros_like,
+     "tide.zeros_like(x [, opts]) -> Tensor\nAll 0, with the shape, layout, dtype and device of x."},
+    {"ones_like", lones_like,
+     "tide.ones_like(x [, opts]) -> Tensor\nAll 1, with the shape, layout, dtype and device of x."},
+    {"full_like", lfull_like,
+     "tide.full_like(x, value [, opts]) -> Tensor\nAll `value`, with the shape, layout, dtype and device of x."},
+    {"empty_strided", lempty_strided,
+     "tide.empty_strided(size, stride [, opts]) -> Tensor\nUninitialised, with these strides in elements."},
+    {"arange", larange,
+     "tide.arange([start=0,] stop [, step=1] [, opts]) -> Tensor\nstart, start + step, ... below stop, which is "
+     "excluded. int64 if all are integers. Empty if stop lies behind start."},
+    {"range", lrange,
+     "tide.range([start=1,] stop [, step=1] [, opts]) -> Tensor\nstart, start + step, ... up to stop, which is "
+     "included: for index tensors. Empty if stop lies behind start, as a Lua loop. int64 if all are integers."},
+    {"linspace", llinspace,
+     "tide.linspace(a, b, n [, opts]) -> Tensor\nn values at equal distances from a to b, both included."},
+    {"logspace", llogspace,
+     "tide.logspace(a, b, n [, {base=10, dtype=, device=}]) -> Tensor\nbase to the powers linspace(a, b, n)."},
+    {"eye", leye, "tide.eye(n [, m] [, opts]) -> Tensor\nn by m, 1 on the diagonal and 0 elsewhere."},
+    {"tril_indices", ltril_indices,
+     "tide.tril_indices(n, m [, offset=0] [, opts]) -> Tensor\nint64 [2, k]: rows and columns, from 1, of the lower "
+     "triangle of an n by m matrix."},
+    {"triu_indices", ltriu_indices,
+     "tide.triu_indices(n, m [, offset=0] [, opts]) -> Tensor\nint64 [2, k]: rows and columns, from 1, of the upper "
+     "triangle of an n by m matrix."},
+    {"from_ptr", lfrom_ptr,
+     "tide.from_ptr(ptr, sizes [, {dtype=, device=, stride=, owner=}]) -> Tensor\nBorrows memory at an address of "
+     "that device. "
+     "`owner`, any value, is kept alive until the last view has gone and the work queued on it is done."},
+    {NULL, NULL, NULL}};
+
+static const ltide_reg methods[] = {
+    {"new_empty", lnew_empty,
+     "x:new_empty(sizes... [, opts]) -> Tensor\nUninitialised, with the dtype and device of x."},
+    {"new_zeros", lnew_zeros, "x:new_zeros(sizes... [, opts]) -> Tensor\nAll 0, with the dtype and device of x."},
+    {"new_ones", lnew_ones, "x:new_ones(sizes... [, opts]) -> Tensor\nAll 1, with the dtype and device of x."},
+    {"new_full", lnew_full, "x:new_full(size, value [, opts]) -> Tensor\nAll `value`, with the dtype and device of x."},
+    {"new_empty_strided", lnew_empty_strided,
+     "x:new_empty_strided(size, stride [, opts]) -> Tensor\nUninitialised, with these strides and the dtype and "
+     "device of x."},
+    {NULL, NULL, NULL}};
+
+void ltide_open_factory(lua_State *L, ltide_state *S) {
+  (void)S;
+  owner_node **head = lua_newuserdatauv(L, sizeof *head, 0);
+  *head = NULL;
+  if (luaL_newmetatable(L, "tide.owners")) {
+    lua_pushcfunction(L, owners_gc);
+    lua_setfield(L, -2, "__gc");
+  }
+  lua_setmetatable(L, -2);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &key_owners);
+  ltide_register(L, "tide", functions);
+  ltide_register_methods(L, methods);
+}

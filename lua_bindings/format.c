@@ -1,0 +1,355 @@
+/* format.c: tensors as text, in the style of PyTorch 2.11: columns aligned, four decimals, whole floats as "3.", scientific
+ * notation where the values span more than a thousand, exceed 1e8 or fall under 1e-4; large tensors summarised.
+ *
+ * Only what is shown is copied: a summarised tensor is read corner by corner (the first and last items of every long dim), at
+ * most a few hundred elements, converted on its device to float64, int64, bool or complex128. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "args.h"
+
+typedef struct print_options {
+  int precision, edgeitems, linewidth, sci_mode; /* sci_mode: -1 as the values ask for */
+  int64_t threshold;
+} print_options;
+static _Thread_local print_options options = {4, 3, 80, -1, 1000};
+
+/* What is shown, in row-major order: `size` elements of each dim, of which the middle is left out where cut is set. */
+typedef struct visible {
+  int ndim;
+  int64_t size[TIDE_MAX_DIMS], numel;
+  bool cut[TIDE_MAX_DIMS], summarised;
+  char kind; /* 'F', 'I', 'B' or 'C' */
+  size_t bytes;
+  char *data;
+} visible;
+
+/* How numbers are written: one for real values, a second one for imaginary parts. */
+typedef struct number_style {
+  bool whole, sci;
+  int width;
+} number_style;
+
+/* {==== Reading what is shown */
+
+static tide_dtype shown_dtype(visible *v, tide_dtype dtype) {
+  switch (tide_dtype_kind(dtype)) {
+  case 'F': return v->kind = 'F', v->bytes = 8, TIDE_FLOAT64;
+  case 'C': return v->kind = 'C', v->bytes = 16, TIDE_COMPLEX128;
+  case 'B': return v->kind = 'B', v->bytes = 1, TIDE_BOOL;
+  default: return v->kind = 'I', v->bytes = 8, TIDE_INT64;
+  }
+}
+
+static void plan_visible(visible *v, const tide_tensor *x) {
+  v->ndim = tide_tensor_ndim(x);
+  v->summarised = tide_tensor_numel(x) > options.threshold;
+  v->numel = 1;
+  for (int d = 0; d < v->ndim; d++) {
+    int64_t n = tide_tensor_size(x)[d];
+    v->cut[d] = v->summarised && n > 2 * options.edgeitems;
+    v->size[d] = v->cut[d] ? 2 * options.edgeitems : n;
+    v->numel *= v->size[d];
+  }
+}
+
+/* Copies the dense values of a corner to their places. */
+static void place_corner(visible *v, const char *corner, const int64_t *start, const int64_t *length) {
+  int64_t index[TIDE_MAX_DIMS] = {0}, inner = v->ndim ? length[v->ndim - 1] : 1, total = 1;
+  for (int d = 0; d < v->ndim; d++) total *= length[d];
+  for (int64_t done = 0; done < total; done += inner) {
+    int64_t at = 0;
+    for (int d = 0; d < v->ndim; d++) at = at * v->size[d] + start[d] + index[d];
+    memcpy(v->data + (size_t)at * v->bytes, corner + (size_t)done * v->bytes, (size_t)inner * v->bytes);
+    for (int d = v->ndim - 2; d >= 0 && ++index[d] == length[d]; d--) index[d] = 0;
+  }
+}
+
+static tide_status read_view(char *host, const tide_tensor *view, tide_dtype dtype) {
+  tide_options o = {dtype, tide_tensor_device(view), false};
+  tide_tensor *converted;
+  tide_status status = tide_to(&converted, view, &o, false, false);
+  if (status == TIDE_OK) status = tide_read(host, converted);
+  if (status == TIDE_OK) tide_tensor_release(converted);
+  return status;
+}
+
+/* Reads the corner that `ends` names: bit d set means the last items of dim d. */
+static tide_status read_corner(visible *v, const tide_tensor *x, tide_dtype dtype, unsigned ends, char *scratch) {
+  int64_t start[TIDE_MAX_DIMS], length[TIDE_MAX_DIMS];
+  tide_tensor *view = (tide_tensor *)x;
+  tide_status status = TIDE_OK;
+  tide_tensor_retain(view);
+  for (int d = 0; d < v->ndim && status == TIDE_OK; d++) {
+    bool last = ends >> d & 1;
+    length[d] = v->cut[d] ? options.edgeitems : v->size[d];
+    start[d] = last ? length[d] : 0;
+    if (!v->cut[d]) continue;
+    tide_tensor *narrow;
+    status = tide_narrow(&narrow, view, d, last ? tide_tensor_size(x)[d] - length[d] : 0, length[d]);
+    if (status != TIDE_OK) break;
+    tide_tensor_release(view);
+    view = narrow;
+  }
+  if (status == TIDE_OK) status = read_view(scratch, view, dtype);
+  if (status == TIDE_OK) place_corner(v, scratch, start, length);
+  tide_tensor_release(view);
+  return status;
+}
+
+static tide_status read_visible(visible *v, const tide_tensor *x, char *scratch) {
+  tide_dtype dtype = shown_dtype(v, tide_tensor_dtype(x));
+  unsigned cuts = 0;
+  for (int d = 0; d < v->ndim; d++) cuts |= (unsigned)v->cut[d] << d;
+  unsigned ends = 0;
+  do {
+    tide_status status = read_corner(v, x, dtype, ends, scratch);
+    if (status != TIDE_OK) return status;
+    ends = (ends - cuts) & cuts; /* the next subset of the bits of cuts */
+  } while (ends);
+  return TIDE_OK;
+}
+
+/* {==== Numbers */
+
+static double value_at(const visible *v, int64_t i, bool imaginary) {
+  double f;
+  if (v->kind == 'C') memcpy(&f, v->data + 16 * i + (imaginary ? 8 : 0), 8);
+  else memcpy(&f, v->data + 8 * i, 8);
+  return f;
+}
+
+static number_style float_style(const visible *v, bool imaginary) {
+  number_style s = {true, false, 1};
+  double low = INFINITY, high = 0;
+  for (int64_t i = 0; i < v->numel; i++) {
+    double f = value_at(v, i, imaginary);
+    if (!isfinite(f) || f == 0) continue;
+    if (f != ceil(f)) s.whole = false;
+    if (fabs(f) < low) low = fabs(f);
+    if (fabs(f) > high) high = fabs(f);
+  }
+  if (high == 0) return s;
+  s.sci = options.sci_mode >= 0 ? options.sci_mode : high / low > 1000 || high > 1e8 || low < 1e-4;
+  for (int64_t i = 0; i < v->numel; i++) {
+    double f = value_at(v, i, imaginary);
+    if (!isfinite(f) || f == 0) continue;
+    int n = s.sci ? snprintf(NULL, 0, "%.*e", options.precision, f)
+                  : s.whole ? snprintf(NULL, 0, "%.0f", f) + 1 : snprintf(NULL, 0, "%.*f", options.precision, f);
+    if (n > s.width) s.width = n;
+  }
+  return s;
+}
+
+static number_style integer_style(const visible *v) {
+  number_style s = {true, false, 1};
+  for (int64_t i = 0; i < v->numel; i++) {
+    int64_t n;
+    int width = v->data[i] ? 4 : 5;
+    if (v->kind == 'I') {
+      memcpy(&n, v->data + 8 * i, 8);
+      width = snprintf(NULL, 0, "%lld", (long long)n);
+    }
+    if (width > s.width) s.width = width;
+  }
+  return s;
+}
+
+static int write_float(char *text, size_t size, double f, number_style s) {
+  char bare[512];
+  if (isnan(f)) snprintf(bare, sizeof bare, "nan");
+  else if (isinf(f)) snprintf(bare, sizeof bare, f < 0 ? "-inf" : "inf");
+  else if (s.sci) snprintf(bare, sizeof bare, "%.*e", options.precision, f);
+  else if (s.whole) snprintf(bare, sizeof bare, "%.0f.", f);
+  else snprintf(bare, sizeof bare, "%.*f", options.precision, f);
+  return snprintf(text, size, "%*s", s.width, bare);
+}
+
+typedef struct printer {
+  luaL_Buffer *b;
+  const visible *v;
+  number_style re, im;
+} printer;
+
+static void add_value(printer *p, int64_t i) {
+  char text[1100];
+  const visible *v = p->v;
+  if (v->kind == 'F') write_float(text, sizeof text, value_at(v, i, false), p->re);
+  else if (v->kind == 'B') snprintf(text, sizeof text, "%*s", p->re.width, v->data[i] ? "True" : "False");
+  else if (v->kind == 'I') {
+    int64_t n;
+    memcpy(&n, v->data + 8 * i, 8);
+    snprintf(text, sizeof text, "%*lld", p->re.width, (long long)n);
+  } else {
+    char imaginary[540];
+    int n = write_float(text, sizeof text, value_at(v, i, false), p->re);
+    write_float(imaginary, sizeof imaginary, value_at(v, i, true), p->im);
+    const char *bare = imaginary + strspn(imaginary, " ");
+    snprintf(text + n, sizeof text - (size_t)n, "%s%sj", *bare == '-' ? "" : "+", bare);
+  }
+  luaL_addstring(p->b, text);
+}
+
+/* {==== Layout */
+
+static void add_spaces(luaL_Buffer *b, int n) {
+  while (n-- > 0) luaL_addchar(b, ' ');
+}
+
+/* One row of the innermost dim, broken into lines. */
+static void add_vector(printer *p, int64_t first, int indent) {
+  const visible *v = p->v;
+  int d = v->ndim - 1, each = p->re.width + 2 + (v->kind == 'C' ? p->im.width + 1 : 0);
+  int line = (options.linewidth - indent) / each, on_line = 0;
+  int64_t shown = v->size[d] + v->cut[d], middle = v->cut[d] ? v->size[d] / 2 : -1;
+  if (line < 1) line = 1;
+  luaL_addchar(p->b, '[');
+  for (int64_t i = 0, item = 0; i < shown; i++) {
+    if (on_line == line) {
+      luaL_addstring(p->b, ",\n");
+      add_spaces(p->b, indent + 1);
+      on_line = 0;
+    } else if (i)
+      luaL_addstring(p->b, ", ");
+    on_line++;
+    if (i == middle) luaL_addstring(p->b, " ...");
+    else add_value(p, first + item++);
+  }
+  luaL_addchar(p->b, ']');
+}
+
+static void add_tensor(printer *p, int d, int64_t first, int indent) {
+  const visible *v = p->v;
+  if (v->ndim == 0) {
+    add_value(p, 0);
+    return;
+  }
+  if (d == v->ndim - 1) {
+    add_vector(p, first, indent);
+    return;
+  }
+  int64_t inner = 1, shown = v->size[d] + v->cut[d], middle = v->cut[d] ? v->size[d] / 2 : -1;
+  for (int k = d + 1; k < v->ndim; k++) inner *= v->size[k];
+  luaL_addchar(p->b, '[');
+  for (int64_t i = 0, item = 0; i < shown; i++) {
+    if (i) {
+      luaL_addchar(p->b, ',');
+      for (int k = d; k < v->ndim - 1; k++) luaL_addchar(p->b, '\n');
+      add_spaces(p->b, indent + 1);
+    }
+    if (i == middle) luaL_addstring(p->b, "...");
+    else add_tensor(p, d + 1, first + inner * item++, indent + 1);
+  }
+  luaL_addchar(p->b, ']');
+}
+
+/* Pushes the suffix texts ("device='cuda:0'", ...) and returns their number. */
+static int push_suffixes(lua_State *L, const tide_tensor *x) {
+  int n = 0;
+  tide_dtype dtype = tide_tensor_dtype(x), real = tide_get_default_dtype();
+  if (tide_tensor_device(x) >= 0) lua_pushfstring(L, "device='cuda:%d'", tide_tensor_device(x)), n++;
+  if (tide_tensor_numel(x) == 0) {
+    if (tide_tensor_ndim(x) != 1) {
+      lua_pushliteral(L, "size=(");
+      for (int d = 0; d < tide_tensor_ndim(x); d++) {
+        lua_pushfstring(L, d ? ", %I" : "%I", (lua_Integer)tide_tensor_size(x)[d]);
+        lua_concat(L, 2);
+      }
+      lua_pushliteral(L, ")");
+      lua_concat(L, 2), n++;
+    }
+    if (dtype != real) lua_pushfstring(L, "dtype=tide.%s", tide_dtype_name(dtype)), n++;
+  } else if (dtype != real && dtype != TIDE_INT64 && dtype != TIDE_BOOL &&
+             dtype != (real == TIDE_FLOAT64 ? TIDE_COMPLEX128 : TIDE_COMPLEX64))
+    lua_pushfstring(L, "dtype=tide.%s", tide_dtype_name(dtype)), n++;
+  return n;
+}
+
+/* The text at `body` and the n suffixes above it -> one string. A suffix that does not fit goes on a line of its own. */
+static void join_suffixes(lua_State *L, int body, int n) {
+  const char *text = lua_tostring(L, body), *line = strrchr(text, '\n');
+  int length = (int)strlen(line ? line : text) + (line ? 1 : 2);
+  lua_pushvalue(L, body);
+  for (int i = 1; i <= n; i++) {
+    int suffix = (int)lua_rawlen(L, body + i);
+    bool fits = length + suffix + 2 <= options.linewidth;
+    lua_pushstring(L, fits ? ", " : ",\n       ");
+    lua_pushvalue(L, body + i);
+    lua_concat(L, 3);
+    length = fits ? length + suffix + 2 : 7 + suffix;
+  }
+  lua_pushliteral(L, ")");
+  lua_concat(L, 2);
+}
+
+static int ltensor_tostring(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  ltide_tensor *u = ltide_test_handle(L, S, 1);
+  if (!u) return ltide_arg_error(L, 1, "x", "a tensor");
+  if (!u->t) {
+    lua_pushliteral(L, "tensor(freed)");
+    return 1;
+  }
+  visible v;
+  plan_visible(&v, u->t);
+  size_t room = v.numel ? (size_t)v.numel * 16 : 1;
+  v.data = lua_newuserdatauv(L, room, 0);
+  char *scratch = lua_newuserdatauv(L, room, 0);
+  if (v.numel) ltide_try(L, read_visible(&v, u->t, scratch));
+  luaL_Buffer b;
+  luaL_buffinit(L, &b);
+  luaL_addstring(&b, "tensor(");
+  if (v.numel == 0) luaL_addstring(&b, "[]");
+  else {
+    printer p = {&b, &v, {0}, {0}};
+    if (v.kind == 'F' || v.kind == 'C') p.re = float_style(&v, false);
+    else p.re = integer_style(&v);
+    if (v.kind == 'C') p.im = float_style(&v, true);
+    add_tensor(&p, 0, 0, 7);
+  }
+  luaL_pushresult(&b);
+  int body = lua_gettop(L);
+  join_suffixes(L, body, push_suffixes(L, u->t));
+  return 1;
+}
+
+/* {==== Options */
+
+static int check_option(lua_State *L, const char *key, int least) {
+  int ok;
+  lua_Integer n = lua_tointegerx(L, -1, &ok);
+  if (!ok || n < least || n > 1 << 30) ltide_error(L, "ValueError", "set_printoptions: %s: got %s, expected an integer from %d", key, ltide_typename(L, -1), least);
+  return (int)n;
+}
+
+static int lset_printoptions(lua_State *L) {
+  static const char *const keys[] = {"precision", "threshold", "edgeitems", "linewidth", "sci_mode", NULL};
+  ltide_enter(L);
+  if (!lua_istable(L, 1)) return ltide_arg_error(L, 1, "opts", "a table {precision=, threshold=, edgeitems=, linewidth=, sci_mode=}");
+  ltide_check_keys(L, 1, keys);
+  print_options o = options;
+  if (lua_getfield(L, 1, "precision") != LUA_TNIL) o.precision = check_option(L, "precision", 0);
+  if (o.precision > 64) return ltide_error(L, "ValueError", "set_printoptions: precision: got %d, expected at most 64", o.precision);
+  if (lua_getfield(L, 1, "threshold") != LUA_TNIL) o.threshold = check_option(L, "threshold", 0);
+  if (lua_getfield(L, 1, "edgeitems") != LUA_TNIL) o.edgeitems = check_option(L, "edgeitems", 1);
+  if (lua_getfield(L, 1, "linewidth") != LUA_TNIL) o.linewidth = check_option(L, "linewidth", 10);
+  o.sci_mode = lua_getfield(L, 1, "sci_mode") == LUA_TNIL ? -1 : lua_toboolean(L, -1);
+  options = o;
+  return 0;
+}
+
+void ltide_open_format(lua_State *L, ltide_state *S) {
+  static const ltide_reg list[] = {
+      {"set_printoptions", lset_printoptions,
+       "tide.set_printoptions{precision = 4, threshold = 1000, edgeitems = 3, linewidth = 80, sci_mode = nil}\n"
+       "How tensors print: decimals; the number of elements above which the middle is left out; items shown at each end; columns; "
+       "true or false forces scientific notation or its absence, nil lets the values decide."},
+      {0}};
+  ltide_register(L, "tide", list);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, S->tensor_ref);
+  lua_pushcfunction(L, ltensor_tostring);
+  lua_setfield(L, -2, "__tostring");
+  lua_pop(L, 1);
+}

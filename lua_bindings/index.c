@@ -1,0 +1,362 @@
+/* index.c: x[...] read and written, and the selections by index and mask.
+ *
+ * A table of entries is resolved from left to right into a chain of views: a number selects and drops a dimension, {a,
+ * b} and {a, b, step} keep a range of it, {} keeps it whole. At most one entry may be an index tensor (or a bool tensor
+ * of one dimension, which becomes the indexes where it holds): core gathers along one dimension at a time, so it is
+ * applied last, to the view that the other entries made. A key that is a tensor by itself is a mask when its dtype is
+ * bool.
+ *
+ * The views of the chain live in one closed handle that is refilled, so that an error on the way loses nothing. */
+#include "args.h"
+#include "index.h"
+
+typedef struct selection {
+  ltide_tensor *view;       /* the handle that resolve pushed */
+  ltide_tensor *positions;  /* where a mask among the entries holds, or NULL */
+  const tide_tensor *index; /* of dimension `dim` of the view, or NULL */
+  int dim;
+} selection;
+
+static bool is_mask(const tide_tensor *x) { return tide_tensor_dtype(x) == TIDE_BOOL; }
+
+/* Puts the next view of the chain in the place of the last one. */
+static void advance(lua_State *L, ltide_tensor *u, tide_tensor *next) {
+  (void)L;
+  tide_tensor *last = u->t;
+  u->t = next;
+  tide_tensor_release(last);
+}
+
+static void select_one(lua_State *L, ltide_tensor *u, int dim, int64_t index) {
+  tide_tensor *next;
+  int64_t i = ltide_index(L, index, tide_tensor_size(u->t)[dim], "key");
+  ltide_try(L, tide_select(&next, u->t, dim, i));
+  advance(L, u, next);
+}
+
+/* The entry is {}, {a}, {a, b} or {a, b, step}. */
+static void select_range(lua_State *L, ltide_tensor *u, int dim, int entry) {
+  int64_t range[3], start, length, n = tide_tensor_size(u->t)[dim];
+  int count = ltide_check_integers(L, entry, range, 3, "range");
+  if (!count) return;
+  ltide_check_range(L, range[0], count > 1 ? range[1] : range[0], n, &start, &length);
+  int64_t step = count > 2 ? range[2] : 1;
+  if (step < 1) ltide_error(L, "ValueError", "index: range: got step %I, expected at least 1", (lua_Integer)step);
+  tide_tensor *next;
+  ltide_try(L, step == 1 || !length ? tide_narrow(&next, u->t, dim, start, length)
+                                    : tide_slice(&next, u->t, dim, start, start + length - 1, step));
+  advance(L, u, next);
+}
+
+/* The positions at which a mask of one dimension holds; pushes a handle that keeps them. */
+static ltide_tensor *mask_positions(lua_State *L, ltide_state *S, const tide_tensor *mask, int64_t n) {
+  if (tide_tensor_ndim(mask) != 1 || tide_tensor_size(mask)[0] != n)
+    ltide_error(L, "ShapeError", "index: a mask inside a table of entries must have one dimension of %I elements",
+                (lua_Integer)n);
+  ltide_tensor *u = ltide_new_tensor(L, S);
+  tide_tensor *flat;
+  ltide_try(L, tide_nonzero(&u->t, mask));
+  ltide_try(L, tide_select(&flat, u->t, 1, 0));
+  advance(L, u, flat);
+  return u;
+}
+
+/* Applies the entry on top of the stack to dimension *dim of the chain, and moves on to the next dimension. It leaves
+ * the entry there when it is a tensor. */
+static void select_entry(lua_State *L, ltide_state *S, selection *s, int *dim) {
+  int entry = lua_gettop(L);
+  const tide_tensor *tensor = NULL;
+  if (lua_type(L, entry) == LUA_TNUMBER)
+    select_one(L, s->view, *dim, ltide_check_integer(L, entry, "key"));
+  else if (lua_istable(L, entry))
+    select_range(L, s->view, (*dim)++, entry);
+  else if ((tensor = ltide_test_tensor(L, S, entry))) {
+    if (s->index)
+      ltide_error(L, "NotSupportedError",
+                  "index: got two index tensors in one access, expected at most one; use two accesses");
+    s->dim = *dim;
+    if (is_mask(tensor)) s->positions = mask_positions(L, S, tensor, tide_tensor_size(s->view->t)[*dim]);
+    s->index = s->positions ? s->positions->t : tensor;
+    (*dim)++;
+    return;
+  } else
+    ltide_arg_error(L, entry, "key", "an integer, a range {first, last [, step]}, {} or a tensor");
+  lua_settop(L, entry - 1);
+}
+
+/* Resolves the key at 2 over x; pushes the handle of the view, and tensors that must stay alive above it. */
+static selection resolve(lua_State *L, ltide_state *S, tide_tensor *x) {
+  selection s = {ltide_new_tensor(L, S), NULL, NULL, 0};
+  tide_tensor_retain(x);
+  s.view->t = x;
+  int dim = 0, ndim = tide_tensor_ndim(x);
+  lua_Integer n = (lua_Integer)lua_rawlen(L, 2);
+  if (!n && ltide_is_options(L, 2)) ltide_arg_error(L, 2, "key", "a table of entries without keys");
+  if (n > ndim) ltide_error(L, "IndexError", "index: got %I entries for a tensor of %d dimensions", n, ndim);
+  for (lua_Integer i = 1; i <= n; i++) {
+    lua_rawgeti(L, 2, i);
+    select_entry(L, S, &s, &dim);
+  }
+  return s;
+}
+
+static void refuse_key(lua_State *L) {
+  ltide_arg_error(L, 2, "key", "an integer, a table of integers, ranges and tensors, a mask or an index tensor");
+}
+
+static void check_has_dims(lua_State *L, const tide_tensor *x) {
+  if (!tide_tensor_ndim(x))
+    ltide_error(L, "IndexError",
+                "index: the tensor has no dimensions; use x:item() to read it and x:fill_(v) to write it");
+}
+
+/* The index of x[i] for an integer key. */
+static int64_t first_index(lua_State *L, const tide_tensor *x) {
+  check_has_dims(L, x);
+  return ltide_index(L, ltide_check_integer(L, 2, "key"), tide_tensor_size(x)[0], "key");
+}
+
+/* {==== Reading */
+
+static int get_by_table(lua_State *L, ltide_state *S, tide_tensor *x) {
+  selection s = resolve(L, S, x);
+  if (!s.index) return 1;
+  tide_tensor *next;
+  ltide_try(L, tide_index_get(&next, s.view->t, s.dim, s.index));
+  advance(L, s.view, next);
+  if (s.positions) ltide_close_tensor(s.positions);
+  lua_settop(L, 3);
+  ltide_made(L, S);
+  return 1;
+}
+
+int ltide_index_get(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  tide_tensor *x = ltide_check_tensor(L, S, 1, "tensor");
+  lua_settop(L, 2);
+  if (lua_type(L, 2) == LUA_TNUMBER) {
+    int64_t i = first_index(L, x);
+    ltide_tensor *u = ltide_new_tensor(L, S);
+    ltide_try(L, tide_select(&u->t, x, 0, i));
+    return 1;
+  }
+  if (lua_istable(L, 2)) return get_by_table(L, S, x);
+  tide_tensor *key = ltide_test_tensor(L, S, 2);
+  if (!key) refuse_key(L);
+  check_has_dims(L, x);
+  ltide_tensor *u = ltide_new_tensor(L, S);
+  ltide_try(L, is_mask(key) ? tide_mask_get(&u->t, x, key) : tide_index_get(&u->t, x, 0, key));
+  ltide_made(L, S);
+  return 1;
+}
+
+/* {==== Writing */
+
+/* A nested table as a value becomes a tensor of the destination's dtype and device, whose handle is returned. */
+static ltide_tensor *check_value(lua_State *L, ltide_state *S, const tide_tensor *x, tide_operand *value) {
+  ltide_tensor *converted = NULL;
+  if (lua_istable(L, 3)) {
+    tide_options o = {tide_tensor_dtype(x), tide_tensor_device(x), false};
+    ltide_push_converted(L, S, 3, &o);
+    lua_replace(L, 3);
+    converted = lua_touserdata(L, 3);
+  }
+  ltide_check_operand(L, S, 3, value, "value");
+  return converted;
+}
+
+static tide_status assign(tide_tensor *view, const tide_operand *value) {
+  return value->tensor ? tide_copy(view, value->tensor, false) : tide_fill(view, value->number);
+}
+
+/* x[i] = v and x[{...}] = v: through a view. */
+static void set_by_view(lua_State *L, ltide_state *S, tide_tensor *x, const tide_operand *value) {
+  if (lua_istable(L, 2)) {
+    selection s = resolve(L, S, x);
+    ltide_try(L, s.index ? tide_index_set(s.view->t, s.dim, s.index, value) : assign(s.view->t, value));
+    if (s.positions) ltide_close_tensor(s.positions);
+    ltide_close_tensor(s.view);
+    return;
+  }
+  int64_t i = first_index(L, x);
+  ltide_tensor *u = ltide_new_tensor(L, S);
+  ltide_try(L, tide_select(&u->t, x, 0, i));
+  ltide_try(L, assign(u->t, value));
+  ltide_close_tensor(u);
+}
+
+int ltide_index_set(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  tide_tensor *x = ltide_check_tensor(L, S, 1, "tensor");
+  tide_operand value;
+  ltide_tensor *converted = check_value(L, S, x, &value);
+  if (lua_type(L, 2) == LUA_TNUMBER || lua_istable(L, 2))
+    set_by_view(L, S, x, &value);
+  else {
+    tide_tensor *key = ltide_test_tensor(L, S, 2);
+    if (!key) refuse_key(L);
+    check_has_dims(L, x);
+    ltide_try(L, is_mask(key) ? tide_mask_set(x, key, &value) : tide_index_set(x, 0, key, &value));
+  }
+  if (converted) ltide_close_tensor(converted);
+  ltide_made(L, S);
+  return 0;
+}
+
+/* {==== Functions */
+
+/* Ends a function with an optional destination: copies the result there and gives the destination. */
+static int result_to_out(lua_State *L, ltide_state *S, int opts, ltide_tensor *u) {
+  ltide_made(L, S);
+  tide_tensor *out = ltide_opt_tensor(L, S, opts, "out");
+  if (!out) return 1;
+  int n = tide_tensor_ndim(u->t);
+  bool fits = n == tide_tensor_ndim(out);
+  for (int d = 0; fits && d < n; d++) fits = tide_tensor_size(u->t)[d] == tide_tensor_size(out)[d];
+  if (!fits)
+    return ltide_error(L, "ShapeError", "%s: out: its shape is not that of the result", ltide_function_name(L));
+  ltide_try(L, tide_copy(out, u->t, false));
+  lua_getfield(L, opts, "out");
+  return 1;
+}
+
+static const char *const out_keys[] = {"out", NULL};
+
+static int lindex_select(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
+  int dim = ltide_check_dim(L, 2, tide_tensor_ndim(x), "dim");
+  tide_tensor *index = ltide_check_tensor(L, S, 3, "index");
+  ltide_args a = ltide_split(L, 3);
+  ltide_check_count(L, a, 3);
+  ltide_check_keys(L, a.opts, out_keys);
+  if (tide_tensor_ndim(index) > 1)
+    return ltide_error(L, "ShapeError", "index_select: index: got %d dimensions, expected 1", tide_tensor_ndim(index));
+  ltide_tensor *u = ltide_new_tensor(L, S);
+  ltide_try(L, tide_index_get(&u->t, x, dim, index));
+  return result_to_out(L, S, a.opts, u);
+}
+
+static int lmasked_select(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  tide_tensor *x = ltide_check_tensor(L, S, 1, "x"), *mask = ltide_check_tensor(L, S, 2, "mask");
+  ltide_args a = ltide_split(L, 2);
+  ltide_check_count(L, a, 2);
+  ltide_check_keys(L, a.opts, out_keys);
+  ltide_tensor *u = ltide_new_tensor(L, S);
+  ltide_try(L, tide_mask_get(&u->t, x, mask));
+  return result_to_out(L, S, a.opts, u);
+}
+
+static int lmasked_fill_(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  tide_tensor *x = ltide_check_tensor(L, S, 1, "x"), *mask = ltide_check_tensor(L, S, 2, "mask");
+  tide_operand value;
+  ltide_check_operand(L, S, 3, &value, "value");
+  if (value.tensor && tide_tensor_ndim(value.tensor))
+    return ltide_error(
+        L, "ShapeError",
+        "masked_fill_: value: got a tensor of %d dimensions, expected a number or a tensor without dimensions",
+        tide_tensor_ndim(value.tensor));
+  ltide_try(L, tide_mask_set(x, mask, &value));
+  ltide_made(L, S);
+  lua_settop(L, 1);
+  return 1;
+}
+
+static int lnonzero(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
+  ltide_tensor *u = ltide_new_tensor(L, S);
+  ltide_try(L, tide_nonzero(&u->t, x));
+  ltide_made(L, S);
+  return 1;
+}
+
+static int triangle(lua_State *L, bool is_upper) {
+  ltide_state *S = ltide_enter(L);
+  tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
+  ltide_args a = ltide_split(L, 1);
+  ltide_check_count(L, a, 2);
+  ltide_check_keys(L, a.opts, out_keys);
+  int64_t k = a.n > 1 ? ltide_check_integer(L, 2, "k") : 0;
+  ltide_tensor *u = ltide_new_tensor(L, S);
+  ltide_try(L, tide_tril(&u->t, x, k, is_upper));
+  return result_to_out(L, S, a.opts, u);
+}
+/* A matrix with x on diagonal k, or the diagonal k of a matrix: a copy in both cases. */
+static int ldiag(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
+  ltide_args a = ltide_split(L, 1);
+  ltide_check_count(L, a, 2);
+  ltide_check_keys(L, a.opts, out_keys);
+  int64_t k = a.n > 1 ? ltide_check_integer(L, 2, "k") : 0;
+  int ndim = tide_tensor_ndim(x);
+  if (ndim != 1 && ndim != 2) return ltide_error(L, "ShapeError", "diag: x: got %d dimensions, expected 1 or 2", ndim);
+  ltide_tensor *view = ltide_new_tensor(L, S), *u = ltide_new_tensor(L, S);
+  if (ndim == 2) {
+    ltide_try(L, tide_diagonal(&view->t, x, k, 0, 1));
+    ltide_try(L, tide_clone(&u->t, view->t));
+  } else {
+    int64_t n = tide_tensor_size(x)[0] + (k < 0 ? -k : k), size[2] = {n, n};
+    tide_options o = {tide_tensor_dtype(x), tide_tensor_device(x), false};
+    ltide_try(L, tide_full(&u->t, size, 2, tide_int(0), &o));
+    ltide_try(L, tide_diagonal(&view->t, u->t, k, 0, 1));
+    ltide_try(L, tide_copy(view->t, x, false));
+  }
+  ltide_close_tensor(view);
+  return result_to_out(L, S, a.opts, u);
+}
+
+static int lfill_diagonal_(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
+  tide_scalar value = ltide_check_scalar(L, 2, "value");
+  if (tide_tensor_ndim(x) != 2)
+    return ltide_error(L, "ShapeError", "fill_diagonal_: x: got %d dimensions, expected 2", tide_tensor_ndim(x));
+  ltide_tensor *view = ltide_new_tensor(L, S);
+  ltide_try(L, tide_diagonal(&view->t, x, 0, 0, 1));
+  ltide_try(L, tide_fill(view->t, value));
+  ltide_close_tensor(view);
+  lua_settop(L, 1);
+  return 1;
+}
+
+static int ltril(lua_State *L) { return triangle(L, false); }
+static int ltriu(lua_State *L) { return triangle(L, true); }
+
+void ltide_open_index(lua_State *L, ltide_state *S) {
+  (void)S;
+  static const ltide_reg both[] = {
+      {"index_select", lindex_select,
+       "x:index_select(dim, index [, {out=}]) -> Tensor\nThe slices of dimension dim that the integer tensor index "
+       "names, from 1. "
+       "A bad index raises at once on the cpu, at the next synchronising call on a GPU."},
+      {"masked_select", lmasked_select,
+       "x:masked_select(mask [, {out=}]) -> Tensor\nThe elements where the bool tensor mask holds, in row-major order, "
+       "as one dimension. Synchronises."},
+      {"nonzero", lnonzero,
+       "x:nonzero() -> Tensor\nint64 [n, ndim]: the indexes, from 1, of the elements that are not zero. Synchronises."},
+      {"argwhere", lnonzero,
+       "tide.argwhere(x) -> Tensor\nint64 [n, ndim]: the indexes, from 1, of the elements that are not zero. "
+       "Synchronises."},
+      {"tril", ltril,
+       "x:tril([k=0] [, {out=}]) -> Tensor\nThe elements on and below diagonal k of the last two dimensions; zero "
+       "elsewhere."},
+      {"triu", ltriu,
+       "x:triu([k=0] [, {out=}]) -> Tensor\nThe elements on and above diagonal k of the last two dimensions; zero "
+       "elsewhere."},
+      {"diag", ldiag,
+       "x:diag([k=0] [, {out=}]) -> Tensor\nOf a vector, the matrix with it on diagonal k; of a matrix, a copy of its "
+       "diagonal k."},
+      {NULL, NULL, NULL}};
+  static const ltide_reg methods[] = {
+      {"fill_diagonal_", lfill_diagonal_, "x:fill_diagonal_(value) -> x\nSets the diagonal of a matrix."},
+      {"masked_fill_", lmasked_fill_,
+       "x:masked_fill_(mask, value) -> x\nWrites the number, or tensor without dimensions, where the bool tensor mask "
+       "holds."},
+      {NULL, NULL, NULL}};
+  ltide_register_both(L, both);
+  ltide_register_methods(L, methods);
+}

@@ -1,0 +1,27 @@
+/* io.c: pictures. */
+#include "bindings.h"
+
+static int lsave_png(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  if (lua_type(L, 1) != LUA_TSTRING) return ltide_arg_error(L, 1, "path", "a file name");
+  ltide_try(L, tide_png_save(lua_tostring(L, 1), ltide_check_tensor(L, S, 2, "image")));
+  return 0;
+}
+
+static int lload_png(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  if (lua_type(L, 1) != LUA_TSTRING) return ltide_arg_error(L, 1, "path", "a file name");
+  ltide_tensor *u = ltide_new_tensor(L, S);
+  ltide_try(L, tide_png_load(&u->t, lua_tostring(L, 1)));
+  ltide_made(L, S);
+  return 1;
+}
+
+void ltide_open_io(lua_State *L, ltide_state *S) {
+  (void)S;
+  static const ltide_reg list[] = {
+      {"save_png", lsave_png, "tide.save_png(path, image)\nWrites a uint8 tensor [h, w] (grey), [h, w, 3] (RGB) or [h, w, 4] (RGBA) as a PNG picture. FileError."},
+      {"load_png", lload_png, "tide.load_png(path) -> Tensor\nReads a PNG picture into a uint8 tensor [h, w, channels]. FileError when it is missing or broken."},
+      {0}};
+  ltide_register(L, "tide", list);
+}

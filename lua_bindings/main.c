@@ -1,0 +1,242 @@
+/* main.c: the runner: tide [options] [script [args]].
+ *
+ * Options, the table arg, exit codes and tracebacks follow lua.c, so that a .lua script runs as it would there; `tide` is a
+ * global, opened before the script. Ctrl-C ends the running Lua code through a hook and any wait for a device through the
+ * interrupt question that every wait asks; a second Ctrl-C ends the process. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runner.h"
+
+static lua_State *main_state;
+static volatile sig_atomic_t interrupt_pending;
+static const char *program = "tide";
+
+/* {==== Calls */
+
+static void stop_hook(lua_State *L, lua_Debug *ar) {
+  (void)ar;
+  lua_sethook(L, NULL, 0, 0);
+  if (!interrupt_pending) return;
+  interrupt_pending = 0;
+  ltide_error(L, "Interrupted", "interrupted");
+}
+
+/* Only lua_sethook may be called here. The coroutine that called tide last is stopped too: a hook is its coroutine's own. */
+static void on_sigint(int sig) {
+  int mask = LUA_MASKCALL | LUA_MASKRET | LUA_MASKLINE | LUA_MASKCOUNT;
+  signal(sig, SIG_DFL);
+  interrupt_pending = 1;
+  lua_sethook(main_state, stop_hook, mask, 1);
+  if (ltide_last && ltide_last != main_state) lua_sethook(ltide_last, stop_hook, mask, 1);
+}
+
+/* Asked by every wait: the error that follows takes the hook's place. */
+static int interrupted(void *user) {
+  (void)user;
+  if (!interrupt_pending) return 0;
+  interrupt_pending = 0;
+  lua_sethook(main_state, NULL, 0, 0);
+  if (ltide_last) lua_sethook(ltide_last, NULL, 0, 0);
+  return 1;
+}
+
+/* The message with its traceback: an error object carries its own. */
+static int with_traceback(lua_State *L) {
+  if (lua_type(L, 1) == LUA_TSTRING) {
+    luaL_traceback(L, L, lua_tostring(L, 1), 1);
+    return 1;
+  }
+  if (luaL_callmeta(L, 1, "__tostring") && lua_type(L, -1) == LUA_TSTRING) {
+    if (lua_istable(L, 1) && lua_getfield(L, 1, "traceback") == LUA_TSTRING) {
+      lua_pushfstring(L, "%s\n%s", lua_tostring(L, -2), lua_tostring(L, -1));
+      return 1;
+    }
+    lua_settop(L, 2);
+    return 1;
+  }
+  lua_pushfstring(L, "(error object is a %s value)", luaL_typename(L, 1));
+  luaL_traceback(L, L, lua_tostring(L, -1), 1);
+  return 1;
+}
+
+int runner_call(lua_State *L, int nargs, int nresults) {
+  int base = lua_gettop(L) - nargs;
+  lua_pushcfunction(L, with_traceback);
+  lua_insert(L, base);
+  interrupt_pending = 0;
+  signal(SIGINT, on_sigint);
+  int status = lua_pcall(L, nargs, nresults, base);
+  signal(SIGINT, SIG_DFL);
+  lua_sethook(L, NULL, 0, 0);
+  lua_remove(L, base);
+  return status;
+}
+
+int runner_report(lua_State *L, int status) {
+  if (status == LUA_OK) return status;
+  const char *text = lua_tostring(L, -1);
+  fflush(stdout);
+  fprintf(stderr, "%s: %s\n", program, text ? text : "(error message is not a string)");
+  fflush(stderr);
+  lua_pop(L, 1);
+  return status;
+}
+
+static int run_chunk(lua_State *L, int status) {
+  if (status == LUA_OK) status = runner_call(L, 0, 0);
+  return runner_report(L, status);
+}
+
+/* {==== The command line */
+
+typedef struct ltide_options {
+  int script; /* index of the script in argv, or 0 */
+  bool interactive, version, evaluated, ignore_env;
+} ltide_options;
+
+static void print_version(void) { printf("tide %s  %s\n", tide_version(), LUA_COPYRIGHT); }
+
+static void print_usage(const char *bad) {
+  if (bad) fprintf(stderr, "%s: unrecognized option or missing argument: '%s'\n", program, bad);
+  fprintf(bad ? stderr : stdout,
+          "usage: %s [options] [script [args]]\n"
+          "  -e stat   run the string 'stat'\n"
+          "  -l mod    require library 'mod' into a global of that name\n"
+          "  -i        enter the prompt after running the script\n"
+          "  -v        show version information\n"
+          "  -W        turn warnings off (they are on)\n"
+          "  -E        ignore environment variables of Lua\n"
+          "  -h        this text\n"
+          "  --        stop handling options\n"
+          "  -         run the standard input\n"
+          "Without a script, a terminal gets a prompt. Environment: TIDE_SIM_DEVICES=n simulates n GPUs.\n",
+          program);
+}
+
+/* Does the option need the next argument? Its text may also follow at once: -lfoo. */
+static bool takes_value(const char *option) { return option[1] == 'e' || option[1] == 'l'; }
+
+/* Returns false for a bad option, which has been reported. */
+static bool parse_options(ltide_options *o, char **argv) {
+  int i = 1;
+  for (; argv[i] && argv[i][0] == '-' && argv[i][1]; i++) {
+    const char *a = argv[i];
+    if (!strcmp(a, "--")) {
+      i++;
+      break;
+    }
+    if (takes_value(a)) {
+      o->evaluated |= a[1] == 'e';
+      if (!a[2] && !argv[++i]) return print_usage(a), false;
+      continue;
+    }
+    if (!strcmp(a, "-h") || !strcmp(a, "--help")) {
+      print_usage(NULL);
+      exit(EXIT_SUCCESS);
+    }
+    if (a[2] || !strchr("ivWE", a[1])) return print_usage(a), false;
+    o->interactive |= a[1] == 'i';
+    o->version |= a[1] == 'v' || a[1] == 'i';
+    o->ignore_env |= a[1] == 'E';
+  }
+  o->script = argv[i] ? i : 0;
+  return true;
+}
+
+/* The table arg: the script at 0, its arguments from 1, what came before at negative indexes. */
+static void push_args(lua_State *L, char **argv, int argc, int script) {
+  lua_createtable(L, argc - script, script + 1);
+  for (int i = 0; i < argc; i++) {
+    lua_pushstring(L, argv[i]);
+    lua_rawseti(L, -2, i - script);
+  }
+  lua_setglobal(L, "arg");
+}
+
+static int require_global(lua_State *L, const char *name) {
+  lua_getglobal(L, "require");
+  lua_pushstring(L, name);
+  int status = runner_call(L, 1, 1);
+  if (status == LUA_OK) lua_setglobal(L, name);
+  return runner_report(L, status);
+}
+
+/* Runs -e, -l and -W in order. */
+static bool run_options(lua_State *L, char **argv, int end) {
+  for (int i = 1; i < end && argv[i][0] == '-' && argv[i][1] && strcmp(argv[i], "--"); i++) {
+    char option = argv[i][1];
+    if (option == 'W') lua_warning(L, "@off", 0);
+    if (!takes_value(argv[i])) continue;
+    const char *value = argv[i][2] ? argv[i] + 2 : argv[++i];
+    int status = option == 'l' ? require_global(L, value) : run_chunk(L, luaL_loadbuffer(L, value, strlen(value), "=(command line)"));
+    if (status != LUA_OK) return false;
+  }
+  return true;
+}
+
+static int run_script(lua_State *L, char **argv, int script) {
+  const char *name = argv[script];
+  if (!strcmp(name, "-") && strcmp(argv[script - 1], "--")) name = NULL;
+  int status = luaL_loadfile(L, name), n = 0;
+  if (status == LUA_OK) {
+    while (argv[script + 1 + n]) lua_pushstring(L, argv[script + 1 + n++]);
+    status = runner_call(L, n, 0);
+  }
+  return runner_report(L, status);
+}
+
+static int run_init(lua_State *L) {
+  const char *name = "=LUA_INIT_5_4", *init = getenv(name + 1);
+  if (!init) init = getenv((name = "=LUA_INIT") + 1);
+  if (!init) return LUA_OK;
+  return run_chunk(L, init[0] == '@' ? luaL_loadfile(L, init + 1) : luaL_loadbuffer(L, init, strlen(init), name));
+}
+
+static int run(lua_State *L) {
+  int argc = (int)lua_tointeger(L, 1);
+  char **argv = lua_touserdata(L, 2);
+  ltide_options o = {0};
+  if (argv[0] && argv[0][0]) program = argv[0];
+  if (!parse_options(&o, argv)) return 0;
+  if (o.version) print_version();
+  if (o.ignore_env) lua_pushboolean(L, 1), lua_setfield(L, LUA_REGISTRYINDEX, "LUA_NOENV");
+  luaL_openlibs(L);
+  lua_gc(L, LUA_GCGEN, 0, 0); /* tensors die young */
+  lua_warning(L, "@on", 0);
+  luaL_requiref(L, "tide", luaopen_tide, 1);
+  tide_interrupt_set(interrupted, NULL);
+  push_args(L, argv, argc, o.script);
+  lua_settop(L, 0);
+  if (!o.ignore_env && run_init(L) != LUA_OK) return 0;
+  if (!run_options(L, argv, o.script ? o.script : argc)) return 0;
+  if (o.script && run_script(L, argv, o.script) != LUA_OK && !o.interactive) return 0;
+  bool nothing = !o.script && !o.evaluated && !o.version;
+  if (o.interactive || (nothing && isatty(STDIN_FILENO))) {
+    if (!o.version) print_version();
+    repl_run(L);
+  } else if (nothing && run_chunk(L, luaL_loadfile(L, NULL)) != LUA_OK)
+    return 0;
+  lua_pushboolean(L, 1);
+  return 1;
+}
+
+int main(int argc, char **argv) {
+  lua_State *L = runner_newstate();
+  if (!L) {
+    fprintf(stderr, "%s: no memory for a Lua state\n", argv[0]);
+    return EXIT_FAILURE;
+  }
+  main_state = L;
+  lua_pushcfunction(L, run);
+  lua_pushinteger(L, argc);
+  lua_pushlightuserdata(L, argv);
+  int status = lua_pcall(L, 2, 1, 0);
+  bool ok = lua_toboolean(L, -1) && status == LUA_OK;
+  if (status != LUA_OK) runner_report(L, status);
+  lua_close(L);
+  return ok ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,435 @@
+/* ops.c: every elementwise operation, from op.def by one loop: tide.f, x:f, x:f_ and the operators.
+ *
+ * The list is expanded into one small C function for each op and form, so that a call needs no closure, no upvalue and
+ * no look-up: `x + y` reads two operands, makes a handle and calls core. Whatever has options, parameters or an unusual
+ * number of arguments leaves that path at once for `general`, where the table `specials` says how an op reads its
+ * parameters. A number is a weak operand: an integer or a float as Lua has it. */
+#include <math.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "args.h"
+
+typedef struct op_call {
+  tide_op op;
+  tide_operand in[3];
+  tide_scalar p[3];
+  bool has_params;
+  int operands, next; /* next: an op that is applied to the result and next_in, or -1 */
+  tide_operand next_in;
+} op_call;
+
+typedef void (*op_parse)(lua_State *L, ltide_state *S, op_call *c, ltide_args a);
+
+typedef struct op_special {
+  op_parse parse; /* reads parameters into the call; it may change the op */
+  bool always;    /* the op needs its parameters, also where the script gives none */
+  int extra;      /* parameters that may stand as arguments after the operands */
+  const char *keys[4];
+  const char *doc;
+} op_special;
+
+/* {==== Parameters of single ops */
+
+/* alpha is a factor of the second operand; sub has it through add. */
+static void parse_alpha(lua_State *L, ltide_state *S, op_call *c, ltide_args a) {
+  (void)S;
+  if (!ltide_opt_scalar(L, a.opts, "alpha", &c->p[0])) return;
+  if (c->op == TIDE_OP_sub) c->p[0].i = -c->p[0].i, c->p[0].re = -c->p[0].re;
+  c->op = TIDE_OP_add_scaled, c->has_params = true;
+}
+
+static void parse_rounding(lua_State *L, ltide_state *S, op_call *c, ltide_args a) {
+  (void)S;
+  if (!a.opts || lua_getfield(L, a.opts, "rounding_mode") == LUA_TNIL) return;
+  const char *mode = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "";
+  if (!strcmp(mode, "trunc"))
+    c->op = TIDE_OP_div_trunc;
+  else if (!strcmp(mode, "floor"))
+    c->op = TIDE_OP_floor_divide;
+  else
+    ltide_arg_error(L, -1, "rounding_mode", "'trunc', 'floor' or nil");
+  lua_pop(L, 1);
+}
+
+/* Reads one number with a default, from the argument after the operands or from an option. */
+static void parse_number(lua_State *L, op_call *c, ltide_args a, const char *key, double otherwise) {
+  int at = c->operands + 1;
+  c->p[0] = tide_float(a.n >= at ? ltide_check_number(L, at, key) : ltide_opt_number(L, a.opts, key, otherwise));
+  c->has_params = true;
+}
+
+static void parse_slope(lua_State *L, ltide_state *S, op_call *c, ltide_args a) {
+  (void)S;
+  parse_number(L, c, a, "slope", 0.01);
+}
+
+static void parse_elu(lua_State *L, ltide_state *S, op_call *c, ltide_args a) {
+  (void)S;
+  parse_number(L, c, a, "alpha", 1);
+}
+
+static void parse_value(lua_State *L, ltide_state *S, op_call *c, ltide_args a) {
+  (void)S;
+  c->p[0] = tide_int(1);
+  ltide_opt_scalar(L, a.opts, "value", &c->p[0]);
+  c->has_params = true;
+}
+
+static void parse_round(lua_State *L, ltide_state *S, op_call *c, ltide_args a) {
+  (void)S;
+  double decimals = ltide_opt_number(L, a.opts, "decimals", 0);
+  if (decimals != floor(decimals) || fabs(decimals) > 300)
+    ltide_error(L, "ValueError", "round: decimals: got %f, expected an integer from -300 to 300", decimals);
+  bool is_float = tide_dtype_kind(tide_tensor_dtype(c->in[0].tensor)) == 'F';
+  if (decimals == 0 || (!is_float && decimals > 0)) return;
+  c->op = TIDE_OP_round_decimals, c->has_params = true;
+  c->p[0] = tide_float(pow(10, decimals));
+}
+
+static double largest(tide_dtype dtype) {
+  switch (dtype) {
+  case TIDE_FLOAT16: return 65504;
+  case TIDE_BFLOAT16: return 0x1.fep127;
+  case TIDE_FLOAT32: return 0x1.fffffep127;
+  default: return 0x1.fffffffffffffp1023;
+  }
+}
+
+static void parse_nan(lua_State *L, ltide_state *S, op_call *c, ltide_args a) {
+  (void)S;
+  tide_dtype dtype = tide_tensor_dtype(c->in[0].tensor);
+  double most = largest(dtype);
+  if (tide_dtype_kind(dtype) != 'F')
+    c->p[0] = c->p[1] = c->p[2] = tide_int(0); /* integers have no NaN */
+  else {
+    c->p[0] = tide_float(ltide_opt_number(L, a.opts, "nan", 0));
+    c->p[1] = tide_float(ltide_opt_number(L, a.opts, "posinf", most));
+    c->p[2] = tide_float(ltide_opt_number(L, a.opts, "neginf", -most));
+  }
+  c->has_params = true;
+}
+
+static void parse_isclose(lua_State *L, ltide_state *S, op_call *c, ltide_args a) {
+  (void)S;
+  c->p[0] = tide_float(ltide_opt_number(L, a.opts, "rtol", 1e-5));
+  c->p[1] = tide_float(ltide_opt_number(L, a.opts, "atol", 1e-8));
+  c->p[2] = tide_float(ltide_opt_boolean(L, a.opts, "equal_nan", false));
+  c->has_params = true;
+}
+
+/* Reads a bound, from the argument at `at` or from an option; false: there is none. */
+static bool read_bound(lua_State *L, ltide_state *S, ltide_args a, int at, const char *key, tide_operand *out) {
+  bool is_option = at > a.n || lua_isnil(L, at);
+  if (is_option && (!a.opts || lua_getfield(L, a.opts, key) == LUA_TNIL)) return false;
+  ltide_check_operand(L, S, is_option ? lua_gettop(L) : at, out, key);
+  return true;
+}
+
+/* Bounds that are tensors are applied one after the other, as maximum and minimum. */
+static void parse_clamp(lua_State *L, ltide_state *S, op_call *c, ltide_args a) {
+  tide_operand lo = {0}, hi = {0};
+  bool is_min = c->op != TIDE_OP_clamp_max, is_max = c->op != TIDE_OP_clamp_min;
+  is_min = is_min && read_bound(L, S, a, 2, "min", &lo);
+  is_max = is_max && read_bound(L, S, a, c->op == TIDE_OP_clamp_max ? 2 : 3, "max", &hi);
+  if (!is_min && !is_max)
+    ltide_error(L, "ArgumentError", "%s: got no bound, expected min, max or both: {min=0, max=1}",
+                ltide_function_name(L));
+  if (lo.tensor || hi.tensor) {
+    c->op = is_min ? TIDE_OP_maximum : TIDE_OP_minimum;
+    c->in[1] = is_min ? lo : hi;
+    if (is_min && is_max) c->next = TIDE_OP_minimum, c->next_in = hi;
+    return;
+  }
+  c->op = is_min && is_max ? TIDE_OP_clamp : is_min ? TIDE_OP_clamp_min : TIDE_OP_clamp_max;
+  c->p[0] = is_min ? lo.number : hi.number, c->p[1] = hi.number;
+  c->has_params = true;
+}
+
+static const op_special specials[TIDE_OP_COUNT] = {
+    [TIDE_OP_add] =
+        {parse_alpha,
+         false,
+         0,
+         {"alpha"},
+         "tide.add(x, y [, {alpha=1, out=}]) -> Tensor; x:add(y), x:add_(y), x + y\nx + alpha * y. Broadcasts."},
+    [TIDE_OP_sub] =
+        {parse_alpha,
+         false,
+         0,
+         {"alpha"},
+         "tide.sub(x, y [, {alpha=1, out=}]) -> Tensor; x:sub(y), x:sub_(y), x - y\nx - alpha * y. Broadcasts."},
+    [TIDE_OP_div] = {parse_rounding,
+                     false,
+                     0,
+                     {"rounding_mode"},
+                     "tide.div(x, y [, {rounding_mode=nil, out=}]) -> Tensor; x:div(y), x:div_(y), x / y\nTrue "
+                     "division; 'trunc' rounds "
+                     "toward zero, 'floor' down. Broadcasts."},
+    [TIDE_OP_round] =
+        {parse_round,
+         false,
+         0,
+         {"decimals"},
+         "tide.round(x [, {decimals=0, out=}]) -> Tensor; x:round(), x:round_()\nTo the nearest, halves to even."},
+    [TIDE_OP_nan_to_num] =
+        {parse_nan,
+         true,
+         0,
+         {"nan", "posinf", "neginf"},
+         "tide.nan_to_num(x [, {nan=0, posinf=, neginf=, out=}]) -> Tensor; x:nan_to_num_()\nReplaces NaN and the "
+         "infinities, these by the largest finite numbers of the dtype if nothing else is given."},
+    [TIDE_OP_leaky_relu] = {parse_slope,
+                            true,
+                            1,
+                            {"slope"},
+                            "tide.leaky_relu(x [, slope=0.01] [, {slope=, out=}]) -> Tensor; x:leaky_relu_(slope)\nx "
+                            "where positive, else slope * x."},
+    [TIDE_OP_elu] = {parse_elu,
+                     true,
+                     1,
+                     {"alpha"},
+                     "tide.elu(x [, alpha=1] [, {alpha=, out=}]) -> Tensor; x:elu_(alpha)\nx where positive, else "
+                     "alpha * (exp(x) - 1)."},
+    [TIDE_OP_clamp] = {parse_clamp,
+                       true,
+                       2,
+                       {"min", "max"},
+                       "tide.clamp(x [, min [, max]] [, {min=, max=, out=}]) -> Tensor; x:clamp{min=0}, "
+                       "x:clamp_{max=1}\nx limited to "
+                       "[min, max]; numbers or tensors, one may be missing. NaN stays NaN."},
+    [TIDE_OP_clamp_min] =
+        {parse_clamp,
+         true,
+         1,
+         {"min"},
+         "tide.clamp_min(x, min [, {out=}]) -> Tensor; x:clamp_min_(min)\nx, at least min. NaN stays NaN."},
+    [TIDE_OP_clamp_max] =
+        {parse_clamp,
+         true,
+         1,
+         {"max"},
+         "tide.clamp_max(x, max [, {out=}]) -> Tensor; x:clamp_max_(max)\nx, at most max. NaN stays NaN."},
+    [TIDE_OP_isclose] =
+        {parse_isclose,
+         true,
+         0,
+         {"rtol", "atol", "equal_nan"},
+         "tide.isclose(x, y [, {rtol=1e-5, atol=1e-8, equal_nan=false, out=}]) -> bool Tensor\nTrue where "
+         "|x - y| <= atol + rtol * |y|. Broadcasts."},
+    [TIDE_OP_addcmul] =
+        {parse_value,
+         true,
+         0,
+         {"value"},
+         "tide.addcmul(x, a, b [, {value=1, out=}]) -> Tensor; x:addcmul_(a, b)\nx + value * a * b. Broadcasts."},
+    [TIDE_OP_addcdiv] =
+        {parse_value,
+         true,
+         0,
+         {"value"},
+         "tide.addcdiv(x, a, b [, {value=1, out=}]) -> Tensor; x:addcdiv_(a, b)\nx + value * a / b. Broadcasts."},
+    [TIDE_OP_where] = {NULL,
+                       false,
+                       0,
+                       {NULL},
+                       "tide.where(condition, x, y [, {out=}]) -> Tensor; x:where(condition, y)\nx where the condition "
+                       "holds, else y; "
+                       "tensors or numbers. Broadcasts."},
+};
+
+/* {==== The general path */
+
+/* In-place forms know no `out`. */
+static void check_option_keys(lua_State *L, const op_special *s, int opts, bool in_place) {
+  const char *keys[6];
+  int n = 0;
+  for (int i = 0; i < 4 && s->keys[i]; i++) keys[n++] = s->keys[i];
+  if (!in_place) keys[n++] = "out";
+  keys[n] = NULL;
+  ltide_check_keys(L, opts, keys);
+}
+
+static void read_operands(lua_State *L, ltide_state *S, op_call *c) {
+  static const char *const names[] = {"x", "y", "z"};
+  bool has_tensor = false;
+  for (int k = 0; k < c->operands; k++) {
+    ltide_check_operand(L, S, k + 1, &c->in[k], names[k]);
+    has_tensor = has_tensor || c->in[k].tensor;
+  }
+  if (!has_tensor) ltide_arg_error(L, 1, "x", "a tensor");
+}
+
+/* Pushes the result in a new handle, or writes it to `into`. */
+static void apply(lua_State *L, ltide_state *S, const op_call *c, tide_tensor *into) {
+  const tide_scalar *p = c->has_params ? c->p : NULL;
+  ltide_tensor *u = into ? NULL : ltide_new_tensor(L, S);
+  ltide_try(L, tide_elementwise(u ? &u->t : NULL, c->op, c->in, p, into));
+  if (c->next < 0) return;
+  ltide_tensor *v = into ? NULL : ltide_new_tensor(L, S);
+  const tide_operand in[2] = {{into ? into : u->t, {0}}, c->next_in};
+  ltide_try(L, tide_elementwise(v ? &v->t : NULL, (tide_op)c->next, in, NULL, into));
+  if (u) ltide_close_tensor(u);
+}
+
+static int general(lua_State *L, ltide_state *S, tide_op op, int operands, bool in_place) {
+  const op_special *s = &specials[op];
+  op_call c = {.op = op, .operands = operands, .next = -1};
+  ltide_args a = ltide_split(L, operands);
+  ltide_check_count(L, a, operands + s->extra);
+  check_option_keys(L, s, a.opts, in_place);
+  tide_tensor *into = in_place ? ltide_check_tensor(L, S, 1, "x") : ltide_opt_tensor(L, S, a.opts, "out");
+  read_operands(L, S, &c);
+  if (s->parse) s->parse(L, S, &c, a);
+  apply(L, S, &c, into);
+  ltide_made(L, S);
+  if (in_place)
+    lua_pushvalue(L, 1);
+  else if (into)
+    lua_getfield(L, a.opts, "out");
+  return 1;
+}
+
+/* {==== The short path */
+
+static inline int unary(lua_State *L, tide_op op, bool in_place) {
+  ltide_state *S = ltide_enter(L);
+  if (lua_gettop(L) != 1 || specials[op].always) return general(L, S, op, 1, in_place);
+  tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
+  if (in_place) {
+    ltide_try(L, tide_unary(NULL, op, x, x));
+    return 1;
+  }
+  ltide_tensor *u = ltide_new_tensor(L, S);
+  ltide_try(L, tide_unary(&u->t, op, x, NULL));
+  ltide_made(L, S);
+  return 1;
+}
+
+static inline bool read_operand(lua_State *L, ltide_state *S, int arg, tide_operand *out) {
+  ltide_tensor *u = ltide_test_handle(L, S, arg);
+  out->tensor = u ? u->t : NULL;
+  return out->tensor || ltide_test_scalar(L, arg, &out->number);
+}
+
+static inline int binary(lua_State *L, tide_op op, bool in_place) {
+  ltide_state *S = ltide_enter(L);
+  tide_operand in[2];
+  if (lua_gettop(L) != 2 || specials[op].always || !read_operand(L, S, 1, &in[0]) || !read_operand(L, S, 2, &in[1]) ||
+      !(in[0].tensor || in[1].tensor) || (in_place && !in[0].tensor))
+    return general(L, S, op, 2, in_place);
+  tide_tensor *into = in_place ? ((ltide_tensor *)lua_touserdata(L, 1))->t : NULL;
+  ltide_tensor *u = in_place ? NULL : ltide_new_tensor(L, S);
+  tide_tensor **out = in_place ? NULL : &u->t;
+  ltide_try(L, in[0].tensor && in[1].tensor ? tide_binary(out, op, in[0].tensor, in[1].tensor, into)
+                                            : tide_elementwise(out, op, in, NULL, into));
+  if (in_place) {
+    lua_settop(L, 1);
+    return 1;
+  }
+  ltide_made(L, S);
+  return 1;
+}
+
+static inline int ternary(lua_State *L, tide_op op, bool in_place) {
+  return general(L, ltide_enter(L), op, 3, in_place);
+}
+
+/* {==== One loop over the list */
+
+#define OP_FUNCTIONS(name, form)                                                                                       \
+  static int lop_##name(lua_State *L) { return form(L, TIDE_OP_##name, false); }                                       \
+  static int lop_##name##_(lua_State *L) { return form(L, TIDE_OP_##name, true); }
+#define UNARY(name, rule, expr, doc)   OP_FUNCTIONS(name, unary)
+#define BINARY(name, rule, expr, doc)  OP_FUNCTIONS(name, binary)
+#define TERNARY(name, rule, expr, doc) OP_FUNCTIONS(name, ternary)
+#include "tide/op.def"
+
+typedef struct op_face {
+  const char *name, *name_;
+  lua_CFunction fn, fn_;
+  const char *doc;
+} op_face;
+
+static const op_face faces[TIDE_OP_COUNT] = {
+#define UNARY(name, rule, expr, doc)                                                                                   \
+  {#name, #name "_", lop_##name, lop_##name##_,                                                                        \
+   "tide." #name "(x [, {out=}]) -> Tensor; x:" #name "(), x:" #name "_()\n" doc},
+#define BINARY(name, rule, expr, doc)                                                                                  \
+  {#name, #name "_", lop_##name, lop_##name##_,                                                                        \
+   "tide." #name "(a, b [, {out=}]) -> Tensor; a:" #name "(b), a:" #name "_(b)\n" doc                                  \
+   ". Tensors or numbers; broadcasts."},
+#define TERNARY(name, rule, expr, doc)                                                                                 \
+  {#name, #name "_", lop_##name, lop_##name##_,                                                                        \
+   "tide." #name "(a, b, c [, {out=}]) -> Tensor; a:" #name "(b, c), a:" #name "_(b, c)\n" doc ". Broadcasts."},
+#include "tide/op.def"
+};
+
+/* Forms of other ops, chosen by an option. */
+static bool is_hidden(int op) {
+  return op == TIDE_OP_add_scaled || op == TIDE_OP_round_decimals || op == TIDE_OP_div_trunc;
+}
+
+static pthread_once_t lists_once = PTHREAD_ONCE_INIT;
+static ltide_reg functions[TIDE_OP_COUNT + 1], methods[2 * TIDE_OP_COUNT + 1];
+
+static void fill_lists(void) {
+  int n = 0, m = 0;
+  for (int op = 0; op < TIDE_OP_COUNT; op++) {
+    if (is_hidden(op)) continue;
+    const op_face *f = &faces[op];
+    const char *doc = specials[op].doc ? specials[op].doc : f->doc;
+    functions[n++] = (ltide_reg){f->name, f->fn, doc};
+    if (op == TIDE_OP_where) continue; /* its method has the tensor first */
+    methods[m++] = (ltide_reg){f->name, f->fn, doc};
+    methods[m++] = (ltide_reg){f->name_, f->fn_, doc};
+  }
+}
+
+/* x:where(condition, y) is where(condition, x, y). */
+static int ltensor_where(lua_State *L) {
+  if (lua_gettop(L) < 2) lua_settop(L, 2);
+  lua_pushvalue(L, 1);
+  lua_copy(L, 2, 1);
+  lua_replace(L, 2);
+  return lop_where(L);
+}
+
+/* Lua gives an operator of one operand that operand twice. */
+static int lop_unm(lua_State *L) {
+  lua_settop(L, 1);
+  return lop_neg(L);
+}
+static int lop_bnot(lua_State *L) {
+  lua_settop(L, 1);
+  return lop_bitwise_not(L);
+}
+
+void ltide_open_ops(lua_State *L, ltide_state *S) {
+  static const luaL_Reg operators[] = {{"__add", lop_add},
+                                       {"__sub", lop_sub},
+                                       {"__mul", lop_mul},
+                                       {"__div", lop_div},
+                                       {"__idiv", lop_floor_divide},
+                                       {"__mod", lop_remainder},
+                                       {"__pow", lop_pow},
+                                       {"__unm", lop_unm},
+                                       {"__band", lop_bitwise_and},
+                                       {"__bor", lop_bitwise_or},
+                                       {"__bxor", lop_bitwise_xor},
+                                       {"__bnot", lop_bnot},
+                                       {"__shl", lop_bitwise_left_shift},
+                                       {"__shr", lop_bitwise_right_shift},
+                                       {NULL, NULL}};
+  static const ltide_reg where[] = {
+      {"where", ltensor_where, "x:where(condition, y) -> Tensor\nx where the condition holds, else y. Broadcasts."},
+      {NULL, NULL, NULL}};
+  pthread_once(&lists_once, fill_lists);
+  ltide_register(L, "tide", functions);
+  ltide_register_methods(L, methods);
+  ltide_register_methods(L, where);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, S->tensor_ref);
+  luaL_setfuncs(L, operators, 0);
+  lua_pop(L, 1);
+  ltide_open_apply(L);
+}

@@ -1,0 +1,267 @@
+/* reduce.c: sums, extrema, tests and norms over all, one or several dimensions, and comparisons of whole tensors.
+ *
+ * x:sum() costs one core call. With arguments, the dimensions come first (an integer or a table, from 1) and options
+ * after them. max and min are three functions under one name, as in torch: of all elements, of one dimension with its
+ * indexes, and elementwise with a second tensor. */
+#include <math.h>
+#include <string.h>
+
+#include "args.h"
+
+typedef struct reduction {
+  ltide_state *S;
+  tide_tensor *x;
+  ltide_args a;
+  int dims[TIDE_MAX_DIMS];
+  tide_reduce_options o;
+} reduction;
+
+/* Reads the dimensions at `arg`, or in the option dim, and keepdim. */
+static void read_dims(lua_State *L, reduction *r, int arg) {
+  int ndim = tide_tensor_ndim(r->x), scalar_ndim = ndim ? ndim : 1; /* a tensor without dimensions may be named dim 1 */
+  int n = 0;
+  if (r->a.n >= arg && !lua_isnil(L, arg))
+    n = ltide_check_dims(L, arg, scalar_ndim, r->dims, "dim");
+  else if (r->a.opts) {
+    if (lua_getfield(L, r->a.opts, "dim") != LUA_TNIL)
+      n = ltide_check_dims(L, lua_gettop(L), scalar_ndim, r->dims, "dim");
+    lua_pop(L, 1);
+  }
+  r->o.dims = r->dims, r->o.ndims = ndim ? n : 0;
+  r->o.keepdim = ltide_opt_boolean(L, r->a.opts, "keepdim", false);
+}
+
+/* Begins a call with at most `most` arguments; keys end with NULL. */
+static void begin(lua_State *L, reduction *r, int most, const char *const *keys) {
+  r->S = ltide_enter(L);
+  r->x = ltide_check_tensor(L, r->S, 1, "x");
+  r->a = ltide_split(L, 1);
+  r->o = (tide_reduce_options)TIDE_REDUCE_OPTIONS;
+  ltide_check_count(L, r->a, most);
+  ltide_check_keys(L, r->a.opts, keys);
+}
+
+static int finish(lua_State *L, reduction *r, tide_reduction op) {
+  tide_tensor *out = ltide_opt_tensor(L, r->S, r->a.opts, "out");
+  if (out) {
+    ltide_try(L, tide_reduce(NULL, op, r->x, &r->o, out));
+    lua_getfield(L, r->a.opts, "out");
+    return 1;
+  }
+  ltide_tensor *u = ltide_new_tensor(L, r->S);
+  ltide_try(L, tide_reduce(&u->t, op, r->x, &r->o, NULL));
+  ltide_made(L, r->S);
+  return 1;
+}
+
+/* {==== [dims] [, {keepdim, dtype, out}] */
+
+static int over_dims(lua_State *L, tide_reduction op, bool has_dtype) {
+  static const char *const keys[] = {"dim", "keepdim", "out", "dtype", NULL}, *const plain_keys[] = {"dim", "keepdim",
+                                                                                                     "out", NULL};
+  reduction r;
+  if (lua_gettop(L) == 1) {
+    ltide_state *S = ltide_enter(L);
+    tide_reduce_options o = TIDE_REDUCE_OPTIONS;
+    tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
+    ltide_tensor *u = ltide_new_tensor(L, S);
+    ltide_try(L, tide_reduce(&u->t, op, x, &o, NULL));
+    ltide_made(L, S);
+    return 1;
+  }
+  begin(L, &r, 2, has_dtype ? keys : plain_keys);
+  read_dims(L, &r, 2);
+  if (has_dtype) r.o.dtype = ltide_opt_dtype(L, r.a.opts);
+  return finish(L, &r, op);
+}
+
+static int lsum(lua_State *L) { return over_dims(L, TIDE_SUM, true); }
+static int lnansum(lua_State *L) { return over_dims(L, TIDE_NANSUM, true); }
+static int lmean(lua_State *L) { return over_dims(L, TIDE_MEAN, true); }
+static int lprod(lua_State *L) { return over_dims(L, TIDE_PROD, true); }
+static int lamax(lua_State *L) { return over_dims(L, TIDE_MAX, false); }
+static int lamin(lua_State *L) { return over_dims(L, TIDE_MIN, false); }
+static int lall(lua_State *L) { return over_dims(L, TIDE_ALL, false); }
+static int lany(lua_State *L) { return over_dims(L, TIDE_ANY, false); }
+static int lcount_nonzero(lua_State *L) { return over_dims(L, TIDE_COUNT_NONZERO, false); }
+
+/* {==== One dimension */
+
+static void one_dim(lua_State *L, const reduction *r) {
+  if (r->o.ndims > 1)
+    ltide_error(L, "ArgumentError", "%s: dim: got %d dimensions, expected one", ltide_function_name(L), r->o.ndims);
+}
+
+static int arg_extreme(lua_State *L, tide_reduction op) {
+  static const char *const keys[] = {"dim", "keepdim", "out", NULL};
+  reduction r;
+  begin(L, &r, 2, keys);
+  read_dims(L, &r, 2);
+  one_dim(L, &r);
+  return finish(L, &r, op);
+}
+static int largmax(lua_State *L) { return arg_extreme(L, TIDE_ARGMAX); }
+static int largmin(lua_State *L) { return arg_extreme(L, TIDE_ARGMIN); }
+
+static int extreme(lua_State *L, tide_reduction op, tide_op elementwise) {
+  static const char *const keys[] = {"dim", "keepdim", "out", NULL}, *const indexed_keys[] = {"dim", "keepdim", NULL};
+  reduction r;
+  begin(L, &r, 2, keys);
+  tide_tensor *y = r.a.n > 1 ? ltide_test_tensor(L, r.S, 2) : NULL;
+  if (y) {
+    ltide_tensor *u = ltide_new_tensor(L, r.S);
+    ltide_try(L, tide_binary(&u->t, elementwise, r.x, y, NULL));
+    ltide_made(L, r.S);
+    return 1;
+  }
+  read_dims(L, &r, 2);
+  one_dim(L, &r);
+  if (!r.o.ndims && tide_tensor_ndim(r.x)) return finish(L, &r, op);
+  if (!r.o.ndims && r.a.n < 2) return finish(L, &r, op);
+  ltide_check_keys(L, r.a.opts, indexed_keys);
+  int dim = r.o.ndims ? r.dims[0] : 0;
+  ltide_tensor *values = ltide_new_tensor(L, r.S), *indices = ltide_new_tensor(L, r.S);
+  ltide_try(L, tide_reduce_index(&values->t, &indices->t, op, r.x, dim, r.o.keepdim));
+  ltide_made(L, r.S);
+  return 2;
+}
+static int lmax(lua_State *L) { return extreme(L, TIDE_MAX, TIDE_OP_maximum); }
+static int lmin(lua_State *L) { return extreme(L, TIDE_MIN, TIDE_OP_minimum); }
+
+static int laminmax(lua_State *L) {
+  static const char *const keys[] = {"dim", "keepdim", NULL};
+  reduction r;
+  begin(L, &r, 2, keys);
+  read_dims(L, &r, 2);
+  one_dim(L, &r);
+  ltide_tensor *low = ltide_new_tensor(L, r.S), *high = ltide_new_tensor(L, r.S);
+  ltide_try(L, tide_reduce(&low->t, TIDE_MIN, r.x, &r.o, NULL));
+  ltide_try(L, tide_reduce(&high->t, TIDE_MAX, r.x, &r.o, NULL));
+  ltide_made(L, r.S);
+  return 2;
+}
+
+/* {==== Spread and norms */
+
+static void begin_spread(lua_State *L, reduction *r, bool has_out) {
+  static const char *const keys[] = {"dim", "correction", "keepdim", "out", NULL}, *const plain_keys[] = {
+                                                                                       "dim", "correction", "keepdim",
+                                                                                       NULL};
+  begin(L, r, 2, has_out ? keys : plain_keys);
+  read_dims(L, r, 2);
+  r->o.param = ltide_opt_number(L, r->a.opts, "correction", 1);
+}
+
+static int spread(lua_State *L, tide_reduction op) {
+  reduction r;
+  begin_spread(L, &r, true);
+  return finish(L, &r, op);
+}
+static int lvar(lua_State *L) { return spread(L, TIDE_VAR); }
+static int lstd(lua_State *L) { return spread(L, TIDE_STD); }
+
+static int lvar_mean(lua_State *L) {
+  reduction r;
+  begin_spread(L, &r, false);
+  ltide_tensor *var = ltide_new_tensor(L, r.S), *mean = ltide_new_tensor(L, r.S);
+  ltide_try(L, tide_var_mean(&var->t, &mean->t, r.x, &r.o));
+  ltide_made(L, r.S);
+  return 2;
+}
+
+static int lnorm(lua_State *L) {
+  static const char *const keys[] = {"p", "dim", "keepdim", "dtype", "out", NULL};
+  reduction r;
+  begin(L, &r, 3, keys);
+  read_dims(L, &r, 3);
+  r.o.dtype = ltide_opt_dtype(L, r.a.opts);
+  bool is_given = r.a.n > 1 && !lua_isnil(L, 2);
+  r.o.param = is_given ? ltide_check_number(L, 2, "p") : ltide_opt_number(L, r.a.opts, "p", 2);
+  return finish(L, &r, TIDE_NORM);
+}
+
+/* {==== Whole tensors */
+
+static int lequal(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  bool is_equal = false;
+  tide_tensor *x = ltide_check_tensor(L, S, 1, "x"), *y = ltide_check_tensor(L, S, 2, "y");
+  ltide_try(L, tide_equal(&is_equal, x, y));
+  lua_pushboolean(L, is_equal);
+  return 1;
+}
+
+static int lallclose(lua_State *L) {
+  static const char *const keys[] = {"rtol", "atol", "equal_nan", NULL};
+  ltide_state *S = ltide_enter(L);
+  tide_operand in[2] = {{ltide_check_tensor(L, S, 1, "x"), {0}}, {ltide_check_tensor(L, S, 2, "y"), {0}}};
+  ltide_args a = ltide_split(L, 2);
+  ltide_check_count(L, a, 2);
+  ltide_check_keys(L, a.opts, keys);
+  tide_scalar p[3] = {tide_float(ltide_opt_number(L, a.opts, "rtol", 1e-5)),
+                      tide_float(ltide_opt_number(L, a.opts, "atol", 1e-8)),
+                      tide_float(ltide_opt_boolean(L, a.opts, "equal_nan", false))};
+  tide_reduce_options o = TIDE_REDUCE_OPTIONS;
+  ltide_tensor *close = ltide_new_tensor(L, S), *all = ltide_new_tensor(L, S);
+  ltide_try(L, tide_elementwise(&close->t, TIDE_OP_isclose, in, p, NULL));
+  ltide_try(L, tide_reduce(&all->t, TIDE_ALL, close->t, &o, NULL));
+  tide_scalar s = {0};
+  ltide_try(L, tide_item(&s, all->t));
+  ltide_close_tensor(close);
+  ltide_close_tensor(all);
+  lua_pushboolean(L, s.i != 0);
+  ltide_made(L, S);
+  return 1;
+}
+
+#define DIMS_TAIL "Over all elements, a dimension or a table of them."
+
+void ltide_open_reduce(lua_State *L, ltide_state *S) {
+  (void)S;
+  static const ltide_reg both[] = {
+      {"sum", lsum,
+       "x:sum([dims] [, {keepdim=false, dtype=, out=}]) -> Tensor\n" DIMS_TAIL
+       " Integers and bool are added in int64."},
+      {"nansum", lnansum,
+       "x:nansum([dims] [, {keepdim=false, dtype=, out=}]) -> Tensor\nThe sum in which NaN counts as 0. " DIMS_TAIL},
+      {"mean", lmean,
+       "x:mean([dims] [, {keepdim=false, dtype=, out=}]) -> Tensor\n" DIMS_TAIL
+       " A floating dtype; dtype= casts first."},
+      {"prod", lprod, "x:prod([dims] [, {keepdim=false, dtype=, out=}]) -> Tensor\n" DIMS_TAIL},
+      {"amax", lamax, "x:amax([dims] [, {keepdim=false, out=}]) -> Tensor\nThe largest element; NaN wins. " DIMS_TAIL},
+      {"amin", lamin, "x:amin([dims] [, {keepdim=false, out=}]) -> Tensor\nThe smallest element; NaN wins. " DIMS_TAIL},
+      {"aminmax", laminmax, "x:aminmax([dim] [, {keepdim=false}]) -> min, max\nThe smallest and the largest element."},
+      {"max", lmax,
+       "x:max() -> Tensor; x:max(dim [, {keepdim=false}]) -> values, indices; x:max(y) -> Tensor\nThe largest element "
+       "of "
+       "all; of a dimension, with its indexes from 1; or the larger of each pair. NaN wins."},
+      {"min", lmin,
+       "x:min() -> Tensor; x:min(dim [, {keepdim=false}]) -> values, indices; x:min(y) -> Tensor\nThe smallest element "
+       "of "
+       "all; of a dimension, with its indexes from 1; or the smaller of each pair. NaN wins."},
+      {"argmax", largmax,
+       "x:argmax([dim] [, {keepdim=false, out=}]) -> Tensor\nint64: the index, from 1, of the first largest element, "
+       "of all in row-major order or of a dimension."},
+      {"argmin", largmin,
+       "x:argmin([dim] [, {keepdim=false, out=}]) -> Tensor\nint64: the index, from 1, of the first smallest element, "
+       "of all in row-major order or of a dimension."},
+      {"all", lall, "x:all([dims] [, {keepdim=false, out=}]) -> bool Tensor\nIs every element nonzero? " DIMS_TAIL},
+      {"any", lany, "x:any([dims] [, {keepdim=false, out=}]) -> bool Tensor\nIs any element nonzero? " DIMS_TAIL},
+      {"count_nonzero", lcount_nonzero,
+       "x:count_nonzero([dims]) -> Tensor\nint64: how many elements are not zero. " DIMS_TAIL},
+      {"var", lvar,
+       "x:var([dims] [, {correction=1, keepdim=false, out=}]) -> Tensor\nThe variance, divided by n - "
+       "correction. " DIMS_TAIL},
+      {"std", lstd,
+       "x:std([dims] [, {correction=1, keepdim=false, out=}]) -> Tensor\nThe standard deviation. " DIMS_TAIL},
+      {"var_mean", lvar_mean, "x:var_mean([dims] [, {correction=1, keepdim=false}]) -> var, mean\n" DIMS_TAIL},
+      {"norm", lnorm,
+       "x:norm([p=2 [, dims]] [, {keepdim=false, dtype=, out=}]) -> Tensor\nThe p-norm; p may be math.huge, -math.huge "
+       "or 0. " DIMS_TAIL},
+      {"equal", lequal, "tide.equal(x, y) -> boolean\nHave they the same shape and the same values? Synchronises."},
+      {"allclose", lallclose,
+       "tide.allclose(x, y [, {rtol=1e-5, atol=1e-8, equal_nan=false}]) -> boolean\nIs isclose true everywhere? "
+       "Synchronises."},
+      {NULL, NULL, NULL}};
+  ltide_register_both(L, both);
+}

@@ -1,0 +1,16 @@
+/* runner.h: what main.c and repl.c share. */
+#ifndef LTIDE_RUNNER_H
+#define LTIDE_RUNNER_H
+
+#include "bindings.h"
+
+/* Calls the function below `nargs` arguments with a traceback handler and Ctrl-C armed; leaves results or one message. */
+int runner_call(lua_State *L, int nargs, int nresults);
+/* Prints and pops the message at the top, if status says that there is one. Returns status. */
+int runner_report(lua_State *L, int status);
+/* A Lua state whose small objects come from pools: runner_alloc.c. */
+lua_State *runner_newstate(void);
+/* Reads and runs lines until end of input. */
+void repl_run(lua_State *L);
+
+#endif

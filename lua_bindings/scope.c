@@ -1,0 +1,292 @@
+/* scope.c: scoped blocks in their two forms, and tide.scope, which frees the tensors made inside.
+ *
+ * A scope is a userdata with a leave function. The closure form marks it to-be-closed on the C stack and calls the closure, so
+ * that an error unwinds through it with its traceback intact and a yield passes. The object form returns it. Each coroutine's
+ * record lists its open scopes, outermost first: close() of one that is not the innermost is an error and changes nothing;
+ * leaving a block abandons what was left open inside it, with a warning; a dropped object warns when it is collected.
+ *
+ * An arena is the list of the handles made while it was the innermost of its coroutine. A handle knows its slot, so that
+ * freeing, collecting or keeping it takes O(1). What survives an inner scope belongs to the outer one from then on. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "scope.h"
+
+typedef struct ltide_scope {
+  ltide_leave_fn leave;
+  ltide_record *record;
+  const char *what;
+  bool open;
+  int line;
+  char source[LUA_IDSIZE];
+  max_align_t data[];
+} ltide_scope;
+
+#define SCOPE_META "tide.scope"
+
+static void leave_arena(lua_State *L, void *data);
+static struct ltide_arena *arena_of(const void *data);
+static void drop_arena(ltide_record *r, struct ltide_arena *a);
+
+static int find_scope(const ltide_record *r, const ltide_scope *s) {
+  for (int i = r->depth - 1; i >= 0; i--)
+    if (r->scopes[i] == s) return i;
+  return -1;
+}
+
+/* Leaves s and abandons the scopes that are open inside it. */
+static void leave_scope(lua_State *L, ltide_scope *s) {
+  if (!s->open) return;
+  ltide_enter(L);
+  int at = find_scope(s->record, s);
+  for (int i = at + 1; i < s->record->depth; i++) {
+    ltide_scope *inner = s->record->scopes[i];
+    ltide_warn(L, "%s: block opened at %s:%d was still open when the one around it ended", inner->what, inner->source,
+               inner->line);
+    inner->open = false;
+  }
+  s->record->depth = at;
+  s->open = false;
+  s->leave(L, s->data);
+}
+
+static int scope_close(lua_State *L) {
+  ltide_scope *s = luaL_checkudata(L, 1, SCOPE_META);
+  if (s->open && s->record->scopes[s->record->depth - 1] != s) {
+    ltide_scope *inner = s->record->scopes[s->record->depth - 1];
+    return ltide_error(L, "StateError", "close: %s: a block opened inside it is still open, %s of %s:%d; close that first",
+                       s->what, inner->what, inner->source, inner->line);
+  }
+  leave_scope(L, s);
+  return 0;
+}
+
+static int scope_unwind(lua_State *L) {
+  leave_scope(L, luaL_checkudata(L, 1, SCOPE_META));
+  return 0;
+}
+
+static int scope_gc(lua_State *L) {
+  ltide_scope *s = lua_touserdata(L, 1);
+  if (!s->open) return 0;
+  s->open = false;
+  int at = s->record->scopes ? find_scope(s->record, s) : -1;
+  if (at >= 0) {
+    memmove(s->record->scopes + at, s->record->scopes + at + 1, sizeof(void *) * (size_t)(s->record->depth - at - 1));
+    s->record->depth--;
+    if (s->leave == leave_arena) drop_arena(s->record, arena_of(s->data));
+  }
+  ltide_warn(L, "%s: block opened at %s:%d was dropped without being closed; nothing was restored", s->what, s->source, s->line);
+  return 0;
+}
+
+static int scope_tostring(lua_State *L) {
+  ltide_scope *s = luaL_checkudata(L, 1, SCOPE_META);
+  lua_pushfstring(L, "%s block (%s)", s->what, s->open ? "open" : "closed");
+  return 1;
+}
+
+/* Pushes the scope, open. The record is kept alive as its user value: a scope may outlive its coroutine. */
+static ltide_scope *push_scope(lua_State *L, const char *what, ltide_leave_fn leave, const void *data, size_t size) {
+  ltide_state *S = ltide_enter(L);
+  ltide_record *r = S->record;
+  ltide_scope *s = lua_newuserdatauv(L, sizeof *s + size, 1);
+  memset(s, 0, sizeof *s);
+  luaL_setmetatable(L, SCOPE_META);
+  lua_pushthread(L);
+  lua_setiuservalue(L, -2, 1);
+  if (r->depth == r->capacity) {
+    int capacity = r->capacity ? 2 * r->capacity : 8;
+    void *scopes = realloc(r->scopes, sizeof(void *) * (size_t)capacity);
+    if (!scopes) ltide_error(L, "OutOfMemoryError", "%s: no memory for the block", what);
+    r->scopes = scopes, r->capacity = capacity;
+  }
+  lua_Debug ar;
+  for (int level = 0; lua_getstack(L, level, &ar); level++) {
+    lua_getinfo(L, "Sl", &ar);
+    if (ar.currentline > 0) {
+      s->line = ar.currentline;
+      memcpy(s->source, ar.short_src, sizeof s->source);
+      break;
+    }
+  }
+  memcpy(s->data, data, size);
+  s->leave = leave, s->record = r, s->what = what, s->open = true;
+  r->scopes[r->depth++] = s;
+  return s;
+}
+
+static int scoped_done(lua_State *L, int status, lua_KContext slot) {
+  (void)status;
+  lua_closeslot(L, (int)slot);
+  return lua_gettop(L) - (int)slot;
+}
+
+int ltide_scoped(lua_State *L, const char *what, int fn_arg, ltide_leave_fn leave, const void *data, size_t size) {
+  push_scope(L, what, leave, data, size);
+  if (!fn_arg) return 1;
+  lua_insert(L, fn_arg); /* scope, fn, arguments */
+  lua_toclose(L, fn_arg);
+  lua_callk(L, lua_gettop(L) - fn_arg - 1, LUA_MULTRET, fn_arg, scoped_done);
+  return scoped_done(L, LUA_OK, fn_arg);
+}
+
+/* {==== Arenas */
+
+typedef struct ltide_arena {
+  struct ltide_arena *outer;
+  ltide_tensor **items;
+  int n, capacity;
+} ltide_arena;
+
+/* The arena of a scope's data, which is a pointer to it. */
+static ltide_arena *arena_of(const void *data) {
+  ltide_arena *a;
+  memcpy(&a, data, sizeof a);
+  return a;
+}
+
+void ltide_arena_add(ltide_state *S, ltide_tensor *u) {
+  ltide_arena *a = S->arena;
+  if (a->n == a->capacity) {
+    int capacity = a->capacity ? 2 * a->capacity : 64;
+    ltide_tensor **items = realloc(a->items, sizeof *items * (size_t)capacity);
+    if (!items) return; /* the collector frees this one */
+    a->items = items, a->capacity = capacity;
+  }
+  u->arena = a, u->slot = a->n;
+  a->items[a->n++] = u;
+}
+
+void ltide_arena_remove(ltide_tensor *u) {
+  if (!u->arena) return;
+  ltide_tensor *last = u->arena->items[--u->arena->n];
+  u->arena->items[u->slot] = last;
+  last->slot = u->slot;
+  u->arena = NULL;
+}
+
+/* Frees what was made inside. */
+static void leave_arena(lua_State *L, void *data) {
+  ltide_state *S = ltide_enter(L);
+  ltide_arena *a = arena_of(data);
+  while (S->arena && S->arena != a) { /* blocks that were abandoned inside */
+    ltide_arena *inner = S->arena;
+    leave_arena(L, &inner);
+  }
+  S->arena = a->outer;
+  for (int i = 0; i < a->n; i++) {
+    ltide_tensor *u = a->items[i];
+    tide_tensor *t = u->t;
+    u->t = NULL, u->arena = NULL;
+    tide_tensor_release(t);
+  }
+  free(a->items);
+  free(a);
+}
+
+/* Takes the arena of a dropped scope object out of its coroutine's chain and frees no tensor. */
+static void drop_arena(ltide_record *r, ltide_arena *a) {
+  ltide_state *S = ltide_last_state;
+  ltide_arena **at = S && S->record == r ? &S->arena : &r->arena;
+  while (*at && *at != a) at = &(*at)->outer;
+  if (*at) *at = a->outer;
+  while (a->n) ltide_arena_remove(a->items[a->n - 1]);
+  free(a->items);
+  free(a);
+}
+
+static void keep(lua_State *L, ltide_state *S, ltide_tensor *u, ltide_arena *from) {
+  (void)L;
+  if (u->arena != from) return;
+  ltide_arena_remove(u);
+  if (from->outer) {
+    ltide_arena *inner = S->arena;
+    S->arena = from->outer;
+    ltide_arena_add(S, u);
+    S->arena = inner;
+  }
+}
+
+/* Keeps the tensors in the value at index, at any depth; `seen` is the index of a table of visited tables. */
+static void keep_tree(lua_State *L, ltide_state *S, int index, int seen, ltide_arena *from) {
+  ltide_tensor *u = ltide_test_handle(L, S, index);
+  if (u) {
+    keep(L, S, u, from);
+    return;
+  }
+  if (!lua_istable(L, index)) return;
+  luaL_checkstack(L, 8, "tide.scope: tables nested too deeply");
+  lua_pushvalue(L, index);
+  if (lua_rawget(L, seen) != LUA_TNIL) {
+    lua_pop(L, 1);
+    return;
+  }
+  lua_pop(L, 1);
+  lua_pushvalue(L, index);
+  lua_pushboolean(L, 1);
+  lua_rawset(L, seen);
+  lua_pushnil(L);
+  while (lua_next(L, index)) {
+    int top = lua_gettop(L);
+    keep_tree(L, S, top, seen, from);
+    keep_tree(L, S, top - 1, seen, from);
+    lua_settop(L, top - 1);
+  }
+}
+
+/* Stack: scope, results. The scope is still open, so that its arena can be searched. */
+static int arena_done(lua_State *L, int status, lua_KContext slot) {
+  ltide_state *S = ltide_enter(L);
+  ltide_scope *s = lua_touserdata(L, (int)slot);
+  int last = lua_gettop(L);
+  if (s->open) {
+    lua_newtable(L);
+    for (int i = (int)slot + 1; i <= last; i++) keep_tree(L, S, i, last + 1, arena_of(s->data));
+    lua_settop(L, last);
+  }
+  return scoped_done(L, status, slot);
+}
+
+static int lscope(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  if (!lua_isnoneornil(L, 1) && !lua_isfunction(L, 1)) return ltide_arg_error(L, 1, "fn", "a function or nothing");
+  int fn_arg = lua_isfunction(L, 1) ? 1 : 0;
+  ltide_arena *a = calloc(1, sizeof *a);
+  if (!a) return ltide_error(L, "OutOfMemoryError", "scope: no memory for the block");
+  a->outer = S->arena;
+  push_scope(L, "tide.scope", leave_arena, &a, sizeof a);
+  S->arena = a;
+  if (!fn_arg) return 1;
+  lua_insert(L, 1);
+  lua_toclose(L, 1);
+  lua_callk(L, lua_gettop(L) - 2, LUA_MULTRET, 1, arena_done);
+  return arena_done(L, LUA_OK, 1);
+}
+
+static int lkeep(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  ltide_check_tensor(L, S, 1, "t");
+  ltide_arena_remove(lua_touserdata(L, 1));
+  lua_settop(L, 1);
+  return 1;
+}
+
+void ltide_open_scope(lua_State *L, ltide_state *S) {
+  (void)S;
+  static const luaL_Reg meta[] = {{"__close", scope_unwind}, {"__gc", scope_gc}, {"__tostring", scope_tostring}, {0}};
+  static const luaL_Reg methods[] = {{"close", scope_close}, {0}};
+  luaL_newmetatable(L, SCOPE_META);
+  luaL_setfuncs(L, meta, 0);
+  luaL_newlib(L, methods);
+  lua_setfield(L, -2, "__index");
+  lua_pop(L, 1);
+  static const ltide_reg list[] = {
+      {"scope", lscope,
+       "tide.scope(fn, ...) -> results of fn\nlocal _ <close> = tide.scope()\n"
+       "Frees, on leaving, every tensor made inside that is not returned (at any depth of tables) or kept with tide.keep. "
+       "Also when fn raises. Scopes nest; what an inner one returns belongs to the outer one."},
+      {"keep", lkeep, "tide.keep(t) -> t\nTakes the tensor t out of the tide.scope it was made in: only the collector frees it."},
+      {0}};
+  ltide_register(L, "tide", list);
+}

@@ -1,0 +1,236 @@
+/* state.c: the module's entry, the struct of each Lua universe, and the current device and streams of each coroutine.
+ *
+ * Every coroutine that calls tide has a record: its tide_current and its stack of open scopes. Records hang in a registry
+ * table with weak keys, so a record goes with its coroutine. A new record inherits from the coroutine that resumed it.
+ * Lua does not say who that was; it is the last caller that is still active (it has frames and has not yielded), found by
+ * walking the chain of resumers from the coroutine that called last. That one is anchored in the registry, so that the
+ * pointer kept for the fast compare cannot dangle.
+ *
+ * Collector: Lua sees 24 bytes of each tensor. The bytes that core allocates are added up, and past a limit (a share of the
+ * memory there is) one full collection runs, at most a twentieth of the time. An allocation that does not fit calls
+ * reclaim(), which collects whatever the user has set the collector to. */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "scope.h"
+
+_Thread_local lua_State *ltide_last;
+_Thread_local ltide_state *ltide_last_state;
+_Thread_local unsigned ltide_last_epoch;
+_Atomic unsigned ltide_epoch;
+
+static const char key_state, key_records, key_resumers, key_running;
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* {==== Collector */
+
+static size_t pace_limit(void) {
+  size_t limit = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE) / 8;
+  for (int i = 0; tide_is_initialized() && i < tide_device_count(); i++) {
+    const tide_device_props *props;
+    if (tide_device_get_props(&props, i) == TIDE_OK && props->total_memory / 2 < limit) limit = props->total_memory / 2;
+  }
+  return limit;
+}
+
+static int collect(lua_State *L, ltide_state *S) {
+  double start = now();
+  int result = lua_gc(L, LUA_GCCOLLECT);
+  tide_memory_pump();
+  S->last_end = now();
+  S->last_cost = S->last_end - start;
+  S->debt = 0;
+  atomic_store(&S->collect_wanted, 0);
+  return result != -1;
+}
+
+void ltide_pace_slow(lua_State *L, ltide_state *S) {
+  if (!S->limit || S->debt >= S->limit) S->limit = pace_limit();
+  if (S->debt < S->limit || now() - S->last_end < 20 * S->last_cost) return;
+  collect(L, S);
+}
+
+/* Called by an allocation that does not fit. A universe that runs on another thread is asked to collect at its next call. */
+static int reclaim(void *user, int device, size_t bytes) {
+  ltide_state *S = user;
+  (void)device, (void)bytes;
+  if (ltide_last_state == S && ltide_last) return collect(ltide_last, S);
+  atomic_store(&S->collect_wanted, 1);
+  S->limit = 0;
+  return 0;
+}
+
+/* {==== Coroutines */
+
+static int record_gc(lua_State *L) {
+  ltide_record *r = lua_touserdata(L, 1);
+  if (r->current) {
+    tide_current_bind(NULL);
+    ltide_last = NULL; /* the next call binds again */
+    tide_current_free(r->current);
+  }
+  free(r->scopes);
+  r->current = NULL, r->scopes = NULL, r->depth = 0;
+  return 0;
+}
+
+static bool is_active(lua_State *co) {
+  lua_Debug ar;
+  return lua_status(co) == LUA_OK && lua_getstack(co, 0, &ar);
+}
+
+/* The record of the coroutine that resumed L, or NULL. Leaves the stack as it was. */
+static ltide_record *find_parent(lua_State *L, ltide_state *S) {
+  ltide_record *found = NULL;
+  lua_State *co = S->running;
+  int top = lua_gettop(L);
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_resumers);
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_running);
+  while (co && !is_active(co)) { /* stack: resumers, co */
+    lua_rawget(L, top + 1);
+    co = lua_tothread(L, -1);
+  }
+  if (co) {
+    lua_rawgetp(L, LUA_REGISTRYINDEX, &key_records);
+    lua_pushvalue(L, -2);
+    lua_rawget(L, -2);
+    found = lua_touserdata(L, -1);
+  }
+  lua_settop(L, top);
+  return found;
+}
+
+static ltide_record *new_record(lua_State *L, ltide_state *S) {
+  ltide_record *parent = find_parent(L, S);
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_records);
+  lua_pushthread(L);
+  ltide_record *r = lua_newuserdatauv(L, sizeof *r, 0);
+  memset(r, 0, sizeof *r);
+  luaL_setmetatable(L, "tide.record");
+  r->current = tide_current_new(parent ? parent->current : NULL);
+  if (!r->current) luaL_error(L, "tide: no memory for a coroutine's streams");
+  lua_rawset(L, -3);
+  lua_pop(L, 1);
+  return r;
+}
+
+/* Who resumed L is the last caller, if that one is still active. */
+static void note_resumer(lua_State *L, ltide_state *S) {
+  if (!S->running || S->running == L || !is_active(S->running)) return;
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_resumers);
+  lua_pushthread(L);
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_running);
+  lua_rawset(L, -3);
+  lua_pop(L, 1);
+}
+
+/* The line of the nearest Lua function: level 0 is the function of ours that is running. */
+static int site(void *user, const char **source) {
+  (void)user;
+  lua_Debug ar;
+  for (int level = 1; ltide_last && lua_getstack(ltide_last, level, &ar); level++) {
+    lua_getinfo(ltide_last, "Sl", &ar);
+    *source = ar.source;
+    if (ar.currentline > 0) return ar.currentline;
+  }
+  return 0;
+}
+
+ltide_state *ltide_enter_slow(lua_State *L) {
+  luaL_checkstack(L, 8, "tide");
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_state);
+  ltide_state *S = lua_touserdata(L, -1);
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_records);
+  lua_pushthread(L);
+  lua_rawget(L, -2);
+  ltide_record *r = lua_touserdata(L, -1);
+  lua_pop(L, 3);
+  if (!r) r = new_record(L, S);
+  if (S->running != L) {
+    note_resumer(L, S);
+    if (S->record) S->record->arena = S->arena;
+    lua_pushthread(L);
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &key_running);
+    S->running = L, S->record = r, S->arena = r->arena;
+  }
+  tide_current_bind(r->current);
+  tide_set_index_base(1);
+  tide_site_set(site, NULL);
+  ltide_last = L, ltide_last_state = S, ltide_last_epoch = atomic_load(&ltide_epoch);
+  if (atomic_load(&S->collect_wanted)) collect(L, S);
+  return S;
+}
+
+/* {==== Module */
+
+static int state_gc(lua_State *L) {
+  ltide_state *S = lua_touserdata(L, 1);
+  if (!S->record) return 0; /* opening failed, or closed already */
+  S->record = NULL;
+  tide_reclaim_remove(reclaim, S);
+  tide_current_bind(NULL);
+  atomic_fetch_add(&ltide_epoch, 1);
+  ltide_last = NULL, ltide_last_state = NULL;
+  tide_site_set(NULL, NULL);
+  tide_shutdown();
+  return 0;
+}
+
+static void weak_table(lua_State *L, const void *key, const char *mode) {
+  lua_newtable(L);
+  lua_createtable(L, 0, 1);
+  lua_pushstring(L, mode);
+  lua_setfield(L, -2, "__mode");
+  lua_setmetatable(L, -2);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, key);
+}
+
+/* Starts tide and makes this universe's struct, whose finaliser runs after every other object's: it was made first. */
+static ltide_state *open_state(lua_State *L) {
+  ltide_state *S = lua_newuserdatauv(L, sizeof *S, 0);
+  memset(S, 0, sizeof *S);
+  if (tide_init(NULL) != TIDE_OK) luaL_error(L, "%s", tide_error_get()->message);
+  if (luaL_newmetatable(L, "tide.state")) {
+    lua_pushcfunction(L, state_gc);
+    lua_setfield(L, -2, "__gc");
+  }
+  lua_setmetatable(L, -2);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &key_state);
+  if (luaL_newmetatable(L, "tide.record")) {
+    lua_pushcfunction(L, record_gc);
+    lua_setfield(L, -2, "__gc");
+  }
+  lua_pop(L, 1);
+  weak_table(L, &key_records, "k");
+  weak_table(L, &key_resumers, "kv");
+  ltide_last = NULL;
+  ltide_enter(L);
+  tide_reclaim_add(reclaim, S);
+  return S;
+}
+
+int luaopen_tide(lua_State *L) {
+  static void (*const openers[])(lua_State *, ltide_state *) = {
+      ltide_open_errors, ltide_open_help,   ltide_open_scope,   ltide_open_device, ltide_open_stream, ltide_open_event,
+      ltide_open_memory, ltide_open_dtype,  ltide_open_tensor,  ltide_open_storage, ltide_open_factory, ltide_open_convert,
+      ltide_open_view,   ltide_open_index,  ltide_open_ops,     ltide_open_reduce, ltide_open_matmul, ltide_open_random,
+      ltide_open_format, ltide_open_io,     ltide_open_util,   ltide_open_api,
+  };
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_state);
+  if (!lua_isnil(L, -1)) return luaL_error(L, "tide: already open in this Lua state; require gives it again");
+  ltide_state *S = open_state(L);
+  lua_createtable(L, 0, 320);
+  lua_createtable(L, 0, 160);
+  lua_setfield(L, -2, "cuda");
+  lua_pushstring(L, tide_version());
+  lua_setfield(L, -2, "_VERSION");
+  for (size_t i = 0; i < sizeof openers / sizeof *openers; i++) openers[i](L, S);
+  return 1;
+}

@@ -1,0 +1,186 @@
+/* storage.c: the Storage object: the bytes under a tensor and its views.
+ *
+ * A storage object holds a one-dimensional uint8 tensor over the whole storage, so that copying, filling and moving are
+ * the tensor operations on bytes and need no code of their own. */
+#include "args.h"
+
+#define STORAGE_META "tide.Storage"
+
+typedef struct ltide_storage {
+  tide_tensor *bytes;
+} ltide_storage;
+
+static ltide_storage *test_storage(lua_State *L, int arg) { return luaL_testudata(L, arg, STORAGE_META); }
+
+static tide_tensor *check_storage(lua_State *L, int arg, const char *name) {
+  ltide_enter(L);
+  ltide_storage *s = test_storage(L, arg);
+  if (!s) ltide_arg_error(L, arg, name, "a storage");
+  return s->bytes;
+}
+
+static ltide_storage *new_storage(lua_State *L) {
+  ltide_storage *s = lua_newuserdatauv(L, sizeof *s, 0);
+  s->bytes = NULL;
+  luaL_setmetatable(L, STORAGE_META);
+  return s;
+}
+
+static int lstorage_gc(lua_State *L) {
+  ltide_storage *s = lua_touserdata(L, 1);
+  tide_tensor *bytes = s->bytes;
+  s->bytes = NULL;
+  if (bytes) tide_tensor_release_deferred(bytes);
+  return 0;
+}
+
+/* An empty view can take any dtype; from there the whole storage can be spanned in bytes. */
+static tide_status span_bytes(tide_tensor **out, const tide_tensor *x) {
+  int64_t zero = 0, one = 1, n = (int64_t)tide_storage_nbytes(tide_tensor_storage(x));
+  tide_tensor *empty, *none;
+  tide_status status = tide_as_strided(&empty, x, &zero, &one, 1, 0);
+  if (status != TIDE_OK) return status;
+  status = tide_view_dtype(&none, empty, TIDE_UINT8);
+  tide_tensor_release(empty);
+  if (status != TIDE_OK) return status;
+  status = tide_as_strided(out, none, &n, &one, 1, 0);
+  tide_tensor_release(none);
+  return status;
+}
+
+static int ltensor_storage(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  tide_tensor *x = ltide_check_tensor(L, S, 1, "tensor");
+  ltide_try(L, span_bytes(&new_storage(L)->bytes, x));
+  return 1;
+}
+
+static int lis_storage(lua_State *L) {
+  lua_pushboolean(L, test_storage(L, 1) != NULL);
+  return 1;
+}
+
+static int lstorage_nbytes(lua_State *L) {
+  lua_pushinteger(L, tide_tensor_numel(check_storage(L, 1, "storage")));
+  return 1;
+}
+
+static int lstorage_data_ptr(lua_State *L) {
+  lua_pushinteger(L, (lua_Integer)(intptr_t)tide_tensor_data(check_storage(L, 1, "storage")));
+  return 1;
+}
+
+static int lstorage_is_pinned(lua_State *L) {
+  lua_pushboolean(L, tide_storage_is_pinned(tide_tensor_storage(check_storage(L, 1, "storage"))));
+  return 1;
+}
+
+/* Gives the storage itself where nothing changes. */
+static int moved(lua_State *L, tide_tensor *bytes, const tide_options *o) {
+  ltide_storage *s = new_storage(L);
+  ltide_try(L, tide_to(&s->bytes, bytes, o, false, false));
+  if (s->bytes == bytes) lua_pushvalue(L, 1);
+  return 1;
+}
+
+static int lstorage_pin_memory(lua_State *L) {
+  tide_tensor *bytes = check_storage(L, 1, "storage");
+  if (tide_tensor_device(bytes) != TIDE_CPU)
+    return ltide_error(L, "DeviceError", "pin_memory: the storage is on a GPU, expected one on the cpu");
+  tide_options o = {TIDE_DTYPE_NONE, TIDE_CPU, true};
+  return moved(L, bytes, &o);
+}
+
+static int lstorage_cpu(lua_State *L) {
+  tide_options o = {TIDE_DTYPE_NONE, TIDE_CPU, false};
+  return moved(L, check_storage(L, 1, "storage"), &o);
+}
+
+static int lstorage_cuda(lua_State *L) {
+  tide_tensor *bytes = check_storage(L, 1, "storage");
+  tide_options o = {TIDE_DTYPE_NONE, ltide_check_device(L, 2, "device", LTIDE_NIL_OK), false};
+  return moved(L, bytes, &o);
+}
+
+static int lstorage_copy_(lua_State *L) {
+  tide_tensor *to = check_storage(L, 1, "storage"), *from = check_storage(L, 2, "source");
+  if (tide_tensor_numel(to) != tide_tensor_numel(from))
+    return ltide_error(L, "ShapeError", "copy_: source: got %I bytes, expected %I",
+                       (lua_Integer)tide_tensor_numel(from), (lua_Integer)tide_tensor_numel(to));
+  ltide_try(L, tide_copy(to, from, false));
+  lua_settop(L, 1);
+  return 1;
+}
+
+static int lstorage_fill_(lua_State *L) {
+  tide_tensor *bytes = check_storage(L, 1, "storage");
+  int64_t value = ltide_check_integer(L, 2, "value");
+  if (value < 0 || value > 255)
+    return ltide_error(L, "ValueError", "fill_: value: got %I, expected a byte, 0 to 255", (lua_Integer)value);
+  ltide_try(L, tide_fill(bytes, tide_int(value)));
+  lua_settop(L, 1);
+  return 1;
+}
+
+static int lstorage_tostring(lua_State *L) {
+  tide_tensor *bytes = check_storage(L, 1, "storage");
+  ltide_push_device(L, tide_tensor_device(bytes));
+  lua_pushfstring(L, "Storage of %I bytes on %s", (lua_Integer)tide_tensor_numel(bytes), luaL_tolstring(L, -1, NULL));
+  return 1;
+}
+
+static int lstorage_eq(lua_State *L) {
+  ltide_storage *a = test_storage(L, 1), *b = test_storage(L, 2);
+  lua_pushboolean(L, a && b && tide_tensor_storage(a->bytes) == tide_tensor_storage(b->bytes));
+  return 1;
+}
+
+/* Upvalue: the methods. */
+static int lstorage_index(lua_State *L) {
+  tide_tensor *bytes = check_storage(L, 1, "storage");
+  lua_pushvalue(L, 2);
+  if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
+  lua_pushliteral(L, "device");
+  if (lua_rawequal(L, 2, -1))
+    ltide_push_device(L, tide_tensor_device(bytes));
+  else
+    lua_pushnil(L);
+  return 1;
+}
+
+void ltide_open_storage(lua_State *L, ltide_state *S) {
+  static const luaL_Reg meta[] = {
+      {"__gc", lstorage_gc}, {"__tostring", lstorage_tostring}, {"__eq", lstorage_eq}, {NULL, NULL}};
+  static const ltide_reg methods[] = {
+      {"nbytes", lstorage_nbytes, "s:nbytes() -> integer"},
+      {"size", lstorage_nbytes, "s:size() -> integer\nBytes; also #s."},
+      {"data_ptr", lstorage_data_ptr,
+       "s:data_ptr() -> integer\nThe address of the first byte, in the memory of s.device."},
+      {"is_pinned", lstorage_is_pinned, "s:is_pinned() -> boolean\nIs it page-locked host memory?"},
+      {"pin_memory", lstorage_pin_memory,
+       "s:pin_memory() -> Storage\nA copy in page-locked host memory, or s itself if it is there."},
+      {"copy_", lstorage_copy_,
+       "s:copy_(source) -> s\nCopies the bytes of another storage of the same size, on any device."},
+      {"fill_", lstorage_fill_, "s:fill_(byte) -> s\nSets every byte."},
+      {"cuda", lstorage_cuda, "s:cuda([dev]) -> Storage\nA copy on the GPU, or s itself if it is there."},
+      {"cpu", lstorage_cpu, "s:cpu() -> Storage\nA copy on the cpu, or s itself if it is there."},
+      {NULL, NULL, NULL}};
+  int module = lua_gettop(L);
+  luaL_newmetatable(L, STORAGE_META);
+  S->storage_meta = lua_topointer(L, -1);
+  luaL_setfuncs(L, meta, 0);
+  lua_pushcfunction(L, lstorage_nbytes);
+  lua_setfield(L, -2, "__len");
+  lua_newtable(L);
+  ltide_register(L, "Storage", methods);
+  lua_pushcclosure(L, lstorage_index, 1);
+  lua_setfield(L, -2, "__index");
+  lua_settop(L, module);
+  static const ltide_reg tensor[] = {
+      {"storage", ltensor_storage, "x:storage() -> Storage\nThe bytes that x and its views share."},
+      {NULL, NULL, NULL}};
+  static const ltide_reg list[] = {{"is_storage", lis_storage, "tide.is_storage(value) -> boolean"},
+                                   {NULL, NULL, NULL}};
+  ltide_register_methods(L, tensor);
+  ltide_register(L, "tide", list);
+}

@@ -1,0 +1,318 @@
+/* stream.c: streams, and the blocks that select one. A Stream handle holds one reference; closing it (collection) never waits. */
+#include <string.h>
+
+#include "bindings.h"
+
+#define STREAM_META "tide.Stream"
+
+tide_stream *ltide_check_stream(lua_State *L, int arg, const char *name) {
+  tide_stream **u = luaL_testudata(L, arg, STREAM_META);
+  if (!u) ltide_arg_error(L, arg, name, "a tide.cuda.Stream");
+  return *u;
+}
+
+/* The userdata is made closed, so that an error between here and the filling loses nothing. */
+static tide_stream **new_stream(lua_State *L) {
+  tide_stream **u = lua_newuserdatauv(L, sizeof *u, 0);
+  *u = NULL;
+  luaL_setmetatable(L, STREAM_META);
+  return u;
+}
+
+void ltide_push_stream(lua_State *L, tide_stream *stream) {
+  tide_stream **u = new_stream(L);
+  tide_stream_retain(stream);
+  *u = stream;
+}
+
+static int stream_gc(lua_State *L) {
+  tide_stream **u = lua_touserdata(L, 1), *s = *u;
+  *u = NULL;
+  if (s) tide_stream_release(s);
+  return 0;
+}
+
+/* Stream([dev] [, {priority=}]) or Stream{device=, priority=}; arg 1 is the class itself. */
+static int lstream_new(lua_State *L) {
+  static const char *const keys[] = {"device", "priority", NULL};
+  ltide_enter(L);
+  int opts = lua_istable(L, 2) ? 2 : lua_istable(L, 3) ? 3 : 0, device = TIDE_CURRENT;
+  lua_Integer priority = 0;
+  if (opts) {
+    ltide_check_keys(L, opts, keys);
+    if (lua_getfield(L, opts, "priority") != LUA_TNIL) {
+      int ok;
+      priority = lua_tointegerx(L, -1, &ok);
+      if (!ok) return ltide_arg_error(L, -1, "priority", "an integer, lower is more urgent");
+    }
+    lua_getfield(L, opts, "device");
+    device = ltide_check_device(L, -1, "device", LTIDE_NIL_OK | LTIDE_NEGATIVE_OK);
+  } else if (lua_gettop(L) > 2)
+    return ltide_arg_error(L, 3, "opts", "a table {priority = n}");
+  if (opts != 2) device = ltide_check_device(L, 2, "device", LTIDE_NIL_OK | LTIDE_NEGATIVE_OK);
+  priority = priority < -100 ? -100 : priority > 100 ? 100 : priority;
+  tide_stream **u = new_stream(L);
+  ltide_try(L, tide_stream_new(u, device, (int)priority));
+  return 1;
+}
+
+static int lexternal_stream(lua_State *L) {
+  ltide_enter(L);
+  int ok = 1, device = ltide_check_device(L, 2, "device", LTIDE_NIL_OK);
+  uint64_t handle = lua_islightuserdata(L, 1) ? (uint64_t)(uintptr_t)lua_touserdata(L, 1) : (uint64_t)lua_tointegerx(L, 1, &ok);
+  if (!ok || lua_isnoneornil(L, 1)) return ltide_arg_error(L, 1, "ptr", "an integer or a lightuserdata: a cudaStream_t");
+  tide_stream **u = new_stream(L);
+  ltide_try(L, tide_stream_wrap(u, device, handle));
+  return 1;
+}
+
+static int lpriority_range(lua_State *L) {
+  ltide_enter(L);
+  int least, greatest, device = ltide_check_device(L, 1, "device", LTIDE_NIL_OK);
+  ltide_try(L, tide_stream_priority_range(&least, &greatest, device));
+  lua_pushinteger(L, least);
+  lua_pushinteger(L, greatest);
+  return 2;
+}
+
+/* {==== Methods */
+
+static int lstream_query(lua_State *L) {
+  ltide_enter(L);
+  bool done;
+  ltide_try(L, tide_stream_query(&done, ltide_check_stream(L, 1, "stream")));
+  lua_pushboolean(L, done);
+  return 1;
+}
+
+static int lstream_synchronize(lua_State *L) {
+  ltide_enter(L);
+  ltide_try(L, tide_stream_synchronize(ltide_check_stream(L, 1, "stream")));
+  return 0;
+}
+
+static int lstream_record_event(lua_State *L) {
+  ltide_enter(L);
+  tide_stream *s = ltide_check_stream(L, 1, "stream");
+  if (lua_isnoneornil(L, 2)) {
+    lua_settop(L, 1);
+    lua_getfield(L, LUA_REGISTRYINDEX, "tide.Event.new");
+    lua_pushnil(L);
+    lua_call(L, 1, 1);
+  }
+  ltide_try(L, tide_event_record(ltide_check_event(L, 2, "event"), s));
+  lua_settop(L, 2);
+  return 1;
+}
+
+static int lstream_wait_event(lua_State *L) {
+  ltide_enter(L);
+  ltide_try(L, tide_stream_wait_event(ltide_check_stream(L, 1, "stream"), ltide_check_event(L, 2, "event")));
+  return 0;
+}
+
+static int lstream_wait_stream(lua_State *L) {
+  ltide_enter(L);
+  ltide_try(L, tide_stream_wait_stream(ltide_check_stream(L, 1, "stream"), ltide_check_stream(L, 2, "other")));
+  return 0;
+}
+
+static int lstream_wait_streams(lua_State *L) {
+  ltide_enter(L);
+  tide_stream *s = ltide_check_stream(L, 1, "stream");
+  if (!lua_istable(L, 2)) return ltide_arg_error(L, 2, "streams", "an array of streams");
+  lua_Integer n = luaL_len(L, 2);
+  for (lua_Integer i = 1; i <= n; i++, lua_pop(L, 1)) {
+    lua_geti(L, 2, i);
+    ltide_check_stream(L, -1, "streams");
+  }
+  for (lua_Integer i = 1; i <= n; i++, lua_pop(L, 1)) {
+    lua_geti(L, 2, i);
+    ltide_try(L, tide_stream_wait_stream(s, ltide_check_stream(L, -1, "streams")));
+  }
+  return 0;
+}
+
+static int stream_eq(lua_State *L) {
+  tide_stream **a = luaL_testudata(L, 1, STREAM_META), **b = luaL_testudata(L, 2, STREAM_META);
+  lua_pushboolean(L, a && b && tide_stream_device(*a) == tide_stream_device(*b) && tide_stream_handle(*a) == tide_stream_handle(*b));
+  return 1;
+}
+
+static int stream_tostring(lua_State *L) {
+  tide_stream *s = ltide_check_stream(L, 1, "stream");
+  lua_pushfstring(L, "tide.cuda.Stream(device=cuda:%d, priority=%d, cuda_stream=%p)", tide_stream_device(s), tide_stream_priority(s),
+                  (void *)(uintptr_t)tide_stream_handle(s));
+  return 1;
+}
+
+static int stream_index(lua_State *L) {
+  tide_stream *s = ltide_check_stream(L, 1, "stream");
+  lua_pushvalue(L, 2);
+  if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
+  const char *key = luaL_checkstring(L, 2);
+  if (!strcmp(key, "device")) ltide_push_device(L, tide_stream_device(s));
+  else if (!strcmp(key, "priority")) lua_pushinteger(L, tide_stream_priority(s));
+  else if (!strcmp(key, "cuda_stream")) lua_pushinteger(L, (lua_Integer)tide_stream_handle(s));
+  else return ltide_error(L, "ArgumentError", "Stream: no field or method '%s'", key);
+  return 1;
+}
+
+/* {==== The current stream */
+
+typedef struct stream_before {
+  int device;          /* the current device before */
+  tide_stream *stream; /* the current stream, before, of the device of the selected stream */
+} stream_before;
+
+static void leave_stream(lua_State *L, void *data) {
+  (void)L;
+  stream_before *b = data;
+  tide_current_set_stream(b->stream);
+  tide_current_set_device(b->device);
+  tide_stream_release(b->stream);
+}
+
+static void leave_nothing(lua_State *L, void *data) { (void)L, (void)data; }
+
+static int enter_stream(lua_State *L, const char *what, int arg) {
+  ltide_enter(L);
+  int fn = lua_isnoneornil(L, arg + 1) ? 0 : arg + 1;
+  if (fn && !lua_isfunction(L, fn)) return ltide_arg_error(L, fn, "fn", "a function or nothing");
+  if (lua_isnil(L, arg)) return ltide_scoped(L, what, fn, leave_nothing, "", 0);
+  tide_stream *s = ltide_check_stream(L, arg, "stream");
+  stream_before before = {tide_current_device(), NULL};
+  ltide_try(L, tide_current_stream(&before.stream, tide_stream_device(s)));
+  tide_stream_retain(before.stream);
+  tide_status status = tide_current_set_stream(s);
+  if (status == TIDE_OK) status = tide_current_set_device(tide_stream_device(s));
+  if (status != TIDE_OK) {
+    tide_current_set_stream(before.stream);
+    tide_stream_release(before.stream);
+    return ltide_raise(L);
+  }
+  return ltide_scoped(L, what, fn, leave_stream, &before, sizeof before);
+}
+
+static int lcuda_stream(lua_State *L) {
+  if (lua_isnone(L, 1)) return ltide_arg_error(L, 1, "stream", "a tide.cuda.Stream or nil");
+  return enter_stream(L, "cuda.stream", 1);
+}
+
+static int lstream_use(lua_State *L) {
+  ltide_check_stream(L, 1, "stream");
+  return enter_stream(L, "Stream:use", 1);
+}
+
+static int lset_stream(lua_State *L) {
+  ltide_enter(L);
+  if (lua_isnil(L, 1)) return 0;
+  tide_stream *s = ltide_check_stream(L, 1, "stream");
+  ltide_try(L, tide_current_set_stream(s));
+  ltide_try(L, tide_current_set_device(tide_stream_device(s)));
+  return 0;
+}
+
+static int lcurrent_stream(lua_State *L) {
+  ltide_enter(L);
+  tide_stream *s;
+  ltide_try(L, tide_current_stream(&s, ltide_check_device(L, 1, "device", LTIDE_NIL_OK)));
+  ltide_push_stream(L, s);
+  return 1;
+}
+
+static int ldefault_stream(lua_State *L) {
+  ltide_enter(L);
+  tide_stream *s;
+  ltide_try(L, tide_stream_default(&s, ltide_check_device(L, 1, "device", LTIDE_NIL_OK)));
+  ltide_push_stream(L, s);
+  return 1;
+}
+
+/* Every stream waits for what is queued now on all the others. */
+static int lstream_barrier(lua_State *L) {
+  ltide_enter(L);
+  if (!lua_istable(L, 1)) return ltide_arg_error(L, 1, "streams", "an array of streams");
+  lua_Integer n = luaL_len(L, 1);
+  for (lua_Integer i = 1; i <= n; i++, lua_pop(L, 1)) {
+    lua_geti(L, 1, i);
+    ltide_check_stream(L, -1, "streams");
+  }
+  /* All events are recorded before any wait is queued, else later streams would wait for the waits of earlier ones. */
+  lua_createtable(L, (int)n, 0);
+  for (lua_Integer i = 1; i <= n; i++) {
+    lua_pushcfunction(L, lstream_record_event);
+    lua_geti(L, 1, i);
+    lua_call(L, 1, 1);
+    lua_seti(L, -2, i);
+  }
+  for (lua_Integer i = 1; i <= n; i++)
+    for (lua_Integer j = 1; j <= n; j++) {
+      if (i == j) continue;
+      lua_geti(L, 1, i);
+      lua_geti(L, 2, j);
+      ltide_try(L, tide_stream_wait_event(ltide_check_stream(L, -2, "streams"), ltide_check_event(L, -1, "event")));
+      lua_pop(L, 2);
+    }
+  return 0;
+}
+
+static int lsleep(lua_State *L) {
+  ltide_enter(L);
+  lua_Integer cycles = luaL_checkinteger(L, 1);
+  if (cycles < 0) return ltide_error(L, "ValueError", "_sleep: cycles: got %I, expected at least 0", cycles);
+  tide_stream *s;
+  ltide_try(L, tide_current_stream(&s, TIDE_CURRENT));
+  ltide_try(L, tide_stream_sleep(s, cycles));
+  return 0;
+}
+
+static const ltide_reg methods[] = {
+    {"query", lstream_query, "s:query() -> boolean\nIs all work submitted so far complete? Does not wait."},
+    {"synchronize", lstream_synchronize, "s:synchronize()\nWaits for all work of the stream. Reports errors of that work."},
+    {"record_event", lstream_record_event, "s:record_event([ev]) -> ev\nRecords an event, a new one if none is given."},
+    {"wait_event", lstream_wait_event, "s:wait_event(ev)\nLater work of the stream waits for the event; the host does not."},
+    {"wait_stream", lstream_wait_stream, "s:wait_stream(other)\nLater work of the stream waits for what is queued now on the other; the host does not."},
+    {"wait_streams", lstream_wait_streams, "s:wait_streams{s1, s2, ...}\nAs wait_stream, for several."},
+    {"use", lstream_use, "s:use(fn, ...) -> results of fn\nThe block of tide.cuda.stream."},
+    {0}};
+
+static const ltide_reg cuda_list[] = {
+    {"ExternalStream", lexternal_stream, "tide.cuda.ExternalStream(ptr [, dev]) -> Stream\nWraps a foreign cudaStream_t, which the caller keeps alive; 0 is the legacy stream."},
+    {"get_stream_from_external", lexternal_stream, "tide.cuda.get_stream_from_external(ptr [, dev]): another name of ExternalStream"},
+    {"stream", lcuda_stream,
+     "tide.cuda.stream(s, fn, ...) -> results of fn\nlocal _ <close> = tide.cuda.stream(s)\n"
+     "Queues the work of a block on s, and selects its device; nil changes nothing. Orders nothing by itself: see wait_stream. "
+     "Memory used on several streams is not reused too early."},
+    {"StreamContext", lcuda_stream, "tide.cuda.StreamContext(s): the scope object of tide.cuda.stream"},
+    {"set_stream", lset_stream, "tide.cuda.set_stream(s)\nSelects a stream and its device for this coroutine; prefer tide.cuda.stream."},
+    {"current_stream", lcurrent_stream, "tide.cuda.current_stream([dev]) -> Stream"},
+    {"default_stream", ldefault_stream, "tide.cuda.default_stream([dev]) -> Stream\nThe stream in which work goes when none is selected."},
+    {"stream_barrier", lstream_barrier, "tide.cuda.stream_barrier{s1, s2, ...}\nEach stream waits for what is queued now on all the others."},
+    {"_sleep", lsleep, "tide.cuda._sleep(cycles)\nKeeps the current stream busy for about so many clock cycles: for tests of ordering."},
+    {0}};
+
+void ltide_open_stream(lua_State *L, ltide_state *S) {
+  static const luaL_Reg meta[] = {{"__gc", stream_gc}, {"__eq", stream_eq}, {"__tostring", stream_tostring}, {0}};
+  luaL_newmetatable(L, STREAM_META);
+  S->stream_meta = lua_topointer(L, -1);
+  luaL_setfuncs(L, meta, 0);
+  lua_createtable(L, 0, 8);
+  ltide_register(L, "Stream", methods);
+  lua_pushcclosure(L, stream_index, 1);
+  lua_setfield(L, -2, "__index");
+  lua_pop(L, 1);
+  lua_getfield(L, -1, "cuda");
+  ltide_register(L, "tide.cuda", cuda_list);
+  lua_createtable(L, 0, 1); /* the class: callable, with priority_range */
+  static const ltide_reg class_list[] = {
+      {"priority_range", lpriority_range, "tide.cuda.Stream.priority_range([dev]) -> least, greatest\nPriorities of the device; lower is more urgent."}, {0}};
+  ltide_register(L, "tide.cuda.Stream", class_list);
+  lua_createtable(L, 0, 1);
+  lua_pushcfunction(L, lstream_new);
+  lua_setfield(L, -2, "__call");
+  lua_setmetatable(L, -2);
+  lua_setfield(L, -2, "Stream");
+  ltide_document(L, "tide.cuda", "Stream", "tide.cuda.Stream([dev] [, {priority = 0}]) -> Stream\nA new stream, distinct from every other that is alive. Fields device, priority, cuda_stream.");
+  lua_pop(L, 1);
+}

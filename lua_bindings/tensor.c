@@ -1,0 +1,359 @@
+/* tensor.c: the tensor userdata, its fields, its inspection and its end.
+ *
+ * A handle is created closed and filled after core has succeeded, so an error in between leaves nothing behind. __gc,
+ * __close and :free() all empty the handle through close_handle, so each may come after any other. Only __gc may run at
+ * any moment, inside other calls too: it hands the tensor to core's deferred list instead of releasing it.
+ *
+ * __index looks a string up among the methods first and among the fields second, both tables being upvalues; an unknown
+ * name gives nil, as Lua's own tables do. Anything else is an index into the values: index.c. */
+#include "args.h"
+#include "index.h"
+
+static const char key_methods, key_sizes;
+
+/* {==== Handles */
+
+ltide_tensor *ltide_new_tensor(lua_State *L, ltide_state *S) {
+  ltide_tensor *u = lua_newuserdatauv(L, sizeof *u, 0);
+  u->t = NULL, u->arena = NULL;
+  lua_rawgeti(L, LUA_REGISTRYINDEX, S->tensor_ref);
+  lua_setmetatable(L, -2);
+  if (S->arena) ltide_arena_add(S, u);
+  return u;
+}
+
+static void refuse_freed(lua_State *L, const char *name) {
+  ltide_error(L, "StateError", "%s: %s: got a freed tensor, expected one that is alive", ltide_function_name(L), name);
+}
+
+tide_tensor *ltide_check_tensor(lua_State *L, ltide_state *S, int arg, const char *name) {
+  ltide_tensor *u = ltide_test_handle(L, S, arg);
+  if (!u) ltide_arg_error(L, arg, name, "a tensor");
+  if (!u->t) refuse_freed(L, name);
+  return u->t;
+}
+
+tide_tensor *ltide_test_tensor(lua_State *L, ltide_state *S, int arg) {
+  ltide_tensor *u = ltide_test_handle(L, S, arg);
+  if (u && !u->t) refuse_freed(L, "tensor");
+  return u ? u->t : NULL;
+}
+
+int ltide_result_or_self(lua_State *L, ltide_state *S, ltide_tensor *u, const tide_tensor *x, int arg) {
+  if (u->t == x) {
+    tide_tensor_release(u->t);
+    u->t = NULL;
+    lua_pushvalue(L, arg);
+  }
+  ltide_made(L, S);
+  return 1;
+}
+
+/* Empties the handle; the caller owns what it held. */
+static tide_tensor *close_handle(ltide_tensor *u) {
+  tide_tensor *t = u->t;
+  u->t = NULL;
+  if (u->arena) ltide_arena_remove(u);
+  return t;
+}
+
+void ltide_close_tensor(ltide_tensor *u) { tide_tensor_release(close_handle(u)); }
+
+static int ltensor_gc(lua_State *L) {
+  tide_tensor *t = close_handle(lua_touserdata(L, 1));
+  if (t) tide_tensor_release_deferred(t);
+  return 0;
+}
+
+static int ltensor_free(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  ltide_tensor *u = ltide_test_handle(L, S, 1);
+  if (!u) return ltide_arg_error(L, 1, "tensor", "a tensor");
+  tide_tensor *t = close_handle(u);
+  bool is_gone = false;
+  if (t) {
+    tide_storage *storage = tide_tensor_storage(t);
+    tide_storage_retain(storage);
+    tide_tensor_release(t);
+    is_gone = tide_storage_refs(storage) == 1;
+    tide_storage_release(storage);
+  }
+  lua_pushboolean(L, is_gone);
+  return 1;
+}
+
+/* {==== Tables of sizes */
+
+static int lsizes_newindex(lua_State *L) {
+  return ltide_error(L, "ArgumentError", "shape: the table is a copy and read-only: use view, reshape or resize_");
+}
+
+static int lsizes_tostring(lua_State *L) {
+  luaL_Buffer b;
+  luaL_buffinit(L, &b);
+  lua_Integer n = (lua_Integer)lua_rawlen(L, 1);
+  luaL_addchar(&b, '{');
+  for (lua_Integer i = 1; i <= n; i++) {
+    if (i > 1) luaL_addstring(&b, ", ");
+    lua_rawgeti(L, 1, i);
+    luaL_addvalue(&b);
+  }
+  luaL_addchar(&b, '}');
+  luaL_pushresult(&b);
+  return 1;
+}
+
+static int lsizes_eq(lua_State *L) {
+  bool is_equal = lua_istable(L, 1) && lua_istable(L, 2) && lua_rawlen(L, 1) == lua_rawlen(L, 2);
+  lua_Integer n = is_equal ? (lua_Integer)lua_rawlen(L, 1) : 0;
+  for (lua_Integer i = 1; is_equal && i <= n; i++) {
+    lua_rawgeti(L, 1, i);
+    lua_rawgeti(L, 2, i);
+    is_equal = lua_rawequal(L, -1, -2);
+    lua_pop(L, 2);
+  }
+  lua_pushboolean(L, is_equal);
+  return 1;
+}
+
+void ltide_push_integers(lua_State *L, const int64_t *values, int n) {
+  lua_createtable(L, n, 0);
+  for (int i = 0; i < n; i++) {
+    lua_pushinteger(L, values[i]);
+    lua_rawseti(L, -2, i + 1);
+  }
+}
+
+/* {==== Fields */
+
+enum { FIELD_SHAPE = 1, FIELD_NDIM, FIELD_DTYPE, FIELD_DEVICE, FIELD_IS_CUDA, FIELD_IS_CPU, FIELD_T, FIELD_MT };
+static const char *const field_names[] = {"shape", "ndim", "dtype", "device", "is_cuda", "is_cpu", "T", "mT", NULL};
+
+/* x.T turns all dimensions round, x.mT the last two. */
+static int push_transposed(lua_State *L, ltide_state *S, const tide_tensor *x, bool is_matrix) {
+  int n = tide_tensor_ndim(x), dims[TIDE_MAX_DIMS];
+  ltide_tensor *u = ltide_new_tensor(L, S);
+  for (int d = 0; d < n; d++) dims[d] = n - 1 - d;
+  ltide_try(L, is_matrix ? tide_transpose(&u->t, x, -2, -1) : tide_permute(&u->t, x, dims, n));
+  return 1;
+}
+
+static int push_field(lua_State *L, ltide_state *S, const tide_tensor *x, lua_Integer field) {
+  switch (field) {
+  case FIELD_SHAPE:
+    ltide_push_integers(L, tide_tensor_size(x), tide_tensor_ndim(x));
+    lua_rawgetp(L, LUA_REGISTRYINDEX, &key_sizes);
+    lua_setmetatable(L, -2);
+    return 1;
+  case FIELD_NDIM: lua_pushinteger(L, tide_tensor_ndim(x)); return 1;
+  case FIELD_DTYPE: ltide_push_dtype(L, tide_tensor_dtype(x)); return 1;
+  case FIELD_DEVICE: ltide_push_device(L, tide_tensor_device(x)); return 1;
+  case FIELD_IS_CUDA: lua_pushboolean(L, tide_tensor_device(x) != TIDE_CPU); return 1;
+  case FIELD_IS_CPU: lua_pushboolean(L, tide_tensor_device(x) == TIDE_CPU); return 1;
+  default: return push_transposed(L, S, x, field == FIELD_MT);
+  }
+}
+
+/* Upvalues: the methods, the fields by name. */
+static int ltensor_index(lua_State *L) {
+  if (lua_type(L, 2) != LUA_TSTRING) return ltide_index_get(L);
+  lua_pushvalue(L, 2);
+  if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
+  lua_pushvalue(L, 2);
+  if (lua_rawget(L, lua_upvalueindex(2)) == LUA_TNIL) return 1;
+  ltide_state *S = ltide_enter(L);
+  return push_field(L, S, ltide_check_tensor(L, S, 1, "tensor"), lua_tointeger(L, -1));
+}
+
+static int ltensor_newindex(lua_State *L) {
+  if (lua_type(L, 2) != LUA_TSTRING) return ltide_index_set(L);
+  return ltide_error(L, "ArgumentError", "x.%s: fields cannot be assigned; values are assigned as x[...] = v",
+                     lua_tostring(L, 2));
+}
+
+/* {==== Inspection */
+
+static tide_tensor *self(lua_State *L) { return ltide_check_tensor(L, ltide_enter(L), 1, "tensor"); }
+
+static int sizes_or_one(lua_State *L, const int64_t *values, int n) {
+  if (lua_isnoneornil(L, 2))
+    ltide_push_integers(L, values, n);
+  else
+    lua_pushinteger(L, values[ltide_check_dim(L, 2, n, "dim")]);
+  return 1;
+}
+
+static int ltensor_size(lua_State *L) {
+  tide_tensor *x = self(L);
+  return sizes_or_one(L, tide_tensor_size(x), tide_tensor_ndim(x));
+}
+
+static int ltensor_stride(lua_State *L) {
+  tide_tensor *x = self(L);
+  return sizes_or_one(L, tide_tensor_stride(x), tide_tensor_ndim(x));
+}
+
+static int push_int(lua_State *L, int64_t i) {
+  lua_pushinteger(L, i);
+  return 1;
+}
+
+static int push_bool(lua_State *L, bool b) {
+  lua_pushboolean(L, b);
+  return 1;
+}
+
+static size_t item_size(const tide_tensor *x) { return tide_dtype_size(tide_tensor_dtype(x)); }
+static char kind_of(const tide_tensor *x) { return tide_dtype_kind(tide_tensor_dtype(x)); }
+
+static int ltensor_dim(lua_State *L) { return push_int(L, tide_tensor_ndim(self(L))); }
+static int ltensor_numel(lua_State *L) { return push_int(L, tide_tensor_numel(self(L))); }
+static int ltensor_element_size(lua_State *L) { return push_int(L, (int64_t)item_size(self(L))); }
+static int ltensor_offset(lua_State *L) { return push_int(L, tide_tensor_offset(self(L))); }
+static int ltensor_data_ptr(lua_State *L) { return push_int(L, (int64_t)(intptr_t)tide_tensor_data(self(L))); }
+static int ltensor_is_contiguous(lua_State *L) { return push_bool(L, tide_tensor_is_contiguous(self(L))); }
+static int ltensor_is_pinned(lua_State *L) {
+  return push_bool(L, tide_storage_is_pinned(tide_tensor_storage(self(L))));
+}
+static int ltensor_is_floating_point(lua_State *L) { return push_bool(L, kind_of(self(L)) == 'F'); }
+static int ltensor_is_complex(lua_State *L) { return push_bool(L, kind_of(self(L)) == 'C'); }
+
+static int ltensor_nbytes(lua_State *L) {
+  tide_tensor *x = self(L);
+  return push_int(L, tide_tensor_numel(x) * (int64_t)item_size(x));
+}
+
+static int ltensor_get_device(lua_State *L) {
+  int device = tide_tensor_device(self(L));
+  return push_int(L, device == TIDE_CPU ? -1 : device);
+}
+
+static int ltensor_len(lua_State *L) {
+  tide_tensor *x = self(L);
+  if (!tide_tensor_ndim(x))
+    return ltide_error(L, "ShapeError", "#: a tensor without dimensions has no length; use item()");
+  return push_int(L, tide_tensor_size(x)[0]);
+}
+
+static int ltensor_eq(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  ltide_tensor *a = ltide_test_handle(L, S, 1), *b = ltide_test_handle(L, S, 2);
+  return push_bool(L, a && b && a->t && b->t && tide_tensor_same_view(a->t, b->t));
+}
+
+static int ltensor_order(lua_State *L) {
+  return ltide_error(L, "ArgumentError",
+                     "tensors have no order: use x:lt(y), x:le(y), x:gt(y) or x:ge(y) for each element");
+}
+
+/* The iterator of x:iter(): state x, control i. */
+static int next_row(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  tide_tensor *x = ltide_check_tensor(L, S, 1, "tensor");
+  int64_t i = lua_tointeger(L, 2);
+  if (i >= tide_tensor_size(x)[0]) return 0;
+  lua_pushinteger(L, i + 1);
+  ltide_tensor *u = ltide_new_tensor(L, S);
+  ltide_try(L, tide_select(&u->t, x, 0, i));
+  return 2;
+}
+
+static int ltensor_iter(lua_State *L) {
+  tide_tensor *x = self(L);
+  if (!tide_tensor_ndim(x)) return ltide_error(L, "ShapeError", "iter: a tensor without dimensions has no rows");
+  lua_pushcfunction(L, next_row);
+  lua_pushvalue(L, 1);
+  lua_pushinteger(L, 0);
+  return 3;
+}
+
+static int ltensor_record_stream(lua_State *L) {
+  ltide_try(L, tide_tensor_record_stream(self(L), ltide_check_stream(L, 2, "stream")));
+  lua_settop(L, 1);
+  return 1;
+}
+
+static int lis_tensor(lua_State *L) { return push_bool(L, ltide_test_handle(L, ltide_enter(L), 1) != NULL); }
+
+/* {==== Opening */
+
+void ltide_push_methods(lua_State *L) { lua_rawgetp(L, LUA_REGISTRYINDEX, &key_methods); }
+
+void ltide_register_methods(lua_State *L, const ltide_reg *list) {
+  ltide_push_methods(L);
+  ltide_register(L, "Tensor", list);
+  lua_pop(L, 1);
+}
+
+void ltide_register_both(lua_State *L, const ltide_reg *list) {
+  ltide_register(L, "tide", list);
+  ltide_register_methods(L, list);
+}
+
+static void make_metatable(lua_State *L, ltide_state *S) {
+  static const luaL_Reg meta[] = {
+      {"__gc", ltensor_gc},    {"__close", ltensor_free}, {"__len", ltensor_len},           {"__eq", ltensor_eq},
+      {"__lt", ltensor_order}, {"__le", ltensor_order},   {"__newindex", ltensor_newindex}, {NULL, NULL}};
+  luaL_newmetatable(L, "tide.Tensor");
+  luaL_setfuncs(L, meta, 0);
+  S->tensor_meta = lua_topointer(L, -1);
+  ltide_push_methods(L);
+  lua_createtable(L, 0, 8);
+  for (int i = 0; field_names[i]; i++) {
+    lua_pushinteger(L, i + 1);
+    lua_setfield(L, -2, field_names[i]);
+  }
+  lua_pushcclosure(L, ltensor_index, 2);
+  lua_setfield(L, -2, "__index");
+  S->tensor_ref = luaL_ref(L, LUA_REGISTRYINDEX);
+}
+
+static void make_sizes(lua_State *L) {
+  static const luaL_Reg meta[] = {
+      {"__newindex", lsizes_newindex}, {"__tostring", lsizes_tostring}, {"__eq", lsizes_eq}, {NULL, NULL}};
+  luaL_newlib(L, meta);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &key_sizes);
+}
+
+static const ltide_reg methods[] = {
+    {"size", ltensor_size, "x:size([dim]) -> table or integer\nThe sizes of all dimensions, or of one."},
+    {"stride", ltensor_stride,
+     "x:stride([dim]) -> table or integer\nElements from one index to the next, for all dimensions or one."},
+    {"dim", ltensor_dim, "x:dim() -> integer\nThe number of dimensions; also x.ndim."},
+    {"ndimension", ltensor_dim, "x:ndimension() -> integer\nThe number of dimensions; also x.ndim."},
+    {"numel", ltensor_numel, "x:numel() -> integer\nThe number of elements."},
+    {"nelement", ltensor_numel, "x:nelement() -> integer\nThe number of elements."},
+    {"element_size", ltensor_element_size, "x:element_size() -> integer\nBytes of one element."},
+    {"nbytes", ltensor_nbytes, "x:nbytes() -> integer\nBytes of all elements: numel times element_size."},
+    {"is_contiguous", ltensor_is_contiguous,
+     "x:is_contiguous() -> boolean\nDo the elements lie in row-major order without gaps?"},
+    {"is_pinned", ltensor_is_pinned, "x:is_pinned() -> boolean\nIs it in page-locked host memory?"},
+    {"is_floating_point", ltensor_is_floating_point, "x:is_floating_point() -> boolean"},
+    {"is_complex", ltensor_is_complex, "x:is_complex() -> boolean"},
+    {"storage_offset", ltensor_offset,
+     "x:storage_offset() -> integer\nElements from the start of the storage to the first one, from 0."},
+    {"data_ptr", ltensor_data_ptr,
+     "x:data_ptr() -> integer\nThe address of the first element, in the memory of x.device."},
+    {"get_device", ltensor_get_device, "x:get_device() -> integer\nThe id of its GPU from 0; -1 on the cpu."},
+    {"iter", ltensor_iter, "for i, row in x:iter() do ... end\nWalks the first dimension; row is the view x[i]."},
+    {"free", ltensor_free,
+     "x:free() -> boolean\nReleases this handle at once; the bytes go with the last view. Tells whether they went. May "
+     "be "
+     "called again. `local x <close> = ...` does the same."},
+    {"record_stream", ltensor_record_stream,
+     "x:record_stream(stream) -> x\nTells the allocator that foreign code uses x on the stream, so that the memory is "
+     "not used again too early."},
+    {NULL, NULL, NULL}};
+
+void ltide_open_tensor(lua_State *L, ltide_state *S) {
+  int module = lua_gettop(L);
+  lua_createtable(L, 0, 400);
+  lua_pushvalue(L, -1);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &key_methods);
+  lua_setfield(L, module, "Tensor");
+  make_metatable(L, S);
+  make_sizes(L);
+  ltide_register_methods(L, methods);
+  static const ltide_reg list[] = {{"is_tensor", lis_tensor, "tide.is_tensor(value) -> boolean"}, {NULL, NULL, NULL}};
+  ltide_register(L, "tide", list);
+}

@@ -1,0 +1,212 @@
+/* util.c: tide.Timer, tide.cmdline, threads. */
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <sys/resource.h>
+
+#include "bindings.h"
+
+/* {==== Timer: wall and processor seconds since its making or reset */
+
+typedef struct ltide_timer {
+  double real, user, sys;
+} ltide_timer;
+
+static ltide_timer clock_now(void) {
+  struct timespec t;
+  struct rusage r;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  getrusage(RUSAGE_SELF, &r);
+  return (ltide_timer){(double)t.tv_sec + 1e-9 * (double)t.tv_nsec, (double)r.ru_utime.tv_sec + 1e-6 * (double)r.ru_utime.tv_usec,
+                       (double)r.ru_stime.tv_sec + 1e-6 * (double)r.ru_stime.tv_usec};
+}
+
+static int ltimer_new(lua_State *L) {
+  ltide_timer *t = lua_newuserdatauv(L, sizeof *t, 0);
+  *t = clock_now();
+  luaL_setmetatable(L, "tide.Timer");
+  return 1;
+}
+
+static int ltimer_reset(lua_State *L) {
+  *(ltide_timer *)luaL_checkudata(L, 1, "tide.Timer") = clock_now();
+  lua_settop(L, 1);
+  return 1;
+}
+
+static int ltimer_time(lua_State *L) {
+  ltide_timer *t = luaL_checkudata(L, 1, "tide.Timer"), n = clock_now();
+  lua_createtable(L, 0, 3);
+  lua_pushnumber(L, n.real - t->real), lua_setfield(L, -2, "real");
+  lua_pushnumber(L, n.user - t->user), lua_setfield(L, -2, "user");
+  lua_pushnumber(L, n.sys - t->sys), lua_setfield(L, -2, "sys");
+  return 1;
+}
+
+/* {==== cmdline: options of a script. A parser is a table {title, n descriptions}; parse gives a table of values. */
+
+/* parser:flag(name, help) and parser:option(name, default, help) add a description and return the parser. */
+static int add_option(lua_State *L, bool is_flag) {
+  luaL_checktype(L, 1, LUA_TTABLE);
+  const char *name = luaL_checkstring(L, 2);
+  if (!*name || name[0] == '-') return ltide_error(L, "ValueError", "cmdline: name: got '%s', expected a name without leading dashes", name);
+  lua_createtable(L, 0, 4);
+  lua_pushstring(L, name), lua_setfield(L, -2, "name");
+  lua_pushboolean(L, is_flag), lua_setfield(L, -2, "flag");
+  if (!is_flag) lua_pushvalue(L, 3), lua_setfield(L, -2, "default");
+  lua_pushstring(L, luaL_optstring(L, is_flag ? 3 : 4, "")), lua_setfield(L, -2, "help");
+  lua_seti(L, 1, luaL_len(L, 1) + 1);
+  lua_settop(L, 1);
+  return 1;
+}
+static int lcmdline_flag(lua_State *L) { return add_option(L, true); }
+static int lcmdline_option(lua_State *L) { return add_option(L, false); }
+
+/* Pushes the line that describes option k of the parser at 1. */
+static void push_option_line(lua_State *L, lua_Integer k) {
+  char left[96], line[512];
+  int top = lua_gettop(L);
+  lua_geti(L, 1, k);
+  lua_getfield(L, top + 1, "name"), lua_getfield(L, top + 1, "help"), lua_getfield(L, top + 1, "flag");
+  bool has_default = lua_getfield(L, top + 1, "default") != LUA_TNIL;
+  const char *value = has_default ? luaL_tolstring(L, -1, NULL) : "";
+  snprintf(left, sizeof left, "--%s%s", lua_tostring(L, top + 2), lua_toboolean(L, top + 4) ? "" : " VALUE");
+  snprintf(line, sizeof line, "  %-22s %s%s%s%s\n", left, lua_tostring(L, top + 3), *value ? " (default " : "", value, *value ? ")" : "");
+  lua_settop(L, top);
+  lua_pushstring(L, line);
+}
+
+static int lcmdline_help(lua_State *L) {
+  luaL_checktype(L, 1, LUA_TTABLE);
+  lua_settop(L, 1);
+  lua_getfield(L, 1, "title");
+  lua_pushliteral(L, "\n");
+  lua_Integer n = luaL_len(L, 1);
+  luaL_checkstack(L, (int)n + 8, "cmdline: too many options");
+  for (lua_Integer k = 1; k <= n; k++) push_option_line(L, k);
+  lua_pushliteral(L, "  --help                 this text\n");
+  lua_concat(L, lua_gettop(L) - 1);
+  return 1;
+}
+
+/* Sets result[key] for the option `text` ("--name" or "--name=value") at args[i]; returns how many arguments it took. */
+static int take_option(lua_State *L, const char *text, lua_Integer i) {
+  size_t length = strcspn(text + 2, "=");
+  lua_settop(L, 3); /* The text lives on in the table of arguments. */
+  for (lua_Integer k = 1, n = luaL_len(L, 1); k <= n; k++, lua_settop(L, 3)) {
+    lua_geti(L, 1, k);
+    lua_getfield(L, -1, "name");
+    const char *name = lua_tostring(L, -1);
+    if (strlen(name) != length || strncmp(name, text + 2, length)) continue;
+    lua_getfield(L, -2, "flag");
+    bool is_flag = lua_toboolean(L, -1), has_value = text[2 + length] == '=';
+    if (is_flag && has_value) return ltide_error(L, "ValueError", "cmdline: --%s takes no value", name);
+    luaL_gsub(L, name, "-", "_");
+    if (is_flag) lua_pushboolean(L, 1);
+    else if (has_value) lua_pushstring(L, text + 2 + length + 1);
+    else if (lua_geti(L, 2, i + 1) == LUA_TNIL) return ltide_error(L, "ValueError", "cmdline: --%s expects a value", name);
+    if (lua_getfield(L, 4, "default") == LUA_TNUMBER) {
+      if (!lua_isnumber(L, -2)) return ltide_error(L, "ValueError", "cmdline: --%s: got '%s', expected a number", name, lua_tostring(L, -2));
+      lua_stringtonumber(L, lua_tostring(L, -2));
+      lua_replace(L, -3);
+    }
+    lua_pop(L, 1);
+    lua_rawset(L, 3);
+    lua_settop(L, 3);
+    return is_flag || has_value ? 1 : 2;
+  }
+  return ltide_error(L, "ValueError", "cmdline: unknown option %s; --help lists them", text);
+}
+
+static void set_defaults(lua_State *L) {
+  for (lua_Integer k = 1, n = luaL_len(L, 1); k <= n; k++, lua_settop(L, 3)) {
+    lua_geti(L, 1, k);
+    lua_getfield(L, -1, "name");
+    luaL_gsub(L, lua_tostring(L, -1), "-", "_");
+    lua_getfield(L, 4, "flag");
+    if (lua_toboolean(L, -1)) lua_pushboolean(L, 0);
+    else lua_getfield(L, 4, "default");
+    lua_remove(L, -2);
+    lua_rawset(L, 3);
+  }
+}
+
+/* parser:parse(args): positional arguments are the array part of the result. --help prints the text and exits. */
+static int lcmdline_parse(lua_State *L) {
+  luaL_checktype(L, 1, LUA_TTABLE);
+  if (lua_isnoneornil(L, 2)) lua_settop(L, 1), lua_newtable(L);
+  luaL_checktype(L, 2, LUA_TTABLE);
+  lua_settop(L, 2);
+  lua_newtable(L);
+  set_defaults(L);
+  for (lua_Integer i = 1, n = luaL_len(L, 2); i <= n;) {
+    lua_geti(L, 2, i);
+    const char *text = lua_tostring(L, -1);
+    if (!text) return ltide_arg_error(L, -1, "args", "strings");
+    if (!strcmp(text, "--help")) {
+      lua_settop(L, 1);
+      lcmdline_help(L);
+      printf("%s", lua_tostring(L, -1));
+      lua_getglobal(L, "os");
+      lua_getfield(L, -1, "exit");
+      lua_pushboolean(L, 1);
+      lua_pushboolean(L, 1);
+      lua_call(L, 2, 0);
+    }
+    if (!strncmp(text, "--", 2)) {
+      i += take_option(L, text, i);
+      continue;
+    }
+    lua_seti(L, 3, luaL_len(L, 3) + 1);
+    i++;
+  }
+  lua_settop(L, 3);
+  return 1;
+}
+
+static int lcmdline(lua_State *L) {
+  luaL_checkstring(L, 1);
+  lua_createtable(L, 0, 1);
+  lua_pushvalue(L, 1);
+  lua_setfield(L, -2, "title");
+  luaL_setmetatable(L, "tide.cmdline");
+  return 1;
+}
+
+/* {==== Threads */
+
+static int lset_num_threads(lua_State *L) {
+  ltide_enter(L);
+  lua_Integer n = luaL_checkinteger(L, 1);
+  if (n < 1 || n > 1024) return ltide_error(L, "ValueError", "set_num_threads: n: got %I, expected 1 to 1024", n);
+  tide_set_num_threads((int)n);
+  return 0;
+}
+
+static int lget_num_threads(lua_State *L) {
+  ltide_enter(L);
+  lua_pushinteger(L, tide_get_num_threads());
+  return 1;
+}
+
+void ltide_open_util(lua_State *L, ltide_state *S) {
+  (void)S;
+  static const luaL_Reg timer[] = {{"time", ltimer_time}, {"reset", ltimer_reset}, {0}};
+  static const luaL_Reg cmdline[] = {{"flag", lcmdline_flag}, {"option", lcmdline_option}, {"help", lcmdline_help}, {"parse", lcmdline_parse}, {0}};
+  luaL_newmetatable(L, "tide.Timer");
+  luaL_newlib(L, timer);
+  lua_setfield(L, -2, "__index");
+  luaL_newmetatable(L, "tide.cmdline");
+  luaL_newlib(L, cmdline);
+  lua_setfield(L, -2, "__index");
+  lua_pop(L, 2);
+  static const ltide_reg list[] = {
+      {"Timer", ltimer_new, "tide.Timer() -> timer\ntimer:time() gives {real=, user=, sys=} in seconds since the making; timer:reset() starts again."},
+      {"cmdline", lcmdline,
+       "tide.cmdline(title) -> parser\nparser:flag(name, help), parser:option(name, default, help), parser:parse(arg) -> table: '-' in a name becomes '_', "
+       "values follow the default's type, other arguments are in the array part; --help prints all."},
+      {"set_num_threads", lset_num_threads, "tide.set_num_threads(n)\nThreads for loops on the CPU."},
+      {"get_num_threads", lget_num_threads, "tide.get_num_threads() -> integer"},
+      {0}};
+  ltide_register(L, "tide", list);
+}

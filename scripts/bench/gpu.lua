@@ -1,0 +1,92 @@
+-- gpu.lua: host cost of small calls, bandwidth of large ones, matrix products, on cuda:0. The peer is gpu_torch.py.
+local tide = require "tide"
+package.path = arg[0]:match("^(.-)[^/]*$") .. "?.lua;" .. package.path
+local bench = require "bench"
+
+local t0 = bench.now()
+tide.cuda.init()
+tide.ones(1, {device = "cuda"}):item()
+bench.out("first_cuda_op", (bench.now() - t0) * 1e3, "ms")
+
+local cuda, sync = {device = "cuda"}, tide.cuda.synchronize
+local x, y = tide.randn(1024, cuda), tide.randn(1024, cuda)
+local z, m = tide.empty_like(x), tide.randn(64, 64, cuda)
+local s, e = tide.cuda.Stream(), tide.cuda.Event()
+local stream = tide.cuda.stream
+local function nothing() end
+local host = bench.host
+host("add_alloc", function(n) for _ = 1, n do local _ = x + y end end, 5000, sync)
+host("add_inplace", function(n) for _ = 1, n do x:add_(y) end end, 5000, sync)
+host("add_out", function(n) local o = {out = z} for _ = 1, n do tide.add(x, y, o) end end, 5000, sync)
+host("mul_scalar", function(n) for _ = 1, n do local _ = x * 2.0 end end, 5000, sync)
+host("exp", function(n) for _ = 1, n do local _ = x:exp() end end, 5000, sync)
+host("view_slice", function(n) for _ = 1, n do local _ = x:slice(1, 11, 20) end end, 5000, sync)
+host("view_slice_index", function(n) for _ = 1, n do local _ = x[{{11, 20}}] end end, 5000, sync)
+host("view_reshape", function(n) for _ = 1, n do local _ = x:view(32, 32) end end, 5000, sync)
+host("empty", function(n) for _ = 1, n do local _ = tide.empty(1024, cuda) end end, 5000, sync)
+host("zeros", function(n) for _ = 1, n do local _ = tide.zeros(1024, cuda) end end, 5000, sync)
+host("sum", function(n) for _ = 1, n do local _ = x:sum() end end, 5000, sync)
+host("matmul64", function(n) for _ = 1, n do local _ = m:matmul(m) end end, 5000, sync)
+host("copy_", function(n) for _ = 1, n do z:copy_(x) end end, 5000, sync)
+host("event_record", function(n) for _ = 1, n do e:record() end end, 5000, sync)
+host("stream_switch", function(n) for _ = 1, n do stream(s, nothing) end end, 5000, sync)
+host("stream_switch_close", function(n) for _ = 1, n do local _ <close> = stream(s) end end, 5000, sync)
+local first = x[1]
+host("item", function(n) for _ = 1, n do local _ = x[1]:item() end end, 2000, sync)
+host("item_only", function(n) for _ = 1, n do local _ = first:item() end end, 2000, sync)
+
+local n = 1 << 28
+local a, b, c = tide.randn(n, cuda), tide.randn(n, cuda), tide.empty(n, cuda)
+local function bandwidth(case, bytes, f, reps) bench.out("bw_" .. case, bytes / bench.device_ms(f, reps) / 1e6, "GB/s") end
+local out = {out = c}
+bandwidth("copy", 8 * n, function() c:copy_(a) end)
+bandwidth("add", 12 * n, function() tide.add(a, b, out) end)
+bandwidth("exp", 8 * n, function() tide.exp(a, out) end)
+bandwidth("mul_scalar", 8 * n, function() tide.mul(a, 2.0, out) end)
+bandwidth("fill", 4 * n, function() c:fill_(1.0) end)
+bandwidth("sum", 4 * n, function() return a:sum() end)
+bandwidth("max", 4 * n, function() return a:max() end)
+local A, C = a:view(16384, 16384), c:view(16384, 16384)
+local row, At = b:slice(1, 1, 16384), a:view(16384, 16384):t()
+bandwidth("sum_rows", 4 * n, function() return A:sum(2) end)
+bandwidth("sum_cols", 4 * n, function() return A:sum(1) end)
+bandwidth("argmax_rows", 4 * n, function() return A:argmax(2) end)
+bandwidth("transpose_copy", 8 * n, function() C:copy_(At) end)
+local outC = {out = C}
+bandwidth("bcast_row_add", 8 * n, function() tide.add(A, row, outC) end)
+local ab = a:to(tide.bfloat16)
+local bb = tide.empty_like(ab)
+bandwidth("cast_f32_bf16", 6 * n, function() bb:copy_(a) end)
+local outb = {out = bb}
+bandwidth("add_bf16", 6 * n, function() tide.add(ab, ab, outb) end)
+bandwidth("normal_", 4 * n, function() c:normal_() end)
+bandwidth("uniform_", 4 * n, function() c:uniform_() end)
+ab, bb, outb = nil, nil, nil
+do
+  local pinned = tide.empty(1 << 28, {dtype = tide.uint8, pin_memory = true}):random_()
+  local paged = tide.empty(1 << 28, {dtype = tide.uint8}):random_()
+  local dev = tide.empty(1 << 28, {dtype = tide.uint8, device = "cuda"})
+  bandwidth("h2d_pinned", 1 << 28, function() dev:copy_(pinned, {non_blocking = true}) end)
+  bandwidth("d2h_pinned", 1 << 28, function() pinned:copy_(dev, {non_blocking = true}) end)
+  local function wall(case, f)
+    f()
+    local times = {}
+    for r = 1, 7 do
+      local t = bench.now()
+      f()
+      sync()
+      times[r] = bench.now() - t
+    end
+    bench.out("bw_" .. case, (1 << 28) / bench.median(times) / 1e9, "GB/s")
+  end
+  wall("h2d_pageable", function() dev:copy_(paged) end)
+  wall("d2h_pageable", function() paged:copy_(dev) end)
+end
+a, b, c, A, C, At, row, out, outC = nil, nil, nil, nil, nil, nil, nil, nil, nil
+collectgarbage()
+
+for _, case in ipairs{{"f32", tide.float32}, {"f16", tide.float16}, {"bf16", tide.bfloat16}, {"f64", tide.float64}} do
+  local opts = {device = "cuda", dtype = case[2]}
+  local p, q = tide.randn(8192, 8192, opts), tide.randn(8192, 8192, opts)
+  bench.out("matmul8192_" .. case[1], 2 * 8192 ^ 3 / bench.device_ms(function() return p:matmul(q) end, 7) / 1e9, "TFLOP/s")
+end

@@ -1,0 +1,125 @@
+"""gpu_torch.py: PyTorch's side of gpu.lua, case by case. Prints `torch <tab> case <tab> value <tab> unit`, one a line."""
+import statistics
+import time
+
+import torch
+
+now = time.perf_counter
+
+
+def out(case, value, unit):
+    print(f"torch\t{case}\t{value:.4g}\t{unit}", flush=True)
+
+
+start = now()
+torch.ones(1, device="cuda").item()
+out("first_cuda_op", (now() - start) * 1e3, "ms")
+torch.backends.cuda.matmul.allow_tf32 = False
+sync = torch.cuda.synchronize
+
+
+def host(case, f, n=5000):
+    for _ in range(200):
+        f()
+    sync()
+    issue = []
+    for _ in range(7):
+        t = now()
+        for _ in range(n):
+            f()
+        issue.append((now() - t) / n * 1e9)
+        sync()
+    out("host_" + case, statistics.median(issue), "ns")
+
+
+def device_ms(f, reps=20):
+    for _ in range(3):
+        f()
+    sync()
+    times = []
+    for _ in range(reps):
+        a, b = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        a.record()
+        f()
+        b.record()
+        b.synchronize()
+        times.append(a.elapsed_time(b))
+    return statistics.median(times)
+
+
+def bandwidth(case, size, f, reps=20):
+    out("bw_" + case, size / device_ms(f, reps) / 1e6, "GB/s")
+
+
+torch.set_grad_enabled(False)
+x, y = torch.randn(1024, device="cuda"), torch.randn(1024, device="cuda")
+z, m = torch.empty_like(x), torch.randn(64, 64, device="cuda")
+s, e = torch.cuda.Stream(), torch.cuda.Event()
+
+
+def switch():
+    with torch.cuda.stream(s):
+        pass
+
+
+host("add_alloc", lambda: x + y)
+host("add_inplace", lambda: x.add_(y))
+host("add_out", lambda: torch.add(x, y, out=z))
+host("mul_scalar", lambda: x * 2.0)
+host("exp", lambda: x.exp())
+host("view_slice", lambda: x[10:20])
+host("view_slice_index", lambda: x[10:20])
+host("view_reshape", lambda: x.view(32, 32))
+host("empty", lambda: torch.empty(1024, device="cuda"))
+host("zeros", lambda: torch.zeros(1024, device="cuda"))
+host("sum", lambda: x.sum())
+host("matmul64", lambda: m @ m)
+host("copy_", lambda: z.copy_(x))
+host("event_record", lambda: e.record())
+host("stream_switch", switch)
+host("stream_switch_close", switch)
+host("item", lambda: x[0].item(), 2000)
+first = x[0]
+host("item_only", lambda: first.item(), 2000)
+
+n = 1 << 28
+a, b, c = torch.randn(n, device="cuda"), torch.randn(n, device="cuda"), torch.empty(n, device="cuda")
+bandwidth("copy", 8 * n, lambda: c.copy_(a))
+bandwidth("add", 12 * n, lambda: torch.add(a, b, out=c))
+bandwidth("exp", 8 * n, lambda: torch.exp(a, out=c))
+bandwidth("mul_scalar", 8 * n, lambda: torch.mul(a, 2.0, out=c))
+bandwidth("fill", 4 * n, lambda: c.fill_(1.0))
+bandwidth("sum", 4 * n, lambda: a.sum())
+bandwidth("max", 4 * n, lambda: a.max())
+A, C, row = a.view(16384, 16384), c.view(16384, 16384), b[:16384]
+bandwidth("sum_rows", 4 * n, lambda: A.sum(1))
+bandwidth("sum_cols", 4 * n, lambda: A.sum(0))
+bandwidth("argmax_rows", 4 * n, lambda: A.argmax(1))
+bandwidth("transpose_copy", 8 * n, lambda: C.copy_(A.t()))
+bandwidth("bcast_row_add", 8 * n, lambda: torch.add(A, row, out=C))
+ab = a.to(torch.bfloat16)
+bb = torch.empty_like(ab)
+bandwidth("cast_f32_bf16", 6 * n, lambda: bb.copy_(a))
+bandwidth("add_bf16", 6 * n, lambda: torch.add(ab, ab, out=bb))
+bandwidth("normal_", 4 * n, lambda: c.normal_())
+bandwidth("uniform_", 4 * n, lambda: c.uniform_())
+del ab, bb
+pinned = torch.empty(1 << 28, dtype=torch.uint8).random_().pin_memory()
+paged = torch.empty(1 << 28, dtype=torch.uint8).random_()
+dev = torch.empty(1 << 28, dtype=torch.uint8, device="cuda")
+bandwidth("h2d_pinned", 1 << 28, lambda: dev.copy_(pinned, non_blocking=True))
+bandwidth("d2h_pinned", 1 << 28, lambda: pinned.copy_(dev, non_blocking=True))
+for case, f in (("h2d_pageable", lambda: dev.copy_(paged)), ("d2h_pageable", lambda: paged.copy_(dev))):
+    f()
+    times = []
+    for _ in range(7):
+        t = now()
+        f()
+        sync()
+        times.append(now() - t)
+    out("bw_" + case, (1 << 28) / statistics.median(times) / 1e9, "GB/s")
+del a, b, c, A, C, row, pinned, paged, dev
+for case, dtype in (("f32", torch.float32), ("f16", torch.float16), ("bf16", torch.bfloat16), ("f64", torch.float64)):
+    p = torch.randn(8192, 8192, device="cuda", dtype=dtype)
+    q = torch.randn(8192, 8192, device="cuda", dtype=dtype)
+    out("matmul8192_" + case, 2 * 8192**3 / device_ms(lambda: p @ q, 7) / 1e9, "TFLOP/s")

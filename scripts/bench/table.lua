@@ -1,0 +1,37 @@
+-- table.lua: reads lines `source <tab> case <tab> value <tab> unit`, prints medians side by side and tide's ratio to each
+-- peer: for rates (GB/s, TFLOP/s) above 1 is faster than the peer, for times (ns, ms) below 1 is.
+local rows, order, sources = {}, {}, {}
+for line in io.lines(arg[1]) do
+  local source, case, value, unit = line:match("^(%w+)\t(%S+)\t(%S+)\t(.*)$")
+  if source then
+    if not rows[case] then
+      rows[case] = {unit = unit}
+      order[#order + 1] = case
+    end
+    if not sources[source] then
+      sources[source] = true
+      sources[#sources + 1] = source
+    end
+    rows[case][source] = rows[case][source] or {}
+    table.insert(rows[case][source], tonumber(value))
+  end
+end
+local function median(list)
+  table.sort(list)
+  return list[(#list + 1) // 2]
+end
+table.sort(sources, function(a, b) return (a == "tide" and "" or a) < (b == "tide" and "" or b) end)
+io.write(("%-22s %-8s"):format("case", "unit"))
+for _, s in ipairs(sources) do io.write((" %10s"):format(s)) end
+for i = 2, #sources do io.write((" %14s"):format("tide/" .. sources[i])) end
+print()
+for _, case in ipairs(order) do
+  local row = rows[case]
+  io.write(("%-22s %-8s"):format(case, row.unit))
+  for _, s in ipairs(sources) do io.write(row[s] and (" %10.4g"):format(median(row[s])) or (" %10s"):format("-")) end
+  for i = 2, #sources do
+    local peer = row[sources[i]]
+    io.write(peer and row.tide and (" %14.3f"):format(median(row.tide) / median(peer)) or (" %14s"):format("-"))
+  end
+  print()
+end

@@ -1,0 +1,204 @@
+-- The rules of the house that a search of the text can check. Prints `file:line: rule`, exits with 1 when one is broken.
+-- usage, in the source tree: tide scripts/checks/rules.lua       (any Lua 5.4 will do)
+
+local failures = 0
+local function complain(path, line, text)
+  failures = failures + 1
+  print(("%s:%d: %s"):format(path, line, text))
+end
+
+local function list(command)
+  local out = {}
+  for path in io.popen(command):lines() do out[#out + 1] = path end
+  table.sort(out)
+  return out
+end
+
+local function read(path)
+  local file = assert(io.open(path, "rb"))
+  local text = file:read("a")
+  file:close()
+  return text
+end
+
+-- Comments and literals become blanks of the same shape, so that what is found stands in the code, on its own line.
+local function blank(text) return (text:gsub("[^\n]", " ")) end
+
+local function code_of(text, keep_strings)
+  local out, at = {}, 1
+  while true do
+    local from = text:find("[/\"']", at)
+    if not from then break end
+    local two, to = text:sub(from, from + 1)
+    if two == "/*" then
+      to = select(2, text:find("*/", from + 2, true)) or #text
+    elseif two == "//" then
+      to = (text:find("\n", from, true) or #text + 1) - 1
+    elseif two:sub(1, 1) ~= "/" then
+      local quote = two:sub(1, 1)
+      to = from + 1
+      while to < #text and text:sub(to, to) ~= quote do to = to + (text:sub(to, to) == "\\" and 2 or 1) end
+    end
+    out[#out + 1] = text:sub(at, from - 1)
+    if not to then
+      out[#out + 1], at = "/", from + 1
+    else
+      local piece = text:sub(from, to)
+      local literal = two:sub(1, 1) ~= "/"
+      out[#out + 1], at = (literal and keep_strings) and piece or blank(piece), to + 1
+    end
+  end
+  return table.concat(out) .. text:sub(at)
+end
+
+local function each_line(text, visit)
+  local number = 0
+  for line in (text .. "\n"):gmatch("(.-)\n") do
+    number = number + 1
+    visit(line, number)
+  end
+end
+
+local function under(path, ...)
+  for _, room in ipairs { ... } do
+    if path:sub(1, #room) == room then return true end
+  end
+  return false
+end
+
+local in_core = function(path) return under(path, "core/") end
+
+-- ---- what a file may include ----
+local lua_headers = { ["lua.h"] = true, ["lauxlib.h"] = true, ["lualib.h"] = true, ["luaconf.h"] = true }
+local cuda_prefixes = { "cuda", "cublas", "cufft", "cusolver", "curand", "cusparse", "cudnn", "cub/", "cupti", "nccl",
+  "nvml", "nvrtc", "nvToolsExt", "nvtx" }
+
+local function is_cuda(header)
+  for _, prefix in ipairs(cuda_prefixes) do
+    if header:sub(1, #prefix) == prefix then return header:match("%.h[p]*$") or header:match("%.cuh$") end
+  end
+  return false
+end
+
+local function check_include(path, line, header, quoted)
+  if lua_headers[header] and not under(path, "lua_bindings/", "scripts/examples/host/") then
+    complain(path, line, header .. " outside lua_bindings: core knows no Lua")
+  end
+  if is_cuda(header) and not under(path, "core/backend_cuda/", "kernels/") then
+    complain(path, line, header .. " outside core/backend_cuda and kernels")
+  end
+  if header:match("^readline/") or header:match("^fftw") or header:match("^gsl/") then
+    complain(path, line, header .. " belongs to a library under the GPL")
+  end
+  if under(path, "lua_bindings/") and (header:match("%.%./") or (quoted and header:match("/") and not header:match("^tide/")))
+  then
+    complain(path, line, header .. ": the bindings include only tide/*.h, Lua and their own headers")
+  end
+  if under(path, "lua_bindings/") and quoted and not header:match("/") then
+    local own = io.open("lua_bindings/" .. header) or (lua_headers[header] and io.open(path))
+    if own then
+      own:close()
+    else
+      complain(path, line, header .. " is no header of lua_bindings: the bindings know only tide/*.h")
+    end
+  end
+  if under(path, "core/include/") and quoted and not header:match("^tide/") then
+    complain(path, line, header .. ": a public header includes only public headers")
+  end
+end
+
+-- ---- words that do not belong in a room ----
+-- {where, Lua pattern over code, what is wrong}; a word boundary is %f[%w_].
+local outside_backend = function(path)
+  return in_core(path) and not under(path, "core/core.h", "core/context", "core/backend_cpu/", "core/backend_sim/", "core/backend_cuda/")
+end
+local library = function(path) return under(path, "core/", "kernels/", "lua_bindings/") end
+local compute = function(path) return under(path, "core/", "kernels/") end
+local words = {
+  { compute, "%f[%w_]v?printf%s*%(", "core never prints: use the log hook" },
+  { compute, "%f[%w_]puts%s*%(", "core never prints: use the log hook" },
+  { compute, "%f[%w_]putchar%s*%(", "core never prints: use the log hook" },
+  { compute, "%f[%w_]perror%s*%(", "core never prints: use the log hook" },
+  { compute, "%f[%w_]stderr%f[^%w_]", "core never prints: use the log hook" },
+  { compute, "%f[%w_]stdout%f[^%w_]", "core never prints: use the log hook" },
+  { compute, "%f[%w_]abort%s*%(", "core never ends the process: return a status" },
+  { compute, "%f[%w_]_?exit%s*%(", "core never ends the process: return a status" },
+  { compute, "%f[%w_]longjmp%s*%(", "core never jumps out of a frame: return a status" },
+  { outside_backend, "%f[%w_]tide_+backend_cpu%f[^%w]", "only core/context names a backend" },
+  { outside_backend, "%f[%w_]tide_+backend_sim%f[^%w]", "only core/context names a backend" },
+  { outside_backend, "%f[%w_]tide_+backend_cuda%f[^%w]", "only core/context names a backend" },
+  { library, "%f[%w_]strcpy%s*%(", "unbounded copy: use snprintf or memcpy" },
+  { library, "%f[%w_]sprintf%s*%(", "unbounded copy: use snprintf" },
+}
+
+local function check_code(path)
+  local text = read(path)
+  each_line(code_of(text, true), function(line, number)
+    local open, header = line:match('^%s*#%s*include%s*([<"])([^>"]+)[>"]')
+    if header then check_include(path, number, header, open == '"') end
+  end)
+  each_line(code_of(text, false), function(line, number)
+    for _, rule in ipairs(words) do
+      if rule[1](path) and line:find(rule[2]) then complain(path, number, rule[3]) end
+    end
+  end)
+  if path:match("%.c$") and not text:match("^%s*/%*") then
+    complain(path, 1, "no comment on the design and the invariant at the top")
+  end
+end
+
+-- ---- length, leftovers, trailing blanks: every text file ----
+local marks = { "TO" .. "DO", "FIX" .. "ME", "XX" .. "X" }
+local function check_text(path)
+  local lines = 0
+  each_line(read(path):gsub("\n$", ""), function(line, number)
+    lines = number
+    for _, mark in ipairs(marks) do
+      if line:find("%f[%w_]" .. mark .. "%f[^%w_]") then complain(path, number, "a " .. mark .. " is left") end
+    end
+    if line:find("[ \t]$") and not path:match("%.md$") then complain(path, number, "blanks at the end of the line") end
+    if line:find("\t") and not path:match("%.tsv$") then complain(path, number, "a tab") end
+  end)
+  local is_code = path:match("%.[ch]$") or path:match("%.cuh?$") or path:match("%.lua$")
+  if is_code and lines > 700 then
+    complain(path, lines, ("%d lines: split it (600 is the aim, 700 the end)"):format(lines))
+  elseif is_code and lines > 600 then
+    print(("%s:%d: note: %d lines, over the aim of 600"):format(path, lines, lines))
+  end
+end
+
+-- ---- every operation has a doc string and a row in the specs ----
+local function check_ops()
+  local spec = io.open("spec/ops_spec.lua") and read("spec/ops_spec.lua") or ""
+  local path = "core/include/tide/op.def"
+  each_line(read(path), function(line, number)
+    local name = line:match("^%u[%u_]*%(([%l%d_]+),")
+    if not name then return end
+    if not line:match('"[^"]+"%)%s*$') then complain(path, number, name .. " has no doc string") end
+    if not spec:find("%f[%w_]" .. name .. "%f[^%w_]") then
+      complain(path, number, name .. " has no row in spec/ops_spec.lua")
+    end
+  end)
+end
+
+local function check_flags()
+  for _, path in ipairs(list "ls CMakeLists.txt scripts/cmake/*") do
+    each_line(read(path), function(line, number)
+      for _, flag in ipairs { "-march=native", "-mtune=native", "-ffast-math", "-use_fast_math", "-Ofast" } do
+        if line:find(flag, 1, true) and not line:match("^%s*#") then complain(path, number, flag .. " is not allowed") end
+      end
+    end)
+  end
+end
+
+for _, path in ipairs(list [[find core kernels lua_bindings -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh']]) do
+  check_code(path)
+end
+for _, path in ipairs(list [[find core kernels lua_bindings scripts spec .ci README.md CMakeLists.txt -type f \
+    ! -name '*.png' ! -name '*.np[yz]' ! -name '*.safetensors' ! -name '*.bin' ! -name '*.csv']]) do
+  check_text(path)
+end
+check_ops()
+check_flags()
+print(failures == 0 and "rules: all kept" or ("rules: %d broken"):format(failures))
+os.exit(failures == 0 and 0 or 1)

@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Checks what the built files export (what tide.h declares, no more and no less) and that they need system libraries alone.
+# usage: symbols.sh BUILD
+set -u
+build=$1
+failed=0
+
+complain() {
+  echo "symbols: $*"
+  failed=1
+}
+
+# check_exports FILE PATTERN: every defined dynamic name fits the pattern.
+check_exports() {
+  [ -e "$1" ] || return 0
+  local wrong
+  wrong=$(nm -D --defined-only "$1" | awk '{print $NF}' | sed 's/@.*//' | grep -Evx "$2")
+  [ -z "$wrong" ] || complain "$1 exports names other than $2: ${wrong//$'\n'/ }"
+}
+
+# check_needs FILE EXTRA: the libraries named in the file are the system's, or match EXTRA.
+check_needs() {
+  [ -e "$1" ] || return 0
+  local wrong
+  wrong=$(readelf -d "$1" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' |
+    grep -Evx "(libc|libm|libmvec|libpthread|libdl|librt|ld-linux-x86-64|$2)\.so(\.[0-9]+)*")
+  [ -z "$wrong" ] || complain "$1 needs: ${wrong//$'\n'/ }"
+}
+
+# check_declared LIBRARY: what tide.h declares and what the library exports are the same names.
+check_declared() {
+  local header declared exported
+  header=$(dirname "$0")/../../core/include/tide/tide.h
+  declared=$(grep -oE '^TIDE_API.*' "$header" | sed -nE 's/^[^(]*[ *](tide_[a-z0-9_]+)\(.*/\1/p' | sort -u)
+  exported=$(nm -D --defined-only "$1" | awk '{print $NF}' | sed 's/@.*//' | sort -u)
+  for name in $(comm -23 <(echo "$declared") <(echo "$exported")); do complain "tide.h declares $name, which $1 lacks"; done
+  for name in $(comm -13 <(echo "$declared") <(echo "$exported")); do complain "$1 exports $name, which tide.h lacks"; done
+}
+
+check_exports "$build/lib/libtide.so" 'tide_[a-z0-9][a-z0-9_]*'
+check_declared "$build/lib/libtide.so"
+check_exports "$build/lib/libtide_cuda.so" 'tide_backend_cuda_open'
+check_exports "$build/lib/lua/5.4/tide.so" 'luaopen_tide'
+check_needs "$build/lib/libtide.so" none
+check_needs "$build/lib/libtide_cuda.so" none
+check_needs "$build/lib/lua/5.4/tide.so" libtide
+check_needs "$build/bin/tide" none
+exit $failed

@@ -1,0 +1,102 @@
+# Every test, by where its file lies. In a sanitizer's tree only the C tests and the specs are registered, under the
+# sanitizer's name; scripts/test runs them together with those of the release tree (TIDE_TEST_TREES), for one summary.
+set(checks ${PROJECT_SOURCE_DIR}/scripts/checks)
+set(prefix "")
+set(test_environment "")
+set(test_launcher "")
+if(TIDE_SANITIZE STREQUAL "thread")
+  set(prefix tsan/)
+  set(test_environment "TSAN_OPTIONS=suppressions=${checks}/tsan.supp:second_deadlock_stack=1")
+  # ThreadSanitizer maps fixed addresses, which a kernel's wide address randomisation may have taken.
+  find_program(TIDE_SETARCH setarch)
+  mark_as_advanced(TIDE_SETARCH)
+  if(TIDE_SETARCH)
+    set(test_launcher ${TIDE_SETARCH} -R)
+  endif()
+elseif(TIDE_SANITIZE)
+  set(prefix asan/)
+  set(test_environment "ASAN_OPTIONS=detect_stack_use_after_return=1:allocator_may_return_null=1"
+    "LSAN_OPTIONS=suppressions=${checks}/lsan.supp:print_suppressions=0" "UBSAN_OPTIONS=print_stacktrace=1")
+endif()
+
+# tide_test(NAME seconds [ENV a=b ...] COMMAND ...): a test that runs in the source tree.
+function(tide_test name seconds)
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "ENV;COMMAND")
+  add_test(NAME ${prefix}${name} COMMAND ${test_launcher} ${arg_COMMAND} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(${prefix}${name} PROPERTIES TIMEOUT ${seconds} SKIP_RETURN_CODE 77
+    ENVIRONMENT "${test_environment};${arg_ENV}")
+endfunction()
+
+# ---- C tests: linked to the objects, so they may look at private headers ----
+file(GLOB c_tests CONFIGURE_DEPENDS spec/c/*_test.c)
+foreach(source IN LISTS c_tests)
+  get_filename_component(name ${source} NAME_WE)
+  add_executable(${name} ${source})
+  target_include_directories(${name} PRIVATE core)
+  target_link_libraries(${name} PRIVATE tide_flags tide_objects)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/spec)
+  tide_test(c/${name} 300 COMMAND $<TARGET_FILE:${name}>)
+endforeach()
+
+# ---- specs: one suite, once for each kind of device ----
+set(busted $<TARGET_FILE:tide_runner> ${checks}/busted.lua)
+function(tide_specs kind)
+  tide_test(specs-${kind} 1200 ENV ${ARGN} COMMAND ${busted} spec)
+  # The suite starts worker threads and times some waits: it gets the machine to itself.
+  set_tests_properties(${prefix}specs-${kind} PROPERTIES RUN_SERIAL ON)
+endfunction()
+tide_specs(cpu TIDE_DEVICE=cpu)
+tide_specs(sim TIDE_DEVICE=cuda TIDE_SIM_DEVICES=3)
+if(TIDE_SANITIZE)
+  return()
+endif()
+execute_process(COMMAND nvidia-smi -L OUTPUT_VARIABLE gpus ERROR_QUIET RESULT_VARIABLE failed)
+if(TARGET tide_cuda AND NOT failed AND gpus MATCHES "GPU 0")
+  tide_specs(cuda TIDE_DEVICE=cuda)
+endif()
+
+# ---- the text: format, the rules of the house, headers alone, exported names ----
+tide_test(check/format 60 COMMAND ${checks}/format.sh)
+tide_test(check/rules 60 COMMAND $<TARGET_FILE:tide_runner> ${checks}/rules.lua)
+tide_test(check/symbols 60 COMMAND ${checks}/symbols.sh ${PROJECT_BINARY_DIR})
+set(header_flags -fsyntax-only -Wall -Wextra -Werror -pedantic -I${PROJECT_SOURCE_DIR}/core/include -isystem ${TIDE_LUA_INCLUDE})
+find_program(TIDE_CXX NAMES c++ g++ clang++)
+mark_as_advanced(TIDE_CXX)
+foreach(header IN LISTS public_headers ITEMS ${PROJECT_SOURCE_DIR}/lua_bindings/tide_lua.h)
+  if(header MATCHES "\\.h$")
+    get_filename_component(name ${header} NAME)
+    tide_test(header/c/${name} 60 COMMAND ${CMAKE_C_COMPILER} -std=c11 ${header_flags} -x c ${header})
+    if(TIDE_CXX)
+      tide_test(header/c++/${name} 60 COMMAND ${TIDE_CXX} -std=c++11 ${header_flags} -x c++ ${header})
+    endif()
+  endif()
+endforeach()
+
+# ---- examples, with the arguments of their `-- ci:` line ----
+file(GLOB examples CONFIGURE_DEPENDS scripts/examples/*.lua)
+foreach(example IN LISTS examples)
+  get_filename_component(name ${example} NAME_WE)
+  tide_test(example/${name} 600 COMMAND ${checks}/example.sh $<TARGET_FILE:tide_runner> ${example})
+  set_tests_properties(example/${name} PROPERTIES PROCESSORS 2)
+endforeach()
+
+# ---- the installed tree, a host built against it, the tarball ----
+set(stage ${PROJECT_BINARY_DIR}/stage)
+tide_test(install/stage 60 COMMAND ${CMAKE_COMMAND} --install ${PROJECT_BINARY_DIR} --prefix ${stage})
+set_tests_properties(install/stage PROPERTIES FIXTURES_SETUP stage)
+foreach(way IN ITEMS cmake pkgconfig)
+  tide_test(install/host-${way} 120 COMMAND ${checks}/host.sh ${way} ${stage} ${PROJECT_BINARY_DIR}/host-${way})
+  set_tests_properties(install/host-${way} PROPERTIES FIXTURES_REQUIRED stage)
+endforeach()
+tide_test(install/module 60 COMMAND ${checks}/module.sh ${stage})
+set_tests_properties(install/module PROPERTIES FIXTURES_REQUIRED stage)
+tide_test(install/tarball 300 COMMAND ${checks}/tarball.sh ${PROJECT_BINARY_DIR})
+
+# ---- the sanitizers' trees, when scripts/test asks for them ----
+file(WRITE ${PROJECT_BINARY_DIR}/more_tests.cmake [[
+set(trees $ENV{TIDE_TEST_TREES})
+foreach(tree IN LISTS trees)
+  include(${CMAKE_CURRENT_LIST_DIR}/${tree}/CTestTestfile.cmake)
+endforeach()
+]])
+set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${PROJECT_BINARY_DIR}/more_tests.cmake)

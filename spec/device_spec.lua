@@ -1,0 +1,178 @@
+-- Devices: availability, selection, placement, information (API.md PKG, DEV, INFO).
+
+local tide = require "tide"
+local D = require "spec.support.device"
+
+describe("without an accelerator", function()
+  it("require and questions work, use says what is missing", function()
+    if D.cuda then return end
+    local out = D.run({ "-e", [[
+      local tide = require "tide"
+      print(tide.cuda.is_initialized())
+      if not tide.cuda.is_available() then
+        print(tide.cuda.device_count())
+        local ok, e = pcall(tide.zeros, 2, { device = "cuda" })
+        print(ok, e.kind == "LibraryError" or e.kind == "DeviceError", #e.message > 20)
+        print(pcall(tide.cuda.manual_seed, 1))
+        print(tide.cuda.memory_allocated(), #tide.cuda.get_arch_list())
+        tide.cuda.empty_cache()
+        print((tide.zeros(2) + 1):sum():item())
+      end]] }, { env = { CUDA_VISIBLE_DEVICES = "" } })
+    assert.is_truthy(out:match "^false\n", out)
+    if out ~= "false\n" then assert.are.equal("false\n0\nfalse\ttrue\ttrue\ntrue\n0\t0\n2.0\n", out) end
+  end)
+end)
+
+describe("tide.device", function()
+  it("parses names, ids and objects", function()
+    assert.are.equal("cuda:2", tostring(tide.device "cuda:2"))
+    assert.are.equal("cuda:2", tostring(tide.device("cuda", 2)))
+    assert.are.equal("cuda:2", tostring(tide.device(2)))
+    assert.are.equal("cuda", tostring(tide.device "cuda"))
+    assert.are.equal("cpu", tostring(tide.device "cpu"))
+    assert.are.equal("cuda:1", tostring(tide.device(tide.device "cuda:1")))
+    local d = tide.device "cuda:2"
+    assert.are.equal("cuda", d.type)
+    assert.are.equal(2, d.index)
+    assert.is_nil(tide.device("cuda").index)
+    assert.is_nil(tide.device("cpu").index)
+    assert.is_true(d == tide.device(2))
+    assert.is_false(d == tide.device(1))
+    assert.is_false(d == tide.device "cpu")
+  end)
+
+  it("refuses what is no device", function()
+    for _, bad in ipairs { "cuda:", "cuda:x", "gpu", "cuda:-1", "cpu:5", "" } do D.raises("ArgumentError", tide.device, bad) end
+    D.raises("ArgumentError", tide.device, {})
+    D.raises("ArgumentError", tide.device, 1.5)
+    D.raises("ArgumentError", tide.device)
+  end)
+end)
+
+describe("default device", function()
+  D.watch(before_each, after_each)
+
+  it("is where factories make tensors", function()
+    assert.are.equal("cpu", tostring(tide.zeros(1).device))
+    assert.are.equal("cpu", tostring(tide.get_default_device()))
+    tide.device_scope(D.dev, function()
+      assert.are.equal(D.dev, tostring(tide.zeros(1).device))
+      assert.are.equal(D.dev, tostring(tide.tensor({ 1 }).device))
+      assert.are.equal("cpu", tostring(tide.zeros(1, { device = "cpu" }).device))
+    end)
+    assert.are.equal("cpu", tostring(tide.zeros(1).device))
+    tide.set_default_device(D.dev)
+    assert.are.equal(D.dev, tostring(tide.zeros(1).device))
+    tide.set_default_device "cpu"
+  end)
+end)
+
+if not D.cuda then return end
+
+describe("current device", function()
+  D.watch(before_each, after_each)
+  local cuda = tide.cuda
+
+  it("answers the questions of a package", function()
+    assert.is_true(cuda.is_available())
+    cuda.init()
+    cuda.init()
+    assert.is_true(cuda.is_initialized())
+    assert.is_true(cuda.device_count() >= 1)
+    assert.are.equal(0, cuda.current_device())
+    assert.are.equal(2, select("#", cuda.min_capability()))
+  end)
+
+  it("is set for a block, in both forms", function()
+    if D.devices < 2 then return end
+    local a, b = cuda.device(1, function(x, y)
+      assert.are.equal(1, cuda.current_device())
+      assert.are.equal("cuda:1", tostring(tide.zeros(1, { device = "cuda" }).device))
+      return x + y, "two"
+    end, 3, 4)
+    assert.are.equal(7, a)
+    assert.are.equal("two", b)
+    assert.are.equal(0, cuda.current_device())
+    do
+      local _ <close> = cuda.device "cuda:1"
+      assert.are.equal(1, cuda.current_device())
+    end
+    assert.are.equal(0, cuda.current_device())
+    for _, none in ipairs { -1, "nil" } do
+      cuda.device(none ~= "nil" and none or nil, function() assert.are.equal(0, cuda.current_device()) end)
+    end
+    assert.is_true(cuda.device_ctx_manager ~= nil)
+    cuda.set_device(1)
+    assert.are.equal(1, cuda.current_device())
+    cuda.set_device(-1)
+    assert.are.equal(1, cuda.current_device())
+    cuda.set_device "cuda:0"
+    D.raises("ArgumentError", cuda.set_device, nil)
+  end)
+
+  it("follows a tensor with device_of", function()
+    if D.devices < 2 then return end
+    local x = tide.zeros(1, { device = "cuda:1" })
+    cuda.device_of(x, function() assert.are.equal(1, cuda.current_device()) end)
+    cuda.device_of(tide.zeros(1), function() assert.are.equal(0, cuda.current_device()) end)
+    cuda.device_of(x:storage(), function() assert.are.equal(1, cuda.current_device()) end)
+  end)
+
+  it("does not change where results go", function()
+    if D.devices < 2 then return end
+    local x, y = tide.ones(2, { device = "cuda:0" }), tide.ones(2, { device = "cuda:0" })
+    cuda.device(1, function()
+      local z = x + y
+      assert.are.equal("cuda:0", tostring(z.device))
+      D.eq({ 2, 2 }, z)
+      assert.are.equal("cuda:1", tostring(tide.ones(2):cuda().device))
+      assert.are.equal("cuda:0", tostring(tide.ones(2):cuda(0).device))
+    end)
+  end)
+
+  it("refuses operands on different devices", function()
+    local x = tide.ones(2, { device = "cuda:0" })
+    local e = D.raises("DeviceError", function() return x + tide.ones(2) end)
+    assert.is_truthy(e.message:find("cuda:0", 1, true) and e.message:find("cpu", 1, true), e.message)
+    D.eq({ 3, 3 }, x + tide.tensor(2.)) -- a 0-d tensor of the cpu may join
+    D.eq({ 3, 3 }, tide.tensor(2.) + x)
+    if D.devices < 2 then return end
+    e = D.raises("DeviceError", function() return x + tide.ones(2, { device = "cuda:1" }) end)
+    assert.is_truthy(e.message:find("cuda:0", 1, true) and e.message:find("cuda:1", 1, true), e.message)
+    D.raises("DeviceError", tide.cat, { x, tide.ones(2, { device = "cuda:1" }) })
+    D.raises("DeviceError", tide.add, x, x, { out = tide.ones(2) })
+    D.raises("DeviceError", function() return tide.ones(2, 2, { device = "cuda:0" }):matmul(tide.ones(2, { device = "cuda:1" })) end)
+  end)
+
+  it("refuses devices that are not there", function()
+    D.raises("DeviceError", tide.zeros, 1, { device = 63 })
+    D.raises("DeviceError", cuda.set_device, 63)
+    D.raises("DeviceError", cuda.device, 63)
+    D.raises("DeviceError", cuda.get_device_name, 63)
+    D.raises("DeviceError", cuda.memory_allocated, 63)
+    D.raises("DeviceError", cuda.synchronize, 63)
+    assert.are.equal(0, cuda.current_device())
+  end)
+
+  it("tells about devices", function()
+    assert.is_true(#cuda.get_device_name() > 3)
+    local major, minor = cuda.get_device_capability(0)
+    assert.is_true(major >= 5 and minor >= 0)
+    local p = cuda.get_device_properties "cuda:0"
+    assert.are.equal(major, p.major)
+    assert.are.equal(p.name, cuda.get_device_name(0))
+    assert.are.equal(32, p.warp_size)
+    assert.is_true(p.total_memory > 0 and p.multi_processor_count > 0)
+    assert.is_truthy(tostring(p):find(p.name, 1, true))
+    assert.are.equal(p.total_memory, p:totable().total_memory)
+    assert.are.equal(D.simulated, p.simulated)
+    assert.is_false(pcall(function() p.name = "x" end))
+    D.raises("ValueError", cuda.get_device_name, -1)
+    local free, total = cuda.mem_get_info()
+    assert.is_true(free <= total and free > 0)
+    if D.devices > 1 then
+      assert.is_boolean(cuda.can_device_access_peer(0, 1))
+      D.raises("DeviceError", cuda.can_device_access_peer, 0, 63)
+    end
+  end)
+end)

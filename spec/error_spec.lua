@@ -1,0 +1,255 @@
+-- Errors are objects that say what was wrong (API.md C11, D6), and bad input to every public function gives one: a wrong
+-- type, an unknown option, a freed tensor. Nothing crashes, nothing is lost.
+
+local tide = require "tide"
+local D = require "spec.support.device"
+
+describe("error objects", function()
+  D.watch(before_each, after_each)
+
+  it("have kind, message, traceback and a text", function()
+    local ok, e = pcall(function() return tide.zeros(2):view(3) end)
+    assert.is_false(ok)
+    assert.are.equal("ShapeError", e.kind)
+    assert.is_truthy(e.message:find("view", 1, true))
+    assert.is_truthy(tostring(e):find(e.message, 1, true))
+    assert.is_truthy(e.traceback:find("error_spec", 1, true))
+    assert.is_true(tide.errors.ShapeError.is(e))
+    assert.is_false(tide.errors.ValueError.is(e))
+    assert.is_false(tide.errors.ShapeError.is "text")
+    assert.is_false(tide.errors.ShapeError.is(nil))
+    assert.is_false(tide.errors.ShapeError.is { kind = "ShapeError" })
+  end)
+
+  it("name every kind", function()
+    for _, kind in ipairs { "ArgumentError", "ValueError", "IndexError", "ShapeError", "DtypeError", "DeviceError", "StateError",
+      "OutOfMemoryError", "AcceleratorError", "NotSupportedError", "LibraryError", "FileError", "Interrupted" } do
+      assert.is_truthy(tide.errors[kind], kind)
+    end
+    assert.is_truthy(tide.cuda.OutOfMemoryError.is)
+    assert.is_truthy(tide.cuda.AcceleratorError.is)
+  end)
+
+  it("pass through pcall, error and coroutines unchanged", function()
+    local co = coroutine.create(function() tide.zeros(-1) end)
+    local ok, e = coroutine.resume(co)
+    assert.is_true(not ok and e.kind == "ValueError")
+    local _, again = pcall(error, e)
+    assert.is_true(rawequal(e, again))
+  end)
+
+  it("name the argument and what is accepted", function()
+    local e = D.raises("ArgumentError", tide.zeros, 2, { dytpe = "float32" })
+    assert.is_truthy(e.message:find("dytpe", 1, true), e.message)
+    e = D.raises("ArgumentError", tide.add, tide.zeros(1), "text")
+    assert.is_truthy(e.message:find("text", 1, true) or e.message:find("string", 1, true), e.message)
+    e = D.raises("ShapeError", function() return tide.zeros(2, 3) + tide.zeros(4) end)
+    assert.is_truthy(e.message:find("[2, 3]", 1, true) and e.message:find("[4]", 1, true), e.message)
+    e = D.raises("IndexError", function() return tide.zeros(2, 3):sum(0) end)
+    assert.is_truthy(e.message:find("1", 1, true), e.message)
+    e = D.raises("IndexError", function() return tide.zeros(2, 3):sum(3) end)
+    assert.is_truthy(e.message:find("3", 1, true) and e.message:find("2", 1, true), e.message)
+  end)
+
+  it("hold no tensor", function()
+    local _, e = pcall(function() return tide.zeros(2):view(3) end)
+    for _, v in pairs(e) do assert.is_false(tide.is_tensor(v)) end
+  end)
+end)
+
+-- ---- every public function with bad input ----
+
+-- Lua's own errors for a wrong receiver ("attempt to index", "calling 'x' on bad self") are clear too.
+local function clear(e)
+  if type(e) == "string" then return #e > 0 end
+  return type(e.kind) == "string" and type(e.message) == "string" and #e.message > 5
+end
+
+local function freed()
+  local x = D.tensor { 1., 2. }
+  x:free()
+  return x
+end
+
+local harmless = { collectgarbage = true, set_num_threads = true }
+-- What ends, waits, prints or changes the process for good is not walked.
+local skip = { ["tide.warn"] = true, ["tide.help"] = true, ["tide.cmdline"] = true }
+
+local bad = {
+  { "nothing" },
+  { "nil", n = 1, nil },
+  { "a boolean", true },
+  { "a number", 1.5 },
+  { "0", 0 },
+  { "a negative", -7 },
+  { "a huge number", math.maxinteger },
+  { "NaN", 0 / 0 },
+  { "a string", "no such thing" },
+  { "an empty table", {} },
+  { "a table of strings", { "a", "b" } },
+  { "unknown options", { no_such_option = 1 } },
+  { "a function", function() end },
+  { "a coroutine", coroutine.create(print) },
+  { "a file", io.stdout },
+  { "three numbers", 1, 2, 3 },
+  { "a number and unknown options", 3, { no_such_option = 1 } },
+}
+
+local function arguments(case) return table.unpack(case, 2, case.n and case.n + 1 or #case) end
+
+local function walk(name, f, ...)
+  local first = table.pack(...)
+  for _, case in ipairs(bad) do
+    local args = table.pack(table.unpack(first, 1, first.n))
+    for _, v in ipairs(table.pack(arguments(case))) do args[#args + 1] = v end
+    local ok, e = pcall(f, table.unpack(args))
+    assert.is_true(ok or clear(e), name .. " with " .. case[1] .. ": " .. tostring(e))
+    if ok and type(e) == "userdata" and pcall(function() return e.close end) and type(e.close) == "function" then e:close() end
+  end
+end
+
+local function sorted(t)
+  local keys = {}
+  for k in pairs(t) do if type(k) == "string" then keys[#keys + 1] = k end end
+  table.sort(keys)
+  return keys
+end
+
+describe("bad input", function()
+  it("to every function of tide", function()
+    for _, name in ipairs(sorted(tide)) do
+      local f = tide[name]
+      if type(f) == "function" and not skip["tide." .. name] and not harmless[name] and not name:match "seed" then
+        walk("tide." .. name, f)
+        walk("tide." .. name .. " of a tensor", f, D.tensor { 1., 2. })
+        local ok, e = pcall(f, freed())
+        assert.is_true(ok or clear(e), name)
+      end
+    end
+    tide.set_printoptions { precision = 4, threshold = 1000, edgeitems = 3, linewidth = 80 }
+    tide.set_default_device "cpu"
+    tide.set_default_dtype(tide.float32)
+  end)
+
+  it("to every function of tide.cuda", function()
+    for _, name in ipairs(sorted(tide.cuda)) do
+      local f = tide.cuda[name]
+      if type(f) == "function" and not name:match "seed" and name ~= "_sleep" then
+        walk("tide.cuda." .. name, f)
+        local ok, e = pcall(f, freed())
+        assert.is_true(ok or clear(e), name)
+      end
+    end
+    if D.cuda then
+      tide.cuda.set_device(0)
+      tide.cuda.set_stream(tide.cuda.default_stream())
+      tide.cuda.set_per_process_memory_fraction(1)
+    end
+  end)
+
+  it("to every method of a tensor", function()
+    local methods = getmetatable(tide.zeros(1)).__index
+    local names = {}
+    if type(methods) == "table" then names = sorted(methods)
+    elseif tide.Tensor then names = sorted(tide.Tensor)
+    else
+      for _, op in ipairs { "view", "reshape", "sum", "add", "add_", "permute", "expand", "narrow", "select", "index_select", "copy_",
+        "to", "cuda", "matmul", "max", "std", "norm", "fill_", "uniform_", "split", "tile", "flip", "roll", "unfold", "as_strided" } do
+        names[#names + 1] = op
+      end
+    end
+    for _, name in ipairs(names) do
+      local x = D.tensor { { 1., 2. }, { 3., 4. } }
+      local f = x[name]
+      if type(f) == "function" then
+        walk("x:" .. name, f, x)
+        local ok, e = pcall(f, freed())
+        assert.is_true(ok or clear(e), name)
+        for _, receiver in ipairs { 5, "text", {}, io.stdout, true } do
+          ok, e = pcall(f, receiver)
+          assert.is_true(ok or clear(e), name)
+        end
+      end
+    end
+  end)
+
+  it("to freed tensors is a StateError", function()
+    local x = freed()
+    for _, f in ipairs {
+      function() return x + 1 end, function() return x:sum() end, function() return x[1] end, function() return x.shape end,
+      function() return x:view(2) end, function() return x:totable() end, function() x:fill_(1) end, function() return #x end,
+      function() return tide.cat { x } end, function() return x:matmul(x) end, function() x[1] = 1 end,
+      function() return tide.zeros(2):copy_(x) end, function() return tide.zeros(2):to(x) end,
+    } do
+      D.raises("StateError", f)
+    end
+  end)
+
+  it("to files", function()
+    D.raises("FileError", tide.load_png, "/no/such/file.png")
+    D.raises("FileError", tide.save_png, "/no/such/folder/x.png", tide.zeros(2, 2, { dtype = "uint8" }))
+    local path = os.tmpname()
+    local file = assert(io.open(path, "wb"))
+    file:write "\137PNG\r\n\26\n broken"
+    file:close()
+    D.raises("FileError", tide.load_png, path)
+    file = assert(io.open(path, "wb"))
+    file:close()
+    D.raises("FileError", tide.load_png, path)
+    os.remove(path)
+    D.raises("FileError", tide.load_png, "/")
+    assert.is_truthy(not pcall(tide.save_png, path, tide.zeros(2, 2, 7, { dtype = "uint8" })))
+    D.raises("DtypeError", tide.save_png, path, tide.zeros(2, 2))
+  end)
+
+  it("to pictures of any content", function()
+    local path = os.tmpname()
+    for channels = 1, 4 do
+      if channels ~= 2 then
+        local x = tide.randint(0, 256, { 5, 7, channels }, { dtype = "uint8" })
+        if channels == 1 then x = x:squeeze(3) end
+        tide.save_png(path, x)
+        local y = tide.load_png(path)
+        D.eq(x:reshape(5, 7, channels):totable(), y)
+      end
+    end
+    os.remove(path)
+  end)
+
+  it("to sizes with too many dims or elements", function()
+    D.raises("ValueError", tide.zeros, { 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 })
+    D.raises("OutOfMemoryError", tide.zeros, { 1 << 31, 1 << 31, 4 })
+    D.raises("ArgumentError", tide.zeros, { 2, "x" })
+    D.raises("ArgumentError", tide.zeros, { 2.5 })
+    D.raises("ArgumentError", tide.zeros, 2.5)
+  end)
+
+  it("to objects of another kind", function()
+    for _, f in ipairs { tide.zeros(1).sum, tide.zeros(1).add_, tide.zeros(1).to } do
+      assert.is_false(pcall(f))
+      assert.is_false(pcall(f, 5))
+      assert.is_false(pcall(f, tide.device "cpu"))
+      assert.is_false(pcall(f, io.stdout))
+    end
+    assert.is_false(pcall(getmetatable(tide.zeros(1)).__add, 1, 2))
+    assert.is_false(pcall(getmetatable(tide.zeros(1)).__index, 5, 1))
+    for name, f in pairs(getmetatable(tide.zeros(1))) do
+      if type(f) == "function" and name ~= "__gc" then
+        pcall(f)
+        pcall(f, 5)
+        pcall(f, {}, {})
+        pcall(f, io.stdout, 1)
+      end
+    end
+    pcall(getmetatable(tide.zeros(1)).__gc, 5)
+    pcall(getmetatable(tide.zeros(1)).__gc, io.stdout)
+    D.eq({ 1 }, tide.ones(1))
+  end)
+
+  it("in a table whose metamethods fail", function()
+    local evil = setmetatable({}, { __index = function() error "index" end, __len = function() error "len" end })
+    for _, f in ipairs { tide.tensor, tide.zeros, tide.cat, tide.stack, tide.Generator } do pcall(f, evil) end
+    pcall(tide.zeros, 2, evil)
+    assert.is_true(true)
+  end)
+end)

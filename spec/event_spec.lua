@@ -1,0 +1,93 @@
+-- Events (API.md EVT).
+
+local tide = require "tide"
+local D = require "spec.support.device"
+if not D.cuda then return end
+local cuda = tide.cuda
+
+describe("events", function()
+  D.watch(before_each, after_each)
+
+  it("never recorded are complete and make nobody wait", function()
+    local e = cuda.Event()
+    assert.is_true(e:query())
+    e:synchronize()
+    e:wait()
+    assert.is_nil(e.device)
+    D.raises("ValueError", function() return cuda.Event { enable_timing = true }:elapsed_time(cuda.Event { enable_timing = true }) end)
+  end)
+
+  it("are bound to the device that records them first", function()
+    local e = cuda.Event()
+    assert.is_true(e:record() == e)
+    assert.are.equal("cuda:0", tostring(e.device))
+    assert.are.equal("integer", math.type(e.cuda_event))
+    if D.devices > 1 then
+      local s = cuda.Stream(1)
+      D.raises("DeviceError", e.record, e, s)
+      e:wait(s) -- any device may wait
+    end
+    assert.is_string(tostring(e))
+  end)
+
+  it("tell when the work before them is done", function()
+    local e = cuda.Event()
+    cuda._sleep(20000000)
+    e:record()
+    assert.is_false(e:query())
+    e:synchronize()
+    assert.is_true(e:query())
+  end)
+
+  it("order streams", function()
+    for _ = 1, 10 do
+      local s = cuda.Stream()
+      local x = tide.zeros(1000, { device = "cuda" })
+      cuda._sleep(500000)
+      x:add_(1)
+      local e = cuda.record()
+      e:wait(s)
+      local y = cuda.stream(s, function() return x + 1 end)
+      s:synchronize()
+      D.eq(2, y[1000])
+    end
+  end)
+
+  it("measure time", function()
+    local a, b = cuda.Event { enable_timing = true }, cuda.Event { enable_timing = true }
+    a:record()
+    cuda._sleep(20000000)
+    b:record()
+    D.raises("StateError", a.elapsed_time, a, b)
+    b:synchronize()
+    local ms = a:elapsed_time(b)
+    assert.is_true(ms > 2 and ms < 2000, tostring(ms))
+    assert.is_true(b:elapsed_time(a) < 0)
+    D.raises("ValueError", a.elapsed_time, a, cuda.Event():record())
+    D.raises("ArgumentError", a.elapsed_time, a, 5)
+  end)
+
+  it("may be recorded again", function()
+    local e = cuda.Event()
+    for _ = 1, 100 do e:record() end
+    e:synchronize()
+    assert.is_true(e:query())
+  end)
+
+  it("may be dropped at any moment", function()
+    for _ = 1, 100 do
+      cuda._sleep(1000)
+      cuda.Event():record()
+    end
+    collectgarbage()
+    cuda.synchronize()
+  end)
+
+  it("refuse unknown options and objects", function()
+    D.raises("ArgumentError", cuda.Event, { timing = true })
+    D.raises("ArgumentError", cuda.Event, 5)
+    D.raises("ArgumentError", function() cuda.Event():record(5) end)
+    D.raises("ArgumentError", function() cuda.Event():wait "x" end)
+    assert.is_truthy(cuda.Event { enable_timing = false, blocking = true, interprocess = false })
+  end)
+end)

@@ -1,0 +1,100 @@
+-- The collector and bytes that it does not see (API.md C18).
+
+local tide = require "tide"
+local D = require "spec.support.device"
+
+describe("the collector", function()
+  D.watch(before_each, after_each)
+
+  it("gives everything back after one full collection", function()
+    if not D.cuda then return end
+    collectgarbage()
+    tide.cuda.synchronize()
+    local before = tide.cuda.memory_allocated()
+    local x = tide.zeros(1000, { device = "cuda" })
+    local t = { x, x + 1, { x * 2 } }
+    t.self = t
+    x, t = nil, nil
+    collectgarbage()
+    assert.are.equal(before, tide.cuda.memory_allocated())
+  end)
+
+  it("follows the bytes of cpu tensors", function()
+    local out = D.run({ "-e", [[
+      local peak = 0
+      for i = 1, 400 do
+        local x = tide.zeros(1 << 20)
+        if i % 20 == 0 then
+          local f = io.open "/proc/self/statm"
+          peak = math.max(peak, tonumber(f:read "a":match "%d+ (%d+)") * 4096)
+          f:close()
+        end
+      end
+      print(peak < 1 << 30)]] })
+    assert.are.equal("true\n", out)
+  end)
+
+  it("is safe in any order at the end of a state", function()
+    local out, err, code = D.run({ "-e", [[
+      x = tide.zeros(10)
+      setmetatable({}, { __gc = function() y = x + 1; print(y:sum():item()) end })
+      local s = tide.scope()]] }, { env = D.simulated and { TIDE_SIM_DEVICES = "1" } or nil })
+    assert.are.equal(0, code)
+    assert.are.equal("10.0\n", out, err)
+  end)
+
+  it("runs a loop of temporaries of an eighth of the device in under 5% of its time", function()
+    local out = D.simulate(1, [[
+      local tide = require "tide"
+      local n = 1 << 28 -- 1 GiB of float32
+      local b, c = tide.empty(n, { device = "cuda" }), tide.empty(n, { device = "cuda" })
+      local start, stop = tide.cuda.Event { enable_timing = true }, tide.cuda.Event { enable_timing = true }
+      start:record()
+      local host = os.clock()
+      for i = 1, 100000 do local a = b + c end
+      host = os.clock() - host
+      stop:record()
+      tide.cuda.synchronize()
+      local device = start:elapsed_time(stop) / 1000
+      io.write(host, " ", device)]], { TIDE_SIM_DRY = "1", TIDE_SIM_MEMORY = tostring(8 << 30) })
+    local host, device = out:match "(%S+) (%S+)"
+    host, device = tonumber(host), tonumber(device)
+    assert.is_true(device > 50 and device < 200, out)
+    -- All of the host's time, the collector's included.
+    assert.is_true(host < 0.05 * device, ("%.2f s of the host for %.1f s of the device"):format(host, device))
+  end)
+
+  it("runs the same loop with generations and with views", function()
+    local source = [[
+      local tide = require "tide"
+      collectgarbage "%s"
+      local b = tide.empty(1 << 28, { device = "cuda" })
+      for i = 1, 3000 do local a = (b + 1):view(1 << 14, -1)[1]; local t = { a } end]]
+    for _, mode in ipairs { "generational", "incremental" } do
+      D.simulate(1, source:format(mode), { TIDE_SIM_DRY = "1", TIDE_SIM_MEMORY = tostring(8 << 30) })
+    end
+  end)
+
+  it("is not needed where close and scope free", function()
+    if not D.cuda then return end
+    collectgarbage "stop"
+    local before = tide.cuda.memory_allocated()
+    for _ = 1, 100 do
+      local x <close> = tide.zeros(100, { device = "cuda" })
+    end
+    local held = tide.cuda.memory_allocated() - before
+    collectgarbage "restart"
+    assert.are.equal(0, held)
+  end)
+
+  it("finds the tensors of coroutines and upvalues", function()
+    for _ = 1, 10 do
+      local co = coroutine.wrap(function(x)
+        local y = x + 1
+        coroutine.yield(y)
+        return y
+      end)
+      D.eq({ 2 }, co(D.tensor { 1. }))
+    end
+  end)
+end)

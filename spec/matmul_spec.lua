@@ -1,0 +1,129 @@
+-- Matrix products: every form of matmul, mm, bmm, mv, dot, outer, addmm, in every dtype and layout.
+
+local tide = require "tide"
+local D = require "spec.support.device"
+
+local function product(a, b)
+  local out = {}
+  for i = 1, #a do
+    out[i] = {}
+    for j = 1, #b[1] do
+      local s = 0
+      for k = 1, #b do s = s + a[i][k] * b[k][j] end
+      out[i][j] = s
+    end
+  end
+  return out
+end
+
+local function matrix(n, m, seed)
+  local out = {}
+  for i = 1, n do
+    out[i] = {}
+    for j = 1, m do out[i][j] = (i * 7 + j * 13 + seed * 5) % 11 - 5.0 end
+  end
+  return out
+end
+
+describe("matmul", function()
+  D.watch(before_each, after_each)
+
+  for _, dtype in ipairs { "float16", "bfloat16", "float32", "float64" } do
+    it("of " .. dtype .. " matrices in every layout", function()
+      local a, b = matrix(3, 4, 1), matrix(4, 5, 2)
+      local want = product(a, b)
+      for _, la in ipairs(D.layouts(D.tensor(a, dtype))) do
+        for _, lb in ipairs(D.layouts(D.tensor(b, dtype))) do
+          local c = la[2]:matmul(lb[2])
+          assert.are.equal(dtype, D.dtype_name(c))
+          D.eq(want, c, D.eps[dtype], la[1] .. " " .. lb[1])
+        end
+      end
+    end)
+  end
+
+  it("of odd and larger sizes", function()
+    for _, n in ipairs { 1, 2, 17, 64, 65 } do
+      local a, b = matrix(n, 33, 3), matrix(33, n + 1, 4)
+      D.eq(product(a, b), D.tensor(a):mm(D.tensor(b)), 1e-5)
+    end
+  end)
+
+  it("of vectors, matrices and batches", function()
+    local a, b = D.tensor(matrix(3, 4, 1)), D.tensor(matrix(4, 2, 2))
+    local v, w = D.tensor { 1., 2., 3., 4. }, D.tensor { 1., -1., 2. }
+    assert.are.equal(30, v:matmul(v):item())
+    assert.are.equal(0, v:matmul(v):dim())
+    D.eq((a * v):sum(2):totable(), a:matmul(v), 1e-6)
+    D.eq((w:unsqueeze(2) * a):sum(1):totable(), w:matmul(a), 1e-6)
+    D.eq(a:matmul(b):totable(), tide.matmul(a, b))
+    local batch = tide.stack { a, a * 2, a - 1, a * 0, a, a }:view(2, 3, 3, 4)
+    local c = batch:matmul(b)
+    assert.are.same({ 2, 3, 3, 2 }, c:size())
+    D.eq((a * 2):matmul(b):totable(), c[{ 1, 2 }], 1e-6)
+    local right = tide.stack { b, b + 1, b * 3 }
+    c = batch:matmul(right)
+    assert.are.same({ 2, 3, 3, 2 }, c:size())
+    D.eq((a - 1):matmul(b * 3):totable(), c[{ 1, 3 }], 1e-6)
+    assert.are.same({ 3, 3, 2 }, a:matmul(right):size())
+    assert.are.same({ 2, 3, 3 }, batch:matmul(v):size())
+  end)
+
+  it("mm, bmm, mv, dot, outer check their dimensions", function()
+    local a, b, v = D.tensor(matrix(3, 4, 1)), D.tensor(matrix(4, 2, 2)), D.tensor { 1., 2., 3., 4. }
+    D.eq(a:matmul(b):totable(), a:mm(b))
+    D.eq(a:matmul(v):totable(), a:mv(v))
+    assert.are.equal(30, v:dot(v):item())
+    D.eq({ { 2, 4 }, { 3, 6 } }, D.tensor({ 2., 3. }):outer(D.tensor { 1., 2. }))
+    local batch = tide.stack { a, a + 1 }
+    D.eq((a + 1):mm(b):totable(), batch:bmm(tide.stack { b, b })[2], 1e-6)
+    D.raises("ShapeError", a.mm, a, a)
+    D.raises("ShapeError", a.mm, a, v)
+    D.raises("ShapeError", a.bmm, a, b)
+    D.raises("ShapeError", a.mv, a, D.tensor { 1., 2. })
+    D.raises("ShapeError", v.dot, v, D.tensor { 1., 2. })
+    D.raises("ShapeError", v.dot, a, v)
+    D.raises("ShapeError", a.matmul, a, D.tensor(matrix(3, 2, 1)))
+    D.raises("ShapeError", a.matmul, a, D.tensor(1.))
+    D.raises("DtypeError", a.mm, a, b:double())
+    D.raises("ArgumentError", a.mm, a, 2)
+  end)
+
+  it("addmm, baddbmm, addmv", function()
+    local a, b = matrix(3, 4, 1), matrix(4, 2, 2)
+    local c = matrix(3, 2, 5)
+    local ta, tb, tc = D.tensor(a), D.tensor(b), D.tensor(c)
+    local ab = product(a, b)
+    D.eq(D.map(function(x, y) return x + y end, c, ab), tide.addmm(tc, ta, tb), 1e-6)
+    local want = D.map(function(x, y) return 0.5 * x + 2 * y end, c, ab)
+    D.eq(want, tide.addmm(tc, ta, tb, { beta = 0.5, alpha = 2 }), 1e-6)
+    D.eq(ab, tide.addmm(tc * (0 / 0), ta, tb, { beta = 0 }), 1e-6)
+    D.eq(D.map(function(y) return y + 1 end, ab), tide.addmm(D.tensor { 1. }, ta, tb), 1e-6)
+    local d = tc:clone()
+    assert.is_true(d:addmm_(ta, tb, { beta = 0.5, alpha = 2 }) == d)
+    D.eq(want, d, 1e-6)
+    local three = tide.baddbmm(tide.stack { tc, tc }, tide.stack { ta, ta }, tide.stack { tb, tb })
+    D.eq(D.map(function(x, y) return x + y end, c, ab), three[2], 1e-6)
+    D.eq({ 31 }, tide.addmv(D.tensor { 1. }, D.tensor { { 1., 2., 3., 4. } }, D.tensor { 1., 2., 3., 4. }))
+    D.raises("ShapeError", tide.addmm, D.tensor(matrix(2, 3, 1)), ta, tb)
+  end)
+
+  it("of nothing gives zeros", function()
+    D.eq({ { 0, 0 }, { 0, 0 } }, tide.ones(2, 0, { device = D.dev }):mm(tide.ones(0, 2, { device = D.dev })))
+    assert.are.same({ 0, 3 }, tide.ones(0, 2, { device = D.dev }):mm(tide.ones(2, 3, { device = D.dev })):size())
+  end)
+
+  it("writes into out=, whatever its layout", function()
+    local a, b = matrix(3, 4, 1), matrix(4, 2, 2)
+    local out = tide.zeros(2, 3, { device = D.dev }):t()
+    assert.is_true(tide.mm(D.tensor(a), D.tensor(b), { out = out }) == out)
+    D.eq(product(a, b), out, 1e-6)
+    D.raises("ShapeError", tide.mm, D.tensor(a), D.tensor(b), { out = tide.zeros(2, 2, { device = D.dev }) })
+  end)
+
+  it("float32 is exact to float32 unless tf32 is asked for", function()
+    local x = tide.full({ 64, 64 }, 1 + 2 ^ -12, { device = D.dev, dtype = "float32" })
+    local y = x:mm(tide.eye(64, { device = D.dev }))
+    assert.are.equal(1 + 2 ^ -12, y[{ 5, 7 }]:item())
+  end)
+end)

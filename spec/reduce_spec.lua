@@ -1,0 +1,241 @@
+-- Reductions over any set of dims (API.md 4.7): values against plain Lua, in adversarial layouts.
+
+local tide = require "tide"
+local D = require "spec.support.device"
+
+local nan, inf = 0 / 0, math.huge
+
+-- ---- references over plain lists ----
+
+local function sum(l) local s = 0 for _, v in ipairs(l) do s = s + v end return s end
+local function mean(l) return sum(l) / #l end
+local function var(l, correction)
+  local m, s = mean(l), 0
+  for _, v in ipairs(l) do s = s + (v - m) ^ 2 end
+  return s / (#l - (correction or 1))
+end
+local reference = {
+  sum = sum,
+  nansum = function(l) local s = 0 for _, v in ipairs(l) do if v == v then s = s + v end end return s end,
+  mean = mean,
+  prod = function(l) local p = 1 for _, v in ipairs(l) do p = p * v end return p end,
+  amax = function(l) return math.max(table.unpack(l)) end,
+  amin = function(l) return math.min(table.unpack(l)) end,
+  var = var,
+  std = function(l) return math.sqrt(var(l)) end,
+  all = function(l) for _, v in ipairs(l) do if v == 0 or v == false then return false end end return true end,
+  any = function(l) for _, v in ipairs(l) do if v ~= 0 and v ~= false then return true end end return false end,
+  count_nonzero = function(l) local n = 0 for _, v in ipairs(l) do if v ~= 0 and v ~= false then n = n + 1 end end return n end,
+}
+
+-- The elements of a {2, 3, 4} table, grouped by the dims that are kept: a flat list of lists in row-major order.
+local size = { 2, 3, 4 }
+local function groups(t, dims)
+  local reduced, order, out = {}, {}, {}
+  for _, d in ipairs(dims) do reduced[d] = true end
+  for i = 1, 2 do
+    for j = 1, 3 do
+      for k = 1, 4 do
+        local at, key = { i, j, k }, ""
+        for d = 1, 3 do if not reduced[d] then key = key .. at[d] .. "," end end
+        if not out[key] then
+          out[key] = {}
+          order[#order + 1] = key
+        end
+        table.insert(out[key], t[i][j][k])
+      end
+    end
+  end
+  for n, key in ipairs(order) do order[n] = out[key] end
+  return order
+end
+
+local subsets = { { 1 }, { 2 }, { 3 }, { 1, 2 }, { 1, 3 }, { 2, 3 }, { 1, 2, 3 } }
+local floats = { "float16", "bfloat16", "float32", "float64" }
+local numbers = { "uint8", "int8", "int32", "int64", "float16", "bfloat16", "float32", "float64" }
+local dtypes = { mean = floats, var = floats, std = floats, nansum = floats }
+
+local function data(dtype)
+  local t, v = {}, { 3, -1, 2, 0, 5, 1, -2, 4, 1, 1, -3, 2, 2, 0, 1, -1, 4, 2, 1, 3, -2, 1, 5, 2 }
+  for i = 1, 2 do
+    t[i] = {}
+    for j = 1, 3 do
+      t[i][j] = {}
+      for k = 1, 4 do
+        local x = v[(i - 1) * 12 + (j - 1) * 4 + k]
+        if dtype == "uint8" then x = math.abs(x) end
+        if dtype == "bool" then x = x ~= 0 end
+        if D.kind[dtype] == "F" then x = x / 2 end
+        t[i][j][k] = x
+      end
+    end
+  end
+  return t
+end
+
+local function kept(dims)
+  local reduced, out = {}, {}
+  for _, d in ipairs(dims) do reduced[d] = true end
+  for d = 1, 3 do if not reduced[d] then out[#out + 1] = size[d] end end
+  return out
+end
+
+describe("reductions", function()
+  D.watch(before_each, after_each)
+
+  for name, f in pairs(reference) do
+    it(name .. " over every set of dims", function()
+      for _, dtype in ipairs(dtypes[name] or numbers) do
+        local t = data(dtype)
+        local x, close = D.tensor(t, dtype), (D.eps[dtype] or 0) * 4
+        for _, layout in ipairs(D.layouts(x)) do
+          for _, dims in ipairs(subsets) do
+            local want = {}
+            for n, list in ipairs(groups(t, dims)) do want[n] = f(list) end
+            local got = layout[2][name](layout[2], dims)
+            assert.are.same(kept(dims), got:size())
+            D.eq(want, got:flatten(), close, ("%s %s %s over %d dims from %d"):format(name, dtype, layout[1], #dims, dims[1]))
+          end
+          local all = {}
+          for _, list in ipairs(groups(t, { 1, 2, 3 })) do all = list end
+          D.eq(f(all), layout[2][name](layout[2]):item(), close, name .. " of all")
+        end
+      end
+    end)
+
+    it(name .. " keeps dims and counts from the end", function()
+      local x = D.tensor(data "float32")
+      assert.are.same({ 2, 1, 4 }, x[name](x, 2, { keepdim = true }):size())
+      assert.are.same({ 1, 3, 1 }, x[name](x, { 1, -1 }, { keepdim = true }):size())
+      D.eq(x[name](x, 3):totable(), x[name](x, -1))
+      D.eq(x[name](x, 2):totable(), tide[name](x, 2))
+      D.raises("IndexError", x[name], x, 4)
+      D.raises("IndexError", x[name], x, 0)
+      D.raises("ArgumentError", x[name], x, { 1, 1 })
+      D.raises("ArgumentError", x[name], x, 1, { keepdims = true })
+    end)
+  end
+
+  it("sum and prod of nothing", function()
+    local x = tide.empty(0, 3, { device = D.dev })
+    D.eq({ 0, 0, 0 }, x:sum(1))
+    D.eq({ 1, 1, 1 }, x:prod(1))
+    assert.are.equal(0, x:sum():item())
+    assert.are.same({ 0 }, x:sum(2):size())
+    assert.are.equal(true, x:all():item())
+    assert.are.equal(false, x:any():item())
+    assert.is_true(x:mean():isnan():item())
+    D.raises("ValueError", x.max, x)
+    D.raises("ValueError", x.amax, x, 1)
+    D.raises("ValueError", x.argmax, x)
+    assert.are.same({ 0 }, x:amax(2):size())
+  end)
+
+  it("sum takes a dtype and out=", function()
+    local x = D.tensor({ 200, 100 }, "uint8")
+    assert.are.equal(300, x:sum():item())
+    assert.are.equal(44, x:sum({ dtype = tide.uint8 }):item())
+    assert.are.equal("float64", D.dtype_name(x:sum({ dtype = tide.float64 })))
+    local out = tide.zeros(2, { dtype = "int64", device = D.dev })
+    assert.is_true(tide.sum(D.tensor { { 1, 2 }, { 3, 4 } }, 1, { out = out }) == out)
+    D.eq({ 4, 6 }, out)
+  end)
+
+  it("sum of many float32 is accurate", function()
+    local n = 1000000
+    local x = tide.full({ n }, 0.1, { dtype = "float32", device = D.dev })
+    local each = x[1]:item()
+    assert.is_true(math.abs(x:sum():item() / (each * n) - 1) < 1e-6)
+    assert.is_true(math.abs(x:mean():item() / each - 1) < 1e-6)
+    assert.is_true(math.abs(x:view(1000, 1000):sum(1):max():item() / (each * 1000) - 1) < 1e-6)
+  end)
+
+  it("max and min over a dim give values and indexes from 1", function()
+    local x = D.tensor { { 1., 9., 9. }, { 4., 2., 6. } }
+    local values, indices = x:max(2)
+    D.eq({ 9, 6 }, values)
+    D.eq({ 2, 3 }, indices)
+    values, indices = x:min(1, { keepdim = true })
+    D.eq({ { 1, 2, 6 } }, values)
+    D.eq({ { 1, 2, 2 } }, indices)
+    assert.are.equal(9, x:max():item())
+    assert.are.equal(1, x:min():item())
+    values, indices = x:t():max(1)
+    D.eq({ 9, 6 }, values)
+    D.eq({ 2, 3 }, indices)
+    local low, high = x:aminmax()
+    assert.are.equal(1, low:item())
+    assert.are.equal(9, high:item())
+  end)
+
+  it("argmax and argmin take the first of equals", function()
+    local x = D.tensor { { 1, 9, 9 }, { 4, 1, 6 } }
+    assert.are.equal(2, x:argmax():item())
+    assert.are.equal(1, x:argmin():item())
+    D.eq({ 2, 3 }, x:argmax(2))
+    D.eq({ 1, 2, 2 }, x:argmin(1))
+    D.eq({ { 2 }, { 3 } }, x:argmax(2, { keepdim = true }))
+    assert.are.equal(3, x:t():argmax():item()) -- row-major in the transposed tensor
+    for _, layout in ipairs(D.layouts(x)) do
+      D.eq({ 2, 3 }, layout[2]:argmax(-1), 0, layout[1])
+      assert.are.equal(2, layout[2]:argmax():item())
+    end
+    local n = 100000
+    local big = tide.zeros(n, { device = D.dev })
+    big[77777] = 1
+    big[77778] = 1
+    assert.are.equal(77777, big:argmax():item())
+  end)
+
+  it("NaN wins in max, min, argmax, argmin and is skipped by nansum", function()
+    local x = D.tensor { 1., nan, 3. }
+    D.eq(nan, x:max():item())
+    D.eq(nan, x:min():item())
+    D.eq(nan, x:amax(1):item())
+    assert.are.equal(2, x:argmax():item())
+    assert.are.equal(2, x:argmin():item())
+    assert.are.equal(4, x:nansum():item())
+    D.eq(nan, x:sum():item())
+    assert.are.equal(inf, D.tensor({ 1., inf }):max():item())
+    assert.are.equal(-inf, D.tensor({ -inf, -inf }):max():item())
+  end)
+
+  it("var, std, var_mean take a correction", function()
+    local l = { 1, 2, 4, 7 }
+    local x = D.tensor({ 1., 2., 4., 7. }, "float64")
+    D.eq(var(l), x:var():item(), 1e-12)
+    D.eq(var(l, 0), x:var({ correction = 0 }):item(), 1e-12)
+    D.eq(math.sqrt(var(l, 0)), x:std(1, { correction = 0 }):item(), 1e-12)
+    local v, m = x:var_mean()
+    D.eq(var(l), v:item(), 1e-12)
+    D.eq(mean(l), m:item(), 1e-12)
+    D.eq(nan, D.tensor({ 5. }):var():item())
+    local far = tide.arange(1000, { dtype = "float32", device = D.dev }) + 1e6
+    D.eq(83416.6666, far:var():item(), 1e-3)
+  end)
+
+  it("norm of every order", function()
+    local x = D.tensor { { 3., -4. }, { 0., 5. } }
+    D.eq(math.sqrt(50), x:norm():item(), 1e-6)
+    D.eq({ 5, 5 }, x:norm(2, 2), 1e-6)
+    D.eq({ 7, 5 }, x:norm(1, 2), 1e-6)
+    D.eq({ 4, 5 }, x:norm(inf, 2))
+    D.eq({ 3, 0 }, x:norm(-inf, 2))
+    D.eq({ 2, 1 }, x:norm(0, 2))
+    D.eq((27 + 64 + 125) ^ (1 / 3), x:norm(3):item(), 1e-5)
+    assert.are.same({ 2, 1 }, x:norm(2, 2, { keepdim = true }):size())
+    D.raises("DtypeError", function() return D.tensor({ 1, 2 }):norm() end)
+  end)
+
+  it("over long and odd shapes", function()
+    for _, n in ipairs { 1, 31, 32, 33, 1023, 1025, 70000 } do
+      local x = tide.range(n, { device = D.dev })
+      assert.are.equal(n * (n + 1) // 2, x:sum():item())
+      assert.are.equal(n, x:max():item())
+      assert.are.equal(n, x:argmax():item())
+      local y = x:view(n, 1):expand(n, 3)
+      D.eq({ n * (n + 1) // 2, n * (n + 1) // 2, n * (n + 1) // 2 }, y:sum(1))
+      D.eq({ n, n, n }, (y:argmax(1)))
+    end
+  end)
+end)

@@ -1,0 +1,98 @@
+-- The prompt, driven through a pipe and through a terminal of script(1).
+
+local D = require "spec.support.device"
+
+local function session(input, env)
+  local out, err, code = D.run({ "-i" }, { input = input, env = env })
+  return out .. err, code
+end
+local function has(text, what) assert.is_truthy(text:find(what, 1, true), "no '" .. what .. "' in: " .. text) end
+local function lacks(text, what) assert.is_falsy(text:find(what, 1, true), "'" .. what .. "' in: " .. text) end
+
+describe("the prompt", function()
+  it("prints the results of expressions", function()
+    local text, code = session "1 + 1\n'a', nil, true\n= 5\nx = 3\nx * 2\n"
+    assert.are.equal(0, code)
+    has(text, "2\n")
+    has(text, "a")
+    has(text, "nil")
+    has(text, "5\n")
+    has(text, "6\n")
+  end)
+
+  it("prints tensors as torch prints them, summarised", function()
+    local text = session "tide.tensor{1., 2.}\ntide.zeros(1):expand(1000000000)\n"
+    has(text, "tensor([1., 2.])")
+    has(text, "tensor([0., 0., 0.,  ..., 0., 0., 0.])")
+  end)
+
+  it("continues lines", function()
+    local text = session "for i = 1, 2 do\nprint('line ' .. i)\nend\nx = {\n1,\n2}\n#x\n"
+    has(text, "line 1\n")
+    has(text, "line 2\n")
+    has(text, "2\n")
+  end)
+
+  it("keeps the session after errors", function()
+    local text, code = session "error 'first'\nx =\n+\n)\ntide.zeros(2):view(3)\nprint 'alive'\n"
+    has(text, "first")
+    has(text, "view")
+    has(text, "alive\n")
+    assert.are.equal(0, code)
+  end)
+
+  it("remembers the last result in _", function()
+    local text = session "6 * 7\n_ + 1\nprint(_)\n"
+    has(text, "43\n")
+  end)
+
+  it("runs a script or -e first", function()
+    local out = D.run({ "-i", "-e", "y = 12" }, { input = "y + 1\n" })
+    has(out, "13\n")
+  end)
+
+  it("helps", function()
+    local text = session "help('tide.add')\n"
+    has(text, "add")
+    has(text, "x + y")
+    text = session "help(tide.zeros)\n"
+    has(text, "zeros")
+    text = session "help 'no_such_thing_at_all'\n"
+    lacks(text, "stack traceback")
+    text = session "help()\n"
+    assert.is_true(#text > 100)
+  end)
+
+  it("has commands", function()
+    local text, code = session(":mem\n:help\n:nonsense\n", { TIDE_SIM_DEVICES = "1" })
+    assert.are.equal(0, code)
+    has(text, "nonsense")
+  end)
+
+  it("ends a session with a table, a function, a cycle", function()
+    local text = session "t = {1, 2, x = {3}}\nt\nt.t = t\nt\nprint\n{}\n"
+    has(text, "1")
+    lacks(text, "stack traceback")
+  end)
+
+  it("works in a terminal, with history", function()
+    if not os.execute "command -v script >/dev/null 2>&1" then return end
+    local history, typed = os.tmpname(), os.tmpname()
+    local file = assert(io.open(typed, "w"))
+    file:write "21 * 2\nfor i = 1, 1 do\nprint('in a loop')\nend\n"
+    file:close()
+    local command = "env TERM=xterm TIDE_HISTORY=" .. history .. " " .. D.runner .. " -i"
+    local pipe = io.popen("(sleep 0.5; cat " .. typed .. "; sleep 0.5; printf '\\004') | timeout 20 script -qec " .. D.quote(command)
+      .. " /dev/null 2>&1")
+    local text = pipe:read "a"
+    pipe:close()
+    has(text, "42")
+    has(text, "in a loop")
+    file = assert(io.open(history))
+    local kept = file:read "a"
+    file:close()
+    os.remove(history)
+    os.remove(typed)
+    has(kept:gsub("\\040", " "), "21 * 2")
+  end)
+end)

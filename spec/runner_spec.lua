@@ -1,0 +1,157 @@
+-- The runner: options, standard input, shebang, arg, exit codes, tracebacks, interruption (API.md D7, D8).
+
+local tide = require "tide"
+local D = require "spec.support.device"
+
+local function write(text)
+  local path = os.tmpname()
+  local file = assert(io.open(path, "w"))
+  file:write(text)
+  file:close()
+  return path
+end
+
+describe("the runner", function()
+  it("runs -e, in order, with tide as a global", function()
+    local out, err, code = D.run { "-e", "x = 1", "-e", "print(x, tide.is_tensor(tide.zeros(2)))" }
+    assert.are.equal("1\ttrue\n", out, err)
+    assert.are.equal(0, code)
+    assert.are.equal("", err)
+    assert.are.equal("5\n", (D.run { "-eprint(5)" }))
+    assert.are.equal("true\n", (D.run { "-e", "print(require 'tide' == tide)" }))
+  end)
+
+  it("requires with -l", function()
+    assert.are.equal("true\n", (D.run { "-l", "tide", "-e", "print(tide ~= nil)" }))
+    local _, err, code = D.run { "-l", "no_such_module", "-e", "print(1)" }
+    assert.are.equal(1, code)
+    assert.is_truthy(err:find("no_such_module", 1, true))
+  end)
+
+  it("tells its version", function()
+    local out, _, code = D.run { "-v" }
+    assert.are.equal(0, code)
+    assert.is_truthy(out:find "^tide %d+%.%d+%.%d+", out)
+    assert.is_truthy(out:find("Lua 5.4", 1, true))
+  end)
+
+  it("runs a script with arg and varargs", function()
+    local path = write "print(arg[0] == ..., select('#', ...), arg[1], arg[2], arg[-1] ~= nil, select(2, ...))"
+    local out, err = D.run { path, path, "b c" }
+    os.remove(path)
+    assert.are.equal(("true\t2\t%s\tb c\ttrue\tb c\n"):format(path), out, err)
+  end)
+
+  it("skips a shebang line", function()
+    local path = write "#!/usr/bin/env tide\nprint 'ran'"
+    assert.are.equal("ran\n", (D.run { path }))
+    os.remove(path)
+  end)
+
+  it("runs the standard input", function()
+    assert.are.equal("in\n", (D.run({ "-" }, { input = "print 'in'" })))
+    assert.are.equal("in\n", (D.run({}, { input = "print 'in'" })))
+    assert.are.equal("x\n", (D.run({ "-", "x" }, { input = "print(arg[1])" })))
+    local _, err, code = D.run({ "-" }, { input = "error 'x'" })
+    assert.are.equal(1, code)
+    assert.is_truthy(err:find("stdin:1", 1, true), err)
+  end)
+
+  it("gives exit codes", function()
+    local function code(...) return (select(3, D.run { ... })) end
+    assert.are.equal(0, code("-e", ""))
+    assert.are.equal(1, code("-e", "error 'x'"))
+    assert.are.equal(1, code("-e", "x ="))
+    assert.are.equal(7, code("-e", "os.exit(7)"))
+    assert.are.equal(0, code("-e", "os.exit(true, true)"))
+    assert.are.equal(1, code("no_such_script.lua"))
+    assert.are.equal(1, code("-Z"))
+    assert.are.equal(1, code("-e"))
+  end)
+
+  it("shows tracebacks of errors, of error objects too", function()
+    local _, err = D.run { "-e", "local function f() error 'wrong' end f()" }
+    assert.is_truthy(err:find("wrong", 1, true) and err:find("stack traceback", 1, true), err)
+    _, err = D.run { "-e", "local function guilty() return tide.zeros(2):view(3) end guilty()" }
+    assert.is_truthy(err:find("view", 1, true), err)
+    assert.is_truthy(err:find("stack traceback", 1, true), err)
+    assert.is_truthy(err:find("guilty", 1, true), err)
+    _, err = D.run { "-e", "error(setmetatable({}, {__tostring = function() return 'mine' end}))" }
+    assert.is_truthy(err:find("mine", 1, true), err)
+    _, err = D.run { "-e", "error({})" }
+    assert.is_truthy(err:find("table", 1, true), err)
+    _, err = D.run { "-e", "error()" }
+    assert.is_truthy(#err > 0)
+  end)
+
+  it("explains a bad option", function()
+    local out, err, code = D.run { "--nonsense" }
+    assert.are.equal(1, code)
+    assert.are.equal("", out)
+    assert.is_truthy(err:find("nonsense", 1, true) and err:find("usage", 1, true), err)
+  end)
+
+  it("warns, unless told not to", function()
+    local _, err = D.run { "-e", "warn 'careful'" }
+    assert.is_truthy(err:find("careful", 1, true), err)
+    _, err = D.run { "-W", "-e", "warn 'careful'" }
+    assert.are.equal("", err)
+  end)
+
+  it("honours LUA_INIT unless -E is given", function()
+    assert.are.equal("init\nrun\n", (D.run({ "-e", "print 'run'" }, { env = { LUA_INIT = "print 'init'" } })))
+    assert.are.equal("run\n", (D.run({ "-E", "-e", "print 'run'" }, { env = { LUA_INIT = "print 'init'" } })))
+  end)
+
+  it("ends with work queued and devices in use", function()
+    for _, how in ipairs { "", "os.exit(0)", "os.exit(0, true)", "error 'x'" } do
+      local _, err, code = D.run({ "-e", [[
+        local x = tide.zeros(1000, { device = "cuda" })
+        tide.cuda._sleep(50000000)
+        for i = 1, 100 do x:add_(1) end
+        s = tide.cuda.Stream()
+        e = tide.cuda.Event():record(s)
+        ]] .. how }, { env = { TIDE_SIM_DEVICES = "2" } })
+      assert.are.equal(how == "error 'x'" and 1 or 0, code, how .. err)
+    end
+  end)
+
+  local function interrupt(source)
+    local path = write(source)
+    local pid = write ""
+    local command = ([[
+      env TIDE_SIM_DEVICES=1 %s %s >%s.out 2>%s.err &
+      child=$!
+      for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do grep -q ready %s.out 2>/dev/null && break; sleep 0.1; done
+      sleep 0.1
+      start=$(date +%%s%%N)
+      kill -INT $child
+      wait $child
+      code=$?
+      echo "$code $((($(date +%%s%%N) - start) / 1000000))" >%s]]):format(D.quote(D.runner), path, path, path, path, pid)
+    -- Not from a terminal, a background process of sh ignores interruptions: env of a monitor-mode shell does not.
+    os.execute("bash -mc " .. D.quote(command))
+    local file = assert(io.open(pid))
+    local code, ms = file:read "a":match "(%d+) (%d+)"
+    file:close()
+    file = assert(io.open(path .. ".err"))
+    local err = file:read "a"
+    file:close()
+    for _, p in ipairs { path, pid, path .. ".out", path .. ".err" } do os.remove(p) end
+    return tonumber(code), tonumber(ms), err
+  end
+
+  it("is interrupted in Lua code and in a wait within 100 ms", function()
+    for _, source in ipairs {
+      "print 'ready' io.stdout:flush() while true do end",
+      "print 'ready' io.stdout:flush() tide.cuda._sleep(3000000000) tide.cuda.synchronize()",
+      "print 'ready' io.stdout:flush() local x = tide.zeros(1, {device = 'cuda'}) tide.cuda._sleep(3000000000) print(x:item())",
+      "print 'ready' io.stdout:flush() coroutine.wrap(function() while true do end end)()",
+    } do
+      local code, ms, err = interrupt(source)
+      assert.are.equal(1, code, source .. err)
+      assert.is_true(ms < 400, source .. ms) -- the shell's own time is in it
+      assert.is_truthy(err:lower():find "interrupted", err)
+    end
+  end)
+end)

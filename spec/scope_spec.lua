@@ -1,0 +1,268 @@
+-- Scoped blocks in both forms, and tide.scope (API.md C3, C4, C14, C15, D9, D17).
+
+local tide = require "tide"
+local D = require "spec.support.device"
+
+describe("tide.scope", function()
+  D.watch(before_each, after_each)
+
+  it("frees what was made inside and gives back what is returned", function()
+    local inside
+    local a, b, c = tide.scope(function()
+      inside = D.tensor { 1., 2. }
+      local x = inside + 1
+      return x * 2, 5, { deep = { x } }
+    end)
+    D.eq({ 4, 6 }, a)
+    assert.are.equal(5, b)
+    D.eq({ 2, 3 }, c.deep[1])
+    D.raises("StateError", function() return inside + 1 end)
+  end)
+
+  it("keeps what is kept, for good", function()
+    local kept
+    tide.scope(function()
+      tide.scope(function()
+        kept = tide.keep(D.tensor { 7. })
+        assert.is_true(tide.keep(kept) == kept)
+      end)
+    end)
+    D.eq({ 7 }, kept)
+    D.raises("ArgumentError", tide.keep, 5)
+  end)
+
+  it("hands what survives an inner scope to the outer one", function()
+    local x
+    tide.scope(function()
+      x = tide.scope(function() return D.tensor { 1. } end)
+      D.eq({ 1 }, x)
+    end)
+    D.raises("StateError", function() return x:sum() end)
+  end)
+
+  it("takes cycles in what is returned", function()
+    local t = tide.scope(function()
+      local t = { x = D.tensor { 3. } }
+      t.self = t
+      return t
+    end)
+    D.eq({ 3 }, t.x)
+  end)
+
+  it("frees on an error and passes it on with its traceback", function()
+    local inside
+    local ok, e = pcall(tide.scope, function()
+      inside = D.tensor { 1. }
+      error({ mine = true })
+    end)
+    assert.is_false(ok)
+    assert.is_true(e.mine)
+    D.raises("StateError", function() return inside:sum() end)
+    local ok2, e2 = pcall(tide.scope, function() return D.tensor({ 1. }) + "x" end)
+    assert.is_false(ok2)
+    assert.is_truthy(e2.traceback == nil or type(e2.traceback) == "string")
+  end)
+
+  it("has an object form", function()
+    local inside
+    do
+      local _ <close> = tide.scope()
+      inside = D.tensor { 1. }
+      D.eq({ 1 }, inside)
+    end
+    D.raises("StateError", function() return inside:sum() end)
+    local s = tide.scope()
+    local x = D.tensor { 1. }
+    s:close()
+    s:close() -- again is no error
+    D.raises("StateError", function() return x:sum() end)
+  end)
+
+  it("passes arguments where the function takes them and refuses others", function()
+    D.raises("ArgumentError", tide.scope, 5)
+  end)
+
+  it("does not free what views outside still use", function()
+    local base = D.tensor { 1., 2., 3. }
+    local view = tide.scope(function() return base:narrow(1, 2, 2) end)
+    D.eq({ 2, 3 }, view)
+    D.eq({ 1, 2, 3 }, base)
+  end)
+
+  it("takes tensors that are freed or collected inside", function()
+    tide.scope(function()
+      local x = D.tensor { 1. }
+      x:free()
+      for _ = 1, 100 do D.tensor { 1. } end
+      collectgarbage()
+    end)
+  end)
+
+  if D.cuda then
+    it("gives the bytes back at once", function()
+      local before = tide.cuda.memory_allocated()
+      collectgarbage "stop"
+      for _ = 1, 50 do
+        tide.scope(function()
+          local x = tide.zeros(1000, { device = "cuda" })
+          return nil, (x + 1) * 2
+        end)
+      end
+      local held = tide.cuda.memory_allocated() - before
+      collectgarbage "restart"
+      assert.is_true(held <= 51 * 4096, held)
+    end)
+  end
+end)
+
+describe("scope objects", function()
+  D.watch(before_each, after_each)
+
+  it("close in order; another order is an error that changes nothing", function()
+    local outer, inner = tide.scope(), tide.scope()
+    D.raises("StateError", outer.close, outer)
+    inner:close()
+    outer:close()
+  end)
+
+  it("warn when they are dropped", function()
+    local _, err = D.run({ "-e", [[
+      local function open()
+        local s = tide.scope()
+      end
+      open()
+      collectgarbage()
+      collectgarbage()
+      print "done"]] })
+    assert.is_truthy(err:lower():find "warning", err)
+    assert.is_truthy(err:find("2", 1, true), err)
+  end)
+end)
+
+describe("tide.device_scope", function()
+  it("is undone after an error", function()
+    pcall(tide.device_scope, D.dev, function() error "x" end)
+    assert.are.equal("cpu", tostring(tide.zeros(1).device))
+  end)
+end)
+
+if not D.cuda then return end
+local cuda = tide.cuda
+
+describe("device and stream blocks", function()
+  D.watch(before_each, after_each)
+  local last = D.devices - 1
+
+  it("restore after an error, and the error is the same", function()
+    local s = cuda.Stream()
+    local before = cuda.current_stream()
+    local mark = {}
+    local ok, e = pcall(cuda.stream, s, function() error(mark) end)
+    assert.is_true(not ok and e == mark)
+    assert.is_true(cuda.current_stream() == before)
+    ok, e = pcall(cuda.device, last, function() error "plain text" end)
+    assert.is_true(not ok and e:find "plain text" ~= nil)
+    assert.are.equal(0, cuda.current_device())
+    pcall(function()
+      local _ <close> = cuda.device(last)
+      error "x"
+    end)
+    assert.are.equal(0, cuda.current_device())
+  end)
+
+  it("keep the traceback of the place that failed", function()
+    local trace
+    xpcall(cuda.device, function(e) trace = debug.traceback(e) end, last, function()
+      local function guilty_function() error "deep" end
+      guilty_function()
+    end)
+    assert.is_truthy(trace:find("guilty_function", 1, true), trace)
+  end)
+
+  it("nest", function()
+    local a, b = cuda.Stream(), cuda.Stream()
+    cuda.stream(a, function()
+      cuda.device(last, function()
+        cuda.stream(b, function()
+          assert.is_true(cuda.current_stream() == b)
+          assert.are.equal(0, cuda.current_device())
+        end)
+        assert.are.equal(last, cuda.current_device())
+      end)
+      assert.is_true(cuda.current_stream() == a)
+    end)
+  end)
+
+  it("pass many arguments and results", function()
+    local list = {}
+    for i = 1, 200 do list[i] = i end
+    local got = table.pack(cuda.device(0, function(...) return ... end, table.unpack(list)))
+    assert.are.equal(200, got.n)
+    assert.are.equal(0, select("#", cuda.device(0, function() end)))
+  end)
+
+  it("belong to the coroutine that runs them", function()
+    local s = cuda.Stream()
+    local co = coroutine.wrap(function()
+      cuda.device(last, function()
+        assert.are.equal(last, cuda.current_device())
+        coroutine.yield "in device"
+        assert.are.equal(last, cuda.current_device())
+      end)
+      assert.are.equal(0, cuda.current_device())
+      cuda.stream(s, function()
+        coroutine.yield "in stream"
+        assert.is_true(cuda.current_stream() == s)
+      end)
+      return "end"
+    end)
+    local default = cuda.current_stream()
+    assert.are.equal("in device", co())
+    assert.are.equal(0, cuda.current_device())
+    assert.are.equal("in stream", co())
+    assert.is_true(cuda.current_stream() == default)
+    assert.are.equal("end", co())
+    assert.are.equal(0, cuda.current_device())
+  end)
+
+  it("are inherited by a coroutine from the one that first resumes it", function()
+    local co = coroutine.create(function()
+      local first = cuda.current_device()
+      coroutine.yield(first)
+      return cuda.current_device()
+    end)
+    local _, first = cuda.device(last, function() return coroutine.resume(co) end)
+    assert.are.equal(last, first)
+    assert.are.equal(0, cuda.current_device())
+    local _, second = coroutine.resume(co)
+    assert.are.equal(last, second)
+  end)
+
+  it("are lost with a coroutine that is dropped inside", function()
+    for _ = 1, 20 do
+      local co = coroutine.wrap(function() cuda.device(last, coroutine.yield) end)
+      co()
+    end
+    collectgarbage()
+    collectgarbage()
+    assert.are.equal(0, cuda.current_device())
+  end)
+
+  it("are closed by coroutine.close", function()
+    local co = coroutine.create(function()
+      local _ <close> = cuda.device(last)
+      coroutine.yield()
+    end)
+    coroutine.resume(co)
+    assert.is_true(coroutine.close(co))
+    assert.are.equal(0, cuda.current_device())
+  end)
+
+  it("take a scope inside", function()
+    local x = cuda.device(last, function()
+      return tide.scope(function() return tide.ones(2, { device = "cuda" }) * 3 end)
+    end)
+    assert.are.equal("cuda:" .. last, tostring(x.device))
+    D.eq({ 3, 3 }, x)
+  end)
+end)

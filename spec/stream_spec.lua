@@ -1,0 +1,229 @@
+-- Streams: queues that only events and waits order (API.md STR, SYNC).
+
+local tide = require "tide"
+local D = require "spec.support.device"
+if not D.cuda then return end
+local cuda = tide.cuda
+
+-- Keeps the stream busy for about 20 ms.
+local function busy(s) cuda.stream(s, function() cuda._sleep(20000000) end) end
+
+describe("streams", function()
+  D.watch(before_each, after_each)
+
+  it("have a device, a priority and a handle of their own", function()
+    local s = cuda.Stream()
+    assert.are.equal("cuda:0", tostring(s.device))
+    assert.are.equal(0, s.priority)
+    assert.are.equal("integer", math.type(s.cuda_stream))
+    assert.is_string(tostring(s))
+    local seen = {}
+    local all = {}
+    for i = 1, 40 do
+      all[i] = cuda.Stream()
+      assert.is_nil(seen[all[i].cuda_stream])
+      seen[all[i].cuda_stream] = true
+    end
+    local least, greatest = cuda.Stream.priority_range()
+    assert.is_true(greatest < least)
+    assert.are.equal(greatest, cuda.Stream({ priority = -100 }).priority)
+    assert.are.equal(least, cuda.Stream({ priority = 100 }).priority)
+    if D.devices > 1 then
+      assert.are.equal("cuda:1", tostring(cuda.Stream(1).device))
+      assert.are.equal("cuda:1", tostring(cuda.Stream { device = 1 }.device))
+    end
+    D.raises("ArgumentError", cuda.Stream, "nowhere")
+    D.raises("ArgumentError", cuda.Stream, { prio = 1 })
+    D.raises("DeviceError", cuda.Stream, 63)
+  end)
+
+  it("compare by what they are", function()
+    local s = cuda.Stream()
+    cuda.stream(s, function() assert.is_true(cuda.current_stream() == s) end)
+    assert.is_true(cuda.default_stream() == cuda.default_stream "cuda:0")
+    assert.is_false(s == cuda.default_stream())
+    assert.is_false(cuda.default_stream().cuda_stream == 0)
+  end)
+
+  it("become current for a block, in both forms", function()
+    local s = cuda.Stream()
+    local default = cuda.current_stream()
+    local got = cuda.stream(s, function(x)
+      assert.is_true(cuda.current_stream() == s)
+      return x
+    end, 5)
+    assert.are.equal(5, got)
+    assert.is_true(cuda.current_stream() == default)
+    do
+      local _ <close> = cuda.stream(s)
+      assert.is_true(cuda.current_stream() == s)
+      cuda.stream(nil, function() assert.is_true(cuda.current_stream() == s) end)
+    end
+    assert.is_true(cuda.current_stream() == default)
+    s:use(function() assert.is_true(cuda.current_stream() == s) end)
+    do
+      local _ <close> = cuda.StreamContext(s)
+      assert.is_true(cuda.current_stream() == s)
+    end
+    cuda.set_stream(s)
+    assert.is_true(cuda.current_stream() == s)
+    cuda.set_stream(nil)
+    assert.is_true(cuda.current_stream() == s)
+    cuda.set_stream(default)
+    D.raises("ArgumentError", cuda.stream, 5)
+  end)
+
+  it("of another device switch the device too", function()
+    if D.devices < 2 then return end
+    local s = cuda.Stream(1)
+    local before = cuda.current_stream(1)
+    cuda.stream(s, function()
+      assert.are.equal(1, cuda.current_device())
+      assert.is_true(cuda.current_stream() == s)
+      assert.is_true(cuda.current_stream(1) == s)
+      assert.is_false(cuda.current_stream(0) == s)
+    end)
+    assert.are.equal(0, cuda.current_device())
+    assert.is_true(cuda.current_stream(1) == before)
+  end)
+
+  it("run behind the host", function()
+    local s = cuda.Stream()
+    busy(s)
+    assert.is_false(s:query())
+    s:synchronize()
+    assert.is_true(s:query())
+    busy(s)
+    cuda.synchronize()
+    assert.is_true(s:query())
+  end)
+
+  it("wait for streams and events, the host does not", function()
+    for _ = 1, 5 do
+      local a, b = cuda.Stream(), cuda.Stream()
+      local x = tide.zeros(1000, { device = "cuda" })
+      a:wait_stream(cuda.current_stream())
+      cuda.stream(a, function()
+        cuda._sleep(2000000)
+        x:add_(1)
+      end)
+      b:wait_stream(a)
+      local y = cuda.stream(b, function() return x * 2 end)
+      assert.is_false(b:query() and not a:query())
+      b:synchronize()
+      D.eq(2, y[1000])
+      local e = a:record_event()
+      assert.is_true(e:query() or true)
+      cuda.stream(a, function() x:add_(1) end)
+      local f = a:record_event(cuda.Event())
+      cuda.current_stream():wait_event(f)
+      D.eq(2, x[1000])
+      assert.is_true(a:record_event(f) == f)
+    end
+  end)
+
+  it("wait for several, and all for all", function()
+    local list, x = {}, {}
+    for i = 1, 3 do
+      list[i] = cuda.Stream()
+      cuda.stream(list[i], function()
+        cuda._sleep(1000000 * i)
+        x[i] = tide.full({ 10 }, i, { device = "cuda", dtype = "int64" })
+      end)
+    end
+    local s = cuda.Stream()
+    s:wait_streams(list)
+    local sum = cuda.stream(s, function() return x[1] + x[2] + x[3] end)
+    s:synchronize()
+    D.eq(6, sum[1])
+    cuda.stream_barrier(list)
+    cuda.stream(list[1], function() return D.eq(5, (x[2] + x[3])[1]) end)
+  end)
+
+  it("keep memory that another stream still uses", function()
+    local s = cuda.Stream()
+    for i = 1, 10 do
+      local x = tide.full({ 5000 }, i, { device = "cuda", dtype = "float32" })
+      s:wait_stream(cuda.current_stream())
+      local y = cuda.stream(s, function()
+        cuda._sleep(1000000)
+        return x + 0
+      end)
+      x:free()
+      tide.full({ 5000 }, -1, { device = "cuda", dtype = "float32" }) -- would get x's memory
+      s:synchronize()
+      D.eq(i, y[5000])
+    end
+  end)
+
+  it("take note of a tensor with record_stream", function()
+    local s = cuda.Stream()
+    local x = tide.zeros(1000, { device = "cuda" })
+    x:record_stream(s)
+    D.raises("ArgumentError", x.record_stream, x, 5)
+    D.raises("DeviceError", function() tide.zeros(1):record_stream(s) end)
+  end)
+
+  it("wrap foreign handles", function()
+    local legacy = cuda.ExternalStream(0)
+    assert.are.equal(0, legacy.cuda_stream)
+    local s = cuda.Stream()
+    local same = cuda.ExternalStream(s.cuda_stream)
+    assert.are.equal(s.cuda_stream, same.cuda_stream)
+    local y = cuda.stream(same, function() return tide.ones(10, { device = "cuda" }) + 1 end)
+    same:synchronize()
+    D.eq(2, y[10])
+    assert.are.equal(s.cuda_stream, cuda.get_stream_from_external(s.cuda_stream).cuda_stream)
+    D.raises("ArgumentError", cuda.ExternalStream, "x")
+  end)
+
+  it("end with their work done", function()
+    local x = tide.zeros(1000, { device = "cuda" })
+    cuda.synchronize()
+    do
+      local s = cuda.Stream()
+      cuda.stream(s, function()
+        cuda._sleep(1000000)
+        x:add_(3)
+      end)
+    end
+    collectgarbage()
+    cuda.synchronize()
+    D.eq(3, x[1])
+  end)
+
+  it("report errors of their work once, with the script's line", function()
+    if not D.simulated then return end
+    D.simulate(1, [[
+      local tide = require "tide"
+      local x = tide.zeros(10, { device = "cuda" })
+      local function queue() for i = 1, 10 do x:add_(1) end end
+      tide.cuda.synchronize()
+      queue()
+      local ok, e = pcall(tide.cuda.synchronize)
+      assert(not ok and e.kind == "AcceleratorError", tostring(e))
+      assert(e.code == 719 and e.name == "cudaErrorLaunchFailure" and e.sticky == false)
+      assert(tostring(e.device) == "cuda:0")
+      tide.cuda.synchronize()
+      x:zero_()
+      assert(x[1]:item() == 0)]], { TIDE_SIM_FAULT = "launch:4" })
+  end)
+
+  it("lose the device after a sticky error, and the process lives", function()
+    if not D.simulated then return end
+    D.simulate(2, [[
+      local tide = require "tide"
+      local x = tide.zeros(10, { device = "cuda" })
+      for i = 1, 10 do pcall(x.add_, x, 1) end
+      local ok, first = pcall(tide.cuda.synchronize)
+      assert(not ok and first.kind == "AcceleratorError" and first.sticky, tostring(first))
+      for _, f in ipairs { function() return x + 1 end, function() return tide.zeros(1, { device = "cuda" }) end,
+        function() return x:totable() end, tide.cuda.synchronize } do
+        local ok, e = pcall(f)
+        assert(not ok and e.kind == "AcceleratorError" and e.message == first.message, tostring(e))
+      end
+      local y = tide.ones(3, { device = "cuda:1" })
+      assert((y + 1)[3]:item() == 2)
+      assert((tide.ones(2) + 1)[1]:item() == 2)]], { TIDE_SIM_FAULT = "sticky:5" })
+  end)
+end)
