@@ -22,7 +22,8 @@ typedef struct ltide_state {
   struct ltide_arena *arena;  /* innermost tide.scope of the running coroutine, or NULL */
   struct ltide_record *record; /* of the running coroutine: state.c */
   lua_State *running;          /* the coroutine that called last in this universe */
-  size_t debt, limit;          /* bytes allocated since the last collection that we asked for, and how many cause one */
+  size_t debt, limit;          /* bytes allocated since the last look at what is alive, and how many cause one */
+  size_t alive[TIDE_MAX_DEVICES + 1]; /* bytes that the last collection left: of the CPU, then of each device */
   double last_cost, last_end;  /* seconds that collection took, and when it ended */
   _Atomic int collect_wanted;  /* another thread ran out of memory */
 } ltide_state;
@@ -52,6 +53,13 @@ static inline void ltide_try(lua_State *L, tide_status status) { if (status != T
 const char *ltide_typename(lua_State *L, int arg); /* "number 3", "string 'x'", "tensor [2, 3] float32", ... for messages */
 const char *ltide_function_name(lua_State *L); /* by which the running C function was called, for messages */
 void ltide_warn(lua_State *L, const char *format, ...);                  /* through Lua's warn */
+
+/* luaL_newmetatable, closed to scripts: getmetatable gives the name, so that finalisers and the like cannot be called by hand. */
+static inline void ltide_newmetatable(lua_State *L, const char *name) {
+  luaL_newmetatable(L, name);
+  lua_pushstring(L, name);
+  lua_setfield(L, -2, "__metatable");
+}
 
 /* doc.c: registration with a doc string, which help() shows. Lists end with {NULL}. */
 typedef struct ltide_reg {

@@ -361,10 +361,10 @@ static int props_tostring(lua_State *L) {
 static void open_metatables(lua_State *L, ltide_state *S) {
   static const luaL_Reg device[] = {{"__index", device_index}, {"__tostring", device_tostring}, {"__eq", device_eq}, {0}};
   static const luaL_Reg props[] = {{"__index", props_index}, {"__newindex", props_newindex}, {"__tostring", props_tostring}, {0}};
-  luaL_newmetatable(L, DEVICE_META);
+  ltide_newmetatable(L, DEVICE_META);
   S->device_meta = lua_topointer(L, -1);
   luaL_setfuncs(L, device, 0);
-  luaL_newmetatable(L, "tide.properties");
+  ltide_newmetatable(L, "tide.properties");
   luaL_setfuncs(L, props, 0);
   lua_pop(L, 2);
 }

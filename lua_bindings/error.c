@@ -32,6 +32,33 @@ static void push_where(lua_State *L) {
   lua_pushliteral(L, "");
 }
 
+/* Pushes the traceback, in Lua's form. luaL_traceback would look every C function's name up in all loaded modules, which takes
+ * milliseconds with one of many names; what the callers called it serves as well. */
+static void push_traceback(lua_State *L) {
+  enum { MOST = 24 };
+  lua_Debug ar;
+  int pieces = 1;
+  luaL_checkstack(L, MOST + 4, "tide: error");
+  lua_pushliteral(L, "stack traceback:");
+  for (int level = 0; lua_getstack(L, level, &ar); level++) {
+    if (level == MOST) {
+      lua_pushliteral(L, "\n\t...");
+      pieces++;
+      break;
+    }
+    lua_getinfo(L, "Sln", &ar);
+    if (ar.currentline > 0) lua_pushfstring(L, "\n\t%s:%d: in ", ar.short_src, ar.currentline);
+    else lua_pushfstring(L, "\n\t%s: in ", ar.short_src);
+    if (*ar.namewhat) lua_pushfstring(L, "%s '%s'", ar.namewhat, ar.name);
+    else if (*ar.what == 'm') lua_pushliteral(L, "main chunk");
+    else if (*ar.what == 'C') lua_pushliteral(L, "?");
+    else lua_pushfstring(L, "function <%s:%d>", ar.short_src, ar.linedefined);
+    lua_concat(L, 2);
+    pieces++;
+  }
+  lua_concat(L, pieces);
+}
+
 /* Makes the object of the message at the top of the stack, in its place. op is the part before the first colon. */
 static void push_object(lua_State *L, const char *kind) {
   const char *message = lua_tostring(L, -1), *colon = strchr(message, ':');
@@ -46,7 +73,7 @@ static void push_object(lua_State *L, const char *kind) {
   lua_setfield(L, -2, "message");
   push_where(L);
   lua_setfield(L, -2, "where");
-  luaL_traceback(L, L, NULL, 0);
+  push_traceback(L);
   lua_setfield(L, -2, "traceback");
   lua_rawgetp(L, LUA_REGISTRYINDEX, &key_meta);
   lua_setmetatable(L, -2);

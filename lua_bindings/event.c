@@ -131,7 +131,7 @@ static const ltide_reg methods[] = {
 
 void ltide_open_event(lua_State *L, ltide_state *S) {
   static const luaL_Reg meta[] = {{"__gc", event_gc}, {"__tostring", event_tostring}, {0}};
-  luaL_newmetatable(L, EVENT_META);
+  ltide_newmetatable(L, EVENT_META);
   S->event_meta = lua_topointer(L, -1);
   luaL_setfuncs(L, meta, 0);
   lua_createtable(L, 0, 8);

@@ -116,6 +116,34 @@ static int64_t first_index(lua_State *L, const tide_tensor *x) {
   return ltide_index(L, ltide_check_integer(L, 2, "key"), tide_tensor_size(x)[0], "key");
 }
 
+/* {==== Masks with fewer dimensions than x */
+
+static bool is_part_mask(const tide_tensor *x, const tide_tensor *key) {
+  return is_mask(key) && tide_tensor_ndim(key) && tide_tensor_ndim(key) < tide_tensor_ndim(x);
+}
+
+/* The masked dimensions of x joined to one, and the positions in it where the mask holds; pushes the handles of both.
+ */
+static selection select_parts(lua_State *L, ltide_state *S, const tide_tensor *x, const tide_tensor *mask) {
+  int n = tide_tensor_ndim(mask), ndim = tide_tensor_ndim(x);
+  int64_t size[TIDE_MAX_DIMS] = {tide_tensor_numel(mask)}, all = -1;
+  for (int d = 0; d < ndim; d++)
+    if (d >= n)
+      size[d - n + 1] = tide_tensor_size(x)[d];
+    else if (tide_tensor_size(mask)[d] != tide_tensor_size(x)[d])
+      ltide_error(L, "ShapeError",
+                  "index: key: the mask has %I elements in dimension %d, expected %I as the tensor has",
+                  (lua_Integer)tide_tensor_size(mask)[d], d + 1, (lua_Integer)tide_tensor_size(x)[d]);
+  selection s = {ltide_new_tensor(L, S), NULL, NULL, 0};
+  ltide_tensor *flat = ltide_new_tensor(L, S);
+  ltide_try(L, tide_view(&s.view->t, x, size, ndim - n + 1));
+  ltide_try(L, tide_reshape(&flat->t, mask, &all, 1));
+  s.positions = mask_positions(L, S, flat->t, size[0]);
+  s.index = s.positions->t;
+  ltide_close_tensor(flat);
+  return s;
+}
+
 /* {==== Reading */
 
 static int get_by_table(lua_State *L, ltide_state *S, tide_tensor *x) {
@@ -128,6 +156,21 @@ static int get_by_table(lua_State *L, ltide_state *S, tide_tensor *x) {
   lua_settop(L, 3);
   ltide_made(L, S);
   return 1;
+}
+
+/* Several dimensions can be joined only where x is contiguous. */
+static void get_parts(lua_State *L, ltide_state *S, ltide_tensor *u, tide_tensor *x, const tide_tensor *mask) {
+  int top = lua_gettop(L);
+  ltide_tensor *dense = ltide_new_tensor(L, S);
+  if (tide_tensor_ndim(mask) > 1)
+    ltide_try(L, tide_contiguous(&dense->t, x));
+  else
+    tide_tensor_retain(dense->t = x);
+  selection s = select_parts(L, S, dense->t, mask);
+  ltide_try(L, tide_index_get(&u->t, s.view->t, 0, s.index));
+  ltide_tensor *const temporary[] = {dense, s.view, s.positions};
+  for (int i = 0; i < 3; i++) ltide_close_tensor(temporary[i]);
+  lua_settop(L, top);
 }
 
 int ltide_index_get(lua_State *L) {
@@ -145,7 +188,10 @@ int ltide_index_get(lua_State *L) {
   if (!key) refuse_key(L);
   check_has_dims(L, x);
   ltide_tensor *u = ltide_new_tensor(L, S);
-  ltide_try(L, is_mask(key) ? tide_mask_get(&u->t, x, key) : tide_index_get(&u->t, x, 0, key));
+  if (is_part_mask(x, key))
+    get_parts(L, S, u, x, key);
+  else
+    ltide_try(L, is_mask(key) ? tide_mask_get(&u->t, x, key) : tide_index_get(&u->t, x, 0, key));
   ltide_made(L, S);
   return 1;
 }
@@ -196,7 +242,13 @@ int ltide_index_set(lua_State *L) {
     tide_tensor *key = ltide_test_tensor(L, S, 2);
     if (!key) refuse_key(L);
     check_has_dims(L, x);
-    ltide_try(L, is_mask(key) ? tide_mask_set(x, key, &value) : tide_index_set(x, 0, key, &value));
+    if (is_part_mask(x, key)) {
+      selection s = select_parts(L, S, x, key);
+      ltide_try(L, tide_index_set(s.view->t, 0, s.index, &value));
+      ltide_close_tensor(s.view);
+      ltide_close_tensor(s.positions);
+    } else
+      ltide_try(L, is_mask(key) ? tide_mask_set(x, key, &value) : tide_index_set(x, 0, key, &value));
   }
   if (converted) ltide_close_tensor(converted);
   ltide_made(L, S);

@@ -13,6 +13,7 @@
 
 static lua_State *main_state;
 static volatile sig_atomic_t interrupt_pending;
+static bool was_interrupted; /* the last call ended with Ctrl-C */
 static const char *program = "tide";
 
 /* {==== Calls */
@@ -21,7 +22,7 @@ static void stop_hook(lua_State *L, lua_Debug *ar) {
   (void)ar;
   lua_sethook(L, NULL, 0, 0);
   if (!interrupt_pending) return;
-  interrupt_pending = 0;
+  interrupt_pending = 0, was_interrupted = true;
   ltide_error(L, "Interrupted", "interrupted");
 }
 
@@ -38,7 +39,7 @@ static void on_sigint(int sig) {
 static int interrupted(void *user) {
   (void)user;
   if (!interrupt_pending) return 0;
-  interrupt_pending = 0;
+  interrupt_pending = 0, was_interrupted = true;
   lua_sethook(main_state, NULL, 0, 0);
   if (ltide_last) lua_sethook(ltide_last, NULL, 0, 0);
   return 1;
@@ -67,7 +68,7 @@ int runner_call(lua_State *L, int nargs, int nresults) {
   int base = lua_gettop(L) - nargs;
   lua_pushcfunction(L, with_traceback);
   lua_insert(L, base);
-  interrupt_pending = 0;
+  interrupt_pending = 0, was_interrupted = false;
   signal(SIGINT, on_sigint);
   int status = lua_pcall(L, nargs, nresults, base);
   signal(SIGINT, SIG_DFL);
@@ -237,6 +238,10 @@ int main(int argc, char **argv) {
   int status = lua_pcall(L, 2, 1, 0);
   bool ok = lua_toboolean(L, -1) && status == LUA_OK;
   if (status != LUA_OK) runner_report(L, status);
+  if (!ok && was_interrupted) { /* the work that is queued shall not hold the exit up */
+    fflush(NULL);
+    _exit(EXIT_FAILURE);
+  }
   lua_close(L);
   return ok ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -3,8 +3,9 @@
 
 #include "bindings.h"
 
-/* The device asked for; statistics of a device that was never used are zero and open nothing. */
+/* The device asked for, after what finalisers let go of has been counted; a device that was never used has zeros. */
 static int stats_device(lua_State *L, int arg) {
+  tide_memory_pump();
   int device = ltide_check_device(L, arg, "device", LTIDE_NIL_OK);
   if (device == TIDE_CURRENT) device = tide_current_device();
   if (tide_is_initialized() && device >= tide_device_count())

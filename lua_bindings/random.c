@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "args.h"
+#include "random.h"
 
 #define GENERATOR_META "tide.Generator"
 
@@ -25,7 +25,7 @@ static tide_generator **new_generator(lua_State *L) {
 }
 
 static int generator_gc(lua_State *L) {
-  tide_generator **u = lua_touserdata(L, 1), *g = *u;
+  tide_generator **u = luaL_checkudata(L, 1, GENERATOR_META), *g = *u;
   *u = NULL;
   if (g) tide_generator_release(g);
   return 0;
@@ -62,7 +62,7 @@ static int lgenerator_initial_seed(lua_State *L) {
   return 1;
 }
 
-static int push_state(lua_State *L, ltide_state *S, tide_generator *g) {
+int ltide_push_rng_state(lua_State *L, ltide_state *S, tide_generator *g) {
   uint64_t state[2] = {tide_generator_get_seed(g), tide_generator_get_offset(g)};
   int64_t size = sizeof state;
   tide_options o = {TIDE_UINT8, TIDE_CPU, false};
@@ -72,10 +72,11 @@ static int push_state(lua_State *L, ltide_state *S, tide_generator *g) {
   return 1;
 }
 
-static void set_state(lua_State *L, ltide_state *S, tide_generator *g, int arg) {
+void ltide_set_rng_state(lua_State *L, ltide_state *S, tide_generator *g, int arg) {
   uint64_t state[2];
   tide_tensor *t = ltide_check_tensor(L, S, arg, "state");
-  if (tide_tensor_device(t) != TIDE_CPU || tide_tensor_dtype(t) != TIDE_UINT8 || tide_tensor_numel(t) != (int64_t)sizeof state)
+  bool is_state = tide_tensor_device(t) == TIDE_CPU && tide_tensor_dtype(t) == TIDE_UINT8;
+  if (!is_state || tide_tensor_numel(t) != (int64_t)sizeof state)
     ltide_arg_error(L, arg, "state", "16 bytes, as get_state gives them: a uint8 tensor on the cpu");
   ltide_try(L, tide_read(state, t));
   if (state[1] % 4) ltide_error(L, "ValueError", "set_state: state: its offset is %I, expected a multiple of 4", (lua_Integer)state[1]);
@@ -85,12 +86,12 @@ static void set_state(lua_State *L, ltide_state *S, tide_generator *g, int arg) 
 
 static int lgenerator_get_state(lua_State *L) {
   ltide_state *S = ltide_enter(L);
-  return push_state(L, S, ltide_check_generator(L, 1, "generator"));
+  return ltide_push_rng_state(L, S, ltide_check_generator(L, 1, "generator"));
 }
 
 static int lgenerator_set_state(lua_State *L) {
   ltide_state *S = ltide_enter(L);
-  set_state(L, S, ltide_check_generator(L, 1, "generator"), 2);
+  ltide_set_rng_state(L, S, ltide_check_generator(L, 1, "generator"), 2);
   lua_settop(L, 1);
   return 1;
 }
@@ -142,13 +143,13 @@ static int generator_index(lua_State *L) {
 
 /* {==== Seeds of the default generators */
 
-static tide_generator *default_generator(lua_State *L, int device) {
+tide_generator *ltide_default_generator(lua_State *L, int device) {
   tide_generator *g;
   ltide_try(L, tide_generator_default(&g, device));
   return g;
 }
 
-static void push_generator(lua_State *L, tide_generator *g) {
+void ltide_push_generator(lua_State *L, tide_generator *g) {
   tide_generator **u = new_generator(L);
   tide_generator_retain(g);
   *u = g;
@@ -157,7 +158,7 @@ static void push_generator(lua_State *L, tide_generator *g) {
 static int lmanual_seed(lua_State *L) {
   ltide_enter(L);
   tide_manual_seed((uint64_t)ltide_check_integer(L, 1, "seed"));
-  push_generator(L, default_generator(L, TIDE_CPU));
+  ltide_push_generator(L, ltide_default_generator(L, TIDE_CPU));
   return 1;
 }
 
@@ -171,18 +172,87 @@ static int lseed(lua_State *L) {
 
 static int linitial_seed(lua_State *L) {
   ltide_enter(L);
-  lua_pushinteger(L, (lua_Integer)tide_generator_get_seed(default_generator(L, TIDE_CPU)));
+  lua_pushinteger(L, (lua_Integer)tide_generator_get_seed(ltide_default_generator(L, TIDE_CPU)));
   return 1;
 }
 
 static int lget_rng_state(lua_State *L) {
   ltide_state *S = ltide_enter(L);
-  return push_state(L, S, default_generator(L, TIDE_CPU));
+  return ltide_push_rng_state(L, S, ltide_default_generator(L, TIDE_CPU));
 }
 
 static int lset_rng_state(lua_State *L) {
   ltide_state *S = ltide_enter(L);
-  set_state(L, S, default_generator(L, TIDE_CPU), 1);
+  ltide_set_rng_state(L, S, ltide_default_generator(L, TIDE_CPU), 1);
+  return 0;
+}
+
+/* {==== Seeds of one accelerator, or of all */
+
+/* The accelerator at arg: nil, -1 and "cuda" mean the current one. */
+static tide_generator *cuda_generator(lua_State *L, int arg) {
+  int device = ltide_check_device(L, arg, "device", LTIDE_NIL_OK | LTIDE_NEGATIVE_OK);
+  return default_generator(L, device);
+}
+
+/* Without an accelerator seeding is silently ignored, as in torch. */
+static int seed_cuda(lua_State *L, uint64_t seed, bool all) {
+  int n = tide_is_available() ? tide_device_count() : 0, current = n ? tide_current_device() : 0;
+  for (int i = 0; i < n; i++)
+    if (all || i == current) tide_generator_seed(default_generator(L, i), seed);
+  lua_pushinteger(L, (lua_Integer)seed);
+  return 1;
+}
+
+static int lcuda_manual_seed(lua_State *L) {
+  ltide_enter(L);
+  seed_cuda(L, (uint64_t)ltide_check_integer(L, 1, "seed"), false);
+  return 0;
+}
+static int lcuda_manual_seed_all(lua_State *L) {
+  ltide_enter(L);
+  seed_cuda(L, (uint64_t)ltide_check_integer(L, 1, "seed"), true);
+  return 0;
+}
+static int lcuda_seed(lua_State *L) { return ltide_enter(L), seed_cuda(L, tide_random_seed(), false); }
+static int lcuda_seed_all(lua_State *L) { return ltide_enter(L), seed_cuda(L, tide_random_seed(), true); }
+
+static int lcuda_initial_seed(lua_State *L) {
+  ltide_enter(L);
+  lua_pushinteger(L, (lua_Integer)tide_generator_get_seed(default_generator(L, TIDE_CURRENT)));
+  return 1;
+}
+
+static int lcuda_get_rng_state(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  return push_state(L, S, cuda_generator(L, 1));
+}
+
+static int lcuda_set_rng_state(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  set_state(L, S, cuda_generator(L, 2), 1);
+  return 0;
+}
+
+static int lcuda_get_rng_state_all(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  int n = tide_device_count();
+  lua_createtable(L, n, 0);
+  for (int i = 0; i < n; i++) {
+    push_state(L, S, default_generator(L, i));
+    lua_seti(L, -2, i + 1);
+  }
+  return 1;
+}
+
+static int lcuda_set_rng_state_all(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  int n = tide_device_count();
+  if (!lua_istable(L, 1) || luaL_len(L, 1) != n) return ltide_arg_error(L, 1, "states", "an array of one state for each device");
+  for (int i = 0; i < n; i++, lua_settop(L, 1)) {
+    lua_geti(L, 1, i + 1);
+    set_state(L, S, default_generator(L, i), 2);
+  }
   return 0;
 }
 
@@ -381,9 +451,21 @@ static const ltide_reg functions[] = {
     {"bernoulli", lbernoulli, "tide.bernoulli(p [, {generator=}]) -> Tensor\nLike p: 1 with the probability that stands there, else 0."},
     {NULL, NULL, NULL}};
 
+static const ltide_reg cuda_functions[] = {
+    {"manual_seed", lcuda_manual_seed, "tide.cuda.manual_seed(n)\nSeeds the current GPU; ignored without one."},
+    {"manual_seed_all", lcuda_manual_seed_all, "tide.cuda.manual_seed_all(n)\nSeeds every GPU; ignored without one."},
+    {"seed", lcuda_seed, "tide.cuda.seed() -> integer\nA seed from the system's entropy for the current GPU."},
+    {"seed_all", lcuda_seed_all, "tide.cuda.seed_all() -> integer\nThe same seed from the system's entropy for every GPU."},
+    {"initial_seed", lcuda_initial_seed, "tide.cuda.initial_seed() -> integer\nSeed of the current GPU."},
+    {"get_rng_state", lcuda_get_rng_state, "tide.cuda.get_rng_state([dev]) -> Tensor(uint8, cpu)\n16 bytes: seed and offset."},
+    {"set_rng_state", lcuda_set_rng_state, "tide.cuda.set_rng_state(state [, dev])"},
+    {"get_rng_state_all", lcuda_get_rng_state_all, "tide.cuda.get_rng_state_all() -> {Tensor, ...}\nEntry i + 1 is device i."},
+    {"set_rng_state_all", lcuda_set_rng_state_all, "tide.cuda.set_rng_state_all(states)"},
+    {NULL, NULL, NULL}};
+
 void ltide_open_random(lua_State *L, ltide_state *S) {
   static const luaL_Reg meta[] = {{"__gc", generator_gc}, {"__tostring", generator_tostring}, {NULL, NULL}};
-  luaL_newmetatable(L, GENERATOR_META);
+  ltide_newmetatable(L, GENERATOR_META);
   S->generator_meta = lua_topointer(L, -1);
   luaL_setfuncs(L, meta, 0);
   lua_createtable(L, 0, 8);
@@ -393,4 +475,5 @@ void ltide_open_random(lua_State *L, ltide_state *S) {
   lua_pop(L, 1);
   ltide_register_methods(L, methods);
   ltide_register(L, "tide", functions);
+  ltide_open_random_cuda(L);
 }

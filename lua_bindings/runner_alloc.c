@@ -1,4 +1,4 @@
-/* runner_alloc.c: the memory of the runner's Lua state.
+/* runner_alloc.c: the runner's Lua state: its memory and its warnings.
  *
  * A script that makes a tensor in every line makes and drops thousands of small objects of few sizes, which malloc serves
  * slowly once they come back in the order of the collector's sweep. Sizes up to 512 bytes are rounded to 16 and come from
@@ -72,13 +72,28 @@ static int panic(lua_State *L) {
   return 0;
 }
 
+/* Warnings as Lua's own library gives them: "@on" and "@off" switch, a message may come in pieces. */
+static void warn(void *user, const char *message, int to_continue) {
+  static bool on = false, continues = false;
+  (void)user;
+  if (!continues && !to_continue && message[0] == '@') {
+    if (!strcmp(message, "@on")) on = true;
+    if (!strcmp(message, "@off")) on = false;
+    return;
+  }
+  if (on) fprintf(stderr, "%s%s%s", continues ? "" : "Lua warning: ", message, to_continue ? "" : "\n");
+  continues = to_continue;
+}
+
 lua_State *runner_newstate(void) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  (void)panic, (void)allocate;
-  return luaL_newstate();
+  (void)allocate;
+  lua_State *L = luaL_newstate();
 #else
   lua_State *L = lua_newstate(allocate, NULL);
-  if (L) lua_atpanic(L, panic);
-  return L;
 #endif
+  if (!L) return NULL;
+  lua_atpanic(L, panic);
+  lua_setwarnf(L, warn, NULL);
+  return L;
 }

@@ -276,7 +276,7 @@ void ltide_open_scope(lua_State *L, ltide_state *S) {
   (void)S;
   static const luaL_Reg meta[] = {{"__close", scope_unwind}, {"__gc", scope_gc}, {"__tostring", scope_tostring}, {0}};
   static const luaL_Reg methods[] = {{"close", scope_close}, {0}};
-  luaL_newmetatable(L, SCOPE_META);
+  ltide_newmetatable(L, SCOPE_META);
   luaL_setfuncs(L, meta, 0);
   luaL_newlib(L, methods);
   lua_setfield(L, -2, "__index");

@@ -6,9 +6,10 @@
  * walking the chain of resumers from the coroutine that called last. That one is anchored in the registry, so that the
  * pointer kept for the fast compare cannot dangle.
  *
- * Collector: Lua sees 24 bytes of each tensor. The bytes that core allocates are added up, and past a limit (a share of the
- * memory there is) one full collection runs, at most a twentieth of the time. An allocation that does not fit calls
- * reclaim(), which collects whatever the user has set the collector to. */
+ * Collector: Lua sees 24 bytes of each tensor. Every 256 MiB that are allocated, what is alive is compared with what the last
+ * collection left; an eighth of a device more (on the CPU as much again, at least 256 MiB) asks for a full collection, which
+ * takes at most a twentieth of the time. An allocation that does not fit calls reclaim(), which collects at once, whatever the
+ * user has set the collector to. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -31,14 +32,18 @@ static double now(void) {
 
 /* {==== Collector */
 
-static size_t pace_limit(void) {
-  size_t limit = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE) / 8;
-  for (int i = 0; tide_is_initialized() && i < tide_device_count(); i++) {
-    const tide_device_props *props;
-    if (tide_device_get_props(&props, i) == TIDE_OK && props->total_memory / 2 < limit) limit = props->total_memory / 2;
-  }
-  return limit;
+enum { LOOK = 1 << 28 }; /* bytes allocated between two looks at what is alive */
+
+/* Bytes alive on a device, or on the CPU for -1, and how many more than after the last collection ask for the next one. */
+static size_t alive(int device) { return device < 0 ? tide_memory_cpu_allocated() : tide_memory_allocated(device); }
+
+static size_t allowance(const ltide_state *S, int device) {
+  const tide_device_props *props;
+  if (device >= 0) return tide_device_get_props(&props, device) == TIDE_OK ? props->total_memory / 8 : LOOK;
+  return S->alive[0] > LOOK ? S->alive[0] : LOOK;
 }
+
+static int devices_in_use(void) { return tide_is_initialized() ? tide_device_count() : 0; }
 
 static int collect(lua_State *L, ltide_state *S) {
   double start = now();
@@ -47,14 +52,17 @@ static int collect(lua_State *L, ltide_state *S) {
   S->last_end = now();
   S->last_cost = S->last_end - start;
   S->debt = 0;
+  for (int d = -1; d < devices_in_use(); d++) S->alive[d + 1] = alive(d);
   atomic_store(&S->collect_wanted, 0);
   return result != -1;
 }
 
 void ltide_pace_slow(lua_State *L, ltide_state *S) {
-  if (!S->limit || S->debt >= S->limit) S->limit = pace_limit();
-  if (S->debt < S->limit || now() - S->last_end < 20 * S->last_cost) return;
-  collect(L, S);
+  bool wanted = atomic_load(&S->collect_wanted);
+  S->debt = 0;
+  S->limit = LOOK;
+  for (int d = -1; !wanted && d < devices_in_use(); d++) wanted = alive(d) > S->alive[d + 1] + allowance(S, d);
+  if (wanted && now() - S->last_end > 20 * S->last_cost) collect(L, S);
 }
 
 /* Called by an allocation that does not fit. A universe that runs on another thread is asked to collect at its next call. */

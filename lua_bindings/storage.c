@@ -27,7 +27,7 @@ static ltide_storage *new_storage(lua_State *L) {
 }
 
 static int lstorage_gc(lua_State *L) {
-  ltide_storage *s = lua_touserdata(L, 1);
+  ltide_storage *s = luaL_checkudata(L, 1, STORAGE_META);
   tide_tensor *bytes = s->bytes;
   s->bytes = NULL;
   if (bytes) tide_tensor_release_deferred(bytes);

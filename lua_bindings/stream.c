@@ -294,7 +294,7 @@ static const ltide_reg cuda_list[] = {
 
 void ltide_open_stream(lua_State *L, ltide_state *S) {
   static const luaL_Reg meta[] = {{"__gc", stream_gc}, {"__eq", stream_eq}, {"__tostring", stream_tostring}, {0}};
-  luaL_newmetatable(L, STREAM_META);
+  ltide_newmetatable(L, STREAM_META);
   S->stream_meta = lua_topointer(L, -1);
   luaL_setfuncs(L, meta, 0);
   lua_createtable(L, 0, 8);

@@ -59,7 +59,10 @@ static tide_tensor *close_handle(ltide_tensor *u) {
 
 void ltide_close_tensor(ltide_tensor *u) { tide_tensor_release(close_handle(u)); }
 
+/* Upvalue: the metatable, since a script can call this with anything, and at the end of a state nothing may be entered.
+ */
 static int ltensor_gc(lua_State *L) {
+  if (!lua_getmetatable(L, 1) || !lua_rawequal(L, -1, lua_upvalueindex(1))) return 0;
   tide_tensor *t = close_handle(lua_touserdata(L, 1));
   if (t) tide_tensor_release_deferred(t);
   return 0;
@@ -292,11 +295,14 @@ void ltide_register_both(lua_State *L, const ltide_reg *list) {
 
 static void make_metatable(lua_State *L, ltide_state *S) {
   static const luaL_Reg meta[] = {
-      {"__gc", ltensor_gc},    {"__close", ltensor_free}, {"__len", ltensor_len},           {"__eq", ltensor_eq},
-      {"__lt", ltensor_order}, {"__le", ltensor_order},   {"__newindex", ltensor_newindex}, {NULL, NULL}};
+      {"__close", ltensor_free}, {"__len", ltensor_len},           {"__eq", ltensor_eq}, {"__lt", ltensor_order},
+      {"__le", ltensor_order},   {"__newindex", ltensor_newindex}, {NULL, NULL}};
   luaL_newmetatable(L, "tide.Tensor");
   luaL_setfuncs(L, meta, 0);
   S->tensor_meta = lua_topointer(L, -1);
+  lua_pushvalue(L, -1);
+  lua_pushcclosure(L, ltensor_gc, 1);
+  lua_setfield(L, -2, "__gc");
   ltide_push_methods(L);
   lua_createtable(L, 0, 8);
   for (int i = 0; field_names[i]; i++) {

@@ -193,10 +193,10 @@ void ltide_open_util(lua_State *L, ltide_state *S) {
   (void)S;
   static const luaL_Reg timer[] = {{"time", ltimer_time}, {"reset", ltimer_reset}, {0}};
   static const luaL_Reg cmdline[] = {{"flag", lcmdline_flag}, {"option", lcmdline_option}, {"help", lcmdline_help}, {"parse", lcmdline_parse}, {0}};
-  luaL_newmetatable(L, "tide.Timer");
+  ltide_newmetatable(L, "tide.Timer");
   luaL_newlib(L, timer);
   lua_setfield(L, -2, "__index");
-  luaL_newmetatable(L, "tide.cmdline");
+  ltide_newmetatable(L, "tide.cmdline");
   luaL_newlib(L, cmdline);
   lua_setfield(L, -2, "__index");
   lua_pop(L, 2);

@@ -28,7 +28,7 @@ TIDE_PRAGMA(clang attribute push(__attribute__((target(TIDE_CLANG_TARGET))), app
 /* The iterations are independent even where the output is one of the inputs: element i touches nothing but element i. */
 #define TIDE_IVDEP _Pragma("GCC ivdep")
 /* Complex products are the plain formula and quotients are scaled, as on a GPU; neither calls into a library. */
-#pragma GCC optimize("cx-fortran-rules")
+#pragma GCC optimize("cx-fortran-rules", "fp-contract=off")
 #ifdef TIDE_TARGET
 TIDE_PRAGMA(GCC target(TIDE_TARGET))
 #endif

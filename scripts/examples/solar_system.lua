@@ -212,7 +212,7 @@ local picture = draw_orbits {
   title = ("%d bodies, %.4g years from 1969 June 28"):format(n, steps * step / 365.25),
   note = ("steps of %g d, energy kept to %.0e"):format(step, worst_drift),
 }
-tide.save_png(args.out, picture)
+tide.save_png(args.out, picture:cpu())
 print("wrote " .. args.out)
 
 if #failures > 0 then

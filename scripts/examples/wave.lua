@@ -22,6 +22,9 @@ local args = tide.cmdline("Waves through slits and a lens")
   :flag("quiet", "nothing in the terminal but the figures")
   :parse(arg)
 local size, every = args.size, math.max(2, args.every)
+if size < 64 then
+  error(("size: got %s, expected at least 64"):format(size), 0)
+end
 local real = { dtype = tide.float32, device = tide.device(args.device) }
 local on_gpu = real.device.type == "cuda"
 
@@ -220,5 +223,5 @@ end
 local steps = frames * every
 print(("%d steps of %d x %d points on %s in %.2f s: %.0f steps/s, %.1f GB/s"):format(steps, size, size, args.device,
   busy, steps / busy, steps * bytes_per_step / busy / 1e9))
-tide.save_png(args.out, picture())
+tide.save_png(args.out, picture():cpu())
 print("wrote " .. args.out)

@@ -67,7 +67,7 @@ static void reduce_case(int op, int in, const reduce_shape *s, double p, bool se
 static const reduce_shape reduce_shapes[] = {
     {"one", 0, 1, {0}, {0}, {1}, {1}},
     {"all of 1000", 0, 1, {0}, {0}, {1000}, {1}},
-    {"all of 3000001", 0, 1, {0}, {0}, {3000001}, {1}},
+    {"all of 300001", 0, 1, {0}, {0}, {300001}, {1}},
     {"rows of 3", 1, 1, {5000}, {3}, {3}, {1}},
     {"rows of 100", 1, 1, {77}, {100}, {100}, {1}},
     {"rows of 4096", 1, 1, {37}, {4096}, {4096}, {1}},
@@ -96,14 +96,24 @@ static void reduce_op(int op, int in) {
   }
 }
 
+/* The inputs that core hands over; it converts the others first. */
+static bool reduce_takes(int op, char kind) {
+  switch (op) {
+  case TIDE_SUM:
+  case TIDE_PROD: return true;
+  case TIDE_MEAN: return kind == 'F' || kind == 'C';
+  case TIDE_NANSUM:
+  case TIDE_NORM:
+  case TIDE_VAR:
+  case TIDE_STD: return kind == 'F';
+  default: return kind != 'C';
+  }
+}
+
 static void test_reduce(void) {
   for (int op = 0; op < TIDE_REDUCTION_COUNT; op++) {
     for (int in = 0; in < TIDE_DTYPE_COUNT; in++) {
-      char kind = tide_dtype_kind((tide_dtype)in);
-      bool ordered = op == TIDE_MAX || op == TIDE_MIN || op == TIDE_ARGMAX || op == TIDE_ARGMIN;
-      if (kind == 'C' && (ordered || op == TIDE_VAR || op == TIDE_STD)) continue;
-      if (kind != 'F' && kind != 'C' && (op == TIDE_VAR || op == TIDE_STD)) continue;
-      reduce_op(op, in);
+      if (reduce_takes(op, tide_dtype_kind((tide_dtype)in))) reduce_op(op, in);
     }
   }
   /* Constant and infinite rows: the first of equals, also when nothing beats the initial value. */

@@ -214,7 +214,7 @@ static void test_index(void) {
       CHECK(r->ndim == 4);
       bool same = true;
       for (int64_t i = 0; i < r->numel; i++) {
-        int64_t at_r[TIDE_MAX_DIMS], at_x[3], k = 0;
+        int64_t at_r[TIDE_MAX_DIMS], at_x[TIDE_MAX_DIMS] = {0}, k = 0;
         unravel(at_r, r, i);
         int64_t pick = picks[at_r[dim] * 2 + at_r[dim + 1]];
         for (int d = 0; d < 4; d++) {

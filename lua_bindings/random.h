@@ -1,0 +1,17 @@
+/* random.h: what random.c and random_cuda.c share: states and default generators. */
+#ifndef LTIDE_RANDOM_H
+#define LTIDE_RANDOM_H
+
+#include "args.h"
+
+/* Pushes the generator's state, 16 bytes. */
+int ltide_push_rng_state(lua_State *L, ltide_state *S, tide_generator *g);
+/* Sets it from the tensor at arg; raises when that is no state. */
+void ltide_set_rng_state(lua_State *L, ltide_state *S, tide_generator *g, int arg);
+/* The default generator of a device, or an error. */
+tide_generator *ltide_default_generator(lua_State *L, int device);
+void ltide_push_generator(lua_State *L, tide_generator *g);
+/* random_cuda.c, called by ltide_open_random. */
+void ltide_open_random_cuda(lua_State *L);
+
+#endif

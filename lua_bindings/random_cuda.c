@@ -1,0 +1,208 @@
+/* random_cuda.c: the random state of the GPUs (tide.cuda.manual_seed and its kin), and tide.random.fork_rng.
+ *
+ * The state of a device is that of its default generator. Seeding without a GPU is silently nothing, as in torch, so
+ * that a script that seeds everything runs anywhere; reading and setting a state raises there. */
+#include "random.h"
+
+#define ANY_GPU (LTIDE_NIL_OK | LTIDE_NEGATIVE_OK)
+
+static int lcuda_get_rng_state(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  int device = ltide_check_device(L, 1, "device", ANY_GPU);
+  return ltide_push_rng_state(L, S, ltide_default_generator(L, device));
+}
+
+static int lcuda_get_rng_state_all(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  int n = tide_device_count();
+  lua_createtable(L, n, 0);
+  for (int i = 0; i < n; i++) {
+    ltide_push_rng_state(L, S, ltide_default_generator(L, i));
+    lua_rawseti(L, -2, i + 1);
+  }
+  return 1;
+}
+
+static int lcuda_set_rng_state(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  ltide_check_tensor(L, S, 1, "state");
+  int device = ltide_check_device(L, 2, "device", ANY_GPU);
+  ltide_set_rng_state(L, S, ltide_default_generator(L, device), 1);
+  return 0;
+}
+
+static int lcuda_set_rng_state_all(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  if (!lua_istable(L, 1)) return ltide_arg_error(L, 1, "states", "a table of states, the first for device 0");
+  int n = (int)lua_rawlen(L, 1);
+  if (n > tide_device_count())
+    return ltide_error(L, "ValueError", "set_rng_state_all: states: got %d, expected at most %d, the number of devices",
+                       n, tide_device_count());
+  for (int i = 0; i < n; i++) {
+    lua_rawgeti(L, 1, i + 1);
+    ltide_set_rng_state(L, S, ltide_default_generator(L, i), lua_gettop(L));
+    lua_pop(L, 1);
+  }
+  return 0;
+}
+
+/* Seeds the current GPU, or all. */
+static void seed_gpus(lua_State *L, uint64_t seed, bool all) {
+  if (!tide_is_available()) return;
+  int first = all ? 0 : tide_current_device(), last = all ? tide_device_count() - 1 : first;
+  for (int i = first; i <= last; i++) tide_generator_seed(ltide_default_generator(L, i), seed);
+}
+
+static int lcuda_manual_seed(lua_State *L) {
+  ltide_enter(L);
+  seed_gpus(L, (uint64_t)ltide_check_integer(L, 1, "seed"), false);
+  return 0;
+}
+
+static int lcuda_manual_seed_all(lua_State *L) {
+  ltide_enter(L);
+  seed_gpus(L, (uint64_t)ltide_check_integer(L, 1, "seed"), true);
+  return 0;
+}
+
+static int random_seed(lua_State *L, bool all) {
+  ltide_enter(L);
+  uint64_t seed = tide_random_seed();
+  seed_gpus(L, seed, all);
+  lua_pushinteger(L, (lua_Integer)seed);
+  return 1;
+}
+static int lcuda_seed(lua_State *L) { return random_seed(L, false); }
+static int lcuda_seed_all(lua_State *L) { return random_seed(L, true); }
+
+static int lcuda_initial_seed(lua_State *L) {
+  ltide_enter(L);
+  lua_pushinteger(L, (lua_Integer)tide_generator_get_seed(ltide_default_generator(L, TIDE_CURRENT)));
+  return 1;
+}
+
+/* {==== default_generators: a list whose entry i + 1 is device i */
+
+static int lgenerators_index(lua_State *L) {
+  ltide_enter(L);
+  int is_integer;
+  lua_Integer i = lua_tointegerx(L, 2, &is_integer);
+  if (!is_integer || i < 1 || i > tide_device_count()) return 0;
+  ltide_push_generator(L, ltide_default_generator(L, (int)i - 1));
+  return 1;
+}
+
+static int lgenerators_len(lua_State *L) {
+  ltide_enter(L);
+  lua_pushinteger(L, tide_device_count());
+  return 1;
+}
+
+/* {==== fork_rng */
+
+typedef struct saved_state {
+  int device;
+  uint64_t seed, offset;
+} saved_state;
+
+typedef struct saved_states {
+  int n;
+  saved_state list[TIDE_MAX_DEVICES + 1];
+} saved_states;
+
+static void leave_fork(lua_State *L, void *data) {
+  (void)L;
+  saved_states *saved = data;
+  for (int i = 0; i < saved->n; i++) {
+    tide_generator *g;
+    if (tide_generator_default(&g, saved->list[i].device) != TIDE_OK) continue;
+    tide_generator_seed(g, saved->list[i].seed);
+    (void)tide_generator_set_offset(g, saved->list[i].offset);
+  }
+}
+
+static void save_state(lua_State *L, saved_states *saved, int device) {
+  if (saved->n > TIDE_MAX_DEVICES) ltide_error(L, "ValueError", "fork_rng: devices: got too many");
+  tide_generator *g = ltide_default_generator(L, device);
+  saved->list[saved->n++] =
+      (saved_state){tide_generator_device(g), tide_generator_get_seed(g), tide_generator_get_offset(g)};
+}
+
+/* The devices of the option, or all GPUs that there are. */
+static void save_gpus(lua_State *L, saved_states *saved, int opts) {
+  if (!opts || lua_getfield(L, opts, "devices") == LUA_TNIL) {
+    if (tide_is_available())
+      for (int i = 0; i < tide_device_count(); i++) save_state(L, saved, i);
+    return;
+  }
+  int list = lua_gettop(L);
+  if (!lua_istable(L, list)) ltide_arg_error(L, list, "devices", "a table of devices");
+  for (lua_Integer i = 1, n = (lua_Integer)lua_rawlen(L, list); i <= n; i++) {
+    lua_rawgeti(L, list, i);
+    save_state(L, saved, ltide_check_device(L, list + 1, "devices", 0));
+    lua_pop(L, 1);
+  }
+}
+
+static int lfork_rng(lua_State *L) {
+  static const char *const keys[] = {"devices", NULL};
+  ltide_enter(L);
+  int opts = lua_istable(L, 1) ? 1 : 0, fn = opts + 1;
+  ltide_check_keys(L, opts, keys);
+  if (!lua_isnoneornil(L, fn) && !lua_isfunction(L, fn)) return ltide_arg_error(L, fn, "fn", "a function or nothing");
+  saved_states saved = {0};
+  int top = lua_gettop(L);
+  save_state(L, &saved, TIDE_CPU);
+  save_gpus(L, &saved, opts);
+  lua_settop(L, top);
+  return ltide_scoped(L, "tide.random.fork_rng", lua_isfunction(L, fn) ? fn : 0, leave_fork, &saved, sizeof saved);
+}
+
+/* {==== Opening */
+
+static const ltide_reg cuda_functions[] = {
+    {"get_rng_state", lcuda_get_rng_state,
+     "tide.cuda.get_rng_state([dev]) -> Tensor(uint8, cpu)\n16 bytes: seed and offset of the device's default "
+     "generator."},
+    {"get_rng_state_all", lcuda_get_rng_state_all,
+     "tide.cuda.get_rng_state_all() -> {Tensor, ...}\nThe state of every device; entry i + 1 is device i."},
+    {"set_rng_state", lcuda_set_rng_state, "tide.cuda.set_rng_state(state [, dev])"},
+    {"set_rng_state_all", lcuda_set_rng_state_all,
+     "tide.cuda.set_rng_state_all({state, ...})\nEntry i + 1 is for device i."},
+    {"manual_seed", lcuda_manual_seed, "tide.cuda.manual_seed(seed)\nSeeds the current GPU; nothing without one."},
+    {"manual_seed_all", lcuda_manual_seed_all,
+     "tide.cuda.manual_seed_all(seed)\nSeeds every GPU; nothing without one."},
+    {"seed", lcuda_seed,
+     "tide.cuda.seed() -> integer\nSeeds the current GPU from the system's entropy and returns the seed."},
+    {"seed_all", lcuda_seed_all,
+     "tide.cuda.seed_all() -> integer\nSeeds every GPU with the same seed from the system's entropy, and returns it."},
+    {"initial_seed", lcuda_initial_seed, "tide.cuda.initial_seed() -> integer\nThe seed of the current GPU."},
+    {NULL, NULL, NULL}};
+
+static const ltide_reg random_functions[] = {
+    {"fork_rng", lfork_rng,
+     "tide.random.fork_rng([{devices=},] fn, ...) -> results of fn\nlocal _ <close> = tide.random.fork_rng()\n"
+     "What is drawn inside does not move the default generators of the cpu and of the devices (all without the "
+     "option): "
+     "they are set back on leaving."},
+    {NULL, NULL, NULL}};
+
+void ltide_open_random_cuda(lua_State *L) {
+  static const luaL_Reg meta[] = {{"__index", lgenerators_index}, {"__len", lgenerators_len}, {NULL, NULL}};
+  int module = lua_gettop(L);
+  lua_getfield(L, module, "cuda");
+  ltide_register(L, "tide.cuda", cuda_functions);
+  luaL_getsubtable(L, -1, "random");
+  for (const ltide_reg *r = cuda_functions; r->name; r++) {
+    lua_pushcfunction(L, r->fn);
+    lua_setfield(L, -2, r->name);
+  }
+  lua_pop(L, 1);
+  lua_newtable(L);
+  luaL_newlib(L, meta);
+  lua_setmetatable(L, -2);
+  lua_setfield(L, -2, "default_generators");
+  luaL_getsubtable(L, module, "random");
+  ltide_register(L, "tide.random", random_functions);
+  lua_settop(L, module);
+}

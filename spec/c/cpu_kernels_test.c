@@ -1,0 +1,492 @@
+/* cpu_kernels_test.c: reductions, matrix products, indexing, compaction, random numbers and permutations of the CPU backend
+ * against naive loops, for every dtype and instruction set, in layouts with holes, negative and zero strides. */
+#include "cpu_test.h"
+
+#include "backend_cpu/blas.h"
+#include "random.h"
+
+static const char *isa;
+
+/* ---- reductions ---- */
+
+static const char *const reductions[] = {"sum", "nansum", "prod", "mean",  "max", "min",    "all",
+                                         "any", "count",  "norm", "var",   "std", "argmax", "argmin"};
+
+/* As core chooses it. */
+static int accumulator(int op, int dtype) {
+  if (op == TIDE_ALL || op == TIDE_ANY) return TIDE_BOOL;
+  if (op == TIDE_COUNT_NONZERO || is_whole(dtype)) return TIDE_INT64;
+  return dtype == TIDE_FLOAT16 || dtype == TIDE_BFLOAT16 ? TIDE_FLOAT32 : dtype;
+}
+
+static bool accepts(int op, int dtype) {
+  char kind = kind_of(dtype);
+  switch (op) {
+  case TIDE_SUM:
+  case TIDE_PROD: return true;
+  case TIDE_MEAN: return kind == 'F' || kind == 'C';
+  case TIDE_NORM:
+  case TIDE_VAR:
+  case TIDE_STD: return kind == 'F';
+  default: return kind != 'C';
+  }
+}
+
+static int result_dtype(int op, int dtype) {
+  if (op == TIDE_ALL || op == TIDE_ANY) return TIDE_BOOL;
+  if (op == TIDE_COUNT_NONZERO || op == TIDE_ARGMAX || op == TIDE_ARGMIN) return TIDE_INT64;
+  return (op == TIDE_SUM || op == TIDE_PROD || op == TIDE_NANSUM) && is_whole(dtype) ? TIDE_INT64 : dtype;
+}
+
+typedef struct naive {
+  long double re, im, squares;
+  int64_t i, nonzero, best;
+  tide_value best_value;
+} naive;
+
+static bool is_better(tide_value v, tide_value best, bool max, int dtype) {
+  if (is_whole(dtype)) return max ? v.i > best.i : v.i < best.i;
+  if (isnan(best.re)) return false;
+  return isnan(v.re) || (max ? v.re > best.re : v.re < best.re);
+}
+
+static void naive_step(naive *s, int op, double p, tide_value v, int dtype, int64_t n) {
+  long double re = (long double)v.re, im = (long double)v.im, was = s->re;
+  bool nonzero = is_whole(dtype) ? v.i != 0 : v.re != 0;
+  s->nonzero += nonzero;
+  if (n == 0 || is_better(v, s->best_value, op == TIDE_MAX || op == TIDE_ARGMAX, dtype)) s->best = n, s->best_value = v;
+  switch (op) {
+  case TIDE_PROD:
+    s->i = (int64_t)((uint64_t)s->i * (uint64_t)v.i);
+    s->re = was * re - s->im * im, s->im = was * im + s->im * re;
+    return;
+  case TIDE_NORM:
+    re = fabsl(re);
+    if (isinf(p))
+      s->re = n == 0 || isnan(v.re) || (p > 0 ? re > was : re < was) ? re : was;
+    else
+      s->re += p == 0 ? (long double)nonzero : p == 1 ? re : powl(re, (long double)p);
+    return;
+  case TIDE_NANSUM: s->re += isnan(v.re) ? 0 : re; break;
+  default: s->re += re, s->im += im; break;
+  }
+  s->i = (int64_t)((uint64_t)s->i + (uint64_t)v.i);
+}
+
+static tide_value naive_end(const naive *s, const tide_reduce_args *a, long double deviations) {
+  tide_value v = {s->i, (double)(s->re * (long double)a->scale), (double)(s->im * (long double)a->scale)};
+  long double divisor = (long double)a->inner - (long double)a->param;
+  switch (a->op) {
+  case TIDE_MAX:
+  case TIDE_MIN: return s->best_value;
+  case TIDE_ARGMAX:
+  case TIDE_ARGMIN: v.i = s->best + a->index_base; break;
+  case TIDE_ALL: v.i = s->nonzero == a->inner; break;
+  case TIDE_ANY: v.i = s->nonzero != 0; break;
+  case TIDE_COUNT_NONZERO: v.i = s->nonzero; break;
+  case TIDE_NORM:
+    if (a->param != 0 && !isinf(a->param)) v.re = (double)powl(s->re, 1 / (long double)a->param);
+    break;
+  case TIDE_STD:
+  case TIDE_VAR: v.re = (double)(deviations / (divisor > 0 ? divisor : 0));
+  }
+  if (a->op == TIDE_STD) v.re = sqrt(v.re);
+  return v;
+}
+
+typedef struct reduction {
+  tide_reduce_args a;
+  memory in, out, second;
+  int64_t index[TIDE_MAX_DIMS];
+} reduction;
+
+static tide_value element(const reduction *r, int64_t kept, int64_t reduced) {
+  const tide_reduce_args *a = &r->a;
+  int64_t offset = offset_at(a->keep_size, a->keep_stride[1], a->nkeep, kept) +
+                   offset_at(a->red_size, a->red_stride, a->nred, reduced);
+  return get(a->dtype[1], r->in.first + offset * item_of(a->dtype[1]));
+}
+
+static void check_reduction(const reduction *r) {
+  const tide_reduce_args *a = &r->a;
+  double tolerance = a->dtype[0] == TIDE_FLOAT16 ? 0x1p-9 : a->dtype[0] == TIDE_BFLOAT16 ? 0x1p-6 : a->acc == TIDE_FLOAT64 || a->acc == TIDE_COMPLEX128 ? 0x1p-44 : 0x1p-18;
+  for (int64_t o = 0; o < a->outer; o++) {
+    naive s = {.re = a->op == TIDE_PROD, .i = a->op == TIDE_PROD};
+    long double deviations = 0, size = 0;
+    for (int64_t n = 0; n < a->inner; n++) {
+      tide_value v = element(r, o, n);
+      naive_step(&s, a->op, a->param, v, a->dtype[1], n);
+      if (isfinite(v.re)) size += fabsl((long double)v.re);
+    }
+    long double mean = s.re / (long double)a->inner;
+    for (int64_t n = 0; n < a->inner && (a->op == TIDE_VAR || a->op == TIDE_STD); n++) {
+      long double d = (long double)element(r, o, n).re - mean;
+      deviations += d * d;
+    }
+    tide_value want = naive_end(&s, a, deviations);
+    char room[16];
+    put(a->dtype[0], room, want, is_whole(a->dtype[0]) && is_whole(a->dtype[1]) ? TIDE_INT64 : is_whole(a->dtype[0]) ? TIDE_INT64 : TIDE_COMPLEX128);
+    want = get(a->dtype[0], room);
+    tide_value got = get(a->dtype[0], r->out.first + offset_at(a->keep_size, a->keep_stride[0], a->nkeep, o) * item_of(a->dtype[0]));
+    double scale = a->op == TIDE_SUM || a->op == TIDE_NANSUM ? (double)size : 0;
+    bool right = is_whole(a->dtype[0]) ? got.i == want.i
+                                       : same_double(got.re, want.re) || fabs(got.re - want.re) <= tolerance * (1 + fabs(want.re) + scale);
+    if (kind_of(a->dtype[0]) == 'C') right = right && (same_double(got.im, want.im) || fabs(got.im - want.im) <= 64 * tolerance * (1 + fabs(want.im) + fabs(want.re) + scale));
+    CHECK(right, "%s %s of %s, %lld x %lld, result %lld: got %lld %.17g, expected %lld %.17g", isa, reductions[a->op],
+          tide_dtype_name((tide_dtype)a->dtype[1]), (long long)a->outer, (long long)a->inner, (long long)o, (long long)got.i,
+          got.re, (long long)want.i, want.re);
+    if (a->head.ptr[2]) {
+      char *p = r->second.first + offset_at(a->keep_size, a->keep_stride[2], a->nkeep, o) * item_of(a->dtype[2]);
+      tide_value second = get(a->dtype[2], p);
+      if (a->op == TIDE_MAX || a->op == TIDE_MIN)
+        CHECK(second.i == s.best + a->index_base, "%s index of %s: got %lld, expected %lld", isa, reductions[a->op], (long long)second.i, (long long)s.best);
+      else
+        CHECK(close_double(second.re, (double)mean, tolerance), "%s mean: got %g, expected %g", isa, second.re, (double)mean);
+    }
+    if (!right) return;
+  }
+}
+
+/* A tensor whose dims are dealt out to the kept and the reduced ones. */
+static void reduce_trial(int op, int dtype, bool odd) {
+  reduction r;
+  tide_reduce_args *a = &r.a;
+  memset(&r, 0, sizeof r);
+  int64_t size[TIDE_MAX_DIMS], stride[TIDE_MAX_DIMS];
+  int ndim = random_size(size), shape = (int)below(4);
+  if (shape == 0) ndim = 2, size[0] = 3 + below(4), size[1] = 40000 + below(1000);
+  if (shape == 1) ndim = 2, size[0] = 3000 + below(1000), size[1] = 1 + below(40);
+  r.in = memory_new(stride, size, ndim, (int)below(LAYOUTS), item_of(dtype));
+  a->head.device = TIDE_CPU, a->op = op, a->acc = accumulator(op, dtype), a->index_base = (int32_t)below(2);
+  a->dtype[0] = (uint8_t)result_dtype(op, dtype), a->dtype[1] = (uint8_t)dtype;
+  for (int d = 0; d < ndim; d++)
+    if (below(2)) {
+      a->keep_size[a->nkeep] = size[d];
+      a->keep_stride[1][a->nkeep] = stride[d];
+      a->nkeep++;
+    } else {
+      a->red_size[a->nred] = size[d], a->red_stride[a->nred++] = stride[d];
+    }
+  if (a->nkeep == 0) a->keep_size[a->nkeep++] = 1;
+  if (a->nred == 0) a->red_size[a->nred++] = 1;
+  a->outer = numel_of(a->keep_size, a->nkeep), a->inner = numel_of(a->red_size, a->nred);
+  a->scale = op == TIDE_MEAN ? 1.0 / (double)a->inner : 1;
+  static const double powers[] = {0, 1, 2, 3, INFINITY, -INFINITY};
+  a->param = op == TIDE_NORM ? powers[below(6)] : (double)below(2);
+  r.out = memory_new(a->keep_stride[0], a->keep_size, a->nkeep, (int)below(REPEATED), item_of(a->dtype[0]));
+  bool two = (op == TIDE_MAX || op == TIDE_MIN || op == TIDE_VAR || op == TIDE_STD) && below(2);
+  a->dtype[2] = op == TIDE_MAX || op == TIDE_MIN ? TIDE_INT64 : a->dtype[0];
+  if (two) r.second = memory_new(a->keep_stride[2], a->keep_size, a->nkeep, (int)below(REPEATED), item_of(a->dtype[2]));
+  a->head.ptr[0] = r.out.first, a->head.ptr[1] = r.in.first, a->head.ptr[2] = two ? r.second.first : NULL;
+  for (int64_t i = 0; i < numel_of(size, ndim); i++) {
+    tide_value v = plain_value(dtype);
+    if (op == TIDE_PROD) v.re = below(3) - 1.0 + (double)below(3) / 8, v.im /= 16, v.i = v.i % 3;
+    if (odd && below(300) == 0) v.re = op == TIDE_SUM || op == TIDE_MEAN || is_whole(dtype) ? 0 : (double)NAN;
+    if (op == TIDE_ALL && below(50)) v.re = v.i = 1;
+    if (op == TIDE_ANY && below(200)) v.re = v.i = 0;
+    put(dtype, r.in.first + offset_at(size, stride, ndim, i) * item_of(dtype), v, is_whole(dtype) ? TIDE_INT64 : TIDE_COMPLEX128);
+  }
+  CHECK(tide__cpu_reduce(NULL, a) == TIDE_OK, "reduce");
+  check_reduction(&r);
+  free(r.in.all), free(r.out.all), free(r.second.all);
+}
+
+static void test_reduce(void) {
+  for (int op = 0; op < TIDE_REDUCTION_COUNT; op++)
+    for (int dtype = 0; dtype < TIDE_DTYPE_COUNT; dtype++)
+      for (int k = 0; k < 3 && accepts(op, dtype); k++) reduce_trial(op, dtype, k % 2);
+}
+
+/* A sum of many equal float32 numbers, which one long chain would get wrong; the same with any number of threads. */
+static void test_sum_accuracy(void) {
+  enum { N = 3000000 };
+  float *x = malloc(N * sizeof *x), first = 0;
+  for (int i = 0; i < N; i++) x[i] = 0.1f + (float)(i % 7) * 0.01f;
+  double exact = 0;
+  for (int i = 0; i < N; i++) exact += (double)x[i];
+  for (int threads = 1; threads <= 4; threads++) {
+    float sum;
+    tide_reduce_args a = {.head = {.ptr = {&sum, x}}, .op = TIDE_SUM, .acc = TIDE_FLOAT32, .nkeep = 1, .nred = 1,
+                          .dtype = {TIDE_FLOAT32, TIDE_FLOAT32}, .scale = 1, .outer = 1, .inner = N, .keep_size = {1},
+                          .red_size = {N}, .red_stride = {1}};
+    tide_set_num_threads(threads);
+    CHECK(tide__cpu_reduce(NULL, &a) == TIDE_OK, "sum");
+    CHECK(fabs((double)sum - exact) < 1e-6 * exact, "sum is %.9g, expected %.9g", (double)sum, exact);
+    if (threads == 1) first = sum;
+    CHECK(sum == first, "the sum depends on the number of threads");
+  }
+  free(x);
+}
+
+/* ---- products ---- */
+
+static tide_value naive_product(const tide_gemm_args *a, int64_t b, int64_t i, int64_t j) {
+  long double re = 0, im = 0;
+  uint64_t whole = 0;
+  int item = item_of(a->dtype);
+  for (int64_t k = 0; k < a->k; k++) {
+    tide_value x = get(a->dtype, (char *)a->head.ptr[1] + (b * a->a_batch + i * a->a_row + k * a->a_col) * item);
+    tide_value y = get(a->dtype, (char *)a->head.ptr[2] + (b * a->b_batch + k * a->b_row + j * a->b_col) * item);
+    re += (long double)x.re * (long double)y.re - (long double)x.im * (long double)y.im;
+    im += (long double)x.re * (long double)y.im + (long double)x.im * (long double)y.re;
+    whole += (uint64_t)x.i * (uint64_t)y.i;
+  }
+  return (tide_value){(int64_t)whole, (double)re, (double)im};
+}
+
+static void gemm_trial(int dtype, int64_t m, int64_t n, int64_t k, bool ta, bool tb, int64_t batch, double beta) {
+  int item = item_of(dtype);
+  char *x = malloc((size_t)(batch * m * k * item + 1)), *y = malloc((size_t)(k * n * item + 1));
+  char *c = malloc((size_t)(batch * m * (n + 3) * item)), *before = malloc((size_t)(batch * m * (n + 3) * item));
+  for (int64_t i = 0; i < batch * m * k; i++) put(dtype, x + i * item, plain_value(dtype), dtype);
+  for (int64_t i = 0; i < k * n; i++) put(dtype, y + i * item, plain_value(dtype), dtype);
+  tide_value strange = {0, NAN, NAN};
+  for (int64_t i = 0; i < batch * m * (n + 3); i++)
+    put(dtype, c + i * item, beta == 0 && !is_whole(dtype) ? strange : plain_value(dtype), dtype);
+  memcpy(before, c, (size_t)(batch * m * (n + 3) * item));
+  tide_gemm_args a = {.head = {.ptr = {c, x, y}, .device = TIDE_CPU}, .dtype = dtype, .m = m, .n = n, .k = k, .batch = batch,
+                      .a_row = ta ? 1 : k, .a_col = ta ? m : 1, .b_row = tb ? 1 : n, .b_col = tb ? k : 1, .c_row = n + 3,
+                      .a_batch = m * k, .b_batch = 0, .c_batch = m * (n + 3), .alpha = {2, 2, 0}, .beta = {(int64_t)beta, beta, 0}};
+  CHECK(tide__cpu_gemm(NULL, &a) == TIDE_OK, "gemm");
+  double tolerance = dtype == TIDE_FLOAT16 ? 0x1p-9 : dtype == TIDE_BFLOAT16 ? 0x1p-6 : dtype == TIDE_FLOAT64 || dtype == TIDE_COMPLEX128 ? 1e-12 : 1e-4;
+  bool right = true;
+  for (int64_t e = 0; e < batch * m * (n + 3) && right; e++) {
+    int64_t b = e / (m * (n + 3)), i = e / (n + 3) % m, j = e % (n + 3);
+    tide_value got = get(dtype, c + e * item), old = get(dtype, before + e * item), want = old;
+    if (j < n) {
+      want = naive_product(&a, b, i, j);
+      want.re = 2 * want.re + (beta == 0 ? 0 : beta * old.re), want.im = 2 * want.im + (beta == 0 ? 0 : beta * old.im);
+      want.i = (int64_t)(2 * (uint64_t)want.i + (uint64_t)beta * (uint64_t)old.i);
+      char room[16];
+      put(dtype, room, want, is_whole(dtype) ? TIDE_INT64 : TIDE_COMPLEX128);
+      want = get(dtype, room);
+    }
+    right = is_whole(dtype) ? got.i == want.i
+                            : same_double(got.re, want.re) || fabs(got.re - want.re) <= tolerance * (20 + fabs(want.re) + fabs(want.im));
+    if (kind_of(dtype) == 'C') right = right && (same_double(got.im, want.im) || fabs(got.im - want.im) <= tolerance * (20 + fabs(want.re) + fabs(want.im)));
+    CHECK(right, "%s %s %lldx%lldx%lld %d%d (%lld, %lld): got %lld %.9g %.9g, expected %lld %.9g %.9g", isa,
+          tide_dtype_name((tide_dtype)dtype), (long long)m, (long long)n, (long long)k, ta, tb, (long long)i, (long long)j,
+          (long long)got.i, got.re, got.im, (long long)want.i, want.re, want.im);
+  }
+  free(x), free(y), free(c), free(before);
+}
+
+static void test_gemm(void) {
+  static const int64_t sizes[][3] = {{1, 1, 1}, {7, 1, 300}, {1, 9, 5}, {5, 17, 3}, {100, 130, 60}, {13, 40, 520}, {3, 4, 0}, {300, 20, 30}};
+  for (int hidden = 0; hidden < 2; hidden++) {
+    tide__blas_hide(hidden);
+    for (int dtype = 0; dtype < TIDE_DTYPE_COUNT; dtype++)
+      for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+        for (int t = 0; t < 4; t++)
+          gemm_trial(dtype, sizes[s][0], sizes[s][1], sizes[s][2], t & 1, t & 2, 1 + (int64_t)(s % 3), s % 2 ? 0 : 3);
+  }
+  tide__blas_hide(false);
+}
+
+/* ---- indexes ---- */
+
+static void index_trial(bool scatter, int item, int64_t bad) {
+  tide_index_args a;
+  memset(&a, 0, sizeof a);
+  a.head.device = TIDE_CPU, a.item_size = item, a.index_dtype = below(2) ? TIDE_INT32 : TIDE_INT64, a.index_base = (int32_t)below(2);
+  a.nouter = (int32_t)below(3), a.ndim = a.nouter + (int32_t)below(3);
+  a.length = 1 + below(50), a.count = 1 + below(bad ? 100 : 60), a.outer = a.inner = 1;
+  if (below(10) == 0) a.length = 5000, a.count = 40000;
+  for (int d = 0; d < a.ndim; d++) {
+    a.size[d] = 1 + below(5);
+    *(d < a.nouter ? &a.outer : &a.inner) *= a.size[d];
+  }
+  /* Both sides as one tensor [outer.., length or count, inner..] in any layout. */
+  memory side[2];
+  int64_t size[TIDE_MAX_DIMS], stride[2][TIDE_MAX_DIMS];
+  for (int k = 0; k < 2; k++) {
+    for (int d = 0; d < a.ndim; d++) size[d + (d >= a.nouter)] = a.size[d];
+    size[a.nouter] = (k == 0) == scatter ? a.length : a.count;
+    side[k] = memory_new(stride[k], size, a.ndim + 1, (int)below(REPEATED), item);
+    for (int d = 0; d < a.ndim; d++) a.stride[k][d] = stride[k][d + (d >= a.nouter)];
+    a.pitch[k] = stride[k][a.nouter];
+    if (k) for (size_t i = 0; i < side[k].bytes; i++) side[k].all[i] = (char)next_random();
+  }
+  int64_t *wide = malloc((size_t)a.count * 8), *plain = malloc((size_t)a.count * 8);
+  int32_t *narrow = malloc((size_t)a.count * 4);
+  for (int64_t i = 0; i < a.count; i++) {
+    plain[i] = below(a.length);
+    wide[i] = below(2) ? plain[i] + a.index_base : plain[i] - a.length;
+    if (bad && i == a.count / 2) wide[i] = bad > 0 ? a.length + a.index_base : -a.length - 1, plain[i] = -1;
+    narrow[i] = (int32_t)wide[i];
+  }
+  a.head.ptr[0] = side[0].first, a.head.ptr[1] = side[1].first;
+  a.head.ptr[2] = a.index_dtype == TIDE_INT32 ? (void *)narrow : (void *)wide;
+  char *want = malloc(side[0].bytes), zero[16] = {0};
+  memcpy(want, side[0].all, side[0].bytes);
+  for (int64_t o = 0; o < a.outer; o++)
+    for (int64_t k = 0; k < a.count; k++)
+      for (int64_t i = 0; i < a.inner; i++) {
+        int64_t base[2], in_inner[2];
+        for (int s = 0; s < 2; s++) {
+          base[s] = offset_at(a.size, a.stride[s], a.nouter, o);
+          in_inner[s] = offset_at(a.size + a.nouter, a.stride[s] + a.nouter, a.ndim - a.nouter, i);
+        }
+        int64_t d = base[0] + in_inner[0] + a.pitch[0] * (scatter ? plain[k] : k);
+        int64_t s = base[1] + in_inner[1] + a.pitch[1] * (scatter ? k : plain[k]);
+        if (plain[k] < 0 && scatter) continue;
+        memcpy(want + (side[0].first - side[0].all) + d * item, plain[k] < 0 ? zero : side[1].first + s * item, (size_t)item);
+      }
+  tide_status status = scatter ? tide__cpu_scatter(NULL, &a) : tide__cpu_gather(NULL, &a);
+  CHECK(status == (bad ? TIDE_INDEX : TIDE_OK), "status %d", (int)status);
+  CHECK(!memcmp(want, side[0].all, side[0].bytes), "%s of %d bytes, %lld of %lld", scatter ? "scatter" : "gather", item, (long long)a.count, (long long)a.length);
+  free(side[0].all), free(side[1].all), free(wide), free(narrow), free(plain), free(want);
+}
+
+static void test_index(void) {
+  static const int items[] = {1, 2, 4, 8, 16};
+  for (int k = 0; k < 200; k++) index_trial(k & 1, items[below(5)], below(3) - 1);
+}
+
+static void test_compact(void) {
+  static const int64_t sizes[] = {1, 7, 8, 1000, 16384, 100001, 1500000};
+  for (int s = 0; s < 7; s++)
+    for (int density = 1; density < 300; density *= 6) {
+      int64_t n = sizes[s], count = -1, at = 0;
+      uint8_t *x = malloc((size_t)n);
+      int64_t *out = malloc((size_t)n * 8);
+      for (int64_t i = 0; i < n; i++) x[i] = below(density) == 0;
+      tide_compact_args a = {.head = {.ptr = {out, x, &count}}, .numel = n};
+      CHECK(tide__cpu_compact(NULL, &a) == TIDE_OK, "compact");
+      bool right = true;
+      for (int64_t i = 0; i < n && right; i++)
+        if (x[i]) right = at < count && out[at] == i, at++;
+      CHECK(right && at == count, "compact of %lld, one in %d", (long long)n, density);
+      free(x), free(out);
+    }
+}
+
+/* ---- random numbers ---- */
+
+static double random_exact(const tide_random_args *a, int64_t i, bool wide) {
+  const double pi = 3.14159265358979323846;
+  tide_philox p = tide_random_group(a->seed, a->offset, (uint64_t)(i / (wide ? 2 : 4)));
+  uint32_t x = p.v[i % 4];
+  uint64_t y = tide_random_u64(&p, (int)(i % 2));
+  int bits = a->dtype == TIDE_FLOAT16 ? 11 : a->dtype == TIDE_BFLOAT16 ? 8 : 24;
+  double open = wide ? tide_unit_open_f64(y) : (double)tide_unit_open_f32(x);
+  double unit = wide ? tide_unit_f64(y) : (double)tide_unit_f32(x, 24), turn, radius;
+  switch (a->kind) {
+  case TIDE_UNIFORM:
+    return wide ? tide_uniform_f64(unit, a->a, a->b) : (double)tide_uniform_f32(tide_unit_f32(x, bits), (float)a->a, (float)a->b);
+  case TIDE_BERNOULLI: return wide ? unit < a->a : (float)unit < (float)a->a;
+  case TIDE_EXPONENTIAL: return -log(open) / a->a;
+  case TIDE_CAUCHY: return a->a + a->b * tan(pi * (unit - 0.5));
+  case TIDE_GEOMETRIC: return fmax(1, ceil(log(open) / log1p(-a->a)));
+  default: break;
+  }
+  int pair = wide ? 0 : (int)(i % 4 / 2) * 2;
+  radius = sqrt(-2 * log(wide ? tide_unit_open_f64(tide_random_u64(&p, 0)) : (double)tide_unit_open_f32(p.v[pair])));
+  turn = 2 * pi * (wide ? tide_unit_f64(tide_random_u64(&p, 1)) : (double)tide_unit_f32(p.v[pair + 1], 24));
+  double normal = a->a + a->b * radius * (i % 2 ? sin(turn) : cos(turn));
+  return a->kind == TIDE_NORMAL ? normal : exp(normal);
+}
+
+static void random_trial(int kind, int dtype) {
+  tide_random_args a;
+  memset(&a, 0, sizeof a);
+  a.head.device = TIDE_CPU, a.kind = kind, a.dtype = (uint8_t)dtype, a.seed = next_random(), a.offset = (uint64_t)below(1000) * 4;
+  a.a = kind == TIDE_GEOMETRIC || kind == TIDE_BERNOULLI ? 0.3 : kind == TIDE_EXPONENTIAL ? 2 : 0.5, a.b = 1.25;
+  a.ndim = random_size(a.size), a.flat = below(2) == 0;
+  if (a.flat) a.size[0] = numel_of(a.size, a.ndim), a.ndim = 1;
+  a.numel = numel_of(a.size, a.ndim);
+  memory m = memory_new(a.stride[0], a.size, a.ndim, a.flat ? DENSE : (int)below(REPEATED), item_of(dtype));
+  a.head.ptr[0] = m.first;
+  CHECK(tide__cpu_random(NULL, &a) == TIDE_OK, "random");
+  bool exact = kind == TIDE_UNIFORM || kind == TIDE_BERNOULLI, wide = dtype == TIDE_FLOAT64;
+  double tolerance = dtype == TIDE_FLOAT16 ? 0x1p-9 : dtype == TIDE_BFLOAT16 ? 0x1p-6 : wide ? 1e-13 : 4e-6;
+  for (int64_t i = 0; i < a.numel; i++) {
+    double want = random_exact(&a, i, wide), got;
+    char room[16];
+    tide_value v = {0, want, 0};
+    put(dtype, room, v, TIDE_FLOAT64);
+    v = get(dtype, room), want = is_whole(dtype) ? (double)v.i : v.re;
+    v = get(dtype, m.first + offset_at(a.size, a.stride[0], a.ndim, i) * item_of(dtype)), got = is_whole(dtype) ? (double)v.i : v.re;
+    bool right = exact ? got == want : close_double(got, want, tolerance) || (kind == TIDE_CAUCHY && fabs(got - want) <= tolerance * want * want) || (kind == TIDE_GEOMETRIC && fabs(got - want) <= 1);
+    CHECK(right, "%s kind %d of %s, element %lld: got %.9g, expected %.9g", isa, kind, tide_dtype_name((tide_dtype)dtype), (long long)i, got, want);
+    if (!right) break;
+  }
+  free(m.all);
+}
+
+static void randint_trial(uint64_t range) {
+  enum { N = 5001 };
+  static int64_t out[N];
+  tide_random_args a = {.head = {.ptr = {out}}, .kind = TIDE_RANDINT, .ndim = 1, .flat = 1, .dtype = TIDE_INT64, .lo = -17,
+                        .range = range, .seed = next_random(), .numel = N, .size = {N}, .stride = {{1}}};
+  bool wide = range == 0 || range > UINT32_MAX;
+  CHECK(tide__cpu_random(NULL, &a) == TIDE_OK, "random");
+  for (int64_t i = 0; i < N; i++) {
+    tide_philox p = tide_random_group(a.seed, 0, (uint64_t)(i / (wide ? 2 : 4)));
+    uint64_t x = wide ? tide_random_u64(&p, (int)(i % 2)) : p.v[i % 4];
+    CHECK(out[i] == (int64_t)((uint64_t)-17 + (range ? x % range : x)), "randint below %llu", (unsigned long long)range);
+  }
+}
+
+static void test_chances(void) {
+  enum { N = 3000 };
+  static double p[N];
+  static float out[N];
+  for (int i = 0; i < N; i++) p[i] = i % 2 ? 0.25 : 0.75;
+  tide_random_args a = {.head = {.ptr = {out, p}}, .kind = TIDE_BERNOULLI, .ndim = 1, .dtype = TIDE_FLOAT32,
+                        .dtype2 = TIDE_FLOAT64, .seed = 5, .numel = N, .size = {N}, .stride = {{1}, {1}}};
+  CHECK(tide__cpu_random(NULL, &a) == TIDE_OK, "bernoulli");
+  for (int i = 0; i < N; i++) {
+    tide_philox g = tide_random_group(5, 0, (uint64_t)(i / 2));
+    CHECK((out[i] == 1) == (tide_unit_f64(tide_random_u64(&g, i % 2)) < p[i]), "chance of element %d", i);
+  }
+}
+
+static void test_random(void) {
+  static const uint64_t ranges[] = {0, 1, 2, 6, 256, UINT32_MAX, (uint64_t)1 << 32, ((uint64_t)1 << 40) + 7};
+  static const int floats[] = {TIDE_FLOAT16, TIDE_BFLOAT16, TIDE_FLOAT32, TIDE_FLOAT64};
+  for (int kind = 0; kind <= TIDE_GEOMETRIC; kind++)
+    for (int f = 0; f < 4 && kind != TIDE_RANDINT; f++)
+      for (int k = 0; k < 3; k++) random_trial(kind, floats[f]);
+  random_trial(TIDE_BERNOULLI, TIDE_INT32), random_trial(TIDE_BERNOULLI, TIDE_BOOL), random_trial(TIDE_GEOMETRIC, TIDE_INT64);
+  for (int r = 0; r < 8; r++) randint_trial(ranges[r]);
+  test_chances();
+}
+
+static void test_randperm(void) {
+  static const int64_t sizes[] = {1, 2, 31, 33, 1000, 300000};
+  for (int s = 0; s < 6; s++) {
+    int64_t n = sizes[s], *out = malloc((size_t)n * 8);
+    uint8_t *seen = calloc((size_t)n, 1);
+    tide_randperm_args a = {.head = {.ptr = {out}}, .n = n, .index_base = s & 1, .seed = 77, .offset = 8};
+    CHECK(tide__cpu_randperm(NULL, &a) == TIDE_OK, "randperm");
+    uint64_t last = 0;
+    for (int64_t i = 0; i < n; i++) {
+      int64_t v = out[i] - a.index_base;
+      bool fresh = v >= 0 && v < n && !seen[v];
+      CHECK(fresh, "randperm of %lld: value %lld", (long long)n, (long long)v);
+      if (!fresh) break;
+      seen[v] = 1;
+      uint64_t key = tide_random_key(77, 8, (uint64_t)v);
+      CHECK(key >= last, "randperm of %lld: order of keys at %lld", (long long)n, (long long)i);
+      last = key;
+    }
+    free(out), free(seen);
+  }
+}
+
+int main(void) {
+  for (int s = 0; s < 3; s++) {
+    isa = isa_names[s];
+    if (!tide__isa_set(isa)) continue;
+    test_reduce();
+    test_sum_accuracy();
+    test_gemm();
+    test_index();
+    test_compact();
+    test_random();
+    test_randperm();
+  }
+  if (failures) printf("%d failures\n", failures);
+  return failures ? 1 : 0;
+}

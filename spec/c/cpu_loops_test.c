@@ -1,0 +1,389 @@
+/* cpu_loops_test.c: elementwise operations, copies, fills and progressions of the CPU backend against one element at a
+ * time, for every op, dtype and instruction set, in layouts with holes, negative and zero strides; and the accuracy of the
+ * vector functions against those of the C library.
+ *
+ * The reference of an op is its own expression compiled here without vector functions; conversions are those of cpu_test.h. */
+#define TIDE_ISA_NAME reference
+#include <complex.h>
+#include <math.h>
+#define TIDE_IVDEP
+#include "cpu_test.h"
+
+#pragma GCC optimize("cx-fortran-rules")
+#include "backend_cpu/loops.h"
+
+static const tide__loop reference[TIDE_OP_COUNT][TIDE_CTYPES] = {
+#define UNARY(name, rule, expr, doc) LOOP_ROW(name, rule)
+#define BINARY(name, rule, expr, doc) LOOP_ROW(name, rule)
+#define TERNARY(name, rule, expr, doc) LOOP_ROW(name, rule)
+#include "tide/op.def"
+};
+
+static const int computes[TIDE_CTYPES] = {TIDE_INT32, TIDE_INT64, TIDE_FLOAT32, TIDE_FLOAT64, TIDE_COMPLEX64, TIDE_COMPLEX128};
+
+/* Ops whose functions have several right answers, some ulp apart. */
+static bool is_rounded(const tide_op_info *info) {
+  static const char *const words[] = {"exp", "log", "sin", "cos", "tan", "pow", "erf", "hypot", "gamma"};
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+    if (strstr(info->expr, words[i])) return true;
+  return false;
+}
+
+static bool is_test(const tide_op_info *info) {
+  static const char *const rules[] = {"TEST", "COMPARE", "EQUALC", "CLOSE", "LOGIC"};
+  for (int i = 0; i < 5; i++)
+    if (!strcmp(info->rule, rules[i])) return true;
+  return false;
+}
+
+static double tolerance_of(int dtype) {
+  switch (dtype) {
+  case TIDE_FLOAT16: return 0x1p-9;
+  case TIDE_BFLOAT16: return 0x1p-6;
+  case TIDE_FLOAT64:
+  case TIDE_COMPLEX128: return 0x1p-48;
+  default: return 0x1p-19;
+  }
+}
+
+/* The dtype of an operand: the compute type itself, or one that is loaded into it. */
+static int operand_dtype(int compute) {
+  static const int into_int32[] = {TIDE_BOOL, TIDE_UINT8, TIDE_INT8, TIDE_INT16};
+  static const int into_float32[] = {TIDE_FLOAT16, TIDE_BFLOAT16, TIDE_INT64, TIDE_FLOAT64};
+  if (below(2)) return compute;
+  if (compute == TIDE_INT32) return into_int32[below(4)];
+  if (compute == TIDE_INT64) return TIDE_INT16;
+  return into_float32[below(4)];
+}
+
+/* ---- elementwise ---- */
+
+typedef struct trial {
+  tide_elementwise_args a;
+  memory room[TIDE_MAX_OPERANDS];
+  char *before; /* the output's room */
+  bool test, rounded;
+} trial;
+
+static void fill_operand(trial *t, int k, bool odd) {
+  tide_elementwise_args *a = &t->a;
+  int dtype = a->dtype[k];
+  for (int64_t i = 0; i < a->numel; i++) {
+    tide_value v = odd && below(4) == 0 ? odd_value(dtype) : plain_value(dtype);
+    put(dtype, t->room[k].first + offset_at(a->size, a->stride[k], a->ndim, i) * item_of(dtype), v, dtype);
+  }
+}
+
+static void make_operand(trial *t, int k, bool flat) {
+  tide_elementwise_args *a = &t->a;
+  a->dtype[k] = (uint8_t)operand_dtype(a->compute);
+  a->is_number[k] = k > 0 && a->operands > 2 && below(6) == 0;
+  a->number[k] = plain_value(a->compute);
+  int layout = flat ? DENSE : (int)below(LAYOUTS);
+  t->room[k] = memory_new(a->stride[k], a->size, a->ndim, layout, item_of(a->dtype[k]));
+  fill_operand(t, k, kind_of(a->compute) != 'C');
+  a->head.ptr[k] = a->is_number[k] ? NULL : t->room[k].first;
+}
+
+static void make_output(trial *t, bool flat) {
+  tide_elementwise_args *a = &t->a;
+  a->dtype[0] = (uint8_t)(t->test ? TIDE_BOOL : t->rounded && below(2) ? a->compute : operand_dtype(a->compute));
+  if (t->rounded && is_whole(a->dtype[0])) a->dtype[0] = (uint8_t)a->compute;
+  if (kind_of(a->compute) == 'C') a->dtype[0] = (uint8_t)a->compute;
+  t->room[0] = memory_new(a->stride[0], a->size, a->ndim, flat ? DENSE : (int)below(REPEATED), item_of(a->dtype[0]));
+  a->head.ptr[0] = t->room[0].first;
+  t->before = malloc(t->room[0].bytes);
+  memcpy(t->before, t->room[0].all, t->room[0].bytes);
+}
+
+/* What element i must be, as a value of the loop's result dtype. */
+static tide_value expected(const trial *t, int64_t i, int *dtype) {
+  const tide_elementwise_args *a = &t->a;
+  _Alignas(64) char in[4][16 * 16], param[3 * 16];
+  memset(in, 0, sizeof in);
+  for (int k = 1; k < a->operands; k++) {
+    tide_value v = a->number[k];
+    int from = a->compute;
+    if (!a->is_number[k]) {
+      from = a->dtype[k];
+      v = get(from, t->room[k].first + offset_at(a->size, a->stride[k], a->ndim, i) * item_of(from));
+    }
+    put(a->compute, in[k], v, from);
+  }
+  for (int k = 0; k < 3; k++) put(a->compute, param + k * item_of(a->compute), a->param[k], a->compute);
+  int type = 0;
+  while (computes[type] != a->compute) type++;
+  reference[a->op][type](in[0], in[1], in[2], in[3], param, 1);
+  *dtype = a->compute;
+  if (t->test) *dtype = type == TIDE_C_I64 || type == TIDE_C_F64 ? TIDE_INT64 : TIDE_INT32;
+  return get(*dtype, in[0]);
+}
+
+/* Products of complex numbers may be fused in vector code, so their parts differ by ulp of the whole. */
+static bool close_complex(tide_value a, tide_value b, double tolerance) {
+  double size = 100 + hypot(b.re, b.im);
+  if (!isfinite(size)) return !isfinite(a.re) || !isfinite(a.im);
+  return fabs(a.re - b.re) <= tolerance * size && fabs(a.im - b.im) <= tolerance * size;
+}
+
+static void check_trial(trial *t, const char *isa) {
+  tide_elementwise_args *a = &t->a;
+  const tide_op_info *info = tide_op_get((tide_op)a->op);
+  int item = item_of(a->dtype[0]), wrong = 0;
+  for (int64_t i = 0; i < a->numel && !wrong; i++) {
+    int from;
+    char room[16];
+    tide_value want = expected(t, i, &from);
+    put(a->dtype[0], room, want, from);
+    want = get(a->dtype[0], room);
+    char *p = t->room[0].first + offset_at(a->size, a->stride[0], a->ndim, i) * item;
+    tide_value got = get(a->dtype[0], p);
+    double tolerance = tolerance_of(a->dtype[0] == TIDE_FLOAT64 ? a->compute : a->dtype[0]);
+    bool right = t->rounded ? close_double(got.re, want.re, tolerance) : same_value(got, want, a->dtype[0]);
+    if (kind_of(a->compute) == 'C' && !t->test) right = close_complex(got, want, 64 * tolerance);
+    CHECK(right, "%s %s %s -> %s, element %lld of %lld: got %lld %.17g %.17g, expected %lld %.17g %.17g", isa, info->name,
+          tide_dtype_name((tide_dtype)a->compute), tide_dtype_name((tide_dtype)a->dtype[0]), (long long)i,
+          (long long)a->numel, (long long)got.i, got.re, got.im, (long long)want.i, want.re, want.im);
+    wrong += !right;
+    memcpy(p, t->before + (p - t->room[0].all), (size_t)item);
+  }
+  if (!wrong)
+    CHECK(!memcmp(t->before, t->room[0].all, t->room[0].bytes), "%s %s wrote outside its elements", isa, info->name);
+}
+
+static void run_trial(int op, int type, const char *isa) {
+  trial t;
+  memset(&t, 0, sizeof t);
+  tide_elementwise_args *a = &t.a;
+  const tide_op_info *info = tide_op_get((tide_op)op);
+  t.test = is_test(info), t.rounded = is_rounded(info);
+  a->head.device = TIDE_CPU, a->op = op, a->compute = computes[type], a->operands = info->operands + 1;
+  a->ndim = random_size(a->size);
+  bool flat = below(3) == 0;
+  if (flat) a->size[0] = numel_of(a->size, a->ndim), a->ndim = 1;
+  a->flat = flat, a->numel = numel_of(a->size, a->ndim);
+  for (int k = 0; k < 3; k++) a->param[k] = plain_value(a->compute);
+  for (int k = 1; k < a->operands; k++) make_operand(&t, k, flat);
+  make_output(&t, flat);
+  CHECK(tide__cpu_elementwise(NULL, a) == TIDE_OK, "%s: %s", info->name, tide_error_get()->message);
+  check_trial(&t, isa);
+  for (int k = 0; k < a->operands; k++) free(t.room[k].all);
+  free(t.before);
+}
+
+static void test_elementwise(const char *isa, int repeats) {
+  for (int op = 0; op < TIDE_OP_COUNT; op++)
+    for (int type = 0; type < TIDE_CTYPES; type++) {
+      CHECK(!reference[op][type] == !tide__isa_get()->op[op][type], "%s: other dtypes", tide_op_get((tide_op)op)->name);
+      for (int r = 0; r < repeats && reference[op][type]; r++) run_trial(op, type, isa);
+    }
+}
+
+/* The output may be an input. */
+static void test_in_place(void) {
+  enum { N = 5003 };
+  float x[N], y[N];
+  for (int i = 0; i < N; i++) x[i] = (float)i, y[i] = 2;
+  tide_elementwise_args a = {.head = {.ptr = {x, x, y}}, .op = TIDE_OP_add, .operands = 3, .compute = TIDE_FLOAT32,
+                             .flat = 1, .ndim = 1, .dtype = {TIDE_FLOAT32, TIDE_FLOAT32, TIDE_FLOAT32}, .numel = N,
+                             .size = {N}, .stride = {{1}, {1}, {1}}};
+  CHECK(tide__cpu_elementwise(NULL, &a) == TIDE_OK, "add");
+  a.head.ptr[2] = x;
+  CHECK(tide__cpu_elementwise(NULL, &a) == TIDE_OK, "add");
+  for (int i = 0; i < N; i++) CHECK(x[i] == 2 * (float)(i + 2), "element %d is %g", i, (double)x[i]);
+  a.op = TIDE_OP_bitwise_and;
+  CHECK(tide__cpu_elementwise(NULL, &a) == TIDE_DTYPE, "bitwise_and of floats");
+}
+
+/* What the expressions of op.def do not say: integers that would trap, shifts that are undefined in C. */
+static void test_integer_corners(void) {
+  CHECK(tide_div_trunc(INT32_MIN, -1) == INT32_MIN && tide_div_floor(INT64_MIN, (int64_t)-1) == INT64_MIN, "wrap");
+  CHECK(tide_div_trunc(7, 0) == 0 && tide_div_floor(-7, 0) == 0 && tide_fmod(7, 0) == 0 && tide_remainder(7, 0) == 0, "0");
+  CHECK(tide_div_trunc(-7, 2) == -3 && tide_div_floor(-7, 2) == -4, "quotients");
+  CHECK(tide_fmod(-7, 3) == -1 && tide_remainder(-7, 3) == 2 && tide_remainder(7, -3) == -2, "remainders");
+  CHECK(tide_fmod(INT32_MIN, -1) == 0 && tide_abs(INT32_MIN) == INT32_MIN, "smallest");
+  CHECK(tide_pow(3, 4) == 81 && tide_pow(2, -1) == 0 && tide_pow(-1, -3) == -1 && tide_pow(0, 0) == 1, "powers");
+  CHECK(tide_shl(1, 31) == INT32_MIN && tide_shl(1, 32) == 0 && tide_shl(1, -1) == 0, "shl");
+  CHECK(tide_shr(-8, 1) == -4 && tide_shr(-8, 99) == -1 && tide_shr(8, 99) == 0 && tide_shr((int64_t)-1, (int64_t)-1) == -1,
+        "shr");
+  CHECK(tide_div_floor(1.0, 0.1) == 9 && tide_div_floor(-1.0, 0.3) == -4 && isinf(tide_div_floor(1.0, 0.0)), "floor");
+  CHECK(tide_remainder(-5.5f, 2.0f) == 0.5f && tide_remainder(5.5f, -2.0f) == -0.5f, "float remainders");
+  CHECK(isnan(tide_max((float)NAN, 1.0f)) && isnan(tide_max(1.0f, (float)NAN)) && tide_fmax((float)NAN, 1.0f) == 1, "nan");
+}
+
+/* ---- accuracy ---- */
+
+static double ulps(double got, double want, bool single) {
+  if (same_double(got, want)) return 0;
+  if (!isfinite(got) || !isfinite(want)) return INFINITY;
+  double spacing = single ? (double)(nextafterf((float)fabs(want), INFINITY) - (float)fabs(want))
+                          : nextafter(fabs(want), INFINITY) - fabs(want);
+  return fabs(got - want) / spacing;
+}
+
+typedef struct accuracy {
+  int op;
+  double low, high;
+  long double (*exact)(long double);
+} accuracy;
+
+static long double exact_erfinv(long double x) {
+  long double y = (long double)tide_erfinv_f64((double)x);
+  if (!isfinite((double)y)) return y;
+  for (int i = 0; i < 2; i++) y -= (erfl(y) - x) / (1.12837916709551257390L * expl(-y * y));
+  return y;
+}
+
+static void check_accuracy(const accuracy *c, const char *isa, bool single) {
+  static const double odd[] = {0, -0.0, 1, -1, NAN, INFINITY, -INFINITY, 0.5, -0.5, 1e-30, -1e-30, 1e-42, 1e30, -1e30};
+  enum { N = 4096 };
+  static _Alignas(64) float f[N];
+  static _Alignas(64) double d[N], in[N];
+  const char param[48] = {0};
+  for (int i = 0; i < N; i++) {
+    in[i] = i < 14 ? odd[i] : c->low + (c->high - c->low) * ((double)next_random() * 0x1p-64);
+    in[i] = single ? (double)(float)in[i] : in[i];
+    f[i] = (float)in[i], d[i] = in[i];
+  }
+  tide__loop loop = tide__isa_get()->op[c->op][single ? TIDE_C_F32 : TIDE_C_F64];
+  void *x = single ? (void *)f : (void *)d;
+  loop(x, x, NULL, NULL, param, N / TIDE_BLOCK);
+  double worst = 0, where = 0, value = 0;
+  for (int i = 0; i < N; i++) {
+    double got = single ? (double)f[i] : d[i], want = (double)c->exact((long double)in[i]);
+    if (single) want = (double)(float)want;
+    double e = ulps(got, want, single);
+    if (e > worst) worst = e, where = in[i], value = got;
+  }
+  CHECK(worst <= 4.5, "%s %s of %s: %.1f ulp at %.17g, got %.17g", isa, tide_op_get((tide_op)c->op)->name,
+        single ? "float32" : "float64", worst, where, value);
+}
+
+static void test_accuracy(const char *isa) {
+  static const accuracy cases[] = {
+      {TIDE_OP_exp, -100, 100, expl},       {TIDE_OP_exp, -1, 1, expl},          {TIDE_OP_exp2, -140, 130, exp2l},
+      {TIDE_OP_expm1, -3, 3, expm1l},       {TIDE_OP_log, 0, 4, logl},           {TIDE_OP_log, 0, 1e20, logl},
+      {TIDE_OP_log2, 0, 4, log2l},          {TIDE_OP_log10, 0, 4, log10l},       {TIDE_OP_log1p, -1, 3, log1pl},
+      {TIDE_OP_sin, -10, 10, sinl},         {TIDE_OP_sin, -1e6, 1e6, sinl},      {TIDE_OP_cos, -10, 10, cosl},
+      {TIDE_OP_tan, -10, 10, tanl},         {TIDE_OP_asin, -1, 1, asinl},        {TIDE_OP_acos, -1, 1, acosl},
+      {TIDE_OP_atan, -20, 20, atanl},       {TIDE_OP_sinh, -10, 10, sinhl},      {TIDE_OP_cosh, -10, 10, coshl},
+      {TIDE_OP_tanh, -10, 10, tanhl},       {TIDE_OP_tanh, -0.5, 0.5, tanhl},    {TIDE_OP_asinh, -10, 10, asinhl},
+      {TIDE_OP_acosh, 1, 20, acoshl},       {TIDE_OP_atanh, -1, 1, atanhl},      {TIDE_OP_erf, -4, 4, erfl},
+      {TIDE_OP_erfc, -4, 5, erfcl},         {TIDE_OP_erfinv, -1, 1, exact_erfinv}, {TIDE_OP_sqrt, 0, 1e10, sqrtl}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    check_accuracy(&cases[i], isa, true);
+    if (cases[i].op != TIDE_OP_erfinv) check_accuracy(&cases[i], isa, false);
+  }
+}
+
+/* ---- copy, fill, arange ---- */
+
+static void copy_trial(int to, int from, const char *isa) {
+  tide_copy_args a;
+  memset(&a, 0, sizeof a);
+  a.ndim = random_size(a.size);
+  a.flat = below(3) == 0;
+  if (a.flat) a.size[0] = numel_of(a.size, a.ndim), a.ndim = 1;
+  a.numel = numel_of(a.size, a.ndim);
+  a.dtype[0] = (uint8_t)to, a.dtype[1] = (uint8_t)from;
+  memory out = memory_new(a.stride[0], a.size, a.ndim, a.flat ? DENSE : (int)below(REPEATED), item_of(to));
+  memory in = memory_new(a.stride[1], a.size, a.ndim, a.flat ? DENSE : (int)below(LAYOUTS), item_of(from));
+  char *before = malloc(out.bytes);
+  memcpy(before, out.all, out.bytes);
+  a.head.ptr[0] = out.first, a.head.ptr[1] = in.first;
+  for (int64_t i = 0; i < a.numel; i++)
+    put(from, in.first + offset_at(a.size, a.stride[1], a.ndim, i) * item_of(from), odd_value(from), from);
+  CHECK(tide__cpu_copy(NULL, &a) == TIDE_OK, "copy");
+  bool right = true;
+  for (int64_t i = 0; i < a.numel && right; i++) {
+    char room[16], *p = out.first + offset_at(a.size, a.stride[0], a.ndim, i) * item_of(to);
+    tide_value v = get(from, in.first + offset_at(a.size, a.stride[1], a.ndim, i) * item_of(from));
+    put(to, room, v, from);
+    tide_value want = get(to, room), got = get(to, p);
+    right = same_value(got, want, to);
+    CHECK(right, "%s: %s to %s, element %lld of %lld: %lld %.17g became %lld %.17g, expected %lld %.17g", isa,
+          tide_dtype_name((tide_dtype)from), tide_dtype_name((tide_dtype)to), (long long)i, (long long)a.numel,
+          (long long)v.i, v.re, (long long)got.i, got.re, (long long)want.i, want.re);
+    memcpy(p, before + (p - out.all), (size_t)item_of(to));
+  }
+  if (right) CHECK(!memcmp(before, out.all, out.bytes), "a copy wrote outside its elements");
+  free(out.all), free(in.all), free(before);
+}
+
+static void test_transposed(void) {
+  enum { H = 300, W = 517 };
+  for (int dtype = 0; dtype < TIDE_DTYPE_COUNT; dtype++) {
+    int item = item_of(dtype);
+    char *in = calloc(H * W, (size_t)item), *out = calloc(H * W, (size_t)item);
+    for (int64_t i = 0; i < H * W; i++) put(dtype, in + i * item, plain_value(dtype), dtype);
+    tide_copy_args a = {.head = {.ptr = {out, in}}, .ndim = 2, .dtype = {(uint8_t)dtype, (uint8_t)dtype}, .numel = H * W,
+                        .size = {W, H}, .stride = {{H, 1}, {1, W}}};
+    CHECK(tide__cpu_copy(NULL, &a) == TIDE_OK, "copy");
+    bool right = true;
+    for (int64_t i = 0; i < W; i++)
+      for (int64_t j = 0; j < H; j++)
+        right = right && !memcmp(out + (i * H + j) * item, in + (j * W + i) * item, (size_t)item);
+    CHECK(right, "transposed copy of %s", tide_dtype_name((tide_dtype)dtype));
+    free(in), free(out);
+  }
+}
+
+static void test_fill(void) {
+  for (int dtype = 0; dtype < TIDE_DTYPE_COUNT; dtype++)
+    for (int r = 0; r < 8; r++) {
+      tide_fill_args a;
+      memset(&a, 0, sizeof a);
+      a.ndim = random_size(a.size);
+      a.flat = r < 3;
+      if (a.flat) a.size[0] = r == 0 ? 1000003 : numel_of(a.size, a.ndim), a.ndim = 1;
+      a.numel = numel_of(a.size, a.ndim), a.dtype = dtype;
+      put(dtype, a.bits, odd_value(dtype), dtype);
+      memory m = memory_new(a.stride, a.size, a.ndim, a.flat ? DENSE : (int)below(REPEATED), item_of(dtype));
+      char *want = malloc(m.bytes);
+      memcpy(want, m.all, m.bytes);
+      a.head.ptr[0] = m.first;
+      CHECK(tide__cpu_fill(NULL, &a) == TIDE_OK, "fill");
+      for (int64_t i = 0; i < a.numel; i++)
+        memcpy(want + (m.first - m.all) + offset_at(a.size, a.stride, a.ndim, i) * item_of(dtype), a.bits,
+               (size_t)item_of(dtype));
+      CHECK(!memcmp(want, m.all, m.bytes), "fill of %s", tide_dtype_name((tide_dtype)dtype));
+      free(m.all), free(want);
+    }
+}
+
+static void test_arange(void) {
+  enum { N = 70001 };
+  double *out = malloc(N * sizeof *out);
+  for (int dtype = TIDE_UINT8; dtype <= TIDE_FLOAT64; dtype++)
+    for (int symmetric = 0; symmetric < 2; symmetric++) {
+      tide_arange_args a = {.head = {.ptr = {out}}, .dtype = dtype, .symmetric = symmetric && !is_whole(dtype), .numel = N,
+                            .start = {5, 0.25, 0}, .step = {-3, 0.1, 0}, .last = {0, 0.25 + 0.1 * (N - 1), 0}};
+      CHECK(tide__cpu_arange(NULL, &a) == TIDE_OK, "arange");
+      for (int64_t i = 0; i < N; i += i < 100 ? 1 : 997) {
+        tide_value v = {5 - 3 * i, a.symmetric && i >= N / 2 ? fma(-(double)(N - 1 - i), 0.1, a.last.re) : fma((double)i, 0.1, 0.25), 0};
+        char room[16];
+        put(dtype, room, v, is_whole(dtype) ? TIDE_INT64 : TIDE_FLOAT64);
+        CHECK(!memcmp(room, (char *)out + i * item_of(dtype), (size_t)item_of(dtype)), "arange of %s, element %lld",
+              tide_dtype_name((tide_dtype)dtype), (long long)i);
+      }
+    }
+  free(out);
+}
+
+int main(void) {
+  test_integer_corners();
+  test_in_place();
+  for (int s = 0; s < 3; s++) {
+    if (!tide__isa_set(isa_names[s])) continue;
+    test_accuracy(isa_names[s]);
+    test_elementwise(isa_names[s], 3);
+    for (int to = 0; to < TIDE_DTYPE_COUNT; to++)
+      for (int from = 0; from < TIDE_DTYPE_COUNT; from++)
+        for (int r = 0; r < 3; r++) copy_trial(to, from, isa_names[s]);
+    test_transposed();
+    test_fill();
+    test_arange();
+  }
+  if (failures) printf("%d failures\n", failures);
+  return failures ? 1 : 0;
+}
