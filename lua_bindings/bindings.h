@@ -25,6 +25,7 @@ typedef struct ltide_state {
   size_t debt, limit;          /* bytes allocated since the last look at what is alive, and how many cause one */
   size_t alive[TIDE_MAX_DEVICES + 1]; /* bytes that the last collection left: of the CPU, then of each device */
   double last_cost, last_end;  /* seconds that collection took, and when it ended */
+  struct ltide_arena *strays;  /* handles made by finalisers: at the end of a state these get no finaliser of their own */
   _Atomic int collect_wanted;  /* another thread ran out of memory */
 } ltide_state;
 
@@ -102,6 +103,8 @@ static inline void ltide_made(lua_State *L, ltide_state *S) {
 
 /* scope.c: arenas of tide.scope. */
 void ltide_arena_add(ltide_state *S, ltide_tensor *u);    /* called for every new handle while S->arena is set */
+void ltide_stray_add(ltide_state *S, ltide_tensor *u);    /* called for every new handle that a finaliser makes */
+void ltide_strays_free(ltide_state *S);                   /* releases what is left of them: the state ends */
 void ltide_arena_remove(ltide_tensor *u);                 /* the handle is freed, collected or kept */
 /* The two forms of a scoped block (API.md C3, C4). `enter` has done its work already; `leave` undoes it and must not raise.
  * fn_arg: index of the closure (the last argument after opts: found by ltide_scope_fn) or 0: returns a scope object.

@@ -187,75 +187,6 @@ static int lset_rng_state(lua_State *L) {
   return 0;
 }
 
-/* {==== Seeds of one accelerator, or of all */
-
-/* The accelerator at arg: nil, -1 and "cuda" mean the current one. */
-static tide_generator *cuda_generator(lua_State *L, int arg) {
-  int device = ltide_check_device(L, arg, "device", LTIDE_NIL_OK | LTIDE_NEGATIVE_OK);
-  return default_generator(L, device);
-}
-
-/* Without an accelerator seeding is silently ignored, as in torch. */
-static int seed_cuda(lua_State *L, uint64_t seed, bool all) {
-  int n = tide_is_available() ? tide_device_count() : 0, current = n ? tide_current_device() : 0;
-  for (int i = 0; i < n; i++)
-    if (all || i == current) tide_generator_seed(default_generator(L, i), seed);
-  lua_pushinteger(L, (lua_Integer)seed);
-  return 1;
-}
-
-static int lcuda_manual_seed(lua_State *L) {
-  ltide_enter(L);
-  seed_cuda(L, (uint64_t)ltide_check_integer(L, 1, "seed"), false);
-  return 0;
-}
-static int lcuda_manual_seed_all(lua_State *L) {
-  ltide_enter(L);
-  seed_cuda(L, (uint64_t)ltide_check_integer(L, 1, "seed"), true);
-  return 0;
-}
-static int lcuda_seed(lua_State *L) { return ltide_enter(L), seed_cuda(L, tide_random_seed(), false); }
-static int lcuda_seed_all(lua_State *L) { return ltide_enter(L), seed_cuda(L, tide_random_seed(), true); }
-
-static int lcuda_initial_seed(lua_State *L) {
-  ltide_enter(L);
-  lua_pushinteger(L, (lua_Integer)tide_generator_get_seed(default_generator(L, TIDE_CURRENT)));
-  return 1;
-}
-
-static int lcuda_get_rng_state(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
-  return push_state(L, S, cuda_generator(L, 1));
-}
-
-static int lcuda_set_rng_state(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
-  set_state(L, S, cuda_generator(L, 2), 1);
-  return 0;
-}
-
-static int lcuda_get_rng_state_all(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
-  int n = tide_device_count();
-  lua_createtable(L, n, 0);
-  for (int i = 0; i < n; i++) {
-    push_state(L, S, default_generator(L, i));
-    lua_seti(L, -2, i + 1);
-  }
-  return 1;
-}
-
-static int lcuda_set_rng_state_all(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
-  int n = tide_device_count();
-  if (!lua_istable(L, 1) || luaL_len(L, 1) != n) return ltide_arg_error(L, 1, "states", "an array of one state for each device");
-  for (int i = 0; i < n; i++, lua_settop(L, 1)) {
-    lua_geti(L, 1, i + 1);
-    set_state(L, S, default_generator(L, i), 2);
-  }
-  return 0;
-}
-
 /* {==== In place */
 
 static const char *const generator_keys[] = {"generator", NULL};
@@ -449,18 +380,6 @@ static const ltide_reg functions[] = {
     {"randint", lrandint, "tide.randint([low=0,] high, size [, opts]) -> Tensor\nIntegers, low <= v < high; int64 by default."},
     {"randperm", lrandperm, "tide.randperm(n [, opts]) -> Tensor(int64)\nA permutation of 1..n."},
     {"bernoulli", lbernoulli, "tide.bernoulli(p [, {generator=}]) -> Tensor\nLike p: 1 with the probability that stands there, else 0."},
-    {NULL, NULL, NULL}};
-
-static const ltide_reg cuda_functions[] = {
-    {"manual_seed", lcuda_manual_seed, "tide.cuda.manual_seed(n)\nSeeds the current GPU; ignored without one."},
-    {"manual_seed_all", lcuda_manual_seed_all, "tide.cuda.manual_seed_all(n)\nSeeds every GPU; ignored without one."},
-    {"seed", lcuda_seed, "tide.cuda.seed() -> integer\nA seed from the system's entropy for the current GPU."},
-    {"seed_all", lcuda_seed_all, "tide.cuda.seed_all() -> integer\nThe same seed from the system's entropy for every GPU."},
-    {"initial_seed", lcuda_initial_seed, "tide.cuda.initial_seed() -> integer\nSeed of the current GPU."},
-    {"get_rng_state", lcuda_get_rng_state, "tide.cuda.get_rng_state([dev]) -> Tensor(uint8, cpu)\n16 bytes: seed and offset."},
-    {"set_rng_state", lcuda_set_rng_state, "tide.cuda.set_rng_state(state [, dev])"},
-    {"get_rng_state_all", lcuda_get_rng_state_all, "tide.cuda.get_rng_state_all() -> {Tensor, ...}\nEntry i + 1 is device i."},
-    {"set_rng_state_all", lcuda_set_rng_state_all, "tide.cuda.set_rng_state_all(states)"},
     {NULL, NULL, NULL}};
 
 void ltide_open_random(lua_State *L, ltide_state *S) {

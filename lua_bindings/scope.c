@@ -166,6 +166,31 @@ void ltide_arena_remove(ltide_tensor *u) {
   u->arena = NULL;
 }
 
+void ltide_stray_add(ltide_state *S, ltide_tensor *u) {
+  ltide_arena *current = S->arena;
+  if (!S->strays) S->strays = calloc(1, sizeof *S->strays);
+  if (!S->strays) return; /* its bytes are lost if the state is ending, else nothing is */
+  S->arena = S->strays;
+  ltide_arena_add(S, u);
+  S->arena = current;
+}
+
+static void free_arena(ltide_arena *a) {
+  for (int i = 0; i < a->n; i++) {
+    ltide_tensor *u = a->items[i];
+    tide_tensor *t = u->t;
+    u->t = NULL, u->arena = NULL;
+    tide_tensor_release(t);
+  }
+  free(a->items);
+  free(a);
+}
+
+void ltide_strays_free(ltide_state *S) {
+  if (S->strays) free_arena(S->strays);
+  S->strays = NULL;
+}
+
 /* Frees what was made inside. */
 static void leave_arena(lua_State *L, void *data) {
   ltide_state *S = ltide_enter(L);
@@ -175,14 +200,7 @@ static void leave_arena(lua_State *L, void *data) {
     leave_arena(L, &inner);
   }
   S->arena = a->outer;
-  for (int i = 0; i < a->n; i++) {
-    ltide_tensor *u = a->items[i];
-    tide_tensor *t = u->t;
-    u->t = NULL, u->arena = NULL;
-    tide_tensor_release(t);
-  }
-  free(a->items);
-  free(a);
+  free_arena(a);
 }
 
 /* Takes the arena of a dropped scope object out of its coroutine's chain and frees no tensor. */

@@ -182,6 +182,7 @@ static int state_gc(lua_State *L) {
   ltide_state *S = lua_touserdata(L, 1);
   if (!S->record) return 0; /* opening failed, or closed already */
   S->record = NULL;
+  ltide_strays_free(S);
   tide_reclaim_remove(reclaim, S);
   tide_current_bind(NULL);
   atomic_fetch_add(&ltide_epoch, 1);
