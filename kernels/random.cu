@@ -22,8 +22,11 @@ struct RandomArgs {
   const void *p; /* probabilities, or NULL */
   int64_t n;
   double a, b;
+  float fa, fb, unit; /* a and b, and the value of a draw's lowest bit */
+  uint32_t shift;     /* of a draw for a uniform number */
   int64_t lo;
-  uint64_t range, seed, offset;
+  uint64_t range, counter;
+  uint32_t key[20]; /* of the ten rounds */
   int32_t kind, dtype, p_dtype, ndim, flat, vector;
   int64_t size[TIDE_MAX_DIMS], stride[TIDE_MAX_DIMS][2];
 };
@@ -73,9 +76,9 @@ static __device__ __forceinline__ void normal_pair(uint64_t x1, uint64_t x2, dou
   first = r * c, second = r * s;
 }
 
-/* Draws of 32 bits give floats, draws of 64 bits doubles. */
-static __device__ __forceinline__ float unit(uint32_t x, int bits) { return tide_unit_f32(x, bits); }
-static __device__ __forceinline__ double unit(uint64_t x, int) { return tide_unit_f64(x); }
+/* Draws of 32 bits give floats, draws of 64 bits doubles. A unit is that of random.h for the dtype's bits. */
+static __device__ __forceinline__ float unit(uint32_t x, const RandomArgs &a) { return (float)(x >> a.shift) * a.unit; }
+static __device__ __forceinline__ double unit(uint64_t x, const RandomArgs &) { return tide_unit_f64(x); }
 static __device__ __forceinline__ float unit_open(uint32_t x) { return tide_unit_open_f32(x); }
 static __device__ __forceinline__ double unit_open(uint64_t x) { return tide_unit_open_f64(x); }
 static __device__ __forceinline__ float uniform(float u, float a, float b) { return tide_uniform_f32(u, a, b); }
@@ -83,16 +86,19 @@ static __device__ __forceinline__ double uniform(double u, double a, double b) {
 static __device__ __forceinline__ float tangent(float x) { return tanf(CUDART_PI_F * x); }
 static __device__ __forceinline__ double tangent(double x) { return tan(CUDART_PI * x); }
 
-static __device__ __forceinline__ int unit_bits(int dtype) {
-  return dtype == TIDE_FLOAT16 ? 11 : dtype == TIDE_BFLOAT16 ? 8 : 24;
+template <class T> static __device__ __forceinline__ T first_param(const RandomArgs &a) {
+  return sizeof(T) == 4 ? (T)a.fa : (T)a.a;
+}
+template <class T> static __device__ __forceinline__ T second_param(const RandomArgs &a) {
+  return sizeof(T) == 4 ? (T)a.fb : (T)a.b;
 }
 
 /* The rarer kinds. */
 template <class T, class D> static __device__ T rare(const RandomArgs &a, D draw) {
-  T x = (T)a.a;
+  T x = first_param<T>(a);
   switch (a.kind) {
   case TIDE_EXPONENTIAL: return -log_unit(unit_open(draw)) / x;
-  case TIDE_CAUCHY: return x + (T)a.b * tangent(unit(draw, 24) - (T)0.5);
+  case TIDE_CAUCHY: return x + second_param<T>(a) * tangent(unit(draw, a) - (T)0.5);
   default: return fmax((T)1, ceil(log_unit(unit_open(draw)) / log1p(-x)));
   }
 }
@@ -101,11 +107,10 @@ template <class T, class D> static __device__ T rare(const RandomArgs &a, D draw
 
 template <int KIND, class T, class D>
 static __device__ __forceinline__ void four(T (&v)[4], const RandomArgs &a, const D (&draw)[4]) {
-  T x = (T)a.a, y = (T)a.b;
+  T x = first_param<T>(a), y = second_param<T>(a);
   if constexpr (KIND == TIDE_UNIFORM) {
-    int bits = unit_bits(a.dtype);
 #pragma unroll
-    for (int e = 0; e < 4; e++) v[e] = uniform(unit(draw[e], bits), x, y);
+    for (int e = 0; e < 4; e++) v[e] = uniform(unit(draw[e], a), x, y);
   } else if constexpr (KIND == TIDE_NORMAL) {
     normal_pair(draw[0], draw[1], v[0], v[1]);
     normal_pair(draw[2], draw[3], v[2], v[3]);
@@ -120,17 +125,34 @@ static __device__ __forceinline__ void four(T (&v)[4], const RandomArgs &a, cons
   }
 }
 
-static __device__ __forceinline__ void draw_four(uint32_t (&d)[4], const RandomArgs &a, int64_t quad) {
-  tide_philox p = tide_random_group(a.seed, a.offset, (uint64_t)quad);
+/* tide_random_group with the keys of all rounds ready, and the two halves of a product by one instruction. */
+static __device__ __forceinline__ void group_of(uint32_t (&c)[4], const RandomArgs &a, uint64_t group) {
+  c[0] = (uint32_t)a.counter, c[1] = (uint32_t)(a.counter >> 32), c[2] = (uint32_t)group,
+  c[3] = (uint32_t)(group >> 32);
 #pragma unroll
-  for (int e = 0; e < 4; e++) d[e] = p.v[e];
+  for (int r = 0; r < 10; r++) {
+    uint32_t low0, high0, low2, high2;
+    asm("{ .reg .u64 p; mul.wide.u32 p, %2, %3; mov.b64 {%0, %1}, p; }"
+        : "=r"(low0), "=r"(high0)
+        : "r"(c[0]), "r"(0xD2511F53u));
+    asm("{ .reg .u64 p; mul.wide.u32 p, %2, %3; mov.b64 {%0, %1}, p; }"
+        : "=r"(low2), "=r"(high2)
+        : "r"(c[2]), "r"(0xCD9E8D57u));
+    c[0] = high2 ^ c[1] ^ a.key[2 * r], c[1] = low2;
+    c[2] = high0 ^ c[3] ^ a.key[2 * r + 1], c[3] = low0;
+  }
+}
+
+static __device__ __forceinline__ void draw_four(uint32_t (&d)[4], const RandomArgs &a, int64_t quad) {
+  group_of(d, a, (uint64_t)quad);
 }
 
 static __device__ __forceinline__ void draw_four(uint64_t (&d)[4], const RandomArgs &a, int64_t quad) {
-  tide_philox p = tide_random_group(a.seed, a.offset, 2 * (uint64_t)quad);
-  tide_philox q = tide_random_group(a.seed, a.offset, 2 * (uint64_t)quad + 1);
-  d[0] = tide_random_u64(&p, 0), d[1] = tide_random_u64(&p, 1);
-  d[2] = tide_random_u64(&q, 0), d[3] = tide_random_u64(&q, 1);
+  uint32_t low[4], high[4];
+  group_of(low, a, 2 * (uint64_t)quad);
+  group_of(high, a, 2 * (uint64_t)quad + 1);
+  d[0] = low[0] | (uint64_t)low[1] << 32, d[1] = low[2] | (uint64_t)low[3] << 32;
+  d[2] = high[0] | (uint64_t)high[1] << 32, d[3] = high[2] | (uint64_t)high[3] << 32;
 }
 
 /* ---- where they go ---- */
@@ -200,10 +222,10 @@ __global__ void __launch_bounds__(THREADS) bernoulli_kernel(const __grid_constan
   int v[4];
 #pragma unroll
   for (int e = 0; e < 4; e++) {
-    T p[1] = {(T)a.a};
+    T p[1] = {first_param<T>(a)};
     int64_t offset[1] = {first + e < a.n ? offset_of(a, first + e, 1) : 0};
     if (a.p) load_any(p, a.p, offset, a.p_dtype);
-    v[e] = unit(draw[e], 24) < p[0];
+    v[e] = unit(draw[e], a) < p[0];
   }
   store_four(a, first, v);
 }
@@ -231,13 +253,26 @@ static RandomKernel choose(const tide_random_args *a) {
   return wide ? kernel_for<double, uint64_t>(a->kind) : kernel_for<float, uint32_t>(a->kind);
 }
 
+/* What all threads share: the counter's upper half, the keys, and how a draw becomes a unit. */
+static void prepare(RandomArgs &r, const tide_random_args *a) {
+  bool narrow = a->kind == TIDE_UNIFORM && (a->dtype == TIDE_FLOAT16 || a->dtype == TIDE_BFLOAT16);
+  int bits = !narrow ? 24 : a->dtype == TIDE_FLOAT16 ? 11 : 8;
+  r.shift = (uint32_t)(32 - bits), r.unit = 1.0f / (float)(1u << bits);
+  r.counter = a->offset / 4;
+  for (uint32_t i = 0; i < 10; i++) {
+    r.key[2 * i] = (uint32_t)a->seed + i * 0x9E3779B9u;
+    r.key[2 * i + 1] = (uint32_t)(a->seed >> 32) + i * 0xBB67AE85u;
+  }
+}
+
 } // namespace tidek
 
 int tidek_random(cudaStream_t stream, const tide_random_args *a) {
   using namespace tidek;
   RandomArgs r = {};
   r.to = a->head.ptr[0], r.p = a->kind == TIDE_BERNOULLI ? a->head.ptr[1] : nullptr;
-  r.n = a->numel, r.a = a->a, r.b = a->b, r.lo = a->lo, r.range = a->range, r.seed = a->seed, r.offset = a->offset;
+  r.n = a->numel, r.a = a->a, r.b = a->b, r.fa = (float)a->a, r.fb = (float)a->b, r.lo = a->lo, r.range = a->range;
+  prepare(r, a);
   r.kind = a->kind, r.dtype = a->dtype, r.p_dtype = a->dtype2, r.ndim = a->ndim, r.flat = a->flat;
   int bytes = dtype_bytes(a->dtype);
   r.vector = a->flat && (uintptr_t)r.to % (bytes * 4 < 16 ? bytes * 4 : 16) == 0;

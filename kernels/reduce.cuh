@@ -69,9 +69,11 @@ static __device__ __forceinline__ void store_result(const ReduceArgs &a, int64_t
   store_any(a.out, offset[0], a.out_dtype, P::finish(acc, a.finish));
 }
 
+/* The result of a part, or of all, for one kept position. */
 template <class P>
 static __device__ __forceinline__ void put(const ReduceArgs &a, int64_t position, int part,
-                                           const typename P::Acc &acc) {
+                                           const typename P::Local &local) {
+  typename P::Acc acc = P::widen(local, part * a.part);
   if (a.parts > 1)
     ((typename P::Acc *)a.partial)[part * a.outer + position] = acc;
   else
@@ -90,67 +92,83 @@ template <class A> static __device__ __forceinline__ A shuffle_down(const A &a, 
 }
 
 /* Merges over groups of `group` neighbouring threads, a power of two; the group's first thread has the result. Every
- * thread of the block takes part. */
-template <class P> static __device__ __forceinline__ typename P::Acc merge_group(typename P::Acc acc, int group) {
-  using Acc = typename P::Acc;
+ * thread of the block takes part. A is a policy's Local or Acc. */
+template <class P, class A> static __device__ __forceinline__ A merge_group(A acc, int group) {
   int width = group < 32 ? group : 32;
   for (int by = 1; by < width; by *= 2) acc = P::merge(acc, shuffle_down(acc, by, width));
   if (group <= 32) return acc;
-  __shared__ alignas(16) char room[sizeof(Acc) * THREADS / 32];
-  Acc *warps = (Acc *)room;
-  if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = acc;
+  __shared__ alignas(16) char room[sizeof(A) * THREADS / 32];
+  A *warps = (A *)room;
+  int warp = threadIdx.x / 32, lane = threadIdx.x % 32, each = group / 32;
+  if (lane == 0) warps[warp] = acc;
   __syncthreads();
-  if (threadIdx.x % group == 0)
-    for (int w = 1; w < group / 32; w++) acc = P::merge(acc, warps[threadIdx.x / 32 + w]);
+  if (warp % each == 0) {
+    acc = warps[warp + lane % each];
+    for (int by = 1; by < each; by *= 2) acc = P::merge(acc, shuffle_down(acc, by, each));
+  }
   return acc;
 }
 
 /* ---- rows ---- */
 
-/* A range of a row, [low, high), by the threads of its group; t is this thread's place in the group. */
+/* The first n vectors at p, by the threads of a group, of which this is number t. The next vectors are on their way
+ * while the ones before are accumulated. */
 template <class P, class S>
-static __device__ __forceinline__ typename P::Acc reduce_range(const ReduceArgs &a, const S *row, int64_t low,
-                                                               int64_t high, int t) {
-  constexpr int VEC = 16 / sizeof(S) < 8 ? 16 / sizeof(S) : 8, UNROLL = VEC >= 8 ? 2 : 4;
-  using Lane = typename P::Lane;
-  typename P::Acc acc = P::none();
-  int64_t group = a.group, done = low;
-  if (a.vector) {
-    int64_t whole = (high - low) / VEC, i = t;
-    Lane lane[VEC];
-    uint32_t step = 0;
-    const S *p = row + low;
-    for (; i + (UNROLL - 1) * group < whole; i += UNROLL * group) {
-      Pack<S, VEC> in[UNROLL];
+static __device__ __forceinline__ typename P::Local reduce_vectors(const ReduceArgs &a, const S *p, int64_t n, int t) {
+  constexpr int VEC = 16 / sizeof(S) < 8 ? 16 / sizeof(S) : 8, UNROLL = 4;
+  typename P::Lane lane[VEC];
+  Pack<S, VEC> next[UNROLL];
+  uint32_t step = 0;
+  int64_t i = t, group = a.group;
 #pragma unroll
-      for (int u = 0; u < UNROLL; u++) in[u] = Pack<S, VEC>::load(p + (i + u * group) * VEC);
+  for (int u = 0; u < UNROLL; u++)
+    if (i + u * group < n) next[u] = Pack<S, VEC>::load(p + (i + u * group) * VEC);
+  while (i < n) {
+    Pack<S, VEC> in[UNROLL];
+    int64_t here = i;
+    i += UNROLL * group;
 #pragma unroll
-      for (int u = 0; u < UNROLL; u++, step++)
+    for (int u = 0; u < UNROLL; u++) in[u] = next[u];
+#pragma unroll
+    for (int u = 0; u < UNROLL; u++)
+      if (i + u * group < n) next[u] = Pack<S, VEC>::load(p + (i + u * group) * VEC);
+#pragma unroll
+    for (int u = 0; u < UNROLL; u++) {
+      if (here + u * group < n) {
 #pragma unroll
         for (int l = 0; l < VEC; l++) lane[l].push(load_value<P>(in[u].v[l], a.finish), step);
+        step++;
+      }
     }
-    for (; i < whole; i += group, step++) {
-      Pack<S, VEC> in = Pack<S, VEC>::load(p + i * VEC);
-#pragma unroll
-      for (int l = 0; l < VEC; l++) lane[l].push(load_value<P>(in.v[l], a.finish), step);
-    }
-#pragma unroll
-    for (int l = 0; l < VEC; l++)
-      acc = P::merge(acc, P::gather(lane[l], step, low + (int64_t)t * VEC + l, group * VEC));
-    done = low + whole * VEC;
   }
-  Lane lane;
-  uint32_t step = 0;
-  int64_t i = done + t;
-  for (; i + 3 * group < high; i += 4 * group) {
+  typename P::Local acc = P::none();
+#pragma unroll
+  for (int l = 0; l < VEC; l++)
+    acc = P::merge(acc, P::gather(lane[l], step, (uint32_t)(t * VEC + l), (uint32_t)(group * VEC)));
+  return acc;
+}
+
+/* A part of a row, n elements at p: vectors first, then the rest one by one. Positions count from p. */
+template <class P, class S>
+static __device__ __forceinline__ typename P::Local reduce_range(const ReduceArgs &a, const S *p, int64_t n, int t) {
+  constexpr int VEC = 16 / sizeof(S) < 8 ? 16 / sizeof(S) : 8;
+  typename P::Local acc = P::none();
+  int64_t group = a.group, i = t;
+  if (a.vector) {
+    acc = reduce_vectors<P, S>(a, p, n / VEC, t);
+    i += n / VEC * VEC;
+  }
+  typename P::Lane lane;
+  uint32_t step = 0, first = (uint32_t)i;
+  for (; i + 3 * group < n; i += 4 * group) {
     S in[4];
 #pragma unroll
-    for (int u = 0; u < 4; u++) in[u] = row[i + u * group];
+    for (int u = 0; u < 4; u++) in[u] = p[i + u * group];
 #pragma unroll
     for (int u = 0; u < 4; u++, step++) lane.push(load_value<P>(in[u], a.finish), step);
   }
-  for (; i < high; i += group, step++) lane.push(load_value<P>(row[i], a.finish), step);
-  return P::merge(acc, P::gather(lane, step, done + t, group));
+  for (; i < n; i += group, step++) lane.push(load_value<P>(p[i], a.finish), step);
+  return P::merge(acc, P::gather(lane, step, first, (uint32_t)group));
 }
 
 template <class P, class S>
@@ -164,12 +182,12 @@ __global__ void __launch_bounds__(THREADS) row_kernel(const __grid_constant__ Re
     block /= a.parts;
   }
   int64_t position = block * rows + threadIdx.x / group;
-  typename P::Acc acc = P::none();
+  typename P::Local acc = P::none();
   if (position < a.outer) {
     int64_t offset[3];
     keep_offsets(a.keep, position, offset);
-    int64_t low = part * a.part, high = low + a.part < a.inner ? low + a.part : a.inner;
-    acc = reduce_range<P, S>(a, (const S *)a.in + offset[1], low, high, t);
+    int64_t low = part * a.part, n = low + a.part < a.inner ? a.part : a.inner - low;
+    acc = reduce_range<P, S>(a, (const S *)a.in + offset[1] + low, n, t);
   }
   acc = merge_group<P>(acc, group);
   if (t == 0 && position < a.outer) put<P>(a, position, part, acc);
@@ -184,7 +202,7 @@ template <class P, class S>
 __global__ void __launch_bounds__(THREADS) col_kernel(const __grid_constant__ ReduceArgs a) {
   kernel_begin();
   constexpr int VEC = 16 / sizeof(S) < 4 ? 16 / sizeof(S) : 4, UNROLL = 4, WIDTH = COL_X * VEC;
-  using Acc = typename P::Acc;
+  using Local = typename P::Local;
   int x = threadIdx.x % COL_X, y = threadIdx.x / COL_X;
   int64_t block = blockIdx.x, strips = (a.columns + WIDTH - 1) / WIDTH;
   int64_t column = block % strips * WIDTH;
@@ -216,15 +234,15 @@ __global__ void __launch_bounds__(THREADS) col_kernel(const __grid_constant__ Re
       if (vector || column + c < a.columns) lane[l].push(load_value<P>(p[r * a.red_stride[0] + c], a.finish), step);
     }
   }
-  __shared__ alignas(16) char room[sizeof(Acc) * THREADS];
-  Acc(*all)[COL_X] = (Acc(*)[COL_X])room;
+  __shared__ alignas(16) char room[sizeof(Local) * THREADS];
+  Local(*all)[COL_X] = (Local(*)[COL_X])room;
 #pragma unroll
   for (int l = 0; l < VEC; l++) {
-    all[y][x] = P::gather(lane[l], step, low + y, COL_Y);
+    all[y][x] = P::gather(lane[l], step, (uint32_t)y, COL_Y);
     __syncthreads();
     int64_t c = column + (vector ? x * VEC + l : x + l * COL_X);
     if (y == 0 && c < a.columns) {
-      Acc acc = all[0][x];
+      Local acc = all[0][x];
       for (int j = 1; j < COL_Y; j++) acc = P::merge(acc, all[j][x]);
       put<P>(a, other * a.columns + c, part, acc);
     }
@@ -253,7 +271,7 @@ template <class P> __global__ void __launch_bounds__(THREADS) any_kernel(const _
   int64_t block = blockIdx.x;
   int part = (int)(block % a.parts);
   int64_t position = block / a.parts * rows + threadIdx.x / group;
-  typename P::Acc acc = P::none();
+  typename P::Local acc = P::none();
   if (position < a.outer) {
     int64_t kept[3], low = part * a.part, high = low + a.part < a.inner ? low + a.part : a.inner;
     keep_offsets(a.keep, position, kept);
@@ -283,7 +301,7 @@ template <class P> __global__ void __launch_bounds__(THREADS) any_kernel(const _
       for (int e = 0; e < 4; e++)
         if (e < here) lane.push(v[e], step++);
     }
-    acc = P::gather(lane, step, low + t, group);
+    acc = P::gather(lane, step, (uint32_t)t, (uint32_t)group);
   }
   acc = merge_group<P>(acc, group);
   if (t == 0 && position < a.outer) put<P>(a, position, part, acc);
@@ -294,7 +312,7 @@ template <class P> __global__ void __launch_bounds__(THREADS) last_kernel(const 
   kernel_begin();
   int group = a.group, rows = THREADS / group, t = threadIdx.x % group;
   int64_t position = (int64_t)blockIdx.x * rows + threadIdx.x / group;
-  typename P::Acc acc = P::none();
+  typename P::Acc acc = P::none_wide();
   if (position < a.outer) {
     const typename P::Acc *from = (const typename P::Acc *)a.partial + position;
     int i = t;
@@ -357,12 +375,13 @@ static inline Shape shape_of(const tide_reduce_args *a, int sms, bool hot) {
   int64_t misfit = (uintptr_t)a->head.ptr[1] % (vec * bytes) != 0;
   if (s.way == COLUMNS) {
     for (int d = 0; d < a->nkeep; d++)
-      if (d != s.column_dim) misfit |= a->keep_stride[1][d] % vec;
+      if (d != s.column_dim && a->keep_size[d] > 1) misfit |= a->keep_stride[1][d] % vec;
     misfit |= a->red_stride[0] % vec;
     s.columns = a->keep_size[s.column_dim];
     split(s, a->inner, ceil_div(s.columns, COL_X * vec) * (a->outer / s.columns), 64, COL_Y, sms);
   } else {
-    for (int d = 0; d < a->nkeep; d++) misfit |= a->keep_stride[1][d] % vec;
+    for (int d = 0; d < a->nkeep; d++)
+      if (a->keep_size[d] > 1) misfit |= a->keep_stride[1][d] % vec;
     s.group = group_for(a->inner, s.way == ROWS ? 2 * vec : 4);
     bool side_by_side =
         a->nkeep > 0 && a->nred > 0 && a->keep_stride[1][a->nkeep - 1] == 1 && a->red_stride[a->nred - 1] != 1;
@@ -414,7 +433,7 @@ template <class P, class... Ts> constexpr Reducer reducer(Ts... typed) {
   return {any_kernel<P>, last_kernel<P>, sizeof(typename P::Acc), {typed...}};
 }
 
-/* The kernels of a policy that has rows and columns for one dtype only, its own. */
+/* Stands where a type has no typed kernels of its own. */
 constexpr int NO_DTYPE = -1;
 
 /* The reducer of each op for the arguments; NULL if there is none. By the reduce_*.cu. */

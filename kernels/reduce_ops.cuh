@@ -1,10 +1,11 @@
 /* reduce_ops.cuh: what is accumulated: one policy for each kind of reduction.
  *
  * A policy P has P::V, the type of a loaded value; P::load(stored), from memory to V; P::Lane, what a thread
- * accumulates in one chain, with push(v, step); P::Acc, what chains are merged as; P::gather(lane, count, first,
- * pitch): a lane that took `count` values, the one of step s at the index first + s * pitch, as an Acc; P::merge(a, b),
- * where a comes first; and P::finish(acc, args), the result. Indexes count inside one reduction. Steps let a lane note
- * a position in 32 bits.
+ * accumulates in one chain, with push(v, step); P::Local, what the chains of one block are merged as, by merge(a, b);
+ * P::gather(lane, count, first, pitch): a lane that took `count` values, the one of step s at position first + s *
+ * pitch of the block's part, as a Local; P::Acc, a Local whose positions count in the whole reduction, by widen(local,
+ * base); and P::finish(acc, args), the result. Steps and local positions have 32 bits, which keeps the loops and merges
+ * short.
  *
  * Invariant: merge does not depend on how the work was divided, except for the rounding of sums, and the division
  * depends only on the shapes; so equal calls give equal bits. */
@@ -50,10 +51,13 @@ template <class P, class T> struct Plain {
     __device__ __forceinline__ Lane() : acc(P::init()) {}
     __device__ __forceinline__ void push(T v, uint32_t) { acc = P::add(acc, v); }
   };
+  using Local = T;
   using Acc = T;
   template <class S> TIDEK_IN T load(S s) { return cast<T>(s); }
-  TIDEK_IN Acc none() { return P::init(); }
-  TIDEK_IN Acc gather(const Lane &l, uint32_t, int64_t, int64_t) { return l.acc; }
+  TIDEK_IN Local none() { return P::init(); }
+  TIDEK_IN Local gather(const Lane &l, uint32_t, uint32_t, uint32_t) { return l.acc; }
+  TIDEK_IN Acc widen(const Local &l, int64_t) { return l; }
+  TIDEK_IN Acc none_wide() { return P::init(); }
   TIDEK_IN Acc merge(const Acc &a, const Acc &b) { return P::add(a, b); }
   TIDEK_IN T finish(const Acc &a, const Finish &f) { return scaled(a, f.scale); }
 };
@@ -112,16 +116,20 @@ template <class T, bool MAX> struct Where {
       if (better && v == v) v = x, step = s;
     }
   };
-  struct Acc {
+  template <class I> struct Found {
     T v;
-    int64_t at;
+    I at;
   };
+  using Local = Found<uint32_t>;
+  using Acc = Found<int64_t>;
   template <class S> TIDEK_IN T load(S s) { return cast<T>(s); }
-  TIDEK_IN Acc none() { return {MAX ? lowest<T>() : highest<T>(), INT64_MAX}; }
-  TIDEK_IN Acc gather(const Lane &l, uint32_t count, int64_t first, int64_t pitch) {
-    return {l.v, count ? first + l.step * pitch : INT64_MAX};
+  TIDEK_IN Local none() { return {MAX ? lowest<T>() : highest<T>(), UINT32_MAX}; }
+  TIDEK_IN Acc none_wide() { return {MAX ? lowest<T>() : highest<T>(), INT64_MAX}; }
+  TIDEK_IN Local gather(const Lane &l, uint32_t count, uint32_t first, uint32_t pitch) {
+    return {l.v, count ? first + l.step * pitch : UINT32_MAX};
   }
-  TIDEK_IN Acc merge(const Acc &a, const Acc &b) {
+  TIDEK_IN Acc widen(const Local &l, int64_t base) { return {l.v, l.at == UINT32_MAX ? INT64_MAX : base + l.at}; }
+  template <class I> TIDEK_IN Found<I> merge(const Found<I> &a, const Found<I> &b) {
     bool an = a.v != a.v, bn = b.v != b.v;
     bool tie = an || bn ? an && bn : a.v == b.v;
     bool b_wins = tie ? b.at < a.at : bn || (!an && (MAX ? b.v > a.v : b.v < a.v));
@@ -207,9 +215,12 @@ template <class T> struct Var {
     int64_t n;
     T mean, m2;
   };
+  using Local = Acc;
   template <class S> TIDEK_IN T load(S s) { return cast<T>(s); }
-  TIDEK_IN Acc none() { return {0, 0, 0}; }
-  TIDEK_IN Acc gather(const Lane &l, uint32_t count, int64_t, int64_t) { return {(int64_t)count, l.mean, l.m2}; }
+  TIDEK_IN Local none() { return {0, 0, 0}; }
+  TIDEK_IN Acc none_wide() { return {0, 0, 0}; }
+  TIDEK_IN Local gather(const Lane &l, uint32_t count, uint32_t, uint32_t) { return {(int64_t)count, l.mean, l.m2}; }
+  TIDEK_IN Acc widen(const Local &l, int64_t) { return l; }
   TIDEK_IN Acc merge(const Acc &a, const Acc &b) {
     if (b.n == 0) return a;
     if (a.n == 0) return b;

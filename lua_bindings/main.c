@@ -1,9 +1,7 @@
 /* main.c: the runner: tide [options] [script [args]].
  *
  * Options, the table arg, exit codes and tracebacks follow lua.c, so that a .lua script runs as it would there; `tide` is a
- * global, opened before the script. Ctrl-C ends the running Lua code through a hook and any wait for a device through the
- * interrupt question that every wait asks; a second Ctrl-C ends the process. */
-#include <signal.h>
+ * global, opened before the script. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,39 +9,9 @@
 
 #include "runner.h"
 
-static lua_State *main_state;
-static volatile sig_atomic_t interrupt_pending;
-static bool was_interrupted; /* the last call ended with Ctrl-C */
 static const char *program = "tide";
 
 /* {==== Calls */
-
-static void stop_hook(lua_State *L, lua_Debug *ar) {
-  (void)ar;
-  lua_sethook(L, NULL, 0, 0);
-  if (!interrupt_pending) return;
-  interrupt_pending = 0, was_interrupted = true;
-  ltide_error(L, "Interrupted", "interrupted");
-}
-
-/* Only lua_sethook may be called here. The coroutine that called tide last is stopped too: a hook is its coroutine's own. */
-static void on_sigint(int sig) {
-  int mask = LUA_MASKCALL | LUA_MASKRET | LUA_MASKLINE | LUA_MASKCOUNT;
-  signal(sig, SIG_DFL);
-  interrupt_pending = 1;
-  lua_sethook(main_state, stop_hook, mask, 1);
-  if (ltide_last && ltide_last != main_state) lua_sethook(ltide_last, stop_hook, mask, 1);
-}
-
-/* Asked by every wait: the error that follows takes the hook's place. */
-static int interrupted(void *user) {
-  (void)user;
-  if (!interrupt_pending) return 0;
-  interrupt_pending = 0, was_interrupted = true;
-  lua_sethook(main_state, NULL, 0, 0);
-  if (ltide_last) lua_sethook(ltide_last, NULL, 0, 0);
-  return 1;
-}
 
 /* The message with its traceback: an error object carries its own. */
 static int with_traceback(lua_State *L) {
@@ -68,11 +36,9 @@ int runner_call(lua_State *L, int nargs, int nresults) {
   int base = lua_gettop(L) - nargs;
   lua_pushcfunction(L, with_traceback);
   lua_insert(L, base);
-  interrupt_pending = 0, was_interrupted = false;
-  signal(SIGINT, on_sigint);
+  interrupt_arm(L);
   int status = lua_pcall(L, nargs, nresults, base);
-  signal(SIGINT, SIG_DFL);
-  lua_sethook(L, NULL, 0, 0);
+  interrupt_disarm(L);
   lua_remove(L, base);
   return status;
 }
@@ -209,7 +175,7 @@ static int run(lua_State *L) {
   lua_gc(L, LUA_GCGEN, 0, 0); /* tensors die young */
   lua_warning(L, "@on", 0);
   luaL_requiref(L, "tide", luaopen_tide, 1);
-  tide_interrupt_set(interrupted, NULL);
+  interrupt_open(L);
   push_args(L, argv, argc, o.script);
   lua_settop(L, 0);
   if (!o.ignore_env && run_init(L) != LUA_OK) return 0;
@@ -231,14 +197,13 @@ int main(int argc, char **argv) {
     fprintf(stderr, "%s: no memory for a Lua state\n", argv[0]);
     return EXIT_FAILURE;
   }
-  main_state = L;
   lua_pushcfunction(L, run);
   lua_pushinteger(L, argc);
   lua_pushlightuserdata(L, argv);
   int status = lua_pcall(L, 2, 1, 0);
   bool ok = lua_toboolean(L, -1) && status == LUA_OK;
   if (status != LUA_OK) runner_report(L, status);
-  if (!ok && was_interrupted) { /* the work that is queued shall not hold the exit up */
+  if (!ok && interrupt_happened()) { /* the work that is queued shall not hold the exit up */
     fflush(NULL);
     _exit(EXIT_FAILURE);
   }

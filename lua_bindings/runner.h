@@ -10,6 +10,11 @@ int runner_call(lua_State *L, int nargs, int nresults);
 int runner_report(lua_State *L, int status);
 /* A Lua state whose small objects come from pools: runner_alloc.c. */
 lua_State *runner_newstate(void);
+/* Ctrl-C, in runner_interrupt.c: armed around each call; open once per state. */
+void interrupt_open(lua_State *L);
+void interrupt_arm(lua_State *L);
+void interrupt_disarm(lua_State *L);
+bool interrupt_happened(void); /* did the last call end with Ctrl-C? */
 /* Reads and runs lines until end of input. */
 void repl_run(lua_State *L);
 

@@ -19,7 +19,7 @@ typedef struct ltide_scope {
   bool open;
   int line;
   char source[LUA_IDSIZE];
-  max_align_t data[];
+  int64_t data[]; /* a userdata is aligned for no more */
 } ltide_scope;
 
 #define SCOPE_META "tide.scope"

@@ -143,7 +143,7 @@ describe("bad input", function()
     if D.cuda then
       tide.cuda.set_device(0)
       tide.cuda.set_stream(tide.cuda.default_stream())
-      tide.cuda.set_per_process_memory_fraction(1)
+      for d = 0, D.devices - 1 do tide.cuda.set_per_process_memory_fraction(1, d) end
     end
   end)
 

@@ -126,6 +126,7 @@ describe("the runner", function()
       sleep 0.1
       start=$(date +%%s%%N)
       kill -INT $child
+      { sleep 4; kill -KILL $child; } 2>/dev/null &
       wait $child
       code=$?
       echo "$code $((($(date +%%s%%N) - start) / 1000000))" >%s]]):format(D.quote(D.runner), path, path, path, path, pid)

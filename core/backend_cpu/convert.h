@@ -4,6 +4,8 @@
  * two steps. A float becomes an integer through int64, truncated; what does not fit is the smallest int64, and the result
  * wraps. Complex to real drops the imaginary part, to bool is != 0. */
 
+#include "elementary.h"
+
 static inline int64_t integer_of(double x) {
   return x >= -9223372036854775808.0 && x < 9223372036854775808.0 ? (int64_t)x : INT64_MIN;
 }
@@ -92,37 +94,26 @@ static inline int64_t integer_of(double x) {
 
 /* ---- 16-bit floats ---- */
 
-static inline uint32_t bits_of(float f) {
-  uint32_t u;
-  memcpy(&u, &f, sizeof u);
-  return u;
-}
-static inline float float_of(uint32_t u) {
-  float f;
-  memcpy(&f, &u, sizeof f);
-  return f;
-}
-
 static inline float half_widen(uint16_t h) {
   uint32_t magnitude = (uint32_t)(h & 0x7FFF) << 13, sign = (uint32_t)(h & 0x8000) << 16;
   /* The exponents differ by 112; a product mends the denormals too. */
-  uint32_t number = bits_of(float_of(magnitude) * 0x1p112f), special = magnitude | 0x7F800000;
+  uint32_t number = bits_from_float(float_from_bits(magnitude) * 0x1p112f), special = magnitude | 0x7F800000;
   uint32_t quiet = (h & 0x3FF) ? 0x400000 : 0;
-  return float_of(sign | ((h & 0x7C00) == 0x7C00 ? special | quiet : number));
+  return float_from_bits(sign | ((h & 0x7C00) == 0x7C00 ? special | quiet : number));
 }
 
 /* Rounds to nearest, halves to even. */
 static inline uint16_t half_narrow(float f) {
-  uint32_t u = bits_of(f), sign = (u >> 16) & 0x8000, magnitude = u & 0x7FFFFFFF;
+  uint32_t u = bits_from_float(f), sign = (u >> 16) & 0x8000, magnitude = u & 0x7FFFFFFF;
   uint32_t normal = (magnitude + 0xC8000FFF + ((magnitude >> 13) & 1)) >> 13;
-  uint32_t denormal = bits_of(float_of(magnitude) + 0.5f) - 0x3F000000;
+  uint32_t denormal = bits_from_float(float_from_bits(magnitude) + 0.5f) - 0x3F000000;
   uint32_t special = magnitude > 0x7F800000 ? 0x7E00 | (magnitude >> 13 & 0x1FF) : 0x7C00;
   uint32_t small = magnitude < 0x38800000 ? denormal : normal;
   return (uint16_t)(sign | (magnitude >= 0x47800000 ? special : small));
 }
 
 static inline uint16_t bfloat16_narrow(float f) {
-  uint32_t u = bits_of(f), rounded = (u + 0x7FFF + ((u >> 16) & 1)) >> 16;
+  uint32_t u = bits_from_float(f), rounded = (u + 0x7FFF + ((u >> 16) & 1)) >> 16;
   return (uint16_t)((u & 0x7FFFFFFF) > 0x7F800000 ? (u >> 16) | 0x40 : rounded);
 }
 

@@ -3,17 +3,33 @@
  * A reduction runs in lanes: four vectors of 64 bytes, whatever the instruction set, so that the result is the same with
  * each of them. The remainder is padded with the neutral element. */
 
-#define FOLD_TYPES(s, T, M)                                                                                            \
+#define FOLD_TYPES(s, T)                                                                                               \
   typedef T vec_##s __attribute__((vector_size(64)));                                                                  \
-  typedef T load_##s __attribute__((vector_size(64), aligned(sizeof(T)), may_alias));                                  \
-  typedef M mask_##s __attribute__((vector_size(64)));
-FOLD_TYPES(f32, float, int32_t)
-FOLD_TYPES(f64, double, int64_t)
-FOLD_TYPES(i32, int32_t, int32_t)
-FOLD_TYPES(i64, int64_t, int64_t)
-FOLD_TYPES(u64, uint64_t, int64_t)
+  typedef T load_##s __attribute__((vector_size(64), aligned(sizeof(T)), may_alias));
+FOLD_TYPES(f32, float)
+FOLD_TYPES(f64, double)
+FOLD_TYPES(i32, int32_t)
+FOLD_TYPES(i64, int64_t)
+FOLD_TYPES(u64, uint64_t)
 
 #define FOLD_LANES(T) (int)(64 / sizeof(T))
+
+/* Where the order does not matter, vectors are as wide as the registers: comparisons of wider ones are taken apart. */
+#if defined(TIDE_ISA_AVX512)
+#define FOLD_WIDTH 64
+#elif defined(TIDE_ISA_AVX2)
+#define FOLD_WIDTH 32
+#else
+#define FOLD_WIDTH 16
+#endif
+#define FOLD_TYPES_OF_WIDTH(s, T, M)                                                                                   \
+  typedef T wide_##s __attribute__((vector_size(FOLD_WIDTH)));                                                         \
+  typedef T wide_load_##s __attribute__((vector_size(FOLD_WIDTH), aligned(sizeof(T)), may_alias));                     \
+  typedef M wide_mask_##s __attribute__((vector_size(FOLD_WIDTH)));
+FOLD_TYPES_OF_WIDTH(f32, float, int32_t)
+FOLD_TYPES_OF_WIDTH(f64, double, int64_t)
+FOLD_TYPES_OF_WIDTH(i32, int32_t, int32_t)
+FOLD_TYPES_OF_WIDTH(i64, int64_t, int64_t)
 
 /* Runs STEP(vector k of four, its load) over x, the rest of it from a padded copy. */
 #define FOLD_RUN(s, T, neutral, STEP)                                                                                  \
@@ -102,49 +118,35 @@ static double fold_square_dev_f64(const double *x, double mean, int64_t n) {
 }
 
 /* The best of x by OP; NaN if there is one. The masks select without a branch. */
-#define FOLD_BEST(name, s, T, OP)                                                                                      \
+#define FOLD_BEST(name, s, T, OP, nan)                                                                                 \
   static T name(const T *x, int64_t n) {                                                                               \
-    vec_##s acc[4];                                                                                                    \
-    mask_##s odd[4] = {{0}};                                                                                           \
-    for (int k = 0; k < 4; k++) acc[k] = x[0] - (vec_##s){0};                                                          \
-    FOLD_RUN(s, T, x[0], FOLD_BEST_STEP_##s##_##OP)                                                                    \
-    T best = acc[0][0];                                                                                                \
-    for (int k = 0; k < 4; k++)                                                                                        \
-      for (int j = 0; j < FOLD_LANES(T); j++) {                                                                        \
-        if (odd[k][j]) return FOLD_NAN_##s;                                                                            \
-        if (FOLD_IS_##OP(acc[k][j], best)) best = acc[k][j];                                                           \
+    enum { LANES = FOLD_WIDTH / sizeof(T) };                                                                           \
+    wide_##s acc[4];                                                                                                   \
+    wide_mask_##s odd[4] = {{0}};                                                                                      \
+    for (int k = 0; k < 4; k++) acc[k] = x[0] - (wide_##s){0};                                                         \
+    int64_t i = 0;                                                                                                     \
+    for (; i + 4 * LANES <= n; i += 4 * LANES)                                                                         \
+      for (int k = 0; k < 4; k++) {                                                                                    \
+        wide_##s y = *(const wide_load_##s *)(x + i + k * LANES);                                                      \
+        wide_mask_##s take = y OP acc[k];                                                                              \
+        acc[k] = (wide_##s)((take & (wide_mask_##s)y) | (~take & (wide_mask_##s)acc[k]));                              \
+        odd[k] |= y != y;                                                                                              \
       }                                                                                                                \
-    return best;                                                                                                       \
+    T best = x[0];                                                                                                     \
+    bool any_odd = best != best;                                                                                       \
+    for (; i < n; i++) best = x[i] OP best ? x[i] : best, any_odd |= x[i] != x[i];                                     \
+    for (int k = 0; k < 4; k++)                                                                                        \
+      for (int j = 0; j < LANES; j++) best = acc[k][j] OP best ? acc[k][j] : best, any_odd |= odd[k][j] != 0;          \
+    return any_odd ? nan : best;                                                                                       \
   }
-#define FOLD_IS_max(a, b) ((a) > (b))
-#define FOLD_IS_min(a, b) ((a) < (b))
-#define FOLD_NAN_f32 (float)NAN
-#define FOLD_NAN_f64 NAN
-#define FOLD_NAN_i32 0
-#define FOLD_NAN_i64 0
-#define FOLD_STEP(s, k, v, better, strange)                                                                            \
-  do {                                                                                                                 \
-    vec_##s y = (v);                                                                                                   \
-    mask_##s take = better;                                                                                            \
-    acc[k] = (vec_##s)((take & (mask_##s)y) | (~take & (mask_##s)acc[k]));                                             \
-    odd[k] |= strange;                                                                                                 \
-  } while (0)
-#define FOLD_BEST_STEP_f32_max(k, v) FOLD_STEP(f32, k, v, y > acc[k], (y != y))
-#define FOLD_BEST_STEP_f32_min(k, v) FOLD_STEP(f32, k, v, y < acc[k], (y != y))
-#define FOLD_BEST_STEP_f64_max(k, v) FOLD_STEP(f64, k, v, y > acc[k], (y != y))
-#define FOLD_BEST_STEP_f64_min(k, v) FOLD_STEP(f64, k, v, y < acc[k], (y != y))
-#define FOLD_BEST_STEP_i32_max(k, v) FOLD_STEP(i32, k, v, y > acc[k], (mask_i32){0})
-#define FOLD_BEST_STEP_i32_min(k, v) FOLD_STEP(i32, k, v, y < acc[k], (mask_i32){0})
-#define FOLD_BEST_STEP_i64_max(k, v) FOLD_STEP(i64, k, v, y > acc[k], (mask_i64){0})
-#define FOLD_BEST_STEP_i64_min(k, v) FOLD_STEP(i64, k, v, y < acc[k], (mask_i64){0})
-FOLD_BEST(fold_max_f32, f32, float, max)
-FOLD_BEST(fold_max_f64, f64, double, max)
-FOLD_BEST(fold_max_i32, i32, int32_t, max)
-FOLD_BEST(fold_max_i64, i64, int64_t, max)
-FOLD_BEST(fold_min_f32, f32, float, min)
-FOLD_BEST(fold_min_f64, f64, double, min)
-FOLD_BEST(fold_min_i32, i32, int32_t, min)
-FOLD_BEST(fold_min_i64, i64, int64_t, min)
+FOLD_BEST(fold_max_f32, f32, float, >, (float)NAN)
+FOLD_BEST(fold_max_f64, f64, double, >, NAN)
+FOLD_BEST(fold_max_i32, i32, int32_t, >, 0)
+FOLD_BEST(fold_max_i64, i64, int64_t, >, 0)
+FOLD_BEST(fold_min_f32, f32, float, <, (float)NAN)
+FOLD_BEST(fold_min_f64, f64, double, <, NAN)
+FOLD_BEST(fold_min_i32, i32, int32_t, <, 0)
+FOLD_BEST(fold_min_i64, i64, int64_t, <, 0)
 
 /* ---- column by column ---- */
 

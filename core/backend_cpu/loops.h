@@ -1,5 +1,6 @@
 /* loops.h: template of the elementwise loops of one instruction set: op.def for each compute type. Defines the functions
  * and the rows of tide__isa.op; loops_type.h is one type. */
+#include "elementary.h"
 #include "opmath.h"
 
 #define LOOP_EMIT_0(...)
@@ -98,10 +99,10 @@
 #include "loops_type.h"
 
 /* In a loop over floats the names of <math.h> in op.def mean the functions of floats. */
-#define exp(x) expf(x)
+#define exp(x) fast_expf(x)
 #define exp2(x) exp2f(x)
 #define expm1(x) expm1f(x)
-#define log(x) logf(x)
+#define log(x) fast_logf(x)
 #define log2(x) log2f(x)
 #define log10(x) log10f(x)
 #define log1p(x) log1pf(x)

@@ -3,7 +3,7 @@
  * A piece starts at any element: the groups that cover it are drawn into a buffer, with the elements before the first one
  * dropped. Values come as float32, float64 or int64 and are converted and scattered by layout.c.
  *
- * A permutation is the stable order of 64-bit keys: three passes of a radix sort by the upper 33 bits, then insertion where
+ * A permutation is the stable order of 64-bit keys: three passes of a radix sort by the upper 32 bits, then insertion where
  * these are equal, which is rare.
  *
  * Invariant: an element depends on seed, offset and its number alone. */
@@ -25,7 +25,7 @@ typedef struct work {
 
 typedef struct room {
   _Alignas(64) uint32_t bits[4 * GROUPS];
-  _Alignas(64) char value[8 * (PIECE + 8)];
+  _Alignas(64) char value[8 * (PIECE + 16)];
   _Alignas(64) char raw[16 * PIECE], chance[8 * PIECE];
 } room;
 
@@ -71,55 +71,70 @@ static const void *draw_integers(const work *w, room *r, int64_t lead, int64_t n
   return out;
 }
 
+/* Uniform numbers in [0, 1) as float32 or float64. */
+static void draw_units(const work *w, room *r, int64_t lead, int64_t n) {
+  if (w->wide)
+    w->isa->unit_f64((double *)r->value, r->bits + 2 * lead, n, 0, 1);
+  else
+    w->isa->unit_f32((float *)r->value, r->bits + lead, n, 24, 0, 1);
+}
+
 static const void *draw_bernoulli(const work *w, room *r, const tide__chunk *c, int64_t lead, int64_t n) {
   const tide_random_args *a = w->a;
-  float *out = (float *)r->value;
-  const uint32_t *bits = r->bits + (w->wide ? 2 * lead : lead);
-  const void *p = NULL;
   int dtype = w->wide ? TIDE_FLOAT64 : TIDE_FLOAT32;
-  if (a->head.ptr[1])
-    p = tide__chunk_load(w->isa, r->chance, r->raw, a->head.ptr[1], &w->grid, c, 1, dtype, a->dtype2);
-  float chance = (float)a->a;
-  for (int64_t i = 0; i < n; i++)
+  uint8_t *out = (uint8_t *)r->raw;
+  const double *wide = (const double *)r->value;
+  const float *narrow = (const float *)r->value, chance = (float)a->a;
+  draw_units(w, r, lead, n);
+  if (!a->head.ptr[1]) {
     if (w->wide)
-      out[i] = tide_unit_f64(wide_draw(bits, i)) < (p ? ((const double *)p)[i] : a->a);
+      for (int64_t i = 0; i < n; i++) out[i] = wide[i] < a->a;
     else
-      out[i] = tide_unit_f32(bits[i], 24) < (p ? ((const float *)p)[i] : chance);
+      for (int64_t i = 0; i < n; i++) out[i] = narrow[i] < chance;
+    return out;
+  }
+  const void *p = tide__chunk_load(w->isa, r->chance, r->raw, a->head.ptr[1], &w->grid, c, 1, dtype, a->dtype2);
+  if (w->wide)
+    for (int64_t i = 0; i < n; i++) out[i] = wide[i] < ((const double *)p)[i];
+  else
+    for (int64_t i = 0; i < n; i++) out[i] = narrow[i] < ((const float *)p)[i];
   return out;
 }
 
-#define ONE_BY_ONE(name, T, f, PI)                                                                                     \
-  static T name(const tide_random_args *a, T unit, T open) {                                                           \
-    switch (a->kind) {                                                                                                 \
-    case TIDE_EXPONENTIAL: return -log##f(open) / (T)a->a;                                                             \
-    case TIDE_CAUCHY: return (T)a->a + (T)a->b * tan##f(PI * (unit - (T)0.5));                                         \
-    default: {                                                                                                         \
-      T trials = ceil##f(log##f(open) / log1p##f(-(T)a->a));                                                           \
-      return trials >= 1 ? trials : 1;                                                                                 \
-    }                                                                                                                  \
-    }                                                                                                                  \
+/* x = op(x) in the type of the values, whose number is rounded up to whole blocks. */
+static void apply(const work *w, room *r, int op, int64_t n) {
+  const char no_param[48] = {0};
+  int64_t blocks = (n + TIDE_BLOCK - 1) / TIDE_BLOCK, item = tide__item(w->value_dtype);
+  memset(r->value + n * item, 0, (size_t)((blocks * TIDE_BLOCK - n) * item));
+  w->isa->op[op][tide__ctype_of(w->value_dtype)](r->value, r->value, NULL, NULL, no_param, blocks);
+}
+
+/* The kinds that are a function of a unit: adding the spacing of units moves [0, 1) to (0, 1], exactly. */
+#define OTHERS(name, T, f, SPACING, PI)                                                                                \
+  static void name(const work *w, room *r, int64_t n) {                                                                \
+    T *x = (T *)r->value, a = (T)w->a->a, b = (T)w->a->b, scale = log1p##f(-a);                                        \
+    bool cauchy = w->a->kind == TIDE_CAUCHY;                                                                           \
+    for (int64_t i = 0; i < n; i++) x[i] = cauchy ? PI * (x[i] - (T)0.5) : x[i] + SPACING;                             \
+    apply(w, r, cauchy ? TIDE_OP_tan : TIDE_OP_log, n);                                                                \
+    if (cauchy)                                                                                                        \
+      for (int64_t i = 0; i < n; i++) x[i] = a + b * x[i];                                                             \
+    else if (w->a->kind == TIDE_EXPONENTIAL)                                                                           \
+      for (int64_t i = 0; i < n; i++) x[i] = -x[i] / a;                                                                \
+    else                                                                                                               \
+      for (int64_t i = 0; i < n; i++) x[i] = x[i] / scale > 1 ? ceil##f(x[i] / scale) : 1;                             \
   }
-ONE_BY_ONE(one_f32, float, f, 3.14159265358979323846f)
-ONE_BY_ONE(one_f64, double, , 3.14159265358979323846)
+OTHERS(others_f32, float, f, 0x1p-24f, 3.14159265358979323846f)
+OTHERS(others_f64, double, , 0x1p-53, 3.14159265358979323846)
 
 static const void *draw_others(const work *w, room *r, int64_t lead, int64_t n) {
-  for (int64_t i = 0; i < n; i++)
-    if (w->wide) {
-      uint64_t x = wide_draw(r->bits, lead + i);
-      ((double *)r->value)[i] = one_f64(w->a, tide_unit_f64(x), tide_unit_open_f64(x));
-    } else {
-      uint32_t x = r->bits[lead + i];
-      ((float *)r->value)[i] = one_f32(w->a, tide_unit_f32(x, 24), tide_unit_open_f32(x));
-    }
+  draw_units(w, r, lead, n);
+  (w->wide ? others_f64 : others_f32)(w, r, n);
   return r->value;
 }
 
 static const void *draw_log_normal(const work *w, room *r, int64_t lead, int64_t groups) {
   draw_normal(w, r, lead, groups);
-  int64_t n = groups * (w->wide ? 2 : 4), blocks = (n + TIDE_BLOCK - 1) / TIDE_BLOCK;
-  const char no_param[48] = {0};
-  memset(r->value + n * tide__item(w->value_dtype), 0, (size_t)((blocks * TIDE_BLOCK - n) * tide__item(w->value_dtype)));
-  w->isa->op[TIDE_OP_exp][tide__ctype_of(w->value_dtype)](r->value, r->value, NULL, NULL, no_param, blocks);
+  apply(w, r, TIDE_OP_exp, groups * (w->wide ? 2 : 4));
   return r->value + lead * tide__item(w->value_dtype);
 }
 
@@ -158,7 +173,7 @@ tide_status tide__cpu_random(tide_stream *stream, const tide_random_args *a) {
   if (a->kind == TIDE_BERNOULLI) w.wide = a->head.ptr[1] ? a->dtype2 == TIDE_FLOAT64 : a->dtype == TIDE_FLOAT64;
   w.value_dtype = w.wide ? TIDE_FLOAT64 : TIDE_FLOAT32;
   if (a->kind == TIDE_RANDINT) w.value_dtype = TIDE_INT64;
-  if (a->kind == TIDE_BERNOULLI) w.value_dtype = TIDE_FLOAT32;
+  if (a->kind == TIDE_BERNOULLI) w.value_dtype = TIDE_BOOL;
   int operands = a->kind == TIDE_BERNOULLI && a->head.ptr[1] ? 2 : 1;
   if (a->flat)
     tide__grid_init_flat(&w.grid, a->numel, operands, PIECE);
@@ -170,70 +185,97 @@ tide_status tide__cpu_random(tide_stream *stream, const tide_random_args *a) {
 
 /* ---- permutations ---- */
 
-typedef struct keyed {
-  uint64_t key;
-  int64_t value;
-} keyed;
-
+/* An item is the upper half of a key and the number of its element. */
 typedef struct permutation {
   const tide_randperm_args *a;
   const tide__isa *isa;
-  keyed *items;
+  uint64_t *items, *other;   /* sorted from items to other */
+  int64_t (*at)[1 << 11];    /* for each part of the list and each digit: where its next item goes */
+  int64_t parts;
+  int shift;
 } permutation;
 
-enum { DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS, SORTED_FROM = 64 - 3 * DIGIT_BITS };
+enum { DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS, SHORT_LIST = 32, PARTS = 8, PART_ITEMS = 1 << 16 };
 
-static void make_keys(void *arg, int64_t begin, int64_t end) {
+static void make_items(void *arg, int64_t begin, int64_t end) {
   const permutation *p = arg;
   uint32_t bits[4 * GROUPS];
   for (int64_t i = begin; i < end;) {
     int64_t n = end - i < PIECE ? end - i : PIECE, lead = i % 2;
     p->isa->philox(bits, p->a->seed, p->a->offset, (uint64_t)(i / 2), (lead + n + 1) / 2);
-    for (int64_t j = 0; j < n; j++, i++) p->items[i] = (keyed){wide_draw(bits, lead + j), i + p->a->index_base};
+    for (int64_t j = 0; j < n; j++, i++)
+      p->items[i] = (uint64_t)bits[2 * (lead + j) + 1] << 32 | (uint64_t)i;
   }
 }
 
-static void sort_digit(keyed *to, const keyed *from, int64_t n, int shift) {
-  int64_t at[DIGITS] = {0}, sum = 0;
-  for (int64_t i = 0; i < n; i++) at[from[i].key >> shift & (DIGITS - 1)]++;
-  for (int d = 0; d < DIGITS; d++) {
-    int64_t here = at[d];
-    at[d] = sum;
-    sum += here;
-  }
-  for (int64_t i = 0; i < n; i++) to[at[from[i].key >> shift & (DIGITS - 1)]++] = from[i];
+static int64_t part_begin(const permutation *p, int64_t part) { return p->a->n / p->parts * part; }
+static int64_t part_end(const permutation *p, int64_t part) {
+  return part + 1 == p->parts ? p->a->n : part_begin(p, part + 1);
 }
 
-/* Mends the order where the upper bits are equal; in a short list, all of the order. */
-static void insert(keyed *items, int64_t n) {
-  for (int64_t i = 1; i < n; i++) {
-    keyed item = items[i];
+static void count_digits(void *arg, int64_t begin, int64_t end) {
+  const permutation *p = arg;
+  for (int64_t part = begin; part < end; part++) {
+    memset(p->at[part], 0, sizeof p->at[part]);
+    for (int64_t i = part_begin(p, part), stop = part_end(p, part); i < stop; i++)
+      p->at[part][p->items[i] >> p->shift & (DIGITS - 1)]++;
+  }
+}
+
+static void move_items(void *arg, int64_t begin, int64_t end) {
+  const permutation *p = arg;
+  for (int64_t part = begin; part < end; part++)
+    for (int64_t i = part_begin(p, part), stop = part_end(p, part); i < stop; i++)
+      p->other[p->at[part][p->items[i] >> p->shift & (DIGITS - 1)]++] = p->items[i];
+}
+
+/* One stable pass; the sorted list is items again. */
+static void sort_digit(permutation *p, int shift) {
+  p->shift = shift;
+  tide__spread(p->parts, PART_ITEMS, count_digits, p);
+  int64_t sum = 0;
+  for (int d = 0; d < DIGITS; d++)
+    for (int64_t part = 0; part < p->parts; part++) {
+      int64_t here = p->at[part][d];
+      p->at[part][d] = sum;
+      sum += here;
+    }
+  tide__spread(p->parts, PART_ITEMS, move_items, p);
+  uint64_t *sorted = p->other;
+  p->other = p->items, p->items = sorted;
+}
+
+static bool comes_after(const permutation *p, uint64_t x, uint64_t y) {
+  if (x >> 32 != y >> 32) return x > y;
+  return tide_random_key(p->a->seed, p->a->offset, (uint32_t)x) > tide_random_key(p->a->seed, p->a->offset, (uint32_t)y);
+}
+
+/* Mends the order where upper halves are equal; in a short list, all of the order. */
+static void insert(const permutation *p) {
+  for (int64_t i = 1; i < p->a->n; i++) {
+    uint64_t item = p->items[i];
     int64_t j = i;
-    for (; j > 0 && items[j - 1].key > item.key; j--) items[j] = items[j - 1];
-    items[j] = item;
+    for (; j > 0 && comes_after(p, p->items[j - 1], item); j--) p->items[j] = p->items[j - 1];
+    p->items[j] = item;
   }
 }
 
 tide_status tide__cpu_randperm(tide_stream *stream, const tide_randperm_args *a) {
   (void)stream;
-  size_t bytes = (size_t)a->n * sizeof(keyed);
-  bool is_short = a->n <= 32;
-  keyed *items = malloc(bytes), *other = is_short ? NULL : malloc(bytes);
-  if (!items || (!other && !is_short)) {
-    free(items), free(other);
-    return tide__fail(TIDE_MEMORY, "randperm: no memory for the keys, got a need of %zu bytes", 2 * bytes);
-  }
-  permutation p = {a, tide__isa_get(), items};
-  tide__spread(a->n, 4, make_keys, &p);
-  keyed *sorted = items;
-  if (!is_short) {
-    sort_digit(other, items, a->n, SORTED_FROM);
-    sort_digit(items, other, a->n, SORTED_FROM + DIGIT_BITS);
-    sort_digit(other, items, a->n, SORTED_FROM + 2 * DIGIT_BITS);
-    sorted = other;
-  }
-  insert(sorted, a->n);
-  for (int64_t i = 0; i < a->n; i++) ((int64_t *)a->head.ptr[0])[i] = sorted[i].value;
-  free(items), free(other);
+  if (a->n > (int64_t)UINT32_MAX)
+    return tide__fail(TIDE_SUPPORT, "randperm: too many elements, got %lld, expected at most %lld", (long long)a->n,
+                      (long long)UINT32_MAX);
+  permutation p = {.a = a, .isa = tide__isa_get(), .parts = a->n < PARTS * PART_ITEMS ? 1 : PARTS};
+  bool is_short = a->n <= SHORT_LIST;
+  size_t list = (size_t)a->n * sizeof *p.items, counts = is_short ? 0 : (size_t)p.parts * sizeof *p.at;
+  uint64_t *room = malloc((is_short ? 1 : 2) * list + counts);
+  if (!room)
+    return tide__fail(TIDE_MEMORY, "randperm: no memory for the keys, got a need of %zu bytes", 2 * list + counts);
+  p.items = room, p.other = room + a->n, p.at = (int64_t(*)[DIGITS])(void *)(room + 2 * a->n);
+  tide__spread(a->n, 4, make_items, &p);
+  for (int shift = 32; shift < 64 && !is_short; shift += DIGIT_BITS) sort_digit(&p, shift);
+  insert(&p);
+  for (int64_t i = 0; i < a->n; i++) ((int64_t *)a->head.ptr[0])[i] = (int64_t)(uint32_t)p.items[i] + a->index_base;
+  free(room);
   return TIDE_OK;
 }

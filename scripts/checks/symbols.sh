@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Checks what the built files export (what tide.h declares, no more and no less) and that they need system libraries alone.
+# Checks what the built files export (what the public headers declare, no more and no
+# less) and that they need system libraries alone.
 # usage: symbols.sh BUILD
 set -u
 build=$1
@@ -27,14 +28,13 @@ check_needs() {
   [ -z "$wrong" ] || complain "$1 needs: ${wrong//$'\n'/ }"
 }
 
-# check_declared LIBRARY: what tide.h declares and what the library exports are the same names.
+# check_declared LIBRARY: what the public headers declare and what the library exports are the same names.
 check_declared() {
-  local header declared exported
-  header=$(dirname "$0")/../../core/include/tide/tide.h
-  declared=$(grep -oE '^TIDE_API.*' "$header" | sed -nE 's/^[^(]*[ *](tide_[a-z0-9_]+)\(.*/\1/p' | sort -u)
+  local declared exported
+  declared=$(cat "$(dirname "$0")"/../../core/include/tide/*.h | grep -E '^TIDE_API' | sed -nE 's/^[^(]*[ *](tide_[a-z0-9_]+)\(.*/\1/p' | sort -u)
   exported=$(nm -D --defined-only "$1" | awk '{print $NF}' | sed 's/@.*//' | sort -u)
-  for name in $(comm -23 <(echo "$declared") <(echo "$exported")); do complain "tide.h declares $name, which $1 lacks"; done
-  for name in $(comm -13 <(echo "$declared") <(echo "$exported")); do complain "$1 exports $name, which tide.h lacks"; done
+  for name in $(comm -23 <(echo "$declared") <(echo "$exported")); do complain "the public headers declare $name, which $1 lacks"; done
+  for name in $(comm -13 <(echo "$declared") <(echo "$exported")); do complain "$1 exports $name, which they do not declare"; done
 }
 
 check_exports "$build/lib/libtide.so" 'tide_[a-z0-9][a-z0-9_]*'

@@ -9,7 +9,7 @@
 #define TIDE_IVDEP
 #include "cpu_test.h"
 
-#pragma GCC optimize("cx-fortran-rules")
+#pragma GCC optimize("cx-fortran-rules", "wrapv")
 #include "backend_cpu/loops.h"
 
 static const tide__loop reference[TIDE_OP_COUNT][TIDE_CTYPES] = {

@@ -114,7 +114,7 @@ static tide_status fill(lane *l, void *ptr, int64_t n, float value) {
 
 static tide_status add_number(lane *l, void *out, void *in, int64_t n, double number) {
   tide_elementwise_args a = {
-      .op = TIDE_OP_add, .operands = 2, .compute = TIDE_FLOAT32, .flat = 1, .ndim = 1, .numel = n};
+      .op = TIDE_OP_add, .operands = 3, .compute = TIDE_FLOAT32, .flat = 1, .ndim = 1, .numel = n};
   a.head.ptr[0] = out, a.head.ptr[1] = in, a.head.nptr = 2, a.head.device = l->head.device;
   a.dtype[0] = a.dtype[1] = a.dtype[2] = TIDE_FLOAT32;
   a.is_number[2] = 1, a.number[2].re = number;
