@@ -14,7 +14,7 @@
 
 namespace tidek {
 
-constexpr int THREADS = 256;
+constexpr int THREADS = 256, QUADS = 2; /* fours of values that a thread makes */
 enum { OTHER = -1 };
 
 struct RandomArgs {
@@ -50,23 +50,38 @@ static __device__ __forceinline__ float log_unit(float u) {
 }
 static __device__ __forceinline__ double log_unit(double u) { return log(u); }
 
-/* sin and cos of 2 pi x / 2^24: whole quarter turns are taken off in integers, so the rest is exact. */
+/* -2 ln u of the draw's unit_open, (x >> 8) + 1 in units of 2^-24: the same, with a polynomial times -2 whose relative
+ * error is 3e-8, and without a rounding of u. */
+static __device__ __forceinline__ float minus_two_log(uint32_t x) {
+  int bits = __float_as_int((float)((x >> 8) + 1)), e = (bits - (0x3f3504f3 + (24 << 23))) >> 23;
+  float f = __int_as_float(bits - ((e + 24) << 23)) - 1.0f;
+  float p = fmaf(f, -0.174007192f, 0.28534952f);
+  p = fmaf(f, p, -0.29829574f);
+  p = fmaf(f, p, 0.33155174f);
+  p = fmaf(f, p, -0.39926124f);
+  p = fmaf(f, p, 0.50002676f);
+  p = fmaf(f, p, -0.6666782f);
+  p = fmaf(f, p, 1.0f);
+  p = fmaf(f, p, -2.0f);
+  return fmaf(f, p, (float)e * -1.38629436f);
+}
+
+/* sin and cos of the turn x / 2^32, of whose bits 24 count. The nearest quarter turn is taken off in integers, so that
+ * the rest is exact; its number, in the upper bits of y, swaps the two and sets their signs. */
 static __device__ __forceinline__ void turn(uint32_t x, float &s, float &c) {
-  uint32_t quarter = (x + (1u << 21)) >> 22;
-  float r = (float)(int32_t)(x - (quarter << 22)) * (1.0f / 4194304.0f), z = r * r;
-  float sine = r * fmaf(z, fmaf(z, fmaf(z, -4.602177e-3f, 7.968023e-2f), -0.6459635f), 1.5707964f);
+  uint32_t y = x + 0x20000000u;
+  float t = (float)(int32_t)((x & 0xffffff00u) << 2) * (1.0f / 4294967296.0f), z = t * t;
+  float sine = t * fmaf(z, fmaf(z, fmaf(z, -4.602177e-3f, 7.968023e-2f), -0.6459635f), 1.5707964f);
   float cosine = fmaf(z, fmaf(z, fmaf(z, fmaf(z, 9.040216e-4f, -2.0860288e-2f), 0.25366923f), -1.2337005f), 1.0f);
-  s = quarter & 1 ? cosine : sine;
-  c = quarter & 1 ? sine : cosine;
-  s = quarter & 2 ? -s : s;
-  c = (quarter + 1) & 2 ? -c : c;
+  bool odd = y & 0x40000000u;
+  s = __uint_as_float(__float_as_uint(odd ? cosine : sine) ^ (y & 0x80000000u));
+  c = __uint_as_float(__float_as_uint(odd ? sine : cosine) ^ ((y + 0x40000000u) & 0x80000000u));
 }
 
 static __device__ __forceinline__ void normal_pair(uint32_t x1, uint32_t x2, float &first, float &second) {
   float s, c, r;
-  float square = -2.0f * log_unit(tide_unit_open_f32(x1));
-  asm("sqrt.approx.f32 %0, %1;" : "=f"(r) : "f"(square));
-  turn(x2 >> 8, s, c);
+  asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(minus_two_log(x1)));
+  turn(x2, s, c);
   first = r * c, second = r * s;
 }
 
@@ -111,11 +126,14 @@ static __device__ __forceinline__ void four(T (&v)[4], const RandomArgs &a, cons
   if constexpr (KIND == TIDE_UNIFORM) {
 #pragma unroll
     for (int e = 0; e < 4; e++) v[e] = uniform(unit(draw[e], a), x, y);
-  } else if constexpr (KIND == TIDE_NORMAL) {
+  } else if constexpr (KIND == TIDE_NORMAL || KIND == TIDE_LOG_NORMAL) {
     normal_pair(draw[0], draw[1], v[0], v[1]);
     normal_pair(draw[2], draw[3], v[2], v[3]);
 #pragma unroll
-    for (int e = 0; e < 4; e++) v[e] = a.kind == TIDE_LOG_NORMAL ? exp(fma(v[e], y, x)) : fma(v[e], y, x);
+    for (int e = 0; e < 4; e++) {
+      v[e] = fma(v[e], y, x);
+      if constexpr (KIND == TIDE_LOG_NORMAL) v[e] = exp(v[e]);
+    }
   } else if constexpr (KIND == TIDE_RANDINT) {
 #pragma unroll
     for (int e = 0; e < 4; e++) v[e] = (T)((uint64_t)a.lo + (a.range ? draw[e] % (D)a.range : draw[e]));
@@ -185,8 +203,11 @@ static __device__ __forceinline__ void store_vector(const RandomArgs &a, int64_t
 
 template <class T> static __device__ __forceinline__ void store_four(const RandomArgs &a, int64_t i, const T (&v)[4]) {
   if (a.vector && i + 4 <= a.n) {
+    if (a.dtype == TIDE_FLOAT32) {
+      store_vector<float>(a, i, v);
+      return;
+    }
     switch (a.dtype) {
-    case TIDE_FLOAT32: store_vector<float>(a, i, v); return;
     case TIDE_FLOAT16: store_vector<half>(a, i, v); return;
     case TIDE_BFLOAT16: store_vector<bfloat16>(a, i, v); return;
     case TIDE_FLOAT64: store_vector<double>(a, i, v); return;
@@ -203,13 +224,16 @@ template <class T> static __device__ __forceinline__ void store_four(const Rando
 template <int KIND, class T, class D>
 __global__ void __launch_bounds__(THREADS) random_kernel(const __grid_constant__ RandomArgs a) {
   kernel_begin();
-  int64_t quad = (int64_t)blockIdx.x * THREADS + threadIdx.x;
-  if (quad * 4 >= a.n) return;
-  D draw[4];
-  draw_four(draw, a, quad);
-  T v[4];
-  four<KIND>(v, a, draw);
-  store_four(a, quad * 4, v);
+  int64_t quad = (int64_t)blockIdx.x * (THREADS * QUADS) + threadIdx.x;
+#pragma unroll
+  for (int q = 0; q < QUADS; q++, quad += THREADS) {
+    if (quad * 4 >= a.n) return;
+    D draw[4];
+    draw_four(draw, a, quad);
+    T v[4];
+    four<KIND>(v, a, draw);
+    store_four(a, quad * 4, v);
+  }
 }
 
 template <class T, class D>
@@ -237,8 +261,8 @@ using RandomKernel = void (*)(const RandomArgs);
 template <class T, class D> static RandomKernel kernel_for(int kind) {
   switch (kind) {
   case TIDE_UNIFORM: return random_kernel<TIDE_UNIFORM, T, D>;
-  case TIDE_NORMAL:
-  case TIDE_LOG_NORMAL: return random_kernel<TIDE_NORMAL, T, D>;
+  case TIDE_NORMAL: return random_kernel<TIDE_NORMAL, T, D>;
+  case TIDE_LOG_NORMAL: return random_kernel<TIDE_LOG_NORMAL, T, D>;
   case TIDE_BERNOULLI: return bernoulli_kernel<T, D>;
   default: return random_kernel<OTHER, T, D>;
   }
@@ -280,5 +304,6 @@ int tidek_random(cudaStream_t stream, const tide_random_args *a) {
     r.size[d] = a->size[d];
     for (int k = 0; k < 2; k++) r.stride[d][k] = a->stride[k][d];
   }
-  return launch(choose(a), ceil_div(a->numel, THREADS * 4), THREADS, stream, (const RandomArgs)r);
+  int64_t each = a->kind == TIDE_BERNOULLI ? 4 : 4 * QUADS;
+  return launch(choose(a), ceil_div(a->numel, THREADS * each), THREADS, stream, (const RandomArgs)r);
 }

@@ -18,8 +18,10 @@ ltide_tensor *ltide_new_tensor(lua_State *L, ltide_state *S) {
   u->t = NULL, u->arena = NULL;
   lua_rawgeti(L, LUA_REGISTRYINDEX, S->tensor_ref);
   lua_setmetatable(L, -2);
-  if (S->arena) ltide_arena_add(S, u);
-  else if (lua_gc(L, LUA_GCCOUNT) < 0) ltide_stray_add(S, u); /* a finaliser is running */
+  if (S->arena)
+    ltide_arena_add(S, u);
+  else if (lua_gc(L, LUA_GCCOUNT) < 0)
+    ltide_stray_add(S, u); /* a finaliser is running */
   return u;
 }
 

@@ -14,12 +14,12 @@ describe("without an accelerator", function()
         local ok, e = pcall(tide.zeros, 2, { device = "cuda" })
         print(ok, e.kind == "LibraryError" or e.kind == "DeviceError", #e.message > 20)
         print(pcall(tide.cuda.manual_seed, 1))
-        print(tide.cuda.memory_allocated(), #tide.cuda.get_arch_list())
+        print(tide.cuda.memory_allocated())
         tide.cuda.empty_cache()
         print((tide.zeros(2) + 1):sum():item())
       end]] }, { env = { CUDA_VISIBLE_DEVICES = "" } })
     assert.is_truthy(out:match "^false\n", out)
-    if out ~= "false\n" then assert.are.equal("false\n0\nfalse\ttrue\ttrue\ntrue\n0\t0\n2.0\n", out) end
+    if out ~= "false\n" then assert.are.equal("false\n0\nfalse\ttrue\ttrue\ntrue\n0\n2.0\n", out) end
   end)
 end)
 
@@ -80,7 +80,6 @@ describe("current device", function()
     assert.is_true(cuda.is_initialized())
     assert.is_true(cuda.device_count() >= 1)
     assert.are.equal(0, cuda.current_device())
-    assert.are.equal(2, select("#", cuda.min_capability()))
   end)
 
   it("is set for a block, in both forms", function()

@@ -1,8 +1,8 @@
 /* blas.c: finds a BLAS library with the C interface (CBLAS), once, at the first matrix product.
  *
- * Nothing is linked: the loader looks for OpenBLAS, MKL, BLIS and the distribution's default in this order, and one that
- * lacks a needed function is passed over. The library stays open until the process ends, for its threads cannot be taken
- * away from it safely.
+ * Nothing is linked: the loader looks for OpenBLAS, MKL, BLIS and the distribution's default in this order, and one
+ * that lacks a needed function is passed over. The library stays open until the process ends, for its threads cannot be
+ * taken away from it safely.
  *
  * Invariant: after the first call the table does not change. */
 #include "blas.h"
@@ -26,7 +26,8 @@ static bool take(void *function, size_t size, void *library, const char *name) {
 }
 
 static bool fill(tide__blas *t, void *library) {
-  static const char *const setters[] = {"openblas_set_num_threads", "MKL_Set_Num_Threads", "bli_thread_set_num_threads"};
+  static const char *const setters[] = {"openblas_set_num_threads", "MKL_Set_Num_Threads",
+                                        "bli_thread_set_num_threads"};
   if (!take(&t->sgemm, sizeof t->sgemm, library, "cblas_sgemm") ||
       !take(&t->dgemm, sizeof t->dgemm, library, "cblas_dgemm") ||
       !take(&t->cgemm, sizeof t->cgemm, library, "cblas_cgemm") ||
@@ -40,8 +41,8 @@ static bool fill(tide__blas *t, void *library) {
 }
 
 static void open_library(void) {
-  static const char *const names[] = {"libopenblas.so.0", "libmkl_rt.so.2", "libmkl_rt.so", "libblis.so.4", "libblas.so.3",
-                                      "libcblas.so.3"};
+  static const char *const names[] = {"libopenblas.so.0", "libmkl_rt.so.2", "libmkl_rt.so",
+                                      "libblis.so.4",     "libblas.so.3",   "libcblas.so.3"};
   for (size_t i = 0; i < sizeof names / sizeof *names && !found; i++) {
     void *library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
     if (!library) continue;

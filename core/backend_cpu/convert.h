@@ -1,8 +1,8 @@
 /* convert.h: template of the conversions between dtypes for one instruction set.
  *
- * All pairs of the ten dtypes that C knows, and float16 and bfloat16 from and to float32; the other pairs of these two take
- * two steps. A float becomes an integer through int64, truncated; what does not fit is the smallest int64, and the result
- * wraps. Complex to real drops the imaginary part, to bool is != 0. */
+ * All pairs of the ten dtypes that C knows, and float16 and bfloat16 from and to float32; the other pairs of these two
+ * take two steps. A float becomes an integer through int64, truncated; what does not fit is the smallest int64, and the
+ * result wraps. Complex to real drops the imaginary part, to bool is != 0. */
 
 #include "elementary.h"
 
@@ -10,11 +10,11 @@ static inline int64_t integer_of(double x) {
   return x >= -9223372036854775808.0 && x < 9223372036854775808.0 ? (int64_t)x : INT64_MIN;
 }
 
-#define CONVERT_REAL_B(x) ((x) != 0)
-#define CONVERT_REAL_U(x) (x)
-#define CONVERT_REAL_I(x) (x)
-#define CONVERT_REAL_F(x) (x)
-#define CONVERT_REAL_C(x) (__real__(x))
+#define CONVERT_REAL_B(x)        ((x) != 0)
+#define CONVERT_REAL_U(x)        (x)
+#define CONVERT_REAL_I(x)        (x)
+#define CONVERT_REAL_F(x)        (x)
+#define CONVERT_REAL_C(x)        (__real__(x))
 #define CONVERT_TO_B(D, x, real) ((x) != 0)
 #define CONVERT_TO_F(D, x, real) (real)
 #define CONVERT_TO_C(D, x, real) (x)
@@ -22,9 +22,9 @@ static inline int64_t integer_of(double x) {
 #define CONVERT_TO_I(D, x, real) CONVERT_TO_U(D, x, real)
 
 #define CONVERT_NAME_(to, from) convert_##to##_##from
-#define CONVERT_NAME(to, from) CONVERT_NAME_(to, from)
-#define CONVERT_REAL_(k, x) CONVERT_REAL_##k(x)
-#define CONVERT_REAL(k, x) CONVERT_REAL_(k, x)
+#define CONVERT_NAME(to, from)  CONVERT_NAME_(to, from)
+#define CONVERT_REAL_(k, x)     CONVERT_REAL_##k(x)
+#define CONVERT_REAL(k, x)      CONVERT_REAL_(k, x)
 
 #define CONVERT(name, D, kind)                                                                                         \
   static void CONVERT_NAME(name, SN)(void *out, const void *in, int64_t n) {                                           \
@@ -49,44 +49,44 @@ static inline int64_t integer_of(double x) {
     }                                                                                                                  \
   }
 
-#define S uint8_t
+#define S  uint8_t
 #define SN b8
 #define SK B
 #include "convert_from.h"
-#define S uint8_t
+#define S  uint8_t
 #define SN uint8
 #define SK U
 #include "convert_from.h"
-#define S int8_t
+#define S  int8_t
 #define SN int8
 #define SK I
 #include "convert_from.h"
-#define S int16_t
+#define S  int16_t
 #define SN int16
 #define SK I
 #include "convert_from.h"
-#define S int32_t
+#define S  int32_t
 #define SN int32
 #define SK I
 #include "convert_from.h"
-#define S int64_t
+#define S  int64_t
 #define SN int64
 #define SK I
 #include "convert_from.h"
-#define S float _Complex
+#define S  float _Complex
 #define SN complex64
 #define SK C
 #include "convert_from.h"
-#define S double _Complex
+#define S  double _Complex
 #define SN complex128
 #define SK C
 #include "convert_from.h"
 #define CONVERT_FROM_FLOAT
-#define S float
+#define S  float
 #define SN float32
 #define SK F
 #include "convert_from.h"
-#define S double
+#define S  double
 #define SN float64
 #define SK F
 #include "convert_from.h"
@@ -156,13 +156,13 @@ static void convert_bfloat16_float32(void *out, const void *in, int64_t n) {
 }
 
 #define CONVERT_ROW(TO, to)                                                                                            \
-  [TIDE_##TO][TIDE_BOOL] = convert_##to##_b8, [TIDE_##TO][TIDE_UINT8] = convert_##to##_uint8,                        \
+  [TIDE_##TO][TIDE_BOOL] = convert_##to##_b8, [TIDE_##TO][TIDE_UINT8] = convert_##to##_uint8,                          \
   [TIDE_##TO][TIDE_INT8] = convert_##to##_int8, [TIDE_##TO][TIDE_INT16] = convert_##to##_int16,                        \
   [TIDE_##TO][TIDE_INT32] = convert_##to##_int32, [TIDE_##TO][TIDE_INT64] = convert_##to##_int64,                      \
   [TIDE_##TO][TIDE_FLOAT32] = convert_##to##_float32, [TIDE_##TO][TIDE_FLOAT64] = convert_##to##_float64,              \
   [TIDE_##TO][TIDE_COMPLEX64] = convert_##to##_complex64, [TIDE_##TO][TIDE_COMPLEX128] = convert_##to##_complex128
 #define CONVERT_TABLE                                                                                                  \
-  CONVERT_ROW(BOOL, b8), CONVERT_ROW(UINT8, uint8), CONVERT_ROW(INT8, int8), CONVERT_ROW(INT16, int16),              \
+  CONVERT_ROW(BOOL, b8), CONVERT_ROW(UINT8, uint8), CONVERT_ROW(INT8, int8), CONVERT_ROW(INT16, int16),                \
       CONVERT_ROW(INT32, int32), CONVERT_ROW(INT64, int64), CONVERT_ROW(FLOAT32, float32),                             \
       CONVERT_ROW(FLOAT64, float64), CONVERT_ROW(COMPLEX64, complex64), CONVERT_ROW(COMPLEX128, complex128),           \
       [TIDE_FLOAT32][TIDE_FLOAT16] = convert_float32_float16, [TIDE_FLOAT16][TIDE_FLOAT32] = convert_float16_float32,  \

@@ -1,8 +1,8 @@
 /* copy.c: copies between layouts and dtypes, fills and progressions.
  *
- * Everything flat goes in pieces of the second cache's order of size, larger results around the caches. Other layouts go
- * chunk by chunk (layout.h): gathered to where they belong or to a buffer, converted, scattered. Transposed copies become
- * square tiles there.
+ * Everything flat goes in pieces of the second cache's order of size, larger results around the caches. Other layouts
+ * go chunk by chunk (layout.h): gathered to where they belong or to a buffer, converted, scattered. Transposed copies
+ * become square tiles there.
  *
  * Invariant: source and destination are different elements or exactly the same ones. */
 #include "layout.h"

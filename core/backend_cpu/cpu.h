@@ -1,5 +1,5 @@
-/* cpu.h: the kernels of the CPU backend, which the simulated devices run too: pure functions of their arguments, safe on
- * any thread. The stream is not used. They return when the work is done. */
+/* cpu.h: the kernels of the CPU backend, which the simulated devices run too: pure functions of their arguments, safe
+ * on any thread. The stream is not used. They return when the work is done. */
 #ifndef TIDE_CPU_H
 #define TIDE_CPU_H
 

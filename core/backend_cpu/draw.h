@@ -1,5 +1,5 @@
-/* draw.h: template of the random loops for one instruction set. random.h defines every value; here are its loops over many
- * groups, and a sine and cosine of a whole turn for the normals. */
+/* draw.h: template of the random loops for one instruction set. random.h defines every value; here are its loops over
+ * many groups, and a sine and cosine of a whole turn for the normals. */
 
 #include "elementary.h"
 #include "random.h"
@@ -43,11 +43,12 @@ static void draw_unit_f64(double *restrict out, const uint32_t *restrict bits, i
   for (int64_t i = 0; i < n; i++) out[i] = tide_uniform_f64(tide_unit_f64(draw_wide(bits + 2 * i)), a, b);
 }
 
-/* The sine and cosine of u turns, 0 <= u < 1. The nearest quarter turn is taken off exactly (adding a large number rounds to
- * an integer, without the instruction for it, which older processors lack); what is left lies within an
+/* The sine and cosine of u turns, 0 <= u < 1. The nearest quarter turn is taken off exactly (adding a large number
+ * rounds to an integer, without the instruction for it, which older processors lack); what is left lies within an
  * eighth of a turn, where short series serve (coefficients: S. Moshier, Cephes, single precision). */
 static inline void draw_turn_f32(float u, float *sine, float *cosine) {
-  float quarter = (u * 4.0f + 12582912.0f) - 12582912.0f, x = (u - quarter * 0.25f) * 6.28318530717958647692f, z = x * x;
+  float quarter = (u * 4.0f + 12582912.0f) - 12582912.0f, x = (u - quarter * 0.25f) * 6.28318530717958647692f,
+        z = x * x;
   float s = ((-1.9515295891e-4f * z + 8.3321608736e-3f) * z - 1.6666654611e-1f) * z * x + x;
   float c = ((2.443315711809948e-5f * z - 1.388731625493765e-3f) * z + 4.166664568298827e-2f) * z * z - 0.5f * z + 1.0f;
   int32_t q = (int32_t)quarter;
@@ -57,7 +58,8 @@ static inline void draw_turn_f32(float u, float *sine, float *cosine) {
 }
 
 static inline void draw_turn_f64(double u, double *sine, double *cosine) {
-  double quarter = (u * 4.0 + 6755399441055744.0) - 6755399441055744.0, x = (u - quarter * 0.25) * 6.28318530717958647692, s = sin(x), c = cos(x);
+  double quarter = (u * 4.0 + 6755399441055744.0) - 6755399441055744.0,
+         x = (u - quarter * 0.25) * 6.28318530717958647692, s = sin(x), c = cos(x);
   int64_t q = (int32_t)quarter;
   double along = q & 1 ? c : s, across = q & 1 ? s : c;
   *sine = q & 2 ? -along : along;

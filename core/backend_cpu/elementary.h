@@ -25,9 +25,9 @@ static inline uint32_t bits_from_float(float f) {
 
 /* a * b + c, in one step where that is one instruction. */
 #if defined(TIDE_ISA_AVX2) || defined(TIDE_ISA_AVX512)
-#define MULTIPLY_ADD(a, b, c) __builtin_fmaf(a, b, c)
+#  define MULTIPLY_ADD(a, b, c) __builtin_fmaf(a, b, c)
 #else
-#define MULTIPLY_ADD(a, b, c) ((a) * (b) + (c))
+#  define MULTIPLY_ADD(a, b, c) ((a) * (b) + (c))
 #endif
 
 static inline float fast_expf(float x) {

@@ -1,12 +1,12 @@
 /* elementwise.c: out = op(inputs), in chunks that stay in the first cache.
  *
  * An operand that is joined in a chunk and already of the compute type is used where it lies; others are gathered and
- * converted into a buffer; a number, or a tensor that repeats one value, fills its buffer once. The loop of isa.h runs over
- * whole blocks; what is left over goes through buffers of one block. The result is written in place, or converted and
- * scattered from a buffer; results beyond the caches are written around them.
+ * converted into a buffer; a number, or a tensor that repeats one value, fills its buffer once. The loop of isa.h runs
+ * over whole blocks; what is left over goes through buffers of one block. The result is written in place, or converted
+ * and scattered from a buffer; results beyond the caches are written around them.
  *
- * Invariant: every chunk is read before it is written, and no other chunk touches its elements, so that the output may be
- * one of the inputs. */
+ * Invariant: every chunk is read before it is written, and no other chunk touches its elements, so that the output may
+ * be one of the inputs. */
 #include "layout.h"
 
 enum { BLOCK_BYTES = TIDE_BLOCK * 16 };
@@ -48,18 +48,18 @@ static void repeat(char *out, const void *value, int item, int64_t n) {
 
 static bool is_test(int op) {
   static const uint8_t tests[TIDE_OP_COUNT] = {
-#define TEST_FLOAT 0
-#define TEST_FLOATC 0
-#define TEST_REAL 0
-#define TEST_ARITHC 0
-#define TEST_BITS 0
-#define TEST_TEST 1
-#define TEST_COMPARE 1
-#define TEST_EQUALC 1
-#define TEST_CLOSE 1
-#define TEST_LOGIC 1
-#define UNARY(name, rule, expr, doc) TEST_##rule,
-#define BINARY(name, rule, expr, doc) TEST_##rule,
+#define TEST_FLOAT                     0
+#define TEST_FLOATC                    0
+#define TEST_REAL                      0
+#define TEST_ARITHC                    0
+#define TEST_BITS                      0
+#define TEST_TEST                      1
+#define TEST_COMPARE                   1
+#define TEST_EQUALC                    1
+#define TEST_CLOSE                     1
+#define TEST_LOGIC                     1
+#define UNARY(name, rule, expr, doc)   TEST_##rule,
+#define BINARY(name, rule, expr, doc)  TEST_##rule,
 #define TERNARY(name, rule, expr, doc) TEST_##rule,
 #include "tide/op.def"
   };

@@ -1,7 +1,7 @@
 /* fold.h: template of the reductions of contiguous elements for one instruction set.
  *
- * A reduction runs in lanes: four vectors of 64 bytes, whatever the instruction set, so that the result is the same with
- * each of them. The remainder is padded with the neutral element. */
+ * A reduction runs in lanes: four vectors of 64 bytes, whatever the instruction set, so that the result is the same
+ * with each of them. The remainder is padded with the neutral element. */
 
 #define FOLD_TYPES(s, T)                                                                                               \
   typedef T vec_##s __attribute__((vector_size(64)));                                                                  \
@@ -16,11 +16,11 @@ FOLD_TYPES(u64, uint64_t)
 
 /* Where the order does not matter, vectors are as wide as the registers: comparisons of wider ones are taken apart. */
 #if defined(TIDE_ISA_AVX512)
-#define FOLD_WIDTH 64
+#  define FOLD_WIDTH 64
 #elif defined(TIDE_ISA_AVX2)
-#define FOLD_WIDTH 32
+#  define FOLD_WIDTH 32
 #else
-#define FOLD_WIDTH 16
+#  define FOLD_WIDTH 16
 #endif
 #define FOLD_TYPES_OF_WIDTH(s, T, M)                                                                                   \
   typedef T wide_##s __attribute__((vector_size(FOLD_WIDTH)));                                                         \

@@ -1,7 +1,8 @@
 /* gemm.c: matrix products.
  *
- * Floats and complex numbers go to a BLAS library if there is one and the strides are what it takes. 16-bit floats become
- * float32 first, a panel of rows at a time. Everything else, and all of it without a library, is done by gemm_own.c.
+ * Floats and complex numbers go to a BLAS library if there is one and the strides are what it takes. 16-bit floats
+ * become float32 first, a panel of rows at a time. Everything else, and all of it without a library, is done by
+ * gemm_own.c.
  *
  * Invariant: with beta 0 the result's old values are not read, not even to be multiplied by zero. */
 #include "gemm.h"
@@ -61,8 +62,8 @@ static void product_matrix(const blas_call *b, char *c, const char *x, const cha
                    beta[0], (float *)c, ldc);
     break;
   case TIDE_FLOAT64:
-    b->blas->dgemm(TIDE_BLAS_ROWS, b->ta, b->tb, m, n, k, a->alpha.re, (const double *)x, b->lda,
-                   (const double *)y, b->ldb, a->beta.re, (double *)c, ldc);
+    b->blas->dgemm(TIDE_BLAS_ROWS, b->ta, b->tb, m, n, k, a->alpha.re, (const double *)x, b->lda, (const double *)y,
+                   b->ldb, a->beta.re, (double *)c, ldc);
     break;
   case TIDE_COMPLEX64:
     b->blas->cgemm(TIDE_BLAS_ROWS, b->ta, b->tb, m, n, k, alpha, x, b->lda, y, b->ldb, beta, c, ldc);
@@ -153,7 +154,8 @@ static void narrow(const tide_gemm_args *a, uint16_t *c, float *product_row, int
 static tide_status half_matrix(const tide_gemm_args *a, int64_t index, float *a_wide, float *b_wide, float *c_wide) {
   const uint16_t *x = (const uint16_t *)a->head.ptr[1] + index * a->a_batch;
   uint16_t *c = (uint16_t *)a->head.ptr[0] + index * a->c_batch;
-  bool b_across = widen(b_wide, a, (const uint16_t *)a->head.ptr[2] + index * a->b_batch, a->k, a->n, a->b_row, a->b_col);
+  bool b_across =
+      widen(b_wide, a, (const uint16_t *)a->head.ptr[2] + index * a->b_batch, a->k, a->n, a->b_row, a->b_col);
   for (int64_t i = 0; i < a->m; i += PANEL_ROWS) {
     int64_t rows = a->m - i < PANEL_ROWS ? a->m - i : PANEL_ROWS;
     bool a_across = widen(a_wide, a, x + i * a->a_row, rows, a->k, a->a_row, a->a_col);
@@ -174,7 +176,8 @@ static tide_status product_half(const tide_gemm_args *a) {
   size_t floats = (size_t)(rows * a->k + a->k * a->n + rows * a->n);
   float *room = malloc((floats ? floats : 1) * sizeof *room);
   if (!room)
-    return tide__fail(TIDE_MEMORY, "matmul: no memory for float32 panels, got a need of %zu bytes", floats * sizeof *room);
+    return tide__fail(TIDE_MEMORY, "matmul: no memory for float32 panels, got a need of %zu bytes",
+                      floats * sizeof *room);
   float *b_wide = room + rows * a->k, *c_wide = b_wide + a->k * a->n;
   tide_status status = TIDE_OK;
   for (int64_t i = 0; i < a->batch && status == TIDE_OK; i++) status = half_matrix(a, i, room, b_wide, c_wide);

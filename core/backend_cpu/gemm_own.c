@@ -1,9 +1,9 @@
 /* gemm_own.c: matrix products without a library: integers, odd strides, and machines that have no BLAS.
  *
- * The result is cut into tiles; each tile belongs to one thread. For slices of k, panels of A (six rows wide) and of B (one
- * 64-byte vector wide) are packed in the compute type, whatever their strides and dtype, and the inner loop of isa.h adds
- * their product to the tile's sums. Integers narrower than 64 bits are computed in int32, which wraps as they do; complex
- * numbers by plain loops over the packed panels.
+ * The result is cut into tiles; each tile belongs to one thread. For slices of k, panels of A (six rows wide) and of B
+ * (one 64-byte vector wide) are packed in the compute type, whatever their strides and dtype, and the inner loop of
+ * isa.h adds their product to the tile's sums. Integers narrower than 64 bits are computed in int32, which wraps as
+ * they do; complex numbers by plain loops over the packed panels.
  *
  * Invariant: the order of the sums depends on the sizes alone. */
 #include "gemm.h"
@@ -18,8 +18,8 @@ enum { SLICE = 256, TILE_ROWS = 96, TILE_BYTES = 1024, PANEL = 6 };
 typedef struct work {
   const tide_gemm_args *a;
   const tide__isa *isa;
-  int compute, item;          /* dtype that is computed in, and its bytes */
-  int64_t lanes, tile_cols;   /* of a panel of B; of a tile */
+  int compute, item;        /* dtype that is computed in, and its bytes */
+  int64_t lanes, tile_cols; /* of a panel of B; of a tile */
   int64_t tiles_down, tiles_across;
   _Atomic bool failed;
 } work;
@@ -62,22 +62,26 @@ static void pack_line(const work *w, char *out, int64_t step, const char *in, in
   }
 }
 
-/* A's rows in panels of six: panel p holds, for each k, elements of rows 6p to 6p + 5; rows that are missing are zero. */
+/* A's rows in panels of six: panel p holds, for each k, elements of rows 6p to 6p + 5; rows that are missing are zero.
+ */
 static void pack_a(const work *w, const tile *t, int64_t from, int64_t n) {
   const tide_gemm_args *a = w->a;
   int64_t item = tide__item(a->dtype);
-  const char *base = (const char *)a->head.ptr[1] + (t->matrix * a->a_batch + t->row * a->a_row + from * a->a_col) * item;
+  const char *base =
+      (const char *)a->head.ptr[1] + (t->matrix * a->a_batch + t->row * a->a_row + from * a->a_col) * item;
   int64_t panels = (t->rows + PANEL - 1) / PANEL;
   memset(t->a, 0, (size_t)(panels * PANEL * n * w->item));
   for (int64_t r = 0; r < t->rows; r++)
-    pack_line(w, t->a + ((r / PANEL) * PANEL * n + r % PANEL) * w->item, PANEL, base + r * a->a_row * item, a->a_col, n);
+    pack_line(w, t->a + ((r / PANEL) * PANEL * n + r % PANEL) * w->item, PANEL, base + r * a->a_row * item, a->a_col,
+              n);
 }
 
 /* B's columns in panels of one vector: panel p holds, for each k, `lanes` neighbouring elements. */
 static void pack_b(const work *w, const tile *t, int64_t from, int64_t n) {
   const tide_gemm_args *a = w->a;
   int64_t item = tide__item(a->dtype);
-  const char *base = (const char *)a->head.ptr[2] + (t->matrix * a->b_batch + from * a->b_row + t->col * a->b_col) * item;
+  const char *base =
+      (const char *)a->head.ptr[2] + (t->matrix * a->b_batch + from * a->b_row + t->col * a->b_col) * item;
   int64_t panels = (t->cols + w->lanes - 1) / w->lanes;
   memset(t->b, 0, (size_t)(panels * w->lanes * n * w->item));
   for (int64_t p = 0; p < panels; p++) {
@@ -85,7 +89,8 @@ static void pack_b(const work *w, const tile *t, int64_t from, int64_t n) {
     char *panel = t->b + p * w->lanes * n * w->item;
     const char *in = base + p * w->lanes * a->b_col * item;
     if (a->b_col == 1)
-      for (int64_t k = 0; k < n; k++) pack_line(w, panel + k * w->lanes * w->item, 1, in + k * a->b_row * item, 1, cols);
+      for (int64_t k = 0; k < n; k++)
+        pack_line(w, panel + k * w->lanes * w->item, 1, in + k * a->b_row * item, 1, cols);
     else
       for (int64_t c = 0; c < cols; c++)
         pack_line(w, panel + c * w->item, w->lanes, in + c * a->b_col * item, a->b_row, n);

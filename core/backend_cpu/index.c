@@ -1,8 +1,8 @@
 /* index.c: gather and scatter along one dim, and the positions of true bytes.
  *
- * A gather is cut by destination rows, one for each outer position and index. A scatter with repeated indexes must have one
- * outcome, the last in order; so threads share it by outer positions, or each takes a range of the destination and looks
- * for the indexes that fall there. Bad indexes are skipped; the first of them is reported when the work is done.
+ * A gather is cut by destination rows, one for each outer position and index. A scatter with repeated indexes must have
+ * one outcome, the last in order; so threads share it by outer positions, or each takes a range of the destination and
+ * looks for the indexes that fall there. Bad indexes are skipped; the first of them is reported when the work is done.
  *
  * Invariant: no index is used before it was checked. */
 #include "layout.h"
@@ -11,14 +11,15 @@
 
 typedef struct work {
   const tide_index_args *a;
-  int64_t inner_run;    /* inner elements that are neighbours on both sides */
+  int64_t inner_run; /* inner elements that are neighbours on both sides */
   int64_t inner_runs;
-  int64_t parts;        /* of the destination's indexed dim, for scatter */
-  _Atomic int64_t bad;  /* place of the first bad index; count: none */
+  int64_t parts;       /* of the destination's indexed dim, for scatter */
+  _Atomic int64_t bad; /* place of the first bad index; count: none */
 } work;
 
 static int64_t read_index(const tide_index_args *a, int64_t k) {
-  int64_t v = a->index_dtype == TIDE_INT32 ? ((const int32_t *)a->head.ptr[2])[k] : ((const int64_t *)a->head.ptr[2])[k];
+  int64_t v =
+      a->index_dtype == TIDE_INT32 ? ((const int32_t *)a->head.ptr[2])[k] : ((const int64_t *)a->head.ptr[2])[k];
   return v < 0 ? v + a->length : v - a->index_base;
 }
 
@@ -26,7 +27,8 @@ static bool good(const tide_index_args *a, int64_t v) { return (uint64_t)v < (ui
 
 static void note_bad(work *w, int64_t k) {
   int64_t was = atomic_load_explicit(&w->bad, memory_order_relaxed);
-  while (k < was && !atomic_compare_exchange_weak_explicit(&w->bad, &was, k, memory_order_relaxed, memory_order_relaxed))
+  while (k < was &&
+         !atomic_compare_exchange_weak_explicit(&w->bad, &was, k, memory_order_relaxed, memory_order_relaxed))
     continue;
 }
 
@@ -180,7 +182,8 @@ static tide_status end_work(const work *w) {
   const tide_index_args *a = w->a;
   int64_t k = atomic_load_explicit(&w->bad, memory_order_relaxed);
   if (k == a->count) return TIDE_OK;
-  int64_t v = a->index_dtype == TIDE_INT32 ? ((const int32_t *)a->head.ptr[2])[k] : ((const int64_t *)a->head.ptr[2])[k];
+  int64_t v =
+      a->index_dtype == TIDE_INT32 ? ((const int32_t *)a->head.ptr[2])[k] : ((const int64_t *)a->head.ptr[2])[k];
   return tide__fail_index(a->head.device, a->head.site, v, a->length, a->index_base);
 }
 
@@ -244,8 +247,7 @@ tide_status tide__cpu_compact(tide_stream *stream, const tide_compact_args *a) {
   int64_t pieces = (a->numel + COMPACT_PIECE - 1) / COMPACT_PIECE, total = 0, few[64];
   compaction c = {a, tide__isa_get(), few};
   if (pieces > 64) c.start = malloc((size_t)pieces * sizeof *c.start);
-  if (!c.start)
-    return tide__fail(TIDE_MEMORY, "nonzero: no memory for the counts of %lld pieces", (long long)pieces);
+  if (!c.start) return tide__fail(TIDE_MEMORY, "nonzero: no memory for the counts of %lld pieces", (long long)pieces);
   tide__spread(pieces, COMPACT_PIECE, count_pieces, &c);
   for (int64_t p = 0; p < pieces; p++) {
     int64_t here = c.start[p];

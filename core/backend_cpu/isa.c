@@ -3,7 +3,19 @@
  * Invariant: the pointer is one of the tables for ever after; kernels read it once a call. */
 #include "isa.h"
 
+#if defined(__x86_64__)
+#  include <cpuid.h>
+#endif
+
 static _Atomic(const tide__isa *) chosen;
+
+#if defined(__x86_64__)
+/* Not every compiler's builtin knows this name. */
+static bool has_f16c(void) {
+  unsigned a, b, c, d;
+  return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+#endif
 
 /* The tables that this processor can run, best first; returns how many. */
 static int usable(const tide__isa *list[3]) {
@@ -11,8 +23,7 @@ static int usable(const tide__isa *list[3]) {
 #if defined(__x86_64__)
   __builtin_cpu_init();
   bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
-              __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("f16c") && __builtin_cpu_supports("lzcnt") &&
-              __builtin_cpu_supports("popcnt");
+              __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt") && has_f16c();
   bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                 __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
                 __builtin_cpu_supports("avx512vl");

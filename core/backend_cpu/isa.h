@@ -10,13 +10,22 @@
 #undef I
 
 /* The compute types, by their place in tables. */
-typedef enum tide__ctype { TIDE_C_I32, TIDE_C_I64, TIDE_C_F32, TIDE_C_F64, TIDE_C_C64, TIDE_C_C128, TIDE_CTYPES } tide__ctype;
+typedef enum tide__ctype {
+  TIDE_C_I32,
+  TIDE_C_I64,
+  TIDE_C_F32,
+  TIDE_C_F64,
+  TIDE_C_C64,
+  TIDE_C_C128,
+  TIDE_CTYPES
+} tide__ctype;
 
-/* Loops run over whole blocks of this many elements: no remainders, and element i has the same value wherever it stands. */
+/* Loops run over whole blocks of this many elements: no remainders, and element i has the same value wherever it
+ * stands. */
 #define TIDE_BLOCK 16
 
-/* out = op(a, b, c) for `blocks` blocks; out may be a, b or c itself. p: three parameters of the compute type. Tests write
- * 0 and 1 as int32, or int64 where the compute type is int64 or float64. */
+/* out = op(a, b, c) for `blocks` blocks; out may be a, b or c itself. p: three parameters of the compute type. Tests
+ * write 0 and 1 as int32, or int64 where the compute type is int64 or float64. */
 typedef void (*tide__loop)(void *out, const void *a, const void *b, const void *c, const void *p, int64_t blocks);
 /* n elements of one dtype become another. */
 typedef void (*tide__convert)(void *out, const void *in, int64_t n);

@@ -1,13 +1,13 @@
 /* isa_avx512.c: the inner loops for AVX-512 F, BW, CD, DQ and VL.
  *
- * The templates do the work; isa.c takes this table only on processors that have the instructions. The loops hold no state.
- * Results are the same for every instruction set, but for transcendental functions and complex products, which differ by
- * some ulp: products and sums of real numbers are not fused, and sums have a fixed number of lanes. */
+ * The templates do the work; isa.c takes this table only on processors that have the instructions. The loops hold no
+ * state. Results are the same for every instruction set, but for transcendental functions and complex products, which
+ * differ by some ulp: products and sums of real numbers are not fused, and sums have a fixed number of lanes. */
 #if defined(__x86_64__)
-#define TIDE_ISA_AVX512
-#define TIDE_ISA_NAME avx512
-#define TIDE_ISA_TEXT "avx512"
-#include "isa_table.h"
+#  define TIDE_ISA_AVX512
+#  define TIDE_ISA_NAME avx512
+#  define TIDE_ISA_TEXT "avx512"
+#  include "isa_table.h"
 #else
 typedef int tide__no_isa_avx512;
 #endif

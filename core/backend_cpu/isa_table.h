@@ -13,8 +13,8 @@ const tide__isa TIDE_JOIN(tide__isa, TIDE_ISA_NAME) = {
     .name = TIDE_ISA_TEXT,
     .op =
         {
-#define UNARY(name, rule, expr, doc) LOOP_ROW(name, rule)
-#define BINARY(name, rule, expr, doc) LOOP_ROW(name, rule)
+#define UNARY(name, rule, expr, doc)   LOOP_ROW(name, rule)
+#define BINARY(name, rule, expr, doc)  LOOP_ROW(name, rule)
 #define TERNARY(name, rule, expr, doc) LOOP_ROW(name, rule)
 #include "tide/op.def"
         },
@@ -23,3 +23,7 @@ const tide__isa TIDE_JOIN(tide__isa, TIDE_ISA_NAME) = {
     DRAW_TABLE,
     PRODUCT_TABLE,
 };
+
+#if defined(__clang__) && defined(TIDE_TARGET)
+#  pragma clang attribute pop
+#endif

@@ -31,7 +31,8 @@ static bool make_tiles(tide__grid *g) {
   for (int k = 0; k < g->operands; k++) {
     int closest = last;
     for (int d = last - 1; d >= 0; d--)
-      if (g->stride[k][d] && distance(g->stride[k][d]) < distance(g->stride[k][closest]) && g->size[d] >= 8) closest = d;
+      if (g->stride[k][d] && distance(g->stride[k][d]) < distance(g->stride[k][closest]) && g->size[d] >= 8)
+        closest = d;
     if (closest == last) continue;
     move_dim(g, closest, last - 1);
     return true;
@@ -175,9 +176,9 @@ MOVE(16, wide16)
 /* out[r][c] = in[c * stride + r]: four by four in registers, the rest one by one. rows and cols of a tile. */
 typedef uint32_t four __attribute__((vector_size(16)));
 #if defined(__clang__)
-#define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#  define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #else
-#define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (four){__VA_ARGS__})
+#  define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (four){__VA_ARGS__})
 #endif
 typedef uint32_t loose __attribute__((vector_size(16), aligned(4), may_alias));
 static void transpose_4(uint32_t *restrict out, const uint32_t *in, int64_t rows, int64_t cols, int64_t stride) {
@@ -264,7 +265,8 @@ void tide__cast(const tide__isa *isa, void *out, int to, const void *in, int fro
     return;
   }
   float between[512];
-  tide__convert first = from == TIDE_FLOAT32 ? NULL : isa->convert[TIDE_FLOAT32][from], second = isa->convert[to][TIDE_FLOAT32];
+  tide__convert first = from == TIDE_FLOAT32 ? NULL : isa->convert[TIDE_FLOAT32][from],
+                second = isa->convert[to][TIDE_FLOAT32];
   for (int64_t i = 0; i < n; i += 512) {
     int64_t part = n - i < 512 ? n - i : 512;
     first(between, (const char *)in + i * tide__item(from), part);

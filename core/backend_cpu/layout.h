@@ -1,10 +1,10 @@
 /* layout.h: strided tensors cut into small pieces that fit in the first cache.
  *
- * A grid covers the elements of a call in row-major order of its dims: the last dim makes columns, all the others rows. It
- * is cut into chunks of rows x columns. A chunk's elements are the row-major sequence of it; an operand's element (r, c) of
- * a chunk lies at offset[r] + c * stride. Long rows are cut into chunks of one row; short rows are taken many at a time, so
- * that a chunk has always enough elements to pay for itself. Where an operand runs across the rows (a transposed one), the
- * dims are reordered and chunks become square tiles, so that every cache line is read once. */
+ * A grid covers the elements of a call in row-major order of its dims: the last dim makes columns, all the others rows.
+ * It is cut into chunks of rows x columns. A chunk's elements are the row-major sequence of it; an operand's element
+ * (r, c) of a chunk lies at offset[r] + c * stride. Long rows are cut into chunks of one row; short rows are taken many
+ * at a time, so that a chunk has always enough elements to pay for itself. Where an operand runs across the rows (a
+ * transposed one), the dims are reordered and chunks become square tiles, so that every cache line is read once. */
 #ifndef TIDE_CPU_LAYOUT_H
 #define TIDE_CPU_LAYOUT_H
 
@@ -15,10 +15,10 @@ enum { TIDE_PIECE = 2048, TIDE_PIECE_BYTES = 8192, TIDE_PIECE_ROWS = 256, TIDE_G
 typedef struct tide__grid {
   int ndim, operands;
   int64_t size[TIDE_MAX_DIMS], stride[TIDE_MAX_OPERANDS][TIDE_MAX_DIMS];
-  int64_t rows, cols;          /* of all */
-  int64_t high, wide;          /* of a chunk, at most */
-  int64_t across, down;        /* chunks beside and below each other */
-  int64_t band;                /* chunks go in bands of so many columns of chunks, from the top down */
+  int64_t rows, cols;   /* of all */
+  int64_t high, wide;   /* of a chunk, at most */
+  int64_t across, down; /* chunks beside and below each other */
+  int64_t band;         /* chunks go in bands of so many columns of chunks, from the top down */
   int64_t chunks;
   bool dense[TIDE_MAX_OPERANDS]; /* contiguous over the whole grid */
 } tide__grid;
@@ -43,8 +43,8 @@ void tide__chunk_scatter(void *base, const void *in, const tide__grid *g, const 
 
 /* n elements of any dtype as any other one. */
 void tide__cast(const tide__isa *isa, void *out, int to, const void *in, int from, int64_t n);
-/* The chunk's elements of operand k as `dtype`: where they are if they already are that and joined, else in buffer. raw is
- * room for n elements of 16 bytes at most. */
+/* The chunk's elements of operand k as `dtype`: where they are if they already are that and joined, else in buffer. raw
+ * is room for n elements of 16 bytes at most. */
 const void *tide__chunk_load(const tide__isa *isa, void *buffer, void *raw, const void *base, const tide__grid *g,
                              const tide__chunk *c, int k, int dtype, int from);
 /* The sequence in (dtype from) becomes the chunk's elements of operand k. stream: write around the caches. */

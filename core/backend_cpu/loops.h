@@ -1,60 +1,60 @@
-/* loops.h: template of the elementwise loops of one instruction set: op.def for each compute type. Defines the functions
- * and the rows of tide__isa.op; loops_type.h is one type. */
+/* loops.h: template of the elementwise loops of one instruction set: op.def for each compute type. Defines the
+ * functions and the rows of tide__isa.op; loops_type.h is one type. */
 #include "elementary.h"
 #include "opmath.h"
 
 #define LOOP_EMIT_0(...)
-#define LOOP_EMIT_1(...) __VA_ARGS__
+#define LOOP_EMIT_1(...)     __VA_ARGS__
 #define LOOP_EMIT_(has, ...) LOOP_EMIT_##has(__VA_ARGS__)
-#define LOOP_EMIT(has, ...) LOOP_EMIT_(has, __VA_ARGS__)
-#define LOOP_NAME_(name, S) loop_##name##_##S
-#define LOOP_NAME(name, S) LOOP_NAME_(name, S)
+#define LOOP_EMIT(has, ...)  LOOP_EMIT_(has, __VA_ARGS__)
+#define LOOP_NAME_(name, S)  loop_##name##_##S
+#define LOOP_NAME(name, S)   LOOP_NAME_(name, S)
 
 /* Which rules have which kinds of types: I integers, F floats, C complex. */
-#define LOOP_I_FLOAT 0
-#define LOOP_F_FLOAT 1
-#define LOOP_C_FLOAT 0
-#define LOOP_I_FLOATC 0
-#define LOOP_F_FLOATC 1
-#define LOOP_C_FLOATC 1
-#define LOOP_I_REAL 1
-#define LOOP_F_REAL 1
-#define LOOP_C_REAL 0
-#define LOOP_I_ARITHC 1
-#define LOOP_F_ARITHC 1
-#define LOOP_C_ARITHC 1
-#define LOOP_I_TEST 1
-#define LOOP_F_TEST 1
-#define LOOP_C_TEST 0
-#define LOOP_I_COMPARE 1
-#define LOOP_F_COMPARE 1
-#define LOOP_C_COMPARE 0
-#define LOOP_I_EQUALC 1
-#define LOOP_F_EQUALC 1
-#define LOOP_C_EQUALC 1
-#define LOOP_I_CLOSE 0
-#define LOOP_F_CLOSE 1
-#define LOOP_C_CLOSE 0
-#define LOOP_I_LOGIC 1
-#define LOOP_F_LOGIC 1
-#define LOOP_C_LOGIC 0
-#define LOOP_I_BITS 1
-#define LOOP_F_BITS 0
-#define LOOP_C_BITS 0
+#define LOOP_I_FLOAT       0
+#define LOOP_F_FLOAT       1
+#define LOOP_C_FLOAT       0
+#define LOOP_I_FLOATC      0
+#define LOOP_F_FLOATC      1
+#define LOOP_C_FLOATC      1
+#define LOOP_I_REAL        1
+#define LOOP_F_REAL        1
+#define LOOP_C_REAL        0
+#define LOOP_I_ARITHC      1
+#define LOOP_F_ARITHC      1
+#define LOOP_C_ARITHC      1
+#define LOOP_I_TEST        1
+#define LOOP_F_TEST        1
+#define LOOP_C_TEST        0
+#define LOOP_I_COMPARE     1
+#define LOOP_F_COMPARE     1
+#define LOOP_C_COMPARE     0
+#define LOOP_I_EQUALC      1
+#define LOOP_F_EQUALC      1
+#define LOOP_C_EQUALC      1
+#define LOOP_I_CLOSE       0
+#define LOOP_F_CLOSE       1
+#define LOOP_C_CLOSE       0
+#define LOOP_I_LOGIC       1
+#define LOOP_F_LOGIC       1
+#define LOOP_C_LOGIC       0
+#define LOOP_I_BITS        1
+#define LOOP_F_BITS        0
+#define LOOP_C_BITS        0
 #define LOOP_HAS_(K, rule) LOOP_##K##_##rule
-#define LOOP_HAS(K, rule) LOOP_HAS_(K, rule)
+#define LOOP_HAS(K, rule)  LOOP_HAS_(K, rule)
 
 /* What a rule's loop writes: T, or for tests the integer of its width, R. */
-#define LOOP_OUT_FLOAT T
-#define LOOP_OUT_FLOATC T
-#define LOOP_OUT_REAL T
-#define LOOP_OUT_ARITHC T
-#define LOOP_OUT_BITS T
-#define LOOP_OUT_TEST R
+#define LOOP_OUT_FLOAT   T
+#define LOOP_OUT_FLOATC  T
+#define LOOP_OUT_REAL    T
+#define LOOP_OUT_ARITHC  T
+#define LOOP_OUT_BITS    T
+#define LOOP_OUT_TEST    R
 #define LOOP_OUT_COMPARE R
-#define LOOP_OUT_EQUALC R
-#define LOOP_OUT_CLOSE R
-#define LOOP_OUT_LOGIC R
+#define LOOP_OUT_EQUALC  R
+#define LOOP_OUT_CLOSE   R
+#define LOOP_OUT_LOGIC   R
 
 #define LOOP_HEAD(name)                                                                                                \
   static void LOOP_NAME(name, S)(void *out_, const void *a_, const void *b_, const void *c_, const void *p_,           \
@@ -99,36 +99,36 @@
 #include "loops_type.h"
 
 /* In a loop over floats the names of <math.h> in op.def mean the functions of floats. */
-#define exp(x) fast_expf(x)
-#define exp2(x) exp2f(x)
-#define expm1(x) expm1f(x)
-#define log(x) fast_logf(x)
-#define log2(x) log2f(x)
-#define log10(x) log10f(x)
-#define log1p(x) log1pf(x)
-#define sin(x) sinf(x)
-#define cos(x) cosf(x)
-#define tan(x) tanf(x)
-#define asin(x) asinf(x)
-#define acos(x) acosf(x)
-#define atan(x) atanf(x)
-#define sinh(x) sinhf(x)
-#define cosh(x) coshf(x)
-#define tanh(x) tanhf(x)
-#define asinh(x) asinhf(x)
-#define acosh(x) acoshf(x)
-#define atanh(x) atanhf(x)
-#define sqrt(x) sqrtf(x)
-#define rint(x) rintf(x)
-#define trunc(x) truncf(x)
-#define erf(x) erff(x)
-#define erfc(x) erfcf(x)
+#define exp(x)      fast_expf(x)
+#define exp2(x)     exp2f(x)
+#define expm1(x)    expm1f(x)
+#define log(x)      fast_logf(x)
+#define log2(x)     log2f(x)
+#define log10(x)    log10f(x)
+#define log1p(x)    log1pf(x)
+#define sin(x)      sinf(x)
+#define cos(x)      cosf(x)
+#define tan(x)      tanf(x)
+#define asin(x)     asinf(x)
+#define acos(x)     acosf(x)
+#define atan(x)     atanf(x)
+#define sinh(x)     sinhf(x)
+#define cosh(x)     coshf(x)
+#define tanh(x)     tanhf(x)
+#define asinh(x)    asinhf(x)
+#define acosh(x)    acoshf(x)
+#define atanh(x)    atanhf(x)
+#define sqrt(x)     sqrtf(x)
+#define rint(x)     rintf(x)
+#define trunc(x)    truncf(x)
+#define erf(x)      erff(x)
+#define erfc(x)     erfcf(x)
 #define atan2(x, y) atan2f(x, y)
 #define hypot(x, y) hypotf(x, y)
-#define T float
-#define R int32_t
-#define K F
-#define S f32
+#define T           float
+#define R           int32_t
+#define K           F
+#define S           f32
 #include "loops_type.h"
 #undef exp
 #undef exp2
@@ -176,10 +176,10 @@
 #include "loops_type.h"
 
 #define LOOP_SLOT(K, rule, name, s) LOOP_SLOT_(LOOP_HAS(K, rule), name, s)
-#define LOOP_SLOT_(has, name, s) LOOP_SLOT__(has, name, s)
-#define LOOP_SLOT__(has, name, s) LOOP_SLOT_##has(name, s)
-#define LOOP_SLOT_0(name, s) NULL
-#define LOOP_SLOT_1(name, s) loop_##name##_##s
+#define LOOP_SLOT_(has, name, s)    LOOP_SLOT__(has, name, s)
+#define LOOP_SLOT__(has, name, s)   LOOP_SLOT_##has(name, s)
+#define LOOP_SLOT_0(name, s)        NULL
+#define LOOP_SLOT_1(name, s)        loop_##name##_##s
 #define LOOP_ROW(name, rule)                                                                                           \
   [TIDE_OP_##name] = {LOOP_SLOT(I, rule, name, i32), LOOP_SLOT(I, rule, name, i64), LOOP_SLOT(F, rule, name, f32),     \
                       LOOP_SLOT(F, rule, name, f64), LOOP_SLOT(C, rule, name, c64), LOOP_SLOT(C, rule, name, c128)},

@@ -1,11 +1,11 @@
 /* opmath.h: the tide_* helpers that the expressions of op.def call, for the CPU loops.
  *
- * Each helper is a family of functions name_i32, name_i64, name_f32, name_f64, chosen by the type of the first argument.
- * They are branch-free where they can be, so that the loops become vector code.
+ * Each helper is a family of functions name_i32, name_i64, name_f32, name_f64, chosen by the type of the first
+ * argument. They are branch-free where they can be, so that the loops become vector code.
  *
  * Integers never trap: x / 0 and x % 0 are 0 for every kind of division, the smallest integer divided by -1 wraps to
- * itself, and a negative power is 0 unless the base is 1 or -1. Shift counts below 0 or beyond the width give 0, or the sign
- * for shifts to the right. Rounding leaves integers as they are, and none of them is NaN or infinite. */
+ * itself, and a negative power is 0 unless the base is 1 or -1. Shift counts below 0 or beyond the width give 0, or the
+ * sign for shifts to the right. Rounding leaves integers as they are, and none of them is NaN or infinite. */
 #ifndef TIDE_OPMATH_H
 #define TIDE_OPMATH_H
 
@@ -19,7 +19,7 @@
 #define TIDE_REAL_PICK(name, x)                                                                                        \
   _Generic((x), int32_t : name##_i32, int64_t : name##_i64, float : name##_f32, double : name##_f64)
 #define TIDE_FLOAT_PICK(name, x) _Generic((x), float : name##_f32, double : name##_f64)
-#define TIDE_INT_PICK(name, x) _Generic((x), int32_t : name##_i32, int64_t : name##_i64)
+#define TIDE_INT_PICK(name, x)   _Generic((x), int32_t : name##_i32, int64_t : name##_i64)
 
 /* ---- integers: T and its unsigned twin U ---- */
 
@@ -80,10 +80,10 @@ TIDE_INT_HELPERS(i64, int64_t, uint64_t, 64)
     x = x == (T)INFINITY ? high : x;                                                                                   \
     return x == -(T)INFINITY ? low : x;                                                                                \
   }                                                                                                                    \
-  static inline T tide_max_##s(T a, T b) { return !(a <= b) & (b == b) ? a : b; }                                      \
-  static inline T tide_min_##s(T a, T b) { return !(a >= b) & (b == b) ? a : b; }                                      \
-  static inline T tide_fmax_##s(T a, T b) { return (a > b) | (b != b) ? a : b; }                                       \
-  static inline T tide_fmin_##s(T a, T b) { return (a < b) | (b != b) ? a : b; }                                       \
+  static inline T tide_max_##s(T a, T b) { return (!(a <= b) & (b == b)) ? a : b; }                                    \
+  static inline T tide_min_##s(T a, T b) { return (!(a >= b) & (b == b)) ? a : b; }                                    \
+  static inline T tide_fmax_##s(T a, T b) { return ((a > b) | (b != b)) ? a : b; }                                     \
+  static inline T tide_fmin_##s(T a, T b) { return ((a < b) | (b != b)) ? a : b; }                                     \
   static inline T tide_div_trunc_##s(T a, T b) { return trunc##f(a / b); }                                             \
   static inline T tide_fmod_##s(T a, T b) { return fmod##f(a, b); }                                                    \
   static inline T tide_remainder_##s(T a, T b) {                                                                       \
@@ -125,31 +125,31 @@ static inline double tide_conj_f64(double x) { return x; }
            : conjf, double _Complex                                                                                    \
            : conj)(x)
 
-#define tide_abs(x) TIDE_REAL_PICK(tide_abs, x)(x)
-#define tide_sign(x) TIDE_REAL_PICK(tide_sign, x)(x)
-#define tide_floor(x) TIDE_REAL_PICK(tide_floor, x)(x)
-#define tide_ceil(x) TIDE_REAL_PICK(tide_ceil, x)(x)
-#define tide_rint(x) TIDE_REAL_PICK(tide_rint, x)(x)
-#define tide_trunc(x) TIDE_REAL_PICK(tide_trunc, x)(x)
-#define tide_isnan(x) TIDE_REAL_PICK(tide_isnan, x)(x)
-#define tide_isinf(x) TIDE_REAL_PICK(tide_isinf, x)(x)
-#define tide_isfinite(x) TIDE_REAL_PICK(tide_isfinite, x)(x)
-#define tide_nan_to_num(x, nan, high, low) TIDE_REAL_PICK(tide_nan_to_num, x)(x, nan, high, low)
-#define tide_max(a, b) TIDE_REAL_PICK(tide_max, a)(a, b)
-#define tide_min(a, b) TIDE_REAL_PICK(tide_min, a)(a, b)
-#define tide_fmax(a, b) TIDE_REAL_PICK(tide_fmax, a)(a, b)
-#define tide_fmin(a, b) TIDE_REAL_PICK(tide_fmin, a)(a, b)
-#define tide_div_trunc(a, b) TIDE_REAL_PICK(tide_div_trunc, a)(a, b)
-#define tide_div_floor(a, b) TIDE_REAL_PICK(tide_div_floor, a)(a, b)
-#define tide_remainder(a, b) TIDE_REAL_PICK(tide_remainder, a)(a, b)
-#define tide_fmod(a, b) TIDE_REAL_PICK(tide_fmod, a)(a, b)
-#define tide_pow(a, b) TIDE_REAL_PICK(tide_pow, a)(a, b)
-#define tide_shl(a, b) TIDE_INT_PICK(tide_shl, a)(a, b)
-#define tide_shr(a, b) TIDE_INT_PICK(tide_shr, a)(a, b)
+#define tide_abs(x)                               TIDE_REAL_PICK(tide_abs, x)(x)
+#define tide_sign(x)                              TIDE_REAL_PICK(tide_sign, x)(x)
+#define tide_floor(x)                             TIDE_REAL_PICK(tide_floor, x)(x)
+#define tide_ceil(x)                              TIDE_REAL_PICK(tide_ceil, x)(x)
+#define tide_rint(x)                              TIDE_REAL_PICK(tide_rint, x)(x)
+#define tide_trunc(x)                             TIDE_REAL_PICK(tide_trunc, x)(x)
+#define tide_isnan(x)                             TIDE_REAL_PICK(tide_isnan, x)(x)
+#define tide_isinf(x)                             TIDE_REAL_PICK(tide_isinf, x)(x)
+#define tide_isfinite(x)                          TIDE_REAL_PICK(tide_isfinite, x)(x)
+#define tide_nan_to_num(x, nan, high, low)        TIDE_REAL_PICK(tide_nan_to_num, x)(x, nan, high, low)
+#define tide_max(a, b)                            TIDE_REAL_PICK(tide_max, a)(a, b)
+#define tide_min(a, b)                            TIDE_REAL_PICK(tide_min, a)(a, b)
+#define tide_fmax(a, b)                           TIDE_REAL_PICK(tide_fmax, a)(a, b)
+#define tide_fmin(a, b)                           TIDE_REAL_PICK(tide_fmin, a)(a, b)
+#define tide_div_trunc(a, b)                      TIDE_REAL_PICK(tide_div_trunc, a)(a, b)
+#define tide_div_floor(a, b)                      TIDE_REAL_PICK(tide_div_floor, a)(a, b)
+#define tide_remainder(a, b)                      TIDE_REAL_PICK(tide_remainder, a)(a, b)
+#define tide_fmod(a, b)                           TIDE_REAL_PICK(tide_fmod, a)(a, b)
+#define tide_pow(a, b)                            TIDE_REAL_PICK(tide_pow, a)(a, b)
+#define tide_shl(a, b)                            TIDE_INT_PICK(tide_shl, a)(a, b)
+#define tide_shr(a, b)                            TIDE_INT_PICK(tide_shr, a)(a, b)
 #define tide_isclose(a, b, rtol, atol, equal_nan) TIDE_FLOAT_PICK(tide_isclose, a)(a, b, rtol, atol, equal_nan)
-#define tide_angle(x) TIDE_FLOAT_PICK(tide_angle, x)(x)
-#define tide_erfinv(x) TIDE_FLOAT_PICK(tide_erfinv, x)(x)
-#define tide_lgamma(x) TIDE_FLOAT_PICK(tide_lgamma, x)(x)
-#define tide_digamma(x) TIDE_FLOAT_PICK(tide_digamma, x)(x)
+#define tide_angle(x)                             TIDE_FLOAT_PICK(tide_angle, x)(x)
+#define tide_erfinv(x)                            TIDE_FLOAT_PICK(tide_erfinv, x)(x)
+#define tide_lgamma(x)                            TIDE_FLOAT_PICK(tide_lgamma, x)(x)
+#define tide_digamma(x)                           TIDE_FLOAT_PICK(tide_digamma, x)(x)
 
 #endif

@@ -26,14 +26,14 @@ static void stream_copy(void *out, const void *in, size_t bytes) {
   memcpy(d, s, head);
   d += head, s += head, bytes -= head;
   for (; bytes >= 64; bytes -= 64, d += 64, s += 64) {
-#if defined(TIDE_ISA_AVX512)
+#  if defined(TIDE_ISA_AVX512)
     _mm512_stream_si512((__m512i *)d, _mm512_loadu_si512(s));
-#elif defined(TIDE_ISA_AVX2)
+#  elif defined(TIDE_ISA_AVX2)
     _mm256_stream_si256((__m256i *)d, _mm256_loadu_si256((const __m256i *)s));
     _mm256_stream_si256((__m256i *)(d + 32), _mm256_loadu_si256((const __m256i *)(s + 32)));
-#else
+#  else
     for (int k = 0; k < 64; k += 16) _mm_stream_si128((__m128i *)(d + k), _mm_loadu_si128((const __m128i *)(s + k)));
-#endif
+#  endif
   }
   memcpy(d, s, bytes);
 #else

@@ -1,10 +1,10 @@
 /* random.c: random numbers and permutations. random.h says what every element is; here it is computed in pieces.
  *
- * A piece starts at any element: the groups that cover it are drawn into a buffer, with the elements before the first one
- * dropped. Values come as float32, float64 or int64 and are converted and scattered by layout.c.
+ * A piece starts at any element: the groups that cover it are drawn into a buffer, with the elements before the first
+ * one dropped. Values come as float32, float64 or int64 and are converted and scattered by layout.c.
  *
- * A permutation is the stable order of 64-bit keys: three passes of a radix sort by the upper 32 bits, then insertion where
- * these are equal, which is rare.
+ * A permutation is the stable order of 64-bit keys: three passes of a radix sort by the upper 32 bits, then insertion
+ * where these are equal, which is rare.
  *
  * Invariant: an element depends on seed, offset and its number alone. */
 #include "layout.h"
@@ -19,8 +19,8 @@ typedef struct work {
   const tide_random_args *a;
   const tide__isa *isa;
   tide__grid grid;
-  bool wide;        /* elements take 64-bit draws, two of a group */
-  int value_dtype;  /* FLOAT32, FLOAT64 or INT64 */
+  bool wide;       /* elements take 64-bit draws, two of a group */
+  int value_dtype; /* FLOAT32, FLOAT64 or INT64 */
 } work;
 
 typedef struct room {
@@ -51,7 +51,9 @@ static const void *draw_normal(const work *w, room *r, int64_t lead, int64_t gro
   return r->value + lead * tide__item(w->value_dtype);
 }
 
-static uint64_t wide_draw(const uint32_t *bits, int64_t i) { return (uint64_t)bits[2 * i] | (uint64_t)bits[2 * i + 1] << 32; }
+static uint64_t wide_draw(const uint32_t *bits, int64_t i) {
+  return (uint64_t)bits[2 * i] | (uint64_t)bits[2 * i + 1] << 32;
+}
 
 static const void *draw_integers(const work *w, room *r, int64_t lead, int64_t n) {
   const tide_random_args *a = w->a;
@@ -82,7 +84,7 @@ static void draw_units(const work *w, room *r, int64_t lead, int64_t n) {
 static const void *draw_bernoulli(const work *w, room *r, const tide__chunk *c, int64_t lead, int64_t n) {
   const tide_random_args *a = w->a;
   int dtype = w->wide ? TIDE_FLOAT64 : TIDE_FLOAT32;
-  uint8_t *out = (uint8_t *)r->raw;
+  uint8_t *out = (uint8_t *)r->bits; /* the draws are units by then */
   const double *wide = (const double *)r->value;
   const float *narrow = (const float *)r->value, chance = (float)a->a;
   draw_units(w, r, lead, n);
@@ -189,8 +191,8 @@ tide_status tide__cpu_random(tide_stream *stream, const tide_random_args *a) {
 typedef struct permutation {
   const tide_randperm_args *a;
   const tide__isa *isa;
-  uint64_t *items, *other;   /* sorted from items to other */
-  int64_t (*at)[1 << 11];    /* for each part of the list and each digit: where its next item goes */
+  uint64_t *items, *other; /* sorted from items to other */
+  int64_t (*at)[1 << 11];  /* for each part of the list and each digit: where its next item goes */
   int64_t parts;
   int shift;
 } permutation;
@@ -203,8 +205,7 @@ static void make_items(void *arg, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end;) {
     int64_t n = end - i < PIECE ? end - i : PIECE, lead = i % 2;
     p->isa->philox(bits, p->a->seed, p->a->offset, (uint64_t)(i / 2), (lead + n + 1) / 2);
-    for (int64_t j = 0; j < n; j++, i++)
-      p->items[i] = (uint64_t)bits[2 * (lead + j) + 1] << 32 | (uint64_t)i;
+    for (int64_t j = 0; j < n; j++, i++) p->items[i] = (uint64_t)bits[2 * (lead + j) + 1] << 32 | (uint64_t)i;
   }
 }
 
@@ -247,7 +248,8 @@ static void sort_digit(permutation *p, int shift) {
 
 static bool comes_after(const permutation *p, uint64_t x, uint64_t y) {
   if (x >> 32 != y >> 32) return x > y;
-  return tide_random_key(p->a->seed, p->a->offset, (uint32_t)x) > tide_random_key(p->a->seed, p->a->offset, (uint32_t)y);
+  return tide_random_key(p->a->seed, p->a->offset, (uint32_t)x) >
+         tide_random_key(p->a->seed, p->a->offset, (uint32_t)y);
 }
 
 /* Mends the order where upper halves are equal; in a short list, all of the order. */
@@ -268,14 +270,14 @@ tide_status tide__cpu_randperm(tide_stream *stream, const tide_randperm_args *a)
   permutation p = {.a = a, .isa = tide__isa_get(), .parts = a->n < PARTS * PART_ITEMS ? 1 : PARTS};
   bool is_short = a->n <= SHORT_LIST;
   size_t list = (size_t)a->n * sizeof *p.items, counts = is_short ? 0 : (size_t)p.parts * sizeof *p.at;
-  uint64_t *room = malloc((is_short ? 1 : 2) * list + counts);
-  if (!room)
+  uint64_t *lists = malloc((is_short ? 1 : 2) * list + counts);
+  if (!lists)
     return tide__fail(TIDE_MEMORY, "randperm: no memory for the keys, got a need of %zu bytes", 2 * list + counts);
-  p.items = room, p.other = room + a->n, p.at = (int64_t(*)[DIGITS])(void *)(room + 2 * a->n);
+  p.items = lists, p.other = lists + a->n, p.at = (int64_t(*)[DIGITS])(void *)(lists + 2 * a->n);
   tide__spread(a->n, 4, make_items, &p);
   for (int shift = 32; shift < 64 && !is_short; shift += DIGIT_BITS) sort_digit(&p, shift);
   insert(&p);
   for (int64_t i = 0; i < a->n; i++) ((int64_t *)a->head.ptr[0])[i] = (int64_t)(uint32_t)p.items[i] + a->index_base;
-  free(room);
+  free(lists);
   return TIDE_OK;
 }

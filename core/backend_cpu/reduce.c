@@ -1,28 +1,28 @@
 /* reduce.c: the reductions, in one of two ways.
  *
- * Rows: each result folds its elements chunk by chunk; for few results the elements are cut into blocks of a fixed size,
- * which threads fold apart and which join in order. Columns: where neighbouring results have neighbouring elements, or few
- * elements each, up to TIDE_COLUMNS results are folded at once, one element of each at a time.
+ * Rows: each result folds its elements chunk by chunk; for few results the elements are cut into blocks of a fixed
+ * size, which threads fold apart and which join in order. Columns: where neighbouring results have neighbouring
+ * elements, or few elements each, up to TIDE_COLUMNS results are folded at once, one element of each at a time.
  *
- * Invariant: how elements are cut depends on sizes and strides alone, so results do not depend on the number of threads.
- * SUM and MEAN of float32 are sums of short float32 sums in float64. */
+ * Invariant: how elements are cut depends on sizes and strides alone, so results do not depend on the number of
+ * threads. SUM and MEAN of float32 are sums of short float32 sums in float64. */
 #include "reduce.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 enum {
-  SHORT_ROW = 32,          /* elements of a result that are too few for a loop of their own */
-  NARROW = 16,             /* columns that are too few for a loop of their own */
-  ROW_RESULTS = 64,        /* results of an item of work, at most, and items enough for any number of threads */
-  ROW_BLOCK = 16,          /* chunks of a block of a row */
-  COLUMN_BLOCK = 1 << 18   /* elements of a block of columns */
+  SHORT_ROW = 32,        /* elements of a result that are too few for a loop of their own */
+  NARROW = 16,           /* columns that are too few for a loop of their own */
+  ROW_RESULTS = 64,      /* results of an item of work, at most, and items enough for any number of threads */
+  ROW_BLOCK = 16,        /* chunks of a block of a row */
+  COLUMN_BLOCK = 1 << 18 /* elements of a block of columns */
 };
 
 typedef struct work {
   const tide_reduce_args *a;
   tide__fold fold;
-  tide__grid keep, reduced; /* operands of keep: result, input, second result */
+  tide__grid keep, reduced;   /* operands of keep: result, input, second result */
   int64_t blocks, block_rows; /* of the elements of a result; rows of a block of columns, chunks of a block of a row */
   tide__state *states;        /* [results][blocks] where blocks > 1 */
 } work;
@@ -250,6 +250,29 @@ static void fold_columns(const work *w, tide__fold_room *room, tide__columns *co
   }
 }
 
+/* Are the accumulators of columns the results, but for the scale? */
+static bool is_plain(const work *w) {
+  const tide_reduce_args *a = w->a;
+  bool plain = a->op <= TIDE_MIN && !a->head.ptr[2];
+  return plain && (a->scale == 1 || w->fold.dtype == TIDE_FLOAT32 || w->fold.dtype == TIDE_FLOAT64);
+}
+
+/* All rows of the chunk's columns, without states: for many results of few elements. */
+static void reduce_plain(const work *w, tide__fold_room *room, tide__columns *columns, const tide__chunk *c) {
+  const tide_reduce_args *a = w->a;
+  walk k;
+  tide__columns_init(columns, &w->fold, c->n);
+  walk_begin(&k, a, 0);
+  for (int64_t row = 0; row < a->inner; row++, walk_next(&k)) {
+    const char *base = (const char *)a->head.ptr[1] + k.offset * tide__item(a->dtype[1]);
+    tide__columns_fold(columns, tide__fold_load(&w->fold, room, base, &w->keep, c, 1, a->dtype[1]), row);
+  }
+  int dtype = tide__columns_end(columns);
+  if (a->scale != 1 && dtype == TIDE_FLOAT64 && a->op <= TIDE_MEAN && a->op != TIDE_PROD)
+    for (int64_t j = 0; j < c->n; j++) ((double *)columns->all)[j] *= a->scale;
+  tide__chunk_store(w->fold.isa, a->head.ptr[0], room->raw, columns->all, &w->keep, c, 0, a->dtype[0], dtype, false);
+}
+
 static void run_columns(void *arg, int64_t begin, int64_t end) {
   const work *w = arg;
   tide__fold_room room;
@@ -260,7 +283,9 @@ static void run_columns(void *arg, int64_t begin, int64_t end) {
     tide__grid_chunk(&c, &w->keep, i / w->blocks);
     int64_t row = i % w->blocks * w->block_rows, stop = row + w->block_rows;
     if (stop > w->a->inner) stop = w->a->inner;
-    if (w->blocks == 1) {
+    if (w->blocks == 1 && is_plain(w) && joined_rows(w, &c) == 1) {
+      reduce_plain(w, &room, &columns, &c);
+    } else if (w->blocks == 1) {
       fold_columns(w, &room, &columns, &c, row, stop, states, 1);
       store_states(w, &c, states);
     } else {
@@ -323,7 +348,8 @@ static void finish(const work *w) {
 static tide_status run_with_blocks(work *w, int64_t each, tide_task_fn fn) {
   size_t bytes = (size_t)(w->a->outer * w->blocks) * sizeof(tide__state);
   w->states = malloc(bytes);
-  if (!w->states) return tide__fail(TIDE_MEMORY, "reduce: no memory for partial results, got a need of %zu bytes", bytes);
+  if (!w->states)
+    return tide__fail(TIDE_MEMORY, "reduce: no memory for partial results, got a need of %zu bytes", bytes);
   tide__spread(w->keep.chunks * w->blocks, each, fn, w);
   finish(w);
   free(w->states);

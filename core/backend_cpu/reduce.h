@@ -1,5 +1,5 @@
-/* reduce.h: what the files of the reductions share. A fold is what is done to the elements: how they are loaded, mapped and
- * put together; a state is what is known of some elements. States of consecutive elements join into one. */
+/* reduce.h: what the files of the reductions share. A fold is what is done to the elements: how they are loaded, mapped
+ * and put together; a state is what is known of some elements. States of consecutive elements join into one. */
 #ifndef TIDE_CPU_REDUCE_H
 #define TIDE_CPU_REDUCE_H
 
@@ -7,23 +7,29 @@
 
 enum { TIDE_COLUMNS = 1024 }; /* results that a column-wise reduction holds at a time */
 
-typedef enum tide__fold_kind { TIDE_FOLD_SUM, TIDE_FOLD_PROD, TIDE_FOLD_MAX, TIDE_FOLD_MIN, TIDE_FOLD_VAR } tide__fold_kind;
+typedef enum tide__fold_kind {
+  TIDE_FOLD_SUM,
+  TIDE_FOLD_PROD,
+  TIDE_FOLD_MAX,
+  TIDE_FOLD_MIN,
+  TIDE_FOLD_VAR
+} tide__fold_kind;
 /* What happens to an element before it is folded. */
 typedef enum tide__fold_map {
   TIDE_MAP_NONE,
-  TIDE_MAP_TRUTH,   /* 1 for what is not zero, 0 else */
-  TIDE_MAP_NUMBER,  /* 0 for NaN */
+  TIDE_MAP_TRUTH,  /* 1 for what is not zero, 0 else */
+  TIDE_MAP_NUMBER, /* 0 for NaN */
   TIDE_MAP_ABS,
   TIDE_MAP_SQUARE,
-  TIDE_MAP_POWER    /* |x| to the power param */
+  TIDE_MAP_POWER /* |x| to the power param */
 } tide__fold_map;
 
 typedef struct tide__fold {
   const tide__isa *isa;
   tide__fold_kind kind;
   tide__fold_map map;
-  int dtype;     /* elements are folded as INT32 (MAX, MIN), INT64, FLOAT32, FLOAT64 or complex */
-  bool index;    /* of MAX and MIN: where it is */
+  int dtype;  /* elements are folded as INT32 (MAX, MIN), INT64, FLOAT32, FLOAT64 or complex */
+  bool index; /* of MAX and MIN: where it is */
   double param;
 } tide__fold;
 
@@ -60,8 +66,9 @@ typedef struct tide__columns {
 void tide__columns_init(tide__columns *c, const tide__fold *f, int64_t n);
 /* One more row; its index. */
 void tide__columns_fold(tide__columns *c, const void *x, int64_t row);
-/* Column j's state; to be called after tide__columns_end. */
-void tide__columns_end(tide__columns *c);
+/* After the last row. Then all holds the results of this dtype (VAR: the means, behind them the deviations). */
+int tide__columns_end(tide__columns *c);
+/* Column j's state, after the end. */
 void tide__columns_state(tide__state *s, const tide__columns *c, int64_t j);
 
 #endif

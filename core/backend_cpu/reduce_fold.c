@@ -1,7 +1,7 @@
 /* reduce_fold.c: how elements are loaded, mapped and put together, along a row and column by column (reduce.h).
  *
- * Along a row the loops of isa.h fold a chunk in fixed lanes and the chunk joins the state in double. Column by column the
- * elementwise loops of add, mul, maximum and minimum do the work on rows of accumulators.
+ * Along a row the loops of isa.h fold a chunk in fixed lanes and the chunk joins the state in double. Column by column
+ * the elementwise loops of add, mul, maximum and minimum do the work on rows of accumulators.
  *
  * Invariant: what a state says depends on the elements and on how the caller cuts them, never on threads. */
 #include "reduce.h"
@@ -263,8 +263,9 @@ void tide__columns_fold(tide__columns *c, const void *x, int64_t row) {
     apply(f, ops[f->kind], f->dtype, c->all, c->all, x, no_param, c->n);
 }
 
-void tide__columns_end(tide__columns *c) {
+int tide__columns_end(tide__columns *c) {
   if (c->pending) flush(c);
+  return wide_dtype(c->fold);
 }
 
 void tide__columns_state(tide__state *s, const tide__columns *c, int64_t j) {

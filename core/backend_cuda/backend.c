@@ -10,6 +10,7 @@ const tide_backend_host *tide__cuda_host;
 
 static void backend_close(void) {
   tide__cuda_gemm_close();
+  tide__cuda_staged_close();
   tide__cuda_wait_close();
 }
 

@@ -129,6 +129,13 @@ tide_status tide__cuda_copy_to_host(void *stream, void *dst, const void *src, si
 tide_status tide__cuda_copy_peer(void *stream, void *dst, int dst_device, const void *src, int src_device,
                                  size_t bytes);
 
+/* ---- staged.c ---- */
+
+/* Copies pageable memory by several threads; the stream has nothing else to do, its device is current. False where this
+ * is not the way for such a copy. *rc is the runtime's error code. */
+bool tide__cuda_staged_copy(int *rc, const cuda_stream *s, void *dst, const void *src, size_t bytes, bool to_host);
+void tide__cuda_staged_close(void);
+
 /* ---- kernels.c, gemm.c ---- */
 
 #define KERNEL(name, args) tide_status tide__cuda_##name(tide_stream *stream, const args *a);

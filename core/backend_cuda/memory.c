@@ -1,9 +1,9 @@
 /* memory.c: device memory, page-locked host memory, and copies.
  *
  * Core's allocator sits above mem_alloc, so the driver is asked seldom. Copies of page-locked memory are queued. Copies
- * of pageable memory are made by the runtime, which stages them in pieces and returns when the host memory is its
- * owner's again; because it may block in that, the work before such a copy is waited for here first, where waits can be
- * interrupted.
+ * of pageable memory go through staging buffers, of the runtime or, when they are large, of staged.c, and return when
+ * the host memory is its owner's again; because that may block, the work before such a copy is waited for here first,
+ * where waits can be interrupted.
  *
  * Invariant: a copy's stream belongs to one of its two devices, whose context is current during the call. */
 #include "internal.h"
@@ -65,14 +65,26 @@ static tide_status settle(const cuda_stream *s, const char *what) {
   return tide__cuda_stream_drain(s, what);
 }
 
+/* Pageable memory, after what the stream had to do: by staged.c if it is large, else by the runtime. */
+static tide_status copy_pageable(const cuda_stream *s, void *dst, const void *src, size_t bytes, bool to_host,
+                                 const char *what) {
+  if (to_host || bytes > STAGED_AT_ONCE) CUDA_TRY(settle(s, what));
+  int rc = 0;
+  if (!tide__cuda_staged_copy(&rc, s, dst, src, bytes, to_host))
+    rc = (int)cudaMemcpyAsync(dst, src, bytes, to_host ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice, s->handle);
+  CUDA_TRY(tide__cuda_check(s->device, what, rc));
+  return to_host ? tide__cuda_stream_drain(s, what) : TIDE_OK;
+}
+
 tide_status tide__cuda_copy_to_device(void *stream, void *dst, const void *src, size_t bytes, bool pinned) {
   const cuda_stream *s = stream;
   cuda_scope scope = cuda_enter(s->device);
-  tide_status status = TIDE_OK;
-  if (!pinned && bytes > STAGED_AT_ONCE) status = settle(s, "copy_to_device");
-  if (status == TIDE_OK)
+  tide_status status;
+  if (pinned)
     status = tide__cuda_check(s->device, "copy_to_device",
                               (int)cudaMemcpyAsync(dst, src, bytes, cudaMemcpyHostToDevice, s->handle));
+  else
+    status = copy_pageable(s, dst, src, bytes, false, "copy_to_device");
   cuda_leave(scope);
   return status;
 }
@@ -80,11 +92,12 @@ tide_status tide__cuda_copy_to_device(void *stream, void *dst, const void *src, 
 tide_status tide__cuda_copy_to_host(void *stream, void *dst, const void *src, size_t bytes, bool pinned) {
   const cuda_stream *s = stream;
   cuda_scope scope = cuda_enter(s->device);
-  tide_status status = pinned ? TIDE_OK : settle(s, "copy_to_host");
-  if (status == TIDE_OK)
+  tide_status status;
+  if (pinned)
     status = tide__cuda_check(s->device, "copy_to_host",
                               (int)cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToHost, s->handle));
-  if (status == TIDE_OK && !pinned) status = tide__cuda_stream_drain(s, "copy_to_host");
+  else
+    status = copy_pageable(s, dst, src, bytes, true, "copy_to_host");
   cuda_leave(scope);
   return status == TIDE_OK && !pinned ? tide__cuda_mail(s->device) : status;
 }

@@ -1,8 +1,9 @@
 /* cpu_loops_test.c: elementwise operations, copies, fills and progressions of the CPU backend against one element at a
- * time, for every op, dtype and instruction set, in layouts with holes, negative and zero strides; and the accuracy of the
- * vector functions against those of the C library.
+ * time, for every op, dtype and instruction set, in layouts with holes, negative and zero strides; and the accuracy of
+ * the vector functions against those of the C library.
  *
- * The reference of an op is its own expression compiled here without vector functions; conversions are those of cpu_test.h. */
+ * The reference of an op is its own expression compiled here without vector functions; conversions are those of
+ * cpu_test.h. */
 #define TIDE_ISA_NAME reference
 #include <complex.h>
 #include <math.h>
@@ -13,13 +14,14 @@
 #include "backend_cpu/loops.h"
 
 static const tide__loop reference[TIDE_OP_COUNT][TIDE_CTYPES] = {
-#define UNARY(name, rule, expr, doc) LOOP_ROW(name, rule)
-#define BINARY(name, rule, expr, doc) LOOP_ROW(name, rule)
+#define UNARY(name, rule, expr, doc)   LOOP_ROW(name, rule)
+#define BINARY(name, rule, expr, doc)  LOOP_ROW(name, rule)
 #define TERNARY(name, rule, expr, doc) LOOP_ROW(name, rule)
 #include "tide/op.def"
 };
 
-static const int computes[TIDE_CTYPES] = {TIDE_INT32, TIDE_INT64, TIDE_FLOAT32, TIDE_FLOAT64, TIDE_COMPLEX64, TIDE_COMPLEX128};
+static const int computes[TIDE_CTYPES] = {TIDE_INT32,   TIDE_INT64,     TIDE_FLOAT32,
+                                          TIDE_FLOAT64, TIDE_COMPLEX64, TIDE_COMPLEX128};
 
 /* Ops whose functions have several right answers, some ulp apart. */
 static bool is_rounded(const tide_op_info *info) {
@@ -141,8 +143,8 @@ static void check_trial(trial *t, const char *isa) {
     double tolerance = tolerance_of(a->dtype[0] == TIDE_FLOAT64 ? a->compute : a->dtype[0]);
     bool right = t->rounded ? close_double(got.re, want.re, tolerance) : same_value(got, want, a->dtype[0]);
     if (kind_of(a->compute) == 'C' && !t->test) right = close_complex(got, want, 64 * tolerance);
-    CHECK(right, "%s %s %s -> %s, element %lld of %lld: got %lld %.17g %.17g, expected %lld %.17g %.17g", isa, info->name,
-          tide_dtype_name((tide_dtype)a->compute), tide_dtype_name((tide_dtype)a->dtype[0]), (long long)i,
+    CHECK(right, "%s %s %s -> %s, element %lld of %lld: got %lld %.17g %.17g, expected %lld %.17g %.17g", isa,
+          info->name, tide_dtype_name((tide_dtype)a->compute), tide_dtype_name((tide_dtype)a->dtype[0]), (long long)i,
           (long long)a->numel, (long long)got.i, got.re, got.im, (long long)want.i, want.re, want.im);
     wrong += !right;
     memcpy(p, t->before + (p - t->room[0].all), (size_t)item);
@@ -184,9 +186,16 @@ static void test_in_place(void) {
   enum { N = 5003 };
   float x[N], y[N];
   for (int i = 0; i < N; i++) x[i] = (float)i, y[i] = 2;
-  tide_elementwise_args a = {.head = {.ptr = {x, x, y}}, .op = TIDE_OP_add, .operands = 3, .compute = TIDE_FLOAT32,
-                             .flat = 1, .ndim = 1, .dtype = {TIDE_FLOAT32, TIDE_FLOAT32, TIDE_FLOAT32}, .numel = N,
-                             .size = {N}, .stride = {{1}, {1}, {1}}};
+  tide_elementwise_args a = {.head = {.ptr = {x, x, y}},
+                             .op = TIDE_OP_add,
+                             .operands = 3,
+                             .compute = TIDE_FLOAT32,
+                             .flat = 1,
+                             .ndim = 1,
+                             .dtype = {TIDE_FLOAT32, TIDE_FLOAT32, TIDE_FLOAT32},
+                             .numel = N,
+                             .size = {N},
+                             .stride = {{1}, {1}, {1}}};
   CHECK(tide__cpu_elementwise(NULL, &a) == TIDE_OK, "add");
   a.head.ptr[2] = x;
   CHECK(tide__cpu_elementwise(NULL, &a) == TIDE_OK, "add");
@@ -198,17 +207,20 @@ static void test_in_place(void) {
 /* What the expressions of op.def do not say: integers that would trap, shifts that are undefined in C. */
 static void test_integer_corners(void) {
   CHECK(tide_div_trunc(INT32_MIN, -1) == INT32_MIN && tide_div_floor(INT64_MIN, (int64_t)-1) == INT64_MIN, "wrap");
-  CHECK(tide_div_trunc(7, 0) == 0 && tide_div_floor(-7, 0) == 0 && tide_fmod(7, 0) == 0 && tide_remainder(7, 0) == 0, "0");
+  CHECK(tide_div_trunc(7, 0) == 0 && tide_div_floor(-7, 0) == 0 && tide_fmod(7, 0) == 0 && tide_remainder(7, 0) == 0,
+        "0");
   CHECK(tide_div_trunc(-7, 2) == -3 && tide_div_floor(-7, 2) == -4, "quotients");
   CHECK(tide_fmod(-7, 3) == -1 && tide_remainder(-7, 3) == 2 && tide_remainder(7, -3) == -2, "remainders");
   CHECK(tide_fmod(INT32_MIN, -1) == 0 && tide_abs(INT32_MIN) == INT32_MIN, "smallest");
   CHECK(tide_pow(3, 4) == 81 && tide_pow(2, -1) == 0 && tide_pow(-1, -3) == -1 && tide_pow(0, 0) == 1, "powers");
   CHECK(tide_shl(1, 31) == INT32_MIN && tide_shl(1, 32) == 0 && tide_shl(1, -1) == 0, "shl");
-  CHECK(tide_shr(-8, 1) == -4 && tide_shr(-8, 99) == -1 && tide_shr(8, 99) == 0 && tide_shr((int64_t)-1, (int64_t)-1) == -1,
+  CHECK(tide_shr(-8, 1) == -4 && tide_shr(-8, 99) == -1 && tide_shr(8, 99) == 0 &&
+            tide_shr((int64_t)-1, (int64_t)-1) == -1,
         "shr");
   CHECK(tide_div_floor(1.0, 0.1) == 9 && tide_div_floor(-1.0, 0.3) == -4 && isinf(tide_div_floor(1.0, 0.0)), "floor");
   CHECK(tide_remainder(-5.5f, 2.0f) == 0.5f && tide_remainder(5.5f, -2.0f) == -0.5f, "float remainders");
-  CHECK(isnan(tide_max((float)NAN, 1.0f)) && isnan(tide_max(1.0f, (float)NAN)) && tide_fmax((float)NAN, 1.0f) == 1, "nan");
+  CHECK(isnan(tide_max((float)NAN, 1.0f)) && isnan(tide_max(1.0f, (float)NAN)) && tide_fmax((float)NAN, 1.0f) == 1,
+        "nan");
 }
 
 /* ---- accuracy ---- */
@@ -260,16 +272,20 @@ static void check_accuracy(const accuracy *c, const char *isa, bool single) {
 }
 
 static void test_accuracy(const char *isa) {
-  static const accuracy cases[] = {
-      {TIDE_OP_exp, -100, 100, expl},       {TIDE_OP_exp, -1, 1, expl},          {TIDE_OP_exp2, -140, 130, exp2l},
-      {TIDE_OP_expm1, -3, 3, expm1l},       {TIDE_OP_log, 0, 4, logl},           {TIDE_OP_log, 0, 1e20, logl},
-      {TIDE_OP_log2, 0, 4, log2l},          {TIDE_OP_log10, 0, 4, log10l},       {TIDE_OP_log1p, -1, 3, log1pl},
-      {TIDE_OP_sin, -10, 10, sinl},         {TIDE_OP_sin, -1e6, 1e6, sinl},      {TIDE_OP_cos, -10, 10, cosl},
-      {TIDE_OP_tan, -10, 10, tanl},         {TIDE_OP_asin, -1, 1, asinl},        {TIDE_OP_acos, -1, 1, acosl},
-      {TIDE_OP_atan, -20, 20, atanl},       {TIDE_OP_sinh, -10, 10, sinhl},      {TIDE_OP_cosh, -10, 10, coshl},
-      {TIDE_OP_tanh, -10, 10, tanhl},       {TIDE_OP_tanh, -0.5, 0.5, tanhl},    {TIDE_OP_asinh, -10, 10, asinhl},
-      {TIDE_OP_acosh, 1, 20, acoshl},       {TIDE_OP_atanh, -1, 1, atanhl},      {TIDE_OP_erf, -4, 4, erfl},
-      {TIDE_OP_erfc, -4, 5, erfcl},         {TIDE_OP_erfinv, -1, 1, exact_erfinv}, {TIDE_OP_sqrt, 0, 1e10, sqrtl}};
+  static const accuracy cases[] = {{TIDE_OP_exp, -100, 100, expl},   {TIDE_OP_exp, -1, 1, expl},
+                                   {TIDE_OP_exp2, -140, 130, exp2l}, {TIDE_OP_expm1, -3, 3, expm1l},
+                                   {TIDE_OP_log, 0, 4, logl},        {TIDE_OP_log, 0, 1e20, logl},
+                                   {TIDE_OP_log2, 0, 4, log2l},      {TIDE_OP_log10, 0, 4, log10l},
+                                   {TIDE_OP_log1p, -1, 3, log1pl},   {TIDE_OP_sin, -10, 10, sinl},
+                                   {TIDE_OP_sin, -1e6, 1e6, sinl},   {TIDE_OP_cos, -10, 10, cosl},
+                                   {TIDE_OP_tan, -10, 10, tanl},     {TIDE_OP_asin, -1, 1, asinl},
+                                   {TIDE_OP_acos, -1, 1, acosl},     {TIDE_OP_atan, -20, 20, atanl},
+                                   {TIDE_OP_sinh, -10, 10, sinhl},   {TIDE_OP_cosh, -10, 10, coshl},
+                                   {TIDE_OP_tanh, -10, 10, tanhl},   {TIDE_OP_tanh, -0.5, 0.5, tanhl},
+                                   {TIDE_OP_asinh, -10, 10, asinhl}, {TIDE_OP_acosh, 1, 20, acoshl},
+                                   {TIDE_OP_atanh, -1, 1, atanhl},   {TIDE_OP_erf, -4, 4, erfl},
+                                   {TIDE_OP_erfc, -4, 5, erfcl},     {TIDE_OP_erfinv, -1, 1, exact_erfinv},
+                                   {TIDE_OP_sqrt, 0, 1e10, sqrtl}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     check_accuracy(&cases[i], isa, true);
     if (cases[i].op != TIDE_OP_erfinv) check_accuracy(&cases[i], isa, false);
@@ -316,8 +332,12 @@ static void test_transposed(void) {
     int item = item_of(dtype);
     char *in = calloc(H * W, (size_t)item), *out = calloc(H * W, (size_t)item);
     for (int64_t i = 0; i < H * W; i++) put(dtype, in + i * item, plain_value(dtype), dtype);
-    tide_copy_args a = {.head = {.ptr = {out, in}}, .ndim = 2, .dtype = {(uint8_t)dtype, (uint8_t)dtype}, .numel = H * W,
-                        .size = {W, H}, .stride = {{H, 1}, {1, W}}};
+    tide_copy_args a = {.head = {.ptr = {out, in}},
+                        .ndim = 2,
+                        .dtype = {(uint8_t)dtype, (uint8_t)dtype},
+                        .numel = H * W,
+                        .size = {W, H},
+                        .stride = {{H, 1}, {1, W}}};
     CHECK(tide__cpu_copy(NULL, &a) == TIDE_OK, "copy");
     bool right = true;
     for (int64_t i = 0; i < W; i++)
@@ -356,11 +376,18 @@ static void test_arange(void) {
   double *out = malloc(N * sizeof *out);
   for (int dtype = TIDE_UINT8; dtype <= TIDE_FLOAT64; dtype++)
     for (int symmetric = 0; symmetric < 2; symmetric++) {
-      tide_arange_args a = {.head = {.ptr = {out}}, .dtype = dtype, .symmetric = symmetric && !is_whole(dtype), .numel = N,
-                            .start = {5, 0.25, 0}, .step = {-3, 0.1, 0}, .last = {0, 0.25 + 0.1 * (N - 1), 0}};
+      tide_arange_args a = {.head = {.ptr = {out}},
+                            .dtype = dtype,
+                            .symmetric = symmetric && !is_whole(dtype),
+                            .numel = N,
+                            .start = {5, 0.25, 0},
+                            .step = {-3, 0.1, 0},
+                            .last = {0, 0.25 + 0.1 * (N - 1), 0}};
       CHECK(tide__cpu_arange(NULL, &a) == TIDE_OK, "arange");
       for (int64_t i = 0; i < N; i += i < 100 ? 1 : 997) {
-        tide_value v = {5 - 3 * i, a.symmetric && i >= N / 2 ? fma(-(double)(N - 1 - i), 0.1, a.last.re) : fma((double)i, 0.1, 0.25), 0};
+        tide_value v = {
+            5 - 3 * i,
+            a.symmetric && i >= N / 2 ? fma(-(double)(N - 1 - i), 0.1, a.last.re) : fma((double)i, 0.1, 0.25), 0};
         char room[16];
         put(dtype, room, v, is_whole(dtype) ? TIDE_INT64 : TIDE_FLOAT64);
         CHECK(!memcmp(room, (char *)out + i * item_of(dtype), (size_t)item_of(dtype)), "arange of %s, element %lld",
