@@ -1,6 +1,6 @@
-/* backend.h: what a kind of device must offer. One table of functions; core decides everything, a backend does what it is
- * told. A NULL slot marked (optional) means "not supported". Handles are the backend's own; all calls may come from any
- * thread, with no current device assumed and none changed. A slot that fails returns a status and has called
+/* backend.h: what a kind of device must offer. One table of functions; core decides everything, a backend does what it
+ * is told. A NULL slot marked (optional) means "not supported". Handles are the backend's own; all calls may come from
+ * any thread, with no current device assumed and none changed. A slot that fails returns a status and has called
  * host->fail with the reason, or for driver errors host->fail_driver. */
 #ifndef TIDE_BACKEND_H
 #define TIDE_BACKEND_H
@@ -14,7 +14,8 @@ typedef struct tide_backend_host {
   size_t struct_size;
   /* Sets the thread's error, printf-like, and returns `status`. */
   tide_status (*fail)(tide_status status, const char *format, ...);
-  /* A driver call failed: `what` names it, code and name are the driver's. sticky: the device is lost until the process ends. */
+  /* A driver call failed: `what` names it, code and name are the driver's. sticky: the device is lost until the process
+   * ends. */
   tide_status (*fail_driver)(int device, const char *what, int code, const char *name, const char *text, bool sticky);
   int (*interrupted)(void); /* nonzero: end the wait with TIDE_INTERRUPTED (call host->fail) */
   /* Stream-ordered scratch memory from the caching allocator, for the length of the queued work. */
@@ -29,14 +30,14 @@ typedef struct tide_backend {
   const char *name; /* "cpu", "sim", "cuda" */
 
   /* ---- library and devices ---- */
-  void (*close)(void);                                        /* frees everything; the table is not used again until opened */
-  tide_status (*device_count)(int *out);                       /* may be called before anything is opened */
-  tide_status (*device_open)(int device);                      /* makes the device usable (its primary context) */
+  void (*close)(void);                    /* frees everything; the table is not used again until opened */
+  tide_status (*device_count)(int *out);  /* may be called before anything is opened */
+  tide_status (*device_open)(int device); /* makes the device usable (its primary context) */
   tide_status (*device_props)(tide_device_props *out, int device);
   tide_status (*device_mem_info)(size_t *free, size_t *total, int device);
-  tide_status (*device_sync)(int device);                      /* waits, interruptibly */
+  tide_status (*device_sync)(int device); /* waits, interruptibly */
   tide_status (*device_can_access_peer)(bool *out, int device, int peer);
-  tide_status (*versions)(int *driver, int *runtime);          /* (optional) */
+  tide_status (*versions)(int *driver, int *runtime); /* (optional) */
 
   /* ---- memory ---- */
   tide_status (*mem_alloc)(void **out, int device, size_t bytes); /* TIDE_MEMORY when it does not fit */
@@ -47,7 +48,7 @@ typedef struct tide_backend {
   /* ---- streams and events ---- */
   tide_status (*stream_new)(void **out, int device, int priority);
   tide_status (*stream_wrap)(void **out, int device, uint64_t handle); /* (optional) foreign stream, not owned */
-  void (*stream_free)(void *stream);                               /* queued work still completes */
+  void (*stream_free)(void *stream);                                   /* queued work still completes */
   uint64_t (*stream_handle)(void *stream);
   tide_status (*stream_priority_range)(int *least, int *greatest, int device);
   tide_status (*stream_query)(bool *done, void *stream);
@@ -59,11 +60,12 @@ typedef struct tide_backend {
   tide_status (*event_record)(void *event, void *stream);
   tide_status (*event_wait)(void *stream, void *event); /* later work of stream waits for event, host does not */
   tide_status (*event_query)(bool *done, void *event);
-  tide_status (*event_sync)(void *event);               /* waits, interruptibly */
+  tide_status (*event_sync)(void *event); /* waits, interruptibly */
   tide_status (*event_elapsed)(double *ms, void *start, void *end);
 
   /* ---- copies; queued on the stream, which belongs to the destination's or the source's device ---- */
-  /* Host memory is pinned or pageable; with pageable memory the call returns when the host memory may be reused or read. */
+  /* Host memory is pinned or pageable; with pageable memory the call returns when the host memory may be reused or
+   * read. */
   tide_status (*copy_to_device)(void *stream, void *dst, const void *src, size_t bytes, bool pinned);
   tide_status (*copy_to_host)(void *stream, void *dst, const void *src, size_t bytes, bool pinned);
   tide_status (*copy_peer)(void *stream, void *dst, int dst_device, const void *src, int src_device, size_t bytes);
@@ -71,7 +73,7 @@ typedef struct tide_backend {
   tide_status (*read_small)(void *stream, void *dst, const void *src, size_t bytes);
 
   /* ---- kernels: queued on the stream (tide_stream for scratch memory, its backend handle inside) ---- */
-#define KERNEL(name, args) tide_status (*name)(tide_stream *stream, const args *a);
+#define KERNEL(name, args) tide_status (*name)(tide_stream * stream, const args *a);
 #include "kernel.def"
 #undef KERNEL
 } tide_backend;

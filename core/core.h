@@ -13,16 +13,16 @@
 /* Sets the thread's error and returns status: return tide__fail(TIDE_SHAPE, "cat: tensor %d has ...", i). */
 tide_status tide__fail(tide_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 tide_status tide__fail_driver(int device, const char *what, int code, const char *name, const char *text, bool sticky);
-tide_status tide__fail_memory(int device, size_t requested, size_t free, size_t total, size_t allocated, size_t reserved,
-                              const char *format, ...);
+tide_status tide__fail_memory(int device, size_t requested, size_t free, size_t total, size_t allocated,
+                              size_t reserved, const char *format, ...);
 tide_status tide__fail_index(int device, uint32_t site, int64_t value, int64_t length, int index_base);
 /* Sets the thread's error to one that was kept: the cause of a lost device, the reason why a library did not open. */
 tide_status tide__fail_again(const tide_error *error);
 /* Returns from the enclosing function when the expression fails. */
-#define TIDE_TRY(expr)                                                                                                         \
-  do {                                                                                                                         \
-    tide_status try_status_ = (expr);                                                                                          \
-    if (try_status_ != TIDE_OK) return try_status_;                                                                            \
+#define TIDE_TRY(expr)                                                                                                 \
+  do {                                                                                                                 \
+    tide_status try_status_ = (expr);                                                                                  \
+    if (try_status_ != TIDE_OK) return try_status_;                                                                    \
   } while (0)
 /* "[2, 3]" into a ring of per-thread buffers: at most 8 alive at once, for messages. */
 const char *tide__shape_text(const int64_t *size, int ndim);
@@ -31,7 +31,7 @@ const char *tide__device_text(int device);
 
 /* ---- trace.c: script lines ---- */
 
-uint32_t tide__site_now(void);                             /* interned site of the running script line; 0 if unknown */
+uint32_t tide__site_now(void); /* interned site of the running script line; 0 if unknown */
 void tide__site_text(uint32_t site, char *text, size_t size);
 void tide__site_recent(char *text, size_t size); /* the last few distinct lines, newest first: "a.lua:3, a.lua:7" */
 
@@ -70,9 +70,10 @@ static inline bool tide__fault_now(void) {
 
 /* ---- context_backend.c: which devices there are ---- */
 
-/* How many accelerators there are, at least one; opens the library, not a device. Fails with the reason why there is none. */
+/* How many accelerators there are, at least one; opens the library, not a device. Fails with the reason why there is
+ * none. */
 tide_status tide__device_count(int *out);
-int tide__device_count_known(void); /* 0 until someone has asked; opens nothing */
+int tide__device_count_known(void);                 /* 0 until someone has asked; opens nothing */
 const tide_backend *tide__backend_peek(int device); /* of an opened device, lost or not; else NULL. Sets no error. */
 bool tide__device_any_open(void);
 void tide__device_set_lost(int device, const tide_error *cause); /* the first cause stays */
@@ -180,12 +181,12 @@ struct tide_storage {
   int device;
   uint32_t epoch;
   bool pinned;
-  bool foreign;         /* not ours: `release`, if any, lets it go */
-  bool tracked;         /* streams use it: device memory and pinned memory */
-  tide_stream *stream;  /* the allocating stream, retained; NULL on the CPU and for foreign memory */
+  bool foreign;                 /* not ours: `release`, if any, lets it go */
+  bool tracked;                 /* streams use it: device memory and pinned memory */
+  tide_stream *stream;          /* the allocating stream, retained; NULL on the CPU and for foreign memory */
   _Atomic uint64_t last_stream; /* id of the stream that used it last: one compare on the hot path */
-  tide_block *block;    /* NULL: CPU, pinned or foreign memory */
-  void (*release)(void *user); /* foreign memory's */
+  tide_block *block;            /* NULL: CPU, pinned or foreign memory */
+  void (*release)(void *user);  /* foreign memory's */
   void *user;
   tide__park park;
   struct tide_storage *next; /* free list */
@@ -224,8 +225,8 @@ struct tide_tensor {
 };
 tide_tensor *tide__tensor_shell(void); /* from a free list, refs 1, fields unset; NULL without memory (error set) */
 /* A view of x's storage with its own size, stride, offset; checks nothing. */
-tide_status tide__tensor_view(tide_tensor **out, const tide_tensor *x, const int64_t *size, const int64_t *stride, int ndim,
-                              int64_t offset);
+tide_status tide__tensor_view(tide_tensor **out, const tide_tensor *x, const int64_t *size, const int64_t *stride,
+                              int ndim, int64_t offset);
 void tide__tensor_layout(tide_tensor *x); /* sets numel and contiguous from size and stride */
 /* A new contiguous tensor. */
 tide_status tide__tensor_new(tide_tensor **out, const int64_t *size, int ndim, tide_dtype dtype, int device);
@@ -254,8 +255,8 @@ uint16_t tide__to_half(float f);
 float tide__from_half(uint16_t h);
 uint16_t tide__to_bfloat16(float f);
 float tide__from_bfloat16(uint16_t h);
-/* Drops dims of size 1, orders by stride of operand 0 (unless keep_order) and merges neighbours that all operands allow.
- * stride[k][d] for k < operands; returns the new number of dims (at least 1). */
+/* Drops dims of size 1, orders by stride of operand 0 (unless keep_order) and merges neighbours that all operands
+ * allow. stride[k][d] for k < operands; returns the new number of dims (at least 1). */
 int tide__collapse(int64_t *size, int64_t (*stride)[TIDE_MAX_DIMS], int operands, int ndim, bool keep_order);
 
 /* ---- generator.c ---- */

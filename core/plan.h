@@ -1,9 +1,9 @@
 /* plan.h: the plain structs in which core hands work to a backend. Clean for C and CUDA.
  *
- * Every kernel of kernel.def takes one struct. It is self-contained (no pointers to host structures), so a backend may copy it
- * and run it later; all device addresses stand in head.ptr, so that a backend may translate them. Dimensions are collapsed
- * and ordered from the outermost to the innermost by the strides of the output; dim ndim-1 is innermost. Strides count
- * elements and may be 0 (broadcast) or negative. An empty operation never reaches a backend. */
+ * Every kernel of kernel.def takes one struct. It is self-contained (no pointers to host structures), so a backend may
+ * copy it and run it later; all device addresses stand in head.ptr, so that a backend may translate them. Dimensions
+ * are collapsed and ordered from the outermost to the innermost by the strides of the output; dim ndim-1 is innermost.
+ * Strides count elements and may be 0 (broadcast) or negative. An empty operation never reaches a backend. */
 #ifndef TIDE_PLAN_H
 #define TIDE_PLAN_H
 
@@ -25,9 +25,10 @@ typedef struct tide_value {
   double re, im;
 } tide_value;
 
-/* out = op(inputs). ptr[0] is the output, ptr[k] input k; input k with is_number[k] is number[k] instead. `compute` is one of
- * INT32 INT64 FLOAT32 FLOAT64 COMPLEX64 COMPLEX128; each operand is loaded from dtype[k] into it and the result is stored to
- * dtype[0], which is BOOL for tests and comparisons. flat: one dimension, and every tensor operand has stride 1. */
+/* out = op(inputs). ptr[0] is the output, ptr[k] input k; input k with is_number[k] is number[k] instead. `compute` is
+ * one of INT32 INT64 FLOAT32 FLOAT64 COMPLEX64 COMPLEX128; each operand is loaded from dtype[k] into it and the result
+ * is stored to dtype[0], which is BOOL for tests and comparisons. flat: one dimension, and every tensor operand has
+ * stride 1. */
 typedef struct tide_elementwise_args {
   tide_head head;
   int32_t op, operands, compute, flat, ndim;
@@ -36,8 +37,9 @@ typedef struct tide_elementwise_args {
   int64_t numel, size[TIDE_MAX_DIMS], stride[TIDE_MAX_OPERANDS][TIDE_MAX_DIMS];
 } tide_elementwise_args;
 
-/* ptr[0] = cast(ptr[1]), same device. Float to integer truncates toward zero and wraps; to bool is != 0; complex to real drops
- * the imaginary part. flat as above. Both may be strided; they may not overlap unless they are the same elements. */
+/* ptr[0] = cast(ptr[1]), same device. Float to integer truncates toward zero and wraps; to bool is != 0; complex to
+ * real drops the imaginary part. flat as above. Both may be strided; they may not overlap unless they are the same
+ * elements. */
 typedef struct tide_copy_args {
   tide_head head;
   int32_t flat, ndim;
@@ -53,8 +55,8 @@ typedef struct tide_fill_args {
   uint64_t bits[2];
 } tide_fill_args;
 
-/* Element i (row-major, ptr[0] contiguous) becomes start + i * step; integers in int64, else in double with one rounding.
- * With symmetric (linspace), elements of the upper half are counted down from `last`. */
+/* Element i (row-major, ptr[0] contiguous) becomes start + i * step; integers in int64, else in double with one
+ * rounding. With symmetric (linspace), elements of the upper half are counted down from `last`. */
 typedef struct tide_arange_args {
   tide_head head;
   int32_t dtype, symmetric;
@@ -62,15 +64,16 @@ typedef struct tide_arange_args {
   tide_value start, step, last;
 } tide_arange_args;
 
-/* The reductions of tide_reduction, one result for each kept position. ptr[0] result (NULL if only the second is wanted never
- * happens), ptr[1] input, ptr[2] second result or NULL: the index for MAX, MIN (int64), the mean for VAR, STD (dtype[2]).
- * ARGMAX and ARGMIN write int64 to ptr[0]: the row-major index over the reduced dims in their original order, plus
- * index_base; reduced dims therefore keep their order and are collapsed only where neighbours. NaN wins in MAX, MIN,
- * ARGMAX, ARGMIN; the first of equals is taken. `acc` is the dtype accumulated in (FLOAT32 or FLOAT64, INT64, complex, BOOL for
- * ALL and ANY); SUM and MEAN of float32 are pairwise or blocked, never one long chain. The result of SUM, NANSUM, MEAN,
- * NORM is multiplied by `scale` before it is stored. VAR: Welford or two passes, divided by max(0, inner - param). NORM:
- * (sum |x|^p)^(1/p), max, min or count of nonzeros for inf, -inf and 0. Kept dims are ordered by the strides of the output,
- * reduced dims as said; inner = elements reduced into each result, at least 1 (empty reductions are filled by core). */
+/* The reductions of tide_reduction, one result for each kept position. ptr[0] result (NULL if only the second is wanted
+ * never happens), ptr[1] input, ptr[2] second result or NULL: the index for MAX, MIN (int64), the mean for VAR, STD
+ * (dtype[2]). ARGMAX and ARGMIN write int64 to ptr[0]: the row-major index over the reduced dims in their original
+ * order, plus index_base; reduced dims therefore keep their order and are collapsed only where neighbours. NaN wins in
+ * MAX, MIN, ARGMAX, ARGMIN; the first of equals is taken. `acc` is the dtype accumulated in (FLOAT32 or FLOAT64, INT64,
+ * complex, BOOL for ALL and ANY); SUM and MEAN of float32 are pairwise or blocked, never one long chain. The result of
+ * SUM, NANSUM, MEAN, NORM is multiplied by `scale` before it is stored. VAR: Welford or two passes, divided by max(0,
+ * inner - param). NORM: (sum |x|^p)^(1/p), max, min or count of nonzeros for inf, -inf and 0. Kept dims are ordered by
+ * the strides of the output, reduced dims as said; inner = elements reduced into each result, at least 1 (empty
+ * reductions are filled by core). */
 typedef struct tide_reduce_args {
   tide_head head;
   int32_t op, acc, nkeep, nred, index_base;
@@ -81,9 +84,9 @@ typedef struct tide_reduce_args {
   int64_t red_size[TIDE_MAX_DIMS], red_stride[TIDE_MAX_DIMS];      /* of the input */
 } tide_reduce_args;
 
-/* C = alpha * A B + beta * C for each of `batch`. ptr: C, A, B. Element (i, j) of A is at i * a_row + j * a_col (one of them is
- * 1, or both dims are trivial), B likewise; C is at i * c_row + j. beta 0: C is not read. dtype is that of all three;
- * float16 and bfloat16 accumulate in float32; tf32 allows it for FLOAT32. Batch strides may be 0 for A and B. */
+/* C = alpha * A B + beta * C for each of `batch`. ptr: C, A, B. Element (i, j) of A is at i * a_row + j * a_col (one of
+ * them is 1, or both dims are trivial), B likewise; C is at i * c_row + j. beta 0: C is not read. dtype is that of all
+ * three; float16 and bfloat16 accumulate in float32; tf32 allows it for FLOAT32. Batch strides may be 0 for A and B. */
 typedef struct tide_gemm_args {
   tide_head head;
   int32_t dtype, tf32;
@@ -93,12 +96,13 @@ typedef struct tide_gemm_args {
   tide_value alpha, beta;
 } tide_gemm_args;
 
-/* Index reads and writes along one dimension. The tensor side has size outer x length x inner, the dense side outer x count x
- * inner; outer dims and inner dims are strided: [0, nouter) and [nouter, ndim) of size. ptr[0] destination, ptr[1] source,
- * ptr[2] the index, contiguous, int64 or int32 (index_dtype), count values counted from index_base, negative ones from the
- * end (-1 is the last). gather: dst[o, k, i] = src[o, index[k], i]; scatter: dst[o, index[k], i] = src[o, k, i].
- * stride[0] of dst, stride[1] of src over the outer and inner dims; pitch[0], pitch[1] along the indexed dim. A bad index
- * skips its access and is reported: gather then writes zero bytes. Elements are moved as item_size bytes (1, 2, 4, 8, 16). */
+/* Index reads and writes along one dimension. The tensor side has size outer x length x inner, the dense side outer x
+ * count x inner; outer dims and inner dims are strided: [0, nouter) and [nouter, ndim) of size. ptr[0] destination,
+ * ptr[1] source, ptr[2] the index, contiguous, int64 or int32 (index_dtype), count values counted from index_base,
+ * negative ones from the end (-1 is the last). gather: dst[o, k, i] = src[o, index[k], i]; scatter: dst[o, index[k], i]
+ * = src[o, k, i]. stride[0] of dst, stride[1] of src over the outer and inner dims; pitch[0], pitch[1] along the
+ * indexed dim. A bad index skips its access and is reported: gather then writes zero bytes. Elements are moved as
+ * item_size bytes (1, 2, 4, 8, 16). */
 typedef struct tide_index_args {
   tide_head head;
   int32_t item_size, index_dtype, index_base, ndim, nouter;
@@ -106,16 +110,16 @@ typedef struct tide_index_args {
   int64_t size[TIDE_MAX_DIMS], stride[2][TIDE_MAX_DIMS], pitch[2];
 } tide_index_args;
 
-/* Positions (0-based, row-major, int64) of the nonzero bytes of ptr[1] (bool, contiguous, numel) are written to ptr[0] (room for
- * numel) in order, and their number to ptr[2] (int64, on the same device). */
+/* Positions (0-based, row-major, int64) of the nonzero bytes of ptr[1] (bool, contiguous, numel) are written to ptr[0]
+ * (room for numel) in order, and their number to ptr[2] (int64, on the same device). */
 typedef struct tide_compact_args {
   tide_head head;
   int64_t numel;
 } tide_compact_args;
 
-/* Fills ptr[0] (random.h defines the values). ptr[1]: for BERNOULLI the probabilities (dtype2, strides [1]) or NULL: a. Element i
- * counts in row-major order of the tensor as the user sees it, so the dims keep their order here (collapsed only where
- * neighbours). bits: RANDINT takes lo + (random mod range), range 0 means all 2^64. */
+/* Fills ptr[0] (random.h defines the values). ptr[1]: for BERNOULLI the probabilities (dtype2, strides [1]) or NULL: a.
+ * Element i counts in row-major order of the tensor as the user sees it, so the dims keep their order here (collapsed
+ * only where neighbours). bits: RANDINT takes lo + (random mod range), range 0 means all 2^64. */
 typedef struct tide_random_args {
   tide_head head;
   int32_t kind, ndim, flat;

@@ -1,10 +1,11 @@
 /* random.h: Philox4x32-10 and how its bits become numbers. The only definition, for C and for CUDA.
  *
- * Source: J. Salmon, M. Moraes, R. Dror, D. Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011. The key is the seed;
- * the counter is {offset / 4, group}, both 64 bits wide, low words first. A group gives 4 draws of 32 bits or 2 of 64:
- * element i of a call takes draw i % 4 of group i / 4, or, where the dtype needs 64 bits, draw i % 2 of group i / 2.
- * Every call advances the generator's offset by 4. Nothing else enters, so the values depend on seed, offset and i alone.
- * All roundings are explicit (fma), so that integers and uniforms are equal bit for bit on every kind of device. */
+ * Source: J. Salmon, M. Moraes, R. Dror, D. Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011. The key is
+ * the seed; the counter is {offset / 4, group}, both 64 bits wide, low words first. A group gives 4 draws of 32 bits or
+ * 2 of 64: element i of a call takes draw i % 4 of group i / 4, or, where the dtype needs 64 bits, draw i % 2 of group
+ * i / 2. Every call advances the generator's offset by 4. Nothing else enters, so the values depend on seed, offset and
+ * i alone. All roundings are explicit (fma), so that integers and uniforms are equal bit for bit on every kind of
+ * device. */
 #ifndef TIDE_RANDOM_H
 #define TIDE_RANDOM_H
 
@@ -12,9 +13,9 @@
 #include <math.h>
 
 #ifdef __CUDACC__
-#define TIDE_FN static __device__ __forceinline__
+#  define TIDE_FN static __device__ __forceinline__
 #else
-#define TIDE_FN static inline
+#  define TIDE_FN static inline
 #endif
 
 typedef struct tide_philox {
@@ -73,8 +74,8 @@ TIDE_FN double tide_uniform_f64(double u, double a, double b) {
 
 /* Normals come in pairs by Box and Muller (1958): of one group of four draws, elements 0 and 1 are
  *   r cos(2 pi u2), r sin(2 pi u2)   with r = sqrt(-2 ln u1), u1 = unit_open(draw 0), u2 = unit(draw 1)
- * and elements 2 and 3 the same from draws 2 and 3; in float64, u1 and u2 are the two 64-bit draws of a group that serves
- * two elements: group i / 2, element i % 2. float16 and bfloat16 are float32 normals rounded. The other kinds:
+ * and elements 2 and 3 the same from draws 2 and 3; in float64, u1 and u2 are the two 64-bit draws of a group that
+ * serves two elements: group i / 2, element i % 2. float16 and bfloat16 are float32 normals rounded. The other kinds:
  *   BERNOULLI    unit < p, unit of float32 (24 bits; float64 probabilities: 53 bits of a 64-bit draw)
  *   EXPONENTIAL  -ln(unit_open) / a
  *   CAUCHY       a + b tan(pi (unit - 1/2))

@@ -1,8 +1,8 @@
 /* trace.c: which script line queued what.
  *
- * A host names the running line through a hook; source and line are interned, so that a launch carries 32 bits and the error
- * that surfaces much later can still be told with its line. Looking a known line up takes no lock: entries are never
- * changed and never freed, buckets are chains that only grow at the head. A script that makes lines without end
+ * A host names the running line through a hook; source and line are interned, so that a launch carries 32 bits and the
+ * error that surfaces much later can still be told with its line. Looking a known line up takes no lock: entries are
+ * never changed and never freed, buckets are chains that only grow at the head. A script that makes lines without end
  * (generated chunks) fills the table; what comes after that is line 0, unknown. A short ring of the lines that launched
  * last serves errors that name no line.
  *
@@ -28,7 +28,8 @@ static uint32_t count = 1;                               /* 0 is "unknown" */
 static _Atomic uint32_t recent[RECENT];
 static _Atomic uint32_t recent_at;
 
-/* Each thread remembers lines by the address of their source, whose text is compared: the address may have been reused. */
+/* Each thread remembers lines by the address of their source, whose text is compared: the address may have been reused.
+ */
 static _Thread_local struct {
   tide_site_fn fn;
   void *user;
@@ -98,8 +99,11 @@ void tide__site_text(uint32_t id, char *text, size_t size) {
   text[0] = 0;
   if (!s) return;
   const char *name = s->source;
-  if (*name == '@' || *name == '=') snprintf(text, size, "%s:%d", name + 1, s->line);
-  else snprintf(text, size, "[string \"%.*s\"]:%d", (int)(strcspn(name, "\n") < 40 ? strcspn(name, "\n") : 40), name, s->line);
+  if (*name == '@' || *name == '=')
+    snprintf(text, size, "%s:%d", name + 1, s->line);
+  else
+    snprintf(text, size, "[string \"%.*s\"]:%d", (int)(strcspn(name, "\n") < 40 ? strcspn(name, "\n") : 40), name,
+             s->line);
 }
 
 void tide__site_recent(char *text, size_t size) {

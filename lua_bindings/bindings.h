@@ -1,9 +1,9 @@
 /* bindings.h: what the files of this room share. They are Lua faces of tide.h and include nothing else of core.
  *
- * Every C function that Lua calls begins with `ltide_state *S = ltide_enter(L);`: it binds the running coroutine's current
- * device and streams (one pointer compare when the coroutine is the same as last time) and gives the per-state struct. Order
- * inside a function: check arguments first, create the (closed) userdata for results second, call core third, raise last:
- * nothing is lost when an error is raised, since errors jump. */
+ * Every C function that Lua calls begins with `ltide_state *S = ltide_enter(L);`: it binds the running coroutine's
+ * current device and streams (one pointer compare when the coroutine is the same as last time) and gives the per-state
+ * struct. Order inside a function: check arguments first, create the (closed) userdata for results second, call core
+ * third, raise last: nothing is lost when an error is raised, since errors jump. */
 #ifndef LTIDE_BINDINGS_H
 #define LTIDE_BINDINGS_H
 
@@ -17,16 +17,18 @@
 
 /* One for each Lua universe (a lua_State and its coroutines). Metatables are compared by address, never followed. */
 typedef struct ltide_state {
-  const void *tensor_meta, *storage_meta, *stream_meta, *event_meta, *generator_meta, *device_meta, *dtype_meta, *error_meta;
-  int tensor_ref; /* registry reference of the tensor metatable */
-  struct ltide_arena *arena;  /* innermost tide.scope of the running coroutine, or NULL */
-  struct ltide_record *record; /* of the running coroutine: state.c */
-  lua_State *running;          /* the coroutine that called last in this universe */
-  size_t debt, limit;          /* bytes allocated since the last look at what is alive, and how many cause one */
+  const void *tensor_meta, *storage_meta, *stream_meta, *event_meta, *generator_meta, *device_meta, *dtype_meta,
+      *error_meta;
+  int tensor_ref;                     /* registry reference of the tensor metatable */
+  struct ltide_arena *arena;          /* innermost tide.scope of the running coroutine, or NULL */
+  struct ltide_record *record;        /* of the running coroutine: state.c */
+  lua_State *running;                 /* the coroutine that called last in this universe */
+  size_t debt, limit;                 /* bytes allocated since the last look at what is alive, and how many cause one */
   size_t alive[TIDE_MAX_DEVICES + 1]; /* bytes that the last collection left: of the CPU, then of each device */
-  double last_cost, last_end;  /* seconds that collection took, and when it ended */
-  struct ltide_arena *strays;  /* handles made by finalisers: at the end of a state these get no finaliser of their own */
-  _Atomic int collect_wanted;  /* another thread ran out of memory */
+  double last_cost, last_end;         /* seconds that collection took, and when it ended */
+  struct ltide_arena
+      *strays; /* handles made by finalisers: at the end of a state these get no finaliser of their own */
+  _Atomic int collect_wanted; /* another thread ran out of memory */
 } ltide_state;
 
 /* state.c */
@@ -36,8 +38,9 @@ extern _Thread_local unsigned ltide_last_epoch;
 extern _Atomic unsigned ltide_epoch; /* counts closed universes: an address may be used again */
 ltide_state *ltide_enter_slow(lua_State *L);
 static inline ltide_state *ltide_enter(lua_State *L) {
-  return L == ltide_last && ltide_last_epoch == atomic_load_explicit(&ltide_epoch, memory_order_relaxed) ? ltide_last_state
-                                                                                                     : ltide_enter_slow(L);
+  return L == ltide_last && ltide_last_epoch == atomic_load_explicit(&ltide_epoch, memory_order_relaxed)
+             ? ltide_last_state
+             : ltide_enter_slow(L);
 }
 void ltide_pace_slow(lua_State *L, ltide_state *S);
 /* Lets the collector follow the bytes that it cannot see. */
@@ -46,16 +49,20 @@ static inline void ltide_pace(lua_State *L, ltide_state *S, size_t bytes) {
 }
 
 /* error.c. All of these raise and never return; the int is for `return`. */
-int ltide_raise(lua_State *L);                                          /* the thread's tide_error_get() */
+int ltide_raise(lua_State *L);                                            /* the thread's tide_error_get() */
 int ltide_error(lua_State *L, const char *kind, const char *format, ...); /* formats as lua_pushfstring */
 /* Bad argument: "add: x: got string, expected a tensor"; what = NULL: the running function's own name. */
 int ltide_arg_error(lua_State *L, int arg, const char *name, const char *expected);
-static inline void ltide_try(lua_State *L, tide_status status) { if (status != TIDE_OK) ltide_raise(L); }
-const char *ltide_typename(lua_State *L, int arg); /* "number 3", "string 'x'", "tensor [2, 3] float32", ... for messages */
+static inline void ltide_try(lua_State *L, tide_status status) {
+  if (status != TIDE_OK) ltide_raise(L);
+}
+const char *ltide_typename(lua_State *L,
+                           int arg);           /* "number 3", "string 'x'", "tensor [2, 3] float32", ... for messages */
 const char *ltide_function_name(lua_State *L); /* by which the running C function was called, for messages */
-void ltide_warn(lua_State *L, const char *format, ...);                  /* through Lua's warn */
+void ltide_warn(lua_State *L, const char *format, ...); /* through Lua's warn */
 
-/* luaL_newmetatable, closed to scripts: getmetatable gives the name, so that finalisers and the like cannot be called by hand. */
+/* luaL_newmetatable, closed to scripts: getmetatable gives the name, so that finalisers and the like cannot be called
+ * by hand. */
 static inline void ltide_newmetatable(lua_State *L, const char *name) {
   luaL_newmetatable(L, name);
   lua_pushstring(L, name);
@@ -68,8 +75,8 @@ typedef struct ltide_reg {
   lua_CFunction fn;
   const char *doc; /* "tide.empty(sizes... [, opts]) -> Tensor\nUninitialised ..." : first line is the signature */
 } ltide_reg;
-/* Sets the functions in the table at the top of the stack; `path` ("tide", "tide.cuda", "Tensor") is for help(). Each function
- * has the module's state as no upvalue: use ltide_enter. */
+/* Sets the functions in the table at the top of the stack; `path` ("tide", "tide.cuda", "Tensor") is for help(). Each
+ * function has the module's state as no upvalue: use ltide_enter. */
 void ltide_register(lua_State *L, const char *path, const ltide_reg *list);
 /* The first name under which the function was registered, or NULL. */
 const char *ltide_registered_name(lua_CFunction fn);
@@ -102,27 +109,27 @@ static inline void ltide_made(lua_State *L, ltide_state *S) {
 }
 
 /* scope.c: arenas of tide.scope. */
-void ltide_arena_add(ltide_state *S, ltide_tensor *u);    /* called for every new handle while S->arena is set */
-void ltide_stray_add(ltide_state *S, ltide_tensor *u);    /* called for every new handle that a finaliser makes */
-void ltide_strays_free(ltide_state *S);                   /* releases what is left of them: the state ends */
-void ltide_arena_remove(ltide_tensor *u);                 /* the handle is freed, collected or kept */
-/* The two forms of a scoped block (API.md C3, C4). `enter` has done its work already; `leave` undoes it and must not raise.
- * fn_arg: index of the closure (the last argument after opts: found by ltide_scope_fn) or 0: returns a scope object.
- * size bytes of `data` are kept with the scope. */
+void ltide_arena_add(ltide_state *S, ltide_tensor *u); /* called for every new handle while S->arena is set */
+void ltide_stray_add(ltide_state *S, ltide_tensor *u); /* called for every new handle that a finaliser makes */
+void ltide_strays_free(ltide_state *S);                /* releases what is left of them: the state ends */
+void ltide_arena_remove(ltide_tensor *u);              /* the handle is freed, collected or kept */
+/* The two forms of a scoped block (API.md C3, C4). `enter` has done its work already; `leave` undoes it and must not
+ * raise. fn_arg: index of the closure (the last argument after opts: found by ltide_scope_fn) or 0: returns a scope
+ * object. size bytes of `data` are kept with the scope. */
 typedef void (*ltide_leave_fn)(lua_State *L, void *data);
 int ltide_scoped(lua_State *L, const char *what, int fn_arg, ltide_leave_fn leave, const void *data, size_t size);
 
 /* device.c */
 enum { LTIDE_NIL_OK = 1, LTIDE_NEGATIVE_OK = 2, LTIDE_CPU_OK = 4 };
-/* One routine for every device argument (API.md C2): nil, id, "cpu", "cuda", "cuda:1", tide.device. nil, "cuda" and (with
- * NEGATIVE_OK) negative ids give TIDE_CURRENT, unresolved; the cpu gives TIDE_CPU. */
+/* One routine for every device argument (API.md C2): nil, id, "cpu", "cuda", "cuda:1", tide.device. nil, "cuda" and
+ * (with NEGATIVE_OK) negative ids give TIDE_CURRENT, unresolved; the cpu gives TIDE_CPU. */
 int ltide_check_device(lua_State *L, int arg, const char *name, int flags);
 bool ltide_is_device(lua_State *L, int arg); /* is it a device object, or a string that names one? */
 void ltide_push_device(lua_State *L, int device);
 
 /* stream.c, event.c */
 tide_stream *ltide_check_stream(lua_State *L, int arg, const char *name); /* raises */
-void ltide_push_stream(lua_State *L, tide_stream *stream);               /* takes a reference of its own */
+void ltide_push_stream(lua_State *L, tide_stream *stream);                /* takes a reference of its own */
 tide_event *ltide_check_event(lua_State *L, int arg, const char *name);
 
 /* dtype.c */

@@ -11,13 +11,15 @@ typedef struct ltide_device {
 } ltide_device;
 
 #define DEVICE_META "tide.device"
-#define ACCEPTED "nil, an id from 0, 'cpu', 'cuda', 'cuda:N' or a tide.device"
+#define ACCEPTED    "nil, an id from 0, 'cpu', 'cuda', 'cuda:N' or a tide.device"
 
 static ltide_device *test_device(lua_State *L, int arg) { return luaL_testudata(L, arg, DEVICE_META); }
 
 static bool parse_name(ltide_device *out, const char *name) {
-  if (!strcmp(name, "cpu")) *out = (ltide_device){true, -1};
-  else if (!strcmp(name, "cuda")) *out = (ltide_device){false, -1};
+  if (!strcmp(name, "cpu"))
+    *out = (ltide_device){true, -1};
+  else if (!strcmp(name, "cuda"))
+    *out = (ltide_device){false, -1};
   else {
     int n, used = 0;
     if (sscanf(name, "cuda:%3d%n", &n, &used) != 1 || name[used] || name[5] == '-' || name[5] == '+') return false;
@@ -36,16 +38,20 @@ int ltide_check_device(lua_State *L, int arg, const char *name, int flags) {
   ltide_device d = {false, -1}, *object = test_device(L, arg);
   lua_Integer id;
   int is_id;
-  if (object) d = *object;
+  if (object)
+    d = *object;
   else if (lua_isnoneornil(L, arg)) {
     if (!(flags & LTIDE_NIL_OK)) return ltide_arg_error(L, arg, name, ACCEPTED + 5);
   } else if (lua_type(L, arg) == LUA_TNUMBER && (id = lua_tointegerx(L, arg, &is_id), is_id)) {
-    if (id < 0 && !(flags & LTIDE_NEGATIVE_OK)) return ltide_error(L, "ValueError", "%s: got device %I, expected an id from 0", name, id);
+    if (id < 0 && !(flags & LTIDE_NEGATIVE_OK))
+      return ltide_error(L, "ValueError", "%s: got device %I, expected an id from 0", name, id);
     d.index = id < 0 ? -1 : id > TIDE_MAX_DEVICES ? TIDE_MAX_DEVICES : (int)id;
   } else if (lua_type(L, arg) != LUA_TSTRING || !parse_name(&d, lua_tostring(L, arg)))
-    return ltide_arg_error(L, arg, name, flags & LTIDE_CPU_OK ? ACCEPTED : "nil, an id from 0, 'cuda', 'cuda:N' or such a tide.device");
+    return ltide_arg_error(
+        L, arg, name, flags & LTIDE_CPU_OK ? ACCEPTED : "nil, an id from 0, 'cuda', 'cuda:N' or such a tide.device");
   if (d.cpu && !(flags & LTIDE_CPU_OK))
-    return ltide_error(L, "DeviceError", "%s: got device cpu, expected a cuda device: 'cuda', 'cuda:N' or an id from 0", name);
+    return ltide_error(L, "DeviceError", "%s: got device cpu, expected a cuda device: 'cuda', 'cuda:N' or an id from 0",
+                       name);
   return d.cpu ? TIDE_CPU : d.index < 0 ? TIDE_CURRENT : d.index;
 }
 
@@ -89,8 +95,10 @@ static int ldevice(lua_State *L) {
   if (lua_type(L, 1) == LUA_TSTRING && !lua_isnoneornil(L, 2)) {
     const char *type = lua_tostring(L, 1);
     lua_Integer index = luaL_checkinteger(L, 2);
-    if (strcmp(type, "cuda")) return ltide_error(L, "ValueError", "device: type '%s' takes no index, expected 'cuda'", type);
-    if (index < 0 || index >= TIDE_MAX_DEVICES) return ltide_error(L, "ValueError", "device: index: got %I, expected 0 to %d", index, TIDE_MAX_DEVICES - 1);
+    if (strcmp(type, "cuda"))
+      return ltide_error(L, "ValueError", "device: type '%s' takes no index, expected 'cuda'", type);
+    if (index < 0 || index >= TIDE_MAX_DEVICES)
+      return ltide_error(L, "ValueError", "device: index: got %I, expected 0 to %d", index, TIDE_MAX_DEVICES - 1);
     push(L, false, (int)index);
     return 1;
   }
@@ -102,18 +110,25 @@ static int ldevice(lua_State *L) {
 static int device_index(lua_State *L) {
   ltide_device *d = luaL_checkudata(L, 1, DEVICE_META);
   const char *key = luaL_checkstring(L, 2);
-  if (!strcmp(key, "type")) lua_pushstring(L, d->cpu ? "cpu" : "cuda");
-  else if (!strcmp(key, "index") && !d->cpu && d->index >= 0) lua_pushinteger(L, d->index);
-  else if (!strcmp(key, "index")) lua_pushnil(L);
-  else return ltide_error(L, "ArgumentError", "device: no field '%s'; there are type and index", key);
+  if (!strcmp(key, "type"))
+    lua_pushstring(L, d->cpu ? "cpu" : "cuda");
+  else if (!strcmp(key, "index") && !d->cpu && d->index >= 0)
+    lua_pushinteger(L, d->index);
+  else if (!strcmp(key, "index"))
+    lua_pushnil(L);
+  else
+    return ltide_error(L, "ArgumentError", "device: no field '%s'; there are type and index", key);
   return 1;
 }
 
 static int device_tostring(lua_State *L) {
   ltide_device *d = luaL_checkudata(L, 1, DEVICE_META);
-  if (d->cpu) lua_pushliteral(L, "cpu");
-  else if (d->index < 0) lua_pushliteral(L, "cuda");
-  else lua_pushfstring(L, "cuda:%d", d->index);
+  if (d->cpu)
+    lua_pushliteral(L, "cpu");
+  else if (d->index < 0)
+    lua_pushliteral(L, "cuda");
+  else
+    lua_pushfstring(L, "cuda:%d", d->index);
   return 1;
 }
 
@@ -276,8 +291,8 @@ static int lget_device_capability(lua_State *L) {
 
 static void set_uuid(lua_State *L, const unsigned char *u) {
   char text[40];
-  snprintf(text, sizeof text, "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1], u[2], u[3], u[4],
-           u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
+  snprintf(text, sizeof text, "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1], u[2],
+           u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
   lua_pushstring(L, text);
   lua_setfield(L, -2, "uuid");
 }
@@ -286,14 +301,29 @@ static void push_props_table(lua_State *L, const tide_device_props *p) {
   lua_createtable(L, 0, 28);
   lua_pushstring(L, p->name);
   lua_setfield(L, -2, "name");
-#define FLAG(field) (lua_pushboolean(L, p->field), lua_setfield(L, -2, #field));
-#define NUMBER(field) (lua_pushinteger(L, (lua_Integer)p->field), lua_setfield(L, -2, #field));
-  FLAG(simulated) FLAG(is_integrated) FLAG(is_multi_gpu_board)
-  NUMBER(major) NUMBER(minor) NUMBER(multi_processor_count) NUMBER(max_threads_per_multi_processor)
-  NUMBER(max_threads_per_block) NUMBER(warp_size) NUMBER(regs_per_multiprocessor) NUMBER(total_memory)
-  NUMBER(shared_memory_per_block) NUMBER(shared_memory_per_block_optin) NUMBER(shared_memory_per_multiprocessor)
-  NUMBER(L2_cache_size) NUMBER(pci_bus_id) NUMBER(pci_device_id) NUMBER(pci_domain_id) NUMBER(clock_rate)
-  NUMBER(memory_clock_rate) NUMBER(memory_bus_width)
+#define FLAG(field)   (lua_pushboolean(L, p->field), lua_setfield(L, -2, #field))
+#define NUMBER(field) (lua_pushinteger(L, (lua_Integer)p->field), lua_setfield(L, -2, #field))
+  FLAG(simulated);
+  FLAG(is_integrated);
+  FLAG(is_multi_gpu_board);
+  NUMBER(major);
+  NUMBER(minor);
+  NUMBER(multi_processor_count);
+  NUMBER(max_threads_per_multi_processor);
+  NUMBER(max_threads_per_block);
+  NUMBER(warp_size);
+  NUMBER(regs_per_multiprocessor);
+  NUMBER(total_memory);
+  NUMBER(shared_memory_per_block);
+  NUMBER(shared_memory_per_block_optin);
+  NUMBER(shared_memory_per_multiprocessor);
+  NUMBER(L2_cache_size);
+  NUMBER(pci_bus_id);
+  NUMBER(pci_device_id);
+  NUMBER(pci_domain_id);
+  NUMBER(clock_rate);
+  NUMBER(memory_clock_rate);
+  NUMBER(memory_bus_width);
 #undef FLAG
 #undef NUMBER
   set_uuid(L, p->uuid);
@@ -332,7 +362,8 @@ static int props_index(lua_State *L) {
   }
   lua_getiuservalue(L, 1, 1);
   lua_pushvalue(L, 2);
-  if (lua_rawget(L, -2) == LUA_TNIL) return ltide_error(L, "ArgumentError", "get_device_properties: no field '%s'", key);
+  if (lua_rawget(L, -2) == LUA_TNIL)
+    return ltide_error(L, "ArgumentError", "get_device_properties: no field '%s'", key);
   return 1;
 }
 
@@ -353,14 +384,16 @@ static int props_tostring(lua_State *L) {
   lua_Integer major = props_number(L, "major"), minor = props_number(L, "minor");
   lua_Integer mb = props_number(L, "total_memory") >> 20, sms = props_number(L, "multi_processor_count");
   lua_getfield(L, -1, "name");
-  lua_pushfstring(L, "device properties (name='%s', cc=%I.%I, total_memory=%IMB, multi_processor_count=%I)", lua_tostring(L, -1),
-                  major, minor, mb, sms);
+  lua_pushfstring(L, "device properties (name='%s', cc=%I.%I, total_memory=%IMB, multi_processor_count=%I)",
+                  lua_tostring(L, -1), major, minor, mb, sms);
   return 1;
 }
 
 static void open_metatables(lua_State *L, ltide_state *S) {
-  static const luaL_Reg device[] = {{"__index", device_index}, {"__tostring", device_tostring}, {"__eq", device_eq}, {0}};
-  static const luaL_Reg props[] = {{"__index", props_index}, {"__newindex", props_newindex}, {"__tostring", props_tostring}, {0}};
+  static const luaL_Reg device[] = {
+      {"__index", device_index}, {"__tostring", device_tostring}, {"__eq", device_eq}, {0}};
+  static const luaL_Reg props[] = {
+      {"__index", props_index}, {"__newindex", props_newindex}, {"__tostring", props_tostring}, {0}};
   ltide_newmetatable(L, DEVICE_META);
   S->device_meta = lua_topointer(L, -1);
   luaL_setfuncs(L, device, 0);
@@ -374,19 +407,26 @@ void ltide_open_device(lua_State *L, ltide_state *S) {
   static const ltide_reg tide_list[] = {
       {"device", ldevice,
        "tide.device(name) or tide.device('cuda', id) or tide.device(id) -> device\n"
-       "Names a device: 'cpu', 'cuda' (the current one at the moment of use), 'cuda:1'. Fields type and index (nil when absent)."},
-      {"set_default_device", lset_default_device, "tide.set_default_device(dev)\nWhere factories without a device option make their tensors; 'cpu' at the start."},
+       "Names a device: 'cpu', 'cuda' (the current one at the moment of use), 'cuda:1'. Fields type and index (nil "
+       "when absent)."},
+      {"set_default_device", lset_default_device,
+       "tide.set_default_device(dev)\nWhere factories without a device option make their tensors; 'cpu' at the start."},
       {"get_default_device", lget_default_device, "tide.get_default_device() -> device"},
       {"device_scope", ldevice_scope,
-       "tide.device_scope(dev, fn, ...) -> results of fn\nlocal _ <close> = tide.device_scope(dev)\nThe default device of factories, for a block."},
+       "tide.device_scope(dev, fn, ...) -> results of fn\nlocal _ <close> = tide.device_scope(dev)\nThe default device "
+       "of factories, for a block."},
       {0}};
   static const ltide_reg cuda_list[] = {
-      {"is_available", lis_available, "tide.cuda.is_available() -> boolean\nIs there a GPU to use? Never raises; needs no driver."},
-      {"is_initialized", lis_initialized, "tide.cuda.is_initialized() -> boolean\nHas a GPU been used? Touches no driver."},
+      {"is_available", lis_available,
+       "tide.cuda.is_available() -> boolean\nIs there a GPU to use? Never raises; needs no driver."},
+      {"is_initialized", lis_initialized,
+       "tide.cuda.is_initialized() -> boolean\nHas a GPU been used? Touches no driver."},
       {"init", linit, "tide.cuda.init()\nOpens the driver now instead of at the first use. Raises what is missing."},
       {"device_count", ldevice_count, "tide.cuda.device_count() -> integer\nGPUs that can be used; 0 without any."},
-      {"current_device", lcurrent_device, "tide.cuda.current_device() -> integer\nId of the GPU that 'cuda' means in this coroutine, from 0."},
-      {"set_device", lset_device, "tide.cuda.set_device(dev)\nSelects the GPU that 'cuda' means in this coroutine; nothing for a negative id."},
+      {"current_device", lcurrent_device,
+       "tide.cuda.current_device() -> integer\nId of the GPU that 'cuda' means in this coroutine, from 0."},
+      {"set_device", lset_device,
+       "tide.cuda.set_device(dev)\nSelects the GPU that 'cuda' means in this coroutine; nothing for a negative id."},
       {"device", lcuda_device,
        "tide.cuda.device(dev, fn, ...) -> results of fn\nlocal _ <close> = tide.cuda.device(dev)\n"
        "Selects a GPU for a block; nil or a negative id changes nothing. Restored on leaving, also after an error."},
@@ -394,15 +434,19 @@ void ltide_open_device(lua_State *L, ltide_state *S) {
       {"device_of", ldevice_of,
        "tide.cuda.device_of(obj, fn, ...) -> results of fn\nlocal _ <close> = tide.cuda.device_of(obj)\n"
        "Selects the GPU of a tensor or storage for a block; changes nothing when obj is on the CPU."},
-      {"synchronize", lsynchronize, "tide.cuda.synchronize([dev])\nWaits for all work of all streams of the device. Reports errors of that work."},
+      {"synchronize", lsynchronize,
+       "tide.cuda.synchronize([dev])\nWaits for all work of all streams of the device. Reports errors of that work."},
       {"synchronize_all", lsynchronize_all, "tide.cuda.synchronize_all()\nWaits for every device in use."},
       {"can_device_access_peer", lcan_device_access_peer, "tide.cuda.can_device_access_peer(dev, peer) -> boolean"},
-      {"driver_version", ldriver_version, "tide.cuda.driver_version() -> integer\nThe CUDA version of the driver: 13000 for 13.0."},
-      {"runtime_version", lruntime_version, "tide.cuda.runtime_version() -> integer\nThe CUDA version that tide was built with."},
+      {"driver_version", ldriver_version,
+       "tide.cuda.driver_version() -> integer\nThe CUDA version of the driver: 13000 for 13.0."},
+      {"runtime_version", lruntime_version,
+       "tide.cuda.runtime_version() -> integer\nThe CUDA version that tide was built with."},
       {"get_device_name", lget_device_name, "tide.cuda.get_device_name([dev]) -> string"},
       {"get_device_capability", lget_device_capability, "tide.cuda.get_device_capability([dev]) -> major, minor"},
       {"get_device_properties", lget_device_properties,
-       "tide.cuda.get_device_properties([dev]) -> props\nRead-only fields name, major, minor, total_memory (bytes), multi_processor_count, ...; props:totable()."},
+       "tide.cuda.get_device_properties([dev]) -> props\nRead-only fields name, major, minor, total_memory (bytes), "
+       "multi_processor_count, ...; props:totable()."},
       {0}};
   ltide_register(L, "tide", tide_list);
   lua_getfield(L, -1, "cuda");

@@ -48,7 +48,8 @@ const char *ltide_registered_name(lua_CFunction fn) {
   return NULL;
 }
 
-/* Does "Tensor:view" or "tide.view" answer to the query "view", "Tensor:view", "x:view", "tide.view" or "cuda.stream"? */
+/* Does "Tensor:view" or "tide.view" answer to the query "view", "Tensor:view", "x:view", "tide.view" or "cuda.stream"?
+ */
 static bool matches(const char *query, const char *path, const char *name) {
   char full[128];
   snprintf(full, sizeof full, "%s%c%s", path, path[0] == 't' ? '.' : ':', name);
@@ -73,7 +74,8 @@ typedef void (*doc_visit)(void *ctx, const char *path, const char *name, const c
 static void visit_docs(doc_visit visit, void *ctx) {
   int n = atomic_load(&note_count);
   for (int i = 0; i < n; i++) {
-    if (!notes[i].list) visit(ctx, notes[i].path, notes[i].name, notes[i].doc);
+    if (!notes[i].list)
+      visit(ctx, notes[i].path, notes[i].name, notes[i].doc);
     else
       for (const ltide_reg *r = notes[i].list; r->name; r++) visit(ctx, notes[i].path, r->name, r->doc);
   }
@@ -96,7 +98,9 @@ static void help_exact(void *ctx, const char *path, const char *name, const char
 
 static void help_near(void *ctx, const char *path, const char *name, const char *doc) {
   help_search *h = ctx;
-  if (h->found > 200 || name[0] == '_' || (!strstr(name, h->query) && !(doc && strlen(h->query) > 3 && strstr(doc, h->query)))) return;
+  if (h->found > 200 || name[0] == '_' ||
+      (!strstr(name, h->query) && !(doc && strlen(h->query) > 3 && strstr(doc, h->query))))
+    return;
   luaL_addstring(h->b, h->found++ ? ", " : "");
   luaL_addstring(h->b, path), luaL_addchar(h->b, path[0] == 't' ? '.' : ':'), luaL_addstring(h->b, name);
 }
@@ -115,7 +119,8 @@ static const char *name_of_function(lua_State *L, int arg) {
         lua_rawget(L, -2);
         p += n + (p[n] == '.');
       }
-    } else ltide_push_methods(L);
+    } else
+      ltide_push_methods(L);
     if (lua_istable(L, -1)) {
       lua_pushnil(L);
       while (lua_next(L, -2)) {
@@ -149,7 +154,8 @@ static int lhelp(lua_State *L) {
   if (!h.found) {
     luaL_addstring(&b, "See: ");
     visit_docs(help_near, &h);
-    if (!h.found) return ltide_error(L, "ValueError", "help: nothing is known of '%s'; help() tells how to search", query);
+    if (!h.found)
+      return ltide_error(L, "ValueError", "help: nothing is known of '%s'; help() tells how to search", query);
   }
   luaL_pushresult(&b);
   return 1;
@@ -158,7 +164,8 @@ static int lhelp(lua_State *L) {
 void ltide_open_help(lua_State *L, ltide_state *S) {
   (void)S;
   static const ltide_reg list[] = {
-      {"help", lhelp, "tide.help([name]) -> string\nThe doc string of a function, by its name or itself; or what mentions the word."},
+      {"help", lhelp,
+       "tide.help([name]) -> string\nThe doc string of a function, by its name or itself; or what mentions the word."},
       {0}};
   ltide_register(L, "tide", list);
 }

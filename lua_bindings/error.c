@@ -1,8 +1,8 @@
 /* error.c: error objects, and the one place where errors are raised.
  *
- * An error object is a table with the metatable below: kind, message, traceback, op, device, code, name, sticky and, for
- * memory, requested, free, total, allocated, reserved. It holds strings and numbers only, so it keeps no tensor alive.
- * tostring gives "file:line: message", the form of Lua's own errors. */
+ * An error object is a table with the metatable below: kind, message, traceback, op, device, code, name, sticky and,
+ * for memory, requested, free, total, allocated, reserved. It holds strings and numbers only, so it keeps no tensor
+ * alive. tostring gives "file:line: message", the form of Lua's own errors. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -32,8 +32,8 @@ static void push_where(lua_State *L) {
   lua_pushliteral(L, "");
 }
 
-/* Pushes the traceback, in Lua's form. luaL_traceback would look every C function's name up in all loaded modules, which takes
- * milliseconds with one of many names; what the callers called it serves as well. */
+/* Pushes the traceback, in Lua's form. luaL_traceback would look every C function's name up in all loaded modules,
+ * which takes milliseconds with one of many names; what the callers called it serves as well. */
 static void push_traceback(lua_State *L) {
   enum { MOST = 24 };
   lua_Debug ar;
@@ -47,12 +47,18 @@ static void push_traceback(lua_State *L) {
       break;
     }
     lua_getinfo(L, "Sln", &ar);
-    if (ar.currentline > 0) lua_pushfstring(L, "\n\t%s:%d: in ", ar.short_src, ar.currentline);
-    else lua_pushfstring(L, "\n\t%s: in ", ar.short_src);
-    if (*ar.namewhat) lua_pushfstring(L, "%s '%s'", ar.namewhat, ar.name);
-    else if (*ar.what == 'm') lua_pushliteral(L, "main chunk");
-    else if (*ar.what == 'C') lua_pushliteral(L, "?");
-    else lua_pushfstring(L, "function <%s:%d>", ar.short_src, ar.linedefined);
+    if (ar.currentline > 0)
+      lua_pushfstring(L, "\n\t%s:%d: in ", ar.short_src, ar.currentline);
+    else
+      lua_pushfstring(L, "\n\t%s: in ", ar.short_src);
+    if (*ar.namewhat)
+      lua_pushfstring(L, "%s '%s'", ar.namewhat, ar.name);
+    else if (*ar.what == 'm')
+      lua_pushliteral(L, "main chunk");
+    else if (*ar.what == 'C')
+      lua_pushliteral(L, "?");
+    else
+      lua_pushfstring(L, "function <%s:%d>", ar.short_src, ar.linedefined);
     lua_concat(L, 2);
     pieces++;
   }
@@ -118,7 +124,8 @@ int ltide_error(lua_State *L, const char *kind, const char *format, ...) {
   return lua_error(L);
 }
 
-/* The name by which the running C function was called; where Lua does not know it (pcall), the one it is registered under. */
+/* The name by which the running C function was called; where Lua does not know it (pcall), the one it is registered
+ * under. */
 const char *ltide_function_name(lua_State *L) {
   lua_Debug ar;
   if (!lua_getstack(L, 0, &ar)) return "tide";
@@ -230,7 +237,7 @@ void ltide_open_errors(lua_State *L, ltide_state *S) {
   S->error_meta = lua_topointer(L, -1);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key_meta);
   lua_createtable(L, 0, 16);
-#define STATUS(code, kind, text)                                                                                               \
+#define STATUS(code, kind, text)                                                                                       \
   if (TIDE_##code != TIDE_OK) set_class(L, #kind);
 #include "tide/status.def"
 #undef STATUS
@@ -240,6 +247,8 @@ void ltide_open_errors(lua_State *L, ltide_state *S) {
   set_class(L, "AcceleratorError");
   lua_pop(L, 1);
   static const ltide_reg list[] = {
-      {"warn", lwarn, "tide.warn(message)\nA warning through Lua's own warn: `tide -W off` or warn '@off' silences it."}, {0}};
+      {"warn", lwarn,
+       "tide.warn(message)\nA warning through Lua's own warn: `tide -W off` or warn '@off' silences it."},
+      {0}};
   ltide_register(L, "tide", list);
 }

@@ -96,17 +96,23 @@ static int event_index(lua_State *L) {
   lua_pushvalue(L, 2);
   if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
   const char *key = luaL_checkstring(L, 2);
-  if (!strcmp(key, "cuda_event")) lua_pushinteger(L, (lua_Integer)tide_event_handle(e));
-  else if (strcmp(key, "device")) return ltide_error(L, "ArgumentError", "Event: no field or method '%s'", key);
-  else if (tide_event_device(e) < 0) lua_pushnil(L);
-  else ltide_push_device(L, tide_event_device(e));
+  if (!strcmp(key, "cuda_event"))
+    lua_pushinteger(L, (lua_Integer)tide_event_handle(e));
+  else if (strcmp(key, "device"))
+    return ltide_error(L, "ArgumentError", "Event: no field or method '%s'", key);
+  else if (tide_event_device(e) < 0)
+    lua_pushnil(L);
+  else
+    ltide_push_device(L, tide_event_device(e));
   return 1;
 }
 
 static int event_tostring(lua_State *L) {
   tide_event *e = ltide_check_event(L, 1, "event");
-  if (tide_event_device(e) < 0) lua_pushliteral(L, "tide.cuda.Event(not recorded)");
-  else lua_pushfstring(L, "tide.cuda.Event(device=cuda:%d)", tide_event_device(e));
+  if (tide_event_device(e) < 0)
+    lua_pushliteral(L, "tide.cuda.Event(not recorded)");
+  else
+    lua_pushfstring(L, "tide.cuda.Event(device=cuda:%d)", tide_event_device(e));
   return 1;
 }
 
@@ -122,11 +128,18 @@ static int lrecord(lua_State *L) {
 }
 
 static const ltide_reg methods[] = {
-    {"record", levent_record, "ev:record([s]) -> ev\nRecords the event on a stream (default: the current one). An event stays on its first device."},
-    {"wait", levent_wait, "ev:wait([s])\nLater work of the stream (default: the current one) waits for the event; the host does not."},
-    {"query", levent_query, "ev:query() -> boolean\nIs the work before the event complete? True if it was never recorded."},
-    {"synchronize", levent_synchronize, "ev:synchronize()\nWaits for the event; returns at once if it was never recorded."},
-    {"elapsed_time", levent_elapsed_time, "ev:elapsed_time(end_ev) -> ms\nMilliseconds between two recorded events with enable_timing. ValueError without timing or not recorded, StateError while not complete."},
+    {"record", levent_record,
+     "ev:record([s]) -> ev\nRecords the event on a stream (default: the current one). An event stays on its first "
+     "device."},
+    {"wait", levent_wait,
+     "ev:wait([s])\nLater work of the stream (default: the current one) waits for the event; the host does not."},
+    {"query", levent_query,
+     "ev:query() -> boolean\nIs the work before the event complete? True if it was never recorded."},
+    {"synchronize", levent_synchronize,
+     "ev:synchronize()\nWaits for the event; returns at once if it was never recorded."},
+    {"elapsed_time", levent_elapsed_time,
+     "ev:elapsed_time(end_ev) -> ms\nMilliseconds between two recorded events with enable_timing. ValueError without "
+     "timing or not recorded, StateError while not complete."},
     {0}};
 
 void ltide_open_event(lua_State *L, ltide_state *S) {
@@ -142,7 +155,8 @@ void ltide_open_event(lua_State *L, ltide_state *S) {
   lua_pushcfunction(L, levent_new);
   lua_setfield(L, LUA_REGISTRYINDEX, "tide.Event.new");
   lua_getfield(L, -1, "cuda");
-  static const ltide_reg list[] = {{"record", lrecord, "tide.cuda.record([opts]) -> ev\nA new event, recorded now on the current stream."}, {0}};
+  static const ltide_reg list[] = {
+      {"record", lrecord, "tide.cuda.record([opts]) -> ev\nA new event, recorded now on the current stream."}, {0}};
   ltide_register(L, "tide.cuda", list);
   lua_createtable(L, 0, 1);
   lua_createtable(L, 0, 1);
@@ -150,6 +164,8 @@ void ltide_open_event(lua_State *L, ltide_state *S) {
   lua_setfield(L, -2, "__call");
   lua_setmetatable(L, -2);
   lua_setfield(L, -2, "Event");
-  ltide_document(L, "tide.cuda", "Event", "tide.cuda.Event([{enable_timing=false, blocking=false, interprocess=false}]) -> Event\nA point in the work of a stream. Fields device, cuda_event.");
+  ltide_document(L, "tide.cuda", "Event",
+                 "tide.cuda.Event([{enable_timing=false, blocking=false, interprocess=false}]) -> Event\nA point in "
+                 "the work of a stream. Fields device, cuda_event.");
   lua_pop(L, 1);
 }

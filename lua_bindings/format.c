@@ -1,8 +1,9 @@
-/* format.c: tensors as text, in the style of PyTorch 2.11: columns aligned, four decimals, whole floats as "3.", scientific
- * notation where the values span more than a thousand, exceed 1e8 or fall under 1e-4; large tensors summarised.
+/* format.c: tensors as text, in the style of PyTorch 2.11: columns aligned, four decimals, whole floats as "3.",
+ * scientific notation where the values span more than a thousand, exceed 1e8 or fall under 1e-4; large tensors
+ * summarised.
  *
- * Only what is shown is copied: a summarised tensor is read corner by corner (the first and last items of every long dim), at
- * most a few hundred elements, converted on its device to float64, int64, bool or complex128. */
+ * Only what is shown is copied: a summarised tensor is read corner by corner (the first and last items of every long
+ * dim), at most a few hundred elements, converted on its device to float64, int64, bool or complex128. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -116,8 +117,10 @@ static tide_status read_visible(visible *v, const tide_tensor *x, char *scratch)
 
 static double value_at(const visible *v, int64_t i, bool imaginary) {
   double f;
-  if (v->kind == 'C') memcpy(&f, v->data + 16 * i + (imaginary ? 8 : 0), 8);
-  else memcpy(&f, v->data + 8 * i, 8);
+  if (v->kind == 'C')
+    memcpy(&f, v->data + 16 * i + (imaginary ? 8 : 0), 8);
+  else
+    memcpy(&f, v->data + 8 * i, 8);
   return f;
 }
 
@@ -136,8 +139,9 @@ static number_style float_style(const visible *v, bool imaginary) {
   for (int64_t i = 0; i < v->numel; i++) {
     double f = value_at(v, i, imaginary);
     if (!isfinite(f) || f == 0) continue;
-    int n = s.sci ? snprintf(NULL, 0, "%.*e", options.precision, f)
-                  : s.whole ? snprintf(NULL, 0, "%.0f", f) + 1 : snprintf(NULL, 0, "%.*f", options.precision, f);
+    int n = s.sci     ? snprintf(NULL, 0, "%.*e", options.precision, f)
+            : s.whole ? snprintf(NULL, 0, "%.0f", f) + 1
+                      : snprintf(NULL, 0, "%.*f", options.precision, f);
     if (n > s.width) s.width = n;
   }
   return s;
@@ -159,11 +163,16 @@ static number_style integer_style(const visible *v) {
 
 static int write_float(char *text, size_t size, double f, number_style s) {
   char bare[512];
-  if (isnan(f)) snprintf(bare, sizeof bare, "nan");
-  else if (isinf(f)) snprintf(bare, sizeof bare, f < 0 ? "-inf" : "inf");
-  else if (s.sci) snprintf(bare, sizeof bare, "%.*e", options.precision, f);
-  else if (s.whole) snprintf(bare, sizeof bare, "%.0f.", f);
-  else snprintf(bare, sizeof bare, "%.*f", options.precision, f);
+  if (isnan(f))
+    snprintf(bare, sizeof bare, "nan");
+  else if (isinf(f))
+    snprintf(bare, sizeof bare, f < 0 ? "-inf" : "inf");
+  else if (s.sci)
+    snprintf(bare, sizeof bare, "%.*e", options.precision, f);
+  else if (s.whole)
+    snprintf(bare, sizeof bare, "%.0f.", f);
+  else
+    snprintf(bare, sizeof bare, "%.*f", options.precision, f);
   return snprintf(text, size, "%*s", s.width, bare);
 }
 
@@ -176,8 +185,10 @@ typedef struct printer {
 static void add_value(printer *p, int64_t i) {
   char text[1100];
   const visible *v = p->v;
-  if (v->kind == 'F') write_float(text, sizeof text, value_at(v, i, false), p->re);
-  else if (v->kind == 'B') snprintf(text, sizeof text, "%*s", p->re.width, v->data[i] ? "True" : "False");
+  if (v->kind == 'F')
+    write_float(text, sizeof text, value_at(v, i, false), p->re);
+  else if (v->kind == 'B')
+    snprintf(text, sizeof text, "%*s", p->re.width, v->data[i] ? "True" : "False");
   else if (v->kind == 'I') {
     int64_t n;
     memcpy(&n, v->data + 8 * i, 8);
@@ -214,8 +225,10 @@ static void add_vector(printer *p, int64_t first, int indent) {
     } else if (i)
       luaL_addstring(p->b, ", ");
     on_line++;
-    if (i == middle) luaL_addstring(p->b, " ...");
-    else add_value(p, first + item++);
+    if (i == middle)
+      luaL_addstring(p->b, " ...");
+    else
+      add_value(p, first + item++);
   }
   luaL_addchar(p->b, ']');
 }
@@ -239,8 +252,10 @@ static void add_tensor(printer *p, int d, int64_t first, int indent) {
       for (int k = d; k < v->ndim - 1; k++) luaL_addchar(p->b, '\n');
       add_spaces(p->b, indent + 1);
     }
-    if (i == middle) luaL_addstring(p->b, "...");
-    else add_tensor(p, d + 1, first + inner * item++, indent + 1);
+    if (i == middle)
+      luaL_addstring(p->b, "...");
+    else
+      add_tensor(p, d + 1, first + inner * item++, indent + 1);
   }
   luaL_addchar(p->b, ']');
 }
@@ -267,7 +282,8 @@ static int push_suffixes(lua_State *L, const tide_tensor *x) {
   return n;
 }
 
-/* The text at `body` and the n suffixes above it -> one string. A suffix that does not fit goes on a line of its own. */
+/* The text at `body` and the n suffixes above it -> one string. A suffix that does not fit goes on a line of its own.
+ */
 static void join_suffixes(lua_State *L, int body, int n) {
   const char *text = lua_tostring(L, body), *line = strrchr(text, '\n');
   int length = (int)strlen(line ? line : text) + (line ? 1 : 2);
@@ -301,11 +317,14 @@ static int ltensor_tostring(lua_State *L) {
   luaL_Buffer b;
   luaL_buffinit(L, &b);
   luaL_addstring(&b, "tensor(");
-  if (v.numel == 0) luaL_addstring(&b, "[]");
+  if (v.numel == 0)
+    luaL_addstring(&b, "[]");
   else {
     printer p = {&b, &v, {0}, {0}};
-    if (v.kind == 'F' || v.kind == 'C') p.re = float_style(&v, false);
-    else p.re = integer_style(&v);
+    if (v.kind == 'F' || v.kind == 'C')
+      p.re = float_style(&v, false);
+    else
+      p.re = integer_style(&v);
     if (v.kind == 'C') p.im = float_style(&v, true);
     add_tensor(&p, 0, 0, 7);
   }
@@ -320,18 +339,22 @@ static int ltensor_tostring(lua_State *L) {
 static int check_option(lua_State *L, const char *key, int least) {
   int ok;
   lua_Integer n = lua_tointegerx(L, -1, &ok);
-  if (!ok || n < least || n > 1 << 30) ltide_error(L, "ValueError", "set_printoptions: %s: got %s, expected an integer from %d", key, ltide_typename(L, -1), least);
+  if (!ok || n < least || n > 1 << 30)
+    ltide_error(L, "ValueError", "set_printoptions: %s: got %s, expected an integer from %d", key,
+                ltide_typename(L, -1), least);
   return (int)n;
 }
 
 static int lset_printoptions(lua_State *L) {
   static const char *const keys[] = {"precision", "threshold", "edgeitems", "linewidth", "sci_mode", NULL};
   ltide_enter(L);
-  if (!lua_istable(L, 1)) return ltide_arg_error(L, 1, "opts", "a table {precision=, threshold=, edgeitems=, linewidth=, sci_mode=}");
+  if (!lua_istable(L, 1))
+    return ltide_arg_error(L, 1, "opts", "a table {precision=, threshold=, edgeitems=, linewidth=, sci_mode=}");
   ltide_check_keys(L, 1, keys);
   print_options o = options;
   if (lua_getfield(L, 1, "precision") != LUA_TNIL) o.precision = check_option(L, "precision", 0);
-  if (o.precision > 64) return ltide_error(L, "ValueError", "set_printoptions: precision: got %d, expected at most 64", o.precision);
+  if (o.precision > 64)
+    return ltide_error(L, "ValueError", "set_printoptions: precision: got %d, expected at most 64", o.precision);
   if (lua_getfield(L, 1, "threshold") != LUA_TNIL) o.threshold = check_option(L, "threshold", 0);
   if (lua_getfield(L, 1, "edgeitems") != LUA_TNIL) o.edgeitems = check_option(L, "edgeitems", 1);
   if (lua_getfield(L, 1, "linewidth") != LUA_TNIL) o.linewidth = check_option(L, "linewidth", 10);
@@ -344,7 +367,8 @@ void ltide_open_format(lua_State *L, ltide_state *S) {
   static const ltide_reg list[] = {
       {"set_printoptions", lset_printoptions,
        "tide.set_printoptions{precision = 4, threshold = 1000, edgeitems = 3, linewidth = 80, sci_mode = nil}\n"
-       "How tensors print: decimals; the number of elements above which the middle is left out; items shown at each end; columns; "
+       "How tensors print: decimals; the number of elements above which the middle is left out; items shown at each "
+       "end; columns; "
        "true or false forces scientific notation or its absence, nil lets the values decide."},
       {0}};
   ltide_register(L, "tide", list);

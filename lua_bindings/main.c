@@ -1,7 +1,7 @@
 /* main.c: the runner: tide [options] [script [args]].
  *
- * Options, the table arg, exit codes and tracebacks follow lua.c, so that a .lua script runs as it would there; `tide` is a
- * global, opened before the script. */
+ * Options, the table arg, exit codes and tracebacks follow lua.c, so that a .lua script runs as it would there; `tide`
+ * is a global, opened before the script. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -139,7 +139,8 @@ static bool run_options(lua_State *L, char **argv, int end) {
     if (option == 'W') lua_warning(L, "@off", 0);
     if (!takes_value(argv[i])) continue;
     const char *value = argv[i][2] ? argv[i] + 2 : argv[++i];
-    int status = option == 'l' ? require_global(L, value) : run_chunk(L, luaL_loadbuffer(L, value, strlen(value), "=(command line)"));
+    int status = option == 'l' ? require_global(L, value)
+                               : run_chunk(L, luaL_loadbuffer(L, value, strlen(value), "=(command line)"));
     if (status != LUA_OK) return false;
   }
   return true;

@@ -33,8 +33,12 @@ static int lmemory_reserved(lua_State *L) {
   ltide_enter(L);
   return push_bytes(L, (int64_t)tide_memory_reserved(stats_device(L, 1)));
 }
-static int lmax_memory_allocated(lua_State *L) { return push_bytes(L, check_stats(L, 1).allocated_bytes[TIDE_POOL_ALL].peak); }
-static int lmax_memory_reserved(lua_State *L) { return push_bytes(L, check_stats(L, 1).reserved_bytes[TIDE_POOL_ALL].peak); }
+static int lmax_memory_allocated(lua_State *L) {
+  return push_bytes(L, check_stats(L, 1).allocated_bytes[TIDE_POOL_ALL].peak);
+}
+static int lmax_memory_reserved(lua_State *L) {
+  return push_bytes(L, check_stats(L, 1).reserved_bytes[TIDE_POOL_ALL].peak);
+}
 
 static void set_number(lua_State *L, const char *row, const char *pool, const char *figure, int64_t value) {
   char key[96];
@@ -56,12 +60,23 @@ static void set_row(lua_State *L, const char *row, const tide_stat stats[TIDE_PO
 static int lmemory_stats(lua_State *L) {
   tide_memory_stats s = check_stats(L, 1);
   lua_createtable(L, 0, 120);
-#define ROW(name) set_row(L, #name, s.name);
-  ROW(allocation) ROW(segment) ROW(active) ROW(inactive_split) ROW(allocated_bytes) ROW(reserved_bytes) ROW(active_bytes)
-  ROW(inactive_split_bytes) ROW(requested_bytes)
+#define ROW(name) set_row(L, #name, s.name)
+  ROW(allocation);
+  ROW(segment);
+  ROW(active);
+  ROW(inactive_split);
+  ROW(allocated_bytes);
+  ROW(reserved_bytes);
+  ROW(active_bytes);
+  ROW(inactive_split_bytes);
+  ROW(requested_bytes);
 #undef ROW
-#define COUNT(name) (lua_pushinteger(L, s.name), lua_setfield(L, -2, #name));
-  COUNT(num_alloc_retries) COUNT(num_ooms) COUNT(num_sync_all_streams) COUNT(num_device_alloc) COUNT(num_device_free)
+#define COUNT(name) (lua_pushinteger(L, s.name), lua_setfield(L, -2, #name))
+  COUNT(num_alloc_retries);
+  COUNT(num_ooms);
+  COUNT(num_sync_all_streams);
+  COUNT(num_device_alloc);
+  COUNT(num_device_free);
 #undef COUNT
   return 1;
 }
@@ -119,18 +134,26 @@ void ltide_open_memory(lua_State *L, ltide_state *S) {
   (void)S;
   static const ltide_reg list[] = {
       {"memory_allocated", lmemory_allocated, "tide.cuda.memory_allocated([dev]) -> bytes\nHeld by tensors now."},
-      {"max_memory_allocated", lmax_memory_allocated, "tide.cuda.max_memory_allocated([dev]) -> bytes\nThe peak since the start or reset_peak_memory_stats."},
-      {"memory_reserved", lmemory_reserved, "tide.cuda.memory_reserved([dev]) -> bytes\nHeld from the driver: tensors and cache."},
+      {"max_memory_allocated", lmax_memory_allocated,
+       "tide.cuda.max_memory_allocated([dev]) -> bytes\nThe peak since the start or reset_peak_memory_stats."},
+      {"memory_reserved", lmemory_reserved,
+       "tide.cuda.memory_reserved([dev]) -> bytes\nHeld from the driver: tensors and cache."},
       {"max_memory_reserved", lmax_memory_reserved, "tide.cuda.max_memory_reserved([dev]) -> bytes"},
       {"memory_stats", lmemory_stats,
-       "tide.cuda.memory_stats([dev]) -> table\nEvery counter of the allocator, by flat keys: 'allocated_bytes.all.current', 'segment.large_pool.peak', num_ooms, ..."},
-      {"mem_get_info", lmem_get_info, "tide.cuda.mem_get_info([dev]) -> free, total\nBytes of the device, for all processes."},
+       "tide.cuda.memory_stats([dev]) -> table\nEvery counter of the allocator, by flat keys: "
+       "'allocated_bytes.all.current', 'segment.large_pool.peak', num_ooms, ..."},
+      {"mem_get_info", lmem_get_info,
+       "tide.cuda.mem_get_info([dev]) -> free, total\nBytes of the device, for all processes."},
       {"empty_cache", lempty_cache,
-       "tide.cuda.empty_cache([{collect = true}])\nGives unused cached memory back to the driver. Collects garbage first: dead tensors hold memory."},
-      {"reset_peak_memory_stats", lreset_peak, "tide.cuda.reset_peak_memory_stats([dev])\nEvery peak starts again from the present value."},
-      {"reset_accumulated_memory_stats", lreset_accumulated, "tide.cuda.reset_accumulated_memory_stats([dev])\nSets every 'allocated' and 'freed' counter to 0."},
+       "tide.cuda.empty_cache([{collect = true}])\nGives unused cached memory back to the driver. Collects garbage "
+       "first: dead tensors hold memory."},
+      {"reset_peak_memory_stats", lreset_peak,
+       "tide.cuda.reset_peak_memory_stats([dev])\nEvery peak starts again from the present value."},
+      {"reset_accumulated_memory_stats", lreset_accumulated,
+       "tide.cuda.reset_accumulated_memory_stats([dev])\nSets every 'allocated' and 'freed' counter to 0."},
       {"set_per_process_memory_fraction", lset_fraction,
-       "tide.cuda.set_per_process_memory_fraction(fraction [, dev])\nAllocations beyond this share (0 to 1) of the device's memory fail."},
+       "tide.cuda.set_per_process_memory_fraction(fraction [, dev])\nAllocations beyond this share (0 to 1) of the "
+       "device's memory fail."},
       {"get_per_process_memory_fraction", lget_fraction, "tide.cuda.get_per_process_memory_fraction([dev]) -> number"},
       {0}};
   lua_getfield(L, -1, "cuda");

@@ -1,7 +1,8 @@
 /* random.c: generators, seeds and random tensors.
  *
- * Every function that draws takes {generator=}; without one the default generator of the tensor's device is used. The state of a
- * generator is 16 bytes, seed and offset, on every kind of device: a uint8 tensor on the CPU that goes back in. */
+ * Every function that draws takes {generator=}; without one the default generator of the tensor's device is used. The
+ * state of a generator is 16 bytes, seed and offset, on every kind of device: a uint8 tensor on the CPU that goes back
+ * in. */
 #include <math.h>
 #include <string.h>
 
@@ -79,7 +80,8 @@ void ltide_set_rng_state(lua_State *L, ltide_state *S, tide_generator *g, int ar
   if (!is_state || tide_tensor_numel(t) != (int64_t)sizeof state)
     ltide_arg_error(L, arg, "state", "16 bytes, as get_state gives them: a uint8 tensor on the cpu");
   ltide_try(L, tide_read(state, t));
-  if (state[1] % 4) ltide_error(L, "ValueError", "set_state: state: its offset is %I, expected a multiple of 4", (lua_Integer)state[1]);
+  if (state[1] % 4)
+    ltide_error(L, "ValueError", "set_state: state: its offset is %I, expected a multiple of 4", (lua_Integer)state[1]);
   tide_generator_seed(g, state[0]);
   ltide_try(L, tide_generator_set_offset(g, state[1]));
 }
@@ -106,7 +108,9 @@ static int lgenerator_set_offset(lua_State *L) {
   ltide_enter(L);
   tide_generator *g = ltide_check_generator(L, 1, "generator");
   int64_t offset = ltide_check_integer(L, 2, "offset");
-  if (offset < 0) return ltide_error(L, "ValueError", "set_offset: offset: got %I, expected a multiple of 4 from 0", (lua_Integer)offset);
+  if (offset < 0)
+    return ltide_error(L, "ValueError", "set_offset: offset: got %I, expected a multiple of 4 from 0",
+                       (lua_Integer)offset);
   ltide_try(L, tide_generator_set_offset(g, (uint64_t)offset));
   lua_settop(L, 1);
   return 1;
@@ -124,8 +128,10 @@ static int lgenerator_clone_state(lua_State *L) {
 static int generator_tostring(lua_State *L) {
   tide_generator *g = ltide_check_generator(L, 1, "generator");
   int device = tide_generator_device(g);
-  if (device < 0) lua_pushliteral(L, "tide.Generator(device=cpu");
-  else lua_pushfstring(L, "tide.Generator(device=cuda:%d", device);
+  if (device < 0)
+    lua_pushliteral(L, "tide.Generator(device=cpu");
+  else
+    lua_pushfstring(L, "tide.Generator(device=cuda:%d", device);
   lua_pushfstring(L, "%s, seed=%I, offset=%I)", lua_tostring(L, -1), (lua_Integer)tide_generator_get_seed(g),
                   (lua_Integer)tide_generator_get_offset(g));
   return 1;
@@ -192,7 +198,8 @@ static int lset_rng_state(lua_State *L) {
 static const char *const generator_keys[] = {"generator", NULL};
 
 /* x:f_([a [, b]] [, {generator=}]): reads the defaults' replacements and fills x. */
-static int fill_random(lua_State *L, tide_random_kind kind, int count, const char *first, const char *second, double a, double b) {
+static int fill_random(lua_State *L, tide_random_kind kind, int count, const char *first, const char *second, double a,
+                       double b) {
   ltide_state *S = ltide_enter(L);
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
   ltide_args args = ltide_split(L, 1);
@@ -238,7 +245,8 @@ static int lrandom_(lua_State *L) {
   ltide_check_count(L, args, 3);
   ltide_check_keys(L, args.opts, generator_keys);
   tide_generator *g = ltide_opt_generator(L, args.opts);
-  if (args.n == 1) ltide_try(L, tide_random_bits(x, g));
+  if (args.n == 1)
+    ltide_try(L, tide_random_bits(x, g));
   else {
     int64_t low = args.n == 2 ? 0 : ltide_check_integer(L, 2, "low"), high = ltide_check_integer(L, args.n, "high");
     ltide_try(L, tide_random_int(x, low, high, g));
@@ -297,7 +305,8 @@ static int lrandint(lua_State *L) {
   ltide_args args = ltide_split(L, 3);
   ltide_check_count(L, args, 3);
   ltide_check_keys(L, args.opts, new_keys);
-  if (args.n < 2) return ltide_arg_error(L, args.n + 1, args.n ? "size" : "high", args.n ? "a table of sizes" : "an integer");
+  if (args.n < 2)
+    return ltide_arg_error(L, args.n + 1, args.n ? "size" : "high", args.n ? "a table of sizes" : "an integer");
   if (args.n == 3) low = ltide_check_integer(L, 1, "low");
   int64_t high = ltide_check_integer(L, args.n - 1, "high");
   int ndim = ltide_check_sizes(L, args.n, args.n, size, "size", 0);
@@ -352,34 +361,45 @@ static const ltide_reg generator_methods[] = {
     {"set_state", lgenerator_set_state, "g:set_state(state) -> g\nBytes of get_state."},
     {"get_offset", lgenerator_get_offset, "g:get_offset() -> integer\nEach call that draws advances it by 4."},
     {"set_offset", lgenerator_set_offset, "g:set_offset(n) -> g\nA multiple of 4."},
-    {"clone_state", lgenerator_clone_state, "g:clone_state() -> Generator\nA generator of its own with the same seed and offset."},
+    {"clone_state", lgenerator_clone_state,
+     "g:clone_state() -> Generator\nA generator of its own with the same seed and offset."},
     {NULL, NULL, NULL}};
 
 static const ltide_reg methods[] = {
     {"uniform_", luniform_, "x:uniform_([a=0, b=1] [, {generator=}]) -> x\nUniform in [a, b)."},
     {"normal_", lnormal_, "x:normal_([mean=0, std=1] [, {generator=}]) -> x\nNormal by Box and Muller's method."},
-    {"random_", lrandom_, "x:random_([low,] [high] [, {generator=}]) -> x\nIntegers, low <= v < high (low 0); without arguments all that x's dtype holds exactly, from 0."},
-    {"bernoulli_", lbernoulli_, "x:bernoulli_([p=0.5] [, {generator=}]) -> x\n1 with probability p (a number or a tensor), else 0."},
+    {"random_", lrandom_,
+     "x:random_([low,] [high] [, {generator=}]) -> x\nIntegers, low <= v < high (low 0); without arguments all that "
+     "x's dtype holds exactly, from 0."},
+    {"bernoulli_", lbernoulli_,
+     "x:bernoulli_([p=0.5] [, {generator=}]) -> x\n1 with probability p (a number or a tensor), else 0."},
     {"exponential_", lexponential_, "x:exponential_([lambda=1] [, {generator=}]) -> x"},
     {"cauchy_", lcauchy_, "x:cauchy_([median=0, sigma=1] [, {generator=}]) -> x"},
-    {"log_normal_", llog_normal_, "x:log_normal_([mean=1, std=2] [, {generator=}]) -> x\nmean and std are those of the logarithm."},
+    {"log_normal_", llog_normal_,
+     "x:log_normal_([mean=1, std=2] [, {generator=}]) -> x\nmean and std are those of the logarithm."},
     {"geometric_", lgeometric_, "x:geometric_(p [, {generator=}]) -> x\nTrials up to and with the first success."},
     {NULL, NULL, NULL}};
 
 static const ltide_reg functions[] = {
-    {"Generator", lgenerator, "tide.Generator([dev='cpu']) -> Generator\nPhilox4x32-10: the same seed gives the same numbers on every kind of device."},
+    {"Generator", lgenerator,
+     "tide.Generator([dev='cpu']) -> Generator\nPhilox4x32-10: the same seed gives the same numbers on every kind of "
+     "device."},
     {"manual_seed", lmanual_seed, "tide.manual_seed(n) -> Generator\nSeeds the default generator of every device."},
     {"seed", lseed, "tide.seed() -> integer\nSeeds every default generator from the system's entropy."},
     {"initial_seed", linitial_seed, "tide.initial_seed() -> integer"},
-    {"get_rng_state", lget_rng_state, "tide.get_rng_state() -> Tensor(uint8, cpu)\nState of the CPU's default generator."},
+    {"get_rng_state", lget_rng_state,
+     "tide.get_rng_state() -> Tensor(uint8, cpu)\nState of the CPU's default generator."},
     {"set_rng_state", lset_rng_state, "tide.set_rng_state(state)"},
     {"rand", lrand, "tide.rand(sizes... [, {dtype=, device=, generator=}]) -> Tensor\nUniform in [0, 1)."},
-    {"randn", lrandn, "tide.randn(sizes... [, {dtype=, device=, generator=}]) -> Tensor\nNormal with mean 0 and deviation 1."},
+    {"randn", lrandn,
+     "tide.randn(sizes... [, {dtype=, device=, generator=}]) -> Tensor\nNormal with mean 0 and deviation 1."},
     {"rand_like", lrand_like, "tide.rand_like(x [, opts]) -> Tensor"},
     {"randn_like", lrandn_like, "tide.randn_like(x [, opts]) -> Tensor"},
-    {"randint", lrandint, "tide.randint([low=0,] high, size [, opts]) -> Tensor\nIntegers, low <= v < high; int64 by default."},
+    {"randint", lrandint,
+     "tide.randint([low=0,] high, size [, opts]) -> Tensor\nIntegers, low <= v < high; int64 by default."},
     {"randperm", lrandperm, "tide.randperm(n [, opts]) -> Tensor(int64)\nA permutation of 1..n."},
-    {"bernoulli", lbernoulli, "tide.bernoulli(p [, {generator=}]) -> Tensor\nLike p: 1 with the probability that stands there, else 0."},
+    {"bernoulli", lbernoulli,
+     "tide.bernoulli(p [, {generator=}]) -> Tensor\nLike p: 1 with the probability that stands there, else 0."},
     {NULL, NULL, NULL}};
 
 void ltide_open_random(lua_State *L, ltide_state *S) {

@@ -1,9 +1,9 @@
 /* repl.c: the prompt.
  *
  * A line is tried as an expression first, whose results are printed, then as statements; a chunk that ends too early is
- * continued on the next line. Lines beginning with ':' are commands. Line editing and history come from libedit, opened here
- * because nothing else needs it; without it lines are read plainly. `_` is the last result; a tensor above 1 MiB is held
- * weakly there, so that looking at a value does not keep a GPU's memory. */
+ * continued on the next line. Lines beginning with ':' are commands. Line editing and history come from libedit, opened
+ * here because nothing else needs it; without it lines are read plainly. `_` is the last result; a tensor above 1 MiB
+ * is held weakly there, so that looking at a value does not keep a GPU's memory. */
 #include <dlfcn.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -36,9 +36,12 @@ static void on_prompt_sigint(int sig) {
 
 static void find_history(void) {
   const char *path = getenv("TIDE_HISTORY"), *home = getenv("HOME"), *state = getenv("XDG_STATE_HOME");
-  if (path) snprintf(history_path, sizeof history_path, "%s", path);
-  else if (state && *state) snprintf(history_path, sizeof history_path, "%s/tide_history", state);
-  else if (home) snprintf(history_path, sizeof history_path, "%s/.tide_history", home);
+  if (path)
+    snprintf(history_path, sizeof history_path, "%s", path);
+  else if (state && *state)
+    snprintf(history_path, sizeof history_path, "%s/tide_history", state);
+  else if (home)
+    snprintf(history_path, sizeof history_path, "%s/.tide_history", home);
 }
 
 static void open_editor(lua_State *L) {
@@ -126,7 +129,8 @@ static void print_value(lua_State *L, int index, int depth);
 
 static void print_key(lua_State *L, int index) {
   const char *name = lua_type(L, index) == LUA_TSTRING ? lua_tostring(L, index) : NULL;
-  if (name && *name && strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789") == strlen(name)) {
+  if (name && *name &&
+      strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789") == strlen(name)) {
     printf("%s = ", name);
     return;
   }
@@ -267,7 +271,9 @@ static void run_chunk(lua_State *L) {
 static void print_memory(const char *name, size_t allocated, size_t reserved, size_t free_bytes, size_t total) {
   const double MiB = 1048576;
   printf("%-8s %12.1f MiB in tensors", name, (double)allocated / MiB);
-  if (total) printf(", %.1f MiB held, %.1f of %.1f MiB free", (double)reserved / MiB, (double)free_bytes / MiB, (double)total / MiB);
+  if (total)
+    printf(", %.1f MiB held, %.1f of %.1f MiB free", (double)reserved / MiB, (double)free_bytes / MiB,
+           (double)total / MiB);
   fputs("\n", stdout);
 }
 
@@ -291,7 +297,8 @@ static int command_devices(lua_State *L) {
   for (int i = 0; i < tide_device_count(); i++) {
     const tide_device_props *p;
     ltide_try(L, tide_device_get_props(&p, i));
-    printf("cuda:%-3d %s, %.0f MiB%s\n", i, p->name, (double)p->total_memory / 1048576, p->simulated ? ", simulated" : "");
+    printf("cuda:%-3d %s, %.0f MiB%s\n", i, p->name, (double)p->total_memory / 1048576,
+           p->simulated ? ", simulated" : "");
   }
   return 0;
 }
@@ -315,13 +322,18 @@ static void command_time(lua_State *L, const char *text) {
 static bool run_command(lua_State *L, const char *line) {
   remember(line);
   if (!strcmp(line, ":quit") || !strcmp(line, ":q")) return false;
-  if (!strncmp(line, ":time ", 6)) command_time(L, line + 6);
-  else if (!strcmp(line, ":mem")) lua_pushcfunction(L, command_mem), runner_report(L, runner_call(L, 0, 0));
-  else if (!strcmp(line, ":devices")) lua_pushcfunction(L, command_devices), runner_report(L, runner_call(L, 0, 0));
+  if (!strncmp(line, ":time ", 6))
+    command_time(L, line + 6);
+  else if (!strcmp(line, ":mem"))
+    lua_pushcfunction(L, command_mem), runner_report(L, runner_call(L, 0, 0));
+  else if (!strcmp(line, ":devices"))
+    lua_pushcfunction(L, command_devices), runner_report(L, runner_call(L, 0, 0));
   else if (!strncmp(line, ":help", 5)) {
     lua_pushcfunction(L, lprint_help);
-    if (line[5] == ' ') lua_pushstring(L, line + 6);
-    else printf(":mem  :devices  :time CHUNK  :help [NAME]  :quit\n");
+    if (line[5] == ' ')
+      lua_pushstring(L, line + 6);
+    else
+      printf(":mem  :devices  :time CHUNK  :help [NAME]  :quit\n");
     runner_report(L, runner_call(L, line[5] == ' ', 0));
   } else
     printf("unknown command %s: there are :mem :devices :time :help :quit\n", line);
@@ -342,8 +354,10 @@ static bool step(lua_State *L) {
   }
   if (!more || !read_chunk(L, &status)) return false;
   signal(SIGINT, SIG_DFL);
-  if (status == LUA_OK) run_chunk(L);
-  else runner_report(L, status);
+  if (status == LUA_OK)
+    run_chunk(L);
+  else
+    runner_report(L, status);
   return true;
 }
 
@@ -351,8 +365,7 @@ void repl_run(lua_State *L) {
   prepare_globals(L);
   open_editor(L);
   if (sigsetjmp(at_prompt, 1)) fputs("\n", stdout); /* Ctrl-C at the prompt drops the line */
-  while (step(L)) {
-  }
+  while (step(L)) {}
   lua_settop(L, 0);
   if (isatty(STDIN_FILENO)) fputs("\n", stdout);
 }

@@ -1,7 +1,8 @@
 /* repl_complete.c: completion of globals, fields and methods at the prompt.
  *
- * The word before the cursor is a path, a.b.c or a.b:c. It is followed by raw reads only (no user code runs): tables give their
- * own keys and those of an __index table; objects of tide keep their methods in the first upvalue of their __index. */
+ * The word before the cursor is a path, a.b.c or a.b:c. It is followed by raw reads only (no user code runs): tables
+ * give their own keys and those of an __index table; objects of tide keep their methods in the first upvalue of their
+ * __index. */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,8 @@
 
 #include "bindings.h"
 
-/* Calls the function below `nargs` arguments with a traceback handler and Ctrl-C armed; leaves results or one message. */
+/* Calls the function below `nargs` arguments with a traceback handler and Ctrl-C armed; leaves results or one message.
+ */
 int runner_call(lua_State *L, int nargs, int nresults);
 /* Prints and pops the message at the top, if status says that there is one. Returns status. */
 int runner_report(lua_State *L, int status);

@@ -1,9 +1,10 @@
 /* runner_alloc.c: the runner's Lua state: its memory and its warnings.
  *
- * A script that makes a tensor in every line makes and drops thousands of small objects of few sizes, which malloc serves
- * slowly once they come back in the order of the collector's sweep. Sizes up to 512 bytes are rounded to 16 and come from
- * lists that are cut from pages of 64 KiB; larger ones from malloc. Lua tells the old size, so nothing is stored beside an
- * object. One state, one thread: no lock. Pages live until the process ends. Under a sanitizer malloc serves everything. */
+ * A script that makes a tensor in every line makes and drops thousands of small objects of few sizes, which malloc
+ * serves slowly once they come back in the order of the collector's sweep. Sizes up to 512 bytes are rounded to 16 and
+ * come from lists that are cut from pages of 64 KiB; larger ones from malloc. Lua tells the old size, so nothing is
+ * stored beside an object. One state, one thread: no lock. Pages live until the process ends. Under a sanitizer malloc
+ * serves everything. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,8 +47,10 @@ static void give(void *ptr, size_t size) {
 }
 
 static void drop(void *ptr, size_t size) {
-  if (is_small(size)) give(ptr, size);
-  else free(ptr);
+  if (is_small(size))
+    give(ptr, size);
+  else
+    free(ptr);
 }
 
 static void *allocate(void *user, void *ptr, size_t old, size_t size) {

@@ -1,8 +1,9 @@
 /* runner_interrupt.c: Ctrl-C ends the running Lua code, in whichever coroutine, and any wait for a device.
  *
- * The handler sets a hook, which raises the error at the next instruction; a hook is its coroutine's own, and Lua does not say
- * which coroutine runs, so coroutine.resume and wrap are replaced by functions that note it around the originals. A wait asks
- * interrupted() every few milliseconds. The handler puts the default back first: a second Ctrl-C ends the process. */
+ * The handler sets a hook, which raises the error at the next instruction; a hook is its coroutine's own, and Lua does
+ * not say which coroutine runs, so coroutine.resume and wrap are replaced by functions that note it around the
+ * originals. A wait asks interrupted() every few milliseconds. The handler puts the default back first: a second Ctrl-C
+ * ends the process. */
 #include <signal.h>
 
 #include "runner.h"

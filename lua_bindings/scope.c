@@ -1,12 +1,14 @@
 /* scope.c: scoped blocks in their two forms, and tide.scope, which frees the tensors made inside.
  *
- * A scope is a userdata with a leave function. The closure form marks it to-be-closed on the C stack and calls the closure, so
- * that an error unwinds through it with its traceback intact and a yield passes. The object form returns it. Each coroutine's
- * record lists its open scopes, outermost first: close() of one that is not the innermost is an error and changes nothing;
- * leaving a block abandons what was left open inside it, with a warning; a dropped object warns when it is collected.
+ * A scope is a userdata with a leave function. The closure form marks it to-be-closed on the C stack and calls the
+ * closure, so that an error unwinds through it with its traceback intact and a yield passes. The object form returns
+ * it. Each coroutine's record lists its open scopes, outermost first: close() of one that is not the innermost is an
+ * error and changes nothing; leaving a block abandons what was left open inside it, with a warning; a dropped object
+ * warns when it is collected.
  *
- * An arena is the list of the handles made while it was the innermost of its coroutine. A handle knows its slot, so that
- * freeing, collecting or keeping it takes O(1). What survives an inner scope belongs to the outer one from then on. */
+ * An arena is the list of the handles made while it was the innermost of its coroutine. A handle knows its slot, so
+ * that freeing, collecting or keeping it takes O(1). What survives an inner scope belongs to the outer one from then
+ * on. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,8 +56,9 @@ static int scope_close(lua_State *L) {
   ltide_scope *s = luaL_checkudata(L, 1, SCOPE_META);
   if (s->open && s->record->scopes[s->record->depth - 1] != s) {
     ltide_scope *inner = s->record->scopes[s->record->depth - 1];
-    return ltide_error(L, "StateError", "close: %s: a block opened inside it is still open, %s of %s:%d; close that first",
-                       s->what, inner->what, inner->source, inner->line);
+    return ltide_error(L, "StateError",
+                       "close: %s: a block opened inside it is still open, %s of %s:%d; close that first", s->what,
+                       inner->what, inner->source, inner->line);
   }
   leave_scope(L, s);
   return 0;
@@ -76,7 +79,8 @@ static int scope_gc(lua_State *L) {
     s->record->depth--;
     if (s->leave == leave_arena) drop_arena(s->record, arena_of(s->data));
   }
-  ltide_warn(L, "%s: block opened at %s:%d was dropped without being closed; nothing was restored", s->what, s->source, s->line);
+  ltide_warn(L, "%s: block opened at %s:%d was dropped without being closed; nothing was restored", s->what, s->source,
+             s->line);
   return 0;
 }
 
@@ -302,9 +306,11 @@ void ltide_open_scope(lua_State *L, ltide_state *S) {
   static const ltide_reg list[] = {
       {"scope", lscope,
        "tide.scope(fn, ...) -> results of fn\nlocal _ <close> = tide.scope()\n"
-       "Frees, on leaving, every tensor made inside that is not returned (at any depth of tables) or kept with tide.keep. "
+       "Frees, on leaving, every tensor made inside that is not returned (at any depth of tables) or kept with "
+       "tide.keep. "
        "Also when fn raises. Scopes nest; what an inner one returns belongs to the outer one."},
-      {"keep", lkeep, "tide.keep(t) -> t\nTakes the tensor t out of the tide.scope it was made in: only the collector frees it."},
+      {"keep", lkeep,
+       "tide.keep(t) -> t\nTakes the tensor t out of the tide.scope it was made in: only the collector frees it."},
       {0}};
   ltide_register(L, "tide", list);
 }

@@ -6,7 +6,7 @@
 
 typedef struct ltide_record {
   tide_current *current;
-  struct ltide_arena *arena; /* innermost tide.scope, while the coroutine is not the running one */
+  struct ltide_arena *arena;   /* innermost tide.scope, while the coroutine is not the running one */
   struct ltide_scope **scopes; /* open scopes, outermost first */
   int depth, capacity;
 } ltide_record;

@@ -1,15 +1,15 @@
 /* state.c: the module's entry, the struct of each Lua universe, and the current device and streams of each coroutine.
  *
- * Every coroutine that calls tide has a record: its tide_current and its stack of open scopes. Records hang in a registry
- * table with weak keys, so a record goes with its coroutine. A new record inherits from the coroutine that resumed it.
- * Lua does not say who that was; it is the last caller that is still active (it has frames and has not yielded), found by
- * walking the chain of resumers from the coroutine that called last. That one is anchored in the registry, so that the
- * pointer kept for the fast compare cannot dangle.
+ * Every coroutine that calls tide has a record: its tide_current and its stack of open scopes. Records hang in a
+ * registry table with weak keys, so a record goes with its coroutine. A new record inherits from the coroutine that
+ * resumed it. Lua does not say who that was; it is the last caller that is still active (it has frames and has not
+ * yielded), found by walking the chain of resumers from the coroutine that called last. That one is anchored in the
+ * registry, so that the pointer kept for the fast compare cannot dangle.
  *
- * Collector: Lua sees 24 bytes of each tensor. Every 256 MiB that are allocated, what is alive is compared with what the last
- * collection left; an eighth of a device more (on the CPU as much again, at least 256 MiB) asks for a full collection, which
- * takes at most a twentieth of the time. An allocation that does not fit calls reclaim(), which collects at once, whatever the
- * user has set the collector to. */
+ * Collector: Lua sees 24 bytes of each tensor. Every 256 MiB that are allocated, what is alive is compared with what
+ * the last collection left; an eighth of a device more (on the CPU as much again, at least 256 MiB) asks for a full
+ * collection, which takes at most a twentieth of the time. An allocation that does not fit calls reclaim(), which
+ * collects at once, whatever the user has set the collector to. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -34,7 +34,8 @@ static double now(void) {
 
 enum { LOOK = 1 << 28 }; /* bytes allocated between two looks at what is alive */
 
-/* Bytes alive on a device, or on the CPU for -1, and how many more than after the last collection ask for the next one. */
+/* Bytes alive on a device, or on the CPU for -1, and how many more than after the last collection ask for the next one.
+ */
 static size_t alive(int device) { return device < 0 ? tide_memory_cpu_allocated() : tide_memory_allocated(device); }
 
 static size_t allowance(const ltide_state *S, int device) {
@@ -65,7 +66,8 @@ void ltide_pace_slow(lua_State *L, ltide_state *S) {
   if (wanted && now() - S->last_end > 20 * S->last_cost) collect(L, S);
 }
 
-/* Called by an allocation that does not fit. A universe that runs on another thread is asked to collect at its next call. */
+/* Called by an allocation that does not fit. A universe that runs on another thread is asked to collect at its next
+ * call. */
 static int reclaim(void *user, int device, size_t bytes) {
   ltide_state *S = user;
   (void)device, (void)bytes;
@@ -227,10 +229,11 @@ static ltide_state *open_state(lua_State *L) {
 
 int luaopen_tide(lua_State *L) {
   static void (*const openers[])(lua_State *, ltide_state *) = {
-      ltide_open_errors, ltide_open_help,   ltide_open_scope,   ltide_open_device, ltide_open_stream, ltide_open_event,
-      ltide_open_memory, ltide_open_dtype,  ltide_open_tensor,  ltide_open_storage, ltide_open_factory, ltide_open_convert,
-      ltide_open_view,   ltide_open_index,  ltide_open_ops,     ltide_open_reduce, ltide_open_matmul, ltide_open_random,
-      ltide_open_format, ltide_open_io,     ltide_open_util,   ltide_open_api,
+      ltide_open_errors,  ltide_open_help,    ltide_open_scope,  ltide_open_device, ltide_open_stream,
+      ltide_open_event,   ltide_open_memory,  ltide_open_dtype,  ltide_open_tensor, ltide_open_storage,
+      ltide_open_factory, ltide_open_convert, ltide_open_view,   ltide_open_index,  ltide_open_ops,
+      ltide_open_reduce,  ltide_open_matmul,  ltide_open_random, ltide_open_format, ltide_open_io,
+      ltide_open_util,    ltide_open_api,
   };
   lua_rawgetp(L, LUA_REGISTRYINDEX, &key_state);
   if (!lua_isnil(L, -1)) return luaL_error(L, "tide: already open in this Lua state; require gives it again");

@@ -1,4 +1,5 @@
-/* stream.c: streams, and the blocks that select one. A Stream handle holds one reference; closing it (collection) never waits. */
+/* stream.c: streams, and the blocks that select one. A Stream handle holds one reference; closing it (collection) never
+ * waits. */
 #include <string.h>
 
 #include "bindings.h"
@@ -59,8 +60,10 @@ static int lstream_new(lua_State *L) {
 static int lexternal_stream(lua_State *L) {
   ltide_enter(L);
   int ok = 1, device = ltide_check_device(L, 2, "device", LTIDE_NIL_OK);
-  uint64_t handle = lua_islightuserdata(L, 1) ? (uint64_t)(uintptr_t)lua_touserdata(L, 1) : (uint64_t)lua_tointegerx(L, 1, &ok);
-  if (!ok || lua_isnoneornil(L, 1)) return ltide_arg_error(L, 1, "ptr", "an integer or a lightuserdata: a cudaStream_t");
+  uint64_t handle =
+      lua_islightuserdata(L, 1) ? (uint64_t)(uintptr_t)lua_touserdata(L, 1) : (uint64_t)lua_tointegerx(L, 1, &ok);
+  if (!ok || lua_isnoneornil(L, 1))
+    return ltide_arg_error(L, 1, "ptr", "an integer or a lightuserdata: a cudaStream_t");
   tide_stream **u = new_stream(L);
   ltide_try(L, tide_stream_wrap(u, device, handle));
   return 1;
@@ -135,14 +138,15 @@ static int lstream_wait_streams(lua_State *L) {
 
 static int stream_eq(lua_State *L) {
   tide_stream **a = luaL_testudata(L, 1, STREAM_META), **b = luaL_testudata(L, 2, STREAM_META);
-  lua_pushboolean(L, a && b && tide_stream_device(*a) == tide_stream_device(*b) && tide_stream_handle(*a) == tide_stream_handle(*b));
+  lua_pushboolean(L, a && b && tide_stream_device(*a) == tide_stream_device(*b) &&
+                         tide_stream_handle(*a) == tide_stream_handle(*b));
   return 1;
 }
 
 static int stream_tostring(lua_State *L) {
   tide_stream *s = ltide_check_stream(L, 1, "stream");
-  lua_pushfstring(L, "tide.cuda.Stream(device=cuda:%d, priority=%d, cuda_stream=%p)", tide_stream_device(s), tide_stream_priority(s),
-                  (void *)(uintptr_t)tide_stream_handle(s));
+  lua_pushfstring(L, "tide.cuda.Stream(device=cuda:%d, priority=%d, cuda_stream=%p)", tide_stream_device(s),
+                  tide_stream_priority(s), (void *)(uintptr_t)tide_stream_handle(s));
   return 1;
 }
 
@@ -151,10 +155,14 @@ static int stream_index(lua_State *L) {
   lua_pushvalue(L, 2);
   if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
   const char *key = luaL_checkstring(L, 2);
-  if (!strcmp(key, "device")) ltide_push_device(L, tide_stream_device(s));
-  else if (!strcmp(key, "priority")) lua_pushinteger(L, tide_stream_priority(s));
-  else if (!strcmp(key, "cuda_stream")) lua_pushinteger(L, (lua_Integer)tide_stream_handle(s));
-  else return ltide_error(L, "ArgumentError", "Stream: no field or method '%s'", key);
+  if (!strcmp(key, "device"))
+    ltide_push_device(L, tide_stream_device(s));
+  else if (!strcmp(key, "priority"))
+    lua_pushinteger(L, tide_stream_priority(s));
+  else if (!strcmp(key, "cuda_stream"))
+    lua_pushinteger(L, (lua_Integer)tide_stream_handle(s));
+  else
+    return ltide_error(L, "ArgumentError", "Stream: no field or method '%s'", key);
   return 1;
 }
 
@@ -269,27 +277,38 @@ static int lsleep(lua_State *L) {
 
 static const ltide_reg methods[] = {
     {"query", lstream_query, "s:query() -> boolean\nIs all work submitted so far complete? Does not wait."},
-    {"synchronize", lstream_synchronize, "s:synchronize()\nWaits for all work of the stream. Reports errors of that work."},
+    {"synchronize", lstream_synchronize,
+     "s:synchronize()\nWaits for all work of the stream. Reports errors of that work."},
     {"record_event", lstream_record_event, "s:record_event([ev]) -> ev\nRecords an event, a new one if none is given."},
-    {"wait_event", lstream_wait_event, "s:wait_event(ev)\nLater work of the stream waits for the event; the host does not."},
-    {"wait_stream", lstream_wait_stream, "s:wait_stream(other)\nLater work of the stream waits for what is queued now on the other; the host does not."},
+    {"wait_event", lstream_wait_event,
+     "s:wait_event(ev)\nLater work of the stream waits for the event; the host does not."},
+    {"wait_stream", lstream_wait_stream,
+     "s:wait_stream(other)\nLater work of the stream waits for what is queued now on the other; the host does not."},
     {"wait_streams", lstream_wait_streams, "s:wait_streams{s1, s2, ...}\nAs wait_stream, for several."},
     {"use", lstream_use, "s:use(fn, ...) -> results of fn\nThe block of tide.cuda.stream."},
     {0}};
 
 static const ltide_reg cuda_list[] = {
-    {"ExternalStream", lexternal_stream, "tide.cuda.ExternalStream(ptr [, dev]) -> Stream\nWraps a foreign cudaStream_t, which the caller keeps alive; 0 is the legacy stream."},
-    {"get_stream_from_external", lexternal_stream, "tide.cuda.get_stream_from_external(ptr [, dev]): another name of ExternalStream"},
+    {"ExternalStream", lexternal_stream,
+     "tide.cuda.ExternalStream(ptr [, dev]) -> Stream\nWraps a foreign cudaStream_t, which the caller keeps alive; 0 "
+     "is the legacy stream."},
+    {"get_stream_from_external", lexternal_stream,
+     "tide.cuda.get_stream_from_external(ptr [, dev]): another name of ExternalStream"},
     {"stream", lcuda_stream,
      "tide.cuda.stream(s, fn, ...) -> results of fn\nlocal _ <close> = tide.cuda.stream(s)\n"
-     "Queues the work of a block on s, and selects its device; nil changes nothing. Orders nothing by itself: see wait_stream. "
+     "Queues the work of a block on s, and selects its device; nil changes nothing. Orders nothing by itself: see "
+     "wait_stream. "
      "Memory used on several streams is not reused too early."},
     {"StreamContext", lcuda_stream, "tide.cuda.StreamContext(s): the scope object of tide.cuda.stream"},
-    {"set_stream", lset_stream, "tide.cuda.set_stream(s)\nSelects a stream and its device for this coroutine; prefer tide.cuda.stream."},
+    {"set_stream", lset_stream,
+     "tide.cuda.set_stream(s)\nSelects a stream and its device for this coroutine; prefer tide.cuda.stream."},
     {"current_stream", lcurrent_stream, "tide.cuda.current_stream([dev]) -> Stream"},
-    {"default_stream", ldefault_stream, "tide.cuda.default_stream([dev]) -> Stream\nThe stream in which work goes when none is selected."},
-    {"stream_barrier", lstream_barrier, "tide.cuda.stream_barrier{s1, s2, ...}\nEach stream waits for what is queued now on all the others."},
-    {"_sleep", lsleep, "tide.cuda._sleep(cycles)\nKeeps the current stream busy for about so many clock cycles: for tests of ordering."},
+    {"default_stream", ldefault_stream,
+     "tide.cuda.default_stream([dev]) -> Stream\nThe stream in which work goes when none is selected."},
+    {"stream_barrier", lstream_barrier,
+     "tide.cuda.stream_barrier{s1, s2, ...}\nEach stream waits for what is queued now on all the others."},
+    {"_sleep", lsleep,
+     "tide.cuda._sleep(cycles)\nKeeps the current stream busy for about so many clock cycles: for tests of ordering."},
     {0}};
 
 void ltide_open_stream(lua_State *L, ltide_state *S) {
@@ -306,13 +325,17 @@ void ltide_open_stream(lua_State *L, ltide_state *S) {
   ltide_register(L, "tide.cuda", cuda_list);
   lua_createtable(L, 0, 1); /* the class: callable, with priority_range */
   static const ltide_reg class_list[] = {
-      {"priority_range", lpriority_range, "tide.cuda.Stream.priority_range([dev]) -> least, greatest\nPriorities of the device; lower is more urgent."}, {0}};
+      {"priority_range", lpriority_range,
+       "tide.cuda.Stream.priority_range([dev]) -> least, greatest\nPriorities of the device; lower is more urgent."},
+      {0}};
   ltide_register(L, "tide.cuda.Stream", class_list);
   lua_createtable(L, 0, 1);
   lua_pushcfunction(L, lstream_new);
   lua_setfield(L, -2, "__call");
   lua_setmetatable(L, -2);
   lua_setfield(L, -2, "Stream");
-  ltide_document(L, "tide.cuda", "Stream", "tide.cuda.Stream([dev] [, {priority = 0}]) -> Stream\nA new stream, distinct from every other that is alive. Fields device, priority, cuda_stream.");
+  ltide_document(L, "tide.cuda", "Stream",
+                 "tide.cuda.Stream([dev] [, {priority = 0}]) -> Stream\nA new stream, distinct from every other that "
+                 "is alive. Fields device, priority, cuda_stream.");
   lua_pop(L, 1);
 }

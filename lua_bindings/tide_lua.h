@@ -1,5 +1,5 @@
-/* tide_lua.h: for a C host that passes tensors and streams to its Lua scripts and takes them back. The functions come from the
- * module that the script has required, through the registry, so that the host links libtide and Lua only. */
+/* tide_lua.h: for a C host that passes tensors and streams to its Lua scripts and takes them back. The functions come
+ * from the module that the script has required, through the registry, so that the host links libtide and Lua only. */
 #ifndef TIDE_TIDE_LUA_H
 #define TIDE_TIDE_LUA_H
 
@@ -13,7 +13,8 @@ extern "C" {
 
 typedef struct tide_lua_api {
   size_t struct_size;
-  /* The tensor or stream at an index, borrowed while the value is on the stack, or NULL if it is none (or freed). Never raises. */
+  /* The tensor or stream at an index, borrowed while the value is on the stack, or NULL if it is none (or freed). Never
+   * raises. */
   tide_tensor *(*to_tensor)(lua_State *L, int index);
   tide_stream *(*to_stream)(lua_State *L, int index);
   /* Pushes a handle that holds a reference of its own. May raise a memory error of Lua: call in protected mode. */

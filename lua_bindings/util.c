@@ -17,7 +17,8 @@ static ltide_timer clock_now(void) {
   struct rusage r;
   clock_gettime(CLOCK_MONOTONIC, &t);
   getrusage(RUSAGE_SELF, &r);
-  return (ltide_timer){(double)t.tv_sec + 1e-9 * (double)t.tv_nsec, (double)r.ru_utime.tv_sec + 1e-6 * (double)r.ru_utime.tv_usec,
+  return (ltide_timer){(double)t.tv_sec + 1e-9 * (double)t.tv_nsec,
+                       (double)r.ru_utime.tv_sec + 1e-6 * (double)r.ru_utime.tv_usec,
                        (double)r.ru_stime.tv_sec + 1e-6 * (double)r.ru_stime.tv_usec};
 }
 
@@ -49,7 +50,8 @@ static int ltimer_time(lua_State *L) {
 static int add_option(lua_State *L, bool is_flag) {
   luaL_checktype(L, 1, LUA_TTABLE);
   const char *name = luaL_checkstring(L, 2);
-  if (!*name || name[0] == '-') return ltide_error(L, "ValueError", "cmdline: name: got '%s', expected a name without leading dashes", name);
+  if (!*name || name[0] == '-')
+    return ltide_error(L, "ValueError", "cmdline: name: got '%s', expected a name without leading dashes", name);
   lua_createtable(L, 0, 4);
   lua_pushstring(L, name), lua_setfield(L, -2, "name");
   lua_pushboolean(L, is_flag), lua_setfield(L, -2, "flag");
@@ -71,7 +73,8 @@ static void push_option_line(lua_State *L, lua_Integer k) {
   bool has_default = lua_getfield(L, top + 1, "default") != LUA_TNIL;
   const char *value = has_default ? luaL_tolstring(L, -1, NULL) : "";
   snprintf(left, sizeof left, "--%s%s", lua_tostring(L, top + 2), lua_toboolean(L, top + 4) ? "" : " VALUE");
-  snprintf(line, sizeof line, "  %-22s %s%s%s%s\n", left, lua_tostring(L, top + 3), *value ? " (default " : "", value, *value ? ")" : "");
+  snprintf(line, sizeof line, "  %-22s %s%s%s%s\n", left, lua_tostring(L, top + 3), *value ? " (default " : "", value,
+           *value ? ")" : "");
   lua_settop(L, top);
   lua_pushstring(L, line);
 }
@@ -89,7 +92,8 @@ static int lcmdline_help(lua_State *L) {
   return 1;
 }
 
-/* Sets result[key] for the option `text` ("--name" or "--name=value") at args[i]; returns how many arguments it took. */
+/* Sets result[key] for the option `text` ("--name" or "--name=value") at args[i]; returns how many arguments it took.
+ */
 static int take_option(lua_State *L, const char *text, lua_Integer i) {
   size_t length = strcspn(text + 2, "=");
   lua_settop(L, 3); /* The text lives on in the table of arguments. */
@@ -102,11 +106,15 @@ static int take_option(lua_State *L, const char *text, lua_Integer i) {
     bool is_flag = lua_toboolean(L, -1), has_value = text[2 + length] == '=';
     if (is_flag && has_value) return ltide_error(L, "ValueError", "cmdline: --%s takes no value", name);
     luaL_gsub(L, name, "-", "_");
-    if (is_flag) lua_pushboolean(L, 1);
-    else if (has_value) lua_pushstring(L, text + 2 + length + 1);
-    else if (lua_geti(L, 2, i + 1) == LUA_TNIL) return ltide_error(L, "ValueError", "cmdline: --%s expects a value", name);
+    if (is_flag)
+      lua_pushboolean(L, 1);
+    else if (has_value)
+      lua_pushstring(L, text + 2 + length + 1);
+    else if (lua_geti(L, 2, i + 1) == LUA_TNIL)
+      return ltide_error(L, "ValueError", "cmdline: --%s expects a value", name);
     if (lua_getfield(L, 4, "default") == LUA_TNUMBER) {
-      if (!lua_isnumber(L, -2)) return ltide_error(L, "ValueError", "cmdline: --%s: got '%s', expected a number", name, lua_tostring(L, -2));
+      if (!lua_isnumber(L, -2))
+        return ltide_error(L, "ValueError", "cmdline: --%s: got '%s', expected a number", name, lua_tostring(L, -2));
       lua_stringtonumber(L, lua_tostring(L, -2));
       lua_replace(L, -3);
     }
@@ -124,8 +132,10 @@ static void set_defaults(lua_State *L) {
     lua_getfield(L, -1, "name");
     luaL_gsub(L, lua_tostring(L, -1), "-", "_");
     lua_getfield(L, 4, "flag");
-    if (lua_toboolean(L, -1)) lua_pushboolean(L, 0);
-    else lua_getfield(L, 4, "default");
+    if (lua_toboolean(L, -1))
+      lua_pushboolean(L, 0);
+    else
+      lua_getfield(L, 4, "default");
     lua_remove(L, -2);
     lua_rawset(L, 3);
   }
@@ -192,7 +202,8 @@ static int lget_num_threads(lua_State *L) {
 void ltide_open_util(lua_State *L, ltide_state *S) {
   (void)S;
   static const luaL_Reg timer[] = {{"time", ltimer_time}, {"reset", ltimer_reset}, {0}};
-  static const luaL_Reg cmdline[] = {{"flag", lcmdline_flag}, {"option", lcmdline_option}, {"help", lcmdline_help}, {"parse", lcmdline_parse}, {0}};
+  static const luaL_Reg cmdline[] = {
+      {"flag", lcmdline_flag}, {"option", lcmdline_option}, {"help", lcmdline_help}, {"parse", lcmdline_parse}, {0}};
   ltide_newmetatable(L, "tide.Timer");
   luaL_newlib(L, timer);
   lua_setfield(L, -2, "__index");
@@ -201,9 +212,12 @@ void ltide_open_util(lua_State *L, ltide_state *S) {
   lua_setfield(L, -2, "__index");
   lua_pop(L, 2);
   static const ltide_reg list[] = {
-      {"Timer", ltimer_new, "tide.Timer() -> timer\ntimer:time() gives {real=, user=, sys=} in seconds since the making; timer:reset() starts again."},
+      {"Timer", ltimer_new,
+       "tide.Timer() -> timer\ntimer:time() gives {real=, user=, sys=} in seconds since the making; timer:reset() "
+       "starts again."},
       {"cmdline", lcmdline,
-       "tide.cmdline(title) -> parser\nparser:flag(name, help), parser:option(name, default, help), parser:parse(arg) -> table: '-' in a name becomes '_', "
+       "tide.cmdline(title) -> parser\nparser:flag(name, help), parser:option(name, default, help), parser:parse(arg) "
+       "-> table: '-' in a name becomes '_', "
        "values follow the default's type, other arguments are in the array part; --help prints all."},
       {"set_num_threads", lset_num_threads, "tide.set_num_threads(n)\nThreads for loops on the CPU."},
       {"get_num_threads", lget_num_threads, "tide.get_num_threads() -> integer"},

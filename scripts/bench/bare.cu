@@ -47,10 +47,18 @@ int main() {
   cudaLaunchConfig_t config = {};
   config.gridDim = 4, config.blockDim = 256, config.stream = s, config.attrs = &attribute, config.numAttrs = 1;
   out("host_launch", median_ns([&] { add<<<4, 256, 0, s>>>(x, y, z, 1024); }, 5000), "ns");
-  out("host_launch_dependent", median_ns([&] { cudaLaunchKernelEx(&config, add, (const float *)x, (const float *)y, z, 1024); }, 5000), "ns");
+  out("host_launch_dependent",
+      median_ns([&] { cudaLaunchKernelEx(&config, add, (const float *)x, (const float *)y, z, 1024); }, 5000), "ns");
   cudaEvent_t e;
   cudaEventCreateWithFlags(&e, cudaEventDisableTiming);
   out("host_event_record", median_ns([&] { cudaEventRecord(e, s); }, 5000), "ns");
-  out("host_item", median_ns([&] { cudaMemcpyAsync(&value, z, 4, cudaMemcpyDeviceToHost, s); cudaStreamSynchronize(s); }, 2000), "ns");
+  out("host_item",
+      median_ns(
+          [&] {
+            cudaMemcpyAsync(&value, z, 4, cudaMemcpyDeviceToHost, s);
+            cudaStreamSynchronize(s);
+          },
+          2000),
+      "ns");
   return cudaGetLastError() == cudaSuccess ? 0 : 1;
 }

@@ -6,7 +6,7 @@ set(test_environment "")
 set(test_launcher "")
 if(TIDE_SANITIZE STREQUAL "thread")
   set(prefix tsan/)
-  set(test_environment "TSAN_OPTIONS=suppressions=${checks}/tsan.supp:second_deadlock_stack=1")
+  set(test_environment "TSAN_OPTIONS=suppressions=${checks}/tsan.supp:second_deadlock_stack=1:allocator_may_return_null=1")
   # ThreadSanitizer maps fixed addresses, which a kernel's wide address randomisation may have taken.
   find_program(TIDE_SETARCH setarch)
   mark_as_advanced(TIDE_SETARCH)

@@ -1,8 +1,8 @@
 /* tide.h: the embedding API of tide, a runtime for tensors on GPUs and on the CPU. Plain C11, usable from C++.
  *
  * Conventions
- *  - A function that can fail returns a tide_status. On failure its outputs are untouched and the calling thread's error
- *    (tide_error_get) says what was wrong. Nothing aborts, exits or jumps through C frames.
+ *  - A function that can fail returns a tide_status. On failure its outputs are untouched and the calling thread's
+ * error (tide_error_get) says what was wrong. Nothing aborts, exits or jumps through C frames.
  *  - Results come first, then the object, then inputs. Sizes and indexes are int64_t and count from 0; a negative
  *    dimension counts from the end. Bytes are size_t. A device is an int: TIDE_CPU or 0..n-1.
  *  - A function that returns a new tensor gives the caller one reference: tide_tensor_release. `into` is an optional
@@ -24,20 +24,20 @@ extern "C" {
 #endif
 
 #if defined(TIDE_STATIC)
-#define TIDE_API
+#  define TIDE_API
 #else
-#define TIDE_API __attribute__((visibility("default")))
+#  define TIDE_API __attribute__((visibility("default")))
 #endif
 
 #define TIDE_VERSION_MAJOR 0
 #define TIDE_VERSION_MINOR 1
 #define TIDE_VERSION_PATCH 0
-#define TIDE_VERSION "0.1.0"
+#define TIDE_VERSION       "0.1.0"
 
-#define TIDE_MAX_DIMS 12 /* the largest number of dimensions of a tensor */
+#define TIDE_MAX_DIMS    12 /* the largest number of dimensions of a tensor */
 #define TIDE_MAX_DEVICES 64
-#define TIDE_CPU (-1)     /* the CPU, as a device */
-#define TIDE_CURRENT (-2) /* where a device is asked: the current accelerator of the calling thread */
+#define TIDE_CPU         (-1) /* the CPU, as a device */
+#define TIDE_CURRENT     (-2) /* where a device is asked: the current accelerator of the calling thread */
 
 typedef struct tide_tensor tide_tensor;
 typedef struct tide_storage tide_storage;
@@ -75,18 +75,18 @@ typedef void (*tide_task_fn)(void *arg, int64_t begin, int64_t end);
 
 /* What a host may bring. Zero means the default. */
 typedef struct tide_config {
-  size_t struct_size; /* sizeof(tide_config) */
-  void *user;         /* passed to the hooks */
+  size_t struct_size;                                     /* sizeof(tide_config) */
+  void *user;                                             /* passed to the hooks */
   void *(*alloc)(void *user, size_t bytes, size_t align); /* CPU tensors' memory; default aligned_alloc */
   void (*free)(void *user, void *ptr, size_t bytes);
   void (*log)(void *user, const char *message); /* warnings; default: dropped */
   /* Runs fn over [0, n) in pieces of at least `grain`, on any threads, and returns when all is done. Default: a pool of
    * our own, whose threads start with the first large loop. */
   void (*parallel_for)(void *user, int64_t n, int64_t grain, tide_task_fn fn, void *arg);
-  int num_threads;     /* of our own pool; default: the cores that this process may use, at most 16 */
-  int sim_devices;     /* > 0: this many simulated GPUs stand in for real ones; default: TIDE_SIM_DEVICES */
-  size_t sim_memory;   /* bytes a simulated device; default: TIDE_SIM_MEMORY, else 1 GiB */
-  uint64_t sim_seed;   /* of the simulated schedule; default: TIDE_SIM_SEED, else 0 */
+  int num_threads;       /* of our own pool; default: the cores that this process may use, at most 16 */
+  int sim_devices;       /* > 0: this many simulated GPUs stand in for real ones; default: TIDE_SIM_DEVICES */
+  size_t sim_memory;     /* bytes a simulated device; default: TIDE_SIM_MEMORY, else 1 GiB */
+  uint64_t sim_seed;     /* of the simulated schedule; default: TIDE_SIM_SEED, else 0 */
   const char *cuda_path; /* path of libtide_cuda.so; default: beside this library, else the loader's search */
 } tide_config;
 
@@ -105,9 +105,9 @@ TIDE_API void tide_reclaim_remove(tide_reclaim_fn fn, void *user);
 /* Asked now and then by every wait: nonzero ends the wait with TIDE_INTERRUPTED. One for each thread. */
 typedef int (*tide_interrupt_fn)(void *user);
 TIDE_API void tide_interrupt_set(tide_interrupt_fn fn, void *user);
-/* Names the script line that is running, for messages of errors that surface later; one for each thread. Returns the line, 0 if
- * there is none, and sets *source to the script's name ("@game.lua" as Lua gives it, or plain), which must stay valid until the
- * hook is called again. It is asked at every launch: make it cheap. */
+/* Names the script line that is running, for messages of errors that surface later; one for each thread. Returns the
+ * line, 0 if there is none, and sets *source to the script's name ("@game.lua" as Lua gives it, or plain), which must
+ * stay valid until the hook is called again. It is asked at every launch: make it cheap. */
 typedef int (*tide_site_fn)(void *user, const char **source);
 TIDE_API void tide_site_set(tide_site_fn fn, void *user);
 /* Bytes allocated by the calling thread since the last call of this function, on every device: paces a collector. */
@@ -128,11 +128,11 @@ typedef enum tide_dtype {
 
 TIDE_API const char *tide_dtype_name(tide_dtype dtype);
 TIDE_API size_t tide_dtype_size(tide_dtype dtype);
-TIDE_API char tide_dtype_kind(tide_dtype dtype); /* 'B', 'U', 'I', 'F' or 'C' */
-TIDE_API bool tide_dtype_parse(tide_dtype *out, const char *name); /* names and aliases */
+TIDE_API char tide_dtype_kind(tide_dtype dtype);                    /* 'B', 'U', 'I', 'F' or 'C' */
+TIDE_API bool tide_dtype_parse(tide_dtype *out, const char *name);  /* names and aliases */
 TIDE_API tide_dtype tide_dtype_promote(tide_dtype a, tide_dtype b); /* of two tensors with dimensions */
-TIDE_API bool tide_dtype_can_cast(tide_dtype from, tide_dtype to); /* may a result of `from` be written to `to`? */
-TIDE_API tide_status tide_set_default_dtype(tide_dtype dtype); /* a floating dtype; float32 at the start */
+TIDE_API bool tide_dtype_can_cast(tide_dtype from, tide_dtype to);  /* may a result of `from` be written to `to`? */
+TIDE_API tide_status tide_set_default_dtype(tide_dtype dtype);      /* a floating dtype; float32 at the start */
 TIDE_API tide_dtype tide_get_default_dtype(void);
 
 /* A number without a dtype of its own: a weak operand. kind is 'B', 'I', 'F' or 'C' as in tide_dtype_kind. */
@@ -141,9 +141,18 @@ typedef struct tide_scalar {
   int64_t i;     /* kinds B and I */
   double re, im; /* kinds F and C */
 } tide_scalar;
-static inline tide_scalar tide_int(int64_t i) { tide_scalar s = {'I', i, (double)i, 0}; return s; }
-static inline tide_scalar tide_float(double f) { tide_scalar s = {'F', 0, f, 0}; return s; }
-static inline tide_scalar tide_bool(bool b) { tide_scalar s = {'B', b, (double)b, 0}; return s; }
+static inline tide_scalar tide_int(int64_t i) {
+  tide_scalar s = {'I', i, (double)i, 0};
+  return s;
+}
+static inline tide_scalar tide_float(double f) {
+  tide_scalar s = {'F', 0, f, 0};
+  return s;
+}
+static inline tide_scalar tide_bool(bool b) {
+  tide_scalar s = {'B', b, (double)b, 0};
+  return s;
+}
 
 /* ---- Devices ----------------------------------------------------------------------------------------------------- */
 
@@ -159,21 +168,21 @@ typedef struct tide_device_props {
   int clock_rate, memory_clock_rate, memory_bus_width; /* kHz, kHz, bits */
 } tide_device_props;
 
-TIDE_API bool tide_is_available(void);   /* is there an accelerator? Never fails. */
-TIDE_API bool tide_is_initialized(void); /* has one been used? Touches no driver. */
+TIDE_API bool tide_is_available(void);       /* is there an accelerator? Never fails. */
+TIDE_API bool tide_is_initialized(void);     /* has one been used? Touches no driver. */
 TIDE_API tide_status tide_device_init(void); /* opens the accelerators' library; else it happens at first use */
-TIDE_API int tide_device_count(void);    /* accelerators; 0 without any */
+TIDE_API int tide_device_count(void);        /* accelerators; 0 without any */
 /* A pointer that lives as long as tide; synchronises nothing. */
 TIDE_API tide_status tide_device_get_props(const tide_device_props **out, int device);
 TIDE_API tide_status tide_device_mem_info(size_t *free, size_t *total, int device); /* of all processes */
 TIDE_API tide_status tide_device_synchronize(int device); /* waits for every stream of the device; synchronises */
 TIDE_API tide_status tide_device_can_access_peer(bool *out, int device, int peer);
 TIDE_API tide_status tide_driver_version(int *driver, int *runtime); /* as 1000 * major + 10 * minor */
-TIDE_API int tide_default_device(void);              /* of factories: TIDE_CPU at the start */
+TIDE_API int tide_default_device(void);                              /* of factories: TIDE_CPU at the start */
 TIDE_API tide_status tide_set_default_device(int device);
 
-/* The current device and the current stream of each device. Every thread has one of its own; a host with coroutines makes
- * one for each and binds the one that runs. */
+/* The current device and the current stream of each device. Every thread has one of its own; a host with coroutines
+ * makes one for each and binds the one that runs. */
 TIDE_API tide_current *tide_current_new(const tide_current *inherit); /* NULL: device 0 and default streams */
 TIDE_API void tide_current_free(tide_current *current);
 /* Makes `current` the calling thread's, until the next bind; NULL: the thread's own. Returns the one before. */
@@ -181,9 +190,10 @@ TIDE_API tide_current *tide_current_bind(tide_current *current);
 TIDE_API int tide_current_device(void);
 TIDE_API tide_status tide_current_set_device(int device);
 TIDE_API tide_status tide_current_stream(tide_stream **out, int device); /* borrowed until the next change */
-TIDE_API tide_status tide_current_set_stream(tide_stream *stream);     /* of the stream's device; device unchanged */
+TIDE_API tide_status tide_current_set_stream(tide_stream *stream);       /* of the stream's device; device unchanged */
 
-/* ---- Streams and events ------------------------------------------------------------------------------------------- */
+/* ---- Streams and events -------------------------------------------------------------------------------------------
+ */
 
 TIDE_API tide_status tide_stream_new(tide_stream **out, int device, int priority); /* lower is more urgent; clamped */
 TIDE_API tide_status tide_stream_wrap(tide_stream **out, int device, uint64_t handle); /* a foreign cudaStream_t */
@@ -211,7 +221,8 @@ TIDE_API tide_status tide_event_elapsed(double *ms, tide_event *start, tide_even
 TIDE_API int tide_event_device(const tide_event *event); /* TIDE_CPU before the first record */
 TIDE_API uint64_t tide_event_handle(const tide_event *event);
 
-/* ---- Memory -------------------------------------------------------------------------------------------------------- */
+/* ---- Memory --------------------------------------------------------------------------------------------------------
+ */
 
 typedef struct tide_stat {
   int64_t current, peak, allocated, freed;
@@ -219,7 +230,8 @@ typedef struct tide_stat {
 enum { TIDE_POOL_ALL, TIDE_POOL_LARGE, TIDE_POOL_SMALL, TIDE_POOL_COUNT };
 /* torch's memory_stats: each row for all, large and small pools. Counters are exact. */
 typedef struct tide_memory_stats {
-  tide_stat allocation[TIDE_POOL_COUNT], segment[TIDE_POOL_COUNT], active[TIDE_POOL_COUNT], inactive_split[TIDE_POOL_COUNT];
+  tide_stat allocation[TIDE_POOL_COUNT], segment[TIDE_POOL_COUNT], active[TIDE_POOL_COUNT],
+      inactive_split[TIDE_POOL_COUNT];
   tide_stat allocated_bytes[TIDE_POOL_COUNT], reserved_bytes[TIDE_POOL_COUNT], active_bytes[TIDE_POOL_COUNT],
       inactive_split_bytes[TIDE_POOL_COUNT], requested_bytes[TIDE_POOL_COUNT];
   int64_t num_alloc_retries, num_ooms, num_sync_all_streams, num_device_alloc, num_device_free;
@@ -244,7 +256,8 @@ TIDE_API int tide_storage_device(const tide_storage *storage);
 TIDE_API bool tide_storage_is_pinned(const tide_storage *storage);
 TIDE_API int64_t tide_storage_refs(const tide_storage *storage);
 
-/* ---- Tensors -------------------------------------------------------------------------------------------------------- */
+/* ---- Tensors --------------------------------------------------------------------------------------------------------
+ */
 
 /* How a factory makes its tensor. Zero-initialise with TIDE_OPTIONS. */
 typedef struct tide_options {
@@ -252,12 +265,14 @@ typedef struct tide_options {
   int device;       /* TIDE_CPU, an accelerator, TIDE_CURRENT */
   bool pin_memory;  /* page-locked host memory; CPU only */
 } tide_options;
-#define TIDE_OPTIONS {TIDE_DTYPE_NONE, tide_default_device(), false}
+#define TIDE_OPTIONS                                                                                                   \
+  { TIDE_DTYPE_NONE, tide_default_device(), false }
 
 TIDE_API tide_status tide_empty(tide_tensor **out, const int64_t *size, int ndim, const tide_options *options);
 TIDE_API tide_status tide_empty_strided(tide_tensor **out, const int64_t *size, const int64_t *stride, int ndim,
                                         const tide_options *options);
-/* The layout of x: its strides if it is dense and does not overlap, else contiguous. dtype NONE: x's; device of options. */
+/* The layout of x: its strides if it is dense and does not overlap, else contiguous. dtype NONE: x's; device of
+ * options. */
 TIDE_API tide_status tide_empty_like(tide_tensor **out, const tide_tensor *x, const tide_options *options);
 TIDE_API tide_status tide_full(tide_tensor **out, const int64_t *size, int ndim, tide_scalar value,
                                const tide_options *options);
@@ -269,8 +284,8 @@ TIDE_API tide_status tide_linspace(tide_tensor **out, double a, double b, int64_
 /* Copies contiguous host values of options->dtype (required) to a new tensor. Synchronises with pageable memory. */
 TIDE_API tide_status tide_from_data(tide_tensor **out, const void *data, const int64_t *size, int ndim,
                                     const tide_options *options);
-/* Borrows foreign memory; `release(user)` runs once, from any thread, when the last view has gone and the work queued on it
- * is done. stride may be NULL (contiguous). */
+/* Borrows foreign memory; `release(user)` runs once, from any thread, when the last view has gone and the work queued
+ * on it is done. stride may be NULL (contiguous). */
 TIDE_API tide_status tide_from_ptr(tide_tensor **out, void *ptr, const int64_t *size, const int64_t *stride, int ndim,
                                    const tide_options *options, void (*release)(void *user), void *user);
 TIDE_API void tide_tensor_retain(tide_tensor *x);
@@ -298,21 +313,26 @@ TIDE_API tide_status tide_read(void *host, const tide_tensor *x);
 /* Copies from contiguous host values of x's dtype. Synchronises with pageable memory. */
 TIDE_API tide_status tide_write(tide_tensor *x, const void *host);
 
-/* ---- Moving and copying ---------------------------------------------------------------------------------------------- */
+/* ---- Moving and copying
+ * ---------------------------------------------------------------------------------------------- */
 
 TIDE_API tide_status tide_copy(tide_tensor *dst, const tide_tensor *src, bool non_blocking); /* broadcasts, casts */
-/* A new reference to x itself if nothing changes and `copy` is false. dtype NONE keeps it. pin_memory of options is used. */
+/* A new reference to x itself if nothing changes and `copy` is false. dtype NONE keeps it. pin_memory of options is
+ * used. */
 TIDE_API tide_status tide_to(tide_tensor **out, const tide_tensor *x, const tide_options *options, bool non_blocking,
                              bool copy);
 TIDE_API tide_status tide_clone(tide_tensor **out, const tide_tensor *x);
 TIDE_API tide_status tide_contiguous(tide_tensor **out, const tide_tensor *x); /* x itself if it is */
 TIDE_API tide_status tide_fill(tide_tensor *x, tide_scalar value);
 
-/* ---- Views: they share x's storage and copy nothing, unless said otherwise --------------------------------------------- */
+/* ---- Views: they share x's storage and copy nothing, unless said otherwise
+ * --------------------------------------------- */
 
-TIDE_API tide_status tide_view(tide_tensor **out, const tide_tensor *x, const int64_t *size, int ndim); /* one size may be -1 */
-TIDE_API tide_status tide_reshape(tide_tensor **out, const tide_tensor *x, const int64_t *size, int ndim); /* may copy */
-TIDE_API tide_status tide_flatten(tide_tensor **out, const tide_tensor *x, int start, int stop);           /* may copy */
+TIDE_API tide_status tide_view(tide_tensor **out, const tide_tensor *x, const int64_t *size,
+                               int ndim); /* one size may be -1 */
+TIDE_API tide_status tide_reshape(tide_tensor **out, const tide_tensor *x, const int64_t *size,
+                                  int ndim);                                                     /* may copy */
+TIDE_API tide_status tide_flatten(tide_tensor **out, const tide_tensor *x, int start, int stop); /* may copy */
 TIDE_API tide_status tide_unflatten(tide_tensor **out, const tide_tensor *x, int dim, const int64_t *size, int n);
 TIDE_API tide_status tide_squeeze(tide_tensor **out, const tide_tensor *x); /* every dim of size 1 */
 TIDE_API tide_status tide_squeeze_dim(tide_tensor **out, const tide_tensor *x, int dim);
@@ -320,16 +340,18 @@ TIDE_API tide_status tide_unsqueeze(tide_tensor **out, const tide_tensor *x, int
 TIDE_API tide_status tide_transpose(tide_tensor **out, const tide_tensor *x, int d1, int d2);
 TIDE_API tide_status tide_permute(tide_tensor **out, const tide_tensor *x, const int *dims, int n);
 TIDE_API tide_status tide_movedim(tide_tensor **out, const tide_tensor *x, const int *src, const int *dst, int n);
-TIDE_API tide_status tide_expand(tide_tensor **out, const tide_tensor *x, const int64_t *size, int ndim); /* -1 keeps a size */
+TIDE_API tide_status tide_expand(tide_tensor **out, const tide_tensor *x, const int64_t *size,
+                                 int ndim); /* -1 keeps a size */
 TIDE_API tide_status tide_select(tide_tensor **out, const tide_tensor *x, int dim, int64_t index);
 TIDE_API tide_status tide_narrow(tide_tensor **out, const tide_tensor *x, int dim, int64_t start, int64_t length);
-/* Elements first, first + step, ... up to last, included; both in range or counted from the end; step > 0. An empty range
- * (last = first - 1) is allowed. */
-TIDE_API tide_status tide_slice(tide_tensor **out, const tide_tensor *x, int dim, int64_t first, int64_t last, int64_t step);
+/* Elements first, first + step, ... up to last, included; both in range or counted from the end; step > 0. An empty
+ * range (last = first - 1) is allowed. */
+TIDE_API tide_status tide_slice(tide_tensor **out, const tide_tensor *x, int dim, int64_t first, int64_t last,
+                                int64_t step);
 TIDE_API tide_status tide_diagonal(tide_tensor **out, const tide_tensor *x, int64_t offset, int d1, int d2);
 TIDE_API tide_status tide_unfold(tide_tensor **out, const tide_tensor *x, int dim, int64_t size, int64_t step);
-TIDE_API tide_status tide_as_strided(tide_tensor **out, const tide_tensor *x, const int64_t *size, const int64_t *stride,
-                                     int ndim, int64_t offset);
+TIDE_API tide_status tide_as_strided(tide_tensor **out, const tide_tensor *x, const int64_t *size,
+                                     const int64_t *stride, int ndim, int64_t offset);
 TIDE_API tide_status tide_view_dtype(tide_tensor **out, const tide_tensor *x, tide_dtype dtype);
 TIDE_API tide_status tide_view_as_real(tide_tensor **out, const tide_tensor *x);
 TIDE_API tide_status tide_view_as_complex(tide_tensor **out, const tide_tensor *x);
@@ -349,11 +371,12 @@ TIDE_API tide_status tide_set(tide_tensor *x, const tide_tensor *src);
 /* The common broadcast size of n tensors. */
 TIDE_API tide_status tide_broadcast_size(int64_t *size, int *ndim, tide_tensor *const *list, int n);
 
-/* ---- Elementwise operations --------------------------------------------------------------------------------------------- */
+/* ---- Elementwise operations
+ * --------------------------------------------------------------------------------------------- */
 
 typedef enum tide_op {
-#define UNARY(name, rule, expr, doc) TIDE_OP_##name,
-#define BINARY(name, rule, expr, doc) TIDE_OP_##name,
+#define UNARY(name, rule, expr, doc)   TIDE_OP_##name,
+#define BINARY(name, rule, expr, doc)  TIDE_OP_##name,
 #define TERNARY(name, rule, expr, doc) TIDE_OP_##name,
 #include "tide/op.def"
   TIDE_OP_COUNT
@@ -371,21 +394,34 @@ typedef struct tide_operand {
   tide_scalar number;
 } tide_operand;
 
-/* out = op(in[0], ...) with broadcasting and type promotion. params are p0, p1, p2 of op.def; NULL where the op has none. */
+/* out = op(in[0], ...) with broadcasting and type promotion. params are p0, p1, p2 of op.def; NULL where the op has
+ * none. */
 TIDE_API tide_status tide_elementwise(tide_tensor **out, tide_op op, const tide_operand *in, const tide_scalar *params,
                                       tide_tensor *into);
 TIDE_API tide_status tide_unary(tide_tensor **out, tide_op op, const tide_tensor *x, tide_tensor *into);
-TIDE_API tide_status tide_binary(tide_tensor **out, tide_op op, const tide_tensor *a, const tide_tensor *b, tide_tensor *into);
+TIDE_API tide_status tide_binary(tide_tensor **out, tide_op op, const tide_tensor *a, const tide_tensor *b,
+                                 tide_tensor *into);
 /* The dtype that the elementwise op would return for these operands. */
 TIDE_API tide_status tide_result_dtype(tide_dtype *out, tide_op op, const tide_operand *in);
 
-/* ---- Reductions ----------------------------------------------------------------------------------------------------------- */
+/* ---- Reductions
+ * ----------------------------------------------------------------------------------------------------------- */
 
 typedef enum tide_reduction {
-  TIDE_SUM, TIDE_NANSUM, TIDE_PROD, TIDE_MEAN, TIDE_MAX, TIDE_MIN, TIDE_ALL, TIDE_ANY, TIDE_COUNT_NONZERO,
-  TIDE_NORM,   /* param: p; infinities and 0 as usual */
-  TIDE_VAR, TIDE_STD, /* param: correction */
-  TIDE_ARGMAX, TIDE_ARGMIN, /* one dim or all; NaN wins; the first of equals */
+  TIDE_SUM,
+  TIDE_NANSUM,
+  TIDE_PROD,
+  TIDE_MEAN,
+  TIDE_MAX,
+  TIDE_MIN,
+  TIDE_ALL,
+  TIDE_ANY,
+  TIDE_COUNT_NONZERO,
+  TIDE_NORM, /* param: p; infinities and 0 as usual */
+  TIDE_VAR,
+  TIDE_STD, /* param: correction */
+  TIDE_ARGMAX,
+  TIDE_ARGMIN, /* one dim or all; NaN wins; the first of equals */
   TIDE_REDUCTION_COUNT
 } tide_reduction;
 
@@ -396,26 +432,29 @@ typedef struct tide_reduce_options {
   tide_dtype dtype; /* of the result of sum, nansum, prod, mean, norm; NONE: the rule's */
   double param;
 } tide_reduce_options;
-#define TIDE_REDUCE_OPTIONS {NULL, 0, false, TIDE_DTYPE_NONE, 0}
+#define TIDE_REDUCE_OPTIONS                                                                                            \
+  { NULL, 0, false, TIDE_DTYPE_NONE, 0 }
 
 TIDE_API tide_status tide_reduce(tide_tensor **out, tide_reduction op, const tide_tensor *x,
                                  const tide_reduce_options *options, tide_tensor *into);
 /* MAX or MIN over one dim: values and the index (base of tide_set_index_base) of the first. */
-TIDE_API tide_status tide_reduce_index(tide_tensor **values, tide_tensor **indices, tide_reduction op, const tide_tensor *x,
-                                       int dim, bool keepdim);
+TIDE_API tide_status tide_reduce_index(tide_tensor **values, tide_tensor **indices, tide_reduction op,
+                                       const tide_tensor *x, int dim, bool keepdim);
 TIDE_API tide_status tide_var_mean(tide_tensor **var, tide_tensor **mean, const tide_tensor *x,
                                    const tide_reduce_options *options);
-TIDE_API tide_status tide_equal(bool *out, const tide_tensor *x, const tide_tensor *y); /* same shape and values; synchronises */
+TIDE_API tide_status tide_equal(bool *out, const tide_tensor *x,
+                                const tide_tensor *y); /* same shape and values; synchronises */
 
-/* Index values inside tensors (index tensors, argmax, randperm) count from this base: 0 at the start; a language that counts
- * from 1 sets it once for its thread. */
+/* Index values inside tensors (index tensors, argmax, randperm) count from this base: 0 at the start; a language that
+ * counts from 1 sets it once for its thread. */
 TIDE_API void tide_set_index_base(int base);
 TIDE_API int tide_get_index_base(void);
 
-/* ---- Indexing ---------------------------------------------------------------------------------------------------------------- */
+/* ---- Indexing
+ * ---------------------------------------------------------------------------------------------------------------- */
 
-/* x with dim `dim` replaced by index's shape: out[.., k.., ..] = x[.., index[k..], ..]. A bad value in the index is an error
- * at the next synchronising call on a GPU, at once on the CPU. */
+/* x with dim `dim` replaced by index's shape: out[.., k.., ..] = x[.., index[k..], ..]. A bad value in the index is an
+ * error at the next synchronising call on a GPU, at once on the CPU. */
 TIDE_API tide_status tide_index_get(tide_tensor **out, const tide_tensor *x, int dim, const tide_tensor *index);
 TIDE_API tide_status tide_index_set(tide_tensor *x, int dim, const tide_tensor *index, const tide_operand *value);
 /* The elements of x where the bool tensor mask (broadcast to x) holds, in row-major order. Synchronises. */
@@ -426,21 +465,26 @@ TIDE_API tide_status tide_nonzero(tide_tensor **out, const tide_tensor *x); /* i
 TIDE_API tide_status tide_tril(tide_tensor **out, const tide_tensor *x, int64_t k, bool upper);
 TIDE_API tide_status tide_eye(tide_tensor **out, int64_t n, int64_t m, const tide_options *options);
 
-/* ---- Matrix products ----------------------------------------------------------------------------------------------------------- */
+/* ---- Matrix products
+ * ----------------------------------------------------------------------------------------------------------- */
 
 /* torch's matmul: vectors, matrices, batches with broadcasting. */
 TIDE_API tide_status tide_matmul(tide_tensor **out, const tide_tensor *a, const tide_tensor *b, tide_tensor *into);
-TIDE_API tide_status tide_mm(tide_tensor **out, const tide_tensor *a, const tide_tensor *b, tide_tensor *into);  /* 2-d only */
-TIDE_API tide_status tide_bmm(tide_tensor **out, const tide_tensor *a, const tide_tensor *b, tide_tensor *into); /* 3-d only */
+TIDE_API tide_status tide_mm(tide_tensor **out, const tide_tensor *a, const tide_tensor *b,
+                             tide_tensor *into); /* 2-d only */
+TIDE_API tide_status tide_bmm(tide_tensor **out, const tide_tensor *a, const tide_tensor *b,
+                              tide_tensor *into); /* 3-d only */
 TIDE_API tide_status tide_mv(tide_tensor **out, const tide_tensor *a, const tide_tensor *v, tide_tensor *into);
-TIDE_API tide_status tide_dot(tide_tensor **out, const tide_tensor *a, const tide_tensor *b, tide_tensor *into); /* 1-d only */
+TIDE_API tide_status tide_dot(tide_tensor **out, const tide_tensor *a, const tide_tensor *b,
+                              tide_tensor *into); /* 1-d only */
 /* beta * c + alpha * (a @ b); c broadcasts to the result; a and b 2-d (addmm), 3-d (baddbmm) or 2-d and 1-d (addmv). */
 TIDE_API tide_status tide_addmm(tide_tensor **out, const tide_tensor *c, const tide_tensor *a, const tide_tensor *b,
                                 double beta, double alpha, tide_tensor *into);
 TIDE_API void tide_set_tf32(bool allowed); /* float32 products may use tf32; off at the start */
 TIDE_API bool tide_get_tf32(void);
 
-/* ---- Random numbers -------------------------------------------------------------------------------------------------------------- */
+/* ---- Random numbers
+ * -------------------------------------------------------------------------------------------------------------- */
 
 /* Philox4x32-10 with torch's state: (seed, offset). Element i of a call depends on seed, offset and i alone. */
 TIDE_API tide_status tide_generator_new(tide_generator **out, int device);
@@ -452,7 +496,7 @@ TIDE_API void tide_generator_seed(tide_generator *g, uint64_t seed); /* offset b
 TIDE_API uint64_t tide_generator_get_seed(const tide_generator *g);
 TIDE_API uint64_t tide_generator_get_offset(const tide_generator *g);
 TIDE_API tide_status tide_generator_set_offset(tide_generator *g, uint64_t offset); /* a multiple of 4 */
-TIDE_API uint64_t tide_random_seed(void); /* from the system's entropy */
+TIDE_API uint64_t tide_random_seed(void);                                           /* from the system's entropy */
 TIDE_API void tide_manual_seed(uint64_t seed); /* every default generator, also of devices not opened yet */
 
 typedef enum tide_random_kind {
@@ -467,12 +511,18 @@ typedef enum tide_random_kind {
 } tide_random_kind;
 /* Fills x. generator NULL: the default one of x's device. */
 TIDE_API tide_status tide_random(tide_tensor *x, tide_random_kind kind, double a, double b, tide_generator *generator);
-TIDE_API tide_status tide_random_int(tide_tensor *x, int64_t lo, int64_t hi, tide_generator *generator); /* hi excluded */
-TIDE_API tide_status tide_random_bits(tide_tensor *x, tide_generator *generator); /* the whole range that x's dtype holds exactly, from 0 */
-TIDE_API tide_status tide_bernoulli(tide_tensor *x, const tide_tensor *p, tide_generator *generator); /* x_i = 1 with probability p_i */
-TIDE_API tide_status tide_randperm(tide_tensor **out, int64_t n, const tide_options *options, tide_generator *generator);
+TIDE_API tide_status tide_random_int(tide_tensor *x, int64_t lo, int64_t hi,
+                                     tide_generator *generator); /* hi excluded */
+TIDE_API tide_status
+tide_random_bits(tide_tensor *x, tide_generator *generator); /* the whole range that x's dtype holds exactly, from 0 */
+TIDE_API tide_status tide_bernoulli(tide_tensor *x, const tide_tensor *p,
+                                    tide_generator *generator); /* x_i = 1 with probability p_i */
+TIDE_API tide_status tide_randperm(tide_tensor **out, int64_t n, const tide_options *options,
+                                   tide_generator *generator);
 
-/* ---- Files ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- Files
+ * ------------------------------------------------------------------------------------------------------------------------
+ */
 
 /* 8-bit pictures: uint8 [h, w], [h, w, 3] or [h, w, 4] on the CPU. Reading gives [h, w, channels]. */
 TIDE_API tide_status tide_png_save(const char *path, const tide_tensor *image);

@@ -2,9 +2,10 @@
  *
  *   host [script.lua [frames]]
  *
- * Each frame calls the script's update(dt) on a stream of the host's own, beside which a renderer would use its streams. The
- * tensor that update returns is copied to pinned memory and read when an event says that it has arrived, some frames later:
- * the loop never waits for the GPU. A script that raises is reported and called again; one that changes on disk is loaded again. */
+ * Each frame calls the script's update(dt) on a stream of the host's own, beside which a renderer would use its
+ * streams. The tensor that update returns is copied to pinned memory and read when an event says that it has arrived,
+ * some frames later: the loop never waits for the GPU. A script that raises is reported and called again; one that
+ * changes on disk is loaded again. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -104,7 +105,8 @@ static void update(host *h, double dt) {
 
 static bool open_host(host *h) {
   if (tide_init(NULL)) return false;
-  if (tide_is_available() && (tide_stream_new(&h->stream, TIDE_CURRENT, 0) || tide_event_new(&h->arrived, 0))) return false;
+  if (tide_is_available() && (tide_stream_new(&h->stream, TIDE_CURRENT, 0) || tide_event_new(&h->arrived, 0)))
+    return false;
   h->L = luaL_newstate();
   luaL_openlibs(h->L);
   lua_getglobal(h->L, "package");
@@ -142,8 +144,10 @@ int main(int argc, char **argv) {
     double left = next - now();
     if (left > 0) nanosleep(&(struct timespec){0, (long)(left * 1e9)}, NULL);
   }
-  printf("%d frames on %s: %.3f ms of script a frame, worst %.3f ms; %d results read, the last %.6f; %d errors, %d loads\n", frames,
-         h.stream ? "a GPU" : "the CPU", sum / frames * 1e3, worst * 1e3, h.results, h.value, h.errors, h.reloads);
+  printf("%d frames on %s: %.3f ms of script a frame, worst %.3f ms; %d results read, the last %.6f; %d errors, %d "
+         "loads\n",
+         frames, h.stream ? "a GPU" : "the CPU", sum / frames * 1e3, worst * 1e3, h.results, h.value, h.errors,
+         h.reloads);
   bool fine = h.results > 0 && h.errors == (frames >= 40);
   close_host(&h);
   return fine ? EXIT_SUCCESS : EXIT_FAILURE;
