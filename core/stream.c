@@ -57,7 +57,7 @@ static tide_status shell_new(tide_stream **out, int device) {
 static tide_status make(tide_stream **out, const tide_backend *b, int device, int priority) {
   int least, greatest;
   TIDE_TRY(b->stream_priority_range(&least, &greatest, device));
-  tide_stream *s;
+  tide_stream *s = NULL;
   TIDE_TRY(shell_new(&s, device));
   s->priority = priority < greatest ? greatest : priority > least ? least : priority;
   tide_status status = b->stream_new(&s->impl, device, s->priority);
@@ -82,7 +82,7 @@ tide_status tide_stream_wrap(tide_stream **out, int device, uint64_t handle) {
   TIDE_TRY(tide__backend(&b, device));
   if (!b->stream_wrap)
     return tide__fail(TIDE_SUPPORT, "stream_wrap: %s has no foreign streams", tide__device_text(device));
-  tide_stream *s;
+  tide_stream *s = NULL;
   TIDE_TRY(shell_new(&s, device));
   s->external = true;
   tide_status status = b->stream_wrap(&s->impl, device, handle);

@@ -35,7 +35,7 @@ foreach(source IN LISTS c_tests)
   target_include_directories(${name} PRIVATE core)
   target_link_libraries(${name} PRIVATE tide_flags tide_objects)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/spec)
-  tide_test(c/${name} 300 COMMAND $<TARGET_FILE:${name}>)
+  tide_test(c/${name} 600 COMMAND $<TARGET_FILE:${name}>)
 endforeach()
 
 # ---- specs: one suite, once for each kind of device ----
