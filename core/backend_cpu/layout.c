@@ -312,6 +312,7 @@ bool tide__beyond_cache(int64_t bytes) {
     now = sysconf(_SC_LEVEL3_CACHE_SIZE) / 2;
 #endif
     if (now < 4 << 20) now = 4 << 20;
+    if (now > 32 << 20) now = 32 << 20; /* a larger cache is shared with others, who would lose by it */
     atomic_store_explicit(&limit, now, memory_order_relaxed);
   }
   return bytes >= now;

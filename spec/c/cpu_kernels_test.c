@@ -6,6 +6,13 @@
 #include "backend_cpu/blas.h"
 #include "random.h"
 
+/* Where every access is watched, one instruction set has to do. */
+#if defined(__SANITIZE_THREAD__)
+enum { SLOW = 1 };
+#else
+enum { SLOW = 0 };
+#endif
+
 static const char *isa;
 
 /* ---- reductions ---- */
@@ -166,7 +173,7 @@ static void reduce_trial(int op, int dtype, bool odd) {
   tide_reduce_args *a = &r.a;
   memset(&r, 0, sizeof r);
   int64_t size[TIDE_MAX_DIMS], stride[TIDE_MAX_DIMS];
-  int ndim = random_size(size), shape = (int)below(4);
+  int ndim = random_size(size), shape = (int)below(12);
   if (shape == 0) ndim = 2, size[0] = 3 + below(4), size[1] = 40000 + below(1000);
   if (shape == 1) ndim = 2, size[0] = 3000 + below(1000), size[1] = 1 + below(40);
   r.in = memory_new(stride, size, ndim, (int)below(LAYOUTS), item_of(dtype));
@@ -194,7 +201,8 @@ static void reduce_trial(int op, int dtype, bool odd) {
   for (int64_t i = 0; i < numel_of(size, ndim); i++) {
     tide_value v = plain_value(dtype);
     if (op == TIDE_PROD) v.re = below(3) - 1.0 + (double)below(3) / 8, v.im /= 16, v.i = v.i % 3;
-    if (odd && below(300) == 0) v.re = op == TIDE_SUM || op == TIDE_MEAN || is_whole(dtype) ? 0 : (double)NAN;
+    if (odd && kind_of(dtype) != 'C' && below(300) == 0)
+      v.re = op == TIDE_SUM || op == TIDE_MEAN || is_whole(dtype) ? 0 : (double)NAN;
     if (op == TIDE_ALL && below(50)) v.re = v.i = 1;
     if (op == TIDE_ANY && below(200)) v.re = v.i = 0;
     put(dtype, r.in.first + offset_at(size, stride, ndim, i) * item_of(dtype), v,
@@ -550,7 +558,7 @@ static void test_randperm(void) {
 int main(void) {
   for (int s = 0; s < 3; s++) {
     isa = isa_names[s];
-    if (!tide__isa_set(isa)) continue;
+    if (!tide__isa_set(isa) || (SLOW && s != 1)) continue;
     test_reduce();
     test_sum_accuracy();
     test_gemm();
