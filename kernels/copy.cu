@@ -16,7 +16,10 @@ constexpr int THREADS = 256;
 
 template <class D, class S, int VEC> struct FlatCopy {
   /* Vectors in flight: as few as keep the reads going (measured on an H200). */
-  static constexpr int UNROLL = sizeof(D) == sizeof(S) ? 1 : sizeof(D) > sizeof(S) ? 2 : 4, TILE = THREADS * VEC * UNROLL;
+  static constexpr int UNROLL = sizeof(D) == sizeof(S)  ? 1
+                                : sizeof(D) > sizeof(S) ? 2
+                                                        : 4,
+                       TILE = THREADS * VEC * UNROLL;
   static __device__ __forceinline__ void whole(D *to, const S *from) {
     Pack<S, VEC> in[UNROLL];
 #pragma unroll

@@ -65,35 +65,38 @@ template <class T> struct FastArgs {
   void *ptr[4];
   T number[4], p[3];
   int64_t n; /* length of a row */
-  uint8_t mode[4];
-  uint8_t whole; /* tiles may use vectors */
-  int8_t outer;  /* outer dims, from the outermost */
+  int32_t mode[4];
+  int32_t whole; /* tiles may use vectors */
+  int32_t outer; /* outer dims, from the outermost */
   Div tiles, size[MAX_OUTER];
   int64_t inner_stride[4], stride[MAX_OUTER][4];
 };
 
-/* Elements of a thread: one vector, in which the widest of the types takes 16 bytes. More of them would be slower: reads
- * and writes then come in longer bursts, which memory likes less (measured on an H200). */
+/* Elements of a thread: one vector, in which the widest of the types takes 16 bytes. More of them would be slower:
+ * reads and writes then come in longer bursts, which memory likes less (measured on an H200). */
 template <class S, class R> constexpr int vec_of = 16 / (sizeof(S) > sizeof(R) ? sizeof(S) : sizeof(R));
 
-/* One operand's elements of this thread, as they are stored. */
-template <int VEC, int E, class S>
-static __device__ __forceinline__ void read_tile(S (&out)[E], const S *p, int mode, int64_t stride, bool vector,
+/* One operand's elements of this thread, as they are stored: in a whole tile, which is the short way... */
+template <int VEC, class S>
+static __device__ __forceinline__ void read_whole(Pack<S, VEC> &out, const S *p, int mode, int64_t at) {
+  if (mode == VECTOR) {
+    out = Pack<S, VEC>::load(p + at);
+  } else if (mode == ONE_VALUE) {
+    S value = *p;
+#pragma unroll
+    for (int e = 0; e < VEC; e++) out.v[e] = value;
+  }
+}
+
+/* ...and one by one, `left` of them from number `first` of the row. */
+template <int VEC, class S>
+static __device__ __forceinline__ void read_some(Pack<S, VEC> &out, const S *p, int mode, int64_t stride, int64_t first,
                                                  int left) {
   if (mode == NUMBER) return;
-  if (vector && mode == VECTOR) {
 #pragma unroll
-    for (int u = 0; u < E / VEC; u++) {
-      Pack<S, VEC> pack = Pack<S, VEC>::load(p + (u * THREADS + threadIdx.x) * VEC);
-#pragma unroll
-      for (int l = 0; l < VEC; l++) out[u * VEC + l] = pack.v[l];
-    }
-    return;
-  }
-#pragma unroll
-  for (int e = 0; e < E; e++) {
-    int at = vector ? 0 : e * THREADS + threadIdx.x;
-    if (at < left) out[e] = p[at * stride];
+  for (int e = 0; e < VEC; e++) {
+    int at = e * THREADS + threadIdx.x;
+    if (at < left) out.v[e] = p[(first + at) * stride];
   }
 }
 
@@ -102,7 +105,7 @@ __global__ void __launch_bounds__(THREADS) fast_kernel(const __grid_constant__ F
   kernel_begin();
   using R = Result<Op, S>;
   using F = First<Op, S>;
-  constexpr int VEC = vec_of<S, R>, E = VEC, TILE = THREADS * E;
+  constexpr int VEC = vec_of<S, R>, TILE = THREADS * VEC;
   uint32_t row = blockIdx.x, tile = row;
   int64_t offset[4] = {};
   if (a.outer) {
@@ -113,41 +116,39 @@ __global__ void __launch_bounds__(THREADS) fast_kernel(const __grid_constant__ F
       for (int k = 0; k <= Op::n; k++) offset[k] += i * a.stride[d][k];
     }
   }
-  int64_t first = (int64_t)tile * TILE;
+  const F *p1 = (const F *)a.ptr[1] + offset[1];
+  const S *p2 = (const S *)a.ptr[2] + offset[2], *p3 = (const S *)a.ptr[3] + offset[3];
+  int64_t first = (int64_t)tile * TILE, mine = first + threadIdx.x * VEC;
   int left = a.n - first < TILE ? (int)(a.n - first) : TILE;
-  bool vector = a.whole && left == TILE;
+  bool whole = a.whole && left == TILE;
+  Pack<F, VEC> in1;
+  Pack<S, VEC> in2, in3;
+  if (whole) {
+    read_whole(in1, p1, a.mode[1], mine);
+    if constexpr (Op::n > 1) read_whole(in2, p2, a.mode[2], mine);
+    if constexpr (Op::n > 2) read_whole(in3, p3, a.mode[3], mine);
+  } else {
+    read_some(in1, p1, a.mode[1], a.inner_stride[1], first, left);
+    if constexpr (Op::n > 1) read_some(in2, p2, a.mode[2], a.inner_stride[2], first, left);
+    if constexpr (Op::n > 2) read_some(in3, p3, a.mode[3], a.inner_stride[3], first, left);
+  }
+  Pack<R, VEC> out;
 #pragma unroll
-  for (int k = 0; k <= Op::n; k++) offset[k] += first * a.inner_stride[k];
-  F in1[E];
-  S in2[E], in3[E];
-  read_tile<VEC, E>(in1, (const F *)a.ptr[1] + offset[1], a.mode[1], a.inner_stride[1], vector, left);
-  if constexpr (Op::n > 1)
-    read_tile<VEC, E>(in2, (const S *)a.ptr[2] + offset[2], a.mode[2], a.inner_stride[2], vector, left);
-  if constexpr (Op::n > 2)
-    read_tile<VEC, E>(in3, (const S *)a.ptr[3] + offset[3], a.mode[3], a.inner_stride[3], vector, left);
-  R out[E];
-#pragma unroll
-  for (int e = 0; e < E; e++) {
-    T x = a.mode[1] == NUMBER ? a.number[1] : cast<T>(in1[e]), y = x, z = x;
-    if constexpr (Op::n > 1) y = a.mode[2] == NUMBER ? a.number[2] : cast<T>(in2[e]);
-    if constexpr (Op::n > 2) z = a.mode[3] == NUMBER ? a.number[3] : cast<T>(in3[e]);
-    out[e] = cast<R>((Value<Op, T>)Op::apply(x, y, z, a.p[0], a.p[1], a.p[2]));
+  for (int e = 0; e < VEC; e++) {
+    T x = a.mode[1] == NUMBER ? a.number[1] : cast<T>(in1.v[e]), y = x, z = x;
+    if constexpr (Op::n > 1) y = a.mode[2] == NUMBER ? a.number[2] : cast<T>(in2.v[e]);
+    if constexpr (Op::n > 2) z = a.mode[3] == NUMBER ? a.number[3] : cast<T>(in3.v[e]);
+    out.v[e] = cast<R>((Value<Op, T>)Op::apply(x, y, z, a.p[0], a.p[1], a.p[2]));
   }
   R *to = (R *)a.ptr[0] + offset[0];
-  if (vector) {
+  if (whole) {
+    out.store(to + mine);
+    return;
+  }
 #pragma unroll
-    for (int u = 0; u < E / VEC; u++) {
-      Pack<R, VEC> pack;
-#pragma unroll
-      for (int l = 0; l < VEC; l++) pack.v[l] = out[u * VEC + l];
-      pack.store(to + (u * THREADS + threadIdx.x) * VEC);
-    }
-  } else {
-#pragma unroll
-    for (int e = 0; e < E; e++) {
-      int at = e * THREADS + threadIdx.x;
-      if (at < left) to[at * a.inner_stride[0]] = out[e];
-    }
+  for (int e = 0; e < VEC; e++) {
+    int at = e * THREADS + threadIdx.x;
+    if (at < left) to[(first + at) * a.inner_stride[0]] = out.v[e];
   }
 }
 
@@ -312,7 +313,7 @@ template <class T> static bool plan_rows(FastArgs<T> &out, const tide_elementwis
   }
   if (out.mode[0] != VECTOR) whole = false;
   out.whole = whole;
-  out.outer = (int8_t)last;
+  out.outer = last;
   out.n = a->size[last];
   return true;
 }

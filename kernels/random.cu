@@ -28,6 +28,8 @@ struct RandomArgs {
   uint64_t range, counter;
   uint32_t key[20]; /* of the ten rounds */
   int32_t kind, dtype, p_dtype, ndim, flat, vector;
+  int32_t plain;    /* vectors of float32, the usual case: whole blocks are made without further questions */
+  int32_t unscaled; /* uniform in [0, 1) */
   int64_t size[TIDE_MAX_DIMS], stride[TIDE_MAX_DIMS][2];
 };
 
@@ -53,8 +55,8 @@ static __device__ __forceinline__ double log_unit(double u) { return log(u); }
 /* -2 ln u of the draw's unit_open, (x >> 8) + 1 in units of 2^-24: the same, with a polynomial times -2 whose relative
  * error is 3e-8, and without a rounding of u. */
 static __device__ __forceinline__ float minus_two_log(uint32_t x) {
-  int bits = __float_as_int((float)((x >> 8) + 1)), e = (bits - (0x3f3504f3 + (24 << 23))) >> 23;
-  float f = __int_as_float(bits - ((e + 24) << 23)) - 1.0f;
+  int bits = __float_as_int((float)((x >> 8) + 1)), e = (bits - (0x3f3504f3 + (24 << 23))) & (int)0xff800000;
+  float f = __int_as_float(bits - e - (24 << 23)) - 1.0f; /* e is the exponent, in its place */
   float p = fmaf(f, -0.174007192f, 0.28534952f);
   p = fmaf(f, p, -0.29829574f);
   p = fmaf(f, p, 0.33155174f);
@@ -63,7 +65,7 @@ static __device__ __forceinline__ float minus_two_log(uint32_t x) {
   p = fmaf(f, p, -0.6666782f);
   p = fmaf(f, p, 1.0f);
   p = fmaf(f, p, -2.0f);
-  return fmaf(f, p, (float)e * -1.38629436f);
+  return fmaf(f, p, (float)e * (-1.38629436f / 8388608.0f));
 }
 
 /* sin and cos of the turn x / 2^32, of whose bits 24 count. The nearest quarter turn is taken off in integers, so that
@@ -78,17 +80,20 @@ static __device__ __forceinline__ void turn(uint32_t x, float &s, float &c) {
   c = __uint_as_float(__float_as_uint(odd ? sine : cosine) ^ ((y + 0x40000000u) & 0x80000000u));
 }
 
-static __device__ __forceinline__ void normal_pair(uint32_t x1, uint32_t x2, float &first, float &second) {
+static __device__ __forceinline__ void normal_pair(uint32_t x1, uint32_t x2, float mean, float deviation, float &first,
+                                                   float &second) {
   float s, c, r;
   asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(minus_two_log(x1)));
   turn(x2, s, c);
-  first = r * c, second = r * s;
+  r *= deviation;
+  first = fmaf(r, c, mean), second = fmaf(r, s, mean);
 }
 
-static __device__ __forceinline__ void normal_pair(uint64_t x1, uint64_t x2, double &first, double &second) {
+static __device__ __forceinline__ void normal_pair(uint64_t x1, uint64_t x2, double mean, double deviation,
+                                                   double &first, double &second) {
   double s, c, r = sqrt(-2.0 * log(tide_unit_open_f64(x1)));
   sincospi(2.0 * tide_unit_f64(x2), &s, &c);
-  first = r * c, second = r * s;
+  first = fma(deviation, r * c, mean), second = fma(deviation, r * s, mean);
 }
 
 /* Draws of 32 bits give floats, draws of 64 bits doubles. A unit is that of random.h for the dtype's bits. */
@@ -125,15 +130,17 @@ static __device__ __forceinline__ void four(T (&v)[4], const RandomArgs &a, cons
   T x = first_param<T>(a), y = second_param<T>(a);
   if constexpr (KIND == TIDE_UNIFORM) {
 #pragma unroll
-    for (int e = 0; e < 4; e++) v[e] = uniform(unit(draw[e], a), x, y);
-  } else if constexpr (KIND == TIDE_NORMAL || KIND == TIDE_LOG_NORMAL) {
-    normal_pair(draw[0], draw[1], v[0], v[1]);
-    normal_pair(draw[2], draw[3], v[2], v[3]);
+    for (int e = 0; e < 4; e++) v[e] = unit(draw[e], a);
+    if (!a.unscaled) {
 #pragma unroll
-    for (int e = 0; e < 4; e++) {
-      v[e] = fma(v[e], y, x);
-      if constexpr (KIND == TIDE_LOG_NORMAL) v[e] = exp(v[e]);
+      for (int e = 0; e < 4; e++) v[e] = uniform(v[e], x, y);
     }
+  } else if constexpr (KIND == TIDE_NORMAL || KIND == TIDE_LOG_NORMAL) {
+    normal_pair(draw[0], draw[1], x, y, v[0], v[1]);
+    normal_pair(draw[2], draw[3], x, y, v[2], v[3]);
+#pragma unroll
+    for (int e = 0; e < 4; e++)
+      if constexpr (KIND == TIDE_LOG_NORMAL) v[e] = exp(v[e]);
   } else if constexpr (KIND == TIDE_RANDINT) {
 #pragma unroll
     for (int e = 0; e < 4; e++) v[e] = (T)((uint64_t)a.lo + (a.range ? draw[e] % (D)a.range : draw[e]));
@@ -203,11 +210,8 @@ static __device__ __forceinline__ void store_vector(const RandomArgs &a, int64_t
 
 template <class T> static __device__ __forceinline__ void store_four(const RandomArgs &a, int64_t i, const T (&v)[4]) {
   if (a.vector && i + 4 <= a.n) {
-    if (a.dtype == TIDE_FLOAT32) {
-      store_vector<float>(a, i, v);
-      return;
-    }
     switch (a.dtype) {
+    case TIDE_FLOAT32: store_vector<float>(a, i, v); return;
     case TIDE_FLOAT16: store_vector<half>(a, i, v); return;
     case TIDE_BFLOAT16: store_vector<bfloat16>(a, i, v); return;
     case TIDE_FLOAT64: store_vector<double>(a, i, v); return;
@@ -225,6 +229,18 @@ template <int KIND, class T, class D>
 __global__ void __launch_bounds__(THREADS) random_kernel(const __grid_constant__ RandomArgs a) {
   kernel_begin();
   int64_t quad = (int64_t)blockIdx.x * (THREADS * QUADS) + threadIdx.x;
+  if (a.plain && quad - threadIdx.x + THREADS * QUADS <= a.n / 4) {
+    T v[QUADS][4];
+#pragma unroll
+    for (int q = 0; q < QUADS; q++) {
+      D draw[4];
+      draw_four(draw, a, quad + q * THREADS);
+      four<KIND>(v[q], a, draw);
+    }
+#pragma unroll
+    for (int q = 0; q < QUADS; q++) store_vector<float>(a, (quad + q * THREADS) * 4, v[q]);
+    return;
+  }
 #pragma unroll
   for (int q = 0; q < QUADS; q++, quad += THREADS) {
     if (quad * 4 >= a.n) return;
@@ -300,6 +316,8 @@ int tidek_random(cudaStream_t stream, const tide_random_args *a) {
   r.kind = a->kind, r.dtype = a->dtype, r.p_dtype = a->dtype2, r.ndim = a->ndim, r.flat = a->flat;
   int bytes = dtype_bytes(a->dtype);
   r.vector = a->flat && (uintptr_t)r.to % (bytes * 4 < 16 ? bytes * 4 : 16) == 0;
+  r.plain = r.vector && a->dtype == TIDE_FLOAT32;
+  r.unscaled = a->a == 0 && a->b == 1;
   for (int d = 0; d < a->ndim; d++) {
     r.size[d] = a->size[d];
     for (int k = 0; k < 2; k++) r.stride[d][k] = a->stride[k][d];

@@ -91,11 +91,30 @@ template <class A> static __device__ __forceinline__ A shuffle_down(const A &a, 
   return u.acc;
 }
 
+/* Merges over a warp; the first thread has the result. */
+template <class P, class A> static __device__ __forceinline__ A merge_warp(A acc) {
+#if __CUDA_ARCH__ >= 800
+  constexpr bool quick = quick_warp<P, A>::value;
+#else
+  constexpr bool quick = false;
+#endif
+  if constexpr (quick) {
+    acc = quick_warp<P, A>::merge(acc);
+  } else {
+#pragma unroll
+    for (int by = 1; by < 32; by *= 2) acc = P::merge(acc, shuffle_down(acc, by, 32));
+  }
+  return acc;
+}
+
 /* Merges over groups of `group` neighbouring threads, a power of two; the group's first thread has the result. Every
  * thread of the block takes part. A is a policy's Local or Acc. */
 template <class P, class A> static __device__ __forceinline__ A merge_group(A acc, int group) {
   int width = group < 32 ? group : 32;
-  for (int by = 1; by < width; by *= 2) acc = P::merge(acc, shuffle_down(acc, by, width));
+  if (width < 32)
+    for (int by = 1; by < width; by *= 2) acc = P::merge(acc, shuffle_down(acc, by, width));
+  else
+    acc = merge_warp<P>(acc);
   if (group <= 32) return acc;
   __shared__ alignas(16) char room[sizeof(A) * THREADS / 32];
   A *warps = (A *)room;
@@ -111,35 +130,30 @@ template <class P, class A> static __device__ __forceinline__ A merge_group(A ac
 
 /* ---- rows ---- */
 
-/* The first n vectors at p, by the threads of a group, of which this is number t. The next vectors are on their way
- * while the ones before are accumulated. */
+/* The first n vectors at p, by the threads of a group, of which this is number t. */
 template <class P, class S>
 static __device__ __forceinline__ typename P::Local reduce_vectors(const ReduceArgs &a, const S *p, int64_t n, int t) {
-  constexpr int VEC = 16 / sizeof(S) < 8 ? 16 / sizeof(S) : 8, UNROLL = 4;
+  constexpr int VEC = 16 / sizeof(S) < 8 ? 16 / sizeof(S) : 8, UNROLL = VEC >= 8 ? 2 : 4;
   typename P::Lane lane[VEC];
-  Pack<S, VEC> next[UNROLL];
   uint32_t step = 0;
   int64_t i = t, group = a.group;
-#pragma unroll
-  for (int u = 0; u < UNROLL; u++)
-    if (i + u * group < n) next[u] = Pack<S, VEC>::load(p + (i + u * group) * VEC);
-  while (i < n) {
+  for (; i + (UNROLL - 1) * group < n; i += UNROLL * group) {
     Pack<S, VEC> in[UNROLL];
-    int64_t here = i;
-    i += UNROLL * group;
 #pragma unroll
-    for (int u = 0; u < UNROLL; u++) in[u] = next[u];
+    for (int u = 0; u < UNROLL; u++) in[u] = Pack<S, VEC>::load(p + (i + u * group) * VEC);
+    /* Where a push is long, the compiler would put off loads until others have been used. A branch, never taken, keeps
+     * them together before it, so that they are all on their way at once. */
+    if constexpr (sizeof(typename P::Lane) > sizeof(typename P::V))
+      if (a.parts == 0) break;
 #pragma unroll
-    for (int u = 0; u < UNROLL; u++)
-      if (i + u * group < n) next[u] = Pack<S, VEC>::load(p + (i + u * group) * VEC);
+    for (int u = 0; u < UNROLL; u++, step++)
 #pragma unroll
-    for (int u = 0; u < UNROLL; u++) {
-      if (here + u * group < n) {
+      for (int l = 0; l < VEC; l++) lane[l].push(load_value<P>(in[u].v[l], a.finish), step);
+  }
+  for (; i < n; i += group, step++) {
+    Pack<S, VEC> in = Pack<S, VEC>::load(p + i * VEC);
 #pragma unroll
-        for (int l = 0; l < VEC; l++) lane[l].push(load_value<P>(in[u].v[l], a.finish), step);
-        step++;
-      }
-    }
+    for (int l = 0; l < VEC; l++) lane[l].push(load_value<P>(in.v[l], a.finish), step);
   }
   typename P::Local acc = P::none();
 #pragma unroll
@@ -221,6 +235,8 @@ __global__ void __launch_bounds__(THREADS) col_kernel(const __grid_constant__ Re
       Pack<S, VEC> in[UNROLL];
 #pragma unroll
       for (int u = 0; u < UNROLL; u++) in[u] = Pack<S, VEC>::load(p + (r + u * COL_Y) * a.red_stride[0]);
+      if constexpr (sizeof(typename P::Lane) > sizeof(typename P::V))
+        if (a.parts == 0) break; /* as in reduce_vectors */
 #pragma unroll
       for (int u = 0; u < UNROLL; u++, step++)
 #pragma unroll
@@ -352,6 +368,7 @@ static inline void split(Shape &s, int64_t inner, int64_t blocks, int64_t least,
   int64_t wanted = (int64_t)sms * 16, parts = 1;
   if (blocks < wanted && inner > least) parts = ceil_div(wanted, blocks);
   if (parts > inner / least) parts = inner / least > 0 ? inner / least : 1;
+  if (parts < ceil_div(inner, MAX_PIECE)) parts = ceil_div(inner, MAX_PIECE); /* positions in a part have 32 bits */
   s.part = ceil_div(ceil_div(inner, parts), unit) * unit;
   s.parts = (int)ceil_div(inner, s.part);
   s.blocks = blocks * s.parts;

@@ -244,6 +244,30 @@ template <class P, class S> TIDEK_IN typename P::V load_value(S s, const Finish 
     return P::load(s);
 }
 
+/* Where a warp can be merged by a few instructions of its own: quick_warp<P, A>::merge. */
+template <class P, class A> struct quick_warp : std::false_type {};
+
+/* A float as an unsigned number of the same order, zeros being equal and NaN the largest. */
+TIDEK_IN uint32_t ordered(float v) {
+  uint32_t bits = __float_as_uint(v + 0.0f);
+  return v != v ? UINT32_MAX : bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+}
+
+/* The best value of the warp first, then the lowest position of those that have it. */
+template <bool MAX> struct quick_warp<Where<float, MAX>, typename Where<float, MAX>::Local> : std::true_type {
+  using Local = typename Where<float, MAX>::Local;
+  TIDEK_IN Local merge(Local a) {
+#if __CUDA_ARCH__ >= 800
+    uint32_t key = ordered(MAX || a.v != a.v ? a.v : -a.v), best = __reduce_max_sync(0xffffffff, key);
+    uint32_t at = __reduce_min_sync(0xffffffff, key == best ? a.at : UINT32_MAX);
+    uint32_t from = __ffs(__ballot_sync(0xffffffff, key == best && a.at == at)) - 1;
+    return {__shfl_sync(0xffffffff, a.v, from), at};
+#else
+    return a;
+#endif
+  }
+};
+
 /* The second result: an index, or the mean. */
 template <class P> struct second_of { static constexpr bool any = false; };
 template <class T, bool MAX> struct second_of<Where<T, MAX>> {

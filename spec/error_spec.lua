@@ -98,6 +98,7 @@ local bad = {
 local function arguments(case) return table.unpack(case, 2, case.n and case.n + 1 or #case) end
 
 local function walk(name, f, ...)
+  if D.tsan then return end -- every error jumps over frames that the sanitizer goes on counting
   local first = table.pack(...)
   for _, case in ipairs(bad) do
     local args = table.pack(table.unpack(first, 1, first.n))

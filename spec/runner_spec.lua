@@ -126,12 +126,14 @@ describe("the runner", function()
       sleep 0.1
       start=$(date +%%s%%N)
       kill -INT $child
-      { sleep 4; kill -KILL $child; } 2>/dev/null &
+      { sleep 8; kill -KILL $child; } 2>/dev/null &
+      watchdog=$!
       wait $child
       code=$?
+      kill $watchdog 2>/dev/null
       echo "$code $((($(date +%%s%%N) - start) / 1000000))" >%s]]):format(D.quote(D.runner), path, path, path, path, pid)
     -- Not from a terminal, a background process of sh ignores interruptions: env of a monitor-mode shell does not.
-    os.execute("bash -mc " .. D.quote(command))
+    os.execute("bash -mc " .. D.quote(command) .. " 2>/dev/null")
     local file = assert(io.open(pid))
     local code, ms = file:read "a":match "(%d+) (%d+)"
     file:close()
@@ -143,15 +145,18 @@ describe("the runner", function()
   end
 
   it("is interrupted in Lua code and in a wait within 100 ms", function()
-    for _, source in ipairs {
+    -- The thread sanitizer holds signals back until the next system call: a loop without one is never interrupted there.
+    local sources = {
       "print 'ready' io.stdout:flush() while true do end",
       "print 'ready' io.stdout:flush() tide.cuda._sleep(3000000000) tide.cuda.synchronize()",
       "print 'ready' io.stdout:flush() local x = tide.zeros(1, {device = 'cuda'}) tide.cuda._sleep(3000000000) print(x:item())",
       "print 'ready' io.stdout:flush() coroutine.wrap(function() while true do end end)()",
-    } do
+    }
+    for i = D.tsan and 2 or 1, D.tsan and 3 or 4 do
+      local source = sources[i]
       local code, ms, err = interrupt(source)
       assert.are.equal(1, code, source .. err)
-      assert.is_true(ms < 400, source .. ms) -- the shell's own time is in it
+      assert.is_true(ms < (D.tsan and 2500 or 400), source .. ms) -- the shell's own time is in it
       assert.is_truthy(err:lower():find "interrupted", err)
     end
   end)

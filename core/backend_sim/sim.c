@@ -12,7 +12,7 @@
  *   sim_fault   faults on demand, dry mode
  *
  * Invariants: one lock guards every struct of sim.h and is never held while a kernel runs or the host's functions are
- * called; what is queued keeps its stream and its event alive; close leaves nothing behind. A forked child has no
+ * called; what is queued keeps its stream and its marks alive; close leaves nothing behind. A forked child has no
  * workers, so every call there fails until it starts tide anew. */
 #include "sim.h"
 

@@ -26,13 +26,19 @@ typedef struct sim_pinned {
   size_t bytes;
 } sim_pinned;
 
-/* An event. `recorded` counts the records that were queued, `passed` the last one that has been reached. */
+/* One record of an event: a place in a stream. Shared by the event, the operation that reaches it and those that wait.
+ */
+typedef struct sim_mark {
+  int refs;
+  bool passed;
+  double time; /* seconds, when it was reached: of the system's clock, or of the stream's in dry mode */
+} sim_mark;
+
 typedef struct sim_event {
   struct sim_event *next, *prev;
-  int device, refs;
+  int device;
   uint32_t flags;
-  uint64_t recorded, passed;
-  double time; /* seconds, when `passed` was reached: of the system's clock, or of the stream's in dry mode */
+  sim_mark *mark; /* the last record, NULL before the first */
 } sim_event;
 
 typedef enum sim_kind { SIM_KERNEL, SIM_COPY, SIM_SLEEP, SIM_RECORD, SIM_WAIT } sim_kind;
@@ -54,8 +60,7 @@ typedef struct sim_op {
   bool started; /* SLEEP: not_before is the end */
   bool fails, fails_sticky;
   tide_status (*run)(const sim_args *args);
-  sim_event *event; /* RECORD, WAIT */
-  uint64_t generation;
+  sim_mark *mark; /* RECORD, WAIT */
   double seconds; /* SLEEP */
   /* COPY; a device of TIDE_CPU: host memory. `staged`: src is ours. */
   void *dst, *src;
@@ -170,7 +175,7 @@ tide_status tide__sim_drain(void); /* waits for all streams */
 /* sim_event.c */
 tide_status tide__sim_event_new(void **out, int device, uint32_t flags);
 void tide__sim_event_free(void *event);
-void tide__sim_event_unref(sim_event *event); /* with the lock held */
+void tide__sim_mark_unref(sim_mark *mark); /* with the lock held */
 uint64_t tide__sim_event_handle(void *event);
 tide_status tide__sim_event_record(void *event, void *stream);
 tide_status tide__sim_event_wait(void *stream, void *event);

@@ -1,11 +1,11 @@
 /* sim_event.c: events of simulated devices.
  *
- * A record is an operation of its stream that, when it is reached, sets `passed` to its own number; a wait is an
- * operation that is not ready before that. Both take the event's state at the call: recording again changes nothing for
- * those who wait already. In dry mode nothing is queued: a record notes the stream's clock, a wait moves another
- * stream's clock up to it.
+ * Each record of an event is a mark of its own. A record is an operation that, when it is reached, says so in its mark;
+ * a wait is an operation that is not ready before its mark is reached. The wait takes the event's mark at the call, so
+ * recording again, on whatever stream, changes nothing for those who wait already. In dry mode nothing is queued: a
+ * record notes the stream's clock, a wait moves another stream's clock up to it.
  *
- * Invariant: passed <= recorded; the event lives while its owner or a queued operation holds it. */
+ * Invariant: a mark lives while its event, a queued operation or a waiting host holds it. */
 #include <stdlib.h>
 
 #include "sim.h"
@@ -16,7 +16,7 @@ tide_status tide__sim_event_new(void **out, int device, uint32_t flags) {
   TIDE_TRY(tide__sim_enter("Event"));
   sim_event *event = calloc(1, sizeof *event);
   if (!event) return tide__sim.host->fail(TIDE_MEMORY, "Event: no host memory");
-  event->device = device, event->flags = flags, event->refs = 1;
+  event->device = device, event->flags = flags;
   pthread_mutex_lock(&tide__sim.lock);
   event->next = tide__sim.events;
   if (event->next) event->next->prev = event;
@@ -26,26 +26,28 @@ tide_status tide__sim_event_new(void **out, int device, uint32_t flags) {
   return TIDE_OK;
 }
 
-void tide__sim_event_unref(sim_event *event) {
-  if (--event->refs) return;
+void tide__sim_mark_unref(sim_mark *mark) {
+  if (mark && --mark->refs == 0) free(mark);
+}
+
+void tide__sim_event_free(void *impl) {
+  sim_event *event = impl;
+  if (!event || atomic_load(&tide__sim_forked)) return;
+  pthread_mutex_lock(&tide__sim.lock);
   if (event->prev)
     event->prev->next = event->next;
   else
     tide__sim.events = event->next;
   if (event->next) event->next->prev = event->prev;
-  free(event);
-}
-
-void tide__sim_event_free(void *impl) {
-  if (!impl || atomic_load(&tide__sim_forked)) return;
-  pthread_mutex_lock(&tide__sim.lock);
-  tide__sim_event_unref(impl);
+  tide__sim_mark_unref(event->mark);
   pthread_mutex_unlock(&tide__sim.lock);
+  free(event);
 }
 
 void tide__sim_event_drop(void) {
   for (sim_event *e = tide__sim.events, *next; e; e = next) {
     next = e->next;
+    tide__sim_mark_unref(e->mark);
     free(e);
   }
   tide__sim.events = NULL;
@@ -53,39 +55,51 @@ void tide__sim_event_drop(void) {
 
 uint64_t tide__sim_event_handle(void *event) { return (uintptr_t)event; }
 
-/* Queues an operation that concerns the event as it is now. */
-static tide_status queue(sim_kind kind, sim_event *event, sim_stream *stream, const char *what) {
+/* Queues an operation on `mark`, whose reference it takes. */
+static tide_status queue(sim_kind kind, sim_mark *mark, sim_stream *stream, const char *what) {
   sim_op *op = tide__sim_op_new(kind);
-  if (!op) return TIDE_MEMORY;
+  if (op) op->mark = mark;
   pthread_mutex_lock(&tide__sim.lock);
-  op->event = event;
-  event->refs++;
-  if (kind == SIM_RECORD) event->recorded++;
-  op->generation = event->recorded;
-  if (atomic_load(&tide__sim_dry)) {
-    if (kind == SIM_RECORD)
-      event->passed = event->recorded, event->time = stream->clock;
-    else if (event->time > stream->clock)
-      stream->clock = event->time;
-  }
+  if (!op)
+    tide__sim_mark_unref(mark);
+  else if (kind == SIM_WAIT && atomic_load(&tide__sim_dry) && mark->time > stream->clock)
+    stream->clock = mark->time;
   pthread_mutex_unlock(&tide__sim.lock);
-  return tide__sim_submit(stream, op, 0, what);
+  return op ? tide__sim_submit(stream, op, 0, what) : TIDE_MEMORY;
 }
 
 tide_status tide__sim_event_record(void *impl, void *stream) {
   TIDE_TRY(tide__sim_enter("record"));
   sim_event *event = impl;
   sim_stream *s = stream;
+  const tide_backend_host *host = tide__sim.host;
   if (event->device != s->device)
-    return tide__sim.host->fail(TIDE_DEVICE,
-                                "record: stream of another device, got cuda:%d, expected the event's, cuda:%d",
-                                s->device, event->device);
-  return queue(SIM_RECORD, event, s, "record");
+    return host->fail(TIDE_DEVICE, "record: stream of another device, got cuda:%d, expected the event's, cuda:%d",
+                      s->device, event->device);
+  sim_mark *mark = calloc(1, sizeof *mark);
+  if (!mark) return host->fail(TIDE_MEMORY, "record: no host memory");
+  mark->refs = 2; /* the event's and the operation's */
+  pthread_mutex_lock(&tide__sim.lock);
+  if (atomic_load(&tide__sim_dry)) mark->time = s->clock;
+  tide__sim_mark_unref(event->mark);
+  event->mark = mark;
+  pthread_mutex_unlock(&tide__sim.lock);
+  return queue(SIM_RECORD, mark, s, "record");
+}
+
+/* The event's last mark with a reference of the caller's, or NULL. */
+static sim_mark *take_mark(const sim_event *event) {
+  pthread_mutex_lock(&tide__sim.lock);
+  sim_mark *mark = event->mark;
+  if (mark) mark->refs++;
+  pthread_mutex_unlock(&tide__sim.lock);
+  return mark;
 }
 
 tide_status tide__sim_event_wait(void *stream, void *event) {
   TIDE_TRY(tide__sim_enter("wait_event"));
-  return queue(SIM_WAIT, event, stream, "wait_event");
+  sim_mark *mark = take_mark(event);
+  return mark ? queue(SIM_WAIT, mark, stream, "wait_event") : TIDE_OK;
 }
 
 /* The device is lost: what it should still do is never done, so nobody may wait for it. */
@@ -96,28 +110,30 @@ tide_status tide__sim_event_query(bool *done, void *impl) {
   const sim_event *event = impl;
   pthread_mutex_lock(&tide__sim.lock);
   if (lost(event->device)) return tide__sim_leave(event->device, "query");
-  *done = event->passed == event->recorded;
+  *done = !event->mark || event->mark->passed;
   pthread_mutex_unlock(&tide__sim.lock);
   return TIDE_OK;
 }
 
 typedef struct target {
-  const sim_event *event;
-  uint64_t generation;
+  const sim_mark *mark;
+  int device;
 } target;
 
 static bool target_passed(const void *arg) {
   const target *t = arg;
-  return t->event->passed >= t->generation || lost(t->event->device);
+  return t->mark->passed || lost(t->device);
 }
 
 tide_status tide__sim_event_sync(void *impl) {
   TIDE_TRY(tide__sim_enter("synchronize"));
-  sim_event *event = impl;
+  const sim_event *event = impl;
+  target t = {take_mark(event), event->device};
+  if (!t.mark) return TIDE_OK;
   pthread_mutex_lock(&tide__sim.lock);
-  target t = {event, event->recorded};
   tide_status status = tide__sim_wait(target_passed, &t, "synchronize");
-  if (status == TIDE_OK) return tide__sim_leave(event->device, "synchronize");
+  tide__sim_mark_unref((sim_mark *)t.mark);
+  if (status == TIDE_OK) return tide__sim_leave(t.device, "synchronize");
   pthread_mutex_unlock(&tide__sim.lock);
   return status;
 }
@@ -127,9 +143,9 @@ tide_status tide__sim_event_elapsed(double *ms, void *start, void *end) {
   const sim_event *a = start, *b = end;
   pthread_mutex_lock(&tide__sim.lock);
   bool timed = a->flags & b->flags & TIDE_EVENT_TIMING;
-  bool recorded = a->recorded && b->recorded;
-  bool done = a->passed == a->recorded && b->passed == b->recorded;
-  double seconds = b->time - a->time;
+  bool recorded = a->mark && b->mark;
+  bool done = recorded && a->mark->passed && b->mark->passed;
+  double seconds = done ? b->mark->time - a->mark->time : 0;
   pthread_mutex_unlock(&tide__sim.lock);
   const tide_backend_host *host = tide__sim.host;
   if (!timed) return host->fail(TIDE_VALUE, "elapsed_time: event without timing, expected both with enable_timing");

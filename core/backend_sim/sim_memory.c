@@ -20,7 +20,7 @@
 #include "core.h"
 
 enum { PAGE = 4096 };
-static const size_t POISON = (size_t)64 << 20;
+static const size_t POISON = (size_t)16 << 20;
 
 static size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 

@@ -29,7 +29,7 @@ static bool may_run(sim_op *op, double now) {
     op->not_before = now + op->seconds;
   }
   if (op->not_before > now) return false;
-  return op->kind != SIM_WAIT || op->event->passed >= op->generation;
+  return op->kind != SIM_WAIT || op->mark->passed;
 }
 
 /* The stream whose head is to run next, or NULL and in *wake the time at which to look again. */
@@ -135,7 +135,7 @@ sim_op *tide__sim_op_new(sim_kind kind) {
 }
 
 void tide__sim_op_free(sim_op *op) {
-  if (op->event) tide__sim_event_unref(op->event);
+  if (op->mark) tide__sim_mark_unref(op->mark);
   if (op->staged) free(op->src);
   free(op);
 }
@@ -160,7 +160,7 @@ tide_status tide__sim_submit(sim_stream *stream, sim_op *op, double cost, const 
   if (lost || dry || stuck) {
     if (dry) stream->clock += cost;
     if (!lost) tide__sim_fault_fire(stream->device, op);
-    if (op->kind == SIM_RECORD) op->event->passed = op->generation; /* other devices' streams may wait for it */
+    if (op->kind == SIM_RECORD) op->mark->passed = true; /* other devices' streams may wait for it */
     tide__sim_op_free(op);
     if (lost) return tide__sim_leave(stream->device, what);
     pthread_mutex_unlock(&s->lock);

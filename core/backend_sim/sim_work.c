@@ -149,8 +149,8 @@ void tide__sim_op_run(sim_stream *stream, sim_op *op) {
   const sim_failure *failure = &tide__sim.device[stream->device].failure;
   bool lost = failure->set && failure->sticky;
   if (op->kind == SIM_RECORD) {
-    op->event->passed = op->generation;
-    op->event->time = tide__sim_now();
+    op->mark->passed = true;
+    op->mark->time = tide__sim_now();
   } else if (!lost && !tide__sim_fault_fire(stream->device, op)) {
     if (op->kind == SIM_KERNEL) do_kernel(stream->device, op);
     if (op->kind == SIM_COPY) do_copy(stream->device, op);

@@ -299,6 +299,36 @@ static void test_events(void) {
   t->close();
 }
 
+/* Each record counts for itself, also when the same event is recorded on streams that reach it in another order. */
+static void test_event_again(void) {
+  open_sim(1, 8 * MIB, 0);
+  lane slow = lane_new(0, 0), fast = lane_new(0, 0), m = lane_new(0, 0), n = lane_new(0, 0);
+  void *x = alloc(0, MIB), *y = alloc(0, MIB), *z = alloc(0, MIB), *e;
+  OK(t->event_new(&e, 0, 0));
+  OK(fill(&slow, x, 16, 0));
+  OK(t->stream_sync(slow.head.impl));
+  OK(t->stream_sleep(slow.head.impl, 10000000));
+  OK(fill(&slow, x, 16, 1));
+  OK(t->event_record(e, slow.head.impl));
+  OK(t->event_wait(m.head.impl, e)); /* for the slow one */
+  OK(t->event_record(e, fast.head.impl));
+  OK(t->event_wait(n.head.impl, e)); /* for the fast one */
+  OK(add_number(&m, y, x, 16, 0));
+  OK(fill(&n, z, 16, 3));
+  CHECK(first(&n, z) == 3);
+  CHECK(first(&m, y) == 1);
+  OK(t->device_sync(0));
+  bool done = false;
+  OK(t->event_query(&done, e));
+  CHECK(done);
+  OK(t->event_wait(n.head.impl, e));
+  OK(t->stream_sync(n.head.impl));
+  t->event_free(e);
+  t->stream_free(slow.head.impl), t->stream_free(fast.head.impl);
+  t->stream_free(m.head.impl), t->stream_free(n.head.impl);
+  t->close();
+}
+
 /* A stream that is given back with work in it still does the work. */
 static void test_stream_end(void) {
   open_sim(1, 8 * MIB, 1);
@@ -494,6 +524,7 @@ int main(void) {
   test_disorder();
   test_copies();
   test_events();
+  test_event_again();
   test_stream_end();
   test_interrupt();
   test_bad_index();
