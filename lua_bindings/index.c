@@ -351,6 +351,8 @@ static int ldiag(lua_State *L) {
     ltide_try(L, tide_diagonal(&view->t, x, k, 0, 1));
     ltide_try(L, tide_clone(&u->t, view->t));
   } else {
+    if (k > INT32_MAX || k < -INT32_MAX)
+      return ltide_error(L, "ValueError", "diag: k: got %I, expected -2147483647 to 2147483647", (LUAI_UACINT)k);
     int64_t n = tide_tensor_size(x)[0] + (k < 0 ? -k : k), size[2] = {n, n};
     tide_options o = {tide_tensor_dtype(x), tide_tensor_device(x), false};
     ltide_try(L, tide_full(&u->t, size, 2, tide_int(0), &o));

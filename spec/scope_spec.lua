@@ -240,12 +240,13 @@ describe("device and stream blocks", function()
 
   it("are lost with a coroutine that is dropped inside", function()
     warn "@off" -- each of them is reported
-    local function drop()
-      coroutine.wrap(function() cuda.device(last, coroutine.yield) end)()
+    for _ = 1, 20 do
+      local co = coroutine.wrap(function() cuda.device(last, coroutine.yield) end)
+      co()
     end
-    for _ = 1, 20 do drop() end
-    drop = string.rep(" ", 10) -- nothing of the last one is left in a register
-    for _ = 1, 3 do collectgarbage() end
+    assert.are.equal(0, cuda.current_device()) -- and no coroutine is the last that called
+    collectgarbage()
+    collectgarbage()
     warn "@on"
     assert.are.equal(0, cuda.current_device())
   end)

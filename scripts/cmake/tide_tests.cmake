@@ -40,13 +40,8 @@ endforeach()
 
 # ---- specs: one suite, once for each kind of device ----
 set(busted $<TARGET_FILE:tide_runner> ${checks}/busted.lua)
-set(busted_options "")
-if(TIDE_SANITIZE STREQUAL "thread")
-  # ThreadSanitizer holds a signal back until the program calls something that waits: an endless loop never sees Ctrl-C.
-  set(busted_options "--exclude-names=is interrupted in Lua code")
-endif()
 function(tide_specs kind)
-  tide_test(specs-${kind} 1200 ENV ${ARGN} COMMAND ${busted} ${busted_options} spec)
+  tide_test(specs-${kind} 1200 ENV ${ARGN} COMMAND ${busted} spec)
   # The suite starts worker threads and times some waits: it gets the machine to itself.
   set_tests_properties(${prefix}specs-${kind} PROPERTIES RUN_SERIAL ON)
 endfunction()

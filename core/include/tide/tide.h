@@ -513,8 +513,8 @@ typedef enum tide_random_kind {
 TIDE_API tide_status tide_random(tide_tensor *x, tide_random_kind kind, double a, double b, tide_generator *generator);
 TIDE_API tide_status tide_random_int(tide_tensor *x, int64_t lo, int64_t hi,
                                      tide_generator *generator); /* hi excluded */
-TIDE_API tide_status
-tide_random_bits(tide_tensor *x, tide_generator *generator); /* the whole range that x's dtype holds exactly, from 0 */
+/* The whole range that x's dtype holds exactly, from 0. */
+TIDE_API tide_status tide_random_bits(tide_tensor *x, tide_generator *generator);
 TIDE_API tide_status tide_bernoulli(tide_tensor *x, const tide_tensor *p,
                                     tide_generator *generator); /* x_i = 1 with probability p_i */
 TIDE_API tide_status tide_randperm(tide_tensor **out, int64_t n, const tide_options *options,
