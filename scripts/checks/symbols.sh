@@ -31,7 +31,8 @@ check_needs() {
 # check_declared LIBRARY: what the public headers declare and what the library exports are the same names.
 check_declared() {
   local declared exported
-  declared=$(cat "$(dirname "$0")"/../../core/include/tide/*.h | grep -E '^TIDE_API' | sed -nE 's/^[^(]*[ *](tide_[a-z0-9_]+)\(.*/\1/p' | sort -u)
+  declared=$(cat "$(dirname "$0")"/../../core/include/tide/*.h | tr '\n' ' ' | grep -oE 'TIDE_API [^;(]*\(' |
+    grep -oE 'tide_[a-z0-9_]+\($' | tr -d '(' | sort -u)
   exported=$(nm -D --defined-only "$1" | awk '{print $NF}' | sed 's/@.*//' | sort -u)
   for name in $(comm -23 <(echo "$declared") <(echo "$exported")); do complain "the public headers declare $name, which $1 lacks"; done
   for name in $(comm -13 <(echo "$declared") <(echo "$exported")); do complain "$1 exports $name, which they do not declare"; done
