@@ -281,7 +281,7 @@ static int command_mem(lua_State *L) {
   ltide_enter(L);
   print_memory("cpu", tide_memory_cpu_allocated(), 0, 0, 0);
   for (int i = 0; tide_is_initialized() && i < tide_device_count(); i++) {
-    char name[16];
+    char name[24];
     size_t free_bytes = 0, total = 0;
     snprintf(name, sizeof name, "cuda:%d", i);
     ltide_try(L, tide_device_mem_info(&free_bytes, &total, i));
