@@ -75,7 +75,7 @@ static void print_usage(const char *bad) {
           "  -l mod    require library 'mod' into a global of that name\n"
           "  -i        enter the prompt after running the script\n"
           "  -v        show version information\n"
-          "  -W        turn warnings off (they are on)\n"
+          "  -W [off]  turn warnings off (they are on; -W on)\n"
           "  -E        ignore environment variables of Lua\n"
           "  -h        this text\n"
           "  --        stop handling options\n"
@@ -86,6 +86,9 @@ static void print_usage(const char *bad) {
 
 /* Does the option need the next argument? Its text may also follow at once: -lfoo. */
 static bool takes_value(const char *option) { return option[1] == 'e' || option[1] == 'l'; }
+
+/* -W may be followed by on or off; alone it means off. */
+static bool is_switch(const char *text) { return text && (!strcmp(text, "on") || !strcmp(text, "off")); }
 
 /* Returns false for a bad option, which has been reported. */
 static bool parse_options(ltide_options *o, char **argv) {
@@ -106,6 +109,7 @@ static bool parse_options(ltide_options *o, char **argv) {
       exit(EXIT_SUCCESS);
     }
     if (a[2] || !strchr("ivWE", a[1])) return print_usage(a), false;
+    if (a[1] == 'W' && is_switch(argv[i + 1])) i++;
     o->interactive |= a[1] == 'i';
     o->version |= a[1] == 'v' || a[1] == 'i';
     o->ignore_env |= a[1] == 'E';
@@ -136,7 +140,11 @@ static int require_global(lua_State *L, const char *name) {
 static bool run_options(lua_State *L, char **argv, int end) {
   for (int i = 1; i < end && argv[i][0] == '-' && argv[i][1] && strcmp(argv[i], "--"); i++) {
     char option = argv[i][1];
-    if (option == 'W') lua_warning(L, "@off", 0);
+    if (option == 'W') {
+      bool has_value = i + 1 < end && is_switch(argv[i + 1]);
+      lua_warning(L, has_value && !strcmp(argv[++i], "on") ? "@on" : "@off", 0);
+      continue;
+    }
     if (!takes_value(argv[i])) continue;
     const char *value = argv[i][2] ? argv[i] + 2 : argv[++i];
     int status = option == 'l' ? require_global(L, value)

@@ -67,13 +67,12 @@ void ltide_pace_slow(lua_State *L, ltide_state *S) {
 }
 
 /* Called by an allocation that does not fit. A universe that runs on another thread is asked to collect at its next
- * call. */
+ * look. */
 static int reclaim(void *user, int device, size_t bytes) {
   ltide_state *S = user;
   (void)device, (void)bytes;
   if (ltide_last_state == S && ltide_last) return collect(ltide_last, S);
   atomic_store(&S->collect_wanted, 1);
-  S->limit = 0;
   return 0;
 }
 
