@@ -7,7 +7,7 @@
 
 #include "plan.h"
 
-#define TIDE_BACKEND_VERSION 1
+#define TIDE_BACKEND_VERSION 2
 
 /* What core offers to a backend that is loaded from a shared library. */
 typedef struct tide_backend_host {
@@ -24,6 +24,15 @@ typedef struct tide_backend_host {
   /* A kernel met a bad index: to be called by the backend's wait functions when they find its mailbox filled. */
   tide_status (*fail_index)(int device, uint32_t site, int64_t value, int64_t length, int index_base);
 } tide_backend_host;
+
+/* What names a piece of memory or an event to another process. */
+enum { TIDE_IPC_BYTES = 64 };
+typedef struct tide_ipc_handle {
+  unsigned char bytes[TIDE_IPC_BYTES];
+} tide_ipc_handle;
+
+/* Where a stream stands with capturing. BROKEN: something illegal was done, the graph will not come to be. */
+typedef enum tide_capture_state { TIDE_CAPTURE_NONE, TIDE_CAPTURE_ACTIVE, TIDE_CAPTURE_BROKEN } tide_capture_state;
 
 typedef struct tide_backend {
   uint32_t version; /* TIDE_BACKEND_VERSION */
@@ -71,6 +80,47 @@ typedef struct tide_backend {
   tide_status (*copy_peer)(void *stream, void *dst, int dst_device, const void *src, int src_device, size_t bytes);
   /* Blocking read of at most 16 bytes after everything queued on the stream: the fast way to one value. */
   tide_status (*read_small)(void *stream, void *dst, const void *src, size_t bytes);
+
+  /* ---- memory that grows: address ranges, backed piece by piece (optional, all or none) ---- */
+  tide_status (*range_granularity)(size_t *out, int device); /* what reservations and pieces are multiples of */
+  tide_status (*range_reserve)(void **out, int device, size_t bytes); /* addresses alone */
+  void (*range_release)(int device, void *ptr, size_t bytes);         /* no piece of it is backed any more */
+  tide_status (*range_map)(int device, void *ptr, size_t bytes); /* backs a piece; TIDE_MEMORY when it does not fit */
+  void (*range_unmap)(int device, void *ptr, size_t bytes); /* pieces as they were mapped; no work uses them any more */
+
+  /* ---- the driver's own stream-ordered allocator (optional, all or none) ---- */
+  tide_status (*mem_alloc_async)(void **out, void *stream, size_t bytes);
+  tide_status (*mem_free_async)(void *stream, void *ptr);
+  tide_status (*mem_trim_async)(int device);
+
+  /* ---- between devices and processes (optional) ---- */
+  tide_status (*peer_access)(int device, int peer, bool enabled); /* kernels of `device` may use memory of `peer` */
+  tide_status (*ipc_mem_export)(tide_ipc_handle *out, int device, void *ptr); /* ptr as mem_alloc gave it */
+  tide_status (*ipc_mem_open)(void **out, int device, const tide_ipc_handle *handle);
+  void (*ipc_mem_close)(int device, void *ptr);
+  tide_status (*ipc_event_export)(tide_ipc_handle *out, void *event);
+  tide_status (*ipc_event_open)(void **out, int device, const tide_ipc_handle *handle);
+
+  /* ---- graphs (optional, all or none) ---- */
+  /* mode: 0 global, 1 thread-local, 2 relaxed: whose calls may break the capture. */
+  tide_status (*capture_begin)(void *stream, int mode);
+  /* Ends it in any case, the stream is usable again. Fails, with *graph NULL, if the capture was broken. */
+  tide_status (*capture_end)(void **graph, void *stream);
+  tide_status (*capture_query)(tide_capture_state *out, void *stream);
+  tide_status (*graph_instantiate)(void **exec, void *graph, int device);
+  tide_status (*graph_launch)(void *exec, void *stream);
+  void (*graph_free)(void *graph);
+  void (*graph_exec_free)(void *exec);                     /* not while it runs */
+  tide_status (*graph_dot)(void *graph, const char *path); /* a file for Graphviz */
+
+  /* ---- how far a stream has come, readable even after a fault (optional, both or none) ---- */
+  tide_status (*progress_note)(void *stream, uint32_t value); /* queued: the stream's progress becomes value */
+  uint32_t (*progress_read)(void *stream);
+
+  /* ---- the rest (optional) ---- */
+  tide_status (*device_reset)(int device); /* drops the context: everything on the device becomes invalid */
+  tide_status (*blas_handle)(uint64_t *out, tide_stream *stream);
+  tide_status (*arch_list)(char *text, size_t size); /* what kernels were compiled for: "sm_90 compute_90", ... */
 
   /* ---- kernels: queued on the stream (tide_stream for scratch memory, its backend handle inside) ---- */
 #define KERNEL(name, args) tide_status (*name)(tide_stream * stream, const args *a);

@@ -99,6 +99,18 @@ tide_status tide__device_resolve_accelerator(int *out, int device, const char *w
 /* What every wait ends with: deferred releases, passed events and dead streams are dealt with. */
 void tide__after_wait(void);
 
+/* ---- sync.c: what makes the host wait ---- */
+
+/* Nonzero while a debug mode for synchronisation is on or a capture is under way anywhere. */
+extern _Atomic int tide__sync_watch;
+tide_status tide__sync_slow(const char *what);
+/* First line of whatever makes the host wait for a device: fails where that is not allowed; warns where that is asked.
+ */
+static inline tide_status tide__sync_begin(const char *what) {
+  return __builtin_expect(atomic_load_explicit(&tide__sync_watch, memory_order_relaxed) != 0, 0) ? tide__sync_slow(what)
+                                                                                                 : TIDE_OK;
+}
+
 /* ---- stream.c ---- */
 
 struct tide_stream {
@@ -106,7 +118,8 @@ struct tide_stream {
   int device;
   int priority;
   bool external, is_default;
-  uint64_t id; /* unique in the process: never reused */
+  uint64_t id;                /* unique in the process: never reused */
+  struct tide_graph *capture; /* the graph that is being captured on this stream; else NULL */
   _Atomic int64_t refs;
   uint32_t epoch;
   struct tide_stream *next; /* list of the released ones whose work is not done */

@@ -127,6 +127,8 @@ typedef struct tide_random_args {
   double a, b;
   int64_t lo;
   uint64_t range, seed, offset;
+  const uint64_t
+      *state; /* NULL, or {seed, offset} in the device's memory: its seed replaces ours, its offset is added */
   int64_t numel, size[TIDE_MAX_DIMS], stride[2][TIDE_MAX_DIMS];
 } tide_random_args;
 
@@ -137,6 +139,7 @@ typedef struct tide_randperm_args {
   int64_t n;
   int32_t index_base;
   uint64_t seed, offset;
+  const uint64_t *state; /* as above */
 } tide_randperm_args;
 
 #endif

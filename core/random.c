@@ -80,6 +80,7 @@ static tide_status run(const tide_tensor *x, const draw *d, tide_generator *g) {
   a.ndim = tide__collapse(a.size, a.stride, operands, x->ndim, true);
   a.flat = a.ndim == 1 && a.stride[0][0] == 1 && (!d->p || a.stride[1][0] == 1);
   tide__generator_take(g, &a.seed, &a.offset);
+  a.state = NULL;
   return q.backend->random(q.stream, &a);
 }
 
@@ -177,6 +178,7 @@ static tide_status permute(const tide_tensor *x, tide_generator *g) {
   tide__head_set(&a.head, 0, x, &q);
   a.n = x->numel, a.index_base = tide_get_index_base();
   tide__generator_take(g, &a.seed, &a.offset);
+  a.state = NULL;
   return q.backend->randperm(q.stream, &a);
 }
 
