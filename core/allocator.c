@@ -26,6 +26,8 @@ tide__allocator *tide__allocator_of(int device) { return &allocators[device]; }
 
 typedef struct request {
   tide_stream *stream;
+  tide_mempool *mempool; /* NULL: the default one */
+  tide__lane lane;
   size_t bytes, size, segment; /* asked for, rounded, what the driver would be asked for */
   int pool;
 } request;
@@ -35,6 +37,8 @@ static size_t round_up(size_t bytes, size_t to) { return (bytes + to - 1) / to *
 static bool prepare(request *r, tide_stream *stream, size_t bytes) {
   if (bytes > (size_t)PTRDIFF_MAX) return false;
   r->stream = stream, r->bytes = bytes;
+  r->mempool = stream->capture ? tide__capture_pool(stream->capture) : tide__current_pool(stream->device);
+  r->lane = (tide__lane){r->mempool ? r->mempool->id : 0, stream->id};
   r->size = round_up(bytes ? bytes : 1, unit);
   r->pool = r->size <= small_most ? TIDE_POOL_SMALL : TIDE_POOL_LARGE;
   r->segment = r->pool == TIDE_POOL_SMALL ? small_segment
@@ -73,11 +77,11 @@ static tide_block *carve(tide__allocator *a, tide_block *b, const request *r) {
 }
 
 static tide_block *take(tide__allocator *a, const request *r) {
-  tide_block *b = tide__pool_find(a, r->pool, r->stream->id, r->size);
+  tide_block *b = tide__pool_find(a, r->pool, r->lane, r->size);
   if (b)
     tide__pool_remove(a, b);
   else
-    b = tide__pool_adopt(a, r->pool, r->stream->id, r->size);
+    b = tide__pool_adopt(a, r->pool, r->lane, r->size);
   return b ? carve(a, b, r) : NULL;
 }
 
@@ -91,7 +95,7 @@ static tide_status grow(tide__allocator *a, const request *r, bool retry, tide_b
   if (a->capped && (r->segment > a->limit || reserved > a->limit - r->segment)) return TIDE_MEMORY;
   void *ptr;
   TIDE_TRY(backend->mem_alloc(&ptr, device, r->segment));
-  tide_block *b = tide__segment_new(a, ptr, r->segment, r->stream->id, r->pool);
+  tide_block *b = tide__segment_new(a, ptr, r->segment, r->mempool, r->stream->id, r->pool);
   if (!b) {
     backend->mem_free(device, ptr, r->segment);
     return TIDE_MEMORY;
@@ -139,11 +143,11 @@ static void put_back(tide__allocator *a, tide__segment *list) {
 }
 
 /* The segments are unhooked first, so nothing new can be queued on them while the device is waited for. */
-tide_status tide__allocator_release_cached(tide__allocator *a, int device) {
+static tide_status release_segments(tide__allocator *a, int device, bool dead_alone) {
   const tide_backend *backend = tide__backend_peek(device);
   if (!backend) return TIDE_OK;
   pthread_mutex_lock(&a->lock);
-  tide__segment *list = tide__segments_detach(a);
+  tide__segment *list = tide__segments_detach(a, dead_alone);
   pthread_mutex_unlock(&a->lock);
   if (!list) return TIDE_OK;
   tide_status status = tide__device_lost(NULL, device) ? TIDE_OK : backend->device_sync(device);
@@ -167,6 +171,10 @@ tide_status tide__allocator_release_cached(tide__allocator *a, int device) {
   return status;
 }
 
+tide_status tide__allocator_release_cached(tide__allocator *a, int device) {
+  return release_segments(a, device, false);
+}
+
 static tide_status climb(tide__allocator *a, const request *r, tide_block **out) {
   int device = r->stream->device;
   if ((*out = search(a, r))) return TIDE_OK;
@@ -183,6 +191,15 @@ static tide_status climb(tide__allocator *a, const request *r, tide_block **out)
   return status == TIDE_MEMORY ? tide__allocator_fail(a, device, r->bytes) : status;
 }
 
+/* Before the driver is asked for more, it gets back what pools have left behind that nobody holds any more. */
+static tide_status grow_reaping(tide__allocator *a, const request *r, tide_block **out) {
+  TIDE_TRY(release_segments(a, r->stream->device, true));
+  pthread_mutex_lock(&a->lock);
+  tide_status status = grow(a, r, false, out);
+  pthread_mutex_unlock(&a->lock);
+  return status;
+}
+
 /* ---- what core calls ---- */
 
 tide_status tide__block_alloc(tide_block **out, tide_stream *stream, size_t bytes) {
@@ -193,8 +210,10 @@ tide_status tide__block_alloc(tide_block **out, tide_stream *stream, size_t byte
   tide__park_poll();
   pthread_mutex_lock(&a->lock);
   tide_block *b = take(a, &r);
-  tide_status status = b ? TIDE_OK : grow(a, &r, false, &b);
+  bool reap = !b && a->has_dead && !stream->capture;
+  tide_status status = b ? TIDE_OK : reap ? TIDE_MEMORY : grow(a, &r, false, &b);
   pthread_mutex_unlock(&a->lock);
+  if (reap) status = grow_reaping(a, &r, &b);
   if (status == TIDE_MEMORY) status = climb(a, &r, &b);
   if (status == TIDE_OK) *out = b;
   return status;
@@ -216,6 +235,7 @@ static void settle(tide__allocator *a, tide_block *b) {
   tide__stat_down(st->active, pool, 1);
   tide__stat_down(st->active_bytes, pool, (int64_t)size);
   tide__stat_down(st->requested_bytes, pool, (int64_t)b->requested);
+  if (tide__mempool_dead(b->segment->mempool)) a->has_dead = true;
 }
 
 static void unpark(void *arg) {
@@ -252,6 +272,7 @@ tide_status tide__allocator_shutdown(void) {
     for (tide__segment *s = a->segments; backend && s; s = s->next) {
       for (tide_block *b = s->head; b; b = b->next) tide__park_drop(&b->park);
       backend->mem_free(d, s->ptr, s->size);
+      tide__mempool_drop(s->mempool);
     }
     tide__slabs_free(a);
     a->stats = (tide_memory_stats){0};

@@ -1,9 +1,9 @@
 /* allocator_pool.c: the free blocks of a device, and how blocks split and merge.
  *
- * Free blocks of each pool stand in a treap ordered by (stream, size, address), so the best fit is the first block that
- * is not below (stream, size): a handful of compares, no allocation, whatever the number of blocks. Blocks of a segment
- * are a chain in order of address; a block that becomes free takes in its free neighbours at once, so two free blocks
- * never touch. The structs come from slabs that live as long as the allocator.
+ * Free blocks of each pool stand in a treap ordered by (lane, size, address), where a lane is a mempool and a stream;
+ * so the best fit is the first block that is not below (lane, size): a handful of compares, no allocation, whatever the
+ * number of blocks. Blocks of a segment are a chain in order of address; a block that becomes free takes in its free
+ * neighbours at once, so two free blocks never touch. The structs come from slabs that live as long as the allocator.
  *
  * Invariant: a block is in the tree of its pool exactly while its state is BLOCK_FREE. */
 #include "allocator.h"
@@ -12,8 +12,13 @@
 
 /* ---- the tree ---- */
 
+static inline bool same_lane(tide__lane x, tide__lane y) { return x.stream == y.stream && x.mempool == y.mempool; }
+static inline bool lane_before(tide__lane x, tide__lane y) {
+  return x.stream != y.stream ? x.stream < y.stream : x.mempool < y.mempool;
+}
+
 static bool before(const tide_block *x, const tide_block *y) {
-  if (x->segment->stream != y->segment->stream) return x->segment->stream < y->segment->stream;
+  if (!same_lane(x->lane, y->lane)) return lane_before(x->lane, y->lane);
   if (x->size != y->size) return x->size < y->size;
   return x->ptr < y->ptr;
 }
@@ -53,16 +58,15 @@ void tide__pool_remove(tide__allocator *a, tide_block *b) {
   b->state = BLOCK_USED;
 }
 
-tide_block *tide__pool_find(const tide__allocator *a, int pool, uint64_t stream, size_t size) {
+tide_block *tide__pool_find(const tide__allocator *a, int pool, tide__lane lane, size_t size) {
   tide_block *best = NULL, *t = a->pool[pool];
   while (t) {
-    uint64_t s = t->segment->stream;
-    if (s < stream || (s == stream && t->size < size))
+    if (same_lane(t->lane, lane) ? t->size < size : lane_before(t->lane, lane))
       t = t->right;
     else
       best = t, t = t->left;
   }
-  return best && best->segment->stream == stream ? best : NULL;
+  return best && same_lane(best->lane, lane) ? best : NULL;
 }
 
 /* ---- structs ---- */
@@ -120,7 +124,8 @@ static tide__segment *segment_struct(tide__allocator *a) {
   return s;
 }
 
-tide_block *tide__segment_new(tide__allocator *a, void *ptr, size_t size, uint64_t stream, int pool) {
+tide_block *tide__segment_new(tide__allocator *a, void *ptr, size_t size, tide_mempool *mempool, uint64_t stream,
+                              int pool) {
   tide_block *b = tide__block_new(a);
   if (!b) return NULL;
   tide__segment *s = segment_struct(a);
@@ -128,16 +133,20 @@ tide_block *tide__segment_new(tide__allocator *a, void *ptr, size_t size, uint64
     tide__block_drop(a, b);
     return NULL;
   }
-  *s = (tide__segment){.next = a->segments, .head = b, .ptr = ptr, .size = size, .stream = stream, .pool = pool};
+  tide__lane lane = {mempool ? mempool->id : 0, stream};
+  *s = (tide__segment){
+      .next = a->segments, .head = b, .ptr = ptr, .size = size, .mempool = mempool, .lane = lane, .pool = pool};
+  if (mempool) atomic_fetch_add_explicit(&mempool->life, 1, memory_order_relaxed);
   if (s->next) s->next->prev = s;
   a->segments = s;
-  b->segment = s;
+  b->segment = s, b->lane = lane;
   b->ptr = ptr, b->size = size;
   b->state = BLOCK_USED;
   return b;
 }
 
 void tide__segment_drop(tide__allocator *a, tide__segment *s) {
+  tide__mempool_drop(s->mempool);
   s->next = a->spare_segments;
   a->spare_segments = s;
 }
@@ -157,7 +166,7 @@ void tide__slabs_free(tide__allocator *a) {
 void tide__block_split(tide__allocator *a, tide_block *b, size_t size) {
   tide_block *rest = tide__block_new(a);
   if (!rest) return; /* without a struct the block stays whole: it is large enough */
-  rest->segment = b->segment;
+  rest->segment = b->segment, rest->lane = b->lane;
   rest->ptr = b->ptr + size, rest->size = b->size - size;
   rest->prev = b, rest->next = b->next;
   if (rest->next) rest->next->prev = rest;
@@ -194,11 +203,12 @@ int tide__block_merge(tide__allocator *a, tide_block *b, size_t *bytes) {
 
 /* ---- segments ---- */
 
-tide__segment *tide__segments_detach(tide__allocator *a) {
+tide__segment *tide__segments_detach(tide__allocator *a, bool dead_alone) {
   tide__segment *out = NULL;
+  a->has_dead = false;
   for (tide__segment *s = a->segments, *next; s; s = next) {
     next = s->next;
-    if (s->head->state != BLOCK_FREE || s->head->next) continue;
+    if (s->head->state != BLOCK_FREE || s->head->next || (dead_alone && !tide__mempool_dead(s->mempool))) continue;
     tide__pool_remove(a, s->head);
     if (s->prev)
       s->prev->next = next;
@@ -221,11 +231,11 @@ size_t tide__pool_largest(const tide__allocator *a) {
 /* The number of no stream. */
 enum { ORPHAN = 0 };
 
-tide_block *tide__pool_adopt(tide__allocator *a, int pool, uint64_t stream, size_t size) {
-  tide_block *b = tide__pool_find(a, pool, ORPHAN, size);
+tide_block *tide__pool_adopt(tide__allocator *a, int pool, tide__lane lane, size_t size) {
+  tide_block *b = tide__pool_find(a, pool, (tide__lane){lane.mempool, ORPHAN}, size);
   if (!b || b->prev || b->next) return NULL;
   tide__pool_remove(a, b);
-  b->segment->stream = stream;
+  b->segment->lane = b->lane = lane;
   return b;
 }
 
@@ -233,11 +243,12 @@ tide_block *tide__pool_adopt(tide__allocator *a, int pool, uint64_t stream, size
 static void move_segment(tide__allocator *a, tide__segment *s, uint64_t to) {
   tide_block *out = NULL;
   for (tide_block *b = s->head; b; b = b->next) {
-    if (b->state != BLOCK_FREE) continue;
-    tide__pool_remove(a, b);
-    b->left = out, out = b;
+    bool in_tree = b->state == BLOCK_FREE;
+    if (in_tree) tide__pool_remove(a, b);
+    b->lane.stream = to;
+    if (in_tree) b->left = out, out = b;
   }
-  s->stream = to;
+  s->lane.stream = to;
   while (out) {
     tide_block *b = out;
     out = b->left;
@@ -249,6 +260,6 @@ void tide__allocator_orphan(int device, uint64_t stream) {
   tide__allocator *a = tide__allocator_of(device);
   pthread_mutex_lock(&a->lock);
   for (tide__segment *s = a->segments; s; s = s->next)
-    if (s->stream == stream) move_segment(a, s, ORPHAN);
+    if (s->lane.stream == stream) move_segment(a, s, ORPHAN);
   pthread_mutex_unlock(&a->lock);
 }

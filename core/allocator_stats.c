@@ -41,6 +41,13 @@ tide_status tide_memory_get_stats(tide_memory_stats *out, int device) {
   return TIDE_OK;
 }
 
+void tide__allocator_visit(int device, void (*fn)(void *arg, const tide__segment *segment), void *arg) {
+  tide__allocator *a = tide__allocator_of(device);
+  pthread_mutex_lock(&a->lock);
+  for (const tide__segment *s = a->segments; s; s = s->next) fn(arg, s);
+  pthread_mutex_unlock(&a->lock);
+}
+
 size_t tide_memory_allocated(int device) {
   int d = index_of(device);
   return d < 0 ? 0 : atomic_load_explicit(&tide__allocator_of(d)->allocated, memory_order_relaxed);

@@ -126,6 +126,11 @@ struct tide_stream {
 };
 /* The current stream of the device for this thread; on the CPU one fixed stream. Borrowed. */
 tide_status tide__stream_current(tide_stream **out, int device);
+/* The pool that this thread allocates from on the device; NULL for the default one. Borrowed; setting takes a
+ * reference.
+ */
+struct tide_mempool *tide__current_pool(int device);
+void tide__current_pool_set(struct tide_mempool *pool, int device);
 /* Ends the released streams whose work is done: their cached memory may serve any other. */
 void tide__stream_reap(void);
 void tide__stream_shutdown(void);

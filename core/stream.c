@@ -1,9 +1,9 @@
 /* stream.c: streams, and which device and streams are current.
  *
  * Each device has a default stream of ours, made when it is first needed. The current device, the current stream of
- * each device and the base of index values live in a tide_current: every thread has one of its own, and a host with
- * coroutines binds the one of the coroutine that runs, which is a single store to thread-local memory. A current holds
- * references to the streams set in it and nothing for the default ones.
+ * each device, the pool it allocates from and the base of index values live in a tide_current: every thread has one of
+ * its own, and a host with coroutines binds the one of the coroutine that runs, which is a single store to thread-local
+ * memory. A current holds references to the streams set in it and nothing for the default ones.
  *
  * A stream whose last reference goes may still have work queued, and the allocator may hold blocks that only its own
  * order makes safe. It is put on a list without a call of the driver, so a finaliser may do it; later, once its work is
@@ -15,10 +15,13 @@
 
 #include <stdlib.h>
 
+#include "tide/memory.h"
+
 struct tide_current {
   int device, index_base;
   uint32_t epoch;
   tide_stream *stream[TIDE_MAX_DEVICES]; /* retained; NULL: the default one */
+  tide_mempool *pool[TIDE_MAX_DEVICES];  /* likewise */
 };
 
 static tide_stream cpu_stream = {.device = TIDE_CPU, .is_default = true, .refs = 1};
@@ -232,7 +235,8 @@ tide_status tide_stream_sleep(tide_stream *s, int64_t cycles) {
 static void clear_streams(tide_current *c) {
   for (int d = 0; d < TIDE_MAX_DEVICES; d++) {
     tide_stream_release(c->stream[d]);
-    c->stream[d] = NULL;
+    tide_mempool_release(c->pool[d]);
+    c->stream[d] = NULL, c->pool[d] = NULL;
   }
 }
 
@@ -268,6 +272,8 @@ tide_current *tide_current_new(const tide_current *inherit) {
   for (int d = 0; d < TIDE_MAX_DEVICES; d++) {
     c->stream[d] = inherit->stream[d];
     if (c->stream[d]) tide_stream_retain(c->stream[d]);
+    c->pool[d] = inherit->pool[d];
+    if (c->pool[d]) tide_mempool_retain(c->pool[d]);
   }
   return c;
 }
@@ -311,15 +317,30 @@ tide_status tide_current_stream(tide_stream **out, int device) {
   return tide__stream_current(out, device);
 }
 
+/* What the thread's own current holds is let go when the thread ends. */
+static void watch(const tide_current *c) {
+  if (c != &own) return;
+  pthread_once(&once, watch_threads);
+  tide__thread_touch();
+}
+
+tide_mempool *tide__current_pool(int device) { return now()->pool[device]; }
+
+void tide__current_pool_set(tide_mempool *pool, int device) {
+  tide_current *c = now();
+  tide_mempool *before = c->pool[device];
+  watch(c);
+  if (pool) tide_mempool_retain(pool);
+  c->pool[device] = pool;
+  tide_mempool_release(before);
+}
+
 tide_status tide_current_set_stream(tide_stream *s) {
   TIDE_TRY(tide__stream_check(s, "set_stream"));
   tide_current *c = now();
   tide_stream *before = c->stream[s->device];
   if (before == s) return TIDE_OK;
-  if (c == &own) {
-    pthread_once(&once, watch_threads);
-    tide__thread_touch();
-  }
+  watch(c);
   if (!s->is_default) tide_stream_retain(s);
   c->stream[s->device] = s->is_default ? NULL : s;
   tide_stream_release(before);

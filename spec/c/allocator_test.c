@@ -3,7 +3,7 @@
  * Its placement and its statistics are compared, after every step of long random walks, with a plain model of torch's
  * published policy that searches lists from end to end. The rest is what a model cannot tell: blocks used on two
  * streams, streams that end, the ladder of an allocation that does not fit, threads, what a call costs. */
-#include "core.h"
+#include "allocator.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -325,6 +325,66 @@ static void ended_streams(void) {
   tide_shutdown();
 }
 
+/* ---- pools ---- */
+
+typedef struct seen {
+  int segments;
+  size_t bytes;
+  uint64_t mempool;
+} seen;
+static void count_segment(void *arg, const tide__segment *segment) {
+  seen *s = arg;
+  if (tide_mempool_id(segment->mempool) != s->mempool) return;
+  s->segments++;
+  for (const tide_block *b = segment->head; b; b = b->next) s->bytes += b->size;
+}
+static seen look(int device, const tide_mempool *pool) {
+  seen s = {.mempool = tide_mempool_id(pool)};
+  tide__allocator_visit(device, count_segment, &s);
+  return s;
+}
+
+static void pools(void) {
+  start(2, 256 * MiB);
+  tide_stream *s = current(0);
+  tide_mempool *p, *q, *now;
+  tide_block *a, *b, *c;
+  CHECK(tide_mempool_new(&p, 7) == TIDE_DEVICE && tide_mempool_new(&p, TIDE_CPU) == TIDE_DEVICE);
+  OK(tide_mempool_new(&p, 0));
+  OK(tide_mempool_new(&q, TIDE_ALL_DEVICES));
+  CHECK(tide_mempool_id(p) && tide_mempool_id(q) != tide_mempool_id(p) && tide_mempool_id(NULL) == 0);
+  CHECK(tide_mempool_device(p) == 0 && tide_mempool_device(q) == TIDE_ALL_DEVICES);
+  OK(tide__block_alloc(&a, s, 3 * MiB)); /* the default pool has a free rest */
+  OK(tide_current_set_pool(p, 0));
+  OK(tide_current_pool(&now, 0));
+  CHECK(now == p && tide_current_set_pool(p, 1) == TIDE_DEVICE);
+  OK(tide__block_alloc(&b, s, 3 * MiB));
+  CHECK(look(0, p).segments == 1 && look(0, NULL).segments == 1);
+  const void *ptr = tide__block_ptr(b);
+  tide__block_free(b);
+  OK(tide__block_alloc(&c, s, 3 * MiB));
+  CHECK(tide__block_ptr(c) == ptr && look(0, p).segments == 1);
+  OK(tide_current_set_pool(q, TIDE_ALL_DEVICES));
+  OK(tide__block_alloc(&b, current(1), 100));
+  CHECK(look(1, q).segments == 1 && look(1, q).bytes == 2 * MiB && look(0, q).segments == 0);
+  tide__block_free(b);
+  OK(tide_current_set_pool(NULL, TIDE_ALL_DEVICES));
+  tide__block_free(a);
+  OK(tide__block_alloc(&a, s, 3 * MiB));
+  CHECK(look(0, NULL).segments == 1);
+  tide_mempool_release(p); /* its block lives on, and its segment with it */
+  OK(tide_memory_empty_cache(TIDE_CURRENT));
+  CHECK(look(0, p).segments == 1 && look(1, q).segments == 0);
+  tide__block_free(c);
+  tide_memory_stats before = stats(0);
+  OK(tide__block_alloc(&b, s, 30 * MiB)); /* the driver is asked for more, and gets the dead pool's */
+  CHECK(stats(0).num_device_free == before.num_device_free + 1);
+  tide__block_free(a), tide__block_free(b);
+  tide_shutdown();
+  CHECK(tide_current_set_pool(q, TIDE_ALL_DEVICES) == TIDE_STATE);
+  tide_mempool_release(q);
+}
+
 /* ---- memory that runs out ---- */
 
 static tide_block *garbage[4];
@@ -561,6 +621,7 @@ int main(void) {
   for (uint32_t seed = 1; seed <= 3; seed++) random_walk(seed);
   two_streams();
   ended_streams();
+  pools();
   ladder();
   fraction();
   faults();

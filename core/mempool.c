@@ -1,0 +1,69 @@
+/* mempool.c: pools, as far as they are more than a number in the allocator's trees.
+ *
+ * A pool owns nothing itself. Its id is part of the key under which free blocks are found (the lane), so blocks of
+ * different pools never serve each other's requests and never merge, whatever device they are on. Letting a pool go
+ * only drops a count: a finaliser may do it. The allocator gives the segments of a pool that nobody holds back to the
+ * driver when their blocks are free, at the next occasion at which it waits for the device anyway; they are not lent to
+ * other pools, because captured work may still be replayed on streams that the allocator does not know.
+ *
+ * Invariant: the struct lives while it has users or segments. */
+#include <stdlib.h>
+
+#include "allocator.h"
+
+static _Atomic uint64_t last_id;
+
+/* TIDE_ALL_DEVICES stays what it is. */
+static tide_status resolve(int *out, int device, const char *what) {
+  *out = device;
+  return device == TIDE_ALL_DEVICES ? TIDE_OK : tide__device_resolve_accelerator(out, device, what);
+}
+
+tide_status tide_mempool_new(tide_mempool **out, int device) {
+  if (!tide__running()) return tide__fail(TIDE_STATE, "mempool_new: tide is not started, expected tide_init first");
+  TIDE_TRY(resolve(&device, device, "mempool_new"));
+  tide_mempool *pool = malloc(sizeof *pool);
+  if (!pool) return tide__fail(TIDE_MEMORY, "mempool_new: no host memory");
+  *pool = (tide_mempool){.device = device, .epoch = tide__epoch_now()};
+  atomic_init(&pool->refs, 1);
+  atomic_init(&pool->life, 1);
+  pool->id = atomic_fetch_add_explicit(&last_id, 1, memory_order_relaxed) + 1;
+  *out = pool;
+  return TIDE_OK;
+}
+
+void tide__mempool_drop(tide_mempool *pool) {
+  if (pool && atomic_fetch_sub_explicit(&pool->life, 1, memory_order_acq_rel) == 1) free(pool);
+}
+
+void tide_mempool_retain(tide_mempool *pool) { atomic_fetch_add_explicit(&pool->refs, 1, memory_order_relaxed); }
+
+void tide_mempool_release(tide_mempool *pool) {
+  if (!pool || atomic_fetch_sub_explicit(&pool->refs, 1, memory_order_acq_rel) != 1) return;
+  bool empty = atomic_load_explicit(&pool->life, memory_order_relaxed) == 1;
+  for (int d = 0; !empty && d < TIDE_MAX_DEVICES; d++)
+    if (pool->device == TIDE_ALL_DEVICES || pool->device == d) tide__allocator_of(d)->has_dead = true;
+  tide__mempool_drop(pool);
+}
+
+uint64_t tide_mempool_id(const tide_mempool *pool) { return pool ? pool->id : 0; }
+int tide_mempool_device(const tide_mempool *pool) { return pool ? pool->device : TIDE_ALL_DEVICES; }
+
+tide_status tide_current_pool(tide_mempool **out, int device) {
+  TIDE_TRY(tide__device_resolve_accelerator(&device, device, "current_pool"));
+  *out = tide__current_pool(device);
+  return TIDE_OK;
+}
+
+tide_status tide_current_set_pool(tide_mempool *pool, int device) {
+  TIDE_TRY(resolve(&device, device, "set_pool"));
+  if (pool && pool->epoch != tide__epoch_now())
+    return tide__fail(TIDE_STATE, "set_pool: the pool belongs to a runtime that has ended");
+  if (pool && pool->device != TIDE_ALL_DEVICES && pool->device != device)
+    return tide__fail(TIDE_DEVICE, "set_pool: wrong device, got %s for a pool of %s",
+                      device == TIDE_ALL_DEVICES ? "all devices" : tide__device_text(device),
+                      tide__device_text(pool->device));
+  if (device != TIDE_ALL_DEVICES) tide__current_pool_set(pool, device);
+  for (int d = 0; device == TIDE_ALL_DEVICES && d < TIDE_MAX_DEVICES; d++) tide__current_pool_set(pool, d);
+  return TIDE_OK;
+}
