@@ -92,6 +92,7 @@ static tide_status empty_one(int device) {
   tide__allocator *a = tide__allocator_of(device);
   const tide_backend *backend = tide__backend_peek(device);
   if (!backend) return TIDE_OK;
+  TIDE_TRY(tide__sync_asked("empty_cache"));
   if (!tide__device_lost(NULL, device)) TIDE_TRY(backend->device_sync(device));
   tide__deferred_drain();
   tide__park_poll_slow(INT64_MAX);

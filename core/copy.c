@@ -114,7 +114,10 @@ static tide_status transfer(const tide_tensor *dst, const tide_tensor *src, bool
     TIDE_TRY(q.backend->copy_to_device(impl, target, source, bytes, pinned));
   else
     TIDE_TRY(q.backend->copy_to_host(impl, target, source, bytes, pinned));
-  return pinned && !non_blocking ? tide_stream_synchronize(q.stream) : TIDE_OK;
+  if (!pinned || non_blocking) return TIDE_OK;
+  TIDE_TRY(q.backend->stream_sync(impl));
+  tide__after_wait();
+  return TIDE_OK;
 }
 
 /* The last step at the destination: where the bytes land is dst itself, or a staging tensor that is unpacked then. */
@@ -129,25 +132,54 @@ static tide_status land(tide_tensor *dst, const tide_tensor *packed, bool non_bl
   return status;
 }
 
+/* The dtype that travels: the cast is done where it makes the journey shorter. */
+static tide_dtype wire_dtype(const tide_tensor *dst, const tide_tensor *src) {
+  return tide__itemsize(dst->dtype) < tide__itemsize(src->dtype) ? (tide_dtype)dst->dtype : (tide_dtype)src->dtype;
+}
+
+/* Two pieces of memory without holes, whose elements stand in the same order: their bytes travel as they are. */
+static bool travels(const tide_tensor *dst, const tide_tensor *src) {
+  if (dst->dtype != src->dtype || !tide__same_size(dst, src) || !tide__tensor_dense(src)) return false;
+  for (int d = 0; d < dst->ndim; d++)
+    if (dst->size[d] > 1 && dst->stride[d] != src->stride[d]) return false;
+  return true;
+}
+
 static tide_status copy_across(tide_tensor *dst, const tide_tensor *src, bool non_blocking) {
-  bool cast_first = tide__itemsize(dst->dtype) < tide__itemsize(src->dtype);
+  if (travels(dst, src)) return transfer(dst, src, non_blocking);
   tide_tensor *packed;
-  TIDE_TRY(tide__as_contiguous(&packed, src, cast_first ? (tide_dtype)dst->dtype : (tide_dtype)src->dtype));
+  TIDE_TRY(tide__as_contiguous(&packed, src, wire_dtype(dst, src)));
   tide_status status = land(dst, packed, non_blocking);
   tide_tensor_release(packed);
   return status;
 }
 
-tide_status tide_copy(tide_tensor *dst, const tide_tensor *src, bool non_blocking) {
-  TIDE_TRY(tide__check(dst, "copy", "the destination"));
-  TIDE_TRY(tide__check(src, "copy", "the source"));
+/* A copy between the host and a device makes the host wait, unless it may be asynchronous and what travels is
+ * page-locked memory itself. */
+static bool copy_waits(const tide_tensor *dst, const tide_tensor *src, bool non_blocking) {
+  bool to_device = dst->storage->device >= 0;
+  if (to_device && src->storage->device >= 0) return false;
+  const tide_tensor *host = to_device ? src : dst;
+  if (!non_blocking || !host->storage->pinned) return true;
+  return !travels(dst, src) && (!host->contiguous || host->dtype != wire_dtype(dst, src) || !tide__same_size(dst, src));
+}
+
+/* `what` names the operation to whoever wants to know of waits. */
+static tide_status copy_named(tide_tensor *dst, const tide_tensor *src, bool non_blocking, const char *what) {
+  TIDE_TRY(tide__check(dst, what, "the destination"));
+  TIDE_TRY(tide__check(src, what, "the source"));
   if (!tide__broadcasts_to(src, dst->size, dst->ndim))
-    return tide__fail(TIDE_SHAPE, "copy: wrong shape of the source, got %s, expected one that broadcasts to %s",
+    return tide__fail(TIDE_SHAPE, "%s: wrong shape of the source, got %s, expected one that broadcasts to %s", what,
                       tide__shape_text(src->size, src->ndim), tide__shape_text(dst->size, dst->ndim));
-  TIDE_TRY(tide__writable_check(dst, "copy", "the destination"));
+  TIDE_TRY(tide__writable_check(dst, what, "the destination"));
   if (dst->numel == 0) return TIDE_OK;
   if (dst->storage->device == src->storage->device) return copy_here(dst, src);
+  if (tide__sync_watched() && copy_waits(dst, src, non_blocking)) TIDE_TRY(tide__sync_begin(what));
   return copy_across(dst, src, non_blocking);
+}
+
+tide_status tide_copy(tide_tensor *dst, const tide_tensor *src, bool non_blocking) {
+  return copy_named(dst, src, non_blocking, "copy");
 }
 
 /* ---- new tensors from old ones ---- */
@@ -179,7 +211,7 @@ tide_status tide_to(tide_tensor **out, const tide_tensor *x, const tide_options 
   tide_tensor *made;
   bool pinned = o.pin_memory || (non_blocking && from >= 0 && device < 0);
   TIDE_TRY(new_for(&made, x, dtype, device, pinned));
-  tide_status status = tide_copy(made, x, non_blocking);
+  tide_status status = copy_named(made, x, non_blocking, "to");
   if (status != TIDE_OK) {
     tide_tensor_release(made);
     return status;
@@ -213,6 +245,11 @@ tide_status tide_item(tide_scalar *out, const tide_tensor *x) {
   if (x->numel != 1)
     return tide__fail(TIDE_SHAPE, "item: x has not one element, got %s, expected a single element",
                       tide__shape_text(x->size, x->ndim));
+  if (x->storage->device >= 0) TIDE_TRY(tide__sync_begin("item"));
+  return tide__item_now(out, x);
+}
+
+tide_status tide__item_now(tide_scalar *out, const tide_tensor *x) {
   if (x->storage->device < 0) {
     *out = tide__scalar_unpack(tide__tensor_ptr(x), (tide_dtype)x->dtype);
     return TIDE_OK;
@@ -234,7 +271,7 @@ tide_status tide_read(void *host, const tide_tensor *x) {
   tide_tensor wrapped;
   size_t bytes = (size_t)(x->numel * tide__itemsize(x->dtype));
   tide__tensor_wrap(&wrapped, &memory, host, bytes, TIDE_CPU, (tide_dtype)x->dtype, x->size, x->ndim);
-  return tide_copy(&wrapped, x, false);
+  return copy_named(&wrapped, x, false, "read");
 }
 
 tide_status tide_write(tide_tensor *x, const void *host) {
@@ -245,7 +282,7 @@ tide_status tide_write(tide_tensor *x, const void *host) {
   tide_tensor wrapped;
   size_t bytes = (size_t)(x->numel * tide__itemsize(x->dtype));
   tide__tensor_wrap(&wrapped, &memory, (void *)host, bytes, TIDE_CPU, (tide_dtype)x->dtype, x->size, x->ndim);
-  return tide_copy(x, &wrapped, false);
+  return copy_named(x, &wrapped, false, "write");
 }
 
 tide_status tide_fill(tide_tensor *x, tide_scalar value) {

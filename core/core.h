@@ -103,13 +103,21 @@ void tide__after_wait(void);
 
 /* Nonzero while a debug mode for synchronisation is on or a capture is under way anywhere. */
 extern _Atomic int tide__sync_watch;
-tide_status tide__sync_slow(const char *what);
+/* `asked`: the wait is what the caller asked for, so it matters to a capture alone. */
+tide_status tide__sync_slow(const char *what, bool asked);
+static inline bool tide__sync_watched(void) {
+  return __builtin_expect(atomic_load_explicit(&tide__sync_watch, memory_order_relaxed) != 0, 0);
+}
 /* First line of whatever makes the host wait for a device: fails where that is not allowed; warns where that is asked.
  */
 static inline tide_status tide__sync_begin(const char *what) {
-  return __builtin_expect(atomic_load_explicit(&tide__sync_watch, memory_order_relaxed) != 0, 0) ? tide__sync_slow(what)
-                                                                                                 : TIDE_OK;
+  return tide__sync_watched() ? tide__sync_slow(what, false) : TIDE_OK;
 }
+/* Likewise for the waits that a program asks for by name: synchronize and the like. */
+static inline tide_status tide__sync_asked(const char *what) {
+  return tide__sync_watched() ? tide__sync_slow(what, true) : TIDE_OK;
+}
+void tide__warn(const char *message); /* to the calling thread's hook */
 
 /* ---- stream.c ---- */
 

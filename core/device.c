@@ -98,6 +98,7 @@ void tide__after_wait(void) {
 /* A device that was never opened has nothing to wait for. */
 tide_status tide_device_synchronize(int device) {
   TIDE_TRY(tide__device_resolve_accelerator(&device, device, "synchronize"));
+  TIDE_TRY(tide__sync_asked("synchronize"));
   if (tide__backend_peek(device)) {
     const tide_backend *b;
     TIDE_TRY(tide__backend(&b, device));

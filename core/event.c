@@ -131,6 +131,7 @@ tide_status tide_event_synchronize(tide_event *event) {
   TIDE_TRY(check(event, "event_synchronize"));
   if (!event->impl) return TIDE_OK;
   const tide_backend *b;
+  TIDE_TRY(tide__sync_asked("event_synchronize"));
   TIDE_TRY(tide__backend(&b, event->device));
   TIDE_TRY(b->event_sync(event->impl));
   tide__after_wait();

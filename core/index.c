@@ -204,7 +204,7 @@ static tide_status true_positions(tide_tensor **out, const tide_tensor *flags) {
   tide_status status = tide__tensor_new(&count, NULL, 0, TIDE_INT64, device);
   if (status == TIDE_OK) {
     if (flags->numel) status = compact(room, flags, count);
-    if (status == TIDE_OK && flags->numel) status = tide_item(&n, count);
+    if (status == TIDE_OK && flags->numel) status = tide__item_now(&n, count);
     tide_tensor_release(count);
   }
   if (status == TIDE_OK) status = tide_narrow(out, room, 0, 0, n.i);
@@ -227,6 +227,7 @@ static tide_status check_mask(const tide_tensor *x, const tide_tensor *mask) {
 /* The positions where the checked mask, broadcast to x, holds. Synchronises. */
 static tide_status mask_positions(tide_tensor **out, const tide_tensor *x, const tide_tensor *mask) {
   tide_tensor *full, *flags;
+  if (x->storage->device >= 0) TIDE_TRY(tide__sync_begin("mask"));
   TIDE_TRY(tide_expand(&full, mask, x->size, x->ndim));
   tide_status status = tide__as_contiguous(&flags, full, TIDE_BOOL);
   tide_tensor_release(full);
@@ -368,6 +369,7 @@ static tide_status coordinates(tide_tensor **out, const tide_tensor *x, const ti
 tide_status tide_nonzero(tide_tensor **out, const tide_tensor *x) {
   TIDE_TRY(tide__check(x, "nonzero", "x"));
   tide_tensor *flags, *positions;
+  if (x->storage->device >= 0) TIDE_TRY(tide__sync_begin("nonzero"));
   TIDE_TRY(tide__as_contiguous(&flags, x, TIDE_BOOL));
   tide_status status = true_positions(&positions, flags);
   tide_tensor_release(flags);

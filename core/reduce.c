@@ -297,7 +297,7 @@ static tide_status all_hold(bool *out, const tide_tensor *x) {
   tide_tensor *all;
   tide_scalar value = tide_int(0);
   TIDE_TRY(tide_reduce(&all, TIDE_ALL, x, NULL, NULL));
-  tide_status status = tide_item(&value, all);
+  tide_status status = tide__item_now(&value, all);
   tide_tensor_release(all);
   if (status == TIDE_OK) *out = value.i != 0;
   return status;
@@ -316,6 +316,7 @@ tide_status tide_equal(bool *out, const tide_tensor *x, const tide_tensor *y) {
     return TIDE_OK;
   }
   tide_tensor *same;
+  if (x->storage->device >= 0) TIDE_TRY(tide__sync_begin("equal"));
   TIDE_TRY(tide_binary(&same, TIDE_OP_eq, x, y, NULL));
   tide_status status = all_hold(out, same);
   tide_tensor_release(same);

@@ -215,6 +215,7 @@ tide_status tide_stream_query(bool *done, tide_stream *s) {
 tide_status tide_stream_synchronize(tide_stream *s) {
   const tide_backend *b;
   TIDE_TRY(tide__stream_check(s, "stream_synchronize"));
+  TIDE_TRY(tide__sync_asked("stream_synchronize"));
   TIDE_TRY(tide__backend(&b, s->device));
   TIDE_TRY(b->stream_sync(s->impl));
   tide__after_wait();

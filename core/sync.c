@@ -1,11 +1,60 @@
 /* sync.c: what makes the host wait for a device, and who wants to know.
  *
- * Every function that waits begins with tide__sync_begin, one load when nobody is interested. */
+ * Every function that waits says so before it does anything else, which costs one load when nobody is interested. There
+ * are two sorts. Waits that the program asked for (synchronize of a stream, an event or a device) are what they say;
+ * they matter to a capture alone. All others hide in an operation: a value is read, a mask is counted, bytes travel to
+ * or from memory that is not page-locked. The debug mode warns of those or refuses them, with the script line, so that
+ * a loop that should keep a device busy can be searched for what stops it. The mode is the process's, as torch's is;
+ * warnings go to the hook of the calling thread, else to the log.
+ *
+ * Invariant: tide__sync_watch is one for a mode that is not the default, plus one for each capture under way. */
 #include "core.h"
+
+#include <stdio.h>
+
+#include "tide/debug.h"
 
 _Atomic int tide__sync_watch;
 
-tide_status tide__sync_slow(const char *what) {
-  (void)what;
+static _Atomic int mode_now;
+static _Thread_local struct {
+  tide_warn_fn fn;
+  void *user;
+} warner;
+
+void tide_warn_set(tide_warn_fn fn, void *user) { warner.fn = fn, warner.user = user; }
+
+void tide__warn(const char *message) {
+  if (warner.fn)
+    warner.fn(warner.user, message);
+  else
+    tide__log("%s", message);
+}
+
+tide_status tide_sync_debug_set(tide_sync_debug mode) {
+  if ((unsigned)mode > TIDE_SYNC_ERROR)
+    return tide__fail(TIDE_VALUE, "set_sync_debug_mode: unknown mode, got %d, expected 0 to %d", (int)mode,
+                      TIDE_SYNC_ERROR);
+  int before = atomic_exchange(&mode_now, (int)mode);
+  atomic_fetch_add(&tide__sync_watch, (mode != TIDE_SYNC_DEFAULT) - (before != TIDE_SYNC_DEFAULT));
+  return TIDE_OK;
+}
+
+tide_sync_debug tide_sync_debug_get(void) {
+  return (tide_sync_debug)atomic_load_explicit(&mode_now, memory_order_relaxed);
+}
+
+tide_status tide__sync_slow(const char *what, bool asked) {
+  int mode = atomic_load_explicit(&mode_now, memory_order_relaxed);
+  if (asked || mode == TIDE_SYNC_DEFAULT) return TIDE_OK;
+  char where[160], text[400];
+  tide__site_text(tide__site_now(), where, sizeof where);
+  if (mode == TIDE_SYNC_ERROR)
+    return tide__fail(TIDE_STATE,
+                      "%s: makes the host wait for the device%s%s, expected no such operation while the "
+                      "synchronisation debug mode is \"error\"",
+                      what, where[0] ? " at " : "", where);
+  snprintf(text, sizeof text, "%s: makes the host wait for the device%s%s", what, where[0] ? " at " : "", where);
+  tide__warn(text);
   return TIDE_OK;
 }

@@ -114,6 +114,8 @@ static inline void tide__head_set(tide_head *head, int k, const tide_tensor *x, 
 }
 /* dst = cast(src) on one device: src broadcasts, may have negative strides, and must not overlap dst. */
 tide_status tide__copy_kernel(const tide_tensor *dst, const tide_tensor *src);
+/* The one element of x, by a wait that somebody has announced already. */
+tide_status tide__item_now(tide_scalar *out, const tide_tensor *x);
 /* x as contiguous values of dtype on its own device; a new reference to x itself if it is that already. */
 tide_status tide__as_contiguous(tide_tensor **out, const tide_tensor *x, tide_dtype dtype);
 /* x as dtype on its own device, in any layout; a new reference to x itself if it is that already. */

@@ -1,0 +1,29 @@
+/* tide/debug.h: finding out what a program does to a device: where it waits. */
+#ifndef TIDE_DEBUG_H
+#define TIDE_DEBUG_H
+
+#include "tide/tide.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What happens when an operation makes the host wait although nobody asked it to: reading a value, counting a mask, a
+ * copy between a device and memory that is not page-locked, or not asynchronous. Waits that are asked for (synchronize)
+ * never count. */
+typedef enum tide_sync_debug {
+  TIDE_SYNC_DEFAULT, /* nothing */
+  TIDE_SYNC_WARN,    /* a warning with the script line */
+  TIDE_SYNC_ERROR    /* the operation fails with STATE before it does anything */
+} tide_sync_debug;
+TIDE_API tide_status tide_sync_debug_set(tide_sync_debug mode); /* of the process */
+TIDE_API tide_sync_debug tide_sync_debug_get(void);
+
+/* Where the calling thread's warnings go; NULL: to the log of tide_config. The function must return. */
+typedef void (*tide_warn_fn)(void *user, const char *message);
+TIDE_API void tide_warn_set(tide_warn_fn fn, void *user);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
