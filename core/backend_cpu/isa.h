@@ -39,7 +39,7 @@ typedef struct tide__isa {
   void (*stream_end)(void);
 
   /* Reductions of n elements. Sums come in two lanes, of the even and of the odd elements, so that they serve complex
-   * numbers too; floats are summed in 64 lanes that meet in double. */
+   * numbers too; floats are summed in 64 lanes, those in turns, that meet in double. */
   void (*sum_f32)(double out[2], const float *x, int64_t n);
   void (*sum_f64)(double out[2], const double *x, int64_t n);
   int64_t (*sum_i64)(const int64_t *x, int64_t n);
@@ -55,6 +55,8 @@ typedef struct tide__isa {
   int32_t (*min_i32)(const int32_t *x, int64_t n);
   int64_t (*min_i64)(const int64_t *x, int64_t n);
   double (*square_dev_f64)(const double *x, double mean, int64_t n); /* sum of (x - mean)^2 */
+  /* Column by column: acc[j] += the sum of x[r * pitch + j] over the rows. */
+  void (*sum_rows_f32)(float *acc, const float *x, int64_t pitch, int64_t rows, int64_t n);
   /* Column by column: best and index take x where it is better; row is the index of x. */
   void (*argmax[4])(void *best, int64_t *index, const void *x, int64_t row, int64_t n); /* I32 I64 F32 F64 */
   void (*argmin[4])(void *best, int64_t *index, const void *x, int64_t row, int64_t n);

@@ -16,16 +16,21 @@ enum {
   NARROW = 16,           /* columns that are too few for a loop of their own */
   ROW_RESULTS = 64,      /* results of an item of work, at most, and items enough for any number of threads */
   ROW_BLOCK = 16,        /* chunks of a block of a row */
+  WHOLE = 8,             /* chunks that are one where nothing is loaded into the room */
   COLUMN_BLOCK = 1 << 18 /* elements of a block of columns */
 };
 
 typedef struct work {
   const tide_reduce_args *a;
   tide__fold fold;
-  tide__grid keep, reduced;   /* operands of keep: result, input, second result */
+  tide__grid keep, reduced; /* operands of keep: result, input, second result */
+  bool by_columns;
+  int whole;                  /* chunks of the usual size in one of reduced */
   int64_t blocks, block_rows; /* of the elements of a result; rows of a block of columns, chunks of a block of a row */
   tide__state *states;        /* [results][blocks] where blocks > 1 */
 } work;
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* ---- the fold ---- */
 
@@ -204,11 +209,12 @@ static void walk_begin(walk *k, const tide_reduce_args *a, int64_t row) {
   }
 }
 
-static void walk_next(walk *k) {
+/* Steps over `count` elements, which do not pass the end of the last dim. */
+static void walk_next(walk *k, int64_t count) {
   const tide_reduce_args *a = k->a;
-  for (int d = a->nred - 1; d >= 0; d--) {
-    k->offset += a->red_stride[d];
-    if (++k->at[d] < a->red_size[d]) return;
+  for (int d = a->nred - 1; d >= 0; d--, count = 1) {
+    k->offset += count * a->red_stride[d];
+    if ((k->at[d] += count) < a->red_size[d]) return;
     k->offset -= a->red_size[d] * a->red_stride[d];
     k->at[d] = 0;
   }
@@ -218,28 +224,42 @@ static void walk_next(walk *k) {
 static int64_t joined_rows(const work *w, const tide__chunk *c) {
   const tide_reduce_args *a = w->a;
   if (w->fold.index || w->fold.kind == TIDE_FOLD_VAR || a->nred != 1 || a->red_stride[0] != c->n) return 1;
-  return c->joined[1] && c->n <= TIDE_COLUMNS / 2 ? TIDE_COLUMNS / c->n : 1;
+  return w->keep.chunks == 1 && c->joined[1] && c->n <= TIDE_COLUMNS / 2 ? TIDE_COLUMNS / c->n : 1;
+}
+
+/* Folds rows [row, end), `copies` at a time as one row of the chunk; returns the row after the last. Rows that are
+ * folded where they lie go in runs along the last dim of the walk. */
+static int64_t fold_rows(const work *w, tide__fold_room *room, tide__columns *columns, const tide__chunk *c,
+                         int64_t copies, int64_t row, int64_t end) {
+  const tide_reduce_args *a = w->a;
+  bool direct = c->joined[1] && a->dtype[1] == w->fold.dtype && w->fold.map == TIDE_MAP_NONE;
+  int last = a->nred - 1;
+  walk k;
+  walk_begin(&k, a, row);
+  for (; row + copies <= end;) {
+    const char *base = (const char *)a->head.ptr[1] + k.offset * tide__item(a->dtype[1]);
+    const void *x = tide__fold_load(&w->fold, room, base, &w->keep, c, 1, a->dtype[1]);
+    int64_t run = direct ? least(a->red_size[last] - k.at[last], end - row) / copies : 1;
+    tide__columns_fold_rows(columns, x, copies * a->red_stride[last], row, run);
+    row += run * copies;
+    walk_next(&k, run * copies);
+  }
+  return row;
 }
 
 /* Folds rows [row, end) of the chunk's columns into states[j * pitch]. Narrow rows are folded several at a time, as one
  * wide row whose columns join at the end. */
 static void fold_columns(const work *w, tide__fold_room *room, tide__columns *columns, const tide__chunk *c,
                          int64_t row, int64_t end, tide__state *states, int64_t pitch) {
-  int64_t copies = joined_rows(w, c), item = tide__item(w->a->dtype[1]);
+  int64_t copies = joined_rows(w, c);
   tide__chunk wide = *c;
-  walk k;
   if (copies > end - row) copies = end - row;
   wide.n = wide.cols = c->n * copies;
   if (copies == 1) wide.cols = c->cols;
   for (int64_t j = 0; j < c->n; j++) tide__state_init(&states[j * pitch], &w->fold);
   while (row < end) {
     tide__columns_init(columns, &w->fold, wide.n);
-    walk_begin(&k, w->a, row);
-    for (; row + copies <= end; row += copies) {
-      const char *base = (const char *)w->a->head.ptr[1] + k.offset * item;
-      tide__columns_fold(columns, tide__fold_load(&w->fold, room, base, &w->keep, &wide, 1, w->a->dtype[1]), row);
-      for (int64_t r = 0; r < copies; r++) walk_next(&k);
-    }
+    row = fold_rows(w, room, columns, &wide, copies, row, end);
     tide__columns_end(columns);
     for (int64_t j = 0; j < wide.n; j++) {
       tide__state one;
@@ -251,26 +271,30 @@ static void fold_columns(const work *w, tide__fold_room *room, tide__columns *co
 }
 
 /* Are the accumulators of columns the results, but for the scale? */
-static bool is_plain(const work *w) {
+static bool is_plain(const work *w, const tide__chunk *c) {
   const tide_reduce_args *a = w->a;
-  bool plain = a->op <= TIDE_MIN && !a->head.ptr[2];
+  bool plain = a->op <= TIDE_MIN && !a->head.ptr[2] && joined_rows(w, c) == 1;
   return plain && (a->scale == 1 || w->fold.dtype == TIDE_FLOAT32 || w->fold.dtype == TIDE_FLOAT64);
 }
 
-/* All rows of the chunk's columns, without states: for many results of few elements. */
-static void reduce_plain(const work *w, tide__fold_room *room, tide__columns *columns, const tide__chunk *c) {
-  const tide_reduce_args *a = w->a;
-  walk k;
+/* Rows [row, end) of the chunk's columns, without states; the dtype of the accumulators. */
+static int fold_plain(const work *w, tide__fold_room *room, tide__columns *columns, const tide__chunk *c, int64_t row,
+                      int64_t end) {
   tide__columns_init(columns, &w->fold, c->n);
-  walk_begin(&k, a, 0);
-  for (int64_t row = 0; row < a->inner; row++, walk_next(&k)) {
-    const char *base = (const char *)a->head.ptr[1] + k.offset * tide__item(a->dtype[1]);
-    tide__columns_fold(columns, tide__fold_load(&w->fold, room, base, &w->keep, c, 1, a->dtype[1]), row);
-  }
-  int dtype = tide__columns_end(columns);
+  fold_rows(w, room, columns, c, 1, row, end);
+  return tide__columns_end(columns);
+}
+
+static void store_plain(const work *w, char *raw, tide__columns *columns, const tide__chunk *c, int dtype) {
+  const tide_reduce_args *a = w->a;
   if (a->scale != 1 && dtype == TIDE_FLOAT64 && a->op <= TIDE_MEAN && a->op != TIDE_PROD)
     for (int64_t j = 0; j < c->n; j++) ((double *)columns->all)[j] *= a->scale;
-  tide__chunk_store(w->fold.isa, a->head.ptr[0], room->raw, columns->all, &w->keep, c, 0, a->dtype[0], dtype, false);
+  tide__chunk_store(w->fold.isa, a->head.ptr[0], raw, columns->all, &w->keep, c, 0, a->dtype[0], dtype, false);
+}
+
+/* Where a block's accumulators of a chunk are kept until the blocks join; there is room for a state of each. */
+static char *plain_block(const work *w, const tide__chunk *c, int64_t block) {
+  return (char *)w->states + (block * w->a->outer + c->first) * 16;
 }
 
 static void run_columns(void *arg, int64_t begin, int64_t end) {
@@ -281,24 +305,36 @@ static void run_columns(void *arg, int64_t begin, int64_t end) {
   tide__chunk c;
   for (int64_t i = begin; i < end; i++) {
     tide__grid_chunk(&c, &w->keep, i / w->blocks);
-    int64_t row = i % w->blocks * w->block_rows, stop = row + w->block_rows;
-    if (stop > w->a->inner) stop = w->a->inner;
-    if (w->blocks == 1 && is_plain(w) && joined_rows(w, &c) == 1) {
-      reduce_plain(w, &room, &columns, &c);
+    int64_t block = i % w->blocks, row = block * w->block_rows, stop = least(row + w->block_rows, w->a->inner);
+    if (is_plain(w, &c)) {
+      int dtype = fold_plain(w, &room, &columns, &c, row, stop);
+      if (w->blocks == 1)
+        store_plain(w, room.raw, &columns, &c, dtype);
+      else
+        memcpy(plain_block(w, &c, block), columns.all, (size_t)(c.n * tide__item(dtype)));
     } else if (w->blocks == 1) {
       fold_columns(w, &room, &columns, &c, row, stop, states, 1);
       store_states(w, &c, states);
     } else {
-      fold_columns(w, &room, &columns, &c, row, stop, w->states + c.first * w->blocks + i % w->blocks, w->blocks);
+      fold_columns(w, &room, &columns, &c, row, stop, w->states + c.first * w->blocks + block, w->blocks);
     }
   }
+}
+
+/* Joins the blocks of the chunk's results. */
+static void finish_plain(const work *w, const tide__chunk *c) {
+  tide__columns columns;
+  char raw[TIDE_COLUMNS * 16];
+  tide__columns_init(&columns, &w->fold, c->n);
+  int dtype = tide__columns_end(&columns);
+  memcpy(columns.all, plain_block(w, c, 0), (size_t)(c->n * tide__item(dtype)));
+  for (int64_t b = 1; b < w->blocks; b++) tide__columns_join(&columns, plain_block(w, c, b));
+  store_plain(w, raw, &columns, c, dtype);
 }
 
 /* ---- the plan ---- */
 
 static int64_t distance(int64_t stride) { return stride < 0 ? -stride : stride; }
-
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* The kept dims with the one whose elements lie closest in the input as the last. */
 static void make_keep(tide__grid *g, const tide_reduce_args *a, bool columns, int64_t most) {
@@ -336,6 +372,10 @@ static void finish(const work *w) {
   tide__chunk c;
   for (int64_t i = 0; i < w->keep.chunks; i++) {
     tide__grid_chunk(&c, &w->keep, i);
+    if (w->by_columns && is_plain(w, &c)) {
+      finish_plain(w, &c);
+      continue;
+    }
     for (int64_t j = 0; j < c.n; j++) {
       const tide__state *from = w->states + (c.first + j) * w->blocks;
       states[j] = from[0];
@@ -360,7 +400,7 @@ static tide_status reduce_rows(work *w) {
   const tide_reduce_args *a = w->a;
   bool few = a->outer < ROW_RESULTS;
   make_keep(&w->keep, a, false, few ? 1 : least(a->outer / ROW_RESULTS, ROW_RESULTS));
-  w->block_rows = few ? ROW_BLOCK : w->reduced.chunks;
+  w->block_rows = few ? ROW_BLOCK / w->whole : w->reduced.chunks;
   w->blocks = (w->reduced.chunks + w->block_rows - 1) / w->block_rows;
   if (w->blocks > 1) return run_with_blocks(w, ROW_BLOCK * TIDE_PIECE, run_blocks);
   tide__spread(w->keep.chunks, w->keep.high * w->keep.wide * a->inner, run_rows, w);
@@ -383,7 +423,10 @@ tide_status tide__cpu_reduce(tide_stream *stream, const tide_reduce_args *a) {
   work w;
   w.a = a, w.states = NULL;
   make_fold(&w.fold, a);
-  if (by_columns(a, &w.fold)) return reduce_columns(&w);
-  tide__grid_init(&w.reduced, a->nred, a->red_size, &a->red_stride, 1, tide__fold_piece(&w.fold), false);
+  w.by_columns = by_columns(a, &w.fold);
+  if (w.by_columns) return reduce_columns(&w);
+  bool direct = a->nred == 1 && a->red_stride[0] == 1 && a->dtype[1] == w.fold.dtype && w.fold.map == TIDE_MAP_NONE;
+  w.whole = direct && w.fold.kind != TIDE_FOLD_VAR ? WHOLE : 1;
+  tide__grid_init(&w.reduced, a->nred, a->red_size, &a->red_stride, 1, w.whole * tide__fold_piece(&w.fold), false);
   return reduce_rows(&w);
 }

@@ -66,8 +66,12 @@ typedef struct tide__columns {
 void tide__columns_init(tide__columns *c, const tide__fold *f, int64_t n);
 /* One more row; its index. */
 void tide__columns_fold(tide__columns *c, const void *x, int64_t row);
+/* More rows, of which the first has this index; pitch elements of the fold's dtype lie between them. */
+void tide__columns_fold_rows(tide__columns *c, const void *x, int64_t pitch, int64_t row, int64_t rows);
 /* After the last row. Then all holds the results of this dtype (VAR: the means, behind them the deviations). */
 int tide__columns_end(tide__columns *c);
+/* all takes another one, of columns of the same fold that have ended. Not for VAR. */
+void tide__columns_join(tide__columns *c, const void *all);
 /* Column j's state, after the end. */
 void tide__columns_state(tide__state *s, const tide__columns *c, int64_t j);
 

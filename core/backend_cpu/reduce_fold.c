@@ -207,6 +207,15 @@ static int wide_dtype(const tide__fold *f) {
   return !has_part(f) ? f->dtype : f->dtype == TIDE_FLOAT32 ? TIDE_FLOAT64 : TIDE_COMPLEX128;
 }
 
+/* The elementwise op that takes another row, but for VAR. */
+static int column_op(const tide__fold *f) {
+  static const uint8_t ops[] = {[TIDE_FOLD_SUM] = TIDE_OP_add,
+                                [TIDE_FOLD_PROD] = TIDE_OP_mul,
+                                [TIDE_FOLD_MAX] = TIDE_OP_maximum,
+                                [TIDE_FOLD_MIN] = TIDE_OP_minimum};
+  return ops[f->kind];
+}
+
 void tide__columns_init(tide__columns *c, const tide__fold *f, int64_t n) {
   c->fold = f, c->n = n, c->rows = c->pending = 0;
 }
@@ -223,15 +232,16 @@ static void flush(tide__columns *c) {
   c->pending = 0;
 }
 
-static void fold_part(tide__columns *c, const void *x) {
-  const tide__fold *f = c->fold;
-  const char no_param[48] = {0};
-  if (c->pending == 0)
-    memcpy(c->part, x, (size_t)(c->n * tide__item(f->dtype)));
-  else
-    apply(f, TIDE_OP_add, f->dtype, c->part, c->part, x, no_param, c->n);
-  c->rows++;
-  if (++c->pending == PART_ROWS) flush(c);
+/* Rows of float32, which lie pitch numbers apart. */
+static void fold_part_rows(tide__columns *c, const float *x, int64_t pitch, int64_t rows) {
+  int64_t n = c->fold->dtype == TIDE_COMPLEX64 ? 2 * c->n : c->n;
+  while (rows > 0) {
+    int64_t some = rows < PART_ROWS - c->pending ? rows : PART_ROWS - c->pending;
+    if (c->pending == 0) memset(c->part, 0, (size_t)n * sizeof(float));
+    c->fold->isa->sum_rows_f32((float *)c->part, x, pitch, some, n);
+    c->rows += some, c->pending += some, rows -= some, x += some * pitch;
+    if (c->pending == PART_ROWS) flush(c);
+  }
 }
 
 /* VAR keeps the means in all and the deviations behind them; the others the accumulators in all. */
@@ -241,15 +251,19 @@ static void fold_first(tide__columns *c, const void *x, int64_t row) {
   for (int64_t j = 0; j < c->n; j++) c->index[j] = row;
 }
 
+void tide__columns_fold_rows(tide__columns *c, const void *x, int64_t pitch, int64_t row, int64_t rows) {
+  int64_t item = tide__item(c->fold->dtype);
+  if (has_part(c->fold))
+    fold_part_rows(c, x, pitch * item / (int64_t)sizeof(float), rows);
+  else
+    for (int64_t r = 0; r < rows; r++) tide__columns_fold(c, (const char *)x + r * pitch * item, row + r);
+}
+
 void tide__columns_fold(tide__columns *c, const void *x, int64_t row) {
-  static const uint8_t ops[] = {[TIDE_FOLD_SUM] = TIDE_OP_add,
-                                [TIDE_FOLD_PROD] = TIDE_OP_mul,
-                                [TIDE_FOLD_MAX] = TIDE_OP_maximum,
-                                [TIDE_FOLD_MIN] = TIDE_OP_minimum};
   const tide__fold *f = c->fold;
   const char no_param[48] = {0};
   if (has_part(f)) {
-    fold_part(c, x);
+    fold_part_rows(c, x, 0, 1);
     return;
   }
   int type = (int)tide__ctype_of(f->dtype);
@@ -260,12 +274,17 @@ void tide__columns_fold(tide__columns *c, const void *x, int64_t row) {
   else if (f->index)
     (f->kind == TIDE_FOLD_MAX ? f->isa->argmax : f->isa->argmin)[type](c->all, c->index, x, row, c->n);
   else
-    apply(f, ops[f->kind], f->dtype, c->all, c->all, x, no_param, c->n);
+    apply(f, column_op(f), f->dtype, c->all, c->all, x, no_param, c->n);
 }
 
 int tide__columns_end(tide__columns *c) {
   if (c->pending) flush(c);
   return wide_dtype(c->fold);
+}
+
+void tide__columns_join(tide__columns *c, const void *all) {
+  const char no_param[48] = {0};
+  apply(c->fold, column_op(c->fold), wide_dtype(c->fold), c->all, c->all, all, no_param, c->n);
 }
 
 void tide__columns_state(tide__state *s, const tide__columns *c, int64_t j) {
