@@ -30,6 +30,7 @@ typedef struct request {
   tide__lane lane;
   size_t bytes, size, segment; /* asked for, rounded, what the driver would be asked for */
   int pool;
+  tide__note note; /* of who asks */
 } request;
 
 static size_t round_up(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
@@ -37,6 +38,7 @@ static size_t round_up(size_t bytes, size_t to) { return (bytes + to - 1) / to *
 static bool prepare(request *r, tide_stream *stream, size_t bytes) {
   if (bytes > (size_t)PTRDIFF_MAX) return false;
   r->stream = stream, r->bytes = bytes;
+  r->note = tide__note_now();
   r->mempool = stream->capture ? tide__capture_pool(stream->capture) : tide__current_pool(stream->device);
   r->lane = (tide__lane){r->mempool ? r->mempool->id : 0, stream->id};
   r->size = round_up(bytes ? bytes : 1, unit);
@@ -73,6 +75,9 @@ static tide_block *carve(tide__allocator *a, tide_block *b, const request *r) {
   tide__stat_up(st->active_bytes, r->pool, (int64_t)b->size);
   tide__stat_up(st->requested_bytes, r->pool, (int64_t)r->bytes);
   publish(a);
+  b->note = r->note;
+  tide__note_begin(&b->note, b->size);
+  tide__history_add(TIDE_MEMORY_ALLOC, r->stream->device, b->ptr, b->size, r->stream->id, &b->note);
   return b;
 }
 
@@ -101,6 +106,7 @@ static tide_status grow(tide__allocator *a, const request *r, bool retry, tide_b
     return TIDE_MEMORY;
   }
   a->stats.num_device_alloc++;
+  tide__history_add(TIDE_MEMORY_SEGMENT_ALLOC, device, ptr, r->segment, r->stream->id, NULL);
   tide__stat_up(a->stats.segment, r->pool, 1);
   tide__stat_up(a->stats.reserved_bytes, r->pool, (int64_t)r->segment);
   atomic_store_explicit(&a->reserved, reserved + r->segment, memory_order_relaxed);
@@ -161,6 +167,7 @@ static tide_status release_segments(tide__allocator *a, int device, bool dead_al
     tide__segment *s = list;
     list = s->next;
     a->stats.num_device_free++;
+    tide__history_add(TIDE_MEMORY_SEGMENT_FREE, device, s->ptr, s->size, s->lane.stream, NULL);
     tide__stat_down(a->stats.segment, s->pool, 1);
     tide__stat_down(a->stats.reserved_bytes, s->pool, (int64_t)s->size);
     tide__block_drop(a, s->head);
@@ -227,6 +234,8 @@ static void settle(tide__allocator *a, tide_block *b) {
   tide_memory_stats *st = &a->stats;
   int pool = b->segment->pool;
   size_t size = b->size, merged;
+  tide__history_add(TIDE_MEMORY_FREE_COMPLETED, tide__allocator_device(a), b->ptr, size, b->lane.stream, &b->note);
+  tide__note_end(&b->note);
   int64_t blocks = -tide__block_merge(a, b, &merged), bytes = -(int64_t)merged;
   if (b->prev || b->next) blocks++, bytes += (int64_t)b->size;
   tide__pool_insert(a, b);
@@ -254,6 +263,8 @@ void tide__block_free(tide_block *b) {
   tide__stat_down(a->stats.allocation, b->segment->pool, 1);
   tide__stat_down(a->stats.allocated_bytes, b->segment->pool, (int64_t)b->size);
   publish(a);
+  tide__history_add(TIDE_MEMORY_FREE_REQUESTED, tide__allocator_device(a), b->ptr, b->size, b->lane.stream, &b->note);
+  tide__note_freed(&b->note, b->size);
   if (shared)
     b->state = BLOCK_PARKED;
   else
@@ -270,7 +281,10 @@ tide_status tide__allocator_shutdown(void) {
     const tide_backend *backend = tide__backend_peek(d);
     pthread_mutex_lock(&a->lock);
     for (tide__segment *s = a->segments; backend && s; s = s->next) {
-      for (tide_block *b = s->head; b; b = b->next) tide__park_drop(&b->park);
+      for (tide_block *b = s->head; b; b = b->next) {
+        tide__park_drop(&b->park);
+        tide__note_end(&b->note);
+      }
       backend->mem_free(d, s->ptr, s->size);
       tide__mempool_drop(s->mempool);
     }
@@ -281,6 +295,7 @@ tide_status tide__allocator_shutdown(void) {
     publish(a);
     pthread_mutex_unlock(&a->lock);
   }
+  tide__history_shutdown();
   return TIDE_OK;
 }
 

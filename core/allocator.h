@@ -2,7 +2,7 @@
 #ifndef TIDE_ALLOCATOR_H
 #define TIDE_ALLOCATOR_H
 
-#include "core.h"
+#include "history.h"
 #include "tide/memory.h"
 
 typedef struct tide__allocator tide__allocator;
@@ -55,6 +55,7 @@ struct tide_block {
   uint32_t rank; /* random, for the tree */
   tide__block_state state;
   tide__park park;
+  tide__note note; /* who asked for it: set while it is in use */
 };
 
 struct tide__allocator {
@@ -73,6 +74,7 @@ struct tide__allocator {
 };
 
 tide__allocator *tide__allocator_of(int device);
+static inline int tide__allocator_device(const tide__allocator *a) { return (int)(a - tide__allocator_of(0)); }
 
 /* ---- allocator_pool.c; all with the lock held ---- */
 
@@ -121,6 +123,8 @@ static inline void tide__stat_move(tide_stat rows[TIDE_POOL_COUNT], int pool, in
 
 /* The error of an allocation that did not fit, with all its figures. */
 tide_status tide__allocator_fail(tide__allocator *a, int device, size_t bytes);
+/* The lines that hold most, most first; with the lock held. Returns how many. In snapshot.c. */
+int tide__allocator_sites(tide_memory_site *out, int most, const tide__allocator *a);
 /* Calls fn for each segment of the device, with its blocks from `head` on, under the lock: fn must not call back. */
 void tide__allocator_visit(int device, void (*fn)(void *arg, const tide__segment *segment), void *arg);
 /* Gives the wholly free segments back, after waiting for the device; in allocator.c. */

@@ -4,11 +4,8 @@
  * that programs ask for in their loops are kept as atomics beside the table, so asking takes no lock. Asking about a
  * device that was never used answers zero and opens nothing.
  *
- * Invariant: a message about memory that ran out is made once the ladder has been climbed, so it describes what is
- * left. */
+ * Invariant: a stat's peak is never below its current value. */
 #include "allocator.h"
-
-#include <stdio.h>
 
 /* ---- reading ---- */
 
@@ -143,39 +140,4 @@ void tide_memory_pump(void) {
   tide__deferred_drain();
   if (atomic_load_explicit(&tide__parked, memory_order_relaxed) > 0) tide__park_poll_slow(INT64_MAX);
   tide__stream_reap();
-}
-
-/* ---- the message of last resort ---- */
-
-static const char *bytes_text(char out[32], size_t bytes) {
-  static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
-  double value = (double)bytes;
-  int u = 0;
-  while (value >= 1024 && u < 4) value /= 1024, u++;
-  if (u)
-    snprintf(out, 32, "%.2f %s", value, units[u]);
-  else
-    snprintf(out, 32, "%zu bytes", bytes);
-  return out;
-}
-
-tide_status tide__allocator_fail(tide__allocator *a, int device, size_t bytes) {
-  size_t free = 0, total = 0;
-  const tide_backend *backend = tide__backend_peek(device);
-  if (backend && !tide__device_lost(NULL, device) && backend->device_mem_info(&free, &total, device) != TIDE_OK)
-    free = total = 0;
-  pthread_mutex_lock(&a->lock);
-  size_t allocated = (size_t)a->stats.allocated_bytes[TIDE_POOL_ALL].current;
-  size_t reserved = (size_t)a->stats.reserved_bytes[TIDE_POOL_ALL].current;
-  size_t largest = tide__pool_largest(a), limit = a->limit;
-  bool capped = a->capped;
-  pthread_mutex_unlock(&a->lock);
-  char w[32], f[32], t[32], h[32], r[32], l[32], c[32], cap[80] = "";
-  if (capped) snprintf(cap, sizeof cap, "; this process may use %s (memory fraction)", bytes_text(c, limit));
-  return tide__fail_memory(
-      device, bytes, free, total, allocated, reserved,
-      "memory: %s cannot give %s; %s of its %s are free; tensors hold %s and the cache %s more, whose "
-      "largest free block is %s%s",
-      tide__device_text(device), bytes_text(w, bytes), bytes_text(f, free), bytes_text(t, total),
-      bytes_text(h, allocated), bytes_text(r, reserved - allocated), bytes_text(l, largest), cap);
 }

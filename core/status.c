@@ -11,7 +11,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-enum { MESSAGE_SIZE = 1024, RING = 8, RING_TEXT = 288 };
+enum { MESSAGE_SIZE = 1792, RING = 8, RING_TEXT = 288 };
 
 static _Thread_local struct {
   tide_error error;

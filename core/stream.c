@@ -15,6 +15,7 @@
 
 #include <stdlib.h>
 
+#include "tide/history.h"
 #include "tide/memory.h"
 
 struct tide_current {
@@ -22,6 +23,7 @@ struct tide_current {
   uint32_t epoch;
   tide_stream *stream[TIDE_MAX_DEVICES]; /* retained; NULL: the default one */
   tide_mempool *pool[TIDE_MAX_DEVICES];  /* likewise */
+  tide_tally *tally;                     /* retained: what allocations count in; NULL: nothing */
 };
 
 static tide_stream cpu_stream = {.device = TIDE_CPU, .is_default = true, .refs = 1};
@@ -243,6 +245,8 @@ static void clear_streams(tide_current *c) {
 
 static void clear_own(void) {
   clear_streams(&own);
+  tide_tally_release(own.tally);
+  own.tally = NULL;
   bound = NULL;
 }
 
@@ -270,6 +274,8 @@ tide_current *tide_current_new(const tide_current *inherit) {
   c->index_base = inherit ? inherit->index_base : now()->index_base;
   if (!inherit || inherit->epoch != c->epoch) return c;
   c->device = inherit->device;
+  c->tally = inherit->tally;
+  if (c->tally) tide_tally_retain(c->tally);
   for (int d = 0; d < TIDE_MAX_DEVICES; d++) {
     c->stream[d] = inherit->stream[d];
     if (c->stream[d]) tide_stream_retain(c->stream[d]);
@@ -283,6 +289,7 @@ void tide_current_free(tide_current *c) {
   if (!c) return;
   if (bound == c) bound = NULL;
   clear_streams(c);
+  tide_tally_release(c->tally);
   free(c);
 }
 
@@ -346,6 +353,16 @@ tide_status tide_current_set_stream(tide_stream *s) {
   c->stream[s->device] = s->is_default ? NULL : s;
   tide_stream_release(before);
   return TIDE_OK;
+}
+
+tide_tally *tide_current_tally(void) { return (bound ? bound : &own)->tally; }
+
+void tide_current_set_tally(tide_tally *tally) {
+  tide_current *c = bound ? bound : &own;
+  watch(c);
+  if (tally) tide_tally_retain(tally);
+  tide_tally_release(c->tally);
+  c->tally = tally;
 }
 
 void tide_set_index_base(int base) { (bound ? bound : &own)->index_base = base; }

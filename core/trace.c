@@ -33,14 +33,14 @@ static _Atomic uint32_t recent_at;
 static _Thread_local struct {
   tide_site_fn fn;
   void *user;
-  uint32_t last;
+  uint32_t last, now; /* the last one in the ring; what was answered last */
   struct {
     const char *source;
     const site *site;
   } cache[CACHE];
 } hook;
 
-void tide_site_set(tide_site_fn fn, void *user) { hook.fn = fn, hook.user = user, hook.last = 0; }
+void tide_site_set(tide_site_fn fn, void *user) { hook.fn = fn, hook.user = user, hook.last = hook.now = 0; }
 
 static uint32_t hash_of(const char *source, int line) {
   uint32_t hash = 2166136261u ^ (uint32_t)line;
@@ -75,7 +75,9 @@ static const site *add(uint32_t hash, const char *source, int line) {
 uint32_t tide__site_now(void) {
   const char *source;
   int line = hook.fn ? hook.fn(hook.user, &source) : 0;
-  if (line <= 0) return 0;
+  if (line < 0) return hook.now;
+  hook.now = 0;
+  if (line == 0) return 0;
   size_t at = ((uintptr_t)source / 8 + (uintptr_t)line) % CACHE;
   const site *s = hook.cache[at].source == source ? hook.cache[at].site : NULL;
   if (!s || s->line != line || strcmp(s->source, source) != 0) {
@@ -90,7 +92,7 @@ uint32_t tide__site_now(void) {
     uint32_t slot = atomic_fetch_add_explicit(&recent_at, 1, memory_order_relaxed);
     atomic_store_explicit(&recent[slot % RECENT], s->id, memory_order_relaxed);
   }
-  return s->id;
+  return hook.now = s->id;
 }
 
 /* "@file.lua" and "=name" lose their mark; a chunk that is its own text is shown by its first line. */

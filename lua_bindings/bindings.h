@@ -35,9 +35,11 @@ typedef struct ltide_state {
 extern _Thread_local lua_State *ltide_last;         /* the coroutine that called last on this thread */
 extern _Thread_local ltide_state *ltide_last_state; /* its universe */
 extern _Thread_local unsigned ltide_last_epoch;
+extern _Thread_local unsigned ltide_calls; /* counts calls from Lua: within one, the running line is the same */
 extern _Atomic unsigned ltide_epoch; /* counts closed universes: an address may be used again */
 ltide_state *ltide_enter_slow(lua_State *L);
 static inline ltide_state *ltide_enter(lua_State *L) {
+  ltide_calls++;
   return L == ltide_last && ltide_last_epoch == atomic_load_explicit(&ltide_epoch, memory_order_relaxed)
              ? ltide_last_state
              : ltide_enter_slow(L);

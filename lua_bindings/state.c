@@ -19,7 +19,7 @@
 
 _Thread_local lua_State *ltide_last;
 _Thread_local ltide_state *ltide_last_state;
-_Thread_local unsigned ltide_last_epoch;
+_Thread_local unsigned ltide_last_epoch, ltide_calls;
 _Atomic unsigned ltide_epoch;
 
 static const char key_state, key_records, key_resumers, key_running;
@@ -140,9 +140,13 @@ static void note_resumer(lua_State *L, ltide_state *S) {
   lua_pop(L, 1);
 }
 
-/* The line of the nearest Lua function: level 0 is the function of ours that is running. */
+/* The line of the nearest Lua function: level 0 is the function of ours that is running. A call that allocates and
+ * launches asks twice, and the second answer is free. */
 static int site(void *user, const char **source) {
+  static _Thread_local unsigned named;
   (void)user;
+  if (named == ltide_calls) return -1;
+  named = ltide_calls;
   lua_Debug ar;
   for (int level = 1; ltide_last && lua_getstack(ltide_last, level, &ar); level++) {
     lua_getinfo(ltide_last, "Sl", &ar);

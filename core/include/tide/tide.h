@@ -106,8 +106,8 @@ TIDE_API void tide_reclaim_remove(tide_reclaim_fn fn, void *user);
 typedef int (*tide_interrupt_fn)(void *user);
 TIDE_API void tide_interrupt_set(tide_interrupt_fn fn, void *user);
 /* Names the script line that is running, for messages of errors that surface later; one for each thread. Returns the
- * line, 0 if there is none, and sets *source to the script's name ("@game.lua" as Lua gives it, or plain), which must
- * stay valid until the hook is called again. It is asked at every launch: make it cheap. */
+ * line, 0 if there is none, -1 if it is what the hook named last, and sets *source to the script's name ("@game.lua" as
+ * Lua gives it, or plain), valid until the next call. Asked at every allocation and launch: make it cheap. */
 typedef int (*tide_site_fn)(void *user, const char **source);
 TIDE_API void tide_site_set(tide_site_fn fn, void *user);
 /* Bytes allocated by the calling thread since the last call of this function, on every device: paces a collector. */

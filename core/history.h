@@ -1,0 +1,43 @@
+/* history.h: what allocator.c tells about its blocks: who asked for them, and the events of the memory history. */
+#ifndef TIDE_CORE_HISTORY_H
+#define TIDE_CORE_HISTORY_H
+
+#include "tally.h"
+
+/* Who asked for a block. It stands in the block while that is in use. */
+typedef struct tide__note {
+  uint32_t site, stack; /* the stack only while the history keeps stacks */
+  tide_tally *tally;    /* a reference while the block is in use */
+} tide__note;
+
+/* Of the calling thread, now; tally is borrowed until tide__note_begin. To be called without a lock. */
+tide__note tide__note_now(void);
+/* A block of `bytes` is given out; its owner lets it go; no stream uses it any more. */
+static inline void tide__note_begin(const tide__note *note, size_t bytes) {
+  if (!note->tally) return;
+  tide_tally_retain(note->tally);
+  tide__tally_add(note->tally, bytes);
+}
+static inline void tide__note_freed(const tide__note *note, size_t bytes) {
+  if (note->tally) tide__tally_sub(note->tally, bytes);
+}
+static inline void tide__note_end(tide__note *note) {
+  if (note->tally) tide_tally_release(note->tally);
+  note->tally = NULL;
+}
+
+extern _Atomic bool tide__history_on;
+void tide__history_add_slow(tide_memory_action action, int device, const void *ptr, size_t size, uint64_t stream,
+                            const tide__note *note);
+/* One event, if the history is on: note is the block's, or NULL. A device's lock may be held. */
+static inline void tide__history_add(tide_memory_action action, int device, const void *ptr, size_t size,
+                                     uint64_t stream, const tide__note *note) {
+  if (__builtin_expect(atomic_load_explicit(&tide__history_on, memory_order_relaxed), 0))
+    tide__history_add_slow(action, device, ptr, size, stream, note);
+}
+
+/* Copies the events, oldest first, each holding its tally: *out is to be freed. */
+tide_status tide__history_copy(tide_memory_event **out, int64_t *events, int64_t *lost);
+void tide__history_shutdown(void);
+
+#endif

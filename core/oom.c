@@ -1,0 +1,147 @@
+/* oom.c: what is said, and to whom, when an allocation of device memory fails for good.
+ *
+ * The figures are gathered once the ladder has been climbed, so they describe what is left. The message names them, the
+ * step that failed, the lines that hold most and what helps in that case; observers get the same as numbers, first,
+ * while the thread's error is not yet set, because they may call tide. All of this runs without a lock, except for the
+ * copy of the figures.
+ *
+ * Invariant: an observer that runs out of memory itself is not called again for that. */
+#include <stdio.h>
+
+#include "allocator.h"
+
+enum { OBSERVERS = 64, TEXT = 600 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+  tide_oom_fn fn;
+  void *user;
+} observers[OBSERVERS];
+static int observer_count;
+
+static _Thread_local struct {
+  tide_memory_oom oom;
+  bool any, observing;
+} last;
+
+const tide_memory_oom *tide_memory_oom_get(void) { return last.any ? &last.oom : NULL; }
+
+/* ---- observers ---- */
+
+tide_status tide_memory_on_oom_add(tide_oom_fn fn, void *user) {
+  if (!fn) return tide__fail(TIDE_ARGUMENT, "on_oom: no function, got NULL");
+  pthread_mutex_lock(&lock);
+  bool fits = observer_count < OBSERVERS;
+  if (fits) observers[observer_count].fn = fn, observers[observer_count++].user = user;
+  pthread_mutex_unlock(&lock);
+  return fits ? TIDE_OK : tide__fail(TIDE_STATE, "on_oom: too many observers, expected at most %d", OBSERVERS);
+}
+
+void tide_memory_on_oom_remove(tide_oom_fn fn, void *user) {
+  pthread_mutex_lock(&lock);
+  int n = 0;
+  for (int i = 0; i < observer_count; i++)
+    if (observers[i].fn != fn || observers[i].user != user) observers[n++] = observers[i];
+  observer_count = n;
+  pthread_mutex_unlock(&lock);
+}
+
+/* One by one, each looked up under the lock and called without it. */
+static void observe(const tide_memory_oom *oom) {
+  if (last.observing) return;
+  last.observing = true;
+  for (int i = 0;; i++) {
+    pthread_mutex_lock(&lock);
+    tide_oom_fn fn = i < observer_count ? observers[i].fn : NULL;
+    void *user = fn ? observers[i].user : NULL;
+    pthread_mutex_unlock(&lock);
+    if (!fn) break;
+    fn(user, oom);
+  }
+  last.observing = false;
+}
+
+/* ---- figures ---- */
+
+static void gather(tide_memory_oom *o, tide__allocator *a, int device, size_t bytes) {
+  *o = (tide_memory_oom){.device = device, .requested = bytes};
+  const tide_backend *backend = tide__backend_peek(device);
+  if (backend && !tide__device_lost(NULL, device) && backend->device_mem_info(&o->free, &o->total, device) != TIDE_OK)
+    o->free = o->total = 0;
+  pthread_mutex_lock(&a->lock);
+  o->allocated = (size_t)a->stats.allocated_bytes[TIDE_POOL_ALL].current;
+  o->reserved = (size_t)a->stats.reserved_bytes[TIDE_POOL_ALL].current;
+  o->largest_free = tide__pool_largest(a);
+  o->limit = a->capped ? a->limit : 0;
+  bool limited = a->capped && (bytes > a->limit || o->reserved > a->limit - bytes);
+  o->sites = tide__allocator_sites(o->site, TIDE_OOM_SITES, a);
+  pthread_mutex_unlock(&a->lock);
+  size_t cached = o->reserved - o->allocated;
+  o->fragmentation = cached ? 1 - (double)o->largest_free / (double)cached : 0;
+  o->rung = bytes > (size_t)PTRDIFF_MAX || (o->total && bytes > o->total) ? "size" : limited ? "limit" : "driver";
+}
+
+/* ---- text ---- */
+
+static const char *bytes_text(char out[32], size_t bytes) {
+  static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+  double value = (double)bytes;
+  int u = 0;
+  while (value >= 1024 && u < 4) value /= 1024, u++;
+  if (u)
+    snprintf(out, 32, "%.2f %s", value, units[u]);
+  else
+    snprintf(out, 32, "%zu bytes", bytes);
+  return out;
+}
+
+/* "; most is held by a.lua:3 (1.00 GiB), ..." */
+static void sites_text(char *out, size_t size, const tide_memory_oom *o) {
+  size_t at = 0;
+  out[0] = 0;
+  for (int i = 0; i < o->sites; i++) {
+    char line[100], bytes[32];
+    if (!tide_site_describe(o->site[i].site, line, sizeof line)) snprintf(line, sizeof line, "the host");
+    int n = snprintf(out + at, size - at, "%s%s (%s)", i ? ", " : "; most is held by ", line,
+                     bytes_text(bytes, o->site[i].bytes));
+    if (n < 0 || (size_t)n >= size - at) {
+      out[at] = 0; /* no half of a name */
+      return;
+    }
+    at += (size_t)n;
+  }
+}
+
+static const char *what_failed(const tide_memory_oom *o) {
+  if (*o->rung == 's') return "no more than the device has can ever be given";
+  if (*o->rung == 'l') return "the limit of this process was in the way after its cache had been given back";
+  return "the driver refused after garbage had been collected, the device waited for and the cache given back";
+}
+
+static const char *what_helps(const tide_memory_oom *o) {
+  if (*o->rung == 's') return "work in smaller pieces";
+  if (*o->rung == 'l') return "free tensors (x:free(), tide.scope) or raise the memory fraction or the limit";
+  if (o->reserved - o->allocated >= o->requested)
+    return "the cache holds enough, but in pieces: allocate large tensors early and reuse them (out=), or set "
+           "TIDE_ALLOC_CONF=expandable_segments:True";
+  if (o->total && o->total - o->free > o->reserved && o->total - o->free - o->reserved > o->total / 2)
+    return "most is used by other processes or libraries";
+  return "free tensors (x:free(), tide.scope) or work in smaller pieces";
+}
+
+tide_status tide__allocator_fail(tide__allocator *a, int device, size_t bytes) {
+  tide_memory_oom o;
+  gather(&o, a, device, bytes);
+  tide__history_add(TIDE_MEMORY_OOM, device, NULL, bytes, 0, NULL);
+  observe(&o);
+  last.oom = o, last.any = true;
+  char w[32], f[32], t[32], h[32], r[32], l[32], c[32], limit[80] = "", sites[TEXT];
+  if (o.limit) snprintf(limit, sizeof limit, "; this process may reserve %s (memory fraction)", bytes_text(c, o.limit));
+  sites_text(sites, sizeof sites, &o);
+  return tide__fail_memory(device, bytes, o.free, o.total, o.allocated, o.reserved,
+                           "memory: %s cannot give %s; %s of its %s are free; tensors hold %s and the cache %s more, "
+                           "whose largest free block is %s%s; %s%s. What helps: %s",
+                           tide__device_text(device), bytes_text(w, bytes), bytes_text(f, o.free),
+                           bytes_text(t, o.total), bytes_text(h, o.allocated), bytes_text(r, o.reserved - o.allocated),
+                           bytes_text(l, o.largest_free), limit, what_failed(&o), sites, what_helps(&o));
+}
