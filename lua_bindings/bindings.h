@@ -36,7 +36,7 @@ extern _Thread_local lua_State *ltide_last;         /* the coroutine that called
 extern _Thread_local ltide_state *ltide_last_state; /* its universe */
 extern _Thread_local unsigned ltide_last_epoch;
 extern _Thread_local unsigned ltide_calls; /* counts calls from Lua: within one, the running line is the same */
-extern _Atomic unsigned ltide_epoch; /* counts closed universes: an address may be used again */
+extern _Atomic unsigned ltide_epoch;       /* counts closed universes: an address may be used again */
 ltide_state *ltide_enter_slow(lua_State *L);
 static inline ltide_state *ltide_enter(lua_State *L) {
   ltide_calls++;
@@ -120,6 +120,9 @@ void ltide_arena_remove(ltide_tensor *u);              /* the handle is freed, c
  * object. size bytes of `data` are kept with the scope. */
 typedef void (*ltide_leave_fn)(lua_State *L, void *data);
 int ltide_scoped(lua_State *L, const char *what, int fn_arg, ltide_leave_fn leave, const void *data, size_t size);
+/* The same with a value at the top of the stack that is returned behind the results of the closure, or behind the scope
+ * object. leave finds it as the second user value of the scope, which is at index 1 of its stack. */
+int ltide_scoped_with(lua_State *L, const char *what, int fn_arg, ltide_leave_fn leave, const void *data, size_t size);
 
 /* device.c */
 enum { LTIDE_NIL_OK = 1, LTIDE_NEGATIVE_OK = 2, LTIDE_CPU_OK = 4 };

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "bindings.h"
+#include "memory.h"
 
 static const char key_meta;
 
@@ -103,6 +103,7 @@ int ltide_raise(lua_State *L) {
   if (e.status == TIDE_MEMORY) {
     set_integer(L, "requested", e.requested), set_integer(L, "free", e.free), set_integer(L, "total", e.total);
     set_integer(L, "allocated", e.allocated), set_integer(L, "reserved", e.reserved);
+    ltide_set_oom(L, e.device);
   }
   if (e.status == TIDE_ACCELERATOR) {
     set_integer(L, "code", (size_t)e.code);

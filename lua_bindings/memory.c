@@ -1,11 +1,15 @@
-/* memory.c: statistics and control of device memory. */
+/* memory.c: the figures of device memory that programs ask for all the time, and its control.
+ *
+ * Whatever is in tide.cuda about memory is in tide.cuda.memory as well. A figure is asked for without a driver call and
+ * without opening anything: a device that was never used has zeros. What finalisers have let go of is released first,
+ * so a figure tells what is held. */
 #include <stdio.h>
 
-#include "bindings.h"
+#include "memory.h"
 
-/* The device asked for, after what finalisers let go of has been counted; a device that was never used has zeros. */
-static int stats_device(lua_State *L, int arg) {
+int ltide_memory_device(lua_State *L, int arg) {
   tide_memory_pump();
+  if (lua_isnoneornil(L, arg)) return tide_current_device();
   int device = ltide_check_device(L, arg, "device", LTIDE_NIL_OK);
   if (device == TIDE_CURRENT) device = tide_current_device();
   if (tide_is_initialized() && device >= tide_device_count())
@@ -13,25 +17,70 @@ static int stats_device(lua_State *L, int arg) {
   return device;
 }
 
-static tide_memory_stats check_stats(lua_State *L, int arg) {
-  ltide_enter(L);
-  tide_memory_stats s;
-  ltide_try(L, tide_memory_get_stats(&s, stats_device(L, arg)));
-  return s;
+void ltide_register_memory_only(lua_State *L, const ltide_reg *list) {
+  luaL_getsubtable(L, -1, "memory");
+  ltide_register(L, "tide.cuda.memory", list);
+  lua_pop(L, 1);
 }
+
+void ltide_register_memory(lua_State *L, const ltide_reg *list) {
+  ltide_register(L, "tide.cuda", list);
+  luaL_getsubtable(L, -1, "memory");
+  for (const ltide_reg *r = list; r->name; r++) {
+    lua_pushcfunction(L, r->fn);
+    lua_setfield(L, -2, r->name);
+  }
+  lua_pop(L, 1);
+}
+
+void ltide_deprecated(lua_State *L, const char *old, const char *now) {
+  static const char key;
+  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &key) == LUA_TNIL) {
+    lua_newtable(L);
+    lua_pushvalue(L, -1);
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &key);
+    lua_replace(L, -2);
+  }
+  bool warned = lua_getfield(L, -1, old) != LUA_TNIL;
+  lua_pushboolean(L, 1);
+  lua_setfield(L, -3, old);
+  lua_pop(L, 2);
+  if (!warned) ltide_warn(L, "tide.cuda.%s is an old name: use tide.cuda.%s", old, now);
+}
+
+const char *ltide_bytes_text(char out[32], int64_t bytes) {
+  static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  double value = (double)bytes;
+  int u = 0;
+  while (value >= 1024 && u < 4) value /= 1024, u++;
+  if (u)
+    snprintf(out, 32, "%.2f %s", value, units[u]);
+  else
+    snprintf(out, 32, "%lld B", (long long)bytes);
+  return out;
+}
+
+/* {==== Figures */
 
 static int push_bytes(lua_State *L, int64_t bytes) {
   lua_pushinteger(L, bytes);
   return 1;
 }
 
+static tide_memory_stats check_stats(lua_State *L, int arg) {
+  ltide_enter(L);
+  tide_memory_stats s;
+  ltide_try(L, tide_memory_get_stats(&s, ltide_memory_device(L, arg)));
+  return s;
+}
+
 static int lmemory_allocated(lua_State *L) {
   ltide_enter(L);
-  return push_bytes(L, (int64_t)tide_memory_allocated(stats_device(L, 1)));
+  return push_bytes(L, (int64_t)tide_memory_allocated(ltide_memory_device(L, 1)));
 }
 static int lmemory_reserved(lua_State *L) {
   ltide_enter(L);
-  return push_bytes(L, (int64_t)tide_memory_reserved(stats_device(L, 1)));
+  return push_bytes(L, (int64_t)tide_memory_reserved(ltide_memory_device(L, 1)));
 }
 static int lmax_memory_allocated(lua_State *L) {
   return push_bytes(L, check_stats(L, 1).allocated_bytes[TIDE_POOL_ALL].peak);
@@ -39,56 +88,25 @@ static int lmax_memory_allocated(lua_State *L) {
 static int lmax_memory_reserved(lua_State *L) {
   return push_bytes(L, check_stats(L, 1).reserved_bytes[TIDE_POOL_ALL].peak);
 }
-
-static void set_number(lua_State *L, const char *row, const char *pool, const char *figure, int64_t value) {
-  char key[96];
-  snprintf(key, sizeof key, "%s.%s.%s", row, pool, figure);
-  lua_pushinteger(L, value);
-  lua_setfield(L, -2, key);
+static int lmemory_cached(lua_State *L) {
+  ltide_deprecated(L, "memory_cached", "memory_reserved");
+  return lmemory_reserved(L);
 }
-
-static void set_row(lua_State *L, const char *row, const tide_stat stats[TIDE_POOL_COUNT]) {
-  static const char *const pools[TIDE_POOL_COUNT] = {"all", "large_pool", "small_pool"};
-  for (int p = 0; p < TIDE_POOL_COUNT; p++) {
-    set_number(L, row, pools[p], "current", stats[p].current);
-    set_number(L, row, pools[p], "peak", stats[p].peak);
-    set_number(L, row, pools[p], "allocated", stats[p].allocated);
-    set_number(L, row, pools[p], "freed", stats[p].freed);
-  }
-}
-
-static int lmemory_stats(lua_State *L) {
-  tide_memory_stats s = check_stats(L, 1);
-  lua_createtable(L, 0, 120);
-#define ROW(name) set_row(L, #name, s.name)
-  ROW(allocation);
-  ROW(segment);
-  ROW(active);
-  ROW(inactive_split);
-  ROW(allocated_bytes);
-  ROW(reserved_bytes);
-  ROW(active_bytes);
-  ROW(inactive_split_bytes);
-  ROW(requested_bytes);
-#undef ROW
-#define COUNT(name) (lua_pushinteger(L, s.name), lua_setfield(L, -2, #name))
-  COUNT(num_alloc_retries);
-  COUNT(num_ooms);
-  COUNT(num_sync_all_streams);
-  COUNT(num_device_alloc);
-  COUNT(num_device_free);
-#undef COUNT
-  return 1;
+static int lmax_memory_cached(lua_State *L) {
+  ltide_deprecated(L, "max_memory_cached", "max_memory_reserved");
+  return lmax_memory_reserved(L);
 }
 
 static int lmem_get_info(lua_State *L) {
   ltide_enter(L);
   size_t free_bytes, total;
-  ltide_try(L, tide_device_mem_info(&free_bytes, &total, stats_device(L, 1)));
+  ltide_try(L, tide_device_mem_info(&free_bytes, &total, ltide_memory_device(L, 1)));
   push_bytes(L, (int64_t)free_bytes);
   push_bytes(L, (int64_t)total);
   return 2;
 }
+
+/* {==== Control */
 
 static int lempty_cache(lua_State *L) {
   static const char *const keys[] = {"collect", NULL};
@@ -107,26 +125,36 @@ static int lempty_cache(lua_State *L) {
 
 static int lreset_peak(lua_State *L) {
   ltide_enter(L);
-  ltide_try(L, tide_memory_reset_peak(stats_device(L, 1)));
+  ltide_try(L, tide_memory_reset_peak(ltide_memory_device(L, 1)));
   return 0;
 }
 
 static int lreset_accumulated(lua_State *L) {
   ltide_enter(L);
-  ltide_try(L, tide_memory_reset_accumulated(stats_device(L, 1)));
+  ltide_try(L, tide_memory_reset_accumulated(ltide_memory_device(L, 1)));
   return 0;
+}
+
+static int lreset_max_allocated(lua_State *L) {
+  ltide_deprecated(L, "reset_max_memory_allocated", "reset_peak_memory_stats, which resets every peak");
+  return lreset_peak(L);
+}
+
+static int lreset_max_cached(lua_State *L) {
+  ltide_deprecated(L, "reset_max_memory_cached", "reset_peak_memory_stats, which resets every peak");
+  return lreset_peak(L);
 }
 
 static int lset_fraction(lua_State *L) {
   ltide_enter(L);
   if (lua_type(L, 1) != LUA_TNUMBER) return ltide_arg_error(L, 1, "fraction", "a number from 0 to 1");
-  ltide_try(L, tide_memory_set_fraction(lua_tonumber(L, 1), stats_device(L, 2)));
+  ltide_try(L, tide_memory_set_fraction(lua_tonumber(L, 1), ltide_memory_device(L, 2)));
   return 0;
 }
 
 static int lget_fraction(lua_State *L) {
   ltide_enter(L);
-  lua_pushnumber(L, tide_memory_get_fraction(stats_device(L, 1)));
+  lua_pushnumber(L, tide_memory_get_fraction(ltide_memory_device(L, 1)));
   return 1;
 }
 
@@ -139,9 +167,9 @@ void ltide_open_memory(lua_State *L, ltide_state *S) {
       {"memory_reserved", lmemory_reserved,
        "tide.cuda.memory_reserved([dev]) -> bytes\nHeld from the driver: tensors and cache."},
       {"max_memory_reserved", lmax_memory_reserved, "tide.cuda.max_memory_reserved([dev]) -> bytes"},
-      {"memory_stats", lmemory_stats,
-       "tide.cuda.memory_stats([dev]) -> table\nEvery counter of the allocator, by flat keys: "
-       "'allocated_bytes.all.current', 'segment.large_pool.peak', num_ooms, ..."},
+      {"memory_cached", lmemory_cached, "tide.cuda.memory_cached([dev]) -> bytes\nOld name of memory_reserved."},
+      {"max_memory_cached", lmax_memory_cached,
+       "tide.cuda.max_memory_cached([dev]) -> bytes\nOld name of max_memory_reserved."},
       {"mem_get_info", lmem_get_info,
        "tide.cuda.mem_get_info([dev]) -> free, total\nBytes of the device, for all processes."},
       {"empty_cache", lempty_cache,
@@ -151,12 +179,20 @@ void ltide_open_memory(lua_State *L, ltide_state *S) {
        "tide.cuda.reset_peak_memory_stats([dev])\nEvery peak starts again from the present value."},
       {"reset_accumulated_memory_stats", lreset_accumulated,
        "tide.cuda.reset_accumulated_memory_stats([dev])\nSets every 'allocated' and 'freed' counter to 0."},
+      {"reset_max_memory_allocated", lreset_max_allocated,
+       "tide.cuda.reset_max_memory_allocated([dev])\nOld name of reset_peak_memory_stats."},
+      {"reset_max_memory_cached", lreset_max_cached,
+       "tide.cuda.reset_max_memory_cached([dev])\nOld name of reset_peak_memory_stats."},
       {"set_per_process_memory_fraction", lset_fraction,
        "tide.cuda.set_per_process_memory_fraction(fraction [, dev])\nAllocations beyond this share (0 to 1) of the "
        "device's memory fail."},
       {"get_per_process_memory_fraction", lget_fraction, "tide.cuda.get_per_process_memory_fraction([dev]) -> number"},
       {0}};
   lua_getfield(L, -1, "cuda");
-  ltide_register(L, "tide.cuda", list);
+  ltide_register_memory(L, list);
+  ltide_open_memory_stats(L);
+  ltide_open_memory_summary(L);
+  ltide_open_memory_scope(L);
+  ltide_open_memory_history(L);
   lua_pop(L, 1);
 }

@@ -90,11 +90,11 @@ static int scope_tostring(lua_State *L) {
   return 1;
 }
 
-/* Pushes the scope, open. The record is kept alive as its user value: a scope may outlive its coroutine. */
+/* Pushes the scope, open. The record is kept alive by its first user value: a scope may outlive its coroutine. */
 static ltide_scope *push_scope(lua_State *L, const char *what, ltide_leave_fn leave, const void *data, size_t size) {
   ltide_state *S = ltide_enter(L);
   ltide_record *r = S->record;
-  ltide_scope *s = lua_newuserdatauv(L, sizeof *s + size, 1);
+  ltide_scope *s = lua_newuserdatauv(L, sizeof *s + size, 2);
   memset(s, 0, sizeof *s);
   luaL_setmetatable(L, SCOPE_META);
   lua_pushthread(L);
@@ -122,6 +122,8 @@ static ltide_scope *push_scope(lua_State *L, const char *what, ltide_leave_fn le
 
 static int scoped_done(lua_State *L, int status, lua_KContext slot) {
   (void)status;
+  luaL_checkstack(L, 1, "tide: results of a block");
+  if (lua_getiuservalue(L, (int)slot, 2) == LUA_TNIL) lua_pop(L, 1);
   lua_closeslot(L, (int)slot);
   return lua_gettop(L) - (int)slot;
 }
@@ -130,6 +132,22 @@ int ltide_scoped(lua_State *L, const char *what, int fn_arg, ltide_leave_fn leav
   push_scope(L, what, leave, data, size);
   if (!fn_arg) return 1;
   lua_insert(L, fn_arg); /* scope, fn, arguments */
+  lua_toclose(L, fn_arg);
+  lua_callk(L, lua_gettop(L) - fn_arg - 1, LUA_MULTRET, fn_arg, scoped_done);
+  return scoped_done(L, LUA_OK, fn_arg);
+}
+
+int ltide_scoped_with(lua_State *L, const char *what, int fn_arg, ltide_leave_fn leave, const void *data, size_t size) {
+  int extra = lua_gettop(L);
+  push_scope(L, what, leave, data, size);
+  lua_pushvalue(L, extra);
+  lua_setiuservalue(L, -2, 2);
+  if (!fn_arg) {
+    lua_insert(L, -2);
+    return 2;
+  }
+  lua_remove(L, extra);
+  lua_insert(L, fn_arg);
   lua_toclose(L, fn_arg);
   lua_callk(L, lua_gettop(L) - fn_arg - 1, LUA_MULTRET, fn_arg, scoped_done);
   return scoped_done(L, LUA_OK, fn_arg);

@@ -1,0 +1,27 @@
+/* memory.h: what the files about memory share: memory.c and memory_*.c. */
+#ifndef LTIDE_MEMORY_H
+#define LTIDE_MEMORY_H
+
+#include "args.h"
+#include "tide/history.h"
+
+/* The device asked for at arg, after what finalisers let go of has been counted. Opens nothing. */
+int ltide_memory_device(lua_State *L, int arg);
+/* With tide.cuda at the top of the stack: sets the functions there and in tide.cuda.memory. */
+void ltide_register_memory(lua_State *L, const ltide_reg *list);
+/* Likewise, in tide.cuda.memory alone. */
+void ltide_register_memory_only(lua_State *L, const ltide_reg *list);
+/* Warns, once in a universe, that `old` is an old name of `now`. */
+void ltide_deprecated(lua_State *L, const char *old, const char *now);
+/* "1.50 GiB" into out, which it returns. */
+const char *ltide_bytes_text(char out[32], int64_t bytes);
+/* Sets the fields of the last failure in the table at the top; nothing if that was not of `device`. */
+void ltide_set_oom(lua_State *L, int device);
+
+/* Each with tide.cuda at the top of the stack; called by ltide_open_memory. */
+void ltide_open_memory_stats(lua_State *L);
+void ltide_open_memory_summary(lua_State *L);
+void ltide_open_memory_scope(lua_State *L);
+void ltide_open_memory_history(lua_State *L);
+
+#endif

@@ -1,0 +1,192 @@
+/* memory_scope.c: memory.scope, which labels and counts what is allocated inside it, and what a script sees of an
+ * allocation that failed: the fields of its error, the observers of memory.on_oom.
+ *
+ * A scope's counts are a core tally that is open in the running coroutine. The table of the counts is made at once and
+ * filled when the block is left, so that leaving allocates nothing. Observers are a Lua list in the registry, behind
+ * one observer of core's for each universe; they run in protected mode on the thread that failed, if it runs Lua. */
+#include "memory.h"
+
+/* {==== memory.scope */
+
+typedef struct tally_scope {
+  tide_tally *tally, *before; /* references */
+} tally_scope;
+
+static void set_count(lua_State *L, const char *key, int64_t value) {
+  lua_pushinteger(L, value);
+  lua_setfield(L, -2, key);
+}
+
+static void set_counts(lua_State *L, const tide_tally_figures *f) {
+  set_count(L, "allocated_bytes", f->allocated_bytes);
+  set_count(L, "freed_bytes", f->freed_bytes);
+  set_count(L, "peak_bytes", f->peak_bytes);
+  set_count(L, "live_bytes", f->live_bytes);
+  set_count(L, "allocations", f->allocations);
+}
+
+static void leave_tally(lua_State *L, void *data) {
+  tally_scope *s = data;
+  tide_tally_figures figures;
+  tide_memory_pump();
+  tide_tally_read(&figures, s->tally);
+  tide_current_set_tally(s->before);
+  tide_tally_release(s->tally);
+  tide_tally_release(s->before);
+  if (!lua_checkstack(L, 3)) return;
+  if (lua_getiuservalue(L, 1, 2) == LUA_TTABLE) set_counts(L, &figures); /* the keys are there: nothing is allocated */
+  lua_pop(L, 1);
+}
+
+static int lmemory_scope(lua_State *L) {
+  ltide_enter(L);
+  if (lua_type(L, 1) != LUA_TSTRING) return ltide_arg_error(L, 1, "label", "a string");
+  int fn = lua_isnoneornil(L, 2) ? 0 : 2;
+  if (fn && !lua_isfunction(L, 2)) return ltide_arg_error(L, 2, "fn", "a function or nothing");
+  if (!fn) lua_settop(L, 1);
+  lua_createtable(L, 0, 5);
+  set_counts(L, &(tide_tally_figures){0});
+  tally_scope s = {.before = tide_current_tally()};
+  ltide_try(L, tide_tally_new(&s.tally, lua_tostring(L, 1), s.before));
+  if (s.before) tide_tally_retain(s.before);
+  tide_current_set_tally(s.tally);
+  return ltide_scoped_with(L, "memory.scope", fn, leave_tally, &s, sizeof s);
+}
+
+/* {==== What a failure tells */
+
+static void set_sites(lua_State *L, const tide_memory_oom *o) {
+  lua_createtable(L, o->sites, 0);
+  for (int i = 0; i < o->sites; i++) {
+    char line[256];
+    tide_site_describe(o->site[i].site, line, sizeof line);
+    lua_createtable(L, 0, 3);
+    lua_pushstring(L, line);
+    lua_setfield(L, -2, "line");
+    set_count(L, "bytes", (int64_t)o->site[i].bytes);
+    set_count(L, "blocks", o->site[i].blocks);
+    lua_rawseti(L, -2, i + 1);
+  }
+  lua_setfield(L, -2, "sites");
+}
+
+static void set_figures(lua_State *L, const tide_memory_oom *o) {
+  set_count(L, "largest_free", (int64_t)o->largest_free);
+  if (o->limit) set_count(L, "limit", (int64_t)o->limit);
+  lua_pushnumber(L, o->fragmentation);
+  lua_setfield(L, -2, "fragmentation");
+  lua_pushstring(L, o->rung);
+  lua_setfield(L, -2, "rung");
+  set_sites(L, o);
+}
+
+void ltide_set_oom(lua_State *L, int device) {
+  const tide_memory_oom *o = tide_memory_oom_get();
+  luaL_checkstack(L, 6, "tide: error");
+  if (o && device >= 0 && o->device == device) set_figures(L, o);
+}
+
+/* {==== Observers */
+
+static const char key_observers;
+
+/* Protected: the failure is at 1. Each observer is called as fn(device, requested, figures). */
+static int run_observers(lua_State *L) {
+  const tide_memory_oom *o = lua_touserdata(L, 1);
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_observers);
+  lua_createtable(L, 0, 12);
+  set_count(L, "requested", (int64_t)o->requested);
+  set_count(L, "free", (int64_t)o->free);
+  set_count(L, "total", (int64_t)o->total);
+  set_count(L, "allocated", (int64_t)o->allocated);
+  set_count(L, "reserved", (int64_t)o->reserved);
+  set_figures(L, o);
+  int list = 2, figures = 3;
+  for (lua_Integer i = 1; lua_rawgeti(L, list, i) != LUA_TNIL; i++) {
+    ltide_push_device(L, o->device);
+    lua_pushinteger(L, (lua_Integer)o->requested);
+    lua_pushvalue(L, figures);
+    if (lua_pcall(L, 3, 0, 0) != LUA_OK) ltide_warn(L, "on_oom: an observer failed: %s", luaL_tolstring(L, -1, NULL));
+    lua_settop(L, figures);
+  }
+  return 0;
+}
+
+/* Core calls this on the thread that failed; no error may pass. */
+static void observe(void *user, const tide_memory_oom *oom) {
+  lua_State *L = ltide_last;
+  if (!L || ltide_last_state != user || !lua_checkstack(L, 8)) return;
+  lua_pushcfunction(L, run_observers);
+  lua_pushlightuserdata(L, (void *)oom);
+  if (lua_pcall(L, 1, 0, 0) != LUA_OK) lua_pop(L, 1); /* Lua itself is out of memory */
+  ltide_enter(L);                                     /* an observer may have run coroutines */
+}
+
+/* Upvalue 1 is the observer: takes it out of the list. */
+static int remove_observer(lua_State *L) {
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_observers);
+  lua_Integer n = (lua_Integer)lua_rawlen(L, -1), kept = 0;
+  int list = lua_gettop(L);
+  for (lua_Integer i = 1; i <= n; i++) {
+    lua_rawgeti(L, list, i);
+    if (lua_rawequal(L, -1, lua_upvalueindex(1)))
+      lua_pop(L, 1);
+    else
+      lua_rawseti(L, list, ++kept);
+  }
+  for (lua_Integer i = kept + 1; i <= n; i++) {
+    lua_pushnil(L);
+    lua_rawseti(L, list, i);
+  }
+  return 0;
+}
+
+static int observers_gc(lua_State *L) {
+  ltide_state **S = lua_touserdata(L, 1);
+  tide_memory_on_oom_remove(observe, *S);
+  return 0;
+}
+
+/* Pushes the list; the first time it is made and core is told of this universe. */
+static void push_observers(lua_State *L, ltide_state *S) {
+  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &key_observers) == LUA_TTABLE) return;
+  lua_pop(L, 1);
+  lua_newtable(L);
+  ltide_state **owner = lua_newuserdatauv(L, sizeof(void *), 0);
+  *owner = S;
+  lua_createtable(L, 0, 1);
+  lua_pushcfunction(L, observers_gc);
+  lua_setfield(L, -2, "__gc");
+  lua_setmetatable(L, -2);
+  lua_setfield(L, -2, "owner"); /* goes when the universe ends */
+  ltide_try(L, tide_memory_on_oom_add(observe, S));
+  lua_pushvalue(L, -1);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &key_observers);
+}
+
+static int lon_oom(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  if (!lua_isfunction(L, 1)) return ltide_arg_error(L, 1, "fn", "a function");
+  push_observers(L, S);
+  lua_pushvalue(L, 1);
+  lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
+  lua_pushvalue(L, 1);
+  lua_pushcclosure(L, remove_observer, 1);
+  return 1;
+}
+
+void ltide_open_memory_scope(lua_State *L) {
+  static const ltide_reg list[] = {
+      {"scope", lmemory_scope,
+       "tide.cuda.memory.scope(label, fn, ...) -> results of fn, stats\n"
+       "local block <close>, stats = tide.cuda.memory.scope(label)\n"
+       "Counts the device memory that is allocated inside, on every device, and labels it in snapshots and in the "
+       "history. stats is {allocated_bytes, freed_bytes, peak_bytes, live_bytes, allocations}, filled when the block "
+       "is "
+       "left. Scopes nest and belong to the running coroutine."},
+      {"on_oom", lon_oom,
+       "tide.cuda.memory.on_oom(fn) -> remove\nCalls fn(device, requested, figures) when an allocation has failed for "
+       "good, before its error is raised. An error in fn becomes a warning. remove() takes fn out again."},
+      {0}};
+  ltide_register_memory_only(L, list);
+}
