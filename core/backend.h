@@ -6,8 +6,9 @@
 #define TIDE_BACKEND_H
 
 #include "plan.h"
+#include "tide/device.h"
 
-#define TIDE_BACKEND_VERSION 2
+#define TIDE_BACKEND_VERSION 3
 
 /* What core offers to a backend that is loaded from a shared library. */
 typedef struct tide_backend_host {
@@ -30,6 +31,9 @@ enum { TIDE_IPC_BYTES = 64 };
 typedef struct tide_ipc_handle {
   unsigned char bytes[TIDE_IPC_BYTES];
 } tide_ipc_handle;
+
+/* "GPU-" and 36 characters, with a zero behind them; rounded up. */
+enum { TIDE_UUID_TEXT = 64 };
 
 /* Where a stream stands with capturing. BROKEN: something illegal was done, the graph will not come to be. */
 typedef enum tide_capture_state { TIDE_CAPTURE_NONE, TIDE_CAPTURE_ACTIVE, TIDE_CAPTURE_BROKEN } tide_capture_state;
@@ -121,6 +125,11 @@ typedef struct tide_backend {
   tide_status (*device_reset)(int device); /* drops the context: everything on the device becomes invalid */
   tide_status (*blas_handle)(uint64_t *out, tide_stream *stream);
   tide_status (*arch_list)(char *text, size_t size); /* what kernels were compiled for: "sm_90 compute_90", ... */
+  /* The uuids of the machine's devices, before anything is opened and without starting the driver: a process may fork
+   * afterwards. *count: the room before, the number after. Fails where the driver might count otherwise. */
+  tide_status (*machine_list)(char (*uuid)[TIDE_UUID_TEXT], int *count);
+  tide_status (*telemetry)(int64_t *out, int device, tide_telemetry what); /* of a device that need not be opened */
+  tide_status (*processes)(tide_process *list, int *count, int device);    /* likewise */
 
   /* ---- kernels: queued on the stream (tide_stream for scratch memory, its backend handle inside) ---- */
 #define KERNEL(name, args) tide_status (*name)(tide_stream * stream, const args *a);

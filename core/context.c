@@ -7,7 +7,7 @@
  *
  * Invariants: the configuration changes only while the epoch is even; no hook of the host runs while a lock of ours is
  * held; a reclaim hook that has been removed is not running and will not run. */
-#include "core.h"
+#include "accelerator.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -183,6 +183,8 @@ static void wait_for_devices(void) {
 
 /* From the tensors down to the library; each room frees what it has from the rooms below it. */
 static void end_runtime(void) {
+  tide__defer_shutdown();
+  tide__peer_shutdown();
   tide__deferred_drain();
   wait_for_devices();
   tide__park_shutdown();

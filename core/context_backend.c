@@ -6,9 +6,12 @@
  * asking again costs nothing and tells the same. A device that met a fault from which its driver does not recover is
  * lost: every later use fails with the first cause.
  *
+ * The child of a fork has the open devices' handles and nothing behind them: no driver follows a fork. There the
+ * devices are FORKED: they count as never used, nothing is freed through the driver, and every use says what happened.
+ *
  * Invariants: the table and a device's state are published after what they stand for is complete; the state of a device
- * goes CLOSED, READY, LOST and returns to CLOSED only when the runtime ends. */
-#include "core.h"
+ * goes CLOSED, READY, LOST or FORKED and returns to CLOSED only when the runtime ends. */
+#include "accelerator.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -17,7 +20,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { CLOSED, READY, LOST };
+enum { CLOSED, READY, LOST, FORKED };
 enum { TEXT = 1024 };
 
 static struct {
@@ -171,7 +174,45 @@ tide_status tide__device_count(int *out) {
 
 int tide__device_count_known(void) { return atomic_load_explicit(&acc.count, memory_order_acquire); }
 
+const tide_backend *tide__accelerators(void) { return atomic_load_explicit(&acc.table, memory_order_acquire); }
+
+/* Simulated devices are counted at no cost, and so are those that were counted before. */
+tide_status tide__machine_list(char (*uuid)[TIDE_UUID_TEXT], int *count) {
+  if (!tide__running()) return tide__fail(TIDE_STATE, "cuda: tide is not started, expected tide_init first");
+  if (tide__config()->sim_devices > 0) return tide__fail(TIDE_SUPPORT, "cuda: simulated devices have no such list");
+  const tide_backend *table = NULL;
+  pthread_mutex_lock(&acc.lock);
+  tide_status status = open_cuda(&table);
+  pthread_mutex_unlock(&acc.lock);
+  TIDE_TRY(status);
+  if (!table->machine_list) return tide__fail(TIDE_SUPPORT, "cuda: the library cannot list devices");
+  return table->machine_list(uuid, count);
+}
+
 /* ---- devices ---- */
+
+static pthread_mutex_t lost_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Only the forking thread lives on, so what another one may have locked is made new. */
+static void child_after_fork(void) {
+  static const tide_error cause = {
+      .status = TIDE_STATE,
+      .device = TIDE_CPU,
+      .message = "cuda: this process was forked from one that had used the device, which no driver follows, expected a "
+                 "fork before the first use, or a program started anew",
+      .name = ""};
+  pthread_mutex_init(&acc.lock, NULL);
+  pthread_mutex_init(&lost_lock, NULL);
+  for (int d = 0; d < TIDE_MAX_DEVICES; d++) {
+    if (atomic_load_explicit(&acc.device[d].state, memory_order_relaxed) == CLOSED) continue;
+    keep_error(&acc.device[d].cause, acc.device[d].text, acc.device[d].name, &cause);
+    acc.device[d].cause.device = d;
+    atomic_store_explicit(&acc.device[d].state, FORKED, memory_order_relaxed);
+  }
+}
+
+static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+static void watch_forks(void) { pthread_atfork(NULL, NULL, child_after_fork); }
 
 static tide_status open_device(int device) {
   int count;
@@ -181,14 +222,17 @@ static tide_status open_device(int device) {
   tide_error cause;
   if (tide__device_lost(&cause, device)) return tide__fail_again(&cause);
   const tide_backend *table = atomic_load_explicit(&acc.table, memory_order_acquire);
+  bool opened = false;
+  pthread_once(&fork_once, watch_forks);
   pthread_mutex_lock(&acc.lock);
   tide_status status = TIDE_OK;
   if (atomic_load_explicit(&acc.device[device].state, memory_order_relaxed) == CLOSED) {
     status = table->device_open(device);
-    if (status == TIDE_OK) atomic_store_explicit(&acc.device[device].state, READY, memory_order_release);
+    opened = status == TIDE_OK;
+    if (opened) atomic_store_explicit(&acc.device[device].state, READY, memory_order_release);
   }
   pthread_mutex_unlock(&acc.lock);
-  return status;
+  return opened ? tide__opened(device) : status;
 }
 
 tide_status tide__backend(const tide_backend **out, int device) {
@@ -205,7 +249,8 @@ tide_status tide__backend(const tide_backend **out, int device) {
 
 const tide_backend *tide__backend_peek(int device) {
   if (device < 0 || device >= TIDE_MAX_DEVICES) return NULL;
-  if (atomic_load_explicit(&acc.device[device].state, memory_order_acquire) == CLOSED) return NULL;
+  int state = atomic_load_explicit(&acc.device[device].state, memory_order_acquire);
+  if (state == CLOSED || state == FORKED) return NULL;
   return atomic_load_explicit(&acc.table, memory_order_acquire);
 }
 
@@ -217,12 +262,10 @@ bool tide__device_any_open(void) {
 
 /* May be called from any thread and, by a backend, inside any of its slots. The cause is written before the state says
  * that it can be read; a second fault finds the state taken and changes nothing. */
-static pthread_mutex_t lost_lock = PTHREAD_MUTEX_INITIALIZER;
-
 void tide__device_set_lost(int device, const tide_error *cause) {
   if (device < 0 || device >= TIDE_MAX_DEVICES) return;
   pthread_mutex_lock(&lost_lock);
-  if (atomic_load_explicit(&acc.device[device].state, memory_order_relaxed) != LOST) {
+  if (atomic_load_explicit(&acc.device[device].state, memory_order_relaxed) < LOST) {
     keep_error(&acc.device[device].cause, acc.device[device].text, acc.device[device].name, cause);
     atomic_store_explicit(&acc.device[device].state, LOST, memory_order_release);
   }
@@ -231,7 +274,7 @@ void tide__device_set_lost(int device, const tide_error *cause) {
 
 bool tide__device_lost(tide_error *cause, int device) {
   if (device < 0 || device >= TIDE_MAX_DEVICES) return false;
-  if (atomic_load_explicit(&acc.device[device].state, memory_order_acquire) != LOST) return false;
+  if (atomic_load_explicit(&acc.device[device].state, memory_order_acquire) < LOST) return false;
   if (cause) *cause = acc.device[device].cause;
   return true;
 }

@@ -99,6 +99,18 @@ tide_status tide__device_resolve_accelerator(int *out, int device, const char *w
 /* What every wait ends with: deferred releases, passed events and dead streams are dealt with. */
 void tide__after_wait(void);
 
+/* ---- peer.c: operands on another device ---- */
+
+extern _Atomic bool tide__peer_any;
+bool tide__peer_reads_slow(int device, int peer);
+/* May operations on `device` read operands that lie on `peer`? */
+static inline bool tide__peer_reads(int device, int peer) {
+  return __builtin_expect(atomic_load_explicit(&tide__peer_any, memory_order_relaxed), 0) &&
+         tide__peer_reads_slow(device, peer);
+}
+void tide__peer_order(struct tide_storage *s, tide_stream *stream); /* before the stream uses the storage */
+void tide__peer_shutdown(void);
+
 /* ---- sync.c: what makes the host wait ---- */
 
 /* Nonzero while a debug mode for synchronisation is on or a capture is under way anywhere. */
@@ -215,6 +227,7 @@ struct tide_storage {
   void (*release)(void *user);  /* foreign memory's */
   void *user;
   tide__park park;
+  _Atomic uint64_t readers;  /* devices, as bits, whose streams have read it since its own device used it: peer.c */
   struct tide_storage *next; /* free list */
 };
 tide_status tide__storage_new(tide_storage **out, size_t nbytes, int device, bool pinned);

@@ -5,7 +5,9 @@
  * current one.
  *
  * Invariant: a device's properties are complete before `known` says so, and stay where they are while tide runs. */
-#include "core.h"
+#include <stdlib.h>
+
+#include "accelerator.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
@@ -18,12 +20,20 @@ static _Thread_local struct {
   int device;
 } factory = {.device = TIDE_CPU};
 
+/* Counting must not start the driver while nobody uses a device: a process that has started it cannot fork. */
 int tide_device_count(void) {
-  int count;
+  int count = tide__device_count_known();
+  if (count || tide__visible_count(&count) == TIDE_OK) return count;
   return tide__device_count(&count) == TIDE_OK ? count : 0;
 }
 
-bool tide_is_available(void) { return tide_device_count() > 0; }
+/* The driver's own answer is the stronger one; the other is for programs that fork and say so. */
+bool tide_is_available(void) {
+  const char *quiet = getenv("TIDE_NVML_BASED_CUDA_CHECK");
+  int count = tide__device_count_known();
+  if (count || (quiet && !strcmp(quiet, "1") && tide__visible_count(&count) == TIDE_OK)) return count > 0;
+  return tide__device_count(&count) == TIDE_OK;
+}
 bool tide_is_initialized(void) { return tide__device_any_open(); }
 
 tide_status tide_device_init(void) {
@@ -57,9 +67,11 @@ tide_status tide__device_resolve_accelerator(int *out, int device, const char *w
   return TIDE_OK;
 }
 
+/* Asking what a device is like does not open it: one that is not used gets no context. */
 static tide_status read_props(int device) {
-  const tide_backend *b;
-  TIDE_TRY(tide__backend(&b, device));
+  const tide_backend *b = tide__accelerators();
+  tide_error cause;
+  if (tide__device_lost(&cause, device)) return tide__fail_again(&cause);
   pthread_mutex_lock(&lock);
   tide_status status = TIDE_OK;
   if (atomic_load_explicit(&kept[device].known, memory_order_relaxed) != tide__epoch_now()) {
@@ -99,7 +111,7 @@ void tide__after_wait(void) {
 tide_status tide_device_synchronize(int device) {
   TIDE_TRY(tide__device_resolve_accelerator(&device, device, "synchronize"));
   TIDE_TRY(tide__sync_asked("synchronize"));
-  if (tide__backend_peek(device)) {
+  if (tide__backend_peek(device) || tide__device_lost(NULL, device)) {
     const tide_backend *b;
     TIDE_TRY(tide__backend(&b, device));
     TIDE_TRY(b->device_sync(device));

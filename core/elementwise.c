@@ -184,6 +184,7 @@ static tide_status call_device(call *c, const tide_tensor *into) {
   for (int k = 0; k < c->info->operands; k++) {
     const tide_tensor *x = c->tensor[k];
     if (!x || x->storage->device == c->device) continue;
+    if (tide__peer_reads(c->device, x->storage->device)) continue;
     if (x->storage->device >= 0 || x->ndim > 0) return fail_devices(c, into);
   }
   return TIDE_OK;

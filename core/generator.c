@@ -6,6 +6,7 @@
  *
  * Invariant: two calls never get the same pair of seed and offset, whichever threads they come from. */
 #include "tensor.h"
+#include "tide/device.h"
 
 #include <errno.h>
 #include <sys/random.h>
@@ -57,6 +58,16 @@ static tide_generator *default_of(int device) {
 
 tide_status tide_generator_default(tide_generator **out, int device) {
   TIDE_TRY(tide__device_resolve(&device, device, "default_generator"));
+  pthread_mutex_lock(&lock);
+  *out = default_of(device);
+  pthread_mutex_unlock(&lock);
+  return TIDE_OK;
+}
+
+tide_status tide_generator_early(tide_generator **out, int device) {
+  if (device < TIDE_CPU || device >= TIDE_MAX_DEVICES)
+    return tide__fail(TIDE_DEVICE, "default_generator: no such device, got %d, expected -1 to %d", device,
+                      TIDE_MAX_DEVICES - 1);
   pthread_mutex_lock(&lock);
   *out = default_of(device);
   pthread_mutex_unlock(&lock);

@@ -16,7 +16,7 @@
 static tide_status prepare_index(tide_tensor **out, const tide_tensor *x, const tide_tensor *index, const char *what) {
   TIDE_TRY(tide__check(x, what, "x"));
   TIDE_TRY(tide__check(index, what, "the index"));
-  TIDE_TRY(tide__same_device(x, "x", index, "the index", what));
+  TIDE_TRY(tide__operand_device(x, "x", index, "the index", what));
   if (tide__category(index->dtype) != 1)
     return tide__fail(TIDE_DTYPE, "%s: wrong dtype of the index, got %s, expected integers", what,
                       tide_dtype_name((tide_dtype)index->dtype));
@@ -140,7 +140,7 @@ static tide_status prepare_value(tide_tensor **out, const tide_tensor *x, const 
     tide_options o = {(tide_dtype)x->dtype, x->storage->device, false};
     return tide_to(out, v, &o, false, false);
   }
-  TIDE_TRY(tide__same_device(x, "x", v, "the value", what));
+  TIDE_TRY(tide__operand_device(x, "x", v, "the value", what));
   return tide__tensor_overlaps(x, v) && v->dtype == x->dtype ? tide_clone(out, v)
                                                              : tide__as_dtype(out, v, (tide_dtype)x->dtype);
 }
@@ -215,7 +215,7 @@ static tide_status true_positions(tide_tensor **out, const tide_tensor *flags) {
 static tide_status check_mask(const tide_tensor *x, const tide_tensor *mask) {
   TIDE_TRY(tide__check(x, "mask", "x"));
   TIDE_TRY(tide__check(mask, "mask", "the mask"));
-  TIDE_TRY(tide__same_device(x, "x", mask, "the mask", "mask"));
+  TIDE_TRY(tide__operand_device(x, "x", mask, "the mask", "mask"));
   if (mask->dtype != TIDE_BOOL)
     return tide__fail(TIDE_DTYPE, "mask: wrong dtype of the mask, got %s, expected bool",
                       tide_dtype_name((tide_dtype)mask->dtype));

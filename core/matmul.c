@@ -211,7 +211,7 @@ static tide_status multiply(tide_tensor *c, const tide_tensor *a, const tide_ten
 static tide_status check_pair(const tide_tensor *a, const tide_tensor *b, const char *what) {
   TIDE_TRY(tide__check(a, what, "a"));
   TIDE_TRY(tide__check(b, what, "b"));
-  TIDE_TRY(tide__same_device(a, "a", b, "b", what));
+  TIDE_TRY(tide__operand_device(a, "a", b, "b", what));
   if (a->dtype != b->dtype)
     return tide__fail(TIDE_DTYPE, "%s: different dtypes, got %s and %s, expected one dtype", what,
                       tide_dtype_name((tide_dtype)a->dtype), tide_dtype_name((tide_dtype)b->dtype));

@@ -154,7 +154,7 @@ tide_status tide_bernoulli(tide_tensor *x, const tide_tensor *p, tide_generator 
   TIDE_TRY(tide__check(p, "bernoulli", "p"));
   TIDE_TRY(check_dtype(x, false, "bernoulli"));
   TIDE_TRY(check_dtype(p, true, "bernoulli"));
-  TIDE_TRY(tide__same_device(x, "x", p, "p", "bernoulli"));
+  TIDE_TRY(tide__operand_device(x, "x", p, "p", "bernoulli"));
   if (!tide__broadcasts_to(p, x->size, x->ndim))
     return tide__fail(TIDE_SHAPE, "bernoulli: wrong shape of p, got %s, expected one that broadcasts to %s",
                       tide__shape_text(p->size, p->ndim), tide__shape_text(x->size, x->ndim));

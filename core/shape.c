@@ -62,7 +62,8 @@ static tide_status join_dtype(joined *j, tide_tensor *const *list, int n, const 
     return tide__fail(TIDE_ARGUMENT, "%s: nothing to join, got an empty list, expected at least one tensor", what);
   for (int i = 0; i < n; i++) {
     TIDE_TRY(tide__check(list[i], what, "a tensor of the list"));
-    if (list[i]->storage->device != list[0]->storage->device)
+    if (list[i]->storage->device != list[0]->storage->device &&
+        !tide__peer_reads(list[0]->storage->device, list[i]->storage->device))
       return tide__fail(TIDE_DEVICE,
                         "%s: tensors on different devices, got tensor %lld on %s and tensor %lld on %s, expected "
                         "one device",

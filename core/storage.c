@@ -238,6 +238,8 @@ tide_status tide__storage_wrap(tide_storage **out, void *ptr, size_t nbytes, int
 
 /* The allocating stream needs no note: what is queued there later comes later. Foreign memory has no such stream. */
 void tide__storage_use_slow(tide_storage *s, tide_stream *stream) {
+  if (s->device >= 0 && (stream->device != s->device || atomic_load_explicit(&s->readers, memory_order_relaxed) != 0))
+    tide__peer_order(s, stream);
   if (stream->device >= 0 && !(s->stream && s->stream->id == stream->id)) {
     if (s->block)
       tide__block_use(s->block, stream);

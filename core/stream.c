@@ -136,10 +136,10 @@ void tide_stream_release(tide_stream *s) {
 static bool reap(tide_stream *s) {
   const tide_backend *b = tide__backend_peek(s->device);
   bool done = true;
-  if (!s->external && !tide__device_lost(NULL, s->device) && b->stream_query(&done, s->impl) == TIDE_OK && !done)
+  if (!s->external && b && !tide__device_lost(NULL, s->device) && b->stream_query(&done, s->impl) == TIDE_OK && !done)
     return false;
   if (!s->external) tide__allocator_orphan(s->device, s->id);
-  b->stream_free(s->impl);
+  if (b) b->stream_free(s->impl);
   free(s);
   return true;
 }

@@ -48,6 +48,12 @@ tide_status tide__cast_expect(const tide_tensor *x, tide_dtype result, const cha
 /* DEVICE unless both tensors are on one device. */
 tide_status tide__same_device(const tide_tensor *a, const char *a_name, const tide_tensor *b, const char *b_name,
                               const char *what);
+/* DEVICE unless operations on a's device may read b: it lies there, or on a peer. */
+static inline tide_status tide__operand_device(const tide_tensor *a, const char *a_name, const tide_tensor *b,
+                                               const char *b_name, const char *what) {
+  return tide__peer_reads(a->storage->device, b->storage->device) ? TIDE_OK
+                                                                  : tide__same_device(a, a_name, b, b_name, what);
+}
 /* Checks the sizes and multiplies them: VALUE for negative ones, SHAPE for too many, MEMORY for a number of bytes that
  * no machine has. */
 tide_status tide__size_check(int64_t *numel, const int64_t *size, int ndim, tide_dtype dtype, const char *what);

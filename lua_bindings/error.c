@@ -246,6 +246,7 @@ void ltide_open_errors(lua_State *L, ltide_state *S) {
   lua_getfield(L, -1, "cuda");
   set_class(L, "OutOfMemoryError");
   set_class(L, "AcceleratorError");
+  set_class(L, "DeferredCudaCallError");
   lua_pop(L, 1);
   static const ltide_reg list[] = {
       {"warn", lwarn,

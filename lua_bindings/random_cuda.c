@@ -1,13 +1,37 @@
 /* random_cuda.c: the random state of the GPUs (tide.cuda.manual_seed and its kin), and tide.random.fork_rng.
  *
- * The state of a device is that of its default generator. Seeding without a GPU is silently nothing, as in torch, so
- * that a script that seeds everything runs anywhere; reading and setting a state raises there. */
+ * The state of a device is that of its default generator. Seeding and setting a state touch no driver, so a script that
+ * seeds everything runs anywhere, and a process that has only seeded may still be forked. Whether the device is there
+ * is asked at the first use of a GPU, which then fails as DeferredCudaCallError if it is not. Reading a state is such a
+ * use. */
 #include "random.h"
+#include "tide/device.h"
 
 #define ANY_GPU (LTIDE_NIL_OK | LTIDE_NEGATIVE_OK)
 
+/* For what reads: the calls that wait for the first use come first. */
+static void first_use(lua_State *L) { ltide_try(L, tide_device_init()); }
+
+static tide_status exists(void *user) {
+  tide_generator *g;
+  return tide_generator_default(&g, (int)(intptr_t)user);
+}
+
+/* The generator to be written, of a device that may turn out not to be there. */
+static tide_generator *early_generator(lua_State *L, int device) {
+  tide_generator *g;
+  if (device == TIDE_CURRENT) device = tide_current_device();
+  if (tide_is_initialized()) return ltide_default_generator(L, device);
+  ltide_try(L, tide_generator_early(&g, device));
+  luaL_traceback(L, L, NULL, 1);
+  ltide_try(L, tide_defer(exists, NULL, (void *)(intptr_t)device, lua_tostring(L, -1)));
+  lua_pop(L, 1);
+  return g;
+}
+
 static int lcuda_get_rng_state(lua_State *L) {
   ltide_state *S = ltide_enter(L);
+  first_use(L);
   int device = ltide_check_device(L, 1, "device", ANY_GPU);
   return ltide_push_rng_state(L, S, ltide_default_generator(L, device));
 }
@@ -15,6 +39,7 @@ static int lcuda_get_rng_state(lua_State *L) {
 static int lcuda_get_rng_state_all(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   int n = tide_device_count();
+  if (n) first_use(L);
   lua_createtable(L, n, 0);
   for (int i = 0; i < n; i++) {
     ltide_push_rng_state(L, S, ltide_default_generator(L, i));
@@ -27,7 +52,7 @@ static int lcuda_set_rng_state(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   ltide_check_tensor(L, S, 1, "state");
   int device = ltide_check_device(L, 2, "device", ANY_GPU);
-  ltide_set_rng_state(L, S, ltide_default_generator(L, device), 1);
+  ltide_set_rng_state(L, S, early_generator(L, device), 1);
   return 0;
 }
 
@@ -40,17 +65,20 @@ static int lcuda_set_rng_state_all(lua_State *L) {
                        n, tide_device_count());
   for (int i = 0; i < n; i++) {
     lua_rawgeti(L, 1, i + 1);
-    ltide_set_rng_state(L, S, ltide_default_generator(L, i), lua_gettop(L));
+    ltide_set_rng_state(L, S, early_generator(L, i), lua_gettop(L));
     lua_pop(L, 1);
   }
   return 0;
 }
 
-/* Seeds the current GPU, or all. */
+/* Seeds the current GPU, or all, whether they are there or not. */
 static void seed_gpus(lua_State *L, uint64_t seed, bool all) {
-  if (!tide_is_available()) return;
-  int first = all ? 0 : tide_current_device(), last = all ? tide_device_count() - 1 : first;
-  for (int i = first; i <= last; i++) tide_generator_seed(ltide_default_generator(L, i), seed);
+  int first = all ? 0 : tide_current_device(), last = all ? TIDE_MAX_DEVICES - 1 : first;
+  for (int i = first; i <= last; i++) {
+    tide_generator *g;
+    ltide_try(L, tide_generator_early(&g, i));
+    tide_generator_seed(g, seed);
+  }
 }
 
 static int lcuda_manual_seed(lua_State *L) {
@@ -77,6 +105,7 @@ static int lcuda_seed_all(lua_State *L) { return random_seed(L, true); }
 
 static int lcuda_initial_seed(lua_State *L) {
   ltide_enter(L);
+  first_use(L);
   lua_pushinteger(L, (lua_Integer)tide_generator_get_seed(ltide_default_generator(L, TIDE_CURRENT)));
   return 1;
 }

@@ -49,6 +49,12 @@ static const tide_backend table = {
     .copy_to_host = tide__cuda_copy_to_host,
     .copy_peer = tide__cuda_copy_peer,
     .read_small = tide__cuda_read_small,
+    .peer_access = tide__cuda_peer_access,
+    .blas_handle = tide__cuda_blas_handle,
+    .arch_list = tide__cuda_arch_list,
+    .machine_list = tide__cuda_machine_list,
+    .telemetry = tide__cuda_telemetry,
+    .processes = tide__cuda_processes,
 #define KERNEL(slot, args) .slot = tide__cuda_##slot,
 #include "kernel.def"
 #undef KERNEL

@@ -10,6 +10,7 @@
 
 #include <dlfcn.h>
 #include <string.h>
+#include <unistd.h>
 
 cuda_device tide__cuda_devices[TIDE_MAX_DEVICES];
 CUresult (*tide__cuda_get_current)(CUcontext *out);
@@ -17,6 +18,15 @@ CUresult (*tide__cuda_set_current)(CUcontext context);
 
 static pthread_once_t driver_once = PTHREAD_ONCE_INIT;
 static const char *driver_problem;
+static _Atomic pid_t driver_process; /* which process started the driver */
+
+/* The driver does not follow a fork: the child could not start it again either. */
+static tide_status check_process(void) {
+  pid_t started = 0, now = getpid();
+  if (atomic_compare_exchange_strong(&driver_process, &started, now) || started == now) return TIDE_OK;
+  return tide__cuda_host->fail(TIDE_STATE, "cuda: the driver was started in the process that this one was forked from, "
+                                           "expected a fork before the first use, or a program started anew");
+}
 
 static void driver_open(void) {
   void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -31,6 +41,7 @@ static void driver_open(void) {
 tide_status tide__cuda_device_count(int *out) {
   pthread_once(&driver_once, driver_open);
   if (driver_problem) return tide__cuda_host->fail(TIDE_LIBRARY, "cuda: %s", driver_problem);
+  CUDA_TRY(check_process());
   int count = 0, rc = (int)cudaGetDeviceCount(&count);
   if (rc == cudaErrorNoDevice) {
     cudaGetLastError();
@@ -58,6 +69,7 @@ int tide__cuda_any_device(void) {
 
 tide_status tide__cuda_device_open(int device) {
   cuda_device *d = &tide__cuda_devices[device];
+  CUDA_TRY(check_process());
   if (atomic_load_explicit(&d->context, memory_order_acquire)) return TIDE_OK;
   CUcontext before = NULL, context = NULL;
   tide__cuda_get_current(&before);

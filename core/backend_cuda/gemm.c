@@ -138,8 +138,35 @@ static void handle_put(blas_handle *h, int device) {
   pthread_mutex_unlock(&handles_lock);
 }
 
+/* ---- the handle for others ---- */
+
+/* One for each device, which no product of ours uses: what a caller sets in it stays. */
+static void *lent[TIDE_MAX_DEVICES];
+
+tide_status tide__cuda_blas_handle(uint64_t *out, tide_stream *stream) {
+  const cuda_stream *s = cuda_stream_of(stream);
+  pthread_once(&blas_once, blas_open);
+  if (blas_problem[0]) return tide__cuda_host->fail(TIDE_LIBRARY, "current_blas_handle: %s", blas_problem);
+  cuda_scope scope = cuda_enter(s->device);
+  pthread_mutex_lock(&handles_lock);
+  int status = lent[s->device] ? 0 : blas.create(&lent[s->device]);
+  if (!status) status = blas.set_stream(lent[s->device], s->handle);
+  uint64_t handle = (uint64_t)(uintptr_t)lent[s->device];
+  pthread_mutex_unlock(&handles_lock);
+  cuda_leave(scope);
+  if (status) return blas_fail("cublasCreate", status);
+  *out = handle;
+  return TIDE_OK;
+}
+
 void tide__cuda_gemm_close(void) {
   for (int d = 0; d < TIDE_MAX_DEVICES; d++) {
+    if (lent[d]) {
+      cuda_scope scope = cuda_enter(d);
+      blas.destroy(lent[d]);
+      lent[d] = NULL;
+      cuda_leave(scope);
+    }
     if (!handles[d]) continue;
     cuda_scope scope = cuda_enter(d);
     for (blas_handle *h = handles[d], *next; h; h = next) {

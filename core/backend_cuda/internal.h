@@ -129,6 +129,13 @@ tide_status tide__cuda_copy_to_host(void *stream, void *dst, const void *src, si
 tide_status tide__cuda_copy_peer(void *stream, void *dst, int dst_device, const void *src, int src_device,
                                  size_t bytes);
 
+/* ---- peer.c ---- */
+
+/* Lets `device` reach the memory of `peer` directly, where the machine can; else copies pass through the host. Both are
+ * open. */
+bool tide__cuda_peer_open(int device, int peer);
+tide_status tide__cuda_peer_access(int device, int peer, bool enabled);
+
 /* ---- staged.c ---- */
 
 /* Copies pageable memory by several threads; the stream has nothing else to do, its device is current. False where this
@@ -136,11 +143,19 @@ tide_status tide__cuda_copy_peer(void *stream, void *dst, int dst_device, const 
 bool tide__cuda_staged_copy(int *rc, const cuda_stream *s, void *dst, const void *src, size_t bytes, bool to_host);
 void tide__cuda_staged_close(void);
 
+/* ---- nvml.c ---- */
+
+tide_status tide__cuda_arch_list(char *text, size_t size);
+tide_status tide__cuda_machine_list(char (*uuid)[TIDE_UUID_TEXT], int *count);
+tide_status tide__cuda_telemetry(int64_t *out, int device, tide_telemetry what);
+tide_status tide__cuda_processes(tide_process *list, int *count, int device);
+
 /* ---- kernels.c, gemm.c ---- */
 
 #define KERNEL(name, args) tide_status tide__cuda_##name(tide_stream *stream, const args *a);
 #include "kernel.def"
 #undef KERNEL
+tide_status tide__cuda_blas_handle(uint64_t *out, tide_stream *stream);
 void tide__cuda_gemm_close(void);
 
 #endif

@@ -104,29 +104,12 @@ tide_status tide__cuda_copy_to_host(void *stream, void *dst, const void *src, si
 
 /* ---- between devices ---- */
 
-static pthread_mutex_t peers_lock = PTHREAD_MUTEX_INITIALIZER;
-static bool peers_tried[TIDE_MAX_DEVICES][TIDE_MAX_DEVICES];
-
-/* Lets `device` reach the memory of `peer` directly, where the machine can; else copies pass through the host. */
-static void enable_peer(int device, int peer) {
-  pthread_mutex_lock(&peers_lock);
-  if (!peers_tried[device][peer]) {
-    int can = 0;
-    peers_tried[device][peer] = true;
-    cuda_scope scope = cuda_enter(device);
-    if (cudaDeviceCanAccessPeer(&can, device, peer) == cudaSuccess && can) cudaDeviceEnablePeerAccess(peer, 0);
-    cudaGetLastError();
-    cuda_leave(scope);
-  }
-  pthread_mutex_unlock(&peers_lock);
-}
-
 tide_status tide__cuda_copy_peer(void *stream, void *dst, int dst_device, const void *src, int src_device,
                                  size_t bytes) {
   const cuda_stream *s = stream;
   if (dst_device != src_device) {
-    enable_peer(dst_device, src_device);
-    enable_peer(src_device, dst_device);
+    tide__cuda_peer_open(dst_device, src_device);
+    tide__cuda_peer_open(src_device, dst_device);
   }
   cuda_scope scope = cuda_enter(s->device);
   int rc = dst_device == src_device ? (int)cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToDevice, s->handle)

@@ -9,7 +9,7 @@
  *
  *   sim_memory  address space, blocks, page-locked memory      sim_event  events
  *   sim_queue   streams, the scheduler, waits                  sim_work   kernels and copies
- *   sim_fault   faults on demand, dry mode
+ *   sim_fault   faults on demand, dry mode                 sim_info   what devices report
  *
  * Invariants: one lock guards every struct of sim.h and is never held while a kernel runs or the host's functions are
  * called; what is queued keeps its stream and its marks alive; close leaves nothing behind. A forked child has no
@@ -101,7 +101,8 @@ static tide_status device_open(int device) {
 
 static tide_status device_props(tide_device_props *out, int device) {
   TIDE_TRY(device_check(device, "get_device_properties"));
-  tide_device_props p = {.name = "tide simulated GPU", .major = 9, .minor = 0, .simulated = true};
+  tide_device_props p = {.name = "tide simulated GPU", .simulated = true};
+  tide__sim_capability(&p.major, &p.minor);
   p.multi_processor_count = (int)(sizeof tide__sim.worker / sizeof *tide__sim.worker);
   p.max_threads_per_multi_processor = 2048, p.max_threads_per_block = 1024, p.warp_size = 32;
   p.regs_per_multiprocessor = 65536;
@@ -134,6 +135,15 @@ static tide_status device_can_access_peer(bool *out, int device, int peer) {
   return TIDE_OK;
 }
 
+static tide_status peer_access(int device, int peer, bool enabled) {
+  TIDE_TRY(device_check(device, "set_peer_access"));
+  pthread_mutex_lock(&tide__sim.lock);
+  uint64_t bit = (uint64_t)1 << peer, *peers = &tide__sim.peers[device];
+  *peers = enabled ? *peers | bit : *peers & ~bit;
+  pthread_mutex_unlock(&tide__sim.lock);
+  return TIDE_OK;
+}
+
 static tide_status stream_priority_range(int *least, int *greatest, int device) {
   TIDE_TRY(device_check(device, "priority_range"));
   *least = 0, *greatest = -5;
@@ -154,6 +164,7 @@ static void close_all(void) {
   tide__sim.clock = 0;
   tide__sim.faults = (sim_faults){0};
   memset(tide__sim.device, 0, sizeof tide__sim.device);
+  memset(tide__sim.peers, 0, sizeof tide__sim.peers);
   atomic_store(&tide__sim_forked, false);
   pthread_mutex_unlock(&tide__sim.lock);
 }
@@ -192,6 +203,10 @@ static const tide_backend table = {
     .copy_to_host = tide__sim_copy_to_host,
     .copy_peer = tide__sim_copy_peer,
     .read_small = tide__sim_read_small,
+    .peer_access = peer_access,
+    .arch_list = tide__sim_arch_list,
+    .telemetry = tide__sim_telemetry,
+    .processes = tide__sim_processes,
 #define KERNEL(name, args) .name = tide__sim_kernel_##name,
 #include "kernel.def"
 #undef KERNEL

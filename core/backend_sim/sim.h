@@ -120,6 +120,7 @@ typedef struct sim_state {
   pthread_t worker[2];
   int workers, waiters;
   bool stopping, env_bad;
+  uint64_t peers[TIDE_MAX_DEVICES]; /* of each device: whose memory its kernels may use, as bits */
   sim_stream *streams;
   sim_event *events;
   sim_pinned *pinned;
@@ -140,6 +141,12 @@ uint32_t tide__sim_dice(uint32_t n);
 /* With the lock held: releases it, and tells what happened on the device. A failure that is not sticky and a bad index
  * are told once. */
 tide_status tide__sim_leave(int device, const char *what);
+
+/* sim_info.c */
+void tide__sim_capability(int *major, int *minor);
+tide_status tide__sim_arch_list(char *text, size_t size);
+tide_status tide__sim_telemetry(int64_t *out, int device, tide_telemetry what);
+tide_status tide__sim_processes(tide_process *list, int *count, int device);
 
 /* sim_memory.c */
 bool tide__sim_memory_open(void);

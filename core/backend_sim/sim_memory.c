@@ -138,6 +138,8 @@ char *tide__sim_seen(int device, const void *ptr, size_t bytes) {
 
 char *tide__sim_operand(int device, const void *ptr) {
   char *seen = tide__sim_seen(device, ptr, 1);
+  for (int d = 0; d < tide__sim.devices && !seen; d++)
+    if (tide__sim.peers[device] >> d & 1) seen = tide__sim_seen(d, ptr, 1);
   for (const sim_pinned *p = tide__sim.pinned; p && !seen; p = p->next)
     if ((const char *)ptr >= p->ptr && (const char *)ptr < p->ptr + p->bytes) seen = (char *)ptr;
   return seen;

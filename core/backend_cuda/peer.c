@@ -1,0 +1,35 @@
+/* peer.c: from one device straight to the memory of another.
+ *
+ * Copies switch the way on by themselves, since it only makes them faster. It stays on until the process ends: which
+ * operations may use it is core's to decide, and switching it off would need every copy that runs to have ended.
+ *
+ * Invariant: the driver is asked once for each ordered pair. */
+#include "internal.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static enum { UNKNOWN, OPEN, NONE } ways[TIDE_MAX_DEVICES][TIDE_MAX_DEVICES];
+
+bool tide__cuda_peer_open(int device, int peer) {
+  pthread_mutex_lock(&lock);
+  if (ways[device][peer] == UNKNOWN) {
+    int can = 0;
+    cuda_scope scope = cuda_enter(device);
+    bool open = cudaDeviceCanAccessPeer(&can, device, peer) == cudaSuccess && can;
+    if (open) {
+      int rc = (int)cudaDeviceEnablePeerAccess(peer, 0);
+      open = rc == cudaSuccess || rc == cudaErrorPeerAccessAlreadyEnabled;
+    }
+    cudaGetLastError();
+    cuda_leave(scope);
+    ways[device][peer] = open ? OPEN : NONE;
+  }
+  bool open = ways[device][peer] == OPEN;
+  pthread_mutex_unlock(&lock);
+  return open;
+}
+
+tide_status tide__cuda_peer_access(int device, int peer, bool enabled) {
+  if (!enabled || tide__cuda_peer_open(device, peer)) return TIDE_OK;
+  return tide__cuda_host->fail(TIDE_SUPPORT, "set_peer_access: the driver opens no way from cuda:%d to cuda:%d", device,
+                               peer);
+}

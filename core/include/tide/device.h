@@ -1,0 +1,67 @@
+/* tide/device.h: more about accelerators: what they report of themselves, what they were compiled for, access from one
+ * to another's memory, and what is done at the first use of one. */
+#ifndef TIDE_DEVICE_H
+#define TIDE_DEVICE_H
+
+#include "tide/tide.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- What a device reports -------------------------------------------------------------------------------------- */
+
+/* Of a real device the driver's management library tells, which is opened at the first question. A simulated device
+ * tells what it knows and is a cool one at rest for the rest: see tide__sim_telemetry. */
+typedef enum tide_telemetry {
+  TIDE_UTILIZATION,        /* percent of the last sample period in which a kernel ran */
+  TIDE_MEMORY_UTILIZATION, /* percent of it in which device memory was read or written */
+  TIDE_TEMPERATURE,        /* degrees Celsius of the die */
+  TIDE_POWER,              /* milliwatts */
+  TIDE_CLOCK,              /* MHz of the multiprocessors */
+  TIDE_MEMORY_USED         /* bytes, by all processes together */
+} tide_telemetry;
+TIDE_API tide_status tide_device_telemetry(int64_t *out, int device, tide_telemetry what);
+
+typedef struct tide_process {
+  int64_t pid;
+  int64_t bytes; /* -1: the driver does not tell */
+} tide_process;
+/* The processes that compute on the device: at most *count of them; *count becomes how many there are. */
+TIDE_API tide_status tide_device_processes(tide_process *list, int *count, int device);
+
+/* ---- What the library was compiled for -------------------------------------------------------------------------- */
+
+/* "sm_90 compute_90": machine code and, for what comes later, intermediate code; "" without an accelerator. */
+TIDE_API void tide_arch_list(char *text, size_t size);
+/* The lowest compute capability that there is code for. DEVICE without an accelerator. */
+TIDE_API tide_status tide_min_capability(int *major, int *minor);
+/* Is there code that the device can run? */
+TIDE_API tide_status tide_device_supported(bool *out, int device);
+/* Has the device been opened, that is: has this process a context on it? */
+TIDE_API bool tide_device_is_open(int device);
+/* The cuBLAS handle of the device, bound to its current stream: borrowed, lives as long as tide. */
+TIDE_API tide_status tide_blas_handle(uint64_t *out, int device);
+
+/* ---- Access between devices ------------------------------------------------------------------------------------- */
+
+/* With it on, operations on `device` may read operands that lie on `peer`: the current stream of `device` waits for
+ * that of `peer` before, and what `peer` does with the operand later waits for the operation. Off at the start. */
+TIDE_API tide_status tide_set_peer_access(int device, int peer, bool enabled);
+TIDE_API tide_status tide_get_peer_access(bool *out, int device, int peer);
+
+/* ---- Before and at the first use -------------------------------------------------------------------------------- */
+
+/* Runs fn when the first accelerator is opened, or at once if one is open; `drop`, if any, is called with user when it
+ * is over or will never run. A failure of fn makes the opening call fail with DEFERRED, once: `where` says in that
+ * error's text where the call came from. */
+TIDE_API tide_status tide_defer(tide_status (*fn)(void *user), void (*drop)(void *user), void *user, const char *where);
+/* Called on the thread that has just opened a device, with no lock held; one for each thread. */
+TIDE_API void tide_opened_set(void (*fn)(void *user, int device), void *user);
+/* The default generator of a device of which nobody has asked yet whether it is there: touches no driver. */
+TIDE_API tide_status tide_generator_early(tide_generator **out, int device);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

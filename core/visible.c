@@ -1,0 +1,58 @@
+/* visible.c: which of the machine's devices a process may use: the grammar of CUDA_VISIBLE_DEVICES.
+ *
+ * The driver applies the variable itself. Here it is applied once more to what the management library lists, so that
+ * devices can be counted without starting the driver, after which a process could not be forked any more. As the driver
+ * does, a number is read as far as it goes ("1gpu2" is 1); a negative number, one that is out of range or a word that
+ * is neither ends the list; a device named twice leaves none at all. A word that begins with GPU- or MIG- names the one
+ * device whose uuid begins so; a list of such words has no numbers in it.
+ *
+ * Invariant: what is picked are distinct indexes of the machine's devices. */
+#include "accelerator.h"
+
+#include <stdlib.h>
+
+/* The device whose uuid begins with the word; -1 if none does or several do. */
+static int by_uuid(const char *word, size_t length, char (*uuid)[TIDE_UUID_TEXT], int count) {
+  int found = -1;
+  for (int i = 0; i < count; i++) {
+    if (strncmp(uuid[i], word, length) != 0) continue;
+    if (found >= 0) return -1;
+    found = i;
+  }
+  return found;
+}
+
+static int by_number(const char *word, int count) {
+  char *end;
+  long index = strtol(word, &end, 10);
+  return end == word || index < 0 || index >= count ? -1 : (int)index;
+}
+
+int tide__visible(int *picked, const char *text, char (*uuid)[TIDE_UUID_TEXT], int count) {
+  int n = 0;
+  if (!text) {
+    for (; n < count; n++) picked[n] = n;
+    return n;
+  }
+  text += strspn(text, " \t");
+  bool named = !strncmp(text, "GPU-", 4) || !strncmp(text, "MIG-", 4);
+  for (const char *word = text; n < count;) {
+    word += strspn(word, " \t");
+    int index = named ? by_uuid(word, strcspn(word, ", \t"), uuid, count) : by_number(word, count);
+    if (index < 0) return n;
+    for (int i = 0; i < n; i++)
+      if (picked[i] == index) return 0;
+    picked[n++] = index;
+    word += strcspn(word, ",");
+    if (!*word++) return n;
+  }
+  return n;
+}
+
+tide_status tide__visible_count(int *out) {
+  char uuid[TIDE_MAX_DEVICES][TIDE_UUID_TEXT];
+  int picked[TIDE_MAX_DEVICES], count = TIDE_MAX_DEVICES;
+  TIDE_TRY(tide__machine_list(uuid, &count));
+  *out = tide__visible(picked, getenv("CUDA_VISIBLE_DEVICES"), uuid, count);
+  return TIDE_OK;
+}

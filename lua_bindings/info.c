@@ -1,0 +1,259 @@
+/* info.c: what accelerators report of themselves, what the library was compiled for, access between devices.
+ *
+ * Reports come from the driver's management library for real devices, which is opened at the first question and is a
+ * LibraryError where it is missing; a simulated device tells what it knows (memory, queued work, its clock) and is a
+ * card at rest for the rest (40 degrees, 50 W). */
+#include <stdio.h>
+#include <string.h>
+
+#include "bindings.h"
+#include "tide/device.h"
+
+static int resolved(lua_State *L, int arg) {
+  int device = ltide_check_device(L, arg, "device", LTIDE_NIL_OK);
+  return device == TIDE_CURRENT ? tide_current_device() : device;
+}
+
+/* {==== Reports */
+
+static int report(lua_State *L, tide_telemetry what) {
+  ltide_enter(L);
+  int64_t value;
+  ltide_try(L, tide_device_telemetry(&value, resolved(L, 1), what));
+  lua_pushinteger(L, value);
+  return 1;
+}
+static int lutilization(lua_State *L) { return report(L, TIDE_UTILIZATION); }
+static int lmemory_usage(lua_State *L) { return report(L, TIDE_MEMORY_UTILIZATION); }
+static int ltemperature(lua_State *L) { return report(L, TIDE_TEMPERATURE); }
+static int lpower_draw(lua_State *L) { return report(L, TIDE_POWER); }
+static int lclock_rate(lua_State *L) { return report(L, TIDE_CLOCK); }
+static int ldevice_memory_used(lua_State *L) { return report(L, TIDE_MEMORY_USED); }
+
+/* "GPU:0" and a line for each process; the same as a table. Where nobody can tell, the text says so instead. */
+static int llist_gpu_processes(lua_State *L) {
+  enum { MOST = 256 };
+  ltide_enter(L);
+  tide_process list[MOST];
+  int count = MOST, device = resolved(L, 1);
+  tide_status status = tide_device_processes(list, &count, device);
+  if (status == TIDE_LIBRARY || status == TIDE_SUPPORT) {
+    lua_pushstring(L, tide_error_get()->message);
+    lua_newtable(L);
+    return 2;
+  }
+  ltide_try(L, status);
+  if (count > MOST) count = MOST;
+  lua_createtable(L, count, 0);
+  int table = lua_gettop(L);
+  luaL_Buffer b;
+  luaL_buffinit(L, &b);
+  lua_pushfstring(L, "GPU:%d", device);
+  luaL_addvalue(&b);
+  if (!count) luaL_addstring(&b, "\nno processes are running");
+  for (int i = 0; i < count; i++) {
+    char line[96];
+    if (list[i].bytes < 0)
+      snprintf(line, sizeof line, "\nprocess %10lld uses unknown GPU memory", (long long)list[i].pid);
+    else
+      snprintf(line, sizeof line, "\nprocess %10lld uses %12.3f MB GPU memory", (long long)list[i].pid,
+               (double)list[i].bytes / (1 << 20));
+    luaL_addstring(&b, line);
+  }
+  luaL_pushresult(&b);
+  for (int i = 0; i < count; i++) {
+    lua_createtable(L, 0, 2);
+    lua_pushinteger(L, list[i].pid);
+    lua_setfield(L, -2, "pid");
+    if (list[i].bytes >= 0) {
+      lua_pushinteger(L, list[i].bytes);
+      lua_setfield(L, -2, "used_bytes");
+    }
+    lua_rawseti(L, table, i + 1);
+  }
+  lua_pushvalue(L, table);
+  return 2;
+}
+
+/* {==== What it was compiled for */
+
+/* Calls visit for each word of the list. */
+static void each_arch(lua_State *L, void (*visit)(lua_State *L, luaL_Buffer *b, int n), luaL_Buffer *b) {
+  char text[512];
+  int n = 0;
+  tide_arch_list(text, sizeof text);
+  for (char *save = NULL, *word = strtok_r(text, " ", &save); word; word = strtok_r(NULL, " ", &save)) {
+    lua_pushstring(L, word);
+    visit(L, b, ++n);
+  }
+}
+
+static void add_to_list(lua_State *L, luaL_Buffer *b, int n) {
+  (void)b;
+  lua_rawseti(L, -2, n);
+}
+
+static int lget_arch_list(lua_State *L) {
+  ltide_enter(L);
+  lua_newtable(L);
+  each_arch(L, add_to_list, NULL);
+  return 1;
+}
+
+/* The word is at the top of the stack, above whatever the buffer keeps there, and becomes part of it. */
+static void add_flag(lua_State *L, luaL_Buffer *b, int n) {
+  const char *word = lua_tostring(L, -1), *number = strchr(word, '_');
+  lua_pushfstring(L, "%s-gencode compute=compute%s,code=%s", n > 1 ? " " : "", number ? number : "", word);
+  lua_remove(L, -2);
+  luaL_addvalue(b);
+}
+
+static int lget_gencode_flags(lua_State *L) {
+  ltide_enter(L);
+  luaL_Buffer b;
+  luaL_buffinit(L, &b);
+  each_arch(L, add_flag, &b);
+  luaL_pushresult(&b);
+  return 1;
+}
+
+static int lmin_capability(lua_State *L) {
+  ltide_enter(L);
+  int major, minor;
+  ltide_try(L, tide_min_capability(&major, &minor));
+  lua_pushinteger(L, major);
+  lua_pushinteger(L, minor);
+  return 2;
+}
+
+static int at_least(lua_State *L, int major) {
+  ltide_enter(L);
+  const tide_device_props *p;
+  bool available = tide_is_available();
+  if (available) ltide_try(L, tide_device_get_props(&p, resolved(L, 1)));
+  lua_pushboolean(L, available && p->major >= major);
+  return 1;
+}
+static int lis_bf16_supported(lua_State *L) { return at_least(L, 8); }
+static int lis_tf32_supported(lua_State *L) { return at_least(L, 8); }
+
+/* For tests: which devices this process has a context on. */
+static int lis_open(lua_State *L) {
+  ltide_enter(L);
+  lua_pushboolean(L, tide_device_is_open(resolved(L, 1)));
+  return 1;
+}
+
+static int lcurrent_blas_handle(lua_State *L) {
+  static const char *const keys[] = {"as", NULL};
+  ltide_enter(L);
+  uint64_t handle;
+  bool integer = false;
+  if (lua_istable(L, 1)) {
+    ltide_check_keys(L, 1, keys);
+    if (lua_getfield(L, 1, "as") != LUA_TSTRING || strcmp(lua_tostring(L, -1), "integer"))
+      return ltide_arg_error(L, -1, "as", "'integer'");
+    integer = true;
+  } else if (!lua_isnoneornil(L, 1))
+    return ltide_arg_error(L, 1, "opts", "a table {as = 'integer'}");
+  ltide_try(L, tide_blas_handle(&handle, TIDE_CURRENT));
+  if (integer)
+    lua_pushinteger(L, (lua_Integer)handle);
+  else
+    lua_pushlightuserdata(L, (void *)(uintptr_t)handle);
+  return 1;
+}
+
+/* {==== Access between devices */
+
+static int lset_peer_access(lua_State *L) {
+  ltide_enter(L);
+  int device = resolved(L, 1), peer = ltide_check_device(L, 2, "peer", 0);
+  if (!lua_isboolean(L, 3)) return ltide_arg_error(L, 3, "enabled", "true or false");
+  ltide_try(L, tide_set_peer_access(device, peer, lua_toboolean(L, 3)));
+  return 0;
+}
+
+static int lget_peer_access(lua_State *L) {
+  ltide_enter(L);
+  bool enabled;
+  ltide_try(L, tide_get_peer_access(&enabled, resolved(L, 1), ltide_check_device(L, 2, "peer", 0)));
+  lua_pushboolean(L, enabled);
+  return 1;
+}
+
+/* {==== The first use of a device */
+
+/* user is the Lua universe, which need not be the one that runs: the thread says which that is. */
+static void opened(void *user, int device) {
+  (void)user;
+  const tide_device_props *p;
+  bool supported;
+  int major, minor;
+  if (!ltide_last || tide_device_supported(&supported, device) != TIDE_OK || supported) return;
+  if (tide_device_get_props(&p, device) != TIDE_OK || tide_min_capability(&major, &minor) != TIDE_OK) return;
+  ltide_warn(ltide_last,
+             "cuda: %s (cuda:%d) has compute capability %d.%d, for which tide was not compiled: the lowest is %d.%d "
+             "(see tide.cuda.get_arch_list)",
+             p->name, device, p->major, p->minor, major, minor);
+}
+
+void ltide_watch_devices(void) { tide_opened_set(opened, NULL); }
+
+/* tide.cuda.streams: the same classes once more. The table tide.cuda is at the top, streams and events are in it. */
+static void open_streams(lua_State *L) {
+  static const char *const names[] = {"Stream", "Event", "ExternalStream", "StreamContext"};
+  luaL_getsubtable(L, -1, "streams");
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    lua_getfield(L, -2, names[i]);
+    lua_setfield(L, -2, names[i]);
+  }
+  lua_pop(L, 1);
+}
+
+void ltide_open_info(lua_State *L, ltide_state *S) {
+  (void)S;
+  static const ltide_reg list[] = {
+      {"utilization", lutilization,
+       "tide.cuda.utilization([dev]) -> percent\nThe part of the last sample period in which a kernel ran."},
+      {"memory_usage", lmemory_usage,
+       "tide.cuda.memory_usage([dev]) -> percent\nThe part of the last sample period in which device memory was read "
+       "or "
+       "written; not bytes: see mem_get_info."},
+      {"temperature", ltemperature, "tide.cuda.temperature([dev]) -> degrees Celsius of the die"},
+      {"power_draw", lpower_draw, "tide.cuda.power_draw([dev]) -> milliwatts"},
+      {"clock_rate", lclock_rate, "tide.cuda.clock_rate([dev]) -> MHz of the multiprocessors, now"},
+      {"device_memory_used", ldevice_memory_used,
+       "tide.cuda.device_memory_used([dev]) -> bytes\nUsed on the device by all processes together."},
+      {"list_gpu_processes", llist_gpu_processes,
+       "tide.cuda.list_gpu_processes([dev]) -> text, {{pid=, used_bytes=}, ...}\nThe processes that compute on the "
+       "device; used_bytes is nil where the driver does not tell."},
+      {"get_arch_list", lget_arch_list,
+       "tide.cuda.get_arch_list() -> {'sm_90', ...}\nThe architectures that tide was compiled for; empty without a "
+       "GPU."},
+      {"get_gencode_flags", lget_gencode_flags,
+       "tide.cuda.get_gencode_flags() -> string\nThe same as flags of nvcc; '' without a GPU."},
+      {"min_capability", lmin_capability,
+       "tide.cuda.min_capability() -> major, minor\nThe lowest compute capability that there is code for. A device "
+       "below it causes a warning when it is first used."},
+      {"is_bf16_supported", lis_bf16_supported,
+       "tide.cuda.is_bf16_supported([dev]) -> boolean\nDoes the device compute with bfloat16 itself? False without a "
+       "GPU."},
+      {"is_tf32_supported", lis_tf32_supported,
+       "tide.cuda.is_tf32_supported([dev]) -> boolean\nHas the device tf32 products? False without a GPU."},
+      {"_is_open", lis_open,
+       "tide.cuda._is_open([dev]) -> boolean\nHas this process used the device, that is: has it a context there? For "
+       "tests."},
+      {"current_blas_handle", lcurrent_blas_handle,
+       "tide.cuda.current_blas_handle([{as = 'integer'}]) -> lightuserdata\nThe cublasHandle_t of the current device, "
+       "bound to its current stream."},
+      {"set_peer_access", lset_peer_access,
+       "tide.cuda.set_peer_access(dev, peer, enabled)\nWith it on, operations on dev may read operands that lie on "
+       "peer: the result is on the device of the first tensor, whose current stream waits for the other's."},
+      {"get_peer_access", lget_peer_access, "tide.cuda.get_peer_access(dev, peer) -> boolean"},
+      {0}};
+  lua_getfield(L, -1, "cuda");
+  ltide_register(L, "tide.cuda", list);
+  open_streams(L);
+  lua_pop(L, 1);
+}

@@ -1,0 +1,195 @@
+/* device_test.c: which devices are visible, what waits for the first use of one, what a forked child is told.
+ *
+ * Runs on simulated devices. */
+#include "accelerator.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static int failures;
+#define CHECK(cond)                                                                                                    \
+  do {                                                                                                                 \
+    if (!(cond)) {                                                                                                     \
+      printf("%s:%d: %s\n", __FILE__, __LINE__, #cond);                                                                \
+      failures++;                                                                                                      \
+    }                                                                                                                  \
+  } while (0)
+#define OK(expr)                                                                                                       \
+  do {                                                                                                                 \
+    if ((expr) != TIDE_OK) {                                                                                           \
+      printf("%s:%d: %s: %s\n", __FILE__, __LINE__, #expr, tide_error_get()->message);                                 \
+      failures++;                                                                                                      \
+    }                                                                                                                  \
+  } while (0)
+#define SAYS(text) CHECK(strstr(tide_error_get()->message, text) != NULL)
+
+static void start(int devices) {
+  OK(tide_init(&(tide_config){.struct_size = sizeof(tide_config), .sim_devices = devices, .sim_memory = 64 << 20}));
+}
+
+/* ---- CUDA_VISIBLE_DEVICES ---- */
+
+/* Of four devices, the ones that the text leaves, as digits. */
+static const char *visible(const char *text) {
+  static char out[8];
+  static char uuid[4][TIDE_UUID_TEXT] = {"GPU-11111111-aaaa", "GPU-11112222-bbbb", "GPU-33333333-cccc",
+                                         "MIG-44444444-dddd"};
+  int picked[4], n = tide__visible(picked, text, uuid, 4);
+  for (int i = 0; i < n; i++) out[i] = (char)('0' + picked[i]);
+  out[n] = 0;
+  return out;
+}
+
+static void visibility(void) {
+  static const struct {
+    const char *text, *expected;
+  } rows[] = {
+      {NULL, "0123"},
+      {"", ""},
+      {"0", "0"},
+      {"2,0", "20"},
+      {" 1 , 3 ", "13"},
+      {"1gpu2", "1"},
+      {"1gpu2,0", "10"},
+      {"0,1,0", ""},
+      {"2,-1,1", "2"},
+      {"-1", ""},
+      {"0,4,1", "0"},
+      {"0,x,1", "0"},
+      {"0,,1", "0"},
+      {"0,GPU-3", "0"},
+      {"abc", ""},
+      {"+1", "1"},
+      {"99999999999999999999", ""},
+      {"GPU-33", "2"},
+      {"GPU-33,GPU-11112", "21"},
+      {"GPU-1111", ""},
+      {"GPU-33,GPU-1111,GPU-11112", "2"},
+      {"GPU-9", ""},
+      {"GPU-33,0", "2"},
+      {"GPU-33,GPU-33333", ""},
+      {"MIG-44", "3"},
+      {"GPU-33, MIG-44", "23"},
+      {"0,1,2,3,0", "0123"},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    if (strcmp(visible(rows[i].text), rows[i].expected) != 0) {
+      printf("CUDA_VISIBLE_DEVICES=%s: got %s, expected %s\n", rows[i].text, visible(rows[i].text), rows[i].expected);
+      failures++;
+    }
+  }
+}
+
+/* ---- deferred calls ---- */
+
+static int runs, drops, opens;
+static tide_status good(void *user) {
+  runs += user ? 1 : 100;
+  return TIDE_OK;
+}
+static tide_status bad(void *user) {
+  runs++;
+  return tide__fail(TIDE_VALUE, "bad: number %d", *(int *)user);
+}
+static void drop(void *user) { drops += user ? 1 : 100; }
+static void opened(void *user, int device) { opens += user ? 1 << device : 100; }
+
+static void deferral(void) {
+  int one = 1, two = 2;
+  const tide_backend *b;
+  CHECK(tide_defer(good, drop, &one, NULL) == TIDE_STATE);
+  start(2);
+  CHECK(tide_defer(NULL, drop, &one, NULL) == TIDE_ARGUMENT);
+  tide_opened_set(opened, &one);
+  OK(tide_defer(good, drop, &one, "here"));
+  OK(tide_defer(bad, drop, &one, "there"));
+  OK(tide_defer(bad, NULL, &two, "elsewhere"));
+  OK(tide_defer(good, drop, &one, NULL));
+  CHECK(!tide_is_initialized() && runs == 0 && opens == 0);
+  CHECK(tide__backend(&b, 1) == TIDE_DEFERRED && runs == 4 && drops == 3 && opens == 2);
+  SAYS("bad: number 1");
+  SAYS("made at there");
+  OK(tide__backend(&b, 1));
+  OK(tide__backend(&b, 0));
+  CHECK(runs == 4 && opens == 3);
+  CHECK(tide_defer(bad, drop, &two, NULL) == TIDE_VALUE && runs == 5 && drops == 4);
+  tide_shutdown();
+  start(1);
+  OK(tide_defer(good, drop, &one, NULL));
+  tide_shutdown();
+  CHECK(runs == 5 && drops == 5);
+  tide_opened_set(NULL, NULL);
+}
+
+static void early_generators(void) {
+  start(2);
+  tide_generator *g, *same;
+  CHECK(tide_generator_early(&g, TIDE_MAX_DEVICES) == TIDE_DEVICE && tide_generator_early(&g, -2) == TIDE_DEVICE);
+  OK(tide_generator_early(&g, 1));
+  tide_generator_seed(g, 12345);
+  CHECK(!tide_is_initialized());
+  OK(tide_generator_default(&same, 1));
+  CHECK(same == g && tide_generator_get_seed(same) == 12345);
+  tide_shutdown();
+}
+
+/* ---- a forked child ---- */
+
+#if !defined(__SANITIZE_THREAD__) /* which does not follow a fork of a program with threads */
+static void child(tide_stream *s, tide_tensor *x) {
+  tide_event *e;
+  tide_tensor *y;
+  bool done;
+  int before = failures;
+  CHECK(!tide_is_initialized());
+  OK(tide_event_new(&e, 0));
+  CHECK(tide_stream_query(&done, s) == TIDE_STATE);
+  SAYS("forked");
+  CHECK(tide_unary(&y, TIDE_OP_neg, x, NULL) == TIDE_STATE && tide_device_synchronize(0) == TIDE_STATE);
+  SAYS("forked");
+  CHECK(tide_event_record(e, s) == TIDE_STATE);
+  CHECK(tide_device_init() == TIDE_OK || strstr(tide_error_get()->message, "forked"));
+  tide_options o = {TIDE_FLOAT32, TIDE_CPU, false};
+  OK(tide_full(&y, (int64_t[]){3}, 1, tide_int(1), &o)); /* the CPU is as it was */
+  tide_tensor_release(y);
+  tide_tensor_release(x);
+  tide_stream_release(s);
+  tide_event_release(e);
+  tide_shutdown();
+  _exit(failures > before);
+}
+
+static void forking(void) {
+  start(2);
+  tide_stream *s;
+  tide_tensor *x;
+  tide_options o = {TIDE_FLOAT32, 0, false};
+  OK(tide_full(&x, (int64_t[]){1000}, 1, tide_int(1), &o));
+  OK(tide_stream_new(&s, 0, 0));
+  OK(tide_device_synchronize(0));
+  pid_t pid = fork();
+  if (pid == 0) child(s, x);
+  int status = 1;
+  CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+  tide_scalar value;
+  OK(tide_item(&value, x) == TIDE_SHAPE ? TIDE_OK : TIDE_VALUE);
+  OK(tide_device_synchronize(0));
+  CHECK(tide_is_initialized());
+  tide_tensor_release(x);
+  tide_stream_release(s);
+  tide_shutdown();
+}
+#endif
+
+int main(void) {
+  visibility();
+  deferral();
+  early_generators();
+#if !defined(__SANITIZE_THREAD__)
+  forking();
+#endif
+  if (failures) printf("device_test: %d failures\n", failures);
+  return failures != 0;
+}

@@ -1,0 +1,107 @@
+-- The package: what starts the driver, what waits for it, what an old device gets (API.md PKG, ENV).
+
+local tide = require "tide"
+local D = require "spec.support.device"
+
+describe("the package", function()
+  it("has one API for both kinds of device", function()
+    for _, dev in ipairs { "cpu", D.dev } do
+      local x = tide.tensor({ 1., 2. }, { device = dev })
+      D.eq(6, (x * 2):sum())
+      assert.are.equal(dev, tostring((x + x).device))
+    end
+  end)
+
+  it("offers names under their nested tables too", function()
+    for _, name in ipairs { "Stream", "Event", "ExternalStream" } do
+      assert.are.equal(tide.cuda[name], tide.cuda.streams[name])
+    end
+    for _, name in ipairs { "manual_seed", "get_rng_state", "set_rng_state", "seed_all" } do
+      assert.are.equal(tide.cuda[name], tide.cuda.random[name])
+    end
+  end)
+
+  it("starts no driver by questions and seeds", function()
+    if not D.simulated then return end
+    D.simulate(2, [[
+      local tide = require "tide"
+      local cuda = tide.cuda
+      assert(cuda.is_available() and cuda.device_count() == 2)
+      cuda.manual_seed(3)
+      cuda.manual_seed_all(4)
+      cuda.seed()
+      cuda.set_rng_state(tide.zeros(16, { dtype = "uint8" }))
+      cuda.empty_cache()
+      assert(cuda.memory_allocated() == 0)
+      cuda.get_device_name(0)
+      cuda.get_arch_list()
+      assert(not cuda.is_initialized())
+      cuda.init()
+      assert(cuda.is_initialized())
+      cuda.init()]])
+  end)
+
+  it("keeps what was seeded before the first use, in order", function()
+    if not D.simulated then return end
+    D.simulate(2, [[
+      local tide = require "tide"
+      tide.cuda.manual_seed(3)
+      tide.manual_seed(4)
+      assert(tide.cuda.initial_seed() == 4)
+      tide.cuda.manual_seed(5)
+      local a = tide.rand(4, { device = "cuda" })
+      tide.cuda.manual_seed(5)
+      assert(tide.equal(a, tide.rand(4, { device = "cuda" })))]])
+    local out = D.run({ "-e", [[
+      local tide = require "tide"
+      local s = tide.zeros(16, { dtype = "uint8" })
+      s[1] = 77
+      tide.cuda.set_rng_state(s, 1)
+      print(tide.cuda.get_rng_state(1)[1]:item(), tide.cuda.get_rng_state(0)[1]:item())]] }, { env = { TIDE_SIM_DEVICES = "2" } })
+    assert.is_truthy(out:match "^77\t", out)
+  end)
+
+  it("tells at the first use what an early call got wrong, once, with its line", function()
+    if not D.simulated then return end
+    D.simulate(2, [[
+      local tide = require "tide"
+      local state = tide.zeros(16, { dtype = "uint8" })
+      local function early() tide.cuda.set_rng_state(state, 7) end
+      early()
+      tide.cuda.set_rng_state(state, 1)
+      local ok, e = pcall(tide.zeros, 2, { device = "cuda" })
+      assert(not ok and e.kind == "DeferredCudaCallError", tostring(e))
+      assert(tide.cuda.DeferredCudaCallError.is(e) and not tide.cuda.AcceleratorError.is(e))
+      assert(e.message:find "cuda:7" and e.message:find ":3:" and e.message:find "traceback", e.message)
+      assert(tide.ones(2, { device = "cuda" }):sum():item() == 2)
+      local ok, e = pcall(tide.cuda.set_rng_state, state, 7)
+      assert(not ok and e.kind == "DeviceError", tostring(e))]])
+  end)
+
+  it("warns of a device that it was not compiled for", function()
+    if not D.simulated then return end
+    local script = [[local tide = require "tide"
+      local x = tide.zeros(2, { device = "cuda:1" }) + 1
+      print(tide.cuda.is_bf16_supported(1), tide.cuda.min_capability())]]
+    local _, err = D.simulate(2, script, { TIDE_SIM_CAPABILITY = "7.5" })
+    assert.is_truthy(err:find("capability 7.5", 1, true) and err:find("cuda:1", 1, true), err)
+    assert.is_nil(err:find("cuda:0", 1, true), err)
+    local out, quiet = D.simulate(2, script)
+    assert.are.equal("", quiet)
+    assert.are.equal("true\t9\t0\n", out)
+  end)
+
+  it("opens the devices that are used, no others", function()
+    if not D.simulated then return end
+    D.simulate(3, [[
+      local tide = require "tide"
+      local x = tide.ones(5, { device = "cuda:1" })
+      tide.cuda.device(1, function() return (x + x):sum():item() end)
+      tide.cuda.get_device_properties(2)
+      tide.cuda.memory_allocated(2)
+      collectgarbage()
+      tide.cuda.synchronize_all()
+      tide.cuda.empty_cache()
+      for d = 0, 2 do assert(tide.cuda._is_open(d) == (d == 1), d) end]])
+  end)
+end)
