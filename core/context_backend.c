@@ -20,8 +20,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "progress.h"
+
 enum { CLOSED, READY, LOST, FORKED };
-enum { TEXT = 1024 };
+enum { TEXT = 6144 };
 
 static struct {
   pthread_mutex_t lock;
@@ -35,6 +37,7 @@ static struct {
     _Atomic int state;
     tide_error cause;
     char text[TEXT], name[64];
+    tide__suspects suspects;
   } device[TIDE_MAX_DEVICES];
 } acc = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -262,11 +265,12 @@ bool tide__device_any_open(void) {
 
 /* May be called from any thread and, by a backend, inside any of its slots. The cause is written before the state says
  * that it can be read; a second fault finds the state taken and changes nothing. */
-void tide__device_set_lost(int device, const tide_error *cause) {
+void tide__device_set_lost(int device, const tide_error *cause, const tide__suspects *suspects) {
   if (device < 0 || device >= TIDE_MAX_DEVICES) return;
   pthread_mutex_lock(&lost_lock);
   if (atomic_load_explicit(&acc.device[device].state, memory_order_relaxed) < LOST) {
     keep_error(&acc.device[device].cause, acc.device[device].text, acc.device[device].name, cause);
+    acc.device[device].suspects = *suspects;
     atomic_store_explicit(&acc.device[device].state, LOST, memory_order_release);
   }
   pthread_mutex_unlock(&lost_lock);
@@ -278,6 +282,8 @@ bool tide__device_lost(tide_error *cause, int device) {
   if (cause) *cause = acc.device[device].cause;
   return true;
 }
+
+const tide__suspects *tide__device_suspects(int device) { return &acc.device[device].suspects; }
 
 void tide__backends_close(void) {
   pthread_mutex_lock(&acc.lock);

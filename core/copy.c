@@ -27,14 +27,14 @@ tide_status tide__copy_kernel(const tide_tensor *dst, const tide_tensor *src) {
   a.numel = dst->numel;
   if (dst->contiguous && src->contiguous && tide__same_size(dst, src)) {
     a.flat = 1, a.ndim = 1, a.size[0] = dst->numel, a.stride[0][0] = a.stride[1][0] = 1;
-    return q.backend->copy(q.stream, &a);
+    return TIDE_LAUNCH(&q, copy, &a, 0);
   }
   memcpy(a.size, dst->size, (size_t)dst->ndim * sizeof *a.size);
   memcpy(a.stride[0], dst->stride, (size_t)dst->ndim * sizeof *a.size);
   tide__stride_broadcast(a.stride[1], src, dst->size, dst->ndim);
   a.ndim = tide__collapse(a.size, a.stride, 2, dst->ndim, false);
   a.flat = a.ndim == 1 && a.stride[0][0] == 1 && a.stride[1][0] == 1;
-  return q.backend->copy(q.stream, &a);
+  return TIDE_LAUNCH(&q, copy, &a, 0);
 }
 
 static bool same_elements(const tide_tensor *a, const tide_tensor *b) {
@@ -100,22 +100,26 @@ static tide_status transfer(const tide_tensor *dst, const tide_tensor *src, bool
   TIDE_TRY(tide__queue_begin(&q, from >= 0 ? from : to));
   void *target = tide__tensor_ptr(dst), *source = tide__tensor_ptr(src), *impl = q.stream->impl;
   tide__storage_use(src->storage, q.stream);
+  uint32_t site = tide__site_now();
   if (to >= 0 && from >= 0) {
     tide_stream *other;
     TIDE_TRY(tide__stream_current(&other, to));
     tide__storage_use(dst->storage, other);
     TIDE_TRY(tide_stream_wait_stream(q.stream, other));
-    TIDE_TRY(q.backend->copy_peer(impl, target, to, source, from, bytes));
+    q.number = tide__launch_note(q.stream, site, TIDE__LAUNCH_COPY_PEER, 0);
+    tide_status status = q.backend->copy_peer(impl, target, to, source, from, bytes);
+    TIDE_TRY(tide__launch_end(q.stream, q.number, status));
     return tide_stream_wait_stream(other, q.stream);
   }
   tide__storage_use(dst->storage, q.stream);
   bool pinned = to >= 0 ? src->storage->pinned : dst->storage->pinned;
-  if (to >= 0)
-    TIDE_TRY(q.backend->copy_to_device(impl, target, source, bytes, pinned));
-  else
-    TIDE_TRY(q.backend->copy_to_host(impl, target, source, bytes, pinned));
+  q.number = tide__launch_note(q.stream, site, to >= 0 ? TIDE__LAUNCH_COPY_IN : TIDE__LAUNCH_COPY_OUT, 0);
+  tide_status status = to >= 0 ? q.backend->copy_to_device(impl, target, source, bytes, pinned)
+                               : q.backend->copy_to_host(impl, target, source, bytes, pinned);
+  TIDE_TRY(tide__launch_end(q.stream, q.number, status));
   if (!pinned || non_blocking) return TIDE_OK;
   TIDE_TRY(q.backend->stream_sync(impl));
+  tide__progress_reached(q.stream, q.number);
   tide__after_wait();
   return TIDE_OK;
 }
@@ -258,7 +262,9 @@ tide_status tide__item_now(tide_scalar *out, const tide_tensor *x) {
   tide__queue q;
   TIDE_TRY(tide__queue_begin(&q, x->storage->device));
   tide__storage_use(x->storage, q.stream);
+  uint32_t launched = tide__progress_now(q.stream);
   TIDE_TRY(q.backend->read_small(q.stream->impl, bits, tide__tensor_ptr(x), (size_t)tide__itemsize(x->dtype)));
+  tide__progress_reached(q.stream, launched);
   *out = tide__scalar_unpack(bits, (tide_dtype)x->dtype);
   return TIDE_OK;
 }
@@ -299,11 +305,11 @@ tide_status tide_fill(tide_tensor *x, tide_scalar value) {
   tide__scalar_pack(a.bits, value, (tide_dtype)x->dtype);
   if (x->contiguous) {
     a.flat = 1, a.ndim = 1, a.size[0] = x->numel, a.stride[0] = 1;
-    return q.backend->fill(q.stream, &a);
+    return TIDE_LAUNCH(&q, fill, &a, 0);
   }
   memcpy(a.size, x->size, (size_t)x->ndim * sizeof *a.size);
   memcpy(a.stride, x->stride, (size_t)x->ndim * sizeof *a.size);
   a.ndim = tide__collapse(a.size, &a.stride, 1, x->ndim, false);
   a.flat = a.ndim == 1 && a.stride[0] == 1;
-  return q.backend->fill(q.stream, &a);
+  return TIDE_LAUNCH(&q, fill, &a, 0);
 }

@@ -24,6 +24,8 @@ tide_status tide__fail_again(const tide_error *error);
     tide_status try_status_ = (expr);                                                                                  \
     if (try_status_ != TIDE_OK) return try_status_;                                                                    \
   } while (0)
+/* The launches that may be behind the thread's error; NULL if it is of another sort. */
+const struct tide__suspects *tide__error_suspects(void);
 /* "[2, 3]" into a ring of per-thread buffers: at most 8 alive at once, for messages. */
 const char *tide__shape_text(const int64_t *size, int ndim);
 /* "cpu" or "cuda:1", likewise. */
@@ -76,7 +78,9 @@ tide_status tide__device_count(int *out);
 int tide__device_count_known(void);                 /* 0 until someone has asked; opens nothing */
 const tide_backend *tide__backend_peek(int device); /* of an opened device, lost or not; else NULL. Sets no error. */
 bool tide__device_any_open(void);
-void tide__device_set_lost(int device, const tide_error *cause); /* the first cause stays */
+/* The first cause stays. */
+void tide__device_set_lost(int device, const tide_error *cause, const struct tide__suspects *suspects);
+const struct tide__suspects *tide__device_suspects(int device); /* of the lost device's cause, as long as that */
 bool tide__device_lost(tide_error *cause, int device); /* cause may be NULL; its strings live as long as the epoch */
 void tide__backends_close(void);
 
@@ -138,8 +142,9 @@ struct tide_stream {
   int device;
   int priority;
   bool external, is_default;
-  uint64_t id;                /* unique in the process: never reused */
-  struct tide_graph *capture; /* the graph that is being captured on this stream; else NULL */
+  uint64_t id;                               /* unique in the process: never reused */
+  struct tide_graph *capture;                /* the graph that is being captured on this stream; else NULL */
+  _Atomic(struct tide__progress *) progress; /* progress.h; NULL before the first launch */
   _Atomic int64_t refs;
   uint32_t epoch;
   struct tide_stream *next; /* list of the released ones whose work is not done */

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "accelerator.h"
+#include "progress.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
@@ -113,8 +114,11 @@ tide_status tide_device_synchronize(int device) {
   TIDE_TRY(tide__sync_asked("synchronize"));
   if (tide__backend_peek(device) || tide__device_lost(NULL, device)) {
     const tide_backend *b;
+    tide__reached reached[64];
     TIDE_TRY(tide__backend(&b, device));
+    int n = tide__progress_list(reached, 64, device);
     TIDE_TRY(b->device_sync(device));
+    tide__progress_reached_all(reached, n);
   }
   tide__after_wait();
   return TIDE_OK;

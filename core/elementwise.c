@@ -89,7 +89,7 @@ static tide_status flat_run(tide_tensor *result, const flat_call *f, const tide_
     }
   }
   for (int k = 0; k < t->params; k++) a.param[k] = tide__value(params[k]);
-  return q.backend->elementwise(q.stream, &a);
+  return TIDE_LAUNCH(&q, elementwise, &a, (int)a.op);
 }
 
 /* A contiguous tensor with the size and strides of a contiguous model. */
@@ -302,7 +302,7 @@ static tide_status call_run(const call *c, const tide_tensor *result, const tide
   a.flat = a.ndim == 1;
   for (int k = 0; k < n; k++) a.flat &= a.is_number[k] || a.stride[k][0] == 1;
   for (int k = 0; k < tide__op_traits_get(c->types.op)->params; k++) a.param[k] = tide__value(params[k]);
-  return q.backend->elementwise(q.stream, &a);
+  return TIDE_LAUNCH(&q, elementwise, &a, (int)a.op);
 }
 
 /* May the backend store the result to this dtype? Results narrower than their compute type must be rounded first. */

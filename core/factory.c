@@ -127,7 +127,7 @@ static tide_status count(tide_tensor *x, tide_value start, tide_value step, tide
   tide__head_set(&a.head, 0, x, &q);
   a.dtype = x->dtype, a.symmetric = symmetric, a.numel = x->numel;
   a.start = start, a.step = step, a.last = last;
-  return q.backend->arange(q.stream, &a);
+  return TIDE_LAUNCH(&q, arange, &a, 0);
 }
 
 static tide_status check_countable(const tide_options *o, int64_t n, const char *what) {

@@ -86,7 +86,7 @@ static tide_status move(bool scatter, const tide_tensor *sparse, int dim, const 
   if (a.length == 0)
     return tide__fail(TIDE_INDEX, "index: dim %lld has size 0, got %lld index values, expected none",
                       (long long)tide__shown(dim), (long long)a.count);
-  return scatter ? q.backend->scatter(q.stream, &a) : q.backend->gather(q.stream, &a);
+  return scatter ? TIDE_LAUNCH(&q, scatter, &a, 0) : TIDE_LAUNCH(&q, gather, &a, 0);
 }
 
 /* Strides of a contiguous dense side with `count` positions in place of dim; returns their distance. */
@@ -192,7 +192,7 @@ static tide_status compact(const tide_tensor *positions, const tide_tensor *flag
   tide__head_set(&a.head, 1, flags, &q);
   tide__head_set(&a.head, 2, count, &q);
   a.numel = flags->numel;
-  return q.backend->compact(q.stream, &a);
+  return TIDE_LAUNCH(&q, compact, &a, 0);
 }
 
 /* The positions, counted from 0, of the true elements of contiguous flags: int64 [n]. Synchronises. */

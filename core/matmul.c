@@ -117,7 +117,7 @@ static char *moved(const tide_tensor *v, int64_t elements) {
 }
 
 /* One call for the longest batch dim, for every position of the others. */
-static tide_status run_batches(const product *p, tide_gemm_args *a, const tide__queue *q) {
+static tide_status run_batches(const product *p, tide_gemm_args *a, tide__queue *q) {
   int64_t size[TIDE_MAX_DIMS], stride[3][TIDE_MAX_DIMS];
   batch_dims(p, size, stride);
   int n = tide__collapse(size, stride, 3, p->c->ndim - 2, false), longest = 0;
@@ -135,7 +135,7 @@ static tide_status run_batches(const product *p, tide_gemm_args *a, const tide__
     a->head.ptr[0] = moved(p->c, offset[0]);
     a->head.ptr[1] = moved(&p->a.view, offset[1]);
     a->head.ptr[2] = moved(&p->b.view, offset[2]);
-    TIDE_TRY(q->backend->gemm(q->stream, a));
+    TIDE_TRY(TIDE_LAUNCH(q, gemm, a, 0));
     int d = n - 1;
     for (; d >= 0; d--) {
       for (int k = 0; k < 3; k++) offset[k] += size[d] > 1 ? stride[k][d] : 0;

@@ -81,7 +81,7 @@ static tide_status run(const tide_tensor *x, const draw *d, tide_generator *g) {
   a.flat = a.ndim == 1 && a.stride[0][0] == 1 && (!d->p || a.stride[1][0] == 1);
   tide__generator_take(g, &a.seed, &a.offset);
   a.state = NULL;
-  return q.backend->random(q.stream, &a);
+  return TIDE_LAUNCH(&q, random, &a, (int)a.kind);
 }
 
 /* ---- the entries ---- */
@@ -179,7 +179,7 @@ static tide_status permute(const tide_tensor *x, tide_generator *g) {
   a.n = x->numel, a.index_base = tide_get_index_base();
   tide__generator_take(g, &a.seed, &a.offset);
   a.state = NULL;
-  return q.backend->randperm(q.stream, &a);
+  return TIDE_LAUNCH(&q, randperm, &a, 0);
 }
 
 /* The permutation in another dtype, in place of the int64 one. */

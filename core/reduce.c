@@ -193,7 +193,7 @@ static tide_status run(const job *j, const tide_tensor *first, const tide_tensor
   a.scale = j->op == TIDE_MEAN ? 1.0 / (double)j->inner : 1.0;
   plan_kept(&a, j, first, second);
   plan_reduced(&a, j);
-  return q.backend->reduce(q.stream, &a);
+  return TIDE_LAUNCH(&q, reduce, &a, a.op);
 }
 
 /* Fills `first` (and `second`), which have the result's size. */

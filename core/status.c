@@ -11,12 +11,16 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-enum { MESSAGE_SIZE = 1792, RING = 8, RING_TEXT = 288 };
+#include "progress.h"
+
+/* The message of a device's error lists launches and is longer than others. */
+enum { MESSAGE_SIZE = 1792, LONG_SIZE = 6144, RING = 8, RING_TEXT = 288 };
 
 static _Thread_local struct {
   tide_error error;
-  char message[MESSAGE_SIZE];
+  char message[LONG_SIZE];
   char name[64];
+  tide__suspects suspects; /* of a device that is not lost */
 } last = {.error = {.status = TIDE_OK, .message = "", .device = TIDE_CPU, .name = ""}};
 
 static _Thread_local struct {
@@ -57,7 +61,7 @@ tide_status tide__fail(tide_status status, const char *format, ...) {
 }
 
 tide_status tide__fail_again(const tide_error *error) {
-  char text[MESSAGE_SIZE];
+  char text[LONG_SIZE];
   snprintf(text, sizeof text, "%s", error->message);
   return set(error, text, error->name ? error->name : "");
 }
@@ -74,18 +78,28 @@ tide_status tide__fail_memory(int device, size_t requested, size_t free, size_t 
   return set(&error, text, "");
 }
 
-/* A driver reports what went wrong earlier, so the message names the lines that queued work of late. */
+const tide__suspects *tide__error_suspects(void) {
+  if (last.error.status != TIDE_ACCELERATOR || last.error.device < 0) return NULL;
+  return last.error.sticky ? tide__device_suspects(last.error.device) : &last.suspects;
+}
+
+/* A driver reports what went wrong earlier, so the message names the launches that may have. */
 tide_status tide__fail_driver(int device, const char *what, int code, const char *name, const char *text, bool sticky) {
   tide_error error = {.status = TIDE_ACCELERATOR, .device = device, .code = code, .sticky = sticky};
   if (tide__device_lost(&error, device)) return tide__fail_again(&error);
-  char message[MESSAGE_SIZE], sites[400];
-  tide__site_recent(sites, sizeof sites);
-  snprintf(message, sizeof message, "%s: the device reported an error on %s, got %s (%d): %s%s%s%s", what,
-           tide__device_text(device), name, code, text, sticky ? "; the device is lost until the process ends" : "",
-           sites[0] ? "; queued last by " : "", sites);
+  char message[LONG_SIZE], launches[LONG_SIZE - 1024];
+  tide__suspects_find(&last.suspects, device);
+  tide__suspects_text(launches, sizeof launches, &last.suspects);
+  if (tide__suspects_sure(&last.suspects)) what = tide__suspects_sure(&last.suspects);
+  snprintf(message, sizeof message, "%s: the device reported an error on %s, got %s (%d): %s%s%s", what,
+           tide__device_text(device), name, code, text,
+           sticky ? "; the device and what lies on it are lost to this process, the CPU and other devices go on" : "",
+           launches);
   set(&error, message, name);
-  if (sticky) tide__device_set_lost(device, &last.error);
-  return TIDE_ACCELERATOR;
+  if (!sticky || device < 0) return TIDE_ACCELERATOR;
+  tide__device_set_lost(device, &last.error, &last.suspects);
+  tide__device_lost(&error, device); /* another thread may have been first */
+  return tide__fail_again(&error);
 }
 
 tide_status tide__fail_index(int device, uint32_t site, int64_t value, int64_t length, int index_base) {

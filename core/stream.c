@@ -11,12 +11,11 @@
  * may have destroyed them; their blocks stay cached under their number until the cache is given back.
  *
  * Invariants: ids are never reused; a current of another epoch is emptied before it is used. */
-#include "core.h"
-
 #include <stdlib.h>
 
 #include "tide/history.h"
 #include "tide/memory.h"
+#include "progress.h"
 
 struct tide_current {
   int device, index_base;
@@ -139,6 +138,7 @@ static bool reap(tide_stream *s) {
   if (!s->external && b && !tide__device_lost(NULL, s->device) && b->stream_query(&done, s->impl) == TIDE_OK && !done)
     return false;
   if (!s->external) tide__allocator_orphan(s->device, s->id);
+  tide__progress_free(s);
   if (b) b->stream_free(s->impl);
   free(s);
   return true;
@@ -168,6 +168,7 @@ void tide__stream_reap(void) {
 
 /* The devices have been waited for and the allocator is gone. Streams that others still hold keep their shells. */
 void tide__stream_shutdown(void) {
+  tide__progress_shutdown();
   pthread_mutex_lock(&lock);
   tide_stream *list = ended;
   ended = NULL;
@@ -219,7 +220,9 @@ tide_status tide_stream_synchronize(tide_stream *s) {
   TIDE_TRY(tide__stream_check(s, "stream_synchronize"));
   TIDE_TRY(tide__sync_asked("stream_synchronize"));
   TIDE_TRY(tide__backend(&b, s->device));
+  uint32_t launched = tide__progress_now(s);
   TIDE_TRY(b->stream_sync(s->impl));
+  tide__progress_reached(s, launched);
   tide__after_wait();
   return TIDE_OK;
 }
@@ -230,7 +233,8 @@ tide_status tide_stream_sleep(tide_stream *s, int64_t cycles) {
   if (cycles < 0)
     return tide__fail(TIDE_VALUE, "stream_sleep: negative cycles, got %lld, expected 0 or more", (long long)cycles);
   TIDE_TRY(tide__backend(&b, s->device));
-  return b->stream_sleep(s->impl, cycles);
+  uint32_t number = tide__launch_note(s, tide__site_now(), TIDE__LAUNCH_SLEEP, 0);
+  return tide__launch_end(s, number, b->stream_sleep(s->impl, cycles));
 }
 
 /* ---- what is current ---- */

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "core.h"
+#include "progress.h"
 
 #define TIDE_LIKELY(x)   __builtin_expect(!!(x), 1)
 #define TIDE_UNLIKELY(x) __builtin_expect(!!(x), 0)
@@ -103,6 +103,7 @@ tide_status tide__deliver(tide_tensor **out, tide_tensor *result, tide_tensor *i
 typedef struct tide__queue {
   const tide_backend *backend;
   tide_stream *stream;
+  uint32_t number; /* of the launch */
 } tide__queue;
 static inline tide_status tide__queue_begin(tide__queue *q, int device) {
   TIDE_TRY(tide__backend(&q->backend, device));
@@ -118,6 +119,10 @@ static inline void tide__head_set(tide_head *head, int k, const tide_tensor *x, 
   head->ptr[k] = tide__tensor_ptr(x);
   tide__storage_use(x->storage, q->stream);
 }
+/* Launches a kernel with the arguments and notes it; `detail` as in tide__launch_note. A status. */
+#define TIDE_LAUNCH(q, kernel, args, detail)                                                                           \
+  ((q)->number = tide__launch_note((q)->stream, (args)->head.site, TIDE__LAUNCH_##kernel, (detail)),                   \
+   tide__launch_end((q)->stream, (q)->number, (q)->backend->kernel((q)->stream, (args))))
 /* dst = cast(src) on one device: src broadcasts, may have negative strides, and must not overlap dst. */
 tide_status tide__copy_kernel(const tide_tensor *dst, const tide_tensor *src);
 /* The one element of x, by a wait that somebody has announced already. */

@@ -207,6 +207,8 @@ static const tide_backend table = {
     .arch_list = tide__sim_arch_list,
     .telemetry = tide__sim_telemetry,
     .processes = tide__sim_processes,
+    .progress_note = tide__sim_progress_note,
+    .progress_read = tide__sim_progress_read,
 #define KERNEL(name, args) .name = tide__sim_kernel_##name,
 #include "kernel.def"
 #undef KERNEL

@@ -41,7 +41,7 @@ typedef struct sim_event {
   sim_mark *mark; /* the last record, NULL before the first */
 } sim_event;
 
-typedef enum sim_kind { SIM_KERNEL, SIM_COPY, SIM_SLEEP, SIM_RECORD, SIM_WAIT } sim_kind;
+typedef enum sim_kind { SIM_KERNEL, SIM_COPY, SIM_SLEEP, SIM_RECORD, SIM_WAIT, SIM_NOTE } sim_kind;
 
 /* Arguments of any kernel. Each begins with its tide_head. */
 typedef union sim_args {
@@ -61,6 +61,7 @@ typedef struct sim_op {
   bool fails, fails_sticky;
   tide_status (*run)(const sim_args *args);
   sim_mark *mark; /* RECORD, WAIT */
+  uint32_t note;  /* NOTE */
   double seconds; /* SLEEP */
   /* COPY; a device of TIDE_CPU: host memory. `staged`: src is ours. */
   void *dst, *src;
@@ -76,8 +77,9 @@ typedef struct sim_stream {
   bool legacy;  /* handle 0 */
   bool running; /* a worker has taken the head */
   sim_op *head, *tail;
-  double clock;  /* seconds, in dry mode */
-  uint32_t lazy; /* one launch in so many is delayed */
+  double clock;      /* seconds, in dry mode */
+  uint32_t lazy;     /* one launch in so many is delayed */
+  uint32_t progress; /* the last note that was reached */
 } sim_stream;
 
 /* What went wrong in queued work. */
@@ -190,6 +192,8 @@ tide_status tide__sim_event_query(bool *done, void *event);
 tide_status tide__sim_event_sync(void *event);
 tide_status tide__sim_event_elapsed(double *ms, void *start, void *end);
 void tide__sim_event_drop(void);
+tide_status tide__sim_progress_note(void *stream, uint32_t value);
+uint32_t tide__sim_progress_read(void *stream);
 
 /* sim_work.c */
 tide_status tide__sim_stream_sleep(void *stream, int64_t cycles);

@@ -1,4 +1,4 @@
-/* sim_event.c: events of simulated devices.
+/* sim_event.c: events of simulated devices, and how far a stream has come.
  *
  * Each record of an event is a mark of its own. A record is an operation that, when it is reached, says so in its mark;
  * a wait is an operation that is not ready before its mark is reached. The wait takes the event's mark at the call, so
@@ -153,4 +153,29 @@ tide_status tide__sim_event_elapsed(double *ms, void *start, void *end) {
   if (!done) return host->fail(TIDE_STATE, "elapsed_time: event is not complete, expected both complete");
   *ms = seconds * 1e3;
   return TIDE_OK;
+}
+
+/* ---- notes of progress ---- */
+
+tide_status tide__sim_progress_note(void *impl, uint32_t value) {
+  TIDE_TRY(tide__sim_enter("launch"));
+  sim_stream *stream = impl;
+  if (atomic_load(&tide__sim_dry)) {
+    pthread_mutex_lock(&tide__sim.lock);
+    if (!tide__sim.device[stream->device].failure.set) stream->progress = value;
+    pthread_mutex_unlock(&tide__sim.lock);
+    return TIDE_OK;
+  }
+  sim_op *op = tide__sim_op_new(SIM_NOTE);
+  if (!op) return TIDE_MEMORY;
+  op->note = value;
+  return tide__sim_submit(stream, op, 0, "launch");
+}
+
+uint32_t tide__sim_progress_read(void *impl) {
+  const sim_stream *stream = impl;
+  pthread_mutex_lock(&tide__sim.lock);
+  uint32_t value = stream->progress;
+  pthread_mutex_unlock(&tide__sim.lock);
+  return value;
 }

@@ -151,6 +151,8 @@ void tide__sim_op_run(sim_stream *stream, sim_op *op) {
   if (op->kind == SIM_RECORD) {
     op->mark->passed = true;
     op->mark->time = tide__sim_now();
+  } else if (op->kind == SIM_NOTE) {
+    if (!failure->set) stream->progress = op->note; /* what failed is still to be told */
   } else if (!lost && !tide__sim_fault_fire(stream->device, op)) {
     if (op->kind == SIM_KERNEL) do_kernel(stream->device, op);
     if (op->kind == SIM_COPY) do_copy(stream->device, op);

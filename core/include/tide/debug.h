@@ -19,6 +19,19 @@ typedef enum tide_sync_debug {
 TIDE_API tide_status tide_sync_debug_set(tide_sync_debug mode); /* of the process */
 TIDE_API tide_sync_debug tide_sync_debug_get(void);
 
+/* A launch that may have failed: the op, the script line that queued it ("a.lua:3", or "" if unknown), the stream's
+ * handle, and how many launches of that line and op are meant. */
+typedef struct tide_candidate {
+  const char *op, *line;
+  uint64_t stream;
+  int count;
+} tide_candidate;
+/* How many there are behind the calling thread's last error, if that is ACCELERATOR; *out is valid until the thread's
+ * next call of this function. The first error of a lost device keeps its own. */
+TIDE_API int tide_error_candidates(const tide_candidate **out);
+/* Does CUDA_LAUNCH_BLOCKING ask for a wait after every launch? Each stream looks once, at its first launch. */
+TIDE_API bool tide_launch_blocking(void);
+
 /* Where the calling thread's warnings go; NULL: to the log of tide_config. The function must return. */
 typedef void (*tide_warn_fn)(void *user, const char *message);
 TIDE_API void tide_warn_set(tide_warn_fn fn, void *user);
