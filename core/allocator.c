@@ -182,11 +182,19 @@ tide_status tide__allocator_release_cached(tide__allocator *a, int device) {
   return release_segments(a, device, false);
 }
 
+static tide_status give_up(tide__allocator *a, int device, size_t bytes) {
+  pthread_mutex_lock(&a->lock);
+  a->stats.num_ooms++;
+  pthread_mutex_unlock(&a->lock);
+  return tide__allocator_fail(a, device, bytes);
+}
+
 static tide_status climb(tide__allocator *a, const request *r, tide_block **out) {
   int device = r->stream->device;
   if ((*out = search(a, r))) return TIDE_OK;
   tide__reclaim(device, r->bytes);
   if ((*out = search(a, r))) return TIDE_OK;
+  if (tide_thread_is_capturing()) return give_up(a, device, r->bytes); /* a wait would end the capture */
   TIDE_TRY(wait_for_device(a, device));
   if ((*out = search(a, r))) return TIDE_OK;
   TIDE_TRY(tide__allocator_release_cached(a, device));
@@ -217,7 +225,7 @@ tide_status tide__block_alloc(tide_block **out, tide_stream *stream, size_t byte
   tide__park_poll();
   pthread_mutex_lock(&a->lock);
   tide_block *b = take(a, &r);
-  bool reap = !b && a->has_dead && !stream->capture;
+  bool reap = !b && a->has_dead && !tide_thread_is_capturing();
   tide_status status = b ? TIDE_OK : reap ? TIDE_MEMORY : grow(a, &r, false, &b);
   pthread_mutex_unlock(&a->lock);
   if (reap) status = grow_reaping(a, &r, &b);

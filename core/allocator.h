@@ -4,6 +4,7 @@
 
 #include "history.h"
 #include "tide/memory.h"
+#include "graph.h"
 
 typedef struct tide__allocator tide__allocator;
 
@@ -20,11 +21,6 @@ static inline bool tide__mempool_dead(const tide_mempool *pool) {
   return pool && atomic_load_explicit(&pool->refs, memory_order_relaxed) == 0;
 }
 void tide__mempool_drop(tide_mempool *pool); /* one `life` less */
-/* The pool of a capture that is under way; captures bring it. */
-static inline tide_mempool *tide__capture_pool(const struct tide_graph *graph) {
-  (void)graph;
-  return NULL;
-}
 
 /* Whose free blocks may serve a request: those of one pool and one stream. */
 typedef struct tide__lane {

@@ -8,6 +8,7 @@
  * Invariants: the configuration changes only while the epoch is even; no hook of the host runs while a lock of ours is
  * held; a reclaim hook that has been removed is not running and will not run. */
 #include "accelerator.h"
+#include "graph.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -185,8 +186,10 @@ static void wait_for_devices(void) {
 static void end_runtime(void) {
   tide__defer_shutdown();
   tide__peer_shutdown();
+  tide__capture_shutdown();
   tide__deferred_drain();
   wait_for_devices();
+  tide__graph_shutdown();
   tide__park_shutdown();
   tide__parallel_shutdown();
   tide__storage_shutdown();

@@ -11,6 +11,7 @@
  *                     current stream had queued, and that stream goes on after it.
  *
  * Invariant: whatever the route, dst ends up as cast(src) as if it were one step on the current streams. */
+#include "graph.h"
 #include "tensor.h"
 
 /* ---- on one device ---- */
@@ -172,6 +173,7 @@ static bool copy_waits(const tide_tensor *dst, const tide_tensor *src, bool non_
 static tide_status copy_named(tide_tensor *dst, const tide_tensor *src, bool non_blocking, const char *what) {
   TIDE_TRY(tide__check(dst, what, "the destination"));
   TIDE_TRY(tide__check(src, what, "the source"));
+  TIDE_TRY(tide__replay_check(src, what));
   if (!tide__broadcasts_to(src, dst->size, dst->ndim))
     return tide__fail(TIDE_SHAPE, "%s: wrong shape of the source, got %s, expected one that broadcasts to %s", what,
                       tide__shape_text(src->size, src->ndim), tide__shape_text(dst->size, dst->ndim));
@@ -250,6 +252,7 @@ tide_status tide_item(tide_scalar *out, const tide_tensor *x) {
     return tide__fail(TIDE_SHAPE, "item: x has not one element, got %s, expected a single element",
                       tide__shape_text(x->size, x->ndim));
   if (x->storage->device >= 0) TIDE_TRY(tide__sync_begin("item"));
+  TIDE_TRY(tide__replay_check(x, "item"));
   return tide__item_now(out, x);
 }
 

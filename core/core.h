@@ -142,8 +142,9 @@ struct tide_stream {
   int device;
   int priority;
   bool external, is_default;
-  uint64_t id;                               /* unique in the process: never reused */
-  struct tide_graph *capture;                /* the graph that is being captured on this stream; else NULL */
+  uint64_t id;             /* unique in the process: never reused */
+  _Atomic uint64_t use_id; /* what storages compare: `id`, and while it is captured a number of the capture's own */
+  _Atomic(struct tide_graph *) capture;      /* the graph that is being captured on this stream; else NULL */
   _Atomic(struct tide__progress *) progress; /* progress.h; NULL before the first launch */
   _Atomic int64_t refs;
   uint32_t epoch;
@@ -156,6 +157,10 @@ tide_status tide__stream_current(tide_stream **out, int device);
  */
 struct tide_mempool *tide__current_pool(int device);
 void tide__current_pool_set(struct tide_mempool *pool, int device);
+/* A number that no stream has. */
+uint64_t tide__stream_number(void);
+/* Is it the device's legacy stream? */
+bool tide__stream_legacy(const tide_stream *stream);
 /* Ends the released streams whose work is done: their cached memory may serve any other. */
 void tide__stream_reap(void);
 void tide__stream_shutdown(void);
@@ -184,6 +189,8 @@ void tide__park_use(tide__park *park, tide_stream *stream);
 /* Calls done(arg), holding no lock, once the work now queued on the streams of `uses` has passed: at a later poll. */
 void tide__park_begin(tide__park *park, void (*done)(void *arg), void *arg);
 extern _Atomic int64_t tide__parked;
+/* Likewise, from a finaliser: touches no driver; a later poll begins. */
+void tide__park_later(tide__park *park, void (*done)(void *arg), void *arg);
 void tide__park_poll_slow(int64_t most); /* looks at `most` of them */
 void tide__park_drop(tide__park *park);  /* forgets the uses: the memory has gone */
 void tide__park_shutdown(void);          /* the devices have been waited for: all of them pass */
@@ -224,12 +231,14 @@ struct tide_storage {
   int device;
   uint32_t epoch;
   bool pinned;
-  bool foreign;                 /* not ours: `release`, if any, lets it go */
-  bool tracked;                 /* streams use it: device memory and pinned memory */
-  tide_stream *stream;          /* the allocating stream, retained; NULL on the CPU and for foreign memory */
-  _Atomic uint64_t last_stream; /* id of the stream that used it last: one compare on the hot path */
-  tide_block *block;            /* NULL: CPU, pinned or foreign memory */
-  void (*release)(void *user);  /* foreign memory's */
+  bool foreign;                  /* not ours: `release`, if any, lets it go */
+  bool tracked;                  /* streams use it: device memory and pinned memory */
+  tide_stream *stream;           /* the allocating stream, retained; NULL on the CPU and for foreign memory */
+  _Atomic uint64_t last_stream;  /* use_id of the stream that used it last: one compare on the hot path */
+  _Atomic uint64_t capture;      /* the last capture that made it or holds it, see capture.c */
+  struct tide__replays *replays; /* of the graph that writes it, once tide_graph_output was called; else NULL */
+  tide_block *block;             /* NULL: CPU, pinned or foreign memory */
+  void (*release)(void *user);   /* foreign memory's */
   void *user;
   tide__park park;
   _Atomic uint64_t readers;  /* devices, as bits, whose streams have read it since its own device used it: peer.c */
@@ -244,7 +253,8 @@ static inline bool tide__storage_live(const tide_storage *s) { return s->epoch =
 /* To be called for every storage that work queued on the stream reads or writes, pinned host memory included. */
 void tide__storage_use_slow(tide_storage *s, tide_stream *stream);
 static inline void tide__storage_use(tide_storage *s, tide_stream *stream) {
-  if (s->tracked && atomic_load_explicit(&s->last_stream, memory_order_relaxed) != stream->id)
+  if (s->tracked && atomic_load_explicit(&s->last_stream, memory_order_relaxed) !=
+                        atomic_load_explicit(&stream->use_id, memory_order_relaxed))
     tide__storage_use_slow(s, stream);
 }
 void tide__storage_shutdown(void);
@@ -264,6 +274,7 @@ struct tide_tensor {
   int32_t ndim;
   uint8_t dtype;
   bool contiguous;
+  uint16_t replay;          /* the replay whose values it stands for; 0: whatever is there */
   struct tide_tensor *next; /* free list, deferred list */
   int64_t size[TIDE_MAX_DIMS], stride[TIDE_MAX_DIMS];
 };
@@ -305,7 +316,15 @@ int tide__collapse(int64_t *size, int64_t (*stride)[TIDE_MAX_DIMS], int operands
 
 /* ---- generator.c ---- */
 
-/* Takes seed and offset for one call and advances the offset by 4. */
-void tide__generator_take(tide_generator *g, uint64_t *seed, uint64_t *offset);
+/* Where one call's numbers begin, for the fields of these names in plan.h. */
+typedef struct tide__draw {
+  uint64_t seed, offset;
+  const uint64_t *state;
+} tide__draw;
+/* Takes the place for one call, queued on the stream, and advances the generator by 4: at once, or at each replay of
+ * the graph that is being captured there. */
+tide_status tide__generator_take(tide__draw *out, tide_generator *g, tide_stream *stream);
+/* Where the generator stands, after which it advances by so many calls. */
+void tide__generator_advance(uint64_t *seed, uint64_t *offset, tide_generator *g, uint64_t calls);
 
 #endif

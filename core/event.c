@@ -6,7 +6,7 @@
  * driver's event to the cache, a finaliser may release events.
  *
  * Invariant: a driver's event is either in one tide_event, in one use of park.c, or in the cache. */
-#include "core.h"
+#include "graph.h"
 
 #include <stdlib.h>
 
@@ -17,6 +17,7 @@ struct tide_event {
   uint32_t flags, epoch;
   int device; /* TIDE_CPU before the first record */
   void *impl;
+  uint64_t captured; /* the capture in which it was recorded last; 0: outside */
 };
 
 /* ---- the cache ---- */
@@ -105,12 +106,13 @@ tide_status tide_event_record(tide_event *event, tide_stream *stream) {
                       "event_record: the event was first recorded on another device, got a stream of %s, expected %s",
                       tide__device_text(stream->device), tide__device_text(event->device));
   const tide_backend *b;
+  if (tide__sync_watched()) TIDE_TRY(tide__capture_legacy(stream, "event_record"));
   TIDE_TRY(tide__backend(&b, stream->device));
   void *impl = event->impl;
   if (!impl) TIDE_TRY(tide__event_take(&impl, b, stream->device, event->flags));
   tide_status status = b->event_record(impl, stream->impl);
   if (status == TIDE_OK)
-    event->impl = impl, event->device = stream->device;
+    event->impl = impl, event->device = stream->device, event->captured = tide__capture_id(stream);
   else if (!event->impl)
     tide__event_give(impl, stream->device, event->flags);
   return status;
@@ -118,6 +120,7 @@ tide_status tide_event_record(tide_event *event, tide_stream *stream) {
 
 tide_status tide_event_query(bool *done, tide_event *event) {
   TIDE_TRY(check(event, "event_query"));
+  TIDE_TRY(tide__capture_event(event->captured, "event_query"));
   if (!event->impl) {
     *done = true;
     return TIDE_OK;
@@ -132,6 +135,7 @@ tide_status tide_event_synchronize(tide_event *event) {
   if (!event->impl) return TIDE_OK;
   const tide_backend *b;
   TIDE_TRY(tide__sync_asked("event_synchronize"));
+  TIDE_TRY(tide__capture_event(event->captured, "event_synchronize"));
   TIDE_TRY(tide__backend(&b, event->device));
   TIDE_TRY(b->event_sync(event->impl));
   tide__after_wait();
@@ -143,6 +147,7 @@ static tide_status check_timed(tide_event *event, const char *name) {
   if (!(event->flags & TIDE_EVENT_TIMING))
     return tide__fail(TIDE_VALUE, "event_elapsed: the %s event keeps no time, expected one made with timing", name);
   if (!event->impl) return tide__fail(TIDE_VALUE, "event_elapsed: the %s event was never recorded", name);
+  TIDE_TRY(tide__capture_event(event->captured, "event_elapsed"));
   bool done;
   TIDE_TRY(tide_event_query(&done, event));
   if (!done)
@@ -178,6 +183,7 @@ tide_status tide_stream_wait_event(tide_stream *stream, tide_event *event) {
   const tide_backend *b;
   TIDE_TRY(tide__backend(&b, event->device)); /* a lost device would never let the stream go on */
   TIDE_TRY(tide__backend(&b, stream->device));
+  if (event->captured || stream->capture) TIDE_TRY(tide__capture_wait(stream, event->captured, "stream_wait_event"));
   return b->event_wait(stream->impl, event->impl);
 }
 
@@ -187,6 +193,11 @@ tide_status tide_stream_wait_stream(tide_stream *stream, tide_stream *other) {
   if (stream == other) return TIDE_OK;
   const tide_backend *b;
   void *event;
+  if (tide__sync_watched()) {
+    TIDE_TRY(tide__capture_legacy(stream, "stream_wait_stream"));
+    TIDE_TRY(tide__capture_legacy(other, "stream_wait_stream"));
+    TIDE_TRY(tide__capture_wait(stream, tide__capture_id(other), "stream_wait_stream"));
+  }
   TIDE_TRY(tide__backend(&b, stream->device));
   TIDE_TRY(tide__backend(&b, other->device));
   TIDE_TRY(tide__event_take(&event, b, other->device, 0));

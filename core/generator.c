@@ -5,6 +5,7 @@
  * seeding all of them needs no driver.
  *
  * Invariant: two calls never get the same pair of seed and offset, whichever threads they come from. */
+#include "graph.h"
 #include "tensor.h"
 #include "tide/device.h"
 
@@ -107,12 +108,19 @@ tide_status tide_generator_set_offset(tide_generator *g, uint64_t offset) {
   return TIDE_OK;
 }
 
-void tide__generator_take(tide_generator *g, uint64_t *seed, uint64_t *offset) {
+void tide__generator_advance(uint64_t *seed, uint64_t *offset, tide_generator *g, uint64_t calls) {
   pthread_mutex_lock(&lock);
   *seed = g->seed;
   *offset = g->offset;
-  g->offset += CALL_STEP;
+  g->offset += calls * CALL_STEP;
   pthread_mutex_unlock(&lock);
+}
+
+tide_status tide__generator_take(tide__draw *out, tide_generator *g, tide_stream *stream) {
+  if (stream->capture) return tide__capture_draw(out, g, stream);
+  tide__generator_advance(&out->seed, &out->offset, g, 1);
+  out->state = NULL;
+  return TIDE_OK;
 }
 
 void tide_manual_seed(uint64_t seed) {

@@ -5,9 +5,13 @@
  * here; polls look at a few pieces each, in turn, and hand on those whose events have all passed. Device blocks, pinned
  * memory and foreign memory all go this way.
  *
+ * On a stream that is being captured no event would ever pass. A piece with such a use begins to wait when the capture
+ * is over: until then it stands in a second list, as do the pieces that finalisers bring. The thread that captures
+ * polls nothing.
+ *
  * Invariants: the lock is a leaf among core's locks, below it are only the event cache and the backend; `done` is
  * called with no lock held; a piece is in the list once or not at all. */
-#include "core.h"
+#include "graph.h"
 
 #include <stdlib.h>
 
@@ -22,6 +26,7 @@ _Atomic int64_t tide__parked;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static tide__park *first, **last = &first;
+static tide__park *later; /* those that have not begun to wait; counted in tide__parked too */
 
 void tide__park_use(tide__park *park, tide_stream *stream) {
   pthread_mutex_lock(&lock);
@@ -63,7 +68,28 @@ static void wait_for_all(void) {
   }
 }
 
+void tide__park_later(tide__park *park, void (*done)(void *arg), void *arg) {
+  park->done = done, park->arg = arg;
+  pthread_mutex_lock(&lock);
+  park->next = later, later = park;
+  atomic_fetch_add_explicit(&tide__parked, 1, memory_order_relaxed);
+  pthread_mutex_unlock(&lock);
+}
+
+/* Would the events be recorded in a capture, or the waits end one? */
+static bool must_wait(const tide__park *park) {
+  bool captured = park->wait_all && tide__sync_watched();
+  for (const tide__use *u = park->uses; u && !captured; u = u->next) captured = u->stream && u->stream->capture;
+  return captured;
+}
+
 void tide__park_begin(tide__park *park, void (*done)(void *arg), void *arg) {
+  tide__capture_lock();
+  if (must_wait(park)) {
+    tide__capture_unlock();
+    tide__park_later(park, done, arg);
+    return;
+  }
   for (tide__use **at = &park->uses; *at;) {
     tide__use *u = *at;
     if (record(u)) {
@@ -73,6 +99,7 @@ void tide__park_begin(tide__park *park, void (*done)(void *arg), void *arg) {
     *at = u->next;
     free(u);
   }
+  tide__capture_unlock();
   if (park->wait_all) wait_for_all();
   park->wait_all = false;
   if (!park->uses) {
@@ -114,8 +141,26 @@ void tide__park_drop(tide__park *park) {
   }
 }
 
+/* Those that stood aside begin to wait, or stand aside again. */
+static void begin_later(bool forced) {
+  pthread_mutex_lock(&lock);
+  tide__park *list = later;
+  later = NULL;
+  for (tide__park *p = list; p; p = p->next) atomic_fetch_sub_explicit(&tide__parked, 1, memory_order_relaxed);
+  pthread_mutex_unlock(&lock);
+  while (list) {
+    tide__park *p = list;
+    list = p->next;
+    if (forced) tide__park_drop(p);
+    if (forced) p->wait_all = false;
+    tide__park_begin(p, p->done, p->arg);
+  }
+}
+
 static void poll(int64_t most, bool forced) {
   tide__park *done = NULL;
+  if (!forced && tide_thread_is_capturing()) return;
+  begin_later(forced);
   pthread_mutex_lock(&lock);
   int64_t there = atomic_load_explicit(&tide__parked, memory_order_relaxed);
   if (most > there) most = there;

@@ -79,8 +79,9 @@ static tide_status run(const tide_tensor *x, const draw *d, tide_generator *g) {
   if (d->p) tide__stride_broadcast(a.stride[1], d->p, x->size, x->ndim);
   a.ndim = tide__collapse(a.size, a.stride, operands, x->ndim, true);
   a.flat = a.ndim == 1 && a.stride[0][0] == 1 && (!d->p || a.stride[1][0] == 1);
-  tide__generator_take(g, &a.seed, &a.offset);
-  a.state = NULL;
+  tide__draw at;
+  TIDE_TRY(tide__generator_take(&at, g, q.stream));
+  a.seed = at.seed, a.offset = at.offset, a.state = at.state;
   return TIDE_LAUNCH(&q, random, &a, (int)a.kind);
 }
 
@@ -177,8 +178,9 @@ static tide_status permute(const tide_tensor *x, tide_generator *g) {
   tide__head_begin(&a.head, x->storage->device, 1);
   tide__head_set(&a.head, 0, x, &q);
   a.n = x->numel, a.index_base = tide_get_index_base();
-  tide__generator_take(g, &a.seed, &a.offset);
-  a.state = NULL;
+  tide__draw at;
+  TIDE_TRY(tide__generator_take(&at, g, q.stream));
+  a.seed = at.seed, a.offset = at.offset, a.state = at.state;
   return TIDE_LAUNCH(&q, randperm, &a, 0);
 }
 

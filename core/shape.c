@@ -380,7 +380,7 @@ tide_status tide_set(tide_tensor *x, const tide_tensor *src) {
   tide_storage *old = x->storage;
   x->storage = src->storage;
   x->offset = src->offset, x->numel = src->numel;
-  x->ndim = src->ndim, x->contiguous = src->contiguous;
+  x->ndim = src->ndim, x->contiguous = src->contiguous, x->replay = src->replay;
   memmove(x->size, src->size, sizeof x->size);
   memmove(x->stride, src->stride, sizeof x->stride);
   tide_storage_release(old);

@@ -11,7 +11,7 @@
  *
  * Invariants: a storage of an ended epoch touches neither driver nor allocator when it goes; CPU memory goes back
  * through the hooks that it came from. */
-#include "core.h"
+#include "graph.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -180,7 +180,8 @@ static tide_status device_fill(tide_storage *s, size_t bytes) {
   tide_stream_retain(stream);
   s->stream = stream;
   s->tracked = true;
-  atomic_store_explicit(&s->last_stream, stream->id, memory_order_relaxed);
+  atomic_store_explicit(&s->last_stream, stream->use_id, memory_order_relaxed);
+  if (stream->capture) tide__capture_made(s, stream);
   return TIDE_OK;
 }
 
@@ -236,17 +237,22 @@ tide_status tide__storage_wrap(tide_storage **out, void *ptr, size_t nbytes, int
 
 /* ---- using and letting go ---- */
 
-/* The allocating stream needs no note: what is queued there later comes later. Foreign memory has no such stream. */
+/* The allocating stream needs no note: what is queued there later comes later. Foreign memory has no such stream. What
+ * a graph holds needs none either: its replays are noted by the graph. */
 void tide__storage_use_slow(tide_storage *s, tide_stream *stream) {
   if (s->device >= 0 && (stream->device != s->device || atomic_load_explicit(&s->readers, memory_order_relaxed) != 0))
     tide__peer_order(s, stream);
+  if (stream->capture && tide__capture_holds(s, stream)) {
+    atomic_store_explicit(&s->last_stream, stream->use_id, memory_order_relaxed);
+    return;
+  }
   if (stream->device >= 0 && !(s->stream && s->stream->id == stream->id)) {
     if (s->block)
       tide__block_use(s->block, stream);
     else if (s->ptr)
       tide__park_use(&s->park, stream);
   }
-  atomic_store_explicit(&s->last_stream, stream->id, memory_order_relaxed);
+  atomic_store_explicit(&s->last_stream, stream->use_id, memory_order_relaxed);
 }
 
 /* No queued work uses the storage any more. */
@@ -264,6 +270,7 @@ static void finish(void *arg) {
   } else if (live) {
     tide__block_free(s->block);
   }
+  tide__replays_drop(s->replays);
   tide_stream_release(s->stream);
   shell_free(s);
 }

@@ -13,9 +13,10 @@
  * Invariants: ids are never reused; a current of another epoch is emptied before it is used. */
 #include <stdlib.h>
 
+#include "graph.h"
+#include "progress.h"
 #include "tide/history.h"
 #include "tide/memory.h"
-#include "progress.h"
 
 struct tide_current {
   int device, index_base;
@@ -47,12 +48,15 @@ tide_status tide__stream_check(const tide_stream *stream, const char *what) {
   return TIDE_OK;
 }
 
+uint64_t tide__stream_number(void) { return atomic_fetch_add_explicit(&last_id, 1, memory_order_relaxed) + 1; }
+
 static tide_status shell_new(tide_stream **out, int device) {
   tide_stream *s = calloc(1, sizeof *s);
   if (!s) return tide__fail(TIDE_MEMORY, "stream_new: no host memory");
   s->device = device;
   s->epoch = tide__epoch_now();
-  s->id = atomic_fetch_add_explicit(&last_id, 1, memory_order_relaxed) + 1;
+  s->id = tide__stream_number();
+  atomic_init(&s->use_id, s->id);
   atomic_init(&s->refs, 1);
   *out = s;
   return TIDE_OK;
@@ -145,7 +149,7 @@ static bool reap(tide_stream *s) {
 }
 
 void tide__stream_reap(void) {
-  if (!atomic_load_explicit(&any_ended, memory_order_relaxed)) return;
+  if (!atomic_load_explicit(&any_ended, memory_order_relaxed) || tide_thread_is_capturing()) return;
   pthread_mutex_lock(&lock);
   tide_stream *list = ended, *kept = NULL;
   ended = NULL;
@@ -201,6 +205,8 @@ uint64_t tide_stream_handle(const tide_stream *s) {
   return b ? b->stream_handle(s->impl) : 0;
 }
 
+bool tide__stream_legacy(const tide_stream *s) { return s->external && tide_stream_handle(s) == 0; }
+
 tide_status tide_stream_priority_range(int *least, int *greatest, int device) {
   const tide_backend *b;
   TIDE_TRY(tide__device_resolve_accelerator(&device, device, "stream_priority_range"));
@@ -211,6 +217,7 @@ tide_status tide_stream_priority_range(int *least, int *greatest, int device) {
 tide_status tide_stream_query(bool *done, tide_stream *s) {
   const tide_backend *b;
   TIDE_TRY(tide__stream_check(s, "stream_query"));
+  TIDE_TRY(tide__capture_check("stream_query"));
   TIDE_TRY(tide__backend(&b, s->device));
   return b->stream_query(done, s->impl);
 }
@@ -347,8 +354,17 @@ void tide__current_pool_set(tide_mempool *pool, int device) {
   tide_mempool_release(before);
 }
 
+/* The streams that nobody has made yet are not captured. */
+bool tide_current_is_capturing(void) {
+  tide_current *c = now();
+  tide_stream *s = c->stream[c->device];
+  if (!s) s = atomic_load_explicit(&defaults[c->device], memory_order_acquire);
+  return s && s->epoch == tide__epoch_now() && s->capture;
+}
+
 tide_status tide_current_set_stream(tide_stream *s) {
   TIDE_TRY(tide__stream_check(s, "set_stream"));
+  if (tide__sync_watched()) TIDE_TRY(tide__capture_legacy(s, "set_stream"));
   tide_current *c = now();
   tide_stream *before = c->stream[s->device];
   if (before == s) return TIDE_OK;

@@ -8,7 +8,7 @@
  * warnings go to the hook of the calling thread, else to the log.
  *
  * Invariant: tide__sync_watch is one for a mode that is not the default, plus one for each capture under way. */
-#include "core.h"
+#include "graph.h"
 
 #include <stdio.h>
 
@@ -45,6 +45,7 @@ tide_sync_debug tide_sync_debug_get(void) {
 }
 
 tide_status tide__sync_slow(const char *what, bool asked) {
+  TIDE_TRY(tide__capture_refuse(what));
   int mode = atomic_load_explicit(&mode_now, memory_order_relaxed);
   if (asked || mode == TIDE_SYNC_DEFAULT) return TIDE_OK;
   char where[160], text[400];

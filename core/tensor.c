@@ -43,6 +43,7 @@ tide_tensor *tide__tensor_shell(void) {
     return NULL;
   }
   x->storage = NULL;
+  x->replay = 0;
   atomic_store_explicit(&x->refs, 1, memory_order_relaxed);
   return x;
 }
@@ -307,6 +308,7 @@ tide_status tide__tensor_view(tide_tensor **out, const tide_tensor *x, const int
   view->storage = x->storage;
   view->offset = offset;
   view->dtype = x->dtype;
+  view->replay = x->replay;
   view->ndim = ndim;
   for (int d = 0; d < ndim; d++) view->size[d] = size[d], view->stride[d] = stride[d];
   tide__tensor_layout(view);
@@ -358,7 +360,7 @@ void tide__tensor_wrap(tide_tensor *x, tide_storage *s, void *ptr, size_t bytes,
   x->next = NULL;
   atomic_init(&x->refs, 1);
   x->storage = s;
-  x->offset = 0;
+  x->offset = 0, x->replay = 0;
   x->dtype = (uint8_t)dtype;
   x->ndim = ndim;
   memcpy(x->size, size, (size_t)ndim * sizeof *size);

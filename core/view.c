@@ -15,6 +15,7 @@ static inline tide_tensor *begin(const tide_tensor *x) {
   v->storage = x->storage;
   v->offset = x->offset;
   v->dtype = x->dtype;
+  v->replay = x->replay;
   v->ndim = x->ndim;
   for (int d = 0; d < x->ndim; d++) v->size[d] = x->size[d], v->stride[d] = x->stride[d];
   return v;

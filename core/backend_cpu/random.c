@@ -168,6 +168,12 @@ static void run_chunks(void *arg, int64_t begin, int64_t end) {
 
 tide_status tide__cpu_random(tide_stream *stream, const tide_random_args *a) {
   (void)stream;
+  tide_random_args placed;
+  if (a->state) {
+    placed = *a;
+    placed.seed = a->state[0], placed.offset += a->state[1];
+    a = &placed;
+  }
   work w;
   w.a = a, w.isa = tide__isa_get();
   w.wide = a->dtype == TIDE_FLOAT64;
@@ -264,6 +270,12 @@ static void insert(const permutation *p) {
 
 tide_status tide__cpu_randperm(tide_stream *stream, const tide_randperm_args *a) {
   (void)stream;
+  tide_randperm_args placed;
+  if (a->state) {
+    placed = *a;
+    placed.seed = a->state[0], placed.offset += a->state[1];
+    a = &placed;
+  }
   if (a->n > (int64_t)UINT32_MAX)
     return tide__fail(TIDE_SUPPORT, "randperm: too many elements, got %lld, expected at most %lld", (long long)a->n,
                       (long long)UINT32_MAX);

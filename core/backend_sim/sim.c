@@ -9,7 +9,8 @@
  *
  *   sim_memory  address space, blocks, page-locked memory      sim_event  events
  *   sim_queue   streams, the scheduler, waits                  sim_work   kernels and copies
- *   sim_fault   faults on demand, dry mode                 sim_info   what devices report
+ *   sim_fault   faults on demand, dry mode                     sim_graph  captures and replays
+ *   sim_info    what devices report
  *
  * Invariants: one lock guards every struct of sim.h and is never held while a kernel runs or the host's functions are
  * called; what is queued keeps its stream and its marks alive; close leaves nothing behind. A forked child has no
@@ -209,6 +210,14 @@ static const tide_backend table = {
     .processes = tide__sim_processes,
     .progress_note = tide__sim_progress_note,
     .progress_read = tide__sim_progress_read,
+    .capture_begin = tide__sim_capture_begin,
+    .capture_end = tide__sim_capture_end,
+    .capture_query = tide__sim_capture_query,
+    .graph_instantiate = tide__sim_graph_instantiate,
+    .graph_launch = tide__sim_graph_launch,
+    .graph_free = tide__sim_graph_free,
+    .graph_exec_free = tide__sim_graph_exec_free,
+    .graph_dot = tide__sim_graph_dot,
 #define KERNEL(name, args) .name = tide__sim_kernel_##name,
 #include "kernel.def"
 #undef KERNEL

@@ -31,7 +31,8 @@ typedef struct sim_pinned {
 typedef struct sim_mark {
   int refs;
   bool passed;
-  double time; /* seconds, when it was reached: of the system's clock, or of the stream's in dry mode */
+  struct sim_cut *cut; /* recorded in a capture: see sim_graph.c */
+  double time;         /* seconds, when it was reached: of the system's clock, or of the stream's in dry mode */
 } sim_mark;
 
 typedef struct sim_event {
@@ -60,9 +61,12 @@ typedef struct sim_op {
   bool started; /* SLEEP: not_before is the end */
   bool fails, fails_sticky;
   tide_status (*run)(const sim_args *args);
-  sim_mark *mark; /* RECORD, WAIT */
-  uint32_t note;  /* NOTE */
-  double seconds; /* SLEEP */
+  sim_mark *mark;   /* RECORD, WAIT */
+  uint32_t note;    /* NOTE */
+  double seconds;   /* SLEEP */
+  double cost;      /* in dry mode; kept for replays alone, like those below */
+  const char *what; /* which call queued it */
+  int lane;         /* of its capture */
   /* COPY; a device of TIDE_CPU: host memory. `staged`: src is ours. */
   void *dst, *src;
   int dst_device, src_device;
@@ -77,9 +81,11 @@ typedef struct sim_stream {
   bool legacy;  /* handle 0 */
   bool running; /* a worker has taken the head */
   sim_op *head, *tail;
-  double clock;      /* seconds, in dry mode */
-  uint32_t lazy;     /* one launch in so many is delayed */
-  uint32_t progress; /* the last note that was reached */
+  double clock;                /* seconds, in dry mode */
+  uint32_t lazy;               /* one launch in so many is delayed */
+  uint32_t progress;           /* the last note that was reached */
+  struct sim_capture *capture; /* what is queued is recorded there */
+  int lane;                    /* the stream's number in it */
 } sim_stream;
 
 /* What went wrong in queued work. */
@@ -174,6 +180,7 @@ sim_op *tide__sim_op_new(sim_kind kind); /* NULL without memory, error set */
 void tide__sim_op_free(sim_op *op);      /* with the lock held, or before it was queued */
 /* Queues op, which is then the queue's, or in dry mode charges `cost` seconds and drops it. */
 tide_status tide__sim_submit(sim_stream *stream, sim_op *op, double cost, const char *what);
+sim_stream *tide__sim_stream_make(int device, int priority); /* with the lock held; NULL without memory */
 /* Waits, with the lock held at start and end, until passed(arg) or an interruption: then the status says so. */
 tide_status tide__sim_wait(bool (*passed)(const void *arg), const void *arg, const char *what);
 void tide__sim_queue_drop(void); /* with the workers gone: frees what is queued and all streams */
@@ -206,6 +213,24 @@ tide_status tide__sim_read_small(void *stream, void *dst, const void *src, size_
 #undef KERNEL
 /* Does what op asks, called by a worker. The lock is held at start and end and released in between. */
 void tide__sim_op_run(sim_stream *stream, sim_op *op);
+
+/* sim_graph.c */
+tide_status tide__sim_capture_begin(void *stream, int mode);
+tide_status tide__sim_capture_end(void **graph, void *stream);
+tide_status tide__sim_capture_query(tide_capture_state *out, void *stream);
+tide_status tide__sim_graph_instantiate(void **exec, void *graph, int device);
+tide_status tide__sim_graph_launch(void *exec, void *stream);
+void tide__sim_graph_free(void *graph);
+void tide__sim_graph_exec_free(void *exec);
+tide_status tide__sim_graph_dot(void *graph, const char *path);
+/* Takes an operation of a captured stream; with the lock held. */
+void tide__sim_capture_take(sim_stream *stream, sim_op *op, double cost, const char *what);
+/* A stream, perhaps captured, is to wait for the mark, perhaps of a capture: lets it join. With the lock held at the
+ * start, released when this fails. */
+tide_status tide__sim_capture_join(sim_stream *stream, const sim_mark *mark);
+/* The captured stream, or NULL, is asked what no recording can answer: breaks the capture and releases the lock. */
+tide_status tide__sim_capture_break(sim_stream *stream, int code, const char *name, const char *text, const char *what);
+void tide__sim_cut_free(struct sim_cut *cut);
 
 /* sim_fault.c; with the lock held */
 void tide__sim_fault_env(void);

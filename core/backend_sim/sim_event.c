@@ -27,7 +27,9 @@ tide_status tide__sim_event_new(void **out, int device, uint32_t flags) {
 }
 
 void tide__sim_mark_unref(sim_mark *mark) {
-  if (mark && --mark->refs == 0) free(mark);
+  if (!mark || --mark->refs) return;
+  tide__sim_cut_free(mark->cut);
+  free(mark);
 }
 
 void tide__sim_event_free(void *impl) {
@@ -99,6 +101,15 @@ static sim_mark *take_mark(const sim_event *event) {
 tide_status tide__sim_event_wait(void *stream, void *event) {
   TIDE_TRY(tide__sim_enter("wait_event"));
   sim_mark *mark = take_mark(event);
+  sim_stream *s = stream;
+  if (mark) {
+    pthread_mutex_lock(&tide__sim.lock);
+    tide_status status = s->capture || mark->cut ? tide__sim_capture_join(s, mark) : TIDE_OK;
+    if (status != TIDE_OK) pthread_mutex_lock(&tide__sim.lock);
+    if (status != TIDE_OK) tide__sim_mark_unref(mark);
+    pthread_mutex_unlock(&tide__sim.lock);
+    if (status != TIDE_OK) return status;
+  }
   return mark ? queue(SIM_WAIT, mark, stream, "wait_event") : TIDE_OK;
 }
 
@@ -110,6 +121,9 @@ tide_status tide__sim_event_query(bool *done, void *impl) {
   const sim_event *event = impl;
   pthread_mutex_lock(&tide__sim.lock);
   if (lost(event->device)) return tide__sim_leave(event->device, "query");
+  if (event->mark && event->mark->cut)
+    return tide__sim_capture_break(NULL, 907, "cudaErrorCapturedEvent",
+                                   "operation not permitted on an event last recorded in a capturing stream", "query");
   *done = !event->mark || event->mark->passed;
   pthread_mutex_unlock(&tide__sim.lock);
   return TIDE_OK;

@@ -154,6 +154,11 @@ tide_status tide__sim_submit(sim_stream *stream, sim_op *op, double cost, const 
   pthread_mutex_lock(&s->lock);
   sim_failure *failure = &s->device[stream->device].failure;
   bool lost = failure->set && failure->sticky;
+  if (stream->capture && !lost) {
+    tide__sim_capture_take(stream, op, cost, what);
+    pthread_mutex_unlock(&s->lock);
+    return TIDE_OK;
+  }
   bool dry = atomic_load(&tide__sim_dry);
   bool stuck = !lost && !dry && s->workers == 0 && !start_workers();
   if (op->kind == SIM_KERNEL) tide__sim_fault_launch(op);
@@ -194,7 +199,7 @@ void tide__sim_queue_drop(void) {
 /* ---- streams ---- */
 
 /* With the lock held, or NULL without memory. */
-static sim_stream *stream_make(int device, int priority) {
+sim_stream *tide__sim_stream_make(int device, int priority) {
   sim_stream *stream = calloc(1, sizeof *stream);
   if (!stream) return NULL;
   stream->device = device, stream->priority = priority, stream->refs = 1;
@@ -209,7 +214,7 @@ tide_status tide__sim_stream_new(void **out, int device, int priority) {
   pthread_mutex_lock(&tide__sim.lock);
   sim_failure *failure = &tide__sim.device[device].failure;
   if (failure->set && failure->sticky) return tide__sim_leave(device, "Stream");
-  sim_stream *stream = stream_make(device, priority);
+  sim_stream *stream = tide__sim_stream_make(device, priority);
   pthread_mutex_unlock(&tide__sim.lock);
   if (!stream) return tide__sim.host->fail(TIDE_MEMORY, "Stream: no host memory");
   *out = stream;
@@ -223,7 +228,7 @@ tide_status tide__sim_stream_wrap(void **out, int device, uint64_t handle) {
   pthread_mutex_lock(&tide__sim.lock);
   sim_stream *stream = NULL;
   if (!handle) {
-    if (!d->legacy && (d->legacy = stream_make(device, 0))) d->legacy->legacy = true;
+    if (!d->legacy && (d->legacy = tide__sim_stream_make(device, 0))) d->legacy->legacy = true;
     stream = d->legacy;
   } else {
     for (stream = tide__sim.streams; stream; stream = stream->next)
@@ -292,9 +297,12 @@ static bool target_passed(const void *arg) {
   return true;
 }
 
-static tide_status wait_for(const sim_stream *stream, int device, const char *what) {
+static tide_status wait_for(sim_stream *stream, int device, const char *what) {
   TIDE_TRY(tide__sim_enter(what));
   pthread_mutex_lock(&tide__sim.lock);
+  if (stream && stream->capture)
+    return tide__sim_capture_break(stream, 900, "cudaErrorStreamCaptureUnsupported",
+                                   "operation not permitted when stream is capturing", what);
   target t = {stream, device, tide__sim.seq};
   tide_status status = tide__sim_wait(target_passed, &t, what);
   if (status == TIDE_OK) return tide__sim_leave(device, what);
@@ -303,7 +311,7 @@ static tide_status wait_for(const sim_stream *stream, int device, const char *wh
 }
 
 tide_status tide__sim_stream_sync(void *impl) {
-  const sim_stream *stream = impl;
+  sim_stream *stream = impl;
   return wait_for(stream, stream->device, "synchronize");
 }
 
@@ -319,8 +327,11 @@ tide_status tide__sim_drain(void) {
 
 tide_status tide__sim_stream_query(bool *done, void *impl) {
   TIDE_TRY(tide__sim_enter("query"));
-  const sim_stream *stream = impl;
+  sim_stream *stream = impl;
   pthread_mutex_lock(&tide__sim.lock);
+  if (stream->capture)
+    return tide__sim_capture_break(stream, 900, "cudaErrorStreamCaptureUnsupported",
+                                   "operation not permitted when stream is capturing", "query");
   const sim_failure *failure = &tide__sim.device[stream->device].failure;
   if (failure->set && failure->sticky) return tide__sim_leave(stream->device, "query");
   *done = !stream->head;

@@ -110,6 +110,11 @@ static bool translate(int device, tide_head *head) {
   return true;
 }
 
+/* The place of a generator, which the graph that replays the kernel keeps alive. */
+static void translate_state(int device, const uint64_t **state) {
+  if (*state) *state = (const uint64_t *)(const void *)tide__sim_operand(device, *state);
+}
+
 static void illegal_access(int device) {
   tide__sim_fail(device, true, 700, "cudaErrorIllegalAddress", "an illegal memory access was encountered");
 }
@@ -119,6 +124,8 @@ static void do_kernel(int device, sim_op *op) {
     illegal_access(device);
     return;
   }
+  if (op->run == run_random) translate_state(device, &op->args.random.state);
+  if (op->run == run_randperm) translate_state(device, &op->args.randperm.state);
   bool indexed = op->run == run_gather || op->run == run_scatter;
   pthread_mutex_unlock(&tide__sim.lock);
   int64_t bad = indexed ? bad_index(&op->args.gather) : -1;
@@ -195,6 +202,7 @@ tide_status tide__sim_copy_to_device(void *impl, void *dst, const void *src, siz
   TIDE_TRY(tide__sim_enter("copy"));
   sim_stream *stream = impl;
   if (pinned) return queue_copy(stream, dst, stream->device, (void *)src, TIDE_CPU, bytes, false, "copy");
+  if (stream->capture) return tide__sim_stream_sync(stream); /* fails: a recording cannot keep the bytes */
   void *stage = bytes <= STAGE ? malloc(bytes) : NULL;
   if (!stage) return copy_now(stream, dst, stream->device, (void *)src, TIDE_CPU, bytes, "copy");
   memcpy(stage, src, bytes);

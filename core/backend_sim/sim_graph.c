@@ -1,0 +1,343 @@
+/* sim_graph.c: captures and replays on simulated devices.
+ *
+ * What is queued on a captured stream goes to its capture's list instead. Each stream that takes part is a lane; lane 0
+ * is the one where the capture began. A lane knows how much work of every lane comes before its end (a vector clock);
+ * recording an event keeps a cut of that, waiting for it takes it in, and a stream outside that waits joins as a new
+ * lane. So the end of the capture can tell whether lane 0 comes after all work, as it must.
+ *
+ * A replay queues copies of the operations, lane 0 on the stream of the replay and the others on streams that belong to
+ * the instance, with new marks for the recorded events: the scheduler shuffles what the capture did not order, as it
+ * does with everything. Since other lanes begin with a wait and are waited for by lane 0, a replay is one piece of the
+ * stream's order. What breaks a capture gets CUDA's error, and the rest of it is recorded no more.
+ *
+ * Invariants: stream->capture is set exactly while the stream is a lane of a capture under way; an instance holds its
+ * graph, which never changes once it is made. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "sim.h"
+
+#include "core.h"
+
+enum { LANES = 64 };
+
+/* How much work of each lane comes before a point of a capture; `serial` says of which. */
+typedef struct sim_cut {
+  uint64_t serial;
+  int index; /* the how many-th record of the capture */
+  uint32_t before[LANES];
+} sim_cut;
+
+typedef struct sim_lane {
+  int device, priority;
+  uint32_t work; /* kernels, copies and sleeps so far */
+} sim_lane;
+
+typedef struct sim_graph {
+  int refs; /* the handle's and the instances' */
+  int lanes, marks;
+  sim_lane lane[LANES];
+  sim_op *first, **last;
+} sim_graph;
+
+typedef struct sim_capture {
+  struct sim_capture *next;
+  uint64_t serial;
+  bool broken;
+  sim_graph *graph;
+  sim_stream *stream[LANES];
+  uint32_t before[LANES][LANES];
+} sim_capture;
+
+typedef struct sim_exec {
+  sim_graph *graph;
+  sim_stream *stream[LANES]; /* of the lanes from 1 on */
+} sim_exec;
+
+static sim_capture *captures; /* under the lock */
+static uint64_t serials;
+
+void tide__sim_cut_free(sim_cut *cut) { free(cut); }
+
+/* ---- recording ---- */
+
+static void graph_unref(sim_graph *g) {
+  if (--g->refs) return;
+  for (sim_op *op = g->first, *next; op; op = next) {
+    next = op->next;
+    tide__sim_op_free(op);
+  }
+  free(g);
+}
+
+static void add_lane(sim_capture *c, sim_stream *stream) {
+  sim_graph *g = c->graph;
+  stream->capture = c, stream->lane = g->lanes;
+  c->stream[g->lanes] = stream;
+  g->lane[g->lanes++] = (sim_lane){stream->device, stream->priority, 0};
+  stream->refs++;
+}
+
+tide_status tide__sim_capture_begin(void *impl, int mode) {
+  (void)mode; /* nobody else's calls can break a capture here */
+  TIDE_TRY(tide__sim_enter("capture_begin"));
+  sim_stream *stream = impl;
+  sim_capture *c = calloc(1, sizeof *c);
+  sim_graph *g = calloc(1, sizeof *g);
+  if (!c || !g) {
+    free(c), free(g);
+    return tide__sim.host->fail(TIDE_MEMORY, "capture_begin: no host memory");
+  }
+  g->refs = 1, g->last = &g->first;
+  pthread_mutex_lock(&tide__sim.lock);
+  if (stream->legacy || stream->capture) {
+    free(c), free(g);
+    return tide__sim_capture_break(stream->capture ? stream : NULL, 900, "cudaErrorStreamCaptureUnsupported",
+                                   "operation not permitted when stream is capturing", "capture_begin");
+  }
+  c->graph = g, c->serial = ++serials;
+  c->next = captures, captures = c;
+  add_lane(c, stream);
+  pthread_mutex_unlock(&tide__sim.lock);
+  return TIDE_OK;
+}
+
+static void note_record(sim_capture *c, sim_op *op) {
+  sim_cut *cut = malloc(sizeof *cut);
+  op->mark->cut = cut;
+  if (!cut) {
+    c->broken = true;
+    return;
+  }
+  cut->serial = c->serial, cut->index = c->graph->marks++;
+  memcpy(cut->before, c->before[op->lane], sizeof cut->before);
+}
+
+static void note_wait(sim_capture *c, const sim_op *op) {
+  for (int k = 0; k < LANES; k++)
+    if (op->mark->cut->before[k] > c->before[op->lane][k]) c->before[op->lane][k] = op->mark->cut->before[k];
+}
+
+void tide__sim_capture_take(sim_stream *stream, sim_op *op, double cost, const char *what) {
+  sim_capture *c = stream->capture;
+  op->cost = cost, op->what = what, op->lane = stream->lane;
+  if (op->kind == SIM_RECORD) note_record(c, op);
+  if (c->broken) {
+    tide__sim_op_free(op);
+    return;
+  }
+  if (op->kind == SIM_WAIT)
+    note_wait(c, op);
+  else if (op->kind != SIM_RECORD)
+    c->before[op->lane][op->lane] = ++c->graph->lane[op->lane].work;
+  *c->graph->last = op;
+  c->graph->last = &op->next;
+}
+
+tide_status tide__sim_capture_break(sim_stream *stream, int code, const char *name, const char *text,
+                                    const char *what) {
+  if (stream && stream->capture) stream->capture->broken = true;
+  pthread_mutex_unlock(&tide__sim.lock);
+  return tide__sim.host->fail_driver(stream ? stream->device : TIDE_CPU, what, code, name, text, false);
+}
+
+tide_status tide__sim_capture_join(sim_stream *stream, const sim_mark *mark) {
+  sim_capture *c = captures;
+  while (c && !(mark->cut && mark->cut->serial == c->serial)) c = c->next;
+  if (stream->capture && stream->capture == c) return TIDE_OK;
+  if (!c || stream->capture)
+    return tide__sim_capture_break(stream, 905, "cudaErrorStreamCaptureIsolation",
+                                   "dependency created on uncaptured work in another stream", "wait_event");
+  if (stream->legacy || c->graph->lanes == LANES)
+    return tide__sim_capture_break(c->stream[0], 906, "cudaErrorStreamCaptureImplicit",
+                                   "operation would make the legacy stream depend on a capturing blocking stream",
+                                   "wait_event");
+  add_lane(c, stream);
+  return TIDE_OK;
+}
+
+static void unlink_capture(sim_capture *c) {
+  sim_capture **link = &captures;
+  while (*link != c) link = &(*link)->next;
+  *link = c->next;
+}
+
+tide_status tide__sim_capture_end(void **graph, void *impl) {
+  *graph = NULL;
+  TIDE_TRY(tide__sim_enter("capture_end"));
+  sim_stream *origin = impl;
+  pthread_mutex_lock(&tide__sim.lock);
+  sim_capture *c = origin->capture;
+  sim_graph *g = c->graph;
+  bool broken = c->broken, joined = true;
+  for (int k = 0; k < g->lanes; k++) {
+    if (c->before[0][k] < g->lane[k].work) joined = false;
+    c->stream[k]->capture = NULL;
+  }
+  unlink_capture(c);
+  if (broken || !joined) graph_unref(g);
+  pthread_mutex_unlock(&tide__sim.lock);
+  for (int k = 0; k < LANES && c->stream[k]; k++) tide__sim_stream_free(c->stream[k]);
+  free(c);
+  if (broken)
+    return tide__sim.host->fail_driver(origin->device, "capture_end", 901, "cudaErrorStreamCaptureInvalidated",
+                                       "operation failed due to a previous error during capture", false);
+  if (!joined)
+    return tide__sim.host->fail(TIDE_STATE,
+                                "capture_end: work of a stream that joined the capture is not waited for, expected the "
+                                "captured stream to wait for it before the end");
+  *graph = g;
+  return TIDE_OK;
+}
+
+tide_status tide__sim_capture_query(tide_capture_state *out, void *impl) {
+  const sim_stream *stream = impl;
+  pthread_mutex_lock(&tide__sim.lock);
+  *out = !stream->capture ? TIDE_CAPTURE_NONE : stream->capture->broken ? TIDE_CAPTURE_BROKEN : TIDE_CAPTURE_ACTIVE;
+  pthread_mutex_unlock(&tide__sim.lock);
+  return TIDE_OK;
+}
+
+void tide__sim_graph_free(void *graph) {
+  if (atomic_load(&tide__sim_forked)) return;
+  pthread_mutex_lock(&tide__sim.lock);
+  graph_unref(graph);
+  pthread_mutex_unlock(&tide__sim.lock);
+}
+
+/* ---- replaying ---- */
+
+tide_status tide__sim_graph_instantiate(void **out, void *graph, int device) {
+  (void)device;
+  TIDE_TRY(tide__sim_enter("instantiate"));
+  sim_exec *e = calloc(1, sizeof *e);
+  if (!e) return tide__sim.host->fail(TIDE_MEMORY, "instantiate: no host memory");
+  sim_graph *g = graph;
+  bool made = true;
+  pthread_mutex_lock(&tide__sim.lock);
+  g->refs++;
+  e->graph = g;
+  for (int k = 1; k < g->lanes; k++)
+    if (!(e->stream[k] = tide__sim_stream_make(g->lane[k].device, g->lane[k].priority))) made = false;
+  pthread_mutex_unlock(&tide__sim.lock);
+  if (!made) {
+    tide__sim_graph_exec_free(e);
+    return tide__sim.host->fail(TIDE_MEMORY, "instantiate: no host memory");
+  }
+  *out = e;
+  return TIDE_OK;
+}
+
+void tide__sim_graph_exec_free(void *exec) {
+  sim_exec *e = exec;
+  for (int k = 1; k < e->graph->lanes; k++) tide__sim_stream_free(e->stream[k]);
+  tide__sim_graph_free(e->graph);
+  free(e);
+}
+
+static sim_op *copy_op(const sim_op *op, sim_mark **marks) {
+  sim_op *copy = tide__sim_op_new(op->kind);
+  if (!copy) return NULL;
+  memcpy(copy, op, op->kind == SIM_KERNEL ? sizeof *op : offsetof(sim_op, args));
+  copy->next = NULL;
+  if (!op->mark) return copy;
+  copy->mark = marks[op->mark->cut->index];
+  copy->mark->refs++;
+  return copy;
+}
+
+/* A copy of everything, before any of it is queued: half a replay would leave streams waiting for ever. */
+static sim_op *copy_all(const sim_graph *g, sim_mark **marks) {
+  sim_op *first = NULL, **last = &first;
+  bool made = true;
+  for (int i = 0; i < g->marks && made; i++) {
+    made = (marks[i] = calloc(1, sizeof *marks[i])) != NULL;
+    if (made) marks[i]->refs = 1;
+  }
+  for (const sim_op *op = g->first; op && made; op = op->next) {
+    made = (*last = copy_op(op, marks)) != NULL;
+    if (made) last = &(*last)->next;
+  }
+  for (sim_op *next; !made && first; first = next) {
+    next = first->next;
+    tide__sim_op_free(first);
+  }
+  return first;
+}
+
+/* Dry mode: every lane has its clock, which begins where the stream stands. */
+static void charge(const sim_graph *g, sim_stream *stream, sim_mark **marks) {
+  double clock[LANES];
+  for (int k = 0; k < g->lanes; k++) clock[k] = stream->clock;
+  for (const sim_op *op = g->first; op; op = op->next) {
+    double *at = &clock[op->lane];
+    sim_mark *mark = op->mark ? marks[op->mark->cut->index] : NULL;
+    *at += op->cost;
+    if (op->kind == SIM_RECORD) mark->time = *at;
+    if (op->kind == SIM_WAIT && mark->time > *at) *at = mark->time;
+  }
+  stream->clock = clock[0];
+}
+
+static tide_status queue_all(sim_exec *e, sim_stream *stream, sim_op *list) {
+  tide_status status = TIDE_OK;
+  while (list) {
+    sim_op *op = list;
+    list = op->next;
+    op->next = NULL;
+    tide_status one = tide__sim_submit(op->lane ? e->stream[op->lane] : stream, op, 0, "replay");
+    if (status == TIDE_OK) status = one;
+  }
+  return status;
+}
+
+tide_status tide__sim_graph_launch(void *exec, void *impl) {
+  TIDE_TRY(tide__sim_enter("replay"));
+  sim_exec *e = exec;
+  const sim_graph *g = e->graph;
+  sim_mark **marks = calloc((size_t)g->marks + 1, sizeof *marks);
+  if (!marks) return tide__sim.host->fail(TIDE_MEMORY, "replay: no host memory");
+  pthread_mutex_lock(&tide__sim.lock);
+  sim_op *list = copy_all(g, marks);
+  bool made = list || !g->first, dry = atomic_load(&tide__sim_dry);
+  if (made && dry) charge(g, impl, marks);
+  pthread_mutex_unlock(&tide__sim.lock);
+  tide_status status = made ? queue_all(e, impl, list) : TIDE_MEMORY;
+  pthread_mutex_lock(&tide__sim.lock);
+  for (int i = 0; i < g->marks; i++) tide__sim_mark_unref(marks[i]);
+  pthread_mutex_unlock(&tide__sim.lock);
+  free(marks);
+  return status;
+}
+
+/* ---- a picture ---- */
+
+static void draw_op(FILE *file, const sim_op *op, int number, int *last, int *records) {
+  static const char *const shapes[] = {"box", "box", "box", "ellipse", "ellipse"};
+  int lane = op->lane;
+  fprintf(file, "  n%d [label=\"%d: %s\", shape=%s, group=lane%d];\n", number, number, op->what, shapes[op->kind],
+          lane);
+  if (last[lane] >= 0) fprintf(file, "  n%d -> n%d;\n", last[lane], number);
+  if (op->kind == SIM_WAIT) fprintf(file, "  n%d -> n%d [style=dashed];\n", records[op->mark->cut->index], number);
+  if (op->kind == SIM_RECORD) records[op->mark->cut->index] = number;
+  last[lane] = number;
+}
+
+tide_status tide__sim_graph_dot(void *graph, const char *path) {
+  const sim_graph *g = graph;
+  int last[LANES], *records = calloc((size_t)g->marks + 1, sizeof *records), number = 0;
+  FILE *file = records ? fopen(path, "w") : NULL;
+  if (!file) {
+    free(records);
+    return tide__sim.host->fail(TIDE_FILE, "debug_dump: the file could not be written, got \"%s\"", path);
+  }
+  for (int k = 0; k < LANES; k++) last[k] = -1;
+  fprintf(file, "digraph tide {\n");
+  for (const sim_op *op = g->first; op; op = op->next) draw_op(file, op, number++, last, records);
+  fprintf(file, "}\n");
+  bool written = !ferror(file);
+  written = fclose(file) == 0 && written;
+  free(records);
+  return written ? TIDE_OK
+                 : tide__sim.host->fail(TIDE_FILE, "debug_dump: the file could not be written, got \"%s\"", path);
+}

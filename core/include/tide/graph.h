@@ -1,0 +1,72 @@
+/* tide/graph.h: work of a GPU that is recorded once and replayed at the cost of one launch. Conventions as in tide.h.
+ *
+ * While a stream is captured, what is queued on it is recorded and not executed. Other streams join when they wait for
+ * an event recorded in the capture; the captured stream must wait for their work before the capture ends. Memory that
+ * is allocated in a capture comes from the graph's pool; everything else that its work touches is kept alive by the
+ * graph. What would make the host wait, or touch a stream outside, fails with STATE, names the operation and ends the
+ * capture: the streams are usable again, the graph is empty. */
+#ifndef TIDE_GRAPH_H
+#define TIDE_GRAPH_H
+
+#include "tide/memory.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct tide_graph tide_graph;
+
+/* Whose calls of the driver may break a capture: those of any thread, those of the capturing thread, nobody's. */
+typedef enum tide_capture_mode {
+  TIDE_CAPTURE_GLOBAL,
+  TIDE_CAPTURE_THREAD_LOCAL,
+  TIDE_CAPTURE_RELAXED
+} tide_capture_mode;
+
+/* An empty graph. keep: what was recorded is kept beside what runs, and made ready by tide_graph_instantiate. */
+TIDE_API tide_status tide_graph_new(tide_graph **out, bool keep);
+/* One reference more. */
+TIDE_API void tide_graph_retain(tide_graph *graph);
+/* One reference less; NULL is allowed. For finalisers too: calls no driver and never waits. */
+TIDE_API void tide_graph_release(tide_graph *graph);
+/* Begins a capture of `stream` (NULL: the current one) by the calling thread, which can do one at a time. pool: where
+ * memory comes from; NULL: a pool of the graph's own. mode: a tide_capture_mode. Graphs that share a pool must be
+ * replayed in the order in which they were captured, and never at the same time. */
+TIDE_API tide_status tide_graph_begin(tide_graph *graph, tide_stream *stream, tide_mempool *pool, int mode);
+/* Ends it; without `keep` the graph is ready to be replayed. On failure the graph is empty. */
+TIDE_API tide_status tide_graph_end(tide_graph *graph);
+/* Ends a capture that is under way and drops what was recorded; else does nothing. Never fails. */
+TIDE_API void tide_graph_abort(tide_graph *graph);
+/* Makes a graph with `keep` ready to be replayed. */
+TIDE_API tide_status tide_graph_instantiate(tide_graph *graph);
+/* Queues the recorded work on the current stream of the graph's device. */
+TIDE_API tide_status tide_graph_replay(tide_graph *graph);
+/* Empties the graph; what it held goes when its last replay is done. */
+TIDE_API tide_status tide_graph_reset(tide_graph *graph);
+/* The pool it was captured with, borrowed. */
+TIDE_API tide_status tide_graph_pool(tide_mempool **out, const tide_graph *graph);
+/* The device it was captured on; TIDE_CPU while it is empty. */
+TIDE_API int tide_graph_device(const tide_graph *graph);
+/* Is a capture into this graph under way? */
+TIDE_API bool tide_graph_is_capturing(const tide_graph *graph);
+/* Replays advance the generator by what the capture drew from it, and draw what eager calls would have drawn. Those
+ * that a capture uses are registered by themselves. */
+TIDE_API tide_status tide_graph_register_generator(tide_graph *graph, tide_generator *generator);
+/* Keeps what is recorded for tide_graph_dump, and watches handles of tide_graph_output. To be called before the
+ * capture. */
+TIDE_API tide_status tide_graph_enable_debug(tide_graph *graph);
+/* Writes the recorded work to a file for Graphviz. */
+TIDE_API tide_status tide_graph_dump(const tide_graph *graph, const char *path);
+/* A new handle to x, memory that the graph writes, as the last replay left it: with debug enabled, reading values
+ * through it or a view of it after a later replay fails with STATE. */
+TIDE_API tide_status tide_graph_output(tide_tensor **out, const tide_graph *graph, const tide_tensor *x);
+
+/* Is the current stream of the current device being captured? Makes no context. */
+TIDE_API bool tide_current_is_capturing(void);
+/* Is a capture under way that the calling thread began, so that values cannot be read? */
+TIDE_API bool tide_thread_is_capturing(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
