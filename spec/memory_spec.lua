@@ -87,6 +87,146 @@ describe("memory", function()
     assert.are.equal(0, cuda.memory_stats()["allocation.all.allocated"])
   end)
 
+  it("has torch's exact figures for a known sequence", function()
+    -- Segments of fixed sizes, as torch has them unless asked for others; in a process of its own, which has used nothing.
+    local source = [[
+      local tide = require "tide"
+      local cuda, MiB = tide.cuda, 1 << 20
+      local function bytes(n) return tide.empty(n, { dtype = "uint8", device = "cuda" }) end
+      local function expect(want)
+        local s = cuda.memory_stats()
+        for key, value in pairs(want) do
+          if s[key] ~= value then error(("%s: got %s, expected %d"):format(key, s[key], value), 2) end
+        end
+      end
+      local a = bytes(100) -- 512 bytes of a segment of 2 MiB
+      expect { ["allocation.all.current"] = 1, ["allocated_bytes.small_pool.current"] = 512,
+        ["requested_bytes.all.current"] = 100, ["reserved_bytes.all.current"] = 2 * MiB, ["segment.small_pool.current"] = 1,
+        ["active_bytes.all.current"] = 512, ["inactive_split.all.current"] = 1,
+        ["inactive_split_bytes.all.current"] = 2 * MiB - 512, num_device_alloc = 1 }
+      local b = bytes(MiB) -- the largest small one, from the same segment
+      expect { ["allocated_bytes.small_pool.current"] = MiB + 512, ["reserved_bytes.all.current"] = 2 * MiB,
+        ["inactive_split_bytes.all.current"] = MiB - 512, ["inactive_split.small_pool.current"] = 1 }
+      local c = bytes(MiB + 1) -- large: one of 20 MiB
+      expect { ["allocated_bytes.large_pool.current"] = MiB + 512, ["reserved_bytes.large_pool.current"] = 20 * MiB,
+        ["segment.all.current"] = 2, ["inactive_split_bytes.large_pool.current"] = 19 * MiB - 512 }
+      local d = bytes(10 * MiB) -- the best fit is the rest of that
+      expect { ["reserved_bytes.large_pool.current"] = 20 * MiB, ["inactive_split_bytes.large_pool.current"] = 9 * MiB - 512 }
+      local e = bytes(11 * MiB) -- its own segment, in steps of 2 MiB; a rest of 1 MiB is not split off
+      expect { ["reserved_bytes.large_pool.current"] = 32 * MiB, ["allocated_bytes.large_pool.current"] = 23 * MiB + 512,
+        ["requested_bytes.large_pool.current"] = 22 * MiB + 1, ["inactive_split.large_pool.current"] = 1 }
+      c:free()
+      expect { ["inactive_split.large_pool.current"] = 2, ["inactive_split_bytes.large_pool.current"] = 10 * MiB,
+        ["allocation.large_pool.freed"] = 1, ["allocated_bytes.large_pool.freed"] = MiB + 512 }
+      d:free() -- the pieces of the segment become one again, which could be given back
+      expect { ["inactive_split.large_pool.current"] = 0, ["inactive_split_bytes.large_pool.current"] = 0,
+        ["allocated_bytes.large_pool.current"] = 12 * MiB, ["allocated_bytes.large_pool.peak"] = 23 * MiB + 512 }
+      e:free()
+      cuda.empty_cache()
+      expect { ["segment.all.current"] = 1, ["segment.all.freed"] = 2, ["reserved_bytes.all.current"] = 2 * MiB,
+        ["reserved_bytes.all.peak"] = 34 * MiB, num_device_free = 2, num_ooms = 0, num_alloc_retries = 0 }
+      a:free()
+      b:free()
+      cuda.empty_cache()
+      expect { ["reserved_bytes.all.current"] = 0, ["allocation.all.allocated"] = 5, ["allocation.all.freed"] = 5 }
+      cuda.reset_peak_memory_stats()
+      cuda.reset_accumulated_memory_stats()
+      for key, value in pairs(cuda.memory_stats()) do
+        local counter = key:find "^num_[sd]" or key == "max_split_size"
+        if value ~= 0 and not counter then error(key .. " is not 0 after the resets") end
+      end]]
+    if D.simulated then
+      D.simulate(1, source, { TIDE_ALLOC_CONF = "expandable_segments:False" })
+    else
+      local out, err, code = D.run({ "-e", source }, { env = { TIDE_ALLOC_CONF = "expandable_segments:False" } })
+      assert.are.equal(0, code, out .. err)
+    end
+  end)
+
+  it("has the statistics in nested tables too", function()
+    local x = bytes(1000)
+    local flat, nested = cuda.memory_stats(), cuda.memory_stats_as_nested_dict()
+    local n = 0
+    for key, value in pairs(flat) do
+      local at = nested
+      for step in key:gmatch "[^.]+" do at = at[step] end
+      assert.are.equal(value, at, key)
+      n = n + 1
+    end
+    assert.is_true(n > 100)
+    assert.is_true(nested.allocated_bytes.small_pool.current >= 1024)
+    x:free()
+  end)
+
+  it("is nothing before the first use", function()
+    local source = [[
+      local cuda = require "tide".cuda
+      assert(next(cuda.memory_stats()) == nil and next(cuda.memory_stats_as_nested_dict()) == nil)
+      assert(cuda.memory_allocated() == 0 and cuda.memory_reserved() == 0 and cuda.max_memory_allocated() == 0)
+      assert(#cuda.memory_snapshot() == 0 and #cuda.memory_summary() > 0)
+      cuda.empty_cache()
+      cuda.reset_peak_memory_stats()
+      assert(not cuda.is_initialized())]]
+    local out, err, code = D.run { "-e", source }
+    assert.are.equal(0, code, out .. err)
+  end)
+
+  it("answers to the old names, which warn once", function()
+    local source = [[
+      local cuda = require "tide".cuda
+      for _ = 1, 2 do
+        assert(cuda.memory_cached() == cuda.memory_reserved() and cuda.max_memory_cached() == cuda.max_memory_reserved())
+        cuda.reset_max_memory_allocated()
+        cuda.reset_max_memory_cached(0)
+      end]]
+    local out, err, code = D.run { "-e", source }
+    assert.are.equal(0, code, out .. err)
+    for _, name in ipairs { "memory_cached", "max_memory_cached", "reset_max_memory_allocated", "reset_max_memory_cached" } do
+      local n = select(2, err:gsub("tide%.cuda%." .. name .. " is", ""))
+      assert.are.equal(1, n, name .. ": " .. err)
+    end
+  end)
+
+  it("has every function in tide.cuda.memory as well", function()
+    for _, name in ipairs { "memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved", "memory_cached",
+      "max_memory_cached", "memory_stats", "memory_stats_as_nested_dict", "memory_summary", "memory_snapshot", "mem_get_info",
+      "empty_cache", "reset_peak_memory_stats", "reset_accumulated_memory_stats", "reset_max_memory_allocated",
+      "reset_max_memory_cached", "set_per_process_memory_fraction", "get_per_process_memory_fraction" } do
+      assert.are.equal(cuda[name], cuda.memory[name], name)
+      assert.is_truthy(tide.help(name):find("tide.cuda." .. name, 1, true), name)
+    end
+    for _, name in ipairs { "snapshot", "dump_snapshot", "record_history", "on_oom", "scope" } do
+      assert.is_truthy(tide.help("tide.cuda.memory." .. name):find("memory." .. name, 1, true), name)
+    end
+  end)
+
+  it("has a summary that a person reads", function()
+    local x = tide.empty(3 * MiB, { dtype = "uint8", device = "cuda" })
+    local line = debug.getinfo(1, "l").currentline - 1
+    local text, brief = cuda.memory_summary(), cuda.memory_summary(0, { abbreviated = true })
+    assert.is_truthy(text:find("memory of cuda:0", 1, true))
+    for _, row in ipairs { "allocated memory", "active memory", "requested memory", "reserved memory", "allocations", "segments" } do
+      assert.is_truthy(text:find("| " .. row, 1, true) and brief:find("| " .. row, 1, true), row)
+    end
+    local now = text:match "| allocated memory%s*| *(.-) *|"
+    assert.are.equal(("%.2f MiB"):format(cuda.memory_allocated() / MiB), now)
+    assert.is_truthy(text:find("of large blocks", 1, true))
+    assert.is_nil(brief:find("of large blocks", 1, true))
+    assert.is_truthy(text:find("3.00 MiB in 1 block  [^\n]*memory_spec.lua:" .. line), text)
+    local width
+    for row in text:gmatch "[^\n]+" do
+      if row:find "^[|+]" then
+        width = width or #row
+        assert.are.equal(width, #row, row)
+      end
+    end
+    D.raises("ArgumentError", cuda.memory_summary, { short = true })
+    D.raises("ArgumentError", cuda.memory_summary, 0, { abbreviated = 1 })
+    D.raises("DeviceError", cuda.memory_summary, "cpu")
+    D.raises("DeviceError", cuda.memory_summary, 63)
+    x:free()
+  end)
+
   it("runs out with an error that tells the numbers", function()
     if not D.simulated then return end
     local free, total = cuda.mem_get_info()
