@@ -238,6 +238,26 @@ describe("memory history", function()
     D.raises("ArgumentError", M.dump_snapshot, path, { what = 1 })
   end)
 
+  it("makes a page that needs nothing else", function()
+    local path, page = os.tmpname(), os.tmpname()
+    M.record_history()
+    local x = tide.empty(1000, uint8)
+    M.dump_snapshot(path)
+    local out, err, code = D.run { "scripts/memory_page.lua", path, page }
+    assert.are.equal(0, code, out .. err)
+    local file = assert(io.open(page, "rb"))
+    local text = file:read "a"
+    file:close()
+    assert.is_truthy(text:find '^<!DOCTYPE html>.*"device_traces":.*</html>%s*$')
+    assert.is_nil(text:find "https?://" or text:find "src=" or text:find "href=" or text:find "@import")
+    assert.are.equal(1, select(2, text:gsub("</script>", "")))
+    _, err, code = D.run { "scripts/memory_page.lua", "README.md", page }
+    assert.is_true(code ~= 0 and err:find "no whole snapshot" ~= nil, err)
+    os.remove(path)
+    os.remove(page)
+    x:free()
+  end)
+
   it("refuses what it does not know", function()
     D.raises("ArgumentError", M.record_history, "yes")
     D.raises("ArgumentError", M.record_history, true, { entries = 1 })
