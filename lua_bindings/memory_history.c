@@ -25,7 +25,9 @@ static size_t stack_text(void *user, char *text, size_t size) {
     if (ar.currentline <= 0) continue;
     const char *source = *ar.source == '@' ? ar.source + 1 : ar.short_src;
     int n = snprintf(text + at, size - at, "%s%s:%d in %s", at ? "\n" : "", source, ar.currentline,
-                     ar.name ? ar.name : *ar.what == 'm' ? "main chunk" : "?");
+                     ar.name           ? ar.name
+                     : *ar.what == 'm' ? "main chunk"
+                                       : "?");
     if (n < 0 || (size_t)n >= size - at) break;
     at += (size_t)n;
   }
