@@ -91,7 +91,8 @@ tide_block *tide__pool_adopt(tide__allocator *a, int pool, tide__lane lane, size
 void tide__block_split(tide__allocator *a, tide_block *b, size_t size);
 /* Takes in the free neighbours of a block that is in no tree. Returns how many; *bytes is what they had. */
 int tide__block_merge(tide__allocator *a, tide_block *b, size_t *bytes);
-/* Unhooks the segments that are wholly free, or those among them whose pool nobody holds; they are linked by `next`. */
+/* Unhooks the segments that are wholly free, or those among them whose pool nobody holds; they are linked by `next`.
+ * Those of a pool that somebody holds stay: replays of a graph write there, whoever has them. */
 tide__segment *tide__segments_detach(tide__allocator *a, bool dead_alone);
 size_t tide__pool_largest(const tide__allocator *a);
 void tide__slabs_free(tide__allocator *a);

@@ -102,6 +102,16 @@ static tide_status check_captured(const tide_graph *g, const char *what) {
   return TIDE_OK;
 }
 
+static _Atomic int debug_all = -1; /* -1: what the environment says */
+
+void tide_graph_debug_all(bool enabled) { atomic_store(&debug_all, enabled); }
+
+static bool debug_wanted(void) {
+  int wanted = atomic_load(&debug_all);
+  const char *text = wanted < 0 ? getenv("TIDE_GRAPH_DEBUG") : NULL;
+  return wanted > 0 || (text && *text && *text != '0');
+}
+
 tide_status tide_graph_new(tide_graph **out, bool keep) {
   if (!tide__running()) return tide__fail(TIDE_STATE, "graph_new: tide is not started, expected tide_init first");
   tide_graph *g = calloc(1, sizeof *g);
@@ -116,6 +126,8 @@ tide_status tide_graph_new(tide_graph **out, bool keep) {
   g->epoch = tide__epoch_now();
   g->keep = keep;
   g->replays = replays;
+  g->debug = debug_wanted();
+  atomic_init(&replays->watched, g->debug);
   *out = g;
   return TIDE_OK;
 }

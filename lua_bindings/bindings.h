@@ -163,6 +163,7 @@ void ltide_open_stream(lua_State *L, ltide_state *S);
 void ltide_open_event(lua_State *L, ltide_state *S);
 void ltide_open_info(lua_State *L, ltide_state *S);
 void ltide_watch_devices(void); /* info.c: warns of a device that there is no code for, when it is first used */
+void ltide_open_graph(lua_State *L, ltide_state *S);
 void ltide_open_memory(lua_State *L, ltide_state *S);
 void ltide_open_scope(lua_State *L, ltide_state *S);
 void ltide_open_util(lua_State *L, ltide_state *S);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "args.h"
+#include "tide/graph.h"
 
 typedef struct print_options {
   int precision, edgeitems, linewidth, sci_mode; /* sci_mode: -1 as the values ask for */
@@ -300,6 +301,22 @@ static void join_suffixes(lua_State *L, int body, int n) {
   lua_concat(L, 2);
 }
 
+/* While a graph is captured there are no values: "tensor(..., device='cuda:0', size=(2, 3))". */
+static int push_without_values(lua_State *L, const tide_tensor *x) {
+  luaL_Buffer b;
+  luaL_buffinit(L, &b);
+  lua_pushfstring(L, "tensor(..., device='cuda:%d', size=(", tide_tensor_device(x));
+  luaL_addvalue(&b);
+  for (int d = 0; d < tide_tensor_ndim(x); d++) {
+    lua_pushfstring(L, d ? ", %I" : "%I", (lua_Integer)tide_tensor_size(x)[d]);
+    luaL_addvalue(&b);
+  }
+  lua_pushfstring(L, "%s), dtype=tide.%s)", tide_tensor_ndim(x) == 1 ? "," : "", tide_dtype_name(tide_tensor_dtype(x)));
+  luaL_addvalue(&b);
+  luaL_pushresult(&b);
+  return 1;
+}
+
 static int ltensor_tostring(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   ltide_tensor *u = ltide_test_handle(L, S, 1);
@@ -308,6 +325,7 @@ static int ltensor_tostring(lua_State *L) {
     lua_pushliteral(L, "tensor(freed)");
     return 1;
   }
+  if (tide_tensor_device(u->t) >= 0 && tide_thread_is_capturing()) return push_without_values(L, u->t);
   visible v;
   plan_visible(&v, u->t);
   size_t room = v.numel ? (size_t)v.numel * 16 : 1;

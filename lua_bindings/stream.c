@@ -323,6 +323,8 @@ void ltide_open_stream(lua_State *L, ltide_state *S) {
   lua_pop(L, 1);
   lua_getfield(L, -1, "cuda");
   ltide_register(L, "tide.cuda", cuda_list);
+  lua_pushcfunction(L, lcuda_stream);
+  lua_setfield(L, LUA_REGISTRYINDEX, "tide.cuda.stream");
   lua_createtable(L, 0, 1); /* the class: callable, with priority_range */
   static const ltide_reg class_list[] = {
       {"priority_range", lpriority_range,

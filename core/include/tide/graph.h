@@ -55,6 +55,8 @@ TIDE_API tide_status tide_graph_register_generator(tide_graph *graph, tide_gener
 /* Keeps what is recorded for tide_graph_dump, and watches handles of tide_graph_output. To be called before the
  * capture. */
 TIDE_API tide_status tide_graph_enable_debug(tide_graph *graph);
+/* Whether new graphs have it enabled; at the start, whether the environment has TIDE_GRAPH_DEBUG=1. */
+TIDE_API void tide_graph_debug_all(bool enabled);
 /* Writes the recorded work to a file for Graphviz. */
 TIDE_API tide_status tide_graph_dump(const tide_graph *graph, const char *path);
 /* A new handle to x, memory that the graph writes, as the last replay left it: with debug enabled, reading values

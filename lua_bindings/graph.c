@@ -1,0 +1,376 @@
+/* graph.c: tide.cuda.CUDAGraph and the block that captures one.
+ *
+ * A handle holds one reference; a pool token holds one to its pool. The block tide.cuda.graph selects a stream of its
+ * own, one for each device and each Lua state, so that states on several threads never meet on one. When it is left in
+ * order it ends the capture, and an error of that is raised there; when it is left by an error the capture is dropped
+ * and that error goes on. Collection may end the last reference of a graph at any moment, inside another capture too:
+ * core then lets it go later.
+ *
+ * Invariant: what the block has changed is changed back before anything is raised. */
+#include <string.h>
+
+#include "graph.h"
+
+#define GRAPH_META "tide.CUDAGraph"
+#define POOL_META  "tide.GraphPool"
+
+static const char key_streams; /* registry: device -> the stream that graphs are captured on */
+
+/* {==== Pool tokens */
+
+static tide_mempool **new_pool(lua_State *L) {
+  tide_mempool **u = lua_newuserdatauv(L, sizeof *u, 0);
+  *u = NULL;
+  luaL_setmetatable(L, POOL_META);
+  return u;
+}
+
+tide_mempool *ltide_check_graph_pool(lua_State *L, int arg, const char *name) {
+  tide_mempool **u = luaL_testudata(L, arg, POOL_META);
+  if (!u) ltide_arg_error(L, arg, name, "a token of graph_pool_handle() or g:pool()");
+  return *u;
+}
+
+static int pool_gc(lua_State *L) {
+  tide_mempool **u = luaL_checkudata(L, 1, POOL_META), *pool = *u;
+  *u = NULL;
+  tide_mempool_release(pool);
+  return 0;
+}
+
+static int pool_eq(lua_State *L) {
+  tide_mempool **a = luaL_testudata(L, 1, POOL_META), **b = luaL_testudata(L, 2, POOL_META);
+  lua_pushboolean(L, a && b && *a == *b);
+  return 1;
+}
+
+static int pool_tostring(lua_State *L) {
+  lua_pushfstring(L, "tide.cuda.graph_pool(%I)", (lua_Integer)tide_mempool_id(ltide_check_graph_pool(L, 1, "token")));
+  return 1;
+}
+
+int ltide_graph_pool_handle(lua_State *L) {
+  ltide_enter(L);
+  tide_mempool **u = new_pool(L);
+  ltide_try(L, tide_mempool_new(u, TIDE_ALL_DEVICES));
+  return 1;
+}
+
+/* {==== Graphs */
+
+tide_graph *ltide_check_graph(lua_State *L, int arg, const char *name) {
+  tide_graph **u = luaL_testudata(L, arg, GRAPH_META);
+  if (!u || !*u) ltide_arg_error(L, arg, name, "a tide.cuda.CUDAGraph");
+  return *u;
+}
+
+tide_graph **ltide_new_graph(lua_State *L) {
+  tide_graph **u = lua_newuserdatauv(L, sizeof *u, 0);
+  *u = NULL;
+  luaL_setmetatable(L, GRAPH_META);
+  return u;
+}
+
+static int graph_gc(lua_State *L) {
+  tide_graph **u = luaL_checkudata(L, 1, GRAPH_META), *g = *u;
+  *u = NULL;
+  tide_graph_release(g);
+  return 0;
+}
+
+static int graph_tostring(lua_State *L) {
+  tide_graph *g = ltide_check_graph(L, 1, "graph");
+  if (tide_graph_device(g) < 0)
+    lua_pushliteral(L, "tide.cuda.CUDAGraph(empty)");
+  else
+    lua_pushfstring(L, "tide.cuda.CUDAGraph(device=cuda:%d%s)", tide_graph_device(g),
+                    tide_graph_is_capturing(g) ? ", capturing" : "");
+  return 1;
+}
+
+/* CUDAGraph([{keep_graph=}]); arg 1 is the class itself. */
+static int lgraph_new(lua_State *L) {
+  static const char *const keys[] = {"keep_graph", NULL};
+  ltide_enter(L);
+  bool keep = false;
+  if (lua_istable(L, 2)) {
+    ltide_check_keys(L, 2, keys);
+    if (lua_getfield(L, 2, "keep_graph") != LUA_TNIL && !lua_isboolean(L, -1))
+      return ltide_arg_error(L, -1, "keep_graph", "a boolean");
+    keep = lua_toboolean(L, -1);
+  } else if (!lua_isnoneornil(L, 2)) {
+    return ltide_arg_error(L, 2, "opts", "a table {keep_graph = boolean}");
+  }
+  tide_graph **u = ltide_new_graph(L);
+  ltide_try(L, tide_graph_new(u, keep));
+  return 1;
+}
+
+typedef struct capture_options {
+  tide_mempool *pool;
+  tide_stream *stream;
+  int mode;
+} capture_options;
+
+/* The options at arg, a table or 0. */
+static capture_options check_options(lua_State *L, int arg, const char *const *keys) {
+  static const char *const modes[] = {"global", "thread_local", "relaxed"};
+  capture_options o = {NULL, NULL, TIDE_CAPTURE_THREAD_LOCAL};
+  if (!arg) return o;
+  ltide_check_keys(L, arg, keys);
+  if (lua_getfield(L, arg, "pool") != LUA_TNIL) o.pool = ltide_check_graph_pool(L, -1, "pool");
+  if (lua_getfield(L, arg, "stream") != LUA_TNIL) o.stream = ltide_check_stream(L, -1, "stream");
+  if (lua_getfield(L, arg, "capture_error_mode") != LUA_TNIL) {
+    const char *mode = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "";
+    for (o.mode = 0; o.mode < 3 && strcmp(mode, modes[o.mode]); o.mode++) {}
+    if (o.mode == 3) ltide_arg_error(L, -1, "capture_error_mode", "'global', 'thread_local' or 'relaxed'");
+  }
+  lua_pop(L, 3);
+  return o;
+}
+
+static int lgraph_capture_begin(lua_State *L) {
+  static const char *const keys[] = {"pool", "capture_error_mode", NULL};
+  ltide_enter(L);
+  tide_graph *g = ltide_check_graph(L, 1, "graph");
+  if (!lua_isnoneornil(L, 2) && !lua_istable(L, 2))
+    return ltide_arg_error(L, 2, "opts", "a table {pool=, capture_error_mode=}");
+  capture_options o = check_options(L, lua_istable(L, 2) ? 2 : 0, keys);
+  ltide_try(L, tide_graph_begin(g, NULL, o.pool, o.mode));
+  return 0;
+}
+
+#define METHOD(name, call)                                                                                             \
+  static int lgraph_##name(lua_State *L) {                                                                             \
+    ltide_enter(L);                                                                                                    \
+    ltide_try(L, call(ltide_check_graph(L, 1, "graph")));                                                              \
+    return 0;                                                                                                          \
+  }
+METHOD(capture_end, tide_graph_end)
+METHOD(instantiate, tide_graph_instantiate)
+METHOD(replay, tide_graph_replay)
+METHOD(reset, tide_graph_reset)
+METHOD(enable_debug_mode, tide_graph_enable_debug)
+
+static int lgraph_pool(lua_State *L) {
+  ltide_enter(L);
+  tide_mempool *pool, **u = new_pool(L);
+  ltide_try(L, tide_graph_pool(&pool, ltide_check_graph(L, 1, "graph")));
+  tide_mempool_retain(pool);
+  *u = pool;
+  return 1;
+}
+
+static int lgraph_debug_dump(lua_State *L) {
+  ltide_enter(L);
+  tide_graph *g = ltide_check_graph(L, 1, "graph");
+  if (lua_type(L, 2) != LUA_TSTRING) return ltide_arg_error(L, 2, "path", "the path of a file to write");
+  ltide_try(L, tide_graph_dump(g, lua_tostring(L, 2)));
+  return 0;
+}
+
+static int lgraph_register_generator_state(lua_State *L) {
+  ltide_enter(L);
+  tide_graph *g = ltide_check_graph(L, 1, "graph");
+  ltide_try(L, tide_graph_register_generator(g, ltide_check_generator(L, 2, "generator")));
+  return 0;
+}
+
+static int lgraph_output(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  tide_graph *g = ltide_check_graph(L, 1, "graph");
+  tide_tensor *x = ltide_check_tensor(L, S, 2, "x");
+  ltide_tensor *u = ltide_new_tensor(L, S);
+  ltide_try(L, tide_graph_output(&u->t, g, x));
+  return 1;
+}
+
+static int lis_current_stream_capturing(lua_State *L) {
+  ltide_enter(L);
+  lua_pushboolean(L, tide_current_is_capturing());
+  return 1;
+}
+
+static int lset_debug(lua_State *L) {
+  ltide_enter(L);
+  if (!lua_isboolean(L, 1)) return ltide_arg_error(L, 1, "enabled", "a boolean");
+  tide_graph_debug_all(lua_toboolean(L, 1));
+  return 0;
+}
+
+/* {==== The block */
+
+typedef struct graph_block {
+  tide_graph *graph;
+  tide_stream *stream; /* the current one before, of the device of the captured one */
+  int device;          /* the current device before */
+} graph_block;
+
+static void restore(graph_block *b) {
+  tide_current_set_stream(b->stream);
+  tide_current_set_device(b->device);
+  tide_stream_release(b->stream);
+}
+
+/* Lua gives __close the error that leaves the block, if one does. */
+static void leave_graph(lua_State *L, void *data) {
+  graph_block *b = data;
+  tide_status status = TIDE_OK;
+  if (lua_isnoneornil(L, 2))
+    status = tide_graph_end(b->graph);
+  else
+    tide_graph_abort(b->graph);
+  restore(b);
+  tide_graph_release(b->graph);
+  ltide_try(L, status);
+}
+
+/* Pushes the stream of this state on which graphs of the current device are captured. */
+static tide_stream *push_side_stream(lua_State *L) {
+  int device = tide_current_device();
+  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &key_streams) != LUA_TTABLE) {
+    lua_newtable(L);
+    lua_pushvalue(L, -1);
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &key_streams);
+    lua_remove(L, -2);
+  }
+  if (lua_rawgeti(L, -1, device) == LUA_TNIL) {
+    tide_stream *s;
+    lua_pop(L, 1);
+    ltide_try(L, tide_stream_new(&s, device, 0));
+    ltide_push_stream(L, s);
+    tide_stream_release(s);
+    lua_pushvalue(L, -1);
+    lua_rawseti(L, -3, device);
+  }
+  lua_remove(L, -2);
+  return ltide_check_stream(L, -1, "stream");
+}
+
+/* As torch does: nothing old is running, and what is cached elsewhere can become the graph's. */
+static tide_status clear_device(int device) {
+  tide_status status = tide_device_synchronize(device);
+  return status == TIDE_OK ? tide_memory_empty_cache(TIDE_CURRENT) : status;
+}
+
+static tide_status enter_graph(graph_block *b, tide_graph *g, const capture_options *o, tide_stream *stream) {
+  int device = tide_stream_device(stream);
+  tide_status status = clear_device(device);
+  if (status == TIDE_OK) status = tide_current_stream(&b->stream, device);
+  if (status != TIDE_OK) return status;
+  tide_stream_retain(b->stream);
+  b->device = tide_current_device();
+  status = tide_current_set_stream(stream);
+  if (status == TIDE_OK) status = tide_current_set_device(device);
+  if (status == TIDE_OK) status = tide_graph_begin(g, stream, o->pool, o->mode);
+  if (status != TIDE_OK) restore(b);
+  return status;
+}
+
+int ltide_cuda_graph(lua_State *L) {
+  static const char *const keys[] = {"pool", "stream", "capture_error_mode", NULL};
+  ltide_enter(L);
+  tide_graph *g = ltide_check_graph(L, 1, "cuda_graph");
+  int opts = lua_istable(L, 2) ? 2 : 0, fn = opts || lua_isnil(L, 2) ? 3 : 2;
+  if (!lua_isnoneornil(L, fn) && !lua_isfunction(L, fn)) return ltide_arg_error(L, fn, "fn", "a function or nothing");
+  if (!lua_isfunction(L, fn)) fn = 0;
+  capture_options o = check_options(L, opts, keys);
+  tide_stream *stream = o.stream;
+  if (!stream) {
+    stream = push_side_stream(L);
+    lua_pop(L, 1); /* the registry holds it */
+  }
+  graph_block b = {g, NULL, 0};
+  ltide_try(L, enter_graph(&b, g, &o, stream));
+  tide_graph_retain(g);
+  return ltide_scoped(L, "cuda.graph", fn, leave_graph, &b, sizeof b);
+}
+
+/* {==== Opening */
+
+static const ltide_reg methods[] = {
+    {"capture_begin", lgraph_capture_begin,
+     "g:capture_begin([{pool=, capture_error_mode='thread_local'}])\nFrom here on what is queued on the current stream "
+     "is recorded, not executed. Prefer tide.cuda.graph. pool: memory shared with other graphs, which are then to be "
+     "replayed in the order of their captures."},
+    {"capture_end", lgraph_capture_end, "g:capture_end()\nEnds the capture; the graph can be replayed."},
+    {"instantiate", lgraph_instantiate,
+     "g:instantiate()\nMakes a graph with keep_graph ready; else capture_end has done it."},
+    {"replay", lgraph_replay,
+     "g:replay()\nQueues the recorded work on the current stream of the graph's device. It reads and writes the memory "
+     "that it was captured with."},
+    {"reset", lgraph_reset, "g:reset()\nEmpties the graph and lets go of what it held, once its last replay is done."},
+    {"pool", lgraph_pool, "g:pool() -> token\nNames the memory of the graph, for the pool option of other captures."},
+    {"register_generator_state", lgraph_register_generator_state,
+     "g:register_generator_state(generator)\nReplays advance the generator. Those that a capture draws from are "
+     "registered by themselves."},
+    {"enable_debug_mode", lgraph_enable_debug_mode,
+     "g:enable_debug_mode()\nBefore the capture: keeps what is recorded for debug_dump, and lets reads through handles "
+     "of g:output() fail once a later replay has overwritten them."},
+    {"debug_dump", lgraph_debug_dump,
+     "g:debug_dump(path)\nWrites what was recorded as a file for Graphviz (dot -Tsvg path)."},
+    {"output", lgraph_output,
+     "g:output(x) -> Tensor\nA handle to x, memory that the graph writes, for the values of the last replay: in debug "
+     "mode reading it after a later one is a StateError."},
+    {0}};
+
+static const ltide_reg cuda_list[] = {
+    {"graph", ltide_cuda_graph,
+     "tide.cuda.graph(g [, {pool=, stream=, capture_error_mode='thread_local'}], fn, ...) -> results of fn\n"
+     "local _ <close> = tide.cuda.graph(g, {...})\n"
+     "Captures the work of a block into g, on a stream of its own unless one is given. Waits for the device and "
+     "empties "
+     "the caches first. Nothing inside is executed; what would need its values is a StateError that ends the capture."},
+    {"graph_pool_handle", ltide_graph_pool_handle,
+     "tide.cuda.graph_pool_handle() -> token\nNames a new pool of memory, for captures that share one."},
+    {"is_current_stream_capturing", lis_current_stream_capturing,
+     "tide.cuda.is_current_stream_capturing() -> boolean\nIs a capture under way on the current stream?"},
+    {0}};
+
+static const ltide_reg graphs_list[] = {
+    {"set_debug", lset_debug,
+     "tide.cuda.graphs.set_debug(enabled)\nNew graphs are made with enable_debug_mode. The environment's "
+     "TIDE_GRAPH_DEBUG=1 does the same."},
+    {0}};
+
+/* tide.cuda.graphs: aliases of the functions in tide.cuda, which is at the top of the stack. */
+static void open_aliases(lua_State *L) {
+  static const char *const names[] = {"CUDAGraph", "graph", "graph_pool_handle", "is_current_stream_capturing",
+                                      "make_graphed_callables"};
+  luaL_getsubtable(L, -1, "graphs");
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    lua_getfield(L, -2, names[i]);
+    lua_setfield(L, -2, names[i]);
+  }
+  ltide_register(L, "tide.cuda.graphs", graphs_list);
+  lua_pop(L, 1);
+}
+
+void ltide_open_graph(lua_State *L, ltide_state *S) {
+  static const luaL_Reg meta[] = {{"__gc", graph_gc}, {"__tostring", graph_tostring}, {0}};
+  static const luaL_Reg pool_meta[] = {{"__gc", pool_gc}, {"__eq", pool_eq}, {"__tostring", pool_tostring}, {0}};
+  (void)S;
+  ltide_newmetatable(L, POOL_META);
+  luaL_setfuncs(L, pool_meta, 0);
+  lua_pop(L, 1);
+  ltide_newmetatable(L, GRAPH_META);
+  luaL_setfuncs(L, meta, 0);
+  lua_createtable(L, 0, 12);
+  ltide_register(L, "CUDAGraph", methods);
+  lua_setfield(L, -2, "__index");
+  lua_pop(L, 1);
+  lua_getfield(L, -1, "cuda");
+  ltide_register(L, "tide.cuda", cuda_list);
+  lua_createtable(L, 0, 1); /* the class */
+  lua_createtable(L, 0, 1);
+  lua_pushcfunction(L, lgraph_new);
+  lua_setfield(L, -2, "__call");
+  lua_setmetatable(L, -2);
+  lua_setfield(L, -2, "CUDAGraph");
+  ltide_document(L, "tide.cuda", "CUDAGraph",
+                 "tide.cuda.CUDAGraph([{keep_graph = false}]) -> CUDAGraph\nAn empty graph, for tide.cuda.graph. With "
+                 "keep_graph what is recorded is kept beside what runs.");
+  ltide_open_graphed(L);
+  open_aliases(L);
+  lua_pop(L, 1);
+}
