@@ -228,6 +228,7 @@ tide_status tide_to(tide_tensor **out, const tide_tensor *x, const tide_options 
 
 tide_status tide_clone(tide_tensor **out, const tide_tensor *x) {
   TIDE_TRY(tide__check(x, "clone", "x"));
+  TIDE_TRY(tide__replay_check(x, "clone"));
   tide_tensor *copy;
   TIDE_TRY(tide__tensor_new_like(&copy, x, (tide_dtype)x->dtype, x->storage->device));
   tide_status status = tide__copy_kernel(copy, x);

@@ -9,9 +9,10 @@ namespace tidek {
 
 constexpr int THREADS = 256;
 
-__global__ void __launch_bounds__(THREADS)
-    keys_kernel(uint64_t *keys, int64_t *values, int64_t n, int64_t base, uint64_t seed, uint64_t offset) {
+__global__ void __launch_bounds__(THREADS) keys_kernel(uint64_t *keys, int64_t *values, int64_t n, int64_t base,
+                                                       uint64_t seed, uint64_t offset, const uint64_t *state) {
   kernel_begin();
+  if (state) seed = state[0], offset += state[1];
   int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * 2;
   if (i >= n) return;
   tide_philox p = tide_random_group(seed, offset, (uint64_t)i / 2);
@@ -44,6 +45,6 @@ int tidek_randperm(cudaStream_t stream, const tide_randperm_args *a, void *scrat
   using namespace tidek;
   size_t array = aligned((size_t)a->n * 8), sort_bytes = bytes - 3 * array;
   int rc = launch(keys_kernel, ceil_div(a->n, THREADS * 2), THREADS, stream, (uint64_t *)scratch,
-                  (int64_t *)((char *)scratch + 2 * array), a->n, (int64_t)a->index_base, a->seed, a->offset);
+                  (int64_t *)((char *)scratch + 2 * array), a->n, (int64_t)a->index_base, a->seed, a->offset, a->state);
   return rc ? rc : (int)sort(scratch, sort_bytes, a, stream);
 }

@@ -26,7 +26,8 @@ struct RandomArgs {
   uint32_t shift;     /* of a draw for a uniform number */
   int64_t lo;
   uint64_t range, counter;
-  uint32_t key[20]; /* of the ten rounds */
+  uint32_t key[20];      /* of the ten rounds */
+  const uint64_t *state; /* NULL, or {seed, an offset to be added} as a graph's replay finds them */
   int32_t kind, dtype, p_dtype, ndim, flat, vector;
   int32_t plain;    /* vectors of float32, the usual case: whole blocks are made without further questions */
   int32_t unscaled; /* uniform in [0, 1) */
@@ -150,10 +151,31 @@ static __device__ __forceinline__ void four(T (&v)[4], const RandomArgs &a, cons
   }
 }
 
-/* tide_random_group with the keys of all rounds ready, and the two halves of a product by one instruction. */
-static __device__ __forceinline__ void group_of(uint32_t (&c)[4], const RandomArgs &a, uint64_t group) {
-  c[0] = (uint32_t)a.counter, c[1] = (uint32_t)(a.counter >> 32), c[2] = (uint32_t)group,
-  c[3] = (uint32_t)(group >> 32);
+/* Where the numbers of a launch begin: known to the host, so that the keys of all rounds stand ready, */
+struct Known {
+  static __device__ __forceinline__ Known get(const RandomArgs &) { return Known(); }
+  __device__ __forceinline__ uint64_t counter(const RandomArgs &a) const { return a.counter; }
+  __device__ __forceinline__ uint32_t key(const RandomArgs &a, int i) const { return a.key[i]; }
+};
+/* or read when a graph is replayed. */
+struct Loaded {
+  uint64_t start;
+  uint32_t low, high;
+  static __device__ __forceinline__ Loaded get(const RandomArgs &a) {
+    uint64_t seed = a.state[0];
+    return Loaded{a.counter + a.state[1] / 4, (uint32_t)seed, (uint32_t)(seed >> 32)};
+  }
+  __device__ __forceinline__ uint64_t counter(const RandomArgs &) const { return start; }
+  __device__ __forceinline__ uint32_t key(const RandomArgs &, int i) const {
+    return i % 2 ? high + (uint32_t)(i / 2) * 0xBB67AE85u : low + (uint32_t)(i / 2) * 0x9E3779B9u;
+  }
+};
+
+/* tide_random_group with the two halves of a product by one instruction. */
+template <class P>
+static __device__ __forceinline__ void group_of(uint32_t (&c)[4], const RandomArgs &a, const P &place, uint64_t group) {
+  uint64_t counter = place.counter(a);
+  c[0] = (uint32_t)counter, c[1] = (uint32_t)(counter >> 32), c[2] = (uint32_t)group, c[3] = (uint32_t)(group >> 32);
 #pragma unroll
   for (int r = 0; r < 10; r++) {
     uint32_t low0, high0, low2, high2;
@@ -163,19 +185,21 @@ static __device__ __forceinline__ void group_of(uint32_t (&c)[4], const RandomAr
     asm("{ .reg .u64 p; mul.wide.u32 p, %2, %3; mov.b64 {%0, %1}, p; }"
         : "=r"(low2), "=r"(high2)
         : "r"(c[2]), "r"(0xCD9E8D57u));
-    c[0] = high2 ^ c[1] ^ a.key[2 * r], c[1] = low2;
-    c[2] = high0 ^ c[3] ^ a.key[2 * r + 1], c[3] = low0;
+    c[0] = high2 ^ c[1] ^ place.key(a, 2 * r), c[1] = low2;
+    c[2] = high0 ^ c[3] ^ place.key(a, 2 * r + 1), c[3] = low0;
   }
 }
 
-static __device__ __forceinline__ void draw_four(uint32_t (&d)[4], const RandomArgs &a, int64_t quad) {
-  group_of(d, a, (uint64_t)quad);
+template <class P>
+static __device__ __forceinline__ void draw_four(uint32_t (&d)[4], const RandomArgs &a, const P &place, int64_t quad) {
+  group_of(d, a, place, (uint64_t)quad);
 }
 
-static __device__ __forceinline__ void draw_four(uint64_t (&d)[4], const RandomArgs &a, int64_t quad) {
+template <class P>
+static __device__ __forceinline__ void draw_four(uint64_t (&d)[4], const RandomArgs &a, const P &place, int64_t quad) {
   uint32_t low[4], high[4];
-  group_of(low, a, 2 * (uint64_t)quad);
-  group_of(high, a, 2 * (uint64_t)quad + 1);
+  group_of(low, a, place, 2 * (uint64_t)quad);
+  group_of(high, a, place, 2 * (uint64_t)quad + 1);
   d[0] = low[0] | (uint64_t)low[1] << 32, d[1] = low[2] | (uint64_t)low[3] << 32;
   d[2] = high[0] | (uint64_t)high[1] << 32, d[3] = high[2] | (uint64_t)high[3] << 32;
 }
@@ -225,16 +249,17 @@ template <class T> static __device__ __forceinline__ void store_four(const Rando
       store_any(a.to, offset_of(a, i + e, 0), a.dtype, e == 0 ? v[0] : e == 1 ? v[1] : e == 2 ? v[2] : v[3]);
 }
 
-template <int KIND, class T, class D>
+template <int KIND, class T, class D, class P>
 __global__ void __launch_bounds__(THREADS) random_kernel(const __grid_constant__ RandomArgs a) {
   kernel_begin();
+  const P place = P::get(a);
   int64_t quad = (int64_t)blockIdx.x * (THREADS * QUADS) + threadIdx.x;
   if (a.plain && quad - threadIdx.x + THREADS * QUADS <= a.n / 4) {
     T v[QUADS][4];
 #pragma unroll
     for (int q = 0; q < QUADS; q++) {
       D draw[4];
-      draw_four(draw, a, quad + q * THREADS);
+      draw_four(draw, a, place, quad + q * THREADS);
       four<KIND>(v[q], a, draw);
     }
 #pragma unroll
@@ -245,20 +270,20 @@ __global__ void __launch_bounds__(THREADS) random_kernel(const __grid_constant__
   for (int q = 0; q < QUADS; q++, quad += THREADS) {
     if (quad * 4 >= a.n) return;
     D draw[4];
-    draw_four(draw, a, quad);
+    draw_four(draw, a, place, quad);
     T v[4];
     four<KIND>(v, a, draw);
     store_four(a, quad * 4, v);
   }
 }
 
-template <class T, class D>
+template <class T, class D, class P>
 __global__ void __launch_bounds__(THREADS) bernoulli_kernel(const __grid_constant__ RandomArgs a) {
   kernel_begin();
   int64_t first = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * 4;
   if (first >= a.n) return;
   D draw[4];
-  draw_four(draw, a, first / 4);
+  draw_four(draw, a, P::get(a), first / 4);
   int v[4];
 #pragma unroll
   for (int e = 0; e < 4; e++) {
@@ -274,23 +299,24 @@ __global__ void __launch_bounds__(THREADS) bernoulli_kernel(const __grid_constan
 
 using RandomKernel = void (*)(const RandomArgs);
 
-template <class T, class D> static RandomKernel kernel_for(int kind) {
+template <class T, class D, class P> static RandomKernel kernel_for(int kind) {
   switch (kind) {
-  case TIDE_UNIFORM: return random_kernel<TIDE_UNIFORM, T, D>;
-  case TIDE_NORMAL: return random_kernel<TIDE_NORMAL, T, D>;
-  case TIDE_LOG_NORMAL: return random_kernel<TIDE_LOG_NORMAL, T, D>;
-  case TIDE_BERNOULLI: return bernoulli_kernel<T, D>;
-  default: return random_kernel<OTHER, T, D>;
+  case TIDE_UNIFORM: return random_kernel<TIDE_UNIFORM, T, D, P>;
+  case TIDE_NORMAL: return random_kernel<TIDE_NORMAL, T, D, P>;
+  case TIDE_LOG_NORMAL: return random_kernel<TIDE_LOG_NORMAL, T, D, P>;
+  case TIDE_BERNOULLI: return bernoulli_kernel<T, D, P>;
+  default: return random_kernel<OTHER, T, D, P>;
   }
 }
 
-static RandomKernel choose(const tide_random_args *a) {
+template <class P> static RandomKernel choose(const tide_random_args *a) {
   if (a->kind == TIDE_RANDINT) {
     bool narrow = a->range != 0 && a->range <= 0xffffffffu;
-    return narrow ? random_kernel<TIDE_RANDINT, int64_t, uint32_t> : random_kernel<TIDE_RANDINT, int64_t, uint64_t>;
+    return narrow ? random_kernel<TIDE_RANDINT, int64_t, uint32_t, P>
+                  : random_kernel<TIDE_RANDINT, int64_t, uint64_t, P>;
   }
   bool wide = a->kind == TIDE_BERNOULLI && a->head.ptr[1] ? a->dtype2 == TIDE_FLOAT64 : a->dtype == TIDE_FLOAT64;
-  return wide ? kernel_for<double, uint64_t>(a->kind) : kernel_for<float, uint32_t>(a->kind);
+  return wide ? kernel_for<double, uint64_t, P>(a->kind) : kernel_for<float, uint32_t, P>(a->kind);
 }
 
 /* What all threads share: the counter's upper half, the keys, and how a draw becomes a unit. */
@@ -298,7 +324,7 @@ static void prepare(RandomArgs &r, const tide_random_args *a) {
   bool narrow = a->kind == TIDE_UNIFORM && (a->dtype == TIDE_FLOAT16 || a->dtype == TIDE_BFLOAT16);
   int bits = !narrow ? 24 : a->dtype == TIDE_FLOAT16 ? 11 : 8;
   r.shift = (uint32_t)(32 - bits), r.unit = 1.0f / (float)(1u << bits);
-  r.counter = a->offset / 4;
+  r.counter = a->offset / 4, r.state = a->state;
   for (uint32_t i = 0; i < 10; i++) {
     r.key[2 * i] = (uint32_t)a->seed + i * 0x9E3779B9u;
     r.key[2 * i + 1] = (uint32_t)(a->seed >> 32) + i * 0xBB67AE85u;
@@ -323,5 +349,6 @@ int tidek_random(cudaStream_t stream, const tide_random_args *a) {
     for (int k = 0; k < 2; k++) r.stride[d][k] = a->stride[k][d];
   }
   int64_t each = a->kind == TIDE_BERNOULLI ? 4 : 4 * QUADS;
-  return launch(choose(a), ceil_div(a->numel, THREADS * each), THREADS, stream, (const RandomArgs)r);
+  RandomKernel kernel = a->state ? choose<Loaded>(a) : choose<Known>(a);
+  return launch(kernel, ceil_div(a->numel, THREADS * each), THREADS, stream, (const RandomArgs)r);
 }

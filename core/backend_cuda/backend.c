@@ -55,6 +55,14 @@ static const tide_backend table = {
     .machine_list = tide__cuda_machine_list,
     .telemetry = tide__cuda_telemetry,
     .processes = tide__cuda_processes,
+    .capture_begin = tide__cuda_capture_begin,
+    .capture_end = tide__cuda_capture_end,
+    .capture_query = tide__cuda_capture_query,
+    .graph_instantiate = tide__cuda_graph_instantiate,
+    .graph_launch = tide__cuda_graph_launch,
+    .graph_free = tide__cuda_graph_free,
+    .graph_exec_free = tide__cuda_graph_exec_free,
+    .graph_dot = tide__cuda_graph_dot,
 #define KERNEL(slot, args) .slot = tide__cuda_##slot,
 #include "kernel.def"
 #undef KERNEL

@@ -123,11 +123,11 @@ tide_status tide__cuda_device_mem_info(size_t *free, size_t *total, int device) 
 }
 
 /* Our own streams first, interruptibly; then what others have queued, by the runtime's wait, which cannot be
- * interrupted. */
+ * interrupted, and which would break a capture that is under way on another thread. */
 tide_status tide__cuda_device_sync(int device) {
   CUDA_TRY(tide__cuda_streams_drain(device));
   cuda_scope scope = cuda_enter(device);
-  int rc = (int)cudaDeviceSynchronize();
+  int rc = atomic_load(&tide__cuda_captures) ? 0 : (int)cudaDeviceSynchronize();
   cuda_leave(scope);
   CUDA_TRY(tide__cuda_check(device, "synchronize", rc));
   return tide__cuda_mail(device);

@@ -117,7 +117,9 @@ static tide_status handle_take(blas_handle **out, const cuda_stream *s) {
   if (!h) {
     h = calloc(1, sizeof *h);
     if (!h) return tide__cuda_host->fail(TIDE_MEMORY, "matmul: no host memory");
+    cuda_relaxed relaxed = cuda_relax();
     status = blas.create(&h->handle);
+    cuda_unrelax(relaxed);
     if (!status) status = blas.set_stream(h->handle, s->handle);
   } else if (h->stream != s->handle) {
     status = blas.set_stream(h->handle, s->handle);

@@ -66,6 +66,32 @@ tide_status tide__cuda_device_sync(int device);
 tide_status tide__cuda_device_can_access_peer(bool *out, int device, int peer);
 tide_status tide__cuda_versions(int *driver, int *runtime);
 
+/* ---- graph.c ---- */
+
+extern _Atomic int tide__cuda_captures; /* those under way */
+/* Lets this thread make calls that a capture elsewhere, or of its own, would forbid although they do not touch it. */
+typedef struct cuda_relaxed {
+  enum cudaStreamCaptureMode before;
+  bool changed;
+} cuda_relaxed;
+static inline cuda_relaxed cuda_relax(void) {
+  cuda_relaxed r = {cudaStreamCaptureModeRelaxed, false};
+  if (__builtin_expect(atomic_load_explicit(&tide__cuda_captures, memory_order_relaxed) != 0, 0))
+    r.changed = cudaThreadExchangeStreamCaptureMode(&r.before) == cudaSuccess;
+  return r;
+}
+static inline void cuda_unrelax(cuda_relaxed r) {
+  if (r.changed) cudaThreadExchangeStreamCaptureMode(&r.before);
+}
+tide_status tide__cuda_capture_begin(void *stream, int mode);
+tide_status tide__cuda_capture_end(void **graph, void *stream);
+tide_status tide__cuda_capture_query(tide_capture_state *out, void *stream);
+tide_status tide__cuda_graph_instantiate(void **exec, void *graph, int device);
+tide_status tide__cuda_graph_launch(void *exec, void *stream);
+void tide__cuda_graph_free(void *graph);
+void tide__cuda_graph_exec_free(void *exec);
+tide_status tide__cuda_graph_dot(void *graph, const char *path);
+
 /* ---- stream.c ---- */
 
 typedef struct cuda_stream {
@@ -86,6 +112,8 @@ static inline const cuda_stream *cuda_stream_of(const tide_stream *s) {
   return (const cuda_stream *)tide_stream_impl(s);
 }
 
+/* Is it being captured? Then nothing may be asked of it. In graph.c. */
+bool tide__cuda_stream_captured(const cuda_stream *s);
 /* Waits for every owned stream of the device, interruptibly. */
 tide_status tide__cuda_streams_drain(int device);
 tide_status tide__cuda_stream_new(void **out, int device, int priority);

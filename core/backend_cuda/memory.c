@@ -14,7 +14,9 @@
 tide_status tide__cuda_mem_alloc(void **out, int device, size_t bytes) {
   cuda_scope scope = cuda_enter(device);
   void *ptr = NULL;
+  cuda_relaxed relaxed = cuda_relax();
   int rc = (int)cudaMalloc(&ptr, bytes);
+  cuda_unrelax(relaxed);
   cuda_leave(scope);
   CUDA_TRY(tide__cuda_check(device, "mem_alloc", rc));
   *out = ptr;
@@ -24,7 +26,9 @@ tide_status tide__cuda_mem_alloc(void **out, int device, size_t bytes) {
 void tide__cuda_mem_free(int device, void *ptr, size_t bytes) {
   (void)bytes;
   cuda_scope scope = cuda_enter(device);
+  cuda_relaxed relaxed = cuda_relax();
   if (cudaFree(ptr) != cudaSuccess) cudaGetLastError();
+  cuda_unrelax(relaxed);
   cuda_leave(scope);
 }
 
@@ -37,7 +41,9 @@ tide_status tide__cuda_host_alloc(void **out, size_t bytes) {
   }
   cuda_scope scope = cuda_enter(device);
   void *ptr = NULL;
+  cuda_relaxed relaxed = cuda_relax();
   int rc = (int)cudaHostAlloc(&ptr, bytes, cudaHostAllocPortable | cudaHostAllocMapped);
+  cuda_unrelax(relaxed);
   cuda_leave(scope);
   if (rc == cudaErrorMemoryAllocation) {
     cudaGetLastError();
@@ -53,7 +59,9 @@ void tide__cuda_host_free(void *ptr, size_t bytes) {
   int device = tide__cuda_any_device();
   if (device < 0) return;
   cuda_scope scope = cuda_enter(device);
+  cuda_relaxed relaxed = cuda_relax();
   if (cudaFreeHost(ptr) != cudaSuccess) cudaGetLastError();
+  cuda_unrelax(relaxed);
   cuda_leave(scope);
 }
 

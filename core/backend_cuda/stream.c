@@ -91,7 +91,9 @@ tide_status tide__cuda_stream_priority_range(int *least, int *greatest, int devi
 tide_status tide__cuda_stream_query(bool *done, void *stream) {
   const cuda_stream *s = stream;
   cuda_scope scope = cuda_enter(s->device);
+  cuda_relaxed relaxed = cuda_relax();
   int rc = (int)cudaStreamQuery(s->handle);
+  cuda_unrelax(relaxed);
   cuda_leave(scope);
   *done = rc == cudaSuccess;
   if (rc == cudaErrorNotReady) {
@@ -125,7 +127,7 @@ tide_status tide__cuda_streams_drain(int device) {
   for (cuda_stream *s; status == TIDE_OK && (s = next_stream(device, after)); release(s)) {
     after = s->id;
     cuda_scope scope = cuda_enter(device);
-    status = tide__cuda_stream_drain(s, "synchronize");
+    if (!tide__cuda_stream_captured(s)) status = tide__cuda_stream_drain(s, "synchronize");
     cuda_leave(scope);
   }
   return status;
@@ -149,7 +151,9 @@ tide_status tide__cuda_event_new(void **out, int device, uint32_t flags) {
   if (flags & TIDE_EVENT_INTERPROCESS) driver_flags |= cudaEventInterprocess;
   e->device = device, e->flags = flags;
   cuda_scope scope = cuda_enter(device);
+  cuda_relaxed relaxed = cuda_relax();
   int rc = (int)cudaEventCreateWithFlags(&e->handle, driver_flags);
+  cuda_unrelax(relaxed);
   cuda_leave(scope);
   if (rc) {
     free(e);
@@ -162,7 +166,9 @@ tide_status tide__cuda_event_new(void **out, int device, uint32_t flags) {
 void tide__cuda_event_free(void *event) {
   cuda_event *e = event;
   cuda_scope scope = cuda_enter(e->device);
+  cuda_relaxed relaxed = cuda_relax();
   if (cudaEventDestroy(e->handle) != cudaSuccess) cudaGetLastError();
+  cuda_unrelax(relaxed);
   cuda_leave(scope);
   free(e);
 }
@@ -188,7 +194,9 @@ tide_status tide__cuda_event_wait(void *stream, void *event) {
 tide_status tide__cuda_event_query(bool *done, void *event) {
   const cuda_event *e = event;
   cuda_scope scope = cuda_enter(e->device);
+  cuda_relaxed relaxed = cuda_relax();
   int rc = (int)cudaEventQuery(e->handle);
+  cuda_unrelax(relaxed);
   cuda_leave(scope);
   *done = rc == cudaSuccess;
   if (rc == cudaErrorNotReady) {

@@ -58,7 +58,9 @@ static tide_status look_result(int device, const char *what, int rc, bool looked
 tide_status tide__cuda_stream_drain(const cuda_stream *s, const char *what) {
   patience p = {0, 0, false};
   for (;;) {
+    cuda_relaxed relaxed = cuda_relax();
     int rc = (int)cudaStreamQuery(s->handle);
+    cuda_unrelax(relaxed);
     if (rc != cudaErrorNotReady) return look_result(s->device, what, rc, p.start != 0);
     CUDA_TRY(pause_between(&p, what));
   }
@@ -67,7 +69,9 @@ tide_status tide__cuda_stream_drain(const cuda_stream *s, const char *what) {
 tide_status tide__cuda_event_drain(const cuda_event *e, bool drowsy) {
   patience p = {0, 0, drowsy};
   for (;;) {
+    cuda_relaxed relaxed = cuda_relax();
     int rc = (int)cudaEventQuery(e->handle);
+    cuda_unrelax(relaxed);
     if (rc != cudaErrorNotReady) return look_result(e->device, "event_synchronize", rc, p.start != 0);
     CUDA_TRY(pause_between(&p, "event_synchronize"));
   }
@@ -208,7 +212,9 @@ tide_status tide__cuda_mailbox(uint32_t **taken, tidek_mailbox **mailbox, int de
   if (!*mailbox) {
     pthread_mutex_lock(&mail.lock);
     int rc = 0;
+    cuda_relaxed relaxed = cuda_relax(); /* the first use of an index may be in a capture */
     if (!atomic_load_explicit(&mail.device[device].mailbox, memory_order_acquire)) rc = mailbox_open(device);
+    cuda_unrelax(relaxed);
     pthread_mutex_unlock(&mail.lock);
     CUDA_TRY(tide__cuda_check(device, "index", rc));
     *mailbox = atomic_load_explicit(&mail.device[device].mailbox, memory_order_acquire);

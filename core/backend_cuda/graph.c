@@ -1,0 +1,107 @@
+/* graph.c: captures and graphs of CUDA, and how the rest of the backend lives beside them.
+ *
+ * A capture forbids the threads that its mode names some calls that have nothing to do with it: allocating, asking
+ * events, opening libraries. Where such a call is ours and harmless, the thread is switched to the relaxed mode around
+ * it (cuda_relax), which costs nothing while nobody captures. What may not be asked at all while a stream is captured,
+ * the end of the device, is left out by those who would ask (device.c, stream.c).
+ *
+ * Kernels keep their programmatic dependent launch in captures: every kernel of ours waits for its predecessors before
+ * it touches memory, so an edge that lets it start early changes nothing that it sees.
+ *
+ * Invariant: a capture is ended exactly once, by the thread that began it, and counted until then. */
+#include "internal.h"
+
+#include <stdio.h>
+
+_Atomic int tide__cuda_captures;
+
+tide_status tide__cuda_capture_begin(void *stream, int mode) {
+  static const enum cudaStreamCaptureMode modes[] = {cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal,
+                                                     cudaStreamCaptureModeRelaxed};
+  const cuda_stream *s = stream;
+  cuda_scope scope = cuda_enter(s->device);
+  atomic_fetch_add(&tide__cuda_captures, 1);
+  int rc = (int)cudaStreamBeginCapture(s->handle, modes[mode]);
+  if (rc) atomic_fetch_sub(&tide__cuda_captures, 1);
+  cuda_leave(scope);
+  return tide__cuda_check(s->device, "capture_begin", rc);
+}
+
+tide_status tide__cuda_capture_end(void **graph, void *stream) {
+  const cuda_stream *s = stream;
+  cudaGraph_t made = NULL;
+  *graph = NULL;
+  cuda_scope scope = cuda_enter(s->device);
+  int rc = (int)cudaStreamEndCapture(s->handle, &made);
+  if (rc && made) cudaGraphDestroy(made);
+  atomic_fetch_sub(&tide__cuda_captures, 1);
+  cuda_leave(scope);
+  if (rc == cudaErrorStreamCaptureUnjoined) {
+    cudaGetLastError();
+    return tide__cuda_host->fail(
+        TIDE_STATE, "capture_end: work of a stream that joined the capture is not waited for, expected the "
+                    "captured stream to wait for it before the end");
+  }
+  CUDA_TRY(tide__cuda_check(s->device, "capture_end", rc));
+  *graph = made;
+  return TIDE_OK;
+}
+
+tide_status tide__cuda_capture_query(tide_capture_state *out, void *stream) {
+  const cuda_stream *s = stream;
+  enum cudaStreamCaptureStatus state = cudaStreamCaptureStatusNone;
+  cuda_scope scope = cuda_enter(s->device);
+  int rc = (int)cudaStreamIsCapturing(s->handle, &state);
+  cuda_leave(scope);
+  CUDA_TRY(tide__cuda_check(s->device, "capture_query", rc));
+  *out = state == cudaStreamCaptureStatusNone     ? TIDE_CAPTURE_NONE
+         : state == cudaStreamCaptureStatusActive ? TIDE_CAPTURE_ACTIVE
+                                                  : TIDE_CAPTURE_BROKEN;
+  return TIDE_OK;
+}
+
+bool tide__cuda_stream_captured(const cuda_stream *s) {
+  enum cudaStreamCaptureStatus state = cudaStreamCaptureStatusNone;
+  if (!atomic_load_explicit(&tide__cuda_captures, memory_order_relaxed)) return false;
+  if (cudaStreamIsCapturing(s->handle, &state) != cudaSuccess) cudaGetLastError();
+  return state != cudaStreamCaptureStatusNone;
+}
+
+tide_status tide__cuda_graph_instantiate(void **exec, void *graph, int device) {
+  cudaGraphExec_t made = NULL;
+  cuda_scope scope = cuda_enter(device);
+  int rc = (int)cudaGraphInstantiate(&made, graph, 0);
+  cuda_leave(scope);
+  CUDA_TRY(tide__cuda_check(device, "instantiate", rc));
+  *exec = made;
+  return TIDE_OK;
+}
+
+tide_status tide__cuda_graph_launch(void *exec, void *stream) {
+  const cuda_stream *s = stream;
+  cuda_scope scope = cuda_enter(s->device);
+  int rc = (int)cudaGraphLaunch(exec, s->handle);
+  cuda_leave(scope);
+  return tide__cuda_check(s->device, "replay", rc);
+}
+
+/* These belong to no context, but without a current one the runtime would choose. */
+static void destroy(cudaGraph_t graph, cudaGraphExec_t exec) {
+  cuda_scope scope = cuda_enter(tide__cuda_any_device());
+  cuda_relaxed relaxed = cuda_relax();
+  if (graph && cudaGraphDestroy(graph) != cudaSuccess) cudaGetLastError();
+  if (exec && cudaGraphExecDestroy(exec) != cudaSuccess) cudaGetLastError();
+  cuda_unrelax(relaxed);
+  cuda_leave(scope);
+}
+
+void tide__cuda_graph_free(void *graph) { destroy(graph, NULL); }
+void tide__cuda_graph_exec_free(void *exec) { destroy(NULL, exec); }
+
+tide_status tide__cuda_graph_dot(void *graph, const char *path) {
+  FILE *file = fopen(path, "w"); /* the runtime says nothing of a path that it cannot write */
+  if (!file) return tide__cuda_host->fail(TIDE_FILE, "debug_dump: the file could not be written, got \"%s\"", path);
+  fclose(file);
+  return tide__cuda_check(TIDE_CPU, "debug_dump",
+                          (int)cudaGraphDebugDotPrint(graph, path, cudaGraphDebugDotFlagsVerbose));
+}

@@ -1,0 +1,860 @@
+-- Graphs: what is queued once and replayed (API.md GRAPH).
+
+local tide = require "tide"
+local D = require "spec.support.device"
+if not D.cuda then return end
+local cuda = tide.cuda
+local dev = { device = "cuda" }
+
+local function capture(fn, opts)
+  local g = cuda.CUDAGraph()
+  cuda.graph(g, opts, fn)
+  return g
+end
+
+-- Releases what graphs hold, after their last replay.
+local function settle()
+  collectgarbage()
+  collectgarbage()
+  cuda.synchronize()
+  cuda.synchronize()
+end
+
+describe("a graph", function()
+  D.watch(before_each, after_each, settle)
+
+  it("executes nothing while it is captured, and everything at each replay", function()
+    local x, y = tide.ones(1000, dev)
+    local g = capture(function()
+      x:add_(1)
+      y = x * 2
+    end)
+    D.eq(1, x[7])
+    for i = 1, 20 do
+      g:replay()
+      D.eq(1 + i, x[1000])
+      D.eq(2 * (1 + i), y[3])
+    end
+    x:fill_(10)
+    g:replay()
+    D.eq(22, y[1])
+  end)
+
+  it("is captured by the methods alone", function()
+    local g, s, x = cuda.CUDAGraph(), cuda.Stream(), tide.zeros(10, dev)
+    cuda.synchronize()
+    assert.is_false(cuda.is_current_stream_capturing())
+    cuda.stream(s, function()
+      g:capture_begin()
+      assert.is_true(cuda.is_current_stream_capturing())
+      x:add_(3)
+      g:capture_end()
+      assert.is_false(cuda.is_current_stream_capturing())
+    end)
+    g:replay()
+    g:replay()
+    D.eq(6, x[1])
+    assert.matches("cuda:0", tostring(g))
+    g:reset()
+    assert.matches("empty", tostring(g))
+    cuda.stream(s, function()
+      g:capture_begin { capture_error_mode = "relaxed" }
+      x:add_(1)
+      g:capture_end()
+    end)
+    g:replay()
+    D.eq(7, x[1])
+  end)
+
+  it("is captured by a scope object, in every mode", function()
+    for _, mode in ipairs { "global", "thread_local", "relaxed" } do
+      local g, x = cuda.CUDAGraph(), tide.zeros(5, dev)
+      local before = cuda.current_stream()
+      do
+        local _ <close> = cuda.graph(g, { capture_error_mode = mode })
+        assert.is_true(cuda.is_current_stream_capturing())
+        assert.is_false(cuda.current_stream() == before)
+        x:add_(1)
+      end
+      assert.is_true(cuda.current_stream() == before)
+      g:replay()
+      D.eq(1, x[5])
+    end
+    local g, x = cuda.CUDAGraph(), tide.zeros(5, dev)
+    local block = cuda.graph(g)
+    x:add_(1)
+    block:close()
+    g:replay()
+    D.eq(1, x[5])
+  end)
+
+  it("gives on the results of the closure, and its arguments to it", function()
+    local g, x = cuda.CUDAGraph(), tide.ones(5, dev)
+    local a, b, y = cuda.graph(g, {}, function(p, q) return p, q, x + 1 end, "p", 5)
+    assert.are.same({ "p", 5 }, { a, b })
+    g:replay()
+    D.eq(2, y[1])
+  end)
+
+  it("uses the stream it is given, on any device", function()
+    local s, x = cuda.Stream(), tide.ones(5, dev)
+    cuda.synchronize()
+    local g = cuda.CUDAGraph()
+    cuda.graph(g, { stream = s }, function()
+      assert.is_true(cuda.current_stream() == s)
+      x:mul_(2)
+    end)
+    g:replay()
+    D.eq(2, x[1])
+    if D.devices > 1 then
+      local y, h = tide.ones(5, { device = "cuda:1" }), cuda.CUDAGraph()
+      cuda.device(1, function() cuda.graph(h, function() y:mul_(3) end) end)
+      assert.are.equal(0, cuda.current_device())
+      h:replay()
+      D.eq(3, y[1])
+    end
+  end)
+
+  it("tells the current stream's state without making a context", function()
+    local out = D.run({ "-e", "print(tide.cuda.is_current_stream_capturing(), tide.cuda.is_initialized())" },
+      { env = D.simulated and { TIDE_SIM_DEVICES = "1" } or nil })
+    assert.are.equal("false\tfalse\n", out)
+  end)
+
+  it("takes in other streams that wait for it, and is waited for by others", function()
+    local x, y, z = tide.ones(100000, dev), tide.zeros(100000, dev)
+    local a, b = cuda.Stream(), cuda.Stream()
+    local g = capture(function()
+      local main = cuda.current_stream()
+      x:add_(1)
+      a:wait_stream(main)
+      b:wait_event(main:record_event())
+      cuda.stream(a, function()
+        assert.is_true(cuda.is_current_stream_capturing())
+        cuda._sleep(100000)
+        y:copy_(x):mul_(10)
+      end)
+      local w = cuda.stream(b, function() return x * 100 end)
+      main:wait_stream(a)
+      main:wait_event(b:record_event())
+      z = y + w
+    end)
+    assert.is_false(cuda.stream(a, cuda.is_current_stream_capturing))
+    for i = 1, 10 do
+      g:replay()
+      D.eq(110 * (1 + i), z[i], 0)
+      D.eq(110 * (1 + i), z[100000], 0)
+    end
+    cuda.stream(a, function() x:add_(1) end) -- the streams are free again
+    a:synchronize()
+    b:synchronize()
+  end)
+
+  it("orders replays on several streams one after the other", function()
+    local x = tide.zeros(1000, dev)
+    local g = capture(function()
+      local y = x + 1
+      cuda._sleep(20000)
+      x:copy_(y)
+    end)
+    local streams = { cuda.Stream(), cuda.Stream(), cuda.current_stream() }
+    for i = 1, 30 do cuda.stream(streams[i % 3 + 1], g.replay, g) end
+    cuda.synchronize()
+    D.eq(30, x[1000])
+  end)
+
+  it("records copies of page-locked memory, both ways", function()
+    local from, to = tide.ones(100, { pin_memory = true }), tide.zeros(100, { pin_memory = true })
+    local x = tide.zeros(100, dev)
+    local g = capture(function()
+      x:copy_(from, { non_blocking = true })
+      x:mul_(2)
+      to:copy_(x, { non_blocking = true })
+    end)
+    cuda.synchronize()
+    D.eq(0, to[1])
+    for i = 1, 5 do
+      from:fill_(i)
+      g:replay()
+      cuda.synchronize()
+      D.eq(2 * i, to[100])
+    end
+  end)
+
+  it("records products, reductions and permutations of strides", function()
+    local a, b = tide.arange(64, { device = "cuda", dtype = "float32" }):view(8, 8), tide.eye(8, dev)
+    local c, s, m
+    local g = capture(function()
+      c = a:t():matmul(b) + a
+      s, m = c:sum(1), c:max()
+    end)
+    g:replay()
+    local expected = a:t() + a
+    D.eq(expected, c)
+    D.eq(expected:sum(1), s)
+    D.eq(expected:max(), m)
+  end)
+
+  it("may be empty", function()
+    local g = capture(function() end)
+    g:replay()
+    cuda.synchronize()
+  end)
+
+  it("reports a bad index of a replay at the next wait", function()
+    local x, i = tide.arange(10, dev), tide.tensor({ 1, 2 }, { device = "cuda" })
+    local y
+    local g = capture(function() y = x:index_select(1, i) end)
+    g:replay()
+    D.eq({ 0, 1 }, y)
+    i:fill_(77)
+    g:replay()
+    local e = D.raises("IndexError", cuda.synchronize)
+    assert.matches("77", e.message)
+    i:fill_(3)
+    g:replay()
+    D.eq({ 2, 2 }, y)
+  end)
+end)
+
+describe("the state of a graph", function()
+  D.watch(before_each, after_each, settle)
+
+  it("is checked by every method", function()
+    local g = cuda.CUDAGraph()
+    D.raises("StateError", g.replay, g)
+    D.raises("StateError", g.pool, g)
+    D.raises("StateError", g.capture_end, g)
+    D.raises("StateError", g.instantiate, g)
+    D.raises("StateError", g.debug_dump, g, "/tmp/x")
+    g:reset() -- nothing to do
+    cuda.graph(g, function() end)
+    D.raises("StateError", cuda.graph, g, function() end)
+    D.raises("StateError", g.capture_begin, g)
+    D.raises("StateError", g.instantiate, g) -- it is ready
+    D.raises("StateError", g.debug_dump, g, "/tmp/x") -- nothing was kept
+    g:replay()
+    g:reset()
+    D.raises("StateError", g.replay, g)
+    cuda.graph(g, function() end)
+    g:replay()
+  end)
+
+  it("with keep_graph is ready after instantiate, or the first replay", function()
+    local x = tide.zeros(4, dev)
+    for _, how in ipairs { "instantiate", "replay", "twice" } do
+      local g = cuda.CUDAGraph { keep_graph = true }
+      cuda.graph(g, function() x:add_(1) end)
+      if how ~= "replay" then g:instantiate() end
+      g:replay()
+      if how == "twice" then g:instantiate() end
+      g:replay()
+    end
+    D.eq(6, x[1])
+  end)
+
+  it("refuses wrong arguments", function()
+    local g = cuda.CUDAGraph()
+    D.raises("ArgumentError", cuda.CUDAGraph, 5)
+    D.raises("ArgumentError", cuda.CUDAGraph, { keep = true })
+    D.raises("ArgumentError", cuda.CUDAGraph, { keep_graph = 1 })
+    D.raises("ArgumentError", cuda.graph, 5, function() end)
+    D.raises("ArgumentError", cuda.graph, g, 5)
+    D.raises("ArgumentError", cuda.graph, g, { pol = 1 }, function() end)
+    D.raises("ArgumentError", cuda.graph, g, { pool = 1 }, function() end)
+    D.raises("ArgumentError", cuda.graph, g, { stream = 1 }, function() end)
+    D.raises("ArgumentError", cuda.graph, g, { capture_error_mode = "loose" }, function() end)
+    D.raises("ArgumentError", g.capture_begin, g, 5)
+    D.raises("ArgumentError", g.capture_begin, g, { stream = cuda.Stream() })
+    D.raises("ArgumentError", g.register_generator_state, g, 5)
+    D.raises("DeviceError", g.register_generator_state, g, tide.Generator())
+    D.raises("ArgumentError", g.debug_dump, g)
+    D.raises("ArgumentError", g.output, g, 5)
+    assert.is_false(cuda.is_current_stream_capturing())
+  end)
+
+  it("is found under both names", function()
+    for _, name in ipairs { "CUDAGraph", "graph", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables" } do
+      assert.is_true(rawequal(cuda[name], cuda.graphs[name]), name)
+      assert.is_string(tide.help("cuda." .. name))
+    end
+  end)
+
+  it("of a stream that joined and is not waited for is an error of the end", function()
+    local g, s, x = cuda.CUDAGraph(), cuda.Stream(), tide.zeros(10, dev)
+    local e = D.raises("StateError", cuda.graph, g, function()
+      s:wait_stream(cuda.current_stream())
+      cuda.stream(s, function() x:add_(1) end)
+    end)
+    assert.matches("joined", e.message)
+    assert.is_false(cuda.is_current_stream_capturing())
+    cuda.stream(s, function() x:add_(1) end)
+    s:synchronize()
+    D.eq(1, x[1])
+    cuda.graph(g, function() x:add_(1) end)
+    g:replay()
+    D.eq(2, x[1])
+  end)
+end)
+
+describe("the memory of a graph", function()
+  D.watch(before_each, after_each, settle)
+
+  it("is held by the graph: inputs, outputs and what lies between", function()
+    local g, out = cuda.CUDAGraph()
+    do
+      local x = tide.ones(4096, dev)
+      cuda.graph(g, function()
+        local t = x + 1
+        out = (t * 3):clone()
+      end)
+    end
+    settle()
+    cuda.empty_cache()
+    local junk = {}
+    for i = 1, 20 do junk[i] = tide.full({ 4096 }, -1, dev) end
+    g:replay()
+    D.eq(6, out[1])
+    D.eq(6, out[4096])
+    for i = 1, 20 do D.eq(-1, junk[i][17]) end
+    out = nil
+    settle()
+    cuda.empty_cache()
+    g:replay() -- nobody can see what it writes, and nobody else has that memory
+    for i = 1, 20 do D.eq(-1, junk[i][4000]) end
+  end)
+
+  it("serves again inside a capture", function()
+    local x = tide.ones(1 << 20, dev) -- 4 MiB
+    collectgarbage()
+    cuda.empty_cache()
+    local before = cuda.memory_reserved()
+    local g = capture(function()
+      local y = x
+      for _ = 1, 50 do
+        local z = y + 1
+        if y ~= x then y:free() end
+        y = z
+      end
+      x:copy_(y)
+    end)
+    assert.is_true(cuda.memory_reserved() - before <= 64 << 20, "temporaries of a capture do not share memory")
+    g:replay()
+    g:replay()
+    D.eq(101, x[12345])
+  end)
+
+  it("goes back after reset, and not before the last replay is done", function()
+    cuda.empty_cache()
+    local reserved, g, x = cuda.memory_reserved(), cuda.CUDAGraph(), tide.zeros(10, dev)
+    cuda.graph(g, function()
+      local t = tide.ones(1 << 22, dev)
+      cuda._sleep(1000000)
+      x:add_(t[5])
+    end)
+    for _ = 1, 5 do g:replay() end
+    g:reset()
+    cuda.synchronize()
+    D.eq(5, x[1])
+    settle()
+    cuda.empty_cache()
+    x = nil
+    settle()
+    cuda.empty_cache()
+    assert.is_true(cuda.memory_reserved() <= reserved, ("%d %d"):format(reserved, cuda.memory_reserved()))
+  end)
+
+  it("outlives a graph that is dropped while it runs", function()
+    local x = tide.zeros(1000, dev)
+    for _ = 1, 20 do
+      do
+        local g = capture(function()
+          cuda._sleep(100000)
+          x:add_(tide.ones(1000, dev))
+        end)
+        g:replay()
+      end
+      collectgarbage()
+      local _ = tide.full({ 1000 }, 7, dev)
+    end
+    cuda.synchronize()
+    D.eq(20, x[1000])
+  end)
+
+  it("is shared by graphs of one pool", function()
+    local pool, x = cuda.graph_pool_handle(), tide.ones(1 << 20, dev)
+    assert.is_true(pool == pool and pool ~= cuda.graph_pool_handle())
+    assert.is_string(tostring(pool))
+    collectgarbage()
+    cuda.empty_cache()
+    local a = capture(function() x:copy_((x + 1) * 2) end, { pool = pool })
+    local reserved = cuda.memory_reserved()
+    local b = capture(function() x:copy_((x - 1) * 3) end, { pool = a:pool() })
+    assert.is_true(a:pool() == pool and b:pool() == pool)
+    assert.are.equal(reserved, cuda.memory_reserved())
+    a:replay()
+    b:replay()
+    D.eq(9, x[1]) -- ((1 + 1) * 2 - 1) * 3
+    a, pool = nil, nil
+    settle()
+    b:replay()
+    D.eq(24, x[1])
+  end)
+
+  it("has outputs that may outlive the graph", function()
+    local y
+    do
+      local g = capture(function() y = tide.full({ 100 }, 5, dev) end)
+      g:replay()
+      g:reset()
+    end
+    settle()
+    cuda.empty_cache()
+    D.eq(5, y[100])
+    D.eq(6, (y + 1)[1])
+  end)
+
+  it("that several streams of a capture used is not reused too early", function()
+    local x, s, out = tide.ones(10000, dev), cuda.Stream(), {}
+    local g = capture(function()
+      local main = cuda.current_stream()
+      for i = 1, 5 do
+        local t = x * i
+        s:wait_stream(main)
+        cuda.stream(s, function()
+          cuda._sleep(50000)
+          out[i] = t + 1
+        end)
+        t:free()
+        local _ = tide.full({ 10000 }, -100, dev) -- would take t's place
+      end
+      main:wait_stream(s)
+    end)
+    for _ = 1, 5 do
+      g:replay()
+      for i = 1, 5 do D.eq(i + 1, out[i][777]) end
+    end
+  end)
+end)
+
+describe("random numbers of a graph", function()
+  D.watch(before_each, after_each, settle)
+
+  local function draw(gen)
+    local o = { device = "cuda", generator = gen }
+    local p = tide.rand(50, o)
+    return { p, tide.randn(1000, o), tide.randint(0, 100, { 33 }, o), tide.randperm(100, o),
+      tide.empty(40, { device = "cuda", dtype = "float64" }):normal_(1, 2, { generator = gen }),
+      tide.bernoulli(p, { generator = gen }), tide.empty(9, dev):exponential_(2, { generator = gen }) }
+  end
+  local function values(list)
+    local out = {}
+    for i, x in ipairs(list) do out[i] = x:totable() end
+    return out
+  end
+
+  it("are those of as many eager calls, bit for bit", function()
+    for _, gen in ipairs { false, tide.Generator "cuda" } do
+      gen = gen or nil
+      local function seed()
+        if gen then gen:manual_seed(77) else tide.manual_seed(77) end
+      end
+      local eager, out = {}
+      seed()
+      for i = 1, 5 do eager[i] = values(draw(gen)) end
+      local after = tide.rand(3, { device = "cuda", generator = gen }):totable()
+      seed()
+      local g = capture(function() out = draw(gen) end)
+      for i = 1, 5 do
+        g:replay()
+        assert.are.same(eager[i], values(out), "replay " .. i)
+      end
+      assert.are.same(after, tide.rand(3, { device = "cuda", generator = gen }):totable())
+      seed() -- a new seed holds from the next replay on
+      g:replay()
+      assert.are.same(eager[1], values(out))
+    end
+  end)
+
+  it("come from several generators, each at its own place", function()
+    local a, b = tide.Generator "cuda", tide.Generator "cuda"
+    a:manual_seed(1)
+    b:manual_seed(2)
+    local x, y, eager = nil, nil, {}
+    for i = 1, 3 do
+      eager[i] = { tide.rand(5, { device = "cuda", generator = a }):totable(), tide.rand(5, { device = "cuda", generator = b }):totable() }
+    end
+    a:manual_seed(1)
+    b:manual_seed(2)
+    local g = cuda.CUDAGraph()
+    g:register_generator_state(a)
+    cuda.graph(g, function()
+      g:register_generator_state(b)
+      x = tide.rand(5, { device = "cuda", generator = a })
+      y = tide.rand(5, { device = "cuda", generator = b })
+    end)
+    assert.are.equal(0, a:get_offset())
+    for i = 1, 3 do
+      g:replay()
+      assert.are.same(eager[i], { x:totable(), y:totable() })
+      assert.are.equal(4 * i, a:get_offset())
+    end
+    a, b = nil, nil
+    settle()
+    g:replay() -- the graph holds them
+    cuda.synchronize()
+  end)
+
+  it("are right when replays alternate between streams", function()
+    local x
+    tide.manual_seed(5)
+    local eager = {}
+    for i = 1, 20 do eager[i] = tide.rand(64, dev):totable() end
+    tide.manual_seed(5)
+    local g = capture(function() x = tide.rand(64, dev) end)
+    local streams, got = { cuda.Stream(), cuda.Stream() }, {}
+    for i = 1, 20 do
+      cuda.stream(streams[i % 2 + 1], function()
+        g:replay()
+        got[i] = x:clone()
+      end)
+      streams[(i + 1) % 2 + 1]:wait_stream(streams[i % 2 + 1]) -- the next replay overwrites x
+    end
+    cuda.synchronize()
+    for i = 1, 20 do assert.are.same(eager[i], got[i]:totable()) end
+  end)
+end)
+
+describe("what cannot be captured", function()
+  local x, p, other, event, timed, graph
+  D.watch(before_each, after_each, function()
+    x, p, other, event, timed, graph = nil, nil, nil, nil, nil, nil
+    settle()
+  end)
+  local cases = {
+    { "item", function() return x:sum():item() end },
+    { "read", function() return x:totable() end, "to" },
+    { "synchronize", function() cuda.synchronize() end },
+    { "stream_synchronize", function() cuda.current_stream():synchronize() end },
+    { "stream_synchronize", function() other:synchronize() end },
+    { "event_synchronize", function() event:synchronize() end },
+    { "event_query", function() event:query() end },
+    { "event_query", function() cuda.record():query() end },
+    { "event_elapsed", function() timed:elapsed_time(timed) end, "event_query" },
+    { "stream_query", function() other:query() end },
+    { "copy", function() x:copy_(tide.ones(10)) end },
+    { "copy", function() tide.ones(10):copy_(x) end },
+    { "copy", function() p:copy_(x) end },
+    { "write", function() return tide.tensor({ 1, 2 }, dev) end },
+    { "to", function() return x:cpu() end },
+    { "nonzero", function() return x:nonzero() end },
+    { "mask", function() return x[x:gt(0)] end },
+    { "equal", function() return x:equal(x + 1) end },
+    { "empty_cache", function() cuda.empty_cache() end },
+    { "set_stream", function() cuda.stream(cuda.ExternalStream(0), function() end) end },
+    { "stream_wait_stream", function() cuda.current_stream():wait_stream(cuda.ExternalStream(0)) end },
+    { "stream_wait_stream", function() cuda.current_stream():wait_stream(other) end },
+    { "stream_wait_event", function() cuda.current_stream():wait_event(event) end },
+    { "graph_replay", function() graph:replay() end },
+    { "synchronize", function() cuda.graph(cuda.CUDAGraph(), function() end) end },
+  }
+
+  before_each(function()
+    x, p, other = tide.ones(10, dev), tide.ones(10, { pin_memory = true }), cuda.Stream()
+    event, timed = cuda.record(), cuda.Event { enable_timing = true }
+    timed:record()
+    graph = capture(function() x:add_(0) end)
+    cuda.synchronize()
+  end)
+
+  for i, case in ipairs(cases) do
+    it(("raises at its own line: %s (%d)"):format(case[1], i), function()
+      local before, g, line = cuda.current_stream(), cuda.CUDAGraph()
+      local e = D.raises("StateError", cuda.graph, g, function()
+        local t = x + 1
+        case[2]()
+        error "the operation was allowed"
+      end)
+      assert.is_truthy(e.message:find(case[1], 1, true) or e.message:find(case[3] or case[1], 1, true), e.message)
+      local from = debug.getinfo(case[2], "S").linedefined
+      assert.is_truthy(tostring(e):find("graph_spec.lua:" .. from .. ":", 1, true), tostring(e))
+      -- The capture has ended, the streams are usable, and there is no second error.
+      assert.is_false(cuda.is_current_stream_capturing())
+      assert.is_true(cuda.current_stream() == before)
+      D.raises("StateError", g.replay, g)
+      D.eq(20, (x + 1):sum())
+      cuda.stream(other, function() D.eq(1, x[3]) end)
+      cuda.graph(g, function() x:add_(1) end)
+      g:replay()
+      D.eq(2, x[1])
+    end)
+  end
+
+  it("ends the capture also where the error is caught", function()
+    local g = cuda.CUDAGraph()
+    local e = D.raises("StateError", cuda.graph, g, function()
+      assert.is_false(pcall(function() return x:sum():item() end))
+      assert.is_false(cuda.is_current_stream_capturing())
+      D.eq(10, x:sum():item()) -- what follows is executed
+    end)
+    assert.matches("ended by item at .*graph_spec", e.message)
+    cuda.graph(g, function() end)
+  end)
+
+  it("is said of an event that was recorded in a capture, after it too", function()
+    local e
+    local g = capture(function() e = cuda.record() end)
+    D.raises("StateError", e.query, e)
+    D.raises("StateError", e.synchronize, e)
+    D.raises("StateError", e.wait, e)
+    e:record()
+    e:synchronize()
+    g:replay()
+  end)
+
+  it("does not concern the cpu, nor what is only queued", function()
+    local a = tide.arange(10)
+    local g = capture(function()
+      assert.are.equal(45, a:sum():item())
+      assert.is_true(a:equal(a))
+      assert.are.equal("tensor(..., device='cuda:0', size=(10,), dtype=tide.float32)", tostring(x))
+      assert.are.same({ 10 }, x:size())
+      assert.is_number(cuda.memory_allocated())
+      x:record_stream(other)
+      local _ = cuda.Stream(), cuda.Event()
+    end)
+    g:replay()
+  end)
+
+  it("does not concern an error of the script, which goes on as it is", function()
+    local g = cuda.CUDAGraph()
+    local ok, e = pcall(cuda.graph, g, function()
+      local _ = x + 1
+      error { mine = true }
+    end)
+    assert.is_false(ok)
+    assert.are.same({ mine = true }, e)
+    assert.is_false(cuda.is_current_stream_capturing())
+    ok, e = pcall(function()
+      local _ <close> = cuda.graph(g)
+      local _ = x + 1
+      error "also mine"
+    end)
+    assert.is_false(ok)
+    assert.matches("also mine", e)
+    assert.is_false(cuda.is_current_stream_capturing())
+    D.raises("ShapeError", cuda.graph, g, function() return x + tide.ones(3, dev) end)
+    cuda.graph(g, function() x:add_(1) end)
+    g:replay()
+    D.eq(2, x[1])
+  end)
+
+  it("is dropped with the graph", function()
+    do
+      local g, s = cuda.CUDAGraph(), cuda.current_stream()
+      g:capture_begin()
+      x:add_(1)
+      g = nil
+      collectgarbage()
+      assert.is_false(cuda.is_current_stream_capturing(), s)
+    end
+    D.eq(1, x[1])
+  end)
+
+  it("is what a lack of memory leaves behind", function()
+    local g = cuda.CUDAGraph()
+    D.raises("OutOfMemoryError", cuda.graph, g, function()
+      return tide.empty(1 << 50, { device = "cuda", dtype = "uint8" })
+    end)
+    assert.is_false(cuda.is_current_stream_capturing())
+    cuda.graph(g, function() x:add_(1) end)
+    g:replay()
+    D.eq(2, x[1])
+  end)
+end)
+
+describe("collection during a capture", function()
+  D.watch(before_each, after_each, settle)
+
+  it("is harmless after every operation", function()
+    for round = 1, 30 do
+      local x, y, s = tide.ones(100, dev), tide.ones(100, dev), cuda.Stream()
+      local junk = { tide.zeros(100, dev), cuda.record(), cuda.Stream(), capture(function() end), tide.zeros(10, { pin_memory = true }) }
+      cuda.stream(s, function() junk[1]:add_(1) end)
+      junk[4]:replay()
+      local out
+      local g = capture(function()
+        local t = x + y
+        collectgarbage()
+        junk = nil
+        collectgarbage()
+        t = t * 2
+        collectgarbage()
+        x, y = nil, nil
+        s:wait_stream(cuda.current_stream())
+        collectgarbage()
+        local u = cuda.stream(s, function() return t + 1 end)
+        t = nil
+        collectgarbage()
+        cuda.current_stream():wait_stream(s)
+        out = u * 10
+        u, s = nil, nil
+        collectgarbage()
+      end)
+      collectgarbage()
+      for _ = 1, 3 do g:replay() end
+      D.eq(50, out[round])
+    end
+  end)
+end)
+
+describe("a debug mode of graphs", function()
+  D.watch(before_each, after_each, settle)
+
+  it("draws what was recorded for Graphviz", function()
+    local x, s, path = tide.ones(10, dev), cuda.Stream(), os.tmpname()
+    for _, how in ipairs { "debug", "keep" } do
+      local g = cuda.CUDAGraph { keep_graph = how == "keep" }
+      if how == "debug" then g:enable_debug_mode() end
+      cuda.graph(g, function()
+        s:wait_stream(cuda.current_stream())
+        local a = cuda.stream(s, function() return x + 1 end)
+        local b = x:exp()
+        cuda.current_stream():wait_stream(s)
+        x:copy_(a + b)
+      end)
+      g:debug_dump(path)
+      local file = assert(io.open(path))
+      local text = file:read "a"
+      file:close()
+      assert.matches("^digraph", text)
+      assert.matches("%->", text)
+      assert.is_truthy(select(2, text:gsub("{", "{")) == select(2, text:gsub("}", "}")))
+      D.raises("FileError", g.debug_dump, g, "/nowhere/at/all.dot")
+    end
+    os.remove(path)
+  end)
+
+  it("finds reads of outputs that a later replay has overwritten", function()
+    local x, y = tide.ones(10, dev)
+    local g = cuda.CUDAGraph()
+    g:enable_debug_mode()
+    cuda.graph(g, function() y = x + 1 end)
+    g:replay()
+    local first = g:output(y)
+    local view = first:view(2, 5)[1]
+    D.eq(2, first[1])
+    D.eq({ 2, 2, 2, 2, 2 }, view)
+    local copy = first:clone()
+    g:replay()
+    for _, read in ipairs {
+      function() return first[1]:item() end, function() return first:totable() end, function() return tostring(first) end,
+      function() return view:totable() end, function() return first:cpu() end, function() return first:clone() end,
+    } do
+      local e = D.raises("StateError", read)
+      assert.matches("gone", e.message)
+    end
+    D.eq(2, copy[1])
+    D.eq(2, y[1]) -- the captured handle is whatever is there
+    D.eq(2, g:output(y)[1])
+  end)
+
+  it("is off unless it is asked for", function()
+    local y
+    local g = capture(function() y = tide.ones(3, dev) end)
+    g:replay()
+    local first = g:output(y)
+    g:replay()
+    D.eq({ 1, 1, 1 }, first)
+    cuda.graphs.set_debug(true)
+    local ok, e = pcall(function()
+      local h = capture(function() y = tide.ones(3, dev) end)
+      h:replay()
+      first = h:output(y)
+      h:replay()
+      D.raises("StateError", first.totable, first)
+    end)
+    cuda.graphs.set_debug(false)
+    assert(ok, e)
+    D.raises("ArgumentError", cuda.graphs.set_debug, 5)
+  end)
+end)
+
+describe("graphed callables", function()
+  D.watch(before_each, after_each, settle)
+
+  it("compute what the function computes, from copies of the arguments", function()
+    local calls, sample = 0, tide.ones(4, dev)
+    local f = cuda.make_graphed_callables(function(a, b)
+      calls = calls + 1
+      return a * b, { sum = (a + b):sum(), more = { b - a } }, "text", nil
+    end, { sample, sample })
+    assert.are.equal(4, calls) -- three to warm up, one captured
+    for i = 1, 5 do
+      local a, b = tide.full({ 4 }, i + 0.0, dev), tide.full({ 4 }, 10.0, dev)
+      local r, t, s = f(a, b)
+      D.eq({ 10 * i, 10 * i, 10 * i, 10 * i }, r)
+      D.eq(4 * (10 + i), t.sum)
+      D.eq(10 - i, t.more[1][1])
+      assert.are.equal("text", s)
+    end
+    assert.are.equal(4, calls)
+    D.eq({ 1, 1, 1, 1 }, sample) -- was not written
+    assert.are.equal(4, select("#", f(sample, sample)))
+  end)
+
+  it("of a list share a pool and run in order", function()
+    local w = tide.full({ 4 }, 3.0, dev)
+    local f = cuda.make_graphed_callables({ function(a) return a * w end, function(a) return a + w end },
+      { { tide.ones(4, dev) }, { tide.ones(4, dev) } }, { num_warmup_iters = 1, pool = cuda.graph_pool_handle() })
+    assert.are.equal(2, #f)
+    for i = 1, 4 do D.eq(3 * i + 3, f[2](f[1](tide.full({ 4 }, i + 0.0, dev)))[2]) end
+  end)
+
+  it("draw new random numbers at each call", function()
+    local f = cuda.make_graphed_callables(function(a) return a + tide.rand(4, dev) end, { tide.zeros(4, dev) })
+    local x = tide.zeros(4, dev)
+    local first = f(x):totable()
+    assert.are_not.same(first, f(x):totable())
+  end)
+
+  it("give results whose use after the next call is found in debug mode", function()
+    cuda.graphs.set_debug(true)
+    local ok, f = pcall(cuda.make_graphed_callables, function(a) return a + 1 end, { tide.zeros(4, dev) })
+    cuda.graphs.set_debug(false)
+    assert(ok, f)
+    local r1 = f(tide.ones(4, dev))
+    D.eq(2, r1[1])
+    local r2 = f(tide.zeros(4, dev))
+    D.raises("StateError", r1.totable, r1)
+    D.eq(1, r2[1])
+  end)
+
+  it("refuse wrong arguments", function()
+    local one = tide.ones(4, dev)
+    local make = cuda.make_graphed_callables
+    local function id(a) return a end
+    D.raises("ArgumentError", make, 5, { one })
+    D.raises("ArgumentError", make, id, one)
+    D.raises("ArgumentError", make, id, { 5 })
+    D.raises("ArgumentError", make, id, { tide.ones(4) })
+    D.raises("ArgumentError", make, { id }, { one })
+    D.raises("ArgumentError", make, { id, id }, { { one } })
+    D.raises("ArgumentError", make, { 5 }, { { one } })
+    D.raises("ArgumentError", make, id, { one }, { warmups = 1 })
+    D.raises("ValueError", make, id, { one }, { num_warmup_iters = -1 })
+    D.raises("ArgumentError", make, id, { one }, { pool = 5 })
+    local f = make(function(a) return a * 2 end, { one })
+    D.raises("ArgumentError", f)
+    D.raises("ArgumentError", f, one, one)
+    D.raises("ArgumentError", f, 5)
+    D.raises("ShapeError", f, tide.ones(5, dev))
+    D.raises("ShapeError", f, tide.ones(4))
+    D.raises("ShapeError", f, tide.ones(4, { device = "cuda", dtype = "float64" }))
+    D.eq({ 2, 2, 2, 2 }, f(one))
+    local ok, e = pcall(make, function(a) return a:item() end, { tide.ones(1, dev) })
+    assert.is_false(ok)
+    assert.matches("item", e.message)
+    assert.is_false(cuda.is_current_stream_capturing())
+  end)
+end)
