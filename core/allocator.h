@@ -12,13 +12,18 @@ typedef struct tide__allocator tide__allocator;
  * segments hold the struct by `life`. */
 struct tide_mempool {
   _Atomic int64_t refs, life;
-  uint64_t id; /* unique in the process: never reused; 0 is the default pool, which has no struct */
-  int device;  /* TIDE_ALL_DEVICES, or the one that it is for */
+  _Atomic int64_t recordings; /* of graphs, which may write any of its memory whenever they are replayed */
+  uint64_t id;                /* unique in the process: never reused; 0 is the default pool, which has no struct */
+  int device;                 /* TIDE_ALL_DEVICES, or the one that it is for */
   uint32_t epoch;
 };
 /* Has the last user let it go? NULL is the default pool, which stays. */
 static inline bool tide__mempool_dead(const tide_mempool *pool) {
   return pool && atomic_load_explicit(&pool->refs, memory_order_relaxed) == 0;
+}
+/* Does its memory stay, free or not? */
+static inline bool tide__mempool_kept(const tide_mempool *pool) {
+  return pool && atomic_load_explicit(&pool->recordings, memory_order_relaxed) > 0;
 }
 void tide__mempool_drop(tide_mempool *pool); /* one `life` less */
 
@@ -92,7 +97,7 @@ void tide__block_split(tide__allocator *a, tide_block *b, size_t size);
 /* Takes in the free neighbours of a block that is in no tree. Returns how many; *bytes is what they had. */
 int tide__block_merge(tide__allocator *a, tide_block *b, size_t *bytes);
 /* Unhooks the segments that are wholly free, or those among them whose pool nobody holds; they are linked by `next`.
- * Those of a pool that somebody holds stay: replays of a graph write there, whoever has them. */
+ * Those of a graph's pool stay: its replays write there, whoever has them. */
 tide__segment *tide__segments_detach(tide__allocator *a, bool dead_alone);
 size_t tide__pool_largest(const tide__allocator *a);
 void tide__slabs_free(tide__allocator *a);

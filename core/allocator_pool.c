@@ -209,8 +209,7 @@ tide__segment *tide__segments_detach(tide__allocator *a, bool dead_alone) {
   for (tide__segment *s = a->segments, *next; s; s = next) {
     next = s->next;
     bool free_all = s->head->state == BLOCK_FREE && !s->head->next;
-    bool dead = tide__mempool_dead(s->mempool);
-    if (!free_all || (s->mempool ? !dead : dead_alone)) continue;
+    if (!free_all || tide__mempool_kept(s->mempool) || (dead_alone && !tide__mempool_dead(s->mempool))) continue;
     tide__pool_remove(a, s->head);
     if (s->prev)
       s->prev->next = next;

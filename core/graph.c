@@ -12,7 +12,7 @@
  *
  * Invariants: a recording is held by one graph, or by park.c; what it holds is released by nobody else. A graph is
  * empty, capturing, captured (`keep`) or ready, in this order; reset makes it empty again. */
-#include "graph.h"
+#include "allocator.h"
 
 #include <stdlib.h>
 
@@ -35,6 +35,7 @@ tide_status tide__recording_new(tide__recording **out, int device, tide_mempool 
       return status;
     }
   }
+  atomic_fetch_add_explicit(&r->pool->recordings, 1, memory_order_relaxed);
   pthread_mutex_lock(&lock);
   r->next = all;
   if (all) all->prev = r;
@@ -65,6 +66,7 @@ static void dispose(void *arg) {
     tide_storage_release(d->state);
     free(d);
   }
+  atomic_fetch_sub_explicit(&r->pool->recordings, 1, memory_order_relaxed);
   tide_mempool_release(r->pool);
   tide_stream_release(r->last);
   free(r);

@@ -1,0 +1,94 @@
+-- Functions turned into graphs (API.md GRAPH-05).
+
+local tide = require "tide"
+local D = require "spec.support.device"
+if not D.cuda then return end
+local cuda = tide.cuda
+local dev = { device = "cuda" }
+
+-- Releases what graphs hold, after their last replay.
+local function settle()
+  collectgarbage()
+  collectgarbage()
+  cuda.synchronize()
+  cuda.synchronize()
+end
+
+describe("graphed callables", function()
+  D.watch(before_each, after_each, settle)
+
+  it("compute what the function computes, from copies of the arguments", function()
+    local calls, sample = 0, tide.ones(4, dev)
+    local f = cuda.make_graphed_callables(function(a, b)
+      calls = calls + 1
+      return a * b, { sum = (a + b):sum(), more = { b - a } }, "text", nil
+    end, { sample, sample })
+    assert.are.equal(4, calls) -- three to warm up, one captured
+    for i = 1, 5 do
+      local a, b = tide.full({ 4 }, i + 0.0, dev), tide.full({ 4 }, 10.0, dev)
+      local r, t, s = f(a, b)
+      D.eq({ 10 * i, 10 * i, 10 * i, 10 * i }, r)
+      D.eq(4 * (10 + i), t.sum)
+      D.eq(10 - i, t.more[1][1])
+      assert.are.equal("text", s)
+    end
+    assert.are.equal(4, calls)
+    D.eq({ 1, 1, 1, 1 }, sample) -- was not written
+    assert.are.equal(4, select("#", f(sample, sample)))
+  end)
+
+  it("of a list share a pool and run in order", function()
+    local w = tide.full({ 4 }, 3.0, dev)
+    local f = cuda.make_graphed_callables({ function(a) return a * w end, function(a) return a + w end },
+      { { tide.ones(4, dev) }, { tide.ones(4, dev) } }, { num_warmup_iters = 1, pool = cuda.graph_pool_handle() })
+    assert.are.equal(2, #f)
+    for i = 1, 4 do D.eq(3 * i + 3, f[2](f[1](tide.full({ 4 }, i + 0.0, dev)))[2]) end
+  end)
+
+  it("draw new random numbers at each call", function()
+    local f = cuda.make_graphed_callables(function(a) return a + tide.rand(4, dev) end, { tide.zeros(4, dev) })
+    local x = tide.zeros(4, dev)
+    local first = f(x):totable()
+    assert.are_not.same(first, f(x):totable())
+  end)
+
+  it("give results whose use after the next call is found in debug mode", function()
+    cuda.graphs.set_debug(true)
+    local ok, f = pcall(cuda.make_graphed_callables, function(a) return a + 1 end, { tide.zeros(4, dev) })
+    cuda.graphs.set_debug(false)
+    assert(ok, f)
+    local r1 = f(tide.ones(4, dev))
+    D.eq(2, r1[1])
+    local r2 = f(tide.zeros(4, dev))
+    D.raises("StateError", r1.totable, r1)
+    D.eq(1, r2[1])
+  end)
+
+  it("refuse wrong arguments", function()
+    local one = tide.ones(4, dev)
+    local make = cuda.make_graphed_callables
+    local function id(a) return a end
+    D.raises("ArgumentError", make, 5, { one })
+    D.raises("ArgumentError", make, id, one)
+    D.raises("ArgumentError", make, id, { 5 })
+    D.raises("ArgumentError", make, id, { tide.ones(4) })
+    D.raises("ArgumentError", make, { id }, { one })
+    D.raises("ArgumentError", make, { id, id }, { { one } })
+    D.raises("ArgumentError", make, { 5 }, { { one } })
+    D.raises("ArgumentError", make, id, { one }, { warmups = 1 })
+    D.raises("ValueError", make, id, { one }, { num_warmup_iters = -1 })
+    D.raises("ArgumentError", make, id, { one }, { pool = 5 })
+    local f = make(function(a) return a * 2 end, { one })
+    D.raises("ArgumentError", f)
+    D.raises("ArgumentError", f, one, one)
+    D.raises("ArgumentError", f, 5)
+    D.raises("ShapeError", f, tide.ones(5, dev))
+    D.raises("ShapeError", f, tide.ones(4))
+    D.raises("ShapeError", f, tide.ones(4, { device = "cuda", dtype = "float64" }))
+    D.eq({ 2, 2, 2, 2 }, f(one))
+    local ok, e = pcall(make, function(a) return a:item() end, { tide.ones(1, dev) })
+    assert.is_false(ok)
+    assert.matches("item", e.message)
+    assert.is_false(cuda.is_current_stream_capturing())
+  end)
+end)
