@@ -9,12 +9,12 @@
  * be one of the inputs. */
 #include "layout.h"
 
-enum { BLOCK_BYTES = TIDE_BLOCK * 16 };
+enum { BLOCK_BYTES = TIDE_BLOCK * 16, STEP = 8 * TIDE_BLOCK, AHEAD = 4096 };
 
 typedef struct work {
   const tide_elementwise_args *a;
   const tide__isa *isa;
-  tide__loop loop;
+  tide__loop loop, streamed; /* streamed is NULL where the isa has none */
   tide__grid grid;
   int compute, result, item, result_item; /* dtypes and their bytes: of inputs, and of what the loop writes */
   bool stream;
@@ -93,6 +93,32 @@ static void run_rest(const work *w, buffers *b, char *out, const char *const *in
   memcpy(out + whole * w->result_item, b->rest[0], (size_t)((n - whole) * w->result_item));
 }
 
+/* Streams a chunk in short steps through a buffer: while a step drains, the next one computes, and what it reads is on
+ * its way. */
+static void run_steps(const work *w, buffers *b, char *out, const char *const *in, int64_t n) {
+  const char *at[TIDE_MAX_OPERANDS] = {in[0], in[1], in[2], in[3]};
+  for (int64_t i = 0; i < n; i += STEP) {
+    int64_t part = n - i < STEP ? n - i : STEP, whole = part / TIDE_BLOCK * TIDE_BLOCK;
+    for (int k = 1; k < w->a->operands; k++)
+      for (int64_t j = 0; j < STEP * w->item && !w->constant[k]; j += 64) __builtin_prefetch(at[k] + j + AHEAD);
+    w->loop(b->operand[0], at[1], at[2], at[3], w->param, whole / TIDE_BLOCK);
+    if (whole < part) run_rest(w, b, b->operand[0], at, whole, part);
+    w->isa->stream(out + i * w->result_item, b->operand[0], (size_t)(part * w->result_item));
+    for (int k = 1; k < w->a->operands; k++)
+      if (!w->constant[k]) at[k] += STEP * w->item;
+  }
+}
+
+static void run_streamed(const work *w, buffers *b, char *out, const char *const *in, int64_t n) {
+  int64_t whole = n / TIDE_BLOCK * TIDE_BLOCK;
+  if (!w->streamed || (uintptr_t)out % 64) {
+    run_steps(w, b, out, in, n);
+    return;
+  }
+  w->streamed(out, in[1], in[2], in[3], w->param, whole / TIDE_BLOCK);
+  if (whole < n) run_rest(w, b, out, in, whole, n);
+}
+
 static void run_chunk(const work *w, buffers *b, const tide__chunk *c) {
   const tide_elementwise_args *a = w->a;
   const char *in[TIDE_MAX_OPERANDS] = {0};
@@ -100,6 +126,10 @@ static void run_chunk(const work *w, buffers *b, const tide__chunk *c) {
     in[k] = w->constant[k] ? b->operand[k]
                            : tide__chunk_load(w->isa, b->operand[k], b->raw, a->head.ptr[k], &w->grid, c, k, w->compute,
                                               a->dtype[k]);
+  if (w->stream && c->joined[0] && a->dtype[0] == w->result) {
+    run_streamed(w, b, (char *)a->head.ptr[0] + c->offset[0][0] * w->result_item, in, c->n);
+    return;
+  }
   bool in_place = c->joined[0] && a->dtype[0] == w->result && !w->stream;
   char *out = in_place ? (char *)a->head.ptr[0] + c->offset[0][0] * w->result_item : b->operand[0];
   int64_t whole = c->n / TIDE_BLOCK * TIDE_BLOCK;
@@ -125,7 +155,7 @@ static void run_chunks(void *arg, int64_t begin, int64_t end) {
 /* Elements of a chunk: what the buffers hold, or many if none are needed. */
 static int64_t chunk_size(const work *w) {
   const tide_elementwise_args *a = w->a;
-  bool direct = a->flat && a->dtype[0] == w->result && !w->stream;
+  bool direct = a->flat && a->dtype[0] == w->result && (!w->stream || w->streamed);
   for (int k = 1; k < a->operands; k++) direct = direct && !w->constant[k] && a->dtype[k] == w->compute;
   int item = w->item > w->result_item ? w->item : w->result_item;
   return direct ? 8 * TIDE_PIECE : item <= 4 ? TIDE_PIECE : TIDE_PIECE_BYTES / item;
@@ -166,6 +196,7 @@ tide_status tide__cpu_elementwise(tide_stream *stream, const tide_elementwise_ar
   for (int k = 0; k < 3; k++) pack(w.param + k * w.item, a->param[k], w.compute);
   find_constants(&w);
   w.stream = should_stream(a);
+  w.streamed = type == TIDE_C_F32 ? w.isa->streamed[a->op] : NULL;
   if (a->flat)
     tide__grid_init_flat(&w.grid, a->numel, a->operands, chunk_size(&w));
   else

@@ -33,6 +33,8 @@ typedef void (*tide__convert)(void *out, const void *in, int64_t n);
 typedef struct tide__isa {
   const char *name;
   tide__loop op[TIDE_OP_COUNT][TIDE_CTYPES];
+  /* Of float32, NULL where there is none: out, at a multiple of 64 bytes, is written around the caches. */
+  tide__loop streamed[TIDE_OP_COUNT];
   tide__convert convert[TIDE_DTYPE_COUNT][TIDE_DTYPE_COUNT]; /* [to][from]; NULL where a float32 buffer lies between */
   /* Writes around the caches: for results larger than they are. */
   void (*stream)(void *out, const void *in, size_t bytes);

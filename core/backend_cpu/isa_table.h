@@ -18,6 +18,13 @@ const tide__isa TIDE_JOIN(tide__isa, TIDE_ISA_NAME) = {
 #define TERNARY(name, rule, expr, doc) LOOP_ROW(name, rule)
 #include "tide/op.def"
         },
+    .streamed =
+        {
+#define UNARY(name, rule, expr, doc)   LOOP_STREAMED(name)
+#define BINARY(name, rule, expr, doc)  LOOP_STREAMED(name)
+#define TERNARY(name, rule, expr, doc) LOOP_STREAMED(name)
+#include "tide/op.def"
+        },
     .convert = {CONVERT_TABLE},
     FOLD_TABLE,
     DRAW_TABLE,

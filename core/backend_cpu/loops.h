@@ -2,6 +2,9 @@
  * functions and the rows of tide__isa.op; loops_type.h is one type. */
 #include "elementary.h"
 #include "opmath.h"
+#if defined(TIDE_ISA_AVX512)
+#  include "wide.h"
+#endif
 
 #define LOOP_EMIT_0(...)
 #define LOOP_EMIT_1(...)     __VA_ARGS__
@@ -64,27 +67,84 @@
   (void)p0, (void)p1, (void)p2, (void)b_, (void)c_;
 #define LOOP_FOR TIDE_IVDEP for (int64_t i = 0; i < TIDE_BLOCK * blocks; i++)
 
-#define LOOP_UNARY(name, OUT, expr)                                                                                    \
+#define LOOP_UNARY(name, OUT, expr)   LOOP_CHOOSE(LOOP_IS_WIDE(S, name), UNARY, name, OUT, expr)
+#define LOOP_BINARY(name, OUT, expr)  LOOP_CHOOSE(LOOP_IS_WIDE(S, name), BINARY, name, OUT, expr)
+#define LOOP_TERNARY(name, OUT, expr) LOOP_CHOOSE(LOOP_IS_WIDE(S, name), TERNARY, name, OUT, expr)
+#define LOOP_UNARY_0(name, OUT, expr)                                                                                  \
   LOOP_HEAD(name) {                                                                                                    \
     LOOP_PARAMS LOOP_FOR {                                                                                             \
       const T x = ((const T *)a_)[i];                                                                                  \
       ((OUT *)out_)[i] = (OUT)(expr);                                                                                  \
     }                                                                                                                  \
   }
-#define LOOP_BINARY(name, OUT, expr)                                                                                   \
+#define LOOP_BINARY_0(name, OUT, expr)                                                                                 \
   LOOP_HEAD(name) {                                                                                                    \
     LOOP_PARAMS LOOP_FOR {                                                                                             \
       const T a = ((const T *)a_)[i], b = ((const T *)b_)[i];                                                          \
       ((OUT *)out_)[i] = (OUT)(expr);                                                                                  \
     }                                                                                                                  \
   }
-#define LOOP_TERNARY(name, OUT, expr)                                                                                  \
+#define LOOP_TERNARY_0(name, OUT, expr)                                                                                \
   LOOP_HEAD(name) {                                                                                                    \
     LOOP_PARAMS LOOP_FOR {                                                                                             \
       const T a = ((const T *)a_)[i], b = ((const T *)b_)[i], c = ((const T *)c_)[i];                                  \
       ((OUT *)out_)[i] = (OUT)(expr);                                                                                  \
     }                                                                                                                  \
   }
+/* The same expressions over the vectors of wide.h, of which a block is one, in two ways: into the caches, and around
+ * them. */
+#define LOOP_UNARY_1(name, OUT, expr) LOOP_BOTH(name, const __m512 x = WIDE_LOAD(a_); WIDE_STORE(out_, expr))
+#define LOOP_BINARY_1(name, OUT, expr)                                                                                 \
+  LOOP_BOTH(name, const __m512 a = WIDE_LOAD(a_), b = WIDE_LOAD(b_); WIDE_STORE(out_, expr))
+#define LOOP_TERNARY_1(name, OUT, expr)                                                                                \
+  LOOP_BOTH(name, const __m512 a = WIDE_LOAD(a_), b = WIDE_LOAD(b_), c = WIDE_LOAD(c_); WIDE_STORE(out_, expr))
+#define LOOP_BOTH(name, ...)                                                                                           \
+  LOOP_HEAD(name) {                                                                                                    \
+    const bool stream = false;                                                                                         \
+    LOOP_PARAMS for (int64_t i = 0; i < TIDE_BLOCK * blocks; i += TIDE_BLOCK) { __VA_ARGS__; }                         \
+  }                                                                                                                    \
+  LOOP_HEAD(name##_streamed) {                                                                                         \
+    const bool stream = true;                                                                                          \
+    LOOP_PARAMS for (int64_t i = 0; i < TIDE_BLOCK * blocks; i += TIDE_BLOCK) { __VA_ARGS__; }                         \
+  }
+
+/* 1 for the ops of this type that are computed in vectors of wide.h, 0 for the others, which have no such name. */
+#define LOOP_IS_WIDE(s, name)                     LOOP_IS_WIDE_(s, name)
+#define LOOP_IS_WIDE_(s, name)                    LOOP_SECOND_(LOOP_WIDE_##s##_##name, 0, 0)
+#define LOOP_SECOND_(...)                         LOOP_SECOND(__VA_ARGS__)
+#define LOOP_SECOND(a, b, ...)                    b
+#define LOOP_CHOOSE(wide, kind, name, OUT, expr)  LOOP_CHOOSE_(wide, kind, name, OUT, expr)
+#define LOOP_CHOOSE_(wide, kind, name, OUT, expr) LOOP_##kind##_##wide(name, OUT, expr)
+#if defined(TIDE_ISA_AVX512)
+#  define LOOP_WIDE_f32_neg         , 1
+#  define LOOP_WIDE_f32_square      , 1
+#  define LOOP_WIDE_f32_reciprocal  , 1
+#  define LOOP_WIDE_f32_sqrt        , 1
+#  define LOOP_WIDE_f32_rsqrt       , 1
+#  define LOOP_WIDE_f32_exp         , 1
+#  define LOOP_WIDE_f32_exp2        , 1
+#  define LOOP_WIDE_f32_expm1       , 1
+#  define LOOP_WIDE_f32_log         , 1
+#  define LOOP_WIDE_f32_log2        , 1
+#  define LOOP_WIDE_f32_sin         , 1
+#  define LOOP_WIDE_f32_cos         , 1
+#  define LOOP_WIDE_f32_tanh        , 1
+#  define LOOP_WIDE_f32_sigmoid     , 1
+#  define LOOP_WIDE_f32_gelu        , 1
+#  define LOOP_WIDE_f32_silu        , 1
+#  define LOOP_WIDE_f32_erf         , 1
+#  define LOOP_WIDE_f32_add         , 1
+#  define LOOP_WIDE_f32_add_scaled  , 1
+#  define LOOP_WIDE_f32_sub         , 1
+#  define LOOP_WIDE_f32_mul         , 1
+#  define LOOP_WIDE_f32_div         , 1
+#  define LOOP_WIDE_f32_addcmul     , 1
+#  define LOOP_WIDE_f32_addcdiv     , 1
+#  define LOOP_WIDE_f32_lerp        , 1
+#  define LOOP_F32(x, single, wide) _Generic((x), __m512 : wide, default : single)(x)
+#else
+#  define LOOP_F32(x, single, wide) single(x)
+#endif
 
 #define T int32_t
 #define R int32_t
@@ -99,29 +159,29 @@
 #include "loops_type.h"
 
 /* In a loop over floats the names of <math.h> in op.def mean the functions of floats. */
-#define exp(x)      fast_expf(x)
-#define exp2(x)     exp2f(x)
-#define expm1(x)    expm1f(x)
-#define log(x)      fast_logf(x)
-#define log2(x)     log2f(x)
+#define exp(x)      LOOP_F32(x, fast_expf, wide_exp)
+#define exp2(x)     LOOP_F32(x, exp2f, wide_exp2)
+#define expm1(x)    LOOP_F32(x, expm1f, wide_expm1)
+#define log(x)      LOOP_F32(x, fast_logf, wide_log)
+#define log2(x)     LOOP_F32(x, log2f, wide_log2)
 #define log10(x)    log10f(x)
 #define log1p(x)    log1pf(x)
-#define sin(x)      sinf(x)
-#define cos(x)      cosf(x)
+#define sin(x)      LOOP_F32(x, sinf, wide_sin)
+#define cos(x)      LOOP_F32(x, cosf, wide_cos)
 #define tan(x)      tanf(x)
 #define asin(x)     asinf(x)
 #define acos(x)     acosf(x)
 #define atan(x)     atanf(x)
 #define sinh(x)     sinhf(x)
 #define cosh(x)     coshf(x)
-#define tanh(x)     tanhf(x)
+#define tanh(x)     LOOP_F32(x, tanhf, wide_tanh)
 #define asinh(x)    asinhf(x)
 #define acosh(x)    acoshf(x)
 #define atanh(x)    atanhf(x)
-#define sqrt(x)     sqrtf(x)
+#define sqrt(x)     LOOP_F32(x, sqrtf, _mm512_sqrt_ps)
 #define rint(x)     rintf(x)
 #define trunc(x)    truncf(x)
-#define erf(x)      erff(x)
+#define erf(x)      LOOP_F32(x, erff, wide_erf)
 #define erfc(x)     erfcf(x)
 #define atan2(x, y) atan2f(x, y)
 #define hypot(x, y) hypotf(x, y)
@@ -183,3 +243,8 @@
 #define LOOP_ROW(name, rule)                                                                                           \
   [TIDE_OP_##name] = {LOOP_SLOT(I, rule, name, i32), LOOP_SLOT(I, rule, name, i64), LOOP_SLOT(F, rule, name, f32),     \
                       LOOP_SLOT(F, rule, name, f64), LOOP_SLOT(C, rule, name, c64), LOOP_SLOT(C, rule, name, c128)},
+
+/* The row of the loops that write around the caches. */
+#define LOOP_STREAMED(name)         LOOP_STREAMED_(LOOP_IS_WIDE(f32, name), name)
+#define LOOP_STREAMED_(wide, name)  LOOP_STREAMED__(wide, name)
+#define LOOP_STREAMED__(wide, name) [TIDE_OP_##name] = LOOP_SLOT_##wide(name##_streamed, f32),

@@ -292,6 +292,101 @@ static void test_accuracy(const char *isa) {
   }
 }
 
+/* The functions of float32 with vectors of their own, against float64 at every `step`-th number there is: run with 1 as
+ * the argument, the test sees all of them. The bounds are in ulp. */
+typedef struct span {
+  int op;
+  double bound;
+  double (*exact)(double);
+} span;
+
+static double span_ulps(float got, double want) {
+  int exponent;
+  if (same_double((double)got, want)) return !signbit(got) == !signbit(want) || want != want ? 0 : INFINITY;
+  if (isnan(got) || isnan(want)) return INFINITY;
+  bool beyond = fabs(want) >= 0x1.fffffep127; /* where either neighbour is right */
+  if (isinf(got)) return beyond && !signbit(got) == !signbit(want) ? 0 : INFINITY;
+  frexp(want, &exponent);
+  return fabs((double)got - want) / ldexp(1, (exponent < -125 ? -125 : exponent) - 24);
+}
+
+static void check_span(const span *c, const char *isa, uint32_t step) {
+  enum { N = 4096 };
+  static _Alignas(64) float in[N], out[N];
+  const char param[48] = {0};
+  double worst = 0, where = 0, value = 0;
+  for (uint64_t next = 0; next < (uint64_t)1 << 32;) {
+    for (int i = 0; i < N; i++, next += step) in[i] = float_from_bits((uint32_t)next);
+    tide__isa_get()->op[c->op][TIDE_C_F32](out, in, NULL, NULL, param, N / TIDE_BLOCK);
+    for (int i = 0; i < N; i++) {
+      double e = span_ulps(out[i], c->exact((double)in[i]));
+      if (e > worst) worst = e, where = (double)in[i], value = (double)out[i];
+    }
+  }
+  CHECK(worst <= c->bound, "%s %s of float32: %.2f ulp at %a, got %a", isa, tide_op_get((tide_op)c->op)->name, worst,
+        where, value);
+}
+
+static void test_spans(const char *isa, uint32_t step) {
+  static const span cases[] = {{TIDE_OP_exp, 1.05, exp}, {TIDE_OP_exp2, 1, exp2}, {TIDE_OP_expm1, 1.5, expm1},
+                               {TIDE_OP_log, 1, log},    {TIDE_OP_log2, 2, log2}, {TIDE_OP_sin, 1.25, sin},
+                               {TIDE_OP_cos, 1.25, cos}, {TIDE_OP_tanh, 1, tanh}, {TIDE_OP_erf, 1, erf}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_span(&cases[i], isa, step);
+}
+
+/* Loops that write around the caches write the same bits. */
+static void test_streamed(const char *isa) {
+  enum { N = 4096 + TIDE_BLOCK };
+  static _Alignas(64) float in[3][N], plain[N], streamed[N];
+  const float param[12] = {1.5f, -2, 0.25f};
+  for (int k = 0; k < 3; k++)
+    for (int i = 0; i < N; i++) in[k][i] = (float)(i % 9 ? plain_value : odd_value)(TIDE_FLOAT32).re;
+  for (int op = 0; op < TIDE_OP_COUNT; op++) {
+    tide__loop loop = tide__isa_get()->op[op][TIDE_C_F32], other = tide__isa_get()->streamed[op];
+    if (!other) continue;
+    loop(plain, in[0], in[1], in[2], param, N / TIDE_BLOCK);
+    other(streamed, in[0], in[1], in[2], param, N / TIDE_BLOCK);
+    tide__isa_get()->stream_end();
+    CHECK(!memcmp(plain, streamed, sizeof plain), "%s %s differs where it is streamed", isa,
+          tide_op_get((tide_op)op)->name);
+  }
+}
+
+/* Results larger than the caches, at an address that vectors like, and at one that they do not. */
+static void test_large(void) {
+  enum { N = (8 << 20) + 37 };
+  static const int ops[] = {TIDE_OP_mul, TIDE_OP_maximum, TIDE_OP_exp, TIDE_OP_gt};
+  float *x = aligned_alloc(64, (N + 64) / 16 * 64), *y = aligned_alloc(64, (N + 64) / 16 * 64);
+  for (int i = 0; i < N; i++) x[i] = (float)(i % 8191) / 4096 - 1;
+  for (int k = 0; k < 8; k++) {
+    int op = ops[k / 2], shift = k % 2;
+    float two[TIDE_BLOCK], in[TIDE_BLOCK], want[TIDE_BLOCK];
+    for (int i = 0; i < TIDE_BLOCK; i++) two[i] = 0.5f;
+    tide_elementwise_args a = {.head = {.ptr = {y + shift, x}},
+                               .op = op,
+                               .operands = op == TIDE_OP_exp ? 2 : 3,
+                               .compute = TIDE_FLOAT32,
+                               .flat = 1,
+                               .ndim = 1,
+                               .dtype = {op == TIDE_OP_gt ? TIDE_BOOL : TIDE_FLOAT32, TIDE_FLOAT32, TIDE_FLOAT32},
+                               .is_number = {0, 0, 1},
+                               .number = {{0, 0, 0}, {0, 0, 0}, {0, 0.5, 0}},
+                               .numel = N - shift,
+                               .size = {N - shift}};
+    for (int i = 0; i < TIDE_MAX_OPERANDS; i++) a.stride[i][0] = 1;
+    const char param[48] = {0};
+    CHECK(tide__cpu_elementwise(NULL, &a) == TIDE_OK, "elementwise");
+    for (int64_t i = 0; i < N - shift; i += i < N - 4096 ? 1009 : 1) {
+      for (int j = 0; j < TIDE_BLOCK; j++) in[j] = x[i];
+      tide__isa_get()->op[op][TIDE_C_F32](want, in, two, NULL, param, 1);
+      bool right = op == TIDE_OP_gt ? ((uint8_t *)(y + shift))[i] == (x[i] > 0.5f) : y[shift + i] == want[0];
+      CHECK(right, "large %s, element %lld", tide_op_get((tide_op)op)->name, (long long)i);
+      if (!right) break;
+    }
+  }
+  free(x), free(y);
+}
+
 /* ---- copy, fill, arange ---- */
 
 static void copy_trial(int to, int from, const char *isa) {
@@ -397,12 +492,16 @@ static void test_arange(void) {
   free(out);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+  uint32_t step = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 65537;
   test_integer_corners();
   test_in_place();
+  test_large();
   for (int s = 0; s < 3; s++) {
     if (!tide__isa_set(isa_names[s])) continue;
     test_accuracy(isa_names[s]);
+    test_streamed(isa_names[s]);
+    if (!strcmp(isa_names[s], "avx512")) test_spans(isa_names[s], step ? step : 1);
     test_elementwise(isa_names[s], 3);
     for (int to = 0; to < TIDE_DTYPE_COUNT; to++)
       for (int from = 0; from < TIDE_DTYPE_COUNT; from++)
