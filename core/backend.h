@@ -7,6 +7,7 @@
 
 #include "plan.h"
 #include "tide/device.h"
+#include "fft_plan.h"
 
 #define TIDE_BACKEND_VERSION 3
 
@@ -130,6 +131,11 @@ typedef struct tide_backend {
   tide_status (*machine_list)(char (*uuid)[TIDE_UUID_TEXT], int *count);
   tide_status (*telemetry)(int64_t *out, int device, tide_telemetry what); /* of a device that need not be opened */
   tide_status (*processes)(tide_process *list, int *count, int device);    /* likewise */
+
+  /* ---- plans of Fourier transforms (optional, both or none) ---- */
+  /* *work: bytes of device memory that every call of the plan needs. TIDE_MEMORY when there is no room for it. */
+  tide_status (*fft_plan_new)(void **out, size_t *work, int device, const tide_fft_shape *shape);
+  void (*fft_plan_free)(int device, void *plan); /* work that is queued still completes */
 
   /* ---- kernels: queued on the stream (tide_stream for scratch memory, its backend handle inside) ---- */
 #define KERNEL(name, args) tide_status (*name)(tide_stream * stream, const args *a);

@@ -192,6 +192,7 @@ static void end_runtime(void) {
   tide__graph_shutdown();
   tide__park_shutdown();
   tide__parallel_shutdown();
+  tide__fft_shutdown();
   tide__storage_shutdown();
   tide__allocator_shutdown();
   tide__pinned_shutdown();

@@ -94,6 +94,10 @@ void tide__thread_touch(void);
 
 void tide__parallel_shutdown(void);
 
+/* ---- fft_cache.c ---- */
+
+void tide__fft_shutdown(void);
+
 /* ---- device.c ---- */
 
 /* TIDE_CURRENT becomes the current accelerator; checks the range: `what` names the function in the error. */

@@ -178,6 +178,7 @@ void ltide_open_index(lua_State *L, ltide_state *S);
 void ltide_open_ops(lua_State *L, ltide_state *S);
 void ltide_open_reduce(lua_State *L, ltide_state *S);
 void ltide_open_matmul(lua_State *L, ltide_state *S);
+void ltide_open_fft(lua_State *L, ltide_state *S);
 void ltide_open_random(lua_State *L, ltide_state *S);
 void ltide_open_format(lua_State *L, ltide_state *S);
 void ltide_open_io(lua_State *L, ltide_state *S);

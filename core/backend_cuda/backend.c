@@ -63,6 +63,8 @@ static const tide_backend table = {
     .graph_free = tide__cuda_graph_free,
     .graph_exec_free = tide__cuda_graph_exec_free,
     .graph_dot = tide__cuda_graph_dot,
+    .fft_plan_new = tide__cuda_fft_plan_new,
+    .fft_plan_free = tide__cuda_fft_plan_free,
 #define KERNEL(slot, args) .slot = tide__cuda_##slot,
 #include "kernel.def"
 #undef KERNEL

@@ -39,32 +39,9 @@ static struct {
 static pthread_once_t blas_once = PTHREAD_ONCE_INIT;
 static char blas_problem[512];
 
-static void *open_in(const char *folder, size_t length, const char *name) {
-  char path[1024];
-  if (snprintf(path, sizeof path, "%.*s/%s", (int)length, folder, name) >= (int)sizeof path) return NULL;
-  return dlopen(path, RTLD_LAZY | RTLD_LOCAL);
-}
-
-/* The folders of TIDE_CUDA_LIBRARY_PATH, then the loader's, then the toolkit's usual place. */
-static void *find_library(void) {
-  static const char *const names[] = {"libcublas.so.13", "libcublas.so.12"};
-  const char *folders = getenv("TIDE_CUDA_LIBRARY_PATH");
-  for (int i = 0; i < 2; i++) {
-    void *library = NULL;
-    for (const char *p = folders; p && *p && !library;) {
-      size_t length = strcspn(p, ":");
-      if (length) library = open_in(p, length, names[i]);
-      p += length + (p[length] == ':');
-    }
-    if (!library) library = dlopen(names[i], RTLD_LAZY | RTLD_LOCAL);
-    if (!library) library = open_in("/usr/local/cuda/lib64", 21, names[i]);
-    if (library) return library;
-  }
-  return NULL;
-}
-
 static void blas_open(void) {
-  void *library = find_library();
+  static const char *const names[] = {"libcublas.so.13", "libcublas.so.12"};
+  void *library = tide__cuda_library(names, 2);
   if (!library) {
     const char *why = dlerror();
     snprintf(

@@ -178,7 +178,17 @@ tide_status tide__cuda_machine_list(char (*uuid)[TIDE_UUID_TEXT], int *count);
 tide_status tide__cuda_telemetry(int64_t *out, int device, tide_telemetry what);
 tide_status tide__cuda_processes(tide_process *list, int *count, int device);
 
-/* ---- kernels.c, gemm.c ---- */
+/* ---- library.c ---- */
+
+/* The first of the libraries that is found, or NULL: dlerror says why. */
+void *tide__cuda_library(const char *const *names, int count);
+
+/* ---- fft.c ---- */
+
+tide_status tide__cuda_fft_plan_new(void **out, size_t *work, int device, const tide_fft_shape *shape);
+void tide__cuda_fft_plan_free(int device, void *plan);
+
+/* ---- kernels.c, gemm.c, fft.c ---- */
 
 #define KERNEL(name, args) tide_status tide__cuda_##name(tide_stream *stream, const args *a);
 #include "kernel.def"

@@ -218,6 +218,8 @@ static const tide_backend table = {
     .graph_free = tide__sim_graph_free,
     .graph_exec_free = tide__sim_graph_exec_free,
     .graph_dot = tide__sim_graph_dot,
+    .fft_plan_new = tide__sim_fft_plan_new,
+    .fft_plan_free = tide__sim_fft_plan_free,
 #define KERNEL(name, args) .name = tide__sim_kernel_##name,
 #include "kernel.def"
 #undef KERNEL

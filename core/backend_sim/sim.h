@@ -208,6 +208,8 @@ tide_status tide__sim_copy_to_device(void *stream, void *dst, const void *src, s
 tide_status tide__sim_copy_to_host(void *stream, void *dst, const void *src, size_t bytes, bool pinned);
 tide_status tide__sim_copy_peer(void *stream, void *dst, int dst_device, const void *src, int src_device, size_t bytes);
 tide_status tide__sim_read_small(void *stream, void *dst, const void *src, size_t bytes);
+tide_status tide__sim_fft_plan_new(void **out, size_t *work, int device, const tide_fft_shape *shape);
+void tide__sim_fft_plan_free(int device, void *plan);
 #define KERNEL(name, args) tide_status tide__sim_kernel_##name(tide_stream *stream, const args *a);
 #include "kernel.def"
 #undef KERNEL

@@ -51,6 +51,12 @@ static double cost_scatter(const tide_index_args *a) { return cost_index(a); }
 static double cost_compact(const tide_compact_args *a) { return 9 * (double)a->numel; }
 static double cost_random(const tide_random_args *a) { return moved((double)a->numel, a->dtype); }
 static double cost_randperm(const tide_randperm_args *a) { return 64 * (double)a->n; }
+/* Memory is read and written once for every dim. */
+static double cost_fft(const tide_fft_args *a) {
+  double elements = (double)a->shape.batch;
+  for (int d = 0; d < a->shape.rank; d++) elements *= (double)a->shape.n[d];
+  return 2 * a->shape.rank * moved(elements, a->shape.wide ? TIDE_COMPLEX128 : TIDE_COMPLEX64);
+}
 
 /* ---- queueing kernels ---- */
 
@@ -66,6 +72,24 @@ static double cost_randperm(const tide_randperm_args *a) { return 64 * (double)a
   }
 #include "kernel.def"
 #undef KERNEL
+
+/* Nothing is planned: a plan is its shape, so that each is an allocation that can be lost, and it asks for a work area
+ * as a real one may. */
+tide_status tide__sim_fft_plan_new(void **out, size_t *work, int device, const tide_fft_shape *shape) {
+  (void)device;
+  TIDE_TRY(tide__sim_enter("fft"));
+  tide_fft_shape *plan = malloc(sizeof *plan);
+  if (!plan) return tide__sim.host->fail(TIDE_MEMORY, "fft: no host memory for a plan");
+  *plan = *shape;
+  *out = plan;
+  *work = (size_t)shape->n[shape->rank - 1] * 16;
+  return TIDE_OK;
+}
+
+void tide__sim_fft_plan_free(int device, void *plan) {
+  (void)device;
+  free(plan);
+}
 
 tide_status tide__sim_stream_sleep(void *stream, int64_t cycles) {
   TIDE_TRY(tide__sim_enter("sleep"));

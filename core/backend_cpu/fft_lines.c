@@ -1,0 +1,184 @@
+/* fft_lines.c: transforms of many lines, a vector of them at a time, and of one long line.
+ *
+ * A pass gathers as many lines as a vector has lanes into a buffer, transforms them there and writes them back, so the
+ * layout of memory matters only at its two ends; groups of lines go to the threads. A long line is two such passes,
+ * over its columns and over its rows.
+ *
+ * Invariant: a group is read completely before it is written, so a pass may work in place. */
+#include "fft.h"
+
+#include <stdlib.h>
+
+#include "layout.h"
+
+static void *room(int64_t elements, const tide__fft_lanes *ops) {
+  return aligned_alloc(64, ((size_t)elements * 2 * (size_t)(ops->lanes * ops->item) + 63) / 64 * 64);
+}
+
+/* ---- one group, in lane buffers ---- */
+
+/* A thread's own means: two buffers, and the plan's tables where these have room for one thread only. */
+typedef struct bench {
+  void *a, *b, *lanes;
+  double *factors;
+} bench;
+
+static const fft_plan *direct_of(const fft_plan *p) { return p->way == FFT_CHIRP ? p->first : p; }
+
+static bool bench_begin(bench *w, const fft_pass *s) {
+  const fft_plan *p = s->plan;
+  const fft_plan *direct = direct_of(p);
+  *w = (bench){room(p->m + 1, p->ops), room(p->m + 1, p->ops), NULL, NULL};
+  w->lanes = direct->scratch ? p->ops->plan_copy(direct->lanes) : direct->lanes;
+  if (s->split) w->factors = malloc((size_t)p->n * 2 * sizeof *w->factors);
+  return w->a && w->b && (w->lanes || !direct->lanes) && (w->factors || !s->split);
+}
+
+static void bench_end(bench *w, const fft_pass *s) {
+  free(w->a), free(w->b), free(w->factors);
+  if (w->lanes && direct_of(s->plan)->scratch) s->plan->ops->plan_free(w->lanes);
+}
+
+static void swap(bench *w) {
+  void *a = w->a;
+  w->a = w->b, w->b = a;
+}
+
+/* Buffer a is transformed; the result is buffer a again. */
+static void transform(const fft_plan *p, bench *w) {
+  const tide__fft_lanes *ops = p->ops;
+  if (p->n == 1) return;
+  if (p->way == FFT_DIRECT) {
+    ops->run(w->lanes, w->b, w->a);
+    swap(w);
+    return;
+  }
+  ops->multiply(w->a, p->chirp, p->n, false);
+  ops->clear(w->a, p->n, p->m);
+  ops->run(w->lanes, w->b, w->a);
+  ops->multiply(w->b, p->spectrum, p->m, true);
+  ops->run(w->lanes, w->a, w->b);
+  ops->multiply(w->a, p->chirp, p->n, true);
+}
+
+/* Line j of a split plan's columns: element k is multiplied by the root of j k. */
+static void twist(const fft_pass *s, bench *w, int64_t j) {
+  const fft_plan *p = s->split;
+  int64_t mask = ((int64_t)1 << p->shift) - 1, e = 0;
+  for (int64_t k = 0; k < s->plan->n; k++) {
+    const double *c = p->coarse + 2 * (e >> p->shift), *f = p->fine + 2 * (e & mask);
+    w->factors[2 * k] = c[0] * f[0] - c[1] * f[1];
+    w->factors[2 * k + 1] = c[0] * f[1] + c[1] * f[0];
+    e += j;
+    if (e >= p->n) e -= p->n;
+  }
+  p->ops->twiddle(w->a, p->spread, w->factors, s->plan->n);
+}
+
+/* Where line number `line` begins on both sides. */
+static void locate(int64_t at[2], const fft_pass *s, int64_t line) {
+  at[0] = at[1] = 0;
+  for (int d = 2; d >= 0; d--) {
+    int64_t i = line % s->size[d];
+    line /= s->size[d];
+    at[0] += i * s->distance[0][d], at[1] += i * s->distance[1][d];
+  }
+}
+
+static void do_group(const fft_pass *s, bench *w, int64_t line, int used) {
+  const fft_plan *p = s->plan;
+  const tide__fft_lanes *ops = p->ops;
+  int64_t to[TIDE_FFT_LANES], from[TIDE_FFT_LANES], at[2];
+  for (int l = 0; l < ops->lanes; l++) {
+    locate(at, s, l < used ? line + l : line);
+    to[l] = at[0], from[l] = at[1];
+  }
+  ops->load(w->a, s->in, from, s->from, s->loads);
+  if (s->form == FFT_MIRROR) ops->mirror(w->a, p->n);
+  if (s->form == FFT_DOUBLE) {
+    ops->zip(w->b, w->a, p->half_root, p->n);
+    swap(w);
+  }
+  transform(p, w);
+  if (s->form == FFT_HALVE) {
+    ops->unzip(w->b, w->a, p->half_root, p->n);
+    swap(w);
+  }
+  if (s->split) twist(s, w, line);
+  ops->store(s->out, w->a, to, s->to, s->stores, s->scale, used);
+}
+
+/* ---- all groups ---- */
+
+static int64_t lines_of(const fft_pass *s) { return s->size[0] * s->size[1] * s->size[2]; }
+
+static void do_groups(void *arg, int64_t begin, int64_t end) {
+  fft_pass *s = arg;
+  bench w;
+  int lanes = s->plan->ops->lanes;
+  bool good = bench_begin(&w, s);
+  if (!good) atomic_store(&s->failed, true);
+  for (int64_t g = begin; good && g < end; g++) {
+    int64_t left = lines_of(s) - g * lanes;
+    do_group(s, &w, g * lanes, left < lanes ? (int)left : lanes);
+  }
+  bench_end(&w, s);
+}
+
+bool tide__fft_pass(fft_pass *s) {
+  int lanes = s->plan->ops->lanes;
+  atomic_store(&s->failed, false);
+  tide__spread((lines_of(s) + lanes - 1) / lanes, 8 * lanes * s->plan->m, do_groups, s);
+  return !atomic_load(&s->failed);
+}
+
+/* ---- one line ---- */
+
+static const tide__fft_access complex_access = {2, 0, 1};
+
+static bool line_split(const fft_plan *p, void *out, const void *in) {
+  int64_t columns = p->first->n, rows = p->second->n;
+  void *middle = malloc((size_t)p->n * 2 * (size_t)p->ops->item);
+  if (!middle) return false;
+  /* Column j (elements j, j + rows, ...) becomes line j of middle; line k of its transpose becomes k, k + columns... */
+  fft_pass s = {.plan = p->first, .out = middle, .in = in, .to = complex_access, .from = {2 * rows, 0, 1}};
+  s.size[0] = s.size[1] = 1, s.size[2] = rows;
+  s.distance[0][2] = 2 * columns, s.distance[1][2] = 2;
+  s.loads = s.stores = columns, s.scale = 1, s.split = p;
+  bool good = tide__fft_pass(&s);
+  if (good) {
+    s.plan = p->second, s.split = NULL, s.out = out, s.in = middle;
+    s.from = s.to = (tide__fft_access){2 * columns, 0, 1};
+    s.size[2] = columns, s.distance[0][2] = s.distance[1][2] = 2;
+    s.loads = s.stores = rows;
+    good = tide__fft_pass(&s);
+  }
+  free(middle);
+  return good;
+}
+
+static bool line_chirp(const fft_plan *p, void *out, const void *in) {
+  size_t item = 2 * (size_t)p->ops->item;
+  char *a = malloc((size_t)p->m * item), *b = malloc((size_t)p->m * item);
+  bool good = a && b;
+  if (good) {
+    p->ops->product(a, complex_access, in, complex_access, p->chirp, p->n, false, 1);
+    memset(a + (size_t)p->n * item, 0, (size_t)(p->m - p->n) * item);
+    good = tide__fft_line(p->first, b, a);
+  }
+  if (good) {
+    p->ops->product(b, complex_access, b, complex_access, p->spectrum, p->m, true, 1);
+    good = tide__fft_line(p->first, a, b);
+  }
+  if (good) p->ops->product(out, complex_access, a, complex_access, p->chirp, p->n, true, 1);
+  free(a), free(b);
+  return good;
+}
+
+bool tide__fft_line(const fft_plan *p, void *out, const void *in) {
+  if (p->way == FFT_SPLIT) return line_split(p, out, in);
+  if (!fft_in_lanes(p)) return line_chirp(p, out, in);
+  fft_pass s = {.plan = p, .out = out, .in = in, .to = complex_access, .from = complex_access, .size = {1, 1, 1}};
+  s.loads = s.stores = p->n, s.scale = 1;
+  return tide__fft_pass(&s);
+}

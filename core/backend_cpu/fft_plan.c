@@ -1,0 +1,198 @@
+/* fft_plan.c: how a line of a given length is transformed, and the tables for it.
+ *
+ * Lengths without a large prime factor go to Eigen directly. Any other is a convolution with a chirp (L. Bluestein, "A
+ * linear filtering approach to the computation of the discrete Fourier transform", 1970), done by transforms of a
+ * length that has small factors. A long line, or a lone one, is split in two factors, so that its columns fill the
+ * lanes and stay in the cache (D. Bailey, "FFTs in external or hierarchical memory", 1990). Tables are in double
+ * precision for both kinds of floats.
+ *
+ * Plans are counted; the last few are kept for the next call, the longest are not. Invariant: a plan that is in the
+ * list or lent does not change. */
+#include "fft.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { LARGEST_FACTOR = 31, LONGEST_DIRECT = 4096, LEAST_SPLIT = 512, KEPT = 32, LONGEST_KEPT = 1 << 22 };
+
+static struct {
+  pthread_mutex_t lock;
+  fft_plan *plan[KEPT];
+  uint64_t clock;
+} cache = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* ---- numbers ---- */
+
+static int64_t largest_factor(int64_t n) {
+  int64_t largest = 1;
+  for (int64_t p = 2; p * p <= n; p++)
+    while (n % p == 0) largest = p, n /= p;
+  return n > largest ? n : largest;
+}
+
+/* The largest divisor whose square is at most n. */
+static int64_t divisor(int64_t n) {
+  int64_t d = (int64_t)sqrt((double)n);
+  while (d > 1 && (d * d > n || n % d)) d--;
+  return d;
+}
+
+/* The smallest 2^a 3^b 5^c from n on. */
+static int64_t good_length(int64_t n) {
+  int64_t best = INT64_MAX;
+  for (int64_t five = 1; five < 5 * n; five *= 5)
+    for (int64_t three = five; three < 3 * n; three *= 3) {
+      int64_t m = three;
+      while (m < n) m *= 2;
+      if (m < best) best = m;
+    }
+  return best;
+}
+
+/* exp(-2 pi i k / n), by the symmetries of an eighth of the circle, so that no accuracy is lost far from 0. */
+static void root(double w[2], int64_t k, int64_t n) {
+  const double turn = 6.283185307179586476925286766559;
+  int64_t k8 = 8 * (k % n), octant = k8 / n;
+  double angle = (double)(octant & 1 ? (octant + 1) * n - k8 : k8 - octant * n) * (turn / 8) / (double)n;
+  double c = cos(angle), s = sin(angle);
+  int64_t quarter = (octant + 1) / 2 % 4;
+  if (octant & 1) s = -s; /* the angle is counted from the nearest multiple of a quarter */
+  double x[4] = {c, -s, -c, s}, y[4] = {s, c, -s, -c};
+  w[0] = x[quarter], w[1] = -y[quarter];
+}
+
+static double *roots(int64_t count, int64_t step, int64_t n) {
+  double *w = malloc((size_t)count * 2 * sizeof *w);
+  for (int64_t k = 0; w && k < count; k++) root(w + 2 * k, k * step, n);
+  return w;
+}
+
+/* ---- making plans ---- */
+
+static void plan_free(fft_plan *p) {
+  if (p->lanes) p->ops->plan_free(p->lanes);
+  if (p->first) tide__fft_plan_put(p->first);
+  if (p->second) tide__fft_plan_put(p->second);
+  free(p->chirp), free(p->spectrum), free(p->coarse), free(p->fine), free(p->spread), free(p->half_root);
+  free(p);
+}
+
+/* The transform of the chirp, in double precision for either kind of float. */
+static bool make_spectrum(fft_plan *p) {
+  int64_t n = p->n, m = p->m;
+  double *chirp = calloc((size_t)m, 2 * sizeof *chirp), *spectrum = malloc((size_t)m * 2 * sizeof *spectrum);
+  fft_plan *wide = tide__fft_plan_get(m, true, false, FFT_ALONE);
+  bool good = chirp && spectrum && wide;
+  for (int64_t k = 0; good && k < n; k++) {
+    double re = p->chirp[2 * k] / (double)m, im = -p->chirp[2 * k + 1] / (double)m;
+    chirp[2 * k] = re, chirp[2 * k + 1] = im;
+    if (k) chirp[2 * (m - k)] = re, chirp[2 * (m - k) + 1] = im;
+  }
+  good = good && tide__fft_line(wide, spectrum, chirp);
+  for (int64_t k = 0; good && k < m; k++) spectrum[2 * k + 1] = -spectrum[2 * k + 1];
+  free(chirp);
+  if (wide) tide__fft_plan_put(wide);
+  p->spectrum = spectrum;
+  return good;
+}
+
+static bool make_chirp(fft_plan *p) {
+  int64_t n = p->n;
+  p->way = FFT_CHIRP;
+  p->m = good_length(2 * n - 1);
+  p->first = tide__fft_plan_get(p->m, p->wide, false, p->use);
+  p->chirp = malloc((size_t)n * 2 * sizeof *p->chirp);
+  if (!p->first || !p->chirp) return false;
+  int64_t square = 0; /* k * k modulo 2n */
+  for (int64_t k = 0; k < n; k++) {
+    root(p->chirp + 2 * k, square, 2 * n);
+    square = (square + 2 * k + 1) % (2 * n);
+  }
+  return make_spectrum(p);
+}
+
+static bool make_split(fft_plan *p, int64_t columns) {
+  int64_t rows = p->n / columns;
+  p->way = FFT_SPLIT;
+  p->first = tide__fft_plan_get(columns, p->wide, false, FFT_INNER);
+  p->second = tide__fft_plan_get(rows, p->wide, false, FFT_INNER);
+  while (((int64_t)1 << 2 * p->shift) < p->n) p->shift++;
+  p->fine = roots((int64_t)1 << p->shift, 1, p->n);
+  p->coarse = roots((p->n >> p->shift) + 1, (int64_t)1 << p->shift, p->n);
+  int lanes = p->ops->lanes;
+  double *w = malloc((size_t)(columns * lanes) * 2 * sizeof *w);
+  for (int64_t k = 0; w && k < columns; k++)
+    for (int l = 0; l < lanes; l++) root(w + 2 * (k * lanes + l), k * l, p->n);
+  p->spread = aligned_alloc(64, ((size_t)(columns * lanes * 2 * p->ops->item) + 63) / 64 * 64);
+  bool good = p->first && p->second && p->fine && p->coarse && w && p->spread;
+  if (good) p->ops->spread(p->spread, w, columns);
+  free(w);
+  return good;
+}
+
+static bool make(fft_plan *p) {
+  if (p->half && !(p->half_root = roots(p->n + 1, 1, 2 * p->n))) return false;
+  p->m = p->n;
+  if (p->n == 1) return true;
+  int64_t largest = largest_factor(p->n), columns = divisor(p->n);
+  if (largest > LARGEST_FACTOR) return make_chirp(p);
+  bool lone = p->use == FFT_ALONE && p->n >= LEAST_SPLIT && columns >= p->ops->lanes;
+  if (p->use != FFT_INNER && (p->n > LONGEST_DIRECT || lone)) return make_split(p, columns);
+  p->scratch = largest > 5;
+  p->lanes = p->ops->plan_new((int)p->n);
+  return p->lanes != NULL;
+}
+
+/* ---- the list ---- */
+
+/* With the lock held: drops a reference; the last one's caller frees the plan. */
+static bool unref(fft_plan *p) { return --p->refs == 0; }
+
+void tide__fft_plan_put(fft_plan *p) {
+  pthread_mutex_lock(&cache.lock);
+  bool last = unref(p);
+  pthread_mutex_unlock(&cache.lock);
+  if (last) plan_free(p);
+}
+
+/* Takes the place of the one that has not been used for longest. */
+static void keep(fft_plan *p) {
+  fft_plan *oldest = NULL;
+  pthread_mutex_lock(&cache.lock);
+  int at = 0;
+  for (int i = 0; i < KEPT && cache.plan[at]; i++)
+    if (!cache.plan[i] || cache.plan[i]->used < cache.plan[at]->used) at = i;
+  if (cache.plan[at] && unref(cache.plan[at])) oldest = cache.plan[at];
+  cache.plan[at] = p;
+  p->refs++;
+  p->used = ++cache.clock;
+  pthread_mutex_unlock(&cache.lock);
+  if (oldest) plan_free(oldest);
+}
+
+static fft_plan *find(int64_t n, bool wide, bool half, fft_use use) {
+  fft_plan *found = NULL;
+  pthread_mutex_lock(&cache.lock);
+  for (int i = 0; i < KEPT && !found; i++) {
+    fft_plan *p = cache.plan[i];
+    if (p && p->n == n && p->wide == wide && p->half == half && p->use == use) found = p;
+  }
+  if (found) found->refs++, found->used = ++cache.clock;
+  pthread_mutex_unlock(&cache.lock);
+  return found;
+}
+
+fft_plan *tide__fft_plan_get(int64_t n, bool wide, bool half, fft_use use) {
+  fft_plan *p = find(n, wide, half, use);
+  if (p) return p;
+  p = calloc(1, sizeof *p);
+  if (!p) return NULL;
+  p->n = n, p->wide = wide, p->half = half, p->use = use, p->refs = 1;
+  p->ops = wide ? &tide__fft_lanes_f64 : &tide__fft_lanes_f32;
+  if (!make(p)) {
+    plan_free(p);
+    return NULL;
+  }
+  if (n <= LONGEST_KEPT) keep(p);
+  return p;
+}

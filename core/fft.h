@@ -1,0 +1,23 @@
+/* fft.h: plans of Fourier transforms as fft.c borrows them from fft_cache.c. */
+#ifndef TIDE_CORE_FFT_H
+#define TIDE_CORE_FFT_H
+
+#include "core.h"
+
+typedef struct tide__fft_entry {
+  tide_fft_shape shape;
+  void *plan;  /* the backend's */
+  size_t work; /* bytes of device memory that a call needs */
+  pthread_mutex_t lock;
+  int device, users;
+  bool listed;   /* the cache holds it */
+  bool captured; /* a graph may hold its kernels: it lives until the runtime ends */
+  struct tide__fft_entry *newer, *older, *chain;
+} tide__fft_entry;
+
+/* The plan for this shape, locked: plans serve one call at a time. */
+tide_status tide__fft_take(tide__fft_entry **out, const tide_backend *backend, const tide_stream *stream,
+                           const tide_fft_shape *shape);
+void tide__fft_give(tide__fft_entry *entry);
+
+#endif

@@ -1,0 +1,53 @@
+/* fft_freq.c: what goes with Fourier transforms: frequencies and their order.
+ *
+ * Frequencies are small integers first, exact in any float, and are divided once; so two that are negatives of each
+ * other differ in sign alone. Shifting is rolling by half of each dim. */
+#include "tensor.h"
+#include "tide/fft.h"
+
+static tide_status scaled(tide_tensor *x, double factor) {
+  tide_operand operands[2] = {{.tensor = x}, {.tensor = NULL, .number = tide_float(factor)}};
+  return x->numel ? tide_elementwise(NULL, TIDE_OP_mul, operands, NULL, x) : TIDE_OK;
+}
+
+tide_status tide_fft_freq(tide_tensor **out, int64_t n, double d, bool half, const tide_options *options) {
+  const char *what = half ? "rfftfreq" : "fftfreq";
+  tide_options o = TIDE_OPTIONS;
+  if (options) o = *options;
+  if (o.dtype == TIDE_DTYPE_NONE) o.dtype = tide_get_default_dtype();
+  if (n < 1)
+    return tide__fail(TIDE_VALUE, "%s: wrong number of points, got %lld, expected at least 1", what, (long long)n);
+  if (tide__category(o.dtype) < 2)
+    return tide__fail(TIDE_DTYPE, "%s: dtype not accepted, got %s, expected a floating or complex one", what,
+                      tide_dtype_name(o.dtype));
+  tide_tensor *x, *rolled;
+  const int dim = 0;
+  TIDE_TRY(tide_arange(&x, tide_int(half ? 0 : -(n / 2)), tide_int(1), half ? n / 2 + 1 : n, &o));
+  tide_status status = TIDE_OK;
+  if (!half && (status = tide_fft_shift(&rolled, x, &dim, 1, true)) == TIDE_OK) {
+    tide_tensor_release(x);
+    x = rolled;
+  }
+  if (status == TIDE_OK) status = scaled(x, 1 / ((double)n * d));
+  if (status == TIDE_OK)
+    *out = x;
+  else
+    tide_tensor_release(x);
+  return status;
+}
+
+tide_status tide_fft_shift(tide_tensor **out, const tide_tensor *x, const int *dims, int ndims, bool inverse) {
+  const char *what = inverse ? "ifftshift" : "fftshift";
+  int64_t shift[TIDE_MAX_DIMS];
+  TIDE_TRY(tide__check(x, what, "the input"));
+  if (ndims > TIDE_MAX_DIMS)
+    return tide__fail(TIDE_VALUE, "%s: too many dims, got %d, expected at most %d", what, ndims, TIDE_MAX_DIMS);
+  for (int i = 0; i < ndims; i++) {
+    int d;
+    TIDE_TRY(tide__dim_check(&d, dims[i], x->ndim, what));
+    int64_t n = x->ndim ? x->size[d] : 1;
+    shift[i] = inverse ? (n + 1) / 2 : n / 2;
+  }
+  if (ndims) return tide_roll(out, x, shift, dims, ndims);
+  return tide_clone(out, x);
+}
