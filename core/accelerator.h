@@ -23,8 +23,12 @@ tide_status tide__visible_count(int *out);
 
 /* ---- defer.c ---- */
 
-/* What the opening of a device ends with: runs what was deferred and tells the thread's hook. */
+/* What the opening of a device ends with: warns of one that is too old, runs what was deferred. */
 tide_status tide__opened(int device);
 void tide__defer_shutdown(void);
+
+/* ---- ipc.c ---- */
+
+void tide__ipc_shutdown(void);
 
 #endif

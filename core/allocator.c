@@ -234,6 +234,15 @@ tide_status tide__block_alloc(tide_block **out, tide_stream *stream, size_t byte
   return status;
 }
 
+tide_status tide__block_alloc_plain(tide_block **out, tide_stream *stream, size_t bytes) {
+  return tide__block_alloc(out, stream, bytes);
+}
+
+bool tide__block_base(const tide_block *block, void **base, size_t *bytes) {
+  *base = block->segment->ptr, *bytes = block->segment->size;
+  return true;
+}
+
 void *tide__block_ptr(const tide_block *block) { return block->ptr; }
 void tide__block_use(tide_block *block, tide_stream *stream) { tide__park_use(&block->park, stream); }
 

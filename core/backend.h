@@ -8,6 +8,7 @@
 #include "plan.h"
 #include "tide/device.h"
 #include "fft_plan.h"
+#include "tide/ipc.h"
 
 #define TIDE_BACKEND_VERSION 3
 
@@ -26,12 +27,6 @@ typedef struct tide_backend_host {
   /* A kernel met a bad index: to be called by the backend's wait functions when they find its mailbox filled. */
   tide_status (*fail_index)(int device, uint32_t site, int64_t value, int64_t length, int index_base);
 } tide_backend_host;
-
-/* What names a piece of memory or an event to another process. */
-enum { TIDE_IPC_BYTES = 64 };
-typedef struct tide_ipc_handle {
-  unsigned char bytes[TIDE_IPC_BYTES];
-} tide_ipc_handle;
 
 /* "GPU-" and 36 characters, with a zero behind them; rounded up. */
 enum { TIDE_UUID_TEXT = 64 };

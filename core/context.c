@@ -190,6 +190,7 @@ static void end_runtime(void) {
   tide__deferred_drain();
   wait_for_devices();
   tide__graph_shutdown();
+  tide__ipc_shutdown();
   tide__park_shutdown();
   tide__parallel_shutdown();
   tide__fft_shutdown();

@@ -207,6 +207,10 @@ static inline void tide__park_poll(void) {
 typedef struct tide_block tide_block;
 /* A block of at least `bytes` for use on stream, at once. Climbs the ladder of DESIGN when it does not fit. */
 tide_status tide__block_alloc(tide_block **out, tide_stream *stream, size_t bytes);
+/* Likewise, alone in a segment of its own, so that other processes can open it. */
+tide_status tide__block_alloc_plain(tide_block **out, tide_stream *stream, size_t bytes);
+/* The segment, as mem_alloc gave it, in which the block lies; false where other processes cannot open it. */
+bool tide__block_base(const tide_block *block, void **base, size_t *bytes);
 void *tide__block_ptr(const tide_block *block);
 /* The block was used on this stream as well: it is not reused before that work is done. */
 void tide__block_use(tide_block *block, tide_stream *stream);

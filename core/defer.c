@@ -5,9 +5,12 @@
  * when the first device is opened, on the thread that opens it. A call that fails then does not get lost: the opening
  * call fails in its place, with the text of where it was made. The device is open all the same, so the next call works.
  *
+ * What is opened is also looked at: a device for which the library has no code causes a warning.
+ *
  * Invariant: each entry runs at most once and is dropped exactly once, with no lock held. */
 #include "accelerator.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 enum { WHERE = 512 };
@@ -22,13 +25,6 @@ typedef struct deferred {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static deferred *first, **last = &first;
-
-static _Thread_local struct {
-  void (*fn)(void *user, int device);
-  void *user;
-} opened;
-
-void tide_opened_set(void (*fn)(void *user, int device), void *user) { opened.fn = fn, opened.user = user; }
 
 static tide_status run_now(tide_status (*fn)(void *user), void (*drop)(void *user), void *user) {
   tide_status status = fn(user);
@@ -75,10 +71,23 @@ static tide_status run_deferred(void) {
   return result == TIDE_OK ? TIDE_OK : tide__fail(result, "%s", message);
 }
 
+/* A device that there is no code for is found now rather than by the first kernel's failure. */
+static void warn_of_old(int device) {
+  const tide_device_props *p;
+  bool supported;
+  int major, minor;
+  if (tide_device_supported(&supported, device) != TIDE_OK || supported) return;
+  if (tide_device_get_props(&p, device) != TIDE_OK || tide_min_capability(&major, &minor) != TIDE_OK) return;
+  char text[512];
+  snprintf(text, sizeof text,
+           "cuda: %s (%s) has compute capability %d.%d, for which this library was not compiled: the lowest is %d.%d",
+           p->name, tide__device_text(device), p->major, p->minor, major, minor);
+  tide__warn(text);
+}
+
 tide_status tide__opened(int device) {
-  tide_status status = run_deferred();
-  if (opened.fn) opened.fn(opened.user, device);
-  return status;
+  warn_of_old(device);
+  return run_deferred();
 }
 
 void tide__defer_shutdown(void) {

@@ -3,12 +3,15 @@
  * An event is bound to a device by its first record, and gets a driver's event only then. Making one costs a driver
  * call and some microseconds, so ended ones are kept by device and flags and serve again: recording overwrites whatever
  * an event held before, and a wait that was queued on it keeps what it was queued for. Because releasing only hands the
- * driver's event to the cache, a finaliser may release events.
+ * driver's event to the cache, a finaliser may release events. One that other processes may have opened never serves
+ * again.
  *
  * Invariant: a driver's event is either in one tide_event, in one use of park.c, or in the cache. */
 #include "graph.h"
 
 #include <stdlib.h>
+
+#include "tide/ipc.h"
 
 enum { ALL_FLAGS = TIDE_EVENT_TIMING | TIDE_EVENT_BLOCKING | TIDE_EVENT_INTERPROCESS };
 
@@ -28,8 +31,20 @@ static struct {
   int count, room;
 } cache[TIDE_MAX_DEVICES][ALL_FLAGS + 1];
 
+/* Ended ones that other processes may know still: the next one that is asked for lets them go. */
+static void free_shared(const tide_backend *backend, int device, uint32_t flags) {
+  void *event = NULL;
+  do {
+    if (event) backend->event_free(event);
+    pthread_mutex_lock(&lock);
+    event = cache[device][flags].count > 0 ? cache[device][flags].item[--cache[device][flags].count] : NULL;
+    pthread_mutex_unlock(&lock);
+  } while (event);
+}
+
 tide_status tide__event_take(void **out, const tide_backend *backend, int device, uint32_t flags) {
   void *event = NULL;
+  if (flags & TIDE_EVENT_INTERPROCESS) free_shared(backend, device, flags);
   pthread_mutex_lock(&lock);
   if (cache[device][flags].count > 0) event = cache[device][flags].item[--cache[device][flags].count];
   pthread_mutex_unlock(&lock);
@@ -172,6 +187,45 @@ int tide_event_device(const tide_event *event) { return event->device; }
 uint64_t tide_event_handle(const tide_event *event) {
   const tide_backend *b = event->epoch == tide__epoch_now() ? tide__backend_peek(event->device) : NULL;
   return b && event->impl ? b->event_handle(event->impl) : 0;
+}
+
+/* ---- events of other processes ---- */
+
+tide_status tide_event_ipc_handle(tide_ipc_handle *out, tide_event *event) {
+  TIDE_TRY(check(event, "ipc_handle"));
+  if (!(event->flags & TIDE_EVENT_INTERPROCESS))
+    return tide__fail(TIDE_VALUE,
+                      "ipc_handle: the event is for this process alone, expected one made with interprocess");
+  const tide_backend *b;
+  int device = event->impl ? event->device : TIDE_CURRENT;
+  TIDE_TRY(tide__device_resolve_accelerator(&device, device, "ipc_handle"));
+  TIDE_TRY(tide__backend(&b, device));
+  if (!b->ipc_event_export)
+    return tide__fail(TIDE_SUPPORT, "ipc_handle: %s shares no events", tide__device_text(device));
+  if (!event->impl) {
+    TIDE_TRY(tide__event_take(&event->impl, b, device, event->flags));
+    event->device = device;
+  }
+  return b->ipc_event_export(out, event->impl);
+}
+
+tide_status tide_event_from_ipc(tide_event **out, int device, const tide_ipc_handle *handle) {
+  const tide_backend *b;
+  tide_event *event;
+  TIDE_TRY(tide__device_resolve_accelerator(&device, device, "from_ipc_handle"));
+  TIDE_TRY(tide__backend(&b, device));
+  if (!b->ipc_event_open)
+    return tide__fail(TIDE_SUPPORT, "from_ipc_handle: %s shares no events", tide__device_text(device));
+  TIDE_TRY(tide_event_new(&event, TIDE_EVENT_INTERPROCESS));
+  tide_status status = b->ipc_event_open(&event->impl, device, handle);
+  if (status != TIDE_OK) {
+    event->impl = NULL;
+    tide_event_release(event);
+    return status;
+  }
+  event->device = device;
+  *out = event;
+  return TIDE_OK;
 }
 
 /* ---- streams that wait ---- */

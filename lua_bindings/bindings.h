@@ -63,6 +63,8 @@ const char *ltide_typename(lua_State *L,
 const char *ltide_function_name(lua_State *L); /* by which the running C function was called, for messages */
 void ltide_warn(lua_State *L, const char *format, ...); /* through Lua's warn */
 
+void ltide_warn_hook(void *user, const char *message); /* for tide_warn_set */
+
 /* luaL_newmetatable, closed to scripts: getmetatable gives the name, so that finalisers and the like cannot be called
  * by hand. */
 static inline void ltide_newmetatable(lua_State *L, const char *name) {
@@ -136,6 +138,8 @@ void ltide_push_device(lua_State *L, int device);
 tide_stream *ltide_check_stream(lua_State *L, int arg, const char *name); /* raises */
 void ltide_push_stream(lua_State *L, tide_stream *stream);                /* takes a reference of its own */
 tide_event *ltide_check_event(lua_State *L, int arg, const char *name);
+tide_event **ltide_new_event(lua_State *L);                    /* pushes a closed handle, to be filled */
+extern const ltide_reg ltide_event_ipc[], ltide_event_class[]; /* ipc.c: more methods, and what is in the class table */
 
 /* dtype.c */
 tide_dtype ltide_check_dtype(lua_State *L, int arg, const char *name); /* a tide.dtype object or its name */
@@ -161,8 +165,8 @@ void ltide_open_errors(lua_State *L, ltide_state *S);
 void ltide_open_device(lua_State *L, ltide_state *S);
 void ltide_open_stream(lua_State *L, ltide_state *S);
 void ltide_open_event(lua_State *L, ltide_state *S);
+void ltide_open_ipc(lua_State *L, ltide_state *S);
 void ltide_open_info(lua_State *L, ltide_state *S);
-void ltide_watch_devices(void); /* info.c: warns of a device that there is no code for, when it is first used */
 void ltide_open_graph(lua_State *L, ltide_state *S);
 void ltide_open_memory(lua_State *L, ltide_state *S);
 void ltide_open_scope(lua_State *L, ltide_state *S);

@@ -180,6 +180,12 @@ const char *ltide_typename(lua_State *L, int arg) {
   }
 }
 
+/* Core's warnings, on the coroutine that called last. */
+void ltide_warn_hook(void *user, const char *message) {
+  (void)user;
+  if (ltide_last) lua_warning(ltide_last, message, 0);
+}
+
 void ltide_warn(lua_State *L, const char *format, ...) {
   va_list list;
   va_start(list, format);

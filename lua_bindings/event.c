@@ -18,6 +18,13 @@ static int event_gc(lua_State *L) {
   return 0;
 }
 
+tide_event **ltide_new_event(lua_State *L) {
+  tide_event **u = lua_newuserdatauv(L, sizeof *u, 0);
+  *u = NULL;
+  luaL_setmetatable(L, EVENT_META);
+  return u;
+}
+
 /* Is opts[key] true? Raises if it is there and no boolean. */
 static bool flag(lua_State *L, int opts, const char *key) {
   int type = lua_getfield(L, opts, key);
@@ -39,10 +46,7 @@ static int levent_new(lua_State *L) {
     if (flag(L, 2, "interprocess")) flags |= TIDE_EVENT_INTERPROCESS;
   } else if (!lua_isnoneornil(L, 2))
     return ltide_arg_error(L, 2, "opts", "a table {enable_timing=, blocking=, interprocess=}");
-  tide_event **u = lua_newuserdatauv(L, sizeof *u, 0);
-  *u = NULL;
-  luaL_setmetatable(L, EVENT_META);
-  ltide_try(L, tide_event_new(u, flags));
+  ltide_try(L, tide_event_new(ltide_new_event(L), flags));
   return 1;
 }
 
@@ -149,6 +153,7 @@ void ltide_open_event(lua_State *L, ltide_state *S) {
   luaL_setfuncs(L, meta, 0);
   lua_createtable(L, 0, 8);
   ltide_register(L, "Event", methods);
+  ltide_register(L, "Event", ltide_event_ipc);
   lua_pushcclosure(L, event_index, 1);
   lua_setfield(L, -2, "__index");
   lua_pop(L, 1);
@@ -159,6 +164,7 @@ void ltide_open_event(lua_State *L, ltide_state *S) {
       {"record", lrecord, "tide.cuda.record([opts]) -> ev\nA new event, recorded now on the current stream."}, {0}};
   ltide_register(L, "tide.cuda", list);
   lua_createtable(L, 0, 1);
+  ltide_register(L, "tide.cuda.Event", ltide_event_class);
   lua_createtable(L, 0, 1);
   lua_pushcfunction(L, levent_new);
   lua_setfield(L, -2, "__call");

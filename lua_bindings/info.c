@@ -182,23 +182,7 @@ static int lget_peer_access(lua_State *L) {
   return 1;
 }
 
-/* {==== The first use of a device */
-
-/* user is the Lua universe, which need not be the one that runs: the thread says which that is. */
-static void opened(void *user, int device) {
-  (void)user;
-  const tide_device_props *p;
-  bool supported;
-  int major, minor;
-  if (!ltide_last || tide_device_supported(&supported, device) != TIDE_OK || supported) return;
-  if (tide_device_get_props(&p, device) != TIDE_OK || tide_min_capability(&major, &minor) != TIDE_OK) return;
-  ltide_warn(ltide_last,
-             "cuda: %s (cuda:%d) has compute capability %d.%d, for which tide was not compiled: the lowest is %d.%d "
-             "(see tide.cuda.get_arch_list)",
-             p->name, device, p->major, p->minor, major, minor);
-}
-
-void ltide_watch_devices(void) { tide_opened_set(opened, NULL); }
+/* {==== Opening */
 
 /* tide.cuda.streams: the same classes once more. The table tide.cuda is at the top, streams and events are in it. */
 static void open_streams(lua_State *L) {

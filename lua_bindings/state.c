@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "scope.h"
-#include "tide/device.h"
+#include "tide/debug.h"
 
 _Thread_local lua_State *ltide_last;
 _Thread_local ltide_state *ltide_last_state;
@@ -177,7 +177,7 @@ ltide_state *ltide_enter_slow(lua_State *L) {
   tide_current_bind(r->current);
   tide_set_index_base(1);
   tide_site_set(site, NULL);
-  ltide_watch_devices();
+  tide_warn_set(ltide_warn_hook, NULL);
   ltide_last = L, ltide_last_state = S, ltide_last_epoch = atomic_load(&ltide_epoch);
   if (atomic_load(&S->collect_wanted)) collect(L, S);
   return S;
@@ -195,7 +195,7 @@ static int state_gc(lua_State *L) {
   atomic_fetch_add(&ltide_epoch, 1);
   ltide_last = NULL, ltide_last_state = NULL;
   tide_site_set(NULL, NULL);
-  tide_opened_set(NULL, NULL);
+  tide_warn_set(NULL, NULL);
   tide_shutdown();
   return 0;
 }
@@ -239,7 +239,8 @@ int luaopen_tide(lua_State *L) {
       ltide_open_event,  ltide_open_info,    ltide_open_graph,   ltide_open_memory,  ltide_open_dtype,
       ltide_open_tensor, ltide_open_storage, ltide_open_factory, ltide_open_convert, ltide_open_view,
       ltide_open_index,  ltide_open_ops,     ltide_open_reduce,  ltide_open_matmul,  ltide_open_fft,
-      ltide_open_random, ltide_open_format,  ltide_open_io,      ltide_open_util,    ltide_open_api,
+      ltide_open_random, ltide_open_format,  ltide_open_io,      ltide_open_util,    ltide_open_ipc,
+      ltide_open_api,
   };
   lua_rawgetp(L, LUA_REGISTRYINDEX, &key_state);
   if (!lua_isnil(L, -1)) return luaL_error(L, "tide: already open in this Lua state; require gives it again");

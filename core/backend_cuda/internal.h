@@ -164,6 +164,14 @@ tide_status tide__cuda_copy_peer(void *stream, void *dst, int dst_device, const 
 bool tide__cuda_peer_open(int device, int peer);
 tide_status tide__cuda_peer_access(int device, int peer, bool enabled);
 
+/* ---- ipc.c ---- */
+
+tide_status tide__cuda_ipc_mem_export(tide_ipc_handle *out, int device, void *ptr);
+tide_status tide__cuda_ipc_mem_open(void **out, int device, const tide_ipc_handle *handle);
+void tide__cuda_ipc_mem_close(int device, void *ptr);
+tide_status tide__cuda_ipc_event_export(tide_ipc_handle *out, void *event);
+tide_status tide__cuda_ipc_event_open(void **out, int device, const tide_ipc_handle *handle);
+
 /* ---- staged.c ---- */
 
 /* Copies pageable memory by several threads; the stream has nothing else to do, its device is current. False where this

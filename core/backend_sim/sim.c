@@ -10,7 +10,7 @@
  *   sim_memory  address space, blocks, page-locked memory      sim_event  events
  *   sim_queue   streams, the scheduler, waits                  sim_work   kernels and copies
  *   sim_fault   faults on demand, dry mode                     sim_graph  captures and replays
- *   sim_info    what devices report
+ *   sim_info    what devices report                            sim_ipc    memory and events of other processes
  *
  * Invariants: one lock guards every struct of sim.h and is never held while a kernel runs or the host's functions are
  * called; what is queued keeps its stream and its marks alive; close leaves nothing behind. A forked child has no
@@ -205,6 +205,11 @@ static const tide_backend table = {
     .copy_peer = tide__sim_copy_peer,
     .read_small = tide__sim_read_small,
     .peer_access = peer_access,
+    .ipc_mem_export = tide__sim_ipc_mem_export,
+    .ipc_mem_open = tide__sim_ipc_mem_open,
+    .ipc_mem_close = tide__sim_ipc_mem_close,
+    .ipc_event_export = tide__sim_ipc_event_export,
+    .ipc_event_open = tide__sim_ipc_event_open,
     .arch_list = tide__sim_arch_list,
     .telemetry = tide__sim_telemetry,
     .processes = tide__sim_processes,

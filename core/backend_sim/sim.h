@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "backend.h"
+#include "share.h"
 #include "tide/sim.h"
 
 /* A block of device memory that someone holds; each device has a list of them in the order of their addresses. */
@@ -17,6 +18,8 @@ typedef struct sim_block {
   struct sim_block *next;
   char *ptr; /* the address that core sees */
   size_t bytes;
+  bool shared, borrowed; /* its pages are those of a file; of another process's file */
+  tide__share share;     /* of a shared one: the file that we hold open */
 } sim_block;
 
 /* Page-locked host memory, so that kernels may be given its addresses. */
@@ -28,11 +31,14 @@ typedef struct sim_pinned {
 
 /* One record of an event: a place in a stream. Shared by the event, the operation that reaches it and those that wait.
  */
+typedef struct sim_page sim_page; /* of an event that several processes share: sim_ipc.c */
 typedef struct sim_mark {
   int refs;
   bool passed;
   struct sim_cut *cut; /* recorded in a capture: see sim_graph.c */
-  double time;         /* seconds, when it was reached: of the system's clock, or of the stream's in dry mode */
+  sim_page *page;      /* the record is known elsewhere too, under this number; else NULL */
+  uint64_t ticket;
+  double time; /* seconds, when it was reached: of the system's clock, or of the stream's in dry mode */
 } sim_mark;
 
 typedef struct sim_event {
@@ -40,6 +46,7 @@ typedef struct sim_event {
   int device;
   uint32_t flags;
   sim_mark *mark; /* the last record, NULL before the first */
+  sim_page *page; /* of one that is shared; else NULL */
 } sim_event;
 
 typedef enum sim_kind { SIM_KERNEL, SIM_COPY, SIM_SLEEP, SIM_RECORD, SIM_WAIT, SIM_NOTE } sim_kind;
@@ -163,10 +170,29 @@ tide_status tide__sim_mem_alloc(void **out, int device, size_t bytes);
 void tide__sim_mem_free(int device, void *ptr, size_t bytes);
 tide_status tide__sim_host_alloc(void **out, size_t bytes);
 void tide__sim_host_free(void *ptr, size_t bytes);
+/* With the lock held: a place for a block of so many bytes, in no list yet; NULL if there is none. */
+sim_block **tide__sim_find_gap(char **ptr, int device, size_t bytes);
 /* With the lock held: the address at which the workers see `bytes` bytes of the device's memory, or NULL. */
 char *tide__sim_seen(int device, const void *ptr, size_t bytes);
 /* With the lock held: likewise for an operand of a kernel of that device, which may be page-locked host memory. */
 char *tide__sim_operand(int device, const void *ptr);
+
+/* sim_ipc.c */
+tide_status tide__sim_ipc_mem_export(tide_ipc_handle *out, int device, void *ptr);
+tide_status tide__sim_ipc_mem_open(void **out, int device, const tide_ipc_handle *handle);
+void tide__sim_ipc_mem_close(int device, void *ptr);
+tide_status tide__sim_ipc_event_export(tide_ipc_handle *out, void *event);
+tide_status tide__sim_ipc_event_open(void **out, int device, const tide_ipc_handle *handle);
+/* With the lock held: the block's pages are its own again, and empty. */
+void tide__sim_unshare(sim_block *block);
+/* With the lock held, but the first. */
+sim_page *tide__sim_page_new(void);
+sim_page *tide__sim_page_ref(sim_page *page);
+void tide__sim_page_unref(sim_page *page);
+void tide__sim_page_record(sim_mark *mark, sim_page *page); /* the mark becomes the page's next record */
+void tide__sim_page_pass(const sim_mark *mark);             /* tells the other processes */
+uint64_t tide__sim_page_ticket(const sim_page *page);       /* of the last record, by whichever process */
+bool tide__sim_page_passed(const sim_page *page, uint64_t ticket);
 
 /* sim_queue.c */
 tide_status tide__sim_stream_new(void **out, int device, int priority);
@@ -201,6 +227,10 @@ tide_status tide__sim_event_elapsed(double *ms, void *start, void *end);
 void tide__sim_event_drop(void);
 tide_status tide__sim_progress_note(void *stream, uint32_t value);
 uint32_t tide__sim_progress_read(void *stream);
+/* With the lock held: the record was reached. */
+void tide__sim_mark_pass(sim_mark *mark);
+/* With the lock held: was it, here or in another process? */
+bool tide__sim_mark_passed(sim_mark *mark);
 
 /* sim_work.c */
 tide_status tide__sim_stream_sleep(void *stream, int64_t cycles);

@@ -17,6 +17,10 @@ tide_status tide__sim_event_new(void **out, int device, uint32_t flags) {
   sim_event *event = calloc(1, sizeof *event);
   if (!event) return tide__sim.host->fail(TIDE_MEMORY, "Event: no host memory");
   event->device = device, event->flags = flags;
+  if (flags & TIDE_EVENT_INTERPROCESS && !(event->page = tide__sim_page_new())) {
+    free(event);
+    return tide__sim.host->fail(TIDE_MEMORY, "Event: no host memory to share");
+  }
   pthread_mutex_lock(&tide__sim.lock);
   event->next = tide__sim.events;
   if (event->next) event->next->prev = event;
@@ -29,7 +33,18 @@ tide_status tide__sim_event_new(void **out, int device, uint32_t flags) {
 void tide__sim_mark_unref(sim_mark *mark) {
   if (!mark || --mark->refs) return;
   tide__sim_cut_free(mark->cut);
+  tide__sim_page_unref(mark->page);
   free(mark);
+}
+
+void tide__sim_mark_pass(sim_mark *mark) {
+  mark->passed = true;
+  if (mark->page) tide__sim_page_pass(mark);
+}
+
+bool tide__sim_mark_passed(sim_mark *mark) {
+  if (!mark->passed && mark->page) mark->passed = tide__sim_page_passed(mark->page, mark->ticket);
+  return mark->passed;
 }
 
 void tide__sim_event_free(void *impl) {
@@ -42,6 +57,7 @@ void tide__sim_event_free(void *impl) {
     tide__sim.events = event->next;
   if (event->next) event->next->prev = event->prev;
   tide__sim_mark_unref(event->mark);
+  tide__sim_page_unref(event->page);
   pthread_mutex_unlock(&tide__sim.lock);
   free(event);
 }
@@ -50,6 +66,7 @@ void tide__sim_event_drop(void) {
   for (sim_event *e = tide__sim.events, *next; e; e = next) {
     next = e->next;
     tide__sim_mark_unref(e->mark);
+    tide__sim_page_unref(e->page);
     free(e);
   }
   tide__sim.events = NULL;
@@ -83,15 +100,28 @@ tide_status tide__sim_event_record(void *impl, void *stream) {
   mark->refs = 2; /* the event's and the operation's */
   pthread_mutex_lock(&tide__sim.lock);
   if (atomic_load(&tide__sim_dry)) mark->time = s->clock;
+  if (event->page) tide__sim_page_record(mark, event->page);
   tide__sim_mark_unref(event->mark);
   event->mark = mark;
   pthread_mutex_unlock(&tide__sim.lock);
   return queue(SIM_RECORD, mark, s, "record");
 }
 
+/* With the lock held: another process may have recorded a shared event since; then that is its last record. */
+static void refresh(sim_event *event) {
+  uint64_t ticket = event->page ? tide__sim_page_ticket(event->page) : 0;
+  if (!ticket || (event->mark && event->mark->ticket == ticket)) return;
+  sim_mark *mark = calloc(1, sizeof *mark);
+  if (!mark) return;
+  *mark = (sim_mark){.refs = 1, .page = tide__sim_page_ref(event->page), .ticket = ticket};
+  tide__sim_mark_unref(event->mark);
+  event->mark = mark;
+}
+
 /* The event's last mark with a reference of the caller's, or NULL. */
-static sim_mark *take_mark(const sim_event *event) {
+static sim_mark *take_mark(sim_event *event) {
   pthread_mutex_lock(&tide__sim.lock);
+  refresh(event);
   sim_mark *mark = event->mark;
   if (mark) mark->refs++;
   pthread_mutex_unlock(&tide__sim.lock);
@@ -118,35 +148,36 @@ static bool lost(int device) { return tide__sim.device[device].failure.set && ti
 
 tide_status tide__sim_event_query(bool *done, void *impl) {
   TIDE_TRY(tide__sim_enter("query"));
-  const sim_event *event = impl;
+  sim_event *event = impl;
   pthread_mutex_lock(&tide__sim.lock);
   if (lost(event->device)) return tide__sim_leave(event->device, "query");
   if (event->mark && event->mark->cut)
     return tide__sim_capture_break(NULL, 907, "cudaErrorCapturedEvent",
                                    "operation not permitted on an event last recorded in a capturing stream", "query");
-  *done = !event->mark || event->mark->passed;
+  refresh(event);
+  *done = !event->mark || tide__sim_mark_passed(event->mark);
   pthread_mutex_unlock(&tide__sim.lock);
   return TIDE_OK;
 }
 
 typedef struct target {
-  const sim_mark *mark;
+  sim_mark *mark;
   int device;
 } target;
 
 static bool target_passed(const void *arg) {
   const target *t = arg;
-  return t->mark->passed || lost(t->device);
+  return tide__sim_mark_passed(t->mark) || lost(t->device);
 }
 
 tide_status tide__sim_event_sync(void *impl) {
   TIDE_TRY(tide__sim_enter("synchronize"));
-  const sim_event *event = impl;
+  sim_event *event = impl;
   target t = {take_mark(event), event->device};
   if (!t.mark) return TIDE_OK;
   pthread_mutex_lock(&tide__sim.lock);
   tide_status status = tide__sim_wait(target_passed, &t, "synchronize");
-  tide__sim_mark_unref((sim_mark *)t.mark);
+  tide__sim_mark_unref(t.mark);
   if (status == TIDE_OK) return tide__sim_leave(t.device, "synchronize");
   pthread_mutex_unlock(&tide__sim.lock);
   return status;

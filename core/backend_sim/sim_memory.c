@@ -16,6 +16,7 @@
 
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "core.h"
 
@@ -52,6 +53,7 @@ void tide__sim_memory_close(void) {
   for (int d = 0; d < s->devices; d++) {
     for (sim_block *b = s->device[d].blocks, *next; b; b = next) {
       next = b->next;
+      if (b->shared) close(b->share.file);
       free(b);
     }
   }
@@ -67,7 +69,7 @@ void tide__sim_memory_close(void) {
 
 /* The first gap of at least `bytes`: the link after which the block goes, its address in *ptr; NULL if there is none.
  */
-static sim_block **find_gap(char **ptr, int device, size_t bytes) {
+sim_block **tide__sim_find_gap(char **ptr, int device, size_t bytes) {
   sim_block **link = &tide__sim.device[device].blocks;
   char *at = tide__sim.base + tide__sim.span * (size_t)device;
   char *end = at + tide__sim.span;
@@ -92,10 +94,10 @@ tide_status tide__sim_mem_alloc(void **out, int device, size_t bytes) {
   size_t left = s->memory - s->device[device].used;
   bool fits = block && bytes <= left && !tide__sim_fault_alloc();
   char *ptr = NULL;
-  sim_block **link = fits ? find_gap(&ptr, device, whole + PAGE) : NULL;
+  sim_block **link = fits ? tide__sim_find_gap(&ptr, device, whole + PAGE) : NULL;
   if (link && mprotect(ptr + s->shift, whole, PROT_READ | PROT_WRITE)) link = NULL;
   if (link) {
-    *block = (sim_block){*link, ptr, bytes};
+    *block = (sim_block){.next = *link, .ptr = ptr, .bytes = bytes};
     *link = block;
     s->device[device].used += bytes;
   }
@@ -120,9 +122,10 @@ void tide__sim_mem_free(int device, void *ptr, size_t bytes) {
   sim_block *block = *link;
   if (block) {
     size_t whole = round_up(block->bytes, PAGE);
+    if (!block->borrowed) s->device[device].used -= block->bytes;
+    if (block->shared) tide__sim_unshare(block);
     madvise(block->ptr + s->shift, whole, MADV_DONTNEED);
     mprotect(block->ptr + s->shift, whole, PROT_NONE);
-    s->device[device].used -= block->bytes;
     *link = block->next;
   }
   pthread_mutex_unlock(&s->lock);

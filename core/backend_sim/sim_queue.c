@@ -19,7 +19,7 @@
 
 #include "core.h"
 
-static const double WAIT_SLICE = 0.02;
+static const double WAIT_SLICE = 0.02, POLL = 0.0005;
 
 /* ---- the scheduler ---- */
 
@@ -29,7 +29,9 @@ static bool may_run(sim_op *op, double now) {
     op->not_before = now + op->seconds;
   }
   if (op->not_before > now) return false;
-  return op->kind != SIM_WAIT || op->mark->passed;
+  if (op->kind != SIM_WAIT || tide__sim_mark_passed(op->mark)) return true;
+  if (op->mark->page) op->not_before = now + POLL; /* nothing wakes us when another process gets there */
+  return false;
 }
 
 /* The stream whose head is to run next, or NULL and in *wake the time at which to look again. */
@@ -165,7 +167,7 @@ tide_status tide__sim_submit(sim_stream *stream, sim_op *op, double cost, const 
   if (lost || dry || stuck) {
     if (dry) stream->clock += cost;
     if (!lost) tide__sim_fault_fire(stream->device, op);
-    if (op->kind == SIM_RECORD) op->mark->passed = true; /* other devices' streams may wait for it */
+    if (op->kind == SIM_RECORD) tide__sim_mark_pass(op->mark); /* other devices' streams may wait for it */
     tide__sim_op_free(op);
     if (lost) return tide__sim_leave(stream->device, what);
     pthread_mutex_unlock(&s->lock);

@@ -56,8 +56,6 @@ TIDE_API tide_status tide_get_peer_access(bool *out, int device, int peer);
  * is over or will never run. A failure of fn makes the opening call fail with DEFERRED, once: `where` says in that
  * error's text where the call came from. */
 TIDE_API tide_status tide_defer(tide_status (*fn)(void *user), void (*drop)(void *user), void *user, const char *where);
-/* Called on the thread that has just opened a device, with no lock held; one for each thread. */
-TIDE_API void tide_opened_set(void (*fn)(void *user, int device), void *user);
 /* The default generator of a device of which nobody has asked yet whether it is there: touches no driver. */
 TIDE_API tide_status tide_generator_early(tide_generator **out, int device);
 

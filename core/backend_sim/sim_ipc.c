@@ -1,0 +1,231 @@
+/* sim_ipc.c: memory and events of simulated devices in other processes.
+ *
+ * A block that is shared gets a file for its bytes: they are copied there while no worker runs anything, and the file
+ * takes the place of the pages under the same addresses. Another process maps the file as a block of its own. An event
+ * that is to be shared has a page from the start, with two counters: how often it was recorded and how far that has
+ * come. Whoever waits, here or elsewhere, waits for the count that it found; since nothing wakes a worker across
+ * processes, such waits are looked at every half millisecond. A recorder that died has nothing more to do: its records
+ * count as passed.
+ *
+ * Invariant: a block's or a page's file is open as long as the block or the page lives. */
+#include "sim.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "core.h"
+
+enum { PAGE = 4096 };
+static const char magic[8] = "tidesim";
+
+/* What the 64 bytes of a handle hold. */
+typedef struct name {
+  char magic[8];
+  tide__share share;
+  int32_t is_event, device;
+  uint64_t bytes;
+} name;
+_Static_assert(sizeof(name) <= TIDE_IPC_BYTES, "a name fits a handle");
+
+static void pack(tide_ipc_handle *out, name n) {
+  memcpy(n.magic, magic, sizeof magic);
+  memset(out, 0, sizeof *out);
+  memcpy(out, &n, sizeof n);
+}
+
+/* The file that the handle names, a descriptor of ours. */
+static tide_status unpack(name *out, int *file, const tide_ipc_handle *handle, bool is_event, const char *what) {
+  memcpy(out, handle, sizeof *out);
+  if (memcmp(out->magic, magic, sizeof magic) != 0 || out->is_event != is_event)
+    return tide__sim.host->fail(TIDE_VALUE, "%s: this is no handle of a simulated device's %s", what,
+                                is_event ? "event" : "memory");
+  *file = tide__share_open(&out->share);
+  if (*file >= 0) return TIDE_OK;
+  return tide__sim.host->fail(TIDE_STATE,
+                              "%s: process %d does not share this any more, expected it to live and to hold "
+                              "what it shared",
+                              what, (int)out->share.process);
+}
+
+/* ---- memory ---- */
+
+static size_t whole(const sim_block *block) { return (block->bytes + PAGE - 1) / PAGE * PAGE; }
+
+static sim_block *find(int device, const void *ptr) {
+  sim_block *b = tide__sim.device[device].blocks;
+  while (b && b->ptr != ptr) b = b->next;
+  return b;
+}
+
+static bool map_file(const sim_block *block, int file) {
+  return mmap(block->ptr + tide__sim.shift, whole(block), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) !=
+         MAP_FAILED;
+}
+
+void tide__sim_unshare(sim_block *block) {
+  mmap(block->ptr + tide__sim.shift, whole(block), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
+       -1, 0);
+  close(block->share.file);
+  block->shared = false;
+}
+
+static bool nothing_runs(const void *unused) {
+  (void)unused;
+  for (const sim_stream *s = tide__sim.streams; s; s = s->next)
+    if (s->running) return false;
+  return true;
+}
+
+/* With the lock held and nothing running. */
+static bool share(sim_block *block) {
+  if (block->shared) return true;
+  if (!tide__share_new(&block->share, whole(block))) return false;
+  const char *seen = block->ptr + tide__sim.shift;
+  size_t done = 0;
+  while (done < whole(block)) {
+    ssize_t n = pwrite(block->share.file, seen + done, whole(block) - done, (off_t)done);
+    if (n <= 0) break;
+    done += (size_t)n;
+  }
+  block->shared = done == whole(block) && map_file(block, block->share.file);
+  if (!block->shared) close(block->share.file);
+  return block->shared;
+}
+
+tide_status tide__sim_ipc_mem_export(tide_ipc_handle *out, int device, void *ptr) {
+  sim_state *s = &tide__sim;
+  TIDE_TRY(tide__sim_enter("ipc_handle"));
+  pthread_mutex_lock(&s->lock);
+  tide_status status = tide__sim_wait(nothing_runs, NULL, "ipc_handle");
+  sim_block *block = status == TIDE_OK ? find(device, ptr) : NULL;
+  bool shared = block && share(block);
+  name n = {.device = device, .bytes = block ? block->bytes : 0};
+  if (shared) n.share = block->share;
+  pthread_mutex_unlock(&s->lock);
+  TIDE_TRY(status);
+  if (!block) return s->host->fail(TIDE_VALUE, "ipc_handle: no memory begins at %p", ptr);
+  if (!shared) return s->host->fail(TIDE_MEMORY, "ipc_handle: no host memory to share %zu bytes", (size_t)n.bytes);
+  pack(out, n);
+  return TIDE_OK;
+}
+
+tide_status tide__sim_ipc_mem_open(void **out, int device, const tide_ipc_handle *handle) {
+  sim_state *s = &tide__sim;
+  name n;
+  int file = -1;
+  TIDE_TRY(tide__sim_enter("tensor_from_ipc"));
+  TIDE_TRY(unpack(&n, &file, handle, false, "tensor_from_ipc"));
+  sim_block *block = calloc(1, sizeof *block);
+  pthread_mutex_lock(&s->lock);
+  bool done = false;
+  if (block) {
+    block->bytes = n.bytes, block->share.file = file, block->shared = block->borrowed = true;
+    sim_block **link = tide__sim_find_gap(&block->ptr, device, whole(block) + PAGE);
+    done = link && map_file(block, file);
+    if (done) {
+      block->next = *link;
+      *link = block;
+      *out = block->ptr;
+    }
+  }
+  pthread_mutex_unlock(&s->lock);
+  if (done) return TIDE_OK;
+  close(file);
+  free(block);
+  return s->host->fail(TIDE_MEMORY, "tensor_from_ipc: no addresses for %zu bytes", (size_t)n.bytes);
+}
+
+void tide__sim_ipc_mem_close(int device, void *ptr) { tide__sim_mem_free(device, ptr, 0); }
+
+/* ---- events ---- */
+
+/* Counters that several processes see. */
+typedef struct counters {
+  _Atomic uint64_t recorded, passed;
+  _Atomic int32_t recorder; /* the process that recorded last */
+} counters;
+
+struct sim_page {
+  int refs;
+  tide__share share;
+  counters *counters;
+};
+
+static sim_page *page_of(const tide__share *share) {
+  sim_page *page = calloc(1, sizeof *page);
+  void *map = page ? mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, share->file, 0) : MAP_FAILED;
+  if (map == MAP_FAILED) {
+    free(page);
+    close(share->file);
+    return NULL;
+  }
+  *page = (sim_page){.refs = 1, .share = *share, .counters = map};
+  return page;
+}
+
+sim_page *tide__sim_page_new(void) {
+  tide__share share;
+  return tide__share_new(&share, PAGE) ? page_of(&share) : NULL;
+}
+
+sim_page *tide__sim_page_ref(sim_page *page) {
+  page->refs++;
+  return page;
+}
+
+void tide__sim_page_unref(sim_page *page) {
+  if (!page || --page->refs) return;
+  munmap(page->counters, PAGE);
+  close(page->share.file);
+  free(page);
+}
+
+void tide__sim_page_record(sim_mark *mark, sim_page *page) {
+  mark->page = tide__sim_page_ref(page);
+  atomic_store(&page->counters->recorder, (int32_t)getpid());
+  mark->ticket = atomic_fetch_add(&page->counters->recorded, 1) + 1;
+}
+
+void tide__sim_page_pass(const sim_mark *mark) {
+  uint64_t now = atomic_load(&mark->page->counters->passed);
+  while (now < mark->ticket && !atomic_compare_exchange_weak(&mark->page->counters->passed, &now, mark->ticket))
+    ;
+}
+
+bool tide__sim_page_passed(const sim_page *page, uint64_t ticket) {
+  const counters *c = page->counters;
+  return atomic_load(&c->passed) >= ticket || !tide__share_alive(atomic_load(&c->recorder));
+}
+
+uint64_t tide__sim_page_ticket(const sim_page *page) { return atomic_load(&page->counters->recorded); }
+
+tide_status tide__sim_ipc_event_export(tide_ipc_handle *out, void *impl) {
+  TIDE_TRY(tide__sim_enter("ipc_handle"));
+  const sim_event *event = impl;
+  if (!event->page)
+    return tide__sim.host->fail(TIDE_VALUE, "ipc_handle: the event is not shared, expected one with interprocess");
+  pack(out, (name){.share = event->page->share, .is_event = true, .device = event->device});
+  return TIDE_OK;
+}
+
+tide_status tide__sim_ipc_event_open(void **out, int device, const tide_ipc_handle *handle) {
+  name n;
+  int file = -1;
+  void *event;
+  TIDE_TRY(tide__sim_enter("from_ipc_handle"));
+  TIDE_TRY(unpack(&n, &file, handle, true, "from_ipc_handle"));
+  tide__share share = n.share;
+  share.file = file;
+  sim_page *page = page_of(&share);
+  if (!page) return tide__sim.host->fail(TIDE_MEMORY, "from_ipc_handle: no host memory");
+  tide_status status = tide__sim_event_new(&event, device, 0);
+  if (status != TIDE_OK) {
+    tide__sim_page_unref(page);
+    return status;
+  }
+  ((sim_event *)event)->page = page;
+  ((sim_event *)event)->flags = TIDE_EVENT_INTERPROCESS;
+  *out = event;
+  return TIDE_OK;
+}

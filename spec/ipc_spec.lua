@@ -1,0 +1,220 @@
+-- Tensors and events of other processes (API.md PAR-04 to PAR-06, EVT-03). The other process is a second runner.
+
+local tide = require "tide"
+local D = require "spec.support.device"
+if not D.cuda then return end
+local cuda = tide.cuda
+
+local function hex(s) return (s:gsub(".", function(c) return ("%02x"):format(c:byte()) end)) end
+
+-- A process that runs `script`, with `arg[1]` the handle. It starts at once; the function returned waits for its end and
+-- gives its output. What it prints line by line can be read from `pipe`.
+local function other(script, handle)
+  local path = os.tmpname()
+  local file = assert(io.open(path, "w"))
+  file:write([[
+    local tide = require "tide"
+    local cuda = tide.cuda
+    local handle = arg[1] and arg[1]:gsub("%x%x", function(b) return string.char(tonumber(b, 16)) end)
+    ]] .. script)
+  file:close()
+  local pipe = assert(io.popen(("%s %s %s 2>&1"):format(D.quote(D.runner), path, handle and hex(handle) or "")))
+  return function()
+    local out = pipe:read "a"
+    pipe:close()
+    os.remove(path)
+    return out
+  end, pipe
+end
+
+local function consume(handle, script)
+  local finish = other("local x = cuda.tensor_from_ipc(handle)\n" .. script, handle)
+  return finish()
+end
+
+describe("tensors of another process", function()
+  D.watch(before_each, after_each, cuda.ipc_collect)
+
+  it("have its values, shape, strides and dtype", function()
+    local x = tide.arange(24, { device = "cuda", dtype = "int32" }):view(4, 6)
+    local out = consume(x:ipc_handle(), [[print(tostring(x.dtype), x.device, table.concat(x.shape, "x"), x[4][6]:item())]])
+    assert.are.equal("tide.int32\tcuda:0\t4x6\t23\n", out)
+    local view = x:t():slice(1, 2, 6, 2)
+    out = consume(view:ipc_handle(), [[print(table.concat(x.shape, "x"), table.concat(x:stride(), "x"), x[1][2]:item(), x[3][4]:item())]])
+    assert.are.equal("3x4\t2x6\t7\t23\n", out)
+    for dtype, value in pairs { float16 = "1.5", bool = "true", complex64 = "1.5", uint8 = "1" } do
+      x = tide.full({ 3 }, 1.5, { device = "cuda", dtype = "float64" }):to(tide[dtype])
+      out = consume(x:ipc_handle(), "print((x.dtype == tide.complex64 and x:real() or x)[3]:item())")
+      assert.are.equal(value .. "\n", out)
+    end
+    out = consume(tide.zeros(0, 3, { device = "cuda" }):ipc_handle(), [[print(table.concat(x.shape, "x"))]])
+    assert.are.equal("0x3\n", out)
+    out = consume(tide.full({}, 2.5, { device = "cuda" }):ipc_handle(), [[print(x:dim(), x:item())]])
+    assert.are.equal("0\t2.5\n", out)
+  end)
+
+  it("are the same memory", function()
+    local x = tide.zeros(1000, { device = "cuda" })
+    local out = consume(x:ipc_handle(), [[x:add_(5) cuda.synchronize() print "done"]])
+    assert.are.equal("done\n", out)
+    D.eq(5, x[1000])
+  end)
+
+  it("wait for the work that made them", function()
+    for i = 1, 3 do
+      local x = tide.zeros(5000, { device = "cuda" })
+      cuda._sleep(D.simulated and 300000000 or 600000000) -- longer than the other process takes to start
+      x:fill_(i)
+      assert.are.equal(i .. ".0\n", consume(x:ipc_handle(), [[print(x[5000]:item())]]))
+    end
+  end)
+
+  it("are held until the other process has let go", function()
+    local before = cuda.memory_allocated()
+    local x = tide.full({ 1 << 20 }, 3, { device = "cuda", dtype = "float32" })
+    local handle = x:ipc_handle()
+    x:free()
+    collectgarbage()
+    assert.is_true(cuda.memory_allocated() > before)
+    local finish, pipe = other([[
+      local x = cuda.tensor_from_ipc(handle)
+      print "open" io.stdout:flush()
+      local y = x + 1
+      x:free()
+      cuda.synchronize()
+      print(y[1]:item())]], handle)
+    assert.are.equal("open", pipe:read "l")
+    assert.are.equal("4.0\n", finish())
+    assert.is_true(cuda.memory_allocated() > before)
+    cuda.ipc_collect()
+    assert.are.equal(before, cuda.memory_allocated())
+  end)
+
+  it("are taken back from a process that died with them", function()
+    local before = cuda.memory_allocated()
+    do
+      local x = tide.zeros(1 << 20, { device = "cuda" })
+      assert.are.equal("open\n", consume(x:ipc_handle(), [[print "open" io.stdout:flush() os.execute("kill -9 $PPID") while true do end]])
+        :match "^open\n")
+      x:free()
+    end
+    cuda.ipc_collect()
+    assert.are.equal(before, cuda.memory_allocated())
+  end)
+
+  it("are opened once for each handle", function()
+    local x = tide.ones(3, { device = "cuda" })
+    local handle = x:ipc_handle()
+    local script = [[
+      local ok, e = pcall(cuda.tensor_from_ipc, handle)
+      print(ok, not ok and e.kind)]]
+    local finish = other("local x = cuda.tensor_from_ipc(handle)" .. script, handle)
+    assert.are.equal("false\tStateError\n", finish())
+    cuda.ipc_collect()
+    assert.are.equal("false\tStateError\n", (other(script, handle)()))
+    assert.are.equal("1.0\n", consume(x:ipc_handle(), "print(x[1]:item())"))
+  end)
+
+  it("in the maker itself are the same storage", function()
+    local x = tide.ones(3, { device = "cuda" })
+    local handle = x[2]:ipc_handle()
+    local y = cuda.tensor_from_ipc(handle)
+    assert.are.equal(x[2]:data_ptr(), y:data_ptr())
+    y:fill_(7)
+    D.eq({ 1, 7, 1 }, x)
+    D.raises("StateError", cuda.tensor_from_ipc, handle)
+  end)
+
+  it("may come from the other side", function()
+    local finish, pipe = other [[
+      local x = tide.full({ 100 }, 9, { device = "cuda", dtype = "float32" })
+      print((x:ipc_handle():gsub(".", function(c) return ("%02x"):format(c:byte()) end))) io.stdout:flush()
+      for _ = 1, 1000 do
+        cuda.ipc_collect()
+        if x:free() or cuda.memory_allocated() == 0 then break end
+        os.execute "sleep 0.01"
+      end
+      print(cuda.memory_allocated())]]
+    local handle = pipe:read("l"):gsub("%x%x", function(b) return string.char(tonumber(b, 16)) end)
+    local x = cuda.tensor_from_ipc(handle)
+    D.eq(900, x:sum())
+    D.raises("NotSupportedError", x.ipc_handle, x) -- it is not ours to send on
+    x:free()
+    cuda.synchronize()
+    assert.are.equal("0\n", finish())
+    D.raises("StateError", cuda.tensor_from_ipc, handle)
+  end)
+
+  it("refuse what is none", function()
+    D.raises("DeviceError", function() tide.ones(3):ipc_handle() end)
+    D.raises("ArgumentError", cuda.tensor_from_ipc, 5)
+    D.raises("ArgumentError", cuda.tensor_from_ipc)
+    D.raises("ValueError", cuda.tensor_from_ipc, "abc")
+    local good = tide.ones(3, { device = "cuda" }):ipc_handle()
+    D.raises("ValueError", cuda.tensor_from_ipc, ("x"):rep(#good))
+    for i = 1, #good, 7 do -- garbage makes an error or a tensor, never a crash
+      local bad = good:sub(1, i - 1) .. string.char((good:byte(i) + 101) % 256) .. good:sub(i + 1)
+      pcall(cuda.tensor_from_ipc, bad)
+    end
+    pcall(cuda.tensor_from_ipc, good)
+  end)
+end)
+
+describe("events of another process", function()
+  D.watch(before_each, after_each)
+
+  it("have handles of 64 bytes", function()
+    local e = cuda.Event { interprocess = true }
+    assert.are.equal(64, #e:ipc_handle())
+    assert.are.equal("cuda:0", tostring(e.device)) -- it has a device now
+    assert.is_true(e:query())
+    D.raises("ValueError", cuda.Event().ipc_handle, cuda.Event())
+    D.raises("ValueError", cuda.Event, { interprocess = true, enable_timing = true })
+    D.raises("ValueError", cuda.Event.from_ipc_handle, 0, "short")
+    D.raises("ArgumentError", cuda.Event.from_ipc_handle, 0)
+    D.raises("DeviceError", cuda.Event.from_ipc_handle, 63, e:ipc_handle())
+  end)
+
+  it("tell there when the work here is done", function()
+    local e = cuda.Event { interprocess = true }
+    e:record()
+    e:synchronize()
+    local finish, pipe = other([[
+      local e = cuda.Event.from_ipc_handle("cuda:0", handle)
+      print(e:query(), e.device) io.stdout:flush()
+      e:synchronize()
+      io.stdout:flush()]], e:ipc_handle())
+    assert.are.equal("true\tcuda:0", pipe:read "l")
+    finish()
+    cuda._sleep(D.simulated and 300000000 or 600000000)
+    e:record()
+    local start = os.time()
+    finish = other([[
+      local e = cuda.Event.from_ipc_handle(0, handle)
+      local early = e:query()
+      local s = cuda.Stream()
+      s:wait_event(e)
+      local mine = s:record_event()
+      local waits = not mine:query()
+      e:synchronize()
+      print(early, waits, e:query())
+      s:synchronize()]], e:ipc_handle())
+    local out = finish()
+    assert.is_truthy(out == "false\ttrue\ttrue\n" or e:query() and out == "true\tfalse\ttrue\n", out .. start)
+    assert.is_true(e:query())
+  end)
+
+  it("are recorded there and waited for here", function()
+    local e = cuda.Event { interprocess = true }
+    local finish, pipe = other([[
+      local e = cuda.Event.from_ipc_handle(0, handle)
+      cuda._sleep(100000000)
+      e:record()
+      print "recorded" io.stdout:flush()
+      cuda.synchronize()]], e:ipc_handle())
+    assert.are.equal("recorded", pipe:read "l")
+    e:synchronize()
+    assert.is_true(e:query())
+    finish()
+  end)
+end)
