@@ -170,6 +170,7 @@ void ltide_open_info(lua_State *L, ltide_state *S);
 void ltide_open_graph(lua_State *L, ltide_state *S);
 void ltide_open_memory(lua_State *L, ltide_state *S);
 void ltide_open_scope(lua_State *L, ltide_state *S);
+void ltide_open_debug(lua_State *L, ltide_state *S);
 void ltide_open_util(lua_State *L, ltide_state *S);
 void ltide_open_help(lua_State *L, ltide_state *S);
 void ltide_open_dtype(lua_State *L, ltide_state *S);

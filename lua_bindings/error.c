@@ -1,13 +1,14 @@
 /* error.c: error objects, and the one place where errors are raised.
  *
- * An error object is a table with the metatable below: kind, message, traceback, op, device, code, name, sticky and,
- * for memory, requested, free, total, allocated, reserved. It holds strings and numbers only, so it keeps no tensor
- * alive. tostring gives "file:line: message", the form of Lua's own errors. */
+ * An error object is a table with the metatable below: kind, message, traceback, op, for a device's errors device,
+ * code, name, sticky and candidates, for memory requested, free, total, allocated, reserved. It holds strings and
+ * numbers only, so it keeps no tensor alive. tostring gives "file:line: message", the form of Lua's own errors. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "memory.h"
+#include "tide/debug.h"
 
 static const char key_meta;
 
@@ -91,6 +92,22 @@ static void set_integer(lua_State *L, const char *key, size_t value) {
   lua_setfield(L, -2, key);
 }
 
+/* Sets candidates = {{line = "a.lua:3", op = "add", stream = handle, count = 1}, ...} in the object at the top. */
+static void set_candidates(lua_State *L) {
+  const tide_candidate *list;
+  int n = tide_error_candidates(&list);
+  lua_createtable(L, n, 0);
+  for (int i = 0; i < n; i++) {
+    lua_createtable(L, 0, 4);
+    lua_pushstring(L, list[i].op);
+    lua_setfield(L, -2, "op");
+    if (*list[i].line) lua_pushstring(L, list[i].line), lua_setfield(L, -2, "line");
+    set_integer(L, "stream", (size_t)list[i].stream), set_integer(L, "count", (size_t)list[i].count);
+    lua_rawseti(L, -2, i + 1);
+  }
+  lua_setfield(L, -2, "candidates");
+}
+
 int ltide_raise(lua_State *L) {
   tide_error e = *tide_error_get();
   luaL_checkstack(L, 8, "tide: error");
@@ -111,6 +128,7 @@ int ltide_raise(lua_State *L) {
     lua_setfield(L, -2, "name");
     lua_pushboolean(L, e.sticky);
     lua_setfield(L, -2, "sticky");
+    set_candidates(L);
   }
   return lua_error(L);
 }

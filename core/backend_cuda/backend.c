@@ -11,6 +11,7 @@ const tide_backend_host *tide__cuda_host;
 static void backend_close(void) {
   tide__cuda_gemm_close();
   tide__cuda_staged_close();
+  tide__cuda_progress_close();
   tide__cuda_wait_close();
 }
 
@@ -70,6 +71,8 @@ static const tide_backend table = {
     .graph_dot = tide__cuda_graph_dot,
     .fft_plan_new = tide__cuda_fft_plan_new,
     .fft_plan_free = tide__cuda_fft_plan_free,
+    .progress_note = tide__cuda_progress_note,
+    .progress_read = tide__cuda_progress_read,
 #define KERNEL(slot, args) .slot = tide__cuda_##slot,
 #include "kernel.def"
 #undef KERNEL

@@ -25,6 +25,11 @@ static inline tide_status tide__cuda_check(int device, const char *what, int cod
     if (try_status_ != TIDE_OK) return try_status_;                                                                    \
   } while (0)
 
+tide_status tide__cuda_progress_note(void *stream, uint32_t value);
+uint32_t tide__cuda_progress_read(void *stream);
+void tide__cuda_progress_end(volatile uint32_t *word); /* the stream ends; NULL is allowed */
+void tide__cuda_progress_close(void);
+
 /* ---- device.c: contexts ---- */
 
 typedef struct cuda_device {
@@ -99,7 +104,8 @@ typedef struct cuda_stream {
   int device;
   bool owned;
   _Atomic int refs;
-  uint64_t id; /* in the order of creation */
+  uint64_t id;                           /* in the order of creation */
+  _Atomic(volatile uint32_t *) progress; /* error.c; NULL before the first note */
   struct cuda_stream *next;
 } cuda_stream;
 typedef struct cuda_event {

@@ -31,6 +31,7 @@ static void release(cuda_stream *s) {
     if (cudaStreamDestroy(s->handle) != cudaSuccess) cudaGetLastError();
     cuda_leave(scope);
   }
+  tide__cuda_progress_end(atomic_load_explicit(&s->progress, memory_order_relaxed));
   free(s);
 }
 
