@@ -118,6 +118,8 @@ static tide_status transfer(const tide_tensor *dst, const tide_tensor *src, bool
   tide_status status = to >= 0 ? q.backend->copy_to_device(impl, target, source, bytes, pinned)
                                : q.backend->copy_to_host(impl, target, source, bytes, pinned);
   TIDE_TRY(tide__launch_end(q.stream, q.number, status));
+  if (pinned && non_blocking && to < 0 && tide__sync_watched())
+    tide__arrival_note(dst->storage, q.stream, q.number, site);
   if (!pinned || non_blocking) return TIDE_OK;
   TIDE_TRY(q.backend->stream_sync(impl));
   tide__progress_reached(q.stream, q.number);
@@ -259,6 +261,7 @@ tide_status tide_item(tide_scalar *out, const tide_tensor *x) {
 
 tide_status tide__item_now(tide_scalar *out, const tide_tensor *x) {
   if (x->storage->device < 0) {
+    if (x->storage->arrival) TIDE_TRY(tide__arrival_check(x->storage, "item"));
     *out = tide__scalar_unpack(tide__tensor_ptr(x), (tide_dtype)x->dtype);
     return TIDE_OK;
   }

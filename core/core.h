@@ -138,6 +138,14 @@ static inline tide_status tide__sync_asked(const char *what) {
   return tide__sync_watched() ? tide__sync_slow(what, true) : TIDE_OK;
 }
 void tide__warn(const char *message); /* to the calling thread's hook */
+/* Bytes that are on their way to page-locked memory, noted while the debug mode is on. */
+typedef struct tide__arrival tide__arrival;
+void tide__arrival_note(tide_storage *s, tide_stream *stream, uint32_t number, uint32_t site);
+/* The host touches the storage's bytes: warns, or fails, if nobody has waited for them. */
+tide_status tide__arrival_check(tide_storage *s, const char *what);
+/* Likewise for an operand of an operation that is about to run on this thread: tide__early keeps what it found. */
+void tide__arrival_touch(tide_storage *s);
+extern _Thread_local tide_status tide__early;
 
 /* ---- stream.c ---- */
 
@@ -250,6 +258,7 @@ struct tide_storage {
   void *user;
   tide__park park;
   _Atomic uint64_t readers;  /* devices, as bits, whose streams have read it since its own device used it: peer.c */
+  tide__arrival *arrival;    /* sync.c; NULL unless a debug mode is on */
   struct tide_storage *next; /* free list */
 };
 tide_status tide__storage_new(tide_storage **out, size_t nbytes, int device, bool pinned);

@@ -7,10 +7,10 @@
  * again.
  *
  * Invariant: a driver's event is either in one tide_event, in one use of park.c, or in the cache. */
-#include "graph.h"
-
 #include <stdlib.h>
 
+#include "graph.h"
+#include "progress.h"
 #include "tide/ipc.h"
 
 enum { ALL_FLAGS = TIDE_EVENT_TIMING | TIDE_EVENT_BLOCKING | TIDE_EVENT_INTERPROCESS };
@@ -21,6 +21,8 @@ struct tide_event {
   int device; /* TIDE_CPU before the first record */
   void *impl;
   uint64_t captured; /* the capture in which it was recorded last; 0: outside */
+  uint64_t stream;   /* where it was recorded last, by id, and behind which launch */
+  uint32_t number;
 };
 
 /* ---- the cache ---- */
@@ -126,9 +128,10 @@ tide_status tide_event_record(tide_event *event, tide_stream *stream) {
   void *impl = event->impl;
   if (!impl) TIDE_TRY(tide__event_take(&impl, b, stream->device, event->flags));
   tide_status status = b->event_record(impl, stream->impl);
-  if (status == TIDE_OK)
+  if (status == TIDE_OK) {
     event->impl = impl, event->device = stream->device, event->captured = tide__capture_id(stream);
-  else if (!event->impl)
+    event->stream = stream->id, event->number = tide__progress_now(stream);
+  } else if (!event->impl)
     tide__event_give(impl, stream->device, event->flags);
   return status;
 }
@@ -142,7 +145,9 @@ tide_status tide_event_query(bool *done, tide_event *event) {
   }
   const tide_backend *b;
   TIDE_TRY(tide__backend(&b, event->device));
-  return b->event_query(done, event->impl);
+  TIDE_TRY(b->event_query(done, event->impl));
+  if (*done && tide__sync_watched()) tide__progress_reached_id(event->stream, event->number);
+  return TIDE_OK;
 }
 
 tide_status tide_event_synchronize(tide_event *event) {
@@ -153,6 +158,7 @@ tide_status tide_event_synchronize(tide_event *event) {
   TIDE_TRY(tide__capture_event(event->captured, "event_synchronize"));
   TIDE_TRY(tide__backend(&b, event->device));
   TIDE_TRY(b->event_sync(event->impl));
+  tide__progress_reached_id(event->stream, event->number);
   tide__after_wait();
   return TIDE_OK;
 }
@@ -238,6 +244,7 @@ tide_status tide_stream_wait_event(tide_stream *stream, tide_event *event) {
   TIDE_TRY(tide__backend(&b, event->device)); /* a lost device would never let the stream go on */
   TIDE_TRY(tide__backend(&b, stream->device));
   if (event->captured || stream->capture) TIDE_TRY(tide__capture_wait(stream, event->captured, "stream_wait_event"));
+  if (tide__sync_watched()) tide__progress_behind(stream, event->stream, event->number);
   return b->event_wait(stream->impl, event->impl);
 }
 
@@ -256,6 +263,7 @@ tide_status tide_stream_wait_stream(tide_stream *stream, tide_stream *other) {
   TIDE_TRY(tide__backend(&b, other->device));
   TIDE_TRY(tide__event_take(&event, b, other->device, 0));
   tide_status status = b->event_record(event, other->impl);
+  if (tide__sync_watched()) tide__progress_behind(stream, other->id, tide__progress_now(other));
   if (status == TIDE_OK) status = b->event_wait(stream->impl, event);
   tide__event_give(event, other->device, 0);
   return status;

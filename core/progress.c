@@ -70,6 +70,16 @@ void tide__progress_shutdown(void) {
   pthread_mutex_unlock(&lock);
 }
 
+/* Is a before b? The distance is far below half of the numbers there are. */
+static bool before(uint32_t a, uint32_t b) { return (int32_t)(a - b) < 0; }
+
+static void raise_done(struct tide__progress *p, uint32_t number) {
+  uint32_t done = atomic_load_explicit(&p->done, memory_order_relaxed);
+  while (before(done, number) &&
+         !atomic_compare_exchange_weak_explicit(&p->done, &done, number, memory_order_relaxed, memory_order_relaxed))
+    ;
+}
+
 /* A backend that cannot note loses precision and nothing else, unless its device is lost. */
 tide_status tide__launch_check(struct tide__progress *p, uint32_t number) {
   if (number % TIDE__PROGRESS_STEP == 0 && atomic_load_explicit(&p->noted, memory_order_relaxed)) {
@@ -79,20 +89,63 @@ tide_status tide__launch_check(struct tide__progress *p, uint32_t number) {
   }
   if (!p->blocking) return TIDE_OK;
   TIDE_TRY(p->backend->stream_sync(p->stream->impl));
-  tide__progress_reached(p->stream, number);
+  raise_done(p, number);
   return TIDE_OK;
 }
 
-/* Is a before b? The distance is far below half of the numbers there are. */
-static bool before(uint32_t a, uint32_t b) { return (int32_t)(a - b) < 0; }
+static struct tide__progress *find(uint64_t stream) {
+  struct tide__progress *p = all;
+  while (p && p->stream->id != stream) p = p->next;
+  return p;
+}
+
+/* The lock is held. Each step makes some number grow, so streams that wait for each other do not go round for ever. */
+static void reached(struct tide__progress *p, uint32_t number) {
+  raise_done(p, number);
+  for (int i = 0; i < (int)(sizeof p->behind / sizeof *p->behind) && p->behind[i].stream; i++) {
+    struct tide__progress *other = find(p->behind[i].stream);
+    if (other && !before(number, p->behind[i].own) &&
+        before(atomic_load_explicit(&other->done, memory_order_relaxed), p->behind[i].number))
+      reached(other, p->behind[i].number);
+  }
+}
 
 void tide__progress_reached(tide_stream *stream, uint32_t number) {
   struct tide__progress *p = atomic_load_explicit(&stream->progress, memory_order_acquire);
   if (!p) return;
-  uint32_t done = atomic_load_explicit(&p->done, memory_order_relaxed);
-  while (before(done, number) &&
-         !atomic_compare_exchange_weak_explicit(&p->done, &done, number, memory_order_relaxed, memory_order_relaxed))
-    ;
+  if (!tide__sync_watched()) {
+    raise_done(p, number);
+    return;
+  }
+  pthread_mutex_lock(&lock);
+  reached(p, number);
+  pthread_mutex_unlock(&lock);
+}
+
+void tide__progress_reached_id(uint64_t stream, uint32_t number) {
+  pthread_mutex_lock(&lock);
+  struct tide__progress *p = find(stream);
+  if (p) reached(p, number);
+  pthread_mutex_unlock(&lock);
+}
+
+bool tide__progress_is_done(uint64_t stream, uint32_t number) {
+  pthread_mutex_lock(&lock);
+  const struct tide__progress *p = find(stream);
+  bool done = !p || !before(atomic_load_explicit(&p->done, memory_order_relaxed), number);
+  pthread_mutex_unlock(&lock);
+  return done;
+}
+
+/* A stream that launched nothing itself can be waited for too. */
+void tide__progress_behind(tide_stream *stream, uint64_t other, uint32_t number) {
+  struct tide__progress *p = atomic_load_explicit(&stream->progress, memory_order_acquire);
+  if (!p && !(p = tide__progress_new(stream))) return;
+  pthread_mutex_lock(&lock);
+  unsigned i = p->behind_at++ % (sizeof p->behind / sizeof *p->behind);
+  p->behind[i].stream = other, p->behind[i].number = number;
+  p->behind[i].own = atomic_load_explicit(&p->launched, memory_order_relaxed);
+  pthread_mutex_unlock(&lock);
 }
 
 int tide__progress_list(tide__reached *list, int room, int device) {
@@ -111,7 +164,7 @@ void tide__progress_reached_all(const tide__reached *list, int n) {
   pthread_mutex_lock(&lock);
   for (struct tide__progress *p = all; p && n; p = p->next)
     for (int i = 0; i < n; i++)
-      if (p->stream->id == list[i].stream) tide__progress_reached(p->stream, list[i].number);
+      if (p->stream->id == list[i].stream) reached(p, list[i].number);
   pthread_mutex_unlock(&lock);
 }
 

@@ -29,6 +29,11 @@ struct tide__progress {
   const tide_backend *backend;
   tide_stream *stream; /* borrowed: the stream ends this before it ends itself */
   struct tide__progress *prev, *next;
+  struct {
+    uint64_t stream;
+    uint32_t number, own; /* of that stream, and how many this one had launched */
+  } behind[8];            /* what the stream last waited for; noted while the debug mode is on */
+  unsigned behind_at;
   _Atomic uint64_t entry[TIDE__PROGRESS_RING]; /* site, then launch << 8 | detail in the upper half */
 };
 
@@ -65,6 +70,12 @@ static inline uint32_t tide__progress_now(tide_stream *stream) {
   return p ? atomic_load_explicit(&p->launched, memory_order_relaxed) : 0;
 }
 void tide__progress_reached(tide_stream *stream, uint32_t number);
+/* Likewise by the id of a stream, which may have ended. */
+void tide__progress_reached_id(uint64_t stream, uint32_t number);
+/* Has that launch been waited for, or has its stream ended? */
+bool tide__progress_is_done(uint64_t stream, uint32_t number);
+/* Later work of the stream waits for that launch of another: who waits for the former has waited for the latter. */
+void tide__progress_behind(tide_stream *stream, uint64_t other, uint32_t number);
 /* Likewise for a wait for the whole device; what does not fit in the list stays unknown. */
 typedef struct tide__reached {
   uint64_t stream;

@@ -240,6 +240,10 @@ tide_status tide__storage_wrap(tide_storage **out, void *ptr, size_t nbytes, int
 /* The allocating stream needs no note: what is queued there later comes later. Foreign memory has no such stream. What
  * a graph holds needs none either: its replays are noted by the graph. */
 void tide__storage_use_slow(tide_storage *s, tide_stream *stream) {
+  if (s->arrival && stream->device < 0) {
+    tide__arrival_touch(s); /* and again at the next use */
+    return;
+  }
   if (s->device >= 0 && (stream->device != s->device || atomic_load_explicit(&s->readers, memory_order_relaxed) != 0))
     tide__peer_order(s, stream);
   if (stream->capture && tide__capture_holds(s, stream)) {
@@ -272,6 +276,7 @@ static void finish(void *arg) {
   }
   tide__replays_drop(s->replays);
   tide_stream_release(s->stream);
+  free(s->arrival);
   shell_free(s);
 }
 

@@ -219,7 +219,10 @@ tide_status tide_stream_query(bool *done, tide_stream *s) {
   TIDE_TRY(tide__stream_check(s, "stream_query"));
   TIDE_TRY(tide__capture_check("stream_query"));
   TIDE_TRY(tide__backend(&b, s->device));
-  return b->stream_query(done, s->impl);
+  uint32_t launched = tide__progress_now(s);
+  TIDE_TRY(b->stream_query(done, s->impl));
+  if (*done) tide__progress_reached(s, launched);
+  return TIDE_OK;
 }
 
 tide_status tide_stream_synchronize(tide_stream *s) {

@@ -73,8 +73,9 @@ static tide_status read_view(char *host, const tide_tensor *view, tide_dtype dty
   tide_options o = {dtype, tide_tensor_device(view), false};
   tide_tensor *converted;
   tide_status status = tide_to(&converted, view, &o, false, false);
-  if (status == TIDE_OK) status = tide_read(host, converted);
-  if (status == TIDE_OK) tide_tensor_release(converted);
+  if (status != TIDE_OK) return status;
+  status = tide_read(host, converted);
+  tide_tensor_release(converted);
   return status;
 }
 

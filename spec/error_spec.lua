@@ -137,6 +137,7 @@ describe("bad input", function()
       local f = tide.cuda[name]
       if type(f) == "function" and not name:match "seed" and name ~= "_sleep" then
         walk("tide.cuda." .. name, f)
+        tide.cuda.set_sync_debug_mode "default"
         local ok, e = pcall(f, freed())
         assert.is_true(ok or clear(e), name)
       end

@@ -1,0 +1,230 @@
+-- Faults of queued work: which launch it was, and what lives on (API.md SYNC-03, SYNC-04, AcceleratorError). On simulated
+-- devices, in processes of their own.
+
+local tide = require "tide"
+local D = require "spec.support.device"
+if not D.simulated then return end
+
+-- A loop of a thousand launches of different lines: launch k is op k % 20 of the list. Prints what the error says.
+local loop = [[
+  local tide = require "tide"
+  local ops, lines = {}, {}
+  local x = tide.ones(64, { device = "cuda" })
+  for i = 1, 20 do
+    ops[i] = assert(load("return function(x) x:" .. (i % 2 == 0 and "add_" or "mul_") .. "(1) end", "=line" .. i))()
+  end
+  tide.cuda.synchronize()
+  local e
+  for k = 1, 1000 do
+    local ok, err = pcall(ops[(k - 1) % 20 + 1], x)
+    if not ok then e = err break end
+  end
+  if not e then
+    local ok, err = pcall(tide.cuda.synchronize)
+    e = not ok and err
+  end
+  assert(e, "no error was told")
+  print(e.kind, e.name, e.code, e.sticky, tostring(e.device), #e.candidates)
+  for _, c in ipairs(e.candidates) do print("candidate", c.op, c.line, c.count, math.type(c.stream)) end
+  print(e.message)
+]]
+
+local function run(k, kind, env)
+  env = env or {}
+  env.TIDE_SIM_FAULT = kind .. ":" .. k
+  env.TIDE_SIM_SEED = env.TIDE_SIM_SEED or tostring(k)
+  return (D.simulate(1, loop, env))
+end
+
+describe("a fault at a launch", function()
+  -- tide.ones is launch 1 of the device.
+  for _, kind in ipairs { "sticky", "launch" } do
+    it("of a thousand is among at most 32 candidates: " .. kind, function()
+      math.randomseed(4711)
+      for _ = 1, 8 do
+        local k = math.random(2, 1000)
+        local out = run(k, kind)
+        local head = out:match "^[^\n]*"
+        local name, code, sticky, device, n = head:match "^AcceleratorError\t(%S+)\t(%d+)\t(%S+)\t(%S+)\t(%d+)$"
+        assert(name, out)
+        assert.are.same({ "cudaErrorLaunchFailure", "719", tostring(kind == "sticky"), "cuda:0" }, { name, code, sticky, device })
+        local i = (k - 2) % 20 + 1
+        local op = i % 2 == 0 and "add" or "mul"
+        assert.is_truthy(out:find(("candidate\t%s\tline%d:1\t1\tinteger\n"):format(op, i), 1, true), k .. ": " .. out)
+        assert.is_true(tonumber(n) <= 32, n .. " candidates")
+        assert.is_truthy(out:find(("  %s at line%d:1"):format(op, i), 1, true), out)
+        assert.is_truthy(out:find("may be reported late; set CUDA_LAUNCH_BLOCKING=1", 1, true), out)
+      end
+    end)
+
+    it("is named exactly with CUDA_LAUNCH_BLOCKING: " .. kind, function()
+      for _, k in ipairs { 2, 17, 500 } do
+        local out = run(k, kind, { CUDA_LAUNCH_BLOCKING = "1" })
+        local i = (k - 2) % 20 + 1
+        local op = i % 2 == 0 and "add" or "mul"
+        assert.is_truthy(out:find(("\tcuda:0\t1\ncandidate\t%s\tline%d:1\t1\tinteger\n%s: "):format(op, i, op), 1, true),
+          k .. ": " .. out)
+        assert.is_nil(out:find("reported late", 1, true))
+      end
+    end)
+  end
+
+  it("on one of several streams is found on its own", function()
+    local out = D.simulate(1, [[
+      local tide = require "tide"
+      local cuda = tide.cuda
+      local x, y = tide.ones(64, { device = "cuda" }), tide.ones(64, { device = "cuda" })
+      local s = cuda.Stream()
+      for _ = 1, 40 do y:neg_() end
+      cuda.synchronize() -- what is known to be done is no candidate any more
+      s:wait_stream(cuda.current_stream())
+      cuda.stream(s, function() for _ = 1, 40 do x:exp_() end end) -- launches 43 to 82; the 61st is the 19th here
+      local ok, e = pcall(cuda.synchronize)
+      assert(not ok)
+      for _, c in ipairs(e.candidates) do
+        assert(c.op == "exp" and c.stream == s.cuda_stream and c.line:match ":8$", c.op .. c.line)
+      end
+      print(#e.candidates, e.candidates[1].count)]], { TIDE_SIM_FAULT = "sticky:61" })
+    assert.are.equal("1\t16\n", out)
+  end)
+
+  it("is told for copies too", function()
+    local out = D.simulate(1, [[
+      local tide = require "tide"
+      local p = tide.ones(1000, { pin_memory = true })
+      local x = tide.from_ptr(4096, { 1000 }, { device = "cuda" })
+      local y = tide.zeros(1000, { device = "cuda" })
+      tide.cuda.synchronize()
+      local ok, e = pcall(function()
+        x:copy_(p, { non_blocking = true })
+        tide.cuda.synchronize()
+      end)
+      assert(not ok and e.name == "cudaErrorIllegalAddress" and e.code == 700 and e.sticky, tostring(e))
+      print(#e.candidates, e.candidates[1].op, e.candidates[1].line:match ":(%d+)$")]])
+    assert.are.equal("1\tcopy to the device\t7\n", out)
+  end)
+
+  it("has no candidates where there are none", function()
+    local ok, e = pcall(error, tide.errors)
+    assert.is_false(ok)
+    assert.is_nil(e.candidates)
+    local _, other = pcall(tide.zeros, -1)
+    assert.is_nil(other.candidates)
+  end)
+end)
+
+describe("after a sticky fault", function()
+  local lost = [[
+    local tide = require "tide"
+    local cuda = tide.cuda
+    local s, ev = cuda.Stream(), cuda.Event()
+    local x, p = tide.ones(64, { device = "cuda" }), tide.ones(64, { pin_memory = true })
+    cuda.synchronize()
+    ev:record()
+    pcall(function() x:add_(1) cuda.synchronize() end)
+    local ok, first = pcall(cuda.synchronize)
+    assert(not ok and first.sticky, tostring(first))
+  ]]
+  local function after(source, env, devices)
+    env = env or {}
+    env.TIDE_SIM_FAULT = "sticky:2"
+    return (D.simulate(devices or 1, lost .. source, env))
+  end
+
+  it("every call fails with the first cause", function()
+    after [[
+      for name, f in pairs {
+        launch = function() return x + 1 end, allocation = function() return tide.zeros(1, { device = "cuda" }) end,
+        read = function() return x:totable() end, copy = function() return p:cuda() end, stream = function() return cuda.Stream() end,
+        record = function() ev:record() end, query = function() return s:query() end, wait = function() s:wait_event(ev) end,
+        sync = function() s:synchronize() end, event = function() ev:synchronize() end, sleep = function() cuda._sleep(1) end,
+        pinned = function() return p:to("cuda", { non_blocking = true }) end, info = function() return cuda.mem_get_info() end,
+      } do
+        local ok, e = pcall(f)
+        assert(not ok and e.kind == "AcceleratorError" and e.message == first.message and e.code == 719, name .. tostring(e))
+        assert(#e.candidates == #first.candidates and e.candidates[1].line == first.candidates[1].line, name)
+        assert(cuda.AcceleratorError.is(e))
+      end]]
+  end)
+
+  it("fails fast, without asking the driver", function()
+    after [[
+      local t = tide.Timer()
+      for _ = 1, 2000 do pcall(x.add_, x, 1) end
+      local each = t:time().real / 2000
+      assert(each < 1e-3, each)]]
+  end)
+
+  it("the CPU, other devices, collection, close and exit go on", function()
+    local out = after([[
+      assert((tide.ones(3) + 1)[1]:item() == 2)
+      assert(p[1]:item() == 1)
+      local y = tide.ones(3, { device = "cuda:1" })
+      assert((y + 1)[1]:item() == 2)
+      assert(cuda.memory_allocated() > 0)
+      x:free()
+      assert(cuda.memory_allocated() == 0)
+      s, ev, x = nil
+      collectgarbage()
+      collectgarbage()
+      cuda.empty_cache()
+      assert(pcall(tostring, first))
+      print "alive"]], {}, 2)
+    assert.are.equal("alive\n", out)
+  end)
+
+  it("tells what is lost and that the rest goes on", function()
+    after [[
+      assert(first.message:find("lost to this process", 1, true) and first.message:find("other devices", 1, true), first.message)]]
+  end)
+
+  it("ends the runner with code 1 when nobody catches it", function()
+    local path = os.tmpname()
+    local file = assert(io.open(path, "w"))
+    file:write [[
+      local tide = require "tide"
+      local x = tide.ones(64, { device = "cuda" })
+      x:add_(1)
+      tide.cuda.synchronize()]]
+    file:close()
+    local out, err, code = D.run({ path }, { env = { TIDE_SIM_DEVICES = "1", TIDE_SIM_FAULT = "sticky:2" } })
+    os.remove(path)
+    assert.are.equal(1, code, out .. err)
+    assert.is_truthy(err:find("cudaErrorLaunchFailure", 1, true), err)
+    assert.is_truthy(err:find("  add at ", 1, true), err)
+  end)
+
+  it("the prompt goes on", function()
+    local out, err, code = D.run({ "-i" }, { env = { TIDE_SIM_DEVICES = "2", TIDE_SIM_FAULT = "sticky:2" }, input = [[
+x = tide.ones(64, { device = "cuda" })
+x:add_(1) tide.cuda.synchronize()
+x:sum()
+1 + 41
+(tide.ones(2, { device = "cuda:1" }) * 21):sum():item()
+]] })
+    local all = out .. err
+    assert.are.equal(0, code, all)
+    assert.is_truthy(all:find("cudaErrorLaunchFailure", 1, true), all)
+    assert.is_truthy(all:find("go on", 1, true), all)
+    assert.are.equal(2, select(2, all:gsub("%f[%d]42", "")), all)
+  end)
+end)
+
+describe("CUDA_LAUNCH_BLOCKING", function()
+  it("is told by launch_blocking()", function()
+    for value, want in pairs { ["1"] = "true", ["0"] = "false", [""] = "false" } do
+      local out = D.simulate(1, [[print(require "tide".cuda.launch_blocking())]], { CUDA_LAUNCH_BLOCKING = value })
+      assert.are.equal(want .. "\n", out, value)
+    end
+  end)
+
+  it("makes every launch complete before the next line", function()
+    D.simulate(1, [[
+      local tide = require "tide"
+      local x = tide.ones(64, { device = "cuda" })
+      for _ = 1, 50 do
+        x:add_(1)
+        assert(tide.cuda.current_stream():query())
+      end]], { CUDA_LAUNCH_BLOCKING = "1" })
+  end)
+end)
