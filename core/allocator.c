@@ -182,6 +182,11 @@ tide_status tide__allocator_release_cached(tide__allocator *a, int device) {
   return release_segments(a, device, false);
 }
 
+tide_status tide__allocator_reap(int device) {
+  tide__allocator *a = &allocators[device];
+  return a->has_dead ? release_segments(a, device, true) : TIDE_OK;
+}
+
 static tide_status give_up(tide__allocator *a, int device, size_t bytes) {
   pthread_mutex_lock(&a->lock);
   a->stats.num_ooms++;

@@ -87,6 +87,14 @@ static tide_status check_begin(const tide_graph *g, tide_stream *stream, const t
   return TIDE_OK;
 }
 
+/* What waits to be let go goes now: meanwhile it cannot. */
+static tide_status clear_up(int device) {
+  tide__deferred_drain();
+  tide__park_poll_slow(INT64_MAX);
+  tide__stream_reap();
+  return tide__allocator_reap(device);
+}
+
 tide_status tide_graph_begin(tide_graph *g, tide_stream *stream, tide_mempool *pool, int mode) {
   const tide_backend *b;
   if (!g) return tide__fail(TIDE_ARGUMENT, "graph_begin: no graph, got NULL, expected a graph");
@@ -96,6 +104,7 @@ tide_status tide_graph_begin(tide_graph *g, tide_stream *stream, tide_mempool *p
   if (!b->capture_begin)
     return tide__fail(TIDE_SUPPORT, "graph_begin: %s has no graphs", tide__device_text(stream->device));
   TIDE_TRY(make_room(g));
+  TIDE_TRY(clear_up(stream->device));
   tide__recording *r;
   TIDE_TRY(tide__recording_new(&r, stream->device, pool));
   pthread_mutex_lock(&lock);
@@ -190,6 +199,13 @@ tide_status tide__capture_refuse(const char *what) {
                     "%s: not allowed while a graph is captured, because nothing is executed then; the capture has "
                     "ended, expected this before or after it",
                     what);
+}
+
+tide_status tide__capture_stream(const tide_stream *stream, const char *what) {
+  TIDE_TRY(tide__capture_check(what));
+  if (!stream->capture) return TIDE_OK;
+  if (stream->capture == own) stop(own, what);
+  return tide__fail(TIDE_STATE, "%s: the stream is being captured, expected this before or after it", what);
 }
 
 tide_status tide__capture_legacy(const tide_stream *stream, const char *what) {

@@ -106,6 +106,7 @@ static tide_status transfer(const tide_tensor *dst, const tide_tensor *src, bool
     tide_stream *other;
     TIDE_TRY(tide__stream_current(&other, to));
     tide__storage_use(dst->storage, other);
+    if (q.stream->capture && !other->capture) TIDE_TRY(tide_stream_wait_stream(other, q.stream)); /* it joins */
     TIDE_TRY(tide_stream_wait_stream(q.stream, other));
     q.number = tide__launch_note(q.stream, site, TIDE__LAUNCH_COPY_PEER, 0);
     tide_status status = q.backend->copy_peer(impl, target, to, source, from, bytes);

@@ -224,6 +224,8 @@ void *tide__block_ptr(const tide_block *block);
 void tide__block_use(tide_block *block, tide_stream *stream);
 void tide__block_free(tide_block *block);
 tide_status tide__allocator_shutdown(void);
+/* Gives back what pools have left behind that nobody holds any more: may wait for the device. */
+tide_status tide__allocator_reap(int device);
 /* A stream has ended, all its work is done: its cached segments may serve any stream. */
 void tide__allocator_orphan(int device, uint64_t stream);
 /* Scratch memory for backends: a block by its address. */

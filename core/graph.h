@@ -68,6 +68,8 @@ tide_status tide__capture_refuse(const char *what);
 static inline tide_status tide__capture_check(const char *what) {
   return tide__sync_watched() ? tide__capture_refuse(what) : TIDE_OK;
 }
+/* Likewise, if that concerns the stream; another thread's capture of it goes on. */
+tide_status tide__capture_stream(const tide_stream *stream, const char *what);
 /* Likewise, if the stream is the legacy one. */
 tide_status tide__capture_legacy(const tide_stream *stream, const char *what);
 /* May `stream` wait for a point that was recorded in the capture `captured`, 0 for none? Lets it join that capture. */

@@ -164,7 +164,7 @@ static void poll(int64_t most, bool forced) {
   pthread_mutex_lock(&lock);
   int64_t there = atomic_load_explicit(&tide__parked, memory_order_relaxed);
   if (most > there) most = there;
-  for (int64_t i = 0; i < most; i++) {
+  for (int64_t i = 0; i < most && first; i++) {
     tide__park *p = first;
     first = p->next;
     if (!first) last = &first;

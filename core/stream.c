@@ -217,7 +217,7 @@ tide_status tide_stream_priority_range(int *least, int *greatest, int device) {
 tide_status tide_stream_query(bool *done, tide_stream *s) {
   const tide_backend *b;
   TIDE_TRY(tide__stream_check(s, "stream_query"));
-  TIDE_TRY(tide__capture_check("stream_query"));
+  TIDE_TRY(tide__capture_stream(s, "stream_query"));
   TIDE_TRY(tide__backend(&b, s->device));
   uint32_t launched = tide__progress_now(s);
   TIDE_TRY(b->stream_query(done, s->impl));
@@ -229,6 +229,7 @@ tide_status tide_stream_synchronize(tide_stream *s) {
   const tide_backend *b;
   TIDE_TRY(tide__stream_check(s, "stream_synchronize"));
   TIDE_TRY(tide__sync_asked("stream_synchronize"));
+  TIDE_TRY(tide__capture_stream(s, "stream_synchronize"));
   TIDE_TRY(tide__backend(&b, s->device));
   uint32_t launched = tide__progress_now(s);
   TIDE_TRY(b->stream_sync(s->impl));
