@@ -163,7 +163,7 @@ describe("bad input", function()
     for _, name in ipairs(names) do
       local x = D.tensor { { 1., 2. }, { 3., 4. } }
       local f = x[name]
-      if type(f) == "function" then
+      if type(f) == "function" and name ~= "ipc_handle" then -- which holds the memory for a process that never comes
         walk("x:" .. name, f, x)
         local ok, e = pcall(f, freed())
         assert.is_true(ok or clear(e), name)
