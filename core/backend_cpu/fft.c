@@ -23,34 +23,47 @@ static tide_status no_memory(void) {
 
 /* ---- the long way ---- */
 
-typedef struct line_ends {
-  void *out;
-  const void *in;
-} line_ends;
-
-/* One line by a plan for its full length. */
-static bool long_line(const fft_plan *p, const fft_pass *s, line_ends e, tide_fft_type type, char *a, char *b) {
-  const tide__fft_access dense = {2, 0, 1};
+/* A real line to n / 2 + 1 elements. a, b: room for n / 2 + 1 or n complex numbers. */
+static bool long_forward(const fft_plan *p, const fft_pass *s, fft_line l, char *a, char *b) {
   const tide__fft_lanes *ops = p->ops;
-  if (type == TIDE_FFT_C2R) {
-    int64_t n = p->n, half = n / 2;
-    ops->product(a, dense, e.in, s->from, NULL, half + 1, true, 1);
-    size_t item = (size_t)ops->item;
-    memset(a + item, 0, item); /* the imaginary parts that a real line cannot have do not count */
-    if (n % 2 == 0) memset(a + (size_t)(2 * half + 1) * item, 0, item);
-    const tide__fft_access down = {-2, 2 * (n - 1), 2 * (n - 1) + 1};
-    ops->product(a, down, (const char *)a + 2 * item, dense, NULL, (n - 1) / 2, true, 1);
-  } else {
-    ops->product(a, dense, e.in, s->from, NULL, p->n, false, 1);
+  void *out = l.out;
+  l.out = b, l.to = tide__fft_dense, l.scale = 1;
+  if (!tide__fft_line(p, &l)) return false;
+  if (s->form == FFT_HALVE) {
+    ops->unzip_line(a, b, p->half_root, p->n);
+    b = a;
   }
-  if (!tide__fft_line(p, b, a)) return false;
-  ops->product(e.out, s->to, b, dense, NULL, s->stores, false, s->scale);
+  ops->product(out, s->to, b, tide__fft_dense, NULL, s->stores, false, s->scale);
   return true;
 }
 
+/* And back. */
+static bool long_back(const fft_plan *p, const fft_pass *s, fft_line l, char *a, char *b) {
+  const tide__fft_lanes *ops = p->ops;
+  size_t item = (size_t)ops->item;
+  if (s->form == FFT_DOUBLE) {
+    ops->product(b, tide__fft_dense, l.in, s->from, NULL, p->n + 1, false, 1);
+    ops->zip_line(a, b, p->half_root, p->n);
+  } else { /* conjugates in both halves: their forward transform is the real line */
+    int64_t n = p->n;
+    const tide__fft_access down = {-2, 2 * (n - 1), 2 * (n - 1) + 1};
+    ops->product(a, tide__fft_dense, l.in, s->from, NULL, n / 2 + 1, true, 1);
+    memset(a + item, 0, item); /* an imaginary part that no real line has does not count */
+    ops->product(a, down, a + 2 * item, tide__fft_dense, NULL, n / 2, true, 1);
+  }
+  l.in = a, l.from = tide__fft_dense;
+  return tide__fft_line(p, &l);
+}
+
+static bool long_line(const fft_plan *p, const fft_pass *s, fft_line l, tide_fft_type type, char *a, char *b) {
+  if (type == TIDE_FFT_R2C) return long_forward(p, s, l, a, b);
+  if (type == TIDE_FFT_C2R) return long_back(p, s, l, a, b);
+  return tide__fft_line(p, &l);
+}
+
 static bool long_lines(const fft_plan *p, const fft_pass *s, tide_fft_type type) {
-  size_t item = (size_t)p->ops->item;
-  char *a = malloc((size_t)p->n * 2 * item), *b = malloc((size_t)p->n * 2 * item);
+  size_t item = (size_t)p->ops->item, room = type == TIDE_FFT_C2C ? 1 : (size_t)(p->n + 1) * 2 * item;
+  char *a = malloc(room), *b = malloc(room);
   bool good = a && b;
   for (int64_t i = 0; good && i < s->size[0]; i++)
     for (int64_t j = 0; good && j < s->size[1]; j++)
@@ -58,8 +71,9 @@ static bool long_lines(const fft_plan *p, const fft_pass *s, tide_fft_type type)
         int64_t at[2];
         for (int side = 0; side < 2; side++)
           at[side] = i * s->distance[side][0] + j * s->distance[side][1] + k * s->distance[side][2];
-        line_ends e = {(char *)s->out + at[0] * (int64_t)item, (const char *)s->in + at[1] * (int64_t)item};
-        good = long_line(p, s, e, type, a, b);
+        fft_line l = {(char *)s->out + at[0] * (int64_t)item, (const char *)s->in + at[1] * (int64_t)item, s->to,
+                      s->from, s->scale};
+        good = long_line(p, s, l, type, a, b);
       }
   free(a), free(b);
   return good;
@@ -120,11 +134,6 @@ static tide_status real_pass(const work *w, double scale) {
   pass_begin(&s, w, d, back, !back);
   bool pairs = n % 2 == 0;
   fft_plan *p = tide__fft_plan_get(pairs ? n / 2 : n, g->wide, pairs, use_of(&s, g->wide));
-  if (p && !fft_in_lanes(p) && pairs) { /* the long way takes lines whole */
-    tide__fft_plan_put(p);
-    pairs = false;
-    p = tide__fft_plan_get(n, g->wide, false, use_of(&s, g->wide));
-  }
   /* Pairs come back with their parts exchanged, see zip. */
   tide__fft_access real = pairs ? (tide__fft_access){2 * r, back ? r : 0, back ? 0 : r} : (tide__fft_access){r, 0, -1};
   tide__fft_access halved = {c, 0, 1};

@@ -32,6 +32,7 @@ typedef struct fft_plan {
   double *half_root; /* exp(-pi i k / n), k <= n */
   /* Of the cache, with its lock. */
   int refs;
+  size_t bytes; /* of its tables, about */
   uint64_t used;
 } fft_plan;
 
@@ -66,7 +67,15 @@ typedef struct fft_pass {
 
 /* false without memory */
 bool tide__fft_pass(fft_pass *pass);
-/* One complex line of p->n, forward, contiguous on both sides, out not in. */
-bool tide__fft_line(const fft_plan *p, void *out, const void *in);
+
+/* One line of p->n elements, forward, whatever its plan; out may be in, with the same access. */
+typedef struct fft_line {
+  void *out;
+  const void *in;
+  tide__fft_access to, from;
+  double scale;
+} fft_line;
+static const tide__fft_access tide__fft_dense = {2, 0, 1};
+bool tide__fft_line(const fft_plan *p, const fft_line *l); /* false without memory */
 
 #endif

@@ -19,7 +19,7 @@
 namespace {
 
 template <typename T, int N> struct lanes {
-  typedef T vector __attribute__((vector_size(N * sizeof(T)), aligned(16)));
+  typedef T vector __attribute__((vector_size(N * sizeof(T)), aligned(N * sizeof(T) < 16 ? N * sizeof(T) : 16)));
   vector v;
   lanes() : v{} {}
   lanes(double x) : v(static_cast<T>(x) - vector{}) {}
@@ -60,41 +60,50 @@ template <typename T, int N> struct transform {
     static_cast<plan *>(p)->work(0, static_cast<element *>(out), static_cast<const element *>(in), 1, 1);
   }
 
+  /* Do the lanes lie side by side as complex numbers do? Constant distances become vector loads. */
+  static bool together(const int64_t *at) {
+    bool yes = true;
+    for (int l = 1; l < N; l++) yes = yes && at[l] == at[0] + 2 * l;
+    return yes;
+  }
+  /* Are the parts of an element neighbours, in either order? */
+  static bool adjacent(tide__fft_access a) { return a.re + a.im == 1 && a.re >= 0 && a.im >= 0; }
+
   static void load(void *buffer, const void *in, const int64_t *at, tide__fft_access a, int64_t n) {
     T *b = static_cast<T *>(buffer);
     const T *x = static_cast<const T *>(in);
-    bool together = true;
-    for (int l = 1; l < N; l++) together = together && at[l] == at[0] + 2 * l;
-    if (together && a.im >= 0) { /* the lanes lie side by side: constant distances become vector loads */
-      const T *first = x + at[0];
-      for (int64_t k = 0; k < n; k++, b += 2 * N, first += a.step)
-        for (int l = 0; l < N; l++) b[l] = first[2 * l + a.re], b[N + l] = first[2 * l + a.im];
+    int first = a.re == 0 ? 0 : N, second = N - first; /* where an element's first number goes */
+    if (adjacent(a) && together(at)) {
+      x += at[0];
+      for (int64_t k = 0; k < n; k++, b += 2 * N, x += a.step)
+        for (int l = 0; l < N; l++) b[first + l] = x[2 * l], b[second + l] = x[2 * l + 1];
+    } else if (adjacent(a)) {
+      for (int64_t k = 0; k < n; k++, b += 2 * N, x += a.step)
+        for (int l = 0; l < N; l++) b[first + l] = x[at[l]], b[second + l] = x[at[l] + 1];
     } else {
-      for (int64_t k = 0; k < n; k++, b += 2 * N)
-        for (int l = 0; l < N; l++) {
-          const T *from = x + at[l] + k * a.step;
-          b[l] = from[a.re], b[N + l] = a.im < 0 ? T(0) : from[a.im];
-        }
+      for (int64_t k = 0; k < n; k++, b += 2 * N, x += a.step)
+        for (int l = 0; l < N; l++) b[l] = x[at[l] + a.re], b[N + l] = a.im < 0 ? T(0) : x[at[l] + a.im];
     }
   }
   static void store(void *out, const void *buffer, const int64_t *at, tide__fft_access a, int64_t n, double scale,
                     int used) {
     const T *b = static_cast<const T *>(buffer);
     T *y = static_cast<T *>(out), factor = static_cast<T>(scale);
-    bool together = used == N;
-    for (int l = 1; l < N; l++) together = together && at[l] == at[0] + 2 * l;
-    if (together && a.im >= 0) {
-      T *first = y + at[0];
-      for (int64_t k = 0; k < n; k++, b += 2 * N, first += a.step)
-        for (int l = 0; l < N; l++) first[2 * l + a.re] = b[l] * factor, first[2 * l + a.im] = b[N + l] * factor;
-      return;
+    int first = a.re == 0 ? 0 : N, second = N - first;
+    if (adjacent(a) && used == N && together(at)) {
+      y += at[0];
+      for (int64_t k = 0; k < n; k++, b += 2 * N, y += a.step)
+        for (int l = 0; l < N; l++) y[2 * l] = b[first + l] * factor, y[2 * l + 1] = b[second + l] * factor;
+    } else if (adjacent(a)) {
+      for (int64_t k = 0; k < n; k++, b += 2 * N, y += a.step)
+        for (int l = 0; l < used; l++) y[at[l]] = b[first + l] * factor, y[at[l] + 1] = b[second + l] * factor;
+    } else {
+      for (int64_t k = 0; k < n; k++, b += 2 * N, y += a.step)
+        for (int l = 0; l < used; l++) {
+          y[at[l] + a.re] = b[l] * factor;
+          if (a.im >= 0) y[at[l] + a.im] = b[N + l] * factor;
+        }
     }
-    for (int64_t k = 0; k < n; k++, b += 2 * N)
-      for (int l = 0; l < used; l++) {
-        T *to = y + at[l] + k * a.step;
-        to[a.re] = b[l] * factor;
-        if (a.im >= 0) to[a.im] = b[N + l] * factor;
-      }
   }
 
   static element constant(const double *w) { return element(real(w[0]), real(w[1])); }
@@ -164,13 +173,16 @@ template <typename T, int N> struct transform {
 
 typedef transform<float, 8> narrow;
 typedef transform<double, 4> wide;
+typedef transform<float, 1> single;
+typedef transform<double, 1> single_wide;
 
 } // namespace
 
-#define TABLE(type, lanes_, item_)                                                                                     \
+#define TABLE(type, one, lanes_, item_)                                                                                \
   {                                                                                                                    \
     lanes_, item_, type::plan_new, type::plan_copy, type::plan_free, type::run, type::load, type::store,               \
-        type::multiply, type::clear, type::twiddle, type::spread, type::unzip, type::zip, type::mirror, type::product  \
+        type::multiply, type::clear, type::twiddle, type::spread, type::unzip, type::zip, type::mirror, one::unzip,    \
+        one::zip, type::product                                                                                        \
   }
-const tide__fft_lanes tide__fft_lanes_f32 = TABLE(narrow, 8, 4);
-const tide__fft_lanes tide__fft_lanes_f64 = TABLE(wide, 4, 8);
+const tide__fft_lanes tide__fft_lanes_f32 = TABLE(narrow, single, 8, 4);
+const tide__fft_lanes tide__fft_lanes_f64 = TABLE(wide, single_wide, 4, 8);

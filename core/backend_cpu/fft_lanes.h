@@ -45,6 +45,9 @@ typedef struct tide__fft_lanes {
   void (*zip)(void *out, const void *x, const double *w, int64_t h);
   /* n / 2 + 1 elements become n whose forward transform is the real line (n odd). */
   void (*mirror)(void *buffer, int64_t n);
+  /* The same for one line alone: arrays of complex numbers. */
+  void (*unzip_line)(void *out, const void *z, const double *w, int64_t h);
+  void (*zip_line)(void *out, const void *x, const double *w, int64_t h);
   /* One line: out[k] = in[k] * w[k], w NULL for 1; with conj, of conj(in[k]). */
   void (*product)(void *out, tide__fft_access to, const void *in, tide__fft_access from, const double *w, int64_t n,
                   bool conj, double scale);

@@ -134,51 +134,52 @@ bool tide__fft_pass(fft_pass *s) {
 
 /* ---- one line ---- */
 
-static const tide__fft_access complex_access = {2, 0, 1};
-
-static bool line_split(const fft_plan *p, void *out, const void *in) {
+static bool line_split(const fft_plan *p, const fft_line *l) {
   int64_t columns = p->first->n, rows = p->second->n;
   void *middle = malloc((size_t)p->n * 2 * (size_t)p->ops->item);
   if (!middle) return false;
   /* Column j (elements j, j + rows, ...) becomes line j of middle; line k of its transpose becomes k, k + columns... */
-  fft_pass s = {.plan = p->first, .out = middle, .in = in, .to = complex_access, .from = {2 * rows, 0, 1}};
+  fft_pass s = {.plan = p->first, .out = middle, .in = l->in, .to = tide__fft_dense, .from = l->from};
+  s.from.step = rows * l->from.step;
   s.size[0] = s.size[1] = 1, s.size[2] = rows;
-  s.distance[0][2] = 2 * columns, s.distance[1][2] = 2;
+  s.distance[0][2] = 2 * columns, s.distance[1][2] = l->from.step;
   s.loads = s.stores = columns, s.scale = 1, s.split = p;
   bool good = tide__fft_pass(&s);
   if (good) {
-    s.plan = p->second, s.split = NULL, s.out = out, s.in = middle;
-    s.from = s.to = (tide__fft_access){2 * columns, 0, 1};
-    s.size[2] = columns, s.distance[0][2] = s.distance[1][2] = 2;
-    s.loads = s.stores = rows;
+    s.plan = p->second, s.split = NULL, s.out = l->out, s.in = middle;
+    s.from = (tide__fft_access){2 * columns, 0, 1}, s.to = l->to;
+    s.to.step = columns * l->to.step;
+    s.size[2] = columns, s.distance[0][2] = l->to.step, s.distance[1][2] = 2;
+    s.loads = s.stores = rows, s.scale = l->scale;
     good = tide__fft_pass(&s);
   }
   free(middle);
   return good;
 }
 
-static bool line_chirp(const fft_plan *p, void *out, const void *in) {
+static bool line_chirp(const fft_plan *p, const fft_line *l) {
   size_t item = 2 * (size_t)p->ops->item;
   char *a = malloc((size_t)p->m * item), *b = malloc((size_t)p->m * item);
   bool good = a && b;
+  fft_line there = {b, a, tide__fft_dense, tide__fft_dense, 1}, back = {a, b, tide__fft_dense, tide__fft_dense, 1};
   if (good) {
-    p->ops->product(a, complex_access, in, complex_access, p->chirp, p->n, false, 1);
+    p->ops->product(a, tide__fft_dense, l->in, l->from, p->chirp, p->n, false, 1);
     memset(a + (size_t)p->n * item, 0, (size_t)(p->m - p->n) * item);
-    good = tide__fft_line(p->first, b, a);
+    good = tide__fft_line(p->first, &there);
   }
   if (good) {
-    p->ops->product(b, complex_access, b, complex_access, p->spectrum, p->m, true, 1);
-    good = tide__fft_line(p->first, a, b);
+    p->ops->product(b, tide__fft_dense, b, tide__fft_dense, p->spectrum, p->m, true, 1);
+    good = tide__fft_line(p->first, &back);
   }
-  if (good) p->ops->product(out, complex_access, a, complex_access, p->chirp, p->n, true, 1);
+  if (good) p->ops->product(l->out, l->to, a, tide__fft_dense, p->chirp, p->n, true, l->scale);
   free(a), free(b);
   return good;
 }
 
-bool tide__fft_line(const fft_plan *p, void *out, const void *in) {
-  if (p->way == FFT_SPLIT) return line_split(p, out, in);
-  if (!fft_in_lanes(p)) return line_chirp(p, out, in);
-  fft_pass s = {.plan = p, .out = out, .in = in, .to = complex_access, .from = complex_access, .size = {1, 1, 1}};
-  s.loads = s.stores = p->n, s.scale = 1;
+bool tide__fft_line(const fft_plan *p, const fft_line *l) {
+  if (p->way == FFT_SPLIT) return line_split(p, l);
+  if (!fft_in_lanes(p)) return line_chirp(p, l);
+  fft_pass s = {.plan = p, .out = l->out, .in = l->in, .to = l->to, .from = l->from, .size = {1, 1, 1}};
+  s.loads = s.stores = p->n, s.scale = l->scale;
   return tide__fft_pass(&s);
 }

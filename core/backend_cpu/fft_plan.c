@@ -6,19 +6,20 @@
  * lanes and stay in the cache (D. Bailey, "FFTs in external or hierarchical memory", 1990). Tables are in double
  * precision for both kinds of floats.
  *
- * Plans are counted; the last few are kept for the next call, the longest are not. Invariant: a plan that is in the
- * list or lent does not change. */
+ * Plans are counted; the last few are kept for the next call, as far as their tables are not too large. Invariant: a
+ * plan that is in the list or lent does not change. */
 #include "fft.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-enum { LARGEST_FACTOR = 31, LONGEST_DIRECT = 4096, LEAST_SPLIT = 512, KEPT = 32, LONGEST_KEPT = 1 << 22 };
+enum { LARGEST_FACTOR = 31, LONGEST_DIRECT = 4096, LEAST_SPLIT = 512, KEPT = 32, KEPT_BYTES = 1 << 27 };
 
 static struct {
   pthread_mutex_t lock;
   fft_plan *plan[KEPT];
   uint64_t clock;
+  size_t bytes;
 } cache = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* ---- numbers ---- */
@@ -88,7 +89,8 @@ static bool make_spectrum(fft_plan *p) {
     chirp[2 * k] = re, chirp[2 * k + 1] = im;
     if (k) chirp[2 * (m - k)] = re, chirp[2 * (m - k) + 1] = im;
   }
-  good = good && tide__fft_line(wide, spectrum, chirp);
+  fft_line line = {spectrum, chirp, tide__fft_dense, tide__fft_dense, 1};
+  good = good && tide__fft_line(wide, &line);
   for (int64_t k = 0; good && k < m; k++) spectrum[2 * k + 1] = -spectrum[2 * k + 1];
   free(chirp);
   if (wide) tide__fft_plan_put(wide);
@@ -130,6 +132,14 @@ static bool make_split(fft_plan *p, int64_t columns) {
   return good;
 }
 
+/* Roughly, and without the plans that it holds, which are counted on their own. */
+static size_t bytes_of(const fft_plan *p) {
+  size_t bytes = (p->half ? (size_t)p->n : 0) * 16;
+  if (p->way == FFT_CHIRP) return bytes + (size_t)(p->n + p->m) * 16;
+  if (p->way == FFT_DIRECT) return bytes + (size_t)p->n * 64;
+  return bytes + (size_t)p->first->n * 64 + ((size_t)32 << p->shift);
+}
+
 static bool make(fft_plan *p) {
   if (p->half && !(p->half_root = roots(p->n + 1, 1, 2 * p->n))) return false;
   p->m = p->n;
@@ -155,19 +165,43 @@ void tide__fft_plan_put(fft_plan *p) {
   if (last) plan_free(p);
 }
 
-/* Takes the place of the one that has not been used for longest. */
+/* With the lock held: the place of the one that has not been used for longest, or a free one. */
+static int oldest_place(bool only_taken) {
+  int at = -1;
+  for (int i = 0; i < KEPT; i++) {
+    if (!cache.plan[i] && !only_taken) return i;
+    if (cache.plan[i] && (at < 0 || cache.plan[i]->used < cache.plan[at]->used)) at = i;
+  }
+  return at;
+}
+
+/* With the lock held: empties a place; returns the plan if the caller is to free it. */
+static fft_plan *evict(int at) {
+  fft_plan *p = cache.plan[at];
+  if (!p) return NULL;
+  cache.plan[at] = NULL;
+  cache.bytes -= p->bytes;
+  return unref(p) ? p : NULL;
+}
+
 static void keep(fft_plan *p) {
-  fft_plan *oldest = NULL;
+  if (p->bytes > KEPT_BYTES) return;
+  fft_plan *freed[KEPT + 1];
+  int count = 0;
   pthread_mutex_lock(&cache.lock);
-  int at = 0;
-  for (int i = 0; i < KEPT && cache.plan[at]; i++)
-    if (!cache.plan[i] || cache.plan[i]->used < cache.plan[at]->used) at = i;
-  if (cache.plan[at] && unref(cache.plan[at])) oldest = cache.plan[at];
+  while (cache.bytes + p->bytes > KEPT_BYTES) {
+    fft_plan *old = evict(oldest_place(true));
+    if (old) freed[count++] = old;
+  }
+  int at = oldest_place(false);
+  fft_plan *old = evict(at);
+  if (old) freed[count++] = old;
   cache.plan[at] = p;
+  cache.bytes += p->bytes;
   p->refs++;
   p->used = ++cache.clock;
   pthread_mutex_unlock(&cache.lock);
-  if (oldest) plan_free(oldest);
+  for (int i = 0; i < count; i++) plan_free(freed[i]);
 }
 
 static fft_plan *find(int64_t n, bool wide, bool half, fft_use use) {
@@ -193,6 +227,7 @@ fft_plan *tide__fft_plan_get(int64_t n, bool wide, bool half, fft_use use) {
     plan_free(p);
     return NULL;
   }
-  if (n <= LONGEST_KEPT) keep(p);
+  p->bytes = bytes_of(p);
+  keep(p);
   return p;
 }
