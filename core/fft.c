@@ -257,7 +257,7 @@ static bool group_begin(group *g, const request *r, const tide_tensor *out, cons
   }
   if (!nested(g->shape.stride[0], g, out) || !nested(g->shape.stride[1], g, in)) return false;
   set_batches(g, out, in);
-  return g->shape.distance[1] >= 0 && (g->shape.distance[1] > 0 || g->shape.batch == 1);
+  return g->shape.batch == 1 || (g->shape.distance[0] > 0 && g->shape.distance[1] > 0);
 }
 
 /* ---- queueing ---- */
@@ -418,36 +418,60 @@ static tide_status transform(const request *r, tide_tensor *out, tide_tensor *in
 
 /* ---- the entry ---- */
 
-/* Is `into` what new_ordered would make, and apart from the input? */
-static bool direct(const request *r, const tide_tensor *into, const tide_tensor *in, const int *order) {
-  if (!into || into->dtype != r->out_dtype || into->offset % 2 || tide__tensor_overlaps(into, in)) return false;
-  int64_t step = 1;
-  for (int i = r->ndim - 1; i >= 0; i--) {
-    if (into->size[order[i]] > 1 && into->stride[order[i]] != step) return false;
-    step *= into->size[order[i]];
-  }
-  return true;
+/* Can the backend write the result to `into` as that lies? */
+static bool direct(const request *r, const tide_tensor *into, const tide_tensor *in, bool planned) {
+  if (!into || into->dtype != r->out_dtype || tide__tensor_overlaps(into, in)) return false;
+  if (r->ndims > TIDE_FFT_RANK && !into->contiguous) return false;
+  group g;
+  int dim[TIDE_FFT_RANK], rank = first_group(dim, r, in);
+  if (!group_begin(&g, r, into, in, r->type, dim, rank) || !is_few(&g, planned)) return false;
+  return !planned || r->type != TIDE_FFT_C2R || aligned(&g, into, 0);
+}
+
+/* Complex elements may be transformed where they are: in a copy of ours, or where the result is to go anyway. */
+static bool in_place(const request *r, const tide_tensor *into, const input *in) {
+  if (r->type != TIDE_FFT_C2C) return false;
+  return in->ours || (into && tide_tensor_same_view(into, in->x));
 }
 
 static tide_status compute(tide_tensor **result, const request *r, input *in, tide_tensor *into) {
   int device = in->x->storage->device, order[TIDE_MAX_DIMS];
   const tide_backend *backend;
   TIDE_TRY(tide__backend(&backend, device));
-  bool empty = false;
+  bool empty = false, planned = backend->fft_plan_new != NULL;
   for (int d = 0; d < r->ndim; d++) empty |= r->out_size[d] == 0;
   if (empty || r->ndims == 0) {
     TIDE_TRY(tide__tensor_new(result, r->out_size, r->ndim, r->out_dtype, device));
     return empty ? TIDE_OK : tide__copy_kernel(*result, in->x);
   }
-  TIDE_TRY(arrange(in, r, order, backend->fft_plan_new != NULL));
-  if (in->ours && r->type == TIDE_FFT_C2C)
-    *result = tide__tensor_ref(in->x); /* in place */
-  else if (direct(r, into, in->x, order))
+  TIDE_TRY(arrange(in, r, order, planned));
+  if (in_place(r, into, in))
+    *result = tide__tensor_ref(in->x);
+  else if (direct(r, into, in->x, planned))
     *result = tide__tensor_ref(into);
   else
     TIDE_TRY(new_ordered(result, r->out_size, order, r->ndim, r->out_dtype, device));
   TIDE_TRY(transform(r, *result, in->x));
   return r->kind == TIDE_FFT_IHFFT ? tide_unary(NULL, TIDE_OP_conj, *result, *result) : TIDE_OK;
+}
+
+/* Does fft_real.c serve this call? */
+static bool is_of_real(const request *r, const tide_tensor *x) {
+  if (r->kind != TIDE_FFT_FFT || tide__category(x->dtype) == 3 || x->numel == 0 || r->ndims == 0) return false;
+  for (int i = 0; i < r->ndims - 1; i++)
+    if (r->n[i] != x->size[r->dim[i]]) return false;
+  return true;
+}
+
+static tide_status compute_any(tide_tensor **result, const request *r, const tide_tensor *x, const int64_t *n,
+                               tide_fft_norm norm, tide_tensor *into) {
+  if (is_of_real(r, x))
+    return tide__fft_of_real(result, x, r->out_size, r->out_dtype, r->dim, n, r->ndims, norm, r->what);
+  input in;
+  tide_status status = input_begin(&in, r, x);
+  if (status == TIDE_OK) status = compute(result, r, &in, into);
+  input_end(&in);
+  return status;
 }
 
 tide_status tide_fft(tide_tensor **out, tide_fft_kind kind, const tide_tensor *x, const int *dims, const int64_t *n,
@@ -456,16 +480,13 @@ tide_status tide_fft(tide_tensor **out, tide_fft_kind kind, const tide_tensor *x
   TIDE_TRY(request_begin(&r, kind, x, dims, n, ndims, norm, what));
   TIDE_TRY(tide__out_check(out, into, r.what));
   if (into) TIDE_TRY(check_into(&r, x, into));
-  input in;
   tide_tensor *result = NULL;
-  tide_status status = input_begin(&in, &r, x);
-  if (status == TIDE_OK) status = compute(&result, &r, &in, into);
-  input_end(&in);
+  tide_status status = compute_any(&result, &r, x, n, norm, into);
   if (status != TIDE_OK) {
     tide_tensor_release(result);
     return status;
   }
-  if (into && result->storage == into->storage) { /* a second reference to the destination itself */
+  if (into && tide_tensor_same_view(result, into)) { /* a second reference to the destination itself */
     tide_tensor_release(result);
     result = into;
   }

@@ -3,6 +3,7 @@
 #define TIDE_CORE_FFT_H
 
 #include "core.h"
+#include "tide/fft.h"
 
 typedef struct tide__fft_entry {
   tide_fft_shape shape;
@@ -19,5 +20,10 @@ typedef struct tide__fft_entry {
 tide_status tide__fft_take(tide__fft_entry **out, const tide_backend *backend, const tide_stream *stream,
                            const tide_fft_shape *shape);
 void tide__fft_give(tide__fft_entry *entry);
+
+/* fft_real.c: the full transform of a real x as a new tensor of this size; dims count from 0 and only the last one's
+ * length changes. */
+tide_status tide__fft_of_real(tide_tensor **out, const tide_tensor *x, const int64_t *size, tide_dtype dtype,
+                              const int *dims, const int64_t *n, int ndims, tide_fft_norm norm, const char *what);
 
 #endif
