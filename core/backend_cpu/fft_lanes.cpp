@@ -3,8 +3,8 @@
  * Eigen's butterflies are templates over the scalar. Ours is a small vector, each of whose lanes belongs to another
  * line: every multiplication is then one vector instruction, for any length, and no data is shuffled between lanes. All
  * of it lives in an unnamed namespace with C entries in a table (fft_lanes.h), so no C++ name leaves this file; the C++
- * library is linked statically and hidden. Eigen's headers are under the MPL 2, which asks nothing of a program that
- * uses them unchanged.
+ * library is linked statically and hidden. Eigen's headers are under the MPL 2: closed
+ * programs may hold them that say where their source is to be had.
  *
  * Invariant: no exception leaves this file: only making plans allocates, and that is caught. */
 #include <complex>

@@ -13,5 +13,5 @@ if [ -z "$tool" ]; then
 fi
 mode=(--dry-run -Werror)
 [ "${1:-}" = --fix ] && mode=(-i)
-find core kernels lua_bindings spec scripts \( -name '*.c' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' \) -print0 |
+find core kernels lua_bindings spec scripts \( -name '*.c' -o -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' \) -print0 |
   xargs -0 -r -n 16 -P 2 "$tool" --style=file "${mode[@]}"
