@@ -134,8 +134,14 @@ tide_block *tide__segment_new(tide__allocator *a, void *ptr, size_t size, tide_m
     return NULL;
   }
   tide__lane lane = {mempool ? mempool->id : 0, stream};
-  *s = (tide__segment){
-      .next = a->segments, .head = b, .ptr = ptr, .size = size, .mempool = mempool, .lane = lane, .pool = pool};
+  *s = (tide__segment){.next = a->segments,
+                       .head = b,
+                       .ptr = ptr,
+                       .size = size,
+                       .span = size,
+                       .mempool = mempool,
+                       .lane = lane,
+                       .pool = pool};
   if (mempool) atomic_fetch_add_explicit(&mempool->life, 1, memory_order_relaxed);
   if (s->next) s->next->prev = s;
   a->segments = s;
@@ -175,50 +181,50 @@ void tide__block_split(tide__allocator *a, tide_block *b, size_t size) {
   tide__pool_insert(a, rest);
 }
 
+void tide__block_join(tide__allocator *a, tide_block *b) {
+  tide_block *n = b->next;
+  b->size += n->size;
+  b->next = n->next;
+  if (b->next) b->next->prev = b;
+  tide__block_drop(a, n);
+}
+
+/* The struct of the block stays, whoever else goes: its owner may hold it. */
+static void join_before(tide__allocator *a, tide_block *b) {
+  tide_block *p = b->prev;
+  b->ptr = p->ptr, b->size += p->size;
+  b->prev = p->prev;
+  if (b->prev)
+    b->prev->next = b;
+  else
+    b->segment->head = b;
+  tide__block_drop(a, p);
+}
+
 int tide__block_merge(tide__allocator *a, tide_block *b, size_t *bytes) {
   int count = 0;
   *bytes = 0;
-  tide_block *p = b->prev, *n = b->next;
-  if (p && p->state == BLOCK_FREE) {
-    tide__pool_remove(a, p);
-    b->ptr = p->ptr, b->size += p->size;
-    b->prev = p->prev;
-    if (b->prev)
-      b->prev->next = b;
-    else
-      b->segment->head = b;
-    *bytes += p->size, count++;
-    tide__block_drop(a, p);
+  if (b->prev && b->prev->state == BLOCK_FREE) {
+    tide__pool_remove(a, b->prev);
+    *bytes += b->prev->size, count++;
+    join_before(a, b);
   }
-  if (n && n->state == BLOCK_FREE) {
-    tide__pool_remove(a, n);
-    b->size += n->size;
-    b->next = n->next;
-    if (b->next) b->next->prev = b;
-    *bytes += n->size, count++;
-    tide__block_drop(a, n);
+  if (b->next && b->next->state == BLOCK_FREE) {
+    tide__pool_remove(a, b->next);
+    *bytes += b->next->size, count++;
+    tide__block_join(a, b);
   }
   return count;
 }
 
 /* ---- segments ---- */
 
-tide__segment *tide__segments_detach(tide__allocator *a, bool dead_alone) {
-  tide__segment *out = NULL;
-  a->has_dead = false;
-  for (tide__segment *s = a->segments, *next; s; s = next) {
-    next = s->next;
-    bool free_all = s->head->state == BLOCK_FREE && !s->head->next;
-    if (!free_all || tide__mempool_kept(s->mempool) || (dead_alone && !tide__mempool_dead(s->mempool))) continue;
-    tide__pool_remove(a, s->head);
-    if (s->prev)
-      s->prev->next = next;
-    else
-      a->segments = next;
-    if (next) next->prev = s->prev;
-    s->next = out, out = s;
-  }
-  return out;
+void tide__segment_unhook(tide__allocator *a, tide__segment *s) {
+  if (s->prev)
+    s->prev->next = s->next;
+  else
+    a->segments = s->next;
+  if (s->next) s->next->prev = s->prev;
 }
 
 size_t tide__pool_largest(const tide__allocator *a) {
@@ -231,14 +237,6 @@ size_t tide__pool_largest(const tide__allocator *a) {
 
 /* The number of no stream. */
 enum { ORPHAN = 0 };
-
-tide_block *tide__pool_adopt(tide__allocator *a, int pool, tide__lane lane, size_t size) {
-  tide_block *b = tide__pool_find(a, pool, (tide__lane){lane.mempool, ORPHAN}, size);
-  if (!b || b->prev || b->next) return NULL;
-  tide__pool_remove(a, b);
-  b->segment->lane = b->lane = lane;
-  return b;
-}
 
 /* The order of the tree depends on the stream, so the blocks are out of it while the stream changes. */
 static void move_segment(tide__allocator *a, tide__segment *s, uint64_t to) {
@@ -255,6 +253,31 @@ static void move_segment(tide__allocator *a, tide__segment *s, uint64_t to) {
     out = b->left;
     tide__pool_insert(a, b);
   }
+}
+
+static bool idle(const tide__segment *s) {
+  for (const tide_block *b = s->head; b; b = b->next)
+    if (b->state != BLOCK_FREE && b->state != BLOCK_VOID) return false; /* LEAVING is another thread's */
+  return true;
+}
+
+tide_block *tide__pool_adopt(tide__allocator *a, int pool, tide__lane lane, size_t size) {
+  tide_block *b = tide__pool_find(a, pool, (tide__lane){lane.mempool, ORPHAN}, size);
+  if (!b || !idle(b->segment)) return NULL;
+  move_segment(a, b->segment, lane.stream);
+  tide__pool_remove(a, b);
+  return b;
+}
+
+tide__segment *tide__segment_adopt(tide__allocator *a, int pool, tide__lane lane) {
+  for (tide__segment *s = a->segments; s; s = s->next) {
+    if (s->kind != SEGMENT_RANGE || s->pool != pool || s->lane.mempool != lane.mempool || s->lane.stream != ORPHAN)
+      continue;
+    if (!idle(s)) continue;
+    move_segment(a, s, lane.stream);
+    return s;
+  }
+  return NULL;
 }
 
 void tide__allocator_orphan(int device, uint64_t stream) {

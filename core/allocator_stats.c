@@ -58,7 +58,7 @@ size_t tide_memory_reserved(int device) {
 /* ---- resetting ---- */
 
 /* Every row of the table is a tide_stat, from the first field up to the counters. */
-enum { ROWS = offsetof(tide_memory_stats, num_alloc_retries) / sizeof(tide_stat) };
+enum { ROWS = offsetof(tide_memory_stats, max_split_size) / sizeof(tide_stat) };
 
 tide_status tide_memory_reset_peak(int device) {
   int d;
@@ -97,7 +97,7 @@ static tide_status empty_one(int device) {
   pthread_mutex_lock(&a->lock);
   a->stats.num_sync_all_streams++;
   pthread_mutex_unlock(&a->lock);
-  return tide__allocator_release_cached(a, device);
+  return tide__allocator_release_cached(a);
 }
 
 tide_status tide_memory_empty_cache(int device) {

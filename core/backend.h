@@ -92,6 +92,7 @@ typedef struct tide_backend {
   tide_status (*mem_alloc_async)(void **out, void *stream, size_t bytes);
   tide_status (*mem_free_async)(void *stream, void *ptr);
   tide_status (*mem_trim_async)(int device);
+  tide_status (*mem_reserved_async)(size_t *out, int device); /* bytes that it holds of the device */
 
   /* ---- between devices and processes (optional) ---- */
   tide_status (*peer_access)(int device, int peer, bool enabled); /* kernels of `device` may use memory of `peer` */

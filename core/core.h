@@ -237,7 +237,8 @@ void tide__scratch_put(tide_stream *stream, void *ptr);
 typedef struct tide__pinned tide__pinned;
 tide_status tide__pinned_get(tide__pinned **out, void **ptr, size_t bytes);
 void tide__pinned_put(tide__pinned *pinned);
-void tide__pinned_trim(void); /* gives the cache back */
+void tide__pinned_limit(size_t most); /* keeps no more than this */
+void tide__pinned_trim(void);         /* gives the cache back */
 void tide__pinned_shutdown(void);
 
 /* ---- storage.c ---- */

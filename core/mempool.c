@@ -19,12 +19,15 @@ static tide_status resolve(int *out, int device, const char *what) {
   return device == TIDE_ALL_DEVICES ? TIDE_OK : tide__device_resolve_accelerator(out, device, what);
 }
 
-tide_status tide_mempool_new(tide_mempool **out, int device) {
+tide_status tide_mempool_new(tide_mempool **out, int device) { return tide_mempool_new_from(out, device, NULL); }
+
+tide_status tide_mempool_new_from(tide_mempool **out, int device, tide_allocator *source) {
   if (!tide__running()) return tide__fail(TIDE_STATE, "mempool_new: tide is not started, expected tide_init first");
   TIDE_TRY(resolve(&device, device, "mempool_new"));
   tide_mempool *pool = malloc(sizeof *pool);
   if (!pool) return tide__fail(TIDE_MEMORY, "mempool_new: no host memory");
-  *pool = (tide_mempool){.device = device, .epoch = tide__epoch_now()};
+  *pool = (tide_mempool){.device = device, .epoch = tide__epoch_now(), .source = source};
+  if (source) tide_allocator_retain(source);
   atomic_init(&pool->refs, 1);
   atomic_init(&pool->life, 1);
   pool->id = atomic_fetch_add_explicit(&last_id, 1, memory_order_relaxed) + 1;
@@ -33,7 +36,9 @@ tide_status tide_mempool_new(tide_mempool **out, int device) {
 }
 
 void tide__mempool_drop(tide_mempool *pool) {
-  if (pool && atomic_fetch_sub_explicit(&pool->life, 1, memory_order_acq_rel) == 1) free(pool);
+  if (!pool || atomic_fetch_sub_explicit(&pool->life, 1, memory_order_acq_rel) != 1) return;
+  tide_allocator_release(pool->source);
+  free(pool);
 }
 
 void tide_mempool_retain(tide_mempool *pool) { atomic_fetch_add_explicit(&pool->refs, 1, memory_order_relaxed); }

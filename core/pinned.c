@@ -1,52 +1,51 @@
 /* pinned.c: page-locked host memory.
  *
  * Locking pages costs a driver call of up to milliseconds and may wait for the device, so pieces that are let go are
- * kept and serve again. Sizes are powers of two up to 1 MiB and whole MiB above; a kept piece serves a request of at
- * least half its size. What is kept is bounded, because locked pages are missing elsewhere. A piece comes here only
- * when no queued copy uses it any more (park.c).
+ * kept and serve again. Sizes are powers of two, as torch's, and a kept piece serves requests of its own size alone:
+ * one list for each. What is kept is bounded, because locked pages are missing elsewhere. A piece comes here only when
+ * no queued copy uses it any more (park.c), so whatever is kept may serve at once.
  *
- * Invariant: a piece is in the list of all pieces while it exists, and marked `kept` exactly while nobody has it. */
-#include "core.h"
-
+ * Invariant: a piece is in the list of all pieces while it exists, and in the list of its size exactly while nobody has
+ * it. */
 #include <stdlib.h>
+#include <time.h>
+
+#include "allocator.h"
 
 struct tide__pinned {
-  tide__pinned *prev, *next;
+  tide__pinned *prev, *next; /* of all */
+  tide__pinned *kept;        /* of those of its size that nobody has */
   const tide_backend *backend;
   void *ptr;
   size_t size;
-  bool kept;
 };
 
-static const size_t smallest = 4096, mib = (size_t)1 << 20, keep_most = (size_t)512 << 20;
+enum { SMALLEST = 12, SIZES = 64 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static tide__pinned *all;
-static size_t kept_bytes;
+static tide__pinned *all, *kept[SIZES];
+static size_t kept_bytes, most;
+static _Atomic uint32_t limit_epoch; /* in which `most` was read from the settings */
+static tide_host_memory_stats stats;
 
-static size_t size_for(size_t bytes) {
-  if (bytes > mib) return (bytes + mib - 1) / mib * mib;
-  size_t size = smallest;
-  while (size < bytes) size *= 2;
-  return size;
+static int class_of(size_t bytes) {
+  int c = bytes > 1 ? 64 - __builtin_clzll((unsigned long long)(bytes - 1)) : 0;
+  return c < SMALLEST ? SMALLEST : c;
 }
 
-static tide__pinned *take_kept(size_t size) {
-  tide__pinned *best = NULL;
-  pthread_mutex_lock(&lock);
-  for (tide__pinned *p = all; p; p = p->next)
-    if (p->kept && p->size >= size && p->size / 2 <= size && (!best || p->size < best->size)) best = p;
-  if (best) best->kept = false, kept_bytes -= best->size;
-  pthread_mutex_unlock(&lock);
-  return best;
+/* ---- the driver, with its times ---- */
+
+static int64_t now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
 
-static void unlink_piece(tide__pinned *p) {
-  if (p->prev)
-    p->prev->next = p->next;
-  else
-    all = p->next;
-  if (p->next) p->next->prev = p->prev;
+/* The lock is held. */
+static void add_time(tide_duration_stat *d, int64_t us) {
+  d->total += us;
+  if (us > d->max) d->max = us;
+  if (!d->count++ || us < d->min) d->min = us;
 }
 
 static tide_status make(tide__pinned **out, size_t size) {
@@ -56,12 +55,16 @@ static tide_status make(tide__pinned **out, size_t size) {
   tide__pinned *p = calloc(1, sizeof *p);
   if (!p) return tide__fail(TIDE_MEMORY, "pin_memory: no host memory");
   p->backend = b, p->size = size;
+  int64_t start = now();
   tide_status status = b->host_alloc(&p->ptr, size);
   if (status != TIDE_OK) {
     free(p);
     return status;
   }
   pthread_mutex_lock(&lock);
+  add_time(&stats.host_alloc_time, now() - start);
+  stats.num_host_alloc++;
+  tide__stat_one(&stats.allocations, 1), tide__stat_one(&stats.allocated_bytes, (int64_t)size);
   p->next = all;
   if (all) all->prev = p;
   all = p;
@@ -70,53 +73,91 @@ static tide_status make(tide__pinned **out, size_t size) {
   return TIDE_OK;
 }
 
+static void destroy(tide__pinned *p) {
+  int64_t start = now();
+  p->backend->host_free(p->ptr, p->size);
+  pthread_mutex_lock(&lock);
+  add_time(&stats.host_free_time, now() - start);
+  stats.num_host_free++;
+  tide__stat_one(&stats.allocations, -1), tide__stat_one(&stats.allocated_bytes, -(int64_t)p->size);
+  pthread_mutex_unlock(&lock);
+  free(p);
+}
+
+/* ---- the cache ---- */
+
+static void unlink_piece(tide__pinned *p) {
+  if (p->prev)
+    p->prev->next = p->next;
+  else
+    all = p->next;
+  if (p->next) p->next->prev = p->prev;
+}
+
+/* A kept piece, or NULL; the first call of an epoch reads the settings. */
+static tide_status take_kept(tide__pinned **out, int class) {
+  tide__settings s;
+  bool known = limit_epoch == tide__epoch_now();
+  if (!known) TIDE_TRY(tide__settings_get(&s));
+  pthread_mutex_lock(&lock);
+  if (!known) most = s.pinned_most, limit_epoch = tide__epoch_now();
+  tide__pinned *p = *out = kept[class];
+  if (p) kept[class] = p->kept, kept_bytes -= p->size;
+  pthread_mutex_unlock(&lock);
+  return TIDE_OK;
+}
+
+static tide_status get(tide__pinned **out, size_t bytes) {
+  int class = class_of(bytes);
+  size_t size = (size_t)1 << class;
+  TIDE_TRY(take_kept(out, class));
+  if (*out) return TIDE_OK;
+  tide_status status = make(out, size);
+  if (status != TIDE_MEMORY) return status;
+  tide__reclaim(TIDE_CPU, bytes);
+  tide_memory_pump();
+  tide__pinned_trim();
+  return make(out, size);
+}
+
 tide_status tide__pinned_get(tide__pinned **out, void **ptr, size_t bytes) {
-  if (bytes > (size_t)PTRDIFF_MAX || tide__fault_now())
+  if (bytes > (size_t)PTRDIFF_MAX / 4 || tide__fault_now())
     return tide__fail_memory(TIDE_CPU, bytes, 0, 0, tide_memory_cpu_allocated(), tide_memory_cpu_allocated(),
                              "pin_memory: no page-locked memory for %zu bytes", bytes);
-  size_t size = size_for(bytes);
-  tide__pinned *p = take_kept(size);
-  if (!p) {
-    tide_status status = make(&p, size);
-    if (status == TIDE_MEMORY) {
-      tide__reclaim(TIDE_CPU, bytes);
-      tide_memory_pump();
-      tide__pinned_trim();
-      status = make(&p, size);
-    }
-    if (status != TIDE_OK) return status;
-  }
+  tide__pinned *p = NULL;
+  TIDE_TRY(get(&p, bytes));
+  pthread_mutex_lock(&lock);
+  tide__stat_one(&stats.active_requests, 1), tide__stat_one(&stats.active_bytes, (int64_t)p->size);
+  pthread_mutex_unlock(&lock);
   *out = p, *ptr = p->ptr;
   return TIDE_OK;
 }
 
-static void destroy(tide__pinned *p) {
-  p->backend->host_free(p->ptr, p->size);
-  free(p);
-}
-
 void tide__pinned_put(tide__pinned *p) {
   pthread_mutex_lock(&lock);
-  p->kept = kept_bytes + p->size <= keep_most;
-  if (p->kept)
-    kept_bytes += p->size;
+  tide__stat_one(&stats.active_requests, -1), tide__stat_one(&stats.active_bytes, -(int64_t)p->size);
+  bool keep = kept_bytes + p->size <= most;
+  int class = class_of(p->size);
+  if (keep)
+    p->kept = kept[class], kept[class] = p, kept_bytes += p->size;
   else
     unlink_piece(p);
-  bool gone = !p->kept;
   pthread_mutex_unlock(&lock);
-  if (gone) destroy(p);
+  if (!keep) destroy(p);
 }
 
-/* Takes the pieces out under the lock and gives them back without it. */
-static void clear(bool also_used) {
+/* Takes kept pieces out under the lock until no more than `bound` bytes are kept, the largest first, and gives them
+ * back without it. */
+static void trim_to(size_t bound) {
   tide__pinned *out = NULL;
   pthread_mutex_lock(&lock);
-  for (tide__pinned *p = all, *next; p; p = next) {
-    next = p->next;
-    if (!p->kept && !also_used) continue;
-    if (p->kept) kept_bytes -= p->size;
-    unlink_piece(p);
-    p->next = out, out = p;
+  for (int class = SIZES - 1; class >= 0; class --) {
+    while (kept[class] && kept_bytes > bound) {
+      tide__pinned *p = kept[class];
+      kept[class] = p->kept, kept_bytes -= p->size;
+      unlink_piece(p);
+      p->next = out, out = p;
+    }
   }
   pthread_mutex_unlock(&lock);
   while (out) {
@@ -126,5 +167,53 @@ static void clear(bool also_used) {
   }
 }
 
-void tide__pinned_trim(void) { clear(false); }
-void tide__pinned_shutdown(void) { clear(true); }
+void tide__pinned_trim(void) { trim_to(0); }
+
+void tide__pinned_limit(size_t bytes) {
+  pthread_mutex_lock(&lock);
+  most = bytes, limit_epoch = tide__epoch_now();
+  pthread_mutex_unlock(&lock);
+  trim_to(bytes);
+}
+
+/* Also what storages still hold: of an ended epoch they do not look at it. */
+void tide__pinned_shutdown(void) {
+  trim_to(0);
+  while (all) {
+    tide__pinned *p = all;
+    unlink_piece(p);
+    destroy(p);
+  }
+  stats = (tide_host_memory_stats){0};
+}
+
+/* ---- statistics ---- */
+
+void tide_host_memory_get_stats(tide_host_memory_stats *out) {
+  pthread_mutex_lock(&lock);
+  *out = stats;
+  pthread_mutex_unlock(&lock);
+}
+
+static tide_stat *const rows[] = {&stats.allocations, &stats.allocated_bytes, &stats.active_requests,
+                                  &stats.active_bytes};
+enum { ROWS = sizeof rows / sizeof *rows };
+
+void tide_host_memory_reset_peak(void) {
+  pthread_mutex_lock(&lock);
+  for (int i = 0; i < ROWS; i++) rows[i]->peak = rows[i]->current;
+  pthread_mutex_unlock(&lock);
+}
+
+void tide_host_memory_reset_accumulated(void) {
+  pthread_mutex_lock(&lock);
+  for (int i = 0; i < ROWS; i++) rows[i]->allocated = rows[i]->freed = 0;
+  stats.num_host_alloc = stats.num_host_free = 0;
+  stats.host_alloc_time = stats.host_free_time = (tide_duration_stat){0};
+  pthread_mutex_unlock(&lock);
+}
+
+void tide_host_memory_empty_cache(void) {
+  tide_memory_pump();
+  tide__pinned_trim();
+}

@@ -19,7 +19,7 @@ typedef struct site_sums {
 static void each_used(const tide__allocator *a, void (*visit)(site_sums *, const tide_block *), site_sums *sums) {
   for (const tide__segment *s = a->segments; s; s = s->next)
     for (const tide_block *b = s->head; b; b = b->next)
-      if (b->state != BLOCK_FREE) visit(sums, b);
+      if (tide__block_busy(b)) visit(sums, b);
 }
 
 static void find_most(site_sums *sums, const tide_block *b) {
@@ -84,7 +84,7 @@ static bool copy_block(builder *to, const tide_block *b) {
   if (!grow((void **)&s->block, s->blocks, &to->block_room, sizeof *s->block)) return false;
   tide_block_info *out = &s->block[s->blocks++];
   *out = (tide_block_info){.address = (uintptr_t)b->ptr, .size = b->size};
-  if (b->state == BLOCK_FREE) return true;
+  if (!tide__block_busy(b)) return true;
   out->state = b->state == BLOCK_USED ? TIDE_BLOCK_USED : TIDE_BLOCK_PENDING;
   out->requested = b->requested;
   out->site = b->note.site, out->stack = b->note.stack, out->tally = b->note.tally;
@@ -92,19 +92,35 @@ static bool copy_block(builder *to, const tide_block *b) {
   return true;
 }
 
-static bool copy_segment(builder *to, const tide__segment *from, int device) {
+/* The blocks from *at on that lie in memory without a gap: of a segment that does not grow, all of them. */
+static bool copy_run(builder *to, const tide__segment *from, const tide_block **at, int device) {
   tide_memory_snapshot *s = to->snapshot;
   if (!grow((void **)&s->segment, s->segments, &to->segment_room, sizeof *s->segment)) return false;
   tide_segment_info *out = &s->segment[s->segments++];
-  *out = (tide_segment_info){.device = device, .large = from->pool == TIDE_POOL_LARGE, .address = (uintptr_t)from->ptr};
+  *out =
+      (tide_segment_info){.device = device, .large = from->pool == TIDE_POOL_LARGE, .address = (uintptr_t)(*at)->ptr};
   out->stream = from->lane.stream, out->pool = from->lane.mempool;
-  out->total = from->size, out->first = s->blocks;
-  for (const tide_block *b = from->head; b; b = b->next) {
+  out->first = s->blocks;
+  for (; *at && (*at)->state != BLOCK_VOID; *at = (*at)->next) {
+    const tide_block *b = *at;
     if (!copy_block(to, b)) return false;
-    if (b->state != BLOCK_FREE) out->active += b->size;
+    out->total += b->size;
+    if (tide__block_busy(b)) out->active += b->size;
     if (b->state == BLOCK_USED) out->allocated += b->size, out->requested += b->requested;
   }
   out->blocks = s->blocks - out->first;
+  return true;
+}
+
+/* One that grows is shown, as torch does, as a segment for each stretch of memory in it. */
+static bool copy_segment(builder *to, const tide__segment *from, int device) {
+  const tide_block *at = from->head;
+  while (at) {
+    if (at->state == BLOCK_VOID)
+      at = at->next;
+    else if (!copy_run(to, from, &at, device))
+      return false;
+  }
   return true;
 }
 

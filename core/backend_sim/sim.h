@@ -13,13 +13,15 @@
 #include "share.h"
 #include "tide/sim.h"
 
-/* A block of device memory that someone holds; each device has a list of them in the order of their addresses. */
+/* A block of device memory that someone holds, or a range of addresses that is backed piece by piece; each device has a
+ * list of them in the order of their addresses. */
 typedef struct sim_block {
   struct sim_block *next;
   char *ptr; /* the address that core sees */
   size_t bytes;
   bool shared, borrowed; /* its pages are those of a file; of another process's file */
   tide__share share;     /* of a shared one: the file that we hold open */
+  uint32_t *piece;       /* of a range: for each granule, see sim_range.c; else NULL */
 } sim_block;
 
 /* Page-locked host memory, so that kernels may be given its addresses. */
@@ -172,6 +174,9 @@ tide_status tide__sim_host_alloc(void **out, size_t bytes);
 void tide__sim_host_free(void *ptr, size_t bytes);
 /* With the lock held: a place for a block of so many bytes, in no list yet; NULL if there is none. */
 sim_block **tide__sim_find_gap(char **ptr, int device, size_t bytes);
+/* With the lock held: pages become accessible to the workers and poisoned, or go back to the system. */
+bool tide__sim_back(char *ptr, size_t bytes);
+void tide__sim_unback(char *ptr, size_t bytes);
 /* With the lock held: the address at which the workers see `bytes` bytes of the device's memory, or NULL. */
 char *tide__sim_seen(int device, const void *ptr, size_t bytes);
 /* With the lock held: likewise for an operand of a kernel of that device, which may be page-locked host memory. */
@@ -193,6 +198,13 @@ void tide__sim_page_record(sim_mark *mark, sim_page *page); /* the mark becomes 
 void tide__sim_page_pass(const sim_mark *mark);             /* tells the other processes */
 uint64_t tide__sim_page_ticket(const sim_page *page);       /* of the last record, by whichever process */
 bool tide__sim_page_passed(const sim_page *page, uint64_t ticket);
+/* sim_range.c */
+tide_status tide__sim_range_granularity(size_t *out, int device);
+tide_status tide__sim_range_reserve(void **out, int device, size_t bytes);
+void tide__sim_range_release(int device, void *ptr, size_t bytes);
+tide_status tide__sim_range_map(int device, void *ptr, size_t bytes);
+void tide__sim_range_unmap(int device, void *ptr, size_t bytes);
+bool tide__sim_range_backed(const sim_block *range, const char *ptr, size_t bytes); /* with the lock held */
 
 /* sim_queue.c */
 tide_status tide__sim_stream_new(void **out, int device, int priority);

@@ -7,11 +7,11 @@
  * in every floating dtype and as -1 in every integer one, up to POISON bytes of a block, so that the pages of a huge
  * block that is never written stay unused.
  *
- * Each device has more addresses than memory, so a block that fits the cap finds a place by first fit whatever was
- * freed.
+ * Each device has many times more addresses than memory: a block that fits the cap finds a place by first fit whatever
+ * was freed, and there is room for ranges that grow (sim_range.c).
  *
- * Invariants: the blocks of a device are in order of their addresses and do not touch; `used` is the sum of their
- * bytes. */
+ * Invariants: the blocks of a device are in order of their addresses and do not touch; `used` is the sum of the bytes
+ * that are backed. */
 #include "sim.h"
 
 #include <stdlib.h>
@@ -33,7 +33,9 @@ static char *reserve(size_t bytes) {
 bool tide__sim_memory_open(void) {
   sim_state *s = &tide__sim;
   if (s->memory > SIZE_MAX / 8 / TIDE_MAX_DEVICES) return false;
-  s->span = round_up(2 * s->memory, (size_t)1 << 21) + ((size_t)1 << 21);
+  size_t times = 64; /* fewer where that would be more than any system has */
+  while (times > 2 && s->memory > ((size_t)1 << 44) / times / (size_t)s->devices) times /= 2;
+  s->span = round_up(times * s->memory, (size_t)1 << 21) + ((size_t)1 << 21);
   size_t total = s->span * (size_t)s->devices;
   s->base = reserve(total);
   char *seen = s->base ? reserve(total) : NULL;
@@ -54,6 +56,7 @@ void tide__sim_memory_close(void) {
     for (sim_block *b = s->device[d].blocks, *next; b; b = next) {
       next = b->next;
       if (b->shared) close(b->share.file);
+      free(b->piece);
       free(b);
     }
   }
@@ -81,6 +84,18 @@ sim_block **tide__sim_find_gap(char **ptr, int device, size_t bytes) {
   return *link || (size_t)(end - at) >= bytes ? link : NULL;
 }
 
+bool tide__sim_back(char *ptr, size_t bytes) {
+  char *seen = ptr + tide__sim.shift;
+  if (mprotect(seen, bytes, PROT_READ | PROT_WRITE)) return false;
+  if (!atomic_load(&tide__sim_dry)) memset(seen, 0xFF, bytes < POISON ? bytes : POISON);
+  return true;
+}
+
+void tide__sim_unback(char *ptr, size_t bytes) {
+  madvise(ptr + tide__sim.shift, bytes, MADV_DONTNEED);
+  mprotect(ptr + tide__sim.shift, bytes, PROT_NONE);
+}
+
 tide_status tide__sim_mem_alloc(void **out, int device, size_t bytes) {
   sim_state *s = &tide__sim;
   TIDE_TRY(tide__sim_enter("alloc"));
@@ -95,7 +110,7 @@ tide_status tide__sim_mem_alloc(void **out, int device, size_t bytes) {
   bool fits = block && bytes <= left && !tide__sim_fault_alloc();
   char *ptr = NULL;
   sim_block **link = fits ? tide__sim_find_gap(&ptr, device, whole + PAGE) : NULL;
-  if (link && mprotect(ptr + s->shift, whole, PROT_READ | PROT_WRITE)) link = NULL;
+  if (link && !tide__sim_back(ptr, whole)) link = NULL;
   if (link) {
     *block = (sim_block){.next = *link, .ptr = ptr, .bytes = bytes};
     *link = block;
@@ -107,7 +122,6 @@ tide_status tide__sim_mem_alloc(void **out, int device, size_t bytes) {
     return s->host->fail(TIDE_MEMORY, "alloc: no memory on cuda:%d, got %zu bytes, expected at most %zu", device, bytes,
                          left);
   }
-  if (!atomic_load(&tide__sim_dry)) memset(ptr + s->shift, 0xFF, whole < POISON ? whole : POISON);
   *out = ptr;
   return TIDE_OK;
 }
@@ -121,11 +135,9 @@ void tide__sim_mem_free(int device, void *ptr, size_t bytes) {
   while (*link && (*link)->ptr != ptr) link = &(*link)->next;
   sim_block *block = *link;
   if (block) {
-    size_t whole = round_up(block->bytes, PAGE);
     if (!block->borrowed) s->device[device].used -= block->bytes;
     if (block->shared) tide__sim_unshare(block);
-    madvise(block->ptr + s->shift, whole, MADV_DONTNEED);
-    mprotect(block->ptr + s->shift, whole, PROT_NONE);
+    tide__sim_unback(block->ptr, round_up(block->bytes, PAGE));
     *link = block->next;
   }
   pthread_mutex_unlock(&s->lock);
@@ -135,7 +147,8 @@ void tide__sim_mem_free(int device, void *ptr, size_t bytes) {
 char *tide__sim_seen(int device, const void *ptr, size_t bytes) {
   const char *p = ptr;
   for (const sim_block *b = tide__sim.device[device].blocks; b && b->ptr <= p; b = b->next)
-    if (p < b->ptr + b->bytes && bytes <= b->bytes - (size_t)(p - b->ptr)) return (char *)ptr + tide__sim.shift;
+    if (p < b->ptr + b->bytes && bytes <= b->bytes - (size_t)(p - b->ptr))
+      return !b->piece || tide__sim_range_backed(b, p, bytes) ? (char *)ptr + tide__sim.shift : NULL;
   return NULL;
 }
 

@@ -192,6 +192,9 @@ static size_t some_size(void) {
   }
 }
 
+/* In segments of torch's sizes, which do not grow. */
+static void classic(void) { OK(tide_allocator_configure("expandable_segments:False")); }
+
 static void random_walk(uint32_t seed) {
   enum { HELD = 200, STEPS = 4000 };
   static struct {
@@ -201,6 +204,8 @@ static void random_walk(uint32_t seed) {
   memset(&model, 0, sizeof model);
   dice_state = seed;
   start(1, (size_t)4 << 30);
+  classic();
+  model.stats.max_split_size = -1;
   tide_stream *streams[3] = {current(0), NULL, NULL};
   OK(tide_stream_new(&streams[1], 0, 0));
   OK(tide_stream_new(&streams[2], 0, 0));
@@ -237,6 +242,7 @@ static void random_walk(uint32_t seed) {
 
 static void known_figures(void) {
   start(1, 256 * MiB);
+  classic();
   tide_block *a, *b, *c;
   tide_stream *s = current(0);
   OK(tide__block_alloc(&a, s, 1000));
@@ -346,6 +352,7 @@ static seen look(int device, const tide_mempool *pool) {
 
 static void pools(void) {
   start(2, 256 * MiB);
+  classic();
   tide_stream *s = current(0);
   tide_mempool *p, *q, *now;
   tide_block *a, *b, *c;
@@ -403,6 +410,7 @@ static int drop_garbage(void *user, int device, size_t bytes) {
 
 static void ladder(void) {
   start(1, 64 * MiB);
+  classic();
   tide_stream *s = current(0), *other;
   tide_block *b, *c, *d;
   OK(tide__block_alloc(&b, s, 512));

@@ -234,6 +234,8 @@ typedef struct tide_memory_stats {
       inactive_split[TIDE_POOL_COUNT];
   tide_stat allocated_bytes[TIDE_POOL_COUNT], reserved_bytes[TIDE_POOL_COUNT], active_bytes[TIDE_POOL_COUNT],
       inactive_split_bytes[TIDE_POOL_COUNT], requested_bytes[TIDE_POOL_COUNT];
+  tide_stat oversize_allocations, oversize_segments; /* of at least max_split_size */
+  int64_t max_split_size;                            /* in bytes; -1: no limit is set */
   int64_t num_alloc_retries, num_ooms, num_sync_all_streams, num_device_alloc, num_device_free;
 } tide_memory_stats;
 TIDE_API tide_status tide_memory_get_stats(tide_memory_stats *out, int device); /* zeros before first use */

@@ -1,0 +1,79 @@
+/* allocator_raw.c: memory that is known by its address alone.
+ *
+ * Backends take scratch memory for the length of queued work: few pieces at a time, so a list will do. Programs that
+ * know pointers alone take memory to keep: a table by address finds its block again when they give it back.
+ *
+ * Invariant: a block is in the list or the table, linked by `right`, from its taking to its giving back. */
+#include "allocator.h"
+
+/* ---- scratch memory for backends ---- */
+
+tide_status tide__scratch_get(void **out, tide_stream *stream, size_t bytes) {
+  if (stream->device < 0)
+    return tide__fail(TIDE_SUPPORT, "scratch: the CPU has no streams, expected one of an accelerator");
+  tide_block *b;
+  TIDE_TRY(tide__block_alloc(&b, stream, bytes));
+  tide__allocator *a = b->owner;
+  pthread_mutex_lock(&a->lock);
+  b->right = a->scratch, a->scratch = b;
+  pthread_mutex_unlock(&a->lock);
+  *out = b->ptr;
+  return TIDE_OK;
+}
+
+/* Few pieces are out at a time: a backend gives them back as soon as the work is queued. */
+void tide__scratch_put(tide_stream *stream, void *ptr) {
+  if (!ptr) return;
+  tide__allocator *a = tide__allocator_of(stream->device);
+  pthread_mutex_lock(&a->lock);
+  tide_block **at = &a->scratch;
+  while (*at && (*at)->ptr != ptr) at = &(*at)->right;
+  tide_block *b = *at;
+  if (b) *at = b->right;
+  pthread_mutex_unlock(&a->lock);
+  tide__block_free(b);
+}
+
+/* ---- memory for programs ---- */
+
+static tide_block **place_of(tide__allocator *a, const void *ptr) {
+  tide_block **at = &a->raw[((uintptr_t)ptr >> 9) * 0x9E3779B97F4A7C15u >> (64 - TIDE__RAW_BITS)];
+  while (*at && (*at)->ptr != ptr) at = &(*at)->right;
+  return at;
+}
+
+tide_status tide_allocator_take(void **out, size_t bytes, int device, tide_stream *stream) {
+  TIDE_TRY(tide__device_resolve_accelerator(&device, device, "caching_allocator_alloc"));
+  if (!stream) TIDE_TRY(tide__stream_current(&stream, device));
+  TIDE_TRY(tide__stream_check(stream, "caching_allocator_alloc"));
+  if (stream->device != device)
+    return tide__fail(TIDE_DEVICE, "caching_allocator_alloc: wrong stream, got one of %s, expected one of %s",
+                      tide__device_text(stream->device), tide__device_text(device));
+  tide_block *b;
+  TIDE_TRY(tide__block_alloc(&b, stream, bytes));
+  tide__allocator *a = b->owner;
+  pthread_mutex_lock(&a->lock);
+  b->right = NULL;
+  *place_of(a, b->ptr) = b;
+  pthread_mutex_unlock(&a->lock);
+  *out = b->ptr;
+  return TIDE_OK;
+}
+
+tide_status tide_allocator_give(void *ptr) {
+  if (!ptr) return TIDE_OK;
+  for (int d = 0; d < TIDE_MAX_DEVICES; d++) {
+    tide__allocator *a = tide__allocator_of(d);
+    if (a->source == SOURCE_UNREADY) continue;
+    pthread_mutex_lock(&a->lock);
+    tide_block **at = place_of(a, ptr), *b = *at;
+    if (b) *at = b->right;
+    pthread_mutex_unlock(&a->lock);
+    if (!b) continue;
+    tide__block_free(b);
+    return TIDE_OK;
+  }
+  return tide__fail(TIDE_VALUE,
+                    "caching_allocator_delete: unknown pointer, got %p, expected one that caching_allocator_alloc gave",
+                    ptr);
+}
