@@ -194,5 +194,6 @@ void ltide_open_memory(lua_State *L, ltide_state *S) {
   ltide_open_memory_summary(L);
   ltide_open_memory_scope(L);
   ltide_open_memory_history(L);
+  ltide_open_allocator(L);
   lua_pop(L, 1);
 }

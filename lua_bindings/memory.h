@@ -23,5 +23,6 @@ void ltide_open_memory_stats(lua_State *L);
 void ltide_open_memory_summary(lua_State *L);
 void ltide_open_memory_scope(lua_State *L);
 void ltide_open_memory_history(lua_State *L);
+void ltide_open_allocator(lua_State *L);
 
 #endif

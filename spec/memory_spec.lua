@@ -28,6 +28,8 @@ describe("memory", function()
   end)
 
   it("is reserved in segments as torch's", function()
+    cuda.empty_cache()
+    cuda.memory.set_allocator_settings "expandable_segments:False"
     local before = cuda.memory_reserved()
     local x = bytes(1000)
     assert.are.equal(before + 2 * MiB, cuda.memory_reserved())
@@ -39,6 +41,7 @@ describe("memory", function()
     assert.are.equal(before + 52 * MiB, cuda.memory_reserved())
     cuda.empty_cache()
     assert.are.equal(before, cuda.memory_reserved())
+    cuda.memory.set_allocator_settings "expandable_segments:True"
   end)
 
   it("is used again by the same stream at once", function()

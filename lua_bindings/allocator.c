@@ -1,0 +1,286 @@
+/* allocator.c: where device memory comes from: settings, caching on and off, raw pieces, pools, a program's own
+ * allocator.
+ *
+ * A pool's handle holds one reference; selecting it in a block is the same exchange as selecting a stream. Raw pieces
+ * are plain numbers that no collector watches: whoever takes one gives it back. */
+#include <string.h>
+
+#include "memory.h"
+#include "mempool.h"
+
+#define POOL_META      "tide.cuda.MemPool"
+#define ALLOCATOR_META "tide.cuda.CUDAPluggableAllocator"
+
+/* {==== Settings */
+
+static int lset_settings(lua_State *L) {
+  ltide_enter(L);
+  if (lua_type(L, 1) != LUA_TSTRING) return ltide_arg_error(L, 1, "settings", "a string \"option:value,option:value\"");
+  ltide_try(L, tide_allocator_configure(lua_tostring(L, 1)));
+  return 0;
+}
+
+static int lget_backend(lua_State *L) {
+  const char *name = NULL;
+  ltide_enter(L);
+  ltide_try(L, tide_allocator_backend(&name));
+  lua_pushstring(L, name);
+  return 1;
+}
+
+static int lcaching_enable(lua_State *L) {
+  ltide_enter(L);
+  bool on = lua_isnoneornil(L, 1) || ltide_check_boolean(L, 1, "enabled");
+  ltide_try(L, tide_allocator_set_caching(on));
+  return 0;
+}
+
+static int lcaching_enabled(lua_State *L) {
+  ltide_enter(L);
+  lua_pushboolean(L, tide_allocator_get_caching());
+  return 1;
+}
+
+static void leave_caching(lua_State *L, void *data) {
+  (void)L;
+  tide_allocator_set_caching(*(bool *)data);
+}
+
+static int lcaching_disabled(lua_State *L) {
+  ltide_enter(L);
+  int fn = lua_isnoneornil(L, 1) ? 0 : 1;
+  if (fn && !lua_isfunction(L, fn)) return ltide_arg_error(L, fn, "fn", "a function or nothing");
+  bool before = tide_allocator_get_caching();
+  ltide_try(L, tide_allocator_set_caching(false));
+  return ltide_scoped(L, "caching_allocator_disabled", fn, leave_caching, &before, sizeof before);
+}
+
+/* {==== Raw pieces */
+
+/* A Stream, or the handle of a foreign one; NULL where none is given. *wrapped is a reference to release. */
+static tide_stream *stream_option(lua_State *L, int opts, int device, tide_stream **wrapped) {
+  int is_handle;
+  if (!opts || lua_getfield(L, opts, "stream") == LUA_TNIL) return NULL;
+  if (lua_type(L, -1) != LUA_TNUMBER) return ltide_check_stream(L, -1, "stream");
+  uint64_t handle = (uint64_t)lua_tointegerx(L, -1, &is_handle);
+  if (!is_handle) ltide_arg_error(L, -1, "stream", "a tide.cuda.Stream or the handle of one");
+  tide_stream *current;
+  ltide_try(L, tide_current_stream(&current, device));
+  if (tide_stream_handle(current) == handle) return current;
+  ltide_try(L, tide_stream_wrap(wrapped, device, handle));
+  return *wrapped;
+}
+
+static bool pointer_wanted(lua_State *L, int opts) {
+  if (!opts || lua_getfield(L, opts, "as") == LUA_TNIL) return false;
+  const char *as = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "";
+  if (strcmp(as, "pointer") && strcmp(as, "integer")) ltide_arg_error(L, -1, "as", "'pointer' or 'integer'");
+  return !strcmp(as, "pointer");
+}
+
+static int lcaching_alloc(lua_State *L) {
+  static const char *const keys[] = {"device", "stream", "as", NULL};
+  ltide_enter(L);
+  ltide_args a = ltide_split(L, 1);
+  ltide_check_count(L, a, 1);
+  ltide_check_keys(L, a.opts, keys);
+  int64_t bytes = ltide_check_integer(L, 1, "size");
+  if (bytes < 0)
+    return ltide_error(L, "ValueError", "caching_allocator_alloc: negative size, got %I", (lua_Integer)bytes);
+  int device = TIDE_CURRENT;
+  if (a.opts) {
+    lua_getfield(L, a.opts, "device");
+    device = ltide_check_device(L, -1, "device", LTIDE_NIL_OK);
+  }
+  bool as_pointer = pointer_wanted(L, a.opts);
+  tide_stream *wrapped = NULL, *stream = stream_option(L, a.opts, device, &wrapped);
+  if (stream && device == TIDE_CURRENT) device = tide_stream_device(stream);
+  void *ptr = NULL;
+  tide_status status = tide_allocator_take(&ptr, (size_t)bytes, device, stream);
+  tide_stream_release(wrapped);
+  ltide_try(L, status);
+  if (as_pointer)
+    lua_pushlightuserdata(L, ptr);
+  else
+    lua_pushinteger(L, (lua_Integer)(uintptr_t)ptr);
+  return 1;
+}
+
+static int lcaching_delete(lua_State *L) {
+  ltide_enter(L);
+  void *ptr = lua_touserdata(L, 1);
+  if (!lua_islightuserdata(L, 1)) ptr = (void *)(uintptr_t)ltide_check_integer(L, 1, "ptr");
+  ltide_try(L, tide_allocator_give(ptr));
+  return 0;
+}
+
+/* {==== A program's own allocator */
+
+static tide_allocator *check_allocator(lua_State *L, int arg) {
+  tide_allocator **u = luaL_testudata(L, arg, ALLOCATOR_META);
+  if (!u) ltide_arg_error(L, arg, "allocator", "a tide.cuda.CUDAPluggableAllocator");
+  return *u;
+}
+
+static int lallocator_new(lua_State *L) {
+  static const char *const names[] = {"path", "alloc_name", "free_name"};
+  ltide_enter(L);
+  for (int i = 1; i <= 3; i++)
+    if (lua_type(L, i) != LUA_TSTRING) return ltide_arg_error(L, i, names[i - 1], "a string");
+  tide_allocator **u = lua_newuserdatauv(L, sizeof *u, 0);
+  *u = NULL;
+  luaL_setmetatable(L, ALLOCATOR_META);
+  ltide_try(L, tide_allocator_open(u, lua_tostring(L, 1), lua_tostring(L, 2), lua_tostring(L, 3)));
+  return 1;
+}
+
+static int allocator_gc(lua_State *L) {
+  tide_allocator **u = luaL_checkudata(L, 1, ALLOCATOR_META), *a = *u;
+  *u = NULL;
+  tide_allocator_release(a);
+  return 0;
+}
+
+static int lchange_allocator(lua_State *L) {
+  ltide_enter(L);
+  ltide_try(L, tide_allocator_change(check_allocator(L, 1)));
+  return 0;
+}
+
+/* {==== Pools */
+
+tide_mempool *ltide_test_mempool(lua_State *L, int arg) {
+  tide_mempool **u = luaL_testudata(L, arg, POOL_META);
+  return u ? *u : NULL;
+}
+
+static tide_mempool *check_pool(lua_State *L, int arg) {
+  tide_mempool *pool = ltide_test_mempool(L, arg);
+  if (!pool) ltide_arg_error(L, arg, "pool", "a tide.cuda.MemPool");
+  return pool;
+}
+
+static int lpool_new(lua_State *L) {
+  ltide_enter(L);
+  tide_allocator *source = lua_isnoneornil(L, 1) ? NULL : check_allocator(L, 1);
+  tide_mempool **u = lua_newuserdatauv(L, sizeof *u, 0);
+  *u = NULL;
+  luaL_setmetatable(L, POOL_META);
+  ltide_try(L, tide_mempool_new_from(u, TIDE_ALL_DEVICES, source));
+  return 1;
+}
+
+static int pool_gc(lua_State *L) {
+  tide_mempool **u = luaL_checkudata(L, 1, POOL_META), *pool = *u;
+  *u = NULL;
+  tide_mempool_release(pool);
+  return 0;
+}
+
+static int pool_index(lua_State *L) {
+  tide_mempool *pool = check_pool(L, 1);
+  const char *key = luaL_checkstring(L, 2);
+  if (strcmp(key, "id")) return ltide_error(L, "ArgumentError", "MemPool: no field '%s', expected id", key);
+  lua_pushinteger(L, (lua_Integer)tide_mempool_id(pool));
+  return 1;
+}
+
+static int pool_tostring(lua_State *L) {
+  lua_pushfstring(L, "tide.cuda.MemPool(id=%I)", (lua_Integer)tide_mempool_id(check_pool(L, 1)));
+  return 1;
+}
+
+typedef struct pool_before {
+  tide_mempool *pool; /* a reference, or NULL */
+  int device;
+} pool_before;
+
+static void leave_pool(lua_State *L, void *data) {
+  (void)L;
+  pool_before *b = data;
+  tide_current_set_pool(b->pool, b->device);
+  tide_mempool_release(b->pool);
+}
+
+/* use_mem_pool(pool [, dev] [, fn, ...]) */
+static int luse_pool(lua_State *L) {
+  ltide_enter(L);
+  tide_mempool *pool = check_pool(L, 1);
+  int fn = lua_isfunction(L, 2) ? 2 : lua_isfunction(L, 3) ? 3 : 0;
+  if (!fn && !lua_isnoneornil(L, 3)) return ltide_arg_error(L, 3, "fn", "a function or nothing");
+  pool_before before = {NULL, fn == 2 ? TIDE_CURRENT : ltide_check_device(L, 2, "device", LTIDE_NIL_OK)};
+  if (before.device == TIDE_CURRENT) before.device = tide_current_device();
+  ltide_try(L, tide_current_pool(&before.pool, before.device));
+  if (before.pool) tide_mempool_retain(before.pool);
+  tide_status status = tide_current_set_pool(pool, before.device);
+  if (status != TIDE_OK) {
+    tide_mempool_release(before.pool);
+    return ltide_raise(L);
+  }
+  if (!fn) lua_settop(L, 1);
+  return ltide_scoped(L, "use_mem_pool", fn, leave_pool, &before, sizeof before);
+}
+
+static int lempty_host_cache(lua_State *L) {
+  ltide_enter(L);
+  tide_host_memory_empty_cache();
+  return 0;
+}
+
+/* {==== Registration */
+
+static void open_classes(lua_State *L) {
+  static const luaL_Reg pool[] = {
+      {"__gc", pool_gc}, {"__index", pool_index}, {"__tostring", pool_tostring}, {NULL, NULL}};
+  static const luaL_Reg allocator[] = {{"__gc", allocator_gc}, {NULL, NULL}};
+  ltide_newmetatable(L, POOL_META);
+  luaL_setfuncs(L, pool, 0);
+  ltide_newmetatable(L, ALLOCATOR_META);
+  luaL_setfuncs(L, allocator, 0);
+  lua_pop(L, 2);
+}
+
+/* With tide.cuda at the top of the stack. */
+void ltide_open_allocator(lua_State *L) {
+  static const ltide_reg list[] = {
+      {"get_allocator_backend", lget_backend,
+       "tide.cuda.get_allocator_backend() -> string\n'native', 'cudaMallocAsync' or 'pluggable'."},
+      {"caching_allocator_enable", lcaching_enable,
+       "tide.cuda.caching_allocator_enable(enabled = true)\nWithout caching every allocation asks the driver and every "
+       "release goes back to it: slow, but tools that look for leaks see each of them."},
+      {"is_caching_allocator_enabled", lcaching_enabled, "tide.cuda.is_caching_allocator_enabled() -> boolean"},
+      {"caching_allocator_disabled", lcaching_disabled,
+       "tide.cuda.caching_allocator_disabled(fn, ...) -> results of fn\nlocal _ <close> = "
+       "tide.cuda.caching_allocator_disabled()\nNothing is cached inside."},
+      {"caching_allocator_alloc", lcaching_alloc,
+       "tide.cuda.caching_allocator_alloc(size [, {device=, stream=, as='integer'}]) -> ptr\nRaw device memory for "
+       "code "
+       "that knows pointers alone; give it back with caching_allocator_delete. stream: a Stream or a handle."},
+      {"caching_allocator_delete", lcaching_delete,
+       "tide.cuda.caching_allocator_delete(ptr)\nGives back what caching_allocator_alloc gave."},
+      {"CUDAPluggableAllocator", lallocator_new,
+       "tide.cuda.CUDAPluggableAllocator(path, alloc_name, free_name) -> allocator\nTwo functions of a shared library: "
+       "void *alloc(ssize_t size, int device, cudaStream_t stream), void free(void *ptr, ssize_t size, int device, "
+       "cudaStream_t stream)."},
+      {"change_current_allocator", lchange_allocator,
+       "tide.cuda.change_current_allocator(allocator)\nDevice memory comes from it from now on; an error once device "
+       "memory has been used."},
+      {"MemPool", lpool_new,
+       "tide.cuda.MemPool([allocator]) -> pool\nA pool of memory of its own, see use_mem_pool; its segments come from "
+       "the allocator, if one is given. Field: id."},
+      {"use_mem_pool", luse_pool,
+       "tide.cuda.use_mem_pool(pool [, dev], fn, ...) -> results of fn\nlocal _ <close> = "
+       "tide.cuda.use_mem_pool(pool [, dev])\nWhat is allocated on the device inside comes from the pool."},
+      {0}};
+  static const ltide_reg memory_only[] = {
+      {"set_allocator_settings", lset_settings,
+       "tide.cuda.memory.set_allocator_settings(\"option:value,option:value\")\nOptions: backend, expandable_segments, "
+       "max_split_size_mb, garbage_collection_threshold, roundup_power2_divisions, per_process_memory_fraction, "
+       "pinned_max_cached_size_mb. Also TIDE_ALLOC_CONF."},
+      {"empty_host_cache", lempty_host_cache,
+       "tide.cuda.memory.empty_host_cache()\nGives back the page-locked host memory that is kept and not in use."},
+      {0}};
+  open_classes(L);
+  ltide_register_memory(L, list);
+  ltide_register_memory_only(L, memory_only);
+}

@@ -1,0 +1,11 @@
+/* mempool.h: pools, for the files that take one as an argument. */
+#ifndef LTIDE_MEMPOOL_H
+#define LTIDE_MEMPOOL_H
+
+#include "bindings.h"
+#include "tide/memory.h"
+
+/* The pool of the tide.cuda.MemPool at arg; NULL if it is none. */
+tide_mempool *ltide_test_mempool(lua_State *L, int arg);
+
+#endif
