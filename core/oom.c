@@ -118,12 +118,12 @@ static const char *what_failed(const tide_memory_oom *o) {
   return "the driver refused after garbage had been collected, the device waited for and the cache given back";
 }
 
-static const char *what_helps(const tide_memory_oom *o) {
+static const char *what_helps(const tide_memory_oom *o, bool grows) {
   if (*o->rung == 's') return "work in smaller pieces";
   if (*o->rung == 'l') return "free tensors (x:free(), tide.scope) or raise the memory fraction or the limit";
   if (o->reserved - o->allocated >= o->requested)
-    return "the cache holds enough, but in pieces: allocate large tensors early and reuse them (out=), or set "
-           "TIDE_ALLOC_CONF=expandable_segments:True";
+    return grows ? "the cache holds enough, but between tensors that live on: allocate large ones first and reuse them"
+                 : "the cache holds enough, but in pieces: set TIDE_ALLOC_CONF=expandable_segments:True";
   if (o->total && o->total - o->free > o->reserved && o->total - o->free - o->reserved > o->total / 2)
     return "most is used by other processes or libraries";
   return "free tensors (x:free(), tide.scope) or work in smaller pieces";
@@ -143,5 +143,5 @@ tide_status tide__allocator_fail(tide__allocator *a, int device, size_t bytes) {
                            "whose largest free block is %s%s; %s%s. What helps: %s",
                            tide__device_text(device), bytes_text(w, bytes), bytes_text(f, o.free),
                            bytes_text(t, o.total), bytes_text(h, o.allocated), bytes_text(r, o.reserved - o.allocated),
-                           bytes_text(l, o.largest_free), limit, what_failed(&o), sites, what_helps(&o));
+                           bytes_text(l, o.largest_free), limit, what_failed(&o), sites, what_helps(&o, a->granule && a->set.expandable));
 }

@@ -100,7 +100,7 @@ static bool copy_run(builder *to, const tide__segment *from, const tide_block **
   *out =
       (tide_segment_info){.device = device, .large = from->pool == TIDE_POOL_LARGE, .address = (uintptr_t)(*at)->ptr};
   out->stream = from->lane.stream, out->pool = from->lane.mempool;
-  out->first = s->blocks;
+  out->first = s->blocks, out->expandable = from->kind == SEGMENT_RANGE;
   for (; *at && (*at)->state != BLOCK_VOID; *at = (*at)->next) {
     const tide_block *b = *at;
     if (!copy_block(to, b)) return false;

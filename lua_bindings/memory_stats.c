@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "memory.h"
+#include "tide/memory.h"
 
 /* {==== Sinks: the table is at the top of the stack */
 
@@ -77,7 +78,10 @@ static int push_stats(lua_State *L, bool nested) {
   ROW(inactive_split_bytes);
   ROW(requested_bytes);
 #undef ROW
+  set_stat(&to, "oversize_allocations", &s.oversize_allocations);
+  set_stat(&to, "oversize_segments", &s.oversize_segments);
 #define COUNT(name) set_figure(&to, #name, s.name)
+  COUNT(max_split_size);
   COUNT(num_alloc_retries);
   COUNT(num_ooms);
   COUNT(num_sync_all_streams);
@@ -90,6 +94,52 @@ static int push_stats(lua_State *L, bool nested) {
 static int lmemory_stats(lua_State *L) { return push_stats(L, false); }
 static int lmemory_stats_nested(lua_State *L) { return push_stats(L, true); }
 
+/* {==== Page-locked host memory */
+
+static void set_duration(const sink *to, const char *name, const tide_duration_stat *s) {
+  const int64_t figures[] = {s->total, s->max, s->min, s->count, s->count ? s->total / s->count : 0};
+  static const char *const names[] = {"total", "max", "min", "count", "avg"};
+  for (int i = 0; i < 5; i++) {
+    char path[64];
+    snprintf(path, sizeof path, "%s.%s", name, names[i]);
+    set_figure(to, path, figures[i]);
+  }
+}
+
+static int push_host_stats(lua_State *L, bool nested) {
+  ltide_enter(L);
+  tide_memory_pump();
+  tide_host_memory_stats s;
+  tide_host_memory_get_stats(&s);
+  lua_createtable(L, 0, 32);
+  if (!tide_is_initialized()) return 1;
+  sink to = {L, nested};
+  set_stat(&to, "allocations", &s.allocations);
+  set_stat(&to, "allocated_bytes", &s.allocated_bytes);
+  set_stat(&to, "active_requests", &s.active_requests);
+  set_stat(&to, "active_bytes", &s.active_bytes);
+  set_figure(&to, "num_host_alloc", s.num_host_alloc);
+  set_figure(&to, "num_host_free", s.num_host_free);
+  set_duration(&to, "host_alloc_time", &s.host_alloc_time);
+  set_duration(&to, "host_free_time", &s.host_free_time);
+  return 1;
+}
+
+static int lhost_memory_stats(lua_State *L) { return push_host_stats(L, false); }
+static int lhost_memory_stats_nested(lua_State *L) { return push_host_stats(L, true); }
+
+static int lreset_peak_host(lua_State *L) {
+  ltide_enter(L);
+  tide_host_memory_reset_peak();
+  return 0;
+}
+
+static int lreset_accumulated_host(lua_State *L) {
+  ltide_enter(L);
+  tide_host_memory_reset_accumulated();
+  return 0;
+}
+
 void ltide_open_memory_stats(lua_State *L) {
   static const ltide_reg list[] = {
       {"memory_stats", lmemory_stats,
@@ -98,6 +148,19 @@ void ltide_open_memory_stats(lua_State *L) {
        "device."},
       {"memory_stats_as_nested_dict", lmemory_stats_nested,
        "tide.cuda.memory_stats_as_nested_dict([dev]) -> table\nThe same in tables: t.allocated_bytes.all.current."},
+      {"host_memory_stats", lhost_memory_stats,
+       "tide.cuda.host_memory_stats() -> table\nCounters of page-locked host memory by flat keys: allocations and "
+       "allocated_bytes (pieces that exist), active_requests and active_bytes (pieces in use), each with .current, "
+       ".peak, .allocated and .freed; num_host_alloc, num_host_free; host_alloc_time and host_free_time with .total, "
+       ".max, .min, .count and .avg in microseconds."},
+      {"host_memory_stats_as_nested_dict", lhost_memory_stats_nested,
+       "tide.cuda.host_memory_stats_as_nested_dict() -> table\nThe same in tables: t.active_bytes.current."},
+      {"reset_peak_host_memory_stats", lreset_peak_host,
+       "tide.cuda.reset_peak_host_memory_stats()\nEvery peak starts again from the present value."},
+      {"reset_accumulated_host_memory_stats", lreset_accumulated_host,
+       "tide.cuda.reset_accumulated_host_memory_stats()\nSets the counters of all that was allocated and freed, and "
+       "the "
+       "times, to 0."},
       {0}};
   ltide_register_memory(L, list);
 }

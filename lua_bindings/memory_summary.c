@@ -55,6 +55,8 @@ static void add_rows(luaL_Buffer *b, const tide_memory_stats *s, bool brief) {
   add_row(b, "active blocks", s->active, false, brief);
   add_row(b, "segments", s->segment, false, brief);
   add_row(b, "non-releasable blocks", s->inactive_split, false, brief);
+  add_line(b, "oversize allocations", &s->oversize_allocations, false);
+  add_line(b, "oversize segments", &s->oversize_segments, false);
   luaL_addstring(b, rule);
 }
 

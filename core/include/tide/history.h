@@ -134,7 +134,7 @@ typedef struct tide_block_info {
 typedef struct tide_segment_info {
   int device;
   bool large;                                 /* of the pool of large blocks */
-  bool expandable;                            /* addresses that are backed piece by piece */
+  bool expandable;                            /* a stretch of addresses that are backed piece by piece */
   uint64_t address, stream, pool;             /* numbers of the stream and of the pool; pool 0 is the default one */
   size_t total, allocated, active, requested; /* bytes: all; in use; in use or pending; as asked for */
   int64_t first, blocks;                      /* its blocks in the snapshot, by address */
