@@ -161,6 +161,53 @@ describe("memory", function()
     x:free()
   end)
 
+  it("counts oversize blocks", function()
+    local s = cuda.memory_stats()
+    for _, row in ipairs { "oversize_allocations", "oversize_segments" } do
+      for _, what in ipairs { "current", "peak", "allocated", "freed" } do
+        assert.are.equal("integer", math.type(s[row .. "." .. what]), row)
+      end
+    end
+    assert.are.equal(-1, s.max_split_size)
+    D.simulate(1, [[
+      local cuda = require "tide".cuda
+      local MiB = 1 << 20
+      local x = require "tide".empty(30 * MiB, { dtype = "uint8", device = "cuda" })
+      local s = cuda.memory_stats()
+      assert(s.max_split_size == 21 * MiB and s["oversize_allocations.current"] == 1 and s["oversize_segments.current"] == 1)
+      x:free()
+      assert(cuda.memory_stats()["oversize_allocations.freed"] == 1)]],
+      { TIDE_ALLOC_CONF = "expandable_segments:False,max_split_size_mb:21" })
+  end)
+
+  it("of the host has statistics too", function()
+    local flat, nested = cuda.host_memory_stats(), cuda.host_memory_stats_as_nested_dict()
+    for key, value in pairs(flat) do
+      local at = nested
+      for step in key:gmatch "[^.]+" do at = at[step] end
+      assert.are.equal(value, at, key)
+    end
+    local x = tide.empty(5000, { dtype = "uint8", pin_memory = true })
+    local after = cuda.host_memory_stats()
+    assert.are.equal(flat["active_requests.current"] + 1, after["active_requests.current"])
+    assert.are.equal(flat["active_bytes.current"] + 8192, after["active_bytes.current"])
+    assert.are.equal(flat["active_bytes.allocated"] + 8192, after["active_bytes.allocated"])
+    assert.is_true(after["allocated_bytes.current"] >= after["active_bytes.current"])
+    assert.is_true(after.num_host_alloc >= 1 and after["host_alloc_time.count"] == after.num_host_alloc)
+    assert.is_true(after["host_alloc_time.max"] >= after["host_alloc_time.min"])
+    x:free()
+    assert.are.equal(flat["active_requests.current"], cuda.host_memory_stats()["active_requests.current"])
+    cuda.reset_peak_host_memory_stats()
+    cuda.reset_accumulated_host_memory_stats()
+    local reset = cuda.host_memory_stats()
+    assert.are.equal(reset["active_bytes.current"], reset["active_bytes.peak"])
+    assert.are.equal(0, reset["active_bytes.allocated"])
+    for _, name in ipairs { "host_memory_stats", "host_memory_stats_as_nested_dict", "reset_peak_host_memory_stats",
+      "reset_accumulated_host_memory_stats" } do
+      assert.are.equal(cuda[name], cuda.memory[name], name)
+    end
+  end)
+
   it("is nothing before the first use", function()
     local source = [[
       local cuda = require "tide".cuda
