@@ -5,6 +5,7 @@
 #ifndef TIDE_BACKEND_H
 #define TIDE_BACKEND_H
 
+#include "compiler.h"
 #include "plan.h"
 #include "tide/device.h"
 #include "fft_plan.h"
@@ -132,6 +133,8 @@ typedef struct tide_backend {
   /* *work: bytes of device memory that every call of the plan needs. TIDE_MEMORY when there is no room for it. */
   tide_status (*fft_plan_new)(void **out, size_t *work, int device, const tide_fft_shape *shape);
   void (*fft_plan_free)(int device, void *plan); /* work that is queued still completes */
+
+  const tide_compiler *compiler; /* makes kernels at run time (optional) */
 
   /* ---- kernels: queued on the stream (tide_stream for scratch memory, its backend handle inside) ---- */
 #define KERNEL(name, args) tide_status (*name)(tide_stream * stream, const args *a);

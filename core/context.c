@@ -199,6 +199,7 @@ static void end_runtime(void) {
   tide__pinned_shutdown();
   tide__event_shutdown();
   tide__stream_shutdown();
+  tide__jit_shutdown();
   atomic_fetch_add(&tide__epoch, 1);
   tide__backends_close();
   atomic_store_explicit(&hooks_now, &own, memory_order_release);

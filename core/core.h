@@ -334,6 +334,10 @@ float tide__from_bfloat16(uint16_t h);
  * allow. stride[k][d] for k < operands; returns the new number of dims (at least 1). */
 int tide__collapse(int64_t *size, int64_t (*stride)[TIDE_MAX_DIMS], int operands, int ndim, bool keep_order);
 
+/* ---- jit_module.c ---- */
+
+void tide__jit_shutdown(void); /* unloads the kernels that were made at run time; the devices have been waited for */
+
 /* ---- generator.c ---- */
 
 /* Where one call's numbers begin, for the fields of these names in plan.h. */

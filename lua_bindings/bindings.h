@@ -187,6 +187,7 @@ void ltide_open_fft(lua_State *L, ltide_state *S);
 void ltide_open_random(lua_State *L, ltide_state *S);
 void ltide_open_format(lua_State *L, ltide_state *S);
 void ltide_open_io(lua_State *L, ltide_state *S);
+void ltide_open_jit(lua_State *L, ltide_state *S);
 void ltide_open_api(lua_State *L, ltide_state *S); /* for hosts: tide_lua.h */
 /* Pushes the table of tensor methods. */
 void ltide_push_methods(lua_State *L);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "backend_cpu/cxx.h"
 #include "cpu.h"
 
 static void close_backend(void) {}
@@ -126,6 +127,7 @@ const tide_backend tide__backend_cpu = {
     .copy_to_host = copy,
     .copy_peer = copy_peer,
     .read_small = read_small,
+    .compiler = &tide__cpu_compiler,
 #define KERNEL(name, args) .name = tide__cpu_##name,
 #include "kernel.def"
 #undef KERNEL

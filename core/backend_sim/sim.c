@@ -170,7 +170,7 @@ static void close_all(void) {
   pthread_mutex_unlock(&tide__sim.lock);
 }
 
-static const tide_backend table = {
+static tide_backend table = {
     .version = TIDE_BACKEND_VERSION,
     .name = "sim",
     .close = close_all,
@@ -241,6 +241,7 @@ const tide_backend *tide__backend_sim_open(const tide_backend_host *host, int de
   pthread_mutex_lock(&tide__sim.lock);
   tide__sim.devices = devices < TIDE_MAX_DEVICES ? devices : TIDE_MAX_DEVICES;
   tide__sim.memory = memory;
+  table.compiler = tide__sim_compiler();
   bool opened = tide__sim_memory_open();
   if (opened) {
     tide__sim.host = host;

@@ -53,9 +53,19 @@ typedef struct sim_event {
 
 typedef enum sim_kind { SIM_KERNEL, SIM_COPY, SIM_SLEEP, SIM_RECORD, SIM_WAIT, SIM_NOTE } sim_kind;
 
+/* A launch of a kernel that was made at run time, with its arguments. */
+typedef struct sim_launch {
+  tide_head head; /* without addresses: these stand in `packed` */
+  void *function;
+  tide_launch launch; /* its pointers are not used */
+  uint16_t pointer[TIDE_LAUNCH_POINTERS];
+  _Alignas(16) char packed[TIDE_LAUNCH_BYTES];
+} sim_launch;
+
 /* Arguments of any kernel. Each begins with its tide_head. */
 typedef union sim_args {
   tide_head head;
+  sim_launch launch;
 #define KERNEL(name, args) args name;
 #include "kernel.def"
 #undef KERNEL
@@ -275,6 +285,12 @@ tide_status tide__sim_capture_join(sim_stream *stream, const sim_mark *mark);
 /* The captured stream, or NULL, is asked what no recording can answer: breaks the capture and releases the lock. */
 tide_status tide__sim_capture_break(sim_stream *stream, int code, const char *name, const char *text, const char *what);
 void tide__sim_cut_free(struct sim_cut *cut);
+
+/* sim_launch.c */
+const tide_compiler *tide__sim_compiler(void);
+tide_status tide__sim_run_launch(const sim_args *args);
+/* With the lock held: false if an address is not the device's. */
+bool tide__sim_translate_launch(int device, sim_launch *l);
 
 /* sim_fault.c; with the lock held */
 void tide__sim_fault_env(void);

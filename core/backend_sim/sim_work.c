@@ -144,7 +144,8 @@ static void illegal_access(int device) {
 }
 
 static void do_kernel(int device, sim_op *op) {
-  if (!translate(device, &op->args.head)) {
+  bool made = op->run == tide__sim_run_launch;
+  if (!translate(device, &op->args.head) || (made && !tide__sim_translate_launch(device, &op->args.launch))) {
     illegal_access(device);
     return;
   }

@@ -1,0 +1,22 @@
+/* cxx.h: run-time kernels of the CPU, which the simulated devices use too. */
+#ifndef TIDE_CPU_CXX_H
+#define TIDE_CPU_CXX_H
+
+#include "core.h"
+
+/* ---- cxx.c: the system's C++ compiler ---- */
+
+tide_status tide__cxx_identify(char *path, size_t path_size, char *version, size_t version_size);
+tide_status tide__cxx_arch(char *text, size_t size, int device);
+tide_status tide__cxx_compile(tide_image *out, char **log, const char *source, const char *const *options, int n,
+                              const char *arch);
+tide_status tide__cxx_load(void **module, const void *image, size_t bytes, int device);
+void tide__cxx_unload(void *module, int device);
+tide_status tide__cxx_function(void **out, tide_function_info *info, void *module, const char *name, int device);
+tide_status tide__cxx_launch(tide_stream *stream, void *function, const tide_launch *a);
+
+/* ---- cxx_text.c ---- */
+
+extern const tide_compiler tide__cpu_compiler;
+
+#endif

@@ -1,0 +1,62 @@
+/* tide/jit.h: kernels from text: elementwise functions in C++ for any dtypes and layouts, and raw CUDA C kernels.
+ * Conventions as in tide.h. On accelerators the text is compiled by NVRTC, for the CPU and simulated devices by the
+ * system's C++ compiler; both are opened only when something is in no cache. */
+#ifndef TIDE_JIT_H
+#define TIDE_JIT_H
+
+#include "tide/tide.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- elementwise functions ---- */
+
+enum { TIDE_JIT_TENSORS = 8, TIDE_JIT_SCALARS = 16 }; /* inputs and outputs, scalar parameters */
+typedef struct tide_jit tide_jit;
+
+/* A function of tensors, element by element. The last function template of `code` is the entry: its parameters are
+ * inputs by value, or scalars where `names` names them, with their defaults. outputs 0: it returns its one result; else
+ * it has that many results by reference. Compiles nothing yet. */
+TIDE_API tide_status tide_jit_new(tide_jit **out, const char *code, const char *const *names,
+                                  const tide_scalar *defaults, int scalars, int outputs);
+/* Frees the handle; NULL is allowed. Code that was made stays loaded until tide ends. */
+TIDE_API void tide_jit_free(tide_jit *jit);
+/* The name of the entry; as long as the handle lives. */
+TIDE_API const char *tide_jit_name(const tide_jit *jit);
+/* How many tensors it takes. */
+TIDE_API int tide_jit_inputs(const tide_jit *jit);
+/* How many tensors it gives. */
+TIDE_API int tide_jit_outputs(const tide_jit *jit);
+/* How many scalar parameters it has. */
+TIDE_API int tide_jit_scalars(const tide_jit *jit);
+/* The name of scalar parameter k, or NULL. */
+TIDE_API const char *tide_jit_scalar_name(const tide_jit *jit, int k);
+/* The default of scalar parameter k. */
+TIDE_API tide_scalar tide_jit_scalar_default(const tide_jit *jit, int k);
+/* Applies it to n tensors of one device, which broadcast and are promoted to their common dtype, in which it computes
+ * (16-bit floats in float32) and which the results have. scalars: all of them, or NULL for the defaults. Compiles where
+ * dtypes and layout are new. out: room for every output; on failure none is given. */
+TIDE_API tide_status tide_jit_call(tide_tensor **out, tide_jit *jit, tide_tensor *const *in, int n,
+                                   const tide_scalar *scalars);
+
+/* ---- the cache ---- */
+
+/* Counts of this process. A kernel that is asked for is found in memory, on disk, or compiled. */
+typedef struct tide_jit_stats {
+  int64_t memory_hits, disk_hits, misses; /* misses: compiled */
+  int64_t stored, damaged;                /* entries written to disk; entries found damaged and made again */
+  double compile_seconds;
+  bool compiler_opened; /* has a compiler been opened or run? */
+} tide_jit_stats;
+/* Reads the counts. */
+TIDE_API void tide_jit_get_stats(tide_jit_stats *out);
+/* The folder of the disk cache, from the environment as it is now; false: there is none. */
+TIDE_API bool tide_jit_cache_path(char *path, size_t size);
+/* Removes every entry on disk; what is loaded stays. */
+TIDE_API tide_status tide_jit_cache_clear(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

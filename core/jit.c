@@ -1,0 +1,501 @@
+/* jit.c: elementwise functions from C++ text: check, promote, plan, launch.
+ *
+ * A handle keeps what it has compiled as a list of plans, one for each combination of dtypes, device and shape of the
+ * work: contiguous, or strided in so many dims. The usual call, all operands contiguous and of one size, is recognised
+ * by a few compares, finds its plan by one number and copies a ready block of arguments, in which only the addresses
+ * and the count are filled in. Everything else takes the general way, which also gives the error messages.
+ *
+ * Invariants: results are new, so no output overlaps an input; a flat plan is used only where every address allows
+ * 16-byte accesses; a launch counts at most 2^30 elements where it computes indexes. */
+#include "jit.h"
+
+#include <stdio.h>
+
+enum { INPUTS = TIDE_JIT_TENSORS, OPERANDS = 2 * TIDE_JIT_TENSORS, MAX_PIECE = 1 << 30 };
+
+typedef struct plan {
+  struct plan *next;
+  uint64_t key;
+  tide_dtype common;
+  const tide_compiler *compiler;
+  void *function;
+  tide__special special;
+  tide__layout layout;
+  int64_t tile, moved; /* elements of a block; bytes that an element moves */
+  char scalars[16 * TIDE_JIT_SCALARS];
+} plan;
+
+struct tide_jit {
+  char *code;
+  tide__signature signature;
+  int inputs, outputs, scalars;
+  bool by_value;
+  uint8_t role[TIDE_LAUNCH_PARAMS], number[TIDE_LAUNCH_PARAMS];
+  char scalar_kind[TIDE_JIT_SCALARS];
+  const char *scalar_name[TIDE_JIT_SCALARS];
+  tide_scalar scalar[TIDE_JIT_SCALARS];
+  char what[192]; /* "jiterator: scale of demo.lua:3" */
+  uint32_t epoch;
+  plan *plans;
+};
+
+/* ---- making ---- */
+
+/* Is it the entry's type parameter, perhaps const or a reference to const? */
+static bool is_template_type(const tide_jit *j, const char *type) {
+  char word[TIDE_JIT_TYPE];
+  if (!strncmp(type, "const ", 6)) type += 6;
+  size_t n = strcspn(type, " ");
+  snprintf(word, sizeof word, "%.*s", (int)n, type);
+  return !strcmp(word, j->signature.template_type);
+}
+
+static char scalar_kind(const tide_jit *j, const char *type) {
+  if (is_template_type(j, type)) return 'T';
+  return strstr(type, "float") || strstr(type, "double") ? 'F' : 'I';
+}
+
+static int scalar_index(const char *const *names, int n, const char *name) {
+  for (int i = 0; i < n; i++)
+    if (!strcmp(names[i], name)) return i;
+  return -1;
+}
+
+/* What parameter p is. Results are references that are not const. */
+static tide_status assign_role(tide_jit *j, int p, const char *const *names, const tide_scalar *defaults, int scalars) {
+  const tide__parameter *x = &j->signature.param[p];
+  bool reference = strchr(x->type, '&') && strncmp(x->type, "const ", 6) != 0 && !strstr(x->type, " const");
+  int at = scalar_index(names, scalars, x->name);
+  if (strchr(x->type, '*'))
+    return tide__fail(TIDE_VALUE, "%s: parameter %s is a pointer, expected numbers: inputs by value, results by %s",
+                      j->what, x->name, "reference");
+  if (at >= 0) {
+    if (j->scalars == TIDE_JIT_SCALARS)
+      return tide__fail(TIDE_VALUE, "%s: too many scalars, expected at most %d", j->what, TIDE_JIT_SCALARS);
+    j->role[p] = TIDE_ROLE_SCALAR, j->number[p] = (uint8_t)j->scalars;
+    j->scalar_name[j->scalars] = x->name, j->scalar[j->scalars] = defaults[at];
+    j->scalar_kind[j->scalars++] = scalar_kind(j, x->type);
+  } else if (reference && !j->by_value) {
+    j->role[p] = TIDE_ROLE_OUTPUT, j->number[p] = (uint8_t)j->outputs++;
+  } else {
+    j->role[p] = TIDE_ROLE_INPUT, j->number[p] = (uint8_t)j->inputs++;
+  }
+  return TIDE_OK;
+}
+
+static tide_status check_roles(const tide_jit *j, const char *const *names, int scalars, int outputs) {
+  for (int i = 0; i < scalars; i++) {
+    bool found = false;
+    for (int k = 0; k < j->scalars; k++) found |= !strcmp(j->scalar_name[k], names[i]);
+    if (!found)
+      return tide__fail(TIDE_ARGUMENT, "%s: unknown parameter, got a default for '%s', expected a parameter of %s",
+                        j->what, names[i], j->signature.name);
+  }
+  if (!j->by_value && j->outputs != outputs)
+    return tide__fail(TIDE_VALUE, "%s: wrong number of results, got %d references in the code, expected %d", j->what,
+                      j->outputs, outputs);
+  if (j->inputs < 1 || j->inputs > INPUTS)
+    return tide__fail(TIDE_VALUE, "%s: wrong number of inputs, got %d, expected 1 to %d", j->what, j->inputs, INPUTS);
+  if (j->outputs > TIDE_JIT_TENSORS)
+    return tide__fail(TIDE_VALUE, "%s: too many results, got %d, expected at most %d", j->what, j->outputs,
+                      TIDE_JIT_TENSORS);
+  if (j->by_value && !strcmp(j->signature.result, "void"))
+    return tide__fail(TIDE_VALUE, "%s: %s returns nothing, expected its result", j->what, j->signature.name);
+  return TIDE_OK;
+}
+
+static tide_status fill(tide_jit *j, const char *const *names, const tide_scalar *defaults, int scalars, int outputs) {
+  char line[120];
+  tide__site_text(tide__site_now(), line, sizeof line);
+  snprintf(j->what, sizeof j->what, "jiterator%s%s", line[0] ? " of " : "", line);
+  TIDE_TRY(tide__parse_template(&j->signature, j->code, j->what));
+  snprintf(j->what, sizeof j->what, "%s%s%s", j->signature.name, line[0] ? " of " : "", line);
+  j->by_value = outputs == 0;
+  for (int p = 0; p < j->signature.params; p++) TIDE_TRY(assign_role(j, p, names, defaults, scalars));
+  TIDE_TRY(check_roles(j, names, scalars, outputs));
+  if (j->by_value) j->outputs = 1;
+  return TIDE_OK;
+}
+
+tide_status tide_jit_new(tide_jit **out, const char *code, const char *const *names, const tide_scalar *defaults,
+                         int scalars, int outputs) {
+  if (!tide__running()) return tide__fail(TIDE_STATE, "jiterator: tide is not started, expected tide_init first");
+  if (!out || !code || scalars < 0 || outputs < 0 || outputs > TIDE_JIT_TENSORS || (scalars && (!names || !defaults)))
+    return tide__fail(TIDE_ARGUMENT, "jiterator: wrong arguments, expected code, names with defaults, 0 to %d outputs",
+                      TIDE_JIT_TENSORS);
+  tide_jit *j = calloc(1, sizeof *j);
+  if (j) j->code = strdup(code);
+  if (!j || !j->code) {
+    free(j);
+    return tide__fail(TIDE_MEMORY, "jiterator: no host memory");
+  }
+  j->epoch = tide__epoch_now();
+  tide_status status = fill(j, names, defaults, scalars, outputs);
+  if (status != TIDE_OK)
+    tide_jit_free(j);
+  else
+    *out = j;
+  return status;
+}
+
+void tide_jit_free(tide_jit *j) {
+  if (!j) return;
+  while (j->plans) {
+    plan *p = j->plans;
+    j->plans = p->next;
+    free(p);
+  }
+  free(j->code);
+  free(j);
+}
+
+const char *tide_jit_name(const tide_jit *j) { return j->signature.name; }
+int tide_jit_inputs(const tide_jit *j) { return j->inputs; }
+int tide_jit_outputs(const tide_jit *j) { return j->outputs; }
+int tide_jit_scalars(const tide_jit *j) { return j->scalars; }
+const char *tide_jit_scalar_name(const tide_jit *j, int k) {
+  return k >= 0 && k < j->scalars ? j->scalar_name[k] : NULL;
+}
+tide_scalar tide_jit_scalar_default(const tide_jit *j, int k) {
+  return k >= 0 && k < j->scalars ? j->scalar[k] : tide_int(0);
+}
+
+/* ---- plans ---- */
+
+/* dtypes of the inputs, 4 bits each; the device; 0 or the number of dims. */
+static inline uint64_t plan_key(uint64_t dtypes, int device, int ndim) {
+  return dtypes | (uint64_t)(device + 1) << 32 | (uint64_t)ndim << 48;
+}
+
+static inline const plan *plan_find(const tide_jit *j, uint64_t key) {
+  const plan *p = j->plans;
+  while (p && p->key != key) p = p->next;
+  return p;
+}
+
+static void pack_scalars(char *to, const tide_jit *j, const tide_scalar *scalars, tide_dtype common) {
+  for (int k = 0; k < j->scalars; k++) {
+    uint64_t bits[2];
+    char kind = j->scalar_kind[k];
+    tide_dtype dtype = kind == 'I' ? TIDE_INT64 : kind == 'F' ? TIDE_FLOAT64 : common;
+    if (dtype == TIDE_FLOAT16 || dtype == TIDE_BFLOAT16) dtype = TIDE_FLOAT32;
+    tide__scalar_pack(bits, scalars[k], dtype);
+    memcpy(to + 16 * k, bits, sizeof bits);
+  }
+}
+
+static tide_status plan_compile(plan *p, const tide_jit *j, const tide_compiler *c, int device) {
+  char what[256];
+  const tide__jit_text text = {j->code, &j->signature, j->by_value, j->role, j->number, j->scalar_kind};
+  char *source = tide__jit_source(&text, &p->special, c);
+  if (!source) return TIDE_MEMORY;
+  snprintf(what, sizeof what, "%s for %s", j->what, tide_dtype_name(p->common));
+  const tide__jit_request r = {.what = what, .source = source, .name = "tide_kernel"};
+  tide__function f;
+  tide_status status = tide__jit_function(&f, &r, c, device);
+  free(source);
+  p->function = f.handle;
+  return status;
+}
+
+static tide_status plan_make(const plan **out, tide_jit *j, uint64_t key, const tide_tensor *const *in,
+                             tide_dtype common, int device, int ndim) {
+  const tide_backend *b;
+  TIDE_TRY(tide__backend(&b, device));
+  if (!b->compiler)
+    return tide__fail(TIDE_SUPPORT, "%s: %s cannot make kernels at run time", j->what, tide__device_text(device));
+  plan *p = calloc(1, sizeof *p);
+  if (!p) return tide__fail(TIDE_MEMORY, "jiterator: no host memory");
+  p->key = key, p->common = common, p->compiler = b->compiler;
+  p->special = (tide__special){j->inputs + j->outputs, j->outputs, j->scalars, ndim, common, {0}};
+  for (int k = 0; k < j->outputs; k++) p->special.dtype[k] = (uint8_t)common;
+  for (int k = 0; k < j->inputs; k++) p->special.dtype[j->outputs + k] = in[k]->dtype;
+  tide__jit_layout(&p->layout, &p->special);
+  p->tile = (int64_t)p->compiler->threads * p->layout.vector;
+  for (int k = 0; k < p->special.operands; k++) p->moved += tide__itemsize(p->special.dtype[k]);
+  pack_scalars(p->scalars, j, j->scalar, common);
+  tide_status status = plan_compile(p, j, b->compiler, device);
+  if (status != TIDE_OK) {
+    free(p);
+    return status;
+  }
+  p->next = j->plans, j->plans = p;
+  *out = p;
+  return TIDE_OK;
+}
+
+/* ---- launching ---- */
+
+static const uint16_t no_offset[1];
+
+/* Fills in what every launch has; the packed block holds the scalars and the addresses of `n` elements already. */
+static tide_status launch(const plan *p, tide_stream *stream, char *packed, int64_t n, int device, uint32_t site) {
+  uint16_t pointer[OPERANDS];
+  int operands = p->special.operands;
+  for (int k = 0; k < operands; k++) pointer[k] = (uint16_t)(p->layout.pointers + 8 * k);
+  memcpy(packed + p->layout.count, &n, sizeof n);
+  int64_t blocks = (n + p->tile - 1) / p->tile;
+  const tide_launch a = {.grid = {(uint32_t)blocks, 1, 1},
+                         .block = {(uint32_t)p->compiler->threads, 1, 1},
+                         .site = site,
+                         .device = device,
+                         .moved = n * p->moved,
+                         .elementwise = true,
+                         .params = 1,
+                         .pointers = (uint16_t)operands,
+                         .bytes = p->layout.bytes,
+                         .packed = packed,
+                         .offset = no_offset,
+                         .pointer = pointer};
+  return p->compiler->launch(stream, p->function, &a);
+}
+
+static void put_scalars(char *packed, const tide_jit *j, const plan *p, const tide_scalar *scalars) {
+  if (scalars)
+    pack_scalars(packed, j, scalars, p->common);
+  else
+    memcpy(packed, p->scalars, (size_t)j->scalars * 16);
+}
+
+typedef struct packed {
+  _Alignas(16) char bytes[TIDE_LAUNCH_BYTES];
+} packed;
+
+static tide_status launch_flat(const plan *p, const tide_jit *j, tide_tensor *const *out, const tide_tensor *const *in,
+                               const tide_scalar *scalars, int device) {
+  tide__queue q;
+  packed a;
+  void *ptr[OPERANDS];
+  TIDE_TRY(tide__queue_begin(&q, device));
+  put_scalars(a.bytes, j, p, scalars);
+  for (int k = 0; k < j->outputs; k++) ptr[k] = tide__tensor_ptr(out[k]);
+  for (int k = 0; k < j->inputs; k++) {
+    ptr[j->outputs + k] = tide__tensor_ptr(in[k]);
+    tide__storage_use(in[k]->storage, q.stream);
+  }
+  memcpy(a.bytes + p->layout.pointers, ptr, (size_t)p->special.operands * sizeof *ptr);
+  return launch(p, q.stream, a.bytes, out[0]->numel, device, device < 0 ? 0 : tide__site_now());
+}
+
+/* ---- the usual way ---- */
+
+static inline bool live(const tide_tensor *x) {
+  return x && atomic_load_explicit(&x->refs, memory_order_relaxed) > 0 && x->storage && tide__storage_live(x->storage);
+}
+
+/* The plan of a call whose operands are contiguous, of one size, on one device, and aligned. */
+static inline const plan *flat_match(const tide_jit *j, tide_tensor *const *in) {
+  const tide_tensor *model = in[0];
+  uint64_t dtypes = 0;
+  uintptr_t address = 0;
+  for (int k = 0; k < j->inputs; k++) {
+    const tide_tensor *x = in[k];
+    if (!live(x) || !x->contiguous) return NULL;
+    if (k && (x->storage->device != model->storage->device || !tide__same_size(x, model))) return NULL;
+    dtypes |= (uint64_t)x->dtype << 4 * k;
+    address |= (uintptr_t)tide__tensor_ptr(x);
+  }
+  if (address & 15) return NULL;
+  return plan_find(j, plan_key(dtypes, model->storage->device, 0));
+}
+
+static void drop(tide_tensor **made, int n) {
+  for (int k = 0; k < n; k++) tide_tensor_release(made[k]);
+}
+
+static tide_status flat_way(tide_tensor **out, const plan *p, const tide_jit *j, tide_tensor *const *in,
+                            const tide_scalar *scalars) {
+  const tide_tensor *model = in[0];
+  tide_tensor *made[TIDE_JIT_TENSORS];
+  int device = model->storage->device;
+  for (int k = 0; k < j->outputs; k++) {
+    tide_status status = tide__tensor_new_strided(&made[k], model->size, model->stride, model->ndim, p->common, device);
+    if (TIDE_UNLIKELY(status != TIDE_OK)) {
+      drop(made, k);
+      return status;
+    }
+  }
+  if (model->numel) {
+    tide_status status = launch_flat(p, j, made, (const tide_tensor *const *)in, scalars, device);
+    if (TIDE_UNLIKELY(status != TIDE_OK)) {
+      drop(made, j->outputs);
+      return status;
+    }
+  }
+  memcpy(out, made, (size_t)j->outputs * sizeof *out);
+  return TIDE_OK;
+}
+
+/* ---- the general way ---- */
+
+typedef struct call {
+  int device, ndim, work; /* work: dims of the kernel, 0 flat */
+  tide_dtype common;
+  const tide_tensor *in[INPUTS];
+  tide_tensor *owned[INPUTS]; /* values of the CPU that went to the device */
+  int64_t size[TIDE_MAX_DIMS], stride[OPERANDS][TIDE_MAX_DIMS], numel;
+  uint64_t dtypes;
+} call;
+
+static tide_status call_begin(call *c, const tide_jit *j, tide_tensor *const *in, int n) {
+  if (j->epoch != tide__epoch_now())
+    return tide__fail(TIDE_STATE, "%s: the function belongs to a runtime that has ended", j->signature.name);
+  if (n != j->inputs)
+    return tide__fail(TIDE_ARGUMENT, "%s: wrong number of tensors, got %d, expected %d", j->signature.name, n,
+                      j->inputs);
+  tide__promotion promotion = TIDE_PROMOTION;
+  const tide_tensor *leader = NULL;
+  for (int k = 0; k < n; k++) {
+    char name[24];
+    snprintf(name, sizeof name, "argument %d", k + 1);
+    TIDE_TRY(tide__check(in[k], j->signature.name, name));
+    tide__promote_tensor(&promotion, in[k]);
+    c->in[k] = in[k];
+    if (!leader || (leader->ndim == 0 && leader->storage->device < 0)) leader = in[k];
+    if (!tide__size_broadcast(c->size, &c->ndim, in[k]))
+      return tide__fail(TIDE_SHAPE, "%s: shapes do not fit, got %s for argument %d, expected to broadcast to %s",
+                        j->signature.name, tide__shape_text(in[k]->size, in[k]->ndim), k + 1,
+                        tide__shape_text(c->size, c->ndim));
+  }
+  c->common = tide__promote_end(&promotion);
+  c->device = leader->storage->device;
+  return TIDE_OK;
+}
+
+/* Single values of the CPU go along with an accelerator's tensors. */
+static tide_status call_devices(call *c, const tide_jit *j) {
+  for (int k = 0; k < j->inputs; k++) {
+    const tide_tensor *x = c->in[k];
+    if (x->storage->device != c->device && (x->ndim > 0 || x->storage->device >= 0))
+      return tide__fail(TIDE_DEVICE, "%s: tensors on different devices, got argument %d on %s, expected %s",
+                        j->signature.name, k + 1, tide__device_text(x->storage->device), tide__device_text(c->device));
+    if (x->storage->device != c->device) {
+      const tide_options options = {TIDE_DTYPE_NONE, c->device, false};
+      TIDE_TRY(tide_to(&c->owned[k], x, &options, true, false));
+      c->in[k] = c->owned[k];
+    }
+    c->dtypes |= (uint64_t)c->in[k]->dtype << 4 * k;
+  }
+  return TIDE_OK;
+}
+
+/* Results have the layout of the first input of full size. */
+static tide_status call_results(tide_tensor **made, int *count, const call *c, const tide_jit *j) {
+  const tide_tensor *model = NULL;
+  for (int k = 0; k < j->inputs && !model; k++)
+    if (c->in[k]->ndim == c->ndim && !memcmp(c->in[k]->size, c->size, (size_t)c->ndim * sizeof *c->size))
+      model = c->in[k];
+  for (; *count < j->outputs; ++*count)
+    TIDE_TRY(model ? tide__tensor_new_like(&made[*count], model, c->common, c->device)
+                   : tide__tensor_new(&made[*count], c->size, c->ndim, c->common, c->device));
+  return TIDE_OK;
+}
+
+/* Dims as few as they can be. Flat: every operand has stride 1 and an aligned address. */
+static void call_plan(call *c, const tide_jit *j, tide_tensor *const *made) {
+  int operands = j->outputs + j->inputs;
+  for (int k = 0; k < operands; k++)
+    tide__stride_broadcast(c->stride[k], k < j->outputs ? made[k] : c->in[k - j->outputs], c->size, c->ndim);
+  c->numel = made[0]->numel;
+  c->ndim = tide__collapse(c->size, c->stride, operands, c->ndim, false);
+  bool flat = c->ndim == 1;
+  for (int k = 0; k < operands; k++) {
+    const tide_tensor *x = k < j->outputs ? made[k] : c->in[k - j->outputs];
+    flat &= c->stride[k][0] == 1 && ((uintptr_t)tide__tensor_ptr(x) & 15) == 0;
+  }
+  c->work = flat ? 0 : c->ndim;
+}
+
+typedef struct piece {
+  int64_t numel, size[TIDE_MAX_DIMS];
+  char *ptr[OPERANDS];
+} piece;
+
+typedef struct divisor {
+  uint32_t d, mul, shift;
+} divisor;
+
+/* For n < 2^31: n / d is (high half of n * mul, plus n) >> shift (T. Granlund, P. Montgomery, PLDI 1994). */
+static divisor make_divisor(int64_t d) {
+  divisor out = {(uint32_t)d, 1, 0};
+  while (((uint64_t)1 << out.shift) < (uint64_t)d) out.shift++;
+  out.mul = (uint32_t)((((uint64_t)1 << 32) * (((uint64_t)1 << out.shift) - (uint64_t)d)) / (uint64_t)d + 1);
+  return out;
+}
+
+static tide_status launch_piece(const call *c, const plan *p, tide_stream *stream, packed *a, const piece *x,
+                                uint32_t site) {
+  int operands = p->special.operands;
+  memcpy(a->bytes + p->layout.pointers, x->ptr, (size_t)operands * sizeof x->ptr[0]);
+  for (int d = 0; d < c->ndim; d++) {
+    divisor by = make_divisor(x->size[d]);
+    memcpy(a->bytes + p->layout.divisors + (size_t)d * sizeof by, &by, sizeof by);
+    for (int k = 0; k < operands; k++)
+      memcpy(a->bytes + p->layout.strides + (size_t)(d * operands + k) * 8, &c->stride[k][d], 8);
+  }
+  return launch(p, stream, a->bytes, x->numel, c->device, site);
+}
+
+/* In pieces of at most MAX_PIECE elements: halves the outermost dim that can be. */
+static tide_status launch_pieces(const call *c, const plan *p, tide_stream *stream, packed *a, const piece *x,
+                                 uint32_t site) {
+  if (x->numel <= MAX_PIECE) return launch_piece(c, p, stream, a, x, site);
+  int d = 0;
+  while (x->size[d] == 1) d++;
+  piece low = *x, high = *x;
+  low.size[d] = x->size[d] / 2, high.size[d] = x->size[d] - low.size[d];
+  low.numel = x->numel / x->size[d] * low.size[d], high.numel = x->numel - low.numel;
+  for (int k = 0; k < p->special.operands; k++)
+    high.ptr[k] += low.size[d] * c->stride[k][d] * tide__itemsize(p->special.dtype[k]);
+  TIDE_TRY(launch_pieces(c, p, stream, a, &low, site));
+  return launch_pieces(c, p, stream, a, &high, site);
+}
+
+static tide_status launch_strided(const call *c, const plan *p, const tide_jit *j, tide_tensor *const *made,
+                                  const tide_scalar *scalars) {
+  tide__queue q;
+  packed a;
+  piece x = {.numel = c->numel};
+  TIDE_TRY(tide__queue_begin(&q, c->device));
+  put_scalars(a.bytes, j, p, scalars);
+  memcpy(x.size, c->size, (size_t)c->ndim * sizeof *x.size);
+  for (int k = 0; k < p->special.operands; k++) {
+    const tide_tensor *t = k < j->outputs ? made[k] : c->in[k - j->outputs];
+    x.ptr[k] = tide__tensor_ptr(t);
+    tide__storage_use(t->storage, q.stream);
+  }
+  return launch_pieces(c, p, q.stream, &a, &x, c->device < 0 ? 0 : tide__site_now());
+}
+
+static tide_status call_run(call *c, tide_jit *j, tide_tensor *const *made, const tide_scalar *scalars) {
+  call_plan(c, j, made);
+  uint64_t key = plan_key(c->dtypes, c->device, c->work);
+  const plan *p = plan_find(j, key);
+  if (!p) TIDE_TRY(plan_make(&p, j, key, c->in, c->common, c->device, c->work));
+  return c->work ? launch_strided(c, p, j, made, scalars) : launch_flat(p, j, made, c->in, scalars, c->device);
+}
+
+static tide_status general_way(tide_tensor **out, tide_jit *j, tide_tensor *const *in, int n,
+                               const tide_scalar *scalars) {
+  call c = {0};
+  tide_tensor *made[TIDE_JIT_TENSORS];
+  int count = 0;
+  tide_status status = call_begin(&c, j, in, n);
+  if (status == TIDE_OK) status = call_devices(&c, j);
+  if (status == TIDE_OK) status = call_results(made, &count, &c, j);
+  if (status == TIDE_OK && made[0]->numel) status = call_run(&c, j, made, scalars);
+  for (int k = 0; k < INPUTS; k++) tide_tensor_release(c.owned[k]);
+  if (status != TIDE_OK)
+    drop(made, count);
+  else
+    memcpy(out, made, (size_t)count * sizeof *out);
+  return status;
+}
+
+tide_status tide_jit_call(tide_tensor **out, tide_jit *j, tide_tensor *const *in, int n, const tide_scalar *scalars) {
+  if (TIDE_UNLIKELY(!out || !j || !in))
+    return tide__fail(TIDE_ARGUMENT, "jiterator: wrong arguments, expected a function, tensors and room for results");
+  const plan *p = TIDE_LIKELY(n == j->inputs && j->epoch == tide__epoch_now()) ? flat_match(j, in) : NULL;
+  if (TIDE_LIKELY(p != NULL)) return flat_way(out, p, j, in, scalars);
+  return general_way(out, j, in, n, scalars);
+}

@@ -1,0 +1,100 @@
+/* jit.h: what the files of run-time kernels share. Private to them. */
+#ifndef TIDE_JIT_PRIVATE_H
+#define TIDE_JIT_PRIVATE_H
+
+#include "compiler.h"
+#include "tensor.h"
+#include "tide/jit.h"
+
+/* ---- jit_parse.c: as much of C++ as a signature needs ---- */
+
+enum { TIDE_JIT_NAME = 64, TIDE_JIT_TYPE = 96 };
+
+/* A parameter as it is declared: type "const float *", without name, default and hints such as __restrict__. */
+typedef struct tide__parameter {
+  char name[TIDE_JIT_NAME], type[TIDE_JIT_TYPE];
+} tide__parameter;
+typedef struct tide__signature {
+  char name[TIDE_JIT_NAME], result[TIDE_JIT_TYPE];
+  char template_type[TIDE_JIT_NAME]; /* the first type parameter; "" if the function is no template */
+  int params;
+  tide__parameter param[TIDE_LAUNCH_PARAMS];
+  size_t at; /* where the declaration begins in the text */
+  bool extern_c;
+} tide__signature;
+
+/* The last function template that the code defines. */
+tide_status tide__parse_template(tide__signature *out, const char *code, const char *what);
+/* The __global__ function of that name. */
+tide_status tide__parse_global(tide__signature *out, const char *code, const char *name, const char *what);
+/* The first of the NULL-terminated words that the code uses outside comments and strings, or NULL. */
+const char *tide__parse_finds(const char *code, const char *const *words);
+
+/* ---- jit_source.c: the text that is compiled ---- */
+
+/* One specialisation of an elementwise function: dtypes[0 .. outputs) of the results, then of the inputs. ndim 0: every
+ * operand is contiguous. */
+typedef struct tide__special {
+  int operands, outputs, scalars, ndim;
+  tide_dtype common;
+  uint8_t dtype[2 * TIDE_JIT_TENSORS];
+} tide__special;
+/* Where things lie in the packed arguments; see jit_source.c. */
+typedef struct tide__layout {
+  int vector; /* elements of a thread */
+  uint16_t pointers, count, strides, divisors, bytes;
+} tide__layout;
+void tide__jit_layout(tide__layout *out, const tide__special *s);
+
+typedef enum tide__role { TIDE_ROLE_INPUT, TIDE_ROLE_OUTPUT, TIDE_ROLE_SCALAR } tide__role;
+typedef struct tide__jit_text {
+  const char *code;
+  const tide__signature *signature;
+  bool by_value;                /* the result is returned */
+  const uint8_t *role, *number; /* of each parameter: which it is, counted within its role */
+  const char *scalar_kind;      /* of each scalar: 'T' the compute type, 'I' int64, 'F' double */
+} tide__jit_text;
+/* malloc'ed; NULL without memory, error set. */
+char *tide__jit_source(const tide__jit_text *t, const tide__special *s, const tide_compiler *c);
+
+/* A text that grows; `failed` once there was no memory. */
+typedef struct tide__text {
+  char *at;
+  size_t length, room;
+  bool failed;
+} tide__text;
+void tide__text_add(tide__text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* What was written, malloc'ed; NULL without memory, error set. */
+char *tide__text_end(tide__text *t, const char *what);
+
+/* ---- jit_module.c: functions by their text: in memory, on disk, or compiled ---- */
+
+typedef struct tide__jit_request {
+  const char *what;   /* of messages: "jiterator: scale (demo.lua:3)" */
+  const char *source; /* the text as it is compiled */
+  const char *name;   /* the function, or an expression that names it */
+  const char *const *options;
+  int options_count;
+  bool raw; /* the compiler's raw_options */
+} tide__jit_request;
+typedef struct tide__function {
+  void *handle;
+  tide_function_info info;
+} tide__function;
+tide_status tide__jit_function(tide__function *out, const tide__jit_request *r, const tide_compiler *c, int device);
+
+/* ---- jit_cache.c: files ---- */
+
+typedef struct tide__jit_key {
+  uint64_t h[2];
+} tide__jit_key;
+/* Takes more bytes into the key. */
+void tide__jit_hash(tide__jit_key *key, const void *bytes, size_t n);
+enum { TIDE_ENTRY_NONE, TIDE_ENTRY_FOUND, TIDE_ENTRY_DAMAGED };
+int tide__jit_read(tide_image *out, const tide__jit_key *key);
+bool tide__jit_write(const tide_image *image, const tide__jit_key *key);
+/* The version of a compiler, without opening it where a record in the cache still holds. */
+tide_status tide__jit_compiler_version(char *out, size_t size, const tide_compiler *c);
+extern _Atomic bool tide__jit_opened; /* a compiler has been opened or run */
+
+#endif

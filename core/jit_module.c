@@ -1,0 +1,218 @@
+/* jit_module.c: functions by the text that makes them: found in memory, on disk, or compiled.
+ *
+ * The key is a hash of everything that decides what the machine code is: the text, the options, the architecture, the
+ * compiler's version and ours. What was loaded stays loaded until tide ends, as queued work may use it at any time and
+ * no finaliser may wait. No lock is held while a compiler runs: two threads that want the same kernel at once may both
+ * make it, and the second one uses the first one's.
+ *
+ * Invariant: an entry of the table is complete when it is linked and is not changed after. */
+#include "jit.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <time.h>
+
+enum { BUCKETS = 256, ABI = 1 }; /* ABI: to be counted up when the same text must be compiled anew */
+
+typedef struct made {
+  struct made *next;
+  tide__jit_key key;
+  int device;
+  const tide_compiler *compiler;
+  void *module;
+  tide__function function;
+} made;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static made *table[BUCKETS];
+static struct { _Atomic int64_t memory_hits, disk_hits, misses, stored, damaged, nanoseconds; } stats;
+
+static void count(_Atomic int64_t *n) { atomic_fetch_add_explicit(n, 1, memory_order_relaxed); }
+
+void tide_jit_get_stats(tide_jit_stats *out) {
+  *out = (tide_jit_stats){.memory_hits = atomic_load(&stats.memory_hits),
+                          .disk_hits = atomic_load(&stats.disk_hits),
+                          .misses = atomic_load(&stats.misses),
+                          .stored = atomic_load(&stats.stored),
+                          .damaged = atomic_load(&stats.damaged),
+                          .compile_seconds = 1e-9 * (double)atomic_load(&stats.nanoseconds),
+                          .compiler_opened = atomic_load(&tide__jit_opened)};
+}
+
+/* ---- the table ---- */
+
+static made *find(const tide__jit_key *key, int device) {
+  made *m = table[key->h[0] % BUCKETS];
+  while (m && (m->device != device || memcmp(&m->key, key, sizeof *key) != 0)) m = m->next;
+  return m;
+}
+
+static bool recall(tide__function *out, const tide__jit_key *key, int device) {
+  pthread_mutex_lock(&lock);
+  const made *m = find(key, device);
+  if (m) *out = m->function;
+  pthread_mutex_unlock(&lock);
+  return m != NULL;
+}
+
+/* Loads the image and adds it, unless another thread was faster. */
+static tide_status keep(tide__function *out, const tide_image *image, const tide__jit_key *key, const tide_compiler *c,
+                        int device) {
+  made *m = calloc(1, sizeof *m);
+  if (!m) return tide__fail(TIDE_MEMORY, "jit: no host memory");
+  m->key = *key, m->device = device, m->compiler = c;
+  tide_status status = c->load(&m->module, image->bytes, image->size, device);
+  if (status == TIDE_OK) {
+    status = c->function(&m->function.handle, &m->function.info, m->module, image->name, device);
+    if (status != TIDE_OK) c->unload(m->module, device);
+  }
+  if (status != TIDE_OK) {
+    free(m);
+    return status;
+  }
+  pthread_mutex_lock(&lock);
+  made *first = find(key, device);
+  if (!first) m->next = table[key->h[0] % BUCKETS], table[key->h[0] % BUCKETS] = m;
+  *out = (first ? first : m)->function;
+  pthread_mutex_unlock(&lock);
+  if (first) {
+    c->unload(m->module, device);
+    free(m);
+  }
+  return TIDE_OK;
+}
+
+/* Devices have been waited for. */
+void tide__jit_shutdown(void) {
+  for (int i = 0; i < BUCKETS; i++)
+    while (table[i]) {
+      made *m = table[i];
+      table[i] = m->next;
+      m->compiler->unload(m->module, m->device);
+      free(m);
+    }
+}
+
+/* ---- compiling ---- */
+
+enum { OPTIONS = 32, ARCH = 64 };
+
+typedef struct options {
+  const char *list[OPTIONS];
+  int count;
+  char own[512];
+} options;
+
+/* The compiler's own options, which are one text with blanks, and then the user's. */
+static tide_status gather(options *o, const tide__jit_request *r, const tide_compiler *c) {
+  o->count = 0;
+  snprintf(o->own, sizeof o->own, "%s", r->raw ? c->raw_options : c->options);
+  char *rest = o->own;
+  for (char *p; (p = strtok_r(rest, " ", &rest)) && o->count < OPTIONS;) o->list[o->count++] = p;
+  if (o->count + r->options_count > OPTIONS)
+    return tide__fail(TIDE_VALUE, "%s: too many options, got %d, expected at most %d", r->what, r->options_count,
+                      OPTIONS - o->count);
+  for (int i = 0; i < r->options_count; i++) o->list[o->count++] = r->options[i];
+  return TIDE_OK;
+}
+
+static void hash_text(tide__jit_key *key, const char *text) { tide__jit_hash(key, text, strlen(text)); }
+
+static void key_of(tide__jit_key *key, const tide__jit_request *r, const options *o, const tide_compiler *c,
+                   const char *arch, const char *version) {
+  char ours[64];
+  snprintf(ours, sizeof ours, "tide " TIDE_VERSION " %d", ABI);
+  *key = (tide__jit_key){{0x243f6a8885a308d3u, 0x13198a2e03707344u}};
+  hash_text(key, ours), hash_text(key, c->name), hash_text(key, version), hash_text(key, arch);
+  for (int i = 0; i < o->count; i++) hash_text(key, o->list[i]);
+  hash_text(key, r->name);
+  hash_text(key, r->source);
+}
+
+/* The errors among the lines that a compiler wrote, with the line numbers of the user's code: "code:3:5: error: x" and
+ * "code(3): error: x" become "line 3: x". At most a few; the first line if none is known as an error. */
+static void explain(char *out, size_t size, const char *log) {
+  size_t at = 0;
+  int shown = 0;
+  out[0] = 0;
+  for (const char *p = log; *p && shown < 4 && at + 1 < size;) {
+    int length = (int)strcspn(p, "\n"), line = 0;
+    char text[256];
+    snprintf(text, sizeof text, "%.*s", length < 255 ? length : 255, p);
+    p += length + (p[length] == '\n');
+    const char *error = strstr(text, "error");
+    if (!error || !strchr(error, ':')) continue;
+    const char *where = strstr(text, "code");
+    if (where) line = atoi(where + 4 + (where[4] == ':' || where[4] == '('));
+    const char *message = strchr(error, ':') + 1;
+    while (*message == ' ') message++;
+    int wrote = line > 0 ? snprintf(out + at, size - at, "%sline %d: %s", shown ? "\n  " : "", line, message)
+                         : snprintf(out + at, size - at, "%s%s", shown ? "\n  " : "", message);
+    if (wrote < 0) break;
+    at += (size_t)wrote < size - at ? (size_t)wrote : size - at - 1;
+    shown++;
+  }
+  if (!shown) snprintf(out, size, "%.*s", (int)(strlen(log) < 400 ? strlen(log) : 400), log);
+}
+
+static tide_status compile(tide_image *out, const tide__jit_request *r, const options *o, const tide_compiler *c,
+                           const char *arch) {
+  struct timespec start, end;
+  char *log = NULL, text[900];
+  count(&stats.misses);
+  atomic_store(&tide__jit_opened, true);
+  snprintf(out->name, sizeof out->name, "%s", r->name);
+  clock_gettime(CLOCK_MONOTONIC, &start);
+  tide_status status = c->compile(out, &log, r->source, o->list, o->count, arch);
+  clock_gettime(CLOCK_MONOTONIC, &end);
+  int64_t ns = (int64_t)(end.tv_sec - start.tv_sec) * 1000000000 + (end.tv_nsec - start.tv_nsec);
+  atomic_fetch_add_explicit(&stats.nanoseconds, ns, memory_order_relaxed);
+  if (status != TIDE_OK && log) {
+    explain(text, sizeof text, log);
+    status = tide__fail(TIDE_VALUE, "%s: the code does not compile: %s", r->what, text);
+  }
+  free(log);
+  return status;
+}
+
+static void warn_damaged(void) {
+  char folder[512] = "", text[700];
+  tide_jit_cache_path(folder, sizeof folder);
+  snprintf(text, sizeof text, "tide: a damaged entry of the kernel cache in %s is made again", folder);
+  tide__warn(text);
+}
+
+tide_status tide__jit_function(tide__function *out, const tide__jit_request *r, const tide_compiler *c, int device) {
+  char arch[ARCH], version[256] = "", folder[PATH_MAX];
+  options o;
+  tide__jit_key key;
+  tide_image image = {0};
+  TIDE_TRY(gather(&o, r, c));
+  TIDE_TRY(c->arch(arch, sizeof arch, device));
+  bool disk = tide_jit_cache_path(folder, sizeof folder);
+  if (disk) TIDE_TRY(tide__jit_compiler_version(version, sizeof version, c));
+  key_of(&key, r, &o, c, arch, version);
+  if (recall(out, &key, device)) {
+    count(&stats.memory_hits);
+    return TIDE_OK;
+  }
+  int found = disk ? tide__jit_read(&image, &key) : TIDE_ENTRY_NONE;
+  tide_status status = TIDE_OK;
+  if (found == TIDE_ENTRY_FOUND) {
+    status = keep(out, &image, &key, c, device);
+    free(image.bytes);
+    if (status == TIDE_OK) count(&stats.disk_hits);
+    /* A whole entry that the driver refuses is as good as a damaged one; a fault of the device is not its fault. */
+    if (status == TIDE_OK || tide__device_lost(NULL, device)) return status;
+    found = TIDE_ENTRY_DAMAGED;
+  }
+  if (found == TIDE_ENTRY_DAMAGED) {
+    count(&stats.damaged);
+    warn_damaged();
+  }
+  TIDE_TRY(compile(&image, r, &o, c, arch));
+  status = keep(out, &image, &key, c, device);
+  if (status == TIDE_OK && disk && tide__jit_write(&image, &key)) count(&stats.stored);
+  free(image.bytes);
+  return status;
+}

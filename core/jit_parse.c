@@ -1,0 +1,292 @@
+/* jit_parse.c: finds a function in C++ text and reads its signature.
+ *
+ * This is no parser of C++: the text is cut into words, comments and directives are left out, and functions are found
+ * by the brackets around them. That is enough for the entry of a kernel, whose parameters are numbers, references and
+ * pointers; whatever is stranger than that is refused with its line, and what lies inside a body is left to the
+ * compiler.
+ *
+ * Invariant: a signature holds no pointer into the text. */
+#include "jit.h"
+
+#include <ctype.h>
+#include <stdio.h>
+
+typedef struct word {
+  const char *at;
+  int length, line;
+} word;
+
+typedef struct words {
+  word *list;
+  int count, room;
+} words;
+
+static bool is(const word *w, const char *text) {
+  return (size_t)w->length == strlen(text) && !memcmp(w->at, text, (size_t)w->length);
+}
+static bool is_name(const word *w) { return isalpha((unsigned char)*w->at) || *w->at == '_'; }
+
+/* ---- cutting ---- */
+
+static const char *skip_quoted(const char *p) {
+  char quote = *p++;
+  while (*p && *p != quote && *p != '\n') p += *p == '\\' && p[1] ? 2 : 1;
+  return *p == quote ? p + 1 : p;
+}
+
+static const char *skip_directive(const char *p) {
+  while (*p && *p != '\n') p += *p == '\\' && p[1] ? 2 : 1;
+  return p;
+}
+
+static const char *skip_comment(const char *p) {
+  if (p[1] == '/') return p + strcspn(p, "\n");
+  const char *end = strstr(p + 2, "*/");
+  return end ? end + 2 : p + strlen(p);
+}
+
+/* The end of what begins at p: a comment, a literal, a directive, a name or number, or one sign. */
+static const char *word_end(const char *p, bool line_start) {
+  if (*p == '/' && (p[1] == '/' || p[1] == '*')) return skip_comment(p);
+  if (*p == '#' && line_start) return skip_directive(p);
+  if (*p == '"' || *p == '\'') return skip_quoted(p);
+  if (!isalnum((unsigned char)*p) && *p != '_') return p + 1;
+  while (isalnum((unsigned char)*p) || *p == '_') p++;
+  return p;
+}
+
+static bool is_left_out(const char *p, bool line_start) {
+  return (*p == '/' && (p[1] == '/' || p[1] == '*')) || (*p == '#' && line_start) || *p == '"' || *p == '\'';
+}
+
+static tide_status cut(words *out, const char *code, const char *what) {
+  bool line_start = true;
+  int line = 1;
+  *out = (words){0};
+  for (const char *p = code; *p;) {
+    if (isspace((unsigned char)*p)) {
+      if (*p == '\n') line++, line_start = true;
+      p++;
+      continue;
+    }
+    const char *end = word_end(p, line_start);
+    if (!is_left_out(p, line_start)) {
+      if (out->count == out->room) {
+        int room = out->room ? 2 * out->room : 256;
+        word *list = realloc(out->list, (size_t)room * sizeof *list);
+        if (!list) {
+          free(out->list);
+          return tide__fail(TIDE_MEMORY, "%s: no host memory", what);
+        }
+        out->list = list, out->room = room;
+      }
+      out->list[out->count++] = (word){p, (int)(end - p), line};
+    }
+    for (const char *q = p; q < end; q++) line += *q == '\n';
+    line_start = false;
+    p = end;
+  }
+  return TIDE_OK;
+}
+
+/* ---- brackets ---- */
+
+/* The index of the bracket that closes the one at `at`, or count. Angle brackets count where they are asked for. */
+static int closing(const words *w, int at, bool angle) {
+  int depth = 0;
+  for (int i = at; i < w->count; i++) {
+    char c = w->list[i].length == 1 ? *w->list[i].at : 0;
+    if (c == '(' || c == '{' || c == '[' || (angle && c == '<')) depth++;
+    if ((c == ')' || c == '}' || c == ']' || (angle && c == '>')) && --depth == 0) return i;
+  }
+  return w->count;
+}
+
+/* ---- declarations ---- */
+
+static bool is_hint(const word *w) {
+  return is(w, "__restrict__") || is(w, "__restrict") || is(w, "restrict") || is(w, "__grid_constant__") ||
+         is(w, "register");
+}
+static bool is_qualifier(const word *w) { return is(w, "const") || is(w, "volatile"); }
+static bool is_builtin(const word *w) {
+  static const char *const names[] = {"void", "bool",  "char",     "short",  "int",
+                                      "long", "float", "unsigned", "signed", "double"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (is(w, names[i])) return true;
+  return false;
+}
+
+static bool join(char *out, size_t size, const words *w, int from, int to, int without) {
+  size_t at = 0;
+  out[0] = 0;
+  for (int i = from; i < to; i++) {
+    const word *x = &w->list[i];
+    if (i == without || is_hint(x)) continue;
+    int wrote =
+        snprintf(out + at, size - at, "%s%.*s", at && *x->at != ':' && out[at - 1] != ':' ? " " : "", x->length, x->at);
+    if (wrote < 0 || (size_t)wrote >= size - at) return false;
+    at += (size_t)wrote;
+  }
+  return true;
+}
+
+/* One parameter between the indexes. Its name is the last word that can be one, if a type stands before it. */
+static tide_status read_parameter(tide__parameter *out, const words *w, int from, int to, const char *what) {
+  int end = from, name = -1;
+  while (end < to && !is(&w->list[end], "=")) end++;
+  bool array = end - 2 >= from && is(&w->list[end - 1], "]");
+  int last = end - 1;
+  while (array && last > from && !is(&w->list[last], "[")) last--;
+  if (array) last--;
+  bool typed = false;
+  for (int i = from; i < last; i++)
+    typed |= is_name(&w->list[i]) && !is_qualifier(&w->list[i]) && !is_hint(&w->list[i]);
+  if (last >= from && is_name(&w->list[last]) && typed && !is_builtin(&w->list[last]) && !is_hint(&w->list[last]) &&
+      !is_qualifier(&w->list[last]))
+    name = last;
+  out->name[0] = 0;
+  bool fits = name < 0 || join(out->name, sizeof out->name, w, name, name + 1, -1);
+  fits = fits && join(out->type, sizeof out->type, w, from, array ? last + 1 : end, name);
+  size_t length = strlen(out->type);
+  if (array && fits && length + 3 < sizeof out->type) memcpy(out->type + length, " *", 3);
+  if (fits && out->type[0]) return TIDE_OK;
+  return tide__fail(TIDE_VALUE, "%s: line %d: a parameter is not understood, expected a type and a name", what,
+                    w->list[from].line);
+}
+
+static tide_status read_parameters(tide__signature *out, const words *w, int open, int close, const char *what) {
+  out->params = 0;
+  if (close == open + 1 || (close == open + 2 && is(&w->list[open + 1], "void"))) return TIDE_OK;
+  int depth = 0, from = open + 1;
+  for (int i = open + 1; i <= close; i++) {
+    char c = w->list[i].length == 1 ? *w->list[i].at : 0;
+    if (c == '(' || c == '<' || c == '[') depth++;
+    if (i < close && (c == ')' || c == '>' || c == ']')) depth--;
+    if (!(c == ',' && depth == 0) && i < close) continue;
+    if (out->params == TIDE_LAUNCH_PARAMS || from == i)
+      return tide__fail(TIDE_VALUE, "%s: line %d: wrong parameters, got %s, expected at most %d", what, w->list[i].line,
+                        from == i ? "an empty one" : "too many", TIDE_LAUNCH_PARAMS);
+    TIDE_TRY(read_parameter(&out->param[out->params], w, from, i, what));
+    out->params++;
+    from = i + 1;
+  }
+  return TIDE_OK;
+}
+
+/* The declaration in the words [from, ...) up to the parameter list at `open`. */
+static tide_status read_function(tide__signature *out, const words *w, int from, int open, const char *code,
+                                 const char *what) {
+  int close = closing(w, open, false);
+  out->at = (size_t)(w->list[from].at - code);
+  out->extern_c = false;
+  if (!join(out->name, sizeof out->name, w, open - 1, open, -1) ||
+      !join(out->result, sizeof out->result, w, from, open - 1, -1))
+    return tide__fail(TIDE_VALUE, "%s: line %d: the declaration is too long", what, w->list[from].line);
+  if (close == w->count)
+    return tide__fail(TIDE_VALUE, "%s: line %d: the parameters of %s have no end", what, w->list[open].line, out->name);
+  return read_parameters(out, w, open, close, what);
+}
+
+/* Where the body of a function whose parameters close at `close` begins, or -1: attributes and noexcept may stand
+ * between. */
+static int body_of(const words *w, int close) {
+  int i = close + 1;
+  while (i < w->count && (is_name(&w->list[i]) || is(&w->list[i], "(")))
+    i = is(&w->list[i], "(") ? closing(w, i, false) + 1 : i + 1;
+  return i < w->count && is(&w->list[i], "{") ? i : -1;
+}
+
+/* The parameter list of the function whose words begin at `from`: the first round bracket after a name that is not an
+ * attribute's. -1 where something else is declared. */
+static int parameters_of(const words *w, int from) {
+  for (int i = from; i < w->count; i++) {
+    const word *x = &w->list[i];
+    if (is(x, ";") || is(x, "{") || is(x, "}") || is(x, "=")) return -1;
+    if (!is(x, "(")) continue;
+    if (i == from || !is_name(&w->list[i - 1])) return -1;
+    if (is(&w->list[i - 1], "__launch_bounds__") || is(&w->list[i - 1], "__attribute__") ||
+        is(&w->list[i - 1], "__maxnreg__")) {
+      i = closing(w, i, false);
+      continue;
+    }
+    return i;
+  }
+  return -1;
+}
+
+/* The first type parameter of `< ... >`. */
+static void template_type(char *out, size_t size, const words *w, int open, int close) {
+  out[0] = 0;
+  for (int i = open + 1; i + 1 < close; i++)
+    if (is(&w->list[i], "typename") || is(&w->list[i], "class")) {
+      join(out, size, w, i + 1, i + 2, -1);
+      return;
+    }
+}
+
+tide_status tide__parse_template(tide__signature *out, const char *code, const char *what) {
+  words w;
+  TIDE_TRY(cut(&w, code, what));
+  tide_status status = TIDE_OK;
+  bool found = false;
+  for (int i = 0; i + 1 < w.count && status == TIDE_OK; i++) {
+    if (is(&w.list[i], "{")) i = closing(&w, i, false);
+    if (i + 1 >= w.count || !is(&w.list[i], "template") || !is(&w.list[i + 1], "<")) continue;
+    int end = closing(&w, i + 1, true), open = end < w.count ? parameters_of(&w, end + 1) : -1;
+    int body = open < 0 ? -1 : body_of(&w, closing(&w, open, false));
+    if (body < 0) continue;
+    char type[TIDE_JIT_NAME];
+    template_type(type, sizeof type, &w, i + 1, end);
+    status = read_function(out, &w, end + 1, open, code, what);
+    memcpy(out->template_type, type, sizeof type);
+    found = true;
+    i = closing(&w, body, false);
+  }
+  free(w.list);
+  if (status != TIDE_OK || (found && out->template_type[0])) return status;
+  return tide__fail(TIDE_VALUE,
+                    "%s: the code is not understood, got no function template%s, expected one such as "
+                    "`template <typename T> T f(T x, T y, T alpha) { return x + alpha * y; }`",
+                    what, found ? " with a type parameter" : "");
+}
+
+tide_status tide__parse_global(tide__signature *out, const char *code, const char *name, const char *what) {
+  words w;
+  TIDE_TRY(cut(&w, code, what));
+  tide_status status = TIDE_OK;
+  size_t length = strcspn(name, "<");
+  bool found = false;
+  for (int i = 0; i < w.count && !found; i++) {
+    if (!is(&w.list[i], "__global__")) continue;
+    int open = parameters_of(&w, i + 1);
+    if (open < 0 || (size_t)w.list[open - 1].length != length || memcmp(w.list[open - 1].at, name, length) != 0)
+      continue;
+    found = true;
+    status = read_function(out, &w, i, open, code, what);
+    int k = i;
+    while (k > 0 && (is(&w.list[k - 1], "static") || is(&w.list[k - 1], "inline") || is(&w.list[k - 1], "void"))) k--;
+    out->extern_c = k > 0 && is(&w.list[k - 1], "extern"); /* "C" is a literal, which is left out */
+    out->template_type[0] = 0;
+    for (int open_angle = k - 2; k > 0 && is(&w.list[k - 1], ">") && open_angle > 0; open_angle--)
+      if (is(&w.list[open_angle], "<") && is(&w.list[open_angle - 1], "template")) {
+        template_type(out->template_type, sizeof out->template_type, &w, open_angle, k - 1);
+        break;
+      }
+  }
+  free(w.list);
+  if (status != TIDE_OK || found) return status;
+  return tide__fail(TIDE_VALUE, "%s: the source has no such kernel, got %s, expected the name of a __global__ function",
+                    what, name);
+}
+
+const char *tide__parse_finds(const char *code, const char *const *list) {
+  words w;
+  const char *found = NULL;
+  if (cut(&w, code, "compile") != TIDE_OK) return NULL;
+  for (int i = 0; i < w.count && !found; i++)
+    for (const char *const *p = list; *p && !found; p++)
+      if (is(&w.list[i], *p)) found = *p;
+  free(w.list);
+  return found;
+}

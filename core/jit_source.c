@@ -1,0 +1,142 @@
+/* jit_source.c: the text of an elementwise kernel around a function of the user's.
+ *
+ * The dialect comes from the backend (compiler.h); what stands between is the same for all of them. It declares, for
+ * the operands 0 .. n-1, results first, their storage types tide_s<k>, the compute type tide_t, the arguments
+ * tide_args, the lists TIDE_EACH, TIDE_EACH_IN, TIDE_EACH_OUT, TIDE_ARGS, and tide_apply, which does one element. The
+ * dtypes are part of the text, so no kernel decides anything about them while it runs; strided kernels know their
+ * number of dims too.
+ *
+ * Packed arguments: 16 bytes for each scalar, the pointers, the count (int64), then for strided kernels the strides
+ * [ndim][operands] (int64) and a divisor for each dim. tide__jit_layout and the struct in the text say the same, which
+ * the text asserts.
+ *
+ * Invariant: lines of the user's code keep their numbers in messages, under the name "code". */
+#include "jit.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+/* ---- a text that grows ---- */
+
+void tide__text_add(tide__text *t, const char *format, ...) {
+  for (int pass = 0; pass < 2 && !t->failed; pass++) {
+    va_list list;
+    va_start(list, format);
+    int n = vsnprintf(t->at ? t->at + t->length : NULL, t->room - t->length, format, list);
+    va_end(list);
+    if (n < 0) t->failed = true;
+    if (n < 0 || (size_t)n < t->room - t->length) {
+      t->length += n < 0 ? 0 : (size_t)n;
+      return;
+    }
+    size_t room = 2 * (t->length + (size_t)n + 1024);
+    char *at = realloc(t->at, room);
+    if (!at)
+      t->failed = true;
+    else
+      t->at = at, t->room = room;
+  }
+}
+
+char *tide__text_end(tide__text *t, const char *what) {
+  if (!t->failed && t->at) return t->at;
+  free(t->at);
+  tide__fail(TIDE_MEMORY, "%s: no host memory for the text of a kernel", what);
+  return NULL;
+}
+
+/* ---- types ---- */
+
+static const char *storage_type(int dtype) {
+  static const char *const names[TIDE_DTYPE_COUNT] = {
+      [TIDE_BOOL] = "tide_b8",     [TIDE_UINT8] = "unsigned char", [TIDE_INT8] = "signed char",
+      [TIDE_INT16] = "short",      [TIDE_INT32] = "int",           [TIDE_INT64] = "long long",
+      [TIDE_FLOAT16] = "tide_f16", [TIDE_BFLOAT16] = "tide_bf16",  [TIDE_FLOAT32] = "float",
+      [TIDE_FLOAT64] = "double",   [TIDE_COMPLEX64] = "tide_c64",  [TIDE_COMPLEX128] = "tide_c128",
+  };
+  return names[dtype];
+}
+
+static const char *compute_type(tide_dtype dtype) {
+  if (dtype == TIDE_BOOL) return "bool";
+  if (dtype == TIDE_FLOAT16 || dtype == TIDE_BFLOAT16) return "float";
+  return storage_type(dtype);
+}
+
+static const char *scalar_type(char kind) { return kind == 'I' ? "long long" : kind == 'F' ? "double" : "tide_t"; }
+
+/* ---- the packed arguments ---- */
+
+void tide__jit_layout(tide__layout *out, const tide__special *s) {
+  int64_t widest = 1;
+  for (int k = 0; k < s->operands; k++)
+    if (tide__itemsize(s->dtype[k]) > widest) widest = tide__itemsize(s->dtype[k]);
+  out->vector = s->ndim ? 4 : (int)(16 / widest);
+  out->pointers = (uint16_t)(16 * s->scalars);
+  out->count = (uint16_t)(out->pointers + 8 * s->operands);
+  out->strides = (uint16_t)(out->count + 8);
+  out->divisors = (uint16_t)(out->strides + 8 * s->ndim * s->operands);
+  int end = out->divisors + 12 * s->ndim, align = s->scalars ? 16 : 8;
+  out->bytes = (uint16_t)((end + align - 1) / align * align);
+}
+
+static void add_args(tide__text *t, const tide__jit_text *j, const tide__special *s) {
+  tide__layout l;
+  tide__jit_layout(&l, s);
+  tide__text_add(t, "struct tide_args {\n");
+  for (int k = 0; k < s->scalars; k++) tide__text_add(t, "  alignas(16) %s c%d;\n", scalar_type(j->scalar_kind[k]), k);
+  tide__text_add(t, "  alignas(%d) void *ptr[%d];\n  long long n;\n", s->scalars ? 16 : 8, s->operands);
+  if (s->ndim) tide__text_add(t, "  long long stride[%d][%d];\n  tide_div size[%d];\n", s->ndim, s->operands, s->ndim);
+  tide__text_add(t, "};\nstatic_assert(sizeof(tide_args) == %d, \"the packed arguments\");\n", l.bytes);
+  tide__text_add(t, "#define TIDE_VECTOR %d\n#define TIDE_OPERANDS %d\n#define TIDE_NDIM %d\n", l.vector, s->operands,
+                 s->ndim);
+}
+
+/* ---- one element ---- */
+
+static void add_list(tide__text *t, const char *name, int from, int to, const char *between) {
+  tide__text_add(t, "#define %s(X)", name);
+  for (int k = from; k < to; k++) tide__text_add(t, "%s X(%d)", k > from ? between : "", k);
+  tide__text_add(t, "\n");
+}
+
+static void add_apply(tide__text *t, const tide__jit_text *j, const tide__special *s) {
+  const tide__signature *f = j->signature;
+  tide__text_add(t, "static TIDE_INLINE void tide_apply(const tide_args &a");
+  for (int k = 0; k < s->operands; k++) tide__text_add(t, ", %stide_s%d &x%d", k < s->outputs ? "" : "const ", k, k);
+  tide__text_add(t, ") {\n");
+  if (!j->by_value)
+    for (int k = 0; k < s->outputs; k++) tide__text_add(t, "  tide_t r%d = tide_t();\n", k);
+  tide__text_add(t, j->by_value ? "  tide_t r0 = (tide_t)::%s<tide_t>(" : "  ::%s<tide_t>(", f->name);
+  for (int p = 0; p < f->params; p++) {
+    const char *comma = p ? ", " : "";
+    if (j->role[p] == TIDE_ROLE_SCALAR)
+      tide__text_add(t, "%sa.c%d", comma, j->number[p]);
+    else if (j->role[p] == TIDE_ROLE_OUTPUT)
+      tide__text_add(t, "%sr%d", comma, j->number[p]);
+    else
+      tide__text_add(t, "%s(tide_t)tide_get(x%d)", comma, s->outputs + j->number[p]);
+  }
+  tide__text_add(t, ");\n");
+  for (int k = 0; k < s->outputs; k++) tide__text_add(t, "  tide_put(x%d, r%d);\n", k, k);
+  tide__text_add(t, "}\n");
+}
+
+char *tide__jit_source(const tide__jit_text *j, const tide__special *s, const tide_compiler *c) {
+  tide__text t = {0};
+  bool complex = false;
+  for (int k = 0; k < s->operands; k++) complex |= tide__category(s->dtype[k]) == 3;
+  tide__text_add(&t, "%s%s#line 1 \"code\"\n%s\n#line 1 \"tide\"\n", c->prelude, complex ? c->with_complex : "",
+                 j->code);
+  tide__text_add(&t, "typedef %s tide_t;\n", compute_type(s->common));
+  for (int k = 0; k < s->operands; k++) tide__text_add(&t, "typedef %s tide_s%d;\n", storage_type(s->dtype[k]), k);
+  add_list(&t, "TIDE_EACH", 0, s->operands, "");
+  add_list(&t, "TIDE_EACH_OUT", 0, s->outputs, "");
+  add_list(&t, "TIDE_EACH_IN", s->outputs, s->operands, "");
+  add_list(&t, "TIDE_ARGS", 0, s->operands, ",");
+  tide__text_add(&t, "#define TIDE_THREADS %d\n", c->threads);
+  add_args(&t, j, s);
+  add_apply(&t, j, s);
+  tide__text_add(&t, "%s", s->ndim ? c->strided : c->flat);
+  return tide__text_end(&t, "jiterator");
+}

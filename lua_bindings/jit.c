@@ -1,0 +1,191 @@
+/* jit.c: tide.cuda.jiterator: elementwise functions from C++ text.
+ *
+ * A function that create_jit_fn makes is a C closure over its userdata, so that a call looks nothing up: it reads its
+ * tensors, makes the handles of its results and calls core. Scalars are read from the table of options by the names
+ * that the code has; a key that is none of them is an error. */
+#include <string.h>
+
+#include "args.h"
+#include "tide/jit.h"
+
+#define JIT_META "tide.jiterator.function"
+
+static int ljit_gc(lua_State *L) {
+  tide_jit **u = lua_touserdata(L, 1), *j = *u;
+  *u = NULL;
+  tide_jit_free(j);
+  return 0;
+}
+
+/* {==== Calling */
+
+/* Fills scalars from the options at arg; every key has to be one of the function's. */
+static void read_scalars(lua_State *L, const tide_jit *j, int arg, tide_scalar *scalars) {
+  int n = tide_jit_scalars(j);
+  for (int k = 0; k < n; k++) scalars[k] = tide_jit_scalar_default(j, k);
+  for (lua_pushnil(L); lua_next(L, arg); lua_pop(L, 1)) {
+    const char *key = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : NULL;
+    int k = 0;
+    while (key && k < n && strcmp(key, tide_jit_scalar_name(j, k))) k++;
+    if (!key || k == n) {
+      const char *got = key ? key : ltide_typename(L, -2);
+      ltide_error(L, "ArgumentError", "%s: unknown parameter '%s', expected %s", tide_jit_name(j), got,
+                  n ? "one that create_jit_fn gave a default" : "none: the function has no scalar parameters");
+    }
+    if (!ltide_test_scalar(L, -1, &scalars[k]))
+      ltide_error(L, "ArgumentError", "%s: %s: got %s, expected a number", tide_jit_name(j), key,
+                  ltide_typename(L, -1));
+  }
+}
+
+static int fail_tensor(lua_State *L, const tide_jit *j, int arg) {
+  return ltide_error(L, "ArgumentError", "%s: argument %d: got %s, expected a tensor (numbers are given by name)",
+                     tide_jit_name(j), arg, ltide_typename(L, arg));
+}
+
+static int ljit_call(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  tide_jit *j = *(tide_jit **)lua_touserdata(L, lua_upvalueindex(1));
+  tide_tensor *in[TIDE_JIT_TENSORS], *out[TIDE_JIT_TENSORS];
+  tide_scalar scalars[TIDE_JIT_SCALARS];
+  ltide_tensor *u[TIDE_JIT_TENSORS];
+  if (!j) return ltide_error(L, "StateError", "jiterator: the function is gone");
+  int n = lua_gettop(L), outputs = tide_jit_outputs(j);
+  bool has_options = n > 0 && lua_istable(L, n);
+  if (has_options) read_scalars(L, j, n--, scalars);
+  if (n != tide_jit_inputs(j))
+    return ltide_error(L, "ArgumentError", "%s: wrong number of tensors, got %d, expected %d", tide_jit_name(j), n,
+                       tide_jit_inputs(j));
+  for (int k = 0; k < n; k++) {
+    ltide_tensor *x = ltide_test_handle(L, S, k + 1);
+    if (!x) return fail_tensor(L, j, k + 1);
+    in[k] = x->t;
+  }
+  luaL_checkstack(L, outputs, "jiterator");
+  for (int k = 0; k < outputs; k++) u[k] = ltide_new_tensor(L, S);
+  ltide_try(L, tide_jit_call(out, j, in, n, has_options ? scalars : NULL));
+  for (int k = 0; k < outputs; k++) u[k]->t = out[k];
+  ltide_made(L, S);
+  return outputs;
+}
+
+/* {==== Making */
+
+/* Reads {alpha=1.0} at arg. The strings stay alive in the table. */
+static int read_defaults(lua_State *L, int arg, const char **names, tide_scalar *values) {
+  int n = 0;
+  if (lua_isnoneornil(L, arg)) return 0;
+  if (!lua_istable(L, arg)) ltide_arg_error(L, arg, "defaults", "a table of scalar parameters: {alpha=1.0}");
+  for (lua_pushnil(L); lua_next(L, arg); lua_pop(L, 1)) {
+    if (lua_type(L, -2) != LUA_TSTRING) ltide_arg_error(L, arg, "defaults", "names and numbers: {alpha=1.0}");
+    if (n == TIDE_JIT_SCALARS)
+      ltide_error(L, "ValueError", "%s: defaults: too many, expected at most %d", ltide_function_name(L),
+                  TIDE_JIT_SCALARS);
+    names[n] = lua_tostring(L, -2);
+    if (!ltide_test_scalar(L, -1, &values[n])) ltide_arg_error(L, -1, names[n], "a number");
+    n++;
+  }
+  return n;
+}
+
+static int create(lua_State *L, int outputs, int defaults) {
+  const char *names[TIDE_JIT_SCALARS];
+  tide_scalar values[TIDE_JIT_SCALARS];
+  if (lua_type(L, 1) != LUA_TSTRING) return ltide_arg_error(L, 1, "code", "a string of C++ code");
+  if (lua_gettop(L) > defaults)
+    return ltide_error(L, "ArgumentError", "%s: too many arguments: got %d, expected at most %d",
+                       ltide_function_name(L), lua_gettop(L), defaults);
+  int n = read_defaults(L, defaults, names, values);
+  tide_jit **u = lua_newuserdatauv(L, sizeof *u, 0);
+  *u = NULL;
+  luaL_setmetatable(L, JIT_META);
+  ltide_try(L, tide_jit_new(u, lua_tostring(L, 1), names, values, n, outputs));
+  lua_pushcclosure(L, ljit_call, 1);
+  return 1;
+}
+
+static int lcreate_jit_fn(lua_State *L) {
+  ltide_enter(L);
+  return create(L, 0, 2);
+}
+
+static int lcreate_multi_output_jit_fn(lua_State *L) {
+  ltide_enter(L);
+  int64_t n = ltide_check_integer(L, 2, "num_outputs");
+  if (n < 1 || n > TIDE_JIT_TENSORS)
+    return ltide_error(L, "ValueError", "create_multi_output_jit_fn: num_outputs: got %I, expected 1 to %d",
+                       (LUAI_UACINT)n, TIDE_JIT_TENSORS);
+  return create(L, (int)n, 3);
+}
+
+/* {==== The cache */
+
+static void set_count(lua_State *L, const char *key, int64_t value) {
+  lua_pushinteger(L, (lua_Integer)value);
+  lua_setfield(L, -2, key);
+}
+
+static int lcache_info(lua_State *L) {
+  char path[4096];
+  tide_jit_stats s;
+  ltide_enter(L);
+  tide_jit_get_stats(&s);
+  lua_createtable(L, 0, 9);
+  set_count(L, "hits", s.memory_hits + s.disk_hits);
+  set_count(L, "memory_hits", s.memory_hits);
+  set_count(L, "disk_hits", s.disk_hits);
+  set_count(L, "misses", s.misses);
+  set_count(L, "stored", s.stored);
+  set_count(L, "damaged", s.damaged);
+  lua_pushnumber(L, s.compile_seconds);
+  lua_setfield(L, -2, "compile_seconds");
+  lua_pushboolean(L, s.compiler_opened);
+  lua_setfield(L, -2, "compiler_opened");
+  if (tide_jit_cache_path(path, sizeof path)) {
+    lua_pushstring(L, path);
+    lua_setfield(L, -2, "path");
+  }
+  return 1;
+}
+
+static int lcache_clear(lua_State *L) {
+  ltide_enter(L);
+  ltide_try(L, tide_jit_cache_clear());
+  return 0;
+}
+
+static const ltide_reg functions[] = {
+    {"create_jit_fn", lcreate_jit_fn,
+     "tide.cuda.jiterator.create_jit_fn(code [, {alpha=1.0}]) -> f\nf(t1, ..., t8 [, {alpha=3.14}]) -> Tensor\nMakes "
+     "an elementwise function from C++ text: the last function template in it is called for every element and returns "
+     "the result. Parameters that have a default are numbers, given by name; the others are tensors, which broadcast "
+     "and are promoted. Compiled when dtypes or layouts are new, for the GPU or the CPU, and kept on disk."},
+    {"create_multi_output_jit_fn", lcreate_multi_output_jit_fn,
+     "tide.cuda.jiterator.create_multi_output_jit_fn(code, num_outputs [, {alpha=1.0}]) -> f\nf(t1, ..., t8 [, "
+     "{alpha=3.14}]) -> num_outputs Tensors\nLikewise, for a function that writes 1 to 8 results to parameters that "
+     "are references: template <typename T> void f(T x, T y, T &sum, T &difference)."},
+    {"cache_info", lcache_info,
+     "tide.cuda.jiterator.cache_info() -> table\nHow kernels were found by this process: hits (memory_hits and "
+     "disk_hits), misses (compiled), stored, damaged (entries made again), compile_seconds, compiler_opened, and path, "
+     "the folder of the disk cache: $TIDE_KERNEL_CACHE_PATH, else $XDG_CACHE_HOME/tide/kernels; TIDE_KERNEL_CACHE=0 "
+     "switches it off."},
+    {"cache_clear", lcache_clear,
+     "tide.cuda.jiterator.cache_clear()\nRemoves every kernel from the disk cache; what is loaded stays."},
+    {NULL, NULL, NULL}};
+
+void ltide_open_jit(lua_State *L, ltide_state *S) {
+  (void)S;
+  int module = lua_gettop(L);
+  ltide_newmetatable(L, JIT_META);
+  lua_pushcfunction(L, ljit_gc);
+  lua_setfield(L, -2, "__gc");
+  lua_getfield(L, module, "cuda");
+  lua_newtable(L);
+  ltide_register(L, "tide.cuda.jiterator", functions);
+  lua_getfield(L, -1, "create_jit_fn");
+  lua_setfield(L, -2, "_create_jit_fn");
+  lua_getfield(L, -1, "create_multi_output_jit_fn");
+  lua_setfield(L, -2, "_create_multi_output_jit_fn");
+  lua_setfield(L, -2, "jiterator");
+  lua_settop(L, module);
+}

@@ -1,0 +1,355 @@
+-- Functions from C++ text (API.md JIT-01, JIT-02) and their cache.
+
+local tide = require "tide"
+local D = require "spec.support.device"
+local J = tide.cuda.jiterator
+if not D.cuda and not os.execute "command -v c++ g++ clang++ >/dev/null" then return end
+
+local function fill(size, dtype, low)
+  local x = tide.arange(1, tide.zeros(size):numel() + 1, { device = D.dev }):view(size)
+  if low then x = x + low end
+  return x:to(dtype or "float32")
+end
+
+local scale_add = [[
+template <typename T> T helper(T x) { return x * T(2); }  // not the entry: another one follows
+/* template <typename T> T comment(T x) { return x; } */
+template <typename T>
+T scale_add(T x, T y, T alpha) {
+  return helper(x) + alpha * y;
+}]]
+
+describe("create_jit_fn", function()
+  D.watch(before_each, after_each)
+
+  it("calls the last template for every element, scalars by name (JIT-01)", function()
+    local f = J.create_jit_fn(scale_add, { alpha = 1.0 })
+    local x, y = fill { 3, 4 }, fill({ 3, 4 }, "float32", 10)
+    D.eq(x * 2 + y, f(x, y))
+    D.eq(x * 2 + y * 3, f(x, y, { alpha = 3 }))
+    D.eq(x * 2 + y, f(x, y)) -- the default is back
+    assert.are.equal(J.create_jit_fn, J._create_jit_fn)
+    assert.are.equal(J.create_multi_output_jit_fn, J._create_multi_output_jit_fn)
+    assert.is_truthy(tide.help "create_jit_fn":find "elementwise")
+  end)
+
+  it("takes any layout", function()
+    local f = J.create_jit_fn(scale_add, { alpha = 0.5 })
+    for _, size in ipairs { { 5 }, { 4, 6 }, { 2, 3, 4 }, { 1, 7 }, { 1030 } } do
+      local x, y = fill(size), fill(size, "float32", -3)
+      local expected = x * 2 + y * 0.5
+      for _, a in ipairs(D.layouts(x)) do
+        for _, b in ipairs(D.layouts(y)) do
+          D.eq(expected, f(a[2], b[2]), 0, a[1] .. " and " .. b[1])
+          a[3]() b[3]()
+        end
+      end
+    end
+    local x = fill { 3, 4 }
+    assert.are.same(x:t():stride(), f(x:t(), x:t()):stride()) -- as every other elementwise result
+  end)
+
+  it("broadcasts, and takes 0-d and empty tensors", function()
+    local f = J.create_jit_fn(scale_add, { alpha = 1 })
+    local x, row, column, one = fill { 3, 4 }, fill { 4 }, fill { 3, 1 }, fill {}
+    D.eq(x * 2 + row, f(x, row))
+    D.eq(column * 2 + row, f(column, row))
+    D.eq(row * 2 + column, f(row, column))
+    D.eq(x * 2 + one, f(x, one))
+    D.eq(one * 3, f(one, one))
+    D.eq(x:narrow(1, 1, 0), f(x:narrow(1, 1, 0), row))
+    assert.are.same({ 0, 4 }, f(x:narrow(1, 1, 0), row):size())
+    local wide = tide.zeros(2, 3, 1, 5, 1, 2, { device = D.dev }) + fill { 3, 2, 5, 2, 2 }
+    D.eq(wide * 2 + fill { 5, 1, 2 }, f(wide, fill { 5, 1, 2 }))
+    if D.cuda then D.eq(x * 2 + 5, f(x, tide.tensor(5.0))) end -- a value of the CPU goes along
+  end)
+
+  it("computes in the common dtype, 16-bit floats in float32", function()
+    local f = J.create_jit_fn "template <typename T> T f(T x, T y) { return x * y + x; }"
+    for _, dtype in ipairs(D.dtypes) do
+      if dtype ~= "bool" then
+        local x = tide.tensor({ 1, 2, 3, 4, 5, 6 }, { dtype = dtype, device = D.dev })
+        local got = f(x, x)
+        assert.are.equal(dtype, D.dtype_name(got))
+        D.eq(x * x + x, got, 0, dtype)
+      end
+    end
+    local h, i, z = fill({ 4 }, "float16"), fill({ 4 }, "int32"), fill({ 4 }, "complex64")
+    assert.are.equal("float16", D.dtype_name(f(h, i)))
+    assert.are.equal("float32", D.dtype_name(f(h, fill { 4 })))
+    assert.are.equal("bfloat16", D.dtype_name(f(h:to "bfloat16", i)))
+    assert.are.equal("complex64", D.dtype_name(f(z, i)))
+    assert.are.equal("float64", D.dtype_name(f(fill({ 4 }, "float64"), h)))
+    assert.are.equal("int64", D.dtype_name(f(i, fill({ 4 }, "int64"))))
+    D.eq(h * i + h, f(h, i))
+    D.eq(z * i + z, f(z, i))
+    -- 1 + 2^-11 is no float16: rounding between the operations would lose it.
+    local g = J.create_jit_fn "template <typename T> T g(T x) { return (x + T(0.00048828125)) - x; }"
+    D.eq({ 0.00048828125 }, g(tide.tensor({ 1.0 }, { dtype = "float16", device = D.dev })))
+    local b = J.create_jit_fn "template <typename T> T b(T x, T y) { return x && !y; }"
+    D.eq({ false, true, false }, b(D.tensor { true, true, false }, D.tensor { true, false, false }))
+  end)
+
+  it("has the mathematics of CUDA", function()
+    local f = J.create_jit_fn [[template <typename T> T f(T x) {
+      return exp(-x) + rsqrt(x) + max(x, T(2)) + min(x, T(3)) + abs(-x) + pow(x, T(2)) + normcdf(x) + fmod(x, T(2))
+        + log1p(x) + erf(x) + tanh(x) + std::sqrt(x) + sinpi(x) * T(0) + isnan(x) + floor(x);
+    }]]
+    local x = fill { 5 }:div(4)
+    local cpu = x:cpu()
+    local expected = (-cpu):exp() + cpu:rsqrt() + cpu:clamp { min = 2 } + cpu:clamp { max = 3 } + cpu + cpu * cpu
+      + (cpu / -math.sqrt(2)):erfc() / 2 + cpu:fmod(2) + cpu:log1p() + cpu:erf() + cpu:tanh() + cpu:sqrt() + cpu:floor()
+    D.eq(expected, f(x), 2e-6)
+    D.eq(expected, f(x:double()), 2e-6)
+    local c = J.create_jit_fn "template <typename T> T c(T z) { return std::exp(z) * std::conj(z) + std::abs(z); }"
+    local z = tide.tensor({ 0.5, 1, -2 }, { dtype = "complex64", device = D.dev })
+    assert.are.equal("complex64", D.dtype_name(c(z)))
+    D.eq(z:real():exp() * z:real() + z:real():abs(), c(z):real(), 1e-6)
+  end)
+
+  it("takes eight tensors, numbers of all kinds and types of their own", function()
+    local f = J.create_jit_fn([[template <typename T>
+      T f(T a, T b, T c, T d, T e, T f, T g, T h, int n, double w, bool on, T s) {
+        T sum = a + b + c + d + e + f + g + h;
+        for (int i = 0; i < n; i++) sum += T(w);
+        return on ? sum + s : sum;
+      }]], { n = 3, w = 0.5, on = true, s = 100 })
+    local x = fill { 4 }
+    D.eq(x * 8 + 101.5, f(x, x, x, x, x, x, x, x))
+    D.eq(x * 8 + 5, f(x, x, x, x, x, x, x, x, { n = 10, on = false }))
+  end)
+
+  it("refuses what it does not understand, and says what", function()
+    local x = fill { 3 }
+    local f = J.create_jit_fn(scale_add, { alpha = 1 })
+    assert.is_truthy(D.raises("ArgumentError", f, x, x, { beta = 2 }).message:find "beta")
+    assert.is_truthy(D.raises("ArgumentError", f, x, x, { alpha = "x" }).message:find "alpha")
+    D.raises("ArgumentError", f, x, x, { 2 })
+    D.raises("ArgumentError", f, x)
+    D.raises("ArgumentError", f, x, x, x)
+    D.raises("ArgumentError", f, x, 5)
+    D.raises("ShapeError", f, x, fill { 4 })
+    local freed = fill { 3 }
+    freed:free()
+    D.raises("StateError", f, x, freed)
+    D.raises("ArgumentError", J.create_jit_fn)
+    D.raises("ArgumentError", J.create_jit_fn, 5)
+    D.raises("ArgumentError", J.create_jit_fn, scale_add, 5)
+    D.raises("ArgumentError", J.create_jit_fn, scale_add, { alpha = {} })
+    assert.is_truthy(D.raises("ArgumentError", J.create_jit_fn, scale_add, { gamma = 1 }).message:find "gamma")
+    for _, code in ipairs { "", "nonsense", "float f(float x) { return x; }", "template <int N> int f(int x) { return N; }",
+      "template <typename T> T f(T x", "template <typename T> T f(T x,, T y) { return x; }",
+      "template <typename T> struct f { T x; };", "template <typename T> T f() { return T(); }",
+      "template <typename T> void f(T x) { }", "template <typename T> T f(T *x) { return *x; }",
+      "template <typename T> T f(T a, T b, T c, T d, T e, T f, T g, T h, T i) { return a; }" } do
+      D.raises("ValueError", J.create_jit_fn, code)
+    end
+    if D.devices > 1 then D.raises("DeviceError", f, x, tide.zeros(3, { device = "cuda:1" })) end
+    if D.cuda then D.raises("DeviceError", f, x, tide.zeros(3)) end
+  end)
+
+  it("tells compile errors with the code's own lines and where it was made", function()
+    local here = debug.getinfo(1, "l").currentline + 1
+    local f = J.create_jit_fn "template <typename T>\nT broken(T x) {\n  return undefined_name(x);\n}"
+    local e = D.raises("ValueError", f, fill { 3 })
+    assert.is_truthy(e.message:find("line 3", 1, true), e.message)
+    assert.is_truthy(e.message:find "undefined_name", e.message)
+    assert.is_truthy(e.message:find("jit_spec.lua:" .. here, 1, true), e.message)
+    D.raises("ValueError", f, fill { 3 }) -- again: nothing half made was kept
+  end)
+
+  it("orders its work like every other operation", function()
+    if not D.cuda then return end
+    local f = J.create_jit_fn(scale_add, { alpha = 1 })
+    local s = tide.cuda.Stream()
+    local x = fill { 1000 }
+    local expected = x * 2 + x
+    for _ = 1, 20 do
+      s:wait_stream(tide.cuda.current_stream())
+      local y
+      tide.cuda.stream(s, function() y = f(x, x) end)
+      tide.cuda.current_stream():wait_stream(s)
+      D.eq(expected, y)
+      y:free()
+    end
+    if D.devices > 1 then
+      local far = tide.ones(4, { device = "cuda:1" })
+      D.eq({ 3, 3, 3, 3 }, f(far, far))
+      assert.are.equal("cuda:1", tostring(f(far, far).device))
+    end
+  end)
+end)
+
+describe("create_multi_output_jit_fn", function()
+  D.watch(before_each, after_each)
+
+  it("gives several results by reference (JIT-02)", function()
+    local f = J.create_multi_output_jit_fn([[template <typename T>
+      void f(T x, T y, T k, T &sum, T &difference, T &product) { sum = x + y; difference = x - k * y; product = x * y; }]],
+      3, { k = 1 })
+    local x, y = fill { 3, 4 }, fill({ 3, 4 }, "float32", 5)
+    local a, b, c = f(x, y, { k = 2 })
+    D.eq(x + y, a)
+    D.eq(x - y * 2, b)
+    D.eq(x * y, c)
+    assert.are.equal(3, select("#", f(x, y:t():contiguous():t())))
+    local one = J.create_multi_output_jit_fn("template <typename T> void f(const T &x, T &y) { y = -x; }", 1)
+    D.eq(-x, one(x))
+    local eight = J.create_multi_output_jit_fn([[template <typename T> void f(T x, T &a, T &b, T &c, T &d, T &e, T &f, T &g,
+      T &h) { a = x; b = x + 1; c = x + 2; d = x + 3; e = x + 4; f = x + 5; g = x + 6; h = x + 7; }]], 8)
+    local got = { eight(y) }
+    for k = 1, 8 do D.eq(y + (k - 1), got[k]) end
+  end)
+
+  it("refuses a wrong number of results", function()
+    local code = "template <typename T> void f(T x, T &y, T &z) { y = z = x; }"
+    D.raises("ValueError", J.create_multi_output_jit_fn, code, 1)
+    D.raises("ValueError", J.create_multi_output_jit_fn, code, 3)
+    D.raises("ValueError", J.create_multi_output_jit_fn, code, 0)
+    D.raises("ValueError", J.create_multi_output_jit_fn, code, 9)
+    D.raises("ArgumentError", J.create_multi_output_jit_fn, code, "2")
+    D.raises("ArgumentError", J.create_multi_output_jit_fn, code)
+    D.raises("ArgumentError", J.create_multi_output_jit_fn, code, 2, {}, 5)
+  end)
+end)
+
+-- ---- the cache: in processes of their own, with a folder of their own ----
+
+local function folder()
+  local path = os.tmpname()
+  os.remove(path)
+  return path
+end
+
+local program = [[
+local tide = require "tide"
+local dev = os.getenv "TIDE_DEVICE" == "cuda" and "cuda" or "cpu"
+local J = tide.cuda.jiterator
+local f = J.create_jit_fn("template <typename T> T f(T x, T y) { return x + y * 3; }")
+local x = tide.ones(2000, { device = dev })
+assert(f(x, x):sum():item() == 8000)
+local i = J.cache_info()
+print(i.hits, i.misses, i.stored, i.damaged, i.compiler_opened)
+]]
+
+local function start(path, env)
+  local all = { TIDE_KERNEL_CACHE_PATH = path }
+  for k, v in pairs(env or {}) do all[k] = v end
+  local out, err, code = D.run({ "-e", program }, { env = all })
+  assert(code == 0, out .. err)
+  return out:gsub("%s+", " "), err
+end
+
+local function files(path)
+  local out = {}
+  for name in io.popen("ls " .. path .. " 2>/dev/null"):lines() do out[#out + 1] = name end
+  return out
+end
+
+local function entry(path)
+  for _, name in ipairs(files(path)) do
+    if name:match "%.kernel$" then return path .. "/" .. name end
+  end
+end
+
+local function rewrite(path, change)
+  local f = assert(io.open(path, "rb"))
+  local bytes = f:read "a"
+  f:close()
+  f = assert(io.open(path, "wb"))
+  f:write(change(bytes))
+  f:close()
+end
+
+describe("the kernel cache", function()
+  local path
+  before_each(function() path = folder() end)
+  after_each(function() os.execute("rm -rf " .. path) end)
+
+  it("keeps kernels on disk: a warm start opens no compiler", function()
+    assert.are.equal("0 1 1 0 true ", (start(path)))
+    assert.are.equal("1 0 0 0 false ", (start(path)))
+    assert.are.equal(2, #files(path)) -- the kernel, and what is known of the compiler
+  end)
+
+  it("finds it in memory when the same code comes again", function()
+    local before = J.cache_info()
+    local code = "template <typename T> T again(T x) { return x + " .. math.random(1 << 40) % 100000 .. "; }"
+    J.create_jit_fn(code)(fill { 3 })
+    local between = J.cache_info()
+    J.create_jit_fn(code)(fill { 3 })
+    local after = J.cache_info()
+    assert.are.equal(before.memory_hits, between.memory_hits)
+    assert.are.equal(between.memory_hits + 1, after.memory_hits)
+    assert.are.equal(between.misses, after.misses)
+  end)
+
+  it("is switched off by TIDE_KERNEL_CACHE=0, and does without a folder", function()
+    assert.are.equal("0 1 0 0 true ", (start(path, { TIDE_KERNEL_CACHE = "0" })))
+    assert.is_nil(entry(path))
+    assert.are.equal("0 1 0 0 true ", (start "/dev/null/nowhere"))
+    assert.are.equal("0 1 1 0 true ", (start("", { XDG_CACHE_HOME = path })))
+    assert.is_truthy(entry(path .. "/tide/kernels"))
+  end)
+
+  it("makes damaged entries again, with one warning", function()
+    start(path)
+    local size
+    for _, damage in ipairs {
+      function(b) size = #b return b:sub(1, #b // 2) end,
+      function() return "" end,
+      function(b) return b .. "x" end,
+      function(b) return b:sub(1, 700) .. string.char(b:byte(701) ~ 1) .. b:sub(702) end,
+      function(b) return b:sub(1, 20) .. string.char(b:byte(21) ~ 128) .. b:sub(22) end,
+      function(b) return b:sub(1, 45) .. string.char(b:byte(46) ~ 4) .. b:sub(47) end,
+      function(b) return ("z"):rep(#b) end,
+    } do
+      rewrite(entry(path), damage)
+      local out, err = start(path)
+      assert.are.equal("0 1 1 1 true ", out)
+      local _, warnings = err:gsub("damaged entry", "")
+      assert.are.equal(1, warnings)
+      assert.are.equal("1 0 0 0 false ", (start(path)))
+    end
+  end)
+
+  it("makes a new kernel for another compiler", function()
+    start(path)
+    local record
+    for _, name in ipairs(files(path)) do
+      if name:match "^compiler" then record = path .. "/" .. name end
+    end
+    rewrite(record, function(b) return b:gsub("\n([^\n]*)\n$", "\n%1 of another day\n") end)
+    assert.are.equal("0 1 1 0", (start(path)):match "^%d+ %d+ %d+ %d+")
+    rewrite(record, function() return "nonsense" end) -- asked again: it is the first compiler
+    assert.are.equal("1 0 0 0 true ", (start(path)))
+  end)
+
+  it("serves many processes at once, some of which are killed", function()
+    local script = path .. ".lua"
+    local f = assert(io.open(script, "w"))
+    f:write(program)
+    f:close()
+    local command = ("TIDE_KERNEL_CACHE_PATH=%s %s %s"):format(path, D.quote(D.runner), script)
+    local all = {}
+    for i = 1, 24 do
+      all[i] = i % 4 == 0 and ("(timeout -s KILL 0.%02d %s >/dev/null 2>&1; true) &"):format(5 * i % 100, command)
+        or ("(%s >/dev/null 2>>%s.err || echo failed >>%s.err) &"):format(command, script, script)
+    end
+    os.execute(table.concat(all, "\n") .. "\nwait")
+    local said = io.open(script .. ".err"):read "a"
+    os.remove(script)
+    os.remove(script .. ".err")
+    assert.are.equal("", said)
+    assert.are.equal("1 0 0 0 false ", (start(path)))
+  end)
+
+  it("says what to install where there is no compiler", function()
+    if D.cuda and not D.simulated then return end
+    local out, err, code = D.run({ "-e", program }, { env = { TIDE_KERNEL_CACHE_PATH = path, PATH = "/nowhere" } })
+    assert.are_not.equal(0, code)
+    assert.is_truthy((out .. err):find "g%+%+ or clang")
+    start(path)
+    assert.are.equal("1 0 0 0 false ", (start(path, { PATH = "/nowhere" }))) -- what is made needs none
+  end)
+end)
