@@ -29,6 +29,74 @@ template <class F> static double median_ns(F f, int calls) {
   return times[3];
 }
 
+__global__ void busy(float *x, int rounds) {
+  float v = threadIdx.x;
+  for (int i = 0; i < rounds; i++) v = v * 1.0001f + 0.5f;
+  if (v == 0) *x = v;
+}
+
+/* ns from the first call to the end of all work: median of 9. */
+template <class F> static double wall_ns(F f) {
+  std::vector<double> times;
+  for (int r = 0; r < 10; r++) {
+    double t = now();
+    f();
+    cudaDeviceSynchronize();
+    times.push_back(now() - t);
+  }
+  std::sort(times.begin() + 1, times.end()); /* the first one warms up */
+  return times[5];
+}
+
+static double event_ms(cudaEvent_t a, cudaEvent_t b) {
+  float ms = 0;
+  cudaEventSynchronize(b);
+  cudaEventElapsedTime(&ms, a, b);
+  return ms;
+}
+
+static void copies(float *x, cudaStream_t s) {
+  const size_t bytes = size_t(1) << 28;
+  char *dev, *pinned, *paged = new char[bytes];
+  cudaStream_t side;
+  cudaEvent_t a, b;
+  cudaMalloc(&dev, bytes), cudaMallocHost(&pinned, bytes);
+  std::fill(pinned, pinned + bytes, 1), std::fill(paged, paged + bytes, 1);
+  cudaStreamCreateWithFlags(&side, cudaStreamNonBlocking);
+  cudaEventCreate(&a), cudaEventCreate(&b);
+  struct {
+    const char *name, *overlap;
+    void *to, *from;
+    cudaMemcpyKind kind;
+  } cases[] = {{"bw_h2d_pinned", "overlap_h2d", dev, pinned, cudaMemcpyHostToDevice},
+               {"bw_d2h_pinned", "overlap_d2h", pinned, dev, cudaMemcpyDeviceToHost},
+               {"bw_h2d_pageable", nullptr, dev, paged, cudaMemcpyHostToDevice},
+               {"bw_d2h_pageable", nullptr, paged, dev, cudaMemcpyDeviceToHost}};
+  for (auto &c : cases) {
+    auto copy = [&] { cudaMemcpyAsync(c.to, c.from, bytes, c.kind, side); };
+    double copying = wall_ns(copy);
+    if (!c.overlap) {
+      out(c.name, bytes / copying, "GB/s");
+      continue;
+    }
+    std::vector<double> times;
+    for (int r = 0; r < 20; r++) {
+      cudaEventRecord(a, side), copy(), cudaEventRecord(b, side);
+      times.push_back(event_ms(a, b));
+    }
+    std::sort(times.begin(), times.end());
+    out(c.name, bytes / times[10] / 1e6, "GB/s");
+    int rounds = 1 << 20;
+    auto compute = [&] { busy<<<256, 256, 0, s>>>(x, rounds); };
+    rounds = int(rounds * copying / wall_ns(compute));
+    double computing = wall_ns(compute);
+    double both = wall_ns([&] { copy(), compute(); });
+    out(c.overlap, both / std::max(copying, computing), "of 1");
+  }
+  cudaFree(dev), cudaFreeHost(pinned);
+  delete[] paged;
+}
+
 int main() {
   double start = now();
   float *x, *y, *z, value;
@@ -52,6 +120,9 @@ int main() {
   cudaEvent_t e;
   cudaEventCreateWithFlags(&e, cudaEventDisableTiming);
   out("host_event_record", median_ns([&] { cudaEventRecord(e, s); }, 5000), "ns");
+  cudaDeviceSynchronize();
+  out("host_event_query", median_ns([&] { cudaEventQuery(e); }, 5000), "ns");
+  out("host_stream_query", median_ns([&] { cudaStreamQuery(s); }, 5000), "ns");
   out("host_item",
       median_ns(
           [&] {
@@ -60,5 +131,6 @@ int main() {
           },
           2000),
       "ns");
+  copies(x, s);
   return cudaGetLastError() == cudaSuccess ? 0 : 1;
 }

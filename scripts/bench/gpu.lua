@@ -29,11 +29,28 @@ host("sum", function(n) for _ = 1, n do local _ = x:sum() end end, 5000, sync)
 host("matmul64", function(n) for _ = 1, n do local _ = m:matmul(m) end end, 5000, sync)
 host("copy_", function(n) for _ = 1, n do z:copy_(x) end end, 5000, sync)
 host("event_record", function(n) for _ = 1, n do e:record() end end, 5000, sync)
+e:record()
+sync()
+host("event_query", function(n) for _ = 1, n do e:query() end end, 5000, sync)
+local here = tide.cuda.current_stream()
+host("stream_query", function(n) for _ = 1, n do here:query() end end, 5000, sync)
+local allocated = tide.cuda.memory_allocated
+host("memory_allocated", function(n) for _ = 1, n do allocated() end end, 5000, sync)
+host("record_stream", function(n) for _ = 1, n do x:record_stream(s) end end, 5000, sync)
+local alloc, delete = tide.cuda.caching_allocator_alloc, tide.cuda.caching_allocator_delete
+if alloc then host("alloc_free", function(n) for _ = 1, n do delete(alloc(4096)) end end, 5000, sync) end
 host("stream_switch", function(n) for _ = 1, n do stream(s, nothing) end end, 5000, sync)
 host("stream_switch_close", function(n) for _ = 1, n do local _ <close> = stream(s) end end, 5000, sync)
 local first = x[1]
 host("item", function(n) for _ = 1, n do local _ = x[1]:item() end end, 2000, sync)
 host("item_only", function(n) for _ = 1, n do local _ = first:item() end end, 2000, sync)
+
+do
+  local live = {}
+  for i = 1, 10000 do live[i] = tide.empty(16, cuda) end
+  bench.out("collect_10000", bench.cpu_s(collectgarbage) * 1e3, "ms")
+end
+collectgarbage()
 
 local n = 1 << 28
 local a, b, c = tide.randn(n, cuda), tide.randn(n, cuda), tide.empty(n, cuda)
@@ -81,6 +98,29 @@ do
   end
   wall("h2d_pageable", function() dev:copy_(paged) end)
   wall("d2h_pageable", function() paged:copy_(dev) end)
+  -- A copy and about as much computing, apart and at once: 1 is perfect.
+  local p, q = tide.randn(4096, 4096, cuda), tide.randn(4096, 4096, cuda)
+  local product, side = {out = tide.empty(4096, 4096, cuda)}, tide.cuda.Stream()
+  local function seconds(f)
+    return bench.cpu_s(function()
+      f()
+      sync()
+    end)
+  end
+  local once = seconds(function() p:matmul(q, product) end)
+  local function overlap(case, copy)
+    local copying = seconds(copy)
+    local rounds = math.max(1, math.floor(copying / once + 0.5))
+    local function compute() for _ = 1, rounds do p:matmul(q, product) end end
+    local computing = seconds(compute)
+    local both = seconds(function()
+      stream(side, copy)
+      compute()
+    end)
+    bench.out("overlap_" .. case, both / math.max(copying, computing), "of 1")
+  end
+  overlap("h2d", function() dev:copy_(pinned, {non_blocking = true}) end)
+  overlap("d2h", function() pinned:copy_(dev, {non_blocking = true}) end)
 end
 a, b, c, A, C, At, row, out, outC = nil, nil, nil, nil, nil, nil, nil, nil, nil
 collectgarbage()

@@ -1,4 +1,5 @@
 """gpu_torch.py: PyTorch's side of gpu.lua, case by case. Prints `torch <tab> case <tab> value <tab> unit`, one a line."""
+import gc
 import statistics
 import time
 
@@ -76,11 +77,37 @@ host("sum", lambda: x.sum())
 host("matmul64", lambda: m @ m)
 host("copy_", lambda: z.copy_(x))
 host("event_record", lambda: e.record())
+e.record()
+sync()
+host("event_query", lambda: e.query())
+here = torch.cuda.current_stream()
+host("stream_query", lambda: here.query())
+host("memory_allocated", lambda: torch.cuda.memory_allocated())
+host("record_stream", lambda: x.record_stream(s))
+host("alloc_free", lambda: torch.cuda.caching_allocator_delete(torch.cuda.caching_allocator_alloc(4096)))
 host("stream_switch", switch)
 host("stream_switch_close", switch)
 host("item", lambda: x[0].item(), 2000)
 first = x[0]
 host("item_only", lambda: first.item(), 2000)
+
+
+
+def seconds(f, reps=9):
+    f()
+    sync()
+    times = []
+    for _ in range(reps):
+        t = now()
+        f()
+        sync()
+        times.append(now() - t)
+    return statistics.median(times)
+
+
+live = [torch.empty(16, device="cuda") for _ in range(10000)]
+out("collect_10000", seconds(gc.collect) * 1e3, "ms")
+del live
 
 n = 1 << 28
 a, b, c = torch.randn(n, device="cuda"), torch.randn(n, device="cuda"), torch.empty(n, device="cuda")
@@ -118,7 +145,30 @@ for case, f in (("h2d_pageable", lambda: dev.copy_(paged)), ("d2h_pageable", lam
         sync()
         times.append(now() - t)
     out("bw_" + case, (1 << 28) / statistics.median(times) / 1e9, "GB/s")
-del a, b, c, A, C, row, pinned, paged, dev
+p, q = torch.randn(4096, 4096, device="cuda"), torch.randn(4096, 4096, device="cuda")
+product, side = torch.empty_like(p), torch.cuda.Stream()
+once = seconds(lambda: torch.matmul(p, q, out=product))
+
+
+def overlap(case, copy):
+    copying = seconds(copy)
+    rounds = max(1, int(copying / once + 0.5))
+
+    def compute():
+        for _ in range(rounds):
+            torch.matmul(p, q, out=product)
+
+    def both():
+        with torch.cuda.stream(side):
+            copy()
+        compute()
+
+    out("overlap_" + case, seconds(both) / max(copying, seconds(compute)), "of 1")
+
+
+overlap("h2d", lambda: dev.copy_(pinned, non_blocking=True))
+overlap("d2h", lambda: pinned.copy_(dev, non_blocking=True))
+del a, b, c, A, C, row, pinned, paged, dev, p, q, product
 for case, dtype in (("f32", torch.float32), ("f16", torch.float16), ("bf16", torch.bfloat16), ("f64", torch.float64)):
     p = torch.randn(8192, 8192, device="cuda", dtype=dtype)
     q = torch.randn(8192, 8192, device="cuda", dtype=dtype)
