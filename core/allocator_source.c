@@ -104,7 +104,7 @@ static void adopt_settings(tide__allocator *a, const tide__settings *s) {
   a->set = *s;
   a->stats.max_split_size = s->max_split == SIZE_MAX ? -1 : (int64_t)s->max_split;
   if (!new_cap) return;
-  a->capped = true, a->fraction = s->fraction;
+  a->capped = s->fraction < 1, a->fraction = s->fraction;
   a->limit = (size_t)((double)a->total * s->fraction);
 }
 

@@ -119,7 +119,7 @@ tide_status tide_memory_set_fraction(double fraction, int device) {
   TIDE_TRY(tide_device_mem_info(&unused, &total, device));
   tide__allocator *a = tide__allocator_of(device);
   pthread_mutex_lock(&a->lock);
-  a->capped = true;
+  a->capped = fraction < 1;
   a->fraction = fraction;
   a->limit = (size_t)((double)total * fraction);
   pthread_mutex_unlock(&a->lock);
