@@ -78,6 +78,10 @@ static tide_status check_begin(const tide_graph *g, tide_stream *stream, const t
   if (own) return tide__fail(TIDE_STATE, "graph_begin: this thread captures another graph, expected one at a time");
   TIDE_TRY(tide__stream_check(stream, "graph_begin"));
   if (stream->capture) return tide__fail(TIDE_STATE, "graph_begin: another thread captures the stream");
+  if (stream->is_default)
+    return tide__fail(TIDE_STATE,
+                      "graph_begin: the default stream cannot be captured, because every thread may queue work there; "
+                      "expected another stream to be current");
   if (tide__stream_legacy(stream))
     return tide__fail(TIDE_STATE, "graph_begin: the legacy stream cannot be captured, expected another stream");
   int of = tide_mempool_device(pool);

@@ -291,7 +291,8 @@ int ltide_cuda_graph(lua_State *L) {
 static const ltide_reg methods[] = {
     {"capture_begin", lgraph_capture_begin,
      "g:capture_begin([{pool=, capture_error_mode='thread_local'}])\nFrom here on what is queued on the current stream "
-     "is recorded, not executed. Prefer tide.cuda.graph. pool: memory shared with other graphs, which are then to be "
+     "is recorded, not executed; it must not be the default stream. Prefer tide.cuda.graph. pool: memory shared with "
+     "other graphs, which are then to be "
      "replayed in the order of their captures."},
     {"capture_end", lgraph_capture_end, "g:capture_end()\nEnds the capture; the graph can be replayed."},
     {"instantiate", lgraph_instantiate,

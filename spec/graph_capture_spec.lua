@@ -146,12 +146,15 @@ describe("what cannot be captured", function()
 
   it("is dropped with the graph", function()
     do
-      local g, s = cuda.CUDAGraph(), cuda.current_stream()
-      g:capture_begin()
-      x:add_(1)
-      g = nil
-      collectgarbage()
-      assert.is_false(cuda.is_current_stream_capturing(), s)
+      local g = cuda.CUDAGraph()
+      cuda.stream(other, function()
+        g:capture_begin()
+        x:add_(1)
+        assert.is_true(cuda.is_current_stream_capturing())
+        g = nil
+        collectgarbage()
+        assert.is_false(cuda.is_current_stream_capturing())
+      end)
     end
     D.eq(1, x[1])
   end)

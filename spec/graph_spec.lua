@@ -195,6 +195,23 @@ describe("a graph", function()
     D.eq(expected:max(), m)
   end)
 
+  it("takes in copies between devices", function()
+    if D.devices < 2 then return end
+    local x, y = tide.ones(100, dev), tide.zeros(100, { device = "cuda:1" })
+    cuda.synchronize_all()
+    local g = capture(function()
+      x:add_(1)
+      y:copy_(x)
+      x:copy_(y * 1)
+    end)
+    for i = 1, 5 do
+      g:replay()
+      D.eq(1 + i, x[100])
+      D.eq(1 + i, y[100])
+    end
+    cuda.synchronize_all()
+  end)
+
   it("may be empty", function()
     local g = capture(function() end)
     g:replay()
@@ -230,7 +247,9 @@ describe("the state of a graph", function()
     g:reset() -- nothing to do
     cuda.graph(g, function() end)
     D.raises("StateError", cuda.graph, g, function() end)
-    D.raises("StateError", g.capture_begin, g)
+    cuda.stream(cuda.Stream(), function() D.raises("StateError", g.capture_begin, g) end)
+    local e = D.raises("StateError", cuda.CUDAGraph().capture_begin, cuda.CUDAGraph())
+    assert.matches("default stream", e.message)
     D.raises("StateError", g.instantiate, g) -- it is ready
     D.raises("StateError", g.debug_dump, g, "/tmp/x") -- nothing was kept
     g:replay()

@@ -38,6 +38,22 @@ foreach(source IN LISTS c_tests)
   tide_test(c/${name} 600 COMMAND $<TARGET_FILE:${name}>)
 endforeach()
 
+# ---- several Lua states in one process: each a host of the module ----
+file(GLOB state_tests CONFIGURE_DEPENDS spec/stress/*_test.c)
+foreach(source IN LISTS state_tests)
+  get_filename_component(name ${source} NAME_WE)
+  add_executable(${name} ${source})
+  if(TIDE_SANITIZE STREQUAL "thread")
+    target_sources(${name} PRIVATE scripts/cmake/tsan_longjmp.c)
+  endif()
+  target_include_directories(${name} SYSTEM PRIVATE ${TIDE_LUA_INCLUDE})
+  target_link_libraries(${name} PRIVATE tide_flags
+    -Wl,--whole-archive ${TIDE_LUA_ARCHIVE} -Wl,--no-whole-archive Threads::Threads ${CMAKE_DL_LIBS} m)
+  set_target_properties(${name} PROPERTIES ENABLE_EXPORTS ON RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/spec)
+  add_dependencies(${name} tide_module)
+  tide_test(stress/${name} 600 COMMAND $<TARGET_FILE:${name}> $<TARGET_FILE:tide_module>)
+endforeach()
+
 # ---- specs: one suite, once for each kind of device ----
 set(busted $<TARGET_FILE:tide_runner> ${checks}/busted.lua)
 function(tide_specs kind)
