@@ -28,6 +28,13 @@ static tide_status index_check(int *out, int device, const char *what) {
   return TIDE_OK;
 }
 
+/* The driver's allocator has a cache of its own, which only the driver knows. */
+static bool async_reserved(size_t *out, const tide__allocator *a, int device) {
+  if (a->source != SOURCE_ASYNC) return false;
+  const tide_backend *backend = tide__backend_peek(device);
+  return backend && !tide__device_lost(NULL, device) && backend->mem_reserved_async(out, device) == TIDE_OK;
+}
+
 tide_status tide_memory_get_stats(tide_memory_stats *out, int device) {
   int d;
   TIDE_TRY(index_check(&d, device, "memory_stats"));
@@ -35,6 +42,12 @@ tide_status tide_memory_get_stats(tide_memory_stats *out, int device) {
   pthread_mutex_lock(&a->lock);
   *out = a->stats;
   pthread_mutex_unlock(&a->lock);
+  size_t reserved;
+  if (async_reserved(&reserved, a, d)) {
+    tide_stat *row = &out->reserved_bytes[TIDE_POOL_ALL];
+    row->current = (int64_t)reserved;
+    if (row->peak < row->current) row->peak = row->current;
+  }
   return TIDE_OK;
 }
 
@@ -52,7 +65,10 @@ size_t tide_memory_allocated(int device) {
 
 size_t tide_memory_reserved(int device) {
   int d = index_of(device);
-  return d < 0 ? 0 : atomic_load_explicit(&tide__allocator_of(d)->reserved, memory_order_relaxed);
+  size_t bytes;
+  if (d < 0) return 0;
+  if (async_reserved(&bytes, tide__allocator_of(d), d)) return bytes;
+  return atomic_load_explicit(&tide__allocator_of(d)->reserved, memory_order_relaxed);
 }
 
 /* ---- resetting ---- */
@@ -119,7 +135,7 @@ tide_status tide_memory_set_fraction(double fraction, int device) {
   TIDE_TRY(tide_device_mem_info(&unused, &total, device));
   tide__allocator *a = tide__allocator_of(device);
   pthread_mutex_lock(&a->lock);
-  a->capped = fraction < 1;
+  a->capped = fraction < 1; /* the device itself is the limit then */
   a->fraction = fraction;
   a->limit = (size_t)((double)total * fraction);
   pthread_mutex_unlock(&a->lock);

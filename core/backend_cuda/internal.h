@@ -178,6 +178,20 @@ void tide__cuda_ipc_mem_close(int device, void *ptr);
 tide_status tide__cuda_ipc_event_export(tide_ipc_handle *out, void *event);
 tide_status tide__cuda_ipc_event_open(void **out, int device, const tide_ipc_handle *handle);
 
+/* ---- range.c ---- */
+
+tide_status tide__cuda_range_granularity(size_t *out, int device);
+tide_status tide__cuda_range_reserve(void **out, int device, size_t bytes);
+void tide__cuda_range_release(int device, void *ptr, size_t bytes);
+tide_status tide__cuda_range_map(int device, void *ptr, size_t bytes);
+void tide__cuda_range_unmap(int device, void *ptr, size_t bytes);
+/* From now on `guest` may use the mapped memory of `device`. */
+void tide__cuda_range_guest(int device, int guest);
+tide_status tide__cuda_mem_alloc_async(void **out, void *stream, size_t bytes);
+tide_status tide__cuda_mem_free_async(void *stream, void *ptr);
+tide_status tide__cuda_mem_trim_async(int device);
+tide_status tide__cuda_mem_reserved_async(size_t *out, int device);
+
 /* ---- staged.c ---- */
 
 /* Copies pageable memory by several threads; the stream has nothing else to do, its device is current. False where this

@@ -22,6 +22,7 @@ bool tide__cuda_peer_open(int device, int peer) {
     cudaGetLastError();
     cuda_leave(scope);
     ways[device][peer] = open ? OPEN : NONE;
+    if (open) tide__cuda_range_guest(peer, device); /* mapped memory has an access list of its own */
   }
   bool open = ways[device][peer] == OPEN;
   pthread_mutex_unlock(&lock);

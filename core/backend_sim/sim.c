@@ -158,6 +158,7 @@ static void close_all(void) {
   tide__sim_stop();
   pthread_mutex_lock(&tide__sim.lock);
   tide__sim_queue_drop();
+  tide__sim_async_close();
   tide__sim_event_drop();
   tide__sim_memory_close();
   tide__sim.host = NULL;
@@ -189,6 +190,10 @@ static tide_backend table = {
     .range_release = tide__sim_range_release,
     .range_map = tide__sim_range_map,
     .range_unmap = tide__sim_range_unmap,
+    .mem_alloc_async = tide__sim_mem_alloc_async,
+    .mem_free_async = tide__sim_mem_free_async,
+    .mem_trim_async = tide__sim_mem_trim_async,
+    .mem_reserved_async = tide__sim_mem_reserved_async,
     .stream_new = tide__sim_stream_new,
     .stream_wrap = tide__sim_stream_wrap,
     .stream_free = tide__sim_stream_free,

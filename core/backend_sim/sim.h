@@ -208,6 +208,13 @@ void tide__sim_page_record(sim_mark *mark, sim_page *page); /* the mark becomes 
 void tide__sim_page_pass(const sim_mark *mark);             /* tells the other processes */
 uint64_t tide__sim_page_ticket(const sim_page *page);       /* of the last record, by whichever process */
 bool tide__sim_page_passed(const sim_page *page, uint64_t ticket);
+/* sim_async.c */
+tide_status tide__sim_mem_alloc_async(void **out, void *stream, size_t bytes);
+tide_status tide__sim_mem_free_async(void *stream, void *ptr);
+tide_status tide__sim_mem_trim_async(int device);
+tide_status tide__sim_mem_reserved_async(size_t *out, int device);
+void tide__sim_async_close(void);
+
 /* sim_range.c */
 tide_status tide__sim_range_granularity(size_t *out, int device);
 tide_status tide__sim_range_reserve(void **out, int device, size_t bytes);

@@ -144,6 +144,20 @@ void tide__sim_mem_free(int device, void *ptr, size_t bytes) {
   free(block);
 }
 
+tide_status tide_sim_mem_alloc(void **out, int device, size_t bytes) {
+  if (device < 0 || device >= tide__sim.devices)
+    return tide__fail(TIDE_DEVICE, "tide_sim_mem_alloc: no such simulated device, got %d, expected less than %d",
+                      device, tide__sim.devices);
+  return tide__sim_mem_alloc(out, device, bytes);
+}
+
+/* What is queued is done first, as drivers do. */
+void tide_sim_mem_free(int device, void *ptr) {
+  if (device < 0 || device >= tide__sim.devices) return;
+  tide__sim_device_sync(device);
+  tide__sim_mem_free(device, ptr, 0);
+}
+
 char *tide__sim_seen(int device, const void *ptr, size_t bytes) {
   const char *p = ptr;
   for (const sim_block *b = tide__sim.device[device].blocks; b && b->ptr <= p; b = b->next)

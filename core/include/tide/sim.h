@@ -23,6 +23,11 @@ TIDE_API tide_status tide_sim_fault(const char *faults);
  * TIDE_SIM_DRY=1. */
 TIDE_API tide_status tide_sim_set_dry(bool dry);
 
+/* Memory of a simulated device as its driver would give it, for a program's own allocator (tide_allocator_open). */
+TIDE_API tide_status tide_sim_mem_alloc(void **out, int device, size_t bytes);
+/* Gives it back; waits for the device. */
+TIDE_API void tide_sim_mem_free(int device, void *ptr);
+
 /* Seconds on the modelled clock of the stream that is furthest ahead; 0 outside dry mode. */
 TIDE_API double tide_sim_time(void);
 

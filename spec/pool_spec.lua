@@ -1,0 +1,109 @@
+-- Pools of memory: what is allocated in one comes from segments that serve nothing else.
+
+local tide = require "tide"
+local D = require "spec.support.device"
+local cuda = tide.cuda
+local MiB = 1 << 20
+
+local function bytes(n, dev) return tide.empty(n, { dtype = "uint8", device = dev or D.dev }) end
+
+describe("a memory pool", function()
+  if not D.cuda then return end
+  D.watch(before_each, after_each)
+
+  it("has an id, and serves what is allocated inside its block", function()
+    local pool, other = cuda.MemPool(), cuda.MemPool()
+    assert.are.equal("integer", math.type(pool.id))
+    assert.are_not.equal(pool.id, other.id)
+    assert.truthy(tostring(pool):find("MemPool", 1, true))
+    local x, y = cuda.use_mem_pool(pool, function(n) return bytes(n), bytes(n) end, 1000)
+    local z = bytes(1000)
+    local function pool_of(t)
+      for _, segment in ipairs(cuda.memory_snapshot { mempool = pool }) do
+        if t:data_ptr() >= segment.address and t:data_ptr() < segment.address + segment.total_size then return pool end
+      end
+    end
+    assert.is_true(pool_of(x) == pool and pool_of(y) == pool and pool_of(z) == nil)
+    for _, t in ipairs { x, y, z } do t:free() end
+  end)
+
+  it("lends nothing to others and borrows nothing", function()
+    local pool = cuda.MemPool()
+    local x = cuda.use_mem_pool(pool, bytes, 5 * MiB)
+    local address = x:data_ptr()
+    x:free()
+    local y = bytes(5 * MiB)
+    assert.are_not.equal(address, y:data_ptr())
+    local z = cuda.use_mem_pool(pool, bytes, 5 * MiB)
+    assert.are.equal(address, z:data_ptr())
+    y:free()
+    z:free()
+  end)
+
+  it("is left whatever happens inside, in both forms", function()
+    local pool, outer = cuda.MemPool(), cuda.MemPool()
+    local function segments(p) return #cuda.memory_snapshot { mempool = p } end
+    assert.is_false(pcall(cuda.use_mem_pool, pool, function() error "out" end))
+    bytes(3 * MiB):free()
+    assert.are.equal(0, segments(pool))
+    do
+      local _ <close> = cuda.use_mem_pool(outer)
+      cuda.use_mem_pool(pool, function() bytes(3 * MiB):free() end)
+      assert.are.equal(1, segments(pool))
+      assert.are.equal(0, segments(outer))
+      bytes(3 * MiB):free()
+      assert.are.equal(1, segments(outer))
+    end
+    local co = coroutine.wrap(function()
+      cuda.use_mem_pool(pool, function()
+        coroutine.yield()
+        bytes(100):free()
+      end)
+    end)
+    co()
+    local before = segments(pool)
+    bytes(50 * MiB):free() -- the block belongs to the coroutine, which sleeps
+    assert.are.equal(before, segments(pool))
+    co()
+    assert.is_true(segments(pool) > before)
+  end)
+
+  it("can be for one device", function()
+    if D.devices < 2 then return end
+    local pool = cuda.MemPool()
+    cuda.use_mem_pool(pool, 1, function()
+      bytes(100, "cuda:0"):free()
+      assert.are.equal(0, #cuda.memory_snapshot { mempool = pool })
+      bytes(100, "cuda:1"):free()
+      assert.are.equal(1, #cuda.memory_snapshot { mempool = pool })
+    end)
+    local _ <close> = cuda.use_mem_pool(pool, "cuda:0")
+    bytes(100, "cuda:0"):free()
+    assert.are.equal(2, #cuda.memory_snapshot { mempool = pool })
+  end)
+
+  it("that nobody holds gives its memory back, when its tensors are gone", function()
+    collectgarbage()
+    cuda.empty_cache()
+    local before = cuda.memory_reserved()
+    local x = cuda.use_mem_pool(cuda.MemPool(), bytes, 30 * MiB)
+    collectgarbage()
+    cuda.empty_cache()
+    assert.are.equal(before + 30 * MiB, cuda.memory_reserved()) -- x lives
+    x:free()
+    local y = bytes(200 * MiB) -- needs new memory: the dead pool's goes first
+    assert.is_true(cuda.memory_reserved() <= before + 202 * MiB)
+    y:free()
+    cuda.empty_cache()
+    assert.are.equal(before, cuda.memory_reserved())
+  end)
+
+  it("is asked for with care", function()
+    D.raises("ArgumentError", cuda.use_mem_pool)
+    D.raises("ArgumentError", cuda.use_mem_pool, {})
+    D.raises("ArgumentError", cuda.use_mem_pool, cuda.MemPool(), 0, 5)
+    D.raises("DeviceError", cuda.use_mem_pool, cuda.MemPool(), 63, function() end)
+    D.raises("DeviceError", cuda.use_mem_pool, cuda.MemPool(), "cpu", function() end)
+    D.raises("ArgumentError", function() return cuda.MemPool().name end)
+  end)
+end)
