@@ -102,7 +102,7 @@ static tide__source source_for(const tide__settings *s) {
 static void adopt_settings(tide__allocator *a, const tide__settings *s) {
   bool new_cap = s->fraction >= 0 && a->set.fraction != s->fraction;
   a->set = *s;
-  a->stats.max_split_size = s->max_split == SIZE_MAX ? -1 : (int64_t)s->max_split;
+  a->stats.max_split_size = tide__settings_max_split(s);
   if (!new_cap) return;
   a->capped = s->fraction < 1, a->fraction = s->fraction;
   a->limit = (size_t)((double)a->total * s->fraction);

@@ -42,6 +42,9 @@ tide_status tide_memory_get_stats(tide_memory_stats *out, int device) {
   pthread_mutex_lock(&a->lock);
   *out = a->stats;
   pthread_mutex_unlock(&a->lock);
+  tide__settings set;
+  if (a->source == SOURCE_UNREADY && tide__backend_peek(d) && tide__settings_get(&set) == TIDE_OK)
+    out->max_split_size = tide__settings_max_split(&set);
   size_t reserved;
   if (async_reserved(&reserved, a, d)) {
     tide_stat *row = &out->reserved_bytes[TIDE_POOL_ALL];

@@ -21,6 +21,10 @@ typedef struct tide__settings {
 /* Those in force; reads the environment when it is asked first, and fails if that cannot be understood. */
 tide_status tide__settings_get(tide__settings *out);
 void tide__settings_set_caching(bool on);
+/* As the statistics have it: -1 without a limit. */
+static inline int64_t tide__settings_max_split(const tide__settings *s) {
+  return s->max_split == SIZE_MAX ? -1 : (int64_t)s->max_split;
+}
 /* Rounded as roundup_power2_divisions says, or else to a multiple of `unit`. */
 size_t tide__settings_round(const tide__settings *s, size_t bytes, size_t unit);
 

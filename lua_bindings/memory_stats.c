@@ -87,6 +87,7 @@ static int push_stats(lua_State *L, bool nested) {
   COUNT(num_sync_all_streams);
   COUNT(num_device_alloc);
   COUNT(num_device_free);
+  COUNT(max_split_size);
 #undef COUNT
   return 1;
 }
