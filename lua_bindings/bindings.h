@@ -28,6 +28,8 @@ typedef struct ltide_state {
   double last_cost, last_end;         /* seconds that collection took, and when it ended */
   struct ltide_arena
       *strays; /* handles made by finalisers: at the end of a state these get no finaliser of their own */
+  const void *scope_meta;
+  int spare_scopes;           /* of scope.c, waiting to serve again */
   _Atomic int collect_wanted; /* another thread ran out of memory */
 } ltide_state;
 
@@ -86,6 +88,15 @@ void ltide_register(lua_State *L, const char *path, const ltide_reg *list);
 const char *ltide_registered_name(lua_CFunction fn);
 /* For functions made in a loop (ops): path.name gets this doc (strings must live for ever or be NULL). */
 void ltide_document(lua_State *L, const char *path, const char *name, const char *doc);
+
+/* The userdata at arg if it has this metatable, else NULL: a compare of pointers instead of luaL_testudata's search. */
+static inline void *ltide_test_meta(lua_State *L, int arg, const void *meta) {
+  void *u = lua_touserdata(L, arg);
+  if (!u || !lua_getmetatable(L, arg)) return NULL;
+  bool same = lua_topointer(L, -1) == meta;
+  lua_pop(L, 1);
+  return same ? u : NULL;
+}
 
 /* tensor.c: the tensor userdata. It is created closed (t NULL) and filled after. */
 typedef struct ltide_tensor {

@@ -13,7 +13,7 @@ typedef struct ltide_device {
 #define DEVICE_META "tide.device"
 #define ACCEPTED    "nil, an id from 0, 'cpu', 'cuda', 'cuda:N' or a tide.device"
 
-static ltide_device *test_device(lua_State *L, int arg) { return luaL_testudata(L, arg, DEVICE_META); }
+static ltide_device *test_device(lua_State *L, int arg) { return ltide_test_meta(L, arg, ltide_enter(L)->device_meta); }
 
 static bool parse_name(ltide_device *out, const char *name) {
   if (!strcmp(name, "cpu"))

@@ -6,7 +6,7 @@
 #define EVENT_META "tide.Event"
 
 tide_event *ltide_check_event(lua_State *L, int arg, const char *name) {
-  tide_event **u = luaL_testudata(L, arg, EVENT_META);
+  tide_event **u = ltide_test_meta(L, arg, ltide_enter(L)->event_meta);
   if (!u) ltide_arg_error(L, arg, name, "a tide.cuda.Event");
   return *u;
 }
@@ -96,9 +96,9 @@ static int levent_elapsed_time(lua_State *L) {
 }
 
 static int event_index(lua_State *L) {
-  tide_event *e = ltide_check_event(L, 1, "event");
   lua_pushvalue(L, 2);
   if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
+  tide_event *e = ltide_check_event(L, 1, "event");
   const char *key = luaL_checkstring(L, 2);
   if (!strcmp(key, "cuda_event"))
     lua_pushinteger(L, (lua_Integer)tide_event_handle(e));

@@ -19,12 +19,15 @@ typedef struct ltide_scope {
   ltide_record *record;
   const char *what;
   bool open;
-  int line;
+  bool lent; /* of a closure form: nobody else has it, it goes with its coroutine or serves again */
+  int line;  /* 0: not known */
   char source[LUA_IDSIZE];
   int64_t data[]; /* a userdata is aligned for no more */
 } ltide_scope;
 
 #define SCOPE_META "tide.scope"
+enum { LENT_DATA = 64, MOST_SPARES = 16 };
+static const char key_spares; /* in the registry: an array of scopes that serve again */
 
 static void leave_arena(lua_State *L, void *data);
 static struct ltide_arena *arena_of(const void *data);
@@ -56,6 +59,9 @@ static int scope_close(lua_State *L) {
   ltide_scope *s = luaL_checkudata(L, 1, SCOPE_META);
   if (s->open && s->record->scopes[s->record->depth - 1] != s) {
     ltide_scope *inner = s->record->scopes[s->record->depth - 1];
+    if (!inner->line)
+      return ltide_error(L, "StateError", "close: %s: the function of a %s block inside it is still running", s->what,
+                         inner->what);
     return ltide_error(L, "StateError",
                        "close: %s: a block opened inside it is still open, %s of %s:%d; close that first", s->what,
                        inner->what, inner->source, inner->line);
@@ -65,7 +71,8 @@ static int scope_close(lua_State *L) {
 }
 
 static int scope_unwind(lua_State *L) {
-  leave_scope(L, luaL_checkudata(L, 1, SCOPE_META));
+  ltide_scope *s = ltide_test_meta(L, 1, ltide_enter(L)->scope_meta);
+  if (s) leave_scope(L, s);
   return 0;
 }
 
@@ -73,6 +80,10 @@ static int scope_gc(lua_State *L) {
   ltide_scope *s = lua_touserdata(L, 1);
   if (!s->open) return 0;
   s->open = false;
+  if (s->lent) { /* its coroutine goes too, and the record with it: that is not touched any more */
+    ltide_warn(L, "%s: the coroutine that ran its function was dropped; nothing was restored", s->what);
+    return 0;
+  }
   int at = s->record->scopes ? find_scope(s->record, s) : -1;
   if (at >= 0) {
     memmove(s->record->scopes + at, s->record->scopes + at + 1, sizeof(void *) * (size_t)(s->record->depth - at - 1));
@@ -90,51 +101,109 @@ static int scope_tostring(lua_State *L) {
   return 1;
 }
 
-/* Pushes the scope, open. The record is kept alive by its first user value: a scope may outlive its coroutine. */
-static ltide_scope *push_scope(lua_State *L, const char *what, ltide_leave_fn leave, const void *data, size_t size) {
-  ltide_state *S = ltide_enter(L);
-  ltide_record *r = S->record;
-  ltide_scope *s = lua_newuserdatauv(L, sizeof *s + size, 2);
-  memset(s, 0, sizeof *s);
-  luaL_setmetatable(L, SCOPE_META);
-  lua_pushthread(L);
-  lua_setiuservalue(L, -2, 1);
+static void note_place(lua_State *L, ltide_scope *s) {
+  lua_Debug ar;
+  for (int level = 0; lua_getstack(L, level, &ar); level++) {
+    lua_getinfo(L, "Sl", &ar);
+    if (ar.currentline <= 0) continue;
+    s->line = ar.currentline;
+    memcpy(s->source, ar.short_src, sizeof s->source);
+    return;
+  }
+}
+
+static void link_scope(lua_State *L, ltide_scope *s, ltide_record *r, const char *what) {
   if (r->depth == r->capacity) {
     int capacity = r->capacity ? 2 * r->capacity : 8;
     void *scopes = realloc(r->scopes, sizeof(void *) * (size_t)capacity);
     if (!scopes) ltide_error(L, "OutOfMemoryError", "%s: no memory for the block", what);
     r->scopes = scopes, r->capacity = capacity;
   }
-  lua_Debug ar;
-  for (int level = 0; lua_getstack(L, level, &ar); level++) {
-    lua_getinfo(L, "Sl", &ar);
-    if (ar.currentline > 0) {
-      s->line = ar.currentline;
-      memcpy(s->source, ar.short_src, sizeof s->source);
-      break;
-    }
+  s->record = r, s->what = what, s->open = true;
+  r->scopes[r->depth++] = s;
+}
+
+/* Pushes the scope, open. The record is kept alive by its first user value: a scope may outlive its coroutine. */
+static ltide_scope *push_scope(lua_State *L, const char *what, ltide_leave_fn leave, const void *data, size_t size) {
+  ltide_state *S = ltide_enter(L);
+  ltide_scope *s = lua_newuserdatauv(L, sizeof *s + size, 2);
+  memset(s, 0, sizeof *s);
+  luaL_setmetatable(L, SCOPE_META);
+  lua_pushthread(L);
+  lua_setiuservalue(L, -2, 1);
+  note_place(L, s);
+  memcpy(s->data, data, size);
+  s->leave = leave;
+  link_scope(L, s, S->record, what);
+  return s;
+}
+
+/* Pushes a scope for a closure form, which no script gets to see: it is made once and serves again and again, because a
+ * new object with a finaliser costs more than all the rest of a block. */
+static void push_lent(lua_State *L, const char *what, ltide_leave_fn leave, const void *data, size_t size) {
+  ltide_state *S = ltide_enter(L);
+  ltide_scope *s;
+  if (S->spare_scopes > 0) {
+    lua_rawgetp(L, LUA_REGISTRYINDEX, &key_spares);
+    lua_rawgeti(L, -1, S->spare_scopes);
+    lua_pushnil(L);
+    lua_rawseti(L, -3, S->spare_scopes--);
+    lua_remove(L, -2);
+    s = lua_touserdata(L, -1);
+  } else {
+    s = lua_newuserdatauv(L, sizeof *s + LENT_DATA, 0);
+    memset(s, 0, sizeof *s);
+    luaL_setmetatable(L, SCOPE_META);
   }
   memcpy(s->data, data, size);
-  s->leave = leave, s->record = r, s->what = what, s->open = true;
-  r->scopes[r->depth++] = s;
-  return s;
+  s->lent = true, s->leave = leave;
+  link_scope(L, s, S->record, what);
+}
+
+/* The scope at the top of the stack has been left without an error. */
+static void give_back(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  const ltide_scope *s = lua_touserdata(L, -1);
+  if (s->open || S->spare_scopes == MOST_SPARES) {
+    lua_pop(L, 1);
+    return;
+  }
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_spares);
+  lua_insert(L, -2);
+  lua_rawseti(L, -2, ++S->spare_scopes);
+  lua_pop(L, 1);
 }
 
 static int scoped_done(lua_State *L, int status, lua_KContext slot) {
   (void)status;
-  luaL_checkstack(L, 1, "tide: results of a block");
-  if (lua_getiuservalue(L, (int)slot, 2) == LUA_TNIL) lua_pop(L, 1);
-  lua_closeslot(L, (int)slot);
+  luaL_checkstack(L, 4, "tide: results of a block");
+  const ltide_scope *s = lua_touserdata(L, (int)slot);
+  if (s->lent) {
+    lua_pushvalue(L, (int)slot);
+    lua_closeslot(L, (int)slot);
+    give_back(L);
+  } else {
+    if (lua_getiuservalue(L, (int)slot, 2) == LUA_TNIL) lua_pop(L, 1);
+    lua_closeslot(L, (int)slot);
+  }
   return lua_gettop(L) - (int)slot;
 }
 
-int ltide_scoped(lua_State *L, const char *what, int fn_arg, ltide_leave_fn leave, const void *data, size_t size) {
-  push_scope(L, what, leave, data, size);
-  if (!fn_arg) return 1;
-  lua_insert(L, fn_arg); /* scope, fn, arguments */
+/* Stack: the scope at fn_arg, the closure and its arguments behind it. */
+static int call_inside(lua_State *L, int fn_arg) {
   lua_toclose(L, fn_arg);
   lua_callk(L, lua_gettop(L) - fn_arg - 1, LUA_MULTRET, fn_arg, scoped_done);
   return scoped_done(L, LUA_OK, fn_arg);
+}
+
+int ltide_scoped(lua_State *L, const char *what, int fn_arg, ltide_leave_fn leave, const void *data, size_t size) {
+  if (!fn_arg || size > LENT_DATA)
+    push_scope(L, what, leave, data, size);
+  else
+    push_lent(L, what, leave, data, size);
+  if (!fn_arg) return 1;
+  lua_insert(L, fn_arg);
+  return call_inside(L, fn_arg);
 }
 
 int ltide_scoped_with(lua_State *L, const char *what, int fn_arg, ltide_leave_fn leave, const void *data, size_t size) {
@@ -148,9 +217,7 @@ int ltide_scoped_with(lua_State *L, const char *what, int fn_arg, ltide_leave_fn
   }
   lua_remove(L, extra);
   lua_insert(L, fn_arg);
-  lua_toclose(L, fn_arg);
-  lua_callk(L, lua_gettop(L) - fn_arg - 1, LUA_MULTRET, fn_arg, scoped_done);
-  return scoped_done(L, LUA_OK, fn_arg);
+  return call_inside(L, fn_arg);
 }
 
 /* {==== Arenas */
@@ -313,10 +380,12 @@ static int lkeep(lua_State *L) {
 }
 
 void ltide_open_scope(lua_State *L, ltide_state *S) {
-  (void)S;
   static const luaL_Reg meta[] = {{"__close", scope_unwind}, {"__gc", scope_gc}, {"__tostring", scope_tostring}, {0}};
   static const luaL_Reg methods[] = {{"close", scope_close}, {0}};
+  lua_newtable(L);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &key_spares);
   ltide_newmetatable(L, SCOPE_META);
+  S->scope_meta = lua_topointer(L, -1);
   luaL_setfuncs(L, meta, 0);
   luaL_newlib(L, methods);
   lua_setfield(L, -2, "__index");

@@ -7,7 +7,7 @@
 #define STREAM_META "tide.Stream"
 
 tide_stream *ltide_check_stream(lua_State *L, int arg, const char *name) {
-  tide_stream **u = luaL_testudata(L, arg, STREAM_META);
+  tide_stream **u = ltide_test_meta(L, arg, ltide_enter(L)->stream_meta);
   if (!u) ltide_arg_error(L, arg, name, "a tide.cuda.Stream");
   return *u;
 }
@@ -137,7 +137,8 @@ static int lstream_wait_streams(lua_State *L) {
 }
 
 static int stream_eq(lua_State *L) {
-  tide_stream **a = luaL_testudata(L, 1, STREAM_META), **b = luaL_testudata(L, 2, STREAM_META);
+  const void *meta = ltide_enter(L)->stream_meta;
+  tide_stream **a = ltide_test_meta(L, 1, meta), **b = ltide_test_meta(L, 2, meta);
   lua_pushboolean(L, a && b && tide_stream_device(*a) == tide_stream_device(*b) &&
                          tide_stream_handle(*a) == tide_stream_handle(*b));
   return 1;
@@ -151,9 +152,9 @@ static int stream_tostring(lua_State *L) {
 }
 
 static int stream_index(lua_State *L) {
-  tide_stream *s = ltide_check_stream(L, 1, "stream");
   lua_pushvalue(L, 2);
   if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
+  tide_stream *s = ltide_check_stream(L, 1, "stream");
   const char *key = luaL_checkstring(L, 2);
   if (!strcmp(key, "device"))
     ltide_push_device(L, tide_stream_device(s));
