@@ -7,7 +7,9 @@
  *
  * A stream whose last reference goes may still have work queued, and the allocator may hold blocks that only its own
  * order makes safe. It is put on a list without a call of the driver, so a finaliser may do it; later, once its work is
- * done, its cached segments may serve any other and it is freed. Wrapped foreign streams are never asked: their owner
+ * done, its cached segments may serve any other, and the driver's stream waits idle for the next one that is asked for:
+ * making one costs a driver call of microseconds, and ending one may wait. Each stream that is alive has a driver's
+ * stream of its own. Wrapped foreign streams are never asked: their owner
  * may have destroyed them; their blocks stay cached under their number until the cache is given back.
  *
  * Invariants: ids are never reused; a current of another epoch is emptied before it is used. */
@@ -33,6 +35,17 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* to make default stre
 static _Atomic(tide_stream *) defaults[TIDE_MAX_DEVICES];
 static tide_stream *ended;
 static _Atomic bool any_ended;
+
+enum { MOST_IDLE = 64 };
+static struct {
+  int count;
+  struct {
+    void *impl;
+    int priority;
+  } item[MOST_IDLE];
+  bool known; /* the range of priorities, asked once */
+  int least, greatest;
+} idle[TIDE_MAX_DEVICES]; /* the lock guards it */
 
 static _Thread_local tide_current own;
 static _Thread_local tide_current *bound;
@@ -62,13 +75,45 @@ static tide_status shell_new(tide_stream **out, int device) {
   return TIDE_OK;
 }
 
+/* With the lock held: an idle one of the device with this priority, the one that was used last; or NULL. */
+static void *take_idle(int device, int priority) {
+  for (int i = idle[device].count - 1; i >= 0; i--) {
+    if (idle[device].item[i].priority != priority) continue;
+    void *impl = idle[device].item[i].impl;
+    idle[device].item[i] = idle[device].item[--idle[device].count];
+    return impl;
+  }
+  return NULL;
+}
+
+static bool keep_idle(void *impl, int device, int priority) {
+  pthread_mutex_lock(&lock);
+  bool room = idle[device].count < MOST_IDLE;
+  if (room) {
+    int i = idle[device].count++;
+    idle[device].item[i].impl = impl, idle[device].item[i].priority = priority;
+  }
+  pthread_mutex_unlock(&lock);
+  return room;
+}
+
+/* With the lock held. */
+static tide_status clamp(int *priority, const tide_backend *b, int device) {
+  if (!idle[device].known) TIDE_TRY(b->stream_priority_range(&idle[device].least, &idle[device].greatest, device));
+  idle[device].known = true;
+  if (*priority < idle[device].greatest) *priority = idle[device].greatest;
+  if (*priority > idle[device].least) *priority = idle[device].least;
+  return TIDE_OK;
+}
+
+/* With the lock held. */
 static tide_status make(tide_stream **out, const tide_backend *b, int device, int priority) {
-  int least, greatest;
-  TIDE_TRY(b->stream_priority_range(&least, &greatest, device));
   tide_stream *s = NULL;
+  TIDE_TRY(clamp(&priority, b, device));
   TIDE_TRY(shell_new(&s, device));
-  s->priority = priority < greatest ? greatest : priority > least ? least : priority;
-  tide_status status = b->stream_new(&s->impl, device, s->priority);
+  s->priority = priority;
+  s->impl = take_idle(device, priority);
+  tide_status status = s->impl ? TIDE_OK : b->stream_new(&s->impl, device, priority);
   if (status != TIDE_OK)
     free(s);
   else
@@ -81,7 +126,10 @@ tide_status tide_stream_new(tide_stream **out, int device, int priority) {
   TIDE_TRY(tide__device_resolve_accelerator(&device, device, "stream_new"));
   TIDE_TRY(tide__backend(&b, device));
   tide__stream_reap();
-  return make(out, b, device, priority);
+  pthread_mutex_lock(&lock);
+  tide_status status = make(out, b, device, priority);
+  pthread_mutex_unlock(&lock);
+  return status;
 }
 
 tide_status tide_stream_wrap(tide_stream **out, int device, uint64_t handle) {
@@ -142,8 +190,11 @@ static bool reap(tide_stream *s) {
   if (!s->external && b && !tide__device_lost(NULL, s->device) && b->stream_query(&done, s->impl) == TIDE_OK && !done)
     return false;
   if (!s->external) tide__allocator_orphan(s->device, s->id);
+  bool again = b && !s->external && !tide__device_lost(NULL, s->device);
+  if (again && atomic_load_explicit(&s->progress, memory_order_relaxed) && b->progress_note)
+    again = b->progress_note(s->impl, 0) == TIDE_OK; /* it begins anew */
   tide__progress_free(s);
-  if (b) b->stream_free(s->impl);
+  if (b && !(again && keep_idle(s->impl, s->device, s->priority))) b->stream_free(s->impl);
   free(s);
   return true;
 }
@@ -180,6 +231,8 @@ void tide__stream_shutdown(void) {
   for (int d = 0; d < TIDE_MAX_DEVICES; d++) {
     tide_stream *s = atomic_exchange(&defaults[d], NULL);
     const tide_backend *b = tide__backend_peek(d);
+    for (int i = 0; b && i < idle[d].count; i++) b->stream_free(idle[d].item[i].impl);
+    idle[d].count = 0, idle[d].known = false;
     if (!s) continue;
     if (b) b->stream_free(s->impl);
     s->impl = NULL;

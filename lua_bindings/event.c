@@ -34,9 +34,9 @@ static bool flag(lua_State *L, int opts, const char *key) {
   return value;
 }
 
-/* Event{enable_timing=, blocking=, interprocess=}; arg 1 is the class itself. */
+/* Event{enable_timing=, blocking=, interprocess=, external=}; arg 1 is the class itself. */
 static int levent_new(lua_State *L) {
-  static const char *const keys[] = {"enable_timing", "blocking", "interprocess", NULL};
+  static const char *const keys[] = {"enable_timing", "blocking", "interprocess", "external", NULL};
   ltide_enter(L);
   uint32_t flags = 0;
   if (lua_istable(L, 2)) {
@@ -44,6 +44,10 @@ static int levent_new(lua_State *L) {
     if (flag(L, 2, "enable_timing")) flags |= TIDE_EVENT_TIMING;
     if (flag(L, 2, "blocking")) flags |= TIDE_EVENT_BLOCKING;
     if (flag(L, 2, "interprocess")) flags |= TIDE_EVENT_INTERPROCESS;
+    if (flag(L, 2, "external"))
+      return ltide_error(L, "NotSupportedError",
+                         "Event: external: got true, but events that are nodes of a graph are "
+                         "not there yet, expected false");
   } else if (!lua_isnoneornil(L, 2))
     return ltide_arg_error(L, 2, "opts", "a table {enable_timing=, blocking=, interprocess=}");
   ltide_try(L, tide_event_new(ltide_new_event(L), flags));

@@ -251,6 +251,39 @@ describe("device and stream blocks", function()
     assert.are.equal(0, cuda.current_device())
   end)
 
+  it("of functions that run side by side are blocks of their own", function()
+    local list = {}
+    for i = 1, 40 do -- more than serve again
+      list[i] = coroutine.wrap(function()
+        cuda.device(i % D.devices, function()
+          coroutine.yield(cuda.current_device())
+          cuda.device((i + 1) % D.devices, function() coroutine.yield(cuda.current_device()) end)
+          coroutine.yield(cuda.current_device())
+        end)
+        return cuda.current_device()
+      end)
+      assert.are.equal(i % D.devices, list[i]())
+    end
+    for step = 1, 3 do
+      for i = 40, 1, -1 do
+        assert.are.equal(({ (i + 1) % D.devices, i % D.devices, 0 })[step], list[i]())
+      end
+    end
+    assert.are.equal(0, cuda.current_device())
+  end)
+
+  it("refuse to close around a function that runs", function()
+    local outer = cuda.device(last)
+    cuda.device(0, function()
+      local e = D.raises("StateError", outer.close, outer)
+      assert.is_truthy(e.message:find("running", 1, true), e.message)
+      assert.are.equal(0, cuda.current_device())
+    end)
+    assert.are.equal(last, cuda.current_device())
+    outer:close()
+    assert.are.equal(0, cuda.current_device())
+  end)
+
   it("are closed by coroutine.close", function()
     local co = coroutine.create(function()
       local _ <close> = cuda.device(last)

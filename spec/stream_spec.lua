@@ -37,6 +37,65 @@ describe("streams", function()
     D.raises("DeviceError", cuda.Stream, 63)
   end)
 
+  it("of which a thousand are alive are a thousand", function()
+    local seen, all = {}, {}
+    for round = 1, 2 do -- the second time they are those that were let go
+      for i = 1, 1000 do
+        all[i] = cuda.Stream({ priority = -(i % 3) })
+        local handle = all[i].cuda_stream
+        assert.is_true(seen[handle] ~= round and handle ~= 0)
+        seen[handle] = round
+      end
+      all = {}
+      collectgarbage()
+      cuda.synchronize()
+    end
+    local a = cuda.Stream()
+    local x = tide.full({ 1000 }, 4, { device = "cuda" })
+    a:wait_stream(cuda.current_stream())
+    local y = cuda.stream(a, function() return x + 1 end)
+    cuda.current_stream():wait_stream(a)
+    D.eq(5, y[1000])
+  end)
+
+  it("wait for each other around a copy from device to device", function()
+    if D.devices < 2 then return end
+    for i = 1, 20 do
+      local x, y = tide.zeros(3000, { device = "cuda:0" }), tide.zeros(3000, { device = "cuda:1" })
+      cuda.device(1, function() cuda._sleep(300000) end)
+      y:fill_(100)         -- late: the copy must not come before it
+      cuda._sleep(300000)
+      x:fill_(i)           -- late: the copy must come after it
+      y:copy_(x)
+      x:fill_(-1)          -- must not come before the copy
+      y:add_(1)            -- nor must this
+      D.eq(i + 1, y[3000])
+      D.eq(i + 1, y[1])
+      D.eq(-1, x[1])
+    end
+  end)
+
+  it("that a copy uses are the current ones of both devices", function()
+    if D.devices < 2 then return end
+    for i = 1, 10 do
+      local x, y = tide.zeros(3000, { device = "cuda:0" }), tide.zeros(3000, { device = "cuda:1" })
+      cuda.synchronize_all()
+      local a, b = cuda.Stream(0), cuda.Stream(1)
+      cuda.stream(a, function()
+        cuda.stream(b, function()
+          cuda._sleep(200000)
+          y:fill_(100)
+          cuda.device(0, function() cuda._sleep(200000) end)
+          x:fill_(i)
+          y:copy_(x)
+          y:add_(1)
+        end)
+      end)
+      b:synchronize()
+      D.eq(i + 1, y[3000])
+    end
+  end)
+
   it("compare by what they are", function()
     local s = cuda.Stream()
     cuda.stream(s, function() assert.is_true(cuda.current_stream() == s) end)
@@ -137,6 +196,12 @@ describe("streams", function()
     s:synchronize()
     D.eq(6, sum[1])
     cuda.stream_barrier(list)
+    cuda.stream_barrier {}
+    s:wait_streams {}
+    D.raises("ArgumentError", s.wait_streams, s, { s, 5 })
+    D.raises("ArgumentError", s.wait_streams, s)
+    D.raises("ArgumentError", cuda.stream_barrier, { s, "x" })
+    D.raises("ArgumentError", cuda.stream_barrier, s)
     cuda.stream(list[1], function() return D.eq(5, (x[2] + x[3])[1]) end)
   end)
 
@@ -175,6 +240,14 @@ describe("streams", function()
     D.eq(2, y[10])
     assert.are.equal(s.cuda_stream, cuda.get_stream_from_external(s.cuda_stream).cuda_stream)
     D.raises("ArgumentError", cuda.ExternalStream, "x")
+    D.raises("ArgumentError", cuda.ExternalStream)
+    D.raises("ArgumentError", cuda.ExternalStream, 1.5)
+    D.raises("DeviceError", cuda.ExternalStream, 0, 63)
+    if D.simulated then -- a lightuserdata is taken, and is no stream
+      D.raises("ValueError", cuda.ExternalStream, debug.upvalueid(D.raises, 1))
+      D.raises("ValueError", cuda.ExternalStream, 4096)
+    end
+    if D.devices > 1 then assert.are.equal("cuda:1", tostring(cuda.ExternalStream(0, 1).device)) end
   end)
 
   it("end with their work done", function()
