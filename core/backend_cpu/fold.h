@@ -31,9 +31,23 @@ FOLD_TYPES_OF_WIDTH(f64, double, int64_t)
 FOLD_TYPES_OF_WIDTH(i32, int32_t, int32_t)
 FOLD_TYPES_OF_WIDTH(i64, int64_t, int64_t)
 
+/* The first `count` lanes of v come from p; less than all of them. */
+#if defined(TIDE_ISA_AVX512)
+#  define FOLD_LOAD_SOME(v, p, count)                                                                                  \
+    do {                                                                                                               \
+      __m512i some = (__m512i)(v);                                                                                     \
+      uint32_t lanes = ((uint32_t)1 << (count)) - 1;                                                                   \
+      some = sizeof *(p) == 4 ? _mm512_mask_loadu_epi32(some, (__mmask16)lanes, p)                                     \
+                              : _mm512_mask_loadu_epi64(some, (__mmask8)lanes, p);                                     \
+      memcpy(&(v), &some, sizeof some);                                                                                \
+    } while (0)
+#else
+#  define FOLD_LOAD_SOME(v, p, count) memcpy(&(v), p, (size_t)(count) * sizeof *(p))
+#endif
+
 /* Runs STEP(vector k of four, its load) over x: one vector of each quarter of it at a time, because a processor fetches
- * several streams from memory faster than one. The rest comes from a padded copy. EVERY runs after each TIDE_FOLD_TURN
- * steps. */
+ * several streams from memory faster than one. The last vector comes from a padded copy. EVERY runs after each
+ * FOLD_TURN steps. */
 #define FOLD_RUN_AND(s, T, neutral, STEP, EVERY)                                                                       \
   const int64_t quarter = n / (4 * FOLD_LANES(T)) * FOLD_LANES(T);                                                     \
   for (int64_t i = 0; i < quarter;) {                                                                                  \
@@ -42,10 +56,12 @@ FOLD_TYPES_OF_WIDTH(i64, int64_t, int64_t)
       for (int k = 0; k < 4; k++) STEP(k, *(const load_##s *)(x + i + k * quarter));                                   \
     EVERY;                                                                                                             \
   }                                                                                                                    \
-  if (4 * quarter < n) {                                                                                               \
-    T rest[4 * FOLD_LANES(T)];                                                                                         \
-    for (int j = 0; j < 4 * FOLD_LANES(T); j++) rest[j] = 4 * quarter + j < n ? x[4 * quarter + j] : neutral;          \
-    for (int k = 0; k < 4; k++) STEP(k, *(const load_##s *)(rest + k * FOLD_LANES(T)));                                \
+  int64_t i = 4 * quarter;                                                                                             \
+  for (int k = 0; k < 3 && i + FOLD_LANES(T) <= n; k++, i += FOLD_LANES(T)) STEP(k, *(const load_##s *)(x + i));       \
+  if (i < n) {                                                                                                         \
+    vec_##s rest = neutral - (vec_##s){0};                                                                             \
+    FOLD_LOAD_SOME(rest, x + i, n - i);                                                                                \
+    STEP(3, rest);                                                                                                     \
   }
 #define FOLD_RUN(s, T, neutral, STEP) FOLD_RUN_AND(s, T, neutral, STEP, (void)0)
 enum { FOLD_TURN = 64 };
@@ -67,6 +83,23 @@ static void fold_sum_f32(double out[2], const float *x, int64_t n) {
   vec_f64 all = __builtin_convertvector(low, vec_f64) + __builtin_convertvector(high, vec_f64);
   out[0] = (all[0] + all[2]) + (all[4] + all[6]);
   out[1] = (all[1] + all[3]) + (all[5] + all[7]);
+}
+
+/* The sum of each of some short rows, which lie pitch numbers apart. */
+static void fold_sum_each_f32(double *out, const float *x, int64_t pitch, int64_t rows, int64_t n) {
+  if (n < FOLD_LANES(float)) {
+    for (int64_t r = 0; r < rows; r++, x += pitch) {
+      float sum = x[0];
+      for (int64_t j = 1; j < n; j++) sum += x[j];
+      out[r] = (double)sum;
+    }
+    return;
+  }
+  for (int64_t r = 0; r < rows; r++, x += pitch) {
+    double lanes[2];
+    fold_sum_f32(lanes, x, n);
+    out[r] = lanes[0] + lanes[1];
+  }
 }
 
 static void fold_sum_f64(double out[2], const double *x, int64_t n) {
@@ -134,28 +167,47 @@ static double fold_square_dev_f64(const double *x, double mean, int64_t n) {
   return sum;
 }
 
-/* The best of x by OP; NaN if there is one. The masks select without a branch. */
+/* The best of x by OP; NaN if there is one. The masks select without a branch. The last vector may overlap what was
+ * seen: the best of some is the best of some twice. */
+#define FOLD_TAKE(s, OP, best, from)                                                                                   \
+  do {                                                                                                                 \
+    wide_##s y = from;                                                                                                 \
+    wide_mask_##s take = y OP best;                                                                                    \
+    best = (wide_##s)((take & (wide_mask_##s)y) | (~take & (wide_mask_##s)best));                                      \
+  } while (0)
+#define FOLD_SEE(s, OP, k, p)                                                                                          \
+  do {                                                                                                                 \
+    wide_##s seen = *(const wide_load_##s *)(p);                                                                       \
+    FOLD_TAKE(s, OP, acc[k], seen);                                                                                    \
+    odd[k] |= seen != seen;                                                                                            \
+  } while (0)
 #define FOLD_BEST(name, s, T, OP, nan)                                                                                 \
   static T name(const T *x, int64_t n) {                                                                               \
     enum { LANES = FOLD_WIDTH / sizeof(T) };                                                                           \
+    T best = x[0], lane[LANES];                                                                                        \
+    bool any_odd = best != best;                                                                                       \
+    if (n < LANES) {                                                                                                   \
+      for (int64_t i = 1; i < n; i++) best = x[i] OP best ? x[i] : best, any_odd |= x[i] != x[i];                      \
+      return any_odd ? nan : best;                                                                                     \
+    }                                                                                                                  \
     wide_##s acc[4];                                                                                                   \
     wide_mask_##s odd[4] = {{0}};                                                                                      \
-    for (int k = 0; k < 4; k++) acc[k] = x[0] - (wide_##s){0};                                                         \
+    for (int k = 0; k < 4; k++) acc[k] = best - (wide_##s){0};                                                         \
     const int64_t quarter = n / (4 * LANES) * LANES;                                                                   \
-    int64_t i = 0;                                                                                                     \
-    for (; i < quarter; i += LANES)                                                                                    \
-      for (int k = 0; k < 4; k++) {                                                                                    \
-        wide_##s y = *(const wide_load_##s *)(x + i + k * quarter);                                                    \
-        wide_mask_##s take = y OP acc[k];                                                                              \
-        acc[k] = (wide_##s)((take & (wide_mask_##s)y) | (~take & (wide_mask_##s)acc[k]));                              \
-        odd[k] |= y != y;                                                                                              \
-      }                                                                                                                \
-    T best = x[0];                                                                                                     \
-    bool any_odd = best != best;                                                                                       \
-    for (i = 4 * quarter; i < n; i++) best = x[i] OP best ? x[i] : best, any_odd |= x[i] != x[i];                      \
-    for (int k = 0; k < 4; k++)                                                                                        \
-      for (int j = 0; j < LANES; j++) best = acc[k][j] OP best ? acc[k][j] : best, any_odd |= odd[k][j] != 0;          \
-    return any_odd ? nan : best;                                                                                       \
+    for (int64_t i = 0; i < quarter; i += LANES)                                                                       \
+      for (int k = 0; k < 4; k++) FOLD_SEE(s, OP, k, x + i + k * quarter);                                             \
+    int64_t i = 4 * quarter;                                                                                           \
+    for (int k = 0; k < 3 && i + LANES <= n; k++, i += LANES) FOLD_SEE(s, OP, k, x + i);                               \
+    if (i < n) FOLD_SEE(s, OP, 3, x + n - LANES);                                                                      \
+    for (int k = 1; k < 4; k++) FOLD_TAKE(s, OP, acc[0], acc[k]);                                                      \
+    odd[0] |= odd[1] | odd[2] | odd[3];                                                                                \
+    memcpy(lane, &acc[0], sizeof lane);                                                                                \
+    for (int w = LANES / 2; w > 0; w /= 2)                                                                             \
+      for (int j = 0; j < w; j++) lane[j] = lane[j + w] OP lane[j] ? lane[j + w] : lane[j];                            \
+    int64_t words[FOLD_WIDTH / 8], any = 0;                                                                            \
+    memcpy(words, &odd[0], sizeof words);                                                                              \
+    for (int j = 0; j < FOLD_WIDTH / 8; j++) any |= words[j];                                                          \
+    return any ? nan : lane[0];                                                                                        \
   }
 FOLD_BEST(fold_max_f32, f32, float, >, (float)NAN)
 FOLD_BEST(fold_max_f64, f64, double, >, NAN)
@@ -209,9 +261,10 @@ static void fold_welford(double *restrict mean, double *restrict square_dev, con
 }
 
 #define FOLD_TABLE                                                                                                     \
-  .sum_rows_f32 = fold_sum_rows_f32, .sum_f32 = fold_sum_f32, .sum_f64 = fold_sum_f64, .sum_i64 = fold_sum_i64,        \
-  .count_u8 = fold_count_u8, .prod_f64 = fold_prod_f64, .prod_i64 = fold_prod_i64, .max_f32 = fold_max_f32,            \
-  .max_f64 = fold_max_f64, .max_i32 = fold_max_i32, .max_i64 = fold_max_i64, .min_f32 = fold_min_f32,                  \
-  .min_f64 = fold_min_f64, .min_i32 = fold_min_i32, .min_i64 = fold_min_i64, .square_dev_f64 = fold_square_dev_f64,    \
+  .sum_rows_f32 = fold_sum_rows_f32, .sum_each_f32 = fold_sum_each_f32, .sum_f32 = fold_sum_f32,                       \
+  .sum_f64 = fold_sum_f64, .sum_i64 = fold_sum_i64, .count_u8 = fold_count_u8, .prod_f64 = fold_prod_f64,              \
+  .prod_i64 = fold_prod_i64, .max_f32 = fold_max_f32, .max_f64 = fold_max_f64, .max_i32 = fold_max_i32,                \
+  .max_i64 = fold_max_i64, .min_f32 = fold_min_f32, .min_f64 = fold_min_f64, .min_i32 = fold_min_i32,                  \
+  .min_i64 = fold_min_i64, .square_dev_f64 = fold_square_dev_f64,                                                      \
   .argmax = {fold_argmax_i32, fold_argmax_i64, fold_argmax_f32, fold_argmax_f64},                                      \
   .argmin = {fold_argmin_i32, fold_argmin_i64, fold_argmin_f32, fold_argmin_f64}, .welford = fold_welford

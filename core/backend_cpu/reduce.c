@@ -23,8 +23,8 @@ enum {
 typedef struct work {
   const tide_reduce_args *a;
   tide__fold fold;
-  tide__grid keep, reduced; /* operands of keep: result, input, second result */
-  bool by_columns;
+  tide__grid keep, reduced;   /* operands of keep: result, input, second result */
+  bool by_columns, direct;    /* direct: a sum of float32 that lie next to each other */
   int whole;                  /* chunks of the usual size in one of reduced */
   int64_t blocks, block_rows; /* of the elements of a result; rows of a block of columns, chunks of a block of a row */
   tide__state *states;        /* [results][blocks] where blocks > 1 */
@@ -190,6 +190,54 @@ static void run_blocks(void *arg, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; i++) {
     tide__grid_chunk(&c, &w->keep, i / w->blocks);
     fold_block(&w->states[i], w, &room, input_of(w, &c, 0), i % w->blocks);
+  }
+}
+
+/* ---- many short sums of float32 ---- */
+
+/* Scales and writes the sums of the chunk's results. */
+static void store_sums(const work *w, char *raw, double *sums, const tide__chunk *c) {
+  const tide_reduce_args *a = w->a;
+  for (int64_t j = 0; j < c->n; j++) sums[j] *= a->scale;
+  tide__chunk_store(w->fold.isa, a->head.ptr[0], raw, sums, &w->keep, c, 0, a->dtype[0], TIDE_FLOAT64, false);
+}
+
+/* Items are chunks of results, each of which sums one dense row. */
+static void run_short_rows(void *arg, int64_t begin, int64_t end) {
+  const work *w = arg;
+  double sums[ROW_RESULTS];
+  char raw[ROW_RESULTS * 16];
+  tide__chunk c;
+  int64_t pitch = w->keep.stride[1][w->keep.ndim - 1];
+  for (int64_t i = begin; i < end; i++) {
+    tide__grid_chunk(&c, &w->keep, i);
+    for (int64_t r = 0; r < c.rows; r++) {
+      const float *x = (const float *)w->a->head.ptr[1] + c.offset[1][r];
+      w->fold.isa->sum_each_f32(sums + r * c.cols, x, pitch, c.cols, w->a->inner);
+    }
+    store_sums(w, raw, sums, &c);
+  }
+}
+
+/* Items are chunks of results, each of which sums a small block: its rows are parts of longer rows, of which those of
+ * neighbouring results follow each other. So the long rows are added first, then their pieces are summed. */
+static void run_short_blocks(void *arg, int64_t begin, int64_t end) {
+  const work *w = arg;
+  const tide_reduce_args *a = w->a;
+  _Alignas(64) float long_row[TIDE_COLUMNS];
+  double sums[TIDE_COLUMNS];
+  char raw[TIDE_COLUMNS * 16];
+  tide__chunk c;
+  int64_t piece = a->red_size[1];
+  for (int64_t i = begin; i < end; i++) {
+    tide__grid_chunk(&c, &w->keep, i);
+    for (int64_t r = 0; r < c.rows; r++) {
+      memset(long_row, 0, (size_t)(c.cols * piece) * sizeof *long_row);
+      w->fold.isa->sum_rows_f32(long_row, (const float *)a->head.ptr[1] + c.offset[1][r], a->red_stride[0],
+                                a->red_size[0], c.cols * piece);
+      w->fold.isa->sum_each_f32(sums + r * c.cols, long_row, piece, c.cols, piece);
+    }
+    store_sums(w, raw, sums, &c);
   }
 }
 
@@ -418,15 +466,41 @@ static tide_status reduce_columns(work *w) {
   return TIDE_OK;
 }
 
+/* Sums of dense rows that are too short for a call each, and of blocks whose rows are. */
+static bool has_short_rows(const work *w) {
+  const tide_reduce_args *a = w->a;
+  return w->direct && a->nred == 1 && a->inner >= NARROW / 2 && a->inner <= TIDE_PIECE && a->outer >= ROW_RESULTS;
+}
+static bool has_short_blocks(const work *w) {
+  const tide_reduce_args *a = w->a;
+  if (!w->direct || a->nred != 2 || a->red_size[1] > NARROW || a->red_size[0] > ROW_RESULTS) return false;
+  bool beside = false;
+  for (int d = 0; d < a->nkeep; d++) {
+    int64_t stride = a->keep_stride[1][d];
+    if (stride != a->red_size[1] && distance(stride) <= a->red_size[1]) return false;
+    beside = beside || stride == a->red_size[1];
+  }
+  return beside;
+}
+
+static tide_status reduce_short(work *w, int64_t most, tide_task_fn fn) {
+  make_keep(&w->keep, w->a, true, most);
+  tide__spread(w->keep.chunks, w->keep.high * w->keep.wide * w->a->inner, fn, w);
+  return TIDE_OK;
+}
+
 tide_status tide__cpu_reduce(tide_stream *stream, const tide_reduce_args *a) {
   (void)stream;
   work w;
   w.a = a, w.states = NULL;
   make_fold(&w.fold, a);
+  bool as_is = a->dtype[1] == w.fold.dtype && w.fold.map == TIDE_MAP_NONE && a->red_stride[a->nred - 1] == 1;
+  w.direct = as_is && w.fold.kind == TIDE_FOLD_SUM && w.fold.dtype == TIDE_FLOAT32;
+  if (has_short_rows(&w)) return reduce_short(&w, ROW_RESULTS, run_short_rows);
+  if (has_short_blocks(&w)) return reduce_short(&w, TIDE_COLUMNS / a->red_size[1], run_short_blocks);
   w.by_columns = by_columns(a, &w.fold);
   if (w.by_columns) return reduce_columns(&w);
-  bool direct = a->nred == 1 && a->red_stride[0] == 1 && a->dtype[1] == w.fold.dtype && w.fold.map == TIDE_MAP_NONE;
-  w.whole = direct && w.fold.kind != TIDE_FOLD_VAR ? WHOLE : 1;
+  w.whole = as_is && a->nred == 1 && w.fold.kind != TIDE_FOLD_VAR ? WHOLE : 1;
   tide__grid_init(&w.reduced, a->nred, a->red_size, &a->red_stride, 1, w.whole * tide__fold_piece(&w.fold), false);
   return reduce_rows(&w);
 }

@@ -1,7 +1,7 @@
 /* wide.h: functions of sixteen float32 at once, for AVX-512, without a branch but for sines of huge arguments. The
  * loops of op.def take them where they have them (loops.h). They are inlined there, so that nothing is called and
- * memory is waited for while they compute. Within 1 ulp but where it is said; NaN, infinities, zeros and denormals are
- * right.
+ * memory is waited for while they compute. Within 1.05 ulp but where it is said; NaN, infinities, zeros and denormals
+ * are right.
  *
  * The processor's own instructions scale by powers of two and take numbers apart, rightly for denormals and infinities.
  * Arguments are reduced by constants in two or three parts (W. Cody and W. Waite, "Software manual for the elementary

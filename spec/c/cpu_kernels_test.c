@@ -167,20 +167,17 @@ static void check_reduction(const reduction *r) {
   }
 }
 
-/* A tensor whose dims are dealt out to the kept and the reduced ones. */
-static void reduce_trial(int op, int dtype, bool odd) {
+/* A tensor, of whose dims those in the set `reduced` are reduced. */
+static void reduce_one(int op, int dtype, bool odd, const int64_t *size, int ndim, int layout, uint32_t reduced) {
   reduction r;
   tide_reduce_args *a = &r.a;
   memset(&r, 0, sizeof r);
-  int64_t size[TIDE_MAX_DIMS], stride[TIDE_MAX_DIMS];
-  int ndim = random_size(size), shape = (int)below(12);
-  if (shape == 0) ndim = 2, size[0] = 3 + below(4), size[1] = 40000 + below(1000);
-  if (shape == 1) ndim = 2, size[0] = 3000 + below(1000), size[1] = 1 + below(40);
-  r.in = memory_new(stride, size, ndim, (int)below(LAYOUTS), item_of(dtype));
+  int64_t stride[TIDE_MAX_DIMS];
+  r.in = memory_new(stride, size, ndim, layout, item_of(dtype));
   a->head.device = TIDE_CPU, a->op = op, a->acc = accumulator(op, dtype), a->index_base = (int32_t)below(2);
   a->dtype[0] = (uint8_t)result_dtype(op, dtype), a->dtype[1] = (uint8_t)dtype;
   for (int d = 0; d < ndim; d++)
-    if (below(2)) {
+    if (!(reduced >> d & 1)) {
       a->keep_size[a->nkeep] = size[d];
       a->keep_stride[1][a->nkeep] = stride[d];
       a->nkeep++;
@@ -213,7 +210,34 @@ static void reduce_trial(int op, int dtype, bool odd) {
   free(r.in.all), free(r.out.all), free(r.second.all);
 }
 
+/* Dims dealt out to the kept and the reduced ones. */
+static void reduce_trial(int op, int dtype, bool odd) {
+  int64_t size[TIDE_MAX_DIMS];
+  int ndim = random_size(size), shape = (int)below(12);
+  if (shape == 0) ndim = 2, size[0] = 3 + below(4), size[1] = 40000 + below(1000);
+  if (shape == 1) ndim = 2, size[0] = 3000 + below(1000), size[1] = 1 + below(40);
+  reduce_one(op, dtype, odd, size, ndim, (int)below(LAYOUTS), (uint32_t)below(16));
+}
+
+/* Shapes that have ways of their own: short rows, small blocks, tall columns. */
+static void test_reduce_shapes(void) {
+  static const struct {
+    int64_t size[4];
+    int ndim;
+    uint32_t reduced;
+  } shapes[] = {{{100, 9}, 2, 2},       {{70, 33}, 2, 2},       {{65, 257}, 2, 2},       {{5, 20, 31}, 3, 4},
+                {{6, 5, 50, 8}, 4, 10}, {{3, 7, 2, 16}, 4, 10}, {{2, 3, 900, 3}, 4, 10}, {{4, 4, 4, 4}, 4, 10},
+                {{3, 5, 4, 7}, 4, 5},   {{150, 1100}, 2, 1},    {{20, 10, 300}, 3, 3},   {{6, 7, 10, 90}, 4, 5},
+                {{2, 36000}, 2, 2},     {{3000, 3}, 2, 1},      {{17, 1025}, 2, 1},      {{9, 70, 64}, 3, 2}};
+  static const int ops[] = {TIDE_SUM, TIDE_MEAN, TIDE_MAX, TIDE_MIN};
+  for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+    for (int k = 0; k < 4; k++)
+      for (int layout = 0; layout < LAYOUTS; layout++)
+        reduce_one(ops[k], TIDE_FLOAT32, k > 1, shapes[i].size, shapes[i].ndim, layout, shapes[i].reduced);
+}
+
 static void test_reduce(void) {
+  test_reduce_shapes();
   for (int op = 0; op < TIDE_REDUCTION_COUNT; op++)
     for (int dtype = 0; dtype < TIDE_DTYPE_COUNT; dtype++)
       for (int k = 0; k < 3 && accepts(op, dtype); k++) reduce_trial(op, dtype, k % 2);
