@@ -430,4 +430,23 @@ describe("cufft_plan_cache", function()
     for i = 1, 4 do near(got[i], z, 1e-5) end
     near(fft.fft(z), want, 0)
   end)
+
+  it("a graph replays a transform whose plan has left the cache", function()
+    cache:clear()
+    local x, y = tide.ones(6, 16, { device = D.dev })
+    local g = tide.cuda.CUDAGraph()
+    tide.cuda.graph(g, nil, function() y = fft.irfft(fft.rfft(x), { norm = "forward" }) end)
+    cache:clear()
+    for i = 1, 3 do
+      x:fill_(i)
+      g:replay()
+      near(y, tide.ones(6, 16, { device = D.dev }) * 16 * i, 1e-6)
+    end
+    g:reset()
+    y, g = nil, nil
+    for _ = 1, 2 do
+      collectgarbage()
+      tide.cuda.synchronize()
+    end
+  end)
 end)
