@@ -22,7 +22,7 @@ typedef struct tide__fft_access {
 
 typedef struct tide__fft_lanes {
   int lanes, item; /* bytes of a real */
-  /* A forward transform of n elements, n > 0; NULL without memory. A plan is used by one thread at a time. */
+  /* A forward transform of n elements, n > 1; NULL without memory. A plan is used by one thread at a time. */
   void *(*plan_new)(int n);
   void *(*plan_copy)(const void *plan);
   void (*plan_free)(void *plan);
@@ -54,6 +54,9 @@ typedef struct tide__fft_lanes {
 } tide__fft_lanes;
 
 extern const tide__fft_lanes tide__fft_lanes_f32, tide__fft_lanes_f64;
+#if defined(__x86_64__)
+extern const tide__fft_lanes tide__fft_lanes_f32_avx2, tide__fft_lanes_f64_avx2;
+#endif
 
 #ifdef __cplusplus
 }

@@ -13,6 +13,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "isa.h"
+
 enum { LARGEST_FACTOR = 31, LONGEST_DIRECT = 4096, LEAST_SPLIT = 512, KEPT = 32, KEPT_BYTES = 1 << 27 };
 
 static struct {
@@ -204,12 +206,21 @@ static void keep(fft_plan *p) {
   for (int i = 0; i < count; i++) plan_free(freed[i]);
 }
 
+/* By what the processor has, as the other loops are chosen. */
+static const tide__fft_lanes *lanes_of(bool wide) {
+#if defined(__x86_64__)
+  if (tide__isa_get() != &tide__isa_base) return wide ? &tide__fft_lanes_f64_avx2 : &tide__fft_lanes_f32_avx2;
+#endif
+  return wide ? &tide__fft_lanes_f64 : &tide__fft_lanes_f32;
+}
+
 static fft_plan *find(int64_t n, bool wide, bool half, fft_use use) {
   fft_plan *found = NULL;
+  const tide__fft_lanes *ops = lanes_of(wide);
   pthread_mutex_lock(&cache.lock);
   for (int i = 0; i < KEPT && !found; i++) {
     fft_plan *p = cache.plan[i];
-    if (p && p->n == n && p->wide == wide && p->half == half && p->use == use) found = p;
+    if (p && p->n == n && p->ops == ops && p->half == half && p->use == use) found = p;
   }
   if (found) found->refs++, found->used = ++cache.clock;
   pthread_mutex_unlock(&cache.lock);
@@ -222,7 +233,7 @@ fft_plan *tide__fft_plan_get(int64_t n, bool wide, bool half, fft_use use) {
   p = calloc(1, sizeof *p);
   if (!p) return NULL;
   p->n = n, p->wide = wide, p->half = half, p->use = use, p->refs = 1;
-  p->ops = wide ? &tide__fft_lanes_f64 : &tide__fft_lanes_f32;
+  p->ops = lanes_of(wide);
   if (!make(p)) {
     plan_free(p);
     return NULL;

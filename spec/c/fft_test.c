@@ -5,6 +5,7 @@
 #include "tensor_test.h"
 
 #include "tensor.h"
+#include "backend_cpu/isa.h"
 
 #include <complex.h>
 #undef I
@@ -181,6 +182,9 @@ static void test_memory(int device) {
 
 int main(void) {
   OK(tide_init(NULL));
+  CHECK(tide__isa_set("base"));
+  test_lengths();
+  CHECK(tide__isa_set(NULL));
   test_lengths();
   tide_shutdown();
   test_threads();
