@@ -229,7 +229,7 @@ static tide_status plan_make(const plan **out, tide_jit *j, uint64_t key, const 
 static const uint16_t no_offset[1];
 
 /* Fills in what every launch has; the packed block holds the scalars and the addresses of `n` elements already. */
-static tide_status launch(const plan *p, tide_stream *stream, char *packed, int64_t n, int device, uint32_t site) {
+static tide_status launch(const plan *p, tide__queue *q, char *packed, int64_t n, int device, uint32_t site) {
   uint16_t pointer[OPERANDS];
   int operands = p->special.operands;
   for (int k = 0; k < operands; k++) pointer[k] = (uint16_t)(p->layout.pointers + 8 * k);
@@ -247,7 +247,7 @@ static tide_status launch(const plan *p, tide_stream *stream, char *packed, int6
                          .packed = packed,
                          .offset = no_offset,
                          .pointer = pointer};
-  return p->compiler->launch(stream, p->function, &a);
+  return tide__jit_launch(p->compiler, p->function, q, TIDE__LAUNCH_JIT, &a);
 }
 
 static void put_scalars(char *packed, const tide_jit *j, const plan *p, const tide_scalar *scalars) {
@@ -268,13 +268,17 @@ static tide_status launch_flat(const plan *p, const tide_jit *j, tide_tensor *co
   void *ptr[OPERANDS];
   TIDE_TRY(tide__queue_begin(&q, device));
   put_scalars(a.bytes, j, p, scalars);
-  for (int k = 0; k < j->outputs; k++) ptr[k] = tide__tensor_ptr(out[k]);
+  tide__jit_launch_begin(device);
+  for (int k = 0; k < j->outputs; k++) {
+    ptr[k] = tide__tensor_ptr(out[k]);
+    tide__storage_use(out[k]->storage, q.stream);
+  }
   for (int k = 0; k < j->inputs; k++) {
     ptr[j->outputs + k] = tide__tensor_ptr(in[k]);
     tide__storage_use(in[k]->storage, q.stream);
   }
   memcpy(a.bytes + p->layout.pointers, ptr, (size_t)p->special.operands * sizeof *ptr);
-  return launch(p, q.stream, a.bytes, out[0]->numel, device, device < 0 ? 0 : tide__site_now());
+  return launch(p, &q, a.bytes, out[0]->numel, device, device < 0 ? 0 : tide__site_now());
 }
 
 /* ---- the usual way ---- */
@@ -423,7 +427,7 @@ static divisor make_divisor(int64_t d) {
   return out;
 }
 
-static tide_status launch_piece(const call *c, const plan *p, tide_stream *stream, packed *a, const piece *x,
+static tide_status launch_piece(const call *c, const plan *p, tide__queue *q, packed *a, const piece *x,
                                 uint32_t site) {
   int operands = p->special.operands;
   memcpy(a->bytes + p->layout.pointers, x->ptr, (size_t)operands * sizeof x->ptr[0]);
@@ -433,13 +437,13 @@ static tide_status launch_piece(const call *c, const plan *p, tide_stream *strea
     for (int k = 0; k < operands; k++)
       memcpy(a->bytes + p->layout.strides + (size_t)(d * operands + k) * 8, &c->stride[k][d], 8);
   }
-  return launch(p, stream, a->bytes, x->numel, c->device, site);
+  return launch(p, q, a->bytes, x->numel, c->device, site);
 }
 
 /* In pieces of at most MAX_PIECE elements: halves the outermost dim that can be. */
-static tide_status launch_pieces(const call *c, const plan *p, tide_stream *stream, packed *a, const piece *x,
+static tide_status launch_pieces(const call *c, const plan *p, tide__queue *q, packed *a, const piece *x,
                                  uint32_t site) {
-  if (x->numel <= MAX_PIECE) return launch_piece(c, p, stream, a, x, site);
+  if (x->numel <= MAX_PIECE) return launch_piece(c, p, q, a, x, site);
   int d = 0;
   while (x->size[d] == 1) d++;
   piece low = *x, high = *x;
@@ -447,8 +451,8 @@ static tide_status launch_pieces(const call *c, const plan *p, tide_stream *stre
   low.numel = x->numel / x->size[d] * low.size[d], high.numel = x->numel - low.numel;
   for (int k = 0; k < p->special.operands; k++)
     high.ptr[k] += low.size[d] * c->stride[k][d] * tide__itemsize(p->special.dtype[k]);
-  TIDE_TRY(launch_pieces(c, p, stream, a, &low, site));
-  return launch_pieces(c, p, stream, a, &high, site);
+  TIDE_TRY(launch_pieces(c, p, q, a, &low, site));
+  return launch_pieces(c, p, q, a, &high, site);
 }
 
 static tide_status launch_strided(const call *c, const plan *p, const tide_jit *j, tide_tensor *const *made,
@@ -459,12 +463,13 @@ static tide_status launch_strided(const call *c, const plan *p, const tide_jit *
   TIDE_TRY(tide__queue_begin(&q, c->device));
   put_scalars(a.bytes, j, p, scalars);
   memcpy(x.size, c->size, (size_t)c->ndim * sizeof *x.size);
+  tide__jit_launch_begin(c->device);
   for (int k = 0; k < p->special.operands; k++) {
     const tide_tensor *t = k < j->outputs ? made[k] : c->in[k - j->outputs];
     x.ptr[k] = tide__tensor_ptr(t);
     tide__storage_use(t->storage, q.stream);
   }
-  return launch_pieces(c, p, q.stream, &a, &x, c->device < 0 ? 0 : tide__site_now());
+  return launch_pieces(c, p, &q, &a, &x, c->device < 0 ? 0 : tide__site_now());
 }
 
 static tide_status call_run(call *c, tide_jit *j, tide_tensor *const *made, const tide_scalar *scalars) {

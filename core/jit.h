@@ -3,6 +3,7 @@
 #define TIDE_JIT_PRIVATE_H
 
 #include "compiler.h"
+#include "progress.h"
 #include "tensor.h"
 #include "tide/jit.h"
 
@@ -82,6 +83,17 @@ typedef struct tide__function {
   tide_function_info info;
 } tide__function;
 tide_status tide__jit_function(tide__function *out, const tide__jit_request *r, const tide_compiler *c, int device);
+
+/* Before the operands' use is noted, and after: the launch itself, which is noted as every other one is. */
+static inline void tide__jit_launch_begin(int device) {
+  if (device < 0 && tide__sync_watched()) tide__early = TIDE_OK;
+}
+static inline tide_status tide__jit_launch(const tide_compiler *c, void *function, tide__queue *q, tide__launch what,
+                                           const tide_launch *a) {
+  if (a->device < 0 && tide__sync_watched() && tide__early != TIDE_OK) return tide__early;
+  q->number = tide__launch_note(q->stream, a->site, what, 0);
+  return tide__launch_end(q->stream, q->number, c->launch(q->stream, function, a));
+}
 
 /* ---- jit_cache.c: files ---- */
 

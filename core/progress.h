@@ -13,7 +13,9 @@ typedef enum tide__launch {
   TIDE__LAUNCH_COPY_OUT,
   TIDE__LAUNCH_COPY_PEER,
   TIDE__LAUNCH_SLEEP,
-  TIDE__LAUNCH_GRAPH
+  TIDE__LAUNCH_GRAPH,
+  TIDE__LAUNCH_JIT,
+  TIDE__LAUNCH_RAW
 } tide__launch;
 
 /* A power of two that is more than a driver lets a stream run ahead, and how often a stream is asked to note where it

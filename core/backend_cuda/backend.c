@@ -5,6 +5,7 @@
  *
  * Invariant: every slot leaves the calling thread's CUDA context as it found it, see cuda_enter. */
 #include "internal.h"
+#include "jit.h"
 
 const tide_backend_host *tide__cuda_host;
 
@@ -82,6 +83,7 @@ static const tide_backend table = {
     .fft_plan_free = tide__cuda_fft_plan_free,
     .progress_note = tide__cuda_progress_note,
     .progress_read = tide__cuda_progress_read,
+    .compiler = &tide__cuda_compiler,
 #define KERNEL(slot, args) .slot = tide__cuda_##slot,
 #include "kernel.def"
 #undef KERNEL

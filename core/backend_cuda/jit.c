@@ -1,0 +1,135 @@
+/* jit.c: loads and launches kernels that were made at run time, through the driver.
+ *
+ * Our own elementwise kernels are launched with programmatic dependent launch, as all kernels of ours are: they wait
+ * for the kernel before them themselves (kernels/launch.cuh). A kernel of the user's knows nothing of that and is
+ * ordered in full. Loading must not break a capture that the thread is in, hence the relaxed mode around it.
+ *
+ * Invariant: the driver's names are found before a module is loaded, so a launch looks nothing up. */
+#include "jit.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+static struct {
+  CUresult (*load)(CUmodule *out, const void *image);
+  CUresult (*unload)(CUmodule module);
+  CUresult (*function)(CUfunction *out, CUmodule module, const char *name);
+  CUresult (*get_attribute)(int *out, CUfunction_attribute which, CUfunction function);
+  CUresult (*set_attribute)(CUfunction function, CUfunction_attribute which, int value);
+  CUresult (*launch)(const CUlaunchConfig *config, CUfunction function, void **params, void **extra);
+} driver;
+
+static pthread_once_t driver_once = PTHREAD_ONCE_INIT;
+static const char *driver_lacks;
+
+static void driver_open(void) {
+  void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  const struct {
+    void *to;
+    const char *name;
+  } wanted[] = {{&driver.load, "cuModuleLoadData"},           {&driver.unload, "cuModuleUnload"},
+                {&driver.function, "cuModuleGetFunction"},    {&driver.get_attribute, "cuFuncGetAttribute"},
+                {&driver.set_attribute, "cuFuncSetAttribute"}, {&driver.launch, "cuLaunchKernelEx"}};
+  for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+    void *symbol = library ? dlsym(library, wanted[i].name) : NULL;
+    if (!symbol) driver_lacks = wanted[i].name;
+    memcpy(wanted[i].to, &symbol, sizeof symbol);
+  }
+}
+
+static tide_status arch(char *text, size_t size, int device) {
+  int major = 0, minor = 0;
+  int rc = (int)cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+  if (!rc) rc = (int)cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
+  CUDA_TRY(tide__cuda_check(device, "jit", rc));
+  snprintf(text, size, "sm_%d%d", major, minor);
+  return TIDE_OK;
+}
+
+static tide_status load(void **module, const void *image, size_t bytes, int device) {
+  (void)bytes;
+  pthread_once(&driver_once, driver_open);
+  if (driver_lacks)
+    return tide__cuda_host->fail(TIDE_LIBRARY, "jit: the driver lacks %s, expected one for CUDA 12 or later",
+                                 driver_lacks);
+  enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  cuda_scope scope = cuda_enter(device);
+  cudaThreadExchangeStreamCaptureMode(&mode);
+  int rc = (int)driver.load((CUmodule *)module, image);
+  cudaThreadExchangeStreamCaptureMode(&mode);
+  cuda_leave(scope);
+  return tide__cuda_check(device, "jit", rc);
+}
+
+static void unload(void *module, int device) {
+  cuda_scope scope = cuda_enter(device);
+  driver.unload(module);
+  cuda_leave(scope);
+}
+
+static int attribute(CUfunction function, CUfunction_attribute which) {
+  int value = 0;
+  return driver.get_attribute(&value, which, function) ? 0 : value;
+}
+
+static tide_status function(void **out, tide_function_info *info, void *module, const char *name, int device) {
+  CUfunction f = NULL;
+  cuda_scope scope = cuda_enter(device);
+  int rc = (int)driver.function(&f, module, name);
+  if (!rc)
+    *info = (tide_function_info){.max_threads = attribute(f, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK),
+                                 .registers = attribute(f, CU_FUNC_ATTRIBUTE_NUM_REGS),
+                                 .shared = attribute(f, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES),
+                                 .local = attribute(f, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)};
+  cuda_leave(scope);
+  *out = f;
+  return tide__cuda_check(device, "jit", rc);
+}
+
+enum { PLAIN_SHARED = 48 << 10 }; /* more dynamic shared memory has to be asked for */
+
+static tide_status launch(tide_stream *stream, void *handle, const tide_launch *a) {
+  const cuda_stream *s = cuda_stream_of(stream);
+  void *params[TIDE_LAUNCH_PARAMS];
+  for (int k = 0; k < a->params; k++) params[k] = (char *)(uintptr_t)a->packed + a->offset[k];
+  CUlaunchAttribute dependent = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+                                 .value.programmaticStreamSerializationAllowed = 1};
+  const CUlaunchConfig config = {.gridDimX = a->grid[0],
+                                 .gridDimY = a->grid[1],
+                                 .gridDimZ = a->grid[2],
+                                 .blockDimX = a->block[0],
+                                 .blockDimY = a->block[1],
+                                 .blockDimZ = a->block[2],
+                                 .sharedMemBytes = a->shared,
+                                 .hStream = s->handle,
+                                 .attrs = &dependent,
+                                 .numAttrs = a->elementwise && !tidek_plain_launches};
+  cuda_scope scope = cuda_enter(s->device);
+  CUresult rc = CUDA_SUCCESS;
+  if (a->shared > PLAIN_SHARED)
+    rc = driver.set_attribute(handle, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)a->shared);
+  if (!rc) rc = driver.launch(&config, handle, params, NULL);
+  cuda_leave(scope);
+  return tide__cuda_check(s->device, "launch", (int)rc);
+}
+
+const tide_compiler tide__cuda_compiler = {
+    .name = "nvrtc",
+    .variable = "TIDE_CUDA_LIBRARY_PATH",
+    .prelude = tide__cuda_prelude,
+    .with_complex = tide__cuda_complex,
+    .flat = tide__cuda_flat,
+    .strided = tide__cuda_strided,
+    .threads = 256,
+    .raw = "",
+    .options = "--std=c++17 --device-as-default-execution-space -w",
+    .raw_options = "--std=c++17 -w",
+    .identify = tide__nvrtc_identify,
+    .arch = arch,
+    .compile = tide__nvrtc_compile,
+    .load = load,
+    .unload = unload,
+    .function = function,
+    .launch = launch,
+};

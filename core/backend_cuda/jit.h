@@ -1,0 +1,21 @@
+/* jit.h: run-time kernels of the CUDA backend. */
+#ifndef TIDE_BACKEND_CUDA_JIT_H
+#define TIDE_BACKEND_CUDA_JIT_H
+
+#include "internal.h"
+
+/* ---- nvrtc.c ---- */
+
+tide_status tide__nvrtc_identify(char *path, size_t path_size, char *version, size_t version_size);
+tide_status tide__nvrtc_compile(tide_image *out, char **log, const char *source, const char *const *options, int n,
+                                const char *arch);
+
+/* ---- jit_text.c ---- */
+
+extern const char tide__cuda_prelude[], tide__cuda_complex[], tide__cuda_flat[], tide__cuda_strided[];
+
+/* ---- jit.c ---- */
+
+extern const tide_compiler tide__cuda_compiler;
+
+#endif

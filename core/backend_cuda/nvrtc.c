@@ -1,0 +1,193 @@
+/* nvrtc.c: CUDA C++ to machine code by NVRTC, which is opened at the first compilation.
+ *
+ * Nothing here needs a driver or a GPU. Code is made for the architecture that is asked for; where NVRTC is older than
+ * the GPU and does not know it, PTX for the newest one that it knows is made instead, which the driver translates. A
+ * source that includes something is shown the toolkit's headers, if there is a toolkit; our own text includes nothing,
+ * because reading headers takes longer than all the rest. The few names of NVRTC that are needed are declared here.
+ *
+ * Invariant: after nvrtc_open the table does not change. */
+#include "jit.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static struct {
+  int (*version)(int *major, int *minor);
+  const char *(*error_string)(int code);
+  int (*create)(void **program, const char *source, const char *name, int headers, const char *const *text,
+                const char *const *names);
+  int (*destroy)(void **program);
+  int (*compile)(void *program, int n, const char *const *options);
+  int (*log_size)(void *program, size_t *size);
+  int (*log)(void *program, char *log);
+  int (*cubin_size)(void *program, size_t *size);
+  int (*cubin)(void *program, char *bytes);
+  int (*ptx_size)(void *program, size_t *size);
+  int (*ptx)(void *program, char *bytes);
+  int (*expression)(void *program, const char *name);
+  int (*lowered)(void *program, const char *name, const char **out);
+  int (*archs_count)(int *n);
+  int (*archs)(int *list);
+} nvrtc;
+
+static pthread_once_t nvrtc_once = PTHREAD_ONCE_INIT;
+static char nvrtc_problem[512], nvrtc_path[1024];
+
+static void nvrtc_open(void) {
+  static const char *const names[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
+  void *library = tide__cuda_library(names, 3);
+  if (!library) {
+    const char *why = dlerror();
+    snprintf(nvrtc_problem, sizeof nvrtc_problem,
+             "NVRTC was not found, expected libnvrtc.so.13 or .12 in TIDE_CUDA_LIBRARY_PATH, on the loader's path or in "
+             "/usr/local/cuda/lib64: %s",
+             why ? why : "no reason given");
+    return;
+  }
+  const struct {
+    void *to;
+    const char *name;
+  } wanted[] = {{&nvrtc.version, "nvrtcVersion"},
+                {&nvrtc.error_string, "nvrtcGetErrorString"},
+                {&nvrtc.create, "nvrtcCreateProgram"},
+                {&nvrtc.destroy, "nvrtcDestroyProgram"},
+                {&nvrtc.compile, "nvrtcCompileProgram"},
+                {&nvrtc.log_size, "nvrtcGetProgramLogSize"},
+                {&nvrtc.log, "nvrtcGetProgramLog"},
+                {&nvrtc.cubin_size, "nvrtcGetCUBINSize"},
+                {&nvrtc.cubin, "nvrtcGetCUBIN"},
+                {&nvrtc.ptx_size, "nvrtcGetPTXSize"},
+                {&nvrtc.ptx, "nvrtcGetPTX"},
+                {&nvrtc.expression, "nvrtcAddNameExpression"},
+                {&nvrtc.lowered, "nvrtcGetLoweredName"},
+                {&nvrtc.archs_count, "nvrtcGetNumSupportedArchs"},
+                {&nvrtc.archs, "nvrtcGetSupportedArchs"}};
+  for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+    void *symbol = dlsym(library, wanted[i].name);
+    if (!symbol)
+      snprintf(nvrtc_problem, sizeof nvrtc_problem, "NVRTC lacks %s, expected version 12.0 or later", wanted[i].name);
+    memcpy(wanted[i].to, &symbol, sizeof symbol);
+  }
+  Dl_info info;
+  void *address;
+  memcpy(&address, &nvrtc.version, sizeof address);
+  if (address && dladdr(address, &info) && info.dli_fname)
+    snprintf(nvrtc_path, sizeof nvrtc_path, "%s", info.dli_fname);
+}
+
+static tide_status nvrtc_ready(void) {
+  pthread_once(&nvrtc_once, nvrtc_open);
+  return nvrtc_problem[0] ? tide__cuda_host->fail(TIDE_LIBRARY, "jit: %s", nvrtc_problem) : TIDE_OK;
+}
+
+/* NVRTC tells no patch level: the size of its file stands for it. */
+tide_status tide__nvrtc_identify(char *path, size_t path_size, char *version, size_t version_size) {
+  int major = 0, minor = 0;
+  struct stat s = {0};
+  CUDA_TRY(nvrtc_ready());
+  int rc = nvrtc.version(&major, &minor);
+  if (rc) return tide__cuda_host->fail(TIDE_LIBRARY, "jit: NVRTC tells no version: %s", nvrtc.error_string(rc));
+  if (stat(nvrtc_path, &s)) s.st_size = 0;
+  snprintf(path, path_size, "%s", nvrtc_path);
+  snprintf(version, version_size, "nvrtc %d.%d %lld", major, minor, (long long)s.st_size);
+  return TIDE_OK;
+}
+
+/* ---- options ---- */
+
+enum { OPTIONS = 48, ARCHS = 64 };
+
+typedef struct choice {
+  const char *list[OPTIONS];
+  int count;
+  char arch[64], include[256];
+  bool ptx;
+} choice;
+
+/* "sm_90" if NVRTC knows it; else PTX of the newest that it knows and that the GPU can run. */
+static void choose_arch(choice *c, const char *arch) {
+  int known[ARCHS], n = 0, wanted = atoi(arch + 3), best = 0;
+  if (nvrtc.archs_count(&n) || n > ARCHS || nvrtc.archs(known)) n = 0;
+  for (int i = 0; i < n; i++)
+    if (known[i] <= wanted && known[i] > best) best = known[i];
+  c->ptx = best && best != wanted;
+  snprintf(c->arch, sizeof c->arch, "--gpu-architecture=%s_%d", c->ptx ? "compute" : "sm", best ? best : wanted);
+}
+
+static void choose_include(choice *c, const char *source) {
+  static const char *const variables[] = {"CUDA_HOME", "CUDA_PATH"};
+  char folder[200] = "/usr/local/cuda/include";
+  for (int i = 0; i < 2; i++) {
+    const char *home = getenv(variables[i]);
+    char found[200];
+    if (home && *home && snprintf(found, sizeof found, "%s/include", home) < (int)sizeof found && !access(found, R_OK)) {
+      memcpy(folder, found, sizeof folder);
+      break;
+    }
+  }
+  if (!strstr(source, "#include") || access(folder, R_OK)) return;
+  snprintf(c->include, sizeof c->include, "-I%s", folder);
+  c->list[c->count++] = c->include;
+}
+
+/* ---- compiling ---- */
+
+static tide_status nvrtc_fail(const char *what, int rc) {
+  return tide__cuda_host->fail(TIDE_LIBRARY, "jit: NVRTC failed at %s: %s", what, nvrtc.error_string(rc));
+}
+
+static char *log_of(void *program) {
+  size_t size = 0;
+  if (nvrtc.log_size(program, &size) || !size) return NULL;
+  char *log = malloc(size + 1);
+  if (log && nvrtc.log(program, log)) log[0] = 0;
+  if (log) log[size] = 0;
+  return log;
+}
+
+static tide_status take_image(tide_image *out, void *program, bool ptx, const char *name) {
+  const char *lowered = name;
+  bool is_expression = strcmp(name, "tide_kernel") != 0;
+  int rc = is_expression ? nvrtc.lowered(program, name, &lowered) : 0;
+  if (rc) return nvrtc_fail("the kernel's name", rc);
+  rc = ptx ? nvrtc.ptx_size(program, &out->size) : nvrtc.cubin_size(program, &out->size);
+  if (rc) return nvrtc_fail("the size of the code", rc);
+  out->bytes = malloc(out->size);
+  if (!out->bytes) return tide__cuda_host->fail(TIDE_MEMORY, "jit: no host memory for %zu bytes of code", out->size);
+  rc = ptx ? nvrtc.ptx(program, out->bytes) : nvrtc.cubin(program, out->bytes);
+  if (rc) {
+    free(out->bytes);
+    out->bytes = NULL;
+    return nvrtc_fail("the code", rc);
+  }
+  char kept[sizeof out->name]; /* `name` may be out->name itself */
+  snprintf(kept, sizeof kept, "%s", lowered);
+  memcpy(out->name, kept, sizeof kept);
+  return TIDE_OK;
+}
+
+tide_status tide__nvrtc_compile(tide_image *out, char **log, const char *source, const char *const *options, int n,
+                                const char *arch) {
+  choice c = {.count = 0};
+  void *program = NULL;
+  CUDA_TRY(nvrtc_ready());
+  choose_arch(&c, arch);
+  c.list[c.count++] = c.arch;
+  choose_include(&c, source);
+  for (int i = 0; i < n && c.count < OPTIONS; i++) c.list[c.count++] = options[i];
+  int rc = nvrtc.create(&program, source, "tide", 0, NULL, NULL);
+  if (rc) return nvrtc_fail("the start", rc);
+  if (strcmp(out->name, "tide_kernel") != 0) rc = nvrtc.expression(program, out->name);
+  tide_status status = rc ? nvrtc_fail("the kernel's name", rc) : TIDE_OK;
+  if (!rc && (rc = nvrtc.compile(program, c.count, c.list))) {
+    status = nvrtc_fail("compiling", rc);
+    *log = log_of(program);
+  }
+  if (status == TIDE_OK) status = take_image(out, program, c.ptx, out->name);
+  nvrtc.destroy(&program);
+  return status;
+}

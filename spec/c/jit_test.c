@@ -1,0 +1,236 @@
+/* jit_test.c: the parts of run-time kernels that scripts do not see: signatures, packed arguments, keys and entries of
+ * the cache, and, where libtide_cuda and NVRTC are there, that every kind of kernel compiles for a GPU. No GPU is
+ * needed for that. `jit_test time` tells how long NVRTC takes. */
+#include "jit.h"
+
+#include <dlfcn.h>
+#include <libgen.h>
+#include <limits.h>
+#include <time.h>
+
+#include "tensor_test.h"
+
+/* ---- signatures ---- */
+
+static bool is_template(const char *code, const char *name, int params) {
+  tide__signature s;
+  return tide__parse_template(&s, code, "test") == TIDE_OK && !strcmp(s.name, name) && s.params == params;
+}
+
+static void test_templates(void) {
+  tide__signature s;
+  OK(tide__parse_template(&s, "template <typename T> T f(T x, const T &y, int n = 3, T) { return x; }", "test"));
+  CHECK(s.params == 4 && !strcmp(s.name, "f") && !strcmp(s.template_type, "T") && !strcmp(s.result, "T"));
+  CHECK(!strcmp(s.param[0].name, "x") && !strcmp(s.param[0].type, "T"));
+  CHECK(!strcmp(s.param[1].name, "y") && !strcmp(s.param[1].type, "const T &"));
+  CHECK(!strcmp(s.param[2].name, "n") && !strcmp(s.param[2].type, "int"));
+  CHECK(!s.param[3].name[0] && !strcmp(s.param[3].type, "T"));
+  CHECK(is_template("template<class T>T a(T x){return x;}template<class T>T b(T x,T y){return x;}", "b", 2));
+  CHECK(is_template("template<class T> T a(T x) { return x; }\nint b(int x) { return x; }", "a", 1));
+  CHECK(is_template("#define Q template <class T> T no(T x) { \\\n return x; }\ntemplate <class T> T a(T x) { return x; }",
+                    "a", 1));
+  CHECK(is_template("template <class T> T a(T x) { const char *s = \"} template <class T> T b(T x) {\"; return x; }", "a",
+                    1));
+  CHECK(is_template("template <class T> struct S { T f(T x) { return x; } }; template <class T> T a(S<T> x) { return x.f(1); }",
+                    "a", 1));
+  CHECK(is_template("namespace n { }\ntemplate <class T, class U> __device__ __forceinline__ T a(T x, U y) noexcept { return x; }",
+                    "a", 2));
+  CHECK(is_template("template <class T> T a(T x);\ntemplate <class T> T a(T x) { return x; }\ntemplate <class T> T c(T x);",
+                    "a", 1));
+  FAILS(TIDE_VALUE, tide__parse_template(&s, "", "test"));
+  FAILS(TIDE_VALUE, tide__parse_template(&s, "template", "test"));
+  FAILS(TIDE_VALUE, tide__parse_template(&s, "template <", "test"));
+  FAILS(TIDE_VALUE, tide__parse_template(&s, "template <class T> T a(", "test"));
+  FAILS(TIDE_VALUE, tide__parse_template(&s, "template <int N> int a(int x) { return x; }", "test"));
+}
+
+static void test_globals(void) {
+  tide__signature s;
+  const char *code = "__device__ float g(float x) { return x; }\n"
+                     "extern \"C\" __global__ void __launch_bounds__(256) k(const float *__restrict__ x, float *y, "
+                     "unsigned int n, long long m, bool b, double d[]) { }\n"
+                     "template <typename T, int N> __global__ void t(T *x, T v) { }\n__global__ void k2() { }";
+  OK(tide__parse_global(&s, code, "k", "test"));
+  CHECK(s.params == 6 && s.extern_c && !s.template_type[0]);
+  CHECK(!strcmp(s.param[0].type, "const float *") && !strcmp(s.param[0].name, "x"));
+  CHECK(!strcmp(s.param[2].type, "unsigned int") && !strcmp(s.param[2].name, "n"));
+  CHECK(!strcmp(s.param[5].type, "double *") && !strcmp(s.param[5].name, "d"));
+  OK(tide__parse_global(&s, code, "t<float, 3>", "test"));
+  CHECK(s.params == 2 && !s.extern_c && !strcmp(s.template_type, "T") && !strcmp(s.param[0].type, "T *"));
+  OK(tide__parse_global(&s, code, "k2", "test"));
+  CHECK(s.params == 0);
+  FAILS(TIDE_VALUE, tide__parse_global(&s, code, "g", "test"));
+  FAILS(TIDE_VALUE, tide__parse_global(&s, code, "k3", "test"));
+  static const char *const words[] = {"__shared__", "__syncthreads", NULL};
+  CHECK(!tide__parse_finds("// __shared__\nint x; /* __syncthreads() */ \"__shared__\"", words));
+  CHECK(tide__parse_finds("x(); __syncthreads();", words) != NULL);
+}
+
+/* Pieces of good code, cut and mixed: nothing may be read past the end. */
+static void test_noise(void) {
+  static const char good[] = "template <typename T> T f(const T &x, T *y[3], int n = (1 < 2)) { return \"a\\\"b\"[0]; }"
+                             " /* c */ extern \"C\" __global__ void k(float *x) { } // d\n#define A \\\n b\n'c' {[(<";
+  uint64_t seed = 1;
+  for (int round = 0; round < 3000; round++) {
+    char text[sizeof good];
+    memcpy(text, good, sizeof good);
+    for (int i = 0; i < round % 7; i++) {
+      seed = seed * 6364136223846793005u + 1442695040888963407u;
+      text[(seed >> 33) % (sizeof good - 1)] = good[(seed >> 20) % (sizeof good - 1)];
+    }
+    text[(seed >> 40) % sizeof good] = 0;
+    char *own = strdup(text); /* its end is watched by the sanitizer */
+    tide__signature s;
+    (void)tide__parse_template(&s, own, "test");
+    (void)tide__parse_global(&s, own, "k", "test");
+    free(own);
+  }
+}
+
+/* ---- entries ---- */
+
+static void test_entries(void) {
+  char folder[] = "/tmp/tide-jit-test-XXXXXX";
+  CHECK(mkdtemp(folder) != NULL);
+  setenv("TIDE_KERNEL_CACHE_PATH", folder, 1);
+  tide__jit_key a = {{1, 2}}, b = {{1, 2}};
+  tide__jit_hash(&a, "xy", 2), tide__jit_hash(&a, "z", 1);
+  tide__jit_hash(&b, "x", 1), tide__jit_hash(&b, "yz", 2);
+  CHECK(memcmp(&a, &b, sizeof a) != 0);
+  tide_image image = {.bytes = (char[]){1, 0, 2, 0, 3}, .size = 5, .name = "kernel"}, back = {0};
+  CHECK(tide__jit_read(&back, &a) == TIDE_ENTRY_NONE);
+  CHECK(tide__jit_write(&image, &a) && tide__jit_write(&image, &a));
+  CHECK(tide__jit_read(&back, &a) == TIDE_ENTRY_FOUND);
+  CHECK(back.size == 5 && !memcmp(back.bytes, image.bytes, 5) && !strcmp(back.name, "kernel"));
+  free(back.bytes);
+  CHECK(tide__jit_read(&back, &b) == TIDE_ENTRY_NONE);
+  OK(tide_jit_cache_clear());
+  CHECK(tide__jit_read(&back, &a) == TIDE_ENTRY_NONE);
+  CHECK(rmdir(folder) == 0);
+  unsetenv("TIDE_KERNEL_CACHE_PATH");
+}
+
+/* ---- NVRTC ---- */
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static const tide_compiler *cuda_compiler(void) {
+  char self[PATH_MAX], path[PATH_MAX + 40];
+  ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+  if (n < 0) return NULL;
+  self[n] = 0;
+  snprintf(path, sizeof path, "%s/../lib/libtide_cuda.so", dirname(self));
+  void *library = dlopen(path, RTLD_NOW);
+  if (!library) return NULL;
+  static tide_backend_host host = {.fail = tide__fail};
+  host.struct_size = sizeof host;
+  tide_backend_open_fn open = NULL;
+  *(void **)&open = dlsym(library, "tide_backend_cuda_open");
+  const tide_backend *b = open ? open(&host, TIDE_BACKEND_VERSION) : NULL;
+  return b ? b->compiler : NULL;
+}
+
+static double compile_seconds;
+
+static tide_status try_compile(const tide_compiler *c, const char *source, const char *name, char **log) {
+  const char *options[8];
+  char text[256], *rest = text;
+  int n = 0;
+  tide_image image = {0};
+  snprintf(image.name, sizeof image.name, "%s", name);
+  snprintf(text, sizeof text, "%s", strcmp(name, "tide_kernel") ? c->raw_options : c->options);
+  for (char *p; (p = strtok_r(rest, " ", &rest)) && n < 8;) options[n++] = p;
+  double start = now();
+  tide_status status = c->compile(&image, log, source, options, n, "sm_90");
+  compile_seconds = now() - start;
+  if (status == TIDE_OK) CHECK(image.size > 500 && !memcmp(image.bytes, "\177ELF", 4));
+  free(image.bytes);
+  return status;
+}
+
+static void compile_special(const tide_compiler *c, const char *code, const char *scalar_kinds, int outputs, int ndim,
+                            tide_dtype common, const tide_dtype *in) {
+  tide__signature f;
+  uint8_t role[TIDE_LAUNCH_PARAMS], number[TIDE_LAUNCH_PARAMS];
+  int inputs = 0, outs = 0, scalars = 0;
+  OK(tide__parse_template(&f, code, "test"));
+  for (int p = 0; p < f.params; p++) {
+    bool scalar = f.param[p].name[0] == 'c';
+    bool out = strchr(f.param[p].type, '&') != NULL;
+    role[p] = scalar ? TIDE_ROLE_SCALAR : out ? TIDE_ROLE_OUTPUT : TIDE_ROLE_INPUT;
+    number[p] = (uint8_t)(scalar ? scalars++ : out ? outs++ : inputs++);
+  }
+  int n = outputs ? outputs : 1;
+  tide__special s = {inputs + n, n, scalars, ndim, common, {0}};
+  for (int k = 0; k < n + inputs && k < 2 * TIDE_JIT_TENSORS; k++) s.dtype[k] = (uint8_t)(k < n ? common : in[k - n]);
+  const tide__jit_text t = {code, &f, outputs == 0, role, number, scalar_kinds};
+  char *source = tide__jit_source(&t, &s, c), *log = NULL;
+  CHECK(source != NULL);
+  tide_status status = try_compile(c, source, "tide_kernel", &log);
+  if (status != TIDE_OK) fprintf(stderr, "%s\n", log ? log : "");
+  OK(status);
+  free(log), free(source);
+}
+
+static void test_nvrtc(bool timing) {
+  const tide_compiler *c = cuda_compiler();
+  char path[512], version[128], *log = NULL;
+  if (!c || c->identify(path, sizeof path, version, sizeof version) != TIDE_OK) {
+    printf("jit_test: no libtide_cuda or no NVRTC here, its part is left out\n");
+    return;
+  }
+  static const char two[] = "template <typename T> T f(T x, T y, T c) { return x + c * y; }";
+  static const char chain[] = "template <typename T> T f(T x) { x = x * 2 + 1; x = x * x - 3; return abs(x) + x; }";
+  static const char outs[] = "template <typename T> void f(T x, T y, int ci, double cd, T &a, T &b) { a = x + T(ci); b = y * T(cd); }";
+  static const char functions[] =
+      "template <typename T> T f(T x) { return exp(-x) + rsqrt(x) + max(x, T(2)) + min(x, T(3)) + abs(-x) + pow(x, T(2)) "
+      "+ normcdf(x) + fmod(x, T(2)) + log1p(x) + erf(x) + tanh(x) + std::sqrt(x) + sinpi(x) + isnan(x) + floor(x) "
+      "+ std::max(x, T(1)) + std::numeric_limits<T>::infinity() + std::pow(x, 2) + ::exp(x); }";
+  static const char complexes[] = "template <typename T> T f(T z) { return std::exp(z) * std::conj(z) / (z + T(1)) - "
+                                  "std::sqrt(z) + std::log(z) + std::abs(z) + std::pow(z, z) + tan(z) + T(z.real(), 2); }";
+  for (int d = 0; d < TIDE_DTYPE_COUNT; d++) {
+    tide_dtype in[8] = {(tide_dtype)d, (tide_dtype)d};
+    if (timing && d != TIDE_FLOAT32) continue;
+    for (int ndim = 0; ndim < 3; ndim++) {
+      compile_special(c, two, "T", 0, ndim, (tide_dtype)d, in);
+      if (timing) printf("%d dims: %.1f ms\n", ndim, 1e3 * compile_seconds);
+    }
+    if (d == TIDE_BOOL) continue;
+    tide_dtype mixed[8] = {(tide_dtype)d, TIDE_BOOL};
+    if (!timing) compile_special(c, two, "T", 0, 0, (tide_dtype)d, mixed);
+  }
+  for (int k = 0; k < (timing ? 10 : 1); k++) {
+    compile_special(c, chain, "", 0, 0, TIDE_FLOAT32, (tide_dtype[]){TIDE_FLOAT32});
+    if (timing) printf("a chain: %.1f ms\n", 1e3 * compile_seconds);
+  }
+  compile_special(c, outs, "IF", 2, 12, TIDE_FLOAT64, (tide_dtype[]){TIDE_FLOAT16, TIDE_INT64});
+  compile_special(c, functions, "", 0, 0, TIDE_FLOAT32, (tide_dtype[]){TIDE_FLOAT32});
+  compile_special(c, functions, "", 0, 1, TIDE_FLOAT64, (tide_dtype[]){TIDE_FLOAT64});
+  compile_special(c, complexes, "", 0, 0, TIDE_COMPLEX64, (tide_dtype[]){TIDE_COMPLEX64});
+  compile_special(c, complexes, "", 0, 2, TIDE_COMPLEX128, (tide_dtype[]){TIDE_COMPLEX64});
+  FAILS(TIDE_LIBRARY, try_compile(c, "#line 1 \"code\"\nint f(int x) {\n return y; }", "tide_kernel", &log));
+  CHECK(log && strstr(log, "code(2)") != NULL);
+  free(log);
+  log = NULL;
+  OK(try_compile(c, "template <class T> __global__ void k(T *x) { *x = 1; }", "k<float>", &log));
+  free(log);
+}
+
+int main(int argc, char **argv) {
+  OK(tide_init(NULL));
+  bool timing = argc > 1 && !strcmp(argv[1], "time");
+  if (!timing) {
+    test_templates();
+    test_globals();
+    test_noise();
+    test_entries();
+  }
+  test_nvrtc(timing);
+  tide_shutdown();
+  printf("jit_test: %d checks, %d failures\n", checks, failures);
+  return failures != 0;
+}
