@@ -143,5 +143,6 @@ tide_status tide__allocator_fail(tide__allocator *a, int device, size_t bytes) {
                            "whose largest free block is %s%s; %s%s. What helps: %s",
                            tide__device_text(device), bytes_text(w, bytes), bytes_text(f, o.free),
                            bytes_text(t, o.total), bytes_text(h, o.allocated), bytes_text(r, o.reserved - o.allocated),
-                           bytes_text(l, o.largest_free), limit, what_failed(&o), sites, what_helps(&o, a->granule && a->set.expandable));
+                           bytes_text(l, o.largest_free), limit, what_failed(&o), sites,
+                           what_helps(&o, a->granule && a->set.expandable));
 }
