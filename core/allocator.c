@@ -108,9 +108,11 @@ static tide_block *take(tide__allocator *a, tide__request *r) {
 
 /* ---- more from the driver; the lock is held ---- */
 
-/* Can the request be served from a segment that grows? */
+/* Can the request be served from a segment that grows? Not one that no device could hold: its addresses alone would
+ * need a table of gigabytes. */
 static bool grows(const tide__allocator *a, const tide__request *r) {
-  return r->source == SOURCE_CACHE && a->granule && a->set.expandable && !(r->mempool && r->mempool->source);
+  return r->source == SOURCE_CACHE && a->granule && a->set.expandable && r->size <= a->total &&
+         !(r->mempool && r->mempool->source);
 }
 
 /* TIDE_MEMORY, with no error text of ours, when it does not fit. */
