@@ -238,6 +238,21 @@ describe("memory history", function()
     D.raises("ArgumentError", M.dump_snapshot, path, { what = 1 })
   end)
 
+  it("finds the leak of the example", function()
+    local path = os.tmpname()
+    local out, err, code = D.run({ "scripts/examples/memory.lua", "--steps", "12", "--out", path },
+      { env = { TIDE_SIM_DEVICES = "1" } })
+    assert.are.equal(0, code, out .. err)
+    local held, blocks = out:match "held most by\n[^\n]*\n *(%S+ %S+) in (%d+) blocks  scripts/examples/memory.lua:30\n"
+    assert.are.equal("3.00 MiB", held, out)
+    assert.are.equal("12", blocks)
+    local file = assert(io.open(path, "rb"))
+    local trace = json.decode(file:read "a").device_traces[1]
+    assert.are.equal("oom", trace[#trace].action)
+    file:close()
+    os.remove(path)
+  end)
+
   it("makes a page that needs nothing else", function()
     local path, page = os.tmpname(), os.tmpname()
     M.record_history()
