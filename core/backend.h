@@ -120,7 +120,8 @@ typedef struct tide_backend {
   uint32_t (*progress_read)(void *stream);
 
   /* ---- the rest (optional) ---- */
-  tide_status (*device_reset)(int device); /* drops the context: everything on the device becomes invalid */
+  /* Drops the context of a device that was opened, after close: everything on it is gone. */
+  tide_status (*device_reset)(int device);
   tide_status (*blas_handle)(uint64_t *out, tide_stream *stream);
   tide_status (*arch_list)(char *text, size_t size); /* what kernels were compiled for: "sm_90 compute_90", ... */
   /* The uuids of the machine's devices, before anything is opened and without starting the driver: a process may fork

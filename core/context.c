@@ -1,7 +1,7 @@
 /* context.c: the process's one runtime: starting and ending it, what the host brings, what each thread sets.
  *
  * tide_init counts; the first call's configuration holds until the last tide_shutdown. Starting touches no driver and
- * starts no thread. tide__epoch is odd while tide runs and grows with each start and end. Everything that holds a
+ * starts no thread. tide__epochs are odd while tide runs and grow with each start and end. Everything that holds a
  * resource of a runtime carries the epoch it was made in, so a handle that outlives its runtime is recognised by one
  * compare and let go without touching what is gone.
  *
@@ -16,6 +16,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+
+#include "tide/debug.h"
 
 struct tide__host_hooks {
   void *user;
@@ -53,11 +55,16 @@ static _Thread_local struct {
   void *user;
 } interrupt;
 
-_Atomic uint32_t tide__epoch;
+_Atomic uint32_t tide__epochs[2];
 _Atomic int64_t tide__fault_left;
 
 const char *tide_version(void) { return TIDE_VERSION; }
 bool tide__running(void) { return tide__epoch_now() & 1; }
+
+static void next_epoch(void) {
+  atomic_fetch_add(&tide__epochs[0], 1);
+  atomic_fetch_add(&tide__epochs[1], 1);
+}
 const tide_config *tide__config(void) { return &runtime.config; }
 
 /* ---- host memory ---- */
@@ -169,7 +176,7 @@ tide_status tide_init(const tide_config *config) {
   pthread_mutex_lock(&runtime.lock);
   while (runtime.ending) pthread_cond_wait(&runtime.ended, &runtime.lock);
   tide_status status = runtime.depth ? TIDE_OK : configure(config);
-  if (status == TIDE_OK && runtime.depth++ == 0) atomic_fetch_add(&tide__epoch, 1);
+  if (status == TIDE_OK && runtime.depth++ == 0) next_epoch();
   pthread_mutex_unlock(&runtime.lock);
   return status;
 }
@@ -183,8 +190,7 @@ static void wait_for_devices(void) {
 }
 
 /* From the tensors down to the library; each room frees what it has from the rooms below it. */
-static void end_runtime(void) {
-  tide__defer_shutdown();
+static void end_accelerators(void) {
   tide__peer_shutdown();
   tide__capture_shutdown();
   tide__deferred_drain();
@@ -192,7 +198,6 @@ static void end_runtime(void) {
   tide__graph_shutdown();
   tide__ipc_shutdown();
   tide__park_shutdown();
-  tide__parallel_shutdown();
   tide__fft_shutdown();
   tide__storage_shutdown();
   tide__allocator_shutdown();
@@ -200,10 +205,32 @@ static void end_runtime(void) {
   tide__event_shutdown();
   tide__stream_shutdown();
   tide__jit_shutdown();
-  atomic_fetch_add(&tide__epoch, 1);
-  tide__backends_close();
+}
+
+static void end_runtime(void) {
+  tide__defer_shutdown();
+  end_accelerators();
+  tide__parallel_shutdown();
+  next_epoch();
+  tide__backends_close(false);
   atomic_store_explicit(&hooks_now, &own, memory_order_release);
   runtime.config = (tide_config){0};
+}
+
+static void end_begin(void) {
+  pthread_mutex_lock(&runtime.lock);
+  while (runtime.ending) pthread_cond_wait(&runtime.ended, &runtime.lock);
+  runtime.ending = true;
+  pthread_mutex_unlock(&runtime.lock);
+  ending_here = true;
+}
+
+static void end_done(void) {
+  ending_here = false;
+  pthread_mutex_lock(&runtime.lock);
+  runtime.ending = false;
+  pthread_cond_broadcast(&runtime.ended);
+  pthread_mutex_unlock(&runtime.lock);
 }
 
 void tide_shutdown(void) {
@@ -214,11 +241,22 @@ void tide_shutdown(void) {
   if (!end) return;
   ending_here = true;
   end_runtime();
-  ending_here = false;
-  pthread_mutex_lock(&runtime.lock);
-  runtime.ending = false;
-  pthread_cond_broadcast(&runtime.ended);
-  pthread_mutex_unlock(&runtime.lock);
+  end_done();
+}
+
+/* The library keeps state for all devices in one place, and page-locked memory belongs to none, so one device cannot go
+ * alone. */
+tide_status tide_device_reset(int device) {
+  if (ending_here)
+    return tide__fail(TIDE_STATE, "device_reset: called from a hook while tide ends, expected before tide_shutdown");
+  TIDE_TRY(tide__device_resolve_accelerator(&device, device, "device_reset"));
+  TIDE_TRY(tide__sync_asked("device_reset"));
+  end_begin();
+  end_accelerators();
+  atomic_fetch_add(&tide__epochs[1], 2);
+  tide__backends_close(true);
+  end_done();
+  return TIDE_OK;
 }
 
 /* ---- reclaim hooks ---- */

@@ -285,10 +285,13 @@ bool tide__device_lost(tide_error *cause, int device) {
 
 const tide__suspects *tide__device_suspects(int device) { return &acc.device[device].suspects; }
 
-void tide__backends_close(void) {
+/* Afterwards the accelerators are found and opened anew when someone uses them. */
+void tide__backends_close(bool reset) {
   pthread_mutex_lock(&acc.lock);
   const tide_backend *table = atomic_exchange(&acc.table, NULL);
   if (table && table->close) table->close();
+  for (int d = 0; table && reset && table->device_reset && d < TIDE_MAX_DEVICES; d++)
+    if (atomic_load(&acc.device[d].state) != CLOSED) table->device_reset(d);
   atomic_store(&acc.count, 0);
   for (int d = 0; d < TIDE_MAX_DEVICES; d++) atomic_store(&acc.device[d].state, CLOSED);
   acc.tried = false;

@@ -39,9 +39,11 @@ void tide__site_recent(char *text, size_t size); /* the last few distinct lines,
 
 /* ---- context.c: the process's one runtime ---- */
 
-/* Counts starts and ends: odd while tide runs. What was made in another epoch holds nothing of this one's. */
-extern _Atomic uint32_t tide__epoch;
-static inline uint32_t tide__epoch_now(void) { return atomic_load_explicit(&tide__epoch, memory_order_acquire); }
+/* Counts starts and ends: odd while tide runs. What was made in another epoch holds nothing of this one's. The first
+ * one is that of ordinary CPU memory; the second one, of all that belongs to accelerators, also moves on by two when
+ * they are reset. */
+extern _Atomic uint32_t tide__epochs[2];
+static inline uint32_t tide__epoch_now(void) { return atomic_load_explicit(&tide__epochs[1], memory_order_acquire); }
 const tide_config *tide__config(void);
 int tide__interrupted(void);
 void tide__log(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -82,7 +84,7 @@ bool tide__device_any_open(void);
 void tide__device_set_lost(int device, const tide_error *cause, const struct tide__suspects *suspects);
 const struct tide__suspects *tide__device_suspects(int device); /* of the lost device's cause, as long as that */
 bool tide__device_lost(tide_error *cause, int device); /* cause may be NULL; its strings live as long as the epoch */
-void tide__backends_close(void);
+void tide__backends_close(bool reset);                 /* reset: the devices lose their contexts too */
 
 /* ---- thread.c: what a thread leaves behind ---- */
 
@@ -269,7 +271,12 @@ tide_status tide__storage_new(tide_storage **out, size_t nbytes, int device, boo
 tide_status tide__storage_wrap(tide_storage **out, void *ptr, size_t nbytes, int device, void (*release)(void *user),
                                void *user);
 /* Is it of the runtime that is running now? */
-static inline bool tide__storage_live(const tide_storage *s) { return s->epoch == tide__epoch_now(); }
+static inline bool tide__storage_live(const tide_storage *s) {
+  return s->epoch == atomic_load_explicit(&tide__epochs[s->tracked], memory_order_acquire);
+}
+static inline void tide__storage_enter(tide_storage *s) { /* once `tracked` is known */
+  s->epoch = atomic_load_explicit(&tide__epochs[s->tracked], memory_order_acquire);
+}
 /* To be called for every storage that work queued on the stream reads or writes, pinned host memory included. */
 void tide__storage_use_slow(tide_storage *s, tide_stream *stream);
 static inline void tide__storage_use(tide_storage *s, tide_stream *stream) {

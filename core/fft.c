@@ -262,12 +262,12 @@ static bool group_begin(group *g, const request *r, const tide_tensor *out, cons
 
 /* ---- queueing ---- */
 
-static tide_status run_calls(group *g, tide_fft_args *a, const tide__queue *q, int item_out, int item_in) {
+static tide_status run_calls(group *g, tide_fft_args *a, tide__queue *q, int item_out, int item_in) {
   int64_t at[TIDE_MAX_DIMS] = {0};
   char *out = a->head.ptr[0], *in = a->head.ptr[1];
   for (;;) {
     a->head.ptr[0] = out, a->head.ptr[1] = in;
-    TIDE_TRY(q->backend->fft(q->stream, a));
+    TIDE_TRY(TIDE_LAUNCH(q, fft, a, 0));
     int d = g->loops - 1;
     for (; d >= 0; d--) {
       out += g->stride[0][d] * item_out, in += g->stride[1][d] * item_in;
@@ -281,7 +281,7 @@ static tide_status run_calls(group *g, tide_fft_args *a, const tide__queue *q, i
 
 /* With a plan, its work area from the allocator: the block may serve later work of the stream, which runs after this.
  */
-static tide_status run_planned(group *g, tide_fft_args *a, const tide__queue *q, int item_out, int item_in) {
+static tide_status run_planned(group *g, tide_fft_args *a, tide__queue *q, int item_out, int item_in) {
   tide__fft_entry *e;
   TIDE_TRY(tide__fft_take(&e, q->backend, q->stream, &g->shape));
   a->plan = e->plan, a->scale = 1;

@@ -17,6 +17,8 @@
 
 #include <stdlib.h>
 
+#include "progress.h"
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of `all` */
 static tide__recording *all;
 

@@ -87,7 +87,6 @@ static tide_storage *shell_new(void) {
   }
   memset(s, 0, sizeof *s);
   atomic_init(&s->refs, 1);
-  s->epoch = tide__epoch_now();
   return s;
 }
 
@@ -215,6 +214,7 @@ tide_status tide__storage_new(tide_storage **out, size_t nbytes, int device, boo
     shell_free(s);
     return status;
   }
+  tide__storage_enter(s);
   tide__pace_add(nbytes);
   *out = s;
   return TIDE_OK;
@@ -231,6 +231,7 @@ tide_status tide__storage_wrap(tide_storage **out, void *ptr, size_t nbytes, int
   s->foreign = true;
   s->release = release, s->user = user;
   s->tracked = device >= 0;
+  tide__storage_enter(s);
   *out = s;
   return TIDE_OK;
 }

@@ -356,7 +356,7 @@ void tide__tensor_wrap(tide_tensor *x, tide_storage *s, void *ptr, size_t bytes,
   s->ptr = ptr;
   s->nbytes = bytes;
   s->device = device;
-  s->epoch = tide__epoch_now();
+  tide__storage_enter(s);
   x->next = NULL;
   atomic_init(&x->refs, 1);
   x->storage = s;

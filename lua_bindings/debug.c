@@ -48,6 +48,12 @@ static int lsync_debug_mode(lua_State *L) {
   return ltide_scoped(L, "cuda.sync_debug_mode", lua_isfunction(L, 2) ? 2 : 0, leave_mode, &before, sizeof before);
 }
 
+static int ldevice_reset(lua_State *L) {
+  ltide_enter(L);
+  ltide_try(L, tide_device_reset(ltide_check_device(L, 1, "device", LTIDE_NIL_OK)));
+  return 0;
+}
+
 static int llaunch_blocking(lua_State *L) {
   lua_pushboolean(L, tide_launch_blocking());
   return 1;
@@ -70,6 +76,11 @@ void ltide_open_debug(lua_State *L, ltide_state *S) {
       {"launch_blocking", llaunch_blocking,
        "tide.cuda.launch_blocking() -> boolean\nIs CUDA_LAUNCH_BLOCKING=1 set? Then the script waits for every launch, "
        "and an error of a device names the one line that caused it."},
+      {"device_reset", ldevice_reset,
+       "tide.cuda.device_reset([dev])\nFor recovery after a sticky error: drops all that lies on GPUs, of every GPU in "
+       "use, and opens them anew at the next use, as far as the driver allows; a new process is the sure way. Tensors "
+       "on GPUs or in pinned memory, streams, events and graphs made before raise StateError when they are used; other "
+       "tensors on the cpu stay."},
       {0}};
   lua_getfield(L, -1, "cuda");
   ltide_register(L, "tide.cuda", list);

@@ -22,6 +22,7 @@ static const tide_backend table = {
     .close = backend_close,
     .device_count = tide__cuda_device_count,
     .device_open = tide__cuda_device_open,
+    .device_reset = tide__cuda_device_reset,
     .device_props = tide__cuda_device_props,
     .device_mem_info = tide__cuda_device_mem_info,
     .device_sync = tide__cuda_device_sync,

@@ -85,6 +85,17 @@ tide_status tide__cuda_device_open(int device) {
   return TIDE_OK;
 }
 
+/* The driver may refuse after a fault; what is used next will tell. */
+tide_status tide__cuda_device_reset(int device) {
+  CUcontext before = NULL, gone = atomic_exchange(&tide__cuda_devices[device].context, NULL);
+  if (!gone) return TIDE_OK;
+  tide__cuda_get_current(&before);
+  int rc = (int)cudaSetDevice(device);
+  if (!rc) rc = (int)cudaDeviceReset();
+  tide__cuda_set_current(before == gone ? NULL : before);
+  return tide__cuda_check(device, "device_reset", rc);
+}
+
 static int attribute(int device, enum cudaDeviceAttr which) {
   int value = 0;
   if (cudaDeviceGetAttribute(&value, which, device) != cudaSuccess) cudaGetLastError();

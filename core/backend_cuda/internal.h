@@ -65,6 +65,7 @@ int tide__cuda_any_device(void); /* an opened device, or -1 */
 
 tide_status tide__cuda_device_count(int *out);
 tide_status tide__cuda_device_open(int device);
+tide_status tide__cuda_device_reset(int device);
 tide_status tide__cuda_device_props(tide_device_props *out, int device);
 tide_status tide__cuda_device_mem_info(size_t *free, size_t *total, int device);
 tide_status tide__cuda_device_sync(int device);

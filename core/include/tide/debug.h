@@ -1,4 +1,4 @@
-/* tide/debug.h: finding out what a program does to a device: where it waits. */
+/* tide/debug.h: finding out what a program does to a device: where it waits, which launch failed, and what then. */
 #ifndef TIDE_DEBUG_H
 #define TIDE_DEBUG_H
 
@@ -31,6 +31,12 @@ typedef struct tide_candidate {
 TIDE_API int tide_error_candidates(const tide_candidate **out);
 /* Does CUDA_LAUNCH_BLOCKING ask for a wait after every launch? Each stream looks once, at its first launch. */
 TIDE_API bool tide_launch_blocking(void);
+
+/* For recovery after a sticky error: every accelerator in use loses its context and all that lies on it, and is opened
+ * anew when it is used next. Tensors on accelerators and in page-locked memory, streams, events, graphs and pools
+ * become handles whose use fails with STATE; ordinary CPU memory stays. No other thread may use tide meanwhile. Whether
+ * a device works after its fault is for the driver to say: a new process is the sure way. `device` must exist. */
+TIDE_API tide_status tide_device_reset(int device);
 
 /* Where the calling thread's warnings go; NULL: to the log of tide_config. The function must return. */
 typedef void (*tide_warn_fn)(void *user, const char *message);
