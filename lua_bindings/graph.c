@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "graph.h"
+#include "mempool.h"
 
 #define GRAPH_META "tide.CUDAGraph"
 #define POOL_META  "tide.GraphPool"
@@ -26,9 +27,9 @@ static tide_mempool **new_pool(lua_State *L) {
 }
 
 tide_mempool *ltide_check_graph_pool(lua_State *L, int arg, const char *name) {
-  tide_mempool **u = luaL_testudata(L, arg, POOL_META);
-  if (!u) ltide_arg_error(L, arg, name, "a token of graph_pool_handle() or g:pool()");
-  return *u;
+  tide_mempool **u = luaL_testudata(L, arg, POOL_META), *pool = u ? *u : ltide_test_mempool(L, arg);
+  if (!pool) ltide_arg_error(L, arg, name, "a token of graph_pool_handle() or g:pool(), or a tide.cuda.MemPool");
+  return pool;
 }
 
 static int pool_gc(lua_State *L) {

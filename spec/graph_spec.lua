@@ -421,6 +421,13 @@ describe("the memory of a graph", function()
     D.eq(24, x[1])
   end)
 
+  it("may come from a MemPool", function()
+    local pool, x = cuda.MemPool(), tide.zeros(10, dev)
+    local g = capture(function() x:add_(tide.ones(10, dev)) end, { pool = pool })
+    g:replay()
+    D.eq(1, x[10])
+  end)
+
   it("has outputs that may outlive the graph", function()
     local y
     do

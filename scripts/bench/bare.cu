@@ -97,6 +97,30 @@ static void copies(float *x, cudaStream_t s) {
   delete[] paged;
 }
 
+/* A graph of 100 small kernels that run one after the other: what a replay costs the host, and until it is done. */
+template <class F> static void graph(const char *host, const char *done, cudaStream_t s, F launch) {
+  cudaGraph_t recorded;
+  cudaGraphExec_t exec;
+  cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal);
+  for (int i = 0; i < 100; i++) launch();
+  cudaStreamEndCapture(s, &recorded);
+  cudaGraphInstantiate(&exec, recorded, 0);
+  for (int i = 0; i < 200; i++) cudaGraphLaunch(exec, s);
+  cudaDeviceSynchronize();
+  out(host, median_ns([&] { cudaGraphLaunch(exec, s); }, 500), "ns");
+  std::vector<double> times;
+  for (int r = 0; r < 21; r++) {
+    cudaDeviceSynchronize();
+    double t = now();
+    for (int i = 0; i < 100; i++) cudaGraphLaunch(exec, s);
+    cudaDeviceSynchronize();
+    times.push_back((now() - t) / 100);
+  }
+  std::sort(times.begin(), times.end());
+  out(done, times[10] / 1e3, "us");
+  cudaGraphExecDestroy(exec), cudaGraphDestroy(recorded);
+}
+
 int main() {
   double start = now();
   float *x, *y, *z, value;
@@ -131,6 +155,9 @@ int main() {
           },
           2000),
       "ns");
+  graph("host_graph_replay100", "graph_replay100_done", s, [&] { add<<<4, 256, 0, s>>>(x, y, x, 1024); });
+  graph("host_graph_replay100_dependent", "graph_replay100_dependent_done", s,
+        [&] { cudaLaunchKernelEx(&config, add, (const float *)x, (const float *)y, x, 1024); });
   copies(x, s);
   return cudaGetLastError() == cudaSuccess ? 0 : 1;
 }

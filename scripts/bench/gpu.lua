@@ -42,6 +42,20 @@ if alloc then host("alloc_free", function(n) for _ = 1, n do delete(alloc(4096))
 host("stream_switch", function(n) for _ = 1, n do stream(s, nothing) end end, 5000, sync)
 host("stream_switch_close", function(n) for _ = 1, n do local _ <close> = stream(s) end end, 5000, sync)
 local first = x[1]
+do -- a graph of 100 small kernels: until it is queued, and until it is done
+  local w, g = tide.zeros(1024, cuda), tide.cuda.CUDAGraph()
+  tide.cuda.graph(g, function() for _ = 1, 100 do w:add_(1) end end)
+  host("graph_replay100", function(n) for _ = 1, n do g:replay() end end, 500, sync)
+  local times = {}
+  for r = 1, 21 do
+    sync()
+    local t = bench.now()
+    for _ = 1, 100 do g:replay() end
+    sync()
+    times[r] = (bench.now() - t) / 100 * 1e6
+  end
+  bench.out("graph_replay100_done", bench.median(times), "us")
+end
 host("item", function(n) for _ = 1, n do local _ = x[1]:item() end end, 2000, sync)
 host("item_only", function(n) for _ = 1, n do local _ = first:item() end end, 2000, sync)
 

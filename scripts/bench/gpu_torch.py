@@ -87,6 +87,20 @@ host("record_stream", lambda: x.record_stream(s))
 host("alloc_free", lambda: torch.cuda.caching_allocator_delete(torch.cuda.caching_allocator_alloc(4096)))
 host("stream_switch", switch)
 host("stream_switch_close", switch)
+w, g = torch.zeros(1024, device="cuda"), torch.cuda.CUDAGraph()
+with torch.cuda.graph(g):
+    for _ in range(100):
+        w.add_(1)
+host("graph_replay100", g.replay, 500)
+times = []
+for _ in range(21):
+    sync()
+    t = now()
+    for _ in range(100):
+        g.replay()
+    sync()
+    times.append((now() - t) / 100 * 1e6)
+out("graph_replay100_done", statistics.median(times), "us")
 host("item", lambda: x[0].item(), 2000)
 first = x[0]
 host("item_only", lambda: first.item(), 2000)
