@@ -151,20 +151,26 @@ static tide_status find_more(tide__allocator *a, tide__request *r, tide_block **
   pthread_mutex_lock(&a->lock);
   *out = take(a, r); /* another thread may have let something go meanwhile */
   status = *out ? TIDE_OK : grow(a, r, out);
+  r->active = (size_t)a->stats.active_bytes[TIDE_POOL_ALL].current;
   pthread_mutex_unlock(&a->lock);
   return status;
 }
 
 /* ---- the ladder; no lock is held between its rungs ---- */
 
-static tide_block *search(tide__allocator *a, tide__request *r) {
+/* TIDE_MEMORY: still nothing. What has become free may need more beside it, so the driver is asked again; but only if
+ * something has become free. */
+static tide_status search(tide__allocator *a, tide__request *r, tide_block **out) {
   tide__deferred_drain();
   tide__park_poll_slow(INT64_MAX);
   tide__stream_reap();
   pthread_mutex_lock(&a->lock);
-  tide_block *b = take(a, r);
+  *out = take(a, r);
+  size_t active = (size_t)a->stats.active_bytes[TIDE_POOL_ALL].current;
+  bool more = active < r->active && grows(a, r);
   pthread_mutex_unlock(&a->lock);
-  return b;
+  if (*out) return TIDE_OK;
+  return more ? find_more(a, r, out) : TIDE_MEMORY;
 }
 
 static tide_status wait_for_device(tide__allocator *a, int device) {
@@ -189,12 +195,15 @@ static tide_status retry(tide__allocator *a, tide__request *r, tide_block **out)
 
 static tide_status climb(tide__allocator *a, tide__request *r, tide_block **out) {
   int device = r->stream->device;
-  if ((*out = search(a, r))) return TIDE_OK;
+  tide_status status = search(a, r, out);
+  if (status != TIDE_MEMORY) return status;
   tide__reclaim(device, r->bytes);
-  if ((*out = search(a, r))) return TIDE_OK;
+  status = search(a, r, out);
+  if (status != TIDE_MEMORY) return status;
   if (!tide_thread_is_capturing()) { /* a wait would end the capture */
     TIDE_TRY(wait_for_device(a, device));
-    if ((*out = search(a, r))) return TIDE_OK;
+    status = search(a, r, out);
+    if (status != TIDE_MEMORY) return status;
     TIDE_TRY(tide__allocator_release_cached(a));
   }
   return retry(a, r, out);

@@ -126,6 +126,7 @@ typedef struct tide__request {
   size_t bytes, size; /* asked for, rounded */
   int pool;
   tide__source source;
+  size_t active;   /* bytes in use when the driver was asked last */
   tide__note note; /* of who asks */
 } tide__request;
 

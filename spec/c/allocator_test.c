@@ -2,7 +2,7 @@
  *
  * Its placement and its statistics are compared, after every step of long random walks, with a plain model of torch's
  * published policy that searches lists from end to end. The rest is what a model cannot tell: blocks used on two
- * streams, streams that end, the ladder of an allocation that does not fit, threads, what a call costs. */
+ * streams, streams that end, pools, threads, what a call costs. */
 #include "allocator.h"
 
 #include <stdio.h>
@@ -392,57 +392,6 @@ static void pools(void) {
   tide_mempool_release(q);
 }
 
-/* ---- memory that runs out ---- */
-
-static tide_block *garbage[4];
-static int garbage_count, reclaimed;
-
-static int drop_garbage(void *user, int device, size_t bytes) {
-  CHECK(user == &reclaimed && device == 0 && bytes == 24 * MiB);
-  reclaimed++;
-  tide_block *b; /* no lock is held: a hook may allocate */
-  OK(tide__block_alloc(&b, current(0), 100));
-  tide__block_free(b);
-  int dropped = garbage_count;
-  while (garbage_count > 0) tide__block_free(garbage[--garbage_count]);
-  return dropped;
-}
-
-static void ladder(void) {
-  start(1, 64 * MiB);
-  classic();
-  tide_stream *s = current(0), *other;
-  tide_block *b, *c, *d;
-  OK(tide__block_alloc(&b, s, 512));
-  tide__block_free(b);
-  OK(tide_reclaim_add(drop_garbage, &reclaimed));
-  for (int i = 0; i < 2; i++) OK(tide__block_alloc(&garbage[garbage_count++], s, 24 * MiB));
-  OK(tide__block_alloc(&b, s, 24 * MiB)); /* the host's garbage */
-  CHECK(reclaimed == 1 && stats(0).num_alloc_retries == 0);
-  OK(tide__block_alloc(&c, s, 24 * MiB));
-  OK(tide_stream_new(&other, 0, 0));
-  OK(tide_stream_sleep(other, 20000000));
-  tide__block_use(c, other);
-  tide__block_free(c);
-  OK(tide__block_alloc(&c, s, 24 * MiB)); /* what is queued on another stream */
-  CHECK(reclaimed == 2 && stats(0).num_sync_all_streams == 1 && stats(0).num_alloc_retries == 0);
-  tide_reclaim_remove(drop_garbage, &reclaimed);
-  tide__block_free(c), tide__block_free(b);
-  OK(tide__block_alloc(&b, s, 50 * MiB)); /* the cache */
-  CHECK(stats(0).num_alloc_retries == 1 && stats(0).num_ooms == 0);
-  d = NULL;
-  CHECK(tide__block_alloc(&d, s, 30 * MiB) == TIDE_MEMORY && d == NULL);
-  const tide_error *e = tide_error_get();
-  CHECK(e->status == TIDE_MEMORY && e->device == 0 && e->requested == 30 * MiB && e->total == 64 * MiB);
-  CHECK(e->allocated == 50 * MiB && e->reserved >= 50 * MiB && e->free <= 14 * MiB);
-  CHECK(strstr(e->message, "30.00 MiB") && strstr(e->message, "64.00 MiB") && strstr(e->message, "50.00 MiB"));
-  CHECK(stats(0).num_ooms == 1 && stats(0).num_alloc_retries == 2);
-  tide__block_free(b);
-  CHECK(tide__block_alloc(&b, s, SIZE_MAX - 100) == TIDE_MEMORY);
-  tide_stream_release(other);
-  tide_shutdown();
-}
-
 static void fraction(void) {
   start(1, 64 * MiB);
   tide_block *b, *c;
@@ -597,30 +546,31 @@ static double seconds(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* The quickest of many short runs: what else the machine does is not the allocator's. */
 static void cost(void) {
-  enum { N = 200000 };
+  enum { RUNS = 400, N = 500 };
+  double best[3] = {1, 1, 1};
   start(1, 64 * MiB);
   tide_stream *s = current(0);
-  tide_block *b;
-  tide_storage *x;
-  double t0 = seconds();
-  for (int i = 0; i < N; i++) {
-    OK(tide__block_alloc(&b, s, 4096));
-    tide__block_free(b);
+  for (int run = 0; run < RUNS; run++) {
+    for (int what = 0; what < 3; what++) {
+      tide_block *b = NULL;
+      tide_storage *x = NULL;
+      double t = seconds();
+      for (int i = 0; i < N && what == 0; i++) {
+        OK(tide__block_alloc(&b, s, 4096));
+        tide__block_free(b);
+      }
+      for (int i = 0; i < N && what > 0; i++) {
+        OK(tide__storage_new(&x, 4096, what == 1 ? 0 : TIDE_CPU, false));
+        tide_storage_release(x);
+      }
+      t = (seconds() - t) / N;
+      if (t < best[what]) best[what] = t;
+    }
   }
-  double t1 = seconds();
-  for (int i = 0; i < N; i++) {
-    OK(tide__storage_new(&x, 4096, 0, false));
-    tide_storage_release(x);
-  }
-  double t2 = seconds();
-  for (int i = 0; i < N; i++) {
-    OK(tide__storage_new(&x, 4096, TIDE_CPU, false));
-    tide_storage_release(x);
-  }
-  double t3 = seconds();
-  printf("block %.0f ns, storage on the device %.0f ns, on the cpu %.0f ns\n", (t1 - t0) / N * 1e9, (t2 - t1) / N * 1e9,
-         (t3 - t2) / N * 1e9);
+  printf("block %.0f ns, storage on the device %.0f ns, on the cpu %.0f ns\n", best[0] * 1e9, best[1] * 1e9,
+         best[2] * 1e9);
   tide_shutdown();
 }
 
@@ -630,7 +580,6 @@ int main(void) {
   two_streams();
   ended_streams();
   pools();
-  ladder();
   fraction();
   faults();
   storages();

@@ -1,0 +1,239 @@
+/* ladder_test.c: what an allocation that does not fit tries, rung by rung, on simulated devices.
+ *
+ * Each rung has a case in which it alone helps; the counters tell that no later one was climbed. Then what a failure
+ * leaves behind. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "allocator.h"
+
+static int failures;
+#define CHECK(cond)                                                                                                    \
+  do {                                                                                                                 \
+    if (!(cond)) {                                                                                                     \
+      printf("%s:%d: %s\n", __FILE__, __LINE__, #cond);                                                                \
+      failures++;                                                                                                      \
+    }                                                                                                                  \
+  } while (0)
+#define OK(expr)                                                                                                       \
+  do {                                                                                                                 \
+    if ((expr) != TIDE_OK) {                                                                                           \
+      printf("%s:%d: %s: %s\n", __FILE__, __LINE__, #expr, tide_error_get()->message);                                 \
+      failures++;                                                                                                      \
+    }                                                                                                                  \
+  } while (0)
+
+enum { ALL = TIDE_POOL_ALL };
+static const size_t MiB = (size_t)1 << 20;
+
+static void start(int devices, size_t memory) {
+  OK(tide_init(&(tide_config){.struct_size = sizeof(tide_config), .sim_devices = devices, .sim_memory = memory}));
+}
+
+static tide_stream *current(int device) {
+  tide_stream *s = NULL;
+  OK(tide_current_stream(&s, device));
+  return s;
+}
+
+static tide_memory_stats stats(int device) {
+  tide_memory_stats s;
+  OK(tide_memory_get_stats(&s, device));
+  return s;
+}
+
+static tide_block *garbage[4];
+static int garbage_count, reclaimed;
+
+static int drop_garbage(void *user, int device, size_t bytes) {
+  CHECK(user == &reclaimed && device == 0 && bytes == 24 * MiB);
+  reclaimed++;
+  tide_block *b; /* no lock is held: a hook may allocate */
+  OK(tide__block_alloc(&b, current(0), 100));
+  tide__block_free(b);
+  int dropped = garbage_count;
+  while (garbage_count > 0) tide__block_free(garbage[--garbage_count]);
+  return dropped;
+}
+
+/* All of it, with segments that do not grow. */
+static void whole_ladder(void) {
+  start(1, 64 * MiB);
+  OK(tide_allocator_configure("expandable_segments:False"));
+  tide_stream *s = current(0), *other;
+  tide_block *b, *c, *d;
+  OK(tide__block_alloc(&b, s, 512));
+  tide__block_free(b);
+  OK(tide_reclaim_add(drop_garbage, &reclaimed));
+  for (int i = 0; i < 2; i++) OK(tide__block_alloc(&garbage[garbage_count++], s, 24 * MiB));
+  OK(tide__block_alloc(&b, s, 24 * MiB)); /* the host's garbage */
+  CHECK(reclaimed == 1 && stats(0).num_alloc_retries == 0);
+  OK(tide__block_alloc(&c, s, 24 * MiB));
+  OK(tide_stream_new(&other, 0, 0));
+  OK(tide_stream_sleep(other, 20000000));
+  tide__block_use(c, other);
+  tide__block_free(c);
+  OK(tide__block_alloc(&c, s, 24 * MiB)); /* what is queued on another stream */
+  CHECK(reclaimed == 2 && stats(0).num_sync_all_streams == 1 && stats(0).num_alloc_retries == 0);
+  tide_reclaim_remove(drop_garbage, &reclaimed);
+  tide__block_free(c), tide__block_free(b);
+  OK(tide__block_alloc(&b, s, 50 * MiB)); /* the cache */
+  CHECK(stats(0).num_alloc_retries == 1 && stats(0).num_ooms == 0);
+  d = NULL;
+  CHECK(tide__block_alloc(&d, s, 30 * MiB) == TIDE_MEMORY && d == NULL);
+  const tide_error *e = tide_error_get();
+  CHECK(e->status == TIDE_MEMORY && e->device == 0 && e->requested == 30 * MiB && e->total == 64 * MiB);
+  CHECK(e->allocated == 50 * MiB && e->reserved >= 50 * MiB && e->free <= 14 * MiB);
+  CHECK(strstr(e->message, "30.00 MiB") && strstr(e->message, "64.00 MiB") && strstr(e->message, "50.00 MiB"));
+  CHECK(stats(0).num_ooms == 1 && stats(0).num_alloc_retries == 2);
+  tide__block_free(b);
+  CHECK(tide__block_alloc(&b, s, SIZE_MAX - 100) == TIDE_MEMORY);
+  tide_stream_release(other);
+  tide_shutdown();
+}
+
+/* ---- one rung at a time, with segments that grow ---- */
+
+static int calls;
+static int count_call(void *user, int device, size_t bytes) {
+  (void)user, (void)device, (void)bytes;
+  calls++;
+  return 0;
+}
+
+static void check_climb(int reclaims, int64_t waits, int64_t retries, int64_t ooms) {
+  tide_memory_stats t = stats(0);
+  tide_reclaim_remove(count_call, NULL);
+  CHECK(calls == reclaims && t.num_sync_all_streams == waits);
+  CHECK(t.num_alloc_retries == retries && t.num_ooms == ooms);
+}
+
+static tide_tensor *tensor(size_t bytes) {
+  tide_tensor *x = NULL;
+  OK(tide_empty(&x, &(int64_t){(int64_t)bytes}, 1, &(tide_options){.dtype = TIDE_UINT8, .device = 0}));
+  return x;
+}
+
+static void begin(void) {
+  start(1, 64 * MiB);
+  OK(tide_reclaim_add(count_call, NULL));
+  calls = 0;
+}
+
+static void deferred_releases(void) {
+  begin();
+  tide_tensor *x = tensor(40 * MiB);
+  tide_tensor_release_deferred(x);
+  x = tensor(40 * MiB);
+  check_climb(0, 0, 0, 0);
+  tide_tensor_release(x);
+  tide_shutdown();
+}
+
+/* More pieces wait than one allocation looks at in passing; the one that is needed is the last. */
+static void passed_events(void) {
+  enum { OTHERS = 20 };
+  begin();
+  tide_stream *other;
+  tide_block *b[OTHERS], *large;
+  OK(tide_stream_new(&other, 0, 0));
+  OK(tide__block_alloc(&large, current(0), 40 * MiB));
+  for (int i = 0; i < OTHERS; i++) OK(tide__block_alloc(&b[i], current(0), 512));
+  for (int i = 0; i < OTHERS; i++) tide__block_use(b[i], other);
+  tide__block_use(large, other);
+  for (int i = 0; i < OTHERS; i++) tide__block_free(b[i]);
+  tide__block_free(large);
+  const tide_backend *backend = tide__backend_peek(0);
+  OK(backend->device_sync(0)); /* behind core's back: nobody has looked at the events since */
+  OK(tide__block_alloc(&large, current(0), 40 * MiB));
+  check_climb(0, 0, 0, 0);
+  tide__block_free(large);
+  tide_stream_release(other);
+  tide_shutdown();
+}
+
+static tide_tensor *dead[2];
+static int collect(void *user, int device, size_t bytes) {
+  (void)device, (void)bytes;
+  int i = *(int *)user;
+  if (!dead[i]) return 0;
+  tide_tensor_release_deferred(dead[i]); /* as a finaliser does */
+  dead[i] = NULL;
+  return 1;
+}
+
+/* Every hook runs: each Lua state has one. */
+static void garbage_of_all(void) {
+  static int first = 0, second = 1;
+  begin();
+  OK(tide_reclaim_add(collect, &first));
+  OK(tide_reclaim_add(collect, &second));
+  dead[0] = tensor(20 * MiB);
+  dead[1] = tensor(20 * MiB);
+  tide_tensor *x = tensor(60 * MiB);
+  check_climb(1, 0, 0, 0);
+  tide_reclaim_remove(collect, &first);
+  tide_reclaim_remove(collect, &second);
+  tide_tensor_release(x);
+  tide_shutdown();
+}
+
+static void queued_work(void) {
+  begin();
+  tide_stream *other;
+  tide_block *b;
+  OK(tide_stream_new(&other, 0, 0));
+  OK(tide__block_alloc(&b, current(0), 40 * MiB));
+  OK(tide_stream_sleep(other, 300000000));
+  tide__block_use(b, other);
+  tide__block_free(b);
+  OK(tide__block_alloc(&b, current(0), 40 * MiB));
+  check_climb(1, 1, 0, 0);
+  tide__block_free(b);
+  tide_stream_release(other);
+  tide_shutdown();
+}
+
+static void cache_of_others(void) {
+  begin();
+  tide_stream *other;
+  tide_block *b;
+  OK(tide_stream_new(&other, 0, 0));
+  OK(tide__block_alloc(&b, other, 40 * MiB));
+  tide__block_free(b);
+  OK(tide__block_alloc(&b, current(0), 50 * MiB)); /* what the other stream has cached goes back to the driver */
+  check_climb(1, 1, 1, 0);
+  tide__block_free(b);
+  tide_stream_release(other);
+  tide_shutdown();
+}
+
+/* A failure holds nothing, and half the size does, as often as one likes. */
+static void failures_and_halves(void) {
+  begin();
+  tide_block *held, *b = NULL;
+  OK(tide__block_alloc(&held, current(0), 10 * MiB));
+  for (int i = 1; i <= 100; i++) {
+    size_t before = tide_memory_allocated(0);
+    CHECK(tide__block_alloc(&b, current(0), 100 * MiB) == TIDE_MEMORY && !b);
+    CHECK(tide_memory_allocated(0) == before && stats(0).num_ooms == i);
+    OK(tide__block_alloc(&b, current(0), 50 * MiB));
+    tide__block_free(b);
+    b = NULL;
+  }
+  check_climb(100, 100, 100, 100);
+  tide__block_free(held);
+  tide_shutdown();
+}
+
+int main(void) {
+  whole_ladder();
+  deferred_releases();
+  passed_events();
+  garbage_of_all();
+  queued_work();
+  cache_of_others();
+  failures_and_halves();
+  printf("ladder_test: %s\n", failures ? "failed" : "passed");
+  return failures != 0;
+}
