@@ -10,8 +10,9 @@ typedef struct ltide_device {
   int index;
 } ltide_device;
 
-#define DEVICE_META "tide.device"
-#define ACCEPTED    "nil, an id from 0, 'cpu', 'cuda', 'cuda:N' or a tide.device"
+#define DEVICE_META  "tide.device"
+#define ACCEPTED     "nil, an id from 0, 'cpu', 'cuda', 'cuda:N' or a tide.device"
+#define ACCELERATORS "nil, an id from 0, 'cuda', 'cuda:N' or such a tide.device"
 
 static ltide_device *test_device(lua_State *L, int arg) { return ltide_test_meta(L, arg, ltide_enter(L)->device_meta); }
 
@@ -41,14 +42,14 @@ int ltide_check_device(lua_State *L, int arg, const char *name, int flags) {
   if (object)
     d = *object;
   else if (lua_isnoneornil(L, arg)) {
-    if (!(flags & LTIDE_NIL_OK)) return ltide_arg_error(L, arg, name, ACCEPTED + 5);
+    if (!(flags & LTIDE_NIL_OK))
+      return ltide_arg_error(L, arg, name, flags & LTIDE_CPU_OK ? ACCEPTED + 5 : ACCELERATORS + 5);
   } else if (lua_type(L, arg) == LUA_TNUMBER && (id = lua_tointegerx(L, arg, &is_id), is_id)) {
     if (id < 0 && !(flags & LTIDE_NEGATIVE_OK))
       return ltide_error(L, "ValueError", "%s: got device %I, expected an id from 0", name, id);
     d.index = id < 0 ? -1 : id > TIDE_MAX_DEVICES ? TIDE_MAX_DEVICES : (int)id;
   } else if (lua_type(L, arg) != LUA_TSTRING || !parse_name(&d, lua_tostring(L, arg)))
-    return ltide_arg_error(
-        L, arg, name, flags & LTIDE_CPU_OK ? ACCEPTED : "nil, an id from 0, 'cuda', 'cuda:N' or such a tide.device");
+    return ltide_arg_error(L, arg, name, flags & LTIDE_CPU_OK ? ACCEPTED : ACCELERATORS);
   if (d.cpu && !(flags & LTIDE_CPU_OK))
     return ltide_error(L, "DeviceError", "%s: got device cpu, expected a cuda device: 'cuda', 'cuda:N' or an id from 0",
                        name);
@@ -56,13 +57,15 @@ int ltide_check_device(lua_State *L, int arg, const char *name, int flags) {
 }
 
 /* The accelerator that arg names, resolved and known to exist. */
-static int check_accelerator(lua_State *L, int arg, int flags) {
-  int device = ltide_check_device(L, arg, "device", flags);
+static int check_named(lua_State *L, int arg, const char *name, int flags) {
+  int device = ltide_check_device(L, arg, name, flags);
   if (device == TIDE_CURRENT) device = tide_current_device();
   const tide_device_props *props;
   ltide_try(L, tide_device_get_props(&props, device));
   return device;
 }
+
+static int check_accelerator(lua_State *L, int arg, int flags) { return check_named(L, arg, "device", flags); }
 
 static void push(lua_State *L, bool cpu, int index) {
   ltide_device *d = lua_newuserdatauv(L, sizeof *d, 0);
@@ -251,7 +254,7 @@ static int lsynchronize_all(lua_State *L) {
 static int lcan_device_access_peer(lua_State *L) {
   ltide_enter(L);
   bool can;
-  int device = check_accelerator(L, 1, LTIDE_NIL_OK), peer = check_accelerator(L, 2, 0);
+  int device = check_accelerator(L, 1, LTIDE_NIL_OK), peer = check_named(L, 2, "peer", 0);
   ltide_try(L, tide_device_can_access_peer(&can, device, peer));
   lua_pushboolean(L, can);
   return 1;

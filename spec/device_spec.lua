@@ -171,7 +171,12 @@ describe("current device", function()
     assert.is_true(free <= total and free > 0)
     if D.devices > 1 then
       assert.is_boolean(cuda.can_device_access_peer(0, 1))
+      assert.is_boolean(cuda.can_device_access_peer(nil, 1))
+      assert.is_false(cuda.can_device_access_peer(0, 0))
       D.raises("DeviceError", cuda.can_device_access_peer, 0, 63)
+      D.raises("DeviceError", cuda.can_device_access_peer, 63, 0)
+      local e = D.raises("ArgumentError", cuda.can_device_access_peer, 0)
+      assert.is_truthy(e.message:find("peer", 10, true) and not e.message:find("'cpu'", 1, true), e.message)
     end
   end)
 end)
