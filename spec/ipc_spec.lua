@@ -193,6 +193,9 @@ describe("tensors of another process", function()
         shared:ipc_handle()
       end)
     end)
+    y = nil
+    collectgarbage() -- the broken capture goes, and then what was made in it
+    cuda.synchronize()
   end)
 
   it("refuse what is none", function()
