@@ -191,8 +191,6 @@ static bool reap(tide_stream *s) {
     return false;
   if (!s->external) tide__allocator_orphan(s->device, s->id);
   bool again = b && !s->external && !tide__device_lost(NULL, s->device);
-  if (again && atomic_load_explicit(&s->progress, memory_order_relaxed) && b->progress_note)
-    again = b->progress_note(s->impl, 0) == TIDE_OK; /* it begins anew */
   tide__progress_free(s);
   if (b && !(again && keep_idle(s->impl, s->device, s->priority))) b->stream_free(s->impl);
   free(s);

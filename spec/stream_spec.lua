@@ -282,6 +282,37 @@ describe("streams", function()
       assert(x[1]:item() == 0)]], { TIDE_SIM_FAULT = "launch:4" })
   end)
 
+  it("that serve again name the launches of now", function()
+    if not D.simulated then return end
+    D.simulate(1, [[
+      local tide = require "tide"
+      local cuda = tide.cuda
+      local x = tide.zeros(10, { device = "cuda" })
+      cuda.synchronize()
+      local s = cuda.Stream()
+      local handle = s.cuda_stream
+      s:use(function()
+        local w = tide.zeros(10, { device = "cuda" })
+        for i = 1, 100 do w:add_(1) end
+        w:free()
+      end)
+      s:synchronize()
+      s = nil
+      collectgarbage()
+      cuda.synchronize()
+      s = cuda.Stream()
+      assert(s.cuda_stream == handle and s:query())
+      s:use(function()
+        for i = 1, 40 do x:add_(1) end
+        for i = 1, 40 do x:mul_(1) end
+      end)
+      local ok, e = pcall(s.synchronize, s)
+      assert(not ok and e.kind == "AcceleratorError")
+      local named
+      for _, c in ipairs(e.candidates) do named = named or (c.line .. " " .. c.op):find ":20.*mul" end
+      assert(named and #e.candidates <= 32, e.message)]], { TIDE_SIM_FAULT = "launch:160" })
+  end)
+
   it("lose the device after a sticky error, and the process lives", function()
     if not D.simulated then return end
     D.simulate(2, [[
