@@ -138,6 +138,7 @@
 #  define LOOP_WIDE_f32_sub         , 1
 #  define LOOP_WIDE_f32_mul         , 1
 #  define LOOP_WIDE_f32_div         , 1
+#  define LOOP_WIDE_f32_pow         , 1
 #  define LOOP_WIDE_f32_addcmul     , 1
 #  define LOOP_WIDE_f32_addcdiv     , 1
 #  define LOOP_WIDE_f32_lerp        , 1

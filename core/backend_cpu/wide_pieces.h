@@ -1,4 +1,4 @@
-/* wide_pieces.h: the coefficients of tanh and erf for wide.h.
+/* wide_pieces.h: the coefficients of tanh, erf and pow for wide.h.
  *
  * Row 0: the centres of the pieces, row k: the coefficients of the power k - 1 of the distance to the centre. A piece's
  * column is the low five bits of the exponent and the first two digits behind it, so that 0.125 stands in 16. Column 15
@@ -64,6 +64,25 @@ static const float wide_erf_pieces[7][32] = {
      -0.0125705469f, -0.0445034094f, -0.0606147014f, -0.0679937154f, -0.0610752366f, -0.0306644421f, -0.0023054406f,
      0.0113146789f},
 };
+
+/* pow, in float64: for the mantissas from 1 to 1.5 by sixteenths and from 0.75 to 1 by their halves, a number near the
+ * reciprocal of the middle, and minus its logarithm to base 2; 1 on both sides of 1. Then the coefficients of
+ * log2(1 + r) / r and of 2^r. */
+static const double wide_pow_inverse[16] = {
+    0x1p+0, 0x1.d41d41d41d41dp-1, 0x1.bacf914c1badp-1, 0x1.a41a41a41a41ap-1, 0x1.8f9c18f9c18fap-1,
+    0x1.7d05f417d05f4p-1, 0x1.6c16c16c16c17p-1, 0x1.5c9882b931057p-1, 0x1.4e5e0a72f0539p+0, 0x1.4141414141414p+0,
+    0x1.3521cfb2b78c1p+0, 0x1.29e4129e4129ep+0, 0x1.1f7047dc11f7p+0, 0x1.15b1e5f75270dp+0, 0x1.0c9714fbcda3bp+0,
+    0x1p+0};
+static const double wide_pow_log[16] = {
+    0, 0x1.08c588cda79e5p-3, 0x1.acf5e2db4ec91p-3, 0x1.24407ab0e073ap-2, 0x1.6e221cd9d0cddp-2, 0x1.b47ebf73882a1p-2,
+    0x1.f7a8568cb06cep-2, 0x1.1bf311e95d00ep-1, -0x1.8a8980abfbd3p-2, -0x1.4f6fbb2cec598p-2, -0x1.169c05363f157p-2,
+    -0x1.bfc67a7fff4cap-3, -0x1.563dc29ffacafp-3, -0x1.e0b1ae8f2fd56p-4, -0x1.1bb32a60054a2p-4, 0};
+static const double wide_pow_log2[8] = {
+    0x1.71547652b836dp+0, -0x1.71547652be43dp-1, 0x1.ec709dbd15606p-2, -0x1.71547529db6b2p-2, 0x1.2776f9273bd95p-2,
+    -0x1.ec8151f22739ap-3, 0x1.a594a47952349p-3, -0x1.4cf7fd849aafcp-3};
+static const double wide_pow_exp2[8] = {
+    0x1.ffffffffabbcep-1, 0x1.62e42ff116293p-1, 0x1.ebfbe0a4be748p-3, 0x1.c6b08aaf2eb51p-5, 0x1.3b29dc40e04b3p-7,
+    0x1.5d8a70882efe7p-10, 0x1.446a1fd231079p-13, 0x1.fe178444b91e1p-17};
 /* clang-format on */
 
 #endif
