@@ -225,8 +225,8 @@ static const char *launch_name(uint32_t what) {
 #define KERNEL(name, args) #name,
 #include "kernel.def"
 #undef KERNEL
-      "copy to the device", "copy to the host", "copy between devices", "sleep", "graph replay",
-      "jiterator", "compiled kernel"};
+      "copy to the device", "copy to the host", "copy between devices", "sleep",
+      "graph replay",       "jiterator",        "compiled kernel"};
   static const char *const reductions[TIDE_REDUCTION_COUNT] = {"sum", "nansum", "prod",   "mean",          "max",
                                                                "min", "all",    "any",    "count_nonzero", "norm",
                                                                "var", "std",    "argmax", "argmin"};

@@ -28,9 +28,12 @@ static void driver_open(void) {
   const struct {
     void *to;
     const char *name;
-  } wanted[] = {{&driver.load, "cuModuleLoadData"},           {&driver.unload, "cuModuleUnload"},
-                {&driver.function, "cuModuleGetFunction"},    {&driver.get_attribute, "cuFuncGetAttribute"},
-                {&driver.set_attribute, "cuFuncSetAttribute"}, {&driver.launch, "cuLaunchKernelEx"}};
+  } wanted[] = {{&driver.load, "cuModuleLoadData"},
+                {&driver.unload, "cuModuleUnload"},
+                {&driver.function, "cuModuleGetFunction"},
+                {&driver.get_attribute, "cuFuncGetAttribute"},
+                {&driver.set_attribute, "cuFuncSetAttribute"},
+                {&driver.launch, "cuLaunchKernelEx"}};
   for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
     void *symbol = library ? dlsym(library, wanted[i].name) : NULL;
     if (!symbol) driver_lacks = wanted[i].name;
@@ -123,7 +126,7 @@ const tide_compiler tide__cuda_compiler = {
     .strided = tide__cuda_strided,
     .threads = 256,
     .raw = "",
-    .options = "--std=c++17 --device-as-default-execution-space -w",
+    .options = "--std=c++17 --device-as-default-execution-space -w --minimal",
     .raw_options = "--std=c++17 -w",
     .identify = tide__nvrtc_identify,
     .arch = arch,

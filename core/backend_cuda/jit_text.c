@@ -4,8 +4,7 @@
  * instructions, and what C++ has in std is declared as far as an elementwise function needs it. The kernels are those
  * of kernels/elementwise.cuh with the operands' types written in: a thread of the flat one moves 16 bytes of the widest
  * operand at once, which was measured to be best; a strided one does four elements, all of whose loads are in flight
- * together. The user's function stands in each kernel once; in a block that is not full, threads past the end compute
- * from whatever is in their registers and store nothing.
+ * together.
  *
  * Invariant: every name of ours that a user could clash with begins with tide_ or TIDE_. */
 #include "jit.h"
@@ -25,7 +24,8 @@ const char tide__cuda_prelude[] =
     "TIDE_STD(log) TIDE_STD(log2) TIDE_STD(log10) TIDE_STD(log1p) TIDE_STD(sin) TIDE_STD(cos) TIDE_STD(tan)\n"
     "TIDE_STD(asin) TIDE_STD(acos) TIDE_STD(atan) TIDE_STD(sinh) TIDE_STD(cosh) TIDE_STD(tanh) TIDE_STD(asinh)\n"
     "TIDE_STD(acosh) TIDE_STD(atanh) TIDE_STD(erf) TIDE_STD(erfc) TIDE_STD(tgamma) TIDE_STD(lgamma) TIDE_STD(ceil)\n"
-    "TIDE_STD(floor) TIDE_STD(trunc) TIDE_STD(round) TIDE_STD(rint) TIDE_STD(isnan) TIDE_STD(isinf) TIDE_STD(isfinite)\n"
+    "TIDE_STD(floor) TIDE_STD(trunc) TIDE_STD(round) TIDE_STD(rint) TIDE_STD(isnan) TIDE_STD(isinf) "
+    "TIDE_STD(isfinite)\n"
     "TIDE_STD2(pow) TIDE_STD2(fmod) TIDE_STD2(remainder) TIDE_STD2(atan2) TIDE_STD2(hypot) TIDE_STD2(fmin)\n"
     "TIDE_STD2(fmax) TIDE_STD2(copysign)\n"
     "template <class T> struct numeric_limits;\n"
@@ -42,7 +42,8 @@ const char tide__cuda_prelude[] =
     "}\n"
     "struct tide_f16 { unsigned short v; };\nstruct tide_bf16 { unsigned short v; };\n"
     "struct tide_b8 { unsigned char v; };\n"
-    "TIDE_INLINE float tide_get(tide_f16 x) { float y; asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(y) : \"h\"(x.v)); return y; "
+    "TIDE_INLINE float tide_get(tide_f16 x) { float y; asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(y) : \"h\"(x.v)); return "
+    "y; "
     "}\n"
     "TIDE_INLINE void tide_put(tide_f16 &to, float x) { asm(\"cvt.rn.f16.f32 %0, %1;\" : \"=h\"(to.v) : \"f\"(x)); }\n"
     "TIDE_INLINE float tide_get(tide_bf16 x) { return __int_as_float((int)x.v << 16); }\n"
@@ -142,33 +143,28 @@ const char tide__cuda_complex[] =
 #define KERNEL_HEAD                                                                                                    \
   "extern \"C\" __global__ void __launch_bounds__(TIDE_THREADS) tide_kernel(const __grid_constant__ tide_args a) {\n"  \
   "  tide_begin();\n"                                                                                                  \
-  "#define TIDE_DECLARE(k) TIDE_ELEMENTS<tide_s##k, TIDE_VECTOR> p##k;\n"                                                  \
+  "#define TIDE_DECLARE(k) TIDE_ELEMENTS<tide_s##k, TIDE_VECTOR> p##k;\n"                                              \
   "#define TIDE_AT(k) p##k.v[e]\n"                                                                                     \
   "#define TIDE_ALL for (int e = 0; e < TIDE_VECTOR; e++)\n"                                                           \
   "  TIDE_EACH(TIDE_DECLARE)\n"
 
-const char tide__cuda_flat[] = "#define TIDE_ELEMENTS tide_pack\n" KERNEL_HEAD
+/* The rest of the last block goes element by element, in a loop that is not unrolled: it costs less to compile. */
+const char tide__cuda_flat[] =
+    "#define TIDE_ELEMENTS tide_pack\n" KERNEL_HEAD
     "  const long long first = (long long)blockIdx.x * (TIDE_THREADS * TIDE_VECTOR);\n"
-    "  const long long mine = first + threadIdx.x * TIDE_VECTOR, left = a.n - first;\n"
-    "  const bool whole = left >= TIDE_THREADS * TIDE_VECTOR;\n"
-    "#define TIDE_LOAD(k) p##k.load((const tide_s##k *)a.ptr[k] + mine);\n"
-    "#define TIDE_LOAD_ONE(k) p##k.v[e] = ((const tide_s##k *)a.ptr[k])[first + e * TIDE_THREADS + threadIdx.x];\n"
-    "  if (whole) {\n"
-    "    TIDE_EACH_IN(TIDE_LOAD)\n"
-    "  } else {\n"
-    "#pragma unroll\n"
-    "    TIDE_ALL if (e * TIDE_THREADS + threadIdx.x < left) { TIDE_EACH_IN(TIDE_LOAD_ONE) }\n"
+    "  if (a.n - first < TIDE_THREADS * TIDE_VECTOR) {\n"
+    "#define TIDE_ONE(k) ((tide_s##k *)a.ptr[k])[i]\n"
+    "#pragma unroll 1\n"
+    "    for (long long i = first + threadIdx.x; i < a.n; i += TIDE_THREADS) tide_apply(a, TIDE_ARGS(TIDE_ONE));\n"
+    "    return;\n"
     "  }\n"
+    "  const long long mine = first + threadIdx.x * TIDE_VECTOR;\n"
+    "#define TIDE_LOAD(k) p##k.load((const tide_s##k *)a.ptr[k] + mine);\n"
+    "  TIDE_EACH_IN(TIDE_LOAD)\n"
     "#pragma unroll\n"
     "  TIDE_ALL tide_apply(a, TIDE_ARGS(TIDE_AT));\n"
     "#define TIDE_STORE(k) p##k.store((tide_s##k *)a.ptr[k] + mine);\n"
-    "#define TIDE_STORE_ONE(k) ((tide_s##k *)a.ptr[k])[first + e * TIDE_THREADS + threadIdx.x] = p##k.v[e];\n"
-    "  if (whole) {\n"
-    "    TIDE_EACH_OUT(TIDE_STORE)\n"
-    "  } else {\n"
-    "#pragma unroll\n"
-    "    TIDE_ALL if (e * TIDE_THREADS + threadIdx.x < left) { TIDE_EACH_OUT(TIDE_STORE_ONE) }\n"
-    "  }\n"
+    "  TIDE_EACH_OUT(TIDE_STORE)\n"
     "}\n";
 
 /* Threads past the end repeat the last element and do not store it. */

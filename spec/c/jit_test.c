@@ -27,16 +27,18 @@ static void test_templates(void) {
   CHECK(!s.param[3].name[0] && !strcmp(s.param[3].type, "T"));
   CHECK(is_template("template<class T>T a(T x){return x;}template<class T>T b(T x,T y){return x;}", "b", 2));
   CHECK(is_template("template<class T> T a(T x) { return x; }\nint b(int x) { return x; }", "a", 1));
-  CHECK(is_template("#define Q template <class T> T no(T x) { \\\n return x; }\ntemplate <class T> T a(T x) { return x; }",
+  CHECK(is_template(
+      "#define Q template <class T> T no(T x) { \\\n return x; }\ntemplate <class T> T a(T x) { return x; }", "a", 1));
+  CHECK(is_template("template <class T> T a(T x) { const char *s = \"} template <class T> T b(T x) {\"; return x; }",
                     "a", 1));
-  CHECK(is_template("template <class T> T a(T x) { const char *s = \"} template <class T> T b(T x) {\"; return x; }", "a",
-                    1));
-  CHECK(is_template("template <class T> struct S { T f(T x) { return x; } }; template <class T> T a(S<T> x) { return x.f(1); }",
-                    "a", 1));
-  CHECK(is_template("namespace n { }\ntemplate <class T, class U> __device__ __forceinline__ T a(T x, U y) noexcept { return x; }",
-                    "a", 2));
-  CHECK(is_template("template <class T> T a(T x);\ntemplate <class T> T a(T x) { return x; }\ntemplate <class T> T c(T x);",
-                    "a", 1));
+  CHECK(is_template(
+      "template <class T> struct S { T f(T x) { return x; } }; template <class T> T a(S<T> x) { return x.f(1); }", "a",
+      1));
+  CHECK(is_template(
+      "namespace n { }\ntemplate <class T, class U> __device__ __forceinline__ T a(T x, U y) noexcept { return x; }",
+      "a", 2));
+  CHECK(is_template(
+      "template <class T> T a(T x);\ntemplate <class T> T a(T x) { return x; }\ntemplate <class T> T c(T x);", "a", 1));
   FAILS(TIDE_VALUE, tide__parse_template(&s, "", "test"));
   FAILS(TIDE_VALUE, tide__parse_template(&s, "template", "test"));
   FAILS(TIDE_VALUE, tide__parse_template(&s, "template <", "test"));
@@ -185,13 +187,16 @@ static void test_nvrtc(bool timing) {
   }
   static const char two[] = "template <typename T> T f(T x, T y, T c) { return x + c * y; }";
   static const char chain[] = "template <typename T> T f(T x) { x = x * 2 + 1; x = x * x - 3; return abs(x) + x; }";
-  static const char outs[] = "template <typename T> void f(T x, T y, int ci, double cd, T &a, T &b) { a = x + T(ci); b = y * T(cd); }";
+  static const char outs[] =
+      "template <typename T> void f(T x, T y, int ci, double cd, T &a, T &b) { a = x + T(ci); b = y * T(cd); }";
   static const char functions[] =
-      "template <typename T> T f(T x) { return exp(-x) + rsqrt(x) + max(x, T(2)) + min(x, T(3)) + abs(-x) + pow(x, T(2)) "
+      "template <typename T> T f(T x) { return exp(-x) + rsqrt(x) + max(x, T(2)) + min(x, T(3)) + abs(-x) + pow(x, "
+      "T(2)) "
       "+ normcdf(x) + fmod(x, T(2)) + log1p(x) + erf(x) + tanh(x) + std::sqrt(x) + sinpi(x) + isnan(x) + floor(x) "
       "+ std::max(x, T(1)) + std::numeric_limits<T>::infinity() + std::pow(x, 2) + ::exp(x); }";
-  static const char complexes[] = "template <typename T> T f(T z) { return std::exp(z) * std::conj(z) / (z + T(1)) - "
-                                  "std::sqrt(z) + std::log(z) + std::abs(z) + std::pow(z, z) + tan(z) + T(z.real(), 2); }";
+  static const char complexes[] =
+      "template <typename T> T f(T z) { return std::exp(z) * std::conj(z) / (z + T(1)) - "
+      "std::sqrt(z) + std::log(z) + std::abs(z) + std::pow(z, z) + tan(z) + T(z.real(), 2); }";
   for (int d = 0; d < TIDE_DTYPE_COUNT; d++) {
     tide_dtype in[8] = {(tide_dtype)d, (tide_dtype)d};
     if (timing && d != TIDE_FLOAT32) continue;
