@@ -296,7 +296,7 @@ bool tide__capture_holds(tide_storage *s, tide_stream *stream) {
 
 static tide__draws *find_draws(const tide__recording *r, const tide_generator *generator) {
   tide__draws *d = r->draws;
-  while (d && d->generator != generator) d = d->next;
+  while (d && !tide__generator_same(d->generator, generator)) d = d->next;
   return d;
 }
 

@@ -85,6 +85,7 @@ void tide__capture_made(tide_storage *s, const tide_stream *stream);
 /* Makes the graph hold a storage that captured work uses; false if it was made in this very capture. */
 bool tide__capture_holds(tide_storage *s, tide_stream *stream);
 tide_status tide__capture_draw(tide__draw *out, tide_generator *g, tide_stream *stream);
+bool tide__generator_same(const tide_generator *g, const tide_generator *other); /* at one place? In generator.c. */
 /* Where memory for a captured stream comes from. */
 tide_mempool *tide__capture_pool(const tide_graph *graph);
 /* Ends what the calling thread captures: no wait is allowed before. */

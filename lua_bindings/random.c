@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "random.h"
+#include "tide/graph.h"
 
 #define GENERATOR_META "tide.Generator"
 
@@ -122,6 +123,21 @@ static int lgenerator_clone_state(lua_State *L) {
   ltide_try(L, tide_generator_new(u, tide_generator_device(g)));
   tide_generator_seed(*u, tide_generator_get_seed(g));
   ltide_try(L, tide_generator_set_offset(*u, tide_generator_get_offset(g)));
+  return 1;
+}
+
+static int lgenerator_graphsafe_get_state(lua_State *L) {
+  ltide_enter(L);
+  tide_generator *g = ltide_check_generator(L, 1, "generator"), **u = new_generator(L);
+  ltide_try(L, tide_generator_share(u, g));
+  return 1;
+}
+
+static int lgenerator_graphsafe_set_state(lua_State *L) {
+  ltide_enter(L);
+  tide_generator *g = ltide_check_generator(L, 1, "generator");
+  ltide_try(L, tide_generator_join(g, ltide_check_generator(L, 2, "state")));
+  lua_settop(L, 1);
   return 1;
 }
 
@@ -361,6 +377,11 @@ static const ltide_reg generator_methods[] = {
     {"set_state", lgenerator_set_state, "g:set_state(state) -> g\nBytes of get_state."},
     {"get_offset", lgenerator_get_offset, "g:get_offset() -> integer\nEach call that draws advances it by 4."},
     {"set_offset", lgenerator_set_offset, "g:set_offset(n) -> g\nA multiple of 4."},
+    {"graphsafe_get_state", lgenerator_graphsafe_get_state,
+     "g:graphsafe_get_state() -> Generator\nA generator at the same place: drawing from either advances both."},
+    {"graphsafe_set_state", lgenerator_graphsafe_set_state,
+     "g:graphsafe_set_state(other) -> g\nLeads g, and the graphs that draw from it, to the place of another generator, "
+     "with which it advances from then on."},
     {"clone_state", lgenerator_clone_state,
      "g:clone_state() -> Generator\nA generator of its own with the same seed and offset."},
     {NULL, NULL, NULL}};

@@ -29,9 +29,9 @@ TIDE_API tide_status tide_graph_new(tide_graph **out, bool keep);
 TIDE_API void tide_graph_retain(tide_graph *graph);
 /* One reference less; NULL is allowed. For finalisers too: calls no driver and never waits. */
 TIDE_API void tide_graph_release(tide_graph *graph);
-/* Begins a capture of `stream` (NULL: the current one; not the default one) by the calling thread, which can do one at a time. pool: where
- * memory comes from; NULL: a pool of the graph's own. mode: a tide_capture_mode. Graphs that share a pool must be
- * replayed in the order in which they were captured, and never at the same time. */
+/* Begins a capture of `stream` (NULL: the current one; not the default one) by the calling thread, which can do one at
+ * a time. pool: where memory comes from; NULL: a pool of the graph's own. mode: a tide_capture_mode. Graphs that share
+ * a pool must be replayed in the order in which they were captured, and never at the same time. */
 TIDE_API tide_status tide_graph_begin(tide_graph *graph, tide_stream *stream, tide_mempool *pool, int mode);
 /* Ends it; without `keep` the graph is ready to be replayed. On failure the graph is empty. */
 TIDE_API tide_status tide_graph_end(tide_graph *graph);
@@ -52,6 +52,10 @@ TIDE_API bool tide_graph_is_capturing(const tide_graph *graph);
 /* Replays advance the generator by what the capture drew from it, and draw what eager calls would have drawn. Those
  * that a capture uses are registered by themselves. */
 TIDE_API tide_status tide_graph_register_generator(tide_graph *graph, tide_generator *generator);
+/* A new generator at g's place: the two advance it together. */
+TIDE_API tide_status tide_generator_share(tide_generator **out, tide_generator *g);
+/* Leads g, and the graphs that draw from it, to the place of another generator of its device. */
+TIDE_API tide_status tide_generator_join(tide_generator *g, tide_generator *other);
 /* Keeps what is recorded for tide_graph_dump, and watches handles of tide_graph_output. To be called before the
  * capture. */
 TIDE_API tide_status tide_graph_enable_debug(tide_graph *graph);
