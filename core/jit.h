@@ -58,6 +58,15 @@ typedef struct tide__jit_text {
 /* malloc'ed; NULL without memory, error set. */
 char *tide__jit_source(const tide__jit_text *t, const tide__special *s, const tide_compiler *c);
 
+/* The source of a raw kernel; `call` is how the kernel is named, types[i] is what parameter i is, at offset[i]. */
+char *tide__raw_source(const char *source, const char *call, const char (*types)[TIDE_JIT_TYPE], const uint16_t *offset,
+                       int params, const tide_compiler *c);
+
+/* ---- jit_types.c: what a parameter of a raw kernel takes ---- */
+
+/* Fills all but the name from the type; false if it is not understood. */
+bool tide__param_read(tide_kernel_param *out, const char *type);
+
 /* A text that grows; `failed` once there was no memory. */
 typedef struct tide__text {
   char *at;

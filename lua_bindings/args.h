@@ -65,6 +65,8 @@ void ltide_push_converted(lua_State *L, ltide_state *S, int arg, const tide_opti
 void ltide_push_table(lua_State *L, ltide_state *S, const tide_tensor *x);
 /* apply.c, called by ltide_open_ops. */
 void ltide_open_apply(lua_State *L);
+/* jit_kernel.c, called by ltide_open_jit. */
+void ltide_open_jit_kernel(lua_State *L);
 /* move.c, called by ltide_open_convert. */
 void ltide_open_move(lua_State *L);
 /* shape.c, called by ltide_open_view. */

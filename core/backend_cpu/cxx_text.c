@@ -102,6 +102,64 @@ static const char strided[] =
     "  }\n"
     "}\n";
 
+/* What CUDA C has for a thread that needs no other one. */
+static const char raw[] = MATHEMATICS HALVES
+    "#include <cassert>\n#include <cstdio>\n"
+    "#define __global__\n#define __constant__ static\n#define __launch_bounds__(...)\n#define __grid_constant__\n"
+    "#define TIDE_VECTOR_TYPE(T, name) \\\n"
+    "  struct alignas(2 * sizeof(T)) name##2 { T x, y; }; struct name##3 { T x, y, z; }; \\\n"
+    "  struct alignas(4 * sizeof(T) > 16 ? 16 : 4 * sizeof(T)) name##4 { T x, y, z, w; }; \\\n"
+    "  inline name##2 make_##name##2(T x, T y) { return {x, y}; } \\\n"
+    "  inline name##3 make_##name##3(T x, T y, T z) { return {x, y, z}; } \\\n"
+    "  inline name##4 make_##name##4(T x, T y, T z, T w) { return {x, y, z, w}; }\n"
+    "TIDE_VECTOR_TYPE(float, float) TIDE_VECTOR_TYPE(double, double) TIDE_VECTOR_TYPE(int, int)\n"
+    "TIDE_VECTOR_TYPE(unsigned, uint) TIDE_VECTOR_TYPE(unsigned char, uchar) TIDE_VECTOR_TYPE(signed char, char)\n"
+    "TIDE_VECTOR_TYPE(short, short) TIDE_VECTOR_TYPE(unsigned short, ushort) TIDE_VECTOR_TYPE(long long, longlong)\n"
+    "struct dim3 { unsigned x, y, z; dim3(unsigned a = 1, unsigned b = 1, unsigned c = 1) : x(a), y(b), z(c) {} };\n"
+    "static thread_local uint3 threadIdx, blockIdx;\nstatic thread_local dim3 blockDim, gridDim;\n"
+    "static const int warpSize = 32;\n"
+    "struct __half { tide_f16 b; __half() = default; __half(float x) { tide_put(b, x); }\n"
+    "  operator float() const { return tide_get(b); } };\n"
+    "struct __nv_bfloat16 { tide_bf16 b; __nv_bfloat16() = default; __nv_bfloat16(float x) { tide_put(b, x); }\n"
+    "  operator float() const { return tide_get(b); } };\n"
+    "typedef __half half;\ntypedef __nv_bfloat16 nv_bfloat16;\n"
+    "inline float __half2float(__half x) { return x; }\ninline __half __float2half(float x) { return x; }\n"
+    "inline float __bfloat162float(__nv_bfloat16 x) { return x; }\n"
+    "inline __nv_bfloat16 __float2bfloat16(float x) { return x; }\n"
+    "template <class T> inline T __ldg(const T *p) { return *p; }\n"
+    "inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }\n"
+    "inline void __threadfence_block() {}\n"
+    "inline int __popc(unsigned x) { return __builtin_popcount(x); }\n"
+    "inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }\n"
+    "inline int __clz(int x) { return x ? __builtin_clz((unsigned)x) : 32; }\n"
+    "inline int __ffs(int x) { return __builtin_ffs(x); }\n"
+    "inline int __float_as_int(float x) { return tide_bits<int>(x); }\n"
+    "inline unsigned __float_as_uint(float x) { return tide_bits<unsigned>(x); }\n"
+    "inline float __int_as_float(int x) { return tide_bits<float>(x); }\n"
+    "inline float __uint_as_float(unsigned x) { return tide_bits<float>(x); }\n"
+    "inline long long __double_as_longlong(double x) { return tide_bits<long long>(x); }\n"
+    "inline double __longlong_as_double(long long x) { return tide_bits<double>(x); }\n"
+    "template <class T> struct tide_same { typedef T type; };\n"
+    "template <class T, class F> inline T tide_atomic(T *p, F f) {\n"
+    "  T old, now;\n  __atomic_load(p, &old, __ATOMIC_SEQ_CST);\n"
+    "  do now = f(old); while (!__atomic_compare_exchange(p, &old, &now, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));\n"
+    "  return old;\n}\n"
+    "#define TIDE_ATOMIC(name, expr) template <class T> inline T name(T *p, typename tide_same<T>::type x) { \\\n"
+    "  return tide_atomic(p, [=](T old) -> T { return (expr); }); }\n"
+    "TIDE_ATOMIC(atomicAdd, old + x) TIDE_ATOMIC(atomicSub, old - x) TIDE_ATOMIC(atomicExch, x)\n"
+    "TIDE_ATOMIC(atomicMin, old < x ? old : x) TIDE_ATOMIC(atomicMax, old > x ? old : x)\n"
+    "TIDE_ATOMIC(atomicAnd, old & x) TIDE_ATOMIC(atomicOr, old | x) TIDE_ATOMIC(atomicXor, old ^ x)\n"
+    "TIDE_ATOMIC(atomicInc, old >= x ? 0 : old + 1) TIDE_ATOMIC(atomicDec, old == 0 || old > x ? x : old - 1)\n"
+    "template <class T> inline T atomicCAS(T *p, typename tide_same<T>::type from, typename tide_same<T>::type to) {\n"
+    "  return tide_atomic(p, [=](T old) -> T { return old == from ? to : old; }); }\n"
+    "template <class T> inline T tide_at(const char *p) { T x; memcpy((void *)&x, p, sizeof x); return x; }\n"
+    "#define TIDE_GRID(d) gridDim = dim3(d[0], d[1], d[2]); blockDim = dim3(d[3], d[4], d[5]);\n"
+    "#define TIDE_BLOCK(b, d) blockIdx = {(unsigned)(b % d[0]), (unsigned)(b / d[0] % d[1]), (unsigned)(b / d[0] / "
+    "d[1])};\n"
+    "#define TIDE_FOR_THREADS(d) for (threadIdx.z = 0; threadIdx.z < d[5]; threadIdx.z++) \\\n"
+    "  for (threadIdx.y = 0; threadIdx.y < d[4]; threadIdx.y++) \\\n"
+    "    for (threadIdx.x = 0; threadIdx.x < d[3]; threadIdx.x++)\n";
+
 const tide_compiler tide__cpu_compiler = {
     .name = "c++",
     .variable = "TIDE_CXX",
@@ -110,7 +168,7 @@ const tide_compiler tide__cpu_compiler = {
     .flat = flat,
     .strided = strided,
     .threads = 4096,
-    .raw = "",
+    .raw = raw,
     .host = true,
     .options = "-std=c++17 -O3 -fPIC -shared -w -fwrapv -ffp-contract=off -fno-math-errno -fno-trapping-math",
     .raw_options = "-std=c++17 -O2 -fPIC -shared -w -fwrapv -ffp-contract=off -fno-math-errno -fno-trapping-math",

@@ -9,12 +9,16 @@
  * Invariant: every name of ours that a user could clash with begins with tide_ or TIDE_. */
 #include "jit.h"
 
+#define INTEGERS                                                                                                       \
+  "typedef signed char int8_t;\ntypedef unsigned char uint8_t;\ntypedef short int16_t;\n"                              \
+  "typedef unsigned short uint16_t;\ntypedef int int32_t;\ntypedef unsigned int uint32_t;\ntypedef long int64_t;\n"    \
+  "typedef unsigned long uint64_t;\n"
+
+/* The names of <stdint.h>, as there is no such header. */
+const char tide__cuda_raw[] = INTEGERS;
+
 const char tide__cuda_prelude[] =
-    "#define TIDE_INLINE __device__ __forceinline__\n"
-    "typedef signed char int8_t;\ntypedef unsigned char uint8_t;\ntypedef short int16_t;\n"
-    "typedef unsigned short uint16_t;\ntypedef int int32_t;\ntypedef unsigned int uint32_t;\ntypedef long int64_t;\n"
-    "typedef unsigned long uint64_t;\n"
-    "namespace std {\n"
+    "#define TIDE_INLINE __device__ __forceinline__\n" INTEGERS "namespace std {\n"
     "template <class T> TIDE_INLINE const T &min(const T &a, const T &b) { return b < a ? b : a; }\n"
     "template <class T> TIDE_INLINE const T &max(const T &a, const T &b) { return a < b ? b : a; }\n"
     "#define TIDE_STD(f) template <class T> TIDE_INLINE auto f(T x) -> decltype(::f(x)) { return ::f(x); }\n"

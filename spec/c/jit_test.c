@@ -221,8 +221,13 @@ static void test_nvrtc(bool timing) {
   CHECK(log && strstr(log, "code(2)") != NULL);
   free(log);
   log = NULL;
-  OK(try_compile(c, "template <class T> __global__ void k(T *x) { *x = 1; }", "k<float>", &log));
-  free(log);
+  log = NULL;
+  static const char raw[] = "template <class T> __global__ void k(T *x, int64_t n) { *x = n; }\n"
+                            "extern \"C\" __global__ void e(float *x) { *x = 1; }\n__global__ void p() {}";
+  static const char *const names[] = {"k<float>", "e", "p"};
+  char *source = tide__raw_source(raw, "k<float>", NULL, NULL, 0, c);
+  for (int i = 0; i < 3; i++) OK(try_compile(c, source, names[i], &log));
+  free(source), free(log);
 }
 
 int main(int argc, char **argv) {

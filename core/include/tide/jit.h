@@ -40,6 +40,62 @@ TIDE_API tide_scalar tide_jit_scalar_default(const tide_jit *jit, int k);
 TIDE_API tide_status tide_jit_call(tide_tensor **out, tide_jit *jit, tide_tensor *const *in, int n,
                                    const tide_scalar *scalars);
 
+/* ---- raw kernels ---- */
+
+typedef struct tide_kernel tide_kernel;
+typedef struct tide_bound tide_bound;
+
+typedef enum tide_param_kind {
+  TIDE_PARAM_POINTER,
+  TIDE_PARAM_INTEGER,
+  TIDE_PARAM_FLOAT,
+  TIDE_PARAM_BOOL
+} tide_param_kind;
+
+/* A parameter as the source declares it. */
+typedef struct tide_kernel_param {
+  const char *name, *type; /* "y", "const float *" */
+  tide_param_kind kind;
+  bool read_only;    /* POINTER to const: the kernel only reads */
+  uint32_t accepted; /* POINTER: bit d is set if a tensor of dtype d may be given */
+  int align;         /* POINTER: what its address is a multiple of */
+  int bytes;         /* its own size */
+  bool is_unsigned;  /* INTEGER */
+} tide_kernel_param;
+
+/* How a kernel is launched. Zero-initialise; sizes of 0 mean 1. */
+typedef struct tide_grid {
+  int64_t grid[3], block[3];
+  int64_t shared;      /* bytes of dynamic shared memory */
+  tide_stream *stream; /* NULL: the current one of the tensors' device */
+} tide_grid;
+
+/* The __global__ function `name` of CUDA C source, whose signature is read from the source; of a template, an
+ * instance: "scale<float>". options go to NVRTC as they are ("-DN=4", "-lineinfo"); a C++ compiler gets those that
+ * begin with -D, -U or -I. Compiles it for the current accelerator, or for the CPU where there is none; for others at
+ * their first launch. On the CPU and on simulated devices threads run one after the other: SUPPORT if they would have
+ * to wait for each other. */
+TIDE_API tide_status tide_kernel_new(tide_kernel **out, const char *source, const char *name,
+                                     const char *const *options, int n);
+/* Frees the handle; NULL is allowed. */
+TIDE_API void tide_kernel_free(tide_kernel *kernel);
+/* The name that was asked for; as long as the handle lives. */
+TIDE_API const char *tide_kernel_name(const tide_kernel *kernel);
+/* How many parameters it has. */
+TIDE_API int tide_kernel_params(const tide_kernel *kernel);
+/* Parameter i; as long as the handle lives. NULL if there is none. */
+TIDE_API const tide_kernel_param *tide_kernel_param_get(const tide_kernel *kernel, int i);
+/* Launches it. A pointer takes a contiguous tensor of its dtype, or an integer: an address that nobody checks. Numbers
+ * are refused if the parameter's type cannot hold them; all checks come before the launch. */
+TIDE_API tide_status tide_kernel_launch(tide_kernel *kernel, const tide_grid *grid, const tide_operand *args, int n);
+/* Checks everything now and keeps it, with the tensors, for launches that check nothing. */
+TIDE_API tide_status tide_kernel_bind(tide_bound **out, tide_kernel *kernel, const tide_grid *grid,
+                                      const tide_operand *args, int n);
+/* Launches what was bound, on its stream, or on the current one where none was given. */
+TIDE_API tide_status tide_bound_launch(tide_bound *bound);
+/* Lets go of it; NULL is allowed. For finalisers too: calls no driver. */
+TIDE_API void tide_bound_free(tide_bound *bound);
+
 /* ---- the cache ---- */
 
 /* Counts of this process. A kernel that is asked for is found in memory, on disk, or compiled. */

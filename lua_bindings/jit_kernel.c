@@ -1,0 +1,286 @@
+/* jit_kernel.c: tide.cuda.compile_kernel: raw CUDA C kernels.
+ *
+ * A kernel is a userdata that is called: k({grid=, block=, shared_mem=, stream=}, ...). What it takes is checked by
+ * core, which knows the signature; here values of Lua become operands and the table of sizes is read, one look at each
+ * of its keys. k:bind{...} packs all that once and gives a function without arguments.
+ *
+ * Invariant: the __call and methods check their first argument by its metatable, so no other userdata gets in. */
+#include <string.h>
+
+#include "args.h"
+#include "tide/jit.h"
+
+#define KERNEL_META "tide.cuda.Kernel"
+#define BOUND_META  "tide.cuda.BoundKernel"
+
+enum { ARGUMENTS = 64 };
+
+static tide_kernel *check_kernel(lua_State *L, int arg) {
+  tide_kernel **u = luaL_testudata(L, arg, KERNEL_META);
+  if (!u) ltide_arg_error(L, arg, "k", "a kernel of tide.cuda.compile_kernel");
+  if (!*u) ltide_error(L, "StateError", "compile_kernel: the kernel is gone");
+  return *u;
+}
+
+static int kernel_gc(lua_State *L) {
+  tide_kernel **u = lua_touserdata(L, 1), *k = *u;
+  *u = NULL;
+  tide_kernel_free(k);
+  return 0;
+}
+
+static int bound_gc(lua_State *L) {
+  tide_bound **u = lua_touserdata(L, 1), *b = *u;
+  *u = NULL;
+  tide_bound_free(b);
+  return 0;
+}
+
+/* {==== Sizes and arguments */
+
+static int64_t read_size(lua_State *L, const tide_kernel *k, const char *key, int arg) {
+  int is_integer = 0;
+  lua_Integer i = lua_type(L, arg) == LUA_TNUMBER ? lua_tointegerx(L, arg, &is_integer) : 0;
+  if (!is_integer)
+    ltide_error(L, "ArgumentError", "%s: %s: got %s, expected an integer, or a table of one to three",
+                tide_kernel_name(k), key, ltide_typename(L, arg));
+  if (i < 1)
+    ltide_error(L, "ValueError", "%s: %s: got %I, expected at least 1", tide_kernel_name(k), key, (LUAI_UACINT)i);
+  return i;
+}
+
+/* The value at the top: 256, {16, 16} or {x, y, z}. */
+static void read_sizes(lua_State *L, const tide_kernel *k, const char *key, int64_t *out) {
+  int at = lua_gettop(L);
+  if (!lua_istable(L, at)) {
+    out[0] = read_size(L, k, key, at);
+    return;
+  }
+  int n = (int)lua_rawlen(L, at);
+  if (n < 1 || n > 3)
+    ltide_error(L, "ArgumentError", "%s: %s: got %d sizes, expected one to three", tide_kernel_name(k), key, n);
+  for (int d = 0; d < n; d++) {
+    lua_rawgeti(L, at, d + 1);
+    out[d] = read_size(L, k, key, at + 1);
+    lua_pop(L, 1);
+  }
+}
+
+static void read_grid(lua_State *L, const tide_kernel *k, int arg, tide_grid *g) {
+  bool has_grid = false, has_block = false;
+  *g = (tide_grid){.stream = NULL};
+  if (!lua_istable(L, arg))
+    ltide_error(L, "ArgumentError", "%s: got %s, expected a table {grid=, block=, shared_mem=, stream=} first",
+                tide_kernel_name(k), ltide_typename(L, arg));
+  for (lua_pushnil(L); lua_next(L, arg); lua_pop(L, 1)) {
+    const char *key = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "";
+    if (!strcmp(key, "grid"))
+      read_sizes(L, k, key, g->grid), has_grid = true;
+    else if (!strcmp(key, "block"))
+      read_sizes(L, k, key, g->block), has_block = true;
+    else if (!strcmp(key, "shared_mem"))
+      g->shared = ltide_check_integer(L, lua_gettop(L), "shared_mem");
+    else if (!strcmp(key, "stream"))
+      g->stream = ltide_check_stream(L, lua_gettop(L), "stream");
+    else
+      ltide_error(L, "ArgumentError", "%s: unknown option '%s', expected grid, block, shared_mem, stream",
+                  tide_kernel_name(k), *key ? key : ltide_typename(L, -2));
+  }
+  if (!has_grid || !has_block)
+    ltide_error(L, "ArgumentError", "%s: %s is missing, expected {grid=, block=}", tide_kernel_name(k),
+                has_grid ? "block" : "grid");
+}
+
+/* The arguments from `first` on; returns how many. */
+static int read_arguments(lua_State *L, ltide_state *S, const tide_kernel *k, int first, tide_operand *args) {
+  int n = lua_gettop(L) - first + 1;
+  if (n != tide_kernel_params(k))
+    ltide_error(L, "ArgumentError", "%s: wrong number of arguments, got %d, expected %d", tide_kernel_name(k), n,
+                tide_kernel_params(k));
+  for (int i = 0; i < n; i++) {
+    ltide_tensor *u = ltide_test_handle(L, S, first + i);
+    if (u) {
+      args[i].tensor = ltide_check_tensor(L, S, first + i, tide_kernel_param_get(k, i)->name);
+      continue;
+    }
+    args[i].tensor = NULL;
+    if (!ltide_test_scalar(L, first + i, &args[i].number))
+      ltide_error(L, "ArgumentError", "%s: argument %d (%s %s): got %s, expected %s", tide_kernel_name(k), i + 1,
+                  tide_kernel_param_get(k, i)->type, tide_kernel_param_get(k, i)->name, ltide_typename(L, first + i),
+                  tide_kernel_param_get(k, i)->kind == TIDE_PARAM_POINTER ? "a tensor" : "a number");
+  }
+  return n;
+}
+
+/* {==== Calling */
+
+/* Upvalue 1 is the metatable of kernels. */
+static int lkernel_call(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  tide_operand args[ARGUMENTS];
+  tide_grid g;
+  if (!lua_getmetatable(L, 1) || !lua_rawequal(L, -1, lua_upvalueindex(1)))
+    return ltide_arg_error(L, 1, "k", "a kernel of tide.cuda.compile_kernel");
+  lua_pop(L, 1);
+  tide_kernel *k = *(tide_kernel **)lua_touserdata(L, 1);
+  if (!k) return ltide_error(L, "StateError", "compile_kernel: the kernel is gone");
+  luaL_checkstack(L, 8, "compile_kernel");
+  read_grid(L, k, 2, &g);
+  int n = read_arguments(L, S, k, 3, args);
+  ltide_try(L, tide_kernel_launch(k, &g, args, n));
+  return 0;
+}
+
+static int lbound_call(lua_State *L) {
+  ltide_enter(L);
+  tide_bound *b = *(tide_bound **)lua_touserdata(L, lua_upvalueindex(1));
+  if (!b) return ltide_error(L, "StateError", "launch: what was bound is gone");
+  ltide_try(L, tide_bound_launch(b));
+  return 0;
+}
+
+static int lkernel_bind(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  tide_operand args[ARGUMENTS];
+  tide_grid g;
+  tide_kernel *k = check_kernel(L, 1);
+  luaL_checkstack(L, 8, "bind");
+  read_grid(L, k, 2, &g);
+  int n = read_arguments(L, S, k, 3, args);
+  tide_bound **u = lua_newuserdatauv(L, sizeof *u, 0);
+  *u = NULL;
+  luaL_setmetatable(L, BOUND_META);
+  ltide_try(L, tide_kernel_bind(u, k, &g, args, n));
+  lua_pushcclosure(L, lbound_call, 1);
+  return 1;
+}
+
+/* {==== Looking */
+
+static int lkernel_params(lua_State *L) {
+  ltide_enter(L);
+  tide_kernel *k = check_kernel(L, 1);
+  lua_createtable(L, tide_kernel_params(k), 0);
+  for (int i = 0; i < tide_kernel_params(k); i++) {
+    const tide_kernel_param *p = tide_kernel_param_get(k, i);
+    lua_createtable(L, 0, 3);
+    lua_pushstring(L, p->name);
+    lua_setfield(L, -2, "name");
+    lua_pushstring(L, p->type);
+    lua_setfield(L, -2, "type");
+    lua_pushboolean(L, p->read_only);
+    lua_setfield(L, -2, "read_only");
+    lua_rawseti(L, -2, i + 1);
+  }
+  return 1;
+}
+
+static int kernel_tostring(lua_State *L) {
+  tide_kernel *k = check_kernel(L, 1);
+  luaL_Buffer b;
+  luaL_buffinit(L, &b);
+  lua_pushfstring(L, "tide.cuda.Kernel(%s(", tide_kernel_name(k));
+  luaL_addvalue(&b);
+  for (int i = 0; i < tide_kernel_params(k); i++) {
+    const tide_kernel_param *p = tide_kernel_param_get(k, i);
+    lua_pushfstring(L, "%s%s%s%s", i ? ", " : "", p->type, p->name[0] ? " " : "", p->name);
+    luaL_addvalue(&b);
+  }
+  luaL_addstring(&b, "))");
+  luaL_pushresult(&b);
+  return 1;
+}
+
+/* {==== Making */
+
+/* opts: {"-DN=4", "-lineinfo"}, or {options={...}}. The strings stay alive in their table. */
+static int read_options(lua_State *L, int arg, const char **out) {
+  static const char *const keys[] = {"options", NULL};
+  if (lua_isnoneornil(L, arg)) return 0;
+  if (!lua_istable(L, arg)) ltide_arg_error(L, arg, "opts", "a table of options for the compiler: {\"-DN=4\"}");
+  if (lua_rawlen(L, arg) == 0) {
+    ltide_check_keys(L, arg, keys);
+    if (lua_getfield(L, arg, "options") == LUA_TNIL) return 0;
+    if (!lua_istable(L, -1)) ltide_arg_error(L, lua_gettop(L), "options", "a table of strings");
+    arg = lua_gettop(L);
+  }
+  int n = (int)lua_rawlen(L, arg);
+  if (n > ARGUMENTS) ltide_error(L, "ValueError", "compile_kernel: too many options, got %d", n);
+  for (int i = 0; i < n; i++) {
+    if (lua_rawgeti(L, arg, i + 1) != LUA_TSTRING) ltide_arg_error(L, lua_gettop(L), "options", "strings");
+    out[i] = lua_tostring(L, -1);
+    lua_pop(L, 1);
+  }
+  return n;
+}
+
+static int lcompile_kernel(lua_State *L) {
+  ltide_enter(L);
+  const char *options[ARGUMENTS];
+  luaL_checkstack(L, 8, "compile_kernel");
+  if (lua_type(L, 1) != LUA_TSTRING) return ltide_arg_error(L, 1, "src", "a string of CUDA C");
+  if (lua_type(L, 2) != LUA_TSTRING) return ltide_arg_error(L, 2, "name", "the name of a kernel in the source");
+  if (lua_gettop(L) > 3)
+    return ltide_error(L, "ArgumentError", "compile_kernel: too many arguments: got %d, expected at most 3",
+                       lua_gettop(L));
+  int n = read_options(L, 3, options);
+  tide_kernel **u = lua_newuserdatauv(L, sizeof *u, 0);
+  *u = NULL;
+  luaL_setmetatable(L, KERNEL_META);
+  ltide_try(L, tide_kernel_new(u, lua_tostring(L, 1), lua_tostring(L, 2), options, n));
+  return 1;
+}
+
+static const ltide_reg functions[] = {
+    {"compile_kernel", lcompile_kernel,
+     "tide.cuda.compile_kernel(src, name [, opts]) -> k\nk({grid=, block=, shared_mem=0, stream=}, ...)\nCompiles a "
+     "__global__ function of CUDA C; of a template, an instance: \"scale<float>\". opts: options of NVRTC: {\"-DN=4\", "
+     "\"-lineinfo\"}. grid and block are an integer or {x, y, z}. Arguments are checked against the signature before "
+     "the "
+     "launch: a pointer takes a contiguous tensor of its dtype (or x:data_ptr(), unchecked), numbers have to fit their "
+     "types. On simulated devices and on cpu tensors its threads run one after the other."},
+    {NULL, NULL, NULL}};
+
+static const ltide_reg methods[] = {
+    {"bind", lkernel_bind,
+     "k:bind({grid=, block=, shared_mem=, stream=}, ...) -> launch\nChecks sizes and arguments now; launch() queues "
+     "the "
+     "kernel without any check. It keeps the tensors' memory alive."},
+    {"params", lkernel_params,
+     "k:params() -> {{name=, type=, read_only=}, ...}\nThe parameters, as the source declares them."},
+    {NULL, NULL, NULL}};
+
+static const char key_methods;
+
+static int kernel_index(lua_State *L) {
+  tide_kernel *k = check_kernel(L, 1);
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_methods);
+  lua_pushvalue(L, 2);
+  if (lua_rawget(L, -2) != LUA_TNIL) return 1;
+  const char *key = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : "";
+  if (strcmp(key, "name")) return ltide_error(L, "ArgumentError", "Kernel: no field or method '%s'", key);
+  lua_pushstring(L, tide_kernel_name(k));
+  return 1;
+}
+
+void ltide_open_jit_kernel(lua_State *L) {
+  static const luaL_Reg meta[] = {
+      {"__gc", kernel_gc}, {"__tostring", kernel_tostring}, {"__index", kernel_index}, {NULL, NULL}};
+  int module = lua_gettop(L);
+  ltide_newmetatable(L, BOUND_META);
+  lua_pushcfunction(L, bound_gc);
+  lua_setfield(L, -2, "__gc");
+  ltide_newmetatable(L, KERNEL_META);
+  luaL_setfuncs(L, meta, 0);
+  lua_pushvalue(L, -1);
+  lua_pushcclosure(L, lkernel_call, 1);
+  lua_setfield(L, -2, "__call");
+  lua_newtable(L);
+  ltide_register(L, "Kernel", methods);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &key_methods);
+  lua_getfield(L, module, "cuda");
+  ltide_register(L, "tide.cuda", functions);
+  lua_getfield(L, -1, "compile_kernel");
+  lua_setfield(L, -2, "_compile_kernel");
+  lua_settop(L, module);
+}

@@ -1,0 +1,284 @@
+-- Raw kernels: tide.cuda.compile_kernel (API.md, beyond the table).
+
+local tide = require "tide"
+local D = require "spec.support.device"
+local cuda = tide.cuda
+if not D.cuda and not os.execute "command -v c++ g++ clang++ >/dev/null" then return end
+
+local source = [[
+#define FACTOR N
+__device__ float twice(float x) { return x * 2; }
+extern "C" __global__ void axpy(const float *__restrict__ x, float *y, float a, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = a * x[i] + y[i];
+}
+__global__ void doubled(const float *x, float *y) { y[threadIdx.x] = twice(x[threadIdx.x]); }
+template <typename T> __global__ void scale(T *x, T a, long long n) {
+  long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) x[i] = x[i] * a;
+}
+extern "C" __global__ void where(int *out) {
+  int thread = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+  int block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
+  int threads = blockDim.x * blockDim.y * blockDim.z;
+  atomicAdd(&out[block * threads + thread], block * 1000 + thread);
+}
+extern "C" __global__ void numbers(double *out, signed char a, unsigned char b, short c, unsigned int d, long long e,
+                                   size_t f, bool g, double h) {
+  out[0] = a; out[1] = b; out[2] = c; out[3] = d; out[4] = e; out[5] = f; out[6] = g; out[7] = h;
+}
+extern "C" __global__ void option(int *out) { *out = FACTOR; }
+extern "C" __global__ void nothing() {}
+extern "C" __global__ void anything(const void *x, float4 *y, const unsigned short *h, int64_t *n) {}
+]]
+
+local function kernel(name, options) return cuda.compile_kernel(source, name, options or { "-DN=7" }) end
+local function floats(n, value) return tide.full({ n }, value or 1.0, { device = D.dev, dtype = "float32" }) end
+local one = { grid = 1, block = 1 }
+
+describe("compile_kernel", function()
+  D.watch(before_each, after_each)
+
+  it("launches a kernel of CUDA C", function()
+    local k = kernel "axpy"
+    local x, y = tide.arange(0, 1000, { device = D.dev, dtype = "float32" }), floats(1000)
+    k({ grid = 4, block = 256 }, x, y, 3, 1000)
+    D.eq(x * 3 + 1, y)
+    k({ grid = { 4 }, block = { 256, 1, 1 }, shared_mem = 0 }, x, y, 0.5, 500)
+    D.eq((x * 3.5 + 1):narrow(1, 1, 500), y:narrow(1, 1, 500))
+    D.eq((x * 3 + 1):narrow(1, 501, 500), y:narrow(1, 501, 500))
+    assert.are.equal("axpy", k.name)
+    assert.are.equal("tide.cuda.Kernel(axpy(const float * x, float * y, float a, int n))", tostring(k))
+    assert.are.same({ { name = "x", type = "const float *", read_only = true }, { name = "y", type = "float *",
+      read_only = false } }, { k:params()[1], k:params()[2] })
+    assert.are.equal(cuda.compile_kernel, cuda._compile_kernel)
+    assert.is_truthy(tide.help "compile_kernel":find "__global__")
+    assert.is_truthy(tide.help "Kernel:bind":find "without any check")
+  end)
+
+  it("takes kernels with C++ names and instances of templates", function()
+    local y = floats(8)
+    kernel "doubled"({ grid = 1, block = 8 }, floats(8, 3), y)
+    D.eq(floats(8, 6), y)
+    kernel "scale<float>"({ grid = 1, block = 8 }, y, 2.5, 8)
+    D.eq(floats(8, 15), y)
+    local i = tide.full({ 8 }, 3, { device = D.dev, dtype = "int32" })
+    kernel "scale<int>"({ grid = 1, block = 8 }, i, 4, 8)
+    D.eq({ 12, 12, 12, 12, 12, 12, 12, 12 }, i)
+    D.raises("DtypeError", kernel "scale<double>", { grid = 1, block = 8 }, y, 2, 8)
+    D.raises("ValueError", kernel, "scale")
+  end)
+
+  it("gives every thread its place", function()
+    local out = tide.zeros(2 * 3 * 2 * 4 * 2 * 3, { device = D.dev, dtype = "int32" })
+    kernel "where"({ grid = { 2, 3, 2 }, block = { 4, 2, 3 } }, out)
+    local expected = {}
+    for block = 0, 11 do
+      for thread = 0, 23 do expected[#expected + 1] = block * 1000 + thread end
+    end
+    D.eq(expected, out)
+  end)
+
+  it("passes numbers of every type as they are", function()
+    local k = kernel "numbers"
+    local out = tide.zeros(8, { device = D.dev, dtype = "float64" })
+    k(one, out, -128, 255, -32768, 4294967295, -1 << 53, 1 << 53, true, 0.1)
+    D.eq({ -128, 255, -32768, 4294967295, -(1 << 53), 1 << 53, 1, 0.1 }, out)
+    k(one, out, 5.0, 1, 2, 3, 4, 5, false, 7)
+    D.eq({ 5, 1, 2, 3, 4, 5, 0, 7 }, out)
+  end)
+
+  it("refuses numbers that do not fit, naming the parameter", function()
+    local k = kernel "numbers"
+    local good = { 1, 2, 3, 4, 5, 6, true, 8 }
+    local out = tide.zeros(8, { device = D.dev, dtype = "float64" })
+    local function with(i, value)
+      local args = { table.unpack(good) }
+      args[i] = value
+      return D.raises(type(value) == "number" and "ValueError" or "ArgumentError", k, one, out, table.unpack(args))
+    end
+    for _, case in ipairs { { 1, 128 }, { 1, -129 }, { 2, 256 }, { 2, -1 }, { 3, 32768 }, { 4, 4294967296 }, { 4, -1 },
+      { 5, 1.5 }, { 5, 2 ^ 63 }, { 6, -1 }, { 8, (1 << 53) + 1 }, { 1, 0 / 0 }, { 1, "1" }, { 1, true }, { 8, false },
+      { 8, {} } } do
+      with(case[1], case[2])
+    end
+    assert.is_truthy(with(4, 4294967296 + 5).message:find("unsigned int d", 1, true))
+    D.raises("ArgumentError", k, one, out, 1, 2, 3, 4, 5, 6, 7, 8) -- 7 is no boolean
+    local axpy = kernel "axpy"
+    local x = floats(4)
+    D.raises("ValueError", axpy, one, x, x, (1 << 24) + 1, 4)
+    D.raises("ValueError", axpy, one, x, x, 1e39, 4)
+    D.raises("ValueError", axpy, one, x, x, 1, (1 << 32) + 5)
+    axpy(one, x, x, math.huge, 0)
+    axpy(one, x, x, 0.1, 0)
+  end)
+
+  it("refuses tensors that do not fit, naming the parameter", function()
+    local k = kernel "axpy"
+    local x, y = floats(6), floats(6)
+    assert.is_truthy(D.raises("DtypeError", k, one, x:double(), y, 1, 6).message:find "float64")
+    assert.is_truthy(D.raises("DtypeError", k, one, x, y:int(), 1, 6).message:find("float * y", 1, true))
+    D.raises("ValueError", k, one, floats(12):slice(1, 1, -1, 2), y, 1, 6)
+    D.raises("ValueError", k, one, x:view(2, 3):t(), y, 1, 6)
+    D.raises("ArgumentError", k, one, x, y, y, 6)
+    D.raises("ArgumentError", k, one, 1.5, y, 1, 6)
+    D.raises("ArgumentError", k, one, "x", y, 1, 6)
+    D.raises("ArgumentError", k, one, x, y, 1)
+    D.raises("ArgumentError", k, one, x, y, 1, 6, 7)
+    D.raises("ArgumentError", k, one, x, y, nil, 6)
+    local freed = floats(6)
+    freed:free()
+    D.raises("StateError", k, one, x, freed, 1, 6)
+    if D.cuda then D.raises("DeviceError", k, one, x, tide.ones(6), 1, 6) end
+    if D.devices > 1 then D.raises("DeviceError", k, one, x, tide.ones(6, { device = "cuda:1" }), 1, 6) end
+    local any = kernel "anything"
+    local h, n = tide.zeros(4, { device = D.dev, dtype = "float16" }), tide.zeros(1, { device = D.dev, dtype = "int64" })
+    any(one, x, floats(8), h, n)
+    any(one, n, 0, h, n)
+    D.raises("ValueError", any, one, x, floats(8):narrow(1, 2, 4), h, n) -- 4 bytes off for a float4
+    D.raises("DtypeError", any, one, x, floats(8), x, n)
+  end)
+
+  it("takes addresses that nobody checks", function()
+    local x, y = floats(8, 2), floats(8)
+    kernel "axpy"({ grid = 1, block = 8 }, x:data_ptr(), y, 1, 8)
+    D.eq(floats(8, 3), y)
+    if D.cuda then cuda.synchronize() end
+  end)
+
+  it("checks sizes and options", function()
+    local k = kernel "nothing"
+    k { grid = 1, block = 1 }
+    k { grid = { 3, 2 }, block = { 8, 4, 2 } }
+    for _, bad in ipairs { { grid = 0, block = 1 }, { grid = 1, block = 0 }, { grid = -1, block = 1 },
+      { grid = 1, block = 1025 }, { grid = 1, block = { 32, 33 } }, { grid = 1, block = { 1, 1, 65 } },
+      { grid = { 1, 65536 }, block = 1 }, { grid = 1 << 31, block = 1 }, { grid = 1, block = 1, shared_mem = -1 },
+      { grid = 1, block = 1, shared_mem = 1 << 40 } } do
+      D.raises("ValueError", k, bad)
+    end
+    for _, bad in ipairs { { block = 1 }, { grid = 1 }, {}, { grid = "1", block = 1 }, { grid = {}, block = 1 },
+      { grid = { 1, 1, 1, 1 }, block = 1 }, { grid = 1.5, block = 1 }, { grid = 1, block = 1, blocks = 3 },
+      { grid = 1, block = 1, stream = 5 }, { grid = 1, block = 1, shared_mem = "x" } } do
+      D.raises("ArgumentError", k, bad)
+    end
+    D.raises("ArgumentError", k)
+    D.raises("ArgumentError", k, 5)
+    D.raises("ArgumentError", function() return k.nonsense end)
+    D.raises("ArgumentError", k.bind, 5, one)
+  end)
+
+  it("gives options to the compiler", function()
+    local out = tide.zeros(1, { device = D.dev, dtype = "int32" })
+    kernel "option"(one, out)
+    D.eq({ 7 }, out)
+    kernel("option", { options = { "-DN=9" } })(one, out)
+    D.eq({ 9 }, out)
+    D.raises("ArgumentError", kernel, "option", { optoins = {} })
+    D.raises("ArgumentError", kernel, "option", { 5 })
+    D.raises("ArgumentError", kernel, "option", "x")
+  end)
+
+  it("tells what is wrong with the source, with its lines", function()
+    local e = D.raises("ValueError", cuda.compile_kernel,
+      "extern \"C\" __global__ void k(float *x) {\n  int y;\n  x[0] = undefined_name;\n}", "k")
+    assert.is_truthy(e.message:find("line 3", 1, true), e.message)
+    assert.is_truthy(e.message:find "undefined_name", e.message)
+    D.raises("ValueError", cuda.compile_kernel, source, "twice")
+    D.raises("ValueError", cuda.compile_kernel, source, "nowhere")
+    D.raises("NotSupportedError", cuda.compile_kernel, "struct S {}; __global__ void k(S s) {}", "k")
+    D.raises("NotSupportedError", cuda.compile_kernel, "__global__ void k(float &x) {}", "k")
+    D.raises("ArgumentError", cuda.compile_kernel, source)
+    D.raises("ArgumentError", cuda.compile_kernel, 5, "k")
+    D.raises("ArgumentError", cuda.compile_kernel, source, "axpy", {}, 5)
+  end)
+
+  it("says where threads that wait for each other cannot run", function()
+    local waits = [[
+      extern "C" __global__ void reversed(float *x) {
+        __shared__ float s[64];
+        extern __shared__ float more[];
+        s[threadIdx.x] = more[threadIdx.x] = x[threadIdx.x];
+        __syncthreads();
+        x[threadIdx.x] = (s[63 - threadIdx.x] + more[63 - threadIdx.x]) / 2;
+      }]]
+    if not D.cuda or D.simulated then
+      local e = D.raises("NotSupportedError", cuda.compile_kernel, waits, "reversed")
+      assert.is_truthy(e.message:find "__s", e.message)
+      return
+    end
+    local k, x = cuda.compile_kernel(waits, "reversed"), tide.arange(0, 64, { device = D.dev, dtype = "float32" })
+    k({ grid = 1, block = 64, shared_mem = 256 }, x)
+    D.eq(tide.arange(0, 64, { dtype = "float32" }):flip(1), x)
+    k({ grid = 1, block = 64, shared_mem = 100 << 10 }, x) -- more than a kernel has without asking
+    D.eq(tide.arange(0, 64, { dtype = "float32" }), x)
+  end)
+
+  it("is ordered with other work, on any stream", function()
+    if not D.cuda then return end
+    local k, s = kernel "axpy", cuda.Stream()
+    for _ = 1, 10 do
+      local x, y = floats(1000, 2), floats(1000)
+      s:wait_stream(cuda.current_stream())
+      k({ grid = 4, block = 256, stream = s }, x, y, 1, 1000)
+      x:free() -- its block may not serve others before the kernel is done
+      local other = floats(1000, 100)
+      cuda.current_stream():wait_stream(s)
+      D.eq(floats(1000, 3), y)
+      other:free()
+    end
+    if D.devices > 1 then
+      local x, y = tide.ones(10, { device = "cuda:1" }), tide.ones(10, { device = "cuda:1" })
+      k({ grid = 1, block = 10 }, x, y, 2, 10)
+      D.eq(tide.full({ 10 }, 3), y)
+      D.raises("DeviceError", k, { grid = 1, block = 10, stream = s }, x, y, 2, 10)
+    end
+  end)
+end)
+
+describe("bind", function()
+  D.watch(before_each, after_each)
+
+  it("packs a launch that is repeated", function()
+    local x, y = floats(100, 2), floats(100)
+    local launch = kernel "axpy":bind({ grid = 1, block = 128 }, x, y, 1, 100)
+    for _ = 1, 5 do launch() end
+    D.eq(floats(100, 11), y)
+    D.raises("DtypeError", kernel "axpy".bind, kernel "axpy", one, x:double(), y, 1, 100)
+    D.raises("ValueError", kernel "axpy".bind, kernel "axpy", { grid = 1, block = 2000 }, x, y, 1, 100)
+  end)
+
+  it("keeps its tensors alive", function()
+    local y = floats(100)
+    local x = floats(100, 5)
+    local launch = kernel "axpy":bind({ grid = 1, block = 128 }, x, y, 1, 100)
+    x:free()
+    local others = {}
+    for i = 1, 10 do others[i] = floats(100, 50) end
+    launch()
+    collectgarbage()
+    D.eq(floats(100, 6), y)
+  end)
+
+  it("follows the current stream, or stays on its own", function()
+    if not D.cuda then return end
+    local s = cuda.Stream()
+    local x, y = floats(100, 2), floats(100)
+    local follows = kernel "axpy":bind({ grid = 1, block = 128 }, x, y, 1, 100)
+    local stays = kernel "axpy":bind({ grid = 1, block = 128, stream = s }, x, y, 1, 100)
+    s:wait_stream(cuda.current_stream())
+    cuda.stream(s, function() follows() end)
+    stays()
+    s:synchronize()
+    D.eq(floats(100, 5), y)
+  end)
+
+  it("works in a captured graph", function()
+    if not D.cuda or not cuda.CUDAGraph then return end
+    local x, y = floats(100, 2), floats(100)
+    local k = kernel "axpy"
+    local g = cuda.CUDAGraph()
+    cuda.graph(g, function() k({ grid = 1, block = 128 }, x, y, 1, 100) end)
+    for _ = 1, 3 do g:replay() end
+    D.eq(floats(100, 7), y)
+  end)
+end)
