@@ -81,7 +81,12 @@ static bool set_expandable(tide__settings *s, word w) {
   return s->expandable || is(w, "False") || is(w, "false");
 }
 
-static bool set_max_split(tide__settings *s, word w) { return megabytes(&s->max_split, w, 20); }
+static bool set_max_split(tide__settings *s, word w) {
+  if (!is(w, "unlimited")) return megabytes(&s->max_split, w, 20);
+  s->max_split = SIZE_MAX;
+  return true;
+}
+
 static bool set_pinned(tide__settings *s, word w) { return megabytes(&s->pinned_most, w, -1); }
 
 static bool set_collect(tide__settings *s, word w) {
@@ -131,7 +136,7 @@ static const struct {
 } options[] = {
     {"backend", "native or cudaMallocAsync", set_backend},
     {"expandable_segments", "True or False", set_expandable},
-    {"max_split_size_mb", "a whole number above 20", set_max_split},
+    {"max_split_size_mb", "a whole number above 20, or unlimited", set_max_split},
     {"garbage_collection_threshold", "a number between 0 and 1", set_collect},
     {"roundup_power2_divisions", "a power of two up to 128, or a list such as [256:1,512:2,>:8]", set_divisions},
     {"per_process_memory_fraction", "a number from 0 to 1", set_fraction},

@@ -43,6 +43,8 @@ describe("the settings of the allocator", function()
     set ""
     set " expandable_segments : True , max_split_size_mb:4096 "
     assert.are.equal(4096 * MiB, cuda.memory_stats().max_split_size)
+    set "max_split_size_mb:unlimited"
+    assert.are.equal(-1, cuda.memory_stats().max_split_size)
   end)
 
   it("change nothing when one of them is wrong", function()
@@ -50,7 +52,7 @@ describe("the settings of the allocator", function()
     assert.are.equal(64 * MiB, cuda.memory_stats().max_split_size)
     D.raises("ValueError", set, "max_split_size_mb:128,foo:1")
     assert.are.equal(64 * MiB, cuda.memory_stats().max_split_size)
-    set "max_split_size_mb:1000000"
+    set "max_split_size_mb:unlimited"
   end)
 
   it("come from TIDE_ALLOC_CONF, whose mistakes the first use of a device tells", function()
@@ -112,7 +114,7 @@ describe("the settings of the allocator", function()
     cuda.empty_cache()
     assert.are.equal(0, more "oversize_segments.current")
     assert.are.equal(0, more "oversize_allocations.current")
-    set "expandable_segments:True,max_split_size_mb:1000000"
+    set "expandable_segments:True,max_split_size_mb:unlimited"
   end)
 
   it("collect the cache above a threshold instead of growing it", function()
