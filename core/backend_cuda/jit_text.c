@@ -88,7 +88,8 @@ const char tide__cuda_prelude[] =
     "  alignas(raw) S v[N];\n"
     "  TIDE_INLINE void load(const S *p) { *(raw *)v = *(const raw *)p; }\n"
     "  TIDE_INLINE void store(S *p) const { *(raw *)p = *(const raw *)v; }\n"
-    "};\n";
+    "};\n"
+    "template <class S, int N> struct tide_some { S v[N]; };\n";
 
 const char tide__cuda_complex[] =
     "namespace std {\n"
@@ -173,7 +174,7 @@ const char tide__cuda_flat[] =
 
 /* Threads past the end repeat the last element and do not store it. */
 const char tide__cuda_strided[] =
-    "template <class S, int N> struct tide_some { S v[N]; };\n#define TIDE_ELEMENTS tide_some\n" KERNEL_HEAD
+    "#define TIDE_ELEMENTS tide_some\n" KERNEL_HEAD
     "  const unsigned n = (unsigned)a.n, start = blockIdx.x * (TIDE_THREADS * TIDE_VECTOR) + threadIdx.x;\n"
     "  unsigned index[TIDE_VECTOR];\n"
     "  long long offset[TIDE_OPERANDS][TIDE_VECTOR];\n"
