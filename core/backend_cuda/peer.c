@@ -14,12 +14,14 @@ bool tide__cuda_peer_open(int device, int peer) {
   if (ways[device][peer] == UNKNOWN) {
     int can = 0;
     cuda_scope scope = cuda_enter(device);
+    cuda_relaxed relaxed = cuda_relax(); /* the first copy between the two may be in a capture */
     bool open = cudaDeviceCanAccessPeer(&can, device, peer) == cudaSuccess && can;
     if (open) {
       int rc = (int)cudaDeviceEnablePeerAccess(peer, 0);
       open = rc == cudaSuccess || rc == cudaErrorPeerAccessAlreadyEnabled;
     }
     cudaGetLastError();
+    cuda_unrelax(relaxed);
     cuda_leave(scope);
     ways[device][peer] = open ? OPEN : NONE;
     if (open) tide__cuda_range_guest(peer, device); /* mapped memory has an access list of its own */
