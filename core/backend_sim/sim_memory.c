@@ -30,21 +30,27 @@ static char *reserve(size_t bytes) {
   return p == MAP_FAILED ? NULL : p;
 }
 
-bool tide__sim_memory_open(void) {
+/* Addresses for so many times the memory of the devices. */
+static bool reserve_times(size_t times) {
   sim_state *s = &tide__sim;
-  if (s->memory > SIZE_MAX / 8 / TIDE_MAX_DEVICES) return false;
-  size_t times = 64; /* fewer where that would be more than any system has */
-  while (times > 2 && s->memory > ((size_t)1 << 44) / times / (size_t)s->devices) times /= 2;
   s->span = round_up(times * s->memory, (size_t)1 << 21) + ((size_t)1 << 21);
   size_t total = s->span * (size_t)s->devices;
   s->base = reserve(total);
   char *seen = s->base ? reserve(total) : NULL;
-  if (!seen) {
-    if (s->base) munmap(s->base, total);
-    return false;
-  }
-  s->shift = seen - s->base;
-  return true;
+  if (seen) s->shift = seen - s->base;
+  if (s->base && !seen) munmap(s->base, total);
+  return seen != NULL;
+}
+
+/* As much room as the system gives: under a sanitizer, or for very large devices, that may be little. */
+bool tide__sim_memory_open(void) {
+  const sim_state *s = &tide__sim;
+  if (s->memory > SIZE_MAX / 8 / TIDE_MAX_DEVICES) return false;
+  size_t times = 64;
+  while (times > 2 && s->memory > ((size_t)1 << 44) / times / (size_t)s->devices) times /= 2;
+  bool reserved = reserve_times(times);
+  while (!reserved && times > 2) reserved = reserve_times(times /= 2);
+  return reserved;
 }
 
 void tide__sim_memory_close(void) {

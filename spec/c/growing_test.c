@@ -366,7 +366,7 @@ int main(void) {
   growing_batches();
   alternating_sizes();
   for (uint32_t seed = 1; seed <= 3; seed++) {
-    random_walk(seed, (size_t)64 << 30);
+    random_walk(seed, (size_t)8 << 30);
     random_walk(seed, (size_t)1 << 30);
   }
   ended_streams();
