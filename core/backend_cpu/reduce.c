@@ -156,6 +156,10 @@ static void fold_block(tide__state *s, const work *w, tide__fold_room *room, con
   int64_t end = (block + 1) * w->block_rows;
   if (end > w->reduced.chunks) end = w->reduced.chunks;
   tide__state_init(s, &w->fold);
+  if (w->whole > 1 && w->reduced.chunks == 1) {
+    tide__state_fold(s, &w->fold, base, w->a->inner, 0);
+    return;
+  }
   for (int64_t i = block * w->block_rows; i < end; i++) {
     tide__grid_chunk(&c, &w->reduced, i);
     const void *x = tide__fold_load(&w->fold, room, base, &w->reduced, &c, 0, w->a->dtype[1]);
