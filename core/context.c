@@ -204,7 +204,6 @@ static void end_accelerators(void) {
   tide__pinned_shutdown();
   tide__event_shutdown();
   tide__stream_shutdown();
-  tide__jit_shutdown();
 }
 
 static void end_runtime(void) {

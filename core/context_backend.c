@@ -290,6 +290,7 @@ void tide__backends_close(bool reset) {
   pthread_mutex_lock(&acc.lock);
   const tide_backend *table = atomic_exchange(&acc.table, NULL);
   if (table && table->close) table->close();
+  tide__jit_unload(!reset);
   for (int d = 0; table && reset && table->device_reset && d < TIDE_MAX_DEVICES; d++)
     if (atomic_load(&acc.device[d].state) != CLOSED) table->device_reset(d);
   atomic_store(&acc.count, 0);

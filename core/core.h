@@ -343,7 +343,7 @@ int tide__collapse(int64_t *size, int64_t (*stride)[TIDE_MAX_DIMS], int operands
 
 /* ---- jit_module.c ---- */
 
-void tide__jit_shutdown(void); /* unloads the kernels that were made at run time; the devices have been waited for */
+void tide__jit_unload(bool of_cpu); /* drops the kernels that were made at run time on accelerators; of_cpu: all */
 
 /* ---- generator.c ---- */
 

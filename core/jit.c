@@ -34,8 +34,8 @@ struct tide_jit {
   char scalar_kind[TIDE_JIT_SCALARS];
   const char *scalar_name[TIDE_JIT_SCALARS];
   tide_scalar scalar[TIDE_JIT_SCALARS];
-  char what[192]; /* "jiterator: scale of demo.lua:3" */
-  uint32_t epoch;
+  char what[192];       /* "jiterator: scale of demo.lua:3" */
+  uint32_t epoch, made; /* of the runtime; of the accelerators when the plans were made */
   plan *plans;
 };
 
@@ -129,7 +129,7 @@ tide_status tide_jit_new(tide_jit **out, const char *code, const char *const *na
     free(j);
     return tide__fail(TIDE_MEMORY, "jiterator: no host memory");
   }
-  j->epoch = tide__epoch_now();
+  j->epoch = atomic_load(&tide__epochs[0]), j->made = tide__epoch_now();
   tide_status status = fill(j, names, defaults, scalars, outputs);
   if (status != TIDE_OK)
     tide_jit_free(j);
@@ -138,13 +138,17 @@ tide_status tide_jit_new(tide_jit **out, const char *code, const char *const *na
   return status;
 }
 
-void tide_jit_free(tide_jit *j) {
-  if (!j) return;
+static void drop_plans(tide_jit *j) {
   while (j->plans) {
     plan *p = j->plans;
     j->plans = p->next;
     free(p);
   }
+}
+
+void tide_jit_free(tide_jit *j) {
+  if (!j) return;
+  drop_plans(j);
   free(j->code);
   free(j);
 }
@@ -341,8 +345,11 @@ typedef struct call {
   uint64_t dtypes;
 } call;
 
-static tide_status call_begin(call *c, const tide_jit *j, tide_tensor *const *in, int n) {
-  if (j->epoch != tide__epoch_now())
+/* After a reset of the accelerators everything is compiled, or found in the cache, again. */
+static tide_status call_begin(call *c, tide_jit *j, tide_tensor *const *in, int n) {
+  if (j->made != tide__epoch_now()) drop_plans(j);
+  j->made = tide__epoch_now();
+  if (j->epoch != atomic_load(&tide__epochs[0]))
     return tide__fail(TIDE_STATE, "%s: the function belongs to a runtime that has ended", j->signature.name);
   if (n != j->inputs)
     return tide__fail(TIDE_ARGUMENT, "%s: wrong number of tensors, got %d, expected %d", j->signature.name, n,
@@ -500,7 +507,7 @@ static tide_status general_way(tide_tensor **out, tide_jit *j, tide_tensor *cons
 tide_status tide_jit_call(tide_tensor **out, tide_jit *j, tide_tensor *const *in, int n, const tide_scalar *scalars) {
   if (TIDE_UNLIKELY(!out || !j || !in))
     return tide__fail(TIDE_ARGUMENT, "jiterator: wrong arguments, expected a function, tensors and room for results");
-  const plan *p = TIDE_LIKELY(n == j->inputs && j->epoch == tide__epoch_now()) ? flat_match(j, in) : NULL;
+  const plan *p = TIDE_LIKELY(n == j->inputs && j->made == tide__epoch_now()) ? flat_match(j, in) : NULL;
   if (TIDE_LIKELY(p != NULL)) return flat_way(out, p, j, in, scalars);
   return general_way(out, j, in, n, scalars);
 }

@@ -23,8 +23,8 @@ typedef struct loaded {
 
 struct tide_kernel {
   char *source, *name;
-  char what[192]; /* "compile_kernel: scale of demo.lua:3" */
-  uint32_t epoch;
+  char what[192];       /* "compile_kernel: scale of demo.lua:3" */
+  uint32_t epoch, made; /* of the runtime; of the accelerators when the functions were loaded */
   int params, bytes, pointers;
   tide__signature signature;
   char type[PARAMS][TIDE_JIT_TYPE]; /* with the template's argument in the place of its parameter */
@@ -162,6 +162,15 @@ static tide_status prepare(const loaded **out, tide_kernel *k, int device) {
   return status;
 }
 
+/* After a reset of the accelerators everything is loaded again. */
+static tide_status renew(tide_kernel *k) {
+  if (k->epoch != atomic_load(&tide__epochs[0]))
+    return tide__fail(TIDE_STATE, "%s: the kernel belongs to a runtime that has ended", k->name);
+  for (int i = 0; i <= TIDE_MAX_DEVICES; i++) k->on[i].ready = false;
+  k->made = tide__epoch_now();
+  return TIDE_OK;
+}
+
 static tide_status fill(tide_kernel *k, const char *const *options, int n) {
   char line[120];
   const loaded *first;
@@ -183,7 +192,7 @@ tide_status tide_kernel_new(tide_kernel **out, const char *source, const char *n
     return tide__fail(TIDE_ARGUMENT, "compile_kernel: wrong arguments, expected source and the name of a kernel in it");
   tide_kernel *k = calloc(1, sizeof *k);
   if (!k) return tide__fail(TIDE_MEMORY, "compile_kernel: no host memory");
-  k->epoch = tide__epoch_now();
+  k->epoch = atomic_load(&tide__epochs[0]), k->made = tide__epoch_now();
   k->source = strdup(source), k->name = strdup(name);
   tide_status status =
       k->source && k->name ? fill(k, options, n) : tide__fail(TIDE_MEMORY, "compile_kernel: no host memory");
@@ -355,8 +364,7 @@ static int device_of(const tide_grid *g, const tide_operand *args, int n) {
 /* Checks everything and packs it. */
 static tide_status pack(packed *to, tide_launch *a, const loaded **l, tide_kernel *k, const tide_grid *g,
                         const tide_operand *args, int n) {
-  if (TIDE_UNLIKELY(k->epoch != tide__epoch_now()))
-    return tide__fail(TIDE_STATE, "%s: the kernel belongs to a runtime that has ended", k->name);
+  if (TIDE_UNLIKELY(k->made != tide__epoch_now())) TIDE_TRY(renew(k));
   if (TIDE_UNLIKELY(n != k->params))
     return tide__fail(TIDE_ARGUMENT, "%s: wrong number of arguments, got %d, expected %d", k->name, n, k->params);
   if (g->stream) TIDE_TRY(tide__stream_check(g->stream, k->name));
@@ -438,7 +446,7 @@ tide_status tide_kernel_bind(tide_bound **out, tide_kernel *k, const tide_grid *
     tide_bound_free(b);
     return status;
   }
-  b->epoch = k->epoch, b->compiler = l->compiler, b->function = l->function.handle;
+  b->epoch = k->made, b->compiler = l->compiler, b->function = l->function.handle;
   memcpy(b->offset, k->offset, sizeof b->offset), memcpy(b->pointer, k->pointer, sizeof b->pointer);
   b->launch.offset = b->offset, b->launch.pointer = b->pointer;
   b->stream = g->stream;
@@ -450,7 +458,8 @@ tide_status tide_kernel_bind(tide_bound **out, tide_kernel *k, const tide_grid *
 tide_status tide_bound_launch(tide_bound *b) {
   tide__queue q = {.stream = b->stream};
   if (TIDE_UNLIKELY(b->epoch != tide__epoch_now()))
-    return tide__fail(TIDE_STATE, "launch: what was bound belongs to a runtime that has ended");
+    return tide__fail(TIDE_STATE,
+                      "launch: what was bound belongs to a runtime that has ended, or to devices that were reset");
   TIDE_TRY(tide__queue_begin(&q, b->launch.device));
   if (b->stream) q.stream = b->stream;
   tide__jit_launch_begin(b->launch.device);

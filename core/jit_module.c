@@ -82,15 +82,22 @@ static tide_status keep(tide__function *out, const tide_image *image, const tide
   return TIDE_OK;
 }
 
-/* Devices have been waited for. */
-void tide__jit_shutdown(void) {
+/* After the backend was closed: a worker that was not waited for would otherwise run code that is gone. Before contexts
+ * are reset: their modules go with them. */
+void tide__jit_unload(bool of_cpu) {
+  pthread_mutex_lock(&lock);
   for (int i = 0; i < BUCKETS; i++)
-    while (table[i]) {
-      made *m = table[i];
-      table[i] = m->next;
+    for (made **p = &table[i]; *p;) {
+      made *m = *p;
+      if (m->device < 0 && !of_cpu) {
+        p = &m->next;
+        continue;
+      }
+      *p = m->next;
       m->compiler->unload(m->module, m->device);
       free(m);
     }
+  pthread_mutex_unlock(&lock);
 }
 
 /* ---- compiling ---- */

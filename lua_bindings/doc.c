@@ -107,7 +107,7 @@ static void help_near(void *ctx, const char *path, const char *name, const char 
 
 /* The name under which a function value was registered, by a walk over tide, tide.cuda and the tensor methods. */
 static const char *name_of_function(lua_State *L, int arg) {
-  static const char *const paths[] = {"", "cuda", "random", "cuda.memory", "fft"};
+  static const char *const paths[] = {"", "cuda", "random", "cuda.memory", "cuda.jiterator", "fft"};
   for (size_t i = 0; i < sizeof paths / sizeof *paths + 1; i++) {
     int top = lua_gettop(L);
     if (i < sizeof paths / sizeof *paths) {

@@ -213,6 +213,32 @@ describe("create_multi_output_jit_fn", function()
   end)
 end)
 
+it("functions and kernels outlive a reset of the devices", function()
+  if not D.cuda or not tide.cuda.device_reset then return end
+  local script = os.tmpname()
+  local f = assert(io.open(script, "w"))
+  f:write [[
+    local tide = require "tide"
+    local f = tide.cuda.jiterator.create_jit_fn("template <typename T> T f(T x) { return x + 1; }")
+    local k = tide.cuda.compile_kernel('extern "C" __global__ void k(float *x) { *x += 1; }', "k")
+    local one, x = { grid = 1, block = 1 }, tide.zeros(1, { device = "cuda" })
+    local bound = k:bind(one, x)
+    bound()
+    k(one, f(x))
+    tide.cuda.device_reset()
+    assert(not pcall(f, x) and not pcall(k, one, x) and not pcall(bound))
+    local y = f(tide.zeros(1, { device = "cuda" }))
+    k(one, y)
+    assert(y:item() == 2)
+    assert(f(tide.zeros(1)):item() == 1)
+  ]]
+  f:close()
+  local out, err, code = D.run { script }
+  os.remove(script)
+  assert.are.equal("", out .. err)
+  assert.are.equal(0, code)
+end)
+
 -- ---- the cache: in processes of their own, with a folder of their own ----
 
 local function folder()
