@@ -425,7 +425,8 @@ static bool direct(const request *r, const tide_tensor *into, const tide_tensor 
   group g;
   int dim[TIDE_FFT_RANK], rank = first_group(dim, r, in);
   if (!group_begin(&g, r, into, in, r->type, dim, rank) || !is_few(&g, planned)) return false;
-  return !planned || r->type != TIDE_FFT_C2R || aligned(&g, into, 0);
+  if (!planned || r->type == TIDE_FFT_C2C) return true;
+  return r->type == TIDE_FFT_C2R ? aligned(&g, into, 0) : aligned(&g, in, 1);
 }
 
 /* Complex elements may be transformed where they are: in a copy of ours, or where the result is to go anyway. */

@@ -138,7 +138,9 @@ tide_status tide__cuda_device_mem_info(size_t *free, size_t *total, int device) 
 tide_status tide__cuda_device_sync(int device) {
   CUDA_TRY(tide__cuda_streams_drain(device));
   cuda_scope scope = cuda_enter(device);
+  pthread_mutex_lock(&tide__cuda_capture_lock);
   int rc = atomic_load(&tide__cuda_captures) ? 0 : (int)cudaDeviceSynchronize();
+  pthread_mutex_unlock(&tide__cuda_capture_lock);
   cuda_leave(scope);
   CUDA_TRY(tide__cuda_check(device, "synchronize", rc));
   return tide__cuda_mail(device);

@@ -14,15 +14,18 @@
 #include <stdio.h>
 
 _Atomic int tide__cuda_captures;
+pthread_mutex_t tide__cuda_capture_lock = PTHREAD_MUTEX_INITIALIZER;
 
 tide_status tide__cuda_capture_begin(void *stream, int mode) {
   static const enum cudaStreamCaptureMode modes[] = {cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal,
                                                      cudaStreamCaptureModeRelaxed};
   const cuda_stream *s = stream;
   cuda_scope scope = cuda_enter(s->device);
+  pthread_mutex_lock(&tide__cuda_capture_lock);
   atomic_fetch_add(&tide__cuda_captures, 1);
   int rc = (int)cudaStreamBeginCapture(s->handle, modes[mode]);
   if (rc) atomic_fetch_sub(&tide__cuda_captures, 1);
+  pthread_mutex_unlock(&tide__cuda_capture_lock);
   cuda_leave(scope);
   return tide__cuda_check(s->device, "capture_begin", rc);
 }

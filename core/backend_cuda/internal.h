@@ -121,6 +121,9 @@ static inline const cuda_stream *cuda_stream_of(const tide_stream *s) {
 
 /* Is it being captured? Then nothing may be asked of it. In graph.c. */
 bool tide__cuda_stream_captured(const cuda_stream *s);
+/* Held where a stream becomes a captured one, and by whoever asks streams of other threads: between finding that a
+ * stream is not captured and asking it. */
+extern pthread_mutex_t tide__cuda_capture_lock;
 /* Waits for every owned stream of the device, interruptibly. */
 tide_status tide__cuda_streams_drain(int device);
 tide_status tide__cuda_stream_new(void **out, int device, int priority);
@@ -144,6 +147,8 @@ tide_status tide__cuda_event_elapsed(double *ms, void *start, void *end);
 
 /* Waits for the stream without a look at the mailbox; the device is current. */
 tide_status tide__cuda_stream_drain(const cuda_stream *s, const char *what);
+/* Likewise for a stream that any thread may begin to capture: then it is not waited for. */
+tide_status tide__cuda_stream_drain_any(const cuda_stream *s, const char *what);
 /* Likewise for an event; a drowsy wait soon sleeps between its looks. */
 tide_status tide__cuda_event_drain(const cuda_event *e, bool drowsy);
 tide_status tide__cuda_read_small(void *stream, void *dst, const void *src, size_t bytes);

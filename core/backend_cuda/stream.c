@@ -128,7 +128,7 @@ tide_status tide__cuda_streams_drain(int device) {
   for (cuda_stream *s; status == TIDE_OK && (s = next_stream(device, after)); release(s)) {
     after = s->id;
     cuda_scope scope = cuda_enter(device);
-    if (!tide__cuda_stream_captured(s)) status = tide__cuda_stream_drain(s, "synchronize");
+    status = tide__cuda_stream_drain_any(s, "synchronize");
     cuda_leave(scope);
   }
   return status;
@@ -187,7 +187,10 @@ tide_status tide__cuda_event_record(void *event, void *stream) {
 tide_status tide__cuda_event_wait(void *stream, void *event) {
   const cuda_stream *s = stream;
   cuda_scope scope = cuda_enter(s->device);
+  bool may_join = atomic_load_explicit(&tide__cuda_captures, memory_order_relaxed) != 0;
+  if (may_join) pthread_mutex_lock(&tide__cuda_capture_lock);
   int rc = (int)cudaStreamWaitEvent(s->handle, ((cuda_event *)event)->handle, 0);
+  if (may_join) pthread_mutex_unlock(&tide__cuda_capture_lock);
   cuda_leave(scope);
   return tide__cuda_check(s->device, "stream_wait_event", rc);
 }

@@ -55,16 +55,27 @@ static tide_status look_result(int device, const char *what, int rc, bool looked
   return tide__cuda_check(device, what, rc);
 }
 
-tide_status tide__cuda_stream_drain(const cuda_stream *s, const char *what) {
+/* One look at the stream; `any`: it may be one that another thread begins to capture. */
+static int look(const cuda_stream *s, bool any) {
+  if (any) pthread_mutex_lock(&tide__cuda_capture_lock);
+  cuda_relaxed relaxed = cuda_relax();
+  int rc = any && tide__cuda_stream_captured(s) ? cudaSuccess : (int)cudaStreamQuery(s->handle);
+  cuda_unrelax(relaxed);
+  if (any) pthread_mutex_unlock(&tide__cuda_capture_lock);
+  return rc;
+}
+
+static tide_status drain(const cuda_stream *s, const char *what, bool any) {
   patience p = {0, 0, false};
   for (;;) {
-    cuda_relaxed relaxed = cuda_relax();
-    int rc = (int)cudaStreamQuery(s->handle);
-    cuda_unrelax(relaxed);
+    int rc = look(s, any);
     if (rc != cudaErrorNotReady) return look_result(s->device, what, rc, p.start != 0);
     CUDA_TRY(pause_between(&p, what));
   }
 }
+
+tide_status tide__cuda_stream_drain(const cuda_stream *s, const char *what) { return drain(s, what, false); }
+tide_status tide__cuda_stream_drain_any(const cuda_stream *s, const char *what) { return drain(s, what, true); }
 
 tide_status tide__cuda_event_drain(const cuda_event *e, bool drowsy) {
   patience p = {0, 0, drowsy};
