@@ -350,10 +350,14 @@ static bool is_few(const group *g, bool planned) {
 }
 
 /* Plans take reals two at a time: the first one of a call must lie as a complex number does. */
-static bool aligned(const group *g, const tide_tensor *x, int side) {
-  int64_t odd = x->offset;
+static bool even_loops(const group *g, int side) {
+  int64_t odd = 0;
   for (int k = 0; k < g->loops; k++) odd |= g->size[k] > 1 ? g->stride[side][k] : 0;
-  return odd % 2 == 0 && (uintptr_t)x->storage->ptr % 16 == 0;
+  return odd % 2 == 0;
+}
+
+static bool aligned(const group *g, const tide_tensor *x, int side) {
+  return even_loops(g, side) && x->offset % 2 == 0 && (uintptr_t)x->storage->ptr % 16 == 0;
 }
 
 /* May the backend read x as it lies and write a result with the same order of dims? */
@@ -369,7 +373,8 @@ static bool fits(const request *r, const tide_tensor *x, bool planned) {
   group g;
   int rank = first_group(dim, r, x);
   if (!group_begin(&g, r, &out, x, r->type, dim, rank) || !is_few(&g, planned)) return false;
-  return !planned || r->type != TIDE_FFT_R2C || aligned(&g, x, 1);
+  if (!planned || r->type == TIDE_FFT_C2C) return true;
+  return r->type == TIDE_FFT_R2C ? aligned(&g, x, 1) : even_loops(&g, 0);
 }
 
 /* Copies the input where its layout does not serve, or where it would be destroyed. */
