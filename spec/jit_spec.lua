@@ -172,12 +172,25 @@ describe("create_jit_fn", function()
       D.eq(expected, y)
       y:free()
     end
+    collectgarbage()
+    tide.cuda.synchronize_all() -- what another stream used is free after an event there
     if D.devices > 1 then
       local far = tide.ones(4, { device = "cuda:1" })
       D.eq({ 3, 3, 3, 3 }, f(far, far))
       assert.are.equal("cuda:1", tostring(f(far, far).device))
     end
   end)
+end)
+
+it("functions are recorded in graphs, compiled there too", function()
+  if not D.cuda or not tide.cuda.CUDAGraph then return end
+  local f = J.create_jit_fn "template <typename T> T in_a_graph(T x) { return x * 2 + 1; }"
+  local x, g, y = tide.ones(100, { device = D.dev }), tide.cuda.CUDAGraph()
+  tide.cuda.graph(g, function() y = f(x) end)
+  x:fill_(5)
+  g:replay()
+  D.eq(tide.full({ 100 }, 11.0), y)
+  g:reset()
 end)
 
 describe("create_multi_output_jit_fn", function()
