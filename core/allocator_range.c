@@ -15,7 +15,8 @@
 
 #include <stdlib.h>
 
-static const size_t most_piece = (size_t)128 << 20, most_step = (size_t)20 << 20, middle_most = (size_t)10 << 20;
+static const size_t least_piece = (size_t)32 << 20, most_piece = (size_t)256 << 20, most_step = (size_t)20 << 20,
+                    middle_most = (size_t)10 << 20;
 
 static size_t round_up(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
 static size_t least(size_t x, size_t y) { return x < y ? x : y; }
@@ -91,8 +92,11 @@ static uint32_t *piece_at(const tide_block *b, const char *ptr, size_t granule) 
   return &b->segment->piece[(size_t)(ptr - b->segment->ptr) / granule];
 }
 
-/* So many granules that a piece can be given back alone, and so few pieces that large memory comes in a few calls. */
-static size_t piece_size(size_t bytes, size_t granule) { return round_up(least(bytes / 64 + 1, most_piece), granule); }
+/* So small that a piece of large memory can be given back alone, and so large that memory comes in a few calls. */
+static size_t piece_size(size_t bytes, size_t granule) {
+  size_t piece = bytes / 32 > least_piece ? bytes / 32 : least_piece;
+  return round_up(least(piece, most_piece), granule);
+}
 
 /* Backs the first `bytes` of the gap, or nothing. */
 static tide_status back(tide__allocator *a, const tide_backend *backend, tide_block *gap, size_t bytes) {

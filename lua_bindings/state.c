@@ -7,8 +7,8 @@
  * registry, so that the pointer kept for the fast compare cannot dangle.
  *
  * Collector: Lua sees 24 bytes of each tensor. Every 256 MiB that are allocated, what is alive is compared with what
- * the last collection left; an eighth of a device more (on the CPU as much again, at least 256 MiB) asks for a full
- * collection, which takes at most a twentieth of the time. An allocation that does not fit calls reclaim(), which
+ * the last collection left; as much again (at least 256 MiB, at most an eighth of a device) asks for a full collection,
+ * which takes at most a twentieth of the time. An allocation that does not fit calls reclaim(), which
  * collects at once, whatever the user has set the collector to. */
 #include <stdlib.h>
 #include <string.h>
@@ -41,8 +41,9 @@ static size_t alive(int device) { return device < 0 ? tide_memory_cpu_allocated(
 
 static size_t allowance(const ltide_state *S, int device) {
   const tide_device_props *props;
-  if (device >= 0) return tide_device_get_props(&props, device) == TIDE_OK ? props->total_memory / 8 : LOOK;
-  return S->alive[0] > LOOK ? S->alive[0] : LOOK;
+  size_t as_much = S->alive[device + 1] > LOOK ? S->alive[device + 1] : LOOK;
+  if (device < 0 || tide_device_get_props(&props, device) != TIDE_OK) return as_much;
+  return as_much < props->total_memory / 8 ? as_much : props->total_memory / 8;
 }
 
 static int devices_in_use(void) { return tide_is_initialized() ? tide_device_count() : 0; }
