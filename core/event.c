@@ -20,8 +20,9 @@ struct tide_event {
   uint32_t flags, epoch;
   int device; /* TIDE_CPU before the first record */
   void *impl;
-  uint64_t captured; /* the capture in which it was recorded last; 0: outside */
-  uint64_t stream;   /* where it was recorded last, by id, and behind which launch */
+  _Atomic bool passed; /* the last record has been seen to be reached: the driver need not be asked again */
+  uint64_t captured;   /* the capture in which it was recorded last; 0: outside */
+  uint64_t stream;     /* where it was recorded last, by id, and behind which launch */
   uint32_t number;
 };
 
@@ -127,6 +128,7 @@ tide_status tide_event_record(tide_event *event, tide_stream *stream) {
   TIDE_TRY(tide__backend(&b, stream->device));
   void *impl = event->impl;
   if (!impl) TIDE_TRY(tide__event_take(&impl, b, stream->device, event->flags));
+  atomic_store_explicit(&event->passed, false, memory_order_relaxed);
   tide_status status = b->event_record(impl, stream->impl);
   if (status == TIDE_OK) {
     event->impl = impl, event->device = stream->device, event->captured = tide__capture_id(stream);
@@ -144,9 +146,14 @@ tide_status tide_event_query(bool *done, tide_event *event) {
     return TIDE_OK;
   }
   const tide_backend *b;
-  TIDE_TRY(tide__backend(&b, event->device));
+  TIDE_TRY(tide__backend(&b, event->device)); /* fails if the device is lost */
+  *done = atomic_load_explicit(&event->passed, memory_order_relaxed);
+  if (*done) return TIDE_OK;
   TIDE_TRY(b->event_query(done, event->impl));
-  if (*done && tide__sync_watched()) tide__progress_reached_id(event->stream, event->number);
+  if (!*done) return TIDE_OK;
+  /* One that other processes know may be recorded there at any moment. */
+  if (!(event->flags & TIDE_EVENT_INTERPROCESS)) atomic_store_explicit(&event->passed, true, memory_order_relaxed);
+  if (tide__sync_watched()) tide__progress_reached_id(event->stream, event->number);
   return TIDE_OK;
 }
 

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 cuda_device tide__cuda_devices[TIDE_MAX_DEVICES];
+CUresult (*tide__cuda_ask_stream)(CUstream stream);
 CUresult (*tide__cuda_get_current)(CUcontext *out);
 CUresult (*tide__cuda_set_current)(CUcontext context);
 
@@ -31,10 +32,11 @@ static tide_status check_process(void) {
 static void driver_open(void) {
   void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (library) {
+    *(void **)&tide__cuda_ask_stream = dlsym(library, "cuStreamQuery");
     *(void **)&tide__cuda_get_current = dlsym(library, "cuCtxGetCurrent");
     *(void **)&tide__cuda_set_current = dlsym(library, "cuCtxSetCurrent");
   }
-  if (!tide__cuda_get_current || !tide__cuda_set_current)
+  if (!tide__cuda_ask_stream || !tide__cuda_get_current || !tide__cuda_set_current)
     driver_problem = "libcuda.so.1 could not be opened, expected NVIDIA's driver to be installed";
 }
 

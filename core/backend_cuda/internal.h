@@ -38,7 +38,8 @@ typedef struct cuda_device {
 } cuda_device;
 extern cuda_device tide__cuda_devices[TIDE_MAX_DEVICES];
 
-/* The two driver calls of the hot path. */
+/* The driver's calls of the hot path; the runtime's own are dearer. Both number their errors alike. */
+extern CUresult (*tide__cuda_ask_stream)(CUstream stream);
 extern CUresult (*tide__cuda_get_current)(CUcontext *out);
 extern CUresult (*tide__cuda_set_current)(CUcontext context);
 

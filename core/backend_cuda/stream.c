@@ -93,15 +93,11 @@ tide_status tide__cuda_stream_query(bool *done, void *stream) {
   const cuda_stream *s = stream;
   cuda_scope scope = cuda_enter(s->device);
   cuda_relaxed relaxed = cuda_relax();
-  int rc = (int)cudaStreamQuery(s->handle);
+  int rc = (int)tide__cuda_ask_stream((CUstream)s->handle);
   cuda_unrelax(relaxed);
   cuda_leave(scope);
   *done = rc == cudaSuccess;
-  if (rc == cudaErrorNotReady) {
-    cudaGetLastError();
-    return TIDE_OK;
-  }
-  return tide__cuda_check(s->device, "stream_query", rc);
+  return rc == cudaErrorNotReady ? TIDE_OK : tide__cuda_check(s->device, "stream_query", rc);
 }
 
 tide_status tide__cuda_stream_sync(void *stream) {
