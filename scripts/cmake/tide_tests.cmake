@@ -51,7 +51,12 @@ foreach(source IN LISTS state_tests)
     -Wl,--whole-archive ${TIDE_LUA_ARCHIVE} -Wl,--no-whole-archive Threads::Threads ${CMAKE_DL_LIBS} m)
   set_target_properties(${name} PROPERTIES ENABLE_EXPORTS ON RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/spec)
   add_dependencies(${name} tide_module)
-  tide_test(stress/${name} 600 COMMAND $<TARGET_FILE:${name}> $<TARGET_FILE:tide_module>)
+  if(TIDE_SANITIZE)
+    set(rounds "")
+  else()
+    set(rounds TIDE_STRESS=1000)
+  endif()
+  tide_test(stress/${name} 600 ENV ${rounds} COMMAND $<TARGET_FILE:${name}> $<TARGET_FILE:tide_module>)
 endforeach()
 
 # ---- specs: one suite, once for each kind of device ----

@@ -25,6 +25,7 @@ static const char work[] =
     "  local x, y, out, dice = tide.full({ 64 }, seed + 0.0, dev), tide.ones(64, dev)\n"
     "  local junk = { tide.zeros(100, dev), cuda.record(), cuda.Stream(), tide.zeros(9, { pin_memory = true }), last "
     "}\n"
+    "  s:wait_stream(cuda.current_stream())\n"
     "  cuda.stream(s, function() junk[1]:add_(1) end)\n"
     "  local function body()\n"
     "    local t = x + y; gc()\n"
