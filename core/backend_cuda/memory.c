@@ -115,13 +115,12 @@ tide_status tide__cuda_copy_to_host(void *stream, void *dst, const void *src, si
 tide_status tide__cuda_copy_peer(void *stream, void *dst, int dst_device, const void *src, int src_device,
                                  size_t bytes) {
   const cuda_stream *s = stream;
-  if (dst_device != src_device) {
-    tide__cuda_peer_open(dst_device, src_device);
-    tide__cuda_peer_open(src_device, dst_device);
-  }
+  /* Where each device sees the other's memory the copy is like any other, and may be captured. */
+  bool seen = dst_device == src_device ||
+              (tide__cuda_peer_open(dst_device, src_device) && tide__cuda_peer_open(src_device, dst_device));
   cuda_scope scope = cuda_enter(s->device);
-  int rc = dst_device == src_device ? (int)cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToDevice, s->handle)
-                                    : (int)cudaMemcpyPeerAsync(dst, dst_device, src, src_device, bytes, s->handle);
+  int rc = seen ? (int)cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToDevice, s->handle)
+                : (int)cudaMemcpyPeerAsync(dst, dst_device, src, src_device, bytes, s->handle);
   cuda_leave(scope);
   return tide__cuda_check(s->device, "copy_peer", rc);
 }
