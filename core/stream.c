@@ -17,6 +17,7 @@
 
 #include "graph.h"
 #include "progress.h"
+#include "tide/device.h"
 #include "tide/history.h"
 #include "tide/memory.h"
 
@@ -428,6 +429,21 @@ tide_status tide_current_set_stream(tide_stream *s) {
   c->stream[s->device] = s->is_default ? NULL : s;
   tide_stream_release(before);
   return TIDE_OK;
+}
+
+tide_stream *tide_current_selected(int device) {
+  return device >= 0 && device < TIDE_MAX_DEVICES ? now()->stream[device] : NULL;
+}
+
+/* Nothing is asked of the stream: a block is left also when its device has been lost meanwhile. */
+void tide_current_select(int device, tide_stream *selected) {
+  if (device < 0 || device >= TIDE_MAX_DEVICES || (selected && selected->epoch != tide__epoch_now())) return;
+  tide_current *c = now();
+  tide_stream *before = c->stream[device];
+  watch(c);
+  if (selected) tide_stream_retain(selected);
+  c->stream[device] = selected;
+  tide_stream_release(before);
 }
 
 tide_tally *tide_current_tally(void) { return (bound ? bound : &own)->tally; }

@@ -75,6 +75,9 @@ static inline void ltide_newmetatable(lua_State *L, const char *name) {
   lua_setfield(L, -2, "__metatable");
 }
 
+/* error.c: __newindex of objects whose fields are told and not set. */
+int ltide_read_only(lua_State *L);
+
 /* doc.c: registration with a doc string, which help() shows. Lists end with {NULL}. */
 typedef struct ltide_reg {
   const char *name; /* "empty", "Tensor:view", ... without the path */
@@ -183,6 +186,7 @@ void ltide_open_memory(lua_State *L, ltide_state *S);
 void ltide_open_scope(lua_State *L, ltide_state *S);
 void ltide_open_debug(lua_State *L, ltide_state *S);
 void ltide_open_util(lua_State *L, ltide_state *S);
+void ltide_open_timer(lua_State *L, ltide_state *S);
 void ltide_open_help(lua_State *L, ltide_state *S);
 void ltide_open_dtype(lua_State *L, ltide_state *S);
 void ltide_open_tensor(lua_State *L, ltide_state *S); /* the metatable, fields, methods table "Tensor" */

@@ -393,8 +393,11 @@ static int props_tostring(lua_State *L) {
 }
 
 static void open_metatables(lua_State *L, ltide_state *S) {
-  static const luaL_Reg device[] = {
-      {"__index", device_index}, {"__tostring", device_tostring}, {"__eq", device_eq}, {0}};
+  static const luaL_Reg device[] = {{"__index", device_index},
+                                    {"__newindex", ltide_read_only},
+                                    {"__tostring", device_tostring},
+                                    {"__eq", device_eq},
+                                    {0}};
   static const luaL_Reg props[] = {
       {"__index", props_index}, {"__newindex", props_newindex}, {"__tostring", props_tostring}, {0}};
   ltide_newmetatable(L, DEVICE_META);

@@ -113,7 +113,8 @@ int ltide_raise(lua_State *L) {
   luaL_checkstack(L, 8, "tide: error");
   lua_pushstring(L, e.message);
   push_object(L, tide_status_kind(e.status));
-  if (e.status == TIDE_MEMORY || e.status == TIDE_ACCELERATOR || e.status == TIDE_DEVICE) {
+  /* Out-of-memory of the host too; an error of several devices has none that is its own. */
+  if (e.status == TIDE_MEMORY || e.status == TIDE_ACCELERATOR || e.device >= 0) {
     ltide_push_device(L, e.device);
     lua_setfield(L, -2, "device");
   }
@@ -196,6 +197,11 @@ const char *ltide_typename(lua_State *L, int arg) {
     return luaL_typename(L, arg);
   }
   }
+}
+
+int ltide_read_only(lua_State *L) {
+  const char *name = luaL_getmetafield(L, 1, "__name") == LUA_TSTRING ? lua_tostring(L, -1) : "object";
+  return ltide_error(L, "ArgumentError", "%s: fields cannot be assigned, got %s", name, ltide_typename(L, 2));
 }
 
 /* Core's warnings, on the coroutine that called last. */

@@ -151,7 +151,8 @@ static const ltide_reg methods[] = {
     {0}};
 
 void ltide_open_event(lua_State *L, ltide_state *S) {
-  static const luaL_Reg meta[] = {{"__gc", event_gc}, {"__tostring", event_tostring}, {0}};
+  static const luaL_Reg meta[] = {
+      {"__gc", event_gc}, {"__tostring", event_tostring}, {"__newindex", ltide_read_only}, {0}};
   ltide_newmetatable(L, EVENT_META);
   S->event_meta = lua_topointer(L, -1);
   luaL_setfuncs(L, meta, 0);

@@ -162,6 +162,15 @@ static int lgraph_pool(lua_State *L) {
   return 1;
 }
 
+static int lgraph_pools(lua_State *L) {
+  lua_settop(L, 1);
+  lgraph_pool(L);
+  lua_createtable(L, 1, 0);
+  lua_insert(L, -2);
+  lua_rawseti(L, -2, 1);
+  return 1;
+}
+
 static int lgraph_debug_dump(lua_State *L) {
   ltide_enter(L);
   tide_graph *g = ltide_check_graph(L, 1, "graph");
@@ -303,6 +312,7 @@ static const ltide_reg methods[] = {
      "that it was captured with."},
     {"reset", lgraph_reset, "g:reset()\nEmpties the graph and lets go of what it held, once its last replay is done."},
     {"pool", lgraph_pool, "g:pool() -> token\nNames the memory of the graph, for the pool option of other captures."},
+    {"pools", lgraph_pools, "g:pools() -> {token}\nThe pools that its captures allocated from: one."},
     {"register_generator_state", lgraph_register_generator_state,
      "g:register_generator_state(generator)\nReplays advance the generator. Those that a capture draws from are "
      "registered by themselves."},
@@ -349,7 +359,8 @@ static void open_aliases(lua_State *L) {
 }
 
 void ltide_open_graph(lua_State *L, ltide_state *S) {
-  static const luaL_Reg meta[] = {{"__gc", graph_gc}, {"__tostring", graph_tostring}, {0}};
+  static const luaL_Reg meta[] = {
+      {"__gc", graph_gc}, {"__tostring", graph_tostring}, {"__newindex", ltide_read_only}, {0}};
   static const luaL_Reg pool_meta[] = {{"__gc", pool_gc}, {"__eq", pool_eq}, {"__tostring", pool_tostring}, {0}};
   (void)S;
   ltide_newmetatable(L, POOL_META);

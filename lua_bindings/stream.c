@@ -1,8 +1,10 @@
 /* stream.c: streams, and the blocks that select one. A Stream handle holds one reference; closing it (collection) never
  * waits. */
+#include <stdio.h>
 #include <string.h>
 
 #include "bindings.h"
+#include "tide/device.h"
 
 #define STREAM_META "tide.Stream"
 
@@ -146,8 +148,10 @@ static int stream_eq(lua_State *L) {
 
 static int stream_tostring(lua_State *L) {
   tide_stream *s = ltide_check_stream(L, 1, "stream");
-  lua_pushfstring(L, "tide.cuda.Stream(device=cuda:%d, priority=%d, cuda_stream=%p)", tide_stream_device(s),
-                  tide_stream_priority(s), (void *)(uintptr_t)tide_stream_handle(s));
+  char handle[32]; /* %p would show the legacy stream's 0 as the C library likes it */
+  snprintf(handle, sizeof handle, "0x%llx", (unsigned long long)tide_stream_handle(s));
+  lua_pushfstring(L, "tide.cuda.Stream(device=cuda:%d, priority=%d, cuda_stream=%s)", tide_stream_device(s),
+                  tide_stream_priority(s), handle);
   return 1;
 }
 
@@ -172,13 +176,16 @@ static int stream_index(lua_State *L) {
 typedef struct stream_before {
   int device;          /* the current device before */
   tide_stream *stream; /* the current stream, before, of the device of the selected stream */
+  tide_stream *there;  /* what was selected on the device before, if that is another one; NULL: its default stream */
 } stream_before;
 
 static void leave_stream(lua_State *L, void *data) {
   (void)L;
   stream_before *b = data;
   tide_current_set_stream(b->stream);
+  if (b->device != tide_stream_device(b->stream)) tide_current_select(b->device, b->there);
   tide_current_set_device(b->device);
+  tide_stream_release(b->there);
   tide_stream_release(b->stream);
 }
 
@@ -190,14 +197,15 @@ static int enter_stream(lua_State *L, const char *what, int arg) {
   if (fn && !lua_isfunction(L, fn)) return ltide_arg_error(L, fn, "fn", "a function or nothing");
   if (lua_isnil(L, arg)) return ltide_scoped(L, what, fn, leave_nothing, "", 0);
   tide_stream *s = ltide_check_stream(L, arg, "stream");
-  stream_before before = {tide_current_device(), NULL};
+  stream_before before = {tide_current_device(), NULL, NULL};
   ltide_try(L, tide_current_stream(&before.stream, tide_stream_device(s)));
   tide_stream_retain(before.stream);
+  if (before.device != tide_stream_device(s) && (before.there = tide_current_selected(before.device)))
+    tide_stream_retain(before.there);
   tide_status status = tide_current_set_stream(s);
   if (status == TIDE_OK) status = tide_current_set_device(tide_stream_device(s));
   if (status != TIDE_OK) {
-    tide_current_set_stream(before.stream);
-    tide_stream_release(before.stream);
+    leave_stream(L, &before);
     return ltide_raise(L);
   }
   return ltide_scoped(L, what, fn, leave_stream, &before, sizeof before);
@@ -313,7 +321,8 @@ static const ltide_reg cuda_list[] = {
     {0}};
 
 void ltide_open_stream(lua_State *L, ltide_state *S) {
-  static const luaL_Reg meta[] = {{"__gc", stream_gc}, {"__eq", stream_eq}, {"__tostring", stream_tostring}, {0}};
+  static const luaL_Reg meta[] = {
+      {"__gc", stream_gc}, {"__eq", stream_eq}, {"__tostring", stream_tostring}, {"__newindex", ltide_read_only}, {0}};
   ltide_newmetatable(L, STREAM_META);
   S->stream_meta = lua_topointer(L, -1);
   luaL_setfuncs(L, meta, 0);

@@ -1,48 +1,8 @@
-/* util.c: tide.Timer, tide.cmdline, threads. */
+/* util.c: tide.cmdline, threads. */
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
-#include <sys/resource.h>
 
 #include "bindings.h"
-
-/* {==== Timer: wall and processor seconds since its making or reset */
-
-typedef struct ltide_timer {
-  double real, user, sys;
-} ltide_timer;
-
-static ltide_timer clock_now(void) {
-  struct timespec t;
-  struct rusage r;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  getrusage(RUSAGE_SELF, &r);
-  return (ltide_timer){(double)t.tv_sec + 1e-9 * (double)t.tv_nsec,
-                       (double)r.ru_utime.tv_sec + 1e-6 * (double)r.ru_utime.tv_usec,
-                       (double)r.ru_stime.tv_sec + 1e-6 * (double)r.ru_stime.tv_usec};
-}
-
-static int ltimer_new(lua_State *L) {
-  ltide_timer *t = lua_newuserdatauv(L, sizeof *t, 0);
-  *t = clock_now();
-  luaL_setmetatable(L, "tide.Timer");
-  return 1;
-}
-
-static int ltimer_reset(lua_State *L) {
-  *(ltide_timer *)luaL_checkudata(L, 1, "tide.Timer") = clock_now();
-  lua_settop(L, 1);
-  return 1;
-}
-
-static int ltimer_time(lua_State *L) {
-  ltide_timer *t = luaL_checkudata(L, 1, "tide.Timer"), n = clock_now();
-  lua_createtable(L, 0, 3);
-  lua_pushnumber(L, n.real - t->real), lua_setfield(L, -2, "real");
-  lua_pushnumber(L, n.user - t->user), lua_setfield(L, -2, "user");
-  lua_pushnumber(L, n.sys - t->sys), lua_setfield(L, -2, "sys");
-  return 1;
-}
 
 /* {==== cmdline: options of a script. A parser is a table {title, n descriptions}; parse gives a table of values. */
 
@@ -201,20 +161,13 @@ static int lget_num_threads(lua_State *L) {
 
 void ltide_open_util(lua_State *L, ltide_state *S) {
   (void)S;
-  static const luaL_Reg timer[] = {{"time", ltimer_time}, {"reset", ltimer_reset}, {0}};
   static const luaL_Reg cmdline[] = {
       {"flag", lcmdline_flag}, {"option", lcmdline_option}, {"help", lcmdline_help}, {"parse", lcmdline_parse}, {0}};
-  ltide_newmetatable(L, "tide.Timer");
-  luaL_newlib(L, timer);
-  lua_setfield(L, -2, "__index");
   ltide_newmetatable(L, "tide.cmdline");
   luaL_newlib(L, cmdline);
   lua_setfield(L, -2, "__index");
-  lua_pop(L, 2);
+  lua_pop(L, 1);
   static const ltide_reg list[] = {
-      {"Timer", ltimer_new,
-       "tide.Timer() -> timer\ntimer:time() gives {real=, user=, sys=} in seconds since the making; timer:reset() "
-       "starts again."},
       {"cmdline", lcmdline,
        "tide.cmdline(title) -> parser\nparser:flag(name, help), parser:option(name, default, help), parser:parse(arg) "
        "-> table: '-' in a name becomes '_', "

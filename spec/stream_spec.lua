@@ -330,4 +330,149 @@ describe("streams", function()
       assert((y + 1)[3]:item() == 2)
       assert((tide.ones(2) + 1)[1]:item() == 2)]], { TIDE_SIM_FAULT = "sticky:5" })
   end)
+
+  it("are made on the current device unless told", function()
+    for _, none in ipairs { -1, false } do assert.are.equal("cuda:0", tostring(cuda.Stream(none or nil).device)) end
+    D.raises("DeviceError", cuda.Stream, "cpu")
+    D.raises("ArgumentError", cuda.Stream, { priority = 1.5 })
+    D.raises("ArgumentError", cuda.Stream, 0, 5)
+    assert.are.equal(-1, cuda.Stream(0, { priority = -1 }).priority)
+    local least, greatest = cuda.Stream.priority_range(0)
+    assert.are.same({ least, greatest }, { cuda.Stream.priority_range "cuda" })
+    assert.are.equal(least, cuda.Stream({ priority = math.maxinteger }).priority)
+    assert.are.equal(greatest, cuda.Stream({ priority = math.mininteger }).priority)
+    D.raises("DeviceError", cuda.Stream.priority_range, 63)
+    if D.devices < 2 then return end
+    local s = cuda.device(1, function() return cuda.Stream() end)
+    assert.are.equal("cuda:1", tostring(s.device))
+    assert.are.equal("cuda:1", tostring(cuda.Stream(1, { priority = -1 }).device))
+    assert.are.equal("cuda:1", tostring(cuda.current_stream(1).device))
+    assert.are.equal("cuda:1", tostring(cuda.default_stream("cuda:1").device))
+  end)
+
+  it("have fields that are read and not written", function()
+    local s = cuda.Stream()
+    D.raises("ArgumentError", function() s.priority = 1 end)
+    D.raises("ArgumentError", function() s.name = "mine" end)
+    D.raises("ArgumentError", function() return s.name end)
+    assert.is_truthy(tostring(s):find(("cuda:0, priority=0, cuda_stream=0x%x"):format(s.cuda_stream), 1, true), tostring(s))
+    assert.is_truthy(tostring(cuda.ExternalStream(0)):find("cuda_stream=0x0", 1, true))
+  end)
+
+  it("are as before on both devices after a block on another one", function()
+    if D.devices < 2 then return end
+    local mine, there = cuda.Stream(0), cuda.Stream(1)
+    local function spoil()
+      cuda.set_stream(cuda.Stream(1))
+      cuda.set_stream(cuda.Stream(0))
+    end
+    for _, before in ipairs { cuda.default_stream(0), mine } do
+      cuda.set_stream(before)
+      cuda.stream(there, spoil)
+      assert.is_false(pcall(cuda.stream, there, function()
+        spoil()
+        error "out"
+      end))
+      do
+        local _ <close> = cuda.stream(there)
+        spoil()
+      end
+      there:use(spoil)
+      assert.is_true(cuda.current_stream(0) == before)
+      assert.is_true(cuda.current_stream(1) == cuda.default_stream(1))
+      assert.are.equal(0, cuda.current_device())
+    end
+    cuda.set_stream(there)
+    assert.are.equal(1, cuda.current_device()) -- set_stream selects the device too
+    cuda.set_stream(cuda.default_stream(1))
+    cuda.set_stream(cuda.default_stream(0))
+  end)
+
+  it("open no device that is not used, in blocks either", function()
+    if not D.simulated then return end
+    D.simulate(2, [[
+      local tide = require "tide"
+      local cuda = tide.cuda
+      local s = cuda.Stream(1)
+      cuda.stream(s, function() assert(tide.ones(3, { device = "cuda" }):sum():item() == 3) end)
+      assert(not cuda._is_open(0) and cuda._is_open(1) and cuda.current_device() == 0)]])
+  end)
+
+  it("of a device are waited for by synchronize, those of others are not", function()
+    if D.devices < 2 then return end
+    local all = { cuda.Stream(0), cuda.Stream(0), cuda.Stream(1) }
+    local function work()
+      for i, s in ipairs(all) do
+        cuda.stream(s, function() cuda._sleep(i == 3 and 200000000 or 5000000) end)
+      end
+    end
+    work()
+    cuda.synchronize(0)
+    assert.is_true(all[1]:query() and all[2]:query())
+    assert.is_false(all[3]:query())
+    cuda.synchronize "cuda:1"
+    assert.is_true(all[3]:query())
+    work()
+    cuda.device(1, function() cuda.synchronize() end)
+    assert.is_true(all[3]:query())
+    work()
+    cuda.synchronize_all()
+    for _, s in ipairs(all) do assert.is_true(s:query()) end
+    D.raises("ValueError", cuda.synchronize, -1)
+    D.raises("DeviceError", cuda.synchronize, "cpu")
+  end)
+
+  it("meet at a barrier, on several devices too", function()
+    local list, x, y = {}, {}, {}
+    for i = 1, 4 do
+      list[i] = cuda.Stream(i % D.devices)
+      x[i] = tide.zeros(1000, { device = list[i].device })
+    end
+    cuda.synchronize_all()
+    for round = 1, 5 do
+      for i, s in ipairs(list) do
+        cuda.stream(s, function()
+          cuda._sleep(500000 * (5 - i))
+          x[i]:fill_(round * 10 + i)
+        end)
+      end
+      cuda.stream_barrier(list)
+      for i, s in ipairs(list) do -- every stream reads what all of its device have written
+        cuda.stream(s, function()
+          y[i] = tide.zeros(1000, { device = s.device })
+          for k = 1, 4 do
+            if x[k].device == s.device then y[i]:add_(x[k]) end
+          end
+        end)
+      end
+      for i, s in ipairs(list) do
+        s:synchronize()
+        local want = 0
+        for k = 1, 4 do
+          if x[k].device == s.device then want = want + round * 10 + k end
+        end
+        D.eq(want, y[i][1000])
+      end
+      cuda.stream_barrier(list) -- nobody writes before all have read
+    end
+    local s = cuda.Stream(0)
+    cuda.stream(list[4], function() cuda._sleep(20000000) end)
+    s:wait_streams { list[3], list[4] }
+    s:synchronize()
+    assert.is_true(list[4]:query())
+  end)
+
+  it("named by record_stream keep the memory of a tensor that is gone", function()
+    local s = cuda.Stream()
+    local x = tide.zeros(5000, { device = "cuda" })
+    local at = x:data_ptr()
+    busy(s) -- work that nobody but the script knows to use x
+    x:record_stream(s)
+    x:free()
+    local other = tide.zeros(5000, { device = "cuda" })
+    assert.are_not.equal(at, other:data_ptr())
+    s:synchronize()
+    local y = tide.zeros(5000, { device = "cuda" })
+    assert.are.equal(at, y:data_ptr())
+  end)
 end)

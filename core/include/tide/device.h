@@ -50,6 +50,14 @@ TIDE_API tide_status tide_blas_handle(uint64_t *out, int device);
 TIDE_API tide_status tide_set_peer_access(int device, int peer, bool enabled);
 TIDE_API tide_status tide_get_peer_access(bool *out, int device, int peer);
 
+/* ---- Streams that are selected ---------------------------------------------------------------------------------- */
+
+/* What tide_current_set_stream has selected on the device for this thread, borrowed; NULL: its default stream, which
+ * need not have been made yet. Opens no device, unlike tide_current_stream. */
+TIDE_API tide_stream *tide_current_selected(int device);
+/* Selects it again, as it was told; NULL: the default stream. Never fails. */
+TIDE_API void tide_current_select(int device, tide_stream *selected);
+
 /* ---- Before and at the first use -------------------------------------------------------------------------------- */
 
 /* Runs fn when the first accelerator is opened, or at once if one is open; `drop`, if any, is called with user when it
