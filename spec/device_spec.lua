@@ -179,4 +179,123 @@ describe("current device", function()
       assert.is_truthy(e.message:find("peer", 10, true) and not e.message:find("'cpu'", 1, true), e.message)
     end
   end)
+
+  it("is told by every tensor and storage, with its index", function()
+    local x, y = tide.zeros(2, { device = "cuda" }), tide.zeros(2)
+    assert.are.equal(0, x.device.index)
+    assert.is_true(x.device == tide.device("cuda", 0) and x.device ~= tide.device "cuda")
+    assert.is_true(x:storage().device == x.device and y:storage().device == tide.device "cpu")
+    assert.is_true(x.is_cuda and not x.is_cpu and y.is_cpu and not y.is_cuda)
+    assert.are.same({ 0, -1 }, { x:get_device(), y:get_device() })
+    D.raises("ArgumentError", function() x.device = "cpu" end)
+    D.raises("ArgumentError", function() x.device.index = 1 end)
+    if D.devices < 2 then return end
+    local z = cuda.device(1, tide.zeros, 2, { device = tide.device "cuda" })
+    assert.are.same({ 1, 1 }, { z.device.index, z:get_device() })
+    assert.are.equal("cuda:1", tostring(x:to(z).device))
+  end)
+
+  it("is set for a block by what lies there, in both forms", function()
+    D.raises("ArgumentError", cuda.device_of, 5, print)
+    D.raises("ArgumentError", cuda.device_of, nil, print)
+    local a, b = cuda.device_of(tide.zeros(1), function(...) return ... end, 1, 2)
+    assert.are.same({ 1, 2 }, { a, b })
+    if D.devices < 2 then return end
+    local x = tide.zeros(1, { device = "cuda:1" })
+    do
+      local _ <close> = cuda.device_of(x)
+      assert.are.equal(1, cuda.current_device())
+      cuda.device_of(tide.zeros(1), function() assert.are.equal(1, cuda.current_device()) end)
+    end
+    assert.is_false(pcall(cuda.device_of, x, error, "out"))
+    assert.are.equal(0, cuda.current_device())
+    assert.is_true(rawequal(cuda.device_ctx_manager, cuda.device))
+  end)
+
+  it("is taken by names and objects, and not by what is none", function()
+    for _, dev in ipairs { 0, "cuda", "cuda:0", tide.device "cuda", tide.device(0) } do
+      cuda.set_device(dev)
+      assert.are.equal(0, cuda.device(dev, cuda.current_device))
+    end
+    for _, f in ipairs { cuda.set_device, cuda.device } do
+      D.raises("DeviceError", f, "cpu")
+      D.raises("ArgumentError", f, {})
+      D.raises("ArgumentError", f, 0.5)
+      D.raises("ArgumentError", f, tide.zeros(1))
+    end
+  end)
+
+  it("gives way to a device that is named", function()
+    if D.devices < 2 then return end
+    local last = D.devices - 1
+    local name = "cuda:" .. last
+    cuda.device(1, function()
+      for what, x in pairs {
+        tensor = tide.tensor({ 1., 2. }, { device = name }), randn = tide.randn(2, { device = tide.device(name) }),
+        to = tide.ones(2):to(name), cuda = tide.ones(2):cuda(last), object = tide.ones(2):cuda(tide.device(last)),
+        full = tide.full({ 2 }, 1, { device = last }),
+      } do
+        assert.are.equal(name, tostring(x.device), what)
+      end
+      for what, x in pairs { tensor = tide.tensor({ 1. }, { device = "cuda" }), cuda = tide.ones(1):cuda(), to = tide.ones(1):to "cuda" } do
+        assert.are.equal("cuda:1", tostring(x.device), what)
+      end
+    end)
+  end)
+
+  it("does not choose the stream of an operation: the tensor's device does", function()
+    if D.devices < 2 then return end
+    local s, x = cuda.Stream(1), tide.ones(1000, { device = "cuda:1" })
+    cuda.synchronize_all()
+    cuda.stream(s, function()
+      cuda.device(0, function()
+        cuda.device(1, function() cuda._sleep(50000000) end)
+        local y = x + 1
+        assert.is_false(s:query())
+        assert.is_true(cuda.default_stream(1):query() and cuda.current_stream(0):query())
+        D.eq(2, y[1000]) -- and so does reading
+        assert.is_true(s:query())
+      end)
+    end)
+  end)
+
+  it("is the one that questions are about", function()
+    if D.devices < 2 then return end
+    local x = tide.zeros(1000, { device = "cuda:1", dtype = "uint8" })
+    local function same(name, ...)
+      local told, asked = table.pack(cuda[name](1, ...)), table.pack(cuda.device(1, cuda[name]))
+      assert.are.same(told, asked, name)
+      return told[1], cuda[name]()
+    end
+    for _, name in ipairs { "memory_allocated", "memory_reserved", "max_memory_allocated", "max_memory_reserved", "memory_stats",
+      "get_device_capability", "get_device_name", "get_per_process_memory_fraction", "memory_stats_as_nested_dict" } do
+      same(name)
+    end
+    local there, here = same "memory_allocated"
+    x:free()
+    assert.are.equal(there - 1024, cuda.device(1, cuda.memory_allocated))
+    assert.are.equal(here, cuda.memory_allocated())
+    cuda.device(1, cuda.reset_peak_memory_stats)
+    assert.are.equal(cuda.memory_allocated(1), cuda.max_memory_allocated "cuda:1")
+    cuda.device(1, function()
+      assert.are.equal(1, cuda.current_stream().device.index)
+      assert.are.equal(1, cuda.default_stream().device.index)
+      assert.is_truthy(cuda.memory_summary():find("cuda:1", 1, true))
+    end)
+  end)
+
+  it("is not in an error about several, which names each argument's", function()
+    local x = tide.ones(2, { device = "cuda:0" })
+    local e = D.raises("DeviceError", function() return tide.where(x:gt(0), tide.ones(2), x) end)
+    assert.are.equal("where", e.op)
+    assert.is_nil(e.device)
+    assert.is_truthy(e.message:find("a on cuda:0, b on cpu, c on cuda:0", 1, true), e.message)
+    if D.devices < 2 then return end
+    e = D.raises("DeviceError", tide.addcmul, x, tide.ones(2, { device = 1 }), tide.ones(2, { device = 1 }))
+    assert.is_truthy(e.op == "addcmul" and e.message:find("a on cuda:0, b on cuda:1, c on cuda:1", 1, true), e.message)
+    tide.ones(2):copy_(x) -- copies are not refused
+    x:copy_(tide.ones(2, { device = 1 }))
+    x:copy_(tide.ones(1, { dtype = "int64" })) -- nor is a cast and a broadcast on the way
+    D.eq({ 1, 1 }, x)
+  end)
 end)

@@ -110,6 +110,37 @@ describe("devices", function()
     D.raises("ArgumentError", cuda.current_blas_handle, { form = 1 })
     D.raises("ArgumentError", cuda.current_blas_handle, 1)
   end)
+
+  it("have properties that are printed and not changed", function()
+    local p = cuda.get_device_properties()
+    local text = tostring(p)
+    for _, part in ipairs { p.name, ("cc=%d.%d"):format(p.major, p.minor), ("total_memory=%dMB"):format(p.total_memory >> 20),
+      "multi_processor_count=" .. p.multi_processor_count } do
+      assert.is_truthy(text:find(part, 1, true), text)
+    end
+    D.raises("ArgumentError", function() p.major = 3 end)
+    D.raises("ArgumentError", function() p.mine = 3 end)
+    D.raises("ArgumentError", function() return p.no_such_field end)
+    local t = p:totable()
+    t.major = -1
+    assert.are.equal(p.major, cuda.get_device_properties().major)
+    local free, total = cuda.mem_get_info()
+    assert.is_true(total <= p.total_memory and free <= total)
+    local x = tide.zeros(64 << 20, { device = "cuda", dtype = "uint8" })
+    assert.is_true(cuda.mem_get_info() <= free) -- all processes' together
+    x:free()
+    cuda.empty_cache()
+  end)
+
+  it("have versions of the driver and of what tide was built with", function()
+    for _, f in ipairs { cuda.driver_version, cuda.runtime_version } do
+      if D.simulated then
+        D.raises("NotSupportedError", f)
+      else
+        assert.is_true(math.type(f()) == "integer" and f() >= 11000)
+      end
+    end
+  end)
 end)
 
 describe("peer access", function()

@@ -104,4 +104,67 @@ describe("the package", function()
       tide.cuda.empty_cache()
       for d = 0, 2 do assert(tide.cuda._is_open(d) == (d == 1), d) end]])
   end)
+
+  it("has the functions of random numbers, streams and graphs under both names, all of them", function()
+    local names = {
+      random = { "get_rng_state", "get_rng_state_all", "set_rng_state", "set_rng_state_all", "manual_seed", "manual_seed_all",
+        "seed", "seed_all", "initial_seed" },
+      streams = { "Stream", "Event", "ExternalStream" },
+      graphs = { "CUDAGraph", "graph", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables" },
+    }
+    for where, list in pairs(names) do
+      for _, name in ipairs(list) do
+        assert.is_truthy(tide.cuda[name] and rawequal(tide.cuda[name], tide.cuda[where][name]), where .. "." .. name)
+      end
+    end
+  end)
+
+  it("can be asked for devices without the driver, and never fails", function()
+    local source = [[
+      local cuda = require "tide".cuda
+      print(cuda.is_available(), cuda.device_count() > 0, cuda.is_initialized())
+      print(select("#", cuda.init), pcall(cuda.is_available))]]
+    for _, check in ipairs { "0", "1" } do
+      local out, err, code = D.run({ "-e", source }, { env = { TIDE_NVML_BASED_CUDA_CHECK = check } })
+      assert.are.equal(0, code, out .. err)
+      local have, some, begun = out:match "^(%a+)\t(%a+)\t(%a+)\n"
+      assert.are.equal(have, some)
+      assert.are.equal("false", begun)
+      if D.cuda then assert.are.equal("true", have) end
+      if not D.simulated then -- nothing is visible
+        out = D.run({ "-e", source }, { env = { TIDE_NVML_BASED_CUDA_CHECK = check, CUDA_VISIBLE_DEVICES = "-1", TIDE_SIM_DEVICES = "0" } })
+        assert.are.equal("false\tfalse\tfalse", out:match "^[^\n]*")
+      end
+    end
+  end)
+
+  it("is initialised by the first question that needs a device", function()
+    if not D.simulated then return end
+    for _, use in ipairs { "current_device()", "init()", "current_stream()", "Stream()", "mem_get_info()", "get_rng_state()" } do
+      D.simulate(1, ([[
+        local cuda = require "tide".cuda
+        assert(not cuda.is_initialized())
+        local x = cuda.%s
+        assert(cuda.is_initialized())]]):format(use))
+    end
+  end)
+
+  it("reads no other project's variables", function()
+    if not D.simulated then return end
+    D.simulate(1, [[
+      local tide = require "tide"
+      local x = tide.ones(2, { device = "cuda" })
+      assert(tide.cuda.is_caching_allocator_enabled() and tide.cuda.memory_stats().max_split_size == -1)]],
+      { PYTORCH_CUDA_ALLOC_CONF = "max_split_size_mb:64", PYTORCH_ALLOC_CONF = "foo:1", PYTORCH_NO_CUDA_MEMORY_CACHING = "1" })
+  end)
+
+  it("warns through Lua's own warn, which may be off", function()
+    local out, err = D.run { "-e", [[
+      local tide = require "tide"
+      tide.warn("first")
+      warn "@off"
+      tide.warn("second")]] }
+    assert.are.equal("", out)
+    assert.is_truthy(err:find("Lua warning: first", 1, true) and not err:find("second", 1, true), err)
+  end)
 end)
