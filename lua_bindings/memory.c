@@ -5,6 +5,7 @@
  * so a figure tells what is held. */
 #include <stdio.h>
 
+#include "args.h"
 #include "memory.h"
 
 int ltide_memory_device(lua_State *L, int arg) {
@@ -115,7 +116,7 @@ static int lempty_cache(lua_State *L) {
   if (!lua_isnoneornil(L, 1)) {
     if (!lua_istable(L, 1)) return ltide_arg_error(L, 1, "opts", "a table {collect = boolean}");
     ltide_check_keys(L, 1, keys);
-    if (lua_getfield(L, 1, "collect") != LUA_TNIL) collect = lua_toboolean(L, -1);
+    collect = ltide_opt_boolean(L, 1, "collect", true);
   }
   if (!tide_is_initialized()) return 0;
   if (collect) lua_gc(L, LUA_GCCOLLECT);

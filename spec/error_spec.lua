@@ -51,6 +51,20 @@ describe("error objects", function()
     assert.is_truthy(e.message:find("3", 1, true) and e.message:find("2", 1, true), e.message)
   end)
 
+  it("name the operation, and the device where there is one", function()
+    local function raised(f, ...) return select(2, pcall(f, ...)) end
+    assert.are.equal("view", raised(function() return tide.zeros(2):view(3) end).op)
+    assert.are.equal("zeros", raised(tide.zeros, "two").op)
+    local e = raised(tide.empty, 1 << 50)
+    assert.is_true(e.device == tide.device "cpu" and e.requested == 1 << 52)
+    e = raised(function() return tide.zeros(2)[3] end)
+    assert.is_nil(e.device)
+    for _, field in ipairs { "kind", "message", "traceback", "op" } do assert.are.equal("string", type(e[field]), field) end
+    if not D.cuda then return end
+    e = raised(tide.empty, 1 << 50, { device = D.dev })
+    assert.is_true(tide.cuda.OutOfMemoryError.is(e) and e.device == tide.device "cuda:0")
+  end)
+
   it("hold no tensor", function()
     local _, e = pcall(function() return tide.zeros(2):view(3) end)
     for _, v in pairs(e) do assert.is_false(tide.is_tensor(v)) end

@@ -360,4 +360,99 @@ describe("memory", function()
         work()]], { TIDE_SIM_FAULT = "alloc:" .. k })
     end
   end)
+
+  it("has peaks of which the old names reset all", function()
+    for _, name in ipairs { "reset_peak_memory_stats", "reset_max_memory_allocated", "reset_max_memory_cached" } do
+      cuda.use_mem_pool(cuda.MemPool(), function() bytes(30 * MiB):free() end)
+      cuda.empty_cache()
+      assert.is_true(cuda.max_memory_reserved() > cuda.memory_reserved())
+      cuda[name](0)
+      local s = cuda.memory_stats()
+      for key, value in pairs(s) do
+        local at = key:match "^(.*)%.peak$"
+        if at then assert.are.equal(s[at .. ".current"], value, name .. " " .. key) end
+      end
+      assert.are.equal(cuda.memory_allocated(), cuda.max_memory_allocated())
+      assert.are.equal(cuda.memory_reserved(), cuda.max_memory_reserved())
+    end
+  end)
+
+  it("in the cache goes back with empty_cache, that of dead tensors too", function()
+    collectgarbage()
+    cuda.empty_cache()
+    local before, held = cuda.memory_reserved(), bytes(4 * MiB):fill_(7)
+    collectgarbage "stop"
+    bytes(30 * MiB) -- dead, and nobody has looked
+    cuda.empty_cache { collect = false }
+    local after = cuda.memory_reserved()
+    cuda.empty_cache()
+    local left = cuda.memory_reserved()
+    collectgarbage "restart"
+    assert.is_true(after - left >= 30 * MiB, after - left)
+    assert.is_true(left >= before and D.eq(7, held[1]) == nil) -- what tensors hold stays
+    cuda.empty_cache { collect = true }
+    if D.devices > 1 then -- every device's
+      local there = cuda.memory_reserved(1)
+      tide.zeros(30 * MiB, { device = "cuda:1", dtype = "uint8" }):free()
+      assert.is_true(cuda.memory_reserved(1) > there)
+      cuda.empty_cache()
+      assert.is_true(cuda.memory_reserved(1) <= there)
+    end
+    D.raises("ArgumentError", cuda.empty_cache, { colect = true })
+    D.raises("ArgumentError", cuda.empty_cache, { collect = 1 })
+    D.raises("ArgumentError", cuda.empty_cache, 5)
+    held:free()
+  end)
+
+  it("of all processes is told by mem_get_info", function()
+    cuda.empty_cache()
+    local free, total = cuda.mem_get_info(0)
+    local x = bytes(64 * MiB)
+    local now, same = cuda.mem_get_info "cuda:0"
+    assert.are.equal(total, same)
+    if D.simulated then assert.are.equal(free - 64 * MiB, now) end
+    x:free()
+    if D.simulated then assert.are.equal(now, (cuda.mem_get_info())) end -- the cache holds it
+    cuda.empty_cache()
+    if D.simulated then assert.are.equal(free, (cuda.mem_get_info())) end
+  end)
+
+  it("has an error whose text and fields say the same", function()
+    if not D.simulated then return end
+    D.simulate(2, [[
+      local tide = require "tide"
+      local cuda, MiB = tide.cuda, 1 << 20
+      local function bytes(n) return tide.empty(n, { dtype = "uint8", device = "cuda:1" }) end
+      local held, small = bytes(24 * MiB), bytes(2 * MiB)
+      small:free()
+      local ok, e = pcall(bytes, 60 * MiB)
+      assert(not ok and cuda.OutOfMemoryError.is(e) and tide.errors.OutOfMemoryError.is(e))
+      assert(not cuda.AcceleratorError.is(e) and not cuda.OutOfMemoryError.is "memory")
+      assert(e.device == tide.device "cuda:1" and e.requested == 60 * MiB and e.total == 64 * MiB)
+      assert(e.allocated == 24 * MiB and e.reserved >= e.allocated and e.free == e.total - e.reserved)
+      for _, text in ipairs { "cuda:1", "60.00 MiB", ("%.2f MiB of its 64.00 MiB are free"):format(e.free / MiB),
+        "tensors hold 24.00 MiB", ("the cache %s"):format(e.reserved > e.allocated and
+        ("%.2f MiB more"):format((e.reserved - e.allocated) / MiB) or "0 bytes more") } do
+        assert(e.message:find(text, 1, true), text .. " is not in: " .. e.message)
+      end
+      assert(cuda.memory_allocated(1) == 24 * MiB and cuda.memory_stats(1).num_ooms == 1)]], { TIDE_SIM_MEMORY = "67108864" })
+  end)
+
+  it("obeys fractions of each device, from 0 to 1", function()
+    on_small [[
+      assert(cuda.get_per_process_memory_fraction() == 1)
+      cuda.set_per_process_memory_fraction(0, 0)
+      assert(not pcall(bytes, 1) and cuda.get_per_process_memory_fraction "cuda:0" == 0)
+      cuda.set_per_process_memory_fraction(0.5)
+      bytes(total // 4):free()
+      cuda.set_per_process_memory_fraction(1, 0)
+      bytes(total // 2 + 1):free()]]
+    D.raises("ArgumentError", cuda.set_per_process_memory_fraction, true)
+    D.raises("ArgumentError", cuda.set_per_process_memory_fraction)
+    D.raises("DeviceError", cuda.set_per_process_memory_fraction, 0.5, 63)
+    if D.devices < 2 then return end
+    cuda.set_per_process_memory_fraction(0.25, 1)
+    assert.are.same({ 1, 0.25 }, { cuda.get_per_process_memory_fraction(0), cuda.get_per_process_memory_fraction(1) })
+    cuda.set_per_process_memory_fraction(1, 1)
+  end)
 end)

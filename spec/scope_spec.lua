@@ -79,6 +79,9 @@ describe("tide.scope", function()
   end)
 
   it("passes arguments where the function takes them and refuses others", function()
+    local function all(...) return select("#", ...), ... end
+    assert.are.same({ 3, 1, nil, 3 }, { tide.scope(all, 1, nil, 3) })
+    assert.are.same({ 3, 1, nil, 3 }, { tide.device_scope(D.dev, all, 1, nil, 3) })
     D.raises("ArgumentError", tide.scope, 5)
   end)
 

@@ -259,6 +259,24 @@ describe("conversion", function()
     D.raises("ArgumentError", x.to, x, "cpu", { nonblocking = true })
   end)
 
+  it("to, cuda and cpu give the tensor itself where nothing changes", function()
+    local x = D.tensor { 1.5, -2.5 }
+    for what, y in pairs { dtype = x:to(tide.float32), device = x:to(D.dev), both = x:to(D.dev, tide.float32), other = x:to(x),
+      non_blocking = x:to(D.dev, { non_blocking = true }), here = D.cuda and x:cuda() or x:cpu(), id = D.cuda and x:cuda(0) or x,
+      type = x:type(tide.float32), type_as = x:type_as(x) } do
+      assert.is_true(rawequal(x, y), what)
+    end
+    local copy = x:to(x, { copy = true })
+    assert.is_true(copy ~= x and copy.device == x.device and copy.dtype == x.dtype)
+    copy:zero_()
+    D.eq({ 1.5, -2.5 }, x)
+    D.eq({ 1, -2 }, x:to("cpu", "int32"))
+    D.eq({ 1, -2 }, x:to(tide.ones(1, { dtype = "int64" })))
+    for _, bad in ipairs { 1.5, true, "float31", "" } do D.raises("ArgumentError", x.to, x, bad) end
+    D.raises("ArgumentError", x.to, x)
+    D.raises("ArgumentError", x.to, x, "cpu", { copy = 1 })
+  end)
+
   it("has a method for each dtype", function()
     local x = D.tensor { 1., 0. }
     local names = { float = "float32", double = "float64", half = "float16", bfloat16 = "bfloat16", int = "int32", long = "int64",
@@ -289,6 +307,13 @@ describe("conversion", function()
     assert.are.equal(5, moved.list[2])
     assert.are.equal("text", moved.list[3])
     assert.are.equal("cpu", tostring(tree.w.device))
+    tree.self, tree.f = tree, print
+    moved = tide.to(tree, D.dev, { non_blocking = true })
+    assert.is_true(rawequal(moved.self, moved) and moved.f == print and moved ~= tree)
+    assert.are.equal(D.dev, tostring(tide.to(tree.w, D.dev).device))
+    D.raises("ArgumentError", tide.to, 5, D.dev)
+    D.raises("ArgumentError", tide.to, tree)
+    D.raises("ArgumentError", tide.to, tree, D.dev, { blocking = true })
   end)
 
   it("free and close release at once", function()
