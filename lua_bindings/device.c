@@ -46,13 +46,13 @@ int ltide_check_device(lua_State *L, int arg, const char *name, int flags) {
       return ltide_arg_error(L, arg, name, flags & LTIDE_CPU_OK ? ACCEPTED + 5 : ACCELERATORS + 5);
   } else if (lua_type(L, arg) == LUA_TNUMBER && (id = lua_tointegerx(L, arg, &is_id), is_id)) {
     if (id < 0 && !(flags & LTIDE_NEGATIVE_OK))
-      return ltide_error(L, "ValueError", "%s: got device %I, expected an id from 0", name, id);
+      return ltide_error(L, "ValueError", "%s: %s: got %I, expected an id from 0", ltide_function_name(L), name, id);
     d.index = id < 0 ? -1 : id > TIDE_MAX_DEVICES ? TIDE_MAX_DEVICES : (int)id;
   } else if (lua_type(L, arg) != LUA_TSTRING || !parse_name(&d, lua_tostring(L, arg)))
     return ltide_arg_error(L, arg, name, flags & LTIDE_CPU_OK ? ACCEPTED : ACCELERATORS);
   if (d.cpu && !(flags & LTIDE_CPU_OK))
-    return ltide_error(L, "DeviceError", "%s: got device cpu, expected a cuda device: 'cuda', 'cuda:N' or an id from 0",
-                       name);
+    return ltide_error(L, "DeviceError", "%s: %s: got cpu, expected a cuda device: 'cuda', 'cuda:N' or an id from 0",
+                       ltide_function_name(L), name);
   return d.cpu ? TIDE_CPU : d.index < 0 ? TIDE_CURRENT : d.index;
 }
 
@@ -61,7 +61,12 @@ static int check_named(lua_State *L, int arg, const char *name, int flags) {
   int device = ltide_check_device(L, arg, name, flags);
   if (device == TIDE_CURRENT) device = tide_current_device();
   const tide_device_props *props;
-  ltide_try(L, tide_device_get_props(&props, device));
+  tide_status status = tide_device_get_props(&props, device);
+  int count = status == TIDE_DEVICE ? tide_device_count() : 0;
+  if (count > 0 && device >= count)
+    return ltide_error(L, "DeviceError", "%s: %s: no such device, got cuda:%d, expected a number from 0 to %d",
+                       ltide_function_name(L), name, device, count - 1);
+  ltide_try(L, status);
   return device;
 }
 

@@ -14,7 +14,8 @@ int ltide_memory_device(lua_State *L, int arg) {
   int device = ltide_check_device(L, arg, "device", LTIDE_NIL_OK);
   if (device == TIDE_CURRENT) device = tide_current_device();
   if (tide_is_initialized() && device >= tide_device_count())
-    ltide_error(L, "DeviceError", "device: got cuda:%d, expected an id below %d", device, tide_device_count());
+    ltide_error(L, "DeviceError", "%s: device: no such device, got cuda:%d, expected a number from 0 to %d",
+                ltide_function_name(L), device, tide_device_count() - 1);
   return device;
 }
 

@@ -173,8 +173,9 @@ describe("current device", function()
       assert.is_boolean(cuda.can_device_access_peer(0, 1))
       assert.is_boolean(cuda.can_device_access_peer(nil, 1))
       assert.is_false(cuda.can_device_access_peer(0, 0))
-      D.raises("DeviceError", cuda.can_device_access_peer, 0, 63)
-      D.raises("DeviceError", cuda.can_device_access_peer, 63, 0)
+      assert.is_truthy(D.raises("DeviceError", cuda.can_device_access_peer, 0, 63).message:find("peer: peer:", 1, true))
+      assert.is_nil(D.raises("DeviceError", cuda.can_device_access_peer, 63, 0).message:find("peer: peer:", 1, true))
+      assert.is_true(cuda.device(1, cuda.can_device_access_peer, nil, 0) == cuda.can_device_access_peer(1, "cuda:0"))
       local e = D.raises("ArgumentError", cuda.can_device_access_peer, 0)
       assert.is_truthy(e.message:find("peer", 10, true) and not e.message:find("'cpu'", 1, true), e.message)
     end
@@ -297,5 +298,28 @@ describe("current device", function()
     x:copy_(tide.ones(2, { device = 1 }))
     x:copy_(tide.ones(1, { dtype = "int64" })) -- nor is a cast and a broadcast on the way
     D.eq({ 1, 1 }, x)
+  end)
+
+  it("and others are named in the same ways everywhere", function()
+    local names = { "get_device_name", "get_device_capability", "get_device_properties", "memory_usage", "utilization", "temperature",
+      "power_draw", "clock_rate", "list_gpu_processes", "device_memory_used", "is_bf16_supported", "is_tf32_supported",
+      "current_stream", "default_stream", "synchronize", "memory_allocated", "max_memory_allocated", "memory_reserved",
+      "max_memory_reserved", "memory_stats", "memory_stats_as_nested_dict", "mem_get_info", "reset_peak_memory_stats",
+      "reset_accumulated_memory_stats", "get_per_process_memory_fraction" }
+    local functions = { range = cuda.Stream.priority_range }
+    for _, name in ipairs(names) do functions[name] = cuda[name] end
+    function functions.external(dev) return cuda.ExternalStream(0, dev) end
+    function functions.fraction(dev) return cuda.set_per_process_memory_fraction(1, dev) end
+    local wrong = { [63] = "DeviceError", ["cuda:63"] = "DeviceError", cpu = "DeviceError", [tide.device "cpu"] = "DeviceError",
+      [-1] = "ValueError", gpu = "ArgumentError", [0.5] = "ArgumentError", [{}] = "ArgumentError", [true] = "ArgumentError",
+      [tide.zeros(1)] = "ArgumentError" }
+    for name, f in pairs(functions) do
+      f(nil)
+      for _, dev in ipairs { 0, "cuda", "cuda:0", tide.device "cuda", tide.device(0) } do f(dev) end
+      for dev, kind in pairs(wrong) do
+        local ok, e = pcall(f, dev)
+        assert(not ok and e.kind == kind and e.op ~= "device", ("%s of %s: %s"):format(name, tostring(dev), tostring(e)))
+      end
+    end
   end)
 end)

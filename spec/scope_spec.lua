@@ -138,7 +138,28 @@ describe("scope objects", function()
       collectgarbage()
       print "done"]] })
     assert.is_truthy(err:lower():find "warning", err)
-    assert.is_truthy(err:find("2", 1, true), err)
+    assert.is_truthy(err:find(":2 was dropped", 1, true), err)
+  end)
+
+  it("of every kind warn with their line, and restore nothing late", function()
+    if not D.simulated then return end
+    for _, block in ipairs { "cuda.device(1)", "cuda.device_of(x)", "cuda.stream(cuda.Stream(1))", "cuda.StreamContext(cuda.Stream(1))",
+      "cuda.use_mem_pool(cuda.MemPool(), 1)", "cuda.sync_debug_mode(1)", "cuda.caching_allocator_disabled()", "tide.device_scope(1)",
+      "cuda.memory.scope 'x'", "cuda.device(1, nil)" } do
+      local out, err = D.simulate(2, ([[
+        local tide = require "tide"
+        local cuda = tide.cuda
+        local x = tide.zeros(1, { device = "cuda:1" })
+        do
+          local s = %s
+        end
+        collectgarbage()
+        collectgarbage()
+        print(cuda.current_device())]]):format(block))
+      assert.is_truthy(err:find(":5 was dropped", 1, true), block .. ": " .. err)
+      local selects = block:find "device%(1" or block:find "device_of" or block:find "Stream%(1"
+      assert.are.equal(selects and "1\n" or "0\n", out, block)
+    end
   end)
 end)
 

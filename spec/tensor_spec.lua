@@ -136,6 +136,18 @@ describe("factories", function()
     D.eq({ { 1, 2 } }, tide.view_as_real(tide.complex(D.tensor { 1. }, D.tensor { 2. })))
     D.eq({ { 0, 2 } }, tide.view_as_real(tide.polar(D.tensor { 2. }, D.tensor { math.pi / 2 })), 1e-6)
   end)
+
+  it("take a size, or nothing, and options behind", function()
+    assert.are.equal(0, tide.zeros({}):dim()) -- an empty table is a size while there is none
+    assert.are.same({ 2 }, tide.zeros(2, {}):size())
+    assert.are.same({ 2, 3 }, tide.zeros({ 2, 3 }, {}):size())
+    assert.are.same({ 2 }, tide.zeros({ 2 }, { device = D.dev }):size())
+    for _, name in ipairs { "zeros", "ones", "empty", "rand", "randn", "arange" } do
+      local e = D.raises("ArgumentError", tide[name], 2, { devise = "cpu" })
+      assert.is_truthy(e.message:find("'devise'", 1, true) and e.message:find("device", 1, true), e.message)
+      assert.are.equal(name, e.op)
+    end
+  end)
 end)
 
 describe("inspection", function()
