@@ -65,6 +65,33 @@ describe("default device", function()
     assert.are.equal(D.dev, tostring(tide.zeros(1).device))
     tide.set_default_device "cpu"
   end)
+
+  it("is every factory's, in both forms of the block", function()
+    local function all()
+      return { empty = tide.empty(2), ones = tide.ones(2), full = tide.full({ 2 }, 1), arange = tide.arange(2), range = tide.range(1, 2),
+        linspace = tide.linspace(0, 1, 2), eye = tide.eye(2), rand = tide.rand(2), randn = tide.randn(2),
+        randint = tide.randint(0, 9, { 2 }), randperm = tide.randperm(2), as_tensor = tide.as_tensor { 1 }, tril = tide.tril_indices(2, 2) }
+    end
+    local function lie_on(name, list)
+      for what, x in pairs(list) do assert.are.equal(name, tostring(x.device), what) end
+    end
+    do
+      local _ <close> = tide.device_scope(D.dev)
+      lie_on(D.dev, all())
+      tide.device_scope("cpu", function() lie_on("cpu", all()) end)
+      lie_on(D.dev, { tide.zeros(1) })
+      lie_on("cpu", { tide.zeros_like(tide.zeros(1, { device = "cpu" })), tide.zeros(1, { device = "cpu" }):new_ones(1) })
+    end
+    lie_on("cpu", all())
+    D.raises("ArgumentError", tide.set_default_device)
+    D.raises("ArgumentError", tide.set_default_device, "gpu")
+    D.raises("ArgumentError", tide.device_scope, {}, print)
+    if D.devices < 2 then return end
+    tide.device_scope("cuda", function() -- the current one, whenever it is used
+      assert.are.equal("cuda:0", tostring(tide.zeros(1).device))
+      tide.cuda.device(1, function() lie_on("cuda:1", all()) end)
+    end)
+  end)
 end)
 
 if not D.cuda then return end

@@ -167,4 +167,27 @@ describe("the package", function()
     assert.are.equal("", out)
     assert.is_truthy(err:find("Lua warning: first", 1, true) and not err:find("second", 1, true), err)
   end)
+
+  it("has the devices that CUDA_VISIBLE_DEVICES leaves, as the driver has", function()
+    if not D.cuda or D.simulated or os.getenv "CUDA_VISIBLE_DEVICES" then return end
+    local uuid = "GPU-" .. tide.cuda.get_device_properties(0).uuid
+    local source = [[
+      local tide = require "tide"
+      local n = tide.cuda.device_count()
+      assert(not tide.cuda.is_initialized() and tide.cuda.is_available() == (n > 0))
+      for d = 0, n do assert(pcall(tide.zeros, 1, { device = d }) == (d < n), d) end
+      assert(tide.cuda.device_count() == n)
+      print(n, n > 0 and tide.cuda.get_device_properties(0).uuid or "none")]]
+    for text, want in pairs { ["0"] = 1, [""] = 0, ["-1"] = 0, ["0,-1"] = 1, ["0gpu7"] = 1, ["99"] = 0, ["0,0"] = 0, none = 0,
+      [uuid] = 1, [uuid:sub(1, 14)] = 1, ["GPU-zz"] = 0 } do
+      for _, check in ipairs { "0", "1" } do
+        local out, err, code = D.run({ "-e", source }, { env = { CUDA_VISIBLE_DEVICES = text, TIDE_NVML_BASED_CUDA_CHECK = check } })
+        assert.are.equal(0, code, text .. ": " .. out .. err)
+        assert.are.equal(want .. "\t" .. (want > 0 and uuid:sub(5) or "none") .. "\n", out, text)
+      end
+    end
+    if D.devices < 2 then return end
+    local out = D.run({ "-e", source }, { env = { CUDA_VISIBLE_DEVICES = "1,0" } })
+    assert.are.equal("2\t" .. tide.cuda.get_device_properties(1).uuid .. "\n", out)
+  end)
 end)
