@@ -150,7 +150,8 @@ tide_status tide_graph_end(tide_graph *g) {
     return tide__fail(TIDE_STATE, "graph_end: the graph belongs to a runtime that has ended");
   if (!g->capturing && g->stopped[0])
     return tide__fail(TIDE_STATE, "graph_end: nothing was recorded, the capture was ended by %s", g->stopped);
-  if (!g->capturing) return tide__fail(TIDE_STATE, "graph_end: no capture is under way, expected graph_begin before");
+  if (!g->capturing)
+    return tide__fail(TIDE_STATE, "graph_end: no capture is under way, expected one that was begun before");
   if (own != g) return tide__fail(TIDE_STATE, "graph_end: another thread began the capture, expected that one");
   TIDE_TRY(finish(g));
   tide__after_wait(); /* what had to wait for the end of the capture */

@@ -87,8 +87,8 @@ typedef struct ltide_reg {
 /* Sets the functions in the table at the top of the stack; `path` ("tide", "tide.cuda", "Tensor") is for help(). Each
  * function has the module's state as no upvalue: use ltide_enter. */
 void ltide_register(lua_State *L, const char *path, const ltide_reg *list);
-/* The first name under which the function was registered, or NULL. */
-const char *ltide_registered_name(lua_CFunction fn);
+/* The name under which the function was registered: `called` if it is one of several, else the first, or NULL. */
+const char *ltide_registered_name(lua_CFunction fn, const char *called);
 /* For functions made in a loop (ops): path.name gets this doc (strings must live for ever or be NULL). */
 void ltide_document(lua_State *L, const char *path, const char *name, const char *doc);
 

@@ -108,10 +108,52 @@ static void set_candidates(lua_State *L) {
   lua_setfield(L, -2, "candidates");
 }
 
+/* The name of the running C function as users know it, or NULL: the one it is registered under, whatever a local
+ * variable calls it; of one made in a loop, the field or method it was called by. */
+static const char *known_name(lua_State *L, lua_Debug *ar) {
+  if (!lua_getstack(L, 0, ar)) return NULL;
+  lua_getinfo(L, "nf", ar);
+  lua_CFunction fn = lua_tocfunction(L, -1);
+  lua_pop(L, 1);
+  const char *name = ltide_registered_name(fn, ar->name);
+  if (name) return name;
+  return strcmp(ar->namewhat, "field") && strcmp(ar->namewhat, "method") ? NULL : ar->name;
+}
+
+const char *ltide_function_name(lua_State *L) {
+  lua_Debug ar = {0};
+  const char *name = known_name(L, &ar);
+  if (!name) name = ar.name;
+  if (!name) return "tide";
+  if (!strcmp(ar.namewhat, "metamethod") && !strcmp(name, "newindex")) return "assign";
+  return name;
+}
+
+/* Core's messages begin with the name of a C function, which may stand behind several of Lua: "stream_new", "to",
+ * "read". Is it such a name, and not that of an area ("cuda", "memory") or an operation's own? */
+static bool names_c_function(const char *what, size_t n) {
+  static const char *const verbs[] = {"copy", "empty", "fill", "full", "read", "resize", "set", "to", "write"};
+  for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
+    if (n == strlen(verbs[i]) && !memcmp(what, verbs[i], n)) return true;
+  return memchr(what, '_', n) && strspn(what, "abcdefghijklmnopqrstuvwxyz_") == n;
+}
+
+/* Pushes core's message under the name that the user called. What a device or its memory reports keeps its own. */
+static void push_message(lua_State *L, const tide_error *e) {
+  lua_Debug ar = {0};
+  const char *colon = strchr(e->message, ':'), *name = NULL;
+  bool own = e->status == TIDE_MEMORY || e->status == TIDE_ACCELERATOR;
+  if (!own && colon && names_c_function(e->message, (size_t)(colon - e->message))) name = known_name(L, &ar);
+  if (name)
+    lua_pushfstring(L, "%s%s", name, colon);
+  else
+    lua_pushstring(L, e->message);
+}
+
 int ltide_raise(lua_State *L) {
   tide_error e = *tide_error_get();
   luaL_checkstack(L, 8, "tide: error");
-  lua_pushstring(L, e.message);
+  push_message(L, &e);
   push_object(L, tide_status_kind(e.status));
   /* Out-of-memory of the host too; an error of several devices has none that is its own. */
   if (e.status == TIDE_MEMORY || e.status == TIDE_ACCELERATOR || e.device >= 0) {
@@ -142,20 +184,6 @@ int ltide_error(lua_State *L, const char *kind, const char *format, ...) {
   va_end(list);
   push_object(L, kind);
   return lua_error(L);
-}
-
-/* The name by which the running C function was called; where Lua does not know it (pcall), the one it is registered
- * under. */
-const char *ltide_function_name(lua_State *L) {
-  lua_Debug ar;
-  if (!lua_getstack(L, 0, &ar)) return "tide";
-  lua_getinfo(L, "nf", &ar);
-  lua_CFunction fn = lua_tocfunction(L, -1);
-  lua_pop(L, 1);
-  const char *name = ar.name ? ar.name : ltide_registered_name(fn);
-  if (!name) return "tide";
-  if (!strcmp(ar.namewhat, "metamethod") && !strcmp(name, "newindex")) return "assign";
-  return name;
 }
 
 int ltide_arg_error(lua_State *L, int arg, const char *name, const char *expected) {
@@ -275,8 +303,19 @@ void ltide_open_errors(lua_State *L, ltide_state *S) {
   lua_setfield(L, -2, "errors");
   lua_getfield(L, -1, "cuda");
   set_class(L, "OutOfMemoryError");
+  ltide_document(L, "tide.cuda", "OutOfMemoryError",
+                 "tide.cuda.OutOfMemoryError.is(e) -> boolean\nDid an allocation fail? e has requested, free, total, "
+                 "allocated and reserved (bytes), device, message, traceback.");
   set_class(L, "AcceleratorError");
+  ltide_document(
+      L, "tide.cuda", "AcceleratorError",
+      "tide.cuda.AcceleratorError.is(e) -> boolean\nHas a device reported an error? e has code, name, device, "
+      "sticky (the device serves no more: see device_reset) and candidates, the launches that may have "
+      "caused it: {{op=, line=, stream=, count=}, ...}.");
   set_class(L, "DeferredCudaCallError");
+  ltide_document(L, "tide.cuda", "DeferredCudaCallError",
+                 "tide.cuda.DeferredCudaCallError.is(e) -> boolean\nHas a call failed that waited for the first use of "
+                 "a GPU? The traceback is the call's.");
   lua_pop(L, 1);
   static const ltide_reg list[] = {
       {"warn", lwarn,

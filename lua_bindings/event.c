@@ -3,7 +3,7 @@
 
 #include "bindings.h"
 
-#define EVENT_META "tide.Event"
+#define EVENT_META "tide.cuda.Event"
 
 tide_event *ltide_check_event(lua_State *L, int arg, const char *name) {
   tide_event **u = ltide_test_meta(L, arg, ltide_enter(L)->event_meta);

@@ -70,6 +70,9 @@ static int transform(lua_State *L, tide_fft_kind kind, fft_dims form) {
   if (lengths >= 0 && lengths != ndims)
     return ltide_error(L, "ValueError", "%s: %s: got %d lengths for %d dimensions, expected one for each",
                        ltide_function_name(L), form == ONE ? "n" : "s", lengths, ndims);
+  if (form == ONE && lengths == 1 && n[0] < 1)
+    return ltide_error(L, "ValueError", "%s: n: got %I, expected at least 1", ltide_function_name(L),
+                       (lua_Integer)n[0]);
   tide_fft_norm norm = opt_norm(L, args.opts);
   tide_tensor *out = ltide_opt_tensor(L, S, args.opts, "out");
   ltide_tensor *u = out ? NULL : ltide_new_tensor(L, S);
@@ -177,7 +180,12 @@ static int lcache_newindex(lua_State *L) {
   if (strcmp(key, "max_size"))
     return ltide_error(L, "ArgumentError", "cufft_plan_cache: nothing to set but max_size, got %s",
                        ltide_typename(L, 2));
-  ltide_try(L, tide_fft_cache_set_max(cache_device(L), ltide_check_integer(L, 3, "max_size")));
+  int is_integer = 0;
+  lua_Integer size = lua_type(L, 3) == LUA_TNUMBER ? lua_tointegerx(L, 3, &is_integer) : 0;
+  if (!is_integer)
+    return ltide_error(L, "ArgumentError", "cufft_plan_cache: max_size: got %s, expected an integer",
+                       ltide_typename(L, 3));
+  ltide_try(L, tide_fft_cache_set_max(cache_device(L), size));
   return 0;
 }
 
@@ -191,6 +199,10 @@ static int lcache_tostring(lua_State *L) {
 }
 
 static void open_cache(lua_State *L) {
+  ltide_document(L, "tide.backends.cuda", "cufft_plan_cache",
+                 "tide.backends.cuda.cufft_plan_cache, or [dev] of it\nThe plans of Fourier transforms that a device "
+                 "keeps, the least recently used of which make room. Fields max_size (0: none is kept) and size; "
+                 "clear().");
   static const luaL_Reg meta[] = {
       {"__index", lcache_index}, {"__newindex", lcache_newindex}, {"__tostring", lcache_tostring}, {NULL, NULL}};
   ltide_newmetatable(L, CACHE_META);
@@ -207,8 +219,10 @@ static void open_cache(lua_State *L) {
 #define PLANE_TAIL " [, {s=, dim={-2, -1}, norm='backward', out=}]) -> Tensor\n"
 #define FULL_TAIL  " [, {s=, dim=, norm='backward', out=}]) -> Tensor\n"
 #define LENGTHS                                                                                                        \
-  " n, or s for several dimensions, crops or pads with zeros to that length. norm: 'backward' divides the inverse by " \
-  "the number of points, 'forward' the other one, 'ortho' both by its root."
+  " n, or s for several dimensions (-1: as it is), crops or pads with zeros to that length. norm: 'backward' divides " \
+  "the inverse by the number of points, 'forward' the other one, 'ortho' both by its root. float32 or float64 and "    \
+  "the "                                                                                                               \
+  "complex of both; integers count as the default dtype. On a GPU nothing waits."
 #define ALL_DIMS " over all dimensions, or over dim, or over the last ones that s has lengths for."
 
 void ltide_open_fft(lua_State *L, ltide_state *S) {

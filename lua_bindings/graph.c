@@ -12,7 +12,7 @@
 #include "graph.h"
 #include "mempool.h"
 
-#define GRAPH_META "tide.CUDAGraph"
+#define GRAPH_META "tide.cuda.CUDAGraph"
 #define POOL_META  "tide.GraphPool"
 
 static const char key_streams; /* registry: device -> the stream that graphs are captured on */
@@ -87,6 +87,13 @@ static int graph_tostring(lua_State *L) {
     lua_pushfstring(L, "tide.cuda.CUDAGraph(device=cuda:%d%s)", tide_graph_device(g),
                     tide_graph_is_capturing(g) ? ", capturing" : "");
   return 1;
+}
+
+/* Upvalue 1: the methods. */
+static int graph_index(lua_State *L) {
+  lua_pushvalue(L, 2);
+  if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
+  return ltide_error(L, "ArgumentError", "CUDAGraph: no method '%s'", luaL_checkstring(L, 2));
 }
 
 /* CUDAGraph([{keep_graph=}]); arg 1 is the class itself. */
@@ -370,6 +377,7 @@ void ltide_open_graph(lua_State *L, ltide_state *S) {
   luaL_setfuncs(L, meta, 0);
   lua_createtable(L, 0, 12);
   ltide_register(L, "CUDAGraph", methods);
+  lua_pushcclosure(L, graph_index, 1);
   lua_setfield(L, -2, "__index");
   lua_pop(L, 1);
   lua_getfield(L, -1, "cuda");

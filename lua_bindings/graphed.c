@@ -101,6 +101,11 @@ static void run_warm_up(lua_State *L, int fn, int inputs, lua_Integer calls) {
 
 /* ---- the closure ---- */
 
+static const char *on_device(lua_State *L, const tide_tensor *x) {
+  int device = tide_tensor_device(x);
+  return device < 0 ? " on cpu" : lua_pushfstring(L, " on cuda:%d", device);
+}
+
 /* Raises unless the tensor at arg is like the static input. */
 static void check_like(lua_State *L, ltide_state *S, int arg, const tide_tensor *input) {
   tide_tensor *x = ltide_test_tensor(L, S, arg);
@@ -113,8 +118,8 @@ static void check_like(lua_State *L, ltide_state *S, int arg, const tide_tensor 
   u->t = (tide_tensor *)input;
   const char *expected = ltide_typename(L, lua_gettop(L)), *got = ltide_typename(L, arg);
   ltide_error(L, x ? "ShapeError" : "ArgumentError",
-              "graphed callable: argument %d: got %s, expected %s on cuda:%d, like the sample", arg, got, expected,
-              tide_tensor_device(input));
+              "graphed callable: argument %d: got %s%s, expected %s on cuda:%d, like the sample", arg, got,
+              x ? on_device(L, x) : "", expected, tide_tensor_device(input));
 }
 
 /* Pushes the captured result at index as this call's: tensors by new handles, tables copied, the rest as it is. */

@@ -38,8 +38,8 @@ static void read_scalars(lua_State *L, const tide_jit *j, int arg, tide_scalar *
   }
 }
 
-static int fail_tensor(lua_State *L, const tide_jit *j, int arg) {
-  return ltide_error(L, "ArgumentError", "%s: argument %d: got %s, expected a tensor (numbers are given by name)",
+static int fail_tensor(lua_State *L, const tide_jit *j, int arg, const char *kind) {
+  return ltide_error(L, kind, "%s: argument %d: got %s, expected a tensor (numbers are given by name)",
                      tide_jit_name(j), arg, ltide_typename(L, arg));
 }
 
@@ -58,7 +58,8 @@ static int ljit_call(lua_State *L) {
                        tide_jit_inputs(j));
   for (int k = 0; k < n; k++) {
     ltide_tensor *x = ltide_test_handle(L, S, k + 1);
-    if (!x) return fail_tensor(L, j, k + 1);
+    if (!x) return fail_tensor(L, j, k + 1, "ArgumentError");
+    if (!x->t) return fail_tensor(L, j, k + 1, "StateError");
     in[k] = x->t;
   }
   luaL_checkstack(L, outputs, "jiterator");

@@ -99,14 +99,11 @@ static int read_arguments(lua_State *L, ltide_state *S, const tide_kernel *k, in
                 tide_kernel_params(k));
   for (int i = 0; i < n; i++) {
     ltide_tensor *u = ltide_test_handle(L, S, first + i);
-    if (u) {
-      args[i].tensor = ltide_check_tensor(L, S, first + i, tide_kernel_param_get(k, i)->name);
-      continue;
-    }
-    args[i].tensor = NULL;
-    if (!ltide_test_scalar(L, first + i, &args[i].number))
-      ltide_error(L, "ArgumentError", "%s: argument %d (%s %s): got %s, expected %s", tide_kernel_name(k), i + 1,
-                  tide_kernel_param_get(k, i)->type, tide_kernel_param_get(k, i)->name, ltide_typename(L, first + i),
+    args[i].tensor = u ? u->t : NULL;
+    if (!args[i].tensor && (u || !ltide_test_scalar(L, first + i, &args[i].number)))
+      ltide_error(L, u ? "StateError" : "ArgumentError", "%s: argument %d (%s %s): got %s, expected %s",
+                  tide_kernel_name(k), i + 1, tide_kernel_param_get(k, i)->type, tide_kernel_param_get(k, i)->name,
+                  ltide_typename(L, first + i),
                   tide_kernel_param_get(k, i)->kind == TIDE_PARAM_POINTER ? "a tensor" : "a number");
   }
   return n;

@@ -6,7 +6,7 @@
 #include "bindings.h"
 #include "tide/device.h"
 
-#define STREAM_META "tide.Stream"
+#define STREAM_META "tide.cuda.Stream"
 
 tide_stream *ltide_check_stream(lua_State *L, int arg, const char *name) {
   tide_stream **u = ltide_test_meta(L, arg, ltide_enter(L)->stream_meta);

@@ -30,6 +30,26 @@ describe("error objects", function()
     assert.is_truthy(tide.cuda.AcceleratorError.is)
   end)
 
+  it("name the function that was called, not one of the core", function()
+    local no_device = tide.cuda.device_count() + 5
+    local select_device = tide.cuda.set_device
+    local function starts(name, f, ...)
+      local ok, e = pcall(f, ...)
+      assert.is_true(not ok and e.message:sub(1, #name + 1) == name .. ":", name .. ": " .. tostring(e))
+    end
+    starts("ones", tide.ones, -1)
+    starts("copy_", function() tide.ones(3):copy_(tide.ones(4)) end)
+    starts("create_jit_fn", tide.cuda.jiterator.create_jit_fn, 5)
+    if not tide.cuda.is_available() then return end
+    starts("device", tide.cuda.device, no_device, print)
+    starts("set_device", function() select_device(no_device) end)
+    starts("synchronize", function() tide.cuda.synchronize(no_device) end)
+    starts("get_device_name", tide.cuda.get_device_name, no_device)
+    starts("Stream", function() tide.cuda.Stream(no_device) end)
+    starts("replay", function() tide.cuda.CUDAGraph():replay() end)
+    starts("elapsed_time", function() tide.cuda.Event():elapsed_time(tide.cuda.Event()) end)
+  end)
+
   it("pass through pcall, error and coroutines unchanged", function()
     local co = coroutine.create(function() tide.zeros(-1) end)
     local ok, e = coroutine.resume(co)

@@ -61,6 +61,29 @@ describe("the prompt", function()
     has(text, "no_such_thing_at_all")
     text = session "help()\n"
     assert.is_true(#text > 100)
+    text = session "help(print)\n"
+    has(text, "help: name: got function")
+  end)
+
+  it("helps with every function and class of the tables of tide, and with objects", function()
+    local function walk(path, t)
+      for name, v in pairs(t) do
+        local class = type(v) == "table" and (v.is or (getmetatable(v) or {}).__call)
+        if type(v) == "function" and name ~= "is" or class then
+          local ok, text = pcall(tide.help, v)
+          assert.is_true(ok and #text > 20, path .. "." .. name .. ": " .. tostring(text))
+        end
+      end
+    end
+    walk("tide", tide)
+    for _, name in ipairs { "cuda", "random", "fft" } do walk(name, tide[name]) end
+    for _, name in ipairs { "memory", "graphs", "streams", "random", "jiterator", "Stream", "Event" } do
+      walk("cuda." .. name, tide.cuda[name])
+    end
+    has(tide.help(tide.cuda.CUDAGraph()), "replay")
+    has(tide.help(tide.Generator()), "manual_seed")
+    has(tide.help(tide.backends.cuda.cufft_plan_cache), "max_size")
+    assert.is_nil(tide.help(tide.cuda.get_rng_state):find("CPU's", 1, true)) -- of its own, not of a namesake
   end)
 
   it("has commands", function()
