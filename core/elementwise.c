@@ -153,8 +153,8 @@ static tide_status fail_devices(const call *c, const tide_tensor *into) {
   return tide__fail(TIDE_DEVICE, "%s: tensors on different devices, got %s, expected one device", c->info->name, text);
 }
 
-static tide_status call_begin(call *c, tide_op op, const tide_operand *in, const tide_tensor *into) {
-  c->info = tide_op_get(op);
+static tide_status call_begin(call *c, const tide_op_info *info, const tide_operand *in, const tide_tensor *into) {
+  c->info = info;
   bool any = false;
   for (int k = 0; k < c->info->operands; k++) {
     c->tensor[k] = in[k].tensor;
@@ -327,10 +327,10 @@ static tide_status call_finish(tide_tensor **out, call *c, const tide_scalar *pa
   return tide__deliver(out, result, into);
 }
 
-static tide_status general_way(tide_tensor **out, tide_op op, const tide_operand *in, const tide_scalar *params,
-                               tide_tensor *into) {
+static tide_status general_way(tide_tensor **out, tide_op op, const tide_op_info *info, const tide_operand *in,
+                               const tide_scalar *params, tide_tensor *into) {
   call c;
-  TIDE_TRY(call_begin(&c, op, in, into));
+  TIDE_TRY(call_begin(&c, info, in, into));
   if (!params && tide__op_traits_get(op)->params)
     return tide__fail(TIDE_ARGUMENT, "%s: parameters are missing, got none, expected %d", c.info->name,
                       tide__op_traits_get(op)->params);
@@ -344,6 +344,27 @@ static tide_status general_way(tide_tensor **out, tide_op op, const tide_operand
   return status;
 }
 
+/* ---- the polar form of complex numbers ---- */
+
+static inline bool is_polar(tide_op op, const tide_operand *in) {
+  return (op == TIDE_OP_abs || op == TIDE_OP_angle) && in[0].tensor && tide__category(in[0].tensor->dtype) == 3;
+}
+
+/* abs and angle of complex numbers are real: functions of two views, of the real and of the imaginary parts. */
+static tide_status polar_way(tide_tensor **out, tide_op op, const tide_tensor *x, tide_tensor *into) {
+  tide_op of_parts = op == TIDE_OP_abs ? TIDE_OP_hypot : TIDE_OP_atan2;
+  tide_op_info info = *tide_op_get(of_parts);
+  tide_tensor *re = NULL, *im = NULL;
+  info.name = tide_op_get(op)->name;
+  tide_status status = tide_real(&re, x);
+  if (status == TIDE_OK) status = tide_imag(&im, x);
+  tide_operand parts[2] = {{.tensor = op == TIDE_OP_abs ? re : im}, {.tensor = op == TIDE_OP_abs ? im : re}};
+  if (status == TIDE_OK) status = general_way(out, of_parts, &info, parts, NULL, into);
+  tide_tensor_release(re);
+  tide_tensor_release(im);
+  return status;
+}
+
 /* ---- the entries ---- */
 
 tide_status tide_elementwise(tide_tensor **out, tide_op op, const tide_operand *in, const tide_scalar *params,
@@ -354,7 +375,8 @@ tide_status tide_elementwise(tide_tensor **out, tide_op op, const tide_operand *
   TIDE_TRY(tide__out_check(out, into, tide_op_get(op)->name));
   flat_call f;
   if (TIDE_LIKELY(flat_match(&f, t, op, in, params, into))) return flat_way(out, &f, t, op, in, params, into);
-  return general_way(out, op, in, params, into);
+  if (is_polar(op, in)) return polar_way(out, op, in[0].tensor, into);
+  return general_way(out, op, tide_op_get(op), in, params, into);
 }
 
 tide_status tide_unary(tide_tensor **out, tide_op op, const tide_tensor *x, tide_tensor *into) {
