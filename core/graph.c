@@ -181,8 +181,8 @@ tide_status tide_graph_dump(const tide_graph *g, const char *path) {
   TIDE_TRY(check_captured(g, "graph_dump"));
   if (!path) return tide__fail(TIDE_ARGUMENT, "graph_dump: no path, got NULL, expected a file to write");
   if (!g->recording->graph)
-    return tide__fail(TIDE_STATE,
-                      "graph_dump: what was recorded was not kept, expected a graph that keeps it or is in debug mode, before the capture");
+    return tide__fail(TIDE_STATE, "graph_dump: what was recorded was not kept, expected a graph that keeps it or is in "
+                                  "debug mode, before the capture");
   const tide_backend *b;
   TIDE_TRY(tide__backend(&b, g->recording->device));
   return b->graph_dot(g->recording->graph, path);
