@@ -173,20 +173,23 @@ static int stream_index(lua_State *L) {
 
 /* {==== The current stream */
 
+/* What was selected before a block: NULL is a device's default stream. Only if the block's stream is of another device
+ * than the current one are there two devices to restore. Leaving asks nothing of the streams, so that it cannot fail.
+ */
 typedef struct stream_before {
-  int device;          /* the current device before */
-  tide_stream *stream; /* the current stream, before, of the device of the selected stream */
-  tide_stream *there;  /* what was selected on the device before, if that is another one; NULL: its default stream */
+  int device, other;               /* the current device before, that of the block's stream */
+  tide_stream *stream, *elsewhere; /* what was selected on `other`, and on `device` if it is not the same */
 } stream_before;
 
 static void leave_stream(lua_State *L, void *data) {
   (void)L;
   stream_before *b = data;
-  tide_current_set_stream(b->stream);
-  if (b->device != tide_stream_device(b->stream)) tide_current_select(b->device, b->there);
-  tide_current_set_device(b->device);
-  tide_stream_release(b->there);
+  tide_current_select(b->other, b->stream);
   tide_stream_release(b->stream);
+  tide_current_set_device(b->device);
+  if (b->device == b->other) return;
+  tide_current_select(b->device, b->elsewhere);
+  tide_stream_release(b->elsewhere);
 }
 
 static void leave_nothing(lua_State *L, void *data) { (void)L, (void)data; }
@@ -197,13 +200,12 @@ static int enter_stream(lua_State *L, const char *what, int arg) {
   if (fn && !lua_isfunction(L, fn)) return ltide_arg_error(L, fn, "fn", "a function or nothing");
   if (lua_isnil(L, arg)) return ltide_scoped(L, what, fn, leave_nothing, "", 0);
   tide_stream *s = ltide_check_stream(L, arg, "stream");
-  stream_before before = {tide_current_device(), NULL, NULL};
-  ltide_try(L, tide_current_stream(&before.stream, tide_stream_device(s)));
-  tide_stream_retain(before.stream);
-  if (before.device != tide_stream_device(s) && (before.there = tide_current_selected(before.device)))
-    tide_stream_retain(before.there);
+  stream_before before = {tide_current_device(), tide_stream_device(s), NULL, NULL};
+  if ((before.stream = tide_current_selected(before.other))) tide_stream_retain(before.stream);
+  if (before.device != before.other && (before.elsewhere = tide_current_selected(before.device)))
+    tide_stream_retain(before.elsewhere);
   tide_status status = tide_current_set_stream(s);
-  if (status == TIDE_OK) status = tide_current_set_device(tide_stream_device(s));
+  if (status == TIDE_OK && before.device != before.other) status = tide_current_set_device(before.other);
   if (status != TIDE_OK) {
     leave_stream(L, &before);
     return ltide_raise(L);

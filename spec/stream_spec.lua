@@ -382,10 +382,30 @@ describe("streams", function()
       assert.is_true(cuda.current_stream(1) == cuda.default_stream(1))
       assert.are.equal(0, cuda.current_device())
     end
+    cuda.stream(mine, cuda.set_device, 1) -- the device too
+    assert.are.equal(0, cuda.current_device())
     cuda.set_stream(there)
     assert.are.equal(1, cuda.current_device()) -- set_stream selects the device too
     cuda.set_stream(cuda.default_stream(1))
     cuda.set_stream(cuda.default_stream(0))
+  end)
+
+  it("are left also when their device is lost inside", function()
+    if not D.simulated then return end
+    D.simulate(2, [[
+      local tide = require "tide"
+      local cuda = tide.cuda
+      local x, mine = tide.zeros(10, { device = "cuda:1" }), cuda.Stream(0)
+      cuda.set_stream(mine)
+      local ok, e = pcall(cuda.stream, cuda.Stream(1), function()
+        cuda.set_stream(cuda.Stream(0))
+        cuda.set_device(1)
+        for _ = 1, 10 do x:add_(1) end
+        cuda.synchronize()
+      end)
+      assert(not ok and e.sticky and tostring(e.device) == "cuda:1", tostring(e))
+      assert(cuda.current_device() == 0 and cuda.current_stream() == mine)
+      assert((tide.ones(2, { device = "cuda" }) + 1)[1]:item() == 2)]], { TIDE_SIM_FAULT = "sticky:5" })
   end)
 
   it("open no device that is not used, in blocks either", function()
