@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tide/device.h"
 #include "tide/sim.h"
 
 static _Atomic int failures;
@@ -278,6 +279,12 @@ static void currents(void) {
   CHECK(tide_stream_device(s) == 2 && tide_stream_handle(s) != tide_stream_handle(def));
   OK(tide_current_set_stream(s));
   CHECK(tide_current_stream(&got, TIDE_CURRENT) == TIDE_OK && got == s);
+  CHECK(tide_current_selected(2) == s && !tide_current_selected(0) && !tide_current_selected(TIDE_CPU) &&
+        !tide_current_selected(TIDE_MAX_DEVICES) && !tide_device_is_open(0)); /* asking opens nothing */
+  tide_current_select(2, NULL);
+  CHECK(tide_current_stream(&got, 2) == TIDE_OK && got == def && !tide_current_selected(2));
+  tide_current_select(2, s), tide_current_select(2, s), tide_current_select(TIDE_MAX_DEVICES, s);
+  CHECK(tide_current_stream(&got, 2) == TIDE_OK && got == s && s->refs == 2);
   tide_set_index_base(1);
   tide_current *a = tide_current_new(NULL), *b;
   CHECK(tide_current_bind(a) == NULL && tide_current_device() == 0);
