@@ -92,6 +92,12 @@ const char *ltide_registered_name(lua_CFunction fn, const char *called);
 /* For functions made in a loop (ops): path.name gets this doc (strings must live for ever or be NULL). */
 void ltide_document(lua_State *L, const char *path, const char *name, const char *doc);
 
+/* t[key] = value in the table at the top of the stack. */
+static inline void ltide_set_integer(lua_State *L, const char *key, lua_Integer value) {
+  lua_pushinteger(L, value);
+  lua_setfield(L, -2, key);
+}
+
 /* The userdata at arg if it has this metatable, else NULL: a compare of pointers instead of luaL_testudata's search. */
 static inline void *ltide_test_meta(lua_State *L, int arg, const void *meta) {
   void *u = lua_touserdata(L, arg);

@@ -87,11 +87,6 @@ static void push_object(lua_State *L, const char *kind) {
   lua_remove(L, -2);
 }
 
-static void set_integer(lua_State *L, const char *key, size_t value) {
-  lua_pushinteger(L, (lua_Integer)value);
-  lua_setfield(L, -2, key);
-}
-
 /* Sets candidates = {{line = "a.lua:3", op = "add", stream = handle, count = 1}, ...} in the object at the top. */
 static void set_candidates(lua_State *L) {
   const tide_candidate *list;
@@ -102,7 +97,8 @@ static void set_candidates(lua_State *L) {
     lua_pushstring(L, list[i].op);
     lua_setfield(L, -2, "op");
     if (*list[i].line) lua_pushstring(L, list[i].line), lua_setfield(L, -2, "line");
-    set_integer(L, "stream", (size_t)list[i].stream), set_integer(L, "count", (size_t)list[i].count);
+    ltide_set_integer(L, "stream", (lua_Integer)list[i].stream);
+    ltide_set_integer(L, "count", list[i].count);
     lua_rawseti(L, -2, i + 1);
   }
   lua_setfield(L, -2, "candidates");
@@ -161,12 +157,15 @@ int ltide_raise(lua_State *L) {
     lua_setfield(L, -2, "device");
   }
   if (e.status == TIDE_MEMORY) {
-    set_integer(L, "requested", e.requested), set_integer(L, "free", e.free), set_integer(L, "total", e.total);
-    set_integer(L, "allocated", e.allocated), set_integer(L, "reserved", e.reserved);
+    ltide_set_integer(L, "requested", (lua_Integer)e.requested);
+    ltide_set_integer(L, "free", (lua_Integer)e.free);
+    ltide_set_integer(L, "total", (lua_Integer)e.total);
+    ltide_set_integer(L, "allocated", (lua_Integer)e.allocated);
+    ltide_set_integer(L, "reserved", (lua_Integer)e.reserved);
     ltide_set_oom(L, e.device);
   }
   if (e.status == TIDE_ACCELERATOR) {
-    set_integer(L, "code", (size_t)e.code);
+    ltide_set_integer(L, "code", e.code);
     lua_pushstring(L, e.name ? e.name : "");
     lua_setfield(L, -2, "name");
     lua_pushboolean(L, e.sticky);

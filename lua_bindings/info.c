@@ -63,12 +63,8 @@ static int llist_gpu_processes(lua_State *L) {
   luaL_pushresult(&b);
   for (int i = 0; i < count; i++) {
     lua_createtable(L, 0, 2);
-    lua_pushinteger(L, list[i].pid);
-    lua_setfield(L, -2, "pid");
-    if (list[i].bytes >= 0) {
-      lua_pushinteger(L, list[i].bytes);
-      lua_setfield(L, -2, "used_bytes");
-    }
+    ltide_set_integer(L, "pid", list[i].pid);
+    if (list[i].bytes >= 0) { ltide_set_integer(L, "used_bytes", list[i].bytes); }
     lua_rawseti(L, table, i + 1);
   }
   lua_pushvalue(L, table);

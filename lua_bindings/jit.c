@@ -121,23 +121,18 @@ static int lcreate_multi_output_jit_fn(lua_State *L) {
 
 /* {==== The cache */
 
-static void set_count(lua_State *L, const char *key, int64_t value) {
-  lua_pushinteger(L, (lua_Integer)value);
-  lua_setfield(L, -2, key);
-}
-
 static int lcache_info(lua_State *L) {
   char path[4096];
   tide_jit_stats s;
   ltide_enter(L);
   tide_jit_get_stats(&s);
   lua_createtable(L, 0, 9);
-  set_count(L, "hits", s.memory_hits + s.disk_hits);
-  set_count(L, "memory_hits", s.memory_hits);
-  set_count(L, "disk_hits", s.disk_hits);
-  set_count(L, "misses", s.misses);
-  set_count(L, "stored", s.stored);
-  set_count(L, "damaged", s.damaged);
+  ltide_set_integer(L, "hits", s.memory_hits + s.disk_hits);
+  ltide_set_integer(L, "memory_hits", s.memory_hits);
+  ltide_set_integer(L, "disk_hits", s.disk_hits);
+  ltide_set_integer(L, "misses", s.misses);
+  ltide_set_integer(L, "stored", s.stored);
+  ltide_set_integer(L, "damaged", s.damaged);
   lua_pushnumber(L, s.compile_seconds);
   lua_setfield(L, -2, "compile_seconds");
   lua_pushboolean(L, s.compiler_opened);

@@ -108,8 +108,7 @@ static void add_frame(lua_State *L, const char *text, size_t length, lua_Integer
   lua_createtable(L, 0, 3);
   lua_pushlstring(L, text, (size_t)(colon > text ? colon - text : stop - text));
   lua_setfield(L, -2, "filename");
-  lua_pushinteger(L, colon > text ? strtol(colon + 1, NULL, 10) : 0);
-  lua_setfield(L, -2, "line");
+  ltide_set_integer(L, "line", colon > text ? strtol(colon + 1, NULL, 10) : 0);
   lua_pushlstring(L, name ? name : "", name ? (size_t)(end - name) : 0);
   lua_setfield(L, -2, "name");
   lua_rawseti(L, -2, at);
@@ -136,11 +135,6 @@ static void push_frames(frames *f, uint32_t site, uint32_t stack) {
 
 /* {==== Tables: each pushes one */
 
-static void set_integer(lua_State *L, const char *key, int64_t value) {
-  lua_pushinteger(L, value);
-  lua_setfield(L, -2, key);
-}
-
 static void set_label(lua_State *L, const tide_tally *tally) {
   if (!tally) return;
   lua_pushstring(L, tide_tally_label(tally));
@@ -151,9 +145,9 @@ static void push_block(frames *f, const tide_block_info *b, bool traces) {
   static const char *const states[] = {"inactive", "active_allocated", "active_pending_free"};
   lua_State *L = f->L;
   lua_createtable(L, 0, traces && b->state ? 8 : 4);
-  set_integer(L, "address", (int64_t)b->address);
-  set_integer(L, "size", (int64_t)b->size);
-  set_integer(L, "requested_size", (int64_t)b->requested);
+  ltide_set_integer(L, "address", (int64_t)b->address);
+  ltide_set_integer(L, "size", (int64_t)b->size);
+  ltide_set_integer(L, "requested_size", (int64_t)b->requested);
   lua_pushstring(L, states[b->state]);
   lua_setfield(L, -2, "state");
   set_label(L, b->tally);
@@ -167,14 +161,14 @@ static void push_block(frames *f, const tide_block_info *b, bool traces) {
 static void push_segment(frames *f, const tide_memory_snapshot *s, const tide_segment_info *g, bool traces) {
   lua_State *L = f->L;
   lua_createtable(L, 0, 12);
-  set_integer(L, "device", g->device);
-  set_integer(L, "address", (int64_t)g->address);
-  set_integer(L, "total_size", (int64_t)g->total);
-  set_integer(L, "allocated_size", (int64_t)g->allocated);
-  set_integer(L, "active_size", (int64_t)g->active);
-  set_integer(L, "requested_size", (int64_t)g->requested);
-  set_integer(L, "stream", (int64_t)g->stream);
-  set_integer(L, "segment_pool_id", (int64_t)g->pool);
+  ltide_set_integer(L, "device", g->device);
+  ltide_set_integer(L, "address", (int64_t)g->address);
+  ltide_set_integer(L, "total_size", (int64_t)g->total);
+  ltide_set_integer(L, "allocated_size", (int64_t)g->allocated);
+  ltide_set_integer(L, "active_size", (int64_t)g->active);
+  ltide_set_integer(L, "requested_size", (int64_t)g->requested);
+  ltide_set_integer(L, "stream", (int64_t)g->stream);
+  ltide_set_integer(L, "segment_pool_id", (int64_t)g->pool);
   lua_pushstring(L, g->large ? "large" : "small");
   lua_setfield(L, -2, "segment_type");
   lua_pushboolean(L, g->expandable);
@@ -200,10 +194,10 @@ static void push_event(frames *f, const tide_memory_event *e) {
   lua_createtable(L, 0, 9);
   lua_pushstring(L, tide_memory_action_name(e->action));
   lua_setfield(L, -2, "action");
-  set_integer(L, "addr", (int64_t)e->address);
-  set_integer(L, "size", (int64_t)e->size);
-  set_integer(L, "stream", (int64_t)e->stream);
-  set_integer(L, "time_us", (int64_t)e->time_us);
+  ltide_set_integer(L, "addr", (int64_t)e->address);
+  ltide_set_integer(L, "size", (int64_t)e->size);
+  ltide_set_integer(L, "stream", (int64_t)e->stream);
+  ltide_set_integer(L, "time_us", (int64_t)e->time_us);
   push_line(f, e->site);
   lua_setfield(L, -2, "line");
   push_line(f, e->owner);
@@ -288,7 +282,7 @@ static int build(lua_State *L) {
   lua_setfield(L, -2, "segments");
   push_traces(&f, s);
   lua_setfield(L, -2, "device_traces");
-  set_integer(L, "lost_entries", s->lost);
+  ltide_set_integer(L, "lost_entries", s->lost);
   return 1;
 }
 

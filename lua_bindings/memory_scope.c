@@ -12,17 +12,12 @@ typedef struct tally_scope {
   tide_tally *tally, *before; /* references */
 } tally_scope;
 
-static void set_count(lua_State *L, const char *key, int64_t value) {
-  lua_pushinteger(L, value);
-  lua_setfield(L, -2, key);
-}
-
 static void set_counts(lua_State *L, const tide_tally_figures *f) {
-  set_count(L, "allocated_bytes", f->allocated_bytes);
-  set_count(L, "freed_bytes", f->freed_bytes);
-  set_count(L, "peak_bytes", f->peak_bytes);
-  set_count(L, "live_bytes", f->live_bytes);
-  set_count(L, "allocations", f->allocations);
+  ltide_set_integer(L, "allocated_bytes", f->allocated_bytes);
+  ltide_set_integer(L, "freed_bytes", f->freed_bytes);
+  ltide_set_integer(L, "peak_bytes", f->peak_bytes);
+  ltide_set_integer(L, "live_bytes", f->live_bytes);
+  ltide_set_integer(L, "allocations", f->allocations);
 }
 
 static void leave_tally(lua_State *L, void *data) {
@@ -63,16 +58,16 @@ static void set_sites(lua_State *L, const tide_memory_oom *o) {
     lua_createtable(L, 0, 3);
     lua_pushstring(L, line);
     lua_setfield(L, -2, "line");
-    set_count(L, "bytes", (int64_t)o->site[i].bytes);
-    set_count(L, "blocks", o->site[i].blocks);
+    ltide_set_integer(L, "bytes", (int64_t)o->site[i].bytes);
+    ltide_set_integer(L, "blocks", o->site[i].blocks);
     lua_rawseti(L, -2, i + 1);
   }
   lua_setfield(L, -2, "sites");
 }
 
 static void set_figures(lua_State *L, const tide_memory_oom *o) {
-  set_count(L, "largest_free", (int64_t)o->largest_free);
-  if (o->limit) set_count(L, "limit", (int64_t)o->limit);
+  ltide_set_integer(L, "largest_free", (int64_t)o->largest_free);
+  if (o->limit) ltide_set_integer(L, "limit", (int64_t)o->limit);
   lua_pushnumber(L, o->fragmentation);
   lua_setfield(L, -2, "fragmentation");
   lua_pushstring(L, o->rung);
@@ -95,11 +90,11 @@ static int run_observers(lua_State *L) {
   const tide_memory_oom *o = lua_touserdata(L, 1);
   lua_rawgetp(L, LUA_REGISTRYINDEX, &key_observers);
   lua_createtable(L, 0, 12);
-  set_count(L, "requested", (int64_t)o->requested);
-  set_count(L, "free", (int64_t)o->free);
-  set_count(L, "total", (int64_t)o->total);
-  set_count(L, "allocated", (int64_t)o->allocated);
-  set_count(L, "reserved", (int64_t)o->reserved);
+  ltide_set_integer(L, "requested", (int64_t)o->requested);
+  ltide_set_integer(L, "free", (int64_t)o->free);
+  ltide_set_integer(L, "total", (int64_t)o->total);
+  ltide_set_integer(L, "allocated", (int64_t)o->allocated);
+  ltide_set_integer(L, "reserved", (int64_t)o->reserved);
   set_figures(L, o);
   int list = 2, figures = 3;
   for (lua_Integer i = 1; lua_rawgeti(L, list, i) != LUA_TNIL; i++) {

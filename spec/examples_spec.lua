@@ -159,6 +159,20 @@ describe("the worked examples", function()
   it("EX-07 outside, inside, outside", function()
     assert.are.equal("Outside device is 0\nInside device is 1\nOutside device is still 0\n", (D.simulate(3, outside)))
   end)
+  it("waves give the same picture step by step and replayed as a graph", function()
+    local pictures = {}
+    for i, way in ipairs { "--quiet", "--graph" } do
+      local path = os.tmpname()
+      local _, err, code = D.run({ "scripts/examples/wave.lua", "--steps", "40", "--size", "128", "--device", "cuda", way, "--out", path },
+        { env = { TIDE_SIM_DEVICES = "1" } })
+      local file = assert(io.open(path, "rb"))
+      pictures[i] = file:read "a"
+      file:close()
+      os.remove(path)
+      assert.is_true(#pictures[i] > 1000, way .. ": " .. tostring(code) .. tostring(err))
+    end
+    assert.are.equal(pictures[1], pictures[2])
+  end)
   it("EX-08 and EX-09 printing", function()
     assert.are.equal([==[
 tensor([[0.3000, 0.3000],

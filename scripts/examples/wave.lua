@@ -3,11 +3,13 @@
 -- Waves on a sheet of 1024 x 1024 points: they pass a double slit, are bent by a lens of glass and broken by
 -- pillars.  Shown in the terminal while they run, and written as a picture at the end.
 --
---   tide wave.lua [--steps 1400] [--size 1024] [--every 20] [--device cpu|cuda] [--out wave.png] [--quiet]
+--   tide wave.lua [--steps 1400] [--size 1024] [--every 20] [--device cpu|cuda] [--graph] [--out wave.png] [--quiet]
 --
 -- What to look at as a newcomer: `views_of` (a field and its four neighbours are views of one block of memory),
 -- `advance` (a step of physics in six operations that allocate nothing), and the main loop, where one stream computes
--- while a second one shrinks, colours and copies the last frame to pinned memory, ordered by events.
+-- while a second one shrinks, colours and copies the last frame to pinned memory, ordered by events.  With --graph all
+-- steps of a frame are recorded once and replayed by one call: what differs between frames lies in `strengths`, memory
+-- that is overwritten before each replay.
 local tide = require "tide"
 local here = arg[0]:match("^(.*/)") or "./"
 package.path = here .. "lib/?.lua;" .. package.path
@@ -19,6 +21,7 @@ local args = tide.cmdline("Waves through slits and a lens")
   :option("every", 20, "steps between two pictures in the terminal, at least 2")
   :option("device", tide.cuda.is_available() and "cuda" or "cpu", "where to compute: cpu, cuda, cuda:1, ...")
   :option("out", "wave.png", "the picture to write")
+  :flag("graph", "on a GPU, replay the steps of a frame as one graph")
   :flag("quiet", "nothing in the terminal but the figures")
   :parse(arg)
 local size, every = args.size, math.max(2, args.every)
@@ -27,6 +30,12 @@ if size < 64 then
 end
 local real = { dtype = tide.float32, device = tide.device(args.device) }
 local on_gpu = real.device.type == "cuda"
+if args.graph and not on_gpu then
+  error("graph: needs a GPU, got --device " .. args.device, 0)
+elseif args.graph then
+  every = every + every % 2 -- the two fields change roles in each step: a replay has to leave them as it found them
+end
+local frames = math.ceil(args.steps / every)
 
 -- ---------------------------------------------------------------- the scene
 
@@ -69,6 +78,13 @@ local of_last, of_now, of_near = inside(open * (friction - 1)), inside(open * (2
 
 local speed, wavelength = math.sqrt(0.45), 32 * unit
 local turn = 2 * math.pi * speed / wavelength -- radians a step
+local times = tide.arange(1, frames * every + 1, { dtype = tide.float64, device = real.device })
+local all_strengths = ((times * turn):sin() * (times / 120):clamp_ { max = 1 } * (2 * speed * turn)):to(real.dtype)
+local strengths = tide.empty(every, real) -- of the source, in each step of this frame
+local strength = {}
+for i = 1, every do
+  strength[i] = strengths:narrow(1, i, 1)
+end
 local front = (-(((down - 512) / 420) ^ 6)):exp_():view(size):narrow(1, 2, size - 2)
 
 -- ---------------------------------------------------------------- physics
@@ -85,16 +101,13 @@ end
 
 local now, next_field = views_of(tide.zeros(size, size, real)), views_of(tide.zeros(size, size, real))
 local near = tide.empty(size - 2, size - 2, real)
-local into_near, source_strength = { out = near }, { alpha = 0 }
-local time = 0
+local into_near = { out = near }
 
-local function advance()
+local function advance(i)
   tide.add(now.above, now.below, into_near)
   near:add_(now.left):add_(now.right)
   next_field.here:mul_(of_last):addcmul_(now.here, of_now):addcmul_(near, of_near)
-  time = time + 1
-  source_strength.alpha = 2 * speed * turn * math.sin(turn * time) * math.min(1, time / 120)
-  next_field.source:add_(front, source_strength)
+  next_field.source:addcmul_(front, strength[i])
   now, next_field = next_field, now
 end
 local bytes_per_step = (3 + 3 + 3 + 3 + 4 + 4) * near:nbytes() -- operands read and written by the six operations
@@ -161,11 +174,19 @@ local pinned = tide.empty(pixels, pixels * 3, { dtype = tide.uint8, pin_memory =
 local timer, busy = tide.Timer(), 0
 local marks = {} -- on the GPU, pairs of events around the physics of each frame
 local live = not args.quiet and Terminal.is_tty(1)
-local frames = math.ceil(args.steps / every)
 
 if on_gpu then
   compute:wait_stream(tide.cuda.current_stream(real.device)) -- the scene was built there
   painter:wait_stream(tide.cuda.current_stream(real.device))
+end
+
+local graph = args.graph and tide.cuda.CUDAGraph()
+if graph then
+  tide.cuda.graph(graph, { stream = compute }, function() -- nothing in here is executed, only noted
+    for i = 1, every do
+      advance(i)
+    end
+  end)
 end
 
 local function show(frame)
@@ -178,11 +199,17 @@ end
 for frame = 1, frames do
   tide.cuda.stream(compute, function()
     local start, began = on_gpu and Event { enable_timing = true }:record(), timer:time().real
-    for i = 1, every do
-      if i == 2 and on_gpu and frame > 1 then
-        compute:wait_event(seen) -- this step overwrites the field that the painter reads
+    strengths:copy_(all_strengths:narrow(1, (frame - 1) * every + 1, every))
+    if graph then
+      compute:wait_event(seen) -- the painter has read the last frame
+      graph:replay()
+    else
+      for i = 1, every do
+        if i == 2 and on_gpu and frame > 1 then
+          compute:wait_event(seen) -- this step overwrites the field that the painter reads
+        end
+        advance(i)
       end
-      advance()
     end
     if on_gpu then
       marks[frame] = { start, Event { enable_timing = true }:record() }

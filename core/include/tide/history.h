@@ -32,8 +32,7 @@ TIDE_API void tide_tally_read(tide_tally_figures *out, const tide_tally *tally);
 TIDE_API tide_tally *tide_current_tally(void);           /* the open one of the bound tide_current, borrowed, or NULL */
 TIDE_API void tide_current_set_tally(tide_tally *tally); /* opens it in place of that one; NULL opens none */
 
-/* ---- Lines --------------------------------------------------------------------------------------------------------
- */
+/* ---- Lines ------------------------------------------------------------------------------------------------------ */
 
 /* "train.lua:12" of a site, "" of 0, as snprintf: returns the length that it has. */
 TIDE_API int tide_site_describe(uint32_t site, char *text, size_t size);
