@@ -80,13 +80,15 @@ static int reclaim(void *user, int device, size_t bytes) {
 
 /* {==== Coroutines */
 
+/* The collector may run in the middle of another coroutine's operation: what that one has bound stays bound. */
 static int record_gc(lua_State *L) {
   ltide_record *r = lua_touserdata(L, 1);
-  if (r->current) {
-    tide_current_bind(NULL);
-    ltide_last = NULL; /* the next call binds again */
-    tide_current_free(r->current);
-  }
+  tide_current *before = tide_current_bind(NULL);
+  if (before != r->current)
+    tide_current_bind(before);
+  else
+    ltide_last = NULL; /* the next call binds again, also where a new coroutine has the old one's address */
+  tide_current_free(r->current);
   free(r->scopes);
   r->current = NULL, r->scopes = NULL, r->depth = 0;
   return 0;
