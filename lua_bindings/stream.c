@@ -350,6 +350,7 @@ void ltide_open_stream(lua_State *L, ltide_state *S) {
   lua_setfield(L, -2, "Stream");
   ltide_document(L, "tide.cuda", "Stream",
                  "tide.cuda.Stream([dev] [, {priority = 0}]) -> Stream\nA new stream, distinct from every other that "
-                 "is alive. Fields device, priority, cuda_stream.");
+                 "is alive. A lower priority is more urgent; it is clamped to Stream.priority_range(). Fields device, "
+                 "priority and cuda_stream, the driver's handle.");
   lua_pop(L, 1);
 }
