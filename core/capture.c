@@ -69,7 +69,7 @@ static void leave(tide_graph *g) {
 
 static tide_status check_begin(const tide_graph *g, tide_stream *stream, const tide_mempool *pool, int mode) {
   if (g->epoch != tide__epoch_now())
-    return tide__fail(TIDE_STATE, "graph_begin: the graph belongs to a runtime that has ended");
+    return tide__fail(TIDE_STATE, "graph_begin: the graph belongs to a runtime that has ended or was reset");
   if ((unsigned)mode > TIDE_CAPTURE_RELAXED)
     return tide__fail(TIDE_ARGUMENT, "graph_begin: unknown mode, got %d, expected 0 to %d", mode, TIDE_CAPTURE_RELAXED);
   if (g->capturing) return tide__fail(TIDE_STATE, "graph_begin: the capture of this graph has begun already");
@@ -147,7 +147,7 @@ static tide_status finish(tide_graph *g) {
 tide_status tide_graph_end(tide_graph *g) {
   if (!g) return tide__fail(TIDE_ARGUMENT, "graph_end: no graph, got NULL, expected a graph");
   if (g->epoch != tide__epoch_now())
-    return tide__fail(TIDE_STATE, "graph_end: the graph belongs to a runtime that has ended");
+    return tide__fail(TIDE_STATE, "graph_end: the graph belongs to a runtime that has ended or was reset");
   if (!g->capturing && g->stopped[0])
     return tide__fail(TIDE_STATE, "graph_end: nothing was recorded, the capture was ended by %s", g->stopped);
   if (!g->capturing)
@@ -317,7 +317,8 @@ tide_status tide_graph_register_generator(tide_graph *g, tide_generator *generat
   if (!g || !generator)
     return tide__fail(TIDE_ARGUMENT, "graph_register_generator: got NULL, expected a graph and a generator");
   if (g->epoch != tide__epoch_now())
-    return tide__fail(TIDE_STATE, "graph_register_generator: the graph belongs to a runtime that has ended");
+    return tide__fail(TIDE_STATE,
+                      "graph_register_generator: the graph belongs to a runtime that has ended or was reset");
   if (tide_generator_device(generator) < 0)
     return tide__fail(TIDE_DEVICE, "graph_register_generator: wrong device, got a generator of cpu, expected cuda");
   tide__draws *d;

@@ -91,7 +91,7 @@ void tide__event_shutdown(void) {
 static tide_status check(const tide_event *event, const char *what) {
   if (!event) return tide__fail(TIDE_ARGUMENT, "%s: no event, got NULL, expected an event", what);
   if (event->epoch != tide__epoch_now())
-    return tide__fail(TIDE_STATE, "%s: the event belongs to a runtime that has ended", what);
+    return tide__fail(TIDE_STATE, "%s: the event belongs to a runtime that has ended or was reset", what);
   return TIDE_OK;
 }
 

@@ -95,7 +95,7 @@ void tide__graph_shutdown(void) {
 static tide_status check(const tide_graph *g, const char *what) {
   if (!g) return tide__fail(TIDE_ARGUMENT, "%s: no graph, got NULL, expected a graph", what);
   if (g->epoch != tide__epoch_now())
-    return tide__fail(TIDE_STATE, "%s: the graph belongs to a runtime that has ended", what);
+    return tide__fail(TIDE_STATE, "%s: the graph belongs to a runtime that has ended or was reset", what);
   return TIDE_OK;
 }
 

@@ -350,7 +350,8 @@ static tide_status call_begin(call *c, tide_jit *j, tide_tensor *const *in, int 
   if (j->made != tide__epoch_now()) drop_plans(j);
   j->made = tide__epoch_now();
   if (j->epoch != atomic_load(&tide__epochs[0]))
-    return tide__fail(TIDE_STATE, "%s: the function belongs to a runtime that has ended", j->signature.name);
+    return tide__fail(TIDE_STATE, "%s: the function belongs to a runtime that has ended or was reset",
+                      j->signature.name);
   if (n != j->inputs)
     return tide__fail(TIDE_ARGUMENT, "%s: wrong number of tensors, got %d, expected %d", j->signature.name, n,
                       j->inputs);

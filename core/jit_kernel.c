@@ -165,7 +165,7 @@ static tide_status prepare(const loaded **out, tide_kernel *k, int device) {
 /* After a reset of the accelerators everything is loaded again. */
 static tide_status renew(tide_kernel *k) {
   if (k->epoch != atomic_load(&tide__epochs[0]))
-    return tide__fail(TIDE_STATE, "%s: the kernel belongs to a runtime that has ended", k->name);
+    return tide__fail(TIDE_STATE, "%s: the kernel belongs to a runtime that has ended or was reset", k->name);
   for (int i = 0; i <= TIDE_MAX_DEVICES; i++) k->on[i].ready = false;
   k->made = tide__epoch_now();
   return TIDE_OK;
@@ -458,8 +458,7 @@ tide_status tide_kernel_bind(tide_bound **out, tide_kernel *k, const tide_grid *
 tide_status tide_bound_launch(tide_bound *b) {
   tide__queue q = {.stream = b->stream};
   if (TIDE_UNLIKELY(b->epoch != tide__epoch_now()))
-    return tide__fail(TIDE_STATE,
-                      "launch: what was bound belongs to a runtime that has ended, or to devices that were reset");
+    return tide__fail(TIDE_STATE, "launch: what was bound belongs to a runtime that has ended or was reset");
   TIDE_TRY(tide__queue_begin(&q, b->launch.device));
   if (b->stream) q.stream = b->stream;
   tide__jit_launch_begin(b->launch.device);

@@ -63,7 +63,7 @@ tide_status tide_current_pool(tide_mempool **out, int device) {
 tide_status tide_current_set_pool(tide_mempool *pool, int device) {
   TIDE_TRY(resolve(&device, device, "set_pool"));
   if (pool && pool->epoch != tide__epoch_now())
-    return tide__fail(TIDE_STATE, "set_pool: the pool belongs to a runtime that has ended");
+    return tide__fail(TIDE_STATE, "set_pool: the pool belongs to a runtime that has ended or was reset");
   if (pool && pool->device != TIDE_ALL_DEVICES && pool->device != device)
     return tide__fail(TIDE_DEVICE, "set_pool: wrong device, got %s for a pool of %s",
                       device == TIDE_ALL_DEVICES ? "all devices" : tide__device_text(device),

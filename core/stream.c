@@ -58,7 +58,7 @@ tide_status tide__stream_check(const tide_stream *stream, const char *what) {
   if (stream->device < 0)
     return tide__fail(TIDE_DEVICE, "%s: the CPU has no streams, expected one of an accelerator", what);
   if (stream->epoch != tide__epoch_now())
-    return tide__fail(TIDE_STATE, "%s: the stream belongs to a runtime that has ended", what);
+    return tide__fail(TIDE_STATE, "%s: the stream belongs to a runtime that has ended or was reset", what);
   return TIDE_OK;
 }
 

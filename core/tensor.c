@@ -118,9 +118,10 @@ tide_status tide__tensor_check(const tide_tensor *x, const char *what, const cha
     return tide__fail(TIDE_STATE, "%s: the runtime has ended, got a call after tide_shutdown, expected one before",
                       what);
   if (!tide__storage_live(x->storage))
-    return tide__fail(TIDE_STATE,
-                      "%s: %s cannot be used, got a tensor of a runtime that has ended, expected one of the present",
-                      what, name);
+    return tide__fail(
+        TIDE_STATE,
+        "%s: %s cannot be used, got a tensor of a runtime that has ended or was reset, expected one of the present",
+        what, name);
   return TIDE_OK;
 }
 
