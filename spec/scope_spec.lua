@@ -277,6 +277,23 @@ describe("device and stream blocks", function()
     assert.are.equal(0, wrong)
   end)
 
+  it("outlast finalisers that run coroutines during an operation", function()
+    if D.devices < 2 then return end
+    local options, wrong = { device = "cuda" }, 0
+    local meta = { __gc = function() coroutine.wrap(function() cuda.set_device(last) end)() end }
+    local mode = collectgarbage("incremental", 1, 400)
+    collectgarbage()
+    for _ = 1, 100 do
+      for _ = 1, 10 do setmetatable({}, meta) end
+      for _ = 1, 30 do
+        if tide.empty(3, options).device.index ~= 0 then wrong = wrong + 1 end
+      end
+    end
+    collectgarbage("incremental", 200, 100)
+    collectgarbage(mode)
+    assert.are.equal(0, wrong)
+  end)
+
   it("are lost with a coroutine that is dropped inside", function()
     warn "@off" -- each of them is reported
     for _ = 1, 20 do
