@@ -51,6 +51,7 @@ static int devices_in_use(void) { return tide_is_initialized() ? tide_device_cou
 static int collect(lua_State *L, ltide_state *S) {
   double start = now();
   int result = lua_gc(L, LUA_GCCOLLECT);
+  if (L != ltide_last) ltide_enter(L); /* a finaliser ran a coroutine, perhaps inside an allocation of ours */
   tide_memory_pump();
   S->last_end = now();
   S->last_cost = S->last_end - start;
