@@ -169,6 +169,17 @@ void ltide_check_range(lua_State *L, int64_t first, int64_t last, int64_t n, int
 
 /* {==== Lists of integers */
 
+/* What follows the last value is looked at, no more: enough for a table that was written out. */
+void ltide_check_unnamed(lua_State *L, int arg, lua_Integer n, const char *name) {
+  arg = lua_absindex(L, arg);
+  lua_pushinteger(L, n);
+  if (!lua_next(L, arg)) return;
+  if (lua_type(L, -2) == LUA_TSTRING && strcmp(lua_tostring(L, -2), "n") != 0)
+    ltide_error(L, "ArgumentError", "%s: %s: got '%s' among the values, expected options in a table of their own",
+                ltide_function_name(L), name, lua_tostring(L, -2));
+  lua_pop(L, 2);
+}
+
 int ltide_check_integers(lua_State *L, int arg, int64_t *out, int most, const char *name) {
   if (!lua_istable(L, arg)) {
     out[0] = ltide_check_integer(L, arg, name);
@@ -186,6 +197,7 @@ int ltide_check_integers(lua_State *L, int arg, int64_t *out, int most, const ch
     out[i - 1] = ltide_check_integer(L, -1, name);
     lua_pop(L, 1);
   }
+  if (n) ltide_check_unnamed(L, arg, (lua_Integer)n, name);
   return (int)n;
 }
 

@@ -85,6 +85,7 @@ static void survey(builder *b, int depth, bool is_first) {
       if (ltide_is_options(L, lua_gettop(L))) refuse_leaf(b, depth, "a table with an array part");
       check_depth(b, depth, depth + 1);
     }
+    if (n && !depth) ltide_check_unnamed(L, -1, n, "data");
     for (int64_t i = 1; i <= n; i++) {
       b->place[depth] = i;
       lua_rawgeti(L, -1, i);

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "bindings.h"
+#include "args.h"
 
 /* index is -1 for "the current one" (cuda without an index) and for the CPU. */
 typedef struct ltide_device {
@@ -102,7 +102,7 @@ static int ldevice(lua_State *L) {
   ltide_enter(L);
   if (lua_type(L, 1) == LUA_TSTRING && !lua_isnoneornil(L, 2)) {
     const char *type = lua_tostring(L, 1);
-    lua_Integer index = luaL_checkinteger(L, 2);
+    lua_Integer index = ltide_check_integer(L, 2, "index");
     if (strcmp(type, "cuda"))
       return ltide_error(L, "ValueError", "device: type '%s' takes no index, expected 'cuda'", type);
     if (index < 0 || index >= TIDE_MAX_DEVICES)

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "bindings.h"
+#include "args.h"
 #include "tide/device.h"
 
 #define STREAM_META "tide.cuda.Stream"
@@ -41,6 +41,8 @@ static int lstream_new(lua_State *L) {
   ltide_enter(L);
   int opts = lua_istable(L, 2) ? 2 : lua_istable(L, 3) ? 3 : 0, device = TIDE_CURRENT;
   lua_Integer priority = 0;
+  int beyond = (opts ? opts : 2) + 1;
+  if (!lua_isnoneornil(L, beyond)) return ltide_arg_error(L, beyond, "opts", "a table {priority = n} as the last");
   if (opts) {
     ltide_check_keys(L, opts, keys);
     if (lua_getfield(L, opts, "priority") != LUA_TNIL) {
@@ -48,10 +50,10 @@ static int lstream_new(lua_State *L) {
       priority = lua_tointegerx(L, -1, &ok);
       if (!ok) return ltide_arg_error(L, -1, "priority", "an integer, lower is more urgent");
     }
-    lua_getfield(L, opts, "device");
+    if (lua_getfield(L, opts, "device") != LUA_TNIL && opts == 3)
+      return ltide_error(L, "ArgumentError", "Stream: device: got two, expected it as an argument or as an option");
     device = ltide_check_device(L, -1, "device", LTIDE_NIL_OK | LTIDE_NEGATIVE_OK);
-  } else if (lua_gettop(L) > 2)
-    return ltide_arg_error(L, 3, "opts", "a table {priority = n}");
+  }
   if (opts != 2) device = ltide_check_device(L, 2, "device", LTIDE_NIL_OK | LTIDE_NEGATIVE_OK);
   priority = priority < -100 ? -100 : priority > 100 ? 100 : priority;
   tide_stream **u = new_stream(L);
@@ -278,8 +280,9 @@ static int lstream_barrier(lua_State *L) {
 
 static int lsleep(lua_State *L) {
   ltide_enter(L);
-  lua_Integer cycles = luaL_checkinteger(L, 1);
-  if (cycles < 0) return ltide_error(L, "ValueError", "_sleep: cycles: got %I, expected at least 0", cycles);
+  int64_t cycles = ltide_check_integer(L, 1, "cycles");
+  if (cycles < 0)
+    return ltide_error(L, "ValueError", "_sleep: cycles: got %I, expected at least 0", (lua_Integer)cycles);
   tide_stream *s;
   ltide_try(L, tide_current_stream(&s, TIDE_CURRENT));
   ltide_try(L, tide_stream_sleep(s, cycles));

@@ -137,6 +137,17 @@ describe("factories", function()
     D.eq({ { 0, 2 } }, tide.view_as_real(tide.polar(D.tensor { 2. }, D.tensor { math.pi / 2 })), 1e-6)
   end)
 
+  it("refuse options among sizes and data, where they would be lost", function()
+    for _, f in ipairs { tide.zeros, tide.empty, tide.rand, tide.tensor, tide.as_tensor } do
+      local e = D.raises("ArgumentError", f, { 2, 3, device = D.dev })
+      assert.is_truthy(e.message:find("'device'", 1, true), e.message)
+    end
+    D.raises("ArgumentError", tide.zeros(6).view, tide.zeros(6), { 2, 3, dtype = "int8" })
+    D.eq({ 1, 2 }, tide.tensor(table.pack(1, 2)))
+    D.eq({ { 1, 2 } }, tide.tensor { { 1, 2 } })
+    assert.are.same({ 2, 3 }, tide.zeros(table.pack(2, 3)):size())
+  end)
+
   it("take a size, or nothing, and options behind", function()
     assert.are.equal(0, tide.zeros({}):dim()) -- an empty table is a size while there is none
     assert.are.same({ 2 }, tide.zeros(2, {}):size())
