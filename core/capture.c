@@ -21,6 +21,7 @@
 #include <stdlib.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+_Atomic int tide__captures;
 static _Thread_local tide_graph *own; /* what this thread captures */
 static _Thread_local bool aside;      /* what is allocated now is not the capture's */
 
@@ -62,6 +63,7 @@ static void leave(tide_graph *g) {
   while (g->count) tide_stream_release(g->streams[--g->count]);
   g->capturing = false;
   own = NULL;
+  atomic_fetch_sub(&tide__captures, 1);
   atomic_fetch_sub(&tide__sync_watch, 1);
 }
 
@@ -96,6 +98,7 @@ static tide_status clear_up(int device) {
   tide__deferred_drain();
   tide__park_poll_slow(INT64_MAX);
   tide__stream_reap();
+  tide__event_reap();
   return tide__allocator_reap(device);
 }
 
@@ -118,6 +121,7 @@ tide_status tide_graph_begin(tide_graph *g, tide_stream *stream, tide_mempool *p
     g->id = tide__stream_number();
     g->stopped[0] = 0;
     own = g;
+    atomic_fetch_add(&tide__captures, 1);
     atomic_fetch_add(&tide__sync_watch, 1);
     add_stream(g, stream);
   }

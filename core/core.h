@@ -187,6 +187,7 @@ tide_status tide__stream_check(const tide_stream *stream, const char *what);
 /* `backend` is the table of the device. */
 tide_status tide__event_take(void **out, const tide_backend *backend, int device, uint32_t flags);
 void tide__event_give(void *event, int device, uint32_t flags);
+void tide__event_reap(void); /* frees those of captures that have ended */
 void tide__event_shutdown(void);
 
 /* ---- park.c: memory that other streams may still be using ---- */

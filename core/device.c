@@ -106,6 +106,7 @@ void tide__after_wait(void) {
   tide__deferred_drain();
   tide__park_poll();
   tide__stream_reap();
+  tide__event_reap();
 }
 
 /* A device that was never opened has nothing to wait for. */

@@ -4,7 +4,8 @@
  * call and some microseconds, so ended ones are kept by device and flags and serve again: recording overwrites whatever
  * an event held before, and a wait that was queued on it keeps what it was queued for. Because releasing only hands the
  * driver's event to the cache, a finaliser may release events. One that other processes may have opened never serves
- * again.
+ * again. Nor does one that was recorded in a capture: the driver ties it to that, and another thread that records it
+ * anew meanwhile is not what a driver expects. It is freed when nobody captures.
  *
  * Invariant: a driver's event is either in one tide_event, in one use of park.c, or in the cache. */
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 #include "tide/ipc.h"
 
 enum { ALL_FLAGS = TIDE_EVENT_TIMING | TIDE_EVENT_BLOCKING | TIDE_EVENT_INTERPROCESS };
+enum { CAPTURED = ALL_FLAGS + 1 }; /* in the cache: what was recorded in a capture, whatever its flags */
 
 struct tide_event {
   _Atomic int64_t refs;
@@ -32,10 +34,10 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
   void **item;
   int count, room;
-} cache[TIDE_MAX_DEVICES][ALL_FLAGS + 1];
+} cache[TIDE_MAX_DEVICES][CAPTURED + 1];
+static _Atomic bool any_captured;
 
-/* Ended ones that other processes may know still: the next one that is asked for lets them go. */
-static void free_shared(const tide_backend *backend, int device, uint32_t flags) {
+static void free_all(const tide_backend *backend, int device, uint32_t flags) {
   void *event = NULL;
   do {
     if (event) backend->event_free(event);
@@ -47,13 +49,27 @@ static void free_shared(const tide_backend *backend, int device, uint32_t flags)
 
 tide_status tide__event_take(void **out, const tide_backend *backend, int device, uint32_t flags) {
   void *event = NULL;
-  if (flags & TIDE_EVENT_INTERPROCESS) free_shared(backend, device, flags);
+  /* Ended ones that other processes may know still: the next one that is asked for lets them go. */
+  if (flags & TIDE_EVENT_INTERPROCESS) free_all(backend, device, flags);
   pthread_mutex_lock(&lock);
   if (cache[device][flags].count > 0) event = cache[device][flags].item[--cache[device][flags].count];
   pthread_mutex_unlock(&lock);
   if (!event) return backend->event_new(out, device, flags);
   *out = event;
   return TIDE_OK;
+}
+
+void tide__event_reap(void) {
+  if (!atomic_load_explicit(&any_captured, memory_order_relaxed)) return;
+  tide__capture_lock(); /* no capture begins meanwhile */
+  if (atomic_load_explicit(&tide__captures, memory_order_relaxed) == 0) {
+    atomic_store_explicit(&any_captured, false, memory_order_relaxed);
+    for (int d = 0; d < TIDE_MAX_DEVICES; d++) {
+      const tide_backend *b = tide__backend_peek(d);
+      if (b) free_all(b, d, CAPTURED);
+    }
+  }
+  tide__capture_unlock();
 }
 
 static bool grow_cache(int device, uint32_t flags) {
@@ -68,6 +84,7 @@ void tide__event_give(void *event, int device, uint32_t flags) {
   pthread_mutex_lock(&lock);
   bool room = cache[device][flags].count < cache[device][flags].room || grow_cache(device, flags);
   if (room) cache[device][flags].item[cache[device][flags].count++] = event;
+  if (flags == CAPTURED) atomic_store_explicit(&any_captured, true, memory_order_relaxed);
   pthread_mutex_unlock(&lock);
   const tide_backend *b = room ? NULL : tide__backend_peek(device);
   if (b) b->event_free(event);
@@ -77,7 +94,7 @@ void tide__event_shutdown(void) {
   pthread_mutex_lock(&lock);
   for (int d = 0; d < TIDE_MAX_DEVICES; d++) {
     const tide_backend *b = tide__backend_peek(d);
-    for (int f = 0; f <= ALL_FLAGS; f++) {
+    for (int f = 0; f <= CAPTURED; f++) {
       for (int i = 0; b && i < cache[d][f].count; i++) b->event_free(cache[d][f].item[i]);
       free(cache[d][f].item);
       cache[d][f].item = NULL, cache[d][f].count = cache[d][f].room = 0;
@@ -112,7 +129,8 @@ void tide_event_retain(tide_event *event) { atomic_fetch_add_explicit(&event->re
 
 void tide_event_release(tide_event *event) {
   if (!event || atomic_fetch_sub_explicit(&event->refs, 1, memory_order_acq_rel) != 1) return;
-  if (event->impl && event->epoch == tide__epoch_now()) tide__event_give(event->impl, event->device, event->flags);
+  if (event->impl && event->epoch == tide__epoch_now())
+    tide__event_give(event->impl, event->device, event->captured ? CAPTURED : event->flags);
   free(event);
 }
 
@@ -269,9 +287,10 @@ tide_status tide_stream_wait_stream(tide_stream *stream, tide_stream *other) {
   TIDE_TRY(tide__backend(&b, stream->device));
   TIDE_TRY(tide__backend(&b, other->device));
   TIDE_TRY(tide__event_take(&event, b, other->device, 0));
+  bool captured = other->capture != NULL;
   tide_status status = b->event_record(event, other->impl);
   if (tide__sync_watched()) tide__progress_behind(stream, other->id, tide__progress_now(other));
   if (status == TIDE_OK) status = b->event_wait(stream->impl, event);
-  tide__event_give(event, other->device, 0);
+  tide__event_give(event, other->device, captured ? CAPTURED : 0);
   return status;
 }

@@ -63,6 +63,8 @@ void tide__graph_shutdown(void);
 
 /* ---- capture.c ---- */
 
+extern _Atomic int tide__captures; /* those under way, on any thread; one begins under tide__capture_lock */
+
 /* STATE, after ending the capture of this thread, if there is one that `what` may not happen in. */
 tide_status tide__capture_refuse(const char *what);
 static inline tide_status tide__capture_check(const char *what) {
