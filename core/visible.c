@@ -36,7 +36,7 @@ int tide__visible(int *picked, const char *text, char (*uuid)[TIDE_UUID_TEXT], i
   }
   text += strspn(text, " \t");
   bool named = !strncmp(text, "GPU-", 4) || !strncmp(text, "MIG-", 4);
-  for (const char *word = text; n < count;) {
+  for (const char *word = text;;) {
     word += strspn(word, " \t");
     int index = named ? by_uuid(word, strcspn(word, ", \t"), uuid, count) : by_number(word, count);
     if (index < 0) return n;
@@ -46,7 +46,6 @@ int tide__visible(int *picked, const char *text, char (*uuid)[TIDE_UUID_TEXT], i
     word += strcspn(word, ",");
     if (!*word++) return n;
   }
-  return n;
 }
 
 tide_status tide__visible_count(int *out) {
