@@ -10,21 +10,7 @@
 
 #include "tide/debug.h"
 
-static int failures;
-#define CHECK(cond)                                                                                                    \
-  do {                                                                                                                 \
-    if (!(cond)) {                                                                                                     \
-      printf("%s:%d: %s\n", __FILE__, __LINE__, #cond);                                                                \
-      failures++;                                                                                                      \
-    }                                                                                                                  \
-  } while (0)
-#define OK(expr)                                                                                                       \
-  do {                                                                                                                 \
-    if ((expr) != TIDE_OK) {                                                                                           \
-      printf("%s:%d: %s: %s\n", __FILE__, __LINE__, #expr, tide_error_get()->message);                                 \
-      failures++;                                                                                                      \
-    }                                                                                                                  \
-  } while (0)
+#include "check.h"
 #define SAYS(text) CHECK(strstr(tide_error_get()->message, text) != NULL)
 
 static void start(int devices) {

@@ -3,47 +3,14 @@
  * How much is reserved for what is alive, on traces that defeat a cache of separate segments; that blocks never overlap
  * and always lie in memory, over long random walks; that all of it goes back; and that the allocator goes on where
  * addresses, memory or the wait for a stream fail. */
-#include "allocator.h"
+#include "memory_test.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tide/sim.h"
-
-static int failures;
-#define CHECK(cond)                                                                                                    \
-  do {                                                                                                                 \
-    if (!(cond)) {                                                                                                     \
-      printf("%s:%d: %s\n", __FILE__, __LINE__, #cond);                                                                \
-      failures++;                                                                                                      \
-    }                                                                                                                  \
-  } while (0)
-#define OK(expr)                                                                                                       \
-  do {                                                                                                                 \
-    if ((expr) != TIDE_OK) {                                                                                           \
-      printf("%s:%d: %s: %s\n", __FILE__, __LINE__, #expr, tide_error_get()->message);                                 \
-      failures++;                                                                                                      \
-    }                                                                                                                  \
-  } while (0)
-
-enum { ALL = TIDE_POOL_ALL, LARGE = TIDE_POOL_LARGE, SMALL = TIDE_POOL_SMALL };
-static const size_t MiB = (size_t)1 << 20;
-
-static void start(int devices, size_t memory) {
-  OK(tide_init(&(tide_config){.struct_size = sizeof(tide_config), .sim_devices = devices, .sim_memory = memory}));
+static void start_dry(int devices, size_t memory) {
+  start(devices, memory);
   OK(tide_sim_set_dry(true)); /* nothing is computed here: only placement matters */
-}
-
-static tide_stream *current(int device) {
-  tide_stream *s = NULL;
-  OK(tide_current_stream(&s, device));
-  return s;
-}
-
-static tide_memory_stats stats(int device) {
-  tide_memory_stats s;
-  OK(tide_memory_get_stats(&s, device));
-  return s;
 }
 
 static uint32_t dice_state;
@@ -72,7 +39,7 @@ static void check_ratio(const char *what) {
 
 /* Each step's block is 3% larger than the one before; `overlap`: that one is freed after it was made. */
 static void growing_sizes(bool overlap, size_t first) {
-  start(1, (size_t)16 << 30);
+  start_dry(1, (size_t)16 << 30);
   tide_block *before = NULL, *b;
   double size = (double)first;
   for (int i = 0; i < 200; i++, size *= 1.03) {
@@ -89,7 +56,7 @@ static void growing_sizes(bool overlap, size_t first) {
 /* Several tensors of a step alive at once, and a few that stay. */
 static void growing_batches(void) {
   enum { PARTS = 6 };
-  start(1, (size_t)16 << 30);
+  start_dry(1, (size_t)16 << 30);
   tide_block *part[PARTS], *stay[50] = {0};
   double size = 1 << 20;
   for (int i = 0; i < 200; i++, size *= 1.03) {
@@ -104,7 +71,7 @@ static void growing_batches(void) {
 
 /* Batches of two kinds by turns, none of whose sizes serves the other kind well. */
 static void alternating_sizes(void) {
-  start(1, (size_t)16 << 30);
+  start_dry(1, (size_t)16 << 30);
   tide_block *a[8], *b[5], *held = NULL;
   for (int i = 0; i < 100; i++) {
     for (int k = 0; k < 8; k++) OK(tide__block_alloc(&a[k], current(0), (size_t)(30 + 7 * k) * MiB + 12345));
@@ -176,7 +143,7 @@ static void check_spans(int count) {
 
 static void random_walk(uint32_t seed, size_t memory) {
   dice_state = seed;
-  start(1, memory);
+  start_dry(1, memory);
   tide_stream *streams[3] = {current(0), NULL, NULL};
   tide_mempool *pool;
   OK(tide_stream_new(&streams[1], 0, 0));
@@ -224,7 +191,7 @@ static void random_walk(uint32_t seed, size_t memory) {
 /* ---- particulars ---- */
 
 static void known_figures(void) {
-  start(1, 256 * MiB);
+  start_dry(1, 256 * MiB);
   tide_stream *s = current(0);
   tide_block *a, *b, *c, *d;
   OK(tide__block_alloc(&a, s, 1000));
@@ -254,7 +221,7 @@ static void known_figures(void) {
 
 /* A hole in the middle goes back and is filled again by what fits nowhere else. */
 static void holes(void) {
-  start(1, 100 * MiB);
+  start_dry(1, 100 * MiB);
   tide_stream *s = current(0);
   tide_block *a, *b, *c, *d;
   OK(tide__block_alloc(&a, s, 30 * MiB));
@@ -274,7 +241,7 @@ static void holes(void) {
 
 /* Hosts that make a stream for each frame do not grow, and neither do their addresses. */
 static void ended_streams(void) {
-  start(1, 256 * MiB);
+  start_dry(1, 256 * MiB);
   tide_block *b;
   for (int i = 0; i < 200; i++) {
     tide_stream *s;
@@ -291,7 +258,7 @@ static void ended_streams(void) {
 /* Where there are no more addresses, segments of the old kind serve. */
 static void many_streams(void) {
   enum { STREAMS = 100 };
-  start(1, 4096 * MiB);
+  start_dry(1, 4096 * MiB);
   tide_stream *s[STREAMS];
   tide_block *b[STREAMS];
   for (int i = 0; i < STREAMS; i++) {
@@ -311,7 +278,7 @@ static void many_streams(void) {
 static void refusals(void) {
   for (int n = 1; n <= 5; n++) { /* 150 MiB come in five pieces */
     char fault[32];
-    start(1, 256 * MiB);
+    start_dry(1, 256 * MiB);
     tide_block *a, *b = NULL;
     OK(tide__block_alloc(&a, current(0), 10 * MiB));
     snprintf(fault, sizeof fault, "alloc:%d", n);
@@ -339,7 +306,7 @@ static int stop(void *user) {
 
 /* An interrupted wait loses nothing. */
 static void interruption(void) {
-  start(1, 100 * MiB);
+  start_dry(1, 100 * MiB);
   OK(tide_sim_set_dry(false));
   tide_stream *s = current(0);
   tide_block *a, *b, *c, *d = NULL;

@@ -3,43 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "allocator.h"
-#include "tide/sim.h"
-
-static int failures;
-#define CHECK(cond)                                                                                                    \
-  do {                                                                                                                 \
-    if (!(cond)) {                                                                                                     \
-      printf("%s:%d: %s\n", __FILE__, __LINE__, #cond);                                                                \
-      failures++;                                                                                                      \
-    }                                                                                                                  \
-  } while (0)
-#define OK(expr)                                                                                                       \
-  do {                                                                                                                 \
-    if ((expr) != TIDE_OK) {                                                                                           \
-      printf("%s:%d: %s: %s\n", __FILE__, __LINE__, #expr, tide_error_get()->message);                                 \
-      failures++;                                                                                                      \
-    }                                                                                                                  \
-  } while (0)
-
-enum { ALL = TIDE_POOL_ALL };
-static const size_t MiB = (size_t)1 << 20;
-
-static void start(int devices, size_t memory) {
-  OK(tide_init(&(tide_config){.struct_size = sizeof(tide_config), .sim_devices = devices, .sim_memory = memory}));
-}
-
-static tide_stream *current(int device) {
-  tide_stream *s = NULL;
-  OK(tide_current_stream(&s, device));
-  return s;
-}
-
-static tide_memory_stats stats(int device) {
-  tide_memory_stats s;
-  OK(tide_memory_get_stats(&s, device));
-  return s;
-}
+#include "memory_test.h"
 
 /* ---- settings ---- */
 

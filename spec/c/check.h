@@ -1,0 +1,26 @@
+/* check.h: how the C tests check: what fails is printed with its place and counted, and the test goes on. Included once
+ * by each of them. */
+#ifndef TIDE_TEST_CHECK_H
+#define TIDE_TEST_CHECK_H
+
+#include <stdio.h>
+
+#include "tide/tide.h"
+
+static int failures;
+#define CHECK(cond)                                                                                                    \
+  do {                                                                                                                 \
+    if (!(cond)) {                                                                                                     \
+      printf("%s:%d: %s\n", __FILE__, __LINE__, #cond);                                                                \
+      failures++;                                                                                                      \
+    }                                                                                                                  \
+  } while (0)
+#define OK(expr)                                                                                                       \
+  do {                                                                                                                 \
+    if ((expr) != TIDE_OK) {                                                                                           \
+      printf("%s:%d: %s: %s\n", __FILE__, __LINE__, #expr, tide_error_get()->message);                                 \
+      failures++;                                                                                                      \
+    }                                                                                                                  \
+  } while (0)
+
+#endif
