@@ -42,7 +42,7 @@ static int lcaching_enabled(lua_State *L) {
 }
 
 static void leave_caching(lua_State *L, void *data) {
-  (void)L;
+  if (!L) return;
   tide_allocator_set_caching(*(bool *)data);
 }
 
@@ -196,9 +196,8 @@ typedef struct pool_before {
 } pool_before;
 
 static void leave_pool(lua_State *L, void *data) {
-  (void)L;
   pool_before *b = data;
-  tide_current_set_pool(b->pool, b->device);
+  if (L) tide_current_set_pool(b->pool, b->device);
   tide_mempool_release(b->pool);
 }
 

@@ -139,7 +139,8 @@ void ltide_strays_free(ltide_state *S);                /* releases what is left 
 void ltide_arena_remove(ltide_tensor *u);              /* the handle is freed, collected or kept */
 /* The two forms of a scoped block (API.md C3, C4). `enter` has done its work already; `leave` undoes it and must not
  * raise. fn_arg: index of the closure (the last argument after opts: found by ltide_scope_fn) or 0: returns a scope
- * object. size bytes of `data` are kept with the scope. */
+ * object. size bytes of `data` are kept with the scope. Without a state (L is NULL) the block was dropped: `leave` lets
+ * go of what data holds and restores nothing. */
 typedef void (*ltide_leave_fn)(lua_State *L, void *data);
 int ltide_scoped(lua_State *L, const char *what, int fn_arg, ltide_leave_fn leave, const void *data, size_t size);
 /* The same with a value at the top of the stack that is returned behind the results of the closure, or behind the scope

@@ -36,7 +36,7 @@ static int lget_sync_debug_mode(lua_State *L) {
 }
 
 static void leave_mode(lua_State *L, void *data) {
-  (void)L;
+  if (!L) return;
   tide_sync_debug_set(*(tide_sync_debug *)data);
 }
 

@@ -159,7 +159,7 @@ static int lget_default_device(lua_State *L) {
 }
 
 static void leave_default(lua_State *L, void *data) {
-  (void)L;
+  if (!L) return;
   tide_set_default_device(*(int *)data);
 }
 
@@ -211,7 +211,7 @@ static int lset_device(lua_State *L) {
 }
 
 static void leave_device(lua_State *L, void *data) {
-  (void)L;
+  if (!L) return;
   tide_current_set_device(*(int *)data);
 }
 

@@ -233,6 +233,11 @@ static void restore(graph_block *b) {
 static void leave_graph(lua_State *L, void *data) {
   graph_block *b = data;
   tide_status status = TIDE_OK;
+  if (!L) {
+    tide_stream_release(b->stream);
+    tide_graph_release(b->graph);
+    return;
+  }
   if (lua_isnoneornil(L, 2))
     status = tide_graph_end(b->graph);
   else

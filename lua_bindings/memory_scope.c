@@ -22,13 +22,15 @@ static void set_counts(lua_State *L, const tide_tally_figures *f) {
 
 static void leave_tally(lua_State *L, void *data) {
   tally_scope *s = data;
-  tide_tally_figures figures;
-  tide_memory_pump();
-  tide_tally_read(&figures, s->tally);
-  tide_current_set_tally(s->before);
+  tide_tally_figures figures = {0};
+  if (L) {
+    tide_memory_pump();
+    tide_tally_read(&figures, s->tally);
+    tide_current_set_tally(s->before);
+  }
   tide_tally_release(s->tally);
   tide_tally_release(s->before);
-  if (!lua_checkstack(L, 3)) return;
+  if (!L || !lua_checkstack(L, 3)) return;
   if (lua_getiuservalue(L, 1, 2) == LUA_TTABLE) set_counts(L, &figures); /* the keys are there: nothing is allocated */
   lua_pop(L, 1);
 }

@@ -140,7 +140,7 @@ typedef struct saved_states {
 } saved_states;
 
 static void leave_fork(lua_State *L, void *data) {
-  (void)L;
+  if (!L) return;
   saved_states *saved = data;
   for (int i = 0; i < saved->n; i++) {
     tide_generator *g;

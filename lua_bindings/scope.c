@@ -49,6 +49,7 @@ static void leave_scope(lua_State *L, ltide_scope *s) {
     ltide_warn(L, "%s: block opened at %s:%d was still open when the one around it ended", inner->what, inner->source,
                inner->line);
     inner->open = false;
+    if (inner->leave != leave_arena) inner->leave(NULL, inner->data);
   }
   s->record->depth = at;
   s->open = false;
@@ -80,6 +81,7 @@ static int scope_gc(lua_State *L) {
   ltide_scope *s = lua_touserdata(L, 1);
   if (!s->open) return 0;
   s->open = false;
+  if (s->leave != leave_arena) s->leave(NULL, s->data);
   if (s->lent) { /* its coroutine goes too, and the record with it: that is not touched any more */
     ltide_warn(L, "%s: the coroutine that ran its function was dropped; nothing was restored", s->what);
     return 0;

@@ -184,13 +184,13 @@ typedef struct stream_before {
 } stream_before;
 
 static void leave_stream(lua_State *L, void *data) {
-  (void)L;
   stream_before *b = data;
-  tide_current_select(b->other, b->stream);
+  if (L) {
+    tide_current_select(b->other, b->stream);
+    tide_current_set_device(b->device);
+    if (b->device != b->other) tide_current_select(b->device, b->elsewhere);
+  }
   tide_stream_release(b->stream);
-  tide_current_set_device(b->device);
-  if (b->device == b->other) return;
-  tide_current_select(b->device, b->elsewhere);
   tide_stream_release(b->elsewhere);
 }
 
