@@ -194,6 +194,7 @@ void ltide_open_scope(lua_State *L, ltide_state *S);
 void ltide_open_debug(lua_State *L, ltide_state *S);
 void ltide_open_util(lua_State *L, ltide_state *S);
 void ltide_open_timer(lua_State *L, ltide_state *S);
+void ltide_open_loader(lua_State *L, ltide_state *S);
 void ltide_open_help(lua_State *L, ltide_state *S);
 void ltide_open_dtype(lua_State *L, ltide_state *S);
 void ltide_open_tensor(lua_State *L, ltide_state *S); /* the metatable, fields, methods table "Tensor" */

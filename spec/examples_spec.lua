@@ -88,16 +88,7 @@ print(args.disable_cuda, args.device.type)
 
 local loader = [[
 local cuda0 = tide.device("cuda:0")
-local data = { tide.ones(4):pin_memory(), tide.ones(4):pin_memory() * 2, tide.ones(4) * 3 }
-local train_loader = {
-  iter = function()
-    local i = 0
-    return function()
-      i = i + 1
-      if data[i] then return i, data[i] end
-    end
-  end,
-}
+local train_loader = tide.data.loader({ tide.ones(4), tide.ones(4) * 2, tide.ones(4) * 3 })
 local seen = {}
 -- EX-06
 for i, batch in train_loader:iter() do
@@ -105,7 +96,7 @@ for i, batch in train_loader:iter() do
   seen[i] = batch
 end
 assert(#seen == 3)
-for i, batch in ipairs(seen) do assert(tostring(batch.device) == "cuda:0" and batch[4]:item() == i) end
+for i, batch in ipairs(seen) do assert(tostring(batch.device) == "cuda:0" and batch[1][4]:item() == i) end
 ]]
 
 local outside = [[

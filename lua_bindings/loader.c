@@ -1,0 +1,431 @@
+/* loader.c: tide.data.loader, the batches of a dataset.
+ *
+ * Lua never runs on a second thread: the items are asked for and checked in the thread that iterates, which allocates
+ * the batch as well and notes what is to be copied (loader_collate.c). The copying into page-locked memory is done by
+ * one worker thread of the iteration, so it overlaps with what the loop does. The iterator keeps `prefetch` batches
+ * ahead of the one it gives out, and waits for the oldest only.
+ *
+ * A job is owned by the Lua thread: while it is made by a guard on the Lua stack, then by the iteration's queue, from
+ * which the thread that iterates takes it. The worker holds no reference, and only reads what the job holds.
+ *
+ * Invariant: a job that the worker may look at is in the queue; it leaves the queue done, or after the worker has
+ * ended. So a loop that is broken off, by `break`, an error or the collector, leaves nothing behind. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <stdio.h>
+
+#include "args.h"
+#include "loader.h"
+
+#define LOADER_META    "tide.data.Loader"
+#define ITERATION_META "tide.data.Iteration"
+#define JOB_META       "tide.data.Job"
+
+enum { LOADER_DATASET = 1, LOADER_COLLATE, LOADER_GENERATOR };                         /* user values of the loader */
+enum { ITERATION_DATASET = 1, ITERATION_COLLATE, ITERATION_BATCHES, ITERATION_ORDER }; /* and of an iteration */
+enum { MOST_AHEAD = 1 << 16 };
+
+typedef struct loader {
+  lua_Integer batch_size, prefetch, size; /* size: of a function, else -1 */
+  bool shuffle, drop_last, pin_memory;
+} loader;
+
+typedef struct iteration {
+  loader o;
+  lua_Integer size, batches; /* items and batches of this iteration */
+  lua_Integer asked, given;  /* batches in the queue and before; batches handed out */
+  const int64_t *order;      /* the shuffled numbers, or NULL */
+  ltide_loader_job *oldest, *newest;
+  ltide_loader_job *next; /* the worker's: the first that is not done; under the lock */
+  pthread_t thread;
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+  bool open, threaded, stop;
+} iteration;
+
+/* {==== Jobs */
+
+static void run_job(ltide_loader_job *job) {
+  for (ltide_loader_copy *c = job->copies; c && job->status == TIDE_OK; c = c->next) {
+    tide_tensor *out;
+    job->status = c->stacked ? tide_stack(&out, c->items, c->n, 0, c->into) : tide_copy(c->into, c->items[0], false);
+    if (job->status != TIDE_OK) snprintf(job->message, sizeof job->message, "%s", tide_error_get()->message);
+  }
+}
+
+/* Deferred, since it may be a finaliser that lets go. */
+static void free_job(ltide_loader_job *job) {
+  while (job && job->copies) {
+    ltide_loader_copy *c = job->copies;
+    job->copies = c->next;
+    for (int i = 0; i < c->held; i++) tide_tensor_release_deferred(c->items[i]);
+    tide_tensor_release_deferred(c->into);
+    free(c);
+  }
+  free(job);
+}
+
+static int job_gc(lua_State *L) {
+  ltide_loader_job **guard = lua_touserdata(L, 1), *job = *guard;
+  *guard = NULL;
+  free_job(job);
+  return 0;
+}
+
+static ltide_loader_job **new_job(lua_State *L) {
+  ltide_loader_job **guard = lua_newuserdatauv(L, sizeof *guard, 0);
+  *guard = NULL;
+  luaL_setmetatable(L, JOB_META);
+  if (!(*guard = calloc(1, sizeof **guard))) ltide_error(L, "MemoryError", "loader: no host memory for a batch");
+  return guard;
+}
+
+/* {==== The worker */
+
+static void *work(void *user) {
+  iteration *it = user;
+  pthread_mutex_lock(&it->lock);
+  while (!it->stop) {
+    ltide_loader_job *job = it->next;
+    if (!job) {
+      pthread_cond_wait(&it->changed, &it->lock);
+      continue;
+    }
+    pthread_mutex_unlock(&it->lock);
+    run_job(job);
+    pthread_mutex_lock(&it->lock);
+    job->done = true;
+    it->next = job->next;
+    pthread_cond_broadcast(&it->changed);
+  }
+  pthread_mutex_unlock(&it->lock);
+  return NULL;
+}
+
+/* Takes the job over. Where no thread can be started the copying is done at once. */
+static void enqueue(iteration *it, ltide_loader_job *job) {
+  if (it->o.prefetch && !it->threaded) it->threaded = pthread_create(&it->thread, NULL, work, it) == 0;
+  if (!it->threaded) run_job(job), job->done = true;
+  pthread_mutex_lock(&it->lock);
+  if (it->newest)
+    it->newest->next = job;
+  else
+    it->oldest = job;
+  it->newest = job;
+  if (!it->next && !job->done) it->next = job;
+  pthread_cond_broadcast(&it->changed);
+  pthread_mutex_unlock(&it->lock);
+}
+
+/* The oldest job, when it is done. */
+static ltide_loader_job *dequeue(iteration *it) {
+  pthread_mutex_lock(&it->lock);
+  ltide_loader_job *job = it->oldest;
+  while (!job->done) pthread_cond_wait(&it->changed, &it->lock);
+  it->oldest = job->next;
+  if (!it->oldest) it->newest = NULL;
+  pthread_mutex_unlock(&it->lock);
+  return job;
+}
+
+static void end_iteration(iteration *it) {
+  if (!it->open) return;
+  it->open = false;
+  pthread_mutex_lock(&it->lock);
+  it->stop = true;
+  pthread_cond_broadcast(&it->changed);
+  pthread_mutex_unlock(&it->lock);
+  if (it->threaded) pthread_join(it->thread, NULL);
+  while (it->oldest) {
+    ltide_loader_job *job = it->oldest;
+    it->oldest = job->next;
+    free_job(job);
+  }
+  pthread_cond_destroy(&it->changed);
+  pthread_mutex_destroy(&it->lock);
+}
+
+/* Both __gc and __close. The user values go too, as a closed iteration may be kept for long. */
+static int iteration_end(lua_State *L) {
+  end_iteration(lua_touserdata(L, 1));
+  for (int i = ITERATION_DATASET; i <= ITERATION_ORDER; i++) {
+    lua_pushnil(L);
+    lua_setiuservalue(L, 1, i);
+  }
+  return 0;
+}
+
+/* {==== Iteration. The iteration is at index 1. */
+
+static void push_item(lua_State *L, int dataset, lua_Integer i) {
+  if (lua_type(L, dataset) == LUA_TFUNCTION) {
+    lua_pushvalue(L, dataset);
+    lua_pushinteger(L, i);
+    lua_call(L, 1, 1);
+  } else {
+    lua_geti(L, dataset, i);
+  }
+  if (lua_isnil(L, -1)) ltide_error(L, "ValueError", "loader: dataset[%I]: got nil, expected an item", i);
+}
+
+/* Pushes a list of the items of batch k (from 0) and fills in their numbers. */
+static void push_items(lua_State *L, const iteration *it, int dataset, lua_Integer k, int64_t *index, int n) {
+  for (int i = 0; i < n; i++) {
+    lua_Integer at = k * it->o.batch_size + i;
+    index[i] = it->order ? it->order[at] : at + 1;
+  }
+  lua_createtable(L, n, 0);
+  for (int i = 0; i < n; i++) {
+    push_item(L, dataset, index[i]);
+    lua_rawseti(L, -2, i + 1);
+  }
+}
+
+/* Asks for the next batch: what comes of it is in the queue, its value and handles in the table of batches. */
+static void ask(lua_State *L, ltide_state *S, iteration *it) {
+  lua_settop(L, 1);
+  lua_Integer k = it->asked, left = it->size - k * it->o.batch_size;
+  int n = (int)(left < it->o.batch_size ? left : it->o.batch_size);
+  lua_getiuservalue(L, 1, ITERATION_DATASET);
+  int64_t *index = lua_newuserdatauv(L, (size_t)n * sizeof *index, 0);
+  ltide_loader_job **guard = new_job(L);
+  lua_createtable(L, 2, 0);
+  lua_newtable(L);
+  ltide_loader_batch b = {S, *guard, index, n, 6, it->o.pin_memory};
+  bool custom = lua_getiuservalue(L, 1, ITERATION_COLLATE) != LUA_TNIL;
+  push_items(L, it, 2, k, index, n);
+  if (custom) lua_call(L, 1, 1);
+  ltide_enter(L); /* what was called may have run coroutines */
+  if (!custom)
+    ltide_loader_collate(L, &b, lua_gettop(L));
+  else if (b.pin)
+    ltide_loader_pin(L, &b);
+  ltide_made(L, S);
+  lua_rawseti(L, 5, 1);
+  lua_settop(L, 6);
+  lua_rawseti(L, 5, 2);
+  if (!it->open || it->asked != k)
+    ltide_error(L, "StateError", "loader: dataset: this iteration was used while it asked for an item");
+  lua_getiuservalue(L, 1, ITERATION_BATCHES);
+  lua_pushvalue(L, 5);
+  lua_rawseti(L, -2, k + 1);
+  it->asked = k + 1;
+  *guard = NULL;
+  enqueue(it, b.job);
+}
+
+/* Hands the handles to the tide.scope around this call, as if they were made in it. */
+static void adopt(lua_State *L, ltide_state *S, int handles) {
+  for (lua_Integer i = 1, n = (lua_Integer)lua_rawlen(L, handles); S->arena && i <= n; i++) {
+    lua_rawgeti(L, handles, i);
+    ltide_arena_add(S, lua_touserdata(L, -1));
+    lua_pop(L, 1);
+  }
+}
+
+/* Pushes the value of the oldest batch. */
+static void take(lua_State *L, ltide_state *S, iteration *it) {
+  ltide_loader_job *job = dequeue(it);
+  tide_status status = job->status;
+  lua_settop(L, 1);
+  if (status != TIDE_OK) lua_pushstring(L, job->message);
+  free_job(job);
+  lua_Integer k = ++it->given;
+  if (status != TIDE_OK) ltide_error(L, tide_status_kind(status), "loader: batch %I: %s", k, lua_tostring(L, -1));
+  lua_getiuservalue(L, 1, ITERATION_BATCHES);
+  lua_rawgeti(L, 2, k);
+  lua_pushnil(L);
+  lua_rawseti(L, 2, k);
+  lua_rawgeti(L, 3, 2);
+  adopt(L, S, 4);
+  lua_rawgeti(L, 3, 1);
+}
+
+static int iteration_call(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  iteration *it = luaL_checkudata(L, 1, ITERATION_META);
+  while (it->open && it->asked < it->batches && it->asked - it->given <= it->o.prefetch) ask(L, S, it);
+  ltide_enter(L); /* a dataset may have run coroutines */
+  if (!it->open || it->given == it->batches) {
+    lua_settop(L, 1);
+    iteration_end(L);
+    lua_pushnil(L);
+    return 1;
+  }
+  take(L, S, it);
+  lua_pushinteger(L, it->given);
+  lua_insert(L, -2);
+  return 2;
+}
+
+/* {==== The loader. It is at index 1. */
+
+static loader *check_loader(lua_State *L) {
+  loader *o = luaL_testudata(L, 1, LOADER_META);
+  if (!o) ltide_arg_error(L, 1, "loader", "what tide.data.loader gives");
+  return o;
+}
+
+/* How many items there are now. */
+static lua_Integer count_items(lua_State *L, const loader *o) {
+  if (o->size >= 0) return o->size;
+  lua_getiuservalue(L, 1, LOADER_DATASET);
+  lua_len(L, -1);
+  int is_integer;
+  lua_Integer n = lua_tointegerx(L, -1, &is_integer);
+  if (!is_integer || n < 0)
+    ltide_error(L, "ValueError", "loader: dataset: #dataset is %s, expected how many items there are",
+                ltide_typename(L, -1));
+  lua_pop(L, 2);
+  return n;
+}
+
+static lua_Integer count_batches(const loader *o, lua_Integer size) {
+  return size / o->batch_size + (!o->drop_last && size % o->batch_size != 0);
+}
+
+/* Pushes the numbers 1 to n in another order. */
+static int64_t *push_shuffled(lua_State *L, ltide_state *S, lua_Integer n) {
+  int64_t *order = lua_newuserdatauv(L, (size_t)n * sizeof *order, 0);
+  tide_generator *g = NULL;
+  if (lua_getiuservalue(L, 1, LOADER_GENERATOR) != LUA_TNIL) g = ltide_check_generator(L, -1, "generator");
+  ltide_tensor *u = ltide_new_tensor(L, S);
+  tide_options o = {TIDE_INT64, TIDE_CPU, false};
+  ltide_try(L, tide_randperm(&u->t, n, &o, g));
+  ltide_try(L, tide_read(order, u->t));
+  lua_pop(L, 2);
+  return order;
+}
+
+static int lloader_iter(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  const loader *o = check_loader(L);
+  lua_settop(L, 1);
+  lua_Integer size = count_items(L, o);
+  iteration *it = lua_newuserdatauv(L, sizeof *it, ITERATION_ORDER);
+  *it = (iteration){.o = *o, .size = size, .batches = count_batches(o, size)};
+  luaL_setmetatable(L, ITERATION_META);
+  lua_getiuservalue(L, 1, LOADER_DATASET);
+  lua_setiuservalue(L, 2, ITERATION_DATASET);
+  lua_getiuservalue(L, 1, LOADER_COLLATE);
+  lua_setiuservalue(L, 2, ITERATION_COLLATE);
+  lua_newtable(L);
+  lua_setiuservalue(L, 2, ITERATION_BATCHES);
+  if (o->shuffle && size) {
+    it->order = push_shuffled(L, S, size);
+    lua_setiuservalue(L, 2, ITERATION_ORDER);
+  }
+  pthread_mutex_init(&it->lock, NULL);
+  pthread_cond_init(&it->changed, NULL);
+  it->open = true;
+  lua_pushnil(L);
+  lua_pushnil(L);
+  lua_pushvalue(L, 2);
+  return 4;
+}
+
+static int lloader_len(lua_State *L) {
+  ltide_enter(L);
+  const loader *o = check_loader(L);
+  lua_pushinteger(L, count_batches(o, count_items(L, o)));
+  return 1;
+}
+
+static lua_Integer opt_integer(lua_State *L, int opts, const char *key, lua_Integer otherwise, lua_Integer least,
+                               lua_Integer most) {
+  if (!opts) return otherwise;
+  bool given = lua_getfield(L, opts, key) != LUA_TNIL;
+  lua_Integer n = given ? ltide_check_integer(L, -1, key) : otherwise;
+  lua_pop(L, 1);
+  if (!given) return otherwise;
+  if (n < least || n > most) ltide_error(L, "ValueError", "loader: %s: got %I, expected %I to %I", key, n, least, most);
+  return n;
+}
+
+/* Something with a length and items, or a function. */
+static void check_dataset(lua_State *L) {
+  bool fits = lua_type(L, 1) == LUA_TTABLE || lua_type(L, 1) == LUA_TFUNCTION;
+  if (!fits && lua_type(L, 1) == LUA_TUSERDATA && luaL_getmetafield(L, 1, "__len") != LUA_TNIL) {
+    lua_pop(L, 1);
+    fits = luaL_getmetafield(L, 1, "__index") != LUA_TNIL;
+    if (fits) lua_pop(L, 1);
+  }
+  if (!fits) ltide_arg_error(L, 1, "dataset", "what has #dataset and dataset[i], or a function with {size=}");
+}
+
+/* Notes the functions and objects of the options as user values of the loader at the top. */
+static void note_objects(lua_State *L, int opts) {
+  lua_pushvalue(L, 1);
+  lua_setiuservalue(L, -2, LOADER_DATASET);
+  if (!opts) return;
+  if (lua_getfield(L, opts, "collate") != LUA_TNIL && !lua_isfunction(L, -1))
+    ltide_arg_error(L, lua_gettop(L), "collate", "a function");
+  lua_setiuservalue(L, -2, LOADER_COLLATE);
+  ltide_opt_generator(L, opts);
+  lua_getfield(L, opts, "generator");
+  lua_setiuservalue(L, -2, LOADER_GENERATOR);
+}
+
+static int lloader(lua_State *L) {
+  static const char *const keys[] = {"batch_size", "shuffle",  "drop_last", "pin_memory", "collate",
+                                     "generator",  "prefetch", "size",      NULL};
+  ltide_enter(L);
+  if (lua_gettop(L) > 2) return ltide_arg_error(L, 3, "argument", "a dataset and options, no more");
+  lua_settop(L, 2);
+  check_dataset(L);
+  int opts = lua_isnil(L, 2) ? 0 : 2;
+  if (opts && !lua_istable(L, 2)) return ltide_arg_error(L, 2, "options", "a table");
+  ltide_check_keys(L, opts, keys);
+  loader o = {.batch_size = opt_integer(L, opts, "batch_size", 1, 1, INT32_MAX),
+              .prefetch = opt_integer(L, opts, "prefetch", 2, 0, MOST_AHEAD),
+              .size = opt_integer(L, opts, "size", -1, 0, (lua_Integer)1 << 48),
+              .shuffle = ltide_opt_boolean(L, opts, "shuffle", false),
+              .drop_last = ltide_opt_boolean(L, opts, "drop_last", false),
+              .pin_memory = ltide_opt_boolean(L, opts, "pin_memory", true) && tide_is_available()};
+  if (lua_isfunction(L, 1) != (o.size >= 0))
+    return ltide_error(L, "ArgumentError", "loader: size: got %s, expected %s", o.size < 0 ? "none" : "one",
+                       o.size < 0 ? "how many items the function has" : "none, since the dataset tells its own");
+  *(loader *)lua_newuserdatauv(L, sizeof o, LOADER_GENERATOR) = o;
+  luaL_setmetatable(L, LOADER_META);
+  note_objects(L, opts);
+  return 1;
+}
+
+/* {==== Registration */
+
+static void new_meta(lua_State *L, const char *name, const luaL_Reg *meta) {
+  ltide_newmetatable(L, name);
+  luaL_setfuncs(L, meta, 0);
+}
+
+void ltide_open_loader(lua_State *L, ltide_state *S) {
+  (void)S;
+  static const luaL_Reg job[] = {{"__gc", job_gc}, {0}}, loader_meta[] = {{"__len", lloader_len}, {0}},
+                        iteration_meta[] = {
+                            {"__call", iteration_call}, {"__gc", iteration_end}, {"__close", iteration_end}, {0}};
+  static const ltide_reg methods[] = {{"iter", lloader_iter,
+                                       "loader:iter() -> iterator\nfor i, batch in loader:iter() do ... end, with i "
+                                       "from 1. Each call starts anew, with "
+                                       "another order where the loader shuffles."},
+                                      {0}};
+  static const ltide_reg list[] = {
+      {"loader", lloader,
+       "tide.data.loader(dataset [, {batch_size=1, shuffle=false, drop_last=false, pin_memory=true, collate=, "
+       "generator=, prefetch=2, size=}]) -> loader\nBatches of what has #dataset and dataset[i], or of a function "
+       "f(i) with {size=n}: for i, batch in loader:iter(). #loader is how many. Tensors are stacked, numbers and "
+       "booleans become a tensor, tables are walked by key, strings stay a list; collate(items) does it another way. "
+       "With a GPU the batches are in page-locked memory. `prefetch` batches are prepared ahead on another thread, so "
+       "an item must not be written to before its batch has come; an error of the dataset comes when the item is asked "
+       "for."},
+      {0}};
+  new_meta(L, JOB_META, job);
+  new_meta(L, ITERATION_META, iteration_meta);
+  new_meta(L, LOADER_META, loader_meta);
+  lua_newtable(L);
+  ltide_register(L, "Loader", methods);
+  lua_setfield(L, -2, "__index");
+  lua_pop(L, 3);
+  lua_newtable(L);
+  ltide_register(L, "tide.data", list);
+  lua_setfield(L, -2, "data");
+}
