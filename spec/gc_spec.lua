@@ -45,6 +45,7 @@ describe("the collector", function()
   end)
 
   it("runs a loop of temporaries of an eighth of the device in under 5% of its time", function()
+    if D.tsan then return end -- the host's time is what is measured
     local out = D.simulate(1, [[
       local tide = require "tide"
       local n = 1 << 28 -- 1 GiB of float32
