@@ -2,23 +2,12 @@
 
 local tide = require "tide"
 local D = require "spec.support.device"
+local graphs = require "spec.support.graph"
 if not D.cuda then return end
 local cuda = tide.cuda
 local dev = { device = "cuda" }
 
-local function capture(fn, opts)
-  local g = cuda.CUDAGraph()
-  cuda.graph(g, opts, fn)
-  return g
-end
-
--- Releases what graphs hold, after their last replay.
-local function settle()
-  collectgarbage()
-  collectgarbage()
-  cuda.synchronize()
-  cuda.synchronize()
-end
+local capture, settle = graphs.capture, graphs.settle
 
 describe("random numbers of a graph", function()
   D.watch(before_each, after_each, settle)
