@@ -7,7 +7,7 @@
 
 #include "tide/tide.h"
 
-static int failures;
+static _Atomic int failures; /* threads may check too */
 #define CHECK(cond)                                                                                                    \
   do {                                                                                                                 \
     if (!(cond)) {                                                                                                     \

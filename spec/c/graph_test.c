@@ -6,22 +6,7 @@
 #include <stdlib.h>
 
 #include "tide/sim.h"
-
-static _Atomic int failures;
-#define CHECK(cond)                                                                                                    \
-  do {                                                                                                                 \
-    if (!(cond)) {                                                                                                     \
-      printf("%s:%d: %s\n", __FILE__, __LINE__, #cond);                                                                \
-      failures++;                                                                                                      \
-    }                                                                                                                  \
-  } while (0)
-#define OK(expr)                                                                                                       \
-  do {                                                                                                                 \
-    if ((expr) != TIDE_OK) {                                                                                           \
-      printf("%s:%d: %s: %s\n", __FILE__, __LINE__, #expr, tide_error_get()->message);                                 \
-      failures++;                                                                                                      \
-    }                                                                                                                  \
-  } while (0)
+#include "check.h"
 
 static void start(int devices) {
   OK(tide_init(&(tide_config){.struct_size = sizeof(tide_config), .sim_devices = devices, .sim_memory = 256 << 20}));

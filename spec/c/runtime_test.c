@@ -11,22 +11,8 @@
 
 #include "tide/device.h"
 #include "tide/sim.h"
+#include "check.h"
 
-static _Atomic int failures;
-#define CHECK(cond)                                                                                                    \
-  do {                                                                                                                 \
-    if (!(cond)) {                                                                                                     \
-      printf("%s:%d: %s\n", __FILE__, __LINE__, #cond);                                                                \
-      failures++;                                                                                                      \
-    }                                                                                                                  \
-  } while (0)
-#define OK(expr)                                                                                                       \
-  do {                                                                                                                 \
-    if ((expr) != TIDE_OK) {                                                                                           \
-      printf("%s:%d: %s: %s\n", __FILE__, __LINE__, #expr, tide_error_get()->message);                                 \
-      failures++;                                                                                                      \
-    }                                                                                                                  \
-  } while (0)
 #define SAYS(text) CHECK(strstr(tide_error_get()->message, text) != NULL)
 
 static void start(int devices) {
