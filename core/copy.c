@@ -92,6 +92,16 @@ tide_status tide__as_dtype(tide_tensor **out, const tide_tensor *x, tide_dtype d
 
 /* ---- between devices ---- */
 
+static tide_status transfer_begin(tide__queue *q, const tide_tensor *dst, const tide_tensor *src, uint32_t site,
+                                  tide__launch what) {
+  if (tide__sync_watched()) {
+    tide__observe_operands();
+    tide__observe_operand(dst, true);
+    tide__observe_operand(src, false);
+  }
+  return tide__launch_begin(&q->number, q->stream, site, what, 0);
+}
+
 /* The bytes of two contiguous tensors of one dtype and as many elements. Returns when the host's memory may be used,
  * unless it is pinned and `non_blocking`. */
 static tide_status transfer(const tide_tensor *dst, const tide_tensor *src, bool non_blocking) {
@@ -108,22 +118,26 @@ static tide_status transfer(const tide_tensor *dst, const tide_tensor *src, bool
     tide__storage_use(dst->storage, other);
     if (q.stream->capture && !other->capture) TIDE_TRY(tide_stream_wait_stream(other, q.stream)); /* it joins */
     TIDE_TRY(tide_stream_wait_stream(q.stream, other));
-    q.number = tide__launch_note(q.stream, site, TIDE__LAUNCH_COPY_PEER, 0);
+    TIDE_TRY(transfer_begin(&q, dst, src, site, TIDE__LAUNCH_COPY_PEER));
     tide_status status = q.backend->copy_peer(impl, target, to, source, from, bytes);
-    TIDE_TRY(tide__launch_end(q.stream, q.number, status));
+    TIDE_TRY(tide__launch_done(q.stream, q.number, status));
     return tide_stream_wait_stream(other, q.stream);
   }
   tide__storage_use(dst->storage, q.stream);
   bool pinned = to >= 0 ? src->storage->pinned : dst->storage->pinned;
-  q.number = tide__launch_note(q.stream, site, to >= 0 ? TIDE__LAUNCH_COPY_IN : TIDE__LAUNCH_COPY_OUT, 0);
+  TIDE_TRY(transfer_begin(&q, dst, src, site, to >= 0 ? TIDE__LAUNCH_COPY_IN : TIDE__LAUNCH_COPY_OUT));
   tide_status status = to >= 0 ? q.backend->copy_to_device(impl, target, source, bytes, pinned)
                                : q.backend->copy_to_host(impl, target, source, bytes, pinned);
-  TIDE_TRY(tide__launch_end(q.stream, q.number, status));
+  TIDE_TRY(tide__launch_done(q.stream, q.number, status));
   if (pinned && non_blocking && to < 0 && tide__sync_watched())
     tide__arrival_note(dst->storage, q.stream, q.number, site);
-  if (!pinned || non_blocking) return TIDE_OK;
+  if (!pinned || non_blocking) {
+    if (!pinned && to < 0 && tide__sync_watched()) tide__observe_host_stream(q.stream);
+    return TIDE_OK;
+  }
   TIDE_TRY(q.backend->stream_sync(impl));
   tide__progress_reached(q.stream, q.number);
+  if (tide__sync_watched()) tide__observe_host_stream(q.stream);
   tide__after_wait();
   return TIDE_OK;
 }
@@ -271,8 +285,17 @@ tide_status tide__item_now(tide_scalar *out, const tide_tensor *x) {
   TIDE_TRY(tide__queue_begin(&q, x->storage->device));
   tide__storage_use(x->storage, q.stream);
   uint32_t launched = tide__progress_now(q.stream);
-  TIDE_TRY(q.backend->read_small(q.stream->impl, bits, tide__tensor_ptr(x), (size_t)tide__itemsize(x->dtype)));
+  if (tide__sync_watched()) {
+    tide__observe_operands();
+    tide__observe_operand(x, false);
+    TIDE_TRY(tide__observe_launch(q.stream, tide__site_now(), TIDE__LAUNCH_ITEM, 0, NULL));
+  }
+  tide_status status =
+      q.backend->read_small(q.stream->impl, bits, tide__tensor_ptr(x), (size_t)tide__itemsize(x->dtype));
+  if (tide__sync_watched()) tide__observe_queued(status);
+  TIDE_TRY(status);
   tide__progress_reached(q.stream, launched);
+  if (tide__sync_watched()) tide__observe_host_stream(q.stream);
   *out = tide__scalar_unpack(bits, (tide_dtype)x->dtype);
   return TIDE_OK;
 }

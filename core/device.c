@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "accelerator.h"
-#include "progress.h"
+#include "observe.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
@@ -120,6 +120,7 @@ tide_status tide_device_synchronize(int device) {
     int n = tide__progress_list(reached, 64, device);
     TIDE_TRY(b->device_sync(device));
     tide__progress_reached_all(reached, n);
+    if (tide__sync_watched()) tide__observe_host_device(device);
   }
   tide__after_wait();
   return TIDE_OK;

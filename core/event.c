@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 #include "graph.h"
-#include "progress.h"
+#include "observe.h"
 #include "tide/ipc.h"
 
 enum { ALL_FLAGS = TIDE_EVENT_TIMING | TIDE_EVENT_BLOCKING | TIDE_EVENT_INTERPROCESS };
@@ -129,6 +129,7 @@ void tide_event_retain(tide_event *event) { atomic_fetch_add_explicit(&event->re
 
 void tide_event_release(tide_event *event) {
   if (!event || atomic_fetch_sub_explicit(&event->refs, 1, memory_order_acq_rel) != 1) return;
+  if (tide__sync_watched()) tide__observe_event_gone(event);
   if (event->impl && event->epoch == tide__epoch_now())
     tide__event_give(event->impl, event->device, event->captured ? CAPTURED : event->flags);
   free(event);
@@ -151,6 +152,7 @@ tide_status tide_event_record(tide_event *event, tide_stream *stream) {
   if (status == TIDE_OK) {
     event->impl = impl, event->device = stream->device, event->captured = tide__capture_id(stream);
     event->stream = stream->id, event->number = tide__progress_now(stream);
+    if (tide__sync_watched()) tide__observe_recorded(event, stream);
   } else if (!event->impl)
     tide__event_give(impl, stream->device, event->flags);
   return status;
@@ -166,12 +168,16 @@ tide_status tide_event_query(bool *done, tide_event *event) {
   const tide_backend *b;
   TIDE_TRY(tide__backend(&b, event->device)); /* fails if the device is lost */
   *done = atomic_load_explicit(&event->passed, memory_order_relaxed);
-  if (*done) return TIDE_OK;
+  if (*done) {
+    if (tide__sync_watched()) tide__observe_host_event(event);
+    return TIDE_OK;
+  }
   TIDE_TRY(b->event_query(done, event->impl));
   if (!*done) return TIDE_OK;
   /* One that other processes know may be recorded there at any moment. */
   if (!(event->flags & TIDE_EVENT_INTERPROCESS)) atomic_store_explicit(&event->passed, true, memory_order_relaxed);
   if (tide__sync_watched()) tide__progress_reached_id(event->stream, event->number);
+  if (tide__sync_watched()) tide__observe_host_event(event);
   return TIDE_OK;
 }
 
@@ -184,6 +190,7 @@ tide_status tide_event_synchronize(tide_event *event) {
   TIDE_TRY(tide__backend(&b, event->device));
   TIDE_TRY(b->event_sync(event->impl));
   tide__progress_reached_id(event->stream, event->number);
+  if (tide__sync_watched()) tide__observe_host_event(event);
   tide__after_wait();
   return TIDE_OK;
 }
@@ -269,8 +276,11 @@ tide_status tide_stream_wait_event(tide_stream *stream, tide_event *event) {
   TIDE_TRY(tide__backend(&b, event->device)); /* a lost device would never let the stream go on */
   TIDE_TRY(tide__backend(&b, stream->device));
   if (event->captured || stream->capture) TIDE_TRY(tide__capture_wait(stream, event->captured, "stream_wait_event"));
-  if (tide__sync_watched()) tide__progress_behind(stream, event->stream, event->number);
-  return b->event_wait(stream->impl, event->impl);
+  TIDE_TRY(b->event_wait(stream->impl, event->impl));
+  if (!tide__sync_watched()) return TIDE_OK;
+  tide__progress_behind(stream, event->stream, event->number);
+  tide__observe_waits_event(stream, event);
+  return TIDE_OK;
 }
 
 tide_status tide_stream_wait_stream(tide_stream *stream, tide_stream *other) {
@@ -291,6 +301,7 @@ tide_status tide_stream_wait_stream(tide_stream *stream, tide_stream *other) {
   tide_status status = b->event_record(event, other->impl);
   if (tide__sync_watched()) tide__progress_behind(stream, other->id, tide__progress_now(other));
   if (status == TIDE_OK) status = b->event_wait(stream->impl, event);
+  if (status == TIDE_OK && tide__sync_watched()) tide__observe_waits_stream(stream, other);
   tide__event_give(event, other->device, captured ? CAPTURED : 0);
   return status;
 }

@@ -13,11 +13,10 @@
  * Invariants: a recording is held by one graph, or by park.c; what it holds is released by nobody else. A graph is
  * empty, capturing, captured (`keep`) or ready, in this order; reset makes it empty again. */
 #include "allocator.h"
-#include "progress.h"
 
 #include <stdlib.h>
 
-#include "progress.h"
+#include "observe.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of `all` */
 static tide__recording *all;
@@ -252,8 +251,13 @@ tide_status tide_graph_replay(tide_graph *g) {
     if (d->calls) TIDE_TRY(place_draws(d, b, stream));
   uint16_t next = (uint16_t)(atomic_load_explicit(&g->replays->now, memory_order_relaxed) + 1);
   atomic_store_explicit(&g->replays->now, next ? next : 1, memory_order_relaxed);
-  uint32_t number = tide__launch_note(stream, tide__site_now(), TIDE__LAUNCH_GRAPH, 0);
-  return tide__launch_end(stream, number, b->graph_launch(r->exec, stream->impl));
+  uint32_t site = tide__site_now();
+  if (tide__sync_watched()) {
+    tide__observe_operands();
+    TIDE_TRY(tide__observe_launch(stream, site, TIDE__LAUNCH_GRAPH, 0, g));
+  }
+  uint32_t number = tide__launch_note(stream, site, TIDE__LAUNCH_GRAPH, 0);
+  return tide__launch_done(stream, number, b->graph_launch(r->exec, stream->impl));
 }
 
 /* ---- which replay a handle stands for ---- */

@@ -272,14 +272,14 @@ static tide_status launch_flat(const plan *p, const tide_jit *j, tide_tensor *co
   void *ptr[OPERANDS];
   TIDE_TRY(tide__queue_begin(&q, device));
   put_scalars(a.bytes, j, p, scalars);
-  tide__jit_launch_begin(device);
+  tide__jit_launch_begin();
   for (int k = 0; k < j->outputs; k++) {
     ptr[k] = tide__tensor_ptr(out[k]);
-    tide__storage_use(out[k]->storage, q.stream);
+    tide__jit_operand(out[k], true, q.stream);
   }
   for (int k = 0; k < j->inputs; k++) {
     ptr[j->outputs + k] = tide__tensor_ptr(in[k]);
-    tide__storage_use(in[k]->storage, q.stream);
+    tide__jit_operand(in[k], false, q.stream);
   }
   memcpy(a.bytes + p->layout.pointers, ptr, (size_t)p->special.operands * sizeof *ptr);
   return launch(p, &q, a.bytes, out[0]->numel, device, device < 0 ? 0 : tide__site_now());
@@ -471,11 +471,11 @@ static tide_status launch_strided(const call *c, const plan *p, const tide_jit *
   TIDE_TRY(tide__queue_begin(&q, c->device));
   put_scalars(a.bytes, j, p, scalars);
   memcpy(x.size, c->size, (size_t)c->ndim * sizeof *x.size);
-  tide__jit_launch_begin(c->device);
+  tide__jit_launch_begin();
   for (int k = 0; k < p->special.operands; k++) {
     const tide_tensor *t = k < j->outputs ? made[k] : c->in[k - j->outputs];
     x.ptr[k] = tide__tensor_ptr(t);
-    tide__storage_use(t->storage, q.stream);
+    tide__jit_operand(t, k < j->outputs, q.stream);
   }
   return launch_pieces(c, p, &q, &a, &x, c->device < 0 ? 0 : tide__site_now());
 }

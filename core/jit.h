@@ -93,15 +93,19 @@ typedef struct tide__function {
 } tide__function;
 tide_status tide__jit_function(tide__function *out, const tide__jit_request *r, const tide_compiler *c, int device);
 
-/* Before the operands' use is noted, and after: the launch itself, which is noted as every other one is. */
-static inline void tide__jit_launch_begin(int device) {
-  if (device < 0 && tide__sync_watched()) tide__early = TIDE_OK;
+/* Before the operands' use is noted, each of them, and after: the launch itself, which is noted as every other one is.
+ */
+static inline void tide__jit_launch_begin(void) {
+  if (tide__sync_watched()) tide__observe_operands();
+}
+static inline void tide__jit_operand(const tide_tensor *x, bool write, tide_stream *stream) {
+  tide__storage_use(x->storage, stream);
+  if (tide__sync_watched()) tide__observe_operand(x, write);
 }
 static inline tide_status tide__jit_launch(const tide_compiler *c, void *function, tide__queue *q, tide__launch what,
                                            const tide_launch *a) {
-  if (a->device < 0 && tide__sync_watched() && tide__early != TIDE_OK) return tide__early;
-  q->number = tide__launch_note(q->stream, a->site, what, 0);
-  return tide__launch_end(q->stream, q->number, c->launch(q->stream, function, a));
+  TIDE_TRY(tide__launch_begin(&q->number, q->stream, a->site, what, 0));
+  return tide__launch_done(q->stream, q->number, c->launch(q->stream, function, a));
 }
 
 /* ---- jit_cache.c: files ---- */

@@ -403,9 +403,9 @@ tide_status tide_kernel_launch(tide_kernel *k, const tide_grid *g, const tide_op
   TIDE_TRY(pack(&bytes, &a, &l, k, g, args, n));
   TIDE_TRY(tide__queue_begin(&q, a.device));
   if (g->stream) q.stream = g->stream;
-  tide__jit_launch_begin(a.device);
+  tide__jit_launch_begin();
   for (int i = 0; i < n; i++)
-    if (args[i].tensor) tide__storage_use(args[i].tensor->storage, q.stream);
+    if (args[i].tensor) tide__jit_operand(args[i].tensor, !k->param[i].read_only, q.stream);
   a.site = a.device < 0 ? 0 : tide__site_now();
   return tide__jit_launch(l->compiler, l->function.handle, &q, TIDE__LAUNCH_RAW, &a);
 }
@@ -421,15 +421,16 @@ struct tide_bound {
   uint16_t offset[PARAMS], pointer[PARAMS];
   int tensors;
   tide_tensor *tensor[PARAMS]; /* views of our own */
+  bool writes[PARAMS];         /* to tensor i */
   packed bytes;
 };
 
-static tide_status keep_tensors(tide_bound *b, const tide_operand *args, int n) {
+static tide_status keep_tensors(tide_bound *b, const tide_kernel *k, const tide_operand *args, int n) {
   for (int i = 0; i < n; i++) {
     const tide_tensor *x = args[i].tensor;
     if (!x) continue;
     TIDE_TRY(tide__tensor_view(&b->tensor[b->tensors], x, x->size, x->stride, x->ndim, x->offset));
-    b->tensors++;
+    b->writes[b->tensors++] = !k->param[i].read_only;
   }
   return TIDE_OK;
 }
@@ -441,7 +442,7 @@ tide_status tide_kernel_bind(tide_bound **out, tide_kernel *k, const tide_grid *
   tide_bound *b = calloc(1, sizeof *b);
   if (!b) return tide__fail(TIDE_MEMORY, "bind: no host memory");
   tide_status status = pack(&b->bytes, &b->launch, &l, k, g, args, n);
-  if (status == TIDE_OK) status = keep_tensors(b, args, n);
+  if (status == TIDE_OK) status = keep_tensors(b, k, args, n);
   if (status != TIDE_OK) {
     tide_bound_free(b);
     return status;
@@ -461,8 +462,8 @@ tide_status tide_bound_launch(tide_bound *b) {
     return tide__fail(TIDE_STATE, "launch: what was bound belongs to a runtime that has ended or was reset");
   TIDE_TRY(tide__queue_begin(&q, b->launch.device));
   if (b->stream) q.stream = b->stream;
-  tide__jit_launch_begin(b->launch.device);
-  for (int i = 0; i < b->tensors; i++) tide__storage_use(b->tensor[i]->storage, q.stream);
+  tide__jit_launch_begin();
+  for (int i = 0; i < b->tensors; i++) tide__jit_operand(b->tensor[i], b->writes[i], q.stream);
   b->launch.site = b->launch.device < 0 ? 0 : tide__site_now();
   return tide__jit_launch(b->compiler, b->function, &q, TIDE__LAUNCH_RAW, &b->launch);
 }

@@ -220,20 +220,23 @@ void tide__suspects_find(tide__suspects *out, int device) {
   pthread_mutex_unlock(&lock);
 }
 
-static const char *launch_name(uint32_t what) {
+const char *tide__launch_name(tide__launch what, int detail) {
   static const char *const names[] = {
 #define KERNEL(name, args) #name,
 #include "kernel.def"
 #undef KERNEL
-      "copy to the device", "copy to the host", "copy between devices", "sleep",
+      "copy to the device", "copy to the host", "copy between devices", "item", "sleep",
       "graph replay",       "jiterator",        "compiled kernel"};
   static const char *const reductions[TIDE_REDUCTION_COUNT] = {"sum", "nansum", "prod",   "mean",          "max",
                                                                "min", "all",    "any",    "count_nonzero", "norm",
                                                                "var", "std",    "argmax", "argmin"};
-  uint32_t launch = what >> 8, detail = what & 255;
-  if (launch == TIDE__LAUNCH_elementwise) return tide_op_get((tide_op)detail)->name;
-  if (launch == TIDE__LAUNCH_reduce && detail < TIDE_REDUCTION_COUNT) return reductions[detail];
-  return launch == TIDE__LAUNCH_gemm ? "matmul" : names[launch];
+  if (what == TIDE__LAUNCH_elementwise) return tide_op_get((tide_op)detail)->name;
+  if (what == TIDE__LAUNCH_reduce && detail < TIDE_REDUCTION_COUNT) return reductions[detail];
+  return what == TIDE__LAUNCH_gemm ? "matmul" : names[what];
+}
+
+static const char *launch_name(uint32_t what) {
+  return tide__launch_name((tide__launch)(what >> 8), (int)(what & 255));
 }
 
 static size_t put(char *text, size_t size, size_t at, const char *piece) {

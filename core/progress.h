@@ -12,6 +12,7 @@ typedef enum tide__launch {
   TIDE__LAUNCH_COPY_IN,
   TIDE__LAUNCH_COPY_OUT,
   TIDE__LAUNCH_COPY_PEER,
+  TIDE__LAUNCH_ITEM,
   TIDE__LAUNCH_SLEEP,
   TIDE__LAUNCH_GRAPH,
   TIDE__LAUNCH_JIT,
@@ -85,6 +86,9 @@ typedef struct tide__reached {
 } tide__reached;
 int tide__progress_list(tide__reached *list, int room, int device);
 void tide__progress_reached_all(const tide__reached *list, int n);
+
+/* "add", "sum", "copy to the host": for people. */
+const char *tide__launch_name(tide__launch what, int detail);
 
 /* The launches that may have failed, oldest first on each stream: those of one stream that are the same op of the same
  * line are one, `count` times. */

@@ -16,6 +16,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "observe.h"
+
 /* A collector lets go of thousands of tensors at a time: the caches must hold what one of its cycles gives. */
 enum { CLASSES = 11, SHELLS = 16384 };
 static const size_t smallest = 64, kept_bytes = (size_t)1 << 20; /* of each class */
@@ -264,6 +266,7 @@ void tide__storage_use_slow(tide_storage *s, tide_stream *stream) {
 static void finish(void *arg) {
   tide_storage *s = arg;
   bool live = tide__storage_live(s);
+  if (tide__sync_watched() && s->tracked) tide__observe_storage_gone(s);
   if (s->foreign) {
     if (s->release) s->release(s->user);
   } else if (s->device < 0 && s->ptr) {

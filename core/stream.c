@@ -16,7 +16,7 @@
 #include <stdlib.h>
 
 #include "graph.h"
-#include "progress.h"
+#include "observe.h"
 #include "tide/device.h"
 #include "tide/history.h"
 #include "tide/memory.h"
@@ -273,7 +273,9 @@ tide_status tide_stream_query(bool *done, tide_stream *s) {
   TIDE_TRY(tide__backend(&b, s->device));
   uint32_t launched = tide__progress_now(s);
   TIDE_TRY(b->stream_query(done, s->impl));
-  if (*done) tide__progress_reached(s, launched);
+  if (!*done) return TIDE_OK;
+  tide__progress_reached(s, launched);
+  if (tide__sync_watched()) tide__observe_host_stream(s);
   return TIDE_OK;
 }
 
@@ -286,6 +288,7 @@ tide_status tide_stream_synchronize(tide_stream *s) {
   uint32_t launched = tide__progress_now(s);
   TIDE_TRY(b->stream_sync(s->impl));
   tide__progress_reached(s, launched);
+  if (tide__sync_watched()) tide__observe_host_stream(s);
   tide__after_wait();
   return TIDE_OK;
 }
@@ -296,8 +299,10 @@ tide_status tide_stream_sleep(tide_stream *s, int64_t cycles) {
   if (cycles < 0)
     return tide__fail(TIDE_VALUE, "stream_sleep: negative cycles, got %lld, expected 0 or more", (long long)cycles);
   TIDE_TRY(tide__backend(&b, s->device));
-  uint32_t number = tide__launch_note(s, tide__site_now(), TIDE__LAUNCH_SLEEP, 0);
-  return tide__launch_end(s, number, b->stream_sleep(s->impl, cycles));
+  uint32_t number;
+  if (tide__sync_watched()) tide__observe_operands();
+  TIDE_TRY(tide__launch_begin(&number, s, tide__site_now(), TIDE__LAUNCH_SLEEP, 0));
+  return tide__launch_done(s, number, b->stream_sleep(s->impl, cycles));
 }
 
 /* ---- what is current ---- */

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "progress.h"
+#include "observe.h"
 
 #define TIDE_LIKELY(x)   __builtin_expect(!!(x), 1)
 #define TIDE_UNLIKELY(x) __builtin_expect(!!(x), 0)
@@ -114,18 +114,19 @@ static inline void tide__head_begin(tide_head *head, int device, int nptr) {
   head->nptr = nptr;
   head->device = device;
   head->site = device < 0 ? 0 : tide__site_now(); /* the CPU reports at once: no site is needed */
-  if (device < 0 && tide__sync_watched()) tide__early = TIDE_OK;
+  if (tide__sync_watched()) tide__observe_operands();
 }
+/* The first operand is the one that is written. */
 static inline void tide__head_set(tide_head *head, int k, const tide_tensor *x, const tide__queue *q) {
   head->ptr[k] = tide__tensor_ptr(x);
   tide__storage_use(x->storage, q->stream);
+  if (tide__sync_watched()) tide__observe_operand(x, k == 0);
 }
 /* Launches a kernel with the arguments and notes it; `detail` as in tide__launch_note. A status. */
 #define TIDE_LAUNCH(q, kernel, args, detail)                                                                           \
-  (tide__sync_watched() && tide__early != TIDE_OK                                                                      \
+  (tide__launch_begin(&(q)->number, (q)->stream, (args)->head.site, TIDE__LAUNCH_##kernel, (detail)) != TIDE_OK        \
        ? tide__early                                                                                                   \
-       : ((q)->number = tide__launch_note((q)->stream, (args)->head.site, TIDE__LAUNCH_##kernel, (detail)),            \
-          tide__launch_end((q)->stream, (q)->number, (q)->backend->kernel((q)->stream, (args)))))
+       : tide__launch_done((q)->stream, (q)->number, (q)->backend->kernel((q)->stream, (args))))
 /* dst = cast(src) on one device: src broadcasts, may have negative strides, and must not overlap dst. */
 tide_status tide__copy_kernel(const tide_tensor *dst, const tide_tensor *src);
 /* The one element of x, by a wait that somebody has announced already. */

@@ -1,0 +1,78 @@
+/* observe.h: what is told to those who watch every operation: the stream sanitizer and the profiler. Private to core.
+ *
+ * Everything here is called only while tide__sync_watched() says so, and costs nothing else. */
+#ifndef TIDE_OBSERVE_H
+#define TIDE_OBSERVE_H
+
+#include "progress.h"
+
+enum { TIDE__ACCESSES = 80 };
+
+/* One tensor that an operation touches. */
+typedef struct tide__access {
+  const tide_tensor *x; /* borrowed for the length of the call */
+  bool write;           /* it may read as well */
+} tide__access;
+
+/* What is about to be queued on a stream, or done by the host if the stream is the CPU's. */
+typedef struct tide__operation {
+  tide_stream *stream;
+  uint32_t site;
+  tide__launch what;
+  int detail;                     /* as in tide__launch_note */
+  const struct tide_graph *graph; /* a replay's; else NULL */
+  int n;
+  tide__access access[TIDE__ACCESSES];
+} tide__operation;
+
+/* Any function may be NULL. They may run on any thread, hold no lock of core's, and may not queue work. */
+typedef struct tide__observer {
+  tide_status (*before)(const tide__operation *op); /* a failure refuses the operation */
+  void (*after)(const tide__operation *op, tide_status status);
+  void (*recorded)(const tide_event *event, const tide_stream *stream);
+  void (*waits_event)(const tide_stream *stream, const tide_event *event);
+  void (*waits_stream)(const tide_stream *stream, const tide_stream *other);
+  /* The host has waited for it, or has seen that it is done. */
+  void (*host_event)(const tide_event *event);
+  void (*host_stream)(const tide_stream *stream);
+  void (*host_device)(int device);
+  void (*event_gone)(const tide_event *event);
+  void (*storage_gone)(tide_storage *s); /* its memory may serve others from now on */
+} tide__observer;
+
+typedef enum tide__observer_slot { TIDE__SANITIZER, TIDE__PROFILER, TIDE__OBSERVERS } tide__observer_slot;
+/* NULL: nobody. Calls of the one before may still be under way on other threads. */
+void tide__observer_set(tide__observer_slot slot, const tide__observer *observer);
+
+/* An operation is told in these steps, by one thread: its operands, that it is about to be queued, that it was. */
+void tide__observe_operands(void); /* none so far */
+void tide__observe_operand(const tide_tensor *x, bool write);
+tide_status tide__observe_launch(tide_stream *stream, uint32_t site, tide__launch what, int detail,
+                                 const struct tide_graph *graph);
+void tide__observe_queued(tide_status status);
+
+/* The launch of anything: what comes before the backend's call, and what comes after it with its status. A failure of
+ * the former, which stays in tide__early, refuses the launch. */
+static inline tide_status tide__launch_begin(uint32_t *number, tide_stream *stream, uint32_t site, tide__launch what,
+                                             int detail) {
+  if (tide__sync_watched() && (tide__early = tide__observe_launch(stream, site, what, detail, NULL)) != TIDE_OK)
+    return tide__early;
+  *number = tide__launch_note(stream, site, what, detail);
+  return TIDE_OK;
+}
+static inline tide_status tide__launch_done(tide_stream *stream, uint32_t number, tide_status status) {
+  status = tide__launch_end(stream, number, status);
+  if (tide__sync_watched()) tide__observe_queued(status);
+  return status;
+}
+
+void tide__observe_recorded(const tide_event *event, const tide_stream *stream);
+void tide__observe_waits_event(const tide_stream *stream, const tide_event *event);
+void tide__observe_waits_stream(const tide_stream *stream, const tide_stream *other);
+void tide__observe_host_event(const tide_event *event);
+void tide__observe_host_stream(const tide_stream *stream);
+void tide__observe_host_device(int device);
+void tide__observe_event_gone(const tide_event *event);
+void tide__observe_storage_gone(tide_storage *s);
+
+#endif
