@@ -1,9 +1,10 @@
 /* progress.c: which launches may be the one that failed.
  *
  * A device reports that something failed long after it was queued, and not what. So each stream keeps a ring of what
- * was launched on it, with script lines, and is asked after every sixteenth launch to write that launch's number to a
- * word that can be read even when the device is lost. What failed stands between the last number that was written and
- * the next one that should have been: at most sixteen launches of each stream that had work. Waits that ended well say
+ * was launched on it, with script lines, and is asked now and then to write a launch's number to a word that can be
+ * read even when the device is lost. What failed stands between the last number that was written and the next one that
+ * should have been: at most 32 launches of a stream that is alone on its device, 16 of each of several. (To be asked
+ * costs a call of the driver, so it is not done more often than that.) Waits that ended well say
  * still more precisely what is done. With CUDA_LAUNCH_BLOCKING set, every launch is waited for, and there is no doubt
  * left.
  *
@@ -29,6 +30,15 @@ bool tide_launch_blocking(void) {
 
 /* ---- what is known of a stream ---- */
 
+/* The lock is held. */
+static void set_steps(int device) {
+  int n = 0;
+  for (const struct tide__progress *p = all; p; p = p->next) n += p->stream->device == device;
+  for (struct tide__progress *p = all; p; p = p->next)
+    if (p->stream->device == device)
+      atomic_store_explicit(&p->step, n == 1 ? TIDE__PROGRESS_ALONE : TIDE__PROGRESS_AMONG, memory_order_relaxed);
+}
+
 struct tide__progress *tide__progress_new(tide_stream *stream) {
   const tide_backend *b = tide__backend_peek(stream->device);
   pthread_mutex_lock(&lock);
@@ -43,6 +53,7 @@ struct tide__progress *tide__progress_new(tide_stream *stream) {
     p->next = all;
     if (all) all->prev = p;
     all = p;
+    set_steps(stream->device);
     atomic_store_explicit(&stream->progress, p, memory_order_release);
   }
   pthread_mutex_unlock(&lock);
@@ -56,6 +67,7 @@ static void drop(struct tide__progress *p) {
     all = p->next;
   if (p->next) p->next->prev = p->prev;
   atomic_store_explicit(&p->stream->progress, NULL, memory_order_relaxed);
+  set_steps(p->stream->device);
   free(p);
 }
 
@@ -85,7 +97,9 @@ static void raise_done(struct tide__progress *p, uint32_t number) {
 
 /* A backend that cannot note loses precision and nothing else, unless its device is lost. */
 tide_status tide__launch_check(struct tide__progress *p, uint32_t number) {
-  if (number % TIDE__PROGRESS_STEP == 0 && atomic_load_explicit(&p->noted, memory_order_relaxed)) {
+  uint32_t step = atomic_load_explicit(&p->step, memory_order_relaxed);
+  if (number % step == 0 && atomic_load_explicit(&p->noted, memory_order_relaxed)) {
+    atomic_fetch_or_explicit(&p->entry[number % TIDE__PROGRESS_RING], TIDE__PROGRESS_MARK, memory_order_relaxed);
     tide_status status = p->backend->progress_note(p->stream->impl, number);
     if (status != TIDE_OK && tide__device_lost(NULL, p->stream->device)) return status;
     if (status != TIDE_OK) atomic_store_explicit(&p->noted, false, memory_order_relaxed);
@@ -173,15 +187,24 @@ void tide__progress_reached_all(const tide__reached *list, int n) {
 
 /* ---- suspects ---- */
 
+/* The first launch after `noted` that the stream was asked to note, or the last one. What is no longer in the ring is
+ * not looked at. */
+static uint32_t next_mark(const struct tide__progress *p, uint32_t noted, uint32_t launched) {
+  uint32_t k = launched - noted < TIDE__PROGRESS_RING ? noted + 1 : launched - TIDE__PROGRESS_RING + 1;
+  while (before(k, launched) &&
+         !(atomic_load_explicit(&p->entry[k % TIDE__PROGRESS_RING], memory_order_relaxed) & TIDE__PROGRESS_MARK))
+    k++;
+  return k;
+}
+
 /* The launches (*first, *last] of a stream that may have failed; false if some of them are not known any more. */
 static bool window(const struct tide__progress *p, uint32_t *first, uint32_t *last) {
   uint32_t launched = atomic_load_explicit(&p->launched, memory_order_relaxed);
   *first = atomic_load_explicit(&p->done, memory_order_relaxed), *last = launched;
   if (atomic_load_explicit(&p->noted, memory_order_relaxed)) {
     uint32_t noted = p->backend->progress_read(p->stream->impl);
-    uint32_t next = noted - noted % TIDE__PROGRESS_STEP + TIDE__PROGRESS_STEP;
     if (before(*first, noted)) *first = noted;
-    if (before(next, launched) && before(*first, next)) *last = next;
+    *last = next_mark(p, noted, launched);
   }
   bool known = launched - *first <= TIDE__PROGRESS_RING;
   if (!known) *first = launched - TIDE__PROGRESS_RING;
@@ -190,7 +213,7 @@ static bool window(const struct tide__progress *p, uint32_t *first, uint32_t *la
 }
 
 static void add_suspect(tide__suspects *out, int from, const struct tide__progress *p, uint64_t entry) {
-  uint32_t site = (uint32_t)entry, what = (uint32_t)(entry >> 32);
+  uint32_t site = (uint32_t)entry, what = (uint32_t)((entry & ~TIDE__PROGRESS_MARK) >> 32);
   int i = from;
   while (i < out->n && (out->item[i].site != site || out->item[i].what != what)) i++;
   if (i == TIDE__SUSPECTS) {

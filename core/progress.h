@@ -19,15 +19,17 @@ typedef enum tide__launch {
   TIDE__LAUNCH_RAW
 } tide__launch;
 
-/* A power of two that is more than a driver lets a stream run ahead, and how often a stream is asked to note where it
- * is. */
-enum { TIDE__PROGRESS_RING = 2048, TIDE__PROGRESS_STEP = 16 };
+/* A power of two that is more than a driver lets a stream run ahead. After how many launches a stream is asked to note
+ * where it is: all streams of a device together shall leave few in doubt. */
+enum { TIDE__PROGRESS_RING = 2048, TIDE__PROGRESS_ALONE = 32, TIDE__PROGRESS_AMONG = 16 };
+#define TIDE__PROGRESS_MARK ((uint64_t)1 << 63) /* of an entry: its stream was asked there */
 
 /* One for each stream that launched something. */
 struct tide__progress {
   _Atomic uint32_t launched; /* how many; also the number of the last one. It may wrap. */
   _Atomic uint32_t done;     /* the last one that a wait has seen the end of */
-  _Atomic bool noted;        /* the stream notes every TIDE__PROGRESS_STEP-th one as it passes it */
+  _Atomic uint32_t step;     /* TIDE__PROGRESS_ALONE while it is the only one of its device, else _AMONG */
+  _Atomic bool noted;        /* the stream notes every step-th one as it passes it */
   bool blocking;             /* CUDA_LAUNCH_BLOCKING */
   const tide_backend *backend;
   tide_stream *stream; /* borrowed: the stream ends this before it ends itself */
@@ -37,7 +39,7 @@ struct tide__progress {
     uint32_t number, own; /* of that stream, and how many this one had launched */
   } behind[8];            /* what the stream last waited for; noted while the debug mode is on */
   unsigned behind_at;
-  _Atomic uint64_t entry[TIDE__PROGRESS_RING]; /* site, then launch << 8 | detail in the upper half */
+  _Atomic uint64_t entry[TIDE__PROGRESS_RING]; /* site, then launch << 8 | detail in the upper half, and the mark */
 };
 
 /* NULL without memory: then nothing is noted. */
@@ -63,7 +65,7 @@ static inline uint32_t tide__launch_note(tide_stream *stream, uint32_t site, tid
 static inline tide_status tide__launch_end(tide_stream *stream, uint32_t number, tide_status status) {
   if (number == 0 || status != TIDE_OK) return status;
   struct tide__progress *p = atomic_load_explicit(&stream->progress, memory_order_relaxed);
-  bool quiet = number % TIDE__PROGRESS_STEP != 0 && !p->blocking;
+  bool quiet = (number & (atomic_load_explicit(&p->step, memory_order_relaxed) - 1)) != 0 && !p->blocking;
   return __builtin_expect(quiet, 1) ? TIDE_OK : tide__launch_check(p, number);
 }
 

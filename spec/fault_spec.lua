@@ -5,18 +5,18 @@ local tide = require "tide"
 local D = require "spec.support.device"
 if not D.simulated then return end
 
--- A loop of a thousand launches of different lines: launch k is op k % 20 of the list. Prints what the error says.
+-- A loop of a thousand launches of different lines: launch k is op k % 40 of the list. Prints what the error says.
 local loop = [[
   local tide = require "tide"
   local ops, lines = {}, {}
   local x = tide.ones(64, { device = "cuda" })
-  for i = 1, 20 do
+  for i = 1, 40 do
     ops[i] = assert(load("return function(x) x:" .. (i % 2 == 0 and "add_" or "mul_") .. "(1) end", "=line" .. i))()
   end
   tide.cuda.synchronize()
   local e
   for k = 1, 1000 do
-    local ok, err = pcall(ops[(k - 1) % 20 + 1], x)
+    local ok, err = pcall(ops[(k - 1) % 40 + 1], x)
     if not ok then e = err break end
   end
   if not e then
@@ -48,7 +48,7 @@ describe("a fault at a launch", function()
         local name, code, sticky, device, n = head:match "^AcceleratorError\t(%S+)\t(%d+)\t(%S+)\t(%S+)\t(%d+)$"
         assert(name, out)
         assert.are.same({ "cudaErrorLaunchFailure", "719", tostring(kind == "sticky"), "cuda:0" }, { name, code, sticky, device })
-        local i = (k - 2) % 20 + 1
+        local i = (k - 2) % 40 + 1
         local op = i % 2 == 0 and "add" or "mul"
         assert.is_truthy(out:find(("candidate\t%s\tline%d:1\t1\tinteger\n"):format(op, i), 1, true), k .. ": " .. out)
         assert.is_true(tonumber(n) <= 32, n .. " candidates")
@@ -60,7 +60,7 @@ describe("a fault at a launch", function()
     it("is named exactly with CUDA_LAUNCH_BLOCKING: " .. kind, function()
       for _, k in ipairs { 2, 17, 500 } do
         local out = run(k, kind, { CUDA_LAUNCH_BLOCKING = "1" })
-        local i = (k - 2) % 20 + 1
+        local i = (k - 2) % 40 + 1
         local op = i % 2 == 0 and "add" or "mul"
         assert.is_truthy(out:find(("\tcuda:0\t1\ncandidate\t%s\tline%d:1\t1\tinteger\n%s: "):format(op, i, op), 1, true),
           k .. ": " .. out)
