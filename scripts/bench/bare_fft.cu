@@ -1,5 +1,5 @@
-// bare_fft.cu: cuFFT itself, out of place, with the layouts of fft.lua. Prints `bare <tab> case <tab> value <tab> unit`.
-// nvcc -O3 -std=c++17 -arch=native bare_fft.cu -lcufft -o bare_fft
+// bare_fft.cu: cuFFT itself, out of place, with the layouts of fft.lua. Prints `bare <tab> case <tab> value <tab>
+// unit`. nvcc -O3 -std=c++17 -arch=native bare_fft.cu -lcufft -o bare_fft
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -12,7 +12,8 @@ static void row(const char *name, cufftType type, std::vector<int> n, int batch,
   cudaMalloc(&in, bytes), cudaMalloc(&out, bytes);
   std::vector<float> noise(1 << 20);
   for (size_t i = 0; i < noise.size(); i++) noise[i] = float(rand()) / RAND_MAX - 0.5f;
-  for (size_t at = 0; at < bytes; at += noise.size() * 4) cudaMemcpy(in + at, noise.data(), noise.size() * 4, cudaMemcpyDefault);
+  for (size_t at = 0; at < bytes; at += noise.size() * 4)
+    cudaMemcpy(in + at, noise.data(), noise.size() * 4, cudaMemcpyDefault);
   cufftHandle plan;
   std::vector<int> half = n;
   half.back() = n.back() / 2 + 1;
