@@ -118,7 +118,7 @@ tide_status tide_graph_begin(tide_graph *g, tide_stream *stream, tide_mempool *p
   tide_status status = b->capture_begin(stream->impl, mode);
   if (status == TIDE_OK) {
     g->recording = r, g->mode = mode, g->capturing = true;
-    g->id = tide__stream_number();
+    g->id = r->capture = tide__stream_number();
     g->stopped[0] = 0;
     own = g;
     atomic_fetch_add(&tide__captures, 1);

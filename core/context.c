@@ -9,6 +9,7 @@
  * held; a reclaim hook that has been removed is not running and will not run. */
 #include "accelerator.h"
 #include "graph.h"
+#include "observe.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -176,7 +177,10 @@ tide_status tide_init(const tide_config *config) {
   pthread_mutex_lock(&runtime.lock);
   while (runtime.ending) pthread_cond_wait(&runtime.ended, &runtime.lock);
   tide_status status = runtime.depth ? TIDE_OK : configure(config);
-  if (status == TIDE_OK && runtime.depth++ == 0) next_epoch();
+  if (status == TIDE_OK && runtime.depth++ == 0) {
+    next_epoch();
+    tide__sanitizer_start();
+  }
   pthread_mutex_unlock(&runtime.lock);
   return status;
 }
@@ -204,6 +208,7 @@ static void end_accelerators(void) {
   tide__pinned_shutdown();
   tide__event_shutdown();
   tide__stream_shutdown();
+  tide__sanitizer_forget();
 }
 
 static void end_runtime(void) {

@@ -277,6 +277,7 @@ tide_status tide_item(tide_scalar *out, const tide_tensor *x) {
 tide_status tide__item_now(tide_scalar *out, const tide_tensor *x) {
   if (x->storage->device < 0) {
     if (x->storage->arrival) TIDE_TRY(tide__arrival_check(x->storage, "item"));
+    TIDE_TRY(tide__observe_read(x));
     *out = tide__scalar_unpack(tide__tensor_ptr(x), (tide_dtype)x->dtype);
     return TIDE_OK;
   }

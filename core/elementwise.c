@@ -204,14 +204,16 @@ static tide_status call_size(call *c, const tide_tensor *into) {
 }
 
 /* CPU tensors of one element become numbers, unless nothing but such tensors is left. */
-static void call_numbers(call *c) {
-  if (c->ndim == 0 && c->device < 0) return;
+static tide_status call_numbers(call *c) {
+  if (c->ndim == 0 && c->device < 0) return TIDE_OK;
   for (int k = 0; k < c->info->operands; k++) {
     const tide_tensor *x = c->tensor[k];
     if (!x || x->ndim > 0 || x->storage->device >= 0) continue;
+    TIDE_TRY(tide__observe_read(x));
     c->number[k] = tide__scalar_unpack(tide__tensor_ptr(x), (tide_dtype)x->dtype);
     c->tensor[k] = NULL;
   }
+  return TIDE_OK;
 }
 
 static tide_status own(call *c, int k, tide_status status, tide_tensor *copy) {
@@ -338,7 +340,7 @@ static tide_status general_way(tide_tensor **out, tide_op op, const tide_op_info
   TIDE_TRY(tide__op_types(&c.types, op, in, params));
   TIDE_TRY(call_size(&c, into));
   if (into) TIDE_TRY(tide__cast_expect(into, c.types.result, c.info->name));
-  call_numbers(&c);
+  TIDE_TRY(call_numbers(&c));
   tide_status status = call_finish(out, &c, params, into);
   call_end(&c);
   return status;

@@ -105,6 +105,8 @@ void tide__event_shutdown(void) {
 
 /* ---- events ---- */
 
+bool tide__event_shared(const tide_event *event) { return event->flags & TIDE_EVENT_INTERPROCESS; }
+
 static tide_status check(const tide_event *event, const char *what) {
   if (!event) return tide__fail(TIDE_ARGUMENT, "%s: no event, got NULL, expected an event", what);
   if (event->epoch != tide__epoch_now())

@@ -76,6 +76,7 @@ static void dispose(void *arg) {
 
 void tide__recording_retire(tide__recording *r, bool from_finaliser) {
   if (!r) return;
+  if (tide__sync_watched()) tide__observe_capture_gone(r->capture);
   if (r->last) tide__park_use(&r->park, r->last);
   if (from_finaliser || tide_thread_is_capturing())
     tide__park_later(&r->park, dispose, r);

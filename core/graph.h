@@ -17,6 +17,7 @@ typedef struct tide__draws {
 typedef struct tide__recording {
   struct tide__recording *prev, *next; /* all of them, for the shutdown */
   int device;
+  uint64_t capture;   /* the number of the capture */
   void *graph, *exec; /* the backend's */
   tide_stream *last;  /* of the last replay, at first of the capture; retained */
   tide_storage **held;

@@ -40,6 +40,16 @@ tide_status tide__observe_launch(tide_stream *stream, uint32_t site, tide__launc
 
 void tide__observe_queued(tide_status status) { EACH(o) if (o->after) o->after(&now, status); }
 
+tide_status tide__observe_read_slow(const tide_tensor *x) {
+  tide_stream *host;
+  TIDE_TRY(tide__stream_current(&host, TIDE_CPU));
+  tide__observe_operands();
+  tide__observe_operand(x, false);
+  TIDE_TRY(tide__observe_launch(host, 0, TIDE__LAUNCH_ITEM, 0, NULL));
+  tide__observe_queued(TIDE_OK);
+  return TIDE_OK;
+}
+
 void tide__observe_recorded(const tide_event *event, const tide_stream *stream) {
   EACH(o) if (o->recorded) o->recorded(event, stream);
 }
@@ -61,3 +71,5 @@ void tide__observe_host_device(int device) { EACH(o) if (o->host_device) o->host
 void tide__observe_event_gone(const tide_event *event) { EACH(o) if (o->event_gone) o->event_gone(event); }
 
 void tide__observe_storage_gone(tide_storage *s) { EACH(o) if (o->storage_gone) o->storage_gone(s); }
+
+void tide__observe_capture_gone(uint64_t capture) { EACH(o) if (o->capture_gone) o->capture_gone(capture); }

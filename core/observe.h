@@ -37,12 +37,17 @@ typedef struct tide__observer {
   void (*host_stream)(const tide_stream *stream);
   void (*host_device)(int device);
   void (*event_gone)(const tide_event *event);
-  void (*storage_gone)(tide_storage *s); /* its memory may serve others from now on */
+  void (*storage_gone)(tide_storage *s);  /* its memory may serve others from now on */
+  void (*capture_gone)(uint64_t capture); /* its graph is not replayed any more; the number is tide_graph.id */
 } tide__observer;
 
 typedef enum tide__observer_slot { TIDE__SANITIZER, TIDE__PROFILER, TIDE__OBSERVERS } tide__observer_slot;
 /* NULL: nobody. Calls of the one before may still be under way on other threads. */
 void tide__observer_set(tide__observer_slot slot, const tide__observer *observer);
+
+/* The sanitizer is switched on where the environment asks for it; it forgets what it knows of devices that end. */
+void tide__sanitizer_start(void);
+void tide__sanitizer_forget(void);
 
 /* An operation is told in these steps, by one thread: its operands, that it is about to be queued, that it was. */
 void tide__observe_operands(void); /* none so far */
@@ -50,6 +55,11 @@ void tide__observe_operand(const tide_tensor *x, bool write);
 tide_status tide__observe_launch(tide_stream *stream, uint32_t site, tide__launch what, int detail,
                                  const struct tide_graph *graph);
 void tide__observe_queued(tide_status status);
+/* The host reads x, which lies in its own memory, by no kernel. */
+tide_status tide__observe_read_slow(const tide_tensor *x);
+static inline tide_status tide__observe_read(const tide_tensor *x) {
+  return tide__sync_watched() && x->storage->tracked ? tide__observe_read_slow(x) : TIDE_OK;
+}
 
 /* The launch of anything: what comes before the backend's call, and what comes after it with its status. A failure of
  * the former, which stays in tide__early, refuses the launch. */
@@ -74,5 +84,9 @@ void tide__observe_host_stream(const tide_stream *stream);
 void tide__observe_host_device(int device);
 void tide__observe_event_gone(const tide_event *event);
 void tide__observe_storage_gone(tide_storage *s);
+void tide__observe_capture_gone(uint64_t capture);
+
+/* event.c: may other processes record it? */
+bool tide__event_shared(const tide_event *event);
 
 #endif

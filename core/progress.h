@@ -89,6 +89,7 @@ typedef struct tide__reached {
 int tide__progress_list(tide__reached *list, int room, int device);
 void tide__progress_reached_all(const tide__reached *list, int n);
 
+extern const char *const tide__random_names[]; /* random.c: of each kind */
 /* "add", "sum", "copy to the host": for people. */
 const char *tide__launch_name(tide__launch what, int detail);
 

@@ -23,11 +23,11 @@ static tide_status fail_param(const char *what, const char *name, double got, co
   return tide__fail(TIDE_VALUE, "%s: wrong %s, got %g, expected %s", what, name, got, expected);
 }
 
-static const char *const kind_names[] = {"uniform",     "normal", "random",     "bernoulli",
-                                         "exponential", "cauchy", "log_normal", "geometric"};
+const char *const tide__random_names[] = {"uniform",     "normal", "random",     "bernoulli",
+                                          "exponential", "cauchy", "log_normal", "geometric"};
 
 static tide_status check_params(tide_random_kind kind, double a, double b) {
-  const char *what = kind_names[kind];
+  const char *what = tide__random_names[kind];
   switch (kind) {
   case TIDE_UNIFORM:
     if (!(a <= b) || isinf(b - a))
@@ -104,8 +104,8 @@ tide_status tide_random(tide_tensor *x, tide_random_kind kind, double a, double 
     TIDE_TRY(integer_bound(&hi, b));
     return tide_random_int(x, lo, hi, generator);
   }
-  TIDE_TRY(begin(x, &generator, kind_names[kind]));
-  TIDE_TRY(check_dtype(x, kind != TIDE_BERNOULLI && kind != TIDE_GEOMETRIC, kind_names[kind]));
+  TIDE_TRY(begin(x, &generator, tide__random_names[kind]));
+  TIDE_TRY(check_dtype(x, kind != TIDE_BERNOULLI && kind != TIDE_GEOMETRIC, tide__random_names[kind]));
   TIDE_TRY(check_params(kind, a, b));
   draw d = {.kind = kind, .a = a, .b = b};
   return run(x, &d, generator);

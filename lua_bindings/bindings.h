@@ -78,6 +78,9 @@ static inline void ltide_newmetatable(lua_State *L, const char *name) {
 /* error.c: __newindex of objects whose fields are told and not set. */
 int ltide_read_only(lua_State *L);
 
+/* sanitizer.c: adds a race's fields to the error object at the top, if the thread's error is of that sort. */
+void ltide_set_race(lua_State *L);
+
 /* doc.c: registration with a doc string, which help() shows. Lists end with {NULL}. */
 typedef struct ltide_reg {
   const char *name; /* "empty", "Tensor:view", ... without the path */
@@ -192,6 +195,7 @@ void ltide_open_graph(lua_State *L, ltide_state *S);
 void ltide_open_memory(lua_State *L, ltide_state *S);
 void ltide_open_scope(lua_State *L, ltide_state *S);
 void ltide_open_debug(lua_State *L, ltide_state *S);
+void ltide_open_sanitizer(lua_State *L, ltide_state *S);
 void ltide_open_util(lua_State *L, ltide_state *S);
 void ltide_open_timer(lua_State *L, ltide_state *S);
 void ltide_open_loader(lua_State *L, ltide_state *S);

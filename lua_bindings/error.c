@@ -1,7 +1,8 @@
 /* error.c: error objects, and the one place where errors are raised.
  *
  * An error object is a table with the metatable below: kind, message, traceback, op, for a device's errors device,
- * code, name, sticky and candidates, for memory requested, free, total, allocated, reserved. It holds strings and
+ * code, name, sticky and candidates, for memory requested, free, total, allocated, reserved, for a race earlier, later,
+ * bytes and edge. It holds strings and
  * numbers only, so it keeps no tensor alive. tostring gives "file:line: message", the form of Lua's own errors. */
 #include <stdarg.h>
 #include <stdio.h>
@@ -164,6 +165,7 @@ int ltide_raise(lua_State *L) {
     ltide_set_integer(L, "reserved", (lua_Integer)e.reserved);
     ltide_set_oom(L, e.device);
   }
+  if (e.status == TIDE_STATE) ltide_set_race(L);
   if (e.status == TIDE_ACCELERATOR) {
     ltide_set_integer(L, "code", e.code);
     lua_pushstring(L, e.name ? e.name : "");
