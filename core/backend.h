@@ -10,6 +10,7 @@
 #include "tide/device.h"
 #include "fft_plan.h"
 #include "tide/ipc.h"
+#include "tracer.h"
 
 #define TIDE_BACKEND_VERSION 3
 
@@ -136,6 +137,7 @@ typedef struct tide_backend {
   void (*fft_plan_free)(int device, void *plan); /* work that is queued still completes */
 
   const tide_compiler *compiler; /* makes kernels at run time (optional) */
+  const tide_tracer *tracer;     /* tells when the devices did what (optional) */
 
   /* ---- kernels: queued on the stream (tide_stream for scratch memory, its backend handle inside) ---- */
 #define KERNEL(name, args) tide_status (*name)(tide_stream * stream, const args *a);

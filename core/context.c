@@ -10,6 +10,7 @@
 #include "accelerator.h"
 #include "graph.h"
 #include "observe.h"
+#include "profiler.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -195,6 +196,7 @@ static void wait_for_devices(void) {
 
 /* From the tensors down to the library; each room frees what it has from the rooms below it. */
 static void end_accelerators(void) {
+  tide__profile_shutdown();
   tide__peer_shutdown();
   tide__capture_shutdown();
   tide__deferred_drain();
