@@ -245,6 +245,7 @@ bool tide__block_base(const tide_block *block, void **base, size_t *bytes) {
   return true;
 }
 
+bool tide__block_of_driver(const tide_block *block) { return block->segment->kind != SEGMENT_OWN; }
 void *tide__block_ptr(const tide_block *block) { return block->ptr; }
 void tide__block_use(tide_block *block, tide_stream *stream) { tide__park_use(&block->park, stream); }
 

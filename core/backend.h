@@ -6,13 +6,14 @@
 #define TIDE_BACKEND_H
 
 #include "compiler.h"
+#include "pack.h"
 #include "plan.h"
 #include "tide/device.h"
 #include "fft_plan.h"
 #include "tide/ipc.h"
 #include "tracer.h"
 
-#define TIDE_BACKEND_VERSION 3
+#define TIDE_BACKEND_VERSION 4
 
 /* What core offers to a backend that is loaded from a shared library. */
 typedef struct tide_backend_host {
@@ -22,7 +23,8 @@ typedef struct tide_backend_host {
   /* A driver call failed: `what` names it, code and name are the driver's. sticky: the device is lost until the process
    * ends. */
   tide_status (*fail_driver)(int device, const char *what, int code, const char *name, const char *text, bool sticky);
-  int (*interrupted)(void); /* nonzero: end the wait with TIDE_INTERRUPTED (call host->fail) */
+  /* Asked now and then by every wait for work of the device: whatever is not TIDE_OK ends the wait; the error is set. */
+  tide_status (*wait_on)(int device, const char *what);
   /* Stream-ordered scratch memory from the caching allocator, for the length of the queued work. */
   tide_status (*scratch_get)(void **out, tide_stream *stream, size_t bytes);
   void (*scratch_put)(tide_stream *stream, void *ptr);
@@ -138,6 +140,9 @@ typedef struct tide_backend {
 
   const tide_compiler *compiler; /* makes kernels at run time (optional) */
   const tide_tracer *tracer;     /* tells when the devices did what (optional) */
+
+  /* Copies pieces by one kernel on the stream's device, whose own and whose peers' memory they are (optional). */
+  tide_status (*pack)(tide_stream *stream, const tide_pack_args *a);
 
   /* ---- kernels: queued on the stream (tide_stream for scratch memory, its backend handle inside) ---- */
 #define KERNEL(name, args) tide_status (*name)(tide_stream * stream, const args *a);

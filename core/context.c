@@ -201,6 +201,7 @@ static void end_accelerators(void) {
   tide__capture_shutdown();
   tide__deferred_drain();
   wait_for_devices();
+  tide__comm_shutdown();
   tide__graph_shutdown();
   tide__ipc_shutdown();
   tide__park_shutdown();
@@ -314,7 +315,11 @@ int tide__reclaim(int device, size_t bytes) {
 /* ---- what each thread sets, and small services ---- */
 
 void tide_interrupt_set(tide_interrupt_fn fn, void *user) { interrupt.fn = fn, interrupt.user = user; }
-int tide__interrupted(void) { return interrupt.fn ? interrupt.fn(interrupt.user) : 0; }
+
+tide_status tide__wait_on(int device, const char *what) {
+  if (interrupt.fn && interrupt.fn(interrupt.user)) return tide__fail(TIDE_INTERRUPTED, "%s: interrupted", what);
+  return tide__comm_overdue(device);
+}
 
 void tide__pace_add(size_t bytes) { pace += bytes; }
 

@@ -19,23 +19,30 @@
 tide_status tide__copy_kernel(const tide_tensor *dst, const tide_tensor *src) {
   if (dst->numel == 0) return TIDE_OK;
   tide__queue q;
-  tide_copy_args a;
   TIDE_TRY(tide__queue_begin(&q, dst->storage->device));
-  tide__head_begin(&a.head, dst->storage->device, 2);
-  tide__head_set(&a.head, 0, dst, &q);
-  tide__head_set(&a.head, 1, src, &q);
+  if (q.stream->device < 0 && tide__sync_watched()) tide__early = TIDE_OK;
+  tide__storage_use(dst->storage, q.stream);
+  tide__storage_use(src->storage, q.stream);
+  return tide__copy_queued(&q, dst, src);
+}
+
+tide_status tide__copy_queued(tide__queue *q, const tide_tensor *dst, const tide_tensor *src) {
+  tide_copy_args a;
+  a.head.nptr = 2, a.head.device = q->stream->device;
+  a.head.site = q->stream->device < 0 ? 0 : tide__site_now();
+  a.head.ptr[0] = tide__tensor_ptr(dst), a.head.ptr[1] = tide__tensor_ptr(src);
   a.dtype[0] = dst->dtype, a.dtype[1] = src->dtype;
   a.numel = dst->numel;
   if (dst->contiguous && src->contiguous && tide__same_size(dst, src)) {
     a.flat = 1, a.ndim = 1, a.size[0] = dst->numel, a.stride[0][0] = a.stride[1][0] = 1;
-    return TIDE_LAUNCH(&q, copy, &a, 0);
+    return TIDE_LAUNCH(q, copy, &a, 0);
   }
   memcpy(a.size, dst->size, (size_t)dst->ndim * sizeof *a.size);
   memcpy(a.stride[0], dst->stride, (size_t)dst->ndim * sizeof *a.size);
   tide__stride_broadcast(a.stride[1], src, dst->size, dst->ndim);
   a.ndim = tide__collapse(a.size, a.stride, 2, dst->ndim, false);
   a.flat = a.ndim == 1 && a.stride[0][0] == 1 && a.stride[1][0] == 1;
-  return TIDE_LAUNCH(&q, copy, &a, 0);
+  return TIDE_LAUNCH(q, copy, &a, 0);
 }
 
 static bool same_elements(const tide_tensor *a, const tide_tensor *b) {
@@ -159,8 +166,7 @@ static tide_dtype wire_dtype(const tide_tensor *dst, const tide_tensor *src) {
   return tide__itemsize(dst->dtype) < tide__itemsize(src->dtype) ? (tide_dtype)dst->dtype : (tide_dtype)src->dtype;
 }
 
-/* Two pieces of memory without holes, whose elements stand in the same order: their bytes travel as they are. */
-static bool travels(const tide_tensor *dst, const tide_tensor *src) {
+bool tide__copy_travels(const tide_tensor *dst, const tide_tensor *src) {
   if (dst->dtype != src->dtype || !tide__same_size(dst, src) || !tide__tensor_dense(src)) return false;
   for (int d = 0; d < dst->ndim; d++)
     if (dst->size[d] > 1 && dst->stride[d] != src->stride[d]) return false;
@@ -168,7 +174,7 @@ static bool travels(const tide_tensor *dst, const tide_tensor *src) {
 }
 
 static tide_status copy_across(tide_tensor *dst, const tide_tensor *src, bool non_blocking) {
-  if (travels(dst, src)) return transfer(dst, src, non_blocking);
+  if (tide__copy_travels(dst, src)) return transfer(dst, src, non_blocking);
   tide_tensor *packed;
   TIDE_TRY(tide__as_contiguous(&packed, src, wire_dtype(dst, src)));
   tide_status status = land(dst, packed, non_blocking);
@@ -183,7 +189,8 @@ static bool copy_waits(const tide_tensor *dst, const tide_tensor *src, bool non_
   if (to_device && src->storage->device >= 0) return false;
   const tide_tensor *host = to_device ? src : dst;
   if (!non_blocking || !host->storage->pinned) return true;
-  return !travels(dst, src) && (!host->contiguous || host->dtype != wire_dtype(dst, src) || !tide__same_size(dst, src));
+  return !tide__copy_travels(dst, src) &&
+         (!host->contiguous || host->dtype != wire_dtype(dst, src) || !tide__same_size(dst, src));
 }
 
 /* `what` names the operation to whoever wants to know of waits. */

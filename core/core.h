@@ -13,6 +13,9 @@
 /* Sets the thread's error and returns status: return tide__fail(TIDE_SHAPE, "cat: tensor %d has ...", i). */
 tide_status tide__fail(tide_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 tide_status tide__fail_driver(int device, const char *what, int code, const char *name, const char *text, bool sticky);
+/* ACCELERATOR, not sticky, with a message of our own: a device that takes part in something keeps the others waiting. */
+tide_status tide__fail_peer(int device, int code, const char *name, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 tide_status tide__fail_memory(int device, size_t requested, size_t free, size_t total, size_t allocated,
                               size_t reserved, const char *format, ...);
 tide_status tide__fail_index(int device, uint32_t site, int64_t value, int64_t length, int index_base);
@@ -45,7 +48,8 @@ void tide__site_recent(char *text, size_t size); /* the last few distinct lines,
 extern _Atomic uint32_t tide__epochs[2];
 static inline uint32_t tide__epoch_now(void) { return atomic_load_explicit(&tide__epochs[1], memory_order_acquire); }
 const tide_config *tide__config(void);
-int tide__interrupted(void);
+/* May a wait for the device go on? Not if the host interrupts it, or if a collective operation there is overdue. */
+tide_status tide__wait_on(int device, const char *what);
 void tide__log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Where CPU memory comes from: the host's hooks or our own. A record lives as long as the process, so memory goes back
  * where it came from even after the runtime that took it has ended. */
@@ -118,6 +122,8 @@ static inline bool tide__peer_reads(int device, int peer) {
   return __builtin_expect(atomic_load_explicit(&tide__peer_any, memory_order_relaxed), 0) &&
          tide__peer_reads_slow(device, peer);
 }
+/* Can kernels of `device` use the memory that `peer` allocated? For operations that see to the order themselves. */
+bool tide__peer_way(int device, int peer);
 void tide__peer_order(struct tide_storage *s, tide_stream *stream); /* before the stream uses the storage */
 void tide__peer_shutdown(void);
 
@@ -187,8 +193,28 @@ tide_status tide__stream_check(const tide_stream *stream, const char *what);
 /* `backend` is the table of the device. */
 tide_status tide__event_take(void **out, const tide_backend *backend, int device, uint32_t flags);
 void tide__event_give(void *event, int device, uint32_t flags);
-void tide__event_reap(void); /* frees those of captures that have ended */
+/* A place in a stream: a driver's event that was recorded there, for streams of any device to wait for. */
+typedef struct tide__point {
+  void *event;
+  uint64_t captured, stream; /* the capture that it is in, 0 for none; the stream's id */
+  int device;
+  uint32_t number; /* of the last launch before it */
+} tide__point;
+tide_status tide__point_set(tide__point *out, tide_stream *stream, const char *what);
+tide_status tide__point_wait(tide_stream *stream, const tide__point *point, const char *what);
+void tide__point_drop(const tide__point *point); /* whoever waits for it goes on waiting */
+void tide__event_reap(void);                     /* frees those of captures that have ended */
 void tide__event_shutdown(void);
+
+/* ---- comm_watch.c: collective operations that do not end ---- */
+
+extern _Atomic int tide__comm_watched; /* how many are remembered */
+tide_status tide__comm_overdue_slow(int device);
+/* Fails if an operation in which the device takes part has exceeded its time: names what it waits for. */
+static inline tide_status tide__comm_overdue(int device) {
+  return atomic_load_explicit(&tide__comm_watched, memory_order_relaxed) ? tide__comm_overdue_slow(device) : TIDE_OK;
+}
+void tide__comm_shutdown(void); /* the devices have been waited for */
 
 /* ---- park.c: memory that other streams may still be using ---- */
 
@@ -222,6 +248,8 @@ tide_status tide__block_alloc(tide_block **out, tide_stream *stream, size_t byte
 tide_status tide__block_alloc_plain(tide_block **out, tide_stream *stream, size_t bytes);
 /* The segment, as mem_alloc gave it, in which the block lies; false where other processes cannot open it. */
 bool tide__block_base(const tide_block *block, void **base, size_t *bytes);
+/* Did the backend allocate it, so that peers can reach it? Not what a program's own functions gave. */
+bool tide__block_of_driver(const tide_block *block);
 void *tide__block_ptr(const tide_block *block);
 /* The block was used on this stream as well: it is not reused before that work is done. */
 void tide__block_use(tide_block *block, tide_stream *stream);

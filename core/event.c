@@ -7,7 +7,7 @@
  * again. Nor does one that was recorded in a capture: the driver ties it to that, and another thread that records it
  * anew meanwhile is not what a driver expects. It is freed when nobody captures.
  *
- * Invariant: a driver's event is either in one tide_event, in one use of park.c, or in the cache. */
+ * Invariant: a driver's event is either in one tide_event, in one use of park.c, in one point, or in the cache. */
 #include <stdlib.h>
 
 #include "graph.h"
@@ -131,7 +131,7 @@ void tide_event_retain(tide_event *event) { atomic_fetch_add_explicit(&event->re
 
 void tide_event_release(tide_event *event) {
   if (!event || atomic_fetch_sub_explicit(&event->refs, 1, memory_order_acq_rel) != 1) return;
-  if (tide__sync_watched()) tide__observe_event_gone(event);
+  if (tide__sync_watched()) tide__observe_mark_gone(event);
   if (event->impl && event->epoch == tide__epoch_now())
     tide__event_give(event->impl, event->device, event->captured ? CAPTURED : event->flags);
   free(event);
@@ -175,7 +175,7 @@ tide_status tide_event_query(bool *done, tide_event *event) {
     return TIDE_OK;
   }
   TIDE_TRY(b->event_query(done, event->impl));
-  if (!*done) return TIDE_OK;
+  if (!*done) return tide__comm_overdue(event->device);
   /* One that other processes know may be recorded there at any moment. */
   if (!(event->flags & TIDE_EVENT_INTERPROCESS)) atomic_store_explicit(&event->passed, true, memory_order_relaxed);
   if (tide__sync_watched()) tide__progress_reached_id(event->stream, event->number);
@@ -285,25 +285,56 @@ tide_status tide_stream_wait_event(tide_stream *stream, tide_event *event) {
   return TIDE_OK;
 }
 
-tide_status tide_stream_wait_stream(tide_stream *stream, tide_stream *other) {
-  TIDE_TRY(tide__stream_check(stream, "stream_wait_stream"));
-  TIDE_TRY(tide__stream_check(other, "stream_wait_stream"));
-  if (stream == other) return TIDE_OK;
+tide_status tide__point_set(tide__point *out, tide_stream *stream, const char *what) {
   const tide_backend *b;
   void *event;
+  if (tide__sync_watched()) TIDE_TRY(tide__capture_legacy(stream, what));
+  TIDE_TRY(tide__backend(&b, stream->device));
+  TIDE_TRY(tide__event_take(&event, b, stream->device, 0));
+  uint64_t captured = tide__capture_id(stream);
+  tide_status status = b->event_record(event, stream->impl);
+  *out = (tide__point){event, captured, stream->id, stream->device, tide__progress_now(stream)};
+  if (status != TIDE_OK)
+    tide__point_drop(out);
+  else if (tide__sync_watched())
+    tide__observe_recorded(event, stream);
+  return status;
+}
+
+tide_status tide__point_wait(tide_stream *stream, const tide__point *point, const char *what) {
+  const tide_backend *b;
+  if (stream->id == point->stream) return TIDE_OK;
   if (tide__sync_watched()) {
-    TIDE_TRY(tide__capture_legacy(stream, "stream_wait_stream"));
-    TIDE_TRY(tide__capture_legacy(other, "stream_wait_stream"));
-    TIDE_TRY(tide__capture_wait(stream, tide__capture_id(other), "stream_wait_stream"));
+    TIDE_TRY(tide__capture_legacy(stream, what));
+    TIDE_TRY(tide__capture_wait(stream, point->captured, what));
+    tide__progress_behind(stream, point->stream, point->number);
   }
   TIDE_TRY(tide__backend(&b, stream->device));
-  TIDE_TRY(tide__backend(&b, other->device));
-  TIDE_TRY(tide__event_take(&event, b, other->device, 0));
-  bool captured = other->capture != NULL;
-  tide_status status = b->event_record(event, other->impl);
-  if (tide__sync_watched()) tide__progress_behind(stream, other->id, tide__progress_now(other));
-  if (status == TIDE_OK) status = b->event_wait(stream->impl, event);
-  if (status == TIDE_OK && tide__sync_watched()) tide__observe_waits_stream(stream, other);
-  tide__event_give(event, other->device, captured ? CAPTURED : 0);
+  TIDE_TRY(b->event_wait(stream->impl, point->event));
+  if (tide__sync_watched()) tide__observe_waits_mark(stream, point->event);
+  return TIDE_OK;
+}
+
+void tide__point_drop(const tide__point *point) {
+  if (tide__sync_watched()) tide__observe_mark_gone(point->event);
+  tide__event_give(point->event, point->device, point->captured ? CAPTURED : 0);
+}
+
+tide_status tide_stream_wait_stream(tide_stream *stream, tide_stream *other) {
+  static const char what[] = "stream_wait_stream";
+  TIDE_TRY(tide__stream_check(stream, what));
+  TIDE_TRY(tide__stream_check(other, what));
+  if (stream == other) return TIDE_OK;
+  const tide_backend *b;
+  tide__point point;
+  if (tide__sync_watched()) { /* refused before anything is recorded */
+    TIDE_TRY(tide__capture_legacy(stream, what));
+    TIDE_TRY(tide__capture_legacy(other, what));
+    TIDE_TRY(tide__capture_wait(stream, tide__capture_id(other), what));
+  }
+  TIDE_TRY(tide__backend(&b, stream->device));
+  TIDE_TRY(tide__point_set(&point, other, what));
+  tide_status status = tide__point_wait(stream, &point, what);
+  tide__point_drop(&point);
   return status;
 }

@@ -50,16 +50,16 @@ tide_status tide__observe_read_slow(const tide_tensor *x) {
   return TIDE_OK;
 }
 
-void tide__observe_recorded(const tide_event *event, const tide_stream *stream) {
-  EACH(o) if (o->recorded) o->recorded(event, stream);
+void tide__observe_recorded(const void *mark, const tide_stream *stream) {
+  EACH(o) if (o->recorded) o->recorded(mark, stream);
 }
 
 void tide__observe_waits_event(const tide_stream *stream, const tide_event *event) {
   EACH(o) if (o->waits_event) o->waits_event(stream, event);
 }
 
-void tide__observe_waits_stream(const tide_stream *stream, const tide_stream *other) {
-  EACH(o) if (o->waits_stream) o->waits_stream(stream, other);
+void tide__observe_waits_mark(const tide_stream *stream, const void *mark) {
+  EACH(o) if (o->waits_mark) o->waits_mark(stream, mark);
 }
 
 void tide__observe_host_event(const tide_event *event) { EACH(o) if (o->host_event) o->host_event(event); }
@@ -68,7 +68,7 @@ void tide__observe_host_stream(const tide_stream *stream) { EACH(o) if (o->host_
 
 void tide__observe_host_device(int device) { EACH(o) if (o->host_device) o->host_device(device); }
 
-void tide__observe_event_gone(const tide_event *event) { EACH(o) if (o->event_gone) o->event_gone(event); }
+void tide__observe_mark_gone(const void *mark) { EACH(o) if (o->mark_gone) o->mark_gone(mark); }
 
 void tide__observe_storage_gone(tide_storage *s) { EACH(o) if (o->storage_gone) o->storage_gone(s); }
 

@@ -29,14 +29,15 @@ typedef struct tide__operation {
 typedef struct tide__observer {
   tide_status (*before)(const tide__operation *op); /* a failure refuses the operation */
   void (*after)(const tide__operation *op, tide_status status);
-  void (*recorded)(const tide_event *event, const tide_stream *stream);
+  /* A mark is an event, or what stands for one inside core: where a stream was. */
+  void (*recorded)(const void *mark, const tide_stream *stream);
   void (*waits_event)(const tide_stream *stream, const tide_event *event);
-  void (*waits_stream)(const tide_stream *stream, const tide_stream *other);
+  void (*waits_mark)(const tide_stream *stream, const void *mark);
   /* The host has waited for it, or has seen that it is done. */
   void (*host_event)(const tide_event *event);
   void (*host_stream)(const tide_stream *stream);
   void (*host_device)(int device);
-  void (*event_gone)(const tide_event *event);
+  void (*mark_gone)(const void *mark);
   void (*storage_gone)(tide_storage *s);  /* its memory may serve others from now on */
   void (*capture_gone)(uint64_t capture); /* its graph is not replayed any more; the number is tide_graph.id */
 } tide__observer;
@@ -76,13 +77,13 @@ static inline tide_status tide__launch_done(tide_stream *stream, uint32_t number
   return status;
 }
 
-void tide__observe_recorded(const tide_event *event, const tide_stream *stream);
+void tide__observe_recorded(const void *mark, const tide_stream *stream);
 void tide__observe_waits_event(const tide_stream *stream, const tide_event *event);
-void tide__observe_waits_stream(const tide_stream *stream, const tide_stream *other);
+void tide__observe_waits_mark(const tide_stream *stream, const void *mark);
 void tide__observe_host_event(const tide_event *event);
 void tide__observe_host_stream(const tide_stream *stream);
 void tide__observe_host_device(int device);
-void tide__observe_event_gone(const tide_event *event);
+void tide__observe_mark_gone(const void *mark);
 void tide__observe_storage_gone(tide_storage *s);
 void tide__observe_capture_gone(uint64_t capture);
 

@@ -12,6 +12,26 @@
 _Atomic bool tide__peer_any;
 static _Atomic bool allowed[TIDE_MAX_DEVICES][TIDE_MAX_DEVICES];
 
+/* What the backend was asked for on behalf of our own collectives: it stays on until the runtime ends, because work
+ * that is queued may use it. */
+enum { UNKNOWN, OPEN, NONE };
+static _Atomic uint8_t ways[TIDE_MAX_DEVICES][TIDE_MAX_DEVICES];
+
+static bool open_way(int device, int peer) {
+  const tide_backend *b;
+  bool can = false;
+  if (tide__backend(&b, device) != TIDE_OK || tide__backend(&b, peer) != TIDE_OK) return false; /* for now */
+  can = b->peer_access && b->device_can_access_peer(&can, device, peer) == TIDE_OK && can &&
+        b->peer_access(device, peer, true) == TIDE_OK;
+  atomic_store_explicit(&ways[device][peer], can ? OPEN : NONE, memory_order_relaxed);
+  return can;
+}
+
+bool tide__peer_way(int device, int peer) {
+  uint8_t way = atomic_load_explicit(&ways[device][peer], memory_order_relaxed);
+  return way == UNKNOWN ? open_way(device, peer) : way == OPEN;
+}
+
 bool tide__peer_reads_slow(int device, int peer) {
   return device >= 0 && peer >= 0 && atomic_load_explicit(&allowed[device][peer], memory_order_relaxed);
 }
@@ -35,7 +55,8 @@ tide_status tide_set_peer_access(int device, int peer, bool enabled) {
   if (!can || !b->peer_access)
     return tide__fail(TIDE_SUPPORT, "set_peer_access: %s cannot reach the memory of %s, see can_device_access_peer",
                       tide__device_text(device), tide__device_text(peer));
-  TIDE_TRY(b->peer_access(device, peer, enabled));
+  bool ours = atomic_load_explicit(&ways[device][peer], memory_order_relaxed) == OPEN;
+  if (enabled || !ours) TIDE_TRY(b->peer_access(device, peer, enabled));
   if (enabled) atomic_store(&tide__peer_any, true);
   atomic_store(&allowed[device][peer], enabled);
   return TIDE_OK;
@@ -67,4 +88,5 @@ void tide__peer_order(tide_storage *s, tide_stream *stream) {
 void tide__peer_shutdown(void) {
   atomic_store(&tide__peer_any, false);
   memset(allowed, 0, sizeof allowed);
+  memset(ways, 0, sizeof ways);
 }

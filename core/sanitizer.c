@@ -155,20 +155,18 @@ static void after(const tide__operation *op, tide_status status) {
     pthread_mutex_unlock(&tide__sanitizer_lock);                                                                       \
   } while (0)
 
-static void recorded(const tide_event *event, const tide_stream *stream) { NOTE(tide__clock_record(event, stream)); }
+static void recorded(const void *mark, const tide_stream *stream) { NOTE(tide__clock_record(mark, stream)); }
 static void waits_event(const tide_stream *stream, const tide_event *event) {
   NOTE(tide__clock_wait_event(stream, event));
 }
-static void waits_stream(const tide_stream *stream, const tide_stream *other) {
-  NOTE(tide__clock_wait_stream(stream, other));
-}
+static void waits_mark(const tide_stream *stream, const void *mark) { NOTE(tide__clock_wait_mark(stream, mark)); }
 static void host_event(const tide_event *event) { NOTE(tide__clock_host_event(event)); }
 static void host_stream(const tide_stream *stream) { NOTE(tide__clock_host_stream(stream)); }
 static void host_device(int device) { NOTE(tide__clock_host_device(device)); }
 
-static void event_gone(const tide_event *event) {
+static void mark_gone(const void *mark) {
   pthread_mutex_lock(&tide__sanitizer_lock);
-  tide__clock_event_gone(event);
+  tide__clock_mark_gone(mark);
   pthread_mutex_unlock(&tide__sanitizer_lock);
 }
 
@@ -190,11 +188,11 @@ static const tide__observer observer = {.before = before,
                                         .after = after,
                                         .recorded = recorded,
                                         .waits_event = waits_event,
-                                        .waits_stream = waits_stream,
+                                        .waits_mark = waits_mark,
                                         .host_event = host_event,
                                         .host_stream = host_stream,
                                         .host_device = host_device,
-                                        .event_gone = event_gone,
+                                        .mark_gone = mark_gone,
                                         .storage_gone = storage_gone,
                                         .capture_gone = capture_gone};
 

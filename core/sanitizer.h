@@ -58,13 +58,14 @@ typedef struct tide__timeline {
 /* The stream's timeline, which knows of all that the host has waited for. */
 tide__timeline *tide__timeline_of(const tide_stream *stream);
 const tide__clock *tide__clock_host(void);
-bool tide__clock_record(const tide_event *event, const tide_stream *stream);
+/* Marks are events and the points that core sets itself. */
+bool tide__clock_record(const void *mark, const tide_stream *stream);
 bool tide__clock_wait_event(const tide_stream *stream, const tide_event *event);
-bool tide__clock_wait_stream(const tide_stream *stream, const tide_stream *other);
+bool tide__clock_wait_mark(const tide_stream *stream, const void *mark);
 bool tide__clock_host_event(const tide_event *event);
 bool tide__clock_host_stream(const tide_stream *stream);
 bool tide__clock_host_device(int device);
-void tide__clock_event_gone(const tide_event *event);
+void tide__clock_mark_gone(const void *mark);
 void tide__clock_clear(void);
 
 /* ---- sanitizer_history.c: who has touched which bytes ---- */

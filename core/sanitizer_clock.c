@@ -35,12 +35,12 @@ static struct {
   tide__timeline *line;
 } cache[CACHE];
 
-typedef struct known_event {
-  struct known_event *next;
-  const tide_event *event;
+typedef struct known_mark {
+  struct known_mark *next;
+  const void *mark;
   tide__clock clock;
-} known_event;
-static known_event *events[BUCKETS];
+} known_mark;
+static known_mark *marks[BUCKETS];
 
 /* ---- clocks ---- */
 
@@ -159,39 +159,42 @@ tide__timeline *tide__timeline_of(const tide_stream *stream) {
   return ok ? t : NULL;
 }
 
-/* ---- events ---- */
+/* ---- marks ---- */
 
-static known_event **place_of(const tide_event *event) {
-  known_event **p = &events[((uintptr_t)event >> 4) % BUCKETS];
-  while (*p && (*p)->event != event) p = &(*p)->next;
+static known_mark **place_of(const void *mark) {
+  known_mark **p = &marks[((uintptr_t)mark >> 4) % BUCKETS];
+  while (*p && (*p)->mark != mark) p = &(*p)->next;
   return p;
 }
 
-bool tide__clock_record(const tide_event *event, const tide_stream *stream) {
+bool tide__clock_record(const void *mark, const tide_stream *stream) {
   tide__timeline *t = tide__timeline_of(stream);
-  known_event **place = place_of(event), *e = *place;
-  if (!e && (e = calloc(1, sizeof *e))) {
-    e->event = event;
-    *place = e;
+  known_mark **place = place_of(mark), *m = *place;
+  if (!m && (m = calloc(1, sizeof *m))) {
+    m->mark = mark;
+    *place = m;
   }
-  if (!t || !e) return false;
-  e->clock.n = 0;
-  return learn(&e->clock, t);
+  if (!t || !m) return false;
+  m->clock.n = 0;
+  return learn(&m->clock, t);
 }
 
-void tide__clock_event_gone(const tide_event *event) {
-  known_event **place = place_of(event), *e = *place;
-  if (!e) return;
-  *place = e->next;
-  free(e->clock.at);
-  free(e);
+void tide__clock_mark_gone(const void *mark) {
+  known_mark **place = place_of(mark), *m = *place;
+  if (!m) return;
+  *place = m->next;
+  free(m->clock.at);
+  free(m);
 }
 
 /* One that is not known was recorded before anybody looked, behind nothing that is known. */
+static bool learn_mark(tide__clock *into, const void *mark) {
+  const known_mark *m = *place_of(mark);
+  return !m || join(into, &m->clock);
+}
+
 static bool learn_event(tide__clock *into, const tide_event *event) {
-  if (tide__event_shared(event)) return learn_all(into, TIDE_CPU);
-  const known_event *e = *place_of(event);
-  return !e || join(into, &e->clock);
+  return tide__event_shared(event) ? learn_all(into, TIDE_CPU) : learn_mark(into, event);
 }
 
 /* ---- waits ---- */
@@ -201,9 +204,9 @@ bool tide__clock_wait_event(const tide_stream *stream, const tide_event *event) 
   return t && learn_event(&t->clock, event);
 }
 
-bool tide__clock_wait_stream(const tide_stream *stream, const tide_stream *other) {
-  tide__timeline *t = tide__timeline_of(stream), *o = t ? tide__timeline_of(other) : NULL;
-  return o && learn(&t->clock, o);
+bool tide__clock_wait_mark(const tide_stream *stream, const void *mark) {
+  tide__timeline *t = tide__timeline_of(stream);
+  return t && learn_mark(&t->clock, mark);
 }
 
 bool tide__clock_host_event(const tide_event *event) {
@@ -224,7 +227,7 @@ bool tide__clock_host_device(int device) {
 
 void tide__clock_clear(void) {
   for (int i = 0; i < BUCKETS; i++)
-    while (events[i]) tide__clock_event_gone(events[i]->event);
+    while (marks[i]) tide__clock_mark_gone(marks[i]->mark);
   for (int i = 0; i < count; i++) {
     free(lines[i]->clock.at);
     free(lines[i]);

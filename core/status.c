@@ -102,6 +102,17 @@ tide_status tide__fail_driver(int device, const char *what, int code, const char
   return tide__fail_again(&error);
 }
 
+/* The launches of the device go along as candidates; nobody knows whether one of them is behind it. */
+tide_status tide__fail_peer(int device, int code, const char *name, const char *format, ...) {
+  char text[MESSAGE_SIZE];
+  va_list list;
+  va_start(list, format);
+  vsnprintf(text, sizeof text, format, list);
+  va_end(list);
+  tide__suspects_find(&last.suspects, device);
+  return set(&(tide_error){.status = TIDE_ACCELERATOR, .device = device, .code = code}, text, name);
+}
+
 tide_status tide__fail_index(int device, uint32_t site, int64_t value, int64_t length, int index_base) {
   char where[160];
   tide__site_text(site, where, sizeof where);

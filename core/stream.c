@@ -273,7 +273,7 @@ tide_status tide_stream_query(bool *done, tide_stream *s) {
   TIDE_TRY(tide__backend(&b, s->device));
   uint32_t launched = tide__progress_now(s);
   TIDE_TRY(b->stream_query(done, s->impl));
-  if (!*done) return TIDE_OK;
+  if (!*done) return tide__comm_overdue(s->device);
   tide__progress_reached(s, launched);
   if (tide__sync_watched()) tide__observe_host_stream(s);
   return TIDE_OK;

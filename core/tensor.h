@@ -129,6 +129,10 @@ static inline void tide__head_set(tide_head *head, int k, const tide_tensor *x, 
        : tide__launch_done((q)->stream, (q)->number, (q)->backend->kernel((q)->stream, (args))))
 /* dst = cast(src) on one device: src broadcasts, may have negative strides, and must not overlap dst. */
 tide_status tide__copy_kernel(const tide_tensor *dst, const tide_tensor *src);
+/* Likewise, on whatever stream q holds: the uses of the storages are noted, and one of them may be a peer's. */
+tide_status tide__copy_queued(tide__queue *q, const tide_tensor *dst, const tide_tensor *src);
+/* Two pieces of memory without holes, whose elements stand in the same order: their bytes travel as they are. */
+bool tide__copy_travels(const tide_tensor *dst, const tide_tensor *src);
 /* The one element of x, by a wait that somebody has announced already. */
 tide_status tide__item_now(tide_scalar *out, const tide_tensor *x);
 /* x as contiguous values of dtype on its own device; a new reference to x itself if it is that already. */

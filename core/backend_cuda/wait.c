@@ -33,13 +33,13 @@ static void nap(long ns) {
   nanosleep(&t, NULL);
 }
 
-/* To be called between two looks, some microseconds apart: gives way more and more, and fails when interrupted. */
-static tide_status pause_between(patience *p, const char *what) {
+/* To be called between two looks, some microseconds apart: gives way more and more, and fails when the wait must end. */
+static tide_status pause_between(patience *p, int device, const char *what) {
   int64_t now = now_ns();
   if (!p->start) p->start = p->asked = now;
   if (now - p->asked > 1000000) {
     p->asked = now;
-    if (tide__cuda_host->interrupted()) return tide__cuda_host->fail(TIDE_INTERRUPTED, "%s: interrupted", what);
+    CUDA_TRY(tide__cuda_host->wait_on(device, what));
   }
   int64_t waited = now - p->start;
   if (waited > 200000000 || (p->drowsy && waited > 50000))
@@ -70,7 +70,7 @@ static tide_status drain(const cuda_stream *s, const char *what, bool any) {
   for (;;) {
     int rc = look(s, any);
     if (rc != cudaErrorNotReady) return look_result(s->device, what, rc, p.start != 0);
-    CUDA_TRY(pause_between(&p, what));
+    CUDA_TRY(pause_between(&p, s->device, what));
   }
 }
 
@@ -84,7 +84,7 @@ tide_status tide__cuda_event_drain(const cuda_event *e, bool drowsy) {
     int rc = (int)cudaEventQuery(e->handle);
     cuda_unrelax(relaxed);
     if (rc != cudaErrorNotReady) return look_result(e->device, "event_synchronize", rc, p.start != 0);
-    CUDA_TRY(pause_between(&p, "event_synchronize"));
+    CUDA_TRY(pause_between(&p, e->device, "event_synchronize"));
   }
 }
 
@@ -148,7 +148,7 @@ static tide_status slot_watch(const tidek_slot *slot, uint32_t sequence, const c
     spin();
     if (spins % 1024) continue;
     int64_t asked = p.asked;
-    CUDA_TRY(pause_between(&p, "read"));
+    CUDA_TRY(pause_between(&p, s->device, "read"));
     if (p.asked == asked || asked == 0) continue;
     int rc = (int)cudaStreamQuery(s->handle);
     if (rc == cudaErrorNotReady)

@@ -66,6 +66,7 @@ typedef struct sim_launch {
 typedef union sim_args {
   tide_head head;
   sim_launch launch;
+  tide_pack_args pack;
 #define KERNEL(name, args) args name;
 #include "kernel.def"
 #undef KERNEL
@@ -133,6 +134,7 @@ typedef struct sim_faults {
   bool alloc_on;
   double slow; /* seconds */
   bool peer_off;
+  uint64_t dead; /* devices, as bits, that do nothing more */
 } sim_faults;
 
 typedef struct sim_state {
@@ -236,8 +238,9 @@ void tide__sim_op_free(sim_op *op);      /* with the lock held, or before it was
 /* Queues op, which is then the queue's, or in dry mode charges `cost` seconds and drops it. */
 tide_status tide__sim_submit(sim_stream *stream, sim_op *op, double cost, const char *what);
 sim_stream *tide__sim_stream_make(int device, int priority); /* with the lock held; NULL without memory */
-/* Waits, with the lock held at start and end, until passed(arg) or an interruption: then the status says so. */
-tide_status tide__sim_wait(bool (*passed)(const void *arg), const void *arg, const char *what);
+/* Waits, with the lock held at start and end, until passed(arg) or until the host ends the wait for the device,
+ * TIDE_CPU for none: then the status says so. */
+tide_status tide__sim_wait(bool (*passed)(const void *arg), const void *arg, int device, const char *what);
 void tide__sim_queue_drop(void); /* with the workers gone: frees what is queued and all streams */
 void tide__sim_stop(void);       /* ends the workers */
 double tide__sim_stream_clocks(void);
@@ -298,6 +301,12 @@ const tide_compiler *tide__sim_compiler(void);
 tide_status tide__sim_run_launch(const sim_args *args);
 /* With the lock held: false if an address is not the device's. */
 bool tide__sim_translate_launch(int device, sim_launch *l);
+
+/* sim_comm.c */
+tide_status tide__sim_pack(tide_stream *stream, const tide_pack_args *a);
+tide_status tide__sim_run_pack(const sim_args *args);
+/* With the lock held: false if an address is not the device's or a peer's. */
+bool tide__sim_translate_pack(int device, tide_pack_args *a);
 
 /* sim_fault.c; with the lock held */
 void tide__sim_fault_env(void);

@@ -176,7 +176,7 @@ tide_status tide__sim_event_sync(void *impl) {
   target t = {take_mark(event), event->device};
   if (!t.mark) return TIDE_OK;
   pthread_mutex_lock(&tide__sim.lock);
-  tide_status status = tide__sim_wait(target_passed, &t, "synchronize");
+  tide_status status = tide__sim_wait(target_passed, &t, event->device, "synchronize");
   tide__sim_mark_unref(t.mark);
   if (status == TIDE_OK) return tide__sim_leave(t.device, "synchronize");
   pthread_mutex_unlock(&tide__sim.lock);

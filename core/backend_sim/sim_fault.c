@@ -65,6 +65,8 @@ static bool parse_fault(sim_faults *f, bool *lost, const char *text, const char 
     f->sticky = number;
   else if (KIND_IS("slow"))
     f->slow = (double)number * 1e-3;
+  else if (KIND_IS("dead") && number < TIDE_MAX_DEVICES)
+    f->dead |= (uint64_t)1 << number;
   else if (KIND_IS("lost") && number < TIDE_MAX_DEVICES)
     lost[number] = true;
   else
@@ -87,6 +89,7 @@ static bool order(const char *text) {
   bool lost[TIDE_MAX_DEVICES] = {false};
   if (text && !parse_faults(&faults, lost, text)) return false;
   tide__sim.faults = faults;
+  pthread_cond_broadcast(&tide__sim.work); /* what was dead goes on */
   for (int d = 0; d < TIDE_MAX_DEVICES; d++)
     if (lost[d]) tide__sim_fail(d, true, 46, "cudaErrorDevicesUnavailable", "the device is gone");
   return true;
@@ -107,7 +110,7 @@ tide_status tide_sim_fault(const char *faults) {
   if (ok) return TIDE_OK;
   return tide__fail(TIDE_VALUE,
                     "tide_sim_fault: not understood, got \"%s\", expected a list of alloc:k, alloc:k+, launch:k, "
-                    "sticky:k, lost:d, slow:ms, peer:off",
+                    "sticky:k, lost:d, dead:d, slow:ms, peer:off",
                     faults);
 }
 

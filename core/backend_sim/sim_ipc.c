@@ -97,7 +97,7 @@ tide_status tide__sim_ipc_mem_export(tide_ipc_handle *out, int device, void *ptr
   sim_state *s = &tide__sim;
   TIDE_TRY(tide__sim_enter("ipc_handle"));
   pthread_mutex_lock(&s->lock);
-  tide_status status = tide__sim_wait(nothing_runs, NULL, "ipc_handle");
+  tide_status status = tide__sim_wait(nothing_runs, NULL, TIDE_CPU, "ipc_handle");
   sim_block *block = status == TIDE_OK ? find(device, ptr) : NULL;
   bool shared = block && share(block);
   name n = {.device = device, .bytes = block ? block->bytes : 0};

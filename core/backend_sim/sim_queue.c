@@ -40,7 +40,7 @@ static sim_stream *pick(double now, double *wake) {
   uint32_t seen = 0;
   *wake = now + 3600;
   for (sim_stream *s = tide__sim.streams; s; s = s->next) {
-    if (!s->head || s->running) continue;
+    if (!s->head || s->running || tide__sim.faults.dead >> s->device & 1) continue;
     if (!may_run(s->head, now)) {
       if (s->head->not_before > now && s->head->not_before < *wake) *wake = s->head->not_before;
       continue;
@@ -269,7 +269,7 @@ double tide__sim_stream_clocks(void) {
 
 /* ---- waiting ---- */
 
-tide_status tide__sim_wait(bool (*passed)(const void *arg), const void *arg, const char *what) {
+tide_status tide__sim_wait(bool (*passed)(const void *arg), const void *arg, int device, const char *what) {
   sim_state *s = &tide__sim;
   tide_status status = TIDE_OK;
   s->waiters++;
@@ -277,7 +277,7 @@ tide_status tide__sim_wait(bool (*passed)(const void *arg), const void *arg, con
     cond_wait_until(&s->done, tide__sim_now() + WAIT_SLICE);
     if (passed(arg)) break;
     pthread_mutex_unlock(&s->lock);
-    if (s->host->interrupted()) status = s->host->fail(TIDE_INTERRUPTED, "%s: interrupted", what);
+    status = s->host->wait_on(device, what);
     pthread_mutex_lock(&s->lock);
   }
   s->waiters--;
@@ -306,7 +306,7 @@ static tide_status wait_for(sim_stream *stream, int device, const char *what) {
     return tide__sim_capture_break(stream, 900, "cudaErrorStreamCaptureUnsupported",
                                    "operation not permitted when stream is capturing", what);
   target t = {stream, device, tide__sim.seq};
-  tide_status status = tide__sim_wait(target_passed, &t, what);
+  tide_status status = tide__sim_wait(target_passed, &t, device, what);
   if (status == TIDE_OK) return tide__sim_leave(device, what);
   pthread_mutex_unlock(&tide__sim.lock);
   return status;
@@ -322,7 +322,7 @@ tide_status tide__sim_device_sync(int device) { return wait_for(NULL, device, "s
 tide_status tide__sim_drain(void) {
   pthread_mutex_lock(&tide__sim.lock);
   target t = {NULL, -1, tide__sim.seq};
-  tide_status status = tide__sim.host ? tide__sim_wait(target_passed, &t, "tide_sim_set_dry") : TIDE_OK;
+  tide_status status = tide__sim.host ? tide__sim_wait(target_passed, &t, TIDE_CPU, "tide_sim_set_dry") : TIDE_OK;
   pthread_mutex_unlock(&tide__sim.lock);
   return status;
 }

@@ -144,8 +144,9 @@ static void illegal_access(int device) {
 }
 
 static void do_kernel(int device, sim_op *op) {
-  bool made = op->run == tide__sim_run_launch;
-  if (!translate(device, &op->args.head) || (made && !tide__sim_translate_launch(device, &op->args.launch))) {
+  bool made = op->run == tide__sim_run_launch, packs = op->run == tide__sim_run_pack;
+  if (!translate(device, &op->args.head) || (made && !tide__sim_translate_launch(device, &op->args.launch)) ||
+      (packs && !tide__sim_translate_pack(device, &op->args.pack))) {
     illegal_access(device);
     return;
   }

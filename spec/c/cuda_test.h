@@ -58,7 +58,10 @@ static tide_status host_fail_driver(int device, const char *what, int code, cons
                    sticky ? ", sticky" : "");
 }
 
-static int host_interrupted(void) { return interrupt_now; }
+static tide_status host_wait_on(int device, const char *what) {
+  (void)device;
+  return interrupt_now ? host_fail(TIDE_INTERRUPTED, "%s: interrupted", what) : TIDE_OK;
+}
 
 static tide_status host_fail_index(int device, uint32_t site, int64_t value, int64_t length, int index_base) {
   (void)device, (void)index_base;
@@ -99,7 +102,7 @@ static const tide_backend_host host = {
     .struct_size = sizeof(tide_backend_host),
     .fail = host_fail,
     .fail_driver = host_fail_driver,
-    .interrupted = host_interrupted,
+    .wait_on = host_wait_on,
     .scratch_get = host_scratch_get,
     .scratch_put = host_scratch_put,
     .fail_index = host_fail_index,

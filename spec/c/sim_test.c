@@ -52,7 +52,11 @@ static tide_status host_fail_driver(int device, const char *what, int code, cons
   return told.status = TIDE_ACCELERATOR;
 }
 
-static int host_interrupted(void) { return interrupt_after > 0 && --interrupt_after == 0; }
+static tide_status host_wait_on(int device, const char *what) {
+  CHECK(device >= TIDE_CPU);
+  bool interrupted = interrupt_after > 0 && --interrupt_after == 0;
+  return interrupted ? host_fail(TIDE_INTERRUPTED, "%s: interrupted", what) : TIDE_OK;
+}
 
 static tide_status host_fail_index(int device, uint32_t site, int64_t value, int64_t length, int index_base) {
   CHECK(device >= 0 && index_base == 0);
@@ -65,7 +69,7 @@ static const tide_backend_host host = {
     .struct_size = sizeof host,
     .fail = host_fail,
     .fail_driver = host_fail_driver,
-    .interrupted = host_interrupted,
+    .wait_on = host_wait_on,
     .fail_index = host_fail_index,
 };
 

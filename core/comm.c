@@ -1,0 +1,494 @@
+/* comm.c: broadcast, scatter and gather.
+ *
+ * All of them are fans of copies between one device and several. A fan is queued as one operation: the one device sets
+ * a point on its current stream, the streams of the others wait for it and copy, side by side, and the one device's
+ * stream waits for what they have done. That is the rule of copies between devices (copy.c) with the two waits shared
+ * by the whole fan: what is queued later on any of the streams comes after it, so nobody has to know that it happened.
+ * From one to several the copies run on the destinations' streams, from several to one on the sources'.
+ *
+ * What lies in one piece travels as bytes. Anything else is copied by a kernel that reaches into the other device's
+ * memory, where the machine can; where not, it takes the way of copy.c, packed and unpacked on either side. Memory of
+ * the host goes that way too.
+ *
+ * Invariant: every argument is checked before anything is queued or written. The uses of a storage are noted on streams
+ * of its own device alone; the work of others is covered by the waits. */
+#include "comm.h"
+
+#include <stdio.h>
+
+/* ---- checks ---- */
+
+tide_status tide__comm_device(int *out, int device, int i, const char *what) {
+  int count = 0;
+  if (device < 0 && device != TIDE_CURRENT)
+    return tide__fail(TIDE_DEVICE, "%s: entry %lld of devices is no accelerator, got %s, expected a cuda device", what,
+                      (long long)tide__shown(i), device == TIDE_CPU ? "cpu" : "a negative id");
+  TIDE_TRY(tide__device_count(&count));
+  if (device == TIDE_CURRENT) device = tide_current_device();
+  if (device >= count)
+    return tide__fail(TIDE_DEVICE, "%s: entry %lld of devices does not exist, got cuda:%d, expected 0 to %d", what,
+                      (long long)tide__shown(i), device, count - 1);
+  *out = device;
+  return TIDE_OK;
+}
+
+tide_status tide__comm_tensor(const tide_tensor *x, int i, const char *name, const char *what) {
+  char text[48];
+  if (TIDE_LIKELY(x && x->storage && tide__storage_live(x->storage) && !x->replay)) return TIDE_OK;
+  snprintf(text, sizeof text, "%s %lld", name, (long long)tide__shown(i));
+  TIDE_TRY(tide__check(x, what, text));
+  return tide__replay_check(x, what);
+}
+
+tide_status tide__comm_cuda(const tide_tensor *x, int i, const char *name, const char *what) {
+  TIDE_TRY(tide__comm_tensor(x, i, name, what));
+  if (x->storage->device >= 0) return TIDE_OK;
+  return tide__fail(TIDE_DEVICE, "%s: %s %lld is not on an accelerator, got cpu, expected a cuda device", what, name,
+                    (long long)tide__shown(i));
+}
+
+static tide_status check_count(int n, const char *of, const char *what) {
+  if (n < 1) return tide__fail(TIDE_VALUE, "%s: no %s, got an empty list, expected at least one", what, of);
+  if (n > TIDE_MAX_DEVICES)
+    return tide__fail(TIDE_VALUE, "%s: too many %s, got %d, expected at most %d", what, of, n, TIDE_MAX_DEVICES);
+  return TIDE_OK;
+}
+
+static tide_status check_devices(int *out, const int *devices, int n, const char *what) {
+  TIDE_TRY(check_count(n, "devices", what));
+  for (int i = 0; i < n; i++) TIDE_TRY(tide__comm_device(&out[i], devices[i], i, what));
+  return TIDE_OK;
+}
+
+/* A destination that the caller gave: on an accelerator, of x's dtype, no element twice. */
+static tide_status check_out(const tide_tensor *out, int i, const tide_tensor *x, const char *what) {
+  char name[32];
+  TIDE_TRY(tide__comm_cuda(out, i, "out", what));
+  if (out->dtype != x->dtype)
+    return tide__fail(TIDE_DTYPE, "%s: out %lld has another dtype, got %s, expected %s", what,
+                      (long long)tide__shown(i), tide_dtype_name((tide_dtype)out->dtype),
+                      tide_dtype_name((tide_dtype)x->dtype));
+  snprintf(name, sizeof name, "out %lld", (long long)tide__shown(i));
+  return tide__writable_check(out, what, name);
+}
+
+static tide_status wrong_size(const tide_tensor *x, int i, const char *name, const int64_t *size, const char *what) {
+  return tide__fail(TIDE_SHAPE, "%s: %s %lld has another shape, got %s, expected %s", what, name,
+                    (long long)tide__shown(i), tide__shape_text(x->size, x->ndim), tide__shape_text(size, x->ndim));
+}
+
+static tide_status check_dim(int *out, int dim, const tide_tensor *x, const char *what) {
+  if (x->ndim == 0)
+    return tide__fail(TIDE_SHAPE, "%s: a tensor without dimensions cannot be split or joined, got [], expected one",
+                      what);
+  return tide__dim_check(out, dim, x->ndim, what);
+}
+
+/* ---- one copy ---- */
+
+void tide__tensors_drop(tide_tensor **list, int n) {
+  for (int i = 0; i < n; i++) {
+    tide_tensor_release(list[i]);
+    list[i] = NULL;
+  }
+}
+
+bool tide__comm_direct(const tide_tensor *dst, const tide_tensor *src, int device) {
+  return tide__copy_travels(dst, src) ||
+         (tide__comm_reaches(device, dst->storage) && tide__comm_reaches(device, src->storage));
+}
+
+tide_status tide__comm_send(tide_stream *on, tide_tensor *dst, const tide_tensor *src) {
+  tide__queue q = {.stream = on};
+  TIDE_TRY(tide__backend(&q.backend, on->device));
+  if (!tide__copy_travels(dst, src)) return tide__copy_queued(&q, dst, src);
+  size_t bytes = (size_t)(src->numel * tide__itemsize(src->dtype));
+  uint32_t number = tide__launch_note(on, tide__site_now(), TIDE__LAUNCH_COPY_PEER, 0);
+  tide_status status = q.backend->copy_peer(on->impl, tide__tensor_ptr(dst), dst->storage->device,
+                                            tide__tensor_ptr(src), src->storage->device, bytes);
+  return tide__launch_end(on, number, status);
+}
+
+tide_status tide__comm_join(tide_stream *const *streams, int n, const char *what) {
+  if (!tide__sync_watched()) return TIDE_OK;
+  int k = 0;
+  tide__point point;
+  while (k < n && !streams[k]->capture) k++;
+  if (k == n) return TIDE_OK;
+  TIDE_TRY(tide__point_set(&point, streams[k], what));
+  tide_status status = TIDE_OK;
+  for (int i = 0; i < n && status == TIDE_OK; i++)
+    if (!streams[i]->capture) status = tide__point_wait(streams[i], &point, what);
+  tide__point_drop(&point);
+  return status;
+}
+
+/* ---- from one device to others ---- */
+
+/* A new tensor that belongs to the stream, as it would if the stream were current. */
+static tide_status make_on(tide_tensor **out, const tide_tensor *like, tide_stream *on) {
+  tide_stream *selected = tide_current_selected(on->device), *wanted = on->is_default ? NULL : on;
+  if (selected == wanted) return tide__tensor_new_like(out, like, (tide_dtype)like->dtype, on->device);
+  if (selected) tide_stream_retain(selected);
+  tide_current_select(on->device, wanted);
+  tide_status status = tide__tensor_new_like(out, like, (tide_dtype)like->dtype, on->device);
+  tide_current_select(on->device, selected);
+  tide_stream_release(selected);
+  return status;
+}
+
+/* By the general way of copy.c, as if the stream were current. */
+static tide_status copy_on(tide_stream *on, tide_tensor *dst, const tide_tensor *src) {
+  tide_stream *selected = tide_current_selected(on->device), *wanted = on->is_default ? NULL : on;
+  if (selected == wanted) return tide_copy(dst, src, true);
+  if (selected) tide_stream_retain(selected);
+  tide_current_select(on->device, wanted);
+  tide_status status = tide_copy(dst, src, true);
+  tide_current_select(on->device, selected);
+  tide_stream_release(selected);
+  return status;
+}
+
+static tide_status fan_one(tide__fan *f, const tide__point *start, tide__roll *roll, tide_stream *source) {
+  const tide__point *done;
+  TIDE_TRY(tide__point_wait(f->on, start, roll->what));
+  if (!*f->dst) TIDE_TRY(make_on(f->dst, f->src, f->on));
+  tide_tensor *dst = *f->dst;
+  if (dst->numel == 0) return TIDE_OK;
+  if (!tide__comm_direct(dst, f->src, f->on->device)) {
+    TIDE_TRY(copy_on(f->on, dst, f->src));
+    return tide__roll_point(&done, roll, f->on, f->rank, false);
+  }
+  tide__storage_use(f->src->storage, source);
+  tide__storage_use(dst->storage, f->on);
+  TIDE_TRY(tide__comm_send(f->on, dst, f->src));
+  TIDE_TRY(tide__roll_point(&done, roll, f->on, f->rank, false));
+  return tide__point_wait(source, done, roll->what);
+}
+
+static tide_status fan_queue(tide__fan *fan, int n, tide__roll *roll, tide_stream *source) {
+  const tide__point *start;
+  TIDE_TRY(tide__roll_point(&start, roll, source, TIDE__RANK_SOURCE, true));
+  for (int i = 0; i < n; i++) TIDE_TRY(fan_one(&fan[i], start, roll, source));
+  return TIDE_OK;
+}
+
+/* From the host: each copy by the general way. */
+static tide_status fan_host(tide__fan *fan, int n, tide__roll *roll) {
+  const tide__point *done;
+  for (int i = 0; i < n; i++) {
+    if (!*fan[i].dst) TIDE_TRY(make_on(fan[i].dst, fan[i].src, fan[i].on));
+    if ((*fan[i].dst)->numel == 0) continue;
+    TIDE_TRY(copy_on(fan[i].on, *fan[i].dst, fan[i].src));
+    TIDE_TRY(tide__roll_point(&done, roll, fan[i].on, fan[i].rank, false));
+  }
+  return TIDE_OK;
+}
+
+static tide_status fan_begin(tide__fan *fan, int n, tide__roll *roll) {
+  int from = fan[0].src->storage->device;
+  tide_stream *streams[TIDE_MAX_DEVICES + 1];
+  if (from < 0) return fan_host(fan, n, roll);
+  TIDE_TRY(tide__stream_current(&streams[0], from));
+  for (int i = 0; i < n; i++) streams[i + 1] = fan[i].on;
+  TIDE_TRY(tide__comm_join(streams, n + 1, roll->what));
+  return fan_queue(fan, n, roll, streams[0]);
+}
+
+tide_status tide__fan_out(tide__fan *fan, int n, const char *what) {
+  tide__roll roll;
+  bool given[TIDE_MAX_DEVICES];
+  if (n == 0) return TIDE_OK;
+  for (int i = 0; i < n; i++) given[i] = *fan[i].dst != NULL;
+  tide__roll_begin(&roll, what);
+  tide_status status = tide__roll_end(&roll, fan_begin(fan, n, &roll));
+  for (int i = 0; i < n && status != TIDE_OK; i++)
+    if (!given[i]) tide__tensors_drop(fan[i].dst, 1);
+  return status;
+}
+
+/* ---- broadcast ---- */
+
+tide_status tide_comm_broadcast(tide_tensor **outs, const tide_tensor *x, const int *devices, int n) {
+  static const char what[] = "comm.broadcast";
+  int to[TIDE_MAX_DEVICES], jobs = 0;
+  tide_tensor *made[TIDE_MAX_DEVICES];
+  tide__fan fan[TIDE_MAX_DEVICES];
+  TIDE_TRY(tide__check(x, what, "tensor"));
+  TIDE_TRY(tide__replay_check(x, what));
+  TIDE_TRY(check_devices(to, devices, n, what));
+  for (int i = 0; i < n; i++) {
+    made[i] = NULL;
+    if (to[i] == x->storage->device) continue;
+    fan[jobs] = (tide__fan){&made[i], x, NULL, i};
+    TIDE_TRY(tide__stream_current(&fan[jobs++].on, to[i]));
+  }
+  TIDE_TRY(tide__fan_out(fan, jobs, what));
+  for (int i = 0; i < n; i++) outs[i] = made[i] ? made[i] : tide__tensor_ref(x);
+  return TIDE_OK;
+}
+
+/* Copies to destinations that the caller gave; those on the source's device are no part of the fan. */
+static tide_status fan_into(tide_tensor *const *outs, tide_tensor *const *chunks, int n, tide_stream *const *streams,
+                            const char *what) {
+  tide__fan fan[TIDE_MAX_DEVICES];
+  tide_tensor *dst[TIDE_MAX_DEVICES];
+  int jobs = 0;
+  for (int i = 0; i < n; i++) {
+    tide_stream *on = streams ? streams[i] : NULL;
+    if (!on) TIDE_TRY(tide__stream_current(&on, outs[i]->storage->device));
+    if (outs[i]->storage->device == chunks[i]->storage->device) {
+      TIDE_TRY(copy_on(on, outs[i], chunks[i]));
+      continue;
+    }
+    dst[i] = outs[i];
+    fan[jobs++] = (tide__fan){&dst[i], chunks[i], on, i};
+  }
+  return tide__fan_out(fan, jobs, what);
+}
+
+tide_status tide_comm_broadcast_into(tide_tensor *const *outs, int n, const tide_tensor *x) {
+  static const char what[] = "comm.broadcast";
+  tide_tensor *same[TIDE_MAX_DEVICES];
+  TIDE_TRY(tide__check(x, what, "tensor"));
+  TIDE_TRY(tide__replay_check(x, what));
+  TIDE_TRY(check_count(n, "destinations", what));
+  for (int i = 0; i < n; i++) {
+    TIDE_TRY(check_out(outs[i], i, x, what));
+    if (!tide__same_size(outs[i], x))
+      return tide__fail(TIDE_SHAPE, "%s: out %lld has another shape, got %s, expected %s", what,
+                        (long long)tide__shown(i), tide__shape_text(outs[i]->size, outs[i]->ndim),
+                        tide__shape_text(x->size, x->ndim));
+    same[i] = (tide_tensor *)x;
+  }
+  return fan_into(outs, same, n, NULL, what);
+}
+
+/* ---- scatter ---- */
+
+static tide_status check_streams(tide_stream *const *streams, const int *devices, int n, const char *what) {
+  for (int i = 0; streams && i < n; i++) {
+    if (!streams[i]) continue;
+    TIDE_TRY(tide__stream_check(streams[i], what));
+    if (streams[i]->device != devices[i])
+      return tide__fail(TIDE_DEVICE, "%s: stream %lld is on another device, got %s, expected %s", what,
+                        (long long)tide__shown(i), tide__device_text(streams[i]->device),
+                        tide__device_text(devices[i]));
+  }
+  return TIDE_OK;
+}
+
+static tide_status check_chunks(const int64_t *sizes, int n, int64_t length, const char *what) {
+  int64_t sum = 0;
+  for (int i = 0; i < n; i++) {
+    if (sizes[i] <= 0)
+      return tide__fail(TIDE_VALUE, "%s: chunk size %lld is not positive, got %lld, expected at least 1", what,
+                        (long long)tide__shown(i), (long long)sizes[i]);
+    if (sizes[i] > length - sum) sum = length;
+    sum += sizes[i];
+  }
+  if (sum != length)
+    return tide__fail(TIDE_VALUE, "%s: the chunk sizes do not add up, got %s%lld, expected %lld, the size of the dim",
+                      what, sum > length ? "more than " : "", (long long)(sum > length ? length : sum),
+                      (long long)length);
+  return TIDE_OK;
+}
+
+/* torch's chunk: equal parts, rounded up, as many as it takes. */
+static int equal_chunks(int64_t *sizes, int n, int64_t length) {
+  int64_t each = (length + n - 1) / n;
+  int count = each ? (int)((length + each - 1) / each) : n; /* an empty dim has n empty chunks */
+  for (int i = 0; i < count; i++) sizes[i] = each && i == count - 1 ? length - each * i : each;
+  return count;
+}
+
+/* Views of x, one for each chunk. */
+static tide_status split(tide_tensor **chunks, const tide_tensor *x, int dim, const int64_t *sizes, int n) {
+  int64_t start = 0;
+  for (int i = 0; i < n; i++) {
+    chunks[i] = NULL;
+    tide_status status = tide_narrow(&chunks[i], x, dim, start, sizes[i]);
+    if (status != TIDE_OK) {
+      tide__tensors_drop(chunks, i);
+      return status;
+    }
+    start += sizes[i];
+  }
+  return TIDE_OK;
+}
+
+tide_status tide_comm_scatter(tide_tensor **outs, int *count, const tide_tensor *x, const int *devices, int n,
+                              const int64_t *chunk_sizes, int dim, tide_stream *const *streams) {
+  static const char what[] = "comm.scatter";
+  int to[TIDE_MAX_DEVICES], jobs = 0;
+  int64_t sizes[TIDE_MAX_DEVICES];
+  tide_tensor *chunks[TIDE_MAX_DEVICES], *made[TIDE_MAX_DEVICES];
+  tide__fan fan[TIDE_MAX_DEVICES];
+  TIDE_TRY(tide__check(x, what, "tensor"));
+  TIDE_TRY(tide__replay_check(x, what));
+  TIDE_TRY(check_devices(to, devices, n, what));
+  TIDE_TRY(check_dim(&dim, dim, x, what));
+  if (chunk_sizes) TIDE_TRY(check_chunks(chunk_sizes, n, x->size[dim], what));
+  TIDE_TRY(check_streams(streams, to, n, what));
+  int parts = chunk_sizes ? n : equal_chunks(sizes, n, x->size[dim]);
+  TIDE_TRY(split(chunks, x, dim, chunk_sizes ? chunk_sizes : sizes, parts));
+  tide_status status = TIDE_OK;
+  for (int i = 0; i < parts && status == TIDE_OK; i++) {
+    made[i] = NULL;
+    if (to[i] == x->storage->device) continue;
+    tide_stream *on = streams ? streams[i] : NULL;
+    if (!on) status = tide__stream_current(&on, to[i]);
+    fan[jobs++] = (tide__fan){&made[i], chunks[i], on, i};
+  }
+  if (status == TIDE_OK) status = tide__fan_out(fan, jobs, what);
+  if (status == TIDE_OK) {
+    *count = parts;
+    for (int i = 0; i < parts; i++) outs[i] = made[i] ? made[i] : tide__tensor_ref(chunks[i]);
+  }
+  tide__tensors_drop(chunks, parts);
+  return status;
+}
+
+tide_status tide_comm_scatter_into(tide_tensor *const *outs, int n, const tide_tensor *x, int dim,
+                                   tide_stream *const *streams) {
+  static const char what[] = "comm.scatter";
+  int to[TIDE_MAX_DEVICES];
+  int64_t sizes[TIDE_MAX_DEVICES], sum = 0;
+  tide_tensor *chunks[TIDE_MAX_DEVICES];
+  TIDE_TRY(tide__check(x, what, "tensor"));
+  TIDE_TRY(tide__replay_check(x, what));
+  TIDE_TRY(check_count(n, "destinations", what));
+  TIDE_TRY(check_dim(&dim, dim, x, what));
+  for (int i = 0; i < n; i++) {
+    TIDE_TRY(check_out(outs[i], i, x, what));
+    int64_t want[TIDE_MAX_DIMS];
+    memcpy(want, x->size, sizeof want);
+    if (outs[i]->ndim == x->ndim) want[dim] = sizes[i] = outs[i]->size[dim];
+    if (outs[i]->ndim != x->ndim || memcmp(want, outs[i]->size, (size_t)x->ndim * sizeof *want) != 0)
+      return tide__fail(TIDE_SHAPE, "%s: out %lld has another shape, got %s, expected %s but for dim %lld", what,
+                        (long long)tide__shown(i), tide__shape_text(outs[i]->size, outs[i]->ndim),
+                        tide__shape_text(x->size, x->ndim), (long long)tide__shown(dim));
+    sum += sizes[i];
+    to[i] = outs[i]->storage->device;
+  }
+  if (sum != x->size[dim])
+    return tide__fail(TIDE_SHAPE, "%s: the sizes of the destinations do not add up, got %lld, expected %lld", what,
+                      (long long)sum, (long long)x->size[dim]);
+  TIDE_TRY(check_streams(streams, to, n, what));
+  TIDE_TRY(split(chunks, x, dim, sizes, n));
+  tide_status status = fan_into(outs, chunks, n, streams, what);
+  tide__tensors_drop(chunks, n);
+  return status;
+}
+
+/* ---- gather ---- */
+
+/* One copy to the destination, on the current stream of its source, which has waited for `start`. */
+static tide_status gather_one(tide_tensor *dst, const tide_tensor *src, tide_stream *on, tide_stream *destination) {
+  if (src->storage->device == dst->storage->device || !tide__comm_direct(dst, src, on->device))
+    return tide_copy(dst, src, true);
+  tide__storage_use(src->storage, on);
+  tide__storage_use(dst->storage, destination);
+  return tide__comm_send(on, dst, src);
+}
+
+static tide_status gather_queue(tide_tensor *const *parts, tide_tensor *const *list, int n, tide__roll *roll,
+                                tide_stream *const *streams) {
+  const tide__point *start, *done;
+  tide_stream *destination = streams[n];
+  TIDE_TRY(tide__roll_point(&start, roll, destination, TIDE__RANK_DESTINATION, true));
+  for (int i = 0; i < n; i++) {
+    if (list[i]->numel == 0) continue;
+    TIDE_TRY(tide__point_wait(streams[i], start, roll->what));
+    TIDE_TRY(gather_one(parts[i], list[i], streams[i], destination));
+    if (streams[i] == destination) continue;
+    TIDE_TRY(tide__roll_point(&done, roll, streams[i], i, false));
+  }
+  for (int i = 0; i < roll->n; i++)
+    if (!roll->entry[i].arrival) TIDE_TRY(tide__point_wait(destination, &roll->entry[i].point, roll->what));
+  return TIDE_OK;
+}
+
+/* To the host, which waits for each: so the points stand before the copies. */
+static tide_status gather_host(tide_tensor *const *parts, tide_tensor *const *list, int n, const char *what,
+                               tide_stream *const *streams) {
+  tide__roll roll;
+  const tide__point *point;
+  tide_status status = TIDE_OK;
+  TIDE_TRY(tide__capture_check(what));
+  tide__roll_begin(&roll, what);
+  for (int i = 0; i < n && status == TIDE_OK; i++) status = tide__roll_point(&point, &roll, streams[i], i, true);
+  TIDE_TRY(tide__roll_end(&roll, status));
+  for (int i = 0; i < n; i++) TIDE_TRY(tide_copy(parts[i], list[i], false));
+  return TIDE_OK;
+}
+
+static tide_status gather_into(tide_tensor *out, tide_tensor *const *list, int n, int dim, const int64_t *sizes,
+                               const char *what) {
+  tide_tensor *parts[TIDE_MAX_DEVICES];
+  tide_stream *streams[TIDE_MAX_DEVICES + 1];
+  tide__roll roll;
+  int to = out->storage->device;
+  for (int i = 0; i < n; i++) TIDE_TRY(tide__stream_current(&streams[i], list[i]->storage->device));
+  TIDE_TRY(tide__stream_current(&streams[n], to));
+  if (to >= 0) TIDE_TRY(tide__comm_join(streams, n + 1, what));
+  TIDE_TRY(split(parts, out, dim, sizes, n));
+  tide_status status;
+  if (to < 0) {
+    status = gather_host(parts, list, n, what, streams);
+  } else {
+    tide__roll_begin(&roll, what);
+    status = tide__roll_end(&roll, gather_queue(parts, list, n, &roll, streams));
+  }
+  tide__tensors_drop(parts, n);
+  return status;
+}
+
+/* The size of the result, and of each part along dim. */
+static tide_status gather_size(int64_t *size, int64_t *parts, tide_tensor *const *list, int n, int dim,
+                               const char *what) {
+  int64_t sum = 0;
+  memcpy(size, list[0]->size, (size_t)list[0]->ndim * sizeof *size);
+  for (int i = 0; i < n; i++) {
+    const tide_tensor *x = list[i];
+    TIDE_TRY(tide__comm_cuda(x, i, "tensor", what));
+    if (x->ndim != list[0]->ndim)
+      return tide__fail(TIDE_SHAPE, "%s: tensor %lld has another number of dimensions, got %d, expected %d", what,
+                        (long long)tide__shown(i), x->ndim, list[0]->ndim);
+    size[dim] = parts[i] = x->size[dim];
+    if (memcmp(size, x->size, (size_t)x->ndim * sizeof *size) != 0) return wrong_size(x, i, "tensor", size, what);
+    sum += parts[i];
+  }
+  size[dim] = sum;
+  return TIDE_OK;
+}
+
+tide_status tide_comm_gather(tide_tensor **out, tide_tensor *const *list, int n, int dim, int destination,
+                             tide_tensor *into) {
+  static const char what[] = "comm.gather";
+  int64_t size[TIDE_MAX_DIMS], parts[TIDE_MAX_DEVICES];
+  TIDE_TRY(tide__out_check(out, into, what));
+  TIDE_TRY(check_count(n, "tensors", what));
+  TIDE_TRY(tide__comm_cuda(list[0], 0, "tensor", what));
+  TIDE_TRY(check_dim(&dim, dim, list[0], what));
+  TIDE_TRY(gather_size(size, parts, list, n, dim, what));
+  tide_tensor *result = into;
+  if (into) {
+    TIDE_TRY(tide__check(into, what, "out"));
+    TIDE_TRY(tide__size_expect(into, size, list[0]->ndim, what, "out"));
+    if (into->dtype != list[0]->dtype)
+      return tide__fail(TIDE_DTYPE, "%s: out has another dtype, got %s, expected %s", what,
+                        tide_dtype_name((tide_dtype)into->dtype), tide_dtype_name((tide_dtype)list[0]->dtype));
+    TIDE_TRY(tide__writable_check(into, what, "out"));
+  } else {
+    TIDE_TRY(tide__device_resolve(&destination, destination, what));
+    TIDE_TRY(tide__tensor_new(&result, size, list[0]->ndim, (tide_dtype)list[0]->dtype, destination));
+  }
+  tide_status status = gather_into(result, list, n, dim, parts, what);
+  if (status != TIDE_OK) {
+    if (!into) tide_tensor_release(result);
+    return status;
+  }
+  if (out) *out = result;
+  return TIDE_OK;
+}
