@@ -83,24 +83,38 @@ static tide_status pack_flush(tide_pack_args *a, tide_stream *on) {
   if (a->n == 0) return TIDE_OK;
   TIDE_TRY(tide__backend(&b, on->device));
   a->head.nptr = 0, a->head.device = on->device, a->head.site = tide__site_now();
-  uint32_t number = tide__launch_note(on, a->head.site, TIDE__LAUNCH_COPY_PEER, 0);
+  uint32_t number;
+  TIDE_TRY(tide__launch_begin(&number, on, a->head.site, TIDE__LAUNCH_COPY_PEER, 0));
   tide_status status = b->pack(on, a);
   a->n = 0;
-  return tide__launch_end(on, number, status);
+  return tide__launch_done(on, number, status);
+}
+
+static void observe_piece(const tide_pack_args *a, const tide_tensor *flat, const tide_tensor *x) {
+  if (a->n == 0)
+    tide__observe_copy(flat, x);
+  else
+    tide__observe_operand(x, false);
 }
 
 /* One contiguous piece to its place, on a stream of the place's device. */
-static tide_status pack_one(tide_pack_args *a, tide_stream *on, char *to, const tide_tensor *x) {
+static tide_status pack_one(tide_pack_args *a, tide_stream *on, const tide_tensor *flat, int64_t at,
+                            const tide_tensor *x) {
   const tide_backend *b;
   size_t bytes = (size_t)tensor_bytes(x);
+  char *to = tide__tensor_ptr(flat) + at;
+  uint32_t number;
   TIDE_TRY(tide__backend(&b, on->device));
   if (b->pack && (int64_t)bytes < LARGE && tide__comm_reaches(on->device, x->storage)) {
+    if (tide__sync_watched()) observe_piece(a, flat, x);
     a->piece[a->n++] = (tide_pack_piece){to, tide__tensor_ptr(x), bytes};
     return a->n == TIDE_PACK_PIECES ? pack_flush(a, on) : TIDE_OK;
   }
-  uint32_t number = tide__launch_note(on, tide__site_now(), TIDE__LAUNCH_COPY_PEER, 0);
+  TIDE_TRY(pack_flush(a, on)); /* one operation at a time is told to those who watch */
+  if (tide__sync_watched()) tide__observe_copy(flat, x);
+  TIDE_TRY(tide__launch_begin(&number, on, tide__site_now(), TIDE__LAUNCH_COPY_PEER, 0));
   tide_status status = b->copy_peer(on->impl, to, on->device, tide__tensor_ptr(x), x->storage->device, bytes);
-  return tide__launch_end(on, number, status);
+  return tide__launch_done(on, number, status);
 }
 
 /* The contiguous tensors of the list to their places in the buffers that hold at least so many. */
@@ -109,7 +123,7 @@ static tide_status fill(const layout *l, tide_tensor *const *list, tide_stream *
   a.n = 0;
   for (int i = 0; i < l->n; i++)
     if (list[i]->numel > 0 && l->count[l->buffer[i]] >= least)
-      TIDE_TRY(pack_one(&a, on, tide__tensor_ptr(l->flat[l->buffer[i]]) + l->at[i], list[i]));
+      TIDE_TRY(pack_one(&a, on, l->flat[l->buffer[i]], l->at[i], list[i]));
   return pack_flush(&a, on);
 }
 

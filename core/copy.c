@@ -20,7 +20,7 @@ tide_status tide__copy_kernel(const tide_tensor *dst, const tide_tensor *src) {
   if (dst->numel == 0) return TIDE_OK;
   tide__queue q;
   TIDE_TRY(tide__queue_begin(&q, dst->storage->device));
-  if (q.stream->device < 0 && tide__sync_watched()) tide__early = TIDE_OK;
+  if (tide__sync_watched()) tide__observe_copy(dst, src);
   tide__storage_use(dst->storage, q.stream);
   tide__storage_use(src->storage, q.stream);
   return tide__copy_queued(&q, dst, src);
@@ -101,11 +101,7 @@ tide_status tide__as_dtype(tide_tensor **out, const tide_tensor *x, tide_dtype d
 
 static tide_status transfer_begin(tide__queue *q, const tide_tensor *dst, const tide_tensor *src, uint32_t site,
                                   tide__launch what) {
-  if (tide__sync_watched()) {
-    tide__observe_operands();
-    tide__observe_operand(dst, true);
-    tide__observe_operand(src, false);
-  }
+  if (tide__sync_watched()) tide__observe_copy(dst, src);
   return tide__launch_begin(&q->number, q->stream, site, what, 0);
 }
 

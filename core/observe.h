@@ -6,7 +6,7 @@
 
 #include "progress.h"
 
-enum { TIDE__ACCESSES = 80 };
+enum { TIDE__ACCESSES = 160 };
 
 /* One tensor that an operation touches. */
 typedef struct tide__access {
@@ -53,6 +53,11 @@ void tide__sanitizer_forget(void);
 /* An operation is told in these steps, by one thread: its operands, that it is about to be queued, that it was. */
 void tide__observe_operands(void); /* none so far */
 void tide__observe_operand(const tide_tensor *x, bool write);
+static inline void tide__observe_copy(const tide_tensor *dst, const tide_tensor *src) {
+  tide__observe_operands();
+  tide__observe_operand(dst, true);
+  tide__observe_operand(src, false);
+}
 tide_status tide__observe_launch(tide_stream *stream, uint32_t site, tide__launch what, int detail,
                                  const struct tide_graph *graph);
 void tide__observe_queued(tide_status status);
