@@ -179,12 +179,13 @@ static item *items_of(size_t *count, const tide_profile *p) {
 }
 
 static void row_begin(tide_profile_row *r, const tide_profile *p, const item *i) {
-  *r = (tide_profile_row){.op = "", .kernel = p->name.at[i->name], .device = i->device};
+  *r = (tide_profile_row){.op = "", .raw_kernel = p->name.at[i->name], .device = i->device};
+  short_name(r->raw_kernel, r->kernel, sizeof r->kernel);
   tide__site_text(i->site, r->line, sizeof r->line);
   if (i->what >= 0)
     r->op = tide__launch_name((tide__launch)(i->what >> 8), i->what & 255);
   else if (!i->name)
-    r->kernel = work_name(i->kind);
+    snprintf(r->kernel, sizeof r->kernel, "%s", work_name(i->kind));
 }
 
 static void row_add(tide_profile_row *r, const item *i) {

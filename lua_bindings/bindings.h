@@ -197,6 +197,8 @@ void ltide_open_scope(lua_State *L, ltide_state *S);
 void ltide_open_debug(lua_State *L, ltide_state *S);
 void ltide_open_sanitizer(lua_State *L, ltide_state *S);
 void ltide_open_util(lua_State *L, ltide_state *S);
+void ltide_open_nvtx(lua_State *L, ltide_state *S);
+void ltide_open_profiler(lua_State *L, ltide_state *S);
 void ltide_open_timer(lua_State *L, ltide_state *S);
 void ltide_open_loader(lua_State *L, ltide_state *S);
 void ltide_open_help(lua_State *L, ltide_state *S);

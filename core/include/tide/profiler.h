@@ -50,9 +50,10 @@ TIDE_API tide_status tide_profile_write(const tide_profile *p, const char *path)
 
 /* One row: what one line, op and kernel took on one device (TIDE_CPU: on the host itself). */
 typedef struct tide_profile_row {
-  char line[192];     /* "a.lua:3"; empty if unknown */
-  const char *op;     /* "add", "copy to the host"; empty for work that no operation of ours queued */
-  const char *kernel; /* as the device calls it, empty if it is not known; valid as long as the profile */
+  char line[192];         /* "a.lua:3"; empty if unknown */
+  const char *op;         /* "add", "copy to the host"; empty for work that no operation of ours queued */
+  char kernel[96];        /* as the device calls it, without its result and parameters; empty if it is not known */
+  const char *raw_kernel; /* whole; valid as long as the profile */
   int device;
   int64_t calls;
   double total_ms, min_ms, max_ms; /* on the device */

@@ -1,0 +1,115 @@
+/* nvtx.c: tide.cuda.nvtx: named ranges for profilers, those of other makers and our own.
+ *
+ * A range in scoped form is one of the scopes of scope.c: it ends on leaving, by an error too, and when the coroutine
+ * that opened it dies. It is known by a number, so it can end while ranges of another coroutine lie on top of it.
+ *
+ * `available` is a field that is looked up, because asking is what makes a profiler's library load. */
+#include <string.h>
+
+#include "bindings.h"
+#include "tide/profiler.h"
+
+/* Texts reach other programs as C strings: one with a zero inside would be cut silently. */
+static const char *check_text(lua_State *L, int arg) {
+  size_t length;
+  if (lua_type(L, arg) != LUA_TSTRING) ltide_arg_error(L, arg, "msg", "a string");
+  const char *text = lua_tolstring(L, arg, &length);
+  if (strlen(text) != length)
+    ltide_error(L, "ValueError", "%s: msg: got a zero byte in the text, expected text without one",
+                ltide_function_name(L));
+  return text;
+}
+
+static int lmark(lua_State *L) {
+  ltide_enter(L);
+  tide_nvtx_mark(check_text(L, 1));
+  return 0;
+}
+
+static int lrange_push(lua_State *L) {
+  ltide_enter(L);
+  lua_pushinteger(L, tide_nvtx_range_push(check_text(L, 1)));
+  return 1;
+}
+
+static int lrange_pop(lua_State *L) {
+  ltide_enter(L);
+  lua_pushinteger(L, tide_nvtx_range_pop());
+  return 1;
+}
+
+static int lrange_start(lua_State *L) {
+  ltide_enter(L);
+  uint64_t id = tide_nvtx_range_start(check_text(L, 1));
+  if (!id) return ltide_error(L, "OutOfMemoryError", "range_start: no memory for the range");
+  lua_pushinteger(L, (lua_Integer)id);
+  return 1;
+}
+
+static int lrange_end(lua_State *L) {
+  ltide_enter(L);
+  int is_integer;
+  lua_Integer id = lua_tointegerx(L, 1, &is_integer);
+  if (!is_integer || lua_type(L, 1) != LUA_TNUMBER)
+    return ltide_arg_error(L, 1, "id", "the number that range_start gave");
+  ltide_try(L, tide_nvtx_range_end((uint64_t)id));
+  return 0;
+}
+
+/* Also without a state: a range has nothing to restore, and must not stay open for ever. */
+static void leave_range(lua_State *L, void *data) {
+  (void)L;
+  uint64_t id;
+  memcpy(&id, data, sizeof id);
+  tide_nvtx_scope_leave(id);
+}
+
+static int lrange(lua_State *L) {
+  ltide_enter(L);
+  const char *text = check_text(L, 1);
+  if (!lua_isnoneornil(L, 2) && !lua_isfunction(L, 2)) return ltide_arg_error(L, 2, "fn", "a function or nothing");
+  uint64_t id = tide_nvtx_scope_enter(text);
+  return ltide_scoped(L, "cuda.nvtx.range", lua_isfunction(L, 2) ? 2 : 0, leave_range, &id, sizeof id);
+}
+
+static int lindex(lua_State *L) {
+  if (lua_type(L, 2) != LUA_TSTRING || strcmp(lua_tostring(L, 2), "available") != 0) return 0;
+  lua_pushboolean(L, tide_nvtx_available());
+  return 1;
+}
+
+static const ltide_reg functions[] = {
+    {"range", lrange,
+     "tide.cuda.nvtx.range(msg, fn, ...) -> results of fn\nlocal _ <close> = tide.cuda.nvtx.range(msg)\nNames what "
+     "runs "
+     "inside, for a profiler (Nsight Systems, ncu --nvtx, tide.cuda.profiler.trace). It ends on leaving, also by an "
+     "error. Without a profiler it does nothing."},
+    {"range_push", lrange_push,
+     "tide.cuda.nvtx.range_push(msg) -> depth\nBegins a range that nests in those of this thread that are open; the "
+     "outermost one has depth 0."},
+    {"range_pop", lrange_pop,
+     "tide.cuda.nvtx.range_pop() -> depth\nEnds the innermost range and gives its depth; -1 where none is open."},
+    {"range_start", lrange_start,
+     "tide.cuda.nvtx.range_start(msg) -> id\nBegins a range that may overlap others and end on another thread."},
+    {"range_end", lrange_end,
+     "tide.cuda.nvtx.range_end(id)\nEnds a range of range_start; ValueError for one that has."},
+    {"mark", lmark, "tide.cuda.nvtx.mark(msg)\nNames one moment."},
+    {NULL, NULL, NULL}};
+
+void ltide_open_nvtx(lua_State *L, ltide_state *S) {
+  (void)S;
+  lua_getfield(L, -1, "cuda");
+  lua_newtable(L);
+  ltide_register(L, "tide.cuda.nvtx", functions);
+  ltide_document(
+      L, "tide.cuda.nvtx", "available",
+      "tide.cuda.nvtx.available -> boolean\nDoes a profiler listen to ranges? Such a one names its library in "
+      "NVTX_INJECTION64_PATH, as Nsight Systems, ncu --nvtx and CUPTI's users do. Without one every function "
+      "here counts depths and does nothing else.");
+  lua_createtable(L, 0, 1);
+  lua_pushcfunction(L, lindex);
+  lua_setfield(L, -2, "__index");
+  lua_setmetatable(L, -2);
+  lua_setfield(L, -2, "nvtx");
+  lua_pop(L, 1);
+}
