@@ -34,8 +34,9 @@ typedef struct version_table {
   void (*set_injection_version)(uint32_t version);
 } version_table;
 
-static function slot[MODULES][MOST];   /* what the listener wrote */
-static function *place[MODULES][MOST]; /* where it writes; number 0 of each table is none, as is the one at its end */
+static function slot[MODULES][MOST]; /* what the listener wrote */
+static function
+    *place[MODULES][MOST + 1]; /* where it writes; number 0 of each table is none, as is the one at its end */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static _Atomic bool looked, listening;
 

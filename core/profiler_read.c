@@ -43,8 +43,10 @@ static void join(tide_profile *p) {
 
 /* ---- tracks ---- */
 
+/* What an operation queued is on its stream, but for the branches of a replay and what a copy does elsewhere. */
 static int stream_of(const tide_profile *p, const tide__span *s) {
-  if (!s->stream) return s->op >= 0 ? (int)p->op.at[s->op].stream : -1;
+  const tide__profiled *o = s->op >= 0 ? &p->op.at[s->op] : NULL;
+  if (o && o->device == s->device && (!s->stream || o->what != TIDE__LAUNCH_GRAPH)) return (int)o->stream;
   for (size_t i = 0; i < p->stream.n; i++)
     if (p->stream.at[i].traced == s->stream && p->stream.at[i].device == s->device) return (int)i;
   return -1;

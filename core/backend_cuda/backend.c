@@ -85,6 +85,7 @@ static const tide_backend table = {
     .progress_note = tide__cuda_progress_note,
     .progress_read = tide__cuda_progress_read,
     .compiler = &tide__cuda_compiler,
+    .tracer = &tide__cuda_tracer,
 #define KERNEL(slot, args) .slot = tide__cuda_##slot,
 #include "kernel.def"
 #undef KERNEL

@@ -213,6 +213,10 @@ tide_status tide__cuda_machine_list(char (*uuid)[TIDE_UUID_TEXT], int *count);
 tide_status tide__cuda_telemetry(int64_t *out, int device, tide_telemetry what);
 tide_status tide__cuda_processes(tide_process *list, int *count, int device);
 
+/* ---- cupti.c ---- */
+
+extern const tide_tracer tide__cuda_tracer;
+
 /* ---- library.c ---- */
 
 /* The first of the libraries that is found, or NULL: dlerror says why. */

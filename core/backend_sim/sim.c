@@ -11,7 +11,7 @@
  *   sim_queue   streams, the scheduler, waits                  sim_work   kernels and copies
  *   sim_fault   faults on demand, dry mode                     sim_graph  captures and replays
  *   sim_info    what devices report                            sim_ipc    memory and events of other processes
- *   sim_comm    many pieces at once, between devices
+ *   sim_comm    many pieces at once, between devices       sim_trace  when they did what
  *
  * Invariants: one lock guards every struct of sim.h and is never held while a kernel runs or the host's functions are
  * called; what is queued keeps its stream and its marks alive; close leaves nothing behind. A forked child has no
@@ -237,6 +237,7 @@ static tide_backend table = {
     .pack = tide__sim_pack,
     .fft_plan_new = tide__sim_fft_plan_new,
     .fft_plan_free = tide__sim_fft_plan_free,
+    .tracer = &tide__sim_tracer,
 #define KERNEL(name, args) .name = tide__sim_kernel_##name,
 #include "kernel.def"
 #undef KERNEL

@@ -86,6 +86,7 @@ typedef struct sim_op {
   double seconds;   /* SLEEP */
   double cost;      /* in dry mode; kept for replays alone, like those below */
   const char *what; /* which call queued it */
+  uint64_t traced;  /* the operation that it is of: sim_trace.c */
   int lane;         /* of its capture */
   /* COPY; a device of TIDE_CPU: host memory. `staged`: src is ours. */
   void *dst, *src;
@@ -307,6 +308,16 @@ tide_status tide__sim_pack(tide_stream *stream, const tide_pack_args *a);
 tide_status tide__sim_run_pack(const sim_args *args);
 /* With the lock held: false if an address is not the device's or a peer's. */
 bool tide__sim_translate_pack(int device, tide_pack_args *a);
+
+/* sim_trace.c */
+extern const tide_tracer tide__sim_tracer;
+extern _Atomic bool tide__sim_tracing;
+extern _Thread_local uint64_t tide__sim_traced_op; /* what this thread is queueing now */
+tide_work tide__sim_copy_work(int dst_device, int src_device);
+/* With the lock held, while tracing: a piece of work that began at `start` is done. */
+void tide__sim_note(tide_work kind, const sim_stream *stream, uint64_t op, double start, size_t bytes,
+                    const char *name);
+void tide__sim_note_run(const sim_stream *stream, const sim_op *op, double start);
 
 /* sim_fault.c; with the lock held */
 void tide__sim_fault_env(void);

@@ -93,7 +93,10 @@ static void *work(void *unused) {
     }
     stream->running = true;
     bool reached = stream->head->kind == SIM_RECORD;
+    bool traced = atomic_load_explicit(&tide__sim_tracing, memory_order_relaxed);
+    double start = traced ? tide__sim_now() : 0;
     tide__sim_op_run(stream, stream->head);
+    if (traced) tide__sim_note_run(stream, stream->head, start);
     stream->running = false;
     bool more = stream->head->next != NULL;
     take_off(stream);
@@ -176,6 +179,8 @@ tide_status tide__sim_submit(sim_stream *stream, sim_op *op, double cost, const 
   }
   op->seq = ++s->seq;
   op->not_before = whim(stream, op);
+  op->traced = tide__sim_traced_op;
+  if (!op->what) op->what = what;
   if (stream->tail)
     stream->tail->next = op;
   else

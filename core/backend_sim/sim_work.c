@@ -220,7 +220,13 @@ static tide_status copy_now(sim_stream *stream, void *dst, int dst_device, void 
   dst = seen(dst_device, dst, bytes), src = seen(src_device, src, bytes);
   if (!dst || !src) illegal_access(stream->device);
   tide_status status = tide__sim_leave(stream->device, what);
+  double start = tide__sim_now();
   if (status == TIDE_OK) memmove(dst, src, bytes);
+  if (status == TIDE_OK && atomic_load_explicit(&tide__sim_tracing, memory_order_relaxed)) {
+    pthread_mutex_lock(&tide__sim.lock);
+    tide__sim_note(tide__sim_copy_work(dst_device, src_device), stream, tide__sim_traced_op, start, bytes, "");
+    pthread_mutex_unlock(&tide__sim.lock);
+  }
   return status;
 }
 

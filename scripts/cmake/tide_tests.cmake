@@ -38,6 +38,11 @@ foreach(source IN LISTS c_tests)
   tide_test(c/${name} 600 COMMAND $<TARGET_FILE:${name}>)
 endforeach()
 
+# ---- a profiler for the specs: a library such as NVTX_INJECTION64_PATH names ----
+add_library(nvtx_recorder MODULE spec/c/nvtx_recorder.c)
+target_link_libraries(nvtx_recorder PRIVATE tide_flags)
+set_target_properties(nvtx_recorder PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/spec)
+
 # ---- several Lua states in one process: each a host of the module ----
 file(GLOB state_tests CONFIGURE_DEPENDS spec/stress/*_test.c)
 foreach(source IN LISTS state_tests)
