@@ -27,11 +27,13 @@ pthread_mutex_t tide__sanitizer_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool on;
 static tide_sanitizer_action action;
 
-/* What one operation did to find out. */
+/* What was found about one operation. */
 typedef struct verdict {
   bool failed; /* `race` refuses the operation */
   tide_race race;
-  int fresh[FRESH], n; /* places in the list, to be warned of */
+  int fresh[FRESH], n;             /* places in the list, to be warned of */
+  const tide__touch *other[FRESH]; /* with what it races: each counts once, however many operands meet it */
+  int others;
 } verdict;
 
 /* ---- one operation ---- */
@@ -57,11 +59,19 @@ static tide__touch touch_of(const tide__operation *op, const tide__timeline *lin
   return t;
 }
 
+static bool counted(verdict *v, const tide__touch *other) {
+  for (int i = 0; i < v->others; i++)
+    if (v->other[i]->site == other->site && v->other[i]->what == other->what && v->other[i]->slot == other->slot)
+      return true;
+  if (v->others < FRESH) v->other[v->others++] = other;
+  return false;
+}
+
 /* Looks for a race of t with what the storage has seen; false: the operation is refused. */
 static bool look(verdict *v, const tide__history *h, const tide__touch *t, const tide__clock *clock) {
   bool fresh;
   const tide__touch *other = tide__history_race(h, t, clock);
-  if (!other) return true;
+  if (!other || counted(v, other)) return true;
   int at = tide__race_note(&v->race, &fresh, other, t, clock);
   v->failed = action == TIDE_SANITIZER_ERROR;
   if (fresh && v->n < FRESH) v->fresh[v->n++] = at;
@@ -125,7 +135,7 @@ static void judge(verdict *v, const tide__operation *op) {
 static tide_status before(const tide__operation *op) {
   if (!concerned(op)) return TIDE_OK;
   verdict v;
-  v.failed = false, v.n = 0;
+  v.failed = false, v.n = v.others = 0;
   pthread_mutex_lock(&tide__sanitizer_lock);
   if (on) judge(&v, op);
   bool warns = action == TIDE_SANITIZER_WARN;

@@ -13,7 +13,7 @@
 enum { MOST = 512 };
 
 typedef struct entry {
-  uint64_t key[2]; /* line, op and kind of each of the two */
+  uint64_t key[2]; /* line and op of each of the two */
   tide_race race;
 } entry;
 
@@ -98,7 +98,7 @@ static void write_message(tide_race *r) {
 /* ---- the list ---- */
 
 static uint64_t key_of(const tide__touch *t) {
-  return (uint64_t)t->site << 32 | (uint64_t)(t->what & 255) << 24 | (uint64_t)(t->detail & 255) << 16 | t->write;
+  return (uint64_t)t->site << 32 | (uint64_t)(t->what & 255) << 24 | (uint64_t)(t->detail & 255) << 16;
 }
 
 /* A new place in the list, or NULL. */

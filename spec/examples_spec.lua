@@ -129,11 +129,20 @@ describe("the worked examples", function()
   it("EX-02 incorrect really is a race", function()
     local wrong = 0
     for seed = 1, 5 do
-      -- A thread sanitizer sees it too, and is told that this is the point.
-      local env = { TIDE_SIM_SEED = tostring(seed), TSAN_OPTIONS = "report_bugs=0" }
+      -- A thread sanitizer sees it too, as ours does, and is told that this is the point.
+      local env = { TIDE_SIM_SEED = tostring(seed), TSAN_OPTIONS = "report_bugs=0", TIDE_CUDA_SANITIZER = "0" }
       wrong = wrong + tonumber((D.simulate(1, race, env)))
     end
     assert.is_true(wrong > 0)
+  end)
+  it("EX-02 incorrect is flagged, and the fixed one is not", function()
+    for seed = 1, 3 do
+      local env = { TIDE_SIM_SEED = tostring(seed), TIDE_CUDA_SANITIZER = "1" }
+      D.simulate(3, streams, env)
+      local ok, e = pcall(D.simulate, 1, race, env)
+      assert.is_false(ok)
+      assert.matches(":9: sum: race: sum %(.-:9%) on stream .* reads what fill %(.-:7%) on the default stream", e)
+    end
   end)
   it("EX-03 timing", function() D.simulate(3, timing) end)
   it("EX-04 and EX-05 device-agnostic", function()

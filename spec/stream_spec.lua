@@ -401,6 +401,7 @@ describe("streams", function()
       local tide = require "tide"
       local cuda = tide.cuda
       local x, mine = tide.zeros(10, { device = "cuda:1" }), cuda.Stream(0)
+      cuda.synchronize(1)
       cuda.set_stream(mine)
       local ok, e = pcall(cuda.stream, cuda.Stream(1), function()
         cuda.set_stream(cuda.Stream(0))
