@@ -122,7 +122,9 @@ int tide__race_note(tide_race *out, bool *fresh, const tide__touch *earlier, con
   const tide__region *a = &earlier->region, *b = &later->region;
   out->first = a->first > b->first ? a->first : b->first;
   out->last = a->last < b->last ? a->last : b->last;
-  write_edge(out, tide__clock_knows(clock, earlier->slot, 1));
+  const tide__clock *host = tide__clock_host();
+  uint64_t seen = earlier->slot < host->n ? host->at[earlier->slot] : 0; /* by waits of the host, not by the stream's */
+  write_edge(out, tide__clock_knows(clock, earlier->slot, seen + 1));
   write_message(out);
   total++;
   *fresh = false;

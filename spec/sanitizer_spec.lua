@@ -320,6 +320,7 @@ describe("the sanitizer in the long run", function()
       return set, shared
     end
     local s, x, met, apart = cuda.Stream(), tide.zeros(200, on), 0, 0
+    cuda.synchronize()
     sanitizer.enable()
     for i = 1, 600 do
       local a, size_a, stride_a = view(x)
