@@ -220,15 +220,15 @@ tide_status tide_sanitizer_enable(tide_sanitizer_action wanted) {
   tide__race_clear();
   action = wanted;
   on = true;
+  tide__observer_set(TIDE__SANITIZER, &observer); /* under the lock: who notes an access will tell its waits too */
   pthread_mutex_unlock(&tide__sanitizer_lock);
-  tide__observer_set(TIDE__SANITIZER, &observer);
   return TIDE_OK;
 }
 
 void tide_sanitizer_disable(void) {
-  tide__observer_set(TIDE__SANITIZER, NULL);
   pthread_mutex_lock(&tide__sanitizer_lock);
   on = false;
+  tide__observer_set(TIDE__SANITIZER, NULL);
   tide__history_clear();
   tide__clock_clear();
   pthread_mutex_unlock(&tide__sanitizer_lock);

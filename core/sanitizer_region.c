@@ -124,7 +124,7 @@ static bool same_dims(const tide__region *a, const tide__region *b) {
 
 bool tide__region_covers(const tide__region *a, const tide__region *b) {
   if (a->n == 0) return a->first <= b->first && b->last <= a->last;
-  return a->first == b->first && a->run >= b->run && same_dims(a, b);
+  return a->first <= b->first && b->first + b->run <= a->first + a->run && same_dims(a, b);
 }
 
 /* Runs that have grown together are one. */
