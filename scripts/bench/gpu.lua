@@ -17,6 +17,9 @@ local function nothing() end
 local host = bench.host
 host("add_alloc", function(n) for _ = 1, n do local _ = x + y end end, 5000, sync)
 host("add_inplace", function(n) for _ = 1, n do x:add_(y) end end, 5000, sync)
+tide.cuda.sanitizer.enable() -- what it costs where it costs most, beside the row before
+host("add_inplace_sanitizer", function(n) for _ = 1, n do x:add_(y) end end, 5000, sync)
+tide.cuda.sanitizer.disable()
 host("add_out", function(n) local o = {out = z} for _ = 1, n do tide.add(x, y, o) end end, 5000, sync)
 host("mul_scalar", function(n) for _ = 1, n do local _ = x * 2.0 end end, 5000, sync)
 host("exp", function(n) for _ = 1, n do local _ = x:exp() end end, 5000, sync)
