@@ -1,0 +1,144 @@
+/* profiler_test.c: recordings from C, on simulated devices: threads that work while recordings begin and end, both ways
+ * of measuring, and what is left behind where the runtime ends in the middle of one. */
+#include "tide/profiler.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+
+static void start(int devices) {
+  OK(tide_init(&(tide_config){.struct_size = sizeof(tide_config), .sim_devices = devices, .sim_memory = 64 << 20}));
+}
+
+static tide_tensor *ones(int64_t n, int device) {
+  tide_tensor *x = NULL;
+  tide_options options = TIDE_OPTIONS;
+  options.device = device;
+  OK(tide_full(&x, &n, 1, (tide_scalar){.kind = 'F', .re = 1}, &options));
+  return x;
+}
+
+static void add(const tide_tensor *x) {
+  tide_tensor *y = NULL;
+  OK(tide_binary(&y, TIDE_OP_add, x, x, NULL));
+  tide_tensor_release(y);
+}
+
+static int64_t calls_of(const tide_profile *p, const char *op, int device) {
+  tide_profile_row *rows;
+  int64_t n, calls = 0;
+  OK(tide_profile_rows(&rows, &n, p));
+  for (int64_t i = 0; i < n; i++)
+    if (!strcmp(rows[i].op, op) && rows[i].device == device) calls += rows[i].calls;
+  free(rows);
+  return calls;
+}
+
+static void both_ways(void) {
+  for (uint32_t flags = 0; flags <= TIDE_PROFILE_EVENTS; flags++) {
+    tide_profile *p = NULL, *none = NULL;
+    tide_profile_totals t;
+    start(2);
+    tide_tensor *x = ones(100, 0), *y = ones(100, 1), *c = ones(100, TIDE_CPU);
+    CHECK(tide_profile_end(&none) == TIDE_STATE && !none);
+    OK(tide_profile_begin("test", flags));
+    CHECK(tide_profile_begin("another", flags) == TIDE_STATE);
+    for (int i = 0; i < 10; i++) add(x), add(y), add(c);
+    OK(tide_profile_end(&p));
+    add(x);
+    tide_profile_totals_get(&t, p);
+    CHECK(!strcmp(t.source, flags ? "events" : "sim") && t.lost == 0 && t.operations == 30);
+    CHECK(t.device[0].used && t.device[1].used && !t.device[2].used);
+    CHECK(t.device[0].busy_ms > 0 && t.device[0].busy_ms <= t.wall_ms && t.device[0].copy_ms == 0);
+    CHECK(calls_of(p, "add", 0) == 10 && calls_of(p, "add", 1) == 10 && calls_of(p, "add", TIDE_CPU) == 10);
+    tide_tensor_release(x), tide_tensor_release(y), tide_tensor_release(c);
+    tide_shutdown();
+    CHECK(calls_of(p, "add", 0) == 10); /* what was recorded outlives the runtime */
+    tide_profile_free(p);
+    tide_profile_free(NULL);
+  }
+}
+
+static void ends_in_the_middle(void) {
+  for (uint32_t flags = 0; flags <= TIDE_PROFILE_EVENTS; flags++) {
+    tide_profile *p = NULL;
+    start(1);
+    tide_tensor *x = ones(100, 0);
+    OK(tide_profile_begin("test", flags));
+    add(x);
+    OK(tide_device_synchronize(0));
+    tide_tensor_release(x);
+    tide_shutdown();
+    CHECK(tide_profile_end(&p) == TIDE_STATE && !p);
+    start(1);
+    OK(tide_profile_begin("test", flags));
+    OK(tide_profile_end(&p));
+    tide_profile_free(p);
+    tide_shutdown();
+  }
+}
+
+static _Atomic bool stop;
+
+static void *work(void *device) {
+  tide_tensor *x = ones(1000, (int)(intptr_t)device);
+  while (!stop) {
+    tide_nvtx_range_push("range");
+    add(x);
+    uint64_t id = tide_nvtx_range_start("free");
+    add(x);
+    OK(tide_nvtx_range_end(id));
+    CHECK(tide_nvtx_range_pop() == 0);
+  }
+  tide_tensor_release(x);
+  return NULL;
+}
+
+static void threads(void) {
+  pthread_t thread[3];
+  start(2);
+  stop = false;
+  for (int i = 0; i < 3; i++) pthread_create(&thread[i], NULL, work, (void *)(intptr_t)(i - 1));
+  for (uint32_t round = 0; round < 20; round++) {
+    tide_profile *p = NULL;
+    tide_profile_totals t;
+    OK(tide_profile_begin("test", round % 2));
+    tide_tensor *x = ones(10, 0);
+    for (int i = 0; i < 20; i++) add(x);
+    tide_tensor_release(x);
+    OK(tide_profile_end(&p));
+    tide_profile_totals_get(&t, p);
+    CHECK(t.operations >= 20);
+    CHECK(calls_of(p, "add", 0) >= 20);
+    OK(tide_profile_write(p, "/dev/null"));
+    tide_profile_free(p);
+  }
+  stop = true;
+  for (int i = 0; i < 3; i++) pthread_join(thread[i], NULL);
+  tide_shutdown();
+}
+
+static void ranges(void) {
+  uint64_t a = tide_nvtx_scope_enter("a"), b = tide_nvtx_scope_enter("b");
+  CHECK(a && b && a != b);
+  tide_nvtx_scope_leave(a);
+  CHECK(tide_nvtx_range_push("c") == 1);
+  tide_nvtx_scope_leave(a);
+  CHECK(tide_nvtx_range_pop() == 1);
+  tide_nvtx_scope_leave(b);
+  CHECK(tide_nvtx_range_pop() == -1);
+  CHECK(tide_nvtx_range_end(12345678) == TIDE_VALUE);
+}
+
+int main(void) {
+  CHECK(tide_profile_begin("test", 0) == TIDE_STATE);
+  CHECK(tide_profile_check_path("/nowhere/x") == TIDE_FILE && tide_profile_check_path(NULL) == TIDE_FILE);
+  ranges();
+  both_ways();
+  ends_in_the_middle();
+  threads();
+  printf("%s\n", failures ? "FAILED" : "ok");
+  return failures != 0;
+}
