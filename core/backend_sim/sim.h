@@ -86,7 +86,7 @@ typedef struct sim_op {
   double seconds;   /* SLEEP */
   double cost;      /* in dry mode; kept for replays alone, like those below */
   const char *what; /* which call queued it */
-  uint64_t traced;  /* the operation that it is of: sim_trace.c */
+  uint64_t traced;  /* the operation that it is of, see sim_trace.c; 0: not traced */
   int lane;         /* of its capture */
   /* COPY; a device of TIDE_CPU: host memory. `staged`: src is ours. */
   void *dst, *src;
@@ -313,6 +313,7 @@ bool tide__sim_translate_pack(int device, tide_pack_args *a);
 extern const tide_tracer tide__sim_tracer;
 extern _Atomic bool tide__sim_tracing;
 extern _Thread_local uint64_t tide__sim_traced_op; /* what this thread is queueing now */
+uint64_t tide__sim_traced_now(void);               /* for what is being queued */
 tide_work tide__sim_copy_work(int dst_device, int src_device);
 /* With the lock held, while tracing: a piece of work that began at `start` is done. */
 void tide__sim_note(tide_work kind, const sim_stream *stream, uint64_t op, double start, size_t bytes,

@@ -179,7 +179,7 @@ tide_status tide__sim_submit(sim_stream *stream, sim_op *op, double cost, const 
   }
   op->seq = ++s->seq;
   op->not_before = whim(stream, op);
-  op->traced = tide__sim_traced_op;
+  op->traced = tide__sim_traced_now();
   if (!op->what) op->what = what;
   if (stream->tail)
     stream->tail->next = op;

@@ -14,6 +14,7 @@
 _Atomic bool tide__sim_tracing;
 _Thread_local uint64_t tide__sim_traced_op;
 
+static const uint64_t OF_NONE = UINT64_MAX; /* queued while tracing, by no operation */
 static tide_tracer_sink sink;
 static struct {
   tide_activity *at;
@@ -36,7 +37,7 @@ void tide__sim_note(tide_work kind, const sim_stream *stream, uint64_t op, doubl
   }
   noted.at[noted.n++] = (tide_activity){.kind = kind,
                                         .device = stream->device,
-                                        .correlation = op,
+                                        .correlation = op == OF_NONE ? 0 : op,
                                         .stream = (uintptr_t)stream,
                                         .start = nanoseconds(start),
                                         .end = nanoseconds(tide__sim_now()),
@@ -50,7 +51,14 @@ tide_work tide__sim_copy_work(int dst_device, int src_device) {
                                   : TIDE_WORK_COPY_BETWEEN;
 }
 
+uint64_t tide__sim_traced_now(void) {
+  if (!atomic_load_explicit(&tide__sim_tracing, memory_order_relaxed)) return 0;
+  return tide__sim_traced_op ? tide__sim_traced_op : OF_NONE;
+}
+
+/* What was queued before tracing began is left out, as a driver's library does. */
 void tide__sim_note_run(const sim_stream *stream, const sim_op *op, double start) {
+  if (!op->traced) return;
   if (op->kind == SIM_KERNEL) tide__sim_note(TIDE_WORK_KERNEL, stream, op->traced, start, 0, op->what);
   if (op->kind == SIM_SLEEP) tide__sim_note(TIDE_WORK_SLEEP, stream, op->traced, op->not_before - op->seconds, 0, "");
   if (op->kind == SIM_COPY)
