@@ -62,6 +62,8 @@ void tide__observe_waits_mark(const tide_stream *stream, const void *mark) {
   EACH(o) if (o->waits_mark) o->waits_mark(stream, mark);
 }
 
+void tide__observe_host_waits(const char *what) { EACH(o) if (o->host_waits) o->host_waits(what); }
+
 void tide__observe_host_event(const tide_event *event) { EACH(o) if (o->host_event) o->host_event(event); }
 
 void tide__observe_host_stream(const tide_stream *stream) { EACH(o) if (o->host_stream) o->host_stream(stream); }

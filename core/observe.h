@@ -33,6 +33,7 @@ typedef struct tide__observer {
   void (*recorded)(const void *mark, const tide_stream *stream);
   void (*waits_event)(const tide_stream *stream, const tide_event *event);
   void (*waits_mark)(const tide_stream *stream, const void *mark);
+  void (*host_waits)(const char *what); /* it may be about to wait, in the function of that name */
   /* The host has waited for it, or has seen that it is done. */
   void (*host_event)(const tide_event *event);
   void (*host_stream)(const tide_stream *stream);
@@ -85,6 +86,7 @@ static inline tide_status tide__launch_done(tide_stream *stream, uint32_t number
 void tide__observe_recorded(const void *mark, const tide_stream *stream);
 void tide__observe_waits_event(const tide_stream *stream, const tide_event *event);
 void tide__observe_waits_mark(const tide_stream *stream, const void *mark);
+void tide__observe_host_waits(const char *what);
 void tide__observe_host_event(const tide_event *event);
 void tide__observe_host_stream(const tide_stream *stream);
 void tide__observe_host_device(int device);

@@ -27,6 +27,9 @@ static _Thread_local struct {
   uint64_t number, op, start;
   uint64_t known_in;
   uint32_t thread;
+  const char *wait; /* the function that may be waiting for a device, since when and where; or NULL */
+  uint64_t wait_since;
+  uint32_t wait_site;
 } mine;
 
 uint64_t tide__profile_clock(void) {
@@ -169,6 +172,37 @@ static void after(const tide__operation *op, tide_status status) {
   tide__profile_unlock();
 }
 
+static void host_waits(const char *what) {
+  mine.wait = what, mine.wait_site = tide__site_now(), mine.wait_since = tide__profile_clock();
+}
+
+/* Some functions announce a wait and find that there is nothing to wait for: that is forgotten with the line. */
+static void host_waited(void) {
+  const char *what = mine.wait;
+  mine.wait = NULL;
+  if (!what || mine.wait_site != tide__site_now()) return;
+  tide_profile *p = tide__profile_lock(atomic_load_explicit(&tide__profile_on, memory_order_acquire));
+  if (!p) return;
+  tide__ranged *r = ADD(p, range);
+  if (r) {
+    r->kind = TIDE__WAIT, r->name = tide__profile_name(p, what), r->thread = thread_of(p), r->site = mine.wait_site;
+    r->start = tide__profile_since(p, mine.wait_since), r->end = tide__profile_since(p, tide__profile_clock());
+  }
+  tide__profile_unlock();
+}
+static void host_stream(const tide_stream *stream) {
+  (void)stream;
+  host_waited();
+}
+static void host_event(const tide_event *event) {
+  (void)event;
+  host_waited();
+}
+static void host_device(int device) {
+  (void)device;
+  host_waited();
+}
+
 void tide__profile_range(tide__range_kind kind, const char *text, uint64_t since, uint64_t until) {
   tide_profile *p = tide__profile_lock(atomic_load_explicit(&tide__profile_on, memory_order_acquire));
   if (!p) return;
@@ -182,7 +216,12 @@ void tide__profile_range(tide__range_kind kind, const char *text, uint64_t since
 
 /* ---- beginning and ending ---- */
 
-static const tide__observer observer = {.before = before, .after = after};
+static const tide__observer observer = {.before = before,
+                                        .after = after,
+                                        .host_waits = host_waits,
+                                        .host_stream = host_stream,
+                                        .host_event = host_event,
+                                        .host_device = host_device};
 
 void tide_profile_free(tide_profile *p) {
   if (!p) return;

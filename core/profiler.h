@@ -34,10 +34,10 @@ typedef struct tide__span {
   uint32_t track, lane; /* for drawing: see profiler_read.c */
 } tide__span;
 
-typedef enum tide__range_kind { TIDE__RANGE, TIDE__FREE_RANGE, TIDE__MARK } tide__range_kind;
+typedef enum tide__range_kind { TIDE__RANGE, TIDE__FREE_RANGE, TIDE__MARK, TIDE__WAIT } tide__range_kind;
 typedef struct tide__ranged {
   uint64_t start, end;
-  uint32_t name, thread;
+  uint32_t name, thread, site; /* site: of a wait */
   tide__range_kind kind;
 } tide__ranged;
 

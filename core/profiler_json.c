@@ -139,8 +139,23 @@ static void put_ops(writer *w) {
   }
 }
 
+static void put_wait(writer *w, const tide__ranged *r) {
+  char line[192], title[320];
+  tide__site_text(r->site, line, sizeof line);
+  snprintf(title, sizeof title, "wait: %s", w->p->name.at[r->name]);
+  event(w, 'X', title, "wait", HOST, r->thread + 1);
+  put_time(w->f, "ts", r->start), put_time(w->f, "dur", r->end - r->start);
+  fputs(",\"args\":{\"line\":", w->f);
+  put_string(w->f, line);
+  fputs("}}", w->f);
+}
+
 static void put_range(writer *w, const tide__ranged *r, size_t number) {
   const char *name = w->p->name.at[r->name];
+  if (r->kind == TIDE__WAIT) {
+    put_wait(w, r);
+    return;
+  }
   if (r->kind == TIDE__RANGE) {
     event(w, 'X', name, "range", HOST, r->thread + 1);
     put_time(w->f, "ts", r->start), put_time(w->f, "dur", r->end - r->start);

@@ -268,6 +268,8 @@ void tide_profile_totals_get(tide_profile_totals *out, const tide_profile *p) {
   tide_profile_totals t = {.wall_ms = (double)p->wall * 1e-6, .lost = p->lost, .source = p->source, .note = p->note};
   t.operations = (int64_t)p->op.n, t.spans = (int64_t)p->span.n;
   for (size_t i = 0; i < p->op.n; i++) t.host_ms += (double)(p->op.at[i].end - p->op.at[i].start) * 1e-6;
+  for (size_t i = 0; i < p->range.n; i++)
+    if (p->range.at[i].kind == TIDE__WAIT) t.wait_ms += (double)(p->range.at[i].end - p->range.at[i].start) * 1e-6;
   for (size_t i = 0; i < p->span.n; i++) add_copy(&t, &p->span.at[i]);
   for (int d = 0; d < TIDE_MAX_DEVICES; d++) {
     if (!(p->devices >> d & 1)) continue;

@@ -18,7 +18,7 @@
 #include <stdlib.h>
 
 #include "graph.h"
-#include "progress.h"
+#include "observe.h"
 #include "tide/debug.h"
 
 _Atomic int tide__sync_watch;
@@ -53,6 +53,7 @@ tide_sync_debug tide_sync_debug_get(void) {
 
 tide_status tide__sync_slow(const char *what, bool asked) {
   TIDE_TRY(tide__capture_refuse(what));
+  tide__observe_host_waits(what);
   int mode = atomic_load_explicit(&mode_now, memory_order_relaxed);
   if (asked || mode == TIDE_SYNC_DEFAULT) return TIDE_OK;
   char where[160], text[400];

@@ -139,6 +139,7 @@ static void push_devices(lua_State *L, const tide_profile_totals *t) {
 
 static void push_totals(lua_State *L, const tide_profile_totals *t) {
   set_number(L, "wall_ms", t->wall_ms), set_number(L, "host_ms", t->host_ms);
+  set_number(L, "wait_ms", t->wait_ms);
   ltide_set_integer(L, "operations", t->operations), ltide_set_integer(L, "lost", t->lost);
   set_string(L, "source", t->source), set_string(L, "note", t->note);
   push_devices(L, t);
@@ -202,8 +203,8 @@ static void add_totals(luaL_Buffer *b, const tide_profile_totals *t) {
              v->copy_ms, both > 0 ? both : 0);
     luaL_addstring(b, text);
   }
-  snprintf(text, sizeof text, "host: %.3f ms of %.3f ms in %lld operations\n", t->host_ms, t->wall_ms,
-           (long long)t->operations);
+  snprintf(text, sizeof text, "host: %.3f ms of %.3f ms in %lld operations, %.3f ms waiting for devices\n", t->host_ms,
+           t->wall_ms, (long long)t->operations, t->wait_ms);
   luaL_addstring(b, text);
   add_copies(b, &t->to_device, "to devices"), add_copies(b, &t->to_host, "to the host");
   add_copies(b, &t->between, "on and between devices");
@@ -243,7 +244,7 @@ static void push_summary(lua_State *L, ltide_recording *r) {
   ltide_try(L, tide_profile_end(&s->p));
   ltide_try(L, tide_profile_rows(&s->rows, &count, s->p));
   tide_profile_totals_get(&t, s->p);
-  lua_createtable(L, 0, 9);
+  lua_createtable(L, 0, 10);
   lua_createtable(L, (int)count, 0);
   for (int64_t i = 0; i < count; i++) {
     push_row(L, &s->rows[i]);
@@ -317,7 +318,8 @@ static const ltide_reg functions[] = {
     {"trace", ltrace,
      "tide.cuda.profiler.trace(fn, path [, {events=false}]) -> results of fn\nRuns fn() and writes what happened as a "
      "timeline to the file: open it at ui.perfetto.dev or chrome://tracing. On it are the operations with their lines, "
-     "on the threads that queued them, nvtx ranges, the kernels and copies of each stream with an arrow from the line, "
+     "on the threads that queued them, waits for devices, nvtx ranges, the kernels and copies of each stream with an "
+     "arrow from the line, "
      "and the allocated memory. Device times come from CUPTI where it is there, else, or with events, from events "
      "around each operation. When fn raises, the file is written and the error goes on. One at a time; an operation "
      "costs the host one to a few microseconds more meanwhile, and nothing at other times."},
@@ -326,7 +328,8 @@ static const ltide_reg functions[] = {
      "took "
      "the time, largest first, how busy each device was, and the copies. The table has rows {line, op, kernel, "
      "raw_kernel, device, calls, total_ms, mean_us, min_us, max_us, percent (of the device's time), host_ms, bytes, "
-     "gb_per_s}, wall_ms, host_ms, operations, devices['cuda:0'] {busy_ms, idle_ms, kernel_ms, copy_ms}, copies "
+     "gb_per_s}, wall_ms, host_ms, wait_ms, operations, devices['cuda:0'] {busy_ms, idle_ms, kernel_ms, copy_ms}, "
+     "copies "
      "{to_device, to_host, between}, source, note and lost."},
     {"start", lstart,
      "tide.cuda.profiler.start()\nTells a profiler that was started for that (nsys --capture-range=cudaProfilerApi, "

@@ -129,6 +129,12 @@ describe("profiler.trace", function()
     assert.is_false(ran)
   end)
 
+  it("says when the file could not be written", function()
+    local e = D.raises("FileError", profiler.trace, function() end, "/dev/full")
+    assert.is_truthy(e.message:find("/dev/full", 1, true))
+    trace(function() end)
+  end)
+
   it("refuses wrong arguments", function()
     D.raises("ArgumentError", profiler.trace)
     D.raises("ArgumentError", profiler.trace, path)
@@ -209,6 +215,26 @@ if D.cuda then
         assert.is_true(arrow.s.ts >= from.ts and arrow.s.ts <= from.ts + from.dur)
         assert.is_true(into[1].ts <= add[1].ts and add[1].ts <= out[1].ts)
         assert.is_true(add[1].ts >= from.ts - 200, "the clocks of host and device differ")
+      end)
+
+      it("shows where the host waits", function()
+        local x, line = D.tensor { 1. }, nil
+        local t = trace(function()
+          line = here() + 2
+          cuda._sleep(20000000)
+          cuda.synchronize()
+          local e = cuda.Event()
+          e:record()
+          e:synchronize()
+          return x:item(), x:cpu()
+        end, opts)
+        local wait = T.find(t.waits, "^wait: .*synchronize$")[1]
+        assert.is_true(wait.dur > 5000)
+        assert.is_truthy(wait.args.line:find("profiler_spec.lua:" .. line, 1, true))
+        assert.are.equal(1, #T.find(t.waits, "^wait: event_synchronize$"))
+        local item, inside = T.find(t.waits, "^wait: item$")[1], T.find(t.host, "^item")[1]
+        assert.is_true(item.ts <= inside.ts and inside.ts + inside.dur <= item.ts + item.dur)
+        assert.is_true(#t.waits >= 4)
       end)
 
       it("shows work of two streams that overlaps", function()
@@ -366,6 +392,7 @@ describe("profiler.summary", function()
       assert.is_true(math.abs(d.busy_ms + d.idle_ms - t.wall_ms) < 1e-6)
       assert.is_true(d.busy_ms <= d.kernel_ms + d.copy_ms + 1e-6)
       assert.is_truthy(text:find("cuda:0: busy", 1, true))
+      assert.is_true(t.wait_ms > 0 and t.wait_ms <= t.wall_ms)
     else
       assert.are.equal("", t.source)
       assert.is_nil(next(t.devices))

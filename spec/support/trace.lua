@@ -74,17 +74,18 @@ local function check(events)
   return threads
 end
 
--- The trace in the file: events, threads (names by "pid.tid"), and lists of slices: host (operations), device, ranges.
+-- The trace in the file: events, threads (names by "pid.tid"), and lists of slices: host (operations), device, ranges, waits.
 function M.read(path)
   local file = assert(io.open(path, "rb"))
   local text = file:read "a"
   file:close()
   assert(utf8.len(text), "the file is not UTF-8")
   local all = json.decode(text)
-  local t = { events = all.traceEvents, other = all.otherData, host = {}, device = {}, ranges = {}, marks = {}, arrows = {} }
+  local t = { events = all.traceEvents, other = all.otherData, host = {}, device = {}, ranges = {}, waits = {}, marks = {}, arrows = {} }
   t.threads = check(t.events)
   for _, e in ipairs(t.events) do
     if e.ph == "X" and e.pid >= 100 then table.insert(t.device, e)
+    elseif e.ph == "X" and e.cat == "wait" then table.insert(t.waits, e)
     elseif e.ph == "X" and e.cat ~= "range" then table.insert(t.host, e)
     elseif e.ph == "X" or e.ph == "b" then table.insert(t.ranges, e)
     elseif e.ph == "i" then table.insert(t.marks, e)

@@ -78,6 +78,7 @@ typedef struct tide_profile_device {
 typedef struct tide_profile_totals {
   double wall_ms;            /* from the beginning to the end of all work */
   double host_ms;            /* of it, what operations took on the host, all threads together */
+  double wait_ms;            /* what it took in functions that waited for a device */
   int64_t operations, spans; /* recorded on the host, on the devices */
   int64_t lost;              /* what could not be recorded or measured */
   const char *source;        /* where device times come from: "cupti", "sim", "events"; "" without a device */
