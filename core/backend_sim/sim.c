@@ -108,7 +108,9 @@ static tide_status device_props(tide_device_props *out, int device) {
   p.multi_processor_count = (int)(sizeof tide__sim.worker / sizeof *tide__sim.worker);
   p.max_threads_per_multi_processor = 2048, p.max_threads_per_block = 1024, p.warp_size = 32;
   p.regs_per_multiprocessor = 65536;
-  p.total_memory = tide__sim.memory;
+  pthread_mutex_lock(&tide__sim.lock);
+  p.total_memory = tide__sim_memory_of(device);
+  pthread_mutex_unlock(&tide__sim.lock);
   p.shared_memory_per_block = 48 << 10, p.shared_memory_per_block_optin = 227 << 10;
   p.shared_memory_per_multiprocessor = 228 << 10, p.L2_cache_size = 32 << 20;
   memcpy(p.uuid, "tide simulated", 14);
@@ -122,8 +124,9 @@ static tide_status device_props(tide_device_props *out, int device) {
 static tide_status device_mem_info(size_t *free, size_t *total, int device) {
   TIDE_TRY(device_check(device, "mem_get_info"));
   pthread_mutex_lock(&tide__sim.lock);
-  *free = tide__sim.memory - tide__sim.device[device].used;
-  *total = tide__sim.memory;
+  size_t used = tide__sim.device[device].used;
+  *total = tide__sim_memory_of(device);
+  *free = *total > used ? *total - used : 0;
   pthread_mutex_unlock(&tide__sim.lock);
   return TIDE_OK;
 }

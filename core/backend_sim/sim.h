@@ -135,7 +135,8 @@ typedef struct sim_faults {
   bool alloc_on;
   double slow; /* seconds */
   bool peer_off;
-  uint64_t dead; /* devices, as bits, that do nothing more */
+  uint64_t dead;  /* devices, as bits, that do nothing more */
+  uint64_t small; /* devices with half the memory, as bits */
 } sim_faults;
 
 typedef struct sim_state {
@@ -190,6 +191,8 @@ sim_block **tide__sim_find_gap(char **ptr, int device, size_t bytes);
 /* With the lock held: pages become accessible to the workers and poisoned, or go back to the system. */
 bool tide__sim_back(char *ptr, size_t bytes);
 void tide__sim_unback(char *ptr, size_t bytes);
+/* With the lock held: bytes that the device offers. */
+size_t tide__sim_memory_of(int device);
 /* With the lock held: the address at which the workers see `bytes` bytes of the device's memory, or NULL. */
 char *tide__sim_seen(int device, const void *ptr, size_t bytes);
 /* With the lock held: likewise for an operand of a kernel of that device, which may be page-locked host memory. */

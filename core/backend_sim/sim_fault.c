@@ -67,6 +67,8 @@ static bool parse_fault(sim_faults *f, bool *lost, const char *text, const char 
     f->slow = (double)number * 1e-3;
   else if (KIND_IS("dead") && number < TIDE_MAX_DEVICES)
     f->dead |= (uint64_t)1 << number;
+  else if (KIND_IS("small") && number < TIDE_MAX_DEVICES)
+    f->small |= (uint64_t)1 << number;
   else if (KIND_IS("lost") && number < TIDE_MAX_DEVICES)
     lost[number] = true;
   else
@@ -110,7 +112,7 @@ tide_status tide_sim_fault(const char *faults) {
   if (ok) return TIDE_OK;
   return tide__fail(TIDE_VALUE,
                     "tide_sim_fault: not understood, got \"%s\", expected a list of alloc:k, alloc:k+, launch:k, "
-                    "sticky:k, lost:d, dead:d, slow:ms, peer:off",
+                    "sticky:k, lost:d, dead:d, small:d, slow:ms, peer:off",
                     faults);
 }
 

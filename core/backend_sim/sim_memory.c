@@ -76,6 +76,10 @@ void tide__sim_memory_close(void) {
 
 /* ---- device memory ---- */
 
+size_t tide__sim_memory_of(int device) {
+  return tide__sim.faults.small >> device & 1 ? tide__sim.memory / 2 : tide__sim.memory;
+}
+
 /* The first gap of at least `bytes`: the link after which the block goes, its address in *ptr; NULL if there is none.
  */
 sim_block **tide__sim_find_gap(char **ptr, int device, size_t bytes) {
@@ -112,7 +116,7 @@ tide_status tide__sim_mem_alloc(void **out, int device, size_t bytes) {
     free(block);
     return tide__sim_leave(device, "alloc");
   }
-  size_t left = s->memory - s->device[device].used;
+  size_t used = s->device[device].used, cap = tide__sim_memory_of(device), left = cap > used ? cap - used : 0;
   bool fits = block && bytes <= left && !tide__sim_fault_alloc();
   char *ptr = NULL;
   sim_block **link = fits ? tide__sim_find_gap(&ptr, device, whole + PAGE) : NULL;

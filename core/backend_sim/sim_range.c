@@ -73,7 +73,7 @@ tide_status tide__sim_range_map(int device, void *ptr, size_t bytes) {
   pthread_mutex_lock(&s->lock);
   if (s->device[device].failure.set && s->device[device].failure.sticky) return tide__sim_leave(device, "map");
   sim_block *range = range_of(device, ptr, bytes);
-  size_t left = s->memory - s->device[device].used;
+  size_t used = s->device[device].used, cap = tide__sim_memory_of(device), left = cap > used ? cap - used : 0;
   bool fits = range && bytes <= left && !tide__sim_fault_alloc() && tide__sim_back(ptr, bytes);
   if (fits) {
     size_t first = (size_t)((char *)ptr - range->ptr) / GRANULE, n = bytes / GRANULE;
