@@ -135,6 +135,10 @@ static inline void ltide_made(lua_State *L, ltide_state *S) {
   if (bytes) ltide_pace(L, S, bytes);
 }
 
+/* parallel.c: runs fn, the body of a function that waits for a device. Inside tide.parallel the other replicas run
+ * first; the arguments are on the stack then as before. For `return`, and as the first thing that the function does. */
+int ltide_waiting(lua_State *L, lua_CFunction fn);
+
 /* scope.c: arenas of tide.scope. */
 void ltide_arena_add(ltide_state *S, ltide_tensor *u); /* called for every new handle while S->arena is set */
 void ltide_stray_add(ltide_state *S, ltide_tensor *u); /* called for every new handle that a finaliser makes */
@@ -201,6 +205,7 @@ void ltide_open_nvtx(lua_State *L, ltide_state *S);
 void ltide_open_profiler(lua_State *L, ltide_state *S);
 void ltide_open_timer(lua_State *L, ltide_state *S);
 void ltide_open_loader(lua_State *L, ltide_state *S);
+void ltide_open_parallel(lua_State *L, ltide_state *S);
 void ltide_open_help(lua_State *L, ltide_state *S);
 void ltide_open_dtype(lua_State *L, ltide_state *S);
 void ltide_open_tensor(lua_State *L, ltide_state *S); /* the metatable, fields, methods table "Tensor" */

@@ -335,7 +335,7 @@ static int ltensor_new_tensor(lua_State *L) {
 
 /* {==== Tensors to Lua values */
 
-static int ltensor_item(lua_State *L) {
+static int tensor_item_now(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   tide_scalar s;
   ltide_try(L, tide_item(&s, ltide_check_tensor(L, S, 1, "x")));
@@ -344,6 +344,7 @@ static int ltensor_item(lua_State *L) {
   lua_pushnumber(L, s.im);
   return 2;
 }
+static int ltensor_item(lua_State *L) { return ltide_waiting(L, tensor_item_now); }
 
 /* Pushes the element of a contiguous host buffer; complex ones as a table of two numbers. */
 static void push_element(lua_State *L, const char *at, tide_dtype dtype) {
@@ -395,12 +396,13 @@ void ltide_push_table(lua_State *L, ltide_state *S, const tide_tensor *x) {
   lua_pop(L, 1);
 }
 
-static int ltensor_totable(lua_State *L) {
+static int tensor_totable_now(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   ltide_push_table(L, S, ltide_check_tensor(L, S, 1, "x"));
   ltide_made(L, S);
   return 1;
 }
+static int ltensor_totable(lua_State *L) { return ltide_waiting(L, tensor_totable_now); }
 
 void ltide_open_convert(lua_State *L, ltide_state *S) {
   (void)S;

@@ -243,18 +243,20 @@ static int ldevice_of(lua_State *L) {
   return enter_device(L, "cuda.device_of", device);
 }
 
-static int lsynchronize(lua_State *L) {
+static int synchronize_now(lua_State *L) {
   ltide_enter(L);
   int device = check_accelerator(L, 1, LTIDE_NIL_OK);
   ltide_try(L, tide_device_synchronize(device));
   return 0;
 }
+static int lsynchronize(lua_State *L) { return ltide_waiting(L, synchronize_now); }
 
-static int lsynchronize_all(lua_State *L) {
+static int synchronize_all_now(lua_State *L) {
   ltide_enter(L);
   for (int i = 0; tide_is_initialized() && i < tide_device_count(); i++) ltide_try(L, tide_device_synchronize(i));
   return 0;
 }
+static int lsynchronize_all(lua_State *L) { return ltide_waiting(L, synchronize_all_now); }
 
 static int lcan_device_access_peer(lua_State *L) {
   ltide_enter(L);

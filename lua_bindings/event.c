@@ -85,11 +85,12 @@ static int levent_query(lua_State *L) {
   return 1;
 }
 
-static int levent_synchronize(lua_State *L) {
+static int event_synchronize_now(lua_State *L) {
   ltide_enter(L);
   ltide_try(L, tide_event_synchronize(ltide_check_event(L, 1, "event")));
   return 0;
 }
+static int levent_synchronize(lua_State *L) { return ltide_waiting(L, event_synchronize_now); }
 
 static int levent_elapsed_time(lua_State *L) {
   ltide_enter(L);

@@ -1,9 +1,9 @@
 /* move.c: tensors to other devices and dtypes, copies, and filling.
  *
  * What core gives back is the tensor itself where nothing changes, and then the script gets the same handle again, as
- * torch's `to` gives self. tide.to walks a tree of tables, keeps shared subtables shared and copies nothing but tensors
- * and tables. */
+ * torch's `to` gives self. tide.to walks a tree of tables (tree.c) and copies nothing but tensors and tables. */
 #include "args.h"
+#include "tree.h"
 
 static const char *const move_keys[] = {"non_blocking", "copy", NULL};
 static const char *const copy_keys[] = {"non_blocking", NULL};
@@ -31,7 +31,12 @@ static int finish_move(lua_State *L, ltide_state *S, const tide_tensor *x, const
   return ltide_result_or_self(L, S, u, x, 1);
 }
 
-static int ltensor_to(lua_State *L) {
+static int move_to(lua_State *L, bool may_wait);
+static int move_now(lua_State *L) { return move_to(L, false); }
+static int ltensor_to(lua_State *L) { return move_to(L, true); }
+
+/* may_wait: a move that waits for the device's work lets others run first, and then begins anew. */
+static int move_to(lua_State *L, bool may_wait) {
   static const char *const keys[] = {"non_blocking", "copy", "device", "dtype", NULL};
   ltide_state *S = ltide_enter(L);
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
@@ -43,6 +48,7 @@ static int ltensor_to(lua_State *L) {
   if (a.n < 2 && !a.opts) return ltide_arg_error(L, 2, "target", "a device, a dtype or a tensor");
   if (a.n > 1) read_target(L, S, 2, &o);
   if (a.n > 2) o.dtype = ltide_check_dtype(L, 3, "dtype");
+  if (may_wait && o.device == TIDE_CPU && tide_tensor_device(x) >= 0) return ltide_waiting(L, move_now);
   return finish_move(L, S, x, &o, a.opts);
 }
 
@@ -57,7 +63,7 @@ static int ltensor_cuda(lua_State *L) {
   return finish_move(L, S, x, &o, a.opts);
 }
 
-static int ltensor_cpu(lua_State *L) {
+static int tensor_cpu_now(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
   ltide_args a = ltide_split(L, 1);
@@ -66,6 +72,7 @@ static int ltensor_cpu(lua_State *L) {
   tide_options o = {TIDE_DTYPE_NONE, TIDE_CPU, false};
   return finish_move(L, S, x, &o, a.opts);
 }
+static int ltensor_cpu(lua_State *L) { return ltide_waiting(L, tensor_cpu_now); }
 
 static int ltensor_pin_memory(lua_State *L) {
   ltide_state *S = ltide_enter(L);
@@ -169,57 +176,17 @@ typedef struct mover {
   ltide_state *S;
   tide_options options;
   bool non_blocking, copy;
-  int seen; /* stack index of the table from old tables and handles to new ones */
 } mover;
 
-/* Pushes the moved form of the value at index. */
-static void move_tree(lua_State *L, const mover *m, int index);
-
-static void move_tensor(lua_State *L, const mover *m, int index, const tide_tensor *x) {
+static void push_moved(lua_State *L, void *user, int index, tide_tensor *x) {
+  const mover *m = user;
   ltide_tensor *u = ltide_new_tensor(L, m->S);
-  tide_options o = m->options;
-  ltide_try(L, tide_to(&u->t, x, &o, m->non_blocking, m->copy));
+  ltide_try(L, tide_to(&u->t, x, &m->options, m->non_blocking, m->copy));
   if (u->t != x) return;
   tide_tensor_release(u->t);
   u->t = NULL;
   lua_pop(L, 1);
   lua_pushvalue(L, index);
-}
-
-static void move_table(lua_State *L, const mover *m, int index) {
-  lua_newtable(L);
-  int copy = lua_gettop(L);
-  lua_pushvalue(L, index);
-  lua_pushvalue(L, copy);
-  lua_rawset(L, m->seen);
-  for (lua_pushnil(L); lua_next(L, index);) {
-    int value = lua_gettop(L);
-    lua_pushvalue(L, value - 1);
-    move_tree(L, m, value);
-    lua_rawset(L, copy);
-    lua_settop(L, value - 1);
-  }
-  if (lua_getmetatable(L, index)) lua_setmetatable(L, copy);
-}
-
-static void move_tree(lua_State *L, const mover *m, int index) {
-  luaL_checkstack(L, 12, "tide.to: tables nested too deeply");
-  tide_tensor *x = ltide_test_tensor(L, m->S, index);
-  if (!x && !lua_istable(L, index)) {
-    lua_pushvalue(L, index);
-    return;
-  }
-  lua_pushvalue(L, index);
-  if (lua_rawget(L, m->seen) != LUA_TNIL) return;
-  lua_pop(L, 1);
-  if (!x) {
-    move_table(L, m, index);
-    return;
-  }
-  move_tensor(L, m, index, x);
-  lua_pushvalue(L, index);
-  lua_pushvalue(L, -2);
-  lua_rawset(L, m->seen);
 }
 
 static int lto(lua_State *L) {
@@ -239,9 +206,7 @@ static int lto(lua_State *L) {
   read_target(L, S, 2, &m.options);
   m.non_blocking = ltide_opt_boolean(L, a.opts, "non_blocking", false);
   m.copy = ltide_opt_boolean(L, a.opts, "copy", false);
-  lua_newtable(L);
-  m.seen = lua_gettop(L);
-  move_tree(L, &m, 1);
+  ltide_map_tree(L, S, 1, push_moved, &m);
   ltide_made(L, S);
   return 1;
 }

@@ -182,7 +182,7 @@ static int lnorm(lua_State *L) {
 
 /* {==== Whole tensors */
 
-static int lequal(lua_State *L) {
+static int equal_now(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   bool is_equal = false;
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x"), *y = ltide_check_tensor(L, S, 2, "y");
@@ -190,8 +190,9 @@ static int lequal(lua_State *L) {
   lua_pushboolean(L, is_equal);
   return 1;
 }
+static int lequal(lua_State *L) { return ltide_waiting(L, equal_now); }
 
-static int lallclose(lua_State *L) {
+static int allclose_now(lua_State *L) {
   static const char *const keys[] = {"rtol", "atol", "equal_nan", NULL};
   ltide_state *S = ltide_enter(L);
   tide_operand in[2] = {{ltide_check_tensor(L, S, 1, "x"), {0}}, {ltide_check_tensor(L, S, 2, "y"), {0}}};
@@ -213,6 +214,7 @@ static int lallclose(lua_State *L) {
   ltide_made(L, S);
   return 1;
 }
+static int lallclose(lua_State *L) { return ltide_waiting(L, allclose_now); }
 
 #define DIMS_TAIL "Over all elements, a dimension or a table of them."
 

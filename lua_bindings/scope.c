@@ -56,6 +56,18 @@ static void leave_scope(lua_State *L, ltide_scope *s) {
   s->leave(L, s->data);
 }
 
+/* What other blocks set is the thread's or the process's. */
+bool ltide_scopes_own(const ltide_record *r) {
+  static const char *const own[] = {"cuda.device", "cuda.device_of", "cuda.stream",  "Stream:use",
+                                    "tide.scope",  "use_mem_pool",   "memory.scope", NULL};
+  for (int i = 0; i < r->depth; i++) {
+    const char *const *name = own;
+    while (*name && strcmp(*name, r->scopes[i]->what)) name++;
+    if (!*name) return false;
+  }
+  return true;
+}
+
 static int scope_close(lua_State *L) {
   ltide_scope *s = luaL_checkudata(L, 1, SCOPE_META);
   if (s->open && s->record->scopes[s->record->depth - 1] != s) {

@@ -9,6 +9,10 @@ typedef struct ltide_record {
   struct ltide_arena *arena;   /* innermost tide.scope, while the coroutine is not the running one */
   struct ltide_scope **scopes; /* open scopes, outermost first */
   int depth, capacity;
+  bool turns; /* of tide.parallel: other replicas run while it would wait */
 } ltide_record;
+
+/* Is all that the open scopes have set the coroutine's own, so that others may run in the middle of them? */
+bool ltide_scopes_own(const ltide_record *r);
 
 #endif

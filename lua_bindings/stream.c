@@ -92,11 +92,12 @@ static int lstream_query(lua_State *L) {
   return 1;
 }
 
-static int lstream_synchronize(lua_State *L) {
+static int stream_synchronize_now(lua_State *L) {
   ltide_enter(L);
   ltide_try(L, tide_stream_synchronize(ltide_check_stream(L, 1, "stream")));
   return 0;
 }
+static int lstream_synchronize(lua_State *L) { return ltide_waiting(L, stream_synchronize_now); }
 
 static int lstream_record_event(lua_State *L) {
   ltide_enter(L);

@@ -1,0 +1,86 @@
+/* tree.c: walks over trees of tensors: nested tables with tensors and other values in them.
+ *
+ * Both walks note every table and every handle that they have met, by identity, so that a tree that shares parts, or
+ * refers to itself, is walked once. Values are read raw: a walk runs no code of the script's. Keys are never changed.
+ */
+#include "tree.h"
+
+typedef struct walk {
+  ltide_state *S;
+  int seen; /* stack index of the table of what was met; of a map, with what stands for it */
+  ltide_leaf_fn leaf;
+  ltide_visit_fn visit;
+  void *user;
+} walk;
+
+static void map(lua_State *L, const walk *w, int index);
+
+static void map_table(lua_State *L, const walk *w, int index) {
+  lua_newtable(L);
+  int copy = lua_gettop(L);
+  lua_pushvalue(L, index);
+  lua_pushvalue(L, copy);
+  lua_rawset(L, w->seen);
+  for (lua_pushnil(L); lua_next(L, index);) {
+    int value = lua_gettop(L);
+    lua_pushvalue(L, value - 1);
+    map(L, w, value);
+    lua_rawset(L, copy);
+    lua_settop(L, value - 1);
+  }
+  if (lua_getmetatable(L, index)) lua_setmetatable(L, copy);
+}
+
+static void map(lua_State *L, const walk *w, int index) {
+  luaL_checkstack(L, 12, "tide: tables nested too deeply");
+  tide_tensor *x = ltide_test_tensor(L, w->S, index);
+  if (!x && !lua_istable(L, index)) {
+    lua_pushvalue(L, index);
+    return;
+  }
+  lua_pushvalue(L, index);
+  if (lua_rawget(L, w->seen) != LUA_TNIL) return;
+  lua_pop(L, 1);
+  if (!x) {
+    map_table(L, w, index);
+    return;
+  }
+  w->leaf(L, w->user, index, x);
+  lua_pushvalue(L, index);
+  lua_pushvalue(L, -2);
+  lua_rawset(L, w->seen);
+}
+
+void ltide_map_tree(lua_State *L, ltide_state *S, int index, ltide_leaf_fn leaf, void *user) {
+  index = lua_absindex(L, index);
+  lua_newtable(L);
+  walk w = {.S = S, .seen = lua_gettop(L), .leaf = leaf, .user = user};
+  map(L, &w, index);
+  lua_remove(L, w.seen);
+}
+
+static void visit(lua_State *L, const walk *w, int index) {
+  luaL_checkstack(L, 8, "tide: tables nested too deeply");
+  tide_tensor *x = ltide_test_tensor(L, w->S, index);
+  if (!x && !lua_istable(L, index)) return;
+  lua_pushvalue(L, index);
+  bool is_new = lua_rawget(L, w->seen) == LUA_TNIL;
+  lua_pop(L, 1);
+  if (!is_new) return;
+  lua_pushvalue(L, index);
+  lua_pushboolean(L, 1);
+  lua_rawset(L, w->seen);
+  if (x) {
+    w->visit(L, w->user, x);
+    return;
+  }
+  for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1)) visit(L, w, lua_gettop(L));
+}
+
+void ltide_visit_tree(lua_State *L, ltide_state *S, int index, ltide_visit_fn fn, void *user) {
+  index = lua_absindex(L, index);
+  lua_newtable(L);
+  walk w = {.S = S, .seen = lua_gettop(L), .visit = fn, .user = user};
+  visit(L, &w, index);
+  lua_remove(L, w.seen);
+}
