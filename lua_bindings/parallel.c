@@ -21,8 +21,9 @@ static const char key_turn;   /* what a replica yields when it would wait */
 static const char key_warned; /* in the registry: the devices that were warned of */
 
 /* The stack of both functions while their replicas run: the function or a table of them, the inputs, the dimension,
- * each replica's first argument or nil, the job, the coroutines (false: ended) and the results. */
-enum { FN = 1, INPUTS, DIM, REPLICAS, JOB, THREADS, OUTPUTS, BASE = OUTPUTS };
+ * each replica's first argument or nil, the parts that are on their way, the job, the coroutines (false: ended) and the
+ * results. */
+enum { FN = 1, INPUTS, DIM, REPLICAS, SENT, JOB, THREADS, OUTPUTS, BASE = OUTPUTS };
 
 typedef struct job {
   const char *what;
@@ -396,6 +397,8 @@ static int lscatter(lua_State *L) {
   push_dim(L, a.opts);
   cut.dim = lua_gettop(L);
   ltide_cut_plan(L, &cut);
+  lua_newtable(L);
+  cut.sent = lua_gettop(L);
   lua_createtable(L, cut.n, 0);
   for (int i = 0; i < cut.n; i++) {
     ltide_push_part(L, &cut, i);
@@ -435,8 +438,8 @@ typedef struct found {
   bool any;
 } found;
 
-static void note_device(lua_State *L, void *user, tide_tensor *x) {
-  (void)L;
+static void note_device(lua_State *L, void *user, int index, tide_tensor *x) {
+  (void)L, (void)index;
   found *f = user;
   if (!f->any) f->device = tide_tensor_device(x);
   f->any = true;
@@ -522,7 +525,7 @@ static int ldata_parallel(lua_State *L) {
   if (lua_isnil(L, 3)) lua_newtable(L), lua_replace(L, 3);
   if (!lua_istable(L, 3)) return ltide_arg_error(L, 3, "opts", "{devices=, dim=, output_device=, replicate=}");
   ltide_check_keys(L, 3, keys);
-  ltide_cut cut = {.S = S, .tree = INPUTS, .dim = DIM};
+  ltide_cut cut = {.S = S, .tree = INPUTS, .dim = DIM, .sent = SENT};
   lua_getfield(L, 3, "devices");
   ltide_check_devices(L, 4, &cut.devices);
   lua_getfield(L, 3, "output_device");
@@ -538,6 +541,7 @@ static int ldata_parallel(lua_State *L) {
     ltide_push_replicas(L, S, is_module ? FN : REPLICAS, &cut.devices, cut.n);
     lua_replace(L, is_module ? FN : REPLICAS);
   }
+  lua_newtable(L);
   job *j = push_job(L, "data_parallel", cut.n);
   j->many = is_module, j->is_cut = true, j->cut = cut, j->output_device = output_device;
   for (int i = 0; i < cut.n; i++) j->device[i] = cut.devices.id[i];

@@ -17,11 +17,12 @@ const char *ltide_push_device_name(lua_State *L, int device);
 typedef struct ltide_cut {
   ltide_state *S;
   int tree, dim; /* stack indexes: the tree, and the dimension as the script counts it */
+  int sent;      /* likewise: a table of the tensors whose parts are all on their way, by the tensor */
   int n;         /* parts; fewer than devices where there is too little to cut */
   ltide_devices devices;
   int part;                            /* the one that is being made */
   uint64_t sources;                    /* devices with tensors of the tree, as bits */
-  tide_stream *side[TIDE_MAX_DEVICES]; /* of each source: the copies run there, beside its current stream; or NULL */
+  tide_stream *side[TIDE_MAX_DEVICES]; /* of each source: stands for its current stream in the copies; or NULL */
 } ltide_cut;
 /* Finds n; raises where tensors cannot be cut, or into different numbers of parts. */
 void ltide_cut_plan(lua_State *L, ltide_cut *cut);

@@ -1,17 +1,18 @@
-/* parallel_tree.c: trees of tensors over several devices: cut into parts, copied whole, and put together again.
+/* parallel_tree.c: trees of tensors over several devices: cut into parts, copied whole, and put together again, by the
+ * collectives.
  *
  * A tensor is cut along one dimension into as many parts as there are devices, by the rule of chunk, so a short one
  * gives fewer. Every tensor of a tree must give the same number, else a part would have no partner. A part that is on
- * its device already is a view. All is queued: nothing here waits for a device, unless values go to the CPU.
+ * its device already is a view. All is queued: nothing here waits for a device, unless memory of the host takes part.
+ * So the parts of a tensor of the host are sent one by one, as they are asked for: between them work can be queued.
  *
- * A copy between two accelerators runs on the source's current stream, behind which the source's own part of the work
- * would stand. So data_parallel takes a side stream of each source for them, which waits for what was queued before;
- * at the end the current stream waits for it, and what is written to the source after that is ordered as ever.
+ * After a collective the source's current stream goes on behind the copies, and the source's own part of the work with
+ * it. So data_parallel lets a side stream of each source stand for it meanwhile, which waits for what was queued
+ * before; at the end the current stream waits for it, and what is written to the source after that is ordered as ever.
  *
  * Invariant: the streams and the device that are current stay what they are. */
-#include <stdio.h>
-
 #include "parallel.h"
+#include "tide/comm.h"
 #include "tide/device.h"
 #include "tree.h"
 
@@ -63,9 +64,10 @@ void ltide_check_devices(lua_State *L, int arg, ltide_devices *out) {
 /* {==== Cutting */
 
 /* Elements of a dimension of `size` in each of the parts for n devices; the last part may have fewer. */
-static int64_t part_size(int64_t size, int n) { return size ? size / n + (size % n != 0) : 1; }
+static int64_t part_size(int64_t size, int n) { return size / n + (size % n != 0); }
 
-static void count_parts(lua_State *L, void *user, tide_tensor *x) {
+static void count_parts(lua_State *L, void *user, int index, tide_tensor *x) {
+  (void)index;
   ltide_cut *cut = user;
   if (!tide_tensor_ndim(x))
     ltide_error(L, "ShapeError",
@@ -74,7 +76,7 @@ static void count_parts(lua_State *L, void *user, tide_tensor *x) {
                 ltide_function_name(L));
   int dim = ltide_check_dim(L, cut->dim, tide_tensor_ndim(x), "dim");
   int64_t size = tide_tensor_size(x)[dim], each = part_size(size, cut->devices.n);
-  int parts = size ? (int)(size / each + (size % each != 0)) : 1;
+  int parts = each ? (int)(size / each + (size % each != 0)) : cut->devices.n; /* n empty parts, as torch has it */
   if (cut->n && cut->n != parts)
     ltide_error(L, "ShapeError",
                 "%s: got a tensor of size %I in dimension %I, which makes %d parts, expected %d as of "
@@ -111,30 +113,52 @@ void ltide_cut_end(ltide_cut *cut) {
   }
 }
 
-/* The part on the device; on the side stream of where it is, if there is one. */
-static tide_status send(tide_tensor **out, const ltide_cut *cut, const tide_tensor *part, int device) {
-  int from = tide_tensor_device(part);
-  tide_options o = {TIDE_DTYPE_NONE, device, false};
-  tide_stream *side = from >= 0 && from != device && device >= 0 ? cut->side[from] : NULL;
-  if (!side) return tide_to(out, part, &o, device >= 0, false);
-  tide_stream *before = tide_current_selected(from);
-  if (before) tide_stream_retain(before);
-  tide_current_select(from, side);
-  tide_status status = tide_to(out, part, &o, true, false);
-  tide_current_select(from, before);
-  tide_stream_release(before);
+/* Fills the handles of the parts of x, a tensor of an accelerator. */
+static tide_status send(const ltide_cut *cut, ltide_tensor *const *handles, const tide_tensor *x, int dim) {
+  int from = tide_tensor_device(x), n;
+  tide_tensor *outs[TIDE_MAX_DEVICES];
+  tide_stream *before = tide_current_selected(from), *side = cut->side[from];
+  if (side && before) tide_stream_retain(before);
+  if (side) tide_current_select(from, side);
+  tide_status status = tide_comm_scatter(outs, &n, x, cut->devices.id, cut->devices.n, NULL, dim, NULL);
+  if (side) tide_current_select(from, before);
+  if (side) tide_stream_release(before);
+  for (int i = 0; status == TIDE_OK && i < n; i++) handles[i]->t = outs[i];
   return status;
 }
 
+/* Pushes the table of all parts of the tensor at index, which is the same at each call. */
+static void push_sent(lua_State *L, const ltide_cut *cut, int index, const tide_tensor *x, int dim) {
+  lua_pushvalue(L, index);
+  if (lua_rawget(L, cut->sent) != LUA_TNIL) return;
+  lua_pop(L, 1);
+  ltide_tensor *handles[TIDE_MAX_DEVICES];
+  lua_createtable(L, cut->n, 0);
+  for (int i = 0; i < cut->n; i++) {
+    handles[i] = ltide_new_tensor(L, cut->S);
+    lua_rawseti(L, -2, i + 1);
+  }
+  ltide_try(L, send(cut, handles, x, dim));
+  lua_pushvalue(L, index);
+  lua_pushvalue(L, -2);
+  lua_rawset(L, cut->sent);
+}
+
 static void push_part_of(lua_State *L, void *user, int index, tide_tensor *x) {
-  (void)index;
   const ltide_cut *cut = user;
-  int dim = ltide_check_dim(L, cut->dim, tide_tensor_ndim(x), "dim");
+  int dim = ltide_check_dim(L, cut->dim, tide_tensor_ndim(x), "dim"), device = cut->devices.id[cut->part];
+  if (tide_tensor_device(x) >= 0 && device >= 0) {
+    push_sent(L, cut, index, x, dim);
+    lua_rawgeti(L, -1, cut->part + 1);
+    lua_remove(L, -2);
+    return;
+  }
   int64_t size = tide_tensor_size(x)[dim], each = part_size(size, cut->devices.n), start = each * cut->part;
   ltide_tensor *u = ltide_new_tensor(L, cut->S);
+  tide_options o = {TIDE_DTYPE_NONE, device, false};
   tide_tensor *part;
   ltide_try(L, tide_narrow(&part, x, dim, start, size - start < each ? size - start : each));
-  tide_status status = send(&u->t, cut, part, cut->devices.id[cut->part]);
+  tide_status status = tide_to(&u->t, part, &o, device >= 0, false);
   tide_tensor_release(part);
   ltide_try(L, status);
 }
@@ -169,12 +193,85 @@ void ltide_push_moved(lua_State *L, ltide_state *S, int tree, int device) {
   ltide_made(L, S);
 }
 
-void ltide_push_replicas(lua_State *L, ltide_state *S, int tree, const ltide_devices *devices, int n) {
-  lua_createtable(L, n, 0);
-  for (int i = 0; i < n; i++) {
-    ltide_push_moved(L, S, tree, devices->id[i]);
-    lua_rawseti(L, -2, i + 1);
+/* Stack indexes: the first replica's tensors in a list, and a table from each of them to that of its copies. */
+typedef struct replicas {
+  ltide_state *S;
+  const ltide_devices *devices;
+  int n, list, copies, replica;
+} replicas;
+
+/* Of what map makes for the first device: a list of its tensors. */
+static void list_tensor(lua_State *L, void *user, int index, tide_tensor *x) {
+  const replicas *r = user;
+  (void)x;
+  lua_pushvalue(L, index);
+  lua_rawseti(L, r->list, (lua_Integer)lua_rawlen(L, r->list) + 1);
+}
+
+/* Makes the handles of the copies, closed: an array for each tensor, in the order of the list. */
+static ltide_tensor **push_handles(lua_State *L, const replicas *r, int tensors) {
+  ltide_tensor **handles = lua_newuserdatauv(L, (size_t)(tensors * r->n) * sizeof(ltide_tensor *), 0);
+  for (int i = 0; i < tensors; i++) {
+    lua_rawgeti(L, r->list, i + 1);
+    lua_createtable(L, r->n, 0);
+    for (int k = 1; k < r->n; k++) {
+      handles[k * tensors + i] = ltide_new_tensor(L, r->S);
+      lua_rawseti(L, -2, k + 1);
+    }
+    lua_rawset(L, r->copies);
   }
+  return handles;
+}
+
+/* Sends all tensors of the list at once: small ones travel together. */
+static void send_copies(lua_State *L, const replicas *r) {
+  int tensors = (int)lua_rawlen(L, r->list), top = lua_gettop(L);
+  if (!tensors) return;
+  ltide_tensor **handles = push_handles(L, r, tensors);
+  tide_tensor **list = lua_newuserdatauv(L, (size_t)tensors * sizeof *list, 0);
+  tide_tensor **outs = lua_newuserdatauv(L, (size_t)(tensors * r->n) * sizeof *outs, 0);
+  for (int i = 0; i < tensors; i++) {
+    lua_rawgeti(L, r->list, i + 1);
+    list[i] = ltide_check_tensor(L, r->S, -1, "tree");
+    lua_pop(L, 1);
+  }
+  ltide_try(L, tide_comm_broadcast_coalesced(outs, list, tensors, r->devices->id, r->n, TIDE_COMM_BUFFER));
+  for (int i = 0; i < tensors * r->n; i++)
+    if (i < tensors)
+      tide_tensor_release(outs[i]); /* the list itself */
+    else
+      handles[i]->t = outs[i];
+  lua_settop(L, top);
+}
+
+static void push_replica_of(lua_State *L, void *user, int index, tide_tensor *x) {
+  const replicas *r = user;
+  (void)x;
+  lua_pushvalue(L, index);
+  lua_rawget(L, r->copies);
+  lua_rawgeti(L, -1, r->replica + 1);
+  lua_remove(L, -2);
+}
+
+void ltide_push_replicas(lua_State *L, ltide_state *S, int tree, const ltide_devices *devices, int n) {
+  replicas r = {.S = S, .devices = devices, .n = n};
+  tree = lua_absindex(L, tree);
+  lua_createtable(L, n, 0);
+  int result = lua_gettop(L);
+  ltide_push_moved(L, S, tree, devices->id[0]);
+  lua_pushvalue(L, -1);
+  lua_rawseti(L, result, 1);
+  lua_newtable(L);
+  lua_newtable(L);
+  r.copies = lua_gettop(L), r.list = r.copies - 1;
+  if (n > 1) ltide_visit_tree(L, S, result + 1, list_tensor, &r);
+  send_copies(L, &r);
+  for (r.replica = 1; r.replica < n; r.replica++) {
+    ltide_map_tree(L, S, result + 1, push_replica_of, &r);
+    lua_rawseti(L, result, r.replica + 1);
+  }
+  ltide_made(L, S);
+  lua_settop(L, result);
 }
 
 /* {==== Putting together */
@@ -191,8 +288,8 @@ static int refuse(lua_State *L, int i, const char *path, const char *got, const 
                      expected);
 }
 
-/* What is missing at number i, which tensor 1 has. */
-static tide_tensor *check_like_first(lua_State *L, const gathering *g, int list, int i, const char *path, int dim) {
+/* Raises unless tensor number i joins to the first. */
+static void check_like_first(lua_State *L, const gathering *g, int list, int i, const char *path, int dim) {
   int top = lua_gettop(L);
   lua_rawgeti(L, list, 1);
   lua_rawgeti(L, list, i);
@@ -205,7 +302,6 @@ static tide_tensor *check_like_first(lua_State *L, const gathering *g, int list,
     ltide_error(L, "ShapeError", "%s: outputs[%d]%s: got %s, expected one that joins to %s", ltide_function_name(L), i,
                 path, ltide_typename(L, top + 2), ltide_typename(L, top + 1));
   lua_settop(L, top);
-  return x;
 }
 
 /* One element from each device makes a vector: said once. */
@@ -223,35 +319,41 @@ static void warn_of_scalars(lua_State *L, const gathering *g, const char *path) 
   lua_pop(L, 1);
 }
 
-/* Copies tensor number i into its place of `out`, from `start` on; returns how many indexes it takes. */
-static int64_t put(lua_State *L, tide_tensor *out, const tide_tensor *x, int dim, int64_t start) {
-  int64_t length = tide_tensor_ndim(x) ? tide_tensor_size(x)[dim] : 1;
-  tide_tensor *place;
-  ltide_try(L, tide_narrow(&place, out, dim, start, length));
-  tide_status status = tide_copy(place, x, true);
-  tide_tensor_release(place);
-  ltide_try(L, status);
-  return length;
+/* What is joined: tensor number i, or a vector of its one element. Pushes what keeps it alive. */
+static tide_tensor *push_joinable(lua_State *L, const gathering *g, int list, int i) {
+  const int64_t one = 1;
+  lua_rawgeti(L, list, i);
+  tide_tensor *x = ltide_check_tensor(L, g->S, -1, "output");
+  if (tide_tensor_ndim(x)) return x;
+  ltide_tensor *u = ltide_new_tensor(L, g->S);
+  ltide_try(L, tide_view(&u->t, x, &one, 1));
+  lua_remove(L, -2);
+  return u->t;
+}
+
+/* Host memory is joined where it is; the collective is for accelerators. */
+static tide_status join(tide_tensor **out, tide_tensor *const *items, const gathering *g, int dim) {
+  if (tide_tensor_device(items[0]) >= 0) return tide_comm_gather(out, items, g->n, dim, g->device, NULL);
+  tide_tensor *whole;
+  tide_options o = {TIDE_DTYPE_NONE, g->device, false};
+  tide_status status = tide_cat(&whole, items, g->n, dim, NULL);
+  if (status != TIDE_OK) return status;
+  status = tide_to(out, whole, &o, false, false);
+  tide_tensor_release(whole);
+  return status;
 }
 
 static void join_tensors(lua_State *L, const gathering *g, int list, const tide_tensor *first, const char *path) {
   int ndim = tide_tensor_ndim(first), dim = ndim ? ltide_check_dim(L, g->dim, ndim, "dim") : 0;
-  int64_t size[TIDE_MAX_DIMS] = {0}, total = 0, start = 0;
-  for (int d = 0; d < ndim; d++) size[d] = tide_tensor_size(first)[d];
-  for (int i = 1; i <= g->n; i++) {
-    const tide_tensor *x = check_like_first(L, g, list, i, path, dim);
-    total += ndim ? tide_tensor_size(x)[dim] : 1;
-  }
+  for (int i = 2; i <= g->n; i++) check_like_first(L, g, list, i, path, dim);
   if (!ndim) warn_of_scalars(L, g, path);
-  size[dim] = total;
+  luaL_checkstack(L, g->n + 4, "gather: too many outputs");
   ltide_tensor *u = ltide_new_tensor(L, g->S);
-  tide_options o = {tide_tensor_dtype(first), g->device, false};
-  ltide_try(L, tide_empty(&u->t, size, ndim ? ndim : 1, &o));
-  for (int i = 1; i <= g->n; i++) {
-    lua_rawgeti(L, list, i);
-    start += put(L, u->t, ltide_check_tensor(L, g->S, -1, "output"), dim, start);
-    lua_pop(L, 1);
-  }
+  int result = lua_gettop(L);
+  tide_tensor *items[TIDE_MAX_DEVICES];
+  for (int i = 0; i < g->n; i++) items[i] = push_joinable(L, g, list, i + 1);
+  ltide_try(L, join(&u->t, items, g, dim));
+  lua_settop(L, result);
 }
 
 static lua_Integer count_keys(lua_State *L, int t) {

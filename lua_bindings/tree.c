@@ -71,7 +71,7 @@ static void visit(lua_State *L, const walk *w, int index) {
   lua_pushboolean(L, 1);
   lua_rawset(L, w->seen);
   if (x) {
-    w->visit(L, w->user, x);
+    w->visit(L, w->user, index, x);
     return;
   }
   for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1)) visit(L, w, lua_gettop(L));

@@ -38,7 +38,8 @@ describe("tide.parallel.scatter", function()
   it("gives fewer parts than devices where there is too little", function()
     if none then return end
     assert.are.equal(1, #P.scatter(rows(1), all))
-    assert.are.equal(1, #P.scatter(rows(0), all))
+    assert.are.equal(D.devices, #P.scatter(rows(0), all)) -- all empty
+    assert.are.equal(D.devices, #P.scatter(rows(0, { device = "cpu" }), all))
     assert.are.equal(math.min(2, D.devices), #P.scatter(rows(4):narrow(1, 1, 2), all))
     if D.devices == 3 then assert.are.equal(2, #P.scatter(rows(4), all)) end -- 2 and 2
   end)
@@ -422,6 +423,26 @@ describe("tide.parallel.data_parallel", function()
 end)
 
 describe("several devices", function()
+  it("get their parts beside the work of the first, and nothing makes the host wait", function()
+    D.simulate(2, [[
+      local x = tide.ones(6, 2, { device = "cuda:0" })
+      tide.cuda.synchronize_all()
+      local done = {}
+      local t = tide.Timer()
+      local y = tide.parallel.data_parallel(function(a)
+        local b = a + 1
+        done[#done + 1] = tide.cuda.Event():record()
+        return b
+      end, x)
+      local issued = t:time().real
+      done[1]:synchronize()
+      local first = t:time().real
+      done[2]:synchronize()
+      local second = t:time().real
+      assert(issued < 0.2 and first < 0.2 and second >= 0.3, issued .. " " .. first .. " " .. second)
+      assert(y:sum():item() == 24)]], { TIDE_SIM_FAULT = "slow:300" })
+  end)
+
   it("are warned of once when one is much smaller, and when scalars become a vector", function()
     local _, err = D.simulate(3, [[
       local x = tide.ones(6, 2)
