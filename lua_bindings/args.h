@@ -66,6 +66,8 @@ void ltide_register_methods(lua_State *L, const ltide_reg *list);
 void ltide_push_converted(lua_State *L, ltide_state *S, int arg, const tide_options *options);
 /* convert.c: pushes the values of x as a nested table. */
 void ltide_push_table(lua_State *L, ltide_state *S, const tide_tensor *x);
+/* storage.c: all bytes of the storage of x, as a tensor of uint8. */
+tide_status ltide_span_storage(tide_tensor **out, const tide_tensor *x);
 /* apply.c, called by ltide_open_ops. */
 void ltide_open_apply(lua_State *L);
 /* jit_kernel.c, called by ltide_open_jit. */

@@ -205,6 +205,8 @@ void ltide_open_nvtx(lua_State *L, ltide_state *S);
 void ltide_open_profiler(lua_State *L, ltide_state *S);
 void ltide_open_timer(lua_State *L, ltide_state *S);
 void ltide_open_loader(lua_State *L, ltide_state *S);
+void ltide_open_serialize(lua_State *L, ltide_state *S);
+void ltide_open_spawn(lua_State *L, ltide_state *S);
 void ltide_open_parallel(lua_State *L, ltide_state *S);
 void ltide_open_help(lua_State *L, ltide_state *S);
 void ltide_open_dtype(lua_State *L, ltide_state *S);

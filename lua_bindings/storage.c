@@ -35,7 +35,7 @@ static int lstorage_gc(lua_State *L) {
 }
 
 /* An empty view can take any dtype; from there the whole storage can be spanned in bytes. */
-static tide_status span_bytes(tide_tensor **out, const tide_tensor *x) {
+tide_status ltide_span_storage(tide_tensor **out, const tide_tensor *x) {
   int64_t zero = 0, one = 1, n = (int64_t)tide_storage_nbytes(tide_tensor_storage(x));
   tide_tensor *empty, *none;
   tide_status status = tide_as_strided(&empty, x, &zero, &one, 1, 0);
@@ -51,7 +51,7 @@ static tide_status span_bytes(tide_tensor **out, const tide_tensor *x) {
 static int ltensor_storage(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   tide_tensor *x = ltide_check_tensor(L, S, 1, "tensor");
-  ltide_try(L, span_bytes(&new_storage(L)->bytes, x));
+  ltide_try(L, ltide_span_storage(&new_storage(L)->bytes, x));
   return 1;
 }
 

@@ -5,6 +5,8 @@
  */
 #include "tree.h"
 
+enum { DEEPEST = 1000 }; /* tables in tables; each level takes some of the C stack */
+
 typedef struct walk {
   ltide_state *S;
   int seen; /* stack index of the table of what was met; of a map, with what stands for it */
@@ -13,9 +15,16 @@ typedef struct walk {
   void *user;
 } walk;
 
-static void map(lua_State *L, const walk *w, int index);
+static void check_depth(lua_State *L, int depth) {
+  luaL_checkstack(L, 12, "tide: tables nested too deeply");
+  if (depth > DEEPEST)
+    ltide_error(L, "ValueError", "%s: got tables nested more than %d deep, expected fewer", ltide_function_name(L),
+                DEEPEST);
+}
 
-static void map_table(lua_State *L, const walk *w, int index) {
+static void map(lua_State *L, const walk *w, int index, int depth);
+
+static void map_table(lua_State *L, const walk *w, int index, int depth) {
   lua_newtable(L);
   int copy = lua_gettop(L);
   lua_pushvalue(L, index);
@@ -24,15 +33,15 @@ static void map_table(lua_State *L, const walk *w, int index) {
   for (lua_pushnil(L); lua_next(L, index);) {
     int value = lua_gettop(L);
     lua_pushvalue(L, value - 1);
-    map(L, w, value);
+    map(L, w, value, depth + 1);
     lua_rawset(L, copy);
     lua_settop(L, value - 1);
   }
   if (lua_getmetatable(L, index)) lua_setmetatable(L, copy);
 }
 
-static void map(lua_State *L, const walk *w, int index) {
-  luaL_checkstack(L, 12, "tide: tables nested too deeply");
+static void map(lua_State *L, const walk *w, int index, int depth) {
+  check_depth(L, depth);
   tide_tensor *x = ltide_test_tensor(L, w->S, index);
   if (!x && !lua_istable(L, index)) {
     lua_pushvalue(L, index);
@@ -42,7 +51,7 @@ static void map(lua_State *L, const walk *w, int index) {
   if (lua_rawget(L, w->seen) != LUA_TNIL) return;
   lua_pop(L, 1);
   if (!x) {
-    map_table(L, w, index);
+    map_table(L, w, index, depth);
     return;
   }
   w->leaf(L, w->user, index, x);
@@ -55,12 +64,12 @@ void ltide_map_tree(lua_State *L, ltide_state *S, int index, ltide_leaf_fn leaf,
   index = lua_absindex(L, index);
   lua_newtable(L);
   walk w = {.S = S, .seen = lua_gettop(L), .leaf = leaf, .user = user};
-  map(L, &w, index);
+  map(L, &w, index, 0);
   lua_remove(L, w.seen);
 }
 
-static void visit(lua_State *L, const walk *w, int index) {
-  luaL_checkstack(L, 8, "tide: tables nested too deeply");
+static void visit(lua_State *L, const walk *w, int index, int depth) {
+  check_depth(L, depth);
   tide_tensor *x = ltide_test_tensor(L, w->S, index);
   if (!x && !lua_istable(L, index)) return;
   lua_pushvalue(L, index);
@@ -74,13 +83,13 @@ static void visit(lua_State *L, const walk *w, int index) {
     w->visit(L, w->user, index, x);
     return;
   }
-  for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1)) visit(L, w, lua_gettop(L));
+  for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1)) visit(L, w, lua_gettop(L), depth + 1);
 }
 
 void ltide_visit_tree(lua_State *L, ltide_state *S, int index, ltide_visit_fn fn, void *user) {
   index = lua_absindex(L, index);
   lua_newtable(L);
   walk w = {.S = S, .seen = lua_gettop(L), .visit = fn, .user = user};
-  visit(L, &w, index);
+  visit(L, &w, index, 0);
   lua_remove(L, w.seen);
 }

@@ -1,0 +1,554 @@
+/* serialize.c: tide.save, load, serialize and deserialize: trees of Lua values and tensors as bytes.
+ *
+ * A value is a tag and what belongs to it, in the machine's byte order, which the head of a file tells. Tables and
+ * tensors are numbered as they are met, and one that was met before is written as its number; so are storages, whose
+ * bytes stand behind the first tensor on each. So what is shared stays shared, and a table may hold itself.
+ *
+ * Invariant of reading: nothing in a file is believed. Sizes are compared with what the file has left before memory is
+ * asked for, and core checks that a tensor lies inside its storage. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "args.h"
+#include "serialize.h"
+#include "tide/ipc.h"
+
+static const char magic[8] = "tide\1\n\r";
+static const uint32_t byte_order = 0x01020304;
+#define FILE_META "tide.file"
+enum { DEEPEST = 1000 }; /* tables in tables; each level takes some of the C stack */
+
+/* {==== Files */
+
+static int file_close(lua_State *L) {
+  ltide_file *f = lua_touserdata(L, 1);
+  if (f->file) fclose(f->file);
+  free(f->bytes);
+  f->file = NULL, f->bytes = NULL;
+  return 0;
+}
+
+ltide_file *ltide_push_file(lua_State *L) {
+  ltide_file *f = lua_newuserdatauv(L, sizeof *f, 0);
+  memset(f, 0, sizeof *f);
+  if (luaL_newmetatable(L, FILE_META)) {
+    static const luaL_Reg meta[] = {{"__gc", file_close}, {"__close", file_close}, {0}};
+    luaL_setfuncs(L, meta, 0);
+  }
+  lua_setmetatable(L, -2);
+  lua_toclose(L, -1);
+  return f;
+}
+
+static int file_error(lua_State *L, const char *what, const char *path) {
+  return ltide_error(L, "FileError", "%s: %s: %s, expected a file that can be %s", ltide_function_name(L), path,
+                     errno ? strerror(errno) : "it ended too early", what);
+}
+
+/* The file at arg: one that io.open gave, or one to be opened, which is pushed. */
+static FILE *check_file(lua_State *L, int arg, const char *mode, const char **name) {
+  luaL_Stream *open = luaL_testudata(L, arg, LUA_FILEHANDLE);
+  *name = "file";
+  if (open && !open->closef)
+    ltide_error(L, "StateError", "%s: got a closed file, expected an open one", ltide_function_name(L));
+  if (open) return open->f;
+  if (lua_type(L, arg) != LUA_TSTRING) ltide_arg_error(L, arg, "path", "a file name or an open file");
+  *name = lua_tostring(L, arg);
+  ltide_file *f = ltide_push_file(L);
+  f->file = fopen(*name, mode);
+  if (!f->file) file_error(L, *mode == 'r' ? "read" : "written", *name);
+  return f->file;
+}
+
+/* {==== Writing */
+
+typedef struct writer {
+  lua_State *L;
+  ltide_state *S;
+  FILE *file;
+  int seen, storages, handles; /* stack indexes: numbers of tables and tensors, of storages; or 0 */
+  lua_Integer objects, storage_count;
+} writer;
+
+/* Where in the tree we are, for messages. */
+typedef struct place {
+  const struct place *up;
+  int key; /* stack index */
+  int depth;
+} place;
+
+static void put(const writer *w, const void *bytes, size_t n) { fwrite(bytes, 1, n, w->file); }
+static void put_tag(const writer *w, char tag) { putc(tag, w->file); }
+static void put_int(const writer *w, int64_t i) { put(w, &i, sizeof i); }
+static void put_text(const writer *w, const char *text, size_t n) {
+  put_int(w, (int64_t)n);
+  put(w, text, n);
+}
+
+/* Pushes "value.layers[2]". */
+static const char *push_place(lua_State *L, const place *at) {
+  if (!at->up) return lua_pushliteral(L, "value");
+  const char *before = push_place(L, at->up), *key = luaL_tolstring(L, at->key, NULL);
+  lua_pushfstring(L, lua_type(L, at->key) == LUA_TSTRING ? "%s.%s" : "%s[%s]", before, key);
+  return lua_tostring(L, -1);
+}
+
+static bool put_number_of(writer *w, int index) {
+  lua_State *L = w->L;
+  lua_pushvalue(L, index);
+  bool known = lua_rawget(L, w->seen) != LUA_TNIL;
+  if (known) {
+    put_tag(w, 'r');
+    put_int(w, lua_tointeger(L, -1));
+  } else {
+    lua_pushvalue(L, index);
+    lua_pushinteger(L, ++w->objects);
+    lua_rawset(L, w->seen);
+  }
+  lua_pop(L, 1);
+  return known;
+}
+
+static void put_storage(writer *w, const tide_tensor *x) {
+  lua_State *L = w->L;
+  const tide_storage *storage = tide_tensor_storage(x);
+  if (lua_rawgetp(L, w->storages, storage) != LUA_TNIL) {
+    put_int(w, lua_tointeger(L, -1));
+    lua_pop(L, 1);
+    return;
+  }
+  lua_pop(L, 1);
+  lua_pushinteger(L, ++w->storage_count);
+  lua_rawsetp(L, w->storages, storage);
+  put_int(w, w->storage_count);
+  int device = tide_tensor_device(x);
+  char name[32];
+  put_text(w, name,
+           device < 0 ? (size_t)snprintf(name, sizeof name, "cpu")
+                      : (size_t)snprintf(name, sizeof name, "cuda:%d", device));
+  int64_t n = (int64_t)tide_storage_nbytes(storage);
+  put_int(w, n);
+  if (!n) return;
+  ltide_tensor *bytes = ltide_new_tensor(L, w->S), *host = ltide_new_tensor(L, w->S);
+  tide_options o = {TIDE_DTYPE_NONE, TIDE_CPU, false};
+  ltide_try(L, ltide_span_storage(&bytes->t, x));
+  ltide_try(L, tide_to(&host->t, bytes->t, &o, false, false));
+  put(w, tide_tensor_data(host->t), (size_t)n);
+  ltide_close_tensor(host);
+  ltide_close_tensor(bytes);
+  lua_pop(L, 2);
+}
+
+static void put_tensor(writer *w, int index, tide_tensor *x) {
+  lua_State *L = w->L;
+  int ndim = tide_tensor_ndim(x);
+  if (w->handles && tide_tensor_device(x) >= 0) {
+    tide_ipc_tensor handle;
+    ltide_try(L, tide_tensor_ipc_handle(&handle, x));
+    lua_pushlstring(L, (const char *)handle.bytes, sizeof handle.bytes);
+    lua_rawseti(L, w->handles, (lua_Integer)lua_rawlen(L, w->handles) + 1);
+    put_tag(w, 'h');
+    put(w, handle.bytes, sizeof handle.bytes);
+    return;
+  }
+  (void)index;
+  const char *dtype = tide_dtype_name(tide_tensor_dtype(x));
+  put_tag(w, 'x');
+  put_text(w, dtype, strlen(dtype));
+  put_int(w, ndim);
+  put(w, tide_tensor_size(x), (size_t)ndim * sizeof(int64_t));
+  put(w, tide_tensor_stride(x), (size_t)ndim * sizeof(int64_t));
+  put_int(w, tide_tensor_offset(x));
+  put_storage(w, x);
+}
+
+static void put_value(writer *w, int index, const place *at);
+
+static void put_table(writer *w, int index, const place *at) {
+  lua_State *L = w->L;
+  put_tag(w, 'T');
+  for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1)) {
+    place below = {at, lua_gettop(L) - 1, at->depth + 1};
+    put_value(w, below.key, &below);
+    put_value(w, below.key + 1, &below);
+  }
+  put_tag(w, 'z');
+}
+
+static bool put_plain(writer *w, int index) {
+  lua_State *L = w->L;
+  switch (lua_type(L, index)) {
+  case LUA_TNIL: put_tag(w, 'z'); return true;
+  case LUA_TBOOLEAN: put_tag(w, lua_toboolean(L, index) ? 't' : 'f'); return true;
+  case LUA_TNUMBER:
+    if (lua_isinteger(L, index)) {
+      put_tag(w, 'i');
+      put_int(w, lua_tointeger(L, index));
+    } else {
+      double number = lua_tonumber(L, index);
+      put_tag(w, 'n');
+      put(w, &number, sizeof number);
+    }
+    return true;
+  case LUA_TSTRING: {
+    size_t n;
+    const char *text = lua_tolstring(L, index, &n);
+    put_tag(w, 's');
+    put_text(w, text, n);
+    return true;
+  }
+  default: return false;
+  }
+}
+
+static void put_value(writer *w, int index, const place *at) {
+  lua_State *L = w->L;
+  luaL_checkstack(L, 12, "tide.save: tables nested too deeply");
+  if (put_plain(w, index)) return;
+  tide_dtype dtype;
+  tide_tensor *x = ltide_test_tensor(L, w->S, index);
+  if (at->depth > DEEPEST)
+    ltide_error(L, "ValueError", "%s: got tables nested more than %d deep, expected fewer", ltide_function_name(L),
+                DEEPEST);
+  if (x || lua_istable(L, index)) {
+    if (put_number_of(w, index)) return;
+    if (x)
+      put_tensor(w, index, x);
+    else
+      put_table(w, index, at);
+  } else if (lua_isuserdata(L, index) && ltide_test_dtype(L, index, &dtype)) {
+    put_tag(w, 'd');
+    put_text(w, tide_dtype_name(dtype), strlen(tide_dtype_name(dtype)));
+  } else if (ltide_is_device(L, index)) {
+    size_t n;
+    const char *name = luaL_tolstring(L, index, &n);
+    put_tag(w, 'v');
+    put_text(w, name, n);
+    lua_pop(L, 1);
+  } else {
+    const char *got = ltide_typename(L, index);
+    ltide_error(L, "ArgumentError", "%s: %s: got %s, expected tensors, numbers, strings, booleans and tables of them",
+                ltide_function_name(L), push_place(L, at), got);
+  }
+}
+
+void ltide_write_value(lua_State *L, ltide_state *S, FILE *file, int index, int handles) {
+  int top = lua_gettop(L);
+  place root = {NULL, 0, 0};
+  lua_newtable(L);
+  lua_newtable(L);
+  writer w = {.L = L, .S = S, .file = file, .seen = top + 1, .storages = top + 2, .handles = handles};
+  put(&w, magic, sizeof magic);
+  put(&w, &byte_order, sizeof byte_order);
+  put_value(&w, index, &root);
+  lua_settop(L, top);
+}
+
+/* {==== Reading */
+
+typedef struct reader {
+  lua_State *L;
+  ltide_state *S;
+  FILE *file;
+  int objects, storages, map; /* stack indexes */
+  lua_Integer count, storage_count;
+  int64_t end; /* of the file, or -1 where it cannot be told */
+  bool shared;
+} reader;
+
+static int broken(lua_State *L, const char *how) {
+  return ltide_error(L, "FileError", "%s: the bytes are not what save or serialize has written: %s",
+                     ltide_function_name(L), how);
+}
+
+static void get(const reader *r, void *bytes, size_t n) {
+  if (fread(bytes, 1, n, r->file) != n) broken(r->L, "they end too early");
+}
+
+static int64_t get_int(const reader *r) {
+  int64_t i;
+  get(r, &i, sizeof i);
+  return i;
+}
+
+/* A number of bytes that follow. */
+static size_t get_length(const reader *r) {
+  int64_t n = get_int(r);
+  if (n < 0 || (r->end >= 0 && n > r->end - (int64_t)ftello(r->file))) broken(r->L, "a length is wrong");
+  return (size_t)n;
+}
+
+static const char *push_text(const reader *r) {
+  size_t n = get_length(r);
+  luaL_Buffer b;
+  get(r, luaL_buffinitsize(r->L, &b, n), n);
+  luaL_pushresultsize(&b, n);
+  return lua_tostring(r->L, -1);
+}
+
+/* The device for storages that were on the one whose name is at the top, which is popped. */
+static int get_device(const reader *r) {
+  lua_State *L = r->L;
+  int name = lua_gettop(L), type = lua_type(L, r->map);
+  if (type == LUA_TTABLE) {
+    lua_pushvalue(L, name);
+    lua_gettable(L, r->map);
+  } else if (type == LUA_TFUNCTION) {
+    lua_pushvalue(L, r->map);
+    lua_pushvalue(L, name);
+    lua_call(L, 1, 1);
+    ltide_enter(L);
+  } else
+    lua_pushvalue(L, r->map);
+  if (lua_isnil(L, -1)) lua_pushvalue(L, name);
+  int device = ltide_check_device(L, lua_gettop(L), "map_location", LTIDE_CPU_OK);
+  if (device >= tide_device_count())
+    ltide_error(L, "DeviceError",
+                "%s: a tensor belongs to %s, but there are %d GPUs; map_location='cpu' puts it elsewhere",
+                ltide_function_name(L), luaL_tolstring(L, -1, NULL), tide_device_count());
+  lua_settop(L, name - 1);
+  return device;
+}
+
+/* Pushes the bytes of a new storage. */
+static void push_storage(reader *r) {
+  lua_State *L = r->L;
+  push_text(r);
+  int device = get_device(r);
+  int64_t n = (int64_t)get_length(r);
+  ltide_tensor *u = ltide_new_tensor(L, r->S);
+  tide_options o = {TIDE_UINT8, TIDE_CPU, false};
+  ltide_try(L, tide_empty(&u->t, &n, 1, &o));
+  if (n) get(r, tide_tensor_data(u->t), (size_t)n);
+  if (device != TIDE_CPU) {
+    ltide_tensor *there = ltide_new_tensor(L, r->S);
+    o.device = device;
+    ltide_try(L, tide_to(&there->t, u->t, &o, false, false));
+    ltide_close_tensor(u);
+    lua_remove(L, -2);
+  }
+  ltide_made(L, r->S);
+}
+
+/* The tensor of uint8 of a storage that was met, or is met now. */
+static const tide_tensor *get_storage(reader *r) {
+  lua_State *L = r->L;
+  int64_t number = get_int(r);
+  if (number < 1 || number > r->storage_count + 1) broken(L, "a number of a storage is wrong");
+  if (number > r->storage_count) {
+    push_storage(r);
+    lua_rawseti(L, r->storages, ++r->storage_count);
+  }
+  lua_rawgeti(L, r->storages, number);
+  const tide_tensor *x = ltide_check_tensor(L, r->S, -1, "storage");
+  lua_pop(L, 1);
+  return x;
+}
+
+/* The view of the storage's bytes as elements. */
+static tide_status view(tide_tensor **out, const tide_tensor *bytes, tide_dtype dtype, const int64_t *size,
+                        const int64_t *stride, int ndim, int64_t offset) {
+  int64_t whole = tide_tensor_numel(bytes) / (int64_t)tide_dtype_size(dtype) * (int64_t)tide_dtype_size(dtype);
+  tide_tensor *part, *elements;
+  tide_status status = tide_narrow(&part, bytes, 0, 0, whole);
+  if (status != TIDE_OK) return status;
+  status = tide_view_dtype(&elements, part, dtype);
+  tide_tensor_release(part);
+  if (status != TIDE_OK) return status;
+  status = tide_as_strided(out, elements, size, stride, ndim, offset);
+  tide_tensor_release(elements);
+  return status;
+}
+
+static void push_read_tensor(reader *r) {
+  lua_State *L = r->L;
+  int64_t size[TIDE_MAX_DIMS], stride[TIDE_MAX_DIMS];
+  tide_dtype dtype;
+  if (!tide_dtype_parse(&dtype, push_text(r))) broken(L, "a dtype is unknown");
+  lua_pop(L, 1);
+  int64_t ndim = get_int(r);
+  if (ndim < 0 || ndim > TIDE_MAX_DIMS) broken(L, "a number of dimensions is wrong");
+  get(r, size, (size_t)ndim * sizeof *size);
+  get(r, stride, (size_t)ndim * sizeof *stride);
+  int64_t offset = get_int(r);
+  const tide_tensor *bytes = get_storage(r);
+  ltide_tensor *u = ltide_new_tensor(L, r->S);
+  if (view(&u->t, bytes, dtype, size, stride, (int)ndim, offset) != TIDE_OK) broken(L, tide_error_get()->message);
+}
+
+static void push_value(reader *r, int depth);
+
+static void push_read_table(reader *r, int depth) {
+  lua_State *L = r->L;
+  lua_newtable(L);
+  lua_pushvalue(L, -1);
+  lua_rawseti(L, r->objects, ++r->count);
+  while (true) {
+    push_value(r, depth + 1);
+    if (lua_isnil(L, -1)) break;
+    if (lua_type(L, -1) == LUA_TNUMBER && lua_tonumber(L, -1) != lua_tonumber(L, -1)) broken(L, "a key is wrong");
+    push_value(r, depth + 1);
+    lua_rawset(L, -3);
+  }
+  lua_pop(L, 1);
+}
+
+static void push_shared(reader *r) {
+  tide_ipc_tensor handle;
+  get(r, handle.bytes, sizeof handle.bytes);
+  ltide_try(r->L, tide_tensor_from_ipc(&ltide_new_tensor(r->L, r->S)->t, &handle));
+}
+
+static void push_reference(reader *r) {
+  if (lua_rawgeti(r->L, r->objects, get_int(r)) == LUA_TNIL) broken(r->L, "a reference is wrong");
+}
+
+static void push_name(reader *r, char tag) {
+  lua_State *L = r->L;
+  const char *name = push_text(r);
+  tide_dtype dtype;
+  if (tag == 'd') {
+    if (!tide_dtype_parse(&dtype, name)) broken(L, "a dtype is unknown");
+    ltide_push_dtype(L, dtype);
+  } else {
+    if (!ltide_is_device(L, -1)) broken(L, "a device is unknown");
+    ltide_push_device(L, ltide_check_device(L, lua_gettop(L), "device", LTIDE_CPU_OK));
+  }
+  lua_remove(L, -2);
+}
+
+static void push_value(reader *r, int depth) {
+  lua_State *L = r->L;
+  double number;
+  char tag;
+  luaL_checkstack(L, 12, "tide.load: tables nested too deeply");
+  if (depth > DEEPEST) broken(L, "tables are nested too deeply");
+  get(r, &tag, 1);
+  switch (tag) {
+  case 'z': lua_pushnil(L); return;
+  case 't':
+  case 'f': lua_pushboolean(L, tag == 't'); return;
+  case 'i': lua_pushinteger(L, get_int(r)); return;
+  case 'n':
+    get(r, &number, sizeof number);
+    lua_pushnumber(L, number);
+    return;
+  case 's': push_text(r); return;
+  case 'T': push_read_table(r, depth); return;
+  case 'r': push_reference(r); return;
+  case 'd':
+  case 'v': push_name(r, tag); return;
+  case 'h':
+    if (!r->shared) broken(L, "a tensor of another process");
+    push_shared(r);
+    break;
+  case 'x': push_read_tensor(r); break;
+  default: broken(L, "a tag is unknown");
+  }
+  lua_pushvalue(L, -1);
+  lua_rawseti(L, r->objects, ++r->count);
+}
+
+/* Where the file ends, or -1 for one that cannot be searched. */
+static int64_t find_end(FILE *file) {
+  off_t here = ftello(file);
+  if (here < 0 || fseeko(file, 0, SEEK_END)) return -1;
+  int64_t end = (int64_t)ftello(file);
+  return fseeko(file, here, SEEK_SET) ? -1 : end;
+}
+
+void ltide_read_value(lua_State *L, ltide_state *S, FILE *file, int map, bool shared) {
+  int top = lua_gettop(L);
+  char head[sizeof magic];
+  uint32_t order;
+  lua_newtable(L);
+  lua_newtable(L);
+  reader r = {.L = L, .S = S, .file = file, .objects = top + 1, .storages = top + 2, .map = map, .shared = shared};
+  r.end = find_end(file);
+  get(&r, head, sizeof head);
+  if (memcmp(head, magic, sizeof head)) broken(L, "the head is not tide's");
+  get(&r, &order, sizeof order);
+  if (order != byte_order) broken(L, "they are of a machine of the other byte order");
+  push_value(&r, 0);
+  lua_replace(L, top + 1);
+  lua_settop(L, top + 1);
+  ltide_made(L, S);
+}
+
+/* {==== The functions */
+
+static int lsave(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  const char *name;
+  lua_settop(L, 2);
+  FILE *file = check_file(L, 1, "wb", &name);
+  ltide_write_value(L, S, file, 2, 0);
+  errno = 0;
+  if (fflush(file) || ferror(file)) return file_error(L, "written", name);
+  return 0;
+}
+
+/* Leaves map_location, or nil, at index 2. */
+static void check_map(lua_State *L) {
+  static const char *const keys[] = {"map_location", NULL};
+  lua_settop(L, 2);
+  if (lua_isnil(L, 2)) return;
+  if (!lua_istable(L, 2)) ltide_arg_error(L, 2, "opts", "a table {map_location=}");
+  ltide_check_keys(L, 2, keys);
+  lua_getfield(L, 2, "map_location");
+  lua_replace(L, 2);
+}
+
+static int lload(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  const char *name;
+  check_map(L);
+  FILE *file = check_file(L, 1, "rb", &name);
+  ltide_read_value(L, S, file, 2, false);
+  return 1;
+}
+
+static int lserialize(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  lua_settop(L, 1);
+  ltide_file *f = ltide_push_file(L);
+  f->file = open_memstream(&f->bytes, &f->size);
+  if (!f->file) return ltide_error(L, "OutOfMemoryError", "serialize: no memory");
+  ltide_write_value(L, S, f->file, 1, 0);
+  if (fflush(f->file) || ferror(f->file)) return ltide_error(L, "OutOfMemoryError", "serialize: no memory");
+  lua_pushlstring(L, f->bytes, f->size);
+  return 1;
+}
+
+static int ldeserialize(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  size_t n = 0;
+  const char *bytes = lua_type(L, 1) == LUA_TSTRING ? lua_tolstring(L, 1, &n) : NULL;
+  if (!bytes) return ltide_arg_error(L, 1, "bytes", "a string that serialize gave");
+  check_map(L);
+  if (!n) return broken(L, "they end too early");
+  ltide_file *f = ltide_push_file(L);
+  f->file = fmemopen((void *)bytes, n, "rb");
+  if (!f->file) return ltide_error(L, "OutOfMemoryError", "deserialize: no memory");
+  ltide_read_value(L, S, f->file, 2, false);
+  return 1;
+}
+
+void ltide_open_serialize(lua_State *L, ltide_state *S) {
+  (void)S;
+  static const ltide_reg list[] = {
+      {"save", lsave,
+       "tide.save(path or file, value)\nWrites tensors, numbers, strings, booleans, dtypes, devices and tables of "
+       "them. "
+       "What is shared stays shared: a view is written with all of its storage, once. Metatables are left out."},
+      {"load", lload,
+       "tide.load(path or file [, {map_location=}]) -> value\nWhat save has written, each tensor on the device it was "
+       "on. map_location puts them elsewhere: a device, a table as {['cuda:1'] = 'cpu'}, or a function of the device's "
+       "name (nil: as it was). FileError for a file that is missing or broken; nothing in it is run."},
+      {"serialize", lserialize, "tide.serialize(value) -> string\nWhat save would write."},
+      {"deserialize", ldeserialize,
+       "tide.deserialize(bytes [, {map_location=}]) -> value\nThe value that serialize was given; see load."},
+      {0}};
+  ltide_register(L, "tide", list);
+}

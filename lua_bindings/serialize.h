@@ -1,0 +1,24 @@
+/* serialize.h: values as bytes, for serialize.c and spawn.c. */
+#ifndef LTIDE_SERIALIZE_H
+#define LTIDE_SERIALIZE_H
+
+#include <stdio.h>
+
+#include "bindings.h"
+
+/* Writes the value at index; raises when it holds something that cannot be written. `handles`: stack index of a table
+ * that takes the IPC handles of tensors of accelerators, which are shared then instead of copied; or 0. */
+void ltide_write_value(lua_State *L, ltide_state *S, FILE *file, int index, int handles);
+/* Reads what the above has written and pushes it. `map`: stack index of map_location, or of nil. `shared`: may the
+ * bytes name shared tensors? */
+void ltide_read_value(lua_State *L, ltide_state *S, FILE *file, int map, bool shared);
+
+/* A file that is closed when its scope ends: pushes it, and marks it to be closed. Not open yet. */
+typedef struct ltide_file {
+  FILE *file;
+  char *bytes; /* of a file in memory */
+  size_t size;
+} ltide_file;
+ltide_file *ltide_push_file(lua_State *L);
+
+#endif

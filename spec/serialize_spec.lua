@@ -1,0 +1,123 @@
+-- Trees of values and tensors as bytes (API.md TEN-14, T146 to T148).
+
+local tide = require "tide"
+local D = require "spec.support.device"
+
+describe("tide.serialize", function()
+  D.watch(before_each, after_each)
+
+  it("keeps values, shapes, strides, dtypes and devices", function()
+    local tree = { 1, 2.5, "text\0with a zero", true, false, nested = { [2.5] = "a", [true] = "b", deep = {} }, dtype = tide.int16,
+      device = tide.device "cuda:1", cpu = tide.device "cpu", math.huge, math.mininteger }
+    local back = tide.deserialize(tide.serialize(tree))
+    assert.are.same(tree, back)
+    assert.are.equal("integer", math.type(back[1]))
+    for _, v in ipairs { 5, "x", true, tide.float32 } do assert.are.equal(v, tide.deserialize(tide.serialize(v))) end
+    assert.is_nil(tide.deserialize(tide.serialize(nil)))
+    for _, dtype in ipairs(D.dtypes) do
+      local x = tide.arange(24, { device = D.dev }):view(2, 3, 4):remainder(5):to(tide[dtype])
+      for _, layout in ipairs(D.layouts(x)) do
+        local y = tide.deserialize(tide.serialize(layout[2]))
+        assert.are.equal(x.dtype, y.dtype)
+        assert.are.equal(x.device, y.device)
+        assert.are.same(layout[2]:stride(), y:stride())
+        D.eq(x, y, 0, dtype .. " " .. layout[1])
+      end
+    end
+    for _, size in ipairs { {}, { 0 }, { 3, 0, 2 } } do
+      assert.are.same(size, tide.deserialize(tide.serialize(tide.zeros(size, { device = D.dev }))):size())
+    end
+  end)
+
+  it("keeps what is shared and what refers to itself", function()
+    local x = tide.zeros(3, 4, { device = D.dev })
+    local tree = { x, x, x:t(), { row = x[2] } }
+    tree.me = tree
+    local bytes = tide.serialize(tree)
+    assert.is_true(#bytes < 3 * 48 + 600) -- one storage
+    local back = tide.deserialize(bytes)
+    assert.are.equal(back, back.me)
+    assert.is_true(rawequal(back[1], back[2]))
+    back[1]:fill_(7)
+    D.eq({ 7, 7, 7, 7 }, back[4].row)
+    D.eq(0, x:sum())
+    back.me, tree.me = nil, nil
+  end)
+
+  it("puts tensors where map_location says", function()
+    local bytes = tide.serialize { tide.arange(3, { device = D.dev }) }
+    assert.are.equal("cpu", tostring(tide.deserialize(bytes, { map_location = "cpu" })[1].device))
+    assert.are.equal("cpu", tostring(tide.deserialize(bytes, { map_location = { [D.dev] = "cpu" } })[1].device))
+    assert.are.equal(D.dev, tostring(tide.deserialize(bytes, { map_location = {} })[1].device))
+    local seen
+    local x = tide.deserialize(bytes, { map_location = function(name) seen = name end })[1]
+    assert.are.equal(D.dev, seen)
+    assert.are.equal(D.dev, tostring(x.device))
+    D.raises("ArgumentError", tide.deserialize, bytes, { map_location = "nowhere" })
+    D.raises("ArgumentError", tide.deserialize, bytes, { where = "cpu" })
+    if D.devices > 1 then
+      assert.are.equal("cuda:1", tostring(tide.deserialize(bytes, { map_location = 1 })[1].device))
+    end
+    local there = D.simulate(3, [[io.write(tide.serialize(tide.ones(2, { device = "cuda:2" })))]])
+    if D.devices < 3 then
+      assert.matches("cuda:2.*map_location", D.raises("DeviceError", tide.deserialize, there).message)
+    end
+    D.eq({ 1, 1 }, tide.deserialize(there, { map_location = D.dev }))
+  end)
+
+  it("refuses what cannot be written, and names where it is", function()
+    assert.matches("value%.a%[2%]%.f: got function", D.raises("ArgumentError", tide.serialize, { a = { 1, { f = print } } }).message)
+    assert.matches("value: got tide.Generator", D.raises("ArgumentError", tide.serialize, tide.Generator()).message)
+    local freed = tide.ones(3)
+    freed:free()
+    D.raises("StateError", tide.serialize, { freed })
+    local deep = {}
+    local at = deep
+    for _ = 1, 5000 do
+      at.next = {}
+      at = at.next
+    end
+    D.raises("ValueError", tide.serialize, deep)
+  end)
+
+  it("survives bytes that are broken", function()
+    local x = tide.arange(4, { dtype = "int32" })
+    local bytes = tide.serialize { x, x:view(2, 2), text = "text", n = 1.5, dt = tide.bool, d = tide.device "cpu" }
+    for i = 0, #bytes - 1 do D.raises("FileError", tide.deserialize, bytes:sub(1, i)) end
+    for i = 1, #bytes do
+      for _, flip in ipairs { 1, 64, 128, 255 } do
+        local ok, e = pcall(tide.deserialize, bytes:sub(1, i - 1) .. string.char(bytes:byte(i) ~ flip) .. bytes:sub(i + 1))
+        assert.is_true(ok or e.kind ~= nil)
+      end
+    end
+    D.raises("ArgumentError", tide.deserialize, 5)
+    D.raises("ArgumentError", tide.deserialize)
+  end)
+end)
+
+describe("tide.save and tide.load", function()
+  D.watch(before_each, after_each)
+
+  it("go through files by name and by handle", function()
+    local path = os.tmpname()
+    local x = tide.randn(100, 10, { device = D.dev })
+    tide.save(path, { weight = x })
+    D.eq(x, tide.load(path).weight)
+    local file = assert(io.open(path, "w+b"))
+    file:write "head\n"
+    tide.save(file, x)
+    tide.save(file, "second")
+    file:seek("set", 0)
+    assert.are.equal("head", file:read "l")
+    D.eq(x, tide.load(file))
+    assert.are.equal("second", tide.load(file))
+    file:close()
+    D.raises("StateError", tide.load, file)
+    os.remove(path)
+    assert.matches(path, D.raises("FileError", tide.load, path).message, 1, true)
+    D.raises("FileError", tide.save, "/nonexistent/x", 1)
+    D.raises("FileError", tide.save, "/dev/full", x)
+    D.raises("ArgumentError", tide.save, 5, x)
+    D.raises("ArgumentError", tide.load)
+  end)
+end)
