@@ -2,9 +2,11 @@
  *
  * The dialect comes from the backend (compiler.h); what stands between is the same for all of them. It declares, for
  * the operands 0 .. n-1, results first, their storage types tide_s<k>, the compute type tide_t, the arguments
- * tide_args, the lists TIDE_EACH, TIDE_EACH_IN, TIDE_EACH_OUT, TIDE_ARGS, and tide_apply, which does one element. The
- * dtypes are part of the text, so no kernel decides anything about them while it runs; strided kernels know their
- * number of dims too.
+ * tide_args, the lists TIDE_EACH, TIDE_EACH_IN, TIDE_EACH_OUT, TIDE_ARGS of operands, TIDE_LANES of what one thread
+ * does, TIDE_DIMS from the innermost dim on, and tide_apply, which does one element. The dtypes are part of the text,
+ * so no kernel decides anything about them while it runs; strided kernels know their number of dims too. TIDE_ROLLED
+ * asks for one copy of the user's code in a kernel instead of one for each lane: a loop, or a function whose code is
+ * long, takes the compiler several times as long in several copies and gains nothing by them.
  *
  * Packed arguments: 16 bytes for each scalar, the pointers, the count (int64), then for strided kernels the strides
  * [ndim][operands] (int64) and a divisor for each dim. tide__jit_layout and the struct in the text say the same, which
@@ -80,25 +82,38 @@ void tide__jit_layout(tide__layout *out, const tide__special *s) {
   out->bytes = (uint16_t)((end + align - 1) / align * align);
 }
 
-static void add_args(tide__text *t, const tide__jit_text *j, const tide__special *s) {
-  tide__layout l;
-  tide__jit_layout(&l, s);
+static void add_args(tide__text *t, const tide__jit_text *j, const tide__special *s, const tide__layout *l) {
   tide__text_add(t, "struct tide_args {\n");
   for (int k = 0; k < s->scalars; k++) tide__text_add(t, "  alignas(16) %s c%d;\n", scalar_type(j->scalar_kind[k]), k);
   tide__text_add(t, "  alignas(%d) void *ptr[%d];\n  long long n;\n", s->scalars ? 16 : 8, s->operands);
   if (s->ndim) tide__text_add(t, "  long long stride[%d][%d];\n  tide_div size[%d];\n", s->ndim, s->operands, s->ndim);
-  tide__text_add(t, "};\nstatic_assert(sizeof(tide_args) == %d, \"the packed arguments\");\n", l.bytes);
-  tide__text_add(t, "#define TIDE_VECTOR %d\n#define TIDE_OPERANDS %d\n#define TIDE_NDIM %d\n", l.vector, s->operands,
+  tide__text_add(t, "};\nstatic_assert(sizeof(tide_args) == %d, \"the packed arguments\");\n", l->bytes);
+  tide__text_add(t, "#define TIDE_VECTOR %d\n#define TIDE_OPERANDS %d\n#define TIDE_NDIM %d\n", l->vector, s->operands,
                  s->ndim);
 }
 
-/* ---- one element ---- */
+/* ---- lists ---- */
 
 static void add_list(tide__text *t, const char *name, int from, int to, const char *between) {
   tide__text_add(t, "#define %s(X)", name);
   for (int k = from; k < to; k++) tide__text_add(t, "%s X(%d)", k > from ? between : "", k);
   tide__text_add(t, "\n");
 }
+
+/* The lanes of a thread, and how lane 0 gets the value of the one after it. */
+static void add_lanes(tide__text *t, int lanes, int ndim) {
+  add_list(t, "TIDE_LANES", 0, lanes, "");
+  tide__text_add(t, "#define TIDE_SHIFT(p)");
+  for (int e = 1; e < lanes; e++) tide__text_add(t, " p[%d] = p[%d];", e - 1, e);
+  tide__text_add(t, "\n#define TIDE_DIMS(X)");
+  for (int d = ndim - 1; d >= 0; d--) tide__text_add(t, " X(%d)", d);
+  tide__text_add(t, "\n");
+}
+
+/* ---- one element ---- */
+
+/* Bool and 16-bit floats are converted, all others are computed with as they are. */
+static bool is_small(int dtype) { return dtype == TIDE_BOOL || dtype == TIDE_FLOAT16 || dtype == TIDE_BFLOAT16; }
 
 static void add_apply(tide__text *t, const tide__jit_text *j, const tide__special *s) {
   const tide__signature *f = j->signature;
@@ -115,27 +130,49 @@ static void add_apply(tide__text *t, const tide__jit_text *j, const tide__specia
     else if (j->role[p] == TIDE_ROLE_OUTPUT)
       tide__text_add(t, "%sr%d", comma, j->number[p]);
     else
-      tide__text_add(t, "%s(tide_t)tide_get(x%d)", comma, s->outputs + j->number[p]);
+      tide__text_add(t, is_small(s->dtype[s->outputs + j->number[p]]) ? "%s(tide_t)tide_get(x%d)" : "%s(tide_t)x%d",
+                     comma, s->outputs + j->number[p]);
   }
   tide__text_add(t, ");\n");
-  for (int k = 0; k < s->outputs; k++) tide__text_add(t, "  tide_put(x%d, r%d);\n", k, k);
+  for (int k = 0; k < s->outputs; k++)
+    tide__text_add(t, is_small(s->dtype[k]) ? "  tide_put(x%d, r%d);\n" : "  x%d = r%d;\n", k, k);
   tide__text_add(t, "}\n");
+}
+
+/* ---- the whole ---- */
+
+static bool is_long(const char *code, const tide__special *s) {
+  static const char *const always[] = {
+      "for",           "while",         "sin",    "cos",     "tan",        "sincos",  "pow",   "fmod",  "remainder",
+      "remquo",        "tgamma",        "lgamma", "j0",      "j1",         "jn",      "y0",    "y1",    "yn",
+      "cyl_bessel_i0", "cyl_bessel_i1", "sinf",   "cosf",    "tanf",       "sincosf", "powf",  "fmodf", "remainderf",
+      "tgammaf",       "lgammaf",       "erfinv", "erfcinv", "normcdfinv", "acosh",   "asinh", NULL};
+  static const char *const wide[] = {"exp",   "exp2",  "exp10", "expm1",   "log",   "log2",  "log10",
+                                     "log1p", "sinh",  "cosh",  "tanh",    "asin",  "acos",  "atan",
+                                     "atan2", "atanh", "erf",   "erfc",    "erfcx", "cbrt",  "rcbrt",
+                                     "hypot", "sinpi", "cospi", "normcdf", "sqrt",  "rsqrt", NULL};
+  bool is_wide = s->common == TIDE_FLOAT64 || s->common == TIDE_COMPLEX64 || s->common == TIDE_COMPLEX128;
+  return strlen(code) > 2000 || tide__parse_finds(code, always) || (is_wide && tide__parse_finds(code, wide));
 }
 
 char *tide__jit_source(const tide__jit_text *j, const tide__special *s, const tide_compiler *c) {
   tide__text t = {0};
-  bool complex = false;
-  for (int k = 0; k < s->operands; k++) complex |= tide__category(s->dtype[k]) == 3;
-  tide__text_add(&t, "%s%s#line 1 \"code\"\n%s\n#line 1 \"tide\"\n", c->prelude, complex ? c->with_complex : "",
-                 j->code);
+  tide__layout l;
+  static const char *const std_name[] = {"std", NULL};
+  bool complex = false, small = false, named = tide__parse_finds(j->code, std_name) != NULL;
+  for (int k = 0; k < s->operands; k++) complex |= tide__category(s->dtype[k]) == 3, small |= is_small(s->dtype[k]);
+  tide__text_add(&t, "%s%s%s%s%s#line 1 \"code\"\n%s\n#line 1 \"tide\"\n", c->prelude, named ? c->with_std : "",
+                 small ? c->with_small : "", complex ? c->with_complex : "", s->ndim ? c->with_dims : "", j->code);
   tide__text_add(&t, "typedef %s tide_t;\n", compute_type(s->common));
   for (int k = 0; k < s->operands; k++) tide__text_add(&t, "typedef %s tide_s%d;\n", storage_type(s->dtype[k]), k);
   add_list(&t, "TIDE_EACH", 0, s->operands, "");
   add_list(&t, "TIDE_EACH_OUT", 0, s->outputs, "");
   add_list(&t, "TIDE_EACH_IN", s->outputs, s->operands, "");
   add_list(&t, "TIDE_ARGS", 0, s->operands, ",");
-  tide__text_add(&t, "#define TIDE_THREADS %d\n", c->threads);
-  add_args(&t, j, s);
+  tide__text_add(&t, "#define TIDE_THREADS %d\n#define TIDE_ROLLED %d\n", c->threads, is_long(j->code, s));
+  tide__jit_layout(&l, s);
+  add_lanes(&t, l.vector, s->ndim);
+  add_args(&t, j, s, &l);
   add_apply(&t, j, s);
   tide__text_add(&t, "%s", s->ndim ? c->strided : c->flat);
   return tide__text_end(&t, "jiterator");

@@ -55,12 +55,12 @@
   "  unsigned u = tide_bits<unsigned>(f);\n"                                                                           \
   "  to.v = (u & 0x7fffffffu) > 0x7f800000u ? (u >> 16) | 0x40u : (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;\n}\n"
 
-static const char prelude[] =
-    MATHEMATICS HALVES "inline bool tide_get(tide_b8 x) { return x.v != 0; }\n"
-                       "inline void tide_put(tide_b8 &to, bool x) { to.v = x; }\n"
-                       "template <class S> TIDE_INLINE S tide_get(S x) { return x; }\n"
-                       "template <class S> TIDE_INLINE void tide_put(S &to, S x) { to = x; }\n"
-                       "struct tide_div { unsigned d, mul, shift; };\n";
+static const char prelude[] = MATHEMATICS;
+
+static const char small[] = HALVES "inline bool tide_get(tide_b8 x) { return x.v != 0; }\n"
+                                   "inline void tide_put(tide_b8 &to, bool x) { to.v = x; }\n";
+
+static const char dims[] = "struct tide_div { unsigned d, mul, shift; };\n";
 
 static const char complex_text[] = "#include <complex>\n"
                                    "typedef std::complex<float> tide_c64;\ntypedef std::complex<double> tide_c128;\n";
@@ -164,7 +164,10 @@ const tide_compiler tide__cpu_compiler = {
     .name = "c++",
     .variable = "TIDE_CXX",
     .prelude = prelude,
+    .with_std = "",
+    .with_small = small,
     .with_complex = complex_text,
+    .with_dims = dims,
     .flat = flat,
     .strided = strided,
     .threads = 4096,

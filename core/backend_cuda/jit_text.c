@@ -1,10 +1,17 @@
 /* jit_text.c: the CUDA C++ that stands around a user's code on a GPU: compiler.h says which piece is what.
  *
- * It includes nothing, for headers are most of what NVRTC spends its time on: 16-bit floats are converted by their
- * instructions, and what C++ has in std is declared as far as an elementwise function needs it. The kernels are those
- * of kernels/elementwise.cuh with the operands' types written in: a thread of the flat one moves 16 bytes of the widest
- * operand at once, which was measured to be best; a strided one does four elements, all of whose loads are in flight
- * together.
+ * All of it is made to compile fast: the rest of the time is NVRTC's own. It includes nothing: 16-bit floats are
+ * converted by their instructions, and what C++ has in std is declared, as far as an elementwise function needs it,
+ * where it is named. A kernel is one path without a loop, as lanes that the preprocessor writes out cost less than
+ * those that are unrolled. Where core says TIDE_ROLLED, because one copy of the user's code takes long enough, a loop
+ * serves all lanes instead: values rotate through lane 0, so that they stay in registers. With TIDE_BARE (nvrtc.c)
+ * NVRTC's own header is left out and the names of it that count are declared here; what the assertions say is where
+ * code would otherwise mean something else without an error.
+ *
+ * A thread of the flat kernel moves 16 bytes of the widest operand at once, which was measured to be best; a strided
+ * one does four elements, all of whose loads are in flight together. The flat kernel's last thread moves as much as
+ * the others: an aligned piece ends in the page that it begins in, and results are new, in blocks of a multiple of
+ * 512 bytes. Lanes past the end get the value of lane 0, as any other one might not be fit for the user's code.
  *
  * Invariant: every name of ours that a user could clash with begins with tide_ or TIDE_. */
 #include "jit.h"
@@ -18,7 +25,29 @@
 const char tide__cuda_raw[] = INTEGERS;
 
 const char tide__cuda_prelude[] =
-    "#define TIDE_INLINE __device__ __forceinline__\n" INTEGERS "namespace std {\n"
+    "#ifdef TIDE_BARE\n"
+    "#define __device__ __attribute__((device))\n#define __host__ __attribute__((host))\n"
+    "#define __global__ __attribute__((global))\n#define __constant__ __attribute__((constant))\n"
+    "#define __forceinline__ __inline__ __attribute__((always_inline))\n"
+    "#define __launch_bounds__(n) __attribute__((launch_bounds(n)))\n"
+    "#define __grid_constant__ __attribute__((grid_constant))\n"
+    "#define __align__(n) __attribute__((aligned(n)))\n"
+    "extern const uint3 __attribute__((device_builtin)) threadIdx, blockIdx;\n"
+    "static_assert(sizeof(abs(0)) == 4 && sizeof(abs(0l)) == 8 && sizeof(abs(0ll)) == 8 && sizeof(abs(0.f)) == 4 &&\n"
+    "              sizeof(abs(0.)) == 8 && sizeof(max(0ll, 0ll)) == 8 && sizeof(min(0ul, 0ul)) == 8 &&\n"
+    "              sizeof(max(0.f, 0.f)) == 4 && sizeof(min(0.f, 0.)) == 8 && sizeof(exp(0.f)) == 4 &&\n"
+    "              sizeof(sqrt(0.f)) == 4 && sizeof(floor(0.f)) == 4 &&\n"
+    "              sizeof(fmod(0.f, 0.f)) == 4, \"CUDA's overloads\");\n"
+    "#endif\n"
+    "#define TIDE_INLINE __device__ __forceinline__\n" INTEGERS "TIDE_INLINE void tide_begin() {\n"
+    "#if __CUDA_ARCH__ >= 900\n"
+    "  asm volatile(\"griddepcontrol.wait;\" ::: \"memory\");\n"
+    "  asm volatile(\"griddepcontrol.launch_dependents;\" ::: \"memory\");\n"
+    "#endif\n"
+    "}\n";
+
+const char tide__cuda_std[] =
+    "namespace std {\n"
     "template <class T> TIDE_INLINE const T &min(const T &a, const T &b) { return b < a ? b : a; }\n"
     "template <class T> TIDE_INLINE const T &max(const T &a, const T &b) { return a < b ? b : a; }\n"
     "#define TIDE_STD(f) template <class T> TIDE_INLINE auto f(T x) -> decltype(::f(x)) { return ::f(x); }\n"
@@ -43,7 +72,9 @@ const char tide__cuda_prelude[] =
     "            __longlong_as_double(0x7ff0000000000000ll), __longlong_as_double(0x7ff8000000000000ll))\n"
     "TIDE_LIMITS(int, -2147483647 - 1, 2147483647, 0, 0, 0)\n"
     "TIDE_LIMITS(long long, -9223372036854775807ll - 1, 9223372036854775807ll, 0, 0, 0)\n"
-    "}\n"
+    "}\n";
+
+const char tide__cuda_small[] =
     "struct tide_f16 { unsigned short v; };\nstruct tide_bf16 { unsigned short v; };\n"
     "struct tide_b8 { unsigned char v; };\n"
     "TIDE_INLINE float tide_get(tide_f16 x) { float y; asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(y) : \"h\"(x.v)); return "
@@ -60,36 +91,7 @@ const char tide__cuda_prelude[] =
     "#endif\n"
     "}\n"
     "TIDE_INLINE bool tide_get(tide_b8 x) { return x.v != 0; }\n"
-    "TIDE_INLINE void tide_put(tide_b8 &to, bool x) { to.v = x; }\n"
-    "template <class S> TIDE_INLINE S tide_get(S x) { return x; }\n"
-    "template <class S> TIDE_INLINE void tide_put(S &to, S x) { to = x; }\n"
-    "TIDE_INLINE void tide_begin() {\n"
-    "#if __CUDA_ARCH__ >= 900\n"
-    "  asm volatile(\"griddepcontrol.wait;\" ::: \"memory\");\n"
-    "  asm volatile(\"griddepcontrol.launch_dependents;\" ::: \"memory\");\n"
-    "#endif\n"
-    "}\n"
-    "struct tide_div {\n"
-    "  unsigned d, mul, shift;\n"
-    "  TIDE_INLINE unsigned split(unsigned &n) const {\n"
-    "    unsigned q = (__umulhi(n, mul) + n) >> shift, r = n - q * d;\n"
-    "    n = q;\n"
-    "    return r;\n"
-    "  }\n"
-    "};\n"
-    "template <int BYTES> struct tide_raw;\n"
-    "template <> struct tide_raw<1> { typedef unsigned char type; };\n"
-    "template <> struct tide_raw<2> { typedef unsigned short type; };\n"
-    "template <> struct tide_raw<4> { typedef unsigned type; };\n"
-    "template <> struct tide_raw<8> { typedef uint2 type; };\n"
-    "template <> struct tide_raw<16> { typedef uint4 type; };\n"
-    "template <class S, int N> struct tide_pack {\n"
-    "  typedef typename tide_raw<sizeof(S) * N>::type raw;\n"
-    "  alignas(raw) S v[N];\n"
-    "  TIDE_INLINE void load(const S *p) { *(raw *)v = *(const raw *)p; }\n"
-    "  TIDE_INLINE void store(S *p) const { *(raw *)p = *(const raw *)v; }\n"
-    "};\n"
-    "template <class S, int N> struct tide_some { S v[N]; };\n";
+    "TIDE_INLINE void tide_put(tide_b8 &to, bool x) { to.v = x; }\n";
 
 const char tide__cuda_complex[] =
     "namespace std {\n"
@@ -145,60 +147,71 @@ const char tide__cuda_complex[] =
     "}\n"
     "typedef std::complex<float> tide_c64;\ntypedef std::complex<double> tide_c128;\n";
 
+/* Does the lanes in p<k>[0 .. TIDE_VECTOR). */
+#define APPLY                                                                                                          \
+  "#if TIDE_ROLLED\n"                                                                                                  \
+  "#define TIDE_AT(k) p##k[0]\n"                                                                                       \
+  "#define TIDE_ROTATE(k) { const tide_s##k tide_0 = p##k[0]; TIDE_SHIFT(p##k) p##k[TIDE_VECTOR - 1] = tide_0; }\n"    \
+  "#pragma unroll 1\n"                                                                                                 \
+  "  for (int e = 0; e < TIDE_VECTOR; e++) {\n"                                                                        \
+  "    if (TIDE_LIVE(e)) tide_apply(a, TIDE_ARGS(TIDE_AT));\n"                                                         \
+  "    TIDE_EACH(TIDE_ROTATE)\n"                                                                                       \
+  "  }\n"                                                                                                              \
+  "#else\n"                                                                                                            \
+  "#define TIDE_AT(k) p##k[tide_e]\n"                                                                                  \
+  "#define TIDE_KEEP(k) p##k[tide_e] = TIDE_LIVE(tide_e) ? p##k[tide_e] : p##k[0];\n"                                  \
+  "#define TIDE_STEP(e) { enum { tide_e = e }; TIDE_EACH_IN(TIDE_KEEP) tide_apply(a, TIDE_ARGS(TIDE_AT)); }\n"         \
+  "  TIDE_LANES(TIDE_STEP)\n"                                                                                          \
+  "#endif\n"
+
 #define KERNEL_HEAD                                                                                                    \
   "extern \"C\" __global__ void __launch_bounds__(TIDE_THREADS) tide_kernel(const __grid_constant__ tide_args a) {\n"  \
-  "  tide_begin();\n"                                                                                                  \
-  "#define TIDE_DECLARE(k) TIDE_ELEMENTS<tide_s##k, TIDE_VECTOR> p##k;\n"                                              \
-  "#define TIDE_AT(k) p##k.v[e]\n"                                                                                     \
-  "#define TIDE_ALL for (int e = 0; e < TIDE_VECTOR; e++)\n"                                                           \
-  "  TIDE_EACH(TIDE_DECLARE)\n"
+  "  tide_begin();\n"
 
-/* The rest of the last block goes element by element, in a loop that is not unrolled: it costs less to compile. */
 const char tide__cuda_flat[] =
-    "#define TIDE_ELEMENTS tide_pack\n" KERNEL_HEAD
-    "  const long long first = (long long)blockIdx.x * (TIDE_THREADS * TIDE_VECTOR);\n"
-    "  if (a.n - first < TIDE_THREADS * TIDE_VECTOR) {\n"
-    "#define TIDE_ONE(k) ((tide_s##k *)a.ptr[k])[i]\n"
-    "#pragma unroll 1\n"
-    "    for (long long i = first + threadIdx.x; i < a.n; i += TIDE_THREADS) tide_apply(a, TIDE_ARGS(TIDE_ONE));\n"
-    "    return;\n"
-    "  }\n"
-    "  const long long mine = first + threadIdx.x * TIDE_VECTOR;\n"
-    "#define TIDE_LOAD(k) p##k.load((const tide_s##k *)a.ptr[k] + mine);\n"
+    "template <int BYTES> struct tide_raw;\n"
+    "template <> struct tide_raw<1> { typedef unsigned char type; };\n"
+    "template <> struct tide_raw<2> { typedef unsigned short type; };\n"
+    "template <> struct tide_raw<4> { typedef unsigned type; };\n"
+    "template <> struct tide_raw<8> { typedef uint2 type; };\n"
+    "template <> struct tide_raw<16> { typedef uint4 type; };\n" KERNEL_HEAD
+    "  const long long mine = ((long long)blockIdx.x * TIDE_THREADS + threadIdx.x) * TIDE_VECTOR, left = a.n - mine;\n"
+    "  if (left <= 0) return;\n"
+    "#define TIDE_DECLARE(k) typedef tide_raw<sizeof(tide_s##k) * TIDE_VECTOR>::type tide_r##k; \\\n"
+    "  alignas(tide_r##k) tide_s##k p##k[TIDE_VECTOR];\n"
+    "  TIDE_EACH(TIDE_DECLARE)\n"
+    "#define TIDE_LOAD(k) *(tide_r##k *)p##k = *(const tide_r##k *)((const tide_s##k *)a.ptr[k] + mine);\n"
     "  TIDE_EACH_IN(TIDE_LOAD)\n"
-    "#pragma unroll\n"
-    "  TIDE_ALL tide_apply(a, TIDE_ARGS(TIDE_AT));\n"
-    "#define TIDE_STORE(k) p##k.store((tide_s##k *)a.ptr[k] + mine);\n"
+    "#define TIDE_LIVE(e) (e < left)\n" APPLY
+    "#define TIDE_STORE(k) *(tide_r##k *)((tide_s##k *)a.ptr[k] + mine) = *(tide_r##k *)p##k;\n"
     "  TIDE_EACH_OUT(TIDE_STORE)\n"
     "}\n";
 
+const char tide__cuda_dims[] = "struct tide_div {\n"
+                               "  unsigned d, mul, shift;\n"
+                               "  TIDE_INLINE unsigned split(unsigned &n) const {\n"
+                               "    unsigned q = (__umulhi(n, mul) + n) >> shift, r = n - q * d;\n"
+                               "    n = q;\n"
+                               "    return r;\n"
+                               "  }\n"
+                               "};\n";
+
 /* Threads past the end repeat the last element and do not store it. */
-const char tide__cuda_strided[] =
-    "#define TIDE_ELEMENTS tide_some\n" KERNEL_HEAD
+const char tide__cuda_strided[] = KERNEL_HEAD
     "  const unsigned n = (unsigned)a.n, start = blockIdx.x * (TIDE_THREADS * TIDE_VECTOR) + threadIdx.x;\n"
-    "  unsigned index[TIDE_VECTOR];\n"
-    "  long long offset[TIDE_OPERANDS][TIDE_VECTOR];\n"
-    "#pragma unroll\n"
-    "  TIDE_ALL {\n"
-    "    index[e] = start + e * TIDE_THREADS < n ? start + e * TIDE_THREADS : n - 1;\n"
-    "#pragma unroll\n"
-    "    for (int k = 0; k < TIDE_OPERANDS; k++) offset[k][e] = 0;\n"
-    "  }\n"
-    "#pragma unroll\n"
-    "  for (int d = TIDE_NDIM - 1; d >= 0; d--) {\n"
-    "#pragma unroll\n"
-    "    TIDE_ALL {\n"
-    "      unsigned i = d ? a.size[d].split(index[e]) : index[e];\n"
-    "#pragma unroll\n"
-    "      for (int k = 0; k < TIDE_OPERANDS; k++) offset[k][e] += i * a.stride[d][k];\n"
-    "    }\n"
-    "  }\n"
-    "#define TIDE_LOAD(k) p##k.v[e] = ((const tide_s##k *)a.ptr[k])[offset[k][e]];\n"
-    "#pragma unroll\n"
-    "  TIDE_ALL { TIDE_EACH_IN(TIDE_LOAD) }\n"
-    "#pragma unroll\n"
-    "  TIDE_ALL tide_apply(a, TIDE_ARGS(TIDE_AT));\n"
-    "#define TIDE_STORE(k) ((tide_s##k *)a.ptr[k])[offset[k][e]] = p##k.v[e];\n"
-    "#pragma unroll\n"
-    "  TIDE_ALL if (start + e * TIDE_THREADS < n) { TIDE_EACH_OUT(TIDE_STORE) }\n"
+    "#define TIDE_DECLARE(k) tide_s##k p##k[TIDE_VECTOR]; long long at##k[TIDE_VECTOR];\n"
+    "  TIDE_EACH(TIDE_DECLARE)\n"
+    "#define TIDE_ZERO(k) at##k[tide_e] = 0;\n"
+    "#define TIDE_MOVE(k) at##k[tide_e] += i * a.stride[tide_d][k];\n"
+    "#define TIDE_DIM(d) { enum { tide_d = d }; const unsigned i = d ? a.size[d].split(rest) : rest; "
+    "TIDE_EACH(TIDE_MOVE) }\n"
+    "#define TIDE_FIND(e) { enum { tide_e = e }; TIDE_EACH(TIDE_ZERO) \\\n"
+    "  unsigned rest = start + e * TIDE_THREADS < n ? start + e * TIDE_THREADS : n - 1; TIDE_DIMS(TIDE_DIM) }\n"
+    "  TIDE_LANES(TIDE_FIND)\n"
+    "#define TIDE_LOAD(k) p##k[tide_e] = ((const tide_s##k *)a.ptr[k])[at##k[tide_e]];\n"
+    "#define TIDE_READ(e) { enum { tide_e = e }; TIDE_EACH_IN(TIDE_LOAD) }\n"
+    "  TIDE_LANES(TIDE_READ)\n"
+    "#define TIDE_LIVE(e) true\n" APPLY "#define TIDE_STORE(k) ((tide_s##k *)a.ptr[k])[at##k[tide_e]] = p##k[tide_e];\n"
+    "#define TIDE_WRITE(e) if (start + e * TIDE_THREADS < n) { enum { tide_e = e }; TIDE_EACH_OUT(TIDE_STORE) }\n"
+    "  TIDE_LANES(TIDE_WRITE)\n"
     "}\n";

@@ -5,6 +5,11 @@
  * source that includes something is shown the toolkit's headers, if there is a toolkit; our own text includes nothing,
  * because reading headers takes longer than all the rest. The few names of NVRTC that are needed are declared here.
  *
+ * What a compilation costs is mostly its fixed parts: reading NVRTC's own header, linking CUDA's mathematics, and the
+ * start of the assembler. The header is left out of elementwise kernels (TIDE_BARE) where the version is one whose
+ * functions are known to the compiler itself; code that needs more of it fails within a few milliseconds, and is then
+ * compiled with it.
+ *
  * Invariant: after nvrtc_open the table does not change. */
 #include "jit.h"
 
@@ -36,6 +41,13 @@ static struct {
 
 static pthread_once_t nvrtc_once = PTHREAD_ONCE_INIT;
 static char nvrtc_problem[512], nvrtc_path[1024];
+
+/* A compilation takes and frees 10 MB. The C library would give them back to the system each time, and 1500 page faults
+ * are a sixth of the time; what it keeps follows the largest block that it has seen freed. */
+static void keep_heap(void) {
+  void *volatile block = malloc((size_t)16 << 20);
+  free(block);
+}
 
 static void nvrtc_open(void) {
   static const char *const names[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
@@ -73,6 +85,7 @@ static void nvrtc_open(void) {
       snprintf(nvrtc_problem, sizeof nvrtc_problem, "NVRTC lacks %s, expected version 12.0 or later", wanted[i].name);
     memcpy(wanted[i].to, &symbol, sizeof symbol);
   }
+  keep_heap();
   Dl_info info;
   void *address;
   memcpy(&address, &nvrtc.version, sizeof address);
@@ -142,6 +155,13 @@ static bool knows_minimal(void) {
   return nvrtc.version(&major, &minor) == 0 && (major > 12 || (major == 12 && minor >= 5));
 }
 
+/* Without NVRTC's header: its functions are the compiler's own since version 13, as our text asserts for some. */
+static bool can_be_bare(const char *source, const char *name) {
+  int major = 0, minor = 0;
+  return !strcmp(name, "tide_kernel") && !strstr(source, "#include") && nvrtc.version(&major, &minor) == 0 &&
+         major >= 13;
+}
+
 /* ---- compiling ---- */
 
 static tide_status nvrtc_fail(const char *what, int rc) {
@@ -178,25 +198,33 @@ static tide_status take_image(tide_image *out, void *program, bool ptx, const ch
   return TIDE_OK;
 }
 
-tide_status tide__nvrtc_compile(tide_image *out, char **log, const char *source, const char *const *options, int n,
-                                const char *arch) {
-  choice c = {.count = 0};
+static tide_status compile(tide_image *out, char **log, const char *source, const choice *c) {
   void *program = NULL;
-  CUDA_TRY(nvrtc_ready());
-  choose_arch(&c, arch);
-  c.list[c.count++] = c.arch;
-  choose_include(&c, source);
-  for (int i = 0; i < n && c.count < OPTIONS; i++)
-    if (strcmp(options[i], "--minimal") != 0 || knows_minimal()) c.list[c.count++] = options[i];
   int rc = nvrtc.create(&program, source, "tide", 0, NULL, NULL);
   if (rc) return nvrtc_fail("the start", rc);
   if (strcmp(out->name, "tide_kernel") != 0) rc = nvrtc.expression(program, out->name);
   tide_status status = rc ? nvrtc_fail("the kernel's name", rc) : TIDE_OK;
-  if (!rc && (rc = nvrtc.compile(program, c.count, c.list))) {
+  if (!rc && (rc = nvrtc.compile(program, c->count, c->list))) {
     status = nvrtc_fail("compiling", rc);
-    *log = log_of(program);
+    if (log) *log = log_of(program);
   }
-  if (status == TIDE_OK) status = take_image(out, program, c.ptx, out->name);
+  if (status == TIDE_OK) status = take_image(out, program, c->ptx, out->name);
   nvrtc.destroy(&program);
   return status;
+}
+
+tide_status tide__nvrtc_compile(tide_image *out, char **log, const char *source, const char *const *options, int n,
+                                const char *arch) {
+  choice c = {.count = 0};
+  CUDA_TRY(nvrtc_ready());
+  choose_arch(&c, arch);
+  c.list[c.count++] = c.arch;
+  choose_include(&c, source);
+  for (int i = 0; i < n && c.count < OPTIONS - 2; i++)
+    if (strcmp(options[i], "--minimal") != 0 || knows_minimal()) c.list[c.count++] = options[i];
+  int own = c.count;
+  if (can_be_bare(source, out->name)) c.list[c.count++] = "-D__CUDA_RUNTIME_H__", c.list[c.count++] = "-DTIDE_BARE";
+  if (c.count > own && compile(out, NULL, source, &c) == TIDE_OK) return TIDE_OK;
+  c.count = own;
+  return compile(out, log, source, &c);
 }

@@ -138,21 +138,41 @@ static const tide_compiler *cuda_compiler(void) {
 
 static double compile_seconds;
 
-static tide_status try_compile(const tide_compiler *c, const char *source, const char *name, char **log) {
+/* The image is the caller's. */
+static tide_status try_image(tide_image *image, const tide_compiler *c, const char *source, const char *name,
+                             char **log) {
   const char *options[8];
   char text[256], *rest = text;
   int n = 0;
-  tide_image image = {0};
-  snprintf(image.name, sizeof image.name, "%s", name);
+  snprintf(image->name, sizeof image->name, "%s", name);
   snprintf(text, sizeof text, "%s", strcmp(name, "tide_kernel") ? c->raw_options : c->options);
   for (char *p; (p = strtok_r(rest, " ", &rest)) && n < 8;) options[n++] = p;
   double start = now();
-  tide_status status = c->compile(&image, log, source, options, n, "sm_90");
+  tide_status status = c->compile(image, log, source, options, n, "sm_90");
   compile_seconds = now() - start;
-  if (status == TIDE_OK) CHECK(image.size > 500 && !memcmp(image.bytes, "\177ELF", 4));
+  if (status == TIDE_OK) CHECK(image->size > 500 && !memcmp(image->bytes, "\177ELF", 4));
+  return status;
+}
+
+static tide_status try_compile(const tide_compiler *c, const char *source, const char *name, char **log) {
+  tide_image image = {0};
+  tide_status status = try_image(&image, c, source, name, log);
   free(image.bytes);
   return status;
 }
+
+/* What is compiled without NVRTC's own header is what is compiled with it, which a word in the source brings back. */
+static void check_same(const tide_compiler *c, const char *source) {
+  char *with = malloc(strlen(source) + 20), *log = NULL;
+  tide_image a = {0}, b = {0};
+  snprintf(with, strlen(source) + 20, "%s// #include\n", source);
+  OK(try_image(&a, c, source, "tide_kernel", &log));
+  OK(try_image(&b, c, with, "tide_kernel", &log));
+  CHECK(a.size == b.size && !memcmp(a.bytes, b.bytes, a.size));
+  free(a.bytes), free(b.bytes), free(with);
+}
+
+static bool same; /* compare as well */
 
 static void compile_special(const tide_compiler *c, const char *code, const char *scalar_kinds, int outputs, int ndim,
                             tide_dtype common, const tide_dtype *in) {
@@ -175,6 +195,7 @@ static void compile_special(const tide_compiler *c, const char *code, const char
   tide_status status = try_compile(c, source, "tide_kernel", &log);
   if (status != TIDE_OK) fprintf(stderr, "%s\n", log ? log : "");
   OK(status);
+  if (same) check_same(c, source);
   free(log), free(source);
 }
 
@@ -212,11 +233,27 @@ static void test_nvrtc(bool timing) {
     compile_special(c, chain, "", 0, 0, TIDE_FLOAT32, (tide_dtype[]){TIDE_FLOAT32});
     if (timing) printf("a chain: %.1f ms\n", 1e3 * compile_seconds);
   }
+  static const char more[] =
+      "template <typename T> T f(T x) { int e = 0; T m = frexp(x, &e); return fma(x, m, x) + copysign(x, m) + ldexp(x, "
+      "2) + "
+      "trunc(x) + rint(x) + nearbyint(x) + T(lround(x) + llrint(x) + abs(T(e)) + __popc(e) + __clzll(e)) + hypot(x, m) "
+      "+ "
+      "atan2(x, m) + cbrt(x) + exp2(x) + exp10(x) + erfinv(x) + T(signbit(x) + isfinite(x)) + fdim(x, m) + fmax(x, m) "
+      "+ "
+      "T(__expf(float(x))) + rcbrt(x) + T(max(e, 3)) + T(min(e, 2u)) + T(abs((long long)e)) + nextafter(x, m) + "
+      "(x < T(3) ? log2(x) : log10(x)); }";
+  same = !timing;
+  compile_special(c, more, "", 0, 0, TIDE_FLOAT32, (tide_dtype[]){TIDE_FLOAT32});
+  compile_special(c, more, "", 0, 0, TIDE_FLOAT64, (tide_dtype[]){TIDE_FLOAT64});
+  compile_special(c, chain, "", 0, 0, TIDE_INT64, (tide_dtype[]){TIDE_INT64});
   compile_special(c, outs, "IF", 2, 12, TIDE_FLOAT64, (tide_dtype[]){TIDE_FLOAT16, TIDE_INT64});
   compile_special(c, functions, "", 0, 0, TIDE_FLOAT32, (tide_dtype[]){TIDE_FLOAT32});
   compile_special(c, functions, "", 0, 1, TIDE_FLOAT64, (tide_dtype[]){TIDE_FLOAT64});
   compile_special(c, complexes, "", 0, 0, TIDE_COMPLEX64, (tide_dtype[]){TIDE_COMPLEX64});
   compile_special(c, complexes, "", 0, 2, TIDE_COMPLEX128, (tide_dtype[]){TIDE_COMPLEX64});
+  static const char needs[] = "template <typename T> T f(T x) { assert(x == x); dim3 d(2); return x + __popc(d.x); }";
+  same = false;
+  compile_special(c, needs, "", 0, 0, TIDE_FLOAT32, (tide_dtype[]){TIDE_FLOAT32});
   FAILS(TIDE_LIBRARY, try_compile(c, "#line 1 \"code\"\nint f(int x) {\n return y; }", "tide_kernel", &log));
   CHECK(log && strstr(log, "code(2)") != NULL);
   free(log);
