@@ -40,11 +40,11 @@ typedef struct tide_function_info {
 typedef struct tide_compiler {
   const char *name;     /* "nvrtc", "c++": what its record in the cache is called */
   const char *variable; /* of the environment, which says where the compiler is; NULL: none */
-  /* An elementwise kernel is prelude, the pieces that are needed of with_std (the code names std), with_small (bool and
-   * 16-bit floats), with_complex and with_dims (strided), the user's code, declarations by core, then flat or strided.
-   * A block has `threads` threads, each of which does 16 bytes of the widest operand, or four elements where strided.
-   * What the declarations are: jit_source.c. */
-  const char *prelude, *with_std, *with_small, *with_complex, *with_dims, *flat, *strided;
+  /* An elementwise kernel is prelude, the pieces that are needed of with_small (bool and 16-bit floats), with_complex
+   * and with_dims (strided), the user's code, declarations by core, then flat or strided. TIDE_NAMES_STD is defined
+   * before all of it, and before `raw`, where the code may use what C++ has in std. A block has `threads` threads, each
+   * of which does 16 bytes of the widest operand, or four elements where strided. The declarations: jit_source.c. */
+  const char *prelude, *with_small, *with_complex, *with_dims, *flat, *strided;
   int threads;
   const char *raw; /* what stands before a kernel of the user's own */
   bool host;       /* kernels are functions that loop over threads: `raw` defines tide_at, core writes the loop */

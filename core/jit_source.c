@@ -155,13 +155,17 @@ static bool is_long(const char *code, const tide__special *s) {
   return strlen(code) > 2000 || tide__parse_finds(code, always) || (is_wide && tide__parse_finds(code, wide));
 }
 
+/* Wherever it stands, in a directive too; an include may lead to anything. */
+static const char *names_std(const char *code) {
+  return strstr(code, "std") || strstr(code, "include") ? "#define TIDE_NAMES_STD 1\n" : "";
+}
+
 char *tide__jit_source(const tide__jit_text *j, const tide__special *s, const tide_compiler *c) {
   tide__text t = {0};
   tide__layout l;
-  static const char *const std_name[] = {"std", NULL};
-  bool complex = false, small = false, named = tide__parse_finds(j->code, std_name) != NULL;
+  bool complex = false, small = false;
   for (int k = 0; k < s->operands; k++) complex |= tide__category(s->dtype[k]) == 3, small |= is_small(s->dtype[k]);
-  tide__text_add(&t, "%s%s%s%s%s#line 1 \"code\"\n%s\n#line 1 \"tide\"\n", c->prelude, named ? c->with_std : "",
+  tide__text_add(&t, "%s%s%s%s%s#line 1 \"code\"\n%s\n#line 1 \"tide\"\n", names_std(j->code), c->prelude,
                  small ? c->with_small : "", complex ? c->with_complex : "", s->ndim ? c->with_dims : "", j->code);
   tide__text_add(&t, "typedef %s tide_t;\n", compute_type(s->common));
   for (int k = 0; k < s->operands; k++) tide__text_add(&t, "typedef %s tide_s%d;\n", storage_type(s->dtype[k]), k);
@@ -195,7 +199,7 @@ static void add_loop(tide__text *t, const char *call, const char (*types)[TIDE_J
 char *tide__raw_source(const char *source, const char *call, const char (*types)[TIDE_JIT_TYPE], const uint16_t *offset,
                        int params, const tide_compiler *c) {
   tide__text t = {0};
-  tide__text_add(&t, "%s#line 1 \"code\"\n%s\n#line 1 \"tide\"\n", c->raw, source);
+  tide__text_add(&t, "%s%s#line 1 \"code\"\n%s\n#line 1 \"tide\"\n", names_std(source), c->raw, source);
   if (c->host) add_loop(&t, call, types, offset, params);
   return tide__text_end(&t, "compile_kernel");
 }

@@ -5,12 +5,16 @@
  * round to nearest even. Raw kernels see threadIdx and the rest as variables of the running thread; their threads are
  * run one after the other by a loop that core writes, hence nothing here can wait for another thread.
  *
+ * Half of the time would go to headers, of which those that only std needs, and the special functions that libstdc++
+ * has in <cmath> since C++17, are left out of code that does not name std.
+ *
  * Invariant: every name of ours that a user could clash with begins with tide_ or TIDE_. */
 #include "backend_cpu/cxx.h"
 
 #define MATHEMATICS                                                                                                    \
-  "#include <algorithm>\n#include <cmath>\n#include <cstdint>\n#include <cstring>\n#include <limits>\n"                \
-  "#include <math.h>\n#include <stdlib.h>\n"                                                                           \
+  "#ifdef TIDE_NAMES_STD\n#include <algorithm>\n#include <limits>\n"                                                   \
+  "#else\n#include <cstddef>\n#undef _GLIBCXX_USE_STD_SPEC_FUNCS\n#endif\n"                                            \
+  "#include <cmath>\n#include <cstdint>\n#include <cstring>\n#include <math.h>\n#include <stdlib.h>\n"                 \
   "#define __device__\n#define __host__\n#define __forceinline__ inline\n#define __noinline__\n"                       \
   "#define TIDE_INLINE inline __attribute__((always_inline))\n"                                                        \
   "template <class A, class B> inline auto max(A a, B b) -> decltype(a + b) { return a > b ? a : b; }\n"               \
@@ -164,7 +168,6 @@ const tide_compiler tide__cpu_compiler = {
     .name = "c++",
     .variable = "TIDE_CXX",
     .prelude = prelude,
-    .with_std = "",
     .with_small = small,
     .with_complex = complex_text,
     .with_dims = dims,

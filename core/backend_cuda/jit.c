@@ -121,7 +121,6 @@ const tide_compiler tide__cuda_compiler = {
     .name = "nvrtc",
     .variable = "TIDE_CUDA_LIBRARY_PATH",
     .prelude = tide__cuda_prelude,
-    .with_std = tide__cuda_std,
     .with_small = tide__cuda_small,
     .with_complex = tide__cuda_complex,
     .with_dims = tide__cuda_dims,
