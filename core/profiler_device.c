@@ -213,7 +213,7 @@ static void read_passed(bool all) {
       take_lost(1);
     give_back(t);
   }
-  memmove(timed.at, timed.at + i, (timed.n - i) * sizeof *timed.at);
+  if (i) memmove(timed.at, timed.at + i, (timed.n - i) * sizeof *timed.at);
   timed.n -= i;
   timed.look = timed.n + LOOK;
 }
