@@ -343,6 +343,17 @@ if D.cuda then
     end)
 
     if D.simulated then
+      it("writes the file when the device is lost, and the first cause goes on", function()
+        for _, opts in ipairs { "{}", "{events = true}" } do
+          local out = D.simulate(1, ([[local tide = require "tide"
+            local x = tide.ones(64, {device = "cuda"})
+            local ok, e = pcall(tide.cuda.profiler.trace, function() for _ = 1, 5 do x:add_(1) end end, "%s", %s)
+            print(ok, e.kind, e.sticky)]]):format(path, opts), { TIDE_SIM_FAULT = "sticky:4" })
+          assert.are.equal("false\tAcceleratorError\ttrue\n", out)
+          assert.is_true(#T.find(T.read(path).host, "^add") >= 3)
+        end
+      end)
+
       it("says why it measures by events on a modelled clock", function()
         local out = D.simulate(1, [[local tide = require "tide"
           local x = tide.ones(1 << 20, {device = "cuda"})
