@@ -121,15 +121,16 @@ static uint32_t stream_of(tide_profile *p, const tide_stream *stream) {
 
 /* ---- what the observer is told ---- */
 
+/* Of a copy the bytes that travel: the smaller of what is read and what may be written. */
 static uint64_t bytes_of(const tide__operation *op) {
-  uint64_t bytes = 0;
+  uint64_t bytes[2] = {0, 0};
   for (int i = 0; i < op->n; i++) {
     const tide_tensor *x = op->access[i].x;
-    bytes += (uint64_t)x->numel * tide_dtype_size((tide_dtype)x->dtype);
+    bytes[op->access[i].write] += (uint64_t)x->numel * tide_dtype_size((tide_dtype)x->dtype);
   }
-  bool copies =
-      op->what == TIDE__LAUNCH_COPY_IN || op->what == TIDE__LAUNCH_COPY_OUT || op->what == TIDE__LAUNCH_COPY_PEER;
-  return copies ? bytes / 2 : bytes; /* the bytes that travel, not those read and those written */
+  bool copies = op->what >= TIDE__LAUNCH_COPY_IN && op->what <= TIDE__LAUNCH_COPY_PEER;
+  if (copies && bytes[0] && bytes[1]) return bytes[0] < bytes[1] ? bytes[0] : bytes[1];
+  return bytes[0] + bytes[1];
 }
 
 static void fill(tide_profile *p, tide__profiled *o, const tide__operation *op) {
