@@ -15,6 +15,7 @@
  *
  * Invariant: the blocks of a segment cover it without gaps, and two free neighbours never exist. */
 #include "allocator.h"
+#include "observe.h"
 
 static const size_t unit = 512, small_most = (size_t)1 << 20, kept_whole = (size_t)20 << 20;
 
@@ -179,7 +180,9 @@ static tide_status wait_for_device(tide__allocator *a, int device) {
   pthread_mutex_lock(&a->lock);
   a->stats.num_sync_all_streams++;
   pthread_mutex_unlock(&a->lock);
-  return backend->device_sync(device);
+  TIDE_TRY(backend->device_sync(device));
+  if (tide__sync_watched()) tide__observe_memory_settled();
+  return TIDE_OK;
 }
 
 /* The last rung: the driver once more. */

@@ -7,6 +7,7 @@
  * Invariant: a block or segment that is leaving is reached by the thread that took it out and nobody else, though its
  * neighbours in a range may change meanwhile. */
 #include "allocator.h"
+#include "observe.h"
 
 /* ---- what leaves ---- */
 
@@ -85,6 +86,7 @@ tide_status tide__release(tide__allocator *a, const tide__leaving *leaving, tide
     return status;
   }
   for (const tide__segment *s = leaving->segments; s; s = s->next) tide__segment_give(s, backend, a->device);
+  if (leaving->blocks && tide__sync_watched()) tide__observe_memory_settled();
   for (const tide_block *b = leaving->blocks; b; b = b->left) tide__range_unmap(b, backend, a->device);
   finish(a, leaving, backend);
   return status;

@@ -8,6 +8,7 @@
  * Invariant: what a device's allocator does by default is settled when it is first used, in tide__allocator_ready; only
  * caching can be switched later. */
 #include "allocator.h"
+#include "observe.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -241,6 +242,7 @@ static void unmap_range(const tide__segment *s, const tide_backend *backend, int
 }
 
 void tide__segment_give(const tide__segment *s, const tide_backend *backend, int device) {
+  if (tide__sync_watched()) tide__observe_memory_settled();
   switch (s->kind) {
   case SEGMENT_PLAIN: backend->mem_free(device, s->ptr, s->size); break;
   case SEGMENT_RANGE: unmap_range(s, backend, device); break;

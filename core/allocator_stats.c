@@ -6,6 +6,7 @@
  *
  * Invariant: a stat's peak is never below its current value. */
 #include "allocator.h"
+#include "observe.h"
 
 /* ---- reading ---- */
 
@@ -110,6 +111,7 @@ static tide_status empty_one(int device) {
   if (!backend) return TIDE_OK;
   TIDE_TRY(tide__sync_asked("empty_cache"));
   if (!tide__device_lost(NULL, device)) TIDE_TRY(backend->device_sync(device));
+  if (tide__sync_watched()) tide__observe_memory_settled();
   tide__deferred_drain();
   tide__park_poll_slow(INT64_MAX);
   tide__stream_reap();

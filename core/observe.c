@@ -74,4 +74,6 @@ void tide__observe_mark_gone(const void *mark) { EACH(o) if (o->mark_gone) o->ma
 
 void tide__observe_storage_gone(tide_storage *s) { EACH(o) if (o->storage_gone) o->storage_gone(s); }
 
+void tide__observe_memory_settled(void) { EACH(o) if (o->memory_settled) o->memory_settled(); }
+
 void tide__observe_capture_gone(uint64_t capture) { EACH(o) if (o->capture_gone) o->capture_gone(capture); }

@@ -40,6 +40,7 @@ typedef struct tide__observer {
   void (*host_device)(int device);
   void (*mark_gone)(const void *mark);
   void (*storage_gone)(tide_storage *s);  /* its memory may serve others from now on */
+  void (*memory_settled)(void);           /* the allocator, perhaps under its lock, has waited for freed memory */
   void (*capture_gone)(uint64_t capture); /* its graph is not replayed any more; the number is tide_graph.id */
 } tide__observer;
 
@@ -92,6 +93,7 @@ void tide__observe_host_stream(const tide_stream *stream);
 void tide__observe_host_device(int device);
 void tide__observe_mark_gone(const void *mark);
 void tide__observe_storage_gone(tide_storage *s);
+void tide__observe_memory_settled(void);
 void tide__observe_capture_gone(uint64_t capture);
 
 /* event.c: may other processes record it? */

@@ -8,7 +8,7 @@
  *
  * regions   which bytes an operand has, to the byte     sanitizer_region.c
  * clocks    who has waited for what                     sanitizer_clock.c
- * histories what each storage has seen                  sanitizer_history.c
+ * histories what each storage has seen                  sanitizer_history.c, sanitizer_reuse.c
  * reports   the list, and the words                     sanitizer_report.c
  *
  * What cannot be known is taken for ordered: work from before the sanitizer was on, graphs that were captured before
@@ -81,13 +81,16 @@ static bool look(verdict *v, const tide__history *h, const tide__touch *t, const
 static bool judge_operands(verdict *v, const tide__operation *op, const tide__timeline *line) {
   const tide__clock *clock = line ? &line->clock : tide__clock_host();
   uint64_t capture = tide__capture_id(op->stream);
+  tide__history *h[TIDE__ACCESSES];
   tide__touch t = touch_of(op, line);
   for (int i = 0; i < op->n; i++) {
     const tide__access *a = &op->access[i];
     if (!concerns(a)) continue;
     t.write = a->write;
     tide__region_of(&t.region, a->x);
-    if (!look(v, tide__history_find(a->x->storage, capture), &t, clock)) return true;
+    h[i] = line ? tide__history_get(a->x->storage, capture) : tide__history_find(a->x->storage, 0);
+    if (line && !h[i]) return false;
+    if (!look(v, h[i], &t, clock)) return true;
   }
   bool ok = true;
   for (int i = 0; line && i < op->n; i++) {
@@ -95,7 +98,7 @@ static bool judge_operands(verdict *v, const tide__operation *op, const tide__ti
     if (!concerns(a)) continue;
     t.write = a->write;
     tide__region_of(&t.region, a->x);
-    ok = tide__history_add(a->x->storage, capture, &t, clock) && ok;
+    ok = tide__history_add(h[i], &t, clock) && ok;
   }
   return ok;
 }
@@ -114,13 +117,15 @@ static bool judge_replay(verdict *v, const tide__operation *op, const tide__time
   for (const tide__history *h = f ? f->first : NULL; h; h = h->next)
     for (int i = 0; i < h->n; i++) {
       tide__touch t = replayed(&h->touch[i], &replay);
-      if (!look(v, tide__history_find(h->storage, 0), &t, &line->clock)) return true;
+      const tide__history *known = tide__history_get(h->storage, 0);
+      if (!known) return false;
+      if (!look(v, known, &t, &line->clock)) return true;
     }
   bool ok = true;
   for (const tide__history *h = f ? f->first : NULL; h; h = h->next)
     for (int i = 0; i < h->n; i++) {
       tide__touch t = replayed(&h->touch[i], &replay);
-      ok = tide__history_add(h->storage, 0, &t, &line->clock) && ok;
+      ok = tide__history_add(tide__history_find(h->storage, 0), &t, &line->clock) && ok;
     }
   return ok;
 }
@@ -182,7 +187,13 @@ static void mark_gone(const void *mark) {
 
 static void storage_gone(tide_storage *s) {
   pthread_mutex_lock(&tide__sanitizer_lock);
-  tide__history_forget(s);
+  tide__history_end(s);
+  pthread_mutex_unlock(&tide__sanitizer_lock);
+}
+
+static void memory_settled(void) {
+  pthread_mutex_lock(&tide__sanitizer_lock);
+  tide__reuse_clear();
   pthread_mutex_unlock(&tide__sanitizer_lock);
 }
 
@@ -204,6 +215,7 @@ static const tide__observer observer = {.before = before,
                                         .host_device = host_device,
                                         .mark_gone = mark_gone,
                                         .storage_gone = storage_gone,
+                                        .memory_settled = memory_settled,
                                         .capture_gone = capture_gone};
 
 void tide__sanitizer_forget(void) {

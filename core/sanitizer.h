@@ -75,7 +75,7 @@ typedef struct tide__touch {
   uint64_t epoch, stream;
   uint32_t site, replay; /* the lines; `replay` is 0 unless a graph's work is meant */
   uint16_t slot, what, detail;
-  bool write, is_default;
+  bool write, is_default, freed; /* freed: the tensor is gone, and its memory is another one's */
   int device;
   tide__region region;
 } tide__touch;
@@ -100,13 +100,26 @@ typedef struct tide__footprint {
 tide__footprint *tide__footprint_find(uint64_t capture); /* or NULL */
 void tide__footprint_forget(uint64_t capture);
 tide__history *tide__history_find(const tide_storage *s, uint64_t capture); /* or NULL */
+tide__history *tide__history_get(const tide_storage *s, uint64_t capture);  /* made if need be; NULL without memory */
 /* The last access in the history that t is not ordered behind and that touches the same bytes; NULL: there is none.
  * `clock` is what t knows; the history may be NULL. */
 const tide__touch *tide__history_race(const tide__history *h, const tide__touch *t, const tide__clock *clock);
 /* Adds the access and drops what nobody can race with without racing with this one, or with anything any more. */
-bool tide__history_add(const tide_storage *s, uint64_t capture, const tide__touch *t, const tide__clock *clock);
+bool tide__history_add(tide__history *h, const tide__touch *t, const tide__clock *clock);
+/* Adds it as it is, for a history that is being made. */
+bool tide__history_begin(tide__history *h, const tide__touch *t);
+/* The storage is gone; or an operation on it has failed, of which it is unknown what it did. */
+void tide__history_end(const tide_storage *s);
 void tide__history_forget(const tide_storage *s);
 void tide__history_clear(void);
+
+/* ---- sanitizer_reuse.c: memory that was freed while work on it is queued ---- */
+
+/* The storage ends: what may still be under way is kept by its address. */
+void tide__reuse_keep(const tide_storage *s, tide__history *h);
+/* Begins the history of a new storage with what is known of its memory. */
+bool tide__reuse_inherit(tide__history *h, const tide_storage *s);
+void tide__reuse_clear(void);
 
 /* ---- sanitizer_report.c: what was found ---- */
 

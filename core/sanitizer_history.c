@@ -9,8 +9,8 @@
  * What a capture records is not executed, and is executed at each replay. It has histories of its own, in which it is
  * ordered as it is recorded; at the end they are the graph's footprint, which every replay touches.
  *
- * Invariant: dropping an access can hide a race and never makes one up. A history ends with its storage, so memory that
- * the allocator hands out again begins with none. */
+ * Invariant: dropping an access can hide a race and never makes one up. A history ends with its storage; what of it
+ * concerns the next one in that memory is seen to in sanitizer_reuse.c. */
 #include "sanitizer.h"
 
 #include <stdlib.h>
@@ -78,7 +78,7 @@ static tide__history *shell_new(void) {
   return h;
 }
 
-static tide__history *history_get(const tide_storage *s, uint64_t capture) {
+tide__history *tide__history_get(const tide_storage *s, uint64_t capture) {
   tide__history *h = tide__history_find(s, capture);
   if (h) return h;
   if (history_count >= bucket_count && !grow_buckets()) return NULL;
@@ -92,7 +92,7 @@ static tide__history *history_get(const tide_storage *s, uint64_t capture) {
   if (f->first) f->first->prev = h;
   f->first = h;
   history_count++;
-  return h;
+  return capture || tide__reuse_inherit(h, s) ? h : NULL;
 }
 
 /* Ends the history that *place in a bucket holds. */
@@ -113,6 +113,12 @@ static void end(tide__history **place) {
     free(h->touch);
     free(h);
   }
+}
+
+void tide__history_end(const tide_storage *s) {
+  tide__history *h = tide__history_find(s, 0);
+  if (h) tide__reuse_keep(s, h);
+  tide__history_forget(s);
 }
 
 void tide__history_forget(const tide_storage *s) {
@@ -144,6 +150,7 @@ void tide__footprint_forget(uint64_t capture) {
 }
 
 void tide__history_clear(void) {
+  tide__reuse_clear();
   end_all(&executed);
   while (captures) tide__footprint_forget(captures->capture);
   while (spare) {
@@ -200,9 +207,14 @@ static bool make_place(tide__history *h) {
   return true;
 }
 
-bool tide__history_add(const tide_storage *s, uint64_t capture, const tide__touch *t, const tide__clock *clock) {
-  tide__history *h = history_get(s, capture);
-  if (!h) return false;
+bool tide__history_begin(tide__history *h, const tide__touch *t) {
+  if (!make_place(h)) return false;
+  copy_touch(&h->touch[h->n++], t);
+  return true;
+}
+
+bool tide__history_add(tide__history *h, const tide__touch *t, const tide__clock *clock) {
+  bool executes = h->of->capture == 0;
   int kept = 0;
   for (int i = 0; i < h->n; i++) {
     tide__touch *o = &h->touch[i];
@@ -212,7 +224,7 @@ bool tide__history_add(const tide_storage *s, uint64_t capture, const tide__touc
       h->n -= i - kept;
       return true;
     }
-    if (superseded(o, t, clock, !capture)) continue;
+    if (superseded(o, t, clock, executes)) continue;
     if (kept != i) copy_touch(&h->touch[kept], o);
     kept++;
     o = &h->touch[kept - 1];
@@ -223,7 +235,5 @@ bool tide__history_add(const tide_storage *s, uint64_t capture, const tide__touc
     }
   }
   h->n = kept;
-  if (!make_place(h)) return false;
-  copy_touch(&h->touch[h->n++], t);
-  return true;
+  return tide__history_begin(h, t);
 }

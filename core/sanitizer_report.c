@@ -27,7 +27,7 @@ static _Thread_local tide_race *raised; /* made when the thread's first race is 
 static void describe(tide_race_access *out, const tide__touch *t) {
   out->op = tide__launch_name((tide__launch)t->what, t->detail);
   out->device = t->device, out->stream = t->stream;
-  out->is_default = t->is_default, out->write = t->write;
+  out->is_default = t->is_default, out->write = t->write, out->freed = t->freed;
   tide__site_text(t->site, out->line, sizeof out->line);
   tide__site_text(t->replay, out->replay, sizeof out->replay);
 }
@@ -90,9 +90,10 @@ static void write_message(tide_race *r) {
   name from = stream_text(&r->earlier), to = stream_text(&r->later);
   phrase other = op_text(&r->earlier), own = op_text(&r->later);
   snprintf(r->message, sizeof r->message,
-           "%s: race: %s on %s %s what %s on %s %s, bytes %lld to %lld of one storage: %s", r->later.op, own.text,
+           "%s: race: %s on %s %s what %s on %s %s, bytes %lld to %lld of one storage%s: %s", r->later.op, own.text,
            to.text, r->later.write ? "writes" : "reads", other.text, from.text, r->earlier.write ? "writes" : "reads",
-           (long long)r->first, (long long)r->last - 1, r->edge);
+           (long long)r->first, (long long)r->last - 1,
+           r->earlier.freed ? " in memory that another tensor left before that was done" : "", r->edge);
 }
 
 /* ---- the list ---- */

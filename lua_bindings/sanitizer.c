@@ -7,7 +7,7 @@
 #include "bindings.h"
 #include "tide/sanitizer.h"
 
-/* {op=, line=, replay=, access=, device=, stream=}; what the host did has no stream. */
+/* {op=, line=, replay=, access=, freed=, device=, stream=}; what the host did has no stream. */
 static void push_access(lua_State *L, const tide_race_access *a) {
   lua_createtable(L, 0, 6);
   lua_pushstring(L, a->op);
@@ -16,6 +16,7 @@ static void push_access(lua_State *L, const tide_race_access *a) {
   if (a->replay[0]) lua_pushstring(L, a->replay), lua_setfield(L, -2, "replay");
   lua_pushstring(L, a->write ? "write" : "read");
   lua_setfield(L, -2, "access");
+  if (a->freed) lua_pushboolean(L, 1), lua_setfield(L, -2, "freed");
   ltide_push_device(L, a->device);
   lua_setfield(L, -2, "device");
   if (a->device >= 0) ltide_set_integer(L, "stream", (lua_Integer)a->stream);
@@ -111,7 +112,8 @@ void ltide_open_sanitizer(lua_State *L, ltide_state *S) {
        "tide.cuda.sanitizer.errors() -> {{earlier=, later=, bytes=, edge=, message=, count=}, ..., count=n}\nThe races "
        "since the last enable(), each pair of operations and lines once. earlier and later, in the order of the "
        "script: {op=, line=, access='read' or 'write', stream=handle (nil for the host), device=, replay=line of the "
-       "replay, for the work of a graph}. bytes: the first and the last offset in the storage; edge: the wait that is "
+       "replay, for the work of a graph, freed=true if its tensor is gone and the memory serves another}. bytes: the "
+       "first and the last offset in the storage; edge: the wait that is "
        "missing, in words; count: how often, and of the list, how often in all."},
       {0}};
   lua_getfield(L, -1, "cuda");

@@ -7,6 +7,10 @@ local race, fine, ready = R.race, R.fine, R.ready
 local later = { non_blocking = true }
 
 local function pinned(n) return tide.zeros(n, { pin_memory = true }) end
+-- With memory that nobody else uses: what is freed is what comes next.
+local function alone(fn)
+  return function(p) cuda.use_mem_pool(cuda.MemPool(), fn, p) end
+end
 
 -- ---- memory ----
 
@@ -30,6 +34,56 @@ fine("memory that serves again after use on two streams", function(p)
     y:add_(1)
   end
 end)
+race("memory that serves again before its work is done", alone(function(p)
+  local a = ready(1000)
+  p.first() a:fill_(1)
+  a:free()
+  local x = tide.empty(1000, on)
+  p.second() cuda.stream(p.s, function() x:fill_(2) end)
+end))
+fine("memory that serves again on a stream that waits", alone(function(p)
+  local a = ready(1000)
+  a:fill_(1)
+  a:free()
+  local x = tide.empty(1000, on)
+  p.s:wait_stream(p.d)
+  cuda.stream(p.s, function() x:fill_(2) end)
+end))
+fine("memory that serves again after a wait of the host", alone(function(p)
+  local a = ready(1000)
+  a:fill_(1)
+  a:free()
+  cuda.synchronize()
+  local x = tide.empty(1000, on)
+  cuda.stream(p.s, function() x:fill_(2) end)
+end))
+race("a part of memory that is still being read", alone(function(p)
+  local a, x = ready(64, 1000), nil
+  p.first() a:sum()
+  a:free()
+  for _ = 1, 3 do x = tide.empty(1000, on) end
+  p.second() cuda.stream(p.s, function() x:fill_(2) end)
+end))
+fine("memory that was given back to the driver", alone(function(p)
+  local a = ready(3000, 1000)
+  a:fill_(1)
+  a:free()
+  cuda.empty_cache()
+  local x = tide.empty({ 3000, 1000 }, on)
+  cuda.stream(p.s, function() x:fill_(2) end)
+end))
+fine("memory that serves again and is written there first", alone(function(p)
+  local before
+  for _ = 1, 5 do
+    local a = tide.ones(1000, on)
+    if before then p.d:wait_event(before) end
+    a:fill_(1)
+    p.s:wait_stream(p.d)
+    cuda.stream(p.s, function() a:add_(1) end)
+    before = p.s:record_event()
+    a:free()
+  end
+end))
 fine("garbage that another stream has used", function(p)
   for i = 1, 20 do
     local x = tide.ones(100 * i, on)

@@ -33,6 +33,7 @@ typedef struct tide_race_access {
   uint64_t stream;  /* the driver's handle */
   bool is_default;  /* it is the device's default stream */
   bool write;       /* else it reads */
+  bool freed;       /* of the earlier one: its tensor is gone, and the memory serves the later one's */
 } tide_race_access;
 
 typedef struct tide_race {
