@@ -55,6 +55,8 @@ static inline void ltide_pace(lua_State *L, ltide_state *S, size_t bytes) {
 /* error.c. All of these raise and never return; the int is for `return`. */
 int ltide_raise(lua_State *L);                                            /* the thread's tide_error_get() */
 int ltide_error(lua_State *L, const char *kind, const char *format, ...); /* formats as lua_pushfstring */
+/* Makes the error object of the message at the top of the stack, in its place, for further fields and lua_error. */
+void ltide_push_error(lua_State *L, const char *kind);
 /* Bad argument: "add: x: got string, expected a tensor"; what = NULL: the running function's own name. */
 int ltide_arg_error(lua_State *L, int arg, const char *name, const char *expected);
 static inline void ltide_try(lua_State *L, tide_status status) {
@@ -138,6 +140,9 @@ static inline void ltide_made(lua_State *L, ltide_state *S) {
 /* parallel.c: runs fn, the body of a function that waits for a device. Inside tide.parallel the other replicas run
  * first; the arguments are on the stack then as before. For `return`, and as the first thing that the function does. */
 int ltide_waiting(lua_State *L, lua_CFunction fn);
+
+/* In the registry: true where this program is the runner. */
+#define LTIDE_RUNNER "tide.runner"
 
 /* scope.c: arenas of tide.scope. */
 void ltide_arena_add(ltide_state *S, ltide_tensor *u); /* called for every new handle while S->arena is set */

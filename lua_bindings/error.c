@@ -67,8 +67,8 @@ static void push_traceback(lua_State *L) {
   lua_concat(L, pieces);
 }
 
-/* Makes the object of the message at the top of the stack, in its place. op is the part before the first colon. */
-static void push_object(lua_State *L, const char *kind) {
+/* op is the part before the first colon. */
+void ltide_push_error(lua_State *L, const char *kind) {
   const char *message = lua_tostring(L, -1), *colon = strchr(message, ':');
   lua_createtable(L, 0, 8);
   lua_pushstring(L, kind);
@@ -151,7 +151,7 @@ int ltide_raise(lua_State *L) {
   tide_error e = *tide_error_get();
   luaL_checkstack(L, 8, "tide: error");
   push_message(L, &e);
-  push_object(L, tide_status_kind(e.status));
+  ltide_push_error(L, tide_status_kind(e.status));
   /* Out-of-memory of the host too; an error of several devices has none that is its own. */
   if (e.status == TIDE_MEMORY || e.status == TIDE_ACCELERATOR || e.device >= 0) {
     ltide_push_device(L, e.device);
@@ -183,7 +183,7 @@ int ltide_error(lua_State *L, const char *kind, const char *format, ...) {
   va_start(list, format);
   lua_pushvfstring(L, format, list);
   va_end(list);
-  push_object(L, kind);
+  ltide_push_error(L, kind);
   return lua_error(L);
 }
 

@@ -184,6 +184,8 @@ static int run(lua_State *L) {
   lua_gc(L, LUA_GCGEN, 0, 0); /* tensors die young */
   lua_warning(L, "@on", 0);
   luaL_requiref(L, "tide", luaopen_tide, 1);
+  lua_pushboolean(L, 1);
+  lua_setfield(L, LUA_REGISTRYINDEX, LTIDE_RUNNER);
   interrupt_open(L);
   push_args(L, argv, argc, o.script);
   lua_settop(L, 0);

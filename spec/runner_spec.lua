@@ -152,6 +152,7 @@ describe("the runner", function()
       "print 'ready' io.stdout:flush() local x = tide.zeros(1, {device = 'cuda'}) tide.cuda._sleep(3000000000) print(x:item())",
       "print 'ready' io.stdout:flush() coroutine.wrap(function() while true do end end)()",
       "print 'ready' io.stdout:flush() tide.parallel.data_parallel(function() while true do end end, tide.ones(3))",
+      "print 'ready' io.stdout:flush() tide.multiprocessing.spawn(function() while true do end end, { nprocs = 2 })",
     }
     for i = D.tsan and 2 or 1, D.tsan and 3 or #sources do
       local source = sources[i]

@@ -1,0 +1,133 @@
+/* spawn_process.c: other processes: start, watch, stop.
+ *
+ * A process is a new program, never the copy of this one that fork alone makes: no driver follows a fork. Its task lies
+ * in a file without a name, which it inherits as one descriptor; it gets no other file of ours but the two outputs.
+ *
+ * Invariant: the status of every process that was started is asked for once, so that none stays as a zombie: by who
+ * waits, or, for one that was dropped while it ran, by whoever comes here later. */
+#include "spawn.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+extern char **environ;
+
+typedef struct orphan {
+  struct orphan *next;
+  pid_t pid;
+} orphan;
+static orphan *orphans;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the list */
+
+double ltide_process_now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+void ltide_process_sleep(double seconds) {
+  struct timespec t = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
+  nanosleep(&t, NULL);
+}
+
+static void reap_orphans(void) {
+  pthread_mutex_lock(&lock);
+  for (orphan **link = &orphans; *link;) {
+    orphan *o = *link;
+    if (waitpid(o->pid, NULL, WNOHANG) == 0) {
+      link = &o->next;
+      continue;
+    }
+    *link = o->next;
+    free(o);
+  }
+  pthread_mutex_unlock(&lock);
+}
+
+/* Signals that a host ignores or blocks are as ever in the new program. */
+static int set_signals(posix_spawnattr_t *attributes) {
+  sigset_t none, all;
+  sigemptyset(&none);
+  sigemptyset(&all);
+  sigaddset(&all, SIGINT), sigaddset(&all, SIGTERM), sigaddset(&all, SIGPIPE), sigaddset(&all, SIGCHLD);
+  int error = posix_spawnattr_setsigmask(attributes, &none);
+  if (!error) error = posix_spawnattr_setsigdefault(attributes, &all);
+  return error ? error : posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+}
+
+int ltide_process_start(ltide_process *p, const char *exe, char *const *arguments) {
+  posix_spawn_file_actions_t actions;
+  posix_spawnattr_t attributes;
+  reap_orphans();
+  if (posix_spawn_file_actions_init(&actions)) return ENOMEM;
+  if (posix_spawnattr_init(&attributes)) {
+    posix_spawn_file_actions_destroy(&actions);
+    return ENOMEM;
+  }
+  int error = posix_spawn_file_actions_adddup2(&actions, fileno(p->file), LTIDE_TASK);
+  if (!error) error = posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+#if defined(__GLIBC__) && __GLIBC_PREREQ(2, 34)
+  if (!error) error = posix_spawn_file_actions_addclosefrom_np(&actions, LTIDE_TASK + 1);
+#endif
+  if (!error) error = set_signals(&attributes);
+  if (!error) error = posix_spawn(&p->pid, exe, &actions, &attributes, arguments, environ);
+  if (error) p->pid = 0;
+  posix_spawnattr_destroy(&attributes);
+  posix_spawn_file_actions_destroy(&actions);
+  return error;
+}
+
+bool ltide_process_ended(ltide_process *p) {
+  if (p->ended || !p->pid) return true;
+  pid_t got = waitpid(p->pid, &p->status, WNOHANG);
+  if (got < 0 && errno != EINTR) p->status = -1; /* somebody else has asked */
+  p->ended = got > 0 || (got < 0 && errno != EINTR);
+  return p->ended;
+}
+
+static bool all_ended(ltide_process *list, int n) {
+  bool all = true;
+  for (int i = 0; i < n; i++) all = ltide_process_ended(&list[i]) && all;
+  return all;
+}
+
+static void signal_all(ltide_process *list, int n, int signal) {
+  for (int i = 0; i < n; i++)
+    if (!ltide_process_ended(&list[i])) kill(list[i].pid, signal);
+}
+
+void ltide_process_stop(ltide_process *list, int n, double patience) {
+  if (all_ended(list, n)) return;
+  signal_all(list, n, SIGTERM);
+  for (double end = ltide_process_now() + patience; !all_ended(list, n) && ltide_process_now() < end;)
+    ltide_process_sleep(1e-3);
+  signal_all(list, n, SIGKILL);
+  while (!all_ended(list, n)) ltide_process_sleep(1e-3);
+}
+
+void ltide_process_drop(ltide_process *p) {
+  if (p->file) fclose(p->file);
+  p->file = NULL;
+  orphan *o = ltide_process_ended(p) ? NULL : malloc(sizeof *o);
+  if (o) {
+    pthread_mutex_lock(&lock);
+    *o = (orphan){orphans, p->pid};
+    orphans = o;
+    pthread_mutex_unlock(&lock);
+  }
+  p->pid = 0;
+  reap_orphans();
+}
+
+void ltide_process_bind(void) {
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  fcntl(LTIDE_TASK, F_SETFD, FD_CLOEXEC);
+}
