@@ -46,6 +46,7 @@ typedef struct tide_compiler {
    * of which does 16 bytes of the widest operand, or four elements where strided. The declarations: jit_source.c. */
   const char *prelude, *with_small, *with_complex, *with_dims, *flat, *strided;
   int threads;
+  bool ahead;      /* it compiles in the process, on any thread: kernels may be made before they are called */
   const char *raw; /* what stands before a kernel of the user's own */
   bool host;       /* kernels are functions that loop over threads: `raw` defines tide_at, core writes the loop */
   const char *options, *raw_options; /* always given, separated by blanks */

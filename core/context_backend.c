@@ -287,6 +287,7 @@ const tide__suspects *tide__device_suspects(int device) { return &acc.device[dev
 
 /* Afterwards the accelerators are found and opened anew when someone uses them. */
 void tide__backends_close(bool reset) {
+  tide__jit_ahead_stop();
   pthread_mutex_lock(&acc.lock);
   const tide_backend *table = atomic_exchange(&acc.table, NULL);
   if (table && table->close) table->close();

@@ -372,6 +372,7 @@ int tide__collapse(int64_t *size, int64_t (*stride)[TIDE_MAX_DIMS], int operands
 
 /* ---- jit_module.c ---- */
 
+void tide__jit_ahead_stop(void);    /* waits for what compiles kernels on threads of its own; it may start again */
 void tide__jit_unload(bool of_cpu); /* drops the kernels that were made at run time on accelerators; of_cpu: all */
 
 /* ---- generator.c ---- */

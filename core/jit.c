@@ -117,6 +117,39 @@ static tide_status fill(tide_jit *j, const char *const *names, const tide_scalar
   return TIDE_OK;
 }
 
+/* ---- before the first call ---- */
+
+/* Of inputs that have the common dtype all. */
+static tide__special special_of(const tide_jit *j, int ndim, tide_dtype common) {
+  tide__special s = {j->inputs + j->outputs, j->outputs, j->scalars, ndim, common, {0}};
+  memset(s.dtype, (int)common, (size_t)s.operands);
+  return s;
+}
+
+static char *source_of(const tide_jit *j, const tide__special *s, const tide_compiler *c) {
+  const tide__jit_text text = {j->code, &j->signature, j->by_value, j->role, j->number, j->scalar_kind};
+  return tide__jit_source(&text, s, c);
+}
+
+/* What the first call of a function will most likely want: what the last new kernel was made for. */
+static _Atomic int wanted = TIDE_FLOAT32;
+
+static void note_wanted(const tide__special *s) {
+  for (int k = 0; k < s->operands; k++)
+    if (s->dtype[k] != s->common) return;
+  atomic_store_explicit(&wanted, (int)s->common, memory_order_relaxed);
+}
+
+static void begin_ahead(const tide_jit *j) {
+  int device = tide_current_device();
+  const tide_backend *b = tide__backend_peek(device);
+  const char *off = getenv("TIDE_KERNEL_AHEAD");
+  if (!b || !b->compiler || !b->compiler->ahead || (off && !strcmp(off, "0"))) return;
+  tide__special s = special_of(j, 0, (tide_dtype)atomic_load_explicit(&wanted, memory_order_relaxed));
+  char *source = source_of(j, &s, b->compiler);
+  if (source) tide__jit_ahead(source, b->compiler, device);
+}
+
 tide_status tide_jit_new(tide_jit **out, const char *code, const char *const *names, const tide_scalar *defaults,
                          int scalars, int outputs) {
   if (!tide__running()) return tide__fail(TIDE_STATE, "jiterator: tide is not started, expected tide_init first");
@@ -131,11 +164,13 @@ tide_status tide_jit_new(tide_jit **out, const char *code, const char *const *na
   }
   j->epoch = atomic_load(&tide__epochs[0]), j->made = tide__epoch_now();
   tide_status status = fill(j, names, defaults, scalars, outputs);
-  if (status != TIDE_OK)
+  if (status != TIDE_OK) {
     tide_jit_free(j);
-  else
-    *out = j;
-  return status;
+    return status;
+  }
+  begin_ahead(j);
+  *out = j;
+  return TIDE_OK;
 }
 
 static void drop_plans(tide_jit *j) {
@@ -190,8 +225,7 @@ static void pack_scalars(char *to, const tide_jit *j, const tide_scalar *scalars
 
 static tide_status plan_compile(plan *p, const tide_jit *j, const tide_compiler *c, int device) {
   char what[256];
-  const tide__jit_text text = {j->code, &j->signature, j->by_value, j->role, j->number, j->scalar_kind};
-  char *source = tide__jit_source(&text, &p->special, c);
+  char *source = source_of(j, &p->special, c);
   if (!source) return TIDE_MEMORY;
   snprintf(what, sizeof what, "%s for %s", j->what, tide_dtype_name(p->common));
   const tide__jit_request r = {.what = what, .source = source, .name = "tide_kernel"};
@@ -211,9 +245,9 @@ static tide_status plan_make(const plan **out, tide_jit *j, uint64_t key, const 
   plan *p = calloc(1, sizeof *p);
   if (!p) return tide__fail(TIDE_MEMORY, "jiterator: no host memory");
   p->key = key, p->common = common, p->compiler = b->compiler;
-  p->special = (tide__special){j->inputs + j->outputs, j->outputs, j->scalars, ndim, common, {0}};
-  for (int k = 0; k < j->outputs; k++) p->special.dtype[k] = (uint8_t)common;
+  p->special = special_of(j, ndim, common);
   for (int k = 0; k < j->inputs; k++) p->special.dtype[j->outputs + k] = in[k]->dtype;
+  note_wanted(&p->special);
   tide__jit_layout(&p->layout, &p->special);
   p->tile = (int64_t)p->compiler->threads * p->layout.vector;
   for (int k = 0; k < p->special.operands; k++) p->moved += tide__itemsize(p->special.dtype[k]);

@@ -92,6 +92,11 @@ typedef struct tide__function {
   tide_function_info info;
 } tide__function;
 tide_status tide__jit_function(tide__function *out, const tide__jit_request *r, const tide_compiler *c, int device);
+/* Neither memory nor disk has it. */
+bool tide__jit_missing(const tide__jit_request *r, const tide_compiler *c, const char *arch, int device);
+/* Compiles it, whatever is in memory and on disk. The image is the caller's. */
+tide_status tide__jit_compile(tide_image *out, const tide__jit_request *r, const tide_compiler *c, const char *arch);
+void tide__jit_module_forked(void); /* in the child */
 
 /* Before the operands' use is noted, each of them, and after: the launch itself, which is noted as every other one is.
  */
@@ -108,6 +113,13 @@ static inline tide_status tide__jit_launch(const tide_compiler *c, void *functio
   return tide__launch_done(q->stream, q->number, c->launch(q->stream, function, a));
 }
 
+/* ---- jit_ahead.c: compiling before the call ---- */
+
+/* Begins to compile an elementwise kernel that may be wanted. Takes the source. */
+void tide__jit_ahead(char *source, const tide_compiler *c, int device);
+/* Was it compiled ahead, or is it being compiled now? Then gives the image, to the caller alone. */
+bool tide__jit_ahead_take(tide_image *out, const char *source, const tide_compiler *c, const char *arch);
+
 /* ---- jit_cache.c: files ---- */
 
 typedef struct tide__jit_key {
@@ -117,9 +129,11 @@ typedef struct tide__jit_key {
 void tide__jit_hash(tide__jit_key *key, const void *bytes, size_t n);
 enum { TIDE_ENTRY_NONE, TIDE_ENTRY_FOUND, TIDE_ENTRY_DAMAGED };
 int tide__jit_read(tide_image *out, const tide__jit_key *key);
+bool tide__jit_stored(const tide__jit_key *key); /* is there an entry, whole or not? */
 bool tide__jit_write(const tide_image *image, const tide__jit_key *key);
 /* The version of a compiler, without opening it where a record in the cache still holds. */
 tide_status tide__jit_compiler_version(char *out, size_t size, const tide_compiler *c);
+void tide__jit_cache_forked(void);    /* in the child */
 extern _Atomic bool tide__jit_opened; /* a compiler has been opened or run */
 
 #endif

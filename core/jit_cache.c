@@ -196,6 +196,12 @@ int tide__jit_read(tide_image *out, const tide__jit_key *key) {
   return TIDE_ENTRY_FOUND;
 }
 
+bool tide__jit_stored(const tide__jit_key *key) {
+  char name[64], path[PATH_MAX];
+  entry_name(name, sizeof name, key);
+  return file_path(path, sizeof path, name) && access(path, F_OK) == 0;
+}
+
 bool tide__jit_write(const tide_image *image, const tide__jit_key *key) {
   char name[64];
   entry_head h = {.key = *key, .size = image->size};
@@ -231,6 +237,8 @@ static struct {
   char version[256];
 } known[RECORDS];
 static pthread_mutex_t known_lock = PTHREAD_MUTEX_INITIALIZER;
+
+void tide__jit_cache_forked(void) { pthread_mutex_init(&known_lock, NULL); }
 
 static void stamp_of(char *out, size_t size, const char *path) {
   struct stat s;

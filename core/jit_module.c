@@ -25,7 +25,7 @@ typedef struct made {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static made *table[BUCKETS];
-static struct { _Atomic int64_t memory_hits, disk_hits, misses, stored, damaged, nanoseconds; } stats;
+static struct { _Atomic int64_t memory_hits, disk_hits, misses, ahead, stored, damaged, nanoseconds; } stats;
 
 static void count(_Atomic int64_t *n) { atomic_fetch_add_explicit(n, 1, memory_order_relaxed); }
 
@@ -33,11 +33,14 @@ void tide_jit_get_stats(tide_jit_stats *out) {
   *out = (tide_jit_stats){.memory_hits = atomic_load(&stats.memory_hits),
                           .disk_hits = atomic_load(&stats.disk_hits),
                           .misses = atomic_load(&stats.misses),
+                          .ahead = atomic_load(&stats.ahead),
                           .stored = atomic_load(&stats.stored),
                           .damaged = atomic_load(&stats.damaged),
                           .compile_seconds = 1e-9 * (double)atomic_load(&stats.nanoseconds),
                           .compiler_opened = atomic_load(&tide__jit_opened)};
 }
+
+void tide__jit_module_forked(void) { pthread_mutex_init(&lock, NULL); }
 
 /* ---- the table ---- */
 
@@ -162,15 +165,15 @@ static void explain(char *out, size_t size, const char *log) {
   if (!shown) snprintf(out, size, "%.*s", (int)(strlen(log) < 400 ? strlen(log) : 400), log);
 }
 
-static tide_status compile(tide_image *out, const tide__jit_request *r, const options *o, const tide_compiler *c,
-                           const char *arch) {
+tide_status tide__jit_compile(tide_image *out, const tide__jit_request *r, const tide_compiler *c, const char *arch) {
   struct timespec start, end;
   char *log = NULL, text[900];
-  count(&stats.misses);
+  options o;
+  TIDE_TRY(gather(&o, r, c));
   atomic_store(&tide__jit_opened, true);
   snprintf(out->name, sizeof out->name, "%s", r->name);
   clock_gettime(CLOCK_MONOTONIC, &start);
-  tide_status status = c->compile(out, &log, r->source, o->list, o->count, arch);
+  tide_status status = c->compile(out, &log, r->source, o.list, o.count, arch);
   clock_gettime(CLOCK_MONOTONIC, &end);
   int64_t ns = (int64_t)(end.tv_sec - start.tv_sec) * 1000000000 + (end.tv_nsec - start.tv_nsec);
   atomic_fetch_add_explicit(&stats.nanoseconds, ns, memory_order_relaxed);
@@ -189,16 +192,31 @@ static void warn_damaged(void) {
   tide__warn(text);
 }
 
-tide_status tide__jit_function(tide__function *out, const tide__jit_request *r, const tide_compiler *c, int device) {
-  char arch[ARCH], version[256] = "", folder[PATH_MAX];
+static tide_status find_key(tide__jit_key *key, const tide__jit_request *r, const tide_compiler *c, const char *arch,
+                            bool disk) {
+  char version[256] = "";
   options o;
+  TIDE_TRY(gather(&o, r, c));
+  if (disk) TIDE_TRY(tide__jit_compiler_version(version, sizeof version, c));
+  key_of(key, r, &o, c, arch, version);
+  return TIDE_OK;
+}
+
+bool tide__jit_missing(const tide__jit_request *r, const tide_compiler *c, const char *arch, int device) {
+  char folder[PATH_MAX];
+  tide__function f;
+  tide__jit_key key;
+  bool disk = tide_jit_cache_path(folder, sizeof folder);
+  return find_key(&key, r, c, arch, disk) == TIDE_OK && !recall(&f, &key, device) && !(disk && tide__jit_stored(&key));
+}
+
+tide_status tide__jit_function(tide__function *out, const tide__jit_request *r, const tide_compiler *c, int device) {
+  char arch[ARCH], folder[PATH_MAX];
   tide__jit_key key;
   tide_image image = {0};
-  TIDE_TRY(gather(&o, r, c));
   TIDE_TRY(c->arch(arch, sizeof arch, device));
   bool disk = tide_jit_cache_path(folder, sizeof folder);
-  if (disk) TIDE_TRY(tide__jit_compiler_version(version, sizeof version, c));
-  key_of(&key, r, &o, c, arch, version);
+  TIDE_TRY(find_key(&key, r, c, arch, disk));
   if (recall(out, &key, device)) {
     count(&stats.memory_hits);
     return TIDE_OK;
@@ -217,7 +235,11 @@ tide_status tide__jit_function(tide__function *out, const tide__jit_request *r, 
     count(&stats.damaged);
     warn_damaged();
   }
-  TIDE_TRY(compile(&image, r, &o, c, arch));
+  count(&stats.misses);
+  if (c->ahead && !r->raw && tide__jit_ahead_take(&image, r->source, c, arch))
+    count(&stats.ahead);
+  else
+    TIDE_TRY(tide__jit_compile(&image, r, c, arch));
   status = keep(out, &image, &key, c, device);
   if (status == TIDE_OK && disk && tide__jit_write(&image, &key)) count(&stats.stored);
   free(image.bytes);

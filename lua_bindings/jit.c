@@ -126,11 +126,12 @@ static int lcache_info(lua_State *L) {
   tide_jit_stats s;
   ltide_enter(L);
   tide_jit_get_stats(&s);
-  lua_createtable(L, 0, 9);
+  lua_createtable(L, 0, 10);
   ltide_set_integer(L, "hits", s.memory_hits + s.disk_hits);
   ltide_set_integer(L, "memory_hits", s.memory_hits);
   ltide_set_integer(L, "disk_hits", s.disk_hits);
   ltide_set_integer(L, "misses", s.misses);
+  ltide_set_integer(L, "ahead", s.ahead);
   ltide_set_integer(L, "stored", s.stored);
   ltide_set_integer(L, "damaged", s.damaged);
   lua_pushnumber(L, s.compile_seconds);
@@ -155,14 +156,19 @@ static const ltide_reg functions[] = {
      "tide.cuda.jiterator.create_jit_fn(code [, {alpha=1.0}]) -> f\nf(t1, ..., t8 [, {alpha=3.14}]) -> Tensor\nMakes "
      "an elementwise function from C++ text: the last function template in it is called for every element and returns "
      "the result. Parameters that have a default are numbers, given by name; the others are tensors, which broadcast "
-     "and are promoted. Compiled when dtypes or layouts are new, for the GPU or the CPU, and kept on disk."},
+     "and are promoted. Compiled when dtypes or layouts are new, for the GPU or the CPU, and kept on disk. Where a GPU "
+     "is "
+     "in use the kernel for contiguous inputs, of float32 or of the dtype wanted last, is begun in the background at "
+     "once "
+     "(TIDE_KERNEL_AHEAD=0: it is not)."},
     {"create_multi_output_jit_fn", lcreate_multi_output_jit_fn,
      "tide.cuda.jiterator.create_multi_output_jit_fn(code, num_outputs [, {alpha=1.0}]) -> f\nf(t1, ..., t8 [, "
      "{alpha=3.14}]) -> num_outputs Tensors\nLikewise, for a function that writes 1 to 8 results to parameters that "
      "are references: template <typename T> void f(T x, T y, T &sum, T &difference)."},
     {"cache_info", lcache_info,
      "tide.cuda.jiterator.cache_info() -> table\nHow kernels were found by this process: hits (memory_hits and "
-     "disk_hits), misses (compiled), stored, damaged (entries made again), compile_seconds, compiler_opened, and path, "
+     "disk_hits), misses (compiled), ahead (of those, compiled before the call), stored, damaged (entries made again), "
+     "compile_seconds, compiler_opened, and path, "
      "the folder of the disk cache: $TIDE_KERNEL_CACHE_PATH, else $XDG_CACHE_HOME/tide/kernels; TIDE_KERNEL_CACHE=0 "
      "switches it off."},
     {"cache_clear", lcache_clear,

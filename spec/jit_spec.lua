@@ -323,6 +323,34 @@ describe("the kernel cache", function()
     assert.are.equal(between.misses, after.misses)
   end)
 
+  it("is filled ahead of the first call where a GPU is in use", function()
+    local ahead = [[
+      local tide = require "tide"
+      local J = tide.cuda.jiterator
+      local x = tide.ones(2000, { device = os.getenv "TIDE_DEVICE" == "cuda" and "cuda" or "cpu" })
+      local f = J.create_jit_fn("template <typename T> T f(T x) { return x + 3; }")
+      local never_called = J.create_jit_fn("template <typename T> T f(T x) { return broken; }")
+      local before = J.cache_info()
+      os.execute "sleep 0.5"
+      assert(f(x):sum():item() == 8000)
+      local i = J.cache_info()
+      print(before.misses, i.misses, i.ahead, i.stored)
+    ]]
+    local function counts(env)
+      env.TIDE_KERNEL_CACHE_PATH = path
+      local out, err, code = D.run({ "-e", ahead }, { env = env })
+      assert(code == 0, out .. err)
+      assert.are.equal("", err)
+      return (out:gsub("%s+", " "))
+    end
+    local real = D.cuda and not D.simulated
+    assert.are.equal("0 1 0 1 ", counts { TIDE_KERNEL_AHEAD = "0" })
+    assert.are.equal("0 0 0 0 ", counts {}) -- it is there
+    os.execute("rm -rf " .. path)
+    assert.are.equal(real and "0 1 1 1 " or "0 1 0 1 ", counts {})
+    assert.are.equal(2, #files(path)) -- what nobody called is not kept
+  end)
+
   it("is switched off by TIDE_KERNEL_CACHE=0, and does without a folder", function()
     assert.are.equal("0 1 0 0 true ", (start(path, { TIDE_KERNEL_CACHE = "0" })))
     assert.is_nil(entry(path))

@@ -127,6 +127,7 @@ const tide_compiler tide__cuda_compiler = {
     .flat = tide__cuda_flat,
     .strided = tide__cuda_strided,
     .threads = 256,
+    .ahead = true,
     .raw = tide__cuda_raw,
     .options = "--std=c++17 --device-as-default-execution-space -w --minimal",
     .raw_options = "--std=c++17 -w",

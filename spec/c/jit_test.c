@@ -6,7 +6,10 @@
 #include <dlfcn.h>
 #include <libgen.h>
 #include <limits.h>
+#include <sched.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "tensor_test.h"
 
@@ -110,6 +113,108 @@ static void test_entries(void) {
   CHECK(tide__jit_read(&back, &a) == TIDE_ENTRY_NONE);
   CHECK(rmdir(folder) == 0);
   unsetenv("TIDE_KERNEL_CACHE_PATH");
+}
+
+/* ---- compiling ahead ---- */
+
+static _Atomic int begun, ended;
+
+static tide_status fake_identify(char *path, size_t path_size, char *version, size_t version_size) {
+  snprintf(path, path_size, "/nowhere"), snprintf(version, version_size, "1");
+  return TIDE_OK;
+}
+
+static tide_status fake_arch(char *text, size_t size, int device) {
+  snprintf(text, size, "arch %d", device);
+  return TIDE_OK;
+}
+
+static tide_status fake_compile(tide_image *out, char **log, const char *source, const char *const *options, int n,
+                                const char *arch) {
+  (void)log, (void)options, (void)n, (void)arch;
+  atomic_fetch_add(&begun, 1);
+  nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+  atomic_fetch_add(&ended, 1);
+  if (!strcmp(source, "bad")) return tide__fail(TIDE_VALUE, "bad");
+  out->bytes = strdup(source), out->size = strlen(source);
+  return TIDE_OK;
+}
+
+static const tide_compiler fake = {.name = "fake",
+                                   .ahead = true,
+                                   .options = "-x",
+                                   .identify = fake_identify,
+                                   .arch = fake_arch,
+                                   .compile = fake_compile};
+
+static void begin(const char *source) { tide__jit_ahead(strdup(source), &fake, 0); }
+
+static void begin_and_see(const char *source) {
+  int before = atomic_load(&begun);
+  begin(source);
+  while (atomic_load(&begun) == before) sched_yield();
+}
+
+static bool take(const char *source) {
+  tide_image image = {0};
+  bool found = tide__jit_ahead_take(&image, source, &fake, "arch 0");
+  CHECK(!found || !strcmp(image.bytes, source));
+  free(image.bytes);
+  return found;
+}
+
+static void *take_one(void *count) {
+  if (take("one")) atomic_fetch_add((_Atomic int *)count, 1);
+  return NULL;
+}
+
+/* In a child: how it ends. */
+static bool child_ends_well(void (*fn)(void)) {
+  int status = -1;
+  pid_t pid = fork();
+  if (pid == 0) fn();
+  return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+static void child_has_nothing(void) {
+  bool good = !take("one");
+  tide__jit_ahead_stop();
+  begin_and_see("two");
+  _exit(!(good && take("two")));
+}
+
+static void child_exits_meanwhile(void) {
+  begin_and_see("two");
+  exit(0); /* waits for the compiler; a kernel that is not begun is dropped */
+}
+
+static void test_ahead(void) {
+  _Atomic int count = 0;
+  pthread_t thread[4];
+  setenv("TIDE_KERNEL_CACHE", "0", 1);
+  CHECK(!take("one"));
+  begin_and_see("one");
+  CHECK(!take("another"));
+  CHECK(take("one") && atomic_load(&ended) == 1 && !take("one"));
+  begin_and_see("bad");
+  CHECK(!take("bad"));
+  begin_and_see("one");
+  for (int i = 0; i < 4; i++) CHECK(pthread_create(&thread[i], NULL, take_one, &count) == 0);
+  for (int i = 0; i < 4; i++) pthread_join(thread[i], NULL);
+  CHECK(atomic_load(&count) == 1);
+  begin_and_see("one");
+  CHECK(child_ends_well(child_has_nothing));
+  CHECK(take("one"));
+  CHECK(child_ends_well(child_exits_meanwhile));
+  char text[16];
+  for (int i = 0; i < 300; i++) snprintf(text, sizeof text, "%d", i), begin(text);
+  CHECK(!take("250")); /* not begun: the caller does it */
+  tide__jit_ahead_stop();
+  CHECK(atomic_load(&begun) == atomic_load(&ended) && atomic_load(&begun) < 100 && !take("0") && !take("299"));
+  begin_and_see("one");
+  CHECK(take("one"));
+  begin("one");
+  unsetenv("TIDE_KERNEL_CACHE"); /* and the runtime ends */
 }
 
 /* ---- NVRTC ---- */
@@ -275,6 +380,7 @@ int main(int argc, char **argv) {
     test_globals();
     test_noise();
     test_entries();
+    test_ahead();
   }
   test_nvrtc(timing);
   tide_shutdown();

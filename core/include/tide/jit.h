@@ -17,7 +17,9 @@ typedef struct tide_jit tide_jit;
 
 /* A function of tensors, element by element. The last function template of `code` is the entry: its parameters are
  * inputs by value, or scalars where `names` names them, with their defaults. outputs 0: it returns its one result; else
- * it has that many results by reference. Compiles nothing yet. */
+ * it has that many results by reference. Compiles nothing yet; but on an accelerator that is in use the kernel for
+ * contiguous inputs, of float32 or of the dtype that was wanted last, is begun in the background (TIDE_KERNEL_AHEAD=0:
+ * it is not). */
 TIDE_API tide_status tide_jit_new(tide_jit **out, const char *code, const char *const *names,
                                   const tide_scalar *defaults, int scalars, int outputs);
 /* Frees the handle; NULL is allowed. Code that was made stays loaded until tide ends. */
@@ -101,6 +103,7 @@ TIDE_API void tide_bound_free(tide_bound *bound);
 /* Counts of this process. A kernel that is asked for is found in memory, on disk, or compiled. */
 typedef struct tide_jit_stats {
   int64_t memory_hits, disk_hits, misses; /* misses: compiled */
+  int64_t ahead;                          /* of the misses: compiled before the call that wanted them */
   int64_t stored, damaged;                /* entries written to disk; entries found damaged and made again */
   double compile_seconds;
   bool compiler_opened; /* has a compiler been opened or run? */

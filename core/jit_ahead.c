@@ -1,0 +1,208 @@
+/* jit_ahead.c: kernels that are compiled before they are called, on threads of their own.
+ *
+ * A function is made before it is called, and a program that makes one mostly makes several. So while the program goes
+ * on, the kernel that the first call will most likely want is compiled, if neither memory nor disk has it: a script
+ * whose functions stand at its top finds them ready. Which kernel that is, jit.c guesses. A call that comes before its
+ * kernel was begun compiles it itself; one that comes in the middle waits for the rest. A guess that was wrong costs
+ * time of a processor that was idle, and is written nowhere.
+ *
+ * The threads see no Lua state, no device and no stream. They start with the first kernel and end when the runtime
+ * ends, or the process: a compiler may not run while its library is torn down, so what is registered with atexit after
+ * the library was opened waits for the one compilation that each thread is in.
+ *
+ * Invariant: a job is on the list until it is taken or dropped, both under the lock; only its own thread touches the
+ * image of a running one. */
+#include "jit.h"
+
+#include <unistd.h>
+
+enum { WORKERS = 8, JOBS = 256, ARCH = 64 };
+typedef enum state { WAITING, RUNNING, DONE } state;
+
+typedef struct job {
+  struct job *next;
+  state state;
+  const tide_compiler *compiler;
+  char *source, arch[ARCH];
+  int device;
+  tide_image image;
+} job;
+
+static struct {
+  pthread_mutex_t lock, stopping;
+  pthread_cond_t wake, done;
+  job *jobs;
+  _Atomic int count; /* of jobs */
+  int waiting, idle, started;
+  pthread_t thread[WORKERS];
+  bool quit;
+} ahead = {.lock = PTHREAD_MUTEX_INITIALIZER,
+           .stopping = PTHREAD_MUTEX_INITIALIZER,
+           .wake = PTHREAD_COND_INITIALIZER,
+           .done = PTHREAD_COND_INITIALIZER};
+
+static void job_free(job *j) {
+  free(j->image.bytes);
+  free(j->source);
+  free(j);
+}
+
+/* The lock is held. */
+static job *unlink_job(job **p) {
+  job *j = *p;
+  *p = j->next;
+  atomic_fetch_sub(&ahead.count, 1);
+  return j;
+}
+
+/* ---- the threads ---- */
+
+static void at_exit(void) { tide__jit_ahead_stop(); }
+
+/* Opens the compiler, and registers after what the compiler's library registered itself. */
+static void open_once(const tide_compiler *c) {
+  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+  static const tide_compiler *opened;
+  char path[1024], version[256];
+  pthread_mutex_lock(&lock);
+  if (opened != c && c->identify(path, sizeof path, version, sizeof version) == TIDE_OK && atexit(at_exit) == 0)
+    opened = c;
+  pthread_mutex_unlock(&lock);
+}
+
+static void job_run(job *j) {
+  const tide__jit_request r = {.what = "jiterator", .source = j->source, .name = "tide_kernel"};
+  if (!tide__jit_missing(&r, j->compiler, j->arch, j->device)) return;
+  open_once(j->compiler);
+  if (tide__jit_compile(&j->image, &r, j->compiler, j->arch) != TIDE_OK) j->image.bytes = NULL; /* the call will tell */
+}
+
+static job *first_that_is(state s) {
+  job *j = ahead.jobs;
+  while (j && j->state != s) j = j->next;
+  return j;
+}
+
+static void drop(job *j) {
+  job **p = &ahead.jobs;
+  while (*p != j) p = &(*p)->next;
+  job_free(unlink_job(p));
+}
+
+static void *worker(void *unused) {
+  pthread_mutex_lock(&ahead.lock);
+  while (!ahead.quit) {
+    job *j = first_that_is(WAITING);
+    if (!j) {
+      ahead.idle++;
+      pthread_cond_wait(&ahead.wake, &ahead.lock);
+      ahead.idle--;
+      continue;
+    }
+    j->state = RUNNING, ahead.waiting--;
+    pthread_mutex_unlock(&ahead.lock);
+    job_run(j);
+    pthread_mutex_lock(&ahead.lock);
+    j->state = DONE;
+    if (!j->image.bytes) drop(j);
+    pthread_cond_broadcast(&ahead.done);
+  }
+  pthread_mutex_unlock(&ahead.lock);
+  return unused;
+}
+
+/* Only the forking thread lives in a child, and what a worker may have locked is made new there. */
+static void child_after_fork(void) {
+  pthread_mutex_init(&ahead.lock, NULL);
+  pthread_mutex_init(&ahead.stopping, NULL);
+  pthread_cond_init(&ahead.wake, NULL);
+  pthread_cond_init(&ahead.done, NULL);
+  ahead.jobs = NULL, ahead.waiting = ahead.idle = ahead.started = 0;
+  atomic_store(&ahead.count, 0);
+  tide__jit_cache_forked();
+  tide__jit_module_forked();
+}
+
+static pthread_once_t process_once = PTHREAD_ONCE_INIT;
+static void watch_process(void) {
+  pthread_atfork(NULL, NULL, child_after_fork);
+  atexit(at_exit);
+}
+
+/* Half of the processors, as the program wants to go on. The lock is held. */
+static void start_worker(void) {
+  long most = sysconf(_SC_NPROCESSORS_ONLN) / 2;
+  if (ahead.started >= WORKERS || ahead.started >= (most > 1 ? most : 1)) return;
+  if (pthread_create(&ahead.thread[ahead.started], NULL, worker, NULL) == 0) ahead.started++;
+}
+
+/* The lock is held. */
+static void add(job *j) {
+  job *oldest = atomic_load(&ahead.count) >= JOBS ? first_that_is(DONE) : NULL, **last = &ahead.jobs;
+  if (oldest) drop(oldest);
+  while (*last) last = &(*last)->next;
+  *last = j;
+  atomic_fetch_add(&ahead.count, 1);
+  if (++ahead.waiting > ahead.idle) start_worker();
+  pthread_cond_signal(&ahead.wake);
+}
+
+/* ---- what core does with it ---- */
+
+void tide__jit_ahead(char *source, const tide_compiler *c, int device) {
+  job *j = calloc(1, sizeof *j);
+  if (j) *j = (job){.compiler = c, .source = source, .device = device};
+  if (!j || c->arch(j->arch, sizeof j->arch, device) != TIDE_OK) {
+    free(j);
+    free(source);
+    return;
+  }
+  pthread_once(&process_once, watch_process);
+  pthread_mutex_lock(&ahead.lock);
+  if (!ahead.quit) {
+    add(j);
+    j = NULL;
+  }
+  pthread_mutex_unlock(&ahead.lock);
+  if (j) job_free(j);
+}
+
+static job **find(const char *source, const tide_compiler *c, const char *arch) {
+  job **p = &ahead.jobs;
+  while (*p && ((*p)->compiler != c || strcmp((*p)->arch, arch) != 0 || strcmp((*p)->source, source) != 0))
+    p = &(*p)->next;
+  return p;
+}
+
+bool tide__jit_ahead_take(tide_image *out, const char *source, const tide_compiler *c, const char *arch) {
+  if (!atomic_load(&ahead.count)) return false;
+  pthread_mutex_lock(&ahead.lock);
+  job **p = find(source, c, arch), *j;
+  for (; *p && (*p)->state == RUNNING; p = find(source, c, arch)) pthread_cond_wait(&ahead.done, &ahead.lock);
+  j = *p ? unlink_job(p) : NULL;
+  if (j && j->state == WAITING) ahead.waiting--;
+  pthread_mutex_unlock(&ahead.lock);
+  if (!j) return false;
+  bool good = j->state == DONE && j->image.bytes;
+  if (good) *out = j->image, j->image.bytes = NULL;
+  job_free(j);
+  return good;
+}
+
+void tide__jit_ahead_stop(void) {
+  pthread_t thread[WORKERS];
+  pthread_mutex_lock(&ahead.stopping);
+  pthread_mutex_lock(&ahead.lock);
+  int started = ahead.started;
+  memcpy(thread, ahead.thread, sizeof thread);
+  ahead.quit = true, ahead.started = 0;
+  pthread_cond_broadcast(&ahead.wake);
+  pthread_mutex_unlock(&ahead.lock);
+  for (int i = 0; i < started; i++) pthread_join(thread[i], NULL);
+  pthread_mutex_lock(&ahead.lock);
+  while (ahead.jobs) job_free(unlink_job(&ahead.jobs));
+  ahead.waiting = 0, ahead.quit = false;
+  pthread_cond_broadcast(&ahead.done);
+  pthread_mutex_unlock(&ahead.lock);
+  pthread_mutex_unlock(&ahead.stopping);
+}
