@@ -7,8 +7,10 @@
  * time of a processor that was idle, and is written nowhere.
  *
  * The threads see no Lua state, no device and no stream. They start with the first kernel and end when the runtime
- * ends, or the process: a compiler may not run while its library is torn down, so what is registered with atexit after
- * the library was opened waits for the one compilation that each thread is in.
+ * ends, or the process, both of which wait for the one compilation that each is in: a compiler may not run while its
+ * library is torn down. What was registered last with atexit runs first, and a compiler registers things of its own
+ * until its first compilation is over. So after that one atexit is the place to wait; until then it is the end of the
+ * thread that made the function, which for the thread that calls exit comes before everything else.
  *
  * Invariant: a job is on the list until it is taken or dropped, both under the lock; only its own thread touches the
  * image of a running one. */
@@ -58,23 +60,29 @@ static job *unlink_job(job **p) {
 /* ---- the threads ---- */
 
 static void at_exit(void) { tide__jit_ahead_stop(); }
+static void watch_exit(void) { atexit(at_exit); }
 
-/* Opens the compiler, and registers after what the compiler's library registered itself. */
-static void open_once(const tide_compiler *c) {
-  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-  static const tide_compiler *opened;
-  char path[1024], version[256];
-  pthread_mutex_lock(&lock);
-  if (opened != c && c->identify(path, sizeof path, version, sizeof version) == TIDE_OK && atexit(at_exit) == 0)
-    opened = c;
-  pthread_mutex_unlock(&lock);
+/* In the C library; C has no name for it. */
+extern int __cxa_thread_atexit_impl(void (*fn)(void *), void *arg, void *library) __attribute__((weak));
+extern void *__dso_handle __attribute__((visibility("hidden")));
+
+static void at_thread_end(void *unused) {
+  (void)unused;
+  tide__jit_ahead_stop();
+}
+
+static void watch_thread(void) {
+  static _Thread_local bool watched;
+  if (!watched && __cxa_thread_atexit_impl) __cxa_thread_atexit_impl(at_thread_end, NULL, &__dso_handle);
+  watched = true;
 }
 
 static void job_run(job *j) {
+  static pthread_once_t compiled = PTHREAD_ONCE_INIT;
   const tide__jit_request r = {.what = "jiterator", .source = j->source, .name = "tide_kernel"};
   if (!tide__jit_missing(&r, j->compiler, j->arch, j->device)) return;
-  open_once(j->compiler);
   if (tide__jit_compile(&j->image, &r, j->compiler, j->arch) != TIDE_OK) j->image.bytes = NULL; /* the call will tell */
+  pthread_once(&compiled, watch_exit);
 }
 
 static job *first_that_is(state s) {
@@ -123,11 +131,8 @@ static void child_after_fork(void) {
   tide__jit_module_forked();
 }
 
-static pthread_once_t process_once = PTHREAD_ONCE_INIT;
-static void watch_process(void) {
-  pthread_atfork(NULL, NULL, child_after_fork);
-  atexit(at_exit);
-}
+static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+static void watch_forks(void) { pthread_atfork(NULL, NULL, child_after_fork); }
 
 /* Half of the processors, as the program wants to go on. The lock is held. */
 static void start_worker(void) {
@@ -157,7 +162,8 @@ void tide__jit_ahead(char *source, const tide_compiler *c, int device) {
     free(source);
     return;
   }
-  pthread_once(&process_once, watch_process);
+  pthread_once(&fork_once, watch_forks);
+  watch_thread();
   pthread_mutex_lock(&ahead.lock);
   if (!ahead.quit) {
     add(j);

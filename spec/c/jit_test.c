@@ -304,6 +304,12 @@ static void compile_special(const tide_compiler *c, const char *code, const char
   free(log), free(source);
 }
 
+static tide_status real_arch(char *text, size_t size, int device) {
+  (void)device;
+  snprintf(text, size, "sm_90");
+  return TIDE_OK;
+}
+
 static void test_nvrtc(bool timing) {
   const tide_compiler *c = cuda_compiler();
   char path[512], version[128], *log = NULL;
@@ -372,7 +378,39 @@ static void test_nvrtc(bool timing) {
   free(source), free(log);
 }
 
+/* NVRTC on a thread of its own, which the process does not wait for before it ends. */
+static void test_nvrtc_ahead(void) {
+  static tide_compiler with_arch;
+  const tide_compiler *c = cuda_compiler();
+  char path[512], version[128], code[128];
+  if (!c || c->identify(path, sizeof path, version, sizeof version) != TIDE_OK) return;
+  with_arch = *c;
+  with_arch.arch = real_arch;
+  setenv("TIDE_KERNEL_CACHE", "0", 1);
+  for (int i = 0; i < 3; i++) {
+    snprintf(code, sizeof code, "extern \"C\" __global__ void tide_kernel(int *x) { *x = %d; }", i);
+    tide__jit_ahead(strdup(code), &with_arch, 0);
+  }
+}
+
+static void test_exit(void) {
+  char self[PATH_MAX], command[PATH_MAX + 40];
+  ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+  CHECK(n > 0);
+  self[n > 0 ? n : 0] = 0;
+  for (int ms = 0; ms <= 60; ms += 12) {
+    snprintf(command, sizeof command, "'%s' exit %d", self, ms);
+    CHECK(system(command) == 0);
+  }
+}
+
 int main(int argc, char **argv) {
+  if (argc > 1 && !strcmp(argv[1], "exit")) {
+    OK(tide_init(NULL));
+    test_nvrtc_ahead();
+    nanosleep(&(struct timespec){.tv_nsec = argc > 2 ? 1000000l * atoi(argv[2]) : 0}, NULL);
+    return failures != 0;
+  }
   OK(tide_init(NULL));
   bool timing = argc > 1 && !strcmp(argv[1], "time");
   if (!timing) {
@@ -381,6 +419,7 @@ int main(int argc, char **argv) {
     test_noise();
     test_entries();
     test_ahead();
+    test_exit();
   }
   test_nvrtc(timing);
   tide_shutdown();
