@@ -1,80 +1,98 @@
-"""jit_torch.py: PyTorch's side of jit.lua, case by case. PYTORCH_KERNEL_CACHE_PATH should name an empty folder."""
+"""The peer of jit.lua: torch.cuda.jiterator on the same functions. PYTORCH_KERNEL_CACHE_PATH: its cache."""
 import statistics
+import sys
 import time
 
 import torch
-from torch.cuda.jiterator import _create_jit_fn
 
-torch.set_grad_enabled(False)
-now = time.perf_counter
-sync = torch.cuda.synchronize
+order, kernels = (sys.argv + ["turn"])[1], int((sys.argv + ["turn", "50"])[2])
+forms = [
+    "x * T(%d) + y", "abs(x - T(%d)) * y", "(x + T(%d)) / (y * y + T(1))", "x > y ? x * T(%d) : y",
+    "exp(-x * T(%d)) + y", "x * tanh(y + T(%d))", "sqrt(x * x + y * y + T(%d))", "log1p(abs(x)) * y + T(%d)",
+]
+
+
+def code(i):
+    return "template <typename T> T bench_%d(T x, T y) { return %s; }" % (i, forms[i % len(forms)] % i)
 
 
 def out(case, value, unit):
-    print(f"torch\t{case}\t{value:.4g}\t{unit}", flush=True)
+    print("torch\t%s\t%.4g\t%s" % (case, value, unit), flush=True)
 
 
-def host(case, f, n=5000):
+create = torch.cuda.jiterator._create_jit_fn
+x = torch.randn(1000, device="cuda")
+y = torch.randn(1000, device="cuda")
+x + y
+torch.cuda.synchronize()
+times, f = [], {}
+start = time.perf_counter()
+if order == "first":
+    f = {i: create(code(i)) for i in range(1, kernels + 1)}
+for i in range(1, kernels + 1):
+    t = time.perf_counter()
+    if i not in f:
+        f[i] = create(code(i))
+    f[i](x, y)
+    times.append((time.perf_counter() - t) * 1e3)
+out("jit_%s_all" % order, (time.perf_counter() - start) * 1e3, "ms")
+out("jit_%s_first" % order, times[0], "ms")
+out("jit_%s_further" % order, statistics.median(times[1:]), "ms")
+out("jit_%s_further_least" % order, min(times[1:]), "ms")
+if order != "turn":
+    sys.exit()
+
+
+def host(case, g, n=5000):
     for _ in range(200):
-        f()
-    sync()
+        g()
+    torch.cuda.synchronize()
     issue = []
     for _ in range(7):
-        t = now()
+        t = time.perf_counter()
         for _ in range(n):
-            f()
-        issue.append((now() - t) / n * 1e9)
-        sync()
+            g()
+        issue.append((time.perf_counter() - t) / n * 1e9)
+        torch.cuda.synchronize()
     out("host_" + case, statistics.median(issue), "ns")
 
 
-def bandwidth(case, size, f):
-    for _ in range(3):
-        f()
-    sync()
-    times = []
-    for _ in range(20):
-        a, b = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        a.record()
-        f()
-        b.record()
-        b.synchronize()
-        times.append(a.elapsed_time(b))
-    out("bw_" + case, size / statistics.median(times) / 1e6, "GB/s")
+scaled = create("template <typename T> T scaled(T x, T y, T a) { return x + a * y; }", a=1)
+host("jit_call", lambda: f[1](x, y))
+host("jit_call_scalar", lambda: scaled(x, y, a=2))
 
-
-x, y = torch.randn(1024, device="cuda"), torch.randn(1024, device="cuda")
-sync()
-times = []
-for i in range(1, 51):
-    f = _create_jit_fn(f"template <typename T> T f{i}(T x, T y) {{ return x * T({i}) + y; }}")
-    t = now()
-    f(x, y)
-    times.append((now() - t) * 1e3)
-out("jit_cold_first", times[0], "ms")
-out("jit_cold_further", statistics.median(times[1:]), "ms")
-
-f = _create_jit_fn("template <typename T> T axpy(T x, T y, T alpha) { return x + alpha * y; }", alpha=1.0)
-host("jit_call", lambda: f(x, y))
-host("jit_call_param", lambda: f(x, y, alpha=2.0))
-source = """extern "C" __global__ void k(const float *x, float *y, float a, int n) {
+k = torch.cuda._compile_kernel("""extern "C" __global__ void k(const float *x, float *y, float a, int n) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < n) y[i] = a * x[i] + y[i];
-}"""
-k = torch.cuda._compile_kernel(source, "k")
-host("kernel_call", lambda: k(grid=(4, 1, 1), block=(256, 1, 1), args=(x, y, 1.0, 1024)))
+}""", "k")
+host("kernel_call", lambda: k(grid=(4, 1, 1), block=(256, 1, 1), args=(x, y, 1.0, 1000)))
 
 n = 1 << 28
-a, b = torch.randn(n, device="cuda"), torch.randn(n, device="cuda")
-chain = _create_jit_fn("""template <typename T> T chain(T x) {
-  x = x * T(2) + T(1);
-  x = x * x - T(3);
-  x = x < T(0) ? -x : x;
-  x = x * T(0.5);
-  return x + T(4);
-}""")
-bandwidth("jit_chain7", 8 * n, lambda: chain(a))
-two = _create_jit_fn("template <typename T> T two(T x, T y) { return x * y + x; }")
-bandwidth("jit_two_inputs", 12 * n, lambda: two(a, b))
-A = a.view(16384, 16384)
-bandwidth("jit_row_broadcast", 8 * n, lambda: two(A, A[:1]))
+big = torch.randn(n, device="cuda")
+for name, text in {
+    "chain7": "T y = x * T(2) + T(1); y = y * y - T(3); y = abs(y) + x; return y * T(0.5);",
+    "gelu": "return x * T(0.5) * (T(1) + erf(x * T(0.70710678)));",
+    "sincos": "return sin(x) * cos(x);",
+    "pow": "return pow(x, T(2.5)) + T(1);",
+}.items():
+    h = create("template <typename T> T h(T x) { %s }" % text)
+    ms = []
+    for _ in range(23):
+        a, b = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        a.record()
+        h(big)
+        b.record()
+        b.synchronize()
+        ms.append(a.elapsed_time(b))
+    out("jit_" + name, 2 * 4 * n / statistics.median(ms[3:]) / 1e6, "GB/s")
+
+two = create("template <typename T> T two(T x, T y) { return x * y + x; }")
+A, ms = big.view(16384, 16384), []
+for _ in range(23):
+    a, b = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    a.record()
+    two(A, A[:1])
+    b.record()
+    b.synchronize()
+    ms.append(a.elapsed_time(b))
+out("jit_row_broadcast", 2 * 4 * n / statistics.median(ms[3:]) / 1e6, "GB/s")

@@ -163,10 +163,18 @@ static bool take(const char *source) {
   return found;
 }
 
-static void *take_one(void *count) {
-  if (take("one")) atomic_fetch_add((_Atomic int *)count, 1);
+static void *take_one(void *count) { /* CHECK is for one thread */
+  tide_image image = {0};
+  if (tide__jit_ahead_take(&image, "one", &fake, "arch 0")) atomic_fetch_add((_Atomic int *)count, 1);
+  free(image.bytes);
   return NULL;
 }
+
+#ifdef __SANITIZE_THREAD__
+static const bool threads_in_a_child = false;
+#else
+static const bool threads_in_a_child = true;
+#endif
 
 /* In a child: how it ends. */
 static bool child_ends_well(void (*fn)(void)) {
@@ -202,10 +210,12 @@ static void test_ahead(void) {
   for (int i = 0; i < 4; i++) CHECK(pthread_create(&thread[i], NULL, take_one, &count) == 0);
   for (int i = 0; i < 4; i++) pthread_join(thread[i], NULL);
   CHECK(atomic_load(&count) == 1);
-  begin_and_see("one");
-  CHECK(child_ends_well(child_has_nothing));
-  CHECK(take("one"));
-  CHECK(child_ends_well(child_exits_meanwhile));
+  if (threads_in_a_child) {
+    begin_and_see("one");
+    CHECK(child_ends_well(child_has_nothing));
+    CHECK(take("one"));
+    CHECK(child_ends_well(child_exits_meanwhile));
+  }
   char text[16];
   for (int i = 0; i < 300; i++) snprintf(text, sizeof text, "%d", i), begin(text);
   CHECK(!take("250")); /* not begun: the caller does it */
