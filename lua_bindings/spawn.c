@@ -109,27 +109,45 @@ static int add_piece(lua_State *L, const void *piece, size_t n, void *user) {
   return 0;
 }
 
-/* Raises where the function at 1 uses locals of its surroundings, which stay here. */
-static void check_upvalues(lua_State *L) {
+/* Pushes the name of the module that the value at the top is, or returns false. */
+static bool push_module(lua_State *L) {
+  int value = lua_gettop(L);
+  lua_getfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+  for (lua_pushnil(L); lua_next(L, value + 1); lua_settop(L, value + 2)) {
+    if (lua_type(L, value + 2) != LUA_TSTRING || !lua_rawequal(L, value + 3, value)) continue;
+    lua_settop(L, value + 2);
+    lua_remove(L, value + 1);
+    return true;
+  }
+  lua_settop(L, value);
+  return false;
+}
+
+/* Pushes the modules that the function at 1 uses from around it, the globals as _G, under the numbers of its upvalues.
+ * Raises where it uses anything else, which stays here. */
+static void push_upvalues(lua_State *L) {
   int others = 0;
   const char *name;
-  lua_pushglobaltable(L);
-  int globals = lua_gettop(L);
+  lua_newtable(L);
+  int modules = lua_gettop(L);
   lua_pushliteral(L, "");
-  for (int i = 1; (name = lua_getupvalue(L, 1, i)); i++) {
-    bool is_environment = !strcmp(name, "_ENV") || lua_rawequal(L, -1, globals); /* stripped code has no names */
-    lua_pop(L, 1);
-    if (is_environment) continue;
-    lua_pushfstring(L, "%s%s'%s'", lua_tostring(L, -1), others++ ? ", " : "", name);
-    lua_remove(L, -2);
+  for (int i = 1; (name = lua_getupvalue(L, 1, i)); lua_settop(L, modules + 1), i++) {
+    bool is_environment = !strcmp(name, "_ENV"); /* perhaps not the globals, but there it will be */
+    if (is_environment) lua_pushliteral(L, "_G");
+    if (is_environment || (lua_istable(L, -1) && push_module(L))) {
+      lua_rawseti(L, modules, i);
+      continue;
+    }
+    lua_pushfstring(L, "%s%s'%s'", lua_tostring(L, modules + 1), others++ ? ", " : "", name);
+    lua_replace(L, modules + 1);
   }
   if (others)
     ltide_error(
         L, "ArgumentError",
-        "spawn: fn: got a function that uses %s from around it, expected one without such: another process does "
-        "not have them, so pass values in args and require modules inside",
+        "spawn: fn: got a function that uses %s from around it, expected one that uses only globals and modules "
+        "so: another process does not have the rest, pass it in args",
         lua_tostring(L, -1));
-  lua_settop(L, globals - 1);
+  lua_settop(L, modules);
 }
 
 /* Sets what is to be run in the table at the top. */
@@ -139,7 +157,8 @@ static void set_code(lua_State *L) {
     lua_setfield(L, -2, "script");
     return;
   }
-  check_upvalues(L);
+  push_upvalues(L);
+  lua_setfield(L, -2, "upvalues");
   dump d = {.begun = false};
   lua_pushvalue(L, 1);
   lua_dump(L, add_piece, &d, 0);
@@ -440,6 +459,20 @@ static void set_from(lua_State *L, int task, const char *name) {
   lua_settop(L, task);
 }
 
+/* Gives the function at the top its globals and modules. */
+static void set_upvalues(lua_State *L, int task) {
+  int fn = lua_gettop(L);
+  if (lua_getfield(L, task, "upvalues") == LUA_TTABLE)
+    for (lua_pushnil(L); lua_next(L, fn + 1); lua_settop(L, fn + 2)) {
+      int i = (int)lua_tointeger(L, fn + 2);
+      lua_getglobal(L, "require");
+      lua_pushvalue(L, fn + 3);
+      lua_call(L, 1, 1);
+      if (!lua_setupvalue(L, fn, i)) lua_pop(L, 1);
+    }
+  lua_settop(L, fn);
+}
+
 /* Reads the task, which is pushed, and pushes its function and arguments, whose number it returns. */
 static int push_work(lua_State *L, ltide_state *S, FILE *file) {
   lua_pushnil(L);
@@ -463,6 +496,7 @@ static int push_work(lua_State *L, ltide_state *S, FILE *file) {
   if (!is_script) lua_getfield(L, task, "code");
   const char *code = lua_tolstring(L, -1, &n);
   if ((is_script ? luaL_loadfile(L, code) : luaL_loadbufferx(L, code, n, "=spawn", "b")) != LUA_OK) lua_error(L);
+  set_upvalues(L, task);
   lua_getfield(L, task, "rank");
   lua_getfield(L, task, "args");
   int args = lua_gettop(L);
@@ -532,7 +566,8 @@ void ltide_open_spawn(lua_State *L, ltide_state *S) {
        "tide.multiprocessing.spawn(fn or script [, {nprocs=1, args={}, join=true, exe=}]) -> nothing or context\nRuns "
        "fn(rank, args...), or the script with these as its ..., in nprocs new processes; ranks count from 0. Waits for "
        "them as context:join() does; with join=false gives the context, which ends them when it is closed (<close>). "
-       "They end with this process. fn may use no locals from around it. Arguments: numbers, strings, booleans, "
+       "They end with this process. Of what is around it fn may use globals and modules alone. Arguments: numbers, "
+       "strings, booleans, "
        "tables, "
        "and tensors: those of the host are copied, those of a GPU are the same memory in each process. So keep them "
        "here until the processes are done, do not send on what was received, and release it early. exe: the program "
