@@ -1,0 +1,6 @@
+local args = tide.cmdline("device-agnostic script")
+  :flag("disable-cuda", "stay on the CPU")
+  :parse(arg)
+args.device = (not args.disable_cuda and tide.cuda.is_available())
+              and tide.device("cuda") or tide.device("cpu")
+print(args.device)

@@ -1,0 +1,5 @@
+print("Outside device is " .. tide.cuda.current_device())
+tide.cuda.device(1, function()
+  print("Inside device is " .. tide.cuda.current_device())
+end)
+print("Outside device is still " .. tide.cuda.current_device())

@@ -1,0 +1,6 @@
+local x_cpu = tide.empty(2)
+local x_gpu = tide.empty(2, {device = "cuda"})
+local x_cpu_long = tide.empty(2, {dtype = tide.int64})
+print(x_cpu:new_full({3, 2}, 0.3))
+print(x_gpu:new_full({3, 2}, -5))
+print(x_cpu_long:new_tensor({{1, 2, 3}}))
