@@ -1,11 +1,12 @@
 -- jit.lua: how long run-time kernels take to compile, what a call of one costs the host, and the bandwidth of a chain,
--- on cuda:0 (TIDE_DEVICE=cpu: the first part on the CPU). The peer is jit_torch.py. `order` and `kernels`:
+-- on cuda:0 (TIDE_DEVICE=cpu: the first part on the CPU). The peer is jit_torch.py. `order`, `kernels` and `salt`:
 --   turn   make a function, call it, then the next one;   first   make all, then call all
--- Compare a folder of its own in TIDE_KERNEL_CACHE_PATH, empty and then full.
+-- Compare a folder of its own in TIDE_KERNEL_CACHE_PATH, empty and then full. NVRTC keeps a cache of its own, so that each
+-- run should have its own salt, a number that stands in every kernel, unless that cache is what is measured.
 local tide = require "tide"
 package.path = arg[0]:match "^(.-)[^/]*$" .. "?.lua;" .. package.path
 local bench = require "bench"
-local order, kernels = arg[1] or "turn", tonumber(arg[2] or 50)
+local order, kernels, salt = arg[1] or "turn", tonumber(arg[2] or 50), tonumber(arg[3] or os.time()) % 1000000 * 100
 local device = os.getenv "TIDE_DEVICE" == "cpu" and "cpu" or "cuda"
 local J = tide.cuda.jiterator
 
@@ -14,7 +15,7 @@ local forms = {
   "exp(-x * T(%d)) + y", "x * tanh(y + T(%d))", "sqrt(x * x + y * y + T(%d))", "log1p(abs(x)) * y + T(%d)",
 }
 local function code(i)
-  return ("template <typename T> T bench_%d(T x, T y) { return %s; }"):format(i, forms[i % #forms + 1]:format(i))
+  return ("template <typename T> T bench_%d(T x, T y) { return %s; }"):format(salt + i, forms[i % #forms + 1]:format(salt + i))
 end
 
 local x, y = tide.randn(1000, { device = device }), tide.randn(1000, { device = device })

@@ -6,6 +6,7 @@ import time
 import torch
 
 order, kernels = (sys.argv + ["turn"])[1], int((sys.argv + ["turn", "50"])[2])
+salt = (int(sys.argv[3]) if len(sys.argv) > 3 else int(time.time())) % 1000000 * 100
 forms = [
     "x * T(%d) + y", "abs(x - T(%d)) * y", "(x + T(%d)) / (y * y + T(1))", "x > y ? x * T(%d) : y",
     "exp(-x * T(%d)) + y", "x * tanh(y + T(%d))", "sqrt(x * x + y * y + T(%d))", "log1p(abs(x)) * y + T(%d)",
@@ -13,7 +14,7 @@ forms = [
 
 
 def code(i):
-    return "template <typename T> T bench_%d(T x, T y) { return %s; }" % (i, forms[i % len(forms)] % i)
+    return "template <typename T> T bench_%d(T x, T y) { return %s; }" % (salt + i, forms[i % len(forms)] % (salt + i))
 
 
 def out(case, value, unit):
