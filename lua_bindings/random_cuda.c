@@ -71,8 +71,12 @@ static int lcuda_set_rng_state_all(lua_State *L) {
   return 0;
 }
 
-/* Seeds the current GPU, or all, whether they are there or not. */
-static void seed_gpus(lua_State *L, uint64_t seed, bool all) {
+/* Seeds the current GPU, or all, whether they are there or not; or the one named at `arg`, which must be. */
+static void seed_gpus(lua_State *L, uint64_t seed, bool all, int arg) {
+  if (!all && !lua_isnoneornil(L, arg)) {
+    tide_generator_seed(early_generator(L, ltide_check_device(L, arg, "device", ANY_GPU)), seed);
+    return;
+  }
   int first = all ? 0 : tide_current_device(), last = all ? TIDE_MAX_DEVICES - 1 : first;
   for (int i = first; i <= last; i++) {
     tide_generator *g;
@@ -83,20 +87,20 @@ static void seed_gpus(lua_State *L, uint64_t seed, bool all) {
 
 static int lcuda_manual_seed(lua_State *L) {
   ltide_enter(L);
-  seed_gpus(L, (uint64_t)ltide_check_integer(L, 1, "seed"), false);
+  seed_gpus(L, (uint64_t)ltide_check_integer(L, 1, "seed"), false, 2);
   return 0;
 }
 
 static int lcuda_manual_seed_all(lua_State *L) {
   ltide_enter(L);
-  seed_gpus(L, (uint64_t)ltide_check_integer(L, 1, "seed"), true);
+  seed_gpus(L, (uint64_t)ltide_check_integer(L, 1, "seed"), true, 0);
   return 0;
 }
 
 static int random_seed(lua_State *L, bool all) {
   ltide_enter(L);
   uint64_t seed = tide_random_seed();
-  seed_gpus(L, seed, all);
+  seed_gpus(L, seed, all, 1);
   lua_pushinteger(L, (lua_Integer)seed);
   return 1;
 }
@@ -106,7 +110,8 @@ static int lcuda_seed_all(lua_State *L) { return random_seed(L, true); }
 static int lcuda_initial_seed(lua_State *L) {
   ltide_enter(L);
   first_use(L);
-  lua_pushinteger(L, (lua_Integer)tide_generator_get_seed(ltide_default_generator(L, TIDE_CURRENT)));
+  lua_pushinteger(
+      L, (lua_Integer)tide_generator_get_seed(ltide_default_generator(L, ltide_check_device(L, 1, "device", ANY_GPU))));
   return 1;
 }
 
@@ -198,14 +203,16 @@ static const ltide_reg cuda_functions[] = {
     {"set_rng_state", lcuda_set_rng_state, "tide.cuda.set_rng_state(state [, dev])"},
     {"set_rng_state_all", lcuda_set_rng_state_all,
      "tide.cuda.set_rng_state_all({state, ...})\nEntry i + 1 is for device i."},
-    {"manual_seed", lcuda_manual_seed, "tide.cuda.manual_seed(seed)\nSeeds the current GPU; nothing without one."},
+    {"manual_seed", lcuda_manual_seed,
+     "tide.cuda.manual_seed(seed [, dev])\nSeeds the current GPU, or that one; nothing without one."},
     {"manual_seed_all", lcuda_manual_seed_all,
      "tide.cuda.manual_seed_all(seed)\nSeeds every GPU; nothing without one."},
     {"seed", lcuda_seed,
-     "tide.cuda.seed() -> integer\nSeeds the current GPU from the system's entropy and returns the seed."},
+     "tide.cuda.seed([dev]) -> integer\nSeeds the current GPU from the system's entropy and returns the seed."},
     {"seed_all", lcuda_seed_all,
      "tide.cuda.seed_all() -> integer\nSeeds every GPU with the same seed from the system's entropy, and returns it."},
-    {"initial_seed", lcuda_initial_seed, "tide.cuda.initial_seed() -> integer\nThe seed of the current GPU."},
+    {"initial_seed", lcuda_initial_seed,
+     "tide.cuda.initial_seed([dev]) -> integer\nThe seed of the current GPU, or of that one."},
     {NULL, NULL, NULL}};
 
 static const ltide_reg random_functions[] = {
