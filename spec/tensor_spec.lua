@@ -125,6 +125,14 @@ describe("factories", function()
     end
     assert.are.same({ 2, 3 }, x:new_zeros(2, 3):size())
     is("int8", x:new_zeros({ 2 }, { dtype = "int8" }))
+    local y = x:new_empty_strided({ 2, 3 }, { 1, 2 })
+    assert.are.same({ { 2, 3 }, { 1, 2 } }, { y:size(), y:stride() })
+    is("float64", y)
+    assert.are.equal(x.device, y.device)
+    -- the reference's cases (TEN-08, TEN-09): a number of another kind is cast to the tensor's dtype
+    D.eq({ { 0.3, 0.3 }, { 0.3, 0.3 }, { 0.3, 0.3 } }, tide.empty(2, on):new_full({ 3, 2 }, 0.3), 1e-7)
+    is("float32", tide.empty(2, on):new_full({ 3, 2 }, -5))
+    is("int64", tide.empty(2, with { dtype = tide.int64 }):new_tensor { { 1., 2., 3. } })
   end)
 
   it("meshgrid, tril_indices, triu_indices, complex, polar", function()
