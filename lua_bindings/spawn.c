@@ -15,7 +15,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -373,13 +372,8 @@ static int lcontext_pids(lua_State *L) {
 
 /* Writes the task at `task` with the rank i to a file of its own. */
 static void write_task(lua_State *L, ltide_state *S, context *c, int index, int task, int i) {
-  int file = memfd_create("tide-task", MFD_CLOEXEC);
-  c->process[i].file = file < 0 ? NULL : fdopen(file, "w+b");
-  if (!c->process[i].file) {
-    int error = errno;
-    if (file >= 0) close(file);
-    ltide_error(L, "FileError", "spawn: no file for a task: %s", strerror(error));
-  }
+  if (!ltide_process_prepare(&c->process[i]))
+    ltide_error(L, "FileError", "spawn: no file for a task: %s", strerror(errno));
   lua_pushinteger(L, i);
   lua_setfield(L, task, "rank");
   lua_getiuservalue(L, index, 1);
@@ -534,8 +528,7 @@ static int work(lua_State *L) {
 
 static int lmain(lua_State *L) {
   ltide_enter(L);
-  ltide_process_bind();
-  FILE *file = fdopen(LTIDE_TASK, "r+b");
+  FILE *file = ltide_process_task();
   if (!file) return ltide_error(L, "StateError", "_main: this process was not started by spawn");
   lua_settop(L, 0);
   lua_pushcfunction(L, with_traceback);

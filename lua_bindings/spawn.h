@@ -16,6 +16,8 @@ typedef struct ltide_process {
 
 enum { LTIDE_TASK = 3 };
 
+/* Makes its file, empty; false: see errno. */
+bool ltide_process_prepare(ltide_process *p);
 /* Starts exe with the arguments (NULL ends them); returns 0 or an errno. The standard input is empty. */
 int ltide_process_start(ltide_process *p, const char *exe, char *const *arguments);
 /* Has it ended? Never waits. */
@@ -24,8 +26,8 @@ bool ltide_process_ended(ltide_process *p);
 void ltide_process_stop(ltide_process *list, int n, double patience);
 /* Forgets it; one that still runs is taken note of by a later call of any of these, so that no zombie stays. */
 void ltide_process_drop(ltide_process *p);
-/* In the child: ends with the parent. */
-void ltide_process_bind(void);
+/* In the child: its file, or NULL where this process is no such child. From now on it ends with the parent. */
+FILE *ltide_process_task(void);
 double ltide_process_now(void);           /* seconds, monotonic */
 void ltide_process_sleep(double seconds); /* less where a signal comes */
 

@@ -13,12 +13,16 @@
 #include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 extern char **environ;
+
+static const char task_path[] = "/memfd:tide-task"; /* as /proc shows the file of a task */
 
 typedef struct orphan {
   struct orphan *next;
@@ -61,6 +65,13 @@ static int set_signals(posix_spawnattr_t *attributes) {
   int error = posix_spawnattr_setsigmask(attributes, &none);
   if (!error) error = posix_spawnattr_setsigdefault(attributes, &all);
   return error ? error : posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+}
+
+bool ltide_process_prepare(ltide_process *p) {
+  int file = memfd_create(task_path + sizeof "/memfd:" - 1, MFD_CLOEXEC);
+  p->file = file < 0 ? NULL : fdopen(file, "w+b");
+  if (file >= 0 && !p->file) close(file);
+  return p->file != NULL;
 }
 
 int ltide_process_start(ltide_process *p, const char *exe, char *const *arguments) {
@@ -127,7 +138,13 @@ void ltide_process_drop(ltide_process *p) {
   reap_orphans();
 }
 
-void ltide_process_bind(void) {
+/* What lies under the number of a task in a process of another kind is left alone. */
+FILE *ltide_process_task(void) {
+  char link[64], path[64] = "";
+  snprintf(link, sizeof link, "/proc/self/fd/%d", LTIDE_TASK);
+  ssize_t n = readlink(link, path, sizeof path - 1);
+  if (n < (ssize_t)sizeof task_path - 1 || strncmp(path, task_path, sizeof task_path - 1) != 0) return NULL;
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   fcntl(LTIDE_TASK, F_SETFD, FD_CLOEXEC);
+  return fdopen(LTIDE_TASK, "r+b");
 }
