@@ -354,7 +354,7 @@ describe("tide.parallel.data_parallel", function()
 
   it("keeps all devices busy, also when the function waits", function()
     if D.devices < 2 then return end
-    local ms = D.simulated and 60 or 200
+    local ms = D.tsan and 500 or D.simulated and 150 or 200
     local cycles = ms * (D.simulated and 1000000 or cuda.get_device_properties(0).clock_rate)
     local function timed(fn)
       P.data_parallel(fn, rows(6)) -- opens the devices, loads kernels
