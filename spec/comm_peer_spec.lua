@@ -1,0 +1,167 @@
+-- Collectives in graphs, without access between devices, and when a device does not come (API.md COMM-01 to COMM-05).
+
+local tide = require "tide"
+local D = require "spec.support.device"
+if not D.cuda then return end
+local cuda, comm = tide.cuda, tide.cuda.comm
+
+local n = math.min(D.devices, 3)
+local devices = {}
+for d = 0, n - 1 do devices[d + 1] = d end
+local function on(d) return { device = "cuda:" .. d } end
+
+describe("collectives in a graph", function()
+  D.watch(before_each, after_each, function() collectgarbage() end)
+
+  it("are captured and replayed", function()
+    local x, s, g = tide.zeros(6 * n, on(0)), cuda.Stream(0), cuda.CUDAGraph()
+    comm.reduce_add(comm.broadcast(x, devices)) -- opens the ways between the devices
+    comm.gather(comm.scatter(x, devices))
+    local sum, joined, lists
+    s:wait_stream(cuda.current_stream(0))
+    cuda.stream(s, function()
+      cuda.graph(g, { stream = s }, function()
+        local y = x * 2
+        local r = comm.broadcast(y, devices)
+        for d = 2, n do r[d]:add_(1) end
+        sum = comm.reduce_add(r, 0)
+        joined = comm.gather(comm.scatter(y, devices), { destination = 0 })
+        lists = comm.reduce_add_coalesced(comm.broadcast_coalesced({ y, y }, devices), 0)
+      end)
+    end)
+    for i = 1, 3 do
+      x:fill_(i)
+      cuda.current_stream(0):synchronize()
+      g:replay()
+      cuda.synchronize_all()
+      D.eq(2 * i * n + (n - 1), sum[6 * n])
+      D.eq(2 * i, joined[6 * n])
+      D.eq(2 * i * n, lists[2][1])
+    end
+    g:reset()
+  end)
+
+  it("refuse what makes the host wait", function()
+    local x, g = tide.ones(4, on(0)), cuda.CUDAGraph()
+    D.raises("StateError", cuda.graph, g, function() comm.gather({ x }, { destination = "cpu" }) end)
+    cuda.synchronize_all()
+  end)
+end)
+
+describe("collectives between devices that do not see each other's memory", function()
+  it("take the general way", function()
+    if not D.simulated then return end
+    D.simulate(3, [[
+      local tide = require "tide"
+      local comm = tide.cuda.comm
+      local x = tide.arange(24, { device = "cuda:0" }):view(4, 6)
+      local function same(a, b) assert(tide.equal(a:cpu(), b:cpu())) end
+      for _, y in ipairs { x, x:t(), x:slice(2, 1, 6, 2) } do
+        local r = comm.broadcast(y, { 0, 1, 2 })
+        for i = 1, 3 do same(r[i], y) end
+        same(comm.reduce_add(r, 1), y * 3)
+        for dim = 1, 2 do same(comm.gather(comm.scatter(y, { 0, 1, 2 }, { dim = dim }), { dim = dim, destination = 2 }), y) end
+        local lists = comm.broadcast_coalesced({ y, x, y }, { 0, 1, 2 })
+        for i, sum in ipairs(comm.reduce_add_coalesced(lists, 2)) do same(sum, lists[1][i] * 3) end
+      end]], { TIDE_SIM_FAULT = "peer:off" })
+  end)
+end)
+
+describe("a peer that does not come", function()
+  local limit = 0.3
+  -- Runs `what` with device 1 as the fault says; prints the error of the wait that follows and how long it took.
+  local function run(what, fault, wait)
+    return D.simulate(3, ([[
+      local tide = require "tide"
+      local cuda, comm = tide.cuda, tide.cuda.comm
+      local list = {}
+      for d = 0, 2 do list[d + 1] = tide.ones(1000, { device = "cuda:" .. d }) end
+      comm.set_timeout(%g)
+      assert(comm.get_timeout() == %g)
+      local devices = { 0, 1, 2 }
+      local result = %s
+      local start = os.time()
+      local clock = tide.cuda.Event and os.clock
+      for _ = 1, 2 do -- and it stays so
+        local ok, e = pcall(%s)
+        assert(not ok, "no error was told")
+        print(e.kind, e.name, e.device, e.sticky, e.message)
+      end
+      assert(os.time() - start <= 3)]]):format(limit, limit, what, wait or "cuda.synchronize, 0"), { TIDE_SIM_FAULT = fault })
+  end
+
+  local cases = {
+    { "comm.broadcast(list[1], devices)", "comm.broadcast: rank 2 (cuda:1) has not finished operation 1 of " },
+    { "comm.broadcast(list[2], devices)", "comm.broadcast: the source (cuda:1) has not come to operation 1 of " },
+    { "comm.scatter(list[1], devices)", "comm.scatter: rank 2 (cuda:1) has not finished operation 1 of " },
+    { "comm.gather(list)", "comm.gather: rank 2 (cuda:1) has not finished operation 1 of " },
+    { "comm.gather(list, { destination = 1 })", "comm.gather: the destination (cuda:1) has not come to operation 1 of " },
+    { "comm.reduce_add(list)", "comm.reduce_add: rank 2 (cuda:1) has not come to operation 1 of " },
+    { "comm.reduce_add(list, 1)", "comm.reduce_add: the destination (cuda:1) has not finished operation 1 of " },
+    { "comm.broadcast_coalesced({ list[1] }, devices)", "comm.broadcast_coalesced: rank 2 (cuda:1) has not finished operation 1 of " },
+    { "comm.reduce_add_coalesced { { list[1] }, { list[2] } }",
+      "comm.reduce_add_coalesced: rank 2 (cuda:1) has not come to operation 1 of " },
+  }
+  for _, case in ipairs(cases) do
+    it("ends the waits of the others: " .. case[1], function()
+      if not D.simulated then return end
+      local out = run(case[1], "dead:1")
+      for line in out:gmatch "[^\n]+" do
+        local head, message = line:match "^(.-\t.-\t.-\t.-)\t(.*)$"
+        assert.are.equal("AcceleratorError\tcommTimeout\tcuda:1\tfalse", head)
+        assert.are.equal(case[2], message:sub(1, #case[2]))
+        assert.is_truthy(message:find("expected at most 0.3 s", 1, true), message)
+        assert.is_truthy(message:find(":8, got", 1, true), message) -- the line that queued it
+      end
+    end)
+  end
+
+  it("ends reads, gathers to the cpu and questions too", function()
+    if not D.simulated then return end
+    assert.is_truthy(run("comm.reduce_add(list)", "dead:1", "result.item, result[1]"):find("rank 2 (cuda:1)", 1, true))
+    assert.is_truthy(run("nil", "dead:1", [[comm.gather, list, { destination = "cpu" }]]):find("rank 2 (cuda:1)", 1, true))
+    assert.is_truthy(run("comm.broadcast(list[1], devices)", "dead:1", [[function()
+      local s = cuda.current_stream(0)
+      repeat until s:query()
+    end]]):find("rank 2 (cuda:1)", 1, true))
+  end)
+
+  it("may be slow: then the operation is done in the end", function()
+    if not D.simulated then return end
+    local out = D.simulate(2, [[
+      local tide = require "tide"
+      local cuda, comm = tide.cuda, tide.cuda.comm
+      local x = tide.ones(1000, { device = "cuda:0" })
+      comm.set_timeout(0.1)
+      local r = comm.broadcast(x, { 0, 1 })
+      local ok, e = pcall(cuda.synchronize, 1)
+      print(ok, e.message:match "^(.-) of ")
+      comm.set_timeout(0)
+      local late = 0
+      while not pcall(cuda.synchronize, 1) do late = late + 1 end
+      print(r[2]:sum():item())
+      cuda.synchronize(0)]], { TIDE_SIM_FAULT = "slow:600" })
+    assert.are.equal("false\tcomm.broadcast: rank 2 (cuda:1) has not finished operation 1\n1000.0\n", out)
+  end)
+
+  it("is no matter to devices that take no part", function()
+    if not D.simulated then return end
+    D.simulate(3, [[
+      local tide = require "tide"
+      local cuda, comm = tide.cuda, tide.cuda.comm
+      local x = tide.ones(1000, { device = "cuda:0" })
+      comm.set_timeout(0.05)
+      local r = comm.broadcast(x, { 0, 1 })
+      assert(not pcall(cuda.synchronize, 0))
+      local y = tide.ones(1000, { device = "cuda:2" })
+      assert(y:sum():item() == 1000)
+      cuda.synchronize(2)]], { TIDE_SIM_FAULT = "dead:1" })
+  end)
+
+  it("has ten minutes if nothing is said", function()
+    assert.are.equal(600, comm.get_timeout())
+    D.raises("ValueError", comm.set_timeout, -1)
+    D.raises("ValueError", comm.set_timeout, 0 / 0)
+    D.raises("ArgumentError", comm.set_timeout, "1")
+  end)
+end)
