@@ -232,6 +232,7 @@ void tide__cuda_fft_plan_free(int device, void *plan);
 #define KERNEL(name, args) tide_status tide__cuda_##name(tide_stream *stream, const args *a);
 #include "kernel.def"
 #undef KERNEL
+tide_status tide__cuda_pack(tide_stream *stream, const tide_pack_args *a);
 tide_status tide__cuda_blas_handle(uint64_t *out, tide_stream *stream);
 void tide__cuda_gemm_close(void);
 

@@ -5,6 +5,7 @@
  *
  * Invariant: a slot that fails has queued nothing that still needs its scratch memory. */
 #include "internal.h"
+#include "tidek_pack.h"
 
 /* A slot whose launcher needs the stream and the arguments only. */
 #define SLOT(name, args, launcher)                                                                                     \
@@ -31,6 +32,7 @@ SLOT(copy, tide_copy_args, tidek_copy)
 SLOT(fill, tide_fill_args, tidek_fill)
 SLOT(arange, tide_arange_args, tidek_arange)
 SLOT(random, tide_random_args, tidek_random)
+SLOT(pack, tide_pack_args, tidek_pack)
 
 /* ---- with scratch memory ---- */
 

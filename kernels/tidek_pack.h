@@ -1,0 +1,19 @@
+/* tidek_pack.h: the launcher of pack.cu, beside those of tidek.h. */
+#ifndef TIDEK_PACK_H
+#define TIDEK_PACK_H
+
+#include <cuda_runtime_api.h>
+
+#include "pack.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The cudaError_t of queueing it; n is at least 1. */
+int tidek_pack(cudaStream_t stream, const tide_pack_args *a);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
