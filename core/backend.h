@@ -5,6 +5,7 @@
 #ifndef TIDE_BACKEND_H
 #define TIDE_BACKEND_H
 
+#include "collective.h"
 #include "compiler.h"
 #include "pack.h"
 #include "plan.h"
@@ -139,8 +140,9 @@ typedef struct tide_backend {
   tide_status (*fft_plan_new)(void **out, size_t *work, int device, const tide_fft_shape *shape);
   void (*fft_plan_free)(int device, void *plan); /* work that is queued still completes */
 
-  const tide_compiler *compiler; /* makes kernels at run time (optional) */
-  const tide_tracer *tracer;     /* tells when the devices did what (optional) */
+  const tide_compiler *compiler;     /* makes kernels at run time (optional) */
+  const tide_collective *collective; /* operations of several devices at once (optional) */
+  const tide_tracer *tracer;         /* tells when the devices did what (optional) */
 
   /* Copies pieces by one kernel on the stream's device, whose own and whose peers' memory they are (optional). */
   tide_status (*pack)(tide_stream *stream, const tide_pack_args *a);

@@ -11,10 +11,12 @@
 /* The parts that are no member of the list of devices or tensors that the caller gave. */
 enum { TIDE__RANK_SOURCE = -1, TIDE__RANK_DESTINATION = -2 };
 
-enum { TIDE__ROLL_MOST = 2 * TIDE_MAX_DEVICES };
+enum { TIDE__ROLL_MOST = 3 * TIDE_MAX_DEVICES };
 /* One operation while it is queued: the points at which each device comes to it and has done its part. */
+typedef struct tide__communicator tide__communicator;
 typedef struct tide__roll {
   const char *what;
+  tide__communicator *communicator; /* of collective.c, whose work hangs where one rank does; else NULL */
   int n;
   struct tide__roll_entry {
     int rank;
@@ -22,7 +24,9 @@ typedef struct tide__roll {
     tide__point point;
   } entry[TIDE__ROLL_MOST];
 } tide__roll;
-static inline void tide__roll_begin(tide__roll *roll, const char *what) { roll->what = what, roll->n = 0; }
+static inline void tide__roll_begin(tide__roll *roll, const char *what) {
+  roll->what = what, roll->communicator = NULL, roll->n = 0;
+}
 /* Sets a point on the stream, which the roll holds: *out is borrowed until the roll ends. */
 tide_status tide__roll_point(const tide__point **out, tide__roll *roll, tide_stream *stream, int rank, bool arrival);
 /* Ends it: the points are watched from now on if the operation was queued whole. Returns status. */
@@ -64,7 +68,14 @@ void tide__tensors_drop(tide_tensor **list, int n);
 /* The destination waits for the streams of ranks 0 to n - 1, and in the end they for it. */
 tide_status tide__sum_begin(tide__roll *roll, tide_stream *const *streams, int n, tide_stream *destination);
 tide_status tide__sum_end(tide__roll *roll, tide_stream *const *streams, int n, tide_stream *destination);
-/* sum = a + x in between: sum and a lie on the device of `on`, its current stream; x anywhere. */
-tide_status tide__sum_add(tide_tensor *sum, const tide_tensor *a, const tide_tensor *x, tide_stream *on);
+/* out = op(a, x) in between: out and a lie on the device of `on`, its current stream; x anywhere. */
+tide_status tide__fold(tide_op op, tide_tensor *out, const tide_tensor *a, const tide_tensor *x, tide_stream *on);
+
+/* ---- collective.c ---- */
+
+/* ACCELERATOR, naming *rank, if the communicator has met an error. */
+tide_status tide__collective_health(tide__communicator *c, int *rank);
+void tide__collective_abort(tide__communicator *c); /* ends what runs there: the streams go on */
+void tide__collective_shutdown(void);
 
 #endif

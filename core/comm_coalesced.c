@@ -239,7 +239,7 @@ static tide_status sum_alone(tide_tensor *flat, const sums *s, int i) {
   tide_status status = TIDE_OK;
   for (int r = 0; r < s->ranks && status == TIDE_OK; r++) {
     if (r == s->root) continue;
-    status = tide__sum_add(place, a, packed_of(s, r, i), s->on);
+    status = tide__fold(TIDE_OP_add, place, a, packed_of(s, r, i), s->on);
     a = place;
   }
   tide_tensor_release(place);

@@ -31,39 +31,41 @@ static bool same_places(const tide_tensor *a, const tide_tensor *b) {
   return tide__copy_travels(a, b);
 }
 
-/* sum = a + peer, of which sum and a lie on the stream's device and peer on another one. */
-static tide_status add_peer(tide_stream *on, tide_tensor *sum, const tide_tensor *a, const tide_tensor *peer) {
+/* out = op(a, peer), of which out and a lie on the stream's device and peer on another one. */
+static tide_status fold_peer(tide_op op, tide_tensor *out, const tide_tensor *a, const tide_tensor *peer,
+                             tide_stream *on) {
   tide__queue q = {.stream = on};
   tide_elementwise_args args; /* only what a flat plan needs is set */
   TIDE_TRY(tide__backend(&q.backend, on->device));
   tide__head_begin(&args.head, on->device, 3);
-  tide__head_set(&args.head, 0, sum, &q);
+  tide__head_set(&args.head, 0, out, &q);
   tide__head_set(&args.head, 1, a, &q);
   args.head.ptr[2] = tide__tensor_ptr(peer);
-  args.op = TIDE_OP_add, args.operands = 3, args.compute = tide__compute_dtype((tide_dtype)sum->dtype);
-  args.flat = 1, args.ndim = 1, args.numel = args.size[0] = sum->numel;
-  for (int k = 0; k < 3; k++) args.dtype[k] = sum->dtype, args.is_number[k] = 0, args.stride[k][0] = 1;
-  return TIDE_LAUNCH(&q, elementwise, &args, TIDE_OP_add);
+  if (tide__sync_watched()) tide__observe_operand(peer, false);
+  args.op = op, args.operands = 3, args.compute = tide__compute_dtype((tide_dtype)out->dtype);
+  args.flat = 1, args.ndim = 1, args.numel = args.size[0] = out->numel;
+  for (int k = 0; k < 3; k++) args.dtype[k] = out->dtype, args.is_number[k] = 0, args.stride[k][0] = 1;
+  return TIDE_LAUNCH(&q, elementwise, &args, (int)op);
 }
 
-static bool readable(const tide_tensor *a, const tide_tensor *x, int device) {
+static bool readable(tide_op op, const tide_tensor *a, const tide_tensor *x, int device) {
   return same_places(a, x) && tide__comm_reaches(device, x->storage) &&
-         tide__rule_result[tide__op_traits_get(TIDE_OP_add)->rule][x->dtype] == x->dtype;
+         tide__rule_result[tide__op_traits_get(op)->rule][x->dtype] == x->dtype;
 }
 
-tide_status tide__sum_add(tide_tensor *sum, const tide_tensor *a, const tide_tensor *x, tide_stream *on) {
+tide_status tide__fold(tide_op op, tide_tensor *out, const tide_tensor *a, const tide_tensor *x, tide_stream *on) {
   tide_stream *home;
   if (x->numel == 0) return TIDE_OK;
-  if (x->storage->device == on->device) return tide_binary(NULL, TIDE_OP_add, a, x, sum);
-  if (same_places(sum, a) && readable(a, x, on->device)) {
+  if (x->storage->device == on->device) return tide_binary(NULL, op, a, x, out);
+  if (same_places(out, a) && readable(op, a, x, on->device)) {
     TIDE_TRY(tide__stream_current(&home, x->storage->device));
     tide__storage_use(x->storage, home);
-    return add_peer(on, sum, a, x);
+    return fold_peer(op, out, a, x, on);
   }
   tide_tensor *copy;
   tide_options options = {(tide_dtype)x->dtype, on->device, false};
   TIDE_TRY(tide_to(&copy, x, &options, true, false));
-  tide_status status = tide_binary(NULL, TIDE_OP_add, a, copy, sum);
+  tide_status status = tide_binary(NULL, op, a, copy, out);
   tide_tensor_release(copy);
   return status;
 }
@@ -97,7 +99,7 @@ static tide_status sum_list(tide_tensor *sum, tide_tensor *const *list, int n, i
   TIDE_TRY(tide__sum_begin(roll, streams, n, on));
   for (int i = 0; i < n; i++) {
     if (i == root) continue;
-    TIDE_TRY(tide__sum_add(sum, a, list[i], on));
+    TIDE_TRY(tide__fold(TIDE_OP_add, sum, a, list[i], on));
     a = sum;
   }
   return tide__sum_end(roll, streams, n, on);

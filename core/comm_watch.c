@@ -27,6 +27,7 @@ typedef struct watched {
   double start, limit; /* seconds */
   uint64_t devices;    /* as bits */
   uint32_t site;
+  tide__communicator *communicator;
   int n, room;
   struct tide__roll_entry *entry;
 } watched;
@@ -35,6 +36,9 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static watched ring[RING];
 static uint64_t last_number;
 static _Atomic double timeout = 600;
+static uint64_t late_devices; /* as bits: those that were found late since the start */
+static double end_by;         /* while the runtime ends: when it waits for them no longer; else 0 */
+static const double PATIENCE = 2;
 _Atomic int tide__comm_watched;
 
 static double now(void) {
@@ -88,7 +92,7 @@ static bool watch(const tide__roll *roll, double limit) {
   bool kept = make_room(w, roll->n);
   if (kept) {
     w->number = number, w->what = roll->what, w->start = now(), w->limit = limit, w->devices = 0, w->n = roll->n;
-    w->site = tide__site_now();
+    w->site = tide__site_now(), w->communicator = roll->communicator;
     memcpy(w->entry, roll->entry, (size_t)roll->n * sizeof *w->entry);
     for (int i = 0; i < w->n; i++) w->devices |= (uint64_t)1 << w->entry[i].point.device;
     atomic_fetch_add_explicit(&tide__comm_watched, 1, memory_order_relaxed);
@@ -127,6 +131,7 @@ static const struct tide__roll_entry *find_late(const watched *w) {
   return late;
 }
 
+/* With the lock held. */
 static tide_status tell(const watched *w, const struct tide__roll_entry *late, double waited) {
   char where[160], who[64];
   tide__site_text(w->site, where, sizeof where);
@@ -135,6 +140,7 @@ static tide_status tell(const watched *w, const struct tide__roll_entry *late, d
   else
     snprintf(who, sizeof who, "the %s (cuda:%d)", late->rank == TIDE__RANK_SOURCE ? "source" : "destination",
              late->point.device);
+  late_devices |= (uint64_t)1 << late->point.device;
   bool lost = tide__device_lost(NULL, late->point.device);
   return tide__fail_peer(
       late->point.device, 0, "commTimeout",
@@ -144,29 +150,83 @@ static tide_status tell(const watched *w, const struct tide__roll_entry *late, d
       where, lost ? ", its device is lost" : "", waited, w->limit);
 }
 
+/* No later operation of an aborted communicator is done any more either. */
+static void abort_all(tide__communicator *c) {
+  for (int i = 0; i < RING; i++)
+    if (ring[i].number && ring[i].communicator == c) forget(&ring[i]);
+  tide__collective_abort(c);
+}
+
+/* A communicator that has met an error tells so at once, without waiting for the time. */
+static tide_status check_health(watched *w) {
+  int rank = -1;
+  char cause[512];
+  if (!w->communicator || tide__collective_health(w->communicator, &rank) == TIDE_OK) return TIDE_OK;
+  const tide_error *e = tide_error_get();
+  int code = e->code;
+  char name[64];
+  snprintf(cause, sizeof cause, "%s", e->message);
+  snprintf(name, sizeof name, "%s", e->name);
+  const struct tide__roll_entry *late = find_late(w);
+  if (!late) return TIDE_OK; /* this operation was done before */
+  for (int i = 0; i < w->n; i++)
+    if (w->entry[i].rank == rank) late = &w->entry[i];
+  tide_status status =
+      tide__fail_peer(late->point.device, code, name, "%s: rank %lld (cuda:%d) failed in operation %llu: %s", w->what,
+                      (long long)tide__shown(late->rank), late->point.device, (unsigned long long)w->number, cause);
+  abort_all(w->communicator);
+  return status;
+}
+
+static tide_status check_time(watched *w, double time) {
+  if (time - w->start < w->limit) return TIDE_OK;
+  const struct tide__roll_entry *late = find_late(w);
+  tide_status status = late ? tell(w, late, time - w->start) : TIDE_OK;
+  bool lost = late && tide__device_lost(NULL, late->point.device);
+  if (late && w->communicator)
+    abort_all(w->communicator);
+  else if (!late || lost) /* what waits for a lost device may go on by now: it is told once */
+    forget(w);
+  return status;
+}
+
 tide_status tide__comm_overdue_slow(int device) {
   if (device < 0) return TIDE_OK;
   tide_status status = TIDE_OK;
   double time = now();
   pthread_mutex_lock(&lock);
+  if (end_by > 0 && time > end_by && late_devices >> device & 1)
+    status = tide__fail_peer(device, 0, "commTimeout", "shutdown: %s was late before and has not come to rest",
+                             tide__device_text(device));
   for (uint64_t k = 1; k <= RING && status == TIDE_OK; k++) {
     watched *w = &ring[(last_number + k) % RING]; /* the oldest first */
-    if (!w->number || !(w->devices >> device & 1) || time - w->start < w->limit) continue;
-    const struct tide__roll_entry *late = find_late(w);
-    if (late) status = tell(w, late, time - w->start);
-    /* What waits for a lost device may go on by now: it is told once. */
-    if (!late || tide__device_lost(NULL, late->point.device)) forget(w);
+    if (!w->number || !(w->devices >> device & 1)) continue;
+    status = check_health(w);
+    if (status == TIDE_OK && w->number) status = check_time(w, time);
   }
   pthread_mutex_unlock(&lock);
   return status;
 }
 
+/* A device that hangs must not keep a host from ending. */
+void tide__comm_ending(void) {
+  pthread_mutex_lock(&lock);
+  if (late_devices) {
+    end_by = now() + PATIENCE;
+    atomic_fetch_add_explicit(&tide__comm_watched, 1, memory_order_relaxed);
+  }
+  pthread_mutex_unlock(&lock);
+}
+
 void tide__comm_shutdown(void) {
   pthread_mutex_lock(&lock);
+  if (end_by > 0) atomic_fetch_sub_explicit(&tide__comm_watched, 1, memory_order_relaxed);
+  end_by = 0, late_devices = 0;
   for (int i = 0; i < RING; i++) {
     forget(&ring[i]);
     free(ring[i].entry);
     ring[i].entry = NULL, ring[i].room = 0;
   }
   pthread_mutex_unlock(&lock);
+  tide__collective_shutdown();
 }

@@ -200,6 +200,7 @@ static void end_accelerators(void) {
   tide__peer_shutdown();
   tide__capture_shutdown();
   tide__deferred_drain();
+  tide__comm_ending();
   wait_for_devices();
   tide__comm_shutdown();
   tide__graph_shutdown();

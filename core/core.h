@@ -214,7 +214,8 @@ tide_status tide__comm_overdue_slow(int device);
 static inline tide_status tide__comm_overdue(int device) {
   return atomic_load_explicit(&tide__comm_watched, memory_order_relaxed) ? tide__comm_overdue_slow(device) : TIDE_OK;
 }
-void tide__comm_shutdown(void); /* the devices have been waited for */
+void tide__comm_ending(void);   /* the devices are about to be waited for, for the last time */
+void tide__comm_shutdown(void); /* they have been */
 
 /* ---- park.c: memory that other streams may still be using ---- */
 

@@ -200,6 +200,7 @@ void ltide_open_stream(lua_State *L, ltide_state *S);
 void ltide_open_event(lua_State *L, ltide_state *S);
 void ltide_open_ipc(lua_State *L, ltide_state *S);
 void ltide_open_comm(lua_State *L, ltide_state *S);
+void ltide_open_nccl(lua_State *L, ltide_state *S);
 void ltide_open_info(lua_State *L, ltide_state *S);
 void ltide_open_graph(lua_State *L, ltide_state *S);
 void ltide_open_memory(lua_State *L, ltide_state *S);

@@ -246,7 +246,7 @@ int luaopen_tide(lua_State *L) {
       ltide_open_random, ltide_open_format,   ltide_open_io,       ltide_open_util,      ltide_open_ipc,
       ltide_open_debug,  ltide_open_jit,      ltide_open_timer,    ltide_open_loader,    ltide_open_sanitizer,
       ltide_open_nvtx,   ltide_open_profiler, ltide_open_parallel, ltide_open_serialize, ltide_open_spawn,
-      ltide_open_comm, ltide_open_api,
+      ltide_open_comm,   ltide_open_nccl,     ltide_open_api,
   };
   lua_rawgetp(L, LUA_REGISTRYINDEX, &key_state);
   if (!lua_isnil(L, -1)) return luaL_error(L, "tide: already open in this Lua state; require gives it again");

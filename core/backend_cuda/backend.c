@@ -86,6 +86,7 @@ static const tide_backend table = {
     .progress_read = tide__cuda_progress_read,
     .compiler = &tide__cuda_compiler,
     .tracer = &tide__cuda_tracer,
+    .collective = &tide__cuda_collective,
     .pack = tide__cuda_pack,
 #define KERNEL(slot, args) .slot = tide__cuda_##slot,
 #include "kernel.def"

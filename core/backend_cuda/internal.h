@@ -227,6 +227,10 @@ void *tide__cuda_library(const char *const *names, int count);
 tide_status tide__cuda_fft_plan_new(void **out, size_t *work, int device, const tide_fft_shape *shape);
 void tide__cuda_fft_plan_free(int device, void *plan);
 
+/* ---- nccl.c ---- */
+
+extern const tide_collective tide__cuda_collective;
+
 /* ---- kernels.c, gemm.c, fft.c ---- */
 
 #define KERNEL(name, args) tide_status tide__cuda_##name(tide_stream *stream, const args *a);

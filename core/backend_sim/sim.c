@@ -253,6 +253,7 @@ const tide_backend *tide__backend_sim_open(const tide_backend_host *host, int de
   tide__sim.devices = devices < TIDE_MAX_DEVICES ? devices : TIDE_MAX_DEVICES;
   tide__sim.memory = memory;
   table.compiler = tide__sim_compiler();
+  table.collective = tide__sim_collective();
   bool opened = tide__sim_memory_open();
   if (opened) {
     tide__sim.host = host;

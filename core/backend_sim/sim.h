@@ -67,6 +67,10 @@ typedef union sim_args {
   tide_head head;
   sim_launch launch;
   tide_pack_args pack;
+  struct sim_join {
+    tide_head head; /* not used */
+    tide_collective_call call;
+  } join;
 #define KERNEL(name, args) args name;
 #include "kernel.def"
 #undef KERNEL
@@ -135,6 +139,7 @@ typedef struct sim_faults {
   bool alloc_on;
   double slow; /* seconds */
   bool peer_off;
+  bool nccl_off;
   uint64_t dead;  /* devices, as bits, that do nothing more */
   uint64_t small; /* devices with half the memory, as bits */
 } sim_faults;
@@ -311,6 +316,10 @@ tide_status tide__sim_pack(tide_stream *stream, const tide_pack_args *a);
 tide_status tide__sim_run_pack(const sim_args *args);
 /* With the lock held: false if an address is not the device's or a peer's. */
 bool tide__sim_translate_pack(int device, tide_pack_args *a);
+const tide_collective *tide__sim_collective(void);
+tide_status tide__sim_run_join(const sim_args *args);
+/* With the lock held: false if an address is no device's. */
+bool tide__sim_translate_join(tide_collective_call *call);
 
 /* sim_trace.c */
 extern const tide_tracer tide__sim_tracer;

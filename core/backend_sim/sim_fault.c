@@ -53,6 +53,10 @@ static bool parse_fault(sim_faults *f, bool *lost, const char *text, const char 
     f->peer_off = end - colon == 4 && !memcmp(colon, ":off", 4);
     return f->peer_off;
   }
+  if (KIND_IS("nccl")) {
+    f->nccl_off = end - colon == 4 && !memcmp(colon, ":off", 4);
+    return f->nccl_off;
+  }
   char *rest;
   long number = strtol(colon + 1, &rest, 10);
   bool forever = KIND_IS("alloc") && rest + 1 == end && *rest == '+';
@@ -112,7 +116,7 @@ tide_status tide_sim_fault(const char *faults) {
   if (ok) return TIDE_OK;
   return tide__fail(TIDE_VALUE,
                     "tide_sim_fault: not understood, got \"%s\", expected a list of alloc:k, alloc:k+, launch:k, "
-                    "sticky:k, lost:d, dead:d, small:d, slow:ms, peer:off",
+                    "sticky:k, lost:d, dead:d, small:d, slow:ms, peer:off, nccl:off",
                     faults);
 }
 

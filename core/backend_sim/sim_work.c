@@ -145,8 +145,10 @@ static void illegal_access(int device) {
 
 static void do_kernel(int device, sim_op *op) {
   bool made = op->run == tide__sim_run_launch, packs = op->run == tide__sim_run_pack;
+  bool joins = op->run == tide__sim_run_join;
   if (!translate(device, &op->args.head) || (made && !tide__sim_translate_launch(device, &op->args.launch)) ||
-      (packs && !tide__sim_translate_pack(device, &op->args.pack))) {
+      (packs && !tide__sim_translate_pack(device, &op->args.pack)) ||
+      (joins && !tide__sim_translate_join(&op->args.join.call))) {
     illegal_access(device);
     return;
   }

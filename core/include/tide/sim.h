@@ -16,7 +16,8 @@ extern "C" {
  * k fails when it runs: reported once, by the next wait on its device sticky:k  likewise, and the device is lost from
  * then on lost:d    device d is lost at once slow:ms   every queued copy starts so many milliseconds late peer:off  no
  * device can reach another's memory dead:d    device d starts nothing that is queued any more, and tells nobody:
- * whoever waits for it waits until this is taken back small:d   device d offers half the memory of the others */
+ * whoever waits for it waits until this is taken back small:d   device d offers half the memory of the others nccl:off
+ * there is no collective library */
 TIDE_API tide_status tide_sim_fault(const char *faults);
 
 /* In dry mode nothing is computed or copied; every stream has a modelled clock (3 us a launch, 4 TB/s) instead, which
