@@ -180,6 +180,45 @@ tide_status tide__collective_queue(tide__collective *o) {
   return tide__collective_peers(o);
 }
 
+/* ---- for comm.c ---- */
+
+/* From here on a ring beats one device that serves all others in turn. To a single other device it does not. */
+enum { RING_RANKS = 3 };
+static const int64_t ring_bytes = (int64_t)4 << 20;
+
+bool tide__collective_wanted(const tide_tensor *x, const int *devices, int n) {
+  uint64_t ranks = (uint64_t)1 << x->storage->device, listed = 0;
+  tide_collective_call bytes = {.dtype = TIDE_UINT8};
+  if (n < RING_RANKS - 1 || x->numel * tide__itemsize(x->dtype) < ring_bytes || !tide__tensor_dense(x)) return false;
+  for (int i = 0; i < n; i++) {
+    if (listed >> devices[i] & 1) return false;
+    listed |= (uint64_t)1 << devices[i];
+  }
+  return __builtin_popcountll(ranks | listed) >= RING_RANKS && takes(&bytes);
+}
+
+tide_status tide__collective_broadcast(tide_tensor **made, const tide_tensor *x, const int *devices, int n,
+                                       const char *what) {
+  tide__collective o = {.what = what, .call = {.kind = TIDE_COLLECTIVE_BROADCAST, .n = n, .root = n}};
+  tide_status status = TIDE_OK;
+  o.call.count = x->numel;
+  for (int i = 0; i < n && status == TIDE_OK; i++) {
+    bool source = devices[i] == x->storage->device;
+    if (source) o.call.root = i;
+    status = source ? TIDE_OK : tide__tensor_new_like(&made[i], x, (tide_dtype)x->dtype, devices[i]);
+    o.in[i] = o.out[i] = source ? (tide_tensor *)x : made[i];
+    if (status == TIDE_OK) status = tide__stream_current(&o.streams[i], devices[i]);
+  }
+  if (o.call.root == n) { /* the source is no part of the list */
+    o.in[n] = o.out[n] = (tide_tensor *)x;
+    o.call.n = n + 1;
+    if (status == TIDE_OK) status = tide__stream_current(&o.streams[n], x->storage->device);
+  }
+  if (status == TIDE_OK) status = tide__collective_queue(&o);
+  if (status != TIDE_OK) tide__tensors_drop(made, n);
+  return status;
+}
+
 /* ---- the calls of nccl.h ---- */
 
 tide_status tide_nccl_version(int *major, int *minor, int *patch) {

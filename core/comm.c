@@ -8,7 +8,8 @@
  *
  * What lies in one piece travels as bytes. Anything else is copied by a kernel that reaches into the other device's
  * memory, where the machine can; where not, it takes the way of copy.c, packed and unpacked on either side. Memory of
- * the host goes that way too.
+ * the host goes that way too. What is large and goes to several devices is broadcast by the backend's own collectives,
+ * if it has some, in a ring that uses every link (collective.c).
  *
  * Invariant: every argument is checked before anything is queued or written. The uses of a storage are noted on streams
  * of its own device alone; the work of others is covered by the waits. */
@@ -224,7 +225,10 @@ tide_status tide_comm_broadcast(tide_tensor **outs, const tide_tensor *x, const 
     fan[jobs] = (tide__fan){&made[i], x, NULL, i};
     TIDE_TRY(tide__stream_current(&fan[jobs++].on, to[i]));
   }
-  TIDE_TRY(tide__fan_out(fan, jobs, what));
+  if (jobs > 1 && x->storage->device >= 0 && tide__collective_wanted(x, to, n))
+    TIDE_TRY(tide__collective_broadcast(made, x, to, n, what));
+  else
+    TIDE_TRY(tide__fan_out(fan, jobs, what));
   for (int i = 0; i < n; i++) outs[i] = made[i] ? made[i] : tide__tensor_ref(x);
   return TIDE_OK;
 }

@@ -73,6 +73,12 @@ tide_status tide__fold(tide_op op, tide_tensor *out, const tide_tensor *a, const
 
 /* ---- collective.c ---- */
 
+/* Does the backend have collectives, and are they the faster way to bring x to these devices? */
+bool tide__collective_wanted(const tide_tensor *x, const int *devices, int n);
+/* made[i] becomes x on devices[i], unless it lies there; all are NULL at the start, and again on failure. */
+tide_status tide__collective_broadcast(tide_tensor **made, const tide_tensor *x, const int *devices, int n,
+                                       const char *what);
+
 /* ACCELERATOR, naming *rank, if the communicator has met an error. */
 tide_status tide__collective_health(tide__communicator *c, int *rank);
 void tide__collective_abort(tide__communicator *c); /* ends what runs there: the streams go on */

@@ -67,6 +67,40 @@ describe("collectives between devices that do not see each other's memory", func
   end)
 end)
 
+describe("comm.broadcast of much to several devices", function()
+  D.watch(before_each, after_each)
+
+  it("has the same values over the ring of a collective library", function()
+    if n < 3 then return end
+    local x = tide.arange(1 << 20, { device = "cuda:0", dtype = "int64" }):view(1024, 1024)
+    for _, y in ipairs { x, x:t() } do
+      for _ = 1, 3 do
+        x:add_(1)
+        local r = comm.broadcast(y, { 1, 2, 0 })
+        local far = comm.broadcast(y, { 1, 2 }) -- the source takes part unlisted
+        local want = y:cpu()
+        y:zero_()
+        for i = 1, 2 do
+          assert.is_true(tide.equal(want, r[i]:cpu()))
+          assert.is_true(tide.equal(want, far[i]:cpu()))
+        end
+        assert.is_true(rawequal(y, r[3]))
+        y:copy_(want)
+      end
+    end
+    if D.simulated then
+      local out = D.simulate(3, [[
+        local tide = require "tide"
+        tide.cuda.comm.set_timeout(0.2)
+        local x = tide.zeros(1 << 20, { device = "cuda:0" })
+        local r = tide.cuda.comm.broadcast(x, { 2, 1 })
+        local ok, e = pcall(tide.cuda.synchronize, 0)
+        print(e.message:match "^(.-) of ")]], { TIDE_SIM_FAULT = "dead:1" })
+      assert.are.equal("comm.broadcast: rank 2 (cuda:1) has not come to operation 1\n", out)
+    end
+  end)
+end)
+
 describe("a peer that does not come", function()
   local limit = 0.3
   -- Runs `what` with device 1 as the fault says; prints the error of the wait that follows and how long it took.

@@ -127,14 +127,20 @@ typedef struct cuda_comm {
   void *rank[TIDE_MAX_DEVICES];
 } cuda_comm;
 
+static CUcontext keep_device(void) {
+  CUcontext before = NULL;
+  tide__cuda_get_current(&before);
+  return before;
+}
+
 static tide_status comm_open(void **out, const int *devices, int n) {
   cuda_comm *comm = calloc(1, sizeof *comm);
   if (!comm) return tide__cuda_host->fail(TIDE_MEMORY, "nccl: no host memory for a communicator");
   comm->n = n;
   memcpy(comm->device, devices, (size_t)n * sizeof *devices);
-  cuda_scope scope = cuda_enter(devices[0]);
+  CUcontext before = keep_device();
   int code = nccl.init_all(comm->rank, n, devices);
-  cuda_leave(scope);
+  tide__cuda_set_current(before);
   if (code != SUCCESS) {
     free(comm);
     return check(devices[0], "nccl: making a communicator", code);
@@ -161,14 +167,14 @@ static int call_rank(const cuda_comm *comm, const tide_collective_call *c, int i
 static tide_status comm_run(void *impl, const tide_collective_call *call) {
   const cuda_comm *comm = impl;
   int failed = 0;
-  cuda_scope scope = cuda_enter(comm->device[0]);
+  CUcontext before = keep_device();
   int code = nccl.group_start();
   for (int i = 0; i < comm->n && code == SUCCESS; i++) {
     code = call_rank(comm, call, i);
     if (code != SUCCESS) failed = i;
   }
   int ended = nccl.group_end();
-  cuda_leave(scope);
+  tide__cuda_set_current(before);
   return check(comm->device[failed], "nccl", code != SUCCESS ? code : ended);
 }
 
@@ -182,20 +188,18 @@ static tide_status comm_health(void *impl, int *rank) {
   return TIDE_OK;
 }
 
-/* Aborting is for all ranks first: one that waits for another would not end. */
+/* The ranks of one process share what they hold, which goes with the last of them. */
 static void comm_close(void *impl, bool abort) {
   cuda_comm *comm = impl;
-  cuda_scope scope = cuda_enter(comm->device[0]);
-  nccl.group_start();
+  CUcontext before = keep_device();
   for (int i = 0; i < comm->n; i++) {
     if (abort)
       nccl.abort(comm->rank[i]);
     else
       nccl.destroy(comm->rank[i]);
   }
-  nccl.group_end();
   cudaGetLastError();
-  cuda_leave(scope);
+  tide__cuda_set_current(before);
   free(comm);
 }
 
