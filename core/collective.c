@@ -98,9 +98,28 @@ static tide_status run_locked(tide__communicator **used, tide__collective *o) {
   return status;
 }
 
+/* Tells those who watch what each rank does: after all have come, it reads its input and writes its output. */
+static tide_status note(const tide__collective *o, const tide__roll *roll) {
+  uint32_t number;
+  for (int i = 0; i < o->call.n && tide__sync_watched(); i++)
+    for (int j = 0; j < roll->n; j++)
+      if (j != i) tide__observe_waits_mark(o->streams[i], roll->entry[j].point.event);
+  for (int i = 0; i < o->call.n; i++) {
+    if (tide__sync_watched()) {
+      tide__observe_operands();
+      if (o->out[i]) tide__observe_operand(o->out[i], true);
+      tide__observe_operand(o->in[i], false);
+    }
+    TIDE_TRY(tide__launch_begin(&number, o->streams[i], tide__site_now(), TIDE__LAUNCH_COPY_PEER, 0));
+    TIDE_TRY(tide__launch_done(o->streams[i], number, TIDE_OK));
+  }
+  return TIDE_OK;
+}
+
 static tide_status run_points(tide__collective *o, tide__roll *roll) {
   const tide__point *point;
   for (int i = 0; i < o->call.n; i++) TIDE_TRY(tide__roll_point(&point, roll, o->streams[i], i, true));
+  TIDE_TRY(note(o, roll));
   pthread_mutex_lock(&lock);
   tide_status status = run_locked(&roll->communicator, o);
   pthread_mutex_unlock(&lock);
@@ -134,24 +153,6 @@ static bool takes(const tide_collective_call *call) {
   return t && t->takes(call->dtype, call->op) && t->version(&version[0], &version[1], &version[2]) == TIDE_OK;
 }
 
-/* Tells those who watch what each rank does: after all have come, it reads its input and writes its output. */
-static tide_status note(tide__collective *o) {
-  uint32_t number;
-  for (int i = 0; i < o->call.n && tide__sync_watched(); i++)
-    for (int j = 0; j < o->call.n; j++)
-      if (j != i) tide__observe_waits_stream(o->streams[i], o->streams[j]);
-  for (int i = 0; i < o->call.n; i++) {
-    if (tide__sync_watched()) {
-      tide__observe_operands();
-      if (o->out[i]) tide__observe_operand(o->out[i], true);
-      tide__observe_operand(o->in[i], false);
-    }
-    TIDE_TRY(tide__launch_begin(&number, o->streams[i], tide__site_now(), TIDE__LAUNCH_COPY_PEER, 0));
-    TIDE_TRY(tide__launch_done(o->streams[i], number, TIDE_OK));
-  }
-  return TIDE_OK;
-}
-
 static tide_status run(tide__collective *o) {
   tide__roll roll;
   tide_collective_call *call = &o->call;
@@ -162,7 +163,6 @@ static tide_status run(tide__collective *o) {
     call->in[i] = tide__tensor_ptr(o->in[i]);
     call->out[i] = o->out[i] ? tide__tensor_ptr(o->out[i]) : NULL;
   }
-  TIDE_TRY(note(o));
   tide__roll_begin(&roll, o->what);
   return tide__roll_end(&roll, run_points(o, &roll));
 }

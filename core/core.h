@@ -13,7 +13,8 @@
 /* Sets the thread's error and returns status: return tide__fail(TIDE_SHAPE, "cat: tensor %d has ...", i). */
 tide_status tide__fail(tide_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 tide_status tide__fail_driver(int device, const char *what, int code, const char *name, const char *text, bool sticky);
-/* ACCELERATOR, not sticky, with a message of our own: a device that takes part in something keeps the others waiting. */
+/* ACCELERATOR, not sticky, with a message of our own: a device that takes part in something keeps the others waiting.
+ */
 tide_status tide__fail_peer(int device, int code, const char *name, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 tide_status tide__fail_memory(int device, size_t requested, size_t free, size_t total, size_t allocated,
