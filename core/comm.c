@@ -284,19 +284,19 @@ static tide_status check_streams(tide_stream *const *streams, const int *devices
 }
 
 static tide_status check_chunks(const int64_t *sizes, int n, int64_t length, const char *what) {
-  int64_t sum = 0;
+  int64_t left = length;
   for (int i = 0; i < n; i++) {
     if (sizes[i] <= 0)
       return tide__fail(TIDE_VALUE, "%s: chunk size %lld is not positive, got %lld, expected at least 1", what,
                         (long long)tide__shown(i), (long long)sizes[i]);
-    if (sizes[i] > length - sum) sum = length;
-    sum += sizes[i];
+    if (sizes[i] > left)
+      return tide__fail(TIDE_VALUE, "%s: the chunk sizes do not add up, got more than %lld, the size of the dim", what,
+                        (long long)length);
+    left -= sizes[i];
   }
-  if (sum != length)
-    return tide__fail(TIDE_VALUE, "%s: the chunk sizes do not add up, got %s%lld, expected %lld, the size of the dim",
-                      what, sum > length ? "more than " : "", (long long)(sum > length ? length : sum),
-                      (long long)length);
-  return TIDE_OK;
+  if (left == 0) return TIDE_OK;
+  return tide__fail(TIDE_VALUE, "%s: the chunk sizes do not add up, got %lld, expected %lld, the size of the dim", what,
+                    (long long)(length - left), (long long)length);
 }
 
 /* torch's chunk: equal parts, rounded up, as many as it takes. */

@@ -352,7 +352,8 @@ void ltide_open_comm(lua_State *L, ltide_state *S) {
        "tide.cuda.comm.broadcast(t, devices) -> {Tensor, ...}\ntide.cuda.comm.broadcast(t, nil, {out={...}})\nCopies "
        "t, "
        "of a GPU or the cpu, to each device of the list; where t lies there already the result is t itself. Or writes "
-       "it to the tensors of out, which have its shape and dtype." ORDER},
+       "it to the tensors of out, which have its shape and dtype. A pinned t is read later: wait before you change "
+       "it." ORDER},
       {"broadcast_coalesced", lbroadcast_coalesced,
        "tide.cuda.comm.broadcast_coalesced({t, ...}, devices [, {buffer_size=}]) -> {{Tensor, ...}, ...}\nCopies the "
        "tensors, which lie on the first device, to every device; one list for each, the first of which holds the "

@@ -23,7 +23,7 @@ static struct {
   const char *(*error_string)(int code);
   int (*init_all)(void **comms, int n, const int *devices);
   int (*destroy)(void *comm);
-  int (*abort)(void *comm);
+  int (*give_up)(void *comm);
   int (*async_error)(void *comm, int *code);
   int (*group_start)(void);
   int (*group_end)(void);
@@ -52,18 +52,12 @@ static void nccl_open(void) {
   const struct {
     void *to;
     const char *name;
-  } wanted[] = {{&nccl.version, "ncclGetVersion"},
-                {&nccl.error_string, "ncclGetErrorString"},
-                {&nccl.init_all, "ncclCommInitAll"},
-                {&nccl.destroy, "ncclCommDestroy"},
-                {&nccl.abort, "ncclCommAbort"},
-                {&nccl.async_error, "ncclCommGetAsyncError"},
-                {&nccl.group_start, "ncclGroupStart"},
-                {&nccl.group_end, "ncclGroupEnd"},
-                {&nccl.broadcast, "ncclBroadcast"},
-                {&nccl.reduce, "ncclReduce"},
-                {&nccl.all_reduce, "ncclAllReduce"},
-                {&nccl.all_gather, "ncclAllGather"},
+  } wanted[] = {{&nccl.version, "ncclGetVersion"},          {&nccl.error_string, "ncclGetErrorString"},
+                {&nccl.init_all, "ncclCommInitAll"},        {&nccl.destroy, "ncclCommDestroy"},
+                {&nccl.give_up, "ncclCommAbort"},           {&nccl.async_error, "ncclCommGetAsyncError"},
+                {&nccl.group_start, "ncclGroupStart"},      {&nccl.group_end, "ncclGroupEnd"},
+                {&nccl.broadcast, "ncclBroadcast"},         {&nccl.reduce, "ncclReduce"},
+                {&nccl.all_reduce, "ncclAllReduce"},        {&nccl.all_gather, "ncclAllGather"},
                 {&nccl.reduce_scatter, "ncclReduceScatter"}};
   for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
     void *symbol = dlsym(library, wanted[i].name);
@@ -194,7 +188,7 @@ static void comm_close(void *impl, bool abort) {
   CUcontext before = keep_device();
   for (int i = 0; i < comm->n; i++) {
     if (abort)
-      nccl.abort(comm->rank[i]);
+      nccl.give_up(comm->rank[i]);
     else
       nccl.destroy(comm->rank[i]);
   }
