@@ -53,20 +53,20 @@ static void hangs_and_comes_back(void) {
   tide_tensor *list[DEVICES], *sum = NULL, *outs[DEVICES] = {NULL};
   inputs(list);
   for (int d = 0; d < DEVICES; d++) OK(tide_device_synchronize(d));
-  OK(tide_comm_set_timeout(0.25));
+  OK(tide_comm_set_timeout(0.5));
   OK(tide_sim_fault("dead:1"));
   OK(tide_comm_reduce_add(&sum, list, DEVICES, 0));
   OK(tide_comm_broadcast(outs, sum, devices, DEVICES));
   double start = seconds();
   CHECK(tide_device_synchronize(0) == TIDE_ACCELERATOR);
   double waited = seconds() - start;
-  CHECK(waited > 0.1 && waited < 2 * 0.25);
+  CHECK(waited > 0.3 && waited < 2 * 0.5);
   CHECK(tells("comm.reduce_add: rank 1 (cuda:1) has not come to operation "));
   CHECK(tide_error_get()->device == 1 && !tide_error_get()->sticky);
   CHECK(!strcmp(tide_error_get()->name, "commTimeout"));
   start = seconds();
   CHECK(tide_device_synchronize(2) == TIDE_ACCELERATOR); /* it takes part, and is told at once */
-  CHECK(seconds() - start < 0.2);
+  CHECK(seconds() - start < 0.5);
   bool done;
   tide_stream *stream;
   OK(tide_current_stream(&stream, 0));

@@ -1,10 +1,11 @@
 /* tide/comm.h: collectives: values that go from one device to several and back.
  *
  * Nothing here makes the host wait, unless memory of the host takes part. Each device works on its current stream; when
- * a call returns, what is queued later on the current stream of any device that takes part comes after it, so inputs
- * may be changed and results used at once. Arguments are all checked before anything is written. A list of devices may
- * hold TIDE_CURRENT. Where one of the devices does not come to an operation, or does not finish it, the waits of the
- * others end with TIDE_ACCELERATOR and a message that names it: tide_comm_set_timeout. */
+ * a call returns, what is queued later on the current stream of any device that takes part comes after it, so inputs on
+ * devices may be changed and results used at once; inputs in page-locked memory of the host are read later. Arguments
+ * are all checked before anything is written. A list of devices may hold TIDE_CURRENT. Where one of the devices does
+ * not come to an operation, or does not finish it, the waits of the others end with TIDE_ACCELERATOR and a message that
+ * names it: tide_comm_set_timeout. */
 #ifndef TIDE_COMM_H
 #define TIDE_COMM_H
 
