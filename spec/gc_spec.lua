@@ -31,7 +31,7 @@ describe("the collector", function()
           peak = math.max(peak, n)
         end
       end
-      print(peak < 1600 or peak)]] })
+      print(peak < 2000 or peak)]] })
     assert.are.equal("true\n", out)
   end)
 
