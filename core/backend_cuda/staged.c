@@ -17,8 +17,8 @@ enum { WORKERS = 4, BUFFERS = 2 };
 
 typedef struct buffer {
   char *memory;
-  cudaEvent_t event;
-  bool queued;
+  cudaEvent_t event[TIDE_MAX_DEVICES]; /* an event is of one device; made when that one first needs it */
+  int queued;                          /* the device whose event tells the end of the transfer; -1: there is none */
 } buffer;
 
 typedef struct worker {
@@ -39,7 +39,7 @@ typedef struct job {
 
 static struct {
   pthread_mutex_t lock;
-  int device; /* of the events; -1: nothing made */
+  int device; /* in whose context the memory was made; -1: there is none */
   worker worker[WORKERS];
   job job;
 } staging = {.lock = PTHREAD_MUTEX_INITIALIZER, .device = -1};
@@ -50,26 +50,25 @@ static void drop_buffers(void) {
   for (int w = 0; w < WORKERS; w++) {
     for (int b = 0; b < BUFFERS; b++) {
       buffer *x = &staging.worker[w].buffers[b];
-      if (x->event) cudaEventDestroy(x->event);
+      for (int d = 0; d < TIDE_MAX_DEVICES; d++)
+        if (x->event[d]) cudaEventDestroy(x->event[d]);
       if (x->memory) cudaFreeHost(x->memory);
-      *x = (buffer){0};
+      *x = (buffer){.queued = -1};
     }
   }
   staging.device = -1;
   cudaGetLastError();
 }
 
-/* Events belong to a device: another device's copy makes the buffers anew, which programs seldom ask for. */
+/* The memory serves all devices. */
 static int make_buffers(int device) {
-  if (staging.device == device) return 0;
-  drop_buffers();
+  if (staging.device >= 0) return 0;
   int rc = 0;
   for (int i = 0; !rc && i < WORKERS * BUFFERS; i++) {
     buffer *x = &staging.worker[i / BUFFERS].buffers[i % BUFFERS];
     void *memory = NULL;
     rc = (int)cudaHostAlloc(&memory, PIECE, cudaHostAllocPortable);
-    x->memory = memory;
-    if (!rc) rc = (int)cudaEventCreateWithFlags(&x->event, cudaEventDisableTiming);
+    x->memory = memory, x->queued = -1;
   }
   if (rc)
     drop_buffers();
@@ -86,16 +85,18 @@ static size_t piece_size(const job *j, size_t piece) {
 }
 
 static int passed(buffer *b) {
-  if (!b->queued) return 0;
-  b->queued = false;
-  return (int)cudaEventSynchronize(b->event);
+  int device = b->queued;
+  b->queued = -1;
+  return device < 0 ? 0 : (int)cudaEventSynchronize(b->event[device]);
 }
 
 static int queue_transfer(const job *j, buffer *b, void *dst, const void *src, size_t bytes) {
   enum cudaMemcpyKind kind = j->to_host ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice;
-  int rc = (int)cudaMemcpyAsync(dst, src, bytes, kind, j->stream);
-  if (!rc) rc = (int)cudaEventRecord(b->event, j->stream);
-  b->queued = !rc;
+  cudaEvent_t *event = &b->event[j->device];
+  int rc = *event ? 0 : (int)cudaEventCreateWithFlags(event, cudaEventDisableTiming);
+  if (!rc) rc = (int)cudaMemcpyAsync(dst, src, bytes, kind, j->stream);
+  if (!rc) rc = (int)cudaEventRecord(*event, j->stream);
+  if (!rc) b->queued = j->device;
   return rc;
 }
 
