@@ -9,6 +9,7 @@
  * caching can be switched later. */
 #include "allocator.h"
 #include "observe.h"
+#include "order.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -183,12 +184,16 @@ static tide_allocator *own_for(const tide__request *r) {
 }
 
 static void *handle_of(const tide_stream *stream, const tide_backend *backend) {
+  tide__order_lend(stream);
   return (void *)(uintptr_t)backend->stream_handle(stream->impl);
 }
 
 static tide_status ask(void **ptr, const tide_backend *backend, const tide__request *r, tide_allocator *own,
                        size_t size) {
-  if (r->source == SOURCE_ASYNC) return backend->mem_alloc_async(ptr, r->stream->impl, size);
+  if (r->source == SOURCE_ASYNC) {
+    tide__order_waited(r->stream, NULL, 0); /* the memory is there only behind this */
+    return backend->mem_alloc_async(ptr, r->stream->impl, size);
+  }
   if (!own) return backend->mem_alloc(ptr, r->stream->device, size);
   *ptr = own->alloc((ptrdiff_t)size, r->stream->device, handle_of(r->stream, backend));
   return *ptr ? TIDE_OK : TIDE_MEMORY;

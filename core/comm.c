@@ -151,9 +151,10 @@ static tide_status copy_on(tide_stream *on, tide_tensor *dst, const tide_tensor 
   return status;
 }
 
+/* start: NULL where the copy's stream has waited for the source's already. */
 static tide_status fan_one(tide__fan *f, const tide__point *start, tide__roll *roll, tide_stream *source) {
   const tide__point *done;
-  TIDE_TRY(tide__point_wait(f->on, start, roll->what));
+  if (start) TIDE_TRY(tide__point_wait(f->on, start, roll->what));
   if (!*f->dst) TIDE_TRY(make_on(f->dst, f->src, f->on));
   tide_tensor *dst = *f->dst;
   if (dst->numel == 0) return TIDE_OK;
@@ -169,8 +170,10 @@ static tide_status fan_one(tide__fan *f, const tide__point *start, tide__roll *r
 }
 
 static tide_status fan_queue(tide__fan *fan, int n, tide__roll *roll, tide_stream *source) {
-  const tide__point *start;
-  TIDE_TRY(tide__roll_point(&start, roll, source, TIDE__RANK_SOURCE, true));
+  const tide__point *start = NULL;
+  bool settled = true;
+  for (int i = 0; i < n; i++) settled &= fan[i].on == source || tide__order_settled(fan[i].on, source);
+  if (!settled) TIDE_TRY(tide__roll_point(&start, roll, source, TIDE__RANK_SOURCE, true));
   for (int i = 0; i < n; i++) TIDE_TRY(fan_one(&fan[i], start, roll, source));
   return TIDE_OK;
 }
@@ -399,12 +402,14 @@ static tide_status gather_one(tide_tensor *dst, const tide_tensor *src, tide_str
 
 static tide_status gather_queue(tide_tensor *const *parts, tide_tensor *const *list, int n, tide__roll *roll,
                                 tide_stream *const *streams) {
-  const tide__point *start, *done;
+  const tide__point *start = NULL, *done;
   tide_stream *destination = streams[n];
-  TIDE_TRY(tide__roll_point(&start, roll, destination, TIDE__RANK_DESTINATION, true));
+  bool settled = true;
+  for (int i = 0; i < n; i++) settled &= streams[i] == destination || tide__order_settled(streams[i], destination);
+  if (!settled) TIDE_TRY(tide__roll_point(&start, roll, destination, TIDE__RANK_DESTINATION, true));
   for (int i = 0; i < n; i++) {
     if (list[i]->numel == 0) continue;
-    TIDE_TRY(tide__point_wait(streams[i], start, roll->what));
+    if (start) TIDE_TRY(tide__point_wait(streams[i], start, roll->what));
     TIDE_TRY(gather_one(parts[i], list[i], streams[i], destination));
     if (streams[i] == destination) continue;
     TIDE_TRY(tide__roll_point(&done, roll, streams[i], i, false));

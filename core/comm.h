@@ -3,6 +3,7 @@
 #define TIDE_CORE_COMM_H
 
 #include "graph.h"
+#include "order.h"
 #include "tensor.h"
 #include "tide/comm.h"
 

@@ -158,7 +158,7 @@ static tide_status tensors_new(tide_tensor ***out, size_t n, const char *what) {
 static tide_status send_all(tide_tensor **outs, layout *l, tide_tensor *const *packed, tide_stream *on,
                             const tide__point *start, tide__roll *roll, int rank, tide_stream *source) {
   const tide__point *done;
-  TIDE_TRY(tide__point_wait(on, start, roll->what));
+  if (start) TIDE_TRY(tide__point_wait(on, start, roll->what));
   tide_status status = flats_new(l, on->device, 1);
   if (status == TIDE_OK) status = fill(l, packed, on, 1);
   if (status == TIDE_OK) status = views(outs, l, packed);
@@ -172,12 +172,14 @@ static tide_status send_all(tide_tensor **outs, layout *l, tide_tensor *const *p
 static tide_status broadcast_all(tide_tensor **outs, tide_tensor *const *list, int n, const int *devices, int n_devices,
                                  size_t buffer_size, tide__roll *roll, tide_tensor **packed) {
   tide_stream *streams[TIDE_MAX_DEVICES];
-  const tide__point *start;
+  const tide__point *start = NULL;
+  bool settled = true;
   layout l;
   for (int d = 0; d < n_devices; d++) TIDE_TRY(tide__stream_current(&streams[d], devices[d]));
   TIDE_TRY(tide__comm_join(streams, n_devices, roll->what));
   TIDE_TRY(packed_new(packed, list, n, streams[0]));
-  TIDE_TRY(tide__roll_point(&start, roll, streams[0], 0, true));
+  for (int d = 1; d < n_devices; d++) settled &= tide__order_settled(streams[d], streams[0]);
+  if (!settled) TIDE_TRY(tide__roll_point(&start, roll, streams[0], 0, true));
   TIDE_TRY(layout_begin(&l, list, n, buffer_size));
   tide_status status = TIDE_OK;
   for (int d = 1; d < n_devices && status == TIDE_OK; d++)

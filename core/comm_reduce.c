@@ -11,7 +11,7 @@
 tide_status tide__sum_begin(tide__roll *roll, tide_stream *const *streams, int n, tide_stream *destination) {
   const tide__point *here;
   for (int i = 0; i < n; i++) {
-    if (streams[i] == destination) continue;
+    if (streams[i] == destination || tide__order_settled(destination, streams[i])) continue;
     TIDE_TRY(tide__roll_point(&here, roll, streams[i], i, true));
     TIDE_TRY(tide__point_wait(destination, here, roll->what));
   }

@@ -167,6 +167,11 @@ struct tide_stream {
   _Atomic uint64_t use_id; /* what storages compare: `id`, and while it is captured a number of the capture's own */
   _Atomic(struct tide_graph *) capture;      /* the graph that is being captured on this stream; else NULL */
   _Atomic(struct tide__progress *) progress; /* progress.h; NULL before the first launch */
+  struct {
+    _Atomic uint64_t behind[4]; /* which states of other streams it has waited for */
+    _Atomic uint32_t waits;     /* how many it was told */
+    _Atomic bool lent;
+  } order; /* order.c */
   _Atomic int64_t refs;
   uint32_t epoch;
   struct tide_stream *next; /* list of the released ones whose work is not done */
@@ -199,7 +204,9 @@ typedef struct tide__point {
   void *event;
   uint64_t captured, stream; /* the capture that it is in, 0 for none; the stream's id */
   int device;
-  uint32_t number; /* of the last launch before it */
+  uint32_t number;    /* of the last launch before it */
+  tide_stream *place; /* borrowed, for waits alone */
+  uint64_t then;      /* of tide__order_now */
 } tide__point;
 tide_status tide__point_set(tide__point *out, tide_stream *stream, const char *what);
 tide_status tide__point_wait(tide_stream *stream, const tide__point *point, const char *what);

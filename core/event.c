@@ -12,6 +12,7 @@
 
 #include "graph.h"
 #include "observe.h"
+#include "order.h"
 #include "tide/ipc.h"
 
 enum { ALL_FLAGS = TIDE_EVENT_TIMING | TIDE_EVENT_BLOCKING | TIDE_EVENT_INTERPROCESS };
@@ -279,6 +280,7 @@ tide_status tide_stream_wait_event(tide_stream *stream, tide_event *event) {
   TIDE_TRY(tide__backend(&b, stream->device));
   if (event->captured || stream->capture) TIDE_TRY(tide__capture_wait(stream, event->captured, "stream_wait_event"));
   TIDE_TRY(b->event_wait(stream->impl, event->impl));
+  tide__order_waited(stream, NULL, 0);
   if (!tide__sync_watched()) return TIDE_OK;
   tide__progress_behind(stream, event->stream, event->number);
   tide__observe_waits_event(stream, event);
@@ -291,9 +293,9 @@ tide_status tide__point_set(tide__point *out, tide_stream *stream, const char *w
   if (tide__sync_watched()) TIDE_TRY(tide__capture_legacy(stream, what));
   TIDE_TRY(tide__backend(&b, stream->device));
   TIDE_TRY(tide__event_take(&event, b, stream->device, 0));
-  uint64_t captured = tide__capture_id(stream);
+  uint64_t captured = tide__capture_id(stream), then = tide__order_now(stream);
   tide_status status = b->event_record(event, stream->impl);
-  *out = (tide__point){event, captured, stream->id, stream->device, tide__progress_now(stream)};
+  *out = (tide__point){event, captured, stream->id, stream->device, tide__progress_now(stream), stream, then};
   if (status != TIDE_OK)
     tide__point_drop(out);
   else if (tide__sync_watched())
@@ -311,6 +313,7 @@ tide_status tide__point_wait(tide_stream *stream, const tide__point *point, cons
   }
   TIDE_TRY(tide__backend(&b, stream->device));
   TIDE_TRY(b->event_wait(stream->impl, point->event));
+  tide__order_waited(stream, point->place, point->then);
   if (tide__sync_watched()) tide__observe_waits_mark(stream, point->event);
   return TIDE_OK;
 }

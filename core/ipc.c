@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "accelerator.h"
+#include "order.h"
 #include "share.h"
 #include "tensor.h"
 #include "tide/ipc.h"
@@ -336,6 +337,7 @@ static tide_status attach(loan *l, const parcel *p) {
     return tide__fail(TIDE_SUPPORT, "tensor_from_ipc: %s shares no memory", tide__device_text(l->device));
   TIDE_TRY(tide__stream_current(&stream, l->device));
   TIDE_TRY(b->ipc_event_open(&event, l->device, &p->event));
+  tide__order_waited(stream, NULL, 0);
   tide_status status = b->event_wait(stream->impl, event);
   b->event_free(event);
   TIDE_TRY(status);

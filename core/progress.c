@@ -49,7 +49,7 @@ struct tide__progress *tide__progress_new(tide_stream *stream) {
     atomic_init(&p->noted, b->progress_note && b->progress_read);
     /* The driver's stream may have served before: its count goes on. */
     uint32_t start = b->progress_note && b->progress_read ? b->progress_read(stream->impl) : 0;
-    atomic_init(&p->launched, start), atomic_init(&p->done, start);
+    atomic_init(&p->launched, start), atomic_init(&p->queued, start), atomic_init(&p->done, start);
     p->next = all;
     if (all) all->prev = p;
     all = p;

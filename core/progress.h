@@ -27,6 +27,7 @@ enum { TIDE__PROGRESS_RING = 2048, TIDE__PROGRESS_ALONE = 32, TIDE__PROGRESS_AMO
 /* One for each stream that launched something. */
 struct tide__progress {
   _Atomic uint32_t launched; /* how many; also the number of the last one. It may wrap. */
+  _Atomic uint32_t queued;   /* the last one that has been handed to the backend */
   _Atomic uint32_t done;     /* the last one that a wait has seen the end of */
   _Atomic uint32_t step;     /* TIDE__PROGRESS_ALONE while it is the only one of its device, else _AMONG */
   _Atomic bool noted;        /* the stream notes every step-th one as it passes it */
@@ -65,6 +66,7 @@ static inline uint32_t tide__launch_note(tide_stream *stream, uint32_t site, tid
 static inline tide_status tide__launch_end(tide_stream *stream, uint32_t number, tide_status status) {
   if (number == 0 || status != TIDE_OK) return status;
   struct tide__progress *p = atomic_load_explicit(&stream->progress, memory_order_relaxed);
+  atomic_store_explicit(&p->queued, number, memory_order_release);
   bool quiet = (number & (atomic_load_explicit(&p->step, memory_order_relaxed) - 1)) != 0 && !p->blocking;
   return __builtin_expect(quiet, 1) ? TIDE_OK : tide__launch_check(p, number);
 }

@@ -17,6 +17,7 @@
 
 #include "graph.h"
 #include "observe.h"
+#include "order.h"
 #include "tide/device.h"
 #include "tide/history.h"
 #include "tide/memory.h"
@@ -142,6 +143,7 @@ tide_status tide_stream_wrap(tide_stream **out, int device, uint64_t handle) {
   tide_stream *s = NULL;
   TIDE_TRY(shell_new(&s, device));
   s->external = true;
+  tide__order_lend(s);
   tide_status status = b->stream_wrap(&s->impl, device, handle);
   if (status != TIDE_OK)
     free(s);
@@ -253,6 +255,7 @@ int tide_stream_device(const tide_stream *s) { return s->device; }
 int tide_stream_priority(const tide_stream *s) { return s->priority; }
 
 uint64_t tide_stream_handle(const tide_stream *s) {
+  tide__order_lend(s);
   const tide_backend *b = s->epoch == tide__epoch_now() ? tide__backend_peek(s->device) : NULL;
   return b ? b->stream_handle(s->impl) : 0;
 }
