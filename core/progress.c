@@ -190,6 +190,7 @@ void tide__progress_reached_all(const tide__reached *list, int n) {
 /* The first launch after `noted` that the stream was asked to note, or the last one. What is no longer in the ring is
  * not looked at. */
 static uint32_t next_mark(const struct tide__progress *p, uint32_t noted, uint32_t launched) {
+  if (!before(noted, launched)) return launched;
   uint32_t k = launched - noted < TIDE__PROGRESS_RING ? noted + 1 : launched - TIDE__PROGRESS_RING + 1;
   while (before(k, launched) &&
          !(atomic_load_explicit(&p->entry[k % TIDE__PROGRESS_RING], memory_order_relaxed) & TIDE__PROGRESS_MARK))

@@ -17,7 +17,8 @@ describe("work on a device", function()
   D.watch(before_each, after_each)
 
   it("is queued and the host goes on", function()
-    local x = tide.zeros(100, { device = "cuda" })
+    local x = tide.ones(100, { device = "cuda" })
+    x:add_(-1) -- a kernel may be loaded at its first use, which waits for the device
     cuda.synchronize()
     local t = tide.Timer()
     cuda._sleep(200000000)

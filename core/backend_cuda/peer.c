@@ -21,10 +21,10 @@ bool tide__cuda_peer_open(int device, int peer) {
       open = rc == cudaSuccess || rc == cudaErrorPeerAccessAlreadyEnabled;
     }
     cudaGetLastError();
-    cuda_unrelax(relaxed);
-    cuda_leave(scope);
     ways[device][peer] = open ? OPEN : NONE;
     if (open) tide__cuda_range_guest(peer, device); /* mapped memory has an access list of its own */
+    cuda_unrelax(relaxed);
+    cuda_leave(scope);
   }
   bool open = ways[device][peer] == OPEN;
   pthread_mutex_unlock(&lock);
