@@ -159,7 +159,9 @@ static int run_script(lua_State *L, char **argv, int script) {
   if (!strcmp(name, "-") && strcmp(argv[script - 1], "--")) name = NULL;
   int status = luaL_loadfile(L, name), n = 0;
   if (status == LUA_OK) {
-    while (argv[script + 1 + n]) lua_pushstring(L, argv[script + 1 + n++]);
+    while (argv[script + 1 + n]) n++;
+    luaL_checkstack(L, n, "too many arguments to the script");
+    for (int i = 1; i <= n; i++) lua_pushstring(L, argv[script + i]);
     status = runner_call(L, n, 0);
   }
   return runner_report(L, status);

@@ -35,6 +35,13 @@ describe("the runner", function()
     assert.is_truthy(out:find("Lua 5.4", 1, true))
   end)
 
+  it("takes more arguments than a Lua stack has room for at first", function()
+    local words = {}
+    for i = 1, 3000 do words[i] = "w" .. i end
+    local out = D.run { write "print(select('#', ...), (select(3000, ...)), #arg)", table.unpack(words) }
+    assert.are.equal("3000\tw3000\t3000\n", out)
+  end)
+
   it("runs a script with arg and varargs", function()
     local path = write "print(arg[0] == ..., select('#', ...), arg[1], arg[2], arg[-1] ~= nil, select(2, ...))"
     local out, err = D.run { path, path, "b c" }
