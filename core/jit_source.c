@@ -4,9 +4,9 @@
  * the operands 0 .. n-1, results first, their storage types tide_s<k>, the compute type tide_t, the arguments
  * tide_args, the lists TIDE_EACH, TIDE_EACH_IN, TIDE_EACH_OUT, TIDE_ARGS of operands, TIDE_LANES of what one thread
  * does, TIDE_DIMS from the innermost dim on, and tide_apply, which does one element. The dtypes are part of the text,
- * so no kernel decides anything about them while it runs; strided kernels know their number of dims too. TIDE_ROLLED
- * asks for one copy of the user's code in a kernel instead of one for each lane: a loop, or a function whose code is
- * long, takes the compiler several times as long in several copies and gains nothing by them.
+ * so no kernel decides anything about them while it runs; strided kernels know their number of dims too. What takes the
+ * compiler long (a loop, mathematics of many instructions) stands once in a kernel instead of once for each lane: as a
+ * function that is called, or, where TIDE_ROLLED says so, in a loop over the lanes.
  *
  * Packed arguments: 16 bytes for each scalar, the pointers, the count (int64), then for strided kernels the strides
  * [ndim][operands] (int64) and a divisor for each dim. tide__jit_layout and the struct in the text say the same, which
@@ -115,14 +115,30 @@ static void add_lanes(tide__text *t, int lanes, int ndim) {
 /* Bool and 16-bit floats are converted, all others are computed with as they are. */
 static bool is_small(int dtype) { return dtype == TIDE_BOOL || dtype == TIDE_FLOAT16 || dtype == TIDE_BFLOAT16; }
 
-static void add_apply(tide__text *t, const tide__jit_text *j, const tide__special *s) {
+/* The user's function, called by value and not inlined: so long code is compiled once for all lanes. */
+static void add_call(tide__text *t, const tide__jit_text *j) {
   const tide__signature *f = j->signature;
+  tide__text_add(t, "static TIDE_APART tide_t tide_call(");
+  for (int p = 0; p < f->params; p++)
+    tide__text_add(t, "%s%s v%d", p ? ", " : "",
+                   j->role[p] == TIDE_ROLE_SCALAR ? scalar_type(j->scalar_kind[j->number[p]]) : "tide_t", p);
+  tide__text_add(t, ") { return (tide_t)::%s<tide_t>(", f->name);
+  for (int p = 0; p < f->params; p++) tide__text_add(t, "%sv%d", p ? ", " : "", p);
+  tide__text_add(t, "); }\n");
+}
+
+static void add_apply(tide__text *t, const tide__jit_text *j, const tide__special *s, bool apart) {
+  const tide__signature *f = j->signature;
+  if (apart) add_call(t, j);
   tide__text_add(t, "static TIDE_INLINE void tide_apply(const tide_args &a");
   for (int k = 0; k < s->operands; k++) tide__text_add(t, ", %stide_s%d &x%d", k < s->outputs ? "" : "const ", k, k);
   tide__text_add(t, ") {\n");
   if (!j->by_value)
     for (int k = 0; k < s->outputs; k++) tide__text_add(t, "  tide_t r%d = tide_t();\n", k);
-  tide__text_add(t, j->by_value ? "  tide_t r0 = (tide_t)::%s<tide_t>(" : "  ::%s<tide_t>(", f->name);
+  if (apart)
+    tide__text_add(t, "  tide_t r0 = tide_call(");
+  else
+    tide__text_add(t, j->by_value ? "  tide_t r0 = (tide_t)::%s<tide_t>(" : "  ::%s<tide_t>(", f->name);
   for (int p = 0; p < f->params; p++) {
     const char *comma = p ? ", " : "";
     if (j->role[p] == TIDE_ROLE_SCALAR)
@@ -173,11 +189,12 @@ char *tide__jit_source(const tide__jit_text *j, const tide__special *s, const ti
   add_list(&t, "TIDE_EACH_OUT", 0, s->outputs, "");
   add_list(&t, "TIDE_EACH_IN", s->outputs, s->operands, "");
   add_list(&t, "TIDE_ARGS", 0, s->operands, ",");
-  tide__text_add(&t, "#define TIDE_THREADS %d\n#define TIDE_ROLLED %d\n", c->threads, is_long(j->code, s));
+  bool is_costly = is_long(j->code, s), apart = is_costly && j->by_value && !c->host;
+  tide__text_add(&t, "#define TIDE_THREADS %d\n#define TIDE_ROLLED %d\n", c->threads, is_costly && !apart);
   tide__jit_layout(&l, s);
   add_lanes(&t, l.vector, s->ndim);
   add_args(&t, j, s, &l);
-  add_apply(&t, j, s);
+  add_apply(&t, j, s, apart);
   tide__text_add(&t, "%s", s->ndim ? c->strided : c->flat);
   return tide__text_end(&t, "jiterator");
 }

@@ -3,10 +3,11 @@
  * All of it is made to compile fast: the rest of the time is NVRTC's own. It includes nothing: 16-bit floats are
  * converted by their instructions, and what C++ has in std is declared, as far as an elementwise function needs it,
  * where it is named. A kernel is one path without a loop, as lanes that the preprocessor writes out cost less than
- * those that are unrolled. Where core says TIDE_ROLLED, because one copy of the user's code takes long enough, a loop
- * serves all lanes instead: values rotate through lane 0, so that they stay in registers. With TIDE_BARE (nvrtc.c)
- * NVRTC's own header is left out and the names of it that count are declared here; what the assertions say is where
- * code would otherwise mean something else without an error.
+ * those that are unrolled. Where one copy of the user's code takes long enough, all lanes call it (TIDE_APART, which
+ * costs less bandwidth than it saves time); what writes through references cannot be called without going through
+ * memory, so there core says TIDE_ROLLED and a loop serves all lanes: values rotate through lane 0, so that they stay
+ * in registers. With TIDE_BARE (nvrtc.c) NVRTC's own header is left out and the names of it that count are declared
+ * here; what the assertions say is where code would otherwise mean something else without an error.
  *
  * A thread of the flat kernel moves 16 bytes of the widest operand at once, which was measured to be best; a strided
  * one does four elements, all of whose loads are in flight together. The flat kernel's last thread moves as much as
@@ -39,7 +40,8 @@ const char tide__cuda_prelude[] =
     "              sizeof(sqrt(0.f)) == 4 && sizeof(floor(0.f)) == 4 &&\n"
     "              sizeof(fmod(0.f, 0.f)) == 4, \"CUDA's overloads\");\n"
     "#endif\n"
-    "#define TIDE_INLINE __device__ __forceinline__\n" INTEGERS "TIDE_INLINE void tide_begin() {\n"
+    "#define TIDE_INLINE __device__ __forceinline__\n#define TIDE_APART __device__ __attribute__((noinline))\n" INTEGERS
+    "TIDE_INLINE void tide_begin() {\n"
     "#if __CUDA_ARCH__ >= 900\n"
     "  asm volatile(\"griddepcontrol.wait;\" ::: \"memory\");\n"
     "  asm volatile(\"griddepcontrol.launch_dependents;\" ::: \"memory\");\n"
