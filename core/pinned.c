@@ -2,8 +2,10 @@
  *
  * Locking pages costs a driver call of up to milliseconds and may wait for the device, so pieces that are let go are
  * kept and serve again. Sizes are powers of two, as torch's, and a kept piece serves requests of its own size alone:
- * one list for each. What is kept is bounded, because locked pages are missing elsewhere. A piece comes here only when
- * no queued copy uses it any more (park.c), so whatever is kept may serve at once.
+ * one list for each. What is kept is bounded, because locked pages are missing elsewhere: by what the user has set,
+ * else by 512 MiB, or so that all together is no more than was once in use at a time: a program that goes round in the
+ * same work locks its pages once. A piece comes here only when no queued copy uses it any more (park.c), so whatever is
+ * kept may serve at once.
  *
  * Invariant: a piece is in the list of all pieces while it exists, and in the list of its size exactly while nobody has
  * it. */
@@ -24,8 +26,8 @@ enum { SMALLEST = 12, SIZES = 64 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static tide__pinned *all, *kept[SIZES];
-static size_t kept_bytes, most;
-static _Atomic uint32_t limit_epoch; /* in which `most` was read from the settings */
+static size_t kept_bytes, used_bytes, used_most, most; /* `most`: SIZE_MAX where the user has set none */
+static _Atomic uint32_t limit_epoch;                   /* in which `most` was read from the settings */
 static tide_host_memory_stats stats;
 
 static int class_of(size_t bytes) {
@@ -128,15 +130,24 @@ tide_status tide__pinned_get(tide__pinned **out, void **ptr, size_t bytes) {
   TIDE_TRY(get(&p, bytes));
   pthread_mutex_lock(&lock);
   tide__stat_one(&stats.active_requests, 1), tide__stat_one(&stats.active_bytes, (int64_t)p->size);
+  used_bytes += p->size;
+  if (used_bytes > used_most) used_most = used_bytes;
   pthread_mutex_unlock(&lock);
   *out = p, *ptr = p->ptr;
   return TIDE_OK;
 }
 
+/* The lock is held. */
+static bool may_keep(size_t size) {
+  if (most != SIZE_MAX) return kept_bytes + size <= most;
+  return kept_bytes + size <= (size_t)512 << 20 || used_bytes + kept_bytes + size <= used_most;
+}
+
 void tide__pinned_put(tide__pinned *p) {
   pthread_mutex_lock(&lock);
   tide__stat_one(&stats.active_requests, -1), tide__stat_one(&stats.active_bytes, -(int64_t)p->size);
-  bool keep = kept_bytes + p->size <= most;
+  used_bytes -= p->size;
+  bool keep = may_keep(p->size);
   int class = class_of(p->size);
   if (keep)
     p->kept = kept[class], kept[class] = p, kept_bytes += p->size;
@@ -167,7 +178,13 @@ static void trim_to(size_t bound) {
   }
 }
 
-void tide__pinned_trim(void) { trim_to(0); }
+/* What is in use now is the measure from here on. */
+void tide__pinned_trim(void) {
+  trim_to(0);
+  pthread_mutex_lock(&lock);
+  used_most = used_bytes;
+  pthread_mutex_unlock(&lock);
+}
 
 void tide__pinned_limit(size_t bytes) {
   pthread_mutex_lock(&lock);
@@ -185,6 +202,7 @@ void tide__pinned_shutdown(void) {
     destroy(p);
   }
   stats = (tide_host_memory_stats){0};
+  used_bytes = used_most = 0;
 }
 
 /* ---- statistics ---- */

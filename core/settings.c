@@ -177,7 +177,7 @@ static tide_status refresh(void) {
   if (epoch == tide__epoch_now()) return TIDE_OK;
   if (!tide__running()) return tide__fail(TIDE_STATE, "memory: tide is not started, expected tide_init first");
   tide__settings fresh = {.caching = true, .expandable = true, .max_split = SIZE_MAX, .fraction = -1};
-  fresh.pinned_most = 512 * mib;
+  fresh.pinned_most = SIZE_MAX;
   const char *text = getenv("TIDE_ALLOC_CONF"), *off = getenv("TIDE_NO_CUDA_MEMORY_CACHING");
   if (text) TIDE_TRY(read_text(&fresh, text, "TIDE_ALLOC_CONF"));
   fresh.caching = !off || !*off || !strcmp(off, "0");

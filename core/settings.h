@@ -12,7 +12,7 @@ typedef struct tide__settings {
   bool expandable;  /* segments grow where the driver can */
   bool divided;     /* some division is above 1 */
   size_t max_split; /* SIZE_MAX: no limit */
-  size_t pinned_most;
+  size_t pinned_most; /* SIZE_MAX: not set */
   double collect_above; /* of the bytes that may be used; 0: off */
   double fraction;      /* of the device; below 0: not set */
   uint8_t division[TIDE__SIZE_CLASSES];

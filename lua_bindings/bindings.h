@@ -25,6 +25,7 @@ typedef struct ltide_state {
   lua_State *running;                 /* the coroutine that called last in this universe */
   size_t debt, limit;                 /* bytes allocated since the last look at what is alive, and how many cause one */
   size_t alive[TIDE_MAX_DEVICES + 1]; /* bytes that the last collection left: of the CPU, then of each device */
+  size_t pinned;                      /* page-locked ones among the CPU's */
   double last_cost, last_end;         /* seconds that collection took, and when it ended */
   struct ltide_arena
       *strays; /* handles made by finalisers: at the end of a state these get no finaliser of their own */
