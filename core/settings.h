@@ -7,12 +7,12 @@
 enum { TIDE__SIZE_CLASSES = 16 }; /* sizes from 1 MiB on, a power of two each */
 
 typedef struct tide__settings {
-  bool async;       /* backend:cudaMallocAsync */
-  bool caching;     /* not TIDE_NO_CUDA_MEMORY_CACHING */
-  bool expandable;  /* segments grow where the driver can */
-  bool divided;     /* some division is above 1 */
-  size_t max_split; /* SIZE_MAX: no limit */
-  size_t pinned_most; /* SIZE_MAX: not set */
+  bool async;           /* backend:cudaMallocAsync */
+  bool caching;         /* not TIDE_NO_CUDA_MEMORY_CACHING */
+  bool expandable;      /* segments grow where the driver can */
+  bool divided;         /* some division is above 1 */
+  size_t max_split;     /* SIZE_MAX: no limit */
+  size_t pinned_most;   /* SIZE_MAX: not set */
   double collect_above; /* of the bytes that may be used; 0: off */
   double fraction;      /* of the device; below 0: not set */
   uint8_t division[TIDE__SIZE_CLASSES];
