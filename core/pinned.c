@@ -3,9 +3,9 @@
  * Locking pages costs a driver call of up to milliseconds and may wait for the device, so pieces that are let go are
  * kept and serve again. Sizes are powers of two, as torch's, and a kept piece serves requests of its own size alone:
  * one list for each. What is kept is bounded, because locked pages are missing elsewhere: by what the user has set,
- * else by 512 MiB, or so that all together is no more than was once in use at a time: a program that goes round in the
- * same work locks its pages once. A piece comes here only when no queued copy uses it any more (park.c), so whatever is
- * kept may serve at once.
+ * else by 512 MiB, or so that all together is hardly more than was once in use at a time: a program that goes round in
+ * the same work locks its pages once. A piece comes here only when no queued copy uses it any more (park.c), so
+ * whatever is kept may serve at once.
  *
  * Invariant: a piece is in the list of all pieces while it exists, and in the list of its size exactly while nobody has
  * it. */
@@ -140,7 +140,8 @@ tide_status tide__pinned_get(tide__pinned **out, void **ptr, size_t bytes) {
 /* The lock is held. */
 static bool may_keep(size_t size) {
   if (most != SIZE_MAX) return kept_bytes + size <= most;
-  return kept_bytes + size <= (size_t)512 << 20 || used_bytes + kept_bytes + size <= used_most;
+  size_t all_bytes = used_bytes + kept_bytes + size;
+  return kept_bytes + size <= (size_t)512 << 20 || all_bytes <= used_most + used_most / 8; /* the rest: other sizes */
 }
 
 void tide__pinned_put(tide__pinned *p) {

@@ -22,6 +22,25 @@ describe("page-locked memory", function()
     D.eq(p:t(), p:t():pin_memory())
   end)
 
+  it("is locked once for a program that goes round in it", function()
+    local function made() return cuda.host_memory_stats()["num_host_alloc"] end
+    local function round()
+      local list = {}
+      for i = 1, 10 do list[i] = tide.empty(1 << 26, { dtype = "uint8", pin_memory = true }) end
+      for _, x in ipairs(list) do x:free() end
+    end
+    round()
+    local before = made()
+    round()
+    assert.are.equal(before, made())
+    cuda.memory.empty_host_cache() -- from here on what is in use counts anew
+    local x = tide.empty(1 << 30, { dtype = "uint8", pin_memory = true })
+    x:free()
+    local after = cuda.host_memory_stats()["allocated_bytes.current"]
+    cuda.memory.empty_host_cache()
+    assert.is_true(after >= 1 << 30 and cuda.host_memory_stats()["allocated_bytes.current"] < 1 << 30)
+  end)
+
   it("is there for storages", function()
     local x = tide.arange(5, { dtype = "int64" })
     local s = x:storage():pin_memory()
