@@ -66,7 +66,7 @@ static FILE *check_file(lua_State *L, int arg, const char *mode, const char **na
 typedef struct writer {
   lua_State *L;
   ltide_state *S;
-  FILE *file;
+  FILE *file;                  /* NULL: the value is only looked at */
   int seen, storages, handles; /* stack indexes: numbers of tables and tensors, of storages; or 0 */
   lua_Integer objects, storage_count;
 } writer;
@@ -78,8 +78,10 @@ typedef struct place {
   int depth;
 } place;
 
-static void put(const writer *w, const void *bytes, size_t n) { fwrite(bytes, 1, n, w->file); }
-static void put_tag(const writer *w, char tag) { putc(tag, w->file); }
+static void put(const writer *w, const void *bytes, size_t n) {
+  if (w->file) fwrite(bytes, 1, n, w->file);
+}
+static void put_tag(const writer *w, char tag) { put(w, &tag, 1); }
 static void put_int(const writer *w, int64_t i) { put(w, &i, sizeof i); }
 static void put_text(const writer *w, const char *text, size_t n) {
   put_int(w, (int64_t)n);
@@ -133,8 +135,10 @@ static void put_storage(writer *w, const tide_tensor *x) {
   ltide_tensor *bytes = ltide_new_tensor(L, w->S), *host = ltide_new_tensor(L, w->S);
   tide_options o = {TIDE_DTYPE_NONE, TIDE_CPU, false};
   ltide_try(L, ltide_span_storage(&bytes->t, x));
-  ltide_try(L, tide_to(&host->t, bytes->t, &o, false, false));
-  put(w, tide_tensor_data(host->t), (size_t)n);
+  if (w->file) {
+    ltide_try(L, tide_to(&host->t, bytes->t, &o, false, false));
+    put(w, tide_tensor_data(host->t), (size_t)n);
+  }
   ltide_close_tensor(host);
   ltide_close_tensor(bytes);
   lua_pop(L, 2);
@@ -481,7 +485,9 @@ void ltide_read_value(lua_State *L, ltide_state *S, FILE *file, int map, bool sh
 static int lsave(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   const char *name;
+  if (lua_isnone(L, 2)) return ltide_arg_error(L, 2, "value", "what is to be saved");
   lua_settop(L, 2);
+  ltide_write_value(L, S, NULL, 2, 0); /* a value that cannot be saved leaves the file that is there alone */
   FILE *file = check_file(L, 1, "wb", &name);
   ltide_write_value(L, S, file, 2, 0);
   errno = 0;
@@ -511,6 +517,7 @@ static int lload(lua_State *L) {
 
 static int lserialize(lua_State *L) {
   ltide_state *S = ltide_enter(L);
+  if (lua_isnone(L, 1)) return ltide_arg_error(L, 1, "value", "what is to be serialized");
   lua_settop(L, 1);
   ltide_file *f = ltide_push_file(L);
   f->file = open_memstream(&f->bytes, &f->size);

@@ -7,7 +7,8 @@
 #include "bindings.h"
 
 /* Writes the value at index; raises when it holds something that cannot be written. `handles`: stack index of a table
- * that takes the IPC handles of tensors of accelerators, which are shared then instead of copied; or 0. */
+ * that takes the IPC handles of tensors of accelerators, which are shared then instead of copied; or 0. Without a file
+ * it is only looked at. */
 void ltide_write_value(lua_State *L, ltide_state *S, FILE *file, int index, int handles);
 /* Reads what the above has written and pushes it. `map`: stack index of map_location, or of nil. `shared`: may the
  * bytes name shared tensors? */
