@@ -322,7 +322,7 @@ static const ltide_reg functions[] = {
      "arrow from the line, "
      "and the allocated memory. Device times come from CUPTI where it is there, else, or with events, from events "
      "around each operation. When fn raises, the file is written and the error goes on. One at a time; an operation "
-     "costs the host one to a few microseconds more meanwhile, and nothing at other times."},
+     "costs the host 2 us more meanwhile, 7 with events, and nothing at other times."},
     {"summary", lsummary,
      "tide.cuda.profiler.summary(fn, ...) -> table, results of fn\nRuns fn(...) and prints which lines and kernels "
      "took "
