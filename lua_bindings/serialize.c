@@ -144,7 +144,7 @@ static void put_storage(writer *w, const tide_tensor *x) {
   lua_pop(L, 2);
 }
 
-static void put_tensor(writer *w, int index, tide_tensor *x) {
+static void put_tensor(writer *w, tide_tensor *x) {
   lua_State *L = w->L;
   int ndim = tide_tensor_ndim(x);
   if (w->handles && tide_tensor_device(x) >= 0) {
@@ -156,7 +156,6 @@ static void put_tensor(writer *w, int index, tide_tensor *x) {
     put(w, handle.bytes, sizeof handle.bytes);
     return;
   }
-  (void)index;
   const char *dtype = tide_dtype_name(tide_tensor_dtype(x));
   put_tag(w, 'x');
   put_text(w, dtype, strlen(dtype));
@@ -218,7 +217,7 @@ static void put_value(writer *w, int index, const place *at) {
   if (x || lua_istable(L, index)) {
     if (put_number_of(w, index)) return;
     if (x)
-      put_tensor(w, index, x);
+      put_tensor(w, x);
     else
       put_table(w, index, at);
   } else if (lua_isuserdata(L, index) && ltide_test_dtype(L, index, &dtype)) {
