@@ -150,7 +150,7 @@ static void translate(tide_collective_call *call, tide_dtype dtype) {
 static bool takes(const tide_collective_call *call) {
   int version[3];
   const tide_collective *t = table();
-  return t && t->takes(call->dtype, call->op) && t->version(&version[0], &version[1], &version[2]) == TIDE_OK;
+  return t && t->takes(call->dtype) && t->version(&version[0], &version[1], &version[2]) == TIDE_OK;
 }
 
 static tide_status run(tide__collective *o) {

@@ -19,7 +19,7 @@ typedef enum tide_collective_kind {
 typedef struct tide_collective_call {
   tide_collective_kind kind;
   tide_nccl_op op;
-  tide_dtype dtype; /* one that the backend takes for op */
+  tide_dtype dtype; /* one that the backend takes */
   int n, root;
   int64_t count;                  /* elements, more than 0 */
   void *stream[TIDE_MAX_DEVICES]; /* the backend's */
@@ -30,7 +30,7 @@ typedef struct tide_collective_call {
 typedef struct tide_collective {
   /* Opens the library; LIBRARY, with the reason, where there is none. */
   tide_status (*version)(int *major, int *minor, int *patch);
-  bool (*takes)(tide_dtype dtype, tide_nccl_op op);
+  bool (*takes)(tide_dtype dtype);
   tide_status (*open)(void **out, const int *devices, int n); /* the devices are distinct */
   tide_status (*run)(void *comm, const tide_collective_call *call);
   /* Has something gone wrong since? Then it is told as ACCELERATOR, and *rank says where. */

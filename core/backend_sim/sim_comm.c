@@ -127,10 +127,7 @@ static tide_status version(int *major, int *minor, int *patch) {
 }
 
 /* As NCCL's: no 16-bit integers, nothing complex, no bool. */
-static bool takes(tide_dtype dtype, tide_nccl_op op) {
-  (void)op;
-  return dtype != TIDE_BOOL && dtype != TIDE_INT16 && dtype < TIDE_COMPLEX64;
-}
+static bool takes(tide_dtype dtype) { return dtype != TIDE_BOOL && dtype != TIDE_INT16 && dtype < TIDE_COMPLEX64; }
 
 static tide_status comm_open(void **out, const int *devices, int n) {
   (void)devices, (void)n;
