@@ -74,7 +74,7 @@ describe("comm.broadcast of much to several devices", function()
     if n < 3 then return end
     local x = tide.arange(1 << 20, { device = "cuda:0", dtype = "int64" }):view(1024, 1024)
     for _, y in ipairs { x, x:t() } do
-      for _ = 1, 3 do
+      for _ = 1, D.tsan and 1 or 3 do
         x:add_(1)
         local r = comm.broadcast(y, { 1, 2, 0 })
         local far = comm.broadcast(y, { 1, 2 }) -- the source takes part unlisted

@@ -178,7 +178,7 @@ describe("events", function()
     assert.is_true(e:record().cuda_event ~= 0)
   end)
 
-  it("make a timer of the device", function()
+  it("make a timer of the device #timed", function()
     local t = cuda.Timer()
     cuda._sleep(20000000)
     local first = t:time().real

@@ -93,7 +93,7 @@ describe("tide.fft", function()
   end)
 
   it("a long line is right: a few frequencies of it, and the way back", function()
-    for _, n in ipairs { 4096, 6000, 8192, 10007, 65536, 100003 } do
+    for _, n in ipairs(D.tsan and { 6000, 8192, 10007 } or { 4096, 6000, 8192, 10007, 65536, 100003 }) do
       local x = tide.randn(n, { dtype = "float64", device = D.dev })
       local z = tide.complex(x, x:roll(5))
       local f, t = fft.fft(z), tide.arange(n, { dtype = "float64", device = D.dev })

@@ -352,7 +352,7 @@ describe("tide.parallel.data_parallel", function()
     tide.get_default_device() -- the coroutine that called last is held until another one calls
   end)
 
-  it("keeps all devices busy, also when the function waits", function()
+  it("keeps all devices busy, also when the function waits #timed", function()
     if D.devices < 2 then return end
     local ms = D.tsan and 500 or D.simulated and 150 or 200
     local cycles = ms * (D.simulated and 1000000 or cuda.get_device_properties(0).clock_rate)
@@ -423,7 +423,7 @@ describe("tide.parallel.data_parallel", function()
 end)
 
 describe("several devices", function()
-  it("get their parts beside the work of the first, and nothing makes the host wait", function()
+  it("get their parts beside the work of the first, and nothing makes the host wait #timed", function()
     D.simulate(2, [[
       local x = tide.ones(6, 2, { device = "cuda:0" })
       tide.cuda.synchronize_all()

@@ -341,25 +341,23 @@ describe("the sanitizer in the long run", function()
     assert(met > 50 and apart > 50, met .. " met, " .. apart .. " were apart")
   end)
 
-  it("makes a loop of small operations at most five times slower", function()
+  it("makes a loop of small operations at most five times slower #timed", function()
     if D.tsan then return end
     local x, y = tide.ones(64, on), tide.ones(64, on)
-    local function median()
-      local t = {}
-      for i = 1, 9 do
+    -- The best of several rounds in turn: other work of the machine only ever makes a round slower.
+    local best = { enable = math.huge, disable = math.huge }
+    for _ = 1, 15 do
+      for state, least in pairs(best) do
+        sanitizer[state]()
         cuda.synchronize()
         local timer = tide.Timer()
         for _ = 1, 500 do local _ = x:add_(y) + y end
-        t[i] = timer:time().real
+        best[state] = math.min(least, timer:time().real)
       end
-      table.sort(t)
-      return t[5]
     end
-    sanitizer.disable()
-    local off = median()
     sanitizer.enable()
-    local with = median()
-    assert(with < 5 * off, ("%.2f times"):format(with / off))
+    local times = best.enable / best.disable
+    assert(times < 5, ("%.2f times"):format(times))
   end)
 
   it("forgets what is gone", function()

@@ -16,7 +16,7 @@ end
 describe("work on a device", function()
   D.watch(before_each, after_each)
 
-  it("is queued and the host goes on", function()
+  it("is queued and the host goes on #timed", function()
     local x = tide.ones(100, { device = "cuda" })
     x:add_(-1) -- a kernel may be loaded at its first use, which waits for the device
     cuda.synchronize()
