@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checks what the built files export (what the public headers declare, no more and no
-# less) and that they need system libraries alone.
+# less), that they need system libraries alone, and that the library stays small.
 # usage: symbols.sh BUILD
 set -u
 build=$1
@@ -38,6 +38,16 @@ check_declared() {
   for name in $(comm -13 <(echo "$declared") <(echo "$exported")); do complain "$1 exports $name, which they do not declare"; done
 }
 
+# check_size FILE BYTES: what a game ships of it, without symbols.
+check_size() {
+  local small size
+  small=$(mktemp)
+  strip -o "$small" "$1"
+  size=$(stat -c %s "$small")
+  rm "$small"
+  [ "$size" -le "$2" ] || complain "$1 has $size bytes when stripped, more than $2"
+}
+
 check_exports "$build/lib/libtide.so" 'tide_[a-z0-9][a-z0-9_]*'
 check_declared "$build/lib/libtide.so"
 check_exports "$build/lib/libtide_cuda.so" 'tide_backend_cuda_open'
@@ -46,4 +56,5 @@ check_needs "$build/lib/libtide.so" none
 check_needs "$build/lib/libtide_cuda.so" none
 check_needs "$build/lib/lua/5.4/tide.so" libtide
 check_needs "$build/bin/tide" none
+check_size "$build/lib/libtide.so" $((2 << 20))
 exit $failed
