@@ -1,12 +1,11 @@
-"""comm_torch.py: PyTorch's side of comm.lua, case by case. Prints `torch <tab> case <tab> value <tab> unit`, one a line."""
-import statistics
+"""comm_torch.py: PyTorch's side of comm.lua, case by case."""
 import sys
-import time
 
 import torch
 from torch.cuda import comm, nccl
 
-now = time.perf_counter
+import bench
+
 if torch.cuda.device_count() < 2:
     print("comm: needs two devices")
     sys.exit(0)
@@ -14,42 +13,14 @@ torch.set_grad_enabled(False)
 devices = [0, 1]
 
 
-def out(case, value, unit):
-    print(f"torch\t{case}\t{value:.4g}\t{unit}", flush=True)
-
-
 def sync():
     for d in devices:
         torch.cuda.synchronize(d)
 
 
-def host(case, f, n):
-    for _ in range(20):
-        f()
-    sync()
-    issue = []
-    for _ in range(7):
-        t = now()
-        for _ in range(n):
-            f()
-        issue.append((now() - t) / n * 1e9)
-        sync()
-    out("host_" + case, statistics.median(issue), "ns")
-
-
 def bandwidth(case, size, f):
     reps = max(3, min(200, (1 << 30) // size))
-    for _ in range(3):
-        f()
-    sync()
-    rates = []
-    for _ in range(7):
-        t = now()
-        for _ in range(reps):
-            f()
-        sync()
-        rates.append(size * reps / (now() - t) / 1e9)
-    out("bw_" + case, statistics.median(rates), "GB/s")
+    bench.out("bw_" + case, size * reps / bench.seconds(bench.times(reps, f), 7, sync) / 1e9, "GB/s")
 
 
 def name(size):
@@ -85,7 +56,7 @@ def cases(size):
 
 for size in (4 << 10, 64 << 10, 512 << 10):
     for case, f in cases(size):
-        host(f"{case}_{name(size)}", f, 200 if "coalesced" in case else 1000)
+        bench.host(f"{case}_{name(size)}", f, 200 if "coalesced" in case else 1000, sync)
 for size in (1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20):
     for case, f in cases(size):
         bandwidth(f"{case}_{name(size)}", size, f)

@@ -2,41 +2,19 @@
 import os
 
 os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "2"
-import statistics
 import sys
-import time
 
-now, N = time.perf_counter, 1 << 24
-peer = sys.argv[1] if len(sys.argv) > 1 else "torch"
+import bench
 
-
-def out(case, value, unit):
-    print(f"{peer}\t{case}\t{value:.4g}\t{unit}", flush=True)
+N, host = 1 << 24, bench.host
+bench.peer = sys.argv[1] if len(sys.argv) > 1 else "torch"
 
 
-def bandwidth(case, size, f, reps=9):
-    f()
-    times = []
-    for _ in range(reps):
-        t = now()
-        f()
-        times.append(now() - t)
-    out(case, size * N / statistics.median(times) / 1e9, "GB/s")
+def bandwidth(case, size, f):
+    bench.out(case, size * N / bench.seconds(f) / 1e9, "GB/s")
 
 
-def host(case, f, n=20000):
-    for _ in range(200):
-        f()
-    times = []
-    for _ in range(7):
-        t = now()
-        for _ in range(n):
-            f()
-        times.append((now() - t) / n * 1e9)
-    out("host_" + case, statistics.median(times), "ns")
-
-
-if peer == "torch":
+if bench.peer == "torch":
     import torch
 
     torch.set_num_threads(2)
@@ -56,9 +34,9 @@ if peer == "torch":
     bandwidth("normal_", 4, lambda: z.normal_())
     bandwidth("uniform_", 4, lambda: z.uniform_())
     bandwidth("matmul1024", 2 * 1024**3 / N, lambda: m @ m)  # GFLOP/s
-    host("add1", lambda: a + a)
-    host("view", lambda: x[3:9])
-    host("empty", lambda: torch.empty(1))
+    host("add1", lambda: a + a, 20000)
+    host("view", lambda: x[3:9], 20000)
+    host("empty", lambda: torch.empty(1), 20000)
 else:
     import numpy as np
 
@@ -77,6 +55,6 @@ else:
     bandwidth("sum_cols", 4, lambda: X.sum(0))
     bandwidth("transpose", 8, lambda: np.copyto(Z, X.T))
     bandwidth("matmul1024", 2 * 1024**3 / N, lambda: m @ m)  # GFLOP/s
-    host("add1", lambda: a + a)
-    host("view", lambda: x[3:9])
-    host("empty", lambda: np.empty(1, "f"))
+    host("add1", lambda: a + a, 20000)
+    host("view", lambda: x[3:9], 20000)
+    host("empty", lambda: np.empty(1, "f"), 20000)

@@ -1,15 +1,10 @@
 """fft_torch.py: PyTorch's side of fft.lua, case by case."""
-import statistics
-import time
-
 import torch
+
+import bench
 
 torch.set_grad_enabled(False)
 fft, cuda = torch.fft, "cuda"
-
-
-def out(case, value, unit):
-    print(f"torch\t{case}\t{value:.4g}\t{unit}", flush=True)
 
 
 def real(*size):
@@ -21,19 +16,7 @@ def complex_(*size):
 
 
 def row(case, x, f):
-    for _ in range(3):
-        f(x)
-    torch.cuda.synchronize()
-    times = []
-    for _ in range(20):
-        a, b = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        a.record()
-        for _ in range(10):
-            f(x)
-        b.record()
-        b.synchronize()
-        times.append(a.elapsed_time(b))
-    out("fft_" + case, statistics.median(times) * 1e3 / 10, "us")
+    bench.out("fft_" + case, bench.device_ms(bench.times(10, lambda: f(x))) * 1e3 / 10, "us")
 
 
 row("c2c_16M", complex_(1, 1 << 24), fft.fft)
@@ -52,14 +35,4 @@ row("real_input_65536x1024", real(65536, 1024), fft.fft)
 row("c2c_ortho_4096x1024", complex_(4096, 1024), lambda x: fft.fft(x, norm="ortho"))
 
 small = complex_(16, 64)
-for _ in range(200):
-    fft.fft(small)
-torch.cuda.synchronize()
-issue = []
-for _ in range(7):
-    t = time.perf_counter()
-    for _ in range(2000):
-        fft.fft(small)
-    issue.append((time.perf_counter() - t) / 2000 * 1e9)
-    torch.cuda.synchronize()
-out("host_fft_16x64", statistics.median(issue), "ns")
+bench.host("fft_16x64", lambda: fft.fft(small), 2000, torch.cuda.synchronize)

@@ -1,55 +1,22 @@
-"""gpu_torch.py: PyTorch's side of gpu.lua, case by case. Prints `torch <tab> case <tab> value <tab> unit`, one a line."""
+"""gpu_torch.py: PyTorch's side of gpu.lua, case by case."""
+import functools
 import gc
-import statistics
-import time
 
 import torch
 
-now = time.perf_counter
+import bench
+from bench import now, out, times
 
-
-def out(case, value, unit):
-    print(f"torch\t{case}\t{value:.4g}\t{unit}", flush=True)
-
-
+sync = torch.cuda.synchronize
+host, seconds = functools.partial(bench.host, sync=sync), functools.partial(bench.seconds, sync=sync)
 start = now()
 torch.ones(1, device="cuda").item()
 out("first_cuda_op", (now() - start) * 1e3, "ms")
 torch.backends.cuda.matmul.allow_tf32 = False
-sync = torch.cuda.synchronize
-
-
-def host(case, f, n=5000):
-    for _ in range(200):
-        f()
-    sync()
-    issue = []
-    for _ in range(7):
-        t = now()
-        for _ in range(n):
-            f()
-        issue.append((now() - t) / n * 1e9)
-        sync()
-    out("host_" + case, statistics.median(issue), "ns")
-
-
-def device_ms(f, reps=20):
-    for _ in range(3):
-        f()
-    sync()
-    times = []
-    for _ in range(reps):
-        a, b = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        a.record()
-        f()
-        b.record()
-        b.synchronize()
-        times.append(a.elapsed_time(b))
-    return statistics.median(times)
 
 
 def bandwidth(case, size, f, reps=20):
-    out("bw_" + case, size / device_ms(f, reps) / 1e6, "GB/s")
+    out("bw_" + case, size / bench.device_ms(f, reps) / 1e6, "GB/s")
 
 
 torch.set_grad_enabled(False)
@@ -92,32 +59,10 @@ with torch.cuda.graph(g):
     for _ in range(100):
         w.add_(1)
 host("graph_replay100", g.replay, 500)
-times = []
-for _ in range(21):
-    sync()
-    t = now()
-    for _ in range(100):
-        g.replay()
-    sync()
-    times.append((now() - t) / 100 * 1e6)
-out("graph_replay100_done", statistics.median(times), "us")
+out("graph_replay100_done", seconds(times(100, g.replay), 21) / 100 * 1e6, "us")
 host("item", lambda: x[0].item(), 2000)
 first = x[0]
 host("item_only", lambda: first.item(), 2000)
-
-
-
-def seconds(f, reps=9):
-    f()
-    sync()
-    times = []
-    for _ in range(reps):
-        t = now()
-        f()
-        sync()
-        times.append(now() - t)
-    return statistics.median(times)
-
 
 live = [torch.empty(16, device="cuda") for _ in range(10000)]
 out("collect_10000", seconds(gc.collect) * 1e3, "ms")
@@ -151,14 +96,7 @@ dev = torch.empty(1 << 28, dtype=torch.uint8, device="cuda")
 bandwidth("h2d_pinned", 1 << 28, lambda: dev.copy_(pinned, non_blocking=True))
 bandwidth("d2h_pinned", 1 << 28, lambda: pinned.copy_(dev, non_blocking=True))
 for case, f in (("h2d_pageable", lambda: dev.copy_(paged)), ("d2h_pageable", lambda: paged.copy_(dev))):
-    f()
-    times = []
-    for _ in range(7):
-        t = now()
-        f()
-        sync()
-        times.append(now() - t)
-    out("bw_" + case, (1 << 28) / statistics.median(times) / 1e9, "GB/s")
+    out("bw_" + case, (1 << 28) / seconds(f, 7) / 1e9, "GB/s")
 p, q = torch.randn(4096, 4096, device="cuda"), torch.randn(4096, 4096, device="cuda")
 product, side = torch.empty_like(p), torch.cuda.Stream()
 once = seconds(lambda: torch.matmul(p, q, out=product))
@@ -168,9 +106,7 @@ def overlap(case, copy):
     copying = seconds(copy)
     rounds = max(1, int(copying / once + 0.5))
 
-    def compute():
-        for _ in range(rounds):
-            torch.matmul(p, q, out=product)
+    compute = times(rounds, lambda: torch.matmul(p, q, out=product))
 
     def both():
         with torch.cuda.stream(side):
@@ -187,4 +123,4 @@ for case, dtype in (("f32", torch.float32), ("f16", torch.float16), ("bf16", tor
     p = torch.randn(8192, 8192, device="cuda", dtype=dtype)
     q = torch.randn(8192, 8192, device="cuda", dtype=dtype)
     product = torch.empty(8192, 8192, device="cuda", dtype=dtype)
-    out("matmul8192_" + case, 2 * 8192**3 / device_ms(lambda: torch.matmul(p, q, out=product), 9) / 1e9, "TFLOP/s")
+    out("matmul8192_" + case, 2 * 8192**3 / bench.device_ms(lambda: torch.matmul(p, q, out=product), 9) / 1e9, "TFLOP/s")

@@ -5,6 +5,9 @@ import time
 
 import torch
 
+import bench
+from bench import now, out
+
 order, kernels = (sys.argv + ["turn"])[1], int((sys.argv + ["turn", "50"])[2])
 salt = (int(sys.argv[3]) if len(sys.argv) > 3 else int(time.time())) % 1000000 * 100
 forms = [
@@ -17,26 +20,22 @@ def code(i):
     return "template <typename T> T bench_%d(T x, T y) { return %s; }" % (salt + i, forms[i % len(forms)] % (salt + i))
 
 
-def out(case, value, unit):
-    print("torch\t%s\t%.4g\t%s" % (case, value, unit), flush=True)
-
-
 create = torch.cuda.jiterator._create_jit_fn
 x = torch.randn(1000, device="cuda")
 y = torch.randn(1000, device="cuda")
 x + y
 torch.cuda.synchronize()
 times, f = [], {}
-start = time.perf_counter()
+start = now()
 if order == "first":
     f = {i: create(code(i)) for i in range(1, kernels + 1)}
 for i in range(1, kernels + 1):
-    t = time.perf_counter()
+    t = now()
     if i not in f:
         f[i] = create(code(i))
     f[i](x, y)
-    times.append((time.perf_counter() - t) * 1e3)
-out("jit_%s_all" % order, (time.perf_counter() - start) * 1e3, "ms")
+    times.append((now() - t) * 1e3)
+out("jit_%s_all" % order, (now() - start) * 1e3, "ms")
 out("jit_%s_first" % order, times[0], "ms")
 out("jit_%s_further" % order, statistics.median(times[1:]), "ms")
 out("jit_%s_further_least" % order, min(times[1:]), "ms")
@@ -44,18 +43,8 @@ if order != "turn":
     sys.exit()
 
 
-def host(case, g, n=5000):
-    for _ in range(200):
-        g()
-    torch.cuda.synchronize()
-    issue = []
-    for _ in range(7):
-        t = time.perf_counter()
-        for _ in range(n):
-            g()
-        issue.append((time.perf_counter() - t) / n * 1e9)
-        torch.cuda.synchronize()
-    out("host_" + case, statistics.median(issue), "ns")
+def host(case, g):
+    bench.host(case, g, sync=torch.cuda.synchronize)
 
 
 scaled = create("template <typename T> T scaled(T x, T y, T a) { return x + a * y; }", a=1)
@@ -77,23 +66,8 @@ for name, text in {
     "pow": "return pow(x, T(2.5)) + T(1);",
 }.items():
     h = create("template <typename T> T h(T x) { %s }" % text)
-    ms = []
-    for _ in range(23):
-        a, b = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        a.record()
-        h(big)
-        b.record()
-        b.synchronize()
-        ms.append(a.elapsed_time(b))
-    out("jit_" + name, 2 * 4 * n / statistics.median(ms[3:]) / 1e6, "GB/s")
+    out("jit_" + name, 2 * 4 * n / bench.device_ms(lambda: h(big)) / 1e6, "GB/s")
 
 two = create("template <typename T> T two(T x, T y) { return x * y + x; }")
-A, ms = big.view(16384, 16384), []
-for _ in range(23):
-    a, b = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-    a.record()
-    two(A, A[:1])
-    b.record()
-    b.synchronize()
-    ms.append(a.elapsed_time(b))
-out("jit_row_broadcast", 2 * 4 * n / statistics.median(ms[3:]) / 1e6, "GB/s")
+A = big.view(16384, 16384)
+out("jit_row_broadcast", 2 * 4 * n / bench.device_ms(lambda: two(A, A[:1])) / 1e6, "GB/s")
