@@ -79,6 +79,19 @@ const char *tide_memory_stack(uint32_t id) {
   return s ? s->text : "";
 }
 
+/* The number stands behind the last colon that one stands behind: both names may hold colons and words like " in ". */
+void tide_memory_stack_line(tide_stack_line *out, const char *text, size_t length) {
+  *out = (tide_stack_line){length, 0, length};
+  for (size_t at = length; at-- > 0;) {
+    size_t end = at + 1;
+    while (end < length && text[end] >= '0' && text[end] <= '9') end++;
+    bool named = end + 4 <= length && !memcmp(text + end, " in ", 4);
+    if (text[at] != ':' || end == at + 1 || !(named || end == length)) continue;
+    *out = (tide_stack_line){at, (int)strtol(text + at + 1, NULL, 10), named ? end + 4 : length};
+    return;
+  }
+}
+
 /* ---- who asks ---- */
 
 tide__note tide__note_now(void) {

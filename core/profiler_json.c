@@ -5,13 +5,14 @@
  * stream and a counter of allocated memory. An arrow leads from an operation to the first piece of work that came of
  * it. Times are microseconds with three digits, written from integers: no locale can put a comma there.
  *
- * Invariant: what is written is valid JSON in UTF-8 or plain bytes above ASCII, whatever names hold; slices of one
+ * Invariant: what is written is valid JSON in UTF-8, whatever names hold; slices of one
  * thread follow each other or nest. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "json.h"
 #include "profiler.h"
 
 enum { HOST = 1, DEVICE = 100 };
@@ -22,35 +23,7 @@ typedef struct writer {
   bool any;
 } writer;
 
-/* A byte that is part of no UTF-8 sequence would make the whole file unreadable. */
-static size_t sequence(const unsigned char *c) {
-  size_t n = *c < 0x80                 ? 1
-             : *c >= 0xc2 && *c < 0xe0 ? 2
-             : *c >= 0xe0 && *c < 0xf0 ? 3
-             : *c >= 0xf0 && *c < 0xf5 ? 4
-                                       : 0;
-  for (size_t i = 1; i < n; i++)
-    if ((c[i] & 0xc0) != 0x80) return 0;
-  if ((*c == 0xe0 && c[1] < 0xa0) || (*c == 0xed && c[1] > 0x9f)) return 0;
-  return (*c == 0xf0 && c[1] < 0x90) || (*c == 0xf4 && c[1] > 0x8f) ? 0 : n;
-}
-
-static void put_string(FILE *f, const char *text) {
-  fputc('"', f);
-  for (const unsigned char *c = (const unsigned char *)text; *c;) {
-    size_t n = sequence(c);
-    if (*c == '"' || *c == '\\')
-      fprintf(f, "\\%c", *c);
-    else if (*c < 0x20 || *c == 0x7f)
-      fprintf(f, "\\u%04x", *c);
-    else if (!n)
-      fputs("\\ufffd", f);
-    else
-      fwrite(c, 1, n, f);
-    c += n ? n : 1;
-  }
-  fputc('"', f);
-}
+static void put_string(FILE *f, const char *text) { tide__json_string(f, text, strlen(text)); }
 
 static void put_time(FILE *f, const char *key, uint64_t ns) {
   fprintf(f, ",\"%s\":%" PRIu64 ".%03u", key, ns / 1000, (unsigned)(ns % 1000));

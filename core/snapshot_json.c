@@ -3,38 +3,22 @@
  * The names of the fields are those of the tables that scripts see, which are torch's where torch has them. Everything
  * goes through one buffered file; a failure to write is remembered and told at the end.
  *
- * Invariant: the text is valid JSON in ASCII and UTF-8 whatever the names of scripts and labels are. */
+ * Invariant: the text is valid JSON in UTF-8 whatever the names of scripts and labels are. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "allocator.h"
+#include "json.h"
 
-static void put_string(FILE *f, const char *text, size_t length) {
-  fputc('"', f);
-  for (size_t i = 0; i < length; i++) {
-    unsigned char c = (unsigned char)text[i];
-    if (c == '"' || c == '\\')
-      fprintf(f, "\\%c", c);
-    else if (c < 0x20 || c == 0x7f || c == '<') /* '<': the text may be put into a page */
-      fprintf(f, "\\u%04x", c);
-    else
-      fputc(c, f);
-  }
-  fputc('"', f);
-}
-
-/* "file.lua:12 in name" as an object; the name is optional. */
+/* "file.lua:12 in name" as an object. */
 static void put_frame(FILE *f, const char *text, size_t length) {
-  size_t stop = length, name = length;
-  for (size_t i = 0; i + 4 < length && name == length; i++)
-    if (!strncmp(text + i, " in ", 4)) stop = i, name = i + 4;
-  size_t colon = stop;
-  while (colon > 0 && text[colon - 1] != ':') colon--;
+  tide_stack_line line;
+  tide_memory_stack_line(&line, text, length);
   fputs("{\"filename\":", f);
-  put_string(f, text, colon ? colon - 1 : stop);
-  fprintf(f, ",\"line\":%ld,\"name\":", colon ? strtol(text + colon, NULL, 10) : 0);
-  put_string(f, text + name, length - name);
+  tide__json_string(f, text, line.file_length);
+  fprintf(f, ",\"line\":%d,\"name\":", line.number);
+  tide__json_string(f, text + line.name, length - line.name);
   fputc('}', f);
 }
 
@@ -59,7 +43,7 @@ static void put_label(FILE *f, const tide_tally *tally) {
   if (!tally) return;
   const char *label = tide_tally_label(tally);
   fputs(",\"label\":", f);
-  put_string(f, label, strlen(label));
+  tide__json_string(f, label, strlen(label));
 }
 
 static void put_block(FILE *f, const tide_block_info *b) {
@@ -93,7 +77,7 @@ static void put_event(FILE *f, const tide_memory_event *e) {
     char line[512];
     tide_site_describe(e->owner, line, sizeof line);
     fputs(",\"owner\":", f);
-    put_string(f, line, strlen(line));
+    tide__json_string(f, line, strlen(line));
   }
   put_label(f, e->tally);
   fputc('}', f);

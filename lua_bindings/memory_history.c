@@ -100,16 +100,13 @@ static void push_line(frames *f, uint32_t site) {
 
 /* Appends {filename, line, name} of "file.lua:12 in name" to the table at the top. */
 static void add_frame(lua_State *L, const char *text, size_t length, lua_Integer at) {
-  const char *end = text + length, *name = NULL;
-  for (const char *p = text; p + 4 < end && !name; p++)
-    if (!strncmp(p, " in ", 4)) name = p + 4;
-  const char *stop = name ? name - 4 : end, *colon = stop;
-  while (colon > text && *colon != ':') colon--;
+  tide_stack_line line;
+  tide_memory_stack_line(&line, text, length);
   lua_createtable(L, 0, 3);
-  lua_pushlstring(L, text, (size_t)(colon > text ? colon - text : stop - text));
+  lua_pushlstring(L, text, line.file_length);
   lua_setfield(L, -2, "filename");
-  ltide_set_integer(L, "line", colon > text ? strtol(colon + 1, NULL, 10) : 0);
-  lua_pushlstring(L, name ? name : "", name ? (size_t)(end - name) : 0);
+  ltide_set_integer(L, "line", line.number);
+  lua_pushlstring(L, text + line.name, length - line.name);
   lua_setfield(L, -2, "name");
   lua_rawseti(L, -2, at);
 }

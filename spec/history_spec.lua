@@ -238,6 +238,38 @@ describe("memory history", function()
     D.raises("ArgumentError", M.dump_snapshot, path, { what = 1 })
   end)
 
+  it("takes any name of a file or a label", function()
+    local path, folder = os.tmpname(), os.tmpname()
+    os.remove(folder)
+    local script = folder .. " in x:1/a.lua"
+    assert(os.execute(("mkdir '%s'"):format(script:match "^(.*)/")))
+    local file = assert(io.open(script, "w"))
+    file:write(([[
+      local tide = require "tide"
+      tide.cuda.memory.record_history(true, {stacks = arg[1] == "stacks"})
+      local function make() return (tide.empty(100, {device = "cuda"})) end
+      local x = tide.cuda.memory.scope("a\xff\u{e9}", make)
+      local f = tide.cuda.memory.snapshot().device_traces[1]
+      f = f[#f].frames[1]
+      print(f.filename, f.line, f.name)
+      tide.cuda.memory.dump_snapshot(%q)]]):format(path))
+    file:close()
+    for mode, name in pairs { stacks = "make", lines = "" } do
+      local out, err, code = D.run { script, mode }
+      assert.are.equal(0, code, out .. err)
+      assert.are.equal(("%s\t3\t%s\n"):format(script, mode == "stacks" and out:match "\t3\t(.*)\n" or name), out)
+      file = assert(io.open(path, "rb"))
+      local text = file:read "a"
+      file:close()
+      assert.is_truthy(utf8.len(text))
+      local trace = json.decode(text).device_traces[1]
+      assert.are.equal(script, trace[#trace].frames[1].filename)
+      assert.are.equal(3, trace[#trace].frames[1].line)
+    end
+    os.execute(("rm -r '%s'"):format(script:match "^(.*)/"))
+    os.remove(path)
+  end)
+
   it("finds the leak of the example", function()
     local path = os.tmpname()
     local out, err, code = D.run({ "scripts/examples/memory.lua", "--steps", "12", "--out", path },

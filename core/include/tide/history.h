@@ -117,6 +117,14 @@ typedef struct tide_memory_event {
 /* The text of a stack, lines separated by '\n'; "" of 0. Lives as long as the process. */
 TIDE_API const char *tide_memory_stack(uint32_t stack);
 
+/* The parts of such a line, "file.lua:12 in name", or of "file.lua:12". */
+typedef struct tide_stack_line {
+  size_t file_length; /* the file's name begins the line */
+  int number;         /* 0: there is none */
+  size_t name;        /* where the name begins; at the end if there is none */
+} tide_stack_line;
+TIDE_API void tide_memory_stack_line(tide_stack_line *out, const char *text, size_t length);
+
 /* ---- Snapshots ----------------------------------------------------------------------------------------------------
  */
 
