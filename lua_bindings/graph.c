@@ -26,8 +26,13 @@ static tide_mempool **new_pool(lua_State *L) {
   return u;
 }
 
+tide_mempool *ltide_test_graph_pool(lua_State *L, int arg) {
+  tide_mempool **u = luaL_testudata(L, arg, POOL_META);
+  return u ? *u : ltide_test_mempool(L, arg);
+}
+
 tide_mempool *ltide_check_graph_pool(lua_State *L, int arg, const char *name) {
-  tide_mempool **u = luaL_testudata(L, arg, POOL_META), *pool = u ? *u : ltide_test_mempool(L, arg);
+  tide_mempool *pool = ltide_test_graph_pool(L, arg);
   if (!pool) ltide_arg_error(L, arg, name, "a token of graph_pool_handle() or g:pool(), or a tide.cuda.MemPool");
   return pool;
 }

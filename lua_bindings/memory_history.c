@@ -4,10 +4,10 @@
  * for a snapshot and shared by all the blocks and events that came from it. The copy is held by a userdata, so an error
  * loses nothing; the collector rests while tens of thousands of tables are made. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "memory.h"
+#include "mempool.h"
 
 #define SNAPSHOT_META "tide.memory.snapshot"
 
@@ -41,7 +41,7 @@ static uint32_t check_skip(lua_State *L, int opts) {
   if (!opts || lua_getfield(L, opts, "skip_actions") == LUA_TNIL) return 0;
   if (!lua_istable(L, -1)) ltide_arg_error(L, -1, "skip_actions", "a table of names of actions");
   int list = lua_gettop(L);
-  for (lua_Integer i = 1; lua_rawgeti(L, list, i) != LUA_TNIL; i++) {
+  for (lua_pushnil(L); lua_next(L, list);) {
     const char *name = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "";
     int k = 0;
     while (k < TIDE_MEMORY_ACTIONS && strcmp(name, tide_memory_action_name((tide_memory_action)k))) k++;
@@ -241,10 +241,11 @@ static int holder_gc(lua_State *L) {
 
 static uint64_t check_pool(lua_State *L, int opts) {
   if (!opts || lua_getfield(L, opts, "mempool") == LUA_TNIL) return 0;
-  if (lua_type(L, -1) == LUA_TUSERDATA) lua_getfield(L, -1, "id");
+  const tide_mempool *pool = ltide_test_graph_pool(L, -1);
+  if (pool) return tide_mempool_id(pool);
   int is_id = 0;
   lua_Integer id = lua_type(L, -1) == LUA_TNUMBER ? lua_tointegerx(L, -1, &is_id) : 0;
-  if (!is_id || id < 0) ltide_arg_error(L, -1, "mempool", "a tide.cuda.MemPool or its id");
+  if (!is_id || id < 0) ltide_arg_error(L, -1, "mempool", "a tide.cuda.MemPool, its id or the pool of a graph");
   return (uint64_t)id;
 }
 

@@ -7,5 +7,7 @@
 
 /* The pool of the tide.cuda.MemPool at arg; NULL if it is none. */
 tide_mempool *ltide_test_mempool(lua_State *L, int arg);
+/* Likewise, or that of a graph's token. */
+tide_mempool *ltide_test_graph_pool(lua_State *L, int arg);
 
 #endif
