@@ -87,10 +87,22 @@ void ltide_set_oom(lua_State *L, int device) {
 
 static const char key_observers;
 
+/* Pushes a copy of the list as it is now: an observer may take itself out, or others. */
+static void push_list(lua_State *L) {
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_observers);
+  lua_Integer n = (lua_Integer)lua_rawlen(L, -1);
+  lua_createtable(L, (int)n, 0);
+  for (lua_Integer i = 1; i <= n; i++) {
+    lua_rawgeti(L, -2, i);
+    lua_rawseti(L, -2, i);
+  }
+  lua_remove(L, -2);
+}
+
 /* Protected: the failure is at 1. Each observer is called as fn(device, requested, figures). */
 static int run_observers(lua_State *L) {
   const tide_memory_oom *o = lua_touserdata(L, 1);
-  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_observers);
+  push_list(L);
   lua_createtable(L, 0, 12);
   ltide_set_integer(L, "requested", (int64_t)o->requested);
   ltide_set_integer(L, "free", (int64_t)o->free);
@@ -100,6 +112,7 @@ static int run_observers(lua_State *L) {
   set_figures(L, o);
   int list = 2, figures = 3;
   for (lua_Integer i = 1; lua_rawgeti(L, list, i) != LUA_TNIL; i++) {
+    lua_rawgeti(L, -1, 1);
     ltide_push_device(L, o->device);
     lua_pushinteger(L, (lua_Integer)o->requested);
     lua_pushvalue(L, figures);
@@ -119,7 +132,7 @@ static void observe(void *user, const tide_memory_oom *oom) {
   ltide_enter(L);                                     /* an observer may have run coroutines */
 }
 
-/* Upvalue 1 is the observer: takes it out of the list. */
+/* Upvalue 1 is the entry of the observer: takes it out of the list. */
 static int remove_observer(lua_State *L) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &key_observers);
   lua_Integer n = (lua_Integer)lua_rawlen(L, -1), kept = 0;
@@ -165,9 +178,11 @@ static int lon_oom(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   if (!lua_isfunction(L, 1)) return ltide_arg_error(L, 1, "fn", "a function");
   push_observers(L, S);
+  lua_createtable(L, 1, 0); /* an entry of its own: a function may be there twice */
   lua_pushvalue(L, 1);
-  lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
-  lua_pushvalue(L, 1);
+  lua_rawseti(L, -2, 1);
+  lua_pushvalue(L, -1);
+  lua_rawseti(L, -3, (lua_Integer)lua_rawlen(L, -3) + 1);
   lua_pushcclosure(L, remove_observer, 1);
   return 1;
 }

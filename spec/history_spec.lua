@@ -521,6 +521,27 @@ describe("an allocation that fails", function()
     D.raises("ArgumentError", M.on_oom, "x")
   end)
 
+  it("takes observers that come twice or go meanwhile", function()
+    local seen, remove = "", nil
+    local function twice() seen = seen .. "t" end
+    local first, second = M.on_oom(twice), M.on_oom(twice)
+    remove = M.on_oom(function()
+      seen = seen .. "r"
+      remove()
+    end)
+    local last = M.on_oom(function() seen = seen .. "l" end)
+    D.raises("OutOfMemoryError", bytes, 1 << 50)
+    assert.are.equal("ttrl", seen)
+    first()
+    first()
+    D.raises("OutOfMemoryError", bytes, 1 << 50)
+    assert.are.equal("ttrltl", seen)
+    second()
+    last()
+    D.raises("OutOfMemoryError", bytes, 1 << 50)
+    assert.are.equal("ttrltl", seen)
+  end)
+
   it("warns of observers that fail", function()
     local out, err = D.run({ "-e", [[
       local tide = require "tide"
