@@ -8,6 +8,7 @@
  * Invariant: nothing of the user's is overwritten: the static inputs are copies. */
 #include "args.h"
 #include "graph.h"
+#include "tree.h"
 
 /* ---- the arguments of make_graphed_callables ---- */
 
@@ -122,26 +123,28 @@ static void check_like(lua_State *L, ltide_state *S, int arg, const tide_tensor 
               x ? on_device(L, x) : "", expected, tide_tensor_device(input));
 }
 
-/* Pushes the captured result at index as this call's: tensors by new handles, tables copied, the rest as it is. */
-static void push_result(lua_State *L, ltide_state *S, const tide_graph *g, int index) {
-  tide_tensor *x = ltide_test_tensor(L, S, index);
-  if (x) {
-    ltide_tensor *u = ltide_new_tensor(L, S);
-    ltide_try(L, tide_graph_output(&u->t, g, x));
-  } else if (lua_istable(L, index)) {
-    luaL_checkstack(L, 8, "graphed callable: results nested too deeply");
-    lua_newtable(L);
-    int copy = lua_gettop(L);
-    lua_pushnil(L);
-    while (lua_next(L, index)) {
-      lua_pushvalue(L, -2);
-      push_result(L, S, g, lua_gettop(L) - 1);
-      lua_rawset(L, copy);
-      lua_pop(L, 1);
-    }
-  } else {
+typedef struct replayed {
+  ltide_state *S;
+  const tide_graph *graph;
+} replayed;
+
+static void push_output(lua_State *L, void *user, int index, tide_tensor *x) {
+  const replayed *r = user;
+  (void)index;
+  ltide_tensor *u = ltide_new_tensor(L, r->S);
+  ltide_try(L, tide_graph_output(&u->t, r->graph, x));
+}
+
+/* Pushes the captured result at index as this call's: tensors by new handles, trees of them copied, the rest as it is.
+ */
+static void push_result(lua_State *L, replayed *r, int index) {
+  tide_tensor *x = ltide_test_tensor(L, r->S, index);
+  if (x)
+    push_output(L, r, index, x);
+  else if (lua_istable(L, index))
+    ltide_map_tree(L, r->S, index, push_output, r);
+  else
     lua_pushvalue(L, index);
-  }
 }
 
 /* Upvalues: graph, inputs, results. */
@@ -169,9 +172,10 @@ static int lgraphed(lua_State *L) {
   luaL_checkstack(L, 2 * count, "graphed callable: too many results");
   lua_createtable(L, count, 0);
   int out = lua_gettop(L);
+  replayed r = {S, g};
   for (int k = 1; k <= count; k++) {
     lua_rawgeti(L, results, k);
-    push_result(L, S, g, lua_gettop(L));
+    push_result(L, &r, lua_gettop(L));
     lua_rawseti(L, out, k);
     lua_pop(L, 1);
   }

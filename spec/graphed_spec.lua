@@ -37,6 +37,20 @@ describe("graphed callables", function()
     assert.are.equal(4, select("#", f(sample, sample)))
   end)
 
+  it("may give tables that refer to themselves", function()
+    local class = { __index = { kind = "net" } }
+    local f = cuda.make_graphed_callables(function(a)
+      local t = setmetatable({ y = a * 2 }, class)
+      t.me, t.again = t, t.y
+      return t
+    end, { tide.ones(2, dev) })
+    local first, t = f(tide.ones(2, dev)), f(tide.full({ 2 }, 3.0, dev))
+    assert.is_true(t.me == t and t ~= first)
+    assert.is_true(rawequal(t.y, t.again))
+    assert.are.equal("net", t.kind)
+    D.eq({ 6, 6 }, t.y)
+  end)
+
   it("of a list share a pool and run in order", function()
     local w = tide.full({ 4 }, 3.0, dev)
     local f = cuda.make_graphed_callables({ function(a) return a * w end, function(a) return a + w end },
