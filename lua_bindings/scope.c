@@ -329,43 +329,53 @@ static void keep(lua_State *L, ltide_state *S, ltide_tensor *u, ltide_arena *fro
   }
 }
 
-/* Keeps the tensors in the value at index, at any depth; `seen` is the index of a table of visited tables. */
-static void keep_tree(lua_State *L, ltide_state *S, int index, int seen, ltide_arena *from) {
-  ltide_tensor *u = ltide_test_handle(L, S, index);
+/* Keeps the tensor at the top of the stack; a table that is not known yet is added to the list of those that are looked
+ * through, which knows its tables as keys too. Pops the value. */
+static void keep_value(lua_State *L, ltide_state *S, int list, ltide_arena *from) {
+  ltide_tensor *u = ltide_test_handle(L, S, -1);
   if (u) {
     keep(L, S, u, from);
-    return;
-  }
-  if (!lua_istable(L, index)) return;
-  luaL_checkstack(L, 8, "tide.scope: tables nested too deeply");
-  lua_pushvalue(L, index);
-  if (lua_rawget(L, seen) != LUA_TNIL) {
+  } else if (lua_istable(L, -1)) {
+    lua_pushvalue(L, -1);
+    if (lua_rawget(L, list) == LUA_TNIL) {
+      lua_pushvalue(L, -2);
+      lua_pushboolean(L, 1);
+      lua_rawset(L, list);
+      lua_pushvalue(L, -2);
+      lua_rawseti(L, list, (lua_Integer)lua_rawlen(L, list) + 1);
+    }
     lua_pop(L, 1);
-    return;
   }
   lua_pop(L, 1);
-  lua_pushvalue(L, index);
-  lua_pushboolean(L, 1);
-  lua_rawset(L, seen);
-  lua_pushnil(L);
-  while (lua_next(L, index)) {
-    int top = lua_gettop(L);
-    keep_tree(L, S, top, seen, from);
-    keep_tree(L, S, top - 1, seen, from);
-    lua_settop(L, top - 1);
+}
+
+/* Keeps the tensors in the values from first to last, at any depth: a list instead of recursion, which the depth of a
+ * script's tables could take beyond the C stack. */
+static void keep_trees(lua_State *L, ltide_state *S, int first, int last, ltide_arena *from) {
+  luaL_checkstack(L, 8, "tide.scope: results of a block");
+  lua_newtable(L);
+  int list = lua_gettop(L);
+  for (int i = first; i <= last; i++) {
+    lua_pushvalue(L, i);
+    keep_value(L, S, list, from);
   }
+  for (lua_Integer at = 1; lua_rawgeti(L, list, at) == LUA_TTABLE; at++) {
+    int table = lua_gettop(L);
+    for (lua_pushnil(L); lua_next(L, table);) {
+      keep_value(L, S, list, from);
+      lua_pushvalue(L, -1);
+      keep_value(L, S, list, from);
+    }
+    lua_pop(L, 1);
+  }
+  lua_settop(L, list - 1);
 }
 
 /* Stack: scope, results. The scope is still open, so that its arena can be searched. */
 static int arena_done(lua_State *L, int status, lua_KContext slot) {
   ltide_state *S = ltide_enter(L);
   ltide_scope *s = lua_touserdata(L, (int)slot);
-  int last = lua_gettop(L);
-  if (s->open) {
-    lua_newtable(L);
-    for (int i = (int)slot + 1; i <= last; i++) keep_tree(L, S, i, last + 1, arena_of(s->data));
-    lua_settop(L, last);
-  }
+  if (s->open) keep_trees(L, S, (int)slot + 1, lua_gettop(L), arena_of(s->data));
   return scoped_done(L, status, slot);
 }
 

@@ -49,6 +49,16 @@ describe("tide.scope", function()
     D.eq({ 3 }, t.x)
   end)
 
+  it("looks through what is returned to any depth", function()
+    local t = tide.scope(function()
+      local t = { D.tensor { 5. } }
+      for _ = 1, 300000 do t = { t } end
+      return t
+    end)
+    while type(t) == "table" do t = t[1] end
+    D.eq({ 5 }, t)
+  end)
+
   it("frees on an error and passes it on with its traceback", function()
     local inside
     local ok, e = pcall(tide.scope, function()
