@@ -8,7 +8,8 @@
  * there.
  *
  * In debug mode the handles that tide_graph_output gives carry the number of the replay whose values they stand for.
- * The storage knows the graph's counter, so a read through an old handle, or a view of one, is found out.
+ * The storage knows the graph's counter, so a read through an old handle, or a view of one, is found out, whether the
+ * host reads or an operation.
  *
  * Invariants: a recording is held by one graph, or by park.c; what it holds is released by nobody else. A graph is
  * empty, capturing, captured (`keep`) or ready, in this order; reset makes it empty again. */
@@ -117,6 +118,11 @@ static bool debug_wanted(void) {
   return wanted > 0 || (text && *text && *text != '0');
 }
 
+/* From now on every operation tells what it reads (observe.c). */
+static void watch(tide__replays *replays) {
+  if (!atomic_exchange(&replays->watched, true)) atomic_fetch_add(&tide__sync_watch, 1);
+}
+
 tide_status tide_graph_new(tide_graph **out, bool keep) {
   if (!tide__running()) return tide__fail(TIDE_STATE, "graph_new: tide is not started, expected tide_init first");
   tide_graph *g = calloc(1, sizeof *g);
@@ -132,7 +138,7 @@ tide_status tide_graph_new(tide_graph **out, bool keep) {
   g->keep = keep;
   g->replays = replays;
   g->debug = debug_wanted();
-  atomic_init(&replays->watched, g->debug);
+  if (g->debug) watch(replays);
   *out = g;
   return TIDE_OK;
 }
@@ -173,7 +179,7 @@ bool tide_graph_is_capturing(const tide_graph *g) { return g->epoch == tide__epo
 tide_status tide_graph_enable_debug(tide_graph *g) {
   TIDE_TRY(check(g, "graph_enable_debug"));
   g->debug = true;
-  atomic_store_explicit(&g->replays->watched, true, memory_order_relaxed);
+  watch(g->replays);
   return TIDE_OK;
 }
 
@@ -264,7 +270,9 @@ tide_status tide_graph_replay(tide_graph *g) {
 /* ---- which replay a handle stands for ---- */
 
 void tide__replays_drop(tide__replays *replays) {
-  if (replays && atomic_fetch_sub_explicit(&replays->refs, 1, memory_order_acq_rel) == 1) free(replays);
+  if (!replays || atomic_fetch_sub_explicit(&replays->refs, 1, memory_order_acq_rel) != 1) return;
+  if (atomic_load(&replays->watched)) atomic_fetch_sub(&tide__sync_watch, 1);
+  free(replays);
 }
 
 tide_status tide_graph_output(tide_tensor **out, const tide_graph *g, const tide_tensor *x) {

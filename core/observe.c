@@ -8,6 +8,8 @@
  * between the two. */
 #include "observe.h"
 
+#include "graph.h"
+
 static _Atomic(const tide__observer *) slots[TIDE__OBSERVERS];
 static _Thread_local tide__operation now;
 
@@ -26,6 +28,8 @@ void tide__observe_operands(void) {
 }
 
 void tide__observe_operand(const tide_tensor *x, bool write) {
+  tide_status status = write ? TIDE_OK : tide__replay_check(x, "read");
+  if (status != TIDE_OK) tide__early = status;
   if (now.n < TIDE__ACCESSES) now.access[now.n++] = (tide__access){x, write};
 }
 

@@ -11,6 +11,7 @@
 
 static tide_tensor borrow(const tide_tensor *x) {
   tide_tensor v = {.storage = x->storage, .offset = x->offset, .numel = x->numel, .ndim = x->ndim, .dtype = x->dtype};
+  v.replay = x->replay;
   memcpy(v.size, x->size, sizeof v.size);
   memcpy(v.stride, x->stride, sizeof v.stride);
   v.contiguous = x->contiguous;

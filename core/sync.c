@@ -12,8 +12,8 @@
  * the bytes on the host before a stream, an event or the device behind it has been waited for is told, with the copy's
  * line.
  *
- * Invariant: tide__sync_watch is one for a mode that is not the default, plus one for each capture under way, plus one
- * for each observer (observe.h). */
+ * Invariant: tide__sync_watch is one for a mode that is not the default, plus one for each capture under way, for each
+ * graph in debug mode while it or an output of it lives, and for each observer (observe.h). */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -524,6 +524,20 @@ describe("a debug mode of graphs", function()
       local e = D.raises("StateError", read)
       assert.matches("gone", e.message)
     end
+    local z, m = tide.ones(10, dev), first:view(2, 5)
+    for _, read in ipairs {
+      function() return first + z end, function() return z:mul_(first) end, function() return first:add_(1) end,
+      function() return first:sum() end, function() return first:argmax() end, function() return m:matmul(m:t()) end,
+      function() return first:dot(z) end, function() return tide.cat { z, first } end,
+      function() return tide.stack { z, first } end, function() return first:tile(2) end,
+      function() return first:flip { 1 } end, function() return z[first:gt(1)] end, function() return tide.equal(first, z) end,
+      function() return tide.bernoulli(first) end, function() return tide.fft.fft(first) end,
+    } do
+      assert.matches("gone", D.raises("StateError", read).message)
+    end
+    D.eq({ 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 }, z)
+    first:view(2, 5):fill_(0) -- writing reads nothing
+    g:replay()
     D.eq(2, copy[1])
     D.eq(2, y[1]) -- the captured handle is whatever is there
     D.eq(2, g:output(y)[1])
