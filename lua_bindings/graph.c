@@ -167,8 +167,9 @@ METHOD(enable_debug_mode, tide_graph_enable_debug)
 
 static int lgraph_pool(lua_State *L) {
   ltide_enter(L);
+  tide_graph *g = ltide_check_graph(L, 1, "graph");
   tide_mempool *pool, **u = new_pool(L);
-  ltide_try(L, tide_graph_pool(&pool, ltide_check_graph(L, 1, "graph")));
+  ltide_try(L, tide_graph_pool(&pool, g));
   tide_mempool_retain(pool);
   *u = pool;
   return 1;
@@ -307,6 +308,8 @@ int ltide_cuda_graph(lua_State *L) {
     stream = push_side_stream(L);
     lua_pop(L, 1); /* the registry holds it */
   }
+  if (tide_thread_is_capturing())
+    return ltide_error(L, "StateError", "graph: this thread captures another graph, expected one at a time");
   graph_block b = {g, NULL, 0};
   ltide_try(L, enter_graph(&b, g, &o, stream));
   tide_graph_retain(g);
