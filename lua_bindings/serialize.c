@@ -135,8 +135,8 @@ static void put_storage(writer *w, const tide_tensor *x) {
   ltide_tensor *bytes = ltide_new_tensor(L, w->S), *host = ltide_new_tensor(L, w->S);
   tide_options o = {TIDE_DTYPE_NONE, TIDE_CPU, false};
   ltide_try(L, ltide_span_storage(&bytes->t, x));
-  if (w->file) {
-    ltide_try(L, tide_to(&host->t, bytes->t, &o, false, false));
+  if (w->file) { /* pinned values may be on their way still: a copy finds out */
+    ltide_try(L, tide_to(&host->t, bytes->t, &o, false, tide_storage_is_pinned(storage)));
     put(w, tide_tensor_data(host->t), (size_t)n);
   }
   ltide_close_tensor(host);

@@ -189,6 +189,7 @@ describe("values that are still on their way", function()
       item = function() return back[2]:item() end, totable = function() return back:totable() end,
       tostring = function() return tostring(back) end, sum = function() return back:sum() end,
       add = function() return back + 1 end, write = function() back:zero_() end, clone = function() return back:clone() end,
+      serialize = function() return tide.serialize(back) end,
     } do
       local e = D.raises("StateError", f)
       assert.is_truthy(e.message:find("sync_spec.lua:" .. line, 1, true), name .. ": " .. e.message)
