@@ -229,8 +229,11 @@ static int lempty_host_cache(lua_State *L) {
 /* {==== Registration */
 
 static void open_classes(lua_State *L) {
-  static const luaL_Reg pool[] = {
-      {"__gc", pool_gc}, {"__index", pool_index}, {"__tostring", pool_tostring}, {NULL, NULL}};
+  static const luaL_Reg pool[] = {{"__gc", pool_gc},
+                                  {"__index", pool_index},
+                                  {"__newindex", ltide_read_only},
+                                  {"__tostring", pool_tostring},
+                                  {NULL, NULL}};
   static const luaL_Reg allocator[] = {{"__gc", allocator_gc}, {NULL, NULL}};
   ltide_newmetatable(L, POOL_META);
   luaL_setfuncs(L, pool, 0);
