@@ -112,8 +112,13 @@ static void sites_text(char *out, size_t size, const tide_memory_oom *o) {
   }
 }
 
+/* While a graph is captured nothing is waited for, so the cache stays where it is. */
 static const char *what_failed(const tide_memory_oom *o) {
+  bool captured = tide_thread_is_capturing();
   if (*o->rung == 's') return "no more than the device has can ever be given";
+  if (captured && *o->rung == 'l')
+    return "the limit of this process was in the way, and no cache can be given back while a graph is captured";
+  if (captured) return "the driver refused, and no cache can be given back while a graph is captured";
   if (*o->rung == 'l') return "the limit of this process was in the way after its cache had been given back";
   return "the driver refused after garbage had been collected, the device waited for and the cache given back";
 }
@@ -121,6 +126,8 @@ static const char *what_failed(const tide_memory_oom *o) {
 static const char *what_helps(const tide_memory_oom *o, bool grows) {
   if (*o->rung == 's') return "work in smaller pieces";
   if (*o->rung == 'l') return "free tensors (x:free(), tide.scope) or raise the memory fraction or the limit";
+  if (o->reserved - o->allocated >= o->requested && tide_thread_is_capturing())
+    return "free tensors before the capture begins: what is freed outside its pool cannot serve it";
   if (o->reserved - o->allocated >= o->requested)
     return grows ? "the cache holds enough, but between tensors that live on: allocate large ones first and reuse them"
                  : "the cache holds enough, but in pieces: set TIDE_ALLOC_CONF=expandable_segments:True";

@@ -310,6 +310,7 @@ int ltide_cuda_graph(lua_State *L) {
   }
   if (tide_thread_is_capturing())
     return ltide_error(L, "StateError", "graph: this thread captures another graph, expected one at a time");
+  lua_gc(L, LUA_GCCOLLECT); /* what dead tensors hold cannot be given back during the capture */
   graph_block b = {g, NULL, 0};
   ltide_try(L, enter_graph(&b, g, &o, stream));
   tide_graph_retain(g);
@@ -350,9 +351,8 @@ static const ltide_reg cuda_list[] = {
     {"graph", ltide_cuda_graph,
      "tide.cuda.graph(g [, {pool=, stream=, capture_error_mode='thread_local'}], fn, ...) -> results of fn\n"
      "local _ <close> = tide.cuda.graph(g, {...})\n"
-     "Captures the work of a block into g, on a stream of its own unless one is given. Waits for the device and "
-     "empties "
-     "the caches first. Nothing inside is executed; what would need its values is a StateError that ends the capture."},
+     "Captures the work of a block into g, on a stream of its own unless one is given. Collects garbage, waits for the "
+     "device and empties the caches first. Nothing inside is executed; what would need its values is a StateError that ends the capture."},
     {"graph_pool_handle", ltide_graph_pool_handle,
      "tide.cuda.graph_pool_handle() -> token\nNames a new pool of memory, for captures that share one."},
     {"is_current_stream_capturing", lis_current_stream_capturing,

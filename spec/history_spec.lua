@@ -470,6 +470,29 @@ describe("an allocation that fails", function()
       assert(cuda.memory_stats().num_ooms == 2)]], { TIDE_SIM_MEMORY = "67108864" })
   end)
 
+  it("says that a capture keeps the cache where it is; what was dead before it is not in its way", function()
+    D.simulate(1, [[
+      local tide = require "tide"
+      local cuda = tide.cuda
+      local uint8 = { dtype = "uint8", device = "cuda" }
+      local _, total = cuda.mem_get_info()
+      local big = total // 4 * 3
+      collectgarbage "stop"
+      tide.empty(big, uint8)
+      local g, x = cuda.CUDAGraph()
+      cuda.graph(g, function() x = tide.empty(big, uint8) end)
+      g:reset()
+      x:free()
+      x = tide.empty(big, uint8)
+      local ok, e = pcall(cuda.graph, g, function()
+        x:free()
+        return tide.empty(big, uint8)
+      end)
+      assert(not ok and e.rung == "driver" and e.largest_free >= big, tostring(e))
+      assert(e.message:find("while a graph is captured", 1, true) and e.message:find("before the capture", 1, true), e.message)
+      assert(pcall(tide.empty, big, uint8))]], { TIDE_SIM_MEMORY = "67108864" })
+  end)
+
   it("can be tried again with half the size", function()
     D.simulate(1, [[
       local tide = require "tide"
