@@ -352,7 +352,9 @@ static const ltide_reg cuda_list[] = {
      "tide.cuda.graph(g [, {pool=, stream=, capture_error_mode='thread_local'}], fn, ...) -> results of fn\n"
      "local _ <close> = tide.cuda.graph(g, {...})\n"
      "Captures the work of a block into g, on a stream of its own unless one is given. Collects garbage, waits for the "
-     "device and empties the caches first. Nothing inside is executed; what would need its values is a StateError that ends the capture."},
+     "device and empties the caches first. Nothing inside is executed, but on streams (so on other devices) that have "
+     "not "
+     "joined by waiting for the captured one; what would need its values is a StateError that ends the capture."},
     {"graph_pool_handle", ltide_graph_pool_handle,
      "tide.cuda.graph_pool_handle() -> token\nNames a new pool of memory, for captures that share one."},
     {"is_current_stream_capturing", lis_current_stream_capturing,

@@ -82,22 +82,34 @@ static int record(lua_State *L) {
   return 1;
 }
 
-/* The side stream waits for what the inputs come from; the host then waits for it all. */
-static void run_warm_up(lua_State *L, int fn, int inputs, lua_Integer calls) {
-  tide_stream *current, *side;
-  ltide_try(L, tide_current_stream(&current, TIDE_CURRENT));
-  ltide_try(L, tide_stream_new(&side, TIDE_CURRENT, 0));
-  lua_getfield(L, LUA_REGISTRYINDEX, "tide.cuda.stream");
+/* Pushes the stream of a function's warm-up and capture, on the device that its arguments are on: work on another one
+ * would be executed during the capture, and in no replay. */
+static tide_stream *push_side(lua_State *L, ltide_state *S, int inputs) {
+  tide_stream *side;
+  int device = TIDE_CURRENT;
+  if (lua_rawgeti(L, inputs, 1) != LUA_TNIL) device = tide_tensor_device(ltide_check_tensor(L, S, -1, "input"));
+  lua_pop(L, 1);
+  ltide_try(L, tide_stream_new(&side, device, 0));
   ltide_push_stream(L, side);
   tide_stream_release(side);
+  return side;
+}
+
+/* The side stream, at the top of the stack, waits for what the inputs come from; the host then waits for it all. */
+static void run_warm_up(lua_State *L, int fn, int inputs, lua_Integer calls, tide_stream *side) {
+  tide_stream *current;
+  int stream = lua_gettop(L), device = tide_stream_device(side);
+  ltide_try(L, tide_current_stream(&current, device));
   ltide_try(L, tide_stream_wait_stream(side, current));
+  lua_getfield(L, LUA_REGISTRYINDEX, "tide.cuda.stream");
+  lua_pushvalue(L, stream);
   lua_pushcfunction(L, warm_up);
   lua_pushvalue(L, fn);
   lua_pushvalue(L, inputs);
   lua_pushinteger(L, calls);
   lua_call(L, 5, 0);
   ltide_enter(L);
-  ltide_try(L, tide_device_synchronize(TIDE_CURRENT));
+  ltide_try(L, tide_device_synchronize(device));
 }
 
 /* ---- the closure ---- */
@@ -192,15 +204,18 @@ static void push_graphed(lua_State *L, ltide_state *S, int fn, int args, lua_Int
                 ltide_typename(L, fn));
   push_inputs(L, S, args, i);
   int inputs = lua_gettop(L);
-  run_warm_up(L, fn, inputs, calls);
+  tide_stream *side = push_side(L, S, inputs);
+  run_warm_up(L, fn, inputs, calls, side);
   tide_graph **u = ltide_new_graph(L);
   int graph = lua_gettop(L);
   ltide_try(L, tide_graph_new(u, false));
   lua_pushcfunction(L, ltide_cuda_graph);
   lua_pushvalue(L, graph);
-  lua_createtable(L, 0, 1);
+  lua_createtable(L, 0, 2);
   lua_pushvalue(L, pool);
   lua_setfield(L, -2, "pool");
+  lua_pushvalue(L, graph - 1);
+  lua_setfield(L, -2, "stream");
   lua_pushcfunction(L, record);
   lua_pushvalue(L, fn);
   lua_pushvalue(L, inputs);
@@ -256,8 +271,9 @@ void ltide_open_graphed(lua_State *L) {
       {"make_graphed_callables", lmake_graphed_callables,
        "tide.cuda.make_graphed_callables(fn, {args...} [, {num_warmup_iters = 3, pool=}]) -> fn\n"
        "tide.cuda.make_graphed_callables({fn, ...}, {{args...}, ...} [, opts]) -> {fn, ...}\n"
-       "Functions of tensors that replay a graph. Arguments must be like the samples; they are copied in. Results are "
-       "static: the next call overwrites them. Several functions share memory and are to be called in their order."},
+       "Functions of tensors that replay a graph, captured on the device of the first sample. Arguments must be like "
+       "the samples; they are copied in. Results are static: the next call overwrites them. Several functions share "
+       "memory and are to be called in their order."},
       {0}};
   ltide_register(L, "tide.cuda", list);
 }

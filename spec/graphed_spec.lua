@@ -37,6 +37,16 @@ describe("graphed callables", function()
     assert.are.equal(4, select("#", f(sample, sample)))
   end)
 
+  it("run on the device of their arguments, whichever is selected", function()
+    if D.devices < 2 then return end
+    local x = tide.ones(3, { device = "cuda:1" })
+    local f = cuda.make_graphed_callables(function(a) return a + 1 end, { x })
+    assert.are.equal(0, cuda.current_device())
+    D.eq({ 2, 2, 2 }, f(x))
+    D.eq({ 6, 6, 6 }, f(x * 5))
+    D.eq({ 8, 8, 8 }, cuda.device(1, f, x * 7))
+  end)
+
   it("may give tables that refer to themselves", function()
     local class = { __index = { kind = "net" } }
     local f = cuda.make_graphed_callables(function(a)
