@@ -422,6 +422,7 @@ struct tide_bound {
   int tensors;
   tide_tensor *tensor[PARAMS]; /* views of our own */
   bool writes[PARAMS];         /* to tensor i */
+  uint16_t place[PARAMS];      /* of its address in the bytes */
   packed bytes;
 };
 
@@ -430,6 +431,7 @@ static tide_status keep_tensors(tide_bound *b, const tide_kernel *k, const tide_
     const tide_tensor *x = args[i].tensor;
     if (!x) continue;
     TIDE_TRY(tide__tensor_view(&b->tensor[b->tensors], x, x->size, x->stride, x->ndim, x->offset));
+    b->place[b->tensors] = k->offset[i];
     b->writes[b->tensors++] = !k->param[i].read_only;
   }
   return TIDE_OK;
@@ -463,7 +465,11 @@ tide_status tide_bound_launch(tide_bound *b) {
   TIDE_TRY(tide__queue_begin(&q, b->launch.device));
   if (b->stream) q.stream = b->stream;
   tide__jit_launch_begin();
-  for (int i = 0; i < b->tensors; i++) tide__jit_operand(b->tensor[i], b->writes[i], q.stream);
+  for (int i = 0; i < b->tensors; i++) {
+    void *ptr = tide__tensor_ptr(b->tensor[i]); /* another one since the memory was shared (ipc.c) */
+    memcpy(b->bytes.bytes + b->place[i], &ptr, sizeof ptr);
+    tide__jit_operand(b->tensor[i], b->writes[i], q.stream);
+  }
   b->launch.site = b->launch.device < 0 ? 0 : tide__site_now();
   return tide__jit_launch(b->compiler, b->function, &q, TIDE__LAUNCH_RAW, &b->launch);
 }

@@ -255,6 +255,18 @@ describe("bind", function()
     D.raises("ValueError", kernel "axpy".bind, kernel "axpy", { grid = 1, block = 2000 }, x, y, 1, 100)
   end)
 
+  it("follows memory that is moved because it is shared", function()
+    if not D.cuda then return end
+    local x, y = D.tensor { 1., 2. }, tide.zeros(2, { device = "cuda" })
+    local launch, before = kernel "axpy":bind({ grid = 1, block = 2 }, x, y, 1, 2), y:data_ptr()
+    launch()
+    local handle = y:ipc_handle()
+    if D.simulated then assert.are_not.equal(before, y:data_ptr()) end
+    launch()
+    D.eq({ 2, 4 }, y)
+    cuda.tensor_from_ipc(handle)
+  end)
+
   it("keeps its tensors alive", function()
     local y = floats(100)
     local x = floats(100, 5)
