@@ -165,6 +165,7 @@ int tide__block_merge(tide__allocator *a, tide_block *b, size_t *bytes);
 void tide__block_join(tide__allocator *a, tide_block *b);
 void tide__segment_unhook(tide__allocator *a, tide__segment *s);
 size_t tide__pool_largest(const tide__allocator *a);
+size_t tide__pool_of_graphs(const tide__allocator *a); /* free bytes that stay with captured graphs */
 void tide__slabs_free(tide__allocator *a);
 
 /* ---- allocator_stats.c ---- */

@@ -235,6 +235,14 @@ size_t tide__pool_largest(const tide__allocator *a) {
   return largest;
 }
 
+size_t tide__pool_of_graphs(const tide__allocator *a) {
+  size_t bytes = 0;
+  for (const tide__segment *s = a->segments; s; s = s->next)
+    for (const tide_block *b = tide__mempool_kept(s->mempool) ? s->head : NULL; b; b = b->next)
+      if (b->state == BLOCK_FREE) bytes += b->size;
+  return bytes;
+}
+
 /* The number of no stream. */
 enum { ORPHAN = 0 };
 

@@ -63,7 +63,8 @@ static void observe(const tide_memory_oom *oom) {
 
 /* ---- figures ---- */
 
-static void gather(tide_memory_oom *o, tide__allocator *a, int device, size_t bytes) {
+/* Returns how much of the cache stays with graphs. */
+static size_t gather(tide_memory_oom *o, tide__allocator *a, int device, size_t bytes) {
   *o = (tide_memory_oom){.device = device, .requested = bytes};
   const tide_backend *backend = tide__backend_peek(device);
   if (backend && !tide__device_lost(NULL, device) && backend->device_mem_info(&o->free, &o->total, device) != TIDE_OK)
@@ -72,6 +73,7 @@ static void gather(tide_memory_oom *o, tide__allocator *a, int device, size_t by
   o->allocated = (size_t)a->stats.allocated_bytes[TIDE_POOL_ALL].current;
   o->reserved = (size_t)a->stats.reserved_bytes[TIDE_POOL_ALL].current;
   o->largest_free = tide__pool_largest(a);
+  size_t of_graphs = tide__pool_of_graphs(a);
   o->limit = a->capped ? a->limit : 0;
   bool limited = a->capped && (bytes > a->limit || o->reserved > a->limit - bytes);
   o->sites = tide__allocator_sites(o->site, TIDE_OOM_SITES, a);
@@ -79,6 +81,7 @@ static void gather(tide_memory_oom *o, tide__allocator *a, int device, size_t by
   size_t cached = o->reserved - o->allocated;
   o->fragmentation = cached ? 1 - (double)o->largest_free / (double)cached : 0;
   o->rung = bytes > (size_t)PTRDIFF_MAX || (o->total && bytes > o->total) ? "size" : limited ? "limit" : "driver";
+  return of_graphs;
 }
 
 /* ---- text ---- */
@@ -123,12 +126,15 @@ static const char *what_failed(const tide_memory_oom *o) {
   return "the driver refused after garbage had been collected, the device waited for and the cache given back";
 }
 
-static const char *what_helps(const tide_memory_oom *o, bool grows) {
+static const char *what_helps(const tide_memory_oom *o, size_t of_graphs, bool grows) {
+  size_t cached = o->reserved - o->allocated;
   if (*o->rung == 's') return "work in smaller pieces";
+  if (cached >= o->requested && cached - of_graphs < o->requested)
+    return "the cache belongs to graphs that may be replayed: reset those that are done with, or let them share a pool";
   if (*o->rung == 'l') return "free tensors (x:free(), tide.scope) or raise the memory fraction or the limit";
-  if (o->reserved - o->allocated >= o->requested && tide_thread_is_capturing())
+  if (cached >= o->requested && tide_thread_is_capturing())
     return "free tensors before the capture begins: what is freed outside its pool cannot serve it";
-  if (o->reserved - o->allocated >= o->requested)
+  if (cached >= o->requested)
     return grows ? "the cache holds enough, but between tensors that live on: allocate large ones first and reuse them"
                  : "the cache holds enough, but in pieces: set TIDE_ALLOC_CONF=expandable_segments:True";
   if (o->total && o->total - o->free > o->reserved && o->total - o->free - o->reserved > o->total / 2)
@@ -138,7 +144,7 @@ static const char *what_helps(const tide_memory_oom *o, bool grows) {
 
 tide_status tide__allocator_fail(tide__allocator *a, int device, size_t bytes) {
   tide_memory_oom o;
-  gather(&o, a, device, bytes);
+  size_t of_graphs = gather(&o, a, device, bytes);
   tide__history_add(TIDE_MEMORY_OOM, device, NULL, bytes, 0, NULL);
   observe(&o);
   last.oom = o, last.any = true;
@@ -151,5 +157,5 @@ tide_status tide__allocator_fail(tide__allocator *a, int device, size_t bytes) {
                            tide__device_text(device), bytes_text(w, bytes), bytes_text(f, o.free),
                            bytes_text(t, o.total), bytes_text(h, o.allocated), bytes_text(r, o.reserved - o.allocated),
                            bytes_text(l, o.largest_free), limit, what_failed(&o), sites,
-                           what_helps(&o, a->granule && a->set.expandable));
+                           what_helps(&o, of_graphs, a->granule && a->set.expandable));
 }

@@ -490,6 +490,12 @@ describe("an allocation that fails", function()
       end)
       assert(not ok and e.rung == "driver" and e.largest_free >= big, tostring(e))
       assert(e.message:find("while a graph is captured", 1, true) and e.message:find("before the capture", 1, true), e.message)
+      -- The pool of a graph serves nothing else, full or not.
+      x, e = nil, nil
+      cuda.graph(g, function() tide.empty(big, uint8):free() end)
+      ok, e = pcall(tide.empty, big, uint8)
+      assert(not ok and e.message:find("the cache belongs to graphs", 1, true), e.message)
+      g:reset()
       assert(pcall(tide.empty, big, uint8))]], { TIDE_SIM_MEMORY = "67108864" })
   end)
 
