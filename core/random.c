@@ -26,13 +26,19 @@ static tide_status fail_param(const char *what, const char *name, double got, co
 const char *const tide__random_names[] = {"uniform",     "normal", "random",     "bernoulli",
                                           "exponential", "cauchy", "log_normal", "geometric"};
 
-static tide_status check_params(tide_random_kind kind, double a, double b) {
+static tide_status check_range(double a, double b, tide_dtype dtype) {
+  if (!(a <= b) || isinf(b - a))
+    return tide__fail(TIDE_VALUE, "uniform: wrong range, got %g to %g, expected finite bounds in order", a, b);
+  TIDE_TRY(tide__scalar_check(tide_float(a), dtype, "uniform"));
+  TIDE_TRY(tide__scalar_check(tide_float(b), dtype, "uniform"));
+  /* The kernels scale by b - a, in float32 for the 16-bit dtypes too. */
+  return tide__scalar_check(tide_float(b - a), dtype == TIDE_FLOAT64 ? dtype : TIDE_FLOAT32, "uniform");
+}
+
+static tide_status check_params(tide_random_kind kind, double a, double b, tide_dtype dtype) {
   const char *what = tide__random_names[kind];
   switch (kind) {
-  case TIDE_UNIFORM:
-    if (!(a <= b) || isinf(b - a))
-      return tide__fail(TIDE_VALUE, "uniform: wrong range, got %g to %g, expected finite bounds in order", a, b);
-    return TIDE_OK;
+  case TIDE_UNIFORM: return check_range(a, b, dtype);
   case TIDE_NORMAL: return b >= 0 ? TIDE_OK : fail_param(what, "standard deviation", b, "at least 0");
   case TIDE_LOG_NORMAL: return b > 0 ? TIDE_OK : fail_param(what, "standard deviation", b, "above 0");
   case TIDE_CAUCHY: return b > 0 ? TIDE_OK : fail_param(what, "sigma", b, "above 0");
@@ -106,7 +112,7 @@ tide_status tide_random(tide_tensor *x, tide_random_kind kind, double a, double 
   }
   TIDE_TRY(begin(x, &generator, tide__random_names[kind]));
   TIDE_TRY(check_dtype(x, kind != TIDE_BERNOULLI && kind != TIDE_GEOMETRIC, tide__random_names[kind]));
-  TIDE_TRY(check_params(kind, a, b));
+  TIDE_TRY(check_params(kind, a, b, (tide_dtype)x->dtype));
   draw d = {.kind = kind, .a = a, .b = b};
   return run(x, &d, generator);
 }
@@ -135,9 +141,10 @@ tide_status tide_random_int(tide_tensor *x, int64_t lo, int64_t hi, tide_generat
                       (long long)lo, (long long)hi);
   tide_dtype dtype = (tide_dtype)x->dtype;
   TIDE_TRY(tide__scalar_check(tide_int(hi - 1), dtype, "random"));
-  if (lo < 0 && (dtype == TIDE_UINT8 || dtype == TIDE_BOOL))
-    return tide__fail(TIDE_VALUE, "random: bound does not fit, got %lld, expected one that %s can hold", (long long)lo,
-                      tide_dtype_name(dtype));
+  bool low = lo < 0 && (dtype == TIDE_UINT8 || dtype == TIDE_BOOL), high = hi > 2 && dtype == TIDE_BOOL;
+  if (low || high)
+    return tide__fail(TIDE_VALUE, "random: bound does not fit, got %lld, expected one that %s can hold",
+                      (long long)(low ? lo : hi - 1), tide_dtype_name(dtype));
   TIDE_TRY(tide__scalar_check(tide_int(lo), dtype, "random"));
   draw d = {.kind = TIDE_RANDINT, .lo = lo, .range = (uint64_t)hi - (uint64_t)lo};
   return run(x, &d, generator);
@@ -199,7 +206,10 @@ static tide_status check_randperm(int64_t n, tide_dtype dtype) {
   if ((unsigned)dtype >= TIDE_DTYPE_COUNT || dtype == TIDE_BOOL || tide__category(dtype) == 3)
     return tide__fail(TIDE_DTYPE, "randperm: dtype not accepted, got %s, expected a real dtype",
                       tide_dtype_name(dtype));
-  return n ? tide__scalar_check(tide_int(n - 1 + tide_get_index_base()), dtype, "randperm") : TIDE_OK;
+  int64_t most = largest_exact(dtype), last = n ? n - 1 + tide_get_index_base() : 0;
+  if (last <= most) return TIDE_OK;
+  return tide__fail(TIDE_VALUE, "randperm: %s does not hold every number, got up to %lld, expected at most %lld",
+                    tide_dtype_name(dtype), (long long)last, (long long)most);
 }
 
 tide_status tide_randperm(tide_tensor **out, int64_t n, const tide_options *options, tide_generator *generator) {

@@ -240,4 +240,34 @@ describe("random", function()
     D.raises("ArgumentError", x.uniform_, x, "a")
     D.raises("ArgumentError", tide.Generator, "nowhere")
   end)
+
+  it("refuses bounds that the dtype cannot hold", function()
+    local function zeros(dtype) return tide.zeros(3, { dtype = dtype, device = D.dev }) end
+    for dtype, bounds in pairs {
+      float16 = { { 0, 1e5 }, { -1e5, 0 } },
+      bfloat16 = { { 0, 1e39 }, { -3e38, 3e38 } },
+      float32 = { { 0, 1e39 }, { -1e39, 0 }, { -3e38, 3e38 } },
+    } do
+      local x = zeros(dtype)
+      for _, b in ipairs(bounds) do D.raises("ValueError", x.uniform_, x, b[1], b[2]) end
+      D.eq(zeros(dtype), x)
+    end
+    local whole = zeros("float16"):uniform_(-65504, 65504)
+    assert.is_true(whole:isfinite():all():item())
+    assert.is_true(zeros("float64"):uniform_(0, 1e39):gt(1e30):all():item())
+    assert.is_true(zeros("bool"):random_(1, 2):all():item())
+    for _, b in ipairs { { 0, 3 }, { 2, 3 }, { -1, 1 } } do
+      D.raises("ValueError", function() zeros("bool"):random_(b[1], b[2]) end)
+    end
+  end)
+
+  it("refuses a permutation with numbers that the dtype does not hold", function()
+    for dtype, most in pairs { uint8 = 255, int8 = 127, float16 = 2048, bfloat16 = 256 } do
+      local p = tide.randperm(most, { dtype = dtype, device = D.dev })
+      local sorted = p:totable()
+      table.sort(sorted)
+      for i = 1, most do assert.are.equal(i, math.tointeger(sorted[i])) end
+      D.raises("ValueError", tide.randperm, most + 1, { dtype = dtype, device = D.dev })
+    end
+  end)
 end)
