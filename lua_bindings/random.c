@@ -74,15 +74,20 @@ int ltide_push_rng_state(lua_State *L, ltide_state *S, tide_generator *g) {
   return 1;
 }
 
-void ltide_set_rng_state(lua_State *L, ltide_state *S, tide_generator *g, int arg) {
-  uint64_t state[2];
+void ltide_check_rng_state(lua_State *L, ltide_state *S, int arg, uint64_t state[2]) {
   tide_tensor *t = ltide_check_tensor(L, S, arg, "state");
   bool is_state = tide_tensor_device(t) == TIDE_CPU && tide_tensor_dtype(t) == TIDE_UINT8;
-  if (!is_state || tide_tensor_numel(t) != (int64_t)sizeof state)
+  if (!is_state || tide_tensor_numel(t) != (int64_t)(2 * sizeof *state))
     ltide_arg_error(L, arg, "state", "16 bytes, as get_state gives them: a uint8 tensor on the cpu");
   ltide_try(L, tide_read(state, t));
   if (state[1] % 4)
-    ltide_error(L, "ValueError", "set_state: state: its offset is %I, expected a multiple of 4", (lua_Integer)state[1]);
+    ltide_error(L, "ValueError", "%s: state: its offset is %I, expected a multiple of 4", ltide_function_name(L),
+                (lua_Integer)state[1]);
+}
+
+void ltide_set_rng_state(lua_State *L, ltide_state *S, tide_generator *g, int arg) {
+  uint64_t state[2];
+  ltide_check_rng_state(L, S, arg, state);
   tide_generator_seed(g, state[0]);
   ltide_try(L, tide_generator_set_offset(g, state[1]));
 }

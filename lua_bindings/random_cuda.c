@@ -63,6 +63,12 @@ static int lcuda_set_rng_state_all(lua_State *L) {
   if (n > tide_device_count())
     return ltide_error(L, "ValueError", "set_rng_state_all: states: got %d, expected at most %d, the number of devices",
                        n, tide_device_count());
+  uint64_t state[2];
+  for (int i = 0; i < n; i++) { /* all before the first is set */
+    lua_rawgeti(L, 1, i + 1);
+    ltide_check_rng_state(L, S, lua_gettop(L), state);
+    lua_pop(L, 1);
+  }
   for (int i = 0; i < n; i++) {
     lua_rawgeti(L, 1, i + 1);
     ltide_set_rng_state(L, S, early_generator(L, i), lua_gettop(L));
@@ -224,7 +230,8 @@ static const ltide_reg random_functions[] = {
     {NULL, NULL, NULL}};
 
 void ltide_open_random_cuda(lua_State *L) {
-  static const luaL_Reg meta[] = {{"__index", lgenerators_index}, {"__len", lgenerators_len}, {NULL, NULL}};
+  static const luaL_Reg meta[] = {
+      {"__index", lgenerators_index}, {"__len", lgenerators_len}, {"__newindex", ltide_read_only}, {NULL, NULL}};
   int module = lua_gettop(L);
   lua_getfield(L, module, "cuda");
   ltide_register(L, "tide.cuda", cuda_functions);
@@ -236,8 +243,13 @@ void ltide_open_random_cuda(lua_State *L) {
   lua_pop(L, 1);
   lua_newtable(L);
   luaL_newlib(L, meta);
+  lua_pushliteral(L, "default_generators");
+  lua_setfield(L, -2, "__name");
   lua_setmetatable(L, -2);
   lua_setfield(L, -2, "default_generators");
+  ltide_document(L, "tide.cuda", "default_generators",
+                 "tide.cuda.default_generators[i + 1] -> Generator\nWhat operations on device i draw from without a "
+                 "generator of their own; nil where there is no such device. # is the number of devices.");
   luaL_getsubtable(L, module, "random");
   ltide_register(L, "tide.random", random_functions);
   lua_settop(L, module);

@@ -152,6 +152,11 @@ describe("tide.cuda", function()
     end
     cuda.set_rng_state_all(states)
     for i = 0, last do assert.are.same(want[i], draw(i)) end
+    local before, torn = cuda.get_rng_state_all(), { states[1]:clone() }
+    for i = 2, D.devices do torn[i] = states[i] end
+    torn[D.devices] = tide.zeros(15, { dtype = "uint8" })
+    D.raises("ArgumentError", cuda.set_rng_state_all, torn)
+    for i = 1, D.devices do D.eq(before[i], cuda.get_rng_state(i - 1)) end -- none was set
     states[#states + 1] = states[1]
     D.raises("ValueError", cuda.set_rng_state_all, states)
     D.raises("ArgumentError", cuda.set_rng_state_all, states[1])
@@ -239,5 +244,7 @@ describe("tide.cuda", function()
     end
     assert.is_nil(cuda.default_generators[D.devices + 1])
     assert.is_nil(cuda.default_generators[0])
+    D.raises("ArgumentError", function() cuda.default_generators[1] = tide.Generator "cuda" end)
+    assert.matches("draw from", tide.help(cuda.default_generators))
   end)
 end)
