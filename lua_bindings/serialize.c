@@ -43,7 +43,7 @@ ltide_file *ltide_push_file(lua_State *L) {
 
 static int file_error(lua_State *L, const char *what, const char *path) {
   return ltide_error(L, "FileError", "%s: %s: %s, expected a file that can be %s", ltide_function_name(L), path,
-                     errno ? strerror(errno) : "it ended too early", what);
+                     strerror(errno), what);
 }
 
 /* The file at arg: one that io.open gave, or one to be opened, which is pushed. */
@@ -67,6 +67,7 @@ typedef struct writer {
   lua_State *L;
   ltide_state *S;
   FILE *file;                  /* NULL: the value is only looked at */
+  int error;                   /* errno of the first write that failed; nothing is written after it */
   int seen, storages, handles; /* stack indexes: numbers of tables and tensors, of storages; or 0 */
   lua_Integer objects, storage_count;
 } writer;
@@ -78,12 +79,12 @@ typedef struct place {
   int depth;
 } place;
 
-static void put(const writer *w, const void *bytes, size_t n) {
-  if (w->file) fwrite(bytes, 1, n, w->file);
+static void put(writer *w, const void *bytes, size_t n) {
+  if (w->file && !w->error && fwrite(bytes, 1, n, w->file) != n) w->error = errno;
 }
-static void put_tag(const writer *w, char tag) { put(w, &tag, 1); }
-static void put_int(const writer *w, int64_t i) { put(w, &i, sizeof i); }
-static void put_text(const writer *w, const char *text, size_t n) {
+static void put_tag(writer *w, char tag) { put(w, &tag, 1); }
+static void put_int(writer *w, int64_t i) { put(w, &i, sizeof i); }
+static void put_text(writer *w, const char *text, size_t n) {
   put_int(w, (int64_t)n);
   put(w, text, n);
 }
@@ -112,6 +113,14 @@ static bool put_number_of(writer *w, int index) {
   return known;
 }
 
+/* What would keep the bytes from being read, a capture or an error of the device, comes now instead. */
+static void wait_for(lua_State *L, int device) {
+  tide_stream *stream;
+  if (device < 0) return;
+  ltide_try(L, tide_current_stream(&stream, device));
+  ltide_try(L, tide_stream_synchronize(stream));
+}
+
 static void put_storage(writer *w, const tide_tensor *x) {
   lua_State *L = w->L;
   const tide_storage *storage = tide_tensor_storage(x);
@@ -132,13 +141,16 @@ static void put_storage(writer *w, const tide_tensor *x) {
   int64_t n = (int64_t)tide_storage_nbytes(storage);
   put_int(w, n);
   if (!n) return;
+  if (!w->file) {
+    wait_for(L, device);
+    return;
+  }
   ltide_tensor *bytes = ltide_new_tensor(L, w->S), *host = ltide_new_tensor(L, w->S);
   tide_options o = {TIDE_DTYPE_NONE, TIDE_CPU, false};
   ltide_try(L, ltide_span_storage(&bytes->t, x));
-  if (w->file) { /* pinned values may be on their way still: a copy finds out */
-    ltide_try(L, tide_to(&host->t, bytes->t, &o, false, tide_storage_is_pinned(storage)));
-    put(w, tide_tensor_data(host->t), (size_t)n);
-  }
+  /* Pinned values may be on their way still: a copy finds out. */
+  ltide_try(L, tide_to(&host->t, bytes->t, &o, false, tide_storage_is_pinned(storage)));
+  put(w, tide_tensor_data(host->t), (size_t)n);
   ltide_close_tensor(host);
   ltide_close_tensor(bytes);
   lua_pop(L, 2);
@@ -236,7 +248,7 @@ static void put_value(writer *w, int index, const place *at) {
   }
 }
 
-void ltide_write_value(lua_State *L, ltide_state *S, FILE *file, int index, int handles) {
+int ltide_write_value(lua_State *L, ltide_state *S, FILE *file, int index, int handles) {
   int top = lua_gettop(L);
   place root = {NULL, 0, 0};
   lua_newtable(L);
@@ -246,6 +258,8 @@ void ltide_write_value(lua_State *L, ltide_state *S, FILE *file, int index, int 
   put(&w, &byte_order, sizeof byte_order);
   put_value(&w, index, &root);
   lua_settop(L, top);
+  if (file && !w.error && fflush(file)) w.error = errno;
+  return w.error;
 }
 
 /* {==== Reading */
@@ -254,19 +268,22 @@ typedef struct reader {
   lua_State *L;
   ltide_state *S;
   FILE *file;
+  const char *name;           /* of the file */
   int objects, storages, map; /* stack indexes */
   lua_Integer count, storage_count;
   int64_t end; /* of the file, or -1 where it cannot be told */
   bool shared;
 } reader;
 
-static int broken(lua_State *L, const char *how) {
-  return ltide_error(L, "FileError", "%s: the bytes are not what save or serialize has written: %s",
-                     ltide_function_name(L), how);
+static int broken(const reader *r, const char *how) {
+  return ltide_error(r->L, "FileError", "%s: %s: the bytes are not what save or serialize has written: %s",
+                     ltide_function_name(r->L), r->name, how);
 }
 
 static void get(const reader *r, void *bytes, size_t n) {
-  if (fread(bytes, 1, n, r->file) != n) broken(r->L, "they end too early");
+  if (fread(bytes, 1, n, r->file) == n) return;
+  if (ferror(r->file)) file_error(r->L, "read", r->name);
+  broken(r, "they end too early");
 }
 
 static int64_t get_int(const reader *r) {
@@ -278,7 +295,7 @@ static int64_t get_int(const reader *r) {
 /* A number of bytes that follow. */
 static size_t get_length(const reader *r) {
   int64_t n = get_int(r);
-  if (n < 0 || (r->end >= 0 && n > r->end - (int64_t)ftello(r->file))) broken(r->L, "a length is wrong");
+  if (n < 0 || (r->end >= 0 && n > r->end - (int64_t)ftello(r->file))) broken(r, "a length is wrong");
   return (size_t)n;
 }
 
@@ -294,6 +311,7 @@ static const char *push_text(const reader *r) {
 static int get_device(const reader *r) {
   lua_State *L = r->L;
   int name = lua_gettop(L), type = lua_type(L, r->map);
+  if (!ltide_is_device(L, name)) broken(r, "a device is unknown");
   if (type == LUA_TTABLE) {
     lua_pushvalue(L, name);
     lua_gettable(L, r->map);
@@ -338,7 +356,7 @@ static void push_storage(reader *r) {
 static const tide_tensor *get_storage(reader *r) {
   lua_State *L = r->L;
   int64_t number = get_int(r);
-  if (number < 1 || number > r->storage_count + 1) broken(L, "a number of a storage is wrong");
+  if (number < 1 || number > r->storage_count + 1) broken(r, "a number of a storage is wrong");
   if (number > r->storage_count) {
     push_storage(r);
     lua_rawseti(L, r->storages, ++r->storage_count);
@@ -368,16 +386,16 @@ static void push_read_tensor(reader *r) {
   lua_State *L = r->L;
   int64_t size[TIDE_MAX_DIMS], stride[TIDE_MAX_DIMS];
   tide_dtype dtype;
-  if (!tide_dtype_parse(&dtype, push_text(r))) broken(L, "a dtype is unknown");
+  if (!tide_dtype_parse(&dtype, push_text(r))) broken(r, "a dtype is unknown");
   lua_pop(L, 1);
   int64_t ndim = get_int(r);
-  if (ndim < 0 || ndim > TIDE_MAX_DIMS) broken(L, "a number of dimensions is wrong");
+  if (ndim < 0 || ndim > TIDE_MAX_DIMS) broken(r, "a number of dimensions is wrong");
   get(r, size, (size_t)ndim * sizeof *size);
   get(r, stride, (size_t)ndim * sizeof *stride);
   int64_t offset = get_int(r);
   const tide_tensor *bytes = get_storage(r);
   ltide_tensor *u = ltide_new_tensor(L, r->S);
-  if (view(&u->t, bytes, dtype, size, stride, (int)ndim, offset) != TIDE_OK) broken(L, tide_error_get()->message);
+  if (view(&u->t, bytes, dtype, size, stride, (int)ndim, offset) != TIDE_OK) broken(r, tide_error_get()->message);
 }
 
 static void push_value(reader *r, int depth);
@@ -390,7 +408,7 @@ static void push_read_table(reader *r, int depth) {
   while (true) {
     push_value(r, depth + 1);
     if (lua_isnil(L, -1)) break;
-    if (lua_type(L, -1) == LUA_TNUMBER && lua_tonumber(L, -1) != lua_tonumber(L, -1)) broken(L, "a key is wrong");
+    if (lua_type(L, -1) == LUA_TNUMBER && lua_tonumber(L, -1) != lua_tonumber(L, -1)) broken(r, "a key is wrong");
     push_value(r, depth + 1);
     lua_rawset(L, -3);
   }
@@ -404,7 +422,7 @@ static void push_shared(reader *r) {
 }
 
 static void push_reference(reader *r) {
-  if (lua_rawgeti(r->L, r->objects, get_int(r)) == LUA_TNIL) broken(r->L, "a reference is wrong");
+  if (lua_rawgeti(r->L, r->objects, get_int(r)) == LUA_TNIL) broken(r, "a reference is wrong");
 }
 
 static void push_name(reader *r, char tag) {
@@ -412,10 +430,10 @@ static void push_name(reader *r, char tag) {
   const char *name = push_text(r);
   tide_dtype dtype;
   if (tag == 'd') {
-    if (!tide_dtype_parse(&dtype, name)) broken(L, "a dtype is unknown");
+    if (!tide_dtype_parse(&dtype, name)) broken(r, "a dtype is unknown");
     ltide_push_dtype(L, dtype);
   } else {
-    if (!ltide_is_device(L, -1)) broken(L, "a device is unknown");
+    if (!ltide_is_device(L, -1)) broken(r, "a device is unknown");
     ltide_push_device(L, ltide_check_device(L, lua_gettop(L), "device", LTIDE_CPU_OK));
   }
   lua_remove(L, -2);
@@ -426,7 +444,7 @@ static void push_value(reader *r, int depth) {
   double number;
   char tag;
   luaL_checkstack(L, 12, "tide.load: tables nested too deeply");
-  if (depth > DEEPEST) broken(L, "tables are nested too deeply");
+  if (depth > DEEPEST) broken(r, "tables are nested too deeply");
   get(r, &tag, 1);
   switch (tag) {
   case 'z': lua_pushnil(L); return;
@@ -443,11 +461,11 @@ static void push_value(reader *r, int depth) {
   case 'd':
   case 'v': push_name(r, tag); return;
   case 'h':
-    if (!r->shared) broken(L, "a tensor of another process");
+    if (!r->shared) broken(r, "a tensor of another process");
     push_shared(r);
     break;
   case 'x': push_read_tensor(r); break;
-  default: broken(L, "a tag is unknown");
+  default: broken(r, "a tag is unknown");
   }
   lua_pushvalue(L, -1);
   lua_rawseti(L, r->objects, ++r->count);
@@ -461,18 +479,18 @@ static int64_t find_end(FILE *file) {
   return fseeko(file, here, SEEK_SET) ? -1 : end;
 }
 
-void ltide_read_value(lua_State *L, ltide_state *S, FILE *file, int map, bool shared) {
+void ltide_read_value(lua_State *L, ltide_state *S, FILE *file, const char *name, int map, bool shared) {
   int top = lua_gettop(L);
   char head[sizeof magic];
   uint32_t order;
   lua_newtable(L);
   lua_newtable(L);
-  reader r = {.L = L, .S = S, .file = file, .objects = top + 1, .storages = top + 2, .map = map, .shared = shared};
+  reader r = {L, S, file, name, top + 1, top + 2, map, .shared = shared};
   r.end = find_end(file);
   get(&r, head, sizeof head);
-  if (memcmp(head, magic, sizeof head)) broken(L, "the head is not tide's");
+  if (memcmp(head, magic, sizeof head)) broken(&r, "the head is not tide's");
   get(&r, &order, sizeof order);
-  if (order != byte_order) broken(L, "they are of a machine of the other byte order");
+  if (order != byte_order) broken(&r, "they are of a machine of the other byte order");
   push_value(&r, 0);
   lua_replace(L, top + 1);
   lua_settop(L, top + 1);
@@ -488,10 +506,8 @@ static int lsave(lua_State *L) {
   lua_settop(L, 2);
   ltide_write_value(L, S, NULL, 2, 0); /* a value that cannot be saved leaves the file that is there alone */
   FILE *file = check_file(L, 1, "wb", &name);
-  ltide_write_value(L, S, file, 2, 0);
-  errno = 0;
-  if (fflush(file) || ferror(file)) return file_error(L, "written", name);
-  return 0;
+  errno = ltide_write_value(L, S, file, 2, 0);
+  return errno ? file_error(L, "written", name) : 0;
 }
 
 /* Leaves map_location, or nil, at index 2. */
@@ -510,7 +526,7 @@ static int lload(lua_State *L) {
   const char *name;
   check_map(L);
   FILE *file = check_file(L, 1, "rb", &name);
-  ltide_read_value(L, S, file, 2, false);
+  ltide_read_value(L, S, file, name, 2, false);
   return 1;
 }
 
@@ -521,8 +537,7 @@ static int lserialize(lua_State *L) {
   ltide_file *f = ltide_push_file(L);
   f->file = open_memstream(&f->bytes, &f->size);
   if (!f->file) return ltide_error(L, "OutOfMemoryError", "serialize: no memory");
-  ltide_write_value(L, S, f->file, 1, 0);
-  if (fflush(f->file) || ferror(f->file)) return ltide_error(L, "OutOfMemoryError", "serialize: no memory");
+  if (ltide_write_value(L, S, f->file, 1, 0)) return ltide_error(L, "OutOfMemoryError", "serialize: no memory");
   lua_pushlstring(L, f->bytes, f->size);
   return 1;
 }
@@ -533,11 +548,11 @@ static int ldeserialize(lua_State *L) {
   const char *bytes = lua_type(L, 1) == LUA_TSTRING ? lua_tolstring(L, 1, &n) : NULL;
   if (!bytes) return ltide_arg_error(L, 1, "bytes", "a string that serialize gave");
   check_map(L);
-  if (!n) return broken(L, "they end too early");
+  if (!n) return broken(&(reader){.L = L, .name = "bytes"}, "they end too early");
   ltide_file *f = ltide_push_file(L);
   f->file = fmemopen((void *)bytes, n, "rb");
   if (!f->file) return ltide_error(L, "OutOfMemoryError", "deserialize: no memory");
-  ltide_read_value(L, S, f->file, 2, false);
+  ltide_read_value(L, S, f->file, "bytes", 2, false);
   return 1;
 }
 

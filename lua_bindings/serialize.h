@@ -8,11 +8,11 @@
 
 /* Writes the value at index; raises when it holds something that cannot be written. `handles`: stack index of a table
  * that takes the IPC handles of tensors of accelerators, which are shared then instead of copied; or 0. Without a file
- * it is only looked at. */
-void ltide_write_value(lua_State *L, ltide_state *S, FILE *file, int index, int handles);
-/* Reads what the above has written and pushes it. `map`: stack index of map_location, or of nil. `shared`: may the
- * bytes name shared tensors? */
-void ltide_read_value(lua_State *L, ltide_state *S, FILE *file, int map, bool shared);
+ * it is only looked at. Returns 0, or the errno of what could not be written. */
+int ltide_write_value(lua_State *L, ltide_state *S, FILE *file, int index, int handles);
+/* Reads what the above has written and pushes it. `name`: of the file, for messages. `map`: stack index of
+ * map_location, or of nil. `shared`: may the bytes name shared tensors? */
+void ltide_read_value(lua_State *L, ltide_state *S, FILE *file, const char *name, int map, bool shared);
 
 /* A file that is closed when its scope ends: pushes it, and marks it to be closed. Not open yet. */
 typedef struct ltide_file {

@@ -378,10 +378,10 @@ static void write_task(lua_State *L, ltide_state *S, context *c, int index, int 
   lua_setfield(L, task, "rank");
   lua_getiuservalue(L, index, 1);
   lua_rawgeti(L, -1, i + 1);
-  ltide_write_value(L, S, c->process[i].file, task, lua_gettop(L));
+  int error = ltide_write_value(L, S, c->process[i].file, task, lua_gettop(L));
   lua_pop(L, 2);
-  if (fflush(c->process[i].file) || fseek(c->process[i].file, 0, SEEK_SET))
-    ltide_error(L, "FileError", "spawn: a task could not be written: %s", strerror(errno));
+  if (!error && fseek(c->process[i].file, 0, SEEK_SET)) error = errno;
+  if (error) ltide_error(L, "FileError", "spawn: a task could not be written: %s", strerror(error));
 }
 
 /* Nothing here raises while some run and others do not. */
@@ -470,7 +470,7 @@ static void set_upvalues(lua_State *L, int task) {
 /* Reads the task, which is pushed, and pushes its function and arguments, whose number it returns. */
 static int push_work(lua_State *L, ltide_state *S, FILE *file) {
   lua_pushnil(L);
-  ltide_read_value(L, S, file, lua_gettop(L), true);
+  ltide_read_value(L, S, file, "task", lua_gettop(L), true);
   int task = lua_gettop(L);
   lua_getfield(L, task, "version");
   if (!lua_isstring(L, -1) || strcmp(lua_tostring(L, -1), tide_version()) != 0)
