@@ -199,7 +199,11 @@ static const char *tensor_typename(lua_State *L, tide_tensor *t) {
   int n = snprintf(text, sizeof text, "a %s tensor [", tide_dtype_name(tide_tensor_dtype(t)));
   for (int d = 0; d < tide_tensor_ndim(t) && n < 200; d++)
     n += snprintf(text + n, sizeof text - (size_t)n, "%s%lld", d ? ", " : "", (long long)tide_tensor_size(t)[d]);
-  snprintf(text + n, sizeof text - (size_t)n, "]");
+  int device = tide_tensor_device(t);
+  if (device < 0)
+    snprintf(text + n, sizeof text - (size_t)n, "]");
+  else
+    snprintf(text + n, sizeof text - (size_t)n, "] on cuda:%d", device);
   return lua_pushstring(L, text);
 }
 

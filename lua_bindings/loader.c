@@ -76,7 +76,7 @@ static ltide_loader_job **new_job(lua_State *L) {
   ltide_loader_job **guard = lua_newuserdatauv(L, sizeof *guard, 0);
   *guard = NULL;
   luaL_setmetatable(L, JOB_META);
-  if (!(*guard = calloc(1, sizeof **guard))) ltide_error(L, "MemoryError", "loader: no host memory for a batch");
+  if (!(*guard = calloc(1, sizeof **guard))) ltide_error(L, "OutOfMemoryError", "loader: no host memory for a batch");
   return guard;
 }
 
@@ -361,7 +361,11 @@ static void note_objects(lua_State *L, int opts) {
   if (lua_getfield(L, opts, "collate") != LUA_TNIL && !lua_isfunction(L, -1))
     ltide_arg_error(L, lua_gettop(L), "collate", "a function");
   lua_setiuservalue(L, -2, LOADER_COLLATE);
-  ltide_opt_generator(L, opts);
+  tide_generator *g = ltide_opt_generator(L, opts);
+  if (g && tide_generator_device(g) != TIDE_CPU)
+    ltide_error(L, "DeviceError",
+                "loader: generator: got one of cuda:%d, expected one of the cpu, which draws the order",
+                tide_generator_device(g));
   lua_getfield(L, opts, "generator");
   lua_setiuservalue(L, -2, LOADER_GENERATOR);
 }

@@ -26,7 +26,7 @@ static tide_tensor *push_result(lua_State *L, ltide_loader_batch *b, const int64
 
 static ltide_loader_copy *new_copy(lua_State *L, ltide_loader_batch *b, tide_tensor *into, int n, bool stacked) {
   ltide_loader_copy *c = calloc(1, sizeof *c + (size_t)n * sizeof *c->items);
-  if (!c) ltide_error(L, "MemoryError", "loader: no host memory for the list of %d items", n);
+  if (!c) ltide_error(L, "OutOfMemoryError", "loader: no host memory for the list of %d items", n);
   *c = (ltide_loader_copy){.next = b->job->copies, .stacked = stacked, .n = n, .into = into};
   tide_tensor_retain(into);
   b->job->copies = c;

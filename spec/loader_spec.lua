@@ -317,8 +317,13 @@ describe("tide.data.loader", function()
       assert.is_true(b.is_cuda)
       D.eq(x:narrow(1, 2 * i - 1, i == 1 and 2 or 1), b)
     end
-    D.raises("ShapeError", function()
-      for _ in tide.data.loader({ tide.ones(1), tide.ones(1, { device = D.dev }) }, { batch_size = 2 }):iter() do end
-    end)
+    local mixed = tide.data.loader({ tide.ones(1), tide.ones(1, { device = D.dev }) }, { batch_size = 2 })
+    assert.matches("got a float32 tensor [1] on cuda:0, expected one like", D.raises("ShapeError", mixed.iter(mixed)).message, 1, true)
+  end)
+
+  it("refuses a generator that cannot draw the order", function()
+    local g = tide.Generator(D.dev)
+    local e = D.raises("DeviceError", tide.data.loader, { 1, 2 }, { shuffle = true, generator = g })
+    assert.matches("loader: generator: got one of cuda:0, expected one of the cpu", e.message, 1, true)
   end)
 end)
