@@ -142,10 +142,11 @@ static int lis_available(lua_State *L) {
   return 1;
 }
 
+#define OPS " op: 'sum' (if not given), 'prod', 'max', 'min', 'avg'."
 #define RULES                                                                                                          \
-  " Entry i of each list lies on one device, another for each i; all are contiguous and of one dtype. op: 'sum' (if "  \
-  "not given), 'prod', 'max', 'min', 'avg'. Queued on streams[i], or on the current streams; nothing waits. Where "    \
-  "NCCL is missing, or does not know the dtype, it goes over copies between the GPUs with the same result."
+  " Entry i of each list lies on one device, another for each i; all are contiguous and of one dtype. Queued on "      \
+  "streams[i], or on the current streams; nothing waits. Where NCCL is missing, or does not know the dtype, it goes "  \
+  "over copies between the GPUs with the same result."
 
 void ltide_open_nccl(lua_State *L, ltide_state *S) {
   (void)S;
@@ -158,11 +159,11 @@ void ltide_open_nccl(lua_State *L, ltide_state *S) {
        "raises for want of it."},
       {"all_reduce", lall_reduce,
        "tide.cuda.nccl.all_reduce(inputs [, outputs] [, {op=, streams=}]) -> outputs\nEvery output becomes the inputs "
-       "joined by op; without outputs the inputs themselves are written." RULES},
+       "joined by op; without outputs the inputs themselves are written." OPS RULES},
       {"reduce", lreduce,
        "tide.cuda.nccl.reduce(inputs [, output] [, {op=, root=1, streams=}]) -> output\nThe inputs joined, on the "
        "device "
-       "of inputs[root]; without output that input is written." RULES},
+       "of inputs[root]; without output that input is written." OPS RULES},
       {"broadcast", lbroadcast,
        "tide.cuda.nccl.broadcast(tensors [, {root=1, streams=}]) -> tensors\nEvery tensor becomes "
        "tensors[root]." RULES},
@@ -173,7 +174,7 @@ void ltide_open_nccl(lua_State *L, ltide_state *S) {
       {"reduce_scatter", lreduce_scatter,
        "tide.cuda.nccl.reduce_scatter(inputs, outputs [, {op=, streams=}]) -> outputs\noutputs[i] becomes part i of "
        "the "
-       "inputs joined, each input being #inputs equal parts." RULES},
+       "inputs joined, each input being #inputs equal parts." OPS RULES},
       {NULL, NULL, NULL}};
   static const char *const constants[] = {"SUM", "PROD", "MAX", "MIN", "AVG"};
   lua_getfield(L, -1, "cuda");

@@ -354,6 +354,7 @@ static bool wait_for_all(lua_State *L, context *c, int index, double seconds) {
 static int lcontext_join(lua_State *L) {
   context *c = check_context(L);
   double seconds = lua_isnoneornil(L, 2) ? HUGE_VAL : ltide_check_number(L, 2, "timeout");
+  if (isnan(seconds)) return ltide_error(L, "ValueError", "join: timeout: got nan, expected seconds");
   lua_pushboolean(L, wait_for_all(L, c, 1, seconds));
   return 1;
 }
@@ -552,6 +553,7 @@ void ltide_open_spawn(lua_State *L, ltide_state *S) {
        "many "
        "seconds. The first that fails ends the others, and is the error: e.rank, e.pid, e.exit_code or e.signal, and "
        "what it failed with in e.message."},
+      {"close", context_close, "context:close()\nEnds the processes that still run, as <close> does."},
       {"pids", lcontext_pids, "context:pids() -> {integer, ...}\nEntry i + 1 is rank i. Empty once all have ended."},
       {0}};
   static const ltide_reg list[] = {
