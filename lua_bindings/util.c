@@ -2,21 +2,31 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "bindings.h"
+#include "args.h"
 
 /* {==== cmdline: options of a script. A parser is a table {title, n descriptions}; parse gives a table of values. */
 
+static void check_parser(lua_State *L) {
+  if (!lua_istable(L, 1)) ltide_arg_error(L, 1, "parser", "what tide.cmdline gives");
+}
+
 /* parser:flag(name, help) and parser:option(name, default, help) add a description and return the parser. */
 static int add_option(lua_State *L, bool is_flag) {
-  luaL_checktype(L, 1, LUA_TTABLE);
-  const char *name = luaL_checkstring(L, 2);
+  int help = is_flag ? 3 : 4;
+  check_parser(L);
+  lua_settop(L, help);
+  if (lua_type(L, 2) != LUA_TSTRING) return ltide_arg_error(L, 2, "name", "a name without leading dashes");
+  const char *name = lua_tostring(L, 2);
   if (!*name || name[0] == '-')
     return ltide_error(L, "ValueError", "cmdline: name: got '%s', expected a name without leading dashes", name);
+  if (!is_flag && !lua_isnil(L, 3) && !lua_isstring(L, 3))
+    return ltide_arg_error(L, 3, "default", "a number, a string or nothing; parser:flag is for what is on or off");
+  if (!lua_isnil(L, help) && lua_type(L, help) != LUA_TSTRING) return ltide_arg_error(L, help, "help", "a text");
   lua_createtable(L, 0, 4);
   lua_pushstring(L, name), lua_setfield(L, -2, "name");
   lua_pushboolean(L, is_flag), lua_setfield(L, -2, "flag");
   if (!is_flag) lua_pushvalue(L, 3), lua_setfield(L, -2, "default");
-  lua_pushstring(L, luaL_optstring(L, is_flag ? 3 : 4, "")), lua_setfield(L, -2, "help");
+  lua_pushstring(L, lua_isnil(L, help) ? "" : lua_tostring(L, help)), lua_setfield(L, -2, "help");
   lua_seti(L, 1, luaL_len(L, 1) + 1);
   lua_settop(L, 1);
   return 1;
@@ -40,7 +50,7 @@ static void push_option_line(lua_State *L, lua_Integer k) {
 }
 
 static int lcmdline_help(lua_State *L) {
-  luaL_checktype(L, 1, LUA_TTABLE);
+  check_parser(L);
   lua_settop(L, 1);
   lua_getfield(L, 1, "title");
   lua_pushliteral(L, "\n");
@@ -50,6 +60,22 @@ static int lcmdline_help(lua_State *L) {
   lua_pushliteral(L, "  --help                 this text\n");
   lua_concat(L, lua_gettop(L) - 1);
   return 1;
+}
+
+/* Replaces the text below the default, which is at the top, and the default by the number of the default's kind. */
+static void push_number(lua_State *L, const char *name) {
+  bool is_integer = lua_isinteger(L, -1);
+  int fits;
+  lua_Integer i = lua_tointegerx(L, -2, &fits);
+  if (!lua_isnumber(L, -2) || (is_integer && !fits))
+    ltide_error(L, "ValueError", "cmdline: --%s: got '%s', expected %s", name, lua_tostring(L, -2),
+                is_integer ? "an integer" : "a number");
+  lua_Number x = lua_tonumber(L, -2);
+  lua_pop(L, 2);
+  if (is_integer)
+    lua_pushinteger(L, i);
+  else
+    lua_pushnumber(L, x);
 }
 
 /* Sets result[key] for the option `text` ("--name" or "--name=value") at args[i]; returns how many arguments it took.
@@ -72,13 +98,10 @@ static int take_option(lua_State *L, const char *text, lua_Integer i) {
       lua_pushstring(L, text + 2 + length + 1);
     else if (lua_geti(L, 2, i + 1) == LUA_TNIL)
       return ltide_error(L, "ValueError", "cmdline: --%s expects a value", name);
-    if (lua_getfield(L, 4, "default") == LUA_TNUMBER) {
-      if (!lua_isnumber(L, -2))
-        return ltide_error(L, "ValueError", "cmdline: --%s: got '%s', expected a number", name, lua_tostring(L, -2));
-      lua_stringtonumber(L, lua_tostring(L, -2));
-      lua_replace(L, -3);
-    }
-    lua_pop(L, 1);
+    if (lua_getfield(L, 4, "default") == LUA_TNUMBER)
+      push_number(L, name);
+    else
+      lua_pop(L, 1);
     lua_rawset(L, 3);
     lua_settop(L, 3);
     return is_flag || has_value ? 1 : 2;
@@ -103,9 +126,9 @@ static void set_defaults(lua_State *L) {
 
 /* parser:parse(args): positional arguments are the array part of the result. --help prints the text and exits. */
 static int lcmdline_parse(lua_State *L) {
-  luaL_checktype(L, 1, LUA_TTABLE);
+  check_parser(L);
   if (lua_isnoneornil(L, 2)) lua_settop(L, 1), lua_newtable(L);
-  luaL_checktype(L, 2, LUA_TTABLE);
+  if (!lua_istable(L, 2)) return ltide_arg_error(L, 2, "args", "a table of strings");
   lua_settop(L, 2);
   lua_newtable(L);
   set_defaults(L);
@@ -135,7 +158,7 @@ static int lcmdline_parse(lua_State *L) {
 }
 
 static int lcmdline(lua_State *L) {
-  luaL_checkstring(L, 1);
+  if (lua_type(L, 1) != LUA_TSTRING) return ltide_arg_error(L, 1, "title", "a text");
   lua_createtable(L, 0, 1);
   lua_pushvalue(L, 1);
   lua_setfield(L, -2, "title");
@@ -147,7 +170,7 @@ static int lcmdline(lua_State *L) {
 
 static int lset_num_threads(lua_State *L) {
   ltide_enter(L);
-  lua_Integer n = luaL_checkinteger(L, 1);
+  lua_Integer n = ltide_check_integer(L, 1, "n");
   if (n < 1 || n > 1024) return ltide_error(L, "ValueError", "set_num_threads: n: got %I, expected 1 to 1024", n);
   tide_set_num_threads((int)n);
   return 0;
@@ -169,7 +192,8 @@ void ltide_open_util(lua_State *L, ltide_state *S) {
   lua_pop(L, 1);
   static const ltide_reg list[] = {
       {"cmdline", lcmdline,
-       "tide.cmdline(title) -> parser\nparser:flag(name, help), parser:option(name, default, help), parser:parse(arg) "
+       "tide.cmdline(title) -> parser\nparser:flag(name [, help]), parser:option(name [, default [, help]]), "
+       "parser:parse(arg) "
        "-> table: '-' in a name becomes '_', "
        "values follow the default's type, other arguments are in the array part; --help prints all."},
       {"set_num_threads", lset_num_threads, "tide.set_num_threads(n)\nThreads for loops on the CPU."},

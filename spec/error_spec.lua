@@ -107,7 +107,7 @@ end
 
 local harmless = { collectgarbage = true, set_num_threads = true }
 -- What ends, waits, prints or changes the process for good is not walked.
-local skip = { ["tide.warn"] = true, ["tide.help"] = true, ["tide.cmdline"] = true }
+local skip = { ["tide.warn"] = true, ["tide.help"] = true }
 
 local bad = {
   { "nothing" },

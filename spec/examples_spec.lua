@@ -146,6 +146,21 @@ describe("the worked examples", function()
     assert.are.equal("cpu\tcpu\tcpu\n", out, err)
   end)
 
+  it("EX-04 a command line gives an option the type of its default", function()
+    local line = tide.cmdline("title"):flag("on"):option("count", 3, "how many"):option("rate", 0.5):option("name", "x")
+    assert.are.same({ on = false, count = 3, rate = 0.5, name = "x" }, line:parse {})
+    local args = line:parse { "--on", "first", "--count=1e3", "--rate", "2", "--name", "7", "second" }
+    assert.are.same({ "first", "second", on = true, count = 1000, rate = 2.0, name = "7" }, args)
+    assert.are.same({ "integer", "float" }, { math.type(args.count), math.type(args.rate) })
+    for _, wrong in ipairs { "--count=2.5", "--count=x", "--rate=x", "--rate", "--on=1", "--off" } do
+      D.raises("ValueError", line.parse, line, { wrong })
+    end
+    D.raises("ArgumentError", line.option, line, "table", {})
+    D.raises("ArgumentError", line.flag, line, "on", 5)
+    D.raises("ArgumentError", line.flag, line)
+    D.raises("ArgumentError", tide.cmdline)
+  end)
+
   it("EX-06 brings every item", function() D.simulate(3, loader) end)
 
   it("waves give the same picture step by step and replayed as a graph", function()

@@ -19,8 +19,8 @@ package.path = here .. "lib/?.lua;" .. package.path
 local draw_orbits, Terminal = require "orbit_picture", require "terminal"
 
 local args = tide.cmdline("Fifty years of the solar system")
-  :option("years", 50, "how long to integrate")
-  :option("step", 1, "days a step")
+  :option("years", 50.0, "how long to integrate")
+  :option("step", 1.0, "days a step")
   :option("device", tide.cuda.is_available() and "cuda" or "cpu", "where to compute: cpu, cuda, cuda:1, ...")
   :option("data", here .. "solar_system_data.tsv", "the table of bodies")
   :option("out", "orbits.png", "the picture to write")
