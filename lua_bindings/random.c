@@ -398,9 +398,13 @@ static const ltide_reg methods[] = {
      "x:random_([low,] [high] [, {generator=}]) -> x\nIntegers, low <= v < high (low 0); without arguments all that "
      "x's dtype holds exactly, from 0."},
     {"bernoulli_", lbernoulli_,
-     "x:bernoulli_([p=0.5] [, {generator=}]) -> x\n1 with probability p (a number or a tensor), else 0."},
-    {"exponential_", lexponential_, "x:exponential_([lambda=1] [, {generator=}]) -> x"},
-    {"cauchy_", lcauchy_, "x:cauchy_([median=0, sigma=1] [, {generator=}]) -> x"},
+     "x:bernoulli_([p=0.5] [, {generator=}]) -> x\n1 with probability p, else 0. p: a number from 0 to 1, or a "
+     "tensor that broadcasts to x, whose values are not checked."},
+    {"exponential_", lexponential_,
+     "x:exponential_([lambda=1] [, {generator=}]) -> x\nExponential with mean 1 / lambda."},
+    {"cauchy_", lcauchy_,
+     "x:cauchy_([median=0, sigma=1] [, {generator=}]) -> x\nCauchy's distribution; sigma is half the width at half "
+     "height."},
     {"log_normal_", llog_normal_,
      "x:log_normal_([mean=1, std=2] [, {generator=}]) -> x\nmean and std are those of the logarithm."},
     {"geometric_", lgeometric_, "x:geometric_(p [, {generator=}]) -> x\nTrials up to and with the first success."},
@@ -412,20 +416,24 @@ static const ltide_reg functions[] = {
      "device."},
     {"manual_seed", lmanual_seed, "tide.manual_seed(n) -> Generator\nSeeds the default generator of every device."},
     {"seed", lseed, "tide.seed() -> integer\nSeeds every default generator from the system's entropy."},
-    {"initial_seed", linitial_seed, "tide.initial_seed() -> integer"},
+    {"initial_seed", linitial_seed, "tide.initial_seed() -> integer\nThe seed of the CPU's default generator."},
     {"get_rng_state", lget_rng_state,
      "tide.get_rng_state() -> Tensor(uint8, cpu)\nState of the CPU's default generator."},
-    {"set_rng_state", lset_rng_state, "tide.set_rng_state(state)"},
+    {"set_rng_state", lset_rng_state,
+     "tide.set_rng_state(state)\nState of the CPU's default generator, as get_rng_state gave it."},
     {"rand", lrand, "tide.rand(sizes... [, {dtype=, device=, generator=}]) -> Tensor\nUniform in [0, 1)."},
     {"randn", lrandn,
      "tide.randn(sizes... [, {dtype=, device=, generator=}]) -> Tensor\nNormal with mean 0 and deviation 1."},
-    {"rand_like", lrand_like, "tide.rand_like(x [, opts]) -> Tensor"},
-    {"randn_like", lrandn_like, "tide.randn_like(x [, opts]) -> Tensor"},
+    {"rand_like", lrand_like,
+     "tide.rand_like(x [, opts]) -> Tensor\nAs tide.rand, with the shape, dtype and device of x."},
+    {"randn_like", lrandn_like,
+     "tide.randn_like(x [, opts]) -> Tensor\nAs tide.randn, with the shape, dtype and device of x."},
     {"randint", lrandint,
      "tide.randint([low=0,] high, size [, opts]) -> Tensor\nIntegers, low <= v < high; int64 by default."},
     {"randperm", lrandperm, "tide.randperm(n [, opts]) -> Tensor(int64)\nA permutation of 1..n."},
     {"bernoulli", lbernoulli,
-     "tide.bernoulli(p [, {generator=}]) -> Tensor\nLike p: 1 with the probability that stands there, else 0."},
+     "tide.bernoulli(p [, {generator=}]) -> Tensor\nLike p: 1 with the probability that stands there, else "
+     "0. The values of p are not checked: 1 where p is above 1, 0 where it is negative or nan."},
     {NULL, NULL, NULL}};
 
 void ltide_open_random(lua_State *L, ltide_state *S) {
