@@ -41,10 +41,20 @@ static int lgenerator(lua_State *L) {
   return 1;
 }
 
+void ltide_check_settable(lua_State *L, int device) {
+  if (device == TIDE_CPU || !tide_thread_is_capturing()) return;
+  ltide_error(L, "StateError",
+              "%s: not allowed while a graph is captured, because it draws from where the generator stands at each "
+              "replay, expected this before or after it",
+              ltide_function_name(L));
+}
+
 static int lgenerator_manual_seed(lua_State *L) {
   ltide_enter(L);
   tide_generator *g = ltide_check_generator(L, 1, "generator");
-  tide_generator_seed(g, (uint64_t)ltide_check_integer(L, 2, "seed"));
+  uint64_t seed = (uint64_t)ltide_check_integer(L, 2, "seed");
+  ltide_check_settable(L, tide_generator_device(g));
+  tide_generator_seed(g, seed);
   lua_settop(L, 1);
   return 1;
 }
@@ -52,6 +62,7 @@ static int lgenerator_manual_seed(lua_State *L) {
 static int lgenerator_seed(lua_State *L) {
   ltide_enter(L);
   tide_generator *g = ltide_check_generator(L, 1, "generator");
+  ltide_check_settable(L, tide_generator_device(g));
   uint64_t seed = tide_random_seed();
   tide_generator_seed(g, seed);
   lua_pushinteger(L, (lua_Integer)seed);
@@ -88,6 +99,7 @@ void ltide_check_rng_state(lua_State *L, ltide_state *S, int arg, uint64_t state
 void ltide_set_rng_state(lua_State *L, ltide_state *S, tide_generator *g, int arg) {
   uint64_t state[2];
   ltide_check_rng_state(L, S, arg, state);
+  ltide_check_settable(L, tide_generator_device(g));
   tide_generator_seed(g, state[0]);
   ltide_try(L, tide_generator_set_offset(g, state[1]));
 }
@@ -117,6 +129,7 @@ static int lgenerator_set_offset(lua_State *L) {
   if (offset < 0)
     return ltide_error(L, "ValueError", "set_offset: offset: got %I, expected a multiple of 4 from 0",
                        (lua_Integer)offset);
+  ltide_check_settable(L, tide_generator_device(g));
   ltide_try(L, tide_generator_set_offset(g, (uint64_t)offset));
   lua_settop(L, 1);
   return 1;
@@ -184,13 +197,16 @@ void ltide_push_generator(lua_State *L, tide_generator *g) {
 
 static int lmanual_seed(lua_State *L) {
   ltide_enter(L);
-  tide_manual_seed((uint64_t)ltide_check_integer(L, 1, "seed"));
+  uint64_t seed = (uint64_t)ltide_check_integer(L, 1, "seed");
+  ltide_check_settable(L, TIDE_CURRENT);
+  tide_manual_seed(seed);
   ltide_push_generator(L, ltide_default_generator(L, TIDE_CPU));
   return 1;
 }
 
 static int lseed(lua_State *L) {
   ltide_enter(L);
+  ltide_check_settable(L, TIDE_CURRENT);
   uint64_t seed = tide_random_seed();
   tide_manual_seed(seed);
   lua_pushinteger(L, (lua_Integer)seed);

@@ -79,6 +79,7 @@ static int lcuda_set_rng_state_all(lua_State *L) {
 
 /* Seeds the current GPU, or all, whether they are there or not; or the one named at `arg`, which must be. */
 static void seed_gpus(lua_State *L, uint64_t seed, bool all, int arg) {
+  ltide_check_settable(L, TIDE_CURRENT);
   if (!all && !lua_isnoneornil(L, arg)) {
     tide_generator_seed(early_generator(L, ltide_check_device(L, arg, "device", ANY_GPU)), seed);
     return;
@@ -194,6 +195,7 @@ static int lfork_rng(lua_State *L) {
   int top = lua_gettop(L);
   save_state(L, &saved, TIDE_CPU);
   save_gpus(L, &saved, opts);
+  if (saved.n > 1) ltide_check_settable(L, TIDE_CURRENT);
   lua_settop(L, top);
   return ltide_scoped(L, "tide.random.fork_rng", lua_isfunction(L, fn) ? fn : 0, leave_fork, &saved, sizeof saved);
 }

@@ -103,6 +103,32 @@ describe("random numbers of a graph", function()
     assert.are.equal(9, shared:initial_seed())
   end)
 
+  it("have no seed or state set between them, since replays would not set it", function()
+    local own, x, y = tide.Generator "cuda"
+    local state = cuda.get_rng_state()
+    tide.manual_seed(5)
+    own:manual_seed(5)
+    local g = capture(function()
+      x = tide.rand(5, dev)
+      for _, set in ipairs {
+        function() cuda.manual_seed(3) end, function() cuda.manual_seed_all(3) end, cuda.seed, cuda.seed_all,
+        function() cuda.set_rng_state(state) end, function() cuda.set_rng_state_all { state } end,
+        function() tide.manual_seed(3) end, tide.seed, function() tide.random.fork_rng(function() end) end,
+        function() own:manual_seed(3) end, function() own:seed() end, function() own:set_state(state) end,
+        function() own:set_offset(40) end,
+      } do
+        assert.matches("while a graph is captured", D.raises("StateError", set).message)
+      end
+      tide.random.fork_rng({ devices = {} }, function() tide.rand(3) end) -- the CPU's is no part of it
+      tide.Generator():manual_seed(3):set_offset(8)
+      y = tide.rand(5, { device = "cuda", generator = own:clone_state() })
+    end)
+    assert.are.equal(5, cuda.initial_seed())
+    assert.are.equal(5, own:initial_seed())
+    g:replay()
+    D.eq(x, y)
+  end)
+
   it("are right when replays alternate between streams", function()
     local x
     tide.manual_seed(5)
