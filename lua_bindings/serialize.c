@@ -11,55 +11,13 @@
 #include <string.h>
 
 #include "args.h"
+#include "file.h"
 #include "serialize.h"
 #include "tide/ipc.h"
 
 static const char magic[8] = "tide\1\n\r";
 static const uint32_t byte_order = 0x01020304;
-#define FILE_META "tide.file"
 enum { DEEPEST = 1000 }; /* tables in tables; each level takes some of the C stack */
-
-/* {==== Files */
-
-static int file_close(lua_State *L) {
-  ltide_file *f = lua_touserdata(L, 1);
-  if (f->file) fclose(f->file);
-  free(f->bytes);
-  f->file = NULL, f->bytes = NULL;
-  return 0;
-}
-
-ltide_file *ltide_push_file(lua_State *L) {
-  ltide_file *f = lua_newuserdatauv(L, sizeof *f, 0);
-  memset(f, 0, sizeof *f);
-  if (luaL_newmetatable(L, FILE_META)) {
-    static const luaL_Reg meta[] = {{"__gc", file_close}, {"__close", file_close}, {0}};
-    luaL_setfuncs(L, meta, 0);
-  }
-  lua_setmetatable(L, -2);
-  lua_toclose(L, -1);
-  return f;
-}
-
-static int file_error(lua_State *L, const char *what, const char *path) {
-  return ltide_error(L, "FileError", "%s: %s: %s, expected a file that can be %s", ltide_function_name(L), path,
-                     strerror(errno), what);
-}
-
-/* The file at arg: one that io.open gave, or one to be opened, which is pushed. */
-static FILE *check_file(lua_State *L, int arg, const char *mode, const char **name) {
-  luaL_Stream *open = luaL_testudata(L, arg, LUA_FILEHANDLE);
-  *name = "file";
-  if (open && !open->closef)
-    ltide_error(L, "StateError", "%s: got a closed file, expected an open one", ltide_function_name(L));
-  if (open) return open->f;
-  if (lua_type(L, arg) != LUA_TSTRING) ltide_arg_error(L, arg, "path", "a file name or an open file");
-  *name = lua_tostring(L, arg);
-  ltide_file *f = ltide_push_file(L);
-  f->file = fopen(*name, mode);
-  if (!f->file) file_error(L, *mode == 'r' ? "read" : "written", *name);
-  return f->file;
-}
 
 /* {==== Writing */
 
@@ -282,7 +240,7 @@ static int broken(const reader *r, const char *how) {
 
 static void get(const reader *r, void *bytes, size_t n) {
   if (fread(bytes, 1, n, r->file) == n) return;
-  if (ferror(r->file)) file_error(r->L, "read", r->name);
+  if (ferror(r->file)) ltide_file_error(r->L, "read", r->name);
   broken(r, "they end too early");
 }
 
@@ -502,12 +460,14 @@ void ltide_read_value(lua_State *L, ltide_state *S, FILE *file, const char *name
 static int lsave(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   const char *name;
+  ltide_file *own;
   if (lua_isnone(L, 2)) return ltide_arg_error(L, 2, "value", "what is to be saved");
   lua_settop(L, 2);
-  ltide_write_value(L, S, NULL, 2, 0); /* a value that cannot be saved leaves the file that is there alone */
-  FILE *file = check_file(L, 1, "wb", &name);
+  ltide_write_value(L, S, NULL, 2, 0); /* a value that cannot be saved leaves an open file alone */
+  FILE *file = ltide_check_file(L, 1, true, &own, &name);
   errno = ltide_write_value(L, S, file, 2, 0);
-  return errno ? file_error(L, "written", name) : 0;
+  if (!errno) errno = ltide_file_finish(own);
+  return errno ? ltide_file_error(L, "written", name) : 0;
 }
 
 /* Leaves map_location, or nil, at index 2. */
@@ -524,8 +484,9 @@ static void check_map(lua_State *L) {
 static int lload(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   const char *name;
+  ltide_file *own;
   check_map(L);
-  FILE *file = check_file(L, 1, "rb", &name);
+  FILE *file = ltide_check_file(L, 1, false, &own, &name);
   ltide_read_value(L, S, file, name, 2, false);
   return 1;
 }
@@ -562,7 +523,8 @@ void ltide_open_serialize(lua_State *L, ltide_state *S) {
       {"save", lsave,
        "tide.save(path or file, value)\nWrites tensors, numbers, strings, booleans, dtypes, devices and tables of "
        "them. "
-       "What is shared stays shared: a view is written with all of its storage, once. Metatables are left out."},
+       "What is shared stays shared: a view is written with all of its storage, once. Metatables are left out. A file "
+       "that was there is replaced when all is written, and stays as it was after an error."},
       {"load", lload,
        "tide.load(path or file [, {map_location=}]) -> value\nWhat save has written, each tensor on the device it was "
        "on. map_location puts them elsewhere: a device, a table as {['cuda:1'] = 'cpu'}, or a function of the device's "

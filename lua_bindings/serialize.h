@@ -14,12 +14,4 @@ int ltide_write_value(lua_State *L, ltide_state *S, FILE *file, int index, int h
  * map_location, or of nil. `shared`: may the bytes name shared tensors? */
 void ltide_read_value(lua_State *L, ltide_state *S, FILE *file, const char *name, int map, bool shared);
 
-/* A file that is closed when its scope ends: pushes it, and marks it to be closed. Not open yet. */
-typedef struct ltide_file {
-  FILE *file;
-  char *bytes; /* of a file in memory */
-  size_t size;
-} ltide_file;
-ltide_file *ltide_push_file(lua_State *L);
-
 #endif

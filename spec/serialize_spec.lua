@@ -137,6 +137,45 @@ describe("tide.save and tide.load", function()
     for _, n in ipairs { 1, 100000 } do matches("/dev/full: No space left", tide.save, "/dev/full", tide.ones(n)) end
   end)
 
+  it("leave what was saved before as it was until all of the new is there", function()
+    local path = os.tmpname()
+    local folder, base = path:match "^(.*/)(.*)$"
+    local function whole(value)
+      assert.are.equal(value, tide.load(path))
+      local list = io.popen("ls " .. folder)
+      assert.is_nil(list:read("a"):find(base .. ".part", 1, true))
+      list:close()
+    end
+    tide.save(path, "old")
+    os.execute("chmod 640 " .. path)
+    -- A disk that is full in the middle: the shell's limit of a file's size, in blocks of 512 or 1024 bytes.
+    local shell = io.popen(("trap '' XFSZ; ulimit -f 8; %s -e 'local tide = require [[tide]]; " ..
+      "print(select(2, pcall(tide.save, [[%s]], tide.ones(100000))).message)' 2>&1"):format(D.runner, path))
+    local out = shell:read "a"
+    shell:close()
+    assert.matches(path .. ": File too large", out, 1, true)
+    whole "old"
+    if D.cuda then
+      tide.cuda.set_sync_debug_mode "error"
+      local ok = pcall(tide.save, path, tide.ones(8, { device = D.dev }))
+      tide.cuda.set_sync_debug_mode "default"
+      assert.is_false(ok)
+      whole "old"
+    end
+    local link = path .. ".link"
+    assert.is_true(os.execute(("ln -s %s %s"):format(path, link)))
+    tide.save(link, "new") -- the file behind it is replaced, and keeps its rights
+    whole "new"
+    local rights = io.popen("ls -l " .. path)
+    assert.matches("^%-rw%-r%-%-%-%-%-", rights:read "a")
+    rights:close()
+    os.remove(path)
+    tide.save(link, "through") -- as any program would
+    whole "through"
+    os.remove(link)
+    os.remove(path)
+  end)
+
   it("go through files by name and by handle", function()
     local path = os.tmpname()
     local x = tide.randn(100, 10, { device = D.dev })

@@ -195,7 +195,7 @@ for _, path in ipairs(list [[find core kernels lua_bindings -name '*.[ch]' -o -n
   check_code(path)
 end
 for _, path in ipairs(list [[find core kernels lua_bindings scripts spec .ci README.md CMakeLists.txt -type f \
-    ! -name '*.png' ! -name '*.np[yz]' ! -name '*.safetensors' ! -name '*.bin' ! -name '*.csv']]) do
+    ! -name '*.png' ! -name '*.np[yz]' ! -name '*.safetensors' ! -name '*.bin' ! -name '*.csv' ! -name '*.pyc']]) do
   check_text(path)
 end
 check_ops()
