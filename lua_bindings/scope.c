@@ -3,8 +3,8 @@
  * A scope is a userdata with a leave function. The closure form marks it to-be-closed on the C stack and calls the
  * closure, so that an error unwinds through it with its traceback intact and a yield passes. The object form returns
  * it. Each coroutine's record lists its open scopes, outermost first: close() of one that is not the innermost is an
- * error and changes nothing; leaving a block abandons what was left open inside it, with a warning; a dropped object
- * warns when it is collected.
+ * error and changes nothing, and so is closing another coroutine's; leaving a block abandons what was left open inside
+ * it, with a warning; a dropped object warns when it is collected.
  *
  * An arena is the list of the handles made while it was the innermost of its coroutine. A handle knows its slot, so
  * that freeing, collecting or keeping it takes O(1). What survives an inner scope belongs to the outer one from then
@@ -56,6 +56,14 @@ static void leave_scope(lua_State *L, ltide_scope *s) {
   s->leave(L, s->data);
 }
 
+/* What a block set is its own coroutine's, and so is the list it stands in: another one would leave its own state. */
+static void check_owner(lua_State *L, const ltide_scope *s) {
+  if (s->open && s->record != ltide_enter(L)->record)
+    ltide_error(L, "StateError",
+                "close: %s: the block of %s:%d belongs to the coroutine that opened it, got another one", s->what,
+                s->source, s->line);
+}
+
 /* What other blocks set is the thread's or the process's. */
 bool ltide_scopes_own(const ltide_record *r) {
   static const char *const own[] = {"cuda.device", "cuda.device_of", "cuda.stream",  "Stream:use",
@@ -70,6 +78,7 @@ bool ltide_scopes_own(const ltide_record *r) {
 
 static int scope_close(lua_State *L) {
   ltide_scope *s = luaL_checkudata(L, 1, SCOPE_META);
+  check_owner(L, s);
   if (s->open && s->record->scopes[s->record->depth - 1] != s) {
     ltide_scope *inner = s->record->scopes[s->record->depth - 1];
     if (!inner->line)
@@ -85,7 +94,9 @@ static int scope_close(lua_State *L) {
 
 static int scope_unwind(lua_State *L) {
   ltide_scope *s = ltide_test_meta(L, 1, ltide_enter(L)->scope_meta);
-  if (s) leave_scope(L, s);
+  if (!s) return 0;
+  check_owner(L, s);
+  leave_scope(L, s);
   return 0;
 }
 

@@ -360,6 +360,35 @@ describe("device and stream blocks", function()
     assert.are.equal(0, cuda.current_device())
   end)
 
+  it("are not closed by another coroutine, whose own blocks stay", function()
+    local device, arena
+    local co = coroutine.wrap(function()
+      device, arena = cuda.device(last), tide.scope()
+      local x = tide.ones(4, { device = "cuda" })
+      coroutine.yield()
+      for _ = 1, 3 do x = x + 1 end
+      assert.are.equal(last, cuda.current_device())
+      D.eq({ 4, 4, 4, 4 }, x)
+      arena:close()
+      device:close()
+      D.raises("StateError", x.sum, x)
+    end)
+    co()
+    tide.scope(function()
+      local mine = tide.ones(4, { device = "cuda" })
+      for _, block in ipairs { arena, device } do
+        local e = D.raises("StateError", block.close, block)
+        assert.is_truthy(e.message:find("coroutine", 1, true) and e.message:find("scope_spec.lua:%d"), e.message)
+        D.raises("StateError", function() local _ <close> = block end)
+      end
+      assert.are.equal(0, cuda.current_device())
+      D.eq({ 2, 2, 2, 2 }, mine + 1)
+    end)
+    co()
+    assert.are.equal(0, cuda.current_device())
+    device:close() -- again, wherever that is
+  end)
+
   it("take a scope inside", function()
     local x = cuda.device(last, function()
       return tide.scope(function() return tide.ones(2, { device = "cuda" }) * 3 end)
