@@ -139,43 +139,46 @@ static void print_key(lua_State *L, int index) {
   fputs("] = ", stdout);
 }
 
-/* A table without __tostring: up to 24 entries, nested once. */
+/* A table without __tostring: up to 24 entries, the list first, nested once. */
 static void print_table(lua_State *L, int index, int depth) {
+  enum { MOST = 24 };
   lua_Integer n = (lua_Integer)lua_rawlen(L, index);
-  int shown = 0;
+  int shown = 0, top = lua_gettop(L);
   fputs("{", stdout);
-  for (lua_Integer i = 1; i <= n && shown < 24; i++, shown++) {
+  for (lua_Integer i = 1; i <= n && shown < MOST; i++, shown++) {
     if (shown) fputs(", ", stdout);
     lua_rawgeti(L, index, i);
-    print_value(L, lua_gettop(L), depth + 1);
-    lua_pop(L, 1);
+    print_value(L, top + 1, depth + 1);
+    lua_settop(L, top);
   }
+  bool more = shown < n;
   lua_pushnil(L);
-  while (lua_next(L, index)) {
-    if (!(lua_isinteger(L, -2) && lua_tointeger(L, -2) >= 1 && lua_tointeger(L, -2) <= n)) {
-      if (shown++ >= 24) {
-        fputs(", ...", stdout);
-        lua_pop(L, 2);
-        break;
-      }
-      if (shown > 1) fputs(", ", stdout);
-      print_key(L, lua_gettop(L) - 1);
-      print_value(L, lua_gettop(L), depth + 1);
+  while (!more && lua_next(L, index)) {
+    bool listed = lua_isinteger(L, -2) && lua_tointeger(L, -2) >= 1 && lua_tointeger(L, -2) <= n;
+    more = !listed && shown == MOST;
+    if (!listed && !more) {
+      if (shown++) fputs(", ", stdout);
+      print_key(L, top + 1);
+      print_value(L, top + 2, depth + 1);
     }
-    lua_pop(L, 1);
+    lua_settop(L, top + 1);
   }
-  fputs("}", stdout);
+  lua_settop(L, top);
+  fputs(more ? ", ...}" : "}", stdout);
 }
 
 static void print_value(lua_State *L, int index, int depth) {
+  int top = lua_gettop(L);
   luaL_checkstack(L, 8, "printing");
   if (lua_istable(L, index) && depth < 2 && luaL_getmetafield(L, index, "__tostring") == LUA_TNIL) {
     print_table(L, index, depth);
     return;
   }
-  int top = lua_gettop(L);
-  const char *text = luaL_tolstring(L, index, NULL);
-  printf(depth && lua_type(L, index) == LUA_TSTRING ? "'%s'" : "%s", text);
+  size_t length;
+  const char *text = luaL_tolstring(L, index, &length), *quote = depth && lua_type(L, index) == LUA_TSTRING ? "'" : "";
+  fputs(quote, stdout);
+  fwrite(text, 1, length, stdout); /* a string may hold zeros */
+  fputs(quote, stdout);
   lua_settop(L, top);
 }
 

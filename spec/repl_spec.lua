@@ -98,6 +98,24 @@ describe("the prompt", function()
     lacks(text, "stack traceback")
   end)
 
+  it("prints tables whole or says that there is more, objects in them too", function()
+    local text, code = session [[
+t = {} for i = 1, 30 do t[i] = i end
+t
+{dev = tide.device(0), cpu = tide.device "cpu", e = tide.cuda.OutOfMemoryError, 7}
+{tide.device(1), tide.device(2), {tide.device(3)}, last = 1}
+"a\0b"
+tide.cuda
+]]
+    assert.are.equal(0, code)
+    has(text, "22, 23, 24, ...}")
+    has(text, "dev = cuda:0")
+    has(text, "cpu = cpu")
+    has(text, "{cuda:1, cuda:2, {cuda:3}, last = 1}")
+    has(text, "a\0b")
+    lacks(text, "traceback")
+  end)
+
   it("works in a terminal, with history", function()
     if not os.execute "command -v script >/dev/null 2>&1" then return end
     local history, typed = os.tmpname(), os.tmpname()
