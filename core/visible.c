@@ -11,10 +11,12 @@
 
 #include <stdlib.h>
 
+static bool is_uuid(const char *word) { return !strncmp(word, "GPU-", 4) || !strncmp(word, "MIG-", 4); }
+
 /* The device whose uuid begins with the word; -1 if none does or several do. */
 static int by_uuid(const char *word, size_t length, char (*uuid)[TIDE_UUID_TEXT], int count) {
   int found = -1;
-  for (int i = 0; i < count; i++) {
+  for (int i = 0; is_uuid(word) && i < count; i++) {
     if (strncmp(uuid[i], word, length) != 0) continue;
     if (found >= 0) return -1;
     found = i;
@@ -35,7 +37,7 @@ int tide__visible(int *picked, const char *text, char (*uuid)[TIDE_UUID_TEXT], i
     return n;
   }
   text += strspn(text, " \t");
-  bool named = !strncmp(text, "GPU-", 4) || !strncmp(text, "MIG-", 4);
+  bool named = is_uuid(text);
   for (const char *word = text;;) {
     word += strspn(word, " \t");
     int index = named ? by_uuid(word, strcspn(word, ", \t"), uuid, count) : by_number(word, count);

@@ -19,16 +19,17 @@ static void start(int devices) {
 
 /* ---- CUDA_VISIBLE_DEVICES ---- */
 
-/* Of four devices, the ones that the text leaves, as digits. */
-static const char *visible(const char *text) {
+/* Of so many devices, at most four, the ones that the text leaves, as digits. */
+static const char *visible_of(const char *text, int count) {
   static char out[8];
   static char uuid[4][TIDE_UUID_TEXT] = {"GPU-11111111-aaaa", "GPU-11112222-bbbb", "GPU-33333333-cccc",
                                          "MIG-44444444-dddd"};
-  int picked[4], n = tide__visible(picked, text, uuid, 4);
+  int picked[4], n = tide__visible(picked, text, uuid, count);
   for (int i = 0; i < n; i++) out[i] = (char)('0' + picked[i]);
   out[n] = 0;
   return out;
 }
+static const char *visible(const char *text) { return visible_of(text, 4); }
 
 static void visibility(void) {
   static const struct {
@@ -62,6 +63,10 @@ static void visibility(void) {
       {"GPU-33, MIG-44", "23"},
       {"0,1,2,3,0", ""},
   };
+  /* Where there is one device, any beginning of its uuid would name it: what is no uuid ends the list. */
+  CHECK(!strcmp(visible_of("GPU-11,", 1), "0"));
+  CHECK(!strcmp(visible_of("GPU-11,G", 1), "0"));
+  CHECK(!strcmp(visible_of("GPU-11,GPU-1", 1), ""));
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     if (strcmp(visible(rows[i].text), rows[i].expected) != 0) {
       printf("CUDA_VISIBLE_DEVICES=%s: got %s, expected %s\n", rows[i].text, visible(rows[i].text), rows[i].expected);
