@@ -126,12 +126,13 @@ tide_status tide_device_synchronize(int device) {
   return TIDE_OK;
 }
 
+/* Nothing is used by asking, so nothing is opened. */
 tide_status tide_device_can_access_peer(bool *out, int device, int peer) {
-  const tide_backend *b;
+  tide_error cause;
   TIDE_TRY(tide__device_resolve_accelerator(&device, device, "can_device_access_peer"));
   TIDE_TRY(tide__device_resolve_accelerator(&peer, peer, "can_device_access_peer (peer)"));
-  TIDE_TRY(tide__backend(&b, device));
-  return b->device_can_access_peer(out, device, peer);
+  if (tide__device_lost(&cause, device)) return tide__fail_again(&cause);
+  return tide__accelerators()->device_can_access_peer(out, device, peer);
 }
 
 tide_status tide_driver_version(int *driver, int *runtime) {
