@@ -45,11 +45,7 @@ static int lstream_new(lua_State *L) {
   if (!lua_isnoneornil(L, beyond)) return ltide_arg_error(L, beyond, "opts", "a table {priority = n} as the last");
   if (opts) {
     ltide_check_keys(L, opts, keys);
-    if (lua_getfield(L, opts, "priority") != LUA_TNIL) {
-      int ok;
-      priority = lua_tointegerx(L, -1, &ok);
-      if (!ok) return ltide_arg_error(L, -1, "priority", "an integer, lower is more urgent");
-    }
+    if (lua_getfield(L, opts, "priority") != LUA_TNIL) priority = ltide_check_integer(L, -1, "priority");
     if (lua_getfield(L, opts, "device") != LUA_TNIL && opts == 3)
       return ltide_error(L, "ArgumentError", "Stream: device: got two, expected it as an argument or as an option");
     device = ltide_check_device(L, -1, "device", LTIDE_NIL_OK | LTIDE_NEGATIVE_OK);
@@ -63,11 +59,10 @@ static int lstream_new(lua_State *L) {
 
 static int lexternal_stream(lua_State *L) {
   ltide_enter(L);
-  int ok = 1, device = ltide_check_device(L, 2, "device", LTIDE_NIL_OK);
-  uint64_t handle =
-      lua_islightuserdata(L, 1) ? (uint64_t)(uintptr_t)lua_touserdata(L, 1) : (uint64_t)lua_tointegerx(L, 1, &ok);
-  if (!ok || lua_isnoneornil(L, 1))
-    return ltide_arg_error(L, 1, "ptr", "an integer or a lightuserdata: a cudaStream_t");
+  int device = ltide_check_device(L, 2, "device", LTIDE_NIL_OK), is_handle = lua_type(L, 1) == LUA_TLIGHTUSERDATA;
+  uint64_t handle = (uint64_t)(uintptr_t)lua_touserdata(L, 1);
+  if (lua_type(L, 1) == LUA_TNUMBER) handle = (uint64_t)lua_tointegerx(L, 1, &is_handle);
+  if (!is_handle) return ltide_arg_error(L, 1, "ptr", "an integer or a lightuserdata: a cudaStream_t");
   tide_stream **u = new_stream(L);
   ltide_try(L, tide_stream_wrap(u, device, handle));
   return 1;
@@ -125,15 +120,24 @@ static int lstream_wait_stream(lua_State *L) {
   return 0;
 }
 
+/* The length of an array of streams. One by names is refused, and not taken for an empty one. */
+static lua_Integer check_list(lua_State *L, int arg) {
+  bool is_list = lua_istable(L, arg);
+  lua_Integer n = is_list ? luaL_len(L, arg) : 0;
+  if (is_list && n == 0) lua_pushnil(L), is_list = !lua_next(L, arg);
+  if (!is_list) return ltide_arg_error(L, arg, "streams", "an array of streams");
+  lua_settop(L, arg);
+  for (lua_Integer i = 1; i <= n; i++, lua_pop(L, 1)) {
+    lua_geti(L, arg, i);
+    ltide_check_stream(L, -1, "streams");
+  }
+  return n;
+}
+
 static int lstream_wait_streams(lua_State *L) {
   ltide_enter(L);
   tide_stream *s = ltide_check_stream(L, 1, "stream");
-  if (!lua_istable(L, 2)) return ltide_arg_error(L, 2, "streams", "an array of streams");
-  lua_Integer n = luaL_len(L, 2);
-  for (lua_Integer i = 1; i <= n; i++, lua_pop(L, 1)) {
-    lua_geti(L, 2, i);
-    ltide_check_stream(L, -1, "streams");
-  }
+  lua_Integer n = check_list(L, 2);
   for (lua_Integer i = 1; i <= n; i++, lua_pop(L, 1)) {
     lua_geti(L, 2, i);
     ltide_try(L, tide_stream_wait_stream(s, ltide_check_stream(L, -1, "streams")));
@@ -254,12 +258,7 @@ static int ldefault_stream(lua_State *L) {
 /* Every stream waits for what is queued now on all the others. */
 static int lstream_barrier(lua_State *L) {
   ltide_enter(L);
-  if (!lua_istable(L, 1)) return ltide_arg_error(L, 1, "streams", "an array of streams");
-  lua_Integer n = luaL_len(L, 1);
-  for (lua_Integer i = 1; i <= n; i++, lua_pop(L, 1)) {
-    lua_geti(L, 1, i);
-    ltide_check_stream(L, -1, "streams");
-  }
+  lua_Integer n = check_list(L, 1);
   /* All events are recorded before any wait is queued, else later streams would wait for the waits of earlier ones. */
   lua_createtable(L, (int)n, 0);
   for (lua_Integer i = 1; i <= n; i++) {

@@ -202,6 +202,10 @@ describe("streams", function()
     D.raises("ArgumentError", s.wait_streams, s)
     D.raises("ArgumentError", cuda.stream_barrier, { s, "x" })
     D.raises("ArgumentError", cuda.stream_barrier, s)
+    for _, named in ipairs { { x = s }, { [0] = s } } do
+      D.raises("ArgumentError", s.wait_streams, s, named)
+      D.raises("ArgumentError", cuda.stream_barrier, named)
+    end
     cuda.stream(list[1], function() return D.eq(5, (x[2] + x[3])[1]) end)
   end)
 
@@ -240,6 +244,8 @@ describe("streams", function()
     D.eq(2, y[10])
     assert.are.equal(s.cuda_stream, cuda.get_stream_from_external(s.cuda_stream).cuda_stream)
     D.raises("ArgumentError", cuda.ExternalStream, "x")
+    D.raises("ArgumentError", cuda.ExternalStream, "0") -- a number in a string is no handle
+    D.raises("ArgumentError", cuda.Stream, { priority = "-1" })
     D.raises("ArgumentError", cuda.ExternalStream)
     D.raises("ArgumentError", cuda.ExternalStream, 1.5)
     D.raises("DeviceError", cuda.ExternalStream, 0, 63)
