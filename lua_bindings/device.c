@@ -1,5 +1,7 @@
 /* device.c: tide.device objects, the one parser of device arguments, and the rows of tide.cuda about devices. */
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "args.h"
@@ -16,22 +18,22 @@ typedef struct ltide_device {
 
 static ltide_device *test_device(lua_State *L, int arg) { return ltide_test_meta(L, arg, ltide_enter(L)->device_meta); }
 
-static bool parse_name(ltide_device *out, const char *name) {
-  if (!strcmp(name, "cpu"))
-    *out = (ltide_device){true, -1};
-  else if (!strcmp(name, "cuda"))
-    *out = (ltide_device){false, -1};
-  else {
-    int n, used = 0;
-    if (sscanf(name, "cuda:%3d%n", &n, &used) != 1 || name[used] || name[5] == '-' || name[5] == '+') return false;
-    *out = (ltide_device){false, n};
-  }
-  return true;
+/* The number of "cuda:N" is up to three digits as one writes them, without zeros in front. */
+static bool parse_name(lua_State *L, int arg, ltide_device *out) {
+  size_t length;
+  const char *name = lua_tolstring(L, arg, &length), *digits = name + 5;
+  *out = (ltide_device){!strcmp(name, "cpu"), -1};
+  if (strlen(name) != length) return false;
+  if (out->cpu || !strcmp(name, "cuda")) return true;
+  if (strncmp(name, "cuda:", 5) != 0 || length < 6 || length > 8 || strspn(digits, "0123456789") != length - 5)
+    return false;
+  out->index = (int)strtol(digits, NULL, 10);
+  return length == 6 || *digits != '0';
 }
 
 bool ltide_is_device(lua_State *L, int arg) {
   ltide_device d;
-  if (lua_type(L, arg) == LUA_TSTRING) return parse_name(&d, lua_tostring(L, arg));
+  if (lua_type(L, arg) == LUA_TSTRING) return parse_name(L, arg, &d);
   return test_device(L, arg) != NULL;
 }
 
@@ -39,17 +41,17 @@ int ltide_check_device(lua_State *L, int arg, const char *name, int flags) {
   ltide_device d = {false, -1}, *object = test_device(L, arg);
   lua_Integer id;
   int is_id;
+  const char *accepted = (flags & LTIDE_CPU_OK ? ACCEPTED : ACCELERATORS) + (flags & LTIDE_NIL_OK ? 0 : 5);
   if (object)
     d = *object;
   else if (lua_isnoneornil(L, arg)) {
-    if (!(flags & LTIDE_NIL_OK))
-      return ltide_arg_error(L, arg, name, flags & LTIDE_CPU_OK ? ACCEPTED + 5 : ACCELERATORS + 5);
+    if (!(flags & LTIDE_NIL_OK)) return ltide_arg_error(L, arg, name, accepted);
   } else if (lua_type(L, arg) == LUA_TNUMBER && (id = lua_tointegerx(L, arg, &is_id), is_id)) {
-    if (id < 0 && !(flags & LTIDE_NEGATIVE_OK))
+    if (id > INT_MAX || (id < 0 && !(flags & LTIDE_NEGATIVE_OK)))
       return ltide_error(L, "ValueError", "%s: %s: got %I, expected an id from 0", ltide_function_name(L), name, id);
-    d.index = id < 0 ? -1 : id > TIDE_MAX_DEVICES ? TIDE_MAX_DEVICES : (int)id;
-  } else if (lua_type(L, arg) != LUA_TSTRING || !parse_name(&d, lua_tostring(L, arg)))
-    return ltide_arg_error(L, arg, name, flags & LTIDE_CPU_OK ? ACCEPTED : ACCELERATORS);
+    d.index = id < 0 ? -1 : (int)id;
+  } else if (lua_type(L, arg) != LUA_TSTRING || !parse_name(L, arg, &d))
+    return ltide_arg_error(L, arg, name, accepted);
   if (d.cpu && !(flags & LTIDE_CPU_OK))
     return ltide_error(L, "DeviceError", "%s: %s: got cpu, expected a cuda device: 'cuda', 'cuda:N' or an id from 0",
                        ltide_function_name(L), name);
@@ -100,8 +102,9 @@ void ltide_push_device(lua_State *L, int device) {
 
 static int ldevice(lua_State *L) {
   ltide_enter(L);
-  if (lua_type(L, 1) == LUA_TSTRING && !lua_isnoneornil(L, 2)) {
-    const char *type = lua_tostring(L, 1);
+  if (!lua_isnoneornil(L, 2)) {
+    const char *type = lua_type(L, 1) == LUA_TSTRING ? lua_tostring(L, 1) : NULL;
+    if (!type) return ltide_arg_error(L, 1, "type", "'cuda', as an index follows");
     lua_Integer index = ltide_check_integer(L, 2, "index");
     if (strcmp(type, "cuda"))
       return ltide_error(L, "ValueError", "device: type '%s' takes no index, expected 'cuda'", type);

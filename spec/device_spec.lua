@@ -42,13 +42,21 @@ describe("tide.device", function()
   end)
 
   it("refuses what is no device", function()
-    for _, bad in ipairs { "cuda:", "cuda:x", "gpu", "cuda:-1", "cpu:5", "" } do D.raises("ArgumentError", tide.device, bad) end
+    for _, bad in ipairs { "cuda:", "cuda:x", "gpu", "cuda:-1", "cpu:5", "", "cuda: 1", "cuda:1 ", "cuda:01", "cuda:+1",
+      "cuda:1000", "cuda\0:1", "cpu\0", "cuda:1\0" } do
+      local e = D.raises("ArgumentError", tide.device, bad)
+      assert.is_nil(e.message:find("nil", 1, true), e.message)
+    end
     D.raises("ArgumentError", tide.device, {})
     D.raises("ArgumentError", tide.device, 1.5)
     D.raises("ArgumentError", tide.device, "cuda", "x")
     D.raises("ValueError", tide.device, "cuda", -1)
     D.raises("ValueError", tide.device, "cpu", 0)
     D.raises("ArgumentError", tide.device)
+    D.raises("ArgumentError", tide.device, 0, 1)
+    D.raises("ArgumentError", tide.device, tide.device "cuda", 1)
+    local e = D.raises("ValueError", tide.device, math.maxinteger)
+    assert.is_truthy(e.message:find(tostring(math.maxinteger), 1, true), e.message)
   end)
 end)
 
@@ -341,9 +349,9 @@ describe("current device", function()
     for _, name in ipairs(names) do functions[name] = cuda[name] end
     function functions.external(dev) return cuda.ExternalStream(0, dev) end
     function functions.fraction(dev) return cuda.set_per_process_memory_fraction(1, dev) end
-    local wrong = { [63] = "DeviceError", ["cuda:63"] = "DeviceError", cpu = "DeviceError", [tide.device "cpu"] = "DeviceError",
-      [-1] = "ValueError", gpu = "ArgumentError", [0.5] = "ArgumentError", [{}] = "ArgumentError", [true] = "ArgumentError",
-      [tide.zeros(1)] = "ArgumentError" }
+    local wrong = { [63] = "DeviceError", [1 << 30] = "DeviceError", ["cuda:63"] = "DeviceError", cpu = "DeviceError",
+      [tide.device "cpu"] = "DeviceError", [-1] = "ValueError", [1 << 40] = "ValueError", gpu = "ArgumentError",
+      [0.5] = "ArgumentError", [{}] = "ArgumentError", [true] = "ArgumentError", [tide.zeros(1)] = "ArgumentError" }
     for name, f in pairs(functions) do
       f(nil)
       for _, dev in ipairs { 0, "cuda", "cuda:0", tide.device "cuda", tide.device(0) } do f(dev) end
