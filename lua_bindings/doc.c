@@ -115,7 +115,7 @@ static void help_near(void *ctx, const char *path, const char *name, lua_CFuncti
 static void help_methods(void *ctx, const char *path, const char *name, lua_CFunction fn, const char *doc) {
   help_search *h = ctx;
   (void)fn, (void)doc;
-  if (strcmp(path, h->query)) return;
+  if (name[0] == '_' || strcmp(path, h->query)) return;
   luaL_addstring(h->b, h->found++ ? ", " : "Methods: ");
   luaL_addstring(h->b, name);
 }

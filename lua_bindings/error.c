@@ -113,7 +113,7 @@ static const char *known_name(lua_State *L, lua_Debug *ar) {
   lua_CFunction fn = lua_tocfunction(L, -1);
   lua_pop(L, 1);
   const char *name = ltide_registered_name(fn, ar->name);
-  if (name) return name;
+  if (name) return name + (name[0] == '_' && name[1] == '_' ? 2 : 0); /* "__tostring" is written tostring */
   return strcmp(ar->namewhat, "field") && strcmp(ar->namewhat, "method") ? NULL : ar->name;
 }
 
@@ -135,14 +135,21 @@ static bool names_c_function(const char *what, size_t n) {
   return memchr(what, '_', n) && strspn(what, "abcdefghijklmnopqrstuvwxyz_") == n;
 }
 
+/* The name that the user called for the one that core's message begins with, or NULL where that one stays; *rest is the
+ * message behind it. */
+static const char *called_name(lua_State *L, const char *message, const char **rest) {
+  lua_Debug ar = {0};
+  *rest = strchr(message, ':');
+  return *rest && names_c_function(message, (size_t)(*rest - message)) ? known_name(L, &ar) : NULL;
+}
+
 /* Pushes core's message under the name that the user called. What a device or its memory reports keeps its own. */
 static void push_message(lua_State *L, const tide_error *e) {
-  lua_Debug ar = {0};
-  const char *colon = strchr(e->message, ':'), *name = NULL;
+  const char *rest;
   bool own = e->status == TIDE_MEMORY || e->status == TIDE_ACCELERATOR;
-  if (!own && colon && names_c_function(e->message, (size_t)(colon - e->message))) name = known_name(L, &ar);
+  const char *name = own ? NULL : called_name(L, e->message, &rest);
   if (name)
-    lua_pushfstring(L, "%s%s", name, colon);
+    lua_pushfstring(L, "%s%s", name, rest);
   else
     lua_pushstring(L, e->message);
 }
@@ -237,10 +244,13 @@ int ltide_read_only(lua_State *L) {
   return ltide_error(L, "ArgumentError", "%s: fields cannot be assigned, got %s", name, ltide_typename(L, 2));
 }
 
-/* Core's warnings, on the coroutine that called last. */
+/* Core's warnings, on the coroutine that called last. In the middle of core nothing may raise: no string is made. */
 void ltide_warn_hook(void *user, const char *message) {
   (void)user;
-  if (ltide_last) lua_warning(ltide_last, message, 0);
+  if (!ltide_last || !lua_checkstack(ltide_last, 2)) return;
+  const char *rest, *name = called_name(ltide_last, message, &rest);
+  if (name) lua_warning(ltide_last, name, 1);
+  lua_warning(ltide_last, name ? rest : message, 0);
 }
 
 void ltide_warn(lua_State *L, const char *format, ...) {

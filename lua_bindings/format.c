@@ -390,9 +390,13 @@ void ltide_open_format(lua_State *L, ltide_state *S) {
        "end; columns; "
        "true or false forces scientific notation or its absence, nil lets the values decide."},
       {0}};
+  static const ltide_reg meta[] = {
+      {"__tostring", ltensor_tostring,
+       "tostring(x), print(x) -> string\nThe values as torch prints them; a large tensor shows its ends. Waits for the "
+       "device; while a graph is captured it gives shape, dtype and device alone."},
+      {0}};
   ltide_register(L, "tide", list);
   lua_rawgeti(L, LUA_REGISTRYINDEX, S->tensor_ref);
-  lua_pushcfunction(L, ltensor_tostring);
-  lua_setfield(L, -2, "__tostring");
+  ltide_register(L, "Tensor", meta);
   lua_pop(L, 1);
 }

@@ -91,6 +91,7 @@ describe("the synchronisation debug mode", function()
       assert.are.equal("StateError", e.kind, name .. ": " .. tostring(e))
       assert.is_truthy(e.message:find("sync_spec.lua:%d+"), e.message)
       assert.is_truthy(e.message:find("wait", 1, true), e.message)
+      if name == "cpu" or name == "tostring" then assert.are.equal(name, e.op) end
       f() -- and afterwards all is as before
     end
   end)
@@ -156,6 +157,17 @@ describe("the synchronisation debug mode", function()
     assert.are.equal(4, #list, text)
     for i = 1, 3 do assert.is_truthy(list[i]:match "^item: .*:4$", list[i]) end
     assert.is_truthy(list[4]:match "^nonzero: .*:6$", list[4])
+  end)
+
+  it("warns under the name that was called", function()
+    local list, text = warnings [[
+      local tide = require "tide"
+      local x = tide.ones(4, { device = "cuda" })
+      tide.cuda.set_sync_debug_mode "warn"
+      local _ = x:cpu(), x:totable(), tostring(x), x:new_tensor { 1 }]]
+    for i, name in ipairs { "cpu", "totable", "tostring", "new_tensor" } do
+      assert.are.equal(name, (list[i] or text):match "^([%w_]+): makes the host wait .*:4$")
+    end
   end)
 
   it("tells a coroutine's own line", function()
