@@ -73,6 +73,7 @@ static void print_usage(const char *bad) {
           "usage: %s [options] [script [args]]\n"
           "  -e stat   run the string 'stat'\n"
           "  -l mod    require library 'mod' into a global of that name\n"
+          "  -l g=mod  require library 'mod' into the global 'g'\n"
           "  -i        enter the prompt after running the script\n"
           "  -v        show version information\n"
           "  -W [off]  turn warnings off (they are on; -W on)\n"
@@ -128,12 +129,18 @@ static void push_args(lua_State *L, char **argv, int argc, int script) {
   lua_setglobal(L, "arg");
 }
 
-static int require_global(lua_State *L, const char *name) {
+/* "mod", or "g=mod" where the global has another name. */
+static int require_global(lua_State *L, const char *option) {
+  int top = lua_gettop(L);
+  const char *equals = strchr(option, '=');
+  const char *name = equals ? lua_pushlstring(L, option, (size_t)(equals - option)) : option;
   lua_getglobal(L, "require");
-  lua_pushstring(L, name);
+  lua_pushstring(L, equals ? equals + 1 : option);
   int status = runner_call(L, 1, 1);
   if (status == LUA_OK) lua_setglobal(L, name);
-  return runner_report(L, status);
+  runner_report(L, status);
+  lua_settop(L, top);
+  return status;
 }
 
 /* Runs -e, -l and -W in order. */

@@ -23,6 +23,7 @@ describe("the runner", function()
 
   it("requires with -l", function()
     assert.are.equal("true\n", (D.run { "-l", "tide", "-e", "print(tide ~= nil)" }))
+    assert.are.equal("true\tnil\n", (D.run { "-l", "t=tide", "-e", "print(t == package.loaded.tide, mod)" }))
     local _, err, code = D.run { "-l", "no_such_module", "-e", "print(1)" }
     assert.are.equal(1, code)
     assert.is_truthy(err:find("no_such_module", 1, true))
