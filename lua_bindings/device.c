@@ -453,16 +453,27 @@ void ltide_open_device(lua_State *L, ltide_state *S) {
       {"synchronize", lsynchronize,
        "tide.cuda.synchronize([dev])\nWaits for all work of all streams of the device. Reports errors of that work."},
       {"synchronize_all", lsynchronize_all, "tide.cuda.synchronize_all()\nWaits for every device in use."},
-      {"can_device_access_peer", lcan_device_access_peer, "tide.cuda.can_device_access_peer(dev, peer) -> boolean"},
+      {"can_device_access_peer", lcan_device_access_peer,
+       "tide.cuda.can_device_access_peer(dev, peer) -> boolean\nCan dev reach the memory of peer? nil for dev is the "
+       "current device; a device is no peer of itself. DeviceError names the one that does not exist. Uses neither."},
       {"driver_version", ldriver_version,
        "tide.cuda.driver_version() -> integer\nThe CUDA version of the driver: 13000 for 13.0."},
       {"runtime_version", lruntime_version,
        "tide.cuda.runtime_version() -> integer\nThe CUDA version that tide was built with."},
-      {"get_device_name", lget_device_name, "tide.cuda.get_device_name([dev]) -> string"},
-      {"get_device_capability", lget_device_capability, "tide.cuda.get_device_capability([dev]) -> major, minor"},
+      {"get_device_name", lget_device_name,
+       "tide.cuda.get_device_name([dev]) -> string\nWhat its maker calls the device (default: the current one)."},
+      {"get_device_capability", lget_device_capability,
+       "tide.cuda.get_device_capability([dev]) -> major, minor\nThe compute capability of the device (default: the "
+       "current one), two integers."},
       {"get_device_properties", lget_device_properties,
-       "tide.cuda.get_device_properties([dev]) -> props\nRead-only fields name, major, minor, total_memory (bytes), "
-       "multi_processor_count, ...; props:totable()."},
+       "tide.cuda.get_device_properties([dev]) -> props\nRead-only fields name, major, minor, uuid, "
+       "multi_processor_count, "
+       "max_threads_per_multi_processor, max_threads_per_block, warp_size, regs_per_multiprocessor; in bytes "
+       "total_memory, "
+       "shared_memory_per_block, shared_memory_per_block_optin, shared_memory_per_multiprocessor, L2_cache_size; in "
+       "kHz "
+       "clock_rate, memory_clock_rate; in bits memory_bus_width; pci_bus_id, pci_device_id, pci_domain_id; booleans "
+       "is_integrated, is_multi_gpu_board, simulated. props:totable() gives a table of them. Does not use the device."},
       {0}};
   ltide_register(L, "tide", tide_list);
   lua_getfield(L, -1, "cuda");

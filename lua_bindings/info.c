@@ -147,9 +147,9 @@ static int lcurrent_blas_handle(lua_State *L) {
   bool integer = false;
   if (lua_istable(L, 1)) {
     ltide_check_keys(L, 1, keys);
-    if (lua_getfield(L, 1, "as") != LUA_TSTRING || strcmp(lua_tostring(L, -1), "integer"))
-      return ltide_arg_error(L, -1, "as", "'integer'");
-    integer = true;
+    integer = lua_getfield(L, 1, "as") != LUA_TNIL;
+    if (integer && (lua_type(L, -1) != LUA_TSTRING || strcmp(lua_tostring(L, -1), "integer") != 0))
+      return ltide_arg_error(L, -1, "as", "'integer' or nothing");
   } else if (!lua_isnoneornil(L, 1))
     return ltide_arg_error(L, 1, "opts", "a table {as = 'integer'}");
   ltide_try(L, tide_blas_handle(&handle, TIDE_CURRENT));
@@ -230,7 +230,8 @@ void ltide_open_info(lua_State *L, ltide_state *S) {
       {"set_peer_access", lset_peer_access,
        "tide.cuda.set_peer_access(dev, peer, enabled)\nWith it on, operations on dev may read operands that lie on "
        "peer: the result is on the device of the first tensor, whose current stream waits for the other's."},
-      {"get_peer_access", lget_peer_access, "tide.cuda.get_peer_access(dev, peer) -> boolean"},
+      {"get_peer_access", lget_peer_access,
+       "tide.cuda.get_peer_access(dev, peer) -> boolean\nHas set_peer_access switched it on? Off at the start."},
       {0}};
   lua_getfield(L, -1, "cuda");
   ltide_register(L, "tide.cuda", list);

@@ -316,7 +316,10 @@ static const ltide_reg cuda_list[] = {
     {"StreamContext", lcuda_stream, "tide.cuda.StreamContext(s): the scope object of tide.cuda.stream"},
     {"set_stream", lset_stream,
      "tide.cuda.set_stream(s)\nSelects a stream and its device for this coroutine; prefer tide.cuda.stream."},
-    {"current_stream", lcurrent_stream, "tide.cuda.current_stream([dev]) -> Stream"},
+    {"current_stream", lcurrent_stream,
+     "tide.cuda.current_stream([dev]) -> Stream\nThe stream that takes the work of this coroutine on the device "
+     "(default: "
+     "the current one)."},
     {"default_stream", ldefault_stream,
      "tide.cuda.default_stream([dev]) -> Stream\nThe stream in which work goes when none is selected."},
     {"stream_barrier", lstream_barrier,

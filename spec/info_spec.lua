@@ -36,6 +36,7 @@ describe("devices", function()
       "pci_bus_id", "pci_device_id", "pci_domain_id", "clock_rate", "memory_clock_rate", "memory_bus_width" } do
       assert.is_truthy(p[field] ~= nil, field)
       assert.are.equal(p[field], p:totable()[field])
+      assert.is_truthy(tide.help(cuda.get_device_properties):find(field, 1, true), field)
     end
     assert.is_truthy(p.uuid:match "^%x+%-%x+%-%x+%-%x+%-%x+$", p.uuid)
     for _, f in ipairs { cuda.get_device_name, cuda.get_device_capability, cuda.get_device_properties } do
@@ -100,6 +101,7 @@ describe("devices", function()
   it("lend a cuBLAS handle, where there is cuBLAS", function()
     if D.simulated then
       D.raises("NotSupportedError", cuda.current_blas_handle)
+      D.raises("NotSupportedError", cuda.current_blas_handle, {}) -- no options are none that are wrong
     else
       local handle = cuda.current_blas_handle()
       assert.are.equal("userdata", type(handle))
