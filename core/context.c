@@ -154,7 +154,7 @@ static tide_status configure(const tide_config *given) {
   TIDE_TRY(read_number(&devices, "TIDE_SIM_DEVICES", false));
   TIDE_TRY(read_number(&memory, "TIDE_SIM_MEMORY", true));
   TIDE_TRY(read_number(&seed, "TIDE_SIM_SEED", false));
-  if (!c.sim_devices) c.sim_devices = devices > TIDE_MAX_DEVICES ? TIDE_MAX_DEVICES + 1 : (int)devices;
+  if (!c.sim_devices) c.sim_devices = devices > INT_MAX ? INT_MAX : (int)devices;
   if (c.sim_devices < 0 || c.sim_devices > TIDE_MAX_DEVICES)
     return tide__fail(TIDE_VALUE, "init: wrong number of simulated devices, got %d, expected 0 to %d", c.sim_devices,
                       TIDE_MAX_DEVICES);

@@ -91,6 +91,14 @@ describe("the package", function()
     assert.are.equal("true\t9\t0\n", out)
   end)
 
+  it("refuses numbers of simulated devices that cannot be, as they were given", function()
+    for given, said in pairs { ["65"] = "got 65,", ["1000"] = "got 1000,", ["-1"] = '"-1"', many = '"many"', ["1.5"] = '"1.5"' } do
+      local _, err, code = D.run({ "-e", "" }, { env = { TIDE_SIM_DEVICES = given } })
+      assert.are.equal(1, code)
+      assert.is_truthy(err:find(said, 1, true), err)
+    end
+  end)
+
   it("opens the devices that are used, no others", function()
     if not D.simulated then return end
     D.simulate(3, [[
