@@ -85,6 +85,9 @@ const tide__suspects *tide__error_suspects(void) {
 
 /* A driver reports what went wrong earlier, so the message names the launches that may have. */
 tide_status tide__fail_driver(int device, const char *what, int code, const char *name, const char *text, bool sticky) {
+  static const char lost[] =
+      "; the device and what lies on it are lost to this process, the CPU and other devices go on; "
+      "device_reset may bring it back";
   tide_error error = {.status = TIDE_ACCELERATOR, .device = device, .code = code, .sticky = sticky};
   if (tide__device_lost(&error, device)) return tide__fail_again(&error);
   char message[LONG_SIZE], launches[LONG_SIZE - 1024];
@@ -92,9 +95,7 @@ tide_status tide__fail_driver(int device, const char *what, int code, const char
   tide__suspects_text(launches, sizeof launches, &last.suspects);
   if (tide__suspects_sure(&last.suspects)) what = tide__suspects_sure(&last.suspects);
   snprintf(message, sizeof message, "%s: the device reported an error on %s, got %s (%d): %s%s%s", what,
-           tide__device_text(device), name, code, text,
-           sticky ? "; the device and what lies on it are lost to this process, the CPU and other devices go on" : "",
-           launches);
+           tide__device_text(device), name, code, text, sticky ? lost : "", launches);
   set(&error, message, name);
   if (!sticky || device < 0) return TIDE_ACCELERATOR;
   tide__device_set_lost(device, &last.error, &last.suspects);

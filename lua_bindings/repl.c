@@ -280,16 +280,23 @@ static void print_memory(const char *name, size_t allocated, size_t reserved, si
   fputs("\n", stdout);
 }
 
+/* One that cannot tell any more says so in its line, and the others are told of. */
+static void print_device_memory(int device) {
+  char name[24];
+  size_t free_bytes = 0, total = 0;
+  snprintf(name, sizeof name, "cuda:%d", device);
+  if (tide_device_mem_info(&free_bytes, &total, device) == TIDE_OK) {
+    print_memory(name, tide_memory_allocated(device), tide_memory_reserved(device), free_bytes, total);
+    return;
+  }
+  const char *message = tide_error_get()->message;
+  printf("%-8s %.*s\n", name, (int)strcspn(message, "\n"), message);
+}
+
 static int command_mem(lua_State *L) {
   ltide_enter(L);
   print_memory("cpu", tide_memory_cpu_allocated(), 0, 0, 0);
-  for (int i = 0; tide_is_initialized() && i < tide_device_count(); i++) {
-    char name[24];
-    size_t free_bytes = 0, total = 0;
-    snprintf(name, sizeof name, "cuda:%d", i);
-    ltide_try(L, tide_device_mem_info(&free_bytes, &total, i));
-    print_memory(name, tide_memory_allocated(i), tide_memory_reserved(i), free_bytes, total);
-  }
+  for (int i = 0; tide_is_initialized() && i < tide_device_count(); i++) print_device_memory(i);
   printf("%-8s %12.1f KiB in Lua objects\n", "lua", lua_gc(L, LUA_GCCOUNT) + lua_gc(L, LUA_GCCOUNTB) / 1024.0);
   return 0;
 }
