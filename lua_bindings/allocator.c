@@ -179,7 +179,7 @@ static int pool_gc(lua_State *L) {
 
 static int pool_index(lua_State *L) {
   tide_mempool *pool = check_pool(L, 1);
-  const char *key = luaL_checkstring(L, 2);
+  const char *key = ltide_check_text(L, 2, "key");
   if (strcmp(key, "id")) return ltide_error(L, "ArgumentError", "MemPool: no field '%s', expected id", key);
   lua_pushinteger(L, (lua_Integer)tide_mempool_id(pool));
   return 1;

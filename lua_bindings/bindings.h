@@ -60,6 +60,9 @@ int ltide_error(lua_State *L, const char *kind, const char *format, ...); /* for
 void ltide_push_error(lua_State *L, const char *kind);
 /* Bad argument: "add: x: got string, expected a tensor"; what = NULL: the running function's own name. */
 int ltide_arg_error(lua_State *L, int arg, const char *name, const char *expected);
+/* luaL_checkstring and luaL_checkudata, whose errors would be plain strings. */
+const char *ltide_check_text(lua_State *L, int arg, const char *name);
+void *ltide_check_object(lua_State *L, int arg, const char *meta);
 static inline void ltide_try(lua_State *L, tide_status status) {
   if (status != TIDE_OK) ltide_raise(L);
 }

@@ -119,8 +119,8 @@ static int ldevice(lua_State *L) {
 }
 
 static int device_index(lua_State *L) {
-  ltide_device *d = luaL_checkudata(L, 1, DEVICE_META);
-  const char *key = luaL_checkstring(L, 2);
+  ltide_device *d = ltide_check_object(L, 1, DEVICE_META);
+  const char *key = ltide_check_text(L, 2, "key");
   if (!strcmp(key, "type"))
     lua_pushstring(L, d->cpu ? "cpu" : "cuda");
   else if (!strcmp(key, "index") && !d->cpu && d->index >= 0)
@@ -133,7 +133,7 @@ static int device_index(lua_State *L) {
 }
 
 static int device_tostring(lua_State *L) {
-  ltide_device *d = luaL_checkudata(L, 1, DEVICE_META);
+  ltide_device *d = ltide_check_object(L, 1, DEVICE_META);
   if (d->cpu)
     lua_pushliteral(L, "cpu");
   else if (d->index < 0)
@@ -354,7 +354,7 @@ static int lget_device_properties(lua_State *L) {
 }
 
 static int props_totable(lua_State *L) {
-  luaL_checkudata(L, 1, "tide.properties");
+  ltide_check_object(L, 1, "tide.properties");
   lua_getiuservalue(L, 1, 1);
   lua_newtable(L);
   lua_pushnil(L);
@@ -367,8 +367,8 @@ static int props_totable(lua_State *L) {
 }
 
 static int props_index(lua_State *L) {
-  luaL_checkudata(L, 1, "tide.properties");
-  const char *key = luaL_checkstring(L, 2);
+  ltide_check_object(L, 1, "tide.properties");
+  const char *key = ltide_check_text(L, 2, "key");
   if (!strcmp(key, "totable")) {
     lua_pushcfunction(L, props_totable);
     return 1;
@@ -392,7 +392,7 @@ static lua_Integer props_number(lua_State *L, const char *key) {
 }
 
 static int props_tostring(lua_State *L) {
-  luaL_checkudata(L, 1, "tide.properties");
+  ltide_check_object(L, 1, "tide.properties");
   lua_getiuservalue(L, 1, 1);
   lua_Integer major = props_number(L, "major"), minor = props_number(L, "minor");
   lua_Integer mb = props_number(L, "total_memory") >> 20, sms = props_number(L, "multi_processor_count");

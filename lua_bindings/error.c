@@ -199,6 +199,18 @@ int ltide_arg_error(lua_State *L, int arg, const char *name, const char *expecte
   return ltide_error(L, "ArgumentError", "%s: %s: got %s, expected %s", ltide_function_name(L), name, got, expected);
 }
 
+const char *ltide_check_text(lua_State *L, int arg, const char *name) {
+  const char *text = lua_tostring(L, arg);
+  if (!text) ltide_arg_error(L, arg, name, "a string");
+  return text;
+}
+
+void *ltide_check_object(lua_State *L, int arg, const char *meta) {
+  void *u = luaL_testudata(L, arg, meta);
+  if (!u) ltide_arg_error(L, arg, "self", meta);
+  return u;
+}
+
 /* Pushes the text too, so that it lives until the function returns. */
 static const char *tensor_typename(lua_State *L, tide_tensor *t) {
   if (!t) return lua_pushliteral(L, "a freed tensor");
@@ -298,7 +310,7 @@ static void set_class(lua_State *L, const char *kind) {
 }
 
 static int lwarn(lua_State *L) {
-  ltide_warn(L, "%s", luaL_checkstring(L, 1));
+  ltide_warn(L, "%s", ltide_check_text(L, 1, "message"));
   return 0;
 }
 

@@ -104,7 +104,7 @@ static int event_index(lua_State *L) {
   lua_pushvalue(L, 2);
   if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
   tide_event *e = ltide_check_event(L, 1, "event");
-  const char *key = luaL_checkstring(L, 2);
+  const char *key = ltide_check_text(L, 2, "key");
   if (!strcmp(key, "cuda_event"))
     lua_pushinteger(L, (lua_Integer)tide_event_handle(e));
   else if (strcmp(key, "device"))

@@ -137,7 +137,7 @@ static int lifftshift(lua_State *L) { return shift(L, true); }
 #define CACHE_META "tide.cufft_plan_cache"
 
 /* The device that the object at arg 1 stands for. */
-static int cache_device(lua_State *L) { return *(int *)luaL_checkudata(L, 1, CACHE_META); }
+static int cache_device(lua_State *L) { return *(int *)ltide_check_object(L, 1, CACHE_META); }
 
 static void push_cache(lua_State *L, int device) {
   *(int *)lua_newuserdatauv(L, sizeof device, 0) = device;

@@ -98,7 +98,7 @@ static int graph_tostring(lua_State *L) {
 static int graph_index(lua_State *L) {
   lua_pushvalue(L, 2);
   if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
-  return ltide_error(L, "ArgumentError", "CUDAGraph: no method '%s'", luaL_checkstring(L, 2));
+  return ltide_error(L, "ArgumentError", "CUDAGraph: no method '%s'", ltide_check_text(L, 2, "key"));
 }
 
 /* CUDAGraph([{keep_graph=}]); arg 1 is the class itself. */

@@ -243,7 +243,7 @@ static void take(lua_State *L, ltide_state *S, iteration *it) {
 
 static int iteration_call(lua_State *L) {
   ltide_state *S = ltide_enter(L);
-  iteration *it = luaL_checkudata(L, 1, ITERATION_META);
+  iteration *it = ltide_check_object(L, 1, ITERATION_META);
   while (it->open && it->asked < it->batches && it->asked - it->given <= it->o.prefetch) ask(L, S, it);
   ltide_enter(L); /* a dataset may have run coroutines */
   if (!it->open || it->given == it->batches) {

@@ -175,7 +175,7 @@ static int generator_index(lua_State *L) {
   tide_generator *g = ltide_check_generator(L, 1, "generator");
   lua_pushvalue(L, 2);
   if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
-  const char *key = luaL_checkstring(L, 2);
+  const char *key = ltide_check_text(L, 2, "key");
   if (strcmp(key, "device")) return ltide_error(L, "ArgumentError", "Generator: no field or method '%s'", key);
   ltide_push_device(L, tide_generator_device(g));
   return 1;

@@ -77,7 +77,7 @@ bool ltide_scopes_own(const ltide_record *r) {
 }
 
 static int scope_close(lua_State *L) {
-  ltide_scope *s = luaL_checkudata(L, 1, SCOPE_META);
+  ltide_scope *s = ltide_check_object(L, 1, SCOPE_META);
   check_owner(L, s);
   if (s->open && s->record->scopes[s->record->depth - 1] != s) {
     ltide_scope *inner = s->record->scopes[s->record->depth - 1];
@@ -121,7 +121,7 @@ static int scope_gc(lua_State *L) {
 }
 
 static int scope_tostring(lua_State *L) {
-  ltide_scope *s = luaL_checkudata(L, 1, SCOPE_META);
+  ltide_scope *s = ltide_check_object(L, 1, SCOPE_META);
   lua_pushfstring(L, "%s block (%s)", s->what, s->open ? "open" : "closed");
   return 1;
 }

@@ -166,7 +166,7 @@ static int stream_index(lua_State *L) {
   lua_pushvalue(L, 2);
   if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
   tide_stream *s = ltide_check_stream(L, 1, "stream");
-  const char *key = luaL_checkstring(L, 2);
+  const char *key = ltide_check_text(L, 2, "key");
   if (!strcmp(key, "device"))
     ltide_push_device(L, tide_stream_device(s));
   else if (!strcmp(key, "priority"))

@@ -37,13 +37,13 @@ static int ltimer_new(lua_State *L) {
 }
 
 static int ltimer_reset(lua_State *L) {
-  *(ltide_timer *)luaL_checkudata(L, 1, TIMER_META) = clock_now();
+  *(ltide_timer *)ltide_check_object(L, 1, TIMER_META) = clock_now();
   lua_settop(L, 1);
   return 1;
 }
 
 static int ltimer_time(lua_State *L) {
-  ltide_timer *t = luaL_checkudata(L, 1, TIMER_META), n = clock_now();
+  ltide_timer *t = ltide_check_object(L, 1, TIMER_META), n = clock_now();
   lua_createtable(L, 0, 3);
   lua_pushnumber(L, n.real - t->real), lua_setfield(L, -2, "real");
   lua_pushnumber(L, n.user - t->user), lua_setfield(L, -2, "user");

@@ -7,7 +7,9 @@
 /* {==== cmdline: options of a script. A parser is a table {title, n descriptions}; parse gives a table of values. */
 
 static void check_parser(lua_State *L) {
-  if (!lua_istable(L, 1)) ltide_arg_error(L, 1, "parser", "what tide.cmdline gives");
+  if (!lua_istable(L, 1) || lua_getfield(L, 1, "title") != LUA_TSTRING)
+    ltide_arg_error(L, 1, "parser", "what tide.cmdline gives");
+  lua_pop(L, 1);
 }
 
 /* parser:flag(name, help) and parser:option(name, default, help) add a description and return the parser. */

@@ -21,6 +21,37 @@ describe("error objects", function()
     assert.is_false(tide.errors.ShapeError.is { kind = "ShapeError" })
   end)
 
+  it("come from every object's methods and fields, also where there is no object", function()
+    local objects = { tide.ones(3), tide.ones(3):storage(), tide.Generator(), tide.Timer(), tide.device(0), tide.float32,
+      tide.data.loader { 1, 2 }, tide.cmdline "title" }
+    if D.cuda then
+      for _, o in ipairs { tide.cuda.Stream(), tide.cuda.Event(), tide.cuda.Timer(), tide.cuda.CUDAGraph(), tide.cuda.MemPool(),
+        tide.cuda.get_device_properties(), tide.backends.cuda.cufft_plan_cache[0] } do
+        objects[#objects + 1] = o
+      end
+    end
+    local function check(f, ...)
+      local ok, e = pcall(f, ...)
+      assert.is_true(ok or type(e) == "table" and e.kind ~= nil, tostring(e))
+    end
+    for _, o in ipairs(objects) do
+      local index = debug.getmetatable(o).__index
+      if type(index) == "function" then index = select(2, debug.getupvalue(index, 1)) end
+      for _, method in pairs(type(index) == "table" and index or {}) do
+        check(method)
+        check(method, 5)
+        check(method, {}, {})
+      end
+      for _, key in ipairs { {}, true, 1, "no_such_field" } do check(function() return o[key] end) end
+    end
+    check(tide.warn)
+    check(tide.set_num_threads, "many")
+    check(tide.cmdline)
+    local block = tide.scope()
+    check(block.close)
+    block:close()
+  end)
+
   it("name every kind", function()
     for _, kind in ipairs { "ArgumentError", "ValueError", "IndexError", "ShapeError", "DtypeError", "DeviceError", "StateError",
       "OutOfMemoryError", "AcceleratorError", "NotSupportedError", "LibraryError", "FileError", "Interrupted" } do
