@@ -199,9 +199,10 @@ static int ldevice_count(lua_State *L) {
   return 1;
 }
 
+/* Which one is selected can be asked when it is lost, too, and opens it only if nothing is open yet. */
 static int lcurrent_device(lua_State *L) {
   ltide_enter(L);
-  ltide_try(L, tide_device_init());
+  if (!tide_is_initialized()) ltide_try(L, tide_device_init());
   lua_pushinteger(L, tide_current_device());
   return 1;
 }
