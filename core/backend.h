@@ -14,7 +14,7 @@
 #include "tide/ipc.h"
 #include "tracer.h"
 
-#define TIDE_BACKEND_VERSION 4
+#define TIDE_BACKEND_VERSION 5
 
 /* What core offers to a backend that is loaded from a shared library. */
 typedef struct tide_backend_host {
@@ -65,6 +65,7 @@ typedef struct tide_backend {
   tide_status (*stream_wrap)(void **out, int device, uint64_t handle); /* (optional) foreign stream, not owned */
   void (*stream_free)(void *stream);                                   /* queued work still completes */
   uint64_t (*stream_handle)(void *stream);
+  uint64_t (*stream_identity)(void *stream); /* (optional) what no other stream ever has; 0: not known */
   tide_status (*stream_priority_range)(int *least, int *greatest, int device);
   tide_status (*stream_query)(bool *done, void *stream);
   tide_status (*stream_sync)(void *stream); /* waits, interruptibly; reports asynchronous errors and bad indexes */

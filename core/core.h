@@ -163,6 +163,7 @@ struct tide_stream {
   int device;
   int priority;
   bool external, is_default;
+  uint64_t identity;       /* of a foreign one: the backend's name for it, whoever wraps it; 0: not known */
   uint64_t id;             /* unique in the process: never reused */
   _Atomic uint64_t use_id; /* what storages compare: `id`, and while it is captured a number of the capture's own */
   _Atomic(struct tide_graph *) capture;      /* the graph that is being captured on this stream; else NULL */

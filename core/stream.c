@@ -10,7 +10,8 @@
  * done, its cached segments may serve any other, and the driver's stream waits idle for the next one that is asked for:
  * making one costs a driver call of microseconds, and ending one may wait. Each stream that is alive has a driver's
  * stream of its own. Wrapped foreign streams are never asked: their owner
- * may have destroyed them; their blocks stay cached under their number until the cache is given back.
+ * may have destroyed them; their blocks stay cached under their number until the cache is given back. The ones wrapped
+ * last are kept for who wraps them again, as a script may in every frame: it finds its memory and what it has launched.
  *
  * Invariants: ids are never reused; a current of another epoch is emptied before it is used. */
 #include <stdlib.h>
@@ -48,6 +49,10 @@ static struct {
   bool known; /* the range of priorities, asked once */
   int least, greatest;
 } idle[TIDE_MAX_DEVICES]; /* the lock guards it */
+
+enum { MOST_WRAPPED = 32 };
+static tide_stream *wrapped[MOST_WRAPPED]; /* the lock guards them; retained, the oldest is let go for a new one */
+static int wrapped_next;
 
 static _Thread_local tide_current own;
 static _Thread_local tide_current *bound;
@@ -134,6 +139,36 @@ tide_status tide_stream_new(tide_stream **out, int device, int priority) {
   return status;
 }
 
+/* With the lock held: the one that stands for the same foreign stream already, retained, or NULL. */
+static tide_stream *wrapped_before(const tide_stream *s) {
+  for (int i = 0; s->identity && i < MOST_WRAPPED; i++) {
+    tide_stream *known = wrapped[i];
+    if (!known || known->device != s->device || known->identity != s->identity) continue;
+    tide_stream_retain(known);
+    return known;
+  }
+  return NULL;
+}
+
+/* What is to be handed out for the new wrapper s: itself, or the one before. */
+static tide_stream *share_wrapped(tide_stream *s, const tide_backend *b) {
+  tide_stream *oldest = NULL;
+  pthread_mutex_lock(&lock);
+  tide_stream *known = wrapped_before(s);
+  if (!known && s->identity) {
+    oldest = wrapped[wrapped_next];
+    tide_stream_retain(s);
+    wrapped[wrapped_next] = s;
+    wrapped_next = (wrapped_next + 1) % MOST_WRAPPED;
+  }
+  pthread_mutex_unlock(&lock);
+  tide_stream_release(oldest);
+  if (!known) return s;
+  b->stream_free(s->impl);
+  free(s);
+  return known;
+}
+
 tide_status tide_stream_wrap(tide_stream **out, int device, uint64_t handle) {
   const tide_backend *b;
   TIDE_TRY(tide__device_resolve_accelerator(&device, device, "stream_wrap"));
@@ -145,11 +180,13 @@ tide_status tide_stream_wrap(tide_stream **out, int device, uint64_t handle) {
   s->external = true;
   tide__order_lend(s);
   tide_status status = b->stream_wrap(&s->impl, device, handle);
-  if (status != TIDE_OK)
+  if (status != TIDE_OK) {
     free(s);
-  else
-    *out = s;
-  return status;
+    return status;
+  }
+  s->identity = b->stream_identity ? b->stream_identity(s->impl) : 0;
+  *out = share_wrapped(s, b);
+  return TIDE_OK;
 }
 
 tide_status tide_stream_default(tide_stream **out, int device) {
@@ -222,10 +259,23 @@ void tide__stream_reap(void) {
   }
 }
 
+/* With the lock held. */
+static void forget_wrapped(void) {
+  for (int i = 0; i < MOST_WRAPPED; i++) {
+    tide_stream *s = wrapped[i];
+    const tide_backend *b = s ? tide__backend_peek(s->device) : NULL;
+    wrapped[i] = NULL;
+    if (!s || atomic_fetch_sub(&s->refs, 1) != 1) continue;
+    if (b) b->stream_free(s->impl);
+    free(s);
+  }
+}
+
 /* The devices have been waited for and the allocator is gone. Streams that others still hold keep their shells. */
 void tide__stream_shutdown(void) {
   tide__progress_shutdown();
   pthread_mutex_lock(&lock);
+  forget_wrapped();
   tide_stream *list = ended;
   ended = NULL;
   atomic_store_explicit(&any_ended, false, memory_order_relaxed);

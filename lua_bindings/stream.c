@@ -305,7 +305,7 @@ static const ltide_reg methods[] = {
 static const ltide_reg cuda_list[] = {
     {"ExternalStream", lexternal_stream,
      "tide.cuda.ExternalStream(ptr [, dev]) -> Stream\nWraps a foreign cudaStream_t, which the caller keeps alive; 0 "
-     "is the legacy stream."},
+     "is the legacy stream. It may be wrapped anew in every frame: its memory is found again."},
     {"get_stream_from_external", lexternal_stream,
      "tide.cuda.get_stream_from_external(ptr [, dev]): another name of ExternalStream"},
     {"stream", lcuda_stream,

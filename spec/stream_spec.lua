@@ -256,6 +256,67 @@ describe("streams", function()
     if D.devices > 1 then assert.are.equal("cuda:1", tostring(cuda.ExternalStream(0, 1).device)) end
   end)
 
+  it("of others that are wrapped in every frame are the same each time, with their memory", function()
+    local own = cuda.Stream()
+    for _, handle in ipairs { 0, own.cuda_stream } do
+      local function frame()
+        local s = cuda.ExternalStream(handle)
+        local x = cuda.stream(s, tide.zeros, 1 << 19, { device = "cuda" })
+        s:synchronize()
+        x:free()
+      end
+      frame()
+      local reserved = cuda.memory_reserved()
+      for i = 1, 60 do
+        frame()
+        if i % 3 == 0 then collectgarbage() end
+      end
+      assert.are.equal(reserved, cuda.memory_reserved())
+    end
+    local x, list = tide.zeros(100, { device = "cuda" }), {}
+    cuda.synchronize()
+    for i = 1, 100 do -- more than are remembered
+      list[i] = cuda.Stream()
+      local s = cuda.ExternalStream(list[i].cuda_stream)
+      assert.is_true(s == list[i])
+      cuda.stream(s, x.add_, x, 1)
+      s:synchronize()
+    end
+    D.eq(100, x[100])
+    list = nil
+    collectgarbage()
+    cuda.empty_cache()
+  end)
+
+  it("of others that are wrapped and dropped have their launches told when one of them fails", function()
+    if not D.simulated then return end
+    local out = D.simulate(1, [[
+      local tide = require "tide"
+      local cuda = tide.cuda
+      local weak = setmetatable({}, { __mode = "k" })
+      local function frame()
+        local s = cuda.ExternalStream(0)
+        weak[s] = true
+        cuda.stream(s, function()
+          cuda._sleep(50000000)
+          local x = tide.ones(10, { device = "cuda" }) -- launch 2
+          for _ = 1, 5 do x = x + 1 end
+        end)
+      end
+      frame()
+      collectgarbage()
+      collectgarbage()
+      assert(not next(weak))
+      for _ = 1, 3 do tide.zeros(3, { device = "cuda" }):free() end
+      local streams = { cuda.Stream(), cuda.Stream() } -- ended ones are looked at
+      local ok, e = pcall(cuda.synchronize)
+      assert(not ok and #streams == 2)
+      for _, c in ipairs(e.candidates) do
+        if c.op == "add" then print(c.line:match ":(%d+)$", c.count, c.stream) end
+      end]], { TIDE_SIM_FAULT = "launch:4" })
+    assert.are.equal("10\t5\t0\n", out)
+  end)
+
   it("end with their work done", function()
     local x = tide.zeros(1000, { device = "cuda" })
     cuda.synchronize()

@@ -45,6 +45,7 @@ static const tide_backend table = {
     .stream_wrap = tide__cuda_stream_wrap,
     .stream_free = tide__cuda_stream_free,
     .stream_handle = tide__cuda_stream_handle,
+    .stream_identity = tide__cuda_stream_identity,
     .stream_priority_range = tide__cuda_stream_priority_range,
     .stream_query = tide__cuda_stream_query,
     .stream_sync = tide__cuda_stream_sync,

@@ -131,6 +131,7 @@ tide_status tide__cuda_stream_new(void **out, int device, int priority);
 tide_status tide__cuda_stream_wrap(void **out, int device, uint64_t handle);
 void tide__cuda_stream_free(void *stream);
 uint64_t tide__cuda_stream_handle(void *stream);
+uint64_t tide__cuda_stream_identity(void *stream);
 tide_status tide__cuda_stream_priority_range(int *least, int *greatest, int device);
 tide_status tide__cuda_stream_query(bool *done, void *stream);
 tide_status tide__cuda_stream_sync(void *stream);

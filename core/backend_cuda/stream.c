@@ -82,6 +82,16 @@ void tide__cuda_stream_free(void *stream) {
 
 uint64_t tide__cuda_stream_handle(void *stream) { return (uint64_t)(uintptr_t)((cuda_stream *)stream)->handle; }
 
+/* The driver counts its streams; a handle may come again when its owner has destroyed it. */
+uint64_t tide__cuda_stream_identity(void *stream) {
+  const cuda_stream *s = stream;
+  unsigned long long id = 0;
+  cuda_scope scope = cuda_enter(s->device);
+  if (cudaStreamGetId(s->handle, &id) != cudaSuccess) cudaGetLastError(), id = 0;
+  cuda_leave(scope);
+  return id;
+}
+
 tide_status tide__cuda_stream_priority_range(int *least, int *greatest, int device) {
   cuda_scope scope = cuda_enter(device);
   int rc = (int)cudaDeviceGetStreamPriorityRange(least, greatest);

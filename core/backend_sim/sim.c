@@ -202,6 +202,7 @@ static tide_backend table = {
     .stream_wrap = tide__sim_stream_wrap,
     .stream_free = tide__sim_stream_free,
     .stream_handle = tide__sim_stream_handle,
+    .stream_identity = tide__sim_stream_identity,
     .stream_priority_range = stream_priority_range,
     .stream_query = tide__sim_stream_query,
     .stream_sync = tide__sim_stream_sync,

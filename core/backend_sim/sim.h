@@ -239,6 +239,7 @@ tide_status tide__sim_stream_new(void **out, int device, int priority);
 tide_status tide__sim_stream_wrap(void **out, int device, uint64_t handle);
 void tide__sim_stream_free(void *stream);
 uint64_t tide__sim_stream_handle(void *stream);
+uint64_t tide__sim_stream_identity(void *impl);
 tide_status tide__sim_stream_query(bool *done, void *stream);
 tide_status tide__sim_stream_sync(void *stream);
 tide_status tide__sim_device_sync(int device);

@@ -252,6 +252,9 @@ tide_status tide__sim_stream_wrap(void **out, int device, uint64_t handle) {
   return TIDE_OK;
 }
 
+/* Whoever wraps it holds it, so that its address is nobody else's meanwhile. */
+uint64_t tide__sim_stream_identity(void *impl) { return (uint64_t)(uintptr_t)impl; }
+
 void tide__sim_stream_free(void *impl) {
   sim_stream *stream = impl;
   if (!stream || atomic_load(&tide__sim_forked)) return;

@@ -196,7 +196,9 @@ TIDE_API tide_status tide_current_set_stream(tide_stream *stream);       /* of t
  */
 
 TIDE_API tide_status tide_stream_new(tide_stream **out, int device, int priority); /* lower is more urgent; clamped */
-TIDE_API tide_status tide_stream_wrap(tide_stream **out, int device, uint64_t handle); /* a foreign cudaStream_t */
+/* A foreign cudaStream_t, which its owner keeps alive. Wrapped again soon, it is the same stream with the same memory.
+ */
+TIDE_API tide_status tide_stream_wrap(tide_stream **out, int device, uint64_t handle);
 TIDE_API tide_status tide_stream_default(tide_stream **out, int device); /* borrowed, lives as long as tide */
 TIDE_API void tide_stream_retain(tide_stream *stream);
 TIDE_API void tide_stream_release(tide_stream *stream); /* work in it still completes */
