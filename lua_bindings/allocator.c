@@ -15,8 +15,8 @@
 
 static int lset_settings(lua_State *L) {
   ltide_enter(L);
-  if (lua_type(L, 1) != LUA_TSTRING) return ltide_arg_error(L, 1, "settings", "a string \"option:value,option:value\"");
-  ltide_try(L, tide_allocator_configure(lua_tostring(L, 1)));
+  ltide_try(L,
+            tide_allocator_configure(ltide_check_cstring(L, 1, "settings", "a string \"option:value,option:value\"")));
   return 0;
 }
 
@@ -124,13 +124,13 @@ static tide_allocator *check_allocator(lua_State *L, int arg) {
 
 static int lallocator_new(lua_State *L) {
   static const char *const names[] = {"path", "alloc_name", "free_name"};
+  const char *given[3];
   ltide_enter(L);
-  for (int i = 1; i <= 3; i++)
-    if (lua_type(L, i) != LUA_TSTRING) return ltide_arg_error(L, i, names[i - 1], "a string");
+  for (int i = 0; i < 3; i++) given[i] = ltide_check_cstring(L, i + 1, names[i], "a string");
   tide_allocator **u = lua_newuserdatauv(L, sizeof *u, 0);
   *u = NULL;
   luaL_setmetatable(L, ALLOCATOR_META);
-  ltide_try(L, tide_allocator_open(u, lua_tostring(L, 1), lua_tostring(L, 2), lua_tostring(L, 3)));
+  ltide_try(L, tide_allocator_open(u, given[0], given[1], given[2]));
   return 1;
 }
 

@@ -63,6 +63,8 @@ int ltide_arg_error(lua_State *L, int arg, const char *name, const char *expecte
 /* luaL_checkstring and luaL_checkudata, whose errors would be plain strings. */
 const char *ltide_check_text(lua_State *L, int arg, const char *name);
 void *ltide_check_object(lua_State *L, int arg, const char *meta);
+/* A string that C sees whole, such as a path: one without zeros. */
+const char *ltide_check_cstring(lua_State *L, int arg, const char *name, const char *expected);
 static inline void ltide_try(lua_State *L, tide_status status) {
   if (status != TIDE_OK) ltide_raise(L);
 }

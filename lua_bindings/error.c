@@ -205,6 +205,16 @@ const char *ltide_check_text(lua_State *L, int arg, const char *name) {
   return text;
 }
 
+const char *ltide_check_cstring(lua_State *L, int arg, const char *name, const char *expected) {
+  size_t length = 0;
+  const char *text = lua_type(L, arg) == LUA_TSTRING ? lua_tolstring(L, arg, &length) : NULL;
+  if (!text) ltide_arg_error(L, arg, name, expected);
+  if (strlen(text) != length)
+    ltide_error(L, "ValueError", "%s: %s: got a zero byte behind '%s', expected none", ltide_function_name(L), name,
+                text);
+  return text;
+}
+
 void *ltide_check_object(lua_State *L, int arg, const char *meta) {
   void *u = luaL_testudata(L, arg, meta);
   if (!u) ltide_arg_error(L, arg, "self", meta);

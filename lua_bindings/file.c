@@ -83,8 +83,7 @@ FILE *ltide_check_file(lua_State *L, int arg, bool write, ltide_file **own, cons
   if (open && !open->closef)
     ltide_error(L, "StateError", "%s: got a closed file, expected an open one", ltide_function_name(L));
   if (open) return open->f;
-  if (lua_type(L, arg) != LUA_TSTRING) ltide_arg_error(L, arg, "path", "a file name or an open file");
-  *name = lua_tostring(L, arg);
+  *name = ltide_check_cstring(L, arg, "path", "a file name or an open file");
   ltide_file *f = *own = ltide_push_file(L);
   if (write)
     open_written(f, *name);

@@ -187,8 +187,7 @@ static int lgraph_pools(lua_State *L) {
 static int lgraph_debug_dump(lua_State *L) {
   ltide_enter(L);
   tide_graph *g = ltide_check_graph(L, 1, "graph");
-  if (lua_type(L, 2) != LUA_TSTRING) return ltide_arg_error(L, 2, "path", "the path of a file to write");
-  ltide_try(L, tide_graph_dump(g, lua_tostring(L, 2)));
+  ltide_try(L, tide_graph_dump(g, ltide_check_cstring(L, 2, "path", "the path of a file to write")));
   return 0;
 }
 

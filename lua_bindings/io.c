@@ -3,16 +3,16 @@
 
 static int lsave_png(lua_State *L) {
   ltide_state *S = ltide_enter(L);
-  if (lua_type(L, 1) != LUA_TSTRING) return ltide_arg_error(L, 1, "path", "a file name");
-  ltide_try(L, tide_png_save(lua_tostring(L, 1), ltide_check_tensor(L, S, 2, "image")));
+  const char *path = ltide_check_cstring(L, 1, "path", "a file name");
+  ltide_try(L, tide_png_save(path, ltide_check_tensor(L, S, 2, "image")));
   return 0;
 }
 
 static int lload_png(lua_State *L) {
   ltide_state *S = ltide_enter(L);
-  if (lua_type(L, 1) != LUA_TSTRING) return ltide_arg_error(L, 1, "path", "a file name");
+  const char *path = ltide_check_cstring(L, 1, "path", "a file name");
   ltide_tensor *u = ltide_new_tensor(L, S);
-  ltide_try(L, tide_png_load(&u->t, lua_tostring(L, 1)));
+  ltide_try(L, tide_png_load(&u->t, path));
   ltide_made(L, S);
   return 1;
 }

@@ -92,7 +92,7 @@ static int read_defaults(lua_State *L, int arg, const char **names, tide_scalar 
 static int create(lua_State *L, int outputs, int defaults) {
   const char *names[TIDE_JIT_SCALARS];
   tide_scalar values[TIDE_JIT_SCALARS];
-  if (lua_type(L, 1) != LUA_TSTRING) return ltide_arg_error(L, 1, "code", "a string of C++ code");
+  const char *code = ltide_check_cstring(L, 1, "code", "a string of C++ code");
   if (lua_gettop(L) > defaults)
     return ltide_error(L, "ArgumentError", "%s: too many arguments: got %d, expected at most %d",
                        ltide_function_name(L), lua_gettop(L), defaults);
@@ -100,7 +100,7 @@ static int create(lua_State *L, int outputs, int defaults) {
   tide_jit **u = lua_newuserdatauv(L, sizeof *u, 0);
   *u = NULL;
   luaL_setmetatable(L, JIT_META);
-  ltide_try(L, tide_jit_new(u, lua_tostring(L, 1), names, values, n, outputs));
+  ltide_try(L, tide_jit_new(u, code, names, values, n, outputs));
   lua_pushcclosure(L, ljit_call, 1);
   return 1;
 }

@@ -215,8 +215,8 @@ static int lcompile_kernel(lua_State *L) {
   ltide_enter(L);
   const char *options[ARGUMENTS];
   luaL_checkstack(L, 8, "compile_kernel");
-  if (lua_type(L, 1) != LUA_TSTRING) return ltide_arg_error(L, 1, "src", "a string of CUDA C");
-  if (lua_type(L, 2) != LUA_TSTRING) return ltide_arg_error(L, 2, "name", "the name of a kernel in the source");
+  const char *source = ltide_check_cstring(L, 1, "src", "a string of CUDA C");
+  const char *name = ltide_check_cstring(L, 2, "name", "the name of a kernel in the source");
   if (lua_gettop(L) > 3)
     return ltide_error(L, "ArgumentError", "compile_kernel: too many arguments: got %d, expected at most 3",
                        lua_gettop(L));
@@ -224,7 +224,7 @@ static int lcompile_kernel(lua_State *L) {
   tide_kernel **u = lua_newuserdatauv(L, sizeof *u, 0);
   *u = NULL;
   luaL_setmetatable(L, KERNEL_META);
-  ltide_try(L, tide_kernel_new(u, lua_tostring(L, 1), lua_tostring(L, 2), options, n));
+  ltide_try(L, tide_kernel_new(u, source, name, options, n));
   return 1;
 }
 

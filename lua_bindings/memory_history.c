@@ -313,9 +313,9 @@ static int lsnapshot(lua_State *L) {
 static int ldump_snapshot(lua_State *L) {
   static const char *const keys[] = {"mempool", NULL};
   int opts;
-  if (lua_type(L, 1) != LUA_TSTRING) return ltide_arg_error(L, 1, "path", "a string");
+  const char *path = ltide_check_cstring(L, 1, "path", "a string");
   const tide_memory_snapshot *s = take(L, 1, keys, &opts, TIDE_SNAPSHOT_EVENTS);
-  ltide_try(L, tide_memory_snapshot_write(s, lua_tostring(L, 1)));
+  ltide_try(L, tide_memory_snapshot_write(s, path));
   return 0;
 }
 

@@ -37,14 +37,14 @@ static void leave_tally(lua_State *L, void *data) {
 
 static int lmemory_scope(lua_State *L) {
   ltide_enter(L);
-  if (lua_type(L, 1) != LUA_TSTRING) return ltide_arg_error(L, 1, "label", "a string");
+  const char *label = ltide_check_cstring(L, 1, "label", "a string");
   int fn = lua_isnoneornil(L, 2) ? 0 : 2;
   if (fn && !lua_isfunction(L, 2)) return ltide_arg_error(L, 2, "fn", "a function or nothing");
   if (!fn) lua_settop(L, 1);
   lua_createtable(L, 0, 5);
   set_counts(L, &(tide_tally_figures){0});
   tally_scope s = {.before = tide_current_tally()};
-  ltide_try(L, tide_tally_new(&s.tally, lua_tostring(L, 1), s.before));
+  ltide_try(L, tide_tally_new(&s.tally, label, s.before));
   if (s.before) tide_tally_retain(s.before);
   tide_current_set_tally(s.tally);
   return ltide_scoped_with(L, "memory.scope", fn, leave_tally, &s, sizeof s);
@@ -69,7 +69,7 @@ static void set_sites(lua_State *L, const tide_memory_oom *o) {
 
 static void set_figures(lua_State *L, const tide_memory_oom *o) {
   ltide_set_integer(L, "largest_free", (int64_t)o->largest_free);
-  if (o->limit) ltide_set_integer(L, "limit", (int64_t)o->limit);
+  if (o->limit || *o->rung == 'l') ltide_set_integer(L, "limit", (int64_t)o->limit); /* nothing may be the limit */
   lua_pushnumber(L, o->fragmentation);
   lua_setfield(L, -2, "fragmentation");
   lua_pushstring(L, o->rung);

@@ -70,12 +70,12 @@ static int ltrace(lua_State *L) {
   static const char *const keys[] = {"events", NULL};
   ltide_enter(L);
   if (!lua_isfunction(L, 1)) return ltide_arg_error(L, 1, "fn", "a function");
-  if (lua_type(L, 2) != LUA_TSTRING) return ltide_arg_error(L, 2, "path", "a string");
+  const char *path = ltide_check_cstring(L, 2, "path", "a string");
   int opts = lua_isnoneornil(L, 3) ? 0 : 3;
   if (opts && !lua_istable(L, 3)) return ltide_arg_error(L, 3, "opts", "a table of options");
   if (opts) ltide_check_keys(L, opts, keys);
   bool events = ltide_opt_boolean(L, opts, "events", false);
-  ltide_try(L, tide_profile_check_path(lua_tostring(L, 2)));
+  ltide_try(L, tide_profile_check_path(path));
   begin(L, "profiler.trace", 2, events ? TIDE_PROFILE_EVENTS : 0);
   int slot = lua_gettop(L);
   lua_pushvalue(L, 1);

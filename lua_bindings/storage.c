@@ -141,16 +141,19 @@ static int lstorage_index(lua_State *L) {
   lua_pushvalue(L, 2);
   if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
   lua_pushliteral(L, "device");
-  if (lua_rawequal(L, 2, -1))
-    ltide_push_device(L, tide_tensor_device(bytes));
-  else
-    lua_pushnil(L);
+  if (!lua_rawequal(L, 2, -1))
+    return ltide_error(L, "ArgumentError", "Storage: no field '%s', expected device or a method",
+                       ltide_check_text(L, 2, "key"));
+  ltide_push_device(L, tide_tensor_device(bytes));
   return 1;
 }
 
 void ltide_open_storage(lua_State *L, ltide_state *S) {
-  static const luaL_Reg meta[] = {
-      {"__gc", lstorage_gc}, {"__tostring", lstorage_tostring}, {"__eq", lstorage_eq}, {NULL, NULL}};
+  static const luaL_Reg meta[] = {{"__gc", lstorage_gc},
+                                  {"__tostring", lstorage_tostring},
+                                  {"__eq", lstorage_eq},
+                                  {"__newindex", ltide_read_only},
+                                  {NULL, NULL}};
   static const ltide_reg methods[] = {
       {"nbytes", lstorage_nbytes, "s:nbytes() -> integer"},
       {"size", lstorage_nbytes, "s:size() -> integer\nBytes; also #s."},

@@ -102,6 +102,20 @@ describe("error objects", function()
     assert.is_truthy(e.message:find("3", 1, true) and e.message:find("2", 1, true), e.message)
   end)
 
+  it("refuse a text that would be cut at a zero", function()
+    local path = os.tmpname()
+    for _, f in ipairs { tide.load, function(x) tide.save(x, 1) end, tide.load_png, tide.cuda.jiterator.create_jit_fn,
+      function(x) tide.cuda.compile_kernel(x, "k") end } do
+      assert.matches("zero byte", D.raises("ValueError", f, path .. "\0b").message)
+    end
+    assert.are.equal("", assert(io.open(path)):read "a")
+    os.remove(path)
+    if not D.cuda then return end
+    for _, f in ipairs { tide.cuda.memory.set_allocator_settings, tide.cuda.memory.scope, tide.cuda.memory.dump_snapshot } do
+      D.raises("ValueError", f, "expandable_segments:True\0b")
+    end
+  end)
+
   it("name the operation, and the device where there is one", function()
     local function raised(f, ...) return select(2, pcall(f, ...)) end
     assert.are.equal("view", raised(function() return tide.zeros(2):view(3) end).op)

@@ -341,6 +341,15 @@ describe("memory", function()
       first:free()]]
   end)
 
+  it("may be forbidden, and the failure says so", function()
+    if not D.simulated then return end
+    D.simulate(1, [[
+      local cuda = require "tide".cuda
+      cuda.set_per_process_memory_fraction(0)
+      local ok, e = pcall(require "tide".ones, 8, { device = "cuda" })
+      assert(not ok and e.kind == "OutOfMemoryError" and e.rung == "limit" and e.limit == 0, tostring(e.limit))]])
+  end)
+
   it("is bounded when allocation k fails", function()
     if not D.simulated then return end
     for k = 1, 6 do

@@ -262,6 +262,8 @@ describe("storage", function()
     assert.are.equal(D.dev, tostring(s.device))
     s:fill_(0)
     D.eq({ { 0, 0, 0 }, { 0, 0, 0 } }, x)
+    assert.matches("bytes_of", D.raises("ArgumentError", function() return s.bytes_of end).message, 1, true)
+    D.raises("ArgumentError", function() s.device = "cpu" end)
   end)
 
   it("moves between devices", function()
