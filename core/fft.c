@@ -39,6 +39,9 @@ typedef struct input {
 /* ---- checking ---- */
 
 static tide_status check_dims(request *r, const tide_tensor *x, const int *dims, int ndims) {
+  if (ndims < 0 || (ndims && !dims))
+    return tide__fail(TIDE_ARGUMENT, "%s: wrong dims, got %d%s, expected a list of them", r->what, ndims,
+                      dims ? "" : " and no list");
   if (ndims > x->ndim)
     return tide__fail(TIDE_INDEX, "%s: too many dims, got %d for a tensor of %d", r->what, ndims, x->ndim);
   if (ndims == 0 && r->type != TIDE_FFT_C2C)
@@ -104,6 +107,10 @@ static void set_scale(request *r, tide_fft_norm norm) {
 static tide_status request_begin(request *r, tide_fft_kind kind, const tide_tensor *x, const int *dims,
                                  const int64_t *n, int ndims, tide_fft_norm norm, const char *what) {
   static const char *const names[] = {"fft", "ifft", "rfft", "irfft", "hfft", "ihfft"};
+  if ((unsigned)kind > TIDE_FFT_IHFFT || (unsigned)norm > TIDE_FFT_FORWARD)
+    return tide__fail(TIDE_VALUE,
+                      "%s: no such kind or norm, got %d and %d, expected a tide_fft_kind and a tide_fft_norm",
+                      what ? what : "fft", (int)kind, (int)norm);
   *r = (request){.what = what ? what : names[kind], .kind = kind};
   r->type = kind <= TIDE_FFT_IFFT                             ? TIDE_FFT_C2C
             : kind == TIDE_FFT_RFFT || kind == TIDE_FFT_IHFFT ? TIDE_FFT_R2C

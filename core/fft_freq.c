@@ -17,8 +17,8 @@ tide_status tide_fft_freq(tide_tensor **out, int64_t n, double d, bool half, con
   if (o.dtype == TIDE_DTYPE_NONE) o.dtype = tide_get_default_dtype();
   if (n < 1)
     return tide__fail(TIDE_VALUE, "%s: wrong number of points, got %lld, expected at least 1", what, (long long)n);
-  if (tide__category(o.dtype) < 2)
-    return tide__fail(TIDE_DTYPE, "%s: dtype not accepted, got %s, expected a floating or complex one", what,
+  if (tide__category(o.dtype) != 2)
+    return tide__fail(TIDE_DTYPE, "%s: dtype not accepted, got %s, expected a floating one", what,
                       tide_dtype_name(o.dtype));
   tide_tensor *x, *rolled;
   const int dim = 0;
@@ -40,8 +40,9 @@ tide_status tide_fft_shift(tide_tensor **out, const tide_tensor *x, const int *d
   const char *what = inverse ? "ifftshift" : "fftshift";
   int64_t shift[TIDE_MAX_DIMS];
   TIDE_TRY(tide__check(x, what, "the input"));
-  if (ndims > TIDE_MAX_DIMS)
-    return tide__fail(TIDE_VALUE, "%s: too many dims, got %d, expected at most %d", what, ndims, TIDE_MAX_DIMS);
+  if (ndims < 0 || ndims > TIDE_MAX_DIMS || (ndims && !dims))
+    return tide__fail(TIDE_ARGUMENT, "%s: wrong dims, got %d%s, expected a list of at most %d", what, ndims,
+                      dims ? "" : " and no list", TIDE_MAX_DIMS);
   for (int i = 0; i < ndims; i++) {
     int d;
     TIDE_TRY(tide__dim_check(&d, dims[i], x->ndim, what));

@@ -153,6 +153,23 @@ static void test_threads(void) {
   tide_shutdown();
 }
 
+/* ---- what a host may get wrong ---- */
+
+static void test_arguments(void) {
+  static const int dim = 0;
+  const int64_t size = 8;
+  tide_tensor *x = made(&size, 1, TIDE_FLOAT32), *y = NULL;
+  FAILS(TIDE_VALUE, tide_fft(&y, (tide_fft_kind)6, x, &dim, NULL, 1, TIDE_FFT_BACKWARD, NULL, NULL));
+  FAILS(TIDE_VALUE, tide_fft(&y, (tide_fft_kind)-1, x, &dim, NULL, 1, TIDE_FFT_BACKWARD, NULL, NULL));
+  FAILS(TIDE_VALUE, tide_fft(&y, TIDE_FFT_FFT, x, &dim, NULL, 1, (tide_fft_norm)3, NULL, NULL));
+  FAILS(TIDE_ARGUMENT, tide_fft(&y, TIDE_FFT_FFT, x, NULL, NULL, 1, TIDE_FFT_BACKWARD, NULL, NULL));
+  FAILS(TIDE_ARGUMENT, tide_fft(&y, TIDE_FFT_FFT, x, &dim, NULL, -1, TIDE_FFT_BACKWARD, NULL, NULL));
+  FAILS(TIDE_ARGUMENT, tide_fft_shift(&y, x, NULL, 1, false));
+  FAILS(TIDE_ARGUMENT, tide_fft_shift(&y, x, &dim, -1, false));
+  CHECK(!y);
+  tide_tensor_release(x);
+}
+
 /* ---- every allocation fails once ---- */
 
 static tide_status walk(tide_tensor *x, tide_tensor **held) {
@@ -196,6 +213,7 @@ int main(void) {
   test_lengths(false);
   CHECK(tide__isa_set(NULL));
   test_lengths(true);
+  test_arguments();
   tide_shutdown();
   test_threads();
   test_memory(TIDE_CPU);
