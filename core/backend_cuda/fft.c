@@ -3,8 +3,8 @@
  * Core keeps the plans and lends each to one call at a time; a plan allocates no work area of its own (core's allocator
  * gives one for the length of the queued work, so that two streams never share it). Strides go to cuFFT as embeddings:
  * a stride of a dim over that of the next inner one is the number of elements that a row of the latter takes. A plan
- * that is made while a stream captures must not break the capture by its own allocations, hence the relaxed mode around
- * it. The few names of cuFFT that are needed are declared here: no header of it is needed to build.
+ * that is made or dropped while a stream captures must not break the capture by its own allocations, hence the relaxed
+ * mode around both. The few names of cuFFT that are needed are declared here: no header of it is needed to build.
  *
  * Invariant: a plan is bound to the stream and the work area of the call that runs it. */
 #include "internal.h"
@@ -143,7 +143,10 @@ tide_status tide__cuda_fft_plan_new(void **out, size_t *work, int device, const 
 void tide__cuda_fft_plan_free(int device, void *handle) {
   fft_plan *plan = handle;
   cuda_scope scope = cuda_enter(device);
+  enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  cudaThreadExchangeStreamCaptureMode(&mode);
   cufft.destroy(plan->handle);
+  cudaThreadExchangeStreamCaptureMode(&mode);
   cudaGetLastError();
   cuda_leave(scope);
   free(plan);
