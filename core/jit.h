@@ -9,7 +9,7 @@
 
 /* ---- jit_parse.c: as much of C++ as a signature needs ---- */
 
-enum { TIDE_JIT_NAME = 64, TIDE_JIT_TYPE = 96 };
+enum { TIDE_JIT_NAME = 64, TIDE_JIT_TYPE = 96, TIDE_JIT_TEMPLATES = 8 };
 
 /* A parameter as it is declared: type "const float *", without name, default and hints such as __restrict__. */
 typedef struct tide__parameter {
@@ -17,7 +17,9 @@ typedef struct tide__parameter {
 } tide__parameter;
 typedef struct tide__signature {
   char name[TIDE_JIT_NAME], result[TIDE_JIT_TYPE];
-  char template_type[TIDE_JIT_NAME]; /* the first type parameter; "" if the function is no template */
+  char template_type[TIDE_JIT_NAME]; /* the first type parameter; "" if there is none */
+  int templates;                     /* parameters of the template, types or not; 0: it is none */
+  char template_name[TIDE_JIT_TEMPLATES][TIDE_JIT_NAME];
   int params;
   tide__parameter param[TIDE_LAUNCH_PARAMS];
   size_t at; /* where the declaration begins in the text */

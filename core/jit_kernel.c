@@ -37,14 +37,36 @@ struct tide_kernel {
 
 /* ---- making ---- */
 
-/* Words of the type that are the template's parameter become its argument. */
-static bool substitute(char *out, const char *type, const char *from, const char *to, size_t to_length) {
-  size_t at = 0, from_length = strlen(from);
+/* Argument i of "scale<float, 4>", without blanks around it; of length 0 if there is none. */
+static const char *template_argument(size_t *length, const char *name, int i) {
+  const char *open = strchr(name, '<'), *begin = open ? open + 1 : "", *p = begin;
+  for (int depth = 0; *p && !(depth == 0 && (*p == '>' || (*p == ',' && i == 0))); p++) {
+    depth += *p == '<' || *p == '(';
+    depth -= *p == '>' || *p == ')';
+    if (depth == 0 && *p == ',') i--, begin = p + 1;
+  }
+  begin += strspn(begin, " ");
+  *length = i || p < begin ? 0 : (size_t)(p - begin);
+  while (*length && begin[*length - 1] == ' ') --*length;
+  return begin;
+}
+
+/* Words of the type that are parameters of the template become its arguments. */
+static bool substitute(char *out, const char *type, const tide_kernel *k) {
+  size_t at = 0;
   for (const char *p = type; *p;) {
-    size_t n = strcspn(p, " ");
-    bool hit = from_length && n == from_length && !memcmp(p, from, n);
-    int wrote =
-        snprintf(out + at, TIDE_JIT_TYPE - at, "%s%.*s", at ? " " : "", (int)(hit ? to_length : n), hit ? to : p);
+    size_t n = strcspn(p, " "), length = n;
+    const char *word = p;
+    for (int i = 0; i < k->signature.templates; i++)
+      if (strlen(k->signature.template_name[i]) == n && !memcmp(p, k->signature.template_name[i], n)) {
+        const char *argument = template_argument(&length, k->name, i);
+        if (length)
+          word = argument;
+        else
+          length = n; /* its default, which the compiler knows */
+        break;
+      }
+    int wrote = snprintf(out + at, TIDE_JIT_TYPE - at, "%s%.*s", at ? " " : "", (int)length, word);
     if (wrote < 0 || (size_t)wrote >= TIDE_JIT_TYPE - at) return false;
     at += (size_t)wrote;
     p += n + (p[n] == ' ');
@@ -53,17 +75,11 @@ static bool substitute(char *out, const char *type, const char *from, const char
 }
 
 static tide_status read_params(tide_kernel *k) {
-  const char *argument = strchr(k->name, '<');
-  argument = argument ? argument + 1 : "";
-  argument += strspn(argument, " ");
-  size_t length = strcspn(argument, ",>");
-  while (length && argument[length - 1] == ' ') length--;
   k->params = k->signature.params;
   for (int i = 0; i < k->params; i++) {
     const tide__parameter *p = &k->signature.param[i];
     tide_kernel_param *x = &k->param[i];
-    if (!substitute(k->type[i], p->type, k->signature.template_type, argument, length) ||
-        !tide__param_read(x, k->type[i]))
+    if (!substitute(k->type[i], p->type, k) || !tide__param_read(x, k->type[i]))
       return tide__fail(TIDE_SUPPORT, "%s: parameter %d is not understood, got %s%s%s, expected a pointer or a number",
                         k->what, i + 1, p->type, p->name[0] ? " " : "", p->name);
     x->name = p->name;
@@ -177,7 +193,7 @@ static tide_status fill(tide_kernel *k, const char *const *options, int n) {
   tide__site_text(tide__site_now(), line, sizeof line);
   snprintf(k->what, sizeof k->what, "compile_kernel: %s%s%s", k->name, line[0] ? " of " : "", line);
   TIDE_TRY(tide__parse_global(&k->signature, k->source, k->name, k->what));
-  if (k->signature.template_type[0] && !strchr(k->name, '<'))
+  if (k->signature.templates && !strchr(k->name, '<'))
     return tide__fail(TIDE_VALUE, "%s: the kernel is a template, got %s, expected an instance such as %s<float>",
                       k->what, k->name, k->name);
   TIDE_TRY(read_params(k));

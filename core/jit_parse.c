@@ -215,14 +215,24 @@ static int parameters_of(const words *w, int from) {
   return -1;
 }
 
-/* The first type parameter of `< ... >`. */
-static void template_type(char *out, size_t size, const words *w, int open, int close) {
-  out[0] = 0;
-  for (int i = open + 1; i + 1 < close; i++)
-    if (is(&w->list[i], "typename") || is(&w->list[i], "class")) {
-      join(out, size, w, i + 1, i + 2, -1);
-      return;
+/* The parameters of `template < ... >`: the name of each is its last word, before a default. Those that are too many or
+ * too long have none. */
+static void read_templates(tide__signature *out, const words *w, int open, int close) {
+  out->templates = 0, out->template_type[0] = 0;
+  for (int from = open + 1, to; from < close && out->templates < TIDE_JIT_TEMPLATES; from = to + 1) {
+    int depth = 0, end = 0;
+    for (to = from; to < close && (depth || !is(&w->list[to], ",")); to++) {
+      depth += is(&w->list[to], "<") || is(&w->list[to], "(");
+      depth -= is(&w->list[to], ">") || is(&w->list[to], ")");
+      if (!end && is(&w->list[to], "=")) end = to;
     }
+    int last = (end ? end : to) - 1;
+    char *name = out->template_name[out->templates++];
+    name[0] = 0;
+    if (last > from && is_name(&w->list[last]) && !join(name, TIDE_JIT_NAME, w, last, last + 1, -1)) name[0] = 0;
+    bool type = is(&w->list[from], "typename") || is(&w->list[from], "class");
+    if (type && !out->template_type[0]) memcpy(out->template_type, name, TIDE_JIT_NAME);
+  }
 }
 
 tide_status tide__parse_template(tide__signature *out, const char *code, const char *what) {
@@ -236,10 +246,8 @@ tide_status tide__parse_template(tide__signature *out, const char *code, const c
     int end = closing(&w, i + 1, true), open = end < w.count ? parameters_of(&w, end + 1) : -1;
     int body = open < 0 ? -1 : body_of(&w, closing(&w, open, false));
     if (body < 0) continue;
-    char type[TIDE_JIT_NAME];
-    template_type(type, sizeof type, &w, i + 1, end);
+    read_templates(out, &w, i + 1, end);
     status = read_function(out, &w, end + 1, open, code, what);
-    memcpy(out->template_type, type, sizeof type);
     found = true;
     i = closing(&w, body, false);
   }
@@ -267,10 +275,10 @@ tide_status tide__parse_global(tide__signature *out, const char *code, const cha
     int k = i;
     while (k > 0 && (is(&w.list[k - 1], "static") || is(&w.list[k - 1], "inline") || is(&w.list[k - 1], "void"))) k--;
     out->extern_c = k > 0 && is(&w.list[k - 1], "extern"); /* "C" is a literal, which is left out */
-    out->template_type[0] = 0;
+    out->templates = 0, out->template_type[0] = 0;
     for (int open_angle = k - 2; k > 0 && is(&w.list[k - 1], ">") && open_angle > 0; open_angle--)
       if (is(&w.list[open_angle], "<") && is(&w.list[open_angle - 1], "template")) {
-        template_type(out->template_type, sizeof out->template_type, &w, open_angle, k - 1);
+        read_templates(out, &w, open_angle, k - 1);
         break;
       }
   }

@@ -76,6 +76,21 @@ describe("compile_kernel", function()
     D.raises("ValueError", kernel, "scale")
   end)
 
+  it("reads every parameter of a template, and const ones", function()
+    local text = [[
+      template <int N, typename T, typename U = int> __global__ void set(T *x, const U *y, const T a, const int n) {
+        for (int i = 0; i < n; i++) x[i] = a + T(y[i]) + T(N);
+      }]]
+    local k = cuda.compile_kernel(text, "set<3, float, short>")
+    local x, y = floats(4), tide.full({ 4 }, 2, { device = D.dev, dtype = "int16" })
+    k(one, x, y, 0.5, 4)
+    D.eq(floats(4, 5.5), x)
+    assert.is_truthy(D.raises("DtypeError", k, one, x:double(), y, 1, 4).message:find("float * x", 1, true))
+    assert.is_truthy(D.raises("DtypeError", k, one, x, x, 1, 4).message:find("const short * y", 1, true))
+    D.raises("ValueError", k, one, x, y, 1, 1.5)
+    D.raises("ValueError", cuda.compile_kernel, "template <int N> __global__ void k(float *x) { *x = N; }", "k")
+  end)
+
   it("gives every thread its place", function()
     local out = tide.zeros(2 * 3 * 2 * 4 * 2 * 3, { device = D.dev, dtype = "int32" })
     kernel "where"({ grid = { 2, 3, 2 }, block = { 4, 2, 3 } }, out)

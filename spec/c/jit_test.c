@@ -62,6 +62,11 @@ static void test_globals(void) {
   CHECK(!strcmp(s.param[5].type, "double *") && !strcmp(s.param[5].name, "d"));
   OK(tide__parse_global(&s, code, "t<float, 3>", "test"));
   CHECK(s.params == 2 && !s.extern_c && !strcmp(s.template_type, "T") && !strcmp(s.param[0].type, "T *"));
+  CHECK(s.templates == 2 && !strcmp(s.template_name[0], "T") && !strcmp(s.template_name[1], "N"));
+  OK(tide__parse_global(&s, "template <int N = (1, 2), class T = P<int, 3>, int, class... U> __global__ void t() { }",
+                        "t<1>", "test"));
+  CHECK(s.templates == 4 && !strcmp(s.template_name[0], "N") && !strcmp(s.template_name[1], "T") &&
+        !s.template_name[2][0] && !strcmp(s.template_name[3], "U") && !strcmp(s.template_type, "T"));
   OK(tide__parse_global(&s, code, "k2", "test"));
   CHECK(s.params == 0);
   FAILS(TIDE_VALUE, tide__parse_global(&s, code, "g", "test"));
