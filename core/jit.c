@@ -32,6 +32,9 @@ struct tide_jit {
   bool by_value;
   uint8_t role[TIDE_LAUNCH_PARAMS], number[TIDE_LAUNCH_PARAMS];
   char scalar_kind[TIDE_JIT_SCALARS];
+  struct {
+    int64_t low, high;
+  } range[TIDE_JIT_SCALARS]; /* of scalars of kind 'I' */
   const char *scalar_name[TIDE_JIT_SCALARS];
   tide_scalar scalar[TIDE_JIT_SCALARS];
   char what[192];       /* "jiterator: scale of demo.lua:3" */
@@ -50,9 +53,15 @@ static bool is_template_type(const tide_jit *j, const char *type) {
   return !strcmp(word, j->signature.template_type);
 }
 
-static char scalar_kind(const tide_jit *j, const char *type) {
+/* A type that is not known here, a name of the code's own or one that is deduced, gets a double as it is. */
+static char scalar_kind(tide_jit *j, int k, const char *type) {
+  char word[TIDE_JIT_TYPE];
+  tide_kernel_param x;
   if (is_template_type(j, type)) return 'T';
-  return strstr(type, "float") || strstr(type, "double") ? 'F' : 'I';
+  snprintf(word, sizeof word, "%.*s", (int)strcspn(type, "&"), type);
+  if (!tide__param_read(&x, word)) return 'F';
+  tide__param_range(&j->range[k].low, &j->range[k].high, &x);
+  return x.kind == TIDE_PARAM_INTEGER ? 'I' : x.kind == TIDE_PARAM_BOOL ? 'B' : 'F';
 }
 
 static int scalar_index(const char *const *names, int n, const char *name) {
@@ -74,7 +83,8 @@ static tide_status assign_role(tide_jit *j, int p, const char *const *names, con
       return tide__fail(TIDE_VALUE, "%s: too many scalars, expected at most %d", j->what, TIDE_JIT_SCALARS);
     j->role[p] = TIDE_ROLE_SCALAR, j->number[p] = (uint8_t)j->scalars;
     j->scalar_name[j->scalars] = x->name, j->scalar[j->scalars] = defaults[at];
-    j->scalar_kind[j->scalars++] = scalar_kind(j, x->type);
+    j->scalar_kind[j->scalars] = scalar_kind(j, j->scalars, x->type);
+    j->scalars++;
   } else if (reference && !j->by_value) {
     j->role[p] = TIDE_ROLE_OUTPUT, j->number[p] = (uint8_t)j->outputs++;
   } else {
@@ -104,6 +114,18 @@ static tide_status check_roles(const tide_jit *j, const char *const *names, int 
   return TIDE_OK;
 }
 
+/* Integers have to arrive as they are; everything else is converted, as the tensors are. */
+static tide_status check_scalars(const tide_jit *j, const tide_scalar *scalars, const char *what) {
+  for (int k = 0; k < j->scalars; k++) {
+    int64_t v, low = j->range[k].low, high = j->range[k].high;
+    if (j->scalar_kind[k] != 'I' || scalars[k].kind == 'B') continue;
+    if (!tide__scalar_whole(&v, &scalars[k]) || v < low || v > high)
+      return tide__fail(TIDE_VALUE, "%s: %s: got %.17g, expected an integer from %lld to %lld", what, j->scalar_name[k],
+                        scalars[k].re, (long long)low, (long long)high);
+  }
+  return TIDE_OK;
+}
+
 static tide_status fill(tide_jit *j, const char *const *names, const tide_scalar *defaults, int scalars, int outputs) {
   char line[120];
   tide__site_text(tide__site_now(), line, sizeof line);
@@ -113,6 +135,7 @@ static tide_status fill(tide_jit *j, const char *const *names, const tide_scalar
   j->by_value = outputs == 0;
   for (int p = 0; p < j->signature.params; p++) TIDE_TRY(assign_role(j, p, names, defaults, scalars));
   TIDE_TRY(check_roles(j, names, scalars, outputs));
+  TIDE_TRY(check_scalars(j, j->scalar, j->what));
   if (j->by_value) j->outputs = 1;
   return TIDE_OK;
 }
@@ -216,7 +239,7 @@ static void pack_scalars(char *to, const tide_jit *j, const tide_scalar *scalars
   for (int k = 0; k < j->scalars; k++) {
     uint64_t bits[2];
     char kind = j->scalar_kind[k];
-    tide_dtype dtype = kind == 'I' ? TIDE_INT64 : kind == 'F' ? TIDE_FLOAT64 : common;
+    tide_dtype dtype = kind == 'I' ? TIDE_INT64 : kind == 'B' ? TIDE_BOOL : kind == 'F' ? TIDE_FLOAT64 : common;
     if (dtype == TIDE_FLOAT16 || dtype == TIDE_BFLOAT16) dtype = TIDE_FLOAT32;
     tide__scalar_pack(bits, scalars[k], dtype);
     memcpy(to + 16 * k, bits, sizeof bits);
@@ -542,6 +565,7 @@ static tide_status general_way(tide_tensor **out, tide_jit *j, tide_tensor *cons
 tide_status tide_jit_call(tide_tensor **out, tide_jit *j, tide_tensor *const *in, int n, const tide_scalar *scalars) {
   if (TIDE_UNLIKELY(!out || !j || !in))
     return tide__fail(TIDE_ARGUMENT, "jiterator: wrong arguments, expected a function, tensors and room for results");
+  if (scalars) TIDE_TRY(check_scalars(j, scalars, j->signature.name));
   const plan *p = TIDE_LIKELY(n == j->inputs && j->made == tide__epoch_now()) ? flat_match(j, in) : NULL;
   if (TIDE_LIKELY(p != NULL)) return flat_way(out, p, j, in, scalars);
   return general_way(out, j, in, n, scalars);

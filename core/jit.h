@@ -55,7 +55,7 @@ typedef struct tide__jit_text {
   const tide__signature *signature;
   bool by_value;                /* the result is returned */
   const uint8_t *role, *number; /* of each parameter: which it is, counted within its role */
-  const char *scalar_kind;      /* of each scalar: 'T' the compute type, 'I' int64, 'F' double */
+  const char *scalar_kind;      /* of each scalar: 'T' the compute type, 'I' int64, 'B' bool, 'F' double */
 } tide__jit_text;
 /* malloc'ed; NULL without memory, error set. */
 char *tide__jit_source(const tide__jit_text *t, const tide__special *s, const tide_compiler *c);
@@ -68,6 +68,10 @@ char *tide__raw_source(const char *source, const char *call, const char (*types)
 
 /* Fills all but the name from the type; false if it is not understood. */
 bool tide__param_read(tide_kernel_param *out, const char *type);
+/* What an INTEGER can hold; of unsigned 64 bits the lower half. */
+void tide__param_range(int64_t *low, int64_t *high, const tide_kernel_param *p);
+/* Is the number an int64? */
+bool tide__scalar_whole(int64_t *out, const tide_scalar *s);
 
 /* A text that grows; `failed` once there was no memory. */
 typedef struct tide__text {

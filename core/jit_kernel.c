@@ -282,18 +282,11 @@ static inline bool fits_pointer(const tide_kernel_param *p, const tide_tensor *x
 static tide_status pack_integer(char *to, const tide_kernel *k, int i, const tide_scalar *s) {
   const tide_kernel_param *p = &k->param[i];
   char where[200];
-  int64_t v = s->i;
-  bool whole = s->kind == 'I';
-  if (s->kind == 'F') {
-    whole = s->re >= -9223372036854775808.0 && s->re < 9223372036854775808.0 && s->re == (double)(int64_t)s->re;
-    v = whole ? (int64_t)s->re : 0;
-  }
-  if (!whole)
+  int64_t v, low, high;
+  if (!tide__scalar_whole(&v, s))
     return tide__fail(s->kind == 'F' ? TIDE_VALUE : TIDE_ARGUMENT, "%s: got %s, expected an integer",
                       place(where, sizeof where, k, i), s->kind == 'F' ? "a number with a fraction" : "no number");
-  int bits = 8 * p->bytes;
-  int64_t low = p->is_unsigned ? 0 : bits == 64 ? INT64_MIN : -((int64_t)1 << (bits - 1));
-  int64_t high = bits == 64 ? INT64_MAX : ((int64_t)1 << (bits - !p->is_unsigned)) - 1;
+  tide__param_range(&low, &high, p);
   if (v < low || v > high)
     return tide__fail(TIDE_VALUE, "%s: got %lld, expected %lld to %lld", place(where, sizeof where, k, i), (long long)v,
                       (long long)low, (long long)high);

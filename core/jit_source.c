@@ -65,7 +65,9 @@ static const char *compute_type(tide_dtype dtype) {
   return storage_type(dtype);
 }
 
-static const char *scalar_type(char kind) { return kind == 'I' ? "long long" : kind == 'F' ? "double" : "tide_t"; }
+static const char *scalar_type(char kind) {
+  return kind == 'I' ? "long long" : kind == 'B' ? "bool" : kind == 'F' ? "double" : "tide_t";
+}
 
 /* ---- the packed arguments ---- */
 

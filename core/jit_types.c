@@ -120,3 +120,17 @@ bool tide__param_read(tide_kernel_param *out, const char *type) {
   out->is_unsigned = types[i].shape == UNSIGNED;
   return true;
 }
+
+void tide__param_range(int64_t *low, int64_t *high, const tide_kernel_param *p) {
+  int bits = 8 * p->bytes;
+  *low = p->is_unsigned ? 0 : bits == 64 ? INT64_MIN : -((int64_t)1 << (bits - 1));
+  *high = bits == 64 ? INT64_MAX : ((int64_t)1 << (bits - !p->is_unsigned)) - 1;
+}
+
+bool tide__scalar_whole(int64_t *out, const tide_scalar *s) {
+  *out = s->i;
+  if (s->kind != 'F') return s->kind == 'I';
+  bool whole = s->re >= -9223372036854775808.0 && s->re < 9223372036854775808.0 && s->re == (double)(int64_t)s->re;
+  *out = whole ? (int64_t)s->re : 0;
+  return whole;
+}

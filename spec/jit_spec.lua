@@ -119,6 +119,28 @@ describe("create_jit_fn", function()
     D.eq(x * 8 + 5, f(x, x, x, x, x, x, x, x, { n = 10, on = false }))
   end)
 
+  it("takes whole numbers for integers, and gives types that it does not know the number as it is", function()
+    local x = fill { 3 }
+    for _, case in ipairs { { "int", -2147483648, 2147483647 }, { "unsigned char", 0, 255 }, { "const short &", -32768, 32767 } } do
+      local f = J.create_jit_fn(("template <typename T> T f(T x, %s n) { return x + T(n); }"):format(case[1]), { n = 1.0 })
+      local wide = x:double()
+      for k = 2, 3 do D.eq(wide + case[k], f(wide, { n = case[k] })) end
+      D.eq(wide + 1, f(wide, { n = true }))
+      for _, bad in ipairs { case[2] - 1, case[3] + 1, 1.5, 0 / 0, math.huge, 2 ^ 70 } do
+        local e = D.raises("ValueError", f, wide, { n = bad })
+        assert.is_truthy(e.message:find(("f: n: .* from %d to %d"):format(case[2], case[3]):gsub("%-", "%%-"), 1), e.message)
+      end
+    end
+    local int = "template <typename T> T f(T x, int n) { return x; }"
+    assert.is_truthy(D.raises("ValueError", J.create_jit_fn, int, { n = 0.5 }).message:find "n: got 0.5")
+    for _, head in ipairs { "template <typename T, typename U> T f(T x, U a)", "typedef double real; template <typename T> T f(T x, real a)" } do
+      D.eq(x * 0.5, J.create_jit_fn(head .. " { return x * T(a); }", { a = 0.5 })(x))
+    end
+    local flag = J.create_jit_fn("template <typename T> T f(T x, bool on) { return on ? x : -x; }", { on = 0 })
+    D.eq(-x, flag(x))
+    D.eq(x, flag(x, { on = 0.5 }))
+  end)
+
   it("refuses what it does not understand, and says what", function()
     local x = fill { 3 }
     local f = J.create_jit_fn(scale_add, { alpha = 1 })
