@@ -129,9 +129,9 @@ static tide_status check_scalars(const tide_jit *j, const tide_scalar *scalars, 
 static tide_status fill(tide_jit *j, const char *const *names, const tide_scalar *defaults, int scalars, int outputs) {
   char line[120];
   tide__site_text(tide__site_now(), line, sizeof line);
-  snprintf(j->what, sizeof j->what, "jiterator%s%s", line[0] ? " of " : "", line);
+  snprintf(j->what, sizeof j->what, "jiterator%s%s", line[0] ? ": code of " : "", line);
   TIDE_TRY(tide__parse_template(&j->signature, j->code, j->what));
-  snprintf(j->what, sizeof j->what, "%s%s%s", j->signature.name, line[0] ? " of " : "", line);
+  snprintf(j->what, sizeof j->what, "jiterator: %s%s%s", j->signature.name, line[0] ? " of " : "", line);
   j->by_value = outputs == 0;
   for (int p = 0; p < j->signature.params; p++) TIDE_TRY(assign_role(j, p, names, defaults, scalars));
   TIDE_TRY(check_roles(j, names, scalars, outputs));

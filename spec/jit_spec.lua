@@ -177,7 +177,9 @@ describe("create_jit_fn", function()
     assert.is_truthy(e.message:find("line 3", 1, true), e.message)
     assert.is_truthy(e.message:find "undefined_name", e.message)
     assert.is_truthy(e.message:find("jit_spec.lua:" .. here, 1, true), e.message)
+    assert.are.equal("jiterator", e.op)
     D.raises("ValueError", f, fill { 3 }) -- again: nothing half made was kept
+    assert.are.equal("jiterator", D.raises("ValueError", J.create_jit_fn, "nonsense").op)
   end)
 
   it("orders its work like every other operation", function()
