@@ -468,6 +468,7 @@ tide_status tide_kernel_bind(tide_bound **out, tide_kernel *k, const tide_grid *
 }
 
 tide_status tide_bound_launch(tide_bound *b) {
+  if (TIDE_UNLIKELY(!b)) return tide__fail(TIDE_ARGUMENT, "launch: nothing is bound, expected a bound kernel");
   tide__queue q = {.stream = b->stream};
   if (TIDE_UNLIKELY(b->epoch != tide__epoch_now()))
     return tide__fail(TIDE_STATE, "launch: what was bound belongs to a runtime that has ended or was reset");

@@ -435,6 +435,7 @@ int main(int argc, char **argv) {
     test_entries();
     test_ahead();
     test_exit();
+    FAILS(TIDE_ARGUMENT, tide_bound_launch(NULL));
   }
   test_nvrtc(timing);
   tide_shutdown();
