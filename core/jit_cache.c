@@ -52,7 +52,7 @@ bool tide_jit_cache_path(char *path, size_t size) {
   if (off && !strcmp(off, "0")) return false;
   if (own && *own)
     n = snprintf(path, size, "%s", own);
-  else if (xdg && *xdg)
+  else if (xdg && *xdg == '/') /* its specification has relative ones ignored */
     n = snprintf(path, size, "%s/tide/kernels", xdg);
   else if (home && *home)
     n = snprintf(path, size, "%s/.cache/tide/kernels", home);

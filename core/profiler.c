@@ -249,6 +249,8 @@ static tide_profile *profile_new(const char *what, uint32_t flags) {
 
 tide_status tide_profile_begin(const char *what, uint32_t flags) {
   if (!tide__running()) return tide__fail(TIDE_STATE, "%s: tide is not started, expected tide_init first", what);
+  if (flags & ~(uint32_t)TIDE_PROFILE_EVENTS)
+    return tide__fail(TIDE_VALUE, "%s: unknown flags, got %u, expected 0 or TIDE_PROFILE_EVENTS", what, flags);
   tide_profile *p = profile_new(what, flags);
   if (!p) return tide__fail(TIDE_MEMORY, "%s: no host memory for a recording", what);
   pthread_mutex_lock(&lock);

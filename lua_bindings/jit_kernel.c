@@ -66,6 +66,15 @@ static void read_sizes(lua_State *L, const tide_kernel *k, const char *key, int6
   }
 }
 
+static lua_Integer read_shared(lua_State *L, const tide_kernel *k) {
+  int is_integer = 0;
+  lua_Integer bytes = lua_type(L, -1) == LUA_TNUMBER ? lua_tointegerx(L, -1, &is_integer) : 0;
+  if (!is_integer)
+    ltide_error(L, "ArgumentError", "%s: shared_mem: got %s, expected an integer: bytes", tide_kernel_name(k),
+                luaL_tolstring(L, -1, NULL));
+  return bytes;
+}
+
 static void read_grid(lua_State *L, const tide_kernel *k, int arg, tide_grid *g) {
   bool has_grid = false, has_block = false;
   *g = (tide_grid){.stream = NULL};
@@ -79,7 +88,7 @@ static void read_grid(lua_State *L, const tide_kernel *k, int arg, tide_grid *g)
     else if (!strcmp(key, "block"))
       read_sizes(L, k, key, g->block), has_block = true;
     else if (!strcmp(key, "shared_mem"))
-      g->shared = ltide_check_integer(L, lua_gettop(L), "shared_mem");
+      g->shared = read_shared(L, k);
     else if (!strcmp(key, "stream"))
       g->stream = ltide_check_stream(L, lua_gettop(L), "stream");
     else

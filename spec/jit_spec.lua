@@ -381,6 +381,8 @@ describe("the kernel cache", function()
     assert.are.equal("0 1 0 0 true ", (start "/dev/null/nowhere"))
     assert.are.equal("0 1 1 0 true ", (start("", { XDG_CACHE_HOME = path })))
     assert.is_truthy(entry(path .. "/tide/kernels"))
+    assert.are.equal("0 1 1 0 true ", (start("", { XDG_CACHE_HOME = "here", HOME = path }))) -- must begin at the root
+    assert.is_truthy(entry(path .. "/.cache/tide/kernels"))
   end)
 
   it("makes damaged entries again, with one warning", function()

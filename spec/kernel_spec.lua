@@ -183,6 +183,8 @@ describe("compile_kernel", function()
       { grid = 1, block = 1, stream = 5 }, { grid = 1, block = 1, shared_mem = "x" } } do
       D.raises("ArgumentError", k, bad)
     end
+    local e = D.raises("ArgumentError", k, { grid = 1, block = 1, shared_mem = 0 / 0 })
+    assert.matches("^nothing: shared_mem: got %-?nan", e.message)
     D.raises("ArgumentError", k)
     D.raises("ArgumentError", k, 5)
     D.raises("ArgumentError", function() return k.nonsense end)

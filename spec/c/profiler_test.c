@@ -43,6 +43,7 @@ static void both_ways(void) {
     start(2);
     tide_tensor *x = ones(100, 0), *y = ones(100, 1), *c = ones(100, TIDE_CPU);
     CHECK(tide_profile_end(&none) == TIDE_STATE && !none);
+    CHECK(tide_profile_begin("test", TIDE_PROFILE_EVENTS << 1) == TIDE_VALUE);
     OK(tide_profile_begin("test", flags));
     CHECK(tide_profile_begin("another", flags) == TIDE_STATE);
     for (int i = 0; i < 10; i++) add(x), add(y), add(c);
