@@ -105,6 +105,15 @@ static tide_status transfer_begin(tide__queue *q, const tide_tensor *dst, const 
   return tide__launch_begin(&q->number, q->stream, site, what, 0);
 }
 
+/* To memory of the host that is not pinned: when the backend returns, they are there. */
+static tide_status fetch(tide__queue *q, void *target, const void *source, size_t bytes) {
+  tide_status status = q->backend->copy_to_host(q->stream->impl, target, source, bytes, false);
+  if (status == TIDE_OK) tide__launch_over(q->stream, q->number);
+  if (tide__sync_watched()) tide__observe_queued(status);
+  if (status == TIDE_OK && tide__sync_watched()) tide__observe_host_stream(q->stream);
+  return status;
+}
+
 /* The bytes of two contiguous tensors of one dtype and as many elements. Returns when the host's memory may be used,
  * unless it is pinned and `non_blocking`. */
 static tide_status transfer(const tide_tensor *dst, const tide_tensor *src, bool non_blocking) {
@@ -129,15 +138,13 @@ static tide_status transfer(const tide_tensor *dst, const tide_tensor *src, bool
   tide__storage_use(dst->storage, q.stream);
   bool pinned = to >= 0 ? src->storage->pinned : dst->storage->pinned;
   TIDE_TRY(transfer_begin(&q, dst, src, site, to >= 0 ? TIDE__LAUNCH_COPY_IN : TIDE__LAUNCH_COPY_OUT));
+  if (!pinned && to < 0) return fetch(&q, target, source, bytes);
   tide_status status = to >= 0 ? q.backend->copy_to_device(impl, target, source, bytes, pinned)
-                               : q.backend->copy_to_host(impl, target, source, bytes, pinned);
+                               : q.backend->copy_to_host(impl, target, source, bytes, true);
   TIDE_TRY(tide__launch_done(q.stream, q.number, status));
   if (pinned && non_blocking && to < 0 && tide__sync_watched())
     tide__arrival_note(dst->storage, q.stream, q.number, site);
-  if (!pinned || non_blocking) {
-    if (!pinned && to < 0 && tide__sync_watched()) tide__observe_host_stream(q.stream);
-    return TIDE_OK;
-  }
+  if (!pinned || non_blocking) return TIDE_OK;
   TIDE_TRY(q.backend->stream_sync(impl));
   tide__progress_reached(q.stream, q.number);
   if (tide__sync_watched()) tide__observe_host_stream(q.stream);

@@ -79,6 +79,14 @@ static inline uint32_t tide__progress_now(tide_stream *stream) {
 void tide__progress_reached(tide_stream *stream, uint32_t number);
 /* Likewise by the id of a stream, which may have ended. */
 void tide__progress_reached_id(uint64_t stream, uint32_t number);
+/* Instead of tide__launch_end where the call itself waited for its work: there is nothing to ask, and nothing of ours
+ * stays queued behind what the host knows to be done. */
+static inline void tide__launch_over(tide_stream *stream, uint32_t number) {
+  struct tide__progress *p = atomic_load_explicit(&stream->progress, memory_order_relaxed);
+  if (number == 0 || !p) return;
+  atomic_store_explicit(&p->queued, number, memory_order_release);
+  tide__progress_reached(stream, number);
+}
 /* Has that launch been waited for, or has its stream ended? */
 bool tide__progress_is_done(uint64_t stream, uint32_t number);
 /* Later work of the stream waits for that launch of another: who waits for the former has waited for the latter. */
