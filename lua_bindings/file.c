@@ -2,7 +2,8 @@
  *
  * A file that is written by its name is made beside the one that is there and renamed at its end, so that an error, a
  * full disk or a killed process leaves the old one whole, and a reader never sees half of the new one. What cannot be
- * replaced so (a device, a pipe, a folder where no file can be made) is written in place.
+ * replaced so is written in place: a device, a pipe, a file whose folder takes no other one, a name that has no room
+ * for more. Any other reason why no file can be made is an error, which leaves the old one whole too.
  *
  * Invariant: a part that was not put in its place is gone when the scope of its ltide_file ends. */
 #include "file.h"
@@ -48,21 +49,22 @@ int ltide_file_error(lua_State *L, const char *what, const char *name) {
                      strerror(errno), what);
 }
 
-/* Opens a new file beside the target, with the rights of the one that it is to replace. */
-static bool open_part(ltide_file *f, const struct stat *old) {
+/* Opens a new file beside the target, with the rights of the one that it is to replace. Returns 0 or an errno. */
+static int open_part(ltide_file *f, const struct stat *old) {
   size_t room = strlen(f->target) + 40;
-  if (!(f->part = malloc(room))) return false;
+  if (!(f->part = malloc(room))) return ENOMEM;
   int fd = -1;
   for (int k = 0; k < 1000 && fd < 0; k++) {
     snprintf(f->part, room, "%s.part-%ld-%d", f->target, (long)getpid(), k);
     fd = open(f->part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0 && errno != EEXIST) break;
   }
-  if (fd < 0) return false;
+  if (fd < 0) return errno;
   if (old) fchmod(fd, old->st_mode & 07777);
-  if ((f->file = fdopen(fd, "wb"))) return true;
+  if ((f->file = fdopen(fd, "wb"))) return 0;
+  int error = errno;
   close(fd), unlink(f->part);
-  return false;
+  return error;
 }
 
 /* A link is followed; one that leads nowhere is written through. */
@@ -71,8 +73,11 @@ static void open_written(ltide_file *f, const char *name) {
   bool exists = stat(name, &old) == 0, dangling = !exists && lstat(name, &link) == 0;
   if (!dangling && (!exists || S_ISREG(old.st_mode))) {
     f->target = exists ? realpath(name, NULL) : strdup(name);
-    if (f->target && open_part(f, exists ? &old : NULL)) return;
+    int error = f->target ? open_part(f, exists ? &old : NULL) : errno;
+    if (!error) return;
     forget_part(f);
+    errno = error;
+    if (error != EACCES && error != EPERM && error != ENAMETOOLONG) return;
   }
   f->file = fopen(name, "wb");
 }

@@ -174,6 +174,12 @@ describe("tide.save and tide.load", function()
     whole "through"
     os.remove(link)
     os.remove(path)
+    path = folder .. base .. ("x"):rep(250 - #base) -- no room for another name beside it
+    for _, value in ipairs { "old", "new" } do
+      tide.save(path, value)
+      whole(value)
+    end
+    os.remove(path)
   end)
 
   it("go through files by name and by handle", function()
