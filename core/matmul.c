@@ -23,15 +23,6 @@ typedef struct matrix {
   tide_tensor *owned; /* a contiguous copy, if one was needed */
 } matrix;
 
-static tide_tensor borrow(const tide_tensor *x) {
-  tide_tensor v = {.storage = x->storage, .offset = x->offset, .numel = x->numel, .ndim = x->ndim, .dtype = x->dtype};
-  v.replay = x->replay;
-  memcpy(v.size, x->size, sizeof v.size);
-  memcpy(v.stride, x->stride, sizeof v.stride);
-  v.contiguous = x->contiguous;
-  return v;
-}
-
 static void insert_dim(tide_tensor *v, int dim, int64_t size, int64_t stride) {
   for (int d = v->ndim; d > dim; d--) v->size[d] = v->size[d - 1], v->stride[d] = v->stride[d - 1];
   v->size[dim] = size, v->stride[dim] = stride;
@@ -76,7 +67,7 @@ static tide_status make_friendly(matrix *m) {
   tide__tensor_layout(&m->view);
   TIDE_TRY(tide__tensor_new(&m->owned, m->view.size, m->view.ndim, (tide_dtype)m->view.dtype, m->view.storage->device));
   TIDE_TRY(tide__copy_kernel(m->owned, &m->view));
-  m->view = borrow(m->owned);
+  m->view = tide__tensor_borrow(m->owned);
   return TIDE_OK;
 }
 
@@ -190,7 +181,7 @@ static tide_status scale_only(tide_tensor *c, tide_scalar beta) {
 static tide_status multiply(tide_tensor *c, const tide_tensor *a, const tide_tensor *b, tide_scalar alpha,
                             tide_scalar beta) {
   if (c->numel == 0) return TIDE_OK;
-  tide_tensor target = borrow(c);
+  tide_tensor target = tide__tensor_borrow(c);
   product p = {.c = &target, .a = {.view = *a}, .b = {.view = *b}, .alpha = alpha, .beta = beta};
   bool transposed;
   writable_as(&target, &transposed);
@@ -239,7 +230,7 @@ static tide_status form_begin(form *f, const tide_tensor *a, const tide_tensor *
   f->what = what;
   f->vector_a = a->ndim == 1, f->vector_b = b->ndim == 1;
   if (a->ndim == 0 || b->ndim == 0) return fail_shapes(a, b, what, "at least one dim each");
-  f->a = borrow(a), f->b = borrow(b);
+  f->a = tide__tensor_borrow(a), f->b = tide__tensor_borrow(b);
   if (f->vector_a) insert_dim(&f->a, 0, 1, a->size[0] * a->stride[0]);
   if (f->vector_b) insert_dim(&f->b, 1, 1, 1);
   if (columns(&f->a) != rows(&f->b)) return fail_shapes(a, b, what, "the last dim of a equal to the last but one of b");
@@ -269,7 +260,7 @@ static tide_status check_into(const form *f, const tide_tensor *into) {
 
 /* The result with its matrix dims back: [batch..., n, m] over x. */
 static tide_tensor with_matrix_dims(const form *f, const tide_tensor *x) {
-  tide_tensor v = borrow(x);
+  tide_tensor v = tide__tensor_borrow(x);
   int batch = f->ndim - 2;
   if (f->vector_a) insert_dim(&v, batch, 1, f->size[f->ndim - 1]);
   if (f->vector_b) insert_dim(&v, batch + 1, 1, 1);

@@ -9,15 +9,6 @@
 
 /* ---- views on the stack ---- */
 
-static tide_tensor borrow(const tide_tensor *x) {
-  tide_tensor v = {.storage = x->storage, .offset = x->offset, .numel = x->numel, .ndim = x->ndim, .dtype = x->dtype};
-  v.replay = x->replay;
-  memcpy(v.size, x->size, sizeof v.size);
-  memcpy(v.stride, x->stride, sizeof v.stride);
-  v.contiguous = x->contiguous;
-  return v;
-}
-
 static void cut(tide_tensor *v, int dim, int64_t start, int64_t length) {
   v->offset += start * v->stride[dim];
   v->size[dim] = length;
@@ -142,7 +133,7 @@ tide_status tide_cat(tide_tensor **out, tide_tensor *const *list, int n, int dim
   int64_t at = 0;
   for (int i = 0; i < n && status == TIDE_OK; i++) {
     if (skipped(list[i])) continue;
-    tide_tensor part = borrow(target);
+    tide_tensor part = tide__tensor_borrow(target);
     cut(&part, j.dim, at, list[i]->size[j.dim]);
     at += list[i]->size[j.dim];
     status = tide__copy_kernel(&part, list[i]);
@@ -165,7 +156,7 @@ tide_status tide_stack(tide_tensor **out, tide_tensor *const *list, int n, int d
   TIDE_TRY(join_target(&target, &j, list, n, into, "stack"));
   tide_status status = TIDE_OK;
   for (int i = 0; i < n && status == TIDE_OK; i++) {
-    tide_tensor part = borrow(target), whole = borrow(list[i]);
+    tide_tensor part = tide__tensor_borrow(target), whole = tide__tensor_borrow(list[i]);
     cut(&part, j.dim, i, 1);
     whole.ndim = j.ndim;
     for (int d = j.ndim - 1; d > j.dim; d--) whole.size[d] = whole.size[d - 1], whole.stride[d] = whole.stride[d - 1];
@@ -182,7 +173,7 @@ static tide_status repeat(tide_tensor **out, tide_tensor *source, const int64_t 
   tide_tensor *x;
   tide__tensor_layout(source);
   TIDE_TRY(tide__tensor_new(&x, size, ndim, (tide_dtype)source->dtype, source->storage->device));
-  tide_tensor split = borrow(source);
+  tide_tensor split = tide__tensor_borrow(source);
   split.storage = x->storage, split.offset = 0;
   tide__stride_contiguous(split.stride, split.size, split.ndim);
   tide__tensor_layout(&split);
@@ -200,7 +191,7 @@ tide_status tide_tile(tide_tensor **out, const tide_tensor *x, const int64_t *re
   int64_t size[TIDE_MAX_DIMS], numel;
   if (n < 0 || ndim > TIDE_MAX_DIMS)
     return tide__fail(TIDE_SHAPE, "tile: wrong number of repeats, got %d, expected at most %d", n, TIDE_MAX_DIMS);
-  tide_tensor source = borrow(x);
+  tide_tensor source = tide__tensor_borrow(x);
   source.ndim = 0;
   for (int d = 0; d < ndim; d++) {
     int64_t times = d < ndim - n ? 1 : repeats[d - (ndim - n)];
@@ -232,7 +223,7 @@ tide_status tide_repeat_interleave(tide_tensor **out, const tide_tensor *x, int6
   memcpy(size, x->size, (size_t)x->ndim * sizeof *size);
   if (__builtin_mul_overflow(size[dim], repeats, &size[dim])) size[dim] = INT64_MAX;
   TIDE_TRY(tide__size_check(&numel, size, ndim, (tide_dtype)x->dtype, "repeat_interleave"));
-  tide_tensor source = borrow(x);
+  tide_tensor source = tide__tensor_borrow(x);
   source.ndim = 0;
   for (int d = 0; d < x->ndim; d++) {
     if (x->size[d] != 1) push_dim(&source, x->size[d], x->stride[d]);
@@ -249,7 +240,7 @@ tide_status tide_repeat_interleave(tide_tensor **out, const tide_tensor *x, int6
 
 tide_status tide_flip(tide_tensor **out, const tide_tensor *x, const int *dims, int n) {
   TIDE_TRY(tide__check(x, "flip", "x"));
-  tide_tensor view = borrow(x);
+  tide_tensor view = tide__tensor_borrow(x);
   unsigned seen = 0;
   for (int i = 0; i < n; i++) {
     int dim;
@@ -268,11 +259,11 @@ static tide_status roll_pieces(const tide_tensor *dst, const tide_tensor *src, c
   while (dim < dst->ndim && shift[dim] == 0) dim++;
   if (dim == dst->ndim) return tide__copy_kernel(dst, src);
   int64_t size = dst->size[dim], s = shift[dim];
-  tide_tensor to = borrow(dst), from = borrow(src);
+  tide_tensor to = tide__tensor_borrow(dst), from = tide__tensor_borrow(src);
   cut(&to, dim, s, size - s);
   cut(&from, dim, 0, size - s);
   TIDE_TRY(roll_pieces(&to, &from, shift, dim + 1));
-  to = borrow(dst), from = borrow(src);
+  to = tide__tensor_borrow(dst), from = tide__tensor_borrow(src);
   cut(&to, dim, 0, s);
   cut(&from, dim, size - s, s);
   return roll_pieces(&to, &from, shift, dim + 1);
@@ -321,7 +312,7 @@ tide_status tide_rot90(tide_tensor **out, const tide_tensor *x, int64_t k, int d
     return tide__fail(TIDE_ARGUMENT, "rot90: both dims are %lld, expected two different ones",
                       (long long)tide__shown(d1));
   int turns = (int)((k % 4 + 4) % 4);
-  tide_tensor view = borrow(x);
+  tide_tensor view = tide__tensor_borrow(x);
   if (turns == 1 || turns == 2) reverse(&view, d2);
   if (turns == 2 || turns == 3) reverse(&view, d1);
   if (turns == 1 || turns == 3) {

@@ -81,6 +81,16 @@ bool tide__broadcasts_to(const tide_tensor *x, const int64_t *size, int ndim);
 
 /* ---- making ---- */
 
+/* A copy on the stack, for views that never leave a function: it holds no reference. */
+static inline tide_tensor tide__tensor_borrow(const tide_tensor *x) {
+  tide_tensor v = {.storage = x->storage, .offset = x->offset, .numel = x->numel, .ndim = x->ndim, .dtype = x->dtype};
+  v.replay = x->replay;
+  memcpy(v.size, x->size, sizeof v.size);
+  memcpy(v.stride, x->stride, sizeof v.stride);
+  v.contiguous = x->contiguous;
+  return v;
+}
+
 static inline void tide__storage_ref(tide_storage *s) { atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed); }
 static inline tide_tensor *tide__tensor_ref(const tide_tensor *x) {
   tide_tensor *same = (tide_tensor *)x;
