@@ -66,13 +66,22 @@ static void read_sizes(lua_State *L, const tide_kernel *k, const char *key, int6
   }
 }
 
+static void bad_option(lua_State *L, const tide_kernel *k, const char *key, const char *expected) {
+  ltide_error(L, "ArgumentError", "%s: %s: got %s, expected %s", tide_kernel_name(k), key,
+              ltide_typename(L, lua_gettop(L)), expected);
+}
+
 static lua_Integer read_shared(lua_State *L, const tide_kernel *k) {
   int is_integer = 0;
   lua_Integer bytes = lua_type(L, -1) == LUA_TNUMBER ? lua_tointegerx(L, -1, &is_integer) : 0;
-  if (!is_integer)
-    ltide_error(L, "ArgumentError", "%s: shared_mem: got %s, expected an integer: bytes", tide_kernel_name(k),
-                luaL_tolstring(L, -1, NULL));
+  if (!is_integer) bad_option(L, k, "shared_mem", "an integer: bytes");
   return bytes;
+}
+
+static tide_stream *read_stream(lua_State *L, const tide_kernel *k) {
+  tide_stream **u = ltide_test_meta(L, lua_gettop(L), ltide_enter(L)->stream_meta);
+  if (!u) bad_option(L, k, "stream", "a tide.cuda.Stream");
+  return *u;
 }
 
 static void read_grid(lua_State *L, const tide_kernel *k, int arg, tide_grid *g) {
@@ -90,7 +99,7 @@ static void read_grid(lua_State *L, const tide_kernel *k, int arg, tide_grid *g)
     else if (!strcmp(key, "shared_mem"))
       g->shared = read_shared(L, k);
     else if (!strcmp(key, "stream"))
-      g->stream = ltide_check_stream(L, lua_gettop(L), "stream");
+      g->stream = read_stream(L, k);
     else
       ltide_error(L, "ArgumentError", "%s: unknown option '%s', expected grid, block, shared_mem, stream",
                   tide_kernel_name(k), *key ? key : ltide_typename(L, -2));
