@@ -61,7 +61,7 @@ def device_ms(f, reps=20):
     return statistics.median(times)
 
 
-def times(n, f):
+def repeated(n, f):
     """A function that calls f n times."""
 
     def loop():

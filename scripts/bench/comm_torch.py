@@ -20,7 +20,7 @@ def sync():
 
 def bandwidth(case, size, f):
     reps = max(3, min(200, (1 << 30) // size))
-    bench.out("bw_" + case, size * reps / bench.seconds(bench.times(reps, f), 7, sync) / 1e9, "GB/s")
+    bench.out("bw_" + case, size * reps / bench.seconds(bench.repeated(reps, f), 7, sync) / 1e9, "GB/s")
 
 
 def name(size):

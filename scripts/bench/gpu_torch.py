@@ -5,7 +5,7 @@ import gc
 import torch
 
 import bench
-from bench import now, out, times
+from bench import now, out, repeated
 
 sync = torch.cuda.synchronize
 host, seconds = functools.partial(bench.host, sync=sync), functools.partial(bench.seconds, sync=sync)
@@ -59,7 +59,7 @@ with torch.cuda.graph(g):
     for _ in range(100):
         w.add_(1)
 host("graph_replay100", g.replay, 500)
-out("graph_replay100_done", seconds(times(100, g.replay), 21) / 100 * 1e6, "us")
+out("graph_replay100_done", seconds(repeated(100, g.replay), 21) / 100 * 1e6, "us")
 host("item", lambda: x[0].item(), 2000)
 first = x[0]
 host("item_only", lambda: first.item(), 2000)
@@ -106,7 +106,7 @@ def overlap(case, copy):
     copying = seconds(copy)
     rounds = max(1, int(copying / once + 0.5))
 
-    compute = times(rounds, lambda: torch.matmul(p, q, out=product))
+    compute = repeated(rounds, lambda: torch.matmul(p, q, out=product))
 
     def both():
         with torch.cuda.stream(side):
