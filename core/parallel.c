@@ -5,6 +5,7 @@
  * after a loop, because the next one is often near, and then sleep. The gate is one word: the loop's number, whether it
  * is open, and how many workers are inside. A worker enters by a compare-and-swap while the gate is open; the caller
  * closes it when the chunks are gone and waits only for those who had entered, never for one that still has to wake up.
+ * A loop of a thread with a limit admits the first so many workers; the others are not even woken.
  *
  * A loop inside a loop, and a loop of a second thread while the pool is busy, run on the calling thread. After a fork
  * the child has no workers and starts its own.
@@ -25,22 +26,26 @@ static const int64_t spin_ns = 30000;
 static struct {
   pthread_mutex_t owner; /* held by the thread whose loop runs, and to start or stop workers */
   pthread_mutex_t lock;  /* of the sleepers */
-  pthread_cond_t wake;
-  pthread_t thread[MOST_THREADS];
+  struct {
+    pthread_t thread;
+    pthread_cond_t wake;
+    _Atomic bool asleep;
+  } worker[MOST_THREADS];
   int started; /* workers, without the caller */
   _Atomic int wanted;
   _Atomic bool quit;
-  _Atomic int sleepers;
   _Atomic uint64_t gate;
+  _Atomic int room; /* how many workers the loop admits */
   struct {
     tide_task_fn fn;
     void *arg;
     int64_t n, chunk;
   } job;
   _Atomic int64_t next;
-} pool = {.owner = PTHREAD_MUTEX_INITIALIZER, .lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER};
+} pool = {.owner = PTHREAD_MUTEX_INITIALIZER, .lock = PTHREAD_MUTEX_INITIALIZER};
 
 static _Thread_local bool inside;
+static _Thread_local int limit;
 
 /* ---- how many ---- */
 
@@ -76,6 +81,8 @@ int tide_get_num_threads(void) {
   return n;
 }
 
+void tide_set_thread_limit(int most) { limit = most < 0 ? 0 : most; }
+
 /* ---- the workers ---- */
 
 static int64_t now_ns(void) {
@@ -99,10 +106,15 @@ static void work(void) {
   }
 }
 
+/* Is there a loop that worker i has not seen, and may enter? */
+static bool is_open(uint64_t gate, int i, uint32_t seen) {
+  return (gate & GATE_OPEN) && (uint32_t)(gate >> 32) != seen && i < atomic_load(&pool.room);
+}
+
 /* Enters the loop if it is open and new; *seen is the number of the last one. */
-static bool enter(uint32_t *seen) {
+static bool enter(int i, uint32_t *seen) {
   uint64_t gate = atomic_load_explicit(&pool.gate, memory_order_acquire);
-  while ((gate & GATE_OPEN) && (uint32_t)(gate >> 32) != *seen) {
+  while (is_open(gate, i, *seen)) {
     if (!atomic_compare_exchange_weak_explicit(&pool.gate, &gate, gate + 1, memory_order_acq_rel, memory_order_acquire))
       continue;
     *seen = (uint32_t)(gate >> 32);
@@ -111,45 +123,41 @@ static bool enter(uint32_t *seen) {
   return false;
 }
 
-static void sleep_until_open(uint32_t seen) {
+static void sleep_until_open(int i, uint32_t seen) {
   pthread_mutex_lock(&pool.lock);
-  atomic_fetch_add(&pool.sleepers, 1);
-  for (;;) {
-    uint64_t gate = atomic_load(&pool.gate);
-    if (((gate & GATE_OPEN) && (uint32_t)(gate >> 32) != seen) || atomic_load(&pool.quit)) break;
-    pthread_cond_wait(&pool.wake, &pool.lock);
-  }
-  atomic_fetch_sub(&pool.sleepers, 1);
+  atomic_store(&pool.worker[i].asleep, true);
+  while (!is_open(atomic_load(&pool.gate), i, seen) && !atomic_load(&pool.quit))
+    pthread_cond_wait(&pool.worker[i].wake, &pool.lock);
+  atomic_store(&pool.worker[i].asleep, false);
   pthread_mutex_unlock(&pool.lock);
 }
 
-static void *worker(void *unused) {
+static void *worker(void *number) {
+  const int i = (int)(intptr_t)number;
   inside = true;
   uint32_t seen = 0;
   int64_t idle_since = now_ns();
   while (!atomic_load_explicit(&pool.quit, memory_order_acquire)) {
-    if (enter(&seen)) {
+    if (enter(i, &seen)) {
       work();
       atomic_fetch_sub_explicit(&pool.gate, 1, memory_order_acq_rel);
       idle_since = now_ns();
       continue;
     }
-    for (int i = 0; i < 32; i++) pause_cpu();
+    for (int k = 0; k < 32; k++) pause_cpu();
     if (now_ns() - idle_since > spin_ns) {
-      sleep_until_open(seen);
+      sleep_until_open(i, seen);
       idle_since = now_ns();
     }
   }
-  return unused;
+  return NULL;
 }
 
 /* In the child of a fork only the forking thread lives; what the workers held is made new. */
 static void child_after_fork(void) {
   pthread_mutex_init(&pool.owner, NULL);
   pthread_mutex_init(&pool.lock, NULL);
-  pthread_cond_init(&pool.wake, NULL);
   pool.started = 0;
-  atomic_store(&pool.sleepers, 0);
   atomic_store(&pool.gate, 0);
 }
 
@@ -159,15 +167,32 @@ static void watch_forks(void) { pthread_atfork(NULL, NULL, child_after_fork); }
 /* The owner lock is held. A thread that cannot be started is done without. */
 static void start_workers(int count) {
   pthread_once(&fork_once, watch_forks);
-  while (pool.started < count && pthread_create(&pool.thread[pool.started], NULL, worker, NULL) == 0) pool.started++;
+  for (; pool.started < count; pool.started++) {
+    int i = pool.started;
+    pthread_cond_init(&pool.worker[i].wake, NULL);
+    atomic_store(&pool.worker[i].asleep, false);
+    if (pthread_create(&pool.worker[i].thread, NULL, worker, (void *)(intptr_t)i)) return;
+  }
+}
+
+/* Those of the first `count` that sleep look at the gate again. */
+static void wake(int count) {
+  int i = 0;
+  while (i < count && !atomic_load(&pool.worker[i].asleep)) i++;
+  if (i == count) return;
+  pthread_mutex_lock(&pool.lock);
+  for (; i < count; i++)
+    if (atomic_load(&pool.worker[i].asleep)) pthread_cond_signal(&pool.worker[i].wake);
+  pthread_mutex_unlock(&pool.lock);
 }
 
 static void stop_workers(void) {
-  pthread_mutex_lock(&pool.lock);
   atomic_store(&pool.quit, true);
-  pthread_cond_broadcast(&pool.wake);
-  pthread_mutex_unlock(&pool.lock);
-  for (int i = 0; i < pool.started; i++) pthread_join(pool.thread[i], NULL);
+  wake(pool.started);
+  for (int i = 0; i < pool.started; i++) {
+    pthread_join(pool.worker[i].thread, NULL);
+    pthread_cond_destroy(&pool.worker[i].wake);
+  }
   pool.started = 0;
   atomic_store(&pool.quit, false);
 }
@@ -180,15 +205,13 @@ void tide__parallel_shutdown(void) {
 
 /* ---- the loop ---- */
 
-static void open_gate(void) {
+static void open_gate(int room) {
   uint64_t gate = atomic_load(&pool.gate);
   uint64_t number = (gate >> 32) + 1;
   if ((uint32_t)number == 0) number = 1; /* 0 is what a new worker has seen */
+  atomic_store(&pool.room, room);
   atomic_store(&pool.gate, (uint64_t)(uint32_t)number << 32 | GATE_OPEN);
-  if (atomic_load(&pool.sleepers) == 0) return;
-  pthread_mutex_lock(&pool.lock);
-  pthread_cond_broadcast(&pool.wake);
-  pthread_mutex_unlock(&pool.lock);
+  wake(room);
 }
 
 static void close_gate(void) {
@@ -202,17 +225,17 @@ static void close_gate(void) {
   }
 }
 
-/* The owner lock is held. */
-static void run_on_pool(int threads, int64_t n, int64_t grain, tide_task_fn fn, void *arg) {
-  if (pool.started > threads - 1) stop_workers();
-  start_workers(threads - 1);
+/* The owner lock is held. `all` is how many threads there shall be, `threads` of them work. */
+static void run_on_pool(int threads, int all, int64_t n, int64_t grain, tide_task_fn fn, void *arg) {
+  if (pool.started > all - 1) stop_workers();
+  start_workers(all - 1);
   int64_t pieces = (n + grain - 1) / grain, most = (int64_t)threads * CHUNKS_EACH;
   if (pieces > most) pieces = most;
   pool.job.fn = fn, pool.job.arg = arg, pool.job.n = n;
   /* Chunks are whole grains, so that what a grain's author assumes about boundaries holds. */
   pool.job.chunk = ((n + pieces - 1) / pieces + grain - 1) / grain * grain;
   atomic_store_explicit(&pool.next, 0, memory_order_relaxed);
-  open_gate();
+  open_gate(threads - 1 < pool.started ? threads - 1 : pool.started);
   inside = true;
   work();
   inside = false;
@@ -231,11 +254,11 @@ void tide__parallel_for(int64_t n, int64_t grain, tide_task_fn fn, void *arg) {
     config->parallel_for(config->user, n, grain, fn, arg);
     return;
   }
-  int threads = tide_get_num_threads();
+  int all = tide_get_num_threads(), threads = limit && limit < all ? limit : all;
   if (threads == 1 || pthread_mutex_trylock(&pool.owner)) {
     fn(arg, 0, n);
     return;
   }
-  run_on_pool(threads, n, grain, fn, arg);
+  run_on_pool(threads, all, n, grain, fn, arg);
   pthread_mutex_unlock(&pool.owner);
 }

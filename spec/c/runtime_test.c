@@ -217,6 +217,38 @@ static void *loops(void *unused) {
   return unused;
 }
 
+/* How many threads run at once, at most. */
+static void count_inside(void *arg, int64_t begin, int64_t end) {
+  _Atomic int *count = arg; /* now, and at most */
+  int now = atomic_fetch_add(&count[0], 1) + 1, most = atomic_load(&count[1]);
+  while (most < now && !atomic_compare_exchange_weak(&count[1], &most, now))
+    ;
+  if ((begin + end) % 16 == 0) usleep(50);
+  atomic_fetch_sub(&count[0], 1);
+}
+
+static int most_inside(int limit, int rounds) {
+  _Atomic int count[2] = {0, 0};
+  tide_set_thread_limit(limit);
+  for (int i = 0; i < rounds; i++) {
+    tide__parallel_for(256, 1, count_inside, count);
+    if (i % 8 == 7) usleep(200); /* long enough for the workers to sleep */
+  }
+  tide_set_thread_limit(0);
+  return atomic_load(&count[1]);
+}
+
+static void limits(void) {
+  tide_set_num_threads(4);
+  CHECK(most_inside(1, 3) == 1);
+  for (int i = 0; i < 5; i++) {
+    int most = most_inside(2, 40);
+    CHECK(most <= 2 && most_inside(3, 40) <= 3);
+  }
+  CHECK(most_inside(0, 200) > 2 && most_inside(2, 200) == 2);
+  CHECK(most_inside(9, 40) <= 4 && most_inside(-1, 40) <= 4);
+}
+
 static void parallel(void) {
   OK(tide_init(NULL));
   CHECK(tide_get_num_threads() >= 1);
@@ -230,6 +262,7 @@ static void parallel(void) {
   pthread_t t[3];
   for (int i = 0; i < 3; i++) CHECK(pthread_create(&t[i], NULL, loops, NULL) == 0);
   for (int i = 0; i < 3; i++) pthread_join(t[i], NULL);
+  limits();
 #if !defined(__SANITIZE_THREAD__) /* which does not follow a fork of a program with threads */
   pid_t child = fork();
   if (child == 0) {

@@ -115,6 +115,9 @@ TIDE_API size_t tide_pace_take(void);
 
 TIDE_API void tide_set_num_threads(int n); /* of the pool for CPU loops; n < 1 means 1 */
 TIDE_API int tide_get_num_threads(void);
+/* Loops that the calling thread starts use at most so many threads of the pool, itself included: a thread that works
+ * beside another one leaves it a core. 0: as many as there are, which is the default. */
+TIDE_API void tide_set_thread_limit(int most);
 
 /* ---- Dtypes and scalars ------------------------------------------------------------------------------------------ */
 
@@ -196,8 +199,9 @@ TIDE_API tide_status tide_current_set_stream(tide_stream *stream);       /* of t
  */
 
 TIDE_API tide_status tide_stream_new(tide_stream **out, int device, int priority); /* lower is more urgent; clamped */
-/* A foreign cudaStream_t, which its owner keeps alive. Wrapped again soon, it is the same stream with the same memory.
- */
+/* A foreign cudaStream_t, which its owner keeps alive while tensors of other streams are that were used on it: when
+ * they end it is asked once more how far it is. Wrapped again soon, it is the same stream with the same memory; of one
+ * of ours it is that stream. VALUE if it is no stream of the device, as far as can be told. */
 TIDE_API tide_status tide_stream_wrap(tide_stream **out, int device, uint64_t handle);
 TIDE_API tide_status tide_stream_default(tide_stream **out, int device); /* borrowed, lives as long as tide */
 TIDE_API void tide_stream_retain(tide_stream *stream);
