@@ -122,6 +122,33 @@ static tide_status join_end(tide_tensor **out, tide_tensor *target, tide_tensor 
   return status;
 }
 
+/* Do dense tensors of the CPU come to stand one behind the other as they are? */
+static bool is_packed(const tide_tensor *target, int dim, tide_tensor *const *list, int n) {
+  bool packed = target->storage->device == TIDE_CPU && target->contiguous && !tide__sync_watched();
+  for (int d = 0; d < dim; d++) packed = packed && target->size[d] == 1;
+  for (int i = 0; i < n && packed; i++)
+    packed = list[i]->storage->device == TIDE_CPU && list[i]->contiguous && list[i]->dtype == target->dtype;
+  return packed;
+}
+
+/* Many at once, so that threads share them evenly, which they cannot with each by itself. */
+static tide_status pack(const tide_tensor *target, tide_tensor *const *list, int n) {
+  tide_pack_args a;
+  a.n = 0;
+  char *to = tide__tensor_ptr(target);
+  const tide_backend *b;
+  TIDE_TRY(tide__backend(&b, TIDE_CPU));
+  for (int i = 0; i < n; i++) {
+    uint64_t bytes = (uint64_t)(list[i]->numel * tide__itemsize(list[i]->dtype));
+    if (bytes) a.piece[a.n++] = (tide_pack_piece){to, tide__tensor_ptr(list[i]), bytes};
+    to += bytes;
+    if (a.n < TIDE_PACK_PIECES && i < n - 1) continue;
+    TIDE_TRY(b->pack(NULL, &a));
+    a.n = 0;
+  }
+  return TIDE_OK;
+}
+
 tide_status tide_cat(tide_tensor **out, tide_tensor *const *list, int n, int dim, tide_tensor *into) {
   joined j;
   tide_tensor *target;
@@ -130,8 +157,10 @@ tide_status tide_cat(tide_tensor **out, tide_tensor *const *list, int n, int dim
   TIDE_TRY(join_size(&j, list, n, dim));
   TIDE_TRY(join_target(&target, &j, list, n, into, "cat"));
   tide_status status = TIDE_OK;
+  bool packed = is_packed(target, j.dim, list, n);
+  if (packed) status = pack(target, list, n);
   int64_t at = 0;
-  for (int i = 0; i < n && status == TIDE_OK; i++) {
+  for (int i = 0; i < n && status == TIDE_OK && !packed; i++) {
     if (skipped(list[i])) continue;
     tide_tensor part = tide__tensor_borrow(target);
     cut(&part, j.dim, at, list[i]->size[j.dim]);
@@ -155,7 +184,9 @@ tide_status tide_stack(tide_tensor **out, tide_tensor *const *list, int n, int d
   for (int d = 0; d < j.ndim; d++) j.size[d] = d < j.dim ? list[0]->size[d] : d == j.dim ? n : list[0]->size[d - 1];
   TIDE_TRY(join_target(&target, &j, list, n, into, "stack"));
   tide_status status = TIDE_OK;
-  for (int i = 0; i < n && status == TIDE_OK; i++) {
+  bool packed = is_packed(target, j.dim, list, n);
+  if (packed) status = pack(target, list, n);
+  for (int i = 0; i < n && status == TIDE_OK && !packed; i++) {
     tide_tensor part = tide__tensor_borrow(target), whole = tide__tensor_borrow(list[i]);
     cut(&part, j.dim, i, 1);
     whole.ndim = j.ndim;

@@ -200,6 +200,33 @@ describe("views", function()
     D.raises("ArgumentError", x.flip, x, { 1, 1 })
   end)
 
+  it("cat and stack of many, and of many bytes", function()
+    for _, dtype in ipairs { "uint8", "float16", "float64", "complex64" } do
+      local list, sizes, at = {}, {}, 0
+      for i = 1, 300 do
+        sizes[i] = i % 7 == 0 and 0 or i == 50 and 100003 or i * 37 % 91
+        list[i] = tide.arange(at, at + sizes[i], { dtype = "int64" }):remainder(101):to(D.dev):to(tide[dtype])
+        at = at + sizes[i]
+      end
+      local all = tide.arange(at, { dtype = "int64" }):remainder(101):to(D.dev):to(tide[dtype])
+      assert.is_true(tide.equal(all, tide.cat(list)))
+      for i = 1, 300 do list[i] = list[i]:unsqueeze(1) end
+      assert.is_true(tide.equal(all:unsqueeze(1), tide.cat(list, 2)))
+      list[3] = list[3]:to(tide.float32) -- another dtype among them
+      assert.is_true(tide.equal(all:unsqueeze(1):to(tide.promote_types(tide[dtype], tide.float32)), tide.cat(list, 2)))
+    end
+    local rows = {}
+    for i = 1, 33 do rows[i] = tide.full({ 1 << 17 }, i, { device = D.dev, dtype = "float32" }) end
+    local x = tide.stack(rows)
+    assert.are.same(shape(33, 1 << 17), x:size())
+    D.eq(tide.arange(1, 34, { dtype = "float32" }), x:amin(2):cpu())
+    D.eq(tide.arange(1, 34, { dtype = "float32" }), x:amax(2):cpu())
+    assert.is_true(tide.stack(rows, { out = x }) == x)
+    assert.is_true(tide.equal(x:t(), tide.stack(rows, 2)))
+    assert.are.same(shape(0), tide.cat { tide.empty(0), tide.empty(0) }:size())
+    assert.are.same(shape(2, 0), tide.stack { tide.empty(0), tide.empty(0) }:size())
+  end)
+
   it("cat and stack", function()
     D.eq({ { 1, 2, 3 }, { 4, 5, 6 }, { 1, 2, 3 }, { 4, 5, 6 } }, tide.cat { x, x })
     D.eq({ { 1, 2, 3, 1 }, { 4, 5, 6, 4 } }, tide.cat({ x, x:narrow(2, 1, 1) }, 2))

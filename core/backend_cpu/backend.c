@@ -128,6 +128,7 @@ const tide_backend tide__backend_cpu = {
     .copy_peer = copy_peer,
     .read_small = read_small,
     .compiler = &tide__cpu_compiler,
+    .pack = tide__cpu_pack,
 #define KERNEL(name, args) .name = tide__cpu_##name,
 #include "kernel.def"
 #undef KERNEL

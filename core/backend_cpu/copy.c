@@ -76,6 +76,46 @@ tide_status tide__cpu_copy(tide_stream *stream, const tide_copy_args *a) {
   return TIDE_OK;
 }
 
+/* ---- many pieces ---- */
+
+typedef struct pack_work {
+  const tide_pack_args *a;
+  const tide__isa *isa;
+  int64_t end[TIDE_PACK_PIECES]; /* of the pieces, laid one behind the other */
+  bool stream;
+} pack_work;
+
+static void pack_range(void *arg, int64_t begin, int64_t end) {
+  const pack_work *w = arg;
+  int i = 0;
+  while (w->end[i] <= begin) i++;
+  for (int64_t at = begin; at < end; i++) {
+    const tide_pack_piece *p = &w->a->piece[i];
+    int64_t within = at - (w->end[i] - (int64_t)p->bytes), left = w->end[i] - at;
+    int64_t part = end - at < left ? end - at : left;
+    if (w->stream)
+      w->isa->stream((char *)p->to + within, (const char *)p->from + within, (size_t)part);
+    else
+      memcpy((char *)p->to + within, (const char *)p->from + within, (size_t)part);
+    at += part;
+  }
+  if (w->stream) w->isa->stream_end();
+}
+
+tide_status tide__cpu_pack(tide_stream *stream, const tide_pack_args *a) {
+  (void)stream;
+  pack_work w;
+  int64_t bytes = 0;
+  for (int i = 0; i < a->n; i++) w.end[i] = bytes += (int64_t)a->piece[i].bytes;
+  w.a = a, w.isa = tide__isa_get(), w.stream = tide__beyond_cache(bytes);
+  if (bytes == 0) return TIDE_OK;
+  if (bytes <= 2 * FLAT_PIECE)
+    pack_range(&w, 0, bytes);
+  else
+    tide__parallel_for(bytes, FLAT_PIECE, pack_range, &w);
+  return TIDE_OK;
+}
+
 /* ---- fill ---- */
 
 typedef struct fill_work {

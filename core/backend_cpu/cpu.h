@@ -8,5 +8,6 @@
 #define KERNEL(name, args) tide_status tide__cpu_##name(tide_stream *stream, const args *a);
 #include "kernel.def"
 #undef KERNEL
+tide_status tide__cpu_pack(tide_stream *stream, const tide_pack_args *a);
 
 #endif

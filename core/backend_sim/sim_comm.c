@@ -21,13 +21,7 @@ static const double LAUNCH = 3e-6, BYTES_PER_SECOND = 4e12;
 
 /* ---- many pieces ---- */
 
-tide_status tide__sim_run_pack(const sim_args *args) {
-  for (int i = 0; i < args->pack.n; i++) {
-    const tide_pack_piece *p = &args->pack.piece[i];
-    memcpy(p->to, p->from, p->bytes);
-  }
-  return TIDE_OK;
-}
+tide_status tide__sim_run_pack(const sim_args *args) { return tide__cpu_pack(NULL, &args->pack); }
 
 bool tide__sim_translate_pack(int device, tide_pack_args *a) {
   for (int i = 0; i < a->n; i++) {
