@@ -289,12 +289,20 @@ static tide_status plan_make(const plan **out, tide_jit *j, uint64_t key, const 
 
 static const uint16_t no_offset[1];
 
+/* The lanes of a thread are a power of two of elements. */
+static void put_count(char *packed, const plan *p, int64_t n) {
+  int shift = __builtin_ctz((unsigned)p->layout.vector);
+  const uint32_t threads[] = {(uint32_t)((n + p->layout.vector - 1) >> shift), (uint32_t)(n >> shift)};
+  memcpy(packed + p->layout.count, &n, sizeof n);
+  if (!p->special.ndim) memcpy(packed + p->layout.count + sizeof n, threads, sizeof threads);
+}
+
 /* Fills in what every launch has; the packed block holds the scalars and the addresses of `n` elements already. */
-static tide_status launch(const plan *p, tide__queue *q, char *packed, int64_t n, int device, uint32_t site) {
+static tide_status launch_part(const plan *p, tide__queue *q, char *packed, int64_t n, int device, uint32_t site) {
   uint16_t pointer[OPERANDS];
   int operands = p->special.operands;
   for (int k = 0; k < operands; k++) pointer[k] = (uint16_t)(p->layout.pointers + 8 * k);
-  memcpy(packed + p->layout.count, &n, sizeof n);
+  put_count(packed, p, n);
   int64_t blocks = (n + p->tile - 1) / p->tile;
   const tide_launch a = {.grid = {(uint32_t)blocks, 1, 1},
                          .block = {(uint32_t)p->compiler->threads, 1, 1},
@@ -309,6 +317,23 @@ static tide_status launch(const plan *p, tide__queue *q, char *packed, int64_t n
                          .offset = no_offset,
                          .pointer = pointer};
   return tide__jit_launch(p->compiler, p->function, q, TIDE__LAUNCH_JIT, &a);
+}
+
+int64_t tide__jit_most_threads = (int64_t)1 << 31;
+
+/* Flat kernels count their threads in 32 bits: what is larger is done in parts. */
+static tide_status launch(const plan *p, tide__queue *q, char *packed, int64_t n, int device, uint32_t site) {
+  int64_t most = p->special.ndim ? n : tide__jit_most_threads * p->layout.vector;
+  for (; TIDE_UNLIKELY(n > most); n -= most) {
+    TIDE_TRY(launch_part(p, q, packed, most, device, site));
+    for (int k = 0; k < p->special.operands; k++) {
+      char *ptr, *at = packed + p->layout.pointers + 8 * k;
+      memcpy(&ptr, at, sizeof ptr);
+      ptr += most * tide__itemsize(p->special.dtype[k]);
+      memcpy(at, &ptr, sizeof ptr);
+    }
+  }
+  return launch_part(p, q, packed, n, device, site);
 }
 
 static void put_scalars(char *packed, const tide_jit *j, const plan *p, const tide_scalar *scalars) {

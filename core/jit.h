@@ -48,6 +48,7 @@ typedef struct tide__layout {
   uint16_t pointers, count, strides, divisors, bytes;
 } tide__layout;
 void tide__jit_layout(tide__layout *out, const tide__special *s);
+extern int64_t tide__jit_most_threads; /* of one flat launch; tests lower it */
 
 typedef enum tide__role { TIDE_ROLE_INPUT, TIDE_ROLE_OUTPUT, TIDE_ROLE_SCALAR } tide__role;
 typedef struct tide__jit_text {

@@ -8,8 +8,9 @@
  * compiler long (a loop, mathematics of many instructions) stands once in a kernel instead of once for each lane: as a
  * function that is called, or, where TIDE_ROLLED says so, in a loop over the lanes.
  *
- * Packed arguments: 16 bytes for each scalar, the pointers, the count (int64), then for strided kernels the strides
- * [ndim][operands] (int64) and a divisor for each dim. tide__jit_layout and the struct in the text say the same, which
+ * Packed arguments: 16 bytes for each scalar, the pointers, the count (int64), then for flat kernels how many threads
+ * there are and how many of them have all their lanes (uint32), for strided ones the strides [ndim][operands] (int64)
+ * and a divisor for each dim. tide__jit_layout and the struct in the text say the same, which
  * the text asserts.
  *
  * Invariant: lines of the user's code keep their numbers in messages, under the name "code". */
@@ -78,7 +79,7 @@ void tide__jit_layout(tide__layout *out, const tide__special *s) {
   out->vector = s->ndim ? 4 : (int)(16 / widest);
   out->pointers = (uint16_t)(16 * s->scalars);
   out->count = (uint16_t)(out->pointers + 8 * s->operands);
-  out->strides = (uint16_t)(out->count + 8);
+  out->strides = (uint16_t)(out->count + (s->ndim ? 8 : 16));
   out->divisors = (uint16_t)(out->strides + 8 * s->ndim * s->operands);
   int end = out->divisors + 12 * s->ndim, align = s->scalars ? 16 : 8;
   out->bytes = (uint16_t)((end + align - 1) / align * align);
@@ -88,6 +89,7 @@ static void add_args(tide__text *t, const tide__jit_text *j, const tide__special
   tide__text_add(t, "struct tide_args {\n");
   for (int k = 0; k < s->scalars; k++) tide__text_add(t, "  alignas(16) %s c%d;\n", scalar_type(j->scalar_kind[k]), k);
   tide__text_add(t, "  alignas(%d) void *ptr[%d];\n  long long n;\n", s->scalars ? 16 : 8, s->operands);
+  if (!s->ndim) tide__text_add(t, "  unsigned threads, full;\n");
   if (s->ndim) tide__text_add(t, "  long long stride[%d][%d];\n  tide_div size[%d];\n", s->ndim, s->operands, s->ndim);
   tide__text_add(t, "};\nstatic_assert(sizeof(tide_args) == %d, \"the packed arguments\");\n", l->bytes);
   tide__text_add(t, "#define TIDE_VECTOR %d\n#define TIDE_OPERANDS %d\n#define TIDE_NDIM %d\n", l->vector, s->operands,

@@ -1,9 +1,10 @@
 /* launch.cuh: how every kernel of ours starts, and the index arithmetic that they share.
  *
  * Kernels are launched with programmatic dependent launch: the next kernel of a stream may be set up while this one
- * still runs. The invariant that makes this safe: every thread of every kernel calls kernel_begin() before it touches
- * global memory. That waits for the whole of the previous kernel, with its writes; only then the next one is let in, to
- * wait likewise. Library kernels and copies know nothing of this and are ordered in full. */
+ * still runs, or waits. The invariant that makes this safe: every thread of every kernel calls kernel_begin() before it
+ * touches global memory. That lets the next kernel in, which does likewise, and waits for the whole of the previous
+ * one, with its writes, which in turn has waited for all before it. Library kernels and copies know nothing of this and
+ * are ordered in full. */
 #ifndef TIDEK_LAUNCH_CUH
 #define TIDEK_LAUNCH_CUH
 
@@ -16,8 +17,8 @@ namespace tidek {
 
 static __device__ __forceinline__ void kernel_begin() {
 #if __CUDA_ARCH__ >= 900
-  cudaGridDependencySynchronize();
   cudaTriggerProgrammaticLaunchCompletion();
+  cudaGridDependencySynchronize();
 #endif
 }
 

@@ -9,10 +9,12 @@
  * in registers. With TIDE_BARE (nvrtc.c) NVRTC's own header is left out and the names of it that count are declared
  * here; what the assertions say is where code would otherwise mean something else without an error.
  *
- * A thread of the flat kernel moves 16 bytes of the widest operand at once, which was measured to be best; a strided
- * one does four elements, all of whose loads are in flight together. The flat kernel's last thread moves as much as
- * the others: an aligned piece ends in the page that it begins in, and results are new, in blocks of a multiple of
- * 512 bytes. Lanes past the end get the value of lane 0, as any other one might not be fit for the user's code.
+ * A thread of the flat kernel moves 16 bytes of the widest operand at once, which was measured to be best; what it does
+ * besides, indexes and the lanes that the last one has not, is kept to a few instructions in 32 bits, which count where
+ * the user's code keeps the arithmetic units busy. A strided thread does four elements, all of whose loads are in
+ * flight together. The flat kernel's last thread moves as much as the others: an aligned piece ends in the page that it
+ * begins in, and results are new, in blocks of a multiple of 512 bytes. Lanes past the end get the value of lane 0, as
+ * any other one might not be fit for the user's code.
  *
  * Invariant: every name of ours that a user could clash with begins with tide_ or TIDE_. */
 #include "jit.h"
@@ -43,8 +45,8 @@ const char tide__cuda_prelude[] =
     "#define TIDE_INLINE __device__ __forceinline__\n#define TIDE_APART __device__ __attribute__((noinline))\n" INTEGERS
     "TIDE_INLINE void tide_begin() {\n"
     "#if __CUDA_ARCH__ >= 900\n"
-    "  asm volatile(\"griddepcontrol.wait;\" ::: \"memory\");\n"
     "  asm volatile(\"griddepcontrol.launch_dependents;\" ::: \"memory\");\n"
+    "  asm volatile(\"griddepcontrol.wait;\" ::: \"memory\");\n"
     "#endif\n"
     "}\n"
     "#ifdef TIDE_NAMES_STD\n"
@@ -161,8 +163,7 @@ const char tide__cuda_complex[] =
   "  }\n"                                                                                                              \
   "#else\n"                                                                                                            \
   "#define TIDE_AT(k) p##k[tide_e]\n"                                                                                  \
-  "#define TIDE_KEEP(k) p##k[tide_e] = TIDE_LIVE(tide_e) ? p##k[tide_e] : p##k[0];\n"                                  \
-  "#define TIDE_STEP(e) { enum { tide_e = e }; TIDE_EACH_IN(TIDE_KEEP) tide_apply(a, TIDE_ARGS(TIDE_AT)); }\n"         \
+  "#define TIDE_STEP(e) { enum { tide_e = e }; tide_apply(a, TIDE_ARGS(TIDE_AT)); }\n"                                 \
   "  TIDE_LANES(TIDE_STEP)\n"                                                                                          \
   "#endif\n"
 
@@ -177,15 +178,19 @@ const char tide__cuda_flat[] =
     "template <> struct tide_raw<4> { typedef unsigned type; };\n"
     "template <> struct tide_raw<8> { typedef uint2 type; };\n"
     "template <> struct tide_raw<16> { typedef uint4 type; };\n" KERNEL_HEAD
-    "  const long long mine = ((long long)blockIdx.x * TIDE_THREADS + threadIdx.x) * TIDE_VECTOR, left = a.n - mine;\n"
-    "  if (left <= 0) return;\n"
+    "  const unsigned mine = blockIdx.x * TIDE_THREADS + threadIdx.x;\n"
+    "  if (mine >= a.threads) return;\n"
     "#define TIDE_DECLARE(k) typedef tide_raw<sizeof(tide_s##k) * TIDE_VECTOR>::type tide_r##k; \\\n"
     "  alignas(tide_r##k) tide_s##k p##k[TIDE_VECTOR];\n"
     "  TIDE_EACH(TIDE_DECLARE)\n"
-    "#define TIDE_LOAD(k) *(tide_r##k *)p##k = *(const tide_r##k *)((const tide_s##k *)a.ptr[k] + mine);\n"
+    "#define TIDE_LOAD(k) *(tide_r##k *)p##k = ((const tide_r##k *)a.ptr[k])[mine];\n"
     "  TIDE_EACH_IN(TIDE_LOAD)\n"
-    "#define TIDE_LIVE(e) (e < left)\n" APPLY
-    "#define TIDE_STORE(k) *(tide_r##k *)((tide_s##k *)a.ptr[k] + mine) = *(tide_r##k *)p##k;\n"
+    "#define TIDE_LIVE(e) (mine < a.full || e < (unsigned)a.n % TIDE_VECTOR)\n"
+    "#if !TIDE_ROLLED\n"
+    "#define TIDE_KEEP(k) p##k[tide_e] = TIDE_LIVE(tide_e) ? p##k[tide_e] : p##k[0];\n"
+    "#define TIDE_FILL(e) { enum { tide_e = e }; TIDE_EACH_IN(TIDE_KEEP) }\n"
+    "  if (mine >= a.full) { TIDE_LANES(TIDE_FILL) }\n"
+    "#endif\n" APPLY "#define TIDE_STORE(k) ((tide_r##k *)a.ptr[k])[mine] = *(tide_r##k *)p##k;\n"
     "  TIDE_EACH_OUT(TIDE_STORE)\n"
     "}\n";
 

@@ -393,6 +393,27 @@ static void test_nvrtc(bool timing) {
   free(source), free(log);
 }
 
+/* What is more than the threads of one launch can be, with operands of different widths. */
+static void test_parts(void) {
+  static const char code[] = "template <typename T> T f(T x, T y) { return x * T(2) + y; }";
+  const tide_options wide = {TIDE_FLOAT64, TIDE_CPU, false}, narrow = {TIDE_INT16, TIDE_CPU, false};
+  int64_t before = tide__jit_most_threads;
+  tide_tensor *in[2] = {NULL}, *out = NULL;
+  tide_jit *j = NULL;
+  OK(tide_jit_new(&j, code, NULL, NULL, 0, 0));
+  OK(tide_arange(&in[0], tide_int(0), tide_int(1), 1001, &wide));
+  OK(tide_arange(&in[1], tide_int(1), tide_int(3), 1001, &narrow));
+  tide__jit_most_threads = 8;
+  tide_status status = tide_jit_call(&out, j, in, 2, NULL);
+  tide__jit_most_threads = before;
+  if (status == TIDE_OK)
+    for (int64_t i = 0; i < 1001; i++) CHECK(flat_at(out, i) == 5.0 * (double)i + 1);
+  else
+    CHECK(strstr(tide_error_get()->message, "compiler") != NULL); /* there is none here */
+  tide_tensor_release(out), tide_tensor_release(in[0]), tide_tensor_release(in[1]);
+  tide_jit_free(j);
+}
+
 /* NVRTC on a thread of its own, which the process does not wait for before it ends. */
 static void test_nvrtc_ahead(void) {
   static tide_compiler with_arch;
@@ -435,6 +456,7 @@ int main(int argc, char **argv) {
     test_entries();
     test_ahead();
     test_exit();
+    test_parts();
     FAILS(TIDE_ARGUMENT, tide_bound_launch(NULL));
   }
   test_nvrtc(timing);
