@@ -170,12 +170,13 @@ struct tide_stream {
   _Atomic(struct tide__progress *) progress; /* progress.h; NULL before the first launch */
   struct {
     _Atomic uint64_t behind[4]; /* which states of other streams it has waited for */
+    _Atomic uint64_t done;      /* in which state of its own the driver had done all; 0: in none */
     _Atomic uint32_t waits;     /* how many it was told */
     _Atomic bool lent;
   } order; /* order.c */
   _Atomic int64_t refs;
   uint32_t epoch;
-  struct tide_stream *next; /* list of the released ones whose work is not done */
+  struct tide_stream *prev, *next; /* in the list of ours that are alive; of the ended ones, `next` alone */
 };
 /* The current stream of the device for this thread; on the CPU one fixed stream. Borrowed. */
 tide_status tide__stream_current(tide_stream **out, int device);
@@ -186,6 +187,8 @@ struct tide_mempool *tide__current_pool(int device);
 void tide__current_pool_set(struct tide_mempool *pool, int device);
 /* A number that no stream has. */
 uint64_t tide__stream_number(void);
+/* The driver's, or 0; it stays inside: who gives it away calls tide_stream_handle. */
+uint64_t tide__stream_handle(const tide_stream *stream);
 /* Is it the device's legacy stream? */
 bool tide__stream_legacy(const tide_stream *stream);
 /* Ends the released streams whose work is done: their cached memory may serve any other. */

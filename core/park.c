@@ -45,16 +45,18 @@ void tide__park_use(tide__park *park, tide_stream *stream) {
   pthread_mutex_unlock(&lock);
 }
 
-/* False when there is nothing to wait for: the device is lost, or the stream has been waited for instead. */
+/* False when there is nothing to wait for: the device is lost, or the stream has been waited for instead, or all of the
+ * device where it takes no event: the owner of a foreign one may have destroyed it, which drops none of its work. */
 static bool record(tide__use *u) {
   const tide_backend *b = tide__backend_peek(u->device);
   bool recorded = false;
   if (b && u->stream->epoch == tide__epoch_now() && !tide__device_lost(NULL, u->device)) {
-    if (tide__event_take(&u->event, b, u->device, 0) == TIDE_OK) {
-      recorded = b->event_record(u->event, u->stream->impl) == TIDE_OK;
-      if (!recorded) tide__event_give(u->event, u->device, 0);
+    if (tide__event_take(&u->event, b, u->device, 0) != TIDE_OK) {
+      b->stream_sync(u->stream->impl);
+    } else if (!(recorded = b->event_record(u->event, u->stream->impl) == TIDE_OK)) {
+      tide__event_give(u->event, u->device, 0);
+      b->device_sync(u->device);
     }
-    if (!recorded) b->stream_sync(u->stream->impl);
   }
   tide_stream_release(u->stream);
   u->stream = NULL;

@@ -119,8 +119,7 @@ static tide__timeline *find(const tide_stream *stream) {
   uint64_t id = captured ? atomic_load_explicit(&stream->use_id, memory_order_relaxed) : stream->id;
   tide__timeline *t = cache[id % CACHE].line;
   if (t && cache[id % CACHE].id == id) return t;
-  uint64_t handle = tide_stream_handle(stream);
-  if (stream->external && handle == 1) handle = 0; /* the driver's other name for the legacy stream */
+  uint64_t handle = tide__stream_handle(stream);
   uint64_t key = captured ? id : handle;
   t = match(stream->device, captured, key);
   if (!t) {

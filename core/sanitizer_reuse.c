@@ -83,7 +83,7 @@ static bool make_place(void) {
 
 /* Keeps of the accesses those that may still be under way on the storage's own stream. */
 static int filter(tide__touch *touch, int n, const tide_storage *s) {
-  uint64_t own = tide_stream_handle(s->stream);
+  uint64_t own = tide__stream_handle(s->stream);
   int kept = 0;
   for (int i = 0; i < n; i++)
     if (touch[i].stream == own && touch[i].device == s->device &&
@@ -123,7 +123,7 @@ static bool inherited(tide__touch *out, const tide__touch *t, const piece *p, ui
 bool tide__reuse_inherit(tide__history *h, const tide_storage *s) {
   if (!count || !s->block) return true;
   uintptr_t base = (uintptr_t)s->ptr, end = base + s->nbytes;
-  uint64_t own = tide_stream_handle(s->stream);
+  uint64_t own = tide__stream_handle(s->stream);
   for (int i = find(base); i < count && pieces[i].first < end; i++) {
     const piece *p = &pieces[i];
     for (int k = 0; k < p->n; k++) {

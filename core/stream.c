@@ -9,9 +9,12 @@
  * order makes safe. It is put on a list without a call of the driver, so a finaliser may do it; later, once its work is
  * done, its cached segments may serve any other, and the driver's stream waits idle for the next one that is asked for:
  * making one costs a driver call of microseconds, and ending one may wait. Each stream that is alive has a driver's
- * stream of its own. Wrapped foreign streams are never asked: their owner
- * may have destroyed them; their blocks stay cached under their number until the cache is given back. The ones wrapped
- * last are kept for who wraps them again, as a script may in every frame: it finds its memory and what it has launched.
+ * stream of its own.
+ *
+ * The handle of one of ours, wrapped, is that stream again. An ended foreign stream is not asked whether its work is
+ * done, since its owner may have destroyed it; its blocks stay cached under its number until the cache is given back.
+ * The ones wrapped last are kept for who wraps them again, as a script may in every frame: it finds its memory and what
+ * it has launched.
  *
  * Invariants: ids are never reused; a current of another epoch is emptied before it is used. */
 #include <stdlib.h>
@@ -34,9 +37,9 @@ struct tide_current {
 static tide_stream cpu_stream = {.device = TIDE_CPU, .is_default = true, .refs = 1};
 static _Atomic uint64_t last_id;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* to make default streams, and of `ended` */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* to make default streams, and of the lists */
 static _Atomic(tide_stream *) defaults[TIDE_MAX_DEVICES];
-static tide_stream *ended;
+static tide_stream *alive, *ended; /* ours; what has ended waits for its work */
 static _Atomic bool any_ended;
 
 enum { MOST_IDLE = 64 };
@@ -121,10 +124,13 @@ static tide_status make(tide_stream **out, const tide_backend *b, int device, in
   s->priority = priority;
   s->impl = take_idle(device, priority);
   tide_status status = s->impl ? TIDE_OK : b->stream_new(&s->impl, device, priority);
-  if (status != TIDE_OK)
+  if (status != TIDE_OK) {
     free(s);
-  else
+  } else {
+    s->next = alive, alive = s;
+    if (s->next) s->next->prev = s;
     *out = s;
+  }
   return status;
 }
 
@@ -137,6 +143,19 @@ tide_status tide_stream_new(tide_stream **out, int device, int priority) {
   tide_status status = make(out, b, device, priority);
   pthread_mutex_unlock(&lock);
   return status;
+}
+
+/* The stream of ours that has this handle, retained, or NULL. One whose last reference has just gone is not taken. */
+static tide_stream *ours(const tide_backend *b, int device, uint64_t handle) {
+  pthread_mutex_lock(&lock);
+  tide_stream *s = handle ? alive : NULL;
+  while (s && (s->device != device || b->stream_handle(s->impl) != handle)) s = s->next;
+  int64_t refs = s ? atomic_load_explicit(&s->refs, memory_order_relaxed) : 0;
+  while (refs > 0 &&
+         !atomic_compare_exchange_weak_explicit(&s->refs, &refs, refs + 1, memory_order_relaxed, memory_order_relaxed))
+    ;
+  pthread_mutex_unlock(&lock);
+  return refs > 0 ? s : NULL;
 }
 
 /* With the lock held: the one that stands for the same foreign stream already, retained, or NULL. */
@@ -175,7 +194,12 @@ tide_status tide_stream_wrap(tide_stream **out, int device, uint64_t handle) {
   TIDE_TRY(tide__backend(&b, device));
   if (!b->stream_wrap)
     return tide__fail(TIDE_SUPPORT, "stream_wrap: %s has no foreign streams", tide__device_text(device));
-  tide_stream *s = NULL;
+  tide_stream *s = ours(b, device, handle);
+  if (s) {
+    tide__order_lend(s);
+    *out = s;
+    return TIDE_OK;
+  }
   TIDE_TRY(shell_new(&s, device));
   s->external = true;
   tide__order_lend(s);
@@ -218,6 +242,10 @@ void tide_stream_release(tide_stream *s) {
     return;
   }
   pthread_mutex_lock(&lock);
+  if (s->prev) s->prev->next = s->next;
+  if (s->next) s->next->prev = s->prev;
+  if (alive == s) alive = s->next;
+  s->prev = NULL;
   s->next = ended, ended = s;
   atomic_store_explicit(&any_ended, true, memory_order_relaxed);
   pthread_mutex_unlock(&lock);
@@ -259,6 +287,15 @@ void tide__stream_reap(void) {
   }
 }
 
+/* With the lock held: those that are held on to are in no list. */
+static void forget_alive(void) {
+  while (alive) {
+    tide_stream *s = alive;
+    alive = s->next;
+    s->prev = s->next = NULL;
+  }
+}
+
 /* With the lock held. */
 static void forget_wrapped(void) {
   for (int i = 0; i < MOST_WRAPPED; i++) {
@@ -276,6 +313,7 @@ void tide__stream_shutdown(void) {
   tide__progress_shutdown();
   pthread_mutex_lock(&lock);
   forget_wrapped();
+  forget_alive();
   tide_stream *list = ended;
   ended = NULL;
   atomic_store_explicit(&any_ended, false, memory_order_relaxed);
@@ -304,13 +342,17 @@ void tide__stream_shutdown(void) {
 int tide_stream_device(const tide_stream *s) { return s->device; }
 int tide_stream_priority(const tide_stream *s) { return s->priority; }
 
-uint64_t tide_stream_handle(const tide_stream *s) {
-  tide__order_lend(s);
+uint64_t tide__stream_handle(const tide_stream *s) {
   const tide_backend *b = s->epoch == tide__epoch_now() ? tide__backend_peek(s->device) : NULL;
   return b ? b->stream_handle(s->impl) : 0;
 }
 
-bool tide__stream_legacy(const tide_stream *s) { return s->external && tide_stream_handle(s) == 0; }
+uint64_t tide_stream_handle(const tide_stream *s) {
+  tide__order_lend(s);
+  return tide__stream_handle(s);
+}
+
+bool tide__stream_legacy(const tide_stream *s) { return s->external && tide__stream_handle(s) == 0; }
 
 tide_status tide_stream_priority_range(int *least, int *greatest, int device) {
   const tide_backend *b;
@@ -325,9 +367,13 @@ tide_status tide_stream_query(bool *done, tide_stream *s) {
   TIDE_TRY(tide__capture_stream(s, "stream_query"));
   TIDE_TRY(tide__backend(&b, s->device));
   uint32_t launched = tide__progress_now(s);
+  uint64_t now = tide__order_now(s);
+  *done = now && now == atomic_load_explicit(&s->order.done, memory_order_relaxed);
+  if (*done && !tide__sync_watched()) return TIDE_OK; /* nothing was queued since the driver said so */
   TIDE_TRY(b->stream_query(done, s->impl));
   if (!*done) return tide__comm_overdue(s->device);
   tide__progress_reached(s, launched);
+  atomic_store_explicit(&s->order.done, now, memory_order_relaxed);
   if (tide__sync_watched()) tide__observe_host_stream(s);
   return TIDE_OK;
 }

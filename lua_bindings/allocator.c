@@ -64,9 +64,6 @@ static tide_stream *stream_option(lua_State *L, int opts, int device, tide_strea
   if (lua_type(L, -1) != LUA_TNUMBER) return ltide_check_stream(L, -1, "stream");
   uint64_t handle = (uint64_t)lua_tointegerx(L, -1, &is_handle);
   if (!is_handle) ltide_arg_error(L, -1, "stream", "a tide.cuda.Stream or the handle of one");
-  tide_stream *current;
-  ltide_try(L, tide_current_stream(&current, device));
-  if (tide_stream_handle(current) == handle) return current;
   ltide_try(L, tide_stream_wrap(wrapped, device, handle));
   return *wrapped;
 }

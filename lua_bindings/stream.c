@@ -304,8 +304,9 @@ static const ltide_reg methods[] = {
 
 static const ltide_reg cuda_list[] = {
     {"ExternalStream", lexternal_stream,
-     "tide.cuda.ExternalStream(ptr [, dev]) -> Stream\nWraps a foreign cudaStream_t, which the caller keeps alive; 0 "
-     "is the legacy stream. It may be wrapped anew in every frame: its memory is found again."},
+     "tide.cuda.ExternalStream(ptr [, dev]) -> Stream\nWraps a foreign cudaStream_t, which the caller keeps alive "
+     "while tensors of other streams that were used on it are; 0 is the legacy stream. It may be wrapped anew in every "
+     "frame: its memory is found again. Of a Stream's own cuda_stream it is that Stream."},
     {"get_stream_from_external", lexternal_stream,
      "tide.cuda.get_stream_from_external(ptr [, dev]): another name of ExternalStream"},
     {"stream", lcuda_stream,

@@ -154,7 +154,21 @@ describe("streams", function()
     assert.is_true(s:query())
     busy(s)
     cuda.synchronize()
+    assert.is_true(s:query() and s:query())
+    local other = cuda.Stream() -- work is all that a stream waits for, too
+    busy(other)
+    s:wait_stream(other)
+    assert.is_false(s:query())
+    other:synchronize()
+    while not s:query() do end
+    local graph, x = cuda.CUDAGraph(), tide.zeros(3, { device = "cuda" })
+    cuda.graph(graph, function() x:add_(1) busy(cuda.current_stream()) end)
+    cuda.stream(s, graph.replay, graph)
+    assert.is_false(s:query())
+    s:synchronize()
     assert.is_true(s:query())
+    assert.is_true(s.cuda_stream ~= 0 and s:query() and s:query()) -- others may queue work now: the driver is asked
+    graph:reset()
   end)
 
   it("wait for streams and events, the host does not", function()
@@ -249,10 +263,13 @@ describe("streams", function()
     D.raises("ArgumentError", cuda.ExternalStream)
     D.raises("ArgumentError", cuda.ExternalStream, 1.5)
     D.raises("DeviceError", cuda.ExternalStream, 0, 63)
-    if D.simulated then -- a lightuserdata is taken, and is no stream
-      D.raises("ValueError", cuda.ExternalStream, debug.upvalueid(D.raises, 1))
-      D.raises("ValueError", cuda.ExternalStream, 4096)
+    for _, nowhere in ipairs { 3, 8, 4096, -7, -8, math.maxinteger, math.maxinteger - 7 } do
+      local e = D.raises("ValueError", cuda.ExternalStream, nowhere)
+      assert.is_truthy(e.message:find("not a stream", 1, true), e.message)
     end
+    -- A lightuserdata is taken, and is no stream, which a driver would read as one.
+    if D.simulated then D.raises("ValueError", cuda.ExternalStream, debug.upvalueid(D.raises, 1)) end
+    if D.devices > 1 then D.raises("ValueError", cuda.ExternalStream, s.cuda_stream, 1) end
     if D.devices > 1 then assert.are.equal("cuda:1", tostring(cuda.ExternalStream(0, 1).device)) end
   end)
 
@@ -285,7 +302,9 @@ describe("streams", function()
     D.eq(100, x[100])
     list = nil
     collectgarbage()
-    cuda.empty_cache()
+    cuda.empty_cache() -- streams end here
+    x:free() -- which they have used
+    cuda.synchronize()
   end)
 
   it("of others that are wrapped and dropped have their launches told when one of them fails", function()

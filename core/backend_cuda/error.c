@@ -17,13 +17,25 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 
-static bool sticky(int code) {
+/* The driver says of a stream that its owner has destroyed that its context is, which is true of all the rest alone
+ * when the device's own is. */
+static bool context_gone(int device) {
+  if (device < 0) return true;
+  int least, greatest;
+  cuda_scope scope = cuda_enter(device);
+  bool gone = cudaDeviceGetStreamPriorityRange(&least, &greatest) != cudaSuccess;
+  cuda_leave(scope);
+  cudaGetLastError();
+  return gone;
+}
+
+static bool sticky(int device, int code) {
   switch (code) {
+  case cudaErrorContextIsDestroyed: return context_gone(device);
   case cudaErrorECCUncorrectable:
   case cudaErrorNvlinkUncorrectable:
   case cudaErrorIllegalAddress:
   case cudaErrorLaunchTimeout:
-  case cudaErrorContextIsDestroyed:
   case cudaErrorAssert:
   case cudaErrorHardwareStackError:
   case cudaErrorIllegalInstruction:
@@ -48,7 +60,7 @@ tide_status tide__cuda_fail(int device, const char *what, int code) {
     return tide__cuda_host->fail(
         TIDE_LIBRARY, "%s: libtide_cuda has no code for cuda:%d, expected a build for its architecture", what, device);
   return tide__cuda_host->fail_driver(device, what, code, cudaGetErrorName((cudaError_t)code),
-                                      cudaGetErrorString((cudaError_t)code), sticky(code));
+                                      cudaGetErrorString((cudaError_t)code), sticky(device, code));
 }
 
 /* ---- progress ---- */

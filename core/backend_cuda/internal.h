@@ -106,7 +106,7 @@ typedef struct cuda_stream {
   int device;
   bool owned;
   _Atomic int refs;
-  uint64_t id;                           /* in the order of creation */
+  uint64_t id;                           /* in the order of creation; of a foreign one the driver's, or 0 */
   _Atomic(volatile uint32_t *) progress; /* error.c; NULL before the first note */
   struct cuda_stream *next;
 } cuda_stream;

@@ -8,6 +8,8 @@
 #include "internal.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER;
 static cuda_stream *streams; /* oldest first */
@@ -61,9 +63,43 @@ tide_status tide__cuda_stream_new(void **out, int device, int priority) {
   return TIDE_OK;
 }
 
+/* The driver reads what a handle points to, whatever it is: a number that points nowhere would end the process. */
+static bool points_somewhere(uint64_t handle) {
+  const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+  if (handle == (uintptr_t)cudaStreamPerThread) return true;
+  return handle % sizeof(void *) == 0 && !msync((void *)(uintptr_t)(handle / page * page), 1, MS_ASYNC);
+}
+
+/* The driver counts its streams, and the number tells one from a later one at the same address. Code 0: it may be one;
+ * what cannot be asked at the moment leaves 0 for the number. */
+static int look_at(uint64_t *id, int device, uint64_t handle) {
+  if (!points_somewhere(handle)) return cudaErrorInvalidResourceHandle;
+  unsigned long long number = 0;
+  int owner = device;
+  cuda_scope scope = cuda_enter(device);
+  int rc = (int)cudaStreamGetId((cudaStream_t)(uintptr_t)handle, &number);
+#if CUDART_VERSION >= 12080
+  if (!rc) rc = (int)cudaStreamGetDevice((cudaStream_t)(uintptr_t)handle, &owner);
+#endif
+  cuda_leave(scope);
+  if (rc) cudaGetLastError();
+  *id = rc ? 0 : number;
+  if (rc == cudaErrorContextIsDestroyed || rc == cudaErrorInvalidValue || owner != device)
+    return cudaErrorInvalidResourceHandle;
+  return rc == cudaErrorInvalidResourceHandle ? rc : 0;
+}
+
 tide_status tide__cuda_stream_wrap(void **out, int device, uint64_t handle) {
+  uint64_t id = UINT64_MAX; /* of the legacy stream, of which nothing is asked: captures forbid that */
+  if (handle == (uintptr_t)cudaStreamLegacy) handle = 0;
+  if (handle && look_at(&id, device, handle))
+    return tide__cuda_host->fail(TIDE_VALUE,
+                                 "ExternalStream: not a stream of cuda:%d, got handle 0x%llx, expected 0 or the handle "
+                                 "of a live stream",
+                                 device, (unsigned long long)handle);
   cuda_stream *s = NULL;
   CUDA_TRY(make(&s, device, (cudaStream_t)(uintptr_t)handle, false));
+  s->id = id;
   *out = s;
   return TIDE_OK;
 }
@@ -82,15 +118,7 @@ void tide__cuda_stream_free(void *stream) {
 
 uint64_t tide__cuda_stream_handle(void *stream) { return (uint64_t)(uintptr_t)((cuda_stream *)stream)->handle; }
 
-/* The driver counts its streams; a handle may come again when its owner has destroyed it. */
-uint64_t tide__cuda_stream_identity(void *stream) {
-  const cuda_stream *s = stream;
-  unsigned long long id = 0;
-  cuda_scope scope = cuda_enter(s->device);
-  if (cudaStreamGetId(s->handle, &id) != cudaSuccess) cudaGetLastError(), id = 0;
-  cuda_leave(scope);
-  return id;
-}
+uint64_t tide__cuda_stream_identity(void *stream) { return ((cuda_stream *)stream)->id; }
 
 tide_status tide__cuda_stream_priority_range(int *least, int *greatest, int device) {
   cuda_scope scope = cuda_enter(device);

@@ -358,6 +358,19 @@ static void test_streams(void) {
   }
   OK(gpu->device_sync(0));
   OK(gpu->stream_sleep(other, 1000000));
+  void *wrapped = NULL, *legacy = NULL;
+  uint64_t handle = gpu->stream_handle(other);
+  OK(gpu->stream_wrap(&wrapped, 0, handle));
+  OK(gpu->stream_wrap(&legacy, 0, 0));
+  CHECK(gpu->stream_handle(wrapped) == handle && gpu->stream_handle(legacy) == 0);
+  CHECK(gpu->stream_identity(wrapped) != gpu->stream_identity(legacy));
+  gpu->stream_free(wrapped), gpu->stream_free(legacy);
+  told.quiet = true;
+  for (int i = 0; i < 4; i++) {
+    static const uint64_t nowhere[] = {3, 4096, (uint64_t)-7, INT64_MAX};
+    CHECK(gpu->stream_wrap(&wrapped, 0, nowhere[i]) == TIDE_VALUE);
+  }
+  told.quiet = false;
   gpu->stream_free(other);
   gpu->event_free(start), gpu->event_free(end);
   OK(gpu->device_sync(0));

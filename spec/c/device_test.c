@@ -1,4 +1,5 @@
-/* device_test.c: which devices are visible, what waits for the first use of one, what a forked child is told.
+/* device_test.c: which devices are visible, what waits for the first use of one, streams that others made, what a
+ * forked child is told.
  *
  * Runs on simulated devices. */
 #include "accelerator.h"
@@ -181,10 +182,56 @@ static void forking(void) {
 }
 #endif
 
+/* ---- streams of others ---- */
+
+static void wrapped_streams(void) {
+  enum { MANY = 100 }; /* more than are remembered */
+  start(2);
+  tide_stream *own, *again, *main_stream, *s[MANY];
+  const tide_backend *b;
+  tide_tensor *x;
+  tide_options o = {TIDE_FLOAT32, 0, false};
+  int64_t n = 1000;
+  OK(tide_full(&x, &n, 1, tide_int(1), &o));
+  OK(tide_stream_new(&own, 0, 0));
+  OK(tide_stream_wrap(&again, 0, tide_stream_handle(own)));
+  CHECK(again == own);
+  tide_stream_release(own);
+  OK(tide_stream_synchronize(again)); /* a reference of its own */
+  CHECK(tide_stream_wrap(&own, 1, tide_stream_handle(again)) == TIDE_VALUE);
+  SAYS("not a stream of cuda:1");
+  tide_stream_release(again);
+  OK(tide_stream_default(&main_stream, 0));
+  OK(tide_stream_wrap(&again, 0, tide_stream_handle(main_stream)));
+  CHECK(again == main_stream);
+  tide_stream_release(again);
+  OK(tide__backend(&b, 0));
+  OK(tide_stream_synchronize(main_stream)); /* x is filled there; the others do not wait for it */
+  for (int i = 0; i < MANY; i++) {          /* a host's own */
+    void *theirs;
+    OK(b->stream_new(&theirs, 0, 0));
+    OK(tide_stream_wrap(&s[i], 0, b->stream_handle(theirs)));
+    OK(tide_stream_wrap(&again, 0, b->stream_handle(theirs)));
+    CHECK(again == s[i] && (!i || s[i] != s[i - 1]));
+    tide_stream_release(again);
+    OK(tide_current_set_stream(s[i]));
+    OK(tide_fill(x, tide_int(i)));
+    OK(tide_current_set_stream(main_stream));
+    OK(tide_stream_synchronize(s[i]));
+    b->stream_free(theirs);
+    tide_stream_release(s[i]);
+  }
+  tide_tensor_release(x);
+  OK(tide_device_synchronize(0));
+  OK(tide_memory_empty_cache(0));
+  tide_shutdown();
+}
+
 int main(void) {
   visibility();
   deferral();
   early_generators();
+  wrapped_streams();
 #if !defined(__SANITIZE_THREAD__)
   forking();
 #endif
