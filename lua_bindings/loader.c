@@ -3,7 +3,8 @@
  * Lua never runs on a second thread: the items are asked for and checked in the thread that iterates, which allocates
  * the batch as well and notes what is to be copied (loader_collate.c). The copying into page-locked memory is done by
  * one worker thread of the iteration, so it overlaps with what the loop does. The iterator keeps `prefetch` batches
- * ahead of the one it gives out, and waits for the oldest only.
+ * ahead of the one it gives out, and waits for the oldest only. With a device the batch goes on to it from there
+ * (loader_lane.c).
  *
  * A job is owned by the Lua thread: while it is made by a guard on the Lua stack, then by the iteration's queue, from
  * which the thread that iterates takes it. The worker holds no reference, and only reads what the job holds.
@@ -28,6 +29,8 @@ enum { MOST_AHEAD = 1 << 16 };
 typedef struct loader {
   lua_Integer batch_size, prefetch, size; /* size: of a function, else -1 */
   bool shuffle, drop_last, pin_memory;
+  int device;          /* where batches go, unresolved; TIDE_CPU: nowhere */
+  tide_stream *stream; /* on which, from the first iteration on */
 } loader;
 
 typedef struct iteration {
@@ -41,6 +44,8 @@ typedef struct iteration {
   pthread_mutex_t lock;
   pthread_cond_t changed;
   bool open, threaded, stop;
+  bool ready; /* the batch after the one handed out last is copied, its job gone */
+  ltide_loader_lane lane;
 } iteration;
 
 /* {==== Jobs */
@@ -82,8 +87,12 @@ static ltide_loader_job **new_job(lua_State *L) {
 
 /* {==== The worker */
 
+/* Copying is bound by memory, and gains nothing from the last cores; without one the loop would stop it now and then.
+ */
 static void *work(void *user) {
   iteration *it = user;
+  int threads = tide_get_num_threads();
+  tide_set_thread_limit(threads - (threads + 3) / 4);
   pthread_mutex_lock(&it->lock);
   while (!it->stop) {
     ltide_loader_job *job = it->next;
@@ -141,6 +150,7 @@ static void end_iteration(iteration *it) {
     it->oldest = job->next;
     free_job(job);
   }
+  ltide_loader_lane_close(&it->lane);
   pthread_cond_destroy(&it->changed);
   pthread_mutex_destroy(&it->lock);
 }
@@ -191,14 +201,14 @@ static void ask(lua_State *L, ltide_state *S, iteration *it) {
   ltide_loader_job **guard = new_job(L);
   lua_createtable(L, 2, 0);
   lua_newtable(L);
-  ltide_loader_batch b = {S, *guard, index, n, 6, it->o.pin_memory};
+  ltide_loader_batch b = {S, *guard, index, n, 6, it->o.pin_memory, it->lane.stream != NULL};
   bool custom = lua_getiuservalue(L, 1, ITERATION_COLLATE) != LUA_TNIL;
   push_items(L, it, 2, k, index, n);
   if (custom) lua_call(L, 1, 1);
   ltide_enter(L); /* what was called may have run coroutines */
   if (!custom)
     ltide_loader_collate(L, &b, lua_gettop(L));
-  else if (b.pin)
+  else if (b.pin || b.device)
     ltide_loader_pin(L, &b);
   ltide_made(L, S);
   lua_rawseti(L, 5, 1);
@@ -223,20 +233,30 @@ static void adopt(lua_State *L, ltide_state *S, int handles) {
   }
 }
 
-/* Pushes the value of the oldest batch. */
-static void take(lua_State *L, ltide_state *S, iteration *it) {
+/* Waits for the job of batch k, and lets it go. A batch that could not be copied is left out. */
+static void settle(lua_State *L, iteration *it, lua_Integer k) {
   ltide_loader_job *job = dequeue(it);
   tide_status status = job->status;
-  lua_settop(L, 1);
   if (status != TIDE_OK) lua_pushstring(L, job->message);
   free_job(job);
-  lua_Integer k = ++it->given;
-  if (status != TIDE_OK) ltide_error(L, tide_status_kind(status), "loader: batch %I: %s", k, lua_tostring(L, -1));
+  it->ready = status == TIDE_OK;
+  if (it->ready) return;
+  it->given = k;
+  ltide_error(L, tide_status_kind(status), "loader: batch %I: %s", k, lua_tostring(L, -1));
+}
+
+/* Pushes the value of the oldest batch. One that finds no room on the device is there for the next call. */
+static void take(lua_State *L, ltide_state *S, iteration *it) {
+  lua_Integer k = it->given + 1;
+  lua_settop(L, 1);
+  if (!it->ready) settle(L, it, k);
   lua_getiuservalue(L, 1, ITERATION_BATCHES);
   lua_rawgeti(L, 2, k);
+  lua_rawgeti(L, 3, 2);
+  ltide_loader_lane_move(L, S, &it->lane, k, 4);
+  it->ready = false, it->given = k;
   lua_pushnil(L);
   lua_rawseti(L, 2, k);
-  lua_rawgeti(L, 3, 2);
   adopt(L, S, 4);
   lua_rawgeti(L, 3, 1);
 }
@@ -244,6 +264,7 @@ static void take(lua_State *L, ltide_state *S, iteration *it) {
 static int iteration_call(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   iteration *it = ltide_check_object(L, 1, ITERATION_META);
+  ltide_loader_lane_asked(L, &it->lane, it->given);
   while (it->open && it->asked < it->batches && it->asked - it->given <= it->o.prefetch) ask(L, S, it);
   ltide_enter(L); /* a dataset may have run coroutines */
   if (!it->open || it->given == it->batches) {
@@ -299,7 +320,7 @@ static int64_t *push_shuffled(lua_State *L, ltide_state *S, lua_Integer n) {
 
 static int lloader_iter(lua_State *L) {
   ltide_state *S = ltide_enter(L);
-  const loader *o = check_loader(L);
+  loader *o = check_loader(L);
   lua_settop(L, 1);
   lua_Integer size = count_items(L, o);
   iteration *it = lua_newuserdatauv(L, sizeof *it, ITERATION_ORDER);
@@ -318,10 +339,18 @@ static int lloader_iter(lua_State *L) {
   pthread_mutex_init(&it->lock, NULL);
   pthread_cond_init(&it->changed, NULL);
   it->open = true;
+  ltide_try(L, ltide_loader_lane_open(&it->lane, &o->stream, o->device, o->prefetch));
   lua_pushnil(L);
   lua_pushnil(L);
   lua_pushvalue(L, 2);
   return 4;
+}
+
+static int loader_gc(lua_State *L) {
+  loader *o = lua_touserdata(L, 1);
+  tide_stream_release(o->stream);
+  o->stream = NULL;
+  return 0;
 }
 
 static int lloader_len(lua_State *L) {
@@ -340,6 +369,13 @@ static lua_Integer opt_integer(lua_State *L, int opts, const char *key, lua_Inte
   if (!given) return otherwise;
   if (n < least || n > most) ltide_error(L, "ValueError", "loader: %s: got %I, expected %I to %I", key, n, least, most);
   return n;
+}
+
+static int opt_device(lua_State *L, int opts) {
+  if (!opts || lua_getfield(L, opts, "device") == LUA_TNIL) return TIDE_CPU;
+  int device = ltide_check_device(L, -1, "device", LTIDE_CPU_OK);
+  lua_pop(L, 1);
+  return device;
 }
 
 /* Something with a length and items, or a function. */
@@ -372,7 +408,7 @@ static void note_objects(lua_State *L, int opts) {
 
 static int lloader(lua_State *L) {
   static const char *const keys[] = {"batch_size", "shuffle",  "drop_last", "pin_memory", "collate",
-                                     "generator",  "prefetch", "size",      NULL};
+                                     "generator",  "prefetch", "size",      "device",     NULL};
   ltide_enter(L);
   if (lua_gettop(L) > 2) return ltide_arg_error(L, 3, "argument", "a dataset and options, no more");
   lua_settop(L, 2);
@@ -385,7 +421,8 @@ static int lloader(lua_State *L) {
               .size = opt_integer(L, opts, "size", -1, 0, (lua_Integer)1 << 48),
               .shuffle = ltide_opt_boolean(L, opts, "shuffle", false),
               .drop_last = ltide_opt_boolean(L, opts, "drop_last", false),
-              .pin_memory = ltide_opt_boolean(L, opts, "pin_memory", true) && tide_is_available()};
+              .pin_memory = ltide_opt_boolean(L, opts, "pin_memory", true) && tide_is_available(),
+              .device = opt_device(L, opts)};
   if (lua_isfunction(L, 1) != (o.size >= 0))
     return ltide_error(L, "ArgumentError", "loader: size: got %s, expected %s", o.size < 0 ? "none" : "one",
                        o.size < 0 ? "how many items the function has" : "none, since the dataset tells its own");
@@ -404,7 +441,8 @@ static void new_meta(lua_State *L, const char *name, const luaL_Reg *meta) {
 
 void ltide_open_loader(lua_State *L, ltide_state *S) {
   (void)S;
-  static const luaL_Reg job[] = {{"__gc", job_gc}, {0}}, loader_meta[] = {{"__len", lloader_len}, {0}},
+  static const luaL_Reg job[] = {{"__gc", job_gc}, {0}},
+                        loader_meta[] = {{"__len", lloader_len}, {"__gc", loader_gc}, {0}},
                         iteration_meta[] = {
                             {"__call", iteration_call}, {"__gc", iteration_end}, {"__close", iteration_end}, {0}};
   static const ltide_reg methods[] = {{"iter", lloader_iter,
@@ -415,12 +453,14 @@ void ltide_open_loader(lua_State *L, ltide_state *S) {
   static const ltide_reg list[] = {
       {"loader", lloader,
        "tide.data.loader(dataset [, {batch_size=1, shuffle=false, drop_last=false, pin_memory=true, collate=, "
-       "generator=, prefetch=2, size=}]) -> loader\nBatches of what has #dataset and dataset[i], or of a function "
-       "f(i) with {size=n}: for i, batch in loader:iter(). #loader is how many. Tensors are stacked, numbers and "
-       "booleans become a tensor, tables are walked by key, strings stay a list; collate(items) does it another way. "
-       "With a GPU the batches are in page-locked memory. `prefetch` batches are prepared ahead on another thread, so "
-       "an item must not be written to before its batch has come; an error of the dataset comes when the item is asked "
-       "for."},
+       "generator=, prefetch=2, size=, device=}]) -> loader\nBatches of what has #dataset and dataset[i], or of a "
+       "function f(i) with {size=n}: for i, batch in loader:iter(). #loader is how many. Tensors are stacked, numbers "
+       "and booleans become a tensor, tables are walked by key, strings stay a list; collate(items) does it another "
+       "way. Where there is a GPU the batches are in page-locked memory. With device= they come on that GPU, copied on "
+       "a stream of the loader's own beside what the loop has queued; the loop's stream waits for the copy, the host "
+       "while prefetch + 1 batches before it are still being used. `prefetch` batches are prepared ahead on another "
+       "thread, so an item must not be written to before its batch has come; an error of the dataset comes when the "
+       "item is asked for."},
       {0}};
   new_meta(L, JOB_META, job);
   new_meta(L, ITERATION_META, iteration_meta);

@@ -1,4 +1,4 @@
-/* loader.h: what loader.c and loader_collate.c share: the copies that one batch needs. */
+/* loader.h: what the loader's files share: the copies that one batch needs, and its way to a GPU. */
 #ifndef LTIDE_LOADER_H
 #define LTIDE_LOADER_H
 
@@ -27,12 +27,28 @@ typedef struct ltide_loader_batch {
   ltide_loader_job *job;
   const int64_t *index; /* the items' numbers in the dataset */
   int n, handles;       /* items; stack index of the list that takes the handles made */
-  bool pin;
+  bool pin, device;     /* device: it goes on to one */
 } ltide_loader_batch;
 
 /* Pushes the batch of the list of items at `items`; the tensors in it are filled once the job is done. */
 void ltide_loader_collate(lua_State *L, ltide_loader_batch *b, int items);
-/* Replaces the value at the top by one whose tensors are in pinned memory, once the job is done. */
+/* Replaces the value at the top by one whose tensors are in pinned memory where b->pin says so, once the job is done;
+ * all that go on to a device have handles of their own then. */
 void ltide_loader_pin(lua_State *L, ltide_loader_batch *b);
+
+/* loader_lane.c: how an iteration's batches go on to its device. Without one, nothing is done. */
+typedef struct ltide_loader_lane {
+  int device;
+  tide_stream *stream; /* NULL: no device */
+  tide_event **left;   /* [slots] */
+  lua_Integer slots;
+} ltide_loader_lane;
+/* *kept is the loader's stream, made where there is none. */
+tide_status ltide_loader_lane_open(ltide_loader_lane *lane, tide_stream **kept, int device, lua_Integer prefetch);
+void ltide_loader_lane_close(ltide_loader_lane *lane);
+/* The loop asks for another batch after the one of this number, from 1. */
+void ltide_loader_lane_asked(lua_State *L, ltide_loader_lane *lane, lua_Integer given);
+/* Moves the tensors of batch k, whose handles are in the list at `handles`. After an error it can be called again. */
+void ltide_loader_lane_move(lua_State *L, ltide_state *S, ltide_loader_lane *lane, lua_Integer k, int handles);
 
 #endif

@@ -13,12 +13,18 @@
 
 enum { DEEPEST = 100 }; /* tables in tables: more is a circle */
 
-/* Pushes a new CPU tensor, and notes its handle. */
-static tide_tensor *push_result(lua_State *L, ltide_loader_batch *b, const int64_t *size, int ndim, tide_dtype dtype) {
+/* Pushes a new closed handle, and notes it. */
+static ltide_tensor *push_handle(lua_State *L, const ltide_loader_batch *b) {
   ltide_tensor *u = ltide_new_tensor(L, b->S);
   ltide_arena_remove(u);
   lua_pushvalue(L, -1);
   lua_rawseti(L, b->handles, (lua_Integer)lua_rawlen(L, b->handles) + 1);
+  return u;
+}
+
+/* Pushes a new CPU tensor. */
+static tide_tensor *push_result(lua_State *L, ltide_loader_batch *b, const int64_t *size, int ndim, tide_dtype dtype) {
+  ltide_tensor *u = push_handle(L, b);
   tide_options o = {dtype, TIDE_CPU, b->pin};
   ltide_try(L, tide_empty(&u->t, size, ndim, &o));
   return u->t;
@@ -59,10 +65,7 @@ static void stack_there(lua_State *L, ltide_loader_batch *b, int items) {
     list[i] = ltide_check_tensor(L, b->S, -1, "item");
     lua_pop(L, 1);
   }
-  ltide_tensor *u = ltide_new_tensor(L, b->S);
-  ltide_arena_remove(u);
-  lua_pushvalue(L, -1);
-  lua_rawseti(L, b->handles, (lua_Integer)lua_rawlen(L, b->handles) + 1);
+  ltide_tensor *u = push_handle(L, b);
   ltide_try(L, tide_stack(&u->t, list, b->n, 0, NULL));
 }
 
@@ -200,14 +203,24 @@ static void collate(lua_State *L, ltide_loader_batch *b, int items, const char *
 
 void ltide_loader_collate(lua_State *L, ltide_loader_batch *b, int items) { collate(L, b, items, "", 0); }
 
+/* Pushes a handle of ours for x, which the script may hold by its own: that one stays where it is. */
+static void push_again(lua_State *L, ltide_loader_batch *b, tide_tensor *x) {
+  ltide_tensor *u = push_handle(L, b);
+  tide_tensor_retain(x);
+  u->t = x;
+}
+
 /* Tables are made anew, since those of the function may be its own; objects with a metatable stay what they are. */
 static void pin(lua_State *L, ltide_loader_batch *b, int depth) {
   luaL_checkstack(L, 8, "loader: pin_memory");
   int value = lua_gettop(L);
   tide_tensor *x = ltide_test_tensor(L, b->S, value);
-  if (x && tide_tensor_device(x) == TIDE_CPU && !tide_storage_is_pinned(tide_tensor_storage(x))) {
+  if (x && b->pin && tide_tensor_device(x) == TIDE_CPU && !tide_storage_is_pinned(tide_tensor_storage(x))) {
     tide_tensor *into = push_result(L, b, tide_tensor_size(x), tide_tensor_ndim(x), tide_tensor_dtype(x));
     hold(new_copy(L, b, into, 1, false), x);
+    lua_replace(L, value);
+  } else if (x && b->device) {
+    push_again(L, b, x);
     lua_replace(L, value);
   } else if (!x && lua_istable(L, value) && !lua_getmetatable(L, value)) {
     if (depth > DEEPEST)

@@ -291,6 +291,9 @@ describe("tide.data.loader", function()
     fails("ArgumentError", "drop_last", {}, { drop_last = "no" })
     fails("ArgumentError", "collate", {}, { collate = {} })
     fails("ArgumentError", "generator", {}, { generator = 7 })
+    fails("ArgumentError", "device", {}, { device = "gpu" })
+    fails("ArgumentError", "device", {}, { device = true })
+    if D.cuda then D.raises("DeviceError", function() tide.data.loader({}, { device = "cuda:60" }):iter() end) end
     D.raises("ArgumentError", tide.data.loader({}).iter)
     D.raises("ArgumentError", tide.data.loader({}).iter, {})
   end)
@@ -309,6 +312,136 @@ describe("tide.data.loader", function()
       sums[i] = batch:sum()
     end
     for i = 1, 4 do assert.are.equal((16 * i - 6) * 1000, sums[i]:item()) end
+  end)
+
+  it("gives batches on a device", function()
+    local function f(i)
+      return { x = tide.full({ 2 }, i), label = i, name = "n" .. i, { tide.tensor(i) }, there = tide.full({ 1 }, i, { device = "cuda" }) }
+    end
+    local current = tide.cuda.current_stream().cuda_stream
+    for d = 0, D.devices - 1 do
+      for _, prefetch in ipairs { 0, 1, 5 } do
+        for _, pin in ipairs { true, false } do
+          local device, n = "cuda:" .. d, 0
+          local loader = tide.data.loader(f, { size = 5, batch_size = 2, prefetch = prefetch, pin_memory = pin, device = device })
+          for i, b in loader:iter() do
+            local p = { 2 * i - 1, i < 3 and 2 * i or nil }
+            for _, y in ipairs { b.x:select(2, 1), b.label, b[1][1], b.there:select(2, 1) } do
+              assert.are.equal(device, tostring(y.device))
+              D.eq(p, y)
+            end
+            assert.are.equal("n" .. p[1], b.name[1])
+            n = i
+          end
+          assert.are.equal(3, n)
+          assert.are.equal(current, tide.cuda.current_stream().cuda_stream)
+        end
+      end
+    end
+    for _, b in tide.data.loader({ 1 }, { device = "cpu" }):iter() do assert.is_true(b:is_pinned()) end
+  end)
+
+  it("gives what collate makes on a device, and leaves its own where it is", function()
+    local own, pinned = tide.full({ 3 }, 7), tide.full({ 3 }, 8):pin_memory()
+    local function collate(items) return { own, pinned, { tide.tensor(items) }, "text" } end
+    for _, pin in ipairs { true, false } do
+      for i, b in tide.data.loader(range(4), { batch_size = 2, collate = collate, device = "cuda", pin_memory = pin }):iter() do
+        D.eq({ 7, 7, 7 }, b[1])
+        D.eq({ 8, 8, 8 }, b[2])
+        D.eq({ 2 * i - 1, 2 * i }, b[3][1])
+        assert.is_true(b[1].is_cuda and b[2].is_cuda and b[3][1].is_cuda)
+        assert.are.equal("text", b[4])
+      end
+      assert.is_false(own.is_cuda or pinned.is_cuda)
+      D.eq({ 8, 8, 8 }, pinned)
+    end
+  end)
+
+  it("copies to a device beside the work of the loop", function()
+    local cuda = tide.cuda
+    local loader = tide.data.loader(function(i) return tide.full({ 1 << 16 }, i) end, { size = 4, device = "cuda" })
+    for i, b in loader:iter() do -- what is made on first use is made
+      D.eq(i, b[{ 1, 1 }])
+    end
+    local function prepared() return cuda.host_memory_stats()["active_requests.current"] <= 2 end -- the third and fourth
+    local it = loader:iter()
+    local _, first = it()
+    cuda.synchronize()
+    cuda._sleep(400000000)
+    local _, second = it()
+    local copied = second:clone() -- waits for the sleep and the copy
+    assert.is_false(cuda.current_stream():query())
+    for _ = 1, 200 do -- the page-locked memory of both comes back while the loop's stream sleeps
+      if prepared() then break end
+      os.execute "sleep 0.001"
+      tide.empty(1, { pin_memory = true }):free()
+    end
+    assert.is_true(prepared())
+    assert.is_false(cuda.current_stream():query())
+    D.eq(2, copied[{ 1, 1 }])
+    first, second, copied, it = nil, nil, nil, nil
+  end)
+
+  it("gives out no more batches than the device keeps up with", function()
+    local bytes, loader = 1 << 20, function(prefetch)
+      return tide.data.loader(function(i) return tide.full({ 1 << 18 }, i) end, { size = 12, device = "cuda", prefetch = prefetch })
+    end
+    for _, prefetch in ipairs { 0, 2 } do
+      tide.cuda.reset_peak_memory_stats()
+      local before = tide.cuda.memory_allocated()
+      for _, b in loader(prefetch):iter() do
+        tide.cuda._sleep(2000000)
+        b:add_(1)
+        b:free()
+      end
+      local peak = (tide.cuda.max_memory_allocated() - before) // bytes
+      assert.is_true(peak <= prefetch + 2, "peak of " .. peak)
+    end
+  end)
+
+  it("keeps a batch that finds no room on the device for the next call", function()
+    local cuda = tide.cuda
+    local n = D.simulated and 1 << 22 or 1 << 26 -- more than lies free between what is in use
+    local big = function(i) return tide.full({ n }, i) end
+    local it = tide.data.loader(function(i) return { big(i), big(-i) } end, { size = 3, device = "cuda" }):iter()
+    collectgarbage()
+    cuda.empty_cache()
+    local more = D.simulated and 24 << 20 or 2 << 20 -- simulated: for one of the two, not for both
+    cuda.set_per_process_memory_fraction((cuda.memory_reserved() + more) / cuda.get_device_properties().total_memory)
+    local ok, e = pcall(it)
+    local again, e2 = pcall(it)
+    cuda.set_per_process_memory_fraction(1)
+    assert.is_false(ok or again)
+    assert.are.equal("OutOfMemoryError", e.kind)
+    assert.are.equal("OutOfMemoryError", e2.kind)
+    for i = 1, 3 do
+      local k, b = it()
+      assert.are.equal(i, k)
+      D.eq(i, b[1][{ 1, n }])
+      D.eq(-i, b[2][{ 1, n }])
+      b[1]:free()
+      b[2]:free()
+    end
+    assert.is_nil(it())
+  end)
+
+  it("copies on a new stream when the devices were reset", function()
+    if not D.simulated then return end
+    local out = D.simulate(2, [[
+      local tide = require "tide"
+      local loader = tide.data.loader({ 1, 2, 3 }, { device = "cuda:1" })
+      local function sum()
+        local s = 0
+        for _, b in loader:iter() do s = s + b:item() end
+        return s
+      end
+      print(sum(), sum())
+      local it = loader:iter()
+      it()
+      tide.cuda.device_reset()
+      local ok, e = pcall(it)
+      print(ok, e.kind, sum())]])
+    assert.are.equal("6\t6\nfalse\tStateError\t6\n", out)
   end)
 
   it("stacks items of a GPU there", function()

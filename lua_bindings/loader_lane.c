@@ -1,0 +1,85 @@
+/* loader_lane.c: batches that go on to a GPU.
+ *
+ * A loader with a device copies its batches on a stream of its own, so that a batch is on its way while the loop's
+ * stream works on those before it; each iteration finds the memory of the ones before there. The loop's stream is told
+ * to wait for the copy, the host is not. What the loop does with a batch keeps its memory, as with every tensor that
+ * several streams use.
+ *
+ * A loop whose work is all on the GPU asks for batches faster than they are used up, so the host waits for the one that
+ * was given out prefetch + 1 batches before: no more of them lie on the device for the loop.
+ *
+ * Invariant: slot k % slots of `left` is passed when the loop's stream has done what was queued before the loop asked
+ * for the batch after k. */
+#include <stdlib.h>
+
+#include "loader.h"
+#include "tide/device.h"
+
+/* A stream of before a reset has no handle any more. */
+tide_status ltide_loader_lane_open(ltide_loader_lane *lane, tide_stream **kept, int device, lua_Integer prefetch) {
+  *lane = (ltide_loader_lane){.device = device, .slots = prefetch + 1};
+  if (device == TIDE_CPU) return TIDE_OK;
+  if (device == TIDE_CURRENT) lane->device = tide_current_device();
+  if (*kept && (tide_stream_device(*kept) != lane->device || !tide_stream_handle(*kept))) {
+    tide_stream_release(*kept);
+    *kept = NULL;
+  }
+  tide_status status = *kept ? TIDE_OK : tide_stream_new(kept, lane->device, 0);
+  if (status != TIDE_OK) return status;
+  tide_stream_retain(*kept);
+  lane->stream = *kept;
+  return TIDE_OK;
+}
+
+/* May run in a finaliser. */
+void ltide_loader_lane_close(ltide_loader_lane *lane) {
+  for (lua_Integer i = 0; lane->left && i < lane->slots; i++) tide_event_release(lane->left[i]);
+  free(lane->left);
+  tide_stream_release(lane->stream);
+  *lane = (ltide_loader_lane){.device = TIDE_CPU};
+}
+
+void ltide_loader_lane_asked(lua_State *L, ltide_loader_lane *lane, lua_Integer given) {
+  tide_stream *current;
+  if (!lane->stream || !given) return;
+  if (!lane->left && !(lane->left = calloc((size_t)lane->slots, sizeof *lane->left)))
+    ltide_error(L, "OutOfMemoryError", "loader: no host memory for the events of %I batches", lane->slots);
+  tide_event **e = &lane->left[given % lane->slots];
+  ltide_try(L, tide_current_stream(&current, lane->device));
+  if (!*e) ltide_try(L, tide_event_new(e, 0));
+  ltide_try(L, tide_event_record(*e, current));
+}
+
+/* On the lane, where it is not there yet, or, what lies on some device already, on the loop's stream. */
+static tide_status move(ltide_tensor *u, const ltide_loader_lane *lane, tide_stream *selected) {
+  tide_options o = {TIDE_DTYPE_NONE, lane->device, false};
+  tide_tensor *there;
+  bool from_host = tide_tensor_device(u->t) == TIDE_CPU;
+  if (from_host) tide_current_select(lane->device, lane->stream);
+  tide_status status = tide_to(&there, u->t, &o, true, false);
+  if (from_host) tide_current_select(lane->device, selected);
+  if (status != TIDE_OK) return status;
+  tide_tensor_release(u->t);
+  u->t = there;
+  return TIDE_OK;
+}
+
+void ltide_loader_lane_move(lua_State *L, ltide_state *S, ltide_loader_lane *lane, lua_Integer k, int handles) {
+  if (!lane->stream) return;
+  tide_stream *current, *selected = tide_current_selected(lane->device);
+  tide_status status = tide_current_stream(&current, lane->device);
+  if (status == TIDE_OK && k > lane->slots && lane->left) {
+    tide_event *e = lane->left[k % lane->slots]; /* of the batch k - slots */
+    if (e) status = tide_event_synchronize(e);
+  }
+  if (selected) tide_stream_retain(selected);
+  for (lua_Integer i = 1, n = (lua_Integer)lua_rawlen(L, handles); status == TIDE_OK && i <= n; i++) {
+    lua_rawgeti(L, handles, i);
+    status = move(lua_touserdata(L, -1), lane, selected);
+    lua_pop(L, 1);
+  }
+  tide_stream_release(selected);
+  if (status == TIDE_OK) status = tide_stream_wait_stream(current, lane->stream);
+  ltide_try(L, status);
+  ltide_made(L, S);
+}
