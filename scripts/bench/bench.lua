@@ -48,16 +48,25 @@ function bench.device_ms(f, reps)
   return bench.median(times)
 end
 
--- Seconds of one call of f on the CPU: median of `reps`.
-function bench.cpu_s(f, reps)
-  f()
-  local times = {}
-  for r = 1, reps or 9 do
-    local t0 = bench.now()
+-- Seconds of one call of each function of a list on the CPU, called in turns, so that what the machine does besides is
+-- in all of them: medians of `reps`.
+function bench.turns(list, reps)
+  local times, medians = {}, {}
+  for i, f in ipairs(list) do
     f()
-    times[r] = bench.now() - t0
+    times[i] = {}
   end
-  return bench.median(times)
+  for r = 1, reps or 9 do
+    for i, f in ipairs(list) do
+      local t0 = bench.now()
+      f()
+      times[i][r] = bench.now() - t0
+    end
+  end
+  for i in ipairs(list) do medians[i] = bench.median(times[i]) end
+  return medians
 end
+
+function bench.cpu_s(f, reps) return bench.turns({f}, reps)[1] end
 
 return bench
