@@ -297,6 +297,7 @@ int tide__reclaim(int device, size_t bytes) {
   if (reclaiming) return 0;
   reclaiming = true;
   int dropped = 0;
+  tide__aside aside = tide__aside_leave();
   pthread_mutex_lock(&reclaim.lock);
   for (int i = 0; i < HOOKS; i++) {
     tide_reclaim_fn fn = reclaim.hook[i].fn;
@@ -309,6 +310,7 @@ int tide__reclaim(int device, size_t bytes) {
     if (--reclaim.hook[i].running == 0) pthread_cond_broadcast(&reclaim.idle);
   }
   pthread_mutex_unlock(&reclaim.lock);
+  tide__aside_return(aside);
   reclaiming = false;
   return dropped;
 }

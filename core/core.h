@@ -185,6 +185,15 @@ tide_status tide__stream_current(tide_stream **out, int device);
  */
 struct tide_mempool *tide__current_pool(int device);
 void tide__current_pool_set(struct tide_mempool *pool, int device);
+/* Work aside (tide_current_aside): of its stream and the one selected before, the one that is not selected now. */
+typedef struct tide__aside {
+  bool on;
+  int device;
+  tide_stream *other; /* retained; NULL: the default one */
+} tide__aside;
+/* Around what hooks run. */
+tide__aside tide__aside_leave(void);
+void tide__aside_return(tide__aside before);
 /* A number that no stream has. */
 uint64_t tide__stream_number(void);
 /* The driver's, or 0; it stays inside: who gives it away calls tide_stream_handle. */

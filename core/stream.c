@@ -550,6 +550,39 @@ void tide_current_select(int device, tide_stream *selected) {
   tide_stream_release(before);
 }
 
+static _Thread_local tide__aside aside;
+
+static void swap_aside(void) {
+  tide_stream *selected = tide_current_selected(aside.device);
+  if (selected) tide_stream_retain(selected);
+  tide_current_select(aside.device, aside.other);
+  tide_stream_release(aside.other);
+  aside.other = selected;
+}
+
+void tide_current_aside(int device, tide_stream *stream) {
+  if (stream) {
+    tide_stream_retain(stream);
+    aside = (tide__aside){.on = true, .device = device, .other = stream};
+  }
+  if (aside.on) swap_aside();
+  if (stream) return;
+  tide_stream_release(aside.other);
+  aside = (tide__aside){.on = false};
+}
+
+tide__aside tide__aside_leave(void) {
+  if (aside.on) swap_aside();
+  tide__aside before = aside;
+  aside = (tide__aside){.on = false};
+  return before;
+}
+
+void tide__aside_return(tide__aside before) {
+  aside = before;
+  if (aside.on) swap_aside();
+}
+
 tide_tally *tide_current_tally(void) { return (bound ? bound : &own)->tally; }
 
 void tide_current_set_tally(tide_tally *tally) {

@@ -51,13 +51,13 @@ void ltide_loader_lane_asked(lua_State *L, ltide_loader_lane *lane, lua_Integer 
 }
 
 /* On the lane, where it is not there yet, or, what lies on some device already, on the loop's stream. */
-static tide_status move(ltide_tensor *u, const ltide_loader_lane *lane, tide_stream *selected) {
+static tide_status move(ltide_tensor *u, const ltide_loader_lane *lane) {
   tide_options o = {TIDE_DTYPE_NONE, lane->device, false};
   tide_tensor *there;
   bool from_host = tide_tensor_device(u->t) == TIDE_CPU;
-  if (from_host) tide_current_select(lane->device, lane->stream);
+  if (from_host) tide_current_aside(lane->device, lane->stream);
   tide_status status = tide_to(&there, u->t, &o, true, false);
-  if (from_host) tide_current_select(lane->device, selected);
+  if (from_host) tide_current_aside(lane->device, NULL);
   if (status != TIDE_OK) return status;
   tide_tensor_release(u->t);
   u->t = there;
@@ -66,19 +66,15 @@ static tide_status move(ltide_tensor *u, const ltide_loader_lane *lane, tide_str
 
 void ltide_loader_lane_move(lua_State *L, ltide_state *S, ltide_loader_lane *lane, lua_Integer k, int handles) {
   if (!lane->stream) return;
-  tide_stream *current, *selected = tide_current_selected(lane->device);
-  tide_status status = tide_current_stream(&current, lane->device);
-  if (status == TIDE_OK && k > lane->slots && lane->left) {
-    tide_event *e = lane->left[k % lane->slots]; /* of the batch k - slots */
-    if (e) status = tide_event_synchronize(e);
-  }
-  if (selected) tide_stream_retain(selected);
+  tide_event *e = k > lane->slots && lane->left ? lane->left[k % lane->slots] : NULL; /* of the batch k - slots */
+  tide_status status = e ? tide_event_synchronize(e) : TIDE_OK;
   for (lua_Integer i = 1, n = (lua_Integer)lua_rawlen(L, handles); status == TIDE_OK && i <= n; i++) {
     lua_rawgeti(L, handles, i);
-    status = move(lua_touserdata(L, -1), lane, selected);
+    status = move(lua_touserdata(L, -1), lane);
     lua_pop(L, 1);
   }
-  tide_stream_release(selected);
+  tide_stream *current; /* asked for now: finding memory may have run code of the script's */
+  if (status == TIDE_OK) status = tide_current_stream(&current, lane->device);
   if (status == TIDE_OK) status = tide_stream_wait_stream(current, lane->stream);
   ltide_try(L, status);
   ltide_made(L, S);

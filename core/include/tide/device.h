@@ -57,6 +57,10 @@ TIDE_API tide_status tide_get_peer_access(bool *out, int device, int peer);
 TIDE_API tide_stream *tide_current_selected(int device);
 /* Selects it again, as it was told; NULL: the default stream. Never fails. */
 TIDE_API void tide_current_select(int device, tide_stream *selected);
+/* Selects the stream for work of the caller's own in between, until it is called with NULL. What an allocation runs
+ * meanwhile to find memory, reclaim hooks and observers, sees and sets what was selected before. Does not nest, but in
+ * such a hook it may be used. */
+TIDE_API void tide_current_aside(int device, tide_stream *stream);
 
 /* ---- Before and at the first use -------------------------------------------------------------------------------- */
 
