@@ -208,7 +208,7 @@ static void ask(lua_State *L, ltide_state *S, iteration *it) {
   ltide_enter(L); /* what was called may have run coroutines */
   if (!custom)
     ltide_loader_collate(L, &b, lua_gettop(L));
-  else if (b.pin || b.device)
+  else
     ltide_loader_pin(L, &b);
   ltide_made(L, S);
   lua_rawseti(L, 5, 1);
@@ -459,7 +459,8 @@ void ltide_open_loader(lua_State *L, ltide_state *S) {
        "way. Where there is a GPU the batches are in page-locked memory. With device= they come on that GPU, copied on "
        "a stream of the loader's own beside what the loop has queued; the loop's stream waits for the copy, the host "
        "while prefetch + 1 batches before it are still being used. `prefetch` batches are prepared ahead on another "
-       "thread, so an item must not be written to before its batch has come; an error of the dataset comes when the "
+       "thread, so an item, or what collate gives, must not be written to before its batch has come; an error of the "
+       "dataset comes when the "
        "item is asked for."},
       {0}};
   new_meta(L, JOB_META, job);

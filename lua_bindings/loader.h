@@ -32,8 +32,8 @@ typedef struct ltide_loader_batch {
 
 /* Pushes the batch of the list of items at `items`; the tensors in it are filled once the job is done. */
 void ltide_loader_collate(lua_State *L, ltide_loader_batch *b, int items);
-/* Replaces the value at the top by one whose tensors are in pinned memory where b->pin says so, once the job is done;
- * all that go on to a device have handles of their own then. */
+/* The value at the top is what a function of the script's gave: replaces it by one whose tensors are in pinned memory
+ * where b->pin says so, once the job is done, and those that go on to a device the loader's own. */
 void ltide_loader_pin(lua_State *L, ltide_loader_batch *b);
 
 /* loader_lane.c: how an iteration's batches go on to its device. Without one, nothing is done. */

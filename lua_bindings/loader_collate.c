@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "loader.h"
+#include "tree.h"
 
 enum { DEEPEST = 100 }; /* tables in tables: more is a circle */
 
@@ -203,38 +204,42 @@ static void collate(lua_State *L, ltide_loader_batch *b, int items, const char *
 
 void ltide_loader_collate(lua_State *L, ltide_loader_batch *b, int items) { collate(L, b, items, "", 0); }
 
-/* Pushes a handle of ours for x, which the script may hold by its own: that one stays where it is. */
-static void push_again(lua_State *L, ltide_loader_batch *b, tide_tensor *x) {
-  ltide_tensor *u = push_handle(L, b);
-  tide_tensor_retain(x);
-  u->t = x;
+/* A tensor that the function gave as it is: one that the innermost tide.scope would free goes to the one in which the
+ * batch is handed out. */
+static void note_own(lua_State *L, void *user, int index, tide_tensor *x) {
+  const ltide_loader_batch *b = user;
+  ltide_tensor *u = ltide_test_handle(L, b->S, index);
+  (void)x;
+  if (!u->arena || u->arena != b->S->arena) return;
+  ltide_arena_remove(u);
+  lua_pushvalue(L, index);
+  lua_rawseti(L, b->handles, (lua_Integer)lua_rawlen(L, b->handles) + 1);
 }
 
-/* Tables are made anew, since those of the function may be its own; objects with a metatable stay what they are. */
-static void pin(lua_State *L, ltide_loader_batch *b, int depth) {
-  luaL_checkstack(L, 8, "loader: pin_memory");
-  int value = lua_gettop(L);
-  tide_tensor *x = ltide_test_tensor(L, b->S, value);
-  if (x && b->pin && tide_tensor_device(x) == TIDE_CPU && !tide_storage_is_pinned(tide_tensor_storage(x))) {
+/* Pushes what takes the place of x. What goes on to a device is copied from pinned memory after the batch has come, so
+ * it is in memory of the loader's, and in handles of its own: the script's stay where they are. */
+static void push_pinned(lua_State *L, void *user, int index, tide_tensor *x) {
+  ltide_loader_batch *b = user;
+  bool host = tide_tensor_device(x) == TIDE_CPU, pinned = host && tide_storage_is_pinned(tide_tensor_storage(x));
+  if (host && (pinned ? b->device : b->pin)) {
     tide_tensor *into = push_result(L, b, tide_tensor_size(x), tide_tensor_ndim(x), tide_tensor_dtype(x));
     hold(new_copy(L, b, into, 1, false), x);
-    lua_replace(L, value);
-  } else if (x && b->device) {
-    push_again(L, b, x);
-    lua_replace(L, value);
-  } else if (!x && lua_istable(L, value) && !lua_getmetatable(L, value)) {
-    if (depth > DEEPEST)
-      ltide_error(L, "ValueError", "loader: collate: got tables nested more than %d deep, expected fewer", DEEPEST);
-    lua_newtable(L);
-    for (lua_pushnil(L); lua_next(L, value); lua_settop(L, value + 2)) {
-      pin(L, b, depth + 1);
-      lua_pushvalue(L, value + 2);
-      lua_insert(L, -2);
-      lua_rawset(L, value + 1);
-    }
-    lua_replace(L, value);
+  } else if (b->device) {
+    ltide_tensor *u = push_handle(L, b);
+    tide_tensor_retain(x);
+    u->t = x;
+  } else {
+    note_own(L, b, index, x);
+    lua_pushvalue(L, index);
   }
-  lua_settop(L, value);
 }
 
-void ltide_loader_pin(lua_State *L, ltide_loader_batch *b) { pin(L, b, 0); }
+void ltide_loader_pin(lua_State *L, ltide_loader_batch *b) {
+  int value = lua_gettop(L);
+  if (b->pin || b->device) {
+    ltide_map_tree(L, b->S, value, push_pinned, b);
+    lua_replace(L, value);
+  } else if (b->S->arena) {
+    ltide_visit_tree(L, b->S, value, note_own, b);
+  }
+}

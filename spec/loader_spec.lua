@@ -223,6 +223,24 @@ describe("tide.data.loader", function()
     D.eq({ 2 }, second)
   end)
 
+  it("gives what collate makes to the scope that it is given out in, too", function()
+    local own = tide.ones(1)
+    local function collate(items) return { tide.tensor(items, { device = D.dev }), own, { inner = tide.tensor(items) } } end
+    for _, pin in ipairs { true, false } do
+      local it = tide.data.loader(range(6), { prefetch = 2, collate = collate, pin_memory = pin }):iter()
+      local inner
+      tide.scope(function() inner = select(2, it()) end)
+      D.raises("StateError", function() return inner[1]:sum() end)
+      D.raises("StateError", function() return inner[3].inner:sum() end)
+      for i = 2, 3 do
+        local _, b = it()
+        D.eq({ i }, b[1])
+        D.eq({ i }, b[3].inner)
+      end
+      D.eq({ 1 }, own)
+    end
+  end)
+
   it("passes errors of the dataset and of collate through", function()
     local bad = true
     local function f(i)
@@ -355,6 +373,69 @@ describe("tide.data.loader", function()
       assert.is_false(own.is_cuda or pinned.is_cuda)
       D.eq({ 8, 8, 8 }, pinned)
     end
+  end)
+
+  it("has copied what collate gives when its batch has come", function()
+    local n, buffer = 1 << 16, tide.empty(1 << 16, { pin_memory = true })
+    for _, pin in ipairs { true, false } do
+      local got = {}
+      local function collate(items) return buffer:fill_(items[1]) end
+      for i, b in tide.data.loader(range(4), { prefetch = 0, device = "cuda", collate = collate, pin_memory = pin }):iter() do
+        got[i] = b
+        buffer:fill_(-1)
+      end
+      for i = 1, 4 do D.eq(i * n, got[i]:sum()) end
+    end
+  end)
+
+  it("keeps what is shared in a batch, and what its tables are", function()
+    local Batch = { __name = "Batch" }
+    local function collate(items)
+      local x, sub = tide.tensor(items), {}
+      local b = setmetatable({ x = x, same = x, sub, sub }, Batch)
+      b.itself, sub.x = b, x
+      return b
+    end
+    for _, opts in ipairs { { device = "cuda" }, { pin_memory = true } } do
+      opts.collate = collate
+      for i, b in tide.data.loader(range(2), opts):iter() do
+        assert.are.equal(Batch, getmetatable(b))
+        assert.are.equal(opts.device ~= nil, b.x.is_cuda)
+        assert.is_true(b.x.is_cuda or b.x:is_pinned())
+        assert.is_true(rawequal(b.x, b.same) and rawequal(b[1], b[2]) and rawequal(b[1].x, b.x) and rawequal(b.itself, b))
+        D.eq({ i }, b.x)
+      end
+    end
+  end)
+
+  it("finds memory on the device with the script's own stream selected", function()
+    if not D.simulated then return end
+    local out = D.simulate(1, [[
+      local tide = require "tide"
+      local cuda = tide.cuda
+      collectgarbage "stop"
+      local x, y = tide.zeros(4, {device = "cuda"}), tide.zeros(4, {device = "cuda"})
+      cuda.synchronize()
+      cuda.set_per_process_memory_fraction(12 / 1024)
+      local own, seen = cuda.current_stream(), {}
+      local function garbage()
+        setmetatable({t = tide.empty(1 << 21, {dtype = "float32", device = "cuda"})}, {__gc = function()
+          seen[#seen + 1] = cuda.current_stream() == own
+          x:add_(1)
+          for _, b in tide.data.loader({5}, {device = "cuda"}):iter() do y:copy_(b) end
+        end})
+      end
+      garbage()
+      cuda._sleep(50000000)
+      x:fill_(7)
+      local big = tide.data.loader(function(i) return tide.full({1 << 21}, i, {dtype = "float32"}) end, {size = 2, device = "cuda"})
+      local _, b = big:iter()()
+      print(#seen, seen[1], x[1]:item(), y[1]:item(), b[{1, 1}]:item(), cuda.current_stream() == own)
+      b = nil
+      local kept, other = tide.empty(1 << 21, {dtype = "float32", device = "cuda"}), cuda.Stream()
+      cuda.memory.on_oom(function() seen.oom = cuda.current_stream() == own; cuda.set_stream(other) end)
+      print(pcall(big:iter()) , seen.oom, cuda.current_stream() == other)]])
+    assert.are.equal("1\ttrue\t8.0\t5.0\t1.0\ttrue\nfalse\ttrue\ttrue\n", out)
   end)
 
   it("copies to a device beside the work of the loop", function()
