@@ -377,7 +377,7 @@ static int lset_printoptions(lua_State *L) {
   if (lua_getfield(L, 1, "threshold") != LUA_TNIL) o.threshold = check_option(L, "threshold", 0);
   if (lua_getfield(L, 1, "edgeitems") != LUA_TNIL) o.edgeitems = check_option(L, "edgeitems", 1);
   if (lua_getfield(L, 1, "linewidth") != LUA_TNIL) o.linewidth = check_option(L, "linewidth", 10);
-  o.sci_mode = lua_getfield(L, 1, "sci_mode") == LUA_TNIL ? -1 : lua_toboolean(L, -1);
+  o.sci_mode = lua_getfield(L, 1, "sci_mode") == LUA_TNIL ? -1 : ltide_opt_boolean(L, 1, "sci_mode", false);
   options = o;
   return 0;
 }

@@ -313,6 +313,11 @@ static int command_devices(lua_State *L) {
   return 0;
 }
 
+static int synchronize_all(lua_State *L) {
+  for (int i = 0; tide_is_initialized() && i < tide_device_count(); i++) ltide_try(L, tide_device_synchronize(i));
+  return 0;
+}
+
 /* :time chunk: wall time to completion, with all devices synchronised before and after. */
 static void command_time(lua_State *L, const char *text) {
   lua_settop(L, 0);
@@ -322,7 +327,10 @@ static void command_time(lua_State *L, const char *text) {
   clock_gettime(CLOCK_MONOTONIC, &a);
   lua_remove(L, 1);
   int status = runner_call(L, 0, 0);
-  for (int i = 0; status == LUA_OK && tide_is_initialized() && i < tide_device_count(); i++) tide_device_synchronize(i);
+  if (status == LUA_OK) {
+    lua_pushcfunction(L, synchronize_all);
+    status = runner_call(L, 0, 0);
+  }
   clock_gettime(CLOCK_MONOTONIC, &b);
   if (runner_report(L, status) == LUA_OK)
     printf("%.6f s\n", (double)(b.tv_sec - a.tv_sec) + 1e-9 * (double)(b.tv_nsec - a.tv_nsec));

@@ -1,8 +1,8 @@
 /* repl_complete.c: completion of globals, fields and methods at the prompt.
  *
  * The word before the cursor is a path, a.b.c or a.b:c. It is followed by raw reads only (no user code runs): tables
- * give their own keys and those of an __index table; objects of tide keep their methods in the first upvalue of their
- * __index. */
+ * give their own keys and those of an __index table; objects of tide keep the tables of their methods and fields in the
+ * upvalues of their __index, the methods first. */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,6 +52,14 @@ static void add_keys(lua_State *L, const char *head, size_t head_length, const c
   }
 }
 
+/* Adds what the __index of the value at the top knows. */
+static void add_members(lua_State *L, const char *text, size_t head, bool functions) {
+  if (!luaL_getmetafield(L, -1, "__index")) return;
+  add_keys(L, text, head, text + head, functions);
+  for (int i = 1; lua_isfunction(L, -1) && lua_getupvalue(L, -1, i); i++, lua_pop(L, 1))
+    add_keys(L, text, head, text + head, functions);
+}
+
 /* Pushes the value of the path [text, end), or nil. */
 static void push_path(lua_State *L, const char *text, const char *end) {
   lua_pushglobaltable(L);
@@ -74,10 +82,7 @@ static void collect(lua_State *L, const char *text) {
   luaL_checkstack(L, 16, "completion");
   push_path(L, text, text + head);
   if (lua_istable(L, -1)) add_keys(L, text, head, text + head, functions);
-  if (head) {
-    to_methods(L);
-    add_keys(L, text, head, text + head, functions);
-  }
+  if (head) add_members(L, text, head, functions);
   lua_settop(L, top);
 }
 

@@ -102,6 +102,7 @@ describe("printing", function()
     end)
     tide.set_printoptions { precision = 4, threshold = 1000, edgeitems = 3, linewidth = 80 }
     assert.is_true(ok, tostring(e))
+    D.raises("ArgumentError", tide.set_printoptions, { sci_mode = "no" })
     D.raises("ArgumentError", tide.set_printoptions, { precison = 2 })
     D.raises("ValueError", tide.set_printoptions, { precision = -1 })
   end)

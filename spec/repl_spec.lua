@@ -116,6 +116,14 @@ tide.cuda
     lacks(text, "traceback")
   end)
 
+  it("lives on when the wait of :time is interrupted", function()
+    local text, code = session(":time os.execute('(sleep 0.3; kill -INT $PPID) &') tide.cuda._sleep(2000000000)\n40 + 2\n",
+      { TIDE_SIM_DEVICES = "1" })
+    assert.are.equal(0, code, text)
+    has(text, "interrupted")
+    has(text, "42\n")
+  end)
+
   it("works in a terminal, with history", function()
     if not os.execute "command -v script >/dev/null 2>&1" then return end
     local history, typed = os.tmpname(), os.tmpname()
