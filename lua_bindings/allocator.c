@@ -124,7 +124,7 @@ static int lallocator_new(lua_State *L) {
   const char *given[3];
   ltide_enter(L);
   for (int i = 0; i < 3; i++) given[i] = ltide_check_cstring(L, i + 1, names[i], "a string");
-  tide_allocator **u = lua_newuserdatauv(L, sizeof *u, 0);
+  tide_allocator **u = ltide_new_object(L, sizeof *u, 0);
   *u = NULL;
   luaL_setmetatable(L, ALLOCATOR_META);
   ltide_try(L, tide_allocator_open(u, given[0], given[1], given[2]));
@@ -160,7 +160,7 @@ static tide_mempool *check_pool(lua_State *L, int arg) {
 static int lpool_new(lua_State *L) {
   ltide_enter(L);
   tide_allocator *source = lua_isnoneornil(L, 1) ? NULL : check_allocator(L, 1);
-  tide_mempool **u = lua_newuserdatauv(L, sizeof *u, 0);
+  tide_mempool **u = ltide_new_object(L, sizeof *u, 0);
   *u = NULL;
   luaL_setmetatable(L, POOL_META);
   ltide_try(L, tide_mempool_new_from(u, TIDE_ALL_DEVICES, source));

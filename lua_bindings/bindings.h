@@ -47,6 +47,18 @@ static inline ltide_state *ltide_enter(lua_State *L) {
              ? ltide_last_state
              : ltide_enter_slow(L);
 }
+/* The collector may run wherever Lua allocates, and a finaliser may run a coroutine that calls tide, which binds that
+ * one. So after whatever allocates (an object, a table, a string) or collects, and before S->record, S->arena or core's
+ * idea of what is current are used: binds the running coroutine again. */
+static inline void ltide_enter_again(lua_State *L) {
+  if (L != ltide_last) ltide_enter(L);
+}
+/* lua_newuserdatauv for objects that core fills next. */
+static inline void *ltide_new_object(lua_State *L, size_t size, int values) {
+  void *object = lua_newuserdatauv(L, size, values);
+  ltide_enter_again(L);
+  return object;
+}
 void ltide_pace_slow(lua_State *L, ltide_state *S);
 /* Lets the collector follow the bytes that it cannot see. */
 static inline void ltide_pace(lua_State *L, ltide_state *S, size_t bytes) {

@@ -75,7 +75,7 @@ static int check_named(lua_State *L, int arg, const char *name, int flags) {
 static int check_accelerator(lua_State *L, int arg, int flags) { return check_named(L, arg, "device", flags); }
 
 static void push(lua_State *L, bool cpu, int index) {
-  ltide_device *d = lua_newuserdatauv(L, sizeof *d, 0);
+  ltide_device *d = ltide_new_object(L, sizeof *d, 0);
   *d = (ltide_device){cpu, index};
   luaL_setmetatable(L, DEVICE_META);
 }
@@ -347,7 +347,7 @@ static void push_props_table(lua_State *L, const tide_device_props *p) {
 static int lget_device_properties(lua_State *L) {
   ltide_enter(L);
   const tide_device_props *p = check_props(L, 1);
-  lua_newuserdatauv(L, 0, 1);
+  ltide_new_object(L, 0, 1);
   luaL_setmetatable(L, "tide.properties");
   push_props_table(L, p);
   lua_setiuservalue(L, -2, 1);

@@ -19,7 +19,7 @@ static int event_gc(lua_State *L) {
 }
 
 tide_event **ltide_new_event(lua_State *L) {
-  tide_event **u = lua_newuserdatauv(L, sizeof *u, 0);
+  tide_event **u = ltide_new_object(L, sizeof *u, 0);
   *u = NULL;
   luaL_setmetatable(L, EVENT_META);
   return u;

@@ -20,7 +20,7 @@ static const char key_streams; /* registry: device -> the stream that graphs are
 /* {==== Pool tokens */
 
 static tide_mempool **new_pool(lua_State *L) {
-  tide_mempool **u = lua_newuserdatauv(L, sizeof *u, 0);
+  tide_mempool **u = ltide_new_object(L, sizeof *u, 0);
   *u = NULL;
   luaL_setmetatable(L, POOL_META);
   return u;
@@ -71,7 +71,7 @@ tide_graph *ltide_check_graph(lua_State *L, int arg, const char *name) {
 }
 
 tide_graph **ltide_new_graph(lua_State *L) {
-  tide_graph **u = lua_newuserdatauv(L, sizeof *u, 0);
+  tide_graph **u = ltide_new_object(L, sizeof *u, 0);
   *u = NULL;
   luaL_setmetatable(L, GRAPH_META);
   return u;
@@ -310,6 +310,7 @@ int ltide_cuda_graph(lua_State *L) {
   if (tide_thread_is_capturing())
     return ltide_error(L, "StateError", "graph: this thread captures another graph, expected one at a time");
   lua_gc(L, LUA_GCCOLLECT); /* what dead tensors hold cannot be given back during the capture */
+  ltide_enter_again(L);
   graph_block b = {g, NULL, 0};
   ltide_try(L, enter_graph(&b, g, &o, stream));
   tide_graph_retain(g);

@@ -89,6 +89,7 @@ static tide_stream *push_side(lua_State *L, ltide_state *S, int inputs) {
   int device = TIDE_CURRENT;
   if (lua_rawgeti(L, inputs, 1) != LUA_TNIL) device = tide_tensor_device(ltide_check_tensor(L, S, -1, "input"));
   lua_pop(L, 1);
+  ltide_enter_again(L);
   ltide_try(L, tide_stream_new(&side, device, 0));
   ltide_push_stream(L, side);
   tide_stream_release(side);

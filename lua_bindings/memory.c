@@ -121,6 +121,7 @@ static int lempty_cache(lua_State *L) {
   }
   if (!tide_is_initialized()) return 0;
   if (collect) lua_gc(L, LUA_GCCOLLECT);
+  ltide_enter_again(L);
   ltide_try(L, tide_memory_empty_cache(TIDE_CURRENT));
   return 0;
 }

@@ -257,7 +257,7 @@ static tide_memory_snapshot *take(lua_State *L, int n, const char *const *keys, 
   ltide_check_keys(L, a.opts, keys);
   *opts = a.opts;
   uint64_t pool = check_pool(L, a.opts);
-  holder *h = lua_newuserdatauv(L, sizeof *h, 0);
+  holder *h = ltide_new_object(L, sizeof *h, 0);
   h->snapshot = NULL;
   luaL_setmetatable(L, SNAPSHOT_META);
   ltide_try(L, tide_memory_snapshot_new(&h->snapshot, pool, flags));

@@ -43,6 +43,7 @@ static int lmemory_scope(lua_State *L) {
   if (!fn) lua_settop(L, 1);
   lua_createtable(L, 0, 5);
   set_counts(L, &(tide_tally_figures){0});
+  ltide_enter_again(L);
   tally_scope s = {.before = tide_current_tally()};
   ltide_try(L, tide_tally_new(&s.tally, label, s.before));
   if (s.before) tide_tally_retain(s.before);

@@ -43,15 +43,15 @@ static int find_scope(const ltide_record *r, const ltide_scope *s) {
 static void leave_scope(lua_State *L, ltide_scope *s) {
   if (!s->open) return;
   ltide_enter(L);
-  int at = find_scope(s->record, s);
-  for (int i = at + 1; i < s->record->depth; i++) {
-    ltide_scope *inner = s->record->scopes[i];
-    ltide_warn(L, "%s: block opened at %s:%d was still open when the one around it ended", inner->what, inner->source,
-               inner->line);
+  ltide_record *r = s->record;
+  while (r->depth > 0 && r->scopes[--r->depth] != s) {
+    ltide_scope *inner = r->scopes[r->depth]; /* out of the list first: making the warning may collect it */
     inner->open = false;
     if (inner->leave != leave_arena) inner->leave(NULL, inner->data);
+    ltide_warn(L, "%s: block opened at %s:%d was still open when the one around it ended", inner->what, inner->source,
+               inner->line);
   }
-  s->record->depth = at;
+  ltide_enter_again(L);
   s->open = false;
   s->leave(L, s->data);
 }
@@ -151,7 +151,7 @@ static void link_scope(lua_State *L, ltide_scope *s, ltide_record *r, const char
 /* Pushes the scope, open. The record is kept alive by its first user value: a scope may outlive its coroutine. */
 static ltide_scope *push_scope(lua_State *L, const char *what, ltide_leave_fn leave, const void *data, size_t size) {
   ltide_state *S = ltide_enter(L);
-  ltide_scope *s = lua_newuserdatauv(L, sizeof *s + size, 2);
+  ltide_scope *s = ltide_new_object(L, sizeof *s + size, 2);
   memset(s, 0, sizeof *s);
   luaL_setmetatable(L, SCOPE_META);
   lua_pushthread(L);
@@ -176,7 +176,7 @@ static void push_lent(lua_State *L, const char *what, ltide_leave_fn leave, cons
     lua_remove(L, -2);
     s = lua_touserdata(L, -1);
   } else {
-    s = lua_newuserdatauv(L, sizeof *s + LENT_DATA, 0);
+    s = ltide_new_object(L, sizeof *s + LENT_DATA, 0);
     memset(s, 0, sizeof *s);
     luaL_setmetatable(L, SCOPE_META);
   }
@@ -396,8 +396,8 @@ static int lscope(lua_State *L) {
   int fn_arg = lua_isfunction(L, 1) ? 1 : 0;
   ltide_arena *a = calloc(1, sizeof *a);
   if (!a) return ltide_error(L, "OutOfMemoryError", "scope: no memory for the block");
-  a->outer = S->arena;
   push_scope(L, "tide.scope", leave_arena, &a, sizeof a);
+  a->outer = S->arena; /* which one that is is known now: others may have been dropped meanwhile */
   S->arena = a;
   if (!fn_arg) return 1;
   lua_insert(L, 1);

@@ -61,7 +61,7 @@ static int devices_in_use(void) { return tide_is_initialized() ? tide_device_cou
 static int collect(lua_State *L, ltide_state *S) {
   double start = now();
   int result = lua_gc(L, LUA_GCCOLLECT);
-  if (L != ltide_last) ltide_enter(L); /* a finaliser ran a coroutine, perhaps inside an allocation of ours */
+  ltide_enter_again(L); /* this may be inside an allocation of ours */
   tide_memory_pump();
   S->last_end = now();
   S->last_cost = S->last_end - start;
@@ -181,9 +181,9 @@ ltide_state *ltide_enter_slow(lua_State *L) {
   lua_rawget(L, -2);
   ltide_record *r = lua_touserdata(L, -1);
   lua_pop(L, 3);
-  if (!r) r = new_record(L, S);
+  if (S->running != L) note_resumer(L, S);
+  if (!r) r = new_record(L, S); /* a finaliser may call us in it */
   if (S->running != L) {
-    note_resumer(L, S);
     if (S->record) S->record->arena = S->arena;
     lua_pushthread(L);
     lua_rawsetp(L, LUA_REGISTRYINDEX, &key_running);

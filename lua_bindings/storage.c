@@ -20,7 +20,7 @@ static tide_tensor *check_storage(lua_State *L, int arg, const char *name) {
 }
 
 static ltide_storage *new_storage(lua_State *L) {
-  ltide_storage *s = lua_newuserdatauv(L, sizeof *s, 0);
+  ltide_storage *s = ltide_new_object(L, sizeof *s, 0);
   s->bytes = NULL;
   luaL_setmetatable(L, STORAGE_META);
   return s;

@@ -16,7 +16,7 @@ tide_stream *ltide_check_stream(lua_State *L, int arg, const char *name) {
 
 /* The userdata is made closed, so that an error between here and the filling loses nothing. */
 static tide_stream **new_stream(lua_State *L) {
-  tide_stream **u = lua_newuserdatauv(L, sizeof *u, 0);
+  tide_stream **u = ltide_new_object(L, sizeof *u, 0);
   *u = NULL;
   luaL_setmetatable(L, STREAM_META);
   return u;

@@ -14,8 +14,7 @@ static const char key_methods, key_sizes;
 /* {==== Handles */
 
 ltide_tensor *ltide_new_tensor(lua_State *L, ltide_state *S) {
-  ltide_tensor *u = lua_newuserdatauv(L, sizeof *u, 0);
-  if (L != ltide_last) ltide_enter(L); /* a finaliser ran a coroutine: what we do next is our own again */
+  ltide_tensor *u = ltide_new_object(L, sizeof *u, 0);
   u->t = NULL, u->arena = NULL;
   lua_rawgeti(L, LUA_REGISTRYINDEX, S->tensor_ref);
   lua_setmetatable(L, -2);

@@ -81,7 +81,7 @@ static void record_now(lua_State *L, tide_event *event, int device) {
 static int lcuda_timer_new(lua_State *L) {
   ltide_enter(L);
   if (!lua_isnone(L, 1)) return ltide_arg_error(L, 1, "argument", "none");
-  ltide_cuda_timer *t = lua_newuserdatauv(L, sizeof *t, 0);
+  ltide_cuda_timer *t = ltide_new_object(L, sizeof *t, 0);
   *t = (ltide_cuda_timer){0};
   luaL_setmetatable(L, CUDA_TIMER_META);
   ltide_try(L, tide_event_new(&t->start, TIDE_EVENT_TIMING));

@@ -304,6 +304,42 @@ describe("device and stream blocks", function()
     assert.are.equal(0, wrong)
   end)
 
+  it("of every kind outlast finalisers that run coroutines while they are made and left", function()
+    local side, pool, wrong = cuda.Stream(), cuda.MemPool(), {}
+    local meta = { __gc = function() coroutine.wrap(function() cuda.set_device(0) end)() end }
+    local function make() return tide.ones(2, { device = "cuda" }) end
+    local kinds = {
+      device = function() local _ <close> = cuda.device(last) end,
+      stream = function() local _ <close> = cuda.stream(side) end,
+      pool = function() local _ <close> = cuda.use_mem_pool(pool) end,
+      label = function() local _ <close> = cuda.memory.scope "label" end,
+      counts = function() assert(select(2, cuda.memory.scope("label", make)).allocations == 1) end,
+      scope = function()
+        local x
+        do
+          local _ <close> = tide.scope()
+          x = make()
+        end
+        assert(not pcall(x.sum, x))
+      end,
+      made = function() assert(cuda.device(last, function() return cuda.Stream().device.index end) == last) end,
+    }
+    local mode = collectgarbage("incremental", 1, 400)
+    for _ = 1, 30 do
+      for name, f in pairs(kinds) do
+        for _ = 1, 10 do setmetatable({}, meta) end
+        for _ = 1, 10 do
+          local ok, e = pcall(f)
+          if not ok then wrong[#wrong + 1] = name .. ": " .. tostring(e) end
+        end
+        if cuda.current_device() ~= 0 or cuda.current_stream() == side then wrong[#wrong + 1] = name .. " lasts" end
+      end
+    end
+    collectgarbage("incremental", 200, 100)
+    collectgarbage(mode)
+    assert.are.equal("", table.concat(wrong, "\n"))
+  end)
+
   it("are lost with a coroutine that is dropped inside", function()
     warn "@off" -- each of them is reported
     for _ = 1, 20 do
