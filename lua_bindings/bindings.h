@@ -72,6 +72,8 @@ int ltide_error(lua_State *L, const char *kind, const char *format, ...); /* for
 void ltide_push_error(lua_State *L, const char *kind);
 /* Bad argument: "add: x: got string, expected a tensor"; what = NULL: the running function's own name. */
 int ltide_arg_error(lua_State *L, int arg, const char *name, const char *expected);
+/* A handle without what it held, freed or collected and seen by another finaliser: "sum: x: got a freed tensor, ..." */
+int ltide_freed_error(lua_State *L, const char *name, const char *noun);
 /* luaL_checkstring and luaL_checkudata, whose errors would be plain strings. */
 const char *ltide_check_text(lua_State *L, int arg, const char *name);
 void *ltide_check_object(lua_State *L, int arg, const char *meta);

@@ -199,6 +199,11 @@ int ltide_arg_error(lua_State *L, int arg, const char *name, const char *expecte
   return ltide_error(L, "ArgumentError", "%s: %s: got %s, expected %s", ltide_function_name(L), name, got, expected);
 }
 
+int ltide_freed_error(lua_State *L, const char *name, const char *noun) {
+  return ltide_error(L, "StateError", "%s: %s: got a freed %s, expected one that is alive", ltide_function_name(L),
+                     name, noun);
+}
+
 const char *ltide_check_text(lua_State *L, int arg, const char *name) {
   const char *text = lua_tostring(L, arg);
   if (!text) ltide_arg_error(L, arg, name, "a string");

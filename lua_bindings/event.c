@@ -8,6 +8,7 @@
 tide_event *ltide_check_event(lua_State *L, int arg, const char *name) {
   tide_event **u = ltide_test_meta(L, arg, ltide_enter(L)->event_meta);
   if (!u) ltide_arg_error(L, arg, name, "a tide.cuda.Event");
+  if (!*u) ltide_freed_error(L, name, "event");
   return *u;
 }
 

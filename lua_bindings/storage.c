@@ -16,6 +16,7 @@ static tide_tensor *check_storage(lua_State *L, int arg, const char *name) {
   ltide_enter(L);
   ltide_storage *s = test_storage(L, arg);
   if (!s) ltide_arg_error(L, arg, name, "a storage");
+  if (!s->bytes) ltide_freed_error(L, name, "storage");
   return s->bytes;
 }
 
@@ -131,7 +132,7 @@ static int lstorage_tostring(lua_State *L) {
 
 static int lstorage_eq(lua_State *L) {
   ltide_storage *a = test_storage(L, 1), *b = test_storage(L, 2);
-  lua_pushboolean(L, a && b && tide_tensor_storage(a->bytes) == tide_tensor_storage(b->bytes));
+  lua_pushboolean(L, a && b && a->bytes && b->bytes && tide_tensor_storage(a->bytes) == tide_tensor_storage(b->bytes));
   return 1;
 }
 
@@ -169,7 +170,7 @@ void ltide_open_storage(lua_State *L, ltide_state *S) {
       {"cpu", lstorage_cpu, "s:cpu() -> Storage\nA copy on the cpu, or s itself if it is there."},
       {NULL, NULL, NULL}};
   int module = lua_gettop(L);
-  luaL_newmetatable(L, STORAGE_META);
+  ltide_newmetatable(L, STORAGE_META);
   S->storage_meta = lua_topointer(L, -1);
   luaL_setfuncs(L, meta, 0);
   lua_pushcfunction(L, lstorage_nbytes);

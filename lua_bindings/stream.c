@@ -11,6 +11,7 @@
 tide_stream *ltide_check_stream(lua_State *L, int arg, const char *name) {
   tide_stream **u = ltide_test_meta(L, arg, ltide_enter(L)->stream_meta);
   if (!u) ltide_arg_error(L, arg, name, "a tide.cuda.Stream");
+  if (!*u) ltide_freed_error(L, name, "stream");
   return *u;
 }
 

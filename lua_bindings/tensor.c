@@ -25,20 +25,16 @@ ltide_tensor *ltide_new_tensor(lua_State *L, ltide_state *S) {
   return u;
 }
 
-static void refuse_freed(lua_State *L, const char *name) {
-  ltide_error(L, "StateError", "%s: %s: got a freed tensor, expected one that is alive", ltide_function_name(L), name);
-}
-
 tide_tensor *ltide_check_tensor(lua_State *L, ltide_state *S, int arg, const char *name) {
   ltide_tensor *u = ltide_test_handle(L, S, arg);
   if (!u) ltide_arg_error(L, arg, name, "a tensor");
-  if (!u->t) refuse_freed(L, name);
+  if (!u->t) ltide_freed_error(L, name, "tensor");
   return u->t;
 }
 
 tide_tensor *ltide_test_tensor(lua_State *L, ltide_state *S, int arg) {
   ltide_tensor *u = ltide_test_handle(L, S, arg);
-  if (u && !u->t) refuse_freed(L, "tensor");
+  if (u && !u->t) ltide_freed_error(L, "tensor", "tensor");
   return u ? u->t : NULL;
 }
 

@@ -35,6 +35,24 @@ describe("the collector", function()
     assert.are.equal("true\n", out)
   end)
 
+  it("leaves handles that another finaliser may still see", function()
+    local makes = { Storage = function() return tide.ones(1):storage() end }
+    local uses = { Storage = function(s) return s:nbytes(), s == tide.ones(1):storage() end }
+    if D.cuda then
+      makes.Stream, makes.Event = tide.cuda.Stream, tide.cuda.Event
+      uses.Stream = function(s) return s == tide.cuda.current_stream(), s.device end
+      uses.Event = function(ev) return ev.device end
+    end
+    for name, make in pairs(makes) do
+      local kind
+      local owner = setmetatable({}, { __gc = function(o) kind = select(2, pcall(uses[name], o.handle)).kind end })
+      owner.handle = make() -- made later, so it is finalised first
+      owner = nil
+      collectgarbage()
+      assert.are.equal("StateError", kind, name)
+    end
+  end)
+
   it("is safe in any order at the end of a state", function()
     local out, err, code = D.run({ "-e", [[
       x = tide.zeros(10)

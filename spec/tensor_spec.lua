@@ -264,6 +264,7 @@ describe("storage", function()
     D.eq({ { 0, 0, 0 }, { 0, 0, 0 } }, x)
     assert.matches("bytes_of", D.raises("ArgumentError", function() return s.bytes_of end).message, 1, true)
     D.raises("ArgumentError", function() s.device = "cpu" end)
+    assert.are.equal("tide.Storage", getmetatable(s)) -- its finaliser is not called by hand
   end)
 
   it("moves between devices", function()
