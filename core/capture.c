@@ -15,7 +15,7 @@
  *
  * Invariants: stream->capture is set exactly while the stream is in graph->streams; only the capturing thread changes
  * either; tide__sync_watch counts every capture under way. */
-#include "graph.h"
+#include "allocator.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -86,6 +86,8 @@ static tide_status check_begin(const tide_graph *g, tide_stream *stream, const t
                       "expected another stream to be current");
   if (tide__stream_legacy(stream))
     return tide__fail(TIDE_STATE, "graph_begin: the legacy stream cannot be captured, expected another stream");
+  if (pool && pool->epoch != tide__epoch_now())
+    return tide__fail(TIDE_STATE, "graph_begin: the pool belongs to a runtime that has ended or was reset");
   int of = tide_mempool_device(pool);
   if (of != TIDE_ALL_DEVICES && of != stream->device)
     return tide__fail(TIDE_DEVICE, "graph_begin: the pool is of another device, got %s, expected %s",

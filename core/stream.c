@@ -352,6 +352,13 @@ uint64_t tide_stream_handle(const tide_stream *s) {
   return tide__stream_handle(s);
 }
 
+bool tide_stream_same(const tide_stream *a, const tide_stream *b) {
+  if (!a || !b) return false;
+  if (a == b) return true;
+  return a->device == b->device && a->epoch == tide__epoch_now() && b->epoch == a->epoch &&
+         tide__stream_handle(a) == tide__stream_handle(b);
+}
+
 bool tide__stream_legacy(const tide_stream *s) { return s->external && tide__stream_handle(s) == 0; }
 
 tide_status tide_stream_priority_range(int *least, int *greatest, int device) {

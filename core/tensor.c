@@ -101,7 +101,7 @@ bool tide_tensor_same_view(const tide_tensor *x, const tide_tensor *y) {
 
 tide_status tide_tensor_record_stream(tide_tensor *x, tide_stream *stream) {
   TIDE_TRY(tide__check(x, "record_stream", "x"));
-  if (!stream) return tide__fail(TIDE_ARGUMENT, "record_stream: wrong stream, got none, expected a stream");
+  TIDE_TRY(tide__stream_check(stream, "record_stream"));
   if (x->storage->device < 0 && !x->storage->pinned)
     return tide__fail(TIDE_DEVICE, "record_stream: wrong device of x, got cpu, expected an accelerator");
   tide__storage_use(x->storage, stream);

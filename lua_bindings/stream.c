@@ -149,8 +149,7 @@ static int lstream_wait_streams(lua_State *L) {
 static int stream_eq(lua_State *L) {
   const void *meta = ltide_enter(L)->stream_meta;
   tide_stream **a = ltide_test_meta(L, 1, meta), **b = ltide_test_meta(L, 2, meta);
-  lua_pushboolean(L, a && b && tide_stream_device(*a) == tide_stream_device(*b) &&
-                         tide_stream_handle(*a) == tide_stream_handle(*b));
+  lua_pushboolean(L, a && b && tide_stream_same(*a, *b));
   return 1;
 }
 

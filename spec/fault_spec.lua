@@ -240,7 +240,7 @@ describe("device_reset", function()
     D.simulate(2, [[
       local tide = require "tide"
       local cuda = tide.cuda
-      local s, ev = cuda.Stream(), cuda.Event()
+      local s, ev, other_s, token = cuda.Stream(), cuda.Event(), cuda.Stream(), cuda.graph_pool_handle()
       local x, p, c = tide.ones(64, { device = "cuda" }), tide.ones(64, { pin_memory = true }), tide.ones(64)
       local view, other, bytes = x:view(8, 8), tide.ones(3, { device = "cuda:1" }), x:storage()
       cuda.synchronize()
@@ -254,11 +254,14 @@ describe("device_reset", function()
         op = function() return x + 1 end, view = function() return view:sum() end, read = function() return x:totable() end,
         pinned = function() return p:sum() end, other = function() return other:item() end, into = function() x:copy_(c) end,
         stream = function() s:synchronize() end, block = function() cuda.stream(s, print) end, event = function() ev:record() end,
-        wait = function() cuda.current_stream():wait_stream(s) end, printing = function() return tostring(x) end,
+        wait = function() cuda.current_stream():wait_stream(s) end, use = function() tide.ones(3):cuda():record_stream(s) end,
+        pool = function() cuda.graph(cuda.CUDAGraph(), { pool = token }, print) end, printing = function() return tostring(x) end,
       } do
         local ok, e = pcall(f)
         assert(not ok and e.kind == "StateError", name .. ": " .. tostring(e))
       end
+      assert(s ~= other_s and s ~= cuda.ExternalStream(0))
+      collectgarbage()
       assert(c:sum():item() == 64)
       assert(cuda.memory_allocated(0) == 0 and cuda.memory_reserved(0) == 0 and cuda.memory_allocated(1) == 0)
       local y = c:cuda() + 1

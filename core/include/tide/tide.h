@@ -209,6 +209,8 @@ TIDE_API void tide_stream_release(tide_stream *stream); /* work in it still comp
 TIDE_API int tide_stream_device(const tide_stream *stream);
 TIDE_API int tide_stream_priority(const tide_stream *stream);
 TIDE_API uint64_t tide_stream_handle(const tide_stream *stream); /* the driver's handle; distinct for live streams */
+/* Do both stand for one stream of the device? Those of a runtime that has ended or was reset are like no other. */
+TIDE_API bool tide_stream_same(const tide_stream *a, const tide_stream *b);
 TIDE_API tide_status tide_stream_priority_range(int *least, int *greatest, int device);
 TIDE_API tide_status tide_stream_query(bool *done, tide_stream *stream);
 TIDE_API tide_status tide_stream_synchronize(tide_stream *stream); /* synchronises */
