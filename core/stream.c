@@ -352,10 +352,12 @@ uint64_t tide_stream_handle(const tide_stream *s) {
   return tide__stream_handle(s);
 }
 
+bool tide_stream_is_live(const tide_stream *s) { return s && s->epoch == tide__epoch_now(); }
+
 bool tide_stream_same(const tide_stream *a, const tide_stream *b) {
   if (!a || !b) return false;
   if (a == b) return true;
-  return a->device == b->device && a->epoch == tide__epoch_now() && b->epoch == a->epoch &&
+  return tide_stream_is_live(a) && tide_stream_is_live(b) && a->device == b->device &&
          tide__stream_handle(a) == tide__stream_handle(b);
 }
 

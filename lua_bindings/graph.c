@@ -252,7 +252,7 @@ static void leave_graph(lua_State *L, void *data) {
   ltide_try(L, status);
 }
 
-/* Pushes the stream of this state on which graphs of the current device are captured. */
+/* Pushes the stream of this state on which graphs of the current device are captured. A reset ends it. */
 static tide_stream *push_side_stream(lua_State *L) {
   int device = tide_current_device();
   if (lua_rawgetp(L, LUA_REGISTRYINDEX, &key_streams) != LUA_TTABLE) {
@@ -261,7 +261,7 @@ static tide_stream *push_side_stream(lua_State *L) {
     lua_rawsetp(L, LUA_REGISTRYINDEX, &key_streams);
     lua_remove(L, -2);
   }
-  if (lua_rawgeti(L, -1, device) == LUA_TNIL) {
+  if (lua_rawgeti(L, -1, device) == LUA_TNIL || !tide_stream_is_live(ltide_check_stream(L, -1, "stream"))) {
     tide_stream *s;
     lua_pop(L, 1);
     ltide_try(L, tide_stream_new(&s, device, 0));

@@ -209,7 +209,9 @@ TIDE_API void tide_stream_release(tide_stream *stream); /* work in it still comp
 TIDE_API int tide_stream_device(const tide_stream *stream);
 TIDE_API int tide_stream_priority(const tide_stream *stream);
 TIDE_API uint64_t tide_stream_handle(const tide_stream *stream); /* the driver's handle; distinct for live streams */
-/* Do both stand for one stream of the device? Those of a runtime that has ended or was reset are like no other. */
+/* Is it of the present runtime, and not of one that has ended or was reset? */
+TIDE_API bool tide_stream_is_live(const tide_stream *stream);
+/* Do both stand for one stream of the device? One that is not live is like no other. */
 TIDE_API bool tide_stream_same(const tide_stream *a, const tide_stream *b);
 TIDE_API tide_status tide_stream_priority_range(int *least, int *greatest, int device);
 TIDE_API tide_status tide_stream_query(bool *done, tide_stream *stream);
