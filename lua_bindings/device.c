@@ -219,17 +219,22 @@ static void leave_device(lua_State *L, void *data) {
   tide_current_set_device(*(int *)data);
 }
 
+/* On TIDE_CPU the block is none: what is set inside lasts. */
 static int enter_device(lua_State *L, const char *what, int device) {
   if (!lua_isnoneornil(L, 2) && !lua_isfunction(L, 2)) return ltide_arg_error(L, 2, "fn", "a function or nothing");
-  int before = tide_current_device();
+  int before = tide_current_device(), fn = lua_isfunction(L, 2) ? 2 : 0;
+  if (device == TIDE_CPU) return ltide_scoped(L, what, fn, ltide_leave_nothing, "", 0);
   if (device >= 0) ltide_try(L, tide_current_set_device(device));
-  return ltide_scoped(L, what, lua_isfunction(L, 2) ? 2 : 0, leave_device, &before, sizeof before);
+  return ltide_scoped(L, what, fn, leave_device, &before, sizeof before);
 }
 
 static int lcuda_device(lua_State *L) {
   ltide_enter(L);
   int device = ltide_check_device(L, 1, "device", LTIDE_NIL_OK | LTIDE_NEGATIVE_OK);
-  if (device != TIDE_CURRENT) device = check_accelerator(L, 1, 0);
+  if (device != TIDE_CURRENT)
+    device = check_accelerator(L, 1, 0);
+  else if (!ltide_is_device(L, 1)) /* nil or negative, and not "cuda" */
+    device = TIDE_CPU;
   return enter_device(L, "cuda.device", device);
 }
 
@@ -446,11 +451,13 @@ void ltide_open_device(lua_State *L, ltide_state *S) {
        "tide.cuda.set_device(dev)\nSelects the GPU that 'cuda' means in this coroutine; nothing for a negative id."},
       {"device", lcuda_device,
        "tide.cuda.device(dev, fn, ...) -> results of fn\nlocal _ <close> = tide.cuda.device(dev)\n"
-       "Selects a GPU for a block; nil or a negative id changes nothing. Restored on leaving, also after an error."},
+       "Selects a GPU for a block. Restored on leaving, also after an error. nil or a negative id changes nothing, nor "
+       "does leaving then."},
       {"device_ctx_manager", lcuda_device, "tide.cuda.device_ctx_manager: another name of tide.cuda.device"},
       {"device_of", ldevice_of,
        "tide.cuda.device_of(obj, fn, ...) -> results of fn\nlocal _ <close> = tide.cuda.device_of(obj)\n"
-       "Selects the GPU of a tensor or storage for a block; changes nothing when obj is on the CPU."},
+       "Selects the GPU of a tensor or storage for a block; changes nothing when obj is on the CPU, nor does leaving "
+       "then."},
       {"synchronize", lsynchronize,
        "tide.cuda.synchronize([dev])\nWaits for all work of all streams of the device. Reports errors of that work."},
       {"synchronize_all", lsynchronize_all, "tide.cuda.synchronize_all()\nWaits for every device in use."},

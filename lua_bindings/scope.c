@@ -245,6 +245,8 @@ int ltide_scoped_with(lua_State *L, const char *what, int fn_arg, ltide_leave_fn
   return call_inside(L, fn_arg);
 }
 
+void ltide_leave_nothing(lua_State *L, void *data) { (void)L, (void)data; }
+
 /* {==== Arenas */
 
 typedef struct ltide_arena {

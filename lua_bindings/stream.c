@@ -199,13 +199,11 @@ static void leave_stream(lua_State *L, void *data) {
   tide_stream_release(b->elsewhere);
 }
 
-static void leave_nothing(lua_State *L, void *data) { (void)L, (void)data; }
-
 static int enter_stream(lua_State *L, const char *what, int arg) {
   ltide_enter(L);
   int fn = lua_isnoneornil(L, arg + 1) ? 0 : arg + 1;
   if (fn && !lua_isfunction(L, fn)) return ltide_arg_error(L, fn, "fn", "a function or nothing");
-  if (lua_isnil(L, arg)) return ltide_scoped(L, what, fn, leave_nothing, "", 0);
+  if (lua_isnil(L, arg)) return ltide_scoped(L, what, fn, ltide_leave_nothing, "", 0);
   tide_stream *s = ltide_check_stream(L, arg, "stream");
   stream_before before = {tide_current_device(), tide_stream_device(s), NULL, NULL};
   if ((before.stream = tide_current_selected(before.other))) tide_stream_retain(before.stream);

@@ -138,6 +138,14 @@ describe("current device", function()
     for _, none in ipairs { -1, "nil" } do
       cuda.device(none ~= "nil" and none or nil, function() assert.are.equal(0, cuda.current_device()) end)
     end
+    for _, enter in ipairs { function(f) cuda.device(nil, f) end, function(f) cuda.device(-1, f) end,
+      function(f) cuda.device_of(tide.zeros(1), f) end } do
+      enter(function() cuda.set_device(1) end)
+      assert.are.equal(1, cuda.current_device()) -- left as it was entered: nothing is restored
+      cuda.device("cuda", function() cuda.set_device(0) end)
+      assert.are.equal(1, cuda.current_device())
+      cuda.set_device(0)
+    end
     assert.is_true(cuda.device_ctx_manager ~= nil)
     cuda.set_device(1)
     assert.are.equal(1, cuda.current_device())
