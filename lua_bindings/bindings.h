@@ -175,6 +175,8 @@ void ltide_arena_remove(ltide_tensor *u);              /* the handle is freed, c
  * go of what data holds and restores nothing. */
 typedef void (*ltide_leave_fn)(lua_State *L, void *data);
 int ltide_scoped(lua_State *L, const char *what, int fn_arg, ltide_leave_fn leave, const void *data, size_t size);
+/* For a leave function with a state: was the block left by neither an error nor the closing of its coroutine? */
+bool ltide_left_in_order(lua_State *L);
 void ltide_leave_nothing(lua_State *L, void *data); /* for a block that changes nothing */
 /* The same with a value at the top of the stack that is returned behind the results of the closure, or behind the scope
  * object. leave finds it as the second user value of the scope, which is at index 1 of its stack. */

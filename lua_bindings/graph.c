@@ -2,9 +2,9 @@
  *
  * A handle holds one reference; a pool token holds one to its pool. The block tide.cuda.graph selects a stream of its
  * own, one for each device and each Lua state, so that states on several threads never meet on one. When it is left in
- * order it ends the capture, and an error of that is raised there; when it is left by an error the capture is dropped
- * and that error goes on. Collection may end the last reference of a graph at any moment, inside another capture too:
- * core then lets it go later.
+ * order it ends the capture, and an error of that is raised there; when it is left by an error, or because its
+ * coroutine is closed, the capture is dropped and that error goes on. Collection may end the last reference of a graph
+ * at any moment, inside another capture too: core then lets it go later.
  *
  * Invariant: what the block has changed is changed back before anything is raised. */
 #include <string.h>
@@ -234,7 +234,6 @@ static void restore(graph_block *b) {
   tide_stream_release(b->stream);
 }
 
-/* Lua gives __close the error that leaves the block, if one does. */
 static void leave_graph(lua_State *L, void *data) {
   graph_block *b = data;
   tide_status status = TIDE_OK;
@@ -243,7 +242,7 @@ static void leave_graph(lua_State *L, void *data) {
     tide_graph_release(b->graph);
     return;
   }
-  if (lua_isnoneornil(L, 2))
+  if (ltide_left_in_order(L))
     status = tide_graph_end(b->graph);
   else
     tide_graph_abort(b->graph);
@@ -354,7 +353,8 @@ static const ltide_reg cuda_list[] = {
      "Captures the work of a block into g, on a stream of its own unless one is given. Collects garbage, waits for the "
      "device and empties the caches first. Nothing inside is executed, but on streams (so on other devices) that have "
      "not "
-     "joined by waiting for the captured one; what would need its values is a StateError that ends the capture."},
+     "joined by waiting for the captured one; what would need its values is a StateError that ends the capture. An "
+     "error inside drops the capture, and so does closing the coroutine of an unfinished block."},
     {"graph_pool_handle", ltide_graph_pool_handle,
      "tide.cuda.graph_pool_handle() -> token\nNames a new pool of memory, for captures that share one."},
     {"is_current_stream_capturing", lis_current_stream_capturing,

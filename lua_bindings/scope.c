@@ -20,6 +20,7 @@ typedef struct ltide_scope {
   const char *what;
   bool open;
   bool lent; /* of a closure form: nobody else has it, it goes with its coroutine or serves again */
+  bool runs; /* of a closure form: its function has not returned */
   int line;  /* 0: not known */
   char source[LUA_IDSIZE];
   int64_t data[]; /* a userdata is aligned for no more */
@@ -76,8 +77,18 @@ bool ltide_scopes_own(const ltide_record *r) {
   return true;
 }
 
+/* Lua gives __close the error that leaves the block, if one does. A coroutine that is closed has no caller there. */
+bool ltide_left_in_order(lua_State *L) {
+  const ltide_scope *s = lua_touserdata(L, 1);
+  lua_Debug ar;
+  bool is_main = lua_pushthread(L);
+  lua_pop(L, 1);
+  return !s->runs && lua_isnoneornil(L, 2) && (is_main || lua_getstack(L, 1, &ar));
+}
+
 static int scope_close(lua_State *L) {
   ltide_scope *s = ltide_check_object(L, 1, SCOPE_META);
+  lua_settop(L, 1);
   check_owner(L, s);
   if (s->open && s->record->scopes[s->record->depth - 1] != s) {
     ltide_scope *inner = s->record->scopes[s->record->depth - 1];
@@ -202,7 +213,8 @@ static void give_back(lua_State *L) {
 static int scoped_done(lua_State *L, int status, lua_KContext slot) {
   (void)status;
   luaL_checkstack(L, 4, "tide: results of a block");
-  const ltide_scope *s = lua_touserdata(L, (int)slot);
+  ltide_scope *s = lua_touserdata(L, (int)slot);
+  s->runs = false;
   if (s->lent) {
     lua_pushvalue(L, (int)slot);
     lua_closeslot(L, (int)slot);
@@ -216,6 +228,7 @@ static int scoped_done(lua_State *L, int status, lua_KContext slot) {
 
 /* Stack: the scope at fn_arg, the closure and its arguments behind it. */
 static int call_inside(lua_State *L, int fn_arg) {
+  ((ltide_scope *)lua_touserdata(L, fn_arg))->runs = true;
   lua_toclose(L, fn_arg);
   lua_callk(L, lua_gettop(L) - fn_arg - 1, LUA_MULTRET, fn_arg, scoped_done);
   return scoped_done(L, LUA_OK, fn_arg);

@@ -133,6 +133,42 @@ describe("what cannot be captured", function()
     D.eq(2, x[1])
   end)
 
+  it("does not concern a block that is left because its coroutine is closed: the capture is dropped", function()
+    local graphs = { cuda.CUDAGraph(), cuda.CUDAGraph() }
+    local function work()
+      x:add_(1)
+      coroutine.yield()
+      x:add_(10)
+    end
+    for i, body in ipairs { function(g) cuda.graph(g, work) end, function(g)
+      local _ <close> = cuda.graph(g)
+      work()
+    end } do
+      local co = coroutine.create(body)
+      assert.is_true(coroutine.resume(co, graphs[i]))
+      assert.is_true(coroutine.close(co))
+      assert.is_false(cuda.is_current_stream_capturing())
+      D.raises("StateError", graphs[i].replay, graphs[i])
+      cuda.graph(graphs[i], function() x:add_(1) end)
+      graphs[i]:replay()
+    end
+    D.eq(3, x[1])
+    local failed = cuda.CUDAGraph()
+    assert.is_false(pcall(cuda.graph, failed, function() error() end)) -- nil is an error too
+    D.raises("StateError", failed.replay, failed)
+    local co = coroutine.wrap(function(g) -- that ends in order, it is a capture as any
+      local _ <close> = cuda.graph(g)
+      x:add_(1)
+      coroutine.yield()
+      x:add_(1)
+    end)
+    local g = cuda.CUDAGraph()
+    co(g)
+    co()
+    g:replay()
+    D.eq(5, x[1])
+  end)
+
   it("is dropped with the graph", function()
     do
       local g = cuda.CUDAGraph()
