@@ -448,7 +448,9 @@ void ltide_open_device(lua_State *L, ltide_state *S) {
       {"current_device", lcurrent_device,
        "tide.cuda.current_device() -> integer\nId of the GPU that 'cuda' means in this coroutine, from 0."},
       {"set_device", lset_device,
-       "tide.cuda.set_device(dev)\nSelects the GPU that 'cuda' means in this coroutine; nothing for a negative id."},
+       "tide.cuda.set_device(dev)\nSelects the GPU that 'cuda' means in this coroutine; nothing for a negative id. "
+       "A new coroutine takes over the device and the streams of the one that has resumed it when it first calls "
+       "tide, and has its own from then on."},
       {"device", lcuda_device,
        "tide.cuda.device(dev, fn, ...) -> results of fn\nlocal _ <close> = tide.cuda.device(dev)\n"
        "Selects a GPU for a block. Restored on leaving, also after an error. nil or a negative id changes nothing, nor "

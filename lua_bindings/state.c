@@ -1,10 +1,10 @@
 /* state.c: the module's entry, the struct of each Lua universe, and the current device and streams of each coroutine.
  *
  * Every coroutine that calls tide has a record: its tide_current and its stack of open scopes. Records hang in a
- * registry table with weak keys, so a record goes with its coroutine. A new record inherits from the coroutine that
- * resumed it. Lua does not say who that was; it is the last caller that is still active (it has frames and has not
- * yielded), found by walking the chain of resumers from the coroutine that called last. That one is anchored in the
- * registry, so that the pointer kept for the fast compare cannot dangle.
+ * registry table with weak keys, so a record goes with its coroutine. A new record, made at the coroutine's first call,
+ * inherits from the one that has resumed it then. Lua does not say who that was; it is the last caller that is still
+ * active (it has frames and has not yielded), found by walking the chain of resumers from the coroutine that called
+ * last. That one is anchored in the registry, so that the pointer kept for the fast compare cannot dangle.
  *
  * Collector: Lua sees 24 bytes of each tensor. Every 256 MiB that are allocated, what is alive is compared with what
  * the last collection left; as much again (at least 256 MiB, at most an eighth of a device) asks for a full collection,

@@ -259,7 +259,7 @@ describe("device and stream blocks", function()
     assert.are.equal(0, cuda.current_device())
   end)
 
-  it("are inherited by a coroutine from the one that first resumes it", function()
+  it("are inherited by a coroutine from the one that resumed it, at its first call", function()
     local co = coroutine.create(function()
       local first = cuda.current_device()
       coroutine.yield(first)
@@ -270,6 +270,12 @@ describe("device and stream blocks", function()
     assert.are.equal(0, cuda.current_device())
     local _, second = coroutine.resume(co)
     assert.are.equal(last, second)
+    local late = coroutine.wrap(function() -- what counts is who has resumed it when it first calls tide
+      coroutine.yield()
+      return cuda.current_device()
+    end)
+    late()
+    assert.are.equal(last, cuda.device(last, late))
   end)
 
   -- The collector finds dead coroutines in the middle of operations; each result below would count from 0 if the
