@@ -195,7 +195,7 @@ static tide_status retry(tide__allocator *a, tide__request *r, tide_block **out)
   return status == TIDE_MEMORY ? tide__allocator_fail(a, r->stream->device, r->bytes) : status;
 }
 
-static tide_status climb(tide__allocator *a, tide__request *r, tide_block **out) {
+static tide_status rungs(tide__allocator *a, tide__request *r, tide_block **out) {
   int device = r->stream->device;
   tide_status status = search(a, r, out);
   if (status != TIDE_MEMORY) return status;
@@ -209,6 +209,16 @@ static tide_status climb(tide__allocator *a, tide__request *r, tide_block **out)
     TIDE_TRY(tide__allocator_release_cached(a));
   }
   return retry(a, r, out);
+}
+
+/* The hooks run finalisers, which may make another stream or pool current and let go of the request's. */
+static tide_status climb(tide__allocator *a, tide__request *r, tide_block **out) {
+  tide_stream_retain(r->stream);
+  if (r->mempool) tide_mempool_retain(r->mempool);
+  tide_status status = rungs(a, r, out);
+  tide_mempool_release(r->mempool);
+  tide__stream_keep(r->stream);
+  return status;
 }
 
 /* ---- what core calls ---- */

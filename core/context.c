@@ -257,6 +257,10 @@ void tide_shutdown(void) {
 tide_status tide_device_reset(int device) {
   if (ending_here)
     return tide__fail(TIDE_STATE, "device_reset: called from a hook while tide ends, expected before tide_shutdown");
+  if (reclaiming) /* an operation is under way on this very thread */
+    return tide__fail(TIDE_STATE,
+                      "device_reset: called from a finaliser while an allocation collects garbage, expected "
+                      "outside of finalisers");
   TIDE_TRY(tide__device_resolve_accelerator(&device, device, "device_reset"));
   TIDE_TRY(tide__sync_asked("device_reset"));
   end_begin();

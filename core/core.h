@@ -194,6 +194,9 @@ typedef struct tide__aside {
 /* Around what hooks run. */
 tide__aside tide__aside_leave(void);
 void tide__aside_return(tide__aside before);
+/* Takes over a reference, and holds it until the next call on this thread: an operation under way uses the stream on,
+ * though the host has run code that may have let it go. */
+void tide__stream_keep(tide_stream *stream);
 /* A number that no stream has. */
 uint64_t tide__stream_number(void);
 /* The driver's, or 0; it stays inside: who gives it away calls tide_stream_handle. */

@@ -58,6 +58,7 @@ static tide_stream *wrapped[MOST_WRAPPED]; /* the lock guards them; retained, th
 static int wrapped_next;
 
 static _Thread_local tide_current own;
+static _Thread_local tide_stream *used_on; /* retained: see tide__stream_keep */
 static _Thread_local tide_current *bound;
 
 /* ---- making and ending ---- */
@@ -428,10 +429,20 @@ static void clear_own(void) {
   tide_tally_release(own.tally);
   own.tally = NULL;
   bound = NULL;
+  tide_stream_release(used_on);
+  used_on = NULL;
 }
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static void watch_threads(void) { tide__thread_at_end(clear_own); }
+
+void tide__stream_keep(tide_stream *stream) {
+  tide_stream *before = used_on;
+  pthread_once(&once, watch_threads);
+  tide__thread_touch();
+  used_on = stream;
+  tide_stream_release(before);
+}
 
 static inline tide_current *now(void) {
   tide_current *c = bound ? bound : &own;

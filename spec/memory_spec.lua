@@ -323,6 +323,29 @@ describe("memory", function()
     D.raises("ArgumentError", cuda.set_per_process_memory_fraction, "x")
   end)
 
+  it("comes to an operation whose collection of garbage changes the stream or resets the device", function()
+    on_small [[
+      collectgarbage "stop"
+      local a = bytes(total // 2)
+      bytes(total // 4)
+      cuda.set_stream(cuda.Stream()) -- held by nothing else
+      collectgarbage "step"
+      setmetatable({}, { __gc = function()
+        cuda.set_stream(cuda.default_stream())
+        collectgarbage()
+      end })
+      local b = bytes(total // 5 * 2):fill_(1)
+      cuda.Stream()
+      assert(b[1]:item() == 1)]]
+    on_small [[
+      collectgarbage "stop"
+      bytes(total // 3 * 2)
+      local ok, e
+      setmetatable({}, { __gc = function() ok, e = pcall(cuda.device_reset) end })
+      assert(bytes(total // 3 * 2):fill_(1)[1]:item() == 1)
+      assert(ok == false and e.kind == "StateError", tostring(e))]]
+  end)
+
   it("that Lua has dropped is found before an allocation fails", function()
     on_small [[
       collectgarbage "stop"

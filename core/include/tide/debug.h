@@ -34,8 +34,9 @@ TIDE_API bool tide_launch_blocking(void);
 
 /* For recovery after a sticky error: every accelerator in use loses its context and all that lies on it, and is opened
  * anew when it is used next. Tensors on accelerators and in page-locked memory, streams, events, graphs and pools
- * become handles whose use fails with STATE; ordinary CPU memory stays. No other thread may use tide meanwhile. Whether
- * a device works after its fault is for the driver to say: a new process is the sure way. `device` must exist. */
+ * become handles whose use fails with STATE; ordinary CPU memory stays. No other thread may use tide meanwhile, and a
+ * reclaim hook, which an operation under way has called, gets STATE. Whether a device works after its fault is for the
+ * driver to say: a new process is the sure way. `device` must exist. */
 TIDE_API tide_status tide_device_reset(int device);
 
 /* Where the calling thread's warnings go; NULL: to the log of tide_config. The function must return. */
