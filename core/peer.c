@@ -45,6 +45,17 @@ static tide_status resolve(int *device, int *peer, const char *what) {
   return TIDE_OK;
 }
 
+/* Work that is queued may still read the peer's memory: it is waited for, and new work is kept from joining it. */
+static tide_status switch_off(const tide_backend *b, int device, int peer) {
+  TIDE_TRY(tide__sync_asked("set_peer_access"));
+  bool was = atomic_exchange(&allowed[device][peer], false);
+  tide_status status = was ? tide_device_synchronize(device) : TIDE_OK;
+  bool ours = atomic_load_explicit(&ways[device][peer], memory_order_relaxed) == OPEN;
+  if (status == TIDE_OK && !ours) status = b->peer_access(device, peer, false);
+  if (status != TIDE_OK) atomic_store(&allowed[device][peer], was);
+  return status;
+}
+
 tide_status tide_set_peer_access(int device, int peer, bool enabled) {
   const tide_backend *b;
   bool can = true;
@@ -55,10 +66,10 @@ tide_status tide_set_peer_access(int device, int peer, bool enabled) {
   if (!can || !b->peer_access)
     return tide__fail(TIDE_SUPPORT, "set_peer_access: %s cannot reach the memory of %s, see can_device_access_peer",
                       tide__device_text(device), tide__device_text(peer));
-  bool ours = atomic_load_explicit(&ways[device][peer], memory_order_relaxed) == OPEN;
-  if (enabled || !ours) TIDE_TRY(b->peer_access(device, peer, enabled));
-  if (enabled) atomic_store(&tide__peer_any, true);
-  atomic_store(&allowed[device][peer], enabled);
+  if (!enabled) return switch_off(b, device, peer);
+  TIDE_TRY(b->peer_access(device, peer, true));
+  atomic_store(&tide__peer_any, true);
+  atomic_store(&allowed[device][peer], true);
   return TIDE_OK;
 }
 

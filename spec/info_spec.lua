@@ -200,6 +200,20 @@ describe("peer access", function()
     end
   end)
 
+  it("is switched off behind the work that is queued, and not while a graph is captured", function()
+    cuda.set_peer_access(0, 1, true)
+    local a, b = pair()
+    cuda._sleep(300000)
+    local c = a + b
+    cuda.set_peer_access(0, 1, false)
+    D.eq(5, c[3000])
+    cuda.set_peer_access(0, 1, true)
+    local g = cuda.CUDAGraph()
+    local e = D.raises("StateError", cuda.graph, g, function() cuda.set_peer_access(0, 1, false) end)
+    assert.is_truthy(e.message:find("set_peer_access", 1, true), e.message)
+    assert.is_true(cuda.get_peer_access(0, 1))
+  end)
+
   it("keeps the peer's memory while it is read", function()
     cuda.set_peer_access(0, 1, true)
     for i = 1, 10 do
