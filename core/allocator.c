@@ -335,7 +335,7 @@ tide_status tide__allocator_shutdown(void) {
     tide__slabs_free(a);
     memset(a->raw, 0, sizeof a->raw);
     a->stats = (tide_memory_stats){0};
-    a->capped = false, a->has_dead = false;
+    a->capped = a->cap_set = false, a->has_dead = false;
     a->source = SOURCE_UNREADY;
     atomic_store_explicit(&a->reserved, 0, memory_order_relaxed);
     publish(a);

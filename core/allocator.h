@@ -110,7 +110,7 @@ struct tide__allocator {
   void *slabs;                          /* what the structs are cut from */
   uint32_t seed;
   _Atomic bool has_dead; /* there may be free segments of pools that nobody holds */
-  bool capped;
+  bool capped, cap_set;  /* cap_set: asked for, not taken from the settings alone */
   double fraction;
   size_t limit;          /* bytes that `fraction` allows, if capped */
   size_t granule, total; /* of ranges, 0: there are none; bytes of the device */
@@ -233,7 +233,10 @@ void tide__segment_give(const tide__segment *s, const tide_backend *backend, int
 /* Once for each start of the runtime: opens the device, reads the settings. */
 tide_status tide__allocator_ready(tide__allocator *a, int device);
 bool tide__allocator_any_ready(void);
-void tide__allocators_refresh(const tide__settings *s); /* those that are ready */
+/* The settings have changed: those that are ready adopt them. new_cap: the fraction was named, and holds for all. */
+void tide__allocators_refresh(const tide__settings *s, bool new_cap);
+/* The lock is held. Of `total` bytes no more than the fraction may be reserved. */
+void tide__allocator_cap(tide__allocator *a, double fraction, size_t total);
 
 /* ---- allocator_range.c; all with the lock held ---- */
 

@@ -100,14 +100,18 @@ static tide__source source_for(const tide__settings *s) {
   return own ? SOURCE_OWN : !s->caching ? SOURCE_DIRECT : s->async ? SOURCE_ASYNC : SOURCE_CACHE;
 }
 
+void tide__allocator_cap(tide__allocator *a, double fraction, size_t total) {
+  a->cap_set = true;
+  a->capped = fraction < 1; /* the device itself is the limit then */
+  a->fraction = fraction;
+  a->limit = (size_t)((double)total * fraction);
+}
+
 /* The lock of `a` is held. */
-static void adopt_settings(tide__allocator *a, const tide__settings *s) {
-  bool new_cap = s->fraction >= 0 && a->set.fraction != s->fraction;
+static void adopt_settings(tide__allocator *a, const tide__settings *s, bool cap) {
   a->set = *s;
   a->stats.max_split_size = tide__settings_max_split(s);
-  if (!new_cap) return;
-  a->capped = s->fraction < 1, a->fraction = s->fraction;
-  a->limit = (size_t)((double)a->total * s->fraction);
+  if (cap && s->fraction >= 0) tide__allocator_cap(a, s->fraction, a->total);
 }
 
 tide_status tide__allocator_ready(tide__allocator *a, int device) {
@@ -126,8 +130,7 @@ tide_status tide__allocator_ready(tide__allocator *a, int device) {
   if (a->source == SOURCE_UNREADY) {
     a->device = device, a->total = total;
     a->granule = granule ? round_up(large_unit, granule) : 0;
-    a->set.fraction = -1;
-    adopt_settings(a, &s);
+    adopt_settings(a, &s, !a->cap_set);
     a->source = source;
   }
   pthread_mutex_unlock(&a->lock);
@@ -140,11 +143,14 @@ bool tide__allocator_any_ready(void) {
   return false;
 }
 
-void tide__allocators_refresh(const tide__settings *s) {
+void tide__allocators_refresh(const tide__settings *s, bool new_cap) {
   for (int d = 0; d < TIDE_MAX_DEVICES; d++) {
     tide__allocator *a = tide__allocator_of(d);
     pthread_mutex_lock(&a->lock);
-    if (a->source != SOURCE_UNREADY) adopt_settings(a, s);
+    if (a->source != SOURCE_UNREADY)
+      adopt_settings(a, s, new_cap);
+    else if (new_cap)
+      a->cap_set = false; /* when it gets ready it takes the new one */
     if (a->source == SOURCE_DIRECT || a->source == SOURCE_CACHE || a->source == SOURCE_ASYNC) a->source = source_for(s);
     pthread_mutex_unlock(&a->lock);
   }
@@ -155,7 +161,7 @@ tide_status tide_allocator_set_caching(bool enabled) {
   TIDE_TRY(tide__settings_get(&s));
   tide__settings_set_caching(enabled);
   s.caching = enabled;
-  tide__allocators_refresh(&s);
+  tide__allocators_refresh(&s, false);
   return TIDE_OK;
 }
 

@@ -140,9 +140,7 @@ tide_status tide_memory_set_fraction(double fraction, int device) {
   TIDE_TRY(tide_device_mem_info(&unused, &total, device));
   tide__allocator *a = tide__allocator_of(device);
   pthread_mutex_lock(&a->lock);
-  a->capped = fraction < 1; /* the device itself is the limit then */
-  a->fraction = fraction;
-  a->limit = (size_t)((double)total * fraction);
+  tide__allocator_cap(a, fraction, total);
   pthread_mutex_unlock(&a->lock);
   return TIDE_OK;
 }
@@ -151,9 +149,12 @@ double tide_memory_get_fraction(int device) {
   int d = index_of(device);
   if (d < 0) return 1;
   tide__allocator *a = tide__allocator_of(d);
+  tide__settings set;
   pthread_mutex_lock(&a->lock);
   double fraction = a->capped ? a->fraction : 1;
+  bool settled = a->cap_set || a->source != SOURCE_UNREADY;
   pthread_mutex_unlock(&a->lock);
+  if (!settled && tide__settings_get(&set) == TIDE_OK && set.fraction >= 0) return set.fraction;
   return fraction;
 }
 

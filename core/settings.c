@@ -206,7 +206,11 @@ tide_status tide_allocator_configure(const char *text) {
     return tide__fail(TIDE_ARGUMENT, "set_allocator_settings: no text, got NULL, expected \"option:value,...\"");
   TIDE_TRY(tide__settings_get(&s));
   bool async = s.async;
+  double fraction = s.fraction;
+  s.fraction = -1;
   TIDE_TRY(read_text(&s, text, "set_allocator_settings"));
+  bool new_cap = s.fraction >= 0; /* also when it is what it was: a device's own may have been set since */
+  if (!new_cap) s.fraction = fraction;
   if (s.async != async && tide__allocator_any_ready())
     return tide__fail(TIDE_STATE,
                       "set_allocator_settings: backend: memory is in use already, expected this before the first "
@@ -215,7 +219,7 @@ tide_status tide_allocator_configure(const char *text) {
   s.caching = in_force.caching;
   in_force = s;
   pthread_mutex_unlock(&lock);
-  tide__allocators_refresh(&s);
+  tide__allocators_refresh(&s, new_cap);
   tide__pinned_limit(s.pinned_most);
   return TIDE_OK;
 }

@@ -72,6 +72,36 @@ describe("the settings of the allocator", function()
       { TIDE_ALLOC_CONF = "max_split_size_mb:99,per_process_memory_fraction:0.5" })
   end)
 
+  it("and set_per_process_memory_fraction: the last word holds, from before the first use on", function()
+    if not D.simulated then return end
+    D.simulate(2, [[
+      local tide = require "tide"
+      local cuda = tide.cuda
+      local function is(want, dev)
+        local got = cuda.get_per_process_memory_fraction(dev)
+        assert(got == want, got)
+      end
+      local function use(dev) tide.empty(1000, { device = dev }) end
+      is(0.5, 0)
+      cuda.set_per_process_memory_fraction(0.25, 0)
+      use "cuda:0"
+      is(0.25, 0)
+      cuda.memory.set_allocator_settings "max_split_size_mb:99"
+      is(0.25, 0)
+      cuda.memory.set_allocator_settings "per_process_memory_fraction:0.5"
+      is(0.5, 0)
+      cuda.set_per_process_memory_fraction(1, 0)
+      cuda.set_per_process_memory_fraction(1, 1)
+      is(1, 1)
+      cuda.memory.set_allocator_settings "per_process_memory_fraction:0.5"
+      is(0.5, 0)
+      is(0.5, 1)
+      use "cuda:1"
+      is(0.5, 1)
+      assert(not pcall(tide.empty, 40 << 20, { dtype = "uint8", device = "cuda:1" }))]],
+      { TIDE_ALLOC_CONF = "per_process_memory_fraction:0.5", TIDE_SIM_MEMORY = "64M" })
+  end)
+
   it("round sizes by divisions of a power of two", function()
     local function held(n)
       local before = cuda.memory_allocated()
