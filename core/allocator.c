@@ -336,6 +336,7 @@ tide_status tide__allocator_shutdown(void) {
     memset(a->raw, 0, sizeof a->raw);
     a->stats = (tide_memory_stats){0};
     a->capped = a->cap_set = false, a->has_dead = false;
+    a->ordered = 0;
     a->source = SOURCE_UNREADY;
     atomic_store_explicit(&a->reserved, 0, memory_order_relaxed);
     publish(a);

@@ -113,6 +113,7 @@ struct tide__allocator {
   bool capped, cap_set;  /* cap_set: asked for, not taken from the settings alone */
   double fraction;
   size_t limit;          /* bytes that `fraction` allows, if capped */
+  size_t ordered;        /* bytes of the driver's stream-ordered allocator that blocks hold */
   size_t granule, total; /* of ranges, 0: there are none; bytes of the device */
   tide_memory_stats stats;
   _Atomic size_t allocated, reserved; /* as in stats, to be read without the lock */
@@ -138,6 +139,11 @@ typedef struct tide__leaving {
 } tide__leaving;
 
 tide__allocator *tide__allocator_of(int device);
+/* With the lock held: may the driver's stream-ordered allocator keep freed memory of ours? It does so, too, after
+ * caching has been switched off. */
+static inline bool tide__allocator_ordered(const tide__allocator *a) {
+  return a->set.async && (a->source == SOURCE_ASYNC || a->source == SOURCE_DIRECT);
+}
 static inline int tide__allocator_device(const tide__allocator *a) { return (int)(a - tide__allocator_of(0)); }
 
 /* ---- allocator_pool.c; all with the lock held ---- */

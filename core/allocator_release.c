@@ -96,10 +96,10 @@ tide_status tide__allocator_release_cached(tide__allocator *a) {
   tide__leaving leaving = {0};
   pthread_mutex_lock(&a->lock);
   tide__release_collect(&leaving, a, false, SIZE_MAX);
-  bool async = a->source == SOURCE_ASYNC;
+  bool ordered = tide__allocator_ordered(a);
   pthread_mutex_unlock(&a->lock);
   TIDE_TRY(tide__release(a, &leaving, NULL));
-  const tide_backend *backend = async ? tide__backend_peek(a->device) : NULL;
+  const tide_backend *backend = ordered ? tide__backend_peek(a->device) : NULL;
   return backend && !tide__device_lost(NULL, a->device) ? backend->mem_trim_async(a->device) : TIDE_OK;
 }
 

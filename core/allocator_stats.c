@@ -29,11 +29,17 @@ static tide_status index_check(int *out, int device, const char *what) {
   return TIDE_OK;
 }
 
-/* The driver's allocator has a cache of its own, which only the driver knows. */
-static bool async_reserved(size_t *out, const tide__allocator *a, int device) {
-  if (a->source != SOURCE_ASYNC) return false;
+/* The driver's stream-ordered allocator has a cache of its own, which only the driver knows: its bytes. */
+static size_t driver_cache(tide__allocator *a, int device) {
+  if (a->source != SOURCE_ASYNC && a->source != SOURCE_DIRECT) return 0; /* most often, without the lock */
   const tide_backend *backend = tide__backend_peek(device);
-  return backend && !tide__device_lost(NULL, device) && backend->mem_reserved_async(out, device) == TIDE_OK;
+  size_t reserved;
+  pthread_mutex_lock(&a->lock);
+  bool ask = tide__allocator_ordered(a);
+  size_t held = a->ordered;
+  pthread_mutex_unlock(&a->lock);
+  if (!ask || !backend || tide__device_lost(NULL, device)) return 0;
+  return backend->mem_reserved_async(&reserved, device) == TIDE_OK && reserved > held ? reserved - held : 0;
 }
 
 tide_status tide_memory_get_stats(tide_memory_stats *out, int device) {
@@ -46,12 +52,9 @@ tide_status tide_memory_get_stats(tide_memory_stats *out, int device) {
   tide__settings set;
   if (a->source == SOURCE_UNREADY && tide__backend_peek(d) && tide__settings_get(&set) == TIDE_OK)
     out->max_split_size = tide__settings_max_split(&set);
-  size_t reserved;
-  if (async_reserved(&reserved, a, d)) {
-    tide_stat *row = &out->reserved_bytes[TIDE_POOL_ALL];
-    row->current = (int64_t)reserved;
-    if (row->peak < row->current) row->peak = row->current;
-  }
+  tide_stat *row = &out->reserved_bytes[TIDE_POOL_ALL];
+  row->current += (int64_t)driver_cache(a, d);
+  if (row->peak < row->current) row->peak = row->current;
   return TIDE_OK;
 }
 
@@ -69,10 +72,9 @@ size_t tide_memory_allocated(int device) {
 
 size_t tide_memory_reserved(int device) {
   int d = index_of(device);
-  size_t bytes;
   if (d < 0) return 0;
-  if (async_reserved(&bytes, tide__allocator_of(d), d)) return bytes;
-  return atomic_load_explicit(&tide__allocator_of(d)->reserved, memory_order_relaxed);
+  tide__allocator *a = tide__allocator_of(d);
+  return atomic_load_explicit(&a->reserved, memory_order_relaxed) + driver_cache(a, d);
 }
 
 /* ---- resetting ---- */

@@ -298,6 +298,31 @@ describe("backends of the allocator", function()
     end
   end)
 
+  it("count and give back what the driver's keeps after caching has been switched off", function()
+    local env = { TIDE_ALLOC_CONF = "backend:cudaMallocAsync", TIDE_SIM_DEVICES = D.simulated and "1" or nil }
+    local out, err, code = D.run({ "-e", [[
+      local cuda = tide.cuda
+      local function bytes(n) return tide.empty(n, { dtype = "uint8", device = "cuda" }) end
+      local x = bytes(100 << 20)
+      cuda.synchronize()
+      local free = cuda.mem_get_info()
+      x:free()
+      cuda.caching_allocator_enable(false)
+      assert(cuda.memory_reserved() >= 100 << 20, cuda.memory_reserved())
+      local y = bytes(1 << 20)
+      assert(cuda.memory_stats()["reserved_bytes.all.current"] >= 101 << 20)
+      cuda.empty_cache()
+      assert(cuda.mem_get_info() >= free + (64 << 20), cuda.mem_get_info())
+      assert(cuda.memory_reserved() >= 1 << 20 and cuda.memory_reserved() < 37 << 20, cuda.memory_reserved())
+      if not cuda.get_device_properties().simulated then return end
+      cuda.caching_allocator_enable(true)
+      x = bytes(600 << 20):free()
+      cuda.caching_allocator_enable(false)
+      x = bytes(cuda.mem_get_info() + (300 << 20)) -- in the place of those 600]] }, { env = env })
+    assert.are.equal("", err)
+    assert.are.equal(0, code, out)
+  end)
+
   it("may be the driver alone", function()
     local env = { TIDE_NO_CUDA_MEMORY_CACHING = "1", TIDE_SIM_DEVICES = D.simulated and "1" or nil }
     local out, err, code = D.run({ "-e", program:format "native" .. [[
