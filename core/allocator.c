@@ -27,7 +27,8 @@ static bool prepare(tide__request *r, tide_stream *stream, size_t bytes) {
   if (bytes > (size_t)PTRDIFF_MAX / 4) return false;
   *r = (tide__request){.stream = stream, .bytes = bytes, .note = tide__note_now()};
   r->mempool = stream->capture ? tide__capture_pool(stream->capture) : tide__current_pool(stream->device);
-  r->lane = (tide__lane){r->mempool ? r->mempool->id : 0, stream->id};
+  uint64_t id = r->mempool ? r->mempool->id : 0;
+  r->lane = (tide__lane){stream->capture && r->mempool ? ~id : id, stream->id};
   return true;
 }
 

@@ -31,15 +31,18 @@ struct tide_allocator {
 static inline bool tide__mempool_dead(const tide_mempool *pool) {
   return pool && atomic_load_explicit(&pool->refs, memory_order_relaxed) == 0;
 }
-/* Does its memory stay, free or not? */
-static inline bool tide__mempool_kept(const tide_mempool *pool) {
-  return pool && atomic_load_explicit(&pool->recordings, memory_order_relaxed) > 0;
-}
 void tide__mempool_drop(tide_mempool *pool); /* one `life` less */
-/* Whose free blocks may serve a request: those of one pool and one stream. */
+/* Whose free blocks may serve a request: those of one pool and one stream. What captures of the pool have used is
+ * apart, under the complement of its id: their graphs write it at every replay. */
 typedef struct tide__lane {
   uint64_t mempool, stream; /* ids */
 } tide__lane;
+
+static inline bool tide__lane_captured(tide__lane lane) { return (int64_t)lane.mempool < 0; }
+/* Does the pool's memory of this lane stay, free or not? */
+static inline bool tide__lane_kept(tide__lane lane, const tide_mempool *pool) {
+  return tide__lane_captured(lane) && atomic_load_explicit(&pool->recordings, memory_order_relaxed) > 0;
+}
 
 typedef enum {
   SEGMENT_PLAIN, /* one piece of the driver's */
@@ -155,11 +158,10 @@ tide_block *tide__pool_find(const tide__allocator *a, int pool, tide__lane lane,
 tide_block *tide__block_new(tide__allocator *a);
 void tide__block_drop(tide__allocator *a, tide_block *b);
 /* Wraps a piece of the driver's in a segment and one block, not yet in a tree. NULL without host memory. */
-tide_block *tide__segment_new(tide__allocator *a, void *ptr, size_t size, tide_mempool *mempool, uint64_t stream,
-                              int pool);
+tide_block *tide__segment_new(tide__allocator *a, void *ptr, size_t size, const tide__request *r);
 void tide__segment_drop(tide__allocator *a, tide__segment *s);
-/* A segment of an ended stream, of the same mempool and wholly free, becomes one of the lane's stream: its block, in no
- * tree; NULL if there is none. */
+/* A segment of an ended stream, of the same mempool and wholly free, becomes one of the lane's stream; so does one of
+ * this stream that was not captured where the lane is. Its block, in no tree; NULL if there is none. */
 tide_block *tide__pool_adopt(tide__allocator *a, int pool, tide__lane lane, size_t size);
 /* A segment of an ended stream that can grow, wholly free, becomes one of the lane's stream; NULL if there is none. */
 tide__segment *tide__segment_adopt(tide__allocator *a, int pool, tide__lane lane);
@@ -172,6 +174,8 @@ void tide__block_join(tide__allocator *a, tide_block *b);
 void tide__segment_unhook(tide__allocator *a, tide__segment *s);
 size_t tide__pool_largest(const tide__allocator *a);
 size_t tide__pool_of_graphs(const tide__allocator *a); /* free bytes that stay with captured graphs */
+/* One of `recordings` less; the lock is not held. After the last one what captures have used serves the whole pool. */
+void tide__mempool_recorded_less(tide_mempool *pool);
 void tide__slabs_free(tide__allocator *a);
 
 /* ---- allocator_stats.c ---- */

@@ -124,8 +124,7 @@ static tide__segment *segment_struct(tide__allocator *a) {
   return s;
 }
 
-tide_block *tide__segment_new(tide__allocator *a, void *ptr, size_t size, tide_mempool *mempool, uint64_t stream,
-                              int pool) {
+tide_block *tide__segment_new(tide__allocator *a, void *ptr, size_t size, const tide__request *r) {
   tide_block *b = tide__block_new(a);
   if (!b) return NULL;
   tide__segment *s = segment_struct(a);
@@ -133,19 +132,18 @@ tide_block *tide__segment_new(tide__allocator *a, void *ptr, size_t size, tide_m
     tide__block_drop(a, b);
     return NULL;
   }
-  tide__lane lane = {mempool ? mempool->id : 0, stream};
   *s = (tide__segment){.next = a->segments,
                        .head = b,
                        .ptr = ptr,
                        .size = size,
                        .span = size,
-                       .mempool = mempool,
-                       .lane = lane,
-                       .pool = pool};
-  if (mempool) atomic_fetch_add_explicit(&mempool->life, 1, memory_order_relaxed);
+                       .mempool = r->mempool,
+                       .lane = r->lane,
+                       .pool = r->pool};
+  if (r->mempool) atomic_fetch_add_explicit(&r->mempool->life, 1, memory_order_relaxed);
   if (s->next) s->next->prev = s;
   a->segments = s;
-  b->segment = s, b->lane = lane;
+  b->segment = s, b->lane = r->lane;
   b->ptr = ptr, b->size = size;
   b->state = BLOCK_USED;
   return b;
@@ -238,7 +236,7 @@ size_t tide__pool_largest(const tide__allocator *a) {
 size_t tide__pool_of_graphs(const tide__allocator *a) {
   size_t bytes = 0;
   for (const tide__segment *s = a->segments; s; s = s->next)
-    for (const tide_block *b = tide__mempool_kept(s->mempool) ? s->head : NULL; b; b = b->next)
+    for (const tide_block *b = tide__lane_kept(s->lane, s->mempool) ? s->head : NULL; b; b = b->next)
       if (b->state == BLOCK_FREE) bytes += b->size;
   return bytes;
 }
@@ -246,16 +244,16 @@ size_t tide__pool_of_graphs(const tide__allocator *a) {
 /* The number of no stream. */
 enum { ORPHAN = 0 };
 
-/* The order of the tree depends on the stream, so the blocks are out of it while the stream changes. */
-static void move_segment(tide__allocator *a, tide__segment *s, uint64_t to) {
+/* The order of the tree depends on the lane, so the blocks are out of it while the lane changes. */
+static void move_segment(tide__allocator *a, tide__segment *s, tide__lane to) {
   tide_block *out = NULL;
   for (tide_block *b = s->head; b; b = b->next) {
     bool in_tree = b->state == BLOCK_FREE;
     if (in_tree) tide__pool_remove(a, b);
-    b->lane.stream = to;
+    b->lane = to;
     if (in_tree) b->left = out, out = b;
   }
-  s->lane.stream = to;
+  s->lane = to;
   while (out) {
     tide_block *b = out;
     out = b->left;
@@ -269,12 +267,18 @@ static bool idle(const tide__segment *s) {
   return true;
 }
 
-tide_block *tide__pool_adopt(tide__allocator *a, int pool, tide__lane lane, size_t size) {
-  tide_block *b = tide__pool_find(a, pool, (tide__lane){lane.mempool, ORPHAN}, size);
+static tide_block *adopt_from(tide__allocator *a, int pool, tide__lane from, tide__lane lane, size_t size) {
+  tide_block *b = tide__pool_find(a, pool, from, size);
   if (!b || !idle(b->segment)) return NULL;
-  move_segment(a, b->segment, lane.stream);
+  move_segment(a, b->segment, lane);
   tide__pool_remove(a, b);
   return b;
+}
+
+tide_block *tide__pool_adopt(tide__allocator *a, int pool, tide__lane lane, size_t size) {
+  tide_block *b = adopt_from(a, pool, (tide__lane){lane.mempool, ORPHAN}, lane, size);
+  if (b || !tide__lane_captured(lane)) return b;
+  return adopt_from(a, pool, (tide__lane){~lane.mempool, lane.stream}, lane, size);
 }
 
 tide__segment *tide__segment_adopt(tide__allocator *a, int pool, tide__lane lane) {
@@ -282,7 +286,7 @@ tide__segment *tide__segment_adopt(tide__allocator *a, int pool, tide__lane lane
     if (s->kind != SEGMENT_RANGE || s->pool != pool || s->lane.mempool != lane.mempool || s->lane.stream != ORPHAN)
       continue;
     if (!idle(s)) continue;
-    move_segment(a, s, lane.stream);
+    move_segment(a, s, lane);
     return s;
   }
   return NULL;
@@ -292,6 +296,19 @@ void tide__allocator_orphan(int device, uint64_t stream) {
   tide__allocator *a = tide__allocator_of(device);
   pthread_mutex_lock(&a->lock);
   for (tide__segment *s = a->segments; s; s = s->next)
-    if (s->lane.stream == stream) move_segment(a, s, ORPHAN);
+    if (s->lane.stream == stream) move_segment(a, s, (tide__lane){s->lane.mempool, ORPHAN});
   pthread_mutex_unlock(&a->lock);
+}
+
+void tide__mempool_recorded_less(tide_mempool *pool) {
+  if (atomic_fetch_sub(&pool->recordings, 1) != 1) return;
+  for (int d = 0; d < TIDE_MAX_DEVICES; d++) {
+    tide__allocator *a = tide__allocator_of(d);
+    if (a->source == SOURCE_UNREADY) continue;
+    pthread_mutex_lock(&a->lock); /* a capture that has begun meanwhile keeps them */
+    for (tide__segment *s = a->segments; s; s = s->next)
+      if (s->mempool == pool && tide__lane_captured(s->lane) && !tide__lane_kept(s->lane, pool))
+        move_segment(a, s, (tide__lane){pool->id, s->lane.stream});
+    pthread_mutex_unlock(&a->lock);
+  }
 }

@@ -75,7 +75,7 @@ static tide__segment *reserve(tide__allocator *a, const tide_backend *backend, c
     free(piece);
     return NULL;
   }
-  tide_block *b = tide__segment_new(a, ptr, span, r->mempool, r->lane.stream, r->pool);
+  tide_block *b = tide__segment_new(a, ptr, span, r);
   if (!b) {
     backend->range_release(a->device, ptr, span);
     free(piece);
@@ -223,7 +223,7 @@ void tide__range_leave(tide__leaving *out, tide__allocator *a, tide__segment *s,
 /* The free blocks beside the gap that will be backed stay: they are part of the answer. */
 void tide__range_trim(tide__leaving *out, tide__allocator *a, const tide__request *r) {
   place p = find_place(a, r);
-  if (!p.gap || tide__mempool_kept(r->mempool)) return;
+  if (!p.gap || tide__lane_kept(r->lane, r->mempool)) return;
   const tide_memory_stats *st = &a->stats;
   size_t active = (size_t)st->active_bytes[TIDE_POOL_ALL].current + r->size;
   size_t peak = (size_t)st->active_bytes[TIDE_POOL_ALL].peak;

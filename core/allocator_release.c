@@ -15,7 +15,7 @@ void tide__release_collect(tide__leaving *out, tide__allocator *a, bool dead_alo
   if (most == SIZE_MAX) a->has_dead = false;
   for (tide__segment *s = a->segments, *next; s && out->bytes < most; s = next) {
     next = s->next;
-    if (s->alone || tide__mempool_kept(s->mempool) || (dead_alone && !tide__mempool_dead(s->mempool))) continue;
+    if (s->alone || tide__lane_kept(s->lane, s->mempool) || (dead_alone && !tide__mempool_dead(s->mempool))) continue;
     if (s->kind == SEGMENT_RANGE && s->size) {
       tide__range_leave(out, a, s, most - out->bytes);
       continue;

@@ -223,7 +223,7 @@ tide_status tide__source_grow(tide_block **out, tide__allocator *a, const tide_b
   if (!tide__may_reserve(a, size)) return TIDE_MEMORY;
   void *ptr;
   TIDE_TRY(ask(&ptr, backend, r, own, size));
-  tide_block *b = tide__segment_new(a, ptr, size, r->mempool, r->lane.stream, r->pool);
+  tide_block *b = tide__segment_new(a, ptr, size, r);
   if (!b) {
     tide__segment lost = {.ptr = ptr, .size = size, .span = size};
     describe(&lost, r, own);

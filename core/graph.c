@@ -69,7 +69,7 @@ static void dispose(void *arg) {
     tide_storage_release(d->state);
     free(d);
   }
-  atomic_fetch_sub_explicit(&r->pool->recordings, 1, memory_order_relaxed);
+  tide__mempool_recorded_less(r->pool);
   tide_mempool_release(r->pool);
   tide_stream_release(r->last);
   free(r);

@@ -99,7 +99,7 @@ static bool copy_run(builder *to, const tide__segment *from, const tide_block **
   tide_segment_info *out = &s->segment[s->segments++];
   *out =
       (tide_segment_info){.device = device, .large = from->pool == TIDE_POOL_LARGE, .address = (uintptr_t)(*at)->ptr};
-  out->stream = from->lane.stream, out->pool = from->lane.mempool;
+  out->stream = from->lane.stream, out->pool = tide_mempool_id(from->mempool);
   out->first = s->blocks, out->expandable = from->kind == SEGMENT_RANGE;
   for (; *at && (*at)->state != BLOCK_VOID; *at = (*at)->next) {
     const tide_block *b = *at;
@@ -129,7 +129,7 @@ static bool copy_device(builder *to, int device) {
   bool fits = true;
   pthread_mutex_lock(&a->lock);
   for (const tide__segment *s = a->segments; fits && s; s = s->next)
-    if (!to->pool || s->lane.mempool == to->pool) fits = copy_segment(to, s, device);
+    if (!to->pool || tide_mempool_id(s->mempool) == to->pool) fits = copy_segment(to, s, device);
   pthread_mutex_unlock(&a->lock);
   return fits;
 }

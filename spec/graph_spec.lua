@@ -467,6 +467,39 @@ describe("the memory of a graph", function()
     D.eq(1, x[10])
   end)
 
+  it("serves nothing else of that pool while the graph lives", function()
+    local pool, s, x, y = cuda.MemPool(), cuda.Stream(), tide.ones(1000, dev)
+    local g = cuda.CUDAGraph()
+    local function zeros()
+      return cuda.stream(s, function()
+        return cuda.use_mem_pool(pool, function() return tide.zeros(1000, dev) end)
+      end)
+    end
+    collectgarbage()
+    cuda.empty_cache()
+    zeros():free()
+    local reserved = cuda.memory_reserved()
+    cuda.graph(g, { pool = pool, stream = s }, function()
+      local t = x * 2
+      y = t + 1
+      t:free()
+    end)
+    assert.are.equal(reserved, cuda.memory_reserved()) -- what is free in the pool serves the capture
+    local eager = zeros() -- not where t was
+    cuda.stream(s, function() g:replay() end)
+    cuda.synchronize()
+    D.eq(0, eager[1000])
+    D.eq(3, y[1000])
+    eager = nil
+    settle()
+    cuda.empty_cache() -- of the eager tensor's memory
+    assert.are.equal(reserved, cuda.memory_reserved())
+    y, g = nil, g:reset()
+    settle()
+    eager = zeros()
+    assert.are.equal(reserved, cuda.memory_reserved())
+  end)
+
   it("has outputs that may outlive the graph", function()
     local y
     do
