@@ -347,3 +347,9 @@ tide_status tide__capture_draw(tide__draw *out, tide_generator *generator, tide_
   *out = (tide__draw){.offset = d->calls++ * 4, .state = d->state->ptr};
   return TIDE_OK;
 }
+
+void tide__capture_undraw(const tide__draw *draw, tide_generator *generator, tide_stream *stream) {
+  const tide_graph *g = stream->capture;
+  tide__draws *d = g && g == own ? find_draws(g->recording, generator) : NULL;
+  if (d && d->calls * 4 == draw->offset + 4) d->calls--;
+}

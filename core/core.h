@@ -412,5 +412,8 @@ typedef struct tide__draw {
 tide_status tide__generator_take(tide__draw *out, tide_generator *g, tide_stream *stream);
 /* Where the generator stands, after which it advances by so many calls. */
 void tide__generator_advance(uint64_t *seed, uint64_t *offset, tide_generator *g, uint64_t calls);
+/* Undo the two for what was not queued after all, unless somebody has drawn since. */
+void tide__generator_untake(const tide__draw *draw, tide_generator *g, tide_stream *stream);
+void tide__generator_retreat(uint64_t seed, uint64_t offset, tide_generator *g, uint64_t calls);
 
 #endif

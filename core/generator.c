@@ -7,7 +7,7 @@
  * Several generators may stand at one place and advance it together: so a captured graph, which is tied to a generator,
  * can be led to another sequence and back.
  *
- * Invariant: two calls never get the same pair of seed and offset, whichever threads they come from. */
+ * Invariant: two calls that are queued never get the same pair of seed and offset, whichever threads they come from. */
 #include "graph.h"
 #include "tensor.h"
 #include "tide/device.h"
@@ -177,6 +177,19 @@ tide_status tide__generator_take(tide__draw *out, tide_generator *g, tide_stream
   tide__generator_advance(&out->seed, &out->offset, g, 1);
   out->state = NULL;
   return TIDE_OK;
+}
+
+void tide__generator_retreat(uint64_t seed, uint64_t offset, tide_generator *g, uint64_t calls) {
+  pthread_mutex_lock(&lock);
+  if (g->at->seed == seed && g->at->offset == offset + calls * CALL_STEP) g->at->offset = offset;
+  pthread_mutex_unlock(&lock);
+}
+
+void tide__generator_untake(const tide__draw *draw, tide_generator *g, tide_stream *stream) {
+  if (draw->state)
+    tide__capture_undraw(draw, g, stream);
+  else
+    tide__generator_retreat(draw->seed, draw->offset, g, 1);
 }
 
 void tide_manual_seed(uint64_t seed) {

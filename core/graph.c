@@ -226,17 +226,23 @@ static tide_status write_state(const tide_backend *b, tide_storage *s, tide_stre
 }
 
 /* A generator of another device is written there, between two waits. */
-static tide_status place_draws(const tide__draws *d, const tide_backend *b, tide_stream *stream) {
-  uint64_t seed, offset;
+static tide_status place_draws(tide__draws *d, const tide_backend *b, tide_stream *stream) {
   tide_stream *own = stream;
   int device = d->state->device;
   if (device != stream->device) {
     TIDE_TRY(tide__stream_current(&own, device));
     TIDE_TRY(tide_stream_wait_stream(own, stream));
   }
-  tide__generator_advance(&seed, &offset, d->generator, d->calls);
-  TIDE_TRY(write_state(b, d->state, own, seed, offset));
+  tide__generator_advance(&d->seed, &d->offset, d->generator, d->calls);
+  TIDE_TRY(write_state(b, d->state, own, d->seed, d->offset));
   return own == stream ? TIDE_OK : tide_stream_wait_stream(stream, own);
+}
+
+/* The replay is not queued after all: the last one first, because two generators may stand at one place by now. */
+static void take_back_draws(const tide__draws *d) {
+  if (!d) return;
+  take_back_draws(d->next);
+  if (d->calls) tide__generator_retreat(d->seed, d->offset, d->generator, d->calls);
 }
 
 tide_status tide_graph_replay(tide_graph *g) {
@@ -254,15 +260,19 @@ tide_status tide_graph_replay(tide_graph *g) {
     tide_stream_release(r->last);
     r->last = stream;
   }
-  for (const tide__draws *d = r->draws; d; d = d->next)
+  for (tide__draws *d = r->draws; d; d = d->next)
     if (d->calls) TIDE_TRY(place_draws(d, b, stream));
-  uint16_t next = (uint16_t)(atomic_load_explicit(&g->replays->now, memory_order_relaxed) + 1);
-  atomic_store_explicit(&g->replays->now, next ? next : 1, memory_order_relaxed);
   uint32_t site = tide__site_now();
   if (tide__sync_watched()) {
     tide__observe_operands();
-    TIDE_TRY(tide__observe_launch(stream, site, TIDE__LAUNCH_GRAPH, 0, g));
+    tide_status status = tide__observe_launch(stream, site, TIDE__LAUNCH_GRAPH, 0, g);
+    if (status != TIDE_OK) {
+      take_back_draws(r->draws);
+      return status;
+    }
   }
+  uint16_t next = (uint16_t)(atomic_load_explicit(&g->replays->now, memory_order_relaxed) + 1);
+  atomic_store_explicit(&g->replays->now, next ? next : 1, memory_order_relaxed);
   uint32_t number = tide__launch_note(stream, site, TIDE__LAUNCH_GRAPH, 0);
   return tide__launch_done(stream, number, b->graph_launch(r->exec, stream->impl));
 }

@@ -11,6 +11,7 @@ typedef struct tide__draws {
   tide_generator *generator; /* retained */
   tide_storage *state;       /* {seed, offset} in the device's memory, written before each replay; NULL before use */
   uint64_t calls;            /* of one replay */
+  uint64_t seed, offset;     /* where the last replay began */
 } tide__draws;
 
 /* What one capture recorded, and everything that it needs to run. */
@@ -88,6 +89,7 @@ void tide__capture_made(tide_storage *s, const tide_stream *stream);
 /* Makes the graph hold a storage that captured work uses; false if it was made in this very capture. */
 bool tide__capture_holds(tide_storage *s, tide_stream *stream);
 tide_status tide__capture_draw(tide__draw *out, tide_generator *g, tide_stream *stream);
+void tide__capture_undraw(const tide__draw *draw, tide_generator *g, tide_stream *stream); /* the last one alone */
 bool tide__generator_same(const tide_generator *g, const tide_generator *other); /* at one place? In generator.c. */
 /* Where memory for a captured stream comes from. */
 tide_mempool *tide__capture_pool(const tide_graph *graph);

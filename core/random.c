@@ -4,7 +4,8 @@
  * tensor as the caller sees it. So dims are merged where they are neighbours but never reordered, and the same seed
  * gives the same picture on every device and in every layout.
  *
- * Invariant: every call that fills at least one element moves the generator on by exactly one step. */
+ * Invariant: every call that fills at least one element moves the generator on by exactly one step; one that is refused
+ * leaves it where it was. */
 #include "tensor.h"
 
 /* ---- checks ---- */
@@ -88,7 +89,9 @@ static tide_status run(const tide_tensor *x, const draw *d, tide_generator *g) {
   tide__draw at;
   TIDE_TRY(tide__generator_take(&at, g, q.stream));
   a.seed = at.seed, a.offset = at.offset, a.state = at.state;
-  return TIDE_LAUNCH(&q, random, &a, (int)a.kind);
+  tide_status status = TIDE_LAUNCH(&q, random, &a, (int)a.kind);
+  if (status != TIDE_OK) tide__generator_untake(&at, g, q.stream);
+  return status;
 }
 
 /* ---- the entries ---- */
@@ -188,7 +191,9 @@ static tide_status permute(const tide_tensor *x, tide_generator *g) {
   tide__draw at;
   TIDE_TRY(tide__generator_take(&at, g, q.stream));
   a.seed = at.seed, a.offset = at.offset, a.state = at.state;
-  return TIDE_LAUNCH(&q, randperm, &a, 0);
+  tide_status status = TIDE_LAUNCH(&q, randperm, &a, 0);
+  if (status != TIDE_OK) tide__generator_untake(&at, g, q.stream);
+  return status;
 }
 
 /* The permutation in another dtype, in place of the int64 one. */

@@ -193,6 +193,45 @@ describe("a race", function()
     assert.are.equal(1, #sanitizer.errors())
   end)
 
+  it("leaves generators where they were, those of graphs too", function()
+    sanitizer.disable()
+    local x, g = tide.zeros(100, on), cuda.CUDAGraph()
+    local function draws(f)
+      cuda.manual_seed(5)
+      x:fill_(1)
+      f()
+      cuda.synchronize()
+      return x:totable()
+    end
+    local function elsewhere(f) D.raises("StateError", cuda.stream, s, f) end
+    local function normal() x:normal_() end
+    local function shuffle() tide.randperm(100, { device = "cuda", dtype = "int64" }) end
+    local first = draws(normal)
+    local second = draws(function() shuffle() normal() end)
+    sanitizer.enable()
+    assert.are.same(first, draws(function() elsewhere(normal) normal() end))
+    assert.are.same(second, draws(function() elsewhere(normal) shuffle() normal() end))
+    cuda.graph(g, function()
+      local here = cuda.current_stream()
+      s:wait_stream(here)
+      x:mul_(2)
+      elsewhere(normal)
+      here:wait_stream(s)
+      normal()
+    end)
+    local function replay() g:replay() end
+    cuda.stream(s, function()
+      s:wait_stream(cuda.default_stream())
+      replay()
+    end)
+    cuda.synchronize()
+    assert.are.same(first, draws(function()
+      elsewhere(replay)
+      cuda.synchronize()
+      replay()
+    end))
+  end)
+
   it("is a warning, once for each pair of lines, and counted, if that is asked for", function()
     local _, err = D.simulate(1, [[
       local tide = require "tide"
