@@ -224,9 +224,10 @@ tide_scalar tide_jit_scalar_default(const tide_jit *j, int k) {
 
 /* ---- plans ---- */
 
-/* dtypes of the inputs, 4 bits each; the device; 0 or the number of dims. */
-static inline uint64_t plan_key(uint64_t dtypes, int device, int ndim) {
-  return dtypes | (uint64_t)(device + 1) << 32 | (uint64_t)ndim << 48;
+/* dtypes of the inputs, 4 bits each; the device; 0 or the number of dims; and for each input whether it is a 0-d tensor
+ * among others, which counts less in promotion. */
+static inline uint64_t plan_key(uint64_t dtypes, int device, int ndim, uint64_t lesser) {
+  return dtypes | (uint64_t)(device + 1) << 32 | (uint64_t)ndim << 48 | lesser << 56;
 }
 
 static inline const plan *plan_find(const tide_jit *j, uint64_t key) {
@@ -386,7 +387,7 @@ static inline const plan *flat_match(const tide_jit *j, tide_tensor *const *in) 
     address |= (uintptr_t)tide__tensor_ptr(x);
   }
   if (address & 15) return NULL;
-  return plan_find(j, plan_key(dtypes, model->storage->device, 0));
+  return plan_find(j, plan_key(dtypes, model->storage->device, 0, 0)); /* of one size: none counts less */
 }
 
 static void drop(tide_tensor **made, int n) {
@@ -562,9 +563,16 @@ static tide_status launch_strided(const call *c, const plan *p, const tide_jit *
   return launch_pieces(c, p, &q, &a, &x, c->device < 0 ? 0 : tide__site_now());
 }
 
+/* The inputs that have no dims, one bit each; none where all are such. */
+static uint64_t lesser_inputs(const call *c, const tide_jit *j) {
+  uint64_t zero = 0;
+  for (int k = 0; k < j->inputs; k++) zero |= (uint64_t)(c->in[k]->ndim == 0) << k;
+  return zero == ((uint64_t)1 << j->inputs) - 1 ? 0 : zero;
+}
+
 static tide_status call_run(call *c, tide_jit *j, tide_tensor *const *made, const tide_scalar *scalars) {
   call_plan(c, j, made);
-  uint64_t key = plan_key(c->dtypes, c->device, c->work);
+  uint64_t key = plan_key(c->dtypes, c->device, c->work, lesser_inputs(c, j));
   const plan *p = plan_find(j, key);
   if (!p) TIDE_TRY(plan_make(&p, j, key, c->in, c->common, c->device, c->work));
   return c->work ? launch_strided(c, p, j, made, scalars) : launch_flat(p, j, made, c->in, scalars, c->device);

@@ -90,6 +90,23 @@ describe("create_jit_fn", function()
     D.eq({ false, true, false }, b(D.tensor { true, true, false }, D.tensor { true, false, false }))
   end)
 
+  it("promotes as tensors with and without dims do, call after call", function()
+    local code = "template <typename T> T f(T x, T y) { return x + y; }"
+    local function ones(n) return tide.ones(n, { device = D.dev }) end
+    local function tenths(...) return tide.full({ ... }, 0.1, { dtype = "float64", device = D.dev }) end
+    local calls = { { ones(4), tenths() }, { ones(8):slice(1, 1, -1, 2), tenths(8):slice(1, 1, -1, 2) },
+      { ones(4), tenths(4) }, { ones(1), tenths() }, { ones(1), tenths(1) }, { ones {}, tenths() } }
+    for first = 1, #calls do
+      local f = J.create_jit_fn(code)
+      for step = 0, #calls - 1 do
+        local x, y = table.unpack(calls[(first + step) % #calls + 1])
+        local got = f(x, y)
+        assert.are.equal(D.dtype_name(x + y), D.dtype_name(got))
+        D.eq(x + y, got)
+      end
+    end
+  end)
+
   it("has the mathematics of CUDA", function()
     local f = J.create_jit_fn [[template <typename T> T f(T x) {
       return exp(-x) + rsqrt(x) + max(x, T(2)) + min(x, T(3)) + abs(-x) + pow(x, T(2)) + normcdf(x) + fmod(x, T(2))
