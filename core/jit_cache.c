@@ -100,9 +100,10 @@ static bool read_all(int file, void *bytes, size_t n) {
 
 enum { LARGEST = 64 << 20 };
 
-/* malloc'ed, with a zero after it; NULL if there is no such file or it cannot be read. */
+/* malloc'ed, with a zero after it; NULL if there is no such file or it cannot be read. What is no file but a pipe is
+ * not waited for. */
 static char *read_file(const char *path, size_t *size) {
-  int file = open(path, O_RDONLY | O_CLOEXEC);
+  int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   struct stat s;
   if (file < 0) return NULL;
   char *bytes = NULL;
@@ -116,6 +117,25 @@ static char *read_file(const char *path, size_t *size) {
   return bytes;
 }
 
+/* The names that files get here: the folder may be the user's and hold other files, which are not touched. */
+static bool is_unfinished(const char *name) { /* new.<process>.<count>.<time> */
+  if (strncmp(name, "new", 3) != 0) return false;
+  name += 3;
+  for (int i = 0; i < 3; i++) {
+    size_t digits = *name == '.' ? strspn(name + 1, "0123456789") : 0;
+    if (!digits) return false;
+    name += 1 + digits;
+  }
+  return !*name;
+}
+
+static bool is_kept(const char *name) {
+  static const char *const records[] = {"compiler.c++", "compiler.nvrtc"}; /* by the names of the compilers */
+  for (size_t i = 0; i < sizeof records / sizeof *records; i++)
+    if (!strcmp(name, records[i])) return true;
+  return strspn(name, "0123456789abcdef") == 32 && !strcmp(name + 32, ".kernel");
+}
+
 /* What a process that was killed left behind goes when it is an hour old. */
 static void sweep(const char *folder) {
   DIR *d = opendir(folder);
@@ -123,9 +143,8 @@ static void sweep(const char *folder) {
   struct stat s;
   time_t now = time(NULL);
   for (struct dirent *e; d && (e = readdir(d));)
-    if (!strncmp(e->d_name, "new.", 4) &&
-        (size_t)snprintf(path, sizeof path, "%s/%s", folder, e->d_name) < sizeof path && stat(path, &s) == 0 &&
-        now - s.st_mtime > 3600)
+    if (is_unfinished(e->d_name) && (size_t)snprintf(path, sizeof path, "%s/%s", folder, e->d_name) < sizeof path &&
+        stat(path, &s) == 0 && now - s.st_mtime > 3600)
       unlink(path);
   if (d) closedir(d);
 }
@@ -218,9 +237,7 @@ tide_status tide_jit_cache_clear(void) {
   DIR *d = opendir(folder);
   int failed = 0;
   for (struct dirent *e; d && (e = readdir(d));) {
-    size_t n = strlen(e->d_name);
-    bool ours = (n > 7 && !strcmp(e->d_name + n - 7, ".kernel")) || !strncmp(e->d_name, "compiler.", 9);
-    if (!ours || (size_t)snprintf(path, sizeof path, "%s/%s", folder, e->d_name) >= sizeof path) continue;
+    if (!is_kept(e->d_name) || (size_t)snprintf(path, sizeof path, "%s/%s", folder, e->d_name) >= sizeof path) continue;
     if (unlink(path) && errno != ENOENT) failed = errno;
   }
   if (d) closedir(d);

@@ -172,7 +172,8 @@ static const ltide_reg functions[] = {
      "the folder of the disk cache: $TIDE_KERNEL_CACHE_PATH, else $XDG_CACHE_HOME/tide/kernels; TIDE_KERNEL_CACHE=0 "
      "switches it off."},
     {"cache_clear", lcache_clear,
-     "tide.cuda.jiterator.cache_clear()\nRemoves every kernel from the disk cache; what is loaded stays."},
+     "tide.cuda.jiterator.cache_clear()\nRemoves every kernel from the disk cache; what is loaded stays, and so do "
+     "other files in its folder."},
     {NULL, NULL, NULL}};
 
 void ltide_open_jit(lua_State *L, ltide_state *S) {

@@ -423,6 +423,33 @@ describe("the kernel cache", function()
     end
   end)
 
+  it("does not wait for what is no file in the place of an entry", function()
+    start(path)
+    local name = entry(path)
+    os.remove(name)
+    assert(os.execute("mkfifo " .. name))
+    assert.are.equal("0 1 1 0", (start(path)):match "^%d+ %d+ %d+ %d+")
+    assert.are.equal("1 0 0 0 false ", (start(path)))
+  end)
+
+  it("leaves files of others in its folder alone", function()
+    local hex = ("0123456789abcdef"):rep(2)
+    local own = { "new.71.0.1700000000", hex .. ".kernel" }
+    local others = { "mine.kernel", "compiler.txt", "new.idea", "new.1.2", "new.1.2.3.bak", hex .. "0.kernel",
+      hex:upper() .. ".kernel", "compiler.c++.old" }
+    os.execute("mkdir " .. path)
+    for _, name in ipairs(others) do os.execute(("touch -d '2 days ago' %s/%s"):format(path, name)) end
+    for _, name in ipairs(own) do os.execute(("touch -d '2 days ago' %s/%s"):format(path, name)) end
+    start(path) -- sweeps what was never finished
+    assert.are.equal(#others + 3, #files(path))
+    local out, err = D.run({ "-e", "require 'tide'.cuda.jiterator.cache_clear()" }, { env = { TIDE_KERNEL_CACHE_PATH = path } })
+    assert.are.equal("", out .. err)
+    table.sort(others)
+    local left = files(path)
+    table.sort(left)
+    assert.are.same(others, left)
+  end)
+
   it("makes a new kernel for another compiler", function()
     start(path)
     local record
