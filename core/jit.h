@@ -129,6 +129,10 @@ bool tide__jit_ahead_take(tide_image *out, const char *source, const tide_compil
 
 /* ---- jit_cache.c: files ---- */
 
+/* malloc'ed, with a zero after it; NULL if there is no such file or it cannot be read. What is no file but a pipe is
+ * not waited for. */
+char *tide__jit_file(const char *path, size_t *size);
+
 typedef struct tide__jit_key {
   uint64_t h[2];
 } tide__jit_key;
@@ -142,5 +146,11 @@ bool tide__jit_write(const tide_image *image, const tide__jit_key *key);
 tide_status tide__jit_compiler_version(char *out, size_t size, const tide_compiler *c);
 void tide__jit_cache_forked(void);    /* in the child */
 extern _Atomic bool tide__jit_opened; /* a compiler has been opened or run */
+
+/* ---- jit_include.c ---- */
+
+/* Takes into the key what the code includes, as the options and the environment say where. False where it cannot be
+ * known what that is. */
+bool tide__jit_hash_includes(tide__jit_key *key, const char *source, const char *const *options, int n);
 
 #endif

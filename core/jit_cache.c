@@ -102,7 +102,7 @@ enum { LARGEST = 64 << 20 };
 
 /* malloc'ed, with a zero after it; NULL if there is no such file or it cannot be read. What is no file but a pipe is
  * not waited for. */
-static char *read_file(const char *path, size_t *size) {
+char *tide__jit_file(const char *path, size_t *size) {
   int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   struct stat s;
   if (file < 0) return NULL;
@@ -192,7 +192,7 @@ int tide__jit_read(tide_image *out, const tide__jit_key *key) {
   char name[64], path[PATH_MAX];
   size_t size = 0;
   entry_name(name, sizeof name, key);
-  char *file = file_path(path, sizeof path, name) ? read_file(path, &size) : NULL;
+  char *file = file_path(path, sizeof path, name) ? tide__jit_file(path, &size) : NULL;
   if (!file) return TIDE_ENTRY_NONE;
   entry_head h;
   bool good = size >= sizeof h;
@@ -268,7 +268,7 @@ static void stamp_of(char *out, size_t size, const char *path) {
 static bool record_read(char *version, size_t size, const char *name, const char *where) {
   char path[PATH_MAX], stamp[64], *line[4];
   size_t length = 0;
-  char *text = file_path(path, sizeof path, name) ? read_file(path, &length) : NULL;
+  char *text = file_path(path, sizeof path, name) ? tide__jit_file(path, &length) : NULL;
   if (!text) return false;
   char *p = text;
   bool good = true;

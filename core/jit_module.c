@@ -1,9 +1,9 @@
 /* jit_module.c: functions by the text that makes them: found in memory, on disk, or compiled.
  *
- * The key is a hash of everything that decides what the machine code is: the text, the options, the architecture, the
- * compiler's version and ours. What was loaded stays loaded until tide ends, as queued work may use it at any time and
- * no finaliser may wait. No lock is held while a compiler runs: two threads that want the same kernel at once may both
- * make it, and the second one uses the first one's.
+ * The key is a hash of everything that decides what the machine code is: the text and what it includes, the options,
+ * the architecture, the compiler's version and ours. What was loaded stays loaded until tide ends, as queued work may
+ * use it at any time and no finaliser may wait. No lock is held while a compiler runs: two threads that want the same
+ * kernel at once may both make it, and the second one uses the first one's.
  *
  * Invariant: an entry of the table is complete when it is linked and is not changed after. */
 #include "jit.h"
@@ -192,13 +192,19 @@ static void warn_damaged(void) {
   tide__warn(text);
 }
 
+/* *disk: there is a cache; and then, is the kernel one that it may hold? */
 static tide_status find_key(tide__jit_key *key, const tide__jit_request *r, const tide_compiler *c, const char *arch,
-                            bool disk) {
+                            bool *disk) {
+  static _Atomic unsigned unknown;
   char version[256] = "";
   options o;
   TIDE_TRY(gather(&o, r, c));
-  if (disk) TIDE_TRY(tide__jit_compiler_version(version, sizeof version, c));
+  if (*disk) TIDE_TRY(tide__jit_compiler_version(version, sizeof version, c));
   key_of(key, r, &o, c, arch, version);
+  if (TIDE_LIKELY(tide__jit_hash_includes(key, r->source, o.list, o.count))) return TIDE_OK;
+  unsigned n = atomic_fetch_add(&unknown, 1); /* nobody can say that it is what another text gave */
+  tide__jit_hash(key, &n, sizeof n);
+  *disk = false;
   return TIDE_OK;
 }
 
@@ -207,7 +213,7 @@ bool tide__jit_missing(const tide__jit_request *r, const tide_compiler *c, const
   tide__function f;
   tide__jit_key key;
   bool disk = tide_jit_cache_path(folder, sizeof folder);
-  return find_key(&key, r, c, arch, disk) == TIDE_OK && !recall(&f, &key, device) && !(disk && tide__jit_stored(&key));
+  return find_key(&key, r, c, arch, &disk) == TIDE_OK && !recall(&f, &key, device) && !(disk && tide__jit_stored(&key));
 }
 
 tide_status tide__jit_function(tide__function *out, const tide__jit_request *r, const tide_compiler *c, int device) {
@@ -216,7 +222,7 @@ tide_status tide__jit_function(tide__function *out, const tide__jit_request *r, 
   tide_image image = {0};
   TIDE_TRY(c->arch(arch, sizeof arch, device));
   bool disk = tide_jit_cache_path(folder, sizeof folder);
-  TIDE_TRY(find_key(&key, r, c, arch, disk));
+  TIDE_TRY(find_key(&key, r, c, arch, &disk));
   if (recall(out, &key, device)) {
     count(&stats.memory_hits);
     return TIDE_OK;

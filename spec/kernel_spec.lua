@@ -204,6 +204,38 @@ describe("compile_kernel", function()
     D.raises("ArgumentError", kernel, "option", "x")
   end)
 
+  it("makes a kernel anew when a file that it includes has changed", function()
+    local folder = os.tmpname()
+    os.remove(folder)
+    os.execute(("mkdir -p %s/deep"):format(folder))
+    local function write(name, text)
+      local f = assert(io.open(folder .. "/" .. name, "w"))
+      f:write(text)
+      f:close()
+    end
+    local function run(include)
+      local text = include .. "\nextern \"C\" __global__ void number(int *out) { *out = VALUE; }"
+      local out = tide.zeros(1, { device = D.dev, dtype = "int32" })
+      cuda.compile_kernel(text, "number", { "-I" .. folder })(one, out)
+      return out:item()
+    end
+    local info = cuda.jiterator.cache_info
+    write("top.h", '#include "deep/value.h"')
+    for i = 1, 2 do
+      write("deep/value.h", "#define VALUE " .. i)
+      local before = info()
+      assert.are.equal(i, run '#include "top.h"')
+      assert.are.equal(i, run " # include <deep/value.h>")
+      assert.are.equal(i, run('#include "' .. folder .. '/top.h"'))
+      assert.are.equal(i, run '#define NAME "top.h"\n#include NAME')
+      local between = info()
+      assert.are.equal(i, run '#include "top.h"') -- nothing has changed
+      assert.are.equal(between.memory_hits + 1, info().memory_hits)
+      assert.are.equal(before.misses + 4, between.misses)
+    end
+    os.execute("rm -rf " .. folder)
+  end)
+
   it("tells what is wrong with the source, with its lines", function()
     local e = D.raises("ValueError", cuda.compile_kernel,
       "extern \"C\" __global__ void k(float *x) {\n  int y;\n  x[0] = undefined_name;\n}", "k")
