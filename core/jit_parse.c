@@ -45,12 +45,19 @@ static const char *skip_comment(const char *p) {
   return end ? end + 2 : p + strlen(p);
 }
 
+/* Its digits may have a ' between them, which begins no literal. */
+static const char *skip_number(const char *p) {
+  while (isalnum((unsigned char)*p) || *p == '_' || (*p == '\'' && (isalnum((unsigned char)p[1]) || p[1] == '_'))) p++;
+  return p;
+}
+
 /* The end of what begins at p: a comment, a literal, a directive, a name or number, or one sign. */
 static const char *word_end(const char *p, bool line_start) {
   if (*p == '/' && (p[1] == '/' || p[1] == '*')) return skip_comment(p);
   if (*p == '#' && line_start) return skip_directive(p);
   if (*p == '"' || *p == '\'') return skip_quoted(p);
-  if (!isalnum((unsigned char)*p) && *p != '_') return p + 1;
+  if (isdigit((unsigned char)*p)) return skip_number(p);
+  if (!isalpha((unsigned char)*p) && *p != '_') return p + 1;
   while (isalnum((unsigned char)*p) || *p == '_') p++;
   return p;
 }

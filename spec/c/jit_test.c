@@ -34,6 +34,11 @@ static void test_templates(void) {
       "#define Q template <class T> T no(T x) { \\\n return x; }\ntemplate <class T> T a(T x) { return x; }", "a", 1));
   CHECK(is_template("template <class T> T a(T x) { const char *s = \"} template <class T> T b(T x) {\"; return x; }",
                     "a", 1));
+  CHECK(is_template("template <class T> T h(T x) { return x + 1'000; }\ntemplate <class T> T a(T x, T y) { return x; }",
+                    "a", 2));
+  CHECK(is_template(
+      "template <class T> T h(T x) { return x + 0x1'F'F + u'{'; }\ntemplate <class T> T a(T x, T y) { return x; }", "a",
+      2));
   CHECK(is_template(
       "template <class T> struct S { T f(T x) { return x; } }; template <class T> T a(S<T> x) { return x.f(1); }", "a",
       1));
