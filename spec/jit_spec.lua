@@ -107,6 +107,37 @@ describe("create_jit_fn", function()
     end
   end)
 
+  it("divides integers by zero without ending the process", function()
+    local f = J.create_jit_fn [[
+      #define QUOTIENT(a, b) ((a) / \
+        (b))
+      template <int N> struct half { enum { value = N / 2 }; };
+      template <typename T> T f(T x, T y) {
+        T q = x / y /* a / b */, r = x % y, z = x, w = x;
+        z /= y + T(0);
+        w %= -y * T(-1);
+        return q == QUOTIENT(x, y) && q == z && r == w ? q * T(100) + r + T(half<8>::value / 2 - 5 % 3) : T(-1);
+      }]]
+    for _, dtype in ipairs { "int8", "int16", "int32", "int64" } do
+      local x = tide.tensor({ 3, -3, 0, 3 }, { dtype = dtype, device = D.dev })
+      local y = tide.tensor({ 3, 2, -1, 0 }, { dtype = dtype, device = D.dev })
+      local got = f(x, y):cpu()
+      D.eq({ 100, -101, 0 }, got:narrow(1, 1, 3), 0, dtype)
+      if not D.cuda or D.simulated then D.eq({ 0 }, got:narrow(1, 4, 1), 0, dtype) end -- on a GPU: any value
+    end
+    if not D.cuda or D.simulated then
+      local g = J.create_jit_fn "template <typename T> T g(T x, T y) { return x / y + x % y; }"
+      local least = tide.tensor({ math.mininteger }, { dtype = "int64", device = D.dev })
+      D.eq({ math.mininteger }, g(least, tide.full({ 1 }, -1, { dtype = "int64", device = D.dev })))
+    end
+    local own = J.create_jit_fn [[
+      template <typename T> struct pair { T a, b; T operator/(pair o) const { return a / o.a - b / o.b; } };
+      template <typename T> T own(T x, T y) { return pair<T>{x, y} / pair<T>{y, x}; }]]
+    D.eq({ 1.5 }, own(D.tensor { 2. }, D.tensor { 1. }))
+    local z = tide.tensor({ 3 }, { dtype = "complex64", device = D.dev })
+    D.eq({ 1.5 }, J.create_jit_fn "template <typename T> T c(T x) { T y = x; y /= T(2); return x / y * (x / 4.0f); }"(z):real())
+  end)
+
   it("has the mathematics of CUDA", function()
     local f = J.create_jit_fn [[template <typename T> T f(T x) {
       return exp(-x) + rsqrt(x) + max(x, T(2)) + min(x, T(3)) + abs(-x) + pow(x, T(2)) + normcdf(x) + fmod(x, T(2))

@@ -91,6 +91,15 @@ describe("compile_kernel", function()
     D.raises("ValueError", cuda.compile_kernel, "template <int N> __global__ void k(float *x) { *x = N; }", "k")
   end)
 
+  it("divides integers by zero without ending the process", function()
+    local k = cuda.compile_kernel('extern "C" __global__ void k(int *x, int a, int b) { x[0] = a / b; x[1] %= b; }', "k")
+    local x = tide.full({ 2 }, 7, { device = D.dev, dtype = "int32" })
+    k(one, x, 9, 4)
+    D.eq({ 2, 3 }, x)
+    k(one, x, 9, 0)
+    if not D.cuda or D.simulated then D.eq({ 0, 0 }, x) end -- on a GPU: any value
+  end)
+
   it("gives every thread its place", function()
     local out = tide.zeros(2 * 3 * 2 * 4 * 2 * 3, { device = D.dev, dtype = "int32" })
     kernel "where"({ grid = { 2, 3, 2 }, block = { 4, 2, 3 } }, out)
