@@ -219,13 +219,13 @@ char *tide__jit_source(const tide__jit_text *j, const tide__special *s, const ti
 /* On a host the threads of a launch are a loop, written here around a call of the kernel. */
 static void add_loop(tide__text *t, const char *call, const char (*types)[TIDE_JIT_TYPE], const uint16_t *offset,
                      int params) {
-  tide__text_add(t, "extern \"C\" __attribute__((visibility(\"default\")))\nvoid tide_kernel(const void *packed, const "
-                    "unsigned *dims, long long begin, long long end) {\n  const char *a = (const char *)packed;\n"
+  tide__text_add(t, "static __attribute__((noinline)) void tide_loop(const void *packed, const unsigned *dims,\n"
+                    "    long long begin, long long end) {\n  const char *a = (const char *)packed;\n"
                     "  TIDE_GRID(dims)\n  for (long long b = begin; b < end; b++) {\n    TIDE_BLOCK(b, dims)\n"
                     "    TIDE_FOR_THREADS(dims) {\n      ");
   tide__text_add(t, "::%s(", call);
   for (int i = 0; i < params; i++) tide__text_add(t, "%stide_at<%s>(a + %d)", i ? ", " : "", types[i], offset[i]);
-  tide__text_add(t, ");\n    }\n  }\n}\n");
+  tide__text_add(t, ");\n    }\n  }\n}\nTIDE_KERNEL(tide_loop)\n");
 }
 
 char *tide__raw_source(const char *source, const char *call, const char (*types)[TIDE_JIT_TYPE], const uint16_t *offset,

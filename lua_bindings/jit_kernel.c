@@ -253,7 +253,9 @@ static const ltide_reg functions[] = {
      "\"-lineinfo\"}. grid and block are an integer or {x, y, z}. Arguments are checked against the signature before "
      "the "
      "launch: a pointer takes a contiguous tensor of its dtype (or x:data_ptr(), unchecked), numbers have to fit their "
-     "types. On simulated devices and on cpu tensors its threads run one after the other."},
+     "types. On simulated devices and on cpu tensors its threads run one after the other, integers divided by zero "
+     "give 0, and "
+     "an assertion that fails ends the kernel with an error; an address out of bounds is not noticed there."},
     {NULL, NULL, NULL}};
 
 static const ltide_reg methods[] = {

@@ -280,6 +280,30 @@ describe("compile_kernel", function()
     D.eq(tide.arange(0, 64, { dtype = "float32" }), x)
   end)
 
+  it("ends with an error where an assertion fails, and the process goes on", function()
+    if D.cuda and not D.simulated then return end
+    local script = [[
+      local tide = require "tide"
+      local dev = os.getenv "TIDE_DEVICE" == "cuda" and "cuda" or "cpu"
+      local k = tide.cuda.compile_kernel([=[ %s
+        __global__ void k(int *x, unsigned n) { assert(threadIdx.x < n); x[threadIdx.x] = 1; }]=], "k")
+      local x = tide.zeros(4, { device = dev, dtype = "int32" })
+      k({ grid = 1, block = 4 }, x, 4)
+      assert(x:sum():item() == 4)
+      local _, e = pcall(function()
+        k({ grid = 1, block = 4 }, x, 2)
+        if dev ~= "cpu" then tide.cuda.synchronize() end
+      end)
+      io.write(e.kind, " ", tostring(e.code))
+    ]]
+    for _, include in ipairs { "", "\n#include <assert.h>\n" } do
+      local out, err, code = D.run { "-e", script:format(include) }
+      assert.are.equal(0, code, err)
+      assert.are.equal(D.cuda and "AcceleratorError 710" or "ValueError nil", out)
+      assert.matches("thread: %[2,0,0%] Assertion `threadIdx.x < n` failed", err)
+    end
+  end)
+
   it("is ordered with other work, on any stream", function()
     if not D.cuda then return end
     local k, s = kernel "axpy", cuda.Stream()

@@ -4,7 +4,8 @@
  * are the image. A library that is loaded from bytes lives in memory alone: it gets a file without a name, and a path
  * to it that no other library had, because the loader takes equal paths for equal libraries.
  *
- * Kernels are called as kernel(arguments, grid and block sizes, first block, one past the last block).
+ * Kernels are called as kernel(arguments, grid and block sizes, first block, one past the last block) and give 0, or 1
+ * where an assertion of a raw kernel has ended it.
  *
  * Invariant: nothing of a compilation is left on disk, whatever its end. */
 #include "backend_cpu/cxx.h"
@@ -214,17 +215,18 @@ tide_status tide__cxx_function(void **out, tide_function_info *info, void *modul
   return *out ? TIDE_OK : tide__fail(TIDE_LIBRARY, "jit: the kernel %s is not in its library", name);
 }
 
-typedef void (*kernel_fn)(const void *packed, const uint32_t *dims, long long begin, long long end);
+typedef int (*kernel_fn)(const void *packed, const uint32_t *dims, long long begin, long long end);
 
 typedef struct job {
   kernel_fn kernel;
   const tide_launch *launch;
   uint32_t dims[6];
+  bool failed; /* of a raw kernel, which runs on one thread */
 } job;
 
 static void work(void *arg, int64_t begin, int64_t end) {
-  const job *j = arg;
-  j->kernel(j->launch->packed, j->dims, begin, end);
+  job *j = arg;
+  if (j->kernel(j->launch->packed, j->dims, begin, end)) j->failed = true;
 }
 
 tide_status tide__cxx_launch(tide_stream *stream, void *function, const tide_launch *a) {
@@ -236,5 +238,6 @@ tide_status tide__cxx_launch(tide_stream *stream, void *function, const tide_lau
     tide__parallel_for(blocks, 1, work, &j);
   else
     work(&j, 0, blocks);
-  return TIDE_OK;
+  return j.failed ? tide__fail(TIDE_VALUE, "launch: an assertion in the kernel failed; what it was went to stderr")
+                  : TIDE_OK;
 }

@@ -108,7 +108,7 @@ static const char complex_text[] = "#include <complex>\n"
 
 /* Operands never overlap a result, so the loop may be made of vector instructions. */
 static const char flat[] = "extern \"C\" __attribute__((visibility(\"default\")))\n"
-                           "void tide_kernel(const void *packed, const unsigned *, long long begin, long long end) {\n"
+                           "int tide_kernel(const void *packed, const unsigned *, long long begin, long long end) {\n"
                            "  const tide_args a = *(const tide_args *)packed;\n"
                            "  const long long tile = TIDE_THREADS * TIDE_VECTOR, first = begin * tile;\n"
                            "  const long long last = end * tile < a.n ? end * tile : a.n;\n"
@@ -116,12 +116,12 @@ static const char flat[] = "extern \"C\" __attribute__((visibility(\"default\"))
                            "  TIDE_EACH(TIDE_POINTER)\n"
                            "#define TIDE_AT(k) p##k[i]\n"
                            "  for (long long i = first; i < last; i++) tide_apply(a, TIDE_ARGS(TIDE_AT));\n"
-                           "}\n";
+                           "  return 0;\n}\n";
 
 /* Row by row of the innermost dim. */
 static const char strided[] =
     "extern \"C\" __attribute__((visibility(\"default\")))\n"
-    "void tide_kernel(const void *packed, const unsigned *, long long begin, long long end) {\n"
+    "int tide_kernel(const void *packed, const unsigned *, long long begin, long long end) {\n"
     "  const tide_args a = *(const tide_args *)packed;\n"
     "  const long long tile = TIDE_THREADS * TIDE_VECTOR, row = a.size[TIDE_NDIM - 1].d;\n"
     "  const long long last = end * tile < a.n ? end * tile : a.n;\n"
@@ -141,11 +141,26 @@ static const char strided[] =
     "    for (long long j = 0; j < count; j++) tide_apply(a, TIDE_ARGS(TIDE_AT));\n"
     "    i += count;\n"
     "  }\n"
-    "}\n";
+    "  return 0;\n}\n";
+
+/* An assertion that fails ends the kernel and not the process, and says what a GPU says. The C library's own function
+ * is hidden behind one of the same name, so that it does not matter who includes <assert.h>. */
+#define ASSERTIONS                                                                                                     \
+  "static thread_local jmp_buf tide_end;\n"                                                                            \
+  "#ifdef __GLIBC__\n"                                                                                                 \
+  "extern \"C\" __attribute__((noreturn, visibility(\"hidden\")))\n"                                                   \
+  "void __assert_fail(const char *what, const char *file, unsigned line, const char *function) noexcept {\n"           \
+  "  fprintf(stderr, \"%s:%u: %s: block: [%u,%u,%u], thread: [%u,%u,%u] Assertion `%s` failed.\\n\", file, line,\n"    \
+  "          function, blockIdx.x, blockIdx.y, blockIdx.z, threadIdx.x, threadIdx.y, threadIdx.z, what);\n"            \
+  "  longjmp(tide_end, 1);\n}\n"                                                                                       \
+  "#endif\n#include <cassert>\n"                                                                                       \
+  "#define TIDE_KERNEL(loop) extern \"C\" __attribute__((visibility(\"default\"))) \\\n"                               \
+  "  int tide_kernel(const void *packed, const unsigned *dims, long long begin, long long end) { \\\n"                 \
+  "    if (setjmp(tide_end)) return 1; \\\n    loop(packed, dims, begin, end); \\\n    return 0; }\n"
 
 /* What CUDA C has for a thread that needs no other one. */
 static const char raw[] = MATHEMATICS HALVES
-    "#include <cassert>\n#include <cstdio>\n"
+    "#include <cstdio>\n#include <setjmp.h>\n"
     "#define __global__\n#define __constant__ static\n#define __launch_bounds__(...)\n#define __grid_constant__\n"
     "#define TIDE_VECTOR_TYPE(T, name) \\\n"
     "  struct alignas(2 * sizeof(T)) name##2 { T x, y; }; struct name##3 { T x, y, z; }; \\\n"
@@ -202,7 +217,7 @@ static const char raw[] = MATHEMATICS HALVES
     "d[1])};\n"
     "#define TIDE_FOR_THREADS(d) for (threadIdx.z = 0; threadIdx.z < d[5]; threadIdx.z++) \\\n"
     "  for (threadIdx.y = 0; threadIdx.y < d[4]; threadIdx.y++) \\\n"
-    "    for (threadIdx.x = 0; threadIdx.x < d[3]; threadIdx.x++)\n";
+    "    for (threadIdx.x = 0; threadIdx.x < d[3]; threadIdx.x++)\n" ASSERTIONS;
 
 const tide_compiler tide__cpu_compiler = {
     .name = "c++",

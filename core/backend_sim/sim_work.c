@@ -160,7 +160,9 @@ static void do_kernel(int device, sim_op *op) {
   tide_status status = op->run(&op->args);
   pthread_mutex_lock(&tide__sim.lock);
   if (indexed) note_bad_index(device, &op->args.gather, bad);
-  if (status != TIDE_OK && bad < 0)
+  if (status != TIDE_OK && made)
+    tide__sim_fail(device, true, 710, "cudaErrorAssert", "device-side assert triggered");
+  else if (status != TIDE_OK && bad < 0)
     tide__sim_fail(device, false, 701, "cudaErrorLaunchOutOfResources", "a kernel failed in the CPU's loops");
 }
 
