@@ -4,7 +4,8 @@
  * a point on its current stream, the streams of the others wait for it and copy, side by side, and the one device's
  * stream waits for what they have done. That is the rule of copies between devices (copy.c) with the two waits shared
  * by the whole fan: what is queued later on any of the streams comes after it, so nobody has to know that it happened.
- * From one to several the copies run on the destinations' streams, from several to one on the sources'.
+ * From one to several the copies run on the destinations' streams, from several to one on the sources'. A copy that
+ * stays on the one device is part of the fan too, since it may have a stream of its own.
  *
  * What lies in one piece travels as bytes. Anything else is copied by a kernel that reaches into the other device's
  * memory, where the machine can; where not, it takes the way of copy.c, packed and unpacked on either side. Memory of
@@ -151,22 +152,25 @@ static tide_status copy_on(tide_stream *on, tide_tensor *dst, const tide_tensor 
   return status;
 }
 
-/* start: NULL where the copy's stream has waited for the source's already. */
+/* start: NULL where the copy's stream has waited for the source's already. What copy.c brings to another device comes
+ * between the two waits by itself. */
 static tide_status fan_one(tide__fan *f, const tide__point *start, tide__roll *roll, tide_stream *source) {
   const tide__point *done;
-  if (start) TIDE_TRY(tide__point_wait(f->on, start, roll->what));
+  if (start && f->on != source) TIDE_TRY(tide__point_wait(f->on, start, roll->what));
   if (!*f->dst) TIDE_TRY(make_on(f->dst, f->src, f->on));
   tide_tensor *dst = *f->dst;
   if (dst->numel == 0) return TIDE_OK;
-  if (!tide__comm_direct(dst, f->src, f->on->device)) {
+  bool here = f->on->device == source->device, direct = !here && tide__comm_direct(dst, f->src, f->on->device);
+  if (direct) {
+    tide__storage_use(f->src->storage, source);
+    tide__storage_use(dst->storage, f->on);
+    TIDE_TRY(tide__comm_send(f->on, dst, f->src));
+  } else {
     TIDE_TRY(copy_on(f->on, dst, f->src));
-    return tide__roll_point(&done, roll, f->on, f->rank, false);
   }
-  tide__storage_use(f->src->storage, source);
-  tide__storage_use(dst->storage, f->on);
-  TIDE_TRY(tide__comm_send(f->on, dst, f->src));
+  if (f->on == source) return TIDE_OK;
   TIDE_TRY(tide__roll_point(&done, roll, f->on, f->rank, false));
-  return tide__point_wait(source, done, roll->what);
+  return direct || here ? tide__point_wait(source, done, roll->what) : TIDE_OK;
 }
 
 static tide_status fan_queue(tide__fan *fan, int n, tide__roll *roll, tide_stream *source) {
@@ -236,23 +240,18 @@ tide_status tide_comm_broadcast(tide_tensor **outs, const tide_tensor *x, const 
   return TIDE_OK;
 }
 
-/* Copies to destinations that the caller gave; those on the source's device are no part of the fan. */
+/* Copies to destinations that the caller gave. */
 static tide_status fan_into(tide_tensor *const *outs, tide_tensor *const *chunks, int n, tide_stream *const *streams,
                             const char *what) {
   tide__fan fan[TIDE_MAX_DEVICES];
   tide_tensor *dst[TIDE_MAX_DEVICES];
-  int jobs = 0;
   for (int i = 0; i < n; i++) {
     tide_stream *on = streams ? streams[i] : NULL;
     if (!on) TIDE_TRY(tide__stream_current(&on, outs[i]->storage->device));
-    if (outs[i]->storage->device == chunks[i]->storage->device) {
-      TIDE_TRY(copy_on(on, outs[i], chunks[i]));
-      continue;
-    }
     dst[i] = outs[i];
-    fan[jobs++] = (tide__fan){&dst[i], chunks[i], on, i};
+    fan[i] = (tide__fan){&dst[i], chunks[i], on, i};
   }
-  return tide__fan_out(fan, jobs, what);
+  return tide__fan_out(fan, n, what);
 }
 
 tide_status tide_comm_broadcast_into(tide_tensor *const *outs, int n, const tide_tensor *x) {

@@ -60,7 +60,7 @@ typedef struct tide__fan {
   tide_stream *on; /* of the destination's device */
   int rank;
 } tide__fan;
-/* From one device to others; on failure what was made is released. */
+/* From one device to others, or to given tensors of its own; on failure what was made is released. */
 tide_status tide__fan_out(tide__fan *fan, int n, const char *what);
 void tide__tensors_drop(tide_tensor **list, int n);
 

@@ -370,9 +370,9 @@ void ltide_open_comm(lua_State *L, ltide_state *S) {
        "tide.cuda.comm.scatter(t, devices [, {chunk_sizes=, dim=1, streams=}]) -> {Tensor, ...}\n"
        "tide.cuda.comm.scatter(t, nil, {out={...} [, dim=1, streams=]})\nSplits t, of a GPU or the cpu, along dim over "
        "the devices: into chunks of these sizes, or equal ones, of which there may be fewer than devices. The chunk of "
-       "t's own device is a view. The copy to devices[i] runs on streams[i], where that is given and not false, and "
-       "its "
-       "result belongs to that stream." ORDER},
+       "t's own device is a view." ORDER
+       " With streams, the copy to devices[i] or out[i] runs on streams[i], of that device, where it is not false: its "
+       "result belongs to that stream, and of the current streams that of t's device alone waits for it."},
       {"gather", lgather,
        "tide.cuda.comm.gather({t, ...} [, {dim=1, destination=, out=}]) -> Tensor\nJoins tensors of GPUs along dim, on "
        "destination ('cpu' or a device; the current one if not given) or in out. The result has the dtype of the first "

@@ -1,4 +1,5 @@
--- Collectives in graphs, without access between devices, and when a device does not come (API.md COMM-01 to COMM-05).
+-- Collectives in graphs, with outputs that share streams or memory, without access between devices, and when a device
+-- does not come (API.md COMM-01 to COMM-05).
 
 local tide = require "tide"
 local D = require "spec.support.device"
@@ -6,7 +7,7 @@ if not D.cuda then return end
 local cuda, comm = tide.cuda, tide.cuda.comm
 
 local n = math.min(D.devices, 3)
-local devices = {}
+local devices, last = {}, n - 1
 for d = 0, n - 1 do devices[d + 1] = d end
 local function on(d) return { device = "cuda:" .. d } end
 
@@ -45,6 +46,29 @@ describe("collectives in a graph", function()
     local x, g = tide.ones(4, on(0)), cuda.CUDAGraph()
     D.raises("StateError", cuda.graph, g, function() comm.gather({ x }, { destination = "cpu" }) end)
     cuda.synchronize_all()
+  end)
+end)
+
+describe("outputs of collectives", function()
+  D.watch(before_each, after_each)
+
+  it("come after and before the current stream of their own device, whatever the stream of the copy", function()
+    local s, late = cuda.Stream(0), D.simulated and 5000000 or 20000000
+    for _ = 1, 5 do
+      local x, out, rest = tide.zeros(4, on(0)), tide.zeros(2, on(0)), tide.zeros(2, on(last))
+      cuda.synchronize_all()
+      cuda._sleep(late)
+      x:fill_(7)
+      comm.scatter(x, nil, { out = { out, rest }, streams = { s, false } })
+      local copy = out + 0
+      D.eq({ 7, 7 }, copy)
+      D.eq({ 7, 7 }, rest)
+      cuda.stream(s, function() cuda._sleep(late) end)
+      comm.scatter(x, nil, { out = { out, rest }, streams = { s, false } })
+      x:zero_()
+      s:synchronize()
+      D.eq({ 7, 7 }, out)
+    end
   end)
 end)
 
