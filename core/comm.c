@@ -74,6 +74,20 @@ static tide_status check_out(const tide_tensor *out, int i, const tide_tensor *x
   return tide__writable_check(out, what, name);
 }
 
+/* No two destinations share elements, as far as their layouts tell at once: of interleaved ones nothing is said. */
+static tide_status check_disjoint(tide_tensor *const *outs, int n, const char *what) {
+  for (int i = 1; i < n; i++)
+    for (int k = 0; k < i; k++) {
+      const tide_tensor *a = outs[k], *b = outs[i];
+      if (!tide__tensor_overlaps(a, b)) continue;
+      if (tide__tensor_ptr(a) != tide__tensor_ptr(b) && !(tide__tensor_dense(a) && tide__tensor_dense(b))) continue;
+      return tide__fail(TIDE_VALUE,
+                        "%s: out %lld shares memory with out %lld, got both of them, expected tensors apart", what,
+                        (long long)tide__shown(i), (long long)tide__shown(k));
+    }
+  return TIDE_OK;
+}
+
 static tide_status wrong_size(const tide_tensor *x, int i, const char *name, const int64_t *size, const char *what) {
   return tide__fail(TIDE_SHAPE, "%s: %s %lld has another shape, got %s, expected %s", what, name,
                     (long long)tide__shown(i), tide__shape_text(x->size, x->ndim), tide__shape_text(size, x->ndim));
@@ -93,6 +107,28 @@ void tide__tensors_drop(tide_tensor **list, int n) {
     tide_tensor_release(list[i]);
     list[i] = NULL;
   }
+}
+
+/* Nothing changes where a destination is its own source. */
+static bool is_itself(const tide_tensor *dst, const tide_tensor *src) {
+  return dst->dtype == src->dtype && tide__same_elements(dst, src);
+}
+
+/* from[i] becomes list[i] with a new reference, or a copy of it where a destination could be written over it before it
+ * is read; to[i] is where list[i] goes. */
+static tide_status sources_apart(tide_tensor **from, tide_tensor *const *list, tide_tensor *const *to, int n) {
+  for (int i = 0; i < n; i++) {
+    bool apart = true;
+    for (int k = 0; k < n && apart; k++) apart = !tide__tensor_overlaps(to[k], list[i]) || is_itself(to[k], list[k]);
+    tide_status status = TIDE_OK;
+    if (apart)
+      from[i] = tide__tensor_ref(list[i]);
+    else
+      status = tide_clone(&from[i], list[i]);
+    if (status != TIDE_OK) tide__tensors_drop(from, i);
+    TIDE_TRY(status);
+  }
+  return TIDE_OK;
 }
 
 bool tide__comm_direct(const tide_tensor *dst, const tide_tensor *src, int device) {
@@ -244,14 +280,19 @@ tide_status tide_comm_broadcast(tide_tensor **outs, const tide_tensor *x, const 
 static tide_status fan_into(tide_tensor *const *outs, tide_tensor *const *chunks, int n, tide_stream *const *streams,
                             const char *what) {
   tide__fan fan[TIDE_MAX_DEVICES];
-  tide_tensor *dst[TIDE_MAX_DEVICES];
-  for (int i = 0; i < n; i++) {
+  tide_tensor *dst[TIDE_MAX_DEVICES], *from[TIDE_MAX_DEVICES];
+  TIDE_TRY(check_disjoint(outs, n, what));
+  TIDE_TRY(sources_apart(from, chunks, outs, n));
+  tide_status status = TIDE_OK;
+  for (int i = 0; i < n && status == TIDE_OK; i++) {
     tide_stream *on = streams ? streams[i] : NULL;
-    if (!on) TIDE_TRY(tide__stream_current(&on, outs[i]->storage->device));
+    if (!on) status = tide__stream_current(&on, outs[i]->storage->device);
     dst[i] = outs[i];
-    fan[i] = (tide__fan){&dst[i], chunks[i], on, i};
+    fan[i] = (tide__fan){&dst[i], from[i], on, i};
   }
-  return tide__fan_out(fan, n, what);
+  if (status == TIDE_OK) status = tide__fan_out(fan, n, what);
+  tide__tensors_drop(from, n);
+  return status;
 }
 
 tide_status tide_comm_broadcast_into(tide_tensor *const *outs, int n, const tide_tensor *x) {
@@ -434,7 +475,7 @@ static tide_status gather_host(tide_tensor *const *parts, tide_tensor *const *li
 
 static tide_status gather_into(tide_tensor *out, tide_tensor *const *list, int n, int dim, const int64_t *sizes,
                                const char *what) {
-  tide_tensor *parts[TIDE_MAX_DEVICES];
+  tide_tensor *parts[TIDE_MAX_DEVICES], *from[TIDE_MAX_DEVICES];
   tide_stream *streams[TIDE_MAX_DEVICES + 1];
   tide__roll roll;
   int to = out->storage->device;
@@ -442,12 +483,15 @@ static tide_status gather_into(tide_tensor *out, tide_tensor *const *list, int n
   TIDE_TRY(tide__stream_current(&streams[n], to));
   if (to >= 0) TIDE_TRY(tide__comm_join(streams, n + 1, what));
   TIDE_TRY(split(parts, out, dim, sizes, n));
-  tide_status status;
-  if (to < 0) {
-    status = gather_host(parts, list, n, what, streams);
-  } else {
-    tide__roll_begin(&roll, what);
-    status = tide__roll_end(&roll, gather_queue(parts, list, n, &roll, streams));
+  tide_status status = sources_apart(from, list, parts, n);
+  if (status == TIDE_OK) {
+    if (to < 0) {
+      status = gather_host(parts, from, n, what, streams);
+    } else {
+      tide__roll_begin(&roll, what);
+      status = tide__roll_end(&roll, gather_queue(parts, from, n, &roll, streams));
+    }
+    tide__tensors_drop(from, n);
   }
   tide__tensors_drop(parts, n);
   return status;

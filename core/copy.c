@@ -45,19 +45,9 @@ tide_status tide__copy_queued(tide__queue *q, const tide_tensor *dst, const tide
   return TIDE_LAUNCH(q, copy, &a, 0);
 }
 
-static bool same_elements(const tide_tensor *a, const tide_tensor *b) {
-  if (tide__tensor_ptr(a) != tide__tensor_ptr(b) || !tide__same_size(a, b)) return false;
-  for (int d = 0; d < a->ndim; d++)
-    if (a->size[d] > 1 && a->stride[d] != b->stride[d]) return false;
-  return true;
-}
-
 static tide_status copy_here(tide_tensor *dst, const tide_tensor *src) {
   if (!tide__tensor_overlaps(dst, src)) return tide__copy_kernel(dst, src);
-  if (same_elements(dst, src)) {
-    if (dst->dtype == src->dtype) return TIDE_OK;
-    if (tide__itemsize(dst->dtype) == tide__itemsize(src->dtype)) return tide__copy_kernel(dst, src);
-  }
+  if (tide__same_elements(dst, src)) return dst->dtype == src->dtype ? TIDE_OK : tide__copy_kernel(dst, src);
   tide_tensor *apart;
   TIDE_TRY(tide_clone(&apart, src));
   tide_status status = tide__copy_kernel(dst, apart);

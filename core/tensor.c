@@ -252,6 +252,14 @@ bool tide__tensor_overlaps(const tide_tensor *a, const tide_tensor *b) {
   return pa + a0 < pb + b1 && pb + b0 < pa + a1;
 }
 
+bool tide__same_elements(const tide_tensor *a, const tide_tensor *b) {
+  if (tide__tensor_ptr(a) != tide__tensor_ptr(b) || tide__itemsize(a->dtype) != tide__itemsize(b->dtype)) return false;
+  if (!tide__same_size(a, b)) return false;
+  for (int d = 0; d < a->ndim; d++)
+    if (a->size[d] > 1 && a->stride[d] != b->stride[d]) return false;
+  return true;
+}
+
 void tide__stride_broadcast(int64_t *stride, const tide_tensor *x, const int64_t *size, int ndim) {
   int pad = ndim - x->ndim;
   for (int d = 0; d < ndim; d++)

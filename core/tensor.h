@@ -72,6 +72,8 @@ bool tide__tensor_dense(const tide_tensor *x);
 void tide__tensor_range(int64_t *first, int64_t *last, const tide_tensor *x);
 /* May the two share memory? Ranges are compared, so interleaved views count as sharing. */
 bool tide__tensor_overlaps(const tide_tensor *a, const tide_tensor *b);
+/* Does each element of the one lie exactly where that of the other does? */
+bool tide__same_elements(const tide_tensor *a, const tide_tensor *b);
 /* Strides of x as if it had `ndim` dims of `size`, which x broadcasts to: 0 where it is repeated. */
 void tide__stride_broadcast(int64_t *stride, const tide_tensor *x, const int64_t *size, int ndim);
 /* Joins x's size into the broadcast size; false if they do not fit. */

@@ -352,7 +352,8 @@ void ltide_open_comm(lua_State *L, ltide_state *S) {
        "tide.cuda.comm.broadcast(t, devices) -> {Tensor, ...}\ntide.cuda.comm.broadcast(t, nil, {out={...}})\nCopies "
        "t, "
        "of a GPU or the cpu, to each device of the list; where t lies there already the result is t itself. Or writes "
-       "it to the tensors of out, which have its shape and dtype. A pinned t is read later: wait before you change "
+       "it to the tensors of out, which have its shape and dtype and lie apart from each other. A pinned t is read "
+       "later: wait before you change "
        "it." ORDER},
       {"broadcast_coalesced", lbroadcast_coalesced,
        "tide.cuda.comm.broadcast_coalesced({t, ...}, devices [, {buffer_size=}]) -> {{Tensor, ...}, ...}\nCopies the "
@@ -370,7 +371,7 @@ void ltide_open_comm(lua_State *L, ltide_state *S) {
        "tide.cuda.comm.scatter(t, devices [, {chunk_sizes=, dim=1, streams=}]) -> {Tensor, ...}\n"
        "tide.cuda.comm.scatter(t, nil, {out={...} [, dim=1, streams=]})\nSplits t, of a GPU or the cpu, along dim over "
        "the devices: into chunks of these sizes, or equal ones, of which there may be fewer than devices. The chunk of "
-       "t's own device is a view." ORDER
+       "t's own device is a view; the tensors of out lie apart from each other." ORDER
        " With streams, the copy to devices[i] or out[i] runs on streams[i], of that device, where it is not false: its "
        "result belongs to that stream, and of the current streams that of t's device alone waits for it."},
       {"gather", lgather,
