@@ -267,6 +267,14 @@ static void wait_for(uint64_t devices) {
   }
 }
 
+tide_status tide_profile_wait(void) {
+  int count;
+  if (!tide_is_initialized()) return TIDE_OK;
+  TIDE_TRY(tide__device_count(&count));
+  for (int d = 0; d < count && !atomic_load(&tide__captures); d++) TIDE_TRY(tide_device_synchronize(d));
+  return TIDE_OK;
+}
+
 void tide__profile_device_close(uint64_t devices, bool wait) {
   if (wait) wait_for(devices);
   pthread_mutex_lock(&start_lock);

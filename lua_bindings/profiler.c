@@ -53,15 +53,11 @@ static void begin(lua_State *L, const char *what, int path_arg, uint32_t flags) 
   lua_toclose(L, -1);
 }
 
-static void wait_for_devices(lua_State *L) {
-  for (int i = 0; tide_is_initialized() && i < tide_device_count(); i++) ltide_try(L, tide_device_synchronize(i));
-}
-
 /* Stack: ..., the recording at `slot`, results. */
 static int trace_done(lua_State *L, int status, lua_KContext slot) {
   (void)status;
   ltide_enter(L);
-  wait_for_devices(L);
+  ltide_try(L, tide_profile_wait());
   ltide_try(L, end_and_write(lua_touserdata(L, (int)slot)));
   return lua_gettop(L) - (int)slot;
 }
@@ -271,7 +267,7 @@ static int summary_done(lua_State *L, int status, lua_KContext slot) {
   (void)status;
   ltide_enter(L);
   luaL_checkstack(L, 16, "summary: results of the function");
-  wait_for_devices(L);
+  ltide_try(L, tide_profile_wait());
   push_summary(L, lua_touserdata(L, (int)slot));
   lua_insert(L, (int)slot + 1);
   return lua_gettop(L) - (int)slot;
@@ -321,7 +317,8 @@ static const ltide_reg functions[] = {
      "on the threads that queued them, waits for devices, nvtx ranges, the kernels and copies of each stream with an "
      "arrow from the line, "
      "and the allocated memory. Device times come from CUPTI where it is there, else, or with events, from events "
-     "around each operation. When fn raises, the file is written and the error goes on. One at a time; an operation "
+     "around each operation; what is captured is shown on the host alone, and at its replays. When fn raises, the file "
+     "is written and the error goes on. One at a time; an operation "
      "costs the host 2 us more meanwhile, 7 with events, and nothing at other times."},
     {"summary", lsummary,
      "tide.cuda.profiler.summary(fn, ...) -> table, results of fn\nRuns fn(...) and prints which lines and kernels "

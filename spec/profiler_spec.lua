@@ -281,6 +281,21 @@ if D.cuda then
         G.settle()
       end)
 
+      it("may stand inside a capture, which goes on", function()
+        local x, t = D.tensor { 1., 2. }, nil
+        local g = G.capture(function()
+          t = trace(function() x:add_(1) end, opts)
+          summary(function() x:mul_(2) end)
+          x:sub_(1)
+        end)
+        assert.are.equal(1, #T.find(t.host, "^add"))
+        assert.are.equal(0, #T.find(t.device, "^add"))
+        g:replay()
+        D.eq({ 3, 5 }, x)
+        g:reset()
+        G.settle()
+      end)
+
       it("takes thousands of operations", function()
         local x = D.tensor { 1. }
         local t = trace(function()

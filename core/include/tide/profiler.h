@@ -41,6 +41,9 @@ enum { TIDE_PROFILE_EVENTS = 1 }; /* measure the devices by events even where th
 TIDE_API tide_status tide_profile_begin(const char *what, uint32_t flags);
 /* Waits for the devices that were used and ends it. A failure of their work is not told here. */
 TIDE_API tide_status tide_profile_end(tide_profile **out);
+/* Waits for all devices, so that a failure of their work is told; not while anything is captured, which that would
+ * break. */
+TIDE_API tide_status tide_profile_wait(void);
 TIDE_API void tide_profile_free(tide_profile *p); /* NULL is allowed */
 
 /* Can a file of that name be written? An existing one is left as it is. */
