@@ -31,6 +31,7 @@ typedef struct ltide_state {
       *strays; /* handles made by finalisers: at the end of a state these get no finaliser of their own */
   const void *scope_meta;
   int spare_scopes;           /* of scope.c, waiting to serve again */
+  struct ltide_fork *forks;   /* open blocks of fork_rng, the newest first */
   _Atomic int collect_wanted; /* another thread ran out of memory */
 } ltide_state;
 

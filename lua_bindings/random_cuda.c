@@ -4,6 +4,9 @@
  * seeds everything runs anywhere, and a process that has only seeded may still be forked. Whether the device is there
  * is asked at the first use of a GPU, which then fails as DeferredCudaCallError if it is not. Reading a state is such a
  * use. */
+#include <stdlib.h>
+#include <string.h>
+
 #include "random.h"
 #include "tide/device.h"
 
@@ -146,23 +149,43 @@ typedef struct saved_state {
   uint64_t seed, offset;
 } saved_state;
 
-typedef struct saved_states {
+/* A block. Those of coroutines may end in another order than they began: then the one that began earlier sets its
+ * generators back and leaves its state to the next one, which would else bring back what was drawn inside the first. So
+ * the last one to end sets back to what was before all of them. */
+typedef struct ltide_fork {
+  struct ltide_fork *older, **newest; /* the head of the list that it stands in */
   int n;
   saved_state list[TIDE_MAX_DEVICES + 1];
-} saved_states;
+} ltide_fork;
 
-static void leave_fork(lua_State *L, void *data) {
-  if (!L) return;
-  saved_states *saved = data;
-  for (int i = 0; i < saved->n; i++) {
-    tide_generator *g;
-    if (tide_generator_default(&g, saved->list[i].device) != TIDE_OK) continue;
-    tide_generator_seed(g, saved->list[i].seed);
-    (void)tide_generator_set_offset(g, saved->list[i].offset);
-  }
+/* Of the first block after this one that saved the device's state too; NULL if there is none. */
+static saved_state *next_state(const ltide_fork *fork, int device) {
+  saved_state *found = NULL;
+  for (ltide_fork *f = *fork->newest; f != fork; f = f->older)
+    for (int i = 0; i < f->n; i++)
+      if (f->list[i].device == device) found = &f->list[i];
+  return found;
 }
 
-static void save_state(lua_State *L, saved_states *saved, int device) {
+static void set_back(const ltide_fork *fork, const saved_state *s) {
+  tide_generator *g;
+  saved_state *next = next_state(fork, s->device);
+  if (next) *next = *s;
+  if (tide_generator_default(&g, s->device) != TIDE_OK) return;
+  tide_generator_seed(g, s->seed);
+  (void)tide_generator_set_offset(g, s->offset);
+}
+
+static void leave_fork(lua_State *L, void *data) {
+  ltide_fork *fork, **at;
+  memcpy(&fork, data, sizeof fork);
+  for (int i = 0; i < fork->n && L; i++) set_back(fork, &fork->list[i]);
+  for (at = fork->newest; *at != fork;) at = &(*at)->older;
+  *at = fork->older;
+  free(fork);
+}
+
+static void save_state(lua_State *L, ltide_fork *saved, int device) {
   if (saved->n > TIDE_MAX_DEVICES) ltide_error(L, "ValueError", "fork_rng: devices: got too many");
   tide_generator *g = ltide_default_generator(L, device);
   saved->list[saved->n++] =
@@ -170,7 +193,7 @@ static void save_state(lua_State *L, saved_states *saved, int device) {
 }
 
 /* The devices of the option, or all GPUs that there are. */
-static void save_gpus(lua_State *L, saved_states *saved, int opts) {
+static void save_gpus(lua_State *L, ltide_fork *saved, int opts) {
   if (!opts || lua_getfield(L, opts, "devices") == LUA_TNIL) {
     if (tide_is_available())
       for (int i = 0; i < tide_device_count(); i++) save_state(L, saved, i);
@@ -187,17 +210,21 @@ static void save_gpus(lua_State *L, saved_states *saved, int opts) {
 
 static int lfork_rng(lua_State *L) {
   static const char *const keys[] = {"devices", NULL};
-  ltide_enter(L);
+  ltide_state *S = ltide_enter(L);
   int opts = lua_istable(L, 1) ? 1 : 0, fn = opts + 1;
   ltide_check_keys(L, opts, keys);
   if (!lua_isnoneornil(L, fn) && !lua_isfunction(L, fn)) return ltide_arg_error(L, fn, "fn", "a function or nothing");
-  saved_states saved = {0};
+  ltide_fork saved = {.older = S->forks, .newest = &S->forks};
   int top = lua_gettop(L);
   save_state(L, &saved, TIDE_CPU);
   save_gpus(L, &saved, opts);
   if (saved.n > 1) ltide_check_settable(L, TIDE_CURRENT);
   lua_settop(L, top);
-  return ltide_scoped(L, "tide.random.fork_rng", lua_isfunction(L, fn) ? fn : 0, leave_fork, &saved, sizeof saved);
+  ltide_fork *fork = malloc(sizeof *fork);
+  if (!fork) return ltide_error(L, "OutOfMemoryError", "fork_rng: no memory for the block");
+  *fork = saved;
+  S->forks = fork;
+  return ltide_scoped(L, "tide.random.fork_rng", lua_isfunction(L, fn) ? fn : 0, leave_fork, &fork, sizeof fork);
 }
 
 /* {==== Opening */
@@ -233,7 +260,8 @@ static const ltide_reg random_functions[] = {
      "tide.random.fork_rng([{devices=},] fn, ...) -> results of fn\nlocal _ <close> = tide.random.fork_rng()\n"
      "What is drawn inside does not move the default generators of the cpu and of the devices (all without the "
      "option): "
-     "they are set back on leaving."},
+     "they are set back on leaving. Where blocks of coroutines overlap, the last one to end sets back to what was "
+     "before all of them."},
     {NULL, NULL, NULL}};
 
 void ltide_open_random_cuda(lua_State *L) {

@@ -59,6 +59,42 @@ describe("tide.random.fork_rng", function()
     D.raises("DeviceError", tide.random.fork_rng, { devices = { 63 } })
   end)
 
+  it("gives back what was before the first of blocks that overlap", function()
+    for _, order in ipairs { { 1, 2 }, { 2, 1 }, { 1, 2, 3 }, { 3, 1, 2 }, { 2, 1, 3 } } do
+      tide.manual_seed(3)
+      local blocks = {}
+      for i = 1, #order do
+        blocks[i] = coroutine.wrap(function()
+          tide.random.fork_rng(function()
+            draw "cpu"
+            draw(D.dev)
+            coroutine.yield()
+            draw "cpu"
+          end)
+        end)
+        blocks[i]()
+      end
+      for _, i in ipairs(order) do blocks[i]() end
+      local host, device = draw "cpu", draw(D.dev)
+      tide.manual_seed(3)
+      assert.are.same({ draw "cpu", draw(D.dev) }, { host, device })
+    end
+  end)
+
+  it("gives the states back where a block in a coroutine never ends", function()
+    tide.manual_seed(3)
+    local co
+    tide.random.fork_rng(function()
+      co = coroutine.create(function() tide.random.fork_rng(coroutine.yield) end)
+      coroutine.resume(co)
+      draw "cpu"
+    end)
+    local host = draw "cpu"
+    coroutine.close(co)
+    tide.manual_seed(3)
+    assert.are.same(draw "cpu", host)
+  end)
+
   it("refuses wrong arguments", function()
     D.raises("ArgumentError", tide.random.fork_rng, { device = {} })
     D.raises("ArgumentError", tide.random.fork_rng, 5)
