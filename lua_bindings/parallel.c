@@ -141,21 +141,29 @@ static bool has_metatable(lua_State *L, int index) {
   return has;
 }
 
+/* The n of table.pack; -1 where there is none, or other names beside it, of which it is then one. */
+static lua_Integer packed_count(lua_State *L, int list) {
+  bool packed = lua_getfield(L, list, "n") == LUA_TNUMBER && lua_isinteger(L, -1);
+  lua_Integer n = packed ? lua_tointeger(L, -1) : -1;
+  for (lua_pushnil(L); packed && lua_next(L, list); lua_pop(L, 1))
+    packed = lua_type(L, -2) != LUA_TSTRING || !strcmp(lua_tostring(L, -2), "n");
+  lua_settop(L, list);
+  return packed ? n : -1;
+}
+
 /* Replaces the value at the top by the arguments that it means: the values of an array (with those of table.pack the
  * nils too), else itself. Returns how many. */
 static int spread(lua_State *L) {
   int list = lua_gettop(L);
   if (lua_isnil(L, list)) return lua_settop(L, list - 1), 0;
   if (!lua_istable(L, list) || has_metatable(L, list)) return 1;
-  lua_Integer n = (lua_Integer)lua_rawlen(L, list);
-  bool is_packed = lua_getfield(L, list, "n") == LUA_TNUMBER;
-  if (is_packed && lua_tointeger(L, -1) > n) n = lua_tointeger(L, -1);
-  lua_settop(L, list);
-  if (!n && ltide_is_options(L, list)) return 1; /* named values alone are one argument */
+  lua_Integer n = (lua_Integer)lua_rawlen(L, list), packed = packed_count(L, list);
+  if (packed > n) n = packed;
+  if (!n && packed < 0 && ltide_is_options(L, list)) return 1; /* named values alone are one argument */
   if (n > 200)
     return ltide_error(L, "ValueError", "%s: inputs: got %I arguments for one call, expected at most 200",
                        ltide_function_name(L), n);
-  if (n && !is_packed) ltide_check_unnamed(L, list, n, "inputs");
+  if (n && packed < 0) ltide_check_unnamed(L, list, n, "inputs");
   luaL_checkstack(L, (int)n + 4, "parallel: too many arguments");
   for (lua_Integer k = 1; k <= n; k++) lua_rawgeti(L, list, k);
   lua_remove(L, list);

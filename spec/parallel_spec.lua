@@ -193,8 +193,10 @@ describe("tide.parallel.apply", function()
     assert.are.same({}, P.apply(function() end, {}))
     local seen = P.apply(function(t) return t.x end, { { x = parts[1] } }) -- named values are one argument
     assert.is_true(rawequal(parts[1], seen[1]))
-    local args = P.apply(function(...) return select("#", ...) end, { {}, table.pack(1, nil, nil) })
-    assert.are.same({ 0, 3 }, args)
+    local args = P.apply(function(...) return select("#", ...) end, { {}, table.pack(1, nil, nil), table.pack() })
+    assert.are.same({ 0, 3, 0 }, args)
+    seen = P.apply(function(t) return t.n, t.x end, { { x = parts[1], n = 2 } }) -- here n is one of the names
+    assert.are.same({ 2, parts[1] }, seen[1])
   end)
 
   it("refuses wrong arguments", function()
