@@ -256,7 +256,8 @@ static int lcauchy_(lua_State *L) { return fill_random(L, TIDE_CAUCHY, 2, "media
 static int llog_normal_(lua_State *L) { return fill_random(L, TIDE_LOG_NORMAL, 2, "mean", "std", 1, 2); }
 
 static int lgeometric_(lua_State *L) {
-  if (lua_isnoneornil(L, 2)) return ltide_arg_error(L, 2, "p", "a probability, above 0 and below 1");
+  if (ltide_split(L, 1).n < 2 || lua_isnil(L, 2))
+    return ltide_arg_error(L, 2, "p", "a probability, above 0 and below 1");
   return fill_random(L, TIDE_GEOMETRIC, 1, "p", "", 0.5, 0);
 }
 

@@ -234,6 +234,9 @@ describe("random", function()
     D.raises("ValueError", x.bernoulli_, x, 1.5)
     D.raises("ValueError", x.exponential_, x, 0)
     D.raises("ValueError", x.geometric_, x, 0)
+    for _, no_p in ipairs { {}, { generator = tide.Generator(D.dev) } } do
+      assert.matches("geometric_: p: got", D.raises("ArgumentError", x.geometric_, x, no_p).message, 1, true)
+    end
     D.raises("ValueError", tide.randint, 5, 5, { 2 })
     D.raises("ValueError", tide.randperm, -1)
     D.raises("DtypeError", function() tide.zeros(3, { dtype = "int32", device = D.dev }):normal_() end)
