@@ -183,11 +183,12 @@ static void put_span(writer *w, const tide__span *s, uint8_t *seen) {
 /* ---- the file ---- */
 
 tide_status tide_profile_check_path(const char *path) {
-  FILE *f = path ? fopen(path, "ab") : NULL;
+  FILE *made = path ? fopen(path, "wbx") : NULL, *f = made || !path ? made : fopen(path, "ab");
   if (!f)
     return tide__fail(TIDE_FILE, "profiler.trace: cannot write a file, got '%s': %s", path ? path : "",
                       strerror(errno));
   fclose(f);
+  if (made) remove(path);
   return TIDE_OK;
 }
 

@@ -122,6 +122,17 @@ describe("profiler.trace", function()
     summary(function() D.raises("StateError", profiler.trace, function() end, path) end)
   end)
 
+  it("leaves no file where it is refused, and one that was there as it was", function()
+    local f = assert(io.open(path, "w"))
+    f:write "mine"
+    f:close()
+    summary(function() D.raises("StateError", profiler.trace, function() end, path) end)
+    assert.are.equal("mine", assert(io.open(path)):read "a")
+    os.remove(path)
+    summary(function() D.raises("StateError", profiler.trace, function() end, path) end)
+    assert.is_nil(io.open(path))
+  end)
+
   it("refuses a path that cannot be written before it runs anything", function()
     local ran = false
     local e = D.raises("FileError", profiler.trace, function() ran = true end, "/nowhere/at/all.json")

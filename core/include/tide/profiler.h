@@ -46,7 +46,7 @@ TIDE_API tide_status tide_profile_end(tide_profile **out);
 TIDE_API tide_status tide_profile_wait(void);
 TIDE_API void tide_profile_free(tide_profile *p); /* NULL is allowed */
 
-/* Can a file of that name be written? An existing one is left as it is. */
+/* Can a file of that name be written? An existing one is left as it is, and none is left where there was none. */
 TIDE_API tide_status tide_profile_check_path(const char *path);
 /* Chrome's trace-event JSON, which Perfetto and chrome://tracing open. */
 TIDE_API tide_status tide_profile_write(const tide_profile *p, const char *path);
