@@ -52,6 +52,8 @@ static int lrange_end(lua_State *L) {
   lua_Integer id = lua_tointegerx(L, 1, &is_integer);
   if (!is_integer || lua_type(L, 1) != LUA_TNUMBER)
     return ltide_arg_error(L, 1, "id", "the number that range_start gave");
+  if (id < 0)
+    return ltide_error(L, "ValueError", "range_end: no such range is open, got %I, expected what range_start gave", id);
   ltide_try(L, tide_nvtx_range_end((uint64_t)id));
   return 0;
 }

@@ -118,6 +118,8 @@ describe("nvtx.range_start", function()
     nvtx.range_end(b)
     local e = D.raises("ValueError", nvtx.range_end, a)
     assert.is_truthy(e.message:find(tostring(a), 1, true))
+    e = D.raises("ValueError", nvtx.range_end, -1)
+    assert.is_truthy(e.message:find("got -1,", 1, true), e.message)
   end)
 end)
 
