@@ -85,20 +85,20 @@ int ltide_push_rng_state(lua_State *L, ltide_state *S, tide_generator *g) {
   return 1;
 }
 
-void ltide_check_rng_state(lua_State *L, ltide_state *S, int arg, uint64_t state[2]) {
-  tide_tensor *t = ltide_check_tensor(L, S, arg, "state");
+void ltide_check_rng_state(lua_State *L, ltide_state *S, int arg, const char *name, uint64_t state[2]) {
+  tide_tensor *t = ltide_check_tensor(L, S, arg, name);
   bool is_state = tide_tensor_device(t) == TIDE_CPU && tide_tensor_dtype(t) == TIDE_UINT8;
   if (!is_state || tide_tensor_numel(t) != (int64_t)(2 * sizeof *state))
-    ltide_arg_error(L, arg, "state", "16 bytes, as get_state gives them: a uint8 tensor on the cpu");
+    ltide_arg_error(L, arg, name, "16 bytes, as get_state gives them: a uint8 tensor on the cpu");
   ltide_try(L, tide_read(state, t));
   if (state[1] % 4)
-    ltide_error(L, "ValueError", "%s: state: its offset is %I, expected a multiple of 4", ltide_function_name(L),
+    ltide_error(L, "ValueError", "%s: %s: its offset is %I, expected a multiple of 4", ltide_function_name(L), name,
                 (lua_Integer)state[1]);
 }
 
 void ltide_set_rng_state(lua_State *L, ltide_state *S, tide_generator *g, int arg) {
   uint64_t state[2];
-  ltide_check_rng_state(L, S, arg, state);
+  ltide_check_rng_state(L, S, arg, "state", state);
   ltide_check_settable(L, tide_generator_device(g));
   tide_generator_seed(g, state[0]);
   ltide_try(L, tide_generator_set_offset(g, state[1]));

@@ -7,7 +7,7 @@
 /* Pushes the generator's state, 16 bytes. */
 int ltide_push_rng_state(lua_State *L, ltide_state *S, tide_generator *g);
 /* Reads the state, seed and offset, from the tensor at arg; raises when that is none. */
-void ltide_check_rng_state(lua_State *L, ltide_state *S, int arg, uint64_t state[2]);
+void ltide_check_rng_state(lua_State *L, ltide_state *S, int arg, const char *name, uint64_t state[2]);
 /* Sets it from the tensor at arg; raises when that is no state. */
 void ltide_set_rng_state(lua_State *L, ltide_state *S, tide_generator *g, int arg);
 /* Raises while this thread captures a graph, unless the generators to be set are the CPU's: between two recorded draws

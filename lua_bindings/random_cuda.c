@@ -4,6 +4,7 @@
  * seeds everything runs anywhere, and a process that has only seeded may still be forked. Whether the device is there
  * is asked at the first use of a GPU, which then fails as DeferredCudaCallError if it is not. Reading a state is such a
  * use. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,6 +60,16 @@ static int lcuda_set_rng_state(lua_State *L) {
   return 0;
 }
 
+/* Every key counts a device from 1. */
+static void check_list(lua_State *L, int arg, lua_Integer n) {
+  for (lua_pushnil(L); lua_next(L, arg); lua_pop(L, 1)) {
+    lua_Integer at = lua_isinteger(L, -2) ? lua_tointeger(L, -2) : 0;
+    if (at >= 1 && at <= n) continue;
+    ltide_error(L, "ArgumentError", "%s: states: got the key %s, expected a list of states, the first for device 0",
+                ltide_function_name(L), luaL_tolstring(L, -2, NULL));
+  }
+}
+
 static int lcuda_set_rng_state_all(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   if (!lua_istable(L, 1)) return ltide_arg_error(L, 1, "states", "a table of states, the first for device 0");
@@ -66,10 +77,13 @@ static int lcuda_set_rng_state_all(lua_State *L) {
   if (n > tide_device_count())
     return ltide_error(L, "ValueError", "set_rng_state_all: states: got %d, expected at most %d, the number of devices",
                        n, tide_device_count());
-  uint64_t state[2];
+  check_list(L, 1, n);
   for (int i = 0; i < n; i++) { /* all before the first is set */
+    uint64_t state[2];
+    char name[32];
+    snprintf(name, sizeof name, "states[%d]", i + 1);
     lua_rawgeti(L, 1, i + 1);
-    ltide_check_rng_state(L, S, lua_gettop(L), state);
+    ltide_check_rng_state(L, S, lua_gettop(L), name, state);
     lua_pop(L, 1);
   }
   for (int i = 0; i < n; i++) {

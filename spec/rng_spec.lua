@@ -191,7 +191,11 @@ describe("tide.cuda", function()
     local before, torn = cuda.get_rng_state_all(), { states[1]:clone() }
     for i = 2, D.devices do torn[i] = states[i] end
     torn[D.devices] = tide.zeros(15, { dtype = "uint8" })
-    D.raises("ArgumentError", cuda.set_rng_state_all, torn)
+    local e = D.raises("ArgumentError", cuda.set_rng_state_all, torn)
+    assert.is_truthy(e.message:find(("states[%d]: got"):format(D.devices), 1, true), e.message)
+    e = D.raises("ArgumentError", cuda.set_rng_state_all, { states[1], cpu = states[1] })
+    assert.is_truthy(e.message:find("got the key cpu", 1, true), e.message)
+    D.raises("ArgumentError", cuda.set_rng_state_all, { [0] = states[1] })
     for i = 1, D.devices do D.eq(before[i], cuda.get_rng_state(i - 1)) end -- none was set
     states[#states + 1] = states[1]
     D.raises("ValueError", cuda.set_rng_state_all, states)
