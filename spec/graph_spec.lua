@@ -475,7 +475,7 @@ describe("the memory of a graph", function()
         return cuda.use_mem_pool(pool, function() return tide.zeros(1000, dev) end)
       end)
     end
-    collectgarbage()
+    settle()
     cuda.empty_cache()
     zeros():free()
     local reserved = cuda.memory_reserved()
