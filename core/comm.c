@@ -58,6 +58,7 @@ static tide_status check_count(int n, const char *of, const char *what) {
 
 static tide_status check_devices(int *out, const int *devices, int n, const char *what) {
   TIDE_TRY(check_count(n, "devices", what));
+  if (!devices) return tide__fail(TIDE_ARGUMENT, "%s: no devices, got NULL, expected %d", what, n);
   for (int i = 0; i < n; i++) TIDE_TRY(tide__comm_device(&out[i], devices[i], i, what));
   return TIDE_OK;
 }

@@ -255,6 +255,8 @@ tide_status tide_reduce(tide_tensor **out, tide_reduction op, const tide_tensor 
 /* A reduction with two new results. */
 static tide_status reduce_two(tide_tensor **first, tide_tensor **second, job *j, tide_dtype second_dtype) {
   tide_tensor *a, *b;
+  if (!first || !second)
+    return tide__fail(TIDE_ARGUMENT, "%s: a place for a result is missing, got NULL, expected two", j->what);
   TIDE_TRY(new_result(&a, j, j->result));
   tide_status status = new_result(&b, j, second_dtype);
   if (status != TIDE_OK) {

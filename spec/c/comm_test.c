@@ -56,6 +56,7 @@ static void hangs_and_comes_back(void) {
   OK(tide_comm_set_timeout(0.5));
   OK(tide_sim_fault("dead:1"));
   OK(tide_comm_reduce_add(&sum, list, DEVICES, 0));
+  CHECK(tide_comm_broadcast(outs, sum, NULL, DEVICES) == TIDE_ARGUMENT);
   OK(tide_comm_broadcast(outs, sum, devices, DEVICES));
   double start = seconds();
   CHECK(tide_device_synchronize(0) == TIDE_ACCELERATOR);

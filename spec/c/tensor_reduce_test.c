@@ -148,12 +148,15 @@ static void test_reduction_rules(void) {
         tide_reduce(&r, TIDE_SUM, x, &(tide_reduce_options){(int[]){0, 0}, 2, false, TIDE_DTYPE_NONE, 0}, NULL));
   FAILS(TIDE_INDEX,
         tide_reduce(&r, TIDE_SUM, x, &(tide_reduce_options){(int[]){2}, 1, false, TIDE_DTYPE_NONE, 0}, NULL));
+  FAILS(TIDE_ARGUMENT, tide_reduce_index(&r, NULL, TIDE_MIN, x, 0, true));
+  FAILS(TIDE_ARGUMENT, tide_reduce_index(NULL, &i, TIDE_MIN, x, 0, true));
   OK(tide_reduce_index(&r, &i, TIDE_MIN, x, 0, true));
   tide_tensor *m = NULL, *v = NULL;
   CHECK(r->ndim == 2 && i->dtype == TIDE_INT64 && r->size[0] == 1);
   for (int64_t k = 0; k < 5; k++) CHECK(at(x, (int64_t[]){(int64_t)flat_at(i, k), k}) == flat_at(r, k));
   tide_tensor_release(r), tide_tensor_release(i);
   tide_reduce_options one = {(int[]){0}, 1, false, TIDE_DTYPE_NONE, 1};
+  FAILS(TIDE_ARGUMENT, tide_var_mean(&v, NULL, x, &one));
   OK(tide_var_mean(&v, &m, x, &one));
   double g[4];
   gather_group(g, x, 1, 2);
