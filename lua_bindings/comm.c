@@ -131,7 +131,7 @@ static int lbroadcast(lua_State *L) {
 
 /* Memory for a list of unknown length that goes with the call. */
 static tide_tensor **push_array(lua_State *L, size_t n) {
-  tide_tensor **list = lua_newuserdatauv(L, (n + 1) * sizeof *list, 0);
+  tide_tensor **list = ltide_new_object(L, (n + 1) * sizeof *list, 0);
   memset(list, 0, (n + 1) * sizeof *list);
   return list;
 }
@@ -156,7 +156,7 @@ static int lbroadcast_coalesced(lua_State *L) {
   int devices[TIDE_MAX_DEVICES], n = ltide_check_list(L, 1, INT16_MAX, "tensors", "tensors");
   int count = check_devices(L, 2, devices, "devices");
   tide_tensor **list = push_array(L, (size_t)n), **outs = push_array(L, (size_t)n * (size_t)count);
-  ltide_tensor **u = lua_newuserdatauv(L, ((size_t)n * (size_t)count + 1) * sizeof *u, 0);
+  ltide_tensor **u = ltide_new_object(L, ((size_t)n * (size_t)count + 1) * sizeof *u, 0);
   ltide_check_tensors(L, S, 1, list, n, "tensors");
   lua_createtable(L, count, 0);
   for (int d = 0; d < count; d++) {
@@ -214,7 +214,7 @@ static int lreduce_add_coalesced(lua_State *L) {
     lua_pop(L, 1);
   }
   tide_tensor **outs = push_array(L, (size_t)n);
-  ltide_tensor **u = lua_newuserdatauv(L, ((size_t)n + 1) * sizeof *u, 0);
+  ltide_tensor **u = ltide_new_object(L, ((size_t)n + 1) * sizeof *u, 0);
   push_handles(L, S, u, n);
   ltide_try(L, tide_comm_reduce_add_coalesced(outs, lists, ranks, n, destination, buffer_size));
   for (int i = 0; i < n; i++) u[i]->t = outs[i];

@@ -214,7 +214,7 @@ void ltide_push_converted(lua_State *L, ltide_state *S, int arg, const tide_opti
   b.dtype = staging_dtype(o.dtype), b.item = tide_dtype_size(b.dtype);
   size_t bytes = b.item;
   for (int d = 0; d < b.ndim; d++) bytes *= (size_t)b.size[d];
-  char *buffer = b.next = lua_newuserdatauv(L, bytes, 0);
+  char *buffer = b.next = ltide_new_object(L, bytes, 0);
   lua_pushvalue(L, -2);
   write(&b, 0);
   finish(L, S, buffer, b.size, b.ndim, b.dtype, &o);
@@ -388,7 +388,7 @@ void ltide_push_table(lua_State *L, ltide_state *S, const tide_tensor *x) {
   tide_options o = {staging_dtype(tide_tensor_dtype(x)), TIDE_CPU, false};
   ltide_tensor *host = ltide_new_tensor(L, S);
   ltide_try(L, tide_to(&host->t, x, &o, false, false));
-  char *buffer = lua_newuserdatauv(L, (size_t)tide_tensor_numel(x) * tide_dtype_size(o.dtype), 0);
+  char *buffer = ltide_new_object(L, (size_t)tide_tensor_numel(x) * tide_dtype_size(o.dtype), 0);
   ltide_try(L, tide_read(buffer, host->t));
   ltide_close_tensor(host);
   push_nested(L, x, 0, buffer, o.dtype);

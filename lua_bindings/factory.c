@@ -281,7 +281,7 @@ static int triangle_indices(lua_State *L, bool is_upper) {
     triangle_row(i, m, k, is_upper, &first, &last);
     if (last >= first) count += last - first + 1;
   }
-  int64_t *values = lua_newuserdatauv(L, 2 * (size_t)count * sizeof *values, 0), size[2] = {2, count};
+  int64_t *values = ltide_new_object(L, 2 * (size_t)count * sizeof *values, 0), size[2] = {2, count};
   for (int64_t i = 0; i < n; i++) {
     triangle_row(i, m, k, is_upper, &first, &last);
     for (int64_t j = first; j <= last; j++) values[at] = i + 1, values[count + at++] = j + 1;

@@ -140,7 +140,7 @@ static int lifftshift(lua_State *L) { return shift(L, true); }
 static int cache_device(lua_State *L) { return *(int *)ltide_check_object(L, 1, CACHE_META); }
 
 static void push_cache(lua_State *L, int device) {
-  *(int *)lua_newuserdatauv(L, sizeof device, 0) = device;
+  *(int *)ltide_new_object(L, sizeof device, 0) = device;
   luaL_setmetatable(L, CACHE_META);
 }
 

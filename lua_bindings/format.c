@@ -330,8 +330,8 @@ static int ltensor_tostring(lua_State *L) {
   visible v;
   plan_visible(&v, u->t);
   size_t room = v.numel ? (size_t)v.numel * 16 : 1;
-  v.data = lua_newuserdatauv(L, room, 0);
-  char *scratch = lua_newuserdatauv(L, room, 0);
+  v.data = ltide_new_object(L, room, 0);
+  char *scratch = ltide_new_object(L, room, 0);
   if (v.numel) ltide_try(L, read_visible(&v, u->t, scratch));
   luaL_Buffer b;
   luaL_buffinit(L, &b);

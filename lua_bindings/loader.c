@@ -78,7 +78,7 @@ static int job_gc(lua_State *L) {
 }
 
 static ltide_loader_job **new_job(lua_State *L) {
-  ltide_loader_job **guard = lua_newuserdatauv(L, sizeof *guard, 0);
+  ltide_loader_job **guard = ltide_new_object(L, sizeof *guard, 0);
   *guard = NULL;
   luaL_setmetatable(L, JOB_META);
   if (!(*guard = calloc(1, sizeof **guard))) ltide_error(L, "OutOfMemoryError", "loader: no host memory for a batch");
@@ -197,7 +197,7 @@ static void ask(lua_State *L, ltide_state *S, iteration *it) {
   lua_Integer k = it->asked, left = it->size - k * it->o.batch_size;
   int n = (int)(left < it->o.batch_size ? left : it->o.batch_size);
   lua_getiuservalue(L, 1, ITERATION_DATASET);
-  int64_t *index = lua_newuserdatauv(L, (size_t)n * sizeof *index, 0);
+  int64_t *index = ltide_new_object(L, (size_t)n * sizeof *index, 0);
   ltide_loader_job **guard = new_job(L);
   lua_createtable(L, 2, 0);
   lua_newtable(L);
@@ -307,7 +307,7 @@ static lua_Integer count_batches(const loader *o, lua_Integer size) {
 
 /* Pushes the numbers 1 to n in another order. */
 static int64_t *push_shuffled(lua_State *L, ltide_state *S, lua_Integer n) {
-  int64_t *order = lua_newuserdatauv(L, (size_t)n * sizeof *order, 0);
+  int64_t *order = ltide_new_object(L, (size_t)n * sizeof *order, 0);
   tide_generator *g = NULL;
   if (lua_getiuservalue(L, 1, LOADER_GENERATOR) != LUA_TNIL) g = ltide_check_generator(L, -1, "generator");
   ltide_tensor *u = ltide_new_tensor(L, S);
@@ -323,7 +323,7 @@ static int lloader_iter(lua_State *L) {
   loader *o = check_loader(L);
   lua_settop(L, 1);
   lua_Integer size = count_items(L, o);
-  iteration *it = lua_newuserdatauv(L, sizeof *it, ITERATION_ORDER);
+  iteration *it = ltide_new_object(L, sizeof *it, ITERATION_ORDER);
   *it = (iteration){.o = *o, .size = size, .batches = count_batches(o, size)};
   luaL_setmetatable(L, ITERATION_META);
   lua_getiuservalue(L, 1, LOADER_DATASET);
@@ -339,6 +339,7 @@ static int lloader_iter(lua_State *L) {
   pthread_mutex_init(&it->lock, NULL);
   pthread_cond_init(&it->changed, NULL);
   it->open = true;
+  ltide_enter_again(L);
   ltide_try(L, ltide_loader_lane_open(&it->lane, &o->stream, o->device, o->prefetch));
   lua_pushnil(L);
   lua_pushnil(L);
@@ -426,7 +427,7 @@ static int lloader(lua_State *L) {
   if (lua_isfunction(L, 1) != (o.size >= 0))
     return ltide_error(L, "ArgumentError", "loader: size: got %s, expected %s", o.size < 0 ? "none" : "one",
                        o.size < 0 ? "how many items the function has" : "none, since the dataset tells its own");
-  *(loader *)lua_newuserdatauv(L, sizeof o, LOADER_GENERATOR) = o;
+  *(loader *)ltide_new_object(L, sizeof o, LOADER_GENERATOR) = o;
   luaL_setmetatable(L, LOADER_META);
   note_objects(L, opts);
   return 1;

@@ -60,7 +60,7 @@ static bool like(const tide_tensor *x, const tide_tensor *y) {
 
 /* Tensors of an accelerator are stacked there and now: it does the work on its own anyway. */
 static void stack_there(lua_State *L, ltide_loader_batch *b, int items) {
-  tide_tensor **list = lua_newuserdatauv(L, (size_t)b->n * sizeof(tide_tensor *), 0);
+  tide_tensor **list = ltide_new_object(L, (size_t)b->n * sizeof(tide_tensor *), 0);
   for (int i = 0; i < b->n; i++) {
     lua_rawgeti(L, items, i + 1); /* the list keeps it alive */
     list[i] = ltide_check_tensor(L, b->S, -1, "item");

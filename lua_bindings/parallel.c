@@ -123,7 +123,7 @@ static int job_gc(lua_State *L) {
 /* Pushes the job and the tables of the replicas' coroutines and results. */
 static job *push_job(lua_State *L, const char *what, int n) {
   lua_settop(L, JOB - 1);
-  job *j = lua_newuserdatauv(L, sizeof *j + (size_t)n * sizeof *j->device, 1);
+  job *j = ltide_new_object(L, sizeof *j + (size_t)n * sizeof *j->device, 1);
   memset(j, 0, sizeof *j);
   luaL_setmetatable(L, JOB_META);
   j->what = what, j->n = j->left = n;

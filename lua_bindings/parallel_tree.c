@@ -210,7 +210,7 @@ static void list_tensor(lua_State *L, void *user, int index, tide_tensor *x) {
 
 /* Makes the handles of the copies, closed: an array for each tensor, in the order of the list. */
 static ltide_tensor **push_handles(lua_State *L, const replicas *r, int tensors) {
-  ltide_tensor **handles = lua_newuserdatauv(L, (size_t)(tensors * r->n) * sizeof(ltide_tensor *), 0);
+  ltide_tensor **handles = ltide_new_object(L, (size_t)(tensors * r->n) * sizeof(ltide_tensor *), 0);
   for (int i = 0; i < tensors; i++) {
     lua_rawgeti(L, r->list, i + 1);
     lua_createtable(L, r->n, 0);
@@ -228,8 +228,8 @@ static void send_copies(lua_State *L, const replicas *r) {
   int tensors = (int)lua_rawlen(L, r->list), top = lua_gettop(L);
   if (!tensors) return;
   ltide_tensor **handles = push_handles(L, r, tensors);
-  tide_tensor **list = lua_newuserdatauv(L, (size_t)tensors * sizeof *list, 0);
-  tide_tensor **outs = lua_newuserdatauv(L, (size_t)(tensors * r->n) * sizeof *outs, 0);
+  tide_tensor **list = ltide_new_object(L, (size_t)tensors * sizeof *list, 0);
+  tide_tensor **outs = ltide_new_object(L, (size_t)(tensors * r->n) * sizeof *outs, 0);
   for (int i = 0; i < tensors; i++) {
     lua_rawgeti(L, r->list, i + 1);
     list[i] = ltide_check_tensor(L, r->S, -1, "tree");

@@ -40,7 +40,7 @@ static int recording_close(lua_State *L) {
 
 /* Opens a recording, of which the userdata at the top of the stack is then in charge. */
 static void begin(lua_State *L, const char *what, int path_arg, uint32_t flags) {
-  ltide_recording *r = lua_newuserdatauv(L, sizeof *r, 1);
+  ltide_recording *r = ltide_new_object(L, sizeof *r, 1);
   *r = (ltide_recording){0};
   luaL_setmetatable(L, RECORDING_META);
   if (path_arg) {
@@ -231,7 +231,7 @@ static int summary_gc(lua_State *L) {
 
 /* Pushes the table and prints the text through the program's own print. */
 static void push_summary(lua_State *L, ltide_recording *r) {
-  ltide_summary *s = lua_newuserdatauv(L, sizeof *s, 0);
+  ltide_summary *s = ltide_new_object(L, sizeof *s, 0);
   *s = (ltide_summary){0};
   luaL_setmetatable(L, SUMMARY_META);
   int64_t count = 0;

@@ -20,7 +20,7 @@ tide_generator *ltide_check_generator(lua_State *L, int arg, const char *name) {
 }
 
 static tide_generator **new_generator(lua_State *L) {
-  tide_generator **u = lua_newuserdatauv(L, sizeof *u, 0);
+  tide_generator **u = ltide_new_object(L, sizeof *u, 0);
   *u = NULL;
   luaL_setmetatable(L, GENERATOR_META);
   return u;

@@ -19,7 +19,7 @@ static list check_list(lua_State *L, ltide_state *S, int arg, int least) {
   if (n < least || n > INT32_MAX)
     ltide_error(L, "ValueError", "%s: tensors: got a table of %I, expected at least %d", ltide_function_name(L), n,
                 least);
-  list l = {lua_newuserdatauv(L, (size_t)n * sizeof(tide_tensor *), 0), (int)n};
+  list l = {ltide_new_object(L, (size_t)n * sizeof(tide_tensor *), 0), (int)n};
   for (int i = 0; i < l.n; i++) {
     lua_rawgeti(L, arg, i + 1);
     l.items[i] = ltide_check_tensor(L, S, -1, "tensors");

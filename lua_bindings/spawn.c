@@ -220,7 +220,7 @@ static context *check_context(lua_State *L) {
 }
 
 static context *push_context(lua_State *L, int n) {
-  context *c = lua_newuserdatauv(L, sizeof *c + (size_t)n * sizeof *c->process, 1);
+  context *c = ltide_new_object(L, sizeof *c + (size_t)n * sizeof *c->process, 1);
   memset(c, 0, sizeof *c + (size_t)n * sizeof *c->process);
   luaL_setmetatable(L, CONTEXT_META);
   c->n = n;

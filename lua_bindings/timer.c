@@ -30,7 +30,7 @@ static ltide_timer clock_now(void) {
 }
 
 static int ltimer_new(lua_State *L) {
-  ltide_timer *t = lua_newuserdatauv(L, sizeof *t, 0);
+  ltide_timer *t = ltide_new_object(L, sizeof *t, 0);
   *t = clock_now();
   luaL_setmetatable(L, TIMER_META);
   return 1;

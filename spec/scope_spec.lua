@@ -314,6 +314,7 @@ describe("device and stream blocks", function()
     local side, pool, wrong = cuda.Stream(), cuda.MemPool(), {}
     local meta = { __gc = function() coroutine.wrap(function() cuda.set_device(0) end)() end }
     local function make() return tide.ones(2, { device = "cuda" }) end
+    local loader = tide.data.loader({ 1 }, { device = "cuda" })
     local kinds = {
       device = function() local _ <close> = cuda.device(last) end,
       stream = function() local _ <close> = cuda.stream(side) end,
@@ -329,6 +330,10 @@ describe("device and stream blocks", function()
         assert(not pcall(x.sum, x))
       end,
       made = function() assert(cuda.device(last, function() return cuda.Stream().device.index end) == last) end,
+      batch = function()
+        local it = cuda.device(last, function() return loader:iter() end)
+        assert(select(2, it()).device.index == last)
+      end,
     }
     local mode = collectgarbage("incremental", 1, 400)
     for _ = 1, 30 do
