@@ -59,6 +59,13 @@ static void read_sizes(lua_State *L, const tide_kernel *k, const char *key, int6
   int n = (int)lua_rawlen(L, at);
   if (n < 1 || n > 3)
     ltide_error(L, "ArgumentError", "%s: %s: got %d sizes, expected one to three", tide_kernel_name(k), key, n);
+  lua_pushinteger(L, n);
+  if (lua_next(L, at)) {
+    if (lua_type(L, -2) == LUA_TSTRING)
+      ltide_error(L, "ArgumentError", "%s: %s: got '%s' among the sizes, expected one to three integers",
+                  tide_kernel_name(k), key, lua_tostring(L, -2));
+    lua_pop(L, 2);
+  }
   for (int d = 0; d < n; d++) {
     lua_rawgeti(L, at, d + 1);
     out[d] = read_size(L, k, key, at + 1);
@@ -216,14 +223,12 @@ static int read_options(lua_State *L, int arg, const char **out) {
   if (lua_rawlen(L, arg) == 0) {
     ltide_check_keys(L, arg, keys);
     if (lua_getfield(L, arg, "options") == LUA_TNIL) return 0;
-    if (!lua_istable(L, -1)) ltide_arg_error(L, lua_gettop(L), "options", "a table of strings");
     arg = lua_gettop(L);
   }
-  int n = (int)lua_rawlen(L, arg);
-  if (n > ARGUMENTS) ltide_error(L, "ValueError", "compile_kernel: too many options, got %d", n);
+  int n = ltide_check_list(L, arg, ARGUMENTS, "options", "strings");
   for (int i = 0; i < n; i++) {
-    if (lua_rawgeti(L, arg, i + 1) != LUA_TSTRING) ltide_arg_error(L, lua_gettop(L), "options", "strings");
-    out[i] = lua_tostring(L, -1);
+    lua_rawgeti(L, arg, i + 1);
+    out[i] = ltide_check_cstring(L, lua_gettop(L), "options", "strings");
     lua_pop(L, 1);
   }
   return n;

@@ -192,7 +192,9 @@ describe("compile_kernel", function()
       { grid = 1, block = 1, stream = 5 }, { grid = 1, block = 1, shared_mem = "x" } } do
       D.raises("ArgumentError", k, bad)
     end
-    local e = D.raises("ArgumentError", k, { grid = 1, block = 1, shared_mem = 0 / 0 })
+    local e = D.raises("ArgumentError", k, { grid = { 1, y = 2 }, block = 1 })
+    assert.matches("^nothing: grid: got 'y'", e.message)
+    e = D.raises("ArgumentError", k, { grid = 1, block = 1, shared_mem = 0 / 0 })
     assert.matches("^nothing: shared_mem: got number %-?nan", e.message)
     e = D.raises("ArgumentError", k, { grid = 1, block = 1, stream = 5 })
     assert.matches("^nothing: stream: got number 5, expected a tide.cuda.Stream", e.message)
@@ -210,6 +212,12 @@ describe("compile_kernel", function()
     D.eq({ 9 }, out)
     D.raises("ArgumentError", kernel, "option", { optoins = {} })
     D.raises("ArgumentError", kernel, "option", { 5 })
+    for key, bad in pairs { typo = { "-DN=2", typo = 1 }, tpyo = { options = { "-DN=2", tpyo = 1 } },
+      options = { "-DN=2", options = { "-DN=3" } } } do
+      assert.matches("options: got '" .. key .. "'", D.raises("ArgumentError", kernel, "option", bad).message)
+    end
+    D.raises("ArgumentError", kernel, "option", { options = { typo = 1 } })
+    assert.matches("zero byte", D.raises("ValueError", kernel, "option", { "-DN=1\0-DM" }).message)
     D.raises("ArgumentError", kernel, "option", "x")
   end)
 
