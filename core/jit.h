@@ -19,7 +19,7 @@ typedef struct tide__signature {
   char name[TIDE_JIT_NAME], result[TIDE_JIT_TYPE];
   char template_type[TIDE_JIT_NAME]; /* the first type parameter; "" if there is none */
   int templates;                     /* parameters of the template, types or not; 0: it is none */
-  char template_name[TIDE_JIT_TEMPLATES][TIDE_JIT_NAME];
+  char template_name[TIDE_JIT_TEMPLATES][TIDE_JIT_NAME], template_default[TIDE_JIT_TEMPLATES][TIDE_JIT_NAME];
   int params;
   tide__parameter param[TIDE_LAUNCH_PARAMS];
   size_t at; /* where the declaration begins in the text */
@@ -28,8 +28,10 @@ typedef struct tide__signature {
 
 /* The last function template that the code defines. */
 tide_status tide__parse_template(tide__signature *out, const char *code, const char *what);
-/* The __global__ function of that name. */
-tide_status tide__parse_global(tide__signature *out, const char *code, const char *name, const char *what);
+/* The __global__ function of that name, in what the compiler's options leave of the code. VALUE if there are several
+ * that take different parameters. */
+tide_status tide__parse_global(tide__signature *out, const char *code, const char *name, const char *const *options,
+                               int options_count, const char *what);
 /* The first of the NULL-terminated words that the code uses outside comments and strings, or NULL. */
 const char *tide__parse_finds(const char *code, const char *const *words);
 
@@ -37,6 +39,25 @@ const char *tide__parse_finds(const char *code, const char *const *words);
  * so that operators of tide_by's type can do the division. Code that has operators of its own stays as it is.
  * malloc'ed; NULL without memory, error set. */
 char *tide__parse_divisions(const char *code);
+
+/* ---- jit_condition.c: what the preprocessor leaves out ---- */
+
+enum { TIDE_CONDITION_MACROS = 128, TIDE_CONDITION_DEPTH = 32 };
+typedef struct tide__condition_macro {
+  char name[TIDE_JIT_NAME];
+  int defined;
+  bool is_number;
+  long long number;
+} tide__condition_macro;
+typedef struct tide__conditions {
+  int macros, depth;
+  bool vague; /* from here on a name that nothing was said of may be defined */
+  uint8_t now[TIDE_CONDITION_DEPTH], done[TIDE_CONDITION_DEPTH];
+  tide__condition_macro macro[TIDE_CONDITION_MACROS];
+} tide__conditions;
+void tide__conditions_begin(tide__conditions *c, const char *const *options, int n);
+void tide__condition_step(tide__conditions *c, const char *directive, size_t length);
+bool tide__condition_off(const tide__conditions *c); /* is the code that follows left out? */
 
 /* ---- jit_source.c: the text that is compiled ---- */
 

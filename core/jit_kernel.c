@@ -51,6 +51,18 @@ static const char *template_argument(size_t *length, const char *name, int i) {
   return begin;
 }
 
+/* What parameter i of the template is: its argument, else its default, which may be a parameter before it; of length 0
+ * if there is neither. */
+static const char *template_value(size_t *length, const tide_kernel *k, int i) {
+  const char *text = template_argument(length, k->name, i);
+  if (*length) return text;
+  text = k->signature.template_default[i];
+  *length = strlen(text);
+  for (int before = 0; before < i; before++)
+    if (*text && !strcmp(text, k->signature.template_name[before])) return template_value(length, k, before);
+  return text;
+}
+
 /* Words of the type that are parameters of the template become its arguments. */
 static bool substitute(char *out, const char *type, const tide_kernel *k) {
   size_t at = 0;
@@ -59,11 +71,11 @@ static bool substitute(char *out, const char *type, const tide_kernel *k) {
     const char *word = p;
     for (int i = 0; i < k->signature.templates; i++)
       if (strlen(k->signature.template_name[i]) == n && !memcmp(p, k->signature.template_name[i], n)) {
-        const char *argument = template_argument(&length, k->name, i);
+        const char *is = template_value(&length, k, i);
         if (length)
-          word = argument;
+          word = is;
         else
-          length = n; /* its default, which the compiler knows */
+          length = n;
         break;
       }
     int wrote = snprintf(out + at, TIDE_JIT_TYPE - at, "%s%.*s", at ? " " : "", (int)length, word);
@@ -192,7 +204,7 @@ static tide_status fill(tide_kernel *k, const char *const *options, int n) {
   const loaded *first;
   tide__site_text(tide__site_now(), line, sizeof line);
   snprintf(k->what, sizeof k->what, "compile_kernel: %s%s%s", k->name, line[0] ? " of " : "", line);
-  TIDE_TRY(tide__parse_global(&k->signature, k->source, k->name, k->what));
+  TIDE_TRY(tide__parse_global(&k->signature, k->source, k->name, options, n, k->what));
   if (k->signature.templates && !strchr(k->name, '<'))
     return tide__fail(TIDE_VALUE, "%s: the kernel is a template, got %s, expected an instance such as %s<float>",
                       k->what, k->name, k->name);
@@ -304,8 +316,11 @@ static tide_status pack_float(char *to, const tide_kernel *k, int i, const tide_
     return tide__fail(TIDE_ARGUMENT, "%s: got no number, expected one", place(where, sizeof where, k, i));
   double kept = narrow ? (double)f : v;
   bool lost = s->kind == 'I' ? kept >= 9223372036854775808.0 || (int64_t)kept != s->i : isinf(kept) && !isinf(v);
+  char got[40];
+  if (lost && s->kind == 'I') snprintf(got, sizeof got, "%lld", (long long)s->i);
+  if (lost && s->kind != 'I') snprintf(got, sizeof got, "%.17g", v);
   if (lost)
-    return tide__fail(TIDE_VALUE, "%s: got %.17g, which a %s cannot hold", place(where, sizeof where, k, i), v,
+    return tide__fail(TIDE_VALUE, "%s: got %s, which a %s cannot hold", place(where, sizeof where, k, i), got,
                       narrow ? "float" : "double");
   if (narrow)
     memcpy(to, &f, sizeof f);

@@ -66,7 +66,8 @@ static bool is_left_out(const char *p, bool line_start) {
   return (*p == '/' && (p[1] == '/' || p[1] == '*')) || (*p == '#' && line_start) || *p == '"' || *p == '\'';
 }
 
-static tide_status cut(words *out, const char *code, const char *what) {
+/* Without what the conditions leave out, if there are any. */
+static tide_status cut(words *out, const char *code, tide__conditions *c, const char *what) {
   bool line_start = true;
   int line = 1;
   *out = (words){0};
@@ -77,7 +78,8 @@ static tide_status cut(words *out, const char *code, const char *what) {
       continue;
     }
     const char *end = word_end(p, line_start);
-    if (!is_left_out(p, line_start)) {
+    if (c && *p == '#' && line_start) tide__condition_step(c, p, (size_t)(end - p));
+    if (!is_left_out(p, line_start) && !(c && tide__condition_off(c))) {
       if (out->count == out->room) {
         int room = out->room ? 2 * out->room : 256;
         word *list = realloc(out->list, (size_t)room * sizeof *list);
@@ -234,8 +236,9 @@ static void read_templates(tide__signature *out, const words *w, int open, int c
       if (!end && is(&w->list[to], "=")) end = to;
     }
     int last = (end ? end : to) - 1;
-    char *name = out->template_name[out->templates++];
-    name[0] = 0;
+    char *name = out->template_name[out->templates], *preset = out->template_default[out->templates++];
+    name[0] = preset[0] = 0;
+    if (end && !join(preset, TIDE_JIT_NAME, w, end + 1, to, -1)) preset[0] = 0;
     if (last > from && is_name(&w->list[last]) && !join(name, TIDE_JIT_NAME, w, last, last + 1, -1)) name[0] = 0;
     bool type = is(&w->list[from], "typename") || is(&w->list[from], "class");
     if (type && !out->template_type[0]) memcpy(out->template_type, name, TIDE_JIT_NAME);
@@ -244,7 +247,7 @@ static void read_templates(tide__signature *out, const words *w, int open, int c
 
 tide_status tide__parse_template(tide__signature *out, const char *code, const char *what) {
   words w;
-  TIDE_TRY(cut(&w, code, what));
+  TIDE_TRY(cut(&w, code, NULL, what));
   tide_status status = TIDE_OK;
   bool found = false;
   for (int i = 0; i + 1 < w.count && status == TIDE_OK; i++) {
@@ -266,39 +269,71 @@ tide_status tide__parse_template(tide__signature *out, const char *code, const c
                     what, found ? " with a type parameter" : "");
 }
 
-tide_status tide__parse_global(tide__signature *out, const char *code, const char *name, const char *what) {
-  words w;
-  TIDE_TRY(cut(&w, code, what));
-  tide_status status = TIDE_OK;
+/* The template that ends before word k, if one does. */
+static void read_template_before(tide__signature *out, const words *w, int k) {
+  out->templates = 0, out->template_type[0] = 0;
+  for (int open = k - 2; k > 0 && is(&w->list[k - 1], ">") && open > 0; open--)
+    if (is(&w->list[open], "<") && is(&w->list[open - 1], "template")) {
+      read_templates(out, w, open, k - 1);
+      return;
+    }
+}
+
+/* What is declared at the word __global__, if it has that name; out->name[0] is 0 if not. */
+static tide_status read_global(tide__signature *out, const words *w, int i, const char *code, const char *name,
+                               const char *what) {
   size_t length = strcspn(name, "<");
+  int k = i, open = parameters_of(w, i + 1);
+  out->name[0] = 0;
+  if (open < 0 || (size_t)w->list[open - 1].length != length || memcmp(w->list[open - 1].at, name, length) != 0)
+    return TIDE_OK;
+  TIDE_TRY(read_function(out, w, i, open, code, what));
+  while (k > 0 && (is(&w->list[k - 1], "static") || is(&w->list[k - 1], "inline") || is(&w->list[k - 1], "void"))) k--;
+  out->extern_c = k > 0 && is(&w->list[k - 1], "extern"); /* "C" is a literal, which is left out */
+  read_template_before(out, w, k);
+  return TIDE_OK;
+}
+
+static bool same_parameters(const tide__signature *a, const tide__signature *b) {
+  bool same = a->params == b->params;
+  for (int i = 0; i < a->params && same; i++) same = !strcmp(a->param[i].type, b->param[i].type);
+  return same;
+}
+
+static tide_status find_global(tide__signature *out, const words *w, const char *code, const char *name,
+                               const char *what) {
   bool found = false;
-  for (int i = 0; i < w.count && !found; i++) {
-    if (!is(&w.list[i], "__global__")) continue;
-    int open = parameters_of(&w, i + 1);
-    if (open < 0 || (size_t)w.list[open - 1].length != length || memcmp(w.list[open - 1].at, name, length) != 0)
-      continue;
-    found = true;
-    status = read_function(out, &w, i, open, code, what);
-    int k = i;
-    while (k > 0 && (is(&w.list[k - 1], "static") || is(&w.list[k - 1], "inline") || is(&w.list[k - 1], "void"))) k--;
-    out->extern_c = k > 0 && is(&w.list[k - 1], "extern"); /* "C" is a literal, which is left out */
-    out->templates = 0, out->template_type[0] = 0;
-    for (int open_angle = k - 2; k > 0 && is(&w.list[k - 1], ">") && open_angle > 0; open_angle--)
-      if (is(&w.list[open_angle], "<") && is(&w.list[open_angle - 1], "template")) {
-        read_templates(out, &w, open_angle, k - 1);
-        break;
-      }
+  for (int i = 0; i < w->count; i++) {
+    tide__signature another;
+    if (!is(&w->list[i], "__global__")) continue;
+    TIDE_TRY(read_global(found ? &another : out, w, i, code, name, what));
+    if (found && another.name[0] && !same_parameters(out, &another))
+      return tide__fail(TIDE_VALUE,
+                        "%s: line %d: the source has several kernels of this name with different parameters, expected "
+                        "one; give each its own name, or choose between them by #ifdef and -D or -U",
+                        what, w->list[i].line);
+    found |= out->name[0] != 0;
   }
-  free(w.list);
-  if (status != TIDE_OK || found) return status;
+  if (found) return TIDE_OK;
   return tide__fail(TIDE_VALUE, "%s: the source has no such kernel, got %s, expected the name of a __global__ function",
                     what, name);
+}
+
+tide_status tide__parse_global(tide__signature *out, const char *code, const char *name, const char *const *options,
+                               int options_count, const char *what) {
+  words w;
+  tide__conditions c;
+  tide__conditions_begin(&c, options, options_count);
+  TIDE_TRY(cut(&w, code, &c, what));
+  tide_status status = find_global(out, &w, code, name, what);
+  free(w.list);
+  return status;
 }
 
 const char *tide__parse_finds(const char *code, const char *const *list) {
   words w;
   const char *found = NULL;
-  if (cut(&w, code, "compile") != TIDE_OK) return NULL;
+  if (cut(&w, code, NULL, "compile") != TIDE_OK) return NULL;
   for (int i = 0; i < w.count && !found; i++)
     for (const char *const *p = list; *p && !found; p++)
       if (is(&w.list[i], *p)) found = *p;

@@ -19,6 +19,7 @@ static const struct {
   int bytes, align;
   uint32_t tensors;
 } types[] = {
+    /* integers by the names that whole_name gives them */
     {"bool", BOOLEAN, 1, 1, BIT(BOOL)},
     {"char", INTEGER, 1, 1, BIT(INT8) | BIT(UINT8) | BIT(BOOL)},
     {"signed char", INTEGER, 1, 1, BIT(INT8)},
@@ -26,27 +27,19 @@ static const struct {
     {"unsigned char", UNSIGNED, 1, 1, BIT(UINT8) | BIT(BOOL)},
     {"uint8_t", UNSIGNED, 1, 1, BIT(UINT8) | BIT(BOOL)},
     {"short", INTEGER, 2, 2, BIT(INT16)},
-    {"short int", INTEGER, 2, 2, BIT(INT16)},
     {"int16_t", INTEGER, 2, 2, BIT(INT16)},
     {"unsigned short", UNSIGNED, 2, 2, BIT(INT16) | BIT(FLOAT16) | BIT(BFLOAT16)},
     {"uint16_t", UNSIGNED, 2, 2, BIT(INT16) | BIT(FLOAT16) | BIT(BFLOAT16)},
     {"int", INTEGER, 4, 4, BIT(INT32)},
-    {"signed", INTEGER, 4, 4, BIT(INT32)},
-    {"signed int", INTEGER, 4, 4, BIT(INT32)},
     {"int32_t", INTEGER, 4, 4, BIT(INT32)},
     {"unsigned", UNSIGNED, 4, 4, BIT(INT32)},
-    {"unsigned int", UNSIGNED, 4, 4, BIT(INT32)},
     {"uint32_t", UNSIGNED, 4, 4, BIT(INT32)},
     {"long", INTEGER, 8, 8, BIT(INT64)},
-    {"long int", INTEGER, 8, 8, BIT(INT64)},
     {"long long", INTEGER, 8, 8, BIT(INT64)},
-    {"long long int", INTEGER, 8, 8, BIT(INT64)},
     {"int64_t", INTEGER, 8, 8, BIT(INT64)},
     {"ptrdiff_t", INTEGER, 8, 8, BIT(INT64)},
     {"unsigned long", UNSIGNED, 8, 8, BIT(INT64)},
-    {"unsigned long int", UNSIGNED, 8, 8, BIT(INT64)},
     {"unsigned long long", UNSIGNED, 8, 8, BIT(INT64)},
-    {"unsigned long long int", UNSIGNED, 8, 8, BIT(INT64)},
     {"uint64_t", UNSIGNED, 8, 8, BIT(INT64)},
     {"size_t", UNSIGNED, 8, 8, BIT(INT64)},
     {"float", FLOAT, 4, 4, BIT(FLOAT32)},
@@ -97,11 +90,38 @@ static bool bare(char *out, size_t size, const char *type, bool *read_only, int 
   return true;
 }
 
+/* The integers of C++ have many names, the words of which stand in any order: "long unsigned int". Each becomes the
+ * shortest; what is no such name stays as it is. */
+static void whole_name(char *name, size_t size) {
+  static const char *const words[] = {"signed", "unsigned", "char", "short", "int", "long"};
+  enum { SIGNED, UNSIGNED_WORD, CHAR, SHORT, INT, LONG, WORDS };
+  int count[WORDS] = {0};
+  for (const char *p = name; *p;) {
+    size_t n = strcspn(p, " ");
+    int i = 0;
+    while (i < WORDS && (strlen(words[i]) != n || memcmp(words[i], p, n) != 0)) i++;
+    if (i == WORDS) return;
+    count[i]++;
+    p += n + (p[n] == ' ');
+  }
+  const char *core = count[CHAR] ? "char" : count[SHORT] ? "short" : count[LONG] > 1 ? "long long" : "long";
+  bool plain = !count[CHAR] && !count[SHORT] && !count[LONG];
+  if (plain && count[UNSIGNED_WORD])
+    snprintf(name, size, "unsigned");
+  else
+    snprintf(name, size, "%s%s",
+             count[UNSIGNED_WORD]           ? "unsigned "
+             : count[SIGNED] && count[CHAR] ? "signed "
+                                            : "",
+             plain ? "int" : core);
+}
+
 bool tide__param_read(tide_kernel_param *out, const char *type) {
   char name[TIDE_JIT_TYPE];
   bool read_only;
   int stars;
   if (strchr(type, '&') || !bare(name, sizeof name, type, &read_only, &stars)) return false;
+  if (name[0]) whole_name(name, sizeof name);
   size_t i = 0, n = sizeof types / sizeof *types;
   while (i < n && strcmp(types[i].name, name) != 0) i++;
   *out = (tide_kernel_param){.type = type};

@@ -100,6 +100,37 @@ describe("compile_kernel", function()
     if not D.cuda or D.simulated then D.eq({ 0, 0 }, x) end -- on a GPU: any value
   end)
 
+  it("knows the defaults of templates, and every name of an integer", function()
+    local text = [[
+      template <typename T = float, typename U = T, int N = 3> __global__ void set(T *x, U a, int long unsigned n) {
+        for (unsigned long i = 0; i < n; i++) x[i] = T(a) * N;
+      }]]
+    local x = floats(4)
+    local k = cuda.compile_kernel(text, "set<>")
+    k(one, x, 0.5, 4)
+    D.eq(floats(4, 1.5), x)
+    assert.matches("float %* x", D.raises("DtypeError", k, one, x:double(), 1, 4).message)
+    cuda.compile_kernel(text, "set<float, short>")(one, x, -2, 4)
+    D.eq(floats(4, -6), x)
+    D.raises("ValueError", k, one, x, 1, -1)
+  end)
+
+  it("reads the parameters of what the preprocessor leaves", function()
+    local text = [[
+      #ifdef WIDE
+      extern "C" __global__ void two(double *x) { *x = 2; }
+      #else
+      extern "C" __global__ void two(float *x) { *x = 2; }
+      #endif]]
+    for dtype, options in pairs { float32 = {}, float64 = { "-DWIDE" } } do
+      local x = tide.zeros(1, { device = D.dev, dtype = dtype })
+      cuda.compile_kernel(text, "two", options)(one, x)
+      D.eq({ 2 }, x)
+    end
+    local e = D.raises("ValueError", cuda.compile_kernel, text:gsub("#ifdef WIDE", "#if defined(__WIDE) && 1"), "two")
+    assert.matches("line 4: .*several kernels", e.message)
+  end)
+
   it("gives every thread its place", function()
     local out = tide.zeros(2 * 3 * 2 * 4 * 2 * 3, { device = D.dev, dtype = "int32" })
     kernel "where"({ grid = { 2, 3, 2 }, block = { 4, 2, 3 } }, out)
@@ -134,6 +165,7 @@ describe("compile_kernel", function()
       with(case[1], case[2])
     end
     assert.is_truthy(with(4, 4294967296 + 5).message:find("unsigned int d", 1, true))
+    assert.is_truthy(with(8, (1 << 53) + 1).message:find("got 9007199254740993", 1, true))
     D.raises("ArgumentError", k, one, out, 1, 2, 3, 4, 5, 6, 7, 8) -- 7 is no boolean
     local axpy = kernel "axpy"
     local x = floats(4)

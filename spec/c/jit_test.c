@@ -60,25 +60,87 @@ static void test_globals(void) {
                      "extern \"C\" __global__ void __launch_bounds__(256) k(const float *__restrict__ x, float *y, "
                      "unsigned int n, long long m, bool b, double d[]) { }\n"
                      "template <typename T, int N> __global__ void t(T *x, T v) { }\n__global__ void k2() { }";
-  OK(tide__parse_global(&s, code, "k", "test"));
+  OK(tide__parse_global(&s, code, "k", NULL, 0, "test"));
   CHECK(s.params == 6 && s.extern_c && !s.template_type[0]);
   CHECK(!strcmp(s.param[0].type, "const float *") && !strcmp(s.param[0].name, "x"));
   CHECK(!strcmp(s.param[2].type, "unsigned int") && !strcmp(s.param[2].name, "n"));
   CHECK(!strcmp(s.param[5].type, "double *") && !strcmp(s.param[5].name, "d"));
-  OK(tide__parse_global(&s, code, "t<float, 3>", "test"));
+  OK(tide__parse_global(&s, code, "t<float, 3>", NULL, 0, "test"));
   CHECK(s.params == 2 && !s.extern_c && !strcmp(s.template_type, "T") && !strcmp(s.param[0].type, "T *"));
   CHECK(s.templates == 2 && !strcmp(s.template_name[0], "T") && !strcmp(s.template_name[1], "N"));
   OK(tide__parse_global(&s, "template <int N = (1, 2), class T = P<int, 3>, int, class... U> __global__ void t() { }",
-                        "t<1>", "test"));
+                        "t<1>", NULL, 0, "test"));
   CHECK(s.templates == 4 && !strcmp(s.template_name[0], "N") && !strcmp(s.template_name[1], "T") &&
         !s.template_name[2][0] && !strcmp(s.template_name[3], "U") && !strcmp(s.template_type, "T"));
-  OK(tide__parse_global(&s, code, "k2", "test"));
+  OK(tide__parse_global(&s, code, "k2", NULL, 0, "test"));
   CHECK(s.params == 0);
-  FAILS(TIDE_VALUE, tide__parse_global(&s, code, "g", "test"));
-  FAILS(TIDE_VALUE, tide__parse_global(&s, code, "k3", "test"));
+  FAILS(TIDE_VALUE, tide__parse_global(&s, code, "g", NULL, 0, "test"));
+  FAILS(TIDE_VALUE, tide__parse_global(&s, code, "k3", NULL, 0, "test"));
   static const char *const words[] = {"__shared__", "__syncthreads", NULL};
   CHECK(!tide__parse_finds("// __shared__\nint x; /* __syncthreads() */ \"__shared__\"", words));
   CHECK(tide__parse_finds("x(); __syncthreads();", words) != NULL);
+}
+
+/* The type of the only parameter of k; "" if the code has no k or several. */
+static const char *chosen(const char *code, const char *option) {
+  static tide__signature s;
+  const char *options[] = {option};
+  bool good = tide__parse_global(&s, code, "k", options, option != NULL, "test") == TIDE_OK && s.params == 1;
+  return good ? s.param[0].type : "";
+}
+#define CHOOSES(type, before, option)                                                                                  \
+  CHECK(!strcmp(                                                                                                       \
+      chosen(before "\n__global__ void k(double x) { }\n#else\n__global__ void k(float x) { }\n#endif\n", option),     \
+      type))
+
+static void test_conditions(void) {
+  CHOOSES("double", "#ifdef A", "-DA");
+  CHOOSES("float", "#ifdef A", NULL);
+  CHOOSES("float", "#ifdef A", "-UA");
+  CHOOSES("double", "#ifndef A // B", NULL);
+  CHOOSES("double", "# if defined(A)", "-DA=0");
+  CHOOSES("float", "#if !defined A /* B */", "-DA");
+  CHOOSES("float", "#if A", "-DA=0");
+  CHOOSES("double", "#if A", "-DA");
+  CHOOSES("double", "#if A >= 2", "-DA=2");
+  CHOOSES("float", "#if A != 2u", "-DA=2");
+  CHOOSES("float", "#if 0", NULL);
+  CHOOSES("double", "#define A 0x10\n#if A == 16", NULL);
+  CHOOSES("float", "#define A\n#undef A\n#ifdef A", NULL);
+  CHOOSES("float", "#ifdef B\n#define A\n#endif\n#ifdef A", NULL);
+  CHOOSES("double", "#if 0\n#elif defined(A)\n#define B\n#elif 1\n#define C\n#endif\n#ifdef B", "-DA");
+  CHOOSES("", "#if A && B", "-DA");
+  CHOOSES("", "#ifdef __CUDA_ARCH__", NULL);
+  CHOOSES("", "#include \"a.h\"\n#ifdef A", NULL);
+  CHOOSES("double", "#include \"a.h\"\n#ifdef A", "-DA");
+  CHOOSES("", "#ifdef __X\n#define A\n#endif\n#ifdef A", NULL);
+  CHECK(!strcmp(chosen("__global__ void k(float x);\n__global__ void k(float y) { }", NULL), "float"));
+  CHECK(!strcmp(chosen("#endif\n#else\n#if\n#endif\n__global__ void k(float x) { }\n#ifdef", NULL), "float"));
+}
+
+static void test_types(void) {
+  static const struct {
+    const char *type;
+    int bytes;
+    bool is_unsigned;
+  } good[] = {{"long unsigned int", 8, true},
+              {"unsigned", 4, true},
+              {"int unsigned", 4, true},
+              {"long signed", 8, false},
+              {"int long long", 8, false},
+              {"short int", 2, false},
+              {"char unsigned", 1, true},
+              {"signed", 4, false},
+              {"const int short unsigned", 2, true},
+              {"signed char", 1, false},
+              {"unsigned long const", 8, true}};
+  for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+    tide_kernel_param p;
+    CHECK(tide__param_read(&p, good[i].type) && p.kind == TIDE_PARAM_INTEGER);
+    CHECK(p.bytes == good[i].bytes && p.is_unsigned == good[i].is_unsigned);
+  }
+  tide_kernel_param p;
+  CHECK(!tide__param_read(&p, "long double") && !tide__param_read(&p, "const"));
 }
 
 /* Pieces of good code, cut and mixed: nothing may be read past the end. */
@@ -97,7 +159,7 @@ static void test_noise(void) {
     char *own = strdup(text); /* its end is watched by the sanitizer */
     tide__signature s;
     (void)tide__parse_template(&s, own, "test");
-    (void)tide__parse_global(&s, own, "k", "test");
+    (void)tide__parse_global(&s, own, "k", NULL, 0, "test");
     free(own);
   }
 }
@@ -457,6 +519,8 @@ int main(int argc, char **argv) {
   if (!timing) {
     test_templates();
     test_globals();
+    test_conditions();
+    test_types();
     test_noise();
     test_entries();
     test_ahead();
