@@ -169,15 +169,19 @@ void ltide_check_range(lua_State *L, int64_t first, int64_t last, int64_t n, int
 
 /* {==== Lists of integers */
 
-/* What follows the last value is looked at, no more: enough for a table that was written out. */
+/* What follows the last value, but for the n of table.pack, is looked at, no more: enough for a table that was written
+ * out. */
 void ltide_check_unnamed(lua_State *L, int arg, lua_Integer n, const char *name) {
   arg = lua_absindex(L, arg);
-  lua_pushinteger(L, n);
-  if (!lua_next(L, arg)) return;
-  if (lua_type(L, -2) == LUA_TSTRING && strcmp(lua_tostring(L, -2), "n") != 0)
-    ltide_error(L, "ArgumentError", "%s: %s: got '%s' among the values, expected options in a table of their own",
-                ltide_function_name(L), name, lua_tostring(L, -2));
-  lua_pop(L, 2);
+  bool is_n = true;
+  for (lua_pushinteger(L, n); is_n && lua_next(L, arg); lua_pop(L, 1)) {
+    const char *key = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : NULL;
+    is_n = key && !strcmp(key, "n");
+    if (key && !is_n)
+      ltide_error(L, "ArgumentError", "%s: %s: got '%s' among the values, expected options in a table of their own",
+                  ltide_function_name(L), name, key);
+  }
+  if (!is_n) lua_pop(L, 1);
 }
 
 int ltide_check_integers(lua_State *L, int arg, int64_t *out, int most, const char *name) {

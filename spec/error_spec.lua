@@ -302,6 +302,7 @@ describe("bad input", function()
     D.raises("OutOfMemoryError", tide.zeros, { 1 << 31, 1 << 31, 4 })
     D.raises("ArgumentError", tide.zeros, { 2, "x" })
     D.raises("ArgumentError", tide.zeros, { 2.5 })
+    D.raises("ArgumentError", tide.zeros, { 2, n = 1, dtype = "float64" })
     D.raises("ArgumentError", tide.zeros, 2.5)
   end)
 
