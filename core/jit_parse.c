@@ -351,9 +351,19 @@ static bool is_define(const char *p) {
 /* A sign of division at p and not %: or %>, which are other signs. */
 static bool is_division(const char *p) { return *p == '/' || (*p == '%' && p[1] != ':' && p[1] != '>'); }
 
+/* Operators of the code's own that ours could be mistaken for. */
+static bool has_operators(const char *code) {
+  words w;
+  bool found = false;
+  if (cut(&w, code, NULL, "compile") != TIDE_OK) return false;
+  for (int i = 0; i + 1 < w.count && !found; i++)
+    found = is(&w.list[i], "operator") && strchr("/%*", *w.list[i + 1].at) != NULL;
+  free(w.list);
+  return found;
+}
+
 char *tide__parse_divisions(const char *code) {
-  static const char *const own[] = {"operator", NULL};
-  bool line_start = true, keeps = tide__parse_finds(code, own) != NULL;
+  bool line_start = true, keeps = has_operators(code);
   tide__text t = {0};
   for (const char *p = code, *end; *p; p = end) {
     bool space = isspace((unsigned char)*p), define = *p == '#' && line_start && is_define(p);
