@@ -35,11 +35,6 @@ tide_status tide__parse_global(tide__signature *out, const char *code, const cha
 /* The first of the NULL-terminated words that the code uses outside comments and strings, or NULL. */
 const char *tide__parse_finds(const char *code, const char *const *words);
 
-/* The code with `a / b` as `a / tide_by * b` and `a /= b` as `a /= tide_by = b`, and % likewise, which bind as before,
- * so that operators of tide_by's type can do the division. Code that has operators of its own stays as it is.
- * malloc'ed; NULL without memory, error set. */
-char *tide__parse_divisions(const char *code);
-
 /* ---- jit_condition.c: what the preprocessor leaves out ---- */
 
 enum { TIDE_CONDITION_MACROS = 128, TIDE_CONDITION_DEPTH = 32 };

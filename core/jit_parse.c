@@ -340,38 +340,3 @@ const char *tide__parse_finds(const char *code, const char *const *list) {
   free(w.list);
   return found;
 }
-
-/* ---- divisions ---- */
-
-static bool is_define(const char *p) {
-  p += 1 + strspn(p + 1, " \t");
-  return !strncmp(p, "define", 6) && (p[6] == ' ' || p[6] == '\t');
-}
-
-/* A sign of division at p and not %: or %>, which are other signs. */
-static bool is_division(const char *p) { return *p == '/' || (*p == '%' && p[1] != ':' && p[1] != '>'); }
-
-/* Operators of the code's own that ours could be mistaken for. */
-static bool has_operators(const char *code) {
-  words w;
-  bool found = false;
-  if (cut(&w, code, NULL, "compile") != TIDE_OK) return false;
-  for (int i = 0; i + 1 < w.count && !found; i++)
-    found = is(&w.list[i], "operator") && strchr("/%*", *w.list[i + 1].at) != NULL;
-  free(w.list);
-  return found;
-}
-
-char *tide__parse_divisions(const char *code) {
-  bool line_start = true, keeps = has_operators(code);
-  tide__text t = {0};
-  for (const char *p = code, *end; *p; p = end) {
-    bool space = isspace((unsigned char)*p), define = *p == '#' && line_start && is_define(p);
-    end = space || define ? p + 1 : word_end(p, line_start);
-    bool sign = end == p + 1 && is_division(p) && !keeps, assigns = sign && *end == '=';
-    end += assigns;
-    tide__text_add(&t, "%.*s%s", (int)(end - p), p, assigns ? " tide_by = " : sign ? " tide_by * " : "");
-    line_start = space ? line_start || *p == '\n' : false;
-  }
-  return tide__text_end(&t, "compile");
-}

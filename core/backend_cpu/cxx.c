@@ -226,7 +226,9 @@ typedef struct job {
 
 static void work(void *arg, int64_t begin, int64_t end) {
   job *j = arg;
+  tide__cxx_inside(true);
   if (j->kernel(j->launch->packed, j->dims, begin, end)) j->failed = true;
+  tide__cxx_inside(false);
 }
 
 tide_status tide__cxx_launch(tide_stream *stream, void *function, const tide_launch *a) {

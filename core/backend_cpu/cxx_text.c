@@ -11,49 +11,12 @@
  * Invariant: every name of ours that a user could clash with begins with tide_ or TIDE_. */
 #include "backend_cpu/cxx.h"
 
-/* Behind a sign of division stands tide_by (jit.h). Integers that are divided by zero give 0, as they do in the CPU's
- * own loops, and the least one divided by -1 wraps round: the processor's own division would end the process. */
-#define DIVISIONS                                                                                                      \
-  "template <class T> struct tide_whole { enum { value = 0 }; };\n"                                                    \
-  "#define TIDE_WHOLE(T) template <> struct tide_whole<T> { enum { value = 1 }; };\n"                                  \
-  "TIDE_WHOLE(bool) TIDE_WHOLE(char) TIDE_WHOLE(signed char) TIDE_WHOLE(unsigned char) TIDE_WHOLE(short)\n"            \
-  "TIDE_WHOLE(unsigned short) TIDE_WHOLE(int) TIDE_WHOLE(unsigned) TIDE_WHOLE(long) TIDE_WHOLE(unsigned long)\n"       \
-  "TIDE_WHOLE(long long) TIDE_WHOLE(unsigned long long)\n"                                                             \
-  "template <class A, class B> constexpr TIDE_INLINE auto tide_quotient(A a, B b) {\n"                                 \
-  "  if constexpr (tide_whole<A>::value && tide_whole<B>::value) {\n"                                                  \
-  "    typedef decltype(a / b) tide_r;\n"                                                                              \
-  "    return (tide_r)b == 0 ? (tide_r)0\n"                                                                            \
-  "      : (tide_r)-1 < 0 && (tide_r)b == (tide_r)-1 ? (tide_r)(0 - (tide_r)a) : a / b;\n"                             \
-  "  } else return a / b;\n}\n"                                                                                        \
-  "template <class A, class B> constexpr TIDE_INLINE auto tide_rest(A a, B b) {\n"                                     \
-  "  if constexpr (tide_whole<A>::value && tide_whole<B>::value) {\n"                                                  \
-  "    typedef decltype(a % b) tide_r;\n"                                                                              \
-  "    return (tide_r)b == 0 || ((tide_r)-1 < 0 && (tide_r)b == (tide_r)-1) ? (tide_r)0 : a % b;\n"                    \
-  "  } else return a % b;\n}\n"                                                                                        \
-  "template <class A> struct tide_over { A a; };\ntemplate <class A> struct tide_over_rest { A a; };\n"                \
-  "template <class B> struct tide_under { B b; };\n"                                                                   \
-  "struct tide_division { template <class B> constexpr TIDE_INLINE tide_under<B> operator=(B b) const { return {b}; "  \
-  "} };\n"                                                                                                             \
-  "static constexpr tide_division tide_by = {};\n"                                                                     \
-  "template <class A> constexpr TIDE_INLINE tide_over<A> operator/(A a, tide_division) { return {a}; }\n"              \
-  "template <class A> constexpr TIDE_INLINE tide_over_rest<A> operator%(A a, tide_division) { return {a}; }\n"         \
-  "template <class A, class B> constexpr TIDE_INLINE auto operator*(tide_over<A> x, B b) {\n"                          \
-  "  return tide_quotient(x.a, b); }\n"                                                                                \
-  "template <class A, class B> constexpr TIDE_INLINE auto operator*(tide_over_rest<A> x, B b) {\n"                     \
-  "  return tide_rest(x.a, b); }\n"                                                                                    \
-  "template <class A, class B> constexpr TIDE_INLINE A &operator/=(A &a, tide_under<B> x) {\n"                         \
-  "  if constexpr (tide_whole<A>::value && tide_whole<B>::value) return a = (A)tide_quotient(a, x.b);\n"               \
-  "  else return a /= x.b;\n}\n"                                                                                       \
-  "template <class A, class B> constexpr TIDE_INLINE A &operator%=(A &a, tide_under<B> x) {\n"                         \
-  "  if constexpr (tide_whole<A>::value && tide_whole<B>::value) return a = (A)tide_rest(a, x.b);\n"                   \
-  "  else return a %= x.b;\n}\n"
-
 #define MATHEMATICS                                                                                                    \
   "#ifdef TIDE_NAMES_STD\n#include <algorithm>\n#include <limits>\n"                                                   \
   "#else\n#include <cstddef>\n#undef _GLIBCXX_USE_STD_SPEC_FUNCS\n#endif\n"                                            \
   "#include <cmath>\n#include <cstdint>\n#include <cstring>\n#include <math.h>\n#include <stdlib.h>\n"                 \
   "#define __device__\n#define __host__\n#define __forceinline__ inline\n#define __noinline__\n"                       \
-  "#define TIDE_INLINE inline __attribute__((always_inline))\n" DIVISIONS                                              \
+  "#define TIDE_INLINE inline __attribute__((always_inline))\n"                                                        \
   "template <class A, class B> inline auto max(A a, B b) -> decltype(a + b) { return a > b ? a : b; }\n"               \
   "template <class A, class B> inline auto min(A a, B b) -> decltype(a + b) { return a < b ? a : b; }\n"               \
   "#define TIDE_REAL(name, expr) \\\n"                                                                                 \
