@@ -35,6 +35,11 @@ tide_status tide__parse_global(tide__signature *out, const char *code, const cha
 /* The first of the NULL-terminated words that the code uses outside comments and strings, or NULL. */
 const char *tide__parse_finds(const char *code, const char *const *words);
 
+/* The next directive from *at on, from its #, NULL: there is none; *at is moved behind it. */
+const char *tide__parse_directive(const char **at, size_t *length);
+/* The directive on one line, with blanks for comments. False where that does not fit: then as much as fits. */
+bool tide__parse_directive_line(char *out, size_t size, const char *directive, size_t length);
+
 /* ---- jit_condition.c: what the preprocessor leaves out ---- */
 
 enum { TIDE_CONDITION_MACROS = 128, TIDE_CONDITION_DEPTH = 32 };

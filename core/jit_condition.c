@@ -39,9 +39,20 @@ static const tide__condition_macro *get_macro(const tide__conditions *c, const c
   return NULL;
 }
 
+/* Is it one that the compiler defines, or a header that on a host stands before every kernel? */
+static bool is_reserved(const char *name, size_t length) {
+  static const char *const begins[] = {"_", "M_", "FP_", "HUGE_VAL", "INFINITY", "NAN", "NULL", "assert"};
+  static const char *const ends[] = {"_MAX", "_MIN", "_WIDTH"};
+  for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
+    if (!strncmp(name, begins[i], strlen(begins[i]))) return true;
+  for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+    if (length > strlen(ends[i]) && !strncmp(name + length - strlen(ends[i]), ends[i], strlen(ends[i]))) return true;
+  return false;
+}
+
 static int is_defined(const tide__conditions *c, const char *name, size_t length) {
   const tide__condition_macro *m = get_macro(c, name, length);
-  return m ? m->defined : c->vague || !length || *name == '_' ? MAYBE : OFF;
+  return m ? m->defined : c->vague || !length || is_reserved(name, length) ? MAYBE : OFF;
 }
 
 /* ---- expressions ---- */
@@ -55,7 +66,7 @@ static size_t name_length(const char *p) {
 
 static const char *skip(const char *p) { return p + strspn(p, " \t"); }
 
-/* A number or a name that stands for one, 0 where it is not defined. */
+/* A number or a name that stands for one, 0 where it is not defined and not "true". */
 static value read_value(const tide__conditions *c, const char **p) {
   size_t n = name_length(*p);
   char *end;
@@ -66,7 +77,9 @@ static value read_value(const tide__conditions *c, const char **p) {
   }
   const tide__condition_macro *m = get_macro(c, *p, n);
   int defined = is_defined(c, *p, n);
+  bool is_true = n == 4 && !memcmp(*p, "true", n);
   *p = skip(*p + n);
+  if (is_true && !m) return (value){true, 1};
   if (defined == OFF) return (value){true, 0};
   return (value){defined == ON && m && m->is_number, m ? m->number : 0};
 }
@@ -136,39 +149,37 @@ static void open_branch(tide__conditions *c, int truth) {
   branch(c, truth);
 }
 
-static void define(tide__conditions *c, const char *p, bool defined) {
+static void define(tide__conditions *c, const char *p, bool defined, bool lost) {
   int state = now(c);
   size_t n = name_length(p);
-  if (state != OFF && n) set_macro(c, p, n, state == MAYBE ? MAYBE : defined ? ON : OFF, p + n);
+  if (state != OFF && n) set_macro(c, p, n, state == MAYBE ? MAYBE : defined ? ON : OFF, lost ? "" : p + n);
 }
 
 /* One directive, from its # on. */
 void tide__condition_step(tide__conditions *c, const char *directive, size_t length) {
   char text[256];
-  snprintf(text, sizeof text, "%.*s", (int)(length < 255 ? length : 255), directive);
-  text[strcspn(text, "\n")] = 0;
-  for (char *p = text; *p; p++)
-    if (p[0] == '/' && (p[1] == '/' || p[1] == '*')) *p = 0, p--;
+  bool lost = !tide__parse_directive_line(text, sizeof text, directive, length);
   const char *word = skip(text + 1), *rest = word + name_length(word);
   size_t n = (size_t)(rest - word);
   rest = skip(rest);
-  bool lost = length > 255 || memchr(directive, '\\', length);
 #define IS(name) (n == sizeof(name) - 1 && !memcmp(word, name, n))
   if (IS("if"))
     open_branch(c, lost ? MAYBE : evaluate(c, rest));
   else if (IS("ifdef"))
-    open_branch(c, is_defined(c, rest, name_length(rest)));
+    open_branch(c, lost ? MAYBE : is_defined(c, rest, name_length(rest)));
   else if (IS("ifndef"))
-    open_branch(c, ON - is_defined(c, rest, name_length(rest)));
+    open_branch(c, lost ? MAYBE : ON - is_defined(c, rest, name_length(rest)));
   else if (IS("elif"))
     branch(c, lost ? MAYBE : evaluate(c, rest));
+  else if (IS("elifdef") || IS("elifndef")) /* which not every compiler knows */
+    branch(c, MAYBE);
   else if (IS("else"))
     branch(c, ON);
   else if (IS("endif") && c->depth)
     c->depth--;
   else if (IS("define") || IS("undef"))
-    define(c, rest, IS("define"));
-  else if (IS("include") && now(c) != OFF)
+    define(c, rest, IS("define"), lost);
+  else if ((IS("include") || IS("include_next") || IS("import")) && now(c) != OFF)
     c->vague = true;
 #undef IS
 }

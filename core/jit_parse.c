@@ -34,15 +34,46 @@ static const char *skip_quoted(const char *p) {
   return *p == quote ? p + 1 : p;
 }
 
+/* Is there a backslash at p that joins the next line to this one? The length of both, else 0. */
+static size_t splice(const char *p) {
+  if (*p != '\\') return 0;
+  return p[1] == '\n' ? 2 : p[1] == '\r' && p[2] == '\n' ? 3 : 0;
+}
+
+static bool is_comment(const char *p) { return *p == '/' && (p[1] == '/' || p[1] == '*'); }
+
+static const char *skip_comment(const char *p) {
+  if (p[1] == '/') {
+    while (*p && *p != '\n') p += splice(p) ? splice(p) : 1;
+    return p;
+  }
+  const char *end = strstr(p + 2, "*/");
+  return end ? end + 2 : p + strlen(p);
+}
+
 static const char *skip_directive(const char *p) {
-  while (*p && *p != '\n') p += *p == '\\' && p[1] ? 2 : 1;
+  while (*p && *p != '\n') {
+    if (is_comment(p))
+      p = skip_comment(p);
+    else if (*p == '"' || *p == '\'')
+      p = skip_quoted(p);
+    else
+      p += splice(p) ? splice(p) : 1;
+  }
   return p;
 }
 
-static const char *skip_comment(const char *p) {
-  if (p[1] == '/') return p + strcspn(p, "\n");
-  const char *end = strstr(p + 2, "*/");
-  return end ? end + 2 : p + strlen(p);
+/* The end of a literal such as R"x(...)x", NULL where none begins at p. */
+static const char *raw_end(const char *p) {
+  char close[20];
+  const char *quote = p + (p[0] == 'u' && p[1] == '8' ? 2 : *p == 'u' || *p == 'U' || *p == 'L');
+  if (quote[0] != 'R' || quote[1] != '"') return NULL;
+  quote += 2;
+  size_t n = strcspn(quote, "()\\ \t\n");
+  if (n > 16 || quote[n] != '(') return NULL;
+  snprintf(close, sizeof close, ")%.*s\"", (int)n, quote);
+  const char *end = strstr(quote + n, close);
+  return end ? end + n + 2 : quote + strlen(quote);
 }
 
 /* Its digits may have a ' between them, which begins no literal. */
@@ -53,7 +84,9 @@ static const char *skip_number(const char *p) {
 
 /* The end of what begins at p: a comment, a literal, a directive, a name or number, or one sign. */
 static const char *word_end(const char *p, bool line_start) {
-  if (*p == '/' && (p[1] == '/' || p[1] == '*')) return skip_comment(p);
+  const char *raw = raw_end(p);
+  if (raw) return raw;
+  if (is_comment(p)) return skip_comment(p);
   if (*p == '#' && line_start) return skip_directive(p);
   if (*p == '"' || *p == '\'') return skip_quoted(p);
   if (isdigit((unsigned char)*p)) return skip_number(p);
@@ -63,7 +96,7 @@ static const char *word_end(const char *p, bool line_start) {
 }
 
 static bool is_left_out(const char *p, bool line_start) {
-  return (*p == '/' && (p[1] == '/' || p[1] == '*')) || (*p == '#' && line_start) || *p == '"' || *p == '\'';
+  return is_comment(p) || (*p == '#' && line_start) || *p == '"' || *p == '\'' || raw_end(p);
 }
 
 /* Without what the conditions leave out, if there are any. */
@@ -92,10 +125,40 @@ static tide_status cut(words *out, const char *code, tide__conditions *c, const 
       out->list[out->count++] = (word){p, (int)(end - p), line};
     }
     for (const char *q = p; q < end; q++) line += *q == '\n';
-    line_start = false;
+    line_start = line_start && is_comment(p);
     p = end;
   }
   return TIDE_OK;
+}
+
+bool tide__parse_directive_line(char *out, size_t size, const char *directive, size_t length) {
+  size_t at = 0;
+  for (const char *p = directive, *end; p < directive + length && at + 1 < size; p = end) {
+    bool quoted = *p == '"' || *p == '\'', blank = is_comment(p) || isspace((unsigned char)*p);
+    end = is_comment(p) ? skip_comment(p) : quoted ? skip_quoted(p) : p + (splice(p) ? splice(p) : 1);
+    if (splice(p)) continue;
+    size_t n = blank ? 1 : (size_t)(end - p);
+    if (n >= size - at) break;
+    memcpy(out + at, blank ? " " : p, n);
+    at += n;
+    if (end >= directive + length) return out[at] = 0, true;
+  }
+  out[at] = 0;
+  return !length;
+}
+
+const char *tide__parse_directive(const char **at, size_t *length) {
+  bool line_start = true;
+  for (const char *p = *at, *end; *p; p = end) {
+    bool space = isspace((unsigned char)*p) != 0;
+    end = space ? p + 1 : word_end(p, line_start);
+    if (*p == '#' && line_start) {
+      *at = end, *length = (size_t)(end - p);
+      return p;
+    }
+    line_start = *p == '\n' || (line_start && (space || is_comment(p)));
+  }
+  return NULL;
 }
 
 /* ---- brackets ---- */
@@ -280,14 +343,15 @@ static void read_template_before(tide__signature *out, const words *w, int k) {
 }
 
 /* What is declared at the word __global__, if it has that name; out->name[0] is 0 if not. */
-static tide_status read_global(tide__signature *out, const words *w, int i, const char *code, const char *name,
-                               const char *what) {
+static tide_status read_global(tide__signature *out, bool *body, const words *w, int i, const char *code,
+                               const char *name, const char *what) {
   size_t length = strcspn(name, "<");
   int k = i, open = parameters_of(w, i + 1);
   out->name[0] = 0;
   if (open < 0 || (size_t)w->list[open - 1].length != length || memcmp(w->list[open - 1].at, name, length) != 0)
     return TIDE_OK;
   TIDE_TRY(read_function(out, w, i, open, code, what));
+  *body = body_of(w, closing(w, open, false)) >= 0;
   while (k > 0 && (is(&w->list[k - 1], "static") || is(&w->list[k - 1], "inline") || is(&w->list[k - 1], "void"))) k--;
   out->extern_c = k > 0 && is(&w->list[k - 1], "extern"); /* "C" is a literal, which is left out */
   read_template_before(out, w, k);
@@ -300,23 +364,47 @@ static bool same_parameters(const tide__signature *a, const tide__signature *b) 
   return same;
 }
 
+/* What a declaration without a body says beyond the one with it: C linkage and the defaults of a template, whose
+ * parameters may have other names there. */
+static void take_declared(tide__signature *out, const tide__signature *declared) {
+  out->extern_c |= declared->extern_c;
+  for (int i = 0; i < out->templates && i < declared->templates; i++) {
+    const char *text = declared->template_default[i];
+    if (out->template_default[i][0] || !*text) continue;
+    for (int before = 0; before < i; before++)
+      if (!strcmp(text, declared->template_name[before])) {
+        text = out->template_name[before];
+        break;
+      }
+    memcpy(out->template_default[i], text, TIDE_JIT_NAME);
+  }
+}
+
+/* The one that has a body, else any. */
 static tide_status find_global(tide__signature *out, const words *w, const char *code, const char *name,
                                const char *what) {
-  bool found = false;
+  bool declared = false, defined = false;
+  tide__signature without;
+  out->name[0] = 0;
   for (int i = 0; i < w->count; i++) {
-    tide__signature another;
+    tide__signature one;
+    bool body = false;
     if (!is(&w->list[i], "__global__")) continue;
-    TIDE_TRY(read_global(found ? &another : out, w, i, code, name, what));
-    if (found && another.name[0] && !same_parameters(out, &another))
+    TIDE_TRY(read_global(&one, &body, w, i, code, name, what));
+    if (!one.name[0]) continue;
+    if (body && defined && !same_parameters(out, &one))
       return tide__fail(TIDE_VALUE,
                         "%s: line %d: the source has several kernels of this name with different parameters, expected "
                         "one; give each its own name, or choose between them by #ifdef and -D or -U",
                         what, w->list[i].line);
-    found |= out->name[0] != 0;
+    if (body && !defined) *out = one;
+    if (!body && declared) take_declared(&without, &one);
+    if (!body && !declared) without = one;
+    *(body ? &defined : &declared) = true;
   }
-  if (found) return TIDE_OK;
-  return tide__fail(TIDE_VALUE, "%s: the source has no such kernel, got %s, expected the name of a __global__ function",
-                    what, name);
+  if (declared && defined) take_declared(out, &without);
+  if (declared && !defined) *out = without;
+  return TIDE_OK;
 }
 
 tide_status tide__parse_global(tide__signature *out, const char *code, const char *name, const char *const *options,
@@ -327,7 +415,13 @@ tide_status tide__parse_global(tide__signature *out, const char *code, const cha
   TIDE_TRY(cut(&w, code, &c, what));
   tide_status status = find_global(out, &w, code, name, what);
   free(w.list);
-  return status;
+  if (status != TIDE_OK || out->name[0]) return status;
+  TIDE_TRY(cut(&w, code, NULL, what)); /* the compiler, which knows more, says whether it is left out */
+  status = find_global(out, &w, code, name, what);
+  free(w.list);
+  if (status != TIDE_OK || out->name[0]) return status;
+  return tide__fail(TIDE_VALUE, "%s: the source has no such kernel, got %s, expected the name of a __global__ function",
+                    what, name);
 }
 
 const char *tide__parse_finds(const char *code, const char *const *list) {

@@ -81,6 +81,26 @@ static void test_globals(void) {
   CHECK(tide__parse_finds("x(); __syncthreads();", words) != NULL);
 }
 
+/* The one with a body says what the parameters are, other ones what defaults there are. */
+static void test_declared_globals(void) {
+  tide__signature s;
+  OK(tide__parse_global(&s,
+                        "__global__ void k(int const *x, unsigned n);\nextern \"C\" __global__ void k(real *, int n);\n"
+                        "__global__ void k(const int *x, const unsigned int n) { }\n__global__ void k(int *x, int n);",
+                        "k", NULL, 0, "test"));
+  CHECK(s.params == 2 && s.extern_c && !strcmp(s.param[0].type, "const int *"));
+  CHECK(!strcmp(s.param[1].type, "const unsigned int"));
+  OK(tide__parse_global(&s,
+                        "template <class A, class B = A, int N = 3> __global__ void k(A *x, B y);\n"
+                        "template <class T, class U, int M> __global__ void k(T *x, U y) { }",
+                        "k<int>", NULL, 0, "test"));
+  CHECK(!strcmp(s.template_name[1], "U") && !strcmp(s.template_default[1], "T") && !strcmp(s.template_default[2], "3"));
+  OK(tide__parse_global(&s, "__global__ void k(float x);\n__global__ void k(float y, int);", "k", NULL, 0, "test"));
+  CHECK(s.params == 1);
+  FAILS(TIDE_VALUE,
+        tide__parse_global(&s, "__global__ void k(int x) { }\n__global__ void k(float x) { }", "k", NULL, 0, "test"));
+}
+
 /* The type of the only parameter of k; "" if the code has no k or several. */
 static const char *chosen(const char *code, const char *option) {
   static tide__signature s;
@@ -114,6 +134,20 @@ static void test_conditions(void) {
   CHOOSES("", "#include \"a.h\"\n#ifdef A", NULL);
   CHOOSES("double", "#include \"a.h\"\n#ifdef A", "-DA");
   CHOOSES("", "#ifdef __X\n#define A\n#endif\n#ifdef A", NULL);
+  CHOOSES("double", "#if true", NULL);
+  CHOOSES("double", "#if A == true", "-DA");
+  CHOOSES("", "#if 0 /* B */ || A", "-DA");
+  CHOOSES("float", "#/**/if /* B\n*/ 0 // A", NULL);
+  CHOOSES("", "#define A 0 /* B */ + 1\n#if A", NULL);
+  CHOOSES("", "#if not A", "-DA=0");
+  CHOOSES("float", "#if \\\n0", NULL);
+  CHOOSES("", "#if 0\n#elifdef A", "-DA");
+  CHOOSES("", "#ifdef INFINITY", NULL);
+  CHOOSES("", "#if SIZE_MAX > 100", NULL);
+  CHOOSES("", "#import \"a.h\"\n#ifdef A", NULL);
+  CHOOSES("double", "auto a = R\"x(\n#if 0\n)\" /* )x\";\n/* B */ #ifdef A", "-DA");
+  CHOOSES("double", "// \\\n#if 0\n#if 1", NULL);
+  CHECK(!strcmp(chosen("#if 0\n__global__ void k(float x) { }\n#endif", NULL), "float")); /* the compiler will tell */
   CHECK(!strcmp(chosen("__global__ void k(float x);\n__global__ void k(float y) { }", NULL), "float"));
   CHECK(!strcmp(chosen("#endif\n#else\n#if\n#endif\n__global__ void k(float x) { }\n#ifdef", NULL), "float"));
 }
@@ -519,6 +553,7 @@ int main(int argc, char **argv) {
   if (!timing) {
     test_templates();
     test_globals();
+    test_declared_globals();
     test_conditions();
     test_types();
     test_noise();
