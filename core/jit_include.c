@@ -11,13 +11,20 @@
 
 enum { FOLDERS = 64, FILES = 4096, BYTES = 64 << 20 };
 
+/* A file and the folder that it was found in, which is where it looks for others: however the path is spelled. */
+typedef struct found {
+  char *path;
+  dev_t device, folder_device;
+  ino_t number, folder_number;
+} found;
+
 /* What is looked for in `folder`, and all that was found. */
 typedef struct search {
   tide__jit_key *key;
   char folder[FOLDERS][PATH_MAX];
   int folders, files;
   size_t bytes;
-  char *file[FILES]; /* paths */
+  found file[FILES];
 } search;
 
 /* ---- the paths ---- */
@@ -65,28 +72,36 @@ static bool options_read(const char *const *options, int n) {
 
 /* ---- the files ---- */
 
+static void folder_of(char *folder, const char *path) {
+  const char *slash = strrchr(path, '/');
+  snprintf(folder, PATH_MAX, "%.*s", slash ? (int)(slash + 1 - path) : 0, path);
+}
+
 /* False where there are too many. */
 static bool add_file(search *s, const char *folder, const char *name, int length) {
-  char path[PATH_MAX];
-  struct stat is;
+  char path[PATH_MAX], own[PATH_MAX];
+  struct stat is, in;
   int n = snprintf(path, sizeof path, "%s%s%.*s", folder, *folder ? "/" : "", length, name);
   if (n < 0 || n >= PATH_MAX || stat(path, &is) != 0 || !S_ISREG(is.st_mode)) return true;
-  for (int i = 0; i < s->files; i++)
-    if (!strcmp(s->file[i], path)) return true;
+  folder_of(own, path);
+  if (stat(*own ? own : ".", &in) != 0) return false;
+  for (int i = 0; i < s->files; i++) {
+    const found *f = &s->file[i];
+    if (f->number == is.st_ino && f->device == is.st_dev && f->folder_number == in.st_ino &&
+        f->folder_device == in.st_dev)
+      return true;
+  }
   if (s->files == FILES) return false;
-  s->file[s->files] = strdup(path);
-  return s->file[s->files] && ++s->files;
+  s->file[s->files] = (found){strdup(path), is.st_dev, in.st_dev, is.st_ino, in.st_ino};
+  return s->file[s->files].path && ++s->files;
 }
 
-static bool begins_line(const char *p, const char *text) {
-  while (p > text && (p[-1] == ' ' || p[-1] == '\t')) p--;
-  return p == text || p[-1] == '\n';
-}
-
-/* What stands behind "#include" at p, in a text of that folder. */
+/* What stands behind "#include" at p, in a text of that folder. False where the name has no end. */
 static bool add_name(search *s, const char *p, const char *folder) {
   bool quoted = *p++ == '"';
-  int length = (int)strcspn(p, quoted ? "\"\n" : ">\n");
+  const char *end = strchr(p, quoted ? '"' : '>');
+  if (!end) return false;
+  int length = (int)(end - p);
   if (*p == '/') return add_file(s, "", p, length);
   if (quoted && !add_file(s, folder, p, length)) return false;
   for (int i = 0; i < s->folders; i++)
@@ -94,16 +109,27 @@ static bool add_name(search *s, const char *p, const char *folder) {
   return true;
 }
 
+/* What the directive names, if it includes a file; "" where it does not. */
+static const char *included(const char *line) {
+  static const char *const words[] = {"include_next", "include", "import"};
+  const char *p = line + 1 + strspn(line + 1, " ");
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+    if (!strncmp(p, words[i], strlen(words[i]))) {
+      p += strlen(words[i]);
+      return p + strspn(p, " ");
+    }
+  return "";
+}
+
 /* False where a macro says what is included. */
 static bool add_included(search *s, const char *text, const char *folder) {
-  for (const char *p = text; (p = strchr(p, '#'));) {
-    bool first = begins_line(p, text);
-    p += 1 + strspn(p + 1, " \t");
-    if (strncmp(p, "include", 7) != 0) continue;
-    p += !strncmp(p, "include_next", 12) ? 12 : 7;
-    p += strspn(p, " \t");
-    bool named = *p == '<' || *p == '"';
-    if (named ? !add_name(s, p, folder) : first) return false;
+  char line[PATH_MAX];
+  size_t length;
+  for (const char *p; (p = tide__parse_directive(&text, &length));) {
+    bool whole = tide__parse_directive_line(line, sizeof line, p, length);
+    const char *name = included(line);
+    if (!*name) continue;
+    if (!whole || (*name != '<' && *name != '"') || !add_name(s, name, folder)) return false;
   }
   return true;
 }
@@ -112,11 +138,10 @@ static bool take_files(search *s) {
   for (int i = 0; i < s->files; i++) {
     char folder[PATH_MAX];
     size_t size = 0;
-    char *text = tide__jit_file(s->file[i], &size);
+    char *text = tide__jit_file(s->file[i].path, &size);
     if (!text) return false;
     tide__jit_hash(s->key, text, size);
-    const char *slash = strrchr(s->file[i], '/');
-    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash + 1 - s->file[i]) : 0, s->file[i]);
+    folder_of(folder, s->file[i].path);
     s->bytes += size;
     bool good = s->bytes < BYTES && add_included(s, text, folder);
     free(text);
@@ -128,13 +153,14 @@ static bool take_files(search *s) {
 bool tide__jit_hash_includes(tide__jit_key *key, const char *source, const char *const *options, int n) {
   const char *code = strstr(source, "#line 1 \"code\"\n"); /* what stands before is ours */
   if (options_read(options, n)) return false;
-  if (!strstr(code ? code : source, "include")) return true;
+  if (!code) code = source;
+  if (!strstr(code, "include") && !strstr(code, "import") && !strchr(code, '\\')) return true; /* a \ joins lines */
   search *s = calloc(1, sizeof *s);
   if (!s) return false;
   s->key = key;
   bool good = add_options(s, options, n) && add_variable(s, "CPATH") && add_variable(s, "CPLUS_INCLUDE_PATH") &&
-              add_included(s, code ? code : source, "") && take_files(s);
-  for (int i = 0; i < s->files; i++) free(s->file[i]);
+              add_included(s, code, "") && take_files(s);
+  for (int i = 0; i < s->files; i++) free(s->file[i].path);
   free(s);
   return good;
 }

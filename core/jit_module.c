@@ -192,19 +192,15 @@ static void warn_damaged(void) {
   tide__warn(text);
 }
 
-/* *disk: there is a cache; and then, is the kernel one that it may hold? */
-static tide_status find_key(tide__jit_key *key, const tide__jit_request *r, const tide_compiler *c, const char *arch,
-                            bool *disk) {
-  static _Atomic unsigned unknown;
+/* *known: can it be told without compiling? What may include anything is known only by its image. */
+static tide_status find_key(tide__jit_key *key, bool *known, const tide__jit_request *r, const tide_compiler *c,
+                            const char *arch, bool disk) {
   char version[256] = "";
   options o;
   TIDE_TRY(gather(&o, r, c));
-  if (*disk) TIDE_TRY(tide__jit_compiler_version(version, sizeof version, c));
+  if (disk) TIDE_TRY(tide__jit_compiler_version(version, sizeof version, c));
   key_of(key, r, &o, c, arch, version);
-  if (TIDE_LIKELY(tide__jit_hash_includes(key, r->source, o.list, o.count))) return TIDE_OK;
-  unsigned n = atomic_fetch_add(&unknown, 1); /* nobody can say that it is what another text gave */
-  tide__jit_hash(key, &n, sizeof n);
-  *disk = false;
+  *known = tide__jit_hash_includes(key, r->source, o.list, o.count);
   return TIDE_OK;
 }
 
@@ -212,8 +208,9 @@ bool tide__jit_missing(const tide__jit_request *r, const tide_compiler *c, const
   char folder[PATH_MAX];
   tide__function f;
   tide__jit_key key;
-  bool disk = tide_jit_cache_path(folder, sizeof folder);
-  return find_key(&key, r, c, arch, &disk) == TIDE_OK && !recall(&f, &key, device) && !(disk && tide__jit_stored(&key));
+  bool disk = tide_jit_cache_path(folder, sizeof folder), known;
+  if (find_key(&key, &known, r, c, arch, disk) != TIDE_OK) return false;
+  return !known || !(recall(&f, &key, device) || (disk && tide__jit_stored(&key)));
 }
 
 tide_status tide__jit_function(tide__function *out, const tide__jit_request *r, const tide_compiler *c, int device) {
@@ -221,9 +218,10 @@ tide_status tide__jit_function(tide__function *out, const tide__jit_request *r, 
   tide__jit_key key;
   tide_image image = {0};
   TIDE_TRY(c->arch(arch, sizeof arch, device));
-  bool disk = tide_jit_cache_path(folder, sizeof folder);
-  TIDE_TRY(find_key(&key, r, c, arch, &disk));
-  if (recall(out, &key, device)) {
+  bool disk = tide_jit_cache_path(folder, sizeof folder), known;
+  TIDE_TRY(find_key(&key, &known, r, c, arch, disk));
+  disk = disk && known;
+  if (known && recall(out, &key, device)) {
     count(&stats.memory_hits);
     return TIDE_OK;
   }
@@ -246,6 +244,11 @@ tide_status tide__jit_function(tide__function *out, const tide__jit_request *r, 
     count(&stats.ahead);
   else
     TIDE_TRY(tide__jit_compile(&image, r, c, arch));
+  if (!known) {
+    key = (tide__jit_key){{0}}; /* without what was taken in before the search for files ended */
+    tide__jit_hash(&key, image.name, strlen(image.name));
+    tide__jit_hash(&key, image.bytes, image.size);
+  }
   status = keep(out, &image, &key, c, device);
   if (status == TIDE_OK && disk && tide__jit_write(&image, &key)) count(&stats.stored);
   free(image.bytes);

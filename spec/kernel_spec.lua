@@ -305,13 +305,36 @@ describe("compile_kernel", function()
       assert.are.equal(i, run '#include "top.h"')
       assert.are.equal(i, run " # include <deep/value.h>")
       assert.are.equal(i, run('#include "' .. folder .. '/top.h"'))
+      assert.are.equal(i, run '#import "top.h"')
+      assert.are.equal(i, run '#inc\\\nlude /* no.h */ "top.h"')
       assert.are.equal(i, run '#define NAME "top.h"\n#include NAME')
       local between = info()
       assert.are.equal(i, run '#include "top.h"') -- nothing has changed
       assert.are.equal(between.memory_hits + 1, info().memory_hits)
-      assert.are.equal(before.misses + 4, between.misses)
+      assert.are.equal(before.misses + 6, between.misses)
+    end
+    write("deep/value.h", '#pragma once\n#include "../deep/value.h"\n#define VALUE 3')
+    for _, include in ipairs { '#include "top.h"', "/*\n #include NAME\n*/\n#define VALUE 3" } do
+      local before = info()
+      for _ = 1, 3 do assert.are.equal(3, run(include)) end
+      assert.are.equal(before.misses + 1, info().misses)
     end
     os.execute("rm -rf " .. folder)
+  end)
+
+  it("loads a kernel once, also where only the compiler knows what it includes", function()
+    if D.cuda and not D.simulated then return end
+    local function libraries()
+      local n = 0
+      for line in io.lines "/proc/self/maps" do n = n + (line:find("tide-kernel", 1, true) and 1 or 0) end
+      return n
+    end
+    local text = '#define NAME <stdint.h>\n#include NAME\n__global__ void k(int *x) { *x = 5; }'
+    cuda.compile_kernel(text, "k")
+    local before = libraries()
+    assert.is_true(before > 0)
+    for _ = 1, 3 do cuda.compile_kernel(text, "k") end
+    assert.are.equal(before, libraries())
   end)
 
   it("tells what is wrong with the source, with its lines", function()
