@@ -4,7 +4,8 @@
  * registry table with weak keys, so a record goes with its coroutine. A new record, made at the coroutine's first call,
  * inherits from the one that has resumed it then. Lua does not say who that was; it is the last caller that is still
  * active (it has frames and has not yielded), found by walking the chain of resumers from the coroutine that called
- * last. That one is anchored in the registry, so that the pointer kept for the fast compare cannot dangle.
+ * last, and noted for each coroutine whenever another one has called before it. The last caller is anchored in the
+ * registry, so that the pointer kept for the fast compare cannot dangle.
  *
  * Collector: Lua sees 24 bytes of each tensor. Every 256 MiB that are allocated, what is alive is compared with what
  * the last collection left; as much again (at least 256 MiB, at most an eighth of a device) asks for a full collection,
@@ -111,49 +112,65 @@ static bool is_active(lua_State *co) {
   return lua_status(co) == LUA_OK && lua_getstack(co, 0, &ar);
 }
 
-/* The record of the coroutine that resumed L, or NULL. Leaves the stack as it was. */
-static ltide_record *find_parent(lua_State *L, ltide_state *S) {
-  ltide_record *found = NULL;
+/* Notes who resumed L: the last caller, or the nearest of those that resumed that one, that is still active. Where that
+ * is L itself, it goes on after one that it has resumed, and what was noted holds. */
+static void note_resumer(lua_State *L, ltide_state *S) {
   lua_State *co = S->running;
   int top = lua_gettop(L);
   lua_rawgetp(L, LUA_REGISTRYINDEX, &key_resumers);
+  lua_pushthread(L);
   lua_rawgetp(L, LUA_REGISTRYINDEX, &key_running);
-  while (co && !is_active(co)) { /* stack: resumers, co */
+  while (co && !is_active(co)) { /* stack: resumers, L, co */
     lua_rawget(L, top + 1);
     co = lua_tothread(L, -1);
   }
-  if (co) {
-    lua_rawgetp(L, LUA_REGISTRYINDEX, &key_records);
-    lua_pushvalue(L, -2);
-    lua_rawget(L, -2);
-    found = lua_touserdata(L, -1);
-  }
+  if (co != L) lua_rawset(L, top + 1);
   lua_settop(L, top);
-  return found;
 }
 
-static ltide_record *new_record(lua_State *L, ltide_state *S) {
-  ltide_record *parent = find_parent(L, S);
+/* The record of the coroutine at the top of the stack, or NULL. Pops the coroutine. */
+static ltide_record *pop_record(lua_State *L) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &key_records);
-  lua_pushthread(L);
-  ltide_record *r = lua_newuserdatauv(L, sizeof *r, 0);
-  memset(r, 0, sizeof *r);
-  luaL_setmetatable(L, "tide.record");
-  r->current = tide_current_new(parent ? parent->current : NULL);
-  if (!r->current) luaL_error(L, "tide: no memory for a coroutine's streams");
-  lua_rawset(L, -3);
-  lua_pop(L, 1);
+  lua_insert(L, -2);
+  lua_rawget(L, -2);
+  ltide_record *r = lua_touserdata(L, -1);
+  lua_pop(L, 2);
   return r;
 }
 
-/* Who resumed L is the last caller, if that one is still active. */
-static void note_resumer(lua_State *L, ltide_state *S) {
-  if (!S->running || S->running == L || !is_active(S->running)) return;
+static ltide_record *find_record(lua_State *L) {
+  lua_pushthread(L);
+  return pop_record(L);
+}
+
+static ltide_record *find_parent(lua_State *L) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &key_resumers);
   lua_pushthread(L);
-  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_running);
-  lua_rawset(L, -3);
+  lua_rawget(L, -2);
+  lua_remove(L, -2);
+  return pop_record(L);
+}
+
+/* Makes L's record, unless a finaliser that runs in the middle has called us in L and so has made it. */
+static ltide_record *new_record(lua_State *L) {
+  ltide_record *made = lua_newuserdatauv(L, sizeof *made, 0);
+  memset(made, 0, sizeof *made);
+  ltide_record *r = find_record(L);
+  if (!r) {
+    r = made;
+    lua_rawgetp(L, LUA_REGISTRYINDEX, &key_records);
+    lua_pushthread(L);
+    lua_pushvalue(L, -3);
+    luaL_setmetatable(L, "tide.record");
+    lua_rawset(L, -3);
+    lua_pop(L, 1);
+  }
   lua_pop(L, 1);
+  if (r->current) return r;
+  const ltide_record *parent = find_parent(L);
+  r->current = tide_current_new(parent ? parent->current : NULL);
+  if (!r->current) luaL_error(L, "tide: no memory for a coroutine's streams");
+  return r;
 }
 
 /* The line of the nearest Lua function: level 0 is the function of ours that is running. A call that allocates and
@@ -176,14 +193,11 @@ ltide_state *ltide_enter_slow(lua_State *L) {
   luaL_checkstack(L, 8, "tide");
   lua_rawgetp(L, LUA_REGISTRYINDEX, &key_state);
   ltide_state *S = lua_touserdata(L, -1);
-  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_records);
-  lua_pushthread(L);
-  lua_rawget(L, -2);
-  ltide_record *r = lua_touserdata(L, -1);
-  lua_pop(L, 3);
+  lua_pop(L, 1);
   if (S->running != L) note_resumer(L, S);
-  if (!r) r = new_record(L, S); /* a finaliser may call us in it */
-  if (S->running != L) {
+  ltide_record *r = find_record(L);
+  if (!r || !r->current) r = new_record(L); /* a finaliser may call us in it */
+  if (S->running != L || S->record != r) {
     if (S->record) S->record->arena = S->arena;
     lua_pushthread(L);
     lua_rawsetp(L, LUA_REGISTRYINDEX, &key_running);

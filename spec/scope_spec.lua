@@ -278,6 +278,44 @@ describe("device and stream blocks", function()
     assert.are.equal(last, cuda.device(last, late))
   end)
 
+  it("are inherited also after other coroutines have run there", function()
+    local function first() return coroutine.wrap(cuda.current_device)() end
+    local twice = coroutine.wrap(function()
+      while true do
+        cuda.current_device()
+        coroutine.yield()
+      end
+    end)
+    cuda.device(last, function()
+      for _ = 1, 4 do assert.are.equal(last, first()) end
+    end)
+    twice()
+    coroutine.wrap(function() -- resumes a coroutine that another one has resumed before
+      cuda.set_device(last)
+      first()
+      twice()
+      assert.are.equal(last, first())
+    end)()
+    assert.are.equal(0, first())
+  end)
+
+  it("hold also where a finaliser makes the first call in their coroutine", function()
+    collectgarbage()
+    local mode = collectgarbage "generational"
+    collectgarbage "stop"
+    setmetatable({}, { __gc = function() cuda.set_device(last) end })
+    coroutine.wrap(function()
+      collectgarbage "restart"
+      cuda.current_device()
+      for _ = 1, 3 do collectgarbage() end
+      cuda.set_device(last)
+      cuda.device(0, function() end)
+      assert.are.equal(last, cuda.current_device())
+    end)()
+    collectgarbage(mode)
+    assert.are.equal(0, cuda.current_device())
+  end)
+
   -- The collector finds dead coroutines in the middle of operations; each result below would count from 0 if the
   -- operation lost what its own coroutine has selected.
   it("outlast the collection of other coroutines during an operation", function()
