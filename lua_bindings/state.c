@@ -94,8 +94,7 @@ static int reclaim(void *user, int device, size_t bytes) {
 /* {==== Coroutines */
 
 /* The collector may run in the middle of another coroutine's operation: what that one has bound stays bound. */
-static int record_gc(lua_State *L) {
-  ltide_record *r = lua_touserdata(L, 1);
+static void free_record(ltide_record *r) {
   tide_current *before = tide_current_bind(NULL);
   if (before != r->current)
     tide_current_bind(before);
@@ -103,7 +102,11 @@ static int record_gc(lua_State *L) {
     ltide_last = NULL; /* the next call binds again, also where a new coroutine has the old one's address */
   tide_current_free(r->current);
   free(r->scopes);
-  r->current = NULL, r->scopes = NULL, r->depth = 0;
+  r->current = NULL, r->scopes = NULL, r->depth = r->capacity = 0;
+}
+
+static int record_gc(lua_State *L) {
+  free_record(lua_touserdata(L, 1));
   return 0;
 }
 
@@ -128,48 +131,65 @@ static void note_resumer(lua_State *L, ltide_state *S) {
   lua_settop(L, top);
 }
 
-/* The record of the coroutine at the top of the stack, or NULL. Pops the coroutine. */
-static ltide_record *pop_record(lua_State *L) {
+/* Puts the record of the coroutine at the top of the stack, or nil, in its place. */
+static void get_record(lua_State *L) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &key_records);
   lua_insert(L, -2);
   lua_rawget(L, -2);
+  lua_remove(L, -2);
+}
+
+static void push_record(lua_State *L) {
+  lua_pushthread(L);
+  get_record(L);
+}
+
+static ltide_record *find_record(lua_State *L) {
+  push_record(L);
+  ltide_record *r = lua_touserdata(L, -1);
+  lua_pop(L, 1);
+  return r;
+}
+
+/* The record of the coroutine that resumed L, or NULL. */
+static ltide_record *find_parent(lua_State *L) {
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_resumers);
+  lua_pushthread(L);
+  lua_rawget(L, -2);
+  get_record(L);
   ltide_record *r = lua_touserdata(L, -1);
   lua_pop(L, 2);
   return r;
 }
 
-static ltide_record *find_record(lua_State *L) {
+/* A userdata at the top of the stack becomes L's record; pops it. */
+static void keep_record(lua_State *L) {
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_records);
   lua_pushthread(L);
-  return pop_record(L);
+  lua_pushvalue(L, -3);
+  lua_rawset(L, -3);
+  lua_pop(L, 2);
 }
 
-static ltide_record *find_parent(lua_State *L) {
-  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_resumers);
-  lua_pushthread(L);
-  lua_rawget(L, -2);
-  lua_remove(L, -2);
-  return pop_record(L);
-}
-
-/* Makes L's record, unless a finaliser that runs in the middle has called us in L and so has made it. */
+/* Makes L's record, unless a finaliser that runs in the middle has called us in L and so has made it. One whose
+ * finaliser has run serves again, since scopes may still point to it, where another finaliser resumes its coroutine. */
 static ltide_record *new_record(lua_State *L) {
-  ltide_record *made = lua_newuserdatauv(L, sizeof *made, 0);
-  memset(made, 0, sizeof *made);
-  ltide_record *r = find_record(L);
-  if (!r) {
-    r = made;
-    lua_rawgetp(L, LUA_REGISTRYINDEX, &key_records);
-    lua_pushthread(L);
-    lua_pushvalue(L, -3);
-    luaL_setmetatable(L, "tide.record");
-    lua_rawset(L, -3);
-    lua_pop(L, 1);
+  if (!find_record(L)) {
+    memset(lua_newuserdatauv(L, sizeof(ltide_record), 0), 0, sizeof(ltide_record));
+    if (find_record(L))
+      lua_pop(L, 1);
+    else
+      keep_record(L);
+  }
+  push_record(L);
+  ltide_record *r = lua_touserdata(L, -1);
+  if (!r->current) {
+    const ltide_record *parent = find_parent(L);
+    luaL_setmetatable(L, "tide.record"); /* it has a finaliser to run from now on */
+    r->current = tide_current_new(parent ? parent->current : NULL);
+    if (!r->current) luaL_error(L, "tide: no memory for a coroutine's streams");
   }
   lua_pop(L, 1);
-  if (r->current) return r;
-  const ltide_record *parent = find_parent(L);
-  r->current = tide_current_new(parent ? parent->current : NULL);
-  if (!r->current) luaL_error(L, "tide: no memory for a coroutine's streams");
   return r;
 }
 
@@ -214,10 +234,18 @@ ltide_state *ltide_enter_slow(lua_State *L) {
 
 /* {==== Module */
 
+/* Those of coroutines that finalisers have run while the state was closing get no finaliser any more. */
+static void free_records(lua_State *L) {
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_records);
+  for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) free_record(lua_touserdata(L, -1));
+  lua_pop(L, 1);
+}
+
 static int state_gc(lua_State *L) {
   ltide_state *S = lua_touserdata(L, 1);
   if (!S->record) return 0; /* opening failed, or closed already */
   S->record = NULL;
+  free_records(L);
   ltide_strays_free(S);
   tide_reclaim_remove(reclaim, S);
   tide_current_bind(NULL);

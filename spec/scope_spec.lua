@@ -316,6 +316,24 @@ describe("device and stream blocks", function()
     assert.are.equal(0, cuda.current_device())
   end)
 
+  it("serve a coroutine that a finaliser resumes after it was collected", function()
+    local got
+    local function leave_behind()
+      local co = coroutine.create(function()
+        tide.scope(function() end)
+        coroutine.yield()
+        local x = tide.scope(function() return tide.ones(2, { device = "cuda" }) end)
+        got = { cuda.device(last, function() return cuda.current_device(), x:sum():item() end) }
+      end)
+      setmetatable({ co }, { __gc = function(o) assert(coroutine.resume(o[1])) end })
+      coroutine.resume(co)
+    end
+    leave_behind()
+    for _ = 1, 2 do collectgarbage() end
+    assert.are.same({ last, 2 }, got)
+    assert.are.equal(0, cuda.current_device())
+  end)
+
   -- The collector finds dead coroutines in the middle of operations; each result below would count from 0 if the
   -- operation lost what its own coroutine has selected.
   it("outlast the collection of other coroutines during an operation", function()
