@@ -228,7 +228,7 @@ static int lfork_rng(lua_State *L) {
   int opts = lua_istable(L, 1) ? 1 : 0, fn = opts + 1;
   ltide_check_keys(L, opts, keys);
   if (!lua_isnoneornil(L, fn) && !lua_isfunction(L, fn)) return ltide_arg_error(L, fn, "fn", "a function or nothing");
-  ltide_fork saved = {.older = S->forks, .newest = &S->forks};
+  ltide_fork saved = {.newest = &S->forks};
   int top = lua_gettop(L);
   save_state(L, &saved, TIDE_CPU);
   save_gpus(L, &saved, opts);
@@ -237,6 +237,7 @@ static int lfork_rng(lua_State *L) {
   ltide_fork *fork = malloc(sizeof *fork);
   if (!fork) return ltide_error(L, "OutOfMemoryError", "fork_rng: no memory for the block");
   *fork = saved;
+  fork->older = S->forks; /* which one that is is known now: reading the options may have begun and ended others */
   S->forks = fork;
   return ltide_scoped(L, "tide.random.fork_rng", lua_isfunction(L, fn) ? fn : 0, leave_fork, &fork, sizeof fork);
 }
