@@ -77,13 +77,15 @@ bool ltide_scopes_own(const ltide_record *r) {
   return true;
 }
 
-/* Lua gives __close the error that leaves the block, if one does. A coroutine that is closed has no caller there. */
+/* Lua gives __close the error that leaves the block, if one does, which may be nil. But in order it is the function
+ * with the block that calls it, after an error the pcall that caught that, and where a coroutine is closed nobody.
+ * close() has no second argument. */
 bool ltide_left_in_order(lua_State *L) {
   const ltide_scope *s = lua_touserdata(L, 1);
   lua_Debug ar;
-  bool is_main = lua_pushthread(L);
-  lua_pop(L, 1);
-  return !s->runs && lua_isnoneornil(L, 2) && (is_main || lua_getstack(L, 1, &ar));
+  if (lua_isnone(L, 2)) return true;
+  if (s->lent || !lua_isnil(L, 2)) return !s->runs && lua_isnil(L, 2);
+  return lua_getstack(L, 1, &ar) && lua_getinfo(L, "S", &ar) && *ar.what != 'C';
 }
 
 static int scope_close(lua_State *L) {

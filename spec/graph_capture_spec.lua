@@ -156,6 +156,19 @@ describe("what cannot be captured", function()
     local failed = cuda.CUDAGraph()
     assert.is_false(pcall(cuda.graph, failed, function() error() end)) -- nil is an error too
     D.raises("StateError", failed.replay, failed)
+    local function fail()
+      local _ <close> = cuda.graph(failed)
+      x:add_(1)
+      error(nil)
+    end
+    for _, left in ipairs { function() pcall(fail) end, function() pcall(coroutine.wrap(fail)) end } do
+      left()
+      assert.is_false(cuda.is_current_stream_capturing())
+      D.raises("StateError", failed.replay, failed)
+    end
+    local closed = cuda.graph(failed)
+    assert.is_true(pcall(closed.close, closed)) -- from C too, close() ends in order
+    failed:replay()
     local co = coroutine.wrap(function(g) -- that ends in order, it is a capture as any
       local _ <close> = cuda.graph(g)
       x:add_(1)
