@@ -15,7 +15,7 @@ static const char *program = "tide";
 
 /* The message with its traceback: an error object carries its own. */
 static int with_traceback(lua_State *L) {
-  if (lua_type(L, 1) == LUA_TSTRING) {
+  if (lua_isstring(L, 1)) { /* or a number */
     luaL_traceback(L, L, lua_tostring(L, 1), 1);
     return 1;
   }

@@ -86,6 +86,8 @@ describe("the runner", function()
     assert.is_truthy(err:find("guilty", 1, true), err)
     _, err = D.run { "-e", "error(setmetatable({}, {__tostring = function() return 'mine' end}))" }
     assert.is_truthy(err:find("mine", 1, true), err)
+    _, err = D.run { "-e", "error(42)" }
+    assert.is_truthy(err:find("tide: 42\nstack traceback", 1, true), err)
     _, err = D.run { "-e", "error({})" }
     assert.is_truthy(err:find("table", 1, true), err)
     _, err = D.run { "-e", "error()" }
