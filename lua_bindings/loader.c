@@ -31,6 +31,7 @@ typedef struct loader {
   bool shuffle, drop_last, pin_memory;
   int device;          /* where batches go, unresolved; TIDE_CPU: nowhere */
   tide_stream *stream; /* on which, from the first iteration on */
+  bool closed;         /* by the collector: a finaliser may have it still */
 } loader;
 
 typedef struct iteration {
@@ -233,6 +234,18 @@ static void adopt(lua_State *L, ltide_state *S, int handles) {
   }
 }
 
+/* In a finaliser of the script's the handles of a batch may have been finalised before. */
+static void check_alive(lua_State *L, int handles) {
+  for (lua_Integer i = 1, n = (lua_Integer)lua_rawlen(L, handles); i <= n; i++) {
+    lua_rawgeti(L, handles, i);
+    bool is_alive = ((ltide_tensor *)lua_touserdata(L, -1))->t != NULL;
+    lua_pop(L, 1);
+    if (is_alive) continue;
+    iteration_end(L);
+    ltide_error(L, "StateError", "loader: got a batch with a freed tensor, expected all alive; the iteration ends");
+  }
+}
+
 /* Waits for the job of batch k, and lets it go. A batch that could not be copied is left out. */
 static void settle(lua_State *L, iteration *it, lua_Integer k) {
   ltide_loader_job *job = dequeue(it);
@@ -253,6 +266,7 @@ static void take(lua_State *L, ltide_state *S, iteration *it) {
   lua_getiuservalue(L, 1, ITERATION_BATCHES);
   lua_rawgeti(L, 2, k);
   lua_rawgeti(L, 3, 2);
+  check_alive(L, 4);
   ltide_loader_lane_move(L, S, &it->lane, k, 4);
   it->ready = false, it->given = k;
   lua_pushnil(L);
@@ -321,6 +335,7 @@ static int64_t *push_shuffled(lua_State *L, ltide_state *S, lua_Integer n) {
 static int lloader_iter(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   loader *o = check_loader(L);
+  if (o->closed) return ltide_freed_error(L, "loader", "loader");
   lua_settop(L, 1);
   lua_Integer size = count_items(L, o);
   iteration *it = ltide_new_object(L, sizeof *it, ITERATION_ORDER);
@@ -350,7 +365,7 @@ static int lloader_iter(lua_State *L) {
 static int loader_gc(lua_State *L) {
   loader *o = lua_touserdata(L, 1);
   tide_stream_release(o->stream);
-  o->stream = NULL;
+  o->stream = NULL, o->closed = true;
   return 0;
 }
 

@@ -535,6 +535,30 @@ describe("tide.data.loader", function()
     assert.matches("got a float32 tensor [1] on cuda:0, expected one like", D.raises("ShapeError", mixed.iter(mixed)).message, 1, true)
   end)
 
+  it("ends where a finaliser asks for batches, or iterates, after what it uses was finalised", function()
+    local out = {}
+    local function drop(device)
+      local items, later = { tide.ones(2), tide.ones(2), tide.ones(2) }, nil
+      local it = tide.data.loader(items, { device = device }):iter()
+      setmetatable({}, { __gc = function() -- after what is made from here on, the batches ahead among it
+        out = { { pcall(it) }, { pcall(it) }, { pcall(later.iter, later) } }
+      end })
+      it()
+      later = tide.data.loader(items)
+    end
+    for _, device in ipairs { "cpu", D.dev } do
+      tide.scope(function()
+        drop(device)
+        collectgarbage()
+        collectgarbage()
+      end)
+      assert.matches("loader: got a batch with a freed tensor, expected all alive", out[1][2].message, 1, true)
+      assert.are.same({ true }, out[2])
+      assert.matches("loader: got a freed loader, expected one that is alive", out[3][2].message, 1, true)
+      out = {}
+    end
+  end)
+
   it("refuses a generator that cannot draw the order", function()
     local g = tide.Generator(D.dev)
     local e = D.raises("DeviceError", tide.data.loader, { 1, 2 }, { shuffle = true, generator = g })
