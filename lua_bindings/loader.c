@@ -246,6 +246,15 @@ static void check_alive(lua_State *L, int handles) {
   }
 }
 
+/* Lets batch k go, and raises the message at the top for it. */
+static void leave_out(lua_State *L, iteration *it, lua_Integer k, tide_status status) {
+  it->ready = false, it->given = k;
+  lua_getiuservalue(L, 1, ITERATION_BATCHES);
+  lua_pushnil(L);
+  lua_rawseti(L, -2, k);
+  ltide_error(L, tide_status_kind(status), "loader: batch %I: %s", k, lua_tostring(L, -2));
+}
+
 /* Waits for the job of batch k, and lets it go. A batch that could not be copied is left out. */
 static void settle(lua_State *L, iteration *it, lua_Integer k) {
   ltide_loader_job *job = dequeue(it);
@@ -253,12 +262,11 @@ static void settle(lua_State *L, iteration *it, lua_Integer k) {
   if (status != TIDE_OK) lua_pushstring(L, job->message);
   free_job(job);
   it->ready = status == TIDE_OK;
-  if (it->ready) return;
-  it->given = k;
-  ltide_error(L, tide_status_kind(status), "loader: batch %I: %s", k, lua_tostring(L, -1));
+  if (!it->ready) leave_out(L, it, k, status);
 }
 
-/* Pushes the value of the oldest batch. One that finds no room on the device is there for the next call. */
+/* Pushes the value of the oldest batch. One that finds no room on the device is there for the next call, one that
+ * cannot get there for another reason is left out. */
 static void take(lua_State *L, ltide_state *S, iteration *it) {
   lua_Integer k = it->given + 1;
   lua_settop(L, 1);
@@ -267,7 +275,13 @@ static void take(lua_State *L, ltide_state *S, iteration *it) {
   lua_rawgeti(L, 2, k);
   lua_rawgeti(L, 3, 2);
   check_alive(L, 4);
-  ltide_loader_lane_move(L, S, &it->lane, k, 4);
+  tide_status status = ltide_loader_lane_move(L, &it->lane, k, 4);
+  if (status != TIDE_OK && status != TIDE_MEMORY) {
+    lua_pushstring(L, tide_error_get()->message);
+    leave_out(L, it, k, status);
+  }
+  ltide_try(L, status);
+  ltide_made(L, S);
   it->ready = false, it->given = k;
   lua_pushnil(L);
   lua_rawseti(L, 2, k);

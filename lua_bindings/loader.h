@@ -49,6 +49,6 @@ void ltide_loader_lane_close(ltide_loader_lane *lane);
 /* The loop asks for another batch after the one of this number, from 1. */
 void ltide_loader_lane_asked(lua_State *L, ltide_loader_lane *lane, lua_Integer given);
 /* Moves the tensors of batch k, whose handles are in the list at `handles`. After an error it can be called again. */
-void ltide_loader_lane_move(lua_State *L, ltide_state *S, ltide_loader_lane *lane, lua_Integer k, int handles);
+tide_status ltide_loader_lane_move(lua_State *L, ltide_loader_lane *lane, lua_Integer k, int handles);
 
 #endif

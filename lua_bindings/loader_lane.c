@@ -47,7 +47,9 @@ void ltide_loader_lane_asked(lua_State *L, ltide_loader_lane *lane, lua_Integer 
   tide_event **e = &lane->left[given % lane->slots];
   ltide_try(L, tide_current_stream(&current, lane->device));
   if (!*e) ltide_try(L, tide_event_new(e, 0));
-  ltide_try(L, tide_event_record(*e, current));
+  if (tide_event_record(*e, current) == TIDE_OK) return;
+  tide_event_release(*e); /* one of before a reset: the batch that comes next is refused on its way, with its number */
+  *e = NULL;
 }
 
 /* On the lane, where it is not there yet, or, what lies on some device already, on the loop's stream. */
@@ -64,8 +66,8 @@ static tide_status move(ltide_tensor *u, const ltide_loader_lane *lane) {
   return TIDE_OK;
 }
 
-void ltide_loader_lane_move(lua_State *L, ltide_state *S, ltide_loader_lane *lane, lua_Integer k, int handles) {
-  if (!lane->stream) return;
+tide_status ltide_loader_lane_move(lua_State *L, ltide_loader_lane *lane, lua_Integer k, int handles) {
+  if (!lane->stream) return TIDE_OK;
   tide_event *e = k > lane->slots && lane->left ? lane->left[k % lane->slots] : NULL; /* of the batch k - slots */
   tide_status status = e ? tide_event_synchronize(e) : TIDE_OK;
   for (lua_Integer i = 1, n = (lua_Integer)lua_rawlen(L, handles); status == TIDE_OK && i <= n; i++) {
@@ -75,7 +77,5 @@ void ltide_loader_lane_move(lua_State *L, ltide_state *S, ltide_loader_lane *lan
   }
   tide_stream *current; /* asked for now: finding memory may have run code of the script's */
   if (status == TIDE_OK) status = tide_current_stream(&current, lane->device);
-  if (status == TIDE_OK) status = tide_stream_wait_stream(current, lane->stream);
-  ltide_try(L, status);
-  ltide_made(L, S);
+  return status == TIDE_OK ? tide_stream_wait_stream(current, lane->stream) : status;
 }

@@ -520,9 +520,12 @@ describe("tide.data.loader", function()
       local it = loader:iter()
       it()
       tide.cuda.device_reset()
-      local ok, e = pcall(it)
-      print(ok, e.kind, sum())]])
-    assert.are.equal("6\t6\nfalse\tStateError\t6\n", out)
+      for i = 2, 3 do
+        local ok, e = pcall(it)
+        print(ok, e.kind, e.message:match "^loader: batch %d: ")
+      end
+      print(it(), sum())]])
+    assert.are.equal("6\t6\nfalse\tStateError\tloader: batch 2: \nfalse\tStateError\tloader: batch 3: \nnil\t6\n", out)
   end)
 
   it("stacks items of a GPU there", function()
