@@ -160,10 +160,10 @@ void tide__block_drop(tide__allocator *a, tide_block *b);
 /* Wraps a piece of the driver's in a segment and one block, not yet in a tree. NULL without host memory. */
 tide_block *tide__segment_new(tide__allocator *a, void *ptr, size_t size, const tide__request *r);
 void tide__segment_drop(tide__allocator *a, tide__segment *s);
-/* A segment of an ended stream, of the same mempool and wholly free, becomes one of the lane's stream; so does one of
- * this stream that was not captured where the lane is. Its block, in no tree; NULL if there is none. */
+/* A segment of an ended stream, of the same mempool and wholly free, becomes one of the lane's stream; so does, where
+ * the lane is captured, one of this or an ended stream that is not. Its block, in no tree; NULL if there is none. */
 tide_block *tide__pool_adopt(tide__allocator *a, int pool, tide__lane lane, size_t size);
-/* A segment of an ended stream that can grow, wholly free, becomes one of the lane's stream; NULL if there is none. */
+/* Of the same ones, a segment that can grow, whatever its blocks hold; NULL if there is none. */
 tide__segment *tide__segment_adopt(tide__allocator *a, int pool, tide__lane lane);
 /* The block, not in a tree any more, shrinks to `size`; the rest becomes a free block. */
 void tide__block_split(tide__allocator *a, tide_block *b, size_t size);

@@ -58,15 +58,22 @@ void tide__pool_remove(tide__allocator *a, tide_block *b) {
   b->state = BLOCK_USED;
 }
 
-tide_block *tide__pool_find(const tide__allocator *a, int pool, tide__lane lane, size_t size) {
+/* The first block of the lane that does not stand before (size, ptr). */
+static inline tide_block *find_from(const tide__allocator *a, int pool, tide__lane lane, size_t size, const char *ptr) {
   tide_block *best = NULL, *t = a->pool[pool];
   while (t) {
-    if (same_lane(t->lane, lane) ? t->size < size : lane_before(t->lane, lane))
+    bool below = same_lane(t->lane, lane) ? t->size < size || (ptr && t->size == size && t->ptr < ptr)
+                                          : lane_before(t->lane, lane);
+    if (below)
       t = t->right;
     else
       best = t, t = t->left;
   }
   return best && same_lane(best->lane, lane) ? best : NULL;
+}
+
+tide_block *tide__pool_find(const tide__allocator *a, int pool, tide__lane lane, size_t size) {
+  return find_from(a, pool, lane, size, NULL);
 }
 
 /* ---- structs ---- */
@@ -267,29 +274,47 @@ static bool idle(const tide__segment *s) {
   return true;
 }
 
-static tide_block *adopt_from(tide__allocator *a, int pool, tide__lane from, tide__lane lane, size_t size) {
-  tide_block *b = tide__pool_find(a, pool, from, size);
-  if (!b || !idle(b->segment)) return NULL;
+/* Whose segments, once idle, may serve the lane: those of ended streams and, if the lane is captured, those that are
+ * not. Returns how many lanes there are, the first ones to be preferred. */
+enum { DONORS = 3 };
+static int donors(tide__lane out[DONORS], tide__lane lane) {
+  out[0] = (tide__lane){lane.mempool, ORPHAN};
+  out[1] = (tide__lane){~lane.mempool, lane.stream};
+  out[2] = (tide__lane){~lane.mempool, ORPHAN};
+  return tide__lane_captured(lane) ? DONORS : 1;
+}
+
+/* A better fit may lie in a segment that is in use, behind which idle ones must not pile up unseen. */
+static tide_block *find_idle(const tide__allocator *a, int pool, tide__lane lane, size_t size) {
+  tide_block *b = tide__pool_find(a, pool, lane, size);
+  while (b && !idle(b->segment)) b = find_from(a, pool, lane, b->size, b->ptr + 1);
+  return b;
+}
+
+tide_block *tide__pool_adopt(tide__allocator *a, int pool, tide__lane lane, size_t size) {
+  tide__lane from[DONORS];
+  tide_block *b = NULL;
+  for (int i = 0, n = donors(from, lane); i < n && !b; i++) b = find_idle(a, pool, from[i], size);
+  if (!b) return NULL;
   move_segment(a, b->segment, lane);
   tide__pool_remove(a, b);
   return b;
 }
 
-tide_block *tide__pool_adopt(tide__allocator *a, int pool, tide__lane lane, size_t size) {
-  tide_block *b = adopt_from(a, pool, (tide__lane){lane.mempool, ORPHAN}, lane, size);
-  if (b || !tide__lane_captured(lane)) return b;
-  return adopt_from(a, pool, (tide__lane){~lane.mempool, lane.stream}, lane, size);
-}
-
-tide__segment *tide__segment_adopt(tide__allocator *a, int pool, tide__lane lane) {
+static tide__segment *adopt_range(tide__allocator *a, int pool, tide__lane from, tide__lane lane) {
   for (tide__segment *s = a->segments; s; s = s->next) {
-    if (s->kind != SEGMENT_RANGE || s->pool != pool || s->lane.mempool != lane.mempool || s->lane.stream != ORPHAN)
-      continue;
-    if (!idle(s)) continue;
+    if (s->kind != SEGMENT_RANGE || s->pool != pool || !same_lane(s->lane, from) || !idle(s)) continue;
     move_segment(a, s, lane);
     return s;
   }
   return NULL;
+}
+
+tide__segment *tide__segment_adopt(tide__allocator *a, int pool, tide__lane lane) {
+  tide__lane from[DONORS];
+  tide__segment *s = NULL;
+  for (int i = 0, n = donors(from, lane); i < n && !s; i++) s = adopt_range(a, pool, from[i], lane);
+  return s;
 }
 
 void tide__allocator_orphan(int device, uint64_t stream) {

@@ -108,3 +108,79 @@ describe("a memory pool", function()
     assert.matches("cannot be assigned", D.raises("ArgumentError", function() cuda.MemPool().name = 1 end).message)
   end)
 end)
+
+describe("what is reserved", function()
+  if not D.cuda then return end
+  D.watch(before_each, after_each)
+  after_each(function() cuda.memory.set_allocator_settings "expandable_segments:False" end)
+
+  -- Not with cuda.graph, which empties the cache.
+  local function captured(pool, stream, sizes)
+    local g, xs = cuda.CUDAGraph(), {}
+    cuda.stream(stream, function()
+      g:capture_begin { pool = pool }
+      for i, n in ipairs(sizes) do xs[i] = bytes(n) end
+      g:capture_end()
+    end)
+    return g, xs
+  end
+  local function free(xs)
+    for _, x in ipairs(xs or {}) do x:free() end
+  end
+
+  -- The rounds after the first dozen reserve no more; what the first one returns stays alive.
+  local function bounded(what, round)
+    for _, grows in ipairs { "False", "True" } do
+      cuda.memory.set_allocator_settings("expandable_segments:" .. grows)
+      local pool, streams, first, before = cuda.MemPool(), { cuda.Stream(), cuda.Stream() }, nil, nil
+      local last = {} -- what a round leaves for the next one
+      for i = 1, 24 do
+        local xs = round(i, pool, streams, last)
+        if first then free(xs) else first = xs end
+        cuda.synchronize()
+        if i == 12 then before = cuda.memory_reserved() end
+      end
+      assert.are.equal(before, cuda.memory_reserved(), what .. ", expandable_segments:" .. grows)
+      free(first)
+      pool, last = nil, nil
+      collectgarbage()
+      cuda.empty_cache()
+    end
+  end
+
+  it("does not grow while graphs of one pool come and go", function()
+    bounded("one stream", function(_, pool, streams)
+      local g, xs = captured(pool, streams[1], { 64, 5 * MiB })
+      g:reset()
+      return xs
+    end)
+    bounded("sizes and streams that alternate", function(i, pool, streams)
+      local g, xs = captured(pool, streams[i % 2 + 1], { 64, (i % 3 + 1) * 3 * MiB })
+      g:reset()
+      return xs
+    end)
+    bounded("streams that end", function(i, pool)
+      local g, xs = captured(pool, cuda.Stream(), { 64, (i % 3 + 1) * 12 * MiB })
+      g:reset()
+      g = nil
+      collectgarbage()
+      return xs
+    end)
+    bounded("graphs that overlap", function(i, pool, streams, last)
+      local g, xs = captured(pool, streams[1], { 64, (i % 3 + 1) * 3 * MiB })
+      if last.graph then last.graph:reset() end
+      last.graph = g
+      return xs
+    end)
+  end)
+
+  it("does not grow where eager work of the pool comes between its captures", function()
+    bounded("warm-up", function(i, pool, streams)
+      local e = cuda.stream(streams[1], cuda.use_mem_pool, pool, bytes, i % 2 == 0 and 100 or 4 * MiB)
+      local g, xs = captured(pool, streams[1], { 64, 5 * MiB })
+      g:reset()
+      xs[#xs + 1] = e
+      return xs
+    end)
+  end)
+end)
