@@ -42,19 +42,25 @@ static size_t driver_cache(tide__allocator *a, int device) {
   return backend->mem_reserved_async(&reserved, device) == TIDE_OK && reserved > held ? reserved - held : 0;
 }
 
+/* The lock is held. The driver does not tell the peak of its cache, so what is read now is what is known of it. */
+static void raise_reserved(tide__allocator *a, int64_t cached) {
+  tide_stat *row = &a->stats.reserved_bytes[TIDE_POOL_ALL];
+  if (row->peak < row->current + cached) row->peak = row->current + cached;
+}
+
 tide_status tide_memory_get_stats(tide_memory_stats *out, int device) {
   int d;
   TIDE_TRY(index_check(&d, device, "memory_stats"));
   tide__allocator *a = tide__allocator_of(d);
+  int64_t cached = (int64_t)driver_cache(a, d);
   pthread_mutex_lock(&a->lock);
+  raise_reserved(a, cached);
   *out = a->stats;
   pthread_mutex_unlock(&a->lock);
+  out->reserved_bytes[TIDE_POOL_ALL].current += cached;
   tide__settings set;
   if (a->source == SOURCE_UNREADY && tide__backend_peek(d) && tide__settings_get(&set) == TIDE_OK)
     out->max_split_size = tide__settings_max_split(&set);
-  tide_stat *row = &out->reserved_bytes[TIDE_POOL_ALL];
-  row->current += (int64_t)driver_cache(a, d);
-  if (row->peak < row->current) row->peak = row->current;
   return TIDE_OK;
 }
 
@@ -74,7 +80,13 @@ size_t tide_memory_reserved(int device) {
   int d = index_of(device);
   if (d < 0) return 0;
   tide__allocator *a = tide__allocator_of(d);
-  return atomic_load_explicit(&a->reserved, memory_order_relaxed) + driver_cache(a, d);
+  size_t cached = driver_cache(a, d);
+  if (cached) {
+    pthread_mutex_lock(&a->lock);
+    raise_reserved(a, (int64_t)cached);
+    pthread_mutex_unlock(&a->lock);
+  }
+  return atomic_load_explicit(&a->reserved, memory_order_relaxed) + cached;
 }
 
 /* ---- resetting ---- */

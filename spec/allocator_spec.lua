@@ -323,6 +323,27 @@ describe("backends of the allocator", function()
     assert.are.equal(0, code, out)
   end)
 
+  it("have a peak that stays when the driver's cache goes", function()
+    local env = { TIDE_ALLOC_CONF = "backend:cudaMallocAsync", TIDE_SIM_DEVICES = D.simulated and "1" or nil }
+    local out, err, code = D.run({ "-e", [[
+      local cuda = tide.cuda
+      local function bytes(n) return tide.empty(n, { dtype = "uint8", device = "cuda" }) end
+      local x = bytes(100 << 20)
+      bytes(300 << 20):free()
+      cuda.caching_allocator_enable(false)
+      local y = bytes(200 << 20)
+      local most = cuda.memory_reserved() -- 600 MiB, of which the driver's cache has 300
+      x:free()
+      y:free()
+      cuda.empty_cache()
+      assert(cuda.memory_reserved() < most, cuda.memory_reserved())
+      assert(cuda.max_memory_reserved() >= most, cuda.max_memory_reserved())
+      cuda.reset_peak_memory_stats()
+      assert(cuda.max_memory_reserved() < most, cuda.max_memory_reserved())]] }, { env = env })
+    assert.are.equal("", err)
+    assert.are.equal(0, code, out)
+  end)
+
   it("may be the driver alone", function()
     local env = { TIDE_NO_CUDA_MEMORY_CACHING = "1", TIDE_SIM_DEVICES = D.simulated and "1" or nil }
     local out, err, code = D.run({ "-e", program:format "native" .. [[
