@@ -93,7 +93,9 @@ typedef struct tide_config {
 /* Starts tide; config may be NULL. Calls nest: each needs its tide_shutdown, the first one's config holds. Touches no
  * driver. Start again after the last shutdown works. */
 TIDE_API tide_status tide_init(const tide_config *config);
-/* Waits for all work, frees every cache. Tensors still held stay readable handles whose use fails with STATE. */
+/* The last one waits for all work, frees every cache. Tensors still held stay readable handles whose use fails with
+ * STATE. No other thread may use or release an object of tide's while the last one runs, only before it is called and
+ * after it has returned; a tide_init on another thread waits for its end. */
 TIDE_API void tide_shutdown(void);
 TIDE_API const char *tide_version(void);
 
