@@ -396,6 +396,25 @@ describe("compile_kernel", function()
     end
   end)
 
+  it("begins a static again that an assertion has ended", function()
+    if D.cuda then return end -- nothing runs there after an assertion
+    local script = [[
+      local tide = require "tide"
+      local k = tide.cuda.compile_kernel([=[ __device__ int checked(int n) { assert(n > 0); return n; }
+        __global__ void k(int *x, int n) { static int first = checked(n); x[0] = first; }]=], "k")
+      for _, n in ipairs { 0, 0, 4, 5 } do
+        io.write(select(2, pcall(function()
+          local x = tide.zeros(1, { dtype = "int32" })
+          k({ grid = 1, block = 1 }, x, n)
+          return math.tointeger(x:item())
+        end)) == 4 and "4 " or "failed ")
+      end
+    ]]
+    local out, err, code = D.run { "-e", script }
+    assert.are.equal(0, code, err)
+    assert.are.equal("failed failed 4 4 ", out)
+  end)
+
   it("is ordered with other work, on any stream", function()
     if not D.cuda then return end
     local k, s = kernel "axpy", cuda.Stream()
