@@ -105,7 +105,7 @@ void tide__jit_unload(bool of_cpu) {
 
 /* ---- compiling ---- */
 
-enum { OPTIONS = 32, ARCH = 64 };
+enum { OPTIONS = 40, ARCH = 64 };
 
 typedef struct options {
   const char *list[OPTIONS];

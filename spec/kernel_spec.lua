@@ -271,6 +271,12 @@ describe("compile_kernel", function()
     D.eq({ 7 }, out)
     kernel("option", { options = { "-DN=9" } })(one, out)
     D.eq({ 9 }, out)
+    local most = {}
+    for i = 1, 24 do most[i] = ("-D%s=%d"):format(i < 24 and "A" .. i or "N", i) end
+    kernel("option", most)(one, out)
+    D.eq({ 24 }, out)
+    most[25] = "-DA25"
+    assert.matches("got 25, expected at most 24", D.raises("ValueError", kernel, "option", most).message)
     D.raises("ArgumentError", kernel, "option", { optoins = {} })
     D.raises("ArgumentError", kernel, "option", { 5 })
     for key, bad in pairs { typo = { "-DN=2", typo = 1 }, tpyo = { options = { "-DN=2", tpyo = 1 } },
