@@ -234,10 +234,27 @@ static void push_pinned(lua_State *L, void *user, int index, tide_tensor *x) {
   }
 }
 
+static bool has_metafield(lua_State *L, int index, const char *name) {
+  bool has = luaL_getmetafield(L, index, name) != LUA_TNIL;
+  if (has) lua_pop(L, 1);
+  return has;
+}
+
+/* What has to be ended is ended once: there is no second one of it. */
+static bool stays(lua_State *L, void *user, int index) {
+  ltide_loader_batch *b = user;
+  if (!has_metafield(L, index, "__gc") && !has_metafield(L, index, "__close")) return false;
+  if (b->device)
+    ltide_error(L, "ArgumentError",
+                "loader: collate: got a table with __gc or __close, which is not copied, expected none with device=");
+  if (b->S->arena) ltide_visit_tree(L, b->S, index, note_own, b);
+  return true;
+}
+
 void ltide_loader_pin(lua_State *L, ltide_loader_batch *b) {
   int value = lua_gettop(L);
   if (b->pin || b->device) {
-    ltide_map_tree(L, b->S, value, push_pinned, b);
+    ltide_map_tree_but(L, b->S, value, push_pinned, stays, b);
     lua_replace(L, value);
   } else if (b->S->arena) {
     ltide_visit_tree(L, b->S, value, note_own, b);

@@ -11,6 +11,7 @@ typedef struct walk {
   ltide_state *S;
   int seen; /* stack index of the table of what was met; of a map, with what stands for it */
   ltide_leaf_fn leaf;
+  ltide_stays_fn stays; /* or NULL */
   ltide_visit_fn visit;
   void *user;
 } walk;
@@ -43,7 +44,7 @@ static void map_table(lua_State *L, const walk *w, int index, int depth) {
 static void map(lua_State *L, const walk *w, int index, int depth) {
   check_depth(L, depth);
   tide_tensor *x = ltide_test_tensor(L, w->S, index);
-  if (!x && !lua_istable(L, index)) {
+  if (!x && (!lua_istable(L, index) || (w->stays && w->stays(L, w->user, index)))) {
     lua_pushvalue(L, index);
     return;
   }
@@ -60,12 +61,16 @@ static void map(lua_State *L, const walk *w, int index, int depth) {
   lua_rawset(L, w->seen);
 }
 
-void ltide_map_tree(lua_State *L, ltide_state *S, int index, ltide_leaf_fn leaf, void *user) {
+void ltide_map_tree_but(lua_State *L, ltide_state *S, int index, ltide_leaf_fn leaf, ltide_stays_fn stays, void *user) {
   index = lua_absindex(L, index);
   lua_newtable(L);
-  walk w = {.S = S, .seen = lua_gettop(L), .leaf = leaf, .user = user};
+  walk w = {.S = S, .seen = lua_gettop(L), .leaf = leaf, .stays = stays, .user = user};
   map(L, &w, index, 0);
   lua_remove(L, w.seen);
+}
+
+void ltide_map_tree(lua_State *L, ltide_state *S, int index, ltide_leaf_fn leaf, void *user) {
+  ltide_map_tree_but(L, S, index, leaf, NULL, user);
 }
 
 static void visit(lua_State *L, const walk *w, int index, int depth) {

@@ -538,6 +538,22 @@ describe("tide.data.loader", function()
     assert.matches("got a float32 tensor [1] on cuda:0, expected one like", D.raises("ShapeError", mixed.iter(mixed)).message, 1, true)
   end)
 
+  it("makes no second one of what has a finaliser", function()
+    for _, event in ipairs { "__gc", "__close" } do
+      local meta, given = { [event] = function() end }, {}
+      local function collate(items)
+        given[#given + 1] = setmetatable({ x = items[1] }, meta)
+        return { inner = given[#given], x = items[1] }
+      end
+      for i, b in tide.data.loader({ tide.ones(2), tide.ones(2) }, { collate = collate }):iter() do
+        assert.is_true(rawequal(given[i], b.inner))
+        assert.are.same({ false, true }, { b.inner.x:is_pinned(), b.x:is_pinned() })
+      end
+      local it = tide.data.loader({ tide.ones(2) }, { collate = collate, device = D.dev }):iter()
+      assert.matches("loader: collate: got a table with __gc or __close", D.raises("ArgumentError", it).message, 1, true)
+    end
+  end)
+
   it("ends where a finaliser asks for batches, or iterates, after what it uses was finalised", function()
     local out = {}
     local function drop(device)
