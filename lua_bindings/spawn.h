@@ -26,7 +26,8 @@ bool ltide_process_ended(ltide_process *p);
 void ltide_process_stop(ltide_process *list, int n, double patience);
 /* Forgets it; one that still runs is taken note of by a later call of any of these, so that no zombie stays. */
 void ltide_process_drop(ltide_process *p);
-/* In the child: its file, or NULL where this process is no such child. From now on it ends with the parent. */
+/* In the child: its file, or NULL where this process is no such child. From now on it ends with the
+ * thread that started it, so with the parent at the latest. */
 FILE *ltide_process_task(void);
 double ltide_process_now(void);           /* seconds, monotonic */
 void ltide_process_sleep(double seconds); /* less where a signal comes */
