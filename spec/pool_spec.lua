@@ -112,7 +112,7 @@ end)
 describe("what is reserved", function()
   if not D.cuda then return end
   D.watch(before_each, after_each)
-  after_each(function() cuda.memory.set_allocator_settings "expandable_segments:False" end)
+  after_each(function() cuda.memory.set_allocator_settings "expandable_segments:True" end)
 
   -- Not with cuda.graph, which empties the cache.
   local function captured(pool, stream, sizes)
