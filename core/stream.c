@@ -2,8 +2,9 @@
  *
  * Each device has a default stream of ours, made when it is first needed. The current device, the current stream of
  * each device, the pool it allocates from and the base of index values live in a tide_current: every thread has one of
- * its own, and a host with coroutines binds the one of the coroutine that runs, which is a single store to thread-local
- * memory. A current holds references to the streams set in it and nothing for the default ones.
+ * its own, and a host with coroutines binds the one of the coroutine that runs, which costs a count and a store to
+ * thread-local memory. A current holds references to the streams set in it and nothing for the default ones. One that
+ * is freed while it is bound on other threads lasts until these look at it; from then on their own holds there.
  *
  * A stream whose last reference goes may still have work queued, and the allocator may hold blocks that only its own
  * order makes safe. It is put on a list without a call of the driver, so a finaliser may do it; later, once its work is
@@ -28,7 +29,9 @@
 
 struct tide_current {
   int device, index_base;
-  uint32_t epoch;
+  _Atomic uint32_t epoch; /* one that never is: freed */
+  _Atomic int refs;       /* its maker's, and one of each thread where it is bound */
+  _Atomic bool freed;
   tide_stream *stream[TIDE_MAX_DEVICES]; /* retained; NULL: the default one */
   tide_mempool *pool[TIDE_MAX_DEVICES];  /* likewise */
   tide_tally *tally;                     /* retained: what allocations count in; NULL: nothing */
@@ -59,7 +62,8 @@ static int wrapped_next;
 
 static _Thread_local tide_current own;
 static _Thread_local tide_stream *used_on; /* retained: see tide__stream_keep */
-static _Thread_local tide_current *bound;
+static _Thread_local tide_current *bound;  /* retained */
+static _Thread_local void (*on_bind)(void);
 
 /* ---- making and ending ---- */
 
@@ -424,10 +428,18 @@ static void clear_streams(tide_current *c) {
   }
 }
 
+static void let_go(tide_current *c) {
+  if (!c || atomic_fetch_sub(&c->refs, 1) != 1) return;
+  clear_streams(c);
+  tide_tally_release(c->tally);
+  free(c);
+}
+
 static void clear_own(void) {
   clear_streams(&own);
   tide_tally_release(own.tally);
   own.tally = NULL;
+  let_go(bound);
   bound = NULL;
   tide_stream_release(used_on);
   used_on = NULL;
@@ -444,15 +456,42 @@ void tide__stream_keep(tide_stream *stream) {
   tide_stream_release(before);
 }
 
+tide_current *tide_current_bind(tide_current *c) {
+  tide_current *before = bound;
+  if (c == before) return before;
+  if (c) {
+    atomic_fetch_add(&c->refs, 1);
+    pthread_once(&once, watch_threads);
+    tide__thread_touch();
+  }
+  bound = c;
+  bool lasts = before && !atomic_load(&before->freed);
+  let_go(before);
+  if (on_bind) on_bind();
+  return lasts ? before : NULL;
+}
+
+void tide_current_on_bind(void (*fn)(void)) { on_bind = fn; }
+
+static inline tide_current *bound_or_own(void) {
+  if (bound && atomic_load_explicit(&bound->freed, memory_order_relaxed)) tide_current_bind(NULL);
+  return bound ? bound : &own;
+}
+
+static __attribute__((noinline)) tide_current *renewed(uint32_t epoch) {
+  tide_current *c = bound_or_own();
+  if (c->epoch == epoch) return c;
+  clear_streams(c);
+  c->device = 0;
+  c->epoch = epoch;
+  return c;
+}
+
 static inline tide_current *now(void) {
   tide_current *c = bound ? bound : &own;
   uint32_t epoch = tide__epoch_now();
-  if (__builtin_expect(c->epoch != epoch, 0)) {
-    clear_streams(c);
-    c->device = 0;
-    c->epoch = epoch;
-  }
-  return c;
+  bool known = atomic_load_explicit(&c->epoch, memory_order_relaxed) == epoch;
+  return __builtin_expect(known, 1) ? c : renewed(epoch);
 }
 
 tide_current *tide_current_new(const tide_current *inherit) {
@@ -461,6 +500,7 @@ tide_current *tide_current_new(const tide_current *inherit) {
     tide__fail(TIDE_MEMORY, "current_new: no host memory");
     return NULL;
   }
+  atomic_init(&c->refs, 1);
   c->epoch = tide__epoch_now();
   c->index_base = inherit ? inherit->index_base : now()->index_base;
   if (!inherit || inherit->epoch != c->epoch) return c;
@@ -478,16 +518,10 @@ tide_current *tide_current_new(const tide_current *inherit) {
 
 void tide_current_free(tide_current *c) {
   if (!c) return;
-  if (bound == c) bound = NULL;
-  clear_streams(c);
-  tide_tally_release(c->tally);
-  free(c);
-}
-
-tide_current *tide_current_bind(tide_current *c) {
-  tide_current *before = bound;
-  bound = c;
-  return before;
+  if (bound == c) tide_current_bind(NULL);
+  atomic_store(&c->freed, true);
+  atomic_store(&c->epoch, UINT32_MAX);
+  let_go(c);
 }
 
 int tide_current_device(void) { return now()->device; }
@@ -603,15 +637,15 @@ void tide__aside_return(tide__aside before) {
   if (aside.on) swap_aside();
 }
 
-tide_tally *tide_current_tally(void) { return (bound ? bound : &own)->tally; }
+tide_tally *tide_current_tally(void) { return bound_or_own()->tally; }
 
 void tide_current_set_tally(tide_tally *tally) {
-  tide_current *c = bound ? bound : &own;
+  tide_current *c = bound_or_own();
   watch(c);
   if (tally) tide_tally_retain(tally);
   tide_tally_release(c->tally);
   c->tally = tally;
 }
 
-void tide_set_index_base(int base) { (bound ? bound : &own)->index_base = base; }
-int tide_get_index_base(void) { return (bound ? bound : &own)->index_base; }
+void tide_set_index_base(int base) { bound_or_own()->index_base = base; }
+int tide_get_index_base(void) { return bound_or_own()->index_base; }

@@ -281,6 +281,11 @@ static void parallel(void) {
 
 /* ---- what is current ---- */
 
+static void *free_current(void *current) {
+  tide_current_free(current);
+  return NULL;
+}
+
 static void *other_thread(void *stream) {
   CHECK(tide_current_device() == 0 && tide_get_index_base() == 0 && tide_default_device() == TIDE_CPU);
   OK(tide_current_set_stream(stream));
@@ -306,6 +311,7 @@ static void currents(void) {
   CHECK(tide_current_stream(&got, 2) == TIDE_OK && got == s && s->refs == 2);
   tide_set_index_base(1);
   tide_current *a = tide_current_new(NULL), *b;
+  pthread_t t;
   CHECK(tide_current_bind(a) == NULL && tide_current_device() == 0);
   OK(tide_current_stream(&got, 2));
   CHECK(got == def);
@@ -319,9 +325,11 @@ static void currents(void) {
   CHECK(got == def && tide_current_bind(NULL) == b && tide_current_device() == 2);
   OK(tide_current_stream(&got, 2));
   CHECK(got == s);
-  tide_current_free(a), tide_current_free(b);
+  tide_current_bind(b);
+  CHECK(pthread_create(&t, NULL, free_current, b) == 0 && pthread_join(t, NULL) == 0);
+  CHECK(tide_current_device() == 2 && tide_current_bind(NULL) == NULL);
+  tide_current_free(a);
   CHECK(s->refs == 2);
-  pthread_t t;
   CHECK(pthread_create(&t, NULL, other_thread, s) == 0);
   pthread_join(t, NULL);
   CHECK(s->refs == 2); /* a thread leaves nothing behind */

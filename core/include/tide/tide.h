@@ -190,8 +190,12 @@ TIDE_API tide_status tide_set_default_device(int device);
  * makes one for each and binds the one that runs. */
 TIDE_API tide_current *tide_current_new(const tide_current *inherit); /* NULL: device 0 and default streams */
 TIDE_API void tide_current_free(tide_current *current);
-/* Makes `current` the calling thread's, until the next bind; NULL: the thread's own. Returns the one before. */
+/* Makes `current` the calling thread's, until the next bind; NULL: the thread's own. Returns the one before. A script
+ * binds its coroutine's at its next call, and that stays bound when the script returns. One that is freed is bound no
+ * more: on the threads where it was, their own is. */
 TIDE_API tide_current *tide_current_bind(tide_current *current);
+/* Called on this thread whenever a bind or a free has changed what is bound there; NULL: nothing. */
+TIDE_API void tide_current_on_bind(void (*fn)(void));
 TIDE_API int tide_current_device(void);
 TIDE_API tide_status tide_current_set_device(int device);
 TIDE_API tide_status tide_current_stream(tide_stream **out, int device); /* borrowed until the next change */
