@@ -30,9 +30,10 @@ typedef struct ltide_state {
   struct ltide_arena
       *strays; /* handles made by finalisers: at the end of a state these get no finaliser of their own */
   const void *scope_meta;
-  int spare_scopes;           /* of scope.c, waiting to serve again */
-  struct ltide_fork *forks;   /* open blocks of fork_rng, the newest first */
-  _Atomic int collect_wanted; /* another thread ran out of memory */
+  int spare_scopes;             /* of scope.c, waiting to serve again */
+  struct ltide_fork *forks;     /* open blocks of fork_rng, the newest first */
+  _Atomic int collect_wanted;   /* another thread ran out of memory */
+  _Atomic(const void *) thread; /* the one that called last: where its ltide_last lies */
 } ltide_state;
 
 /* state.c */
@@ -40,7 +41,9 @@ extern _Thread_local lua_State *ltide_last;         /* the coroutine that called
 extern _Thread_local ltide_state *ltide_last_state; /* its universe */
 extern _Thread_local unsigned ltide_last_epoch;
 extern _Thread_local unsigned ltide_calls; /* counts calls from Lua: within one, the running line is the same */
-extern _Atomic unsigned ltide_epoch;       /* counts closed universes: an address may be used again */
+/* Counts whatever makes every thread look anew at its next call: a universe that closed (an address may be used again),
+ * one that goes on on another thread, and one that is to collect. */
+extern _Atomic unsigned ltide_epoch;
 ltide_state *ltide_enter_slow(lua_State *L);
 static inline ltide_state *ltide_enter(lua_State *L) {
   ltide_calls++;

@@ -61,8 +61,13 @@ static int devices_in_use(void) { return tide_is_initialized() ? tide_device_cou
 
 static int collect(lua_State *L, ltide_state *S) {
   double start = now();
+  bool host = !ltide_last; /* has bound its own: finalisers bind theirs */
+  tide_current *before = host ? tide_current_bind(NULL) : NULL;
   int result = lua_gc(L, LUA_GCCOLLECT);
-  ltide_enter_again(L); /* this may be inside an allocation of ours */
+  if (host)
+    tide_current_bind(before);
+  else
+    ltide_enter_again(L); /* this may be inside an allocation of ours */
   tide_memory_pump();
   S->last_end = now();
   S->last_cost = S->last_end - start;
@@ -82,12 +87,13 @@ void ltide_pace_slow(lua_State *L, ltide_state *S) {
 }
 
 /* Called by an allocation that does not fit. A universe that runs on another thread is asked to collect at its next
- * look. */
+ * call. */
 static int reclaim(void *user, int device, size_t bytes) {
   ltide_state *S = user;
   (void)device, (void)bytes;
-  if (ltide_last_state == S && ltide_last) return collect(ltide_last, S);
+  if (ltide_last_state == S && atomic_load(&S->thread) == &ltide_last) return collect(S->running, S);
   atomic_store(&S->collect_wanted, 1);
+  atomic_fetch_add(&ltide_epoch, 1);
   return 0;
 }
 
@@ -95,11 +101,6 @@ static int reclaim(void *user, int device, size_t bytes) {
 
 /* The collector may run in the middle of another coroutine's operation: what that one has bound stays bound. */
 static void free_record(ltide_record *r) {
-  tide_current *before = tide_current_bind(NULL);
-  if (before != r->current)
-    tide_current_bind(before);
-  else
-    ltide_last = NULL; /* the next call binds again, also where a new coroutine has the old one's address */
   tide_current_free(r->current);
   free(r->scopes);
   r->current = NULL, r->scopes = NULL, r->depth = r->capacity = 0;
@@ -198,16 +199,26 @@ static ltide_record *new_record(lua_State *L) {
 static int site(void *user, const char **source) {
   static _Thread_local unsigned named;
   (void)user;
+  if (!ltide_last || ltide_last_epoch != atomic_load(&ltide_epoch)) return 0; /* the host's, or it may be gone */
   if (named == ltide_calls) return -1;
   named = ltide_calls;
   lua_Debug ar;
-  for (int level = 1; ltide_last && lua_getstack(ltide_last, level, &ar); level++) {
+  for (int level = 1; lua_getstack(ltide_last, level, &ar); level++) {
     lua_getinfo(ltide_last, "Sl", &ar);
     *source = ar.source;
     if (ar.currentline > 0) return ar.currentline;
   }
   return 0;
 }
+
+/* A universe that another thread has called before: that one is to look anew if it comes back. */
+static void note_thread(ltide_state *S) {
+  const void *before = atomic_exchange(&S->thread, &ltide_last);
+  if (before && before != &ltide_last) atomic_fetch_add(&ltide_epoch, 1);
+}
+
+/* What is bound has changed, by the host or since it was freed: the next call binds its coroutine's again. */
+static void rebound(void) { ltide_last = NULL; }
 
 ltide_state *ltide_enter_slow(lua_State *L) {
   luaL_checkstack(L, 8, "tide");
@@ -223,7 +234,9 @@ ltide_state *ltide_enter_slow(lua_State *L) {
     lua_rawsetp(L, LUA_REGISTRYINDEX, &key_running);
     S->running = L, S->record = r, S->arena = r->arena;
   }
+  note_thread(S);
   tide_current_bind(r->current);
+  tide_current_on_bind(rebound);
   tide_set_index_base(1);
   tide_site_set(site, NULL);
   tide_warn_set(ltide_warn_hook, NULL);
@@ -249,6 +262,7 @@ static int state_gc(lua_State *L) {
   ltide_strays_free(S);
   tide_reclaim_remove(reclaim, S);
   tide_current_bind(NULL);
+  tide_current_on_bind(NULL);
   atomic_fetch_add(&ltide_epoch, 1);
   ltide_last = NULL, ltide_last_state = NULL;
   tide_site_set(NULL, NULL);

@@ -1,0 +1,175 @@
+/* host_test.c: what a host does around its scripts: it binds devices of its own, moves a Lua state to another thread,
+ * closes one there, and runs out of memory on a thread that a state has left.
+ *
+ * usage: host_test tide.so      Simulated devices stand in: two of them. */
+#include <dlfcn.h>
+#include <lauxlib.h>
+#include <lua.h>
+#include <lualib.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tide/tide.h"
+
+/* The host knows of tide what the module has brought. */
+#define TIDE(name) ((__typeof__(&name))function(#name))
+
+static const char *module;
+static int failed;
+
+static void *function(const char *name) {
+  void *tide = dlopen(module, RTLD_NOW), *found = dlsym(tide, name);
+  if (!found) exit(2);
+  dlclose(tide);
+  return found;
+}
+
+static void run(lua_State *L, const char *text) {
+  if (luaL_dostring(L, text) == LUA_OK) return;
+  printf("host_test: %s\n", luaL_tolstring(L, -1, NULL));
+  lua_pop(L, 2);
+  failed = 1;
+}
+
+static lua_State *open_state(void) {
+  lua_State *L = luaL_newstate();
+  luaL_openlibs(L);
+  lua_getglobal(L, "package");
+  lua_pushstring(L, module);
+  lua_setfield(L, -2, "cpath");
+  lua_pop(L, 1);
+  run(L, "tide = require 'tide'; cuda = tide.cuda");
+  return L;
+}
+
+static void on_thread(void *(*fn)(void *), lua_State *L) {
+  pthread_t thread;
+  if (pthread_create(&thread, NULL, fn, L)) exit(2);
+  pthread_join(thread, NULL);
+}
+
+static void check(int holds, const char *what) {
+  if (!holds) printf("host_test: %s\n", what);
+  failed |= !holds;
+}
+
+static int host_work(lua_State *L) {
+  (void)L;
+  TIDE(tide_current_bind)(NULL);
+  TIDE(tide_current_set_device)(0);
+  return 0;
+}
+
+static void test_bind(lua_State *L) {
+  lua_register(L, "host", host_work);
+  run(L, "cuda.set_device(1); side = cuda.Stream(); cuda.set_stream(side)");
+  host_work(L);
+  run(L, "assert(cuda.current_device() == 1 and cuda.current_stream() == side)");
+  TIDE(tide_current_bind)(NULL);
+  check(TIDE(tide_current_device)() == 0, "the host's device is not its own");
+  run(L, "cuda.set_device(0); cuda.device(1, function() host(); assert(cuda.current_device() == 1) end)");
+}
+
+static void *start(void *L) {
+  run(L, "co = coroutine.create(function() local s = tide.scope(); coroutine.yield(); s:close() end)\n"
+         "assert(coroutine.resume(co))");
+  return NULL;
+}
+
+static void *resume(void *L) {
+  run(L, "assert(coroutine.resume(co))");
+  return NULL;
+}
+
+static void test_moved(lua_State *L) {
+  on_thread(start, L);
+  run(L, "x = tide.ones(3)");
+  on_thread(resume, L);
+  run(L, "assert(x:sum():item() == 3)");
+}
+
+static pthread_barrier_t barrier;
+static int finalisers;
+
+static int finalise(lua_State *L) {
+  (void)L;
+  finalisers++;
+  return 0;
+}
+
+/* Inside the state on the thread that it has moved to, while the one that it has left runs out of memory. */
+static int inside(lua_State *L) {
+  (void)L;
+  pthread_barrier_wait(&barrier);
+  pthread_barrier_wait(&barrier);
+  check(finalisers == 0, "another thread has collected a state's garbage in the middle of its work");
+  return 0;
+}
+
+static void *use(void *L) {
+  run(L, "cuda.current_device(); do local a = setmetatable({}, { __gc = finalise }) end inside()");
+  run(L, "cuda.current_device()");
+  check(finalisers == 1, "a state that was asked to collect has not done so at its next call");
+  return NULL;
+}
+
+static void test_memory(void) {
+  pthread_t thread;
+  tide_tensor *x = NULL;
+  int64_t n = (int64_t)1 << 40;
+  tide_options options = {TIDE_FLOAT32, 0, false};
+  lua_State *L = open_state();
+  lua_register(L, "finalise", finalise);
+  lua_register(L, "inside", inside);
+  lua_gc(L, LUA_GCSTOP);
+  pthread_barrier_init(&barrier, NULL, 2);
+  if (pthread_create(&thread, NULL, use, L)) exit(2);
+  pthread_barrier_wait(&barrier);
+  check(TIDE(tide_full)(&x, &n, 1, tide_float(1), &options) != TIDE_OK, "4 TiB fit");
+  pthread_barrier_wait(&barrier);
+  pthread_join(thread, NULL);
+  lua_close(L);
+}
+
+static void *end(void *L) {
+  lua_close(L);
+  return NULL;
+}
+
+static void test_closed(void) {
+  tide_tensor *x = NULL;
+  int64_t n = 1000;
+  tide_options options = {TIDE_FLOAT32, 0, false};
+  lua_State *L = open_state();
+  run(L, "cuda.set_device(1); cuda.set_stream(cuda.Stream())");
+  on_thread(end, L);
+  check(TIDE(tide_full)(&x, &n, 1, tide_float(1), &options) == TIDE_OK, "no tensor after a state was closed");
+  check(TIDE(tide_current_device)() == 0, "the device of a closed state is current");
+  TIDE(tide_tensor_release)(x);
+}
+
+static void test_owner(lua_State *L) {
+  static float memory[16];
+  lua_pushlightuserdata(L, memory);
+  lua_setglobal(L, "memory");
+  run(L, "x = tide.from_ptr(memory, 16, { owner = {} })");
+}
+
+int main(int argc, char **argv) {
+  if (argc != 2) return 2;
+  module = argv[1];
+  setenv("TIDE_SIM_DEVICES", "2", 1);
+  lua_State *L = open_state();
+  check(TIDE(tide_init)(NULL) == TIDE_OK, "no tide");
+  test_bind(L);
+  test_moved(L);
+  test_memory();
+  test_closed();
+  test_owner(L);
+  lua_close(L);
+  TIDE(tide_memory_pump)();
+  TIDE(tide_shutdown)();
+  printf("host_test: %s\n", failed ? "failed" : "passed");
+  return failed;
+}
