@@ -429,7 +429,7 @@ static void clear_streams(tide_current *c) {
 }
 
 static void let_go(tide_current *c) {
-  if (!c || atomic_fetch_sub(&c->refs, 1) != 1) return;
+  if (!c || atomic_fetch_sub_explicit(&c->refs, 1, memory_order_acq_rel) != 1) return;
   clear_streams(c);
   tide_tally_release(c->tally);
   free(c);
@@ -460,12 +460,12 @@ tide_current *tide_current_bind(tide_current *c) {
   tide_current *before = bound;
   if (c == before) return before;
   if (c) {
-    atomic_fetch_add(&c->refs, 1);
+    atomic_fetch_add_explicit(&c->refs, 1, memory_order_relaxed);
     pthread_once(&once, watch_threads);
     tide__thread_touch();
   }
   bound = c;
-  bool lasts = before && !atomic_load(&before->freed);
+  bool lasts = before && !atomic_load_explicit(&before->freed, memory_order_relaxed);
   let_go(before);
   if (on_bind) on_bind();
   return lasts ? before : NULL;

@@ -213,8 +213,8 @@ static int site(void *user, const char **source) {
 
 /* A universe that another thread has called before: that one is to look anew if it comes back. */
 static void note_thread(ltide_state *S) {
-  const void *before = atomic_exchange(&S->thread, &ltide_last);
-  if (before && before != &ltide_last) atomic_fetch_add(&ltide_epoch, 1);
+  if (atomic_load(&S->thread) == &ltide_last) return;
+  if (atomic_exchange(&S->thread, &ltide_last)) atomic_fetch_add(&ltide_epoch, 1);
 }
 
 /* What is bound has changed, by the host or since it was freed: the next call binds its coroutine's again. */
