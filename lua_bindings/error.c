@@ -274,10 +274,12 @@ int ltide_read_only(lua_State *L) {
 /* Core's warnings, on the coroutine that called last. In the middle of core nothing may raise: no string is made. */
 void ltide_warn_hook(void *user, const char *message) {
   (void)user;
-  if (!ltide_last || !lua_checkstack(ltide_last, 2)) return;
-  const char *rest, *name = called_name(ltide_last, message, &rest);
-  if (name) lua_warning(ltide_last, name, 1);
-  lua_warning(ltide_last, name ? rest : message, 0);
+  bool is_there = ltide_last_state && ltide_last_epoch == atomic_load(&ltide_epoch);
+  lua_State *L = is_there ? ltide_last_state->running : NULL; /* also where a host has bound its own current since */
+  if (!L || !lua_checkstack(L, 2)) return;
+  const char *rest, *name = called_name(L, message, &rest);
+  if (name) lua_warning(L, name, 1);
+  lua_warning(L, name ? rest : message, 0);
 }
 
 void ltide_warn(lua_State *L, const char *format, ...) {

@@ -17,7 +17,7 @@
 static size_t stack_text(void *user, char *text, size_t size) {
   (void)user;
   enum { LEVELS = 24 };
-  lua_State *L = ltide_last;
+  lua_State *L = ltide_last_epoch == atomic_load(&ltide_epoch) ? ltide_last : NULL; /* else it may be gone */
   lua_Debug ar;
   size_t at = 0;
   for (int level = 1; L && level <= LEVELS && lua_getstack(L, level, &ar); level++) {
