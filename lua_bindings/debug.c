@@ -4,7 +4,7 @@
  * to it inside. */
 #include <string.h>
 
-#include "bindings.h"
+#include "loader.h"
 #include "tide/debug.h"
 
 static const char *const mode_names[] = {"default", "warn", "error"};
@@ -50,7 +50,11 @@ static int lsync_debug_mode(lua_State *L) {
 
 static int ldevice_reset(lua_State *L) {
   ltide_enter(L);
-  ltide_try(L, tide_device_reset(ltide_check_device(L, 1, "device", LTIDE_NIL_OK)));
+  int device = ltide_check_device(L, 1, "device", LTIDE_NIL_OK);
+  ltide_loader_pause(); /* nothing of ours may run beside it */
+  tide_status status = tide_device_reset(device);
+  ltide_loader_resume();
+  ltide_try(L, status);
   return 0;
 }
 

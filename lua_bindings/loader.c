@@ -1,10 +1,10 @@
 /* loader.c: tide.data.loader, the batches of a dataset.
  *
  * Lua never runs on a second thread: the items are asked for and checked in the thread that iterates, which allocates
- * the batch as well and notes what is to be copied (loader_collate.c). The copying into page-locked memory is done by
- * one worker thread of the iteration, so it overlaps with what the loop does. The iterator keeps `prefetch` batches
- * ahead of the one it gives out, and waits for the oldest only. With a device the batch goes on to it from there
- * (loader_lane.c).
+ * the batch as well and notes what is to be copied (loader_collate.c). The copying into page-locked memory, and through
+ * it to a device (loader_lane.c), is done by one worker thread of the iteration (loader_job.c), so it overlaps with
+ * what the loop does. The iterator keeps `prefetch` batches ahead of the one it gives out, and waits for the oldest
+ * only.
  *
  * A job is owned by the Lua thread: while it is made by a guard on the Lua stack, then by the iteration's queue, from
  * which the thread that iterates takes it. The worker holds no reference, and only reads what the job holds.
@@ -13,7 +13,7 @@
  * ended. So a loop that is broken off, by `break`, an error or the collector, leaves nothing behind. */
 #include <pthread.h>
 #include <stdlib.h>
-#include <stdio.h>
+#include <string.h>
 
 #include "args.h"
 #include "loader.h"
@@ -45,36 +45,17 @@ typedef struct iteration {
   pthread_mutex_t lock;
   pthread_cond_t changed;
   bool open, threaded, stop;
-  bool ready; /* the batch after the one handed out last is copied, its job gone */
+  bool ready;       /* the batch after the one handed out last is copied, its job gone */
+  tide_event *sent; /* what that job had */
   ltide_loader_lane lane;
 } iteration;
 
 /* {==== Jobs */
 
-static void run_job(ltide_loader_job *job) {
-  for (ltide_loader_copy *c = job->copies; c && job->status == TIDE_OK; c = c->next) {
-    tide_tensor *out;
-    job->status = c->stacked ? tide_stack(&out, c->items, c->n, 0, c->into) : tide_copy(c->into, c->items[0], false);
-    if (job->status != TIDE_OK) snprintf(job->message, sizeof job->message, "%s", tide_error_get()->message);
-  }
-}
-
-/* Deferred, since it may be a finaliser that lets go. */
-static void free_job(ltide_loader_job *job) {
-  while (job && job->copies) {
-    ltide_loader_copy *c = job->copies;
-    job->copies = c->next;
-    for (int i = 0; i < c->held; i++) tide_tensor_release_deferred(c->items[i]);
-    tide_tensor_release_deferred(c->into);
-    free(c);
-  }
-  free(job);
-}
-
 static int job_gc(lua_State *L) {
   ltide_loader_job **guard = lua_touserdata(L, 1), *job = *guard;
   *guard = NULL;
-  free_job(job);
+  ltide_loader_free(job);
   return 0;
 }
 
@@ -88,21 +69,36 @@ static ltide_loader_job **new_job(lua_State *L) {
 
 /* {==== The worker */
 
+static pthread_rwlock_t running = PTHREAD_RWLOCK_INITIALIZER;
+
+void ltide_loader_pause(void) { pthread_rwlock_wrlock(&running); }
+void ltide_loader_resume(void) { pthread_rwlock_unlock(&running); }
+
+/* What a job queues is the line's that asked for its batch. */
+static int job_site(void *user, const char **source) {
+  const ltide_loader_job *job = *(ltide_loader_job **)user;
+  *source = job->source;
+  return job->line;
+}
+
 /* Copying is bound by memory, and gains nothing from the last cores; without one the loop would stop it now and then.
  */
 static void *work(void *user) {
   iteration *it = user;
+  ltide_loader_job *job;
   int threads = tide_get_num_threads();
   tide_set_thread_limit(threads - (threads + 3) / 4);
+  tide_site_set(job_site, &job);
   pthread_mutex_lock(&it->lock);
   while (!it->stop) {
-    ltide_loader_job *job = it->next;
-    if (!job) {
+    if (!(job = it->next)) {
       pthread_cond_wait(&it->changed, &it->lock);
       continue;
     }
     pthread_mutex_unlock(&it->lock);
-    run_job(job);
+    pthread_rwlock_rdlock(&running);
+    ltide_loader_run(job);
+    pthread_rwlock_unlock(&running);
     pthread_mutex_lock(&it->lock);
     job->done = true;
     it->next = job->next;
@@ -115,7 +111,7 @@ static void *work(void *user) {
 /* Takes the job over. Where no thread can be started the copying is done at once. */
 static void enqueue(iteration *it, ltide_loader_job *job) {
   if (it->o.prefetch && !it->threaded) it->threaded = pthread_create(&it->thread, NULL, work, it) == 0;
-  if (!it->threaded) run_job(job), job->done = true;
+  if (!it->threaded) ltide_loader_run(job), job->done = true;
   pthread_mutex_lock(&it->lock);
   if (it->newest)
     it->newest->next = job;
@@ -149,8 +145,10 @@ static void end_iteration(iteration *it) {
   while (it->oldest) {
     ltide_loader_job *job = it->oldest;
     it->oldest = job->next;
-    free_job(job);
+    ltide_loader_free(job);
   }
+  tide_event_release(it->sent);
+  it->sent = NULL;
   ltide_loader_lane_close(&it->lane);
   pthread_cond_destroy(&it->changed);
   pthread_mutex_destroy(&it->lock);
@@ -192,6 +190,16 @@ static void push_items(lua_State *L, const iteration *it, int dataset, lua_Integ
   }
 }
 
+static void note_line(lua_State *L, ltide_loader_job *job) {
+  lua_Debug ar;
+  for (int level = 1; lua_getstack(L, level, &ar) && job->line <= 0; level++) {
+    lua_getinfo(L, "Sl", &ar);
+    job->line = ar.currentline;
+    strncpy(job->source, ar.source, sizeof job->source - 1);
+  }
+  if (job->line < 0) job->line = 0;
+}
+
 /* Asks for the next batch: what comes of it is in the queue, its value and handles in the table of batches. */
 static void ask(lua_State *L, ltide_state *S, iteration *it) {
   lua_settop(L, 1);
@@ -202,7 +210,8 @@ static void ask(lua_State *L, ltide_state *S, iteration *it) {
   ltide_loader_job **guard = new_job(L);
   lua_createtable(L, 2, 0);
   lua_newtable(L);
-  ltide_loader_batch b = {S, *guard, index, n, 6, it->o.pin_memory, it->lane.stream != NULL};
+  bool device = it->lane.stream != NULL, pin = it->o.pin_memory;
+  ltide_loader_batch b = {S, *guard, index, n, 6, pin, device, device && pin ? &it->lane : NULL};
   bool custom = lua_getiuservalue(L, 1, ITERATION_COLLATE) != LUA_TNIL;
   push_items(L, it, 2, k, index, n);
   if (custom) lua_call(L, 1, 1);
@@ -221,6 +230,7 @@ static void ask(lua_State *L, ltide_state *S, iteration *it) {
   lua_pushvalue(L, 5);
   lua_rawseti(L, -2, k + 1);
   it->asked = k + 1;
+  note_line(L, b.job);
   *guard = NULL;
   enqueue(it, b.job);
 }
@@ -260,7 +270,9 @@ static void settle(lua_State *L, iteration *it, lua_Integer k) {
   ltide_loader_job *job = dequeue(it);
   tide_status status = job->status;
   if (status != TIDE_OK) lua_pushstring(L, job->message);
-  free_job(job);
+  tide_event_release(it->sent);
+  it->sent = job->sent, job->sent = NULL;
+  ltide_loader_free(job);
   it->ready = status == TIDE_OK;
   if (!it->ready) leave_out(L, it, k, status);
 }
@@ -275,7 +287,7 @@ static void take(lua_State *L, ltide_state *S, iteration *it) {
   lua_rawgeti(L, 2, k);
   lua_rawgeti(L, 3, 2);
   check_alive(L, 4);
-  tide_status status = ltide_loader_lane_move(L, &it->lane, k, 4);
+  tide_status status = ltide_loader_lane_move(L, &it->lane, k, 4, it->sent);
   if (status != TIDE_OK && status != TIDE_MEMORY) {
     lua_pushstring(L, tide_error_get()->message);
     leave_out(L, it, k, status);
@@ -487,12 +499,13 @@ void ltide_open_loader(lua_State *L, ltide_state *S) {
        "function f(i) with {size=n}: for i, batch in loader:iter(). #loader is how many. Tensors are stacked, numbers "
        "and booleans become a tensor, tables are walked by key, strings stay a list; collate(items) does it another "
        "way. Where there is a GPU the batches are in page-locked memory, but for a table with __gc or __close that "
-       "collate gives: it stays what it is, and does not go with device=. With device= they come on that GPU, copied "
-       "on "
-       "a stream of the loader's own beside what the loop has queued; the loop's stream waits for the copy, the host "
-       "while prefetch + 1 batches before it are still being used. `prefetch` batches are prepared ahead on another "
-       "thread, so an item, or what collate gives, must not be written to before its batch has come; an error of the "
-       "dataset comes when the "
+       "collate gives: it stays what it is, and does not go with device=. With device= they come on that GPU, through "
+       "a "
+       "few pieces of page-locked memory and on a stream of the loader's own beside what the loop has queued; the "
+       "loop's stream waits for the copy, the host while prefetch + 1 batches before it are still being used, and at "
+       "most 2 * prefetch + 2 batches lie there. `prefetch` batches are prepared ahead on another thread, so an item, "
+       "or what collate gives, must not be written to before its batch has come; an error of the dataset comes when "
+       "the "
        "item is asked for."},
       {0}};
   new_meta(L, JOB_META, job);

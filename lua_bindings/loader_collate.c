@@ -1,9 +1,10 @@
 /* loader_collate.c: how the items of a batch become one value.
  *
  * Tensors are stacked, numbers and booleans become a tensor, tables are walked by key, strings stay a list. Everything
- * that may fail for what the items are is looked at here, in the Lua thread, and the results are allocated here; what
- * is left is copying, which is noted in the job. The handles that are made belong to no tide.scope yet: a batch that is
- * prepared ahead is handed out in a later call, and the iterator adds them to the scope of that one.
+ * that may fail for what the items are is looked at here, in the Lua thread, and the results are allocated here, those
+ * that go on to a device on it; what is left is copying, which is noted in the job. The handles that are made belong to
+ * no tide.scope yet: a batch that is prepared ahead is handed out in a later call, and the iterator adds them to the
+ * scope of that one.
  *
  * Invariant: the job owns a reference to every tensor that its copies touch, from the moment the copy is noted. */
 #include <stdlib.h>
@@ -23,11 +24,17 @@ static ltide_tensor *push_handle(lua_State *L, const ltide_loader_batch *b) {
   return u;
 }
 
-/* Pushes a new CPU tensor. */
-static tide_tensor *push_result(lua_State *L, ltide_loader_batch *b, const int64_t *size, int ndim, tide_dtype dtype) {
+/* Pushes what a copy of the job's fills: on the device, or in host memory where that has no room or is to be first. */
+static tide_tensor *push_target(lua_State *L, ltide_loader_batch *b, const int64_t *size, int ndim, tide_dtype dtype) {
   ltide_tensor *u = push_handle(L, b);
-  tide_options o = {dtype, TIDE_CPU, b->pin};
-  ltide_try(L, tide_empty(&u->t, size, ndim, &o));
+  tide_status status = b->lane ? ltide_loader_lane_empty(b->lane, &u->t, size, ndim, dtype) : TIDE_MEMORY;
+  if (status == TIDE_OK && b->lane) {
+    b->job->ring = b->lane->ring;
+  } else if (status == TIDE_MEMORY) {
+    tide_options o = {dtype, TIDE_CPU, b->pin};
+    status = tide_empty(&u->t, size, ndim, &o);
+  }
+  ltide_try(L, status);
   return u->t;
 }
 
@@ -87,7 +94,7 @@ static void collate_tensors(lua_State *L, ltide_loader_batch *b, int items, int 
   int64_t size[TIDE_MAX_DIMS + 1] = {b->n};
   int ndim = tide_tensor_ndim(x);
   memcpy(size + 1, tide_tensor_size(x), (size_t)ndim * sizeof *size);
-  ltide_loader_copy *c = new_copy(L, b, push_result(L, b, size, ndim + 1, dtype), b->n, true);
+  ltide_loader_copy *c = new_copy(L, b, push_target(L, b, size, ndim + 1, dtype), b->n, true);
   for (int i = 0; i < b->n; i++) {
     lua_rawgeti(L, items, i + 1);
     hold(c, ltide_check_tensor(L, b->S, -1, "item"));
@@ -106,7 +113,14 @@ static void collate_scalars(lua_State *L, ltide_loader_batch *b, int items, int 
   }
   int64_t size = b->n;
   tide_dtype dtype = lua_isboolean(L, first) ? TIDE_BOOL : integers ? TIDE_INT64 : TIDE_FLOAT32;
-  void *data = tide_tensor_data(push_result(L, b, &size, 1, dtype));
+  tide_tensor *x = push_target(L, b, &size, 1, dtype);
+  if (tide_tensor_device(x) != TIDE_CPU) { /* written here, and sent through the ring */
+    ltide_loader_copy *c = new_copy(L, b, x, 1, false);
+    tide_options o = {dtype, TIDE_CPU, false};
+    ltide_try(L, tide_empty(&x, &size, 1, &o));
+    c->items[c->held++] = x;
+  }
+  void *data = tide_tensor_data(x);
   for (int i = 0; i < b->n; i++) {
     lua_rawgeti(L, items, i + 1);
     if (dtype == TIDE_BOOL)
@@ -222,7 +236,7 @@ static void push_pinned(lua_State *L, void *user, int index, tide_tensor *x) {
   ltide_loader_batch *b = user;
   bool host = tide_tensor_device(x) == TIDE_CPU, pinned = host && tide_storage_is_pinned(tide_tensor_storage(x));
   if (host && (pinned ? b->device : b->pin)) {
-    tide_tensor *into = push_result(L, b, tide_tensor_size(x), tide_tensor_ndim(x), tide_tensor_dtype(x));
+    tide_tensor *into = push_target(L, b, tide_tensor_size(x), tide_tensor_ndim(x), tide_tensor_dtype(x));
     hold(new_copy(L, b, into, 1, false), x);
   } else if (b->device) {
     ltide_tensor *u = push_handle(L, b);

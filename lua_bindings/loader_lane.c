@@ -1,12 +1,14 @@
 /* loader_lane.c: batches that go on to a GPU.
  *
  * A loader with a device copies its batches on a stream of its own, so that a batch is on its way while the loop's
- * stream works on those before it; each iteration finds the memory of the ones before there. The loop's stream is told
- * to wait for the copy, the host is not. What the loop does with a batch keeps its memory, as with every tensor that
- * several streams use.
+ * stream works on those before it; each iteration finds the memory of the ones before there. A batch gets its memory on
+ * the device when it is asked for, and its job fills it (loader_job.c). Where there was no room, or the user wants no
+ * page-locked memory, the job leaves it in host memory, from which it is moved when it is given out. The loop's stream
+ * is told to wait for the copy, the host is not. What the loop does with a batch keeps its memory, as with every tensor
+ * that several streams use.
  *
  * A loop whose work is all on the GPU asks for batches faster than they are used up, so the host waits for the one that
- * was given out prefetch + 1 batches before: no more of them lie on the device for the loop.
+ * was given out prefetch + 1 batches before: at most 2 * prefetch + 2 lie on the device.
  *
  * Invariant: slot k % slots of `left` is passed when the loop's stream has done what was queued before the loop asked
  * for the batch after k. */
@@ -14,6 +16,8 @@
 
 #include "loader.h"
 #include "tide/device.h"
+
+enum { SMALLEST_SLOT = 4096, LARGEST_SLOT = 8 << 20 }; /* bytes; larger ones do not stay in the caches */
 
 /* A stream of before a reset has no handle any more. */
 tide_status ltide_loader_lane_open(ltide_loader_lane *lane, tide_stream **kept, int device, lua_Integer prefetch) {
@@ -31,8 +35,21 @@ tide_status ltide_loader_lane_open(ltide_loader_lane *lane, tide_stream **kept, 
   return TIDE_OK;
 }
 
+static void free_ring(ltide_loader_ring *r) {
+  for (int i = 0; i < LTIDE_LOADER_SLOTS; i++) {
+    tide_tensor_release_deferred(r->slot[i]);
+    tide_event_release(r->copied[i]);
+  }
+  free(r);
+}
+
 /* May run in a finaliser. */
 void ltide_loader_lane_close(ltide_loader_lane *lane) {
+  while (lane->ring) {
+    ltide_loader_ring *r = lane->ring;
+    lane->ring = r->next;
+    free_ring(r);
+  }
   for (lua_Integer i = 0; lane->left && i < lane->slots; i++) tide_event_release(lane->left[i]);
   free(lane->left);
   tide_stream_release(lane->stream);
@@ -52,12 +69,58 @@ void ltide_loader_lane_asked(lua_State *L, ltide_loader_lane *lane, lua_Integer 
   *e = NULL;
 }
 
+/* {==== The ring */
+
+static tide_status new_ring(ltide_loader_ring **out, tide_stream *stream, int64_t bytes) {
+  ltide_loader_ring *r = calloc(1, sizeof *r);
+  if (!r) return TIDE_MEMORY;
+  r->stream = stream, r->bytes = bytes;
+  tide_options o = {TIDE_UINT8, TIDE_CPU, true};
+  tide_status status = TIDE_OK;
+  for (int i = 0; i < LTIDE_LOADER_SLOTS && status == TIDE_OK; i++) {
+    status = tide_empty(&r->slot[i], &bytes, 1, &o);
+    if (status == TIDE_OK) status = tide_event_new(&r->copied[i], 0);
+  }
+  if (status == TIDE_OK)
+    *out = r;
+  else
+    free_ring(r);
+  return status;
+}
+
+/* A larger one takes the place of the first; jobs that have that go on with it. */
+static tide_status find_ring(ltide_loader_lane *lane, int64_t bytes) {
+  int64_t slot = SMALLEST_SLOT;
+  while (slot < bytes && slot < LARGEST_SLOT) slot *= 2;
+  if (lane->ring && lane->ring->bytes >= slot) return TIDE_OK;
+  ltide_loader_ring *r;
+  tide_status status = new_ring(&r, lane->stream, slot);
+  if (status == TIDE_OK) r->next = lane->ring, lane->ring = r;
+  return status;
+}
+
+tide_status ltide_loader_lane_empty(ltide_loader_lane *lane, tide_tensor **out, const int64_t *size, int ndim,
+                                    tide_dtype dtype) {
+  tide_options o = {dtype, lane->device, false};
+  tide_current_aside(lane->device, lane->stream);
+  tide_status status = tide_empty(out, size, ndim, &o);
+  tide_current_aside(lane->device, NULL);
+  if (status != TIDE_OK) return status;
+  status = find_ring(lane, tide_tensor_numel(*out) * (int64_t)tide_dtype_size(dtype));
+  if (status == TIDE_OK) return TIDE_OK;
+  tide_tensor_release(*out);
+  *out = NULL;
+  return status;
+}
+
+/* {==== On the way */
+
 /* On the lane, where it is not there yet, or, what lies on some device already, on the loop's stream. */
-static tide_status move(ltide_tensor *u, const ltide_loader_lane *lane) {
+static tide_status move(ltide_tensor *u, const ltide_loader_lane *lane, bool *moved) {
   tide_options o = {TIDE_DTYPE_NONE, lane->device, false};
   tide_tensor *there;
   bool from_host = tide_tensor_device(u->t) == TIDE_CPU;
-  if (from_host) tide_current_aside(lane->device, lane->stream);
+  if (from_host) tide_current_aside(lane->device, lane->stream), *moved = true;
   tide_status status = tide_to(&there, u->t, &o, true, false);
   if (from_host) tide_current_aside(lane->device, NULL);
   if (status != TIDE_OK) return status;
@@ -66,16 +129,19 @@ static tide_status move(ltide_tensor *u, const ltide_loader_lane *lane) {
   return TIDE_OK;
 }
 
-tide_status ltide_loader_lane_move(lua_State *L, ltide_loader_lane *lane, lua_Integer k, int handles) {
+tide_status ltide_loader_lane_move(lua_State *L, ltide_loader_lane *lane, lua_Integer k, int handles,
+                                   tide_event *sent) {
   if (!lane->stream) return TIDE_OK;
+  bool moved = false;
   tide_event *e = k > lane->slots && lane->left ? lane->left[k % lane->slots] : NULL; /* of the batch k - slots */
   tide_status status = e ? tide_event_synchronize(e) : TIDE_OK;
   for (lua_Integer i = 1, n = (lua_Integer)lua_rawlen(L, handles); status == TIDE_OK && i <= n; i++) {
     lua_rawgeti(L, handles, i);
-    status = move(lua_touserdata(L, -1), lane);
+    status = move(lua_touserdata(L, -1), lane, &moved);
     lua_pop(L, 1);
   }
   tide_stream *current; /* asked for now: finding memory may have run code of the script's */
   if (status == TIDE_OK) status = tide_current_stream(&current, lane->device);
-  return status == TIDE_OK ? tide_stream_wait_stream(current, lane->stream) : status;
+  if (status == TIDE_OK && sent) status = tide_stream_wait_event(current, sent);
+  return status == TIDE_OK && moved ? tide_stream_wait_stream(current, lane->stream) : status;
 }

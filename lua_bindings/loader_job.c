@@ -1,0 +1,133 @@
+/* loader_job.c: the copying of one batch.
+ *
+ * What goes on to a GPU passes through a ring of a few slots of page-locked memory: one is filled while those before it
+ * are on their way. The slots are few and small enough to stay in the processor's caches, so that filling them and
+ * copying from them leave the memory to the reading of the items; through page-locked memory of whole batches, each of
+ * which is written and read once before it serves again, a loop that loads 32 MiB in 0.53 ms and copies them in 0.61
+ * took 0.69 ms with four of them in turn and 0.89 with nine (an H200's host).
+ *
+ * Invariant: a slot is written when the copy from it that was queued last is done. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "loader.h"
+#include "tide/device.h"
+
+static int64_t bytes_of(const tide_tensor *x) {
+  return tide_tensor_numel(x) * (int64_t)tide_dtype_size(tide_tensor_dtype(x));
+}
+
+/* {==== The ring */
+
+/* Not by a wait of the event: whoever watches those runs on the script's thread. */
+static tide_status wait_for(tide_event *e) {
+  const struct timespec pause = {.tv_nsec = 20000};
+  for (;;) {
+    bool done;
+    tide_status status = tide_event_query(&done, e);
+    if (status != TIDE_OK || done) return status;
+    nanosleep(&pause, NULL);
+  }
+}
+
+/* The next slot as a tensor like `into`. */
+static tide_status take_slot(tide_tensor **out, ltide_loader_ring *r, const tide_tensor *into) {
+  tide_tensor *typed = NULL, *part = NULL;
+  tide_status status = wait_for(r->copied[r->turn]);
+  if (status == TIDE_OK) status = tide_view_dtype(&typed, r->slot[r->turn], tide_tensor_dtype(into));
+  if (status == TIDE_OK) status = tide_narrow(&part, typed, 0, 0, tide_tensor_numel(into));
+  if (status == TIDE_OK) status = tide_view(out, part, tide_tensor_size(into), tide_tensor_ndim(into));
+  tide_tensor_release(part);
+  tide_tensor_release(typed);
+  return status;
+}
+
+/* Copies what take_slot gave, if filling it went well, and lets it go. */
+static tide_status send_slot(ltide_loader_ring *r, tide_tensor *into, tide_tensor *part, tide_status status) {
+  if (status == TIDE_OK) {
+    tide_current_aside(tide_tensor_device(into), r->stream);
+    status = tide_copy(into, part, true);
+    tide_current_aside(tide_tensor_device(into), NULL);
+    tide_status recorded = tide_event_record(r->copied[r->turn], r->stream);
+    if (status == TIDE_OK) status = recorded;
+    r->turn = (r->turn + 1) % LTIDE_LOADER_SLOTS;
+  }
+  tide_tensor_release(part);
+  return status;
+}
+
+/* {==== What passes through it, cut along the first dims to what a slot holds. `into` is contiguous and not empty. */
+
+static tide_status pass_whole(ltide_loader_ring *r, tide_tensor *into, tide_tensor *const *items, int n, bool stacked) {
+  tide_tensor *slot, *out;
+  tide_status status = take_slot(&slot, r, into);
+  if (status != TIDE_OK) return status;
+  status = stacked ? tide_stack(&out, items, n, 0, slot) : tide_copy(slot, items[0], false);
+  return send_slot(r, into, slot, status);
+}
+
+static tide_status pass_tensor(ltide_loader_ring *r, tide_tensor *into, tide_tensor *x) {
+  if (bytes_of(into) <= r->bytes) return pass_whole(r, into, &x, 1, false);
+  int64_t n = tide_tensor_size(into)[0], row = bytes_of(into) / n, most = r->bytes / row;
+  tide_status status = TIDE_OK;
+  for (int64_t at = 0; at < n && status == TIDE_OK; at += most ? most : 1) {
+    tide_tensor *part = NULL, *from = NULL;
+    int64_t count = n - at < most ? n - at : most;
+    status = most ? tide_narrow(&part, into, 0, at, count) : tide_select(&part, into, 0, at);
+    if (status == TIDE_OK) status = most ? tide_narrow(&from, x, 0, at, count) : tide_select(&from, x, 0, at);
+    if (status == TIDE_OK) status = pass_tensor(r, part, from);
+    tide_tensor_release(part);
+    tide_tensor_release(from);
+  }
+  return status;
+}
+
+static tide_status pass_items(ltide_loader_ring *r, tide_tensor *into, tide_tensor *const *items, int n) {
+  int64_t item = bytes_of(into) / n;
+  int most = item > r->bytes ? 0 : r->bytes / item < n ? (int)(r->bytes / item) : n;
+  tide_status status = TIDE_OK;
+  for (int at = 0; at < n && status == TIDE_OK; at += most ? most : 1) {
+    tide_tensor *part;
+    int count = n - at < most ? n - at : most;
+    status = most ? tide_narrow(&part, into, 0, at, count) : tide_select(&part, into, 0, at);
+    if (status != TIDE_OK) break;
+    status = most ? pass_whole(r, part, items + at, count, true) : pass_tensor(r, part, items[at]);
+    tide_tensor_release(part);
+  }
+  return status;
+}
+
+/* {==== Jobs */
+
+static tide_status run_copy(const ltide_loader_job *job, const ltide_loader_copy *c) {
+  tide_tensor *out;
+  if (tide_tensor_device(c->into) == TIDE_CPU)
+    return c->stacked ? tide_stack(&out, c->items, c->n, 0, c->into) : tide_copy(c->into, c->items[0], false);
+  if (tide_tensor_numel(c->into) == 0) return TIDE_OK;
+  return c->stacked ? pass_items(job->ring, c->into, c->items, c->n) : pass_tensor(job->ring, c->into, c->items[0]);
+}
+
+static tide_status note_sent(ltide_loader_job *job) {
+  tide_status status = tide_event_new(&job->sent, 0);
+  return status == TIDE_OK ? tide_event_record(job->sent, job->ring->stream) : status;
+}
+
+void ltide_loader_run(ltide_loader_job *job) {
+  for (ltide_loader_copy *c = job->copies; c && job->status == TIDE_OK; c = c->next) job->status = run_copy(job, c);
+  if (job->ring && job->status == TIDE_OK) job->status = note_sent(job);
+  if (job->status != TIDE_OK) snprintf(job->message, sizeof job->message, "%s", tide_error_get()->message);
+}
+
+/* Deferred, since it may be a finaliser that lets go. */
+void ltide_loader_free(ltide_loader_job *job) {
+  while (job && job->copies) {
+    ltide_loader_copy *c = job->copies;
+    job->copies = c->next;
+    for (int i = 0; i < c->held; i++) tide_tensor_release_deferred(c->items[i]);
+    tide_tensor_release_deferred(c->into);
+    free(c);
+  }
+  if (job) tide_event_release(job->sent);
+  free(job);
+}
