@@ -103,7 +103,7 @@ static tide_status note(const tide__collective *o, const tide__roll *roll) {
   uint32_t number;
   for (int i = 0; i < o->call.n && tide__sync_watched(); i++)
     for (int j = 0; j < roll->n; j++)
-      if (j != i) tide__observe_waits_mark(o->streams[i], roll->entry[j].point.event);
+      if (roll->entry[j].rank != i) tide__observe_waits_mark(o->streams[i], roll->entry[j].point.event);
   for (int i = 0; i < o->call.n; i++) {
     if (tide__sync_watched()) {
       tide__observe_operands();
@@ -116,9 +116,14 @@ static tide_status note(const tide__collective *o, const tide__roll *roll) {
   return TIDE_OK;
 }
 
+/* In a row of operations the end of one is where a rank comes to the next: a second event there would only keep the
+ * two apart. */
 static tide_status run_points(tide__collective *o, tide__roll *roll) {
   const tide__point *point;
-  for (int i = 0; i < o->call.n; i++) TIDE_TRY(tide__roll_point(&point, roll, o->streams[i], i, true));
+  bool observed = tide__sync_watched();
+  for (int i = 0; i < o->call.n; i++)
+    if (observed || !tide__order_is_watched(o->streams[i]))
+      TIDE_TRY(tide__roll_point(&point, roll, o->streams[i], i, true));
   TIDE_TRY(note(o, roll));
   pthread_mutex_lock(&lock);
   tide_status status = run_locked(&roll->communicator, o);
@@ -164,7 +169,9 @@ static tide_status run(tide__collective *o) {
     call->out[i] = o->out[i] ? tide__tensor_ptr(o->out[i]) : NULL;
   }
   tide__roll_begin(&roll, o->what);
-  return tide__roll_end(&roll, run_points(o, &roll));
+  TIDE_TRY(tide__roll_end(&roll, run_points(o, &roll)));
+  for (int i = 0; i < call->n && tide_comm_get_timeout() > 0; i++) tide__order_watched(o->streams[i]);
+  return TIDE_OK;
 }
 
 tide_status tide__collective_queue(tide__collective *o) {

@@ -171,6 +171,7 @@ struct tide_stream {
   struct {
     _Atomic uint64_t behind[4]; /* which states of other streams it has waited for */
     _Atomic uint64_t done;      /* in which state of its own the driver had done all; 0: in none */
+    _Atomic uint64_t watched;   /* in which a point that is watched stood behind all; 0: in none */
     _Atomic uint32_t waits;     /* how many it was told */
     _Atomic bool lent;
   } order; /* order.c */

@@ -236,6 +236,30 @@ describe("nccl that is not there", function()
 end)
 
 describe("a rank that does not come", function()
+  it("is named for the first operation of a row, and for one after other work", function()
+    if not D.simulated then return end
+    local out = D.simulate(2, [[
+      local tide = require "tide"
+      local cuda, nccl = tide.cuda, tide.cuda.nccl
+      cuda.comm.set_timeout(0.2)
+      local list = {}
+      for d = 0, 1 do list[d + 1] = tide.ones(1000, { device = "cuda:" .. d }) end
+      local function late()
+        cuda.device(1, function() cuda._sleep(1000000000) end)
+        for _ = 1, 3 do nccl.all_reduce(list) end
+        print(select(2, pcall(cuda.synchronize, 0)).message:match "^(.-) of ")
+        for d = 0, 1 do
+          while not pcall(cuda.synchronize, d) do end
+        end
+      end
+      late()
+      for _ = 1, 3 do nccl.all_reduce(list) end
+      for d = 0, 1 do cuda.synchronize(d) end
+      late()]])
+    assert.are.equal("nccl.all_reduce: rank 2 (cuda:1) has not come to operation 1\n" ..
+      "nccl.all_reduce: rank 2 (cuda:1) has not come to operation 7\n", out)
+  end)
+
   for _, over in ipairs { "", ",nccl:off" } do
     it("is named, with the operation: dead:1" .. over, function()
       if not D.simulated then return end

@@ -56,6 +56,24 @@ static void what_makes_a_wait_needless(void) {
   tide_stream_release(a), tide_stream_release(b), tide_stream_release(c);
 }
 
+static void whether_a_watched_point_stands_behind_all(void) {
+  tide_stream *a = stream_of(0), *b = stream_of(1);
+  CHECK(!tide__order_is_watched(a));
+  tide__order_watched(a); /* of a stream that never launched nothing is known */
+  CHECK(!tide__order_is_watched(a));
+  launch(a);
+  tide__order_watched(a);
+  CHECK(tide__order_is_watched(a) && !tide__order_is_watched(b));
+  launch(a);
+  CHECK(!tide__order_is_watched(a));
+  tide__order_watched(a);
+  OK(tide_stream_wait_stream(a, b));
+  CHECK(!tide__order_is_watched(a));
+  tide__order_watched(a);
+  CHECK(tide__order_is_watched(a) && tide_stream_handle(a) != 0 && !tide__order_is_watched(a));
+  tide_stream_release(a), tide_stream_release(b);
+}
+
 static void not_where_others_may_queue(void) {
   tide_stream *a = stream_of(0), *b = stream_of(1);
   launch(b);
@@ -104,6 +122,7 @@ int main(void) {
   tide_config config = {.struct_size = sizeof config, .sim_devices = 2};
   OK(tide_init(&config));
   what_makes_a_wait_needless();
+  whether_a_watched_point_stands_behind_all();
   not_where_others_may_queue();
   a_row_of_collectives();
   tide_shutdown();
