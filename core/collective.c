@@ -170,7 +170,11 @@ static tide_status run(tide__collective *o) {
   }
   tide__roll_begin(&roll, o->what);
   TIDE_TRY(tide__roll_end(&roll, run_points(o, &roll)));
-  for (int i = 0; i < call->n && tide_comm_get_timeout() > 0; i++) tide__order_watched(o->streams[i]);
+  bool watched = tide_comm_get_timeout() > 0;
+  for (int i = 0; i < roll.n && watched; i++) {
+    const struct tide__roll_entry *e = &roll.entry[i];
+    if (!e->arrival) tide__order_watched(o->streams[e->rank], e->point.then);
+  }
   return TIDE_OK;
 }
 

@@ -51,8 +51,8 @@ bool tide__order_settled(const tide_stream *stream, const tide_stream *other) {
   return now && atomic_load_explicit(place(stream, other), memory_order_relaxed) == known(other, now);
 }
 
-void tide__order_watched(tide_stream *stream) {
-  atomic_store_explicit(&stream->order.watched, tide__order_now(stream), memory_order_relaxed);
+void tide__order_watched(tide_stream *stream, uint64_t then) {
+  atomic_store_explicit(&stream->order.watched, then, memory_order_relaxed);
 }
 
 bool tide__order_is_watched(const tide_stream *stream) {

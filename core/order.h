@@ -10,9 +10,9 @@ uint64_t tide__order_now(const tide_stream *stream);
 void tide__order_waited(tide_stream *stream, tide_stream *other, uint64_t then);
 /* Nothing was queued on the other stream since this one waited for it: to wait again would change nothing. */
 bool tide__order_settled(const tide_stream *stream, const tide_stream *other);
-/* A point that is watched stands behind all that the stream has. */
-void tide__order_watched(tide_stream *stream);
-/* It still stands behind all. */
+/* A point that is watched stands behind all that the stream had at `then`. */
+void tide__order_watched(tide_stream *stream, uint64_t then);
+/* Nothing was queued behind it since. */
 bool tide__order_is_watched(const tide_stream *stream);
 /* Somebody outside may queue work there from now on. */
 void tide__order_lend(const tide_stream *stream);

@@ -59,17 +59,17 @@ static void what_makes_a_wait_needless(void) {
 static void whether_a_watched_point_stands_behind_all(void) {
   tide_stream *a = stream_of(0), *b = stream_of(1);
   CHECK(!tide__order_is_watched(a));
-  tide__order_watched(a); /* of a stream that never launched nothing is known */
+  tide__order_watched(a, tide__order_now(a)); /* of a stream that never launched nothing is known */
   CHECK(!tide__order_is_watched(a));
   launch(a);
-  tide__order_watched(a);
+  tide__order_watched(a, tide__order_now(a));
   CHECK(tide__order_is_watched(a) && !tide__order_is_watched(b));
   launch(a);
   CHECK(!tide__order_is_watched(a));
-  tide__order_watched(a);
+  tide__order_watched(a, tide__order_now(a));
   OK(tide_stream_wait_stream(a, b));
   CHECK(!tide__order_is_watched(a));
-  tide__order_watched(a);
+  tide__order_watched(a, tide__order_now(a));
   CHECK(tide__order_is_watched(a) && tide_stream_handle(a) != 0 && !tide__order_is_watched(a));
   tide_stream_release(a), tide_stream_release(b);
 }
