@@ -51,6 +51,8 @@ static inline ltide_state *ltide_enter(lua_State *L) {
              ? ltide_last_state
              : ltide_enter_slow(L);
 }
+/* The line of the nearest Lua function around the call, and its source as Lua has it; 0: there is none. */
+int ltide_line(lua_State *L, const char **source);
 /* The collector may run wherever Lua allocates, and a finaliser may run a coroutine that calls tide, which binds that
  * one. So after whatever allocates (an object, a table, a string) or collects, and before S->record, S->arena or core's
  * idea of what is current are used: binds the running coroutine again. */

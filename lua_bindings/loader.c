@@ -190,16 +190,6 @@ static void push_items(lua_State *L, const iteration *it, int dataset, lua_Integ
   }
 }
 
-static void note_line(lua_State *L, ltide_loader_job *job) {
-  lua_Debug ar;
-  for (int level = 1; lua_getstack(L, level, &ar) && job->line <= 0; level++) {
-    lua_getinfo(L, "Sl", &ar);
-    job->line = ar.currentline;
-    strncpy(job->source, ar.source, sizeof job->source - 1);
-  }
-  if (job->line < 0) job->line = 0;
-}
-
 /* Asks for the next batch: what comes of it is in the queue, its value and handles in the table of batches. */
 static void ask(lua_State *L, ltide_state *S, iteration *it) {
   lua_settop(L, 1);
@@ -230,7 +220,9 @@ static void ask(lua_State *L, ltide_state *S, iteration *it) {
   lua_pushvalue(L, 5);
   lua_rawseti(L, -2, k + 1);
   it->asked = k + 1;
-  note_line(L, b.job);
+  const char *source = "";
+  b.job->line = ltide_line(L, &source);
+  strncpy(b.job->source, source, sizeof b.job->source - 1);
   *guard = NULL;
   enqueue(it, b.job);
 }
@@ -499,14 +491,12 @@ void ltide_open_loader(lua_State *L, ltide_state *S) {
        "function f(i) with {size=n}: for i, batch in loader:iter(). #loader is how many. Tensors are stacked, numbers "
        "and booleans become a tensor, tables are walked by key, strings stay a list; collate(items) does it another "
        "way. Where there is a GPU the batches are in page-locked memory, but for a table with __gc or __close that "
-       "collate gives: it stays what it is, and does not go with device=. With device= they come on that GPU, through "
-       "a "
-       "few pieces of page-locked memory and on a stream of the loader's own beside what the loop has queued; the "
-       "loop's stream waits for the copy, the host while prefetch + 1 batches before it are still being used, and at "
-       "most 2 * prefetch + 2 batches lie there. `prefetch` batches are prepared ahead on another thread, so an item, "
-       "or what collate gives, must not be written to before its batch has come; an error of the dataset comes when "
-       "the "
-       "item is asked for."},
+       "collate gives: it stays what it is, and does not go with device=. With device= they come on that GPU, "
+       "through a few pieces of page-locked memory and on a stream of the loader's own beside what the loop has "
+       "queued; the loop's stream waits for the copy, the host while prefetch + 1 batches before it are still being "
+       "used, and at most 2 * prefetch + 2 batches lie there; one that finds no room lies in host memory until it is "
+       "given out. `prefetch` batches are prepared ahead on another thread, so an item, or what collate gives, must "
+       "not be written to before its batch has come; an error of the dataset comes when the item is asked for."},
       {0}};
   new_meta(L, JOB_META, job);
   new_meta(L, ITERATION_META, iteration_meta);

@@ -194,21 +194,25 @@ static ltide_record *new_record(lua_State *L) {
   return r;
 }
 
-/* The line of the nearest Lua function: level 0 is the function of ours that is running. A call that allocates and
- * launches asks twice, and the second answer is free. */
+/* Level 0 is the function of ours that is running. */
+int ltide_line(lua_State *L, const char **source) {
+  lua_Debug ar;
+  for (int level = 1; lua_getstack(L, level, &ar); level++) {
+    lua_getinfo(L, "Sl", &ar);
+    *source = ar.source;
+    if (ar.currentline > 0) return ar.currentline;
+  }
+  return 0;
+}
+
+/* A call that allocates and launches asks twice, and the second answer is free. */
 static int site(void *user, const char **source) {
   static _Thread_local unsigned named;
   (void)user;
   if (!ltide_last || ltide_last_epoch != atomic_load(&ltide_epoch)) return 0; /* the host's, or it may be gone */
   if (named == ltide_calls) return -1;
   named = ltide_calls;
-  lua_Debug ar;
-  for (int level = 1; lua_getstack(ltide_last, level, &ar); level++) {
-    lua_getinfo(ltide_last, "Sl", &ar);
-    *source = ar.source;
-    if (ar.currentline > 0) return ar.currentline;
-  }
-  return 0;
+  return ltide_line(ltide_last, source);
 }
 
 /* A universe that another thread has called before: that one is to look anew if it comes back. */

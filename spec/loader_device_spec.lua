@@ -178,7 +178,7 @@ describe("tide.data.loader beside a GPU", function()
         if not collate then D.eq({ 1, 2.5, 3 }, b.i) end
       end
       local most = tide.cuda.host_memory_stats()["active_bytes.peak"] - before
-      assert.is_true(most <= 2 * 4 * 8 << 20, most .. " bytes of page-locked memory") -- a batch of each loader is larger
+      assert.is_true(most <= 2 * 4 * 8 << 20, most .. " bytes of page-locked memory") -- of two loaders' slots; four batches are more
     end
   end)
 
