@@ -130,6 +130,13 @@ tide_status tide__fail_index(int device, uint32_t site, int64_t value, int64_t l
   return set(&error, text, "");
 }
 
+/* ---- where indexes count from ---- */
+
+static _Thread_local tide_index_base_fn index_base;
+
+void tide_index_base_set(tide_index_base_fn fn) { index_base = fn; }
+int tide_get_index_base(void) { return index_base ? index_base() : 0; }
+
 /* ---- text for messages ---- */
 
 static char *ring_text(void) { return ring.text[ring.next++ % RING]; }

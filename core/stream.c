@@ -28,7 +28,7 @@
 #include "tide/memory.h"
 
 struct tide_current {
-  int device, index_base;
+  int device;
   _Atomic uint32_t epoch; /* one that never is: freed */
   _Atomic int refs;       /* its maker's, and one of each thread where it is bound */
   _Atomic bool freed;
@@ -502,7 +502,6 @@ tide_current *tide_current_new(const tide_current *inherit) {
   }
   atomic_init(&c->refs, 1);
   c->epoch = tide__epoch_now();
-  c->index_base = inherit ? inherit->index_base : now()->index_base;
   if (!inherit || inherit->epoch != c->epoch) return c;
   c->device = inherit->device;
   c->tally = inherit->tally;
@@ -646,6 +645,3 @@ void tide_current_set_tally(tide_tally *tally) {
   tide_tally_release(c->tally);
   c->tally = tally;
 }
-
-void tide_set_index_base(int base) { bound_or_own()->index_base = base; }
-int tide_get_index_base(void) { return bound_or_own()->index_base; }

@@ -34,6 +34,7 @@ typedef struct ltide_state {
   struct ltide_fork *forks;     /* open blocks of fork_rng, the newest first */
   _Atomic int collect_wanted;   /* another thread ran out of memory */
   _Atomic(const void *) thread; /* the one that called last: where its ltide_last lies */
+  struct ltide_state *next;     /* of running.c's list */
 } ltide_state;
 
 /* state.c */
@@ -65,6 +66,10 @@ static inline void *ltide_new_object(lua_State *L, size_t size, int values) {
   ltide_enter_again(L);
   return object;
 }
+/* running.c */
+void ltide_state_list(ltide_state *S);
+void ltide_state_unlist(ltide_state *S);
+int ltide_index_base(void); /* for tide_index_base_set: 1 while a function of ours runs that a script has called */
 void ltide_pace_slow(lua_State *L, ltide_state *S);
 /* Lets the collector follow the bytes that it cannot see. */
 static inline void ltide_pace(lua_State *L, ltide_state *S, size_t bytes) {

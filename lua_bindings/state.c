@@ -241,7 +241,7 @@ ltide_state *ltide_enter_slow(lua_State *L) {
   note_thread(S);
   tide_current_bind(r->current);
   tide_current_on_bind(rebound);
-  tide_set_index_base(1);
+  tide_index_base_set(ltide_index_base);
   tide_site_set(site, NULL);
   tide_warn_set(ltide_warn_hook, NULL);
   ltide_last = L, ltide_last_state = S, ltide_last_epoch = atomic_load(&ltide_epoch);
@@ -260,6 +260,7 @@ static void free_records(lua_State *L) {
 
 static int state_gc(lua_State *L) {
   ltide_state *S = lua_touserdata(L, 1);
+  ltide_state_unlist(S);
   if (!S->record) return 0; /* opening failed, or closed already */
   S->record = NULL;
   free_records(L);
@@ -269,6 +270,7 @@ static int state_gc(lua_State *L) {
   tide_current_on_bind(NULL);
   atomic_fetch_add(&ltide_epoch, 1);
   ltide_last = NULL, ltide_last_state = NULL;
+  tide_index_base_set(NULL);
   tide_site_set(NULL, NULL);
   tide_warn_set(NULL, NULL);
   tide_shutdown();
@@ -303,6 +305,7 @@ static ltide_state *open_state(lua_State *L) {
   weak_table(L, &key_records, "k");
   weak_table(L, &key_resumers, "kv");
   ltide_last = NULL;
+  ltide_state_list(S);
   ltide_enter(L);
   tide_reclaim_add(reclaim, S);
   return S;

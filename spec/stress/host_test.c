@@ -7,8 +7,10 @@
 #include <lua.h>
 #include <lualib.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tide/tide.h"
 
@@ -156,12 +158,65 @@ static void test_owner(lua_State *L) {
   run(L, "x = tide.from_ptr(memory, 16, { owner = {} })");
 }
 
+/* Where the largest of (0, 9, 0) is by a call of the host's own. */
+static int64_t host_argmax(void) {
+  int64_t size = 3, place = -1;
+  tide_tensor *x = NULL, *at = NULL;
+  if (TIDE(tide_empty)(&x, &size, 1, &(tide_options){TIDE_FLOAT32, TIDE_CPU, false}) == TIDE_OK) {
+    memcpy(TIDE(tide_tensor_data)(x), (float[]){0, 9, 0}, 3 * sizeof(float));
+    if (TIDE(tide_reduce)(&at, TIDE_ARGMAX, x, NULL, NULL) == TIDE_OK) place = *(int64_t *)TIDE(tide_tensor_data)(at);
+  }
+  TIDE(tide_tensor_release)(at);
+  TIDE(tide_tensor_release)(x);
+  return place;
+}
+
+static int from_lua(lua_State *L) {
+  lua_pushinteger(L, host_argmax());
+  return 1;
+}
+
+static bool says(const char *text) {
+  int64_t size = 3;
+  tide_tensor *x = NULL, *part = NULL;
+  if (TIDE(tide_empty)(&x, &size, 1, NULL) != TIDE_OK) return false;
+  bool failed_so = TIDE(tide_select)(&part, x, 0, 7) != TIDE_OK && strstr(TIDE(tide_error_get)()->message, text);
+  TIDE(tide_tensor_release)(x);
+  return failed_so;
+}
+
+static void *close_state(void *L) {
+  lua_close(L);
+  return NULL;
+}
+
+/* A script counts from 1, whoever runs in between; the host counts from 0 on the same thread, before, between and after
+ * its script's calls, and in C functions of its own that a script calls. */
+static void test_base(lua_State *L) {
+  static const char counts[] = "assert(tide.tensor{0, 9, 0}:argmax():item() == 2)";
+  run(L, counts);
+  check(host_argmax() == 1 && says("got 7, expected 0 to 2"), "the host counts from where the script does");
+  lua_pushcfunction(L, from_lua);
+  lua_setglobal(L, "from_lua");
+  run(L, "assert(from_lua() == 1); local ok, e = pcall(function() return tide.zeros(3)[8] end) "
+         "assert(e.message:find('got 8, expected 1 to 3', 1, true), e.message)");
+  run(L, "coroutine.wrap(function() assert(tide.tensor{9, 0}:argmax():item() == 1) assert(from_lua() == 1) end)()");
+  run(L, counts);
+  lua_State *other = open_state();
+  run(other, counts);
+  check(host_argmax() == 1, "the host counts from where another state does");
+  on_thread(close_state, other);
+  check(host_argmax() == 1, "the host counts from where a state that is gone did");
+  run(L, counts);
+}
+
 int main(int argc, char **argv) {
   if (argc != 2) return 2;
   module = argv[1];
   setenv("TIDE_SIM_DEVICES", "2", 1);
   lua_State *L = open_state();
   check(TIDE(tide_init)(NULL) == TIDE_OK, "no tide");
+  test_base(L);
   test_bind(L);
   test_moved(L);
   test_memory();

@@ -455,7 +455,7 @@ typedef struct tide_reduce_options {
 
 TIDE_API tide_status tide_reduce(tide_tensor **out, tide_reduction op, const tide_tensor *x,
                                  const tide_reduce_options *options, tide_tensor *into);
-/* MAX or MIN over one dim: values and the index (base of tide_set_index_base) of the first. */
+/* MAX or MIN over one dim: values and the index (from tide_get_index_base) of the first. */
 TIDE_API tide_status tide_reduce_index(tide_tensor **values, tide_tensor **indices, tide_reduction op,
                                        const tide_tensor *x, int dim, bool keepdim);
 TIDE_API tide_status tide_var_mean(tide_tensor **var, tide_tensor **mean, const tide_tensor *x,
@@ -463,9 +463,11 @@ TIDE_API tide_status tide_var_mean(tide_tensor **var, tide_tensor **mean, const 
 TIDE_API tide_status tide_equal(bool *out, const tide_tensor *x,
                                 const tide_tensor *y); /* same shape and values; synchronises */
 
-/* Index values inside tensors (index tensors, argmax, randperm) count from this base: 0 at the start; a language that
- * counts from 1 sets it once for its thread. */
-TIDE_API void tide_set_index_base(int base);
+/* Index values inside tensors (index tensors, argmax, randperm) and in error messages count from this base: 0, or what
+ * the thread's hook answers. A language that counts from 1 sets one that answers 1 while a script of its calls us, so
+ * that the host's own calls on that thread count from 0 as ever. */
+typedef int (*tide_index_base_fn)(void);
+TIDE_API void tide_index_base_set(tide_index_base_fn fn); /* for the calling thread; NULL: none */
 TIDE_API int tide_get_index_base(void);
 
 /* ---- Indexing
