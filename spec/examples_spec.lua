@@ -161,6 +161,54 @@ describe("the worked examples", function()
     D.raises("ArgumentError", tide.cmdline)
   end)
 
+  -- What is shipped to be run or copied: the examples, small, and the README's blocks.
+  local function shipped()
+    local out = os.tmpname()
+    local list = {
+      { "memory", "scripts/examples/memory.lua", "--steps", "4", "--out", out },
+      { "profile", "scripts/examples/profile.lua", "--steps", "2", "--out", out },
+      { "solar_system", "scripts/examples/solar_system.lua", "--years", "0.002", "--quiet", "--device", "cuda", "--out", out },
+      { "wave", "scripts/examples/wave.lua", "--steps", "5", "--size", "64", "--quiet", "--device", "cuda", "--out", out },
+      { "wave as a graph", "scripts/examples/wave.lua", "--steps", "5", "--size", "64", "--graph", "--device", "cuda", "--out", out },
+    }
+    local files = { out }
+    for text in read("README.md"):gmatch "\n```lua\n(.-)\n```" do
+      local path = os.tmpname()
+      local file = assert(io.open(path, "w"))
+      file:write(text)
+      file:close()
+      files[#files + 1] = path
+      list[#list + 1] = { "README.md, block " .. #files - 1, path }
+    end
+    assert.are.equal(3, #files - 1)
+    return list, function()
+      for _, path in ipairs(files) do os.remove(path) end
+    end
+  end
+
+  it("and what the README shows are ordered in every schedule", function()
+    local list, remove = shipped()
+    for _, e in ipairs(list) do
+      for seed = 0, D.tsan and 1 or 9 do
+        local env = { TIDE_SIM_DEVICES = "2", TIDE_SIM_SEED = tostring(seed), TIDE_CUDA_SANITIZER = "1" }
+        local out, err, code = D.run({ table.unpack(e, 2) }, { env = env })
+        assert.are.equal(0, code, ("%s, seed %d: %s%s"):format(e[1], seed, out, err))
+      end
+    end
+    remove()
+  end)
+
+  it("of the README run where there is no GPU", function()
+    local list, remove = shipped()
+    for _, e in ipairs(list) do
+      if e[1]:match "README" then
+        local out, err, code = D.run({ e[2] }, { env = { TIDE_SIM_DEVICES = "0", CUDA_VISIBLE_DEVICES = "" } })
+        assert.are.equal(0, code, ("%s: %s%s"):format(e[1], out, err))
+      end
+    end
+    remove()
+  end)
+
   it("EX-06 brings every item", function() D.simulate(3, loader) end)
 
   it("waves give the same picture step by step and replayed as a graph", function()

@@ -2,10 +2,11 @@
  *
  *   host [script.lua [frames]]
  *
- * Each frame calls the script's update(dt) on a stream of the host's own, beside which a renderer would use its
- * streams. The tensor that update returns is copied to pinned memory and read when an event says that it has arrived,
+ * Everything of the script's runs on a stream of the host's own, beside which a renderer would use its streams: the
+ * script's text when it is loaded, since what it makes there is used later, and its update(dt) in each frame. The tensor that update returns is copied to pinned memory and read when an event says that it has arrived,
  * some frames later: the loop never waits for the GPU. A script that raises is reported and called again; one that
  * changes on disk is loaded again. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -42,13 +43,32 @@ static bool report(host *h, const char *what) {
   return false;
 }
 
+/* Calls the function below its n arguments, which leaves `results` values: inside tide.cuda.stream(stream) where there
+ * is a GPU, so that all of the script's work is in one stream, in order. */
+static bool call(host *h, int n, int results, const char *what) {
+  lua_State *L = h->L;
+  if (h->stream) {
+    lua_getglobal(L, "tide");
+    lua_getfield(L, -1, "cuda");
+    lua_getfield(L, -1, "stream");
+    tide_lua_get(L)->push_stream(L, h->stream);
+    lua_rotate(L, 1, 4); /* tide, tide.cuda, the block, the stream, then the function and its arguments */
+    n += 2;
+  }
+  return lua_pcall(L, n, results, 0) == LUA_OK || report(h, what);
+}
+
 /* Loads the script if it is new or has changed. The old update stays when the new text does not load. */
 static void load(host *h) {
   struct stat s;
   if (stat(h->script, &s) || (s.st_mtim.tv_sec == h->loaded.tv_sec && s.st_mtim.tv_nsec == h->loaded.tv_nsec)) return;
   h->loaded = s.st_mtim;
   h->reloads++;
-  if (luaL_loadfile(h->L, h->script) || lua_pcall(h->L, 0, 0, 0)) report(h, "load");
+  if (luaL_loadfile(h->L, h->script))
+    report(h, "load");
+  else
+    call(h, 0, 0, "load");
+  lua_settop(h->L, 0);
 }
 
 /* Queues the copy of a scalar result; the host's thread goes on at once. */
@@ -76,26 +96,14 @@ static void receive(host *h) {
   h->results++;
 }
 
-/* update(dt), inside tide.cuda.stream(stream) where there is a GPU. */
 static void update(host *h, double dt) {
   lua_State *L = h->L;
-  int arguments = 1;
-  if (h->stream) {
-    lua_getglobal(L, "tide");
-    lua_getfield(L, -1, "cuda");
-    lua_getfield(L, -1, "stream");
-    tide_lua_get(L)->push_stream(L, h->stream);
-    arguments = 3;
-  }
   if (lua_getglobal(L, "update") != LUA_TFUNCTION) {
     lua_settop(L, 0);
     return;
   }
   lua_pushnumber(L, dt);
-  if (lua_pcall(L, arguments, 1, 0)) {
-    report(h, "update");
-    return;
-  }
+  if (!call(h, 1, 1, "update")) return;
   tide_tensor *result = tide_lua_get(L)->to_tensor(L, -1);
   tide_current_bind(NULL); /* from here on the host's own device and streams */
   if (h->stream) tide_current_set_stream(h->stream);
@@ -148,7 +156,7 @@ int main(int argc, char **argv) {
          "loads\n",
          frames, h.stream ? "a GPU" : "the CPU", sum / frames * 1e3, worst * 1e3, h.results, h.value, h.errors,
          h.reloads);
-  bool fine = h.results > 0 && h.errors == (frames >= 40);
+  bool fine = h.results > 0 && isfinite(h.value) && h.value > 0 && h.errors == (frames >= 40);
   close_host(&h);
   return fine ? EXIT_SUCCESS : EXIT_FAILURE;
 }
