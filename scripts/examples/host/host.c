@@ -3,9 +3,10 @@
  *   host [script.lua [frames]]
  *
  * Everything of the script's runs on a stream of the host's own, beside which a renderer would use its streams: the
- * script's text when it is loaded, since what it makes there is used later, and its update(dt) in each frame. The tensor that update returns is copied to pinned memory and read when an event says that it has arrived,
- * some frames later: the loop never waits for the GPU. A script that raises is reported and called again; one that
- * changes on disk is loaded again. */
+ * script's text when it is loaded, since what it makes there is used later, and its update(dt) in each frame. The
+ * tensor that update returns is copied to pinned memory and read when an event says that it has arrived, some frames
+ * later: the loop never waits for the GPU. A script that raises is reported and called again; one that changes on disk
+ * is loaded again. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
