@@ -114,7 +114,7 @@ static int lcaching_delete(lua_State *L) {
 /* {==== A program's own allocator */
 
 static tide_allocator *check_allocator(lua_State *L, int arg) {
-  tide_allocator **u = luaL_testudata(L, arg, ALLOCATOR_META);
+  tide_allocator **u = ltide_test_object(L, arg, ALLOCATOR_META);
   if (!u) ltide_arg_error(L, arg, "allocator", "a tide.cuda.CUDAPluggableAllocator");
   return *u;
 }
@@ -126,15 +126,13 @@ static int lallocator_new(lua_State *L) {
   for (int i = 0; i < 3; i++) given[i] = ltide_check_cstring(L, i + 1, names[i], "a string");
   tide_allocator **u = ltide_new_object(L, sizeof *u, 0);
   *u = NULL;
-  luaL_setmetatable(L, ALLOCATOR_META);
+  ltide_setmetatable(L, ALLOCATOR_META);
   ltide_try(L, tide_allocator_open(u, given[0], given[1], given[2]));
   return 1;
 }
 
 static int allocator_gc(lua_State *L) {
-  tide_allocator **u = luaL_checkudata(L, 1, ALLOCATOR_META), *a = *u;
-  *u = NULL;
-  tide_allocator_release(a);
+  tide_allocator_release(ltide_take_pointer(L, ALLOCATOR_META));
   return 0;
 }
 
@@ -147,7 +145,7 @@ static int lchange_allocator(lua_State *L) {
 /* {==== Pools */
 
 tide_mempool *ltide_test_mempool(lua_State *L, int arg) {
-  tide_mempool **u = luaL_testudata(L, arg, POOL_META);
+  tide_mempool **u = ltide_test_object(L, arg, POOL_META);
   return u ? *u : NULL;
 }
 
@@ -162,15 +160,13 @@ static int lpool_new(lua_State *L) {
   tide_allocator *source = lua_isnoneornil(L, 1) ? NULL : check_allocator(L, 1);
   tide_mempool **u = ltide_new_object(L, sizeof *u, 0);
   *u = NULL;
-  luaL_setmetatable(L, POOL_META);
+  ltide_setmetatable(L, POOL_META);
   ltide_try(L, tide_mempool_new_from(u, TIDE_ALL_DEVICES, source));
   return 1;
 }
 
 static int pool_gc(lua_State *L) {
-  tide_mempool **u = luaL_checkudata(L, 1, POOL_META), *pool = *u;
-  *u = NULL;
-  tide_mempool_release(pool);
+  tide_mempool_release(ltide_take_pointer(L, POOL_META));
   return 0;
 }
 

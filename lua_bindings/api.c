@@ -8,7 +8,7 @@ static tide_tensor *to_tensor(lua_State *L, int index) {
 }
 
 static tide_stream *to_stream(lua_State *L, int index) {
-  tide_stream **u = luaL_testudata(L, index, "tide.cuda.Stream");
+  tide_stream **u = ltide_test_object(L, index, "tide.cuda.Stream");
   return u ? *u : NULL;
 }
 

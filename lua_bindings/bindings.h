@@ -60,11 +60,40 @@ int ltide_line(lua_State *L, const char **source);
 static inline void ltide_enter_again(lua_State *L) {
   if (L != ltide_last) ltide_enter(L);
 }
-/* lua_newuserdatauv for objects that core fills next. */
+/* An object of ours ends with a seal, a word made of its metatable's address and its own: it tells what the object is,
+ * whatever metatable debug.setmetatable has given to it, to another one or to a foreign userdata. */
+static inline uintptr_t *ltide_seal_word(const void *object, size_t room) {
+  return (uintptr_t *)((const char *)object + room - sizeof(uintptr_t));
+}
+/* lua_newuserdatauv with room for a seal. */
+static inline void *ltide_new_userdata(lua_State *L, size_t size, int values) {
+  size_t room = (size + sizeof(uintptr_t) - 1) / sizeof(uintptr_t) * sizeof(uintptr_t) + sizeof(uintptr_t);
+  void *object = lua_newuserdatauv(L, room, values);
+  *ltide_seal_word(object, room) = 0;
+  return object;
+}
+/* The same for objects that core fills next. */
 static inline void *ltide_new_object(lua_State *L, size_t size, int values) {
-  void *object = lua_newuserdatauv(L, size, values);
+  void *object = ltide_new_userdata(L, size, values);
   ltide_enter_again(L);
   return object;
+}
+static inline void ltide_seal(lua_State *L, void *object, const void *meta) {
+  *ltide_seal_word(object, lua_rawlen(L, -1)) = (uintptr_t)meta ^ (uintptr_t)object;
+}
+/* luaL_setmetatable for an object at the top of the stack, which is sealed. */
+static inline void ltide_setmetatable(lua_State *L, const char *name) {
+  luaL_getmetatable(L, name);
+  const void *meta = lua_topointer(L, -1);
+  lua_setmetatable(L, -2);
+  ltide_seal(L, lua_touserdata(L, -1), meta);
+}
+/* The object at arg if it was sealed with this metatable, else NULL. */
+static inline void *ltide_test_meta(lua_State *L, int arg, const void *meta) {
+  void *u = lua_touserdata(L, arg);
+  size_t room = u ? lua_rawlen(L, arg) : 0; /* 0 for a light one */
+  if (room < sizeof(uintptr_t) || room % sizeof(uintptr_t)) return NULL;
+  return *ltide_seal_word(u, room) == ((uintptr_t)meta ^ (uintptr_t)u) ? u : NULL;
 }
 /* running.c */
 void ltide_state_list(ltide_state *S);
@@ -88,6 +117,11 @@ int ltide_freed_error(lua_State *L, const char *name, const char *noun);
 /* luaL_checkstring and luaL_checkudata, whose errors would be plain strings. */
 const char *ltide_check_text(lua_State *L, int arg, const char *name);
 void *ltide_check_object(lua_State *L, int arg, const char *meta);
+/* luaL_testudata that looks at the seal; it may be called while the state ends. */
+void *ltide_test_object(lua_State *L, int arg, const char *meta);
+/* For finalisers of objects that hold one pointer: takes it out of the object at 1. NULL where that one is empty or
+ * none of these, since a script can call a finaliser with anything. */
+void *ltide_take_pointer(lua_State *L, const char *meta);
 /* A string that C sees whole, such as a path: one without zeros. */
 const char *ltide_check_cstring(lua_State *L, int arg, const char *name, const char *expected);
 static inline void ltide_try(lua_State *L, tide_status status) {
@@ -100,12 +134,17 @@ void ltide_warn(lua_State *L, const char *format, ...); /* through Lua's warn */
 
 void ltide_warn_hook(void *user, const char *message); /* for tide_warn_set */
 
-/* luaL_newmetatable, closed to scripts: getmetatable gives the name, so that finalisers and the like cannot be called
- * by hand. */
-static inline void ltide_newmetatable(lua_State *L, const char *name) {
-  luaL_newmetatable(L, name);
+/* Closes the metatable at the top of the stack to scripts: getmetatable gives the name, so that finalisers and the like
+ * cannot be called by hand. */
+static inline void ltide_protect(lua_State *L, const char *name) {
   lua_pushstring(L, name);
   lua_setfield(L, -2, "__metatable");
+}
+/* luaL_newmetatable for one that is closed to scripts; false: it was there. */
+static inline bool ltide_newmetatable(lua_State *L, const char *name) {
+  bool is_new = luaL_newmetatable(L, name);
+  ltide_protect(L, name);
+  return is_new;
 }
 
 /* error.c: __newindex of objects whose fields are told and not set. */
@@ -134,15 +173,6 @@ static inline void ltide_set_integer(lua_State *L, const char *key, lua_Integer 
   lua_setfield(L, -2, key);
 }
 
-/* The userdata at arg if it has this metatable, else NULL: a compare of pointers instead of luaL_testudata's search. */
-static inline void *ltide_test_meta(lua_State *L, int arg, const void *meta) {
-  void *u = lua_touserdata(L, arg);
-  if (!u || !lua_getmetatable(L, arg)) return NULL;
-  bool same = lua_topointer(L, -1) == meta;
-  lua_pop(L, 1);
-  return same ? u : NULL;
-}
-
 /* tensor.c: the tensor userdata. It is created closed (t NULL) and filled after. */
 typedef struct ltide_tensor {
   tide_tensor *t;
@@ -150,11 +180,7 @@ typedef struct ltide_tensor {
   int slot;
 } ltide_tensor;
 static inline ltide_tensor *ltide_test_handle(lua_State *L, ltide_state *S, int arg) {
-  ltide_tensor *u = (ltide_tensor *)lua_touserdata(L, arg);
-  if (!u || !lua_getmetatable(L, arg)) return NULL;
-  const void *meta = lua_topointer(L, -1);
-  lua_pop(L, 1);
-  return meta == S->tensor_meta ? u : NULL;
+  return (ltide_tensor *)ltide_test_meta(L, arg, S->tensor_meta);
 }
 /* The tensor at arg; raises when it is none (ArgumentError) or freed (StateError). `name` names the argument. */
 tide_tensor *ltide_check_tensor(lua_State *L, ltide_state *S, int arg, const char *name);

@@ -77,7 +77,7 @@ static int check_accelerator(lua_State *L, int arg, int flags) { return check_na
 static void push(lua_State *L, bool cpu, int index) {
   ltide_device *d = ltide_new_object(L, sizeof *d, 0);
   *d = (ltide_device){cpu, index};
-  luaL_setmetatable(L, DEVICE_META);
+  ltide_setmetatable(L, DEVICE_META);
 }
 
 void ltide_push_device(lua_State *L, int device) {
@@ -353,7 +353,7 @@ static int lget_device_properties(lua_State *L) {
   ltide_enter(L);
   const tide_device_props *p = check_props(L, 1);
   ltide_new_object(L, 0, 1);
-  luaL_setmetatable(L, "tide.properties");
+  ltide_setmetatable(L, "tide.properties");
   push_props_table(L, p);
   lua_setiuservalue(L, -2, 1);
   return 1;

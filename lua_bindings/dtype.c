@@ -17,12 +17,7 @@ void ltide_push_dtype(lua_State *L, tide_dtype dtype) {
 
 /* The object's dtype, or NULL when the value is no dtype object. */
 static const tide_dtype *test_object(lua_State *L, int arg) {
-  ltide_state *S = ltide_enter(L);
-  const tide_dtype *d = lua_touserdata(L, arg);
-  if (!d || !lua_getmetatable(L, arg)) return NULL;
-  bool is = lua_topointer(L, -1) == S->dtype_meta;
-  lua_pop(L, 1);
-  return is ? d : NULL;
+  return ltide_test_meta(L, arg, ltide_enter(L)->dtype_meta);
 }
 
 bool ltide_test_dtype(lua_State *L, int arg, tide_dtype *out) {
@@ -105,14 +100,14 @@ static void set_object(lua_State *L, int module, tide_dtype d, const char *name,
 void ltide_open_dtype(lua_State *L, ltide_state *S) {
   static const luaL_Reg meta[] = {{"__tostring", ldtype_tostring}, {"__index", ldtype_index}, {NULL, NULL}};
   int module = lua_gettop(L);
-  luaL_newmetatable(L, DTYPE_META);
+  ltide_newmetatable(L, DTYPE_META);
   luaL_setfuncs(L, meta, 0);
   S->dtype_meta = lua_topointer(L, -1);
   lua_createtable(L, TIDE_DTYPE_COUNT, 1);
   for (int d = 0; d < TIDE_DTYPE_COUNT; d++) {
-    tide_dtype *object = lua_newuserdatauv(L, sizeof *object, 0);
+    tide_dtype *object = ltide_new_object(L, sizeof *object, 0);
     *object = (tide_dtype)d;
-    luaL_setmetatable(L, DTYPE_META);
+    ltide_setmetatable(L, DTYPE_META);
     lua_rawseti(L, -2, d);
   }
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key_objects);

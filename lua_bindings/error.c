@@ -220,8 +220,22 @@ const char *ltide_check_cstring(lua_State *L, int arg, const char *name, const c
   return text;
 }
 
+void *ltide_test_object(lua_State *L, int arg, const char *meta) {
+  arg = lua_absindex(L, arg);
+  luaL_getmetatable(L, meta);
+  const void *expected = lua_topointer(L, -1);
+  lua_pop(L, 1);
+  return expected ? ltide_test_meta(L, arg, expected) : NULL;
+}
+
+void *ltide_take_pointer(lua_State *L, const char *meta) {
+  void **u = ltide_test_object(L, 1, meta), *held = u ? *u : NULL;
+  if (u) *u = NULL;
+  return held;
+}
+
 void *ltide_check_object(lua_State *L, int arg, const char *meta) {
-  void *u = luaL_testudata(L, arg, meta);
+  void *u = ltide_test_object(L, arg, meta);
   if (!u) ltide_arg_error(L, arg, "self", meta);
   return u;
 }
@@ -322,6 +336,7 @@ static void set_class(lua_State *L, const char *kind) {
   lua_pushstring(L, kind);
   lua_pushcclosure(L, lerror_class_tostring, 1);
   lua_setfield(L, -2, "__tostring");
+  ltide_protect(L, kind);
   lua_setmetatable(L, -2);
   lua_setfield(L, -2, kind);
 }
@@ -337,6 +352,7 @@ void ltide_open_errors(lua_State *L, ltide_state *S) {
   lua_setfield(L, -2, "__tostring");
   lua_pushliteral(L, "tide.error");
   lua_setfield(L, -2, "__name");
+  ltide_protect(L, "tide.error");
   S->error_meta = lua_topointer(L, -1);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key_meta);
   lua_createtable(L, 0, 16);

@@ -13,8 +13,7 @@ tide_event *ltide_check_event(lua_State *L, int arg, const char *name) {
 }
 
 static int event_gc(lua_State *L) {
-  tide_event **u = lua_touserdata(L, 1), *e = *u;
-  *u = NULL;
+  tide_event *e = ltide_take_pointer(L, EVENT_META);
   if (e) tide_event_release(e);
   return 0;
 }
@@ -22,7 +21,7 @@ static int event_gc(lua_State *L) {
 tide_event **ltide_new_event(lua_State *L) {
   tide_event **u = ltide_new_object(L, sizeof *u, 0);
   *u = NULL;
-  luaL_setmetatable(L, EVENT_META);
+  ltide_setmetatable(L, EVENT_META);
   return u;
 }
 
@@ -175,6 +174,7 @@ void ltide_open_event(lua_State *L, ltide_state *S) {
   lua_createtable(L, 0, 1);
   lua_pushcfunction(L, levent_new);
   lua_setfield(L, -2, "__call");
+  ltide_protect(L, "tide.cuda.Event");
   lua_setmetatable(L, -2);
   lua_setfield(L, -2, "Event");
   ltide_document(L, "tide.cuda", "Event",

@@ -305,6 +305,7 @@ typedef struct owner_node {
   int ref;                 /* the owner, in the registry */
 } owner_node;
 
+#define OWNERS_META "tide.owners"
 static const char key_owners;
 
 static void owner_release(void *user) {
@@ -328,7 +329,8 @@ static void sweep_owners(lua_State *L, owner_node **head) {
 
 /* The finaliser of the list itself: the universe closes. */
 static int owners_gc(lua_State *L) {
-  owner_node **head = lua_touserdata(L, 1);
+  owner_node **head = ltide_test_object(L, 1, OWNERS_META);
+  if (!head) return 0;
   for (owner_node *node = *head, *next; node; node = next) {
     next = node->next;
     if (atomic_exchange(&node->state, 2) == 1) free(node);
@@ -359,12 +361,13 @@ static int sentinel_gc(lua_State *L) {
 }
 
 static void push_sentinel(lua_State *L) {
-  lua_newuserdatauv(L, 1, 0);
-  if (luaL_newmetatable(L, "tide.owner_sentinel")) {
+  ltide_new_userdata(L, 1, 0);
+  if (ltide_newmetatable(L, "tide.owner_sentinel")) {
     lua_pushcfunction(L, sentinel_gc);
     lua_setfield(L, -2, "__gc");
   }
-  lua_setmetatable(L, -2);
+  lua_pop(L, 1);
+  ltide_setmetatable(L, "tide.owner_sentinel");
 }
 
 /* Anchors the value at the top of the stack, and pops it. */
@@ -474,13 +477,14 @@ static const ltide_reg methods[] = {
 
 void ltide_open_factory(lua_State *L, ltide_state *S) {
   (void)S;
-  owner_node **head = lua_newuserdatauv(L, sizeof *head, 0);
+  owner_node **head = ltide_new_object(L, sizeof *head, 0);
   *head = NULL;
-  if (luaL_newmetatable(L, "tide.owners")) {
+  if (ltide_newmetatable(L, OWNERS_META)) {
     lua_pushcfunction(L, owners_gc);
     lua_setfield(L, -2, "__gc");
   }
-  lua_setmetatable(L, -2);
+  lua_pop(L, 1);
+  ltide_setmetatable(L, OWNERS_META);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key_owners);
   ltide_register(L, "tide", functions);
   ltide_register_methods(L, methods);

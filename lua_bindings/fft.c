@@ -141,7 +141,7 @@ static int cache_device(lua_State *L) { return *(int *)ltide_check_object(L, 1, 
 
 static void push_cache(lua_State *L, int device) {
   *(int *)ltide_new_object(L, sizeof device, 0) = device;
-  luaL_setmetatable(L, CACHE_META);
+  ltide_setmetatable(L, CACHE_META);
 }
 
 static int lcache_clear(lua_State *L) {

@@ -23,7 +23,8 @@ static void forget_part(ltide_file *f) {
 }
 
 static int file_close(lua_State *L) {
-  ltide_file *f = lua_touserdata(L, 1);
+  ltide_file *f = ltide_test_object(L, 1, FILE_META);
+  if (!f) return 0;
   if (f->file) fclose(f->file);
   if (f->part) unlink(f->part);
   free(f->bytes);
@@ -33,13 +34,14 @@ static int file_close(lua_State *L) {
 }
 
 ltide_file *ltide_push_file(lua_State *L) {
-  ltide_file *f = lua_newuserdatauv(L, sizeof *f, 0);
+  ltide_file *f = ltide_new_object(L, sizeof *f, 0);
   memset(f, 0, sizeof *f);
-  if (luaL_newmetatable(L, FILE_META)) {
+  if (ltide_newmetatable(L, FILE_META)) {
     static const luaL_Reg meta[] = {{"__gc", file_close}, {"__close", file_close}, {0}};
     luaL_setfuncs(L, meta, 0);
   }
-  lua_setmetatable(L, -2);
+  lua_pop(L, 1);
+  ltide_setmetatable(L, FILE_META);
   lua_toclose(L, -1);
   return f;
 }
@@ -84,6 +86,7 @@ static void open_written(ltide_file *f, const char *name) {
 
 FILE *ltide_check_file(lua_State *L, int arg, bool write, ltide_file **own, const char **name) {
   luaL_Stream *open = luaL_testudata(L, arg, LUA_FILEHANDLE);
+  if (open && lua_rawlen(L, arg) != sizeof *open) open = NULL; /* its metatable was given to something else */
   *name = "file", *own = NULL;
   if (open && !open->closef)
     ltide_error(L, "StateError", "%s: got a closed file, expected an open one", ltide_function_name(L));

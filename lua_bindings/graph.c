@@ -22,12 +22,12 @@ static const char key_streams; /* registry: device -> the stream that graphs are
 static tide_mempool **new_pool(lua_State *L) {
   tide_mempool **u = ltide_new_object(L, sizeof *u, 0);
   *u = NULL;
-  luaL_setmetatable(L, POOL_META);
+  ltide_setmetatable(L, POOL_META);
   return u;
 }
 
 tide_mempool *ltide_test_graph_pool(lua_State *L, int arg) {
-  tide_mempool **u = luaL_testudata(L, arg, POOL_META);
+  tide_mempool **u = ltide_test_object(L, arg, POOL_META);
   return u ? *u : ltide_test_mempool(L, arg);
 }
 
@@ -38,14 +38,12 @@ tide_mempool *ltide_check_graph_pool(lua_State *L, int arg, const char *name) {
 }
 
 static int pool_gc(lua_State *L) {
-  tide_mempool **u = luaL_checkudata(L, 1, POOL_META), *pool = *u;
-  *u = NULL;
-  tide_mempool_release(pool);
+  tide_mempool_release(ltide_take_pointer(L, POOL_META));
   return 0;
 }
 
 static int pool_eq(lua_State *L) {
-  tide_mempool **a = luaL_testudata(L, 1, POOL_META), **b = luaL_testudata(L, 2, POOL_META);
+  tide_mempool **a = ltide_test_object(L, 1, POOL_META), **b = ltide_test_object(L, 2, POOL_META);
   lua_pushboolean(L, a && b && *a == *b);
   return 1;
 }
@@ -65,7 +63,7 @@ int ltide_graph_pool_handle(lua_State *L) {
 /* {==== Graphs */
 
 tide_graph *ltide_check_graph(lua_State *L, int arg, const char *name) {
-  tide_graph **u = luaL_testudata(L, arg, GRAPH_META);
+  tide_graph **u = ltide_test_object(L, arg, GRAPH_META);
   if (!u || !*u) ltide_arg_error(L, arg, name, "a tide.cuda.CUDAGraph");
   return *u;
 }
@@ -73,14 +71,12 @@ tide_graph *ltide_check_graph(lua_State *L, int arg, const char *name) {
 tide_graph **ltide_new_graph(lua_State *L) {
   tide_graph **u = ltide_new_object(L, sizeof *u, 0);
   *u = NULL;
-  luaL_setmetatable(L, GRAPH_META);
+  ltide_setmetatable(L, GRAPH_META);
   return u;
 }
 
 static int graph_gc(lua_State *L) {
-  tide_graph **u = luaL_checkudata(L, 1, GRAPH_META), *g = *u;
-  *u = NULL;
-  tide_graph_release(g);
+  tide_graph_release(ltide_take_pointer(L, GRAPH_META));
   return 0;
 }
 
@@ -401,6 +397,7 @@ void ltide_open_graph(lua_State *L, ltide_state *S) {
   lua_createtable(L, 0, 1);
   lua_pushcfunction(L, lgraph_new);
   lua_setfield(L, -2, "__call");
+  ltide_protect(L, "tide.cuda.CUDAGraph");
   lua_setmetatable(L, -2);
   lua_setfield(L, -2, "CUDAGraph");
   ltide_document(L, "tide.cuda", "CUDAGraph",

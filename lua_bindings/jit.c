@@ -11,9 +11,7 @@
 #define JIT_META "tide.jiterator.function"
 
 static int ljit_gc(lua_State *L) {
-  tide_jit **u = lua_touserdata(L, 1), *j = *u;
-  *u = NULL;
-  tide_jit_free(j);
+  tide_jit_free(ltide_take_pointer(L, JIT_META));
   return 0;
 }
 
@@ -97,9 +95,9 @@ static int create(lua_State *L, int outputs, int defaults) {
     return ltide_error(L, "ArgumentError", "%s: too many arguments: got %d, expected at most %d",
                        ltide_function_name(L), lua_gettop(L), defaults);
   int n = read_defaults(L, defaults, names, values);
-  tide_jit **u = lua_newuserdatauv(L, sizeof *u, 0);
+  tide_jit **u = ltide_new_object(L, sizeof *u, 0);
   *u = NULL;
-  luaL_setmetatable(L, JIT_META);
+  ltide_setmetatable(L, JIT_META);
   ltide_try(L, tide_jit_new(u, code, names, values, n, outputs));
   lua_pushcclosure(L, ljit_call, 1);
   return 1;

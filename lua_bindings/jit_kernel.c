@@ -16,23 +16,19 @@
 enum { ARGUMENTS = 64 };
 
 static tide_kernel *check_kernel(lua_State *L, int arg) {
-  tide_kernel **u = luaL_testudata(L, arg, KERNEL_META);
+  tide_kernel **u = ltide_test_object(L, arg, KERNEL_META);
   if (!u) ltide_arg_error(L, arg, "k", "a kernel of tide.cuda.compile_kernel");
   if (!*u) ltide_error(L, "StateError", "compile_kernel: the kernel is gone");
   return *u;
 }
 
 static int kernel_gc(lua_State *L) {
-  tide_kernel **u = lua_touserdata(L, 1), *k = *u;
-  *u = NULL;
-  tide_kernel_free(k);
+  tide_kernel_free(ltide_take_pointer(L, KERNEL_META));
   return 0;
 }
 
 static int bound_gc(lua_State *L) {
-  tide_bound **u = lua_touserdata(L, 1), *b = *u;
-  *u = NULL;
-  tide_bound_free(b);
+  tide_bound_free(ltide_take_pointer(L, BOUND_META));
   return 0;
 }
 
@@ -141,10 +137,8 @@ static int lkernel_call(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   tide_operand args[ARGUMENTS];
   tide_grid g;
-  if (!lua_getmetatable(L, 1) || !lua_rawequal(L, -1, lua_upvalueindex(1)))
-    return ltide_arg_error(L, 1, "k", "a kernel of tide.cuda.compile_kernel");
-  lua_pop(L, 1);
-  tide_kernel *k = *(tide_kernel **)lua_touserdata(L, 1);
+  tide_kernel **u = ltide_test_meta(L, 1, lua_topointer(L, lua_upvalueindex(1))), *k = u ? *u : NULL;
+  if (!u) return ltide_arg_error(L, 1, "k", "a kernel of tide.cuda.compile_kernel");
   if (!k) return ltide_error(L, "StateError", "compile_kernel: the kernel is gone");
   luaL_checkstack(L, 8, "compile_kernel");
   read_grid(L, k, 2, &g);
@@ -169,9 +163,9 @@ static int lkernel_bind(lua_State *L) {
   luaL_checkstack(L, 8, "bind");
   read_grid(L, k, 2, &g);
   int n = read_arguments(L, S, k, 3, args);
-  tide_bound **u = lua_newuserdatauv(L, sizeof *u, 0);
+  tide_bound **u = ltide_new_object(L, sizeof *u, 0);
   *u = NULL;
-  luaL_setmetatable(L, BOUND_META);
+  ltide_setmetatable(L, BOUND_META);
   ltide_try(L, tide_kernel_bind(u, k, &g, args, n));
   lua_pushcclosure(L, lbound_call, 1);
   return 1;
@@ -244,9 +238,9 @@ static int lcompile_kernel(lua_State *L) {
     return ltide_error(L, "ArgumentError", "compile_kernel: too many arguments: got %d, expected at most 3",
                        lua_gettop(L));
   int n = read_options(L, 3, options);
-  tide_kernel **u = lua_newuserdatauv(L, sizeof *u, 0);
+  tide_kernel **u = ltide_new_object(L, sizeof *u, 0);
   *u = NULL;
-  luaL_setmetatable(L, KERNEL_META);
+  ltide_setmetatable(L, KERNEL_META);
   ltide_try(L, tide_kernel_new(u, source, name, options, n));
   return 1;
 }

@@ -53,16 +53,15 @@ typedef struct iteration {
 /* {==== Jobs */
 
 static int job_gc(lua_State *L) {
-  ltide_loader_job **guard = lua_touserdata(L, 1), *job = *guard;
-  *guard = NULL;
-  ltide_loader_free(job);
+  ltide_loader_job *job = ltide_take_pointer(L, JOB_META);
+  if (job) ltide_loader_free(job);
   return 0;
 }
 
 static ltide_loader_job **new_job(lua_State *L) {
   ltide_loader_job **guard = ltide_new_object(L, sizeof *guard, 0);
   *guard = NULL;
-  luaL_setmetatable(L, JOB_META);
+  ltide_setmetatable(L, JOB_META);
   if (!(*guard = calloc(1, sizeof **guard))) ltide_error(L, "OutOfMemoryError", "loader: no host memory for a batch");
   return guard;
 }
@@ -156,7 +155,9 @@ static void end_iteration(iteration *it) {
 
 /* Both __gc and __close. The user values go too, as a closed iteration may be kept for long. */
 static int iteration_end(lua_State *L) {
-  end_iteration(lua_touserdata(L, 1));
+  iteration *it = ltide_test_object(L, 1, ITERATION_META);
+  if (!it) return 0;
+  end_iteration(it);
   for (int i = ITERATION_DATASET; i <= ITERATION_ORDER; i++) {
     lua_pushnil(L);
     lua_setiuservalue(L, 1, i);
@@ -314,7 +315,7 @@ static int iteration_call(lua_State *L) {
 /* {==== The loader. It is at index 1. */
 
 static loader *check_loader(lua_State *L) {
-  loader *o = luaL_testudata(L, 1, LOADER_META);
+  loader *o = ltide_test_object(L, 1, LOADER_META);
   if (!o) ltide_arg_error(L, 1, "loader", "what tide.data.loader gives");
   return o;
 }
@@ -358,7 +359,7 @@ static int lloader_iter(lua_State *L) {
   lua_Integer size = count_items(L, o);
   iteration *it = ltide_new_object(L, sizeof *it, ITERATION_ORDER);
   *it = (iteration){.o = *o, .size = size, .batches = count_batches(o, size)};
-  luaL_setmetatable(L, ITERATION_META);
+  ltide_setmetatable(L, ITERATION_META);
   lua_getiuservalue(L, 1, LOADER_DATASET);
   lua_setiuservalue(L, 2, ITERATION_DATASET);
   lua_getiuservalue(L, 1, LOADER_COLLATE);
@@ -381,7 +382,8 @@ static int lloader_iter(lua_State *L) {
 }
 
 static int loader_gc(lua_State *L) {
-  loader *o = lua_touserdata(L, 1);
+  loader *o = ltide_test_object(L, 1, LOADER_META);
+  if (!o) return 0;
   tide_stream_release(o->stream);
   o->stream = NULL, o->closed = true;
   return 0;
@@ -461,7 +463,7 @@ static int lloader(lua_State *L) {
     return ltide_error(L, "ArgumentError", "loader: size: got %s, expected %s", o.size < 0 ? "none" : "one",
                        o.size < 0 ? "how many items the function has" : "none, since the dataset tells its own");
   *(loader *)ltide_new_object(L, sizeof o, LOADER_GENERATOR) = o;
-  luaL_setmetatable(L, LOADER_META);
+  ltide_setmetatable(L, LOADER_META);
   note_objects(L, opts);
   return 1;
 }

@@ -132,6 +132,7 @@ static void open_settings(lua_State *L) {
   luaL_getsubtable(L, -1, "cuda");
   lua_newtable(L);
   luaL_newlib(L, meta);
+  ltide_protect(L, "tide.backends.cuda.matmul");
   lua_setmetatable(L, -2);
   lua_setfield(L, -2, "matmul");
   lua_pop(L, 2);

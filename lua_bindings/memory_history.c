@@ -233,9 +233,7 @@ typedef struct holder {
 } holder;
 
 static int holder_gc(lua_State *L) {
-  holder *h = lua_touserdata(L, 1);
-  tide_memory_snapshot_free(h->snapshot);
-  h->snapshot = NULL;
+  tide_memory_snapshot_free(ltide_take_pointer(L, SNAPSHOT_META));
   return 0;
 }
 
@@ -259,7 +257,7 @@ static tide_memory_snapshot *take(lua_State *L, int n, const char *const *keys, 
   uint64_t pool = check_pool(L, a.opts);
   holder *h = ltide_new_object(L, sizeof *h, 0);
   h->snapshot = NULL;
-  luaL_setmetatable(L, SNAPSHOT_META);
+  ltide_setmetatable(L, SNAPSHOT_META);
   ltide_try(L, tide_memory_snapshot_new(&h->snapshot, pool, flags));
   return h->snapshot;
 }

@@ -86,6 +86,7 @@ void ltide_set_oom(lua_State *L, int device) {
 
 /* {==== Observers */
 
+#define OBSERVERS_META "tide.observers"
 static const char key_observers;
 
 /* Pushes a copy of the list as it is now: an observer may take itself out, or others. */
@@ -153,8 +154,8 @@ static int remove_observer(lua_State *L) {
 }
 
 static int observers_gc(lua_State *L) {
-  ltide_state **S = lua_touserdata(L, 1);
-  tide_memory_on_oom_remove(observe, *S);
+  ltide_state *S = ltide_take_pointer(L, OBSERVERS_META);
+  if (S) tide_memory_on_oom_remove(observe, S);
   return 0;
 }
 
@@ -163,12 +164,13 @@ static void push_observers(lua_State *L, ltide_state *S) {
   if (lua_rawgetp(L, LUA_REGISTRYINDEX, &key_observers) == LUA_TTABLE) return;
   lua_pop(L, 1);
   lua_newtable(L);
-  ltide_state **owner = lua_newuserdatauv(L, sizeof(void *), 0);
+  ltide_state **owner = ltide_new_object(L, sizeof *owner, 0);
   *owner = S;
-  lua_createtable(L, 0, 1);
+  ltide_newmetatable(L, OBSERVERS_META);
   lua_pushcfunction(L, observers_gc);
   lua_setfield(L, -2, "__gc");
-  lua_setmetatable(L, -2);
+  lua_pop(L, 1);
+  ltide_setmetatable(L, OBSERVERS_META);
   lua_setfield(L, -2, "owner"); /* goes when the universe ends */
   ltide_try(L, tide_memory_on_oom_add(observe, S));
   lua_pushvalue(L, -1);

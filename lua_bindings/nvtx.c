@@ -111,6 +111,7 @@ void ltide_open_nvtx(lua_State *L, ltide_state *S) {
   lua_createtable(L, 0, 1);
   lua_pushcfunction(L, lindex);
   lua_setfield(L, -2, "__index");
+  ltide_protect(L, "tide.cuda.nvtx");
   lua_setmetatable(L, -2);
   lua_setfield(L, -2, "nvtx");
   lua_pop(L, 1);

@@ -99,7 +99,8 @@ static int fail(lua_State *L, const job *j, int i, lua_State *co) {
 
 /* Ends what is still running, and lets the copies of the side streams come before what is queued next. */
 static int job_close(lua_State *L) {
-  job *j = lua_touserdata(L, 1);
+  job *j = ltide_test_object(L, 1, JOB_META);
+  if (!j) return 0;
   lua_getiuservalue(L, 1, 1);
   for (int i = 0; i < j->n && lua_istable(L, -1); i++, lua_pop(L, 1)) {
     if (lua_rawgeti(L, -1, i + 1) == LUA_TTHREAD) lua_resetthread(lua_tothread(L, -1));
@@ -112,8 +113,8 @@ static int job_close(lua_State *L) {
 
 /* By the collector: without an order, since nobody will use what was copied. */
 static int job_gc(lua_State *L) {
-  job *j = lua_touserdata(L, 1);
-  for (int d = 0; d < TIDE_MAX_DEVICES; d++) {
+  job *j = ltide_test_object(L, 1, JOB_META);
+  for (int d = 0; j && d < TIDE_MAX_DEVICES; d++) {
     tide_stream_release(j->cut.side[d]);
     j->cut.side[d] = NULL;
   }
@@ -125,7 +126,7 @@ static job *push_job(lua_State *L, const char *what, int n) {
   lua_settop(L, JOB - 1);
   job *j = ltide_new_object(L, sizeof *j + (size_t)n * sizeof *j->device, 1);
   memset(j, 0, sizeof *j);
-  luaL_setmetatable(L, JOB_META);
+  ltide_setmetatable(L, JOB_META);
   j->what = what, j->n = j->left = n;
   lua_createtable(L, n, 0);
   lua_pushvalue(L, -1);

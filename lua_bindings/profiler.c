@@ -32,9 +32,9 @@ static tide_status end_and_write(ltide_recording *r) {
 }
 
 static int recording_close(lua_State *L) {
-  ltide_recording *r = lua_touserdata(L, 1);
+  ltide_recording *r = ltide_test_object(L, 1, RECORDING_META);
   ltide_enter(L);
-  if (end_and_write(r) != TIDE_OK) ltide_warn(L, "%s", tide_error_get()->message);
+  if (r && end_and_write(r) != TIDE_OK) ltide_warn(L, "%s", tide_error_get()->message);
   return 0;
 }
 
@@ -42,7 +42,7 @@ static int recording_close(lua_State *L) {
 static void begin(lua_State *L, const char *what, int path_arg, uint32_t flags) {
   ltide_recording *r = ltide_new_object(L, sizeof *r, 1);
   *r = (ltide_recording){0};
-  luaL_setmetatable(L, RECORDING_META);
+  ltide_setmetatable(L, RECORDING_META);
   if (path_arg) {
     lua_pushvalue(L, path_arg);
     lua_setiuservalue(L, -2, 1);
@@ -222,8 +222,9 @@ typedef struct ltide_summary {
 #define SUMMARY_META "tide.cuda.profiler.summary"
 
 static int summary_gc(lua_State *L) {
-  ltide_summary *s = lua_touserdata(L, 1), own = *s;
-  *s = (ltide_summary){0};
+  ltide_summary *s = ltide_test_object(L, 1, SUMMARY_META), own;
+  if (!s) return 0;
+  own = *s, *s = (ltide_summary){0};
   free(own.rows);
   tide_profile_free(own.p);
   return 0;
@@ -233,7 +234,7 @@ static int summary_gc(lua_State *L) {
 static void push_summary(lua_State *L, ltide_recording *r) {
   ltide_summary *s = ltide_new_object(L, sizeof *s, 0);
   *s = (ltide_summary){0};
-  luaL_setmetatable(L, SUMMARY_META);
+  ltide_setmetatable(L, SUMMARY_META);
   int64_t count = 0;
   tide_profile_totals t;
   r->open = false;

@@ -14,7 +14,7 @@
 /* {==== Generators */
 
 tide_generator *ltide_check_generator(lua_State *L, int arg, const char *name) {
-  tide_generator **u = luaL_testudata(L, arg, GENERATOR_META);
+  tide_generator **u = ltide_test_object(L, arg, GENERATOR_META);
   if (!u || !*u) ltide_arg_error(L, arg, name, "a tide.Generator");
   return *u;
 }
@@ -22,13 +22,12 @@ tide_generator *ltide_check_generator(lua_State *L, int arg, const char *name) {
 static tide_generator **new_generator(lua_State *L) {
   tide_generator **u = ltide_new_object(L, sizeof *u, 0);
   *u = NULL;
-  luaL_setmetatable(L, GENERATOR_META);
+  ltide_setmetatable(L, GENERATOR_META);
   return u;
 }
 
 static int generator_gc(lua_State *L) {
-  tide_generator **u = luaL_checkudata(L, 1, GENERATOR_META), *g = *u;
-  *u = NULL;
+  tide_generator *g = ltide_take_pointer(L, GENERATOR_META);
   if (g) tide_generator_release(g);
   return 0;
 }

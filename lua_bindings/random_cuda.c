@@ -295,6 +295,7 @@ void ltide_open_random_cuda(lua_State *L) {
   luaL_newlib(L, meta);
   lua_pushliteral(L, "default_generators");
   lua_setfield(L, -2, "__name");
+  ltide_protect(L, "default_generators");
   lua_setmetatable(L, -2);
   lua_setfield(L, -2, "default_generators");
   ltide_document(L, "tide.cuda", "default_generators",

@@ -114,8 +114,8 @@ static int scope_unwind(lua_State *L) {
 }
 
 static int scope_gc(lua_State *L) {
-  ltide_scope *s = lua_touserdata(L, 1);
-  if (!s->open) return 0;
+  ltide_scope *s = ltide_test_object(L, 1, SCOPE_META);
+  if (!s || !s->open) return 0;
   s->open = false;
   if (s->leave != leave_arena) s->leave(NULL, s->data);
   if (s->lent) { /* its coroutine goes too, and the record with it: that is not touched any more */
@@ -166,7 +166,7 @@ static ltide_scope *push_scope(lua_State *L, const char *what, ltide_leave_fn le
   ltide_state *S = ltide_enter(L);
   ltide_scope *s = ltide_new_object(L, sizeof *s + size, 2);
   memset(s, 0, sizeof *s);
-  luaL_setmetatable(L, SCOPE_META);
+  ltide_setmetatable(L, SCOPE_META);
   lua_pushthread(L);
   lua_setiuservalue(L, -2, 1);
   note_place(L, s);
@@ -191,7 +191,7 @@ static void push_lent(lua_State *L, const char *what, ltide_leave_fn leave, cons
   } else {
     s = ltide_new_object(L, sizeof *s + LENT_DATA, 0);
     memset(s, 0, sizeof *s);
-    luaL_setmetatable(L, SCOPE_META);
+    ltide_setmetatable(L, SCOPE_META);
   }
   memcpy(s->data, data, size);
   s->lent = true, s->leave = leave;

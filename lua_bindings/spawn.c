@@ -214,7 +214,7 @@ static void push_task(lua_State *L, int opts, int n) {
 
 static context *check_context(lua_State *L) {
   ltide_enter(L);
-  context *c = luaL_testudata(L, 1, CONTEXT_META);
+  context *c = ltide_test_object(L, 1, CONTEXT_META);
   if (!c) ltide_arg_error(L, 1, "context", "what spawn gave");
   return c;
 }
@@ -222,7 +222,7 @@ static context *check_context(lua_State *L) {
 static context *push_context(lua_State *L, int n) {
   context *c = ltide_new_object(L, sizeof *c + (size_t)n * sizeof *c->process, 1);
   memset(c, 0, sizeof *c + (size_t)n * sizeof *c->process);
-  luaL_setmetatable(L, CONTEXT_META);
+  ltide_setmetatable(L, CONTEXT_META);
   c->n = n;
   lua_createtable(L, n, 0);
   for (int i = 1; i <= n; i++) {
@@ -270,9 +270,9 @@ static int context_close(lua_State *L) {
 }
 
 static int context_gc(lua_State *L) {
-  context *c = lua_touserdata(L, 1);
-  for (int i = 0; i < c->n; i++) ltide_process_drop(&c->process[i]);
-  c->n = 0;
+  context *c = ltide_test_object(L, 1, CONTEXT_META);
+  for (int i = 0; c && i < c->n; i++) ltide_process_drop(&c->process[i]);
+  if (c) c->n = 0;
   return 0;
 }
 

@@ -107,7 +107,8 @@ static void free_record(ltide_record *r) {
 }
 
 static int record_gc(lua_State *L) {
-  free_record(lua_touserdata(L, 1));
+  ltide_record *r = ltide_test_object(L, 1, "tide.record");
+  if (r) free_record(r);
   return 0;
 }
 
@@ -176,7 +177,7 @@ static void keep_record(lua_State *L) {
  * finaliser has run serves again, since scopes may still point to it, where another finaliser resumes its coroutine. */
 static ltide_record *new_record(lua_State *L) {
   if (!find_record(L)) {
-    memset(lua_newuserdatauv(L, sizeof(ltide_record), 0), 0, sizeof(ltide_record));
+    memset(ltide_new_userdata(L, sizeof(ltide_record), 0), 0, sizeof(ltide_record));
     if (find_record(L))
       lua_pop(L, 1);
     else
@@ -186,7 +187,7 @@ static ltide_record *new_record(lua_State *L) {
   ltide_record *r = lua_touserdata(L, -1);
   if (!r->current) {
     const ltide_record *parent = find_parent(L);
-    luaL_setmetatable(L, "tide.record"); /* it has a finaliser to run from now on */
+    ltide_setmetatable(L, "tide.record"); /* it has a finaliser to run from now on */
     r->current = tide_current_new(parent ? parent->current : NULL);
     if (!r->current) luaL_error(L, "tide: no memory for a coroutine's streams");
   }
@@ -259,9 +260,9 @@ static void free_records(lua_State *L) {
 }
 
 static int state_gc(lua_State *L) {
-  ltide_state *S = lua_touserdata(L, 1);
-  ltide_state_unlist(S);
-  if (!S->record) return 0; /* opening failed, or closed already */
+  ltide_state *S = ltide_test_object(L, 1, "tide.state");
+  if (S) ltide_state_unlist(S);
+  if (!S || !S->record) return 0; /* opening failed, or closed already */
   S->record = NULL;
   free_records(L);
   ltide_strays_free(S);
@@ -288,16 +289,17 @@ static void weak_table(lua_State *L, const void *key, const char *mode) {
 
 /* Starts tide and makes this universe's struct, whose finaliser runs after every other object's: it was made first. */
 static ltide_state *open_state(lua_State *L) {
-  ltide_state *S = lua_newuserdatauv(L, sizeof *S, 0);
+  ltide_state *S = ltide_new_userdata(L, sizeof *S, 0);
   memset(S, 0, sizeof *S);
   if (tide_init(NULL) != TIDE_OK) luaL_error(L, "%s", tide_error_get()->message);
-  if (luaL_newmetatable(L, "tide.state")) {
+  if (ltide_newmetatable(L, "tide.state")) {
     lua_pushcfunction(L, state_gc);
     lua_setfield(L, -2, "__gc");
   }
-  lua_setmetatable(L, -2);
+  lua_pop(L, 1);
+  ltide_setmetatable(L, "tide.state");
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key_state);
-  if (luaL_newmetatable(L, "tide.record")) {
+  if (ltide_newmetatable(L, "tide.record")) {
     lua_pushcfunction(L, record_gc);
     lua_setfield(L, -2, "__gc");
   }

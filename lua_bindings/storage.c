@@ -10,7 +10,7 @@ typedef struct ltide_storage {
   tide_tensor *bytes;
 } ltide_storage;
 
-static ltide_storage *test_storage(lua_State *L, int arg) { return luaL_testudata(L, arg, STORAGE_META); }
+static ltide_storage *test_storage(lua_State *L, int arg) { return ltide_test_object(L, arg, STORAGE_META); }
 
 static tide_tensor *check_storage(lua_State *L, int arg, const char *name) {
   ltide_enter(L);
@@ -23,14 +23,12 @@ static tide_tensor *check_storage(lua_State *L, int arg, const char *name) {
 static ltide_storage *new_storage(lua_State *L) {
   ltide_storage *s = ltide_new_object(L, sizeof *s, 0);
   s->bytes = NULL;
-  luaL_setmetatable(L, STORAGE_META);
+  ltide_setmetatable(L, STORAGE_META);
   return s;
 }
 
 static int lstorage_gc(lua_State *L) {
-  ltide_storage *s = luaL_checkudata(L, 1, STORAGE_META);
-  tide_tensor *bytes = s->bytes;
-  s->bytes = NULL;
+  tide_tensor *bytes = ltide_take_pointer(L, STORAGE_META);
   if (bytes) tide_tensor_release_deferred(bytes);
   return 0;
 }

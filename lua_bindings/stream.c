@@ -19,7 +19,7 @@ tide_stream *ltide_check_stream(lua_State *L, int arg, const char *name) {
 static tide_stream **new_stream(lua_State *L) {
   tide_stream **u = ltide_new_object(L, sizeof *u, 0);
   *u = NULL;
-  luaL_setmetatable(L, STREAM_META);
+  ltide_setmetatable(L, STREAM_META);
   return u;
 }
 
@@ -30,8 +30,7 @@ void ltide_push_stream(lua_State *L, tide_stream *stream) {
 }
 
 static int stream_gc(lua_State *L) {
-  tide_stream **u = lua_touserdata(L, 1), *s = *u;
-  *u = NULL;
+  tide_stream *s = ltide_take_pointer(L, STREAM_META);
   if (s) tide_stream_release(s);
   return 0;
 }
@@ -351,6 +350,7 @@ void ltide_open_stream(lua_State *L, ltide_state *S) {
   lua_createtable(L, 0, 1);
   lua_pushcfunction(L, lstream_new);
   lua_setfield(L, -2, "__call");
+  ltide_protect(L, "tide.cuda.Stream");
   lua_setmetatable(L, -2);
   lua_setfield(L, -2, "Stream");
   ltide_document(L, "tide.cuda", "Stream",

@@ -18,6 +18,7 @@ ltide_tensor *ltide_new_tensor(lua_State *L, ltide_state *S) {
   u->t = NULL, u->arena = NULL;
   lua_rawgeti(L, LUA_REGISTRYINDEX, S->tensor_ref);
   lua_setmetatable(L, -2);
+  ltide_seal(L, u, S->tensor_meta);
   if (S->arena)
     ltide_arena_add(S, u);
   else if (lua_gc(L, LUA_GCCOUNT) < 0)
@@ -58,11 +59,10 @@ static tide_tensor *close_handle(ltide_tensor *u) {
 
 void ltide_close_tensor(ltide_tensor *u) { tide_tensor_release(close_handle(u)); }
 
-/* Upvalue: the metatable, since a script can call this with anything, and at the end of a state nothing may be entered.
- */
+/* Upvalue: the metatable, since at the end of a state nothing may be entered. */
 static int ltensor_gc(lua_State *L) {
-  if (!lua_getmetatable(L, 1) || !lua_rawequal(L, -1, lua_upvalueindex(1))) return 0;
-  tide_tensor *t = close_handle(lua_touserdata(L, 1));
+  ltide_tensor *u = ltide_test_meta(L, 1, lua_topointer(L, lua_upvalueindex(1)));
+  tide_tensor *t = u ? close_handle(u) : NULL;
   if (t) tide_tensor_release_deferred(t);
   return 0;
 }
@@ -93,11 +93,12 @@ static int lsizes_newindex(lua_State *L) {
 static int lsizes_tostring(lua_State *L) {
   luaL_Buffer b;
   luaL_buffinit(L, &b);
-  lua_Integer n = (lua_Integer)lua_rawlen(L, 1);
+  lua_Integer n = lua_istable(L, 1) ? (lua_Integer)lua_rawlen(L, 1) : 0;
   luaL_addchar(&b, '{');
   for (lua_Integer i = 1; i <= n; i++) {
     if (i > 1) luaL_addstring(&b, ", ");
     lua_rawgeti(L, 1, i);
+    if (!lua_isnumber(L, -1)) lua_pop(L, 1), lua_pushliteral(L, "?"); /* not one of ours */
     luaL_addvalue(&b);
   }
   luaL_addchar(&b, '}');
@@ -296,7 +297,7 @@ static void make_metatable(lua_State *L, ltide_state *S) {
   static const luaL_Reg meta[] = {
       {"__close", ltensor_free}, {"__len", ltensor_len},           {"__eq", ltensor_eq}, {"__lt", ltensor_order},
       {"__le", ltensor_order},   {"__newindex", ltensor_newindex}, {NULL, NULL}};
-  luaL_newmetatable(L, "tide.Tensor");
+  ltide_newmetatable(L, "tide.Tensor");
   luaL_setfuncs(L, meta, 0);
   S->tensor_meta = lua_topointer(L, -1);
   lua_pushvalue(L, -1);
@@ -317,6 +318,7 @@ static void make_sizes(lua_State *L) {
   static const luaL_Reg meta[] = {
       {"__newindex", lsizes_newindex}, {"__tostring", lsizes_tostring}, {"__eq", lsizes_eq}, {NULL, NULL}};
   luaL_newlib(L, meta);
+  ltide_protect(L, "tide.sizes");
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key_sizes);
 }
 

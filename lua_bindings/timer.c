@@ -32,7 +32,7 @@ static ltide_timer clock_now(void) {
 static int ltimer_new(lua_State *L) {
   ltide_timer *t = ltide_new_object(L, sizeof *t, 0);
   *t = clock_now();
-  luaL_setmetatable(L, TIMER_META);
+  ltide_setmetatable(L, TIMER_META);
   return 1;
 }
 
@@ -58,14 +58,15 @@ typedef struct ltide_cuda_timer {
 } ltide_cuda_timer;
 
 static ltide_cuda_timer *check_timer(lua_State *L) {
-  ltide_cuda_timer *t = luaL_testudata(L, 1, CUDA_TIMER_META);
+  ltide_cuda_timer *t = ltide_test_object(L, 1, CUDA_TIMER_META);
   if (!t || !t->end) ltide_arg_error(L, 1, "timer", "a tide.cuda.Timer");
   return t;
 }
 
 static int cuda_timer_gc(lua_State *L) {
-  ltide_cuda_timer *t = lua_touserdata(L, 1), own = *t;
-  *t = (ltide_cuda_timer){0};
+  ltide_cuda_timer *t = ltide_test_object(L, 1, CUDA_TIMER_META), own;
+  if (!t) return 0;
+  own = *t, *t = (ltide_cuda_timer){0};
   if (own.start) tide_event_release(own.start);
   if (own.end) tide_event_release(own.end);
   return 0;
@@ -83,7 +84,7 @@ static int lcuda_timer_new(lua_State *L) {
   if (!lua_isnone(L, 1)) return ltide_arg_error(L, 1, "argument", "none");
   ltide_cuda_timer *t = ltide_new_object(L, sizeof *t, 0);
   *t = (ltide_cuda_timer){0};
-  luaL_setmetatable(L, CUDA_TIMER_META);
+  ltide_setmetatable(L, CUDA_TIMER_META);
   ltide_try(L, tide_event_new(&t->start, TIDE_EVENT_TIMING));
   ltide_try(L, tide_event_new(&t->end, TIDE_EVENT_TIMING));
   record_now(L, t->start, TIDE_CURRENT);
