@@ -282,7 +282,7 @@ static void settle(tide__allocator *a, tide_block *b) {
   if (tide__mempool_dead(b->segment->mempool)) a->has_dead = true;
 }
 
-/* No stream works on it any more, but perhaps its own. */
+/* No stream works on it any more, but perhaps its own; nor does that one if the block is alone in its segment. */
 static void let_go(tide__allocator *a, tide_block *b) {
   pthread_mutex_lock(&a->lock);
   bool alone = b->segment->alone;
@@ -296,10 +296,18 @@ static void unpark(void *arg) {
   let_go(b->owner, b);
 }
 
+/* Does it wait in park.c? One that is given back waits there for its own stream too, unless that is done already. */
+static bool parks(const tide__allocator *a, tide_block *b) {
+  bool shared = b->park.uses || b->park.wait_all;
+  if (!b->segment->alone || (!shared && tide__block_may_go(a, b))) return shared;
+  tide__park_use(&b->park, b->segment->stream);
+  return true;
+}
+
 void tide__block_free(tide_block *b) {
   if (!b) return;
   tide__allocator *a = b->owner;
-  bool shared = b->park.uses || b->park.wait_all, alone = b->segment->alone;
+  bool shared = parks(a, b), alone = b->segment->alone;
   pthread_mutex_lock(&a->lock);
   tide__stat_down(a->stats.allocation, b->segment->pool, 1);
   tide__stat_down(a->stats.allocated_bytes, b->segment->pool, (int64_t)b->size);

@@ -236,7 +236,11 @@ static inline bool tide__may_reserve(const tide__allocator *a, size_t bytes) {
   size_t reserved = (size_t)a->stats.reserved_bytes[TIDE_POOL_ALL].current;
   return !a->capped || (bytes <= a->limit && reserved <= a->limit - bytes);
 }
-/* A block that is alone in its segment goes, and its memory with it. Without the lock. */
+/* Of a block that is alone in its segment: may its memory be given back, as far as its own stream is concerned? Waits
+ * for that one where the driver's function takes no stream. Not while the stream, or anything by this thread, is
+ * captured, nor where the wait has failed: then the block has to wait in park.c. Without the lock. */
+bool tide__block_may_go(const tide__allocator *a, const tide_block *b);
+/* It goes, and its memory with it: nothing that is queued uses it any more. Without the lock. */
 void tide__block_give(tide__allocator *a, tide_block *b);
 /* A segment's memory and addresses go back where they came from, whatever its blocks are. */
 void tide__segment_give(const tide__segment *s, const tide_backend *backend, int device);

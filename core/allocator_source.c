@@ -267,12 +267,30 @@ void tide__segment_give(const tide__segment *s, const tide_backend *backend, int
   tide_stream_release(s->stream);
 }
 
-/* The driver's memory may be given back only when its stream is done with it; the others see to that themselves. */
+/* Waits behind an event and not for the stream, which another thread may begin to capture meanwhile. */
+static bool own_work_done(const tide_stream *stream, const tide_backend *backend) {
+  void *event;
+  tide__capture_lock();
+  bool recorded = !stream->capture && tide__event_take(&event, backend, stream->device, 0) == TIDE_OK;
+  bool done = recorded && backend->event_record(event, stream->impl) == TIDE_OK;
+  tide__capture_unlock();
+  if (done) done = backend->event_sync(event) == TIDE_OK;
+  if (recorded) tide__event_give(event, stream->device, 0);
+  return done;
+}
+
+bool tide__block_may_go(const tide__allocator *a, const tide_block *b) {
+  const tide__segment *s = b->segment;
+  int device = tide__allocator_device(a);
+  const tide_backend *backend = tide__backend_peek(device);
+  if (!backend || tide__device_lost(NULL, device)) return true;
+  if (tide_thread_is_capturing() || s->stream->capture) return false;
+  return s->kind != SEGMENT_PLAIN || own_work_done(s->stream, backend) || tide__device_lost(NULL, device);
+}
+
 void tide__block_give(tide__allocator *a, tide_block *b) {
   tide__segment *s = b->segment;
-  const tide_backend *backend = tide__backend_peek(a->device);
-  if (s->kind == SEGMENT_PLAIN && !tide__device_lost(NULL, a->device)) backend->stream_sync(s->stream->impl);
-  tide__segment_give(s, backend, a->device);
+  tide__segment_give(s, tide__backend_peek(a->device), a->device);
   pthread_mutex_lock(&a->lock);
   tide__segment_unhook(a, s);
   tide__stat_reserve(a, s->pool, -1, -(int64_t)s->size);

@@ -45,29 +45,38 @@ void tide__park_use(tide__park *park, tide_stream *stream) {
   pthread_mutex_unlock(&lock);
 }
 
-/* False when there is nothing to wait for: the device is lost, or the stream has been waited for instead, or all of the
- * device where it takes no event: the owner of a foreign one may have destroyed it, which drops none of its work. */
-static bool record(tide__use *u) {
+/* What has become of a use: nothing is to be waited for, or an event, or the wait that should have replaced an event
+ * has failed, because the host interrupted it: the use stays as it is. */
+typedef enum { DONE, RECORDED, FAILED } outcome;
+
+/* Nothing: the device is lost, or the stream has been waited for instead, or all of the device where it takes no event:
+ * the owner of a foreign one may have destroyed it, which drops none of its work. */
+static outcome record(tide__use *u) {
   const tide_backend *b = tide__backend_peek(u->device);
+  tide_status status = TIDE_OK;
   bool recorded = false;
+  if (!u->stream) return RECORDED; /* before another one failed */
   if (b && u->stream->epoch == tide__epoch_now() && !tide__device_lost(NULL, u->device)) {
     if (tide__event_take(&u->event, b, u->device, 0) != TIDE_OK) {
-      b->stream_sync(u->stream->impl);
+      status = b->stream_sync(u->stream->impl);
     } else if (!(recorded = b->event_record(u->event, u->stream->impl) == TIDE_OK)) {
       tide__event_give(u->event, u->device, 0);
-      b->device_sync(u->device);
+      status = b->device_sync(u->device);
     }
   }
+  if (status != TIDE_OK && !tide__device_lost(NULL, u->device)) return FAILED;
   tide_stream_release(u->stream);
   u->stream = NULL;
-  return recorded;
+  return recorded ? RECORDED : DONE;
 }
 
-static void wait_for_all(void) {
+static bool wait_for_all(void) {
+  bool done = true;
   for (int d = 0; d < TIDE_MAX_DEVICES; d++) {
     const tide_backend *b = tide__backend_peek(d);
-    if (b && !tide__device_lost(NULL, d)) b->device_sync(d);
+    if (b && !tide__device_lost(NULL, d) && b->device_sync(d) != TIDE_OK) done &= tide__device_lost(NULL, d);
   }
+  return done;
 }
 
 void tide__park_later(tide__park *park, void (*done)(void *arg), void *arg) {
@@ -85,6 +94,23 @@ static bool must_wait(const tide__park *park) {
   return captured;
 }
 
+/* True if one has failed: the next poll tries again. */
+static bool begin_uses(tide__park *park) {
+  bool failed = false;
+  for (tide__use **at = &park->uses; *at;) {
+    tide__use *u = *at;
+    outcome what = record(u);
+    failed |= what == FAILED;
+    if (what != DONE) {
+      at = &u->next;
+      continue;
+    }
+    *at = u->next;
+    free(u);
+  }
+  return failed;
+}
+
 void tide__park_begin(tide__park *park, void (*done)(void *arg), void *arg) {
   tide__capture_lock();
   if (must_wait(park)) {
@@ -92,17 +118,13 @@ void tide__park_begin(tide__park *park, void (*done)(void *arg), void *arg) {
     tide__park_later(park, done, arg);
     return;
   }
-  for (tide__use **at = &park->uses; *at;) {
-    tide__use *u = *at;
-    if (record(u)) {
-      at = &u->next;
-      continue;
-    }
-    *at = u->next;
-    free(u);
-  }
+  bool failed = begin_uses(park);
   tide__capture_unlock();
-  if (park->wait_all) wait_for_all();
+  if (park->wait_all && !failed) failed = !wait_for_all();
+  if (failed) {
+    tide__park_later(park, done, arg);
+    return;
+  }
   park->wait_all = false;
   if (!park->uses) {
     done(arg);
@@ -138,6 +160,7 @@ void tide__park_drop(tide__park *park) {
   while (park->uses) {
     tide__use *u = park->uses;
     park->uses = u->next;
+    if (!u->stream) tide__event_give(u->event, u->device, 0);
     tide_stream_release(u->stream);
     free(u);
   }

@@ -243,3 +243,43 @@ describe("collection during a capture", function()
     end
   end)
 end)
+
+describe("memory that is not cached", function()
+  D.watch(before_each, after_each, settle)
+
+  -- The stream still works on what is let go while it is captured: neither the capture nor the memory may break.
+  for name, let_go in pairs {
+    ["freed by hand"] = function(held) held[1]:free() end,
+    ["collected"] = function(held)
+      held[1] = nil
+      collectgarbage()
+      tide.empty(10, dev)
+    end,
+  } do
+    it("stays until its stream is done when it is " .. name .. " in a capture", function()
+      local s, y, out = cuda.Stream(), tide.ones(1000, dev)
+      cuda.synchronize()
+      local _ <close> = cuda.caching_allocator_disabled()
+      local held, seen = {}, tide.zeros(1 << 16, dev)
+      cuda.synchronize()
+      cuda.stream(s, function()
+        held[1] = tide.full(1 << 16, 7, dev)
+        cuda._sleep(50000000)
+        seen:copy_(held[1])
+      end)
+      local reserved = cuda.memory_reserved()
+      local g = cuda.CUDAGraph()
+      cuda.graph(g, { stream = s }, function()
+        out = y + 1
+        let_go(held)
+        assert(cuda.memory_reserved() >= reserved)
+      end)
+      g:replay()
+      settle()
+      D.eq(2, out[1])
+      D.eq(7, seen:min():item())
+      assert(cuda.memory_reserved() < reserved + (2 << 20))
+      D.eq(3, (y + 2)[1])
+    end)
+  end
+end)

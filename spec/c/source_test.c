@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "memory_test.h"
+#include "tide/graph.h"
 
 /* ---- settings ---- */
 
@@ -118,6 +119,67 @@ static void uncached(void) {
   tide_shutdown();
 }
 
+static void *free_block(void *block) {
+  tide__block_free(block);
+  return NULL;
+}
+
+/* On this thread or another one, while the block's own stream, which is still at work on it, is captured. */
+static void uncached_in_capture(bool own, bool thread) {
+  start(1, 64 * MiB);
+  tide_stream *s;
+  tide_graph *g;
+  tide_block *b;
+  pthread_t other;
+  tide_allocator *mine = NULL;
+  if (own) OK(tide_allocator_wrap(&mine, own_alloc, own_free));
+  if (own) OK(tide_allocator_change(mine));
+  tide_allocator_release(mine);
+  OK(tide_stream_new(&s, 0, 0));
+  OK(tide_graph_new(&g, false));
+  OK(tide_allocator_set_caching(false));
+  OK(tide__block_alloc(&b, s, 1000));
+  OK(tide_stream_sleep(s, 50000000));
+  OK(tide_graph_begin(g, s, NULL, TIDE_CAPTURE_THREAD_LOCAL));
+  if (thread) {
+    CHECK(!pthread_create(&other, NULL, free_block, b));
+    pthread_join(other, NULL);
+  } else {
+    tide__block_free(b);
+  }
+  CHECK(tide_memory_allocated(0) == 0 && tide_memory_reserved(0) == 1024);
+  tide_memory_pump();
+  CHECK(tide_memory_reserved(0) == 1024);
+  OK(tide_graph_end(g));
+  OK(tide_device_synchronize(0)); /* begins to wait, and the next one ends it */
+  OK(tide_device_synchronize(0));
+  CHECK(tide_memory_reserved(0) == 0 && stats(0).active[ALL].current == 0);
+  tide_graph_release(g);
+  tide_stream_release(s);
+  tide_shutdown();
+}
+
+static int stop(void *unused) {
+  (void)unused;
+  return 1;
+}
+
+/* A wait that the host interrupts has told nothing: the memory stays until the work is done. */
+static void uncached_interrupted(void) {
+  start(1, 64 * MiB);
+  tide_block *b;
+  OK(tide_allocator_set_caching(false));
+  OK(tide__block_alloc(&b, current(0), 1000));
+  OK(tide_stream_sleep(current(0), 50000000));
+  tide_interrupt_set(stop, NULL);
+  tide__block_free(b);
+  CHECK(tide_memory_reserved(0) == 1024);
+  tide_interrupt_set(NULL, NULL);
+  OK(tide_device_synchronize(0));
+  CHECK(tide_memory_reserved(0) == 0);
+  tide_shutdown();
+}
+
 static void stream_ordered(void) {
   start(1, 64 * MiB);
   OK(tide_allocator_configure("backend:cudaMallocAsync"));
@@ -194,6 +256,8 @@ int main(void) {
   sizes();
   own_functions();
   uncached();
+  for (int i = 0; i < 4; i++) uncached_in_capture(i & 1, i & 2);
+  uncached_interrupted();
   stream_ordered();
   pinned();
   printf("source_test: %s\n", failures ? "failed" : "passed");
