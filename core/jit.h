@@ -35,6 +35,9 @@ tide_status tide__parse_global(tide__signature *out, const char *code, const cha
 /* The first of the NULL-terminated words that the code uses outside comments and strings, or NULL. */
 const char *tide__parse_finds(const char *code, const char *const *words);
 
+/* The end of what begins at p: a blank, a comment, a literal, a directive, a name, a number or one sign. *line_start:
+ * does nothing but blanks and comments stand before p on its line? It is brought up to that end. */
+const char *tide__parse_piece(const char *p, bool *line_start);
 /* The next directive from *at on, from its #, NULL: there is none; *at is moved behind it. */
 const char *tide__parse_directive(const char **at, size_t *length);
 /* The directive on one line, with blanks for comments. False where that does not fit: then as much as fits. */
@@ -58,6 +61,11 @@ typedef struct tide__conditions {
 void tide__conditions_begin(tide__conditions *c, const char *const *options, int n);
 void tide__condition_step(tide__conditions *c, const char *directive, size_t length);
 bool tide__condition_off(const tide__conditions *c); /* is the code that follows left out? */
+
+/* ---- jit_rewrite.c: what a compiler of the host gets ---- */
+
+/* The code with divisions by way of tide_by. malloc'ed; NULL without memory, error set. */
+char *tide__jit_rewrite(const char *code, const char *what);
 
 /* ---- jit_source.c: the text that is compiled ---- */
 

@@ -95,6 +95,14 @@ static const char *word_end(const char *p, bool line_start) {
   return p;
 }
 
+const char *tide__parse_piece(const char *p, bool *line_start) {
+  if (splice(p)) return p + splice(p);
+  bool space = isspace((unsigned char)*p) != 0;
+  const char *end = space ? p + 1 : word_end(p, *line_start);
+  *line_start = *p == '\n' || (*line_start && (space || is_comment(p)));
+  return end;
+}
+
 static bool is_left_out(const char *p, bool line_start) {
   return is_comment(p) || (*p == '#' && line_start) || *p == '"' || *p == '\'' || raw_end(p);
 }
@@ -150,13 +158,12 @@ bool tide__parse_directive_line(char *out, size_t size, const char *directive, s
 const char *tide__parse_directive(const char **at, size_t *length) {
   bool line_start = true;
   for (const char *p = *at, *end; *p; p = end) {
-    bool space = isspace((unsigned char)*p) != 0;
-    end = space ? p + 1 : word_end(p, line_start);
-    if (*p == '#' && line_start) {
+    bool directive = *p == '#' && line_start;
+    end = tide__parse_piece(p, &line_start);
+    if (directive) {
       *at = end, *length = (size_t)(end - p);
       return p;
     }
-    line_start = *p == '\n' || (line_start && (space || is_comment(p)));
   }
   return NULL;
 }

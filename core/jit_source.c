@@ -180,13 +180,24 @@ static const char *names_std(const char *code) {
   return strstr(code, "std") || strstr(code, "include") ? "#define TIDE_NAMES_STD 1\n" : "";
 }
 
+/* The code as it is compiled, malloc'ed. */
+static char *compiled_code(const char *code, const tide_compiler *c, const char *what) {
+  if (c->host) return tide__jit_rewrite(code, what);
+  char *copy = strdup(code);
+  if (!copy) tide__fail(TIDE_MEMORY, "%s: no host memory for the text of a kernel", what);
+  return copy;
+}
+
 char *tide__jit_source(const tide__jit_text *j, const tide__special *s, const tide_compiler *c) {
   tide__text t = {0};
   tide__layout l;
   bool complex = false, small = false;
+  char *code = compiled_code(j->code, c, "jiterator");
+  if (!code) return NULL;
   for (int k = 0; k < s->operands; k++) complex |= tide__category(s->dtype[k]) == 3, small |= is_small(s->dtype[k]);
   tide__text_add(&t, "%s%s%s%s%s#line 1 \"code\"\n%s\n#line 1 \"tide\"\n", names_std(j->code), c->prelude,
-                 small ? c->with_small : "", complex ? c->with_complex : "", s->ndim ? c->with_dims : "", j->code);
+                 small ? c->with_small : "", complex ? c->with_complex : "", s->ndim ? c->with_dims : "", code);
+  free(code);
   tide__text_add(&t, "typedef %s tide_t;\n", compute_type(s->common));
   for (int k = 0; k < s->operands; k++) tide__text_add(&t, "typedef %s tide_s%d;\n", storage_type(s->dtype[k]), k);
   add_list(&t, "TIDE_EACH", 0, s->operands, "");
@@ -220,7 +231,10 @@ static void add_loop(tide__text *t, const char *call, const char (*types)[TIDE_J
 char *tide__raw_source(const char *source, const char *call, const char (*types)[TIDE_JIT_TYPE], const uint16_t *offset,
                        int params, const tide_compiler *c) {
   tide__text t = {0};
-  tide__text_add(&t, "%s%s#line 1 \"code\"\n%s\n#line 1 \"tide\"\n", names_std(source), c->raw, source);
+  char *code = compiled_code(source, c, "compile_kernel");
+  if (!code) return NULL;
+  tide__text_add(&t, "%s%s#line 1 \"code\"\n%s\n#line 1 \"tide\"\n", names_std(source), c->raw, code);
+  free(code);
   if (c->host) add_loop(&t, call, types, offset, params);
   return tide__text_end(&t, "compile_kernel");
 }

@@ -253,8 +253,8 @@ static const ltide_reg functions[] = {
      "the "
      "launch: a pointer takes a contiguous tensor of its dtype (or x:data_ptr(), unchecked), numbers have to fit their "
      "types. On simulated devices and on cpu tensors its threads run one after the other, integers divided by zero "
-     "give 0, and "
-     "an assertion that fails ends the kernel with an error; an address out of bounds is not noticed there."},
+     "give 0, and an assertion that fails ends the kernel with an error; an address out of bounds is not noticed "
+     "there."},
     {NULL, NULL, NULL}};
 
 static const ltide_reg methods[] = {

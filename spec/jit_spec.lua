@@ -130,6 +130,24 @@ describe("create_jit_fn", function()
       local least = tide.tensor({ math.mininteger }, { dtype = "int64", device = D.dev })
       D.eq({ math.mininteger }, g(least, tide.full({ 1 }, -1, { dtype = "int64", device = D.dev })))
     end
+    if not D.cuda or D.simulated then -- zeros that the compiler can see
+      local seen = J.create_jit_fn [[
+        #define NONE (4 / 5)
+        #if NONE != 0
+        #error the preprocessor divides by itself
+        #endif
+        #define OVER(a, b) (a) / (b)
+        template <typename T> T seen(T x) {
+          T q = x / (x - x), r = x % (x ^ x), z = x, w = x, m = x / NONE;
+          z /= x - x;
+          w %= T(0);
+          if (x == T(0)) q += T(7) / x;
+          return q + r + z + w + m + OVER(x, T(0)) + x / 0 + x % (1 - 1);
+        }]]
+      for _, dtype in ipairs { "int8", "int32", "int64", "uint8" } do
+        D.eq({ 0, 0 }, seen(tide.tensor({ 3, 0 }, { dtype = dtype, device = D.dev })), 0, dtype)
+      end
+    end
     local own = J.create_jit_fn [[
       template <typename T> struct pair { T a, b; T operator/(pair o) const { return a / o.a - b / o.b; } };
       template <typename T> T own(T x, T y) { return pair<T>{x, y} / pair<T>{y, x}; }]]

@@ -99,6 +99,24 @@ describe("compile_kernel", function()
     k(one, x, 9, 0)
     if D.cuda and not D.simulated then return end -- on a GPU: any value
     D.eq({ 0, 0 }, x)
+    local seen = cuda.compile_kernel([[
+      struct I { int v; I operator /(I o) const { return I{v / o.v}; } };
+      struct B { unsigned a : 4; };
+      __device__ int over(int a, int b) { return a / b; }
+      extern "C" __global__ void seen(int *x) {
+        int n = x[0];
+        B b;
+        b.a = 9;
+        b.a /= n - n;
+        x[0] = n / (n - n) + n % 0 + over(n, 0) + b.a;
+        x[1] = (I{n} / I{n - n}).v;
+        x[1] /= 0, x[1] %= 0;
+        x[2] = (int)((__int128)n / (n - n));
+        for (int i = 0; i < 2; i++) x[3] = 6 / i;
+      }]], "seen")
+    local five = tide.full({ 4 }, 5, { device = D.dev, dtype = "int32" })
+    seen(one, five)
+    D.eq({ 0, 0, 0, 6 }, five)
     local all = cuda.compile_kernel([[
       #define HALF(n) ((n) / 2)
       #if HALF(9) % 3 != 1
@@ -388,7 +406,7 @@ describe("compile_kernel", function()
       local tide = require "tide"
       local dev = os.getenv "TIDE_DEVICE" == "cuda" and "cuda" or "cpu"
       local k = tide.cuda.compile_kernel([=[ %s
-        __global__ void k(int *x, unsigned n) { assert(threadIdx.x < n); x[threadIdx.x] = 1; }]=], "k")
+        __global__ void k(int *x, unsigned n) { assert(threadIdx.x < n / 1 %% 9); x[threadIdx.x] = 1; }]=], "k")
       local x = tide.zeros(4, { device = dev, dtype = "int32" })
       k({ grid = 1, block = 4 }, x, 4)
       assert(x:sum():item() == 4)
@@ -402,7 +420,7 @@ describe("compile_kernel", function()
       local out, err, code = D.run { "-e", script:format(include) }
       assert.are.equal(0, code, err)
       assert.are.equal(D.cuda and "AcceleratorError 710" or "ValueError nil", out)
-      assert.matches("thread: %[2,0,0%] Assertion `threadIdx.x < n` failed", err)
+      assert.matches("thread: %[2,0,0%] Assertion `threadIdx.x < n / 1 %% 9` failed", err)
     end
   end)
 

@@ -11,12 +11,40 @@
  * Invariant: every name of ours that a user could clash with begins with tide_ or TIDE_. */
 #include "backend_cpu/cxx.h"
 
+/* Behind a sign of division stands tide_by (jit_rewrite.c), and gives the divisor. The value of an integer that may be
+ * 0, or -1 which the least number overflows by, goes through an empty instruction that the compiler knows nothing of.
+ */
+#define DIVISIONS                                                                                                      \
+  "template <class T> struct tide_whole { enum { value = 0 }; };\n"                                                    \
+  "#define TIDE_WHOLE(T) template <> struct tide_whole<T> { enum { value = 1 }; };\n"                                  \
+  "TIDE_WHOLE(bool) TIDE_WHOLE(char) TIDE_WHOLE(signed char) TIDE_WHOLE(unsigned char) TIDE_WHOLE(short)\n"            \
+  "TIDE_WHOLE(unsigned short) TIDE_WHOLE(int) TIDE_WHOLE(unsigned) TIDE_WHOLE(long) TIDE_WHOLE(unsigned long)\n"       \
+  "TIDE_WHOLE(long long) TIDE_WHOLE(unsigned long long) TIDE_WHOLE(wchar_t) TIDE_WHOLE(char16_t)\n"                    \
+  "TIDE_WHOLE(char32_t)\n"                                                                                             \
+  "#ifdef __SIZEOF_INT128__\nTIDE_WHOLE(__int128) TIDE_WHOLE(unsigned __int128)\n#endif\n"                             \
+  "template <class T> TIDE_INLINE T tide_hidden(T x) {\n"                                                              \
+  "  if constexpr (sizeof(T) > 8) {\n"                                                                                 \
+  "    unsigned long long low = (unsigned long long)x, high = (unsigned long long)(x >> 64);\n"                        \
+  "    asm(\"\" : \"+r\"(low), \"+r\"(high));\n    return (T)high << 64 | (T)low;\n"                                   \
+  "  } else { int y = 0; if constexpr (sizeof(T) < sizeof y) { y = x; asm(\"\" : \"+r\"(y)); return (T)y; }\n"         \
+  "    else { asm(\"\" : \"+r\"(x)); return x; } }\n}\n"                                                               \
+  "template <class B> TIDE_INLINE constexpr B tide_divisor(B b) {\n"                                                   \
+  "  if constexpr (__is_enum(B)) return (B)tide_divisor((__underlying_type(B))b);\n"                                   \
+  "  else if constexpr (tide_whole<B>::value) {\n"                                                                     \
+  "    if (__builtin_is_constant_evaluated()) return b;\n"                                                             \
+  "    return __builtin_constant_p(b) && b != (B)0 && b != (B)-1 ? b : tide_hidden(b);\n"                              \
+  "  } else return b;\n}\n"                                                                                            \
+  "static constexpr struct tide_division {\n"                                                                          \
+  "  template <class B> TIDE_INLINE constexpr B operator->*(B b) const { return tide_divisor(b); }\n"                  \
+  "  template <class B> TIDE_INLINE constexpr B operator=(B b) const { return tide_divisor(b); }\n"                    \
+  "} tide_by = {};\n"
+
 #define MATHEMATICS                                                                                                    \
   "#ifdef TIDE_NAMES_STD\n#include <algorithm>\n#include <limits>\n"                                                   \
   "#else\n#include <cstddef>\n#undef _GLIBCXX_USE_STD_SPEC_FUNCS\n#endif\n"                                            \
   "#include <cmath>\n#include <cstdint>\n#include <cstring>\n#include <math.h>\n#include <stdlib.h>\n"                 \
   "#define __device__\n#define __host__\n#define __forceinline__ inline\n#define __noinline__\n"                       \
-  "#define TIDE_INLINE inline __attribute__((always_inline))\n"                                                        \
+  "#define TIDE_INLINE inline __attribute__((always_inline))\n" DIVISIONS                                              \
   "template <class A, class B> inline auto max(A a, B b) -> decltype(a + b) { return a > b ? a : b; }\n"               \
   "template <class A, class B> inline auto min(A a, B b) -> decltype(a + b) { return a < b ? a : b; }\n"               \
   "#define TIDE_REAL(name, expr) \\\n"                                                                                 \
@@ -113,8 +141,11 @@ static const char strided[] =
   "#ifdef __GLIBC__\n"                                                                                                 \
   "extern \"C\" __attribute__((noreturn, visibility(\"hidden\")))\n"                                                   \
   "void __assert_fail(const char *what, const char *file, unsigned line, const char *function) noexcept {\n"           \
+  "  char text[200];\n  size_t n = 0;\n"                                                                               \
+  "  while (*what && n + 1 < sizeof text) {\n"                                                                         \
+  "    while (!strncmp(what, \"tide_by->*\", 10)) what += 10;\n    text[n++] = *what++;\n  }\n  text[n] = 0;\n"        \
   "  fprintf(stderr, \"%s:%u: %s: block: [%u,%u,%u], thread: [%u,%u,%u] Assertion `%s` failed.\\n\", file, line,\n"    \
-  "          function, blockIdx.x, blockIdx.y, blockIdx.z, threadIdx.x, threadIdx.y, threadIdx.z, what);\n"            \
+  "          function, blockIdx.x, blockIdx.y, blockIdx.z, threadIdx.x, threadIdx.y, threadIdx.z, text);\n"            \
   "  longjmp(tide_end, 1);\n}\n"                                                                                       \
   "#endif\n#include <cassert>\n"                                                                                       \
   "#define TIDE_KERNEL(loop) extern \"C\" __attribute__((visibility(\"default\"))) \\\n"                               \

@@ -177,6 +177,27 @@ static void test_types(void) {
   CHECK(!tide__param_read(&p, "long double") && !tide__param_read(&p, "const"));
 }
 
+static bool divides(const char *code, const char *expected) {
+  char *text = tide__jit_rewrite(code, "test");
+  bool same = text && !strcmp(text, expected);
+  free(text);
+  return same;
+}
+
+static void test_divisions(void) {
+  CHECK(divides("x = a / b %c;", "x = a /tide_by->* b %tide_by->*c;"));
+  CHECK(divides("x /= a%b + c;", "x /=tide_by= a%tide_by->*b + c;"));
+  CHECK(divides("/* a / b */ \"a / b\" '/' // a % b\n#include <a/b>\n",
+                "/* a / b */ \"a / b\" '/' // a % b\n#include <a/b>\n"));
+  CHECK(divides("# define A(x) 1 / \\\n# x\n#if 4 / 2\n", "# define A(x) 1 /tide_by->* \\\n# x\n#if 4 / 2\n"));
+  CHECK(divides("#define A 4 / 2\n#define B A\n#if B > 1\n", "#define A 4 / 2\n#define B A\n#if B > 1\n"));
+  CHECK(divides("#define A 4/2\n#define AB A\n#if B > 1\n", "#define A 4/tide_by->*2\n#define AB A\n#if B > 1\n"));
+  CHECK(divides("#define A A / B\n#define B B / A\n#if B\n", "#define A A / B\n#define B B / A\n#if B\n"));
+  CHECK(divides("T operator /(T x); a <% b %> c %: d", "T operator /(T x); a <% b %> c %: d"));
+  CHECK(divides("T operator()(T x); a/b", "T operator()(T x); a/tide_by->*b"));
+  CHECK(divides("R\"x(a / b)x\" / 2", "R\"x(a / b)x\" /tide_by->* 2"));
+}
+
 /* Pieces of good code, cut and mixed: nothing may be read past the end. */
 static void test_noise(void) {
   static const char good[] = "template <typename T> T f(const T &x, T *y[3], int n = (1 < 2)) { return \"a\\\"b\"[0]; }"
@@ -194,6 +215,7 @@ static void test_noise(void) {
     tide__signature s;
     (void)tide__parse_template(&s, own, "test");
     (void)tide__parse_global(&s, own, "k", NULL, 0, "test");
+    free(tide__jit_rewrite(own, "test"));
     free(own);
   }
 }
@@ -556,6 +578,7 @@ int main(int argc, char **argv) {
     test_declared_globals();
     test_conditions();
     test_types();
+    test_divisions();
     test_noise();
     test_entries();
     test_ahead();
