@@ -54,6 +54,7 @@ static inline bool flat_match(flat_call *f, const tide__op_traits *t, tide_op op
   for (k = 0; k < t->operands; k++) {
     const tide_tensor *x = in[k].tensor;
     if (x) {
+      if (k < lead && x->dtype != TIDE_BOOL) return false; /* it may be the model itself */
       if (!flat_operand(f, x, k < lead ? TIDE_BOOL : f->dtype)) return false;
       if (into && !apart_or_same(into, x)) return false;
     } else if (k < lead || tide__scalar_category(in[k].number.kind) > category ||
@@ -224,21 +225,6 @@ static tide_status own(call *c, int k, tide_status status, tide_tensor *copy) {
   return TIDE_OK;
 }
 
-/* A condition that could become zero in the compute type is made bool first. */
-static tide_status call_condition(call *c) {
-  if (c->types.op != TIDE_OP_where) return TIDE_OK;
-  const tide_tensor *x = c->tensor[0];
-  if (!x) {
-    tide_scalar s = c->number[0];
-    c->number[0] = tide_bool(s.kind == 'F' || s.kind == 'C' ? s.re != 0 || s.im != 0 : s.i != 0);
-    return TIDE_OK;
-  }
-  if (x->dtype <= TIDE_INT32) return TIDE_OK;
-  tide_tensor *copy = NULL;
-  tide_status status = tide__as_dtype(&copy, x, TIDE_BOOL);
-  return own(c, 0, status, copy);
-}
-
 static bool same_elements(const call *c, const tide_tensor *into, const tide_tensor *x) {
   int64_t stride[TIDE_MAX_DIMS];
   if (tide__tensor_ptr(into) != tide__tensor_ptr(x) || tide__itemsize(into->dtype) != tide__itemsize(x->dtype))
@@ -314,7 +300,6 @@ static bool storable(const call *c, const tide_tensor *into) {
 }
 
 static tide_status call_finish(tide_tensor **out, call *c, const tide_scalar *params, tide_tensor *into) {
-  TIDE_TRY(call_condition(c));
   tide_tensor *result = into;
   bool direct = into && storable(c, into);
   if (direct)

@@ -177,6 +177,8 @@ static tide_status refuse(tide_op op, tide_dtype got, const char *expected) {
 /* Exceptions of single ops. */
 static tide_status check_op(tide_op op, const tide_operand *in, const tide_scalar *params, tide_dtype common) {
   int category = tide__category(common);
+  if (op == TIDE_OP_where && operand_dtype(&in[0]) != TIDE_BOOL)
+    return refuse(op, operand_dtype(&in[0]), "bool for the condition: use ne(0) or a comparison");
   if (op == TIDE_OP_neg && category == 0) return refuse(op, TIDE_BOOL, "a number: use logical_not or bitwise_not");
   if (op == TIDE_OP_sub && (operand_dtype(&in[0]) == TIDE_BOOL || operand_dtype(&in[1]) == TIDE_BOOL))
     return refuse(op, TIDE_BOOL, "numbers: use logical_xor, logical_not or bitwise_not");

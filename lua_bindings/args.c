@@ -34,6 +34,7 @@ ltide_args ltide_split(lua_State *L, int min) {
   int top = lua_gettop(L);
   while (top && lua_isnil(L, top)) lua_settop(L, --top);
   if (!top || !lua_istable(L, top) || lua_rawlen(L, top) > 0) return (ltide_args){top, 0};
+  if (ltide_plain_shape(L, top)) return (ltide_args){top, 0};
   if (is_empty_table(L, top) && top <= min) return (ltide_args){top, 0};
   return (ltide_args){top - 1, top};
 }
@@ -169,14 +170,14 @@ void ltide_check_range(lua_State *L, int64_t first, int64_t last, int64_t n, int
 
 /* {==== Lists of integers */
 
-/* What follows the last value, but for the n of table.pack, is looked at, no more: enough for a table that was written
- * out. */
+/* What follows the last value, but for the n of table.pack, which counts the values, is looked at, no more: enough for
+ * a table that was written out. */
 void ltide_check_unnamed(lua_State *L, int arg, lua_Integer n, const char *name) {
   arg = lua_absindex(L, arg);
   bool is_n = true;
   for (lua_pushinteger(L, n); is_n && lua_next(L, arg); lua_pop(L, 1)) {
     const char *key = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : NULL;
-    is_n = key && !strcmp(key, "n");
+    is_n = key && !strcmp(key, "n") && lua_isinteger(L, -1) && lua_tointeger(L, -1) == n;
     if (key && !is_n)
       ltide_error(L, "ArgumentError", "%s: %s: got '%s' among the values, expected options in a table of their own",
                   ltide_function_name(L), name, key);
@@ -189,6 +190,7 @@ int ltide_check_integers(lua_State *L, int arg, int64_t *out, int most, const ch
     out[0] = ltide_check_integer(L, arg, name);
     return 1;
   }
+  ltide_plain_shape(L, arg);
   lua_Unsigned n = lua_rawlen(L, arg);
   if (n > (lua_Unsigned)most)
     ltide_error(L, "ValueError", "%s: %s: got %I values, expected at most %d", ltide_function_name(L), name,

@@ -65,8 +65,15 @@ void ltide_check_operand(lua_State *L, ltide_state *S, int arg, tide_operand *ou
 void ltide_close_tensor(ltide_tensor *u);
 /* tensor.c: ends a function whose core call may have given x itself: then the handle at arg is the result. */
 int ltide_result_or_self(lua_State *L, ltide_state *S, ltide_tensor *u, const tide_tensor *x, int arg);
-/* tensor.c: pushes a table of sizes, plain or as x.shape gives it. */
+/* sizes.c: pushes a plain table of integers, or x.shape's, which is read-only. */
 void ltide_push_integers(lua_State *L, const int64_t *values, int n);
+void ltide_push_shape(lua_State *L, const int64_t *values, int n);
+/* Where there is a shape at arg, puts a plain table of its values in its place: what reads lists reads tables raw. The
+ * plain one is not to be handed to scripts. */
+bool ltide_plain_shape(lua_State *L, int arg);
+/* The same for the list of n values at `list`, where the first is a shape. */
+void ltide_plain_shapes(lua_State *L, int list, int n);
+void ltide_open_sizes(lua_State *L);
 /* Sets the functions both in the module table, at the top of the stack, and among the methods. */
 void ltide_register_both(lua_State *L, const ltide_reg *list);
 /* Registers methods alone. */

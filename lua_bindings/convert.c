@@ -77,7 +77,8 @@ static void survey(builder *b, int depth, bool is_first) {
     if (depth == TIDE_MAX_DIMS)
       ltide_error(L, "ShapeError", "%s: data: got more than %d levels of tables", ltide_function_name(L),
                   TIDE_MAX_DIMS);
-    luaL_checkstack(L, 8, "tide.tensor");
+    luaL_checkstack(L, 10, "tide.tensor");
+    ltide_plain_shape(L, -1);
     int64_t n = (int64_t)lua_rawlen(L, -1);
     if (b->ndim >= 0 && depth >= b->ndim) check_depth(b, depth, depth + 1);
     check_length(b, depth, n, is_first);
@@ -170,6 +171,7 @@ static void write_tensor(builder *b, const tide_tensor *x) {
 static void write(builder *b, int depth) {
   lua_State *L = b->L;
   if (lua_istable(L, -1)) {
+    ltide_plain_shape(L, -1);
     for (int64_t i = 1; i <= b->size[depth]; i++) {
       b->place[depth] = i;
       lua_rawgeti(L, -1, i);

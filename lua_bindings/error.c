@@ -244,7 +244,8 @@ void *ltide_check_object(lua_State *L, int arg, const char *meta) {
 static const char *tensor_typename(lua_State *L, tide_tensor *t) {
   if (!t) return lua_pushliteral(L, "a freed tensor");
   char text[256];
-  int n = snprintf(text, sizeof text, "a %s tensor [", tide_dtype_name(tide_tensor_dtype(t)));
+  int n = snprintf(text, sizeof text, "a%s %s tensor [", tide_dtype_kind(tide_tensor_dtype(t)) == 'I' ? "n" : "",
+                   tide_dtype_name(tide_tensor_dtype(t)));
   for (int d = 0; d < tide_tensor_ndim(t) && n < 200; d++)
     n += snprintf(text + n, sizeof text - (size_t)n, "%s%lld", d ? ", " : "", (long long)tide_tensor_size(t)[d]);
   int device = tide_tensor_device(t);

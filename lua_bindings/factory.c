@@ -171,6 +171,21 @@ static int64_t range_count(lua_State *L, tide_scalar start, tide_scalar stop, ti
   return n > 0 ? (int64_t)n : 0;
 }
 
+/* A step that leads away from the end is a slip; a loop of Lua over such a range, and range(), has no turns. */
+static void check_direction(lua_State *L, tide_scalar start, tide_scalar stop, tide_scalar step) {
+  bool ints = start.kind == 'I' && stop.kind == 'I';
+  int towards = ints ? (stop.i > start.i) - (stop.i < start.i)
+                     : (value_of(stop) > value_of(start)) - (value_of(stop) < value_of(start));
+  double by = value_of(step);
+  if (!(towards > 0 && by < 0) && !(towards < 0 && by > 0)) return;
+  const tide_scalar shown[] = {step, start, stop};
+  const char *text[3];
+  for (int i = 0; i < 3; i++) ltide_push_scalar(L, shown[i]), text[i] = lua_tostring(L, -1);
+  ltide_error(L, "ValueError",
+              "%s: step: got %s, which leads away from %s to %s, expected a %s one; tide.range gives an empty tensor",
+              ltide_function_name(L), text[0], text[1], text[2], towards > 0 ? "positive" : "negative");
+}
+
 static int range(lua_State *L, bool is_closed) {
   ltide_state *S = ltide_enter(L);
   ltide_args a = ltide_split(L, 1);
@@ -183,6 +198,7 @@ static int range(lua_State *L, bool is_closed) {
   if (a.n > 1) start = ltide_check_scalar(L, 1, "start");
   stop = ltide_check_scalar(L, a.n > 1 ? 2 : 1, "stop");
   if (a.n > 2) step = ltide_check_scalar(L, 3, "step");
+  if (!is_closed) check_direction(L, start, stop, step);
   int64_t count = range_count(L, start, stop, step, is_closed);
   tide_options o = default_options();
   ltide_opt_options(L, a.opts, &o);
@@ -443,7 +459,7 @@ static const ltide_reg functions[] = {
      "tide.empty_strided(size, stride [, opts]) -> Tensor\nUninitialised, with these strides in elements."},
     {"arange", larange,
      "tide.arange([start=0,] stop [, step=1] [, opts]) -> Tensor\nstart, start + step, ... below stop, which is "
-     "excluded. int64 if all are integers. Empty if stop lies behind start."},
+     "excluded. int64 if all are integers. A step that leads away from stop is an error."},
     {"range", lrange,
      "tide.range([start=1,] stop [, step=1] [, opts]) -> Tensor\nstart, start + step, ... up to stop, which is "
      "included: for index tensors. Empty if stop lies behind start, as a Lua loop. int64 if all are integers."},

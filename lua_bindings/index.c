@@ -173,6 +173,21 @@ static void get_parts(lua_State *L, ltide_state *S, ltide_tensor *u, tide_tensor
   lua_settop(L, top);
 }
 
+/* A mask without dimensions takes all of x or nothing, in a dimension of its own in front. */
+static int get_whole(lua_State *L, ltide_state *S, tide_tensor *x, const tide_tensor *mask) {
+  int64_t one = 1;
+  ltide_tensor *u = ltide_new_tensor(L, S), *line = ltide_new_tensor(L, S), *flat = ltide_new_tensor(L, S);
+  ltide_try(L, tide_unsqueeze(&line->t, x, 0));
+  ltide_try(L, tide_view(&flat->t, mask, &one, 1));
+  ltide_tensor *positions = mask_positions(L, S, flat->t, 1);
+  ltide_try(L, tide_index_get(&u->t, line->t, 0, positions->t));
+  ltide_tensor *const temporary[] = {line, flat, positions};
+  for (int i = 0; i < 3; i++) ltide_close_tensor(temporary[i]);
+  lua_settop(L, 3);
+  ltide_made(L, S);
+  return 1;
+}
+
 int ltide_index_get(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   tide_tensor *x = ltide_check_tensor(L, S, 1, "tensor");
@@ -186,6 +201,7 @@ int ltide_index_get(lua_State *L) {
   if (lua_istable(L, 2)) return get_by_table(L, S, x);
   tide_tensor *key = ltide_test_tensor(L, S, 2);
   if (!key) refuse_key(L);
+  if (is_mask(key) && !tide_tensor_ndim(key)) return get_whole(L, S, x, key);
   check_has_dims(L, x);
   ltide_tensor *u = ltide_new_tensor(L, S);
   if (is_part_mask(x, key))
@@ -241,7 +257,7 @@ int ltide_index_set(lua_State *L) {
   else {
     tide_tensor *key = ltide_test_tensor(L, S, 2);
     if (!key) refuse_key(L);
-    check_has_dims(L, x);
+    if (!is_mask(key) || tide_tensor_ndim(key)) check_has_dims(L, x);
     if (is_part_mask(x, key)) {
       selection s = select_parts(L, S, x, key);
       ltide_try(L, tide_index_set(s.view->t, 0, s.index, &value));
@@ -367,10 +383,20 @@ static int lfill_diagonal_(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
   tide_scalar value = ltide_check_scalar(L, 2, "value");
-  if (tide_tensor_ndim(x) != 2)
-    return ltide_error(L, "ShapeError", "fill_diagonal_: x: got %d dimensions, expected 2", tide_tensor_ndim(x));
+  int ndim = tide_tensor_ndim(x);
+  const int64_t *size = tide_tensor_size(x), *stride = tide_tensor_stride(x);
+  if (ndim < 2) return ltide_error(L, "ShapeError", "fill_diagonal_: x: got %d dimensions, expected at least 2", ndim);
+  int64_t length = size[0] < size[1] ? size[0] : size[1], step = 0;
+  for (int d = 0; d < ndim; d++) {
+    if (ndim > 2 && size[d] != size[0])
+      return ltide_error(L, "ShapeError",
+                         "fill_diagonal_: x: got %I and %I for the sizes of dimensions 1 and %d, expected equal ones "
+                         "with more than two dimensions",
+                         (lua_Integer)size[0], (lua_Integer)size[d], d + 1);
+    step += stride[d];
+  }
   ltide_tensor *view = ltide_new_tensor(L, S);
-  ltide_try(L, tide_diagonal(&view->t, x, 0, 0, 1));
+  ltide_try(L, tide_as_strided(&view->t, x, &length, &step, 1, tide_tensor_offset(x)));
   ltide_try(L, tide_fill(view->t, value));
   ltide_close_tensor(view);
   lua_settop(L, 1);
@@ -406,7 +432,10 @@ void ltide_open_index(lua_State *L, ltide_state *S) {
        "diagonal k."},
       {NULL, NULL, NULL}};
   static const ltide_reg methods[] = {
-      {"fill_diagonal_", lfill_diagonal_, "x:fill_diagonal_(value) -> x\nSets the diagonal of a matrix."},
+      {"fill_diagonal_", lfill_diagonal_,
+       "x:fill_diagonal_(value) -> x\nSets the diagonal of a matrix; with more dimensions, of equal sizes, the "
+       "elements all of "
+       "whose indexes are equal."},
       {"masked_fill_", lmasked_fill_,
        "x:masked_fill_(mask, value) -> x\nWrites the number, or tensor without dimensions, where the bool tensor mask "
        "holds."},

@@ -52,6 +52,7 @@ static void read_sizes(lua_State *L, const tide_kernel *k, const char *key, int6
     out[0] = read_size(L, k, key, at);
     return;
   }
+  ltide_plain_shape(L, at);
   int n = (int)lua_rawlen(L, at);
   if (n < 1 || n > 3)
     ltide_error(L, "ArgumentError", "%s: %s: got %d sizes, expected one to three", tide_kernel_name(k), key, n);

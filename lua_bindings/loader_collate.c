@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "args.h"
 #include "loader.h"
 #include "tree.h"
 
@@ -194,6 +195,7 @@ static void collate_tables(lua_State *L, ltide_loader_batch *b, int items, int f
 /* Pushes one value for the list of items at `items`. */
 static void collate(lua_State *L, ltide_loader_batch *b, int items, const char *path, int depth) {
   luaL_checkstack(L, 20, "loader: collate");
+  ltide_plain_shapes(L, items, b->n);
   lua_rawgeti(L, items, 1);
   int first = lua_gettop(L), type = lua_type(L, first);
   if (depth > DEEPEST)

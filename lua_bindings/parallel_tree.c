@@ -367,6 +367,7 @@ static void push_column(lua_State *L, const gathering *g, int list, int key, con
   lua_createtable(L, g->n, 0);
   for (int i = 1; i <= g->n; i++) {
     lua_rawgeti(L, list, i);
+    ltide_plain_shape(L, -1);
     lua_pushvalue(L, key);
     if (lua_rawget(L, -2) == LUA_TNIL) refuse(L, i, path, "nothing", "one as in outputs[1]");
     lua_rawseti(L, -3, i);
@@ -375,10 +376,12 @@ static void push_column(lua_State *L, const gathering *g, int list, int key, con
 }
 
 static void join_tables(lua_State *L, const gathering *g, int list, int first, const char *path) {
+  ltide_plain_shape(L, first);
   lua_Integer keys = count_keys(L, first);
   for (int i = 2; i <= g->n; i++) {
     lua_rawgeti(L, list, i);
     int item = lua_gettop(L);
+    ltide_plain_shape(L, item);
     if (!lua_istable(L, item)) refuse(L, i, path, ltide_typename(L, item), "a table as in outputs[1]");
     if (count_keys(L, item) != keys)
       refuse(L, i, path, lua_pushfstring(L, "%I keys", count_keys(L, item)),

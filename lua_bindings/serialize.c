@@ -140,6 +140,9 @@ static void put_value(writer *w, int index, const place *at);
 
 static void put_table(writer *w, int index, const place *at) {
   lua_State *L = w->L;
+  lua_pushvalue(L, index);
+  index = lua_gettop(L);
+  ltide_plain_shape(L, index);
   put_tag(w, 'T');
   for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1)) {
     place below = {at, lua_gettop(L) - 1, at->depth + 1};
@@ -147,6 +150,7 @@ static void put_table(writer *w, int index, const place *at) {
     put_value(w, below.key + 1, &below);
   }
   put_tag(w, 'z');
+  lua_pop(L, 1);
 }
 
 static bool put_plain(writer *w, int index) {

@@ -156,11 +156,13 @@ static int ltensor_repeat_interleave(lua_State *L) {
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
   ltide_args a = ltide_split(L, 2);
   ltide_check_count(L, a, 3);
-  int64_t n = ltide_check_integer(L, 2, "n");
+  tide_tensor *counts = ltide_test_tensor(L, S, 2);
+  int64_t n = counts ? 0 : ltide_check_integer(L, 2, "n");
   if (n < 0) return ltide_error(L, "ValueError", "repeat_interleave: n: got %I, expected at least 0", (lua_Integer)n);
   int dim = a.n > 2 ? ltide_check_dim(L, 3, tide_tensor_ndim(x), "dim") : 0;
-  ltide_tensor *flat = a.n < 3 ? flattened(L, S, x) : NULL;
-  ltide_try(L, tide_repeat_interleave(&ltide_new_tensor(L, S)->t, flat ? flat->t : x, n, dim));
+  ltide_tensor *flat = a.n < 3 ? flattened(L, S, x) : NULL, *u = ltide_new_tensor(L, S);
+  if (flat) x = flat->t;
+  ltide_try(L, counts ? tide_repeat_interleave_each(&u->t, x, counts, dim) : tide_repeat_interleave(&u->t, x, n, dim));
   if (flat) ltide_close_tensor(flat);
   return done(L, S, TIDE_OK);
 }
@@ -259,7 +261,8 @@ void ltide_open_shape(lua_State *L) {
        "x:repeat_tensor(n1, n2, ...) -> Tensor\nx repeated; a count for every dimension, more make new dimensions in "
        "front."},
       {"repeat_interleave", ltensor_repeat_interleave,
-       "x:repeat_interleave(n [, dim]) -> Tensor\nEvery element n times in a row, along dim or flattened."},
+       "x:repeat_interleave(n [, dim]) -> Tensor\nEvery element n times in a row, along dim or flattened. n may be an "
+       "integer tensor with a count for each element, or index of dim; that synchronises."},
       {"flip", ltensor_flip, "x:flip(dims...) -> Tensor\nA copy with these dimensions in reverse."},
       {"roll", ltensor_roll,
        "x:roll(shifts [, dims]) -> Tensor\nA copy shifted along dims, the end coming round to the front; flattened "

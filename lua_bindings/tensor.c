@@ -9,7 +9,7 @@
 #include "args.h"
 #include "index.h"
 
-static const char key_methods, key_sizes;
+static const char key_methods;
 
 /* {==== Handles */
 
@@ -84,49 +84,6 @@ static int ltensor_free(lua_State *L) {
   return 1;
 }
 
-/* {==== Tables of sizes */
-
-static int lsizes_newindex(lua_State *L) {
-  return ltide_error(L, "ArgumentError", "shape: the table is a copy and read-only: use view, reshape or resize_");
-}
-
-static int lsizes_tostring(lua_State *L) {
-  luaL_Buffer b;
-  luaL_buffinit(L, &b);
-  lua_Integer n = lua_istable(L, 1) ? (lua_Integer)lua_rawlen(L, 1) : 0;
-  luaL_addchar(&b, '{');
-  for (lua_Integer i = 1; i <= n; i++) {
-    if (i > 1) luaL_addstring(&b, ", ");
-    lua_rawgeti(L, 1, i);
-    if (!lua_isnumber(L, -1)) lua_pop(L, 1), lua_pushliteral(L, "?"); /* not one of ours */
-    luaL_addvalue(&b);
-  }
-  luaL_addchar(&b, '}');
-  luaL_pushresult(&b);
-  return 1;
-}
-
-static int lsizes_eq(lua_State *L) {
-  bool is_equal = lua_istable(L, 1) && lua_istable(L, 2) && lua_rawlen(L, 1) == lua_rawlen(L, 2);
-  lua_Integer n = is_equal ? (lua_Integer)lua_rawlen(L, 1) : 0;
-  for (lua_Integer i = 1; is_equal && i <= n; i++) {
-    lua_rawgeti(L, 1, i);
-    lua_rawgeti(L, 2, i);
-    is_equal = lua_rawequal(L, -1, -2);
-    lua_pop(L, 2);
-  }
-  lua_pushboolean(L, is_equal);
-  return 1;
-}
-
-void ltide_push_integers(lua_State *L, const int64_t *values, int n) {
-  lua_createtable(L, n, 0);
-  for (int i = 0; i < n; i++) {
-    lua_pushinteger(L, values[i]);
-    lua_rawseti(L, -2, i + 1);
-  }
-}
-
 /* {==== Fields */
 
 enum { FIELD_SHAPE = 1, FIELD_NDIM, FIELD_DTYPE, FIELD_DEVICE, FIELD_IS_CUDA, FIELD_IS_CPU, FIELD_T, FIELD_MT };
@@ -143,11 +100,7 @@ static int push_transposed(lua_State *L, ltide_state *S, const tide_tensor *x, b
 
 static int push_field(lua_State *L, ltide_state *S, const tide_tensor *x, lua_Integer field) {
   switch (field) {
-  case FIELD_SHAPE:
-    ltide_push_integers(L, tide_tensor_size(x), tide_tensor_ndim(x));
-    lua_rawgetp(L, LUA_REGISTRYINDEX, &key_sizes);
-    lua_setmetatable(L, -2);
-    return 1;
+  case FIELD_SHAPE: ltide_push_shape(L, tide_tensor_size(x), tide_tensor_ndim(x)); return 1;
   case FIELD_NDIM: lua_pushinteger(L, tide_tensor_ndim(x)); return 1;
   case FIELD_DTYPE: ltide_push_dtype(L, tide_tensor_dtype(x)); return 1;
   case FIELD_DEVICE: ltide_push_device(L, tide_tensor_device(x)); return 1;
@@ -314,14 +267,6 @@ static void make_metatable(lua_State *L, ltide_state *S) {
   S->tensor_ref = luaL_ref(L, LUA_REGISTRYINDEX);
 }
 
-static void make_sizes(lua_State *L) {
-  static const luaL_Reg meta[] = {
-      {"__newindex", lsizes_newindex}, {"__tostring", lsizes_tostring}, {"__eq", lsizes_eq}, {NULL, NULL}};
-  luaL_newlib(L, meta);
-  ltide_protect(L, "tide.sizes");
-  lua_rawsetp(L, LUA_REGISTRYINDEX, &key_sizes);
-}
-
 static const ltide_reg methods[] = {
     {"size", ltensor_size, "x:size([dim]) -> table or integer\nThe sizes of all dimensions, or of one."},
     {"stride", ltensor_stride,
@@ -359,7 +304,7 @@ void ltide_open_tensor(lua_State *L, ltide_state *S) {
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key_methods);
   lua_setfield(L, module, "Tensor");
   make_metatable(L, S);
-  make_sizes(L);
+  ltide_open_sizes(L);
   ltide_register_methods(L, methods);
   static const ltide_reg list[] = {{"is_tensor", lis_tensor, "tide.is_tensor(value) -> boolean"}, {NULL, NULL, NULL}};
   ltide_register(L, "tide", list);

@@ -214,6 +214,7 @@ static int equal_parts(lua_State *L, call *c, int dim, int64_t each) {
 }
 
 static int listed_parts(lua_State *L, call *c, int dim) {
+  ltide_plain_shape(L, 2);
   int64_t n = tide_tensor_size(c->x)[dim], sum = 0;
   lua_Integer count = (lua_Integer)lua_rawlen(L, 2);
   for (lua_Integer i = 1; i <= count; i++) {

@@ -380,6 +380,10 @@ TIDE_API tide_status tide_cat(tide_tensor **out, tide_tensor *const *list, int n
 TIDE_API tide_status tide_stack(tide_tensor **out, tide_tensor *const *list, int n, int dim, tide_tensor *into);
 TIDE_API tide_status tide_tile(tide_tensor **out, const tide_tensor *x, const int64_t *repeats, int n);
 TIDE_API tide_status tide_repeat_interleave(tide_tensor **out, const tide_tensor *x, int64_t repeats, int dim);
+/* The same with a number of times for each index of dim: an integer tensor of as many elements, or of one.
+ * Synchronises, since the counts give the size of the result. */
+TIDE_API tide_status tide_repeat_interleave_each(tide_tensor **out, const tide_tensor *x, const tide_tensor *counts,
+                                                 int dim);
 TIDE_API tide_status tide_flip(tide_tensor **out, const tide_tensor *x, const int *dims, int n);
 TIDE_API tide_status tide_roll(tide_tensor **out, const tide_tensor *x, const int64_t *shifts, const int *dims, int n);
 TIDE_API tide_status tide_rot90(tide_tensor **out, const tide_tensor *x, int64_t k, int d1, int d2);

@@ -1,0 +1,167 @@
+/* sizes.c: what x.shape gives: a list of sizes that cannot be changed.
+ *
+ * A shape is an empty table before a plain one, since Lua asks a metatable only about keys that a table does not have:
+ * __index is the plain table, so that reading costs no call, and __newindex refuses. As nobody can change a shape, all
+ * tensors of the same sizes share one while it is alive: x.shape makes no garbage in a loop. Raw functions (rawlen,
+ * next) see an empty table; #, ipairs, pairs, table.unpack and table.concat see the sizes.
+ *
+ * Invariant: no script gets hold of the plain table. */
+#include "args.h"
+
+static const char key_cache, key_template, key_plain;
+
+void ltide_push_integers(lua_State *L, const int64_t *values, int n) {
+  lua_createtable(L, n, 0);
+  for (int i = 0; i < n; i++) {
+    lua_pushinteger(L, values[i]);
+    lua_rawseti(L, -2, i + 1);
+  }
+}
+
+/* Pushes the plain table of the shape at arg, or nothing. */
+static bool push_plain(lua_State *L, int arg) {
+  if (!lua_istable(L, arg) || !lua_getmetatable(L, arg)) return false;
+  bool is_shape = lua_rawgetp(L, -1, &key_plain) == LUA_TTABLE;
+  lua_remove(L, -2);
+  if (!is_shape) lua_pop(L, 1);
+  return is_shape;
+}
+
+bool ltide_plain_shape(lua_State *L, int arg) {
+  arg = lua_absindex(L, arg);
+  if (!push_plain(L, arg)) return false;
+  lua_replace(L, arg);
+  return true;
+}
+
+void ltide_plain_shapes(lua_State *L, int list, int n) {
+  lua_rawgeti(L, list, 1);
+  bool is_shape = ltide_plain_shape(L, -1);
+  lua_pop(L, 1);
+  for (int i = 1; is_shape && i <= n; i++) {
+    lua_rawgeti(L, list, i);
+    if (ltide_plain_shape(L, -1))
+      lua_rawseti(L, list, i);
+    else
+      lua_pop(L, 1);
+  }
+}
+
+/* {==== What a shape can do */
+
+static int lshape_newindex(lua_State *L) {
+  return ltide_error(L, "ArgumentError", "shape: it is read-only: use view, reshape or resize_");
+}
+
+static int lshape_len(lua_State *L) {
+  if (!push_plain(L, 1)) return ltide_arg_error(L, 1, "shape", "what x.shape gives");
+  lua_pushinteger(L, (lua_Integer)lua_rawlen(L, -1));
+  return 1;
+}
+
+static int lshape_tostring(lua_State *L) {
+  luaL_Buffer b;
+  if (!push_plain(L, 1)) return ltide_arg_error(L, 1, "shape", "what x.shape gives");
+  int plain = lua_gettop(L);
+  lua_Integer n = (lua_Integer)lua_rawlen(L, plain);
+  luaL_buffinit(L, &b);
+  luaL_addchar(&b, '{');
+  for (lua_Integer i = 1; i <= n; i++) {
+    if (i > 1) luaL_addstring(&b, ", ");
+    lua_rawgeti(L, plain, i);
+    luaL_addvalue(&b);
+  }
+  luaL_addchar(&b, '}');
+  luaL_pushresult(&b);
+  return 1;
+}
+
+/* With another shape or a plain table. */
+static int lshape_eq(lua_State *L) {
+  bool is_equal = lua_istable(L, 1) && lua_istable(L, 2);
+  lua_settop(L, 2);
+  for (int i = 1; is_equal && i <= 2; i++) ltide_plain_shape(L, i);
+  is_equal = is_equal && lua_rawlen(L, 1) == lua_rawlen(L, 2);
+  lua_Integer n = is_equal ? (lua_Integer)lua_rawlen(L, 1) : 0;
+  for (lua_Integer i = 1; is_equal && i <= n; i++) {
+    lua_rawgeti(L, 1, i);
+    lua_rawgeti(L, 2, i);
+    is_equal = lua_rawequal(L, -1, -2);
+    lua_pop(L, 2);
+  }
+  lua_pushboolean(L, is_equal);
+  return 1;
+}
+
+static int next_size(lua_State *L) {
+  lua_Integer i = luaL_checkinteger(L, 2);
+  lua_pushinteger(L, i + 1);
+  if (!push_plain(L, 1)) return ltide_arg_error(L, 1, "shape", "what x.shape gives");
+  if (lua_rawgeti(L, -1, i + 1) == LUA_TNIL) return 1;
+  lua_remove(L, -2);
+  return 2;
+}
+
+static int lshape_pairs(lua_State *L) {
+  lua_pushcfunction(L, next_size);
+  lua_pushvalue(L, 1);
+  lua_pushinteger(L, 0);
+  return 3;
+}
+
+/* {==== Making them */
+
+/* Makes the shape of the plain table at the top of the stack, in its place. */
+static void wrap(lua_State *L) {
+  int plain = lua_gettop(L);
+  lua_newtable(L);
+  lua_createtable(L, 0, 10);
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_template);
+  for (lua_pushnil(L); lua_next(L, -2);) {
+    lua_pushvalue(L, -2);
+    lua_insert(L, -2);
+    lua_rawset(L, -5);
+  }
+  lua_pop(L, 1);
+  lua_pushvalue(L, plain);
+  lua_setfield(L, -2, "__index");
+  lua_pushvalue(L, plain);
+  lua_rawsetp(L, -2, &key_plain);
+  lua_setmetatable(L, -2);
+  lua_replace(L, plain);
+}
+
+void ltide_push_shape(lua_State *L, const int64_t *values, int n) {
+  luaL_checkstack(L, 10, "shape");
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_cache);
+  lua_pushlstring(L, n ? (const char *)values : "", (size_t)n * sizeof *values);
+  lua_pushvalue(L, -1);
+  if (lua_rawget(L, -3) == LUA_TNIL) {
+    lua_pop(L, 1);
+    ltide_push_integers(L, values, n);
+    wrap(L);
+    lua_pushvalue(L, -2);
+    lua_pushvalue(L, -2);
+    lua_rawset(L, -5);
+  }
+  lua_replace(L, -3);
+  lua_pop(L, 1);
+}
+
+void ltide_open_sizes(lua_State *L) {
+  static const luaL_Reg meta[] = {{"__newindex", lshape_newindex}, {"__len", lshape_len},
+                                  {"__tostring", lshape_tostring}, {"__eq", lshape_eq},
+                                  {"__pairs", lshape_pairs},       {NULL, NULL}};
+  luaL_newlib(L, meta);
+  lua_pushliteral(L, "tide.Shape");
+  lua_setfield(L, -2, "__name");
+  lua_pushliteral(L, "tide.Shape");
+  lua_setfield(L, -2, "__metatable");
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &key_template);
+  lua_newtable(L);
+  lua_createtable(L, 0, 1);
+  lua_pushliteral(L, "v");
+  lua_setfield(L, -2, "__mode");
+  lua_setmetatable(L, -2);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &key_cache);
+}

@@ -1,0 +1,150 @@
+-- What functions are given: arguments that cannot be meant are refused, those that can are taken alike everywhere.
+local tide = require "tide"
+local D = require "spec.support.device"
+
+local on = { device = D.dev }
+
+describe("an argument that cannot be meant is refused:", function()
+  D.watch(before_each, after_each)
+
+  it("a condition that is not bool", function()
+    local x = tide.ones(2, on)
+    local e = D.raises("DtypeError", function() return x:where(3, 4) end)
+    assert.truthy(e.message:find("bool", 1, true))
+    D.raises("DtypeError", tide.where, x, x, x)
+    D.raises("DtypeError", tide.where, x, 1, 2)
+    D.raises("DtypeError", tide.where, x:to "uint8", x, x)
+    D.raises("DtypeError", tide.where, 1, x, x)
+    D.eq({ 1, 5 }, tide.where(D.tensor { true, false }, x, 5))
+    D.eq({ 1, 1 }, tide.where(true, x, 5))
+    D.eq({ 5, 5 }, x:where(x:gt(1), 5))
+  end)
+
+  it("a step of arange that leads away from its end", function()
+    local e = D.raises("ValueError", tide.arange, 0, 10, -1, on)
+    assert.truthy(e.message:find("got -1, which leads away from 0 to 10", 1, true))
+    D.raises("ValueError", tide.arange, -3, on)
+    D.raises("ValueError", tide.arange, 10, 0, 1, on)
+    D.raises("ValueError", tide.arange, 0.5, 2.5, -0.5, on)
+    D.raises("ValueError", tide.arange, math.mininteger, math.maxinteger, -1, on)
+    D.eq({}, tide.arange(3, 3, -1, on))
+    D.eq({}, tide.arange(0, on))
+    D.eq({ 2, 1 }, tide.arange(2, 0, -1, on))
+    D.eq({}, tide.range(5, 1, on)) -- as a loop of Lua
+  end)
+
+  it("an n beside values that does not count them", function()
+    D.raises("ArgumentError", tide.zeros, { 2, 3, n = 5 })
+    D.raises("ArgumentError", tide.tensor, { 1, 2, n = 3 })
+    D.raises("ArgumentError", tide.tensor, { 1, 2, n = "2" })
+    assert.are.equal(6, tide.zeros(table.pack(2, 3)):numel())
+    D.eq({ 1, 2 }, tide.tensor(table.pack(1, 2), on))
+  end)
+
+  it("an element of a shape", function()
+    local x = tide.zeros(2, 3, on)
+    local shape = x.shape
+    D.raises("ArgumentError", function() shape[1] = 9 end)
+    D.raises("ArgumentError", function() shape[3] = 9 end)
+    D.raises("ArgumentError", function() x.shape.n = 2 end)
+    D.raises("ArgumentError", table.insert, shape, 4)
+    assert.are.equal("{2, 3}", tostring(x.shape))
+    assert.are.equal("tide.Shape", getmetatable(shape))
+  end)
+end)
+
+describe("a shape", function()
+  D.watch(before_each, after_each)
+
+  it("is read as a list", function()
+    local shape, seen = tide.zeros(2, 3, on).shape, {}
+    assert.are.equal("table", type(shape))
+    assert.are.equal(2, #shape)
+    assert.are.equal(3, shape[2])
+    assert.is_nil(shape[3])
+    for i, n in ipairs(shape) do seen[#seen + 1] = i .. "=" .. n end
+    for i, n in pairs(shape) do seen[#seen + 1] = i .. ":" .. n end
+    assert.are.same({ "1=2", "2=3", "1:2", "2:3" }, seen)
+    assert.are.same({ 2, 3 }, { table.unpack(shape) })
+    assert.are.equal("2x3", table.concat(shape, "x"))
+    assert.are.equal(0, #tide.ones({}, on).shape)
+  end)
+
+  it("equals others and plain tables", function()
+    local x = tide.zeros(2, 3, on)
+    assert.is_true(x.shape == tide.ones(2, 3).shape)
+    assert.is_true(x.shape == { 2, 3 } and { 2, 3 } == x.shape)
+    assert.is_false(x.shape == { 2 } or x.shape == { 2, 4 } or x.shape == x:t().shape)
+    collectgarbage()
+    assert.is_true(x.shape == { 2, 3 })
+  end)
+
+  it("is taken wherever sizes are", function()
+    local x, flat = tide.zeros(2, 3, on), tide.zeros(6, on)
+    for name, y in pairs {
+      zeros = tide.zeros(x.shape, on), bare = tide.zeros(x.shape), full = tide.full(x.shape, 1, on), randn = tide.randn(x.shape),
+      new_zeros = x:new_zeros(x.shape), view = flat:view(x.shape), reshape = flat:reshape(x.shape),
+      expand = tide.zeros(3, on):expand(x.shape), as_strided = flat:as_strided(x.shape, x:stride()),
+    } do assert.are.same({ 2, 3 }, y:size(), name) end
+    assert.are.equal(0, tide.zeros(tide.ones({}, on).shape):dim())
+    assert.are.same({ 2, 3 }, tide.zeros(5, on):split(x.shape)[2].shape == { 3 } and { 2, 3 })
+    D.eq({ 2, 3 }, tide.tensor(x.shape, on))
+    D.eq({ { 2, 3 }, { 6, 0 } }, tide.tensor({ x.shape, { 6, 0 } }, on))
+  end)
+
+  it("is saved as a plain table", function()
+    local x = tide.zeros(2, 3, on)
+    local back = tide.deserialize(tide.serialize { x.shape, x.shape, other = x:t().shape })
+    assert.are.same({ { 2, 3 }, { 2, 3 }, other = { 3, 2 } }, back)
+    back[1][1] = 7 -- no shape of a tensor's
+    assert.is_true(x.shape == { 2, 3 })
+  end)
+end)
+
+describe("what can be meant is taken:", function()
+  D.watch(before_each, after_each)
+
+  it("a mask without dimensions", function()
+    local x, scalar = D.tensor { { 1, 2 }, { 3, 4 } }, D.tensor(5)
+    local yes, no = D.tensor(true), D.tensor(false)
+    D.eq({ { { 1, 2 }, { 3, 4 } } }, x[yes])
+    assert.are.same({ 0, 2, 2 }, x[no]:size())
+    D.eq({ 5 }, scalar[yes])
+    D.eq({}, scalar[no])
+    scalar[no] = 6
+    D.eq(5, scalar)
+    scalar[yes] = 7
+    D.eq(7, scalar)
+    x[no] = D.tensor { 8, 9 }
+    D.eq({ { 1, 2 }, { 3, 4 } }, x)
+    x[yes] = D.tensor { 8, 9 }
+    D.eq({ { 8, 9 }, { 8, 9 } }, x)
+    D.raises("IndexError", function() return scalar[1] end)
+    D.raises("IndexError", function() return scalar[D.tensor(1)] end)
+  end)
+
+  it("fill_diagonal_ beyond two dimensions", function()
+    local x = tide.zeros(3, 3, 3, on):fill_diagonal_(2)
+    assert.are.equal(6, x:sum():item())
+    for i = 1, 3 do assert.are.equal(2, x[{ i, i, i }]:item()) end
+    local wide = tide.zeros(2, 4, on):t():fill_diagonal_(1)
+    D.eq({ { 1, 0 }, { 0, 1 }, { 0, 0 }, { 0, 0 } }, wide)
+    D.raises("ShapeError", function() return tide.zeros(4, 3, 3, on):fill_diagonal_(2) end)
+    D.raises("ShapeError", function() return tide.zeros(3, on):fill_diagonal_(2) end)
+    assert.are.equal(0, tide.zeros(0, 0, 0, on):fill_diagonal_(2):numel())
+  end)
+
+  it("a tensor of counts for repeat_interleave", function()
+    local x = D.tensor { { 1, 2 }, { 3, 4 } }
+    D.eq({ 1, 1, 3, 4, 4, 4 }, x:repeat_interleave(D.tensor { 2, 0, 1, 3 }))
+    D.eq({ { 1, 2 }, { 3, 4 }, { 3, 4 } }, x:repeat_interleave(D.tensor { 1, 2 }, 1))
+    D.eq({ { 1, 1, 2 }, { 3, 3, 4 } }, x:t():contiguous():t():repeat_interleave(tide.tensor { 2, 1 }, 2)) -- counts on the host
+    D.eq({ 1, 1, 2, 2, 3, 3, 4, 4 }, x:repeat_interleave(D.tensor { 2 }))
+    D.eq({ 5, 5, 5 }, D.tensor(5):repeat_interleave(D.tensor(3, "int32")))
+    assert.are.same({ 0, 2 }, x:repeat_interleave(D.tensor { 0, 0 }, 1):size())
+    D.raises("ShapeError", x.repeat_interleave, x, D.tensor { 1, 2, 3 }, 1)
+    D.raises("ValueError", x.repeat_interleave, x, D.tensor { 1, -1 }, 1)
+    D.raises("DtypeError", x.repeat_interleave, x, D.tensor { 1.5, 1 }, 1)
+    D.raises("OutOfMemoryError", x.repeat_interleave, x, D.tensor { 1 << 62, 1 << 62 }, 1)
+  end)
+end)
