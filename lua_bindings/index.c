@@ -193,6 +193,8 @@ int ltide_index_get(lua_State *L) {
   tide_tensor *x = ltide_check_tensor(L, S, 1, "tensor");
   lua_settop(L, 2);
   if (lua_type(L, 2) == LUA_TNUMBER) {
+    bool is_past = tide_tensor_ndim(x) && lua_tointeger(L, 2) == tide_tensor_size(x)[0] + 1;
+    if (is_past && ltide_is_read_by_ipairs(L)) return 0;
     int64_t i = first_index(L, x);
     ltide_tensor *u = ltide_new_tensor(L, S);
     ltide_try(L, tide_select(&u->t, x, 0, i));

@@ -9,7 +9,7 @@
 #include "args.h"
 #include "index.h"
 
-static const char key_methods;
+static const char key_methods, key_ipairs;
 
 /* {==== Handles */
 
@@ -202,12 +202,12 @@ static int ltensor_order(lua_State *L) {
                      "tensors have no order: use x:lt(y), x:le(y), x:gt(y) or x:ge(y) for each element");
 }
 
-/* The iterator of x:iter(): state x, control i. */
+/* The iterator of x:iter() and pairs(x): state x, control i. */
 static int next_row(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   tide_tensor *x = ltide_check_tensor(L, S, 1, "tensor");
-  int64_t i = lua_tointeger(L, 2);
-  if (i >= tide_tensor_size(x)[0]) return 0;
+  int64_t i = ltide_check_integer(L, 2, "i");
+  if (!tide_tensor_ndim(x) || i < 0 || i >= tide_tensor_size(x)[0]) return 0;
   lua_pushinteger(L, i + 1);
   ltide_tensor *u = ltide_new_tensor(L, S);
   ltide_try(L, tide_select(&u->t, x, 0, i));
@@ -216,11 +216,37 @@ static int next_row(lua_State *L) {
 
 static int ltensor_iter(lua_State *L) {
   tide_tensor *x = self(L);
-  if (!tide_tensor_ndim(x)) return ltide_error(L, "ShapeError", "iter: a tensor without dimensions has no rows");
+  if (!tide_tensor_ndim(x))
+    return ltide_error(L, "ShapeError", "%s: a tensor without dimensions has no rows", ltide_function_name(L));
   lua_pushcfunction(L, next_row);
   lua_pushvalue(L, 1);
   lua_pushinteger(L, 0);
   return 3;
+}
+
+/* By the address of its iterator, which was noted when the module opened. */
+bool ltide_is_read_by_ipairs(lua_State *L) {
+  lua_Debug ar;
+  if (!lua_getstack(L, 1, &ar)) return false;
+  lua_getinfo(L, "f", &ar);
+  lua_CFunction reader = lua_tocfunction(L, -1);
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_ipairs);
+  bool is_it = reader && reader == lua_tocfunction(L, -1);
+  lua_pop(L, 2);
+  return is_it;
+}
+
+/* Notes the iterator of ipairs, as what its own library gives for it. */
+static void note_ipairs(lua_State *L) {
+  int top = lua_gettop(L);
+  lua_getfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+  if (lua_getfield(L, -1, LUA_GNAME) == LUA_TTABLE && lua_getfield(L, -1, "ipairs") == LUA_TFUNCTION &&
+      lua_iscfunction(L, -1)) {
+    lua_newtable(L);
+    lua_call(L, 1, 1);
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &key_ipairs);
+  }
+  lua_settop(L, top);
 }
 
 static int ltensor_record_stream(lua_State *L) {
@@ -248,8 +274,8 @@ void ltide_register_both(lua_State *L, const ltide_reg *list) {
 
 static void make_metatable(lua_State *L, ltide_state *S) {
   static const luaL_Reg meta[] = {
-      {"__close", ltensor_free}, {"__len", ltensor_len},           {"__eq", ltensor_eq}, {"__lt", ltensor_order},
-      {"__le", ltensor_order},   {"__newindex", ltensor_newindex}, {NULL, NULL}};
+      {"__close", ltensor_free}, {"__len", ltensor_len},           {"__eq", ltensor_eq},      {"__lt", ltensor_order},
+      {"__le", ltensor_order},   {"__newindex", ltensor_newindex}, {"__pairs", ltensor_iter}, {NULL, NULL}};
   ltide_newmetatable(L, "tide.Tensor");
   luaL_setfuncs(L, meta, 0);
   S->tensor_meta = lua_topointer(L, -1);
@@ -287,7 +313,9 @@ static const ltide_reg methods[] = {
     {"data_ptr", ltensor_data_ptr,
      "x:data_ptr() -> integer\nThe address of the first element, in the memory of x.device."},
     {"get_device", ltensor_get_device, "x:get_device() -> integer\nThe id of its GPU from 0; -1 on the cpu."},
-    {"iter", ltensor_iter, "for i, row in x:iter() do ... end\nWalks the first dimension; row is the view x[i]."},
+    {"iter", ltensor_iter,
+     "for i, row in x:iter() do ... end\nWalks the first dimension; row is the view x[i]. So do ipairs(x) and "
+     "pairs(x)."},
     {"free", ltensor_free,
      "x:free() -> boolean\nReleases this handle at once; the bytes go with the last view. Tells whether they went. May "
      "be "
@@ -305,6 +333,7 @@ void ltide_open_tensor(lua_State *L, ltide_state *S) {
   lua_setfield(L, module, "Tensor");
   make_metatable(L, S);
   ltide_open_sizes(L);
+  note_ipairs(L);
   ltide_register_methods(L, methods);
   static const ltide_reg list[] = {{"is_tensor", lis_tensor, "tide.is_tensor(value) -> boolean"}, {NULL, NULL, NULL}};
   ltide_register(L, "tide", list);

@@ -234,6 +234,34 @@ describe("inspection", function()
     D.raises("ShapeError", function() return #D.tensor(1) end)
   end)
 
+  it("iterates over rows with ipairs and pairs", function()
+    local x = D.tensor { { 1, 2 }, { 3, 4 } }
+    for _, each in ipairs { ipairs, pairs } do
+      local seen, n = {}, 0
+      for i, row in each(x) do
+        n = n + 1
+        seen[i] = row:totable()
+      end
+      assert.are.equal(2, n)
+      assert.are.same({ { 1, 2 }, { 3, 4 } }, seen)
+      for _ in each(tide.zeros(0, 3, on)) do error "an empty tensor has no rows" end
+    end
+    local f, s, last = ipairs(x)
+    last = f(s, last)
+    last = f(s, last)
+    assert.are.equal(2, last)
+    assert.is_nil(f(s, last))
+    D.raises("IndexError", function() for _ in ipairs(D.tensor(1)) do end end)
+    D.raises("ShapeError", pairs, D.tensor(1))
+    -- Others are told that they are past the end.
+    D.raises("IndexError", function() return x[3] end)
+    D.raises("IndexError", table.unpack, x, 1, 3)
+    local ok, e = coroutine.resume(coroutine.create(function() return x[3] end))
+    assert.is_true(not ok and e.kind == "IndexError")
+    D.raises("IndexError", function() return x[-3] end)
+    D.raises("IndexError", f, x, 3) -- beyond the one that ends it
+  end)
+
   it("knows tensors and storages", function()
     local x = tide.zeros(2, on)
     assert.is_true(tide.is_tensor(x))
