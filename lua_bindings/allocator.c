@@ -50,9 +50,10 @@ static int lcaching_disabled(lua_State *L) {
   ltide_enter(L);
   int fn = lua_isnoneornil(L, 1) ? 0 : 1;
   if (fn && !lua_isfunction(L, fn)) return ltide_arg_error(L, fn, "fn", "a function or nothing");
-  bool before = tide_allocator_get_caching();
+  bool *before = ltide_block_new(L, "caching_allocator_disabled", fn, leave_caching, sizeof *before);
+  *before = tide_allocator_get_caching();
   ltide_try(L, tide_allocator_set_caching(false));
-  return ltide_scoped(L, "caching_allocator_disabled", fn, leave_caching, &before, sizeof before);
+  return ltide_block_open(L, fn);
 }
 
 /* {==== Raw pieces */
@@ -200,17 +201,17 @@ static int luse_pool(lua_State *L) {
   tide_mempool *pool = check_pool(L, 1);
   int fn = lua_isfunction(L, 2) ? 2 : lua_isfunction(L, 3) ? 3 : 0;
   if (!fn && !lua_isnoneornil(L, 3)) return ltide_arg_error(L, 3, "fn", "a function or nothing");
-  pool_before before = {NULL, fn == 2 ? TIDE_CURRENT : ltide_check_device(L, 2, "device", LTIDE_NIL_OK)};
-  if (before.device == TIDE_CURRENT) before.device = tide_current_device();
-  ltide_try(L, tide_current_pool(&before.pool, before.device));
-  if (before.pool) tide_mempool_retain(before.pool);
-  tide_status status = tide_current_set_pool(pool, before.device);
+  int device = fn == 2 ? TIDE_CURRENT : ltide_check_device(L, 2, "device", LTIDE_NIL_OK);
+  pool_before *before = ltide_block_new(L, "use_mem_pool", fn, leave_pool, sizeof *before);
+  before->device = device == TIDE_CURRENT ? tide_current_device() : device;
+  ltide_try(L, tide_current_pool(&before->pool, before->device));
+  if (before->pool) tide_mempool_retain(before->pool);
+  tide_status status = tide_current_set_pool(pool, before->device);
   if (status != TIDE_OK) {
-    tide_mempool_release(before.pool);
+    tide_mempool_release(before->pool);
     return ltide_raise(L);
   }
-  if (!fn) lua_settop(L, 1);
-  return ltide_scoped(L, "use_mem_pool", fn, leave_pool, &before, sizeof before);
+  return ltide_block_open(L, fn);
 }
 
 static int lempty_host_cache(lua_State *L) {

@@ -23,6 +23,7 @@ typedef struct ltide_state {
   struct ltide_arena *arena;          /* innermost tide.scope of the running coroutine, or NULL */
   struct ltide_record *record;        /* of the running coroutine: state.c */
   lua_State *running;                 /* the coroutine that called last in this universe */
+  lua_State *main;                    /* the one that every coroutine comes from */
   size_t debt, limit;                 /* bytes allocated since the last look at what is alive, and how many cause one */
   size_t alive[TIDE_MAX_DEVICES + 1]; /* bytes that the last collection left: of the CPU, then of each device */
   size_t pinned;                      /* page-locked ones among the CPU's */
@@ -46,6 +47,7 @@ extern _Thread_local unsigned ltide_calls; /* counts calls from Lua: within one,
  * one that goes on on another thread, and one that is to collect. */
 extern _Atomic unsigned ltide_epoch;
 ltide_state *ltide_enter_slow(lua_State *L);
+ltide_state *ltide_state_of(lua_State *L); /* binds nothing and allocates nothing */
 static inline ltide_state *ltide_enter(lua_State *L) {
   ltide_calls++;
   return L == ltide_last && ltide_last_epoch == atomic_load_explicit(&ltide_epoch, memory_order_relaxed)
@@ -201,23 +203,32 @@ int ltide_waiting(lua_State *L, lua_CFunction fn);
 /* In the registry: true where this program is the runner. */
 #define LTIDE_RUNNER "tide.runner"
 
-/* scope.c: arenas of tide.scope. */
+/* arena.c: arenas of tide.scope. */
 void ltide_arena_add(ltide_state *S, ltide_tensor *u); /* called for every new handle while S->arena is set */
 void ltide_stray_add(ltide_state *S, ltide_tensor *u); /* called for every new handle that a finaliser makes */
 void ltide_strays_free(ltide_state *S);                /* releases what is left of them: the state ends */
 void ltide_arena_remove(ltide_tensor *u);              /* the handle is freed, collected or kept */
-/* The two forms of a scoped block (API.md C3, C4). `enter` has done its work already; `leave` undoes it and must not
- * raise. fn_arg: index of the closure (the last argument after opts: found by ltide_scope_fn) or 0: returns a scope
- * object. size bytes of `data` are kept with the scope. Without a state (L is NULL) the block was dropped: `leave` lets
- * go of what data holds and restores nothing. */
+
+/* scope.c: the two forms of a scoped block (API.md C3, C4, C22), in two steps, so that no failure leaves it in force.
+ *
+ * ltide_block_new does whatever may fail: it pushes the scope, closed, and gives the `size` bytes that are kept with
+ * it. Then the caller acquires what the block needs, notes in them what `leave` is to restore, and changes it last:
+ * only that may fail now. ltide_block_open, for `return` and with the scope at the top of the stack, opens it. fn_arg:
+ * index of the closure (the last argument after opts) or 0: returns a scope object.
+ *
+ * `leave` undoes it and may raise last of all. Without a state (L is NULL) the block was dropped: it lets go of what
+ * data holds and restores nothing. */
 typedef void (*ltide_leave_fn)(lua_State *L, void *data);
-int ltide_scoped(lua_State *L, const char *what, int fn_arg, ltide_leave_fn leave, const void *data, size_t size);
+void *ltide_block_new(lua_State *L, const char *what, int fn_arg, ltide_leave_fn leave, size_t size);
+int ltide_block_open(lua_State *L, int fn_arg);
+/* The same with the value at the top of the stack, popped, that is returned behind the results of the closure, or
+ * behind the scope object. leave finds it as the second user value of the scope. */
+void *ltide_block_new_with(lua_State *L, const char *what, ltide_leave_fn leave, size_t size);
 /* For a leave function with a state: was the block left by neither an error nor the closing of its coroutine? */
-bool ltide_left_in_order(lua_State *L);
-void ltide_leave_nothing(lua_State *L, void *data); /* for a block that changes nothing */
-/* The same with a value at the top of the stack that is returned behind the results of the closure, or behind the scope
- * object. leave finds it as the second user value of the scope, which is at index 1 of its stack. */
-int ltide_scoped_with(lua_State *L, const char *what, int fn_arg, ltide_leave_fn leave, const void *data, size_t size);
+bool ltide_left_in_order(const void *data);
+int ltide_block_index(const void *data); /* likewise: where on its stack the scope is */
+/* For a block that changes nothing. */
+int ltide_empty_block(lua_State *L, const char *what, int fn_arg);
 
 /* device.c */
 enum { LTIDE_NIL_OK = 1, LTIDE_NEGATIVE_OK = 2, LTIDE_CPU_OK = 4 };
@@ -264,7 +275,8 @@ void ltide_open_nccl(lua_State *L, ltide_state *S);
 void ltide_open_info(lua_State *L, ltide_state *S);
 void ltide_open_graph(lua_State *L, ltide_state *S);
 void ltide_open_memory(lua_State *L, ltide_state *S);
-void ltide_open_scope(lua_State *L, ltide_state *S);
+void ltide_open_blocks(lua_State *L, ltide_state *S);
+void ltide_open_arena(lua_State *L, ltide_state *S);
 void ltide_open_debug(lua_State *L, ltide_state *S);
 void ltide_open_sanitizer(lua_State *L, ltide_state *S);
 void ltide_open_util(lua_State *L, ltide_state *S);

@@ -42,10 +42,13 @@ static void leave_mode(lua_State *L, void *data) {
 
 static int lsync_debug_mode(lua_State *L) {
   ltide_enter(L);
-  tide_sync_debug mode = check_mode(L, 1), before = tide_sync_debug_get();
-  if (!lua_isnoneornil(L, 2) && !lua_isfunction(L, 2)) return ltide_arg_error(L, 2, "fn", "a function or nothing");
+  tide_sync_debug mode = check_mode(L, 1), *before;
+  int fn = lua_isfunction(L, 2) ? 2 : 0;
+  if (!fn && !lua_isnoneornil(L, 2)) return ltide_arg_error(L, 2, "fn", "a function or nothing");
+  before = ltide_block_new(L, "cuda.sync_debug_mode", fn, leave_mode, sizeof *before);
+  *before = tide_sync_debug_get();
   ltide_try(L, tide_sync_debug_set(mode));
-  return ltide_scoped(L, "cuda.sync_debug_mode", lua_isfunction(L, 2) ? 2 : 0, leave_mode, &before, sizeof before);
+  return ltide_block_open(L, fn);
 }
 
 static int ldevice_reset(lua_State *L) {

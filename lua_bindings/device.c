@@ -168,10 +168,12 @@ static void leave_default(lua_State *L, void *data) {
 
 static int ldevice_scope(lua_State *L) {
   ltide_enter(L);
-  int device = ltide_check_device(L, 1, "device", LTIDE_CPU_OK), before = tide_default_device();
-  if (!lua_isnoneornil(L, 2) && !lua_isfunction(L, 2)) return ltide_arg_error(L, 2, "fn", "a function or nothing");
+  int device = ltide_check_device(L, 1, "device", LTIDE_CPU_OK), fn = lua_isfunction(L, 2) ? 2 : 0;
+  if (!fn && !lua_isnoneornil(L, 2)) return ltide_arg_error(L, 2, "fn", "a function or nothing");
+  int *before = ltide_block_new(L, "device_scope", fn, leave_default, sizeof *before);
+  *before = tide_default_device();
   ltide_try(L, tide_set_default_device(device));
-  return ltide_scoped(L, "device_scope", lua_isfunction(L, 2) ? 2 : 0, leave_default, &before, sizeof before);
+  return ltide_block_open(L, fn);
 }
 
 /* {==== tide.cuda: which devices there are */
@@ -222,10 +224,12 @@ static void leave_device(lua_State *L, void *data) {
 /* On TIDE_CPU the block is none: what is set inside lasts. */
 static int enter_device(lua_State *L, const char *what, int device) {
   if (!lua_isnoneornil(L, 2) && !lua_isfunction(L, 2)) return ltide_arg_error(L, 2, "fn", "a function or nothing");
-  int before = tide_current_device(), fn = lua_isfunction(L, 2) ? 2 : 0;
-  if (device == TIDE_CPU) return ltide_scoped(L, what, fn, ltide_leave_nothing, "", 0);
+  int fn = lua_isfunction(L, 2) ? 2 : 0;
+  if (device == TIDE_CPU) return ltide_empty_block(L, what, fn);
+  int *before = ltide_block_new(L, what, fn, leave_device, sizeof *before);
+  *before = tide_current_device();
   if (device >= 0) ltide_try(L, tide_current_set_device(device));
-  return ltide_scoped(L, what, fn, leave_device, &before, sizeof before);
+  return ltide_block_open(L, fn);
 }
 
 static int lcuda_device(lua_State *L) {

@@ -238,7 +238,7 @@ static void leave_graph(lua_State *L, void *data) {
     tide_graph_release(b->graph);
     return;
   }
-  if (ltide_left_in_order(L))
+  if (ltide_left_in_order(data))
     status = tide_graph_end(b->graph);
   else
     tide_graph_abort(b->graph);
@@ -306,10 +306,11 @@ int ltide_cuda_graph(lua_State *L) {
     return ltide_error(L, "StateError", "graph: this thread captures another graph, expected one at a time");
   lua_gc(L, LUA_GCCOLLECT); /* what dead tensors hold cannot be given back during the capture */
   ltide_enter_again(L);
-  graph_block b = {g, NULL, 0};
-  ltide_try(L, enter_graph(&b, g, &o, stream));
+  graph_block *b = ltide_block_new(L, "cuda.graph", fn, leave_graph, sizeof *b);
+  ltide_try(L, enter_graph(b, g, &o, stream));
   tide_graph_retain(g);
-  return ltide_scoped(L, "cuda.graph", fn, leave_graph, &b, sizeof b);
+  b->graph = g;
+  return ltide_block_open(L, fn);
 }
 
 /* {==== Opening */

@@ -31,7 +31,8 @@ static void leave_tally(lua_State *L, void *data) {
   tide_tally_release(s->tally);
   tide_tally_release(s->before);
   if (!L || !lua_checkstack(L, 3)) return;
-  if (lua_getiuservalue(L, 1, 2) == LUA_TTABLE) set_counts(L, &figures); /* the keys are there: nothing is allocated */
+  if (lua_getiuservalue(L, ltide_block_index(data), 2) == LUA_TTABLE)
+    set_counts(L, &figures); /* the keys are there: nothing is allocated */
   lua_pop(L, 1);
 }
 
@@ -43,12 +44,12 @@ static int lmemory_scope(lua_State *L) {
   if (!fn) lua_settop(L, 1);
   lua_createtable(L, 0, 5);
   set_counts(L, &(tide_tally_figures){0});
-  ltide_enter_again(L);
-  tally_scope s = {.before = tide_current_tally()};
-  ltide_try(L, tide_tally_new(&s.tally, label, s.before));
-  if (s.before) tide_tally_retain(s.before);
-  tide_current_set_tally(s.tally);
-  return ltide_scoped_with(L, "memory.scope", fn, leave_tally, &s, sizeof s);
+  tally_scope *s = ltide_block_new_with(L, "memory.scope", leave_tally, sizeof *s);
+  s->before = tide_current_tally();
+  ltide_try(L, tide_tally_new(&s->tally, label, s->before));
+  if (s->before) tide_tally_retain(s->before);
+  tide_current_set_tally(s->tally);
+  return ltide_block_open(L, fn);
 }
 
 /* {==== What a failure tells */

@@ -61,17 +61,17 @@ static int lrange_end(lua_State *L) {
 /* Also without a state: a range has nothing to restore, and must not stay open for ever. */
 static void leave_range(lua_State *L, void *data) {
   (void)L;
-  uint64_t id;
-  memcpy(&id, data, sizeof id);
-  tide_nvtx_scope_leave(id);
+  tide_nvtx_scope_leave(*(uint64_t *)data);
 }
 
 static int lrange(lua_State *L) {
   ltide_enter(L);
   const char *text = check_text(L, 1);
   if (!lua_isnoneornil(L, 2) && !lua_isfunction(L, 2)) return ltide_arg_error(L, 2, "fn", "a function or nothing");
-  uint64_t id = tide_nvtx_scope_enter(text);
-  return ltide_scoped(L, "cuda.nvtx.range", lua_isfunction(L, 2) ? 2 : 0, leave_range, &id, sizeof id);
+  int fn = lua_isfunction(L, 2) ? 2 : 0;
+  uint64_t *id = ltide_block_new(L, "cuda.nvtx.range", fn, leave_range, sizeof *id);
+  *id = tide_nvtx_scope_enter(text);
+  return ltide_block_open(L, fn);
 }
 
 static int lindex(lua_State *L) {

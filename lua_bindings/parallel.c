@@ -189,20 +189,20 @@ static int push_call(lua_State *L, job *j, int i) {
 /* Makes the coroutine of replica i, with its device as the current one, and leaves it and its arguments at the top. */
 static int start(lua_State *L, job *j, int i) {
   lua_State *co = lua_newthread(L);
+  ltide_record *replica = ltide_make_record(L, -1);
   lua_pushvalue(L, -1);
   lua_rawseti(L, THREADS, i + 1);
   int arguments = push_call(L, j, i);
   lua_pushvalue(L, -1 - arguments);
   lua_xmove(L, co, 1);
   lua_remove(L, -1 - arguments);
-  ltide_state *S = ltide_enter(L);
-  struct ltide_arena *arena = S->arena; /* a tide.scope around the call frees the tensors of its replicas too */
-  ltide_enter(co);
-  S->arena = arena;
-  S->record->turns = j->n > 1;
+  tide_current *before = tide_current_bind(replica->current);
   tide_status status = j->device[i] < 0 ? TIDE_OK : tide_current_set_device(j->device[i]);
-  ltide_enter(L);
+  tide_current_bind(before);
+  ltide_state *S = ltide_enter(L);
   ltide_try(L, status);
+  replica->turns = j->n > 1;
+  ltide_arena_inherit(replica, S->arena); /* a tide.scope around the call frees the tensors of its replicas too */
   return arguments;
 }
 

@@ -307,8 +307,10 @@ static void leave_profile(lua_State *L, void *data) {
 static int lprofile(lua_State *L) {
   ltide_enter(L);
   if (!lua_isnoneornil(L, 1) && !lua_isfunction(L, 1)) return ltide_arg_error(L, 1, "fn", "a function or nothing");
+  int fn = lua_isfunction(L, 1) ? 1 : 0;
+  ltide_block_new(L, "cuda.profiler.profile", fn, leave_profile, 0);
   ltide_try(L, tide_profiler_control(true));
-  return ltide_scoped(L, "cuda.profiler.profile", lua_isfunction(L, 1) ? 1 : 0, leave_profile, "", 1);
+  return ltide_block_open(L, fn);
 }
 
 static const ltide_reg functions[] = {

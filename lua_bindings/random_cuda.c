@@ -234,12 +234,15 @@ static int lfork_rng(lua_State *L) {
   save_gpus(L, &saved, opts);
   if (saved.n > 1) ltide_check_settable(L, TIDE_CURRENT);
   lua_settop(L, top);
+  if (!lua_isfunction(L, fn)) fn = 0;
+  void *data = ltide_block_new(L, "tide.random.fork_rng", fn, leave_fork, sizeof(ltide_fork *));
   ltide_fork *fork = malloc(sizeof *fork);
   if (!fork) return ltide_error(L, "OutOfMemoryError", "fork_rng: no memory for the block");
   *fork = saved;
   fork->older = S->forks; /* which one that is is known now: reading the options may have begun and ended others */
   S->forks = fork;
-  return ltide_scoped(L, "tide.random.fork_rng", lua_isfunction(L, fn) ? fn : 0, leave_fork, &fork, sizeof fork);
+  memcpy(data, &fork, sizeof fork);
+  return ltide_block_open(L, fn);
 }
 
 /* {==== Opening */

@@ -1,18 +1,34 @@
-/* scope.h: what state.c and scope.c share: the record of a coroutine and its open scopes. */
+/* scope.h: what state.c, scope.c and arena.c share: the record of a coroutine and its open scopes. */
 #ifndef LTIDE_SCOPE_H
 #define LTIDE_SCOPE_H
 
 #include "bindings.h"
 
 typedef struct ltide_record {
+  ltide_state *state;
   tide_current *current;
-  struct ltide_arena *arena;   /* innermost tide.scope, while the coroutine is not the running one */
-  struct ltide_scope **scopes; /* open scopes, outermost first */
+  struct ltide_arena *arena;     /* innermost tide.scope, while the coroutine is not the running one */
+  struct ltide_arena *inherited; /* the one around the call of tide.parallel that made it: a reference, or NULL */
+  struct ltide_scope **scopes;   /* open scopes, outermost first */
   int depth, capacity;
   bool turns; /* of tide.parallel: other replicas run while it would wait */
 } ltide_record;
 
 /* Is all that the open scopes have set the coroutine's own, so that others may run in the middle of them? */
 bool ltide_scopes_own(const ltide_record *r);
+
+/* The record of L, which has called before, or NULL. Allocates nothing. */
+ltide_record *ltide_record_of(lua_State *L);
+/* Makes the record of the coroutine at the index, a new one, as if L resumed it: nothing fails in that one's name. */
+ltide_record *ltide_make_record(lua_State *L, int thread);
+/* For L, whose record it is, where a block is left: what ltide_enter does as far as that allocates nothing. */
+void ltide_bind_record(lua_State *L, ltide_record *r);
+
+/* The data of the scope at the index while it is open, else NULL. */
+void *ltide_block_data(lua_State *L, int index);
+
+/* arena.c: the coroutine's tensors belong to the arena from now on, and until it is forgotten. */
+void ltide_arena_inherit(ltide_record *r, struct ltide_arena *arena);
+void ltide_arena_forget(ltide_record *r);
 
 #endif

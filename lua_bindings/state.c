@@ -102,6 +102,7 @@ static int reclaim(void *user, int device, size_t bytes) {
 /* The collector may run in the middle of another coroutine's operation: what that one has bound stays bound. */
 static void free_record(ltide_record *r) {
   tide_current_free(r->current);
+  ltide_arena_forget(r);
   free(r->scopes);
   r->current = NULL, r->scopes = NULL, r->depth = r->capacity = 0;
 }
@@ -175,7 +176,7 @@ static void keep_record(lua_State *L) {
 
 /* Makes L's record, unless a finaliser that runs in the middle has called us in L and so has made it. One whose
  * finaliser has run serves again, since scopes may still point to it, where another finaliser resumes its coroutine. */
-static ltide_record *new_record(lua_State *L) {
+static ltide_record *new_record(lua_State *L, ltide_state *S) {
   if (!find_record(L)) {
     memset(ltide_new_userdata(L, sizeof(ltide_record), 0), 0, sizeof(ltide_record));
     if (find_record(L))
@@ -188,10 +189,29 @@ static ltide_record *new_record(lua_State *L) {
   if (!r->current) {
     const ltide_record *parent = find_parent(L);
     ltide_setmetatable(L, "tide.record"); /* it has a finaliser to run from now on */
+    r->state = S;
     r->current = tide_current_new(parent ? parent->current : NULL);
     if (!r->current) luaL_error(L, "tide: no memory for a coroutine's streams");
   }
   lua_pop(L, 1);
+  return r;
+}
+
+ltide_record *ltide_make_record(lua_State *L, int thread) {
+  ltide_state *S = ltide_enter(L);
+  thread = lua_absindex(L, thread);
+  ltide_record *r = lua_newuserdatauv(L, sizeof *r, 0);
+  memset(r, 0, sizeof *r);
+  luaL_setmetatable(L, "tide.record");
+  ltide_enter_again(L);
+  r->state = S;
+  r->current = tide_current_new(S->record->current);
+  if (!r->current) luaL_error(L, "tide: no memory for a coroutine's streams");
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_records);
+  lua_pushvalue(L, thread);
+  lua_pushvalue(L, -3);
+  lua_rawset(L, -3);
+  lua_pop(L, 2);
   return r;
 }
 
@@ -225,26 +245,53 @@ static void note_thread(ltide_state *S) {
 /* What is bound has changed, by the host or since it was freed: the next call binds its coroutine's again. */
 static void rebound(void) { ltide_last = NULL; }
 
-ltide_state *ltide_enter_slow(lua_State *L) {
-  luaL_checkstack(L, 8, "tide");
+ltide_state *ltide_state_of(lua_State *L) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &key_state);
   ltide_state *S = lua_touserdata(L, -1);
   lua_pop(L, 1);
-  if (S->running != L) note_resumer(L, S);
-  ltide_record *r = find_record(L);
-  if (!r || !r->current) r = new_record(L); /* a finaliser may call us in it */
-  if (S->running != L || S->record != r) {
-    if (S->record) S->record->arena = S->arena;
-    lua_pushthread(L);
-    lua_rawsetp(L, LUA_REGISTRYINDEX, &key_running);
-    S->running = L, S->record = r, S->arena = r->arena;
-  }
+  return S;
+}
+
+static void use_record(ltide_state *S, ltide_record *r) {
+  if (S->record) S->record->arena = S->arena;
+  S->record = r, S->arena = r->arena;
+}
+
+/* Makes what the record has selected current on this thread. */
+static void bind(ltide_state *S, const ltide_record *r) {
   note_thread(S);
   tide_current_bind(r->current);
   tide_current_on_bind(rebound);
   tide_index_base_set(ltide_index_base);
   tide_site_set(site, NULL);
   tide_warn_set(ltide_warn_hook, NULL);
+}
+
+static bool is_bound(const lua_State *L) { return L == ltide_last && ltide_last_epoch == atomic_load(&ltide_epoch); }
+
+ltide_record *ltide_record_of(lua_State *L) { return is_bound(L) ? ltide_last_state->record : find_record(L); }
+
+/* Who runs is not noted, so the next call binds anew. */
+void ltide_bind_record(lua_State *L, ltide_record *r) {
+  if (is_bound(L)) return;
+  if (r->state->record != r) use_record(r->state, r);
+  bind(r->state, r);
+  ltide_last = NULL;
+}
+
+ltide_state *ltide_enter_slow(lua_State *L) {
+  luaL_checkstack(L, 8, "tide");
+  ltide_state *S = ltide_state_of(L);
+  if (S->running != L) note_resumer(L, S);
+  ltide_record *r = find_record(L);
+  if (!r || !r->current) r = new_record(L, S); /* a finaliser may call us in it */
+  if (S->running != L || S->record != r) {
+    lua_pushthread(L);
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &key_running);
+    S->running = L;
+    use_record(S, r);
+  }
+  bind(S, r);
   ltide_last = L, ltide_last_state = S, ltide_last_epoch = atomic_load(&ltide_epoch);
   if (atomic_load(&S->collect_wanted)) collect(L, S);
   return S;
@@ -291,6 +338,9 @@ static void weak_table(lua_State *L, const void *key, const char *mode) {
 static ltide_state *open_state(lua_State *L) {
   ltide_state *S = ltide_new_userdata(L, sizeof *S, 0);
   memset(S, 0, sizeof *S);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, LUA_RIDX_MAINTHREAD);
+  S->main = lua_tothread(L, -1);
+  lua_pop(L, 1);
   if (tide_init(NULL) != TIDE_OK) luaL_error(L, "%s", tide_error_get()->message);
   if (ltide_newmetatable(L, "tide.state")) {
     lua_pushcfunction(L, state_gc);
@@ -315,14 +365,14 @@ static ltide_state *open_state(lua_State *L) {
 
 int luaopen_tide(lua_State *L) {
   static void (*const openers[])(lua_State *, ltide_state *) = {
-      ltide_open_errors, ltide_open_help,     ltide_open_scope,    ltide_open_device,    ltide_open_stream,
-      ltide_open_event,  ltide_open_info,     ltide_open_graph,    ltide_open_memory,    ltide_open_dtype,
-      ltide_open_tensor, ltide_open_storage,  ltide_open_factory,  ltide_open_convert,   ltide_open_view,
-      ltide_open_index,  ltide_open_ops,      ltide_open_reduce,   ltide_open_matmul,    ltide_open_fft,
-      ltide_open_random, ltide_open_format,   ltide_open_io,       ltide_open_util,      ltide_open_ipc,
-      ltide_open_debug,  ltide_open_jit,      ltide_open_timer,    ltide_open_loader,    ltide_open_sanitizer,
-      ltide_open_nvtx,   ltide_open_profiler, ltide_open_parallel, ltide_open_serialize, ltide_open_spawn,
-      ltide_open_comm,   ltide_open_nccl,     ltide_open_api,
+      ltide_open_errors,    ltide_open_help,   ltide_open_blocks,   ltide_open_arena,    ltide_open_device,
+      ltide_open_stream,    ltide_open_event,  ltide_open_info,     ltide_open_graph,    ltide_open_memory,
+      ltide_open_dtype,     ltide_open_tensor, ltide_open_storage,  ltide_open_factory,  ltide_open_convert,
+      ltide_open_view,      ltide_open_index,  ltide_open_ops,      ltide_open_reduce,   ltide_open_matmul,
+      ltide_open_fft,       ltide_open_random, ltide_open_format,   ltide_open_io,       ltide_open_util,
+      ltide_open_ipc,       ltide_open_debug,  ltide_open_jit,      ltide_open_timer,    ltide_open_loader,
+      ltide_open_sanitizer, ltide_open_nvtx,   ltide_open_profiler, ltide_open_parallel, ltide_open_serialize,
+      ltide_open_spawn,     ltide_open_comm,   ltide_open_nccl,     ltide_open_api,
   };
   lua_rawgetp(L, LUA_REGISTRYINDEX, &key_state);
   if (!lua_isnil(L, -1)) return luaL_error(L, "tide: already open in this Lua state; require gives it again");

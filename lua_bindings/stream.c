@@ -202,19 +202,20 @@ static int enter_stream(lua_State *L, const char *what, int arg) {
   ltide_enter(L);
   int fn = lua_isnoneornil(L, arg + 1) ? 0 : arg + 1;
   if (fn && !lua_isfunction(L, fn)) return ltide_arg_error(L, fn, "fn", "a function or nothing");
-  if (lua_isnil(L, arg)) return ltide_scoped(L, what, fn, ltide_leave_nothing, "", 0);
+  if (lua_isnil(L, arg)) return ltide_empty_block(L, what, fn);
   tide_stream *s = ltide_check_stream(L, arg, "stream");
-  stream_before before = {tide_current_device(), tide_stream_device(s), NULL, NULL};
-  if ((before.stream = tide_current_selected(before.other))) tide_stream_retain(before.stream);
-  if (before.device != before.other && (before.elsewhere = tide_current_selected(before.device)))
-    tide_stream_retain(before.elsewhere);
+  stream_before *before = ltide_block_new(L, what, fn, leave_stream, sizeof *before);
+  *before = (stream_before){tide_current_device(), tide_stream_device(s), NULL, NULL};
+  if ((before->stream = tide_current_selected(before->other))) tide_stream_retain(before->stream);
+  if (before->device != before->other && (before->elsewhere = tide_current_selected(before->device)))
+    tide_stream_retain(before->elsewhere);
   tide_status status = tide_current_set_stream(s);
-  if (status == TIDE_OK && before.device != before.other) status = tide_current_set_device(before.other);
+  if (status == TIDE_OK && before->device != before->other) status = tide_current_set_device(before->other);
   if (status != TIDE_OK) {
-    leave_stream(L, &before);
+    leave_stream(L, before);
     return ltide_raise(L);
   }
-  return ltide_scoped(L, what, fn, leave_stream, &before, sizeof before);
+  return ltide_block_open(L, fn);
 }
 
 static int lcuda_stream(lua_State *L) {

@@ -1,0 +1,237 @@
+/* arena.c: tide.scope, which frees the tensors made inside.
+ *
+ * An arena is the list of the handles made while it was the innermost of its coroutine. A handle knows its slot, so
+ * that freeing, collecting or keeping it takes O(1). What survives an inner scope belongs to the outer one from then
+ * on, also where the inner one was dropped or abandoned without being closed.
+ *
+ * Invariant: an arena lives as long as whoever may still add to it. Its scope holds it, an inner arena holds the outer
+ * one, and the record of a replica of tide.parallel holds the one around the call; one whose scope is gone has ended,
+ * holds no handle, and whoever comes to it goes on to the nearest outer one that has not. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "scope.h"
+
+typedef struct ltide_arena {
+  int references;
+  bool ended;
+  struct ltide_arena *outer; /* a reference */
+  ltide_state *state;
+  ltide_record *record; /* of the coroutine in whose chain it stands, until it ends */
+  ltide_tensor **items;
+  int n, capacity;
+} ltide_arena;
+
+static ltide_arena *retain(ltide_arena *a) {
+  if (a) a->references++;
+  return a;
+}
+
+static void release(ltide_arena *a) {
+  while (a && !--a->references) {
+    ltide_arena *outer = a->outer;
+    free(a->items);
+    free(a);
+    a = outer;
+  }
+}
+
+/* The nearest that takes handles, a itself or one around it. */
+static ltide_arena *nearest(ltide_arena *a) {
+  while (a && a->ended) a = a->outer;
+  return a;
+}
+
+static void add(ltide_arena *a, ltide_tensor *u) {
+  if (a->n == a->capacity) {
+    int capacity = a->capacity ? 2 * a->capacity : 64;
+    ltide_tensor **items = realloc(a->items, sizeof *items * (size_t)capacity);
+    if (!items) return; /* the collector frees this one */
+    a->items = items, a->capacity = capacity;
+  }
+  u->arena = a, u->slot = a->n;
+  a->items[a->n++] = u;
+}
+
+void ltide_arena_add(ltide_state *S, ltide_tensor *u) {
+  ltide_arena *a = S->arena;
+  if (a->ended) a = S->arena = nearest(a);
+  if (a) add(a, u);
+}
+
+void ltide_arena_remove(ltide_tensor *u) {
+  if (!u->arena) return;
+  ltide_tensor *last = u->arena->items[--u->arena->n];
+  u->arena->items[u->slot] = last;
+  last->slot = u->slot;
+  u->arena = NULL;
+}
+
+void ltide_arena_inherit(ltide_record *r, ltide_arena *a) {
+  release(r->inherited);
+  r->arena = r->inherited = retain(nearest(a));
+}
+
+void ltide_arena_forget(ltide_record *r) {
+  release(r->inherited);
+  r->arena = r->inherited = NULL;
+}
+
+void ltide_stray_add(ltide_state *S, ltide_tensor *u) {
+  if (!S->strays) S->strays = calloc(1, sizeof *S->strays);
+  if (S->strays) add(S->strays, u); /* else its bytes are lost if the state is ending, else nothing is */
+}
+
+static void free_items(ltide_arena *a) {
+  for (int i = 0; i < a->n; i++) {
+    ltide_tensor *u = a->items[i];
+    tide_tensor *t = u->t;
+    u->t = NULL, u->arena = NULL;
+    tide_tensor_release(t);
+  }
+  a->n = 0;
+}
+
+void ltide_strays_free(ltide_state *S) {
+  if (!S->strays) return;
+  free_items(S->strays);
+  free(S->strays->items);
+  free(S->strays);
+  S->strays = NULL;
+}
+
+/* For the collector, later, or for the scope around it. */
+static void hand_on(ltide_arena *a) {
+  ltide_arena *outer = nearest(a->outer);
+  while (a->n) {
+    ltide_tensor *u = a->items[a->n - 1];
+    ltide_arena_remove(u);
+    if (outer) add(outer, u);
+  }
+}
+
+/* {==== The block */
+
+static ltide_arena *arena_of(const void *data) {
+  ltide_arena *a;
+  memcpy(&a, data, sizeof a);
+  return a;
+}
+
+/* Frees what was made inside; where the scope was dropped or abandoned, nothing. */
+static void leave_arena(lua_State *L, void *data) {
+  ltide_arena *a = arena_of(data), **at = a->state->record == a->record ? &a->state->arena : &a->record->arena;
+  if (*at == a) *at = nearest(a->outer);
+  if (L)
+    free_items(a);
+  else
+    hand_on(a);
+  a->ended = true, a->record = NULL;
+  release(a);
+}
+
+/* A result that the arena would free belongs to the one around it from now on. */
+static void keep(ltide_tensor *u, ltide_arena *from) {
+  if (u->arena != from) return;
+  ltide_arena *outer = nearest(from->outer);
+  ltide_arena_remove(u);
+  if (outer) add(outer, u);
+}
+
+/* Keeps the tensor at the top of the stack; a table that is not known yet is added to the list of those that are looked
+ * through, which knows its tables as keys too. Pops the value. */
+static void keep_value(lua_State *L, ltide_state *S, int list, ltide_arena *from) {
+  ltide_tensor *u = ltide_test_handle(L, S, -1);
+  if (u) {
+    keep(u, from);
+  } else if (lua_istable(L, -1)) {
+    lua_pushvalue(L, -1);
+    if (lua_rawget(L, list) == LUA_TNIL) {
+      lua_pushvalue(L, -2);
+      lua_pushboolean(L, 1);
+      lua_rawset(L, list);
+      lua_pushvalue(L, -2);
+      lua_rawseti(L, list, (lua_Integer)lua_rawlen(L, list) + 1);
+    }
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+}
+
+/* Keeps the tensors in the values from first to last, at any depth: a list instead of recursion, which the depth of a
+ * script's tables could take beyond the C stack. */
+static void keep_trees(lua_State *L, ltide_state *S, int first, int last, ltide_arena *from) {
+  luaL_checkstack(L, 8, "tide.scope: results of a block");
+  lua_newtable(L);
+  int list = lua_gettop(L);
+  for (int i = first; i <= last; i++) {
+    lua_pushvalue(L, i);
+    keep_value(L, S, list, from);
+  }
+  for (lua_Integer at = 1; lua_rawgeti(L, list, at) == LUA_TTABLE; at++) {
+    int table = lua_gettop(L);
+    for (lua_pushnil(L); lua_next(L, table);) {
+      keep_value(L, S, list, from);
+      lua_pushvalue(L, -1);
+      keep_value(L, S, list, from);
+    }
+    lua_pop(L, 1);
+  }
+  lua_settop(L, list - 1);
+}
+
+/* Stack: the scope, results. The scope is still open, so that its arena can be searched. */
+static int kept(lua_State *L, int status, lua_KContext context) {
+  (void)status, (void)context;
+  ltide_state *S = ltide_enter(L);
+  void *data = ltide_block_data(L, 1);
+  if (data) keep_trees(L, S, 2, lua_gettop(L), arena_of(data));
+  return lua_gettop(L) - 1;
+}
+
+/* What runs inside: scope, fn, arguments -> results of fn, which stay. */
+static int run_inside(lua_State *L) {
+  lua_callk(L, lua_gettop(L) - 2, LUA_MULTRET, 0, kept);
+  return kept(L, LUA_OK, 0);
+}
+
+static int lscope(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  if (!lua_isnoneornil(L, 1) && !lua_isfunction(L, 1)) return ltide_arg_error(L, 1, "fn", "a function or nothing");
+  int fn_arg = lua_isfunction(L, 1) ? 1 : 0;
+  void *data = ltide_block_new(L, "tide.scope", 0, leave_arena, sizeof(ltide_arena *));
+  ltide_arena *a = calloc(1, sizeof *a);
+  if (!a) return ltide_error(L, "OutOfMemoryError", "scope: no memory for the block");
+  *a = (ltide_arena){.references = 1, .outer = retain(nearest(S->arena)), .state = S, .record = S->record};
+  memcpy(data, &a, sizeof a);
+  S->arena = a;
+  if (fn_arg) {
+    lua_pushcfunction(L, run_inside);
+    lua_insert(L, 1);
+    lua_pushvalue(L, -1);
+    lua_insert(L, 2);
+  }
+  return ltide_block_open(L, fn_arg);
+}
+
+static int lkeep(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  ltide_check_tensor(L, S, 1, "t");
+  ltide_arena_remove(lua_touserdata(L, 1));
+  lua_settop(L, 1);
+  return 1;
+}
+
+void ltide_open_arena(lua_State *L, ltide_state *S) {
+  (void)S;
+  static const ltide_reg list[] = {
+      {"scope", lscope,
+       "tide.scope(fn, ...) -> results of fn\nlocal _ <close> = tide.scope()\n"
+       "Frees, on leaving, every tensor made inside that is not returned (at any depth of tables) or kept with "
+       "tide.keep. "
+       "Also when fn raises. Scopes nest; what an inner one returns belongs to the outer one."},
+      {"keep", lkeep,
+       "tide.keep(t) -> t\nTakes the tensor t out of the tide.scope it was made in: only the collector frees it."},
+      {0}};
+  ltide_register(L, "tide", list);
+}
