@@ -176,4 +176,5 @@ void tide_memory_pump(void) {
   tide__deferred_drain();
   if (atomic_load_explicit(&tide__parked, memory_order_relaxed) > 0) tide__park_poll_slow(INT64_MAX);
   tide__stream_reap();
+  tide__idle_trim_all();
 }

@@ -74,21 +74,49 @@ const tide_config *tide__config(void) { return &runtime.config; }
 enum { ALIGN = 64 };
 static const size_t huge_page = (size_t)2 << 20;
 
-/* Large pieces are aligned to huge pages: a page fault for each 4 KiB costs more than the loop that fills the tensor.
- */
+/* Pieces of 1 MiB and more are mapped, so that freeing them gives their pages back at once wherever they lie; the large
+ * ones among them are aligned to huge pages: a fault for each 4 KiB costs more than the loop that fills the tensor.
+ * Under AddressSanitizer all comes from malloc, which guards its bounds. */
+static bool mapped(size_t bytes) {
+#if defined(__SANITIZE_ADDRESS__)
+  (void)bytes;
+  return false;
+#else
+  return bytes >= huge_page / 2;
+#endif
+}
+
+/* Of any size that a kernel may have. */
+static size_t whole_pages(size_t bytes) { return (bytes + 65535) / 65536 * 65536; }
+
+static void *map_piece(size_t bytes) {
+  bool huge = bytes >= 2 * huge_page;
+  size_t extra = huge ? huge_page : 0;
+  bytes = whole_pages(bytes);
+  char *p = mmap(NULL, bytes + extra, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (p == MAP_FAILED) return NULL;
+  if (!huge) return p;
+  size_t before = (huge_page - (uintptr_t)p % huge_page) % huge_page;
+  if (before) munmap(p, before);
+  if (extra > before) munmap(p + before + bytes, extra - before);
+  madvise(p + before, bytes / huge_page * huge_page, MADV_HUGEPAGE);
+  return p + before;
+}
+
 static void *own_alloc(void *user, size_t bytes, size_t align) {
   (void)user;
-  size_t to = bytes >= 2 * huge_page ? huge_page : align;
-  if (bytes > (size_t)PTRDIFF_MAX - to) return NULL;
+  if (bytes > (size_t)PTRDIFF_MAX - 2 * huge_page) return NULL;
+  if (mapped(bytes)) return map_piece(bytes);
   void *p = NULL;
-  if (posix_memalign(&p, to, bytes)) return NULL;
-  if (p && to == huge_page) madvise(p, bytes / huge_page * huge_page, MADV_HUGEPAGE);
-  return p;
+  return posix_memalign(&p, align, bytes) ? NULL : p;
 }
 
 static void own_free(void *user, void *ptr, size_t bytes) {
-  (void)user, (void)bytes;
-  free(ptr);
+  (void)user;
+  if (mapped(bytes))
+    munmap(ptr, whole_pages(bytes));
+  else
+    free(ptr);
 }
 
 static const tide__host_hooks own = {.alloc = own_alloc, .free = own_free};

@@ -298,6 +298,14 @@ void tide__pinned_limit(size_t most); /* keeps no more than this */
 void tide__pinned_trim(void);         /* gives the cache back */
 void tide__pinned_shutdown(void);
 
+/* ---- idle.c: freed memory that nobody has asked for goes back ---- */
+
+/* A little of it, if it is time to look; never waits. */
+void tide__idle_trim(void);
+/* All of it: where the program itself asks, or nothing else goes on. */
+void tide__idle_trim_all(void);
+bool tide__idle_any(void); /* is anything kept, or may it soon be? */
+
 /* ---- storage.c ---- */
 
 struct tide_storage {

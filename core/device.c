@@ -107,6 +107,7 @@ void tide__after_wait(void) {
   tide__park_poll();
   tide__stream_reap();
   tide__event_reap();
+  tide__idle_trim();
 }
 
 /* A device that was never opened has nothing to wait for. */

@@ -13,6 +13,7 @@
  * Invariant: `job` changes only while the gate is closed and empty. */
 #include "core.h"
 
+#include <errno.h>
 #include <sched.h>
 #include <stdio.h>
 #include <time.h>
@@ -123,11 +124,26 @@ static bool enter(int i, uint32_t *seen) {
   return false;
 }
 
+/* Until somebody wakes it. The first worker comes back now and then to give back freed memory that has become idle, as
+ * long as there is or may be any: a program that does nothing at all has nobody else to do it. */
+static void nap(int i) {
+  if (i > 0 || !tide__idle_any()) {
+    pthread_cond_wait(&pool.worker[i].wake, &pool.lock);
+    return;
+  }
+  struct timespec until;
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_sec += 1;
+  if (pthread_cond_timedwait(&pool.worker[i].wake, &pool.lock, &until) != ETIMEDOUT) return;
+  pthread_mutex_unlock(&pool.lock);
+  tide__idle_trim_all();
+  pthread_mutex_lock(&pool.lock);
+}
+
 static void sleep_until_open(int i, uint32_t seen) {
   pthread_mutex_lock(&pool.lock);
   atomic_store(&pool.worker[i].asleep, true);
-  while (!is_open(atomic_load(&pool.gate), i, seen) && !atomic_load(&pool.quit))
-    pthread_cond_wait(&pool.worker[i].wake, &pool.lock);
+  while (!is_open(atomic_load(&pool.gate), i, seen) && !atomic_load(&pool.quit)) nap(i);
   atomic_store(&pool.worker[i].asleep, false);
   pthread_mutex_unlock(&pool.lock);
 }

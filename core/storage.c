@@ -2,8 +2,8 @@
  *
  * Four kinds: a block of the device's allocator, CPU memory, page-locked memory, foreign memory with a release
  * function. Structs and small CPU pieces come from caches of the calling thread, so that making a small tensor needs no
- * lock and no malloc. What is let go while other streams may still use it (pinned and foreign memory; blocks see to it
- * themselves) waits in park.c with its struct.
+ * lock and no malloc; large CPU pieces are kept for all threads in host_cache.c. What is let go while other streams may
+ * still use it (pinned and foreign memory; blocks see to it themselves) waits in park.c with its struct.
  *
  * A finaliser hands its tensor to a list without a lock; the next allocation, wait or pump releases what is there.
  * After the end of the runtime nothing would drain the list, and nothing can be touched any more, so the release is
@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "host_cache.h"
 #include "observe.h"
 
 /* A collector lets go of thousands of tensors at a time: the caches must hold what one of its cycles gives. */
@@ -34,7 +35,7 @@ static _Thread_local struct {
   int shells;
 } cache;
 
-static _Atomic size_t cpu_bytes;
+static _Atomic size_t cpu_bytes, cpu_peak;
 _Atomic(tide_tensor *) tide__deferred;
 
 size_t tide_memory_cpu_allocated(void) { return atomic_load_explicit(&cpu_bytes, memory_order_relaxed); }
@@ -50,7 +51,7 @@ static void *piece_take(int k) {
 
 static void flush_pieces(void) {
   for (int k = 0; k < CLASSES; k++)
-    while (cache.count[k] > 0) tide__host_give(cache.hooks, piece_take(k), smallest << k);
+    while (cache.count[k] > 0) tide__host_free_now(cache.hooks, piece_take(k), smallest << k);
 }
 
 static void flush_cache(void) {
@@ -116,15 +117,21 @@ static int class_of(size_t bytes) {
 #endif
 }
 
+/* Large pieces are kept for all threads, but under AddressSanitizer not. */
+static bool is_large(size_t bytes) { return class_of(64) >= 0 && bytes > smallest << (CLASSES - 1); }
+
 static size_t room_for(size_t bytes) {
   int k = class_of(bytes);
-  return k >= 0 ? smallest << k : (bytes + smallest - 1) / smallest * smallest;
+  if (k >= 0) return smallest << k;
+  return is_large(bytes) ? tide__host_room(bytes) : (bytes + smallest - 1) / smallest * smallest;
 }
 
 static void *cpu_take(const tide__host_hooks *hooks, size_t bytes) {
   int k = class_of(bytes);
   if (k >= 0 && cache.hooks == hooks && cache.count[k] > 0) return piece_take(k);
-  return tide__host_take(hooks, room_for(bytes));
+  size_t room = room_for(bytes);
+  void *p = is_large(bytes) ? tide__host_cache_take(hooks, room) : NULL;
+  return p ? p : tide__host_alloc_now(hooks, room);
 }
 
 static void cpu_give(const tide__host_hooks *hooks, void *ptr, size_t bytes, bool keep) {
@@ -139,7 +146,18 @@ static void cpu_give(const tide__host_hooks *hooks, void *ptr, size_t bytes, boo
       return;
     }
   }
-  tide__host_give(hooks, ptr, room_for(bytes));
+  if (keep && is_large(bytes))
+    tide__host_cache_keep(hooks, ptr, room_for(bytes));
+  else
+    tide__host_free_now(hooks, ptr, room_for(bytes));
+}
+
+static void cpu_count(size_t bytes) {
+  size_t now = atomic_fetch_add_explicit(&cpu_bytes, bytes, memory_order_relaxed) + bytes;
+  size_t peak = atomic_load_explicit(&cpu_peak, memory_order_relaxed);
+  while (now > peak &&
+         !atomic_compare_exchange_weak_explicit(&cpu_peak, &peak, now, memory_order_relaxed, memory_order_relaxed))
+    ;
 }
 
 static tide_status cpu_fail(size_t bytes) {
@@ -156,17 +174,40 @@ static tide_status cpu_fill(tide_storage *s, size_t bytes) {
   const tide__host_hooks *hooks = tide__host_current();
   if (bytes > (size_t)PTRDIFF_MAX - smallest || tide__fault_now()) return cpu_fail(bytes);
   tide__deferred_drain();
+  if (is_large(bytes)) tide__host_cache_trim(false);
   void *p = cpu_take(hooks, bytes);
+  if (!p && tide__host_cache_flush()) p = cpu_take(hooks, bytes);
   if (!p) {
     tide__reclaim(TIDE_CPU, bytes);
     tide__deferred_drain();
+    tide__host_cache_flush();
     p = cpu_take(hooks, bytes);
   }
   if (!p) return cpu_fail(bytes);
   s->ptr = p;
   s->user = (void *)(uintptr_t)hooks;
-  atomic_fetch_add_explicit(&cpu_bytes, bytes, memory_order_relaxed);
+  cpu_count(bytes);
   return TIDE_OK;
+}
+
+/* ---- what CPU memory there is ---- */
+
+void tide_cpu_memory_get_stats(tide_cpu_memory_stats *out) {
+  tide__host_cache_trim(true);
+  out->allocated_bytes = tide_memory_cpu_allocated();
+  out->peak_bytes = atomic_load_explicit(&cpu_peak, memory_order_relaxed);
+  tide__host_cache_stats(out);
+}
+
+void tide_cpu_memory_reset_peak(void) {
+  atomic_store_explicit(&cpu_peak, tide_memory_cpu_allocated(), memory_order_relaxed);
+  tide__host_cache_reset_peak();
+}
+
+void tide_cpu_memory_empty_cache(void) {
+  tide__deferred_drain();
+  flush_pieces();
+  tide__host_cache_flush();
 }
 
 /* ---- making ---- */
@@ -191,11 +232,12 @@ static tide_status pinned_fill(tide_storage *s, size_t bytes) {
   TIDE_TRY(tide__pinned_get(&p, &s->ptr, bytes));
   s->user = p;
   s->tracked = true;
-  atomic_fetch_add_explicit(&cpu_bytes, bytes, memory_order_relaxed);
+  cpu_count(bytes);
   return TIDE_OK;
 }
 
 tide_status tide__storage_new(tide_storage **out, size_t nbytes, int device, bool pinned) {
+  static _Thread_local unsigned made;
   if (!tide__running()) return tide__fail(TIDE_STATE, "storage: tide is not started, expected tide_init first");
   if (pinned && device >= 0)
     return tide__fail(TIDE_ARGUMENT, "storage: pin_memory is for the CPU, got %s, expected cpu",
@@ -218,6 +260,7 @@ tide_status tide__storage_new(tide_storage **out, size_t nbytes, int device, boo
   }
   tide__storage_enter(s);
   tide__pace_add(nbytes);
+  if (!(++made & 255)) tide__idle_trim();
   *out = s;
   return TIDE_OK;
 }
@@ -329,4 +372,5 @@ void tide__deferred_drain_slow(void) {
 void tide__storage_shutdown(void) {
   tide__deferred_drain();
   flush_cache();
+  tide__host_cache_flush();
 }

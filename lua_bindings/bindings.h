@@ -25,6 +25,7 @@ typedef struct ltide_state {
   lua_State *running;                 /* the coroutine that called last in this universe */
   lua_State *main;                    /* the one that every coroutine comes from */
   size_t debt, limit;                 /* bytes allocated since the last look at what is alive, and how many cause one */
+  size_t looked;                      /* bytes allocated since the last look at devices, without `debt` */
   size_t alive[TIDE_MAX_DEVICES + 1]; /* bytes that the last collection left: of the CPU, then of each device */
   size_t pinned;                      /* page-locked ones among the CPU's */
   double last_cost, last_end;         /* seconds that collection took, and when it ended */

@@ -199,4 +199,5 @@ void ltide_open_memory(lua_State *L, ltide_state *S) {
   ltide_open_memory_history(L);
   ltide_open_allocator(L);
   lua_pop(L, 1);
+  ltide_open_memory_cpu(L);
 }

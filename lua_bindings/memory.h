@@ -24,5 +24,7 @@ void ltide_open_memory_summary(lua_State *L);
 void ltide_open_memory_scope(lua_State *L);
 void ltide_open_memory_history(lua_State *L);
 void ltide_open_allocator(lua_State *L);
+/* With the module at the top of the stack. */
+void ltide_open_memory_cpu(lua_State *L);
 
 #endif

@@ -1,20 +1,32 @@
--- temporaries.lua: a = b + c with temporaries of 16 GiB on a GPU, nothing collected by hand. Prints the time of the loop, the
--- number of collections' share of it and the peak. usage: tide temporaries.lua [iterations] [GiB]
+-- temporaries.lua: a = b + c with temporaries of 16 GiB on a GPU, or of 4 MiB on the CPU, nothing collected by hand. Prints the time
+-- of the loop, that of the same additions in place and into a tensor that is there, and the peak.
+-- usage: tide temporaries.lua [iterations] [GiB] [cuda | cpu]
 local tide = require "tide"
-local n, gib = tonumber(arg[1]) or 2000, tonumber(arg[2]) or 16
-local b = tide.randn(gib << 28, {device = "cuda"})
-local c = tide.randn(gib << 28, {device = "cuda"})
-tide.cuda.synchronize()
+local device = arg[3] or "cuda"
+local n, gib = tonumber(arg[1]) or 2000, tonumber(arg[2]) or (device == "cpu" and 1 / 256 or 16)
+local memory = device == "cpu" and tide.cpu or tide.cuda
+local function wait() if device ~= "cpu" then tide.cuda.synchronize() end end
+local elements = gib * 2 ^ 28 // 1 | 0
+local b = tide.randn(elements, {device = device})
+local c = tide.randn(elements, {device = device})
+wait()
+memory.reset_peak_memory_stats()
 local timer = tide.Timer()
 local a
 for _ = 1, n do a = b + c end
-tide.cuda.synchronize()
+wait()
 local total = timer:time().real
+local most = memory.max_memory_allocated() / 2 ^ 30
+-- What the device alone needs for these additions, without any allocation.
+local function bare(times, add)
+  timer:reset()
+  for _ = 1, times do add() end
+  wait()
+  return timer:time().real / times * n
+end
+local times = math.min(n, device == "cpu" and n or 50)
+local into = bare(times, function() tide.add(b, c, {out = a}) end)
 a = nil
--- What the device alone needs for these additions, in place, without any allocation.
-timer:reset()
-for _ = 1, 50 do b:add_(c) end
-tide.cuda.synchronize()
-local bare = timer:time().real / 50 * n
-print(("tide\ttemporaries_%dGiB\t%.4g\ts for %d; in place %.4g s; overhead %.2f%%; peak %.1f GiB"):format(gib, total, n, bare,
-  (total / bare - 1) * 100, tide.cuda.max_memory_allocated() / 2 ^ 30))
+local place = bare(times, function() b:add_(c) end)
+print(("tide\ttemporaries_%.4gGiB\t%.4g\ts for %d; in place %.4g s, into one tensor %.4g s; overhead %.2f%% and %.2f%%; peak %.4g GiB"):format(
+  gib, total, n, place, into, (total / place - 1) * 100, (total / into - 1) * 100, most))

@@ -95,6 +95,24 @@ TIDE_API void tide_host_memory_reset_accumulated(void);
 /* Gives back what is kept and not in use. */
 TIDE_API void tide_host_memory_empty_cache(void);
 
+/* ---- Memory of CPU tensors ---- */
+
+/* What tensors hold and what is kept of that which they have let go, in pieces of more than 64 KiB: at most 256 MiB or
+ * a quarter of what tensors hold, or the piece that came last where tensors hold as much again. What has been idle for
+ * two seconds is given back at the next call that allocates, waits or asks, and by an idle worker thread where CPU
+ * loops have started one. num_alloc and num_free count the calls of the system's functions or the host's hooks. */
+typedef struct tide_cpu_memory_stats {
+  size_t allocated_bytes, peak_bytes; /* page-locked memory that tensors hold included */
+  tide_stat cached_blocks, cached_bytes;
+  int64_t num_alloc, num_free, num_cache_hits;
+} tide_cpu_memory_stats;
+/* Works before the start too. */
+TIDE_API void tide_cpu_memory_get_stats(tide_cpu_memory_stats *out);
+/* Every peak starts again from the present value. */
+TIDE_API void tide_cpu_memory_reset_peak(void);
+/* Gives back what is kept: by all threads together, and of small pieces by the calling thread. */
+TIDE_API void tide_cpu_memory_empty_cache(void);
+
 #ifdef __cplusplus
 }
 #endif

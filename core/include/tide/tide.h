@@ -78,8 +78,8 @@ typedef struct tide_config {
   size_t struct_size;                                     /* sizeof(tide_config) */
   void *user;                                             /* passed to the hooks */
   void *(*alloc)(void *user, size_t bytes, size_t align); /* CPU tensors' memory; default aligned_alloc */
-  void (*free)(void *user, void *ptr, size_t bytes);
-  void (*log)(void *user, const char *message); /* warnings; default: dropped */
+  void (*free)(void *user, void *ptr, size_t bytes);      /* by any thread, after a time of idleness too */
+  void (*log)(void *user, const char *message);           /* warnings; default: dropped */
   /* Runs fn over [0, n) in pieces of at least `grain`, on any threads, and returns when all is done. Default: a pool of
    * our own, whose threads start with the first large loop. */
   void (*parallel_for)(void *user, int64_t n, int64_t grain, tide_task_fn fn, void *arg);

@@ -1,0 +1,26 @@
+/* idle.h: what the caches of freed memory share: a cheap clock, their bounds, and when idle pieces go. */
+#ifndef TIDE_IDLE_H
+#define TIDE_IDLE_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+extern _Atomic int64_t tide__idle_ahead; /* for tests: so many milliseconds later than it is */
+/* In milliseconds; a few nanoseconds to read, right to some milliseconds. */
+static inline int64_t tide__idle_now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+  return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000 + atomic_load_explicit(&tide__idle_ahead, memory_order_relaxed);
+}
+
+enum { TIDE__IDLE_MS = 2000 }; /* what nobody has asked for so long goes */
+
+/* How much freed memory may be kept beside so much that is in use. */
+static inline size_t tide__idle_cap(size_t live) {
+  const size_t least = (size_t)256 << 20;
+  return live / 4 > least ? live / 4 : least;
+}
+
+#endif

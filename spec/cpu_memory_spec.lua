@@ -1,0 +1,126 @@
+-- The memory of CPU tensors: kept and used again, bounded, counted; garbage there is collected early.
+
+local tide = require "tide"
+local D = require "spec.support.device"
+
+local MiB = 1 << 20
+local function bytes(n) return tide.empty(n, { dtype = "uint8", device = "cpu" }) end
+local function stats() return tide.cpu.memory_stats() end
+-- Under AddressSanitizer every piece is malloc's, so that its bounds are seen.
+local function caches()
+  tide.cpu.empty_cache()
+  bytes(MiB):free()
+  return stats()["cached_bytes.current"] > 0
+end
+
+describe("memory of CPU tensors", function()
+  if not caches() then return end
+  D.watch(before_each, after_each, function() tide.cpu.empty_cache() end)
+
+  before_each(function()
+    collectgarbage()
+    tide.cpu.empty_cache()
+  end)
+
+  it("serves again, at the same address, counted", function()
+    local x = bytes(5 * MiB)
+    local at = x:data_ptr()
+    local before = stats()
+    x:free()
+    local kept = stats()
+    assert.are.equal(before["cached_bytes.current"] + 5 * MiB, kept["cached_bytes.current"])
+    assert.are.equal(before["cached_blocks.current"] + 1, kept["cached_blocks.current"])
+    assert.are.equal(before["allocated_bytes.current"] - 5 * MiB, kept["allocated_bytes.current"])
+    local y = bytes(5 * MiB - 100)
+    assert.are.equal(at, y:data_ptr())
+    local after = stats()
+    assert.are.equal(before.num_cache_hits + 1, after.num_cache_hits)
+    assert.are.equal(before.num_alloc, after.num_alloc)
+    y:free()
+    tide.cpu.empty_cache()
+    assert.are.equal(0, stats()["cached_bytes.current"])
+    assert.are.equal(before.num_free + 1, stats().num_free)
+    assert.is_true(stats()["cached_bytes.peak"] >= 5 * MiB)
+    tide.cpu.reset_peak_memory_stats()
+    assert.are.equal(0, stats()["cached_bytes.peak"])
+    assert.are.equal(tide.cpu.memory_allocated(), tide.cpu.max_memory_allocated())
+  end)
+
+  it("is kept up to 256 MiB, or a quarter of what tensors hold, or the last piece where they hold that", function()
+    local list = {}
+    for i = 1, 10 do list[i] = bytes(48 * MiB) end
+    for i = 1, 10 do list[i]:free() end
+    local kept = stats()["cached_bytes.current"]
+    assert.is_true(kept <= 256 * MiB and kept > 200 * MiB, kept)
+    local large = { bytes(384 * MiB), bytes(384 * MiB), bytes(384 * MiB) }
+    large[1]:free()
+    assert.are.equal(384 * MiB, stats()["cached_bytes.current"])
+    large[2]:free()
+    large[3]:free()
+    assert.are.equal(0, stats()["cached_bytes.current"])
+  end)
+
+  -- In a program of its own: a collection takes a twentieth of the time, and the heap of the specs is large.
+  it("holds few results more than the loop that makes them needs", function()
+    local out, err, code = D.run { "-e", [[
+      for _, size in ipairs { 4 << 20, 16 << 20 } do
+        local x = tide.ones(size // 4, { device = "cpu" })
+        local function loop(n)
+          for _ = 1, n do x = x * 1.0001 end
+        end
+        loop(20)
+        tide.cpu.reset_peak_memory_stats()
+        local before = tide.cpu.memory_stats()
+        loop(100)
+        local most = tide.cpu.max_memory_allocated() / size
+        assert(most <= 8, most)
+        local made = tide.cpu.memory_stats().num_alloc - before.num_alloc
+        assert(made <= 8, made)
+      end]] }
+    assert.are.equal("", err)
+    assert.are.equal(0, code, out)
+  end)
+
+  it("is not collected early where the collector is stopped", function()
+    local x = tide.ones(MiB, { device = "cpu" })
+    collectgarbage "stop"
+    local before = tide.cpu.memory_allocated()
+    for _ = 1, 10 do x = x + 1 end
+    local grown = tide.cpu.memory_allocated() - before
+    collectgarbage "restart"
+    assert.are.equal(40 * MiB, grown)
+  end)
+
+  it("leaves what a scope frees for the next one", function()
+    local x = tide.ones(65536, { device = "cpu" })
+    local function frame()
+      tide.scope(function()
+        local y = x
+        for _ = 1, 50 do y = y + 1 end
+      end)
+    end
+    frame()
+    frame()
+    local before = stats().num_alloc
+    for _ = 1, 20 do frame() end
+    assert.is_true(stats().num_alloc - before <= 50, stats().num_alloc - before)
+  end)
+
+  it("goes back after two seconds in which the program does nothing", function()
+    local file = io.open "/proc/self/status"
+    if not file or tide.get_num_threads() < 2 then return end
+    file:close()
+    local out, err, code = D.run { "-e", [[
+      local function resident() return tonumber(io.open("/proc/self/status"):read("a"):match "VmRSS:%s*(%d+)") // 1024 end
+      local x, y = tide.ones(16 << 20, { device = "cpu" }), tide.ones(16 << 20, { device = "cpu" })
+      local z = x + y -- on several threads
+      x:free()
+      y:free()
+      z:free()
+      local before = resident()
+      os.execute "sleep 3.6"
+      assert(before >= 190 and resident() <= before - 180, before .. " " .. resident())]] }
+    assert.are.equal("", err)
+    assert.are.equal(0, code, out)
+  end)
+end)
