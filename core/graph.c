@@ -15,8 +15,12 @@
  * empty, capturing, captured (`keep`) or ready, in this order; reset makes it empty again. */
 #include "allocator.h"
 
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
+#include "file.h"
 #include "observe.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of `all` */
@@ -183,6 +187,18 @@ tide_status tide_graph_enable_debug(tide_graph *g) {
   return TIDE_OK;
 }
 
+/* The driver does not say whether it could write all: the text of a graph ends with a bracket. */
+static bool dump_is_whole(const char *path) {
+  struct stat is;
+  char end[16] = "";
+  FILE *f = stat(path, &is) == 0 && S_ISREG(is.st_mode) ? fopen(path, "rb") : NULL;
+  if (!f) return true; /* a device or a pipe */
+  if (is.st_size > 0 && fseek(f, -(long)(is.st_size < 15 ? is.st_size : 15), SEEK_END) == 0)
+    end[fread(end, 1, sizeof end - 1, f)] = 0;
+  fclose(f);
+  return strchr(end, '}') != NULL;
+}
+
 tide_status tide_graph_dump(const tide_graph *g, const char *path) {
   TIDE_TRY(check_captured(g, "graph_dump"));
   if (!path) return tide__fail(TIDE_ARGUMENT, "graph_dump: no path, got NULL, expected a file to write");
@@ -191,7 +207,16 @@ tide_status tide_graph_dump(const tide_graph *g, const char *path) {
                                   "debug mode, before the capture");
   const tide_backend *b;
   TIDE_TRY(tide__backend(&b, g->recording->device));
-  return b->graph_dot(g->recording->graph, path);
+  tide_file *file;
+  char part[PATH_MAX + 64];
+  TIDE_TRY(tide_file_new(&file, "debug_dump", path));
+  tide__file_name(part, sizeof part, file);
+  tide_status status = b->graph_dot(g->recording->graph, part);
+  if (status == TIDE_FILE || (status == TIDE_OK && !dump_is_whole(part)))
+    status = tide__fail(TIDE_FILE, "debug_dump: the file could not be written, got \"%s\"", path);
+  if (status == TIDE_OK) return tide_file_finish(file);
+  tide_file_free(file);
+  return status;
 }
 
 /* ---- replaying ---- */

@@ -7,11 +7,11 @@
  *
  * Invariant: what is written is valid JSON in UTF-8, whatever names hold; slices of one
  * thread follow each other or nest. */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "file.h"
 #include "json.h"
 #include "profiler.h"
 
@@ -182,15 +182,7 @@ static void put_span(writer *w, const tide__span *s, uint8_t *seen) {
 
 /* ---- the file ---- */
 
-tide_status tide_profile_check_path(const char *path) {
-  FILE *made = path ? fopen(path, "wbx") : NULL, *f = made || !path ? made : fopen(path, "ab");
-  if (!f)
-    return tide__fail(TIDE_FILE, "profiler.trace: cannot write a file, got '%s': %s", path ? path : "",
-                      strerror(errno));
-  fclose(f);
-  if (made) remove(path);
-  return TIDE_OK;
-}
+tide_status tide_profile_check_path(const char *path) { return tide__file_check("profiler.trace", path); }
 
 static void put_head(writer *w) {
   fprintf(w->f, "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"program\":\"tide %s\",\"device_times\":", tide_version());
@@ -201,24 +193,21 @@ static void put_head(writer *w) {
 }
 
 tide_status tide_profile_write(const tide_profile *p, const char *path) {
+  tide_file *file;
   uint8_t *seen = calloc(p->op.n + 1, 1);
-  FILE *f = seen && path ? fopen(path, "wb") : NULL;
-  if (!f) {
+  tide_status status =
+      seen ? tide_file_new(&file, "profiler.trace", path) : tide__fail(TIDE_MEMORY, "profiler.trace: no host memory");
+  if (status != TIDE_OK) {
     free(seen);
-    return seen ? tide__fail(TIDE_FILE, "profiler.trace: cannot write a file, got '%s': %s", path ? path : "",
-                             strerror(errno))
-                : tide__fail(TIDE_MEMORY, "profiler.trace: no host memory");
+    return status;
   }
-  writer w = {f, p, false};
+  writer w = {tide_file_stream(file), p, false};
   put_head(&w);
   put_names(&w);
   for (size_t i = 0; i < p->range.n; i++) put_range(&w, &p->range.at[i], i + 1);
   put_ops(&w);
   for (size_t i = 0; i < p->span.n; i++) put_span(&w, &p->span.at[i], seen);
-  fputs("\n]}\n", f);
+  fputs("\n]}\n", w.f);
   free(seen);
-  bool bad = ferror(f) != 0;
-  if (fclose(f) != 0) bad = true;
-  return bad ? tide__fail(TIDE_FILE, "profiler.trace: could not write all of '%s': %s", path, strerror(errno))
-             : TIDE_OK;
+  return tide_file_finish(file);
 }

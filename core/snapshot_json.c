@@ -4,11 +4,11 @@
  * goes through one buffered file; a failure to write is remembered and told at the end.
  *
  * Invariant: the text is valid JSON in UTF-8 whatever the names of scripts and labels are. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "allocator.h"
+#include "file.h"
 #include "json.h"
 
 /* "file.lua:12 in name" as an object. */
@@ -103,9 +103,9 @@ static void put_traces(FILE *f, const tide_memory_snapshot *s) {
 }
 
 tide_status tide_memory_snapshot_write(const tide_memory_snapshot *s, const char *path) {
-  FILE *f = path ? fopen(path, "wb") : NULL;
-  if (!f)
-    return tide__fail(TIDE_FILE, "dump_snapshot: cannot write a file, got '%s': %s", path ? path : "", strerror(errno));
+  tide_file *file;
+  TIDE_TRY(tide_file_new(&file, "dump_snapshot", path));
+  FILE *f = tide_file_stream(file);
   fprintf(f, "{\"version\":1,\"lost_entries\":%lld,\"segments\":[", (long long)s->lost);
   for (int64_t i = 0; i < s->segments; i++) {
     fputs(i ? ",\n" : "\n", f);
@@ -114,7 +114,5 @@ tide_status tide_memory_snapshot_write(const tide_memory_snapshot *s, const char
   fputs("],\n", f);
   put_traces(f, s);
   fputs("}\n", f);
-  bool bad = ferror(f) != 0;
-  if (fclose(f) != 0) bad = true;
-  return bad ? tide__fail(TIDE_FILE, "dump_snapshot: could not write all of '%s': %s", path, strerror(errno)) : TIDE_OK;
+  return tide_file_finish(file);
 }

@@ -470,8 +470,9 @@ static int lsave(lua_State *L) {
   ltide_write_value(L, S, NULL, 2, 0); /* a value that cannot be saved leaves an open file alone */
   FILE *file = ltide_check_file(L, 1, true, &own, &name);
   errno = ltide_write_value(L, S, file, 2, 0);
-  if (!errno) errno = ltide_file_finish(own);
-  return errno ? ltide_file_error(L, "written", name) : 0;
+  if (errno) return ltide_file_error(L, "written", name);
+  ltide_file_finish(L, own);
+  return 0;
 }
 
 /* Leaves map_location, or nil, at index 2. */

@@ -4,7 +4,8 @@
  * so that a path that cannot be opened is told with the system's reason. A picture is converted to 8 bits per channel
  * while reading; grey, RGB and RGBA keep their channels, grey with alpha becomes RGBA.
  *
- * Invariant: a failed save leaves no half-written file behind. */
+ * Invariant: a failed save leaves what was there before. */
+#include "file.h"
 #include "tensor.h"
 
 #include <errno.h>
@@ -59,21 +60,20 @@ tide_status tide_png_save(const char *path, const tide_tensor *image) {
   if (!path) return tide__fail(TIDE_ARGUMENT, "save_png: no path, got a null pointer, expected a file name");
   TIDE_TRY(check_picture(image));
   tide_tensor *packed;
+  tide_file *file;
+  char reason[160];
   TIDE_TRY(tide__as_contiguous(&packed, image, TIDE_UINT8));
-  char reason[160] = "";
-  FILE *file = fopen(path, "wb");
-  bool done = file != NULL;
-  if (!file) snprintf(reason, sizeof reason, "%s", strerror(errno));
-  if (done) {
-    done = write_picture(file, packed, reason, sizeof reason);
-    if (fclose(file) != 0 && done) {
-      snprintf(reason, sizeof reason, "%s", strerror(errno));
-      done = false;
+  tide_status status = tide_file_new(&file, "save_png", path);
+  if (status == TIDE_OK) {
+    if (write_picture(tide_file_stream(file), packed, reason, sizeof reason))
+      status = tide_file_finish(file);
+    else {
+      tide_file_free(file);
+      status = fail_file("save_png", path, reason);
     }
-    if (!done) remove(path);
   }
   tide_tensor_release(packed);
-  return done ? TIDE_OK : fail_file("save_png", path, reason);
+  return status;
 }
 
 /* The 8-bit format that keeps the file's channels. */
