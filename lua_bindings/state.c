@@ -226,9 +226,9 @@ static ltide_record *new_record(lua_State *L, ltide_state *S) {
 ltide_record *ltide_make_record(lua_State *L, int thread) {
   ltide_state *S = ltide_enter(L);
   thread = lua_absindex(L, thread);
-  ltide_record *r = lua_newuserdatauv(L, sizeof *r, 0);
+  ltide_record *r = ltide_new_userdata(L, sizeof *r, 0);
   memset(r, 0, sizeof *r);
-  luaL_setmetatable(L, "tide.record");
+  ltide_setmetatable(L, "tide.record");
   ltide_enter_again(L);
   r->state = S;
   r->current = tide_current_new(S->record->current);
