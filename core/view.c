@@ -383,7 +383,8 @@ tide_status tide_as_strided(tide_tensor **out, const tide_tensor *x, const int64
   int64_t numel, reach = offset, step;
   TIDE_TRY(tide__size_check(&numel, size, ndim, (tide_dtype)x->dtype, "as_strided"));
   int64_t elements = (int64_t)x->storage->nbytes / tide__itemsize(x->dtype);
-  bool fits = offset >= 0 && offset <= elements;
+  /* What is empty may begin anywhere, as a row of an empty tensor with strides does. */
+  bool fits = offset >= 0 && offset <= (numel ? elements : INT64_MAX / 16);
   for (int d = 0; d < ndim && fits; d++) {
     if (stride[d] < 0)
       return tide__fail(TIDE_VALUE, "as_strided: negative stride, got %s, expected strides of at least 0",

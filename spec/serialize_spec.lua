@@ -122,6 +122,22 @@ describe("tide.save and tide.load", function()
     end)
   end
 
+  it("read back every empty tensor, with its strides", function()
+    local x = tide.empty(4, 0, 7, 3, { device = D.dev })
+    local empty = { x, x:select(1, 2), x:select(1, 4):transpose(1, 3), x:narrow(1, 4, 1),
+      tide.empty(0, 5, { device = D.dev }):select(2, 5), tide.ones(10, { device = D.dev }):narrow(1, 11, 0),
+      tide.empty(0, { dtype = "complex128", device = D.dev }):expand(5, 0) }
+    for i, y in ipairs(empty) do
+      local z = tide.deserialize(tide.serialize(y))
+      assert.are.same({ y:size() }, { z:size() }, i)
+      assert.are.same({ y:stride() }, { z:stride() }, i)
+      assert.are.equal(y:storage_offset(), z:storage_offset())
+      assert.are.equal(0, (z:to "float64"):sum():item())
+    end
+    D.raises("IndexError", x.as_strided, x, { 1, 0 }, { 1, 1 }, math.maxinteger)
+    D.raises("IndexError", x.as_strided, x, { 1 }, { 1 }, 1)
+  end)
+
   it("name the file that is at fault, and say what is wrong with it", function()
     local path = os.tmpname()
     local function matches(text, f, ...) assert.matches(text, D.raises("FileError", f, ...).message, 1, true) end
