@@ -72,17 +72,15 @@ tide_status tide_empty(tide_tensor **out, const int64_t *size, int ndim, const t
 /* How many elements of storage the strided elements reach over. */
 static tide_status strided_extent(int64_t *out, const int64_t *size, const int64_t *stride, int ndim, tide_dtype dtype,
                                   const char *what) {
-  int64_t numel, reach = 1, step, bytes;
+  int64_t numel, reach = 1;
   TIDE_TRY(tide__size_check(&numel, size, ndim, dtype, what));
   for (int d = 0; d < ndim; d++) {
     if (stride[d] < 0)
       return tide__fail(TIDE_VALUE, "%s: negative stride, got %s, expected strides of at least 0", what,
                         tide__shape_text(stride, ndim));
-    if (numel && (__builtin_mul_overflow(size[d] - 1, stride[d], &step) || __builtin_add_overflow(reach, step, &reach)))
-      return tide__fail(TIDE_VALUE, "%s: strides too large, got %s, expected less than 2^63 bytes", what,
-                        tide__shape_text(stride, ndim));
+    if (numel) reach = tide__size_add(reach, tide__size_mul(size[d] - 1, stride[d]));
   }
-  if (__builtin_mul_overflow(reach, tide__itemsize(dtype), &bytes))
+  if (tide__size_mul(reach, tide__itemsize(dtype)) == INT64_MAX)
     return tide__fail(TIDE_VALUE, "%s: strides too large, got %s, expected less than 2^63 bytes", what,
                       tide__shape_text(stride, ndim));
   *out = numel ? reach : 0;
@@ -191,6 +189,73 @@ tide_status tide_eye(tide_tensor **out, int64_t n, int64_t m, const tide_options
     tide_tensor_release(diagonal);
   }
   return finish(out, x, status);
+}
+
+/* ---- the places of a triangle ---- */
+
+/* The rows that a triangle of an n by m matrix reaches into, from `first` on. From one to the next their number of
+ * columns changes by one, between low and high, or stays high, which is then m. */
+typedef struct triangle {
+  int64_t m, k, first, rows, low, high;
+  bool upper;
+} triangle;
+
+static triangle triangle_of(int64_t n, int64_t m, int64_t k, bool upper) {
+  triangle t = {.m = m, .k = k < -n ? -n : k > m ? m : k, .upper = upper};
+  int64_t above = t.k < 0 ? -t.k : 0, right = t.k > 0 ? t.k : 0;
+  if (m == 0) return t;
+  if (upper) {
+    int64_t reach = tide__size_add(m - right, above), lowest;
+    t.rows = reach < n ? reach : n;
+    lowest = t.rows - 1 - above;
+    t.high = m - right, t.low = t.high - (lowest > 0 ? lowest : 0);
+  } else {
+    int64_t last = tide__size_add(n - above, right);
+    t.first = above, t.rows = n - above;
+    t.low = right < m ? right + 1 : m, t.high = last < m ? last : m;
+  }
+  return t;
+}
+
+static int64_t triangle_count(const triangle *t) {
+  if (t->rows == 0) return 0;
+  int64_t ramp = t->high - t->low; /* the rows with less than `high` columns */
+  int64_t doubled = tide__size_mul(ramp, tide__size_add(t->low, t->high - 1));
+  return tide__size_add(doubled / 2, tide__size_mul(t->rows - ramp, t->high));
+}
+
+/* Stops at a program's wish between rows: there may be many. */
+static tide_status triangle_write(int64_t *row, int64_t *column, const triangle *t, int64_t base, const char *what) {
+  enum { ASK = 1 << 20 };
+  int64_t since = 0;
+  for (int64_t i = t->first; i < t->first + t->rows; i++) {
+    int64_t from = t->upper && i + t->k > 0 ? i + t->k : 0, to = t->upper || i + t->k > t->m - 1 ? t->m - 1 : i + t->k;
+    for (int64_t j = from; j <= to; j++) *row++ = i + base, *column++ = j + base;
+    if ((since += to - from + 1) < ASK) continue;
+    since = 0;
+    TIDE_TRY(tide__wait_on(TIDE_CPU, what));
+  }
+  return TIDE_OK;
+}
+
+tide_status tide_tril_indices(tide_tensor **out, int64_t n, int64_t m, int64_t k, bool upper,
+                              const tide_options *options) {
+  const char *what = upper ? "triu_indices" : "tril_indices";
+  tide_options o, host = {TIDE_INT64, TIDE_CPU, false};
+  tide_tensor *x, *made;
+  TIDE_TRY(resolve(&o, options, TIDE_INT64, what));
+  TIDE_TRY(check_countable(&o, n, what));
+  TIDE_TRY(check_countable(&o, m, what));
+  triangle t = triangle_of(n, m, k, upper);
+  int64_t size[2] = {2, triangle_count(&t)};
+  TIDE_TRY(make_contiguous(&x, size, 2, &host, what));
+  int64_t *values = size[1] ? (int64_t *)tide__tensor_ptr(x) : NULL;
+  tide_status status =
+      values ? triangle_write(values, values + size[1], &t, tide_get_index_base(), what) : TIDE_OK;
+  if (status == TIDE_OK) status = tide_to(&made, x, &o, false, false);
+  tide_tensor_release(x);
+  if (status == TIDE_OK) *out = made;
+  return status;
 }
 
 /* ---- the host's memory ---- */

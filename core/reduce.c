@@ -50,7 +50,7 @@ static tide_status job_dims(job *j, const tide_reduce_options *o) {
   j->inner = 1, j->ndim = 0;
   for (int d = 0; d < x->ndim; d++) {
     if (j->reduced & 1u << d)
-      j->inner *= x->size[d];
+      j->inner = tide__size_mul(j->inner, x->size[d]);
     else
       j->size[j->ndim++] = x->size[d];
     if (j->reduced & 1u << d && j->keepdim) j->size[j->ndim++] = 1;

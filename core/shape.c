@@ -10,13 +10,13 @@
 /* ---- views on the stack ---- */
 
 static void cut(tide_tensor *v, int dim, int64_t start, int64_t length) {
-  v->offset += start * v->stride[dim];
+  if (v->numel) v->offset += start * v->stride[dim];
   v->size[dim] = length;
   tide__tensor_layout(v);
 }
 
 static void reverse(tide_tensor *v, int dim) {
-  if (v->size[dim] > 1) v->offset += (v->size[dim] - 1) * v->stride[dim];
+  if (v->size[dim] > 1 && v->numel) v->offset += (v->size[dim] - 1) * v->stride[dim];
   v->stride[dim] = -v->stride[dim];
   tide__tensor_layout(v);
 }
@@ -92,7 +92,7 @@ static tide_status join_size(joined *j, tide_tensor *const *list, int n, int dim
     if (x->ndim != j->ndim) return fail_join("cat", i, x, j->model, j->dim);
     for (int d = 0; d < j->ndim; d++)
       if (d != j->dim && x->size[d] != j->size[d]) return fail_join("cat", i, x, j->model, j->dim);
-    j->size[j->dim] += x->size[j->dim];
+    j->size[j->dim] = tide__size_add(j->size[j->dim], x->size[j->dim]);
   }
   return TIDE_OK;
 }
@@ -231,7 +231,7 @@ tide_status tide_tile(tide_tensor **out, const tide_tensor *x, const int64_t *re
     if (times < 0)
       return tide__fail(TIDE_VALUE, "tile: negative repeats, got %s, expected at least 0",
                         tide__shape_text(repeats, n));
-    if (__builtin_mul_overflow(own, times, &size[d])) size[d] = INT64_MAX;
+    size[d] = tide__size_mul(own, times);
     if (times != 1) push_dim(&source, times, 0);
     if (own != 1) push_dim(&source, own, stride);
   }
@@ -252,7 +252,7 @@ tide_status tide_repeat_interleave(tide_tensor **out, const tide_tensor *x, int6
   int64_t size[TIDE_MAX_DIMS] = {1}, numel;
   int ndim = x->ndim ? x->ndim : 1;
   memcpy(size, x->size, (size_t)x->ndim * sizeof *size);
-  if (__builtin_mul_overflow(size[dim], repeats, &size[dim])) size[dim] = INT64_MAX;
+  size[dim] = tide__size_mul(size[dim], repeats);
   TIDE_TRY(tide__size_check(&numel, size, ndim, (tide_dtype)x->dtype, "repeat_interleave"));
   tide_tensor source = tide__tensor_borrow(x);
   source.ndim = 0;
@@ -387,7 +387,10 @@ tide_status tide_roll(tide_tensor **out, const tide_tensor *x, const int64_t *sh
     int dim;
     TIDE_TRY(tide__dim_check(&dim, dims[i], x->ndim, "roll"));
     int64_t size = x->ndim ? x->size[dim] : 1;
-    if (size) shift[dim] = (shift[dim] + (shifts[i] % size + size) % size) % size;
+    if (!size) continue;
+    int64_t own = shifts[i] % size;
+    if (own < 0) own += size;
+    shift[dim] = own < size - shift[dim] ? shift[dim] + own : shift[dim] - (size - own);
   }
   tide_tensor *made;
   TIDE_TRY(tide__tensor_new(&made, x->size, x->ndim, (tide_dtype)x->dtype, x->storage->device));
@@ -440,10 +443,10 @@ static tide_status grow(tide_tensor *x, size_t bytes) {
 
 tide_status tide_resize(tide_tensor *x, const int64_t *size, int ndim) {
   TIDE_TRY(tide__check(x, "resize", "x"));
-  int64_t numel, reach, bytes;
+  int64_t numel;
   TIDE_TRY(tide__size_check(&numel, size, ndim, (tide_dtype)x->dtype, "resize"));
-  if (__builtin_add_overflow(numel, x->offset, &reach) ||
-      __builtin_mul_overflow(reach, tide__itemsize(x->dtype), &bytes))
+  int64_t bytes = tide__size_mul(tide__size_add(numel, x->offset), tide__itemsize(x->dtype));
+  if (bytes == INT64_MAX)
     return tide__fail(TIDE_VALUE, "resize: too large, got %s after offset %lld, expected less than 2^63 bytes",
                       tide__shape_text(size, ndim), (long long)x->offset);
   if (numel && (size_t)bytes > x->storage->nbytes) TIDE_TRY(grow(x, (size_t)bytes));

@@ -173,17 +173,15 @@ tide_status tide__same_device(const tide_tensor *a, const char *a_name, const ti
 tide_status tide__size_check(int64_t *numel, const int64_t *size, int ndim, tide_dtype dtype, const char *what) {
   if (ndim < 0 || ndim > TIDE_MAX_DIMS)
     return tide__fail(TIDE_SHAPE, "%s: wrong number of dims, got %d, expected at most %d", what, ndim, TIDE_MAX_DIMS);
-  int64_t n = 1, bytes;
-  bool empty = false, huge = false;
+  bool huge = false;
   for (int d = 0; d < ndim; d++) {
     if (size[d] < 0)
       return tide__fail(TIDE_VALUE, "%s: negative size, got %s, expected sizes of at least 0", what,
                         tide__shape_text(size, ndim));
-    empty |= size[d] == 0;
-    huge |= __builtin_mul_overflow(n, size[d] ? size[d] : 1, &n);
+    huge |= size[d] == INT64_MAX;
   }
-  if (empty) n = 0, huge = false;
-  if (huge || __builtin_mul_overflow(n, tide__itemsize(dtype), &bytes))
+  int64_t n = tide__size_product(size, ndim);
+  if (huge || tide__size_mul(n, tide__itemsize(dtype)) == INT64_MAX)
     return tide__fail_memory(TIDE_CPU, SIZE_MAX, 0, 0, 0, 0,
                              "%s: too large, got size %s of %s, expected less than 2^63 bytes", what,
                              tide__shape_text(size, ndim), tide_dtype_name(dtype));
@@ -197,18 +195,18 @@ void tide__stride_contiguous(int64_t *stride, const int64_t *size, int ndim) {
   int64_t step = 1;
   for (int d = ndim - 1; d >= 0; d--) {
     stride[d] = step;
-    step *= size[d] > 1 ? size[d] : 1;
+    if (size[d] > 1) step = tide__size_mul(step, size[d]);
   }
 }
 
 void tide__tensor_layout(tide_tensor *x) {
-  int64_t n = 1;
+  uint64_t n = 1; /* wraps around for empty tensors alone, and 0 it becomes for these all the same */
   bool contiguous = true;
   for (int d = x->ndim - 1; d >= 0; d--) {
-    if (x->size[d] != 1 && x->stride[d] != n) contiguous = false;
-    n *= x->size[d];
+    if (x->size[d] != 1 && (uint64_t)x->stride[d] != n) contiguous = false;
+    n *= (uint64_t)x->size[d];
   }
-  x->numel = n;
+  x->numel = (int64_t)n;
   x->contiguous = contiguous || n == 0;
 }
 
@@ -231,7 +229,7 @@ bool tide__tensor_dense(const tide_tensor *x) {
 
 void tide__tensor_range(int64_t *first, int64_t *last, const tide_tensor *x) {
   int64_t low = x->offset, high = x->offset, bytes = tide__itemsize(x->dtype);
-  for (int d = 0; d < x->ndim; d++) {
+  for (int d = 0; d < x->ndim && x->numel; d++) {
     int64_t reach = (x->size[d] - 1) * x->stride[d];
     if (reach < 0)
       low += reach;

@@ -54,6 +54,22 @@ static inline tide_status tide__operand_device(const tide_tensor *a, const char 
   return tide__peer_reads(a->storage->device, b->storage->device) ? TIDE_OK
                                                                   : tide__same_device(a, a_name, b, b_name, what);
 }
+/* Sizes, strides and positions are multiplied and added by these two alone. INT64_MAX stands for whatever int64 cannot
+ * hold: as a size it is refused by tide__size_check, as a stride it belongs to a dim along which nothing lies. */
+static inline int64_t tide__size_mul(int64_t a, int64_t b) {
+  int64_t c;
+  return TIDE_UNLIKELY(__builtin_mul_overflow(a, b, &c)) ? INT64_MAX : c;
+}
+static inline int64_t tide__size_add(int64_t a, int64_t b) {
+  int64_t c;
+  return TIDE_UNLIKELY(__builtin_add_overflow(a, b, &c)) ? INT64_MAX : c;
+}
+/* The product of all sizes: 0 if one of them is, however large the others are. */
+static inline int64_t tide__size_product(const int64_t *size, int ndim) {
+  int64_t n = 1;
+  for (int d = 0; d < ndim; d++) n = tide__size_mul(n, size[d]);
+  return n;
+}
 /* Checks the sizes and multiplies them: VALUE for negative ones, SHAPE for too many, MEMORY for a number of bytes that
  * no machine has. */
 tide_status tide__size_check(int64_t *numel, const int64_t *size, int ndim, tide_dtype dtype, const char *what);

@@ -57,7 +57,7 @@ tide_status tide_select(tide_tensor **out, const tide_tensor *x, int dim, int64_
                       (long long)tide__shown(0), (long long)(size - 1 + tide_get_index_base()), (long long)size);
   tide_tensor *v = begin(x);
   if (TIDE_UNLIKELY(!v)) return TIDE_MEMORY;
-  v->offset += (index < 0 ? index + size : index) * x->stride[dim];
+  if (TIDE_LIKELY(x->numel != 0)) v->offset += (index < 0 ? index + size : index) * x->stride[dim];
   remove_dim(v, dim);
   return end(out, v);
 }
@@ -74,7 +74,7 @@ tide_status tide_narrow(tide_tensor **out, const tide_tensor *x, int dim, int64_
                       (long long)tide__shown(dim), (long long)tide__shown(start), (long long)length, (long long)size);
   tide_tensor *v = begin(x);
   if (TIDE_UNLIKELY(!v)) return TIDE_MEMORY;
-  v->offset += length ? first * x->stride[dim] : 0;
+  if (length && x->numel) v->offset += first * x->stride[dim];
   v->size[dim] = length;
   return end(out, v);
 }
@@ -97,9 +97,9 @@ tide_status tide_slice(tide_tensor **out, const tide_tensor *x, int dim, int64_t
   tide_tensor *v = begin(x);
   if (TIDE_UNLIKELY(!v)) return TIDE_MEMORY;
   int64_t length = to - from + 1;
-  v->offset += length ? from * x->stride[dim] : 0;
-  v->size[dim] = (length + step - 1) / step;
-  v->stride[dim] = x->stride[dim] * step;
+  if (length && x->numel) v->offset += from * x->stride[dim];
+  v->size[dim] = length / step + (length % step != 0);
+  v->stride[dim] = tide__size_mul(x->stride[dim], step);
   return end(out, v);
 }
 
@@ -114,11 +114,16 @@ tide_status tide_unfold(tide_tensor **out, const tide_tensor *x, int dim, int64_
                       "unfold: wrong window, got size %lld and step %lld, expected size 0 to %lld and step of at "
                       "least 1",
                       (long long)size, (long long)step, (long long)length);
+  int64_t full[TIDE_MAX_DIMS], numel; /* windows overlap: together they may have more elements than any memory */
+  memcpy(full, x->size, sizeof full);
+  if (x->ndim) full[dim] = (length - size) / step + 1;
+  full[x->ndim] = size;
+  TIDE_TRY(tide__size_check(&numel, full, x->ndim + 1, (tide_dtype)x->dtype, "unfold"));
   tide_tensor *v = begin(x);
   if (!v) return TIDE_MEMORY;
   if (x->ndim) {
-    v->size[dim] = (length - size) / step + 1;
-    v->stride[dim] = stride * step;
+    v->size[dim] = full[dim];
+    v->stride[dim] = tide__size_mul(stride, step);
   }
   insert_dim(v, v->ndim, size, stride);
   return end(out, v);
@@ -153,7 +158,7 @@ tide_status tide_unsqueeze(tide_tensor **out, const tide_tensor *x, int dim) {
     return tide__fail(TIDE_SHAPE, "unsqueeze: too many dims, got %d, expected less than %d", x->ndim, TIDE_MAX_DIMS);
   tide_tensor *v = begin(x);
   if (!v) return TIDE_MEMORY;
-  insert_dim(v, dim, 1, dim < x->ndim ? x->size[dim] * x->stride[dim] : 1);
+  insert_dim(v, dim, 1, dim < x->ndim ? tide__size_mul(x->size[dim], x->stride[dim]) : 1);
   return end(out, v);
 }
 
@@ -226,10 +231,10 @@ tide_status tide_diagonal(tide_tensor **out, const tide_tensor *x, int64_t offse
   int64_t length = rows - skip_rows < columns - skip_columns ? rows - skip_rows : columns - skip_columns;
   tide_tensor *v = begin(x);
   if (!v) return TIDE_MEMORY;
-  if (length > 0) v->offset += skip_rows * x->stride[d1] + skip_columns * x->stride[d2];
+  if (length > 0 && x->numel) v->offset += skip_rows * x->stride[d1] + skip_columns * x->stride[d2];
   remove_dim(v, d1 > d2 ? d1 : d2);
   remove_dim(v, d1 > d2 ? d2 : d1);
-  insert_dim(v, v->ndim, length, x->stride[d1] + x->stride[d2]);
+  insert_dim(v, v->ndim, length, tide__size_add(x->stride[d1], x->stride[d2]));
   return end(out, v);
 }
 
@@ -268,7 +273,7 @@ static tide_status infer_size(int64_t *full, const tide_tensor *x, const int64_t
     if (size[d] == -1 && open < 0)
       open = d;
     else
-      fits &= size[d] >= 0 && !__builtin_mul_overflow(known, size[d], &known);
+      fits &= size[d] >= 0 && (known = tide__size_mul(known, size[d])) < INT64_MAX;
   }
   if (fits && open >= 0) {
     if (known == 0)
@@ -347,10 +352,12 @@ tide_status tide_flatten(tide_tensor **out, const tide_tensor *x, int start, int
   int n = 0;
   for (int d = 0; d < x->ndim; d++) {
     if (d > start && d <= stop)
-      size[n - 1] *= x->size[d];
+      size[n - 1] = tide__size_mul(size[n - 1], x->size[d]);
     else
       size[n++] = x->size[d];
   }
+  int64_t numel;
+  TIDE_TRY(tide__size_check(&numel, size, n, (tide_dtype)x->dtype, "flatten"));
   return reshape(out, x, size, n ? n : 1, "flatten");
 }
 
@@ -370,7 +377,7 @@ tide_status tide_unflatten(tide_tensor **out, const tide_tensor *x, int dim, con
   remove_dim(v, dim);
   for (int i = n - 1; i >= 0; i--) {
     insert_dim(v, dim, part[i], stride);
-    stride *= part[i];
+    stride = tide__size_mul(stride, part[i]);
   }
   return end(out, v);
 }
@@ -380,7 +387,7 @@ tide_status tide_unflatten(tide_tensor **out, const tide_tensor *x, int dim, con
 tide_status tide_as_strided(tide_tensor **out, const tide_tensor *x, const int64_t *size, const int64_t *stride,
                             int ndim, int64_t offset) {
   TIDE_TRY(tide__check(x, "as_strided", "x"));
-  int64_t numel, reach = offset, step;
+  int64_t numel, reach = offset;
   TIDE_TRY(tide__size_check(&numel, size, ndim, (tide_dtype)x->dtype, "as_strided"));
   int64_t elements = (int64_t)x->storage->nbytes / tide__itemsize(x->dtype);
   /* What is empty may begin anywhere, as a row of an empty tensor with strides does. */
@@ -389,8 +396,7 @@ tide_status tide_as_strided(tide_tensor **out, const tide_tensor *x, const int64
     if (stride[d] < 0)
       return tide__fail(TIDE_VALUE, "as_strided: negative stride, got %s, expected strides of at least 0",
                         tide__shape_text(stride, ndim));
-    if (numel)
-      fits = !__builtin_mul_overflow(size[d] - 1, stride[d], &step) && !__builtin_add_overflow(reach, step, &reach);
+    if (numel) reach = tide__size_add(reach, tide__size_mul(size[d] - 1, stride[d]));
   }
   if (!fits || (numel && reach >= elements))
     return tide__fail(TIDE_INDEX,
@@ -407,12 +413,16 @@ static tide_status view_smaller(tide_tensor **out, const tide_tensor *x, tide_dt
   if (last < 0 || (x->stride[last] != 1 && x->size[last] > 1))
     return tide__fail(TIDE_SHAPE, "view_dtype: the last dim is not contiguous, got strides %s, expected 1 at the end",
                       tide__shape_text(x->stride, x->ndim));
+  int64_t full[TIDE_MAX_DIMS], numel;
+  memcpy(full, x->size, sizeof full);
+  full[last] = tide__size_mul(full[last], ratio);
+  TIDE_TRY(tide__size_check(&numel, full, x->ndim, dtype, "view_dtype"));
   tide_tensor *v = begin(x);
   if (!v) return TIDE_MEMORY;
   v->dtype = (uint8_t)dtype;
   v->offset *= ratio;
-  for (int d = 0; d < last; d++) v->stride[d] *= ratio;
-  v->size[last] *= ratio;
+  for (int d = 0; d < last; d++) v->stride[d] = tide__size_mul(v->stride[d], ratio);
+  v->size[last] = full[last];
   v->stride[last] = 1;
   return end(out, v);
 }
@@ -466,7 +476,7 @@ static tide_tensor *complex_part(const tide_tensor *x, int part) {
   if (!v) return NULL;
   v->dtype = (uint8_t)real_dtype(x->dtype);
   v->offset = 2 * x->offset + part;
-  for (int d = 0; d < x->ndim; d++) v->stride[d] *= 2;
+  for (int d = 0; d < x->ndim; d++) v->stride[d] = tide__size_mul(v->stride[d], 2);
   return v;
 }
 

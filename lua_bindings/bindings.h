@@ -197,6 +197,13 @@ static inline void ltide_made(lua_State *L, ltide_state *S) {
   if (bytes) ltide_pace(L, S, bytes);
 }
 
+/* util.c: lets hooks run, an interruption among them, in a long loop that calls no Lua function; `i` counts its steps.
+ * A hook may do what it likes, so the loop reads no argument afterwards that it does not hold. */
+void ltide_poll_hooks(lua_State *L);
+static inline void ltide_poll(lua_State *L, int64_t i) {
+  if ((i & 1023) == 0) ltide_poll_hooks(L);
+}
+
 /* parallel.c: runs fn, the body of a function that waits for a device. Inside tide.parallel the other replicas run
  * first; the arguments are on the stack then as before. For `return`, and as the first thing that the function does. */
 int ltide_waiting(lua_State *L, lua_CFunction fn);

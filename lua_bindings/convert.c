@@ -380,6 +380,7 @@ static const char *push_nested(lua_State *L, const tide_tensor *x, int d, const 
   int64_t n = tide_tensor_size(x)[d];
   lua_createtable(L, n > INT32_MAX ? 0 : (int)n, 0);
   for (int64_t i = 1; i <= n; i++) {
+    ltide_poll(L, i);
     at = push_nested(L, x, d + 1, at, dtype);
     lua_rawseti(L, -2, i);
   }
@@ -392,8 +393,8 @@ void ltide_push_table(lua_State *L, ltide_state *S, const tide_tensor *x) {
   ltide_try(L, tide_to(&host->t, x, &o, false, false));
   char *buffer = ltide_new_object(L, (size_t)tide_tensor_numel(x) * tide_dtype_size(o.dtype), 0);
   ltide_try(L, tide_read(buffer, host->t));
+  push_nested(L, host->t, 0, buffer, o.dtype);
   ltide_close_tensor(host);
-  push_nested(L, x, 0, buffer, o.dtype);
   lua_replace(L, -3);
   lua_pop(L, 1);
 }

@@ -275,13 +275,6 @@ static int leye(lua_State *L) {
   return 1;
 }
 
-/* Columns of row i that belong to the triangle: first to last, from 0; last < first where there are none. */
-static void triangle_row(int64_t i, int64_t m, int64_t k, bool is_upper, int64_t *first, int64_t *last) {
-  *first = is_upper && i + k > 0 ? i + k : 0;
-  *last = !is_upper && i + k < m - 1 ? i + k : m - 1;
-}
-
-/* The indexes, from 1, of a triangle of an n by m matrix: a row of row numbers above a row of column numbers. */
 static int triangle_indices(lua_State *L, bool is_upper) {
   ltide_state *S = ltide_enter(L);
   ltide_args a = ltide_split(L, 2);
@@ -289,23 +282,10 @@ static int triangle_indices(lua_State *L, bool is_upper) {
   ltide_check_keys(L, a.opts, option_keys);
   int64_t n = check_count_of(L, 1, "n"), m = check_count_of(L, 2, "m"),
           k = a.n > 2 ? ltide_check_integer(L, 3, "offset") : 0;
-  tide_options o = default_options(), host = {TIDE_INT64, TIDE_CPU, false};
-  o.dtype = TIDE_INT64;
+  tide_options o = default_options();
   ltide_opt_options(L, a.opts, &o);
-  int64_t count = 0, at = 0, first, last;
-  for (int64_t i = 0; i < n; i++) {
-    triangle_row(i, m, k, is_upper, &first, &last);
-    if (last >= first) count += last - first + 1;
-  }
-  int64_t *values = ltide_new_object(L, 2 * (size_t)count * sizeof *values, 0), size[2] = {2, count};
-  for (int64_t i = 0; i < n; i++) {
-    triangle_row(i, m, k, is_upper, &first, &last);
-    for (int64_t j = first; j <= last; j++) values[at] = i + 1, values[count + at++] = j + 1;
-  }
-  ltide_tensor *plain = ltide_new_tensor(L, S), *u = ltide_new_tensor(L, S);
-  ltide_try(L, tide_from_data(&plain->t, values, size, 2, &host));
-  ltide_try(L, tide_to(&u->t, plain->t, &o, false, false));
-  ltide_close_tensor(plain);
+  ltide_tensor *u = ltide_new_tensor(L, S);
+  ltide_try(L, tide_tril_indices(&u->t, n, m, k, is_upper, &o));
   ltide_made(L, S);
   return 1;
 }

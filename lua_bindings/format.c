@@ -48,12 +48,12 @@ static tide_dtype shown_dtype(visible *v, tide_dtype dtype) {
 static void plan_visible(visible *v, const tide_tensor *x) {
   v->ndim = tide_tensor_ndim(x);
   v->summarised = tide_tensor_numel(x) > options.threshold;
-  v->numel = 1;
+  v->numel = tide_tensor_numel(x) ? 1 : 0;
   for (int d = 0; d < v->ndim; d++) {
     int64_t n = tide_tensor_size(x)[d];
-    v->cut[d] = v->summarised && n > 2 * options.edgeitems;
-    v->size[d] = v->cut[d] ? 2 * options.edgeitems : n;
-    v->numel *= v->size[d];
+    v->cut[d] = v->summarised && n > 2 * (int64_t)options.edgeitems;
+    v->size[d] = v->cut[d] ? 2 * (int64_t)options.edgeitems : n;
+    if (v->numel) v->numel *= v->size[d]; /* at most as many as x has */
   }
 }
 

@@ -1,4 +1,4 @@
-/* util.c: tide.cmdline, threads. */
+/* util.c: tide.cmdline, threads, hooks in long loops. */
 #include <stdio.h>
 #include <string.h>
 
@@ -182,6 +182,18 @@ static int lget_num_threads(lua_State *L) {
   ltide_enter(L);
   lua_pushinteger(L, tide_get_num_threads());
   return 1;
+}
+
+static int nothing(lua_State *L) {
+  (void)L;
+  return 0;
+}
+
+/* A call of any function is where Lua looks for hooks. */
+void ltide_poll_hooks(lua_State *L) {
+  if (!lua_gethookmask(L)) return;
+  lua_pushcfunction(L, nothing);
+  lua_call(L, 0, 0);
 }
 
 void ltide_open_util(lua_State *L, ltide_state *S) {

@@ -196,8 +196,17 @@ static int ltensor_slice(lua_State *L) {
                                    : tide_slice(&u->t, c.x, dim, start, start + length - 1, step));
 }
 
+/* A handle of x's own, pushed, for loops that hooks may interrupt. */
+static ltide_tensor *hold(lua_State *L, call *c) {
+  ltide_tensor *own = ltide_new_tensor(L, c->S);
+  tide_tensor_retain(c->x);
+  own->t = c->x;
+  return own;
+}
+
 /* Appends the view of [start, start + length) to the table at the top. */
 static void append_part(lua_State *L, call *c, int dim, int64_t start, int64_t length, lua_Integer at) {
+  ltide_poll(L, at);
   ltide_tensor *u = ltide_new_tensor(L, c->S);
   ltide_try(L, tide_narrow(&u->t, c->x, dim, start, length));
   lua_rawseti(L, -2, at);
@@ -207,26 +216,32 @@ static void append_part(lua_State *L, call *c, int dim, int64_t start, int64_t l
 static int equal_parts(lua_State *L, call *c, int dim, int64_t each) {
   int64_t n = tide_tensor_size(c->x)[dim];
   lua_Integer count = 0;
+  ltide_tensor *own = hold(L, c);
   lua_createtable(L, each && n / each < 1 << 20 ? (int)(n / each) + 1 : 0, 0);
-  for (int64_t start = 0; start < n || !count; start += each)
-    append_part(L, c, dim, start, n - start < each ? n - start : each, ++count);
+  for (int64_t start = 0, length = 0; start < n || !count; start += length) {
+    length = n - start < each ? n - start : each;
+    append_part(L, c, dim, start, length, ++count);
+  }
+  ltide_close_tensor(own);
   return 1;
 }
 
 static int listed_parts(lua_State *L, call *c, int dim) {
   ltide_plain_shape(L, 2);
   int64_t n = tide_tensor_size(c->x)[dim], sum = 0;
+  bool fits = true;
   lua_Integer count = (lua_Integer)lua_rawlen(L, 2);
   for (lua_Integer i = 1; i <= count; i++) {
     lua_rawgeti(L, 2, i);
     int64_t size = ltide_check_integer(L, -1, "sizes");
-    if (size < 0 || size > n - sum) sum = n; /* refused below, whatever follows */
-    sum += size;
+    fits = fits && size >= 0 && size <= n - sum;
+    if (fits) sum += size;
     lua_pop(L, 1);
   }
-  if (sum != n)
+  if (!fits || sum != n)
     return ltide_error(L, "ShapeError", "split: sizes: they add up to another sum than %I, the size of dimension %d",
                        (lua_Integer)n, dim + 1);
+  ltide_tensor *own = hold(L, c);
   lua_createtable(L, (int)count, 0);
   int64_t start = 0;
   for (lua_Integer i = 1; i <= count; i++) {
@@ -236,6 +251,7 @@ static int listed_parts(lua_State *L, call *c, int dim) {
     append_part(L, c, dim, start, size, i);
     start += size;
   }
+  ltide_close_tensor(own);
   return 1;
 }
 
@@ -265,12 +281,15 @@ static int ltensor_unbind(lua_State *L) {
   if (!c.ndim) return ltide_error(L, "ShapeError", "unbind: x: a tensor without dimensions cannot be split");
   int dim = c.a.n > 1 ? ltide_check_dim(L, 2, c.ndim, "dim") : 0;
   int64_t n = tide_tensor_size(c.x)[dim];
+  ltide_tensor *own = hold(L, &c);
   lua_createtable(L, n < 1 << 20 ? (int)n : 0, 0);
   for (int64_t i = 0; i < n; i++) {
+    ltide_poll(L, i);
     ltide_tensor *u = ltide_new_tensor(L, c.S);
     ltide_try(L, tide_select(&u->t, c.x, dim, i));
     lua_rawseti(L, -2, i + 1);
   }
+  ltide_close_tensor(own);
   return 1;
 }
 

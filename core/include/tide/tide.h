@@ -487,6 +487,10 @@ TIDE_API tide_status tide_mask_get(tide_tensor **out, const tide_tensor *x, cons
 TIDE_API tide_status tide_mask_set(tide_tensor *x, const tide_tensor *mask, const tide_operand *value);
 TIDE_API tide_status tide_nonzero(tide_tensor **out, const tide_tensor *x); /* int64 [n, ndim]; synchronises */
 TIDE_API tide_status tide_tril(tide_tensor **out, const tide_tensor *x, int64_t k, bool upper);
+/* int64 [2, k], counted from the index base: the rows, and below them the columns, of what tide_tril keeps of an n by m
+ * tensor. */
+TIDE_API tide_status tide_tril_indices(tide_tensor **out, int64_t n, int64_t m, int64_t k, bool upper,
+                                       const tide_options *options);
 TIDE_API tide_status tide_eye(tide_tensor **out, int64_t n, int64_t m, const tide_options *options);
 
 /* ---- Matrix products
