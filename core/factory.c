@@ -250,8 +250,7 @@ tide_status tide_tril_indices(tide_tensor **out, int64_t n, int64_t m, int64_t k
   int64_t size[2] = {2, triangle_count(&t)};
   TIDE_TRY(make_contiguous(&x, size, 2, &host, what));
   int64_t *values = size[1] ? (int64_t *)tide__tensor_ptr(x) : NULL;
-  tide_status status =
-      values ? triangle_write(values, values + size[1], &t, tide_get_index_base(), what) : TIDE_OK;
+  tide_status status = values ? triangle_write(values, values + size[1], &t, tide_get_index_base(), what) : TIDE_OK;
   if (status == TIDE_OK) status = tide_to(&made, x, &o, false, false);
   tide_tensor_release(x);
   if (status == TIDE_OK) *out = made;
