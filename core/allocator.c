@@ -9,9 +9,9 @@
  * does not grow.
  *
  * An allocation that finds nothing asks the driver; when that fails too it climbs: deferred releases and passed events,
- * the host's garbage (reclaim hooks), everything queued on the device, the cache itself. After every rung the pool is
- * searched again. One mutex for each device guards all of this; it is never held while a hook runs or while the device
- * is waited for.
+ * the host's garbage (reclaim hooks), everything queued on the device, the cache itself, what is free between the
+ * blocks of other streams. After every rung the pool is searched again. One mutex for each device guards all of this;
+ * it is never held while a hook runs or while the device is waited for.
  *
  * Invariant: the blocks of a segment cover it without gaps, and two free neighbours never exist. */
 #include "allocator.h"
@@ -185,15 +185,56 @@ static tide_status wait_for_device(tide__allocator *a, int device) {
   return TIDE_OK;
 }
 
-/* The last rung: the driver once more. */
+/* A block that nobody has, back among the free ones. */
+static void put_back(tide__allocator *a, tide_block *b) {
+  size_t size = b->size, merged;
+  bool was_split = b->prev || b->next;
+  int64_t blocks = -tide__block_merge(a, b, &merged) - was_split, bytes = -(int64_t)merged;
+  if (was_split) bytes -= (int64_t)size;
+  if (b->prev || b->next) blocks++, bytes += (int64_t)b->size;
+  tide__pool_insert(a, b);
+  if (b->segment->kind == SEGMENT_RANGE) return;
+  tide__stat_move(a->stats.inactive_split, b->segment->pool, blocks);
+  tide__stat_move(a->stats.inactive_split_bytes, b->segment->pool, bytes);
+}
+
+/* What is free in the segment of another stream, between blocks that are in use. Once it is out of the tree the device
+ * is waited for, so nothing that is queued uses it. It stays that stream's: when it is let go it waits for this one. */
+static tide_status borrow(tide__allocator *a, tide__request *r, tide_block **out) {
+  pthread_mutex_lock(&a->lock);
+  tide_block *b = tide__pool_foreign(a, r->lane, r->size);
+  if (b && !suits(a, b, r)) b = NULL;
+  if (b) tide__pool_remove(a, b);
+  pthread_mutex_unlock(&a->lock);
+  if (!b) return TIDE_MEMORY;
+  tide_status status = wait_for_device(a, r->stream->device);
+  if (status == TIDE_OK) tide__park_use(&b->park, r->stream);
+  pthread_mutex_lock(&a->lock);
+  r->pool = b->segment->pool;
+  if (status == TIDE_OK)
+    *out = carve(a, b, r);
+  else
+    put_back(a, b);
+  pthread_mutex_unlock(&a->lock);
+  return status;
+}
+
+static tide_status out_of_memory(tide__allocator *a, const tide__request *r) {
+  pthread_mutex_lock(&a->lock);
+  a->stats.num_ooms++;
+  pthread_mutex_unlock(&a->lock);
+  return tide__allocator_fail(a, r->stream->device, r->bytes);
+}
+
+/* The last rungs: the driver once more, then what other streams do not use. */
 static tide_status retry(tide__allocator *a, tide__request *r, tide_block **out) {
   pthread_mutex_lock(&a->lock);
   *out = take(a, r);
   if (!*out) a->stats.num_alloc_retries++;
   tide_status status = *out ? TIDE_OK : grow(a, r, out);
-  if (status == TIDE_MEMORY) a->stats.num_ooms++;
   pthread_mutex_unlock(&a->lock);
-  return status == TIDE_MEMORY ? tide__allocator_fail(a, r->stream->device, r->bytes) : status;
+  if (status == TIDE_MEMORY && r->source == SOURCE_CACHE && !tide_thread_is_capturing()) status = borrow(a, r, out);
+  return status == TIDE_MEMORY ? out_of_memory(a, r) : status;
 }
 
 static tide_status rungs(tide__allocator *a, tide__request *r, tide_block **out) {

@@ -155,6 +155,9 @@ void tide__pool_insert(tide__allocator *a, tide_block *b);
 void tide__pool_remove(tide__allocator *a, tide_block *b);
 /* The smallest free block of the lane with at least `size` bytes, the lowest of equals; NULL if there is none. */
 tide_block *tide__pool_find(const tide__allocator *a, int pool, tide__lane lane, size_t size);
+/* The smallest free block with at least `size` bytes of the lane's mempool, whatever its stream; NULL if there is none,
+ * and never one that captured graphs write. */
+tide_block *tide__pool_foreign(const tide__allocator *a, tide__lane lane, size_t size);
 tide_block *tide__block_new(tide__allocator *a);
 void tide__block_drop(tide__allocator *a, tide_block *b);
 /* Wraps a piece of the driver's in a segment and one block, not yet in a tree. NULL without host memory. */

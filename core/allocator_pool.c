@@ -240,6 +240,15 @@ size_t tide__pool_largest(const tide__allocator *a) {
   return largest;
 }
 
+tide_block *tide__pool_foreign(const tide__allocator *a, tide__lane lane, size_t size) {
+  tide_block *best = NULL;
+  for (const tide__segment *s = a->segments; s; s = s->next)
+    for (tide_block *b = s->lane.mempool == lane.mempool && !tide__lane_captured(s->lane) ? s->head : NULL; b;
+         b = b->next)
+      if (b->state == BLOCK_FREE && b->size >= size && (!best || b->size < best->size)) best = b;
+  return best;
+}
+
 size_t tide__pool_of_graphs(const tide__allocator *a) {
   size_t bytes = 0;
   for (const tide__segment *s = a->segments; s; s = s->next)

@@ -66,6 +66,17 @@ static int count_call(void *user, int device, size_t bytes) {
   return 0;
 }
 
+static int always(void *unused) {
+  (void)unused;
+  return 1;
+}
+
+/* Runs when the first wait is over: the next one is interrupted. */
+static void keep_busy(void *stream) {
+  OK(tide_stream_sleep(stream, 300000000));
+  tide_interrupt_set(always, NULL);
+}
+
 static void check_climb(int reclaims, int64_t waits, int64_t retries, int64_t ooms) {
   tide_memory_stats t = stats(0);
   tide_reclaim_remove(count_call, NULL);
@@ -173,6 +184,55 @@ static void cache_of_others(void) {
   tide_shutdown();
 }
 
+/* Between the blocks of another stream, which are in use. What is borrowed there goes back to that stream, once this
+ * one is done with it. */
+static void between_blocks_of_others(bool interrupt) {
+  start(1, 64 * MiB);
+  OK(tide_allocator_configure("expandable_segments:False"));
+  tide_stream *other;
+  tide_block *held[3], *between[3], *b, *c;
+  OK(tide_stream_new(&other, 0, 0));
+  for (int i = 0; i < 3; i++) { /* a segment of 20 MiB each: 9 held, 9 free behind them */
+    OK(tide__block_alloc(&held[i], other, 9 * MiB));
+    OK(tide__block_alloc(&between[i], other, 9 * MiB));
+  }
+  for (int i = 0; i < 3; i++) tide__block_free(between[i]);
+  OK(tide_stream_sleep(other, 20000000));
+  int64_t split = stats(0).inactive_split_bytes[ALL].current;
+  if (interrupt) { /* in the wait for what it wants to borrow: it is there again */
+    tide_storage *foreign;
+    OK(tide__storage_wrap(&foreign, &foreign, 8, 0, keep_busy, other));
+    tide__storage_use(foreign, other);
+    tide_storage_release(foreign);
+    CHECK(tide__block_alloc(&b, current(0), 9 * MiB) == TIDE_INTERRUPTED);
+    tide_interrupt_set(NULL, NULL);
+    CHECK(stats(0).inactive_split_bytes[ALL].current == split && stats(0).num_sync_all_streams == 2);
+    CHECK(stats(0).num_ooms == 0 && stats(0).active[ALL].current == 3);
+  }
+  OK(tide__block_alloc(&b, current(0), 9 * MiB));
+  CHECK(stats(0).num_ooms == 0 && b->lane.stream == other->id);
+  bool idle = false;
+  OK(tide_stream_query(&idle, other));
+  CHECK(idle); /* it was waited for */
+  CHECK(stats(0).reserved_bytes[ALL].current == (int64_t)(60 * MiB));
+  OK(tide_stream_sleep(current(0), 50000000));
+  void *ptr = tide__block_ptr(b);
+  tide__block_free(b);
+  OK(tide__block_alloc(&b, other, 9 * MiB));
+  OK(tide__block_alloc(&c, other, 9 * MiB));
+  CHECK(tide__block_ptr(b) != ptr && tide__block_ptr(c) != ptr); /* this stream still works there */
+  OK(tide_device_synchronize(0));
+  tide__block_free(b), tide__block_free(c);
+  CHECK(stats(0).inactive_split_bytes[ALL].current == split);
+  CHECK(tide__block_alloc(&b, current(0), 30 * MiB) == TIDE_MEMORY && stats(0).num_ooms == 1);
+  for (int i = 0; i < 3; i++) tide__block_free(held[i]);
+  CHECK(stats(0).active_bytes[ALL].current == 0 && stats(0).inactive_split[ALL].current == 0);
+  OK(tide_memory_empty_cache(0));
+  CHECK(tide_memory_reserved(0) == 0);
+  tide_stream_release(other);
+  tide_shutdown();
+}
+
 /* A failure holds nothing, and half the size does, as often as one likes. */
 static void failures_and_halves(void) {
   begin();
@@ -198,6 +258,8 @@ int main(void) {
   garbage_of_all();
   queued_work();
   cache_of_others();
+  between_blocks_of_others(false);
+  between_blocks_of_others(true);
   failures_and_halves();
   printf("ladder_test: %s\n", failures ? "failed" : "passed");
   return failures != 0;
