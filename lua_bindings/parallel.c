@@ -88,9 +88,13 @@ static int fail(lua_State *L, const job *j, int i, lua_State *co) {
     name_object(L, j, i);
   else if (lua_isstring(L, -1)) {
     push_replica_name(L, j, i);
-    lua_insert(L, -2);
+    lua_pushvalue(L, BASE + 1);
     lua_concat(L, 2);
-    luaL_traceback(L, co, lua_tostring(L, -1), 0);
+    lua_pushliteral(L, "\n");
+    lua_pushvalue(L, BASE + 1);
+    ltide_push_trace(L, co);
+    lua_remove(L, -2);
+    lua_concat(L, 3);
   }
   return lua_error(L);
 }
@@ -201,7 +205,7 @@ static int start(lua_State *L, job *j, int i) {
   tide_current_bind(before);
   ltide_state *S = ltide_enter(L);
   ltide_try(L, status);
-  replica->turns = j->n > 1;
+  replica->replica = true, replica->turns = j->n > 1;
   ltide_arena_inherit(replica, S->arena); /* a tide.scope around the call frees the tensors of its replicas too */
   return arguments;
 }
@@ -466,6 +470,7 @@ static int device_of(lua_State *L, ltide_state *S, const ltide_devices *given, i
 
 static int lapply(lua_State *L) {
   static const char *const keys[] = {"devices", NULL};
+  if (ltide_unguarded(L)) return ltide_guarded(L, lapply);
   ltide_state *S = ltide_enter(L);
   lua_settop(L, 3);
   bool single = is_callable(L, 1);
@@ -528,6 +533,7 @@ static void warn_of_imbalance(lua_State *L, const ltide_devices *devices) {
 
 static int ldata_parallel(lua_State *L) {
   static const char *const keys[] = {"devices", "dim", "output_device", "replicate", NULL};
+  if (ltide_unguarded(L)) return ltide_guarded(L, ldata_parallel);
   ltide_state *S = ltide_enter(L);
   lua_settop(L, 3);
   if (!is_callable(L, FN)) return ltide_arg_error(L, 1, "fn", "a function, or a table that can be called");

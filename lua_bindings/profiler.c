@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "args.h"
+#include "scope.h"
 #include "tide/profiler.h"
 
 #define RECORDING_META "tide.cuda.profiler.recording"
@@ -64,6 +65,7 @@ static int trace_done(lua_State *L, int status, lua_KContext slot) {
 
 static int ltrace(lua_State *L) {
   static const char *const keys[] = {"events", NULL};
+  if (ltide_unguarded(L)) return ltide_guarded(L, ltrace);
   ltide_enter(L);
   if (!lua_isfunction(L, 1)) return ltide_arg_error(L, 1, "fn", "a function");
   const char *path = ltide_check_cstring(L, 2, "path", "a string");
@@ -275,6 +277,7 @@ static int summary_done(lua_State *L, int status, lua_KContext slot) {
 }
 
 static int lsummary(lua_State *L) {
+  if (ltide_unguarded(L)) return ltide_guarded(L, lsummary);
   ltide_enter(L);
   if (!lua_isfunction(L, 1)) return ltide_arg_error(L, 1, "fn", "a function");
   int n = lua_gettop(L);

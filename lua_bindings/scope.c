@@ -1,10 +1,12 @@
 /* scope.c: scoped blocks in their two forms.
  *
  * A scope is a userdata with a leave function. The closure form marks it to-be-closed on the C stack and calls the
- * closure, so that an error unwinds through it with its traceback intact and a yield passes. The object form returns
- * it. Each coroutine's record lists its open scopes, outermost first: close() of one that is not the innermost is an
- * error and changes nothing, and so is closing another coroutine's; leaving a block abandons what was left open inside
- * it, with a warning; a dropped object warns when it is collected.
+ * closure, so that an error unwinds through it with its traceback intact and a yield passes. But an error that ends a
+ * coroutine unwinds nothing: Lua leaves what is to be closed as it is, for ever if nobody asks. So wherever an error
+ * may do that, the closure is called in protected mode, and its error goes on from here once the block is left. The
+ * object form returns the scope. Each coroutine's record lists its open scopes, outermost first: close() of one that is
+ * not the innermost is an error and changes nothing, and so is closing another coroutine's; leaving a block abandons
+ * what was left open inside it, with a warning; a dropped object warns when it is collected.
  *
  * Invariant: from the moment a block has changed something its scope is open, and leaving it allocates nothing. So
  * whatever needs memory comes first, in ltide_block_new, and no failure leaves a block in force. */
@@ -21,9 +23,10 @@ typedef struct ltide_scope {
   ltide_record *record;
   const char *what;
   bool open;
-  bool lent; /* of a closure form: nobody else has it, it goes with its coroutine or serves again */
-  bool runs; /* of a closure form: its function has not returned */
-  bool in_order;
+  bool lent;     /* of a closure form: nobody else has it, it goes with its coroutine or serves again */
+  bool runs;     /* of a closure form: its function has not returned */
+  bool returned; /* likewise: it has, without an error */
+  bool in_order, traced;
   int index; /* while it is left: where on the stack it is */
   int line;  /* 0: not known */
   char source[LUA_IDSIZE];
@@ -33,6 +36,7 @@ typedef struct ltide_scope {
 #define SCOPE_META "tide.scope"
 enum { LENT_DATA = 64, MOST_SPARES = 16 };
 static const char key_spares; /* in the registry: an array of scopes that serve again */
+static const char key_trace;  /* likewise: {coroutine, message, traceback} of the last error in a replica's block */
 
 static ltide_scope *scope_of(const void *data) {
   return (ltide_scope *)((char *)(uintptr_t)data - offsetof(ltide_scope, data));
@@ -97,8 +101,9 @@ bool ltide_scopes_own(const ltide_record *r) {
  * with the block that calls it, after an error the pcall that caught that, and where a coroutine is closed nobody. */
 static bool closed_in_order(lua_State *L, const ltide_scope *s) {
   lua_Debug ar;
+  if (s->returned) return true;
   if (s->runs || !lua_isnil(L, 2)) return false;
-  return s->lent || (lua_getstack(L, 1, &ar) && lua_getinfo(L, "S", &ar) && *ar.what != 'C');
+  return lua_getstack(L, 1, &ar) && lua_getinfo(L, "S", &ar) && *ar.what != 'C';
 }
 
 static int scope_close(lua_State *L) {
@@ -120,7 +125,7 @@ static int scope_close(lua_State *L) {
 
 static int scope_unwind(lua_State *L) {
   ltide_scope *s = ltide_test_meta(L, 1, ltide_state_of(L)->scope_meta);
-  if (!s) return 0;
+  if (!s || !s->open) return 0;
   check_owner(L, s);
   leave_scope(L, s, 1, closed_in_order(L, s));
   return 0;
@@ -216,12 +221,78 @@ static void give_back(lua_State *L) {
   lua_pop(L, 1);
 }
 
+/* Pushes the traceback that was noted for the error at the index, or nil. */
+static bool push_noted(lua_State *L, lua_State *co, int error) {
+  int top = lua_gettop(L);
+  bool noted = false;
+  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &key_trace) == LUA_TTABLE) {
+    lua_rawgeti(L, -1, 1);
+    lua_rawgeti(L, -2, 2);
+    noted = lua_tothread(L, -2) == co && lua_rawequal(L, -1, error);
+    lua_rawgeti(L, top + 1, noted ? 3 : 0);
+  }
+  lua_replace(L, top + 1);
+  lua_settop(L, top + 1);
+  return noted;
+}
+
+/* The message handler of blocks in replicas, whose errors tide.parallel reports: notes the traceback before it is lost,
+ * but not when an inner block lets the error go on. */
+static int note_trace(lua_State *L) {
+  ltide_record *r = ltide_record_of(L);
+  bool again = r->raises && push_noted(L, L, 1);
+  r->raises = false;
+  lua_settop(L, 1);
+  if (again || lua_type(L, 1) != LUA_TSTRING) return 1;
+  lua_createtable(L, 3, 0);
+  lua_pushthread(L);
+  lua_rawseti(L, -2, 1);
+  lua_pushvalue(L, 1);
+  lua_rawseti(L, -2, 2);
+  luaL_traceback(L, L, NULL, 1);
+  lua_rawseti(L, -2, 3);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &key_trace);
+  return 1;
+}
+
+void ltide_push_trace(lua_State *L, lua_State *co) {
+  bool noted = push_noted(L, co, lua_gettop(L));
+  lua_pushnil(L); /* it is told once */
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &key_trace);
+  if (noted) return;
+  lua_pop(L, 1);
+  luaL_traceback(L, co, NULL, 0);
+}
+
+/* May an error end this coroutine, so that nothing is unwound? The main one is not resumed, as a rule. */
+static bool may_die(lua_State *L, const ltide_state *S) { return L != S->main || lua_isyieldable(L); }
+
+static int guarded_done(lua_State *L, int status, lua_KContext context) {
+  (void)context;
+  return status == LUA_OK || status == LUA_YIELD ? lua_gettop(L) : lua_error(L);
+}
+
+bool ltide_unguarded(lua_State *L) { return lua_isnone(L, lua_upvalueindex(1)) && may_die(L, ltide_enter(L)); }
+
+int ltide_guarded(lua_State *L, lua_CFunction fn) {
+  luaL_checkstack(L, 2, "tide: arguments");
+  lua_pushboolean(L, 1);
+  lua_pushcclosure(L, fn, 1);
+  lua_insert(L, 1);
+  return guarded_done(L, lua_pcallk(L, lua_gettop(L) - 1, LUA_MULTRET, 0, 0, guarded_done), 0);
+}
+
+/* Stack: the scope at `slot`, in a replica's block the message handler, then the results or the error. */
 static int scoped_done(lua_State *L, int status, lua_KContext slot) {
-  (void)status;
   ltide_scope *s = lua_touserdata(L, (int)slot);
-  s->runs = false;
-  leave_scope(L, s, (int)slot, true);
-  luaL_checkstack(L, LUA_MINSTACK, "tide: results of a block");
+  bool failed = status != LUA_OK && status != LUA_YIELD;
+  s->runs = false, s->returned = true;
+  if (failed || !lua_checkstack(L, LUA_MINSTACK + 8)) { /* the call of __close may need that many */
+    leave_scope(L, s, (int)slot, !failed);
+    s->record->raises = failed;
+    return failed ? lua_error(L) : luaL_error(L, "stack overflow (results of a block)");
+  }
+  if (s->traced) lua_remove(L, (int)slot + 1);
   if (s->lent) {
     lua_pushvalue(L, (int)slot);
     lua_closeslot(L, (int)slot);
@@ -235,10 +306,20 @@ static int scoped_done(lua_State *L, int status, lua_KContext slot) {
 
 /* Stack: the scope at fn_arg, the closure and its arguments behind it. */
 static int call_inside(lua_State *L, int fn_arg) {
-  ((ltide_scope *)lua_touserdata(L, fn_arg))->runs = true;
+  ltide_scope *s = lua_touserdata(L, fn_arg);
+  int n = lua_gettop(L) - fn_arg - 1, handler = 0;
+  s->runs = true, s->returned = s->traced = false;
   lua_toclose(L, fn_arg);
-  lua_callk(L, lua_gettop(L) - fn_arg - 1, LUA_MULTRET, fn_arg, scoped_done);
-  return scoped_done(L, LUA_OK, fn_arg);
+  if (!may_die(L, s->record->state)) {
+    lua_callk(L, n, LUA_MULTRET, fn_arg, scoped_done);
+    return scoped_done(L, LUA_OK, fn_arg);
+  }
+  if (s->record->replica) {
+    s->traced = true, handler = fn_arg + 1;
+    lua_pushcfunction(L, note_trace);
+    lua_insert(L, handler);
+  }
+  return scoped_done(L, lua_pcallk(L, n, LUA_MULTRET, handler, fn_arg, scoped_done), fn_arg);
 }
 
 static void *new_block(lua_State *L, const char *what, bool lent, ltide_leave_fn leave, size_t size) {

@@ -11,7 +11,8 @@ typedef struct ltide_record {
   struct ltide_arena *inherited; /* the one around the call of tide.parallel that made it: a reference, or NULL */
   struct ltide_scope **scopes;   /* open scopes, outermost first */
   int depth, capacity;
-  bool turns; /* of tide.parallel: other replicas run while it would wait */
+  bool replica, turns; /* of tide.parallel; other replicas run while it would wait */
+  bool raises;         /* an error that has been noted goes on from a block */
 } ltide_record;
 
 /* Is all that the open scopes have set the coroutine's own, so that others may run in the middle of them? */
@@ -23,6 +24,13 @@ ltide_record *ltide_record_of(lua_State *L);
 ltide_record *ltide_make_record(lua_State *L, int thread);
 /* For L, whose record it is, where a block is left: what ltide_enter does as far as that allocates nothing. */
 void ltide_bind_record(lua_State *L, ltide_record *r);
+
+/* Functions that have something to close besides blocks begin with `if (ltide_unguarded(L)) return ltide_guarded(L,
+ * fn)` with their own name: that calls them again, so that it is closed also where an error ends the coroutine. */
+bool ltide_unguarded(lua_State *L);
+int ltide_guarded(lua_State *L, lua_CFunction fn);
+/* Pushes the traceback of the error at the top of the stack, which has ended the replica's coroutine. */
+void ltide_push_trace(lua_State *L, lua_State *co);
 
 /* The data of the scope at the index while it is open, else NULL. */
 void *ltide_block_data(lua_State *L, int index);

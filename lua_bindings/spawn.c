@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "args.h"
+#include "scope.h"
 #include "serialize.h"
 #include "tide/ipc.h"
 
@@ -401,6 +402,7 @@ static void start_all(lua_State *L, context *c, int index, const char *exe) {
 
 static int lspawn(lua_State *L) {
   static const char *const keys[] = {"nprocs", "args", "join", "exe", NULL};
+  if (ltide_unguarded(L)) return ltide_guarded(L, lspawn);
   ltide_state *S = ltide_enter(L);
   lua_settop(L, 2);
   bool is_function = lua_isfunction(L, 1) && !lua_iscfunction(L, 1);

@@ -271,7 +271,10 @@ static void note_thread(ltide_state *S) {
 /* What is bound has changed, by the host or since it was freed: the next call binds its coroutine's again. */
 static void rebound(void) { ltide_last = NULL; }
 
+static bool is_bound(const lua_State *L) { return L == ltide_last && ltide_last_epoch == atomic_load(&ltide_epoch); }
+
 ltide_state *ltide_state_of(lua_State *L) {
+  if (is_bound(L)) return ltide_last_state;
   lua_rawgetp(L, LUA_REGISTRYINDEX, &key_state);
   ltide_state *S = lua_touserdata(L, -1);
   lua_pop(L, 1);
@@ -292,8 +295,6 @@ static void bind(ltide_state *S, const ltide_record *r) {
   tide_site_set(site, NULL);
   tide_warn_set(ltide_warn_hook, NULL);
 }
-
-static bool is_bound(const lua_State *L) { return L == ltide_last && ltide_last_epoch == atomic_load(&ltide_epoch); }
 
 ltide_record *ltide_record_of(lua_State *L) { return is_bound(L) ? ltide_last_state->record : find_record(L); }
 

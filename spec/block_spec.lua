@@ -92,3 +92,188 @@ describe("a tide.scope that is dropped", function()
     assert.are.equal("true\n", out)
   end)
 end)
+
+-- Every closure form: how to begin one around fn, and what shows that it is in force.
+local kinds = {}
+local function kind(name, begin, value) kinds[#kinds + 1] = { name = name, begin = begin, value = value } end
+
+kind("device_scope", function(fn) return tide.device_scope(D.cuda and "cuda" or "cpu", fn) end,
+  function() return tostring(tide.zeros(1).device) end)
+kind("fork_rng", function(fn)
+  return tide.random.fork_rng(function()
+    tide.rand(5, { device = D.dev })
+    return fn()
+  end)
+end, function()
+  local state = D.cuda and tide.cuda.get_rng_state() or tide.get_rng_state()
+  return table.concat(state:totable(), " ")
+end)
+kind("nvtx.range", function(fn) return tide.cuda.nvtx.range("block", fn) end, function()
+  local depth = tide.cuda.nvtx.range_push "depth"
+  tide.cuda.nvtx.range_pop()
+  return depth
+end)
+kind("sync_debug_mode", function(fn) return tide.cuda.sync_debug_mode("warn", fn) end, tide.cuda.get_sync_debug_mode)
+local path = os.tmpname()
+kind("profiler.trace", function(fn) return tide.cuda.profiler.trace(fn, path) end, function()
+  return (pcall(tide.cuda.profiler.trace, function() end, path)) -- one recording at a time
+end)
+if D.cuda then
+  local cuda = tide.cuda
+  local last, side, pool = D.devices - 1, cuda.Stream(), cuda.MemPool()
+  kind("cuda.device", function(fn) return cuda.device(last, fn) end, cuda.current_device)
+  kind("cuda.stream", function(fn) return cuda.stream(side, fn) end, function() return cuda.current_stream().cuda_stream end)
+  kind("use_mem_pool", function(fn) return cuda.use_mem_pool(pool, fn) end, function() return true end)
+  kind("caching_allocator_disabled", cuda.caching_allocator_disabled, cuda.is_caching_allocator_enabled)
+  kind("memory.scope", function(fn) return cuda.memory.scope("block", fn) end, function() return true end)
+  kind("graph", function(fn) return cuda.graph(cuda.CUDAGraph(), fn) end, function()
+    return (pcall(cuda.synchronize))
+  end)
+end
+if D.cuda then
+  kind("scope", tide.scope, function() return tide.cuda.memory_allocated() end)
+end
+
+describe("a closure form", function()
+  D.watch(before_each, after_each)
+  teardown(function() os.remove(path) end)
+
+  -- What shows that blocks are in force is the same before and after `leave(begin, body)`.
+  local function check(leave)
+    for _, k in ipairs(kinds) do
+      collectgarbage()
+      collectgarbage()
+      local before = k.value()
+      collectgarbage "stop" -- nothing is left to the collector
+      local inside = false
+      leave(k.begin, function(...)
+        inside = true
+        if k.name == "scope" then tide.ones(1000, { device = "cuda" }) end
+        return ...
+      end)
+      collectgarbage "restart"
+      assert.is_true(inside, k.name)
+      assert.are.equal(before, k.value(), k.name)
+    end
+  end
+
+  it("ends where an error ends its coroutine", function()
+    check(function(begin, body)
+      local co = coroutine.create(function()
+        begin(function()
+          body()
+          error "inside"
+        end)
+      end)
+      local ok, e = coroutine.resume(co)
+      assert.is_true(not ok and e:find "inside" ~= nil)
+    end)
+  end)
+
+  it("ends where the error comes after a yield, and from below other calls", function()
+    check(function(begin, body)
+      local mark = {}
+      local co = coroutine.create(function()
+        begin(function()
+          body()
+          coroutine.yield(7)
+          table.sort({ 3, 2, 1 }, function() error(mark) end)
+        end)
+      end)
+      local ok, seven = coroutine.resume(co)
+      assert.is_true(ok and seven == 7)
+      local e
+      ok, e = coroutine.resume(co)
+      assert.is_true(not ok and e == mark)
+      assert.are.equal("dead", coroutine.status(co))
+    end)
+  end)
+
+  it("ends where a metamethod began it in a coroutine that dies", function()
+    check(function(begin, body)
+      local co = coroutine.create(function()
+        local t = setmetatable({}, { __len = function() return begin(function() body() error "inside" end) end })
+        return #t
+      end)
+      assert.is_false((coroutine.resume(co)))
+    end)
+  end)
+
+  it("ends where its coroutine is closed", function()
+    check(function(begin, body)
+      local co = coroutine.create(function() begin(function() body() coroutine.yield() end) end)
+      assert.is_true((coroutine.resume(co)))
+      assert.is_true(coroutine.close(co))
+    end)
+  end)
+
+  it("ends inside others, the inner one first", function()
+    check(function(begin, body)
+      local co = coroutine.create(function()
+        begin(function()
+          body()
+          tide.device_scope("cpu", function()
+            tide.scope(function() tide.keep(5) end)
+          end)
+        end)
+      end)
+      assert.is_false((coroutine.resume(co)))
+    end)
+  end)
+
+  it("gives back what its function does, in a coroutine too", function()
+    check(function(begin, body)
+      local got = coroutine.wrap(function()
+        return table.pack(begin(function() return body(coroutine.yield(1), nil, 3) end))
+      end)
+      assert.are.equal(1, got())
+      local list = got "two"
+      if type(list[1]) == "table" then table.remove(list, 1) end
+      assert.are.same({ "two", nil, 3 }, { list[1], list[2], list[3] })
+    end)
+  end)
+
+  it("keeps an error that a pcall around it in the coroutine catches", function()
+    check(function(begin, body)
+      coroutine.wrap(function()
+        local ok, e = pcall(begin, function()
+          body()
+          tide.keep(5)
+        end)
+        assert.are.equal("ArgumentError", not ok and e.kind)
+        assert.is_truthy(e.traceback:find("block_spec.lua", 1, true))
+      end)()
+    end)
+  end)
+
+  it("ends in the other replicas where one fails, also in a coroutine that dies of it", function()
+    local inside
+    local co = coroutine.create(function()
+      tide.parallel.apply({
+        function()
+          tide.scope(function()
+            inside = D.tensor { 1. }
+            inside:sum():item() -- the other one's turn
+          end)
+        end,
+        function() error "the other" end,
+      }, { {}, {} })
+    end)
+    local ok, e = coroutine.resume(co)
+    assert.is_true(not ok and e:find "the other" ~= nil)
+    D.raises("StateError", inside.sum, inside)
+  end)
+
+  it("leaves the traceback to the report of a replica", function()
+    local function guilty_function(text) error(text) end
+    local ok, e = pcall(tide.parallel.apply, function(text)
+      pcall(tide.device_scope, "cpu", error, "caught")
+      tide.scope(function()
+        tide.device_scope("cpu", function() guilty_function(text) end)
+      end)
+    end, { { "deep" } })
+    assert.is_false(ok)
+    assert.is_truthy(e:find("guilty_function", 1, true), e)
+    assert.is_nil(e:find("caught", 1, true), e)
+  end)
+end)

@@ -1,5 +1,5 @@
 /* host_test.c: what a host does around its scripts: it binds devices of its own, moves a Lua state to another thread,
- * closes one there, and runs out of memory on a thread that a state has left.
+ * closes one there, runs out of memory on a thread that a state has left, and resumes coroutines that die.
  *
  * usage: host_test tide.so      Simulated devices stand in: two of them. */
 #include <dlfcn.h>
@@ -12,6 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tide/debug.h"
+#include "tide/graph.h"
+#include "tide/memory.h"
 #include "tide/tide.h"
 
 /* The host knows of tide what the module has brought. */
@@ -71,6 +74,30 @@ static void test_bind(lua_State *L) {
   TIDE(tide_current_bind)(NULL);
   check(TIDE(tide_current_device)() == 0, "the host's device is not its own");
   run(L, "cuda.set_device(0); cuda.device(1, function() host(); assert(cuda.current_device() == 1) end)");
+}
+
+/* Nothing has called tide from Lua since: what the host finds must be right at once. */
+static void check_resumed(lua_State *co, lua_State *from) {
+  int n;
+  check(luaL_loadstring(co, "cuda.sync_debug_mode('error', function()\n"
+                            "  cuda.caching_allocator_disabled(function()\n"
+                            "    cuda.graph(cuda.CUDAGraph(), function() error 'inside' end)\n"
+                            "  end)\n"
+                            "end)") == LUA_OK,
+        "no script");
+  check(lua_resume(co, from, 0, &n) == LUA_ERRRUN, "a coroutine has not died");
+  check(TIDE(tide_sync_debug_get)() == TIDE_SYNC_DEFAULT, "a dead coroutine's mode is in force");
+  check(TIDE(tide_allocator_get_caching)(), "a dead coroutine's allocations are not cached");
+  check(!TIDE(tide_current_is_capturing)(), "a dead coroutine's graph is captured");
+  check(TIDE(tide_device_synchronize)(0) == TIDE_OK, "a dead coroutine keeps the host from waiting");
+}
+
+static void test_resumed(lua_State *L) {
+  check_resumed(lua_newthread(L), L);
+  lua_pop(L, 1);
+  lua_State *own = open_state(); /* a host may resume the main coroutine, too */
+  check_resumed(own, NULL);
+  lua_close(own);
 }
 
 static void *start(void *L) {
@@ -218,6 +245,7 @@ int main(int argc, char **argv) {
   check(TIDE(tide_init)(NULL) == TIDE_OK, "no tide");
   test_base(L);
   test_bind(L);
+  test_resumed(L);
   test_moved(L);
   test_memory();
   test_closed();
