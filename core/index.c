@@ -8,6 +8,7 @@
  *
  * Invariant: the dense side of a gather or scatter has one stride for all positions of the index tensor, whatever its
  * number of dims. */
+#include "determinism.h"
 #include "tensor.h"
 
 /* ---- by an index tensor ---- */
@@ -74,6 +75,7 @@ static tide_status move(bool scatter, const tide_tensor *sparse, int dim, const 
   tide__head_set(&a.head, 1, scatter ? dense : sparse, &q);
   tide__head_set(&a.head, 2, index, &q);
   a.item_size = (int32_t)tide__itemsize(sparse->dtype);
+  a.ordered = scatter && tide__deterministic();
   a.index_dtype = index->dtype, a.index_base = base, a.ndim = 0;
   a.count = index->numel;
   a.length = sparse->ndim ? sparse->size[dim] : 1;

@@ -7,6 +7,7 @@
  *
  * Invariant: a kernel is launched only with a function of its device, with sizes that the device and the function
  * allow; storages know the stream before the work is queued. */
+#include "determinism.h"
 #include "jit.h"
 
 #include <stdio.h>
@@ -30,6 +31,8 @@ struct tide_kernel {
   char type[PARAMS][TIDE_JIT_TYPE]; /* with the template's argument in the place of its parameter */
   tide_kernel_param param[PARAMS];
   uint16_t offset[PARAMS], pointer[PARAMS];
+  bool unordered; /* its atomics may depend on the order of threads */
+  _Atomic bool warned;
   int options_count;
   char *options[OPTIONS];
   loaded on[TIDE_MAX_DEVICES + 1]; /* of the CPU, then of each device */
@@ -199,6 +202,12 @@ static tide_status renew(tide_kernel *k) {
   return TIDE_OK;
 }
 
+/* Sums of floats, and what comes last; minima, maxima, bits and counters come out the same in any order. */
+static const char *const unordered[] = {
+    "atomicAdd",  "atomicAdd_block",  "atomicAdd_system",  "atomicSub", "atomicSub_block", "atomicSub_system",
+    "atomicExch", "atomicExch_block", "atomicExch_system", "atomicCAS", "atomicCAS_block", "atomicCAS_system",
+    NULL};
+
 static tide_status fill(tide_kernel *k, const char *const *options, int n) {
   char line[120];
   const loaded *first;
@@ -209,6 +218,7 @@ static tide_status fill(tide_kernel *k, const char *const *options, int n) {
     return tide__fail(TIDE_VALUE, "%s: the kernel is a template, got %s, expected an instance such as %s<float>",
                       k->what, k->name, k->name);
   TIDE_TRY(read_params(k));
+  k->unordered = tide__parse_finds(k->source, unordered) != NULL;
   TIDE_TRY(copy_options(k, options, n));
   return prepare(&first, k, tide_is_available() ? tide_current_device() : TIDE_CPU);
 }
@@ -417,6 +427,13 @@ static tide_status pack(packed *to, tide_launch *a, const loaded **l, tide_kerne
   return TIDE_OK;
 }
 
+/* On the CPU blocks run in order then. */
+static tide_status check_order(bool is_unordered, _Atomic bool *warned, const char *name, int device) {
+  if (TIDE_LIKELY(!is_unordered || device < 0 || !tide__deterministic())) return TIDE_OK;
+  if (tide_get_deterministic() == TIDE_DETERMINISM_WARN && atomic_exchange(warned, true)) return TIDE_OK;
+  return tide__determinism_refuse(name, "it uses atomic operations");
+}
+
 tide_status tide_kernel_launch(tide_kernel *k, const tide_grid *g, const tide_operand *args, int n) {
   packed bytes;
   tide_launch a;
@@ -425,6 +442,7 @@ tide_status tide_kernel_launch(tide_kernel *k, const tide_grid *g, const tide_op
   if (TIDE_UNLIKELY(!k || !g || (n && !args)))
     return tide__fail(TIDE_ARGUMENT, "kernel_launch: wrong arguments, expected a kernel, sizes and arguments");
   TIDE_TRY(pack(&bytes, &a, &l, k, g, args, n));
+  TIDE_TRY(check_order(k->unordered, &k->warned, k->name, a.device));
   TIDE_TRY(tide__queue_begin(&q, a.device));
   if (g->stream) q.stream = g->stream;
   tide__jit_launch_begin();
@@ -438,6 +456,8 @@ tide_status tide_kernel_launch(tide_kernel *k, const tide_grid *g, const tide_op
 
 struct tide_bound {
   uint32_t epoch;
+  bool unordered;
+  _Atomic bool warned;
   const tide_compiler *compiler;
   void *function;
   tide_stream *stream; /* retained; NULL: the current one */
@@ -473,6 +493,7 @@ tide_status tide_kernel_bind(tide_bound **out, tide_kernel *k, const tide_grid *
     tide_bound_free(b);
     return status;
   }
+  b->unordered = k->unordered;
   b->epoch = k->made, b->compiler = l->compiler, b->function = l->function.handle;
   memcpy(b->offset, k->offset, sizeof b->offset), memcpy(b->pointer, k->pointer, sizeof b->pointer);
   b->launch.offset = b->offset, b->launch.pointer = b->pointer;
@@ -487,6 +508,7 @@ tide_status tide_bound_launch(tide_bound *b) {
   tide__queue q = {.stream = b->stream};
   if (TIDE_UNLIKELY(b->epoch != tide__epoch_now()))
     return tide__fail(TIDE_STATE, "launch: what was bound belongs to a runtime that has ended or was reset");
+  TIDE_TRY(check_order(b->unordered, &b->warned, "launch", b->launch.device));
   TIDE_TRY(tide__queue_begin(&q, b->launch.device));
   if (b->stream) q.stream = b->stream;
   tide__jit_launch_begin();

@@ -106,6 +106,7 @@ typedef struct tide_gemm_args {
 typedef struct tide_index_args {
   tide_head head;
   int32_t item_size, index_dtype, index_base, ndim, nouter;
+  int32_t ordered; /* of a scatter: where an index is there twice, the last one in order is to stay */
   int64_t count, length, outer, inner;
   int64_t size[TIDE_MAX_DIMS], stride[2][TIDE_MAX_DIMS], pitch[2];
 } tide_index_args;

@@ -1,6 +1,7 @@
 /* index.cu: gather and scatter along one dim, and the positions of nonzero bytes.
  *
  * Elements are moved as words of their size, or of up to 16 bytes where the innermost dim is contiguous on both sides.
+ * Where an order is asked for, a kernel before it finds which index is the last one for each destination.
  * A bad index touches no memory: the first one fills the mailbox, which the host reads at its next wait. */
 #include <cub/device/device_select.cuh>
 #include <thrust/iterator/counting_iterator.h>
@@ -15,6 +16,7 @@ constexpr int THREADS = 256;
 struct IndexArgs {
   void *to;
   const void *from, *index;
+  const unsigned long long *last; /* of each destination, counted from 1; or NULL: any may stay */
   int64_t n, length, count, inner;
   uint32_t *taken;
   tidek_mailbox *mailbox;
@@ -59,7 +61,7 @@ template <class W> static __device__ __forceinline__ W zero_word() {
 template <class W> __global__ void __launch_bounds__(THREADS) index_kernel(const __grid_constant__ IndexArgs a) {
   kernel_begin();
   constexpr int EACH = 4;
-  int64_t start = (int64_t)blockIdx.x * (THREADS * EACH) + threadIdx.x, to[EACH], from[EACH], value[EACH];
+  int64_t start = (int64_t)blockIdx.x * (THREADS * EACH) + threadIdx.x, to[EACH], from[EACH], value[EACH], place[EACH];
 #pragma unroll
   for (int e = 0; e < EACH; e++) {
     int64_t i = start + e * THREADS < a.n ? start + e * THREADS : a.n - 1, k = i;
@@ -71,23 +73,35 @@ template <class W> __global__ void __launch_bounds__(THREADS) index_kernel(const
       dim_offsets(a, outer, 0, a.nouter, to[e], from[e]);
     }
     value[e] = a.wide ? ((const int64_t *)a.index)[k] : ((const int32_t *)a.index)[k];
+    place[e] = k;
     (a.scatter ? from[e] : to[e]) += k * a.pitch[a.scatter];
   }
   W word[EACH];
-  bool good[EACH];
+  bool good[EACH], stays[EACH];
 #pragma unroll
   for (int e = 0; e < EACH; e++) {
     int64_t at = value[e] < 0 ? value[e] + a.length : value[e] - a.base;
     good[e] = at >= 0 && at < a.length;
+    stays[e] = !a.scatter || (good[e] && (!a.last || a.last[at] == (unsigned long long)place[e] + 1));
     (a.scatter ? to[e] : from[e]) += (good[e] ? at : 0) * a.pitch[!a.scatter];
     word[e] = good[e] ? ((const W *)a.from)[from[e]] : zero_word<W>();
   }
 #pragma unroll
   for (int e = 0; e < EACH; e++) {
     if (start + e * THREADS >= a.n) break;
-    if (good[e] || !a.scatter) ((W *)a.to)[to[e]] = word[e];
+    if (stays[e]) ((W *)a.to)[to[e]] = word[e];
     if (!good[e]) report(a, value[e]);
   }
+}
+
+/* Which index is the last one for each destination, whatever the order in which threads run. */
+static __global__ void last_kernel(const IndexArgs a, unsigned long long *last) {
+  kernel_begin();
+  int64_t k = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+  if (k >= a.count) return;
+  int64_t value = a.wide ? ((const int64_t *)a.index)[k] : ((const int32_t *)a.index)[k];
+  int64_t at = value < 0 ? value + a.length : value - a.base;
+  if (at >= 0 && at < a.length) atomicMax(&last[at], (unsigned long long)k + 1);
 }
 
 /* Moves wider words where the innermost dim allows it; returns their size. */
@@ -107,7 +121,7 @@ static int widen(IndexArgs &r, int bytes) {
 }
 
 static int launch_index(cudaStream_t stream, const tide_index_args *a, uint32_t *taken, tidek_mailbox *mailbox,
-                        int scatter) {
+                        int scatter, void *last) {
   IndexArgs r = {};
   r.to = a->head.ptr[0], r.from = a->head.ptr[1], r.index = a->head.ptr[2];
   r.n = a->outer * a->count * a->inner, r.length = a->length, r.count = a->count, r.inner = a->inner;
@@ -119,6 +133,14 @@ static int launch_index(cudaStream_t stream, const tide_index_args *a, uint32_t 
   for (int d = 0; d < a->ndim; d++) {
     r.size[d] = a->size[d];
     for (int k = 0; k < 2; k++) r.stride[d][k] = a->stride[k][d];
+  }
+  if (last) {
+    cudaError_t rc = cudaMemsetAsync(last, 0, (size_t)a->length * sizeof(unsigned long long), stream);
+    if (rc == cudaSuccess)
+      rc = (cudaError_t)launch(last_kernel, ceil_div(r.count, THREADS), THREADS, stream, (const IndexArgs)r,
+                               (unsigned long long *)last);
+    if (rc != cudaSuccess) return (int)rc;
+    r.last = (const unsigned long long *)last;
   }
   void (*kernel)(const IndexArgs);
   switch (widen(r, a->item_size)) {
@@ -142,11 +164,15 @@ static cudaError_t select_positions(void *scratch, size_t &bytes, const tide_com
 } // namespace tidek
 
 int tidek_gather(cudaStream_t stream, const tide_index_args *a, uint32_t *taken, tidek_mailbox *mailbox) {
-  return tidek::launch_index(stream, a, taken, mailbox, 0);
+  return tidek::launch_index(stream, a, taken, mailbox, 0, nullptr);
 }
 
-int tidek_scatter(cudaStream_t stream, const tide_index_args *a, uint32_t *taken, tidek_mailbox *mailbox) {
-  return tidek::launch_index(stream, a, taken, mailbox, 1);
+size_t tidek_scatter_scratch(const tide_index_args *a) {
+  return a->ordered && a->count > 1 ? (size_t)a->length * sizeof(unsigned long long) : 0;
+}
+
+int tidek_scatter(cudaStream_t stream, const tide_index_args *a, uint32_t *taken, tidek_mailbox *mailbox, void *last) {
+  return tidek::launch_index(stream, a, taken, mailbox, 1, last);
 }
 
 int tidek_compact_scratch(size_t *bytes, const tide_compact_args *a) {

@@ -309,6 +309,7 @@ void ltide_open_matmul(lua_State *L, ltide_state *S);
 void ltide_open_fft(lua_State *L, ltide_state *S);
 void ltide_open_random(lua_State *L, ltide_state *S);
 void ltide_open_format(lua_State *L, ltide_state *S);
+void ltide_open_determinism(lua_State *L, ltide_state *S);
 void ltide_open_io(lua_State *L, ltide_state *S);
 void ltide_open_jit(lua_State *L, ltide_state *S);
 void ltide_open_api(lua_State *L, ltide_state *S); /* for hosts: tide_lua.h */

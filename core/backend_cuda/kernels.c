@@ -88,24 +88,30 @@ tide_status tide__cuda_randperm(tide_stream *stream, const tide_randperm_args *a
 
 /* ---- with a mailbox ---- */
 
-typedef int (*index_launcher)(cudaStream_t, const tide_index_args *, uint32_t *, tidek_mailbox *);
-
-static tide_status index_slot(tide_stream *stream, const tide_index_args *a, index_launcher launcher,
-                              const char *what) {
+tide_status tide__cuda_gather(tide_stream *stream, const tide_index_args *a) {
   const cuda_stream *s = cuda_stream_of(stream);
   uint32_t *taken;
   tidek_mailbox *mailbox;
   cuda_scope scope = cuda_enter(s->device);
   tide_status status = tide__cuda_mailbox(&taken, &mailbox, s->device);
-  if (status == TIDE_OK) status = tide__cuda_check(s->device, what, launcher(s->handle, a, taken, mailbox));
+  if (status == TIDE_OK) status = tide__cuda_check(s->device, "gather", tidek_gather(s->handle, a, taken, mailbox));
   cuda_leave(scope);
   return status;
 }
 
-tide_status tide__cuda_gather(tide_stream *stream, const tide_index_args *a) {
-  return index_slot(stream, a, tidek_gather, "gather");
-}
-
+/* Which index is the last one for each destination is found in scratch memory. */
 tide_status tide__cuda_scatter(tide_stream *stream, const tide_index_args *a) {
-  return index_slot(stream, a, tidek_scatter, "scatter");
+  const cuda_stream *s = cuda_stream_of(stream);
+  uint32_t *taken;
+  tidek_mailbox *mailbox;
+  size_t bytes = tidek_scatter_scratch(a);
+  void *last = NULL;
+  if (bytes) CUDA_TRY(tide__cuda_host->scratch_get(&last, stream, bytes));
+  cuda_scope scope = cuda_enter(s->device);
+  tide_status status = tide__cuda_mailbox(&taken, &mailbox, s->device);
+  if (status == TIDE_OK)
+    status = tide__cuda_check(s->device, "scatter", tidek_scatter(s->handle, a, taken, mailbox, last));
+  cuda_leave(scope);
+  if (last) tide__cuda_host->scratch_put(stream, last);
+  return status;
 }

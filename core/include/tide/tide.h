@@ -511,6 +511,19 @@ TIDE_API tide_status tide_addmm(tide_tensor **out, const tide_tensor *c, const t
 TIDE_API void tide_set_tf32(bool allowed); /* float32 products may use tf32; off at the start */
 TIDE_API bool tide_get_tf32(void);
 
+/* ---- equal results of equal programs ---- */
+
+typedef enum tide_determinism {
+  TIDE_DETERMINISM_OFF,
+  TIDE_DETERMINISM_WARN, /* as ON, but what has no deterministic way only warns */
+  TIDE_DETERMINISM_ON
+} tide_determinism;
+/* Of the process; OFF at the start. Otherwise nothing that tide computes depends on the order in which threads run: of
+ * indexes that repeat the last one is written, and raw kernels run in order on the CPU; on an accelerator those are
+ * refused whose atomic operations depend on the order. */
+TIDE_API tide_status tide_set_deterministic(tide_determinism mode);
+TIDE_API tide_determinism tide_get_deterministic(void);
+
 /* ---- Random numbers
  * -------------------------------------------------------------------------------------------------------------- */
 
