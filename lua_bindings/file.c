@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FILE_META "tide.file"
+#define FILE_META    "tide.file"
+#define MAPPING_META "tide.mapping"
 
 static int file_close(lua_State *L) {
   ltide_file *f = ltide_test_object(L, 1, FILE_META);
@@ -62,4 +63,25 @@ void ltide_file_finish(lua_State *L, ltide_file *f) {
   tide_file *written = f->written;
   f->file = NULL, f->written = NULL;
   ltide_try(L, tide_file_finish(written));
+}
+
+static int mapping_close(lua_State *L) {
+  tide_mapping **m = luaL_checkudata(L, 1, MAPPING_META);
+  tide_mapping_release(*m);
+  *m = NULL;
+  return 0;
+}
+
+tide_mapping *ltide_push_mapping(lua_State *L, FILE *file, const char *name) {
+  tide_mapping **m = lua_newuserdatauv(L, sizeof *m, 0);
+  *m = NULL;
+  if (luaL_newmetatable(L, MAPPING_META)) {
+    static const luaL_Reg meta[] = {{"__gc", mapping_close}, {"__close", mapping_close}, {0}};
+    luaL_setfuncs(L, meta, 0);
+  }
+  lua_setmetatable(L, -2);
+  lua_toclose(L, -1);
+  if (tide_mapping_new(m, file) != TIDE_OK)
+    ltide_error(L, "FileError", "%s: %s: %s", ltide_function_name(L), name, tide_error_get()->message);
+  return *m;
 }

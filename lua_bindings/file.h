@@ -21,6 +21,8 @@ ltide_file *ltide_push_file(lua_State *L);
 FILE *ltide_check_file(lua_State *L, int arg, bool write, ltide_file **own, const char **name);
 /* The end of writing, and nothing for NULL. What was there before stays where it raises an error. */
 void ltide_file_finish(lua_State *L, ltide_file *f);
+/* The file as memory, or an error: pushes the handle, which goes with its scope. */
+tide_mapping *ltide_push_mapping(lua_State *L, FILE *file, const char *name);
 /* Raises a FileError from errno; what: "read" or "written". */
 int ltide_file_error(lua_State *L, const char *what, const char *name);
 

@@ -2,7 +2,8 @@
  *
  * A value is a tag and what belongs to it, in the machine's byte order, which the head of a file tells. Tables and
  * tensors are numbered as they are met, and one that was met before is written as its number; so are storages, whose
- * bytes stand behind the first tensor on each. So what is shared stays shared, and a table may hold itself.
+ * bytes stand behind the first tensor on each. So what is shared stays shared, and a table may hold itself. Large ones
+ * begin at multiples of 64 in the file, so that they can be used where they are when the file is mapped.
  *
  * Invariant of reading: nothing in a file is believed. Sizes are compared with what the file has left before memory is
  * asked for, and core checks that a tensor lies inside its storage. */
@@ -17,6 +18,7 @@
 
 static const char magic[8] = "tide\1\n\r";
 static const uint32_t byte_order = 0x01020304;
+enum { ALIGN = 64, LARGE = 4096 };
 enum { DEEPEST = 1000 }; /* tables in tables; each level takes some of the C stack */
 
 /* {==== Writing */
@@ -79,6 +81,17 @@ static void wait_for(lua_State *L, int device) {
   ltide_try(L, tide_stream_synchronize(stream));
 }
 
+/* The number of bytes that follow; -1 - n says that as many zeros as stand behind it come before them. */
+static void put_length(writer *w, int64_t n) {
+  static const char zeros[ALIGN];
+  off_t at = w->file && n >= LARGE ? ftello(w->file) : -1;
+  put_int(w, at < 0 ? n : -1 - n);
+  if (at < 0) return;
+  int64_t pad = (ALIGN - ((int64_t)at + 2 * (int64_t)sizeof n) % ALIGN) % ALIGN;
+  put_int(w, pad);
+  put(w, zeros, (size_t)pad);
+}
+
 static void put_storage(writer *w, const tide_tensor *x) {
   lua_State *L = w->L;
   const tide_storage *storage = tide_tensor_storage(x);
@@ -97,7 +110,7 @@ static void put_storage(writer *w, const tide_tensor *x) {
            device < 0 ? (size_t)snprintf(name, sizeof name, "cpu")
                       : (size_t)snprintf(name, sizeof name, "cuda:%d", device));
   int64_t n = (int64_t)tide_storage_nbytes(storage);
-  put_int(w, n);
+  put_length(w, n);
   if (!n) return;
   if (!w->file) {
     wait_for(L, device);
@@ -233,7 +246,8 @@ typedef struct reader {
   const char *name;           /* of the file */
   int objects, storages, map; /* stack indexes */
   lua_Integer count, storage_count;
-  int64_t end; /* of the file, or -1 where it cannot be told */
+  int64_t end;           /* of the file, or -1 where it cannot be told */
+  tide_mapping *mapping; /* of the file, or NULL */
   bool shared;
 } reader;
 
@@ -255,10 +269,33 @@ static int64_t get_int(const reader *r) {
 }
 
 /* A number of bytes that follow. */
-static size_t get_length(const reader *r) {
-  int64_t n = get_int(r);
+static size_t check_length(const reader *r, int64_t n) {
   if (n < 0 || (r->end >= 0 && n > r->end - (int64_t)ftello(r->file))) broken(r, "a length is wrong");
   return (size_t)n;
+}
+
+static size_t get_length(const reader *r) { return check_length(r, get_int(r)); }
+
+/* The same of a storage, which zeros may stand before. */
+static size_t get_padded_length(const reader *r) {
+  char zeros[ALIGN];
+  int64_t n = get_int(r);
+  if (n < 0) {
+    n = -1 - n;
+    int64_t pad = get_int(r);
+    if (pad < 0 || pad >= ALIGN) broken(r, "a length is wrong");
+    get(r, zeros, (size_t)pad);
+  }
+  return check_length(r, n);
+}
+
+/* The bytes that follow, where they are in the mapped file; false where they must be read. */
+static bool map_bytes(tide_tensor **out, const reader *r, int64_t n) {
+  int64_t at = r->mapping && n >= LARGE ? (int64_t)ftello(r->file) : -1;
+  if (at < 0 || at % ALIGN || n > tide_mapping_size(r->mapping) - at) return false;
+  ltide_try(r->L, tide_mapping_tensor(out, r->mapping, at, n));
+  if (fseeko(r->file, (off_t)n, SEEK_CUR)) ltide_file_error(r->L, "read", r->name);
+  return true;
 }
 
 static const char *push_text(const reader *r) {
@@ -299,11 +336,12 @@ static void push_storage(reader *r) {
   lua_State *L = r->L;
   push_text(r);
   int device = get_device(r);
-  int64_t n = (int64_t)get_length(r);
+  int64_t n = (int64_t)get_padded_length(r);
   ltide_tensor *u = ltide_new_tensor(L, r->S);
   tide_options o = {TIDE_UINT8, TIDE_CPU, false};
-  ltide_try(L, tide_empty(&u->t, &n, 1, &o));
-  if (n) get(r, tide_tensor_data(u->t), (size_t)n);
+  bool mapped = map_bytes(&u->t, r, n);
+  if (!mapped) ltide_try(L, tide_empty(&u->t, &n, 1, &o));
+  if (n && !mapped) get(r, tide_tensor_data(u->t), (size_t)n);
   if (device != TIDE_CPU) {
     ltide_tensor *there = ltide_new_tensor(L, r->S);
     o.device = device;
@@ -441,13 +479,14 @@ static int64_t find_end(FILE *file) {
   return fseeko(file, here, SEEK_SET) ? -1 : end;
 }
 
-void ltide_read_value(lua_State *L, ltide_state *S, FILE *file, const char *name, int map, bool shared) {
+static void read_value(lua_State *L, ltide_state *S, FILE *file, const char *name, int map, bool shared,
+                       tide_mapping *mapping) {
   int top = lua_gettop(L);
   char head[sizeof magic];
   uint32_t order;
   lua_newtable(L);
   lua_newtable(L);
-  reader r = {L, S, file, name, top + 1, top + 2, map, .shared = shared};
+  reader r = {L, S, file, name, top + 1, top + 2, map, .shared = shared, .mapping = mapping};
   r.end = find_end(file);
   get(&r, head, sizeof head);
   if (memcmp(head, magic, sizeof head)) broken(&r, "the head is not tide's");
@@ -457,6 +496,10 @@ void ltide_read_value(lua_State *L, ltide_state *S, FILE *file, const char *name
   lua_replace(L, top + 1);
   lua_settop(L, top + 1);
   ltide_made(L, S);
+}
+
+void ltide_read_value(lua_State *L, ltide_state *S, FILE *file, const char *name, int map, bool shared) {
+  read_value(L, S, file, name, map, shared, NULL);
 }
 
 /* {==== The functions */
@@ -475,24 +518,27 @@ static int lsave(lua_State *L) {
   return 0;
 }
 
-/* Leaves map_location, or nil, at index 2. */
-static void check_map(lua_State *L) {
-  static const char *const keys[] = {"map_location", NULL};
+/* Leaves map_location, or nil, at index 2; gives the option mmap, where the function has it. */
+static bool check_map(lua_State *L, bool has_mmap) {
+  static const char *const keys[] = {"map_location", "mmap", NULL}, *const few[] = {"map_location", NULL};
   lua_settop(L, 2);
-  if (lua_isnil(L, 2)) return;
-  if (!lua_istable(L, 2)) ltide_arg_error(L, 2, "opts", "a table {map_location=}");
-  ltide_check_keys(L, 2, keys);
+  if (lua_isnil(L, 2)) return false;
+  if (!lua_istable(L, 2))
+    ltide_arg_error(L, 2, "opts", has_mmap ? "a table {map_location=, mmap=}" : "a table {map_location=}");
+  ltide_check_keys(L, 2, has_mmap ? keys : few);
+  bool mapped = has_mmap && ltide_opt_boolean(L, 2, "mmap", false);
   lua_getfield(L, 2, "map_location");
   lua_replace(L, 2);
+  return mapped;
 }
 
 static int lload(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   const char *name;
   ltide_file *own;
-  check_map(L);
+  bool mapped = check_map(L, true);
   FILE *file = ltide_check_file(L, 1, false, &own, &name);
-  ltide_read_value(L, S, file, name, 2, false);
+  read_value(L, S, file, name, 2, false, mapped ? ltide_push_mapping(L, file, name) : NULL);
   return 1;
 }
 
@@ -513,7 +559,7 @@ static int ldeserialize(lua_State *L) {
   size_t n = 0;
   const char *bytes = lua_type(L, 1) == LUA_TSTRING ? lua_tolstring(L, 1, &n) : NULL;
   if (!bytes) return ltide_arg_error(L, 1, "bytes", "a string that serialize gave");
-  check_map(L);
+  check_map(L, false);
   if (!n) return broken(&(reader){.L = L, .name = "bytes"}, "they end too early");
   ltide_file *f = ltide_push_file(L);
   f->file = fmemopen((void *)bytes, n, "rb");
@@ -531,9 +577,13 @@ void ltide_open_serialize(lua_State *L, ltide_state *S) {
        "What is shared stays shared: a view is written with all of its storage, once. Metatables are left out. A file "
        "that was there is replaced when all is written, and stays as it was after an error."},
       {"load", lload,
-       "tide.load(path or file [, {map_location=}]) -> value\nWhat save has written, each tensor on the device it was "
+       "tide.load(path or file [, {map_location=, mmap=false}]) -> value\nWhat save has written, each tensor on the "
+       "device it was "
        "on. map_location puts them elsewhere: a device, a table as {['cuda:1'] = 'cpu'}, or a function of the device's "
-       "name (nil: as it was). FileError for a file that is missing or broken; nothing in it is run."},
+       "name (nil: as it was). FileError for a file that is missing or broken; nothing in it is run. With mmap a "
+       "regular file is mapped: the values of tensors of 4 KiB or more are read when they are touched, share the "
+       "system's memory with other processes, and are the process's own once they are written, so that the file stays "
+       "as it is."},
       {"serialize", lserialize, "tide.serialize(value) -> string\nWhat save would write."},
       {"deserialize", ldeserialize,
        "tide.deserialize(bytes [, {map_location=}]) -> value\nThe value that serialize was given; see load."},

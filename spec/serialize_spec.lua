@@ -138,6 +138,68 @@ describe("tide.save and tide.load", function()
     D.raises("IndexError", x.as_strided, x, { 1 }, { 1 }, 1)
   end)
 
+  it("map a file instead of reading it", function()
+    local path = os.tmpname()
+    local big, small = tide.arange(1 << 20, { dtype = "float32" }), tide.arange(10, { dtype = "int64" })
+    tide.save(path, { "odd", big = big, view = big:narrow(1, 3, 5), small = small, empty = tide.zeros(0), on = big:to(D.dev) })
+    local function bytes()
+      local file = assert(io.open(path, "rb"))
+      local text = file:read "a"
+      file:close()
+      return text
+    end
+    local saved = bytes()
+    local function mappings() -- of the file, in this process
+      local n = 0
+      for line in io.lines "/proc/self/maps" do n = n + (line:find(path, 1, true) and 1 or 0) end
+      return n
+    end
+    local function resident() return tonumber(io.open("/proc/self/statm"):read("a"):match "%d+ (%d+)") end
+    local before = resident()
+    local t = tide.load(path, { mmap = true, map_location = "cpu" })
+    assert.is_true(resident() - before < 512) -- of 2048 pages
+    assert.are.equal(1, mappings())
+    D.eq(big, t.big)
+    D.eq(big, t.on)
+    D.eq(small, t.small)
+    assert.are.equal(0, t.empty:numel())
+    assert.are.equal("odd", t[1])
+    t.view:fill_(-1)
+    D.eq({ big[2]:item(), -1, -1 }, t.big:narrow(1, 2, 3))
+    assert.is_true(saved == bytes()) -- what was written stays in this process
+    D.eq(big, tide.load(path, { mmap = true }).big)
+    tide.save(path, "another") -- which takes its place, not its bytes
+    D.eq(big:narrow(1, 100, 1000), t.big:narrow(1, 100, 1000))
+    assert.are.equal("another", tide.load(path, { mmap = true }))
+    t = nil
+    collectgarbage()
+    collectgarbage()
+    tide.zeros(1)
+    assert.are.equal(0, mappings())
+    D.eq(big, tide.deserialize(saved).on)
+    for _, n in ipairs { #saved - 1, #saved // 2, 5000, 20, 0 } do
+      local file = assert(io.open(path, "wb"))
+      file:write(saved:sub(1, n))
+      file:close()
+      D.raises("FileError", tide.load, path, { mmap = true })
+    end
+    local pipe = io.popen("cat " .. path)
+    assert.matches("regular file", D.raises("FileError", tide.load, pipe, { mmap = true }).message)
+    pipe:close()
+    D.raises("FileError", tide.load, "/dev/zero", { mmap = true })
+    local file = assert(io.open(path, "w+b"))
+    file:write "head"
+    tide.save(file, { big })
+    tide.save(file, big)
+    file:seek("set", 4)
+    D.eq(big, tide.load(file, { mmap = true })[1])
+    D.eq(big, tide.load(file, { mmap = true }))
+    file:close()
+    D.raises("ArgumentError", tide.load, path, { mmap = 1 })
+    D.raises("ArgumentError", tide.deserialize, saved, { mmap = true })
+    os.remove(path)
+  end)
+
   it("name the file that is at fault, and say what is wrong with it", function()
     local path = os.tmpname()
     local function matches(text, f, ...) assert.matches(text, D.raises("FileError", f, ...).message, 1, true) end

@@ -1,4 +1,4 @@
-/* tide/file.h: files that are written whole or stay as they were. Conventions as in tide.h. */
+/* tide/file.h: files that are written whole or stay as they were, and files as memory. Conventions as in tide.h. */
 #ifndef TIDE_FILE_H
 #define TIDE_FILE_H
 
@@ -22,6 +22,20 @@ TIDE_API FILE *tide_file_stream(const tide_file *file);
 TIDE_API tide_status tide_file_finish(tide_file *file);
 /* Gives up: what was there before stays. NULL is allowed. */
 TIDE_API void tide_file_free(tide_file *file);
+
+/* ---- files as memory ---- */
+
+typedef struct tide_mapping tide_mapping;
+
+/* Maps a regular file as it is now: pages are read when they are touched, and what is written to them stays in this
+ * process. The file may be closed then; one that is cut short later ends the process where it is read. */
+TIDE_API tide_status tide_mapping_new(tide_mapping **out, FILE *file);
+/* Lets go of the handle; NULL is allowed. The memory stays as long as a tensor on it lives. */
+TIDE_API void tide_mapping_release(tide_mapping *mapping);
+/* The bytes of the file. */
+TIDE_API int64_t tide_mapping_size(const tide_mapping *mapping);
+/* A uint8 tensor on the cpu of the bytes from offset on, which are not copied. */
+TIDE_API tide_status tide_mapping_tensor(tide_tensor **out, tide_mapping *mapping, int64_t offset, int64_t bytes);
 
 #ifdef __cplusplus
 }
