@@ -7,6 +7,7 @@
 
 #include "memory.h"
 #include "mempool.h"
+#include "names.h"
 
 #define POOL_META      "tide.cuda.MemPool"
 #define ALLOCATOR_META "tide.cuda.CUDAPluggableAllocator"
@@ -174,7 +175,7 @@ static int pool_gc(lua_State *L) {
 static int pool_index(lua_State *L) {
   tide_mempool *pool = check_pool(L, 1);
   const char *key = ltide_check_text(L, 2, "key");
-  if (strcmp(key, "id")) return ltide_error(L, "ArgumentError", "MemPool: no field '%s', expected id", key);
+  if (strcmp(key, "id")) return ltide_no_field(L, "MemPool", key, 0, "id");
   lua_pushinteger(L, (lua_Integer)tide_mempool_id(pool));
   return 1;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "args.h"
+#include "names.h"
 
 /* {==== The shape of a call */
 
@@ -41,9 +42,10 @@ ltide_args ltide_split(lua_State *L, int min) {
 
 void ltide_check_count(lua_State *L, ltide_args a, int most) {
   if (a.n > most) {
-    const char *got = ltide_typename(L, most + 1);
-    ltide_error(L, "ArgumentError", "%s: too many arguments: got %s as argument %d, expected at most %d and options",
-                ltide_function_name(L), got, most + 1, most);
+    const char *got = ltide_typename(L, most + 1), *hint = ltide_arg_hint(L, most + 1, ""), *usage = ltide_usage(L);
+    if (!*hint && usage && !ltide_is_module(L, 1)) hint = lua_pushfstring(L, "; %s", usage);
+    ltide_error(L, "ArgumentError", "%s: too many arguments: got %s as argument %d, expected at most %d and options%s",
+                ltide_function_name(L), got, most + 1, most, hint);
   }
 }
 
@@ -60,8 +62,11 @@ void ltide_check_keys(lua_State *L, int arg, const char *const *keys) {
     for (k = keys; *k; k++) luaL_addstring(&b, k == keys ? "" : ", "), luaL_addstring(&b, *k);
     luaL_pushresult(&b);
     const char *accepted = lua_tostring(L, -1);
-    ltide_error(L, "ArgumentError", "%s: unknown option '%s', expected %s", ltide_function_name(L), got,
-                *accepted ? accepted : "no options");
+    ltide_nearest near = {.wanted = got};
+    for (k = keys; *k; k++) ltide_nearest_try(&near, *k);
+    const char *meant = near.name ? lua_pushfstring(L, ", did you mean %s?", near.name) : "";
+    ltide_error(L, "ArgumentError", "%s: unknown option '%s', expected %s%s", ltide_function_name(L), got,
+                *accepted ? accepted : "no options", meant);
   }
 }
 
@@ -172,17 +177,21 @@ void ltide_check_range(lua_State *L, int64_t first, int64_t last, int64_t n, int
 
 /* What follows the last value, but for the n of table.pack, which counts the values, is looked at, no more: enough for
  * a table that was written out. */
-void ltide_check_unnamed(lua_State *L, int arg, lua_Integer n, const char *name) {
+void ltide_check_packed(lua_State *L, int arg, lua_Integer n, lua_Integer packed, const char *name) {
   arg = lua_absindex(L, arg);
   bool is_n = true;
   for (lua_pushinteger(L, n); is_n && lua_next(L, arg); lua_pop(L, 1)) {
     const char *key = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : NULL;
-    is_n = key && !strcmp(key, "n") && lua_isinteger(L, -1) && lua_tointeger(L, -1) == n;
+    is_n = key && !strcmp(key, "n") && lua_isinteger(L, -1) && lua_tointeger(L, -1) == packed;
     if (key && !is_n)
       ltide_error(L, "ArgumentError", "%s: %s: got '%s' among the values, expected options in a table of their own",
                   ltide_function_name(L), name, key);
   }
   if (!is_n) lua_pop(L, 1);
+}
+
+void ltide_check_unnamed(lua_State *L, int arg, lua_Integer n, const char *name) {
+  ltide_check_packed(L, arg, n, n, name);
 }
 
 int ltide_check_integers(lua_State *L, int arg, int64_t *out, int most, const char *name) {
@@ -210,6 +219,7 @@ int ltide_check_integers(lua_State *L, int arg, int64_t *out, int most, const ch
 /* Integers at first..n of the stack, or one table there. */
 static int integers_between(lua_State *L, int first, int n, int64_t *out, const char *name) {
   if (n == first && lua_istable(L, first)) return ltide_check_integers(L, first, out, TIDE_MAX_DIMS, name);
+  if (lua_istable(L, first) && !ltide_is_module(L, first)) ltide_arg_error(L, first + 1, name, "one table and options");
   if (n - first + 1 > TIDE_MAX_DIMS)
     ltide_error(L, "ValueError", "%s: %s: got %d values, expected at most %d", ltide_function_name(L), name,
                 n - first + 1, TIDE_MAX_DIMS);

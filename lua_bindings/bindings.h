@@ -167,6 +167,8 @@ typedef struct ltide_reg {
 void ltide_register(lua_State *L, const char *path, const ltide_reg *list);
 /* The name under which the function was registered: `called` if it is one of several, else the first, or NULL. */
 const char *ltide_registered_name(lua_CFunction fn, const char *called);
+/* The help of the function under that name, or NULL. */
+const char *ltide_registered_doc(lua_CFunction fn, const char *called);
 /* For functions made in a loop (ops): path.name gets this doc (strings must live for ever or be NULL). */
 void ltide_document(lua_State *L, const char *path, const char *name, const char *doc);
 

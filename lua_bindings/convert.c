@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "args.h"
+#include "names.h"
 
 typedef struct builder {
   lua_State *L;
@@ -35,8 +36,11 @@ static const char *place_name(builder *b, int depth) {
 }
 
 static void refuse_leaf(builder *b, int depth, const char *expected) {
-  const char *got = ltide_typename(b->L, -1), *where = place_name(b, depth);
-  ltide_error(b->L, "ArgumentError", "%s: %s: got %s, expected %s", ltide_function_name(b->L), where, got, expected);
+  int leaf = lua_gettop(b->L);
+  const char *got = ltide_typename(b->L, leaf), *where = place_name(b, depth),
+             *hint = ltide_arg_hint(b->L, leaf, expected);
+  ltide_error(b->L, "ArgumentError", "%s: %s: got %s, expected %s%s", ltide_function_name(b->L), where, got, expected,
+              hint);
 }
 
 /* The value at `depth` has `levels` dimensions in all, at least, if it is a table: do all leaves agree? */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "args.h"
+#include "names.h"
 
 /* index is -1 for "the current one" (cuda without an index) and for the CPU. */
 typedef struct ltide_device {
@@ -128,7 +129,7 @@ static int device_index(lua_State *L) {
   else if (!strcmp(key, "index"))
     lua_pushnil(L);
   else
-    return ltide_error(L, "ArgumentError", "device: no field '%s'; there are type and index", key);
+    return ltide_no_field(L, "device", key, 0, "type index");
   return 1;
 }
 
@@ -385,8 +386,7 @@ static int props_index(lua_State *L) {
   }
   lua_getiuservalue(L, 1, 1);
   lua_pushvalue(L, 2);
-  if (lua_rawget(L, -2) == LUA_TNIL)
-    return ltide_error(L, "ArgumentError", "get_device_properties: no field '%s'", key);
+  if (lua_rawget(L, -2) == LUA_TNIL) return ltide_no_field(L, "get_device_properties", key, -2, "totable");
   return 1;
 }
 

@@ -52,6 +52,18 @@ const char *ltide_registered_name(lua_CFunction fn, const char *called) {
   return first;
 }
 
+const char *ltide_registered_doc(lua_CFunction fn, const char *called) {
+  const char *first = NULL;
+  int n = atomic_load(&note_count);
+  for (int i = 0; fn && i < n; i++)
+    for (const ltide_reg *r = notes[i].list; r && r->name; r++) {
+      if (r->fn != fn) continue;
+      if (called && !strcmp(r->name, called)) return r->doc;
+      if (!first) first = r->doc;
+    }
+  return first;
+}
+
 /* Does "Tensor:view" or "tide.view" answer to the query "view", "Tensor:view", "x:view", "tide.view" or "cuda.stream"?
  */
 static bool matches(const char *query, const char *path, const char *name) {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "args.h"
+#include "names.h"
 
 #define DTYPE_META "tide.dtype"
 static const char key_objects;
@@ -28,7 +29,15 @@ bool ltide_test_dtype(lua_State *L, int arg, tide_dtype *out) {
 
 tide_dtype ltide_check_dtype(lua_State *L, int arg, const char *name) {
   tide_dtype dtype = TIDE_DTYPE_NONE;
-  if (!ltide_test_dtype(L, arg, &dtype)) ltide_arg_error(L, arg, name, "a dtype such as tide.float32, or its name");
+  if (ltide_test_dtype(L, arg, &dtype)) return dtype;
+  arg = lua_absindex(L, arg);
+  ltide_nearest near = {.wanted = lua_type(L, arg) == LUA_TSTRING ? lua_tostring(L, arg) : ""};
+#define DTYPE(dname, NAME, type, bytes, kind, alias) ltide_nearest_try(&near, #dname), ltide_nearest_try(&near, #alias);
+#include "tide/dtype.def"
+#undef DTYPE
+  ltide_arg_error(L, arg, name,
+                  near.name ? lua_pushfstring(L, "a dtype such as tide.%s", near.name)
+                            : "a dtype such as tide.float32, or its name");
   return dtype;
 }
 
@@ -58,7 +67,7 @@ static int ldtype_index(lua_State *L) {
   else if (!strcmp(key, "is_signed"))
     lua_pushboolean(L, kind != 'B' && kind != 'U');
   else
-    lua_pushnil(L);
+    return ltide_no_field(L, "dtype", key, 0, "name itemsize is_floating_point is_complex is_signed");
   return 1;
 }
 

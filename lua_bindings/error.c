@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "memory.h"
+#include "names.h"
 #include "tide/debug.h"
 
 static const char key_meta;
@@ -190,13 +191,18 @@ int ltide_error(lua_State *L, const char *kind, const char *format, ...) {
   va_start(list, format);
   lua_pushvfstring(L, format, list);
   va_end(list);
-  ltide_push_error(L, kind);
+  const char *hint = ltide_dot_hint(L);
+  if (*hint) lua_concat(L, 2);
+  ltide_push_error(L, *hint ? "ArgumentError" : kind);
   return lua_error(L);
 }
 
 int ltide_arg_error(lua_State *L, int arg, const char *name, const char *expected) {
-  const char *got = ltide_typename(L, arg);
-  return ltide_error(L, "ArgumentError", "%s: %s: got %s, expected %s", ltide_function_name(L), name, got, expected);
+  arg = arg > 0 ? arg : lua_absindex(L, arg);
+  luaL_checkstack(L, 12, "tide: error");
+  const char *got = ltide_typename(L, arg), *hint = ltide_arg_hint(L, arg, expected);
+  return ltide_error(L, "ArgumentError", "%s: %s: got %s, expected %s%s", ltide_function_name(L), name, got, expected,
+                     hint);
 }
 
 int ltide_freed_error(lua_State *L, const char *name, const char *noun) {

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "bindings.h"
+#include "names.h"
 
 #define EVENT_META "tide.cuda.Event"
 
@@ -108,7 +109,7 @@ static int event_index(lua_State *L) {
   if (!strcmp(key, "cuda_event"))
     lua_pushinteger(L, (lua_Integer)tide_event_handle(e));
   else if (strcmp(key, "device"))
-    return ltide_error(L, "ArgumentError", "Event: no field or method '%s'", key);
+    return ltide_no_field(L, "Event", key, lua_upvalueindex(1), "device cuda_event");
   else if (tide_event_device(e) < 0)
     lua_pushnil(L);
   else

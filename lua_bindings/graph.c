@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "graph.h"
+#include "names.h"
 #include "mempool.h"
 
 #define GRAPH_META "tide.cuda.CUDAGraph"
@@ -94,7 +95,7 @@ static int graph_tostring(lua_State *L) {
 static int graph_index(lua_State *L) {
   lua_pushvalue(L, 2);
   if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
-  return ltide_error(L, "ArgumentError", "CUDAGraph: no method '%s'", ltide_check_text(L, 2, "key"));
+  return ltide_no_field(L, "CUDAGraph", ltide_check_text(L, 2, "key"), lua_upvalueindex(1), "");
 }
 
 /* CUDAGraph([{keep_graph=}]); arg 1 is the class itself. */

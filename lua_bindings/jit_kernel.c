@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "args.h"
+#include "names.h"
 #include "tide/jit.h"
 
 #define KERNEL_META "tide.cuda.Kernel"
@@ -275,7 +276,7 @@ static int kernel_index(lua_State *L) {
   lua_pushvalue(L, 2);
   if (lua_rawget(L, -2) != LUA_TNIL) return 1;
   const char *key = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : "";
-  if (strcmp(key, "name")) return ltide_error(L, "ArgumentError", "Kernel: no field or method '%s'", key);
+  if (strcmp(key, "name")) return ltide_no_field(L, "Kernel", key, -2, "name");
   lua_pushstring(L, tide_kernel_name(k));
   return 1;
 }

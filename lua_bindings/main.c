@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "names.h"
 #include "runner.h"
 
 static const char *program = "tide";
@@ -16,7 +17,8 @@ static const char *program = "tide";
 /* The message with its traceback: an error object carries its own. */
 static int with_traceback(lua_State *L) {
   if (lua_isstring(L, 1)) { /* or a number */
-    luaL_traceback(L, L, lua_tostring(L, 1), 1);
+    const char *message = lua_tostring(L, 1), *hint = ltide_lua_hint(L, message);
+    luaL_traceback(L, L, lua_pushfstring(L, "%s%s", message, hint), 1);
     return 1;
   }
   if (luaL_callmeta(L, 1, "__tostring") && lua_type(L, -1) == LUA_TSTRING) {
@@ -46,10 +48,12 @@ int runner_call(lua_State *L, int nargs, int nresults) {
 int runner_report(lua_State *L, int status) {
   if (status == LUA_OK) return status;
   const char *text = lua_tostring(L, -1);
+  int top = lua_gettop(L);
   fflush(stdout);
-  fprintf(stderr, "%s: %s\n", program, text ? text : "(error message is not a string)");
+  fprintf(stderr, "%s: %s", program, text ? text : "(error message is not a string)");
+  fprintf(stderr, "%s\n", text && !strchr(text, '\n') ? ltide_lua_hint(L, text) : "");
   fflush(stderr);
-  lua_pop(L, 1);
+  lua_settop(L, top - 1);
   return status;
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "args.h"
+#include "names.h"
 
 static const char *const out_keys[] = {"out", NULL};
 
@@ -108,7 +109,7 @@ static int lget_precision(lua_State *L) {
 static int lsettings_index(lua_State *L) {
   ltide_enter(L);
   const char *key = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : "";
-  if (strcmp(key, "fp32_precision")) return 0;
+  if (strcmp(key, "fp32_precision")) return ltide_no_field(L, "tide.backends.cuda.matmul", key, 0, "fp32_precision");
   lua_pushstring(L, tide_get_tf32() ? "tf32" : "ieee");
   return 1;
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "bindings.h"
+#include "names.h"
 #include "tide/profiler.h"
 
 /* Texts reach other programs as C strings: one with a zero inside would be cut silently. */
@@ -75,7 +76,9 @@ static int lrange(lua_State *L) {
 }
 
 static int lindex(lua_State *L) {
-  if (lua_type(L, 2) != LUA_TSTRING || strcmp(lua_tostring(L, 2), "available") != 0) return 0;
+  const char *key = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : "__";
+  if (!strncmp(key, "__", 2)) return 0;
+  if (strcmp(key, "available") != 0) return ltide_no_field(L, "tide.cuda.nvtx", key, 1, "available");
   lua_pushboolean(L, tide_nvtx_available());
   return 1;
 }

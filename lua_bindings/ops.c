@@ -405,6 +405,14 @@ static int lop_bnot(lua_State *L) {
   return lop_bitwise_not(L);
 }
 
+/* Strings and tensors: what is meant is a number. */
+static int lop_concat(lua_State *L) {
+  int arg = ltide_test_handle(L, ltide_enter(L), 1) ? 1 : 2;
+  return ltide_error(L, "ArgumentError",
+                     "concat: got %s, expected strings and numbers; x:item() is its number, tostring(x) its text",
+                     ltide_typename(L, arg));
+}
+
 void ltide_open_ops(lua_State *L, ltide_state *S) {
   static const luaL_Reg operators[] = {{"__add", lop_add},
                                        {"__sub", lop_sub},
@@ -420,6 +428,7 @@ void ltide_open_ops(lua_State *L, ltide_state *S) {
                                        {"__bnot", lop_bnot},
                                        {"__shl", lop_bitwise_left_shift},
                                        {"__shr", lop_bitwise_right_shift},
+                                       {"__concat", lop_concat},
                                        {NULL, NULL}};
   static const ltide_reg where[] = {
       {"where", ltensor_where, "x:where(condition, y) -> Tensor\nx where the condition holds, else y. Broadcasts."},

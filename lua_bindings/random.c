@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "names.h"
 #include "random.h"
 #include "tide/graph.h"
 
@@ -175,7 +176,7 @@ static int generator_index(lua_State *L) {
   lua_pushvalue(L, 2);
   if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
   const char *key = ltide_check_text(L, 2, "key");
-  if (strcmp(key, "device")) return ltide_error(L, "ArgumentError", "Generator: no field or method '%s'", key);
+  if (strcmp(key, "device")) return ltide_no_field(L, "Generator", key, lua_upvalueindex(1), "device");
   ltide_push_device(L, tide_generator_device(g));
   return 1;
 }

@@ -222,16 +222,15 @@ void ltide_open_reduce(lua_State *L, ltide_state *S) {
   (void)S;
   static const ltide_reg both[] = {
       {"sum", lsum,
-       "x:sum([dims] [, {keepdim=false, dtype=, out=}]) -> Tensor\n" DIMS_TAIL
-       " Integers and bool are added in int64."},
+       "x:sum([dim] [, {keepdim=false, dtype=, out=}]) -> Tensor\n" DIMS_TAIL " Integers and bool are added in int64."},
       {"nansum", lnansum,
-       "x:nansum([dims] [, {keepdim=false, dtype=, out=}]) -> Tensor\nThe sum in which NaN counts as 0. " DIMS_TAIL},
+       "x:nansum([dim] [, {keepdim=false, dtype=, out=}]) -> Tensor\nThe sum in which NaN counts as 0. " DIMS_TAIL},
       {"mean", lmean,
-       "x:mean([dims] [, {keepdim=false, dtype=, out=}]) -> Tensor\n" DIMS_TAIL
+       "x:mean([dim] [, {keepdim=false, dtype=, out=}]) -> Tensor\n" DIMS_TAIL
        " A floating dtype; dtype= casts first."},
-      {"prod", lprod, "x:prod([dims] [, {keepdim=false, dtype=, out=}]) -> Tensor\n" DIMS_TAIL},
-      {"amax", lamax, "x:amax([dims] [, {keepdim=false, out=}]) -> Tensor\nThe largest element; NaN wins. " DIMS_TAIL},
-      {"amin", lamin, "x:amin([dims] [, {keepdim=false, out=}]) -> Tensor\nThe smallest element; NaN wins. " DIMS_TAIL},
+      {"prod", lprod, "x:prod([dim] [, {keepdim=false, dtype=, out=}]) -> Tensor\n" DIMS_TAIL},
+      {"amax", lamax, "x:amax([dim] [, {keepdim=false, out=}]) -> Tensor\nThe largest element; NaN wins. " DIMS_TAIL},
+      {"amin", lamin, "x:amin([dim] [, {keepdim=false, out=}]) -> Tensor\nThe smallest element; NaN wins. " DIMS_TAIL},
       {"aminmax", laminmax, "x:aminmax([dim] [, {keepdim=false}]) -> min, max\nThe smallest and the largest element."},
       {"max", lmax,
        "x:max() -> Tensor; x:max(dim [, {keepdim=false}]) -> values, indices; x:max(y) -> Tensor\nThe largest element "
@@ -247,18 +246,18 @@ void ltide_open_reduce(lua_State *L, ltide_state *S) {
       {"argmin", largmin,
        "x:argmin([dim] [, {keepdim=false, out=}]) -> Tensor\nint64: the index, from 1, of the first smallest element, "
        "of all in row-major order or of a dimension."},
-      {"all", lall, "x:all([dims] [, {keepdim=false, out=}]) -> bool Tensor\nIs every element nonzero? " DIMS_TAIL},
-      {"any", lany, "x:any([dims] [, {keepdim=false, out=}]) -> bool Tensor\nIs any element nonzero? " DIMS_TAIL},
+      {"all", lall, "x:all([dim] [, {keepdim=false, out=}]) -> bool Tensor\nIs every element nonzero? " DIMS_TAIL},
+      {"any", lany, "x:any([dim] [, {keepdim=false, out=}]) -> bool Tensor\nIs any element nonzero? " DIMS_TAIL},
       {"count_nonzero", lcount_nonzero,
-       "x:count_nonzero([dims]) -> Tensor\nint64: how many elements are not zero. " DIMS_TAIL},
+       "x:count_nonzero([dim]) -> Tensor\nint64: how many elements are not zero. " DIMS_TAIL},
       {"var", lvar,
-       "x:var([dims] [, {correction=1, keepdim=false, out=}]) -> Tensor\nThe variance, divided by n - "
+       "x:var([dim] [, {correction=1, keepdim=false, out=}]) -> Tensor\nThe variance, divided by n - "
        "correction. " DIMS_TAIL},
       {"std", lstd,
-       "x:std([dims] [, {correction=1, keepdim=false, out=}]) -> Tensor\nThe standard deviation. " DIMS_TAIL},
-      {"var_mean", lvar_mean, "x:var_mean([dims] [, {correction=1, keepdim=false}]) -> var, mean\n" DIMS_TAIL},
+       "x:std([dim] [, {correction=1, keepdim=false, out=}]) -> Tensor\nThe standard deviation. " DIMS_TAIL},
+      {"var_mean", lvar_mean, "x:var_mean([dim] [, {correction=1, keepdim=false}]) -> var, mean\n" DIMS_TAIL},
       {"norm", lnorm,
-       "x:norm([p=2 [, dims]] [, {keepdim=false, dtype=, out=}]) -> Tensor\nThe p-norm; p may be math.huge, -math.huge "
+       "x:norm([p=2 [, dim]] [, {keepdim=false, dtype=, out=}]) -> Tensor\nThe p-norm; p may be math.huge, -math.huge "
        "or 0. " DIMS_TAIL},
       {"equal", lequal, "tide.equal(x, y) -> boolean\nHave they the same shape and the same values? Synchronises."},
       {"allclose", lallclose,

@@ -189,7 +189,7 @@ static lua_Integer check_args(lua_State *L) {
   bool is_packed = lua_getfield(L, args, "n") == LUA_TNUMBER;
   if (is_packed && lua_tointeger(L, -1) > n) count = lua_tointeger(L, -1);
   lua_pop(L, 1);
-  if (n) ltide_check_unnamed(L, args, n, "args");
+  if (n) ltide_check_packed(L, args, n, count, "args");
   if (count > 200) ltide_error(L, "ValueError", "spawn: args: got %I, expected at most 200", count);
   return count;
 }

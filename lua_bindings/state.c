@@ -18,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "names.h"
 #include "scope.h"
 #include "tide/debug.h"
 #include "tide/memory.h"
@@ -410,5 +411,6 @@ int luaopen_tide(lua_State *L) {
   lua_pushstring(L, tide_version());
   lua_setfield(L, -2, "_VERSION");
   for (size_t i = 0; i < sizeof openers / sizeof *openers; i++) openers[i](L, S);
+  ltide_open_names(L, S); /* closes the tables that the others have filled */
   return 1;
 }

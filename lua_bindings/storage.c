@@ -3,6 +3,7 @@
  * A storage object holds a one-dimensional uint8 tensor over the whole storage, so that copying, filling and moving are
  * the tensor operations on bytes and need no code of their own. */
 #include "args.h"
+#include "names.h"
 
 #define STORAGE_META "tide.Storage"
 
@@ -141,8 +142,7 @@ static int lstorage_index(lua_State *L) {
   if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
   lua_pushliteral(L, "device");
   if (!lua_rawequal(L, 2, -1))
-    return ltide_error(L, "ArgumentError", "Storage: no field '%s', expected device or a method",
-                       ltide_check_text(L, 2, "key"));
+    return ltide_no_field(L, "Storage", ltide_check_text(L, 2, "key"), lua_upvalueindex(1), "device");
   ltide_push_device(L, tide_tensor_device(bytes));
   return 1;
 }

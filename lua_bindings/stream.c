@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "args.h"
+#include "names.h"
 #include "tide/device.h"
 
 #define STREAM_META "tide.cuda.Stream"
@@ -173,7 +174,7 @@ static int stream_index(lua_State *L) {
   else if (!strcmp(key, "cuda_stream"))
     lua_pushinteger(L, (lua_Integer)tide_stream_handle(s));
   else
-    return ltide_error(L, "ArgumentError", "Stream: no field or method '%s'", key);
+    return ltide_no_field(L, "Stream", key, lua_upvalueindex(1), "device priority cuda_stream");
   return 1;
 }
 

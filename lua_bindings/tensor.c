@@ -5,9 +5,10 @@
  * any moment, inside other calls too: it hands the tensor to core's deferred list instead of releasing it.
  *
  * __index looks a string up among the methods first and among the fields second, both tables being upvalues; an unknown
- * name gives nil, as Lua's own tables do. Anything else is an index into the values: index.c. */
+ * name is an error that names the nearest: names.c. Anything else is an index into the values: index.c. */
 #include "args.h"
 #include "index.h"
+#include "names.h"
 
 static const char key_methods, key_ipairs;
 
@@ -116,7 +117,8 @@ static int ltensor_index(lua_State *L) {
   lua_pushvalue(L, 2);
   if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
   lua_pushvalue(L, 2);
-  if (lua_rawget(L, lua_upvalueindex(2)) == LUA_TNIL) return 1;
+  if (lua_rawget(L, lua_upvalueindex(2)) == LUA_TNIL)
+    return ltide_no_tensor_name(L, lua_upvalueindex(1), lua_upvalueindex(2));
   ltide_state *S = ltide_enter(L);
   return push_field(L, S, ltide_check_tensor(L, S, 1, "tensor"), lua_tointeger(L, -1));
 }

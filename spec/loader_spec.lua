@@ -59,7 +59,7 @@ describe("tide.data.loader", function()
 
   it("shuffles each time by the generator", function()
     local function two(seed)
-      local g = tide.generator and tide.generator() or tide.Generator()
+      local g = tide.Generator()
       g:manual_seed(seed)
       local loader = tide.data.loader(range(50), { batch_size = 50, shuffle = true, generator = g })
       return all(loader)[1], all(loader)[1]

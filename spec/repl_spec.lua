@@ -68,7 +68,7 @@ describe("the prompt", function()
   it("helps with every function and class of the tables of tide, and with objects", function()
     local function walk(path, t)
       for name, v in pairs(t) do
-        local class = type(v) == "table" and (v.is or (getmetatable(v) or {}).__call)
+        local class = type(v) == "table" and (rawget(v, "is") or (getmetatable(v) or {}).__call)
         if type(v) == "function" and name ~= "is" or class then
           local ok, text = pcall(tide.help, v)
           assert.is_true(ok and #text > 20, path .. "." .. name .. ": " .. tostring(text))

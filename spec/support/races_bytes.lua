@@ -175,7 +175,7 @@ local readers = {
   { "a maximum with its place", function(x) return x:max(1) end },
   { "a clone", function(x) return x:clone() end },
   { "a cast", function(x) return x:to "float64" end },
-  { "a condition", function(x) return tide.where(x, 1.0, 2.0) end },
+  { "a condition", function(x) return tide.where(x:view_dtype(tide.bool), 1.0, 2.0) end },
   { "a Fourier transform", function(x) return tide.fft.fft(x) end },
   { "joined tensors", function(x) return tide.cat { x, x } end },
   { "probabilities", function(x) return tide.bernoulli(x) end },

@@ -1,0 +1,434 @@
+/* names.c: names that do not exist: an error where they are written, with the nearest that does; and tide.has.
+ *
+ * Every table of the module, every class and every table of methods gets a metatable whose __index raises, so that a
+ * name that exists costs what it cost before. It is done once, after all rooms have opened, by walking what they have
+ * made. Keys that are no strings, and those that begin with two underscores, which libraries look for in anything, stay
+ * nil. */
+#include "names.h"
+
+#include <string.h>
+
+static const char key_spaces, key_strict;
+
+/* {==== The nearest name */
+
+enum { LONGEST = 40 };
+
+static char lower(char c) { return c >= 'A' && c <= 'Z' ? (char)(c + 32) : c; }
+
+/* How many characters must be changed, added, left out or exchanged with their neighbour. */
+static int distance(const char *a, const char *b) {
+  int n = (int)strlen(a), m = (int)strlen(b), row[3][LONGEST + 1];
+  int *before = row[0], *last = row[1], *now = row[2];
+  for (int j = 0; j <= m; j++) last[j] = j;
+  for (int i = 1; i <= n; i++) {
+    now[0] = i;
+    for (int j = 1; j <= m; j++) {
+      int same = lower(a[i - 1]) == lower(b[j - 1]), least = last[j - 1] + !same;
+      if (last[j] + 1 < least) least = last[j] + 1;
+      if (now[j - 1] + 1 < least) least = now[j - 1] + 1;
+      bool crossed = i > 1 && j > 1 && lower(a[i - 1]) == lower(b[j - 2]) && lower(a[i - 2]) == lower(b[j - 1]);
+      if (crossed && before[j - 2] + 1 < least) least = before[j - 2] + 1;
+      now[j] = least;
+    }
+    int *free_row = before;
+    before = last, last = now, now = free_row;
+  }
+  return last[m];
+}
+
+void ltide_nearest_try(ltide_nearest *near, const char *name) {
+  size_t n = strlen(near->wanted), m = strlen(name);
+  int most = n <= 2 ? 0 : n <= 4 ? 1 : n <= 8 ? 2 : 3;
+  if (n > LONGEST || m > LONGEST || name[0] == '_') return;
+  int d = distance(near->wanted, name);
+  if (d > most || (near->name && d > near->distance)) return;
+  /* Of equals the one that begins alike, then the first in the alphabet: the order of a table is by chance. */
+  bool alike = name[0] == near->wanted[0], was_alike = near->name && near->name[0] == near->wanted[0];
+  bool is_tie = near->name && d == near->distance;
+  if (is_tie && (alike != was_alike ? was_alike : strcmp(name, near->name) >= 0)) return;
+  near->name = name, near->distance = d;
+}
+
+void ltide_nearest_key(lua_State *L, int table, ltide_nearest *near) {
+  table = lua_absindex(L, table);
+  for (lua_pushnil(L); lua_next(L, table); lua_pop(L, 1))
+    if (lua_type(L, -2) == LUA_TSTRING) ltide_nearest_try(near, lua_tostring(L, -2));
+}
+
+/* {==== What torch calls otherwise */
+
+typedef struct other_name {
+  const char *name, *hint;
+} other_name;
+
+#define AUTOGRAD "tide has no autograd"
+#define NETWORKS "tide has no networks and optimisers of its own"
+
+static const other_name of_tensors[] = {{"repeat", "x:tile(...), or x:repeat_tensor(...): repeat is a word of Lua"},
+                                        {"detach", AUTOGRAD ": x is detached already, x:clone() copies it"},
+                                        {"detach_", AUTOGRAD ": x is detached already"},
+                                        {"requires_grad", AUTOGRAD},
+                                        {"requires_grad_", AUTOGRAD},
+                                        {"grad", AUTOGRAD},
+                                        {"grad_fn", AUTOGRAD},
+                                        {"backward", AUTOGRAD},
+                                        {"retain_grad", AUTOGRAD},
+                                        {"is_leaf", AUTOGRAD},
+                                        {"register_hook", AUTOGRAD},
+                                        {"numpy", "x:totable()"},
+                                        {"astype", "x:to(dtype)"},
+                                        {"copy", "x:clone(), or y:copy_(x)"},
+                                        {"data", "x itself"},
+                                        {"len", "#x"},
+                                        {"length", "#x"},
+                                        {"itemsize", "x:element_size()"},
+                                        {"untyped_storage", "x:storage()"},
+                                        {"ravel", "x:flatten()"},
+                                        {"clip", "x:clamp{min=, max=}"},
+                                        {"clip_", "x:clamp_{min=, max=}"},
+                                        {"H", "x.mT:conj()"},
+                                        {"mH", "x.mT:conj()"},
+                                        {"masked_fill", "x:clone():masked_fill_(mask, value)"},
+                                        {NULL, NULL}};
+
+static const other_name of_module[] = {{"no_grad", AUTOGRAD},
+                                       {"enable_grad", AUTOGRAD},
+                                       {"autograd", AUTOGRAD},
+                                       {"inference_mode", AUTOGRAD},
+                                       {"is_grad_enabled", AUTOGRAD},
+                                       {"set_grad_enabled", AUTOGRAD},
+                                       {"nn", NETWORKS},
+                                       {"optim", NETWORKS},
+                                       {"concat", "tide.cat"},
+                                       {"concatenate", "tide.cat"},
+                                       {"from_numpy", "tide.tensor"},
+                                       {"asarray", "tide.as_tensor"},
+                                       {"Size", "a table of integers"},
+                                       {"multiply", "tide.mul"},
+                                       {"subtract", "tide.sub"},
+                                       {"divide", "tide.div"},
+                                       {"true_divide", "tide.div"},
+                                       {"negative", "tide.neg"},
+                                       {"absolute", "tide.abs"},
+                                       {"clip", "tide.clamp"},
+                                       {"ravel", "x:flatten()"},
+                                       {"pi", "math.pi"},
+                                       {"inf", "math.huge"},
+                                       {"nan", "0/0"},
+                                       {"e", "math.exp(1)"},
+                                       {"version", "tide._VERSION"},
+                                       {"distributed", "tide.cuda.nccl and tide.multiprocessing"},
+                                       {"profiler", "tide.cuda.profiler"},
+                                       {NULL, NULL}};
+
+static const char *find_hint(const other_name *list, const char *name) {
+  while (list->name && strcmp(list->name, name)) list++;
+  return list->hint;
+}
+
+/* {==== The error */
+
+/* Pushes the path of the module's table, or of the methods of tensors, that has the name: the shortest. */
+static const char *push_elsewhere(lua_State *L, const char *name) {
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_spaces);
+  int spaces = lua_gettop(L);
+  const char *best = NULL;
+  for (lua_pushnil(L); lua_next(L, spaces); lua_pop(L, 1)) {
+    const char *path = lua_tostring(L, -2);
+    lua_pushstring(L, name);
+    bool has = lua_istable(L, -2) && lua_rawget(L, -2) != LUA_TNIL;
+    lua_pop(L, 1);
+    size_t n = strlen(path), m = best ? strlen(best) : 0;
+    if (has && (!best || n < m || (n == m && strcmp(path, best) < 0))) best = path;
+  }
+  if (best && !strcmp(best, "tide.Tensor"))
+    lua_pushfstring(L, "x:%s()", name);
+  else if (best)
+    lua_pushfstring(L, "%s.%s", best, name);
+  lua_remove(L, spaces);
+  return best ? lua_tostring(L, -1) : NULL;
+}
+
+static int raise_tensor(lua_State *L, int methods, int fields, const char *name) {
+  const char *hint = find_hint(of_tensors, name);
+  if (hint) return ltide_error(L, "ArgumentError", "x.%s: a tensor has no such field or method: %s", name, hint);
+  ltide_nearest method = {.wanted = name}, field = {.wanted = name};
+  ltide_nearest_key(L, methods, &method);
+  ltide_nearest_key(L, fields, &field);
+  bool is_field = field.name && (!method.name || field.distance <= method.distance);
+  if (!is_field && !method.name)
+    return ltide_error(L, "ArgumentError", "x.%s: a tensor has no such field or method; help(x) lists them", name);
+  return ltide_error(L, "ArgumentError", "x.%s: a tensor has no such field or method, did you mean %s%s?", name,
+                     is_field ? "x." : "x:", is_field ? field.name : lua_pushfstring(L, "%s()", method.name));
+}
+
+int ltide_no_tensor_name(lua_State *L, int methods, int fields) {
+  const char *name = lua_tostring(L, 2);
+  if (name[0] == '_' && name[1] == '_') return 0;
+  return raise_tensor(L, methods, fields, name);
+}
+
+int ltide_no_field(lua_State *L, const char *object, const char *name, int methods, const char *fields) {
+  ltide_nearest near = {.wanted = name};
+  if (methods) ltide_nearest_key(L, methods, &near);
+  for (const char *p = fields; *p; p += strspn(p, " ")) {
+    size_t n = strcspn(p, " ");
+    ltide_nearest_try(&near, lua_pushlstring(L, p, n));
+    p += n;
+  }
+  if (near.name)
+    return ltide_error(L, "ArgumentError", "%s: no field or method '%s', did you mean %s?", object, name, near.name);
+  const char *list = *fields ? luaL_gsub(L, fields, " ", ", ") : "one";
+  return ltide_error(L, "ArgumentError", "%s: no field or method '%s', expected %s%s", object, name, list,
+                     !methods  ? ""
+                     : *fields ? " or a method that help(object) lists"
+                               : " that help(object) lists");
+}
+
+/* __index of the tables; upvalue: the path, "tide.cuda" or "Stream". */
+static int lno_name(lua_State *L) {
+  if (lua_type(L, 2) != LUA_TSTRING) return 0;
+  const char *path = lua_tostring(L, lua_upvalueindex(1)), *name = lua_tostring(L, 2);
+  if (name[0] == '_' && name[1] == '_') return 0;
+  bool in_module = !strncmp(path, "tide", 4);
+  const char *hint = in_module ? find_hint(of_module, name) : NULL;
+  if (!hint && in_module) hint = push_elsewhere(L, name);
+  if (!hint && in_module) hint = find_hint(of_tensors, name);
+  ltide_nearest near = {.wanted = name};
+  if (!hint && lua_istable(L, 1)) ltide_nearest_key(L, 1, &near);
+  lua_pushnil(L);
+  lua_replace(L, 1); /* it is no argument: no hint at a dot */
+  if (hint) return ltide_error(L, "ArgumentError", "%s.%s: there is no such name: %s", path, name, hint);
+  if (near.name)
+    return ltide_error(L, "ArgumentError", "%s.%s: there is no such name, did you mean %s?", path, name, near.name);
+  return ltide_error(L, "ArgumentError", "%s.%s: there is no such name; %s", path, name,
+                     in_module ? lua_pushfstring(L, "tide.has '%s' asks for one, help '%s' searches", name, name)
+                               : "help(object) lists the methods");
+}
+
+bool ltide_is_module(lua_State *L, int arg) {
+  if (!lua_istable(L, arg) || !lua_getmetatable(L, arg)) return false;
+  bool is = lua_rawgetp(L, -1, &key_strict) != LUA_TNIL;
+  lua_pop(L, 2);
+  return is;
+}
+
+/* {==== Hints about a call */
+
+static lua_CFunction running(lua_State *L) {
+  lua_Debug ar;
+  if (!lua_getstack(L, 0, &ar)) return NULL;
+  lua_getinfo(L, "f", &ar);
+  lua_CFunction fn = lua_tocfunction(L, -1);
+  lua_pop(L, 1);
+  return fn;
+}
+
+const char *ltide_usage(lua_State *L) {
+  const char *doc = ltide_registered_doc(running(L), ltide_function_name(L));
+  return doc ? lua_pushlstring(L, doc, strcspn(doc, "\n")) : NULL;
+}
+
+const char *ltide_dot_hint(lua_State *L) {
+  if (!ltide_is_module(L, 1)) return "";
+  return lua_pushfstring(L, "; %s is called with a dot, not with a colon", ltide_function_name(L));
+}
+
+/* The name of the method of tensors that the function is, preferably `name`, or NULL. */
+static const char *method_name(lua_State *L, lua_CFunction fn, const char *name) {
+  if (!fn) return NULL;
+  const char *found = ltide_registered_name(fn, name);
+  if (!found) return NULL;
+  ltide_push_methods(L);
+  lua_pushstring(L, found);
+  bool is = lua_rawget(L, -2) == LUA_TFUNCTION && lua_tocfunction(L, -1) == fn;
+  lua_pop(L, 2);
+  return is ? found : NULL;
+}
+
+static bool takes_option(lua_State *L, const char *key) {
+  const char *usage = ltide_usage(L);
+  return usage && (strstr(usage, key) || strstr(usage, "opts"));
+}
+
+const char *ltide_arg_hint(lua_State *L, int arg, const char *expected) {
+  tide_dtype dtype;
+  lua_Debug ar = {0};
+  arg = lua_absindex(L, arg);
+  if (ltide_is_module(L, 1)) return ""; /* see ltide_dot_hint */
+  const char *method = method_name(L, lua_tocfunction(L, arg), NULL);
+  if (method) return lua_pushfstring(L, "; %s is a method, it is to be called: x:%s()", method, method);
+  if (!strstr(expected, "dtype") && ltide_test_dtype(L, arg, &dtype) && takes_option(L, "dtype="))
+    return lua_pushfstring(L, "; a dtype is an option: {dtype = tide.%s}", tide_dtype_name(dtype));
+  if (!strstr(expected, "device") && ltide_is_device(L, arg) && takes_option(L, "device=")) {
+    const char *name = luaL_tolstring(L, arg, NULL);
+    return lua_pushfstring(L, "; a device is an option: {device = '%s'}", name);
+  }
+  method = arg == 1 && !strncmp(expected, "a tensor", 8) ? method_name(L, running(L), ltide_function_name(L)) : NULL;
+  if (lua_getstack(L, 0, &ar)) lua_getinfo(L, "n", &ar);
+  if (ar.namewhat && !strcmp(ar.namewhat, "metamethod")) return "";
+  if (method) return lua_pushfstring(L, "; a method is called with a colon: x:%s(...)", method);
+  const char *usage = lua_isnone(L, arg) ? ltide_usage(L) : NULL;
+  return usage ? lua_pushfstring(L, "; %s", usage) : "";
+}
+
+/* The name in quotes behind `before` in Lua's message, pushed, or NULL. */
+static const char *quoted(lua_State *L, const char *message, const char *before) {
+  const char *at = strstr(message, before);
+  if (!at) return NULL;
+  at += strlen(before);
+  return lua_pushlstring(L, at, strcspn(at, "'"));
+}
+
+const char *ltide_lua_hint(lua_State *L, const char *message) {
+  const char *word = quoted(L, message, "<name> expected near '"),
+             *name = quoted(L, message, "function value (field '");
+  if (word && !strcmp(word, "repeat")) return "; repeat is a word of Lua: x:tile(...) or x:repeat_tensor(...)";
+  if (word && (!strcmp(word, "and") || !strcmp(word, "or") || !strcmp(word, "not")))
+    return lua_pushfstring(L, "; %s is a word of Lua: x:logical_%s(...)", word, word);
+  if (!name) return "";
+  ltide_push_methods(L);
+  lua_pushstring(L, name);
+  bool is_method = lua_istable(L, -2) && lua_rawget(L, -2) == LUA_TFUNCTION;
+  return is_method ? lua_pushfstring(L, "; %s is a method, it is to be called: x:%s()", name, name) : "";
+}
+
+/* {==== tide.has */
+
+static int lget(lua_State *L) {
+  lua_gettable(L, 1);
+  return 1;
+}
+
+/* Replaces the value at the top by its field, or by nil. */
+static void step(lua_State *L, const char *name, size_t n) {
+  lua_pushcfunction(L, lget);
+  lua_insert(L, -2);
+  lua_pushlstring(L, name, n);
+  if (lua_pcall(L, 2, 1, 0) != LUA_OK) lua_pop(L, 1), lua_pushnil(L);
+}
+
+/* Replaces the class at the top by its table of methods, or by nil: that of a metatable under the class's path. */
+static void to_methods(lua_State *L, const char *path, size_t n) {
+  bool is_short = strncmp(path, "tide.", 5);
+  int top = lua_gettop(L);
+  lua_pushstring(L, is_short ? "tide." : "");
+  lua_pushlstring(L, path, n);
+  lua_concat(L, 2);
+  luaL_getmetatable(L, lua_tostring(L, -1));
+  if (lua_istable(L, -1)) lua_getfield(L, -1, "__index");
+  if (lua_isfunction(L, -1) && !lua_getupvalue(L, -1, 1)) lua_pushnil(L);
+  lua_replace(L, top);
+  lua_settop(L, top);
+}
+
+static int lhas(lua_State *L) {
+  const char *path = ltide_check_text(L, 1, "name"), *p = path;
+  lua_settop(L, 1);
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_spaces);
+  lua_getfield(L, -1, "tide");
+  if (!strncmp(p, "tide.", 5)) p += 5;
+  for (const char *end; lua_istable(L, -1); p = end + 1) {
+    end = p + strcspn(p, ".:");
+    step(L, p, (size_t)(end - p));
+    if (!*end) break;
+    if (*end == ':' && strncmp(p, "Tensor:", 7)) to_methods(L, path, (size_t)(end - path));
+    if (!lua_istable(L, -1)) lua_pushnil(L);
+  }
+  lua_pushboolean(L, !lua_isnil(L, -1));
+  return 1;
+}
+
+/* {==== Opening */
+
+/* Makes __index of the table's metatable raise; a metatable that has one keeps it. Classes have a metatable already,
+ * and are given to their own __call: they do not count as what stands before a dot. */
+static void make_strict(lua_State *L, int table, const char *path) {
+  table = lua_absindex(L, table);
+  if (!lua_getmetatable(L, table)) {
+    lua_createtable(L, 0, 3);
+    lua_pushstring(L, path);
+    lua_setfield(L, -2, "__metatable");
+    lua_pushboolean(L, 1);
+    lua_rawsetp(L, -2, &key_strict);
+    lua_pushvalue(L, -1);
+    lua_setmetatable(L, table);
+  }
+  lua_pushliteral(L, "__index");
+  if (lua_rawget(L, -2) == LUA_TNIL) {
+    lua_pushstring(L, path);
+    lua_pushcclosure(L, lno_name, 1);
+    lua_setfield(L, -3, "__index");
+  }
+  lua_pop(L, 2);
+}
+
+/* Notes the table at the top under its path, unless it is a class, and appends it to the list of those to look
+ * through. */
+static void visit(lua_State *L, int spaces, int list, const char *path) {
+  int table = lua_gettop(L);
+  lua_pushvalue(L, table);
+  lua_pushboolean(L, 1);
+  lua_rawset(L, list);
+  if (!lua_getmetatable(L, table)) {
+    lua_pushvalue(L, table);
+    lua_setfield(L, spaces, path);
+  }
+  lua_settop(L, table);
+  make_strict(L, table, path);
+  lua_Integer n = (lua_Integer)lua_rawlen(L, list);
+  lua_rawseti(L, list, n + 1);
+  lua_pushstring(L, path);
+  lua_rawseti(L, list, n + 2);
+}
+
+/* The module and the tables in it, the upper ones first: a table that has several names is known by the shortest. */
+static void walk_module(lua_State *L, int module, int spaces) {
+  lua_newtable(L);
+  int list = lua_gettop(L);
+  lua_pushvalue(L, module);
+  visit(L, spaces, list, "tide");
+  for (lua_Integer at = 1; lua_rawgeti(L, list, at) == LUA_TTABLE; at += 2, lua_settop(L, list)) {
+    lua_rawgeti(L, list, at + 1);
+    const char *path = lua_tostring(L, -1);
+    for (lua_pushnil(L); lua_next(L, list + 1); lua_settop(L, list + 3)) {
+      lua_pushvalue(L, -1);
+      bool is_new = lua_istable(L, -1) && lua_rawget(L, list) == LUA_TNIL;
+      lua_settop(L, list + 4);
+      if (!is_new || lua_type(L, -2) != LUA_TSTRING) continue;
+      const char *below = lua_pushfstring(L, "%s.%s", path, lua_tostring(L, -2));
+      lua_pushvalue(L, list + 4);
+      visit(L, spaces, list, below);
+    }
+  }
+  lua_settop(L, list - 1);
+}
+
+/* Tables of methods: the __index of the metatables that are registered under a name of ours. */
+static void walk_classes(lua_State *L) {
+  for (lua_pushnil(L); lua_next(L, LUA_REGISTRYINDEX); lua_pop(L, 1)) {
+    const char *name = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "", *dot = strrchr(name, '.');
+    if (strncmp(name, "tide.", 5) || !lua_istable(L, -1)) continue;
+    lua_pushliteral(L, "__index");
+    if (lua_rawget(L, -2) == LUA_TTABLE) make_strict(L, -1, dot + 1);
+    lua_pop(L, 1);
+  }
+}
+
+void ltide_open_names(lua_State *L, ltide_state *S) {
+  (void)S;
+  static const ltide_reg list[] = {
+      {"has", lhas,
+       "tide.has(name) -> boolean\nIs there such a name? 'zeros', 'cuda.graph', 'Tensor:sum', 'cuda.Stream:query'. A "
+       "name that does not exist is an error where it is written, so this is how to ask."},
+      {0}};
+  ltide_register(L, "tide", list);
+  int module = lua_gettop(L);
+  lua_newtable(L);
+  lua_pushvalue(L, -1);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &key_spaces);
+  walk_module(L, module, module + 1);
+  lua_settop(L, module);
+  walk_classes(L);
+}
