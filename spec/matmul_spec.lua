@@ -126,4 +126,12 @@ describe("matmul", function()
     local y = x:mm(tide.eye(64, { device = D.dev }))
     assert.are.equal(1 + 2 ^ -12, y[{ 5, 7 }]:item())
   end)
+
+  it("asks no library of the system, whose threads would stand beside ours", function()
+    local x = tide.randn(300, 300, { device = D.dev })
+    x:matmul(x):sum():item()
+    for line in io.lines "/proc/self/maps" do
+      assert.is_nil(line:match "lib[%w_]*blas[%w_]*%.so" and not line:find "libcublas" and line)
+    end
+  end)
 end)

@@ -7,8 +7,9 @@
 
 #include "backend_cpu/cxx.h"
 #include "cpu.h"
+#include "gemm.h"
 
-static void close_backend(void) {}
+static void close_backend(void) { tide__gemm_close(); }
 
 static tide_status device_count(int *out) {
   *out = 1;

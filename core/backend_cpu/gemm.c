@@ -1,109 +1,24 @@
-/* gemm.c: matrix products.
+/* gemm.c: matrix products: a matrix by a vector is gemm_vector.c, all else gemm_own.c. 16-bit floats become float32
+ * first, a panel of rows at a time.
  *
- * Floats and complex numbers go to a BLAS library if there is one and the strides are what it takes. 16-bit floats
- * become float32 first, a panel of rows at a time. Everything else, and all of it without a library, is done by
- * gemm_own.c.
+ * No library is asked: one that does not know the processor is many times slower than it could be, its threads stand
+ * beside ours, and where it cannot have them, or memory, it may wait for ever.
  *
  * Invariant: with beta 0 the result's old values are not read, not even to be multiplied by zero. */
 #include "gemm.h"
 
-#include <limits.h>
 #include <stdlib.h>
 
-#include "blas.h"
+enum { PANEL_ROWS = 1024 };
 
-enum { PANEL_ROWS = 256 };
-
-/* How a matrix lies for BLAS: its leading dimension, and whether it is transposed; false if BLAS cannot take it. */
-static bool layout(int *transposed, int *lead, int64_t rows, int64_t cols, int64_t row, int64_t col) {
-  *transposed = TIDE_BLAS_PLAIN;
-  if (rows == 1 && col == 1) row = cols;
-  if (rows > INT_MAX || cols > INT_MAX || row > INT_MAX || col > INT_MAX) return false;
-  if ((col == 1 || cols == 1) && row >= cols) {
-    *lead = (int)row;
-    return true;
-  }
-  *transposed = TIDE_BLAS_TRANSPOSED;
-  *lead = (int)col;
-  return (row == 1 || rows == 1) && col >= rows;
+/* Along k or along the other dim of both operands the distance is 1: a vector is read as it lies. */
+static bool is_vector(const tide_gemm_args *a) {
+  if (a->k == 0 || (a->dtype != TIDE_FLOAT32 && a->dtype != TIDE_FLOAT64)) return false;
+  if (a->n == 1) return a->a_col == 1 || a->a_row == 1;
+  return a->m == 1 && (a->b_row == 1 || a->b_col == 1);
 }
 
-typedef struct blas_call {
-  const tide__blas *blas;
-  const tide_gemm_args *a;
-  int ta, tb, lda, ldb;
-} blas_call;
-
-/* A product with one column: the matrix is read once, as it lies. */
-static void product_vector(const blas_call *b, char *c, const char *x, const char *y) {
-  const tide_gemm_args *a = b->a;
-  bool plain = b->ta == TIDE_BLAS_PLAIN;
-  int rows = (int)(plain ? a->m : a->k), cols = (int)(plain ? a->k : a->m);
-  int step = a->m == 1 ? 1 : (int)a->c_row;
-  int64_t item = tide__item(a->dtype);
-  if (a->beta.re == 0)
-    for (int64_t i = 0; i < a->m; i++) memset(c + i * step * item, 0, (size_t)item);
-  if (a->dtype == TIDE_FLOAT32)
-    b->blas->sgemv(TIDE_BLAS_ROWS, b->ta, rows, cols, (float)a->alpha.re, (const float *)x, b->lda, (const float *)y,
-                   (int)a->b_row, (float)a->beta.re, (float *)c, step);
-  else
-    b->blas->dgemv(TIDE_BLAS_ROWS, b->ta, rows, cols, a->alpha.re, (const double *)x, b->lda, (const double *)y,
-                   (int)a->b_row, a->beta.re, (double *)c, step);
-}
-
-static void product_matrix(const blas_call *b, char *c, const char *x, const char *y) {
-  const tide_gemm_args *a = b->a;
-  int m = (int)a->m, n = (int)a->n, k = (int)a->k, ldc = (int)(a->m == 1 ? a->n : a->c_row);
-  float alpha[2] = {(float)a->alpha.re, (float)a->alpha.im}, beta[2] = {(float)a->beta.re, (float)a->beta.im};
-  double wide_alpha[2] = {a->alpha.re, a->alpha.im}, wide_beta[2] = {a->beta.re, a->beta.im};
-  switch (a->dtype) {
-  case TIDE_FLOAT32:
-    b->blas->sgemm(TIDE_BLAS_ROWS, b->ta, b->tb, m, n, k, alpha[0], (const float *)x, b->lda, (const float *)y, b->ldb,
-                   beta[0], (float *)c, ldc);
-    break;
-  case TIDE_FLOAT64:
-    b->blas->dgemm(TIDE_BLAS_ROWS, b->ta, b->tb, m, n, k, a->alpha.re, (const double *)x, b->lda, (const double *)y,
-                   b->ldb, a->beta.re, (double *)c, ldc);
-    break;
-  case TIDE_COMPLEX64:
-    b->blas->cgemm(TIDE_BLAS_ROWS, b->ta, b->tb, m, n, k, alpha, x, b->lda, y, b->ldb, beta, c, ldc);
-    break;
-  default:
-    b->blas->zgemm(TIDE_BLAS_ROWS, b->ta, b->tb, m, n, k, wide_alpha, x, b->lda, y, b->ldb, wide_beta, c, ldc);
-    break;
-  }
-}
-
-static void run_batch(void *arg, int64_t begin, int64_t end) {
-  const blas_call *b = arg;
-  const tide_gemm_args *a = b->a;
-  int64_t item = tide__item(a->dtype);
-  bool vector = a->n == 1 && a->b_row > 0 && a->b_row <= INT_MAX && a->dtype <= TIDE_FLOAT64;
-  for (int64_t i = begin; i < end; i++) {
-    char *c = (char *)a->head.ptr[0] + i * a->c_batch * item;
-    const char *x = (const char *)a->head.ptr[1] + i * a->a_batch * item;
-    const char *y = (const char *)a->head.ptr[2] + i * a->b_batch * item;
-    (vector ? product_vector : product_matrix)(b, c, x, y);
-  }
-}
-
-/* Small products of a batch are shared out to our threads; large ones are left to the library's. */
-static bool run_blas(const tide_gemm_args *a) {
-  blas_call b = {.blas = tide__blas_get(), .a = a};
-  bool fits = a->k > 0 && a->m <= INT_MAX && a->n <= INT_MAX && a->k <= INT_MAX && a->c_row <= INT_MAX;
-  if (!b.blas || !fits || (a->m > 1 && a->c_row < a->n)) return false;
-  if (!layout(&b.ta, &b.lda, a->m, a->k, a->a_row, a->a_col)) return false;
-  if (!layout(&b.tb, &b.ldb, a->k, a->n, a->b_row, a->b_col)) return false;
-  if (b.blas->set_num_threads) b.blas->set_num_threads(tide_get_num_threads());
-  int64_t work = a->m * a->n * a->k;
-  if (a->batch > 1 && work < 1 << 16)
-    tide__spread(a->batch, work, run_batch, &b);
-  else
-    run_batch(&b, 0, a->batch);
-  return true;
-}
-
-static tide_status product(const tide_gemm_args *a) { return run_blas(a) ? TIDE_OK : tide__gemm_own(a); }
+static tide_status product(const tide_gemm_args *a) { return is_vector(a) ? tide__gemm_vector(a) : tide__gemm_own(a); }
 
 /* ---- 16-bit floats ---- */
 
@@ -188,6 +103,5 @@ static tide_status product_half(const tide_gemm_args *a) {
 tide_status tide__cpu_gemm(tide_stream *stream, const tide_gemm_args *a) {
   (void)stream;
   if (a->dtype == TIDE_FLOAT16 || a->dtype == TIDE_BFLOAT16) return product_half(a);
-  if (a->dtype >= TIDE_FLOAT32) return product(a);
-  return tide__gemm_own(a);
+  return product(a);
 }

@@ -4,7 +4,36 @@
 
 #include "layout.h"
 
+/* Steps of k whose sums stay in registers, at most. */
+enum { TIDE_GEMM_SLICE = 384 };
+
+/* How one operand is packed: panels of `width` lanes (A's rows or B's columns), for each k one number of each lane.
+ * Complex numbers are packed as real ones: a row of A as it lies, re and im one after the other along k; a column of B
+ * as two lanes, which at the k of re hold (re, im) and at the k of im (-im, re). C then lies as it is, re beside im. */
+typedef struct tide__panels {
+  const tide__isa *isa;
+  tide__pack pack;              /* of whole panels, where no number changes on the way; else NULL */
+  int dtype, compute, item;     /* of the tensor; of the panel, and its bytes */
+  int64_t width;                /* lanes of a panel, counted as real numbers as all that follows is */
+  int64_t lanes_apart, k_apart; /* of numbers of dtype */
+  int64_t lanes;                /* of the matrix */
+  bool columns;                 /* they are B's */
+} tide__panels;
+
+/* Panels first to first + count of base's matrix, k numbers of each lane from `from` on; lanes that are missing are
+ * zero. */
+void tide__gemm_pack(const tide__panels *p, char *out, const char *base, int64_t first, int64_t count, int64_t from,
+                     int64_t k);
+
+/* Memory for panels, kept from product to product, because pages that are new to the process cost more than what is
+ * computed in them. NULL if there is none. */
+void *tide__gemm_take(size_t bytes);
+void tide__gemm_put(void *memory);
+void tide__gemm_close(void);
+
 /* Any dtype but the 16-bit floats, any strides. */
 tide_status tide__gemm_own(const tide_gemm_args *a);
+/* float32 and float64 with one row or one column. */
+tide_status tide__gemm_vector(const tide_gemm_args *a);
 
 #endif

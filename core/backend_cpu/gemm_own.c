@@ -1,143 +1,58 @@
-/* gemm_own.c: matrix products without a library: integers, odd strides, and machines that have no BLAS.
+/* gemm_own.c: matrix products, of any dtype but the 16-bit floats.
  *
- * The result is cut into tiles; each tile belongs to one thread. For slices of k, panels of A (six rows wide) and of B
- * (one 64-byte vector wide) are packed in the compute type, whatever their strides and dtype, and the inner loop of
- * isa.h adds their product to the tile's sums. Integers narrower than 64 bits are computed in int32, which wraps as
- * they do; complex numbers by plain loops over the packed panels.
+ * A part of B, so many columns and so many k, is packed in panels (gemm.h), by all threads. The result is cut into
+ * tasks, which threads take from a counter: for each slice of k a task packs its rows of A, and the inner loop of isa.h
+ * multiplies panel by panel, with B's in the first cache and A's in the second. Where there is a single task down the
+ * rows, each packs the columns of B that it needs itself. (K. Goto and R. van de Geijn, "Anatomy of high-performance
+ * matrix multiplication", ACM TOMS 34, 2008.)
+ *
+ * Integers narrower than 64 bits are computed in int32, which wraps as they do; complex numbers as real ones twice as
+ * wide and deep.
  *
  * Invariant: the order of the sums depends on the sizes alone. */
 #include "gemm.h"
 
-#include <complex.h>
-#include <stdlib.h>
-
-#undef I
-
-enum { SLICE = 256, TILE_ROWS = 96, TILE_BYTES = 1024, PANEL = 6 };
+enum { PART_K = 11 * TIDE_GEMM_SLICE, PART_BYTES = 16 << 20, ROWS_BYTES = 256 << 10, GROUP = 8, EACH = 4 };
+/* Bytes of a tile, at most; work that one thread does alone, and in one matrix of many. */
+enum { TILE_BYTES = 2048, ALONE = 1 << 18, LITTLE = 1 << 24, MATRIX_ALONE = 1 << 24 };
 
 typedef struct work {
   const tide_gemm_args *a;
   const tide__isa *isa;
-  int compute, item;        /* dtype that is computed in, and its bytes */
-  int64_t lanes, tile_cols; /* of a panel of B; of a tile */
-  int64_t tiles_down, tiles_across;
+  tide__panels rows, columns; /* how A and B are packed */
+  int compute, item;          /* dtype that is computed in; bytes of its real numbers */
+  int64_t m, n, k;            /* as real numbers */
+  bool direct;                /* whole tiles go straight to C */
+  bool little;
+  int threads;
+  int64_t matrix, slice;
+  int64_t from, depth, left, wide; /* the part of B: k and panels */
+  int64_t down, across;            /* tasks */
+  char *b, *rooms;                 /* B's part; a room of each thread for rows of A */
+  int64_t room_bytes;
+  _Atomic int64_t next, packed;
+  _Atomic int taken; /* rooms */
   _Atomic bool failed;
 } work;
 
-/* One tile: room for the panels and the sums, and where it lies. */
-typedef struct tile {
-  char *a, *b, *sums;
-  int64_t matrix, row, col, rows, cols;
-} tile;
-
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-
-static int compute_dtype(int dtype) { return dtype < TIDE_INT64 ? TIDE_INT32 : dtype; }
+static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 static bool is_complex(const work *w) { return w->compute >= TIDE_COMPLEX64; }
 
-/* Elements of a strided vector, in the compute type, one every `step` elements of out. */
-static void pack_line(const work *w, char *out, int64_t step, const char *in, int64_t stride, int64_t n) {
-  _Alignas(16) char raw[SLICE * 16], line[SLICE * 16];
-  int dtype = w->a->dtype, item = tide__item(dtype);
-  const char *from = in;
-  if (stride != 1) {
-    for (int64_t i = 0; i < n; i++) memcpy(raw + i * item, in + i * stride * item, (size_t)item);
-    from = raw;
-  }
-  if (dtype != w->compute) {
-    tide__cast(w->isa, line, w->compute, from, dtype, n);
-    from = line;
-  }
-  switch (w->item) {
-  case 4:
-    for (int64_t i = 0; i < n; i++) ((uint32_t *)out)[i * step] = ((const uint32_t *)from)[i];
-    break;
-  case 8:
-    for (int64_t i = 0; i < n; i++) ((uint64_t *)out)[i * step] = ((const uint64_t *)from)[i];
-    break;
-  default:
-    for (int64_t i = 0; i < n; i++) memcpy(out + i * step * 16, from + i * 16, 16);
-    break;
-  }
-}
+/* ---- the result ---- */
 
-/* A's rows in panels of six: panel p holds, for each k, elements of rows 6p to 6p + 5; rows that are missing are zero.
- */
-static void pack_a(const work *w, const tile *t, int64_t from, int64_t n) {
-  const tide_gemm_args *a = w->a;
-  int64_t item = tide__item(a->dtype);
-  const char *base =
-      (const char *)a->head.ptr[1] + (t->matrix * a->a_batch + t->row * a->a_row + from * a->a_col) * item;
-  int64_t panels = (t->rows + PANEL - 1) / PANEL;
-  memset(t->a, 0, (size_t)(panels * PANEL * n * w->item));
-  for (int64_t r = 0; r < t->rows; r++)
-    pack_line(w, t->a + ((r / PANEL) * PANEL * n + r % PANEL) * w->item, PANEL, base + r * a->a_row * item, a->a_col,
-              n);
-}
-
-/* B's columns in panels of one vector: panel p holds, for each k, `lanes` neighbouring elements. */
-static void pack_b(const work *w, const tile *t, int64_t from, int64_t n) {
-  const tide_gemm_args *a = w->a;
-  int64_t item = tide__item(a->dtype);
-  const char *base =
-      (const char *)a->head.ptr[2] + (t->matrix * a->b_batch + from * a->b_row + t->col * a->b_col) * item;
-  int64_t panels = (t->cols + w->lanes - 1) / w->lanes;
-  memset(t->b, 0, (size_t)(panels * w->lanes * n * w->item));
-  for (int64_t p = 0; p < panels; p++) {
-    int64_t cols = least(w->lanes, t->cols - p * w->lanes);
-    char *panel = t->b + p * w->lanes * n * w->item;
-    const char *in = base + p * w->lanes * a->b_col * item;
-    if (a->b_col == 1)
-      for (int64_t k = 0; k < n; k++)
-        pack_line(w, panel + k * w->lanes * w->item, 1, in + k * a->b_row * item, 1, cols);
-    else
-      for (int64_t c = 0; c < cols; c++)
-        pack_line(w, panel + c * w->item, w->lanes, in + c * a->b_col * item, a->b_row, n);
-  }
-}
-
-#define COMPLEX_PRODUCT(T)                                                                                             \
-  for (int64_t k = 0; k < n; k++)                                                                                      \
-    for (int64_t r = 0; r < PANEL; r++) {                                                                              \
-      T x = ((const T *)a)[k * PANEL + r];                                                                             \
-      for (int64_t c = 0; c < w->lanes; c++) {                                                                         \
-        T y = ((const T *)b)[k * w->lanes + c];                                                                        \
-        T *sum = (T *)sums + r * w->tile_cols + c;                                                                     \
-        __real__ *sum += __real__ x * __real__ y - __imag__ x * __imag__ y;                                            \
-        __imag__ *sum += __real__ x * __imag__ y + __imag__ x * __real__ y;                                            \
-      }                                                                                                                \
-    }
-
-static void multiply_panels(const work *w, char *sums, const char *a, const char *b, int64_t n) {
-  if (w->compute == TIDE_COMPLEX64) {
-    COMPLEX_PRODUCT(float _Complex)
-  } else if (w->compute == TIDE_COMPLEX128) {
-    COMPLEX_PRODUCT(double _Complex)
-  } else {
-    w->isa->product[tide__ctype_of(w->compute)](sums, w->tile_cols, a, b, n);
-  }
-}
-
-static void add_slice(const work *w, const tile *t, int64_t from, int64_t n) {
-  pack_a(w, t, from, n);
-  pack_b(w, t, from, n);
-  for (int64_t r = 0; r < t->rows; r += PANEL)
-    for (int64_t c = 0; c < t->cols; c += w->lanes)
-      multiply_panels(w, t->sums + (r * w->tile_cols + c) * w->item, t->a + r * n * w->item, t->b + c * n * w->item, n);
-}
-
-/* x = alpha * x + beta * old for a row of the tile. Numbers of integer dtypes are in tide_value.i. */
-#define SCALE_REAL(T, U, alpha_, beta_)                                                                                \
+/* x = alpha * x + beta * old for a row of a tile. Numbers of integer dtypes are in tide_value.i. */
+#define SCALE_REAL(U, alpha_, beta_)                                                                                   \
   {                                                                                                                    \
-    U alpha = (U)(alpha_), beta = (U)(beta_);                                                                          \
+    const U by = (U)(alpha_), back = (U)(beta_);                                                                       \
     U *v = (U *)x;                                                                                                     \
     const U *o = (const U *)old;                                                                                       \
-    for (int64_t j = 0; j < n; j++) v[j] = o ? alpha * v[j] + beta * o[j] : alpha * v[j];                              \
+    for (int64_t j = 0; j < n; j++) v[j] = o ? by * v[j] + back * o[j] : by * v[j];                                    \
   }
-#define SCALE_COMPLEX(T, part)                                                                                         \
+#define SCALE_COMPLEX(part)                                                                                            \
   {                                                                                                                    \
-    const part ar = (part)a->alpha.re, ai = (part)a->alpha.im, br = (part)a->beta.re, bi = (part)a->beta.im;           \
+    const part ar = (part)alpha.re, ai = (part)alpha.im, br = (part)beta.re, bi = (part)beta.im;                       \
     part *v = (part *)x;                                                                                               \
     const part *o = (const part *)old;                                                                                 \
     for (int64_t j = 0; j < n; j++) {                                                                                  \
@@ -147,71 +62,241 @@ static void add_slice(const work *w, const tile *t, int64_t from, int64_t n) {
     }                                                                                                                  \
   }
 
-static void scale_row(const work *w, char *x, const char *old, int64_t n) {
-  const tide_gemm_args *a = w->a;
+static void scale_row(const work *w, char *x, const char *old, tide_value alpha, tide_value beta, int64_t n) {
   switch (w->compute) {
-  case TIDE_INT32: SCALE_REAL(int32_t, uint32_t, a->alpha.i, a->beta.i) break;
-  case TIDE_INT64: SCALE_REAL(int64_t, uint64_t, a->alpha.i, a->beta.i) break;
-  case TIDE_FLOAT32: SCALE_REAL(float, float, a->alpha.re, a->beta.re) break;
-  case TIDE_FLOAT64: SCALE_REAL(double, double, a->alpha.re, a->beta.re) break;
-  case TIDE_COMPLEX64: SCALE_COMPLEX(float _Complex, float) break;
-  default: SCALE_COMPLEX(double _Complex, double) break;
+  case TIDE_INT32: SCALE_REAL(uint32_t, alpha.i, beta.i) break;
+  case TIDE_INT64: SCALE_REAL(uint64_t, alpha.i, beta.i) break;
+  case TIDE_FLOAT32: SCALE_REAL(float, alpha.re, beta.re) break;
+  case TIDE_FLOAT64: SCALE_REAL(double, alpha.re, beta.re) break;
+  case TIDE_COMPLEX64: SCALE_COMPLEX(float) break;
+  default: SCALE_COMPLEX(double) break;
   }
 }
 
-static bool keeps_old(const work *w) {
-  const tide_value *beta = &w->a->beta;
-  return w->compute <= TIDE_INT64 ? beta->i != 0 : beta->re != 0 || (is_complex(w) && beta->im != 0);
+static bool is_number(const work *w, tide_value v, int number) {
+  if (w->compute <= TIDE_INT64) return v.i == number;
+  return v.re == number && (!is_complex(w) || v.im == 0);
 }
 
-static void store_tile(const work *w, const tile *t) {
+/* A tile of sums that is not whole, or whose numbers change on the way, into C. */
+static void merge(const work *w, char *c, char *sums, int64_t rows, int64_t lanes, bool first) {
   const tide_gemm_args *a = w->a;
-  int item = tide__item(a->dtype);
-  for (int64_t r = 0; r < t->rows; r++) {
-    char *c = (char *)a->head.ptr[0] + (t->matrix * a->c_batch + (t->row + r) * a->c_row + t->col) * item;
-    char *x = t->sums + r * w->tile_cols * w->item, *old = NULL;
-    if (keeps_old(w)) {
-      old = t->b; /* no longer needed, and large enough for a row */
-      tide__cast(w->isa, old, w->compute, c, a->dtype, t->cols);
-    }
-    scale_row(w, x, old, t->cols);
-    tide__cast(w->isa, c, a->dtype, x, w->compute, t->cols);
+  _Alignas(64) char room[TILE_BYTES];
+  tide_value beta = first ? a->beta : (tide_value){.i = 1, .re = 1};
+  int64_t n = is_complex(w) ? lanes / 2 : lanes, width = w->columns.width * w->item;
+  for (int64_t r = 0; r < rows; r++) {
+    char *to = c + r * a->c_row * tide__item(a->dtype), *x = sums + r * width, *old = NULL;
+    if (!first || !is_number(w, beta, 0)) tide__cast(w->isa, old = room, w->compute, to, a->dtype, n);
+    scale_row(w, x, old, a->alpha, beta, n);
+    tide__cast(w->isa, to, a->dtype, x, w->compute, n);
   }
 }
 
-static void run_tiles(void *arg, int64_t begin, int64_t end) {
+/* The same where nothing changes on the way. */
+#define ADD_EDGE(T)                                                                                                    \
+  for (int64_t r = 0; r < rows; r++) {                                                                                 \
+    T *to = (T *)c + r * apart;                                                                                        \
+    const T *x = (const T *)sums + r * width;                                                                          \
+    for (int64_t j = 0; j < lanes; j++) to[j] = add ? to[j] + x[j] : x[j];                                             \
+  }
+static void add_edge(const work *w, char *c, char *sums, int64_t rows, int64_t lanes, bool first) {
+  const bool add = !first || !is_number(w, w->a->beta, 0);
+  const int64_t apart = w->a->c_row * (is_complex(w) ? 2 : 1), width = w->columns.width;
+  switch (w->columns.compute) {
+  case TIDE_INT32: ADD_EDGE(uint32_t) break;
+  case TIDE_INT64: ADD_EDGE(uint64_t) break;
+  case TIDE_FLOAT32: ADD_EDGE(float) break;
+  default: ADD_EDGE(double) break;
+  }
+}
+
+/* One tile: panels of A and of B at a and b, k deep. */
+static void run_tile(const work *w, int64_t row, int64_t column, const char *a, const char *b, int64_t k, bool first) {
+  _Alignas(64) char sums[TILE_BYTES];
+  const tide_gemm_args *g = w->a;
+  int64_t high = w->rows.width, width = w->columns.width, rows = least(high, w->m - row * high);
+  int64_t lanes = least(width, w->n - column * width), parts = is_complex(w) ? 2 : 1;
+  int64_t place = w->matrix * g->c_batch + row * high * g->c_row + column * width / parts;
+  char *c = (char *)g->head.ptr[0] + place * tide__item(g->dtype);
+  void (*product)(void *, int64_t, const void *, const void *, int64_t, bool) =
+      w->isa->product[tide__ctype_of(w->columns.compute)];
+  if (w->direct && rows == high && lanes == width) {
+    product(c, g->c_row * parts, a, b, k, !first || !is_number(w, g->beta, 0));
+  } else {
+    product(sums, width, a, b, k, false);
+    (w->direct ? add_edge : merge)(w, c, sums, rows, lanes, first);
+  }
+}
+
+/* ---- tasks ---- */
+
+static char *part_of_b(const work *w, int64_t from, int64_t k, int64_t column) {
+  return w->b + ((from - w->from) * w->wide + (column - w->left) * k) * w->columns.width * w->item;
+}
+
+static void pack_columns(const work *w, int64_t from, int64_t k, int64_t column, int64_t count) {
+  const tide_gemm_args *a = w->a;
+  const char *base = (const char *)a->head.ptr[2] + w->matrix * a->b_batch * tide__item(a->dtype);
+  tide__gemm_pack(&w->columns, part_of_b(w, from, k, column), base, column, count, from, k);
+}
+
+/* What a task computes, in panels. */
+typedef struct span {
+  int64_t top, bottom, left, right;
+} span;
+
+/* The share i of n things that are cut into `parts` evenly. */
+static int64_t cut(int64_t n, int64_t parts, int64_t i) { return n / parts * i + least(n % parts, i); }
+
+/* One slice of a task: the rows of A are in room. */
+static void run_slice(const work *w, const span *s, int64_t from, int64_t k, const char *room) {
+  int64_t panel = k * w->rows.width * w->item;
+  for (int64_t left = s->left; left < s->right; left += GROUP) {
+    int64_t right = least(s->right, left + GROUP);
+    if (w->down == 1) pack_columns(w, from, k, left, right - left);
+    for (int64_t column = left; column < right; column++)
+      for (int64_t row = s->top; row < s->bottom; row++)
+        run_tile(w, row, column, room + (row - s->top) * panel, part_of_b(w, from, k, column), k, from == 0);
+  }
+}
+
+static void run_task(const work *w, int64_t task, char *room) {
+  const tide_gemm_args *a = w->a;
+  const char *base = (const char *)a->head.ptr[1] + w->matrix * a->a_batch * tide__item(a->dtype);
+  int64_t panels = ceil_div(w->m, w->rows.width), i = task % w->down, j = task / w->down;
+  span s = {cut(panels, w->down, i), cut(panels, w->down, i + 1), w->left + cut(w->wide, w->across, j),
+            w->left + cut(w->wide, w->across, j + 1)};
+  int64_t from = w->from, end = w->from + w->depth;
+  do {
+    int64_t k = least(w->slice, end - from);
+    tide__gemm_pack(&w->rows, room, base, s.top, s.bottom - s.top, from, k);
+    run_slice(w, &s, from, k, room);
+    from += w->slice;
+  } while (from < end);
+}
+
+/* Every thread that comes takes a room, and tasks until there are no more. */
+static void run_tasks(void *arg, int64_t begin, int64_t end) {
   work *w = arg;
-  const tide_gemm_args *a = w->a;
-  size_t a_bytes = (size_t)(TILE_ROWS * SLICE * w->item), b_bytes = (size_t)(w->tile_cols * SLICE * w->item);
-  size_t sum_bytes = (size_t)(TILE_ROWS * w->tile_cols * w->item);
-  char *room = aligned_alloc(64, (a_bytes + b_bytes + sum_bytes + 63) / 64 * 64);
-  if (!room) {
-    atomic_store_explicit(&w->failed, true, memory_order_relaxed);
+  (void)begin, (void)end;
+  int64_t tasks = w->down * w->across, task;
+  if (atomic_load_explicit(&w->next, memory_order_relaxed) >= tasks) return;
+  char *room = w->rooms + atomic_fetch_add_explicit(&w->taken, 1, memory_order_relaxed) * w->room_bytes;
+  while ((task = atomic_fetch_add_explicit(&w->next, 1, memory_order_relaxed)) < tasks) run_task(w, task, room);
+}
+
+static void run_packing(void *arg, int64_t begin, int64_t end) {
+  work *w = arg;
+  (void)begin, (void)end;
+  int64_t groups = ceil_div(w->wide, GROUP), slices = ceil_div(w->depth, w->slice);
+  for (;;) {
+    int64_t i = atomic_fetch_add_explicit(&w->packed, 1, memory_order_relaxed);
+    if (i >= groups * slices) return;
+    int64_t from = w->from + i / groups * w->slice, column = i % groups * GROUP;
+    pack_columns(w, from, least(w->slice, w->from + w->depth - from), w->left + column, least(GROUP, w->wide - column));
+  }
+}
+
+static void on_threads(work *w, tide_task_fn fn) {
+  if (w->threads > 1)
+    tide__parallel_for(w->threads, 1, fn, w);
+  else
+    fn(w, 0, 1);
+}
+
+/* Panels of rows that a task has at most: what the second cache holds, so many that each thread has some tasks and an
+ * uneven load evens out, but not so few that B's panels come from memory for nothing. Little work is cut by columns
+ * alone, once for each thread: then nobody waits for B to be packed. */
+static int64_t task_rows(const work *w) {
+  int64_t high = ROWS_BYTES / (w->rows.width * w->slice * w->item), panels = ceil_div(w->m, w->rows.width);
+  if (w->little) return panels;
+  high = least(high, ceil_div(panels, w->threads > 1 ? w->threads * EACH : 1));
+  return high < 4 ? 4 : high;
+}
+
+static void choose_tasks(work *w) {
+  int64_t panels = ceil_div(w->m, w->rows.width), wanted = w->threads;
+  w->down = ceil_div(panels, task_rows(w));
+  if (w->down > w->threads) w->down = least(panels, ceil_div(w->down, w->threads) * w->threads);
+  if (w->threads > 1 && !w->little) wanted *= EACH;
+  w->across = least(ceil_div(wanted, w->down), w->little ? w->wide : ceil_div(w->wide, 4));
+}
+
+static void run_part(work *w) {
+  choose_tasks(w);
+  atomic_store_explicit(&w->next, 0, memory_order_relaxed);
+  atomic_store_explicit(&w->packed, 0, memory_order_relaxed);
+  atomic_store_explicit(&w->taken, 0, memory_order_relaxed);
+  if (w->down > 1) on_threads(w, run_packing);
+  on_threads(w, run_tasks);
+}
+
+/* One matrix of the batch, part by part of B. */
+static void run_matrix(work *w, int64_t deep, int64_t most) {
+  int64_t panels = ceil_div(w->n, w->columns.width);
+  for (w->left = 0; w->left < panels; w->left += most) {
+    w->wide = least(most, panels - w->left), w->from = 0;
+    do {
+      w->depth = least(deep, w->k - w->from);
+      run_part(w);
+      w->from += deep;
+    } while (w->from < w->k);
+  }
+}
+
+/* Some matrices of the batch, with their own memory. */
+static void run_batch(void *arg, int64_t begin, int64_t end) {
+  work *all = arg, w = *all;
+  /* Few rows: a part of B is small enough to stay in the caches until it is used. */
+  int64_t deep = w.m <= 4 * w.rows.width ? w.slice : PART_K / TIDE_GEMM_SLICE * w.slice;
+  int64_t panel = w.columns.width * w.item * least(deep, w.k), most = PART_BYTES / (panel + 1) + 1;
+  most = least(most, ceil_div(w.n, w.columns.width));
+  w.room_bytes = ceil_div(task_rows(&w) * w.rows.width * w.slice * w.item, 128) * 128;
+  int64_t part_bytes = ceil_div(panel * most, 128) * 128;
+  char *memory = tide__gemm_take((size_t)(part_bytes + w.threads * w.room_bytes));
+  if (!memory) {
+    atomic_store_explicit(&all->failed, true, memory_order_relaxed);
     return;
   }
-  tile t = {.a = room, .b = room + a_bytes, .sums = room + a_bytes + b_bytes};
-  for (int64_t i = begin; i < end; i++) {
-    int64_t place = i % (w->tiles_down * w->tiles_across);
-    t.matrix = i / (w->tiles_down * w->tiles_across);
-    t.row = place / w->tiles_across * TILE_ROWS, t.col = place % w->tiles_across * w->tile_cols;
-    t.rows = least(TILE_ROWS, a->m - t.row), t.cols = least(w->tile_cols, a->n - t.col);
-    memset(t.sums, 0, sum_bytes);
-    for (int64_t k = 0; k < a->k; k += SLICE) add_slice(w, &t, k, least(SLICE, a->k - k));
-    store_tile(w, &t);
-  }
-  free(room);
+  w.b = memory, w.rooms = memory + part_bytes;
+  for (w.matrix = begin; w.matrix < end; w.matrix++) run_matrix(&w, deep, most);
+  tide__gemm_put(memory);
+}
+
+/* How the operands are packed. */
+static void choose_panels(work *w, const tide_gemm_args *a, int real) {
+  bool quick = a->dtype == w->compute && !is_complex(w);
+  const tide__isa *isa = w->isa;
+  w->rows = (tide__panels){.isa = isa, .width = isa->product_rows, .lanes_apart = a->a_row, .k_apart = a->a_col};
+  w->columns = (tide__panels){.isa = isa, .lanes_apart = a->b_col, .k_apart = a->b_row, .columns = true};
+  w->columns.width = isa->product_bytes / w->item;
+  w->rows.lanes = w->m, w->columns.lanes = w->n;
+  w->rows.dtype = w->columns.dtype = a->dtype, w->rows.compute = w->columns.compute = real;
+  w->rows.item = w->columns.item = w->item;
+  if (quick && (a->a_row == 1 || a->a_col == 1)) w->rows.pack = isa->pack_rows[w->item == 8];
+  if (quick && (a->b_row == 1 || a->b_col == 1)) w->columns.pack = isa->pack_lanes[w->item == 8];
 }
 
 tide_status tide__gemm_own(const tide_gemm_args *a) {
-  work w;
-  w.a = a, w.isa = tide__isa_get();
-  w.compute = compute_dtype(a->dtype), w.item = tide__item(w.compute);
-  w.lanes = 64 / w.item, w.tile_cols = TILE_BYTES / w.item;
-  w.tiles_down = (a->m + TILE_ROWS - 1) / TILE_ROWS, w.tiles_across = (a->n + w.tile_cols - 1) / w.tile_cols;
-  atomic_init(&w.failed, false);
-  int64_t each = least(a->m, TILE_ROWS) * least(a->n, w.tile_cols) * a->k;
-  tide__spread(a->batch * w.tiles_down * w.tiles_across, each, run_tiles, &w);
+  work w = {.a = a, .isa = tide__isa_get(), .compute = a->dtype < TIDE_INT64 ? TIDE_INT32 : a->dtype};
+  int real = w.compute == TIDE_COMPLEX64 ? TIDE_FLOAT32 : w.compute == TIDE_COMPLEX128 ? TIDE_FLOAT64 : w.compute;
+  int64_t parts = is_complex(&w) ? 2 : 1;
+  w.item = tide__item(real), w.m = a->m, w.n = a->n * parts, w.k = a->k * parts;
+  /* Even, because a complex number has two k, and evenly cut. */
+  w.slice = w.k ? ceil_div(ceil_div(w.k, ceil_div(w.k, TIDE_GEMM_SLICE)), 2) * 2 : 2;
+  choose_panels(&w, a, real);
+  w.direct =
+      a->dtype == w.compute && is_number(&w, a->alpha, 1) && (is_number(&w, a->beta, 0) || is_number(&w, a->beta, 1));
+  int64_t each = w.m * w.n * w.k;
+  w.little = each < LITTLE && w.m * w.slice * w.item <= ROWS_BYTES;
+  w.threads = each < ALONE ? 1 : tide_get_num_threads();
+  if (a->batch > 1 && (w.threads == 1 || (a->batch >= 4 * w.threads && each < MATRIX_ALONE))) {
+    w.threads = 1;
+    tide__spread(a->batch, each, run_batch, &w);
+  } else {
+    run_batch(&w, 0, a->batch);
+  }
   if (atomic_load_explicit(&w.failed, memory_order_relaxed))
-    return tide__fail(TIDE_MEMORY, "matmul: no memory for the panels of a tile");
+    return tide__fail(TIDE_MEMORY, "matmul: no memory for the panels of the operands");
   return TIDE_OK;
 }

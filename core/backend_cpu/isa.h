@@ -27,6 +27,8 @@ typedef enum tide__ctype {
 /* out = op(a, b, c) for `blocks` blocks; out may be a, b or c itself. p: three parameters of the compute type. Tests
  * write 0 and 1 as int32, or int64 where the compute type is int64 or float64. */
 typedef void (*tide__loop)(void *out, const void *a, const void *b, const void *c, const void *p, int64_t blocks);
+/* out[panel][k][lane] = in[lane * lanes_apart + k * k_apart] for whole panels; one of the distances is 1. */
+typedef void (*tide__pack)(void *out, const void *in, int64_t lanes_apart, int64_t k_apart, int64_t k, int64_t panels);
 /* n elements of one dtype become another. */
 typedef void (*tide__convert)(void *out, const void *in, int64_t n);
 
@@ -74,8 +76,14 @@ typedef struct tide__isa {
   void (*normal_f32)(float *out, const uint32_t *bits, int64_t groups, float mean, float deviation);
   void (*normal_f64)(double *out, const uint32_t *bits, int64_t groups, double mean, double deviation);
 
-  /* c[4][n] += a[k][4] * b[k][n] for the n = 128 / element size columns of two 64-byte vectors; c has c_row columns. */
-  void (*product[4])(void *c, int64_t c_row, const void *a, const void *b, int64_t k); /* I32 I64 F32 F64 */
+  /* Matrix products (product.h). product: c[product_rows][product_bytes] = a[k][product_rows] * b[k][product_bytes],
+   * added to c or in its place. pack: panels of so many rows or lanes of 4 and of 8 bytes each. */
+  void (*product[4])(void *c, int64_t c_row, const void *a, const void *b, int64_t k, bool add); /* I32 I64 F32 F64 */
+  int product_rows, product_bytes;
+  tide__pack pack_rows[2], pack_lanes[2];
+  /* Matrix by vector, F32 and F64: along the rows, which lie pitch apart, and along the columns, added to acc. */
+  void (*dots[2])(double *out, const void *a, int64_t pitch, const void *x, int64_t rows, int64_t n);
+  void (*columns[2])(void *acc, const void *a, int64_t pitch, const void *x, int64_t columns, int64_t n);
 } tide__isa;
 
 /* The best one that this processor has. */

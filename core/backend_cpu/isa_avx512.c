@@ -2,7 +2,8 @@
  *
  * The templates do the work; isa.c takes this table only on processors that have the instructions. The loops hold no
  * state. Results are the same for every instruction set, but for transcendental functions and complex products, which
- * differ by some ulp: products and sums of real numbers are not fused, and sums have a fixed number of lanes. */
+ * differ by some ulp, and matrix products, which are fused where the processor can: other products and sums of real
+ * numbers are not, and sums have a fixed number of lanes. */
 #if defined(__x86_64__)
 #  define TIDE_ISA_AVX512
 #  define TIDE_ISA_NAME avx512

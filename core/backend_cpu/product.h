@@ -1,21 +1,201 @@
-/* product.h: template of the inner loop of matrix products and of writes around the caches, for one instruction set. */
+/* product.h: template of the inner loops of matrix products and of writes around the caches, for one instruction set.
+ *
+ * A product's tile is PRODUCT_ROWS rows of two vectors, all of which stay in registers. Numbers of floats are fused
+ * multiply-adds where the processor has them, one after another along k, so that AVX2 and AVX-512 give the same bits.
+ */
 
-/* c[6][lanes] += sum over k of a[k][6] * b[k][lanes]: six rows of one 64-byte vector stay in registers. */
+/* GCC counts the registers right only where the loops over them are gone. */
+#if defined(__clang__)
+#  define PRODUCT_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#  define PRODUCT_UNROLL _Pragma("GCC unroll 64")
+#endif
+
+#if defined(TIDE_ISA_AVX512)
+#  define PRODUCT_ROWS      14
+#  define FUSE_f32(a, b, c) (wide_f32) _mm512_fmadd_ps((__m512)(a), (__m512)(b), (__m512)(c))
+#  define FUSE_f64(a, b, c) (wide_f64) _mm512_fmadd_pd((__m512d)(a), (__m512d)(b), (__m512d)(c))
+#elif defined(TIDE_ISA_AVX2)
+#  define PRODUCT_ROWS      6
+#  define FUSE_f32(a, b, c) (wide_f32) _mm256_fmadd_ps((__m256)(a), (__m256)(b), (__m256)(c))
+#  define FUSE_f64(a, b, c) (wide_f64) _mm256_fmadd_pd((__m256d)(a), (__m256d)(b), (__m256d)(c))
+#else
+#  if defined(__x86_64__)
+#    define PRODUCT_ROWS 4
+#  else
+#    define PRODUCT_ROWS 8
+#  endif
+#  define FUSE_f32(a, b, c) ((a) * (b) + (c))
+#  define FUSE_f64(a, b, c) ((a) * (b) + (c))
+#endif
+#define FUSE_i32(a, b, c) ((a) * (b) + (c))
+#define FUSE_i64(a, b, c) ((a) * (b) + (c))
+#define PRODUCT_LANES(T)  (int)(FOLD_WIDTH / sizeof(T))
+
+/* c[rows][lanes] = the sum over k of a[k][rows] * b[k][lanes], added to what c holds or in its place. b is read some
+ * steps ahead, because its next panel lies far away. */
 #define PRODUCT(s, T)                                                                                                  \
-  static void product_##s(void *c_, int64_t c_row, const void *a_, const void *b_, int64_t k) {                        \
+  static void product_##s(void *c_, int64_t c_row, const void *a_, const void *b_, int64_t k, bool add) {              \
+    enum { N = PRODUCT_LANES(T), AHEAD = 2048 / sizeof(T) };                                                           \
     T *c = c_;                                                                                                         \
     const T *a = a_, *b = b_;                                                                                          \
-    vec_##s acc[6] = {{0}};                                                                                            \
-    for (int64_t p = 0; p < k; p++) {                                                                                  \
-      vec_##s row = *(const load_##s *)(b + p * FOLD_LANES(T));                                                        \
-      for (int r = 0; r < 6; r++) acc[r] += a[6 * p + r] * row;                                                        \
+    wide_##s left[PRODUCT_ROWS], right[PRODUCT_ROWS];                                                                  \
+    PRODUCT_UNROLL                                                                                                     \
+    for (int r = 0; r < PRODUCT_ROWS; r++) {                                                                           \
+      left[r] = right[r] = (wide_##s){0};                                                                              \
+      __builtin_prefetch(c + r * c_row);                                                                               \
+      __builtin_prefetch(c + r * c_row + N);                                                                           \
     }                                                                                                                  \
-    for (int r = 0; r < 6; r++) *(load_##s *)(c + r * c_row) += acc[r];                                                \
+    for (int64_t p = 0; p < k; p++, a += PRODUCT_ROWS, b += 2 * N) {                                                   \
+      wide_##s x = *(const wide_load_##s *)b, y = *(const wide_load_##s *)(b + N);                                     \
+      __builtin_prefetch(b + AHEAD);                                                                                   \
+      if (FOLD_WIDTH == 64) __builtin_prefetch(b + AHEAD + N);                                                         \
+      PRODUCT_UNROLL                                                                                                   \
+      for (int r = 0; r < PRODUCT_ROWS; r++) {                                                                         \
+        wide_##s one = a[r] - (wide_##s){0};                                                                           \
+        left[r] = FUSE_##s(one, x, left[r]);                                                                           \
+        right[r] = FUSE_##s(one, y, right[r]);                                                                         \
+      }                                                                                                                \
+    }                                                                                                                  \
+    PRODUCT_UNROLL                                                                                                     \
+    for (int r = 0; r < PRODUCT_ROWS; r++) {                                                                           \
+      wide_load_##s *to = (wide_load_##s *)(c + r * c_row), *then = (wide_load_##s *)(c + r * c_row + N);              \
+      if (add) left[r] += *to, right[r] += *then;                                                                      \
+      *to = left[r], *then = right[r];                                                                                 \
+    }                                                                                                                  \
   }
 PRODUCT(f32, float)
 PRODUCT(f64, double)
 PRODUCT(i32, int32_t)
 PRODUCT(i64, int64_t)
+
+/* 16 bytes of each of some lanes, which lie `apart`, as rows of the panel at out. */
+#if defined(__x86_64__)
+#  define PACK_SQUARE 1
+static inline void pack_square_4(uint32_t *out, int width, const uint32_t *in, int64_t apart) {
+  const float *f = (const float *)(const void *)in;
+  __m128 a = _mm_loadu_ps(f), b = _mm_loadu_ps(f + apart), c = _mm_loadu_ps(f + 2 * apart),
+         d = _mm_loadu_ps(f + 3 * apart);
+  _MM_TRANSPOSE4_PS(a, b, c, d);
+  float *to = (float *)(void *)out;
+  _mm_storeu_ps(to, a), _mm_storeu_ps(to + width, b), _mm_storeu_ps(to + 2 * width, c);
+  _mm_storeu_ps(to + 3 * width, d);
+}
+static inline void pack_square_8(uint64_t *out, int width, const uint64_t *in, int64_t apart) {
+  const double *f = (const double *)(const void *)in;
+  __m128d a = _mm_loadu_pd(f), b = _mm_loadu_pd(f + apart);
+  double *to = (double *)(void *)out;
+  _mm_storeu_pd(to, _mm_unpacklo_pd(a, b)), _mm_storeu_pd(to + width, _mm_unpackhi_pd(a, b));
+}
+#else
+#  define PACK_SQUARE 0
+static inline void pack_square_4(uint32_t *out, int width, const uint32_t *in, int64_t apart) {
+  (void)out, (void)width, (void)in, (void)apart;
+}
+static inline void pack_square_8(uint64_t *out, int width, const uint64_t *in, int64_t apart) {
+  (void)out, (void)width, (void)in, (void)apart;
+}
+#endif
+
+/* Whole panels of `width` lanes are packed side by side: out[panel][k][lane] = in[lane * lanes_apart + k * k_apart], of
+ * which one distance is 1. */
+#define PACK(name, U, bytes, width)                                                                                    \
+  static void pack_##name##_##bytes(void *out_, const void *in_, int64_t lanes_apart, int64_t k_apart, int64_t k,      \
+                                    int64_t panels) {                                                                  \
+    enum { W = width, S = 16 / bytes, WHOLE = PACK_SQUARE ? W / S * S : 0 };                                           \
+    U *restrict out = out_;                                                                                            \
+    const U *restrict in = in_;                                                                                        \
+    if (lanes_apart == 1) {                                                                                            \
+      for (int64_t p = 0; p < k; p++)                                                                                  \
+        for (int64_t q = 0; q < panels; q++) memcpy(out + (q * k + p) * W, in + p * k_apart + q * W, W * sizeof(U));   \
+      return;                                                                                                          \
+    }                                                                                                                  \
+    const int64_t squares = WHOLE ? k / S * S : 0;                                                                     \
+    for (int64_t q = 0; q < panels; q++, in += W * lanes_apart, out += W * k) {                                        \
+      for (int64_t p = 0; p < squares; p += S)                                                                         \
+        for (int l = 0; l < WHOLE; l += S)                                                                             \
+          pack_square_##bytes(out + p * W + l, W, in + l * lanes_apart + p, lanes_apart);                              \
+      for (int64_t p = 0; p < k; p++)                                                                                  \
+        for (int l = p < squares ? WHOLE : 0; l < W; l++) out[p * W + l] = in[l * lanes_apart + p];                    \
+    }                                                                                                                  \
+  }
+PACK(rows, uint32_t, 4, PRODUCT_ROWS)
+PACK(rows, uint64_t, 8, PRODUCT_ROWS)
+PACK(lanes, uint32_t, 4, 2 * PRODUCT_LANES(uint32_t))
+PACK(lanes, uint64_t, 8, 2 * PRODUCT_LANES(uint64_t))
+
+/* The step of two rows of DOTS: `lanes` numbers of each and of x. */
+#define DOTS_STEP(s, a, b, x)                                                                                          \
+  PRODUCT_UNROLL                                                                                                       \
+  for (int v = 0; v < V; v++) {                                                                                        \
+    wide_##s by = *(const wide_load_##s *)((x) + v * N);                                                               \
+    one[v] = FUSE_##s(*(const wide_load_##s *)((a) + v * N), by, one[v]);                                              \
+    two[v] = FUSE_##s(*(const wide_load_##s *)((b) + v * N), by, two[v]);                                              \
+  }
+
+/* out[row] = the sum over i of a[row * pitch + i] * x[i]: in 128 bytes of lanes, whatever the instruction set, that
+ * meet in double. */
+#define DOTS(s, T)                                                                                                     \
+  static void dots_##s(double *out, const void *a_, int64_t pitch, const void *x_, int64_t rows, int64_t n) {          \
+    enum { N = PRODUCT_LANES(T), V = 128 / FOLD_WIDTH };                                                               \
+    const T *x = x_;                                                                                                   \
+    for (int64_t r = 0; r < rows; r += 2) {                                                                            \
+      const T *a = (const T *)a_ + r * pitch, *b = r + 1 < rows ? a + pitch : a;                                       \
+      wide_##s one[V], two[V];                                                                                         \
+      T rest[3][N * V] = {{0}}, lane[2][N * V];                                                                        \
+      double sum[2] = {0, 0};                                                                                          \
+      int64_t i = 0;                                                                                                   \
+      PRODUCT_UNROLL                                                                                                   \
+      for (int v = 0; v < V; v++) one[v] = two[v] = (wide_##s){0};                                                     \
+      for (; i + N * V <= n; i += N * V) DOTS_STEP(s, a + i, b + i, x + i)                                             \
+      if (i < n) {                                                                                                     \
+        memcpy(rest[0], a + i, (size_t)(n - i) * sizeof(T));                                                           \
+        memcpy(rest[1], b + i, (size_t)(n - i) * sizeof(T));                                                           \
+        memcpy(rest[2], x + i, (size_t)(n - i) * sizeof(T));                                                           \
+        DOTS_STEP(s, rest[0], rest[1], rest[2])                                                                        \
+      }                                                                                                                \
+      memcpy(lane[0], one, sizeof one);                                                                                \
+      memcpy(lane[1], two, sizeof two);                                                                                \
+      for (int l = 0; l < N * V; l++) sum[0] += (double)lane[0][l], sum[1] += (double)lane[1][l];                      \
+      out[r] = sum[0];                                                                                                 \
+      if (r + 1 < rows) out[r + 1] = sum[1];                                                                           \
+    }                                                                                                                  \
+  }
+DOTS(f32, float)
+DOTS(f64, double)
+
+/* acc[i] += the sum over four columns of a[column * pitch + i] * x[column], for n numbers, a multiple of 64 bytes of
+ * them in acc; what a lacks of the last ones is not read. */
+#define COLUMNS(s, T)                                                                                                  \
+  static void columns_##s(void *acc_, const void *a_, int64_t pitch, const void *x_, int64_t columns, int64_t n) {     \
+    enum { N = PRODUCT_LANES(T) };                                                                                     \
+    T *acc = acc_;                                                                                                     \
+    const T *a = a_, *x = x_;                                                                                          \
+    for (int64_t q = 0; q < columns; q += 4, a += 4 * pitch) {                                                         \
+      const int64_t two = q + 1 < columns ? pitch : 0, three = q + 2 < columns ? 2 * pitch : 0,                        \
+                    four = q + 3 < columns ? 3 * pitch : 0;                                                            \
+      const wide_##s zero = {0}, x0 = x[q] - zero, x1 = two ? x[q + 1] - zero : zero,                                  \
+                     x2 = three ? x[q + 2] - zero : zero, x3 = four ? x[q + 3] - zero : zero;                          \
+      int64_t i = 0;                                                                                                   \
+      for (; i + N <= n; i += N) {                                                                                     \
+        wide_##s y = *(wide_load_##s *)(acc + i);                                                                      \
+        y = FUSE_##s(*(const wide_load_##s *)(a + i), x0, y);                                                          \
+        if (two) y = FUSE_##s(*(const wide_load_##s *)(a + two + i), x1, y);                                           \
+        if (three) y = FUSE_##s(*(const wide_load_##s *)(a + three + i), x2, y);                                       \
+        if (four) y = FUSE_##s(*(const wide_load_##s *)(a + four + i), x3, y);                                         \
+        *(wide_load_##s *)(acc + i) = y;                                                                               \
+      }                                                                                                                \
+      const T *from[4] = {a, a + two, a + three, a + four};                                                            \
+      const int64_t some = columns - q < 4 ? columns - q : 4;                                                          \
+      for (int64_t c = 0; c < some && i < n; c++) {                                                                    \
+        wide_##s part = zero, by = x[q + c] - zero;                                                                    \
+        memcpy(&part, from[c] + i, (size_t)(n - i) * sizeof(T));                                                       \
+        *(wide_load_##s *)(acc + i) = FUSE_##s(part, by, *(wide_load_##s *)(acc + i));                                 \
+      }                                                                                                                \
+    }                                                                                                                  \
+  }
+COLUMNS(f32, float)
+COLUMNS(f64, double)
 
 static void stream_copy(void *out, const void *in, size_t bytes) {
 #if defined(__x86_64__)
@@ -49,4 +229,7 @@ static void stream_end(void) {
 }
 
 #define PRODUCT_TABLE                                                                                                  \
-  .product = {product_i32, product_i64, product_f32, product_f64}, .stream = stream_copy, .stream_end = stream_end
+  .product = {product_i32, product_i64, product_f32, product_f64}, .product_rows = PRODUCT_ROWS,                       \
+  .product_bytes = 2 * FOLD_WIDTH, .pack_rows = {pack_rows_4, pack_rows_8},                                            \
+  .pack_lanes = {pack_lanes_4, pack_lanes_8}, .dots = {dots_f32, dots_f64}, .columns = {columns_f32, columns_f64},     \
+  .stream = stream_copy, .stream_end = stream_end

@@ -3,7 +3,6 @@
  */
 #include "cpu_test.h"
 
-#include "backend_cpu/blas.h"
 #include "random.h"
 
 /* Where every access is watched, one instruction set has to do. */
@@ -348,14 +347,80 @@ static void gemm_trial(int dtype, int64_t m, int64_t n, int64_t k, bool ta, bool
 static void test_gemm(void) {
   static const int64_t sizes[][3] = {{1, 1, 1},      {7, 1, 300},   {1, 9, 5}, {5, 17, 3},
                                      {100, 130, 60}, {13, 40, 520}, {3, 4, 0}, {300, 20, 30}};
-  for (int hidden = 0; hidden < 2; hidden++) {
-    tide__blas_hide(hidden);
-    for (int dtype = 0; dtype < TIDE_DTYPE_COUNT; dtype++)
-      for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
-        for (int t = 0; t < 4; t++)
-          gemm_trial(dtype, sizes[s][0], sizes[s][1], sizes[s][2], t & 1, t & 2, 1 + (int64_t)(s % 3), s % 2 ? 0 : 3);
-  }
-  tide__blas_hide(false);
+  for (int dtype = 0; dtype < TIDE_DTYPE_COUNT; dtype++)
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+      for (int t = 0; t < 4; t++)
+        gemm_trial(dtype, sizes[s][0], sizes[s][1], sizes[s][2], t & 1, t & 2, 1 + (int64_t)(s % 3), s % 2 ? 0 : 3);
+}
+
+/* Products of many slices, parts and tasks: A is u + v and B is v + u of small whole numbers, so that every sum is
+ * exact and known from the sums of v alone; the same bits with any number of threads. */
+static int64_t small_u(int64_t i) { return i % 7 - 3; }
+static int64_t small_v(int64_t k) { return k % 5 - 1; }
+
+static void put_whole(int dtype, char *p, int64_t x) { put(dtype, p, (tide_value){x, (double)x, 0}, dtype); }
+
+static void gemm_large(int dtype, int64_t m, int64_t n, int64_t k, bool ta, bool tb, int threads) {
+  int item = item_of(dtype);
+  char *x = malloc((size_t)(m * k * item)), *y = malloc((size_t)(k * n * item)), *c = malloc((size_t)(m * n * item));
+  int64_t sum = 0, squares = 0;
+  for (int64_t p = 0; p < k; p++) sum += small_v(p), squares += small_v(p) * small_v(p);
+  for (int64_t i = 0; i < m; i++)
+    for (int64_t p = 0; p < k; p++) put_whole(dtype, x + (ta ? p * m + i : i * k + p) * item, small_u(i) + small_v(p));
+  for (int64_t j = 0; j < n; j++)
+    for (int64_t p = 0; p < k; p++) put_whole(dtype, y + (tb ? j * k + p : p * n + j) * item, small_v(p) + small_u(j));
+  tide_gemm_args a = {.head = {.ptr = {c, x, y}, .device = TIDE_CPU}, .dtype = dtype, .m = m, .n = n, .k = k};
+  a.batch = 1, a.c_row = n, a.alpha = (tide_value){1, 1, 0};
+  a.a_row = ta ? 1 : k, a.a_col = ta ? m : 1, a.b_row = tb ? 1 : n, a.b_col = tb ? k : 1;
+  tide_set_num_threads(threads);
+  CHECK(tide__cpu_gemm(NULL, &a) == TIDE_OK, "gemm");
+  bool right = true;
+  for (int64_t i = 0; i < m && right; i++)
+    for (int64_t j = 0; j < n && right; j++) {
+      int64_t want = k * small_u(i) * small_u(j) + (small_u(i) + small_u(j)) * sum + squares;
+      tide_value got = get(dtype, c + (i * n + j) * item);
+      right = is_whole(dtype) ? got.i == want : got.re == (double)want && got.im == 0;
+      CHECK(right, "%s %s %lldx%lldx%lld %d%d by %d threads (%lld, %lld): got %lld %g, expected %lld", isa,
+            tide_dtype_name((tide_dtype)dtype), (long long)m, (long long)n, (long long)k, ta, tb, threads, (long long)i,
+            (long long)j, (long long)got.i, got.re, (long long)want);
+    }
+  free(x), free(y), free(c);
+}
+
+static void test_gemm_large(void) {
+  static const int dtypes[] = {TIDE_FLOAT32, TIDE_FLOAT64, TIDE_INT32, TIDE_COMPLEX64};
+  static const int64_t sizes[][3] = {{70, 1500, 4300}, {300, 200, 700}, {20, 3000, 900},
+                                     {1, 700, 9000},   {2500, 1, 8200}, {5, 6, 9000}};
+  for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++)
+    for (size_t s = SLOW ? 1 : 0; s < sizeof sizes / sizeof *sizes; s++) {
+      int t = (int)(d + s) % 4;
+      for (int threads = 1; threads <= 3; threads += 2)
+        gemm_large(dtypes[d], sizes[s][0], sizes[s][1], sizes[s][2], t & 1, t & 2, threads);
+    }
+  tide_set_num_threads(2);
+}
+
+/* Floats that are no whole numbers: AVX2 and AVX-512 fuse the same sums in the same order. */
+static void test_gemm_same_bits(void) {
+  enum { M = 130, N = 90, K = 800 };
+  float *x = malloc(sizeof(float) * M * K), *y = malloc(sizeof(float) * K * N), *c = malloc(sizeof(float) * 3 * M * N);
+  for (int i = 0; i < M * K; i++) x[i] = (float)plain_value(TIDE_FLOAT32).re / 3;
+  for (int i = 0; i < K * N; i++) y[i] = (float)plain_value(TIDE_FLOAT32).re / 7;
+  tide_gemm_args a = {.head = {.ptr = {c, x, y}, .device = TIDE_CPU}, .dtype = TIDE_FLOAT32, .m = M, .n = N, .k = K};
+  a.batch = 1, a.c_row = N, a.alpha.re = 1, a.a_row = K, a.a_col = 1, a.b_row = N, a.b_col = 1;
+  static const char *const names[] = {"avx2", "avx512"};
+  int sets = 0;
+  for (int s = 0; s < 2; s++)
+    for (int threads = 1; threads <= 3 && tide__isa_set(names[s]); threads += 2) {
+      tide_set_num_threads(threads);
+      a.head.ptr[0] = c + (sets++ ? M * N : 0);
+      CHECK(tide__cpu_gemm(NULL, &a) == TIDE_OK, "gemm");
+      CHECK(sets == 1 || !memcmp(c, c + M * N, sizeof(float) * M * N), "%s with %d threads: other bits", names[s],
+            threads);
+    }
+  tide__isa_set(NULL);
+  tide_set_num_threads(2);
+  free(x), free(y), free(c);
 }
 
 /* ---- indexes ---- */
@@ -586,11 +651,13 @@ int main(void) {
     test_reduce();
     test_sum_accuracy();
     test_gemm();
+    test_gemm_large();
     test_index();
     test_compact();
     test_random();
     test_randperm();
   }
+  test_gemm_same_bits();
   if (failures) printf("%d failures\n", failures);
   return failures ? 1 : 0;
 }
