@@ -191,7 +191,7 @@ static tide_status call_device(call *c, const tide_tensor *into) {
   return TIDE_OK;
 }
 
-static tide_status call_size(call *c, const tide_tensor *into) {
+static tide_status call_size(call *c) {
   c->ndim = 0;
   for (int k = 0; k < c->info->operands; k++) {
     const tide_tensor *x = c->tensor[k];
@@ -201,7 +201,16 @@ static tide_status call_size(call *c, const tide_tensor *into) {
                       c->info->name, before ? tide__shape_text(before->size, before->ndim) : "[]",
                       tide__shape_text(x->size, x->ndim), operand_name(c->info, k));
   }
-  return into ? tide__size_expect(into, c->size, c->ndim, c->info->name, "the destination") : TIDE_OK;
+  return TIDE_OK;
+}
+
+/* An operand as a destination keeps its size: x:add_(y) is no other x. */
+static tide_status call_into(const call *c, tide_tensor *into) {
+  bool shared = false;
+  TIDE_TRY(tide__cast_expect(into, c->types.result, c->info->name));
+  for (int k = 0; k < c->info->operands; k++)
+    shared = shared || (c->tensor[k] && c->tensor[k]->storage == into->storage);
+  return tide__size_give(into, c->size, c->ndim, shared, c->info->name);
 }
 
 /* CPU tensors of one element become numbers, unless nothing but such tensors is left. */
@@ -323,8 +332,8 @@ static tide_status general_way(tide_tensor **out, tide_op op, const tide_op_info
                       tide__op_traits_get(op)->params);
   TIDE_TRY(call_device(&c, into));
   TIDE_TRY(tide__op_types(&c.types, op, in, params));
-  TIDE_TRY(call_size(&c, into));
-  if (into) TIDE_TRY(tide__cast_expect(into, c.types.result, c.info->name));
+  TIDE_TRY(call_size(&c));
+  if (into) TIDE_TRY(call_into(&c, into));
   TIDE_TRY(call_numbers(&c));
   tide_status status = call_finish(out, &c, params, into);
   call_end(&c);

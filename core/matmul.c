@@ -250,12 +250,13 @@ static tide_status form_begin(form *f, const tide_tensor *a, const tide_tensor *
 
 /* ---- destinations ---- */
 
-static tide_status check_into(const form *f, const tide_tensor *into) {
+static tide_status check_into(const form *f, tide_tensor *into) {
   TIDE_TRY(tide__check(into, f->what, "the destination"));
   TIDE_TRY(tide__writable_check(into, f->what, "the destination"));
   TIDE_TRY(tide__same_device(into, "the destination", &f->a, "a", f->what));
-  TIDE_TRY(tide__size_expect(into, f->shown, f->shown_ndim, f->what, "the destination"));
-  return tide__cast_expect(into, (tide_dtype)f->a.dtype, f->what);
+  TIDE_TRY(tide__cast_expect(into, (tide_dtype)f->a.dtype, f->what));
+  bool shared = into->storage == f->a.storage || into->storage == f->b.storage;
+  return tide__size_give(into, f->shown, f->shown_ndim, shared, f->what);
 }
 
 /* The result with its matrix dims back: [batch..., n, m] over x. */
@@ -359,6 +360,8 @@ tide_status tide_addmm(tide_tensor **out, const tide_tensor *c, const tide_tenso
     return tide__fail(TIDE_VALUE, "addmm: wrong factors for %s, got beta %g and alpha %g, expected integers",
                       tide_dtype_name((tide_dtype)a->dtype), beta, alpha);
   if (tide__category(a->dtype) == 1) scale = tide_int((int64_t)beta), factor = tide_int((int64_t)alpha);
+  if (into && into->storage == c->storage)
+    TIDE_TRY(tide__size_expect(into, f.shown, f.shown_ndim, "addmm", "the destination"));
   if (into) TIDE_TRY(check_into(&f, into));
   tide_tensor *result = into;
   if (!direct(&f, into))

@@ -227,12 +227,12 @@ static tide_status new_result(tide_tensor **out, const job *j, tide_dtype dtype)
   return tide__tensor_new(out, j->size, j->ndim, dtype, j->x->storage->device);
 }
 
-static tide_status check_into(const job *j, const tide_tensor *into) {
+static tide_status check_into(const job *j, tide_tensor *into) {
   TIDE_TRY(tide__check(into, j->what, "the destination"));
   TIDE_TRY(tide__writable_check(into, j->what, "the destination"));
   TIDE_TRY(tide__same_device(into, "the destination", j->x, "x", j->what));
-  TIDE_TRY(tide__size_expect(into, j->size, j->ndim, j->what, "the destination"));
-  return tide__cast_expect(into, j->result, j->what);
+  TIDE_TRY(tide__cast_expect(into, j->result, j->what));
+  return tide__size_give(into, j->size, j->ndim, into->storage == j->x->storage, j->what);
 }
 
 tide_status tide_reduce(tide_tensor **out, tide_reduction op, const tide_tensor *x, const tide_reduce_options *options,

@@ -105,8 +105,10 @@ static tide_status join_target(tide_tensor **out, const joined *j, tide_tensor *
     TIDE_TRY(tide__check(into, what, "the destination"));
     TIDE_TRY(tide__writable_check(into, what, "the destination"));
     TIDE_TRY(tide__same_device(into, "the destination", list[0], "the tensors", what));
-    TIDE_TRY(tide__size_expect(into, j->size, j->ndim, what, "the destination"));
     TIDE_TRY(tide__cast_expect(into, j->dtype, what));
+    bool shared = false;
+    for (int i = 0; i < n; i++) shared = shared || into->storage == list[i]->storage;
+    TIDE_TRY(tide__size_give(into, j->size, j->ndim, shared, what));
     for (int i = 0; i < n; i++) direct = direct && !tide__tensor_overlaps(into, list[i]);
   }
   if (direct) {
@@ -473,4 +475,23 @@ tide_status tide_set(tide_tensor *x, const tide_tensor *src) {
   memmove(x->stride, src->stride, sizeof x->stride);
   tide_storage_release(old);
   return TIDE_OK;
+}
+
+/* An empty destination may be a view: it gets memory of its own, since what lies behind it is another tensor's. */
+tide_status tide__size_give(tide_tensor *into, const int64_t *size, int ndim, bool shared, const char *what) {
+  if (TIDE_LIKELY(tide__size_equal(into, size, ndim))) return TIDE_OK;
+  if (into->numel || shared) return tide__size_expect(into, size, ndim, what, "the destination");
+  tide_options o = {(tide_dtype)into->dtype, into->storage->device, into->storage->pinned};
+  tide_tensor *fresh;
+  TIDE_TRY(tide_empty(&fresh, size, ndim, &o));
+  tide_status status = tide_set(into, fresh);
+  tide_tensor_release(fresh);
+  return status;
+}
+
+tide_status tide_fit(tide_tensor *out, const int64_t *size, int ndim) {
+  int64_t numel;
+  TIDE_TRY(tide__check(out, "fit", "out"));
+  TIDE_TRY(tide__size_check(&numel, size, ndim, (tide_dtype)out->dtype, "fit"));
+  return tide__size_give(out, size, ndim, false, "fit");
 }

@@ -149,8 +149,12 @@ tide_status tide__writable_check(const tide_tensor *x, const char *what, const c
   return TIDE_OK;
 }
 
+bool tide__size_equal(const tide_tensor *x, const int64_t *size, int ndim) {
+  return x->ndim == ndim && memcmp(x->size, size, (size_t)ndim * sizeof *size) == 0;
+}
+
 tide_status tide__size_expect(const tide_tensor *x, const int64_t *size, int ndim, const char *what, const char *name) {
-  if (x->ndim == ndim && memcmp(x->size, size, (size_t)ndim * sizeof *size) == 0) return TIDE_OK;
+  if (tide__size_equal(x, size, ndim)) return TIDE_OK;
   return tide__fail(TIDE_SHAPE, "%s: wrong shape of %s, got %s, expected %s", what, name,
                     tide__shape_text(x->size, x->ndim), tide__shape_text(size, ndim));
 }

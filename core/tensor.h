@@ -42,6 +42,10 @@ tide_status tide__out_check(tide_tensor **out, const tide_tensor *into, const ch
 /* VALUE if several elements of x share one address (an expanded dim), for tensors that are written. */
 tide_status tide__writable_check(const tide_tensor *x, const char *what, const char *name);
 /* SHAPE if x does not have this size. */
+bool tide__size_equal(const tide_tensor *x, const int64_t *size, int ndim);
+/* shape.c: a destination has that size, or it is empty and gets it, unless it shares memory with an operand. The last
+ * check of a call, since it changes the destination. */
+tide_status tide__size_give(tide_tensor *into, const int64_t *size, int ndim, bool shared, const char *what);
 tide_status tide__size_expect(const tide_tensor *x, const int64_t *size, int ndim, const char *what, const char *name);
 /* DTYPE if results of dtype `result` may not be written to x. */
 tide_status tide__cast_expect(const tide_tensor *x, tide_dtype result, const char *what);
