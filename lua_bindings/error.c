@@ -191,9 +191,9 @@ int ltide_error(lua_State *L, const char *kind, const char *format, ...) {
   va_start(list, format);
   lua_pushvfstring(L, format, list);
   va_end(list);
-  const char *hint = ltide_dot_hint(L);
-  if (*hint) lua_concat(L, 2);
-  ltide_push_error(L, *hint ? "ArgumentError" : kind);
+  bool hinted = *ltide_dot_hint(L) != '\0'; /* the hint's text goes with the concatenation */
+  if (hinted) lua_concat(L, 2);
+  ltide_push_error(L, hinted ? "ArgumentError" : kind);
   return lua_error(L);
 }
 
