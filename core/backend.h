@@ -14,7 +14,7 @@
 #include "tide/ipc.h"
 #include "tracer.h"
 
-#define TIDE_BACKEND_VERSION 5
+#define TIDE_BACKEND_VERSION 6
 
 /* What core offers to a backend that is loaded from a shared library. */
 typedef struct tide_backend_host {

@@ -114,6 +114,8 @@ static inline tide_status flat_new(tide_tensor **out, const tide_tensor *model, 
 static tide_status flat_way(tide_tensor **out, const flat_call *f, const tide__op_traits *t, tide_op op,
                             const tide_operand *in, const tide_scalar *params, tide_tensor *into) {
   tide_tensor *result = into;
+  if (TIDE_UNLIKELY(t->divides) && tide__category(f->dtype) <= 1 && in[1].tensor)
+    TIDE_TRY(tide__verify(in[1].tensor, TIDE_VERIFY_NONZERO, tide_op_get(op)->name));
   if (!into) TIDE_TRY(flat_new(&result, f->model, f->result));
   if (TIDE_LIKELY(result->numel != 0)) {
     tide_status status = flat_run(result, f, t, op, in, params);
@@ -226,6 +228,14 @@ static tide_status call_numbers(call *c) {
   return TIDE_OK;
 }
 
+/* Zero is no divisor of integers, unless nothing is divided. */
+static tide_status call_divisor(const call *c) {
+  const tide__op_traits *t = tide__op_traits_get(c->types.op);
+  if (!t->divides || tide__category(c->types.common) > 1 || tide__size_product(c->size, c->ndim) == 0) return TIDE_OK;
+  if (c->tensor[1]) return tide__verify(c->tensor[1], TIDE_VERIFY_NONZERO, c->info->name);
+  return c->number[1].i ? TIDE_OK : tide__fail_divisor(c->types.op);
+}
+
 static tide_status own(call *c, int k, tide_status status, tide_tensor *copy) {
   TIDE_TRY(status);
   tide_tensor_release(c->owned[k]);
@@ -335,6 +345,7 @@ static tide_status general_way(tide_tensor **out, tide_op op, const tide_op_info
   TIDE_TRY(call_size(&c));
   if (into) TIDE_TRY(call_into(&c, into));
   TIDE_TRY(call_numbers(&c));
+  TIDE_TRY(call_divisor(&c));
   tide_status status = call_finish(out, &c, params, into);
   call_end(&c);
   return status;

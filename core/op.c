@@ -16,9 +16,9 @@ static const tide_op_info table[] = {
 };
 
 static tide__op_traits traits[] = {
-#define UNARY(name, rule, expr, doc)   {TIDE_RULE_##rule, 1, 0},
-#define BINARY(name, rule, expr, doc)  {TIDE_RULE_##rule, 2, 0},
-#define TERNARY(name, rule, expr, doc) {TIDE_RULE_##rule, 3, 0},
+#define UNARY(name, rule, expr, doc)   {TIDE_RULE_##rule, 1, 0, 0},
+#define BINARY(name, rule, expr, doc)  {TIDE_RULE_##rule, 2, 0, 0},
+#define TERNARY(name, rule, expr, doc) {TIDE_RULE_##rule, 3, 0, 0},
 #include "tide/op.def"
 };
 
@@ -65,6 +65,8 @@ static int params_of(const char *expr) {
 
 static void params_count(void) {
   for (int op = 0; op < TIDE_OP_COUNT; op++) traits[op].params = (uint8_t)params_of(table[op].expr);
+  static const tide_op dividing[] = {TIDE_OP_div_trunc, TIDE_OP_floor_divide, TIDE_OP_remainder, TIDE_OP_fmod};
+  for (int i = 0; i < 4; i++) traits[dividing[i]].divides = 1;
   atomic_store_explicit(&params_known, true, memory_order_release);
 }
 
@@ -174,6 +176,11 @@ static tide_status refuse(tide_op op, tide_dtype got, const char *expected) {
                     expected);
 }
 
+tide_status tide__fail_divisor(tide_op op) {
+  return tide__fail(TIDE_VALUE, "%s: integers cannot be divided by zero, got divisor 0, expected another number",
+                    table[op].name);
+}
+
 /* Exceptions of single ops. */
 static tide_status check_op(tide_op op, const tide_operand *in, const tide_scalar *params, tide_dtype common) {
   int category = tide__category(common);
@@ -187,10 +194,7 @@ static tide_status check_op(tide_op op, const tide_operand *in, const tide_scala
                       "pow: integers cannot be raised to a negative power, got exponent %lld, expected at "
                       "least 0 or a floating tensor",
                       (long long)in[1].number.i);
-  bool divides = op == TIDE_OP_div_trunc || op == TIDE_OP_floor_divide || op == TIDE_OP_remainder || op == TIDE_OP_fmod;
-  if (divides && category <= 1 && !in[1].tensor && in[1].number.i == 0)
-    return tide__fail(TIDE_VALUE, "%s: integers cannot be divided by zero, got divisor 0, expected another number",
-                      table[op].name);
+  if (traits[op].divides && category <= 1 && !in[1].tensor && in[1].number.i == 0) return tide__fail_divisor(op);
   if ((op == TIDE_OP_add_scaled || op == TIDE_OP_addcmul) && params && category <= 1 && params[0].kind == 'F')
     return tide__fail(TIDE_DTYPE, "%s: wrong factor for %s tensors, got a float, expected an integer", table[op].name,
                       tide_dtype_name(common));
@@ -207,6 +211,7 @@ tide_status tide__op_types(tide__types *out, tide_op op, const tide_operand *in,
   if (rule == TIDE_RULE_BITS && category == 2) return refuse(op, common, "integers or bool");
   if ((rule == TIDE_RULE_FLOAT || rule == TIDE_RULE_FLOATC) && category <= 1) common = tide_get_default_dtype();
   if (rule == TIDE_RULE_CLOSE && category <= 1) common = TIDE_FLOAT64;
+  if (op == TIDE_OP_square && category == 0) common = TIDE_INT64;
   out->op = op == TIDE_OP_bitwise_not && category == 0 ? TIDE_OP_logical_not : op;
   out->common = common;
   out->compute = tide__compute_dtype(common);

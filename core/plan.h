@@ -111,6 +111,16 @@ typedef struct tide_index_args {
   int64_t size[TIDE_MAX_DIMS], stride[2][TIDE_MAX_DIMS], pitch[2];
 } tide_index_args;
 
+/* Looks whether every element of ptr[1] may stand where it does: NONZERO (integers), PROBABILITY (floats: 0 to 1). The
+ * dtype's compute type is `compute`. A bad element is reported as a bad index is, with the kind of check for a length:
+ * the bits of a float64 are the value. ptr[0] is NULL. */
+enum { TIDE_VERIFY_NONZERO = -1, TIDE_VERIFY_PROBABILITY = -2 };
+typedef struct tide_verify_args {
+  tide_head head;
+  int32_t kind, dtype, compute, ndim;
+  int64_t numel, size[TIDE_MAX_DIMS], stride[1][TIDE_MAX_DIMS];
+} tide_verify_args;
+
 /* Positions (0-based, row-major, int64) of the nonzero bytes of ptr[1] (bool, contiguous, numel) are written to ptr[0]
  * (room for numel) in order, and their number to ptr[2] (int64, on the same device). */
 typedef struct tide_compact_args {

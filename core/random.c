@@ -169,6 +169,7 @@ tide_status tide_bernoulli(tide_tensor *x, const tide_tensor *p, tide_generator 
   if (!tide__broadcasts_to(p, x->size, x->ndim))
     return tide__fail(TIDE_SHAPE, "bernoulli: wrong shape of p, got %s, expected one that broadcasts to %s",
                       tide__shape_text(p->size, p->ndim), tide__shape_text(x->size, x->ndim));
+  if (x->numel) TIDE_TRY(tide__verify(p, TIDE_VERIFY_PROBABILITY, "bernoulli"));
   draw d = {.kind = TIDE_BERNOULLI, .p = p};
   if (!tide__tensor_overlaps(x, p)) return run(x, &d, generator);
   tide_tensor *apart;

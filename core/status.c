@@ -119,6 +119,19 @@ tide_status tide__fail_index(int device, uint32_t site, int64_t value, int64_t l
   tide__site_text(site, where, sizeof where);
   tide_error error = {.status = TIDE_INDEX, .device = device};
   char text[MESSAGE_SIZE];
+  if (length == TIDE_VERIFY_NONZERO || length == TIDE_VERIFY_PROBABILITY) {
+    double chance;
+    memcpy(&chance, &value, sizeof chance);
+    error.status = TIDE_VALUE;
+    if (length == TIDE_VERIFY_NONZERO)
+      snprintf(text, sizeof text,
+               "integers cannot be divided by zero, got a tensor with divisor 0%s%s, expected others",
+               where[0] ? " at " : "", where);
+    else
+      snprintf(text, sizeof text, "bernoulli: wrong probability%s%s, got %g, expected 0 to 1",
+               where[0] ? " in a tensor used at " : " in a tensor", where, chance);
+    return set(&error, text, "");
+  }
   long long first = index_base, last_one = (long long)length - 1 + index_base;
   if (length == 0)
     snprintf(text, sizeof text, "index: value out of range%s%s, got %lld, but the dimension is empty",

@@ -165,6 +165,9 @@ tide_status tide__copy_kernel(const tide_tensor *dst, const tide_tensor *src);
 tide_status tide__copy_queued(tide__queue *q, const tide_tensor *dst, const tide_tensor *src);
 /* Two pieces of memory without holes, whose elements stand in the same order: their bytes travel as they are. */
 bool tide__copy_travels(const tide_tensor *dst, const tide_tensor *src);
+/* VALUE, before anything is written, if an element of x is not what `kind` of plan.h asks for; a device reports it at
+ * its next wait. */
+tide_status tide__verify(const tide_tensor *x, int kind, const char *what);
 /* The one element of x, by a wait that somebody has announced already. */
 tide_status tide__item_now(tide_scalar *out, const tide_tensor *x);
 /* x as contiguous values of dtype on its own device; a new reference to x itself if it is that already. */
@@ -189,9 +192,10 @@ typedef enum tide__rule {
 
 #define TIDE_SLOW 255 /* in tide__rule_result: ask tide__op_types */
 typedef struct tide__op_traits {
-  uint8_t rule, operands, params;
+  uint8_t rule, operands, params, divides; /* divides: integers by the second operand */
 } tide__op_traits;
 const tide__op_traits *tide__op_traits_get(tide_op op);
+tide_status tide__fail_divisor(tide_op op);
 /* The result dtype when all operands have one dtype that is computed in its own compute dtype; or TIDE_SLOW. */
 extern const uint8_t tide__rule_result[][TIDE_DTYPE_COUNT];
 

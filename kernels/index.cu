@@ -6,7 +6,7 @@
 #include <cub/device/device_select.cuh>
 #include <thrust/iterator/counting_iterator.h>
 
-#include "tidek.h"
+#include "mailbox.cuh"
 #include "types.cuh"
 
 namespace tidek {
@@ -18,24 +18,11 @@ struct IndexArgs {
   const void *from, *index;
   const unsigned long long *last; /* of each destination, counted from 1; or NULL: any may stay */
   int64_t n, length, count, inner;
-  uint32_t *taken;
-  tidek_mailbox *mailbox;
-  uint32_t site;
+  Mail mail;
   int32_t wide, base, scatter, ndim, nouter;
   int32_t plain; /* one dim: no divisions */
   int64_t size[TIDE_MAX_DIMS], stride[TIDE_MAX_DIMS][2], pitch[2];
 };
-
-static __device__ __noinline__ void report(const IndexArgs &a, int64_t value) {
-  if (atomicCAS(a.taken, 0u, 1u) != 0) return;
-  a.mailbox->site = a.site;
-  a.mailbox->index_base = a.base;
-  a.mailbox->value = value;
-  a.mailbox->length = a.length;
-  __threadfence_system();
-  a.mailbox->full = 1;
-  __threadfence_system();
-}
 
 /* Divides by a size; both fit in 32 bits nearly always. */
 static __device__ __forceinline__ int64_t divide(int64_t n, int64_t d) {
@@ -90,7 +77,7 @@ template <class W> __global__ void __launch_bounds__(THREADS) index_kernel(const
   for (int e = 0; e < EACH; e++) {
     if (start + e * THREADS >= a.n) break;
     if (stays[e]) ((W *)a.to)[to[e]] = word[e];
-    if (!good[e]) report(a, value[e]);
+    if (!good[e]) report(a.mail, value[e], a.length, a.base);
   }
 }
 
@@ -125,7 +112,7 @@ static int launch_index(cudaStream_t stream, const tide_index_args *a, uint32_t 
   IndexArgs r = {};
   r.to = a->head.ptr[0], r.from = a->head.ptr[1], r.index = a->head.ptr[2];
   r.n = a->outer * a->count * a->inner, r.length = a->length, r.count = a->count, r.inner = a->inner;
-  r.taken = taken, r.mailbox = mailbox, r.site = a->head.site;
+  r.mail = {taken, mailbox, a->head.site};
   r.wide = a->index_dtype == TIDE_INT64, r.base = a->index_base, r.scatter = scatter;
   r.ndim = a->ndim, r.nouter = a->nouter;
   r.plain = a->outer == 1 && a->inner == 1;

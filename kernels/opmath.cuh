@@ -29,6 +29,7 @@ template <class T> TIDEK_MATH bool operator!=(C a, C b) { return !(a == b); }
 
 /* Scaled by the larger part of b, so that |b|^2 neither overflows nor vanishes (R. Smith, CACM 5, 1962). */
 template <class T> TIDEK_MATH C operator/(C a, C b) {
+  if (b.re == 0 && b.im == 0) return C(a.re * (T)CUDART_INF, a.im * (T)CUDART_INF);
   bool wide = fabs(b.re) >= fabs(b.im);
   T p = wide ? b.re : b.im, q = wide ? b.im : b.re;
   T r = q / p, d = p + q * r;
@@ -39,6 +40,7 @@ template <class T> TIDEK_MATH C operator/(C a, C b) {
 template <class T> TIDEK_MATH C tide_conj(C x) { return C(x.re, -x.im); }
 #undef C
 template <class T> TIDEK_MATH T tide_conj(T x) { return x; }
+template <class T> TIDEK_MATH T tide_divide(T a, T b) { return a / b; }
 
 /* ---- long functions, one copy in each file ---- */
 
@@ -161,7 +163,7 @@ template <INTEGER> TIDEK_MATH T tide_shr(T a, T b) {
 
 TIDEK_MATH float tide_abs(float x) { return fabsf(x); }
 TIDEK_MATH double tide_abs(double x) { return fabs(x); }
-template <FLOATING> TIDEK_MATH T tide_sign(T x) { return x > 0 ? (T)1 : x < 0 ? (T)-1 : x; }
+template <FLOATING> TIDEK_MATH T tide_sign(T x) { return (T)((x > 0) - (x < 0)); }
 template <FLOATING> TIDEK_MATH T tide_floor(T x) { return floor(x); }
 template <FLOATING> TIDEK_MATH T tide_ceil(T x) { return ceil(x); }
 template <FLOATING> TIDEK_MATH T tide_rint(T x) { return rint(x); }

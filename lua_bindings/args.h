@@ -42,6 +42,8 @@ void ltide_check_packed(lua_State *L, int arg, lua_Integer n, lua_Integer packed
 /* The integers of the table at arg, or the one integer there. */
 int ltide_check_integers(lua_State *L, int arg, int64_t *out, int most, const char *name);
 /* Dimensions, 1-based: an integer or a table of them at arg. */
+/* A tensor without dimensions may be named dim 1, as if it were a line of one. */
+static inline int ltide_scalar_ndim(int ndim) { return ndim ? ndim : 1; }
 int ltide_check_dims(lua_State *L, int arg, int ndim, int *dims, const char *name);
 /* The same for integers at first..n, or one table. */
 int ltide_check_dim_list(lua_State *L, int first, int n, int ndim, int *dims, const char *name);

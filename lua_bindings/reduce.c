@@ -18,7 +18,7 @@ typedef struct reduction {
 
 /* Reads the dimensions at `arg`, or in the option dim, and keepdim. */
 static void read_dims(lua_State *L, reduction *r, int arg) {
-  int ndim = tide_tensor_ndim(r->x), scalar_ndim = ndim ? ndim : 1; /* a tensor without dimensions may be named dim 1 */
+  int ndim = tide_tensor_ndim(r->x), scalar_ndim = ltide_scalar_ndim(ndim);
   int n = 0;
   if (r->a.n >= arg && !lua_isnil(L, arg))
     n = ltide_check_dims(L, arg, scalar_ndim, r->dims, "dim");

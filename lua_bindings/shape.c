@@ -171,7 +171,7 @@ static int ltensor_flip(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
   ltide_args a = ltide_split(L, 2);
-  int dims[TIDE_MAX_DIMS], n = ltide_check_dim_list(L, 2, a.n, tide_tensor_ndim(x), dims, "dims");
+  int dims[TIDE_MAX_DIMS], n = ltide_check_dim_list(L, 2, a.n, ltide_scalar_ndim(tide_tensor_ndim(x)), dims, "dims");
   return done(L, S, tide_flip(&ltide_new_tensor(L, S)->t, x, dims, n));
 }
 

@@ -74,7 +74,7 @@ static int ltensor_expand_as(lua_State *L) { return shape_as(L, tide_expand); }
 
 static int ltensor_flatten(lua_State *L) {
   call c = begin(L, 3);
-  int ndim = c.ndim ? c.ndim : 1; /* a tensor without dimensions is flattened to one */
+  int ndim = ltide_scalar_ndim(c.ndim); /* a tensor without dimensions is flattened to one */
   int start = c.a.n > 1 ? ltide_check_dim(L, 2, ndim, "start") : 0,
       stop = c.a.n > 2 ? ltide_check_dim(L, 3, ndim, "stop") : ndim - 1;
   return done(L, &c, tide_flatten(&ltide_new_tensor(L, c.S)->t, c.x, start, stop));
@@ -94,7 +94,7 @@ static int ltensor_squeeze(lua_State *L) {
   call c = begin(L, 2);
   int dims[TIDE_MAX_DIMS];
   if (c.a.n < 2) return done(L, &c, tide_squeeze(&ltide_new_tensor(L, c.S)->t, c.x));
-  int n = ltide_check_dims(L, 2, c.ndim, dims, "dim");
+  int n = ltide_check_dims(L, 2, ltide_scalar_ndim(c.ndim), dims, "dim");
   ltide_tensor *u = ltide_new_tensor(L, c.S);
   tide_tensor_retain(u->t = c.x);
   /* From the last dimension to the first, so that the ones still to come keep their numbers. */
@@ -118,7 +118,8 @@ static int ltensor_unsqueeze(lua_State *L) {
 
 static int ltensor_transpose(lua_State *L) {
   call c = begin(L, 3);
-  int d1 = ltide_check_dim(L, 2, c.ndim, "dim1"), d2 = ltide_check_dim(L, 3, c.ndim, "dim2");
+  int d1 = ltide_check_dim(L, 2, ltide_scalar_ndim(c.ndim), "dim1"),
+      d2 = ltide_check_dim(L, 3, ltide_scalar_ndim(c.ndim), "dim2");
   return done(L, &c, tide_transpose(&ltide_new_tensor(L, c.S)->t, c.x, d1, d2));
 }
 
@@ -142,7 +143,8 @@ static int ltensor_permute(lua_State *L) {
 static int ltensor_movedim(lua_State *L) {
   call c = begin(L, 3);
   int from[TIDE_MAX_DIMS], to[TIDE_MAX_DIMS];
-  int n = ltide_check_dims(L, 2, c.ndim, from, "source"), m = ltide_check_dims(L, 3, c.ndim, to, "destination");
+  int n = ltide_check_dims(L, 2, ltide_scalar_ndim(c.ndim), from, "source"),
+      m = ltide_check_dims(L, 3, ltide_scalar_ndim(c.ndim), to, "destination");
   if (n != m) return ltide_error(L, "ShapeError", "movedim: destination: got %d dimensions, expected %d", m, n);
   return done(L, &c, tide_movedim(&ltide_new_tensor(L, c.S)->t, c.x, from, to, n));
 }
@@ -262,7 +264,9 @@ static int ltensor_split(lua_State *L) {
   if (!c.ndim) return ltide_error(L, "ShapeError", "split: x: a tensor without dimensions cannot be split");
   if (lua_istable(L, 2)) return listed_parts(L, &c, dim);
   int64_t each = ltide_check_integer(L, 2, "size");
-  if (each < 1) return ltide_error(L, "ValueError", "split: size: got %I, expected at least 1", (lua_Integer)each);
+  if (each < 0 || (!each && tide_tensor_size(c.x)[dim]))
+    return ltide_error(L, "ValueError", "split: size: got %I, expected at least 1 for a dimension of size %I",
+                       (lua_Integer)each, (lua_Integer)tide_tensor_size(c.x)[dim]);
   return equal_parts(L, &c, dim, each);
 }
 
@@ -273,7 +277,12 @@ static int ltensor_chunk(lua_State *L) {
   if (!c.ndim) return ltide_error(L, "ShapeError", "chunk: x: a tensor without dimensions cannot be split");
   int dim = c.a.n > 2 ? ltide_check_dim(L, 3, c.ndim, "dim") : 0;
   int64_t size = tide_tensor_size(c.x)[dim], each = size / n + (size % n != 0);
-  return equal_parts(L, &c, dim, each ? each : 1);
+  if (size) return equal_parts(L, &c, dim, each);
+  ltide_tensor *own = hold(L, &c);
+  lua_createtable(L, n < 1 << 20 ? (int)n : 0, 0);
+  for (int64_t i = 1; i <= n; i++) append_part(L, &c, dim, 0, 0, i); /* as many empty parts */
+  ltide_close_tensor(own);
+  return 1;
 }
 
 static int ltensor_unbind(lua_State *L) {
@@ -295,7 +304,7 @@ static int ltensor_unbind(lua_State *L) {
 
 static int ltensor_unfold(lua_State *L) {
   call c = begin(L, 4);
-  int dim = ltide_check_dim(L, 2, c.ndim, "dim");
+  int dim = ltide_check_dim(L, 2, ltide_scalar_ndim(c.ndim), "dim");
   int64_t size = ltide_check_integer(L, 3, "size"), step = ltide_check_integer(L, 4, "step");
   return done(L, &c, tide_unfold(&ltide_new_tensor(L, c.S)->t, c.x, dim, size, step));
 }
@@ -390,8 +399,10 @@ static const ltide_reg both[] = {
      "negative from the end."},
     {"split", ltensor_split,
      "x:split(size or {sizes} [, dim=1]) -> {Tensor, ...}\nViews of that many indexes each, the last perhaps of "
-     "fewer."},
-    {"chunk", ltensor_chunk, "x:chunk(n [, dim=1]) -> {Tensor, ...}\nAt most n views of nearly equal size."},
+     "fewer; 0 fits a dimension of size 0."},
+    {"chunk", ltensor_chunk,
+     "x:chunk(n [, dim=1]) -> {Tensor, ...}\nAt most n views of nearly equal size; exactly n of a "
+     "dimension of size 0."},
     {"unbind", ltensor_unbind,
      "x:unbind([dim=1]) -> {Tensor, ...}\nA view for each index of the dimension, which is dropped."},
     {"diagonal", ltensor_diagonal,

@@ -183,6 +183,8 @@ local function walk(name, f, ...)
     local args = table.pack(table.unpack(first, 1, first.n))
     for _, v in ipairs(table.pack(arguments(case))) do args[#args + 1] = v end
     local ok, e = pcall(f, table.unpack(args))
+    local fine, late = pcall(D.sync) -- what a device noted
+    assert.is_true(fine or clear(late), name .. " with " .. case[1] .. ": " .. tostring(late))
     assert.is_true(ok or clear(e), name .. " with " .. case[1] .. ": " .. tostring(e))
     if ok and type(e) == "userdata" and pcall(function() return e.close end) and type(e.close) == "function" then e:close() end
   end

@@ -425,7 +425,7 @@ describe("edge values", function()
     D.eq({ 1, 1, nan, 2 }, tide.fmin(x, y))
     D.eq({ nan, 1, nan, 2 }, x:relu())
     D.eq({ nan, 1, nan, 1.5 }, x:clamp { max = 1.5 })
-    D.eq({ nan, 1, nan, 1 }, x:sign())
+    D.eq({ 0, 1, 0, 1 }, x:sign())
   end)
 
   it("of division", function()
@@ -537,4 +537,56 @@ describe("apply_ and map_", function()
       D.raises("DeviceError", function() D.tensor({ 1. }):apply_(math.abs) end)
     end)
   end
+
+  it("integers divided by a tensor that holds 0: an error, at once on the CPU, at the next wait on a device", function()
+    for _, dtype in ipairs { "uint8", "int8", "int16", "int32", "int64" } do
+      local on = { dtype = dtype, device = D.dev }
+      local a, zero = tide.full({ 3, 2000 }, 7, on), tide.ones(3, 2000, on)
+      zero[{ 2, 1999 }] = 0
+      for _, name in ipairs { "floor_divide", "remainder", "fmod" } do
+        for _, b in ipairs { zero, zero:t():contiguous():t(), zero[{ 2 }], zero[{ 2, 1999 }], zero[{ {}, { 1999 } }] } do
+          local e = D.raises("ValueError", function()
+            tide[name](a, b)
+            D.sync()
+          end)
+          assert.matches("divided by zero", e.message)
+        end
+        D.raises("ValueError", function()
+          tide[name](5, zero)
+          D.sync()
+        end)
+        local kept = a:clone()
+        D.raises("ValueError", function()
+          kept[name .. "_"](kept, zero)
+          D.sync()
+        end)
+        if not D.cuda then assert.is_true(kept:equal(a)) end
+        tide[name](a, zero[1])
+        tide[name](a:float(), zero)
+        tide[name](tide.empty(0, on), tide.empty(0, on))
+        D.sync()
+      end
+      D.raises("ValueError", function()
+        tide.div(a, zero, { rounding_mode = "trunc" })
+        D.sync()
+      end)
+      D.raises("ValueError", function() return a // tide.tensor(0, { dtype = dtype }) end)
+    end
+  end)
+
+  it("complex numbers divided by 0, the square of bool, the sign of NaN", function()
+    local function complex(t) return tide.complex(D.tensor(t[1]), D.tensor(t[2])) end
+    for _, dtype in ipairs { "complex64", "complex128" } do
+      local c = complex { { 1., 0., inf, nan, -2. }, { 2., 0., 0., 0., 0. } }:to(dtype)
+      for _, q in ipairs { c / 0, c / tide.zeros(5, { dtype = dtype, device = D.dev }) } do
+        D.eq({ inf, nan, inf, nan, -inf }, q:real())
+        D.eq({ inf, nan, nan, nan, nan }, q:imag())
+      end
+      D.eq({ inf }, complex({ { 0. }, { 0. } }):to(dtype):reciprocal():real())
+    end
+    local s = D.tensor({ true, false }):square()
+    assert.are.equal("int64", D.dtype_name(s))
+    D.eq({ 1, 0 }, s)
+    D.eq({ 0, 0, 1, -1 }, D.tensor({ nan, -0., inf, -3. }):sign())
+  end)
 end)

@@ -273,4 +273,29 @@ describe("random", function()
       D.raises("ValueError", tide.randperm, most + 1, { dtype = dtype, device = D.dev })
     end
   end)
+
+  it("refuses probabilities outside of 0 to 1, of a tensor too", function()
+    local nan = 0 / 0
+    for _, p in ipairs { -0.5, 1.5, nan, 1 / 0 } do
+      D.raises("ValueError", function() return tide.zeros(2, { device = D.dev }):bernoulli_(p) end)
+      for _, dtype in ipairs { "float32", "float64", "float16" } do
+        local chances = tide.full({ 3, 5000 }, 0.5, { dtype = dtype, device = D.dev })
+        local x = tide.full({ 3, 5000 }, 7, { device = D.dev })
+        chances:t()[{ 4000, 2 }] = p
+        local e = D.raises("ValueError", function()
+          x:bernoulli_(chances)
+          D.sync()
+        end)
+        assert.matches("0 to 1", e.message)
+        if not D.cuda then assert.is_true(x:eq(7):all():item()) end
+        D.raises("ValueError", function()
+          tide.bernoulli(chances)
+          D.sync()
+        end)
+        chances[{ 2, 4000 }] = 1
+        x:bernoulli_(chances)
+        assert.are.equal(1, x[{ 2, 4000 }]:item())
+      end
+    end
+  end)
 end)

@@ -282,4 +282,29 @@ describe("views", function()
     D.eq(4, s:view({}):item())
     assert.are.same({ 1 }, s:view(1):size())
   end)
+
+  it("of no dimensions go by the name of dim 1", function()
+    local n = tide.tensor(5., { device = D.dev })
+    for _, view in ipairs { n:squeeze(1), n:squeeze(-1), n:transpose(1, 1), n:transpose(-1, 1), n:flip(1), n:flip { -1 } } do
+      assert.are.equal(0, view:dim())
+      assert.are.equal(5, view:item())
+    end
+    for _, f in ipairs { n.squeeze, n.flip, n.unbind, n.chunk, n.split } do
+      assert.is_false(pcall(f, n, 2))
+    end
+    D.raises("IndexError", n.transpose, n, 1, 2)
+    D.raises("IndexError", n.size, n, 1)
+  end)
+
+  it("of a dimension of size 0: as many chunks as asked for, one part of 0", function()
+    local none = tide.zeros(0, 3, { device = D.dev })
+    local chunks, parts = none:chunk(3), none:split(0)
+    assert.are.equal(3, #chunks)
+    for _, c in ipairs(chunks) do assert.are.same(shape(0, 3), c:size()) end
+    assert.are.equal(1, #parts)
+    assert.are.same(shape(0, 3), parts[1]:size())
+    assert.are.equal(1, #none:split(2))
+    assert.are.same(shape(0, 1), none:chunk(3, 2)[3]:size())
+    assert.matches("size 2", D.raises("ValueError", x.split, x, 0).message)
+  end)
 end)

@@ -147,6 +147,8 @@
 #  define LOOP_F32(x, single, wide) single(x)
 #endif
 
+#define tide_divide(a, b) ((a) / (b)) /* of complex numbers: below */
+
 #define T int32_t
 #define R int32_t
 #define K I
@@ -224,16 +226,20 @@
 #define S f64
 #include "loops_type.h"
 
-#define T float _Complex
-#define R int32_t
-#define K C
-#define S c64
+#undef tide_divide
+#define tide_divide(a, b) tide_divide_c64(a, b)
+#define T                 float _Complex
+#define R                 int32_t
+#define K                 C
+#define S                 c64
 #include "loops_type.h"
 
-#define T double _Complex
-#define R int32_t
-#define K C
-#define S c128
+#undef tide_divide
+#define tide_divide(a, b) tide_divide_c128(a, b)
+#define T                 double _Complex
+#define R                 int32_t
+#define K                 C
+#define S                 c128
 #include "loops_type.h"
 
 #define LOOP_SLOT(K, rule, name, s) LOOP_SLOT_(LOOP_HAS(K, rule), name, s)

@@ -3,9 +3,10 @@
  * Each helper is a family of functions name_i32, name_i64, name_f32, name_f64, chosen by the type of the first
  * argument. They are branch-free where they can be, so that the loops become vector code.
  *
- * Integers never trap: x / 0 and x % 0 are 0 for every kind of division, the smallest integer divided by -1 wraps to
- * itself, and a negative power is 0 unless the base is 1 or -1. Shift counts below 0 or beyond the width give 0, or the
- * sign for shifts to the right. Rounding leaves integers as they are, and none of them is NaN or infinite. */
+ * Integers never trap: x / 0 and x % 0, which core refuses, are 0 for every kind of division, the smallest integer
+ * divided by -1 wraps to itself, and a negative power is 0 unless the base is 1 or -1. Shift counts below 0 or beyond
+ * the width give 0, or the sign for shifts to the right. Rounding leaves integers as they are, and none of them is NaN
+ * or infinite. */
 #ifndef TIDE_OPMATH_H
 #define TIDE_OPMATH_H
 
@@ -67,7 +68,7 @@ TIDE_INT_HELPERS(i64, int64_t, uint64_t, 64)
 
 #define TIDE_FLOAT_HELPERS(s, T, f)                                                                                    \
   static inline T tide_abs_##s(T x) { return fabs##f(x); }                                                             \
-  static inline T tide_sign_##s(T x) { return x > 0 ? 1 : x < 0 ? -1 : x; }                                            \
+  static inline T tide_sign_##s(T x) { return (T)(x > 0) - (T)(x < 0); }                                               \
   static inline T tide_floor_##s(T x) { return floor##f(x); }                                                          \
   static inline T tide_ceil_##s(T x) { return ceil##f(x); }                                                            \
   static inline T tide_rint_##s(T x) { return rint##f(x); }                                                            \
@@ -110,7 +111,20 @@ TIDE_INT_HELPERS(i64, int64_t, uint64_t, 64)
 TIDE_FLOAT_HELPERS(f32, float, f)
 TIDE_FLOAT_HELPERS(f64, double, )
 
-/* ---- conj: the only helper that complex numbers have ---- */
+/* ---- complex numbers ---- */
+
+/* The scaled quotient of a / b, and for a divisor of zero infinities and NaN with the signs of a, whichever the sign of
+ * the zero. */
+#define TIDE_DIVIDE(s, T)                                                                                              \
+  static inline T _Complex tide_divide_##s(T _Complex a, T _Complex b) {                                               \
+    bool none = (__real__ b == 0) & (__imag__ b == 0);                                                                 \
+    T _Complex quotient = a / b;                                                                                       \
+    __real__ quotient = none ? __real__ a * (T)INFINITY : __real__ quotient;                                           \
+    __imag__ quotient = none ? __imag__ a * (T)INFINITY : __imag__ quotient;                                           \
+    return quotient;                                                                                                   \
+  }
+TIDE_DIVIDE(c64, float)
+TIDE_DIVIDE(c128, double)
 
 static inline int32_t tide_conj_i32(int32_t x) { return x; }
 static inline int64_t tide_conj_i64(int64_t x) { return x; }

@@ -88,16 +88,20 @@ tide_status tide__cuda_randperm(tide_stream *stream, const tide_randperm_args *a
 
 /* ---- with a mailbox ---- */
 
-tide_status tide__cuda_gather(tide_stream *stream, const tide_index_args *a) {
-  const cuda_stream *s = cuda_stream_of(stream);
-  uint32_t *taken;
-  tidek_mailbox *mailbox;
-  cuda_scope scope = cuda_enter(s->device);
-  tide_status status = tide__cuda_mailbox(&taken, &mailbox, s->device);
-  if (status == TIDE_OK) status = tide__cuda_check(s->device, "gather", tidek_gather(s->handle, a, taken, mailbox));
-  cuda_leave(scope);
-  return status;
-}
+#define MAILBOX_SLOT(name, args)                                                                                       \
+  tide_status tide__cuda_##name(tide_stream *stream, const args *a) {                                                  \
+    const cuda_stream *s = cuda_stream_of(stream);                                                                     \
+    uint32_t *taken;                                                                                                   \
+    tidek_mailbox *mailbox;                                                                                            \
+    cuda_scope scope = cuda_enter(s->device);                                                                          \
+    tide_status status = tide__cuda_mailbox(&taken, &mailbox, s->device);                                              \
+    if (status == TIDE_OK) status = tide__cuda_check(s->device, #name, tidek_##name(s->handle, a, taken, mailbox));    \
+    cuda_leave(scope);                                                                                                 \
+    return status;                                                                                                     \
+  }
+MAILBOX_SLOT(gather, tide_index_args)
+MAILBOX_SLOT(verify, tide_verify_args)
+#undef MAILBOX_SLOT
 
 /* Which index is the last one for each destination is found in scratch memory. */
 tide_status tide__cuda_scatter(tide_stream *stream, const tide_index_args *a) {

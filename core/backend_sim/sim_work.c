@@ -48,6 +48,7 @@ static double cost_index(const tide_index_args *a) {
 }
 static double cost_gather(const tide_index_args *a) { return cost_index(a); }
 static double cost_scatter(const tide_index_args *a) { return cost_index(a); }
+static double cost_verify(const tide_verify_args *a) { return moved((double)a->numel, a->dtype); }
 static double cost_compact(const tide_compact_args *a) { return 9 * (double)a->numel; }
 static double cost_random(const tide_random_args *a) { return moved((double)a->numel, a->dtype); }
 static double cost_randperm(const tide_randperm_args *a) { return 64 * (double)a->n; }
@@ -115,14 +116,34 @@ static int64_t bad_index(const tide_index_args *a) {
   return -1;
 }
 
-static void note_bad_index(int device, const tide_index_args *a, int64_t at) {
+/* What a kernel will put into the mailbox: the value that it cannot take, and why. */
+typedef struct bad_value {
+  bool set;
+  int32_t index_base;
+  int64_t value, length;
+} bad_value;
+
+static bad_value find_bad(const sim_op *op) {
+  bad_value bad = {0};
+  if (op->run == run_gather || op->run == run_scatter) {
+    const tide_index_args *a = &op->args.gather;
+    int64_t at = bad_index(a);
+    if (at >= 0) bad = (bad_value){true, a->index_base, index_at(a, at), a->length};
+  } else if (op->run == run_verify) {
+    bad.set = tide__cpu_verify_bad(&op->args.verify, &bad.value);
+    bad.length = op->args.verify.kind;
+  }
+  return bad;
+}
+
+static void note_bad(int device, const bad_value *bad, uint32_t site) {
   sim_device *d = &tide__sim.device[device];
-  if (at < 0 || d->mailbox.set) return;
+  if (!bad->set || d->mailbox.set) return;
   d->mailbox.set = true;
-  d->mailbox.site = a->head.site;
-  d->mailbox.value = index_at(a, at);
-  d->mailbox.length = a->length;
-  d->mailbox.index_base = a->index_base;
+  d->mailbox.site = site;
+  d->mailbox.value = bad->value;
+  d->mailbox.length = bad->length;
+  d->mailbox.index_base = bad->index_base;
 }
 
 static bool translate(int device, tide_head *head) {
@@ -154,15 +175,14 @@ static void do_kernel(int device, sim_op *op) {
   }
   if (op->run == run_random) translate_state(device, &op->args.random.state);
   if (op->run == run_randperm) translate_state(device, &op->args.randperm.state);
-  bool indexed = op->run == run_gather || op->run == run_scatter;
   pthread_mutex_unlock(&tide__sim.lock);
-  int64_t bad = indexed ? bad_index(&op->args.gather) : -1;
+  bad_value bad = find_bad(op);
   tide_status status = op->run(&op->args);
   pthread_mutex_lock(&tide__sim.lock);
-  if (indexed) note_bad_index(device, &op->args.gather, bad);
+  note_bad(device, &bad, op->args.head.site);
   if (status != TIDE_OK && made)
     tide__sim_fail(device, true, 710, "cudaErrorAssert", "device-side assert triggered");
-  else if (status != TIDE_OK && bad < 0)
+  else if (status != TIDE_OK && !bad.set)
     tide__sim_fail(device, false, 701, "cudaErrorLaunchOutOfResources", "a kernel failed in the CPU's loops");
 }
 

@@ -147,6 +147,11 @@ function M.layouts(x)
   return out
 end
 
+-- What a device found on its way is an error here.
+function M.sync()
+  if M.cuda then tide.cuda.synchronize() end
+end
+
 -- ---- leaks ----
 
 local function state()
