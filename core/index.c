@@ -9,7 +9,7 @@
  * Invariant: the dense side of a gather or scatter has one stride for all positions of the index tensor, whatever its
  * number of dims. */
 #include "determinism.h"
-#include "tensor.h"
+#include "index.h"
 
 /* ---- by an index tensor ---- */
 
@@ -61,10 +61,9 @@ static int64_t plan_dims(tide_index_args *a, const tide_tensor *sparse, const in
   return span;
 }
 
-/* Moves elements between `sparse` (indexed along dim) and `dense`, whose strides over sparse's other dims are given and
- * whose positions lie `pitch` apart. */
-static tide_status move(bool scatter, const tide_tensor *sparse, int dim, const tide_tensor *index, int base,
-                        const tide_tensor *dense, const int64_t *dense_stride, int64_t pitch) {
+tide_status tide__index_move(const tide__index_mode *m, const tide_tensor *sparse, int dim, const tide_tensor *index,
+                             const tide_tensor *dense, const int64_t *dense_stride, int64_t pitch) {
+  bool scatter = m->scatter;
   tide__queue q;
   tide_index_args a;
   int device = sparse->storage->device, side = scatter ? 0 : 1;
@@ -75,8 +74,9 @@ static tide_status move(bool scatter, const tide_tensor *sparse, int dim, const 
   tide__head_set(&a.head, 1, scatter ? dense : sparse, &q);
   tide__head_set(&a.head, 2, index, &q);
   a.item_size = (int32_t)tide__itemsize(sparse->dtype);
-  a.ordered = scatter && tide__deterministic();
-  a.index_dtype = index->dtype, a.index_base = base, a.ndim = 0;
+  a.ordered = scatter && !m->adds && tide__deterministic();
+  a.index_dtype = index->dtype, a.index_base = m->base, a.ndim = 0;
+  a.located = m->located, a.adds = m->adds, a.dtype = sparse->dtype;
   a.count = index->numel;
   a.length = sparse->ndim ? sparse->size[dim] : 1;
   a.outer = plan_dims(&a, sparse, dense_stride, 0, sparse->ndim ? dim : 0, side);
@@ -91,8 +91,7 @@ static tide_status move(bool scatter, const tide_tensor *sparse, int dim, const 
   return scatter ? TIDE_LAUNCH(&q, scatter, &a, 0) : TIDE_LAUNCH(&q, gather, &a, 0);
 }
 
-/* Strides of a contiguous dense side with `count` positions in place of dim; returns their distance. */
-static int64_t dense_strides(int64_t *stride, const tide_tensor *x, int dim, int64_t count) {
+int64_t tide__index_strides(int64_t *stride, const tide_tensor *x, int dim, int64_t count) {
   int64_t step = 1, pitch = 1;
   for (int d = x->ndim - 1; d >= 0; d--) {
     stride[d] = step;
@@ -111,8 +110,9 @@ tide_status tide_index_get(tide_tensor **out, const tide_tensor *x, int dim, con
   if (status == TIDE_OK) status = indexed_size(size, &ndim, x, dim, index, "index");
   if (status == TIDE_OK) status = tide__tensor_new(&made, size, ndim, (tide_dtype)x->dtype, x->storage->device);
   if (status == TIDE_OK) {
-    int64_t pitch = dense_strides(stride, x, dim, positions->numel);
-    status = move(false, x, dim, positions, tide_get_index_base(), made, stride, pitch);
+    int64_t pitch = tide__index_strides(stride, x, dim, positions->numel);
+    status =
+        tide__index_move(&(tide__index_mode){.base = tide_get_index_base()}, x, dim, positions, made, stride, pitch);
     if (status == TIDE_OK)
       *out = made;
     else
@@ -122,8 +122,7 @@ tide_status tide_index_get(tide_tensor **out, const tide_tensor *x, int dim, con
   return status;
 }
 
-/* The value of a write as a tensor of x's dtype on x's device, apart from x's memory. */
-static tide_status prepare_value(tide_tensor **out, const tide_tensor *x, const tide_operand *value, const char *what) {
+tide_status tide__index_value(tide_tensor **out, const tide_tensor *x, const tide_operand *value, const char *what) {
   const tide_tensor *v = value->tensor;
   if (!v) {
     TIDE_TRY(tide__scalar_check(value->number, (tide_dtype)x->dtype, what));
@@ -147,11 +146,10 @@ static tide_status prepare_value(tide_tensor **out, const tide_tensor *x, const 
                                                              : tide__as_dtype(out, v, (tide_dtype)x->dtype);
 }
 
-/* Writes `value`, which has x's dtype, to the indexed places of x. */
-static tide_status scatter_value(tide_tensor *x, int dim, const tide_tensor *index, const tide_tensor *value) {
-  int64_t size[TIDE_MAX_DIMS], flat[TIDE_MAX_DIMS];
-  int ndim, n = 0;
-  TIDE_TRY(indexed_size(size, &ndim, x, dim, index, "index"));
+tide_status tide__index_write(const tide__index_mode *m, const tide_tensor *x, int dim, const tide_tensor *index,
+                              const tide_tensor *value, const int64_t *size, int ndim) {
+  int64_t flat[TIDE_MAX_DIMS];
+  int n = 0;
   if (!tide__broadcasts_to(value, size, ndim))
     return tide__fail(TIDE_SHAPE, "index: wrong shape of the value, got %s, expected one that broadcasts to %s",
                       tide__shape_text(value->size, value->ndim), tide__shape_text(size, ndim));
@@ -163,9 +161,17 @@ static tide_status scatter_value(tide_tensor *x, int dim, const tide_tensor *ind
   tide_status status = tide_reshape(&lined, full, flat, n);
   tide_tensor_release(full);
   TIDE_TRY(status);
-  status = move(true, x, dim, index, tide_get_index_base(), lined, lined->stride, lined->stride[dim]);
+  status = tide__index_move(m, x, dim, index, lined, lined->stride, lined->stride[dim]);
   tide_tensor_release(lined);
   return status;
+}
+
+static tide_status scatter_value(tide_tensor *x, int dim, const tide_tensor *index, const tide_tensor *value) {
+  tide__index_mode m = {.scatter = true, .base = tide_get_index_base()};
+  int64_t size[TIDE_MAX_DIMS];
+  int ndim;
+  TIDE_TRY(indexed_size(size, &ndim, x, dim, index, "index"));
+  return tide__index_write(&m, x, dim, index, value, size, ndim);
 }
 
 tide_status tide_index_set(tide_tensor *x, int dim, const tide_tensor *index, const tide_operand *value) {
@@ -173,7 +179,7 @@ tide_status tide_index_set(tide_tensor *x, int dim, const tide_tensor *index, co
   TIDE_TRY(prepare_index(&positions, x, index, "index"));
   tide_status status = tide__writable_check(x, "index", "x");
   if (status == TIDE_OK) status = tide__dim_check(&dim, dim, x->ndim, "index");
-  if (status == TIDE_OK) status = prepare_value(&v, x, value, "index");
+  if (status == TIDE_OK) status = tide__index_value(&v, x, value, "index");
   if (status == TIDE_OK) {
     status = scatter_value(x, dim, positions, v);
     tide_tensor_release(v);
@@ -245,7 +251,8 @@ static tide_status move_flat(bool scatter, const tide_tensor *x, const tide_tens
   tide_tensor line = *x;
   int64_t unused[1] = {0};
   line.ndim = 1, line.size[0] = x->numel, line.stride[0] = 1;
-  return move(scatter, &line, 0, positions, 0, dense, unused, dense->ndim ? dense->stride[0] : 0);
+  tide__index_mode m = {.scatter = scatter};
+  return tide__index_move(&m, &line, 0, positions, dense, unused, dense->ndim ? dense->stride[0] : 0);
 }
 
 static tide_status gather_flat(tide_tensor **out, const tide_tensor *x, const tide_tensor *positions) {
@@ -321,7 +328,7 @@ tide_status tide_mask_set(tide_tensor *x, const tide_tensor *mask, const tide_op
     TIDE_TRY(tide__scalar_check(value->number, (tide_dtype)x->dtype, "mask"));
     return choose(x, mask, &(tide_operand){.number = number_for(value->number, (tide_dtype)x->dtype)});
   }
-  TIDE_TRY(prepare_value(&v, x, value, "mask"));
+  TIDE_TRY(tide__index_value(&v, x, value, "mask"));
   tide_status status;
   if (v->ndim == 1 && v->numel != 1)
     status = set_from_line(x, mask, v);

@@ -102,14 +102,25 @@ typedef struct tide_gemm_args {
  * negative ones from the end (-1 is the last). gather: dst[o, k, i] = src[o, index[k], i]; scatter: dst[o, index[k], i]
  * = src[o, k, i]. stride[0] of dst, stride[1] of src over the outer and inner dims; pitch[0], pitch[1] along the
  * indexed dim. A bad index skips its access and is reported: gather then writes zero bytes. Elements are moved as
- * item_size bytes (1, 2, 4, 8, 16). */
+ * item_size bytes (1, 2, 4, 8, 16). located: the index comes from tide_locate_args, which has reported its INT64_MIN. A
+ * scatter that `adds` numbers of `dtype` instead of writing does so as often as an index is there: bools become
+ * true. */
 typedef struct tide_index_args {
   tide_head head;
-  int32_t item_size, index_dtype, index_base, ndim, nouter;
+  int32_t item_size, index_dtype, index_base, ndim, nouter, located, adds, dtype;
   int32_t ordered; /* of a scatter: where an index is there twice, the last one in order is to stay */
   int64_t count, length, outer, inner;
   int64_t size[TIDE_MAX_DIMS], stride[2][TIDE_MAX_DIMS], pitch[2];
 } tide_index_args;
+
+/* One of several indexes that together name an element: its value times `pitch` becomes ptr[0] (int64, contiguous, row
+ * major over the dims), or is added to it unless `first`. ptr[1]: the index, int64 or int32, strided, counted from
+ * index_base, of a dim of `length`. A bad index is reported, and INT64_MIN stands in its place for good. */
+typedef struct tide_locate_args {
+  tide_head head;
+  int32_t index_dtype, index_base, first, ndim;
+  int64_t numel, length, pitch, size[TIDE_MAX_DIMS], stride[TIDE_MAX_DIMS];
+} tide_locate_args;
 
 /* Looks whether every element of ptr[1] may stand where it does: NONZERO (integers), PROBABILITY (floats: 0 to 1). The
  * dtype's compute type is `compute`. A bad element is reported as a bad index is, with the kind of check for a length:

@@ -1,4 +1,4 @@
-/* index.cu: gather and scatter along one dim, and the positions of nonzero bytes.
+/* index.cu: gather and scatter along one dim, positions from several indexes, and those of nonzero bytes.
  *
  * Elements are moved as words of their size, or of up to 16 bytes where the innermost dim is contiguous on both sides.
  * Where an order is asked for, a kernel before it finds which index is the last one for each destination.
@@ -19,7 +19,7 @@ struct IndexArgs {
   const unsigned long long *last; /* of each destination, counted from 1; or NULL: any may stay */
   int64_t n, length, count, inner;
   Mail mail;
-  int32_t wide, base, scatter, ndim, nouter;
+  int32_t wide, base, scatter, located, ndim, nouter;
   int32_t plain; /* one dim: no divisions */
   int64_t size[TIDE_MAX_DIMS], stride[TIDE_MAX_DIMS][2], pitch[2];
 };
@@ -37,6 +37,11 @@ static __device__ __forceinline__ void dim_offsets(const IndexArgs &a, int64_t i
     to += r * a.stride[d][0], from += r * a.stride[d][1];
     i = q;
   }
+}
+
+/* A bad one of several indexes, which locate_kernel has reported. */
+static __device__ __forceinline__ bool is_known(const IndexArgs &a, int64_t value) {
+  return a.located && value == INT64_MIN;
 }
 
 template <class W> static __device__ __forceinline__ W zero_word() {
@@ -77,7 +82,7 @@ template <class W> __global__ void __launch_bounds__(THREADS) index_kernel(const
   for (int e = 0; e < EACH; e++) {
     if (start + e * THREADS >= a.n) break;
     if (stays[e]) ((W *)a.to)[to[e]] = word[e];
-    if (!good[e]) report(a.mail, value[e], a.length, a.base);
+    if (!good[e] && !is_known(a, value[e])) report(a.mail, value[e], a.length, a.base);
   }
 }
 
@@ -89,6 +94,93 @@ static __global__ void last_kernel(const IndexArgs a, unsigned long long *last) 
   int64_t value = a.wide ? ((const int64_t *)a.index)[k] : ((const int32_t *)a.index)[k];
   int64_t at = value < 0 ? value + a.length : value - a.base;
   if (at >= 0 && at < a.length) atomicMax(&last[at], (unsigned long long)k + 1);
+}
+
+/* ---- scatter that adds ---- */
+
+/* 1 and 2 bytes are exchanged with the rest of the word that they lie in. */
+template <class S> static __device__ __forceinline__ void add_atomic(S *p, S value) {
+  static_assert(sizeof(S) < 4, "small");
+  uint32_t *word = (uint32_t *)((uintptr_t)p & ~(uintptr_t)3), seen = *(volatile uint32_t *)word, before;
+  int shift = 8 * (int)((uintptr_t)p & 3);
+  uint32_t mask = (sizeof(S) == 1 ? 0xffu : 0xffffu) << shift;
+  do {
+    before = seen;
+    uint32_t bits = (before & mask) >> shift, made = 0;
+    S now;
+    memcpy(&now, &bits, sizeof now);
+    now = cast<S>(plain(now) + plain(value));
+    memcpy(&made, &now, sizeof now);
+    seen = atomicCAS(word, before, (before & ~mask) | (made << shift));
+  } while (seen != before);
+}
+static __device__ __forceinline__ void add_atomic(Bool *p, Bool value) {
+  if (value.v) p->v = 1;
+}
+static __device__ __forceinline__ void add_atomic(int32_t *p, int32_t value) { atomicAdd(p, value); }
+static __device__ __forceinline__ void add_atomic(int64_t *p, int64_t value) {
+  atomicAdd((unsigned long long *)p, (unsigned long long)value);
+}
+static __device__ __forceinline__ void add_atomic(float *p, float value) { atomicAdd(p, value); }
+static __device__ __forceinline__ void add_atomic(double *p, double value) { atomicAdd(p, value); }
+template <class T> static __device__ __forceinline__ void add_atomic(Complex<T> *p, Complex<T> value) {
+  atomicAdd(&p->re, value.re);
+  atomicAdd(&p->im, value.im);
+}
+
+template <class S> __global__ void __launch_bounds__(THREADS) add_kernel(const __grid_constant__ IndexArgs a) {
+  kernel_begin();
+  int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x, to = 0, from = 0;
+  if (i >= a.n) return;
+  int64_t rest = divide(i, a.inner), outer = divide(rest, a.count), k = rest - outer * a.count;
+  dim_offsets(a, i - rest * a.inner, a.nouter, a.ndim, to, from);
+  dim_offsets(a, outer, 0, a.nouter, to, from);
+  int64_t value = a.wide ? ((const int64_t *)a.index)[k] : ((const int32_t *)a.index)[k];
+  int64_t at = value < 0 ? value + a.length : value - a.base;
+  if (at >= 0 && at < a.length)
+    add_atomic((S *)a.to + to + at * a.pitch[0], ((const S *)a.from)[from + k * a.pitch[1]]);
+  else if (!is_known(a, value))
+    report(a.mail, value, a.length, a.base);
+}
+
+static int launch_add(cudaStream_t stream, const IndexArgs &r, int dtype) {
+  void (*kernel)(const IndexArgs) = nullptr;
+  switch (dtype) {
+#define X(NAME, S)                                                                                                     \
+  case NAME: kernel = add_kernel<S>; break;
+    TIDEK_STORAGES(X)
+#undef X
+  }
+  return launch(kernel, ceil_div(r.n, THREADS), THREADS, stream, (const IndexArgs)r);
+}
+
+/* ---- one of several indexes ---- */
+
+struct LocateArgs {
+  int64_t *out;
+  const void *index;
+  int64_t n, length, pitch;
+  Mail mail;
+  int32_t wide, base, first, ndim;
+  int64_t size[TIDE_MAX_DIMS], stride[TIDE_MAX_DIMS];
+};
+
+__global__ void __launch_bounds__(THREADS) locate_kernel(const __grid_constant__ LocateArgs a) {
+  kernel_begin();
+  int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x, rest = i, offset = 0;
+  if (i >= a.n) return;
+  for (int d = a.ndim - 1; d >= 0; d--) {
+    int64_t q = d ? divide(rest, a.size[d]) : 0;
+    offset += (rest - q * a.size[d]) * a.stride[d];
+    rest = q;
+  }
+  int64_t value = a.wide ? ((const int64_t *)a.index)[offset] : ((const int32_t *)a.index)[offset];
+  int64_t at = value < 0 ? value + a.length : value - a.base, before = a.first ? 0 : a.out[i];
+  if (at < 0 || at >= a.length) {
+    report(a.mail, value, a.length, a.base);
+    before = INT64_MIN;
+  }
+  a.out[i] = before == INT64_MIN ? before : before + at * a.pitch;
 }
 
 /* Moves wider words where the innermost dim allows it; returns their size. */
@@ -114,13 +206,14 @@ static int launch_index(cudaStream_t stream, const tide_index_args *a, uint32_t 
   r.n = a->outer * a->count * a->inner, r.length = a->length, r.count = a->count, r.inner = a->inner;
   r.mail = {taken, mailbox, a->head.site};
   r.wide = a->index_dtype == TIDE_INT64, r.base = a->index_base, r.scatter = scatter;
-  r.ndim = a->ndim, r.nouter = a->nouter;
+  r.located = a->located, r.ndim = a->ndim, r.nouter = a->nouter;
   r.plain = a->outer == 1 && a->inner == 1;
   for (int k = 0; k < 2; k++) r.pitch[k] = a->pitch[k];
   for (int d = 0; d < a->ndim; d++) {
     r.size[d] = a->size[d];
     for (int k = 0; k < 2; k++) r.stride[d][k] = a->stride[k][d];
   }
+  if (a->adds) return launch_add(stream, r, a->dtype);
   if (last) {
     cudaError_t rc = cudaMemsetAsync(last, 0, (size_t)a->length * sizeof(unsigned long long), stream);
     if (rc == cudaSuccess)
@@ -160,6 +253,16 @@ size_t tidek_scatter_scratch(const tide_index_args *a) {
 
 int tidek_scatter(cudaStream_t stream, const tide_index_args *a, uint32_t *taken, tidek_mailbox *mailbox, void *last) {
   return tidek::launch_index(stream, a, taken, mailbox, 1, last);
+}
+
+int tidek_locate(cudaStream_t stream, const tide_locate_args *a, uint32_t *taken, tidek_mailbox *mailbox) {
+  using namespace tidek;
+  LocateArgs r = {};
+  r.out = (int64_t *)a->head.ptr[0], r.index = a->head.ptr[1];
+  r.n = a->numel, r.length = a->length, r.pitch = a->pitch, r.mail = {taken, mailbox, a->head.site};
+  r.wide = a->index_dtype == TIDE_INT64, r.base = a->index_base, r.first = a->first, r.ndim = a->ndim;
+  for (int d = 0; d < a->ndim; d++) r.size[d] = a->size[d], r.stride[d] = a->stride[d];
+  return launch(locate_kernel, ceil_div(r.n, THREADS), THREADS, stream, (const LocateArgs)r);
 }
 
 int tidek_compact_scratch(size_t *bytes, const tide_compact_args *a) {

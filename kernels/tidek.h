@@ -45,6 +45,7 @@ int tidek_gemm_integer(cudaStream_t stream, const tide_gemm_args *a);
 int tidek_gather(cudaStream_t stream, const tide_index_args *a, uint32_t *taken, tidek_mailbox *mailbox);
 size_t tidek_scatter_scratch(const tide_index_args *a);
 int tidek_scatter(cudaStream_t stream, const tide_index_args *a, uint32_t *taken, tidek_mailbox *mailbox, void *last);
+int tidek_locate(cudaStream_t stream, const tide_locate_args *a, uint32_t *taken, tidek_mailbox *mailbox);
 int tidek_verify(cudaStream_t stream, const tide_verify_args *a, uint32_t *taken, tidek_mailbox *mailbox);
 int tidek_compact_scratch(size_t *bytes, const tide_compact_args *a);
 int tidek_compact(cudaStream_t stream, const tide_compact_args *a, void *scratch, size_t bytes);

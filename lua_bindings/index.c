@@ -1,20 +1,19 @@
 /* index.c: x[...] read and written, and the selections by index and mask.
  *
  * A table of entries is resolved from left to right into a chain of views: a number selects and drops a dimension, {a,
- * b} and {a, b, step} keep a range of it, {} keeps it whole. At most one entry may be an index tensor (or a bool tensor
- * of one dimension, which becomes the indexes where it holds): core gathers along one dimension at a time, so it is
- * applied last, to the view that the other entries made. A key that is a tensor by itself is a mask when its dtype is
- * bool.
+ * b} and {a, b, step} keep a range of it, {} keeps it whole. Entries that are tensors, of integers or bool, are applied
+ * last, to the view that the other entries made: core takes them together, for they name elements one by one. A key
+ * that is a tensor by itself is a mask when its dtype is bool.
  *
  * The views of the chain live in one closed handle that is refilled, so that an error on the way loses nothing. */
 #include "args.h"
 #include "index.h"
 
 typedef struct selection {
-  ltide_tensor *view;       /* the handle that resolve pushed */
-  ltide_tensor *positions;  /* where a mask among the entries holds, or NULL */
-  const tide_tensor *index; /* of dimension `dim` of the view, or NULL */
-  int dim;
+  ltide_tensor *view;                /* the handle that resolve pushed */
+  ltide_tensor *positions;           /* where a mask with fewer dimensions than x holds */
+  tide_tensor *entry[TIDE_MAX_DIMS]; /* of the view's dimensions, as tide_index_get_many takes them */
+  int entries, dims, tensors;        /* how many; of how many dimensions; how many of them are not NULL */
 } selection;
 
 static bool is_mask(const tide_tensor *x) { return tide_tensor_dtype(x) == TIDE_BOOL; }
@@ -49,10 +48,7 @@ static void select_range(lua_State *L, ltide_tensor *u, int dim, int entry) {
 }
 
 /* The positions at which a mask of one dimension holds; pushes a handle that keeps them. */
-static ltide_tensor *mask_positions(lua_State *L, ltide_state *S, const tide_tensor *mask, int64_t n) {
-  if (tide_tensor_ndim(mask) != 1 || tide_tensor_size(mask)[0] != n)
-    ltide_error(L, "ShapeError", "index: a mask inside a table of entries must have one dimension of %I elements",
-                (lua_Integer)n);
+static ltide_tensor *mask_positions(lua_State *L, ltide_state *S, const tide_tensor *mask) {
   ltide_tensor *u = ltide_new_tensor(L, S);
   tide_tensor *flat;
   ltide_try(L, tide_nonzero(&u->t, mask));
@@ -61,41 +57,43 @@ static ltide_tensor *mask_positions(lua_State *L, ltide_state *S, const tide_ten
   return u;
 }
 
-/* Applies the entry on top of the stack to dimension *dim of the chain, and moves on to the next dimension. It leaves
- * the entry there when it is a tensor. */
-static void select_entry(lua_State *L, ltide_state *S, selection *s, int *dim) {
-  int entry = lua_gettop(L);
-  const tide_tensor *tensor = NULL;
-  if (lua_type(L, entry) == LUA_TNUMBER)
-    select_one(L, s->view, *dim, ltide_check_integer(L, entry, "key"));
-  else if (lua_istable(L, entry))
-    select_range(L, s->view, (*dim)++, entry);
-  else if ((tensor = ltide_test_tensor(L, S, entry))) {
-    if (s->index)
-      ltide_error(L, "NotSupportedError",
-                  "index: got two index tensors in one access, expected at most one; use two accesses");
-    s->dim = *dim;
-    if (is_mask(tensor)) s->positions = mask_positions(L, S, tensor, tide_tensor_size(s->view->t)[*dim]);
-    s->index = s->positions ? s->positions->t : tensor;
-    (*dim)++;
+/* Applies the entry on top of the stack to the next dimension of the chain. It leaves the entry there when it is a
+ * tensor. */
+static void select_entry(lua_State *L, ltide_state *S, selection *s) {
+  int entry = lua_gettop(L), left = tide_tensor_ndim(s->view->t) - s->dims;
+  tide_tensor *tensor = ltide_test_tensor(L, S, entry);
+  int takes = tensor && is_mask(tensor) ? tide_tensor_ndim(tensor) : 1;
+  if (takes > left || !takes)
+    ltide_error(L, "IndexError", "index: got more entries than the tensor has dimensions, %d",
+                tide_tensor_ndim(s->view->t));
+  if (lua_type(L, entry) == LUA_TNUMBER) {
+    select_one(L, s->view, s->dims, ltide_check_integer(L, entry, "key"));
+    lua_settop(L, entry - 1);
     return;
-  } else
+  }
+  if (lua_istable(L, entry))
+    select_range(L, s->view, s->dims, entry);
+  else if (!tensor)
     ltide_arg_error(L, entry, "key", "an integer, a range {first, last [, step]}, {} or a tensor");
-  lua_settop(L, entry - 1);
+  s->entry[s->entries++] = tensor;
+  s->dims += takes;
+  s->tensors += tensor != NULL;
+  if (!tensor) lua_settop(L, entry - 1);
 }
 
 /* Resolves the key at 2 over x; pushes the handle of the view, and tensors that must stay alive above it. */
 static selection resolve(lua_State *L, ltide_state *S, tide_tensor *x) {
-  selection s = {ltide_new_tensor(L, S), NULL, NULL, 0};
+  selection s = {.view = ltide_new_tensor(L, S)};
   tide_tensor_retain(x);
   s.view->t = x;
-  int dim = 0, ndim = tide_tensor_ndim(x);
+  int ndim = tide_tensor_ndim(x);
   lua_Integer n = (lua_Integer)lua_rawlen(L, 2);
   if (!n && ltide_is_options(L, 2)) ltide_arg_error(L, 2, "key", "a table of entries without keys");
   if (n > ndim) ltide_error(L, "IndexError", "index: got %I entries for a tensor of %d dimensions", n, ndim);
+  luaL_checkstack(L, TIDE_MAX_DIMS + 8, "index");
   for (lua_Integer i = 1; i <= n; i++) {
     lua_rawgeti(L, 2, i);
-    select_entry(L, S, &s, &dim);
+    select_entry(L, S, &s);
   }
   return s;
 }
@@ -134,12 +132,11 @@ static selection select_parts(lua_State *L, ltide_state *S, const tide_tensor *x
       ltide_error(L, "ShapeError",
                   "index: key: the mask has %I elements in dimension %d, expected %I as the tensor has",
                   (lua_Integer)tide_tensor_size(mask)[d], d + 1, (lua_Integer)tide_tensor_size(x)[d]);
-  selection s = {ltide_new_tensor(L, S), NULL, NULL, 0};
+  selection s = {.view = ltide_new_tensor(L, S)};
   ltide_tensor *flat = ltide_new_tensor(L, S);
   ltide_try(L, tide_view(&s.view->t, x, size, ndim - n + 1));
   ltide_try(L, tide_reshape(&flat->t, mask, &all, 1));
-  s.positions = mask_positions(L, S, flat->t, size[0]);
-  s.index = s.positions->t;
+  s.positions = mask_positions(L, S, flat->t);
   ltide_close_tensor(flat);
   return s;
 }
@@ -148,11 +145,10 @@ static selection select_parts(lua_State *L, ltide_state *S, const tide_tensor *x
 
 static int get_by_table(lua_State *L, ltide_state *S, tide_tensor *x) {
   selection s = resolve(L, S, x);
-  if (!s.index) return 1;
+  if (!s.tensors) return 1;
   tide_tensor *next;
-  ltide_try(L, tide_index_get(&next, s.view->t, s.dim, s.index));
+  ltide_try(L, tide_index_get_many(&next, s.view->t, s.entry, s.entries));
   advance(L, s.view, next);
-  if (s.positions) ltide_close_tensor(s.positions);
   lua_settop(L, 3);
   ltide_made(L, S);
   return 1;
@@ -167,7 +163,7 @@ static void get_parts(lua_State *L, ltide_state *S, ltide_tensor *u, tide_tensor
   else
     tide_tensor_retain(dense->t = x);
   selection s = select_parts(L, S, dense->t, mask);
-  ltide_try(L, tide_index_get(&u->t, s.view->t, 0, s.index));
+  ltide_try(L, tide_index_get(&u->t, s.view->t, 0, s.positions->t));
   ltide_tensor *const temporary[] = {dense, s.view, s.positions};
   for (int i = 0; i < 3; i++) ltide_close_tensor(temporary[i]);
   lua_settop(L, top);
@@ -179,7 +175,7 @@ static int get_whole(lua_State *L, ltide_state *S, tide_tensor *x, const tide_te
   ltide_tensor *u = ltide_new_tensor(L, S), *line = ltide_new_tensor(L, S), *flat = ltide_new_tensor(L, S);
   ltide_try(L, tide_unsqueeze(&line->t, x, 0));
   ltide_try(L, tide_view(&flat->t, mask, &one, 1));
-  ltide_tensor *positions = mask_positions(L, S, flat->t, 1);
+  ltide_tensor *positions = mask_positions(L, S, flat->t);
   ltide_try(L, tide_index_get(&u->t, line->t, 0, positions->t));
   ltide_tensor *const temporary[] = {line, flat, positions};
   for (int i = 0; i < 3; i++) ltide_close_tensor(temporary[i]);
@@ -237,8 +233,7 @@ static tide_status assign(tide_tensor *view, const tide_operand *value) {
 static void set_by_view(lua_State *L, ltide_state *S, tide_tensor *x, const tide_operand *value) {
   if (lua_istable(L, 2)) {
     selection s = resolve(L, S, x);
-    ltide_try(L, s.index ? tide_index_set(s.view->t, s.dim, s.index, value) : assign(s.view->t, value));
-    if (s.positions) ltide_close_tensor(s.positions);
+    ltide_try(L, s.tensors ? tide_index_put(s.view->t, s.entry, s.entries, value, false) : assign(s.view->t, value));
     ltide_close_tensor(s.view);
     return;
   }
@@ -262,7 +257,7 @@ int ltide_index_set(lua_State *L) {
     if (!is_mask(key) || tide_tensor_ndim(key)) check_has_dims(L, x);
     if (is_part_mask(x, key)) {
       selection s = select_parts(L, S, x, key);
-      ltide_try(L, tide_index_set(s.view->t, 0, s.index, &value));
+      ltide_try(L, tide_index_set(s.view->t, 0, s.positions->t, &value));
       ltide_close_tensor(s.view);
       ltide_close_tensor(s.positions);
     } else
@@ -287,6 +282,31 @@ static int result_to_out(lua_State *L, ltide_state *S, int opts, ltide_tensor *u
     return ltide_error(L, "ShapeError", "%s: out: its shape is not that of the result", ltide_function_name(L));
   ltide_try(L, tide_copy(out, u->t, false));
   lua_getfield(L, opts, "out");
+  return 1;
+}
+
+/* x:index_put_(key, value [, {accumulate=}]): as x[key] = value with a table of entries. */
+static int lindex_put_(lua_State *L) {
+  static const char *const keys[] = {"accumulate", NULL};
+  ltide_state *S = ltide_enter(L);
+  tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
+  if (!lua_istable(L, 2)) ltide_arg_error(L, 2, "key", "a table of integers, ranges and tensors");
+  ltide_args a = ltide_split(L, 3);
+  ltide_check_count(L, a, 3);
+  ltide_check_keys(L, a.opts, keys);
+  bool sums = ltide_opt_boolean(L, a.opts, "accumulate", false);
+  tide_operand value;
+  ltide_tensor *converted = check_value(L, S, x, &value);
+  selection s = resolve(L, S, x);
+  tide_operand sum[2] = {{.tensor = s.view->t}, value};
+  if (s.tensors)
+    ltide_try(L, tide_index_put(s.view->t, s.entry, s.entries, &value, sums));
+  else
+    ltide_try(L, sums ? tide_elementwise(NULL, TIDE_OP_add, sum, NULL, s.view->t) : assign(s.view->t, &value));
+  ltide_close_tensor(s.view);
+  if (converted) ltide_close_tensor(converted);
+  ltide_made(L, S);
+  lua_settop(L, 1);
   return 1;
 }
 
@@ -438,6 +458,11 @@ void ltide_open_index(lua_State *L, ltide_state *S) {
        "x:fill_diagonal_(value) -> x\nSets the diagonal of a matrix; with more dimensions, of equal sizes, the "
        "elements all of "
        "whose indexes are equal."},
+      {"index_put_", lindex_put_,
+       "x:index_put_({I, J, ...}, value [, {accumulate=false}]) -> x\nWrites value, which broadcasts, where the index "
+       "tensors name elements one by one: as x[{I, J, ...}] = value, with masks, ranges and integers too. With "
+       "accumulate it is added there, as often as a place is named. A bad index raises at once on the cpu, at the next "
+       "synchronising call on a GPU."},
       {"masked_fill_", lmasked_fill_,
        "x:masked_fill_(mask, value) -> x\nWrites the number, or tensor without dimensions, where the bool tensor mask "
        "holds."},

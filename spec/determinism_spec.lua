@@ -44,6 +44,20 @@ describe("use_deterministic_algorithms", function()
   if D.cuda or os.execute "command -v c++ g++ clang++ >/dev/null" then
     local text = "extern \"C\" __global__ void %s(float *x, float a) { %s(x, a); }"
 
+    it("refuses sums of floats by index on a GPU, whose order nobody knows", function()
+      local x, at = tide.zeros(3, { device = D.dev }), tide.tensor({ 1, 1, 3 }, { device = D.dev })
+      local n = tide.zeros(3, { device = D.dev, dtype = "int64" })
+      tide.use_deterministic_algorithms(true)
+      if D.cuda then
+        assert.matches("order of threads", D.raises("NotSupportedError", x.index_put_, x, { at }, 1, { accumulate = true }).message)
+        D.eq({ 0, 0, 0 }, x)
+      else
+        D.eq({ 2, 0, 1 }, x:index_put_({ at }, 1, { accumulate = true }))
+      end
+      D.eq({ 2, 0, 1 }, n:index_put_({ at }, 1, { accumulate = true })) -- integers come to the same in any order
+      tide.use_deterministic_algorithms(false)
+    end)
+
     it("refuses raw kernels whose atomics depend on the order, on a GPU", function()
       local sum = tide.cuda.compile_kernel(text:format("sum", "atomicAdd"), "sum")
       local x = tide.zeros(1, { device = D.dev })

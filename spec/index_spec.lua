@@ -140,3 +140,124 @@ describe("indexing", function()
     assert.are.equal((n // 2) * (n // 2 - 1), even:sum():item())
   end)
 end)
+
+describe("several index tensors", function()
+  D.watch(before_each, after_each)
+
+  local function cube() return tide.arange(120, { device = D.dev }):view(2, 3, 4, 5) end
+  local function indexes()
+    return D.tensor { 1, 2, 2 }, D.tensor { { 3 }, { 1 } }, D.tensor { { true, false, true }, { false, true, false } }
+  end
+  local function weight(r) return (r:flatten() * tide.range(r:numel(), { dtype = "int64", device = D.dev })):sum():item() end
+
+  -- Shapes and sums that PyTorch gives for the same entries, counted from 0 there.
+  local function cases()
+    local I, J, m = indexes()
+    return {
+      { { I, J }, { 2, 3, 4, 5 }, 484560 },
+      { { I, {}, J }, { 2, 3, 3, 5 }, 297420 },
+      { { {}, I, J }, { 2, 2, 3, 5 }, 118980 },
+      { { {}, I, {}, J }, { 2, 3, 2, 4 }, 66120 },
+      { { 1, I, J }, { 2, 3, 5 }, 9390 },
+      { { I, 2, J }, { 2, 3, 5 }, 33090 },
+      { { m }, { 3, 4, 5 }, 124580 },
+      { { m, D.tensor { 1, 2, 4 } }, { 3, 5 }, 8245 },
+      { { {}, {}, D.tensor { true, false, true, true }, I }, { 2, 3, 3 }, 13335 },
+      { { I, { 1, 2 }, J, 1 }, { 2, 3, 2 }, 4650 },
+      { { 2, {}, I, J }, { 3, 2, 3 }, 15864 },
+      { { m, {}, D.tensor { 2, 3, 5 } }, { 3, 4 }, 5290 },
+      { { I:int(), J, I - 5, J:int() - 6 }, { 2, 3 }, 1292 },
+      { { I, J, I, J }, { 2, 3 }, 1292 },
+    }
+  end
+
+  it("are read pointwise, beside ranges, numbers and masks", function()
+    for i, case in ipairs(cases()) do
+      for _, layout in ipairs(D.layouts(cube())) do
+        local r = layout[2][case[1]]
+        assert.are.same(case[2], r:size(), "case " .. i)
+        assert.are.equal(case[3], weight(r), "case " .. i .. " " .. layout[1])
+        if layout[3] then layout[3]() end
+      end
+    end
+  end)
+
+  it("are written where they are read, by numbers and by tensors that broadcast", function()
+    for i, case in ipairs(cases()) do
+      local x, y = cube(), cube():permute(3, 1, 4, 2):contiguous():permute(2, 4, 1, 3) -- dense, in another order
+      x[case[1]] = x[case[1]] * 2 + 1000
+      y[case[1]] = y[case[1]] * 2 + 1000
+      assert.is_true(x:equal(y), "case " .. i)
+      local changed, mark = x:ne(cube()), tide.zeros(2, 3, 4, 5, { dtype = "bool", device = D.dev })
+      mark[case[1]] = true
+      assert.is_true(mark:equal(changed), "case " .. i)
+      x:index_put_(case[1], D.tensor { -7 })
+      assert.are.equal(mark:sum():item(), x:eq(-7):sum():item())
+      assert.is_true(x[case[1]]:eq(-7):all():item())
+    end
+  end)
+
+  it("accumulate: values are added as often as a place is named, in every dtype", function()
+    local I, J = D.tensor { 1, 1, 3, 1 }, D.tensor({ 2, 2, -1, 4 }, "int32")
+    for _, dtype in ipairs(D.dtypes) do
+      local x = tide.ones(3, 4, { dtype = dtype, device = D.dev })
+      assert.is_true(x:index_put_({ I, J }, D.tensor({ 1, 2, 3, 4 }, dtype), { accumulate = true }) == x)
+      local want = dtype == "bool" and tide.ones(3, 4):bool() or tide.tensor { { 1, 4, 1, 5 }, { 1, 1, 1, 1 }, { 1, 1, 1, 4 } }
+      assert.is_true(x:cpu():equal(want:to(dtype)), dtype)
+    end
+    local rows = tide.zeros(5, 3, { device = D.dev })
+    rows:index_put_({ D.tensor { 2, 2, 5 } }, D.tensor { 1., 10., 100. }, { accumulate = true })
+    D.eq({ { 0, 0, 0 }, { 2, 20, 200 }, { 0, 0, 0 }, { 0, 0, 0 }, { 1, 10, 100 } }, rows)
+    rows:t():index_put_({ {}, D.tensor { 1, 1 } }, 5, { accumulate = true })
+    D.eq({ 10, 10, 10 }, rows[1])
+    rows:index_put_({ { 4, 5 } }, 1, { accumulate = true })
+    D.eq({ { 1, 1, 1 }, { 2, 11, 101 } }, rows[{ { 4, 5 } }])
+    local many, n = tide.zeros(3, 7, { device = D.dev }), 30000
+    many:index_put_({ tide.full({ n }, 2, { device = D.dev }), tide.full({ n }, 3, { device = D.dev }) }, 1, { accumulate = true })
+    assert.are.equal(n, many[{ 2, 3 }]:item())
+    assert.are.equal(n, many:sum():item())
+  end)
+
+  it("of no elements, and of one", function()
+    local x, none = cube(), tide.empty(0, { dtype = "int64", device = D.dev })
+    assert.are.same({ 0, 4, 5 }, x[{ none, none }]:size())
+    x[{ none, none }] = 5
+    D.eq(cube(), x)
+    assert.are.same({ 5 }, x[{ D.tensor(2), D.tensor(3), D.tensor(4) }]:size())
+    assert.are.equal(119, x[{ D.tensor(2), D.tensor(3), D.tensor(4), D.tensor(5) }]:item())
+    assert.are.same({ 0, 5 }, tide.empty(2, 3, 0, 5, { device = D.dev })[{ D.tensor { 1, 2 }, D.tensor { 1, 1 } }]:select(1, 1):size())
+  end)
+
+  it("that do not fit are errors; a bad value is one at the next wait at the latest, and changes nothing on the cpu", function()
+    local I, J, m = indexes()
+    local x = cube()
+    D.raises("ShapeError", function() return x[{ I, D.tensor { 1, 2 } }] end)
+    D.raises("ShapeError", function() return x[{ I, m }] end)
+    D.raises("ShapeError", function() x[{ I, J }] = tide.ones(7, { dtype = "int64", device = D.dev }) end)
+    D.raises("IndexError", function() return x[{ I, I, I, I, I }] end)
+    D.raises("IndexError", function() return x[{ I, I, I, m }] end)
+    D.raises("DtypeError", function() return x[{ I, D.tensor { 1., 2., 3. } }] end)
+    D.raises("ArgumentError", function() x:index_put_(I, 5) end)
+    D.raises("ArgumentError", function() x:index_put_({ I, J }, 5, { acumulate = true }) end)
+    for _, bad in ipairs { 0, 4, -4, math.mininteger, math.maxinteger } do
+      for _, key in ipairs { { I, D.tensor { 1, bad, 2 } }, { D.tensor { 1, 2, 1 }, D.tensor { 3, 1, bad }, I } } do
+        local e = D.raises("IndexError", function()
+          local r = x[key]
+          D.sync()
+          return r
+        end)
+        assert.is_truthy(e.message:find(("got %d, expected 1 to 3"):format(bad), 1, true), e.message)
+        D.sync()
+        for _, accumulate in ipairs { false, true } do
+          local y = cube()
+          D.raises("IndexError", function()
+            y:index_put_(key, 0, { accumulate = accumulate })
+            D.sync()
+          end)
+          if not D.cuda then D.eq(cube(), y) end
+        end
+      end
+    end
+    D.eq(cube(), x)
+  end)
+end)

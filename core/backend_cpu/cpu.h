@@ -8,7 +8,8 @@
 #define KERNEL(name, args) tide_status tide__cpu_##name(tide_stream *stream, const args *a);
 #include "kernel.def"
 #undef KERNEL
-/* Does the kernel find a bad element, and which? */
+/* As the kernel, and: does it meet a bad element, and which? */
+bool tide__cpu_locate_bad(const tide_locate_args *a, int64_t *value);
 bool tide__cpu_verify_bad(const tide_verify_args *a, int64_t *value);
 tide_status tide__cpu_pack(tide_stream *stream, const tide_pack_args *a);
 

@@ -26,6 +26,7 @@ static int64_t read_index(const tide_index_args *a, int64_t k) {
 static bool good(const tide_index_args *a, int64_t v) { return (uint64_t)v < (uint64_t)a->length; }
 
 static void note_bad(work *w, int64_t k) {
+  if (w->a->located && ((const int64_t *)w->a->head.ptr[2])[k] == INT64_MIN) return; /* is known */
   int64_t was = atomic_load_explicit(&w->bad, memory_order_relaxed);
   while (k < was &&
          !atomic_compare_exchange_weak_explicit(&w->bad, &was, k, memory_order_relaxed, memory_order_relaxed))
@@ -64,6 +65,35 @@ static void move(void *d, int64_t d_step, const void *s, int64_t s_step, int64_t
   }
 }
 
+#define ADD_ELEMENTS(T)                                                                                                \
+  for (int64_t i = 0; i < n; i++) ((T *)d)[i * d_step] = (T)(((T *)d)[i * d_step] + ((const T *)s)[i * s_step]);       \
+  break
+#define ADD_HALVES(from, to)                                                                                           \
+  for (int64_t i = 0; i < n; i++) {                                                                                    \
+    uint16_t *at = (uint16_t *)d + i * d_step;                                                                         \
+    *at = to(from(*at) + from(((const uint16_t *)s)[i * s_step]));                                                     \
+  }                                                                                                                    \
+  break
+
+static void add(void *d, int64_t d_step, const void *s, int64_t s_step, int64_t n, int dtype) {
+  switch (dtype) {
+  case TIDE_BOOL:
+    for (int64_t i = 0; i < n; i++) ((uint8_t *)d)[i * d_step] |= ((const uint8_t *)s)[i * s_step];
+    break;
+  case TIDE_UINT8: ADD_ELEMENTS(uint8_t);
+  case TIDE_INT8: ADD_ELEMENTS(int8_t);
+  case TIDE_INT16: ADD_ELEMENTS(int16_t);
+  case TIDE_INT32: ADD_ELEMENTS(int32_t);
+  case TIDE_INT64: ADD_ELEMENTS(int64_t);
+  case TIDE_FLOAT16: ADD_HALVES(tide__from_half, tide__to_half);
+  case TIDE_BFLOAT16: ADD_HALVES(tide__from_bfloat16, tide__to_bfloat16);
+  case TIDE_FLOAT32: ADD_ELEMENTS(float);
+  case TIDE_FLOAT64: ADD_ELEMENTS(double);
+  case TIDE_COMPLEX64: ADD_ELEMENTS(float _Complex);
+  default: ADD_ELEMENTS(double _Complex);
+  }
+}
+
 /* The inner elements of one row; a NULL source gives zeros. */
 static void move_row(const work *w, char *d, const char *s) {
   const tide_index_args *a = w->a;
@@ -74,7 +104,11 @@ static void move_row(const work *w, char *d, const char *s) {
   for (int64_t r = 0; r < w->inner_runs; r++) {
     int64_t to = w->inner_runs > 1 ? offset_of(a, 0, a->nouter, last, r) : 0;
     int64_t from = w->inner_runs > 1 && s ? offset_of(a, 1, a->nouter, last, r) : 0;
-    move(d + to * a->item_size, d_step, s ? s + from * a->item_size : zeros, s_step, w->inner_run, a->item_size);
+    const char *in = s ? s + from * a->item_size : zeros;
+    if (!a->adds)
+      move(d + to * a->item_size, d_step, in, s_step, w->inner_run, a->item_size);
+    else
+      add(d + to * a->item_size, d_step, in, s_step, w->inner_run, a->dtype);
   }
 }
 
@@ -167,7 +201,7 @@ static void run_scatter(void *arg, int64_t begin, int64_t end) {
     int64_t o = item / w->parts, low = item % w->parts * width;
     char *d = (char *)a->head.ptr[0] + offset_of(a, 0, 0, a->nouter, o) * a->item_size;
     const char *s = (const char *)a->head.ptr[1] + offset_of(a, 1, 0, a->nouter, o) * a->item_size;
-    (a->inner == 1 ? scatter_elements : scatter_rows)(w, d, s, low, width);
+    (a->inner == 1 && !a->adds ? scatter_elements : scatter_rows)(w, d, s, low, width);
   }
 }
 
@@ -204,6 +238,65 @@ tide_status tide__cpu_scatter(tide_stream *stream, const tide_index_args *a) {
   if (w.parts < 1) w.parts = 1;
   tide__spread(a->outer * w.parts, a->count * a->inner, run_scatter, &w);
   return end_work(&w);
+}
+
+/* ---- one of several indexes ---- */
+
+typedef struct location {
+  const tide_locate_args *a;
+  _Atomic int64_t bad; /* number of the first bad index; numel: none */
+} location;
+
+static int64_t locate_read(const tide_locate_args *a, int64_t offset) {
+  return a->index_dtype == TIDE_INT32 ? ((const int32_t *)a->head.ptr[1])[offset]
+                                      : ((const int64_t *)a->head.ptr[1])[offset];
+}
+
+static int64_t locate_offset(const tide_locate_args *a, int64_t *at, int64_t i) {
+  int64_t offset = 0;
+  for (int d = a->ndim - 1; d >= 0; d--) {
+    at[d] = i % a->size[d];
+    offset += at[d] * a->stride[d];
+    i /= a->size[d];
+  }
+  return offset;
+}
+
+static void run_locate(void *arg, int64_t begin, int64_t end) {
+  location *l = arg;
+  const tide_locate_args *a = l->a;
+  int64_t at[TIDE_MAX_DIMS], offset = locate_offset(a, at, begin), *out = a->head.ptr[0];
+  for (int64_t i = begin; i < end; i++) {
+    int64_t raw = locate_read(a, offset), v = raw < 0 ? raw + a->length : raw - a->index_base;
+    if ((uint64_t)v >= (uint64_t)a->length) {
+      int64_t was = atomic_load_explicit(&l->bad, memory_order_relaxed);
+      while (i < was && !atomic_compare_exchange_weak(&l->bad, &was, i)) continue;
+      out[i] = INT64_MIN;
+    } else if (a->first || out[i] != INT64_MIN) {
+      out[i] = (a->first ? 0 : out[i]) + v * a->pitch;
+    }
+    for (int d = a->ndim - 1; d >= 0; d--) {
+      offset += a->stride[d];
+      if (++at[d] < a->size[d]) break;
+      offset -= at[d] * a->stride[d], at[d] = 0;
+    }
+  }
+}
+
+bool tide__cpu_locate_bad(const tide_locate_args *a, int64_t *value) {
+  location l = {.a = a};
+  atomic_init(&l.bad, a->numel);
+  tide__spread(a->numel, 2, run_locate, &l);
+  int64_t at[TIDE_MAX_DIMS], bad = atomic_load(&l.bad);
+  if (bad < a->numel) *value = locate_read(a, locate_offset(a, at, bad));
+  return bad < a->numel;
+}
+
+tide_status tide__cpu_locate(tide_stream *stream, const tide_locate_args *a) {
+  (void)stream;
+  int64_t value;
+  if (!tide__cpu_locate_bad(a, &value)) return TIDE_OK;
+  return tide__fail_index(a->head.device, a->head.site, value, a->length, a->index_base);
 }
 
 /* ---- compact ---- */

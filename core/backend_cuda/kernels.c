@@ -100,6 +100,7 @@ tide_status tide__cuda_randperm(tide_stream *stream, const tide_randperm_args *a
     return status;                                                                                                     \
   }
 MAILBOX_SLOT(gather, tide_index_args)
+MAILBOX_SLOT(locate, tide_locate_args)
 MAILBOX_SLOT(verify, tide_verify_args)
 #undef MAILBOX_SLOT
 

@@ -48,6 +48,7 @@ static double cost_index(const tide_index_args *a) {
 }
 static double cost_gather(const tide_index_args *a) { return cost_index(a); }
 static double cost_scatter(const tide_index_args *a) { return cost_index(a); }
+static double cost_locate(const tide_locate_args *a) { return 16 * (double)a->numel; }
 static double cost_verify(const tide_verify_args *a) { return moved((double)a->numel, a->dtype); }
 static double cost_compact(const tide_compact_args *a) { return 9 * (double)a->numel; }
 static double cost_random(const tide_random_args *a) { return moved((double)a->numel, a->dtype); }
@@ -111,7 +112,8 @@ static int64_t bad_index(const tide_index_args *a) {
   for (int64_t k = 0; k < a->count; k++) {
     int64_t value = index_at(a, k), first = a->index_base, last = a->length - 1 + a->index_base;
     bool negative = value < 0 && value >= -a->length;
-    if (!negative && (value < first || value > last)) return k;
+    bool known = a->located && value == INT64_MIN;
+    if (!negative && !known && (value < first || value > last)) return k;
   }
   return -1;
 }
@@ -134,6 +136,15 @@ static bad_value find_bad(const sim_op *op) {
     bad.length = op->args.verify.kind;
   }
   return bad;
+}
+
+/* Kernels that say of themselves what they meet; the others run behind a look at their index. */
+static tide_status run_kernel(const sim_op *op, bad_value *bad) {
+  if (op->run != run_locate) return op->run(&op->args);
+  const tide_locate_args *a = &op->args.locate;
+  bad->set = tide__cpu_locate_bad(a, &bad->value);
+  bad->length = a->length, bad->index_base = a->index_base;
+  return TIDE_OK;
 }
 
 static void note_bad(int device, const bad_value *bad, uint32_t site) {
@@ -177,7 +188,7 @@ static void do_kernel(int device, sim_op *op) {
   if (op->run == run_randperm) translate_state(device, &op->args.randperm.state);
   pthread_mutex_unlock(&tide__sim.lock);
   bad_value bad = find_bad(op);
-  tide_status status = op->run(&op->args);
+  tide_status status = run_kernel(op, &bad);
   pthread_mutex_lock(&tide__sim.lock);
   note_bad(device, &bad, op->args.head.site);
   if (status != TIDE_OK && made)

@@ -484,6 +484,13 @@ TIDE_API int tide_get_index_base(void);
 TIDE_API tide_status tide_index_get(tide_tensor **out, const tide_tensor *x, int dim, const tide_tensor *index);
 TIDE_API tide_status tide_index_set(tide_tensor *x, int dim, const tide_tensor *index, const tide_operand *value);
 /* The elements of x where the bool tensor mask (broadcast to x) holds, in row-major order. Synchronises. */
+/* Several at once: entry i is for the next dim of x, and NULL keeps it whole. Integer tensors broadcast together and
+ * name elements one by one; a bool tensor stands for as many dims as it has, and for the positions where it holds.
+ * Their dims take the place of the indexed ones where these are neighbours, else they come first. With accumulate every
+ * value is added, as often as its place is named. */
+TIDE_API tide_status tide_index_get_many(tide_tensor **out, const tide_tensor *x, tide_tensor *const *index, int n);
+TIDE_API tide_status tide_index_put(tide_tensor *x, tide_tensor *const *index, int n, const tide_operand *value,
+                                    bool accumulate);
 TIDE_API tide_status tide_mask_get(tide_tensor **out, const tide_tensor *x, const tide_tensor *mask);
 /* Writes a number, or a tensor that broadcasts to x, or a 1-d tensor of as many elements as the mask holds. */
 TIDE_API tide_status tide_mask_set(tide_tensor *x, const tide_tensor *mask, const tide_operand *value);
