@@ -11,11 +11,6 @@
 
 #include <stdio.h>
 
-static const char *operand_name(const tide_op_info *info, int k) {
-  static const char *const names[3][3] = {{"x", "", ""}, {"a", "b", ""}, {"a", "b", "c"}};
-  return names[info->operands - 1][k];
-}
-
 /* ---- the flat way ---- */
 
 typedef struct flat_call {
@@ -131,7 +126,8 @@ static tide_status flat_way(tide_tensor **out, const flat_call *f, const tide__o
 /* ---- the general way ---- */
 
 typedef struct call {
-  const tide_op_info *info;
+  tide_op op;                   /* what the caller asked for: types.op may be another one */
+  const tide_op_info *info;     /* its name */
   const tide_tensor *tensor[3]; /* NULL: the number */
   tide_tensor *owned[3];        /* copies made on the way, released at the end */
   tide_scalar number[3];
@@ -149,22 +145,23 @@ static tide_status fail_devices(const call *c, const tide_tensor *into) {
   int at = 0;
   for (int k = 0; k < c->info->operands; k++)
     if (c->tensor[k])
-      at += snprintf(text + at, sizeof text - (size_t)at, "%s%s on %s", at ? ", " : "", operand_name(c->info, k),
+      at += snprintf(text + at, sizeof text - (size_t)at, "%s%s on %s", at ? ", " : "", tide_op_operand(c->op, k),
                      tide__device_text(c->tensor[k]->storage->device));
   if (into)
     snprintf(text + at, sizeof text - (size_t)at, ", the destination on %s", tide__device_text(into->storage->device));
   return tide__fail(TIDE_DEVICE, "%s: tensors on different devices, got %s, expected one device", c->info->name, text);
 }
 
-static tide_status call_begin(call *c, const tide_op_info *info, const tide_operand *in, const tide_tensor *into) {
-  c->info = info;
+static tide_status call_begin(call *c, tide_op op, const tide_op_info *info, const tide_operand *in,
+                              const tide_tensor *into) {
+  c->op = op, c->info = info;
   bool any = false;
   for (int k = 0; k < c->info->operands; k++) {
     c->tensor[k] = in[k].tensor;
     c->number[k] = in[k].number;
     c->owned[k] = NULL;
     if (!in[k].tensor) continue;
-    TIDE_TRY(tide__check(in[k].tensor, c->info->name, operand_name(c->info, k)));
+    TIDE_TRY(tide__check(in[k].tensor, c->info->name, tide_op_operand(c->op, k)));
     any = true;
   }
   if (!any) return tide__fail(TIDE_ARGUMENT, "%s: only numbers given, expected at least one tensor", c->info->name);
@@ -201,7 +198,7 @@ static tide_status call_size(call *c) {
     const tide_tensor *before = c->tensor[k - 1] ? c->tensor[k - 1] : c->tensor[0];
     return tide__fail(TIDE_SHAPE, "%s: shapes do not fit, got %s and %s for %s, expected equal sizes or 1",
                       c->info->name, before ? tide__shape_text(before->size, before->ndim) : "[]",
-                      tide__shape_text(x->size, x->ndim), operand_name(c->info, k));
+                      tide__shape_text(x->size, x->ndim), tide_op_operand(c->op, k));
   }
   return TIDE_OK;
 }
@@ -336,7 +333,7 @@ static tide_status call_finish(tide_tensor **out, call *c, const tide_scalar *pa
 static tide_status general_way(tide_tensor **out, tide_op op, const tide_op_info *info, const tide_operand *in,
                                const tide_scalar *params, tide_tensor *into) {
   call c;
-  TIDE_TRY(call_begin(&c, info, in, into));
+  TIDE_TRY(call_begin(&c, op, info, in, into));
   if (!params && tide__op_traits_get(op)->params)
     return tide__fail(TIDE_ARGUMENT, "%s: parameters are missing, got none, expected %d", c.info->name,
                       tide__op_traits_get(op)->params);

@@ -200,10 +200,12 @@ static tide_status multiply(tide_tensor *c, const tide_tensor *a, const tide_ten
 
 /* ---- checks that all forms share ---- */
 
-static tide_status check_pair(const tide_tensor *a, const tide_tensor *b, const char *what) {
-  TIDE_TRY(tide__check(a, what, "a"));
-  TIDE_TRY(tide__check(b, what, "b"));
-  TIDE_TRY(tide__operand_device(a, "a", b, "b", what));
+/* names: of the factors, "xy" or "ab" */
+static tide_status check_pair(const tide_tensor *a, const tide_tensor *b, const char *names, const char *what) {
+  const char name_a[] = {names[0], 0}, name_b[] = {names[1], 0};
+  TIDE_TRY(tide__check(a, what, name_a));
+  TIDE_TRY(tide__check(b, what, name_b));
+  TIDE_TRY(tide__operand_device(a, name_a, b, name_b, what));
   if (a->dtype != b->dtype)
     return tide__fail(TIDE_DTYPE, "%s: different dtypes, got %s and %s, expected one dtype", what,
                       tide_dtype_name((tide_dtype)a->dtype), tide_dtype_name((tide_dtype)b->dtype));
@@ -300,7 +302,7 @@ static tide_status plain(tide_tensor **out, const form *f, tide_tensor *into) {
 
 tide_status tide_matmul(tide_tensor **out, const tide_tensor *a, const tide_tensor *b, tide_tensor *into) {
   form f;
-  TIDE_TRY(check_pair(a, b, "matmul"));
+  TIDE_TRY(check_pair(a, b, "xy", "matmul"));
   TIDE_TRY(form_begin(&f, a, b, "matmul"));
   return plain(out, &f, into);
 }
@@ -309,7 +311,7 @@ tide_status tide_matmul(tide_tensor **out, const tide_tensor *a, const tide_tens
 static tide_status fixed(tide_tensor **out, const tide_tensor *a, const tide_tensor *b, tide_tensor *into, int a_dims,
                          int b_dims, const char *what) {
   form f;
-  TIDE_TRY(check_pair(a, b, what));
+  TIDE_TRY(check_pair(a, b, "xy", what));
   if (a->ndim != a_dims || b->ndim != b_dims)
     return tide__fail(TIDE_SHAPE, "%s: wrong number of dims, got %s and %s, expected %d and %d dims", what,
                       tide__shape_text(a->size, a->ndim), tide__shape_text(b->size, b->ndim), a_dims, b_dims);
@@ -351,7 +353,7 @@ tide_status tide_addmm(tide_tensor **out, const tide_tensor *c, const tide_tenso
   form f;
   tide_scalar scale = tide_float(beta), factor = tide_float(alpha);
   TIDE_TRY(tide__out_check(out, into, "addmm"));
-  TIDE_TRY(check_pair(a, b, "addmm"));
+  TIDE_TRY(check_pair(a, b, "ab", "addmm"));
   bool dims_fit = (a->ndim == 2 && (b->ndim == 2 || b->ndim == 1)) || (a->ndim == 3 && b->ndim == 3);
   if (!dims_fit) return fail_shapes(a, b, "addmm", "two matrices, two batches of matrices, or a matrix and a vector");
   TIDE_TRY(form_begin(&f, a, b, "addmm"));

@@ -43,6 +43,23 @@ const uint8_t tide__rule_result[][TIDE_DTYPE_COUNT] = {
 #undef X
 #undef D
 
+const char *tide_op_operand(tide_op op, int k) {
+  static const char *const usual[3][3] = {{"x"}, {"a", "b"}, {"a", "b", "c"}};
+  switch (op) {
+  case TIDE_OP_where: return (const char *const[]){"condition", "x", "y"}[k];
+  case TIDE_OP_addcmul:
+  case TIDE_OP_addcdiv: return (const char *const[]){"x", "a", "b"}[k];
+  case TIDE_OP_lerp: return (const char *const[]){"a", "b", "weight"}[k];
+  case TIDE_OP_add:
+  case TIDE_OP_add_scaled:
+  case TIDE_OP_sub:
+  case TIDE_OP_div:
+  case TIDE_OP_div_trunc:
+  case TIDE_OP_isclose: return k ? "y" : "x";
+  default: return usual[table[op].operands - 1][k];
+  }
+}
+
 const tide_op_info *tide_op_get(tide_op op) { return (unsigned)op < TIDE_OP_COUNT ? &table[op] : NULL; }
 
 /* ---- parameters: an op has as many as its expression names ---- */

@@ -432,14 +432,16 @@ void ltide_open_device(lua_State *L, ltide_state *S) {
   open_metatables(L, S);
   static const ltide_reg tide_list[] = {
       {"device", ldevice,
-       "tide.device(name) or tide.device('cuda', id) or tide.device(id) -> device\n"
+       "tide.device(type [, index]) or tide.device(index) -> device\n"
        "Names a device: 'cpu', 'cuda' (the current one at the moment of use), 'cuda:1'. Fields type and index (nil "
        "when absent)."},
       {"set_default_device", lset_default_device,
-       "tide.set_default_device(dev)\nWhere factories without a device option make their tensors; 'cpu' at the start."},
+       "tide.set_default_device(device)\nWhere factories without a device option make their tensors; 'cpu' at the "
+       "start."},
       {"get_default_device", lget_default_device, "tide.get_default_device() -> device"},
       {"device_scope", ldevice_scope,
-       "tide.device_scope(dev, fn, ...) -> results of fn\nlocal _ <close> = tide.device_scope(dev)\nThe default device "
+       "tide.device_scope(device, fn, ...) -> results of fn\nlocal _ <close> = tide.device_scope(device)\nThe default "
+       "device "
        "of factories, for a block."},
       {0}};
   static const ltide_reg cuda_list[] = {

@@ -50,7 +50,7 @@ static int from_sizes(lua_State *L, filling f) {
   if (!ndim || ndim < top) {
     ltide_args a = ltide_split(L, 1);
     ltide_check_keys(L, a.opts, option_keys);
-    ndim = ltide_check_sizes(L, 1, a.n, size, "size", 0);
+    ndim = ltide_check_sizes(L, 1, a.n, size, "sizes", 0);
     ltide_opt_options(L, a.opts, &o);
   }
   return make(L, S, size, ndim, f, tide_int(0), &o);
@@ -77,7 +77,7 @@ static int lfull(lua_State *L) {
   ltide_args a = ltide_split(L, 2);
   ltide_check_count(L, a, 2);
   ltide_check_keys(L, a.opts, option_keys);
-  int ndim = ltide_check_sizes(L, 1, a.n < 1 ? 0 : 1, size, "size", 0);
+  int ndim = ltide_check_sizes(L, 1, a.n < 1 ? 0 : 1, size, "sizes", 0);
   tide_options o = default_options();
   ltide_opt_options(L, a.opts, &o);
   return make(L, S, size, ndim, FILL_VALUE, check_value(L, S, 2), &o);
@@ -113,7 +113,7 @@ static int new_sizes(lua_State *L, filling f) {
   ltide_args a = ltide_split(L, is_full ? 3 : 2);
   if (is_full) ltide_check_count(L, a, 3);
   ltide_check_keys(L, a.opts, option_keys);
-  int ndim = ltide_check_sizes(L, 2, is_full && a.n > 2 ? 2 : a.n, size, "size", 0);
+  int ndim = ltide_check_sizes(L, 2, is_full && a.n > 2 ? 2 : a.n, size, "sizes", 0);
   tide_options o = options_like(x);
   ltide_opt_options(L, a.opts, &o);
   return make(L, S, size, ndim, f, is_full ? check_value(L, S, 3) : tide_int(0), &o);
@@ -425,7 +425,7 @@ static const ltide_reg functions[] = {
     {"zeros", lzeros, "tide.zeros(sizes... [, {dtype=, device=, pin_memory=false}]) -> Tensor\nAll 0."},
     {"ones", lones, "tide.ones(sizes... [, {dtype=, device=, pin_memory=false}]) -> Tensor\nAll 1."},
     {"full", lfull,
-     "tide.full(size_table, value [, {dtype=, device=, pin_memory=false}]) -> Tensor\nAll `value`, whose kind gives "
+     "tide.full(sizes, value [, {dtype=, device=, pin_memory=false}]) -> Tensor\nAll `value`, whose kind gives "
      "the dtype: bool, int64 or the default float."},
     {"empty_like", lempty_like,
      "tide.empty_like(x [, opts]) -> Tensor\nUninitialised, with the shape, layout, dtype and device of x."},
@@ -465,7 +465,8 @@ static const ltide_reg methods[] = {
      "x:new_empty(sizes... [, opts]) -> Tensor\nUninitialised, with the dtype and device of x."},
     {"new_zeros", lnew_zeros, "x:new_zeros(sizes... [, opts]) -> Tensor\nAll 0, with the dtype and device of x."},
     {"new_ones", lnew_ones, "x:new_ones(sizes... [, opts]) -> Tensor\nAll 1, with the dtype and device of x."},
-    {"new_full", lnew_full, "x:new_full(size, value [, opts]) -> Tensor\nAll `value`, with the dtype and device of x."},
+    {"new_full", lnew_full,
+     "x:new_full(sizes, value [, opts]) -> Tensor\nAll `value`, with the dtype and device of x."},
     {"new_empty_strided", lnew_empty_strided,
      "x:new_empty_strided(size, stride [, opts]) -> Tensor\nUninitialised, with these strides and the dtype and "
      "device of x."},

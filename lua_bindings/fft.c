@@ -57,7 +57,7 @@ static int transform(lua_State *L, tide_fft_kind kind, fft_dims form) {
   static const char *const line_keys[] = {"n", "dim", "norm", "out", NULL}, *const keys[] = {"s", "dim", "norm", "out",
                                                                                              NULL};
   ltide_state *S = ltide_enter(L);
-  tide_tensor *x = ltide_check_tensor(L, S, 1, "input");
+  tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
   ltide_args args = ltide_split(L, 1);
   ltide_check_count(L, args, 1);
   ltide_check_keys(L, args.opts, form == ONE ? line_keys : keys);
@@ -117,7 +117,7 @@ static int lrfftfreq(lua_State *L) { return freq(L, true); }
 static int shift(lua_State *L, bool inverse) {
   static const char *const keys[] = {"dim", NULL};
   ltide_state *S = ltide_enter(L);
-  tide_tensor *x = ltide_check_tensor(L, S, 1, "input");
+  tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
   ltide_args args = ltide_split(L, 1);
   ltide_check_count(L, args, 2);
   ltide_check_keys(L, args.opts, keys);
@@ -259,8 +259,8 @@ void ltide_open_fft(lua_State *L, ltide_state *S) {
        "tide.fft.rfftfreq(n [, d=1.0] [, {dtype=, device=}]) -> Tensor\nThe frequencies of n samples d apart, in the "
        "order of rfft: 0 to n // 2, over n * d."},
       {"fftshift", lfftshift,
-       "tide.fft.fftshift(x [, dims]) -> Tensor\nRolls frequency 0 to the middle of the dimensions, all if not given."},
-      {"ifftshift", lifftshift, "tide.fft.ifftshift(x [, dims]) -> Tensor\nThe inverse of fftshift."},
+       "tide.fft.fftshift(x [, dim]) -> Tensor\nRolls frequency 0 to the middle of the dimensions, all if not given."},
+      {"ifftshift", lifftshift, "tide.fft.ifftshift(x [, dim]) -> Tensor\nThe inverse of fftshift."},
       {NULL, NULL, NULL}};
   lua_newtable(L);
   ltide_register(L, "tide.fft", list);

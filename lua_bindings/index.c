@@ -186,7 +186,7 @@ static int get_whole(lua_State *L, ltide_state *S, tide_tensor *x, const tide_te
 
 int ltide_index_get(lua_State *L) {
   ltide_state *S = ltide_enter(L);
-  tide_tensor *x = ltide_check_tensor(L, S, 1, "tensor");
+  tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
   lua_settop(L, 2);
   if (lua_type(L, 2) == LUA_TNUMBER) {
     bool is_past = tide_tensor_ndim(x) && lua_tointeger(L, 2) == tide_tensor_size(x)[0] + 1;
@@ -246,7 +246,7 @@ static void set_by_view(lua_State *L, ltide_state *S, tide_tensor *x, const tide
 
 int ltide_index_set(lua_State *L) {
   ltide_state *S = ltide_enter(L);
-  tide_tensor *x = ltide_check_tensor(L, S, 1, "tensor");
+  tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
   tide_operand value;
   ltide_tensor *converted = check_value(L, S, x, &value);
   if (lua_type(L, 2) == LUA_TNUMBER || lua_istable(L, 2))

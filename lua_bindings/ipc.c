@@ -8,7 +8,7 @@
 static int ltensor_ipc_handle(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   tide_ipc_tensor handle;
-  ltide_try(L, tide_tensor_ipc_handle(&handle, ltide_check_tensor(L, S, 1, "tensor")));
+  ltide_try(L, tide_tensor_ipc_handle(&handle, ltide_check_tensor(L, S, 1, "x")));
   lua_pushlstring(L, (const char *)handle.bytes, sizeof handle.bytes);
   return 1;
 }

@@ -12,7 +12,7 @@ typedef tide_status (*product_fn)(tide_tensor **, const tide_tensor *, const tid
 
 static int product(lua_State *L, product_fn fn) {
   ltide_state *S = ltide_enter(L);
-  tide_tensor *a = ltide_check_tensor(L, S, 1, "a"), *b = ltide_check_tensor(L, S, 2, "b"), *out = NULL;
+  tide_tensor *a = ltide_check_tensor(L, S, 1, "x"), *b = ltide_check_tensor(L, S, 2, "y"), *out = NULL;
   ltide_args args = {2, 0};
   if (lua_gettop(L) > 2) {
     args = ltide_split(L, 2);
@@ -36,7 +36,7 @@ static int ldot(lua_State *L) { return product(L, tide_dot); }
 /* A column times a row, by broadcasting. */
 static int louter(lua_State *L) {
   ltide_state *S = ltide_enter(L);
-  tide_tensor *a = ltide_check_tensor(L, S, 1, "a"), *b = ltide_check_tensor(L, S, 2, "b");
+  tide_tensor *a = ltide_check_tensor(L, S, 1, "x"), *b = ltide_check_tensor(L, S, 2, "y");
   ltide_args args = ltide_split(L, 2);
   ltide_check_count(L, args, 2);
   ltide_check_keys(L, args.opts, out_keys);
@@ -63,7 +63,7 @@ static int added(lua_State *L, added_shape shape, bool in_place) {
   static const char *const keys[] = {"beta", "alpha", "out", NULL}, *const own_keys[] = {"beta", "alpha", NULL};
   ltide_state *S = ltide_enter(L);
   tide_tensor *c = ltide_check_tensor(L, S, 1, "c"), *a = ltide_check_tensor(L, S, 2, "a"),
-              *b = ltide_check_tensor(L, S, 3, "b");
+              *b = ltide_check_tensor(L, S, 3, shape.b == 1 ? "v" : "b");
   ltide_args args = ltide_split(L, 3);
   ltide_check_count(L, args, 3);
   ltide_check_keys(L, args.opts, in_place ? own_keys : keys);
@@ -152,9 +152,9 @@ void ltide_open_matmul(lua_State *L, ltide_state *S) {
       {"mm", lmm, "x:mm(y [, {out=}]) -> Tensor\nThe product of matrices [n, k] and [k, m]."},
       {"bmm", lbmm,
        "x:bmm(y [, {out=}]) -> Tensor\nThe products of the matrices of two batches [b, n, k] and [b, k, m]."},
-      {"mv", lmv, "x:mv(v [, {out=}]) -> Tensor\nThe product of a matrix [n, k] and a vector [k]."},
-      {"dot", ldot, "x:dot(v [, {out=}]) -> Tensor\nThe scalar product of two vectors, without dimensions."},
-      {"outer", louter, "x:outer(v [, {out=}]) -> Tensor\n[n, m]: every product of the elements of two vectors."},
+      {"mv", lmv, "x:mv(y [, {out=}]) -> Tensor\nThe product of a matrix [n, k] and a vector [k]."},
+      {"dot", ldot, "x:dot(y [, {out=}]) -> Tensor\nThe scalar product of two vectors, without dimensions."},
+      {"outer", louter, "x:outer(y [, {out=}]) -> Tensor\n[n, m]: every product of the elements of two vectors."},
       {"addmm", laddmm, "tide.addmm(c, a, b" ADDED_TAIL "a and b have two dimensions."},
       {"baddbmm", lbaddbmm, "tide.baddbmm(c, a, b" ADDED_TAIL "a and b have three dimensions."},
       {"addmv", laddmv, "tide.addmv(c, a, v" ADDED_TAIL "a has two dimensions, v one."},

@@ -202,7 +202,7 @@ static int lto(lua_State *L) {
   else if (!lua_istable(L, 1))
     return ltide_arg_error(L, 1, "tree", "a tensor or a table of tensors");
   else if (!ltide_is_device(L, 2) && !lua_isinteger(L, 2) && !ltide_test_tensor(L, S, 2))
-    return ltide_arg_error(L, 2, "device", "a device, or a tensor for its device and dtype");
+    return ltide_arg_error(L, 2, "target", "a device, or a tensor for its device and dtype");
   read_target(L, S, 2, &m.options);
   m.non_blocking = ltide_opt_boolean(L, a.opts, "non_blocking", false);
   m.copy = ltide_opt_boolean(L, a.opts, "copy", false);
@@ -216,9 +216,10 @@ static int lto(lua_State *L) {
 void ltide_open_move(lua_State *L) {
   static const ltide_reg methods[] = {
       {"to", ltensor_to,
-       "x:to(device or dtype or tensor [, dtype] [, {non_blocking=false, copy=false, device=, dtype=}]) -> Tensor\nx "
-       "there and "
-       "so; x itself if nothing changes and copy is false. Waits for the copy unless non_blocking and the host side is "
+       "x:to(target [, dtype] [, {non_blocking=false, copy=false, device=, dtype=}]) -> Tensor\nx on the target, a "
+       "device, "
+       "or with it, a dtype, or both as of a tensor; x itself if nothing changes and copy is false. Waits for the copy "
+       "unless non_blocking and the host side is "
        "pinned."},
       {"cuda", ltensor_cuda,
        "x:cuda([device] [, {non_blocking=false, copy=false}]) -> Tensor\nx on that GPU, or on the current one. "
@@ -242,7 +243,7 @@ void ltide_open_move(lua_State *L) {
 #undef DTYPE
       {NULL, NULL, NULL}};
   static const ltide_reg list[] = {{"to", lto,
-                                    "tide.to(tree, device [, {non_blocking=false, copy=false}]) -> tree\nA copy of the "
+                                    "tide.to(tree, target [, {non_blocking=false, copy=false}]) -> tree\nA copy of the "
                                     "nested tables with every tensor moved; "
                                     "what is shared stays shared, and other values are kept."},
                                    {NULL, NULL, NULL}};

@@ -146,13 +146,24 @@ static void parse_clamp(lua_State *L, ltide_state *S, op_call *c, ltide_args a) 
   c->has_params = true;
 }
 
+/* A bool tensor invites to an `if`, where Lua counts it as true whatever it holds. */
+#define COMPARE(name, sign)                                                                                            \
+  [TIDE_OP_##name] = {NULL,                                                                                            \
+                      false,                                                                                           \
+                      0,                                                                                               \
+                      {NULL},                                                                                          \
+                      "tide." #name "(a, b [, {out=}]) -> bool Tensor; a:" #name "(b), a:" #name "_(b)\na " sign       \
+                      " b for each element. Broadcasts. In a condition every tensor is true: write\n"                  \
+                      "if a:" #name "(b):all():item() then, or any()."},
+
 static const op_special specials[TIDE_OP_COUNT] = {
-    [TIDE_OP_add] =
-        {parse_alpha,
-         false,
-         0,
-         {"alpha"},
-         "tide.add(x, y [, {alpha=1, out=}]) -> Tensor; x:add(y), x:add_(y), x + y\nx + alpha * y. Broadcasts."},
+    COMPARE(eq, "==") COMPARE(ne, "~=") COMPARE(lt, "<") COMPARE(le, "<=") COMPARE(gt, ">")
+        COMPARE(ge, ">=")[TIDE_OP_add] =
+            {parse_alpha,
+             false,
+             0,
+             {"alpha"},
+             "tide.add(x, y [, {alpha=1, out=}]) -> Tensor; x:add(y), x:add_(y), x + y\nx + alpha * y. Broadcasts."},
     [TIDE_OP_sub] =
         {parse_alpha,
          false,
@@ -229,6 +240,12 @@ static const op_special specials[TIDE_OP_COUNT] = {
          0,
          {"value"},
          "tide.addcdiv(x, a, b [, {value=1, out=}]) -> Tensor; x:addcdiv_(a, b)\nx + value * a / b. Broadcasts."},
+    [TIDE_OP_lerp] = {NULL,
+                      false,
+                      0,
+                      {NULL},
+                      "tide.lerp(a, b, weight [, {out=}]) -> Tensor; a:lerp(b, weight), a:lerp_(b, weight)\na + weight "
+                      "* (b - a). Broadcasts."},
     [TIDE_OP_where] = {NULL,
                        false,
                        0,
@@ -251,13 +268,12 @@ static void check_option_keys(lua_State *L, const op_special *s, int opts, bool 
 }
 
 static void read_operands(lua_State *L, ltide_state *S, op_call *c) {
-  static const char *const names[] = {"x", "y", "z"};
   bool has_tensor = false;
   for (int k = 0; k < c->operands; k++) {
-    ltide_check_operand(L, S, k + 1, &c->in[k], names[k]);
+    ltide_check_operand(L, S, k + 1, &c->in[k], tide_op_operand(c->op, k));
     has_tensor = has_tensor || c->in[k].tensor;
   }
-  if (!has_tensor) ltide_arg_error(L, 1, "x", "a tensor");
+  if (!has_tensor) ltide_arg_error(L, 1, tide_op_operand(c->op, 0), "a tensor");
 }
 
 /* Pushes the result in a new handle, or writes it to `into`. */
@@ -278,7 +294,8 @@ static int general(lua_State *L, ltide_state *S, tide_op op, int operands, bool 
   ltide_args a = ltide_split(L, operands);
   ltide_check_count(L, a, operands + s->extra);
   check_option_keys(L, s, a.opts, in_place);
-  tide_tensor *into = in_place ? ltide_check_tensor(L, S, 1, "x") : ltide_opt_tensor(L, S, a.opts, "out");
+  tide_tensor *into =
+      in_place ? ltide_check_tensor(L, S, 1, tide_op_operand(op, 0)) : ltide_opt_tensor(L, S, a.opts, "out");
   read_operands(L, S, &c);
   if (s->parse) s->parse(L, S, &c, a);
   apply(L, S, &c, into);

@@ -303,7 +303,7 @@ static int new_random(lua_State *L, tide_random_kind kind) {
   tide_options o = TIDE_OPTIONS;
   ltide_args args = ltide_split(L, 1);
   ltide_check_keys(L, args.opts, new_keys);
-  int ndim = ltide_check_sizes(L, 1, args.n, size, "size", 0);
+  int ndim = ltide_check_sizes(L, 1, args.n, size, "sizes", 0);
   ltide_opt_options(L, args.opts, &o);
   tide_generator *g = ltide_opt_generator(L, args.opts);
   ltide_tensor *u = ltide_new_tensor(L, S);
@@ -429,9 +429,10 @@ static const ltide_reg methods[] = {
 
 static const ltide_reg functions[] = {
     {"Generator", lgenerator,
-     "tide.Generator([dev='cpu']) -> Generator\nPhilox4x32-10: the same seed gives the same numbers on every kind of "
+     "tide.Generator([device='cpu']) -> Generator\nPhilox4x32-10: the same seed gives the same numbers on every kind "
+     "of "
      "device."},
-    {"manual_seed", lmanual_seed, "tide.manual_seed(n) -> Generator\nSeeds the default generator of every device."},
+    {"manual_seed", lmanual_seed, "tide.manual_seed(seed) -> Generator\nSeeds the default generator of every device."},
     {"seed", lseed, "tide.seed() -> integer\nSeeds every default generator from the system's entropy."},
     {"initial_seed", linitial_seed, "tide.initial_seed() -> integer\nThe seed of the CPU's default generator."},
     {"get_rng_state", lget_rng_state,

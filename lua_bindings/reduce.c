@@ -246,8 +246,12 @@ void ltide_open_reduce(lua_State *L, ltide_state *S) {
       {"argmin", largmin,
        "x:argmin([dim] [, {keepdim=false, out=}]) -> Tensor\nint64: the index, from 1, of the first smallest element, "
        "of all in row-major order or of a dimension."},
-      {"all", lall, "x:all([dim] [, {keepdim=false, out=}]) -> bool Tensor\nIs every element nonzero? " DIMS_TAIL},
-      {"any", lany, "x:any([dim] [, {keepdim=false, out=}]) -> bool Tensor\nIs any element nonzero? " DIMS_TAIL},
+      {"all", lall,
+       "x:all([dim] [, {keepdim=false, out=}]) -> bool Tensor\nIs every element nonzero? " DIMS_TAIL
+       " In a condition every tensor is true: write\nif x:all():item() then"},
+      {"any", lany,
+       "x:any([dim] [, {keepdim=false, out=}]) -> bool Tensor\nIs any element nonzero? " DIMS_TAIL
+       " In a condition every tensor is true: write\nif x:any():item() then"},
       {"count_nonzero", lcount_nonzero,
        "x:count_nonzero([dim]) -> Tensor\nint64: how many elements are not zero. " DIMS_TAIL},
       {"var", lvar,

@@ -256,9 +256,9 @@ static int lpolar(lua_State *L) {
 
 void ltide_open_shape(lua_State *L) {
   static const ltide_reg both[] = {
-      {"tile", ltensor_tile, "x:tile(n1, n2, ...) -> Tensor\nx repeated that many times along its last dimensions."},
+      {"tile", ltensor_tile, "x:tile(repeats...) -> Tensor\nx repeated that many times along its last dimensions."},
       {"repeat_tensor", ltensor_repeat,
-       "x:repeat_tensor(n1, n2, ...) -> Tensor\nx repeated; a count for every dimension, more make new dimensions in "
+       "x:repeat_tensor(repeats...) -> Tensor\nx repeated; a count for every dimension, more make new dimensions in "
        "front."},
       {"repeat_interleave", ltensor_repeat_interleave,
        "x:repeat_interleave(n [, dim]) -> Tensor\nEvery element n times in a row, along dim or flattened. n may be an "
@@ -273,15 +273,17 @@ void ltide_open_shape(lua_State *L) {
       {NULL, NULL, NULL}};
   static const ltide_reg functions[] = {
       {"cat", lcat,
-       "tide.cat({x, y, ...} [, dim=1] [, {out=}]) -> Tensor\nThe tensors one after another along dim; other sizes "
+       "tide.cat(tensors [, dim=1] [, {out=}]) -> Tensor\nThe tensors of a table one after another along dim; other "
+       "sizes "
        "must be equal."},
       {"stack", lstack,
-       "tide.stack({x, y, ...} [, dim=1] [, {out=}]) -> Tensor\nThe tensors along a new dimension; shapes must be "
+       "tide.stack(tensors [, dim=1] [, {out=}]) -> Tensor\nThe tensors of a table along a new dimension; shapes must "
+       "be "
        "equal."},
       {"broadcast_tensors", lbroadcast_tensors,
-       "tide.broadcast_tensors({x, y, ...}) -> {Tensor, ...}\nViews in their common shape."},
+       "tide.broadcast_tensors(tensors) -> {Tensor, ...}\nViews of those of a table in their common shape."},
       {"meshgrid", lmeshgrid,
-       "tide.meshgrid({x, y, ...} [, {indexing='ij'}]) -> X, Y, ...\nViews: the coordinates x, y, ... over the grid "
+       "tide.meshgrid(tensors [, {indexing='ij'}]) -> X, Y, ...\nViews: the coordinates {x, y, ...} over the grid "
        "that they span; 'xy' exchanges the first two dimensions."},
       {"complex", lcomplex,
        "tide.complex(re, im) -> Tensor\ncomplex64 from float32 parts, complex128 from float64 ones. Broadcasts."},

@@ -50,7 +50,7 @@ tide_status ltide_span_storage(tide_tensor **out, const tide_tensor *x) {
 
 static int ltensor_storage(lua_State *L) {
   ltide_state *S = ltide_enter(L);
-  tide_tensor *x = ltide_check_tensor(L, S, 1, "tensor");
+  tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
   ltide_try(L, ltide_span_storage(&new_storage(L)->bytes, x));
   return 1;
 }
@@ -164,7 +164,7 @@ void ltide_open_storage(lua_State *L, ltide_state *S) {
       {"copy_", lstorage_copy_,
        "s:copy_(source) -> s\nCopies the bytes of another storage of the same size, on any device."},
       {"fill_", lstorage_fill_, "s:fill_(byte) -> s\nSets every byte."},
-      {"cuda", lstorage_cuda, "s:cuda([dev]) -> Storage\nA copy on the GPU, or s itself if it is there."},
+      {"cuda", lstorage_cuda, "s:cuda([device]) -> Storage\nA copy on the GPU, or s itself if it is there."},
       {"cpu", lstorage_cpu, "s:cpu() -> Storage\nA copy on the cpu, or s itself if it is there."},
       {NULL, NULL, NULL}};
   int module = lua_gettop(L);

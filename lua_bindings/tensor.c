@@ -71,7 +71,7 @@ static int ltensor_gc(lua_State *L) {
 static int ltensor_free(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   ltide_tensor *u = ltide_test_handle(L, S, 1);
-  if (!u) return ltide_arg_error(L, 1, "tensor", "a tensor");
+  if (!u) return ltide_arg_error(L, 1, "x", "a tensor");
   tide_tensor *t = close_handle(u);
   bool is_gone = false;
   if (t) {
@@ -120,7 +120,7 @@ static int ltensor_index(lua_State *L) {
   if (lua_rawget(L, lua_upvalueindex(2)) == LUA_TNIL)
     return ltide_no_tensor_name(L, lua_upvalueindex(1), lua_upvalueindex(2));
   ltide_state *S = ltide_enter(L);
-  return push_field(L, S, ltide_check_tensor(L, S, 1, "tensor"), lua_tointeger(L, -1));
+  return push_field(L, S, ltide_check_tensor(L, S, 1, "x"), lua_tointeger(L, -1));
 }
 
 static int ltensor_newindex(lua_State *L) {
@@ -131,7 +131,7 @@ static int ltensor_newindex(lua_State *L) {
 
 /* {==== Inspection */
 
-static tide_tensor *self(lua_State *L) { return ltide_check_tensor(L, ltide_enter(L), 1, "tensor"); }
+static tide_tensor *self(lua_State *L) { return ltide_check_tensor(L, ltide_enter(L), 1, "x"); }
 
 static int sizes_or_one(lua_State *L, const int64_t *values, int n) {
   if (lua_isnoneornil(L, 2))
@@ -207,7 +207,7 @@ static int ltensor_order(lua_State *L) {
 /* The iterator of x:iter() and pairs(x): state x, control i. */
 static int next_row(lua_State *L) {
   ltide_state *S = ltide_enter(L);
-  tide_tensor *x = ltide_check_tensor(L, S, 1, "tensor");
+  tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
   int64_t i = ltide_check_integer(L, 2, "i");
   if (!tide_tensor_ndim(x) || i < 0 || i >= tide_tensor_size(x)[0]) return 0;
   lua_pushinteger(L, i + 1);

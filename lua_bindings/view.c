@@ -40,7 +40,7 @@ static int ltensor_view(lua_State *L) {
   tide_dtype dtype;
   int top = lua_gettop(L), ndim;
   bool is_dtype = top == 2 && lua_type(L, 2) != LUA_TNUMBER && ltide_test_dtype(L, 2, &dtype);
-  if (!is_dtype) ndim = ltide_check_sizes(L, 2, top, size, "size", -1);
+  if (!is_dtype) ndim = ltide_check_sizes(L, 2, top, size, "sizes", -1);
   ltide_tensor *u = ltide_new_tensor(L, S);
   ltide_try(L, is_dtype ? tide_view_dtype(&u->t, x, dtype) : tide_view(&u->t, x, size, ndim));
   return 1;
@@ -49,14 +49,14 @@ static int ltensor_view(lua_State *L) {
 static int ltensor_reshape(lua_State *L) {
   call c = begin(L, 0);
   int64_t size[TIDE_MAX_DIMS];
-  int ndim = ltide_check_sizes(L, 2, c.a.n, size, "size", -1);
+  int ndim = ltide_check_sizes(L, 2, c.a.n, size, "sizes", -1);
   return done(L, &c, tide_reshape(&ltide_new_tensor(L, c.S)->t, c.x, size, ndim));
 }
 
 static int ltensor_expand(lua_State *L) {
   call c = begin(L, 0);
   int64_t size[TIDE_MAX_DIMS];
-  int ndim = ltide_check_sizes(L, 2, c.a.n, size, "size", -1);
+  int ndim = ltide_check_sizes(L, 2, c.a.n, size, "sizes", -1);
   return done(L, &c, tide_expand(&ltide_new_tensor(L, c.S)->t, c.x, size, ndim));
 }
 
@@ -342,7 +342,7 @@ static int ltensor_imag(lua_State *L) { return plain_view(L, tide_imag); }
 static int ltensor_resize_(lua_State *L) {
   call c = begin(L, 0);
   int64_t size[TIDE_MAX_DIMS];
-  int ndim = ltide_check_sizes(L, 2, c.a.n, size, "size", 0);
+  int ndim = ltide_check_sizes(L, 2, c.a.n, size, "sizes", 0);
   ltide_try(L, tide_resize(c.x, size, ndim));
   ltide_made(L, c.S);
   lua_settop(L, 1);
@@ -378,7 +378,7 @@ static const ltide_reg both[] = {
      "x:reshape(sizes...) -> Tensor\nThe same elements in another shape; one size may be -1. A view where possible, "
      "else a copy."},
     {"broadcast_to", ltensor_expand,
-     "x:broadcast_to(size) -> Tensor\nA view in which dimensions of size 1 are repeated."},
+     "x:broadcast_to(sizes...) -> Tensor\nA view in which dimensions of size 1 are repeated."},
     {"flatten", ltensor_flatten,
      "x:flatten([start=1 [, stop=-1]]) -> Tensor\nJoins these dimensions to one. A view where possible, else a copy."},
     {"unflatten", ltensor_unflatten,

@@ -148,3 +148,62 @@ describe("what can be meant is taken:", function()
     D.raises("OutOfMemoryError", x.repeat_interleave, x, D.tensor { 1 << 62, 1 << 62 }, 1)
   end)
 end)
+
+describe("a message", function()
+  D.watch(before_each, after_each)
+
+  -- Calls f with things that it cannot take, in each of its places.
+  local function messages(f)
+    local x, bad, out = tide.ones(2, 2, on), io.stdout, {}
+    for _, args in ipairs { {}, { bad }, { x }, { x, bad }, { x, x, bad }, { x, x, x, bad }, { 1, bad }, { 1, 1, bad },
+      { { x, x }, bad }, { x, 1, bad }, { x, 1, 1, bad }, { { 2, 2 }, bad }, { x, 1, x, bad }, { 1, 1, 1, bad } } do
+      local ok, e = pcall(f, table.unpack(args))
+      if not ok and e.message then out[#out + 1] = e.message end
+    end
+    return out
+  end
+
+  it("calls a parameter what the help calls it", function()
+    local n = 0
+    local aside = { save = true, warn = true, help = true, scope = true, device_scope = true, set_printoptions = true, load = true,
+      free = true }
+    -- The help of a name that storages and events have too shows theirs first.
+    local shared = { copy_ = true, cpu = true, cuda = true, fill_ = true, ipc_handle = true, pin_memory = true }
+    for path, space in pairs { ["tide."] = tide, ["tide.fft."] = tide.fft, ["Tensor:"] = tide.Tensor } do
+      for name, f in pairs(space) do
+        if type(f) == "function" and not aside[name] and not (path == "Tensor:" and shared[name]) then
+          local signature = tide.help(path .. name):match "^[^\n]*"
+          for _, message in ipairs(messages(f)) do
+            local parameter = message:match "^[%w_]+: ([%w_]+): got"
+            local known = not parameter or (" " .. signature .. " "):find("[^%w_]" .. parameter .. "[^%w_]")
+            n = n + (parameter and 1 or 0)
+            assert.is_truthy(known, path .. name .. ": " .. message .. " | " .. signature)
+          end
+        end
+      end
+    end
+    assert.is_true(n > 2000)
+    tide.set_rng_state(tide.get_rng_state())
+  end)
+
+  it("calls the operands so that do not fit, too", function()
+    local e = D.raises("ArgumentError", tide.where, D.tensor { true }, 1, io.stdout)
+    assert.truthy(e.message:find("where: y: got", 1, true))
+    e = D.raises("ShapeError", function() return tide.ones(2, 3, on) + tide.ones(2, on) end)
+    assert.truthy(e.message:find("for y", 1, true))
+    e = D.raises("ShapeError", function() return tide.ones(2, 3, on):pow(tide.ones(2, on)) end)
+    assert.truthy(e.message:find("for b", 1, true))
+  end)
+
+  it("of the help says what a tensor is in a condition", function()
+    for _, name in ipairs { "any", "all", "eq", "ne", "lt", "le", "gt", "ge" } do
+      local text = tide.help(tide[name])
+      assert.truthy(text:find("every tensor is true", 1, true), name)
+      local example = text:match "if (.-) then"
+      assert.truthy(load("local x, a, b = ...; return " .. example)(D.tensor { true }, D.tensor { 1 }, D.tensor { 1 }) ~= nil)
+    end
+    local readme = assert(io.open "README.md"):read "a"
+    assert.truthy(readme:find("a tensor is always true", 1, true))
+    assert.truthy(readme:find("in a condition every tensor is true", 1, true))
+  end)
+end)

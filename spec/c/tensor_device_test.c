@@ -115,7 +115,7 @@ static void test_mixed(void) {
   CHECK(holds(r, expected));
   tide_tensor *v = NULL;
   FAILS(TIDE_DEVICE, tide_binary(&v, TIDE_OP_add, cpu, d0, NULL));
-  CHECK(strstr(tide_error_get()->message, "a on cpu, b on cuda:0") != NULL);
+  CHECK(strstr(tide_error_get()->message, "x on cpu, y on cuda:0") != NULL);
   FAILS(TIDE_DEVICE, tide_binary(&v, TIDE_OP_add, d0, d1, NULL));
   FAILS(TIDE_DEVICE, tide_binary(NULL, TIDE_OP_add, d0, d0, cpu));
   FAILS(TIDE_DEVICE, tide_matmul(&v, d0, cpu, NULL));

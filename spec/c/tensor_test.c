@@ -128,8 +128,12 @@ static void test_numbers_and_into(void) {
   OK(tide_unary(&inverse, TIDE_OP_bitwise_not, flags, NULL));
   CHECK(inverse->dtype == TIDE_BOOL && flat_at(inverse, 1) == !flat_at(flags, 1));
   tide_operand w[3] = {{.tensor = into}, {.tensor = x}, {.tensor = NULL, .number = tide_int(7)}};
-  OK(tide_elementwise(&q, TIDE_OP_where, w, NULL, NULL)); /* any condition dtype; it does not promote */
-  CHECK(q->dtype == TIDE_FLOAT32 && flat_at(q, 4) == (flat_at(into, 4) != 0 ? flat_at(x, 4) : 7));
+  CHECK(tide_elementwise(&q, TIDE_OP_where, w, NULL, NULL) == TIDE_DTYPE); /* a condition is bool */
+  w[0].tensor = x, w[2].tensor = x;
+  CHECK(tide_elementwise(&q, TIDE_OP_where, w, NULL, NULL) == TIDE_DTYPE);
+  w[0].tensor = flags, w[2].tensor = NULL;
+  OK(tide_elementwise(&q, TIDE_OP_where, w, NULL, NULL));
+  CHECK(q->dtype == TIDE_FLOAT32 && flat_at(q, 4) == (flat_at(flags, 4) != 0 ? flat_at(x, 4) : 7));
   tide_tensor *all[] = {x, y, into, bytes, wide, q, flags, inverse};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) tide_tensor_release(all[i]);
 }

@@ -411,6 +411,8 @@ typedef struct tide_op_info {
   int operands; /* 1, 2 or 3 */
 } tide_op_info;
 TIDE_API const tide_op_info *tide_op_get(tide_op op);
+/* What messages and help call operand k of the op, from 0: "x", "condition". */
+TIDE_API const char *tide_op_operand(tide_op op, int k);
 
 /* An operand: a tensor, or, where tensor is NULL, a weak number. At least one operand of a call is a tensor. */
 typedef struct tide_operand {
