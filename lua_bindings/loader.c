@@ -22,7 +22,7 @@
 #define ITERATION_META "tide.data.Iteration"
 #define JOB_META       "tide.data.Job"
 
-enum { LOADER_DATASET = 1, LOADER_COLLATE, LOADER_GENERATOR };                         /* user values of the loader */
+enum { LOADER_DATASET = 1, LOADER_COLLATE, LOADER_GENERATOR, LOADER_PASSES };          /* user values of the loader */
 enum { ITERATION_DATASET = 1, ITERATION_COLLATE, ITERATION_BATCHES, ITERATION_ORDER }; /* and of an iteration */
 enum { MOST_AHEAD = 1 << 16 };
 
@@ -381,6 +381,78 @@ static int lloader_iter(lua_State *L) {
   return 4;
 }
 
+/* {==== for batch in loader: Lua calls the loader itself with nil at first, then with the batch that it gave last. The
+ * iteration of a loop is found by that batch, so that loops over one loader may stand in each other; the table of them
+ * is weak, so that a loop that was broken off ends when its batch goes. A batch that is no object is found at `true`.
+ */
+
+/* Pushes the key of the batch at arg. */
+static void push_pass_key(lua_State *L, int arg) {
+  bool is_object = lua_istable(L, arg) || lua_type(L, arg) == LUA_TUSERDATA;
+  if (is_object)
+    lua_pushvalue(L, arg);
+  else
+    lua_pushboolean(L, 1);
+}
+
+static void push_passes(lua_State *L) {
+  if (lua_getiuservalue(L, 1, LOADER_PASSES) == LUA_TTABLE) return;
+  lua_pop(L, 1);
+  lua_newtable(L);
+  lua_createtable(L, 0, 1);
+  lua_pushliteral(L, "k");
+  lua_setfield(L, -2, "__mode");
+  lua_setmetatable(L, -2);
+  lua_pushvalue(L, -1);
+  lua_setiuservalue(L, 1, LOADER_PASSES);
+}
+
+/* Pushes the iteration of the loop whose last batch is at 3, and forgets it: it is noted again with its next batch. */
+static void take_pass(lua_State *L, int passes) {
+  push_pass_key(L, 3);
+  if (lua_rawget(L, passes) == LUA_TTABLE) {
+    lua_rawgeti(L, -1, 2);
+    if (!lua_rawequal(L, -1, 3) && lua_type(L, 3) != LUA_TTABLE && lua_type(L, 3) != LUA_TUSERDATA)
+      lua_settop(L, passes);
+  }
+  if (!lua_istable(L, passes + 1))
+    ltide_error(L, "StateError",
+                "loader: got a batch that is not the last one of a loop over it, expected one; use loader:iter()");
+  push_pass_key(L, 3);
+  lua_pushnil(L);
+  lua_rawset(L, passes);
+  lua_rawgeti(L, passes + 1, 1);
+  lua_replace(L, passes + 1);
+  lua_settop(L, passes + 1);
+}
+
+static int lloader_call(lua_State *L) {
+  ltide_enter(L);
+  check_loader(L);
+  lua_settop(L, 3);
+  push_passes(L);
+  int passes = lua_gettop(L), it = passes + 1;
+  if (lua_isnil(L, 3)) {
+    lua_pushcfunction(L, lloader_iter);
+    lua_pushvalue(L, 1);
+    lua_call(L, 1, 1);
+  } else
+    take_pass(L, passes);
+  lua_pushvalue(L, it);
+  lua_call(L, 0, 2);
+  if (lua_isnil(L, -2)) return 1; /* the end: nil */
+  if (lua_isnil(L, -1))
+    return ltide_error(L, "ValueError", "loader: collate: got nil for a batch, expected a value; use loader:iter()");
+  push_pass_key(L, lua_gettop(L));
+  lua_createtable(L, 2, 0);
+  lua_pushvalue(L, it);
+  lua_rawseti(L, -2, 1);
+  if (lua_isboolean(L, -2)) lua_pushvalue(L, it + 2), lua_rawseti(L, -2, 2);
+  lua_rawset(L, passes);
+  lua_insert(L, -2); /* the batch, then its number */
+  return 2;
+}
+
 static int loader_gc(lua_State *L) {
   loader *o = ltide_test_object(L, 1, LOADER_META);
   if (!o) return 0;
@@ -459,10 +531,11 @@ static int lloader(lua_State *L) {
               .drop_last = ltide_opt_boolean(L, opts, "drop_last", false),
               .pin_memory = ltide_opt_boolean(L, opts, "pin_memory", true) && tide_is_available(),
               .device = opt_device(L, opts)};
+  if (o.size >= 0) ltide_loader_columns(L, o.size);
   if (lua_isfunction(L, 1) != (o.size >= 0))
     return ltide_error(L, "ArgumentError", "loader: size: got %s, expected %s", o.size < 0 ? "none" : "one",
                        o.size < 0 ? "how many items the function has" : "none, since the dataset tells its own");
-  *(loader *)ltide_new_object(L, sizeof o, LOADER_GENERATOR) = o;
+  *(loader *)ltide_new_object(L, sizeof o, LOADER_PASSES) = o;
   ltide_setmetatable(L, LOADER_META);
   note_objects(L, opts);
   return 1;
@@ -478,19 +551,22 @@ static void new_meta(lua_State *L, const char *name, const luaL_Reg *meta) {
 void ltide_open_loader(lua_State *L, ltide_state *S) {
   (void)S;
   static const luaL_Reg job[] = {{"__gc", job_gc}, {0}},
-                        loader_meta[] = {{"__len", lloader_len}, {"__gc", loader_gc}, {0}},
+                        loader_meta[] = {{"__len", lloader_len}, {"__gc", loader_gc}, {"__call", lloader_call}, {0}},
                         iteration_meta[] = {
                             {"__call", iteration_call}, {"__gc", iteration_end}, {"__close", iteration_end}, {0}};
-  static const ltide_reg methods[] = {{"iter", lloader_iter,
-                                       "loader:iter() -> iterator\nfor i, batch in loader:iter() do ... end, with i "
-                                       "from 1. Each call starts anew, with "
-                                       "another order where the loader shuffles."},
-                                      {0}};
+  static const ltide_reg methods[] = {
+      {"iter", lloader_iter,
+       "loader:iter() -> iterator\nfor i, batch in loader:iter() do ... end, with i "
+       "from 1. Each call starts anew, with "
+       "another order where the loader shuffles. `for batch, i in loader do` does the same, but what it has "
+       "prepared stays until the collector comes where the loop is left early."},
+      {0}};
   static const ltide_reg list[] = {
       {"loader", lloader,
        "tide.data.loader(dataset [, {batch_size=1, shuffle=false, drop_last=false, pin_memory=true, collate=, "
        "generator=, prefetch=2, size=, device=}]) -> loader\nBatches of what has #dataset and dataset[i], or of a "
-       "function f(i) with {size=n}: for i, batch in loader:iter(). #loader is how many. Tensors are stacked, numbers "
+       "function f(i) with {size=n}, or of the first n rows of a table of tensors with {size=n}, {X, Y} or {x=X, y=Y}: "
+       "for i, batch in loader:iter(), or for batch in loader. #loader is how many. Tensors are stacked, numbers "
        "and booleans become a tensor, tables are walked by key, strings stay a list; collate(items) does it another "
        "way. Where there is a GPU the batches are in page-locked memory, but for a table with __gc or __close that "
        "collate gives: it stays what it is, and does not go with device=. With device= they come on that GPU, "

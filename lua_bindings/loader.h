@@ -43,6 +43,10 @@ typedef struct ltide_loader_batch {
   struct ltide_loader_lane *lane; /* through whose ring, or NULL: once the batch is given out */
 } ltide_loader_batch;
 
+/* loader_columns.c: where the dataset at 1 is a table of tensors, puts a function f(i) of their rows in its place,
+ * which has `size` items. */
+void ltide_loader_columns(lua_State *L, lua_Integer size);
+
 /* Pushes the batch of the list of items at `items`; the tensors in it are filled once the job is done. */
 void ltide_loader_collate(lua_State *L, ltide_loader_batch *b, int items);
 /* The value at the top is what a function of the script's gave: replaces it by one whose tensors are in pinned memory

@@ -315,4 +315,68 @@ describe("tide.data.loader", function()
     D.raises("ArgumentError", tide.data.loader({}).iter)
     D.raises("ArgumentError", tide.data.loader({}).iter, {})
   end)
+
+  it("is walked by itself", function()
+    local loader = tide.data.loader(range(7), { batch_size = 3 })
+    for _ = 1, 2 do
+      local seen, numbers = {}, {}
+      for batch, i in loader do
+        seen[#seen + 1], numbers[#numbers + 1] = batch:totable(), i
+      end
+      assert.are.same({ { 1, 2, 3 }, { 4, 5, 6 }, { 7 } }, seen)
+      assert.are.same({ 1, 2, 3 }, numbers)
+    end
+    local n, sum = 0, 0
+    for outer in loader do
+      for inner in loader do
+        n = n + 1
+        if #inner == 1 then break end
+        for again in loader do sum = sum + again[1]:item() break end
+      end
+      n = n + 100 * #outer
+    end
+    assert.are.equal(9 + 700, n)
+    assert.are.equal(6, sum)
+    for _ in tide.data.loader({}) do error "an empty dataset has no batches" end
+    D.raises("StateError", function() return loader(nil, tide.ones(1)) end)
+    -- Batches that are no objects.
+    local numbers, plain = {}, tide.data.loader(range(4), { batch_size = 2, collate = function(items) return #items + items[1] end })
+    for batch in plain do numbers[#numbers + 1] = batch end
+    assert.are.same({ 3, 5 }, numbers)
+    D.raises("StateError", function() return plain(nil, 99) end)
+    local none = tide.data.loader(range(4), { collate = function() end })
+    D.raises("ValueError", function() for _ in none do error "nothing" end end)
+  end)
+
+  it("frees what a loop that was left early had prepared", function()
+    local loader = tide.data.loader(tide.rand(64, 1024), { batch_size = 8, prefetch = 4 })
+    collectgarbage()
+    collectgarbage()
+    local before = collectgarbage "count"
+    for _ = 1, 50 do
+      for _ in loader do break end
+    end
+    collectgarbage()
+    collectgarbage()
+    assert.is_true(collectgarbage "count" - before < 64)
+  end)
+
+  it("takes the first rows of a table of tensors", function()
+    local x, y = tide.arange(10):view(5, 2), tide.range(1, 5)
+    local seen = {}
+    for batch in tide.data.loader({ x, y }, { size = 4, batch_size = 3 }) do
+      assert.are.equal(2, #batch)
+      seen[#seen + 1] = { batch[1]:totable(), batch[2]:totable() }
+    end
+    assert.are.same({ { { { 0, 1 }, { 2, 3 }, { 4, 5 } }, { 1, 2, 3 } }, { { { 6, 7 } }, { 4 } } }, seen)
+    for batch in tide.data.loader({ x = x, y = y }, { size = 5, batch_size = 5 }) do
+      assert.are.same({ 1, 2, 3, 4, 5 }, batch.y:totable())
+      assert.are.equal(x:sum():item(), batch.x:sum():item())
+    end
+    local e = D.raises("ShapeError", tide.data.loader, { x, y }, { size = 6 })
+    assert.truthy(e.message:find("got 5 rows, expected at least the 6 of size", 1, true))
+    D.raises("ArgumentError", tide.data.loader, { 1, 2 }, { size = 2 })
+    D.raises("ArgumentError", tide.data.loader, x, { size = 2 })
+    assert.are.equal(2, #tide.data.loader { x, x }) -- without a size these are two items
+  end)
 end)
