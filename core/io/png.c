@@ -31,9 +31,6 @@ static tide_status check_picture(const tide_tensor *image) {
   if (image->dtype != TIDE_UINT8)
     return tide__fail(TIDE_DTYPE, "save_png: wrong dtype, got %s, expected uint8",
                       tide_dtype_name((tide_dtype)image->dtype));
-  if (image->storage->device >= 0)
-    return tide__fail(TIDE_DEVICE, "save_png: wrong device, got %s, expected cpu",
-                      tide__device_text(image->storage->device));
   bool fits = picture_format(image) >= 0 && image->numel > 0 && image->size[0] <= 0x7fffffff &&
               image->size[1] <= 0x7fffffff / 4;
   if (!fits)
@@ -56,13 +53,24 @@ static bool write_picture(FILE *file, const tide_tensor *image, char *reason, si
   return written;
 }
 
+/* The pixels in row-major order on the host; a picture on a device is waited for and copied. */
+static tide_status host_pixels(tide_tensor **out, const tide_tensor *image) {
+  if (image->storage->device < 0) return tide__as_contiguous(out, image, TIDE_UINT8);
+  tide_options host = {TIDE_UINT8, TIDE_CPU, false};
+  tide_tensor *copy;
+  TIDE_TRY(tide_to(&copy, image, &host, false, false));
+  tide_status status = tide__as_contiguous(out, copy, TIDE_UINT8);
+  tide_tensor_release(copy);
+  return status;
+}
+
 tide_status tide_png_save(const char *path, const tide_tensor *image) {
   if (!path) return tide__fail(TIDE_ARGUMENT, "save_png: no path, got a null pointer, expected a file name");
   TIDE_TRY(check_picture(image));
   tide_tensor *packed;
   tide_file *file;
   char reason[160];
-  TIDE_TRY(tide__as_contiguous(&packed, image, TIDE_UINT8));
+  TIDE_TRY(host_pixels(&packed, image));
   tide_status status = tide_file_new(&file, "save_png", path);
   if (status == TIDE_OK) {
     if (write_picture(tide_file_stream(file), packed, reason, sizeof reason))

@@ -576,7 +576,8 @@ TIDE_API tide_status tide_randperm(tide_tensor **out, int64_t n, const tide_opti
  * ------------------------------------------------------------------------------------------------------------------------
  */
 
-/* 8-bit pictures: uint8 [h, w], [h, w, 3] or [h, w, 4] on the CPU. Reading gives [h, w, channels]. */
+/* 8-bit pictures: uint8 [h, w], [h, w, 3] or [h, w, 4]; one on a device is waited for. Reading gives [h, w, channels].
+ */
 TIDE_API tide_status tide_png_save(const char *path, const tide_tensor *image);
 TIDE_API tide_status tide_png_load(tide_tensor **out, const char *path);
 
