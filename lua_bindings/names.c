@@ -52,6 +52,7 @@ void ltide_nearest_try(ltide_nearest *near, const char *name) {
 
 void ltide_nearest_key(lua_State *L, int table, ltide_nearest *near) {
   table = lua_absindex(L, table);
+  if (!lua_istable(L, table)) return; /* an __index can be called with anything */
   for (lua_pushnil(L); lua_next(L, table); lua_pop(L, 1))
     if (lua_type(L, -2) == LUA_TSTRING) ltide_nearest_try(near, lua_tostring(L, -2));
 }
