@@ -49,6 +49,31 @@ static inline float fast_expf(float x) {
   return p * float_from_bits((uint32_t)(half + 127) << 23) * float_from_bits((uint32_t)(whole - half + 127) << 23);
 }
 
+/* asin(s) / s - 1 for s up to 1 / 2; z = s * s. */
+static inline float asin_rest(float z) {
+  float p = 4.2163199048e-2f;
+  p = MULTIPLY_ADD(p, z, 2.4181311049e-2f);
+  p = MULTIPLY_ADD(p, z, 4.5470025998e-2f);
+  p = MULTIPLY_ADD(p, z, 7.4953002686e-2f);
+  p = MULTIPLY_ADD(p, z, 1.6666752422e-1f);
+  return p * z;
+}
+
+/* Beyond 1 / 2: asin x = pi / 2 - 2 asin(sqrt((1 - x) / 2)). */
+static inline float fast_asinf(float x) {
+  float a = __builtin_fabsf(x), half = MULTIPLY_ADD(-0.5f, a, 0.5f), z = a > 0.5f ? half : a * a;
+  float s = a > 0.5f ? __builtin_sqrtf(half) : a, y = MULTIPLY_ADD(s, asin_rest(z), s);
+  y = a > 0.5f ? 1.57079637f - MULTIPLY_ADD(2, y, 4.37113883e-8f) : y;
+  return __builtin_copysignf(y, x);
+}
+
+static inline float fast_acosf(float x) {
+  float a = __builtin_fabsf(x), half = MULTIPLY_ADD(-0.5f, a, 0.5f), z = a > 0.5f ? half : x * x;
+  float s = a > 0.5f ? __builtin_sqrtf(half) : x, y = MULTIPLY_ADD(s, asin_rest(z), s);
+  float far = x > 0 ? 2 * y : 3.14159274f - MULTIPLY_ADD(2, y, 8.74227766e-8f);
+  return a > 0.5f ? far : 1.57079637f - (y + 4.37113883e-8f);
+}
+
 static inline float fast_logf(float x) {
   float scaled = x < 1.17549435e-38f ? x * 8388608.0f : x, lost = x < 1.17549435e-38f ? 23.0f : 0.0f;
   /* x = m * 2^n with m between sqrt(1/2) and sqrt(2). */
@@ -69,6 +94,29 @@ static inline float fast_logf(float x) {
   y = x == 0.0f ? -INFINITY : y;
   y = x == INFINITY ? x : y;
   return x >= 0.0f ? y : NAN;
+}
+
+/* The logarithm of the gamma function, in float64. From 8 on Stirling's series (M. Abramowitz and I. Stegun, "Handbook
+ * of mathematical functions", 6.1.41); below, that of x + 8 divided by x (x + 1) ... (x + 7); below zero the reflection
+ * 6.1.17, with the sine of pi times the distance to the nearest whole number. */
+static inline float fast_lgammaf(float value) {
+  double x = (double)value, z = x < 0 ? 1 - x : x, t = z < 8 ? z + 8 : z;
+  double shift = z * (z + 1) * (z + 2) * (z + 3) * ((z + 4) * (z + 5) * (z + 6) * (z + 7));
+  shift = z < 8 ? shift : 1;
+  double r = x - rint(x), y = r * r, sine = -2.2948428997269856e-08;
+  sine = sine * y + 7.9520540014755080e-07, sine = sine * y - 2.1915353447830204e-05;
+  sine = sine * y + 0.00046630280576761234, sine = sine * y - 0.0073704309457143483;
+  sine = sine * y + 0.082145886611128190, sine = sine * y - 0.59926452932079188;
+  sine = sine * y + 2.5501640398773451, sine = sine * y - 5.1677127800499690;
+  sine = (sine * y + 3.1415926535897932) * r;
+  double u = 1 / t, v = u * u, series = 1.0 / 156;
+  series = series * v - 691.0 / 360360, series = series * v + 1.0 / 1188, series = series * v - 1.0 / 1680;
+  series = series * v + 1.0 / 1260, series = series * v - 1.0 / 360, series = series * v + 1.0 / 12;
+  double stirling = (t - 0.5) * log(t) - t + 0.91893853320467274178 + series * u;
+  double other = log(x < 0 ? 3.14159265358979323846 * shift / fabs(sine) : shift);
+  double result = x < 0 ? other - stirling : stirling - other;
+  result = (x == 1) | (x == 2) ? 0 : result;
+  return fabs(x) == INFINITY ? INFINITY : (float)result;
 }
 
 #endif

@@ -8,6 +8,7 @@
 #include "fold.h"
 #include "draw.h"
 #include "product.h"
+#include "powers.h"
 
 const tide__isa TIDE_JOIN(tide__isa, TIDE_ISA_NAME) = {
     .name = TIDE_ISA_TEXT,
@@ -29,6 +30,7 @@ const tide__isa TIDE_JOIN(tide__isa, TIDE_ISA_NAME) = {
     FOLD_TABLE,
     DRAW_TABLE,
     PRODUCT_TABLE,
+    POWER_TABLE,
 };
 
 #if defined(__clang__) && defined(TIDE_TARGET)

@@ -5,6 +5,9 @@
 #if defined(TIDE_ISA_AVX512)
 #  include "wide.h"
 #endif
+#if defined(TIDE_ISA_AVX512) || defined(TIDE_ISA_AVX2)
+#  include "quotient.h"
+#endif
 
 #define LOOP_EMIT_0(...)
 #define LOOP_EMIT_1(...)     __VA_ARGS__
@@ -98,6 +101,29 @@
   LOOP_BOTH(name, const __m512 a = WIDE_LOAD(a_), b = WIDE_LOAD(b_); WIDE_STORE(out_, expr))
 #define LOOP_TERNARY_1(name, OUT, expr)                                                                                \
   LOOP_BOTH(name, const __m512 a = WIDE_LOAD(a_), b = WIDE_LOAD(b_), c = WIDE_LOAD(c_); WIDE_STORE(out_, expr))
+/* Quotients: a block at once by quotient.h, or if it has one that is not simple, by the expression. */
+#define LOOP_BINARY_2(name, OUT, expr)                                                                                 \
+  LOOP_HEAD(name) {                                                                                                    \
+    LOOP_PARAMS for (int64_t i = 0; i < TIDE_BLOCK * blocks; i += TIDE_BLOCK) {                                        \
+      OUT quick[TIDE_BLOCK];                                                                                           \
+      R hard = 0;                                                                                                      \
+      for (int j = 0; j < TIDE_BLOCK; j++) {                                                                           \
+        const T x = ((const T *)a_)[i + j], y = ((const T *)b_)[i + j], q = tide_trunc(x / y);                         \
+        quick[j] = LOOP_QUICK(name, S)(x, y, q);                                                                       \
+        hard |= (tide_abs(q) < LOOP_QUICK_MOST(S)) & (y - y == 0) ? 0 : 1;                                             \
+      }                                                                                                                \
+      if (hard)                                                                                                        \
+        for (int j = 0; j < TIDE_BLOCK; j++) {                                                                         \
+          const T a = ((const T *)a_)[i + j], b = ((const T *)b_)[i + j];                                              \
+          quick[j] = (OUT)(expr);                                                                                      \
+        }                                                                                                              \
+      memcpy((OUT *)out_ + i, quick, sizeof quick);                                                                    \
+    }                                                                                                                  \
+  }
+#define LOOP_QUICK(name, s)  LOOP_QUICK_(name, s)
+#define LOOP_QUICK_(name, s) quick_##name##_##s
+#define LOOP_QUICK_MOST(s)   LOOP_QUICK_MOST_(s)
+#define LOOP_QUICK_MOST_(s)  QUOTIENT_MOST_##s
 #define LOOP_BOTH(name, ...)                                                                                           \
   LOOP_HEAD(name) {                                                                                                    \
     const bool stream = false;                                                                                         \
@@ -108,11 +134,20 @@
     LOOP_PARAMS for (int64_t i = 0; i < TIDE_BLOCK * blocks; i += TIDE_BLOCK) { __VA_ARGS__; }                         \
   }
 
-/* 1 for the ops of this type that are computed in vectors of wide.h, 0 for the others, which have no such name. */
-#define LOOP_IS_WIDE(s, name)                     LOOP_IS_WIDE_(s, name)
-#define LOOP_IS_WIDE_(s, name)                    LOOP_SECOND_(LOOP_WIDE_##s##_##name, 0, 0)
-#define LOOP_SECOND_(...)                         LOOP_SECOND(__VA_ARGS__)
-#define LOOP_SECOND(a, b, ...)                    b
+/* 1 for the ops of this type that are computed in vectors of wide.h, 2 for those of quotient.h, 0 for the others, which
+ * have no such name. */
+#define LOOP_IS_WIDE(s, name)  LOOP_IS_WIDE_(s, name)
+#define LOOP_IS_WIDE_(s, name) LOOP_SECOND_(LOOP_WIDE_##s##_##name, 0, 0)
+#define LOOP_SECOND_(...)      LOOP_SECOND(__VA_ARGS__)
+#define LOOP_SECOND(a, b, ...) b
+#if defined(TIDE_ISA_AVX512) || defined(TIDE_ISA_AVX2)
+#  define LOOP_WIDE_f32_fmod         , 2
+#  define LOOP_WIDE_f32_remainder    , 2
+#  define LOOP_WIDE_f32_floor_divide , 2
+#  define LOOP_WIDE_f64_fmod         , 2
+#  define LOOP_WIDE_f64_remainder    , 2
+#  define LOOP_WIDE_f64_floor_divide , 2
+#endif
 #define LOOP_CHOOSE(wide, kind, name, OUT, expr)  LOOP_CHOOSE_(wide, kind, name, OUT, expr)
 #define LOOP_CHOOSE_(wide, kind, name, OUT, expr) LOOP_##kind##_##wide(name, OUT, expr)
 #if defined(TIDE_ISA_AVX512)
@@ -172,8 +207,8 @@
 #define sin(x)      LOOP_F32(x, sinf, wide_sin)
 #define cos(x)      LOOP_F32(x, cosf, wide_cos)
 #define tan(x)      tanf(x)
-#define asin(x)     asinf(x)
-#define acos(x)     acosf(x)
+#define asin(x)     fast_asinf(x)
+#define acos(x)     fast_acosf(x)
 #define atan(x)     atanf(x)
 #define sinh(x)     sinhf(x)
 #define cosh(x)     coshf(x)
@@ -246,6 +281,7 @@
 #define LOOP_SLOT_(has, name, s)    LOOP_SLOT__(has, name, s)
 #define LOOP_SLOT__(has, name, s)   LOOP_SLOT_##has(name, s)
 #define LOOP_SLOT_0(name, s)        NULL
+#define LOOP_SLOT_2(name, s)        NULL
 #define LOOP_SLOT_1(name, s)        loop_##name##_##s
 #define LOOP_ROW(name, rule)                                                                                           \
   [TIDE_OP_##name] = {LOOP_SLOT(I, rule, name, i32), LOOP_SLOT(I, rule, name, i64), LOOP_SLOT(F, rule, name, f32),     \

@@ -169,7 +169,7 @@ static inline double tide_conj_f64(double x) { return x; }
 #define tide_isclose(a, b, rtol, atol, equal_nan) TIDE_FLOAT_PICK(tide_isclose, a)(a, b, rtol, atol, equal_nan)
 #define tide_angle(x)                             TIDE_FLOAT_PICK(tide_angle, x)(x)
 #define tide_erfinv(x)                            TIDE_FLOAT_PICK(tide_erfinv, x)(x)
-#define tide_lgamma(x)                            TIDE_FLOAT_PICK(tide_lgamma, x)(x)
+#define tide_lgamma(x)                            _Generic((x), float : fast_lgammaf, double : tide_lgamma_f64)(x)
 #define tide_digamma(x)                           TIDE_FLOAT_PICK(tide_digamma, x)(x)
 
 #endif

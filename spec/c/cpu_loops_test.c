@@ -290,6 +290,10 @@ static void test_accuracy(const char *isa) {
     check_accuracy(&cases[i], isa, true);
     if (cases[i].op != TIDE_OP_erfinv) check_accuracy(&cases[i], isa, false);
   }
+  static const accuracy gammas[] = {{TIDE_OP_lgamma, 0, 4, lgammal},  {TIDE_OP_lgamma, 0.99, 1.01, lgammal},
+                                    {TIDE_OP_lgamma, 4, 40, lgammal}, {TIDE_OP_lgamma, 0, 1e37, lgammal},
+                                    {TIDE_OP_lgamma, -2, 0, lgammal}, {TIDE_OP_lgamma, -1e7, 0, lgammal}};
+  for (size_t i = 0; i < sizeof gammas / sizeof *gammas; i++) check_accuracy(&gammas[i], isa, true);
 }
 
 /* The functions of float32 with vectors of their own, against float64 at every `step`-th number there is: run with 1 as
@@ -379,6 +383,62 @@ static void test_powers(const char *isa) {
     CHECK(e <= 0.51, "%s: pow(%a, %a) is %a, expected %a", isa, (double)a[i], (double)b[i], (double)out[i], want);
   }
   free(a), free(b), free(out);
+}
+
+/* fmod, % and // of any two floats, of near multiples and of large quotients: the bits of the expressions. */
+#define QUOTIENT_CASES(test, T, U, bits, type)                                                                         \
+  static void test(const char *isa) {                                                                                  \
+    static const int ops[] = {TIDE_OP_fmod, TIDE_OP_remainder, TIDE_OP_floor_divide};                                  \
+    static _Alignas(64) T a[4096], b[4096], got[4096], want[4096];                                                     \
+    const char param[48] = {0};                                                                                        \
+    for (int round = 0; round < 300; round++) {                                                                        \
+      for (int i = 0; i < 4096; i++) {                                                                                 \
+        U raw = (U)next_random(), other = (U)next_random();                                                            \
+        memcpy(&a[i], &raw, sizeof raw), memcpy(&b[i], &other, sizeof other);                                          \
+        if (round % 4) b[i] = (T)(1 + below(1000)) / (T)(1 + below(100)) * (below(2) ? 1 : -1);                        \
+        if (round % 4 == 1) a[i] = (T)(below(1 << 20) - (1 << 19)) * b[i];                                             \
+        if (round % 4 == 2) a[i] = (T)(below(1 << 20) - (1 << 19)) / 64;                                               \
+        if (round % 4 == 3) a[i] = (T)(below(1 << bits) << (bits / 2)) * b[i];                                         \
+        if (round % 4 && below(3) == 0) a[i] = (T)nextafter((double)a[i], below(2) ? INFINITY : -INFINITY);            \
+        if (round % 40 == 3) a[i] = (T)odd_value(TIDE_FLOAT64).re, b[i] = (T)odd_value(TIDE_FLOAT64).re;               \
+      }                                                                                                                \
+      for (int k = 0; k < 3; k++) {                                                                                    \
+        tide__isa_get()->op[ops[k]][type](got, a, b, NULL, param, 4096 / TIDE_BLOCK);                                  \
+        reference[ops[k]][type](want, a, b, NULL, param, 4096 / TIDE_BLOCK);                                           \
+        for (int i = 0; i < 4096; i++) {                                                                               \
+          bool right = want[i] != want[i] ? got[i] != got[i] : !memcmp(&got[i], &want[i], sizeof(T));                  \
+          CHECK(right, "%s %s(%a, %a): got %a, expected %a", isa, tide_op_get((tide_op)ops[k])->name, (double)a[i],    \
+                (double)b[i], (double)got[i], (double)want[i]);                                                        \
+        }                                                                                                              \
+      }                                                                                                                \
+    }                                                                                                                  \
+  }
+QUOTIENT_CASES(test_quotients_f32, float, uint32_t, 12, TIDE_C_F32)
+QUOTIENT_CASES(test_quotients_f64, double, uint64_t, 30, TIDE_C_F64)
+
+/* Powers written as numbers are those of tensors, within an ulp. */
+static void test_number_powers(const char *isa) {
+  enum { N = 1000 };
+  static float f[N], y[N];
+  static double d[N], z[N];
+  static const double powers[] = {2, 3, 0.5, -1};
+  for (int i = 0; i < N; i++) f[i] = (float)(i % 5 ? plain_value : odd_value)(TIDE_FLOAT32).re, d[i] = (double)f[i];
+  for (int k = 0; k < 4; k++)
+    for (int wide = 0; wide < 2; wide++) {
+      tide_elementwise_args a = {.op = TIDE_OP_pow, .operands = 3, .flat = 1, .ndim = 1, .numel = N, .size = {N}};
+      a.compute = wide ? TIDE_FLOAT64 : TIDE_FLOAT32;
+      a.head.ptr[0] = wide ? (void *)z : (void *)y, a.head.ptr[1] = wide ? (void *)d : (void *)f;
+      a.dtype[0] = a.dtype[1] = a.dtype[2] = (uint8_t)a.compute;
+      a.is_number[2] = 1, a.number[2].re = powers[k];
+      for (int o = 0; o < 3; o++) a.stride[o][0] = 1;
+      CHECK(tide__cpu_elementwise(NULL, &a) == TIDE_OK, "pow");
+      for (int i = 0; i < N; i++) {
+        double want = pow(d[i], powers[k]), got = wide ? z[i] : (double)y[i];
+        if (!wide) want = (double)(float)want;
+        bool sign = isnan(want) || want != 0 || !signbit(want) == !signbit(got);
+        CHECK(sign && ulps(got, want, !wide) <= 1.5, "%s: %a^%g is %a, expected %a", isa, d[i], powers[k], got, want);
+      }
+    }
 }
 
 /* Loops that write around the caches write the same bits. */
@@ -548,6 +608,7 @@ int main(int argc, char **argv) {
     if (!tide__isa_set(isa_names[s])) continue;
     test_accuracy(isa_names[s]);
     test_streamed(isa_names[s]);
+    test_quotients_f32(isa_names[s]), test_quotients_f64(isa_names[s]), test_number_powers(isa_names[s]);
     if (!strcmp(isa_names[s], "avx512")) test_powers(isa_names[s]), test_spans(isa_names[s], step ? step : 1);
     test_elementwise(isa_names[s], 3);
     for (int to = 0; to < TIDE_DTYPE_COUNT; to++)

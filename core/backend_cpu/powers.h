@@ -1,0 +1,18 @@
+/* powers.h: template of the loops of powers that are written as numbers, where no op of op.def is the same: x^3,
+ * rounded once for float32, and x^0.5, which unlike the square root is inf at -inf and +0 at -0. */
+
+#define POWER(name, T, expr)                                                                                           \
+  static void power_##name(void *out_, const void *a_, const void *b_, const void *c_, const void *p_,                 \
+                           int64_t blocks) {                                                                           \
+    (void)b_, (void)c_, (void)p_;                                                                                      \
+    TIDE_IVDEP for (int64_t i = 0; i < TIDE_BLOCK * blocks; i++) {                                                     \
+      const T x = ((const T *)a_)[i];                                                                                  \
+      ((T *)out_)[i] = (T)(expr);                                                                                      \
+    }                                                                                                                  \
+  }
+POWER(cube_f32, float, (double)x *(double)x *(double)x)
+POWER(cube_f64, double, x *x *x)
+POWER(root_f32, float, x == -INFINITY ? INFINITY : sqrtf(x + 0.0f))
+POWER(root_f64, double, x == -INFINITY ? INFINITY : sqrt(x + 0.0))
+
+#define POWER_TABLE .cube = {power_cube_f32, power_cube_f64}, .root = {power_root_f32, power_root_f64}
