@@ -150,14 +150,15 @@ tide_status tide__allocator_fail(tide__allocator *a, int device, size_t bytes) {
   tide__history_add(TIDE_MEMORY_OOM, device, NULL, bytes, 0, NULL);
   observe(&o);
   last.oom = o, last.any = true;
-  char w[32], f[32], t[32], h[32], r[32], l[32], c[32], limit[80] = "", sites[TEXT];
+  char w[32], f[32], t[32], h[32], r[32], l[32], c[32], limit[80] = "", ratio[32] = "", sites[TEXT];
   if (o.limit) snprintf(limit, sizeof limit, "; this process may reserve %s (memory fraction)", bytes_text(c, o.limit));
+  if (o.reserved > o.allocated) snprintf(ratio, sizeof ratio, " (fragmentation %.2f)", o.fragmentation);
   sites_text(sites, sizeof sites, &o);
   return tide__fail_memory(device, bytes, o.free, o.total, o.allocated, o.reserved,
                            "memory: %s cannot give %s; %s of its %s are free; tensors hold %s and the cache %s more, "
-                           "whose largest free block is %s%s; %s%s. What helps: %s",
+                           "whose largest free block is %s%s%s; %s%s. What helps: %s",
                            tide__device_text(device), bytes_text(w, bytes), bytes_text(f, o.free),
                            bytes_text(t, o.total), bytes_text(h, o.allocated), bytes_text(r, o.reserved - o.allocated),
-                           bytes_text(l, o.largest_free), limit, what_failed(&o), sites,
+                           bytes_text(l, o.largest_free), ratio, limit, what_failed(&o), sites,
                            what_helps(&o, of_graphs, a->granule && a->set.expandable));
 }

@@ -225,6 +225,7 @@ static void between_blocks_of_others(bool interrupt) {
   tide__block_free(b), tide__block_free(c);
   CHECK(stats(0).inactive_split_bytes[ALL].current == split);
   CHECK(tide__block_alloc(&b, current(0), 30 * MiB) == TIDE_MEMORY && stats(0).num_ooms == 1);
+  CHECK(strstr(tide_error_get()->message, "largest free block is 11.00 MiB (fragmentation 0.67)"));
   for (int i = 0; i < 3; i++) tide__block_free(held[i]);
   CHECK(stats(0).active_bytes[ALL].current == 0 && stats(0).inactive_split[ALL].current == 0);
   OK(tide_memory_empty_cache(0));
