@@ -83,6 +83,7 @@ static tide_block *carve(tide__allocator *a, tide_block *b, const tide__request 
   b->oversize = b->size >= a->set.max_split;
   if (b->oversize) tide__stat_one(&st->oversize_allocations, 1);
   publish(a);
+  tide__idle_note(a, r->pool);
   b->note = r->note;
   tide__note_begin(&b->note, b->size);
   tide__history_add(TIDE_MEMORY_ALLOC, r->stream->device, b->ptr, b->size, r->stream->id, &b->note);
@@ -138,15 +139,16 @@ static void collect_excess(tide__leaving *out, tide__allocator *a, const tide__r
  * holes; while a stream is captured nothing can be waited for. */
 static tide_status find_more(tide__allocator *a, tide__request *r, tide_block **out) {
   if (a->source == SOURCE_UNREADY) TIDE_TRY(tide__allocator_ready(a, r->stream->device));
-  tide__leaving idle = {0}, holes = {0};
+  tide__leaving idle = {0}, holes = {0}, others = {0};
   pthread_mutex_lock(&a->lock);
   measure(a, r);
   if (!tide_thread_is_capturing()) {
     if (a->has_dead) tide__release_collect(&idle, a, true, SIZE_MAX);
     collect_excess(&idle, a, r);
-    if (grows(a, r)) tide__range_trim(&holes, a, r);
+    if (grows(a, r)) tide__range_trim(&holes, &others, a, r);
   }
   pthread_mutex_unlock(&a->lock);
+  tide__release_idle(a, &others);
   tide_status status = tide__release(a, &idle, NULL), second = tide__release(a, &holes, r->stream);
   if (status != TIDE_OK || second != TIDE_OK) return status != TIDE_OK ? status : second;
   pthread_mutex_lock(&a->lock);
@@ -320,6 +322,7 @@ static void settle(tide__allocator *a, tide_block *b) {
   tide__stat_down(st->active, pool, 1);
   tide__stat_down(st->active_bytes, pool, (int64_t)size);
   tide__stat_down(st->requested_bytes, pool, (int64_t)b->requested);
+  tide__idle_note(a, pool);
   if (tide__mempool_dead(b->segment->mempool)) a->has_dead = true;
 }
 
@@ -387,6 +390,7 @@ tide_status tide__allocator_shutdown(void) {
     a->stats = (tide_memory_stats){0};
     a->capped = a->cap_set = false, a->has_dead = false;
     a->ordered = 0;
+    memset(&a->idle, 0, sizeof a->idle);
     a->source = SOURCE_UNREADY;
     atomic_store_explicit(&a->reserved, 0, memory_order_relaxed);
     publish(a);

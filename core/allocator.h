@@ -4,6 +4,7 @@
 
 #include "graph.h"
 #include "history.h"
+#include "idle.h"
 #include "settings.h"
 #include "tide/memory.h"
 
@@ -101,6 +102,12 @@ typedef enum {
 
 enum { TIDE__RAW_BITS = 8 };
 
+/* A time during which at least `low` bytes of large memory were free. */
+typedef struct tide__idle_span {
+  int64_t since;
+  size_t low;
+} tide__idle_span;
+
 struct tide__allocator {
   pthread_mutex_t lock;
   int device;
@@ -120,6 +127,11 @@ struct tide__allocator {
   size_t granule, total; /* of ranges, 0: there are none; bytes of the device */
   tide_memory_stats stats;
   _Atomic size_t allocated, reserved; /* as in stats, to be read without the lock */
+  struct {
+    _Atomic int64_t used, look_at; /* when large memory was taken or let go last; when to look next */
+    tide__idle_span soon, late;
+    size_t rest; /* bytes that are to go, of which only a little went */
+  } idle;
 };
 
 /* One call for memory. */
@@ -259,15 +271,36 @@ void tide__allocator_cap(tide__allocator *a, double fraction, size_t total);
 
 /* Memory for the request from a segment that grows: a block in no tree. TIDE_SUPPORT: there are no addresses. */
 tide_status tide__range_grow(tide_block **out, tide__allocator *a, const tide_backend *backend, const tide__request *r);
-/* Takes free pieces of the request's own lane out if new memory would make the cache too large a part of all. */
-void tide__range_trim(tide__leaving *out, tide__allocator *a, const tide__request *r);
+/* Takes free pieces of the request's own lane out if new memory would make the cache too large a part of all, and where
+ * that is not enough, pieces of other lanes. */
+void tide__range_trim(tide__leaving *out, tide__leaving *others, tide__allocator *a, const tide__request *r);
 /* Takes the free pieces out, `most` bytes or a little more. */
 void tide__range_leave(tide__leaving *out, tide__allocator *a, tide__segment *s, size_t most);
 void tide__range_unmap(const tide_block *b, const tide_backend *backend, int device); /* without the lock */
 void tide__range_left(tide__allocator *a, tide_block *b);                             /* its pieces are unmapped */
 void tide__range_return(tide__allocator *a, tide_block *b);                           /* they are not */
 
+/* ---- allocator_idle.c ---- */
+
+/* Large memory is taken or let go; the lock is held. */
+static inline void tide__idle_note(tide__allocator *a, int pool) {
+  if (pool != TIDE_POOL_LARGE) return;
+  tide_memory_stats *st = &a->stats;
+  size_t free = (size_t)(st->reserved_bytes[pool].current - st->active_bytes[pool].current);
+  if (free < a->idle.soon.low) a->idle.soon.low = free;
+  if (free < a->idle.late.low) a->idle.late.low = free;
+  if (free < a->idle.rest) a->idle.rest = free;
+  atomic_store_explicit(&a->idle.used, tide__idle_now(), memory_order_relaxed);
+}
+/* Gives back what no queued work can use, and takes the rest back; waits for nothing. */
+void tide__release_idle(tide__allocator *a, tide__leaving *leaving);
+
 /* ---- allocator_release.c ---- */
+
+void tide__release_collect_large(tide__leaving *out, tide__allocator *a, size_t most); /* the lock is held */
+/* Of what has been collected: gives it back, though nobody has waited; takes it back. */
+void tide__release_now(tide__allocator *a, const tide__leaving *leaving);
+void tide__release_undo(tide__allocator *a, const tide__leaving *leaving);
 
 void tide__release_collect(tide__leaving *out, tide__allocator *a, bool dead_alone, size_t most); /* the lock is held */
 /* Waits for the stream, or for the device if it is NULL, and gives it all back. On failure it is all in the cache

@@ -7,7 +7,8 @@
  *
  * Memory need not stay in a hole that nothing fits. When new memory would bring the reserved bytes above the peak of
  * the active ones by more than a tenth, the free pieces of the same lane go back first: only its own stream can still
- * be at work there, so that is what is waited for. A program that has reached its peak never comes here.
+ * be at work there, so that is what is waited for; then those of other lanes whose streams have nothing queued. A
+ * program that has reached its peak never comes here.
  *
  * Invariants: pieces and gaps begin and end at granules; two gaps never touch; a piece lies in one free block, or in
  * several blocks of which at least one is used. */
@@ -221,7 +222,7 @@ void tide__range_leave(tide__leaving *out, tide__allocator *a, tide__segment *s,
 }
 
 /* The free blocks beside the gap that will be backed stay: they are part of the answer. */
-void tide__range_trim(tide__leaving *out, tide__allocator *a, const tide__request *r) {
+void tide__range_trim(tide__leaving *out, tide__leaving *others, tide__allocator *a, const tide__request *r) {
   place p = find_place(a, r);
   if (!p.gap || tide__lane_kept(r->lane, r->mempool)) return;
   const tide_memory_stats *st = &a->stats;
@@ -236,6 +237,9 @@ void tide__range_trim(tide__leaving *out, tide__allocator *a, const tide__reques
   for (tide__segment *s = a->segments; s; s = s->next)
     for (tide_block *b = of_lane(s, r) ? s->head : NULL; b && out->bytes < most; b = b->next)
       if (b->state == BLOCK_FREE && b != keep[0] && b != keep[1]) leave(out, a, b, most - out->bytes);
+  for (tide__segment *s = a->segments; s && out->bytes + others->bytes < most; s = s->next)
+    if (s->kind == SEGMENT_RANGE && !of_lane(s, r) && !tide__lane_kept(s->lane, s->mempool))
+      tide__range_leave(others, a, s, most - out->bytes - others->bytes);
 }
 
 void tide__range_unmap(const tide_block *b, const tide_backend *backend, int device) {

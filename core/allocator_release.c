@@ -11,11 +11,11 @@
 
 /* ---- what leaves ---- */
 
-void tide__release_collect(tide__leaving *out, tide__allocator *a, bool dead_alone, size_t most) {
-  if (most == SIZE_MAX) a->has_dead = false;
+static void collect(tide__leaving *out, tide__allocator *a, bool dead_alone, bool large_alone, size_t most) {
   for (tide__segment *s = a->segments, *next; s && out->bytes < most; s = next) {
     next = s->next;
     if (s->alone || tide__lane_kept(s->lane, s->mempool) || (dead_alone && !tide__mempool_dead(s->mempool))) continue;
+    if (large_alone && s->pool != TIDE_POOL_LARGE) continue;
     if (s->kind == SEGMENT_RANGE && s->size) {
       tide__range_leave(out, a, s, most - out->bytes);
       continue;
@@ -28,9 +28,18 @@ void tide__release_collect(tide__leaving *out, tide__allocator *a, bool dead_alo
   }
 }
 
+void tide__release_collect(tide__leaving *out, tide__allocator *a, bool dead_alone, size_t most) {
+  if (most == SIZE_MAX) a->has_dead = false;
+  collect(out, a, dead_alone, false, most);
+}
+
+void tide__release_collect_large(tide__leaving *out, tide__allocator *a, size_t most) {
+  collect(out, a, false, true, most);
+}
+
 /* ---- the three steps ---- */
 
-static void put_back(tide__allocator *a, const tide__leaving *leaving) {
+void tide__release_undo(tide__allocator *a, const tide__leaving *leaving) {
   pthread_mutex_lock(&a->lock);
   for (tide__segment *s = leaving->segments, *next; s; s = next) {
     next = s->next;
@@ -75,6 +84,14 @@ static void finish(tide__allocator *a, const tide__leaving *leaving, const tide_
   pthread_mutex_unlock(&a->lock);
 }
 
+void tide__release_now(tide__allocator *a, const tide__leaving *leaving) {
+  const tide_backend *backend = tide__backend_peek(a->device);
+  for (const tide__segment *s = leaving->segments; s; s = s->next) tide__segment_give(s, backend, a->device);
+  if (leaving->blocks && tide__sync_watched()) tide__observe_memory_settled();
+  for (const tide_block *b = leaving->blocks; b; b = b->left) tide__range_unmap(b, backend, a->device);
+  finish(a, leaving, backend);
+}
+
 tide_status tide__release(tide__allocator *a, const tide__leaving *leaving, tide_stream *stream) {
   const tide_backend *backend = tide__backend_peek(a->device);
   if (!backend || (!leaving->segments && !leaving->blocks)) return TIDE_OK;
@@ -82,13 +99,10 @@ tide_status tide__release(tide__allocator *a, const tide__leaving *leaving, tide
   if (!tide__device_lost(NULL, a->device))
     status = stream ? backend->stream_sync(stream->impl) : backend->device_sync(a->device);
   if (status != TIDE_OK && !tide__device_lost(NULL, a->device)) {
-    put_back(a, leaving); /* interrupted */
+    tide__release_undo(a, leaving); /* interrupted */
     return status;
   }
-  for (const tide__segment *s = leaving->segments; s; s = s->next) tide__segment_give(s, backend, a->device);
-  if (leaving->blocks && tide__sync_watched()) tide__observe_memory_settled();
-  for (const tide_block *b = leaving->blocks; b; b = b->left) tide__range_unmap(b, backend, a->device);
-  finish(a, leaving, backend);
+  tide__release_now(a, leaving);
   return status;
 }
 

@@ -50,6 +50,7 @@ static void raise_reserved(tide__allocator *a, int64_t cached) {
 
 tide_status tide_memory_get_stats(tide_memory_stats *out, int device) {
   int d;
+  tide__idle_trim_all();
   TIDE_TRY(index_check(&d, device, "memory_stats"));
   tide__allocator *a = tide__allocator_of(d);
   int64_t cached = (int64_t)driver_cache(a, d);
@@ -80,6 +81,7 @@ size_t tide_memory_reserved(int device) {
   int d = index_of(device);
   if (d < 0) return 0;
   tide__allocator *a = tide__allocator_of(d);
+  tide__allocator_trim(d, true);
   size_t cached = driver_cache(a, d);
   if (cached) {
     pthread_mutex_lock(&a->lock);

@@ -224,6 +224,7 @@ static void wait_for_devices(void) {
 
 /* From the tensors down to the library; each room frees what it has from the rooms below it. */
 static void end_accelerators(void) {
+  tide__idle_hold(true);
   tide__profile_shutdown();
   tide__peer_shutdown();
   tide__capture_shutdown();
@@ -251,6 +252,7 @@ static void end_runtime(void) {
   tide__backends_close(false);
   atomic_store_explicit(&hooks_now, &own, memory_order_release);
   runtime.config = (tide_config){0};
+  tide__idle_hold(false);
 }
 
 static void end_begin(void) {
@@ -295,6 +297,7 @@ tide_status tide_device_reset(int device) {
   end_accelerators();
   atomic_fetch_add(&tide__epochs[1], 2);
   tide__backends_close(true);
+  tide__idle_hold(false);
   end_done();
   return TIDE_OK;
 }

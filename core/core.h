@@ -204,6 +204,9 @@ uint64_t tide__stream_number(void);
 uint64_t tide__stream_handle(const tide_stream *stream);
 /* Is it the device's legacy stream? */
 bool tide__stream_legacy(const tide_stream *stream);
+/* Has this stream of the device nothing queued that we know of, or no stream of ours there, for 0? Waits for nothing;
+ * tide__capture_lock is held and nothing is captured. */
+bool tide__streams_idle(int device, uint64_t id);
 /* Ends the released streams whose work is done: their cached memory may serve any other. */
 void tide__stream_reap(void);
 void tide__stream_shutdown(void);
@@ -296,6 +299,7 @@ tide_status tide__pinned_get(tide__pinned **out, void **ptr, size_t bytes);
 void tide__pinned_put(tide__pinned *pinned);
 void tide__pinned_limit(size_t most); /* keeps no more than this */
 void tide__pinned_trim(void);         /* gives the cache back */
+void tide__pinned_idle(void);         /* likewise if it has not been used for two seconds, and no device is at work */
 void tide__pinned_shutdown(void);
 
 /* ---- idle.c: freed memory that nobody has asked for goes back ---- */
@@ -304,6 +308,11 @@ void tide__pinned_shutdown(void);
 void tide__idle_trim(void);
 /* All of it: where the program itself asks, or nothing else goes on. */
 void tide__idle_trim_all(void);
+/* Likewise by a thread of ours, but not while it is held. */
+void tide__idle_trim_aside(void);
+void tide__idle_hold(bool on);                   /* waits for such a thread */
+void tide__allocator_trim(int device, bool all); /* of one device; in allocator_idle.c */
+bool tide__allocators_idle_any(void);
 bool tide__idle_any(void); /* is anything kept, or may it soon be? */
 
 /* ---- storage.c ---- */

@@ -11,7 +11,33 @@
 
 _Atomic int64_t tide__idle_ahead;
 
-void tide__idle_trim(void) { tide__host_cache_trim(false); }
-void tide__idle_trim_all(void) { tide__host_cache_trim(true); }
+static void trim(bool all) {
+  tide__host_cache_trim(all);
+  for (int d = 0, n = tide__device_count_known(); d < n; d++) tide__allocator_trim(d, all);
+}
 
-bool tide__idle_any(void) { return tide_memory_cpu_allocated() >= (size_t)1 << 20 || tide__host_cache_any(); }
+void tide__idle_trim(void) { trim(false); }
+void tide__idle_trim_all(void) {
+  trim(true);
+  tide__pinned_idle();
+}
+
+/* So that the devices do not go while a worker is at it. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static bool held;
+
+void tide__idle_hold(bool on) {
+  pthread_mutex_lock(&lock);
+  held = on;
+  pthread_mutex_unlock(&lock);
+}
+
+void tide__idle_trim_aside(void) {
+  pthread_mutex_lock(&lock);
+  if (!held && tide__running()) tide__idle_trim_all();
+  pthread_mutex_unlock(&lock);
+}
+
+bool tide__idle_any(void) {
+  return tide_memory_cpu_allocated() >= (size_t)1 << 20 || tide__host_cache_any() || tide__allocators_idle_any();
+}

@@ -29,6 +29,7 @@ static tide__pinned *all, *kept[SIZES];
 static size_t kept_bytes, used_bytes, used_most, most; /* `most`: SIZE_MAX where the user has set none */
 static _Atomic uint32_t limit_epoch;                   /* in which `most` was read from the settings */
 static tide_host_memory_stats stats;
+static int64_t used_at; /* as idle.h counts: when a piece was handed out or came back */
 
 static int class_of(size_t bytes) {
   int c = bytes > 1 ? 64 - __builtin_clzll((unsigned long long)(bytes - 1)) : 0;
@@ -131,6 +132,7 @@ tide_status tide__pinned_get(tide__pinned **out, void **ptr, size_t bytes) {
   pthread_mutex_lock(&lock);
   tide__stat_one(&stats.active_requests, 1), tide__stat_one(&stats.active_bytes, (int64_t)p->size);
   used_bytes += p->size;
+  used_at = tide__idle_now();
   if (used_bytes > used_most) used_most = used_bytes;
   pthread_mutex_unlock(&lock);
   *out = p, *ptr = p->ptr;
@@ -148,6 +150,7 @@ void tide__pinned_put(tide__pinned *p) {
   pthread_mutex_lock(&lock);
   tide__stat_one(&stats.active_requests, -1), tide__stat_one(&stats.active_bytes, -(int64_t)p->size);
   used_bytes -= p->size;
+  used_at = tide__idle_now();
   bool keep = may_keep(p->size);
   int class = class_of(p->size);
   if (keep)
@@ -185,6 +188,19 @@ void tide__pinned_trim(void) {
   pthread_mutex_lock(&lock);
   used_most = used_bytes;
   pthread_mutex_unlock(&lock);
+}
+
+void tide__pinned_idle(void) {
+  pthread_mutex_lock(&lock);
+  bool idle = kept_bytes > 0 && tide__idle_now() - used_at >= TIDE__IDLE_MS;
+  pthread_mutex_unlock(&lock);
+  if (!idle) return;
+  tide__capture_lock(); /* unlocking pages may wait for a device, and break a capture */
+  idle = atomic_load_explicit(&tide__captures, memory_order_relaxed) == 0;
+  for (int d = 0, n = tide__device_count_known(); d < n && idle; d++)
+    idle = !tide__backend_peek(d) || tide__streams_idle(d, 0);
+  if (idle) tide__pinned_trim();
+  tide__capture_unlock();
 }
 
 void tide__pinned_limit(size_t bytes) {

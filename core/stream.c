@@ -292,6 +292,22 @@ void tide__stream_reap(void) {
   }
 }
 
+/* What has ended and is not reaped yet may be at work. Those of somebody else are in no list: they may be gone. */
+bool tide__streams_idle(int device, uint64_t id) {
+  const tide_backend *b = tide__backend_peek(device);
+  pthread_mutex_lock(&lock);
+  bool found = id == 0, idle_now = b && !tide__device_lost(NULL, device);
+  for (tide_stream *s = ended; s && idle_now; s = s->next)
+    if (s->device == device && (id == 0 || s->id == id)) idle_now = false;
+  for (tide_stream *s = alive; s && idle_now; s = s->next) {
+    if (s->device != device || (id != 0 && s->id != id)) continue;
+    found = true;
+    if (b->stream_query(&idle_now, s->impl) != TIDE_OK) idle_now = false;
+  }
+  pthread_mutex_unlock(&lock);
+  return found && idle_now;
+}
+
 /* With the lock held: those that are held on to are in no list. */
 static void forget_alive(void) {
   while (alive) {

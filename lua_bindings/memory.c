@@ -168,7 +168,13 @@ void ltide_open_memory(lua_State *L, ltide_state *S) {
       {"max_memory_allocated", lmax_memory_allocated,
        "tide.cuda.max_memory_allocated([dev]) -> bytes\nThe peak since the start or reset_peak_memory_stats."},
       {"memory_reserved", lmemory_reserved,
-       "tide.cuda.memory_reserved([dev]) -> bytes\nHeld from the driver: tensors and cache."},
+       "tide.cuda.memory_reserved([dev]) -> bytes\nHeld from the driver: tensors and cache. What nobody has asked for "
+       "in two "
+       "seconds goes back to the driver, and after a quarter of one what is more than 256 MiB and more than a quarter "
+       "of "
+       "what tensors hold: at calls that allocate, wait or ask about memory, where its stream has no work queued, and "
+       "by "
+       "an idle worker thread where CPU loops have started one. Nothing waits for it."},
       {"max_memory_reserved", lmax_memory_reserved, "tide.cuda.max_memory_reserved([dev]) -> bytes"},
       {"memory_cached", lmemory_cached, "tide.cuda.memory_cached([dev]) -> bytes\nOld name of memory_reserved."},
       {"max_memory_cached", lmax_memory_cached,

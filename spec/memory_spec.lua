@@ -488,3 +488,22 @@ describe("memory", function()
     cuda.set_per_process_memory_fraction(1, 1)
   end)
 end)
+
+describe("device memory that nobody asks for", function()
+  if not D.cuda then return end
+
+  it("goes back to the driver after two seconds", function()
+    local out, err, code = D.run({ "-e", [[
+      local function bytes(n) return tide.empty(n, { dtype = "uint8", device = "cuda" }) end
+      local list = {}
+      for i = 1, 7 do list[i] = bytes(100 << 20) end
+      tide.cuda.synchronize()
+      for i = 1, 7 do list[i]:free() end
+      assert(tide.cuda.memory_reserved() >= 700 << 20)
+      os.execute "sleep 2.2"
+      assert(tide.cuda.memory_reserved() < 32 << 20, tide.cuda.memory_reserved())
+      bytes(100 << 20):fill_(1)]] }, { env = { TIDE_SIM_DEVICES = D.simulated and "1" or nil } })
+    assert.are.equal("", err)
+    assert.are.equal(0, code, out)
+  end)
+end)

@@ -324,7 +324,32 @@ static void interruption(void) {
   tide_shutdown();
 }
 
+/* Small, middling and large blocks that come and go in no order, on one stream or two. */
+static void mixed_sizes(uint32_t seed, int streams) {
+  enum { LIVE = 200 };
+  start_dry(1, (size_t)16 << 30);
+  tide_stream *stream[2] = {current(0), NULL};
+  tide_block *b[LIVE] = {0};
+  char what[64];
+  OK(tide_stream_new(&stream[1], 0, 0));
+  dice_state = seed;
+  for (int i = 0; i < 6000; i++) {
+    int k = (int)dice(LIVE), kind = (int)dice(10);
+    size_t size = kind < 4 ? 1 + dice(1 << 20) : kind < 8 ? MiB + dice(10 << 20) : 10 * MiB + dice(80 << 20);
+    tide__block_free(b[k]);
+    b[k] = NULL;
+    if (dice(8)) OK(tide__block_alloc(&b[k], stream[dice((uint32_t)streams)], size));
+  }
+  snprintf(what, sizeof what, "mixed sizes %u on %d streams", seed, streams);
+  for (int k = 0; k < LIVE; k++) tide__block_free(b[k]);
+  check_ratio(what);
+  tide_stream_release(stream[1]);
+  tide_shutdown();
+  dice_state = 0;
+}
+
 int main(void) {
+  for (uint32_t seed = 1; seed <= 4; seed++) mixed_sizes(seed, 1), mixed_sizes(seed, 2);
   known_figures();
   holes();
   growing_sizes(false, MiB);
