@@ -263,6 +263,17 @@ bool tide__device_any_open(void) {
   return false;
 }
 
+static struct { /* lost_lock guards it */
+  tide_device_lost_fn fn;
+  void *user;
+} on_lost;
+
+void tide_device_on_lost(tide_device_lost_fn fn, void *user) {
+  pthread_mutex_lock(&lost_lock);
+  on_lost.fn = fn, on_lost.user = user;
+  pthread_mutex_unlock(&lost_lock);
+}
+
 /* May be called from any thread and, by a backend, inside any of its slots. The cause is written before the state says
  * that it can be read; a second fault finds the state taken and changes nothing. */
 void tide__device_set_lost(int device, const tide_error *cause, const tide__suspects *suspects) {
@@ -272,8 +283,17 @@ void tide__device_set_lost(int device, const tide_error *cause, const tide__susp
     keep_error(&acc.device[device].cause, acc.device[device].text, acc.device[device].name, cause);
     acc.device[device].suspects = *suspects;
     atomic_store_explicit(&acc.device[device].state, LOST, memory_order_release);
+    if (on_lost.fn) on_lost.fn(on_lost.user, device, &acc.device[device].cause);
   }
   pthread_mutex_unlock(&lost_lock);
+}
+
+/* The driver says with any answer that the device is lost, so its default stream is asked whether it is idle. */
+tide_status tide_device_health(int device) {
+  tide_error cause;
+  TIDE_TRY(tide__device_resolve(&device, device, "healthy"));
+  if (tide__device_lost(&cause, device)) return tide__fail_again(&cause);
+  return tide__backend_peek(device) ? tide__stream_health(device) : TIDE_OK;
 }
 
 bool tide__device_lost(tide_error *cause, int device) {

@@ -60,10 +60,16 @@ tide_status tide__fail(tide_status status, const char *format, ...) {
   return set(&(tide_error){.status = status, .device = TIDE_CPU}, text, "");
 }
 
+/* What every call says once a device is lost: nothing is formatted. The error may be the thread's own. */
 tide_status tide__fail_again(const tide_error *error) {
-  char text[LONG_SIZE];
-  snprintf(text, sizeof text, "%s", error->message);
-  return set(error, text, error->name ? error->name : "");
+  const char *message = error->message, *name = error->name ? error->name : "";
+  size_t length = strnlen(message, sizeof last.message - 1), name_length = strnlen(name, sizeof last.name - 1);
+  memmove(last.message, message, length);
+  memmove(last.name, name, name_length);
+  last.message[length] = 0, last.name[name_length] = 0;
+  last.error = *error;
+  last.error.message = last.message, last.error.name = last.name;
+  return last.error.status;
 }
 
 tide_status tide__fail_memory(int device, size_t requested, size_t free, size_t total, size_t allocated,

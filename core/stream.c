@@ -308,6 +308,18 @@ bool tide__streams_idle(int device, uint64_t id) {
   return found && idle_now;
 }
 
+tide_status tide__stream_health(int device) {
+  const tide_backend *b = tide__backend_peek(device);
+  tide_status status = TIDE_OK;
+  bool done;
+  tide__capture_lock(); /* the question would end a capture of that stream */
+  tide_stream *s = atomic_load_explicit(&defaults[device], memory_order_acquire);
+  if (b && s && atomic_load_explicit(&tide__captures, memory_order_relaxed) == 0)
+    status = b->stream_query(&done, s->impl);
+  tide__capture_unlock();
+  return status;
+}
+
 /* With the lock held: those that are held on to are in no list. */
 static void forget_alive(void) {
   while (alive) {

@@ -110,6 +110,7 @@ static inline void ltide_pace(lua_State *L, ltide_state *S, size_t bytes) {
 
 /* error.c. All of these raise and never return; the int is for `return`. */
 int ltide_raise(lua_State *L);                                            /* the thread's tide_error_get() */
+void ltide_push_raised(lua_State *L);                                     /* its object, without raising it */
 int ltide_error(lua_State *L, const char *kind, const char *format, ...); /* formats as lua_pushfstring */
 /* Makes the error object of the message at the top of the stack, in its place, for further fields and lua_error. */
 void ltide_push_error(lua_State *L, const char *kind);

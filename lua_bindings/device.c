@@ -6,6 +6,7 @@
 
 #include "args.h"
 #include "names.h"
+#include "tide/device.h"
 
 /* index is -1 for "the current one" (cuda without an index) and for the CPU. */
 typedef struct ltide_device {
@@ -119,9 +120,22 @@ static int ldevice(lua_State *L) {
   return 1;
 }
 
+static int device_healthy(lua_State *L) {
+  ltide_enter(L);
+  const ltide_device *d = ltide_check_object(L, 1, DEVICE_META);
+  tide_status status = tide_device_health(d->cpu ? TIDE_CPU : d->index < 0 ? TIDE_CURRENT : d->index);
+  if (status != TIDE_OK && status != TIDE_ACCELERATOR) return ltide_raise(L);
+  lua_pushboolean(L, status == TIDE_OK);
+  if (status == TIDE_OK) return 1;
+  ltide_push_raised(L);
+  return 2;
+}
+
 static int device_index(lua_State *L) {
   ltide_device *d = ltide_check_object(L, 1, DEVICE_META);
   const char *key = ltide_check_text(L, 2, "key");
+  lua_pushvalue(L, 2);
+  if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
   if (!strcmp(key, "type"))
     lua_pushstring(L, d->cpu ? "cpu" : "cuda");
   else if (!strcmp(key, "index") && !d->cpu && d->index >= 0)
@@ -129,7 +143,7 @@ static int device_index(lua_State *L) {
   else if (!strcmp(key, "index"))
     lua_pushnil(L);
   else
-    return ltide_no_field(L, "device", key, 0, "type index");
+    return ltide_no_field(L, "device", key, lua_upvalueindex(1), "type index");
   return 1;
 }
 
@@ -413,16 +427,25 @@ static int props_tostring(lua_State *L) {
 }
 
 static void open_metatables(lua_State *L, ltide_state *S) {
-  static const luaL_Reg device[] = {{"__index", device_index},
-                                    {"__newindex", ltide_read_only},
-                                    {"__tostring", device_tostring},
-                                    {"__eq", device_eq},
-                                    {0}};
+  static const ltide_reg methods[] = {
+      {"healthy", device_healthy,
+       "dev:healthy() -> true, or false and the error\nDoes the device still serve? After a sticky error it does not, "
+       "and "
+       "every call on it fails with that first error. One that is in use is asked, without a wait, so an error of "
+       "queued "
+       "work is noticed here too; one that was not used yet, and the CPU, are healthy. See tide.cuda.device_reset."},
+      {0}};
+  static const luaL_Reg device[] = {
+      {"__newindex", ltide_read_only}, {"__tostring", device_tostring}, {"__eq", device_eq}, {0}};
   static const luaL_Reg props[] = {
       {"__index", props_index}, {"__newindex", props_newindex}, {"__tostring", props_tostring}, {0}};
   ltide_newmetatable(L, DEVICE_META);
   S->device_meta = lua_topointer(L, -1);
   luaL_setfuncs(L, device, 0);
+  lua_createtable(L, 0, 1);
+  ltide_register(L, "device", methods);
+  lua_pushcclosure(L, device_index, 1);
+  lua_setfield(L, -2, "__index");
   ltide_newmetatable(L, "tide.properties");
   luaL_setfuncs(L, props, 0);
   lua_pop(L, 2);
@@ -434,7 +457,7 @@ void ltide_open_device(lua_State *L, ltide_state *S) {
       {"device", ldevice,
        "tide.device(type [, index]) or tide.device(index) -> device\n"
        "Names a device: 'cpu', 'cuda' (the current one at the moment of use), 'cuda:1'. Fields type and index (nil "
-       "when absent)."},
+       "when absent), method healthy()."},
       {"set_default_device", lset_default_device,
        "tide.set_default_device(device)\nWhere factories without a device option make their tensors; 'cpu' at the "
        "start."},

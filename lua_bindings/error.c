@@ -71,7 +71,7 @@ static void push_traceback(lua_State *L) {
 /* op is the part before the first colon. */
 void ltide_push_error(lua_State *L, const char *kind) {
   const char *message = lua_tostring(L, -1), *colon = strchr(message, ':');
-  lua_createtable(L, 0, 8);
+  lua_createtable(L, 0, 12);
   lua_pushstring(L, kind);
   lua_setfield(L, -2, "kind");
   if (colon) {
@@ -89,8 +89,8 @@ void ltide_push_error(lua_State *L, const char *kind) {
   lua_remove(L, -2);
 }
 
-/* Sets candidates = {{line = "a.lua:3", op = "add", stream = handle, count = 1}, ...} in the object at the top. */
-static void set_candidates(lua_State *L) {
+/* Pushes {{line = "a.lua:3", op = "add", stream = handle, count = 1}, ...}. */
+static void push_candidates(lua_State *L) {
   const tide_candidate *list;
   int n = tide_error_candidates(&list);
   lua_createtable(L, n, 0);
@@ -103,7 +103,6 @@ static void set_candidates(lua_State *L) {
     ltide_set_integer(L, "count", list[i].count);
     lua_rawseti(L, -2, i + 1);
   }
-  lua_setfield(L, -2, "candidates");
 }
 
 /* The name of the running C function as users know it, or NULL: the one it is registered under, whatever a local
@@ -155,10 +154,35 @@ static void push_message(lua_State *L, const tide_error *e) {
     lua_pushstring(L, e->message);
 }
 
-int ltide_raise(lua_State *L) {
+/* Once a device is lost every call says the same: pushes its message and the list of candidates, which are made once.
+ */
+static void push_lost(lua_State *L, const char *message) {
+  static const char key;
+  size_t length = 0;
+  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &key) == LUA_TTABLE) {
+    lua_rawgeti(L, -1, 1), lua_rawgeti(L, -2, 2);
+    lua_remove(L, -3);
+    const char *kept = lua_tolstring(L, -2, &length);
+    if (length == strlen(message) && !memcmp(kept, message, length)) return;
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+  lua_pushstring(L, message);
+  push_candidates(L);
+  lua_createtable(L, 2, 0);
+  lua_pushvalue(L, -3), lua_rawseti(L, -2, 1);
+  lua_pushvalue(L, -2), lua_rawseti(L, -2, 2);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &key);
+}
+
+void ltide_push_raised(lua_State *L) {
   tide_error e = *tide_error_get();
-  luaL_checkstack(L, 8, "tide: error");
-  push_message(L, &e);
+  bool lost = e.status == TIDE_ACCELERATOR && e.sticky;
+  luaL_checkstack(L, 12, "tide: error");
+  if (lost)
+    push_lost(L, e.message), lua_insert(L, -2);
+  else
+    push_message(L, &e);
   ltide_push_error(L, tide_status_kind(e.status));
   /* Out-of-memory of the host too; an error of several devices has none that is its own. */
   if (e.status == TIDE_MEMORY || e.status == TIDE_ACCELERATOR || e.device >= 0) {
@@ -180,8 +204,17 @@ int ltide_raise(lua_State *L) {
     lua_setfield(L, -2, "name");
     lua_pushboolean(L, e.sticky);
     lua_setfield(L, -2, "sticky");
-    set_candidates(L);
+    if (lost)
+      lua_pushvalue(L, -2);
+    else
+      push_candidates(L);
+    lua_setfield(L, -2, "candidates");
   }
+  if (lost) lua_remove(L, -2);
+}
+
+int ltide_raise(lua_State *L) {
+  ltide_push_raised(L);
   return lua_error(L);
 }
 

@@ -157,6 +157,54 @@ describe("after a sticky fault", function()
       assert(each < 1e-3, each)]]
   end)
 
+  it("says in healthy() that the device serves no more, and of others that they do", function()
+    after([[
+      local lost, other, cpu = tide.device "cuda:0", tide.device "cuda:1", tide.device "cpu"
+      local ok, e = lost:healthy()
+      assert(ok == false and e.kind == "AcceleratorError" and e.sticky and e.message == first.message)
+      assert(e.candidates[1].line == first.candidates[1].line and e.device == lost)
+      assert(tide.device("cuda"):healthy() == false)
+      assert(other:healthy() == true and cpu:healthy() == true and select("#", cpu:healthy()) == 1)
+      tide.ones(3, { device = "cuda:1" })
+      assert(other:healthy() == true)
+      assert(lost.type == "cuda" and lost.index == 0)
+      local refused, why = pcall(function() return lost.helthy end)
+      assert(not refused and why.message:find("healthy", 1, true), tostring(why))
+      local missing, text = pcall(tide.device("cuda:60").healthy, tide.device "cuda:60")
+      assert(not missing and text.kind == "DeviceError", tostring(text))
+      cuda.device_reset(0)
+      assert(lost:healthy() == true)]], {}, 2)
+  end)
+
+  it("is noticed by healthy() itself, which waits for nothing", function()
+    local out = D.simulate(1, [[
+      local tide = require "tide"
+      local d, x = tide.device "cuda:0", tide.ones(64, { device = "cuda" })
+      tide.cuda.synchronize()
+      assert(d:healthy())
+      tide.cuda._sleep(200000000)
+      local t = tide.Timer()
+      assert(d:healthy() and t:time().real < 0.1)
+      x:add_(1) -- the fault
+      local ok, e
+      repeat ok, e = d:healthy() until not ok
+      print(e.name, e.sticky)]], { TIDE_SIM_FAULT = "sticky:3" })
+    assert.are.equal("cudaErrorLaunchFailure\ttrue\n", out)
+  end)
+
+  it("is asked by healthy() without ending a capture", function()
+    local out = D.simulate(1, [[
+      local tide = require "tide"
+      local d, x, g = tide.device "cuda:0", tide.ones(4, { device = "cuda" }), tide.cuda.CUDAGraph()
+      tide.cuda.graph(g, function()
+        x:add_(1)
+        assert(d:healthy())
+      end)
+      g:replay()
+      print(x[1]:item())]])
+    assert.are.equal("2.0\n", out)
+  end)
+
   it("the CPU, other devices, collection, close and exit go on", function()
     local out = after([[
       assert((tide.ones(3) + 1)[1]:item() == 2)

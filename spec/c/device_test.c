@@ -7,9 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "tide/debug.h"
+#include "tide/device.h"
+#include "tide/sim.h"
 
 #include "check.h"
 #define SAYS(text) CHECK(strstr(tide_error_get()->message, text) != NULL)
@@ -227,7 +230,57 @@ static void wrapped_streams(void) {
   tide_shutdown();
 }
 
+static int lost_times, lost_device;
+static char lost_text[200];
+static void note_lost(void *user, int device, const tide_error *cause) {
+  CHECK(user == &lost_times && cause->sticky && cause->status == TIDE_ACCELERATOR);
+  lost_times++, lost_device = device;
+  snprintf(lost_text, sizeof lost_text, "%s", cause->message);
+}
+
+static double seconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* A lost device is told once, and every call on it fails at once with the first cause. */
+static void health(void) {
+  OK(tide_init(&(tide_config){.struct_size = sizeof(tide_config), .sim_devices = 2, .sim_memory = 64 << 20}));
+  tide_device_on_lost(note_lost, &lost_times);
+  tide_tensor *x, *y = NULL;
+  tide_options o = {TIDE_FLOAT32, 1, false};
+  int64_t n = 64;
+  OK(tide_device_health(1));
+  OK(tide_full(&x, &n, 1, tide_int(1), &o));
+  OK(tide_device_health(1));
+  CHECK(tide_device_health(2) == TIDE_DEVICE && tide_device_health(TIDE_CPU) == TIDE_OK);
+  OK(tide_sim_fault("sticky:1"));
+  OK(tide_fill(x, tide_int(2)));
+  while (tide_device_health(1) == TIDE_OK) usleep(100); /* notices it by itself */
+  CHECK(tide_error_get()->sticky && lost_times == 1 && lost_device == 1);
+  CHECK(!strncmp(lost_text, tide_error_get()->message, 100));
+  double best = 1;
+  for (int round = 0; round < 5; round++) {
+    double start = seconds();
+    for (int i = 0; i < 1000; i++) CHECK(tide_fill(x, tide_int(2)) == TIDE_ACCELERATOR);
+    for (int i = 0; i < 1000; i++) CHECK(tide_full(&y, &n, 1, tide_int(1), &o) == TIDE_ACCELERATOR);
+    double each = (seconds() - start) / 2000;
+    if (each < best) best = each;
+  }
+  printf("a call on a lost device fails after %.0f ns\n", best * 1e9);
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+  CHECK(best < 1e-6);
+#endif
+  CHECK(!strncmp(lost_text, tide_error_get()->message, 100) && lost_times == 1);
+  OK(tide_device_health(0));
+  tide_device_on_lost(NULL, NULL);
+  tide_tensor_release(x);
+  tide_shutdown();
+}
+
 int main(void) {
+  health();
   visibility();
   deferral();
   early_generators();

@@ -30,6 +30,17 @@ typedef struct tide_process {
 /* The processes that compute on the device: at most *count of them; *count becomes how many there are. */
 TIDE_API tide_status tide_device_processes(tide_process *list, int *count, int device);
 
+/* ---- Whether a device still serves ------------------------------------------------------------------------------ */
+
+/* OK, or the first error after which the device serves no more (tide_error_get tells it). One that is in use is asked,
+ * without a wait, so an error of queued work is noticed here too; one that was not used yet, and the CPU, are healthy. */
+TIDE_API tide_status tide_device_health(int device);
+/* Called once for each device that is lost, with the first cause, which lives as long as tide: on any thread, in the
+ * middle of the call that noticed it. It must not call tide: it notes the loss, or wakes a thread that acts on it. One
+ * function for the process; NULL: none. */
+typedef void (*tide_device_lost_fn)(void *user, int device, const tide_error *cause);
+TIDE_API void tide_device_on_lost(tide_device_lost_fn fn, void *user);
+
 /* ---- What the library was compiled for -------------------------------------------------------------------------- */
 
 /* "sm_90 compute_90": machine code and, for what comes later, intermediate code; "" without an accelerator. */
