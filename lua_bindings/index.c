@@ -290,7 +290,7 @@ static int lindex_put_(lua_State *L) {
   static const char *const keys[] = {"accumulate", NULL};
   ltide_state *S = ltide_enter(L);
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
-  if (!lua_istable(L, 2)) ltide_arg_error(L, 2, "key", "a table of integers, ranges and tensors");
+  if (!lua_istable(L, 2)) ltide_arg_error(L, 2, "index", "a table of integers, ranges and tensors");
   ltide_args a = ltide_split(L, 3);
   ltide_check_count(L, a, 3);
   ltide_check_keys(L, a.opts, keys);
@@ -459,7 +459,8 @@ void ltide_open_index(lua_State *L, ltide_state *S) {
        "elements all of "
        "whose indexes are equal."},
       {"index_put_", lindex_put_,
-       "x:index_put_({I, J, ...}, value [, {accumulate=false}]) -> x\nWrites value, which broadcasts, where the index "
+       "x:index_put_(index, value [, {accumulate=false}]) -> x\nindex: {I, J, ...}. Writes value, which broadcasts, "
+       "where the index "
        "tensors name elements one by one: as x[{I, J, ...}] = value, with masks, ranges and integers too. With "
        "accumulate it is added there, as often as a place is named. A bad index raises at once on the cpu, at the next "
        "synchronising call on a GPU."},

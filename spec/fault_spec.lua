@@ -188,7 +188,7 @@ describe("after a sticky fault", function()
       x:add_(1) -- the fault
       local ok, e
       repeat ok, e = d:healthy() until not ok
-      print(e.name, e.sticky)]], { TIDE_SIM_FAULT = "sticky:3" })
+      print(e.name, e.sticky)]], { TIDE_SIM_FAULT = "sticky:2" })
     assert.are.equal("cudaErrorLaunchFailure\ttrue\n", out)
   end)
 
