@@ -107,16 +107,16 @@ static uint32_t thread_of(tide_profile *p) {
   return mine.thread;
 }
 
-/* With the lock held: where the stream stands in the list. The last ones are looked at first. */
-static uint32_t stream_of(tide_profile *p, const tide_stream *stream) {
+/* With the lock held: where the stream stands in the list, or -1 without memory. The last ones are looked at first. */
+static int64_t stream_of(tide_profile *p, const tide_stream *stream) {
   for (size_t i = p->stream.n; i-- > 0;)
-    if (p->stream.at[i].id == stream->id) return (uint32_t)i;
+    if (p->stream.at[i].id == stream->id) return (int64_t)i;
   tide__profiled_stream *s = ADD(p, stream);
-  if (!s) return 0;
+  if (!s) return -1;
   const tide_backend *b = tide__backend_peek(stream->device);
   *s = (tide__profiled_stream){.id = stream->id, .device = stream->device, .is_default = stream->is_default};
   s->handle = b && stream->impl ? b->stream_handle(stream->impl) : 0;
-  return (uint32_t)(p->stream.n - 1);
+  return (int64_t)p->stream.n - 1;
 }
 
 /* ---- what the observer is told ---- */
@@ -133,11 +133,11 @@ static uint64_t bytes_of(const tide__operation *op) {
   return bytes[0] + bytes[1];
 }
 
-static void fill(tide_profile *p, tide__profiled *o, const tide__operation *op) {
+static void fill(tide_profile *p, tide__profiled *o, const tide__operation *op, int64_t stream) {
   o->site = op->site ? op->site : tide__site_now();
   o->what = (uint16_t)op->what, o->detail = (uint8_t)op->detail;
   o->device = op->stream->device;
-  o->thread = thread_of(p), o->stream = stream_of(p, op->stream);
+  o->thread = thread_of(p), o->stream = (uint32_t)stream;
   o->bytes = bytes_of(op);
   if (o->device >= 0) p->devices |= (uint64_t)1 << o->device;
 }
@@ -148,9 +148,10 @@ static tide_status before(const tide__operation *op) {
   uint64_t number = atomic_load_explicit(&tide__profile_on, memory_order_acquire);
   tide_profile *p = number ? tide__profile_lock(number) : NULL;
   if (!p) return TIDE_OK;
-  tide__profiled *o = ADD(p, op);
+  int64_t stream = stream_of(p, op->stream);
+  tide__profiled *o = stream < 0 ? NULL : ADD(p, op); /* one without its stream could not be drawn */
   if (o) {
-    fill(p, o, op);
+    fill(p, o, op, stream);
     mine.number = number, mine.op = p->op.n;
     o->start = o->end = tide__profile_since(p, tide__profile_clock());
   }

@@ -48,6 +48,7 @@ set_target_properties(nvtx_recorder PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTOR
 
 # ---- several Lua states in one process: each a host of the module ----
 file(GLOB state_tests CONFIGURE_DEPENDS spec/stress/*_test.c)
+list(FILTER state_tests EXCLUDE REGEX "/ramp_test")
 foreach(source IN LISTS state_tests)
   get_filename_component(name ${source} NAME_WE)
   add_executable(${name} ${source})
@@ -67,6 +68,17 @@ foreach(source IN LISTS state_tests)
   endif()
   tide_test(stress/${name} 600 ENV ${rounds} COMMAND $<TARGET_FILE:${name}> $<TARGET_FILE:tide_module>)
 endforeach()
+
+# ---- memory that fails, tide's and Lua's: a host that holds all of both, so that it can take the place of malloc ----
+add_executable(ramp_test spec/stress/ramp_test.c)
+if(TIDE_SANITIZE STREQUAL "thread")
+  target_sources(ramp_test PRIVATE scripts/cmake/tsan_longjmp.c)
+endif()
+target_include_directories(ramp_test SYSTEM PRIVATE ${TIDE_LUA_INCLUDE})
+target_link_libraries(ramp_test PRIVATE tide_flags tide_objects tide_binding_objects ${TIDE_LUA_ARCHIVE} m
+  -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup)
+set_target_properties(ramp_test PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/spec)
+tide_test(stress/ramp_test 900 COMMAND $<TARGET_FILE:ramp_test>)
 
 # ---- specs: one suite, once for each kind of device ----
 set(busted $<TARGET_FILE:tide_runner> ${checks}/busted.lua)
