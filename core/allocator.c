@@ -236,23 +236,29 @@ static tide_status retry(tide__allocator *a, tide__request *r, tide_block **out)
   tide_status status = *out ? TIDE_OK : grow(a, r, out);
   pthread_mutex_unlock(&a->lock);
   if (status == TIDE_MEMORY && r->source == SOURCE_CACHE && !tide_thread_is_capturing()) status = borrow(a, r, out);
-  return status == TIDE_MEMORY ? out_of_memory(a, r) : status;
+  return status;
 }
 
-static tide_status rungs(tide__allocator *a, tide__request *r, tide_block **out) {
-  int device = r->stream->device;
+/* What may be there by now, or is once the device has been waited for. */
+static tide_status lower_rungs(tide__allocator *a, tide__request *r, tide_block **out) {
   tide_status status = search(a, r, out);
   if (status != TIDE_MEMORY) return status;
-  tide__reclaim(device, r->bytes);
-  status = search(a, r, out);
-  if (status != TIDE_MEMORY) return status;
   if (!tide_thread_is_capturing()) { /* a wait would end the capture */
-    TIDE_TRY(wait_for_device(a, device));
+    TIDE_TRY(wait_for_device(a, r->stream->device));
     status = search(a, r, out);
     if (status != TIDE_MEMORY) return status;
     TIDE_TRY(tide__allocator_release_cached(a));
   }
   return retry(a, r, out);
+}
+
+static tide_status rungs(tide__allocator *a, tide__request *r, tide_block **out) {
+  tide_status status = search(a, r, out);
+  if (status != TIDE_MEMORY) return status;
+  tide__reclaim(r->stream->device, r->bytes);
+  status = lower_rungs(a, r, out);
+  if (status == TIDE_MEMORY && tide__reclaim_wait()) status = lower_rungs(a, r, out);
+  return status == TIDE_MEMORY ? out_of_memory(a, r) : status;
 }
 
 /* The hooks run finalisers, which may make another stream or pool current and let go of the request's. */

@@ -42,13 +42,20 @@ static struct {
 
 static struct {
   pthread_mutex_t lock;
-  pthread_cond_t idle;
+  pthread_cond_t idle, answered;
+  uint64_t answers;
   struct {
     tide_reclaim_fn fn;
     void *user;
     int running;
   } hook[HOOKS];
-} reclaim = {.lock = PTHREAD_MUTEX_INITIALIZER, .idle = PTHREAD_COND_INITIALIZER};
+} reclaim = {.lock = PTHREAD_MUTEX_INITIALIZER, .idle = PTHREAD_COND_INITIALIZER, .answered = PTHREAD_COND_INITIALIZER};
+
+/* How many threads the hooks of this one have asked, and the count of answers that says that all have. */
+static _Thread_local struct {
+  int threads;
+  uint64_t until;
+} asked;
 
 static _Thread_local bool reclaiming, ending_here;
 static _Thread_local size_t pace;
@@ -334,20 +341,46 @@ int tide__reclaim(int device, size_t bytes) {
   int dropped = 0;
   tide__aside aside = tide__aside_leave();
   pthread_mutex_lock(&reclaim.lock);
+  asked.threads = 0;
+  uint64_t answers = reclaim.answers;
   for (int i = 0; i < HOOKS; i++) {
     tide_reclaim_fn fn = reclaim.hook[i].fn;
     void *user = reclaim.hook[i].user;
     if (!fn) continue;
     reclaim.hook[i].running++;
     pthread_mutex_unlock(&reclaim.lock);
-    dropped |= fn(user, device, bytes);
+    int result = fn(user, device, bytes);
+    asked.threads += result < 0;
+    dropped |= result > 0;
     pthread_mutex_lock(&reclaim.lock);
     if (--reclaim.hook[i].running == 0) pthread_cond_broadcast(&reclaim.idle);
   }
   pthread_mutex_unlock(&reclaim.lock);
+  asked.until = answers + (uint64_t)asked.threads;
   tide__aside_return(aside);
   reclaiming = false;
   return dropped;
+}
+
+void tide_reclaim_answer(void) {
+  pthread_mutex_lock(&reclaim.lock);
+  reclaim.answers++;
+  pthread_cond_broadcast(&reclaim.answered);
+  pthread_mutex_unlock(&reclaim.lock);
+}
+
+bool tide__reclaim_wait(void) {
+  enum { BOUND = 200000000 }; /* nanoseconds */
+  if (!asked.threads || reclaiming) return false;
+  asked.threads = 0;
+  struct timespec end;
+  clock_gettime(CLOCK_REALTIME, &end);
+  end.tv_nsec += BOUND;
+  if (end.tv_nsec >= 1000000000) end.tv_sec++, end.tv_nsec -= 1000000000;
+  pthread_mutex_lock(&reclaim.lock);
+  while (reclaim.answers < asked.until && pthread_cond_timedwait(&reclaim.answered, &reclaim.lock, &end) == 0) {}
+  pthread_mutex_unlock(&reclaim.lock);
+  return true;
 }
 
 /* ---- what each thread sets, and small services ---- */

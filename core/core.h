@@ -68,6 +68,8 @@ extern const tide_backend tide__backend_cpu; /* backend_cpu/ */
 const tide_backend *tide__backend_sim_open(const tide_backend_host *host, int devices, size_t memory, uint64_t seed);
 /* Runs the reclaim hooks: nonzero if any says that something was dropped. */
 int tide__reclaim(int device, size_t bytes);
+/* Waits for the threads that those have asked, for a bounded time; false: for none. Once behind each tide__reclaim. */
+bool tide__reclaim_wait(void);
 void tide__pace_add(size_t bytes);
 /* For tests: the nth allocation from now, on the CPU or a device, fails with TIDE_MEMORY; 0 switches it off. */
 extern _Atomic int64_t tide__fault_left;

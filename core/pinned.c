@@ -120,6 +120,10 @@ static tide_status get(tide__pinned **out, size_t bytes) {
   tide__reclaim(TIDE_CPU, bytes);
   tide_memory_pump();
   tide__pinned_trim();
+  status = make(out, size);
+  if (status != TIDE_MEMORY || !tide__reclaim_wait()) return status;
+  tide_memory_pump();
+  tide__pinned_trim();
   return make(out, size);
 }
 

@@ -183,6 +183,11 @@ static tide_status cpu_fill(tide_storage *s, size_t bytes) {
     tide__host_cache_flush();
     p = cpu_take(hooks, bytes);
   }
+  if (!p && tide__reclaim_wait()) {
+    tide__deferred_drain();
+    tide__host_cache_flush();
+    p = cpu_take(hooks, bytes);
+  }
   if (!p) return cpu_fail(bytes);
   s->ptr = p;
   s->user = (void *)(uintptr_t)hooks;

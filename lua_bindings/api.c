@@ -18,8 +18,14 @@ static void push_tensor(lua_State *L, tide_tensor *tensor) {
   u->t = tensor;
 }
 
+static int gc_set(lua_State *L, int mode) {
+  if (mode < TIDE_LUA_GC_AUTO || mode > TIDE_LUA_GC_NEVER) return 0;
+  ltide_gc_set(L, mode);
+  return 1;
+}
+
 void ltide_open_api(lua_State *L, ltide_state *S) {
-  static const tide_lua_api api = {sizeof api, to_tensor, to_stream, push_tensor, ltide_push_stream};
+  static const tide_lua_api api = {sizeof api, to_tensor, to_stream, push_tensor, ltide_push_stream, gc_set};
   (void)S;
   lua_pushlightuserdata(L, (void *)&api);
   lua_setfield(L, LUA_REGISTRYINDEX, "tide.api");

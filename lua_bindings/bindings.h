@@ -34,7 +34,10 @@ typedef struct ltide_state {
   const void *scope_meta;
   int spare_scopes;             /* of scope.c, waiting to serve again */
   struct ltide_fork *forks;     /* open blocks of fork_rng, the newest first */
-  _Atomic int collect_wanted;   /* another thread ran out of memory */
+  _Atomic int collect_wanted;   /* by ltide_pace */
+  _Atomic uint64_t asked;       /* when another thread has run out of memory and waits for a collection; 0: none has */
+  _Atomic int gc;               /* tide_lua_gc: what the host lets operations collect */
+  bool told;                    /* that a stopped collector had to run */
   _Atomic(const void *) thread; /* the one that called last: where its ltide_last lies */
   struct ltide_state *next;     /* of running.c's list */
 } ltide_state;
@@ -103,6 +106,9 @@ void ltide_state_list(ltide_state *S);
 void ltide_state_unlist(ltide_state *S);
 int ltide_index_base(void); /* for tide_index_base_set: 1 while a function of ours runs that a script has called */
 void ltide_pace_slow(lua_State *L, ltide_state *S);
+/* Collects before work that dead objects would hinder, unless the collector is stopped. */
+void ltide_collect_ahead(lua_State *L);
+void ltide_gc_set(lua_State *L, int mode);
 /* Lets the collector follow the bytes that it cannot see. */
 static inline void ltide_pace(lua_State *L, ltide_state *S, size_t bytes) {
   if ((S->debt += bytes) >= S->limit) ltide_pace_slow(L, S);

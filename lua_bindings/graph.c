@@ -305,7 +305,7 @@ int ltide_cuda_graph(lua_State *L) {
   }
   if (tide_thread_is_capturing())
     return ltide_error(L, "StateError", "graph: this thread captures another graph, expected one at a time");
-  lua_gc(L, LUA_GCCOLLECT); /* what dead tensors hold cannot be given back during the capture */
+  ltide_collect_ahead(L); /* what dead tensors hold cannot be given back during the capture */
   ltide_enter_again(L);
   graph_block *b = ltide_block_new(L, "cuda.graph", fn, leave_graph, sizeof *b);
   ltide_try(L, enter_graph(b, g, &o, stream));
@@ -348,8 +348,9 @@ static const ltide_reg cuda_list[] = {
     {"graph", ltide_cuda_graph,
      "tide.cuda.graph(g [, {pool=, stream=, capture_error_mode='thread_local'}], fn, ...) -> results of fn\n"
      "local _ <close> = tide.cuda.graph(g, {...})\n"
-     "Captures the work of a block into g, on a stream of its own unless one is given. Collects garbage, waits for the "
-     "device and empties the caches first. Nothing inside is executed, but on streams (so on other devices) that have "
+     "Captures the work of a block into g, on a stream of its own unless one is given. Collects garbage "
+     "(unless the collector is stopped), waits for the device and empties the caches first. Nothing inside is "
+     "executed, but on streams (so on other devices) that have "
      "not "
      "joined by waiting for the captured one; what would need its values is a StateError that ends the capture. An "
      "error inside drops the capture, and so does closing the coroutine of an unfinished block."},

@@ -113,14 +113,18 @@ static int lmem_get_info(lua_State *L) {
 static int lempty_cache(lua_State *L) {
   static const char *const keys[] = {"collect", NULL};
   ltide_enter(L);
-  bool collect = true;
+  bool collect = false, ahead = true;
   if (!lua_isnoneornil(L, 1)) {
     if (!lua_istable(L, 1)) return ltide_arg_error(L, 1, "opts", "a table {collect = boolean}");
     ltide_check_keys(L, 1, keys);
-    collect = ltide_opt_boolean(L, 1, "collect", true);
+    ahead = ltide_opt_boolean(L, 1, "collect", true);
+    collect = ltide_opt_boolean(L, 1, "collect", false);
   }
   if (!tide_is_initialized()) return 0;
-  if (collect) lua_gc(L, LUA_GCCOLLECT);
+  if (collect)
+    lua_gc(L, LUA_GCCOLLECT);
+  else if (ahead)
+    ltide_collect_ahead(L);
   ltide_enter_again(L);
   ltide_try(L, tide_memory_empty_cache(TIDE_CURRENT));
   return 0;
@@ -183,7 +187,7 @@ void ltide_open_memory(lua_State *L, ltide_state *S) {
        "tide.cuda.mem_get_info([dev]) -> free, total\nBytes of the device, for all processes."},
       {"empty_cache", lempty_cache,
        "tide.cuda.empty_cache([{collect = true}])\nGives unused cached memory back to the driver. Collects garbage "
-       "first: dead tensors hold memory."},
+       "first: dead tensors hold memory. Where the collector is stopped it does so only if asked."},
       {"reset_peak_memory_stats", lreset_peak,
        "tide.cuda.reset_peak_memory_stats([dev])\nEvery peak starts again from the present value."},
       {"reset_accumulated_memory_stats", lreset_accumulated,

@@ -12,7 +12,8 @@
  * which takes at most a twentieth of the time. CPU memory is looked at every MiB, and a sixteenth more asks, because
  * garbage that lies there pushes what is alive out of the processor's caches; that collection begins with the next
  * call, when the variable that the result goes to has let go of what it held. An allocation that does not fit calls
- * reclaim(), which collects at once, whatever the user has set the collector to. */
+ * reclaim(), which collects at once, or asks the thread that runs the universe to do so at its next call. A collector
+ * that the script or the host has stopped stays stopped, but where memory has run out: that is said once. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -22,6 +23,7 @@
 #include "scope.h"
 #include "tide/debug.h"
 #include "tide/memory.h"
+#include "tide_lua.h"
 
 _Thread_local lua_State *ltide_last;
 _Thread_local ltide_state *ltide_last_state;
@@ -69,7 +71,20 @@ static size_t allowance_pinned(const ltide_state *S) { return S->pinned > LOOK /
 
 static int devices_in_use(void) { return tide_is_initialized() ? tide_device_count() : 0; }
 
+static uint64_t nanoseconds(void) { return (uint64_t)(1e9 * now()); }
+
+/* Does nobody mind a collection that nothing forces? */
+static bool may_pace(lua_State *L, ltide_state *S) {
+  return atomic_load_explicit(&S->gc, memory_order_relaxed) == TIDE_LUA_GC_AUTO && lua_gc(L, LUA_GCISRUNNING);
+}
+
+void ltide_collect_ahead(lua_State *L) {
+  if (may_pace(L, ltide_enter(L))) lua_gc(L, LUA_GCCOLLECT);
+  ltide_enter_again(L);
+}
+
 static int collect(lua_State *L, ltide_state *S) {
+  uint64_t asked = atomic_exchange(&S->asked, 0); /* whoever asks from now on may mean what this one no more finds */
   double start = worked();
   bool host = !ltide_last; /* has bound its own: finalisers bind theirs */
   tide_current *before = host ? tide_current_bind(NULL) : NULL;
@@ -85,8 +100,23 @@ static int collect(lua_State *L, ltide_state *S) {
   for (int d = -1; d < devices_in_use(); d++) S->alive[d + 1] = alive(d);
   S->pinned = alive_pinned();
   atomic_store(&S->collect_wanted, 0);
+  if (result == -1) /* a finaliser is running: later */
+    atomic_store(&S->asked, asked);
+  else if (asked)
+    tide_reclaim_answer();
   return result != -1;
 }
+
+static int collect_at_last(lua_State *L, ltide_state *S) {
+  if (atomic_load(&S->gc) == TIDE_LUA_GC_NEVER) return 0;
+  if (!S->told && !lua_gc(L, LUA_GCISRUNNING)) {
+    S->told = true;
+    lua_warning(L, "memory: out of memory while the collector is stopped: its garbage is collected all the same", 0);
+  }
+  return collect(L, S);
+}
+
+void ltide_gc_set(lua_State *L, int mode) { atomic_store(&ltide_enter(L)->gc, mode); }
 
 /* Garbage in CPU memory may also be as much as is written in the time that a collection takes. Where there is as much
  * of it as asks for a collection on a device, a fifth of the time may go there. */
@@ -96,7 +126,7 @@ static void pace_host(lua_State *L, ltide_state *S) {
   if (more < (double)S->alive[0] / 16) more = (double)S->alive[0] / 16;
   if (grown < more) return;
   int pause = grown > (double)allowance(S, -1) ? 4 : 20;
-  if (now() - S->last_end <= pause * S->last_cost || !lua_gc(L, LUA_GCISRUNNING)) return;
+  if (now() - S->last_end <= pause * S->last_cost || !may_pace(L, S)) return;
   atomic_store(&S->collect_wanted, 1);
   ltide_last_epoch--; /* the next call looks */
 }
@@ -110,18 +140,21 @@ void ltide_pace_slow(lua_State *L, ltide_state *S) {
   S->looked = 0;
   bool wanted = atomic_load(&S->collect_wanted) || alive_pinned() > S->pinned + allowance_pinned(S);
   for (int d = -1; !wanted && d < devices_in_use(); d++) wanted = alive(d) > S->alive[d + 1] + allowance(S, d);
-  if (wanted && now() - S->last_end > 20 * S->last_cost) collect(L, S);
+  if (wanted && now() - S->last_end > 20 * S->last_cost && may_pace(L, S)) collect(L, S);
 }
 
-/* Called by an allocation that does not fit. A universe that runs on another thread is asked to collect at its next
- * call. */
+/* Called by an allocation that does not fit. A universe that may be running is asked to collect at its next call, and
+ * waited for unless it is this thread's or has been asked long ago and has not called since. */
 static int reclaim(void *user, int device, size_t bytes) {
   ltide_state *S = user;
   (void)device, (void)bytes;
-  if (ltide_last_state == S && atomic_load(&S->thread) == &ltide_last) return collect(S->running, S);
-  atomic_store(&S->collect_wanted, 1);
-  atomic_fetch_add(&ltide_epoch, 1);
-  return 0;
+  bool here = atomic_load(&S->thread) == &ltide_last;
+  if (ltide_last_state == S && here) return collect_at_last(S->running, S);
+  if (atomic_load(&S->gc) == TIDE_LUA_GC_NEVER) return 0;
+  uint64_t at = nanoseconds(), since = 0;
+  bool first = atomic_compare_exchange_strong(&S->asked, &since, at);
+  if (first) atomic_fetch_add(&ltide_epoch, 1);
+  return !here && (first || at - since < 100000000) ? -1 : 0;
 }
 
 /* {==== Coroutines */
@@ -321,7 +354,10 @@ ltide_state *ltide_enter_slow(lua_State *L) {
   }
   bind(S, r);
   ltide_last = L, ltide_last_state = S, ltide_last_epoch = atomic_load(&ltide_epoch);
-  if (atomic_load(&S->collect_wanted)) collect(L, S);
+  if (atomic_load(&S->asked))
+    collect_at_last(L, S);
+  else if (atomic_load(&S->collect_wanted) && may_pace(L, S))
+    collect(L, S);
   return S;
 }
 
@@ -342,6 +378,7 @@ static int state_gc(lua_State *L) {
   free_records(L);
   ltide_strays_free(S);
   tide_reclaim_remove(reclaim, S);
+  if (atomic_load(&S->asked)) tide_reclaim_answer(); /* all is collected */
   tide_current_bind(NULL);
   tide_current_on_bind(NULL);
   atomic_fetch_add(&ltide_epoch, 1);

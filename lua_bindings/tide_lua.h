@@ -20,6 +20,7 @@ typedef struct tide_lua_api {
   /* Pushes a handle that holds a reference of its own. May raise a memory error of Lua: call in protected mode. */
   void (*push_tensor)(lua_State *L, tide_tensor *tensor);
   void (*push_stream)(lua_State *L, tide_stream *stream);
+  int (*gc_set)(lua_State *L, int mode); /* see tide_lua_gc_set */
 } tide_lua_api;
 
 /* NULL before the state has required tide. */
@@ -28,6 +29,19 @@ static inline const tide_lua_api *tide_lua_get(lua_State *L) {
   const tide_lua_api *api = (const tide_lua_api *)lua_touserdata(L, -1);
   lua_pop(L, 1);
   return api;
+}
+
+/* When operations may collect the state's garbage, which may take long in a frame. */
+typedef enum tide_lua_gc {
+  TIDE_LUA_GC_AUTO, /* as memory that Lua does not see grows, unless Lua's collector is stopped: then as LAST (default)
+                     */
+  TIDE_LUA_GC_LAST, /* only before an allocation, of any state, fails */
+  TIDE_LUA_GC_NEVER /* the host collects by lua_gc or frees tensors itself, else allocations fail over garbage */
+} tide_lua_gc;
+/* On the thread that runs the state. 1; 0 before the state has required tide and for an unknown mode. */
+static inline int tide_lua_gc_set(lua_State *L, tide_lua_gc mode) {
+  const tide_lua_api *api = tide_lua_get(L);
+  return api && api->struct_size >= sizeof *api ? api->gc_set(L, (int)mode) : 0;
 }
 
 #ifdef __cplusplus

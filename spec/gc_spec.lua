@@ -117,4 +117,29 @@ describe("the collector", function()
       D.eq({ 2 }, co(D.tensor { 1. }))
     end
   end)
+
+  it("stays stopped where it was stopped, until memory has run out", function()
+    local out, err = D.simulate(1, [[
+      local tide = require "tide"
+      local fired, dev = 0, { device = "cuda" }
+      local function canary() setmetatable({}, { __gc = function() fired = fired + 1 end }) end
+      local function garbage(n) for _ = 1, n do tide.empty(1 << 26, dev) end end -- 256 MiB each
+      canary()
+      collectgarbage "stop"
+      garbage(20)
+      for _ = 1, 300 do tide.empty(1 << 18) end -- and on the CPU
+      local g, x = tide.cuda.CUDAGraph(), tide.ones(1, dev)
+      tide.cuda.graph(g, function() x:add_(1) end)
+      tide.cuda.empty_cache()
+      local before = fired
+      garbage(30)
+      local after = fired
+      garbage(60)
+      canary()
+      tide.cuda.empty_cache { collect = true }
+      io.write(before, " ", after, " ", fired)]], { TIDE_SIM_DRY = "1", TIDE_SIM_MEMORY = tostring(8 << 30) })
+    assert.are.equal("0 1 2", out)
+    local _, said = err:gsub("collector is stopped", "")
+    assert.are.equal(1, said, err)
+  end)
 end)

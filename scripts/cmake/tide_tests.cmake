@@ -55,7 +55,7 @@ foreach(source IN LISTS state_tests)
   if(TIDE_SANITIZE STREQUAL "thread")
     target_sources(${name} PRIVATE scripts/cmake/tsan_longjmp.c)
   endif()
-  target_include_directories(${name} PRIVATE core/include)
+  target_include_directories(${name} PRIVATE core/include lua_bindings)
   target_include_directories(${name} SYSTEM PRIVATE ${TIDE_LUA_INCLUDE})
   target_link_libraries(${name} PRIVATE tide_flags
     -Wl,--whole-archive ${TIDE_LUA_ARCHIVE} -Wl,--no-whole-archive Threads::Threads ${CMAKE_DL_LIBS} m)

@@ -7,6 +7,8 @@
 #include <lua.h>
 #include <lualib.h>
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +18,7 @@
 #include "tide/graph.h"
 #include "tide/memory.h"
 #include "tide/tide.h"
+#include "tide_lua.h"
 
 /* The host knows of tide what the module has brought. */
 #define TIDE(name) ((__typeof__(&name))function(#name))
@@ -161,6 +164,55 @@ static void test_memory(void) {
   lua_close(L);
 }
 
+/* The state on the other thread makes garbage, then goes on calling until it is told to end. */
+static atomic_int made, ends;
+
+static int has_made(lua_State *L) {
+  (void)L;
+  atomic_store(&made, 1);
+  return 0;
+}
+
+static int is_over(lua_State *L) {
+  lua_pushboolean(L, atomic_load(&ends));
+  return 1;
+}
+
+static void *make_garbage(void *L) {
+  run(L, "collectgarbage 'stop'\n"
+         "for i = 1, 3 do tide.empty(14 << 20, { device = 'cuda', dtype = tide.uint8 }) end\n"
+         "has_made()\n"
+         "while not is_over() do\n"
+         "  for i = 1, 100000 do end\n"
+         "  cuda.current_device()\n"
+         "end");
+  return NULL;
+}
+
+static bool fits(int64_t n) {
+  tide_tensor *x = NULL;
+  tide_options options = {TIDE_UINT8, 0, false};
+  bool does = TIDE(tide_empty)(&x, &n, 1, &options) == TIDE_OK;
+  TIDE(tide_tensor_release)(x);
+  return does;
+}
+
+static void test_answer(tide_lua_gc mode, bool expected, const char *what) {
+  pthread_t thread;
+  lua_State *L = open_state();
+  lua_register(L, "has_made", has_made);
+  lua_register(L, "is_over", is_over);
+  check(tide_lua_gc_set(L, mode) == 1, "the collector's mode was refused");
+  check(tide_lua_gc_set(L, (tide_lua_gc)77) == 0, "an unknown mode was taken");
+  atomic_store(&made, 0), atomic_store(&ends, 0);
+  if (pthread_create(&thread, NULL, make_garbage, L)) exit(2);
+  while (!atomic_load(&made)) sched_yield();
+  check(fits(40 << 20) == expected, what);
+  atomic_store(&ends, 1);
+  pthread_join(thread, NULL);
+  lua_close(L);
+}
+
 static void *end(void *L) {
   lua_close(L);
   return NULL;
@@ -241,6 +293,7 @@ int main(int argc, char **argv) {
   if (argc != 2) return 2;
   module = argv[1];
   setenv("TIDE_SIM_DEVICES", "2", 1);
+  setenv("TIDE_SIM_MEMORY", "67108864", 1);
   lua_State *L = open_state();
   check(TIDE(tide_init)(NULL) == TIDE_OK, "no tide");
   test_base(L);
@@ -248,6 +301,9 @@ int main(int argc, char **argv) {
   test_resumed(L);
   test_moved(L);
   test_memory();
+  test_answer(TIDE_LUA_GC_AUTO, true, "no memory, but the garbage of another thread's state");
+  test_answer(TIDE_LUA_GC_LAST, true, "no memory, but the garbage of another thread's state that collects late");
+  test_answer(TIDE_LUA_GC_NEVER, false, "garbage was collected that the host keeps");
   test_closed();
   test_owner(L);
   lua_close(L);

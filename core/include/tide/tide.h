@@ -99,9 +99,11 @@ TIDE_API tide_status tide_init(const tide_config *config);
 TIDE_API void tide_shutdown(void);
 TIDE_API const char *tide_version(void);
 
-/* Called when an allocation does not fit, so that the host may drop garbage: returns nonzero if something may have been
- * dropped. Runs on the allocating thread, which holds no lock. */
+/* Called when an allocation does not fit, so that the host may drop garbage: returns 1 if something may have been
+ * dropped, 0 if not, and -1 if another thread was asked to do so, which then calls tide_reclaim_answer: before the
+ * allocation fails that is waited for, at most 0.2 s. Runs on the allocating thread, which holds no lock. */
 typedef int (*tide_reclaim_fn)(void *user, int device, size_t bytes);
+TIDE_API void tide_reclaim_answer(void);
 TIDE_API tide_status tide_reclaim_add(tide_reclaim_fn fn, void *user);
 TIDE_API void tide_reclaim_remove(tide_reclaim_fn fn, void *user);
 /* Asked now and then by every wait: nonzero ends the wait with TIDE_INTERRUPTED. One for each thread. */
