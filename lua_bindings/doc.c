@@ -2,6 +2,7 @@
  *
  * The doc strings are C literals in the registration lists. Nothing is built when the module opens: a list is noted by
  * address, and help() searches the noted lists. Functions that are made in a loop are noted one by one. */
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,15 +17,25 @@ typedef struct doc_note {
 static doc_note notes[2048];
 static atomic_int note_count;
 
-/* Several universes may open at once, and each notes the same: a note that is there already is not made again. */
-static void note(const char *path, const ltide_reg *list, const char *name, const char *doc) {
-  int n = atomic_load(&note_count);
+static bool is_noted(int n, const char *path, const ltide_reg *list, const char *name) {
   for (int i = 0; list && i < n; i++)
-    if (notes[i].list == list && !strcmp(notes[i].path ? notes[i].path : "", path)) return;
+    if (notes[i].list == list && !strcmp(notes[i].path ? notes[i].path : "", path)) return true;
   for (int i = 0; !list && i < n; i++)
-    if (!notes[i].list && notes[i].name == name && notes[i].path == path) return;
-  int at = atomic_fetch_add(&note_count, 1);
-  if (at < (int)(sizeof notes / sizeof *notes)) notes[at] = (doc_note){path, list, name, doc};
+    if (!notes[i].list && notes[i].name == name && notes[i].path == path) return true;
+  return false;
+}
+
+/* Several universes may open at once, and each notes the same: a note that is there already is not made again. Who
+ * reads takes no lock: what the count covers is written before it and never changed. */
+static void note(const char *path, const ltide_reg *list, const char *name, const char *doc) {
+  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+  pthread_mutex_lock(&lock);
+  int n = atomic_load(&note_count);
+  if (n < (int)(sizeof notes / sizeof *notes) && !is_noted(n, path, list, name)) {
+    notes[n] = (doc_note){path, list, name, doc};
+    atomic_store(&note_count, n + 1);
+  }
+  pthread_mutex_unlock(&lock);
 }
 
 void ltide_register(lua_State *L, const char *path, const ltide_reg *list) {

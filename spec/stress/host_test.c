@@ -62,6 +62,23 @@ static void check(int holds, const char *what) {
   failed |= !holds;
 }
 
+/* The first ones of the process, all at once. */
+static void *open_and_close(void *unused) {
+  (void)unused;
+  lua_State *L = open_state();
+  run(L, "assert(tide.help 'matmul':find('x:matmul', 1, true))");
+  lua_close(L);
+  return NULL;
+}
+
+static void test_openings(void) {
+  enum { THREADS = 6 };
+  pthread_t threads[THREADS];
+  for (int i = 0; i < THREADS; i++)
+    if (pthread_create(&threads[i], NULL, open_and_close, NULL)) exit(2);
+  for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+}
+
 static int host_work(lua_State *L) {
   (void)L;
   TIDE(tide_current_bind)(NULL);
@@ -294,6 +311,7 @@ int main(int argc, char **argv) {
   module = argv[1];
   setenv("TIDE_SIM_DEVICES", "2", 1);
   setenv("TIDE_SIM_MEMORY", "67108864", 1);
+  test_openings();
   lua_State *L = open_state();
   check(TIDE(tide_init)(NULL) == TIDE_OK, "no tide");
   test_base(L);
