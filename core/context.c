@@ -242,6 +242,7 @@ static void end_accelerators(void) {
   tide__graph_shutdown();
   tide__ipc_shutdown();
   tide__park_shutdown();
+  tide__landing_shutdown();
   tide__fft_shutdown();
   tide__storage_shutdown();
   tide__allocator_shutdown();

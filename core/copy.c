@@ -4,7 +4,8 @@
  * to pack first or unpack last. The cast is done where it makes the journey shorter: before it if the destination's
  * elements are smaller, else after it.
  *
- *   host to device    on the device's current stream. Pageable memory: the call returns when the source may be changed.
+ *   host to device    on the device's current stream. Pageable memory: the call returns when the source may be changed,
+ *                     and other streams wait for what is still queued (landing.c), unless non_blocking.
  *                     Pinned memory: likewise, unless non_blocking.
  *   device to host    as above: returns when the values are there, unless non_blocking and straight into pinned memory.
  *   device to device  on the source device's current stream, between two waits: it begins after what the destination's
@@ -166,13 +167,25 @@ bool tide__copy_travels(const tide_tensor *dst, const tide_tensor *src) {
   return true;
 }
 
-static tide_status copy_across(tide_tensor *dst, const tide_tensor *src, bool non_blocking) {
+static tide_status route(tide_tensor *dst, const tide_tensor *src, bool non_blocking) {
   if (tide__copy_travels(dst, src)) return transfer(dst, src, non_blocking);
   tide_tensor *packed;
   TIDE_TRY(tide__as_contiguous(&packed, src, wire_dtype(dst, src)));
   tide_status status = land(dst, packed, non_blocking);
   tide_tensor_release(packed);
   return status;
+}
+
+/* A blocking copy to a device counts as done for every stream, though its last step may still be queued. */
+static tide_status copy_across(tide_tensor *dst, const tide_tensor *src, bool non_blocking) {
+  TIDE_TRY(route(dst, src, non_blocking));
+  int device = dst->storage->device;
+  if (non_blocking || device < 0 || src->storage->device >= 0) return TIDE_OK;
+  if (src->storage->pinned && tide__copy_travels(dst, src)) return TIDE_OK; /* it has been waited for */
+  tide_stream *stream;
+  TIDE_TRY(tide__stream_current(&stream, device));
+  tide__landing_note(dst->storage, stream);
+  return TIDE_OK;
 }
 
 /* A copy between the host and a device makes the host wait, unless it may be asynchronous and what travels is

@@ -306,6 +306,20 @@ void tide__pinned_trim(void);         /* gives the cache back */
 void tide__pinned_idle(void);         /* likewise if it has not been used for two seconds, and no device is at work */
 void tide__pinned_shutdown(void);
 
+/* ---- landing.c: copies that have returned before the bytes are on the device ---- */
+
+typedef struct tide__landing tide__landing;
+extern _Atomic uint32_t tide__streams_made; /* in this epoch */
+/* The stream has queued a copy to the storage, and the host goes on as if it were done. */
+void tide__landing_note(tide_storage *s, tide_stream *stream);
+/* Before the stream uses a storage whose `landing` is set. */
+void tide__landing_before(tide_storage *s, tide_stream *stream);
+void tide__landing_before_all(tide_stream *stream); /* any storage at all */
+void tide__landing_settle(tide_storage *s);         /* before somebody uses it by its address */
+void tide__landing_end(tide_storage *s);            /* it goes */
+void tide__landing_many(void);                      /* a second stream was made */
+void tide__landing_shutdown(void);
+
 /* ---- idle.c: freed memory that nobody has asked for goes back ---- */
 
 /* A little of it, if it is time to look; never waits. */
@@ -340,6 +354,8 @@ struct tide_storage {
   tide__park park;
   _Atomic uint64_t readers;  /* devices, as bits, whose streams have read it since its own device used it: peer.c */
   tide__arrival *arrival;    /* sync.c; NULL unless a debug mode is on */
+  tide__landing *landing;    /* landing.c; NULL: all copies to it are known to be there */
+  uint32_t landed;           /* the number of the last one */
   struct tide_storage *next; /* free list */
 };
 tide_status tide__storage_new(tide_storage **out, size_t nbytes, int device, bool pinned);

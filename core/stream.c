@@ -139,6 +139,11 @@ static tide_status make(tide_stream **out, const tide_backend *b, int device, in
   return status;
 }
 
+/* The copies that have gone on are to be told from what is queued behind them. */
+static void count_made(void) {
+  if (atomic_fetch_add_explicit(&tide__streams_made, 1, memory_order_relaxed) == 1) tide__landing_many();
+}
+
 tide_status tide_stream_new(tide_stream **out, int device, int priority) {
   const tide_backend *b;
   TIDE_TRY(tide__device_resolve_accelerator(&device, device, "stream_new"));
@@ -147,6 +152,7 @@ tide_status tide_stream_new(tide_stream **out, int device, int priority) {
   pthread_mutex_lock(&lock);
   tide_status status = make(out, b, device, priority);
   pthread_mutex_unlock(&lock);
+  if (status == TIDE_OK) count_made();
   return status;
 }
 
@@ -215,6 +221,7 @@ tide_status tide_stream_wrap(tide_stream **out, int device, uint64_t handle) {
   }
   s->identity = b->stream_identity ? b->stream_identity(s->impl) : 0;
   *out = share_wrapped(s, b);
+  count_made();
   return TIDE_OK;
 }
 
@@ -233,6 +240,7 @@ tide_status tide_stream_default(tide_stream **out, int device) {
     }
     pthread_mutex_unlock(&lock);
     if (status != TIDE_OK) return status;
+    count_made();
   }
   *out = s;
   return TIDE_OK;
