@@ -238,4 +238,18 @@ describe("reductions", function()
       D.eq({ n, n, n }, (y:argmax(1)))
     end
   end)
+
+  it("norms of few numbers each, in any layout", function()
+    for _, dtype in ipairs { "float32", "float64" } do
+      local x = tide.arange(0, 2100, { device = D.dev, dtype = dtype }):view(100, 3, 7)
+      for dim = 1, 3 do
+        local want = x:square():sum(dim):sqrt()
+        assert.is_true(x:norm(2, dim):allclose(want), dtype .. " over dim " .. dim)
+        assert.is_true(x:transpose(1, 3):norm(2, dim):allclose(x:transpose(1, 3):square():sum(dim):sqrt()))
+      end
+      assert.is_true(x:norm(2, 2, { keepdim = true }):allclose(x:norm(2, 2):unsqueeze(2)))
+      local tiny = tide.full({ 40, 3 }, 1e30, { device = D.dev, dtype = dtype })
+      assert.is_true(tiny:norm(2, 2):allclose(tide.full({ 40 }, math.sqrt(3) * 1e30, { device = D.dev, dtype = dtype })))
+    end
+  end)
 end)

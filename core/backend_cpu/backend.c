@@ -7,9 +7,9 @@
 
 #include "backend_cpu/cxx.h"
 #include "cpu.h"
-#include "gemm.h"
+#include "room.h"
 
-static void close_backend(void) { tide__gemm_close(); }
+static void close_backend(void) { tide__room_close(); }
 
 static tide_status device_count(int *out) {
   *out = 1;

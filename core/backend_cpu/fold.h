@@ -260,11 +260,33 @@ static void fold_welford(double *restrict mean, double *restrict square_dev, con
   }
 }
 
+/* Many norms of few numbers, which are `apart`: the sums of squares in float64, one after another. The counts that
+ * vectors of space and colours have are loops without a loop inside, which become vector code. */
+#define FOLD_SQUARES(n)                                                                                                \
+  for (int64_t r = 0; r < rows; r++, x += pitch) {                                                                     \
+    double sum = 0;                                                                                                    \
+    for (int64_t i = 0; i < (n); i++) sum += (double)x[i * apart] * (double)x[i * apart];                              \
+    out[r] = sqrt(sum);                                                                                                \
+  }
+#define FOLD_NORMS(s, T)                                                                                               \
+  static void fold_norm_each_##s(double *restrict out, const void *x_, int64_t pitch, int64_t apart, int64_t rows,     \
+                                 int64_t n) {                                                                          \
+    const T *restrict x = x_;                                                                                          \
+    switch (n) {                                                                                                       \
+    case 2: FOLD_SQUARES(2) break;                                                                                     \
+    case 3: FOLD_SQUARES(3) break;                                                                                     \
+    case 4: FOLD_SQUARES(4) break;                                                                                     \
+    default: FOLD_SQUARES(n) break;                                                                                    \
+    }                                                                                                                  \
+  }
+FOLD_NORMS(f32, float)
+FOLD_NORMS(f64, double)
+
 #define FOLD_TABLE                                                                                                     \
-  .sum_rows_f32 = fold_sum_rows_f32, .sum_each_f32 = fold_sum_each_f32, .sum_f32 = fold_sum_f32,                       \
-  .sum_f64 = fold_sum_f64, .sum_i64 = fold_sum_i64, .count_u8 = fold_count_u8, .prod_f64 = fold_prod_f64,              \
-  .prod_i64 = fold_prod_i64, .max_f32 = fold_max_f32, .max_f64 = fold_max_f64, .max_i32 = fold_max_i32,                \
-  .max_i64 = fold_max_i64, .min_f32 = fold_min_f32, .min_f64 = fold_min_f64, .min_i32 = fold_min_i32,                  \
-  .min_i64 = fold_min_i64, .square_dev_f64 = fold_square_dev_f64,                                                      \
+  .norm_each = {fold_norm_each_f32, fold_norm_each_f64}, .sum_rows_f32 = fold_sum_rows_f32,                            \
+  .sum_each_f32 = fold_sum_each_f32, .sum_f32 = fold_sum_f32, .sum_f64 = fold_sum_f64, .sum_i64 = fold_sum_i64,        \
+  .count_u8 = fold_count_u8, .prod_f64 = fold_prod_f64, .prod_i64 = fold_prod_i64, .max_f32 = fold_max_f32,            \
+  .max_f64 = fold_max_f64, .max_i32 = fold_max_i32, .max_i64 = fold_max_i64, .min_f32 = fold_min_f32,                  \
+  .min_f64 = fold_min_f64, .min_i32 = fold_min_i32, .min_i64 = fold_min_i64, .square_dev_f64 = fold_square_dev_f64,    \
   .argmax = {fold_argmax_i32, fold_argmax_i64, fold_argmax_f32, fold_argmax_f64},                                      \
   .argmin = {fold_argmin_i32, fold_argmin_i64, fold_argmin_f32, fold_argmin_f64}, .welford = fold_welford

@@ -25,12 +25,6 @@ typedef struct tide__panels {
 void tide__gemm_pack(const tide__panels *p, char *out, const char *base, int64_t first, int64_t count, int64_t from,
                      int64_t k);
 
-/* Memory for panels, kept from product to product, because pages that are new to the process cost more than what is
- * computed in them. NULL if there is none. */
-void *tide__gemm_take(size_t bytes);
-void tide__gemm_put(void *memory);
-void tide__gemm_close(void);
-
 /* Any dtype but the 16-bit floats, any strides. */
 tide_status tide__gemm_own(const tide_gemm_args *a);
 /* float32 and float64 with one row or one column. */

@@ -11,6 +11,7 @@
  *
  * Invariant: the order of the sums depends on the sizes alone. */
 #include "gemm.h"
+#include "room.h"
 
 enum { PART_K = 11 * TIDE_GEMM_SLICE, PART_BYTES = 16 << 20, ROWS_BYTES = 256 << 10, GROUP = 8, EACH = 4 };
 /* Bytes of a tile, at most; work that one thread does alone, and in one matrix of many. */
@@ -253,14 +254,14 @@ static void run_batch(void *arg, int64_t begin, int64_t end) {
   most = least(most, ceil_div(w.n, w.columns.width));
   w.room_bytes = ceil_div(task_rows(&w) * w.rows.width * w.slice * w.item, 128) * 128;
   int64_t part_bytes = ceil_div(panel * most, 128) * 128;
-  char *memory = tide__gemm_take((size_t)(part_bytes + w.threads * w.room_bytes));
+  char *memory = tide__room_take((size_t)(part_bytes + w.threads * w.room_bytes));
   if (!memory) {
     atomic_store_explicit(&all->failed, true, memory_order_relaxed);
     return;
   }
   w.b = memory, w.rooms = memory + part_bytes;
   for (w.matrix = begin; w.matrix < end; w.matrix++) run_matrix(&w, deep, most);
-  tide__gemm_put(memory);
+  tide__room_put(memory);
 }
 
 /* How the operands are packed. */

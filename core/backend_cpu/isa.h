@@ -48,6 +48,8 @@ typedef struct tide__isa {
   void (*sum_f32)(double out[2], const float *x, int64_t n);
   /* The sums of short rows that lie pitch numbers apart. */
   void (*sum_each_f32)(double *out, const float *x, int64_t pitch, int64_t rows, int64_t n);
+  /* The 2-norms of n numbers each, which are `apart`, of float32 and float64. */
+  void (*norm_each[2])(double *out, const void *x, int64_t pitch, int64_t apart, int64_t rows, int64_t n);
   void (*sum_f64)(double out[2], const double *x, int64_t n);
   int64_t (*sum_i64)(const int64_t *x, int64_t n);
   int64_t (*count_u8)(const uint8_t *x, int64_t n); /* of bytes that are 0 or 1 */

@@ -223,6 +223,23 @@ static void run_short_rows(void *arg, int64_t begin, int64_t end) {
   }
 }
 
+/* Items are chunks of results, each of which is the 2-norm of few numbers. */
+static void run_short_norms(void *arg, int64_t begin, int64_t end) {
+  const work *w = arg;
+  const tide_reduce_args *a = w->a;
+  double norms[TIDE_COLUMNS];
+  char raw[TIDE_COLUMNS * 16];
+  tide__chunk c;
+  int64_t pitch = w->keep.stride[1][w->keep.ndim - 1], item = tide__item(a->dtype[1]);
+  for (int64_t i = begin; i < end; i++) {
+    tide__grid_chunk(&c, &w->keep, i);
+    for (int64_t r = 0; r < c.rows; r++)
+      w->fold.isa->norm_each[item == 8](norms + r * c.cols, (const char *)a->head.ptr[1] + c.offset[1][r] * item, pitch,
+                                        a->red_stride[0], c.cols, a->inner);
+    store_sums(w, raw, norms, &c);
+  }
+}
+
 /* Items are chunks of results, each of which sums a small block: its rows are parts of longer rows, of which those of
  * neighbouring results follow each other. So the long rows are added first, then their pieces are summed. */
 static void run_short_blocks(void *arg, int64_t begin, int64_t end) {
@@ -475,6 +492,11 @@ static bool has_short_rows(const work *w) {
   const tide_reduce_args *a = w->a;
   return w->direct && a->nred == 1 && a->inner >= NARROW / 2 && a->inner <= TIDE_PIECE && a->outer >= ROW_RESULTS;
 }
+static bool has_short_norms(const work *w) {
+  const tide_reduce_args *a = w->a;
+  bool real = a->dtype[1] == TIDE_FLOAT32 || a->dtype[1] == TIDE_FLOAT64;
+  return a->op == TIDE_NORM && a->param == 2 && real && a->nred == 1 && a->inner < SHORT_ROW && a->outer >= SHORT_ROW;
+}
 static bool has_short_blocks(const work *w) {
   const tide_reduce_args *a = w->a;
   if (!w->direct || a->nred != 2 || a->red_size[1] > NARROW || a->red_size[0] > ROW_RESULTS) return false;
@@ -501,6 +523,7 @@ tide_status tide__cpu_reduce(tide_stream *stream, const tide_reduce_args *a) {
   bool as_is = a->dtype[1] == w.fold.dtype && w.fold.map == TIDE_MAP_NONE && a->red_stride[a->nred - 1] == 1;
   w.direct = as_is && w.fold.kind == TIDE_FOLD_SUM && w.fold.dtype == TIDE_FLOAT32;
   if (has_short_rows(&w)) return reduce_short(&w, ROW_RESULTS, run_short_rows);
+  if (has_short_norms(&w)) return reduce_short(&w, TIDE_COLUMNS, run_short_norms);
   if (has_short_blocks(&w)) return reduce_short(&w, TIDE_COLUMNS / a->red_size[1], run_short_blocks);
   w.by_columns = by_columns(a, &w.fold);
   if (w.by_columns) return reduce_columns(&w);

@@ -1,12 +1,14 @@
-/* gemm_room.c: memory for the panels of matrix products.
+/* room.c: memory that kernels need while they run.
  *
- * A few blocks are kept, one of them large, the others of at most KEPT_SMALL bytes: a product of a thread takes what it
- * finds and puts it back. Whatever does not fit there goes to the system.
+ * A few blocks are kept, one of them large, the others of at most KEPT_SMALL bytes: a call takes what it finds and puts
+ * it back. Whatever does not fit there goes to the system.
  *
  * Invariant: a block is in a place, or one caller has it. */
+#include <stdatomic.h>
+#include <stdint.h>
 #include <stdlib.h>
 
-#include "gemm.h"
+#include "room.h"
 
 enum { PLACES = 16, KEPT_SMALL = 1 << 20, KEPT_LARGE = 32 << 20, AHEAD = 128 };
 
@@ -16,12 +18,11 @@ typedef struct block {
 
 static _Atomic(block *) places[PLACES]; /* the first is for large ones */
 
-/* Makes blocks unkept while nobody has the CPU open. */
-void tide__gemm_close(void) {
+void tide__room_close(void) {
   for (int i = 0; i < PLACES; i++) free(atomic_exchange(&places[i], NULL));
 }
 
-void *tide__gemm_take(size_t bytes) {
+void *tide__room_take(size_t bytes) {
   if (bytes > SIZE_MAX - 2 * AHEAD) return NULL;
   for (int i = bytes > KEPT_SMALL ? 0 : 1; i < (bytes > KEPT_SMALL ? 1 : PLACES); i++) {
     if (!atomic_load_explicit(&places[i], memory_order_relaxed)) continue;
@@ -35,7 +36,7 @@ void *tide__gemm_take(size_t bytes) {
   return (char *)b + AHEAD;
 }
 
-void tide__gemm_put(void *memory) {
+void tide__room_put(void *memory) {
   if (!memory) return;
   block *b = (block *)(void *)((char *)memory - AHEAD), *none = NULL;
   int i = b->bytes > KEPT_SMALL ? 0 : 1, end = b->bytes > KEPT_SMALL ? b->bytes <= KEPT_LARGE : PLACES;
