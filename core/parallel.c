@@ -7,12 +7,18 @@
  * closes it when the chunks are gone and waits only for those who had entered, never for one that still has to wake up.
  * A loop of a thread with a limit admits the first so many workers; the others are not even woken.
  *
+ * Whether denormal numbers are flushed is a setting of each thread's processor state; a loop's workers take that of the
+ * thread whose loop it is, so that who takes a chunk makes no difference.
+ *
  * A loop inside a loop, and a loop of a second thread while the pool is busy, run on the calling thread. After a fork
  * the child has no workers and starts its own.
  *
  * Invariant: `job` changes only while the gate is closed and empty. */
 #include "core.h"
 
+#if defined(__x86_64__)
+#  include <xmmintrin.h>
+#endif
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>
@@ -41,6 +47,7 @@ static struct {
     tide_task_fn fn;
     void *arg;
     int64_t n, chunk;
+    bool flush;
   } job;
   _Atomic int64_t next;
 } pool = {.owner = PTHREAD_MUTEX_INITIALIZER, .lock = PTHREAD_MUTEX_INITIALIZER};
@@ -83,6 +90,52 @@ int tide_get_num_threads(void) {
 }
 
 void tide_set_thread_limit(int most) { limit = most < 0 ? 0 : most; }
+
+/* ---- denormal numbers ---- */
+
+/* The bits of the control word that make results and operands that are denormal zero. */
+#if defined(__x86_64__)
+#  define FLUSH_BITS 0x8040u
+static bool can_flush(void) { return true; }
+static bool flushes(void) { return (_mm_getcsr() & FLUSH_BITS) == FLUSH_BITS; }
+static void flush(bool on) { _mm_setcsr(on ? _mm_getcsr() | FLUSH_BITS : _mm_getcsr() & ~FLUSH_BITS); }
+#elif defined(__aarch64__)
+#  define FLUSH_BITS ((uint64_t)1 << 24)
+static uint64_t control(void) {
+  uint64_t word;
+  __asm__ volatile("mrs %0, fpcr" : "=r"(word));
+  return word;
+}
+static bool can_flush(void) { return true; }
+static bool flushes(void) { return control() & FLUSH_BITS; }
+static void flush(bool on) {
+  uint64_t word = on ? control() | FLUSH_BITS : control() & ~FLUSH_BITS;
+  __asm__ volatile("msr fpcr, %0" : : "r"(word));
+}
+#else
+static bool can_flush(void) { return false; }
+static bool flushes(void) { return false; }
+static void flush(bool on) { (void)on; }
+#endif
+
+bool tide_set_flush_denormal(bool on) {
+  flush(on);
+  return can_flush();
+}
+
+/* A loop of a thread that flushes, on threads of the host. */
+typedef struct flushed {
+  tide_task_fn fn;
+  void *arg;
+} flushed;
+
+static void run_flushed(void *arg, int64_t begin, int64_t end) {
+  const flushed *f = arg;
+  bool before = flushes();
+  flush(true);
+  f->fn(f->arg, begin, end);
+  flush(before);
+}
 
 /* ---- the workers ---- */
 
@@ -155,6 +208,7 @@ static void *worker(void *number) {
   int64_t idle_since = now_ns();
   while (!atomic_load_explicit(&pool.quit, memory_order_acquire)) {
     if (enter(i, &seen)) {
+      if (flushes() != pool.job.flush) flush(pool.job.flush);
       work();
       atomic_fetch_sub_explicit(&pool.gate, 1, memory_order_acq_rel);
       idle_since = now_ns();
@@ -247,7 +301,7 @@ static void run_on_pool(int threads, int all, int64_t n, int64_t grain, tide_tas
   start_workers(all - 1);
   int64_t pieces = (n + grain - 1) / grain, most = (int64_t)threads * CHUNKS_EACH;
   if (pieces > most) pieces = most;
-  pool.job.fn = fn, pool.job.arg = arg, pool.job.n = n;
+  pool.job.fn = fn, pool.job.arg = arg, pool.job.n = n, pool.job.flush = flushes();
   /* Chunks are whole grains, so that what a grain's author assumes about boundaries holds. */
   pool.job.chunk = ((n + pieces - 1) / pieces + grain - 1) / grain * grain;
   atomic_store_explicit(&pool.next, 0, memory_order_relaxed);
@@ -267,7 +321,11 @@ void tide__parallel_for(int64_t n, int64_t grain, tide_task_fn fn, void *arg) {
   }
   const tide_config *config = tide__config();
   if (config->parallel_for) {
-    config->parallel_for(config->user, n, grain, fn, arg);
+    flushed f = {fn, arg};
+    if (flushes())
+      config->parallel_for(config->user, n, grain, run_flushed, &f);
+    else
+      config->parallel_for(config->user, n, grain, fn, arg);
     return;
   }
   int all = tide_get_num_threads(), threads = limit && limit < all ? limit : all;

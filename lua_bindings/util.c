@@ -184,6 +184,12 @@ static int lget_num_threads(lua_State *L) {
   return 1;
 }
 
+static int lset_flush_denormal(lua_State *L) {
+  ltide_enter(L);
+  lua_pushboolean(L, tide_set_flush_denormal(ltide_check_boolean(L, 1, "on")));
+  return 1;
+}
+
 static int nothing(lua_State *L) {
   (void)L;
   return 0;
@@ -211,6 +217,12 @@ void ltide_open_util(lua_State *L, ltide_state *S) {
        "-> table: '-' in a name becomes '_', "
        "values follow the default's type, other arguments are in the array part; --help prints all."},
       {"set_num_threads", lset_num_threads, "tide.set_num_threads(n)\nThreads for loops on the CPU."},
+      {"set_flush_denormal", lset_flush_denormal,
+       "tide.set_flush_denormal(on) -> boolean\nMakes denormal floats, those below the smallest normal one, count as "
+       "zero "
+       "on the CPU: in this thread, Lua's own numbers among it, and in the threads that work for it. GPUs are not "
+       "asked. "
+       "Returns whether the processor can; false keeps denormals, as at the start."},
       {"get_num_threads", lget_num_threads, "tide.get_num_threads() -> integer"},
       {0}};
   ltide_register(L, "tide", list);

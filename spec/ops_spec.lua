@@ -590,3 +590,23 @@ describe("apply_ and map_", function()
     D.eq({ 0, 0, 1, -1 }, D.tensor({ nan, -0., inf, -3. }):sign())
   end)
 end)
+
+describe("denormal numbers", function()
+  it("are flushed where it is asked for, on every thread of the CPU", function()
+    local threads = tide.get_num_threads()
+    tide.set_num_threads(3)
+    local x = tide.full({ 1 << 20 }, 1e-40, { dtype = "float32" })
+    local n = x:numel()
+    local can = tide.set_flush_denormal(true)
+    local least = math.ult(0, 1) and 0x1p-1074
+    local flushed, small = x * 1, least * 1
+    assert.are.equal(can, tide.set_flush_denormal(false))
+    local kept = x * 1
+    tide.set_num_threads(threads)
+    assert.are.equal(can and 0 or n, flushed:ne(0):sum():item())
+    assert.are.equal(n, kept:ne(0):sum():item())
+    assert.is_true(not can or small == 0)
+    D.raises("ArgumentError", tide.set_flush_denormal, 1)
+    D.raises("ArgumentError", tide.set_flush_denormal)
+  end)
+end)

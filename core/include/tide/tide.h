@@ -118,6 +118,8 @@ TIDE_API void tide_site_set(tide_site_fn fn, void *user);
 TIDE_API size_t tide_pace_take(void);
 
 TIDE_API void tide_set_num_threads(int n); /* of the pool for CPU loops; n < 1 means 1 */
+/* Denormal floats count as zero on the CPU, in this thread and in loops that it starts; false if it cannot be had. */
+TIDE_API bool tide_set_flush_denormal(bool on);
 TIDE_API int tide_get_num_threads(void);
 /* Loops that the calling thread starts use at most so many threads of the pool, itself included: a thread that works
  * beside another one leaves it a core. 0: as many as there are, which is the default. */
