@@ -19,7 +19,7 @@ if bench.peer == "torch":
 
     torch.set_num_threads(2)
     torch.set_grad_enabled(False)
-    x, y, z, a, m = torch.randn(N), torch.randn(N), torch.empty(N), torch.randn(1), torch.randn(1024, 1024)
+    x, y, z, a = torch.randn(N), torch.randn(N), torch.empty(N), torch.randn(1)
     X, Z = x.view(4096, 4096), z.view(4096, 4096)
     bandwidth("add", 12, lambda: torch.add(x, y, out=z))
     bandwidth("mul2", 8, lambda: torch.mul(x, 2.0, out=z))
@@ -33,7 +33,34 @@ if bench.peer == "torch":
     bandwidth("transpose", 8, lambda: Z.copy_(X.t()))
     bandwidth("normal_", 4, lambda: z.normal_())
     bandwidth("uniform_", 4, lambda: z.uniform_())
-    bandwidth("matmul1024", 2 * 1024**3 / N, lambda: m @ m)  # GFLOP/s
+    # Rows that read and write 2^22 numbers.
+    S = 1 << 22
+    s, u, w, by = x[:S] * 10, torch.rand(S), torch.empty(S), y[:S]
+    vectors, mask = s.view(S // 4, 4)[:, :3].contiguous(), s > 0
+    some = torch.randn(int(mask.sum()))
+
+    def rate(case, size, f):
+        bench.out(case, size * S / bench.seconds(f) / 1e9, "GB/s")
+
+    rate("remainder", 12, lambda: torch.remainder(s, by, out=w))
+    rate("floor_divide", 12, lambda: torch.floor_divide(s, by, out=w))
+    rate("fmod", 12, lambda: torch.fmod(s, by, out=w))
+    for power in (2, 3, 0.5, -1):
+        rate(f"pow{power}", 8, lambda: torch.pow(u, power, out=w))
+    rate("acos", 8, lambda: torch.acos(u, out=w))
+    rate("lgamma", 8, lambda: torch.lgamma(s, out=w))
+    rate("norm_of_3", 4, lambda: torch.linalg.vector_norm(vectors, 2, 1))
+    rate("mask_number", 5, lambda: s.__setitem__(mask, 1.5))
+    rate("mask_tensor", 9, lambda: s.__setitem__(mask, some))
+    bench.out("randperm", 2**20 / bench.seconds(lambda: torch.randperm(1 << 20)) / 1e6, "M/s")
+    image = torch.fft.fft2(torch.randn(512, 512))
+    bench.out("fft512x512", 8 * 2**18 / bench.seconds(lambda: torch.fft.fft2(image)) / 1e9, "GB/s")
+    for dtype in (torch.float32, torch.float64):
+        for n in (512, 1024, 2048, 4096):
+            m, c = torch.randn(n, n, dtype=dtype), torch.empty(n, n, dtype=dtype)
+            case = f"matmul{n}" + ("_f64" if dtype == torch.float64 else "")
+            seconds = bench.seconds(lambda: torch.matmul(m, m, out=c), 9 if n < 2048 else 3)
+            bench.out(case, 2 * n**3 / seconds / 1e9, "GFLOP/s")
     host("add1", lambda: a + a, 20000)
     host("view", lambda: x[3:9], 20000)
     host("empty", lambda: torch.empty(1), 20000)
@@ -54,7 +81,7 @@ else:
     bandwidth("sum_rows", 4, lambda: X.sum(1))
     bandwidth("sum_cols", 4, lambda: X.sum(0))
     bandwidth("transpose", 8, lambda: np.copyto(Z, X.T))
-    bandwidth("matmul1024", 2 * 1024**3 / N, lambda: m @ m)  # GFLOP/s
+    bench.out("matmul1024", 2 * 1024**3 / bench.seconds(lambda: m @ m) / 1e9, "GFLOP/s")
     host("add1", lambda: a + a, 20000)
     host("view", lambda: x[3:9], 20000)
     host("empty", lambda: np.empty(1, "f"), 20000)
