@@ -87,6 +87,54 @@ template <typename T, int N> struct transform {
   /* Are the parts of an element neighbours, in either order? */
   static bool adjacent(tide__fft_access a) { return a.re + a.im == 1 && a.re >= 0 && a.im >= 0; }
 
+  /* Rows of N numbers become columns. */
+  typedef T loose __attribute__((vector_size(N * sizeof(T)), aligned(sizeof(T)), may_alias));
+  static void transpose(loose *r) {
+    if constexpr (N == 4) {
+      loose a = __builtin_shufflevector(r[0], r[1], 0, 4, 2, 6), b = __builtin_shufflevector(r[0], r[1], 1, 5, 3, 7);
+      loose c = __builtin_shufflevector(r[2], r[3], 0, 4, 2, 6), d = __builtin_shufflevector(r[2], r[3], 1, 5, 3, 7);
+      r[0] = __builtin_shufflevector(a, c, 0, 1, 4, 5), r[1] = __builtin_shufflevector(b, d, 0, 1, 4, 5);
+      r[2] = __builtin_shufflevector(a, c, 2, 3, 6, 7), r[3] = __builtin_shufflevector(b, d, 2, 3, 6, 7);
+    } else if constexpr (N == 8) {
+      loose pair[8], four[8];
+      for (int i = 0; i < 8; i += 2) {
+        pair[i] = __builtin_shufflevector(r[i], r[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
+        pair[i + 1] = __builtin_shufflevector(r[i], r[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
+      }
+      for (int i = 0; i < 8; i += 4)
+        for (int j = 0; j < 2; j++) {
+          four[i + 2 * j] = __builtin_shufflevector(pair[i + j], pair[i + 2 + j], 0, 1, 8, 9, 4, 5, 12, 13);
+          four[i + 2 * j + 1] = __builtin_shufflevector(pair[i + j], pair[i + 2 + j], 2, 3, 10, 11, 6, 7, 14, 15);
+        }
+      for (int i = 0; i < 4; i++) {
+        r[i] = __builtin_shufflevector(four[i], four[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+        r[i + 4] = __builtin_shufflevector(four[i], four[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+      }
+    }
+  }
+  /* Lines that lie along memory: as many whole elements of each as make N numbers at once; returns how many are done.
+   */
+  static int64_t load_along(T *b, const T *x, const int64_t *at, bool swapped, int64_t n) {
+    int64_t k = 0;
+    for (; k + N / 2 <= n; k += N / 2, x += N, b += N * N) {
+      loose r[N];
+      for (int l = 0; l < N; l++) r[l] = *reinterpret_cast<const loose *>(x + at[l]);
+      transpose(r);
+      for (int i = 0; i < N; i++) *reinterpret_cast<loose *>(b + (swapped ? i ^ 1 : i) * N) = r[i];
+    }
+    return k;
+  }
+  static int64_t store_along(T *y, const T *b, const int64_t *at, bool swapped, int64_t n, T factor) {
+    int64_t k = 0;
+    for (; k + N / 2 <= n; k += N / 2, y += N, b += N * N) {
+      loose r[N];
+      for (int i = 0; i < N; i++) r[i] = *reinterpret_cast<const loose *>(b + (swapped ? i ^ 1 : i) * N) * factor;
+      transpose(r);
+      for (int l = 0; l < N; l++) *reinterpret_cast<loose *>(y + at[l]) = r[l];
+    }
+    return k;
+  }
+
   static void load(void *buffer, const void *in, const int64_t *at, tide__fft_access a, int64_t n) {
     T *b = static_cast<T *>(buffer);
     const T *x = static_cast<const T *>(in);
@@ -96,7 +144,9 @@ template <typename T, int N> struct transform {
       for (int64_t k = 0; k < n; k++, b += 2 * N, x += a.step)
         for (int l = 0; l < N; l++) b[first + l] = x[2 * l], b[second + l] = x[2 * l + 1];
     } else if (adjacent(a)) {
-      for (int64_t k = 0; k < n; k++, b += 2 * N, x += a.step)
+      int64_t done = N > 1 && a.step == 2 ? load_along(b, x, at, first != 0, n) : 0;
+      b += 2 * N * done, x += 2 * done;
+      for (int64_t k = done; k < n; k++, b += 2 * N, x += a.step)
         for (int l = 0; l < N; l++) b[first + l] = x[at[l]], b[second + l] = x[at[l] + 1];
     } else {
       for (int64_t k = 0; k < n; k++, b += 2 * N, x += a.step)
@@ -113,7 +163,9 @@ template <typename T, int N> struct transform {
       for (int64_t k = 0; k < n; k++, b += 2 * N, y += a.step)
         for (int l = 0; l < N; l++) y[2 * l] = b[first + l] * factor, y[2 * l + 1] = b[second + l] * factor;
     } else if (adjacent(a)) {
-      for (int64_t k = 0; k < n; k++, b += 2 * N, y += a.step)
+      int64_t done = N > 1 && a.step == 2 && used == N ? store_along(y, b, at, first != 0, n, factor) : 0;
+      b += 2 * N * done, y += 2 * done;
+      for (int64_t k = done; k < n; k++, b += 2 * N, y += a.step)
         for (int l = 0; l < used; l++) y[at[l]] = b[first + l] * factor, y[at[l] + 1] = b[second + l] * factor;
     } else {
       for (int64_t k = 0; k < n; k++, b += 2 * N, y += a.step)
