@@ -6,10 +6,14 @@
 #include <unistd.h>
 
 #include "backend_cpu/cxx.h"
+#include "backend_cpu/fiber.h"
 #include "cpu.h"
 #include "room.h"
 
-static void close_backend(void) { tide__room_close(); }
+static void close_backend(void) {
+  tide__room_close();
+  tide__fibers_trim();
+}
 
 static tide_status device_count(int *out) {
   *out = 1;
