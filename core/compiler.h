@@ -47,9 +47,10 @@ typedef struct tide_compiler {
   const char *prelude, *with_small, *with_complex, *with_dims, *flat, *strided;
   int threads;
   bool ahead;      /* it compiles in the process, on any thread: kernels may be made before they are called */
-  const char *raw; /* what stands before a kernel of the user's own */
-  bool host; /* kernels are functions that loop over threads: `raw` defines tide_at and TIDE_KERNEL, core writes the
-                loop; prelude and raw define tide_by, by which the code divides (jit_rewrite.c) */
+  const char *raw; /* what stands before a kernel of the user's own; of a host, behind prelude and with_small */
+  bool host;       /* kernels are functions that loop over threads: `raw` defines what the loop is made of
+                      that core writes (jit_source.c); prelude and raw define tide_by, by which the code divides
+                      (jit_rewrite.c) */
   const char *options, *raw_options; /* always given, separated by blanks */
   /* Opens the compiler: the file that it is, and its version. LIBRARY where there is none. */
   tide_status (*identify)(char *path, size_t path_size, char *version, size_t version_size);

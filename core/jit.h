@@ -22,7 +22,8 @@ typedef struct tide__signature {
   char template_name[TIDE_JIT_TEMPLATES][TIDE_JIT_NAME], template_default[TIDE_JIT_TEMPLATES][TIDE_JIT_NAME];
   int params;
   tide__parameter param[TIDE_LAUNCH_PARAMS];
-  size_t at; /* where the declaration begins in the text */
+  size_t at;             /* where the declaration begins in the text */
+  size_t body, body_end; /* where the brackets of a __global__ function's body stand; 0 if they were not found */
   bool extern_c;
 } tide__signature;
 
@@ -64,8 +65,9 @@ bool tide__condition_off(const tide__conditions *c); /* is the code that follows
 
 /* ---- jit_rewrite.c: what a compiler of the host gets ---- */
 
-/* The code with divisions by way of tide_by. malloc'ed; NULL without memory, error set. */
-char *tide__jit_rewrite(const char *code, const char *what);
+/* The code with divisions by way of tide_by and `extern __shared__ T s[]` as TIDE_DYNAMIC(T, s), and the body of a
+ * kernel, where one is given, as one that runs all threads of a block. malloc'ed; NULL without memory, error set. */
+char *tide__jit_rewrite(const char *code, const tide__signature *kernel, const char *what);
 
 /* ---- jit_source.c: the text that is compiled ---- */
 
@@ -95,9 +97,15 @@ typedef struct tide__jit_text {
 /* malloc'ed; NULL without memory, error set. */
 char *tide__jit_source(const tide__jit_text *t, const tide__special *s, const tide_compiler *c);
 
-/* The source of a raw kernel; `call` is how the kernel is named, types[i] is what parameter i is, at offset[i]. */
-char *tide__raw_source(const char *source, const char *call, const char (*types)[TIDE_JIT_TYPE], const uint16_t *offset,
-                       int params, const tide_compiler *c);
+/* A raw kernel: `call` is how it is named, types[i] is what parameter i is, at offset[i]. */
+typedef struct tide__raw_text {
+  const char *source, *call;
+  const tide__signature *signature;
+  const char (*types)[TIDE_JIT_TYPE];
+  const uint16_t *offset;
+  bool plain; /* of a host: the body stays as it is */
+} tide__raw_text;
+char *tide__raw_source(const tide__raw_text *t, const tide_compiler *c);
 
 /* ---- jit_types.c: what a parameter of a raw kernel takes ---- */
 

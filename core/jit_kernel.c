@@ -117,14 +117,9 @@ static tide_status copy_options(tide_kernel *k, const char *const *options, int 
   return TIDE_OK;
 }
 
-/* Threads that run one after the other cannot wait for each other. */
+/* There are blocks of threads, but no warps. */
 static tide_status check_host(const tide_kernel *k, int device) {
-  static const char *const words[] = {"__syncthreads",
-                                      "__syncthreads_count",
-                                      "__syncthreads_and",
-                                      "__syncthreads_or",
-                                      "__shared__",
-                                      "__syncwarp",
+  static const char *const words[] = {"__syncwarp",
                                       "__shfl_sync",
                                       "__shfl_up_sync",
                                       "__shfl_down_sync",
@@ -141,11 +136,11 @@ static tide_status check_host(const tide_kernel *k, int device) {
                                       NULL};
   const char *found = tide__parse_finds(k->source, words);
   if (!found) return TIDE_OK;
-  return tide__fail(
-      TIDE_SUPPORT,
-      "%s: %s cannot be run on %s, where the threads of a kernel run one after the other, expected a kernel "
-      "whose threads do not depend on each other, or a GPU",
-      k->what, found, device < 0 ? "the CPU" : "a simulated device");
+  return tide__fail(TIDE_SUPPORT,
+                    "%s: %s cannot be run on %s, where the threads of a block run by turns and know no warps, expected "
+                    "__shared__ and "
+                    "__syncthreads() instead, or a GPU",
+                    k->what, found, device < 0 ? "the CPU" : "a simulated device");
 }
 
 static int host_options(const char **out, const tide_kernel *k) {
@@ -167,6 +162,27 @@ static tide_status limits(loaded *l, int device) {
   return TIDE_OK;
 }
 
+static tide_status compile(loaded *l, const tide_kernel *k, const tide_compiler *c, int device, bool plain) {
+  const tide__raw_text text = {.source = k->source,
+                               .call = k->name,
+                               .signature = &k->signature,
+                               .types = (const char(*)[TIDE_JIT_TYPE])k->type,
+                               .offset = k->offset,
+                               .plain = plain};
+  const char *few[OPTIONS];
+  char *source = tide__raw_source(&text, c);
+  if (!source) return TIDE_MEMORY;
+  const tide__jit_request r = {.what = k->what,
+                               .source = source,
+                               .name = c->host ? "tide_kernel" : k->name,
+                               .options = c->host ? few : (const char *const *)k->options,
+                               .options_count = c->host ? host_options(few, k) : k->options_count,
+                               .raw = true};
+  tide_status status = tide__jit_function(&l->function, &r, c, device);
+  free(source);
+  return status;
+}
+
 static tide_status prepare(const loaded **out, tide_kernel *k, int device) {
   loaded *l = &k->on[device + 1];
   *out = l;
@@ -176,23 +192,14 @@ static tide_status prepare(const loaded **out, tide_kernel *k, int device) {
   const tide_compiler *c = b->compiler;
   if (!c) return tide__fail(TIDE_SUPPORT, "%s: %s cannot make kernels at run time", k->what, tide__device_text(device));
   if (c->host) TIDE_TRY(check_host(k, device));
-  char *source = tide__raw_source(k->source, k->name, (const char(*)[TIDE_JIT_TYPE])k->type, k->offset, k->params, c);
-  if (!source) return TIDE_MEMORY;
-  const char *few[OPTIONS];
-  const tide__jit_request r = {.what = k->what,
-                               .source = source,
-                               .name = c->host ? "tide_kernel" : k->name,
-                               .options = c->host ? few : (const char *const *)k->options,
-                               .options_count = c->host ? host_options(few, k) : k->options_count,
-                               .raw = true};
-  tide_status status = tide__jit_function(&l->function, &r, c, device);
-  free(source);
+  tide_status status = compile(l, k, c, device, false);
+  /* A body that is no C++ inside of another function: perhaps it is one by itself, and the compiler says so if not. */
+  if (status == TIDE_VALUE && c->host && k->signature.body) status = compile(l, k, c, device, true);
   if (status == TIDE_OK) status = limits(l, device);
   l->compiler = c;
   l->ready = status == TIDE_OK;
   return status;
 }
-
 /* After a reset of the accelerators everything is loaded again. */
 static tide_status renew(tide_kernel *k) {
   if (k->epoch != atomic_load(&tide__epochs[0]))
@@ -443,6 +450,7 @@ tide_status tide_kernel_launch(tide_kernel *k, const tide_grid *g, const tide_op
     return tide__fail(TIDE_ARGUMENT, "kernel_launch: wrong arguments, expected a kernel, sizes and arguments");
   TIDE_TRY(pack(&bytes, &a, &l, k, g, args, n));
   TIDE_TRY(check_order(k->unordered, &k->warned, k->name, a.device));
+  if (g->empty) return TIDE_OK;
   TIDE_TRY(tide__queue_begin(&q, a.device));
   if (g->stream) q.stream = g->stream;
   tide__jit_launch_begin();
@@ -456,7 +464,7 @@ tide_status tide_kernel_launch(tide_kernel *k, const tide_grid *g, const tide_op
 
 struct tide_bound {
   uint32_t epoch;
-  bool unordered;
+  bool unordered, empty;
   _Atomic bool warned;
   const tide_compiler *compiler;
   void *function;
@@ -493,7 +501,7 @@ tide_status tide_kernel_bind(tide_bound **out, tide_kernel *k, const tide_grid *
     tide_bound_free(b);
     return status;
   }
-  b->unordered = k->unordered;
+  b->unordered = k->unordered, b->empty = g->empty;
   b->epoch = k->made, b->compiler = l->compiler, b->function = l->function.handle;
   memcpy(b->offset, k->offset, sizeof b->offset), memcpy(b->pointer, k->pointer, sizeof b->pointer);
   b->launch.offset = b->offset, b->launch.pointer = b->pointer;
@@ -509,6 +517,7 @@ tide_status tide_bound_launch(tide_bound *b) {
   if (TIDE_UNLIKELY(b->epoch != tide__epoch_now()))
     return tide__fail(TIDE_STATE, "launch: what was bound belongs to a runtime that has ended or was reset");
   TIDE_TRY(check_order(b->unordered, &b->warned, "launch", b->launch.device));
+  if (b->empty) return TIDE_OK;
   TIDE_TRY(tide__queue_begin(&q, b->launch.device));
   if (b->stream) q.stream = b->stream;
   tide__jit_launch_begin();

@@ -358,7 +358,10 @@ static tide_status read_global(tide__signature *out, bool *body, const words *w,
   if (open < 0 || (size_t)w->list[open - 1].length != length || memcmp(w->list[open - 1].at, name, length) != 0)
     return TIDE_OK;
   TIDE_TRY(read_function(out, w, i, open, code, what));
-  *body = body_of(w, closing(w, open, false)) >= 0;
+  int brace = body_of(w, closing(w, open, false)), end = brace < 0 ? w->count : closing(w, brace, false);
+  *body = brace >= 0;
+  out->body = out->body_end = 0;
+  if (end < w->count) out->body = (size_t)(w->list[brace].at - code), out->body_end = (size_t)(w->list[end].at - code);
   while (k > 0 && (is(&w->list[k - 1], "static") || is(&w->list[k - 1], "inline") || is(&w->list[k - 1], "void"))) k--;
   out->extern_c = k > 0 && is(&w->list[k - 1], "extern"); /* "C" is a literal, which is left out */
   read_template_before(out, w, k);

@@ -181,8 +181,8 @@ static const char *names_std(const char *code) {
 }
 
 /* The code as it is compiled, malloc'ed. */
-static char *compiled_code(const char *code, const tide_compiler *c, const char *what) {
-  if (c->host) return tide__jit_rewrite(code, what);
+static char *compiled_code(const char *code, const tide__signature *kernel, const tide_compiler *c, const char *what) {
+  if (c->host) return tide__jit_rewrite(code, kernel, what);
   char *copy = strdup(code);
   if (!copy) tide__fail(TIDE_MEMORY, "%s: no host memory for the text of a kernel", what);
   return copy;
@@ -192,7 +192,7 @@ char *tide__jit_source(const tide__jit_text *j, const tide__special *s, const ti
   tide__text t = {0};
   tide__layout l;
   bool complex = false, small = false;
-  char *code = compiled_code(j->code, c, "jiterator");
+  char *code = compiled_code(j->code, NULL, c, "jiterator");
   if (!code) return NULL;
   for (int k = 0; k < s->operands; k++) complex |= tide__category(s->dtype[k]) == 3, small |= is_small(s->dtype[k]);
   tide__text_add(&t, "%s%s%s%s%s#line 1 \"code\"\n%s\n#line 1 \"tide\"\n", names_std(j->code), c->prelude,
@@ -216,25 +216,129 @@ char *tide__jit_source(const tide__jit_text *j, const tide__special *s, const ti
 
 /* ---- raw kernels ---- */
 
-/* On a host the threads of a launch are a loop, written here around a call of the kernel. */
-static void add_loop(tide__text *t, const char *call, const char (*types)[TIDE_JIT_TYPE], const uint16_t *offset,
-                     int params) {
-  tide__text_add(t, "static __attribute__((noinline)) void tide_loop(const void *packed, const unsigned *dims,\n"
-                    "    long long begin, long long end) {\n  const char *a = (const char *)packed;\n"
-                    "  TIDE_GRID(dims)\n  for (long long b = begin; b < end; b++) {\n    TIDE_BLOCK(b, dims)\n"
-                    "    TIDE_FOR_THREADS(dims) {\n      ");
-  tide__text_add(t, "::%s(", call);
-  for (int i = 0; i < params; i++) tide__text_add(t, "%stide_at<%s>(a + %d)", i ? ", " : "", types[i], offset[i]);
-  tide__text_add(t, ");\n    }\n  }\n}\nTIDE_KERNEL(tide_loop)\n");
+/* Headers that do not know of threads, and those of CUDA that the text stands for. */
+static bool is_known_header(const char *p, size_t n) {
+  static const char *const names[] = {"cuda_fp16.h",
+                                      "cuda_bf16.h",
+                                      "cuda_runtime.h",
+                                      "cuda_runtime_api.h",
+                                      "device_launch_parameters.h",
+                                      "vector_types.h",
+                                      "math.h",
+                                      "cmath",
+                                      "stdint.h",
+                                      "cstdint",
+                                      "stddef.h",
+                                      "cstddef",
+                                      "stdio.h",
+                                      "cstdio",
+                                      "stdlib.h",
+                                      "cstdlib",
+                                      "string.h",
+                                      "cstring",
+                                      "limits.h",
+                                      "climits",
+                                      "limits",
+                                      "float.h",
+                                      "cfloat",
+                                      "algorithm",
+                                      "utility",
+                                      "type_traits",
+                                      "complex",
+                                      "array",
+                                      "tuple",
+                                      "functional",
+                                      "numeric",
+                                      "stdbool.h"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (strlen(names[i]) == n && !memcmp(p, names[i], n)) return true;
+  return false;
 }
 
-char *tide__raw_source(const char *source, const char *call, const char (*types)[TIDE_JIT_TYPE], const uint16_t *offset,
-                       int params, const tide_compiler *c) {
+/* Does it include something that may use threadIdx, or wait? */
+static bool includes_unknown(const char *code) {
+  size_t size;
+  for (const char *at = code, *p; (p = tide__parse_directive(&at, &size));) {
+    const char *q = p + 1 + strspn(p + 1, " \t");
+    if (strncmp(q, "include", 7) != 0 && strncmp(q, "import", 6) != 0) continue;
+    q += strcspn(q, "<\"\n");
+    size_t n = *q ? strcspn(q + 1, ">\"\n") : 0;
+    if (!n || !is_known_header(q + 1, n)) return true;
+  }
+  return false;
+}
+
+static bool has_text(const char *p, const char *end, const char *text) {
+  const char *found = strstr(p, text);
+  return found && found < end;
+}
+
+/* Do functions other than the kernel itself, or an assertion, ask which thread runs? */
+static bool asks_elsewhere(const char *code, const tide__signature *f) {
+  const char *end = code + strlen(code);
+  return has_text(code, end, "assert") || has_text(code, code + f->body, "threadIdx") ||
+         has_text(code + f->body_end, end, "threadIdx");
+}
+
+static void add_call_of(tide__text *t, const tide__raw_text *r) {
+  tide__text_add(t, "::%s(", r->call);
+  for (int i = 0; i < r->signature->params; i++)
+    tide__text_add(t, "%stide_at<%s>(a + %d)", i ? ", " : "", r->types[i], r->offset[i]);
+  tide__text_add(t, ");\n");
+}
+
+/* On a host the blocks of a launch are a loop around a call of the kernel, which runs all threads of a block. A body
+ * that was not found runs one thread, and is called for the others too. */
+static void add_loop(tide__text *t, const tide__raw_text *r) {
+  tide__text_add(t, "static __attribute__((noinline)) int tide_loop(const void *packed, const unsigned *dims,\n"
+                    "    long long begin, long long end) {\n  const char *a = (const char *)packed;\n"
+                    "  TIDE_GRID(dims)\n  for (long long b = begin; b < end; b++) {\n    TIDE_BLOCK(b, dims)\n"
+                    "    tide_ran = false, threadIdx = {0, 0, 0};\n    ");
+  add_call_of(t, r);
+  tide__text_add(t, "    if (!tide_ran) TIDE_FOR_OTHERS(dims) ");
+  add_call_of(t, r);
+  tide__text_add(t, "  }\n  return 0;\n}\nTIDE_KERNEL(tide_loop)\n");
+}
+
+/* Threads that wait for each other are called one by one. */
+static void add_turns(tide__text *t, const tide__raw_text *r) {
+  tide__text_add(t, "static void tide_thread(const void *packed, unsigned i) {\n"
+                    "  const char *a = (const char *)packed;\n  TIDE_SET_THREAD(i)\n  ");
+  add_call_of(t, r);
+  tide__text_add(
+      t, "}\nstatic int tide_loop(const void *packed, const unsigned *dims, long long begin, long long end) {\n"
+         "  TIDE_GRID(dims)\n  for (long long b = begin; b < end; b++) {\n    TIDE_BLOCK(b, dims)\n"
+         "    if (int rc = tide_hook->block(tide_hook->self, dims[3] * dims[4] * dims[5], tide_thread, packed)) "
+         "return rc;\n  }\n  return 0;\n}\nTIDE_KERNEL(tide_loop)\n");
+}
+
+/* On a GPU the code is compiled as it is. */
+static void add_raw(tide__text *t, const tide__raw_text *r, const tide_compiler *c, const char *code) {
+  static const char *const waits[] = {"__syncthreads", "__syncthreads_count", "__syncthreads_and", "__syncthreads_or",
+                                      NULL};
+  const char *names = names_std(r->source);
+  if (!c->host) {
+    tide__text_add(t, "%s%s#line 1 \"code\"\n%s\n#line 1 \"tide\"\n", names, c->raw, code);
+    return;
+  }
+  bool unknown = includes_unknown(r->source), turns = unknown || tide__parse_finds(r->source, waits);
+  tide__text_add(t, "%s%s%s%s", names, strstr(r->source, "include") ? "#define TIDE_NAMES_CUDA 1\n" : "",
+                 turns ? "#define TIDE_FIBERS 1\n" : "",
+                 asks_elsewhere(r->source, r->signature) ? "#define TIDE_EACH_ID 1\n" : "");
+  tide__text_add(t, "%s%s%s", c->prelude, c->with_small, c->raw);
+  if (turns) tide__text_add(t, "#undef TIDE_BODY\n#undef TIDE_BODY_END\n#define TIDE_BODY\n#define TIDE_BODY_END\n");
+  tide__text_add(t, "#line 1 \"code\"\n%s\n#line 1 \"tide\"\n", code);
+  if (turns)
+    add_turns(t, r);
+  else
+    add_loop(t, r);
+}
+
+char *tide__raw_source(const tide__raw_text *r, const tide_compiler *c) {
   tide__text t = {0};
-  char *code = compiled_code(source, c, "compile_kernel");
+  char *code = compiled_code(r->source, r->plain ? NULL : r->signature, c, "compile_kernel");
   if (!code) return NULL;
-  tide__text_add(&t, "%s%s#line 1 \"code\"\n%s\n#line 1 \"tide\"\n", names_std(source), c->raw, code);
+  add_raw(&t, r, c, code);
   free(code);
-  if (c->host) add_loop(&t, call, types, offset, params);
   return tide__text_end(&t, "compile_kernel");
 }

@@ -36,22 +36,23 @@ static int bound_gc(lua_State *L) {
 /* {==== Sizes and arguments */
 
 static int64_t read_size(lua_State *L, const tide_kernel *k, const char *key, int arg) {
-  int is_integer = 0;
+  int is_integer = 0, least = strcmp(key, "grid") ? 1 : 0;
   lua_Integer i = lua_type(L, arg) == LUA_TNUMBER ? lua_tointegerx(L, arg, &is_integer) : 0;
   if (!is_integer)
     ltide_error(L, "ArgumentError", "%s: %s: got %s, expected an integer, or a table of one to three",
                 tide_kernel_name(k), key, ltide_typename(L, arg));
-  if (i < 1)
-    ltide_error(L, "ValueError", "%s: %s: got %I, expected at least 1", tide_kernel_name(k), key, (LUAI_UACINT)i);
+  if (i < least)
+    ltide_error(L, "ValueError", "%s: %s: got %I, expected at least %d", tide_kernel_name(k), key, (LUAI_UACINT)i,
+                least);
   return i;
 }
 
-/* The value at the top: 256, {16, 16} or {x, y, z}. */
-static void read_sizes(lua_State *L, const tide_kernel *k, const char *key, int64_t *out) {
+/* The value at the top: 256, {16, 16} or {x, y, z}. Gives whether one of them is 0. */
+static bool read_sizes(lua_State *L, const tide_kernel *k, const char *key, int64_t *out) {
   int at = lua_gettop(L);
   if (!lua_istable(L, at)) {
     out[0] = read_size(L, k, key, at);
-    return;
+    return out[0] == 0;
   }
   ltide_plain_shape(L, at);
   int n = (int)lua_rawlen(L, at);
@@ -64,11 +65,14 @@ static void read_sizes(lua_State *L, const tide_kernel *k, const char *key, int6
                   tide_kernel_name(k), key, lua_tostring(L, -2));
     lua_pop(L, 2);
   }
+  bool none = false;
   for (int d = 0; d < n; d++) {
     lua_rawgeti(L, at, d + 1);
     out[d] = read_size(L, k, key, at + 1);
+    none |= out[d] == 0;
     lua_pop(L, 1);
   }
+  return none;
 }
 
 static void bad_option(lua_State *L, const tide_kernel *k, const char *key, const char *expected) {
@@ -98,7 +102,7 @@ static void read_grid(lua_State *L, const tide_kernel *k, int arg, tide_grid *g)
   for (lua_pushnil(L); lua_next(L, arg); lua_pop(L, 1)) {
     const char *key = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "";
     if (!strcmp(key, "grid"))
-      read_sizes(L, k, key, g->grid), has_grid = true;
+      g->empty = read_sizes(L, k, key, g->grid), has_grid = true;
     else if (!strcmp(key, "block"))
       read_sizes(L, k, key, g->block), has_block = true;
     else if (!strcmp(key, "shared_mem"))
@@ -251,10 +255,12 @@ static const ltide_reg functions[] = {
     {"compile_kernel", lcompile_kernel,
      "tide.cuda.compile_kernel(src, name [, opts]) -> k\nk({grid=, block=, shared_mem=0, stream=}, ...)\nCompiles a "
      "__global__ function of CUDA C; of a template, an instance: \"scale<float>\". opts: options of NVRTC: {\"-DN=4\", "
-     "\"-lineinfo\"}. grid and block are an integer or {x, y, z}. Arguments are checked against the signature before "
+     "\"-lineinfo\"}. grid and block are an integer or {x, y, z}; a grid of 0 does nothing. Arguments are checked "
+     "against the signature before "
      "the "
      "launch: a pointer takes a contiguous tensor of its dtype (or x:data_ptr(), unchecked), numbers have to fit their "
-     "types. On simulated devices and on cpu tensors its threads run one after the other, integers divided by zero "
+     "types. On simulated devices and on cpu tensors the blocks run on all threads of the CPU, those of a block by "
+     "turns where they meet in __syncthreads(); there are no warps, integers divided by zero "
      "give 0, and an assertion that fails ends the kernel with an error; an address out of bounds is not noticed "
      "there."},
     {NULL, NULL, NULL}};

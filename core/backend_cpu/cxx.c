@@ -4,11 +4,13 @@
  * are the image. A library that is loaded from bytes lives in memory alone: it gets a file without a name, and a path
  * to it that no other library had, because the loader takes equal paths for equal libraries.
  *
- * Kernels are called as kernel(arguments, grid and block sizes, first block, one past the last block) and give 0, or 1
- * where an assertion of a raw kernel has ended it.
+ * Kernels are called as kernel(arguments, grid and block sizes, first block, one past the last block, hooks) and give
+ * 0, or why a raw kernel has not ended. Blocks are shared by the threads of the pool.
  *
  * Invariant: nothing of a compilation is left on disk, whatever its end. */
 #include "backend_cpu/cxx.h"
+#include "backend_cpu/fiber.h"
+#include "determinism.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -87,7 +89,20 @@ static tide_status workshop_open(workshop *w) {
   return TIDE_OK;
 }
 
+/* Headers of CUDA whose contents the text has already. */
+static const char *const headers[] = {
+    "cuda_fp16.h",   "cuda_bf16.h", "cuda_runtime.h", "cuda_runtime_api.h", "device_launch_parameters.h",
+    "vector_types.h"};
+enum { HEADERS = sizeof headers / sizeof *headers };
+
+static bool header_path(char *path, const workshop *w, int i) {
+  return snprintf(path, PATH_MAX, "%s/%s", w->folder, headers[i]) < PATH_MAX;
+}
+
 static void workshop_close(const workshop *w) {
+  char path[PATH_MAX];
+  for (int i = 0; i < HEADERS; i++)
+    if (header_path(path, w, i)) unlink(path);
   unlink(w->source), unlink(w->library), unlink(w->log);
   rmdir(w->folder);
 }
@@ -111,6 +126,13 @@ static bool spit(const char *path, const char *text) {
   if (!f) return false;
   bool good = fputs(text, f) >= 0;
   return fclose(f) == 0 && good;
+}
+
+static bool put_headers(const workshop *w) {
+  char path[PATH_MAX];
+  bool good = true;
+  for (int i = 0; i < HEADERS && good; i++) good = header_path(path, w, i) && spit(path, "#pragma once\n");
+  return good;
 }
 
 /* ---- the slots ---- */
@@ -157,12 +179,12 @@ tide_status tide__cxx_compile(tide_image *out, char **log, const char *source, c
   size_t size;
   TIDE_TRY(find_compiler(path, sizeof path));
   TIDE_TRY(workshop_open(&w));
-  argv[k++] = path;
+  argv[k++] = path, argv[k++] = "-I", argv[k++] = w.folder;
   for (int i = 0; i < n && k < ARGUMENTS - 6; i++) argv[k++] = (char *)(uintptr_t)options[i];
   if (strstr(arch, "avx2")) argv[k++] = "-mavx2";
   argv[k++] = "-o", argv[k++] = w.library, argv[k++] = w.source, argv[k] = NULL;
   tide_status status = TIDE_OK;
-  if (!spit(w.source, source))
+  if (!put_headers(&w) || !spit(w.source, source))
     status = tide__fail(TIDE_FILE, "jit: %s cannot be written: %s", w.source, strerror(errno));
   else if (run(argv, w.log) != 0) {
     status = tide__fail(TIDE_LIBRARY, "jit: %s failed and said nothing", path);
@@ -215,20 +237,66 @@ tide_status tide__cxx_function(void **out, tide_function_info *info, void *modul
   return *out ? TIDE_OK : tide__fail(TIDE_LIBRARY, "jit: the kernel %s is not in its library", name);
 }
 
-typedef int (*kernel_fn)(const void *packed, const uint32_t *dims, long long begin, long long end);
+/* What a raw kernel finds on the thread that runs it (tide_hooks of cxx_raw.c). */
+typedef struct hooks {
+  void *self;   /* the first argument of the functions */
+  char *shared; /* memory whose size the launch says */
+  int (*block)(void *hooks, unsigned n, void (*body)(const void *packed, unsigned i), const void *packed);
+  void (*wait)(void *hooks);
+  unsigned (*vote)(void *hooks, int yes, unsigned *voters);
+  void (*leave)(void *hooks);
+  tide__fibers *stacks; /* NULL until a block of threads that wait begins */
+} hooks;
+
+typedef int (*kernel_fn)(const void *packed, const uint32_t *dims, long long begin, long long end, const hooks *h);
+
+enum { FAILED = 1, NO_MEMORY };
 
 typedef struct job {
   kernel_fn kernel;
   const tide_launch *launch;
   uint32_t dims[6];
-  bool failed; /* of a raw kernel, which runs on one thread */
+  _Atomic int problem;
 } job;
+
+static int run_block(void *arg, unsigned n, void (*body)(const void *packed, unsigned i), const void *packed) {
+  hooks *h = arg;
+  if (!h->stacks && !(h->stacks = tide__fibers_get(n))) return NO_MEMORY;
+  return tide__fibers_run(h->stacks, n, body, packed) ? 0 : 1;
+}
+
+static void wait_in(void *arg) { tide__fibers_wait(((hooks *)arg)->stacks); }
+static void leave_in(void *arg) { tide__fibers_leave(((hooks *)arg)->stacks); }
+static unsigned vote_in(void *arg, int yes, unsigned *voters) {
+  return tide__fibers_vote(((hooks *)arg)->stacks, yes != 0, voters);
+}
+
+/* A kernel that says more shared memory than its launch is wrong, but is not to end the process. */
+enum { LEAST_SHARED = 48 << 10 };
 
 static void work(void *arg, int64_t begin, int64_t end) {
   job *j = arg;
+  hooks h = {.block = run_block, .wait = wait_in, .vote = vote_in, .leave = leave_in};
+  int problem = 0;
+  h.self = &h;
+  if (!j->launch->elementwise) {
+    size_t bytes = j->launch->shared > LEAST_SHARED ? j->launch->shared : LEAST_SHARED;
+    h.shared = aligned_alloc(128, (bytes + 127) / 128 * 128);
+    if (!h.shared) problem = NO_MEMORY;
+  }
   tide__cxx_inside(true);
-  if (j->kernel(j->launch->packed, j->dims, begin, end)) j->failed = true;
+  if (!problem) problem = j->kernel(j->launch->packed, j->dims, begin, end, &h);
   tide__cxx_inside(false);
+  tide__fibers_put(h.stacks);
+  free(h.shared);
+  if (problem) atomic_store(&j->problem, problem);
+}
+
+/* Blocks of one launch are cut so that a part is worth waking a thread for. */
+static int64_t grain_of(const tide_launch *a) {
+  if (a->elementwise) return 1;
+  int64_t threads = (int64_t)a->block[0] * a->block[1] * a->block[2];
+  return threads < 1024 ? 1024 / threads : 1;
 }
 
 tide_status tide__cxx_launch(tide_stream *stream, void *function, const tide_launch *a) {
@@ -236,10 +304,12 @@ tide_status tide__cxx_launch(tide_stream *stream, void *function, const tide_lau
   job j = {.launch = a, .dims = {a->grid[0], a->grid[1], a->grid[2], a->block[0], a->block[1], a->block[2]}};
   memcpy(&j.kernel, &function, sizeof function);
   int64_t blocks = (int64_t)a->grid[0] * a->grid[1] * a->grid[2];
-  if (a->elementwise && blocks > 1)
-    tide__parallel_for(blocks, 1, work, &j);
+  if (blocks > 1 && (a->elementwise || !tide__deterministic()))
+    tide__parallel_for(blocks, grain_of(a), work, &j);
   else
     work(&j, 0, blocks);
-  return j.failed ? tide__fail(TIDE_VALUE, "launch: an assertion in the kernel failed; what it was went to stderr")
-                  : TIDE_OK;
+  int problem = atomic_load(&j.problem);
+  if (!problem) return TIDE_OK;
+  if (problem == NO_MEMORY) return tide__fail(TIDE_MEMORY, "launch: no host memory for the threads of a block");
+  return tide__fail(TIDE_VALUE, "launch: an assertion in the kernel failed; what it was went to stderr");
 }

@@ -20,7 +20,9 @@ tide_status tide__cxx_launch(tide_stream *stream, void *function, const tide_lau
 /* The calling thread is about to run a kernel, or has left it. */
 void tide__cxx_inside(bool is_inside);
 
-/* ---- cxx_text.c ---- */
+/* ---- cxx_text.c, cxx_raw.c ---- */
+
+extern const char tide__cxx_raw[];
 
 extern const tide_compiler tide__cpu_compiler;
 

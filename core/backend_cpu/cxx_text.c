@@ -2,8 +2,7 @@
  *
  * The names that CUDA has and C++ has not are defined here, so that one code string serves both. Arithmetic is the same
  * as in the CPU's own loops: no contraction of a multiplication and an addition, integers wrap round, 16-bit floats
- * round to nearest even. Raw kernels see threadIdx and the rest as variables of the running thread; their threads are
- * run one after the other by a loop that core writes, hence nothing here can wait for another thread.
+ * round to nearest even. What stands before raw kernels beyond that is cxx_raw.c.
  *
  * Half of the time would go to headers, of which those that only std needs, and the special functions that libstdc++
  * has in <cmath> since C++17, are left out of code that does not name std.
@@ -98,21 +97,22 @@ static const char complex_text[] = "#include <complex>\n"
                                    "typedef std::complex<float> tide_c64;\ntypedef std::complex<double> tide_c128;\n";
 
 /* Operands never overlap a result, so the loop may be made of vector instructions. */
-static const char flat[] = "extern \"C\" __attribute__((visibility(\"default\")))\n"
-                           "int tide_kernel(const void *packed, const unsigned *, long long begin, long long end) {\n"
-                           "  const tide_args a = *(const tide_args *)packed;\n"
-                           "  const long long tile = TIDE_THREADS * TIDE_VECTOR, first = begin * tile;\n"
-                           "  const long long last = end * tile < a.n ? end * tile : a.n;\n"
-                           "#define TIDE_POINTER(k) tide_s##k *__restrict p##k = (tide_s##k *)a.ptr[k];\n"
-                           "  TIDE_EACH(TIDE_POINTER)\n"
-                           "#define TIDE_AT(k) p##k[i]\n"
-                           "  for (long long i = first; i < last; i++) tide_apply(a, TIDE_ARGS(TIDE_AT));\n"
-                           "  return 0;\n}\n";
+static const char flat[] =
+    "extern \"C\" __attribute__((visibility(\"default\")))\n"
+    "int tide_kernel(const void *packed, const unsigned *, long long begin, long long end, const void *) {\n"
+    "  const tide_args a = *(const tide_args *)packed;\n"
+    "  const long long tile = TIDE_THREADS * TIDE_VECTOR, first = begin * tile;\n"
+    "  const long long last = end * tile < a.n ? end * tile : a.n;\n"
+    "#define TIDE_POINTER(k) tide_s##k *__restrict p##k = (tide_s##k *)a.ptr[k];\n"
+    "  TIDE_EACH(TIDE_POINTER)\n"
+    "#define TIDE_AT(k) p##k[i]\n"
+    "  for (long long i = first; i < last; i++) tide_apply(a, TIDE_ARGS(TIDE_AT));\n"
+    "  return 0;\n}\n";
 
 /* Row by row of the innermost dim. */
 static const char strided[] =
     "extern \"C\" __attribute__((visibility(\"default\")))\n"
-    "int tide_kernel(const void *packed, const unsigned *, long long begin, long long end) {\n"
+    "int tide_kernel(const void *packed, const unsigned *, long long begin, long long end, const void *) {\n"
     "  const tide_args a = *(const tide_args *)packed;\n"
     "  const long long tile = TIDE_THREADS * TIDE_VECTOR, row = a.size[TIDE_NDIM - 1].d;\n"
     "  const long long last = end * tile < a.n ? end * tile : a.n;\n"
@@ -134,85 +134,6 @@ static const char strided[] =
     "  }\n"
     "  return 0;\n}\n";
 
-/* An assertion that fails ends the kernel and not the process, and says what a GPU says. The C library's own function
- * is hidden behind one of the same name, so that it does not matter who includes <assert.h>. */
-#define ASSERTIONS                                                                                                     \
-  "static thread_local jmp_buf tide_end;\n"                                                                            \
-  "#ifdef __GLIBC__\n"                                                                                                 \
-  "extern \"C\" __attribute__((noreturn, visibility(\"hidden\")))\n"                                                   \
-  "void __assert_fail(const char *what, const char *file, unsigned line, const char *function) noexcept {\n"           \
-  "  char text[200];\n  size_t n = 0;\n"                                                                               \
-  "  while (*what && n + 1 < sizeof text) {\n"                                                                         \
-  "    while (!strncmp(what, \"tide_by->*\", 10)) what += 10;\n    text[n++] = *what++;\n  }\n  text[n] = 0;\n"        \
-  "  fprintf(stderr, \"%s:%u: %s: block: [%u,%u,%u], thread: [%u,%u,%u] Assertion `%s` failed.\\n\", file, line,\n"    \
-  "          function, blockIdx.x, blockIdx.y, blockIdx.z, threadIdx.x, threadIdx.y, threadIdx.z, text);\n"            \
-  "  longjmp(tide_end, 1);\n}\n"                                                                                       \
-  "#endif\n#include <cassert>\n"                                                                                       \
-  "#define TIDE_KERNEL(loop) extern \"C\" __attribute__((visibility(\"default\"))) \\\n"                               \
-  "  int tide_kernel(const void *packed, const unsigned *dims, long long begin, long long end) { \\\n"                 \
-  "    if (setjmp(tide_end)) return 1; \\\n    loop(packed, dims, begin, end); \\\n    return 0; }\n"
-
-/* What CUDA C has for a thread that needs no other one. */
-static const char raw[] = MATHEMATICS HALVES
-    "#include <cstdio>\n#include <setjmp.h>\n"
-    "#define __global__\n#define __constant__ static\n#define __launch_bounds__(...)\n#define __grid_constant__\n"
-    "#define TIDE_VECTOR_TYPE(T, name) \\\n"
-    "  struct alignas(2 * sizeof(T)) name##2 { T x, y; }; struct name##3 { T x, y, z; }; \\\n"
-    "  struct alignas(4 * sizeof(T) > 16 ? 16 : 4 * sizeof(T)) name##4 { T x, y, z, w; }; \\\n"
-    "  inline name##2 make_##name##2(T x, T y) { return {x, y}; } \\\n"
-    "  inline name##3 make_##name##3(T x, T y, T z) { return {x, y, z}; } \\\n"
-    "  inline name##4 make_##name##4(T x, T y, T z, T w) { return {x, y, z, w}; }\n"
-    "TIDE_VECTOR_TYPE(float, float) TIDE_VECTOR_TYPE(double, double) TIDE_VECTOR_TYPE(int, int)\n"
-    "TIDE_VECTOR_TYPE(unsigned, uint) TIDE_VECTOR_TYPE(unsigned char, uchar) TIDE_VECTOR_TYPE(signed char, char)\n"
-    "TIDE_VECTOR_TYPE(short, short) TIDE_VECTOR_TYPE(unsigned short, ushort) TIDE_VECTOR_TYPE(long long, longlong)\n"
-    "struct dim3 { unsigned x, y, z; dim3(unsigned a = 1, unsigned b = 1, unsigned c = 1) : x(a), y(b), z(c) {} };\n"
-    "static thread_local uint3 threadIdx, blockIdx;\nstatic thread_local dim3 blockDim, gridDim;\n"
-    "static const int warpSize = 32;\n"
-    "struct __half { tide_f16 b; __half() = default; __half(float x) { tide_put(b, x); }\n"
-    "  operator float() const { return tide_get(b); } };\n"
-    "struct __nv_bfloat16 { tide_bf16 b; __nv_bfloat16() = default; __nv_bfloat16(float x) { tide_put(b, x); }\n"
-    "  operator float() const { return tide_get(b); } };\n"
-    "typedef __half half;\ntypedef __nv_bfloat16 nv_bfloat16;\n"
-    "inline float __half2float(__half x) { return x; }\ninline __half __float2half(float x) { return x; }\n"
-    "inline float __bfloat162float(__nv_bfloat16 x) { return x; }\n"
-    "inline __nv_bfloat16 __float2bfloat16(float x) { return x; }\n"
-    "template <class T> inline T __ldg(const T *p) { return *p; }\n"
-    "inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }\n"
-    "inline void __threadfence_block() {}\n"
-    "inline int __popc(unsigned x) { return __builtin_popcount(x); }\n"
-    "inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }\n"
-    "inline int __clz(int x) { return x ? __builtin_clz((unsigned)x) : 32; }\n"
-    "inline int __ffs(int x) { return __builtin_ffs(x); }\n"
-    "inline int __float_as_int(float x) { return tide_bits<int>(x); }\n"
-    "inline unsigned __float_as_uint(float x) { return tide_bits<unsigned>(x); }\n"
-    "inline float __int_as_float(int x) { return tide_bits<float>(x); }\n"
-    "inline float __uint_as_float(unsigned x) { return tide_bits<float>(x); }\n"
-    "inline long long __double_as_longlong(double x) { return tide_bits<long long>(x); }\n"
-    "inline double __longlong_as_double(long long x) { return tide_bits<double>(x); }\n"
-    "template <class T> struct tide_same { typedef T type; };\n"
-    "template <class T, class F> inline T tide_atomic(T *p, F f) {\n"
-    "  T old, now;\n  __atomic_load(p, &old, __ATOMIC_SEQ_CST);\n"
-    "  do now = f(old); while (!__atomic_compare_exchange(p, &old, &now, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));\n"
-    "  return old;\n}\n"
-    "#define TIDE_ATOMIC(name, expr) template <class T> inline T name(T *p, typename tide_same<T>::type x) { \\\n"
-    "  return tide_atomic(p, [=](T old) -> T { return (expr); }); }\n"
-    "TIDE_ATOMIC(atomicAdd, old + x) TIDE_ATOMIC(atomicSub, old - x) TIDE_ATOMIC(atomicExch, x)\n"
-    "TIDE_ATOMIC(atomicMin, old < x ? old : x) TIDE_ATOMIC(atomicMax, old > x ? old : x)\n"
-    "TIDE_ATOMIC(atomicAnd, old & x) TIDE_ATOMIC(atomicOr, old | x) TIDE_ATOMIC(atomicXor, old ^ x)\n"
-    "TIDE_ATOMIC(atomicInc, old >= x ? 0 : old + 1) TIDE_ATOMIC(atomicDec, old == 0 || old > x ? x : old - 1)\n"
-    "template <class T> inline T atomicCAS(T *p, typename tide_same<T>::type from, typename tide_same<T>::type to) {\n"
-    "  return tide_atomic(p, [=](T old) -> T { return old == from ? to : old; }); }\n"
-    "template <class T> struct tide_plain { typedef T type; };\n"
-    "template <class T> struct tide_plain<const T> { typedef T type; };\n"
-    "template <class T> inline T tide_at(const char *p) {\n"
-    "  typename tide_plain<T>::type x; memcpy((void *)&x, p, sizeof x); return x; }\n"
-    "#define TIDE_GRID(d) gridDim = dim3(d[0], d[1], d[2]); blockDim = dim3(d[3], d[4], d[5]);\n"
-    "#define TIDE_BLOCK(b, d) blockIdx = {(unsigned)(b % d[0]), (unsigned)(b / d[0] % d[1]), (unsigned)(b / d[0] / "
-    "d[1])};\n"
-    "#define TIDE_FOR_THREADS(d) for (threadIdx.z = 0; threadIdx.z < d[5]; threadIdx.z++) \\\n"
-    "  for (threadIdx.y = 0; threadIdx.y < d[4]; threadIdx.y++) \\\n"
-    "    for (threadIdx.x = 0; threadIdx.x < d[3]; threadIdx.x++)\n" ASSERTIONS;
-
 const tide_compiler tide__cpu_compiler = {
     .name = "c++",
     .variable = "TIDE_CXX",
@@ -223,10 +144,11 @@ const tide_compiler tide__cpu_compiler = {
     .flat = flat,
     .strided = strided,
     .threads = 4096,
-    .raw = raw,
+    .raw = tide__cxx_raw,
     .host = true,
     .options = "-std=c++17 -O3 -fPIC -shared -w -fwrapv -ffp-contract=off -fno-math-errno -fno-trapping-math",
-    .raw_options = "-std=c++17 -O2 -fPIC -shared -w -fwrapv -ffp-contract=off -fno-math-errno -fno-trapping-math "
+    .raw_options = "-std=c++17 -O3 -fPIC -shared -w -fvisibility=hidden -fwrapv -ffp-contract=off -fno-math-errno "
+                   "-fno-trapping-math "
                    "-fno-threadsafe-statics", /* an assertion leaves the kernel past what would let go of a guard */
     .identify = tide__cxx_identify,
     .arch = tide__cxx_arch,

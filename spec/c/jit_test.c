@@ -178,7 +178,7 @@ static void test_types(void) {
 }
 
 static bool divides(const char *code, const char *expected) {
-  char *text = tide__jit_rewrite(code, "test");
+  char *text = tide__jit_rewrite(code, NULL, "test");
   bool same = text && !strcmp(text, expected);
   free(text);
   return same;
@@ -215,7 +215,7 @@ static void test_noise(void) {
     tide__signature s;
     (void)tide__parse_template(&s, own, "test");
     (void)tide__parse_global(&s, own, "k", NULL, 0, "test");
-    free(tide__jit_rewrite(own, "test"));
+    free(tide__jit_rewrite(own, NULL, "test"));
     free(own);
   }
 }
@@ -511,7 +511,7 @@ static void test_nvrtc(bool timing) {
   static const char raw[] = "template <class T> __global__ void k(T *x, int64_t n) { *x = n; }\n"
                             "extern \"C\" __global__ void e(float *x) { *x = 1; }\n__global__ void p() {}";
   static const char *const names[] = {"k<float>", "e", "p"};
-  char *source = tide__raw_source(raw, "k<float>", NULL, NULL, 0, c);
+  char *source = tide__raw_source(&(tide__raw_text){.source = raw, .call = "k<float>"}, c);
   for (int i = 0; i < 3; i++) OK(try_compile(c, source, names[i], &log));
   free(source), free(log);
 }

@@ -69,14 +69,15 @@ typedef struct tide_kernel_param {
 typedef struct tide_grid {
   int64_t grid[3], block[3];
   int64_t shared;      /* bytes of dynamic shared memory */
+  bool empty;          /* a grid of no blocks: everything is checked, and nothing runs */
   tide_stream *stream; /* NULL: the current one of the tensors' device */
 } tide_grid;
 
 /* The __global__ function `name` of CUDA C source, whose signature is read from the source; of a template, an
  * instance: "scale<float>". options go to NVRTC as they are ("-DN=4", "-lineinfo"); a C++ compiler gets those that
  * begin with -D, -U or -I. Compiles it for the current accelerator, or for the CPU where there is none; for others at
- * their first launch. On the CPU and on simulated devices threads run one after the other: SUPPORT if they would have
- * to wait for each other. */
+ * their first launch. On the CPU and on simulated devices the blocks are shared by the CPU's threads, and the
+ * threads of a block are a loop, or run by turns where they wait for each other; SUPPORT for what needs warps. */
 TIDE_API tide_status tide_kernel_new(tide_kernel **out, const char *source, const char *name,
                                      const char *const *options, int n);
 /* Frees the handle; NULL is allowed. */
