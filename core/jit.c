@@ -474,15 +474,53 @@ static tide_status call_devices(call *c, const tide_jit *j) {
   return TIDE_OK;
 }
 
+static tide_status check_into(const call *c, const tide_jit *j, tide_tensor *const *into, int k) {
+  const char *name = j->signature.name;
+  TIDE_TRY(tide__check(into[k], name, "the destination"));
+  TIDE_TRY(tide__writable_check(into[k], name, "the destination"));
+  if (into[k]->storage->device != c->device)
+    return tide__fail(TIDE_DEVICE, "%s: the destination is on another device, got %s, expected %s", name,
+                      tide__device_text(into[k]->storage->device), tide__device_text(c->device));
+  for (int i = 0; i < k; i++)
+    if (into[i]->storage == into[k]->storage && (into[i] == into[k] || tide__tensor_overlaps(into[i], into[k])))
+      return tide__fail(TIDE_VALUE, "%s: destinations %d and %d share elements, expected each to have its own", name,
+                        i + 1, k + 1);
+  bool fits = tide__size_equal(into[k], c->size, c->ndim), shared = false;
+  for (int i = 0; i < j->inputs; i++) shared = shared || into[k]->storage == c->in[i]->storage;
+  if (!fits && (into[k]->numel || shared)) return tide__size_expect(into[k], c->size, c->ndim, name, "the destination");
+  return tide__cast_expect(into[k], c->common, name);
+}
+
+/* All are looked at before the first one is changed. */
+static tide_status call_into(const call *c, const tide_jit *j, tide_tensor *const *into) {
+  for (int k = 0; k < j->outputs; k++) TIDE_TRY(check_into(c, j, into, k));
+  for (int k = 0; k < j->outputs; k++) TIDE_TRY(tide__size_give(into[k], c->size, c->ndim, false, j->signature.name));
+  return TIDE_OK;
+}
+
+/* A kernel reads and writes as if nothing overlapped. */
+static bool is_direct(const call *c, const tide_jit *j, const tide_tensor *into) {
+  bool direct = into->dtype == (uint8_t)c->common;
+  for (int k = 0; k < j->inputs; k++) direct = direct && !tide__tensor_overlaps(into, c->in[k]);
+  return direct;
+}
+
 /* Results have the layout of the first input of full size. */
-static tide_status call_results(tide_tensor **made, int *count, const call *c, const tide_jit *j) {
+static tide_status call_results(tide_tensor **made, int *count, const call *c, const tide_jit *j,
+                                tide_tensor *const *into) {
   const tide_tensor *model = NULL;
   for (int k = 0; k < j->inputs && !model; k++)
     if (c->in[k]->ndim == c->ndim && !memcmp(c->in[k]->size, c->size, (size_t)c->ndim * sizeof *c->size))
       model = c->in[k];
-  for (; *count < j->outputs; ++*count)
+  for (; *count < j->outputs; ++*count) {
+    if (into && is_direct(c, j, into[*count])) {
+      made[*count] = into[*count];
+      tide_tensor_retain(made[*count]);
+      continue;
+    }
     TIDE_TRY(model ? tide__tensor_new_like(&made[*count], model, c->common, c->device)
                    : tide__tensor_new(&made[*count], c->size, c->ndim, c->common, c->device));
+  }
   return TIDE_OK;
 }
 
@@ -578,21 +616,33 @@ static tide_status call_run(call *c, tide_jit *j, tide_tensor *const *made, cons
   return c->work ? launch_strided(c, p, j, made, scalars) : launch_flat(p, j, made, c->in, scalars, c->device);
 }
 
+/* out or into. */
 static tide_status general_way(tide_tensor **out, tide_jit *j, tide_tensor *const *in, int n,
-                               const tide_scalar *scalars) {
+                               const tide_scalar *scalars, tide_tensor *const *into) {
   call c = {0};
   tide_tensor *made[TIDE_JIT_TENSORS];
   int count = 0;
   tide_status status = call_begin(&c, j, in, n);
   if (status == TIDE_OK) status = call_devices(&c, j);
-  if (status == TIDE_OK) status = call_results(made, &count, &c, j);
+  if (status == TIDE_OK && into) status = call_into(&c, j, into);
+  if (status == TIDE_OK) status = call_results(made, &count, &c, j, into);
   if (status == TIDE_OK && made[0]->numel) status = call_run(&c, j, made, scalars);
   for (int k = 0; k < INPUTS; k++) tide_tensor_release(c.owned[k]);
-  if (status != TIDE_OK)
+  for (int k = 0; into && k < count && status == TIDE_OK; k++)
+    if (made[k] != into[k]) status = tide_copy(into[k], made[k], true);
+  if (status != TIDE_OK || into)
     drop(made, count);
   else
     memcpy(out, made, (size_t)count * sizeof *out);
   return status;
+}
+
+tide_status tide_jit_call_into(tide_tensor *const *into, tide_jit *j, tide_tensor *const *in, int n,
+                               const tide_scalar *scalars) {
+  if (TIDE_UNLIKELY(!into || !j || !in))
+    return tide__fail(TIDE_ARGUMENT, "jiterator: wrong arguments, expected a function, tensors and destinations");
+  if (scalars) TIDE_TRY(check_scalars(j, scalars, j->signature.name));
+  return general_way(NULL, j, in, n, scalars, into);
 }
 
 tide_status tide_jit_call(tide_tensor **out, tide_jit *j, tide_tensor *const *in, int n, const tide_scalar *scalars) {
@@ -601,5 +651,5 @@ tide_status tide_jit_call(tide_tensor **out, tide_jit *j, tide_tensor *const *in
   if (scalars) TIDE_TRY(check_scalars(j, scalars, j->signature.name));
   const plan *p = TIDE_LIKELY(n == j->inputs && j->made == tide__epoch_now()) ? flat_match(j, in) : NULL;
   if (TIDE_LIKELY(p != NULL)) return flat_way(out, p, j, in, scalars);
-  return general_way(out, j, in, n, scalars);
+  return general_way(out, j, in, n, scalars, NULL);
 }

@@ -25,6 +25,7 @@ static void read_scalars(lua_State *L, const tide_jit *j, int arg, tide_scalar *
     const char *key = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : NULL;
     int k = 0;
     while (key && k < n && strcmp(key, tide_jit_scalar_name(j, k))) k++;
+    if (key && k == n && !strcmp(key, "out")) continue;
     if (!key || k == n) {
       const char *got = key ? key : ltide_typename(L, -2);
       ltide_error(L, "ArgumentError", "%s: unknown parameter '%s', expected %s", tide_jit_name(j), got,
@@ -39,6 +40,37 @@ static void read_scalars(lua_State *L, const tide_jit *j, int arg, tide_scalar *
 static int fail_tensor(lua_State *L, const tide_jit *j, int arg, const char *kind) {
   return ltide_error(L, kind, "%s: argument %d: got %s, expected a tensor (numbers are given by name)",
                      tide_jit_name(j), arg, ltide_typename(L, arg));
+}
+
+static bool has_scalar(const tide_jit *j, const char *name) {
+  for (int k = 0; k < tide_jit_scalars(j); k++)
+    if (!strcmp(tide_jit_scalar_name(j, k), name)) return true;
+  return false;
+}
+
+/* The destinations of {out=} at opts, which are pushed: a tensor, or a list of as many as there are results. False:
+ * none. */
+static bool read_out(lua_State *L, ltide_state *S, const tide_jit *j, int opts, tide_tensor **into) {
+  int outputs = tide_jit_outputs(j);
+  if (has_scalar(j, "out") || !ltide_push_option(L, opts, "out")) return false;
+  int at = lua_gettop(L), n = lua_istable(L, at) ? (int)lua_rawlen(L, at) : 1;
+  bool list = lua_istable(L, at);
+  if (n != outputs)
+    ltide_error(L, "ArgumentError", "%s: out: got %d tensor%s, expected %d", tide_jit_name(j), n, n == 1 ? "" : "s",
+                outputs);
+  luaL_checkstack(L, outputs, "jiterator");
+  for (int k = 0; k < outputs; k++) {
+    if (list)
+      lua_rawgeti(L, at, k + 1);
+    else
+      lua_pushvalue(L, at);
+    ltide_tensor *x = ltide_test_handle(L, S, lua_gettop(L));
+    if (!x || !x->t)
+      ltide_error(L, x ? "StateError" : "ArgumentError", "%s: out: got %s, expected %s", tide_jit_name(j),
+                  ltide_typename(L, lua_gettop(L)), outputs > 1 ? "a list of tensors" : "a tensor");
+    into[k] = x->t;
+  }
+  return true;
 }
 
 static int ljit_call(lua_State *L) {
@@ -61,6 +93,10 @@ static int ljit_call(lua_State *L) {
     in[k] = x->t;
   }
   luaL_checkstack(L, outputs, "jiterator");
+  if (has_options && read_out(L, S, j, n + 1, out)) {
+    ltide_try(L, tide_jit_call_into(out, j, in, n, scalars));
+    return outputs;
+  }
   for (int k = 0; k < outputs; k++) u[k] = ltide_new_tensor(L, S);
   ltide_try(L, tide_jit_call(out, j, in, n, has_options ? scalars : NULL));
   for (int k = 0; k < outputs; k++) u[k]->t = out[k];
@@ -151,17 +187,20 @@ static int lcache_clear(lua_State *L) {
 
 static const ltide_reg functions[] = {
     {"create_jit_fn", lcreate_jit_fn,
-     "tide.cuda.jiterator.create_jit_fn(code [, {alpha=1.0}]) -> f\nf(t1, ..., t8 [, {alpha=3.14}]) -> Tensor\nMakes "
+     "tide.cuda.jiterator.create_jit_fn(code [, {alpha=1.0}]) -> f\nf(t1, ..., t8 [, {alpha=3.14, out=}]) -> "
+     "Tensor\nMakes "
      "an elementwise function from C++ text: the last function template in it is called for every element and returns "
      "the result. Parameters that have a default are numbers, given by name; the others are tensors, which broadcast "
      "and are promoted. Compiled when dtypes or layouts are new, for the GPU or the CPU, and kept on disk. Where a GPU "
      "is "
      "in use the kernel for contiguous inputs, of float32 or of the dtype wanted last, is begun in the background at "
      "once "
-     "(TIDE_KERNEL_AHEAD=0: it is not)."},
+     "(TIDE_KERNEL_AHEAD=0: it is not). out is a tensor that the result is written to, of its size or empty; it may be "
+     "an input."},
     {"create_multi_output_jit_fn", lcreate_multi_output_jit_fn,
      "tide.cuda.jiterator.create_multi_output_jit_fn(code, num_outputs [, {alpha=1.0}]) -> f\nf(t1, ..., t8 [, "
-     "{alpha=3.14}]) -> num_outputs Tensors\nLikewise, for a function that writes 1 to 8 results to parameters that "
+     "{alpha=3.14, out={...}}]) -> num_outputs Tensors\nLikewise, for a function that writes 1 to 8 results to "
+     "parameters that "
      "are references: template <typename T> void f(T x, T y, T &sum, T &difference)."},
     {"cache_info", lcache_info,
      "tide.cuda.jiterator.cache_info() -> table\nHow kernels were found by this process: hits (memory_hits and "

@@ -41,6 +41,10 @@ TIDE_API tide_scalar tide_jit_scalar_default(const tide_jit *jit, int k);
  * dtypes and layout are new. out: room for every output; on failure none is given. */
 TIDE_API tide_status tide_jit_call(tide_tensor **out, tide_jit *jit, tide_tensor *const *in, int n,
                                    const tide_scalar *scalars);
+/* The same into tensors that are there, one for each output: of the results' size, or empty, which are given it; of
+ * another dtype they are converted. An input may be one of them. */
+TIDE_API tide_status tide_jit_call_into(tide_tensor *const *into, tide_jit *jit, tide_tensor *const *in, int n,
+                                        const tide_scalar *scalars);
 
 /* ---- raw kernels ---- */
 
