@@ -52,25 +52,24 @@
 /* What <cuda_fp16.h> and <cuda_bf16.h> declare, as far as code of kernels uses it. */
 #define HEADERS                                                                                                        \
   "#ifdef TIDE_NAMES_CUDA\n"                                                                                           \
-  "template <class T> struct tide_number { enum { value = tide_whole<T>::value }; };\n"                                \
-  "template <> struct tide_number<float> { enum { value = 1 }; };\n"                                                   \
-  "template <> struct tide_number<double> { enum { value = 1 }; };\n"                                                  \
-  "template <bool, class T> struct tide_if {};\n"                                                                      \
-  "template <class T> struct tide_if<true, T> { typedef T type; };\n"                                                  \
+  "template <class X, int WHOLE = tide_whole<X>::value> struct tide_mixed {};\n"                                       \
+  "template <class X> struct tide_mixed<X, 1> { typedef float type; typedef bool truth; };\n"                          \
+  "template <> struct tide_mixed<float, 0> { typedef float type; typedef bool truth; };\n"                             \
+  "template <> struct tide_mixed<double, 0> { typedef double type; typedef bool truth; };\n"                           \
   "#define TIDE_SMALL_OPERATOR(T, op) \\\n"                                                                            \
   "  inline T operator op(T a, T b) { return T((float)a op (float)b); } \\\n"                                          \
   "  inline T &operator op##=(T &a, T b) { return a = a op b; } \\\n"                                                  \
-  "  template <class X> inline typename tide_if<tide_number<X>::value, decltype(1.0f op X(1))>::type operator op(T "   \
+  "  template <class X> inline typename tide_mixed<X>::type operator op(T "                                            \
   "a, X b) { \\\n"                                                                                                     \
   "    return (float)a op b; } \\\n"                                                                                   \
-  "  template <class X> inline typename tide_if<tide_number<X>::value, decltype(X(1) op 1.0f)>::type operator op(X "   \
+  "  template <class X> inline typename tide_mixed<X>::type operator op(X "                                            \
   "a, T b) { \\\n"                                                                                                     \
   "    return a op (float)b; }\n"                                                                                      \
   "#define TIDE_SMALL_COMPARE(T, op, name) \\\n"                                                                       \
   "  inline bool operator op(T a, T b) { return (float)a op (float)b; } \\\n"                                          \
-  "  template <class X> inline typename tide_if<tide_number<X>::value, bool>::type operator op(T a, X b) { return "    \
+  "  template <class X> inline typename tide_mixed<X>::truth operator op(T a, X b) { return "                          \
   "(float)a op b; } \\\n"                                                                                              \
-  "  template <class X> inline typename tide_if<tide_number<X>::value, bool>::type operator op(X a, T b) { return a "  \
+  "  template <class X> inline typename tide_mixed<X>::truth operator op(X a, T b) { return a "                        \
   "op (float)b; } \\\n"                                                                                                \
   "  inline bool name(T a, T b) { return (float)a op (float)b; }\n"                                                    \
   "#define TIDE_SMALL_UNARY(T, name, expr) inline T name(T v) { float x = v; return T(expr); }\n"                      \
