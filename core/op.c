@@ -31,13 +31,15 @@ static tide__op_traits traits[] = {
 const uint8_t tide__rule_result[][TIDE_DTYPE_COUNT] = {
     [TIDE_RULE_FLOAT] = {X, X, X, X, X, X, ALL_FLOATS, X, X},
     [TIDE_RULE_FLOATC] = {X, X, X, X, X, X, ALL_FLOATS, D(COMPLEX64), D(COMPLEX128)},
+    [TIDE_RULE_MATHC] = {X, X, X, X, X, X, ALL_FLOATS, D(COMPLEX64), D(COMPLEX128)},
     [TIDE_RULE_REAL] = {X, ALL_INTS, ALL_FLOATS, X, X},
+    [TIDE_RULE_REALC] = {X, ALL_INTS, ALL_FLOATS, D(COMPLEX64), D(COMPLEX128)},
     [TIDE_RULE_ARITHC] = {X, ALL_INTS, ALL_FLOATS, D(COMPLEX64), D(COMPLEX128)},
-    [TIDE_RULE_TEST] = {X, TESTS, X, X},
+    [TIDE_RULE_TEST] = {X, TESTS, D(BOOL), D(BOOL)},
     [TIDE_RULE_COMPARE] = {X, TESTS, X, X},
     [TIDE_RULE_EQUALC] = {X, TESTS, D(BOOL), D(BOOL)},
     [TIDE_RULE_CLOSE] = {X, X, X, X, X, X, D(BOOL), D(BOOL), D(BOOL), D(BOOL), X, X},
-    [TIDE_RULE_LOGIC] = {X, TESTS, X, X},
+    [TIDE_RULE_LOGIC] = {X, TESTS, D(BOOL), D(BOOL)},
     [TIDE_RULE_BITS] = {X, ALL_INTS, X, X, X, X, X, X},
 };
 #undef X
@@ -222,11 +224,12 @@ tide_status tide__op_types(tide__types *out, tide_op op, const tide_operand *in,
   tide_dtype common = common_dtype(op, in, params);
   int category = tide__category(common), rule = traits[op].rule;
   TIDE_TRY(check_op(op, in, params, common));
-  bool complex_ok = rule == TIDE_RULE_FLOATC || rule == TIDE_RULE_ARITHC || rule == TIDE_RULE_EQUALC;
+  bool complex_ok = tide__rule_result[rule][TIDE_COMPLEX64] != TIDE_SLOW;
   if (category == 3 && !complex_ok)
     return refuse(op, common, rule == TIDE_RULE_BITS ? "integers or bool" : "a real dtype");
   if (rule == TIDE_RULE_BITS && category == 2) return refuse(op, common, "integers or bool");
-  if ((rule == TIDE_RULE_FLOAT || rule == TIDE_RULE_FLOATC) && category <= 1) common = tide_get_default_dtype();
+  if ((rule == TIDE_RULE_FLOAT || rule == TIDE_RULE_FLOATC || rule == TIDE_RULE_MATHC) && category <= 1)
+    common = tide_get_default_dtype();
   if (rule == TIDE_RULE_CLOSE && category <= 1) common = TIDE_FLOAT64;
   if (op == TIDE_OP_square && category == 0) common = TIDE_INT64;
   out->op = op == TIDE_OP_bitwise_not && category == 0 ? TIDE_OP_logical_not : op;

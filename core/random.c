@@ -104,6 +104,18 @@ static tide_status integer_bound(int64_t *out, double f) {
   return TIDE_OK;
 }
 
+/* Complex numbers have two parts, between them the variance that is asked for; the mean is real. */
+static tide_status draw_parts(tide_tensor *x, tide_random_kind kind, double a, double b, tide_generator *g) {
+  tide_tensor *parts;
+  TIDE_TRY(tide_view_as_real(&parts, x));
+  tide_status status = kind == TIDE_NORMAL ? tide_random(parts, kind, 0, b * 0.70710678118654752440, g)
+                                           : tide_random(parts, kind, a, b, g);
+  tide_tensor_release(parts);
+  if (status != TIDE_OK || kind != TIDE_NORMAL || a == 0) return status;
+  tide_operand in[2] = {{.tensor = x}, {.tensor = NULL, .number = tide_float(a)}};
+  return tide_elementwise(NULL, TIDE_OP_add, in, NULL, x);
+}
+
 tide_status tide_random(tide_tensor *x, tide_random_kind kind, double a, double b, tide_generator *generator) {
   if ((unsigned)kind > TIDE_GEOMETRIC)
     return tide__fail(TIDE_ARGUMENT, "random: unknown kind, got %d, expected 0 to %d", (int)kind, TIDE_GEOMETRIC);
@@ -114,6 +126,8 @@ tide_status tide_random(tide_tensor *x, tide_random_kind kind, double a, double 
     return tide_random_int(x, lo, hi, generator);
   }
   TIDE_TRY(begin(x, &generator, tide__random_names[kind]));
+  if (tide__category(x->dtype) == 3 && (kind == TIDE_NORMAL || kind == TIDE_UNIFORM))
+    return draw_parts(x, kind, a, b, generator);
   TIDE_TRY(check_dtype(x, kind != TIDE_BERNOULLI && kind != TIDE_GEOMETRIC, tide__random_names[kind]));
   TIDE_TRY(check_params(kind, a, b, (tide_dtype)x->dtype));
   draw d = {.kind = kind, .a = a, .b = b};

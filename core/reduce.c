@@ -235,9 +235,45 @@ static tide_status check_into(const job *j, tide_tensor *into) {
   return tide__size_give(into, j->size, j->ndim, into->storage == j->x->storage, j->what);
 }
 
+/* ---- of complex numbers what is real: from their sizes, or from both parts ---- */
+
+static bool is_of_parts(tide_reduction op, const tide_tensor *x, const tide_reduce_options *o) {
+  if (op != TIDE_NORM && op != TIDE_VAR && op != TIDE_STD) return false;
+  bool asked = op == TIDE_NORM && o && o->dtype != TIDE_DTYPE_NONE; /* with a real dtype the ordinary way refuses */
+  return tide__check(x, names[op], "x") == TIDE_OK && tide__category(x->dtype) == 3 && !asked;
+}
+
+static tide_status norm_of_sizes(tide_tensor **out, const tide_tensor *x, const tide_reduce_options *o,
+                                 tide_tensor *into) {
+  tide_tensor *sizes;
+  TIDE_TRY(tide_unary(&sizes, TIDE_OP_abs, x, NULL));
+  tide_status status = tide_reduce(out, TIDE_NORM, sizes, o, into);
+  tide_tensor_release(sizes);
+  return status;
+}
+
+/* The variance is the sum of those of the parts. */
+static tide_status spread_of_parts(tide_tensor **out, tide_reduction op, const tide_tensor *x,
+                                   const tide_reduce_options *o, tide_tensor *into) {
+  tide_tensor *part[2] = {NULL, NULL}, *spread[2] = {NULL, NULL}, *sum = NULL;
+  tide_status status = tide_real(&part[0], x);
+  if (status == TIDE_OK) status = tide_imag(&part[1], x);
+  for (int i = 0; i < 2 && status == TIDE_OK; i++) status = tide_reduce(&spread[i], TIDE_VAR, part[i], o, NULL);
+  if (status == TIDE_OK && op == TIDE_VAR) status = tide_binary(out, TIDE_OP_add, spread[0], spread[1], into);
+  if (status == TIDE_OK && op == TIDE_STD) {
+    status = tide_binary(&sum, TIDE_OP_add, spread[0], spread[1], NULL);
+    if (status == TIDE_OK) status = tide_unary(out, TIDE_OP_sqrt, sum, into);
+  }
+  for (int i = 0; i < 2; i++) tide_tensor_release(part[i]), tide_tensor_release(spread[i]);
+  tide_tensor_release(sum);
+  return status;
+}
+
 tide_status tide_reduce(tide_tensor **out, tide_reduction op, const tide_tensor *x, const tide_reduce_options *options,
                         tide_tensor *into) {
   job j;
+  if (TIDE_UNLIKELY(is_of_parts(op, x, options)))
+    return op == TIDE_NORM ? norm_of_sizes(out, x, options, into) : spread_of_parts(out, op, x, options, into);
   TIDE_TRY(job_begin(&j, op, x, options));
   TIDE_TRY(tide__out_check(out, into, j.what));
   if (into) TIDE_TRY(check_into(&j, into));
@@ -290,6 +326,16 @@ tide_status tide_reduce_index(tide_tensor **values, tide_tensor **indices, tide_
 tide_status tide_var_mean(tide_tensor **var, tide_tensor **mean, const tide_tensor *x,
                           const tide_reduce_options *options) {
   job j;
+  if (is_of_parts(TIDE_VAR, x, options) && var && mean) {
+    tide_tensor *v;
+    TIDE_TRY(tide_reduce(&v, TIDE_VAR, x, options, NULL));
+    tide_status status = tide_reduce(mean, TIDE_MEAN, x, options, NULL);
+    if (status == TIDE_OK)
+      *var = v;
+    else
+      tide_tensor_release(v);
+    return status;
+  }
   TIDE_TRY(job_begin(&j, TIDE_VAR, x, options));
   return reduce_two(var, mean, &j, j.result);
 }

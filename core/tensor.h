@@ -180,7 +180,9 @@ tide_status tide__as_dtype(tide_tensor **out, const tide_tensor *x, tide_dtype d
 typedef enum tide__rule {
   TIDE_RULE_FLOAT,
   TIDE_RULE_FLOATC,
+  TIDE_RULE_MATHC,
   TIDE_RULE_REAL,
+  TIDE_RULE_REALC,
   TIDE_RULE_ARITHC,
   TIDE_RULE_TEST,
   TIDE_RULE_COMPARE,

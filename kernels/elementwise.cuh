@@ -27,13 +27,15 @@ template <class T> constexpr bool is_int = std::is_integral_v<T>;
   };
 RULE(FLOAT, is_float<T>, false)
 RULE(FLOATC, !is_int<T>, false)
+RULE(MATHC, !is_int<T>, false)
 RULE(REAL, !is_complex<T>::value, false)
+RULE(REALC, true, false)
 RULE(ARITHC, true, false)
-RULE(TEST, !is_complex<T>::value, true)
+RULE(TEST, true, true)
 RULE(COMPARE, !is_complex<T>::value, true)
 RULE(EQUALC, true, true)
 RULE(CLOSE, is_float<T>, true)
-RULE(LOGIC, !is_complex<T>::value, true)
+RULE(LOGIC, true, true)
 RULE(BITS, is_int<T>, false)
 #undef RULE
 

@@ -37,6 +37,9 @@ template <class T> TIDEK_MATH C operator/(C a, C b) {
   T im = wide ? a.im - a.re * r : a.im * r - a.re;
   return C(re / d, im / d);
 }
+template <class T> TIDEK_MATH bool operator!(C a) { return a.re == 0 && a.im == 0; }
+template <class T> TIDEK_MATH bool operator&&(C a, C b) { return !!a && !!b; }
+template <class T> TIDEK_MATH bool operator||(C a, C b) { return !!a || !!b; }
 template <class T> TIDEK_MATH C tide_conj(C x) { return C(x.re, -x.im); }
 #undef C
 template <class T> TIDEK_MATH T tide_conj(T x) { return x; }
@@ -85,6 +88,9 @@ LONG_DOUBLE(log1p)
 LONG_DOUBLE(tanh)
 LONG_DOUBLE(erf)
 #undef LONG_DOUBLE
+
+TIDEK_MATH float sqrt(float x) { return ::sqrtf(x); } /* beside that of complex numbers */
+TIDEK_MATH double sqrt(double x) { return ::sqrt(x); }
 
 template <class T> TIDEK_MATH T tide_erfinv(T x) { return erfinv(x); }
 template <class T> TIDEK_MATH T tide_lgamma(T x) { return lgamma(x); }
@@ -207,4 +213,7 @@ template <FLOATING> TIDEK_MATH bool tide_isclose(T a, T b, T rtol, T atol, T equ
 } // namespace tidek
 #undef INTEGER
 #undef FLOATING
+
+#include "complex.cuh"
+
 #endif

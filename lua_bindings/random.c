@@ -439,9 +439,13 @@ static const ltide_reg functions[] = {
      "tide.get_rng_state() -> Tensor(uint8, cpu)\nState of the CPU's default generator."},
     {"set_rng_state", lset_rng_state,
      "tide.set_rng_state(state)\nState of the CPU's default generator, as get_rng_state gave it."},
-    {"rand", lrand, "tide.rand(sizes... [, {dtype=, device=, generator=}]) -> Tensor\nUniform in [0, 1)."},
+    {"rand", lrand,
+     "tide.rand(sizes... [, {dtype=, device=, generator=}]) -> Tensor\nUniform in [0, 1); in both parts of complex "
+     "numbers."},
     {"randn", lrandn,
-     "tide.randn(sizes... [, {dtype=, device=, generator=}]) -> Tensor\nNormal with mean 0 and deviation 1."},
+     "tide.randn(sizes... [, {dtype=, device=, generator=}]) -> Tensor\nNormal with mean 0 and deviation 1; complex "
+     "numbers "
+     "have half the variance in each part."},
     {"rand_like", lrand_like,
      "tide.rand_like(x [, opts]) -> Tensor\nAs tide.rand, with the shape, dtype and device of x."},
     {"randn_like", lrandn_like,

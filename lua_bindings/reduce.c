@@ -256,13 +256,13 @@ void ltide_open_reduce(lua_State *L, ltide_state *S) {
        "x:count_nonzero([dim]) -> Tensor\nint64: how many elements are not zero. " DIMS_TAIL},
       {"var", lvar,
        "x:var([dim] [, {correction=1, keepdim=false, out=}]) -> Tensor\nThe variance, divided by n - "
-       "correction. " DIMS_TAIL},
+       "correction; of complex numbers the sum of both parts'. " DIMS_TAIL},
       {"std", lstd,
        "x:std([dim] [, {correction=1, keepdim=false, out=}]) -> Tensor\nThe standard deviation. " DIMS_TAIL},
       {"var_mean", lvar_mean, "x:var_mean([dim] [, {correction=1, keepdim=false}]) -> var, mean\n" DIMS_TAIL},
       {"norm", lnorm,
        "x:norm([p=2 [, dim]] [, {keepdim=false, dtype=, out=}]) -> Tensor\nThe p-norm; p may be math.huge, -math.huge "
-       "or 0. " DIMS_TAIL},
+       "or 0. Of complex numbers that of their absolute values. " DIMS_TAIL},
       {"equal", lequal, "tide.equal(x, y) -> boolean\nHave they the same shape and the same values? Synchronises."},
       {"allclose", lallclose,
        "tide.allclose(x, y [, {rtol=1e-5, atol=1e-8, equal_nan=false}]) -> boolean\nIs isclose true everywhere? "

@@ -163,7 +163,7 @@ end
 local function result_dtype(name, dtype)
   local r, kind = rule[name], D.kind[dtype]
   if r == "TEST" or r == "COMPARE" or r == "EQUALC" or r == "CLOSE" or r == "LOGIC" then return "bool" end
-  if (r == "FLOAT" or r == "FLOATC") and kind ~= "F" then return "float32" end
+  if (r == "FLOAT" or r == "FLOATC" or r == "MATHC") and kind ~= "F" then return "float32" end
   return dtype
 end
 
@@ -348,7 +348,7 @@ describe("elementwise", function()
       if operands[name] > 1 then check_broadcast(name, main) end
       local writable = result_dtype(name, main) == main and not ops[name].no_inplace
       if writable then check_inplace(name, main) end
-      if writable and not ops[name].only and rule[name] ~= "FLOAT" and rule[name] ~= "FLOATC" then check_inplace(name, "int32") end
+      if writable and not ops[name].only and result_dtype(name, "int32") ~= "float32" then check_inplace(name, "int32") end
     end)
 
     it(name .. " of nothing and of one", function()

@@ -50,7 +50,9 @@ static bool is_test(int op) {
   static const uint8_t tests[TIDE_OP_COUNT] = {
 #define TEST_FLOAT                     0
 #define TEST_FLOATC                    0
+#define TEST_MATHC                     0
 #define TEST_REAL                      0
+#define TEST_REALC                     0
 #define TEST_ARITHC                    0
 #define TEST_BITS                      0
 #define TEST_TEST                      1
@@ -200,6 +202,7 @@ tide_status tide__cpu_elementwise(tide_stream *stream, const tide_elementwise_ar
   w.isa = tide__isa_get();
   tide__ctype type = tide__ctype_of(a->compute);
   w.loop = w.isa->op[a->op][type];
+  if (!w.loop) w.loop = tide__isa_base.op[a->op][type]; /* functions of complex numbers */
   if (!w.loop)
     return tide__fail(TIDE_DTYPE, "%s: not computed in this dtype, got %s", tide_op_get((tide_op)a->op)->name,
                       tide_dtype_name((tide_dtype)a->compute));

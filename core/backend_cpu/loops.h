@@ -1,6 +1,7 @@
 /* loops.h: template of the elementwise loops of one instruction set: op.def for each compute type. Defines the
  * functions and the rows of tide__isa.op; loops_type.h is one type. */
 #include "elementary.h"
+#include "complex_math.h"
 #include "opmath.h"
 #if defined(TIDE_ISA_AVX512)
 #  include "wide.h"
@@ -17,21 +18,31 @@
 #define LOOP_NAME(name, S)   LOOP_NAME_(name, S)
 
 /* Which rules have which kinds of types: I integers, F floats, C complex. */
-#define LOOP_I_FLOAT       0
-#define LOOP_F_FLOAT       1
-#define LOOP_C_FLOAT       0
-#define LOOP_I_FLOATC      0
-#define LOOP_F_FLOATC      1
-#define LOOP_C_FLOATC      1
+#define LOOP_I_FLOAT  0
+#define LOOP_F_FLOAT  1
+#define LOOP_C_FLOAT  0
+#define LOOP_I_FLOATC 0
+#define LOOP_F_FLOATC 1
+#define LOOP_C_FLOATC 1
+#define LOOP_I_MATHC  0
+#define LOOP_F_MATHC  1
+#if defined(TIDE_ISA_AVX2) || defined(TIDE_ISA_AVX512)
+#  define LOOP_C_MATHC 0
+#else
+#  define LOOP_C_MATHC 1
+#endif
 #define LOOP_I_REAL        1
 #define LOOP_F_REAL        1
 #define LOOP_C_REAL        0
+#define LOOP_I_REALC       1
+#define LOOP_F_REALC       1
+#define LOOP_C_REALC       LOOP_C_MATHC
 #define LOOP_I_ARITHC      1
 #define LOOP_F_ARITHC      1
 #define LOOP_C_ARITHC      1
 #define LOOP_I_TEST        1
 #define LOOP_F_TEST        1
-#define LOOP_C_TEST        0
+#define LOOP_C_TEST        1
 #define LOOP_I_COMPARE     1
 #define LOOP_F_COMPARE     1
 #define LOOP_C_COMPARE     0
@@ -43,7 +54,7 @@
 #define LOOP_C_CLOSE       0
 #define LOOP_I_LOGIC       1
 #define LOOP_F_LOGIC       1
-#define LOOP_C_LOGIC       0
+#define LOOP_C_LOGIC       1
 #define LOOP_I_BITS        1
 #define LOOP_F_BITS        0
 #define LOOP_C_BITS        0
@@ -53,7 +64,9 @@
 /* What a rule's loop writes: T, or for tests the integer of its width, R. */
 #define LOOP_OUT_FLOAT   T
 #define LOOP_OUT_FLOATC  T
+#define LOOP_OUT_MATHC   T
 #define LOOP_OUT_REAL    T
+#define LOOP_OUT_REALC   T
 #define LOOP_OUT_ARITHC  T
 #define LOOP_OUT_BITS    T
 #define LOOP_OUT_TEST    R
@@ -261,7 +274,40 @@
 #define S f64
 #include "loops_type.h"
 
+/* In a loop over complex numbers they mean the functions of these, and a test asks both parts. */
 #undef tide_divide
+#pragma push_macro("tide_pow")
+#pragma push_macro("tide_isnan")
+#pragma push_macro("tide_isinf")
+#pragma push_macro("tide_isfinite")
+#undef tide_pow
+#undef tide_isnan
+#undef tide_isinf
+#undef tide_isfinite
+#define tide_isnan(x)     (tide_isnan_f64(creal(x)) | tide_isnan_f64(cimag(x)))
+#define tide_isinf(x)     (tide_isinf_f64(creal(x)) | tide_isinf_f64(cimag(x)))
+#define tide_isfinite(x)  (tide_isfinite_f64(creal(x)) & tide_isfinite_f64(cimag(x)))
+#define exp(x)            cexpf(x)
+#define log(x)            clogf(x)
+#define sqrt(x)           csqrtf(x)
+#define sin(x)            csinf(x)
+#define cos(x)            ccosf(x)
+#define tan(x)            ctanf(x)
+#define asin(x)           casinf(x)
+#define acos(x)           cacosf(x)
+#define atan(x)           catanf(x)
+#define sinh(x)           csinhf(x)
+#define cosh(x)           ccoshf(x)
+#define tanh(x)           ctanhf(x)
+#define asinh(x)          casinhf(x)
+#define acosh(x)          cacoshf(x)
+#define atanh(x)          catanhf(x)
+#define exp2(x)           (float _Complex) tide__cexp2(x)
+#define expm1(x)          (float _Complex) tide__cexpm1(x)
+#define log2(x)           (float _Complex) tide__clog2(x)
+#define log10(x)          (float _Complex) tide__clog10(x)
+#define log1p(x)          (float _Complex) tide__clog1p(x)
+#define tide_pow(a, b)    (float _Complex) tide__cpow(a, b)
 #define tide_divide(a, b) tide_divide_c64(a, b)
 #define T                 float _Complex
 #define R                 int32_t
@@ -269,13 +315,80 @@
 #define S                 c64
 #include "loops_type.h"
 
+#undef exp
+#undef log
+#undef sqrt
+#undef sin
+#undef cos
+#undef tan
+#undef asin
+#undef acos
+#undef atan
+#undef sinh
+#undef cosh
+#undef tanh
+#undef asinh
+#undef acosh
+#undef atanh
+#undef exp2
+#undef expm1
+#undef log2
+#undef log10
+#undef log1p
+#undef tide_pow
 #undef tide_divide
+#define exp(x)            cexp(x)
+#define log(x)            clog(x)
+#define sqrt(x)           csqrt(x)
+#define sin(x)            csin(x)
+#define cos(x)            ccos(x)
+#define tan(x)            ctan(x)
+#define asin(x)           casin(x)
+#define acos(x)           cacos(x)
+#define atan(x)           catan(x)
+#define sinh(x)           csinh(x)
+#define cosh(x)           ccosh(x)
+#define tanh(x)           ctanh(x)
+#define asinh(x)          casinh(x)
+#define acosh(x)          cacosh(x)
+#define atanh(x)          catanh(x)
+#define exp2(x)           tide__cexp2(x)
+#define expm1(x)          tide__cexpm1(x)
+#define log2(x)           tide__clog2(x)
+#define log10(x)          tide__clog10(x)
+#define log1p(x)          tide__clog1p(x)
+#define tide_pow(a, b)    tide__cpow(a, b)
 #define tide_divide(a, b) tide_divide_c128(a, b)
 #define T                 double _Complex
 #define R                 int32_t
 #define K                 C
 #define S                 c128
 #include "loops_type.h"
+
+#undef exp
+#undef log
+#undef sqrt
+#undef sin
+#undef cos
+#undef tan
+#undef asin
+#undef acos
+#undef atan
+#undef sinh
+#undef cosh
+#undef tanh
+#undef asinh
+#undef acosh
+#undef atanh
+#undef exp2
+#undef expm1
+#undef log2
+#undef log10
+#undef log1p
+#pragma pop_macro("tide_pow")
+#pragma pop_macro("tide_isnan")
+#pragma pop_macro("tide_isinf")
+#pragma pop_macro("tide_isfinite")
 
 #define LOOP_SLOT(K, rule, name, s) LOOP_SLOT_(LOOP_HAS(K, rule), name, s)
 #define LOOP_SLOT_(has, name, s)    LOOP_SLOT__(has, name, s)

@@ -90,8 +90,10 @@ static double op_slack(int op) {
 static bool accepts(const char *rule, int compute) {
   bool is_int = compute == TIDE_INT32 || compute == TIDE_INT64, is_complex = compute >= TIDE_COMPLEX64;
   if (!strcmp(rule, "FLOAT") || !strcmp(rule, "CLOSE")) return !is_int && !is_complex;
-  if (!strcmp(rule, "FLOATC")) return !is_int;
-  if (!strcmp(rule, "ARITHC") || !strcmp(rule, "EQUALC")) return true;
+  if (!strcmp(rule, "FLOATC") || !strcmp(rule, "MATHC")) return !is_int;
+  if (!strcmp(rule, "ARITHC") || !strcmp(rule, "REALC") || !strcmp(rule, "EQUALC") || !strcmp(rule, "TEST") ||
+      !strcmp(rule, "LOGIC"))
+    return true;
   if (!strcmp(rule, "BITS")) return is_int;
   return !is_complex;
 }

@@ -1,0 +1,16 @@
+/* complex_math.h: the functions of complex numbers that C has not, or not accurately enough. */
+#ifndef TIDE_CPU_COMPLEX_MATH_H
+#define TIDE_CPU_COMPLEX_MATH_H
+
+#include <complex.h>
+
+#undef I
+
+double _Complex tide__cexp2(double _Complex z);
+double _Complex tide__cexpm1(double _Complex z);
+double _Complex tide__clog2(double _Complex z);
+double _Complex tide__clog10(double _Complex z);
+double _Complex tide__clog1p(double _Complex z);
+double _Complex tide__cpow(double _Complex a, double _Complex b);
+
+#endif
