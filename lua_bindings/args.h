@@ -15,6 +15,13 @@ ltide_args ltide_split(lua_State *L, int min);
 /* Raises when there are more positional arguments than the function takes. */
 void ltide_check_count(lua_State *L, ltide_args a, int most);
 
+/* named.c. The arguments from `first` on have these names, NULL at the end: those that the table of options at the end
+ * holds by name go to their places. */
+void ltide_named(lua_State *L, int first, const char *const *names);
+#define LTIDE_NAMES(...) ((const char *const[]){__VA_ARGS__, NULL})
+/* The other way round: arguments from `first` on go into the table of options, under these names. */
+void ltide_by_place(lua_State *L, int first, const char *const *names);
+
 int64_t ltide_check_integer(lua_State *L, int arg,
                             const char *name); /* a number without fraction; strings are refused */
 double ltide_check_number(lua_State *L, int arg, const char *name);

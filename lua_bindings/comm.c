@@ -259,6 +259,7 @@ static const int64_t *opt_chunks(lua_State *L, int opts, int64_t *sizes, int n) 
 static int lscatter(lua_State *L) {
   static const char *const keys[] = {"chunk_sizes", "dim", "streams", "out", NULL};
   ltide_state *S = ltide_enter(L);
+  ltide_by_place(L, 3, LTIDE_NAMES("chunk_sizes", "dim", "streams"));
   ltide_args a = ltide_split(L, 2);
   ltide_check_count(L, a, 2);
   ltide_check_keys(L, a.opts, keys);
@@ -304,6 +305,7 @@ static int opt_destination(lua_State *L, int opts) {
 static int lgather(lua_State *L) {
   static const char *const keys[] = {"dim", "destination", "out", NULL};
   ltide_state *S = ltide_enter(L);
+  ltide_by_place(L, 2, LTIDE_NAMES("dim", "destination"));
   ltide_args a = ltide_split(L, 1);
   ltide_check_count(L, a, 1);
   ltide_check_keys(L, a.opts, keys);
@@ -368,14 +370,15 @@ void ltide_open_comm(lua_State *L, ltide_state *S) {
        "of "
        "the first tensors of all lists, of the second ones, and so on. Each list lies on one GPU." COALESCED ORDER},
       {"scatter", lscatter,
-       "tide.cuda.comm.scatter(t, devices [, {chunk_sizes=, dim=1, streams=}]) -> {Tensor, ...}\n"
+       "tide.cuda.comm.scatter(t, devices [, chunk_sizes [, dim=1 [, streams]]]) -> {Tensor, ...}\n"
        "tide.cuda.comm.scatter(t, nil, {out={...} [, dim=1, streams=]})\nSplits t, of a GPU or the cpu, along dim over "
        "the devices: into chunks of these sizes, or equal ones, of which there may be fewer than devices. The chunk of "
        "t's own device is a view; the tensors of out lie apart from each other." ORDER
        " With streams, the copy to devices[i] or out[i] runs on streams[i], of that device, where it is not false: its "
        "result belongs to that stream, and of the current streams that of t's device alone waits for it."},
       {"gather", lgather,
-       "tide.cuda.comm.gather({t, ...} [, {dim=1, destination=, out=}]) -> Tensor\nJoins tensors of GPUs along dim, on "
+       "tide.cuda.comm.gather({t, ...} [, dim=1 [, destination]] [, {out=}]) -> Tensor\nJoins tensors of GPUs along "
+       "dim, on "
        "destination ('cpu' or a device; the current one if not given) or in out. The result has the dtype of the first "
        "one; the sizes must agree but for dim." ORDER " A result on the cpu is waited for."},
       {"set_timeout", lset_timeout,

@@ -57,6 +57,7 @@ static int transform(lua_State *L, tide_fft_kind kind, fft_dims form) {
   static const char *const line_keys[] = {"n", "dim", "norm", "out", NULL}, *const keys[] = {"s", "dim", "norm", "out",
                                                                                              NULL};
   ltide_state *S = ltide_enter(L);
+  ltide_by_place(L, 2, LTIDE_NAMES(form == ONE ? "n" : "s", "dim", "norm"));
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
   ltide_args args = ltide_split(L, 1);
   ltide_check_count(L, args, 1);
@@ -215,9 +216,9 @@ static void open_cache(lua_State *L) {
   lua_pop(L, 2);
 }
 
-#define LINE_TAIL  " [, {n=, dim=-1, norm='backward', out=}]) -> Tensor\n"
-#define PLANE_TAIL " [, {s=, dim={-2, -1}, norm='backward', out=}]) -> Tensor\n"
-#define FULL_TAIL  " [, {s=, dim=, norm='backward', out=}]) -> Tensor\n"
+#define LINE_TAIL  " [, n [, dim=-1 [, norm='backward']]] [, {out=}]) -> Tensor\n"
+#define PLANE_TAIL " [, s [, dim={-2, -1} [, norm='backward']]] [, {out=}]) -> Tensor\n"
+#define FULL_TAIL  " [, s [, dim [, norm='backward']]] [, {out=}]) -> Tensor\n"
 #define LENGTHS                                                                                                        \
   " n, or s for several dimensions (-1: as it is), crops or pads with zeros to that length. norm: 'backward' divides " \
   "the inverse by the number of points, 'forward' the other one, 'ortho' both by its root. float32 or float64 and "    \

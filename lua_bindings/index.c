@@ -313,6 +313,7 @@ static int lindex_put_(lua_State *L) {
 static const char *const out_keys[] = {"out", NULL};
 
 static int lindex_select(lua_State *L) {
+  ltide_named(L, 2, LTIDE_NAMES("dim", "index"));
   ltide_state *S = ltide_enter(L);
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
   int dim = ltide_check_dim(L, 2, tide_tensor_ndim(x), "dim");

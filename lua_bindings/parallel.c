@@ -403,6 +403,7 @@ static ltide_args check_tree_call(lua_State *L, int most, const char *const *key
 static int lscatter(lua_State *L) {
   static const char *const keys[] = {"dim", NULL};
   ltide_state *S = ltide_enter(L);
+  ltide_by_place(L, 3, LTIDE_NAMES("dim"));
   ltide_args a = check_tree_call(L, 2, keys);
   if (a.n < 1) return ltide_arg_error(L, 1, "tree", "a tensor or a table of tensors");
   ltide_cut cut = {.S = S, .tree = 1};
@@ -432,6 +433,7 @@ static int lreplicate(lua_State *L) {
 static int lgather(lua_State *L) {
   static const char *const keys[] = {"dim", NULL};
   ltide_state *S = ltide_enter(L);
+  ltide_by_place(L, 3, LTIDE_NAMES("dim"));
   if (!lua_istable(L, 1)) return ltide_arg_error(L, 1, "outputs", "a table of what each device gave");
   ltide_args a = check_tree_call(L, 2, keys);
   lua_Integer n = (lua_Integer)lua_rawlen(L, 1);
@@ -579,7 +581,7 @@ void ltide_open_parallel(lua_State *L, ltide_state *S) {
        "unless fn stands in a block whose setting is not its own, as device_scope. The results are those of fn(inputs) "
        "if fn treats rows alone. Copies from pinned memory may still be under way at the return."},
       {"scatter", lscatter,
-       "tide.parallel.scatter(tree, devices [, {dim=1}]) -> {tree, ...}\nThe tree once for each device, with its "
+       "tide.parallel.scatter(tree, devices [, dim=1]) -> {tree, ...}\nThe tree once for each device, with its "
        "tensors cut along dim by the rule of chunk: fewer parts than devices where there is too little. Parts that are "
        "on their device already are views; tables are copied, other values shared."},
       {"replicate", lreplicate,
@@ -590,7 +592,7 @@ void ltide_open_parallel(lua_State *L, ltide_state *S) {
        "arguments inputs[i] on device i: the one given, else that of its first tensor. Several results of a function "
        "are a table. See data_parallel for what inputs may be and for how the calls overlap."},
       {"gather", lgather,
-       "tide.parallel.gather(outputs [, dev [, {dim=1}]]) -> tree\nThe tensors of the outputs joined along dim on the "
+       "tide.parallel.gather(outputs [, device [, dim=1]]) -> tree\nThe tensors of the outputs joined along dim on the "
        "device (the current one; 'cpu' and -1: host memory). Tensors without dimensions make a vector. Tables are "
        "walked by key."},
       {0}};

@@ -152,6 +152,7 @@ static ltide_tensor *flattened(lua_State *L, ltide_state *S, tide_tensor *x) {
 }
 
 static int ltensor_repeat_interleave(lua_State *L) {
+  ltide_named(L, 2, LTIDE_NAMES("n", "dim"));
   ltide_state *S = ltide_enter(L);
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
   ltide_args a = ltide_split(L, 2);
@@ -159,7 +160,7 @@ static int ltensor_repeat_interleave(lua_State *L) {
   tide_tensor *counts = ltide_test_tensor(L, S, 2);
   int64_t n = counts ? 0 : ltide_check_integer(L, 2, "n");
   if (n < 0) return ltide_error(L, "ValueError", "repeat_interleave: n: got %I, expected at least 0", (lua_Integer)n);
-  int dim = a.n > 2 ? ltide_check_dim(L, 3, tide_tensor_ndim(x), "dim") : 0;
+  int dim = a.n > 2 && !lua_isnil(L, 3) ? ltide_check_dim(L, 3, tide_tensor_ndim(x), "dim") : 0;
   ltide_tensor *flat = a.n < 3 ? flattened(L, S, x) : NULL, *u = ltide_new_tensor(L, S);
   if (flat) x = flat->t;
   ltide_try(L, counts ? tide_repeat_interleave_each(&u->t, x, counts, dim) : tide_repeat_interleave(&u->t, x, n, dim));
@@ -168,6 +169,7 @@ static int ltensor_repeat_interleave(lua_State *L) {
 }
 
 static int ltensor_flip(lua_State *L) {
+  ltide_named(L, 2, LTIDE_NAMES("dims"));
   ltide_state *S = ltide_enter(L);
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
   ltide_args a = ltide_split(L, 2);
@@ -176,13 +178,14 @@ static int ltensor_flip(lua_State *L) {
 }
 
 static int ltensor_roll(lua_State *L) {
+  ltide_named(L, 2, LTIDE_NAMES("shifts", "dims"));
   ltide_state *S = ltide_enter(L);
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
   ltide_args a = ltide_split(L, 2);
   ltide_check_count(L, a, 3);
   int64_t shifts[TIDE_MAX_DIMS];
   int dims[TIDE_MAX_DIMS] = {0}, n = ltide_check_integers(L, 2, shifts, TIDE_MAX_DIMS, "shifts");
-  int m = a.n > 2 ? ltide_check_dims(L, 3, tide_tensor_ndim(x), dims, "dims") : 1;
+  int m = a.n > 2 && !lua_isnil(L, 3) ? ltide_check_dims(L, 3, tide_tensor_ndim(x), dims, "dims") : 1;
   if (n != m) return ltide_error(L, "ShapeError", "roll: shifts: got %d, expected %d, one for each dimension", n, m);
   if (a.n > 2) return done(L, S, tide_roll(&ltide_new_tensor(L, S)->t, x, shifts, dims, n));
   ltide_tensor *flat = flattened(L, S, x), *rolled = ltide_new_tensor(L, S);
@@ -194,11 +197,12 @@ static int ltensor_roll(lua_State *L) {
 }
 
 static int ltensor_rot90(lua_State *L) {
+  ltide_named(L, 2, LTIDE_NAMES("k", "dims"));
   ltide_state *S = ltide_enter(L);
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
   ltide_args a = ltide_split(L, 2);
   ltide_check_count(L, a, 3);
-  int64_t k = a.n > 1 ? ltide_check_integer(L, 2, "k") : 1;
+  int64_t k = a.n > 1 && !lua_isnil(L, 2) ? ltide_check_integer(L, 2, "k") : 1;
   int dims[TIDE_MAX_DIMS] = {0, 1}, n = tide_tensor_ndim(x);
   if (n < 2) return ltide_error(L, "ShapeError", "rot90: x: got %d dimensions, expected at least 2", n);
   if (a.n > 2 && ltide_check_dims(L, 3, n, dims, "dims") != 2)

@@ -134,6 +134,7 @@ static int ltensor_newindex(lua_State *L) {
 static tide_tensor *self(lua_State *L) { return ltide_check_tensor(L, ltide_enter(L), 1, "x"); }
 
 static int sizes_or_one(lua_State *L, const int64_t *values, int n) {
+  ltide_named(L, 2, LTIDE_NAMES("dim"));
   if (lua_isnoneornil(L, 2))
     ltide_push_integers(L, values, n);
   else

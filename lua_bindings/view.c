@@ -12,8 +12,9 @@ typedef struct call {
   ltide_args a;
 } call;
 
-/* Reads the tensor at 1 and counts the arguments; views take no options. */
-static call begin(lua_State *L, int most) {
+/* Reads the tensor at 1 and counts the arguments. Views take no options but their arguments by name. */
+static call begin_named(lua_State *L, int most, const char *const *names) {
+  ltide_named(L, 2, names);
   static const char *const none[] = {NULL};
   call c = {.S = ltide_enter(L)};
   c.x = ltide_check_tensor(L, c.S, 1, "x");
@@ -22,6 +23,11 @@ static call begin(lua_State *L, int most) {
   if (most) ltide_check_count(L, c.a, most);
   ltide_check_keys(L, c.a.opts, none);
   return c;
+}
+
+static call begin(lua_State *L, int most) {
+  static const char *const none[] = {NULL};
+  return begin_named(L, most, none);
 }
 
 static int done(lua_State *L, call *c, tide_status status) {
@@ -73,15 +79,15 @@ static int ltensor_reshape_as(lua_State *L) { return shape_as(L, tide_reshape); 
 static int ltensor_expand_as(lua_State *L) { return shape_as(L, tide_expand); }
 
 static int ltensor_flatten(lua_State *L) {
-  call c = begin(L, 3);
+  call c = begin_named(L, 3, LTIDE_NAMES("start", "stop"));
   int ndim = ltide_scalar_ndim(c.ndim); /* a tensor without dimensions is flattened to one */
-  int start = c.a.n > 1 ? ltide_check_dim(L, 2, ndim, "start") : 0,
-      stop = c.a.n > 2 ? ltide_check_dim(L, 3, ndim, "stop") : ndim - 1;
+  int start = c.a.n > 1 && !lua_isnil(L, 2) ? ltide_check_dim(L, 2, ndim, "start") : 0,
+      stop = c.a.n > 2 && !lua_isnil(L, 3) ? ltide_check_dim(L, 3, ndim, "stop") : ndim - 1;
   return done(L, &c, tide_flatten(&ltide_new_tensor(L, c.S)->t, c.x, start, stop));
 }
 
 static int ltensor_unflatten(lua_State *L) {
-  call c = begin(L, 0);
+  call c = begin_named(L, 0, LTIDE_NAMES("dim", "sizes"));
   int dim = ltide_check_dim(L, 2, c.ndim, "dim");
   int64_t size[TIDE_MAX_DIMS];
   int n = ltide_check_sizes(L, 3, c.a.n, size, "sizes", -1);
@@ -91,7 +97,7 @@ static int ltensor_unflatten(lua_State *L) {
 /* {==== Dimensions */
 
 static int ltensor_squeeze(lua_State *L) {
-  call c = begin(L, 2);
+  call c = begin_named(L, 2, LTIDE_NAMES("dim"));
   int dims[TIDE_MAX_DIMS];
   if (c.a.n < 2) return done(L, &c, tide_squeeze(&ltide_new_tensor(L, c.S)->t, c.x));
   int n = ltide_check_dims(L, 2, ltide_scalar_ndim(c.ndim), dims, "dim");
@@ -111,13 +117,13 @@ static int ltensor_squeeze(lua_State *L) {
 }
 
 static int ltensor_unsqueeze(lua_State *L) {
-  call c = begin(L, 2);
+  call c = begin_named(L, 2, LTIDE_NAMES("dim"));
   int dim = ltide_check_dim(L, 2, c.ndim + 1, "dim");
   return done(L, &c, tide_unsqueeze(&ltide_new_tensor(L, c.S)->t, c.x, dim));
 }
 
 static int ltensor_transpose(lua_State *L) {
-  call c = begin(L, 3);
+  call c = begin_named(L, 3, LTIDE_NAMES("dim1", "dim2"));
   int d1 = ltide_check_dim(L, 2, ltide_scalar_ndim(c.ndim), "dim1"),
       d2 = ltide_check_dim(L, 3, ltide_scalar_ndim(c.ndim), "dim2");
   return done(L, &c, tide_transpose(&ltide_new_tensor(L, c.S)->t, c.x, d1, d2));
@@ -135,13 +141,13 @@ static int ltensor_t(lua_State *L) {
 }
 
 static int ltensor_permute(lua_State *L) {
-  call c = begin(L, 0);
+  call c = begin_named(L, 0, LTIDE_NAMES("dims"));
   int dims[TIDE_MAX_DIMS], n = c.a.n < 2 && !c.ndim ? 0 : ltide_check_dim_list(L, 2, c.a.n, c.ndim, dims, "dims");
   return done(L, &c, tide_permute(&ltide_new_tensor(L, c.S)->t, c.x, dims, n));
 }
 
 static int ltensor_movedim(lua_State *L) {
-  call c = begin(L, 3);
+  call c = begin_named(L, 3, LTIDE_NAMES("source", "destination"));
   int from[TIDE_MAX_DIMS], to[TIDE_MAX_DIMS];
   int n = ltide_check_dims(L, 2, ltide_scalar_ndim(c.ndim), from, "source"),
       m = ltide_check_dims(L, 3, ltide_scalar_ndim(c.ndim), to, "destination");
@@ -150,25 +156,25 @@ static int ltensor_movedim(lua_State *L) {
 }
 
 static int ltensor_diagonal(lua_State *L) {
-  call c = begin(L, 4);
-  int64_t offset = c.a.n > 1 ? ltide_check_integer(L, 2, "offset") : 0;
+  call c = begin_named(L, 4, LTIDE_NAMES("offset", "dim1", "dim2"));
+  int64_t offset = c.a.n > 1 && !lua_isnil(L, 2) ? ltide_check_integer(L, 2, "offset") : 0;
   if (c.ndim < 2) return ltide_error(L, "ShapeError", "diagonal: x: got %d dimensions, expected at least 2", c.ndim);
-  int d1 = c.a.n > 2 ? ltide_check_dim(L, 3, c.ndim, "dim1") : 0,
-      d2 = c.a.n > 3 ? ltide_check_dim(L, 4, c.ndim, "dim2") : 1;
+  int d1 = c.a.n > 2 && !lua_isnil(L, 3) ? ltide_check_dim(L, 3, c.ndim, "dim1") : 0,
+      d2 = c.a.n > 3 && !lua_isnil(L, 4) ? ltide_check_dim(L, 4, c.ndim, "dim2") : 1;
   return done(L, &c, tide_diagonal(&ltide_new_tensor(L, c.S)->t, c.x, offset, d1, d2));
 }
 
 /* {==== Parts of a dimension */
 
 static int ltensor_select(lua_State *L) {
-  call c = begin(L, 3);
+  call c = begin_named(L, 3, LTIDE_NAMES("dim", "index"));
   int dim = ltide_check_dim(L, 2, c.ndim, "dim");
   int64_t i = ltide_check_index(L, 3, tide_tensor_size(c.x)[dim], "index");
   return done(L, &c, tide_select(&ltide_new_tensor(L, c.S)->t, c.x, dim, i));
 }
 
 static int ltensor_narrow(lua_State *L) {
-  call c = begin(L, 4);
+  call c = begin_named(L, 4, LTIDE_NAMES("dim", "start", "length"));
   int dim = ltide_check_dim(L, 2, c.ndim, "dim");
   int64_t n = tide_tensor_size(c.x)[dim], first = ltide_check_integer(L, 3, "start"),
           length = ltide_check_integer(L, 4, "length");
@@ -184,12 +190,12 @@ static int ltensor_narrow(lua_State *L) {
 }
 
 static int ltensor_slice(lua_State *L) {
-  call c = begin(L, 5);
+  call c = begin_named(L, 5, LTIDE_NAMES("dim", "first", "last", "step"));
   int dim = ltide_check_dim(L, 2, c.ndim, "dim");
   int64_t n = tide_tensor_size(c.x)[dim], start = 0, length = n;
-  int64_t first = c.a.n > 2 ? ltide_check_integer(L, 3, "first") : 1,
-          last = c.a.n > 3 ? ltide_check_integer(L, 4, "last") : -1;
-  int64_t step = c.a.n > 4 ? ltide_check_integer(L, 5, "step") : 1;
+  int64_t first = c.a.n > 2 && !lua_isnil(L, 3) ? ltide_check_integer(L, 3, "first") : 1,
+          last = c.a.n > 3 && !lua_isnil(L, 4) ? ltide_check_integer(L, 4, "last") : -1;
+  int64_t step = c.a.n > 4 && !lua_isnil(L, 5) ? ltide_check_integer(L, 5, "step") : 1;
   if (step < 1) return ltide_error(L, "ValueError", "slice: step: got %I, expected at least 1", (lua_Integer)step);
   if (c.a.n > 2) ltide_check_range(L, first, last, n, &start, &length);
   ltide_tensor *u = ltide_new_tensor(L, c.S);
@@ -258,9 +264,9 @@ static int listed_parts(lua_State *L, call *c, int dim) {
 }
 
 static int ltensor_split(lua_State *L) {
-  call c = begin(L, 3);
+  call c = begin_named(L, 3, LTIDE_NAMES("size", "dim"));
   if (c.a.n < 2) return ltide_arg_error(L, 2, "size", "an integer or a table of integers");
-  int dim = c.a.n > 2 ? ltide_check_dim(L, 3, c.ndim, "dim") : 0;
+  int dim = c.a.n > 2 && !lua_isnil(L, 3) ? ltide_check_dim(L, 3, c.ndim, "dim") : 0;
   if (!c.ndim) return ltide_error(L, "ShapeError", "split: x: a tensor without dimensions cannot be split");
   if (lua_istable(L, 2)) return listed_parts(L, &c, dim);
   int64_t each = ltide_check_integer(L, 2, "size");
@@ -271,11 +277,11 @@ static int ltensor_split(lua_State *L) {
 }
 
 static int ltensor_chunk(lua_State *L) {
-  call c = begin(L, 3);
+  call c = begin_named(L, 3, LTIDE_NAMES("n", "dim"));
   int64_t n = ltide_check_integer(L, 2, "n");
   if (n < 1) return ltide_error(L, "ValueError", "chunk: n: got %I, expected at least 1", (lua_Integer)n);
   if (!c.ndim) return ltide_error(L, "ShapeError", "chunk: x: a tensor without dimensions cannot be split");
-  int dim = c.a.n > 2 ? ltide_check_dim(L, 3, c.ndim, "dim") : 0;
+  int dim = c.a.n > 2 && !lua_isnil(L, 3) ? ltide_check_dim(L, 3, c.ndim, "dim") : 0;
   int64_t size = tide_tensor_size(c.x)[dim], each = size / n + (size % n != 0);
   if (size) return equal_parts(L, &c, dim, each);
   ltide_tensor *own = hold(L, &c);
@@ -286,9 +292,9 @@ static int ltensor_chunk(lua_State *L) {
 }
 
 static int ltensor_unbind(lua_State *L) {
-  call c = begin(L, 2);
+  call c = begin_named(L, 2, LTIDE_NAMES("dim"));
   if (!c.ndim) return ltide_error(L, "ShapeError", "unbind: x: a tensor without dimensions cannot be split");
-  int dim = c.a.n > 1 ? ltide_check_dim(L, 2, c.ndim, "dim") : 0;
+  int dim = c.a.n > 1 && !lua_isnil(L, 2) ? ltide_check_dim(L, 2, c.ndim, "dim") : 0;
   int64_t n = tide_tensor_size(c.x)[dim];
   ltide_tensor *own = hold(L, &c);
   lua_createtable(L, n < 1 << 20 ? (int)n : 0, 0);
@@ -303,19 +309,19 @@ static int ltensor_unbind(lua_State *L) {
 }
 
 static int ltensor_unfold(lua_State *L) {
-  call c = begin(L, 4);
+  call c = begin_named(L, 4, LTIDE_NAMES("dim", "size", "step"));
   int dim = ltide_check_dim(L, 2, ltide_scalar_ndim(c.ndim), "dim");
   int64_t size = ltide_check_integer(L, 3, "size"), step = ltide_check_integer(L, 4, "step");
   return done(L, &c, tide_unfold(&ltide_new_tensor(L, c.S)->t, c.x, dim, size, step));
 }
 
 static int ltensor_as_strided(lua_State *L) {
-  call c = begin(L, 4);
+  call c = begin_named(L, 4, LTIDE_NAMES("size", "stride", "offset"));
   int64_t size[TIDE_MAX_DIMS], stride[TIDE_MAX_DIMS];
   if (c.a.n < 3) return ltide_arg_error(L, c.a.n + 1, c.a.n < 2 ? "size" : "stride", "a table of integers");
   int ndim = ltide_check_sizes(L, 2, 2, size, "size", 0), n = ltide_check_sizes(L, 3, 3, stride, "stride", 0);
   if (n != ndim) return ltide_error(L, "ShapeError", "as_strided: stride: got %d values, expected %d", n, ndim);
-  int64_t offset = c.a.n > 3 ? ltide_check_integer(L, 4, "offset") : 0;
+  int64_t offset = c.a.n > 3 && !lua_isnil(L, 4) ? ltide_check_integer(L, 4, "offset") : 0;
   return done(L, &c, tide_as_strided(&ltide_new_tensor(L, c.S)->t, c.x, size, stride, ndim, offset));
 }
 

@@ -161,7 +161,7 @@ describe("metatables", function()
         meta.__gc(o)
         meta.__gc(o)
         use(o)
-        local methods = type(meta.__index) == "table" and meta.__index or tide[name]
+        local methods = type(meta.__index) == "table" and meta.__index or rawget(tide, name)
         for method, f in pairs(type(methods) == "table" and methods or {}) do
           if type(f) == "function" and method ~= "__call" then pcall(f, o) end
         end

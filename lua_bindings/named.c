@@ -1,0 +1,95 @@
+/* named.c: arguments by their names, and options by their places.
+ *
+ * What the help names in the signature of a function of tensors can be given by place or by name: x:select(2, 1),
+ * x:select{dim = 2, index = 1}. The functions themselves read arguments in one form alone; here the other form is
+ * turned into it before they look. A call without options costs a look at its last argument. */
+#include <string.h>
+
+#include "args.h"
+
+/* Pushes the option of that name, or returns false. */
+static bool push_named(lua_State *L, int opts, const char *name) {
+  lua_pushstring(L, name);
+  if (lua_rawget(L, opts) != LUA_TNIL) return true;
+  lua_pop(L, 1);
+  return false;
+}
+
+static bool is_among(const char *key, const char *const *names) {
+  while (*names && strcmp(*names, key)) names++;
+  return *names;
+}
+
+/* Pushes a copy of the options without what is named, or nothing where nothing else is in them. */
+static bool push_rest(lua_State *L, int opts, const char *const *names) {
+  bool any = false;
+  lua_newtable(L);
+  for (lua_pushnil(L); lua_next(L, opts);) {
+    bool is_named = lua_type(L, -2) == LUA_TSTRING && is_among(lua_tostring(L, -2), names);
+    lua_pushvalue(L, -2);
+    lua_insert(L, -2);
+    if (is_named)
+      lua_pop(L, 2);
+    else
+      lua_rawset(L, -4), any = true;
+  }
+  if (!any) lua_pop(L, 1);
+  return any;
+}
+
+void ltide_named(lua_State *L, int first, const char *const *names) {
+  int opts = lua_gettop(L), given = opts - 1, last = 0;
+  if (opts < first || !lua_istable(L, opts) || !ltide_is_options(L, opts)) return;
+  luaL_checkstack(L, 16, "tide");
+  for (int k = 0; names[k]; k++) {
+    if (!push_named(L, opts, names[k])) continue;
+    last = first + k;
+    if (last <= given && !lua_isnil(L, last))
+      ltide_error(L, "ArgumentError", "%s: %s: got it twice, as argument %d and by its name", ltide_function_name(L),
+                  names[k], last);
+    if (last <= given)
+      lua_replace(L, last);
+    else
+      lua_pop(L, 1);
+  }
+  if (!last) return;
+  bool has_rest = push_rest(L, opts, names);
+  for (int at = given + 1; at <= last; at++)
+    if (at < first || !push_named(L, opts, names[at - first])) lua_pushnil(L);
+  lua_remove(L, opts);
+  if (!has_rest) return;
+  lua_pushvalue(L, opts); /* the rest of the options goes behind the values */
+  lua_remove(L, opts);
+}
+
+void ltide_by_place(lua_State *L, int first, const char *const *names) {
+  int top = lua_gettop(L), last = top;
+  if (top < first || (top == first && ltide_is_options(L, top))) return;
+  luaL_checkstack(L, 16, "tide");
+  lua_newtable(L);
+  int opts = lua_gettop(L);
+  if (ltide_is_options(L, top)) {
+    last = top - 1;
+    for (lua_pushnil(L); lua_next(L, top);) {
+      lua_pushvalue(L, -2);
+      lua_insert(L, -2);
+      lua_rawset(L, opts);
+    }
+  }
+  int most = 0;
+  while (names[most]) most++;
+  if (last - first >= most) { /* too many: the function says so */
+    lua_settop(L, top);
+    return;
+  }
+  for (int at = first, k = 0; at <= last; at++, k++) {
+    if (lua_isnil(L, at)) continue;
+    if (push_named(L, opts, names[k]))
+      ltide_error(L, "ArgumentError", "%s: %s: got it twice, as argument %d and by its name", ltide_function_name(L),
+                  names[k], at);
+    lua_pushvalue(L, at);
+    lua_setfield(L, opts, names[k]);
+  }
+  lua_replace(L, first);
+  lua_settop(L, first);
+}
