@@ -92,6 +92,9 @@ void ltide_register_both(lua_State *L, const ltide_reg *list);
 void ltide_register_methods(lua_State *L, const ltide_reg *list);
 /* convert.c: the tensor of the Lua value at arg, in a handle that it pushes. */
 void ltide_push_converted(lua_State *L, ltide_state *S, int arg, const tide_options *options);
+/* convert.c: the tensor of the table at arg as an operand beside a tensor of this device and dtype: of that dtype where
+ * it can hold values of their kind, as for a number. With NONE the values alone give the dtype. */
+void ltide_push_list_beside(lua_State *L, ltide_state *S, int arg, tide_dtype dtype, int device);
 /* convert.c: pushes the values of x as a nested table. */
 void ltide_push_table(lua_State *L, ltide_state *S, const tide_tensor *x);
 /* storage.c: all bytes of the storage of x, as a tensor of uint8. */

@@ -211,11 +211,20 @@ static void finish(lua_State *L, ltide_state *S, const void *data, const int64_t
   lua_remove(L, -2);
 }
 
-void ltide_push_converted(lua_State *L, ltide_state *S, int arg, const tide_options *options) {
+/* How far a dtype reaches: bool, integers, floating, complex. */
+static int reach(tide_dtype dtype) {
+  char kind = tide_dtype_kind(dtype);
+  return kind == 'B' ? 0 : kind == 'F' ? 2 : kind == 'C' ? 3 : 1;
+}
+
+/* like: the dtype in which the values are read where it can hold their kind, as numbers beside a tensor are; or NONE.
+ */
+static void push_converted(lua_State *L, ltide_state *S, int arg, const tide_options *options, tide_dtype like) {
   tide_options o = *options;
   builder b = {.L = L, .S = S, .ndim = -1, .found = TIDE_DTYPE_NONE};
   lua_pushvalue(L, arg);
   survey(&b, 0, true);
+  if (like != TIDE_DTYPE_NONE && (b.found == TIDE_DTYPE_NONE || reach(b.found) <= reach(like))) o.dtype = like;
   if (o.dtype == TIDE_DTYPE_NONE) o.dtype = b.found == TIDE_DTYPE_NONE ? tide_get_default_dtype() : b.found;
   b.dtype = staging_dtype(o.dtype), b.item = tide_dtype_size(b.dtype);
   size_t bytes = b.item;
@@ -227,6 +236,15 @@ void ltide_push_converted(lua_State *L, ltide_state *S, int arg, const tide_opti
   lua_replace(L, -4);
   lua_pop(L, 2);
   ltide_made(L, S);
+}
+
+void ltide_push_converted(lua_State *L, ltide_state *S, int arg, const tide_options *options) {
+  push_converted(L, S, arg, options, TIDE_DTYPE_NONE);
+}
+
+void ltide_push_list_beside(lua_State *L, ltide_state *S, int arg, tide_dtype dtype, int device) {
+  tide_options o = {TIDE_DTYPE_NONE, device, false};
+  push_converted(L, S, arg, &o, dtype);
 }
 
 /* {==== Strings of bytes */

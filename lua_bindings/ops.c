@@ -122,7 +122,13 @@ static void parse_isclose(lua_State *L, ltide_state *S, op_call *c, ltide_args a
 static bool read_bound(lua_State *L, ltide_state *S, ltide_args a, int at, const char *key, tide_operand *out) {
   bool is_option = at > a.n || lua_isnil(L, at);
   if (is_option && (!a.opts || lua_getfield(L, a.opts, key) == LUA_TNIL)) return false;
-  ltide_check_operand(L, S, is_option ? lua_gettop(L) : at, out, key);
+  if (is_option) at = lua_gettop(L);
+  if (is_option && lua_istable(L, at)) {
+    const tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
+    ltide_push_list_beside(L, S, at, tide_tensor_dtype(x), tide_tensor_device(x));
+    at = lua_gettop(L);
+  }
+  ltide_check_operand(L, S, at, out, key);
   return true;
 }
 
@@ -132,6 +138,7 @@ static void parse_clamp(lua_State *L, ltide_state *S, op_call *c, ltide_args a) 
   bool is_min = c->op != TIDE_OP_clamp_max, is_max = c->op != TIDE_OP_clamp_min;
   is_min = is_min && read_bound(L, S, a, 2, "min", &lo);
   is_max = is_max && read_bound(L, S, a, c->op == TIDE_OP_clamp_max ? 2 : 3, "max", &hi);
+  c->in[0].tensor = ltide_check_tensor(L, S, 1, "x"); /* a bound that is a table has made a tensor meanwhile */
   if (!is_min && !is_max)
     ltide_error(L, "ArgumentError", "%s: got no bound, expected min, max or both: {min=0, max=1}",
                 ltide_function_name(L));
@@ -267,6 +274,26 @@ static void check_option_keys(lua_State *L, const op_special *s, int opts, bool 
   ltide_check_keys(L, opts, keys);
 }
 
+/* Nested tables among the arguments become tensors beside the others, before any operand is read: what is made here may
+ * let the collector run. The condition of where is of the kind of its values, and gives the others nothing but its
+ * device. */
+static void convert_lists(lua_State *L, ltide_state *S, tide_op op, int n) {
+  int condition = op == TIDE_OP_where ? 1 : 0, model = 0, lists = 0;
+  for (int at = n; at >= 1; at--) {
+    if (lua_istable(L, at)) lists++;
+    if (ltide_test_tensor(L, S, at) && (!model || at != condition)) model = at;
+  }
+  if (!lists || !model) return;
+  const tide_tensor *x = ltide_check_tensor(L, S, model, "x");
+  tide_dtype dtype = model == condition ? TIDE_DTYPE_NONE : tide_tensor_dtype(x);
+  int device = tide_tensor_device(x);
+  for (int at = 1; at <= n; at++) {
+    if (!lua_istable(L, at)) continue;
+    ltide_push_list_beside(L, S, at, at == condition ? TIDE_DTYPE_NONE : dtype, device);
+    lua_replace(L, at);
+  }
+}
+
 static void read_operands(lua_State *L, ltide_state *S, op_call *c) {
   bool has_tensor = false;
   for (int k = 0; k < c->operands; k++) {
@@ -294,6 +321,7 @@ static int general(lua_State *L, ltide_state *S, tide_op op, int operands, bool 
   ltide_args a = ltide_split(L, operands);
   ltide_check_count(L, a, operands + s->extra);
   check_option_keys(L, s, a.opts, in_place);
+  convert_lists(L, S, op, a.n);
   tide_tensor *into =
       in_place ? ltide_check_tensor(L, S, 1, tide_op_operand(op, 0)) : ltide_opt_tensor(L, S, a.opts, "out");
   read_operands(L, S, &c);

@@ -278,3 +278,41 @@ describe("arguments and options", function()
     assert.are.same({ dim = 1, index = 2 }, opts) -- it is only read
   end)
 end)
+
+describe("a nested table beside a tensor", function()
+  D.watch(before_each, after_each)
+
+  it("is an operand", function()
+    local x = D.tensor { { 1, 2, 3 }, { 4, 5, 6 } }
+    D.eq({ { 11, 22, 33 }, { 14, 25, 36 } }, x + { 10, 20, 30 })
+    D.eq({ { 9, 18, 27 }, { 6, 15, 24 } }, { 10, 20, 30 } - x)
+    D.eq({ { 10, 20, 30 }, { 80, 100, 120 } }, x * { { 10 }, { 20 } })
+    D.eq({ { true, false, false }, { false, false, false } }, x:eq { 1, 1, 1 })
+    D.eq({ { 1, 4, 9 }, { 16, 25, 36 } }, x:pow { 2, 2, 2 })
+    D.eq({ { 2, 2, 3 }, { 4, 4, 4 } }, x:clamp({ 2, 2, 2 }, { 4, 4, 4 }))
+    D.eq({ { 2, 2, 3 }, { 4, 5, 6 } }, x:clamp { min = { 2, 2, 2 } })
+    D.eq({ { 1, 0, 3 }, { 4, 0, 6 } }, tide.where({ true, false, true }, x, 0))
+    D.eq({ { 1, 8, 3 }, { 4, 8, 6 } }, x:where({ true, false, true }, { 7, 8, 9 }))
+    D.eq({ { 3, 2, 2 }, { 6, 5, 5 } }, x + D.tensor { { 2, 0, -1 } })
+    x:add_ { 1, 1, 1 }
+    D.eq({ { 2, 3, 4 }, { 5, 6, 7 } }, x)
+    D.eq({ { 3, 4, 5 }, { 6, 7, 8 } }, tide.add(x, { 1, 1, 1 }, { out = tide.empty(2, 3, { dtype = tide.int64, device = D.dev }) }))
+  end)
+
+  it("has the dtype that numbers would have, and its device", function()
+    local function dtype_of(x, list) return D.dtype_name(x + list) end
+    for _, dtype in ipairs { "int8", "int32", "float16", "float32", "float64" } do
+      local x = tide.ones(2, { dtype = dtype, device = D.dev })
+      assert.are.equal(dtype, dtype_of(x, { 1, 2 }))
+      assert.are.equal(D.dtype_name(x + 1.5), dtype_of(x, { 1.5, 2 }))
+      assert.are.equal(tostring(x.device), tostring((x + { 1, 2 }).device))
+    end
+    D.eq({ 1 + 1e-12 }, tide.ones(1, { dtype = "float64", device = D.dev }) + { 1e-12 }) -- read in float64 at once
+    D.raises("ValueError", function() return tide.ones(1, { dtype = "int8" }) + { 300 } end)
+    D.raises("ShapeError", function() return tide.ones(3, on) + { 1, 2 } end)
+    D.raises("ShapeError", function() return tide.ones(3, on) + { { 1, 2 }, { 3 } } end)
+    D.raises("ArgumentError", function() return tide.ones(3, on) + { "a" } end)
+    D.raises("ArgumentError", function() return tide.ones(3, on) + { a = 1 } end)
+    D.raises("ArgumentError", tide.add, { 1 }, { 2 })
+  end)
+end)
