@@ -46,6 +46,11 @@ add_library(nvtx_recorder MODULE spec/c/nvtx_recorder.c)
 target_link_libraries(nvtx_recorder PRIVATE tide_flags)
 set_target_properties(nvtx_recorder PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/spec)
 
+# ---- a terminal for the specs of the prompt ----
+add_executable(terminal spec/c/terminal.c)
+target_link_libraries(terminal PRIVATE tide_flags util)
+set_target_properties(terminal PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/spec)
+
 # ---- several Lua states in one process: each a host of the module ----
 file(GLOB state_tests CONFIGURE_DEPENDS spec/stress/*_test.c)
 list(FILTER state_tests EXCLUDE REGEX "/ramp_test")
