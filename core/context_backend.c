@@ -150,12 +150,22 @@ static void keep_error(tide_error *to, char *text, char *name, const tide_error 
   to->message = text, to->name = name;
 }
 
+/* What one can do without a GPU. */
+static void add_hint(char *text) {
+  size_t n = strlen(text);
+  snprintf(text + n, TEXT - n, "; TIDE_SIM_DEVICES=2, or tide --sim 2, simulates GPUs");
+}
+
 static tide_status find_once(void) {
   pthread_mutex_lock(&acc.lock);
   tide_status status = TIDE_OK;
   if (!acc.tried) {
     status = find_accelerators();
-    if (status != TIDE_OK) keep_error(&acc.problem, acc.problem_text, acc.problem_name, tide_error_get());
+    if (status != TIDE_OK) {
+      keep_error(&acc.problem, acc.problem_text, acc.problem_name, tide_error_get());
+      if (tide__config()->sim_devices <= 0) add_hint(acc.problem_text);
+      status = tide__fail_again(&acc.problem);
+    }
     acc.tried = true;
   } else if (!atomic_load_explicit(&acc.count, memory_order_relaxed)) {
     status = tide__fail_again(&acc.problem);

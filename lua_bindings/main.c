@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "names.h"
+#include "repl.h"
 #include "runner.h"
 
 static const char *program = "tide";
@@ -67,6 +68,7 @@ static int run_chunk(lua_State *L, int status) {
 typedef struct ltide_options {
   int script; /* index of the script in argv, or 0 */
   bool interactive, version, evaluated, ignore_env;
+  const char *device; /* the default one, or NULL */
 } ltide_options;
 
 static void print_version(void) { printf("tide %s  %s\n", tide_version(), LUA_COPYRIGHT); }
@@ -79,20 +81,54 @@ static void print_usage(const char *bad) {
           "  -l mod    require library 'mod' into a global of that name\n"
           "  -l g=mod  require library 'mod' into the global 'g'\n"
           "  -i        enter the prompt after running the script\n"
-          "  -v        show version information\n"
-          "  -W [off]  turn warnings off (they are on; -W on)\n"
+          "  -v        show version information; --version shows it and ends\n"
+          "  -W [off]  turn warnings on (they are), or off\n"
           "  -E        ignore environment variables of Lua\n"
-          "  -h        this text\n"
+          "  -h        this text (--help)\n"
+          "  --sim n   simulate n GPUs, which take the place of real ones (as TIDE_SIM_DEVICES=n does)\n"
+          "  --device dev  where tensors are made that name no device: cpu, cuda, cuda:1\n"
           "  --        stop handling options\n"
           "  -         run the standard input\n"
-          "Without a script, a terminal gets a prompt. Environment: TIDE_SIM_DEVICES=n simulates n GPUs.\n",
+          "Without a script, a terminal gets a prompt. The text of -e may be one of its commands: -e :devices\n",
           program);
 }
 
-/* Does the option need the next argument? Its text may also follow at once: -lfoo. */
-static bool takes_value(const char *option) { return option[1] == 'e' || option[1] == 'l'; }
+/* Does the option need the next argument? Its text may also follow at once: -lfoo, --sim=2. */
+static bool takes_value(const char *option) {
+  return option[1] == 'e' || option[1] == 'l' || !strcmp(option, "--sim") || !strcmp(option, "--device");
+}
 
-/* -W may be followed by on or off; alone it means off. */
+/* What stands behind a long option, in the same argument or as the next one; NULL if this is another option. */
+static const char *long_value(char **argv, int i, const char *option) {
+  size_t n = strlen(option);
+  if (strncmp(argv[i], option, n)) return NULL;
+  return argv[i][n] == '=' ? argv[i] + n + 1 : argv[i][n] ? NULL : argv[i + 1];
+}
+
+/* The number of devices goes into the environment, so that processes started by the script simulate them too. */
+static bool simulate(const char *count) {
+  char *end;
+  long n = strtol(count, &end, 10);
+  if (*count >= '0' && *count <= '9' && !*end && n <= TIDE_MAX_DEVICES)
+    return setenv("TIDE_SIM_DEVICES", count, 1) == 0;
+  fprintf(stderr, "%s: --sim: got '%s', expected how many GPUs to simulate, 0 to %d\n", program, count,
+          TIDE_MAX_DEVICES);
+  return false;
+}
+
+/* --sim and --device; false if this is neither. *ok becomes false for a bad value, which has been reported. */
+static bool parse_long(ltide_options *o, char **argv, int i, bool *ok) {
+  const char *value = long_value(argv, i, "--sim");
+  if (value) {
+    *ok = simulate(value);
+    return true;
+  }
+  value = long_value(argv, i, "--device");
+  if (value) o->device = value;
+  return value != NULL;
+}
+
+/* -W may be followed by on or off; alone it means on. */
 static bool is_switch(const char *text) { return text && (!strcmp(text, "on") || !strcmp(text, "off")); }
 
 /* Returns false for a bad option, which has been reported. */
@@ -104,13 +140,18 @@ static bool parse_options(ltide_options *o, char **argv) {
       i++;
       break;
     }
+    bool ok = true, is_long = parse_long(o, argv, i, &ok);
+    if (!ok) return false;
     if (takes_value(a)) {
       o->evaluated |= a[1] == 'e';
-      if (!a[2] && !argv[++i]) return print_usage(a), false;
-      continue;
+      if ((a[1] == '-' || !a[2]) && !argv[++i]) return print_usage(a), false;
     }
-    if (!strcmp(a, "-h") || !strcmp(a, "--help")) {
-      print_usage(NULL);
+    if (is_long || takes_value(a)) continue;
+    if (!strcmp(a, "-h") || !strcmp(a, "--help") || !strcmp(a, "--version")) {
+      if (a[2] == 'v')
+        print_version();
+      else
+        print_usage(NULL);
       exit(EXIT_SUCCESS);
     }
     if (a[2] || !strchr("ivWE", a[1])) return print_usage(a), false;
@@ -147,22 +188,39 @@ static int require_global(lua_State *L, const char *option) {
   return status;
 }
 
-/* Runs -e, -l and -W in order. */
-static bool run_options(lua_State *L, char **argv, int end) {
+/* The text of -e: Lua, or a command of the prompt. */
+static repl_done run_text(lua_State *L, const char *text) {
+  if (text[0] == ':' && text[1] != ':') return repl_command(L, text);
+  return run_chunk(L, luaL_loadbuffer(L, text, strlen(text), "=(command line)")) == LUA_OK ? REPL_DONE : REPL_FAILED;
+}
+
+/* Runs -e, -l and -W in order, up to one that fails or leaves. */
+static repl_done run_options(lua_State *L, char **argv, int end) {
   for (int i = 1; i < end && argv[i][0] == '-' && argv[i][1] && strcmp(argv[i], "--"); i++) {
     char option = argv[i][1];
     if (option == 'W') {
       bool has_value = i + 1 < end && is_switch(argv[i + 1]);
-      lua_warning(L, has_value && !strcmp(argv[++i], "on") ? "@on" : "@off", 0);
+      lua_warning(L, has_value && !strcmp(argv[++i], "off") ? "@off" : "@on", 0);
       continue;
     }
     if (!takes_value(argv[i])) continue;
-    const char *value = argv[i][2] ? argv[i] + 2 : argv[++i];
-    int status = option == 'l' ? require_global(L, value)
-                               : run_chunk(L, luaL_loadbuffer(L, value, strlen(value), "=(command line)"));
-    if (status != LUA_OK) return false;
+    const char *value = option != '-' && argv[i][2] ? argv[i] + 2 : argv[++i];
+    repl_done done = REPL_DONE;
+    if (option == 'l' && require_global(L, value) != LUA_OK) done = REPL_FAILED;
+    if (option == 'e') done = run_text(L, value);
+    if (done != REPL_DONE) return done;
   }
-  return true;
+  return REPL_DONE;
+}
+
+/* The default device of --device. */
+static int set_device(lua_State *L, const char *device) {
+  lua_getglobal(L, "tide");
+  lua_getfield(L, -1, "set_default_device");
+  lua_pushstring(L, device);
+  int status = runner_report(L, runner_call(L, 1, 0));
+  lua_settop(L, 0);
+  return status;
 }
 
 static int run_script(lua_State *L, char **argv, int script) {
@@ -171,7 +229,7 @@ static int run_script(lua_State *L, char **argv, int script) {
   int status = luaL_loadfile(L, name), n = 0;
   if (status == LUA_OK) {
     while (argv[script + 1 + n]) n++;
-    luaL_checkstack(L, n, "too many arguments to the script");
+    luaL_checkstack(L, n + LUA_MINSTACK, "too many arguments to the script");
     for (int i = 1; i <= n; i++) lua_pushstring(L, argv[script + i]);
     status = runner_call(L, n, 0);
   }
@@ -202,11 +260,15 @@ static int run(lua_State *L) {
   interrupt_open(L);
   push_args(L, argv, argc, o.script);
   lua_settop(L, 0);
+  bool nothing = !o.script && !o.evaluated && !o.version, prompt = o.interactive || (nothing && isatty(STDIN_FILENO));
+  if (prompt || o.evaluated) repl_open(L);
+  if (o.device && set_device(L, o.device) != LUA_OK) return 0;
   if (!o.ignore_env && run_init(L) != LUA_OK) return 0;
-  if (!run_options(L, argv, o.script ? o.script : argc)) return 0;
+  repl_done done = run_options(L, argv, o.script ? o.script : argc);
+  if (done == REPL_FAILED) return 0;
+  if (done == REPL_LEAVES) return lua_pushboolean(L, 1), 1;
   if (o.script && run_script(L, argv, o.script) != LUA_OK && !o.interactive) return 0;
-  bool nothing = !o.script && !o.evaluated && !o.version;
-  if (o.interactive || (nothing && isatty(STDIN_FILENO))) {
+  if (prompt) {
     if (!o.version) print_version();
     repl_run(L);
   } else if (nothing && run_chunk(L, luaL_loadfile(L, NULL)) != LUA_OK)

@@ -1,92 +1,17 @@
 /* repl.c: the prompt.
  *
  * A line is tried as an expression first, whose results are printed, then as statements; a chunk that ends too early is
- * continued on the next line. Lines beginning with ':' are commands. Line editing and history come from libedit, opened
- * here because nothing else needs it; without it lines are read plainly. `_` is the last result; a tensor above 1 MiB
+ * continued on the next line. A paste is one chunk. Local variables of a chunk's outermost block live on in the session
+ * (repl_local.c). Lines beginning with ':' are commands (repl_command.c). `_` is the last result; a tensor above 1 MiB
  * is held weakly there, so that looking at a value does not keep a GPU's memory. */
-#include <dlfcn.h>
-#include <setjmp.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "repl.h"
 #include "runner.h"
-
-static struct {
-  char *(*readline)(const char *prompt);
-  void (*add_history)(const char *line);
-  int (*read_history)(const char *path);
-  int (*write_history)(const char *path);
-} edit;
-
-static sigjmp_buf at_prompt;
-static char history_path[1024];
-
-static void on_prompt_sigint(int sig) {
-  (void)sig;
-  siglongjmp(at_prompt, 1);
-}
-
-/* {==== Line editing */
-
-static void find_history(void) {
-  const char *path = getenv("TIDE_HISTORY"), *home = getenv("HOME"), *state = getenv("XDG_STATE_HOME");
-  if (path)
-    snprintf(history_path, sizeof history_path, "%s", path);
-  else if (state && *state)
-    snprintf(history_path, sizeof history_path, "%s/tide_history", state);
-  else if (home)
-    snprintf(history_path, sizeof history_path, "%s/.tide_history", home);
-}
-
-static void open_editor(lua_State *L) {
-  if (!isatty(STDIN_FILENO)) return;
-  void *lib = dlopen("libedit.so.2", RTLD_NOW | RTLD_LOCAL);
-  if (!lib) lib = dlopen("libedit.so.0", RTLD_NOW | RTLD_LOCAL);
-  if (!lib) return;
-  edit.readline = (char *(*)(const char *))dlsym(lib, "readline");
-  edit.add_history = (void (*)(const char *))dlsym(lib, "add_history");
-  edit.read_history = (int (*)(const char *))dlsym(lib, "read_history");
-  edit.write_history = (int (*)(const char *))dlsym(lib, "write_history");
-  const char **name = dlsym(lib, "rl_readline_name");
-  if (name) *name = "tide";
-  repl_complete_open(L, lib);
-  find_history();
-  if (*history_path && edit.read_history) edit.read_history(history_path);
-}
-
-static void remember(const char *line) {
-  if (!edit.add_history || !*line) return;
-  edit.add_history(line);
-  if (*history_path && edit.write_history) edit.write_history(history_path);
-}
-
-/* Pushes a line without its newline; false at the end of input. */
-static bool push_line(lua_State *L, const char *prompt) {
-  if (edit.readline) {
-    char *line = edit.readline(prompt);
-    if (!line) return false;
-    lua_pushstring(L, line);
-    free(line);
-    return true;
-  }
-  char *line = NULL;
-  size_t room = 0;
-  fputs(prompt, stdout);
-  fflush(stdout);
-  ssize_t n = getline(&line, &room, stdin);
-  if (n >= 0) {
-    if (n && line[n - 1] == '\n') n--;
-    lua_pushlstring(L, line, (size_t)n);
-  }
-  free(line);
-  return n >= 0;
-}
+#include "tide/memory.h"
 
 /* {==== Chunks */
 
@@ -96,31 +21,41 @@ static bool is_incomplete(lua_State *L, int status) {
   return message && n >= 5 && !strcmp(message + n - 5, "<eof>");
 }
 
-/* Compiles the text at index 1: as "return text" if that works, else as it is. */
-static int compile(lua_State *L) {
-  const char *text = lua_tostring(L, 1);
-  const char *wrapped = lua_pushfstring(L, "return %s", text[0] == '=' ? text + 1 : text);
-  int status = luaL_loadbuffer(L, wrapped, strlen(wrapped), "=stdin");
-  if (status == LUA_OK) {
-    lua_remove(L, -2);
-    return LUA_OK;
+/* As "return text" if that works, else as it is. */
+int repl_load(lua_State *L) {
+  int at = lua_gettop(L);
+  const char *text = lua_tostring(L, at);
+  lua_pushfstring(L, "return %s", text[0] == '=' ? text + 1 : text);
+  size_t size;
+  const char *source = lua_tolstring(L, -1, &size);
+  int status = repl_local_load(L, source, size);
+  if (status == LUA_ERRSYNTAX) {
+    lua_settop(L, at);
+    source = lua_tolstring(L, at, &size);
+    status = repl_local_load(L, source, size);
   }
-  lua_pop(L, 2);
-  return luaL_loadbuffer(L, text, strlen(text), "=stdin");
+  lua_replace(L, at);
+  lua_settop(L, at);
+  return status;
 }
 
-/* Reads lines until they compile; the function or message replaces the text. False at the end of input. */
-static bool read_chunk(lua_State *L, int *status) {
-  while (is_incomplete(L, *status = compile(L))) {
-    lua_pop(L, 1);
-    if (!push_line(L, ">> ")) return false;
-    lua_pushfstring(L, "%s\n%s", lua_tostring(L, 1), lua_tostring(L, 2));
-    lua_replace(L, 1);
+/* Reads lines until the text at index 1 compiles; the function or message takes its place, and the status is set. */
+static repl_input read_chunk(lua_State *L, int *status) {
+  repl_input input = REPL_LINE;
+  for (;;) {
+    lua_pushvalue(L, 1);
+    *status = repl_load(L);
+    if (!is_incomplete(L, *status)) break;
     lua_settop(L, 1);
+    lua_pushfstring(L, "%s\n", lua_tostring(L, 1));
+    lua_replace(L, 1);
+    input = edit_read(L, ">> ", lua_tostring(L, 1));
+    if (input != REPL_LINE) return input;
+    lua_concat(L, 2);
   }
-  remember(lua_tostring(L, 1));
+  edit_remember(lua_tostring(L, 1));
   lua_remove(L, 1);
-  return true;
+  return input;
 }
 
 /* {==== Results */
@@ -209,12 +144,16 @@ static void set_last(lua_State *L) {
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key_last);
 }
 
+void repl_push_last(lua_State *L) {
+  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &key_last) != LUA_TNIL) return;
+  lua_pop(L, 1);
+  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &key_weak) == LUA_TTABLE) lua_getfield(L, -1, "_"), lua_remove(L, -2);
+}
+
 /* Globals' __index: `_`, then what was there before. */
 static int global_index(lua_State *L) {
   if (lua_type(L, 2) == LUA_TSTRING && !strcmp(lua_tostring(L, 2), "_")) {
-    if (lua_rawgetp(L, LUA_REGISTRYINDEX, &key_last) != LUA_TNIL) return 1;
-    lua_rawgetp(L, LUA_REGISTRYINDEX, &key_weak);
-    lua_getfield(L, -1, "_");
+    repl_push_last(L);
     return 1;
   }
   if (lua_isnil(L, lua_upvalueindex(1))) return 0;
@@ -229,7 +168,7 @@ static int global_index(lua_State *L) {
   return 1;
 }
 
-static int lprint_help(lua_State *L) {
+int repl_print_help(lua_State *L) {
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
   lua_getfield(L, -1, "tide");
   lua_getfield(L, -1, "help");
@@ -254,14 +193,36 @@ static void prepare_globals(lua_State *L) {
   lua_setfield(L, -2, "__index");
   lua_setmetatable(L, -2);
   lua_pop(L, 1);
-  lua_pushcfunction(L, lprint_help);
-  lua_setglobal(L, "help");
 }
+
+/* {==== Memory */
+
+static size_t alive(void) {
+  size_t bytes = tide_memory_cpu_allocated();
+  for (int i = 0; tide_is_initialized() && i < tide_device_count(); i++) bytes += tide_memory_allocated(i);
+  return bytes;
+}
+
+/* What a chunk made and dropped goes at once, where it is more than a little: nobody computes while the prompt waits.
+ * So of results that are only looked at the last one alone is there. */
+static int collect_garbage(lua_State *L) {
+  static size_t left;
+  ltide_enter(L);
+  if (!lua_gc(L, LUA_GCISRUNNING) || alive() <= left + (1 << 20)) return 0;
+  repl_push_last(L);
+  lua_gc(L, LUA_GCCOLLECT);
+  tide_memory_pump();
+  left = alive();
+  return 0;
+}
+
+/* {==== The loop */
 
 /* Runs the function at the top and prints what it returns. */
 static void run_chunk(lua_State *L) {
   if (runner_report(L, runner_call(L, 0, LUA_MULTRET)) != LUA_OK || !lua_gettop(L)) return;
   int n = lua_gettop(L);
+  luaL_checkstack(L, LUA_MINSTACK, "too many results");
   lua_pushvalue(L, 1);
   set_last(L);
   lua_pushcfunction(L, print_results);
@@ -269,121 +230,64 @@ static void run_chunk(lua_State *L) {
   runner_report(L, runner_call(L, n, 0));
 }
 
-/* {==== Commands */
-
-static void print_memory(const char *name, size_t allocated, size_t reserved, size_t free_bytes, size_t total) {
-  const double MiB = 1048576;
-  printf("%-8s %12.1f MiB in tensors", name, (double)allocated / MiB);
-  if (total)
-    printf(", %.1f MiB held, %.1f of %.1f MiB free", (double)reserved / MiB, (double)free_bytes / MiB,
-           (double)total / MiB);
-  fputs("\n", stdout);
+/* quit, exit, with blanks or empty brackets: the words that people try first. A variable of that name is one. */
+static bool leaves(lua_State *L, const char *line) {
+  repl_scanner scan = {line, line + strlen(line)};
+  repl_token name, t;
+  if (!repl_scan(&scan, &name) || !(repl_token_is(&name, "quit") || repl_token_is(&name, "exit"))) return false;
+  if (repl_scan(&scan, &t) && !(repl_token_is(&t, "(") && repl_scan(&scan, &t) && repl_token_is(&t, ")"))) return false;
+  if (repl_scan(&scan, &t) || t.kind != REPL_END) return false;
+  lua_pushglobaltable(L);
+  lua_pushlstring(L, name.text, name.size);
+  bool is_variable = lua_rawget(L, -2) != LUA_TNIL || repl_local_push(L, name.text, name.size);
+  lua_settop(L, 1);
+  return !is_variable;
 }
-
-/* One that cannot tell any more says so in its line, and the others are told of. */
-static void print_device_memory(int device) {
-  char name[24];
-  size_t free_bytes = 0, total = 0;
-  snprintf(name, sizeof name, "cuda:%d", device);
-  if (tide_device_mem_info(&free_bytes, &total, device) == TIDE_OK) {
-    print_memory(name, tide_memory_allocated(device), tide_memory_reserved(device), free_bytes, total);
-    return;
-  }
-  const char *message = tide_error_get()->message;
-  printf("%-8s %.*s\n", name, (int)strcspn(message, "\n"), message);
-}
-
-static int command_mem(lua_State *L) {
-  ltide_enter(L);
-  print_memory("cpu", tide_memory_cpu_allocated(), 0, 0, 0);
-  for (int i = 0; tide_is_initialized() && i < tide_device_count(); i++) print_device_memory(i);
-  printf("%-8s %12.1f KiB in Lua objects\n", "lua", lua_gc(L, LUA_GCCOUNT) + lua_gc(L, LUA_GCCOUNTB) / 1024.0);
-  return 0;
-}
-
-static int command_devices(lua_State *L) {
-  ltide_enter(L);
-  printf("cpu      %d threads\n", tide_get_num_threads());
-  for (int i = 0; i < tide_device_count(); i++) {
-    const tide_device_props *p;
-    ltide_try(L, tide_device_get_props(&p, i));
-    printf("cuda:%-3d %s, %.0f MiB%s\n", i, p->name, (double)p->total_memory / 1048576,
-           p->simulated ? ", simulated" : "");
-  }
-  return 0;
-}
-
-static int synchronize_all(lua_State *L) {
-  for (int i = 0; tide_is_initialized() && i < tide_device_count(); i++) ltide_try(L, tide_device_synchronize(i));
-  return 0;
-}
-
-/* :time chunk: wall time to completion, with all devices synchronised before and after. */
-static void command_time(lua_State *L, const char *text) {
-  lua_settop(L, 0);
-  lua_pushstring(L, text);
-  if (runner_report(L, compile(L)) != LUA_OK) return;
-  struct timespec a, b;
-  clock_gettime(CLOCK_MONOTONIC, &a);
-  lua_remove(L, 1);
-  int status = runner_call(L, 0, 0);
-  if (status == LUA_OK) {
-    lua_pushcfunction(L, synchronize_all);
-    status = runner_call(L, 0, 0);
-  }
-  clock_gettime(CLOCK_MONOTONIC, &b);
-  if (runner_report(L, status) == LUA_OK)
-    printf("%.6f s\n", (double)(b.tv_sec - a.tv_sec) + 1e-9 * (double)(b.tv_nsec - a.tv_nsec));
-}
-
-/* False for :quit. */
-static bool run_command(lua_State *L, const char *line) {
-  remember(line);
-  if (!strcmp(line, ":quit") || !strcmp(line, ":q")) return false;
-  if (!strncmp(line, ":time ", 6))
-    command_time(L, line + 6);
-  else if (!strcmp(line, ":mem"))
-    lua_pushcfunction(L, command_mem), runner_report(L, runner_call(L, 0, 0));
-  else if (!strcmp(line, ":devices"))
-    lua_pushcfunction(L, command_devices), runner_report(L, runner_call(L, 0, 0));
-  else if (!strncmp(line, ":help", 5)) {
-    lua_pushcfunction(L, lprint_help);
-    if (line[5] == ' ')
-      lua_pushstring(L, line + 6);
-    else
-      printf(":mem  :devices  :time CHUNK  :help [NAME]  :quit\n");
-    runner_report(L, runner_call(L, line[5] == ' ', 0));
-  } else
-    printf("unknown command %s: there are :mem :devices :time :help :quit\n", line);
-  return true;
-}
-
-/* {==== The loop */
 
 /* One prompt and what it runs. False when the session ends. */
 static bool step(lua_State *L) {
   int status;
   lua_settop(L, 0);
-  signal(SIGINT, edit.readline || isatty(STDIN_FILENO) ? on_prompt_sigint : SIG_DFL);
-  bool more = push_line(L, "> ");
-  if (more && lua_tostring(L, 1)[0] == ':' && lua_tostring(L, 1)[1] != ':') {
-    signal(SIGINT, SIG_DFL);
-    return run_command(L, lua_tostring(L, 1));
+  repl_input input = edit_read(L, "> ", "");
+  if (input != REPL_LINE) return input == REPL_CANCELLED;
+  const char *line = lua_tostring(L, 1);
+  if (line[0] == ':' && line[1] != ':') {
+    edit_remember(line);
+    return repl_command(L, line) != REPL_LEAVES;
   }
-  if (!more || !read_chunk(L, &status)) return false;
-  signal(SIGINT, SIG_DFL);
+  if (leaves(L, line)) return false;
+  input = read_chunk(L, &status);
+  if (input != REPL_LINE) return input == REPL_CANCELLED;
   if (status == LUA_OK)
     run_chunk(L);
   else
     runner_report(L, status);
+  lua_settop(L, 0);
+  lua_pushcfunction(L, collect_garbage);
+  runner_report(L, runner_call(L, 0, 0));
   return true;
+}
+
+static int run_steps(lua_State *L) {
+  while (step(L)) {}
+  return 0;
+}
+
+void repl_open(lua_State *L) {
+  repl_local_open(L);
+  lua_pushcfunction(L, repl_print_help);
+  lua_setglobal(L, "help");
 }
 
 void repl_run(lua_State *L) {
   prepare_globals(L);
-  open_editor(L);
-  if (sigsetjmp(at_prompt, 1)) fputs("\n", stdout); /* Ctrl-C at the prompt drops the line */
-  while (step(L)) {}
+  edit_open(L);
+  interrupt_session(isatty(STDIN_FILENO));
+  if (isatty(STDIN_FILENO)) puts("help() tells how to begin, :help lists the commands, :quit leaves");
   lua_settop(L, 0);
-  if (isatty(STDIN_FILENO)) fputs("\n", stdout);
+  lua_pushcfunction(L, run_steps);
+  while (runner_report(L, lua_pcall(L, 0, 0, 0)) != LUA_OK) lua_pushcfunction(L, run_steps); /* memory ran out */
+  interrupt_session(false);
+  edit_close();
+  lua_settop(L, 0);
 }

@@ -16,7 +16,10 @@ void interrupt_open(lua_State *L);
 void interrupt_arm(lua_State *L);
 void interrupt_disarm(lua_State *L);
 bool interrupt_happened(void); /* did the last call end with Ctrl-C? */
-/* Reads and runs lines until end of input. */
-void repl_run(lua_State *L);
+/* While there is a session Ctrl-C between two calls ends nothing: the prompt asks whether there was one, and forgets
+ * it.
+ */
+void interrupt_session(bool begins);
+bool interrupt_noticed(void);
 
 #endif

@@ -1,44 +1,138 @@
 /* runner_interrupt.c: Ctrl-C ends the running Lua code, in whichever coroutine, and any wait for a device.
  *
- * The handler sets a hook, which raises the error at the next instruction; a hook is its coroutine's own, and Lua does
- * not say which coroutine runs, so coroutine.resume and wrap are replaced by functions that note it around the
- * originals. A wait asks interrupted() every few milliseconds. The handler puts the default back first: a second Ctrl-C
- * ends the process. */
+ * One handler serves as long as the process runs. It only notes that there is an interruption and sets Lua's hook,
+ * which Lua allows a handler, and which raises the error at the next instruction; a hook is its coroutine's own, and
+ * Lua does not say which coroutine runs, so coroutine.resume and wrap are replaced by functions that note it around the
+ * originals. A wait, and a long operation on the CPU, asks interrupted() every few milliseconds.
+ *
+ * A second Ctrl-C within a second means it: its error passes through pcall, xpcall and the like, which are replaced by
+ * functions that raise it again; __close runs as ever. It also breaks off a read that the first one left waiting.
+ *
+ * Where no Lua code runs, the prompt is told (interrupt_noticed), and without a prompt the process ends as by default.
+ * Invariant: the handler runs on the thread of the Lua state alone. */
+#include <errno.h>
+#include <pthread.h>
 #include <signal.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "runner.h"
 
-static volatile sig_atomic_t pending;
-static lua_State *volatile running; /* the coroutine that runs */
-static bool happened;
+enum { EVERYTHING = LUA_MASKCALL | LUA_MASKRET | LUA_MASKLINE | LUA_MASKCOUNT };
+static const int64_t second = 1000000000;
+
+static volatile sig_atomic_t pending;    /* an interruption that nothing has taken up yet */
+static volatile sig_atomic_t armed;      /* Lua code runs */
+static volatile sig_atomic_t in_session; /* there is a prompt to go back to */
+static volatile sig_atomic_t twice;      /* the last one came within a second after another */
+static volatile sig_atomic_t unheard;    /* how many came while one was pending */
+static lua_State *volatile running;      /* the coroutine that runs */
+static bool happened, ending, breaks;    /* ending: no pcall may hold the error up */
+static int64_t last_at;
+static pthread_t home;
+static struct {
+  lua_State *L;
+  lua_Hook fn;
+  int mask, count;
+} users; /* the script's own hook, put back when ours is done */
+
+/* {==== The handler */
+
+static int64_t now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec * second + t.tv_nsec;
+}
+
+static void on_sigint(int sig);
+
+/* Are calls that wait in the kernel begun again after the handler? The driver's want to be, so the first time they are.
+ */
+static void set_action(bool breaking) {
+  struct sigaction action = {.sa_handler = on_sigint, .sa_flags = breaking ? 0 : SA_RESTART};
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGINT, &action, NULL);
+  breaks = breaking;
+}
+
+static void release_hook(lua_State *L) {
+  if (users.L == L)
+    lua_sethook(L, users.fn, users.mask, users.count);
+  else
+    lua_sethook(L, NULL, 0, 0);
+  users.L = NULL;
+  pending = 0, unheard = 0;
+}
+
+static void take_up(lua_State *L) {
+  release_hook(L);
+  happened = true;
+  if (twice) ending = true;
+}
 
 static void stop_hook(lua_State *L, lua_Debug *ar) {
   (void)ar;
-  lua_sethook(L, NULL, 0, 0);
-  if (!pending) return;
-  pending = 0, happened = true;
+  if (!pending) { /* a wait has taken it up meanwhile, in another coroutine */
+    release_hook(L);
+    return;
+  }
+  take_up(L);
   ltide_error(L, "Interrupted", "interrupted");
 }
 
-static void on_sigint(int sig) {
+static void set_hook(lua_State *L) {
+  if (lua_gethook(L) != stop_hook)
+    users.L = L, users.fn = lua_gethook(L), users.mask = lua_gethookmask(L), users.count = lua_gethookcount(L);
+  lua_sethook(L, stop_hook, EVERYTHING, 1);
+}
+
+static void say_how_to_end(void) {
+  static const char text[] = "\ntide: this operation cannot be interrupted before its end; Ctrl-\\ ends the process\n";
+  if (write(STDERR_FILENO, text, sizeof text - 1) < 0) return; /* nobody reads it */
+}
+
+static void end_process(int sig) {
   signal(sig, SIG_DFL);
-  pending = 1;
-  lua_sethook(running, stop_hook, LUA_MASKCALL | LUA_MASKRET | LUA_MASKLINE | LUA_MASKCOUNT, 1);
+  raise(sig);
+}
+
+static void on_sigint(int sig) {
+  int kept = errno;
+  if (!pthread_equal(pthread_self(), home)) {
+    pthread_kill(home, sig);
+    return;
+  }
+  int64_t before = last_at;
+  last_at = now();
+  if (!armed) {
+    pending = 1;
+    if (!in_session) end_process(sig);
+  } else if (pending && !in_session && last_at - before >= second) {
+    end_process(sig); /* a script that nothing else ends */
+  } else {
+    twice = last_at - before < second;
+    if (pending && ++unheard == 3 && in_session) say_how_to_end();
+    pending = 1;
+    set_hook(running);
+    if (!breaks) set_action(true);
+  }
+  errno = kept;
 }
 
 /* Asked by every wait: the error that follows takes the hook's place. */
 static int interrupted(void *user) {
   (void)user;
   if (!pending) return 0;
-  pending = 0, happened = true;
-  lua_sethook(running, NULL, 0, 0);
+  take_up(running);
   return 1;
 }
+
+/* {==== Coroutines */
 
 /* Back in `before`: an interruption that came too late for the coroutine that ended is for this one. */
 static void came_back(lua_State *before) {
   running = before;
-  if (pending) lua_sethook(before, stop_hook, LUA_MASKCALL | LUA_MASKRET | LUA_MASKLINE | LUA_MASKCOUNT, 1);
+  if (pending) set_hook(before);
 }
 
 /* coroutine.resume; the original is the upvalue. It raises for a wrong argument alone, before anything runs. */
@@ -49,6 +143,7 @@ static int resume(lua_State *L) {
   if (co) running = co;
   lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
   came_back(before);
+  if (ending && !lua_toboolean(L, 1) && lua_gettop(L) == 2) return lua_error(L);
   return lua_gettop(L);
 }
 
@@ -72,6 +167,42 @@ static int wrap(lua_State *L) {
   return 1;
 }
 
+/* {==== What catches errors */
+
+/* The end of a protected call, at once or after a yield: what it gave lies above `below` values and a true. */
+static int end_protected(lua_State *L, int status, lua_KContext below) {
+  if (status == LUA_OK || status == LUA_YIELD) return lua_gettop(L) - (int)below;
+  if (ending) return lua_error(L);
+  lua_pushboolean(L, 0);
+  lua_insert(L, -2);
+  return 2;
+}
+
+static int protected_call(lua_State *L) {
+  luaL_checkany(L, 1);
+  lua_pushboolean(L, 1);
+  lua_insert(L, 1);
+  return end_protected(L, lua_pcallk(L, lua_gettop(L) - 2, LUA_MULTRET, 0, 0, end_protected), 0);
+}
+
+static int protected_call_with_handler(lua_State *L) {
+  luaL_checktype(L, 2, LUA_TFUNCTION);
+  lua_pushboolean(L, 1);
+  lua_pushvalue(L, 1);
+  lua_rotate(L, 3, 2); /* function, handler, true, function, arguments */
+  return end_protected(L, lua_pcallk(L, lua_gettop(L) - 4, LUA_MULTRET, 2, 2, end_protected), 2);
+}
+
+/* load reports an error of its reader as one in the text. */
+static int load_text(lua_State *L) {
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_insert(L, 1);
+  lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
+  return ending && lua_isnil(L, 1) ? lua_error(L) : lua_gettop(L);
+}
+
+/* {==== The runner's side */
+
 static void replace(lua_State *L, const char *name, lua_CFunction by) {
   lua_getfield(L, -1, name);
   lua_pushcclosure(L, by, 1);
@@ -79,22 +210,39 @@ static void replace(lua_State *L, const char *name, lua_CFunction by) {
 }
 
 void interrupt_open(lua_State *L) {
-  running = L;
+  running = L, home = pthread_self();
+  last_at = now() - 2 * second;
   tide_interrupt_set(interrupted, NULL);
   lua_getglobal(L, LUA_COLIBNAME);
   replace(L, "resume", resume);
   replace(L, "wrap", wrap);
   lua_pop(L, 1);
+  lua_pushglobaltable(L);
+  replace(L, "load", load_text);
+  lua_pop(L, 1);
+  lua_register(L, "pcall", protected_call);
+  lua_register(L, "xpcall", protected_call_with_handler);
+  set_action(false);
 }
 
 void interrupt_arm(lua_State *L) {
-  pending = 0, happened = false, running = L;
-  signal(SIGINT, on_sigint);
+  if (breaks) set_action(false);
+  pending = 0, unheard = 0, twice = 0;
+  happened = false, ending = false, running = L;
+  armed = 1;
 }
 
 void interrupt_disarm(lua_State *L) {
-  signal(SIGINT, SIG_DFL);
-  lua_sethook(L, NULL, 0, 0);
+  armed = 0;
+  if (lua_gethook(L) == stop_hook) release_hook(L); /* it came too late */
 }
 
 bool interrupt_happened(void) { return happened; }
+
+void interrupt_session(bool begins) { in_session = begins; }
+
+bool interrupt_noticed(void) {
+  bool was = pending;
+  pending = 0;
+  return was;
+}
