@@ -1,6 +1,7 @@
--- The prompt, driven through a pipe and through a terminal of script(1).
+-- The prompt, driven through a pipe and through a terminal.
 
 local D = require "spec.support.device"
+local T = require "spec.support.terminal"
 
 local function session(input, env)
   local out, err, code = D.run({ "-i" }, { input = input, env = env })
@@ -124,24 +125,238 @@ tide.cuda
     has(text, "42\n")
   end)
 
-  it("works in a terminal, with history", function()
-    if not os.execute "command -v script >/dev/null 2>&1" then return end
-    local history, typed = os.tmpname(), os.tmpname()
-    local file = assert(io.open(typed, "w"))
-    file:write "21 * 2\nfor i = 1, 1 do\nprint('in a loop')\nend\n"
-    file:close()
-    local command = "env TERM=xterm TIDE_HISTORY=" .. history .. " " .. D.runner .. " -i"
-    local pipe = io.popen("(sleep 0.5; cat " .. typed .. "; sleep 0.5; printf '\\004') | timeout 20 script -qec " .. D.quote(command)
-      .. " /dev/null 2>&1")
-    local text = pipe:read "a"
-    pipe:close()
-    has(text, "42")
-    has(text, "in a loop")
-    file = assert(io.open(history))
+  it("collects what results that were printed held, but the last", function()
+    local before = "collectgarbage 'incremental' collectgarbage('setpause', 1000)\nfunction big() return tide.ones(1 << 20, {device = '"
+      .. D.dev .. "'}) end\n"
+    local after = D.cuda and "print('held', tide.cuda.memory_allocated())\n" or ":mem\n"
+    local text, code = session(before .. ("big()\n"):rep(20) .. ("{big()}\n"):rep(20) .. "big()\nprint(_:numel())\n" .. after)
+    assert.are.equal(0, code)
+    has(text, "1048576\n")
+    if D.cuda then assert.is_true(tonumber(text:match "held\t(%d+)") <= 5 << 20, text)
+    else assert.is_true(tonumber(text:match "cpu +([%d.]+) MiB") <= 5, text) end
+  end)
+end)
+
+describe("local variables at the prompt", function()
+  it("live on in the session", function()
+    local text, code = session [[
+local a, b = 1, {2}
+a + b[1]
+local function twice(x) return x * 2 end
+twice(21)
+a = a + 10
+local function get() return a end
+a = a + 100
+get() .. '!'
+local s = "local q = 1 -- " local u = 5 --[==[ local v = 1
+]==] local w = [=[ local z = 2 ]=]
+u, q, v, z, #w
+]]
+    assert.are.equal(0, code)
+    has(text, "3\n")
+    has(text, "42\n")
+    has(text, "111!\n")
+    has(text, "5\tnil\tnil\tnil\t13\n")
+  end)
+
+  it("are Lua's: shadowed anew, shared by functions, read before they are set again", function()
+    local text = session [[
+local x = 1 local function old() return x end
+local x = x + 1 local function new() x = x + 1 return x end
+old(), new(), x
+local x = 'third'
+old(), new(), x
+local print = print
+local type = nil
+type
+do local inner = 1 end for i = 1, 2 do local inner = i end
+inner
+local m <const>, n = 7, 8
+n = m + n
+n, m
+m = 1
+local t = { f = function() local hidden = 1 return hidden end }
+hidden, t.f()
+local f = (function(a) local k = a if k then return k end repeat local k = 2 until k end)
+k, f(3)
+local g = tide.ones{2, 1}:sum() : item() local h = -g ^ 2 .. 'h' local k <const> = not g == #'a' or {g}
+k[1], h
+]]
+    has(text, "1\t3\t3\n")
+    has(text, "1\t4\tthird\n")
+    has(text, "nil\n")
+    has(text, "15\t7\n")
+    has(text, "attempt to assign to const variable 'm'")
+    has(text, "nil\t1\n")
+    has(text, "nil\t3\n")
+    has(text, "2.0\t-4.0h\n")
+  end)
+
+  it("stay where an error ends the chunk, and close with it", function()
+    local text = session [[
+local before = 'kept' error 'in between' local after = 1
+before, after
+local c <close> = setmetatable({}, {__close = function() print 'closed' end}) print 'open'
+c
+local _ = 12 local _ENV = {p = print} p 'inside'
+print '_ENV is back'
+local a = 1 local a = 2 local b = a
+a, b
+local y
+y = 4
+y, _G.y
+goto out local skipped = 1 ::out::
+local broken = = 1
+local p = 3 return p
+local 1
+]]
+    has(text, "kept\tnil\n")
+    has(text, "open\nclosed\n")
+    has(text, "inside\n")
+    has(text, "_ENV is back\n")
+    has(text, "2\t2\n")
+    has(text, "4\tnil\n")
+    has(text, "stdin:1: unexpected symbol near '='")
+    has(text, "> 3\n")
+    has(text, "<name> expected near '1'")
+    lacks(text, "_tide_keep_")
+  end)
+
+  it("cost no more than an upvalue, however many there are", function()
+    local lines = {}
+    for i = 1, 400 do lines[i] = ("local v%d = %d"):format(i, i) end
+    local text, code = session(table.concat(lines, "\n") .. "\nv1 + v400\nlocal sum = 0 for i = 1, 1e6 do sum = sum + i end\nsum\n")
+    assert.are.equal(0, code)
+    has(text, "401\n")
+    has(text, "500000500000\n")
+  end)
+end)
+
+-- The thread sanitizer holds signals back until the next system call.
+describe("the prompt in a terminal", function()
+  local enter = "\r"
+
+  it("edits lines, with history", function()
+    local history = os.tmpname()
+    local text, code = T.session({ "21 * 2\r", { expect = "42" }, "for i = 1, 1 do\r", { expect = ">> " }, "print('in a ' .. 'loop')\r",
+      "end\r", { expect = "in a loop" }, "1\27[D2\5\0271\r", T.settle, "\4" }, { history = history })
+    assert.are.equal(0, code, text)
+    local file = assert(io.open(history))
     local kept = file:read "a"
     file:close()
     os.remove(history)
-    os.remove(typed)
     has(kept:gsub("\\040", " "), "21 * 2")
+    has(kept, "for\\040i\\040=\\0401,\\0401\\040do\\012print")
+  end)
+
+  it("says how to begin and how to leave, and leaves in every way", function()
+    for _, last in ipairs { "\4", "quit\r", "exit\r", "quit()\r", " exit ( ) \r", ":quit\r", ":q\r", "os.exit(0)\r" } do
+      local text, code = T.session { last }
+      assert.are.equal(0, code, last .. text)
+      has(text, "help()")
+      has(text, ":quit")
+    end
+    local _, code = T.session { "quit = 1\r", "quit\r", { expect = "1" }, "exit(3)\r", { expect = "attempt to call a nil value" },
+      "os.exit(7)\r" }
+    assert.are.equal(7, code)
+  end)
+
+  it("takes a paste as one chunk, tabs and all", function()
+    local text, code = T.session { { paste = "local a = 1\nif a then\n\tlocal b = 'tab\there'\n\tprint(a, (b:gsub('\t', '-')))\nend\nlocal tide = tide\nprint(tide.ones(2))\n" },
+      { expect = "1\ttab-here" }, { expect = "tensor([1., 1.])" }, { paste = "40 + 2" }, { expect = "40 + 2" }, enter, { expect = "42" },
+      { paste = "x = 1\n" }, { paste = "print('both', x)\n" }, { expect = "both\t1" }, { paste = "" }, T.settle, "\4" }
+    assert.are.equal(0, code, text)
+    lacks(text, "traceback")
+  end)
+
+  it("reads UTF-8, whatever the locale", function()
+    for _, locale in ipairs { "C", "C.UTF-8", "no_such" } do
+      local text, code = T.session({ "'n' .. #'größe €'\r", { expect = "n11" }, "#'añb'\27[D\27[D\127..'m'\27[D\27[D\27[D\27[D\27[D\r", T.settle, "\4" },
+        { env = { LC_ALL = locale } })
+      assert.are.equal(0, code, text)
+    end
+  end)
+
+  it("completes names, behind calls and indexes too, options, and what help knows", function()
+    local begin = { "local mine = tide.ones(2, 3) tab = {mine, k = {abc = 1, n = function() end}}\r", T.settle }
+    local cases = {
+      { "tide.nonz\t", "tide.nonzero" }, { "min\t", "mine" }, { "tab.k.a\t", "tab.k.abc" }, { "tab['k'].a\t", "abc" },
+      { "mine:argma\t", "mine:argmax" }, { "mine.sha\t", "mine.shape" }, { "mine:exp():argma\t", "argmax" },
+      { "mine[1]:argma\t", "argmax" }, { "tab[1]:argma\t", "argmax" }, { "(mine + 1):argma\t", "argmax" },
+      { "tide.zeros(2):argma\t", "argmax" }, { "tide.ones(2)[1]:exp().T:argma\t", "argmax" },
+      { "tide.cuda.Stream():wait_st\t", "wait_stream" }, { "tide.zeros(2, {dev\t", "device = " },
+      { "tide.zeros(2, {dtype = tide.int32, dev\t", "device = " }, { "mine:sum(1, {keep\t", "keepdim = " },
+      { "help 'cuda.empty_c\t", "empty_cache" }, { "help('tide.cuda.empty_c\t", "empty_cache" }, { "help \"Tensor:argma\t", "argmax" },
+      { ":dev\t", ":devices" }, { ":help argma\t", "argmax" }, { ":time tide.nonz\t", "nonzero" },
+    }
+    for _, case in ipairs(cases) do
+      for _, step in ipairs { case[1], T.settle, "\12", { expect = case[2] }, "\21", T.settle } do begin[#begin + 1] = step end
+    end
+    begin[#begin + 1] = "\4"
+    local text, code = T.session(begin)
+    assert.are.equal(0, code, text)
+  end)
+
+  it("completes nothing in strings and comments, and runs nothing of the user's", function()
+    local steps = { "ran = 0 trap = setmetatable({}, {__index = function() ran = ran + 1 end, __call = error})\r", T.settle }
+    for _, typed in ipairs { "print('tide.nonz", "-- tide.nonz", "trap.x.y", "trap():z", "trap[1].a", "nothing.at.all", "((((", "}):x", "[[",
+      "'", "x[", ":", ".", "1.", "tide.nonz " } do
+      for _, step in ipairs { typed .. "\t", T.settle, "\12", T.settle, "\21", T.settle } do steps[#steps + 1] = step end
+    end
+    steps[#steps + 1] = "'ran' .. ran\r"
+    steps[#steps + 1] = { expect = "ran0" }
+    steps[#steps + 1] = T.settle
+    steps[#steps + 1] = "\4"
+    local text, code = T.session(steps)
+    assert.are.equal(0, code, text)
+    lacks(text, "tide.nonzero")
+  end)
+
+  it("drops the line at Ctrl-C, and stops what runs", function()
+    if D.tsan then return end
+    local text, code = T.session({ "this is dropped\3", { expect = "> " }, "for i = 1, 2 do\r", { expect = ">> " }, "\3", { expect = "> " },
+      "print('re' .. 'ad') while true do end\r", { expect = "read" }, "\3", { expect = "interrupted" }, { expect = "> " },
+      "x = tide.ones(1, {device = 'cuda'}) tide.cuda._sleep(1 << 40) print('wa' .. 'it') x:item()\r", { expect = "wait" }, "\3\3\3",
+      { expect = "interrupted" }, { expect = "> " }, "40 + 2\r", { expect = "42" }, "os.exit(0)\r" }, { env = { TIDE_SIM_DEVICES = "1" } })
+    assert.are.equal(0, code, text)
+  end)
+
+  it("stops what catches errors at the second Ctrl-C, and closes what is to be closed", function()
+    if D.tsan then return end
+    local loops = {
+      "while true do pcall(function() while true do end end) end",
+      "while true do xpcall(function() while true do end end, function(e) return e end) end",
+      "while true do coroutine.resume(coroutine.create(function() while true do end end)) end",
+      "while true do pcall(coroutine.wrap(function() while true do end end)) end",
+      "while true do load(function() while true do end end) end",
+      "pcall(pcall, function() while true do pcall(function() local c <close> = setmetatable({}, {__close = function() n = n + 1 end}) while true do end end) end end)",
+    }
+    for _, loop in ipairs(loops) do
+      local text, code = T.session { "n = 0\r", { expect = "> " }, "print('be' .. 'gun') " .. loop .. "\r", { expect = "begun" },
+        { stop = "interrupted" }, { expect = "> " }, "print('li' .. 'ves', n)\r", { expect = "lives" }, "os.exit(0)\r" }
+      assert.are.equal(0, code, loop .. text)
+    end
+  end)
+
+  it("survives storms of interruptions while a paste is read", function()
+    local program = {}
+    for i = 1, 2000 do program[i] = ("x%d = %d -- a line of a large paste"):format(i, i) end
+    program = table.concat(program, "\n") .. "\n"
+    local steps = {}
+    for part = 1, 12 do
+      local from = (part - 1) * 4000 % #program + 1
+      if part % 3 == 1 then steps[#steps + 1] = "\27[200~" end
+      steps[#steps + 1] = program:sub(from, from + 3999):gsub("\n", "\r")
+      steps[#steps + 1] = { interrupt = 40 }
+      steps[#steps + 1] = part % 2 == 1 and "\3\3\3" or "a.b\t\3"
+      if part % 4 == 1 then steps[#steps + 1] = "\27[201~" end
+    end
+    for _, last in ipairs { "\3", T.rest, "\3", T.rest, "\21print('still ' .. 'alive')\r", { expect = "still alive" }, "os.exit(5)\r" } do
+      steps[#steps + 1] = last
+    end
+    local text, code = T.session(steps)
+    assert.are.equal(5, code, text:sub(-400))
+    text, code = T.session(steps, { term = "dumb" })
+    assert.are.equal(5, code, text:sub(-400))
   end)
 end)

@@ -36,6 +36,47 @@ describe("the runner", function()
     assert.is_truthy(out:find("Lua 5.4", 1, true))
   end)
 
+  it("has long options: the version, simulated GPUs, the default device", function()
+    local out, err, code = D.run { "--version", "-e", "print 'not run'" }
+    assert.are.equal(0, code)
+    assert.is_truthy(out:find "^tide %d+%.%d+%.%d+" and not out:find "not run", out)
+    local child = "print(tide.cuda.device_count(), tide.ones(1).device, arg[1]) tide.multiprocessing.spawn(function() print(tide.cuda.device_count()) end, { nprocs = 1 })"
+    local path = write(child)
+    for _, words in ipairs { { "--sim", "2", "--device", "cuda:1", path, "x" }, { "--sim=2", "--device=cuda:1", path, "x" } } do
+      out, err, code = D.run(words, { env = { TIDE_SIM_DEVICES = "5" } })
+      assert.are.equal("2\tcuda:1\tx\n2\n", out, err)
+      assert.are.equal(0, code)
+    end
+    os.remove(path)
+    for _, bad in ipairs { { "--sim", "two" }, { "--sim", "-1" }, { "--sim", "65" }, { "--sim=" }, { "--sim" }, { "--device" }, { "--device", "gpu" },
+      { "--sim", "2", "--device", "cuda:2" } } do
+      bad[#bad + 1] = bad[2] and "-e" or nil
+      bad[#bad + 1] = bad[2] and "print 'ran'" or nil
+      out, err, code = D.run(bad)
+      assert.are.equal(1, code, table.concat(bad, " "))
+      assert.are.equal("", out)
+      assert.is_true(#err > 0)
+    end
+  end)
+
+  it("names simulated GPUs where there is none", function()
+    local _, err, code = D.run({ "-e", "tide.ones(1, {device = 'cuda'})" }, { env = { TIDE_SIM_DEVICES = "0", CUDA_VISIBLE_DEVICES = "-1" } })
+    assert.are.equal(1, code)
+    assert.is_truthy(err:find("tide --sim 2", 1, true) and err:find("TIDE_SIM_DEVICES=2", 1, true), err)
+  end)
+
+  it("has the prompt's commands and help in -e", function()
+    local out, err, code = D.run { "--sim", "1", "-e", ":devices", "-e", ":mem", "-e", ":time x = 5", "-e", "help 'tide.add' print(x)", "-e", ":help zeros" }
+    assert.are.equal(0, code, err)
+    for _, what in ipairs { "cuda:0", "MiB in tensors", " s\n", "x + y", "5\n", "tide.zeros(" } do assert.is_truthy(out:find(what, 1, true), out) end
+    assert.are.equal(1, (select(3, D.run { "-e", ":nonsense", "-e", "print 'ran'" })))
+    assert.are.equal(1, (select(3, D.run { "-e", ":time error 'x'" })))
+    out, _, code = D.run { "-e", ":quit", "-e", "print 'ran'" }
+    assert.are.equal(0, code)
+    assert.are.equal("", out)
+    assert.are.equal("nil\n", (D.run({ "-" }, { input = "print(help)" }))) -- a script's globals are its own
+  end)
+
   it("takes more arguments than a Lua stack has room for at first", function()
     local words = {}
     for i = 1, 3000 do words[i] = "w" .. i end
@@ -104,8 +145,10 @@ describe("the runner", function()
   it("warns, unless told not to", function()
     local _, err = D.run { "-e", "warn 'careful'" }
     assert.is_truthy(err:find("careful", 1, true), err)
-    _, err = D.run { "-W", "-e", "warn 'careful'" }
+    _, err = D.run { "-W", "off", "-e", "warn 'careful'" }
     assert.are.equal("", err)
+    _, err = D.run { "-W", "off", "-W", "-e", "warn 'careful'", "-W", "off", "-W", "on", "-e", "warn 'again'" }
+    assert.is_truthy(err:find("careful", 1, true) and err:find("again", 1, true), err)
   end)
 
   it("honours LUA_INIT unless -E is given", function()
