@@ -51,8 +51,8 @@ int terminal_byte(void);
 /* What the last TERMINAL_PASTE brought; valid until the next one. */
 char *terminal_paste(size_t *size);
 bool terminal_has_more(void); /* has more come already? */
-/* Waits until a line can be read; TERMINAL_CANCELLED for Ctrl-C, else 0. */
-int terminal_wait(void);
+/* Likewise, where the terminal edits lines itself and marks no pastes. */
+int terminal_plain_byte(void);
 
 /* ---- repl_edit.c: lines ---- */
 

@@ -13,7 +13,6 @@
 #include <wchar.h>
 
 #include "repl.h"
-#include "runner.h"
 
 typedef struct editline editline;
 typedef struct history history;
@@ -318,31 +317,44 @@ static repl_input read_edited(lua_State *L) {
   return REPL_LINE;
 }
 
-static repl_input read_plain(lua_State *L, bool terminal) {
+/* At a terminal that has no libedit: it edits the line, and Ctrl-C empties it. */
+static repl_input read_terminal(lua_State *L) {
+  static char *line;
+  static size_t room;
+  size_t size = 0;
+  int c;
+  terminal_begin(NULL);
+  while ((c = terminal_plain_byte()) != '\n' && c != TERMINAL_CANCELLED && c != TERMINAL_END) {
+    if (size == room) {
+      char *grown = realloc(line, 2 * room + 256);
+      if (!grown) break;
+      line = grown, room = 2 * room + 256;
+    }
+    if (c >= 0) line[size++] = (char)c;
+  }
+  terminal_end();
+  if (c == '\n' || (c == TERMINAL_END && size)) {
+    lua_pushlstring(L, line ? line : "", size);
+    return REPL_LINE;
+  }
+  fputs("\n", stdout);
+  return c == TERMINAL_END ? REPL_LAST : REPL_CANCELLED;
+}
+
+static repl_input read_pipe(lua_State *L) {
   char *line = NULL;
   size_t room = 0;
-  fputs(prompt_text, stdout);
-  fflush(stdout);
-  if (terminal) {
-    terminal_begin(NULL);
-    int got = terminal_wait();
-    terminal_end();
-    if (got == TERMINAL_CANCELLED) {
-      fputs("\n", stdout);
-      return REPL_CANCELLED;
-    }
-  }
-  clearerr(stdin); /* a script's io.read may have been interrupted, or have seen the end */
   ssize_t n = getline(&line, &room, stdin);
-  bool dropped = terminal && interrupt_noticed(); /* and perhaps half of the line with it */
   if (n > 0 && line[n - 1] == '\n') n--;
-  if (n >= 0 && !dropped) lua_pushlstring(L, line, (size_t)n);
+  if (n >= 0) lua_pushlstring(L, line, (size_t)n);
   free(line);
-  if (terminal && (n < 0 || dropped)) fputs("\n", stdout);
-  return dropped ? REPL_CANCELLED : n >= 0 ? REPL_LINE : REPL_LAST;
+  return n >= 0 ? REPL_LINE : REPL_LAST;
 }
 
 repl_input edit_read(lua_State *L, const char *prompt, const char *before) {
   prompt_text = prompt, chunk_text = before;
-  return edit.line ? read_edited(L) : read_plain(L, isatty(STDIN_FILENO));
+  if (edit.line) return read_edited(L);
+  fputs(prompt, stdout);
+  fflush(stdout);
+  return isatty(STDIN_FILENO) ? read_terminal(L) : read_pipe(L);
 }

@@ -119,14 +119,6 @@ bool terminal_has_more(void) {
   return waiting_from < waiting_to || poll(&in, 1, 0) == 1;
 }
 
-int terminal_wait(void) {
-  for (;;) {
-    int got = wait_input(-1);
-    if (got == TERMINAL_CANCELLED) return got;
-    if (got == 1 || got == TERMINAL_END) return 0;
-  }
-}
-
 /* {==== Pastes */
 
 static bool add(unsigned char c) {
@@ -198,12 +190,16 @@ static int after_escape(void) {
   return '\033';
 }
 
-int terminal_byte(void) {
+int terminal_plain_byte(void) {
   int got;
   do {
     got = fill(-1, false);
     if (got < 0) return got;
   } while (got != 1);
-  unsigned char c = waiting[waiting_from++];
+  return waiting[waiting_from++];
+}
+
+int terminal_byte(void) {
+  int c = terminal_plain_byte();
   return c == '\033' ? after_escape() : c;
 }

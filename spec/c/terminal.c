@@ -13,6 +13,7 @@
 #include <poll.h>
 #include <pty.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,9 +100,11 @@ static int is_settled(void) {
 
 static void settle(int needed) {
   long end = now_ms() + LIMIT_MS;
-  for (int times = 0; times < needed && now_ms() < end; times = is_settled() ? times + 1 : 0) {
+  for (int times = 0; times < needed && now_ms() < end;) {
     struct pollfd in = {.fd = master, .events = POLLIN};
-    if (poll(&in, 1, 5) == 1 && !take_output()) return;
+    bool more = poll(&in, 1, 5) == 1;
+    if (more && !take_output()) return;
+    times = more || !is_settled() ? 0 : times + 1;
   }
 }
 
