@@ -47,6 +47,7 @@ static struct {
   void (*end)(editline *e);
   const char *(*gets)(editline *e, int *count);
   int (*set)(editline *e, int what, ...);
+  int (*set_wide)(editline *e, int what, ...); /* keeps the texts it is given; the other one's copies are never freed */
   int (*insert)(editline *e, const char *text);
   void (*erase)(editline *e, int count);
   int (*cursor)(editline *e, int by);
@@ -204,7 +205,7 @@ static bool find_functions(void) {
       {"el_init", &edit.init},
       {"el_end", &edit.end},
       {"el_gets", &edit.gets},
-      {"el_set", &edit.set},
+      {"el_set", &edit.set}, {"el_wset", &edit.set_wide},
       {"el_insertstr", &edit.insert},
       {"el_deletestr", &edit.erase},
       {"el_cursor", &edit.cursor},
@@ -239,8 +240,8 @@ static void bind_keys(void) {
       {"\\eOF", "ed-move-to-end"},       {"\\e[1~", "ed-move-to-beg"}, {"\\e[4~", "ed-move-to-end"},
       {"\\e[3~", "ed-delete-next-char"}, {"\\e[1;5C", "em-next-word"}, {"\\e[1;5D", "ed-prev-word"},
   };
-  edit.set(edit.line, SET_FUNCTION, "tide-refresh", "draws the line anew", refresh);
-  edit.set(edit.line, SET_FUNCTION, "tide-complete", "completes what stands before the cursor", complete);
+  edit.set_wide(edit.line, SET_FUNCTION, L"tide-refresh", L"draws the line anew", refresh);
+  edit.set_wide(edit.line, SET_FUNCTION, L"tide-complete", L"completes what stands before the cursor", complete);
   for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) edit.set(edit.line, SET_BIND, keys[i][0], keys[i][1], NULL);
 }
 
