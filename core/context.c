@@ -388,8 +388,10 @@ bool tide__reclaim_wait(void) {
 
 void tide_interrupt_set(tide_interrupt_fn fn, void *user) { interrupt.fn = fn, interrupt.user = user; }
 
+bool tide__interrupt_asked(void) { return interrupt.fn && interrupt.fn(interrupt.user); }
+
 tide_status tide__wait_on(int device, const char *what) {
-  if (interrupt.fn && interrupt.fn(interrupt.user)) return tide__fail(TIDE_INTERRUPTED, "%s: interrupted", what);
+  if (tide__interrupt_asked()) return tide__fail(TIDE_INTERRUPTED, "%s: interrupted", what);
   return tide__comm_overdue(device);
 }
 

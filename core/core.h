@@ -51,6 +51,7 @@ static inline uint32_t tide__epoch_now(void) { return atomic_load_explicit(&tide
 const tide_config *tide__config(void);
 /* May a wait for the device go on? Not if the host interrupts it, or if a collective operation there is overdue. */
 tide_status tide__wait_on(int device, const char *what);
+bool tide__interrupt_asked(void); /* does the host's hook of this thread say so? Then it is dealt with. */
 void tide__log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Where CPU memory comes from: the host's hooks or our own. A record lives as long as the process, so memory goes back
  * where it came from even after the runtime that took it has ended. */
@@ -102,6 +103,10 @@ void tide__thread_touch(void);
 /* ---- parallel.c ---- */
 
 void tide__parallel_shutdown(void);
+/* Around a kernel of the CPU on the thread that waits for it: in between Ctrl-C ends loops; the end gives the status. */
+void tide__loops_begin(void);
+tide_status tide__loops_end(tide_status status);
+bool tide__loop_stops(void); /* is the rest of the running loop to be left undone? To be asked every few milliseconds. */
 
 /* ---- fft_cache.c ---- */
 

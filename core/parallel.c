@@ -13,6 +13,10 @@
  * A loop inside a loop, and a loop of a second thread while the pool is busy, run on the calling thread. After a fork
  * the child has no workers and starts its own.
  *
+ * A kernel of the CPU may be interrupted: tide__loops_begin and tide__loops_end stand around it, and between pieces of
+ * some grains every thread looks whether the loop is to stop. The calling thread alone asks the host, the others see
+ * what it was told. What is left of the kernel's loops is skipped then, and the kernel's result is an error.
+ *
  * Invariant: `job` changes only while the gate is closed and empty. */
 #include "core.h"
 
@@ -24,7 +28,7 @@
 #include <stdio.h>
 #include <time.h>
 
-enum { MOST_THREADS = 256, DEFAULT_MOST = 16, CHUNKS_EACH = 4 };
+enum { MOST_THREADS = 256, DEFAULT_MOST = 16, CHUNKS_EACH = 4, PIECE_GRAINS = 16 };
 static const int64_t spin_ns = 30000;
 
 #define GATE_INSIDE ((uint64_t)0xFFFF)
@@ -46,13 +50,15 @@ static struct {
   struct {
     tide_task_fn fn;
     void *arg;
-    int64_t n, chunk;
+    int64_t n, chunk, piece;
     bool flush;
   } job;
+  _Atomic bool stop; /* the loop is to end before its time */
   _Atomic int64_t next;
 } pool = {.owner = PTHREAD_MUTEX_INITIALIZER, .lock = PTHREAD_MUTEX_INITIALIZER};
 
-static _Thread_local bool inside;
+static _Thread_local bool inside, is_worker;
+static _Thread_local bool watched, interrupted; /* a kernel that may be interrupted runs; it was */
 static _Thread_local int limit;
 
 /* ---- how many ---- */
@@ -151,12 +157,35 @@ static void pause_cpu(void) {
 #endif
 }
 
+bool tide__loop_stops(void) {
+  if (is_worker) return atomic_load_explicit(&pool.stop, memory_order_relaxed);
+  if (!watched || interrupted) return watched;
+  interrupted = tide__interrupt_asked();
+  if (interrupted && inside) atomic_store_explicit(&pool.stop, true, memory_order_relaxed);
+  return interrupted;
+}
+
+void tide__loops_begin(void) { watched = true; }
+
+tide_status tide__loops_end(tide_status status) {
+  bool was = interrupted;
+  watched = interrupted = false;
+  return was ? tide__fail(TIDE_INTERRUPTED, "interrupted") : status;
+}
+
+/* Items that are large by themselves are looked at one by one. */
+static int64_t piece_of(int64_t n, int64_t grain) { return !watched ? n : grain > 1 ? grain * PIECE_GRAINS : 1; }
+
+static void run_pieces(tide_task_fn fn, void *arg, int64_t begin, int64_t end, int64_t piece) {
+  for (; begin < end && !tide__loop_stops(); begin += piece) fn(arg, begin, end - begin < piece ? end : begin + piece);
+}
+
 static void work(void) {
   for (;;) {
     int64_t begin = atomic_fetch_add_explicit(&pool.next, pool.job.chunk, memory_order_relaxed);
     if (begin >= pool.job.n) return;
     int64_t end = pool.job.n - begin < pool.job.chunk ? pool.job.n : begin + pool.job.chunk;
-    pool.job.fn(pool.job.arg, begin, end);
+    run_pieces(pool.job.fn, pool.job.arg, begin, end, pool.job.piece);
   }
 }
 
@@ -203,7 +232,7 @@ static void sleep_until_open(int i, uint32_t seen) {
 
 static void *worker(void *number) {
   const int i = (int)(intptr_t)number;
-  inside = true;
+  inside = is_worker = true;
   uint32_t seen = 0;
   int64_t idle_since = now_ns();
   while (!atomic_load_explicit(&pool.quit, memory_order_acquire)) {
@@ -289,7 +318,7 @@ static void close_gate(void) {
   int64_t since = now_ns();
   while (atomic_load_explicit(&pool.gate, memory_order_acquire) & GATE_INSIDE) {
     if (now_ns() - since > spin_ns)
-      sched_yield();
+      tide__loop_stops(), sched_yield();
     else
       pause_cpu();
   }
@@ -301,15 +330,17 @@ static void run_on_pool(int threads, int all, int64_t n, int64_t grain, tide_tas
   start_workers(all - 1);
   int64_t pieces = (n + grain - 1) / grain, most = (int64_t)threads * CHUNKS_EACH;
   if (pieces > most) pieces = most;
-  pool.job.fn = fn, pool.job.arg = arg, pool.job.n = n, pool.job.flush = flushes();
+  pool.job.fn = fn, pool.job.arg = arg, pool.job.n = n, pool.job.piece = piece_of(n, grain);
+  pool.job.flush = flushes();
+  atomic_store_explicit(&pool.stop, interrupted, memory_order_relaxed);
   /* Chunks are whole grains, so that what a grain's author assumes about boundaries holds. */
   pool.job.chunk = ((n + pieces - 1) / pieces + grain - 1) / grain * grain;
   atomic_store_explicit(&pool.next, 0, memory_order_relaxed);
   open_gate(threads - 1 < pool.started ? threads - 1 : pool.started);
   inside = true;
   work();
-  inside = false;
   close_gate();
+  inside = false;
 }
 
 void tide__parallel_for(int64_t n, int64_t grain, tide_task_fn fn, void *arg) {
@@ -330,7 +361,7 @@ void tide__parallel_for(int64_t n, int64_t grain, tide_task_fn fn, void *arg) {
   }
   int all = tide_get_num_threads(), threads = limit && limit < all ? limit : all;
   if (threads == 1 || pthread_mutex_trylock(&pool.owner)) {
-    fn(arg, 0, n);
+    run_pieces(fn, arg, 0, n, piece_of(n, grain));
     return;
   }
   run_on_pool(threads, all, n, grain, fn, arg);

@@ -215,4 +215,25 @@ describe("the runner", function()
       assert.is_truthy(err:lower():find "interrupted", err)
     end
   end)
+
+  it("is interrupted within an operation of the CPU, and lives on", function()
+    if D.tsan then return end
+    -- Each takes some seconds in one call: a product, a map, a reduction, rows of transforms, random numbers, a gather.
+    local operations = {
+      "local a = tide.ones(3000, 3000, { dtype = tide.int64 }) return function() return a:matmul(a) end",
+      "local a = tide.ones(1 << 10, 256, 256) return function() return a:matmul(a) end",
+      "local a = tide.rand(1 << 25, { dtype = tide.float64 }) return function() return a:lgamma_():digamma_():lgamma_():digamma_():lgamma_() end",
+      "local a = tide.ones(1):expand(1 << 35) return function() return a:sum() end",
+      "local a = tide.ones(1):expand(1 << 18, 1 << 17) return function() return a:max(2) end",
+      "local a = tide.ones(8, 1 << 12):expand(8, 1 << 12) return function() for i = 1, 3000 do tide.fft.fft(a) end end",
+    }
+    for _, operation in ipairs(operations) do
+      local source = "local run = (function() " .. operation .. " end)() print 'ready' io.stdout:flush() local ok, e = pcall(run) "
+        .. "assert(not ok and e.kind == 'Interrupted', e) assert(tide.ones(1000, 1000):sum():item() == 1e6) error(e)"
+      local code, ms, err = interrupt(source)
+      assert.are.equal(1, code, operation .. err)
+      assert.is_true(ms < 1000, operation .. ms) -- on machines that do much else; the shell's own time is in it
+      assert.is_truthy(err:lower():find "interrupted", operation .. err)
+    end
+  end)
 end)

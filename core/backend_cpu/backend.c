@@ -99,6 +99,15 @@ static tide_status read_small(void *stream, void *dst, const void *src, size_t b
   return copy(stream, dst, src, bytes, false);
 }
 
+/* Kernels run on the calling thread, whose host may interrupt them. */
+#define KERNEL(name, args)                                                                                             \
+  static tide_status watched_##name(tide_stream *stream, const args *a) {                                              \
+    tide__loops_begin();                                                                                               \
+    return tide__loops_end(tide__cpu_##name(stream, a));                                                               \
+  }
+#include "kernel.def"
+#undef KERNEL
+
 const tide_backend tide__backend_cpu = {
     .version = TIDE_BACKEND_VERSION,
     .name = "cpu",
@@ -134,7 +143,7 @@ const tide_backend tide__backend_cpu = {
     .read_small = read_small,
     .compiler = &tide__cpu_compiler,
     .pack = tide__cpu_pack,
-#define KERNEL(name, args) .name = tide__cpu_##name,
+#define KERNEL(name, args) .name = watched_##name,
 #include "kernel.def"
 #undef KERNEL
 };

@@ -71,7 +71,7 @@ static tide_status half_matrix(const tide_gemm_args *a, int64_t index, float *a_
   uint16_t *c = (uint16_t *)a->head.ptr[0] + index * a->c_batch;
   bool b_across =
       widen(b_wide, a, (const uint16_t *)a->head.ptr[2] + index * a->b_batch, a->k, a->n, a->b_row, a->b_col);
-  for (int64_t i = 0; i < a->m; i += PANEL_ROWS) {
+  for (int64_t i = 0; i < a->m && !tide__loop_stops(); i += PANEL_ROWS) {
     int64_t rows = a->m - i < PANEL_ROWS ? a->m - i : PANEL_ROWS;
     bool a_across = widen(a_wide, a, x + i * a->a_row, rows, a->k, a->a_row, a->a_col);
     tide_gemm_args part = *a;

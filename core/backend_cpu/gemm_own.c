@@ -183,7 +183,8 @@ static void run_tasks(void *arg, int64_t begin, int64_t end) {
   int64_t tasks = w->down * w->across, task;
   if (atomic_load_explicit(&w->next, memory_order_relaxed) >= tasks) return;
   char *room = w->rooms + atomic_fetch_add_explicit(&w->taken, 1, memory_order_relaxed) * w->room_bytes;
-  while ((task = atomic_fetch_add_explicit(&w->next, 1, memory_order_relaxed)) < tasks) run_task(w, task, room);
+  while (!tide__loop_stops() && (task = atomic_fetch_add_explicit(&w->next, 1, memory_order_relaxed)) < tasks)
+    run_task(w, task, room);
 }
 
 static void run_packing(void *arg, int64_t begin, int64_t end) {
@@ -192,7 +193,7 @@ static void run_packing(void *arg, int64_t begin, int64_t end) {
   int64_t groups = ceil_div(w->wide, GROUP), slices = ceil_div(w->depth, w->slice);
   for (;;) {
     int64_t i = atomic_fetch_add_explicit(&w->packed, 1, memory_order_relaxed);
-    if (i >= groups * slices) return;
+    if (i >= groups * slices || tide__loop_stops()) return;
     int64_t from = w->from + i / groups * w->slice, column = i % groups * GROUP;
     pack_columns(w, from, least(w->slice, w->from + w->depth - from), w->left + column, least(GROUP, w->wide - column));
   }
@@ -241,7 +242,7 @@ static void run_matrix(work *w, int64_t deep, int64_t most) {
       w->depth = least(deep, w->k - w->from);
       run_part(w);
       w->from += deep;
-    } while (w->from < w->k);
+    } while (w->from < w->k && !tide__loop_stops());
   }
 }
 
@@ -260,7 +261,7 @@ static void run_batch(void *arg, int64_t begin, int64_t end) {
     return;
   }
   w.b = memory, w.rooms = memory + part_bytes;
-  for (w.matrix = begin; w.matrix < end; w.matrix++) run_matrix(&w, deep, most);
+  for (w.matrix = begin; w.matrix < end && !tide__loop_stops(); w.matrix++) run_matrix(&w, deep, most);
   tide__room_put(memory);
 }
 
