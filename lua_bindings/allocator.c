@@ -22,6 +22,7 @@ static int lset_settings(lua_State *L) {
 }
 
 static int lget_backend(lua_State *L) {
+  ltide_no_options(L, 0);
   const char *name = NULL;
   ltide_enter(L);
   ltide_try(L, tide_allocator_backend(&name));
@@ -38,6 +39,7 @@ static int lcaching_enable(lua_State *L) {
 
 static int lcaching_enabled(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 0);
   lua_pushboolean(L, tide_allocator_get_caching());
   return 1;
 }
@@ -107,6 +109,7 @@ static int lcaching_alloc(lua_State *L) {
 
 static int lcaching_delete(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 1);
   void *ptr = lua_touserdata(L, 1);
   if (!lua_islightuserdata(L, 1)) ptr = (void *)(uintptr_t)ltide_check_integer(L, 1, "ptr");
   ltide_try(L, tide_allocator_give(ptr));
@@ -217,6 +220,7 @@ static int luse_pool(lua_State *L) {
 
 static int lempty_host_cache(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 0);
   tide_host_memory_empty_cache();
   return 0;
 }

@@ -41,6 +41,8 @@ static int ltensor_apply_(lua_State *L) {
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
   check_on_cpu(L, x, "x");
   if (!lua_isfunction(L, 2)) return ltide_arg_error(L, 2, "f", "a function");
+  ltide_no_options(L, 2);
+  lua_settop(L, 2);
   int64_t n = tide_tensor_numel(x);
   push_flat(L, S, x);
   for (int64_t i = 1; i <= n; i++) {
@@ -61,6 +63,8 @@ static int ltensor_map_(lua_State *L) {
   check_on_cpu(L, x, "x");
   check_on_cpu(L, y, "y");
   if (!lua_isfunction(L, 3)) return ltide_arg_error(L, 3, "f", "a function");
+  ltide_no_options(L, 3);
+  lua_settop(L, 3);
   int64_t n = tide_tensor_numel(x);
   ltide_tensor *wide = ltide_new_tensor(L, S);
   ltide_try(L, tide_expand(&wide->t, y, tide_tensor_size(x), tide_tensor_ndim(x)));

@@ -49,6 +49,13 @@ void ltide_check_count(lua_State *L, ltide_args a, int most) {
   }
 }
 
+void ltide_refuse_beyond(lua_State *L, int most) {
+  static const char *const none[] = {NULL};
+  ltide_args a = ltide_split(L, most);
+  ltide_check_count(L, a, most);
+  ltide_check_keys(L, a.opts, none);
+}
+
 void ltide_check_keys(lua_State *L, int arg, const char *const *keys) {
   if (!arg) return;
   for (lua_pushnil(L); lua_next(L, arg); lua_pop(L, 1)) {
@@ -306,6 +313,23 @@ tide_dtype ltide_opt_dtype(lua_State *L, int opts) {
   return dtype;
 }
 
+/* A factory's destination says the dtype and the device; what the options say has to agree. */
+static void read_out(lua_State *L, int opts, tide_options *o) {
+  if (!push_option(L, opts, "out")) return;
+  const tide_tensor *out = ltide_check_tensor(L, ltide_enter(L), -1, "out");
+  tide_dtype dtype = ltide_opt_dtype(L, opts);
+  if (dtype != TIDE_DTYPE_NONE && dtype != tide_tensor_dtype(out))
+    ltide_error(L, "DtypeError", "%s: out: got %s beside dtype %s, expected the same", ltide_function_name(L),
+                tide_dtype_name(tide_tensor_dtype(out)), tide_dtype_name(dtype));
+  int device = tide_tensor_device(out);
+  bool is_given = push_option(L, opts, "device"), is_any = is_given && o->device == TIDE_CURRENT && device != TIDE_CPU;
+  if (is_given) lua_pop(L, 1);
+  if (is_given && !is_any && o->device != device)
+    ltide_error(L, "DeviceError", "%s: out: it is on another device than device= says", ltide_function_name(L));
+  o->dtype = tide_tensor_dtype(out), o->device = device;
+  lua_pop(L, 1);
+}
+
 void ltide_opt_options(lua_State *L, int opts, tide_options *o) {
   if (!opts) return;
   tide_dtype dtype = ltide_opt_dtype(L, opts);
@@ -315,4 +339,68 @@ void ltide_opt_options(lua_State *L, int opts, tide_options *o) {
     lua_pop(L, 1);
   }
   o->pin_memory = ltide_opt_boolean(L, opts, "pin_memory", o->pin_memory);
+  read_out(L, opts, o);
+}
+
+/* {==== Destinations */
+
+tide_tensor *ltide_push_target(lua_State *L, ltide_state *S, int opts, const int64_t *size, int ndim,
+                               const tide_options *o) {
+  if (push_option(L, opts, "out")) {
+    tide_tensor *out = ltide_check_tensor(L, S, -1, "out");
+    ltide_try(L, tide_fit(out, size, ndim));
+    return out;
+  }
+  ltide_tensor *u = ltide_new_tensor(L, S);
+  ltide_try(L, tide_empty(&u->t, size, ndim, o));
+  return u->t;
+}
+
+void ltide_check_out(lua_State *L, ltide_state *S, int opts, int n) {
+  if (!push_option(L, opts, "out")) return;
+  if (n > 1 && (!lua_istable(L, -1) || lua_rawlen(L, -1) != (lua_Unsigned)n))
+    ltide_arg_error(L, lua_gettop(L), "out", "a table of a tensor for each result");
+  for (int i = 1; n > 1 && i <= n; i++, lua_pop(L, 1)) {
+    lua_rawgeti(L, -1, i);
+    ltide_check_tensor(L, S, -1, "out");
+  }
+  if (n == 1) ltide_check_tensor(L, S, -1, "out");
+  lua_pop(L, 1);
+}
+
+/* Gives the result to the destination: without a copy where that one is empty and nobody else has the result. */
+static void give(lua_State *L, tide_tensor *out, tide_tensor *result) {
+  tide_dtype from = tide_tensor_dtype(result), to = tide_tensor_dtype(out);
+  const char *name = ltide_function_name(L);
+  if (!tide_dtype_can_cast(from, to))
+    ltide_error(L, "DtypeError", "%s: out: got %s, expected %s or a wider one", name, tide_dtype_name(to),
+                tide_dtype_name(from));
+  if (tide_tensor_device(out) != tide_tensor_device(result))
+    ltide_error(L, "DeviceError", "%s: out: it is on another device than the result", name);
+  bool own = tide_storage_refs(tide_tensor_storage(result)) == 1;
+  if (own && from == to && !tide_tensor_numel(out)) {
+    ltide_try(L, tide_set(out, result));
+    return;
+  }
+  ltide_try(L, tide_fit(out, tide_tensor_size(result), tide_tensor_ndim(result)));
+  ltide_try(L, tide_copy(out, result, false));
+}
+
+int ltide_deliver(lua_State *L, ltide_state *S, int opts, int n) {
+  ltide_made(L, S);
+  int first = lua_gettop(L) - n + 1;
+  ltide_check_out(L, S, opts, n);
+  if (!push_option(L, opts, "out")) return n;
+  for (int i = 0; i < n; i++) {
+    ltide_tensor *u = lua_touserdata(L, first + i);
+    if (n == 1)
+      lua_pushvalue(L, -1);
+    else
+      lua_rawgeti(L, first + n, i + 1);
+    give(L, ltide_check_tensor(L, S, -1, "out"), u->t);
+    ltide_close_tensor(u);
+    lua_replace(L, first + i);
+  }
+  lua_settop(L, first + n - 1);
+  return n;
 }

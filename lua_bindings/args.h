@@ -69,6 +69,18 @@ tide_dtype ltide_opt_dtype(lua_State *L, int opts);
 /* Fills dtype, device and pin_memory where they are given. Unknown keys are the caller's to check. */
 void ltide_opt_options(lua_State *L, int opts, tide_options *o);
 #define LTIDE_OPTION_KEYS "dtype", "device", "pin_memory"
+/* The same of functions that take out= too: its dtype and device are the options then, which may not say otherwise. */
+#define LTIDE_OUT_KEYS    LTIDE_OPTION_KEYS, "out"
+
+/* out=, for functions that fill a tensor of a known size: pushes the destination, or a new one. An empty destination is
+ * given the size. */
+tide_tensor *ltide_push_target(lua_State *L, ltide_state *S, int opts, const int64_t *size, int ndim,
+                               const tide_options *o);
+/* out=, for functions that make their n results anew, whose handles are at the top: moves or copies them there, and
+ * ends the function. Of several results out is a table of as many tensors. */
+int ltide_deliver(lua_State *L, ltide_state *S, int opts, int n);
+/* Before there is a result: raises where out= is no tensor, or no table of n > 1. */
+void ltide_check_out(lua_State *L, ltide_state *S, int opts, int n);
 
 /* Reads a number or a tensor as an operand; raises when it is neither. */
 void ltide_check_operand(lua_State *L, ltide_state *S, int arg, tide_operand *out, const char *name);

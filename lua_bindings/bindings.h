@@ -274,6 +274,12 @@ tide_generator *ltide_check_generator(lua_State *L, int arg, const char *name);
 bool ltide_is_options(lua_State *L, int arg); /* a table without an array part and not empty: options (API.md C1) */
 /* Index of the trailing options table, or 0. */
 int ltide_options_arg(lua_State *L);
+/* For a function of at most so many arguments that takes no options: raises for what is beyond them, but for nils and
+ * an empty table. Not for metamethods: Lua gives some of them an argument more. */
+void ltide_refuse_beyond(lua_State *L, int most);
+static inline void ltide_no_options(lua_State *L, int most) {
+  if (lua_gettop(L) > most) ltide_refuse_beyond(L, most);
+}
 /* Raises for every key of the options table at arg that is not in the NULL-terminated list. */
 void ltide_check_keys(lua_State *L, int arg, const char *const *keys);
 int ltide_check_dim(lua_State *L, int arg, int ndim, const char *name); /* 1-based, negative from the end -> 0-based */

@@ -288,6 +288,7 @@ static int lfrom_string(lua_State *L) {
 
 static int ltensor_tostring_bytes(lua_State *L) {
   ltide_state *S = ltide_enter(L);
+  ltide_no_options(L, 1);
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
   luaL_Buffer b;
   size_t bytes = (size_t)tide_tensor_numel(x) * tide_dtype_size(tide_tensor_dtype(x));
@@ -361,6 +362,7 @@ static int ltensor_new_tensor(lua_State *L) {
 
 static int tensor_item_now(lua_State *L) {
   ltide_state *S = ltide_enter(L);
+  ltide_no_options(L, 1);
   tide_scalar s;
   ltide_try(L, tide_item(&s, ltide_check_tensor(L, S, 1, "x")));
   ltide_push_scalar(L, s);
@@ -423,6 +425,7 @@ void ltide_push_table(lua_State *L, ltide_state *S, const tide_tensor *x) {
 
 static int tensor_totable_now(lua_State *L) {
   ltide_state *S = ltide_enter(L);
+  ltide_no_options(L, 1);
   ltide_push_table(L, S, ltide_check_tensor(L, S, 1, "x"));
   ltide_made(L, S);
   return 1;

@@ -166,12 +166,14 @@ static int device_eq(lua_State *L) {
 
 static int lset_default_device(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 1);
   ltide_try(L, tide_set_default_device(ltide_check_device(L, 1, "device", LTIDE_CPU_OK)));
   return 0;
 }
 
 static int lget_default_device(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 0);
   ltide_push_device(L, tide_default_device());
   return 1;
 }
@@ -195,23 +197,27 @@ static int ldevice_scope(lua_State *L) {
 
 static int lis_available(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 0);
   lua_pushboolean(L, tide_is_available());
   return 1;
 }
 
 static int lis_initialized(lua_State *L) {
+  ltide_no_options(L, 0);
   lua_pushboolean(L, tide_is_initialized());
   return 1;
 }
 
 static int linit(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 0);
   ltide_try(L, tide_device_init());
   return 0;
 }
 
 static int ldevice_count(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 0);
   lua_pushinteger(L, tide_device_count());
   return 1;
 }
@@ -219,6 +225,7 @@ static int ldevice_count(lua_State *L) {
 /* Which one is selected can be asked when it is lost, too, and opens it only if nothing is open yet. */
 static int lcurrent_device(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 0);
   if (!tide_is_initialized()) ltide_try(L, tide_device_init());
   lua_pushinteger(L, tide_current_device());
   return 1;
@@ -284,10 +291,14 @@ static int synchronize_all_now(lua_State *L) {
   for (int i = 0; tide_is_initialized() && i < tide_device_count(); i++) ltide_try(L, tide_device_synchronize(i));
   return 0;
 }
-static int lsynchronize_all(lua_State *L) { return ltide_waiting(L, synchronize_all_now); }
+static int lsynchronize_all(lua_State *L) {
+  ltide_no_options(L, 0);
+  return ltide_waiting(L, synchronize_all_now);
+}
 
 static int lcan_device_access_peer(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 2);
   bool can;
   int device = check_accelerator(L, 1, LTIDE_NIL_OK), peer = check_named(L, 2, "peer", 0);
   ltide_try(L, tide_device_can_access_peer(&can, device, peer));

@@ -206,6 +206,7 @@ static int help_object(lua_State *L) {
 }
 
 static int lhelp(lua_State *L) {
+  ltide_no_options(L, 1);
   if (lua_isnone(L, 1)) {
     lua_pushstring(L, overview);
     return 1;

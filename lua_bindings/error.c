@@ -129,7 +129,7 @@ const char *ltide_function_name(lua_State *L) {
 /* Core's messages begin with the name of a C function, which may stand behind several of Lua: "stream_new", "to",
  * "read". Is it such a name, and not that of an area ("cuda", "memory") or an operation's own? */
 static bool names_c_function(const char *what, size_t n) {
-  static const char *const verbs[] = {"copy", "empty", "fill", "full", "read", "resize", "set", "to", "write"};
+  static const char *const verbs[] = {"copy", "empty", "fill", "fit", "full", "read", "resize", "set", "to", "write"};
   for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
     if (n == strlen(verbs[i]) && !memcmp(what, verbs[i], n)) return true;
   return memchr(what, '_', n) && strspn(what, "abcdefghijklmnopqrstuvwxyz_") == n;
@@ -348,6 +348,7 @@ void ltide_warn(lua_State *L, const char *format, ...) {
 /* {==== Classes: tide.cuda.OutOfMemoryError.is(e) */
 
 static int class_is(lua_State *L) {
+  ltide_no_options(L, 1);
   bool is = false;
   if (lua_istable(L, 1) && lua_getmetatable(L, 1)) {
     lua_rawgetp(L, LUA_REGISTRYINDEX, &key_meta);
@@ -382,6 +383,7 @@ static void set_class(lua_State *L, const char *kind) {
 }
 
 static int lwarn(lua_State *L) {
+  ltide_no_options(L, 1);
   ltide_warn(L, "%s", ltide_check_text(L, 1, "message"));
   return 0;
 }

@@ -80,6 +80,7 @@ static int levent_wait(lua_State *L) {
 
 static int levent_query(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 1);
   bool done;
   ltide_try(L, tide_event_query(&done, ltide_check_event(L, 1, "event")));
   lua_pushboolean(L, done);
@@ -91,7 +92,10 @@ static int event_synchronize_now(lua_State *L) {
   ltide_try(L, tide_event_synchronize(ltide_check_event(L, 1, "event")));
   return 0;
 }
-static int levent_synchronize(lua_State *L) { return ltide_waiting(L, event_synchronize_now); }
+static int levent_synchronize(lua_State *L) {
+  ltide_no_options(L, 1);
+  return ltide_waiting(L, event_synchronize_now);
+}
 
 static int levent_elapsed_time(lua_State *L) {
   ltide_enter(L);

@@ -1,5 +1,7 @@
 /* factory.c: tensors from sizes, ranges and foreign memory.
  *
+ * out= gives the dtype and the device; what is known by its size is filled there, ranges are made and put there.
+ *
  * Sizes come as arguments or as one table, options last (API.md C1). The _like and new_ forms take dtype and device
  * from their tensor, the others from the defaults.
  *
@@ -11,7 +13,7 @@
 
 #include "args.h"
 
-static const char *const option_keys[] = {LTIDE_OPTION_KEYS, NULL};
+static const char *const option_keys[] = {LTIDE_OPTION_KEYS, NULL}, *const out_keys[] = {LTIDE_OUT_KEYS, NULL};
 
 static tide_options default_options(void) {
   tide_options o = TIDE_OPTIONS;
@@ -27,13 +29,16 @@ static tide_options options_like(const tide_tensor *x) {
 typedef enum filling { FILL_NONE, FILL_ZEROS, FILL_ONES, FILL_VALUE } filling;
 
 static int make(lua_State *L, ltide_state *S, const int64_t *size, int ndim, filling f, tide_scalar value,
-                tide_options *o) {
-  ltide_tensor *u = ltide_new_tensor(L, S);
+                tide_options *o, int opts) {
   if (f == FILL_VALUE && o->dtype == TIDE_DTYPE_NONE)
     o->dtype = value.kind == 'B' ? TIDE_BOOL : value.kind == 'I' ? TIDE_INT64 : tide_get_default_dtype();
   if (f != FILL_VALUE) value = tide_int(f == FILL_ONES);
   if (o->dtype == TIDE_DTYPE_NONE) o->dtype = tide_get_default_dtype();
-  ltide_try(L, f == FILL_NONE ? tide_empty(&u->t, size, ndim, o) : tide_full(&u->t, size, ndim, value, o));
+  if (opts || f == FILL_NONE) {
+    tide_tensor *x = ltide_push_target(L, S, opts, size, ndim, o);
+    if (f != FILL_NONE) ltide_try(L, tide_fill(x, value));
+  } else
+    ltide_try(L, tide_full(&ltide_new_tensor(L, S)->t, size, ndim, value, o));
   ltide_made(L, S);
   return 1;
 }
@@ -43,17 +48,17 @@ static int from_sizes(lua_State *L, filling f) {
   ltide_state *S = ltide_enter(L);
   int64_t size[TIDE_MAX_DIMS];
   tide_options o = default_options();
-  int top = lua_gettop(L), ndim = 0;
+  int top = lua_gettop(L), ndim = 0, opts = 0;
   while (ndim < top && ndim < TIDE_MAX_DIMS && lua_isinteger(L, ndim + 1) &&
          (size[ndim] = lua_tointeger(L, ndim + 1)) >= 0)
     ndim++;
   if (!ndim || ndim < top) {
     ltide_args a = ltide_split(L, 1);
-    ltide_check_keys(L, a.opts, option_keys);
+    ltide_check_keys(L, opts = a.opts, out_keys);
     ndim = ltide_check_sizes(L, 1, a.n, size, "sizes", 0);
     ltide_opt_options(L, a.opts, &o);
   }
-  return make(L, S, size, ndim, f, tide_int(0), &o);
+  return make(L, S, size, ndim, f, tide_int(0), &o, opts);
 }
 
 static int lempty(lua_State *L) { return from_sizes(L, FILL_NONE); }
@@ -76,11 +81,11 @@ static int lfull(lua_State *L) {
   int64_t size[TIDE_MAX_DIMS];
   ltide_args a = ltide_split(L, 2);
   ltide_check_count(L, a, 2);
-  ltide_check_keys(L, a.opts, option_keys);
+  ltide_check_keys(L, a.opts, out_keys);
   int ndim = ltide_check_sizes(L, 1, a.n < 1 ? 0 : 1, size, "sizes", 0);
   tide_options o = default_options();
   ltide_opt_options(L, a.opts, &o);
-  return make(L, S, size, ndim, FILL_VALUE, check_value(L, S, 2), &o);
+  return make(L, S, size, ndim, FILL_VALUE, check_value(L, S, 2), &o, a.opts);
 }
 
 static int like(lua_State *L, filling f) {
@@ -89,10 +94,14 @@ static int like(lua_State *L, filling f) {
   int count = f == FILL_VALUE ? 2 : 1;
   ltide_args a = ltide_split(L, count);
   ltide_check_count(L, a, count);
-  ltide_check_keys(L, a.opts, option_keys);
+  ltide_check_keys(L, a.opts, out_keys);
   tide_options o = options_like(x);
   ltide_opt_options(L, a.opts, &o);
   tide_scalar value = f == FILL_VALUE ? check_value(L, S, 2) : tide_int(f == FILL_ONES);
+  if (ltide_push_option(L, a.opts, "out")) {
+    lua_pop(L, 1);
+    return make(L, S, tide_tensor_size(x), tide_tensor_ndim(x), f == FILL_NONE ? f : FILL_VALUE, value, &o, a.opts);
+  }
   ltide_tensor *u = ltide_new_tensor(L, S);
   ltide_try(L, tide_empty_like(&u->t, x, &o));
   if (f != FILL_NONE) ltide_try(L, tide_fill(u->t, value));
@@ -112,11 +121,11 @@ static int new_sizes(lua_State *L, filling f) {
   bool is_full = f == FILL_VALUE;
   ltide_args a = ltide_split(L, is_full ? 3 : 2);
   if (is_full) ltide_check_count(L, a, 3);
-  ltide_check_keys(L, a.opts, option_keys);
+  ltide_check_keys(L, a.opts, out_keys);
   int ndim = ltide_check_sizes(L, 2, is_full && a.n > 2 ? 2 : a.n, size, "sizes", 0);
   tide_options o = options_like(x);
   ltide_opt_options(L, a.opts, &o);
-  return make(L, S, size, ndim, f, is_full ? check_value(L, S, 3) : tide_int(0), &o);
+  return make(L, S, size, ndim, f, is_full ? check_value(L, S, 3) : tide_int(0), &o, a.opts);
 }
 
 static int lnew_empty(lua_State *L) { return new_sizes(L, FILL_NONE); }
@@ -190,7 +199,7 @@ static int range(lua_State *L, bool is_closed) {
   ltide_state *S = ltide_enter(L);
   ltide_args a = ltide_split(L, 1);
   ltide_check_count(L, a, 3);
-  ltide_check_keys(L, a.opts, option_keys);
+  ltide_check_keys(L, a.opts, out_keys);
   for (int i = 1; i <= a.n || i == 1; i++)
     if (lua_type(L, i) != LUA_TNUMBER)
       return ltide_arg_error(L, i, a.n <= 1 || i == 2 ? "stop" : i == 3 ? "step" : "start", "a number");
@@ -206,8 +215,7 @@ static int range(lua_State *L, bool is_closed) {
     o.dtype = start.kind == 'I' && stop.kind == 'I' && step.kind == 'I' ? TIDE_INT64 : tide_get_default_dtype();
   ltide_tensor *u = ltide_new_tensor(L, S);
   ltide_try(L, tide_arange(&u->t, start, step, count, &o));
-  ltide_made(L, S);
-  return 1;
+  return ltide_deliver(L, S, a.opts, 1);
 }
 
 static int larange(lua_State *L) { return range(L, false); }
@@ -224,20 +232,19 @@ static int llinspace(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   ltide_args a = ltide_split(L, 3);
   ltide_check_count(L, a, 3);
-  ltide_check_keys(L, a.opts, option_keys);
+  ltide_check_keys(L, a.opts, out_keys);
   double from = ltide_check_number(L, 1, "a"), to = ltide_check_number(L, 2, "b");
   int64_t n = check_count_of(L, 3, "n");
   tide_options o = default_options();
   ltide_opt_options(L, a.opts, &o);
   ltide_tensor *u = ltide_new_tensor(L, S);
   ltide_try(L, tide_linspace(&u->t, from, to, n, &o));
-  ltide_made(L, S);
-  return 1;
+  return ltide_deliver(L, S, a.opts, 1);
 }
 
 /* The exponents are spaced and raised in float64 and cast once, at the end. */
 static int llogspace(lua_State *L) {
-  static const char *const keys[] = {LTIDE_OPTION_KEYS, "base", NULL};
+  static const char *const keys[] = {LTIDE_OUT_KEYS, "base", NULL};
   ltide_state *S = ltide_enter(L);
   ltide_args a = ltide_split(L, 3);
   ltide_check_count(L, a, 3);
@@ -256,38 +263,35 @@ static int llogspace(lua_State *L) {
   ltide_try(L, tide_to(&u->t, powers->t, &o, false, false));
   ltide_close_tensor(exponents);
   ltide_close_tensor(powers);
-  ltide_made(L, S);
-  return 1;
+  return ltide_deliver(L, S, a.opts, 1);
 }
 
 static int leye(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   ltide_args a = ltide_split(L, 1);
   ltide_check_count(L, a, 2);
-  ltide_check_keys(L, a.opts, option_keys);
+  ltide_check_keys(L, a.opts, out_keys);
   int64_t n = check_count_of(L, 1, "n"), m = a.n > 1 ? check_count_of(L, 2, "m") : n;
   tide_options o = default_options();
   ltide_opt_options(L, a.opts, &o);
   if (o.dtype == TIDE_DTYPE_NONE) o.dtype = tide_get_default_dtype();
   ltide_tensor *u = ltide_new_tensor(L, S);
   ltide_try(L, tide_eye(&u->t, n, m, &o));
-  ltide_made(L, S);
-  return 1;
+  return ltide_deliver(L, S, a.opts, 1);
 }
 
 static int triangle_indices(lua_State *L, bool is_upper) {
   ltide_state *S = ltide_enter(L);
   ltide_args a = ltide_split(L, 2);
   ltide_check_count(L, a, 3);
-  ltide_check_keys(L, a.opts, option_keys);
+  ltide_check_keys(L, a.opts, out_keys);
   int64_t n = check_count_of(L, 1, "n"), m = check_count_of(L, 2, "m"),
           k = a.n > 2 ? ltide_check_integer(L, 3, "offset") : 0;
   tide_options o = default_options();
   ltide_opt_options(L, a.opts, &o);
   ltide_tensor *u = ltide_new_tensor(L, S);
   ltide_try(L, tide_tril_indices(&u->t, n, m, k, is_upper, &o));
-  ltide_made(L, S);
-  return 1;
+  return ltide_deliver(L, S, a.opts, 1);
 }
 
 static int ltril_indices(lua_State *L) { return triangle_indices(L, false); }
@@ -420,12 +424,14 @@ static int lfrom_ptr(lua_State *L) {
 
 static const ltide_reg functions[] = {
     {"empty", lempty,
-     "tide.empty(sizes... [, {dtype=, device=, pin_memory=false}]) -> Tensor\nUninitialised. Sizes are integers or "
+     "tide.empty(sizes... [, {dtype=, device=, pin_memory=false, out=}]) -> Tensor\nUninitialised. Sizes are integers "
+     "or "
      "one table; {} gives no dimensions."},
-    {"zeros", lzeros, "tide.zeros(sizes... [, {dtype=, device=, pin_memory=false}]) -> Tensor\nAll 0."},
-    {"ones", lones, "tide.ones(sizes... [, {dtype=, device=, pin_memory=false}]) -> Tensor\nAll 1."},
+    {"zeros", lzeros, "tide.zeros(sizes... [, {dtype=, device=, pin_memory=false, out=}]) -> Tensor\nAll 0."},
+    {"ones", lones, "tide.ones(sizes... [, {dtype=, device=, pin_memory=false, out=}]) -> Tensor\nAll 1."},
     {"full", lfull,
-     "tide.full(sizes, value [, {dtype=, device=, pin_memory=false}]) -> Tensor\nAll `value`, whose kind gives "
+     "tide.full(sizes, value [, {dtype=, device=, pin_memory=false, out=}]) -> Tensor\nAll `value`, whose kind "
+     "gives "
      "the dtype: bool, int64 or the default float."},
     {"empty_like", lempty_like,
      "tide.empty_like(x [, opts]) -> Tensor\nUninitialised, with the shape, layout, dtype and device of x."},
@@ -446,7 +452,7 @@ static const ltide_reg functions[] = {
     {"linspace", llinspace,
      "tide.linspace(a, b, n [, opts]) -> Tensor\nn values at equal distances from a to b, both included."},
     {"logspace", llogspace,
-     "tide.logspace(a, b, n [, {base=10, dtype=, device=}]) -> Tensor\nbase to the powers linspace(a, b, n)."},
+     "tide.logspace(a, b, n [, {base=10, dtype=, device=, out=}]) -> Tensor\nbase to the powers linspace(a, b, n)."},
     {"eye", leye, "tide.eye(n [, m] [, opts]) -> Tensor\nn by m, 1 on the diagonal and 0 elsewhere."},
     {"tril_indices", ltril_indices,
      "tide.tril_indices(n, m [, offset=0] [, opts]) -> Tensor\nint64 [2, k]: rows and columns, from 1, of the lower "

@@ -98,7 +98,7 @@ FACES(ihfft, TIDE_FFT_IHFFT)
 /* {==== Frequencies and their order */
 
 static int freq(lua_State *L, bool half) {
-  static const char *const keys[] = {LTIDE_OPTION_KEYS, NULL};
+  static const char *const keys[] = {LTIDE_OUT_KEYS, NULL};
   ltide_state *S = ltide_enter(L);
   ltide_args args = ltide_split(L, 1);
   ltide_check_count(L, args, 2);
@@ -109,14 +109,13 @@ static int freq(lua_State *L, bool half) {
   ltide_opt_options(L, args.opts, &o);
   ltide_tensor *u = ltide_new_tensor(L, S);
   ltide_try(L, tide_fft_freq(&u->t, n, d, half, &o));
-  ltide_made(L, S);
-  return 1;
+  return ltide_deliver(L, S, args.opts, 1);
 }
 static int lfftfreq(lua_State *L) { return freq(L, false); }
 static int lrfftfreq(lua_State *L) { return freq(L, true); }
 
 static int shift(lua_State *L, bool inverse) {
-  static const char *const keys[] = {"dim", NULL};
+  static const char *const keys[] = {"dim", "out", NULL};
   ltide_state *S = ltide_enter(L);
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
   ltide_args args = ltide_split(L, 1);
@@ -125,10 +124,10 @@ static int shift(lua_State *L, bool inverse) {
   int dims[TIDE_MAX_DIMS], ndim = tide_tensor_ndim(x), n = opt_dims(L, args.opts, ndim, dims);
   if (args.n > 1) n = ltide_check_dims(L, 2, ndim, dims, "dim");
   if (n < 0) n = default_dims(L, ALL, ndim, -1, dims);
+  ltide_check_out(L, S, args.opts, 1);
   ltide_tensor *u = ltide_new_tensor(L, S);
   ltide_try(L, tide_fft_shift(&u->t, x, dims, n, inverse));
-  ltide_made(L, S);
-  return 1;
+  return ltide_deliver(L, S, args.opts, 1);
 }
 static int lfftshift(lua_State *L) { return shift(L, false); }
 static int lifftshift(lua_State *L) { return shift(L, true); }
@@ -254,14 +253,17 @@ void ltide_open_fft(lua_State *L, ltide_state *S) {
       {"hfftn", lhfftn, "tide.fft.hfftn(x" FULL_TAIL "hfft" ALL_DIMS " The last one is halved in x." LENGTHS},
       {"ihfftn", lihfftn, "tide.fft.ihfftn(x" FULL_TAIL "The inverse of hfftn" ALL_DIMS LENGTHS},
       {"fftfreq", lfftfreq,
-       "tide.fft.fftfreq(n [, d=1.0] [, {dtype=, device=}]) -> Tensor\nThe frequencies of n samples d apart, in the "
+       "tide.fft.fftfreq(n [, d=1.0] [, {dtype=, device=, out=}]) -> Tensor\nThe frequencies of n samples d apart, in "
+       "the "
        "order of fft: 0, 1, ..., -2, -1, over n * d."},
       {"rfftfreq", lrfftfreq,
-       "tide.fft.rfftfreq(n [, d=1.0] [, {dtype=, device=}]) -> Tensor\nThe frequencies of n samples d apart, in the "
+       "tide.fft.rfftfreq(n [, d=1.0] [, {dtype=, device=, out=}]) -> Tensor\nThe frequencies of n samples d apart, in "
+       "the "
        "order of rfft: 0 to n // 2, over n * d."},
       {"fftshift", lfftshift,
-       "tide.fft.fftshift(x [, dim]) -> Tensor\nRolls frequency 0 to the middle of the dimensions, all if not given."},
-      {"ifftshift", lifftshift, "tide.fft.ifftshift(x [, dim]) -> Tensor\nThe inverse of fftshift."},
+       "tide.fft.fftshift(x [, dim] [, {out=}]) -> Tensor\nRolls frequency 0 to the middle of the dimensions, "
+       "all if not given."},
+      {"ifftshift", lifftshift, "tide.fft.ifftshift(x [, dim] [, {out=}]) -> Tensor\nThe inverse of fftshift."},
       {NULL, NULL, NULL}};
   lua_newtable(L);
   ltide_register(L, "tide.fft", list);

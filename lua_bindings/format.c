@@ -369,6 +369,7 @@ static int lset_printoptions(lua_State *L) {
   ltide_enter(L);
   if (!lua_istable(L, 1))
     return ltide_arg_error(L, 1, "opts", "a table {precision=, threshold=, edgeitems=, linewidth=, sci_mode=}");
+  ltide_no_options(L, 1);
   ltide_check_keys(L, 1, keys);
   print_options o = options;
   if (lua_getfield(L, 1, "precision") != LUA_TNIL) o.precision = check_option(L, "precision", 0);

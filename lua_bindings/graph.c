@@ -56,6 +56,7 @@ static int pool_tostring(lua_State *L) {
 
 int ltide_graph_pool_handle(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 0);
   tide_mempool **u = new_pool(L);
   ltide_try(L, tide_mempool_new(u, TIDE_ALL_DEVICES));
   return 1;
@@ -153,6 +154,7 @@ static int lgraph_capture_begin(lua_State *L) {
 #define METHOD(name, call)                                                                                             \
   static int lgraph_##name(lua_State *L) {                                                                             \
     ltide_enter(L);                                                                                                    \
+    ltide_no_options(L, 1);                                                                                            \
     ltide_try(L, call(ltide_check_graph(L, 1, "graph")));                                                              \
     return 0;                                                                                                          \
   }
@@ -183,6 +185,7 @@ static int lgraph_pools(lua_State *L) {
 
 static int lgraph_debug_dump(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 2);
   tide_graph *g = ltide_check_graph(L, 1, "graph");
   ltide_try(L, tide_graph_dump(g, ltide_check_cstring(L, 2, "path", "the path of a file to write")));
   return 0;
@@ -206,12 +209,14 @@ static int lgraph_output(lua_State *L) {
 
 static int lis_current_stream_capturing(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 0);
   lua_pushboolean(L, tide_current_is_capturing());
   return 1;
 }
 
 static int lset_debug(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 1);
   if (!lua_isboolean(L, 1)) return ltide_arg_error(L, 1, "enabled", "a boolean");
   tide_graph_debug_all(lua_toboolean(L, 1));
   return 0;

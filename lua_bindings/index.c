@@ -270,21 +270,6 @@ int ltide_index_set(lua_State *L) {
 
 /* {==== Functions */
 
-/* Ends a function with an optional destination: copies the result there and gives the destination. */
-static int result_to_out(lua_State *L, ltide_state *S, int opts, ltide_tensor *u) {
-  ltide_made(L, S);
-  tide_tensor *out = ltide_opt_tensor(L, S, opts, "out");
-  if (!out) return 1;
-  int n = tide_tensor_ndim(u->t);
-  bool fits = n == tide_tensor_ndim(out);
-  for (int d = 0; fits && d < n; d++) fits = tide_tensor_size(u->t)[d] == tide_tensor_size(out)[d];
-  if (!fits)
-    return ltide_error(L, "ShapeError", "%s: out: its shape is not that of the result", ltide_function_name(L));
-  ltide_try(L, tide_copy(out, u->t, false));
-  lua_getfield(L, opts, "out");
-  return 1;
-}
-
 /* x:index_put_(key, value [, {accumulate=}]): as x[key] = value with a table of entries. */
 static int lindex_put_(lua_State *L) {
   static const char *const keys[] = {"accumulate", NULL};
@@ -321,11 +306,12 @@ static int lindex_select(lua_State *L) {
   ltide_args a = ltide_split(L, 3);
   ltide_check_count(L, a, 3);
   ltide_check_keys(L, a.opts, out_keys);
+  ltide_check_out(L, S, a.opts, 1);
   if (tide_tensor_ndim(index) > 1)
     return ltide_error(L, "ShapeError", "index_select: index: got %d dimensions, expected 1", tide_tensor_ndim(index));
   ltide_tensor *u = ltide_new_tensor(L, S);
   ltide_try(L, tide_index_get(&u->t, x, dim, index));
-  return result_to_out(L, S, a.opts, u);
+  return ltide_deliver(L, S, a.opts, 1);
 }
 
 static int lmasked_select(lua_State *L) {
@@ -334,13 +320,15 @@ static int lmasked_select(lua_State *L) {
   ltide_args a = ltide_split(L, 2);
   ltide_check_count(L, a, 2);
   ltide_check_keys(L, a.opts, out_keys);
+  ltide_check_out(L, S, a.opts, 1);
   ltide_tensor *u = ltide_new_tensor(L, S);
   ltide_try(L, tide_mask_get(&u->t, x, mask));
-  return result_to_out(L, S, a.opts, u);
+  return ltide_deliver(L, S, a.opts, 1);
 }
 
 static int lmasked_fill_(lua_State *L) {
   ltide_state *S = ltide_enter(L);
+  ltide_no_options(L, 3);
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x"), *mask = ltide_check_tensor(L, S, 2, "mask");
   tide_operand value;
   ltide_check_operand(L, S, 3, &value, "value");
@@ -358,10 +346,12 @@ static int lmasked_fill_(lua_State *L) {
 static int lnonzero(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
-  ltide_tensor *u = ltide_new_tensor(L, S);
-  ltide_try(L, tide_nonzero(&u->t, x));
-  ltide_made(L, S);
-  return 1;
+  ltide_args a = ltide_split(L, 1);
+  ltide_check_count(L, a, 1);
+  ltide_check_keys(L, a.opts, out_keys);
+  ltide_check_out(L, S, a.opts, 1);
+  ltide_try(L, tide_nonzero(&ltide_new_tensor(L, S)->t, x));
+  return ltide_deliver(L, S, a.opts, 1);
 }
 
 static int triangle(lua_State *L, bool is_upper) {
@@ -370,10 +360,11 @@ static int triangle(lua_State *L, bool is_upper) {
   ltide_args a = ltide_split(L, 1);
   ltide_check_count(L, a, 2);
   ltide_check_keys(L, a.opts, out_keys);
+  ltide_check_out(L, S, a.opts, 1);
   int64_t k = a.n > 1 ? ltide_check_integer(L, 2, "k") : 0;
   ltide_tensor *u = ltide_new_tensor(L, S);
   ltide_try(L, tide_tril(&u->t, x, k, is_upper));
-  return result_to_out(L, S, a.opts, u);
+  return ltide_deliver(L, S, a.opts, 1);
 }
 /* A matrix with x on diagonal k, or the diagonal k of a matrix: a copy in both cases. */
 static int ldiag(lua_State *L) {
@@ -382,6 +373,7 @@ static int ldiag(lua_State *L) {
   ltide_args a = ltide_split(L, 1);
   ltide_check_count(L, a, 2);
   ltide_check_keys(L, a.opts, out_keys);
+  ltide_check_out(L, S, a.opts, 1);
   int64_t k = a.n > 1 ? ltide_check_integer(L, 2, "k") : 0;
   int ndim = tide_tensor_ndim(x);
   if (ndim != 1 && ndim != 2) return ltide_error(L, "ShapeError", "diag: x: got %d dimensions, expected 1 or 2", ndim);
@@ -399,11 +391,12 @@ static int ldiag(lua_State *L) {
     ltide_try(L, tide_copy(view->t, x, false));
   }
   ltide_close_tensor(view);
-  return result_to_out(L, S, a.opts, u);
+  return ltide_deliver(L, S, a.opts, 1);
 }
 
 static int lfill_diagonal_(lua_State *L) {
   ltide_state *S = ltide_enter(L);
+  ltide_no_options(L, 2);
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
   tide_scalar value = ltide_check_scalar(L, 2, "value");
   int ndim = tide_tensor_ndim(x);
@@ -440,9 +433,11 @@ void ltide_open_index(lua_State *L, ltide_state *S) {
        "x:masked_select(mask [, {out=}]) -> Tensor\nThe elements where the bool tensor mask holds, in row-major order, "
        "as one dimension. Synchronises."},
       {"nonzero", lnonzero,
-       "x:nonzero() -> Tensor\nint64 [n, ndim]: the indexes, from 1, of the elements that are not zero. Synchronises."},
+       "x:nonzero([{out=}]) -> Tensor\nint64 [n, ndim]: the indexes, from 1, of the elements that are not zero. "
+       "Synchronises."},
       {"argwhere", lnonzero,
-       "tide.argwhere(x) -> Tensor\nint64 [n, ndim]: the indexes, from 1, of the elements that are not zero. "
+       "tide.argwhere(x [, {out=}]) -> Tensor\nint64 [n, ndim]: the indexes, from 1, of the elements that are not "
+       "zero. "
        "Synchronises."},
       {"tril", ltril,
        "x:tril([k=0] [, {out=}]) -> Tensor\nThe elements on and below diagonal k of the last two dimensions; zero "

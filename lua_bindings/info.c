@@ -91,6 +91,7 @@ static void add_to_list(lua_State *L, luaL_Buffer *b, int n) {
 
 static int lget_arch_list(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 0);
   lua_newtable(L);
   each_arch(L, add_to_list, NULL);
   return 1;
@@ -106,6 +107,7 @@ static void add_flag(lua_State *L, luaL_Buffer *b, int n) {
 
 static int lget_gencode_flags(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 0);
   luaL_Buffer b;
   luaL_buffinit(L, &b);
   each_arch(L, add_flag, &b);
@@ -115,6 +117,7 @@ static int lget_gencode_flags(lua_State *L) {
 
 static int lmin_capability(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 0);
   int major, minor;
   ltide_try(L, tide_min_capability(&major, &minor));
   lua_pushinteger(L, major);

@@ -156,6 +156,7 @@ static int lcreate_multi_output_jit_fn(lua_State *L) {
 /* {==== The cache */
 
 static int lcache_info(lua_State *L) {
+  ltide_no_options(L, 0);
   char path[4096];
   tide_jit_stats s;
   ltide_enter(L);
@@ -181,6 +182,7 @@ static int lcache_info(lua_State *L) {
 
 static int lcache_clear(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 0);
   ltide_try(L, tide_jit_cache_clear());
   return 0;
 }

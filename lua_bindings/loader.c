@@ -353,6 +353,7 @@ static int64_t *push_shuffled(lua_State *L, ltide_state *S, lua_Integer n) {
 
 static int lloader_iter(lua_State *L) {
   ltide_state *S = ltide_enter(L);
+  ltide_no_options(L, 1);
   loader *o = check_loader(L);
   if (o->closed) return ltide_freed_error(L, "loader", "loader");
   lua_settop(L, 1);

@@ -93,6 +93,7 @@ static int laddmv_(lua_State *L) { return added(L, (added_shape){2, 1}, true); }
 
 static int lset_precision(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 1);
   const char *text = lua_type(L, 1) == LUA_TSTRING ? lua_tostring(L, 1) : "";
   if (strcmp(text, "highest") && strcmp(text, "high") && strcmp(text, "medium"))
     return ltide_arg_error(L, 1, "precision", "'highest' (ieee), 'high' or 'medium' (tf32)");
@@ -102,6 +103,7 @@ static int lset_precision(lua_State *L) {
 
 static int lget_precision(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 0);
   lua_pushstring(L, tide_get_tf32() ? "high" : "highest");
   return 1;
 }

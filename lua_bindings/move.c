@@ -76,6 +76,7 @@ static int ltensor_cpu(lua_State *L) { return ltide_waiting(L, tensor_cpu_now); 
 
 static int ltensor_pin_memory(lua_State *L) {
   ltide_state *S = ltide_enter(L);
+  ltide_no_options(L, 1);
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
   if (tide_tensor_device(x) != TIDE_CPU)
     return ltide_error(L, "DeviceError", "pin_memory: x: got a tensor on a GPU, expected one on the cpu");
@@ -93,13 +94,17 @@ static int cast(lua_State *L, tide_dtype dtype) {
 }
 
 #define DTYPE(name, NAME, type, bytes, kind, alias)                                                                    \
-  static int lcast_##NAME(lua_State *L) { return cast(L, TIDE_##NAME); }
+  static int lcast_##NAME(lua_State *L) {                                                                              \
+    ltide_no_options(L, 1);                                                                                            \
+    return cast(L, TIDE_##NAME);                                                                                       \
+  }
 #include "tide/dtype.def"
 #undef DTYPE
 
 /* Without a dtype it names the one there is, as torch's `type` does. */
 static int ltensor_type(lua_State *L) {
   ltide_state *S = ltide_enter(L);
+  ltide_no_options(L, 2);
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
   if (!lua_isnoneornil(L, 2)) return cast(L, ltide_check_dtype(L, 2, "dtype"));
   ltide_push_dtype(L, tide_tensor_dtype(x));
@@ -108,6 +113,7 @@ static int ltensor_type(lua_State *L) {
 
 static int ltensor_type_as(lua_State *L) {
   ltide_state *S = ltide_enter(L);
+  ltide_no_options(L, 2);
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x"), *y = ltide_check_tensor(L, S, 2, "y");
   tide_options o = {tide_tensor_dtype(y), tide_tensor_device(y), false};
   return finish_move(L, S, x, &o, 0);
@@ -117,6 +123,7 @@ static int ltensor_type_as(lua_State *L) {
 
 static int ltensor_clone(lua_State *L) {
   ltide_state *S = ltide_enter(L);
+  ltide_no_options(L, 1);
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
   ltide_tensor *u = ltide_new_tensor(L, S);
   ltide_try(L, tide_clone(&u->t, x));
@@ -126,6 +133,7 @@ static int ltensor_clone(lua_State *L) {
 
 static int ltensor_contiguous(lua_State *L) {
   ltide_state *S = ltide_enter(L);
+  ltide_no_options(L, 1);
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
   ltide_tensor *u = ltide_new_tensor(L, S);
   ltide_try(L, tide_contiguous(&u->t, x));
@@ -151,6 +159,7 @@ static int ltensor_copy_(lua_State *L) {
 
 static int ltensor_fill_(lua_State *L) {
   ltide_state *S = ltide_enter(L);
+  ltide_no_options(L, 2);
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
   tide_operand value;
   ltide_check_operand(L, S, 2, &value, "value");
@@ -165,6 +174,7 @@ static int ltensor_fill_(lua_State *L) {
 
 static int ltensor_zero_(lua_State *L) {
   ltide_state *S = ltide_enter(L);
+  ltide_no_options(L, 1);
   ltide_try(L, tide_fill(ltide_check_tensor(L, S, 1, "x"), tide_int(0)));
   lua_settop(L, 1);
   return 1;

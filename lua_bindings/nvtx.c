@@ -23,24 +23,28 @@ static const char *check_text(lua_State *L, int arg) {
 
 static int lmark(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 1);
   tide_nvtx_mark(check_text(L, 1));
   return 0;
 }
 
 static int lrange_push(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 1);
   lua_pushinteger(L, tide_nvtx_range_push(check_text(L, 1)));
   return 1;
 }
 
 static int lrange_pop(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 0);
   lua_pushinteger(L, tide_nvtx_range_pop());
   return 1;
 }
 
 static int lrange_start(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 1);
   uint64_t id = tide_nvtx_range_start(check_text(L, 1));
   if (!id) return ltide_error(L, "OutOfMemoryError", "range_start: no memory for the range");
   lua_pushinteger(L, (lua_Integer)id);

@@ -35,6 +35,7 @@ static int generator_gc(lua_State *L) {
 
 static int lgenerator(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 1);
   int device = lua_isnoneornil(L, 1) ? TIDE_CPU : ltide_check_device(L, 1, "device", LTIDE_CPU_OK);
   tide_generator **u = new_generator(L);
   ltide_try(L, tide_generator_new(u, device));
@@ -51,6 +52,7 @@ void ltide_check_settable(lua_State *L, int device) {
 
 static int lgenerator_manual_seed(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 2);
   tide_generator *g = ltide_check_generator(L, 1, "generator");
   uint64_t seed = (uint64_t)ltide_check_integer(L, 2, "seed");
   ltide_check_settable(L, tide_generator_device(g));
@@ -61,6 +63,7 @@ static int lgenerator_manual_seed(lua_State *L) {
 
 static int lgenerator_seed(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 1);
   tide_generator *g = ltide_check_generator(L, 1, "generator");
   ltide_check_settable(L, tide_generator_device(g));
   uint64_t seed = tide_random_seed();
@@ -71,6 +74,7 @@ static int lgenerator_seed(lua_State *L) {
 
 static int lgenerator_initial_seed(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 1);
   lua_pushinteger(L, (lua_Integer)tide_generator_get_seed(ltide_check_generator(L, 1, "generator")));
   return 1;
 }
@@ -106,11 +110,13 @@ void ltide_set_rng_state(lua_State *L, ltide_state *S, tide_generator *g, int ar
 
 static int lgenerator_get_state(lua_State *L) {
   ltide_state *S = ltide_enter(L);
+  ltide_no_options(L, 1);
   return ltide_push_rng_state(L, S, ltide_check_generator(L, 1, "generator"));
 }
 
 static int lgenerator_set_state(lua_State *L) {
   ltide_state *S = ltide_enter(L);
+  ltide_no_options(L, 2);
   ltide_set_rng_state(L, S, ltide_check_generator(L, 1, "generator"), 2);
   lua_settop(L, 1);
   return 1;
@@ -118,12 +124,14 @@ static int lgenerator_set_state(lua_State *L) {
 
 static int lgenerator_get_offset(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 1);
   lua_pushinteger(L, (lua_Integer)tide_generator_get_offset(ltide_check_generator(L, 1, "generator")));
   return 1;
 }
 
 static int lgenerator_set_offset(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 2);
   tide_generator *g = ltide_check_generator(L, 1, "generator");
   int64_t offset = ltide_check_integer(L, 2, "offset");
   if (offset < 0)
@@ -137,6 +145,7 @@ static int lgenerator_set_offset(lua_State *L) {
 
 static int lgenerator_clone_state(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 1);
   tide_generator *g = ltide_check_generator(L, 1, "generator"), **u = new_generator(L);
   ltide_try(L, tide_generator_new(u, tide_generator_device(g)));
   tide_generator_seed(*u, tide_generator_get_seed(g));
@@ -146,6 +155,7 @@ static int lgenerator_clone_state(lua_State *L) {
 
 static int lgenerator_graphsafe_get_state(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 1);
   tide_generator *g = ltide_check_generator(L, 1, "generator"), **u = new_generator(L);
   ltide_try(L, tide_generator_share(u, g));
   return 1;
@@ -153,6 +163,7 @@ static int lgenerator_graphsafe_get_state(lua_State *L) {
 
 static int lgenerator_graphsafe_set_state(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 2);
   tide_generator *g = ltide_check_generator(L, 1, "generator");
   ltide_try(L, tide_generator_join(g, ltide_check_generator(L, 2, "state")));
   lua_settop(L, 1);
@@ -197,6 +208,7 @@ void ltide_push_generator(lua_State *L, tide_generator *g) {
 
 static int lmanual_seed(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 1);
   uint64_t seed = (uint64_t)ltide_check_integer(L, 1, "seed");
   ltide_check_settable(L, TIDE_CURRENT);
   tide_manual_seed(seed);
@@ -206,6 +218,7 @@ static int lmanual_seed(lua_State *L) {
 
 static int lseed(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 0);
   ltide_check_settable(L, TIDE_CURRENT);
   uint64_t seed = tide_random_seed();
   tide_manual_seed(seed);
@@ -215,17 +228,20 @@ static int lseed(lua_State *L) {
 
 static int linitial_seed(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 0);
   lua_pushinteger(L, (lua_Integer)tide_generator_get_seed(ltide_default_generator(L, TIDE_CPU)));
   return 1;
 }
 
 static int lget_rng_state(lua_State *L) {
   ltide_state *S = ltide_enter(L);
+  ltide_no_options(L, 0);
   return ltide_push_rng_state(L, S, ltide_default_generator(L, TIDE_CPU));
 }
 
 static int lset_rng_state(lua_State *L) {
   ltide_state *S = ltide_enter(L);
+  ltide_no_options(L, 1);
   ltide_set_rng_state(L, S, ltide_default_generator(L, TIDE_CPU), 1);
   return 0;
 }
@@ -295,7 +311,7 @@ static int lrandom_(lua_State *L) {
 
 /* {==== New tensors */
 
-static const char *const new_keys[] = {LTIDE_OPTION_KEYS, "generator", NULL};
+static const char *const new_keys[] = {LTIDE_OUT_KEYS, "generator", NULL};
 
 static int new_random(lua_State *L, tide_random_kind kind) {
   ltide_state *S = ltide_enter(L);
@@ -306,9 +322,8 @@ static int new_random(lua_State *L, tide_random_kind kind) {
   int ndim = ltide_check_sizes(L, 1, args.n, size, "sizes", 0);
   ltide_opt_options(L, args.opts, &o);
   tide_generator *g = ltide_opt_generator(L, args.opts);
-  ltide_tensor *u = ltide_new_tensor(L, S);
-  ltide_try(L, tide_empty(&u->t, size, ndim, &o));
-  ltide_try(L, tide_random(u->t, kind, 0, 1, g));
+  tide_tensor *x = ltide_push_target(L, S, args.opts, size, ndim, &o);
+  ltide_try(L, tide_random(x, kind, 0, 1, g));
   ltide_made(L, S);
   return 1;
 }
@@ -325,11 +340,11 @@ static int random_like(lua_State *L, tide_random_kind kind) {
   tide_options o = {tide_tensor_dtype(x), tide_tensor_device(x), false};
   ltide_opt_options(L, args.opts, &o);
   tide_generator *g = ltide_opt_generator(L, args.opts);
+  ltide_check_out(L, S, args.opts, 1);
   ltide_tensor *u = ltide_new_tensor(L, S);
   ltide_try(L, tide_empty_like(&u->t, x, &o));
   ltide_try(L, tide_random(u->t, kind, 0, 1, g));
-  ltide_made(L, S);
-  return 1;
+  return ltide_deliver(L, S, args.opts, 1);
 }
 
 static int lrand_like(lua_State *L) { return random_like(L, TIDE_UNIFORM); }
@@ -351,9 +366,8 @@ static int lrandint(lua_State *L) {
   o.dtype = TIDE_INT64;
   ltide_opt_options(L, args.opts, &o);
   tide_generator *g = ltide_opt_generator(L, args.opts);
-  ltide_tensor *u = ltide_new_tensor(L, S);
-  ltide_try(L, tide_empty(&u->t, size, ndim, &o));
-  ltide_try(L, tide_random_int(u->t, low, high, g));
+  tide_tensor *x = ltide_push_target(L, S, args.opts, size, ndim, &o);
+  ltide_try(L, tide_random_int(x, low, high, g));
   ltide_made(L, S);
   return 1;
 }
@@ -369,24 +383,24 @@ static int lrandperm(lua_State *L) {
   tide_generator *g = ltide_opt_generator(L, args.opts);
   ltide_tensor *u = ltide_new_tensor(L, S);
   ltide_try(L, tide_randperm(&u->t, n, &o, g));
-  ltide_made(L, S);
-  return 1;
+  return ltide_deliver(L, S, args.opts, 1);
 }
 
 /* bernoulli(p): a tensor like p, 1 with the probability that stands there. */
 static int lbernoulli(lua_State *L) {
+  static const char *const bernoulli_keys[] = {"generator", "out", NULL};
   ltide_state *S = ltide_enter(L);
   tide_tensor *p = ltide_check_tensor(L, S, 1, "p");
   ltide_args args = ltide_split(L, 1);
   ltide_check_count(L, args, 1);
-  ltide_check_keys(L, args.opts, generator_keys);
+  ltide_check_keys(L, args.opts, bernoulli_keys);
+  ltide_check_out(L, S, args.opts, 1);
   tide_generator *g = ltide_opt_generator(L, args.opts);
   tide_options o = {tide_tensor_dtype(p), tide_tensor_device(p), false};
   ltide_tensor *u = ltide_new_tensor(L, S);
   ltide_try(L, tide_empty_like(&u->t, p, &o));
   ltide_try(L, tide_bernoulli(u->t, p, g));
-  ltide_made(L, S);
-  return 1;
+  return ltide_deliver(L, S, args.opts, 1);
 }
 
 /* {==== Registration */
@@ -440,10 +454,12 @@ static const ltide_reg functions[] = {
     {"set_rng_state", lset_rng_state,
      "tide.set_rng_state(state)\nState of the CPU's default generator, as get_rng_state gave it."},
     {"rand", lrand,
-     "tide.rand(sizes... [, {dtype=, device=, generator=}]) -> Tensor\nUniform in [0, 1); in both parts of complex "
+     "tide.rand(sizes... [, {dtype=, device=, generator=, out=}]) -> Tensor\nUniform in [0, 1); in both parts of "
+     "complex "
      "numbers."},
     {"randn", lrandn,
-     "tide.randn(sizes... [, {dtype=, device=, generator=}]) -> Tensor\nNormal with mean 0 and deviation 1; complex "
+     "tide.randn(sizes... [, {dtype=, device=, generator=, out=}]) -> Tensor\nNormal with mean 0 and deviation 1; "
+     "complex "
      "numbers "
      "have half the variance in each part."},
     {"rand_like", lrand_like,
@@ -454,7 +470,7 @@ static const ltide_reg functions[] = {
      "tide.randint([low=0,] high, size [, opts]) -> Tensor\nIntegers, low <= v < high; int64 by default."},
     {"randperm", lrandperm, "tide.randperm(n [, opts]) -> Tensor(int64)\nA permutation of 1..n."},
     {"bernoulli", lbernoulli,
-     "tide.bernoulli(p [, {generator=}]) -> Tensor\nLike p: 1 with the probability that stands there, else "
+     "tide.bernoulli(p [, {generator=, out=}]) -> Tensor\nLike p: 1 with the probability that stands there, else "
      "0. The values of p are not checked: 1 where p is above 1, 0 where it is negative or nan."},
     {NULL, NULL, NULL}};
 

@@ -42,6 +42,7 @@ static int lcuda_get_rng_state(lua_State *L) {
 
 static int lcuda_get_rng_state_all(lua_State *L) {
   ltide_state *S = ltide_enter(L);
+  ltide_no_options(L, 0);
   int n = tide_device_count();
   if (n) first_use(L);
   lua_createtable(L, n, 0);
@@ -117,6 +118,7 @@ static int lcuda_manual_seed(lua_State *L) {
 
 static int lcuda_manual_seed_all(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 1);
   seed_gpus(L, (uint64_t)ltide_check_integer(L, 1, "seed"), true, 0);
   return 0;
 }
@@ -129,7 +131,10 @@ static int random_seed(lua_State *L, bool all) {
   return 1;
 }
 static int lcuda_seed(lua_State *L) { return random_seed(L, false); }
-static int lcuda_seed_all(lua_State *L) { return random_seed(L, true); }
+static int lcuda_seed_all(lua_State *L) {
+  ltide_no_options(L, 0);
+  return random_seed(L, true);
+}
 
 static int lcuda_initial_seed(lua_State *L) {
   ltide_enter(L);

@@ -54,7 +54,7 @@ static int finish(lua_State *L, reduction *r, tide_reduction op) {
   return 1;
 }
 
-/* {==== [dims] [, {keepdim, dtype, out}] */
+/* {==== [dim] [, {keepdim, dtype, out}] */
 
 static int over_dims(lua_State *L, tide_reduction op, bool has_dtype) {
   static const char *const keys[] = {"dim", "keepdim", "out", "dtype", NULL}, *const plain_keys[] = {"dim", "keepdim",
@@ -103,58 +103,63 @@ static int arg_extreme(lua_State *L, tide_reduction op) {
 static int largmax(lua_State *L) { return arg_extreme(L, TIDE_ARGMAX); }
 static int largmin(lua_State *L) { return arg_extreme(L, TIDE_ARGMIN); }
 
+/* The form with two tensors. */
+static int larger_of(lua_State *L, reduction *r, tide_op op, const tide_tensor *y) {
+  tide_tensor *out = ltide_opt_tensor(L, r->S, r->a.opts, "out");
+  ltide_tensor *u = out ? NULL : ltide_new_tensor(L, r->S);
+  ltide_try(L, tide_binary(u ? &u->t : NULL, op, r->x, y, out));
+  if (out) ltide_push_option(L, r->a.opts, "out");
+  ltide_made(L, r->S);
+  return 1;
+}
+
 static int extreme(lua_State *L, tide_reduction op, tide_op elementwise) {
-  static const char *const keys[] = {"dim", "keepdim", "out", NULL}, *const indexed_keys[] = {"dim", "keepdim", NULL};
+  static const char *const keys[] = {"dim", "keepdim", "out", NULL}, *const pair_keys[] = {"out", NULL};
   reduction r;
   begin(L, &r, 2, keys);
   tide_tensor *y = r.a.n > 1 ? ltide_test_tensor(L, r.S, 2) : NULL;
   if (y) {
-    ltide_tensor *u = ltide_new_tensor(L, r.S);
-    ltide_try(L, tide_binary(&u->t, elementwise, r.x, y, NULL));
-    ltide_made(L, r.S);
-    return 1;
+    ltide_check_keys(L, r.a.opts, pair_keys);
+    return larger_of(L, &r, elementwise, y);
   }
   read_dims(L, &r, 2);
   one_dim(L, &r);
   if (!r.o.ndims && tide_tensor_ndim(r.x)) return finish(L, &r, op);
   if (!r.o.ndims && r.a.n < 2) return finish(L, &r, op);
-  ltide_check_keys(L, r.a.opts, indexed_keys);
+  ltide_check_out(L, r.S, r.a.opts, 2);
   int dim = r.o.ndims ? r.dims[0] : 0;
   ltide_tensor *values = ltide_new_tensor(L, r.S), *indices = ltide_new_tensor(L, r.S);
   ltide_try(L, tide_reduce_index(&values->t, &indices->t, op, r.x, dim, r.o.keepdim));
-  ltide_made(L, r.S);
-  return 2;
+  return ltide_deliver(L, r.S, r.a.opts, 2);
 }
 static int lmax(lua_State *L) { return extreme(L, TIDE_MAX, TIDE_OP_maximum); }
 static int lmin(lua_State *L) { return extreme(L, TIDE_MIN, TIDE_OP_minimum); }
 
 static int laminmax(lua_State *L) {
-  static const char *const keys[] = {"dim", "keepdim", NULL};
+  static const char *const keys[] = {"dim", "keepdim", "out", NULL};
   reduction r;
   begin(L, &r, 2, keys);
   read_dims(L, &r, 2);
   one_dim(L, &r);
+  ltide_check_out(L, r.S, r.a.opts, 2);
   ltide_tensor *low = ltide_new_tensor(L, r.S), *high = ltide_new_tensor(L, r.S);
   ltide_try(L, tide_reduce(&low->t, TIDE_MIN, r.x, &r.o, NULL));
   ltide_try(L, tide_reduce(&high->t, TIDE_MAX, r.x, &r.o, NULL));
-  ltide_made(L, r.S);
-  return 2;
+  return ltide_deliver(L, r.S, r.a.opts, 2);
 }
 
 /* {==== Spread and norms */
 
-static void begin_spread(lua_State *L, reduction *r, bool has_out) {
-  static const char *const keys[] = {"dim", "correction", "keepdim", "out", NULL}, *const plain_keys[] = {
-                                                                                       "dim", "correction", "keepdim",
-                                                                                       NULL};
-  begin(L, r, 2, has_out ? keys : plain_keys);
+static void begin_spread(lua_State *L, reduction *r) {
+  static const char *const keys[] = {"dim", "correction", "keepdim", "out", NULL};
+  begin(L, r, 2, keys);
   read_dims(L, r, 2);
   r->o.param = ltide_opt_number(L, r->a.opts, "correction", 1);
 }
 
 static int spread(lua_State *L, tide_reduction op) {
   reduction r;
-  begin_spread(L, &r, true);
+  begin_spread(L, &r);
   return finish(L, &r, op);
 }
 static int lvar(lua_State *L) { return spread(L, TIDE_VAR); }
@@ -162,11 +167,11 @@ static int lstd(lua_State *L) { return spread(L, TIDE_STD); }
 
 static int lvar_mean(lua_State *L) {
   reduction r;
-  begin_spread(L, &r, false);
+  begin_spread(L, &r);
+  ltide_check_out(L, r.S, r.a.opts, 2);
   ltide_tensor *var = ltide_new_tensor(L, r.S), *mean = ltide_new_tensor(L, r.S);
   ltide_try(L, tide_var_mean(&var->t, &mean->t, r.x, &r.o));
-  ltide_made(L, r.S);
-  return 2;
+  return ltide_deliver(L, r.S, r.a.opts, 2);
 }
 
 static int lnorm(lua_State *L) {
@@ -184,6 +189,7 @@ static int lnorm(lua_State *L) {
 
 static int equal_now(lua_State *L) {
   ltide_state *S = ltide_enter(L);
+  ltide_no_options(L, 2);
   bool is_equal = false;
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x"), *y = ltide_check_tensor(L, S, 2, "y");
   ltide_try(L, tide_equal(&is_equal, x, y));
@@ -231,13 +237,16 @@ void ltide_open_reduce(lua_State *L, ltide_state *S) {
       {"prod", lprod, "x:prod([dim] [, {keepdim=false, dtype=, out=}]) -> Tensor\n" DIMS_TAIL},
       {"amax", lamax, "x:amax([dim] [, {keepdim=false, out=}]) -> Tensor\nThe largest element; NaN wins. " DIMS_TAIL},
       {"amin", lamin, "x:amin([dim] [, {keepdim=false, out=}]) -> Tensor\nThe smallest element; NaN wins. " DIMS_TAIL},
-      {"aminmax", laminmax, "x:aminmax([dim] [, {keepdim=false}]) -> min, max\nThe smallest and the largest element."},
+      {"aminmax", laminmax,
+       "x:aminmax([dim] [, {keepdim=false, out=}]) -> min, max\nout={min, max}. The smallest and the largest element."},
       {"max", lmax,
-       "x:max() -> Tensor; x:max(dim [, {keepdim=false}]) -> values, indices; x:max(y) -> Tensor\nThe largest element "
+       "x:max() -> Tensor; x:max(dim [, {keepdim=false, out={values, indices}}]) -> values, indices; x:max(y) -> "
+       "Tensor\nThe largest element "
        "of "
        "all; of a dimension, with its indexes from 1; or the larger of each pair. NaN wins."},
       {"min", lmin,
-       "x:min() -> Tensor; x:min(dim [, {keepdim=false}]) -> values, indices; x:min(y) -> Tensor\nThe smallest element "
+       "x:min() -> Tensor; x:min(dim [, {keepdim=false, out={values, indices}}]) -> values, indices; x:min(y) -> "
+       "Tensor\nThe smallest element "
        "of "
        "all; of a dimension, with its indexes from 1; or the smaller of each pair. NaN wins."},
       {"argmax", largmax,
@@ -253,13 +262,15 @@ void ltide_open_reduce(lua_State *L, ltide_state *S) {
        "x:any([dim] [, {keepdim=false, out=}]) -> bool Tensor\nIs any element nonzero? " DIMS_TAIL
        " In a condition every tensor is true: write\nif x:any():item() then"},
       {"count_nonzero", lcount_nonzero,
-       "x:count_nonzero([dim]) -> Tensor\nint64: how many elements are not zero. " DIMS_TAIL},
+       "x:count_nonzero([dim] [, {keepdim=false, out=}]) -> Tensor\nint64: how many elements are not "
+       "zero. " DIMS_TAIL},
       {"var", lvar,
        "x:var([dim] [, {correction=1, keepdim=false, out=}]) -> Tensor\nThe variance, divided by n - "
        "correction; of complex numbers the sum of both parts'. " DIMS_TAIL},
       {"std", lstd,
        "x:std([dim] [, {correction=1, keepdim=false, out=}]) -> Tensor\nThe standard deviation. " DIMS_TAIL},
-      {"var_mean", lvar_mean, "x:var_mean([dim] [, {correction=1, keepdim=false}]) -> var, mean\n" DIMS_TAIL},
+      {"var_mean", lvar_mean,
+       "x:var_mean([dim] [, {correction=1, keepdim=false, out={var, mean}}]) -> var, mean\n" DIMS_TAIL},
       {"norm", lnorm,
        "x:norm([p=2 [, dim]] [, {keepdim=false, dtype=, out=}]) -> Tensor\nThe p-norm; p may be math.huge, -math.huge "
        "or 0. Of complex numbers that of their absolute values. " DIMS_TAIL},

@@ -66,17 +66,20 @@ static int lenable(lua_State *L) {
 
 static int ldisable(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 0);
   tide_sanitizer_disable();
   return 0;
 }
 
 static int lis_enabled(lua_State *L) {
+  ltide_no_options(L, 0);
   lua_pushboolean(L, tide_sanitizer_is_enabled());
   return 1;
 }
 
 static int lerrors(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 0);
   tide_race race;
   lua_createtable(L, tide_sanitizer_errors(), 1);
   for (int i = 0; tide_sanitizer_error(&race, i); i++) {

@@ -544,6 +544,7 @@ static int lload(lua_State *L) {
 
 static int lserialize(lua_State *L) {
   ltide_state *S = ltide_enter(L);
+  ltide_no_options(L, 1);
   if (lua_isnone(L, 1)) return ltide_arg_error(L, 1, "value", "what is to be serialized");
   lua_settop(L, 1);
   ltide_file *f = ltide_push_file(L);

@@ -63,6 +63,7 @@ static int lstack(lua_State *L) { return join(L, tide_stack, 1); }
 
 static int lbroadcast_tensors(lua_State *L) {
   ltide_state *S = ltide_enter(L);
+  ltide_no_options(L, 1);
   list l = check_list(L, S, 1, 0);
   int64_t size[TIDE_MAX_DIMS];
   int ndim;
@@ -120,27 +121,43 @@ static int lmeshgrid(lua_State *L) {
 
 /* {==== Repeating and turning */
 
+static const char *const out_keys[] = {"out", NULL};
+
+/* Arguments of a function on x, without options but for out. */
+static ltide_args split(lua_State *L, ltide_state *S, int min, int most) {
+  ltide_args a = ltide_split(L, min);
+  if (most) ltide_check_count(L, a, most);
+  ltide_check_keys(L, a.opts, out_keys);
+  ltide_check_out(L, S, a.opts, 1);
+  return a;
+}
+
+static int deliver(lua_State *L, ltide_state *S, ltide_args a, tide_status status) {
+  ltide_try(L, status);
+  return ltide_deliver(L, S, a.opts, 1);
+}
+
 static int ltensor_tile(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
-  ltide_args a = ltide_split(L, 2);
+  ltide_args a = split(L, S, 2, 0);
   int64_t repeats[TIDE_MAX_DIMS];
   int n = ltide_check_sizes(L, 2, a.n, repeats, "repeats", 0);
-  return done(L, S, tide_tile(&ltide_new_tensor(L, S)->t, x, repeats, n));
+  return deliver(L, S, a, tide_tile(&ltide_new_tensor(L, S)->t, x, repeats, n));
 }
 
 /* Unlike tile, it needs a count for every dimension. */
 static int ltensor_repeat(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
-  ltide_args a = ltide_split(L, 2);
+  ltide_args a = split(L, S, 2, 0);
   int64_t repeats[TIDE_MAX_DIMS];
   int n = ltide_check_sizes(L, 2, a.n, repeats, "repeats", 0);
   if (n < tide_tensor_ndim(x))
     return ltide_error(L, "ShapeError",
                        "repeat_tensor: repeats: got %d, expected at least %d, one for each dimension; tile takes fewer",
                        n, tide_tensor_ndim(x));
-  return done(L, S, tide_tile(&ltide_new_tensor(L, S)->t, x, repeats, n));
+  return deliver(L, S, a, tide_tile(&ltide_new_tensor(L, S)->t, x, repeats, n));
 }
 
 /* Pushes the elements in one dimension, for calls that name none. */
@@ -155,8 +172,7 @@ static int ltensor_repeat_interleave(lua_State *L) {
   ltide_named(L, 2, LTIDE_NAMES("n", "dim"));
   ltide_state *S = ltide_enter(L);
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
-  ltide_args a = ltide_split(L, 2);
-  ltide_check_count(L, a, 3);
+  ltide_args a = split(L, S, 2, 3);
   tide_tensor *counts = ltide_test_tensor(L, S, 2);
   int64_t n = counts ? 0 : ltide_check_integer(L, 2, "n");
   if (n < 0) return ltide_error(L, "ValueError", "repeat_interleave: n: got %I, expected at least 0", (lua_Integer)n);
@@ -165,49 +181,47 @@ static int ltensor_repeat_interleave(lua_State *L) {
   if (flat) x = flat->t;
   ltide_try(L, counts ? tide_repeat_interleave_each(&u->t, x, counts, dim) : tide_repeat_interleave(&u->t, x, n, dim));
   if (flat) ltide_close_tensor(flat);
-  return done(L, S, TIDE_OK);
+  return deliver(L, S, a, TIDE_OK);
 }
 
 static int ltensor_flip(lua_State *L) {
   ltide_named(L, 2, LTIDE_NAMES("dims"));
   ltide_state *S = ltide_enter(L);
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
-  ltide_args a = ltide_split(L, 2);
+  ltide_args a = split(L, S, 2, 0);
   int dims[TIDE_MAX_DIMS], n = ltide_check_dim_list(L, 2, a.n, ltide_scalar_ndim(tide_tensor_ndim(x)), dims, "dims");
-  return done(L, S, tide_flip(&ltide_new_tensor(L, S)->t, x, dims, n));
+  return deliver(L, S, a, tide_flip(&ltide_new_tensor(L, S)->t, x, dims, n));
 }
 
 static int ltensor_roll(lua_State *L) {
   ltide_named(L, 2, LTIDE_NAMES("shifts", "dims"));
   ltide_state *S = ltide_enter(L);
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
-  ltide_args a = ltide_split(L, 2);
-  ltide_check_count(L, a, 3);
+  ltide_args a = split(L, S, 2, 3);
   int64_t shifts[TIDE_MAX_DIMS];
   int dims[TIDE_MAX_DIMS] = {0}, n = ltide_check_integers(L, 2, shifts, TIDE_MAX_DIMS, "shifts");
   int m = a.n > 2 && !lua_isnil(L, 3) ? ltide_check_dims(L, 3, tide_tensor_ndim(x), dims, "dims") : 1;
   if (n != m) return ltide_error(L, "ShapeError", "roll: shifts: got %d, expected %d, one for each dimension", n, m);
-  if (a.n > 2) return done(L, S, tide_roll(&ltide_new_tensor(L, S)->t, x, shifts, dims, n));
+  if (a.n > 2) return deliver(L, S, a, tide_roll(&ltide_new_tensor(L, S)->t, x, shifts, dims, n));
   ltide_tensor *flat = flattened(L, S, x), *rolled = ltide_new_tensor(L, S);
   ltide_try(L, tide_roll(&rolled->t, flat->t, shifts, dims, 1));
   ltide_try(L, tide_view(&ltide_new_tensor(L, S)->t, rolled->t, tide_tensor_size(x), tide_tensor_ndim(x)));
   ltide_close_tensor(flat);
   ltide_close_tensor(rolled);
-  return done(L, S, TIDE_OK);
+  return deliver(L, S, a, TIDE_OK);
 }
 
 static int ltensor_rot90(lua_State *L) {
   ltide_named(L, 2, LTIDE_NAMES("k", "dims"));
   ltide_state *S = ltide_enter(L);
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
-  ltide_args a = ltide_split(L, 2);
-  ltide_check_count(L, a, 3);
+  ltide_args a = split(L, S, 2, 3);
   int64_t k = a.n > 1 && !lua_isnil(L, 2) ? ltide_check_integer(L, 2, "k") : 1;
   int dims[TIDE_MAX_DIMS] = {0, 1}, n = tide_tensor_ndim(x);
   if (n < 2) return ltide_error(L, "ShapeError", "rot90: x: got %d dimensions, expected at least 2", n);
   if (a.n > 2 && ltide_check_dims(L, 3, n, dims, "dims") != 2)
     return ltide_error(L, "ShapeError", "rot90: dims: expected a table of two dimensions");
-  return done(L, S, tide_rot90(&ltide_new_tensor(L, S)->t, x, k, dims[0], dims[1]));
+  return deliver(L, S, a, tide_rot90(&ltide_new_tensor(L, S)->t, x, k, dims[0], dims[1]));
 }
 
 /* {==== Complex tensors */
@@ -231,6 +245,7 @@ static void push_complex(lua_State *L, ltide_state *S, tide_tensor *const *pair,
 
 static int lcomplex(lua_State *L) {
   ltide_state *S = ltide_enter(L);
+  ltide_args a = split(L, S, 2, 2);
   tide_tensor *pair[2] = {ltide_check_tensor(L, S, 1, "re"), ltide_check_tensor(L, S, 2, "im")};
   ltide_tensor *re, *im;
   push_complex(L, S, pair, &re, &im);
@@ -239,11 +254,12 @@ static int lcomplex(lua_State *L) {
   ltide_close_tensor(re);
   ltide_close_tensor(im);
   lua_pop(L, 2);
-  return done(L, S, TIDE_OK);
+  return deliver(L, S, a, TIDE_OK);
 }
 
 static int lpolar(lua_State *L) {
   ltide_state *S = ltide_enter(L);
+  ltide_args a = split(L, S, 2, 2);
   tide_tensor *pair[2] = {ltide_check_tensor(L, S, 1, "abs"), ltide_check_tensor(L, S, 2, "angle")};
   ltide_tensor *re, *im;
   push_complex(L, S, pair, &re, &im);
@@ -255,24 +271,29 @@ static int lpolar(lua_State *L) {
   ltide_tensor *const temporary[] = {re, im, cosine, sine};
   for (int i = 0; i < 4; i++) ltide_close_tensor(temporary[i]);
   lua_pop(L, 4);
-  return done(L, S, TIDE_OK);
+  return deliver(L, S, a, TIDE_OK);
 }
 
 void ltide_open_shape(lua_State *L) {
   static const ltide_reg both[] = {
-      {"tile", ltensor_tile, "x:tile(repeats...) -> Tensor\nx repeated that many times along its last dimensions."},
+      {"tile", ltensor_tile,
+       "x:tile(repeats... [, {out=}]) -> Tensor\nx repeated that many times along its last dimensions."},
       {"repeat_tensor", ltensor_repeat,
-       "x:repeat_tensor(repeats...) -> Tensor\nx repeated; a count for every dimension, more make new dimensions in "
+       "x:repeat_tensor(repeats... [, {out=}]) -> Tensor\nx repeated; a count for every dimension, more make new "
+       "dimensions in "
        "front."},
       {"repeat_interleave", ltensor_repeat_interleave,
-       "x:repeat_interleave(n [, dim]) -> Tensor\nEvery element n times in a row, along dim or flattened. n may be an "
+       "x:repeat_interleave(n [, dim] [, {out=}]) -> Tensor\nEvery element n times in a row, along dim or flattened. n "
+       "may be an "
        "integer tensor with a count for each element, or index of dim; that synchronises."},
-      {"flip", ltensor_flip, "x:flip(dims...) -> Tensor\nA copy with these dimensions in reverse."},
+      {"flip", ltensor_flip, "x:flip(dims... [, {out=}]) -> Tensor\nA copy with these dimensions in reverse."},
       {"roll", ltensor_roll,
-       "x:roll(shifts [, dims]) -> Tensor\nA copy shifted along dims, the end coming round to the front; flattened "
+       "x:roll(shifts [, dims] [, {out=}]) -> Tensor\nA copy shifted along dims, the end coming round to the front; "
+       "flattened "
        "without dims."},
       {"rot90", ltensor_rot90,
-       "x:rot90([k=1 [, dims={1, 2}]]) -> Tensor\nA copy turned k times by 90 degrees, from the first of dims to the "
+       "x:rot90([k=1 [, dims={1, 2}]] [, {out=}]) -> Tensor\nA copy turned k times by 90 degrees, from the first of "
+       "dims to the "
        "second."},
       {NULL, NULL, NULL}};
   static const ltide_reg functions[] = {
@@ -290,9 +311,11 @@ void ltide_open_shape(lua_State *L) {
        "tide.meshgrid(tensors [, {indexing='ij'}]) -> X, Y, ...\nViews: the coordinates {x, y, ...} over the grid "
        "that they span; 'xy' exchanges the first two dimensions."},
       {"complex", lcomplex,
-       "tide.complex(re, im) -> Tensor\ncomplex64 from float32 parts, complex128 from float64 ones. Broadcasts."},
+       "tide.complex(re, im [, {out=}]) -> Tensor\ncomplex64 from float32 parts, complex128 from float64 ones. "
+       "Broadcasts."},
       {"polar", lpolar,
-       "tide.polar(abs, angle) -> Tensor\nThe complex tensor abs * (cos(angle) + i sin(angle)). Broadcasts."},
+       "tide.polar(abs, angle [, {out=}]) -> Tensor\nThe complex tensor abs * (cos(angle) + i sin(angle)). "
+       "Broadcasts."},
       {NULL, NULL, NULL}};
   ltide_register_both(L, both);
   ltide_register(L, "tide", functions);

@@ -82,6 +82,7 @@ static int lpriority_range(lua_State *L) {
 
 static int lstream_query(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 1);
   bool done;
   ltide_try(L, tide_stream_query(&done, ltide_check_stream(L, 1, "stream")));
   lua_pushboolean(L, done);
@@ -93,7 +94,10 @@ static int stream_synchronize_now(lua_State *L) {
   ltide_try(L, tide_stream_synchronize(ltide_check_stream(L, 1, "stream")));
   return 0;
 }
-static int lstream_synchronize(lua_State *L) { return ltide_waiting(L, stream_synchronize_now); }
+static int lstream_synchronize(lua_State *L) {
+  ltide_no_options(L, 1);
+  return ltide_waiting(L, stream_synchronize_now);
+}
 
 static int lstream_record_event(lua_State *L) {
   ltide_enter(L);

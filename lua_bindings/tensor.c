@@ -72,6 +72,7 @@ static int ltensor_free(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   ltide_tensor *u = ltide_test_handle(L, S, 1);
   if (!u) return ltide_arg_error(L, 1, "x", "a tensor");
+  ltide_no_options(L, 1);
   tide_tensor *t = close_handle(u);
   bool is_gone = false;
   if (t) {
@@ -83,6 +84,12 @@ static int ltensor_free(lua_State *L) {
   }
   lua_pushboolean(L, is_gone);
   return 1;
+}
+
+/* Lua gives the error, if there is one, as a second argument. */
+static int ltensor_close(lua_State *L) {
+  lua_settop(L, 1);
+  return ltensor_free(L);
 }
 
 /* {==== Fields */
@@ -131,7 +138,13 @@ static int ltensor_newindex(lua_State *L) {
 
 /* {==== Inspection */
 
-static tide_tensor *self(lua_State *L) { return ltide_check_tensor(L, ltide_enter(L), 1, "x"); }
+/* The tensor of a method of at most so many arguments. */
+static tide_tensor *self_of(lua_State *L, int most) {
+  ltide_state *S = ltide_enter(L);
+  ltide_no_options(L, most);
+  return ltide_check_tensor(L, S, 1, "x");
+}
+static tide_tensor *self(lua_State *L) { return self_of(L, 1); }
 
 static int sizes_or_one(lua_State *L, const int64_t *values, int n) {
   ltide_named(L, 2, LTIDE_NAMES("dim"));
@@ -143,12 +156,12 @@ static int sizes_or_one(lua_State *L, const int64_t *values, int n) {
 }
 
 static int ltensor_size(lua_State *L) {
-  tide_tensor *x = self(L);
+  tide_tensor *x = self_of(L, 2);
   return sizes_or_one(L, tide_tensor_size(x), tide_tensor_ndim(x));
 }
 
 static int ltensor_stride(lua_State *L) {
-  tide_tensor *x = self(L);
+  tide_tensor *x = self_of(L, 2);
   return sizes_or_one(L, tide_tensor_stride(x), tide_tensor_ndim(x));
 }
 
@@ -188,7 +201,7 @@ static int ltensor_get_device(lua_State *L) {
 }
 
 static int ltensor_len(lua_State *L) {
-  tide_tensor *x = self(L);
+  tide_tensor *x = ltide_check_tensor(L, ltide_enter(L), 1, "tensor");
   if (!tide_tensor_ndim(x))
     return ltide_error(L, "ShapeError", "#: a tensor without dimensions has no length; use item()");
   return push_int(L, tide_tensor_size(x)[0]);
@@ -253,7 +266,7 @@ static void note_ipairs(lua_State *L) {
 }
 
 static int ltensor_record_stream(lua_State *L) {
-  ltide_try(L, tide_tensor_record_stream(self(L), ltide_check_stream(L, 2, "stream")));
+  ltide_try(L, tide_tensor_record_stream(self_of(L, 2), ltide_check_stream(L, 2, "stream")));
   lua_settop(L, 1);
   return 1;
 }
@@ -277,8 +290,8 @@ void ltide_register_both(lua_State *L, const ltide_reg *list) {
 
 static void make_metatable(lua_State *L, ltide_state *S) {
   static const luaL_Reg meta[] = {
-      {"__close", ltensor_free}, {"__len", ltensor_len},           {"__eq", ltensor_eq},      {"__lt", ltensor_order},
-      {"__le", ltensor_order},   {"__newindex", ltensor_newindex}, {"__pairs", ltensor_iter}, {NULL, NULL}};
+      {"__close", ltensor_close}, {"__len", ltensor_len},           {"__eq", ltensor_eq},      {"__lt", ltensor_order},
+      {"__le", ltensor_order},    {"__newindex", ltensor_newindex}, {"__pairs", ltensor_iter}, {NULL, NULL}};
   ltide_newmetatable(L, "tide.Tensor");
   luaL_setfuncs(L, meta, 0);
   S->tensor_meta = lua_topointer(L, -1);

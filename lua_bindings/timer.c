@@ -30,6 +30,7 @@ static ltide_timer clock_now(void) {
 }
 
 static int ltimer_new(lua_State *L) {
+  ltide_no_options(L, 0);
   ltide_timer *t = ltide_new_object(L, sizeof *t, 0);
   *t = clock_now();
   ltide_setmetatable(L, TIMER_META);
@@ -37,12 +38,14 @@ static int ltimer_new(lua_State *L) {
 }
 
 static int ltimer_reset(lua_State *L) {
+  ltide_no_options(L, 1);
   *(ltide_timer *)ltide_check_object(L, 1, TIMER_META) = clock_now();
   lua_settop(L, 1);
   return 1;
 }
 
 static int ltimer_time(lua_State *L) {
+  ltide_no_options(L, 1);
   ltide_timer *t = ltide_check_object(L, 1, TIMER_META), n = clock_now();
   lua_createtable(L, 0, 3);
   lua_pushnumber(L, n.real - t->real), lua_setfield(L, -2, "real");
@@ -93,6 +96,7 @@ static int lcuda_timer_new(lua_State *L) {
 
 static int lcuda_timer_reset(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 1);
   ltide_cuda_timer *t = check_timer(L);
   record_now(L, t->start, tide_event_device(t->start));
   lua_settop(L, 1);
@@ -101,6 +105,7 @@ static int lcuda_timer_reset(lua_State *L) {
 
 static int lcuda_timer_time(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 1);
   ltide_cuda_timer *t = check_timer(L);
   double ms;
   record_now(L, t->end, tide_event_device(t->start));

@@ -52,6 +52,7 @@ static void push_option_line(lua_State *L, lua_Integer k) {
 }
 
 static int lcmdline_help(lua_State *L) {
+  ltide_no_options(L, 1);
   check_parser(L);
   lua_settop(L, 1);
   lua_getfield(L, 1, "title");
@@ -128,6 +129,7 @@ static void set_defaults(lua_State *L) {
 
 /* parser:parse(args): positional arguments are the array part of the result. --help prints the text and exits. */
 static int lcmdline_parse(lua_State *L) {
+  ltide_no_options(L, 1);
   check_parser(L);
   if (lua_isnoneornil(L, 2)) lua_settop(L, 1), lua_newtable(L);
   if (!lua_istable(L, 2)) return ltide_arg_error(L, 2, "args", "a table of strings");
@@ -160,6 +162,7 @@ static int lcmdline_parse(lua_State *L) {
 }
 
 static int lcmdline(lua_State *L) {
+  ltide_no_options(L, 1);
   if (lua_type(L, 1) != LUA_TSTRING) return ltide_arg_error(L, 1, "title", "a text");
   lua_createtable(L, 0, 1);
   lua_pushvalue(L, 1);
@@ -172,6 +175,7 @@ static int lcmdline(lua_State *L) {
 
 static int lset_num_threads(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 1);
   lua_Integer n = ltide_check_integer(L, 1, "n");
   if (n < 1 || n > 1024) return ltide_error(L, "ValueError", "set_num_threads: n: got %I, expected 1 to 1024", n);
   tide_set_num_threads((int)n);
@@ -180,6 +184,7 @@ static int lset_num_threads(lua_State *L) {
 
 static int lget_num_threads(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 0);
   lua_pushinteger(L, tide_get_num_threads());
   return 1;
 }

@@ -8,6 +8,7 @@ local skipped = { -- these end something, start something or wait for somebody
   device_reset = true, _main = true, spawn = true, init_process_group = true, _sleep = true, ipc_handle = true,
   ipc_collect = true, cudart = true, caching_allocator_alloc = true, caching_allocator_delete = true, from_ptr = true,
   change_current_allocator = true, set_per_process_memory_fraction = true, is_tensor = true, seed = true,
+  scope = true, set_num_threads = true, cmdline = true, warn = true,
 }
 
 -- Every call makes its own values, on the device that is wanted.
