@@ -3,13 +3,14 @@
 # process of its own: none may crash, hang, leak or raise what is no error of tide's. Says which seeds failed and how to see
 # them again. usage: calls.sh TIDE FIRST LAST [CALLS]
 set -u
-tide=$1 calls=${4:-500}
+tide=$(realpath "$1") calls=${4:-500} program=$PWD/spec/stress/calls.lua
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
 run() {
   # What a call writes, it writes there.
-  TMPDIR=$logs TIDE_SIM_DEVICES=2 TIDE_SIM_SEED=$1 TIDE_KERNEL_CACHE=0 timeout -s KILL 300 \
-    "$tide" spec/stress/calls.lua --calls "$calls" "$1" >"$logs/$1" 2>&1 && rm "$logs/$1"
+  mkdir "$logs/in-$1" && cd "$logs/in-$1" || exit
+  TMPDIR=$PWD TIDE_SIM_DEVICES=2 TIDE_SIM_SEED=$1 TIDE_KERNEL_CACHE=0 timeout -s KILL 300 \
+    "$tide" "$program" --calls "$calls" "$1" >"$logs/$1" 2>&1 && rm "$logs/$1"
 }
 for ((seed = $2; seed <= $3; seed++)); do
   while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do wait -n; done
