@@ -214,12 +214,13 @@ static int start(lua_State *L, job *j, int i) {
 static int resume_plain(lua_State *L) {
   lua_State *co = lua_tothread(L, 1);
   int n = lua_gettop(L) - 1;
+  if (!lua_checkstack(co, n)) return luaL_error(L, "parallel: too many arguments"); /* raised by the one that runs */
   lua_xmove(L, co, n);
   int status = lua_resume(co, L, n, &n);
   bool ok = status == LUA_OK || status == LUA_YIELD;
   if (!ok) n = 1;
-  lua_pushboolean(L, ok);
   luaL_checkstack(L, n + 1, "parallel: too many results");
+  lua_pushboolean(L, ok);
   lua_xmove(co, L, n);
   return n + 1;
 }
@@ -271,6 +272,7 @@ static int run(lua_State *L, job *j, int arguments) {
     lua_State *co = lua_tothread(L, -1 - arguments);
     insert_resume(L, arguments);
     lua_call(L, 1 + arguments, LUA_MULTRET);
+    luaL_checkstack(L, LUA_MINSTACK, "parallel: too many results"); /* a call that gives many leaves no room */
     ltide_enter(L);
     if (!lua_toboolean(L, BASE + 1)) {
       lua_remove(L, BASE + 1);
@@ -288,6 +290,7 @@ static int run(lua_State *L, job *j, int arguments) {
 /* The script resumes the caller: what it passes goes to the replica that had yielded. */
 static int go_on(lua_State *L, int status, lua_KContext context) {
   (void)status, (void)context;
+  luaL_checkstack(L, LUA_MINSTACK, "parallel: too many arguments");
   ltide_enter(L);
   job *j = lua_touserdata(L, JOB);
   int arguments = lua_gettop(L) - BASE - 1; /* the flag of coroutine.resume is below them */

@@ -277,3 +277,22 @@ describe("a closure form", function()
     assert.is_nil(e:find("caught", 1, true), e)
   end)
 end)
+
+describe("replicas", function()
+  it("take and give as many values as there are, also where a host has no library of coroutines", function()
+    local out, err = D.run { "-e", [[
+      local apply, many = tide.parallel.apply, {}
+      for i = 1, 200 do many[i] = i end
+      local function all(...) return ... end
+      local co = coroutine.wrap(function() return apply(function(...) return coroutine.yield(...) end, { many, many }) end)
+      assert(select("#", co()) == 200 and select("#", co(table.unpack(many))) == 200)
+      local got = co(table.unpack(many))
+      assert(#got == 2 and #got[1] == 200 and #got[2] == 200)
+      coroutine, package.loaded.coroutine = nil, nil
+      got = apply(all, { many, many })
+      assert(#got == 2 and #got[1] == 200 and got[2][200] == 200)
+      assert(not pcall(apply, error, { { "x" } }))
+      print "done"]] }
+    assert.are.equal("done\n", out, err)
+  end)
+end)
