@@ -205,8 +205,9 @@ static tide_status copy_named(tide_tensor *dst, const tide_tensor *src, bool non
   TIDE_TRY(tide__check(src, what, "the source"));
   TIDE_TRY(tide__replay_check(src, what));
   if (!tide__broadcasts_to(src, dst->size, dst->ndim))
-    return tide__fail(TIDE_SHAPE, "%s: wrong shape of the source, got %s, expected one that broadcasts to %s", what,
-                      tide__shape_text(src->size, src->ndim), tide__shape_text(dst->size, dst->ndim));
+    return tide__fail(TIDE_SHAPE, "%s: wrong shape of the source, got %s%s, expected one that broadcasts to %s%s", what,
+                      tide__shape_text(src->size, src->ndim), tide__made_text(src),
+                      tide__shape_text(dst->size, dst->ndim), tide__made_text(dst));
   TIDE_TRY(tide__writable_check(dst, what, "the destination"));
   if (dst->numel == 0) return TIDE_OK;
   if (dst->storage->device == src->storage->device) return copy_here(dst, src);

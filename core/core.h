@@ -346,6 +346,7 @@ struct tide_storage {
   size_t nbytes;
   int device;
   uint32_t epoch;
+  _Atomic uint32_t site; /* of the script line that made it; 0: unknown, as of small results on the CPU */
   bool pinned;
   bool foreign;                  /* not ours: `release`, if any, lets it go */
   bool tracked;                  /* streams use it: device memory and pinned memory */

@@ -141,14 +141,15 @@ static void call_end(call *c) {
 }
 
 static tide_status fail_devices(const call *c, const tide_tensor *into) {
-  char text[200];
+  char text[800];
   int at = 0;
   for (int k = 0; k < c->info->operands; k++)
     if (c->tensor[k])
-      at += snprintf(text + at, sizeof text - (size_t)at, "%s%s on %s", at ? ", " : "", tide_op_operand(c->op, k),
-                     tide__device_text(c->tensor[k]->storage->device));
+      at += snprintf(text + at, sizeof text - (size_t)at, "%s%s on %s%s", at ? ", " : "", tide_op_operand(c->op, k),
+                     tide__device_text(c->tensor[k]->storage->device), tide__made_text(c->tensor[k]));
   if (into)
-    snprintf(text + at, sizeof text - (size_t)at, ", the destination on %s", tide__device_text(into->storage->device));
+    snprintf(text + at, sizeof text - (size_t)at, ", the destination on %s%s", tide__device_text(into->storage->device),
+             tide__made_text(into));
   return tide__fail(TIDE_DEVICE, "%s: tensors on different devices, got %s, expected one device", c->info->name, text);
 }
 
@@ -196,9 +197,10 @@ static tide_status call_size(call *c) {
     const tide_tensor *x = c->tensor[k];
     if (!x || tide__size_broadcast(c->size, &c->ndim, x)) continue;
     const tide_tensor *before = c->tensor[k - 1] ? c->tensor[k - 1] : c->tensor[0];
-    return tide__fail(TIDE_SHAPE, "%s: shapes do not fit, got %s and %s for %s, expected equal sizes or 1",
+    return tide__fail(TIDE_SHAPE, "%s: shapes do not fit, got %s%s and %s%s for %s, expected equal sizes or 1",
                       c->info->name, before ? tide__shape_text(before->size, before->ndim) : "[]",
-                      tide__shape_text(x->size, x->ndim), tide_op_operand(c->op, k));
+                      before ? tide__made_text(before) : "", tide__shape_text(x->size, x->ndim), tide__made_text(x),
+                      tide_op_operand(c->op, k));
   }
   return TIDE_OK;
 }

@@ -56,6 +56,7 @@ static tide_status make_contiguous(tide_tensor **out, const int64_t *size, int n
 
 /* Hands x out if its filling went well. */
 static tide_status finish(tide_tensor **out, tide_tensor *x, tide_status status) {
+  tide__made_here(x);
   if (status == TIDE_OK)
     *out = x;
   else

@@ -207,15 +207,17 @@ static tide_status check_pair(const tide_tensor *a, const tide_tensor *b, const 
   TIDE_TRY(tide__check(b, what, name_b));
   TIDE_TRY(tide__operand_device(a, name_a, b, name_b, what));
   if (a->dtype != b->dtype)
-    return tide__fail(TIDE_DTYPE, "%s: different dtypes, got %s and %s, expected one dtype", what,
-                      tide_dtype_name((tide_dtype)a->dtype), tide_dtype_name((tide_dtype)b->dtype));
+    return tide__fail(TIDE_DTYPE, "%s: different dtypes, got %s%s and %s%s, expected one dtype", what,
+                      tide_dtype_name((tide_dtype)a->dtype), tide__made_text(a), tide_dtype_name((tide_dtype)b->dtype),
+                      tide__made_text(b));
   if (a->dtype == TIDE_BOOL) return tide__fail(TIDE_DTYPE, "%s: dtype not accepted, got bool, expected numbers", what);
   return TIDE_OK;
 }
 
 static tide_status fail_shapes(const tide_tensor *a, const tide_tensor *b, const char *what, const char *expected) {
-  return tide__fail(TIDE_SHAPE, "%s: shapes do not fit, got %s and %s, expected %s", what,
-                    tide__shape_text(a->size, a->ndim), tide__shape_text(b->size, b->ndim), expected);
+  return tide__fail(TIDE_SHAPE, "%s: shapes do not fit, got %s%s and %s%s, expected %s", what,
+                    tide__shape_text(a->size, a->ndim), tide__made_text(a), tide__shape_text(b->size, b->ndim),
+                    tide__made_text(b), expected);
 }
 
 typedef struct form {

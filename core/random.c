@@ -13,6 +13,7 @@
 static tide_status begin(tide_tensor *x, tide_generator **g, const char *what) {
   TIDE_TRY(tide__check(x, what, "x"));
   TIDE_TRY(tide__writable_check(x, what, "x"));
+  tide__made_here(x); /* random factories fill what empty has made */
   int device = x->storage->device;
   if (!*g) return tide_generator_default(g, device);
   if (tide_generator_device(*g) == device) return TIDE_OK;

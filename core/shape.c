@@ -57,10 +57,11 @@ static tide_status join_dtype(joined *j, tide_tensor *const *list, int n, const 
     if (list[i]->storage->device != list[0]->storage->device &&
         !tide__peer_reads(list[0]->storage->device, list[i]->storage->device))
       return tide__fail(TIDE_DEVICE,
-                        "%s: tensors on different devices, got tensor %lld on %s and tensor %lld on %s, expected "
+                        "%s: tensors on different devices, got tensor %lld on %s%s and tensor %lld on %s%s, expected "
                         "one device",
                         what, (long long)tide__shown(0), tide__device_text(list[0]->storage->device),
-                        (long long)tide__shown(i), tide__device_text(list[i]->storage->device));
+                        tide__made_text(list[0]), (long long)tide__shown(i),
+                        tide__device_text(list[i]->storage->device), tide__made_text(list[i]));
     tide__promote_tensor(&p, list[i]);
   }
   j->dtype = tide__promote_end(&p);
@@ -69,10 +70,10 @@ static tide_status join_dtype(joined *j, tide_tensor *const *list, int n, const 
 
 static tide_status fail_join(const char *what, int i, const tide_tensor *x, const tide_tensor *model, int dim) {
   return tide__fail(TIDE_SHAPE,
-                    "%s: shapes do not fit along dim %lld, got %s for tensor %lld beside %s, expected equal sizes "
+                    "%s: shapes do not fit along dim %lld, got %s%s for tensor %lld beside %s%s, expected equal sizes "
                     "in the other dims",
-                    what, (long long)tide__shown(dim), tide__shape_text(x->size, x->ndim), (long long)tide__shown(i),
-                    tide__shape_text(model->size, model->ndim));
+                    what, (long long)tide__shown(dim), tide__shape_text(x->size, x->ndim), tide__made_text(x),
+                    (long long)tide__shown(i), tide__shape_text(model->size, model->ndim), tide__made_text(model));
 }
 
 static tide_status join_size(joined *j, tide_tensor *const *list, int n, int dim) {

@@ -252,6 +252,8 @@ tide_status tide__storage_new(tide_storage **out, size_t nbytes, int device, boo
   s->device = device;
   s->nbytes = nbytes;
   s->pinned = pinned;
+  /* A device's block has asked for the line already; on the CPU that costs a tenth of a small operation. */
+  atomic_store_explicit(&s->site, device >= 0 || nbytes >= 16384 ? tide__site_now() : 0, memory_order_relaxed);
   tide_status status = TIDE_OK;
   if (device >= 0)
     status = device_fill(s, nbytes);

@@ -9,6 +9,8 @@
  * that a use after release is found out as long as the struct has not been handed out again. */
 #include "tensor.h"
 
+#include <stdio.h>
+
 /* ---- structs ---- */
 
 enum { SHELLS_KEPT = 16384 }; /* a collector lets go of thousands at a time */
@@ -156,8 +158,8 @@ bool tide__size_equal(const tide_tensor *x, const int64_t *size, int ndim) {
 
 tide_status tide__size_expect(const tide_tensor *x, const int64_t *size, int ndim, const char *what, const char *name) {
   if (tide__size_equal(x, size, ndim)) return TIDE_OK;
-  return tide__fail(TIDE_SHAPE, "%s: wrong shape of %s, got %s, expected %s", what, name,
-                    tide__shape_text(x->size, x->ndim), tide__shape_text(size, ndim));
+  return tide__fail(TIDE_SHAPE, "%s: wrong shape of %s, got %s%s, expected %s", what, name,
+                    tide__shape_text(x->size, x->ndim), tide__made_text(x), tide__shape_text(size, ndim));
 }
 
 tide_status tide__cast_expect(const tide_tensor *x, tide_dtype result, const char *what) {
@@ -167,12 +169,29 @@ tide_status tide__cast_expect(const tide_tensor *x, tide_dtype result, const cha
                     tide_dtype_name((tide_dtype)x->dtype), tide_dtype_name(result));
 }
 
+void tide__made_here(const tide_tensor *x) {
+  if (!atomic_load_explicit(&x->storage->site, memory_order_relaxed))
+    atomic_store_explicit(&x->storage->site, tide__site_now(), memory_order_relaxed);
+}
+
+const char *tide__made_text(const tide_tensor *x) {
+  enum { TEXTS = 4, TEXT = 160 };
+  static _Thread_local char text[TEXTS][TEXT];
+  static _Thread_local unsigned turn;
+  char line[128], *made = text[turn++ % TEXTS];
+  made[0] = 0;
+  tide__site_text(x->storage->site, line, sizeof line);
+  if (line[0]) snprintf(made, TEXT, " made at %s", line);
+  return made;
+}
+
 tide_status tide__same_device(const tide_tensor *a, const char *a_name, const tide_tensor *b, const char *b_name,
                               const char *what) {
   int da = a->storage->device, db = b->storage->device;
   if (TIDE_LIKELY(da == db)) return TIDE_OK;
-  return tide__fail(TIDE_DEVICE, "%s: tensors on different devices, got %s on %s and %s on %s, expected one device",
-                    what, a_name, tide__device_text(da), b_name, tide__device_text(db));
+  return tide__fail(TIDE_DEVICE, "%s: tensors on different devices, got %s on %s%s and %s on %s%s, expected one device",
+                    what, a_name, tide__device_text(da), tide__made_text(a), b_name, tide__device_text(db),
+                    tide__made_text(b));
 }
 
 tide_status tide__size_check(int64_t *numel, const int64_t *size, int ndim, tide_dtype dtype, const char *what) {

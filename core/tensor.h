@@ -50,6 +50,10 @@ tide_status tide__size_expect(const tide_tensor *x, const int64_t *size, int ndi
 /* DTYPE if results of dtype `result` may not be written to x. */
 tide_status tide__cast_expect(const tide_tensor *x, tide_dtype result, const char *what);
 /* DEVICE unless both tensors are on one device. */
+/* " made at a.lua:3", where the line is known, for messages; as tide__shape_text's. */
+const char *tide__made_text(const tide_tensor *x);
+/* Notes the running line as the one that made x, where none is known. */
+void tide__made_here(const tide_tensor *x);
 tide_status tide__same_device(const tide_tensor *a, const char *a_name, const tide_tensor *b, const char *b_name,
                               const char *what);
 /* DEVICE unless operations on a's device may read b: it lies there, or on a peer. */

@@ -165,7 +165,7 @@ describe("a message", function()
 
   it("calls a parameter what the help calls it", function()
     local n = 0
-    local aside = { save = true, warn = true, help = true, scope = true, device_scope = true, set_printoptions = true, load = true,
+    local aside = { set_default_device = true, set_num_threads = true, manual_seed = true, seed = true, save = true, warn = true, help = true, scope = true, device_scope = true, set_printoptions = true, load = true,
       free = true }
     -- The help of a name that storages and events have too shows theirs first.
     local shared = { copy_ = true, cpu = true, cuda = true, fill_ = true, ipc_handle = true, pin_memory = true }
@@ -183,7 +183,6 @@ describe("a message", function()
       end
     end
     assert.is_true(n > 2000)
-    tide.set_rng_state(tide.get_rng_state())
   end)
 
   it("calls the operands so that do not fit, too", function()
@@ -314,5 +313,51 @@ describe("a nested table beside a tensor", function()
     D.raises("ArgumentError", function() return tide.ones(3, on) + { "a" } end)
     D.raises("ArgumentError", function() return tide.ones(3, on) + { a = 1 } end)
     D.raises("ArgumentError", tide.add, { 1 }, { 2 })
+  end)
+end)
+
+describe("a message about tensors that do not go together", function()
+  D.watch(before_each, after_each)
+
+  local function line() return debug.getinfo(2, "l").currentline end
+  local function made(e, ...)
+    for _, at in ipairs { ... } do
+      local text = "made at spec/argument_spec.lua:" .. at
+      if not e.message:find(text, 1, true) then error(("got %q, expected %q in it"):format(e.message, text), 2) end
+    end
+  end
+
+  it("names the lines that made them", function()
+    local a, la = tide.ones(2, 3, on), line()
+    local b, lb = tide.tensor({ 1, 2 }, on), line()
+    local c, lc = tide.randn(4, 5, on), line()
+    local d, ld = tide.arange(7, on), line()
+    made(D.raises("ShapeError", function() return a + b end), la, lb)
+    made(D.raises("ShapeError", function() return a:t() * c end), la, lc) -- views are of their tensor's line
+    made(D.raises("ShapeError", a.copy_, a, d), la, ld)
+    made(D.raises("ShapeError", a.matmul, a, c), la, lc)
+    made(D.raises("DtypeError", a.matmul, a, b), la, lb)
+    made(D.raises("ShapeError", tide.cat, { a, c }), la, lc)
+    made(D.raises("ShapeError", tide.add, a, 1, { out = c }), lc)
+    local large, ll = tide.ones(128, 128, on) + 1, line()
+    made(D.raises("ShapeError", function() return large + d end), ll, ld)
+  end)
+
+  it("names devices and lines", function()
+    if not D.cuda then return end
+    local a, la = tide.ones(2, 3, on), line()
+    local b, lb = tide.ones(2, 3), line()
+    local e = D.raises("DeviceError", function() return a + b end)
+    made(e, la, lb)
+    assert.truthy(e.message:find("x on cuda:0 made at", 1, true) and e.message:find("y on cpu made at", 1, true))
+    made(D.raises("DeviceError", a.matmul, a, b), la, lb)
+    made(D.raises("DeviceError", tide.cat, { a, b }), la, lb)
+    local c, lc = a * 2, line() -- a small result, too
+    made(D.raises("DeviceError", function() return c + b end), lc, lb)
+  end)
+
+  it("says nothing where no line is known", function()
+    local e = D.raises("ShapeError", function() return tide.empty(2) + tide.empty(3) end)
+    assert.is_nil(e.message:find("made at", 1, true)) -- tide.empty on the CPU pays for no line where it is small
   end)
 end)
