@@ -42,7 +42,7 @@
 #define LOOP_C_ARITHC      1
 #define LOOP_I_TEST        1
 #define LOOP_F_TEST        1
-#define LOOP_C_TEST        1
+#define LOOP_C_TEST        LOOP_C_MATHC
 #define LOOP_I_COMPARE     1
 #define LOOP_F_COMPARE     1
 #define LOOP_C_COMPARE     0
@@ -54,7 +54,7 @@
 #define LOOP_C_CLOSE       0
 #define LOOP_I_LOGIC       1
 #define LOOP_F_LOGIC       1
-#define LOOP_C_LOGIC       1
+#define LOOP_C_LOGIC       LOOP_C_MATHC
 #define LOOP_I_BITS        1
 #define LOOP_F_BITS        0
 #define LOOP_C_BITS        0
