@@ -64,7 +64,7 @@ static int lcaching_disabled(lua_State *L) {
 /* A Stream, or the handle of a foreign one; NULL where none is given. *wrapped is a reference to release. */
 static tide_stream *stream_option(lua_State *L, int opts, int device, tide_stream **wrapped) {
   int is_handle;
-  if (!opts || lua_getfield(L, opts, "stream") == LUA_TNIL) return NULL;
+  if (!opts || ltide_rawfield(L, opts, "stream") == LUA_TNIL) return NULL;
   if (lua_type(L, -1) != LUA_TNUMBER) return ltide_check_stream(L, -1, "stream");
   uint64_t handle = (uint64_t)lua_tointegerx(L, -1, &is_handle);
   if (!is_handle) ltide_arg_error(L, -1, "stream", "a tide.cuda.Stream or the handle of one");
@@ -73,7 +73,7 @@ static tide_stream *stream_option(lua_State *L, int opts, int device, tide_strea
 }
 
 static bool pointer_wanted(lua_State *L, int opts) {
-  if (!opts || lua_getfield(L, opts, "as") == LUA_TNIL) return false;
+  if (!opts || ltide_rawfield(L, opts, "as") == LUA_TNIL) return false;
   const char *as = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "";
   if (strcmp(as, "pointer") && strcmp(as, "integer")) ltide_arg_error(L, -1, "as", "'pointer' or 'integer'");
   return !strcmp(as, "pointer");
@@ -90,7 +90,7 @@ static int lcaching_alloc(lua_State *L) {
     return ltide_error(L, "ValueError", "caching_allocator_alloc: negative size, got %I", (lua_Integer)bytes);
   int device = TIDE_CURRENT;
   if (a.opts) {
-    lua_getfield(L, a.opts, "device");
+    ltide_rawfield(L, a.opts, "device");
     device = ltide_check_device(L, -1, "device", LTIDE_NIL_OK);
   }
   bool as_pointer = pointer_wanted(L, a.opts);

@@ -15,6 +15,7 @@
 typedef struct ltide_arena {
   int references;
   bool ended;
+  bool interrupts;           /* opened in a finaliser */
   struct ltide_arena *outer; /* a reference */
   ltide_state *state;
   ltide_record *record; /* of the coroutine in whose chain it stands, until it ends */
@@ -118,11 +119,12 @@ static ltide_arena *arena_of(const void *data) {
   return a;
 }
 
-/* Frees what was made inside; where the scope was dropped or abandoned, nothing. */
+/* Frees what was made inside; where the scope was dropped or abandoned, nothing. Nor where a finaliser ends a block of
+ * the program: it may have interrupted a call that uses what is inside. */
 static void leave_arena(lua_State *L, void *data) {
   ltide_arena *a = arena_of(data), **at = a->state->record == a->record ? &a->state->arena : &a->record->arena;
   if (*at == a) *at = nearest(a->outer);
-  if (L)
+  if (L && (a->interrupts || !ltide_is_interrupting(L, a->state)))
     free_items(a);
   else
     hand_on(a);
@@ -196,13 +198,14 @@ static int run_inside(lua_State *L) {
 }
 
 static int lscope(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
+  ltide_state *S = ltide_begin(L);
   if (!lua_isnoneornil(L, 1) && !lua_isfunction(L, 1)) return ltide_arg_error(L, 1, "fn", "a function or nothing");
   int fn_arg = lua_isfunction(L, 1) ? 1 : 0;
   void *data = ltide_block_new(L, "tide.scope", 0, leave_arena, sizeof(ltide_arena *));
   ltide_arena *a = calloc(1, sizeof *a);
   if (!a) return ltide_error(L, "OutOfMemoryError", "scope: no memory for the block");
   *a = (ltide_arena){.references = 1, .outer = retain(nearest(S->arena)), .state = S, .record = S->record};
+  a->interrupts = ltide_is_interrupting(L, S);
   memcpy(data, &a, sizeof a);
   S->arena = a;
   if (fn_arg) {

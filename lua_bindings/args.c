@@ -292,9 +292,17 @@ bool ltide_opt_scalar(lua_State *L, int opts, const char *key, tide_scalar *out)
   return true;
 }
 
+/* A destination that a table holds. One without elements may be given another size. */
+static tide_tensor *check_out(lua_State *L, ltide_state *S, int arg, const char *key) {
+  if (!tide_tensor_numel(ltide_check_tensor(L, S, arg, key))) ltide_unshare(L, S, lua_touserdata(L, arg));
+  tide_tensor *out = ltide_check_tensor(L, S, arg, key);
+  ltide_hold_tensor(L, S, out);
+  return out;
+}
+
 tide_tensor *ltide_opt_tensor(lua_State *L, ltide_state *S, int opts, const char *key) {
   if (!push_option(L, opts, key)) return NULL;
-  tide_tensor *x = ltide_check_tensor(L, S, -1, key);
+  tide_tensor *x = check_out(L, S, -1, key);
   lua_pop(L, 1);
   return x;
 }
@@ -302,6 +310,7 @@ tide_tensor *ltide_opt_tensor(lua_State *L, ltide_state *S, int opts, const char
 tide_generator *ltide_opt_generator(lua_State *L, int opts) {
   if (!push_option(L, opts, "generator")) return NULL;
   tide_generator *g = ltide_check_generator(L, -1, "generator");
+  ltide_hold_generator(L, ltide_enter(L), g);
   lua_pop(L, 1);
   return g;
 }
@@ -347,7 +356,7 @@ void ltide_opt_options(lua_State *L, int opts, tide_options *o) {
 tide_tensor *ltide_push_target(lua_State *L, ltide_state *S, int opts, const int64_t *size, int ndim,
                                const tide_options *o) {
   if (push_option(L, opts, "out")) {
-    tide_tensor *out = ltide_check_tensor(L, S, -1, "out");
+    tide_tensor *out = check_out(L, S, -1, "out");
     ltide_try(L, tide_fit(out, size, ndim));
     return out;
   }
@@ -397,7 +406,7 @@ int ltide_deliver(lua_State *L, ltide_state *S, int opts, int n) {
       lua_pushvalue(L, -1);
     else
       lua_rawgeti(L, first + n, i + 1);
-    give(L, ltide_check_tensor(L, S, -1, "out"), u->t);
+    give(L, check_out(L, S, -1, "out"), u->t);
     ltide_close_tensor(u);
     lua_replace(L, first + i);
   }

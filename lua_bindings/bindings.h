@@ -32,12 +32,15 @@ typedef struct ltide_state {
   struct ltide_arena
       *strays; /* handles made by finalisers: at the end of a state these get no finaliser of their own */
   const void *scope_meta;
-  int spare_scopes;             /* of scope.c, waiting to serve again */
-  struct ltide_fork *forks;     /* open blocks of fork_rng, the newest first */
-  _Atomic int collect_wanted;   /* by ltide_pace */
-  _Atomic uint64_t asked;       /* when another thread has run out of memory and waits for a collection; 0: none has */
-  _Atomic int gc;               /* tide_lua_gc: what the host lets operations collect */
-  bool told;                    /* that a stopped collector had to run */
+  int spare_scopes;           /* of scope.c, waiting to serve again */
+  struct ltide_fork *forks;   /* open blocks of fork_rng, the newest first */
+  _Atomic int collect_wanted; /* by ltide_pace */
+  _Atomic uint64_t asked;     /* when another thread has run out of memory and waits for a collection; 0: none has */
+  _Atomic int gc;             /* tide_lua_gc: what the host lets operations collect */
+  bool told;                  /* that a stopped collector had to run */
+  struct ltide_held *held;    /* held.c */
+  int held_count, held_room;
+  int observing;                /* an observer of a failed allocation runs */
   _Atomic(const void *) thread; /* the one that called last: where its ltide_last lies */
   struct ltide_state *next;     /* of running.c's list */
 } ltide_state;
@@ -57,6 +60,14 @@ static inline ltide_state *ltide_enter(lua_State *L) {
   return L == ltide_last && ltide_last_epoch == atomic_load_explicit(&ltide_epoch, memory_order_relaxed)
              ? ltide_last_state
              : ltide_enter_slow(L);
+}
+/* held.c: the same as the first thing of a function that Lua calls and no other: what a call before it held, or what
+ * was freed while it ran, goes now. The commonest functions begin so. */
+void ltide_held_end(lua_State *L, ltide_state *S);
+static inline ltide_state *ltide_begin(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  if (S->held_count) ltide_held_end(L, S);
+  return S;
 }
 /* The line of the nearest Lua function around the call, and its source as Lua has it; 0: there is none. */
 int ltide_line(lua_State *L, const char **source);
@@ -179,6 +190,18 @@ const char *ltide_registered_doc(lua_CFunction fn, const char *called);
 /* For functions made in a loop (ops): path.name gets this doc (strings must live for ever or be NULL). */
 void ltide_document(lua_State *L, const char *path, const char *name, const char *doc);
 
+/* lua_getfield for options and the like: a metamethod would run a script's code between the reading of operands and
+ * their use. */
+static inline int ltide_rawfield(lua_State *L, int table, const char *key) {
+  table = lua_absindex(L, table);
+  if (!lua_istable(L, table)) {
+    lua_pushnil(L);
+    return LUA_TNIL;
+  }
+  lua_pushstring(L, key);
+  return lua_rawget(L, table);
+}
+
 /* t[key] = value in the table at the top of the stack. */
 static inline void ltide_set_integer(lua_State *L, const char *key, lua_Integer value) {
   lua_pushinteger(L, value);
@@ -194,16 +217,35 @@ typedef struct ltide_tensor {
 static inline ltide_tensor *ltide_test_handle(lua_State *L, ltide_state *S, int arg) {
   return (ltide_tensor *)ltide_test_meta(L, arg, S->tensor_meta);
 }
+/* held.c: is this called by a finaliser or the like, which may have interrupted a call? */
+bool ltide_is_interrupting(lua_State *L, const ltide_state *S);
+/* Operands that a table holds and not the stack live until the call has ended, whatever is done to the table. */
+void ltide_hold_tensor(lua_State *L, ltide_state *S, tide_tensor *t);
+void ltide_hold_generator(lua_State *L, ltide_state *S, tide_generator *g);
+void ltide_hold_stream(lua_State *L, ltide_state *S, tide_stream *s);
+/* Empties the handle; what it held goes when the next call begins. false: there is no memory, nothing has changed. */
+bool ltide_bury(ltide_state *S, ltide_tensor *u);
+/* What the handle held when it was buried, for its finaliser, or NULL. */
+tide_tensor *ltide_dig_up(ltide_state *S, const ltide_tensor *u);
+/* Before the tensor of a handle becomes another view: where a call may be reading it, that one keeps what it has. */
+void ltide_unshare(lua_State *L, ltide_state *S, ltide_tensor *u);
+void ltide_held_close(ltide_state *S); /* the state ends */
+void ltide_held_free(ltide_state *S);
 /* The tensor at arg; raises when it is none (ArgumentError) or freed (StateError). `name` names the argument. */
 tide_tensor *ltide_check_tensor(lua_State *L, ltide_state *S, int arg, const char *name);
 /* The tensor at arg or NULL when it is not one; raises when it is freed. */
 tide_tensor *ltide_test_tensor(lua_State *L, ltide_state *S, int arg);
 /* Pushes a new closed handle; the caller stores the reference in ->t, then calls ltide_made. */
 ltide_tensor *ltide_new_tensor(lua_State *L, ltide_state *S);
-/* Paces the collector by what core allocated on this thread since the last time. Call once after filling results. */
-static inline void ltide_made(lua_State *L, ltide_state *S) {
+/* Paces the collector by what core allocated on this thread since the last time. */
+static inline void ltide_pace_taken(lua_State *L, ltide_state *S) {
   size_t bytes = tide_pace_take();
   if (bytes) ltide_pace(L, S, bytes);
+}
+/* The same once after filling results, when the operands are not used any more. */
+static inline void ltide_made(lua_State *L, ltide_state *S) {
+  ltide_pace_taken(L, S);
+  if (S->held_count) ltide_held_end(L, S);
 }
 
 /* util.c: lets hooks run, an interruption among them, in a long loop that calls no Lua function; `i` counts its steps.

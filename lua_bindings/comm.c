@@ -32,6 +32,7 @@ void ltide_check_tensors(lua_State *L, ltide_state *S, int arg, tide_tensor **ou
                   ltide_function_name(L), name, i + 1, got, u ? " that is alive" : "");
     }
     out[i] = u->t;
+    ltide_hold_tensor(L, S, u->t);
     lua_pop(L, 1);
   }
 }
@@ -58,6 +59,7 @@ void ltide_check_streams(lua_State *L, int arg, tide_stream **out, int n) {
   for (int i = 0; i < n; i++) {
     lua_rawgeti(L, arg, i + 1);
     out[i] = lua_toboolean(L, -1) ? ltide_check_stream(L, -1, "streams") : NULL;
+    if (out[i]) ltide_hold_stream(L, ltide_enter(L), out[i]);
     lua_pop(L, 1);
   }
 }
@@ -86,10 +88,11 @@ static int push_handles(lua_State *L, ltide_state *S, ltide_tensor **u, int n) {
 
 static int broadcast_into(lua_State *L, ltide_state *S, const tide_tensor *x, int opts) {
   tide_tensor *outs[TIDE_MAX_DEVICES];
-  lua_getfield(L, opts, "out");
+  ltide_rawfield(L, opts, "out");
   int list = lua_gettop(L), n = ltide_check_list(L, list, TIDE_MAX_DEVICES, "out", "tensors");
   ltide_check_tensors(L, S, list, outs, n, "out");
   ltide_try(L, tide_comm_broadcast_into(outs, n, x));
+  ltide_made(L, S);
   lua_settop(L, list);
   return 1;
 }
@@ -236,11 +239,12 @@ static int scatter_into(lua_State *L, ltide_state *S, const tide_tensor *x, int 
   tide_stream *streams[TIDE_MAX_DEVICES] = {NULL};
   if (ltide_push_option(L, opts, "chunk_sizes"))
     return ltide_error(L, "ArgumentError", "scatter: chunk_sizes: got it beside out, expected one of the two");
-  lua_getfield(L, opts, "out");
+  ltide_rawfield(L, opts, "out");
   int list = lua_gettop(L), n = ltide_check_list(L, list, TIDE_MAX_DEVICES, "out", "tensors");
   ltide_check_tensors(L, S, list, outs, n, "out");
   if (ltide_push_option(L, opts, "streams")) ltide_check_streams(L, lua_gettop(L), streams, n);
   ltide_try(L, tide_comm_scatter_into(outs, n, x, dim, streams));
+  ltide_made(L, S);
   lua_settop(L, list);
   return 1;
 }
@@ -318,7 +322,8 @@ static int lgather(lua_State *L) {
     if (ltide_push_option(L, a.opts, "destination"))
       return ltide_error(L, "ArgumentError", "gather: destination: got it beside out, expected one of the two");
     ltide_try(L, tide_comm_gather(NULL, list, n, dim, TIDE_CURRENT, into));
-    lua_getfield(L, a.opts, "out");
+    ltide_made(L, S);
+    ltide_rawfield(L, a.opts, "out");
     return 1;
   }
   int destination = opt_destination(L, a.opts);

@@ -235,7 +235,7 @@ static void push_converted(lua_State *L, ltide_state *S, int arg, const tide_opt
   finish(L, S, buffer, b.size, b.ndim, b.dtype, &o);
   lua_replace(L, -4);
   lua_pop(L, 2);
-  ltide_made(L, S);
+  ltide_pace_taken(L, S);
 }
 
 void ltide_push_converted(lua_State *L, ltide_state *S, int arg, const tide_options *options) {
@@ -279,7 +279,7 @@ static int lfrom_string(lua_State *L) {
   if (o.dtype == TIDE_DTYPE_NONE) o.dtype = TIDE_UINT8;
   int64_t size[TIDE_MAX_DIMS];
   int ndim = -1;
-  if (a.opts && lua_getfield(L, a.opts, "sizes") != LUA_TNIL) {
+  if (a.opts && ltide_rawfield(L, a.opts, "sizes") != LUA_TNIL) {
     int top = lua_gettop(L);
     ndim = ltide_check_sizes(L, top, top, size, "sizes", 0);
   }
@@ -321,7 +321,7 @@ static int push_new(lua_State *L, ltide_state *S, int arg, const tide_options *o
 }
 
 static int ltensor(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
+  ltide_state *S = ltide_begin(L);
   ltide_args a = ltide_split(L, 1);
   if (!a.n) return ltide_arg_error(L, 1, "data", "a nested table, a number, a boolean, a tensor or a string of bytes");
   ltide_check_count(L, a, 1);
@@ -361,7 +361,7 @@ static int ltensor_new_tensor(lua_State *L) {
 /* {==== Tensors to Lua values */
 
 static int tensor_item_now(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
+  ltide_state *S = ltide_begin(L);
   ltide_no_options(L, 1);
   tide_scalar s;
   ltide_try(L, tide_item(&s, ltide_check_tensor(L, S, 1, "x")));
@@ -424,7 +424,7 @@ void ltide_push_table(lua_State *L, ltide_state *S, const tide_tensor *x) {
 }
 
 static int tensor_totable_now(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
+  ltide_state *S = ltide_begin(L);
   ltide_no_options(L, 1);
   ltide_push_table(L, S, ltide_check_tensor(L, S, 1, "x"));
   ltide_made(L, S);

@@ -54,7 +54,10 @@ static int lsync_debug_mode(lua_State *L) {
 }
 
 static int ldevice_reset(lua_State *L) {
-  ltide_enter(L);
+  if (ltide_is_interrupting(L, ltide_begin(L)))
+    return ltide_error(L, "StateError",
+                       "device_reset: got a call from a finaliser, which may have interrupted an operation on the "
+                       "device, expected one from the program");
   int device = ltide_check_device(L, 1, "device", LTIDE_NIL_OK);
   ltide_loader_pause(); /* nothing of ours may run beside it */
   tide_status status = tide_device_reset(device);

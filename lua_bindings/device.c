@@ -279,7 +279,7 @@ static int ldevice_of(lua_State *L) {
 }
 
 static int synchronize_now(lua_State *L) {
-  ltide_enter(L);
+  ltide_begin(L);
   int device = check_accelerator(L, 1, LTIDE_NIL_OK);
   ltide_try(L, tide_device_synchronize(device));
   return 0;
@@ -287,7 +287,7 @@ static int synchronize_now(lua_State *L) {
 static int lsynchronize(lua_State *L) { return ltide_waiting(L, synchronize_now); }
 
 static int synchronize_all_now(lua_State *L) {
-  ltide_enter(L);
+  ltide_begin(L);
   for (int i = 0; tide_is_initialized() && i < tide_device_count(); i++) ltide_try(L, tide_device_synchronize(i));
   return 0;
 }

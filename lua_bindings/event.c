@@ -28,7 +28,7 @@ tide_event **ltide_new_event(lua_State *L) {
 
 /* Is opts[key] true? Raises if it is there and no boolean. */
 static bool flag(lua_State *L, int opts, const char *key) {
-  int type = lua_getfield(L, opts, key);
+  int type = ltide_rawfield(L, opts, key);
   if (type != LUA_TNIL && type != LUA_TBOOLEAN) ltide_arg_error(L, -1, key, "a boolean");
   bool value = lua_toboolean(L, -1);
   lua_pop(L, 1);

@@ -45,7 +45,7 @@ static int make(lua_State *L, ltide_state *S, const int64_t *size, int ndim, fil
 
 /* tide.empty(1024) comes through here: one integer and no table costs neither a split nor a search. */
 static int from_sizes(lua_State *L, filling f) {
-  ltide_state *S = ltide_enter(L);
+  ltide_state *S = ltide_begin(L);
   int64_t size[TIDE_MAX_DIMS];
   tide_options o = default_options();
   int top = lua_gettop(L), ndim = 0, opts = 0;
@@ -77,7 +77,7 @@ static tide_scalar check_value(lua_State *L, ltide_state *S, int arg) {
 }
 
 static int lfull(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
+  ltide_state *S = ltide_begin(L);
   int64_t size[TIDE_MAX_DIMS];
   ltide_args a = ltide_split(L, 2);
   ltide_check_count(L, a, 2);
@@ -196,7 +196,7 @@ static void check_direction(lua_State *L, tide_scalar start, tide_scalar stop, t
 }
 
 static int range(lua_State *L, bool is_closed) {
-  ltide_state *S = ltide_enter(L);
+  ltide_state *S = ltide_begin(L);
   ltide_args a = ltide_split(L, 1);
   ltide_check_count(L, a, 3);
   ltide_check_keys(L, a.opts, out_keys);
@@ -404,7 +404,7 @@ static int lfrom_ptr(lua_State *L) {
   tide_options o = default_options();
   ltide_opt_options(L, a.opts, &o);
   if (o.dtype == TIDE_DTYPE_NONE) o.dtype = tide_get_default_dtype();
-  bool has_stride = a.opts && lua_getfield(L, a.opts, "stride") != LUA_TNIL;
+  bool has_stride = a.opts && ltide_rawfield(L, a.opts, "stride") != LUA_TNIL;
   if (has_stride) {
     int top = lua_gettop(L), n = ltide_check_sizes(L, top, top, stride, "stride", 0);
     if (n != ndim) return ltide_error(L, "ShapeError", "from_ptr: stride: got %d values, expected %d", n, ndim);
@@ -412,7 +412,7 @@ static int lfrom_ptr(lua_State *L) {
   ltide_tensor *u = ltide_new_tensor(L, S);
   int result = lua_gettop(L);
   owner_node *node = NULL;
-  if (a.opts && lua_getfield(L, a.opts, "owner") != LUA_TNIL) node = new_owner(L);
+  if (a.opts && ltide_rawfield(L, a.opts, "owner") != LUA_TNIL) node = new_owner(L);
   tide_status status =
       tide_from_ptr(&u->t, ptr, size, has_stride ? stride : NULL, ndim, &o, node ? owner_release : NULL, node);
   if (status != TIDE_OK && node) atomic_store(&node->state, 1);

@@ -15,7 +15,7 @@ static tide_fft_norm opt_norm(lua_State *L, int opts) {
   static const char *const names[] = {"backward", "ortho", "forward"};
   tide_fft_norm norm = TIDE_FFT_BACKWARD;
   if (!opts) return norm;
-  if (lua_getfield(L, opts, "norm") != LUA_TNIL) {
+  if (ltide_rawfield(L, opts, "norm") != LUA_TNIL) {
     const char *text = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "";
     int i = 0;
     while (i < 3 && strcmp(text, names[i])) i++;
@@ -30,7 +30,7 @@ static tide_fft_norm opt_norm(lua_State *L, int opts) {
 static int opt_integers(lua_State *L, int opts, const char *key, int64_t *values) {
   int n = -1;
   if (!opts) return n;
-  if (lua_getfield(L, opts, key) != LUA_TNIL) n = ltide_check_integers(L, lua_gettop(L), values, TIDE_MAX_DIMS, key);
+  if (ltide_rawfield(L, opts, key) != LUA_TNIL) n = ltide_check_integers(L, lua_gettop(L), values, TIDE_MAX_DIMS, key);
   lua_pop(L, 1);
   return n;
 }
@@ -38,7 +38,7 @@ static int opt_integers(lua_State *L, int opts, const char *key, int64_t *values
 static int opt_dims(lua_State *L, int opts, int ndim, int *dims) {
   int n = -1;
   if (!opts) return n;
-  if (lua_getfield(L, opts, "dim") != LUA_TNIL) n = ltide_check_dims(L, lua_gettop(L), ndim, dims, "dim");
+  if (ltide_rawfield(L, opts, "dim") != LUA_TNIL) n = ltide_check_dims(L, lua_gettop(L), ndim, dims, "dim");
   lua_pop(L, 1);
   return n;
 }
@@ -79,7 +79,7 @@ static int transform(lua_State *L, tide_fft_kind kind, fft_dims form) {
   ltide_tensor *u = out ? NULL : ltide_new_tensor(L, S);
   ltide_try(
       L, tide_fft(u ? &u->t : NULL, kind, x, dims, lengths < 0 ? NULL : n, ndims, norm, out, ltide_function_name(L)));
-  if (out) lua_getfield(L, args.opts, "out");
+  if (out) ltide_rawfield(L, args.opts, "out");
   ltide_made(L, S);
   return 1;
 }

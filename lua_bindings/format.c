@@ -372,13 +372,13 @@ static int lset_printoptions(lua_State *L) {
   ltide_no_options(L, 1);
   ltide_check_keys(L, 1, keys);
   print_options o = options;
-  if (lua_getfield(L, 1, "precision") != LUA_TNIL) o.precision = check_option(L, "precision", 0);
+  if (ltide_rawfield(L, 1, "precision") != LUA_TNIL) o.precision = check_option(L, "precision", 0);
   if (o.precision > 64)
     return ltide_error(L, "ValueError", "set_printoptions: precision: got %d, expected at most 64", o.precision);
-  if (lua_getfield(L, 1, "threshold") != LUA_TNIL) o.threshold = check_option(L, "threshold", 0);
-  if (lua_getfield(L, 1, "edgeitems") != LUA_TNIL) o.edgeitems = check_option(L, "edgeitems", 1);
-  if (lua_getfield(L, 1, "linewidth") != LUA_TNIL) o.linewidth = check_option(L, "linewidth", 10);
-  o.sci_mode = lua_getfield(L, 1, "sci_mode") == LUA_TNIL ? -1 : ltide_opt_boolean(L, 1, "sci_mode", false);
+  if (ltide_rawfield(L, 1, "threshold") != LUA_TNIL) o.threshold = check_option(L, "threshold", 0);
+  if (ltide_rawfield(L, 1, "edgeitems") != LUA_TNIL) o.edgeitems = check_option(L, "edgeitems", 1);
+  if (ltide_rawfield(L, 1, "linewidth") != LUA_TNIL) o.linewidth = check_option(L, "linewidth", 10);
+  o.sci_mode = ltide_rawfield(L, 1, "sci_mode") == LUA_TNIL ? -1 : ltide_opt_boolean(L, 1, "sci_mode", false);
   options = o;
   return 0;
 }

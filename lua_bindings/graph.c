@@ -106,7 +106,7 @@ static int lgraph_new(lua_State *L) {
   bool keep = false;
   if (lua_istable(L, 2)) {
     ltide_check_keys(L, 2, keys);
-    if (lua_getfield(L, 2, "keep_graph") != LUA_TNIL && !lua_isboolean(L, -1))
+    if (ltide_rawfield(L, 2, "keep_graph") != LUA_TNIL && !lua_isboolean(L, -1))
       return ltide_arg_error(L, -1, "keep_graph", "a boolean");
     keep = lua_toboolean(L, -1);
   } else if (!lua_isnoneornil(L, 2)) {
@@ -129,9 +129,9 @@ static capture_options check_options(lua_State *L, int arg, const char *const *k
   capture_options o = {NULL, NULL, TIDE_CAPTURE_THREAD_LOCAL};
   if (!arg) return o;
   ltide_check_keys(L, arg, keys);
-  if (lua_getfield(L, arg, "pool") != LUA_TNIL) o.pool = ltide_check_graph_pool(L, -1, "pool");
-  if (lua_getfield(L, arg, "stream") != LUA_TNIL) o.stream = ltide_check_stream(L, -1, "stream");
-  if (lua_getfield(L, arg, "capture_error_mode") != LUA_TNIL) {
+  if (ltide_rawfield(L, arg, "pool") != LUA_TNIL) o.pool = ltide_check_graph_pool(L, -1, "pool");
+  if (ltide_rawfield(L, arg, "stream") != LUA_TNIL) o.stream = ltide_check_stream(L, -1, "stream");
+  if (ltide_rawfield(L, arg, "capture_error_mode") != LUA_TNIL) {
     const char *mode = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "";
     for (o.mode = 0; o.mode < 3 && strcmp(mode, modes[o.mode]); o.mode++) {}
     if (o.mode == 3) ltide_arg_error(L, -1, "capture_error_mode", "'global', 'thread_local' or 'relaxed'");

@@ -20,7 +20,7 @@ static bool is_callable(lua_State *L, int arg) {
 }
 
 static lua_Integer check_warmup(lua_State *L, int opts) {
-  if (!opts || lua_getfield(L, opts, "num_warmup_iters") == LUA_TNIL) return 3;
+  if (!opts || ltide_rawfield(L, opts, "num_warmup_iters") == LUA_TNIL) return 3;
   lua_Integer n = ltide_check_integer(L, lua_gettop(L), "num_warmup_iters");
   if (n < 0) ltide_error(L, "ValueError", "make_graphed_callables: num_warmup_iters: got %I, expected 0 or more", n);
   return n;
@@ -246,7 +246,7 @@ static int lmake_graphed_callables(lua_State *L) {
     return ltide_error(L, "ArgumentError",
                        "make_graphed_callables: sample_args: got %I tables, expected %I, one a function",
                        (lua_Integer)lua_rawlen(L, 2), n);
-  if (opts && lua_getfield(L, opts, "pool") != LUA_TNIL)
+  if (opts && ltide_rawfield(L, opts, "pool") != LUA_TNIL)
     ltide_check_graph_pool(L, -1, "pool");
   else
     ltide_graph_pool_handle(L);

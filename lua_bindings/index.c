@@ -299,7 +299,7 @@ static const char *const out_keys[] = {"out", NULL};
 
 static int lindex_select(lua_State *L) {
   ltide_named(L, 2, LTIDE_NAMES("dim", "index"));
-  ltide_state *S = ltide_enter(L);
+  ltide_state *S = ltide_begin(L);
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
   int dim = ltide_check_dim(L, 2, tide_tensor_ndim(x), "dim");
   tide_tensor *index = ltide_check_tensor(L, S, 3, "index");

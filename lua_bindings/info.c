@@ -150,7 +150,7 @@ static int lcurrent_blas_handle(lua_State *L) {
   bool integer = false;
   if (lua_istable(L, 1)) {
     ltide_check_keys(L, 1, keys);
-    integer = lua_getfield(L, 1, "as") != LUA_TNIL;
+    integer = ltide_rawfield(L, 1, "as") != LUA_TNIL;
     if (integer && (lua_type(L, -1) != LUA_TSTRING || strcmp(lua_tostring(L, -1), "integer") != 0))
       return ltide_arg_error(L, -1, "as", "'integer' or nothing");
   } else if (!lua_isnoneornil(L, 1))

@@ -222,7 +222,7 @@ static int read_options(lua_State *L, int arg, const char **out) {
   if (!lua_istable(L, arg)) ltide_arg_error(L, arg, "opts", "a table of options for the compiler: {\"-DN=4\"}");
   if (lua_rawlen(L, arg) == 0) {
     ltide_check_keys(L, arg, keys);
-    if (lua_getfield(L, arg, "options") == LUA_TNIL) return 0;
+    if (ltide_rawfield(L, arg, "options") == LUA_TNIL) return 0;
     arg = lua_gettop(L);
   }
   int n = ltide_check_list(L, arg, ARGUMENTS, "options", "strings");

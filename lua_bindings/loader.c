@@ -472,7 +472,7 @@ static int lloader_len(lua_State *L) {
 static lua_Integer opt_integer(lua_State *L, int opts, const char *key, lua_Integer otherwise, lua_Integer least,
                                lua_Integer most) {
   if (!opts) return otherwise;
-  bool given = lua_getfield(L, opts, key) != LUA_TNIL;
+  bool given = ltide_rawfield(L, opts, key) != LUA_TNIL;
   lua_Integer n = given ? ltide_check_integer(L, -1, key) : otherwise;
   lua_pop(L, 1);
   if (!given) return otherwise;
@@ -481,7 +481,7 @@ static lua_Integer opt_integer(lua_State *L, int opts, const char *key, lua_Inte
 }
 
 static int opt_device(lua_State *L, int opts) {
-  if (!opts || lua_getfield(L, opts, "device") == LUA_TNIL) return TIDE_CPU;
+  if (!opts || ltide_rawfield(L, opts, "device") == LUA_TNIL) return TIDE_CPU;
   int device = ltide_check_device(L, -1, "device", LTIDE_CPU_OK);
   lua_pop(L, 1);
   return device;
@@ -503,7 +503,7 @@ static void note_objects(lua_State *L, int opts) {
   lua_pushvalue(L, 1);
   lua_setiuservalue(L, -2, LOADER_DATASET);
   if (!opts) return;
-  if (lua_getfield(L, opts, "collate") != LUA_TNIL && !lua_isfunction(L, -1))
+  if (ltide_rawfield(L, opts, "collate") != LUA_TNIL && !lua_isfunction(L, -1))
     ltide_arg_error(L, lua_gettop(L), "collate", "a function");
   lua_setiuservalue(L, -2, LOADER_COLLATE);
   tide_generator *g = ltide_opt_generator(L, opts);
@@ -511,7 +511,7 @@ static void note_objects(lua_State *L, int opts) {
     ltide_error(L, "DeviceError",
                 "loader: generator: got one of cuda:%d, expected one of the cpu, which draws the order",
                 tide_generator_device(g));
-  lua_getfield(L, opts, "generator");
+  ltide_rawfield(L, opts, "generator");
   lua_setiuservalue(L, -2, LOADER_GENERATOR);
 }
 

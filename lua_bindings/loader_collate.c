@@ -70,12 +70,14 @@ static bool like(const tide_tensor *x, const tide_tensor *y) {
 static void stack_there(lua_State *L, ltide_loader_batch *b, int items) {
   tide_tensor **list = ltide_new_object(L, (size_t)b->n * sizeof(tide_tensor *), 0);
   for (int i = 0; i < b->n; i++) {
-    lua_rawgeti(L, items, i + 1); /* the list keeps it alive */
+    lua_rawgeti(L, items, i + 1);
     list[i] = ltide_check_tensor(L, b->S, -1, "item");
+    ltide_hold_tensor(L, b->S, list[i]);
     lua_pop(L, 1);
   }
   ltide_tensor *u = push_handle(L, b);
   ltide_try(L, tide_stack(&u->t, list, b->n, 0, NULL));
+  ltide_made(L, b->S);
 }
 
 static void collate_tensors(lua_State *L, ltide_loader_batch *b, int items, int first, const char *path) {

@@ -11,7 +11,7 @@ static const char *const out_keys[] = {"out", NULL};
 typedef tide_status (*product_fn)(tide_tensor **, const tide_tensor *, const tide_tensor *, tide_tensor *);
 
 static int product(lua_State *L, product_fn fn) {
-  ltide_state *S = ltide_enter(L);
+  ltide_state *S = ltide_begin(L);
   tide_tensor *a = ltide_check_tensor(L, S, 1, "x"), *b = ltide_check_tensor(L, S, 2, "y"), *out = NULL;
   ltide_args args = {2, 0};
   if (lua_gettop(L) > 2) {
@@ -22,7 +22,7 @@ static int product(lua_State *L, product_fn fn) {
   }
   ltide_tensor *u = out ? NULL : ltide_new_tensor(L, S);
   ltide_try(L, fn(u ? &u->t : NULL, a, b, out));
-  if (out) lua_getfield(L, args.opts, "out");
+  if (out) ltide_rawfield(L, args.opts, "out");
   ltide_made(L, S);
   return 1;
 }
@@ -48,7 +48,7 @@ static int louter(lua_State *L) {
   ltide_try(L, tide_unsqueeze(&column->t, a, 1));
   ltide_try(L, tide_binary(u ? &u->t : NULL, TIDE_OP_mul, column->t, b, out));
   ltide_close_tensor(column);
-  if (out) lua_getfield(L, args.opts, "out");
+  if (out) ltide_rawfield(L, args.opts, "out");
   ltide_made(L, S);
   return 1;
 }
@@ -77,7 +77,7 @@ static int added(lua_State *L, added_shape shape, bool in_place) {
   if (in_place)
     lua_settop(L, 1);
   else if (out)
-    lua_getfield(L, args.opts, "out");
+    ltide_rawfield(L, args.opts, "out");
   ltide_made(L, S);
   return 1;
 }

@@ -70,18 +70,18 @@ static int push_bytes(lua_State *L, int64_t bytes) {
 }
 
 static tide_memory_stats check_stats(lua_State *L, int arg) {
-  ltide_enter(L);
+  ltide_begin(L);
   tide_memory_stats s;
   ltide_try(L, tide_memory_get_stats(&s, ltide_memory_device(L, arg)));
   return s;
 }
 
 static int lmemory_allocated(lua_State *L) {
-  ltide_enter(L);
+  ltide_begin(L);
   return push_bytes(L, (int64_t)tide_memory_allocated(ltide_memory_device(L, 1)));
 }
 static int lmemory_reserved(lua_State *L) {
-  ltide_enter(L);
+  ltide_begin(L);
   return push_bytes(L, (int64_t)tide_memory_reserved(ltide_memory_device(L, 1)));
 }
 static int lmax_memory_allocated(lua_State *L) {
@@ -112,7 +112,7 @@ static int lmem_get_info(lua_State *L) {
 
 static int lempty_cache(lua_State *L) {
   static const char *const keys[] = {"collect", NULL};
-  ltide_enter(L);
+  ltide_begin(L);
   bool collect = false, ahead = true;
   if (!lua_isnoneornil(L, 1)) {
     if (!lua_istable(L, 1)) return ltide_arg_error(L, 1, "opts", "a table {collect = boolean}");

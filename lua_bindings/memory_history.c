@@ -38,7 +38,7 @@ static size_t stack_text(void *user, char *text, size_t size) {
 
 static uint32_t check_skip(lua_State *L, int opts) {
   uint32_t skip = 0;
-  if (!opts || lua_getfield(L, opts, "skip_actions") == LUA_TNIL) return 0;
+  if (!opts || ltide_rawfield(L, opts, "skip_actions") == LUA_TNIL) return 0;
   if (!lua_istable(L, -1)) ltide_arg_error(L, -1, "skip_actions", "a table of names of actions");
   int list = lua_gettop(L);
   for (lua_pushnil(L); lua_next(L, list);) {
@@ -238,7 +238,7 @@ static int holder_gc(lua_State *L) {
 }
 
 static uint64_t check_pool(lua_State *L, int opts) {
-  if (!opts || lua_getfield(L, opts, "mempool") == LUA_TNIL) return 0;
+  if (!opts || ltide_rawfield(L, opts, "mempool") == LUA_TNIL) return 0;
   const tide_mempool *pool = ltide_test_graph_pool(L, -1);
   if (pool) return tide_mempool_id(pool);
   int is_id = 0;

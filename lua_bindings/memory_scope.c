@@ -131,8 +131,10 @@ static void observe(void *user, const tide_memory_oom *oom) {
   if (!L || ltide_last_state != user || !lua_checkstack(L, 8)) return;
   lua_pushcfunction(L, run_observers);
   lua_pushlightuserdata(L, (void *)oom);
+  ltide_last_state->observing++;
   if (lua_pcall(L, 1, 0, 0) != LUA_OK) lua_pop(L, 1); /* Lua itself is out of memory */
-  ltide_enter(L);                                     /* an observer may have run coroutines */
+  ((ltide_state *)user)->observing--;
+  ltide_enter(L); /* an observer may have run coroutines */
 }
 
 /* Upvalue 1 is the entry of the observer: takes it out of the list. */

@@ -60,7 +60,7 @@ static void set_row(const sink *to, const char *row, const tide_stat stats[TIDE_
 }
 
 static int push_stats(lua_State *L, bool nested) {
-  ltide_enter(L);
+  ltide_begin(L);
   int device = ltide_memory_device(L, 1);
   tide_memory_stats s;
   ltide_try(L, tide_memory_get_stats(&s, device));

@@ -38,7 +38,7 @@ static int ltensor_to(lua_State *L) { return move_to(L, true); }
 /* may_wait: a move that waits for the device's work lets others run first, and then begins anew. */
 static int move_to(lua_State *L, bool may_wait) {
   static const char *const keys[] = {"non_blocking", "copy", "device", "dtype", NULL};
-  ltide_state *S = ltide_enter(L);
+  ltide_state *S = ltide_begin(L);
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
   ltide_args a = ltide_split(L, 1);
   ltide_check_count(L, a, 3);
@@ -122,7 +122,7 @@ static int ltensor_type_as(lua_State *L) {
 /* {==== Copies and filling */
 
 static int ltensor_clone(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
+  ltide_state *S = ltide_begin(L);
   ltide_no_options(L, 1);
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
   ltide_tensor *u = ltide_new_tensor(L, S);
@@ -141,7 +141,7 @@ static int ltensor_contiguous(lua_State *L) {
 }
 
 static int ltensor_copy_(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
+  ltide_state *S = ltide_begin(L);
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
   ltide_args a = ltide_split(L, 2);
   ltide_check_count(L, a, 2);
@@ -158,7 +158,7 @@ static int ltensor_copy_(lua_State *L) {
 }
 
 static int ltensor_fill_(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
+  ltide_state *S = ltide_begin(L);
   ltide_no_options(L, 2);
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
   tide_operand value;
@@ -173,7 +173,7 @@ static int ltensor_fill_(lua_State *L) {
 }
 
 static int ltensor_zero_(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
+  ltide_state *S = ltide_begin(L);
   ltide_no_options(L, 1);
   ltide_try(L, tide_fill(ltide_check_tensor(L, S, 1, "x"), tide_int(0)));
   lua_settop(L, 1);

@@ -76,6 +76,7 @@ static int lall_reduce(lua_State *L) {
   if (apart) check_outputs(L, &c);
   tide_nccl_op op = opt_op(L, c.args.opts);
   ltide_try(L, tide_nccl_all_reduce(c.inputs, apart ? c.outputs : c.inputs, c.n, op, c.given));
+  ltide_made(L, c.S);
   lua_settop(L, apart ? 2 : 1);
   return 1;
 }
@@ -88,6 +89,7 @@ static int lreduce(lua_State *L) {
   bool apart = c.args.n == 2 && !lua_isnil(L, 2);
   tide_tensor *output = apart ? ltide_check_tensor(L, c.S, 2, "output") : c.n ? c.inputs[root] : NULL;
   ltide_try(L, tide_nccl_reduce(c.inputs, output, c.n, root, opt_op(L, c.args.opts), c.given));
+  ltide_made(L, c.S);
   if (apart)
     lua_settop(L, 2);
   else
@@ -100,6 +102,7 @@ static int lbroadcast(lua_State *L) {
   nccl_call c;
   begin(L, &c, 1, keys);
   ltide_try(L, tide_nccl_broadcast(c.inputs, c.n, opt_root(L, c.args.opts, c.n), c.given));
+  ltide_made(L, c.S);
   lua_settop(L, 1);
   return 1;
 }
@@ -110,6 +113,7 @@ static int lall_gather(lua_State *L) {
   begin(L, &c, 2, keys);
   check_outputs(L, &c);
   ltide_try(L, tide_nccl_all_gather(c.inputs, c.outputs, c.n, c.given));
+  ltide_made(L, c.S);
   lua_settop(L, 2);
   return 1;
 }
@@ -119,6 +123,7 @@ static int lreduce_scatter(lua_State *L) {
   begin(L, &c, 2, joined_keys);
   check_outputs(L, &c);
   ltide_try(L, tide_nccl_reduce_scatter(c.inputs, c.outputs, c.n, opt_op(L, c.args.opts), c.given));
+  ltide_made(L, c.S);
   lua_settop(L, 2);
   return 1;
 }
@@ -140,6 +145,7 @@ static int lis_available(lua_State *L) {
   int n = lua_isnoneornil(L, 1) ? 0 : ltide_check_list(L, 1, TIDE_MAX_DEVICES, "tensors", "tensors");
   ltide_check_tensors(L, S, 1, list, n, "tensors");
   lua_pushboolean(L, tide_nccl_is_available(list, n));
+  ltide_made(L, S);
   return 1;
 }
 

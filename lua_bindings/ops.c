@@ -41,7 +41,7 @@ static void parse_alpha(lua_State *L, ltide_state *S, op_call *c, ltide_args a) 
 
 static void parse_rounding(lua_State *L, ltide_state *S, op_call *c, ltide_args a) {
   (void)S;
-  if (!a.opts || lua_getfield(L, a.opts, "rounding_mode") == LUA_TNIL) return;
+  if (!a.opts || ltide_rawfield(L, a.opts, "rounding_mode") == LUA_TNIL) return;
   const char *mode = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "";
   if (!strcmp(mode, "trunc"))
     c->op = TIDE_OP_div_trunc;
@@ -121,7 +121,7 @@ static void parse_isclose(lua_State *L, ltide_state *S, op_call *c, ltide_args a
 /* Reads a bound, from the argument at `at` or from an option; false: there is none. */
 static bool read_bound(lua_State *L, ltide_state *S, ltide_args a, int at, const char *key, tide_operand *out) {
   bool is_option = at > a.n || lua_isnil(L, at);
-  if (is_option && (!a.opts || lua_getfield(L, a.opts, key) == LUA_TNIL)) return false;
+  if (is_option && (!a.opts || ltide_rawfield(L, a.opts, key) == LUA_TNIL)) return false;
   if (is_option) at = lua_gettop(L);
   if (is_option && lua_istable(L, at)) {
     const tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
@@ -331,14 +331,14 @@ static int general(lua_State *L, ltide_state *S, tide_op op, int operands, bool 
   if (in_place)
     lua_pushvalue(L, 1);
   else if (into)
-    lua_getfield(L, a.opts, "out");
+    ltide_rawfield(L, a.opts, "out");
   return 1;
 }
 
 /* {==== The short path */
 
 static inline int unary(lua_State *L, tide_op op, bool in_place) {
-  ltide_state *S = ltide_enter(L);
+  ltide_state *S = ltide_begin(L);
   if (lua_gettop(L) != 1 || specials[op].always) return general(L, S, op, 1, in_place);
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
   if (in_place) {
@@ -358,7 +358,7 @@ static inline bool read_operand(lua_State *L, ltide_state *S, int arg, tide_oper
 }
 
 static inline int binary(lua_State *L, tide_op op, bool in_place) {
-  ltide_state *S = ltide_enter(L);
+  ltide_state *S = ltide_begin(L);
   tide_operand in[2];
   if (lua_gettop(L) != 2 || specials[op].always || !read_operand(L, S, 1, &in[0]) || !read_operand(L, S, 2, &in[1]) ||
       !(in[0].tensor || in[1].tensor) || (in_place && !in[0].tensor))
@@ -377,7 +377,7 @@ static inline int binary(lua_State *L, tide_op op, bool in_place) {
 }
 
 static inline int ternary(lua_State *L, tide_op op, bool in_place) {
-  return general(L, ltide_enter(L), op, 3, in_place);
+  return general(L, ltide_begin(L), op, 3, in_place);
 }
 
 /* {==== One loop over the list */

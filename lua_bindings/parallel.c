@@ -374,7 +374,7 @@ static bool is_callable(lua_State *L, int arg) {
 /* Pushes the dimension as the script counts it. */
 static void push_dim(lua_State *L, int opts) {
   lua_pushinteger(L, 1);
-  if (!opts || lua_getfield(L, opts, "dim") == LUA_TNIL) {
+  if (!opts || ltide_rawfield(L, opts, "dim") == LUA_TNIL) {
     lua_settop(L, opts ? -2 : -1);
     return;
   }
@@ -494,7 +494,7 @@ static int lapply(lua_State *L) {
   ltide_devices devices = {0};
   if (lua_istable(L, 3)) {
     ltide_check_keys(L, 3, keys);
-    if (lua_getfield(L, 3, "devices") != LUA_TNIL) ltide_check_devices(L, 4, &devices);
+    if (ltide_rawfield(L, 3, "devices") != LUA_TNIL) ltide_check_devices(L, 4, &devices);
     if (devices.n && devices.n != n)
       return ltide_error(L, "ArgumentError", "apply: devices: got %d, expected %I, one for each input", devices.n, n);
   }
@@ -546,11 +546,11 @@ static int ldata_parallel(lua_State *L) {
   if (!lua_istable(L, 3)) return ltide_arg_error(L, 3, "opts", "{devices=, dim=, output_device=, replicate=}");
   ltide_check_keys(L, 3, keys);
   ltide_cut cut = {.S = S, .tree = INPUTS, .dim = DIM, .sent = SENT};
-  lua_getfield(L, 3, "devices");
+  ltide_rawfield(L, 3, "devices");
   ltide_check_devices(L, 4, &cut.devices);
-  lua_getfield(L, 3, "output_device");
+  ltide_rawfield(L, 3, "output_device");
   int output_device = check_output(L, 5, "output_device", cut.devices.id[0]);
-  bool is_module = lua_getfield(L, 3, "replicate") == LUA_TNIL && lua_istable(L, FN);
+  bool is_module = ltide_rawfield(L, 3, "replicate") == LUA_TNIL && lua_istable(L, FN);
   push_dim(L, 3);
   lua_replace(L, DIM);
   lua_replace(L, REPLICAS);

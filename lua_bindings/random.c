@@ -253,7 +253,7 @@ static const char *const generator_keys[] = {"generator", NULL};
 /* x:f_([a [, b]] [, {generator=}]): reads the defaults' replacements and fills x. */
 static int fill_random(lua_State *L, tide_random_kind kind, int count, const char *first, const char *second, double a,
                        double b) {
-  ltide_state *S = ltide_enter(L);
+  ltide_state *S = ltide_begin(L);
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
   ltide_args args = ltide_split(L, 1);
   ltide_check_count(L, args, 1 + count);
@@ -314,7 +314,7 @@ static int lrandom_(lua_State *L) {
 static const char *const new_keys[] = {LTIDE_OUT_KEYS, "generator", NULL};
 
 static int new_random(lua_State *L, tide_random_kind kind) {
-  ltide_state *S = ltide_enter(L);
+  ltide_state *S = ltide_begin(L);
   int64_t size[TIDE_MAX_DIMS];
   tide_options o = TIDE_OPTIONS;
   ltide_args args = ltide_split(L, 1);

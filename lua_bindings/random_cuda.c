@@ -213,7 +213,7 @@ static void save_state(lua_State *L, ltide_fork *saved, int device) {
 
 /* The devices of the option, or all GPUs that there are. */
 static void save_gpus(lua_State *L, ltide_fork *saved, int opts) {
-  if (!opts || lua_getfield(L, opts, "devices") == LUA_TNIL) {
+  if (!opts || ltide_rawfield(L, opts, "devices") == LUA_TNIL) {
     if (tide_is_available())
       for (int i = 0; i < tide_device_count(); i++) save_state(L, saved, i);
     return;

@@ -23,7 +23,7 @@ static void read_dims(lua_State *L, reduction *r, int arg) {
   if (r->a.n >= arg && !lua_isnil(L, arg))
     n = ltide_check_dims(L, arg, scalar_ndim, r->dims, "dim");
   else if (r->a.opts) {
-    if (lua_getfield(L, r->a.opts, "dim") != LUA_TNIL)
+    if (ltide_rawfield(L, r->a.opts, "dim") != LUA_TNIL)
       n = ltide_check_dims(L, lua_gettop(L), scalar_ndim, r->dims, "dim");
     lua_pop(L, 1);
   }
@@ -33,7 +33,7 @@ static void read_dims(lua_State *L, reduction *r, int arg) {
 
 /* Begins a call with at most `most` arguments; keys end with NULL. */
 static void begin(lua_State *L, reduction *r, int most, const char *const *keys) {
-  r->S = ltide_enter(L);
+  r->S = ltide_begin(L);
   r->x = ltide_check_tensor(L, r->S, 1, "x");
   r->a = ltide_split(L, 1);
   r->o = (tide_reduce_options)TIDE_REDUCE_OPTIONS;
@@ -45,7 +45,8 @@ static int finish(lua_State *L, reduction *r, tide_reduction op) {
   tide_tensor *out = ltide_opt_tensor(L, r->S, r->a.opts, "out");
   if (out) {
     ltide_try(L, tide_reduce(NULL, op, r->x, &r->o, out));
-    lua_getfield(L, r->a.opts, "out");
+    ltide_made(L, r->S);
+    ltide_rawfield(L, r->a.opts, "out");
     return 1;
   }
   ltide_tensor *u = ltide_new_tensor(L, r->S);
@@ -61,7 +62,7 @@ static int over_dims(lua_State *L, tide_reduction op, bool has_dtype) {
                                                                                                      "out", NULL};
   reduction r;
   if (lua_gettop(L) == 1) {
-    ltide_state *S = ltide_enter(L);
+    ltide_state *S = ltide_begin(L);
     tide_reduce_options o = TIDE_REDUCE_OPTIONS;
     tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
     ltide_tensor *u = ltide_new_tensor(L, S);

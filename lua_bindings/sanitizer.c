@@ -49,7 +49,7 @@ static tide_sanitizer_action check_action(lua_State *L, int arg) {
   if (lua_isnoneornil(L, arg)) return TIDE_SANITIZER_ERROR;
   if (!lua_istable(L, arg)) ltide_arg_error(L, arg, "options", "a table {action='error' or 'warn'} or nothing");
   ltide_check_keys(L, arg, keys);
-  if (lua_getfield(L, arg, "action") == LUA_TNIL) return TIDE_SANITIZER_ERROR;
+  if (ltide_rawfield(L, arg, "action") == LUA_TNIL) return TIDE_SANITIZER_ERROR;
   if (lua_type(L, -1) != LUA_TSTRING) ltide_arg_error(L, lua_gettop(L), "action", "'error' or 'warn'");
   const char *name = lua_tostring(L, -1);
   if (strcmp(name, "error") && strcmp(name, "warn"))

@@ -527,7 +527,7 @@ static bool check_map(lua_State *L, bool has_mmap) {
     ltide_arg_error(L, 2, "opts", has_mmap ? "a table {map_location=, mmap=}" : "a table {map_location=}");
   ltide_check_keys(L, 2, has_mmap ? keys : few);
   bool mapped = has_mmap && ltide_opt_boolean(L, 2, "mmap", false);
-  lua_getfield(L, 2, "map_location");
+  ltide_rawfield(L, 2, "map_location");
   lua_replace(L, 2);
   return mapped;
 }

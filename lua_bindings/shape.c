@@ -2,7 +2,7 @@
  * parts.
  *
  * A list of tensors is read into a userdata array, which the collector owns, so that any length is served and an error
- * loses nothing. Operands of the list stay alive in the script's table. */
+ * loses nothing. Operands of the list are held: a finaliser can change the script's table. */
 #include <string.h>
 
 #include "args.h"
@@ -23,6 +23,7 @@ static list check_list(lua_State *L, ltide_state *S, int arg, int least) {
   for (int i = 0; i < l.n; i++) {
     lua_rawgeti(L, arg, i + 1);
     l.items[i] = ltide_check_tensor(L, S, -1, "tensors");
+    ltide_hold_tensor(L, S, l.items[i]);
     lua_pop(L, 1);
   }
   return l;
@@ -40,7 +41,7 @@ typedef tide_status (*join_fn)(tide_tensor **, tide_tensor *const *, int, int, t
 
 static int join(lua_State *L, join_fn fn, int extra) {
   static const char *const keys[] = {"out", "dim", NULL};
-  ltide_state *S = ltide_enter(L);
+  ltide_state *S = ltide_begin(L);
   ltide_args a = ltide_split(L, 1);
   ltide_check_count(L, a, 2);
   ltide_check_keys(L, a.opts, keys);
@@ -48,12 +49,13 @@ static int join(lua_State *L, join_fn fn, int extra) {
   int ndim = tide_tensor_ndim(l.items[0]) + extra, dim = 0;
   if (a.n > 1)
     dim = ltide_check_dim(L, 2, ndim, "dim");
-  else if (a.opts && lua_getfield(L, a.opts, "dim") != LUA_TNIL)
+  else if (a.opts && ltide_rawfield(L, a.opts, "dim") != LUA_TNIL)
     dim = ltide_check_dim(L, -1, ndim, "dim");
   tide_tensor *out = ltide_opt_tensor(L, S, a.opts, "out");
   if (out) {
     ltide_try(L, fn(NULL, l.items, l.n, dim, out));
-    lua_getfield(L, a.opts, "out");
+    ltide_made(L, S);
+    ltide_rawfield(L, a.opts, "out");
     return 1;
   }
   return done(L, S, fn(&ltide_new_tensor(L, S)->t, l.items, l.n, dim, NULL));
@@ -75,6 +77,7 @@ static int lbroadcast_tensors(lua_State *L) {
     ltide_try(L, tide_expand(&u->t, l.items[i], size, ndim));
     lua_rawseti(L, -2, i + 1);
   }
+  ltide_made(L, S);
   return 1;
 }
 
@@ -83,7 +86,7 @@ static bool is_xy(lua_State *L, int opts) {
   static const char *const keys[] = {"indexing", NULL};
   ltide_check_keys(L, opts, keys);
   if (!opts) return false;
-  const char *text = lua_getfield(L, opts, "indexing") == LUA_TSTRING ? lua_tostring(L, -1) : NULL;
+  const char *text = ltide_rawfield(L, opts, "indexing") == LUA_TSTRING ? lua_tostring(L, -1) : NULL;
   bool xy = text && !strcmp(text, "xy");
   if (!xy && (!text || strcmp(text, "ij"))) ltide_arg_error(L, -1, "indexing", "'ij' or 'xy'");
   lua_pop(L, 1);
@@ -116,6 +119,7 @@ static int lmeshgrid(lua_State *L) {
     ltide_close_tensor(v);
     lua_pop(L, 1);
   }
+  ltide_made(L, S);
   return l.n;
 }
 
@@ -186,7 +190,7 @@ static int ltensor_repeat_interleave(lua_State *L) {
 
 static int ltensor_flip(lua_State *L) {
   ltide_named(L, 2, LTIDE_NAMES("dims"));
-  ltide_state *S = ltide_enter(L);
+  ltide_state *S = ltide_begin(L);
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
   ltide_args a = split(L, S, 2, 0);
   int dims[TIDE_MAX_DIMS], n = ltide_check_dim_list(L, 2, a.n, ltide_scalar_ndim(tide_tensor_ndim(x)), dims, "dims");

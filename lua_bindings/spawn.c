@@ -75,7 +75,7 @@ static bool push_on_path(lua_State *L) {
 /* Pushes the path of what is to be started: the option, this program where it is the runner, or one that is found. */
 static const char *push_exe(lua_State *L, int opts) {
   char path[PATH_MAX];
-  if (opts && lua_getfield(L, opts, "exe") != LUA_TNIL) {
+  if (opts && ltide_rawfield(L, opts, "exe") != LUA_TNIL) {
     if (lua_type(L, -1) != LUA_TSTRING) ltide_arg_error(L, lua_gettop(L), "exe", "the path of a program");
     if (!can_run(lua_tostring(L, -1)))
       ltide_error(L, "FileError", "spawn: exe: %s: %s, expected a program", lua_tostring(L, -1), strerror(errno));
@@ -204,7 +204,7 @@ static void push_task(lua_State *L, int opts, int n) {
   ltide_set_integer(L, "nprocs", n);
   lua_pushstring(L, tide_version());
   lua_setfield(L, task, "version");
-  if (!opts || lua_getfield(L, opts, "args") == LUA_TNIL) lua_newtable(L);
+  if (!opts || ltide_rawfield(L, opts, "args") == LUA_TNIL) lua_newtable(L);
   lua_Integer count = check_args(L);
   lua_setfield(L, task, "args");
   lua_settop(L, task);
@@ -413,7 +413,7 @@ static int lspawn(lua_State *L) {
   int opts = lua_istable(L, 2) ? 2 : 0;
   if (opts) ltide_check_keys(L, opts, keys);
   lua_Integer n = 1;
-  if (opts && lua_getfield(L, opts, "nprocs") != LUA_TNIL) n = ltide_check_integer(L, 3, "nprocs");
+  if (opts && ltide_rawfield(L, opts, "nprocs") != LUA_TNIL) n = ltide_check_integer(L, 3, "nprocs");
   if (n < 1 || n > MOST_PROCESSES)
     return ltide_error(L, "ValueError", "spawn: nprocs: got %I, expected 1 to %d", n, MOST_PROCESSES);
   if (!is_function && access(lua_tostring(L, 1), R_OK))

@@ -377,6 +377,7 @@ static int state_gc(lua_State *L) {
   S->record = NULL;
   free_records(L);
   ltide_strays_free(S);
+  ltide_held_close(S);
   tide_reclaim_remove(reclaim, S);
   if (atomic_load(&S->asked)) tide_reclaim_answer(); /* all is collected */
   tide_current_bind(NULL);

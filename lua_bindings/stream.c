@@ -46,8 +46,8 @@ static int lstream_new(lua_State *L) {
   if (!lua_isnoneornil(L, beyond)) return ltide_arg_error(L, beyond, "opts", "a table {priority = n} as the last");
   if (opts) {
     ltide_check_keys(L, opts, keys);
-    if (lua_getfield(L, opts, "priority") != LUA_TNIL) priority = ltide_check_integer(L, -1, "priority");
-    if (lua_getfield(L, opts, "device") != LUA_TNIL && opts == 3)
+    if (ltide_rawfield(L, opts, "priority") != LUA_TNIL) priority = ltide_check_integer(L, -1, "priority");
+    if (ltide_rawfield(L, opts, "device") != LUA_TNIL && opts == 3)
       return ltide_error(L, "ArgumentError", "Stream: device: got two, expected it as an argument or as an option");
     device = ltide_check_device(L, -1, "device", LTIDE_NIL_OK | LTIDE_NEGATIVE_OK);
   }

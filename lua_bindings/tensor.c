@@ -60,19 +60,26 @@ static tide_tensor *close_handle(ltide_tensor *u) {
 
 void ltide_close_tensor(ltide_tensor *u) { tide_tensor_release(close_handle(u)); }
 
-/* Upvalue: the metatable, since at the end of a state nothing may be entered. */
+/* Upvalues: the metatable and the state, since at the end of a state nothing may be entered. */
 static int ltensor_gc(lua_State *L) {
   ltide_tensor *u = ltide_test_meta(L, 1, lua_topointer(L, lua_upvalueindex(1)));
+  ltide_state *S = lua_touserdata(L, lua_upvalueindex(2));
   tide_tensor *t = u ? close_handle(u) : NULL;
+  if (!t && u && S->held_count) t = ltide_dig_up(S, u);
   if (t) tide_tensor_release_deferred(t);
   return 0;
 }
 
 static int ltensor_free(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
+  ltide_state *S = ltide_begin(L);
   ltide_tensor *u = ltide_test_handle(L, S, 1);
   if (!u) return ltide_arg_error(L, 1, "x", "a tensor");
   ltide_no_options(L, 1);
+  if (u->t && ltide_is_interrupting(L, S)) {
+    if (ltide_bury(S, u) && u->arena) ltide_arena_remove(u);
+    lua_pushboolean(L, false);
+    return 1;
+  }
   tide_tensor *t = close_handle(u);
   bool is_gone = false;
   if (t) {
@@ -140,7 +147,7 @@ static int ltensor_newindex(lua_State *L) {
 
 /* The tensor of a method of at most so many arguments. */
 static tide_tensor *self_of(lua_State *L, int most) {
-  ltide_state *S = ltide_enter(L);
+  ltide_state *S = ltide_begin(L);
   ltide_no_options(L, most);
   return ltide_check_tensor(L, S, 1, "x");
 }
@@ -296,7 +303,8 @@ static void make_metatable(lua_State *L, ltide_state *S) {
   luaL_setfuncs(L, meta, 0);
   S->tensor_meta = lua_topointer(L, -1);
   lua_pushvalue(L, -1);
-  lua_pushcclosure(L, ltensor_gc, 1);
+  lua_pushlightuserdata(L, S);
+  lua_pushcclosure(L, ltensor_gc, 2);
   lua_setfield(L, -2, "__gc");
   ltide_push_methods(L);
   lua_createtable(L, 0, 8);
@@ -335,7 +343,8 @@ static const ltide_reg methods[] = {
     {"free", ltensor_free,
      "x:free() -> boolean\nReleases this handle at once; the bytes go with the last view. Tells whether they went. May "
      "be "
-     "called again. `local x <close> = ...` does the same."},
+     "called again. In a finaliser they go when the next call begins, as it may have interrupted one. `local x <close> "
+     "= ...` does the same."},
     {"record_stream", ltensor_record_stream,
      "x:record_stream(stream) -> x\nTells the allocator that foreign code uses x on the stream, so that the memory is "
      "not used again too early."},

@@ -16,7 +16,7 @@ typedef struct call {
 static call begin_named(lua_State *L, int most, const char *const *names) {
   ltide_named(L, 2, names);
   static const char *const none[] = {NULL};
-  call c = {.S = ltide_enter(L)};
+  call c = {.S = ltide_begin(L)};
   c.x = ltide_check_tensor(L, c.S, 1, "x");
   c.ndim = tide_tensor_ndim(c.x);
   c.a = ltide_split(L, 2);
@@ -40,7 +40,7 @@ static int done(lua_State *L, call *c, tide_status status) {
 
 /* x:view(32, 32) comes through here: integers alone need no split. */
 static int ltensor_view(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
+  ltide_state *S = ltide_begin(L);
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
   int64_t size[TIDE_MAX_DIMS];
   tide_dtype dtype;
@@ -349,7 +349,8 @@ static int ltensor_resize_(lua_State *L) {
   call c = begin(L, 0);
   int64_t size[TIDE_MAX_DIMS];
   int ndim = ltide_check_sizes(L, 2, c.a.n, size, "sizes", 0);
-  ltide_try(L, tide_resize(c.x, size, ndim));
+  ltide_unshare(L, c.S, lua_touserdata(L, 1));
+  ltide_try(L, tide_resize(ltide_check_tensor(L, c.S, 1, "x"), size, ndim));
   ltide_made(L, c.S);
   lua_settop(L, 1);
   return 1;
@@ -357,7 +358,9 @@ static int ltensor_resize_(lua_State *L) {
 
 static int ltensor_set_(lua_State *L) {
   call c = begin(L, 2);
-  ltide_try(L, tide_set(c.x, ltide_check_tensor(L, c.S, 2, "source")));
+  tide_tensor *source = ltide_check_tensor(L, c.S, 2, "source");
+  ltide_unshare(L, c.S, lua_touserdata(L, 1));
+  ltide_try(L, tide_set(ltide_check_tensor(L, c.S, 1, "x"), source));
   lua_settop(L, 1);
   return 1;
 }

@@ -1,0 +1,192 @@
+-- Finalisers that free, replace or reshape what a call works on, at every moment at which a collection can run one.
+local D = require "spec.support.device"
+local calls = require "spec.support.calls"
+local tide = require "tide"
+
+local device = D.cuda and "cuda" or "cpu"
+
+-- Every allocation of Lua's collects all there is and runs the finalisers, and each finaliser arms the next one.
+local armed
+
+local function arm(act)
+  armed = act
+  local function again()
+    setmetatable({}, { __gc = function()
+      if not armed then return end
+      pcall(armed)
+      again()
+    end })
+  end
+  again()
+end
+
+local function collecting(act, f, ...)
+  local pause, multiplier = collectgarbage("setpause", 0), collectgarbage("setstepmul", 1000)
+  arm(act)
+  local results = table.pack(pcall(f, ...))
+  armed = nil
+  collectgarbage("setpause", pause)
+  collectgarbage("setstepmul", multiplier)
+  collectgarbage()
+  return table.unpack(results, 1, results.n)
+end
+
+-- All tensors among the arguments, at any depth.
+local function tensors_of(v, found)
+  found = found or {}
+  if tide.is_tensor(v) then found[#found + 1] = v
+  elseif type(v) == "table" then
+    for _, w in pairs(v) do tensors_of(w, found) end
+  end
+  return found
+end
+
+local function text(v)
+  if tide.is_tensor(v) then return tostring(v) end
+  if type(v) ~= "table" or getmetatable(v) then return type(v) == "number" and tostring(v) or type(v) end
+  local parts = {}
+  for k, w in pairs(v) do parts[#parts + 1] = tostring(k) .. "=" .. text(w) end
+  table.sort(parts)
+  return table.concat(parts, ",")
+end
+
+-- What is not the same twice, or is about the process.
+local varies = {}
+for name in ([[storage data_ptr record_stream free iter set_ resize_ serialize help Timer empty empty_like new_empty
+  empty_strided new_empty_strided keep set_rng_state get_rng_state manual_seed initial_seed is_storage
+  is_dtype set_default_dtype set_float32_matmul_precision]]):gmatch "%S+" do
+  varies[name] = true
+end
+
+describe("a finaliser in the middle of a call", function()
+  local all
+
+  setup(function()
+    local print0 = print
+    print = function() end -- luacheck: ignore
+    all = calls.all(device)
+    print = print0 -- luacheck: ignore
+  end)
+
+  -- `harm` gets a tensor that the call may be using.
+  local function walk(harm, containers)
+    local same, refused = 0, 0
+    local print0 = print
+    for _, call in ipairs(all) do
+      local name = call.name:match "[%w_]+$"
+      print = function() end -- luacheck: ignore
+      local wanted = table.pack(call.fn(table.unpack(call.make())))
+      local words = {}
+      for i = 1, wanted.n do words[i] = text(wanted[i]) end
+      local args = call.make()
+      local victims, kept = tensors_of(args), {}
+      local function act()
+        for _, x in ipairs(victims) do pcall(harm, x) end
+        if containers then
+          for _, a in ipairs(args) do
+            if type(a) == "table" then for k in pairs(a) do a[k] = nil end end
+          end
+          victims = {}
+        end
+        kept[#kept % 8 + 1] = tide.full({ 2, 3 }, -77, { device = device }) -- which would get the freed memory
+      end
+      local plain = { table.unpack(args) }
+      if containers then args = plain end
+      local results = table.pack(collecting(act, call.fn, table.unpack(plain)))
+      print = print0 -- luacheck: ignore
+      -- Either the values were all there when the call read them, and then the result is right, or it was refused.
+      if not results[1] then
+        refused = refused + 1
+      else
+        same = same + 1
+        for i = 1, wanted.n do
+          if not varies[name] and words[i] ~= text(results[i + 1]) and not (tide.is_tensor(results[i + 1]) and
+            rawequal(results[i + 1], plain[1])) then
+            error(call.name .. ": " .. text(results[i + 1]) .. " for " .. words[i])
+          end
+        end
+      end
+    end
+    return same, refused
+  end
+
+  it("that frees every operand changes no result", function()
+    local same = walk(function(x) x:free() end)
+    assert.is_true(same > 100, same)
+  end)
+
+  it("that gives every operand another shape changes no result", function()
+    walk(function(x) if x.ndim ~= 1 then x:resize_(50) else x:resize_(1) end end)
+  end)
+
+  it("that makes every operand another tensor changes no result", function()
+    walk(function(x) x:set_(tide.zeros(40, { dtype = x.dtype, device = device })) end)
+  end)
+
+  it("that empties the tables of a call changes no result", function()
+    walk(function() end, true)
+  end)
+
+  it("frees nothing that the call holds, and all of it afterwards", function()
+    local x = tide.ones(64, { device = device })
+    local freed
+    local o = setmetatable({ x = x }, { __gc = function(o) freed = o.x:free() end })
+    o = nil -- luacheck: ignore
+    collectgarbage()
+    collectgarbage()
+    assert.is_false(freed)
+    assert.is_false((pcall(tide.neg, x)))
+    if D.cuda then
+      local before = tide.cuda.memory_allocated()
+      local y = tide.ones(1 << 18, { device = device })
+      setmetatable({ y = y }, { __gc = function(w) w.y:free() end })
+      collectgarbage()
+      collectgarbage()
+      assert.are.equal(before, tide.cuda.memory_allocated())
+      y = nil -- luacheck: ignore
+    end
+  end)
+
+  it("gets a wrapper's memory back to an allocation that does not fit", function()
+    if not D.cuda or not D.simulated then return end
+    local total = tide.cuda.get_device_properties(0).total_memory
+    local n = total // 4 // 5 * 2
+    for _ = 1, 6 do
+      local o = setmetatable({ x = tide.empty(n, { device = "cuda:0" }) }, { __gc = function(o) o.x:free() end })
+      o = nil -- luacheck: ignore
+    end
+    collectgarbage()
+  end)
+
+  it("cannot free through the end of the block around it", function()
+    local scope = tide.scope()
+    local x = tide.arange(1000, { dtype = tide.float32, device = device })
+    local wanted = 2 * 999 + 1
+    local ok, y = collecting(function() scope:close() end, function() return x * 2 + 1 end)
+    assert.is_true(ok)
+    assert.are.equal(wanted, y[1000]:item())
+    scope:close()
+  end)
+
+  it("and a metamethod of options run no code of the script's between reading and use", function()
+    local x = tide.ones(1000, { device = device })
+    local function nasty() return setmetatable({}, { __index = function(_, k)
+      x:free()
+      return k == "rounding_mode" and "floor" or nil
+    end }) end
+    assert.are.equal(0.5, tide.div(x, 2, nasty())[1]:item())
+    assert.are.equal(1000, x:sum(1, nasty()):item())
+    assert.are.equal(1000, x:numel())
+  end)
+
+  it("does not reset the device", function()
+    if not D.cuda then return end
+    local kind
+    setmetatable({}, { __gc = function()
+      local ok, e = pcall(tide.cuda.device_reset)
+      kind = ok or e.kind
+    end })
+    collectgarbage()
+    assert.are.equal("StateError", kind)
+  end)
+end)
