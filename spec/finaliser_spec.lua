@@ -6,7 +6,7 @@ local tide = require "tide"
 local device = D.cuda and "cuda" or "cpu"
 
 -- Every allocation of Lua's collects all there is and runs the finalisers, and each finaliser arms the next one.
-local armed
+local armed, runs = nil, 0
 
 local function arm(act)
   armed = act
@@ -21,12 +21,21 @@ local function arm(act)
 end
 
 local function collecting(act, f, ...)
+  local mode = collectgarbage("incremental")
   local pause, multiplier = collectgarbage("setpause", 0), collectgarbage("setstepmul", 1000)
-  arm(act)
+  local count, ready = 0, false
+  arm(function()
+    if not ready then return end
+    count = count + 1
+    act()
+  end)
+  collectgarbage() -- from here on the next cycle begins at once
+  ready = true
   local results = table.pack(pcall(f, ...))
-  armed = nil
+  armed, runs = nil, runs + count
   collectgarbage("setpause", pause)
   collectgarbage("setstepmul", multiplier)
+  collectgarbage(mode)
   collectgarbage()
   return table.unpack(results, 1, results.n)
 end
@@ -69,7 +78,8 @@ describe("a finaliser in the middle of a call", function()
   end)
 
   -- `harm` gets a tensor that the call may be using.
-  local function walk(harm, containers)
+  -- An operand that changes before the call has read it gives another result, which is right too: `may_differ`.
+  local function walk(harm, containers, may_differ)
     local same, refused = 0, 0
     local print0 = print
     for _, call in ipairs(all) do
@@ -100,7 +110,7 @@ describe("a finaliser in the middle of a call", function()
       else
         same = same + 1
         for i = 1, wanted.n do
-          if not varies[name] and words[i] ~= text(results[i + 1]) and not (tide.is_tensor(results[i + 1]) and
+          if not may_differ and not varies[name] and words[i] ~= text(results[i + 1]) and not (tide.is_tensor(results[i + 1]) and
             rawequal(results[i + 1], plain[1])) then
             error(call.name .. ": " .. text(results[i + 1]) .. " for " .. words[i])
           end
@@ -112,15 +122,15 @@ describe("a finaliser in the middle of a call", function()
 
   it("that frees every operand changes no result", function()
     local same = walk(function(x) x:free() end)
-    assert.is_true(same > 100, same)
+    assert.is_true(same > 100 and runs > 300, same .. " " .. runs)
   end)
 
-  it("that gives every operand another shape changes no result", function()
-    walk(function(x) if x.ndim ~= 1 then x:resize_(50) else x:resize_(1) end end)
+  it("that gives every operand another shape leads to no bad access", function()
+    walk(function(x) if x.ndim ~= 1 then x:resize_(50) else x:resize_(1) end end, false, true)
   end)
 
-  it("that makes every operand another tensor changes no result", function()
-    walk(function(x) x:set_(tide.zeros(40, { dtype = x.dtype, device = device })) end)
+  it("that makes every operand another tensor leads to no bad access", function()
+    walk(function(x) x:set_(tide.zeros(40, { dtype = x.dtype, device = device })) end, false, true)
   end)
 
   it("that empties the tables of a call changes no result", function()
