@@ -272,7 +272,6 @@ end
 
 -- What a call may raise: one of tide's errors, or what the functions above raise.
 local function is_fair(e)
-  if tide.is_error and tide.is_error(e) then return true end
   local ok, kind, message = pcall(function() return e.kind, e.message end)
   if ok and type(kind) == "string" and type(message) == "string" then
     return not message:find("%(null%)") and not message:find("^bad argument"), message
