@@ -34,7 +34,8 @@ static int make(lua_State *L, ltide_state *S, const int64_t *size, int ndim, fil
     o->dtype = value.kind == 'B' ? TIDE_BOOL : value.kind == 'I' ? TIDE_INT64 : tide_get_default_dtype();
   if (f != FILL_VALUE) value = tide_int(f == FILL_ONES);
   if (o->dtype == TIDE_DTYPE_NONE) o->dtype = tide_get_default_dtype();
-  if (opts || f == FILL_NONE) {
+  bool given = opts && ltide_rawfield(L, opts, "out") != LUA_TNIL;
+  if (given || f == FILL_NONE) {
     tide_tensor *x = ltide_push_target(L, S, opts, size, ndim, o);
     if (f != FILL_NONE) ltide_try(L, tide_fill(x, value));
   } else

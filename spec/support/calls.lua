@@ -108,7 +108,7 @@ function M.all(device)
     if call then calls[#calls + 1] = call else missing[#missing + 1] = "x:" .. name end
   end
   for _, name in ipairs(sorted(tide)) do
-    local call = tide[name] ~= tide.Tensor[name] and find("tide." .. name, tide[name], false, device)
+    local call = tide[name] ~= rawget(tide.Tensor, name) and find("tide." .. name, tide[name], false, device)
     if call then calls[#calls + 1] = call
     elseif call == nil then missing[#missing + 1] = "tide." .. name end
   end
