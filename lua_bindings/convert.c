@@ -20,6 +20,12 @@ typedef struct builder {
   char *next; /* where the next value goes */
 } builder;
 
+/* A finaliser can change the table between the two walks, and a tensor in it. */
+static void refuse_change(builder *b) {
+  ltide_error(b->L, "StateError", "%s: data: it was changed while it was read, expected it to stay as it is",
+              ltide_function_name(b->L));
+}
+
 /* {==== First walk: shape and dtype */
 
 /* Pushes "data[1][2]". */
@@ -161,12 +167,15 @@ static void write_value(builder *b, int depth) {
   b->next += b->item;
 }
 
-static void write_tensor(builder *b, const tide_tensor *x) {
+static void write_tensor(builder *b, const tide_tensor *x, int depth) {
   tide_options o = {b->dtype, TIDE_CPU, false};
   ltide_tensor *u = ltide_new_tensor(b->L, b->S);
   ltide_try(b->L, tide_to(&u->t, x, &o, false, false));
+  int n = tide_tensor_ndim(u->t);
+  if (n != b->ndim - depth || memcmp(tide_tensor_size(u->t), b->size + depth, (size_t)n * sizeof *b->size) != 0)
+    refuse_change(b);
   ltide_try(b->L, tide_read(b->next, u->t));
-  b->next += (size_t)tide_tensor_numel(x) * b->item;
+  b->next += (size_t)tide_tensor_numel(u->t) * b->item;
   ltide_close_tensor(u);
   lua_pop(b->L, 1);
 }
@@ -176,6 +185,7 @@ static void write(builder *b, int depth) {
   lua_State *L = b->L;
   if (lua_istable(L, -1)) {
     ltide_plain_shape(L, -1);
+    if (depth >= b->ndim || (int64_t)lua_rawlen(L, -1) != b->size[depth]) refuse_change(b);
     for (int64_t i = 1; i <= b->size[depth]; i++) {
       b->place[depth] = i;
       lua_rawgeti(L, -1, i);
@@ -186,9 +196,11 @@ static void write(builder *b, int depth) {
   }
   tide_tensor *x = lua_isuserdata(L, -1) ? ltide_test_tensor(L, b->S, lua_gettop(L)) : NULL;
   if (x)
-    write_tensor(b, x);
-  else
+    write_tensor(b, x, depth);
+  else {
+    if (depth != b->ndim || !(lua_type(L, -1) == LUA_TNUMBER || lua_isboolean(L, -1))) refuse_change(b);
     write_value(b, depth);
+  }
 }
 
 static tide_dtype staging_dtype(tide_dtype dtype) {

@@ -269,11 +269,10 @@ static int ldevice_of(lua_State *L) {
   tide_tensor *t = ltide_test_tensor(L, S, 1);
   int device = t ? tide_tensor_device(t) : TIDE_CPU;
   if (!t) {
-    if (luaL_getmetafield(L, 1, "__name") == LUA_TNIL || strcmp(lua_tostring(L, -1), "tide.Storage"))
-      return ltide_arg_error(L, 1, "obj", "a tensor or a storage");
+    if (!ltide_test_object(L, 1, "tide.Storage")) return ltide_arg_error(L, 1, "obj", "a tensor or a storage");
     lua_getfield(L, 1, "device");
     device = ltide_check_device(L, -1, "obj", LTIDE_CPU_OK);
-    lua_pop(L, 2);
+    lua_pop(L, 1);
   }
   return enter_device(L, "cuda.device_of", device);
 }

@@ -66,21 +66,23 @@ void ltide_file_finish(lua_State *L, ltide_file *f) {
 }
 
 static int mapping_close(lua_State *L) {
-  tide_mapping **m = luaL_checkudata(L, 1, MAPPING_META);
-  tide_mapping_release(*m);
-  *m = NULL;
+  tide_mapping_release(ltide_take_pointer(L, MAPPING_META));
   return 0;
 }
 
 tide_mapping *ltide_push_mapping(lua_State *L, FILE *file, const char *name) {
-  tide_mapping **m = lua_newuserdatauv(L, sizeof *m, 0);
+  tide_mapping **m = ltide_new_object(L, sizeof *m, 0);
   *m = NULL;
-  if (luaL_newmetatable(L, MAPPING_META)) {
+  if (ltide_newmetatable(L, MAPPING_META)) {
     static const luaL_Reg meta[] = {{"__gc", mapping_close}, {"__close", mapping_close}, {0}};
     luaL_setfuncs(L, meta, 0);
   }
-  lua_setmetatable(L, -2);
+  lua_pop(L, 1);
+  ltide_setmetatable(L, MAPPING_META);
   lua_toclose(L, -1);
+  const luaL_Stream *open = luaL_testudata(L, 1, LUA_FILEHANDLE);
+  if (open && open->f == file && !open->closef) /* by a finaliser, just now */
+    ltide_error(L, "StateError", "%s: got a closed file, expected an open one", ltide_function_name(L));
   if (tide_mapping_new(m, file) != TIDE_OK)
     ltide_error(L, "FileError", "%s: %s: %s", ltide_function_name(L), name, tide_error_get()->message);
   return *m;

@@ -198,6 +198,7 @@ static int start(lua_State *L, job *j, int i) {
   lua_rawseti(L, THREADS, i + 1);
   int arguments = push_call(L, j, i);
   lua_pushvalue(L, -1 - arguments);
+  if (!lua_checkstack(co, 1)) ltide_error(L, "OutOfMemoryError", "parallel: no room on the stack of a replica");
   lua_xmove(L, co, 1);
   lua_remove(L, -1 - arguments);
   tide_current *before = tide_current_bind(replica->current);
@@ -214,7 +215,7 @@ static int start(lua_State *L, job *j, int i) {
 static int resume_plain(lua_State *L) {
   lua_State *co = lua_tothread(L, 1);
   int n = lua_gettop(L) - 1;
-  if (!lua_checkstack(co, n)) return luaL_error(L, "parallel: too many arguments"); /* raised by the one that runs */
+  if (!lua_checkstack(co, n)) ltide_error(L, "OutOfMemoryError", "parallel: no room for %d arguments of a replica", n);
   lua_xmove(L, co, n);
   int status = lua_resume(co, L, n, &n);
   bool ok = status == LUA_OK || status == LUA_YIELD;

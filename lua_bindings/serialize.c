@@ -27,6 +27,7 @@ typedef struct writer {
   lua_State *L;
   ltide_state *S;
   FILE *file;                  /* NULL: the value is only looked at */
+  const luaL_Stream *stream;   /* the script's file, if it is one */
   int error;                   /* errno of the first write that failed; nothing is written after it */
   int seen, storages, handles; /* stack indexes: numbers of tables and tensors, of storages; or 0 */
   lua_Integer objects, storage_count;
@@ -39,7 +40,20 @@ typedef struct place {
   int depth;
 } place;
 
+/* The file at 1 that a script has opened, if that is `file`. */
+static const luaL_Stream *stream_of(lua_State *L, const FILE *file) {
+  const luaL_Stream *open = luaL_testudata(L, 1, LUA_FILEHANDLE);
+  return open && lua_rawlen(L, 1) == sizeof *open && open->f == file ? open : NULL;
+}
+
+/* map_location, a __tostring or a finaliser may close the file of the script in the middle. */
+static void check_open(lua_State *L, const luaL_Stream *stream) {
+  if (stream && !stream->closef)
+    ltide_error(L, "StateError", "%s: the file was closed meanwhile, expected it to stay open", ltide_function_name(L));
+}
+
 static void put(writer *w, const void *bytes, size_t n) {
+  check_open(w->L, w->stream);
   if (w->file && !w->error && fwrite(bytes, 1, n, w->file) != n) w->error = errno;
 }
 static void put_tag(writer *w, char tag) { put(w, &tag, 1); }
@@ -84,6 +98,7 @@ static void wait_for(lua_State *L, int device) {
 /* The number of bytes that follow; -1 - n says that as many zeros as stand behind it come before them. */
 static void put_length(writer *w, int64_t n) {
   static const char zeros[ALIGN];
+  check_open(w->L, w->stream);
   off_t at = w->file && n >= LARGE ? ftello(w->file) : -1;
   put_int(w, at < 0 ? n : -1 - n);
   if (at < 0) return;
@@ -228,11 +243,18 @@ int ltide_write_value(lua_State *L, ltide_state *S, FILE *file, int index, int h
   place root = {NULL, 0, 0};
   lua_newtable(L);
   lua_newtable(L);
-  writer w = {.L = L, .S = S, .file = file, .seen = top + 1, .storages = top + 2, .handles = handles};
+  writer w = {.L = L,
+              .S = S,
+              .file = file,
+              .stream = stream_of(L, file),
+              .seen = top + 1,
+              .storages = top + 2,
+              .handles = handles};
   put(&w, magic, sizeof magic);
   put(&w, &byte_order, sizeof byte_order);
   put_value(&w, index, &root);
   lua_settop(L, top);
+  check_open(L, w.stream);
   if (file && !w.error && fflush(file)) w.error = errno;
   return w.error;
 }
@@ -249,6 +271,7 @@ typedef struct reader {
   int64_t end;           /* of the file, or -1 where it cannot be told */
   tide_mapping *mapping; /* of the file, or NULL */
   bool shared;
+  const luaL_Stream *stream; /* as of a writer */
 } reader;
 
 static int broken(const reader *r, const char *how) {
@@ -257,6 +280,7 @@ static int broken(const reader *r, const char *how) {
 }
 
 static void get(const reader *r, void *bytes, size_t n) {
+  check_open(r->L, r->stream);
   if (fread(bytes, 1, n, r->file) == n) return;
   if (ferror(r->file)) ltide_file_error(r->L, "read", r->name);
   broken(r, "they end too early");
@@ -270,6 +294,7 @@ static int64_t get_int(const reader *r) {
 
 /* A number of bytes that follow. */
 static size_t check_length(const reader *r, int64_t n) {
+  check_open(r->L, r->stream);
   if (n < 0 || (r->end >= 0 && n > r->end - (int64_t)ftello(r->file))) broken(r, "a length is wrong");
   return (size_t)n;
 }
@@ -291,9 +316,11 @@ static size_t get_padded_length(const reader *r) {
 
 /* The bytes that follow, where they are in the mapped file; false where they must be read. */
 static bool map_bytes(tide_tensor **out, const reader *r, int64_t n) {
+  check_open(r->L, r->stream);
   int64_t at = r->mapping && n >= LARGE ? (int64_t)ftello(r->file) : -1;
   if (at < 0 || at % ALIGN || n > tide_mapping_size(r->mapping) - at) return false;
   ltide_try(r->L, tide_mapping_tensor(out, r->mapping, at, n));
+  check_open(r->L, r->stream);
   if (fseeko(r->file, (off_t)n, SEEK_CUR)) ltide_file_error(r->L, "read", r->name);
   return true;
 }
@@ -486,7 +513,9 @@ static void read_value(lua_State *L, ltide_state *S, FILE *file, const char *nam
   uint32_t order;
   lua_newtable(L);
   lua_newtable(L);
-  reader r = {L, S, file, name, top + 1, top + 2, map, .shared = shared, .mapping = mapping};
+  reader r = {
+      L, S, file, name, top + 1, top + 2, map, .shared = shared, .mapping = mapping, .stream = stream_of(L, file)};
+  check_open(L, r.stream);
   r.end = find_end(file);
   get(&r, head, sizeof head);
   if (memcmp(head, magic, sizeof head)) broken(&r, "the head is not tide's");

@@ -6,10 +6,20 @@
 
 /* {==== cmdline: options of a script. A parser is a table {title, n descriptions}; parse gives a table of values. */
 
-static void check_parser(lua_State *L) {
-  if (!lua_istable(L, 1) || lua_getfield(L, 1, "title") != LUA_TSTRING)
+/* A parser is a script's table: its fields are looked at one by one, and without metamethods. */
+static lua_Integer check_parser(lua_State *L) {
+  if (!lua_istable(L, 1) || ltide_rawfield(L, 1, "title") != LUA_TSTRING)
     ltide_arg_error(L, 1, "parser", "what tide.cmdline gives");
   lua_pop(L, 1);
+  lua_Integer n = (lua_Integer)lua_rawlen(L, 1);
+  for (lua_Integer k = 1; k <= n; k++) {
+    bool is_option = lua_rawgeti(L, 1, k) == LUA_TTABLE && ltide_rawfield(L, -1, "name") == LUA_TSTRING &&
+                     ltide_rawfield(L, -2, "help") == LUA_TSTRING;
+    if (!is_option)
+      ltide_error(L, "ArgumentError", "cmdline: parser[%I]: got what is no option, expected it from flag or option", k);
+    lua_pop(L, 3);
+  }
+  return n;
 }
 
 /* parser:flag(name, help) and parser:option(name, default, help) add a description and return the parser. */
@@ -29,7 +39,7 @@ static int add_option(lua_State *L, bool is_flag) {
   lua_pushboolean(L, is_flag), lua_setfield(L, -2, "flag");
   if (!is_flag) lua_pushvalue(L, 3), lua_setfield(L, -2, "default");
   lua_pushstring(L, lua_isnil(L, help) ? "" : lua_tostring(L, help)), lua_setfield(L, -2, "help");
-  lua_seti(L, 1, luaL_len(L, 1) + 1);
+  lua_rawseti(L, 1, (lua_Integer)lua_rawlen(L, 1) + 1);
   lua_settop(L, 1);
   return 1;
 }
@@ -40,12 +50,13 @@ static int lcmdline_option(lua_State *L) { return add_option(L, false); }
 static void push_option_line(lua_State *L, lua_Integer k) {
   char left[96], line[512];
   int top = lua_gettop(L);
-  lua_geti(L, 1, k);
-  lua_getfield(L, top + 1, "name"), lua_getfield(L, top + 1, "help"), lua_getfield(L, top + 1, "flag");
-  bool has_default = lua_getfield(L, top + 1, "default") != LUA_TNIL;
+  lua_rawgeti(L, 1, k);
+  ltide_rawfield(L, top + 1, "name"), ltide_rawfield(L, top + 1, "help"), ltide_rawfield(L, top + 1, "flag");
+  bool has_default = ltide_rawfield(L, top + 1, "default") != LUA_TNIL;
   const char *value = has_default ? luaL_tolstring(L, -1, NULL) : "";
-  snprintf(left, sizeof left, "--%s%s", lua_tostring(L, top + 2), lua_toboolean(L, top + 4) ? "" : " VALUE");
-  snprintf(line, sizeof line, "  %-22s %s%s%s%s\n", left, lua_tostring(L, top + 3), *value ? " (default " : "", value,
+  const char *name = lua_tostring(L, top + 2), *help = lua_tostring(L, top + 3);
+  snprintf(left, sizeof left, "--%s%s", name ? name : "", lua_toboolean(L, top + 4) ? "" : " VALUE");
+  snprintf(line, sizeof line, "  %-22s %s%s%s%s\n", left, help ? help : "", *value ? " (default " : "", value,
            *value ? ")" : "");
   lua_settop(L, top);
   lua_pushstring(L, line);
@@ -55,9 +66,9 @@ static int lcmdline_help(lua_State *L) {
   ltide_no_options(L, 1);
   check_parser(L);
   lua_settop(L, 1);
-  lua_getfield(L, 1, "title");
+  ltide_rawfield(L, 1, "title");
   lua_pushliteral(L, "\n");
-  lua_Integer n = luaL_len(L, 1);
+  lua_Integer n = (lua_Integer)lua_rawlen(L, 1);
   luaL_checkstack(L, (int)n + 8, "cmdline: too many options");
   for (lua_Integer k = 1; k <= n; k++) push_option_line(L, k);
   lua_pushliteral(L, "  --help                 this text\n");
@@ -85,13 +96,12 @@ static void push_number(lua_State *L, const char *name) {
  */
 static int take_option(lua_State *L, const char *text, lua_Integer i) {
   size_t length = strcspn(text + 2, "=");
-  lua_settop(L, 3); /* The text lives on in the table of arguments. */
-  for (lua_Integer k = 1, n = luaL_len(L, 1); k <= n; k++, lua_settop(L, 3)) {
-    lua_geti(L, 1, k);
-    lua_getfield(L, -1, "name");
+  for (lua_Integer k = 1, n = (lua_Integer)lua_rawlen(L, 1); k <= n; k++, lua_settop(L, 4)) {
+    lua_rawgeti(L, 1, k);
+    ltide_rawfield(L, -1, "name");
     const char *name = lua_tostring(L, -1);
-    if (strlen(name) != length || strncmp(name, text + 2, length)) continue;
-    lua_getfield(L, -2, "flag");
+    if (!name || strlen(name) != length || strncmp(name, text + 2, length)) continue;
+    ltide_rawfield(L, -2, "flag");
     bool is_flag = lua_toboolean(L, -1), has_value = text[2 + length] == '=';
     if (is_flag && has_value) return ltide_error(L, "ValueError", "cmdline: --%s takes no value", name);
     luaL_gsub(L, name, "-", "_");
@@ -99,9 +109,9 @@ static int take_option(lua_State *L, const char *text, lua_Integer i) {
       lua_pushboolean(L, 1);
     else if (has_value)
       lua_pushstring(L, text + 2 + length + 1);
-    else if (lua_geti(L, 2, i + 1) == LUA_TNIL)
+    else if (lua_rawgeti(L, 2, i + 1) == LUA_TNIL)
       return ltide_error(L, "ValueError", "cmdline: --%s expects a value", name);
-    if (lua_getfield(L, 4, "default") == LUA_TNUMBER)
+    if (ltide_rawfield(L, 5, "default") == LUA_TNUMBER)
       push_number(L, name);
     else
       lua_pop(L, 1);
@@ -113,15 +123,16 @@ static int take_option(lua_State *L, const char *text, lua_Integer i) {
 }
 
 static void set_defaults(lua_State *L) {
-  for (lua_Integer k = 1, n = luaL_len(L, 1); k <= n; k++, lua_settop(L, 3)) {
-    lua_geti(L, 1, k);
-    lua_getfield(L, -1, "name");
+  for (lua_Integer k = 1, n = (lua_Integer)lua_rawlen(L, 1); k <= n; k++, lua_settop(L, 3)) {
+    lua_rawgeti(L, 1, k);
+    ltide_rawfield(L, -1, "name");
+    if (lua_type(L, -1) != LUA_TSTRING) continue; /* a finaliser has changed the parser */
     luaL_gsub(L, lua_tostring(L, -1), "-", "_");
-    lua_getfield(L, 4, "flag");
+    ltide_rawfield(L, 4, "flag");
     if (lua_toboolean(L, -1))
       lua_pushboolean(L, 0);
     else
-      lua_getfield(L, 4, "default");
+      ltide_rawfield(L, 4, "default");
     lua_remove(L, -2);
     lua_rawset(L, 3);
   }
@@ -129,15 +140,15 @@ static void set_defaults(lua_State *L) {
 
 /* parser:parse(args): positional arguments are the array part of the result. --help prints the text and exits. */
 static int lcmdline_parse(lua_State *L) {
-  ltide_no_options(L, 1);
+  ltide_no_options(L, 2);
   check_parser(L);
   if (lua_isnoneornil(L, 2)) lua_settop(L, 1), lua_newtable(L);
   if (!lua_istable(L, 2)) return ltide_arg_error(L, 2, "args", "a table of strings");
   lua_settop(L, 2);
   lua_newtable(L);
   set_defaults(L);
-  for (lua_Integer i = 1, n = luaL_len(L, 2); i <= n;) {
-    lua_geti(L, 2, i);
+  for (lua_Integer i = 1, n = (lua_Integer)lua_rawlen(L, 2); i <= n;) {
+    lua_rawgeti(L, 2, i);
     const char *text = lua_tostring(L, -1);
     if (!text) return ltide_arg_error(L, -1, "args", "strings");
     if (!strcmp(text, "--help")) {
@@ -149,12 +160,15 @@ static int lcmdline_parse(lua_State *L) {
       lua_pushboolean(L, 1);
       lua_pushboolean(L, 1);
       lua_call(L, 2, 0);
+      lua_newtable(L); /* the program has an os.exit that returns */
+      return 1;
     }
     if (!strncmp(text, "--", 2)) {
       i += take_option(L, text, i);
+      lua_settop(L, 3);
       continue;
     }
-    lua_seti(L, 3, luaL_len(L, 3) + 1);
+    lua_rawseti(L, 3, (lua_Integer)lua_rawlen(L, 3) + 1);
     i++;
   }
   lua_settop(L, 3);
