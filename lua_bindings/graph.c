@@ -56,7 +56,6 @@ static int pool_tostring(lua_State *L) {
 
 int ltide_graph_pool_handle(lua_State *L) {
   ltide_enter(L);
-  ltide_no_options(L, 0);
   tide_mempool **u = new_pool(L);
   ltide_try(L, tide_mempool_new(u, TIDE_ALL_DEVICES));
   return 1;

@@ -95,23 +95,6 @@ describe("tide.random.fork_rng", function()
     assert.are.same(draw "cpu", host)
   end)
 
-  it("may open others while its options are read", function()
-    local read
-    local opts = setmetatable({}, { __index = function()
-      read = coroutine.wrap(tide.random.fork_rng)
-      read(coroutine.yield)
-    end })
-    tide.manual_seed(3)
-    local first = draw "cpu"
-    tide.manual_seed(3)
-    tide.random.fork_rng(opts, function()
-      draw "cpu"
-      tide.random.fork_rng(function() draw "cpu" end)
-    end)
-    read()
-    assert.are.same(first, draw "cpu")
-  end)
-
   it("refuses wrong arguments", function()
     D.raises("ArgumentError", tide.random.fork_rng, { device = {} })
     D.raises("ArgumentError", tide.random.fork_rng, 5)
