@@ -113,18 +113,14 @@ static int lmem_get_info(lua_State *L) {
 static int lempty_cache(lua_State *L) {
   static const char *const keys[] = {"collect", NULL};
   ltide_begin(L);
-  bool collect = false, ahead = true;
+  bool collect = true;
   if (!lua_isnoneornil(L, 1)) {
     if (!lua_istable(L, 1)) return ltide_arg_error(L, 1, "opts", "a table {collect = boolean}");
     ltide_check_keys(L, 1, keys);
-    ahead = ltide_opt_boolean(L, 1, "collect", true);
-    collect = ltide_opt_boolean(L, 1, "collect", false);
+    collect = ltide_opt_boolean(L, 1, "collect", true);
   }
   if (!tide_is_initialized()) return 0;
-  if (collect)
-    lua_gc(L, LUA_GCCOLLECT);
-  else if (ahead)
-    ltide_collect_ahead(L);
+  if (collect) lua_gc(L, LUA_GCCOLLECT); /* asked for, so also where the collector is stopped */
   ltide_enter_again(L);
   ltide_try(L, tide_memory_empty_cache(TIDE_CURRENT));
   return 0;
@@ -187,7 +183,7 @@ void ltide_open_memory(lua_State *L, ltide_state *S) {
        "tide.cuda.mem_get_info([dev]) -> free, total\nBytes of the device, for all processes."},
       {"empty_cache", lempty_cache,
        "tide.cuda.empty_cache([{collect = true}])\nGives unused cached memory back to the driver. Collects garbage "
-       "first: dead tensors hold memory. Where the collector is stopped it does so only if asked."},
+       "first: dead tensors hold memory."},
       {"reset_peak_memory_stats", lreset_peak,
        "tide.cuda.reset_peak_memory_stats([dev])\nEvery peak starts again from the present value."},
       {"reset_accumulated_memory_stats", lreset_accumulated,
