@@ -177,7 +177,11 @@ tide_status tide__loops_end(tide_status status) {
 static int64_t piece_of(int64_t n, int64_t grain) { return !watched ? n : grain > 1 ? grain * PIECE_GRAINS : 1; }
 
 static void run_pieces(tide_task_fn fn, void *arg, int64_t begin, int64_t end, int64_t piece) {
-  for (; begin < end && !tide__loop_stops(); begin += piece) fn(arg, begin, end - begin < piece ? end : begin + piece);
+  while (begin < end && !tide__loop_stops()) {
+    int64_t to = end - begin <= piece ? end : begin + piece;
+    fn(arg, begin, to);
+    begin = to;
+  }
 }
 
 static void work(void) {
