@@ -429,7 +429,8 @@ static ltide_state *open_state(lua_State *L) {
   return S;
 }
 
-int luaopen_tide(lua_State *L) {
+/* Makes the module and pushes it. */
+static int open_module(lua_State *L) {
   static void (*const openers[])(lua_State *, ltide_state *) = {
       ltide_open_errors,    ltide_open_help,      ltide_open_blocks,  ltide_open_arena,       ltide_open_device,
       ltide_open_stream,    ltide_open_event,     ltide_open_info,    ltide_open_graph,       ltide_open_memory,
@@ -440,8 +441,6 @@ int luaopen_tide(lua_State *L) {
       ltide_open_loader,    ltide_open_sanitizer, ltide_open_nvtx,    ltide_open_profiler,    ltide_open_parallel,
       ltide_open_serialize, ltide_open_spawn,     ltide_open_comm,    ltide_open_nccl,        ltide_open_api,
   };
-  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_state);
-  if (!lua_isnil(L, -1)) return luaL_error(L, "tide: already open in this Lua state; require gives it again");
   ltide_state *S = open_state(L);
   lua_createtable(L, 0, 320);
   lua_createtable(L, 0, 160);
@@ -451,4 +450,26 @@ int luaopen_tide(lua_State *L) {
   for (size_t i = 0; i < sizeof openers / sizeof *openers; i++) openers[i](L, S);
   ltide_open_names(L, S); /* closes the tables that the others have filled */
   return 1;
+}
+
+/* What could not be opened is closed again, so that the next require begins anew. */
+static int close_module(lua_State *L) {
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_state);
+  if (lua_isnil(L, -1)) return 0;
+  lua_pushcfunction(L, state_gc);
+  lua_insert(L, -2);
+  lua_call(L, 1, 0);
+  lua_pushnil(L);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &key_state);
+  return 0;
+}
+
+int luaopen_tide(lua_State *L) {
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_state);
+  if (!lua_isnil(L, -1)) return luaL_error(L, "tide: already open in this Lua state; require gives it again");
+  lua_pushcfunction(L, open_module);
+  if (lua_pcall(L, 0, 1, 0) == LUA_OK) return 1;
+  lua_pushcfunction(L, close_module);
+  lua_call(L, 0, 0);
+  return lua_error(L);
 }
