@@ -103,10 +103,12 @@ void tide__thread_touch(void);
 /* ---- parallel.c ---- */
 
 void tide__parallel_shutdown(void);
-/* Around a kernel of the CPU on the thread that waits for it: in between Ctrl-C ends loops; the end gives the status. */
+/* Around a kernel of the CPU on the thread that waits for it: in between Ctrl-C ends loops; the end gives the status.
+ */
 void tide__loops_begin(void);
 tide_status tide__loops_end(tide_status status);
-bool tide__loop_stops(void); /* is the rest of the running loop to be left undone? To be asked every few milliseconds. */
+bool tide__loop_stops(
+    void); /* is the rest of the running loop to be left undone? To be asked every few milliseconds. */
 
 /* ---- fft_cache.c ---- */
 

@@ -351,9 +351,11 @@ describe("the prompt in a terminal", function()
       steps[#steps + 1] = part % 2 == 1 and "\3\3\3" or "a.b\t\3"
       if part % 4 == 1 then steps[#steps + 1] = "\27[201~" end
     end
-    for _, last in ipairs { "\3", T.rest, "\3", T.rest, "\21print('still ' .. 'alive')\r", { expect = "still alive" }, "os.exit(5)\r" } do
+    for _, last in ipairs { "\3", T.rest, "\3", T.rest, "\21print('still ' .. 'alive')\r", T.rest,
+      "\21print('still ' .. 'alive')\r", { expect = "still alive" }, "os.exit(5)\r" } do
       steps[#steps + 1] = last
     end
+    -- The terminal may hold a Ctrl-C back until more is typed, which it then drops: hence the line is typed twice.
     local text, code = T.session(steps)
     assert.are.equal(5, code, text:sub(-400))
     text, code = T.session(steps, { term = "dumb" })
