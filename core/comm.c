@@ -370,7 +370,7 @@ tide_status tide_comm_scatter(tide_tensor **outs, int *count, const tide_tensor 
                               const int64_t *chunk_sizes, int dim, tide_stream *const *streams) {
   static const char what[] = "comm.scatter";
   int to[TIDE_MAX_DEVICES], jobs = 0;
-  int64_t sizes[TIDE_MAX_DEVICES];
+  int64_t sizes[TIDE_MAX_DEVICES] = {0}; /* where the caller gives none */
   tide_tensor *chunks[TIDE_MAX_DEVICES], *made[TIDE_MAX_DEVICES];
   tide__fan fan[TIDE_MAX_DEVICES];
   TIDE_TRY(tide__check(x, what, "tensor"));
