@@ -120,11 +120,30 @@ static tide_status open_cuda(const tide_backend **out) {
 
 /* ---- which accelerators there are ---- */
 
+/* Of the simulated devices those that CUDA_VISIBLE_DEVICES leaves, by number or by uuid, as the driver would. */
+static int pick_simulated(int *picked, int devices) {
+  char text[TIDE_MAX_DEVICES][TIDE_UUID_TEXT];
+  for (int d = 0; d < devices; d++) {
+    unsigned char uuid[16];
+    tide__sim_uuid(uuid, d);
+    int at = snprintf(text[d], TIDE_UUID_TEXT, "GPU-");
+    for (int i = 0; i < 16; i++)
+      at += snprintf(text[d] + at, (size_t)(TIDE_UUID_TEXT - at), "%s%02x",
+                     i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid[i]);
+  }
+  return tide__visible(picked, getenv("CUDA_VISIBLE_DEVICES"), text, devices);
+}
+
 static tide_status find_accelerators(void) {
   const tide_config *config = tide__config();
   const tide_backend *table = NULL;
   if (config->sim_devices > 0) {
-    table = tide__backend_sim_open(&host, config->sim_devices, config->sim_memory, config->sim_seed);
+    int picked[TIDE_MAX_DEVICES], visible = pick_simulated(picked, config->sim_devices);
+    if (!visible)
+      return tide__fail(
+          TIDE_DEVICE, "cuda: no device was found, CUDA_VISIBLE_DEVICES leaves none of %d simulated ones, expected one",
+          config->sim_devices);
+    table = tide__backend_sim_open(&host, visible, picked, config->sim_memory, config->sim_seed);
     if (!table) return tide__fail(TIDE_MEMORY, "cuda: no host memory for the simulated devices");
   } else {
     TIDE_TRY(open_cuda(&table));

@@ -65,8 +65,10 @@ void tide__parallel_for(int64_t n, int64_t grain, tide_task_fn fn, void *arg); /
 bool tide__running(void);
 /* The table of a device's backend; opens library and device at first use. Fast path inline: device < 0 is the CPU. */
 tide_status tide__backend(const tide_backend **out, int device);
-extern const tide_backend tide__backend_cpu; /* backend_cpu/ */
-const tide_backend *tide__backend_sim_open(const tide_backend_host *host, int devices, size_t memory, uint64_t seed);
+extern const tide_backend tide__backend_cpu;         /* backend_cpu/ */
+void tide__sim_uuid(unsigned char *uuid, int index); /* of the simulated device with that number */
+const tide_backend *tide__backend_sim_open(const tide_backend_host *host, int devices, const int *picked, size_t memory,
+                                           uint64_t seed);
 /* Runs the reclaim hooks: nonzero if any says that something was dropped. */
 int tide__reclaim(int device, size_t bytes);
 /* Waits for the threads that those have asked, for a bounded time; false: for none. Once behind each tide__reclaim. */

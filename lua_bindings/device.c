@@ -349,6 +349,8 @@ static void push_props_table(lua_State *L, const tide_device_props *p) {
   lua_createtable(L, 0, 28);
   lua_pushstring(L, p->name);
   lua_setfield(L, -2, "name");
+  lua_pushstring(L, p->name); /* as torch has it for GPUs that are not AMD's */
+  lua_setfield(L, -2, "gcnArchName");
 #define FLAG(field)   (lua_pushboolean(L, p->field), lua_setfield(L, -2, #field))
 #define NUMBER(field) (lua_pushinteger(L, (lua_Integer)p->field), lua_setfield(L, -2, #field))
   FLAG(simulated);
@@ -515,7 +517,7 @@ void ltide_open_device(lua_State *L, ltide_state *S) {
        "tide.cuda.get_device_capability([dev]) -> major, minor\nThe compute capability of the device (default: the "
        "current one), two integers."},
       {"get_device_properties", lget_device_properties,
-       "tide.cuda.get_device_properties([dev]) -> props\nRead-only fields name, major, minor, uuid, "
+       "tide.cuda.get_device_properties([dev]) -> props\nRead-only fields name, gcnArchName, major, minor, uuid, "
        "multi_processor_count, "
        "max_threads_per_multi_processor, max_threads_per_block, warp_size, regs_per_multiprocessor; in bytes "
        "total_memory, "

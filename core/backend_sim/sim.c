@@ -101,6 +101,12 @@ static tide_status device_open(int device) {
   return tide__sim_leave(device, "device");
 }
 
+void tide__sim_uuid(unsigned char *uuid, int index) {
+  memset(uuid, 0, 16);
+  memcpy(uuid, "tide simulated", 14);
+  uuid[15] = (unsigned char)index;
+}
+
 static tide_status device_props(tide_device_props *out, int device) {
   TIDE_TRY(device_check(device, "get_device_properties"));
   tide_device_props p = {.name = "tide simulated GPU", .simulated = true};
@@ -113,9 +119,8 @@ static tide_status device_props(tide_device_props *out, int device) {
   pthread_mutex_unlock(&tide__sim.lock);
   p.shared_memory_per_block = 48 << 10, p.shared_memory_per_block_optin = 227 << 10;
   p.shared_memory_per_multiprocessor = 228 << 10, p.L2_cache_size = 32 << 20;
-  memcpy(p.uuid, "tide simulated", 14);
-  p.uuid[15] = (unsigned char)device;
-  p.pci_bus_id = device + 1;
+  tide__sim_uuid(p.uuid, tide__sim.picked[device]);
+  p.pci_bus_id = tide__sim.picked[device] + 1;
   p.clock_rate = 1000000; /* what tide__sim_stream_sleep counts: 1 GHz */
   *out = p;
   return TIDE_OK;
@@ -247,11 +252,13 @@ static tide_backend table = {
 #undef KERNEL
 };
 
-const tide_backend *tide__backend_sim_open(const tide_backend_host *host, int devices, size_t memory, uint64_t seed) {
+const tide_backend *tide__backend_sim_open(const tide_backend_host *host, int devices, const int *picked, size_t memory,
+                                           uint64_t seed) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, fork_watch);
   pthread_mutex_lock(&tide__sim.lock);
   tide__sim.devices = devices < TIDE_MAX_DEVICES ? devices : TIDE_MAX_DEVICES;
+  for (int i = 0; i < tide__sim.devices; i++) tide__sim.picked[i] = picked ? picked[i] : i; /* NULL: all */
   tide__sim.memory = memory;
   table.compiler = tide__sim_compiler();
   table.collective = tide__sim_collective();

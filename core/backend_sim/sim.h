@@ -147,9 +147,10 @@ typedef struct sim_faults {
 typedef struct sim_state {
   const tide_backend_host *host;
   int devices;
-  size_t memory, span; /* bytes that a device offers; bytes of address space that it has */
-  char *base;          /* the address range that core sees: never accessible */
-  ptrdiff_t shift;     /* from there to the same bytes as the workers see them */
+  int picked[TIDE_MAX_DEVICES]; /* which of those that were asked for each one is: CUDA_VISIBLE_DEVICES */
+  size_t memory, span;          /* bytes that a device offers; bytes of address space that it has */
+  char *base;                   /* the address range that core sees: never accessible */
+  ptrdiff_t shift;              /* from there to the same bytes as the workers see them */
   uint64_t random, seq;
   pthread_mutex_t lock; /* of everything below, and of all structs above */
   pthread_cond_t work, done;

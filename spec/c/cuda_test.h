@@ -142,7 +142,7 @@ static const tide_backend *table_open(const char *path) {
 /* False where there is no library or no device. `simulated` tries the cases themselves on a simulated device. */
 static bool gpu_open(const char *path, bool simulated) {
   int count = 0;
-  gpu = simulated ? tide__backend_sim_open(&host, 1, (size_t)2 << 30, 0) : table_open(path);
+  gpu = simulated ? tide__backend_sim_open(&host, 1, NULL, (size_t)2 << 30, 0) : table_open(path);
   if (!gpu || gpu->device_count(&count) != TIDE_OK || count == 0) return printf("skipped: no device\n"), false;
   OK(gpu->device_open(0));
   OK(gpu->stream_new(&head.impl, 0, 0));

@@ -79,7 +79,7 @@ static const size_t MIB = 1 << 20;
 static void open_sim(int devices, size_t memory, uint64_t seed) {
   memset(&told, 0, sizeof told);
   interrupt_after = 0;
-  t = tide__backend_sim_open(&host, devices, memory, seed);
+  t = tide__backend_sim_open(&host, devices, NULL, memory, seed);
   CHECK(t != NULL);
   for (int d = 0; d < devices; d++) OK(t->device_open(d));
 }
