@@ -225,7 +225,7 @@ describe("the runner", function()
       "local a = tide.rand(1 << 25, { dtype = tide.float64 }) return function() return a:lgamma_():digamma_():lgamma_():digamma_():lgamma_() end",
       "local a = tide.ones(1):expand(1 << 35) return function() return a:sum() end",
       "local a = tide.ones(1):expand(1 << 18, 1 << 17) return function() return a:max(2) end",
-      "local a = tide.ones(8, 1 << 12):expand(8, 1 << 12) return function() for i = 1, 3000 do tide.fft.fft(a) end end",
+      "local a = tide.ones(8, 1 << 12):expand(8, 1 << 12) return function() while true do tide.fft.fft(a) end end",
     }
     for _, operation in ipairs(operations) do
       local source = "local run = (function() " .. operation .. " end)() print 'ready' io.stdout:flush() local ok, e = pcall(run) "
