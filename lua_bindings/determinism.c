@@ -17,12 +17,14 @@ static int luse_deterministic(lua_State *L) {
 
 static int lare_deterministic(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 0);
   lua_pushboolean(L, tide_get_deterministic() != TIDE_DETERMINISM_OFF);
   return 1;
 }
 
 static int lonly_warns(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 0);
   lua_pushboolean(L, tide_get_deterministic() == TIDE_DETERMINISM_WARN);
   return 1;
 }

@@ -204,6 +204,7 @@ static int lget_num_threads(lua_State *L) {
 }
 
 static int lset_flush_denormal(lua_State *L) {
+  ltide_no_options(L, 1);
   ltide_enter(L);
   lua_pushboolean(L, tide_set_flush_denormal(ltide_check_boolean(L, 1, "on")));
   return 1;

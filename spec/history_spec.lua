@@ -479,6 +479,7 @@ describe("an allocation that fails", function()
       local big = total // 4 * 3
       collectgarbage "stop"
       tide.empty(big, uint8)
+      collectgarbage "restart" -- a stopped collector would stay so
       local g, x = cuda.CUDAGraph()
       cuda.graph(g, function() x = tide.empty(big, uint8) end)
       g:reset()
