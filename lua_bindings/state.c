@@ -119,13 +119,14 @@ static int collect_at_last(lua_State *L, ltide_state *S) {
 void ltide_gc_set(lua_State *L, int mode) { atomic_store(&ltide_enter(L)->gc, mode); }
 
 /* Garbage in CPU memory may also be as much as is written in the time that a collection takes. Where there is as much
- * of it as asks for a collection on a device, a fifth of the time may go there. */
+ * of it as asks for a collection on a device, a fifth of the time may go there; a ninth where it is more than twice
+ * what is alive, as in a loop of large temporaries. */
 static void pace_host(lua_State *L, ltide_state *S) {
   double grown = (double)alive(-1) - (double)S->alive[0], more = 1e9 * S->last_cost;
   if (more < HOST_LOOK) more = HOST_LOOK;
   if (more < (double)S->alive[0] / 16) more = (double)S->alive[0] / 16;
   if (grown < more) return;
-  int pause = grown > (double)allowance(S, -1) ? 4 : 20;
+  int pause = grown > (double)allowance(S, -1) ? 4 : grown > 2 * (double)S->alive[0] ? 8 : 20;
   if (now() - S->last_end <= pause * S->last_cost || !may_pace(L, S)) return;
   atomic_store(&S->collect_wanted, 1);
   ltide_last_epoch--; /* the next call looks */

@@ -58,7 +58,7 @@ describe("blocks of threads", function()
         static __shared__ numbers s;
         volatile __shared__ int unused;
         extern
-          __shared__ alignas(16) double more[];
+          __shared__ __align__(16) double more[];
         if (threadIdx.x >= n) return;
         unused = s[threadIdx.x] = threadIdx.x;
         more[threadIdx.x] = 2 * threadIdx.x;
