@@ -143,10 +143,14 @@ describe("metatables", function()
       end
       for _, o in pairs(objects()) do
         local own = debug.getmetatable(o)
+        local before = {}
+        if type(o) == "table" then
+          for k, v in next, o do before[k] = v end
+        end
         debug.setmetatable(o, m.meta)
         use(o)
         if type(o) == "table" then -- others have it too: nothing may stay in it
-          for k in next, o do rawset(o, k, nil) end
+          for k in next, o do rawset(o, k, before[k]) end
         end
         debug.setmetatable(o, own)
       end

@@ -94,6 +94,7 @@ tide_status tide__cuda_device_reset(int device) {
   tide__cuda_get_current(&before);
   int rc = (int)cudaSetDevice(device);
   if (!rc) rc = (int)cudaDeviceReset();
+  tide__cuda_streams_forget(device);
   tide__cuda_set_current(before == gone ? NULL : before);
   return tide__cuda_check(device, "device_reset", rc);
 }

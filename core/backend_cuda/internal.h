@@ -127,6 +127,7 @@ bool tide__cuda_stream_captured(const cuda_stream *s);
 extern pthread_mutex_t tide__cuda_capture_lock;
 /* Waits for every owned stream of the device, interruptibly. */
 tide_status tide__cuda_streams_drain(int device);
+void tide__cuda_streams_forget(int device); /* after a reset */
 tide_status tide__cuda_stream_new(void **out, int device, int priority);
 tide_status tide__cuda_stream_wrap(void **out, int device, uint64_t handle);
 void tide__cuda_stream_free(void *stream);

@@ -168,6 +168,17 @@ tide_status tide__cuda_streams_drain(int device) {
   return status;
 }
 
+/* The driver has ended them: nobody may ask it about them any more. Whoever still holds one keeps its struct. */
+void tide__cuda_streams_forget(int device) {
+  pthread_mutex_lock(&streams_lock);
+  for (cuda_stream **p = &streams; *p;)
+    if ((*p)->device == device)
+      *p = (*p)->next;
+    else
+      p = &(*p)->next;
+  pthread_mutex_unlock(&streams_lock);
+}
+
 tide_status tide__cuda_stream_sleep(void *stream, int64_t cycles) {
   const cuda_stream *s = stream;
   cuda_scope scope = cuda_enter(s->device);

@@ -139,7 +139,7 @@ static void ranges(void) {
 
 int main(void) {
   CHECK(tide_profile_begin("test", 0) == TIDE_STATE);
-  CHECK(tide_profile_check_path("/nowhere/x") == TIDE_FILE && tide_profile_check_path(NULL) == TIDE_FILE);
+  CHECK(tide_profile_check_path("/nowhere/x") == TIDE_FILE && tide_profile_check_path(NULL) == TIDE_ARGUMENT);
   ranges();
   both_ways();
   ends_in_the_middle();
