@@ -150,7 +150,8 @@ local function freed()
   return x
 end
 
-local harmless = { collectgarbage = true, set_num_threads = true, set_flush_denormal = true }
+local harmless = { collectgarbage = true, set_num_threads = true, set_flush_denormal = true,
+  use_deterministic_algorithms = true }
 -- What ends, waits, prints or changes the process for good is not walked.
 local skip = { ["tide.warn"] = true, ["tide.help"] = true }
 

@@ -9,6 +9,7 @@ local skipped = { -- these end something, start something or wait for somebody
   ipc_collect = true, cudart = true, caching_allocator_alloc = true, caching_allocator_delete = true, from_ptr = true,
   change_current_allocator = true, set_per_process_memory_fraction = true, is_tensor = true, seed = true,
   scope = true, set_num_threads = true, cmdline = true, warn = true,
+  use_deterministic_algorithms = true, set_flush_denormal = true, set_default_device = true, set_default_dtype = true, -- change the process
 }
 
 -- Every call makes its own values, on the device that is wanted.
