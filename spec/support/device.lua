@@ -159,6 +159,7 @@ local function state()
   collectgarbage()
   if not M.cuda then return {} end
   tide.cuda.synchronize_all()
+  tide.cuda.synchronize_all() -- what began to wait for its streams at the first goes at the second
   local s = { device = tide.cuda.current_device(), bytes = {} }
   for d = 0, M.devices - 1 do s.bytes[d] = tide.cuda.memory_allocated(d) end
   s.stream = tide.cuda.current_stream().cuda_stream
