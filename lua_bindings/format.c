@@ -319,20 +319,21 @@ static int push_without_values(lua_State *L, const tide_tensor *x) {
 }
 
 static int ltensor_tostring(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
+  ltide_state *S = ltide_begin(L);
   ltide_tensor *u = ltide_test_handle(L, S, 1);
   if (!u) return ltide_arg_error(L, 1, "x", "a tensor");
   if (!u->t) {
     lua_pushliteral(L, "tensor(freed)");
     return 1;
   }
-  if (tide_tensor_device(u->t) >= 0 && tide_thread_is_capturing()) return push_without_values(L, u->t);
+  const tide_tensor *t = u->t; /* stays for this call, also where a finaliser frees the handle */
+  if (tide_tensor_device(t) >= 0 && tide_thread_is_capturing()) return push_without_values(L, t);
   visible v;
-  plan_visible(&v, u->t);
+  plan_visible(&v, t);
   size_t room = v.numel ? (size_t)v.numel * 16 : 1;
   v.data = ltide_new_object(L, room, 0);
   char *scratch = ltide_new_object(L, room, 0);
-  if (v.numel) ltide_try(L, read_visible(&v, u->t, scratch));
+  if (v.numel) ltide_try(L, read_visible(&v, t, scratch));
   luaL_Buffer b;
   luaL_buffinit(L, &b);
   luaL_addstring(&b, "tensor(");
@@ -349,7 +350,7 @@ static int ltensor_tostring(lua_State *L) {
   }
   luaL_pushresult(&b);
   int body = lua_gettop(L);
-  join_suffixes(L, body, push_suffixes(L, u->t));
+  join_suffixes(L, body, push_suffixes(L, t));
   return 1;
 }
 
