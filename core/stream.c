@@ -649,15 +649,17 @@ static void swap_aside(void) {
   aside.other = selected;
 }
 
-void tide_current_aside(int device, tide_stream *stream) {
+tide_status tide_current_aside(int device, tide_stream *stream) {
   if (stream) {
+    TIDE_TRY(tide__stream_check(stream, "current_aside"));
     tide_stream_retain(stream);
     aside = (tide__aside){.on = true, .device = device, .other = stream};
   }
   if (aside.on) swap_aside();
-  if (stream) return;
+  if (stream) return TIDE_OK;
   tide_stream_release(aside.other);
   aside = (tide__aside){.on = false};
+  return TIDE_OK;
 }
 
 tide__aside tide__aside_leave(void) {

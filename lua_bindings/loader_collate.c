@@ -25,13 +25,14 @@ static ltide_tensor *push_handle(lua_State *L, const ltide_loader_batch *b) {
   return u;
 }
 
-/* Pushes what a copy of the job's fills: on the device, or in host memory where that has no room or is to be first. */
+/* Pushes what a copy of the job's fills: on the device, or in host memory where that has no room or is to be first, or
+ * where the lane is one of before a reset: such a batch is refused when it is to be moved, with its number. */
 static tide_tensor *push_target(lua_State *L, ltide_loader_batch *b, const int64_t *size, int ndim, tide_dtype dtype) {
   ltide_tensor *u = push_handle(L, b);
   tide_status status = b->lane ? ltide_loader_lane_empty(b->lane, &u->t, size, ndim, dtype) : TIDE_MEMORY;
   if (status == TIDE_OK && b->lane) {
     b->job->ring = b->lane->ring;
-  } else if (status == TIDE_MEMORY) {
+  } else if (status == TIDE_MEMORY || status == TIDE_STATE) {
     tide_options o = {dtype, TIDE_CPU, b->pin};
     status = tide_empty(&u->t, size, ndim, &o);
   }

@@ -278,6 +278,21 @@ describe("tide.data.loader beside a GPU", function()
     assert.are.equal("360\n", out)
   end)
 
+  it("queues nothing for an iteration of before a reset", function()
+    if not D.simulated then return end
+    local out = D.simulate(2, [[
+      local tide = require "tide"
+      local it = tide.data.loader({ tide.ones(9), tide.ones(9) }, { device = "cuda:1", prefetch = 0 }):iter()
+      tide.cuda.device_reset()
+      local idle = tide.cuda.default_stream(1) -- where the copies went, behind the back of the loader's own
+      for i = 1, 2 do
+        local ok, e = pcall(it)
+        print(e.kind, e.message:match "^loader: batch %d: ", idle:query())
+      end
+      print(it())]])
+    assert.are.equal("StateError\tloader: batch 1: \ttrue\nStateError\tloader: batch 2: \ttrue\nnil\n", out)
+  end)
+
   it("stacks items of a GPU there", function()
     local x = tide.arange(6, { device = D.dev }):view(3, 2)
     for i, b in tide.data.loader(x, { batch_size = 2 }):iter() do
