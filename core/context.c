@@ -403,14 +403,20 @@ size_t tide_pace_take(void) {
   return bytes;
 }
 
+bool tide_log(const char *message) {
+  if (!tide__running() || !runtime.config.log) return false;
+  if (message) runtime.config.log(runtime.config.user, message);
+  return true;
+}
+
 void tide__log(const char *format, ...) {
-  if (!tide__running() || !runtime.config.log) return;
+  if (!tide_log(NULL)) return;
   char text[1024];
   va_list list;
   va_start(list, format);
   vsnprintf(text, sizeof text, format, list);
   va_end(list);
-  runtime.config.log(runtime.config.user, text);
+  tide_log(text);
 }
 
 void tide__fault_alloc(int64_t n) { atomic_store(&tide__fault_left, n); }

@@ -8,12 +8,27 @@
 #define LTIDE_BINDINGS_H
 
 #include <stdatomic.h>
+#include <string.h>
 
 #include <lua.h>
 #include <lauxlib.h>
 #include <lualib.h>
 
 #include "tide/tide.h"
+
+/* Which of a state's warnings are heard, as Lua's own library has it: a message may come in pieces, and one that is all
+ * in one piece and begins with "@" commands. */
+typedef struct ltide_warn_switch {
+  bool off, continues;
+} ltide_warn_switch;
+/* Is the piece to be told? */
+static inline bool ltide_warn_heed(ltide_warn_switch *w, const char *piece, int to_continue) {
+  bool commands = !w->continues && !to_continue && piece[0] == '@';
+  if (commands && !strcmp(piece, "@on")) w->off = false;
+  if (commands && !strcmp(piece, "@off")) w->off = true;
+  w->continues = to_continue;
+  return !commands && !w->off;
+}
 
 /* One for each Lua universe (a lua_State and its coroutines). Metatables are compared by address, never followed. */
 typedef struct ltide_state {
@@ -40,6 +55,11 @@ typedef struct ltide_state {
   bool told;                  /* that a stopped collector had to run */
   struct ltide_held *held;    /* held.c */
   int held_count, held_room;
+  struct ltide_warned { /* warning.c */
+    char *text;         /* the pieces of a message so far, or NULL */
+    size_t length;
+    ltide_warn_switch now;
+  } warned;
   int observing;                /* an observer of a failed allocation runs */
   _Atomic(const void *) thread; /* the one that called last: where its ltide_last lies */
   struct ltide_state *next;     /* of running.c's list */
@@ -154,6 +174,7 @@ const char *ltide_function_name(lua_State *L); /* by which the running C functio
 void ltide_warn(lua_State *L, const char *format, ...); /* through Lua's warn */
 
 void ltide_warn_hook(void *user, const char *message); /* for tide_warn_set */
+void ltide_warn_open(lua_State *L, ltide_state *S);    /* warning.c: the state's warnings go to the host's log */
 
 /* Closes the metatable at the top of the stack to scripts: getmetatable gives the name, so that finalisers and the like
  * cannot be called by hand. */

@@ -75,17 +75,12 @@ static int panic(lua_State *L) {
   return 0;
 }
 
-/* Warnings as Lua's own library gives them: "@on" and "@off" switch, a message may come in pieces. */
-static void warn(void *user, const char *message, int to_continue) {
-  static bool on = false, continues = false;
+static void warn(void *user, const char *text, int to_continue) {
+  static ltide_warn_switch now = {.off = true};
+  bool first = !now.continues;
   (void)user;
-  if (!continues && !to_continue && message[0] == '@') {
-    if (!strcmp(message, "@on")) on = true;
-    if (!strcmp(message, "@off")) on = false;
-    return;
-  }
-  if (on) fprintf(stderr, "%s%s%s", continues ? "" : "Lua warning: ", message, to_continue ? "" : "\n");
-  continues = to_continue;
+  if (ltide_warn_heed(&now, text, to_continue))
+    fprintf(stderr, "%s%s%s", first ? "Lua warning: " : "", text, to_continue ? "" : "\n");
 }
 
 lua_State *runner_newstate(void) {

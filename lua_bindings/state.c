@@ -379,6 +379,7 @@ static int state_gc(lua_State *L) {
   free_records(L);
   ltide_strays_free(S);
   ltide_held_close(S);
+  free(S->warned.text), S->warned.text = NULL;
   tide_reclaim_remove(reclaim, S);
   if (atomic_load(&S->asked)) tide_reclaim_answer(); /* all is collected */
   tide_current_bind(NULL);
@@ -469,7 +470,10 @@ int luaopen_tide(lua_State *L) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &key_state);
   if (!lua_isnil(L, -1)) return luaL_error(L, "tide: already open in this Lua state; require gives it again");
   lua_pushcfunction(L, open_module);
-  if (lua_pcall(L, 0, 1, 0) == LUA_OK) return 1;
+  if (lua_pcall(L, 0, 1, 0) == LUA_OK) {
+    ltide_warn_open(L, ltide_state_of(L));
+    return 1;
+  }
   lua_pushcfunction(L, close_module);
   lua_call(L, 0, 0);
   return lua_error(L);

@@ -79,7 +79,9 @@ typedef struct tide_config {
   void *user;                                             /* passed to the hooks */
   void *(*alloc)(void *user, size_t bytes, size_t align); /* CPU tensors' memory; default aligned_alloc */
   void (*free)(void *user, void *ptr, size_t bytes);      /* by any thread, after a time of idleness too */
-  void (*log)(void *user, const char *message);           /* warnings; default: dropped */
+  /* Warnings, on whichever thread warns: tide's own, and those of scripts (Lua's warn, errors in finalisers) in every
+   * state that requires tide. It must return. Default: dropped, and Lua's stay with the state's own warn function. */
+  void (*log)(void *user, const char *message);
   /* Runs fn over [0, n) in pieces of at least `grain`, on any threads, and returns when all is done. Default: a pool of
    * our own, whose threads start with the first large loop. */
   void (*parallel_for)(void *user, int64_t n, int64_t grain, tide_task_fn fn, void *arg);
@@ -98,6 +100,10 @@ TIDE_API tide_status tide_init(const tide_config *config);
  * after it has returned; a tide_init on another thread waits for its end. */
 TIDE_API void tide_shutdown(void);
 TIDE_API const char *tide_version(void);
+
+/* Hands a message to the log of the config in force. False where that has none, and when tide does not run; NULL only
+ * asks. */
+TIDE_API bool tide_log(const char *message);
 
 /* Called when an allocation does not fit, so that the host may drop garbage: returns 1 if something may have been
  * dropped, 0 if not, and -1 if another thread was asked to do so, which then calls tide_reclaim_answer: before the
