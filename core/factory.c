@@ -150,8 +150,8 @@ tide_status tide_arange(tide_tensor **out, tide_scalar start, tide_scalar step, 
   return finish(out, x, count(x, tide__value(start), tide__value(step), tide__value(tide_int(0)), false));
 }
 
-/* An integer linspace is counted in float64 and cut off. */
-static tide_status linspace_integer(tide_tensor **out, double a, double b, int64_t n, const tide_options *o) {
+/* In integers and complex numbers it is counted in float64 and converted: integers are cut off. */
+static tide_status linspace_wide(tide_tensor **out, double a, double b, int64_t n, const tide_options *o) {
   tide_options wide = *o;
   wide.dtype = TIDE_FLOAT64;
   tide_tensor *x, *made;
@@ -166,8 +166,8 @@ tide_status tide_linspace(tide_tensor **out, double a, double b, int64_t n, cons
   tide_options o;
   tide_tensor *x;
   TIDE_TRY(resolve(&o, options, tide_get_default_dtype(), "linspace"));
-  TIDE_TRY(check_countable(&o, n, "linspace"));
-  if (tide__category(o.dtype) == 1) return linspace_integer(out, a, b, n, &o);
+  if (tide__category(o.dtype) != 3) TIDE_TRY(check_countable(&o, n, "linspace"));
+  if (tide__category(o.dtype) != 2) return linspace_wide(out, a, b, n, &o);
   TIDE_TRY(make_contiguous(&x, &n, 1, &o, "linspace"));
   double step = n > 1 ? (b - a) / (double)(n - 1) : 0;
   if (isinf(step)) step = b / (double)(n - 1) - a / (double)(n - 1);

@@ -38,7 +38,7 @@ const uint8_t tide__rule_result[][TIDE_DTYPE_COUNT] = {
     [TIDE_RULE_TEST] = {X, TESTS, D(BOOL), D(BOOL)},
     [TIDE_RULE_COMPARE] = {X, TESTS, X, X},
     [TIDE_RULE_EQUALC] = {X, TESTS, D(BOOL), D(BOOL)},
-    [TIDE_RULE_CLOSE] = {X, X, X, X, X, X, D(BOOL), D(BOOL), D(BOOL), D(BOOL), X, X},
+    [TIDE_RULE_CLOSE] = {X, X, X, X, X, X, D(BOOL), D(BOOL), D(BOOL), D(BOOL), D(BOOL), D(BOOL)},
     [TIDE_RULE_LOGIC] = {X, TESTS, D(BOOL), D(BOOL)},
     [TIDE_RULE_BITS] = {X, ALL_INTS, X, X, X, X, X, X},
 };

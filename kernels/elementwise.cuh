@@ -34,7 +34,7 @@ RULE(ARITHC, true, false)
 RULE(TEST, true, true)
 RULE(COMPARE, !is_complex<T>::value, true)
 RULE(EQUALC, true, true)
-RULE(CLOSE, is_float<T>, true)
+RULE(CLOSE, !is_int<T>, true)
 RULE(LOGIC, true, true)
 RULE(BITS, is_int<T>, false)
 #undef RULE

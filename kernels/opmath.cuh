@@ -124,6 +124,7 @@ template <> struct unsigned_of<int64_t> { using type = uint64_t; };
 
 template <INTEGER> TIDEK_MATH T tide_abs(T x) { return x < 0 ? (T)(0 - (typename unsigned_of<T>::type)x) : x; }
 template <INTEGER> TIDEK_MATH T tide_sign(T x) { return (T)((x > 0) - (x < 0)); }
+template <INTEGER> TIDEK_MATH T tide_sgn(T x) { return tide_sign(x); }
 template <INTEGER> TIDEK_MATH T tide_floor(T x) { return x; }
 template <INTEGER> TIDEK_MATH T tide_ceil(T x) { return x; }
 template <INTEGER> TIDEK_MATH T tide_rint(T x) { return x; }
@@ -170,6 +171,7 @@ template <INTEGER> TIDEK_MATH T tide_shr(T a, T b) {
 TIDEK_MATH float tide_abs(float x) { return fabsf(x); }
 TIDEK_MATH double tide_abs(double x) { return fabs(x); }
 template <FLOATING> TIDEK_MATH T tide_sign(T x) { return (T)((x > 0) - (x < 0)); }
+template <FLOATING> TIDEK_MATH T tide_sgn(T x) { return tide_sign(x); }
 template <FLOATING> TIDEK_MATH T tide_floor(T x) { return floor(x); }
 template <FLOATING> TIDEK_MATH T tide_ceil(T x) { return ceil(x); }
 template <FLOATING> TIDEK_MATH T tide_rint(T x) { return rint(x); }

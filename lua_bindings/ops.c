@@ -91,7 +91,8 @@ static double largest(tide_dtype dtype) {
   switch (dtype) {
   case TIDE_FLOAT16: return 65504;
   case TIDE_BFLOAT16: return 0x1.fep127;
-  case TIDE_FLOAT32: return 0x1.fffffep127;
+  case TIDE_FLOAT32:
+  case TIDE_COMPLEX64: return 0x1.fffffep127;
   default: return 0x1.fffffffffffffp1023;
   }
 }
@@ -100,7 +101,7 @@ static void parse_nan(lua_State *L, ltide_state *S, op_call *c, ltide_args a) {
   (void)S;
   tide_dtype dtype = tide_tensor_dtype(c->in[0].tensor);
   double most = largest(dtype);
-  if (tide_dtype_kind(dtype) != 'F')
+  if (tide_dtype_kind(dtype) != 'F' && tide_dtype_kind(dtype) != 'C')
     c->p[0] = c->p[1] = c->p[2] = tide_int(0); /* integers have no NaN */
   else {
     c->p[0] = tide_float(ltide_opt_number(L, a.opts, "nan", 0));
@@ -196,7 +197,8 @@ static const op_special specials[TIDE_OP_COUNT] = {
          0,
          {"nan", "posinf", "neginf"},
          "tide.nan_to_num(x [, {nan=0, posinf=, neginf=, out=}]) -> Tensor; x:nan_to_num_()\nReplaces NaN and the "
-         "infinities, these by the largest finite numbers of the dtype if nothing else is given."},
+         "infinities, these by the largest finite numbers of the dtype if nothing else is given; of complex numbers in "
+         "each part."},
     [TIDE_OP_leaky_relu] = {parse_slope,
                             true,
                             1,
@@ -234,7 +236,7 @@ static const op_special specials[TIDE_OP_COUNT] = {
          0,
          {"rtol", "atol", "equal_nan"},
          "tide.isclose(x, y [, {rtol=1e-5, atol=1e-8, equal_nan=false, out=}]) -> bool Tensor\nTrue where "
-         "|x - y| <= atol + rtol * |y|. Broadcasts."},
+         "|x - y| <= atol + rtol * |y|. Of complex numbers these are absolute values. Broadcasts."},
     [TIDE_OP_addcmul] =
         {parse_value,
          true,

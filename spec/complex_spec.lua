@@ -211,6 +211,42 @@ describe("complex numbers", function()
     for _, name in ipairs { "atan2", "maximum", "lt", "remainder" } do D.raises("DtypeError", tide[name], z, z) end
   end)
 
+  it("in directions, in what stands for NaN and in distances", function()
+    for _, dtype in ipairs { "complex64", "complex128" } do
+      local eps = dtype == "complex64" and 1e-6 or 1e-14
+      local function is(re, im, z)
+        assert.are.equal(dtype, D.dtype_name(z))
+        D.eq(re, z:real(), eps)
+        D.eq(im, z:imag(), eps)
+      end
+      local x = make({ 3, 0, -2, nan, inf, 1e-30, 3e37 }, { -4, 0, 0, 1, 1, 0, 4e37 }, dtype)
+      is({ 0.6, 0, -1, nan, nan, 1, 0.6 }, { -0.8, 0, 0, nan, nan, 0, 0.8 }, x:sgn())
+      local y = make({ nan, inf, 1, -inf, 0 }, { 2, -inf, nan, 0, -3 }, dtype)
+      is({ 5, 7, 1, -8, 0 }, { 2, -8, 5, 0, -3 }, y:nan_to_num { nan = 5, posinf = 7, neginf = -8 })
+      local most = dtype == "complex64" and tide.tensor({ 0x1.fffffep127 }):item() or 0x1.fffffffffffffp1023
+      is({ 0, most, 1, -most, 0 }, { 2, -most, 0, 0, -3 }, y:nan_to_num())
+      is({ 0, most, 1, -most, 0 }, { 2, -most, 0, 0, -3 }, y:clone():nan_to_num_())
+
+      local a = make({ inf, 1, inf, nan, 3, 3, inf }, { 0, 1, 1, 1, 4, 4, 1 }, dtype)
+      local b = make({ inf, 1, -inf, 1, 3, 3, inf }, { 1, 1 + 1e-5, 1, nan, 4.02, 4.08, 1 }, dtype)
+      local opts = { rtol = 0.01, atol = 1e-4 } -- the size of b is about 5
+      D.eq({ false, true, false, false, true, false, true }, tide.isclose(a, b, opts))
+      opts.equal_nan = true
+      D.eq({ false, true, false, true, true, false, true }, tide.isclose(a, b, opts))
+      assert.is_false(tide.allclose(a, b, opts))
+      assert.is_true(tide.allclose(a, a, opts))
+      assert.is_true(tide.allclose(x:nan_to_num(), x:nan_to_num()))
+      D.eq({ true, false }, tide.isclose(make({ 1, 1 }, { 0, 1 }, dtype), 1))
+      assert.is_true(b:equal(b:clone()) == false) -- NaN equals nothing
+      is({ 0, 0.25, 0.5 }, { 0, 0, 0 }, tide.linspace(0, 0.5, 3, { dtype = dtype, device = D.dev }))
+      is({ 1, 2, 4 }, { 0, 0, 0 }, tide.logspace(0, 2, 3, { base = 2, dtype = dtype, device = D.dev }))
+    end
+    D.eq({ 0, -1, 0, 1 }, D.tensor { nan, -2, 0, inf }:sgn())
+    local strange = make({ nan, 1 }, { 1, 2 }, "complex64"):unsqueeze(2):expand(2, 3):t()
+    D.eq({ { 0, 1 }, { 0, 1 }, { 0, 1 } }, strange:nan_to_num():real())
+    D.raises("DtypeError", tide.arange, 1, 3, { dtype = "complex64", device = D.dev })
+  end)
+
   it("in reductions: norms of their sizes, the variance of both parts", function()
     for _, dtype in ipairs { "complex64", "complex128" } do
       local z = make({ 1, -3 }, { 2, -4 }, dtype)

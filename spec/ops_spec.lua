@@ -31,6 +31,7 @@ local ops = {
   positive = { f = function(x) return x end },
   abs = { f = math.abs },
   sign = { f = function(x) return x > 0 and 1 or x < 0 and -1 or 0 end },
+  sgn = { f = function(x) return x > 0 and 1 or x < 0 and -1 or 0 end },
   square = { f = function(x) return x * x end },
   reciprocal = { f = function(x) return 1 / x end, x = second },
   sqrt = { f = math.sqrt, x = positive },

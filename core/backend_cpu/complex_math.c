@@ -1,9 +1,8 @@
-/* complex_math.c: exp2, expm1, log2, log10, log1p and pow of complex numbers. Numbers of float32 are computed here too,
- * in float64. */
+/* complex_math.c: what C has not of complex numbers, or not accurately enough: exp2, expm1, log2, log10, log1p, pow,
+ * sgn, nan_to_num and isclose. Numbers of float32 are computed here too, in float64. */
 #include "complex_math.h"
 
 #include <math.h>
-#include <stdbool.h>
 #include <string.h>
 
 static const double LN_2 = 0.69314718055994530942, LN_10 = 2.30258509299404568402;
@@ -72,4 +71,26 @@ double _Complex tide__cpow(double _Complex a, double _Complex b) {
   double _Complex l = clog(a);
   if (real) return cexp(of_parts(creal(l) * n, cimag(l) * n));
   return cexp(of_parts(creal(l) * n - cimag(l) * cimag(b), creal(l) * cimag(b) + cimag(l) * n));
+}
+
+/* z / |z|; an infinite or undefined size has no direction. */
+double _Complex tide__csgn(double _Complex z) {
+  double size = cabs(z), one = size / size;
+  return size == 0 ? z : of_parts(creal(z) / size * one, cimag(z) / size * one);
+}
+
+static double number_of(double x, double nan, double high, double low) {
+  return isnan(x) ? nan : isinf(x) ? (x > 0 ? high : low) : x;
+}
+
+double _Complex tide__cnan_to_num(double _Complex z, double nan, double high, double low) {
+  return of_parts(number_of(creal(z), nan, high, low), number_of(cimag(z), nan, high, low));
+}
+
+/* An infinite distance is not within an infinite tolerance. */
+bool tide__cisclose(double _Complex a, double _Complex b, double rtol, double atol, bool equal_nan) {
+  if (a == b) return true;
+  if (a != a || b != b) return equal_nan && a != a && b != b;
+  double distance = cabs(a - b);
+  return isfinite(distance) && distance <= atol + rtol * cabs(b);
 }

@@ -51,7 +51,7 @@
 #define LOOP_C_EQUALC      1
 #define LOOP_I_CLOSE       0
 #define LOOP_F_CLOSE       1
-#define LOOP_C_CLOSE       0
+#define LOOP_C_CLOSE       LOOP_C_MATHC
 #define LOOP_I_LOGIC       1
 #define LOOP_F_LOGIC       1
 #define LOOP_C_LOGIC       LOOP_C_MATHC
@@ -280,10 +280,21 @@
 #pragma push_macro("tide_isnan")
 #pragma push_macro("tide_isinf")
 #pragma push_macro("tide_isfinite")
+#pragma push_macro("tide_sgn")
+#pragma push_macro("tide_nan_to_num")
+#pragma push_macro("tide_isclose")
 #undef tide_pow
 #undef tide_isnan
 #undef tide_isinf
 #undef tide_isfinite
+#undef tide_sgn
+#undef tide_nan_to_num
+#undef tide_isclose
+
+#define tide_sgn(x)                               tide__csgn(x)
+#define tide_nan_to_num(x, nan, high, low)        tide__cnan_to_num(x, creal(nan), creal(high), creal(low))
+#define tide_isclose(a, b, rtol, atol, equal_nan) tide__cisclose(a, b, creal(rtol), creal(atol), creal(equal_nan) != 0)
+
 #define tide_isnan(x)     (tide_isnan_f64(creal(x)) | tide_isnan_f64(cimag(x)))
 #define tide_isinf(x)     (tide_isinf_f64(creal(x)) | tide_isinf_f64(cimag(x)))
 #define tide_isfinite(x)  (tide_isfinite_f64(creal(x)) & tide_isfinite_f64(cimag(x)))
@@ -389,6 +400,9 @@
 #pragma pop_macro("tide_isnan")
 #pragma pop_macro("tide_isinf")
 #pragma pop_macro("tide_isfinite")
+#pragma pop_macro("tide_sgn")
+#pragma pop_macro("tide_nan_to_num")
+#pragma pop_macro("tide_isclose")
 
 #define LOOP_SLOT(K, rule, name, s) LOOP_SLOT_(LOOP_HAS(K, rule), name, s)
 #define LOOP_SLOT_(has, name, s)    LOOP_SLOT__(has, name, s)

@@ -141,6 +141,7 @@ static inline double tide_conj_f64(double x) { return x; }
 
 #define tide_abs(x)                        TIDE_REAL_PICK(tide_abs, x)(x)
 #define tide_sign(x)                       TIDE_REAL_PICK(tide_sign, x)(x)
+#define tide_sgn(x)                        tide_sign(x)
 #define tide_floor(x)                      TIDE_REAL_PICK(tide_floor, x)(x)
 #define tide_ceil(x)                       TIDE_REAL_PICK(tide_ceil, x)(x)
 #define tide_rint(x)                       TIDE_REAL_PICK(tide_rint, x)(x)

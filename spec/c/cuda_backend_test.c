@@ -89,8 +89,8 @@ static double op_slack(int op) {
 
 static bool accepts(const char *rule, int compute) {
   bool is_int = compute == TIDE_INT32 || compute == TIDE_INT64, is_complex = compute >= TIDE_COMPLEX64;
-  if (!strcmp(rule, "FLOAT") || !strcmp(rule, "CLOSE")) return !is_int && !is_complex;
-  if (!strcmp(rule, "FLOATC") || !strcmp(rule, "MATHC")) return !is_int;
+  if (!strcmp(rule, "FLOAT")) return !is_int && !is_complex;
+  if (!strcmp(rule, "FLOATC") || !strcmp(rule, "MATHC") || !strcmp(rule, "CLOSE")) return !is_int;
   if (!strcmp(rule, "ARITHC") || !strcmp(rule, "REALC") || !strcmp(rule, "EQUALC") || !strcmp(rule, "TEST") ||
       !strcmp(rule, "LOGIC"))
     return true;
