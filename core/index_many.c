@@ -123,9 +123,6 @@ static tide_status locate_dim(many *m, int dim, int64_t step, bool first) {
   tide_locate_args a;
   const tide_tensor *x = m->x, *index = m->index[dim];
   int device = x->storage->device;
-  if (x->size[dim] == 0)
-    return tide__fail(TIDE_INDEX, "index: dim %lld has size 0, got %lld index values, expected none",
-                      (long long)tide__shown(dim), (long long)m->positions->numel);
   TIDE_TRY(tide__queue_begin(&q, device));
   tide__head_begin(&a.head, device, 2);
   tide__head_set(&a.head, 0, m->positions, &q);
@@ -140,7 +137,18 @@ static tide_status locate_dim(many *m, int dim, int64_t step, bool first) {
   return TIDE_LAUNCH(&q, locate, &a, 0);
 }
 
+/* No index names an element of a dim that has none. */
+static tide_status check_lengths(const many *m) {
+  int64_t count = tide__size_product(m->size, m->ndim);
+  for (int d = 0; d < m->dims && count; d++)
+    if (m->index[d] && m->x->size[d] == 0)
+      return tide__fail(TIDE_INDEX, "index: dim %lld has size 0, got %lld index values, expected none",
+                        (long long)tide__shown(d), (long long)count);
+  return TIDE_OK;
+}
+
 static tide_status locate(many *m) {
+  TIDE_TRY(check_lengths(m));
   int64_t step = make_line(m);
   bool first = true;
   TIDE_TRY(tide__tensor_new(&m->positions, m->size, m->ndim, TIDE_INT64, m->x->storage->device));

@@ -239,6 +239,13 @@ describe("several index tensors", function()
     D.raises("DtypeError", function() return x[{ I, D.tensor { 1., 2., 3. } }] end)
     D.raises("ArgumentError", function() x:index_put_(I, 5) end)
     D.raises("ArgumentError", function() x:index_put_({ I, J }, 5, { acumulate = true }) end)
+    for _, size in ipairs { { 0, 3 }, { 3, 0 }, { 0, 0, 2 } } do
+      local empty = tide.zeros(size, { device = D.dev })
+      D.raises("IndexError", function() return empty[{ I, J }] end)
+      D.raises("IndexError", function() empty[{ I, J }] = 5 end)
+      D.raises("IndexError", function() empty:index_put_({ I, J }, 5, { accumulate = true }) end)
+    end
+    D.raises("IndexError", function() tide.zeros(0, { device = D.dev }):index_put_({ I }, 5, { accumulate = true }) end)
     for _, bad in ipairs { 0, 4, -4, math.mininteger, math.maxinteger } do
       for _, key in ipairs { { I, D.tensor { 1, bad, 2 } }, { D.tensor { 1, 2, 1 }, D.tensor { 3, 1, bad }, I } } do
         local e = D.raises("IndexError", function()
