@@ -270,8 +270,8 @@ tide_status tide_repeat_interleave(tide_tensor **out, const tide_tensor *x, int6
   return repeat(out, &source, size, ndim);
 }
 
-/* The counts on the host: one for each of n indexes, in memory that the caller frees. A lone one serves all. */
-static tide_status read_counts(int64_t **out, const tide_tensor *counts, int64_t n) {
+/* The counts on the host: one for each of n indexes, or a lone one that serves all. */
+static tide_status read_counts(tide_tensor **out, const tide_tensor *counts, int64_t n) {
   TIDE_TRY(tide__check(counts, "repeat_interleave", "n"));
   if (tide__category(counts->dtype) != 1)
     return tide__fail(TIDE_DTYPE, "repeat_interleave: n: got %s, expected integers",
@@ -282,36 +282,34 @@ static tide_status read_counts(int64_t **out, const tide_tensor *counts, int64_t
   tide_tensor *host;
   tide_options o = {TIDE_INT64, TIDE_CPU, false};
   TIDE_TRY(tide_to(&host, counts, &o, false, false));
-  int64_t *values = malloc((size_t)(n + 1) * sizeof *values);
-  tide_status status = values ? tide_read(values, host) : tide__fail(TIDE_MEMORY, "repeat_interleave: no memory");
-  for (int64_t i = 1; status == TIDE_OK && counts->numel == 1 && i < n; i++) values[i] = values[0];
+  tide_status status = tide__as_contiguous(out, host, TIDE_INT64);
   tide_tensor_release(host);
-  if (status == TIDE_OK)
-    *out = values;
-  else
-    free(values);
   return status;
 }
 
+/* INT64_MAX where int64 cannot hold the sum. */
 static tide_status sum_counts(int64_t *total, const int64_t *counts, int64_t n) {
   *total = 0;
   for (int64_t i = 0; i < n; i++) {
     if (counts[i] < 0)
       return tide__fail(TIDE_VALUE, "repeat_interleave: n: got %lld, expected at least 0", (long long)counts[i]);
-    if (__builtin_add_overflow(*total, counts[i], total)) *total = INT64_MAX;
+    *total = tide__size_add(*total, counts[i]);
   }
   return TIDE_OK;
 }
 
-/* The indexes, from the thread's base, of a dim whose index i is to stand counts[i] times. */
-static tide_status repeated_index(tide_tensor **out, const int64_t *counts, int64_t n, int device) {
+/* The indexes, from the thread's base, of a dim of size n whose index i is to stand counts[i] times. */
+static tide_status repeated_index(tide_tensor **out, const tide_tensor *counts, int64_t n, int device) {
+  const int64_t *count = tide_tensor_data(counts);
   int64_t total, at = 0, base = tide_get_index_base();
+  bool lone = counts->numel == 1;
   tide_tensor *host;
-  TIDE_TRY(sum_counts(&total, counts, n));
+  TIDE_TRY(sum_counts(&total, count, counts->numel));
+  if (lone) total = tide__size_mul(n, total);
   TIDE_TRY(tide__tensor_new(&host, &total, 1, TIDE_INT64, TIDE_CPU));
   int64_t *values = tide_tensor_data(host);
-  for (int64_t i = 0; i < n; i++)
-    for (int64_t k = 0; k < counts[i]; k++) values[at++] = base + i;
+  for (int64_t i = 0; i < n && at < total; i++)
+    for (int64_t k = 0; k < count[lone ? 0 : i]; k++) values[at++] = base + i;
   tide_options o = {TIDE_INT64, device, false};
   tide_status status = tide_to(out, host, &o, false, false);
   tide_tensor_release(host);
@@ -321,11 +319,11 @@ static tide_status repeated_index(tide_tensor **out, const int64_t *counts, int6
 tide_status tide_repeat_interleave_each(tide_tensor **out, const tide_tensor *x, const tide_tensor *counts, int dim) {
   TIDE_TRY(tide__check(x, "repeat_interleave", "x"));
   TIDE_TRY(tide__dim_check(&dim, dim, x->ndim, "repeat_interleave"));
-  int64_t *values = NULL, n = x->ndim ? x->size[dim] : 1;
-  tide_tensor *index;
-  TIDE_TRY(read_counts(&values, counts, n));
-  tide_status status = repeated_index(&index, values, n, x->storage->device);
-  free(values);
+  int64_t n = x->ndim ? x->size[dim] : 1;
+  tide_tensor *host, *index;
+  TIDE_TRY(read_counts(&host, counts, n));
+  tide_status status = repeated_index(&index, host, n, x->storage->device);
+  tide_tensor_release(host);
   TIDE_TRY(status);
   status = tide_index_get(out, x, dim, index);
   tide_tensor_release(index);
