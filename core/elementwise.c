@@ -206,12 +206,12 @@ static tide_status call_size(call *c) {
 }
 
 /* An operand as a destination keeps its size: x:add_(y) is no other x. */
-static tide_status call_into(const call *c, tide_tensor *into) {
+static tide_status call_into(const call *c, const tide_tensor *into) {
   bool shared = false;
   TIDE_TRY(tide__cast_expect(into, c->types.result, c->info->name));
   for (int k = 0; k < c->info->operands; k++)
     shared = shared || (c->tensor[k] && c->tensor[k]->storage == into->storage);
-  return tide__size_give(into, c->size, c->ndim, shared, c->info->name);
+  return tide__size_takes(into, c->size, c->ndim, shared, c->info->name);
 }
 
 /* CPU tensors of one element become numbers, unless nothing but such tensors is left. */
@@ -345,6 +345,7 @@ static tide_status general_way(tide_tensor **out, tide_op op, const tide_op_info
   if (into) TIDE_TRY(call_into(&c, into));
   TIDE_TRY(call_numbers(&c));
   TIDE_TRY(call_divisor(&c));
+  if (into) TIDE_TRY(tide__size_give(into, c.size, c.ndim, false, c.info->name));
   tide_status status = call_finish(out, &c, params, into);
   call_end(&c);
   return status;

@@ -485,9 +485,9 @@ static tide_status check_into(const call *c, const tide_jit *j, tide_tensor *con
     if (into[i]->storage == into[k]->storage && (into[i] == into[k] || tide__tensor_overlaps(into[i], into[k])))
       return tide__fail(TIDE_VALUE, "%s: destinations %d and %d share elements, expected each to have its own", name,
                         i + 1, k + 1);
-  bool fits = tide__size_equal(into[k], c->size, c->ndim), shared = false;
+  bool shared = false;
   for (int i = 0; i < j->inputs; i++) shared = shared || into[k]->storage == c->in[i]->storage;
-  if (!fits && (into[k]->numel || shared)) return tide__size_expect(into[k], c->size, c->ndim, name, "the destination");
+  TIDE_TRY(tide__size_takes(into[k], c->size, c->ndim, shared, name));
   return tide__cast_expect(into[k], c->common, name);
 }
 

@@ -476,10 +476,15 @@ tide_status tide_set(tide_tensor *x, const tide_tensor *src) {
   return TIDE_OK;
 }
 
+tide_status tide__size_takes(const tide_tensor *into, const int64_t *size, int ndim, bool shared, const char *what) {
+  if (into->numel == 0 && !shared) return TIDE_OK;
+  return tide__size_expect(into, size, ndim, what, "the destination");
+}
+
 /* An empty destination may be a view: it gets memory of its own, since what lies behind it is another tensor's. */
 tide_status tide__size_give(tide_tensor *into, const int64_t *size, int ndim, bool shared, const char *what) {
   if (TIDE_LIKELY(tide__size_equal(into, size, ndim))) return TIDE_OK;
-  if (into->numel || shared) return tide__size_expect(into, size, ndim, what, "the destination");
+  TIDE_TRY(tide__size_takes(into, size, ndim, shared, what));
   tide_options o = {(tide_dtype)into->dtype, into->storage->device, into->storage->pinned};
   tide_tensor *fresh;
   TIDE_TRY(tide_empty(&fresh, size, ndim, &o));

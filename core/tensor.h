@@ -41,19 +41,21 @@ static inline tide_status tide__check(const tide_tensor *x, const char *what, co
 tide_status tide__out_check(tide_tensor **out, const tide_tensor *into, const char *what);
 /* VALUE if several elements of x share one address (an expanded dim), for tensors that are written. */
 tide_status tide__writable_check(const tide_tensor *x, const char *what, const char *name);
-/* SHAPE if x does not have this size. */
 bool tide__size_equal(const tide_tensor *x, const int64_t *size, int ndim);
-/* shape.c: a destination has that size, or it is empty and gets it, unless it shares memory with an operand. The last
- * check of a call, since it changes the destination. */
-tide_status tide__size_give(tide_tensor *into, const int64_t *size, int ndim, bool shared, const char *what);
+/* SHAPE if x does not have this size. */
 tide_status tide__size_expect(const tide_tensor *x, const int64_t *size, int ndim, const char *what, const char *name);
+/* SHAPE unless a destination has this size, or is empty and shares no memory with an operand, so that it can be given
+ * it. In shape.c, as the next one. */
+tide_status tide__size_takes(const tide_tensor *into, const int64_t *size, int ndim, bool shared, const char *what);
+/* Likewise, and gives it: after all other checks, since it changes the destination. */
+tide_status tide__size_give(tide_tensor *into, const int64_t *size, int ndim, bool shared, const char *what);
 /* DTYPE if results of dtype `result` may not be written to x. */
 tide_status tide__cast_expect(const tide_tensor *x, tide_dtype result, const char *what);
-/* DEVICE unless both tensors are on one device. */
 /* " made at a.lua:3", where the line is known, for messages; as tide__shape_text's. */
 const char *tide__made_text(const tide_tensor *x);
 /* Notes the running line as the one that made x, where none is known. */
 void tide__made_here(const tide_tensor *x);
+/* DEVICE unless both tensors are on one device. */
 tide_status tide__same_device(const tide_tensor *a, const char *a_name, const tide_tensor *b, const char *b_name,
                               const char *what);
 /* DEVICE unless operations on a's device may read b: it lies there, or on a peer. */
