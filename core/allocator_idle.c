@@ -105,9 +105,12 @@ void tide__allocator_trim(int device, bool all) {
   tide__release_idle(a, &leaving);
 }
 
+/* Only looks: who asks holds a lock, and perhaps nothing may be given back now. */
 bool tide__allocators_idle_any(void) {
   bool any = false;
-  for (int d = 0, n = tide__device_count_known(); d < n && !any; d++)
-    any = tide__allocator_of(d)->source == SOURCE_CACHE && tide_memory_reserved(d) > 0;
+  for (int d = 0, n = tide__device_count_known(); d < n && !any; d++) {
+    const tide__allocator *a = tide__allocator_of(d);
+    any = a->source == SOURCE_CACHE && atomic_load_explicit(&a->reserved, memory_order_relaxed) > 0;
+  }
   return any;
 }

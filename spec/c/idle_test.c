@@ -84,6 +84,18 @@ static void at_work(void) {
   tide_shutdown();
 }
 
+/* A worker that looks whether there is anything to give back, while the devices may be about to go, gives nothing. */
+static void looking(void) {
+  start(1, (size_t)1 << 30);
+  OK(tide_sim_set_dry(true));
+  tide__block_free(block(current(0), 100 * MiB));
+  later(3000);
+  CHECK(tide__idle_any());
+  CHECK(atomic_load(&tide__allocator_of(0)->reserved) == 100 * MiB);
+  CHECK(tide_memory_reserved(0) == 0 && !tide__idle_any());
+  tide_shutdown();
+}
+
 static void pinned(void) {
   start(1, (size_t)1 << 30);
   tide_storage *s;
@@ -105,6 +117,7 @@ int main(void) {
   quiet(false);
   in_a_loop();
   at_work();
+  looking();
   pinned();
   printf("idle_test: %s\n", failures ? "failed" : "passed");
   return failures != 0;
