@@ -262,11 +262,8 @@ static tide_stream *push_side_stream(lua_State *L) {
     lua_remove(L, -2);
   }
   if (lua_rawgeti(L, -1, device) == LUA_TNIL || !tide_stream_is_live(ltide_check_stream(L, -1, "stream"))) {
-    tide_stream *s;
     lua_pop(L, 1);
-    ltide_try(L, tide_stream_new(&s, device, 0));
-    ltide_push_stream(L, s);
-    tide_stream_release(s);
+    ltide_try(L, tide_stream_new(ltide_new_stream(L), device, 0));
     lua_pushvalue(L, -1);
     lua_rawseti(L, -3, device);
   }

@@ -85,15 +85,12 @@ static int record(lua_State *L) {
 /* Pushes the stream of a function's warm-up and capture, on the device that its arguments are on: work on another one
  * would be executed during the capture, and in no replay. */
 static tide_stream *push_side(lua_State *L, ltide_state *S, int inputs) {
-  tide_stream *side;
   int device = TIDE_CURRENT;
   if (lua_rawgeti(L, inputs, 1) != LUA_TNIL) device = tide_tensor_device(ltide_check_tensor(L, S, -1, "input"));
   lua_pop(L, 1);
-  ltide_enter_again(L);
-  ltide_try(L, tide_stream_new(&side, device, 0));
-  ltide_push_stream(L, side);
-  tide_stream_release(side);
-  return side;
+  tide_stream **side = ltide_new_stream(L);
+  ltide_try(L, tide_stream_new(side, device, 0));
+  return *side;
 }
 
 /* The side stream, at the top of the stack, waits for what the inputs come from; the host then waits for it all. */

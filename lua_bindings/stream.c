@@ -17,7 +17,7 @@ tide_stream *ltide_check_stream(lua_State *L, int arg, const char *name) {
 }
 
 /* The userdata is made closed, so that an error between here and the filling loses nothing. */
-static tide_stream **new_stream(lua_State *L) {
+tide_stream **ltide_new_stream(lua_State *L) {
   tide_stream **u = ltide_new_object(L, sizeof *u, 0);
   *u = NULL;
   ltide_setmetatable(L, STREAM_META);
@@ -25,7 +25,7 @@ static tide_stream **new_stream(lua_State *L) {
 }
 
 void ltide_push_stream(lua_State *L, tide_stream *stream) {
-  tide_stream **u = new_stream(L);
+  tide_stream **u = ltide_new_stream(L);
   tide_stream_retain(stream);
   *u = stream;
 }
@@ -53,7 +53,7 @@ static int lstream_new(lua_State *L) {
   }
   if (opts != 2) device = ltide_check_device(L, 2, "device", LTIDE_NIL_OK | LTIDE_NEGATIVE_OK);
   priority = priority < -100 ? -100 : priority > 100 ? 100 : priority;
-  tide_stream **u = new_stream(L);
+  tide_stream **u = ltide_new_stream(L);
   ltide_try(L, tide_stream_new(u, device, (int)priority));
   return 1;
 }
@@ -64,7 +64,7 @@ static int lexternal_stream(lua_State *L) {
   uint64_t handle = (uint64_t)(uintptr_t)lua_touserdata(L, 1);
   if (lua_type(L, 1) == LUA_TNUMBER) handle = (uint64_t)lua_tointegerx(L, 1, &is_handle);
   if (!is_handle) return ltide_arg_error(L, 1, "ptr", "an integer or a lightuserdata: a cudaStream_t");
-  tide_stream **u = new_stream(L);
+  tide_stream **u = ltide_new_stream(L);
   ltide_try(L, tide_stream_wrap(u, device, handle));
   return 1;
 }
