@@ -370,7 +370,7 @@ void *ltide_block_data(lua_State *L, int index) {
 void ltide_open_blocks(lua_State *L, ltide_state *S) {
   static const luaL_Reg meta[] = {{"__close", scope_unwind}, {"__gc", scope_gc}, {"__tostring", scope_tostring}, {0}};
   static const luaL_Reg methods[] = {{"close", scope_close}, {0}};
-  lua_newtable(L);
+  lua_createtable(L, MOST_SPARES, 0); /* it never grows: giving one back allocates nothing */
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key_spares);
   ltide_newmetatable(L, SCOPE_META);
   S->scope_meta = lua_topointer(L, -1);

@@ -200,7 +200,8 @@ static void all_ramps(lua_State *L) {
     char form[64];
     snprintf(form, sizeof form, "%s", lua_tostring(L, -1));
     for (size_t v = 0; v < sizeof variants / sizeof *variants; v++) {
-      for (int good = 0; good < 2; good++) {
+      /* For good first: where Lua asks once more after a collection it succeeds, and what has grown stays so. */
+      for (int good = 1; good >= 0; good--) {
         total += ramp(L, i, form, variants[v], &in_lua, good ? "from Lua's" : "Lua's", good);
         total += ramp(L, i, form, variants[v], &in_tide, good ? "from tide's" : "tide's", good);
       }
