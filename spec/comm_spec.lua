@@ -428,13 +428,14 @@ describe("comm.scatter", function()
     for d = 0, n - 1 do streams[d + 1] = cuda.Stream(d) end
     for d = 0, n - 1 do
       streams[d + 1]:wait_stream(cuda.current_stream(0))
-      cuda.stream(streams[d + 1], function() cuda._sleep(D.simulated and 50000000 or 100000000) end)
+      D.hold(streams[d + 1])
     end
     local parts = comm.scatter(x, devices, { streams = streams })
     for d = 1, n - 1 do
-      cuda.current_stream(d):synchronize() -- which does not wait for the sleep
+      cuda.current_stream(d):synchronize() -- which does not wait for the stream that is held
       assert.is_false(streams[d + 1]:query()) -- but the copy does
     end
+    D.release()
     for d = 1, n - 1 do
       streams[d + 1]:synchronize()
       D.eq(x:narrow(1, 8 * d + 1, 8):totable(), parts[d + 1])

@@ -297,10 +297,11 @@ describe("current device", function()
     cuda.synchronize_all()
     cuda.stream(s, function()
       cuda.device(0, function()
-        cuda.device(1, function() cuda._sleep(50000000) end)
+        cuda.device(1, D.hold)
         local y = x + 1
         assert.is_false(s:query())
         assert.is_true(cuda.default_stream(1):query() and cuda.current_stream(0):query())
+        D.release()
         D.eq(2, y[1000]) -- and so does reading
         assert.is_true(s:query())
       end)

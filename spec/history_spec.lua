@@ -90,10 +90,8 @@ describe("memory_snapshot", function()
     local s = cuda.Stream()
     local x, line = tide.empty(1000, uint8), here()
     local ptr = x:data_ptr()
-    cuda.stream(s, function()
-      cuda._sleep(50000000)
-      x:fill_(1)
-    end)
+    D.hold(s)
+    cuda.stream(s, function() x:fill_(1) end)
     x:free()
     local found
     for _, g in ipairs(cuda.memory_snapshot()) do
@@ -101,10 +99,9 @@ describe("memory_snapshot", function()
         if b.address == ptr then found = b end
       end
     end
-    if found.state ~= "inactive" then -- the work may have been quick
-      assert.are.equal("active_pending_free", found.state)
-      ends_in(found.line, line)
-    end
+    assert.are.equal("active_pending_free", found.state)
+    ends_in(found.line, line)
+    D.release()
     cuda.synchronize()
     for _, g in ipairs(cuda.memory_snapshot()) do
       assert.are.equal(g.active_size, g.allocated_size)

@@ -78,8 +78,9 @@ describe("devices", function()
     local used = cuda.device_memory_used()
     assert.is_true(used >= cuda.memory_reserved(), used)
     if D.simulated then
-      cuda._sleep(50000000)
+      D.hold()
       assert.are.equal(100, cuda.utilization())
+      D.release()
       cuda.synchronize()
       assert.are.equal(0, cuda.utilization())
     end

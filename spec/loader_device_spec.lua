@@ -146,10 +146,11 @@ describe("tide.data.loader beside a GPU", function()
     local it = loader:iter()
     local _, first = it()
     cuda.synchronize()
-    cuda._sleep(400000000)
+    D.hold()
     local _, second = it()
-    local copied = second:clone() -- waits for the sleep and the copy
+    local copied = second:clone() -- waits for what holds the stream, and for the copy
     assert.is_false(cuda.current_stream():query())
+    D.release()
     D.eq(2, copied[{ 1, 1 }])
     D.eq(2, copied[{ 1, n }])
     first, second, copied, it = nil, nil, nil, nil

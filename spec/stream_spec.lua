@@ -148,23 +148,26 @@ describe("streams", function()
 
   it("run behind the host", function()
     local s = cuda.Stream()
-    busy(s)
+    D.hold(s)
     assert.is_false(s:query())
+    D.release()
     s:synchronize()
     assert.is_true(s:query())
     busy(s)
     cuda.synchronize()
     assert.is_true(s:query() and s:query())
     local other = cuda.Stream() -- work is all that a stream waits for, too
-    busy(other)
+    D.hold(other)
     s:wait_stream(other)
     assert.is_false(s:query())
+    D.release()
     other:synchronize()
     while not s:query() do end
     local graph, x = cuda.CUDAGraph(), tide.zeros(3, { device = "cuda" })
-    cuda.graph(graph, function() x:add_(1) busy(cuda.current_stream()) end)
+    cuda.graph(graph, function() x:add_(1) D.hold() end)
     cuda.stream(s, graph.replay, graph)
     assert.is_false(s:query())
+    D.release()
     s:synchronize()
     assert.is_true(s:query())
     assert.is_true(s.cuda_stream ~= 0 and s:query() and s:query()) -- others may queue work now: the driver is asked
@@ -513,15 +516,14 @@ describe("streams", function()
   it("of a device are waited for by synchronize, those of others are not", function()
     if D.devices < 2 then return end
     local all = { cuda.Stream(0), cuda.Stream(0), cuda.Stream(1) }
-    local function work()
-      for i, s in ipairs(all) do
-        cuda.stream(s, function() cuda._sleep(i == 3 and 200000000 or 5000000) end)
-      end
-    end
-    work()
+    local function work() for _, s in ipairs(all) do busy(s) end end
+    busy(all[1])
+    busy(all[2])
+    D.hold(all[3])
     cuda.synchronize(0)
     assert.is_true(all[1]:query() and all[2]:query())
     assert.is_false(all[3]:query())
+    D.release()
     cuda.synchronize "cuda:1"
     assert.is_true(all[3]:query())
     work()
@@ -578,11 +580,12 @@ describe("streams", function()
     local s = cuda.Stream()
     local x = tide.zeros(5000, { device = "cuda" })
     local at = x:data_ptr()
-    busy(s) -- work that nobody but the script knows to use x
+    D.hold(s) -- work that nobody but the script knows to use x
     x:record_stream(s)
     x:free()
     local other = tide.zeros(5000, { device = "cuda" })
     assert.are_not.equal(at, other:data_ptr())
+    D.release()
     s:synchronize()
     local y = tide.zeros(5000, { device = "cuda" })
     assert.are.equal(at, y:data_ptr())

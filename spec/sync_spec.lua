@@ -16,17 +16,17 @@ end
 describe("work on a device", function()
   D.watch(before_each, after_each)
 
-  it("is queued and the host goes on #timed", function()
+  it("is queued and the host goes on", function()
     local x = tide.ones(100, { device = "cuda" })
     x:add_(-1) -- a kernel may be loaded at its first use, which waits for the device
     cuda.synchronize()
-    local t = tide.Timer()
-    cuda._sleep(200000000)
+    D.hold()
     x:add_(1)
-    assert.is_true(t:time().real < 0.05)
     assert.is_false(cuda.current_stream():query())
-    assert.are.equal(1, x[1]:item()) -- waits by itself
-    assert.is_true(t:time().real > 0.05)
+    D.release()
+    cuda._sleep(20000000)
+    x:add_(1)
+    assert.are.equal(2, x[1]:item()) -- waits by itself
   end)
 
   it("comes in order with copies in both directions, without a word of the script", function()

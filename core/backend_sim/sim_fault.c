@@ -120,6 +120,20 @@ tide_status tide_sim_fault(const char *faults) {
                     faults);
 }
 
+void tide_sim_wake(void) {
+  pthread_mutex_lock(&tide__sim.lock);
+  double now = tide__sim_now();
+  for (sim_stream *s = tide__sim.streams; s; s = s->next) {
+    for (sim_op *op = s->head; op; op = op->next) {
+      if (op->kind != SIM_SLEEP || op->seconds < 60) continue;
+      op->seconds = op->started ? op->seconds - (op->not_before - now) : 0; /* what a trace shows of it */
+      op->not_before = now;
+    }
+  }
+  pthread_cond_broadcast(&tide__sim.work);
+  pthread_mutex_unlock(&tide__sim.lock);
+}
+
 tide_status tide_sim_set_dry(bool dry) {
   TIDE_TRY(tide__sim_drain());
   atomic_store(&tide__sim_dry, dry);

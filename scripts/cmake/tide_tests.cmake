@@ -46,6 +46,13 @@ add_library(nvtx_recorder MODULE spec/c/nvtx_recorder.c)
 target_link_libraries(nvtx_recorder PRIVATE tide_flags)
 set_target_properties(nvtx_recorder PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/spec)
 
+# ---- an end to long sleeps of simulated devices, for the specs of what is ordered: loaded into the runner ----
+add_library(wake MODULE spec/c/wake.c)
+target_include_directories(wake PRIVATE core/include)
+target_include_directories(wake SYSTEM PRIVATE ${TIDE_LUA_INCLUDE})
+target_link_libraries(wake PRIVATE tide_flags)
+set_target_properties(wake PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/spec)
+
 # ---- a terminal for the specs of the prompt ----
 add_executable(terminal spec/c/terminal.c)
 target_link_libraries(terminal PRIVATE tide_flags util)

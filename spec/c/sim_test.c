@@ -214,6 +214,41 @@ static void test_order(uint64_t seed) {
   t->close();
 }
 
+/* A long sleep holds its stream, whether it has begun or waits behind one that has, until it is told to end; a short
+ * sleep ends by itself alone. */
+static void test_wake(void) {
+  open_sim(1, 8 * MIB, 0);
+  lane l = lane_new(0, 0), m = lane_new(0, 0);
+  const int64_t hour = 3600000000000, moment = 300000000;
+  bool done = true;
+  OK(t->stream_sleep(l.head.impl, hour));
+  OK(t->stream_sleep(l.head.impl, hour));
+  void *before, *after;
+  OK(t->event_new(&before, 0, TIDE_EVENT_TIMING));
+  OK(t->event_new(&after, 0, TIDE_EVENT_TIMING));
+  OK(t->event_record(before, m.head.impl));
+  OK(t->stream_sleep(m.head.impl, moment));
+  OK(t->event_record(after, m.head.impl));
+  void *x = alloc(0, MIB), *y = alloc(0, MIB);
+  OK(fill(&l, x, 16, 1));
+  OK(fill(&m, y, 16, 2));
+  OK(t->stream_query(&done, l.head.impl));
+  CHECK(!done);
+  tide_sim_wake();
+  CHECK(first(&l, x) == 1 && first(&m, y) == 2);
+  double ms = 0;
+  OK(t->event_elapsed(&ms, before, after));
+  CHECK(ms >= 300);
+  OK(t->stream_sleep(l.head.impl, hour)); /* those that are queued later are not concerned */
+  OK(t->stream_query(&done, l.head.impl));
+  CHECK(!done);
+  tide_sim_wake();
+  OK(t->stream_sync(l.head.impl));
+  t->event_free(before), t->event_free(after);
+  t->stream_free(l.head.impl), t->stream_free(m.head.impl);
+  t->close();
+}
+
 /* What nothing orders must come out in both orders, one run or another. */
 static void test_disorder(void) {
   int before = 0, after = 0;
@@ -525,6 +560,7 @@ int main(void) {
   test_memory();
   test_untouchable();
   for (uint64_t seed = 0; seed < 20; seed++) test_order(seed);
+  test_wake();
   test_disorder();
   test_copies();
   test_events();

@@ -152,6 +152,27 @@ function M.sync()
   if M.cuda then tide.cuda.synchronize() end
 end
 
+-- ---- order, without a clock ----
+
+local wake, held
+
+-- Ends what hold() began; nothing otherwise.
+function M.release()
+  if not held or not M.simulated then return end
+  held = false
+  local path = M.runner:gsub("bin/tide$", "spec/wake.so")
+  wake = wake or assert(package.loadlib(path, "wake"))
+  wake()
+end
+
+-- Nothing that is queued on the stream from here on (nil: the current one) runs before release(), or the end of the case
+-- under watch(). A real GPU is held for a while instead: long enough to queue work and to ask, too short for a test to mind.
+function M.hold(stream)
+  local function sleep() tide.cuda._sleep(M.simulated and 100000000000 or 200000000) end
+  if stream then tide.cuda.stream(stream, sleep) else sleep() end
+  held = true
+end
+
 -- ---- leaks ----
 
 local function state()
@@ -172,6 +193,7 @@ function M.watch(before_each, after_each, clear)
   local before
   before_each(function() before = state() end)
   after_each(function()
+    M.release() -- what a case that failed has held
     if clear then clear() end
     local after = state()
     if not M.cuda then return end

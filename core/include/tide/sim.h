@@ -30,6 +30,10 @@ TIDE_API tide_status tide_sim_mem_alloc(void **out, int device, size_t bytes);
 /* Gives it back; waits for the device. */
 TIDE_API void tide_sim_mem_free(int device, void *ptr);
 
+/* Ends every sleep of a minute or more (tide_stream_sleep) that is queued now. A test holds a stream with one, looks at
+ * what waits for the stream and what does not, and lets it go on: no clock decides what it sees. */
+TIDE_API void tide_sim_wake(void);
+
 /* Seconds on the modelled clock of the stream that is furthest ahead; 0 outside dry mode. */
 TIDE_API double tide_sim_time(void);
 
