@@ -162,7 +162,7 @@ describe("comm.broadcast of much to several devices", function()
 end)
 
 describe("a peer that does not come", function()
-  local limit = 0.3
+  local limit = D.tsan and 0.6 or 0.3
   -- Runs `what` with device 1 as the fault says; prints the error of the wait that follows and how long it took.
   local function run(what, fault, wait)
     return D.simulate(3, ([[
@@ -174,14 +174,11 @@ describe("a peer that does not come", function()
       assert(comm.get_timeout() == %g)
       local devices = { 0, 1, 2 }
       local result = %s
-      local start = os.time()
-      local clock = tide.cuda.Event and os.clock
       for _ = 1, 2 do -- and it stays so
         local ok, e = pcall(%s)
         assert(not ok, "no error was told")
         print(e.kind, e.name, e.device, e.sticky, e.message)
-      end
-      assert(os.time() - start <= 3)]]):format(limit, limit, what, wait or "cuda.synchronize, 0"), { TIDE_SIM_FAULT = fault })
+      end]]):format(limit, limit, what, wait or "cuda.synchronize, 0"), { TIDE_SIM_FAULT = fault })
   end
 
   local cases = {
@@ -204,7 +201,7 @@ describe("a peer that does not come", function()
         local head, message = line:match "^(.-\t.-\t.-\t.-)\t(.*)$"
         assert.are.equal("AcceleratorError\tcommTimeout\tcuda:1\tfalse", head)
         assert.are.equal(case[2], message:sub(1, #case[2]))
-        assert.is_truthy(message:find("expected at most 0.3 s", 1, true), message)
+        assert.is_truthy(message:find(("expected at most %g s"):format(limit), 1, true), message)
         assert.is_truthy(message:find(":8, got", 1, true), message) -- the line that queued it
       end
     end)
@@ -226,15 +223,18 @@ describe("a peer that does not come", function()
       local tide = require "tide"
       local cuda, comm = tide.cuda, tide.cuda.comm
       local x = tide.ones(1000, { device = "cuda:0" })
+      local D = require "spec.support.device"
+      cuda.synchronize(0)
+      cuda.device(1, D.hold)
       comm.set_timeout(0.1)
       local r = comm.broadcast(x, { 0, 1 })
       local ok, e = pcall(cuda.synchronize, 1)
       print(ok, e.message:match "^(.-) of ")
       comm.set_timeout(0)
-      local late = 0
-      while not pcall(cuda.synchronize, 1) do late = late + 1 end
+      D.release()
+      while not pcall(cuda.synchronize, 1) do end
       print(r[2]:sum():item())
-      cuda.synchronize(0)]], { TIDE_SIM_FAULT = "slow:600" })
+      cuda.synchronize(0)]], { TIDE_DEVICE = "cuda" })
     assert.are.equal("false\tcomm.broadcast: rank 2 (cuda:1) has not finished operation 1\n1000.0\n", out)
   end)
 

@@ -244,10 +244,12 @@ describe("a rank that does not come", function()
       cuda.comm.set_timeout(0.2)
       local list = {}
       for d = 0, 1 do list[d + 1] = tide.ones(1000, { device = "cuda:" .. d }) end
+      local D = require "spec.support.device"
       local function late()
-        cuda.device(1, function() cuda._sleep(1000000000) end)
+        cuda.device(1, D.hold)
         for _ = 1, 3 do nccl.all_reduce(list) end
         print(select(2, pcall(cuda.synchronize, 0)).message:match "^(.-) of ")
+        D.release()
         for d = 0, 1 do
           while not pcall(cuda.synchronize, d) do end
         end
@@ -255,7 +257,7 @@ describe("a rank that does not come", function()
       late()
       for _ = 1, 3 do nccl.all_reduce(list) end
       for d = 0, 1 do cuda.synchronize(d) end
-      late()]])
+      late()]], { TIDE_DEVICE = "cuda" })
     assert.are.equal("nccl.all_reduce: rank 2 (cuda:1) has not come to operation 1\n" ..
       "nccl.all_reduce: rank 2 (cuda:1) has not come to operation 7\n", out)
   end)
@@ -270,14 +272,12 @@ describe("a rank that does not come", function()
         local list = {}
         for d = 0, 2 do list[d + 1] = tide.ones(1000, { device = "cuda:" .. d }) end
         nccl.all_reduce(list)
-        local start = os.time()
         local ok, e = pcall(cuda.synchronize, 0)
         print(e.kind, e.name, e.device, e.message:match "^(.-) of ")
         if nccl.is_available() then
           cuda.synchronize(0) -- the communicator was aborted: the others go on
           cuda.synchronize(2)
-        end
-        assert(os.time() - start <= 2)]], { TIDE_SIM_FAULT = "dead:1" .. over })
+        end]], { TIDE_SIM_FAULT = "dead:1" .. over })
       assert.are.equal("AcceleratorError\tcommTimeout\tcuda:1\tnccl.all_reduce: rank 2 (cuda:1) has not come to operation 1\n", out)
     end)
   end

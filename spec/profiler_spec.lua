@@ -249,18 +249,24 @@ if D.cuda then
       end)
 
       it("shows work of two streams that overlaps", function()
-        local a, b = cuda.Stream(), cuda.Stream()
+        local gate, a, b = cuda.Stream(), cuda.Stream(), cuda.Stream()
         cuda._sleep(1)
         cuda.synchronize()
         local t = trace(function()
-          cuda.stream(a, function() cuda._sleep(20000000) end)
-          cuda.stream(b, function() cuda._sleep(20000000) end)
+          D.hold(gate)
+          for _, s in ipairs { a, b } do
+            s:wait_stream(gate)
+            cuda.stream(s, function() cuda._sleep(D.simulated and 100000000 or 20000000) end)
+          end
+          D.release()
+          cuda.synchronize()
         end, opts)
         local sleeps = T.find(t.device, "sleep")
-        assert.are.equal(2, #sleeps)
-        assert.are_not.equal(sleeps[1].tid, sleeps[2].tid)
-        assert.is_true(sleeps[1].dur > 5000 and sleeps[2].dur > 5000)
-        assert.is_true(T.overlap(sleeps[1], sleeps[2]) > 3000)
+        table.sort(sleeps, function(x, y) return x.ts < y.ts end)
+        assert.are.equal(3, #sleeps)
+        assert.are_not.equal(sleeps[2].tid, sleeps[3].tid)
+        for i = 2, 3 do assert.is_true(sleeps[i].dur > 5000 and sleeps[i].ts >= sleeps[1].ts + sleeps[1].dur - 1) end
+        assert.is_true(T.overlap(sleeps[2], sleeps[3]) > 3000)
       end)
 
       it("gives the kernels of a replay to the line that replays", function()

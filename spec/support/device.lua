@@ -166,9 +166,9 @@ function M.release()
 end
 
 -- Nothing that is queued on the stream from here on (nil: the current one) runs before release(), or the end of the case
--- under watch(). A real GPU is held for a while instead: long enough to queue work and to ask, too short for a test to mind.
-function M.hold(stream)
-  local function sleep() tide.cuda._sleep(M.simulated and 100000000000 or 200000000) end
+-- under watch(). A real GPU is held for `cycles` instead: by default long enough to queue work and to ask.
+function M.hold(stream, cycles)
+  local function sleep() tide.cuda._sleep(M.simulated and 100000000000 or cycles or 200000000) end
   if stream then tide.cuda.stream(stream, sleep) else sleep() end
   held = true
 end
