@@ -135,6 +135,8 @@ static capture_options check_options(lua_State *L, int arg, const char *const *k
     for (o.mode = 0; o.mode < 3 && strcmp(mode, modes[o.mode]); o.mode++) {}
     if (o.mode == 3) ltide_arg_error(L, -1, "capture_error_mode", "'global', 'thread_local' or 'relaxed'");
   }
+  if (o.pool) ltide_hold_pool(L, ltide_enter(L), o.pool);
+  if (o.stream) ltide_hold_stream(L, ltide_enter(L), o.stream);
   lua_pop(L, 3);
   return o;
 }

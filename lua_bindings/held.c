@@ -10,9 +10,9 @@
  * that an allocation which collects gets that memory back. */
 #include <stdlib.h>
 
-#include "bindings.h"
+#include "mempool.h"
 
-enum { TENSOR, GENERATOR, STREAM }; /* kinds */
+enum { TENSOR, GENERATOR, STREAM, POOL }; /* kinds */
 
 typedef struct ltide_held {
   void *object;
@@ -57,6 +57,11 @@ void ltide_hold_stream(lua_State *L, ltide_state *S, tide_stream *s) {
   tide_stream_retain(s);
 }
 
+void ltide_hold_pool(lua_State *L, ltide_state *S, tide_mempool *p) {
+  hold(L, S, p, POOL);
+  tide_mempool_retain(p);
+}
+
 bool ltide_bury(ltide_state *S, ltide_tensor *u) {
   if (!reserve(S)) return false;
   add(S, u->t, u, TENSOR);
@@ -87,12 +92,12 @@ tide_tensor *ltide_dig_up(ltide_state *S, const ltide_tensor *u) {
 void ltide_held_free(ltide_state *S) {
   while (S->held_count) {
     ltide_held h = S->held[--S->held_count];
-    if (h.kind == TENSOR)
-      tide_tensor_release(h.object);
-    else if (h.kind == GENERATOR)
-      tide_generator_release(h.object);
-    else
-      tide_stream_release(h.object);
+    switch (h.kind) {
+    case TENSOR: tide_tensor_release(h.object); break;
+    case GENERATOR: tide_generator_release(h.object); break;
+    case STREAM: tide_stream_release(h.object); break;
+    default: tide_mempool_release(h.object);
+    }
   }
 }
 

@@ -168,6 +168,7 @@ static int lkernel_bind(lua_State *L) {
   tide_kernel *k = check_kernel(L, 1);
   luaL_checkstack(L, 8, "bind");
   read_grid(L, k, 2, &g);
+  if (g.stream) ltide_hold_stream(L, S, g.stream); /* the table may let go of it while the handle is made */
   int n = read_arguments(L, S, k, 3, args);
   tide_bound **u = ltide_new_object(L, sizeof *u, 0);
   *u = NULL;

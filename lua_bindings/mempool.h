@@ -9,5 +9,7 @@
 tide_mempool *ltide_test_mempool(lua_State *L, int arg);
 /* Likewise, or that of a graph's token. */
 tide_mempool *ltide_test_graph_pool(lua_State *L, int arg);
+/* held.c: as ltide_hold_stream. */
+void ltide_hold_pool(lua_State *L, ltide_state *S, tide_mempool *p);
 
 #endif

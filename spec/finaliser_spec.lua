@@ -1,44 +1,10 @@
 -- Finalisers that free, replace or reshape what a call works on, at every moment at which a collection can run one.
 local D = require "spec.support.device"
 local calls = require "spec.support.calls"
+local collecting = require "spec.support.collecting"
 local tide = require "tide"
 
 local device = D.cuda and "cuda" or "cpu"
-
--- Every allocation of Lua's collects all there is and runs the finalisers, and each finaliser arms the next one.
-local armed, runs = nil, 0
-
-local function arm(act)
-  armed = act
-  local function again()
-    setmetatable({}, { __gc = function()
-      if not armed then return end
-      pcall(armed)
-      again()
-    end })
-  end
-  again()
-end
-
-local function collecting(act, f, ...)
-  local mode = collectgarbage("incremental")
-  local pause, multiplier = collectgarbage("setpause", 0), collectgarbage("setstepmul", 1000)
-  local count, ready = 0, false
-  arm(function()
-    if not ready then return end
-    count = count + 1
-    act()
-  end)
-  collectgarbage() -- from here on the next cycle begins at once
-  ready = true
-  local results = table.pack(pcall(f, ...))
-  armed, runs = nil, runs + count
-  collectgarbage("setpause", pause)
-  collectgarbage("setstepmul", multiplier)
-  collectgarbage(mode)
-  collectgarbage()
-  return table.unpack(results, 1, results.n)
-end
 
 -- All tensors among the arguments, at any depth.
 local function tensors_of(v, found)
@@ -102,7 +68,7 @@ describe("a finaliser in the middle of a call", function()
       end
       local plain = { table.unpack(args) }
       if containers then args = plain end
-      local results = table.pack(collecting(act, call.fn, table.unpack(plain)))
+      local results = table.pack(collecting.call(act, call.fn, table.unpack(plain)))
       print = print0 -- luacheck: ignore
       -- Either the values were all there when the call read them, and then the result is right, or it was refused.
       if not results[1] then
@@ -122,7 +88,7 @@ describe("a finaliser in the middle of a call", function()
 
   it("that frees every operand changes no result", function()
     local same = walk(function(x) x:free() end)
-    assert.is_true(same > 100 and runs > 300, same .. " " .. runs)
+    assert.is_true(same > 100 and collecting.runs > 300, same .. " " .. collecting.runs)
   end)
 
   it("that gives every operand another shape leads to no bad access", function()
@@ -172,10 +138,45 @@ describe("a finaliser in the middle of a call", function()
     local scope = tide.scope()
     local x = tide.arange(1000, { dtype = tide.float32, device = device })
     local wanted = 2 * 999 + 1
-    local ok, y = collecting(function() scope:close() end, function() return x * 2 + 1 end)
+    local ok, y = collecting.call(function() scope:close() end, function() return x * 2 + 1 end)
     assert.is_true(ok)
     assert.are.equal(wanted, y[1000]:item())
     scope:close()
+  end)
+
+  it("that empties a table of options leaves what the call took out of it", function()
+    if not D.cuda then return end
+    local cuda = tide.cuda
+    local x, opts = tide.zeros(4, { device = "cuda" }), {}
+    local kernel = cuda.compile_kernel('extern "C" __global__ void inc(float *x) { x[threadIdx.x] += 1; }', "inc")
+    local function fill()
+      opts.stream, opts.pool, opts.grid, opts.block = cuda.Stream(), cuda.MemPool(), 1, 4
+      cuda.synchronize()
+    end
+    local function empty() for k in pairs(opts) do opts[k] = nil end end
+    local graph = cuda.CUDAGraph()
+    for round = 1, 3 do
+      fill()
+      opts.grid, opts.block = nil, nil
+      assert.is_true(collecting.call(empty, function() cuda.graph(graph, opts, function() x:add_(1) end) end))
+      graph:replay()
+      graph:reset()
+      fill()
+      opts.grid, opts.block = nil, nil
+      assert.is_true(collecting.call(empty, function()
+        local block <close> = cuda.graph(graph, opts)
+        x:add_(1)
+      end))
+      graph:replay()
+      fill()
+      opts.pool = nil
+      local ok, launch = collecting.call(empty, kernel.bind, kernel, opts, x)
+      assert.is_true(ok)
+      launch()
+      cuda.synchronize()
+      D.eq({ 3 * round, 3 * round, 3 * round, 3 * round }, x)
+      graph:reset()
+    end
   end)
 
   it("and a metamethod of options run no code of the script's between reading and use", function()

@@ -1,29 +1,7 @@
 -- User code that runs in the middle of a function and changes what the function reads.
 local D = require "spec.support.device"
+local collecting = require "spec.support.collecting".call
 local tide = require "tide"
-
--- Calls f while each collection, of which every allocation makes one, runs act.
-local function collecting(act, f)
-  local mode = collectgarbage("incremental")
-  local pause, multiplier = collectgarbage("setpause", 0), collectgarbage("setstepmul", 1000)
-  local armed = false
-  local function again()
-    setmetatable({}, { __gc = function()
-      if armed == nil then return end
-      if armed then pcall(act) end
-      again()
-    end })
-  end
-  again()
-  collectgarbage()
-  armed = true
-  local ok, e = pcall(f)
-  armed = nil
-  collectgarbage("setpause", pause)
-  collectgarbage("setstepmul", multiplier)
-  collectgarbage(mode)
-  return ok, e
-end
 
 describe("user code in the middle", function()
   it("that grows a table while it becomes a tensor is an error", function()
