@@ -94,9 +94,11 @@ static int lshape_eq(lua_State *L) {
 }
 
 static int next_size(lua_State *L) {
-  lua_Integer i = luaL_checkinteger(L, 2);
-  lua_pushinteger(L, i + 1);
+  lua_Integer i = ltide_check_integer(L, 2, "i");
   if (!push_plain(L, 1)) return ltide_arg_error(L, 1, "shape", "what x.shape gives");
+  if (i < 0 || i >= (lua_Integer)lua_rawlen(L, -1)) return 0;
+  lua_pushinteger(L, i + 1);
+  lua_insert(L, -2);
   if (lua_rawgeti(L, -1, i + 1) == LUA_TNIL) return 1;
   lua_remove(L, -2);
   return 2;

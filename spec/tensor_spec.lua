@@ -203,6 +203,14 @@ describe("inspection", function()
     assert.are.same({ 2, 3 }, x:size())
   end)
 
+  it("gives the sizes one by one, and none beside them", function()
+    local next_size, shape, first = pairs(tide.zeros(2, 3).shape)
+    assert.are.same({ 1, 2 }, { next_size(shape, first) })
+    assert.are.same({ 2, 3 }, { next_size(shape, 1) })
+    for _, i in ipairs { 2, 7, -1, math.maxinteger, math.mininteger } do assert.is_nil(next_size(shape, i)) end
+    for _, i in ipairs { "x", 0.5, {} } do D.raises("ArgumentError", next_size, shape, i) end
+  end)
+
   it("item reads one element", function()
     for _, dtype in ipairs { "uint8", "int8", "int16", "int32", "int64" } do
       local v = tide.full({ 1, 1 }, 7, with { dtype = dtype }):item()
