@@ -496,6 +496,7 @@ tide_status tide__size_give(tide_tensor *into, const int64_t *size, int ndim, bo
 tide_status tide_fit(tide_tensor *out, const int64_t *size, int ndim) {
   int64_t numel;
   TIDE_TRY(tide__check(out, "fit", "out"));
+  TIDE_TRY(tide__writable_check(out, "fit", "out"));
   TIDE_TRY(tide__size_check(&numel, size, ndim, (tide_dtype)out->dtype, "fit"));
   return tide__size_give(out, size, ndim, false, "fit");
 }

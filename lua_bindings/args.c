@@ -377,8 +377,8 @@ void ltide_check_out(lua_State *L, ltide_state *S, int opts, int n) {
   lua_pop(L, 1);
 }
 
-/* Gives the result to the destination: without a copy where that one is empty and nobody else has the result. */
-static void give(lua_State *L, tide_tensor *out, tide_tensor *result) {
+/* Can the destination take the result? It raises where not, and changes nothing. */
+static void check_fit(lua_State *L, tide_tensor *out, const tide_tensor *result) {
   tide_dtype from = tide_tensor_dtype(result), to = tide_tensor_dtype(out);
   const char *name = ltide_function_name(L);
   if (!tide_dtype_can_cast(from, to))
@@ -386,6 +386,12 @@ static void give(lua_State *L, tide_tensor *out, tide_tensor *result) {
                 tide_dtype_name(from));
   if (tide_tensor_device(out) != tide_tensor_device(result))
     ltide_error(L, "DeviceError", "%s: out: it is on another device than the result", name);
+  if (tide_tensor_numel(out)) ltide_try(L, tide_fit(out, tide_tensor_size(result), tide_tensor_ndim(result)));
+}
+
+/* Gives the result to the destination: without a copy where that one is empty and nobody else has the result. */
+static void give(lua_State *L, tide_tensor *out, tide_tensor *result) {
+  tide_dtype from = tide_tensor_dtype(result), to = tide_tensor_dtype(out);
   bool own = tide_storage_refs(tide_tensor_storage(result)) == 1;
   if (own && from == to && !tide_tensor_numel(out)) {
     ltide_try(L, tide_set(out, result));
@@ -400,14 +406,20 @@ int ltide_deliver(lua_State *L, ltide_state *S, int opts, int n) {
   int first = lua_gettop(L) - n + 1;
   ltide_check_out(L, S, opts, n);
   if (!push_option(L, opts, "out")) return n;
-  for (int i = 0; i < n; i++) {
-    ltide_tensor *u = lua_touserdata(L, first + i);
+  luaL_checkstack(L, n + LUA_MINSTACK, "tide: results");
+  int outs = lua_gettop(L) + 1;
+  for (int i = 0; i < n; i++) { /* all of them, before one is written */
     if (n == 1)
       lua_pushvalue(L, -1);
     else
-      lua_rawgeti(L, first + n, i + 1);
-    give(L, check_out(L, S, -1, "out"), u->t);
+      lua_rawgeti(L, outs - 1, i + 1);
+    check_fit(L, ltide_check_tensor(L, S, -1, "out"), ((ltide_tensor *)lua_touserdata(L, first + i))->t);
+  }
+  for (int i = 0; i < n; i++) {
+    ltide_tensor *u = lua_touserdata(L, first + i);
+    give(L, check_out(L, S, outs + i, "out"), u->t);
     ltide_close_tensor(u);
+    lua_pushvalue(L, outs + i);
     lua_replace(L, first + i);
   }
   lua_settop(L, first + n - 1);

@@ -107,6 +107,27 @@ describe("options", function()
     D.raises("ArgumentError", x.max, x, x, { keepdim = true })
   end)
 
+  it("out= of several results is written wholly or not at all", function()
+    local x = D.tensor { { 1., 5., 3. }, { 4., 2., 6. } }
+    local long, float = { dtype = tide.int64, device = device }, { device = device }
+    for _, case in ipairs {
+      { "DtypeError", tide.zeros(2, { dtype = tide.bool, device = device }) }, { "ShapeError", tide.zeros(3, long) },
+      { "ValueError", tide.zeros(1, long):expand(2) }, { "StateError", tide.zeros(2, long) },
+    } do
+      local v, empty = tide.full({ 2 }, 7., float), tide.empty(0, float)
+      if case[1] == "StateError" then case[2]:free() end
+      D.raises(case[1], x.max, x, 2, { out = { v, case[2] } })
+      D.raises(case[1], x.min, x, 2, { out = { empty, case[2] } })
+      D.eq({ 7, 7 }, v)
+      D.eq({ 0 }, empty.shape)
+    end
+    if device ~= "cpu" then
+      local v = tide.full({ 3 }, 7., float)
+      D.raises("DeviceError", x.aminmax, x, 1, { out = { v, tide.zeros(3) } })
+      D.eq({ 7, 7, 7 }, v)
+    end
+  end)
+
   it("out= of a factory says dtype and device", function()
     local out = tide.empty(3, { dtype = tide.int32, device = device })
     D.eq({ 1, 1, 1 }, tide.ones(3, { out = out }))

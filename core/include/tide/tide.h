@@ -400,7 +400,8 @@ TIDE_API tide_status tide_rot90(tide_tensor **out, const tide_tensor *x, int64_t
 /* These change the tensor itself. */
 TIDE_API tide_status tide_resize(tide_tensor *x, const int64_t *size, int ndim);
 TIDE_API tide_status tide_set(tide_tensor *x, const tide_tensor *src);
-/* For a destination: nothing where it has that size; an empty one gets it, with new memory; else TIDE_SHAPE. */
+/* For a destination: nothing where it has that size; an empty one gets it, with new memory; else TIDE_SHAPE. One that
+ * cannot be written, since several elements share an address, is TIDE_VALUE. */
 TIDE_API tide_status tide_fit(tide_tensor *out, const int64_t *size, int ndim);
 /* The common broadcast size of n tensors. */
 TIDE_API tide_status tide_broadcast_size(int64_t *size, int *ndim, tide_tensor *const *list, int n);
