@@ -379,11 +379,14 @@ static owner_node *new_owner(lua_State *L) {
     push_sentinel(L);
     lua_pop(L, 1);
   }
+  int ref = luaL_ref(L, LUA_REGISTRYINDEX); /* first, since it may raise */
   owner_node *node = malloc(sizeof *node);
-  if (!node) ltide_error(L, "OutOfMemoryError", "from_ptr: no memory for the owner");
-  *node = (owner_node){*head, 0, LUA_NOREF};
+  if (!node) {
+    luaL_unref(L, LUA_REGISTRYINDEX, ref);
+    ltide_error(L, "OutOfMemoryError", "from_ptr: no memory for the owner");
+  }
+  *node = (owner_node){*head, 0, ref};
   *head = node;
-  node->ref = luaL_ref(L, LUA_REGISTRYINDEX);
   return node;
 }
 
