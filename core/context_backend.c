@@ -244,7 +244,10 @@ static void child_after_fork(void) {
 }
 
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
-static void watch_forks(void) { pthread_atfork(NULL, NULL, child_after_fork); }
+static void watch_forks(void) {
+  pthread_atfork(NULL, NULL, child_after_fork);
+  tide__idle_watch_forks();
+}
 
 static tide_status open_device(int device) {
   int count;

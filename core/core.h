@@ -341,6 +341,8 @@ void tide__idle_hold(bool on);                   /* waits for such a thread */
 void tide__allocator_trim(int device, bool all); /* of one device; in allocator_idle.c */
 bool tide__allocators_idle_any(void);
 bool tide__idle_any(void); /* is anything kept, or may it soon be? */
+void tide__idle_forked(void);
+void tide__idle_watch_forks(void); /* once, when the first device is opened: before the locks of a backend are taken */
 
 /* ---- storage.c ---- */
 

@@ -184,6 +184,12 @@ void tide__host_free_now(const tide__host_hooks *hooks, void *ptr, size_t size) 
   tide__host_give(hooks, ptr, size);
 }
 
+/* ---- forks: a worker that gives back may hold the lock in that moment ---- */
+
+static void fork_begins(void) { pthread_mutex_lock(&lock); }
+static void fork_ends(void) { pthread_mutex_unlock(&lock); }
+void tide__host_cache_watch_forks(void) { pthread_atfork(fork_begins, fork_ends, fork_ends); }
+
 /* ---- statistics ---- */
 
 void tide__host_cache_stats(tide_cpu_memory_stats *out) {

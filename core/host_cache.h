@@ -20,5 +20,6 @@ void *tide__host_alloc_now(const tide__host_hooks *hooks, size_t size);
 void tide__host_free_now(const tide__host_hooks *hooks, void *ptr, size_t size);
 void tide__host_cache_stats(tide_cpu_memory_stats *out); /* its own fields */
 void tide__host_cache_reset_peak(void);
+void tide__host_cache_watch_forks(void); /* once */
 
 #endif

@@ -38,6 +38,14 @@ void tide__idle_trim_aside(void) {
   pthread_mutex_unlock(&lock);
 }
 
+/* In the child of a fork there is no worker, whatever the lock says. */
+void tide__idle_forked(void) { pthread_mutex_init(&lock, NULL); }
+
+/* Where devices are open the worker may hold locks of theirs too: a fork waits for it. */
+static void fork_begins(void) { pthread_mutex_lock(&lock); }
+static void fork_ends(void) { pthread_mutex_unlock(&lock); }
+void tide__idle_watch_forks(void) { pthread_atfork(fork_begins, fork_ends, tide__idle_forked); }
+
 bool tide__idle_any(void) {
   return tide_memory_cpu_allocated() >= (size_t)1 << 20 || tide__host_cache_any() || tide__allocators_idle_any();
 }

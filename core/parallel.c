@@ -18,7 +18,7 @@
  * what it was told. What is left of the kernel's loops is skipped then, and the kernel's result is an error.
  *
  * Invariant: `job` changes only while the gate is closed and empty. */
-#include "core.h"
+#include "host_cache.h"
 
 #if defined(__x86_64__)
 #  include <xmmintrin.h>
@@ -262,10 +262,14 @@ static void child_after_fork(void) {
   pthread_mutex_init(&pool.lock, NULL);
   pool.started = 0;
   atomic_store(&pool.gate, 0);
+  tide__idle_forked();
 }
 
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
-static void watch_forks(void) { pthread_atfork(NULL, NULL, child_after_fork); }
+static void watch_forks(void) {
+  pthread_atfork(NULL, NULL, child_after_fork);
+  tide__host_cache_watch_forks();
+}
 
 /* The owner lock is held. A thread that cannot be started is done without. */
 static void start_workers(int count) {

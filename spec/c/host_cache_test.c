@@ -1,5 +1,7 @@
 /* host_cache_test.c: large pieces of CPU memory: whose they are, how long they are kept, many threads at once. */
 #include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "host_cache.h"
 #include "idle.h"
@@ -122,11 +124,72 @@ static void threads(void) {
   CHECK(cpu().cached_bytes.current == 0 && cpu().num_alloc == cpu().num_free);
 }
 
+/* A fork while a worker gives back what is idle: the child has no such worker, and ends as ever. */
+#  if !defined(__SANITIZE_THREAD__) /* which does not follow a fork of a program with threads */
+
+static pthread_t caller;
+static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static bool giving, go_on;
+
+static void *aside_alloc(void *user, size_t bytes, size_t align) {
+  void *p = NULL;
+  (void)user;
+  return posix_memalign(&p, align, bytes) ? NULL : p;
+}
+static void aside_free(void *user, void *ptr, size_t bytes) {
+  (void)user, (void)bytes;
+  if (!pthread_equal(pthread_self(), caller)) {
+    pthread_mutex_lock(&gate);
+    giving = true;
+    pthread_cond_broadcast(&changed);
+    while (!go_on) pthread_cond_wait(&changed, &gate);
+    pthread_mutex_unlock(&gate);
+  }
+  free(ptr);
+}
+
+static void nothing(void *arg, int64_t begin, int64_t end) { (void)arg, (void)begin, (void)end; }
+
+static void forked(void) {
+  caller = pthread_self();
+  OK(tide_init(
+      &(tide_config){.struct_size = sizeof(tide_config), .num_threads = 2, .alloc = aside_alloc, .free = aside_free}));
+  tide_storage *s = piece(2 * MiB);
+  tide__parallel_for(1000, 1, nothing, NULL);
+  tide_storage_release(s);
+  tide__idle_ahead += 3000;
+  pthread_mutex_lock(&gate);
+  while (!giving) pthread_cond_wait(&changed, &gate);
+  pthread_mutex_unlock(&gate);
+  pid_t child = fork();
+  if (child == 0) {
+    alarm(20);
+    tide_storage_release(piece(3 * MiB));
+    tide__parallel_for(1000, 1, nothing, NULL);
+    tide__idle_trim_aside();
+    tide_shutdown();
+    _exit(failures != 0);
+  }
+  int status = -1;
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+  pthread_mutex_lock(&gate);
+  go_on = true;
+  pthread_cond_broadcast(&changed);
+  pthread_mutex_unlock(&gate);
+  tide_shutdown();
+}
+
+#  else
+static void forked(void) {}
+#  endif
+
 int main(void) {
   rooms();
   idle();
   hooks();
   threads();
+  forked();
   printf("host_cache_test: %s\n", failures ? "failed" : "passed");
   return failures != 0;
 }
