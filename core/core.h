@@ -321,7 +321,7 @@ typedef struct tide__landing tide__landing;
 extern _Atomic uint32_t tide__streams_made; /* in this epoch */
 /* The stream has queued a copy to the storage, and the host goes on as if it were done. */
 void tide__landing_note(tide_storage *s, tide_stream *stream);
-/* Before the stream uses a storage whose `landing` is set. */
+/* Before the stream uses a storage that tide__storage_lands. */
 void tide__landing_before(tide_storage *s, tide_stream *stream);
 void tide__landing_before_all(tide_stream *stream); /* any storage at all */
 void tide__landing_settle(tide_storage *s);         /* before somebody uses it by its address */
@@ -364,11 +364,11 @@ struct tide_storage {
   void (*release)(void *user);   /* foreign memory's */
   void *user;
   tide__park park;
-  _Atomic uint64_t readers;  /* devices, as bits, whose streams have read it since its own device used it: peer.c */
-  tide__arrival *arrival;    /* sync.c; NULL unless a debug mode is on */
-  tide__landing *landing;    /* landing.c; NULL: all copies to it are known to be there */
-  uint32_t landed;           /* the number of the last one */
-  struct tide_storage *next; /* free list */
+  _Atomic uint64_t readers; /* devices, as bits, whose streams have read it since its own device used it: peer.c */
+  tide__arrival *arrival;   /* sync.c; NULL unless a debug mode is on */
+  _Atomic(tide__landing *) landing; /* landing.c; NULL: all copies to it are known to be there */
+  uint32_t landed;                  /* the number of the last one */
+  struct tide_storage *next;        /* free list */
 };
 tide_status tide__storage_new(tide_storage **out, size_t nbytes, int device, bool pinned);
 /* Foreign memory: release(user), if any, runs when the last reference has gone and the work queued on it is done. */
@@ -380,6 +380,10 @@ static inline bool tide__storage_live(const tide_storage *s) {
 }
 static inline void tide__storage_enter(tide_storage *s) { /* once `tracked` is known */
   s->epoch = atomic_load_explicit(&tide__epochs[s->tracked], memory_order_acquire);
+}
+/* May a copy to it still be under way? */
+static inline bool tide__storage_lands(const tide_storage *s) {
+  return atomic_load_explicit(&s->landing, memory_order_relaxed) != NULL;
 }
 /* To be called for every storage that work queued on the stream reads or writes, pinned host memory included. */
 void tide__storage_use_slow(tide_storage *s, tide_stream *stream);

@@ -61,6 +61,9 @@ static tide__landing *unref(tide__landing *l) {
 }
 
 static bool reached(const tide__landing *l, uint32_t number) { return (int32_t)(l->done - number) >= 0; }
+static bool has_event(const tide__landing *l, uint32_t number) {
+  return l->event && (int32_t)(l->recorded - number) >= 0;
+}
 
 /* An event behind all that has been copied so far; where there can be none, that is waited for. Nothing is recorded in
  * a capture: it cannot begin while copies are without their event and other streams exist. */
@@ -82,9 +85,9 @@ static bool wait_for(tide__landing *l, uint32_t number, tide_stream *stream) {
   const tide_backend *b = backend_of(l);
   bool passed = !b || reached(l, number), watched = tide__sync_watched();
   if (passed || stream->capture) return passed;
-  if (!l->event || (int32_t)(l->recorded - number) < 0) record(l);
+  if (!has_event(l, number)) record(l);
   if (reached(l, number)) return true;
-  if (!l->event || (int32_t)(l->recorded - number) < 0) return false;
+  if (!has_event(l, number)) return false;
   if (!watched && b->event_query(&passed, l->event) == TIDE_OK && passed) {
     l->done = l->recorded;
     return true;
@@ -151,16 +154,26 @@ void tide__landing_end(tide_storage *s) {
   drop(gone);
 }
 
-/* The reference of the storage keeps the event for as long as the host waits. */
+/* While the host waits, other threads may do so too, or copy to the storage again. */
 void tide__landing_settle(tide_storage *s) {
   pthread_mutex_lock(&lock);
   tide__landing *l = s->landing;
+  uint32_t number = s->landed;
   const tide_backend *b = l ? backend_of(l) : NULL;
-  bool there = !b || reached(l, s->landed);
-  if (!there && (!l->event || (int32_t)(l->recorded - s->landed) < 0)) record(l);
-  void *event = !there && !reached(l, s->landed) ? l->event : NULL;
+  if (b && !reached(l, number) && !has_event(l, number)) record(l);
+  bool there = !b || reached(l, number);
+  void *event = !there && has_event(l, number) ? l->event : NULL;
+  if (l) l->refs++;
   pthread_mutex_unlock(&lock);
-  if (!event || b->event_sync(event) == TIDE_OK) tide__landing_end(s);
+  if (event) there = b->event_sync(event) == TIDE_OK;
+  pthread_mutex_lock(&lock);
+  if (there && l && s->landing == l && s->landed == number) {
+    s->landing = NULL;
+    unref(l);
+  }
+  tide__landing *gone = unref(l);
+  pthread_mutex_unlock(&lock);
+  drop(gone);
 }
 
 void tide__landing_many(void) {

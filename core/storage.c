@@ -297,7 +297,7 @@ void tide__storage_use_slow(tide_storage *s, tide_stream *stream) {
     tide__arrival_touch(s); /* and again at the next use */
     return;
   }
-  if (s->landing) tide__landing_before(s, stream);
+  if (tide__storage_lands(s)) tide__landing_before(s, stream);
   if (s->device >= 0 && (stream->device != s->device || atomic_load_explicit(&s->readers, memory_order_relaxed) != 0))
     tide__peer_order(s, stream);
   if (stream->capture && tide__capture_holds(s, stream)) {
@@ -329,7 +329,7 @@ static void finish(void *arg) {
   } else if (live) {
     tide__block_free(s->block);
   }
-  if (s->landing) tide__landing_end(s);
+  if (tide__storage_lands(s)) tide__landing_end(s);
   tide__replays_drop(s->replays);
   tide_stream_release(s->stream);
   free(s->arrival);
@@ -348,7 +348,7 @@ void tide_storage_release(tide_storage *s) {
 
 size_t tide_storage_nbytes(const tide_storage *s) { return s->nbytes; }
 void *tide_storage_data(const tide_storage *s) {
-  if (s->landing) tide__landing_settle((tide_storage *)s);
+  if (tide__storage_lands(s)) tide__landing_settle((tide_storage *)s);
   return tide__storage_live(s) ? s->ptr : NULL;
 }
 int tide_storage_device(const tide_storage *s) { return s->device; }

@@ -91,7 +91,7 @@ int tide_tensor_device(const tide_tensor *x) { return x->storage ? x->storage->d
 bool tide_tensor_is_contiguous(const tide_tensor *x) { return x->contiguous; }
 tide_storage *tide_tensor_storage(const tide_tensor *x) { return x->storage; }
 void *tide_tensor_data(const tide_tensor *x) {
-  if (x->storage && x->storage->landing) tide__landing_settle(x->storage);
+  if (x->storage && tide__storage_lands(x->storage)) tide__landing_settle(x->storage);
   return x->storage && x->storage->ptr && tide__storage_live(x->storage) ? tide__tensor_ptr(x) : NULL;
 }
 
