@@ -5,8 +5,13 @@
  * who asked for the byte. A paste, which the terminal puts between two marks, is given as one piece; Ctrl-C drops one
  * that is under way with all that is still to come of it.
  *
+ * Ctrl-C makes the terminal drop what was typed before it, at any moment: bytes that poll has promised may be gone when
+ * they are read. A read never waits for them, since it would wait with the signals blocked and then give the next line
+ * to the one that was dropped.
+ *
  * Invariant: outside of the two calls every signal has the handler and mask that it had before. */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -25,6 +30,7 @@ static volatile sig_atomic_t noted;
 static sigset_t outside; /* the mask to wait with */
 static struct sigaction before[HEARD];
 static void (*at_rest)(void);
+static int input = -1;                          /* the terminal, opened for us alone: reads of it do not wait */
 static unsigned char waiting[MOST_READ + MARK]; /* read and not given yet */
 static size_t waiting_from, waiting_to;
 static struct {
@@ -39,10 +45,17 @@ static void mark_pastes(bool on) {
   if (isatty(STDOUT_FILENO) && write(STDOUT_FILENO, text, strlen(text)) < 0) return; /* no terminal any more */
 }
 
+/* The flag of a file that others have open too, as theirs the terminal's is, may not be changed. */
+static void open_input(void) {
+  if (input < 0) input = open("/proc/self/fd/0", O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  if (input < 0) input = STDIN_FILENO;
+}
+
 void terminal_begin(void (*rest)(void)) {
   sigset_t set;
   struct sigaction action = {.sa_handler = note};
   at_rest = rest;
+  open_input();
   noted = 0;
   sigemptyset(&set);
   sigemptyset(&action.sa_mask);
@@ -96,12 +109,13 @@ static int wait_input(int ms) {
   }
 }
 
-/* One byte, or as many as there are, into `waiting` where that is empty. 1, 0 or what else there is. */
+/* One byte, or as many as there are, into `waiting` where that is empty. 1, 0 (nothing came, or it was dropped again)
+ * or what else there is. */
 static int fill(int ms, bool many) {
   if (waiting_from < waiting_to) return 1;
   int got = wait_input(ms);
   if (got != 1) return got;
-  ssize_t n = read(STDIN_FILENO, waiting, many ? MOST_READ : 1);
+  ssize_t n = read(input, waiting, many ? MOST_READ : 1);
   if (n <= 0) return n < 0 && (errno == EINTR || errno == EAGAIN) ? 0 : TERMINAL_END;
   waiting_from = 0, waiting_to = (size_t)n;
   return 1;
@@ -190,16 +204,19 @@ static int after_escape(void) {
   return '\033';
 }
 
-int terminal_plain_byte(void) {
+static int next_byte(bool many) {
   int got;
   do {
-    got = fill(-1, false);
+    got = fill(-1, many);
     if (got < 0) return got;
   } while (got != 1);
   return waiting[waiting_from++];
 }
 
+/* A terminal that edits lines gives one whole line at a time, of which Ctrl-C cannot drop the rest any more. */
+int terminal_plain_byte(void) { return next_byte(true); }
+
 int terminal_byte(void) {
-  int c = terminal_plain_byte();
+  int c = next_byte(false);
   return c == '\033' ? after_escape() : c;
 }

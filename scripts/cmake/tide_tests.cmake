@@ -57,6 +57,9 @@ set_target_properties(wake PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${PROJE
 add_executable(terminal spec/c/terminal.c)
 target_link_libraries(terminal PRIVATE tide_flags util)
 set_target_properties(terminal PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/spec)
+add_library(lost_input MODULE spec/c/lost_input.c)
+target_compile_definitions(lost_input PRIVATE _GNU_SOURCE)
+set_target_properties(lost_input PROPERTIES PREFIX "" C_VISIBILITY_PRESET default LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/spec)
 
 # ---- several Lua states in one process: each a host of the module ----
 file(GLOB state_tests CONFIGURE_DEPENDS spec/stress/*_test.c)
