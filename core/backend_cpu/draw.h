@@ -13,10 +13,58 @@
     c1 = (uint32_t)p1, c3 = (uint32_t)p0, c0 = n0, c2 = n2;                                                            \
   } while (0)
 
+#if defined(TIDE_ISA_AVX512) || defined(TIDE_ISA_AVX2)
+/* Groups in lanes of 64 bits, of which a product reads the lower half alone: what is in the upper one does not matter.
+ */
+#  if defined(TIDE_ISA_AVX512)
+typedef uint64_t draw_lanes __attribute__((vector_size(64)));
+#    define DRAW_MUL(a, b) (draw_lanes) _mm512_mul_epu32((__m512i)(a), (__m512i)(b))
+/* x0 y0 x1 y1 ... */
+static inline void draw_store_pairs(uint32_t *out, draw_lanes x, draw_lanes y) {
+  const __m512i first = _mm512_set_epi64(11, 3, 10, 2, 9, 1, 8, 0), then = _mm512_set_epi64(15, 7, 14, 6, 13, 5, 12, 4);
+  _mm512_storeu_si512(out, _mm512_permutex2var_epi64((__m512i)x, first, (__m512i)y));
+  _mm512_storeu_si512(out + 16, _mm512_permutex2var_epi64((__m512i)x, then, (__m512i)y));
+}
+#  else
+typedef uint64_t draw_lanes __attribute__((vector_size(32)));
+#    define DRAW_MUL(a, b) (draw_lanes) _mm256_mul_epu32((__m256i)(a), (__m256i)(b))
+static inline void draw_store_pairs(uint32_t *out, draw_lanes x, draw_lanes y) {
+  __m256i even = _mm256_unpacklo_epi64((__m256i)x, (__m256i)y), odd = _mm256_unpackhi_epi64((__m256i)x, (__m256i)y);
+  _mm256_storeu_si256((__m256i *)(void *)out, _mm256_permute2x128_si256(even, odd, 0x20));
+  _mm256_storeu_si256((__m256i *)(void *)(out + 8), _mm256_permute2x128_si256(even, odd, 0x31));
+}
+#  endif
+
+/* As many groups as are whole vectors; returns their number. */
+static int64_t draw_philox_lanes(uint32_t *out, uint64_t seed, uint64_t offset, uint64_t group, int64_t groups) {
+  enum { LANES = sizeof(draw_lanes) / sizeof(uint64_t) };
+  const draw_lanes zero = {0}, m0 = zero + 0xD2511F53u, m1 = zero + 0xCD9E8D57u;
+  draw_lanes at = zero + group, key[10][2] = {{zero + (seed & UINT32_MAX), zero + (seed >> 32)}};
+  int64_t g = 0;
+  for (int l = 0; l < LANES; l++) at[l] += (uint64_t)l;
+  for (int r = 1; r < 10; r++) key[r][0] = key[r - 1][0] + 0x9E3779B9u, key[r][1] = key[r - 1][1] + 0xBB67AE85u;
+  for (; g + LANES <= groups; g += LANES, at += LANES) {
+    draw_lanes c0 = zero + offset / 4, c1 = c0 >> 32, c2 = at, c3 = at >> 32;
+    for (int r = 0; r < 10; r++) {
+      draw_lanes p0 = DRAW_MUL(c0, m0), p1 = DRAW_MUL(c2, m1);
+      c0 = p1 >> 32 ^ c1 ^ key[r][0], c2 = p0 >> 32 ^ c3 ^ key[r][1];
+      c1 = p1, c3 = p0;
+    }
+    draw_store_pairs(out + 4 * g, (c0 & UINT32_MAX) | c1 << 32, (c2 & UINT32_MAX) | c3 << 32);
+  }
+  return g;
+}
+#else
+static int64_t draw_philox_lanes(uint32_t *out, uint64_t seed, uint64_t offset, uint64_t group, int64_t groups) {
+  (void)out, (void)seed, (void)offset, (void)group, (void)groups;
+  return 0;
+}
+#endif
+
 static void draw_philox(uint32_t *restrict out, uint64_t seed, uint64_t offset, uint64_t group, int64_t groups) {
   const uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
   const uint32_t o0 = (uint32_t)(offset / 4), o1 = (uint32_t)(offset / 4 >> 32);
-  for (int64_t g = 0; g < groups; g++) {
+  for (int64_t g = draw_philox_lanes(out, seed, offset, group, groups); g < groups; g++) {
     uint64_t at = group + (uint64_t)g;
     uint32_t c0 = o0, c1 = o1, c2 = (uint32_t)at, c3 = (uint32_t)(at >> 32);
     DRAW_ROUND(0u);

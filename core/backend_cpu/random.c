@@ -1,10 +1,7 @@
-/* random.c: random numbers and permutations. random.h says what every element is; here it is computed in pieces.
+/* random.c: random numbers. random.h says what every element is; here it is computed in pieces.
  *
  * A piece starts at any element: the groups that cover it are drawn into a buffer, with the elements before the first
  * one dropped. Values come as float32, float64 or int64 and are converted and scattered by layout.c.
- *
- * A permutation is the stable order of 64-bit keys: three passes of a radix sort by the upper 32 bits, then insertion
- * where these are equal, which is rare.
  *
  * Invariant: an element depends on seed, offset and its number alone. */
 #include "layout.h"
@@ -188,108 +185,5 @@ tide_status tide__cpu_random(tide_stream *stream, const tide_random_args *a) {
   else
     tide__grid_init(&w.grid, a->ndim, a->size, a->stride, operands, PIECE, false);
   tide__spread(w.grid.chunks, 4 * w.grid.high * w.grid.wide, run_chunks, &w);
-  return TIDE_OK;
-}
-
-/* ---- permutations ---- */
-
-/* An item is the upper half of a key and the number of its element. */
-typedef struct permutation {
-  const tide_randperm_args *a;
-  const tide__isa *isa;
-  uint64_t *items, *other; /* sorted from items to other */
-  int64_t (*at)[1 << 11];  /* for each part of the list and each digit: where its next item goes */
-  int64_t parts;
-  int shift;
-} permutation;
-
-enum { DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS, SHORT_LIST = 32, PARTS = 8, PART_ITEMS = 1 << 16 };
-
-static void make_items(void *arg, int64_t begin, int64_t end) {
-  const permutation *p = arg;
-  uint32_t bits[4 * GROUPS];
-  for (int64_t i = begin; i < end;) {
-    int64_t n = end - i < PIECE ? end - i : PIECE, lead = i % 2;
-    p->isa->philox(bits, p->a->seed, p->a->offset, (uint64_t)(i / 2), (lead + n + 1) / 2);
-    for (int64_t j = 0; j < n; j++, i++) p->items[i] = (uint64_t)bits[2 * (lead + j) + 1] << 32 | (uint64_t)i;
-  }
-}
-
-static int64_t part_begin(const permutation *p, int64_t part) { return p->a->n / p->parts * part; }
-static int64_t part_end(const permutation *p, int64_t part) {
-  return part + 1 == p->parts ? p->a->n : part_begin(p, part + 1);
-}
-
-static void count_digits(void *arg, int64_t begin, int64_t end) {
-  const permutation *p = arg;
-  for (int64_t part = begin; part < end; part++) {
-    memset(p->at[part], 0, sizeof p->at[part]);
-    for (int64_t i = part_begin(p, part), stop = part_end(p, part); i < stop; i++)
-      p->at[part][p->items[i] >> p->shift & (DIGITS - 1)]++;
-  }
-}
-
-static void move_items(void *arg, int64_t begin, int64_t end) {
-  const permutation *p = arg;
-  for (int64_t part = begin; part < end; part++)
-    for (int64_t i = part_begin(p, part), stop = part_end(p, part); i < stop; i++)
-      p->other[p->at[part][p->items[i] >> p->shift & (DIGITS - 1)]++] = p->items[i];
-}
-
-/* One stable pass; the sorted list is items again. */
-static void sort_digit(permutation *p, int shift) {
-  p->shift = shift;
-  tide__spread(p->parts, PART_ITEMS, count_digits, p);
-  int64_t sum = 0;
-  for (int d = 0; d < DIGITS; d++)
-    for (int64_t part = 0; part < p->parts; part++) {
-      int64_t here = p->at[part][d];
-      p->at[part][d] = sum;
-      sum += here;
-    }
-  tide__spread(p->parts, PART_ITEMS, move_items, p);
-  uint64_t *sorted = p->other;
-  p->other = p->items, p->items = sorted;
-}
-
-static bool comes_after(const permutation *p, uint64_t x, uint64_t y) {
-  if (x >> 32 != y >> 32) return x > y;
-  return tide_random_key(p->a->seed, p->a->offset, (uint32_t)x) >
-         tide_random_key(p->a->seed, p->a->offset, (uint32_t)y);
-}
-
-/* Mends the order where upper halves are equal; in a short list, all of the order. */
-static void insert(const permutation *p) {
-  for (int64_t i = 1; i < p->a->n; i++) {
-    uint64_t item = p->items[i];
-    int64_t j = i;
-    for (; j > 0 && comes_after(p, p->items[j - 1], item); j--) p->items[j] = p->items[j - 1];
-    p->items[j] = item;
-  }
-}
-
-tide_status tide__cpu_randperm(tide_stream *stream, const tide_randperm_args *a) {
-  (void)stream;
-  tide_randperm_args placed;
-  if (a->state) {
-    placed = *a;
-    placed.seed = a->state[0], placed.offset += a->state[1];
-    a = &placed;
-  }
-  if (a->n > (int64_t)UINT32_MAX)
-    return tide__fail(TIDE_SUPPORT, "randperm: too many elements, got %lld, expected at most %lld", (long long)a->n,
-                      (long long)UINT32_MAX);
-  permutation p = {.a = a, .isa = tide__isa_get(), .parts = a->n < PARTS * PART_ITEMS ? 1 : PARTS};
-  bool is_short = a->n <= SHORT_LIST;
-  size_t list = (size_t)a->n * sizeof *p.items, counts = is_short ? 0 : (size_t)p.parts * sizeof *p.at;
-  uint64_t *lists = malloc((is_short ? 1 : 2) * list + counts);
-  if (!lists)
-    return tide__fail(TIDE_MEMORY, "randperm: no memory for the keys, got a need of %zu bytes", 2 * list + counts);
-  p.items = lists, p.other = lists + a->n, p.at = (int64_t(*)[DIGITS])(void *)(lists + 2 * a->n);
-  tide__spread(a->n, 4, make_items, &p);
-  for (int shift = 32; shift < 64 && !is_short; shift += DIGIT_BITS) sort_digit(&p, shift);
-  insert(&p);
-  for (int64_t i = 0; i < a->n; i++) ((int64_t *)a->head.ptr[0])[i] = (int64_t)(uint32_t)p.items[i] + a->index_base;
-  free(lists);
   return TIDE_OK;
 }

@@ -623,8 +623,8 @@ static void test_random(void) {
 }
 
 static void test_randperm(void) {
-  static const int64_t sizes[] = {1, 2, 31, 33, 1000, 300000};
-  for (int s = 0; s < 6; s++) {
+  static const int64_t sizes[] = {1, 2, 31, 32, 33, 1000, 2048, 2049, 65537, 300000, (1 << 20) + 3};
+  for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
     int64_t n = sizes[s], *out = malloc((size_t)n * 8);
     uint8_t *seen = calloc((size_t)n, 1);
     tide_randperm_args a = {.head = {.ptr = {out}}, .n = n, .index_base = s & 1, .seed = 77, .offset = 8};
