@@ -1,7 +1,8 @@
 /* elementwise.c: out = op(inputs), in chunks that stay in the first cache.
  *
  * An operand that is joined in a chunk and already of the compute type is used where it lies; others are gathered and
- * converted into a buffer; a number, or a tensor that repeats one value, fills its buffer once. The loop of isa.h runs
+ * converted into a buffer; a number, or a tensor that repeats one value, fills its buffer once. Chunks of long rows,
+ * which operands that repeat a row or a column have, go row by row, so that nothing is gathered. The loop of isa.h runs
  * over whole blocks; what is left over goes through buffers of one block. The result is written in place, or converted
  * and scattered from a buffer; results beyond the caches are written around them.
  *
@@ -9,7 +10,7 @@
  * be one of the inputs. */
 #include "layout.h"
 
-enum { BLOCK_BYTES = TIDE_BLOCK * 16, STEP = 8 * TIDE_BLOCK, AHEAD = 4096 };
+enum { BLOCK_BYTES = TIDE_BLOCK * 16, STEP = 8 * TIDE_BLOCK, AHEAD = 4096, LONG_ROW = 4 * TIDE_BLOCK };
 
 typedef struct work {
   const tide_elementwise_args *a;
@@ -18,6 +19,7 @@ typedef struct work {
   tide__grid grid;
   int compute, result, item, result_item; /* dtypes and their bytes: of inputs, and of what the loop writes */
   bool stream;
+  bool by_rows; /* rows can be used where they lie */
   bool constant[TIDE_MAX_OPERANDS];
   _Alignas(16) char param[3 * 16];
 } work;
@@ -40,7 +42,12 @@ static void pack(void *out, tide_value v, int compute) {
   }
 }
 
-static void repeat(char *out, const void *value, int item, int64_t n) {
+/* n: whole blocks; items are those of compute types. */
+static void repeat(const tide__isa *isa, char *out, const void *value, int item, int64_t n) {
+  if (item <= 8) {
+    isa->repeat[item / 8](out, value, n / TIDE_BLOCK);
+    return;
+  }
   memcpy(out, value, (size_t)item);
   for (int64_t done = 1; done < n; done *= 2)
     memcpy(out + done * item, out, (size_t)((n - done < done ? n - done : done) * item));
@@ -79,7 +86,7 @@ static void fill_constants(const work *w, buffers *b, int64_t n) {
       pack(value, w->a->number[k], w->compute);
     else
       tide__cast(w->isa, value, w->compute, w->a->head.ptr[k], w->a->dtype[k], 1);
-    repeat(b->operand[k], value, w->item, n);
+    repeat(w->isa, b->operand[k], value, w->item, n);
   }
 }
 
@@ -121,24 +128,61 @@ static void run_streamed(const work *w, buffers *b, char *out, const char *const
   if (whole < n) run_rest(w, b, out, in, whole, n);
 }
 
+/* n elements that follow each other in all operands. */
+static void run_joined(const work *w, buffers *b, char *out, const char *const *in, int64_t n) {
+  int64_t whole = n / TIDE_BLOCK * TIDE_BLOCK;
+  if (w->stream) {
+    run_streamed(w, b, out, in, n);
+    return;
+  }
+  if (whole) w->loop(out, in[1], in[2], in[3], w->param, whole / TIDE_BLOCK);
+  if (whole < n) run_rest(w, b, out, in, whole, n);
+}
+
+/* The rows of a chunk one by one; the value that an operand repeats in a row fills its buffer. */
+static void run_rows(const work *w, buffers *b, const tide__chunk *c) {
+  const tide_elementwise_args *a = w->a;
+  int last = w->grid.ndim - 1;
+  for (int64_t r = 0; r < c->rows; r++) {
+    const char *in[TIDE_MAX_OPERANDS] = {0};
+    for (int k = 1; k < a->operands; k++) {
+      in[k] = b->operand[k];
+      if (w->constant[k]) continue;
+      const char *row = (const char *)a->head.ptr[k] + c->offset[k][r] * w->item;
+      if (w->grid.stride[k][last])
+        in[k] = row;
+      else if (r == 0 || c->offset[k][r] != c->offset[k][r - 1])
+        repeat(w->isa, b->operand[k], row, w->item, round_up(c->cols));
+    }
+    run_joined(w, b, (char *)a->head.ptr[0] + c->offset[0][r] * w->result_item, in, c->cols);
+  }
+}
+
+static bool all_joined(const work *w, const tide__chunk *c) {
+  bool all = c->joined[0];
+  for (int k = 1; k < w->a->operands; k++) all = all && (c->joined[k] || w->constant[k]);
+  return all;
+}
+
 static void run_chunk(const work *w, buffers *b, const tide__chunk *c) {
   const tide_elementwise_args *a = w->a;
   const char *in[TIDE_MAX_OPERANDS] = {0};
+  if (w->by_rows && c->cols >= LONG_ROW && !all_joined(w, c)) {
+    run_rows(w, b, c);
+    return;
+  }
   for (int k = 1; k < a->operands; k++)
     in[k] = w->constant[k] ? b->operand[k]
                            : tide__chunk_load(w->isa, b->operand[k], b->raw, a->head.ptr[k], &w->grid, c, k, w->compute,
                                               a->dtype[k]);
-  if (w->stream && c->joined[0] && a->dtype[0] == w->result) {
-    run_streamed(w, b, (char *)a->head.ptr[0] + c->offset[0][0] * w->result_item, in, c->n);
+  if (c->joined[0] && a->dtype[0] == w->result) {
+    run_joined(w, b, (char *)a->head.ptr[0] + c->offset[0][0] * w->result_item, in, c->n);
     return;
   }
-  bool in_place = c->joined[0] && a->dtype[0] == w->result && !w->stream;
-  char *out = in_place ? (char *)a->head.ptr[0] + c->offset[0][0] * w->result_item : b->operand[0];
   int64_t whole = c->n / TIDE_BLOCK * TIDE_BLOCK;
-  if (whole) w->loop(out, in[1], in[2], in[3], w->param, whole / TIDE_BLOCK);
-  if (whole < c->n) run_rest(w, b, out, in, whole, c->n);
-  if (!in_place)
-    tide__chunk_store(w->isa, a->head.ptr[0], b->raw, out, &w->grid, c, 0, a->dtype[0], w->result, w->stream);
+  if (whole) w->loop(b->operand[0], in[1], in[2], in[3], w->param, whole / TIDE_BLOCK);
+  if (whole < c->n) run_rest(w, b, b->operand[0], in, whole, c->n);
+  tide__chunk_store(w->isa, a->head.ptr[0], b->raw, b->operand[0], &w->grid, c, 0, a->dtype[0], w->result, w->stream);
 }
 
 static void run_chunks(void *arg, int64_t begin, int64_t end) {
@@ -172,6 +216,17 @@ static void find_constants(work *w) {
     for (int d = 0; d < a->ndim; d++) moves = moves || a->stride[k][d] != 0;
     w->constant[k] = !moves;
   }
+}
+
+/* Do the elements of a row follow each other in the result, and follow each other or repeat in the operands, none of
+ * which is converted? */
+static bool has_plain_rows(const work *w) {
+  const tide_elementwise_args *a = w->a;
+  int last = w->grid.ndim - 1;
+  bool plain = a->dtype[0] == w->result && w->grid.stride[0][last] == 1;
+  for (int k = 1; k < a->operands; k++)
+    plain = plain && (w->constant[k] || (a->dtype[k] == w->compute && (w->grid.stride[k][last] | 1) == 1));
+  return plain;
 }
 
 /* Results of large calls go around the caches, unless they replace an input, which has brought its lines already. */
@@ -218,6 +273,7 @@ tide_status tide__cpu_elementwise(tide_stream *stream, const tide_elementwise_ar
     tide__grid_init_flat(&w.grid, a->numel, a->operands, chunk_size(&w));
   else
     tide__grid_init(&w.grid, a->ndim, a->size, a->stride, a->operands, chunk_size(&w), true);
+  w.by_rows = !a->flat && has_plain_rows(&w);
   tide__spread(w.grid.chunks, w.grid.high * w.grid.wide, run_chunks, &w);
   return TIDE_OK;
 }

@@ -31,6 +31,7 @@ const tide__isa TIDE_JOIN(tide__isa, TIDE_ISA_NAME) = {
     DRAW_TABLE,
     PRODUCT_TABLE,
     POWER_TABLE,
+    REPEAT_TABLE,
 };
 
 #if defined(__clang__) && defined(TIDE_TARGET)
