@@ -10,7 +10,7 @@
  * factors of a long line, which are done in lanes whatever their length. */
 typedef enum fft_use { FFT_MANY, FFT_ALONE, FFT_INNER } fft_use;
 
-/* How lines of one length are transformed. DIRECT: by Eigen, in lanes. CHIRP: as a convolution of length m, which
+/* How lines of one length are transformed. DIRECT: in lanes, by stages. CHIRP: as a convolution of length m, which
  * `first` does. SPLIT: one line at a time, as `first` over its columns and `second` over its rows. */
 typedef enum fft_way { FFT_DIRECT, FFT_CHIRP, FFT_SPLIT } fft_way;
 
@@ -22,8 +22,8 @@ typedef struct fft_plan {
   fft_way way;
   int64_t m; /* elements of a lane buffer */
   const tide__fft_lanes *ops;
-  void *lanes;                     /* DIRECT: the plan of ops; NULL for n = 1 */
-  bool scratch;                    /* that plan has room for one thread only */
+  tide__fft_stages stages;         /* DIRECT: of ops; none for n = 1 */
+  void *roots;                     /* theirs */
   struct fft_plan *first, *second; /* CHIRP, SPLIT */
   double *chirp, *spectrum;        /* CHIRP: exp(-pi i k k / n); the conjugate of its conjugate's transform, over m */
   double *coarse, *fine;           /* SPLIT: exp(-2 pi i e / n) = coarse[e >> shift] * fine[e & ((1 << shift) - 1)] */

@@ -1,18 +1,15 @@
 /* fft_lanes.h: the arithmetic of Fourier transforms on the CPU, several lines at once: one in each lane of a vector.
  *
- * The only C++ of core lies behind this table, with the template library that it wraps. A lane buffer holds for each
- * element the real parts of all lanes, then their imaginary parts. Positions in memory count reals. */
+ * A lane buffer holds for each element the real parts of all lanes, then their imaginary parts. Positions in memory
+ * count reals. */
 #ifndef TIDE_CPU_FFT_LANES_H
 #define TIDE_CPU_FFT_LANES_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
-enum { TIDE_FFT_LANES = 16 }; /* the most lanes of a table */
+/* The most lanes of a table, stages of a line, and the largest radix. */
+enum { TIDE_FFT_LANES = 16, TIDE_FFT_STAGES = 40, TIDE_FFT_LARGEST = 31 };
 
 /* How the elements of one line follow each other: element k has its real part at k * step + re and its imaginary part
  * at k * step + im; im < 0: there is none, it is read as 0 and not written. */
@@ -20,13 +17,30 @@ typedef struct tide__fft_access {
   int64_t step, re, im;
 } tide__fft_access;
 
+/* A line of n > 1 elements as stages of small radices, one after the other. roots, of the table's reals: for each
+ * stage, if its radix r is above 5 and not 8 the r roots exp(-2 pi i k / r), and, if it is not the last one, for p
+ * below what the stages after it make, r - 1 factors exp(-2 pi i p j / (r * what they make)), j = 1 and on. */
+typedef struct tide__fft_stages {
+  int64_t n;
+  int count;
+  uint8_t radix[TIDE_FFT_STAGES];
+  const void *roots;
+} tide__fft_stages;
+
+/* Lines that lie in memory beside each other, as the parts of complex numbers do: the elements begin at `at`, step
+ * apart. The result is multiplied by scale; reversed: element k is written to the place of element n - k. */
+typedef struct tide__fft_side {
+  void *at;
+  int64_t step;
+  bool reversed;
+  double scale;
+} tide__fft_side;
+
 typedef struct tide__fft_lanes {
   int lanes, item; /* bytes of a real */
-  /* A forward transform of n elements, n > 1; NULL without memory. A plan is used by one thread at a time. */
-  void *(*plan_new)(int n);
-  void *(*plan_copy)(const void *plan);
-  void (*plan_free)(void *plan);
-  void (*run)(void *plan, void *out, const void *in);
+  /* A forward transform in each lane, of buffer a; b is room. Input or output may be lines in memory instead, if
+   * `sides` says so of the plan. Returns the buffer that holds the result, a or b. */
+  void *(*run)(const tide__fft_stages *plan, const tide__fft_side *to, const tide__fft_side *from, void *a, void *b);
   /* Lane l reads n elements from in + at[l], or writes n * scale to out + at[l], for l < used. */
   void (*load)(void *buffer, const void *in, const int64_t *at, tide__fft_access access, int64_t n);
   void (*store)(void *out, const void *buffer, const int64_t *at, tide__fft_access access, int64_t n, double scale,
@@ -53,12 +67,13 @@ typedef struct tide__fft_lanes {
                   bool conj, double scale);
 } tide__fft_lanes;
 
-extern const tide__fft_lanes tide__fft_lanes_f32, tide__fft_lanes_f64;
+/* Of float32 and of float64. */
+extern const tide__fft_lanes tide__fft_lanes_base[2];
 #if defined(__x86_64__)
-extern const tide__fft_lanes tide__fft_lanes_f32_avx2, tide__fft_lanes_f64_avx2;
+extern const tide__fft_lanes tide__fft_lanes_avx2[2], tide__fft_lanes_avx512[2];
 #endif
 
-#ifdef __cplusplus
-}
-#endif
+/* A stage of this radix may read lines in memory as the first of several, or write them as the last. */
+static inline bool tide__fft_is_short(int radix) { return radix <= 5 || radix == 8; }
+
 #endif

@@ -10,54 +10,51 @@
 #include <stdlib.h>
 
 #include "layout.h"
+#include "room.h"
 
 static void *room(int64_t elements, const tide__fft_lanes *ops) {
-  return aligned_alloc(64, ((size_t)elements * 2 * (size_t)(ops->lanes * ops->item) + 63) / 64 * 64);
+  return tide__room_take((size_t)elements * 2 * (size_t)(ops->lanes * ops->item));
 }
 
 /* ---- one group, in lane buffers ---- */
 
-/* A thread's own means: two buffers, and the plan's tables where these have room for one thread only. */
+/* A thread's own means: two buffers. */
 typedef struct bench {
-  void *a, *b, *lanes;
+  void *a, *b;
   double *factors;
 } bench;
 
-static const fft_plan *direct_of(const fft_plan *p) { return p->way == FFT_CHIRP ? p->first : p; }
-
 static bool bench_begin(bench *w, const fft_pass *s) {
   const fft_plan *p = s->plan;
-  const fft_plan *direct = direct_of(p);
-  *w = (bench){room(p->m + 1, p->ops), room(p->m + 1, p->ops), NULL, NULL};
-  w->lanes = direct->scratch ? p->ops->plan_copy(direct->lanes) : direct->lanes;
+  *w = (bench){room(p->m + 1, p->ops), room(p->m + 1, p->ops), NULL};
   if (s->split) w->factors = malloc((size_t)p->n * 2 * sizeof *w->factors);
-  return w->a && w->b && (w->lanes || !direct->lanes) && (w->factors || !s->split);
+  return w->a && w->b && (w->factors || !s->split);
 }
 
-static void bench_end(bench *w, const fft_pass *s) {
-  free(w->a), free(w->b), free(w->factors);
-  if (w->lanes && direct_of(s->plan)->scratch) s->plan->ops->plan_free(w->lanes);
-}
+static void bench_end(bench *w) { tide__room_put(w->a), tide__room_put(w->b), free(w->factors); }
 
 static void swap(bench *w) {
   void *a = w->a;
   w->a = w->b, w->b = a;
 }
 
-/* Buffer a is transformed; the result is buffer a again. */
-static void transform(const fft_plan *p, bench *w) {
+/* Buffer a, or lines in memory, are transformed; the result is buffer a again, or in memory. */
+static void stages(const fft_plan *p, bench *w, const tide__fft_side *to, const tide__fft_side *from) {
+  if (p->ops->run(&p->stages, to, from, w->a, w->b) != w->a) swap(w);
+}
+
+static void transform(const fft_plan *p, bench *w, const tide__fft_side *to, const tide__fft_side *from) {
   const tide__fft_lanes *ops = p->ops;
   if (p->n == 1) return;
   if (p->way == FFT_DIRECT) {
-    ops->run(w->lanes, w->b, w->a);
-    swap(w);
+    stages(p, w, to, from);
     return;
   }
   ops->multiply(w->a, p->chirp, p->n, false);
   ops->clear(w->a, p->n, p->m);
-  ops->run(w->lanes, w->b, w->a);
-  ops->multiply(w->b, p->spectrum, p->m, true);
-  ops->run(w->lanes, w->a, w->b);
+  stages(p->first, w, NULL, NULL);
+  ops->multiply(w->a, p->spectrum, p->m, true);
+  stages(p->first, w, NULL, NULL);
   ops->multiply(w->a, p->chirp, p->n, true);
 }
 
@@ -85,21 +82,47 @@ static void locate(int64_t at[2], const fft_pass *s, int64_t line) {
   }
 }
 
+/* Do lanes lie side by side, as the parts of complex numbers do? */
+static bool together(const int64_t *at, int lanes) {
+  bool yes = true;
+  for (int l = 1; l < lanes; l++) yes = yes && at[l] == at[0] + 2 * l;
+  return yes;
+}
+
+/* May the first stage read the lines where they lie, and may the last one write them there? Parts that are exchanged at
+ * both ends are a result in reverse order. */
+static void choose_sides(bool fused[2], const fft_pass *s, const int64_t *to, const int64_t *from, int used) {
+  const tide__fft_stages *g = &s->plan->stages;
+  const int lanes = s->plan->ops->lanes;
+  fused[0] = fused[1] = false;
+  if (s->plan->way != FFT_DIRECT || g->count < 2 || s->form == FFT_MIRROR || s->form == FFT_DOUBLE) return;
+  bool first = tide__fft_is_short(g->radix[0]) && s->from.re + s->from.im == 1 && together(from, lanes);
+  bool last = tide__fft_is_short(g->radix[g->count - 1]) && s->to.re + s->to.im == 1 && together(to, lanes);
+  last = last && used == lanes && s->form == FFT_COMPLEX && !s->split;
+  if (s->from.re || s->to.re) first = last = first && last && s->from.re == s->to.re;
+  fused[0] = last, fused[1] = first;
+}
+
 static void do_group(const fft_pass *s, bench *w, int64_t line, int used) {
   const fft_plan *p = s->plan;
   const tide__fft_lanes *ops = p->ops;
   int64_t to[TIDE_FFT_LANES], from[TIDE_FFT_LANES], at[2];
+  bool fused[2];
   for (int l = 0; l < ops->lanes; l++) {
     locate(at, s, l < used ? line + l : line);
     to[l] = at[0], from[l] = at[1];
   }
-  ops->load(w->a, s->in, from, s->from, s->loads);
+  choose_sides(fused, s, to, from, used);
+  tide__fft_side out = {(char *)s->out + to[0] * ops->item, s->to.step, s->to.re == 1, s->scale};
+  tide__fft_side in = {(char *)(uintptr_t)s->in + from[0] * ops->item, s->from.step, false, 1};
+  if (!fused[1]) ops->load(w->a, s->in, from, s->from, s->loads);
   if (s->form == FFT_MIRROR) ops->mirror(w->a, p->n);
   if (s->form == FFT_DOUBLE) {
     ops->zip(w->b, w->a, p->half_root, p->n);
     swap(w);
   }
-  transform(p, w);
+  transform(p, w, fused[0] ? &out : NULL, fused[1] ? &in : NULL);
+  if (fused[0]) return;
   if (s->form == FFT_HALVE) {
     ops->unzip(w->b, w->a, p->half_root, p->n);
     swap(w);
@@ -122,7 +145,7 @@ static void do_groups(void *arg, int64_t begin, int64_t end) {
     int64_t left = lines_of(s) - g * lanes;
     do_group(s, &w, g * lanes, left < lanes ? (int)left : lanes);
   }
-  bench_end(&w, s);
+  bench_end(&w);
 }
 
 bool tide__fft_pass(fft_pass *s) {

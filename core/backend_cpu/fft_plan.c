@@ -1,10 +1,10 @@
 /* fft_plan.c: how a line of a given length is transformed, and the tables for it.
  *
- * Lengths without a large prime factor go to Eigen directly. Any other is a convolution with a chirp (L. Bluestein, "A
- * linear filtering approach to the computation of the discrete Fourier transform", 1970), done by transforms of a
- * length that has small factors. A long line, or a lone one, is split in two factors, so that its columns fill the
- * lanes and stay in the cache (D. Bailey, "FFTs in external or hierarchical memory", 1990). Tables are in double
- * precision for both kinds of floats.
+ * Lengths without a large prime factor are done by stages of small radices. Any other is a convolution with a chirp (L.
+ * Bluestein, "A linear filtering approach to the computation of the discrete Fourier transform", 1970), done by
+ * transforms of a length that has small factors. A long line, or a lone one, is split in two factors, so that its
+ * columns fill the lanes and stay in the cache (D. Bailey, "FFTs in external or hierarchical memory", 1990). Tables are
+ * in double precision for both kinds of floats.
  *
  * Plans are counted; the last few are kept for the next call, as far as their tables are not too large. Invariant: a
  * plan that is in the list or lent does not change. */
@@ -15,7 +15,7 @@
 
 #include "isa.h"
 
-enum { LARGEST_FACTOR = 31, LONGEST_DIRECT = 4096, LEAST_SPLIT = 512, KEPT = 32, KEPT_BYTES = 1 << 27 };
+enum { LONGEST_DIRECT = 4096, LEAST_SPLIT = 512, KEPT = 32, KEPT_BYTES = 1 << 27 };
 
 static struct {
   pthread_mutex_t lock;
@@ -73,10 +73,10 @@ static double *roots(int64_t count, int64_t step, int64_t n) {
 /* ---- making plans ---- */
 
 static void plan_free(fft_plan *p) {
-  if (p->lanes) p->ops->plan_free(p->lanes);
   if (p->first) tide__fft_plan_put(p->first);
   if (p->second) tide__fft_plan_put(p->second);
-  free(p->chirp), free(p->spectrum), free(p->coarse), free(p->fine), free(p->spread), free(p->half_root);
+  free(p->chirp), free(p->spectrum), free(p->coarse), free(p->fine), free(p->spread), free(p->half_root),
+      free(p->roots);
   free(p);
 }
 
@@ -134,11 +134,55 @@ static bool make_split(fft_plan *p, int64_t columns) {
   return good;
 }
 
+/* Eights as far as no two is left over for them, fours, and then the primes from the smallest on. */
+static void choose_radices(tide__fft_stages *s, int64_t n) {
+  s->n = n;
+  while (n > 1) {
+    int64_t twos = n & -n, r = twos == 2 ? 2 : twos == 4 || twos == 16 || twos == 32 ? 4 : twos > 1 ? 8 : 3;
+    while (n % r) r += 2;
+    s->radix[s->count++] = (uint8_t)r;
+    n /= r;
+  }
+}
+
+/* Where the next root goes: T is the table's. */
+static void put_root(const fft_plan *p, int64_t at, int64_t k, int64_t n) {
+  double w[2];
+  root(w, k, n);
+  for (int i = 0; i < 2; i++)
+    if (p->wide)
+      ((double *)p->roots)[2 * at + i] = w[i];
+    else
+      ((float *)p->roots)[2 * at + i] = (float)w[i];
+}
+
+/* See tide__fft_stages; counted first, then written. */
+static int64_t walk_roots(const fft_plan *p, bool write) {
+  int64_t at = 0, left = p->n;
+  for (int i = 0; i < p->stages.count; i++) {
+    const int64_t r = p->stages.radix[i], m = left / r;
+    for (int64_t k = 0; k < (tide__fft_is_short((int)r) ? 0 : r); k++, at++)
+      if (write) put_root(p, at, k, r);
+    for (int64_t k = 0; k < (m > 1 ? m * (r - 1) : 0); k++, at++)
+      if (write) put_root(p, at, k / (r - 1) * (k % (r - 1) + 1), left);
+    left = m;
+  }
+  return at;
+}
+
+static bool make_roots(fft_plan *p) {
+  p->roots = malloc((size_t)(walk_roots(p, false) + 1) * 2 * (size_t)p->ops->item);
+  if (!p->roots) return false;
+  walk_roots(p, true);
+  p->stages.roots = p->roots;
+  return true;
+}
+
 /* Roughly, and without the plans that it holds, which are counted on their own. */
 static size_t bytes_of(const fft_plan *p) {
   size_t bytes = (p->half ? (size_t)p->n : 0) * 16;
   if (p->way == FFT_CHIRP) return bytes + (size_t)(p->n + p->m) * 16;
-  if (p->way == FFT_DIRECT) return bytes + (size_t)p->n * 64;
+  if (p->way == FFT_DIRECT) return bytes + (size_t)p->n * 32;
   return bytes + (size_t)p->first->n * 64 + ((size_t)32 << p->shift);
 }
 
@@ -147,12 +191,11 @@ static bool make(fft_plan *p) {
   p->m = p->n;
   if (p->n == 1) return true;
   int64_t largest = largest_factor(p->n), columns = divisor(p->n);
-  if (largest > LARGEST_FACTOR) return make_chirp(p);
+  if (largest > TIDE_FFT_LARGEST) return make_chirp(p);
   bool lone = p->use == FFT_ALONE && p->n >= LEAST_SPLIT && columns >= p->ops->lanes;
   if (p->use != FFT_INNER && (p->n > LONGEST_DIRECT || lone)) return make_split(p, columns);
-  p->scratch = largest > 5;
-  p->lanes = p->ops->plan_new((int)p->n);
-  return p->lanes != NULL;
+  choose_radices(&p->stages, p->n);
+  return make_roots(p);
 }
 
 /* ---- the list ---- */
@@ -209,9 +252,11 @@ static void keep(fft_plan *p) {
 /* By what the processor has, as the other loops are chosen. */
 static const tide__fft_lanes *lanes_of(bool wide) {
 #if defined(__x86_64__)
-  if (tide__isa_get() != &tide__isa_base) return wide ? &tide__fft_lanes_f64_avx2 : &tide__fft_lanes_f32_avx2;
+  const tide__isa *isa = tide__isa_get();
+  if (isa == &tide__isa_avx512) return &tide__fft_lanes_avx512[wide];
+  if (isa == &tide__isa_avx2) return &tide__fft_lanes_avx2[wide];
 #endif
-  return wide ? &tide__fft_lanes_f64 : &tide__fft_lanes_f32;
+  return &tide__fft_lanes_base[wide];
 }
 
 static fft_plan *find(int64_t n, bool wide, bool half, fft_use use) {
