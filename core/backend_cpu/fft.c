@@ -97,12 +97,24 @@ static void pass_begin(fft_pass *s, const work *w, int d, bool out_real, bool in
   }
 }
 
-static fft_use use_of(const fft_pass *s, bool wide) {
+static bool is_access(tide__fft_access a, int64_t re, int64_t im) { return a.step == 2 && a.re == re && a.im == im; }
+
+/* Do the lines lie as tide__fft_fold_pass wants them? */
+static bool is_dense(const fft_pass *s) {
+  if (s->form == FFT_COMPLEX) return is_access(s->from, s->to.re, s->to.im) && is_access(s->to, s->from.re, s->from.im);
+  if (!is_access(s->from, 0, 1)) return false;
+  return s->form == FFT_HALVE ? is_access(s->to, 0, 1) : s->form == FFT_DOUBLE && is_access(s->to, 1, 0);
+}
+
+static fft_use use_of(const fft_pass *s, int64_t n, bool wide) {
+  if (is_dense(s) && tide__fft_folds(n, wide)) return FFT_DENSE;
   return s->size[0] * s->size[1] * s->size[2] < (wide ? 2 : 4) ? FFT_ALONE : FFT_MANY;
 }
 
 static tide_status finish(fft_pass *s, fft_plan *p, tide_fft_type type) {
-  bool good = p && (fft_in_lanes(p) ? tide__fft_pass(s) : long_lines(p, s, type));
+  bool good = p && (p->way == FFT_FOLD ? tide__fft_fold_pass(s)
+                    : fft_in_lanes(p)  ? tide__fft_pass(s)
+                                       : long_lines(p, s, type));
   if (p) tide__fft_plan_put(p);
   return good ? TIDE_OK : no_memory();
 }
@@ -119,7 +131,7 @@ static tide_status complex_pass(const work *w, int d, int to, int from, double s
   s.to = (tide__fft_access){2 * g->stride[to][d], w->a->backward, !w->a->backward};
   s.from = (tide__fft_access){2 * g->stride[from][d], w->a->backward, !w->a->backward};
   s.scale = scale;
-  fft_plan *p = tide__fft_plan_get(s.loads, g->wide, false, use_of(&s, g->wide));
+  fft_plan *p = tide__fft_plan_get(s.loads, g->wide, false, use_of(&s, s.loads, g->wide));
   s.plan = p;
   return finish(&s, p, TIDE_FFT_C2C);
 }
@@ -133,15 +145,15 @@ static tide_status real_pass(const work *w, double scale) {
   fft_pass s = {.out = w->a->head.ptr[0], .in = w->a->head.ptr[1], .scale = scale};
   pass_begin(&s, w, d, back, !back);
   bool pairs = n % 2 == 0;
-  fft_plan *p = tide__fft_plan_get(pairs ? n / 2 : n, g->wide, pairs, use_of(&s, g->wide));
   /* Pairs come back with their parts exchanged, see zip. */
   tide__fft_access real = pairs ? (tide__fft_access){2 * r, back ? r : 0, back ? 0 : r} : (tide__fft_access){r, 0, -1};
   tide__fft_access halved = {c, 0, 1};
   int64_t real_count = pairs ? n / 2 : n;
-  s.plan = p;
   s.from = back ? halved : real, s.to = back ? real : halved;
   s.loads = back ? n / 2 + 1 : real_count, s.stores = back ? real_count : n / 2 + 1;
   s.form = pairs ? (back ? FFT_DOUBLE : FFT_HALVE) : back ? FFT_MIRROR : FFT_COMPLEX;
+  fft_plan *p = tide__fft_plan_get(real_count, g->wide, pairs, use_of(&s, real_count, g->wide));
+  s.plan = p;
   return finish(&s, p, (tide_fft_type)g->type);
 }
 

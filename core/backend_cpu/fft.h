@@ -7,12 +7,14 @@
 #include "fft_lanes.h"
 
 /* What a plan is for. MANY: many lines at once. ALONE: few, so that one line had better fill the lanes. INNER: the two
- * factors of a long line, which are done in lanes whatever their length. */
-typedef enum fft_use { FFT_MANY, FFT_ALONE, FFT_INNER } fft_use;
+ * factors of a long line, which are done in lanes whatever their length. DENSE: lines that fill the lanes one by one.
+ */
+typedef enum fft_use { FFT_MANY, FFT_ALONE, FFT_INNER, FFT_DENSE } fft_use;
 
 /* How lines of one length are transformed. DIRECT: in lanes, by stages. CHIRP: as a convolution of length m, which
- * `first` does. SPLIT: one line at a time, as `first` over its columns and `second` over its rows. */
-typedef enum fft_way { FFT_DIRECT, FFT_CHIRP, FFT_SPLIT } fft_way;
+ * `first` does. SPLIT: one line at a time, as `first` over its columns and `second` over its rows. FOLD: the same
+ * within a thread's buffers. */
+typedef enum fft_way { FFT_DIRECT, FFT_CHIRP, FFT_SPLIT, FFT_FOLD } fft_way;
 
 typedef struct fft_plan {
   /* What it was asked for. half: it has the table for real lines of 2n. */
@@ -24,12 +26,13 @@ typedef struct fft_plan {
   const tide__fft_lanes *ops;
   tide__fft_stages stages;         /* DIRECT: of ops; none for n = 1 */
   void *roots;                     /* theirs */
-  struct fft_plan *first, *second; /* CHIRP, SPLIT */
+  struct fft_plan *first, *second; /* CHIRP, SPLIT, FOLD */
   double *chirp, *spectrum;        /* CHIRP: exp(-pi i k k / n); the conjugate of its conjugate's transform, over m */
   double *coarse, *fine;           /* SPLIT: exp(-2 pi i e / n) = coarse[e >> shift] * fine[e & ((1 << shift) - 1)] */
   int shift;
-  void *spread;      /* SPLIT: the twiddle factors of each lane relative to the first one */
-  double *half_root; /* exp(-pi i k / n), k <= n */
+  void *spread;    /* SPLIT: the twiddle factors of each lane relative to the first one */
+  void *half_root; /* exp(-pi i k / n), k <= n, of ops */
+  void *factors;   /* FOLD: see tide__fft_fold */
   /* Of the cache, with its lock. */
   int refs;
   size_t bytes; /* of its tables, about */
@@ -67,6 +70,11 @@ typedef struct fft_pass {
 
 /* false without memory */
 bool tide__fft_pass(fft_pass *pass);
+
+/* Can dense lines of n elements fill the lanes one by one, and does that pay? */
+bool tide__fft_folds(int64_t n, bool wide);
+/* The pass by a plan of that kind; lines are dense on both sides, their parts as the pass's form wants them. */
+bool tide__fft_fold_pass(fft_pass *pass);
 
 /* One line of p->n elements, forward, whatever its plan; out may be in, with the same access. */
 typedef struct fft_line {

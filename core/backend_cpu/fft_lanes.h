@@ -24,8 +24,17 @@ typedef struct tide__fft_stages {
   int64_t n;
   int count;
   uint8_t radix[TIDE_FFT_STAGES];
+  int64_t left[TIDE_FFT_STAGES]; /* what the stages after this one make */
   const void *roots;
 } tide__fft_stages;
+
+/* A line of columns * rows elements: element j of row i is i * rows + j. first transforms the columns, second the rows
+ * of what comes out. factors, of the table's reals, for each `lanes` columns from j on, the last ones from rows - lanes
+ * on: for each k a lane buffer's element exp(-2 pi i (j + lane) k / n). */
+typedef struct tide__fft_fold {
+  const tide__fft_stages *first, *second;
+  const void *factors;
+} tide__fft_fold;
 
 /* Lines that lie in memory beside each other, as the parts of complex numbers do: the elements begin at `at`, step
  * apart. The result is multiplied by scale; reversed: element k is written to the place of element n - k. */
@@ -53,18 +62,26 @@ typedef struct tide__fft_lanes {
   /* Lane l of element k becomes w[k * lanes + l]. */
   void (*spread)(void *buffer, const double *w, int64_t n);
   /* z, the transform of h pairs of reals, becomes h + 1 elements of the transform of the 2 h reals; w[k] =
-   * exp(-pi i k / h). */
-  void (*unzip)(void *out, const void *z, const double *w, int64_t h);
+   * exp(-pi i k / h), of the table's reals. */
+  void (*unzip)(void *out, const void *z, const void *w, int64_t h);
   /* And back: h + 1 elements become what a forward transform of h turns into the reals, imaginary parts first. */
-  void (*zip)(void *out, const void *x, const double *w, int64_t h);
+  void (*zip)(void *out, const void *x, const void *w, int64_t h);
   /* n / 2 + 1 elements become n whose forward transform is the real line (n odd). */
   void (*mirror)(void *buffer, int64_t n);
   /* The same for one line alone: arrays of complex numbers. */
-  void (*unzip_line)(void *out, const void *z, const double *w, int64_t h);
-  void (*zip_line)(void *out, const void *x, const double *w, int64_t h);
+  void (*unzip_line)(void *out, const void *z, const void *w, int64_t h);
+  void (*zip_line)(void *out, const void *x, const void *w, int64_t h);
   /* One line: out[k] = in[k] * w[k], w NULL for 1; with conj, of conj(in[k]). */
   void (*product)(void *out, tide__fft_access to, const void *in, tide__fft_access from, const double *w, int64_t n,
                   bool conj, double scale);
+  /* One dense line of complex numbers, forward or back, whose columns and rows are at least `lanes`, their plans of two
+   * stages or more, all of them short. middle has room for the line with columns rounded up to lanes, a and b are lane
+   * buffers of either length. */
+  void (*fold)(const tide__fft_fold *plan, void *out, const void *in, bool back, double scale, void *middle, void *a,
+               void *b);
+  /* As unzip_line, but z has room for another element, and as zip_line, but real parts come first; h >= lanes. */
+  void (*unzip_along)(void *out, void *z, const void *w, int64_t h, double scale);
+  void (*zip_along)(void *out, const void *x, const void *w, int64_t h);
 } tide__fft_lanes;
 
 /* Of float32 and of float64. */

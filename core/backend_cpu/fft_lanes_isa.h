@@ -3,7 +3,7 @@
  *
  * EVEN, ODD: the even, or the odd, numbers of two vectors. LOW, HIGH: the first, or the second, halves of two vectors,
  * their numbers in turns. HEAD, TAIL: the first, or the second, of every two groups of h numbers, of one vector and of
- * the other in turns. FIRST, SECOND: as LOW and HIGH, within every four numbers. */
+ * the other in turns. FIRST, SECOND: as LOW and HIGH, within every four numbers. BACK: in reverse order. */
 #ifndef TIDE_CPU_FFT_LANES_ISA_H
 #define TIDE_CPU_FFT_LANES_ISA_H
 
@@ -22,6 +22,7 @@
 #define ODD(a, b)       PASTE(ODD, N)(a, b)
 #define LOW(a, b)       PASTE(LOW, N)(a, b)
 #define HIGH(a, b)      PASTE(HIGH, N)(a, b)
+#define BACK(a)         PASTE(BACK, N)(a)
 #define FIRST(a, b)     PASTE(FIRST, N)(a, b)
 #define SECOND(a, b)    PASTE(SECOND, N)(a, b)
 #define HEAD(h, a, b)   PASTE(HEAD_##h, N)(a, b)
@@ -49,7 +50,8 @@
     .lanes = sizeof(F(vector)) / sizeof(((F(single) *)0)->re), .item = sizeof(((F(single) *)0)->re), .run = F(run),    \
     .load = F(load), .store = F(store), .multiply = F(multiply), .clear = F(clear), .twiddle = F(twiddle),             \
     .spread = F(spread), .unzip = F(unzip), .zip = F(zip), .mirror = F(mirror), .unzip_line = F(unzip_line),           \
-    .zip_line = F(zip_line), .product = F(product)                                                                     \
+    .zip_line = F(zip_line), .product = F(product), .fold = F(fold), .unzip_along = F(unzip_along),                    \
+    .zip_along = F(zip_along)                                                                                          \
   }
 
 /* clang-format off */
@@ -93,6 +95,10 @@
 #define SECOND_8(a, b) __builtin_shufflevector(a, b, 2, 10, 3, 11, 6, 14, 7, 15)
 #define FIRST_16(a, b) __builtin_shufflevector(a, b, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29)
 #define SECOND_16(a, b) __builtin_shufflevector(a, b, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31)
+#define BACK_2(a) __builtin_shufflevector(a, a, 1, 0)
+#define BACK_4(a) __builtin_shufflevector(a, a, 3, 2, 1, 0)
+#define BACK_8(a) __builtin_shufflevector(a, a, 7, 6, 5, 4, 3, 2, 1, 0)
+#define BACK_16(a) __builtin_shufflevector(a, a, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0)
 /* clang-format on */
 
 #endif

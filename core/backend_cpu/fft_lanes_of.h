@@ -130,13 +130,14 @@ typedef struct F(single) {
   T re, im;
 } F(single);
 #define UNZIP(name, type)                                                                                              \
-  static void F(name)(void *out, const void *z, const double *w, int64_t h) {                                          \
+  static void F(name)(void *out, const void *z, const void *w_, int64_t h) {                                           \
+    const T *w = w_;                                                                                                   \
     const type *x = z;                                                                                                 \
     type *y = out;                                                                                                     \
     const T half = (T)0.5;                                                                                             \
     for (int64_t k = 0; k <= h; k++) {                                                                                 \
       const type a = x[k == h ? 0 : k], c = x[k == 0 ? 0 : h - k]; /* conj(c) is the other one */                      \
-      const T re = (T)w[2 * k], im = (T)w[2 * k + 1];                                                                  \
+      const T re = w[2 * k], im = w[2 * k + 1];                                                                        \
       type even = {a.re + c.re, a.im - c.im}, d = {a.re - c.re, a.im + c.im};                                          \
       type odd = {d.re * re - d.im * im, d.re * im + d.im * re};                                                       \
       y[k] = (type){(even.re + odd.im) * half, (even.im - odd.re) * half}; /* odd times -i */                          \
@@ -146,12 +147,13 @@ UNZIP(unzip, element)
 UNZIP(unzip_line, F(single))
 
 #define ZIP(name, type)                                                                                                \
-  static void F(name)(void *out, const void *in, const double *w, int64_t h) {                                         \
+  static void F(name)(void *out, const void *in, const void *w_, int64_t h) {                                          \
+    const T *w = w_;                                                                                                   \
     const type *x = in;                                                                                                \
     type *z = out;                                                                                                     \
     for (int64_t k = 0; k < h; k++) {                                                                                  \
       type a = x[k], c = x[h - k];                                                                                     \
-      const T re = (T)w[2 * k], im = (T)-w[2 * k + 1];                                                                 \
+      const T re = w[2 * k], im = -w[2 * k + 1];                                                                       \
       if (k == 0) a.im = c.im = (__typeof__(a.im)){0};                                                                 \
       type even = {a.re + c.re, a.im - c.im}, d = {a.re - c.re, a.im + c.im};                                          \
       type odd = {d.re * re - d.im * im, d.re * im + d.im * re};                                                       \
@@ -160,6 +162,8 @@ UNZIP(unzip_line, F(single))
   }
 ZIP(zip, element)
 ZIP(zip_line, F(single))
+
+#include "fft_fold_of.h"
 
 static void F(mirror)(void *buffer, int64_t n) {
   element *x = buffer;

@@ -15,7 +15,14 @@
 
 #include "isa.h"
 
-enum { LONGEST_DIRECT = 4096, LEAST_SPLIT = 512, KEPT = 32, KEPT_BYTES = 1 << 27 };
+enum {
+  LONGEST_DIRECT = 4096,
+  LONGEST_FOLD = 16384,
+  MOST_FOLD_WORK = 140,
+  LEAST_SPLIT = 512,
+  KEPT = 32,
+  KEPT_BYTES = 1 << 27
+};
 
 static struct {
   pthread_mutex_t lock;
@@ -23,6 +30,16 @@ static struct {
   uint64_t clock;
   size_t bytes;
 } cache = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* By what the processor has, as the other loops are chosen. */
+static const tide__fft_lanes *lanes_of(bool wide) {
+#if defined(__x86_64__)
+  const tide__isa *isa = tide__isa_get();
+  if (isa == &tide__isa_avx512) return &tide__fft_lanes_avx512[wide];
+  if (isa == &tide__isa_avx2) return &tide__fft_lanes_avx2[wide];
+#endif
+  return &tide__fft_lanes_base[wide];
+}
 
 /* ---- numbers ---- */
 
@@ -76,9 +93,11 @@ static void plan_free(fft_plan *p) {
   if (p->first) tide__fft_plan_put(p->first);
   if (p->second) tide__fft_plan_put(p->second);
   free(p->chirp), free(p->spectrum), free(p->coarse), free(p->fine), free(p->spread), free(p->half_root),
-      free(p->roots);
+      free(p->factors), free(p->roots);
   free(p);
 }
+
+static void *whole_lines(int64_t bytes) { return aligned_alloc(64, (size_t)(bytes + 63) / 64 * 64); }
 
 /* The transform of the chirp, in double precision for either kind of float. */
 static bool make_spectrum(fft_plan *p) {
@@ -127,7 +146,7 @@ static bool make_split(fft_plan *p, int64_t columns) {
   double *w = malloc((size_t)(columns * lanes) * 2 * sizeof *w);
   for (int64_t k = 0; w && k < columns; k++)
     for (int l = 0; l < lanes; l++) root(w + 2 * (k * lanes + l), k * l, p->n);
-  p->spread = aligned_alloc(64, ((size_t)(columns * lanes * 2 * p->ops->item) + 63) / 64 * 64);
+  p->spread = whole_lines(columns * lanes * 2 * p->ops->item);
   bool good = p->first && p->second && p->fine && p->coarse && w && p->spread;
   if (good) p->ops->spread(p->spread, w, columns);
   free(w);
@@ -140,32 +159,38 @@ static void choose_radices(tide__fft_stages *s, int64_t n) {
   while (n > 1) {
     int64_t twos = n & -n, r = twos == 2 ? 2 : twos == 4 || twos == 16 || twos == 32 ? 4 : twos > 1 ? 8 : 3;
     while (n % r) r += 2;
-    s->radix[s->count++] = (uint8_t)r;
     n /= r;
+    s->left[s->count] = n;
+    s->radix[s->count++] = (uint8_t)r;
   }
 }
 
-/* Where the next root goes: T is the table's. */
-static void put_root(const fft_plan *p, int64_t at, int64_t k, int64_t n) {
+/* exp(-2 pi i k / n), in the reals of the plan's table: its parts `apart`, the first one at `at`. */
+static void put_root(const fft_plan *p, void *out, int64_t at, int64_t apart, int64_t k, int64_t n) {
   double w[2];
   root(w, k, n);
   for (int i = 0; i < 2; i++)
     if (p->wide)
-      ((double *)p->roots)[2 * at + i] = w[i];
+      ((double *)out)[at + i * apart] = w[i];
     else
-      ((float *)p->roots)[2 * at + i] = (float)w[i];
+      ((float *)out)[at + i * apart] = (float)w[i];
+}
+
+static bool make_half(fft_plan *p) {
+  p->half_root = malloc((size_t)(p->n + 1) * 2 * (size_t)p->ops->item);
+  for (int64_t k = 0; p->half_root && k <= p->n; k++) put_root(p, p->half_root, 2 * k, 1, k, 2 * p->n);
+  return p->half_root != NULL;
 }
 
 /* See tide__fft_stages; counted first, then written. */
 static int64_t walk_roots(const fft_plan *p, bool write) {
-  int64_t at = 0, left = p->n;
+  int64_t at = 0;
   for (int i = 0; i < p->stages.count; i++) {
-    const int64_t r = p->stages.radix[i], m = left / r;
+    const int64_t r = p->stages.radix[i], m = p->stages.left[i];
     for (int64_t k = 0; k < (tide__fft_is_short((int)r) ? 0 : r); k++, at++)
-      if (write) put_root(p, at, k, r);
+      if (write) put_root(p, p->roots, 2 * at, 1, k, r);
     for (int64_t k = 0; k < (m > 1 ? m * (r - 1) : 0); k++, at++)
-      if (write) put_root(p, at, k / (r - 1) * (k % (r - 1) + 1), left);
-    left = m;
+      if (write) put_root(p, p->roots, 2 * at, 1, k / (r - 1) * (k % (r - 1) + 1), m * r);
   }
   return at;
 }
@@ -178,18 +203,61 @@ static bool make_roots(fft_plan *p) {
   return true;
 }
 
+/* ---- folds ---- */
+
+/* Two stages or more, all of them short: the first one can read lines in memory, the last one write them. */
+static bool is_foldable(int64_t n) {
+  tide__fft_stages s = {.count = 0};
+  choose_radices(&s, n);
+  bool all = s.count > 1;
+  for (int i = 0; i < s.count; i++) all = all && tide__fft_is_short(s.radix[i]);
+  return all;
+}
+
+/* The columns with which the lanes do the least work twice, in per cent of what is needed; 0 if there are none. */
+static int64_t fold_columns(int64_t n, int64_t lanes) {
+  int64_t best = 0, least = MOST_FOLD_WORK;
+  for (int64_t d = lanes; d * d <= n; d++) {
+    if (n % d) continue;
+    int64_t r = n / d, groups = (d + lanes - 1) / lanes * lanes, other = (r + lanes - 1) / lanes * lanes;
+    if (!is_foldable(d) || !is_foldable(r)) continue;
+    int64_t work = 50 * groups / d + 50 * other / r + r / d;
+    if (work < least) best = d, least = work;
+  }
+  return best;
+}
+
+bool tide__fft_folds(int64_t n, bool wide) { return n <= LONGEST_FOLD && fold_columns(n, lanes_of(wide)->lanes) > 0; }
+
+static bool make_fold(fft_plan *p) {
+  int64_t lanes = p->ops->lanes, columns = fold_columns(p->n, lanes), rows = p->n / columns, at = 0;
+  p->way = FFT_FOLD;
+  p->first = tide__fft_plan_get(columns, p->wide, false, FFT_INNER);
+  p->second = tide__fft_plan_get(rows, p->wide, false, FFT_INNER);
+  p->factors = whole_lines((rows + lanes - 1) / lanes * columns * 2 * lanes * p->ops->item);
+  if (!p->first || !p->second || !p->factors) return false;
+  for (int64_t j = 0; j < rows; j += lanes) {
+    if (j > rows - lanes) j = rows - lanes;
+    for (int64_t k = 0; k < columns; k++, at += lanes)
+      for (int64_t l = 0; l < lanes; l++, at++) put_root(p, p->factors, at, lanes, (j + l) * k, p->n);
+  }
+  return true;
+}
+
 /* Roughly, and without the plans that it holds, which are counted on their own. */
 static size_t bytes_of(const fft_plan *p) {
   size_t bytes = (p->half ? (size_t)p->n : 0) * 16;
+  if (p->way == FFT_FOLD) return bytes + (size_t)p->n * 16;
   if (p->way == FFT_CHIRP) return bytes + (size_t)(p->n + p->m) * 16;
   if (p->way == FFT_DIRECT) return bytes + (size_t)p->n * 32;
   return bytes + (size_t)p->first->n * 64 + ((size_t)32 << p->shift);
 }
 
 static bool make(fft_plan *p) {
-  if (p->half && !(p->half_root = roots(p->n + 1, 1, 2 * p->n))) return false;
+  if (p->half && !make_half(p)) return false;
   p->m = p->n;
   if (p->n == 1) return true;
+  if (p->use == FFT_DENSE) return make_fold(p);
   int64_t largest = largest_factor(p->n), columns = divisor(p->n);
   if (largest > TIDE_FFT_LARGEST) return make_chirp(p);
   bool lone = p->use == FFT_ALONE && p->n >= LEAST_SPLIT && columns >= p->ops->lanes;
@@ -247,16 +315,6 @@ static void keep(fft_plan *p) {
   p->used = ++cache.clock;
   pthread_mutex_unlock(&cache.lock);
   for (int i = 0; i < count; i++) plan_free(freed[i]);
-}
-
-/* By what the processor has, as the other loops are chosen. */
-static const tide__fft_lanes *lanes_of(bool wide) {
-#if defined(__x86_64__)
-  const tide__isa *isa = tide__isa_get();
-  if (isa == &tide__isa_avx512) return &tide__fft_lanes_avx512[wide];
-  if (isa == &tide__isa_avx2) return &tide__fft_lanes_avx2[wide];
-#endif
-  return &tide__fft_lanes_base[wide];
 }
 
 static fft_plan *find(int64_t n, bool wide, bool half, fft_use use) {

@@ -88,40 +88,42 @@ typedef struct F(walk) {
   const tide__fft_side *to, *from;
 } F(walk);
 
-INLINE element F(get)(const T *x, const F(walk) * f, int64_t k, bool memory) {
-  if (memory) {
-    const L *at = (const L *)((const T *)f->from->at + k * f->from->step);
-    V a = (V)at[0], b = (V)at[1];
-    return (element){EVEN(a, b), ODD(a, b)};
-  }
-  return ((const element *)x)[k];
+INLINE element F(get)(const T *x, int64_t step, int64_t k, bool memory) {
+  if (!memory) return ((const element *)x)[k];
+  const L *at = (const L *)(x + k * step);
+  const V a = (V)at[0], b = (V)at[1];
+  return (element){EVEN(a, b), ODD(a, b)};
 }
 
-INLINE void F(put)(T *y, const F(walk) * f, int64_t k, element v, bool memory, V scale) {
-  if (memory) {
-    if (f->to->reversed) k = k ? f->n - k : 0;
-    L *at = (L *)((T *)f->to->at + k * f->to->step);
-    v.re *= scale, v.im *= scale;
-    at[0] = (L)LOW(v.re, v.im), at[1] = (L)HIGH(v.re, v.im);
-  } else {
+INLINE void F(put)(T *y, int64_t step, int64_t k, element v, bool memory, V scale) {
+  if (!memory) {
     ((element *)y)[k] = v;
+    return;
   }
+  L *at = (L *)(y + k * step);
+  v.re *= scale, v.im *= scale;
+  at[0] = (L)LOW(v.re, v.im), at[1] = (L)HIGH(v.re, v.im);
 }
 
-INLINE void F(stage)(int radix, bool in, bool out, bool last, T *y, const T *x, const F(walk) * f_) {
-  const F(walk) f = *f_;
-  const T *w = f.w;
-  const V scale = out ? F(all)((T)f.to->scale) : (V){0};
-  for (int64_t p = 0; p < f.m; p++, w += 2 * (radix - 1))
-    for (int64_t q = 0; q < f.s; q++) {
+/* in, out: from or to lines in memory, as the first or the last stage. */
+INLINE void F(stage)(int radix, bool in, bool out, bool last, T *y, const T *x, const F(walk) * f) {
+  const int64_t m = last ? 1 : f->m, s = in ? 1 : f->s, read = in ? f->from->step : 0, write = out ? f->to->step : 0;
+  const int64_t n = out && f->to->reversed ? f->n : 0;
+  const V scale = out ? F(all)((T)f->to->scale) : (V){0};
+  const T *w = f->w;
+  if (in) x = f->from->at;
+  if (out) y = f->to->at;
+  for (int64_t p = 0; p < m; p++, w += 2 * (radix - 1))
+    for (int64_t q = 0; q < s; q++) {
       element a[8];
       UNROLL
-      for (int j = 0; j < radix; j++) a[j] = F(get)(x, &f, q + f.s * (p + j * f.m), in);
+      for (int j = 0; j < radix; j++) a[j] = F(get)(x, read, q + s * (p + j * m), in);
       F(butterfly)(radix, a);
       UNROLL
       for (int j = 0; j < radix; j++) {
+        const int64_t k = q + s * (radix * p + j), at = n && (q || j) ? n - k : k;
         if (!last && j > 0) a[j] = F(times)(a[j], F(all)(w[2 * j - 2]), F(all)(w[2 * j - 1]));
-        F(put)(y, &f, q + f.s * (radix * p + j), a[j], out, scale);
+        F(put)(y, write, out ? at : k, a[j], out, scale);
       }
     }
 }
@@ -172,7 +174,7 @@ static void *F(run)(const tide__fft_stages *plan, const tide__fft_side *to, cons
   for (int i = 0; i < plan->count; i++) {
     const int r = plan->radix[i];
     const bool last = i == plan->count - 1, is_short = tide__fft_is_short(r);
-    f.m /= r;
+    f.m = plan->left[i];
     if (is_short)
       F(stage_of)[r][last ? (to ? 3 : 2) : i == 0 && from ? 0 : 1](b, a, &f);
     else

@@ -121,9 +121,10 @@ static void test_columns(int64_t n, int64_t width) {
 
 /* all: every length up to 140, else a few kinds. */
 static void test_lengths(bool all) {
-  static const int64_t more[] = {243, 256, 289, 361, 512, 529, 625, 841, 961, 997, 1021, 1024, 1369, 2048, 2187, 2310};
+  static const int64_t more[] = {243, 256,  289,  361,  512,  529,  625,  841,  961,
+                                 997, 1021, 1024, 1369, 1536, 2000, 2048, 2187, 2310};
   for (int64_t n = 1; n <= 140; n += all || n < 14 ? 1 : 9) test_length(n, 3);
-  for (size_t i = 0; i < sizeof more / sizeof *more; i += all ? 1 : 4)
+  for (size_t i = 0; i < sizeof more / sizeof *more; i += all ? 1 : 3)
     test_length(more[i], 1), test_length(more[i], 17);
   static const int64_t longer[] = {4096, 4099, 5000, 6561, 8192, 9973, 16384, 28629, 59582};
   for (size_t i = 0; i < sizeof longer / sizeof *longer; i += all ? 1 : 4)
