@@ -109,8 +109,10 @@ void tide__parallel_shutdown(void);
  */
 void tide__loops_begin(void);
 tide_status tide__loops_end(tide_status status);
-bool tide__loop_stops(
-    void); /* is the rest of the running loop to be left undone? To be asked every few milliseconds. */
+/* Is the rest of the running loop to be left undone? To be asked about every millisecond. */
+bool tide__loop_stops(void);
+/* The same as tide__parallel_for, in order and on the calling thread. */
+void tide__serial_for(int64_t n, int64_t grain, tide_task_fn fn, void *arg);
 
 /* ---- fft_cache.c ---- */
 

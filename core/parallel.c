@@ -14,8 +14,10 @@
  * the child has no workers and starts its own.
  *
  * A kernel of the CPU may be interrupted: tide__loops_begin and tide__loops_end stand around it, and between pieces of
- * some grains every thread looks whether the loop is to stop. The calling thread alone asks the host, the others see
- * what it was told. What is left of the kernel's loops is skipped then, and the kernel's result is an error.
+ * some grains, about a millisecond's work, every thread looks whether the loop is to stop. The calling thread alone
+ * asks the host, the others see what it was told. What is left of the kernel's loops is skipped then, and the kernel's
+ * result is an error. A host with a parallel_for of its own, which may not run anything on the calling thread, gets a
+ * long loop in several calls, so that the calling thread can ask in between.
  *
  * Invariant: `job` changes only while the gate is closed and empty. */
 #include "host_cache.h"
@@ -28,8 +30,8 @@
 #include <stdio.h>
 #include <time.h>
 
-enum { MOST_THREADS = 256, DEFAULT_MOST = 16, CHUNKS_EACH = 4, PIECE_GRAINS = 16 };
-static const int64_t spin_ns = 30000;
+enum { MOST_THREADS = 256, DEFAULT_MOST = 16, CHUNKS_EACH = 4, PIECE_GRAINS = 4, HOST_GRAINS = 64 };
+static const int64_t spin_ns = 30000, piece_ns = 1000000, host_ns = 10000000;
 
 #define GATE_INSIDE ((uint64_t)0xFFFF)
 #define GATE_OPEN   ((uint64_t)1 << 16)
@@ -50,8 +52,8 @@ static struct {
   struct {
     tide_task_fn fn;
     void *arg;
-    int64_t n, chunk, piece;
-    bool flush;
+    int64_t n, chunk, grain;
+    bool flush, watched;
   } job;
   _Atomic bool stop; /* the loop is to end before its time */
   _Atomic int64_t next;
@@ -59,6 +61,8 @@ static struct {
 
 static _Thread_local bool inside, is_worker;
 static _Thread_local bool watched, interrupted; /* a kernel that may be interrupted runs; it was */
+/* Of the loop that a host's parallel_for runs: set on the thread that called it, and on another one of the host's. */
+static _Thread_local _Atomic bool *hosting, *following;
 static _Thread_local int limit;
 
 /* ---- how many ---- */
@@ -129,20 +133,6 @@ bool tide_set_flush_denormal(bool on) {
   return can_flush();
 }
 
-/* A loop of a thread that flushes, on threads of the host. */
-typedef struct flushed {
-  tide_task_fn fn;
-  void *arg;
-} flushed;
-
-static void run_flushed(void *arg, int64_t begin, int64_t end) {
-  const flushed *f = arg;
-  bool before = flushes();
-  flush(true);
-  f->fn(f->arg, begin, end);
-  flush(before);
-}
-
 /* ---- the workers ---- */
 
 static int64_t now_ns(void) {
@@ -159,10 +149,13 @@ static void pause_cpu(void) {
 
 bool tide__loop_stops(void) {
   if (is_worker) return atomic_load_explicit(&pool.stop, memory_order_relaxed);
-  if (!watched || interrupted) return watched;
-  interrupted = tide__interrupt_asked();
-  if (interrupted && inside) atomic_store_explicit(&pool.stop, true, memory_order_relaxed);
-  return interrupted;
+  if (following) return atomic_load_explicit(following, memory_order_relaxed);
+  if (!watched) return false;
+  if (!interrupted) interrupted = tide__interrupt_asked();
+  if (!interrupted) return false;
+  if (inside) atomic_store_explicit(&pool.stop, true, memory_order_relaxed);
+  if (hosting) atomic_store_explicit(hosting, true, memory_order_relaxed);
+  return true;
 }
 
 void tide__loops_begin(void) { watched = true; }
@@ -173,23 +166,52 @@ tide_status tide__loops_end(tide_status status) {
   return was ? tide__fail(TIDE_INTERRUPTED, "interrupted") : status;
 }
 
-/* Items that are large by themselves are looked at one by one. */
-static int64_t piece_of(int64_t n, int64_t grain) { return !watched ? n : grain > 1 ? grain * PIECE_GRAINS : 1; }
+/* How much is done between two looks, in whole grains: the items of some loops cost a thousand times what others do, so
+ * what the last piece took decides. */
+typedef struct pace {
+  int64_t piece, least, at;
+} pace;
 
-static void run_pieces(tide_task_fn fn, void *arg, int64_t begin, int64_t end, int64_t piece) {
+static pace pace_begin(int64_t grain) {
+  return (pace){.piece = grain > 1 ? grain * PIECE_GRAINS : 1, .least = grain};
+}
+
+/* A piece has been done that was to take so long. */
+static void pace_next(pace *p, int64_t wanted) {
+  int64_t before = p->at, took = (p->at = now_ns()) - before;
+  if (took < wanted / 2 && p->piece < INT64_MAX / 4) p->piece *= 2;
+  if (took > 2 * wanted && p->piece > p->least) p->piece = p->piece / p->least / 2 * p->least;
+  if (p->piece < p->least) p->piece = p->least;
+}
+
+static void run_pieces(tide_task_fn fn, void *arg, int64_t begin, int64_t end, pace *p) {
+  p->at = now_ns();
   while (begin < end && !tide__loop_stops()) {
-    int64_t to = end - begin <= piece ? end : begin + piece;
+    int64_t to = end - begin <= p->piece ? end : begin + p->piece;
     fn(arg, begin, to);
+    if (to < end) pace_next(p, piece_ns);
     begin = to;
   }
 }
 
+void tide__serial_for(int64_t n, int64_t grain, tide_task_fn fn, void *arg) {
+  if (n <= 0) return;
+  if (n <= grain || !watched) {
+    fn(arg, 0, n);
+    return;
+  }
+  pace p = pace_begin(grain);
+  run_pieces(fn, arg, 0, n, &p);
+}
+
 static void work(void) {
+  pace p = pace_begin(pool.job.grain);
+  if (!pool.job.watched) p.piece = p.least = pool.job.n;
   for (;;) {
     int64_t begin = atomic_fetch_add_explicit(&pool.next, pool.job.chunk, memory_order_relaxed);
     if (begin >= pool.job.n) return;
     int64_t end = pool.job.n - begin < pool.job.chunk ? pool.job.n : begin + pool.job.chunk;
-    run_pieces(pool.job.fn, pool.job.arg, begin, end, pool.job.piece);
+    run_pieces(pool.job.fn, pool.job.arg, begin, end, &p);
   }
 }
 
@@ -338,8 +360,8 @@ static void run_on_pool(int threads, int all, int64_t n, int64_t grain, tide_tas
   start_workers(all - 1);
   int64_t pieces = (n + grain - 1) / grain, most = (int64_t)threads * CHUNKS_EACH;
   if (pieces > most) pieces = most;
-  pool.job.fn = fn, pool.job.arg = arg, pool.job.n = n, pool.job.piece = piece_of(n, grain);
-  pool.job.flush = flushes();
+  pool.job.fn = fn, pool.job.arg = arg, pool.job.n = n, pool.job.grain = grain;
+  pool.job.flush = flushes(), pool.job.watched = watched;
   atomic_store_explicit(&pool.stop, interrupted, memory_order_relaxed);
   /* Chunks are whole grains, so that what a grain's author assumes about boundaries holds. */
   pool.job.chunk = ((n + pieces - 1) / pieces + grain - 1) / grain * grain;
@@ -351,6 +373,49 @@ static void run_on_pool(int threads, int all, int64_t n, int64_t grain, tide_tas
   inside = false;
 }
 
+/* ---- the host's loop ---- */
+
+/* A loop on threads of the host's, or a part of it that begins at `base`. */
+typedef struct hosted {
+  tide_task_fn fn;
+  void *arg;
+  int64_t base, grain;
+  bool flush, watched;
+  _Atomic bool stop; /* to be left undone */
+} hosted;
+
+static void run_hosted(void *arg, int64_t begin, int64_t end) {
+  hosted *h = arg;
+  bool before = h->flush && flushes();
+  if (h->flush) flush(true);
+  begin += h->base, end += h->base;
+  if (h->watched) {
+    _Atomic bool *outer = following;
+    if (hosting != &h->stop) following = &h->stop;
+    pace p = pace_begin(h->grain);
+    run_pieces(h->fn, h->arg, begin, end, &p);
+    following = outer;
+  } else {
+    h->fn(h->arg, begin, end);
+  }
+  if (h->flush) flush(before);
+}
+
+static void run_on_host(const tide_config *config, int64_t n, int64_t grain, tide_task_fn fn, void *arg) {
+  hosted h = {.fn = fn, .arg = arg, .grain = grain, .flush = flushes(), .watched = watched && !following};
+  if (!h.flush && !h.watched) {
+    config->parallel_for(config->user, n, grain, fn, arg);
+    return;
+  }
+  _Atomic bool *outer = hosting;
+  if (h.watched) hosting = &h.stop;
+  pace p = {.piece = grain * HOST_GRAINS, .least = grain * (HOST_GRAINS / 4), .at = now_ns()};
+  if (!h.watched || n <= p.piece) p.piece = n;
+  for (; h.base < n && !tide__loop_stops(); h.base += p.piece, pace_next(&p, host_ns))
+    config->parallel_for(config->user, n - h.base < p.piece ? n - h.base : p.piece, grain, run_hosted, &h);
+  hosting = outer;
+}
+
 void tide__parallel_for(int64_t n, int64_t grain, tide_task_fn fn, void *arg) {
   if (n <= 0) return;
   if (grain < 1) grain = 1;
@@ -360,16 +425,12 @@ void tide__parallel_for(int64_t n, int64_t grain, tide_task_fn fn, void *arg) {
   }
   const tide_config *config = tide__config();
   if (config->parallel_for) {
-    flushed f = {fn, arg};
-    if (flushes())
-      config->parallel_for(config->user, n, grain, run_flushed, &f);
-    else
-      config->parallel_for(config->user, n, grain, fn, arg);
+    run_on_host(config, n, grain, fn, arg);
     return;
   }
   int all = tide_get_num_threads(), threads = limit && limit < all ? limit : all;
   if (threads == 1 || pthread_mutex_trylock(&pool.owner)) {
-    run_pieces(fn, arg, 0, n, piece_of(n, grain));
+    tide__serial_for(n, grain, fn, arg);
     return;
   }
   run_on_pool(threads, all, n, grain, fn, arg);

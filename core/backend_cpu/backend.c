@@ -106,6 +106,7 @@ static tide_status read_small(void *stream, void *dst, const void *src, size_t b
     return tide__loops_end(tide__cpu_##name(stream, a));                                                               \
   }
 #include "kernel.def"
+KERNEL(pack, tide_pack_args)
 #undef KERNEL
 
 const tide_backend tide__backend_cpu = {
@@ -142,7 +143,7 @@ const tide_backend tide__backend_cpu = {
     .copy_peer = copy_peer,
     .read_small = read_small,
     .compiler = &tide__cpu_compiler,
-    .pack = tide__cpu_pack,
+    .pack = watched_pack,
 #define KERNEL(name, args) .name = watched_##name,
 #include "kernel.def"
 #undef KERNEL

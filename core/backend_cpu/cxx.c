@@ -5,7 +5,8 @@
  * to it that no other library had, because the loader takes equal paths for equal libraries.
  *
  * Kernels are called as kernel(arguments, grid and block sizes, first block, one past the last block, hooks) and give
- * 0, or why a raw kernel has not ended. Blocks are shared by the threads of the pool.
+ * 0, or why a raw kernel has not ended. Blocks are shared by the threads of the pool; between some of them, but not
+ * within one, an interruption is heeded.
  *
  * Invariant: nothing of a compilation is left on disk, whatever its end. */
 #include "backend_cpu/cxx.h"
@@ -285,7 +286,9 @@ static void work(void *arg, int64_t begin, int64_t end) {
     if (!h.shared) problem = NO_MEMORY;
   }
   tide__cxx_inside(true);
-  if (!problem) problem = j->kernel(j->launch->packed, j->dims, begin, end, &h);
+  int64_t step = j->launch->elementwise ? 1 : end - begin;
+  for (int64_t b = begin; b < end && !problem && !tide__loop_stops(); b += step)
+    problem = j->kernel(j->launch->packed, j->dims, b, end - b < step ? end : b + step, &h);
   tide__cxx_inside(false);
   tide__fibers_put(h.stacks);
   free(h.shared);
@@ -294,7 +297,7 @@ static void work(void *arg, int64_t begin, int64_t end) {
 
 /* Blocks of one launch are cut so that a part is worth waking a thread for. */
 static int64_t grain_of(const tide_launch *a) {
-  if (a->elementwise) return 1;
+  if (a->elementwise) return 4; /* each is looked after by itself, since a function may take long */
   int64_t threads = (int64_t)a->block[0] * a->block[1] * a->block[2];
   return threads < 1024 ? 1024 / threads : 1;
 }
@@ -307,7 +310,7 @@ tide_status tide__cxx_launch(tide_stream *stream, void *function, const tide_lau
   if (blocks > 1 && (a->elementwise || !tide__deterministic()))
     tide__parallel_for(blocks, grain_of(a), work, &j);
   else
-    work(&j, 0, blocks);
+    tide__serial_for(blocks, grain_of(a), work, &j);
   int problem = atomic_load(&j.problem);
   if (!problem) return TIDE_OK;
   if (problem == NO_MEMORY) return tide__fail(TIDE_MEMORY, "launch: no host memory for the threads of a block");

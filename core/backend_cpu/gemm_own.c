@@ -13,7 +13,7 @@
 #include "gemm.h"
 #include "room.h"
 
-enum { PART_K = 11 * TIDE_GEMM_SLICE, PART_BYTES = 16 << 20, ROWS_BYTES = 256 << 10, GROUP = 8, EACH = 4 };
+enum { PART_K = 11 * TIDE_GEMM_SLICE, PART_BYTES = 16 << 20, ROWS_BYTES = 256 << 10, GROUP = 8, EACH = 4, LOOK = 16 };
 /* Bytes of a tile, at most; work that one thread does alone, and in one matrix of many. */
 enum { TILE_BYTES = 2048, ALONE = 1 << 18, LITTLE = 1 << 24, MATRIX_ALONE = 1 << 24 };
 
@@ -149,15 +149,22 @@ typedef struct span {
 /* The share i of n things that are cut into `parts` evenly. */
 static int64_t cut(int64_t n, int64_t parts, int64_t i) { return n / parts * i + least(n % parts, i); }
 
+/* A column of panels. The first touch of its rows may cost a page of memory for each, so some tiles are much. */
+static void run_column(const work *w, const span *s, int64_t column, const char *room, const char *b, int64_t from,
+                       int64_t k) {
+  int64_t panel = k * w->rows.width * w->item;
+  for (int64_t row = s->top; row < s->bottom && !tide__loop_stops();)
+    for (int64_t to = least(row + LOOK, s->bottom); row < to; row++)
+      run_tile(w, row, column, room + (row - s->top) * panel, b, k, from == 0);
+}
+
 /* One slice of a task: the rows of A are in room. */
 static void run_slice(const work *w, const span *s, int64_t from, int64_t k, const char *room) {
-  int64_t panel = k * w->rows.width * w->item;
-  for (int64_t left = s->left; left < s->right; left += GROUP) {
+  for (int64_t left = s->left; left < s->right && !tide__loop_stops(); left += GROUP) {
     int64_t right = least(s->right, left + GROUP);
     if (w->down == 1) pack_columns(w, from, k, left, right - left);
     for (int64_t column = left; column < right; column++)
-      for (int64_t row = s->top; row < s->bottom; row++)
-        run_tile(w, row, column, room + (row - s->top) * panel, part_of_b(w, from, k, column), k, from == 0);
+      run_column(w, s, column, room, part_of_b(w, from, k, column), from, k);
   }
 }
 
@@ -173,7 +180,7 @@ static void run_task(const work *w, int64_t task, char *room) {
     tide__gemm_pack(&w->rows, room, base, s.top, s.bottom - s.top, from, k);
     run_slice(w, &s, from, k, room);
     from += w->slice;
-  } while (from < end);
+  } while (from < end && !tide__loop_stops());
 }
 
 /* Every thread that comes takes a room, and tasks until there are no more. */

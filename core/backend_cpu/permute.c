@@ -34,7 +34,8 @@ static void make_items(void *arg, int64_t begin, int64_t end) {
   for (int64_t part = begin; part < end; part++) {
     uint32_t *at = p->at + part * p->count;
     memset(at, 0, (size_t)p->count * sizeof *at);
-    for (int64_t i = part_begin(p, part), stop = part_begin(p, part + 1); i < stop; i += 2 * GROUPS) {
+    int64_t stop = part_begin(p, part + 1);
+    for (int64_t i = part_begin(p, part); i < stop && !tide__loop_stops(); i += 2 * GROUPS) {
       int64_t n = stop - i < 2 * GROUPS ? stop - i : 2 * GROUPS;
       p->isa->philox((uint32_t *)key, p->a->seed, p->a->offset, (uint64_t)(i / 2), (n + 1) / 2);
       uint64_t *items = (p->count > 1 || !p->buckets ? p->items : p->buckets) + i;
@@ -49,8 +50,10 @@ static void move_items(void *arg, int64_t begin, int64_t end) {
   const permutation *p = arg;
   for (int64_t part = begin; part < end; part++) {
     uint32_t *at = p->at + part * p->count;
-    for (int64_t i = part_begin(p, part), stop = part_begin(p, part + 1); i < stop; i++)
-      p->buckets[at[bucket_of(p, p->items[i])]++] = p->items[i];
+    int64_t i = part_begin(p, part), stop = part_begin(p, part + 1);
+    while (i < stop && !tide__loop_stops()) /* a part of a long list takes long */
+      for (int64_t to = stop - i < PART_ITEMS ? stop : i + PART_ITEMS; i < to; i++)
+        p->buckets[at[bucket_of(p, p->items[i])]++] = p->items[i];
   }
 }
 

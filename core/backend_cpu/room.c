@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "room.h"
 
@@ -22,6 +23,13 @@ void tide__room_close(void) {
   for (int i = 0; i < PLACES; i++) free(atomic_exchange(&places[i], NULL));
 }
 
+/* Touching and freeing so much in pages of 4 KiB takes longer than what it is for. */
+static void advise(char *p, size_t bytes) {
+  uintptr_t page = (uintptr_t)2 << 20, begin = ((uintptr_t)p + page - 1) / page * page;
+  uintptr_t end = ((uintptr_t)p + bytes) / page * page;
+  if (bytes > KEPT_LARGE && end > begin) madvise(p + (begin - (uintptr_t)p), end - begin, MADV_HUGEPAGE);
+}
+
 void *tide__room_take(size_t bytes) {
   if (bytes > SIZE_MAX - 2 * AHEAD) return NULL;
   for (int i = bytes > KEPT_SMALL ? 0 : 1; i < (bytes > KEPT_SMALL ? 1 : PLACES); i++) {
@@ -33,6 +41,7 @@ void *tide__room_take(size_t bytes) {
   block *b = aligned_alloc(AHEAD, (bytes + 2 * AHEAD - 1) / AHEAD * AHEAD);
   if (!b) return NULL;
   b->bytes = bytes;
+  advise((char *)b, bytes);
   return (char *)b + AHEAD;
 }
 
