@@ -30,10 +30,10 @@ static bool long_forward(const fft_plan *p, const fft_pass *s, fft_line l, char 
   l.out = b, l.to = tide__fft_dense, l.scale = 1;
   if (!tide__fft_line(p, &l)) return false;
   if (s->form == FFT_HALVE) {
-    ops->unzip_line(a, b, p->half_root, p->n);
+    tide__fft_unzip(p, a, b);
     b = a;
   }
-  ops->product(out, s->to, b, tide__fft_dense, NULL, s->stores, false, s->scale);
+  tide__fft_product(ops, out, s->to, b, tide__fft_dense, NULL, s->stores, false, s->scale);
   return true;
 }
 
@@ -42,14 +42,14 @@ static bool long_back(const fft_plan *p, const fft_pass *s, fft_line l, char *a,
   const tide__fft_lanes *ops = p->ops;
   size_t item = (size_t)ops->item;
   if (s->form == FFT_DOUBLE) {
-    ops->product(b, tide__fft_dense, l.in, s->from, NULL, p->n + 1, false, 1);
-    ops->zip_line(a, b, p->half_root, p->n);
+    tide__fft_product(ops, b, tide__fft_dense, l.in, s->from, NULL, p->n + 1, false, 1);
+    tide__fft_zip(p, a, b);
   } else { /* conjugates in both halves: their forward transform is the real line */
     int64_t n = p->n;
     const tide__fft_access down = {-2, 2 * (n - 1), 2 * (n - 1) + 1};
-    ops->product(a, tide__fft_dense, l.in, s->from, NULL, n / 2 + 1, true, 1);
+    tide__fft_product(ops, a, tide__fft_dense, l.in, s->from, NULL, n / 2 + 1, true, 1);
     memset(a + item, 0, item); /* an imaginary part that no real line has does not count */
-    ops->product(a, down, a + 2 * item, tide__fft_dense, NULL, n / 2, true, 1);
+    tide__fft_product(ops, a, down, a + 2 * item, tide__fft_dense, NULL, n / 2, true, 1);
   }
   l.in = a, l.from = tide__fft_dense;
   return tide__fft_line(p, &l);
@@ -65,9 +65,9 @@ static bool long_lines(const fft_plan *p, const fft_pass *s, tide_fft_type type)
   size_t item = (size_t)p->ops->item, room = type == TIDE_FFT_C2C ? 1 : (size_t)(p->n + 1) * 2 * item;
   char *a = malloc(room), *b = malloc(room);
   bool good = a && b;
-  for (int64_t i = 0; good && i < s->size[0]; i++)
-    for (int64_t j = 0; good && j < s->size[1]; j++)
-      for (int64_t k = 0; good && k < s->size[2]; k++) {
+  for (int64_t i = 0; good && i < s->size[0] && !tide__loop_stops(); i++)
+    for (int64_t j = 0; good && j < s->size[1] && !tide__loop_stops(); j++)
+      for (int64_t k = 0; good && k < s->size[2] && !tide__loop_stops(); k++) {
         int64_t at[2];
         for (int side = 0; side < 2; side++)
           at[side] = i * s->distance[side][0] + j * s->distance[side][1] + k * s->distance[side][2];

@@ -39,7 +39,7 @@ typedef struct fft_plan {
   uint64_t used;
 } fft_plan;
 
-/* A plan with one reference; NULL without memory. */
+/* A plan with one reference; NULL without memory, and after an interruption. */
 fft_plan *tide__fft_plan_get(int64_t n, bool wide, bool half, fft_use use);
 void tide__fft_plan_put(fft_plan *p);
 
@@ -83,6 +83,13 @@ typedef struct fft_line {
   tide__fft_access to, from;
   double scale;
 } fft_line;
+/* What a long line needs beside, on all threads and to be interrupted: ops->product; elements [from, n) of complex
+ * numbers become 0; ops->unzip_line and ops->zip_line of a plan for reals. */
+void tide__fft_product(const tide__fft_lanes *ops, void *out, tide__fft_access to, const void *in,
+                       tide__fft_access access, const double *w, int64_t n, bool conj, double scale);
+void tide__fft_clear(const tide__fft_lanes *ops, void *x, int64_t from, int64_t n);
+void tide__fft_unzip(const fft_plan *p, void *out, const void *in);
+void tide__fft_zip(const fft_plan *p, void *out, const void *in);
 static const tide__fft_access tide__fft_dense = {2, 0, 1};
 bool tide__fft_line(const fft_plan *p, const fft_line *l); /* false without memory */
 

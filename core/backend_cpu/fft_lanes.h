@@ -68,9 +68,9 @@ typedef struct tide__fft_lanes {
   void (*zip)(void *out, const void *x, const void *w, int64_t h);
   /* n / 2 + 1 elements become n whose forward transform is the real line (n odd). */
   void (*mirror)(void *buffer, int64_t n);
-  /* The same for one line alone: arrays of complex numbers. */
-  void (*unzip_line)(void *out, const void *z, const void *w, int64_t h);
-  void (*zip_line)(void *out, const void *x, const void *w, int64_t h);
+  /* The same for one line alone, arrays of complex numbers, of which elements [begin, end) of the result are made. */
+  void (*unzip_line)(void *out, const void *z, const void *w, int64_t h, int64_t begin, int64_t end);
+  void (*zip_line)(void *out, const void *x, const void *w, int64_t h, int64_t begin, int64_t end);
   /* One line: out[k] = in[k] * w[k], w NULL for 1; with conj, of conj(in[k]). */
   void (*product)(void *out, tide__fft_access to, const void *in, tide__fft_access from, const double *w, int64_t n,
                   bool conj, double scale);

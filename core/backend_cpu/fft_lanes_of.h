@@ -130,12 +130,12 @@ typedef struct F(single) {
   T re, im;
 } F(single);
 #define UNZIP(name, type)                                                                                              \
-  static void F(name)(void *out, const void *z, const void *w_, int64_t h) {                                           \
+  static void F(name)(void *out, const void *z, const void *w_, int64_t h, int64_t begin, int64_t end) {               \
     const T *w = w_;                                                                                                   \
     const type *x = z;                                                                                                 \
     type *y = out;                                                                                                     \
     const T half = (T)0.5;                                                                                             \
-    for (int64_t k = 0; k <= h; k++) {                                                                                 \
+    for (int64_t k = begin; k < end; k++) {                                                                            \
       const type a = x[k == h ? 0 : k], c = x[k == 0 ? 0 : h - k]; /* conj(c) is the other one */                      \
       const T re = w[2 * k], im = w[2 * k + 1];                                                                        \
       type even = {a.re + c.re, a.im - c.im}, d = {a.re - c.re, a.im + c.im};                                          \
@@ -143,15 +143,15 @@ typedef struct F(single) {
       y[k] = (type){(even.re + odd.im) * half, (even.im - odd.re) * half}; /* odd times -i */                          \
     }                                                                                                                  \
   }
-UNZIP(unzip, element)
+UNZIP(unzip_part, element)
 UNZIP(unzip_line, F(single))
 
 #define ZIP(name, type)                                                                                                \
-  static void F(name)(void *out, const void *in, const void *w_, int64_t h) {                                          \
+  static void F(name)(void *out, const void *in, const void *w_, int64_t h, int64_t begin, int64_t end) {              \
     const T *w = w_;                                                                                                   \
     const type *x = in;                                                                                                \
     type *z = out;                                                                                                     \
-    for (int64_t k = 0; k < h; k++) {                                                                                  \
+    for (int64_t k = begin; k < end; k++) {                                                                            \
       type a = x[k], c = x[h - k];                                                                                     \
       const T re = w[2 * k], im = -w[2 * k + 1];                                                                       \
       if (k == 0) a.im = c.im = (__typeof__(a.im)){0};                                                                 \
@@ -160,8 +160,11 @@ UNZIP(unzip_line, F(single))
       z[k] = (type){even.im + odd.re, even.re - odd.im}; /* even + i odd */                                            \
     }                                                                                                                  \
   }
-ZIP(zip, element)
+ZIP(zip_part, element)
 ZIP(zip_line, F(single))
+
+static void F(unzip)(void *out, const void *z, const void *w, int64_t h) { F(unzip_part)(out, z, w, h, 0, h + 1); }
+static void F(zip)(void *out, const void *x, const void *w, int64_t h) { F(zip_part)(out, x, w, h, 0, h); }
 
 #include "fft_fold_of.h"
 

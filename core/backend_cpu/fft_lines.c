@@ -159,7 +159,7 @@ bool tide__fft_pass(fft_pass *s) {
 
 static bool line_split(const fft_plan *p, const fft_line *l) {
   int64_t columns = p->first->n, rows = p->second->n;
-  void *middle = malloc((size_t)p->n * 2 * (size_t)p->ops->item);
+  void *middle = tide__room_take((size_t)p->n * 2 * (size_t)p->ops->item);
   if (!middle) return false;
   /* Column j (elements j, j + rows, ...) becomes line j of middle; line k of its transpose becomes k, k + columns... */
   fft_pass s = {.plan = p->first, .out = middle, .in = l->in, .to = tide__fft_dense, .from = l->from};
@@ -176,26 +176,82 @@ static bool line_split(const fft_plan *p, const fft_line *l) {
     s.loads = s.stores = rows, s.scale = l->scale;
     good = tide__fft_pass(&s);
   }
-  free(middle);
+  tide__room_put(middle);
   return good;
+}
+
+typedef struct beside {
+  const tide__fft_lanes *ops;
+  char *out;
+  const char *in;
+  tide__fft_access to, from;
+  const double *w; /* of product */
+  const void *root;
+  int64_t h;
+  bool conj;
+  double scale;
+} beside;
+
+static void run_product(void *arg, int64_t begin, int64_t end) {
+  const beside *b = arg;
+  int64_t item = b->ops->item;
+  b->ops->product(b->out + begin * b->to.step * item, b->to, b->in + begin * b->from.step * item, b->from,
+                  b->w ? b->w + 2 * begin : NULL, end - begin, b->conj, b->scale);
+}
+
+void tide__fft_product(const tide__fft_lanes *ops, void *out, tide__fft_access to, const void *in,
+                       tide__fft_access access, const double *w, int64_t n, bool conj, double scale) {
+  beside b = {.ops = ops, .out = out, .in = in, .to = to, .from = access, .w = w, .conj = conj, .scale = scale};
+  tide__spread(n, 4, run_product, &b);
+}
+
+static void run_clear(void *arg, int64_t begin, int64_t end) {
+  const beside *b = arg;
+  size_t item = 2 * (size_t)b->ops->item;
+  memset(b->out + (size_t)begin * item, 0, (size_t)(end - begin) * item);
+}
+
+void tide__fft_clear(const tide__fft_lanes *ops, void *x, int64_t from, int64_t n) {
+  beside b = {.ops = ops, .out = (char *)x + from * 2 * ops->item};
+  tide__spread(n - from, 1, run_clear, &b);
+}
+
+static void run_unzip(void *arg, int64_t begin, int64_t end) {
+  const beside *b = arg;
+  b->ops->unzip_line(b->out, b->in, b->root, b->h, begin, end);
+}
+
+void tide__fft_unzip(const fft_plan *p, void *out, const void *in) {
+  beside b = {.ops = p->ops, .out = out, .in = in, .root = p->half_root, .h = p->n};
+  tide__spread(p->n + 1, 4, run_unzip, &b);
+}
+
+static void run_zip(void *arg, int64_t begin, int64_t end) {
+  const beside *b = arg;
+  b->ops->zip_line(b->out, b->in, b->root, b->h, begin, end);
+}
+
+void tide__fft_zip(const fft_plan *p, void *out, const void *in) {
+  beside b = {.ops = p->ops, .out = out, .in = in, .root = p->half_root, .h = p->n};
+  tide__spread(p->n, 4, run_zip, &b);
 }
 
 static bool line_chirp(const fft_plan *p, const fft_line *l) {
   size_t item = 2 * (size_t)p->ops->item;
-  char *a = malloc((size_t)p->m * item), *b = malloc((size_t)p->m * item);
+  char *a = tide__room_take((size_t)p->m * item), *b = tide__room_take((size_t)p->m * item);
   bool good = a && b;
   fft_line there = {b, a, tide__fft_dense, tide__fft_dense, 1}, back = {a, b, tide__fft_dense, tide__fft_dense, 1};
   if (good) {
-    p->ops->product(a, tide__fft_dense, l->in, l->from, p->chirp, p->n, false, 1);
-    memset(a + (size_t)p->n * item, 0, (size_t)(p->m - p->n) * item);
+    tide__fft_product(p->ops, a, tide__fft_dense, l->in, l->from, p->chirp, p->n, false, 1);
+    tide__fft_clear(p->ops, a, p->n, p->m);
     good = tide__fft_line(p->first, &there);
   }
   if (good) {
-    p->ops->product(b, tide__fft_dense, b, tide__fft_dense, p->spectrum, p->m, true, 1);
+    tide__fft_product(p->ops, b, tide__fft_dense, b, tide__fft_dense, p->spectrum, p->m, true, 1);
     good = tide__fft_line(p->first, &back);
   }
-  if (good) p->ops->product(l->out, l->to, a, tide__fft_dense, p->chirp, p->n, true, l->scale);
-  free(a), free(b);
+  if (good) tide__fft_product(p->ops, l->out, l->to, a, tide__fft_dense, p->chirp, p->n, true, l->scale);
+  tide__room_put(a), tide__room_put(b);
   return good;
 }
 

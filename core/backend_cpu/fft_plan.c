@@ -14,6 +14,7 @@
 #include <stdlib.h>
 
 #include "isa.h"
+#include "layout.h"
 
 enum {
   LONGEST_DIRECT = 4096,
@@ -81,10 +82,23 @@ static void root(double w[2], int64_t k, int64_t n) {
   w[0] = x[quarter], w[1] = -y[quarter];
 }
 
+/* Tables are made by all threads, and an interruption leaves them as they are: such a plan is never kept. */
+enum { ROOT_COST = 16 };
+
+typedef struct table {
+  double *w, *spectrum;
+  int64_t step, n, m;
+} table;
+
+static void run_roots(void *arg, int64_t begin, int64_t end) {
+  const table *t = arg;
+  for (int64_t k = begin; k < end; k++) root(t->w + 2 * k, k * t->step, t->n);
+}
+
 static double *roots(int64_t count, int64_t step, int64_t n) {
-  double *w = malloc((size_t)count * 2 * sizeof *w);
-  for (int64_t k = 0; w && k < count; k++) root(w + 2 * k, k * step, n);
-  return w;
+  table t = {.w = malloc((size_t)count * 2 * sizeof(double)), .step = step, .n = n};
+  if (t.w) tide__spread(count, ROOT_COST, run_roots, &t);
+  return t.w;
 }
 
 /* ---- making plans ---- */
@@ -99,38 +113,54 @@ static void plan_free(fft_plan *p) {
 
 static void *whole_lines(int64_t bytes) { return aligned_alloc(64, (size_t)(bytes + 63) / 64 * 64); }
 
-/* The transform of the chirp, in double precision for either kind of float. */
+/* Elements k and m - k of the chirp that is to be transformed: the conjugates of w, over m. */
+static void run_conjugates(void *arg, int64_t begin, int64_t end) {
+  const table *t = arg;
+  for (int64_t k = begin; k < end; k++) {
+    double re = t->w[2 * k] / (double)t->m, im = -t->w[2 * k + 1] / (double)t->m;
+    double *x = t->spectrum + 2 * k, *y = t->spectrum + 2 * (k ? t->m - k : 0);
+    x[0] = y[0] = re, x[1] = y[1] = im;
+  }
+}
+
+/* The transform of the chirp, in double precision for either kind of float, conjugated. */
 static bool make_spectrum(fft_plan *p) {
   int64_t n = p->n, m = p->m;
-  double *chirp = calloc((size_t)m, 2 * sizeof *chirp), *spectrum = malloc((size_t)m * 2 * sizeof *spectrum);
+  double *chirp = malloc((size_t)m * 2 * sizeof *chirp), *spectrum = malloc((size_t)m * 2 * sizeof *spectrum);
   fft_plan *wide = tide__fft_plan_get(m, true, false, FFT_ALONE);
   bool good = chirp && spectrum && wide;
-  for (int64_t k = 0; good && k < n; k++) {
-    double re = p->chirp[2 * k] / (double)m, im = -p->chirp[2 * k + 1] / (double)m;
-    chirp[2 * k] = re, chirp[2 * k + 1] = im;
-    if (k) chirp[2 * (m - k)] = re, chirp[2 * (m - k) + 1] = im;
+  if (good) {
+    table t = {.w = p->chirp, .spectrum = chirp, .m = m};
+    tide__fft_clear(wide->ops, chirp, n, m - n + 1);
+    tide__spread(n, 4, run_conjugates, &t);
+    fft_line line = {spectrum, chirp, tide__fft_dense, tide__fft_dense, 1};
+    good = tide__fft_line(wide, &line);
   }
-  fft_line line = {spectrum, chirp, tide__fft_dense, tide__fft_dense, 1};
-  good = good && tide__fft_line(wide, &line);
-  for (int64_t k = 0; good && k < m; k++) spectrum[2 * k + 1] = -spectrum[2 * k + 1];
+  if (good) tide__fft_product(wide->ops, spectrum, tide__fft_dense, spectrum, tide__fft_dense, NULL, m, true, 1);
   free(chirp);
   if (wide) tide__fft_plan_put(wide);
   p->spectrum = spectrum;
   return good;
 }
 
-static bool make_chirp(fft_plan *p) {
-  int64_t n = p->n;
-  p->way = FFT_CHIRP;
-  p->m = good_length(2 * n - 1);
-  p->first = tide__fft_plan_get(p->m, p->wide, false, p->use);
-  p->chirp = malloc((size_t)n * 2 * sizeof *p->chirp);
-  if (!p->first || !p->chirp) return false;
-  int64_t square = 0; /* k * k modulo 2n */
-  for (int64_t k = 0; k < n; k++) {
-    root(p->chirp + 2 * k, square, 2 * n);
-    square = (square + 2 * k + 1) % (2 * n);
+/* exp(-pi i k k / n): k * k modulo 2n goes on by differences. */
+static void run_chirp(void *arg, int64_t begin, int64_t end) {
+  const table *t = arg;
+  int64_t square = (int64_t)((unsigned __int128)begin * (uint64_t)begin % (uint64_t)(2 * t->n));
+  for (int64_t k = begin; k < end; k++) {
+    root(t->w + 2 * k, square, 2 * t->n);
+    square = (square + 2 * k + 1) % (2 * t->n);
   }
+}
+
+static bool make_chirp(fft_plan *p) {
+  p->way = FFT_CHIRP;
+  p->m = good_length(2 * p->n - 1);
+  p->first = tide__fft_plan_get(p->m, p->wide, false, p->use);
+  p->chirp = malloc((size_t)p->n * 2 * sizeof *p->chirp);
+  if (!p->first || !p->chirp) return false;
+  table t = {.w = p->chirp, .n = p->n};
+  tide__spread(p->n, ROOT_COST, run_chirp, &t);
   return make_spectrum(p);
 }
 
@@ -176,9 +206,14 @@ static void put_root(const fft_plan *p, void *out, int64_t at, int64_t apart, in
       ((float *)out)[at + i * apart] = (float)w[i];
 }
 
+static void run_half(void *arg, int64_t begin, int64_t end) {
+  const fft_plan *p = arg;
+  for (int64_t k = begin; k < end; k++) put_root(p, p->half_root, 2 * k, 1, k, 2 * p->n);
+}
+
 static bool make_half(fft_plan *p) {
   p->half_root = malloc((size_t)(p->n + 1) * 2 * (size_t)p->ops->item);
-  for (int64_t k = 0; p->half_root && k <= p->n; k++) put_root(p, p->half_root, 2 * k, 1, k, 2 * p->n);
+  if (p->half_root) tide__spread(p->n + 1, ROOT_COST, run_half, p);
   return p->half_root != NULL;
 }
 
@@ -337,7 +372,7 @@ fft_plan *tide__fft_plan_get(int64_t n, bool wide, bool half, fft_use use) {
   if (!p) return NULL;
   p->n = n, p->wide = wide, p->half = half, p->use = use, p->refs = 1;
   p->ops = lanes_of(wide);
-  if (!make(p)) {
+  if (!make(p) || tide__loop_stops()) {
     plan_free(p);
     return NULL;
   }
