@@ -62,6 +62,7 @@ describe("memory of CPU tensors", function()
 
   -- In a program of its own: a collection takes a twentieth of the time, and the heap of the specs is large.
   it("holds few results more than the loop that makes them needs", function()
+    if D.cuda then return end -- no device is in it: the CPU's run has it
     local out, err, code = D.run { "-e", [[
       for _, size in ipairs { 4 << 20, 16 << 20 } do
         local x = tide.ones(size // 4, { device = "cpu" })
@@ -108,7 +109,7 @@ describe("memory of CPU tensors", function()
 
   it("goes back after two seconds in which the program does nothing", function()
     local file = io.open "/proc/self/status"
-    if not file or tide.get_num_threads() < 2 then return end
+    if D.cuda or not file or tide.get_num_threads() < 2 then return end
     file:close()
     local out, err, code = D.run { "-e", [[
       local function resident() return tonumber(io.open("/proc/self/status"):read("a"):match "VmRSS:%s*(%d+)") // 1024 end
@@ -118,8 +119,12 @@ describe("memory of CPU tensors", function()
       y:free()
       z:free()
       local before = resident()
-      os.execute "sleep 3.6"
-      assert(before >= 190 and resident() <= before - 180, before .. " " .. resident())]] }
+      assert(before >= 190, before)
+      for _ = 1, 600 do -- a minute at most: the machine may be busy
+        os.execute "sleep 0.1"
+        if resident() <= before - 180 then return end
+      end
+      error(before .. " " .. resident())]] }
     assert.are.equal("", err)
     assert.are.equal(0, code, out)
   end)

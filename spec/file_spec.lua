@@ -108,7 +108,7 @@ for name, text in pairs(writers) do
       assert.is_true(os.execute(("mkfifo %s && (cat %s > %s &)"):format(path, path, other)))
       assert.matches("^written", write(text, path))
       assert.matches("^p", shell("ls -l " .. path))
-      assert.is_true(os.execute(("for i in $(seq 100); do [ $(wc -c < %s) -gt 8192 ] && exit 0; sleep 0.1; done; exit 1"):format(other)))
+      assert.is_true(os.execute(("for i in $(seq 600); do [ $(wc -c < %s) -gt 8192 ] && exit 0; sleep 0.1; done; exit 1"):format(other)))
       local link, target = folder .. "/link", folder .. "/target"
       assert.is_true(os.execute(("ln -s target %s"):format(link)))
       assert.matches("^FileError", write(text, link, 4))

@@ -25,7 +25,7 @@ local function is_gone(pid)
 end
 
 local function eventually(check, what)
-  for _ = 1, 300 do
+  for _ = 1, 3000 do
     if check() then return end
     os.execute "sleep 0.02"
   end
@@ -129,7 +129,7 @@ describe("tide.multiprocessing.spawn", function()
         os.rename(path .. name .. ".new", path .. name)
       end
       local function get(name)
-        for _ = 1, 500 do
+        for _ = 1, 6000 do
           local file = io.open(path .. name, "rb")
           if file then
             local text = file:read "a"
@@ -207,7 +207,7 @@ describe("tide.multiprocessing.spawn", function()
       io.open(path .. "done", "w"):write "done":close()
     end, { join = false, args = { base } })
     local pids = c:pids()
-    assert.is_true(c:join(30))
+    assert.is_true(c:join(300))
     assert.are.equal("done", read(base .. "done"))
     assert.is_true(is_gone(pids[1]))
     do
