@@ -48,7 +48,8 @@ describe("a finaliser in the middle of a call", function()
   local function walk(harm, containers, may_differ)
     local same, refused = 0, 0
     local print0 = print
-    for _, call in ipairs(all) do
+    for k = D.step, #all, D.step do
+      local call = all[k]
       local name = call.name:match "[%w_]+$"
       print = function() end -- luacheck: ignore
       local wanted = table.pack(call.fn(table.unpack(call.make())))
@@ -88,7 +89,7 @@ describe("a finaliser in the middle of a call", function()
 
   it("that frees every operand changes no result", function()
     local same = walk(function(x) x:free() end)
-    assert.is_true(same > 100 and collecting.runs > 300, same .. " " .. collecting.runs)
+    assert.is_true(same > 100 // D.step and collecting.runs > 300 // D.step, same .. " " .. collecting.runs)
   end)
 
   it("that gives every operand another shape leads to no bad access", function()

@@ -31,6 +31,9 @@ end
 
 local edge = { 1, 2, 0, -1, 3, (1 << 53), (1 << 60), (1 << 60) + 1, (1 << 62), (1 << 62) + 1, math.maxinteger, math.mininteger }
 local few = { 1, 1 << 62, math.maxinteger }
+-- Sizes are checked before a device is asked, by the same code for all: the CPU's run takes every number, the others some.
+local some = D.cuda or D.tsan
+if some then edge, few = { 0, -1, 1 << 60, 1 << 62, math.maxinteger }, { 1 << 62 } end
 
 describe("the largest sizes", function()
   D.watch(before_each, after_each)
@@ -62,7 +65,7 @@ describe("the largest sizes", function()
     for _, f in ipairs(functions()) do
       local name, fn, method = f[1], f[2], f[3]
       for i, new in ipairs(operands()) do
-        if i < 5 or not endless[name] then
+        if (i < 5 or not endless[name]) and (i % 4 == 1 or not some) then
           if not method and i == 1 then
             for _, a in ipairs(edge) do
               try(fn, a)

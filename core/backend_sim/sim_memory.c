@@ -21,7 +21,11 @@
 #include "core.h"
 
 enum { PAGE = 4096 };
+#ifdef __SANITIZE_THREAD__ /* which keeps four bytes beside each that is written */
+static const size_t POISON = (size_t)1 << 20;
+#else
 static const size_t POISON = (size_t)16 << 20;
+#endif
 
 static size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 

@@ -9,6 +9,7 @@ local M = { cuda = (os.getenv "TIDE_DEVICE" or "cpu") ~= "cpu" }
 M.dev = M.cuda and "cuda:0" or "cpu"
 M.devices = M.cuda and tide.cuda.device_count() or 0
 M.tsan = os.getenv "TSAN_OPTIONS" ~= nil -- the thread sanitizer: slow, and hungry for memory
+M.step = M.tsan and 4 or 1 -- of a walk over everything it takes one in so many: what it looks for is not in the walk
 M.simulated = M.cuda and tide.cuda.get_device_properties(0).simulated or false
 M.runner = arg and arg[-1] or "build/bin/tide"
 do -- the program that runs us stands at the lowest index
