@@ -3,14 +3,13 @@
 # are processors (they wait much), and says which seed failed. usage: seeds.sh TIDE FIRST LAST
 set -u
 tide=$1
-# Those specs stop at their first line on the CPU. What is compiled at run time is the same under any schedule, and
-# what is timed wants the machine for itself.
+# Those specs stop at their first line on the CPU. What is compiled at run time is the same under any schedule.
 mapfile -t specs < <(grep -l '^if not D.cuda then return end' spec/*_spec.lua | grep -vE '/(jit|kernel|fft)_spec')
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
 run() {
   TIDE_DEVICE=cuda TIDE_SIM_DEVICES=3 TIDE_SIM_SEED=$1 \
-    "$tide" scripts/checks/busted.lua --exclude-tags=timed -- "${specs[@]}" >"$logs/$1" 2>&1 && rm "$logs/$1"
+    "$tide" scripts/checks/busted.lua "${specs[@]}" >"$logs/$1" 2>&1 && rm "$logs/$1"
 }
 for ((seed = $2; seed <= $3; seed++)); do
   while [ "$(jobs -rp | wc -l)" -ge $((2 * $(nproc))) ]; do wait -n; done

@@ -97,10 +97,16 @@ tide_test(stress/ramp_test 900 COMMAND $<TARGET_FILE:ramp_test>)
 
 # ---- specs: one suite, once for each kind of device ----
 set(busted $<TARGET_FILE:tide_runner> ${checks}/busted.lua)
+# They test order, not time, so they run beside each other and beside everything else. The longest begin first.
+set(cost 100)
+if(TIDE_SANITIZE STREQUAL "thread")
+  set(cost 400)
+elseif(TIDE_SANITIZE)
+  set(cost 200)
+endif()
 function(tide_specs kind)
   tide_test(specs-${kind} 1200 ENV ${ARGN} COMMAND ${busted} spec)
-  # The suite starts worker threads and times some waits: it gets the machine to itself.
-  set_tests_properties(${prefix}specs-${kind} PROPERTIES RUN_SERIAL ON)
+  set_tests_properties(${prefix}specs-${kind} PROPERTIES COST ${cost})
 endfunction()
 tide_specs(cpu TIDE_DEVICE=cpu)
 tide_specs(sim TIDE_DEVICE=cuda TIDE_SIM_DEVICES=3)
@@ -110,7 +116,7 @@ if(TIDE_SANITIZE)
   set(last_seed 2)
 endif()
 tide_test(specs-seeds 1500 COMMAND ${checks}/seeds.sh $<TARGET_FILE:tide_runner> 1 ${last_seed})
-set_tests_properties(${prefix}specs-seeds PROPERTIES RUN_SERIAL ON)
+set_tests_properties(${prefix}specs-seeds PROPERTIES PROCESSORS 2 COST ${cost})
 # Random calls of everything public, under both of Lua's collectors: most where memory is watched.
 set(last_seed 40)
 if(TIDE_SANITIZE MATCHES "address")
@@ -127,10 +133,12 @@ endif()
 file(GLOB watched CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} spec/*_spec.lua)
 list(FILTER watched EXCLUDE REGEX "/(error|jit|ops|package|promotion|repl|runner)_spec")
 tide_test(specs-sanitizer 300 ENV TIDE_DEVICE=cuda TIDE_SIM_DEVICES=3 TIDE_CUDA_SANITIZER=1 COMMAND ${busted} ${watched})
-set_tests_properties(${prefix}specs-sanitizer PROPERTIES RUN_SERIAL ON)
+set_tests_properties(${prefix}specs-sanitizer PROPERTIES COST ${cost})
 execute_process(COMMAND nvidia-smi -L OUTPUT_VARIABLE gpus ERROR_QUIET RESULT_VARIABLE failed)
 if(TARGET tide_cuda AND NOT failed AND gpus MATCHES "GPU 0")
   tide_specs(cuda TIDE_DEVICE=cuda)
+  # A real GPU is held for a moment alone, and its memory is looked at: the suite gets the machine to itself.
+  set_tests_properties(specs-cuda PROPERTIES RUN_SERIAL ON)
 endif()
 
 # ---- the text: format, the rules of the house, headers alone, exported names ----
