@@ -63,7 +63,10 @@ static void select_entry(lua_State *L, ltide_state *S, selection *s) {
   int entry = lua_gettop(L), left = tide_tensor_ndim(s->view->t) - s->dims;
   tide_tensor *tensor = ltide_test_tensor(L, S, entry);
   int takes = tensor && is_mask(tensor) ? tide_tensor_ndim(tensor) : 1;
-  if (takes > left || !takes)
+  if (!takes)
+    ltide_error(L, "IndexError",
+                "index: key: got a mask without dimensions among the entries, expected it alone: x[mask]");
+  if (takes > left)
     ltide_error(L, "IndexError", "index: got more entries than the tensor has dimensions, %d",
                 tide_tensor_ndim(s->view->t));
   if (lua_type(L, entry) == LUA_TNUMBER) {

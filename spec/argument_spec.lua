@@ -121,6 +121,7 @@ describe("what can be meant is taken:", function()
     D.eq({ { 8, 9 }, { 8, 9 } }, x)
     D.raises("IndexError", function() return scalar[1] end)
     D.raises("IndexError", function() return scalar[D.tensor(1)] end)
+    assert.is_truthy(D.raises("IndexError", function() return x[{ yes, 1 }] end).message:find("expected it alone", 1, true))
   end)
 
   it("fill_diagonal_ beyond two dimensions", function()
