@@ -16,6 +16,7 @@
 
 static int lset_settings(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 1);
   ltide_try(L,
             tide_allocator_configure(ltide_check_cstring(L, 1, "settings", "a string \"option:value,option:value\"")));
   return 0;
@@ -32,6 +33,7 @@ static int lget_backend(lua_State *L) {
 
 static int lcaching_enable(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 1);
   bool on = lua_isnoneornil(L, 1) || ltide_check_boolean(L, 1, "enabled");
   ltide_try(L, tide_allocator_set_caching(on));
   return 0;
@@ -128,6 +130,7 @@ static int lallocator_new(lua_State *L) {
   static const char *const names[] = {"path", "alloc_name", "free_name"};
   const char *given[3];
   ltide_enter(L);
+  ltide_no_options(L, 3);
   for (int i = 0; i < 3; i++) given[i] = ltide_check_cstring(L, i + 1, names[i], "a string");
   tide_allocator **u = ltide_new_object(L, sizeof *u, 0);
   *u = NULL;
@@ -143,6 +146,7 @@ static int allocator_gc(lua_State *L) {
 
 static int lchange_allocator(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 1);
   ltide_try(L, tide_allocator_change(check_allocator(L, 1)));
   return 0;
 }
@@ -162,6 +166,7 @@ static tide_mempool *check_pool(lua_State *L, int arg) {
 
 static int lpool_new(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 1);
   tide_allocator *source = lua_isnoneornil(L, 1) ? NULL : check_allocator(L, 1);
   tide_mempool **u = ltide_new_object(L, sizeof *u, 0);
   *u = NULL;

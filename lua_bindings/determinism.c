@@ -4,6 +4,7 @@
 static int luse_deterministic(lua_State *L) {
   static const char *const keys[] = {"warn_only", NULL};
   ltide_enter(L);
+  ltide_no_options(L, 2);
   bool mode = ltide_check_boolean(L, 1, "mode");
   int opts = lua_isnoneornil(L, 2) ? 0 : 2;
   if (opts && !lua_istable(L, 2)) return ltide_arg_error(L, 2, "opts", "a table of options");

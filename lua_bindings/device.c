@@ -104,6 +104,7 @@ void ltide_push_device(lua_State *L, int device) {
 
 static int ldevice(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 2);
   if (!lua_isnoneornil(L, 2)) {
     const char *type = lua_type(L, 1) == LUA_TSTRING ? lua_tostring(L, 1) : NULL;
     if (!type) return ltide_arg_error(L, 1, "type", "'cuda', as an index follows");
@@ -122,6 +123,7 @@ static int ldevice(lua_State *L) {
 
 static int device_healthy(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 1);
   const ltide_device *d = ltide_check_object(L, 1, DEVICE_META);
   tide_status status = tide_device_health(d->cpu ? TIDE_CPU : d->index < 0 ? TIDE_CURRENT : d->index);
   if (status != TIDE_OK && status != TIDE_ACCELERATOR) return ltide_raise(L);
@@ -233,6 +235,7 @@ static int lcurrent_device(lua_State *L) {
 
 static int lset_device(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 1);
   int device = ltide_check_device(L, 1, "device", LTIDE_NEGATIVE_OK);
   if (device != TIDE_CURRENT) ltide_try(L, tide_current_set_device(check_accelerator(L, 1, 0)));
   return 0;
@@ -283,7 +286,10 @@ static int synchronize_now(lua_State *L) {
   ltide_try(L, tide_device_synchronize(device));
   return 0;
 }
-static int lsynchronize(lua_State *L) { return ltide_waiting(L, synchronize_now); }
+static int lsynchronize(lua_State *L) {
+  ltide_no_options(L, 1);
+  return ltide_waiting(L, synchronize_now);
+}
 
 static int synchronize_all_now(lua_State *L) {
   ltide_begin(L);
@@ -312,8 +318,14 @@ static int version(lua_State *L, bool driver) {
   lua_pushinteger(L, driver ? d : r);
   return 1;
 }
-static int ldriver_version(lua_State *L) { return version(L, true); }
-static int lruntime_version(lua_State *L) { return version(L, false); }
+static int ldriver_version(lua_State *L) {
+  ltide_no_options(L, 0);
+  return version(L, true);
+}
+static int lruntime_version(lua_State *L) {
+  ltide_no_options(L, 0);
+  return version(L, false);
+}
 
 /* {==== Properties */
 
@@ -325,12 +337,14 @@ static const tide_device_props *check_props(lua_State *L, int arg) {
 
 static int lget_device_name(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 1);
   lua_pushstring(L, check_props(L, 1)->name);
   return 1;
 }
 
 static int lget_device_capability(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 1);
   const tide_device_props *p = check_props(L, 1);
   lua_pushinteger(L, p->major);
   lua_pushinteger(L, p->minor);
@@ -382,6 +396,7 @@ static void push_props_table(lua_State *L, const tide_device_props *p) {
 /* props is a userdata whose user value is the table of its fields. */
 static int lget_device_properties(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 1);
   const tide_device_props *p = check_props(L, 1);
   ltide_new_object(L, 0, 1);
   ltide_setmetatable(L, "tide.properties");

@@ -65,6 +65,7 @@ static tide_stream *stream_or_current(lua_State *L, int arg, int device) {
 
 static int levent_record(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 2);
   tide_event *e = ltide_check_event(L, 1, "event");
   ltide_try(L, tide_event_record(e, stream_or_current(L, 2, TIDE_CURRENT)));
   lua_settop(L, 1);
@@ -73,6 +74,7 @@ static int levent_record(lua_State *L) {
 
 static int levent_wait(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 2);
   tide_event *e = ltide_check_event(L, 1, "event");
   ltide_try(L, tide_stream_wait_event(stream_or_current(L, 2, TIDE_CURRENT), e));
   return 0;
@@ -99,6 +101,7 @@ static int levent_synchronize(lua_State *L) {
 
 static int levent_elapsed_time(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 2);
   double ms;
   ltide_try(L, tide_event_elapsed(&ms, ltide_check_event(L, 1, "start"), ltide_check_event(L, 2, "end_ev")));
   lua_pushnumber(L, ms);
@@ -132,6 +135,7 @@ static int event_tostring(lua_State *L) {
 
 /* tide.cuda.record(): an event recorded now on the current stream. */
 static int lrecord(lua_State *L) {
+  ltide_no_options(L, 1);
   lua_settop(L, 1);
   lua_pushnil(L);
   lua_insert(L, 1);

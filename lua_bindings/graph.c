@@ -61,6 +61,11 @@ int ltide_graph_pool_handle(lua_State *L) {
   return 1;
 }
 
+static int lgraph_pool_handle(lua_State *L) {
+  ltide_no_options(L, 0);
+  return ltide_graph_pool_handle(L);
+}
+
 /* {==== Graphs */
 
 tide_graph *ltide_check_graph(lua_State *L, int arg, const char *name) {
@@ -167,6 +172,7 @@ METHOD(enable_debug_mode, tide_graph_enable_debug)
 
 static int lgraph_pool(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 1);
   tide_graph *g = ltide_check_graph(L, 1, "graph");
   tide_mempool *pool, **u = new_pool(L);
   ltide_try(L, tide_graph_pool(&pool, g));
@@ -176,6 +182,7 @@ static int lgraph_pool(lua_State *L) {
 }
 
 static int lgraph_pools(lua_State *L) {
+  ltide_no_options(L, 1);
   lua_settop(L, 1);
   lgraph_pool(L);
   lua_createtable(L, 1, 0);
@@ -194,6 +201,7 @@ static int lgraph_debug_dump(lua_State *L) {
 
 static int lgraph_register_generator_state(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 2);
   tide_graph *g = ltide_check_graph(L, 1, "graph");
   ltide_try(L, tide_graph_register_generator(g, ltide_check_generator(L, 2, "generator")));
   return 0;
@@ -201,6 +209,7 @@ static int lgraph_register_generator_state(lua_State *L) {
 
 static int lgraph_output(lua_State *L) {
   ltide_state *S = ltide_enter(L);
+  ltide_no_options(L, 2);
   tide_graph *g = ltide_check_graph(L, 1, "graph");
   tide_tensor *x = ltide_check_tensor(L, S, 2, "x");
   ltide_tensor *u = ltide_new_tensor(L, S);
@@ -357,7 +366,7 @@ static const ltide_reg cuda_list[] = {
      "not "
      "joined by waiting for the captured one; what would need its values is a StateError that ends the capture. An "
      "error inside drops the capture, and so does closing the coroutine of an unfinished block."},
-    {"graph_pool_handle", ltide_graph_pool_handle,
+    {"graph_pool_handle", lgraph_pool_handle,
      "tide.cuda.graph_pool_handle() -> token\nNames a new pool of memory, for captures that share one."},
     {"is_current_stream_capturing", lis_current_stream_capturing,
      "tide.cuda.is_current_stream_capturing() -> boolean\nIs a capture under way on the current stream?"},

@@ -18,6 +18,7 @@ static int resolved(lua_State *L, int arg) {
 
 static int report(lua_State *L, tide_telemetry what) {
   ltide_enter(L);
+  ltide_no_options(L, 1);
   int64_t value;
   ltide_try(L, tide_device_telemetry(&value, resolved(L, 1), what));
   lua_pushinteger(L, value);
@@ -34,6 +35,7 @@ static int ldevice_memory_used(lua_State *L) { return report(L, TIDE_MEMORY_USED
 static int llist_gpu_processes(lua_State *L) {
   enum { MOST = 256 };
   ltide_enter(L);
+  ltide_no_options(L, 1);
   tide_process list[MOST];
   int count = MOST, device = resolved(L, 1);
   tide_status status = tide_device_processes(list, &count, device);
@@ -127,6 +129,7 @@ static int lmin_capability(lua_State *L) {
 
 static int at_least(lua_State *L, int major) {
   ltide_enter(L);
+  ltide_no_options(L, 1);
   const tide_device_props *p;
   bool available = tide_is_available();
   if (available) ltide_try(L, tide_device_get_props(&p, resolved(L, 1)));
@@ -139,6 +142,7 @@ static int lis_tf32_supported(lua_State *L) { return at_least(L, 8); }
 /* For tests: which devices this process has a context on. */
 static int lis_open(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 1);
   lua_pushboolean(L, tide_device_is_open(resolved(L, 1)));
   return 1;
 }
@@ -146,6 +150,7 @@ static int lis_open(lua_State *L) {
 static int lcurrent_blas_handle(lua_State *L) {
   static const char *const keys[] = {"as", NULL};
   ltide_enter(L);
+  ltide_no_options(L, 1);
   uint64_t handle;
   bool integer = false;
   if (lua_istable(L, 1)) {
@@ -167,6 +172,7 @@ static int lcurrent_blas_handle(lua_State *L) {
 
 static int lset_peer_access(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 3);
   int device = resolved(L, 1), peer = ltide_check_device(L, 2, "peer", 0);
   if (!lua_isboolean(L, 3)) return ltide_arg_error(L, 3, "enabled", "true or false");
   ltide_try(L, tide_set_peer_access(device, peer, lua_toboolean(L, 3)));
@@ -175,6 +181,7 @@ static int lset_peer_access(lua_State *L) {
 
 static int lget_peer_access(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 2);
   bool enabled;
   ltide_try(L, tide_get_peer_access(&enabled, resolved(L, 1), ltide_check_device(L, 2, "peer", 0)));
   lua_pushboolean(L, enabled);

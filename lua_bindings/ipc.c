@@ -7,6 +7,7 @@
 
 static int ltensor_ipc_handle(lua_State *L) {
   ltide_state *S = ltide_enter(L);
+  ltide_no_options(L, 1);
   tide_ipc_tensor handle;
   ltide_try(L, tide_tensor_ipc_handle(&handle, ltide_check_tensor(L, S, 1, "x")));
   lua_pushlstring(L, (const char *)handle.bytes, sizeof handle.bytes);
@@ -26,6 +27,7 @@ static void check_bytes(lua_State *L, int arg, void *out, size_t size) {
 
 static int ltensor_from_ipc(lua_State *L) {
   ltide_state *S = ltide_enter(L);
+  ltide_no_options(L, 1);
   tide_ipc_tensor handle;
   check_bytes(L, 1, handle.bytes, sizeof handle.bytes);
   ltide_try(L, tide_tensor_from_ipc(&ltide_new_tensor(L, S)->t, &handle));
@@ -35,12 +37,14 @@ static int ltensor_from_ipc(lua_State *L) {
 
 static int lipc_collect(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 0);
   tide_ipc_collect();
   return 0;
 }
 
 static int levent_ipc_handle(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 1);
   tide_ipc_handle handle;
   ltide_try(L, tide_event_ipc_handle(&handle, ltide_check_event(L, 1, "event")));
   lua_pushlstring(L, (const char *)handle.bytes, sizeof handle.bytes);
@@ -49,6 +53,7 @@ static int levent_ipc_handle(lua_State *L) {
 
 static int levent_from_ipc(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 2);
   tide_ipc_handle handle;
   int device = ltide_check_device(L, 1, "device", LTIDE_NIL_OK);
   check_bytes(L, 2, handle.bytes, sizeof handle.bytes);

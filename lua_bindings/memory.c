@@ -9,6 +9,7 @@
 #include "memory.h"
 
 int ltide_memory_device(lua_State *L, int arg) {
+  ltide_no_options(L, arg);
   tide_memory_pump();
   if (lua_isnoneornil(L, arg)) return tide_current_device();
   int device = ltide_check_device(L, arg, "device", LTIDE_NIL_OK);
@@ -113,6 +114,7 @@ static int lmem_get_info(lua_State *L) {
 static int lempty_cache(lua_State *L) {
   static const char *const keys[] = {"collect", NULL};
   ltide_begin(L);
+  ltide_no_options(L, 1);
   bool collect = true;
   if (!lua_isnoneornil(L, 1)) {
     if (!lua_istable(L, 1)) return ltide_arg_error(L, 1, "opts", "a table {collect = boolean}");

@@ -141,6 +141,7 @@ static int lversion(lua_State *L) {
 
 static int lis_available(lua_State *L) {
   ltide_state *S = ltide_enter(L);
+  ltide_no_options(L, 1);
   tide_tensor *list[TIDE_MAX_DEVICES];
   int n = lua_isnoneornil(L, 1) ? 0 : ltide_check_list(L, 1, TIDE_MAX_DEVICES, "tensors", "tensors");
   ltide_check_tensors(L, S, 1, list, n, "tensors");

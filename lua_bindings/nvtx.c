@@ -53,6 +53,7 @@ static int lrange_start(lua_State *L) {
 
 static int lrange_end(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 1);
   int is_integer;
   lua_Integer id = lua_tointegerx(L, 1, &is_integer);
   if (!is_integer || lua_type(L, 1) != LUA_TNUMBER)

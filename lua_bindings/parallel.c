@@ -427,6 +427,7 @@ static int lscatter(lua_State *L) {
 
 static int lreplicate(lua_State *L) {
   ltide_state *S = ltide_enter(L);
+  ltide_no_options(L, 2);
   ltide_devices devices;
   if (lua_isnoneornil(L, 1)) return ltide_arg_error(L, 1, "tree", "a tensor or a table of tensors");
   ltide_check_devices(L, 2, &devices);
@@ -478,6 +479,7 @@ static int lapply(lua_State *L) {
   static const char *const keys[] = {"devices", NULL};
   if (ltide_unguarded(L)) return ltide_guarded(L, lapply);
   ltide_state *S = ltide_enter(L);
+  ltide_no_options(L, 3);
   lua_settop(L, 3);
   bool single = is_callable(L, 1);
   if (!single && !lua_istable(L, 1)) return ltide_arg_error(L, 1, "fns", "a function or a table of functions");
@@ -541,6 +543,7 @@ static int ldata_parallel(lua_State *L) {
   static const char *const keys[] = {"devices", "dim", "output_device", "replicate", NULL};
   if (ltide_unguarded(L)) return ltide_guarded(L, ldata_parallel);
   ltide_state *S = ltide_enter(L);
+  ltide_no_options(L, 3);
   lua_settop(L, 3);
   if (!is_callable(L, FN)) return ltide_arg_error(L, 1, "fn", "a function, or a table that can be called");
   if (lua_isnil(L, 3)) lua_newtable(L), lua_replace(L, 3);

@@ -60,6 +60,7 @@ static tide_sanitizer_action check_action(lua_State *L, int arg) {
 
 static int lenable(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 1);
   ltide_try(L, tide_sanitizer_enable(check_action(L, 1)));
   return 0;
 }

@@ -535,6 +535,7 @@ void ltide_read_value(lua_State *L, ltide_state *S, FILE *file, const char *name
 
 static int lsave(lua_State *L) {
   ltide_state *S = ltide_enter(L);
+  ltide_no_options(L, 2);
   const char *name;
   ltide_file *own;
   if (lua_isnone(L, 2)) return ltide_arg_error(L, 2, "value", "what is to be saved");
@@ -563,6 +564,7 @@ static bool check_map(lua_State *L, bool has_mmap) {
 
 static int lload(lua_State *L) {
   ltide_state *S = ltide_enter(L);
+  ltide_no_options(L, 2);
   const char *name;
   ltide_file *own;
   bool mapped = check_map(L, true);
@@ -586,6 +588,7 @@ static int lserialize(lua_State *L) {
 
 static int ldeserialize(lua_State *L) {
   ltide_state *S = ltide_enter(L);
+  ltide_no_options(L, 2);
   size_t n = 0;
   const char *bytes = lua_type(L, 1) == LUA_TSTRING ? lua_tolstring(L, 1, &n) : NULL;
   if (!bytes) return ltide_arg_error(L, 1, "bytes", "a string that serialize gave");

@@ -353,6 +353,7 @@ static bool wait_for_all(lua_State *L, context *c, int index, double seconds) {
 }
 
 static int lcontext_join(lua_State *L) {
+  ltide_no_options(L, 2);
   context *c = check_context(L);
   double seconds = lua_isnoneornil(L, 2) ? HUGE_VAL : ltide_check_number(L, 2, "timeout");
   if (isnan(seconds)) return ltide_error(L, "ValueError", "join: timeout: got nan, expected seconds");
@@ -361,6 +362,7 @@ static int lcontext_join(lua_State *L) {
 }
 
 static int lcontext_pids(lua_State *L) {
+  ltide_no_options(L, 1);
   const context *c = check_context(L);
   lua_createtable(L, c->n, 0);
   for (int i = 0; i < c->n; i++) {
@@ -404,6 +406,7 @@ static int lspawn(lua_State *L) {
   static const char *const keys[] = {"nprocs", "args", "join", "exe", NULL};
   if (ltide_unguarded(L)) return ltide_guarded(L, lspawn);
   ltide_state *S = ltide_enter(L);
+  ltide_no_options(L, 2);
   lua_settop(L, 2);
   bool is_function = lua_isfunction(L, 1) && !lua_iscfunction(L, 1);
   if (!is_function && lua_type(L, 1) != LUA_TSTRING)

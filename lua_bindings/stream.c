@@ -60,6 +60,7 @@ static int lstream_new(lua_State *L) {
 
 static int lexternal_stream(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 2);
   int device = ltide_check_device(L, 2, "device", LTIDE_NIL_OK), is_handle = lua_type(L, 1) == LUA_TLIGHTUSERDATA;
   uint64_t handle = (uint64_t)(uintptr_t)lua_touserdata(L, 1);
   if (lua_type(L, 1) == LUA_TNUMBER) handle = (uint64_t)lua_tointegerx(L, 1, &is_handle);
@@ -71,6 +72,7 @@ static int lexternal_stream(lua_State *L) {
 
 static int lpriority_range(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 1);
   int least, greatest, device = ltide_check_device(L, 1, "device", LTIDE_NIL_OK);
   ltide_try(L, tide_stream_priority_range(&least, &greatest, device));
   lua_pushinteger(L, least);
@@ -101,6 +103,7 @@ static int lstream_synchronize(lua_State *L) {
 
 static int lstream_record_event(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 2);
   tide_stream *s = ltide_check_stream(L, 1, "stream");
   if (lua_isnoneornil(L, 2)) {
     lua_settop(L, 1);
@@ -115,12 +118,14 @@ static int lstream_record_event(lua_State *L) {
 
 static int lstream_wait_event(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 2);
   ltide_try(L, tide_stream_wait_event(ltide_check_stream(L, 1, "stream"), ltide_check_event(L, 2, "event")));
   return 0;
 }
 
 static int lstream_wait_stream(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 2);
   ltide_try(L, tide_stream_wait_stream(ltide_check_stream(L, 1, "stream"), ltide_check_stream(L, 2, "other")));
   return 0;
 }
@@ -141,6 +146,7 @@ static lua_Integer check_list(lua_State *L, int arg) {
 
 static int lstream_wait_streams(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 2);
   tide_stream *s = ltide_check_stream(L, 1, "stream");
   lua_Integer n = check_list(L, 2);
   for (lua_Integer i = 1; i <= n; i++, lua_pop(L, 1)) {
@@ -235,6 +241,7 @@ static int lstream_use(lua_State *L) {
 
 static int lset_stream(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 1);
   if (lua_isnil(L, 1)) return 0;
   tide_stream *s = ltide_check_stream(L, 1, "stream");
   ltide_try(L, tide_current_set_stream(s));
@@ -244,6 +251,7 @@ static int lset_stream(lua_State *L) {
 
 static int lcurrent_stream(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 1);
   tide_stream *s;
   ltide_try(L, tide_current_stream(&s, ltide_check_device(L, 1, "device", LTIDE_NIL_OK)));
   ltide_push_stream(L, s);
@@ -252,6 +260,7 @@ static int lcurrent_stream(lua_State *L) {
 
 static int ldefault_stream(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 1);
   tide_stream *s;
   ltide_try(L, tide_stream_default(&s, ltide_check_device(L, 1, "device", LTIDE_NIL_OK)));
   ltide_push_stream(L, s);
@@ -261,6 +270,7 @@ static int ldefault_stream(lua_State *L) {
 /* Every stream waits for what is queued now on all the others. */
 static int lstream_barrier(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 1);
   lua_Integer n = check_list(L, 1);
   /* All events are recorded before any wait is queued, else later streams would wait for the waits of earlier ones. */
   lua_createtable(L, (int)n, 0);
@@ -283,6 +293,7 @@ static int lstream_barrier(lua_State *L) {
 
 static int lsleep(lua_State *L) {
   ltide_enter(L);
+  ltide_no_options(L, 1);
   int64_t cycles = ltide_check_integer(L, 1, "cycles");
   if (cycles < 0)
     return ltide_error(L, "ValueError", "_sleep: cycles: got %I, expected at least 0", (lua_Integer)cycles);

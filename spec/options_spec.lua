@@ -40,6 +40,58 @@ describe("options", function()
     end
   end)
 
+  it("that no function knows are refused behind a device, too, and by the methods of objects", function()
+    local cuda, refused = tide.cuda, 0
+    local function refuses(name, f, ...)
+      local args = table.pack(...)
+      args[args.n + 1] = { no_such_option = 1 }
+      local ok, e = pcall(f, table.unpack(args, 1, args.n + 1))
+      assert.is_false(ok, name .. " takes an unknown option")
+      assert.are.equal("ArgumentError", type(e) == "table" and e.kind or tostring(e), name .. ": " .. tostring(e))
+      refused = refused + 1
+    end
+    for name in ([[memory_allocated max_memory_allocated memory_reserved max_memory_reserved memory_stats mem_get_info
+      memory_stats_as_nested_dict reset_peak_memory_stats reset_accumulated_memory_stats get_per_process_memory_fraction
+      utilization memory_usage temperature power_draw clock_rate device_memory_used list_gpu_processes is_bf16_supported is_tf32_supported _is_open
+      get_device_name get_device_capability get_device_properties current_stream default_stream synchronize set_device
+      get_rng_state initial_seed manual_seed seed _sleep]]):gmatch "%S+" do
+      refuses(name, cuda[name], 0)
+    end
+    for name in ("ipc_collect graph_pool_handle driver_version runtime_version"):gmatch "%S+" do refuses(name, cuda[name]) end
+    for name, f in pairs(tide.cpu) do refuses("cpu." .. name, f) end
+    refuses("get_peer_access", cuda.get_peer_access, 0, 1)
+    refuses("set_peer_access", cuda.set_peer_access, 0, 1, false)
+    refuses("ExternalStream", cuda.ExternalStream, 0, 0)
+    refuses("MemPool", cuda.MemPool, nil)
+    refuses("empty_cache", cuda.empty_cache, {})
+    refuses("sanitizer.enable", cuda.sanitizer.enable, {})
+    refuses("set_allocator_settings", cuda.memory.set_allocator_settings, "")
+    refuses("caching_allocator_enable", cuda.caching_allocator_enable, true)
+    refuses("on_oom", cuda.memory.on_oom, print)
+    refuses("nccl.is_available", cuda.nccl.is_available, {})
+    refuses("parallel.replicate", tide.parallel.replicate, {}, { "cpu" })
+    refuses("use_deterministic_algorithms", tide.use_deterministic_algorithms, false, {})
+    refuses("is_tensor", tide.is_tensor, 1)
+    refuses("device", tide.device, "cuda", 0)
+    refuses("device:healthy", tide.device("cpu").healthy, tide.device "cpu")
+    refuses("save", tide.save, os.tmpname(), 1)
+    refuses("load", tide.load, os.tmpname(), {})
+    refuses("deserialize", tide.deserialize, tide.serialize(1), {})
+    refuses("save_png", tide.save_png, os.tmpname(), tide.ones(1))
+    refuses("load_png", tide.load_png, os.tmpname())
+    if D.cuda then
+      local stream, event, graph = cuda.Stream(), cuda.Event { enable_timing = true }, cuda.CUDAGraph()
+      for _, name in ipairs { "wait_stream", "wait_streams" } do refuses("s:" .. name, stream[name], stream, stream) end
+      for _, name in ipairs { "wait_event", "record_event" } do refuses("s:" .. name, stream[name], stream, event) end
+      for _, name in ipairs { "record", "wait" } do refuses("e:" .. name, event[name], event, stream) end
+      refuses("e:elapsed_time", event.elapsed_time, event, event)
+      refuses("set_stream", cuda.set_stream, stream)
+      for _, name in ipairs { "pool", "pools" } do refuses("g:" .. name, graph[name], graph) end
+      refuses("g:output", graph.output, graph, tide.ones(1))
+    end
+    assert.is_true(refused > 60, refused)
+  end)
+
   it("refuse what is beyond the last argument", function()
     local x = D.tensor { 1., 2. }
     for name, f in pairs { numel = x.numel, free = x.free, clone = x.clone, item = x.item, float = x.float, zero_ = x.zero_ } do
