@@ -186,7 +186,7 @@ template <class T> TIDEK_MATH C atan(C z) {
 
 /* ---- powers ---- */
 
-/* Small whole powers are products, which are exact where they can be. */
+/* Small whole powers are products, which are exact where they can be. NaN where one is too large or small. */
 template <class T> TIDEK_LONG C whole_power(C a, int n) {
   C power = C((T)1, (T)0);
   for (int left = n < 0 ? -n : n; left; left >>= 1) {
@@ -200,8 +200,10 @@ template <class T> TIDEK_LONG C tide_pow(C a, C b) {
   bool real = b.im == 0, none = a.re == 0 && a.im == 0;
   if (none && n > 0) return C((T)0, (T)0);
   if (real && n == 0) return C((T)1, (T)0);
-  if (real && is_finite(a.re) && is_finite(a.im) && fabs(n) <= 16 && n == floor(n) && (n > 0 || !none))
-    return whole_power(a, (int)n);
+  if (real && is_finite(a.re) && is_finite(a.im) && fabs(n) <= 16 && n == floor(n) && (n > 0 || !none)) {
+    C power = whole_power(a, (int)n);
+    if (power.re == power.re && power.im == power.im) return power;
+  }
   C l = log(a);
   return exp(real ? C(l.re * n, l.im * n) : C(l.re * n - l.im * b.im, l.re * b.im + l.im * n));
 }

@@ -154,6 +154,16 @@ describe("complex numbers", function()
       local none = make({ 0, 0 }, { 0, 0 }, dtype)
       D.eq({ 0, 0 }, (none ^ 2.5):real())
       D.eq({ 1, 1 }, (none ^ 0):real())
+      local size = dtype == "complex64" and 1e30 or 1e200
+      local far, near_zero = make({ size, 0, -size }, { 0, size, size }, dtype), make({ 1 / size, 0 }, { 0, 1 / size }, dtype)
+      for n = 2, 16 do -- what is too large on the way to a product
+        D.eq({ 0, 0, 0 }, (far ^ -n):abs())
+        D.eq({ 0, 0 }, (near_zero ^ n):abs())
+        assert.is_true((far ^ n):isinf():all():item(), n)
+        assert.is_true((near_zero ^ -n):isinf():all():item(), n)
+        assert.is_false((far ^ n):isnan():any():item(), n)
+        assert.is_false((near_zero ^ -n):isnan():any():item(), n)
+      end
     end
   end)
 

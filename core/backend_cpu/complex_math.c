@@ -50,7 +50,7 @@ double _Complex tide__clog1p(double _Complex z) {
   return of_parts(log1p(fma(re, re, fma(im, im, 2 * re))) / 2, atan2(im, 1 + re));
 }
 
-/* Small whole powers are products, which are exact where they can be. */
+/* Small whole powers are products, which are exact where they can be. NaN where one is too large or small. */
 static double _Complex whole_power(double _Complex a, int n) {
   double _Complex power = of_parts(1, 0);
   for (int left = n < 0 ? -n : n; left; left >>= 1) {
@@ -66,8 +66,10 @@ double _Complex tide__cpow(double _Complex a, double _Complex b) {
   bool real = cimag(b) == 0, finite = isfinite(creal(a)) && isfinite(cimag(a));
   if (creal(a) == 0 && cimag(a) == 0 && n > 0) return of_parts(0, 0);
   if (real && n == 0) return of_parts(1, 0);
-  if (real && finite && fabs(n) <= 16 && n == floor(n) && (n > 0 || creal(a) != 0 || cimag(a) != 0))
-    return whole_power(a, (int)n);
+  if (real && finite && fabs(n) <= 16 && n == floor(n) && (n > 0 || creal(a) != 0 || cimag(a) != 0)) {
+    double _Complex power = whole_power(a, (int)n);
+    if (!isnan(creal(power)) && !isnan(cimag(power))) return power;
+  }
   double _Complex l = clog(a);
   if (real) return cexp(of_parts(creal(l) * n, cimag(l) * n));
   return cexp(of_parts(creal(l) * n - cimag(l) * cimag(b), creal(l) * cimag(b) + cimag(l) * n));
