@@ -56,6 +56,11 @@ void ltide_refuse_beyond(lua_State *L, int most) {
   ltide_check_keys(L, a.opts, none);
 }
 
+/* Are these NumPy's name of an option and ours? */
+static bool is_numpy_name(const char *key, const char *ours) {
+  return (!strcmp(key, "axis") || !strcmp(key, "axes")) && (!strcmp(ours, "dim") || !strcmp(ours, "dims"));
+}
+
 void ltide_check_keys(lua_State *L, int arg, const char *const *keys) {
   if (!arg) return;
   for (lua_pushnil(L); lua_next(L, arg); lua_pop(L, 1)) {
@@ -71,6 +76,7 @@ void ltide_check_keys(lua_State *L, int arg, const char *const *keys) {
     const char *accepted = lua_tostring(L, -1);
     ltide_nearest near = {.wanted = got};
     for (k = keys; *k; k++) ltide_nearest_try(&near, *k);
+    for (k = keys; *k && !near.name; k++) near.name = key && is_numpy_name(key, *k) ? *k : NULL;
     const char *meant = near.name ? lua_pushfstring(L, ", did you mean %s?", near.name) : "";
     ltide_error(L, "ArgumentError", "%s: unknown option '%s', expected %s%s", ltide_function_name(L), got,
                 *accepted ? accepted : "no options", meant);

@@ -336,6 +336,9 @@ static int ltensor(lua_State *L) {
   ltide_state *S = ltide_begin(L);
   ltide_args a = ltide_split(L, 1);
   if (!a.n) return ltide_arg_error(L, 1, "data", "a nested table, a number, a boolean, a tensor or a string of bytes");
+  if (a.n > 1 && lua_type(L, 1) == LUA_TNUMBER && lua_type(L, 2) == LUA_TNUMBER)
+    return ltide_error(L, "ArgumentError", "%s: data: got %d numbers, expected them in one table: {1, 2, 3}",
+                       ltide_function_name(L), a.n);
   ltide_check_count(L, a, 1);
   ltide_check_keys(L, a.opts, option_keys);
   tide_options o = TIDE_OPTIONS;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bindings.h"
+#include "names.h"
 
 typedef struct doc_note {
   const char *path; /* "tide", "tide.cuda", "Tensor" */
@@ -205,6 +205,20 @@ static int help_object(lua_State *L) {
   return found || h.found ? 1 : help_unknown(L);
 }
 
+static void help_nearest(void *ctx, const char *path, const char *name, lua_CFunction fn, const char *doc) {
+  (void)path, (void)fn, (void)doc;
+  ltide_nearest_try(ctx, name);
+}
+
+static int help_nothing(lua_State *L, const char *query) {
+  const char *dot = strrchr(query, '.'), *colon = strrchr(query, ':'), *name = dot > colon ? dot : colon;
+  ltide_nearest near = {.wanted = name ? name + 1 : query};
+  visit_docs(help_nearest, &near);
+  if (near.name)
+    return ltide_error(L, "ValueError", "help: nothing is known of '%s', did you mean '%s'?", query, near.name);
+  return ltide_error(L, "ValueError", "help: nothing is known of '%s'; help() tells how to search", query);
+}
+
 static int lhelp(lua_State *L) {
   ltide_no_options(L, 1);
   if (lua_isnone(L, 1)) {
@@ -226,8 +240,7 @@ static int lhelp(lua_State *L) {
     luaL_addstring(&b, "See: ");
     help_search h = {L, &b, query, NULL, NULL, 0};
     visit_docs(help_near, &h);
-    if (!h.found)
-      return ltide_error(L, "ValueError", "help: nothing is known of '%s'; help() tells how to search", query);
+    if (!h.found) return help_nothing(L, query);
   }
   luaL_pushresult(&b);
   return 1;

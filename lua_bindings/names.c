@@ -91,6 +91,8 @@ static const other_name of_tensors[] = {{"repeat", "x:tile(...), or x:repeat_ten
                                         {"H", "x.mT:conj()"},
                                         {"mH", "x.mT:conj()"},
                                         {"masked_fill", "x:clone():masked_fill_(mask, value)"},
+                                        {"values", "max, min and their like give two results: local v, i = x:max(1)"},
+                                        {"indices", "max, min and their like give two results: local v, i = x:max(1)"},
                                         {NULL, NULL}};
 
 static const other_name of_module[] = {{"no_grad", AUTOGRAD},
@@ -121,11 +123,34 @@ static const other_name of_module[] = {{"no_grad", AUTOGRAD},
                                        {"version", "tide._VERSION"},
                                        {"distributed", "tide.cuda.nccl and tide.multiprocessing"},
                                        {"profiler", "tide.cuda.profiler"},
+                                       {"array", "tide.tensor"},
+                                       {"FloatTensor", "tide.tensor(values, {dtype = tide.float32})"},
+                                       {"DoubleTensor", "tide.tensor(values, {dtype = tide.float64})"},
+                                       {"IntTensor", "tide.tensor(values, {dtype = tide.int32})"},
+                                       {"LongTensor", "tide.tensor(values, {dtype = tide.int64})"},
+                                       {"BoolTensor", "tide.tensor(values, {dtype = tide.bool})"},
+                                       {"jit", "tide.cuda.jiterator"},
+                                       {"DataLoader", "tide.data.loader"},
                                        {NULL, NULL}};
+
+/* What torch has and tide has not: the nearest name would mislead. One that exists is never looked up here. */
+static const char of_torch[] =
+    " addmv argsort baddbmm bincount bucketize cdist conv1d conv2d cov cross cummax cummin cumprod cumsum diff einsum "
+    "float_power frexp gather gcd heaviside histc histogram index_add index_copy index_fill interpolate isin kron "
+    "kthvalue lcm ldexp linalg log_softmax logaddexp logcumsumexp logit logsumexp median mode multinomial nextafter "
+    "normal pad poisson quantile scatter scatter_ scatter_add scatter_add_ searchsorted signbit sinc softmax sort "
+    "special take tensor_split tensordot topk trace trapezoid unique xlogy ";
 
 static const char *find_hint(const other_name *list, const char *name) {
   while (list->name && strcmp(list->name, name)) list++;
   return list->hint;
+}
+
+static const char *torch_hint(const char *name) {
+  size_t n = strlen(name);
+  for (const char *at = strstr(of_torch, name); n && at; at = strstr(at + 1, name))
+    if (at > of_torch && at[-1] == ' ' && at[n] == ' ') return "tide does not have torch's";
+  return NULL;
 }
 
 /* {==== The error */
@@ -153,6 +178,7 @@ static const char *push_elsewhere(lua_State *L, const char *name) {
 
 static int raise_tensor(lua_State *L, int methods, int fields, const char *name) {
   const char *hint = find_hint(of_tensors, name);
+  if (!hint) hint = torch_hint(name);
   if (hint) return ltide_error(L, "ArgumentError", "x.%s: a tensor has no such field or method: %s", name, hint);
   ltide_nearest method = {.wanted = name}, field = {.wanted = name};
   ltide_nearest_key(L, methods, &method);
@@ -196,6 +222,7 @@ static int lno_name(lua_State *L) {
   const char *hint = in_module ? find_hint(of_module, name) : NULL;
   if (!hint && in_module) hint = push_elsewhere(L, name);
   if (!hint && in_module) hint = find_hint(of_tensors, name);
+  if (!hint && in_module) hint = torch_hint(name);
   ltide_nearest near = {.wanted = name};
   if (!hint && lua_istable(L, 1)) ltide_nearest_key(L, 1, &near);
   lua_pushnil(L);
@@ -253,6 +280,18 @@ static bool takes_option(lua_State *L, const char *key) {
   return usage && (strstr(usage, key) || strstr(usage, "opts"));
 }
 
+/* Has Lua's own library a function of that name? */
+static bool in_math(lua_State *L, const char *name) {
+  int top = lua_gettop(L);
+  luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+  lua_pushliteral(L, LUA_MATHLIBNAME);
+  bool in = lua_rawget(L, -2) == LUA_TTABLE;
+  lua_pushstring(L, name);
+  in = in && lua_rawget(L, -2) == LUA_TFUNCTION;
+  lua_settop(L, top);
+  return in;
+}
+
 const char *ltide_arg_hint(lua_State *L, int arg, const char *expected) {
   tide_dtype dtype;
   lua_Debug ar = {0};
@@ -266,33 +305,24 @@ const char *ltide_arg_hint(lua_State *L, int arg, const char *expected) {
     const char *name = luaL_tolstring(L, arg, NULL);
     return lua_pushfstring(L, "; a device is an option: {device = '%s'}", name);
   }
-  method = arg == 1 && !strncmp(expected, "a tensor", 8) ? method_name(L, running(L), ltide_function_name(L)) : NULL;
+  if (!strncmp(expected, "a table of tensors", 18) && ltide_test_handle(L, ltide_enter(L), arg))
+    return "; {x, y} is one";
+  bool wants_tensor = !strncmp(expected, "a tensor", 8);
+  if (wants_tensor && lua_type(L, arg) == LUA_TTABLE) return "; tide.tensor(t) makes one of a table";
+  method = arg == 1 && wants_tensor ? method_name(L, running(L), ltide_function_name(L)) : NULL;
   if (lua_getstack(L, 0, &ar)) lua_getinfo(L, "n", &ar);
   if (ar.namewhat && !strcmp(ar.namewhat, "metamethod")) return "";
-  if (method) return lua_pushfstring(L, "; a method is called with a colon: x:%s(...)", method);
+  bool is_number = wants_tensor && lua_type(L, arg) == LUA_TNUMBER && !strstr(expected, "number");
+  if (method)
+    return lua_pushfstring(L, "; a method is called with a colon: x:%s(...)%s", method,
+                           is_number && in_math(L, method) ? lua_pushfstring(L, ", of numbers it is math.%s", method)
+                                                           : "");
+  if (is_number) {
+    lua_pushvalue(L, arg); /* tostring converts in place */
+    return lua_pushfstring(L, "; tide.tensor(%s) is one", lua_tostring(L, -1));
+  }
   const char *usage = lua_isnone(L, arg) ? ltide_usage(L) : NULL;
   return usage ? lua_pushfstring(L, "; %s", usage) : "";
-}
-
-/* The name in quotes behind `before` in Lua's message, pushed, or NULL. */
-static const char *quoted(lua_State *L, const char *message, const char *before) {
-  const char *at = strstr(message, before);
-  if (!at) return NULL;
-  at += strlen(before);
-  return lua_pushlstring(L, at, strcspn(at, "'"));
-}
-
-const char *ltide_lua_hint(lua_State *L, const char *message) {
-  const char *word = quoted(L, message, "<name> expected near '"),
-             *name = quoted(L, message, "function value (field '");
-  if (word && !strcmp(word, "repeat")) return "; repeat is a word of Lua: x:tile(...) or x:repeat_tensor(...)";
-  if (word && (!strcmp(word, "and") || !strcmp(word, "or") || !strcmp(word, "not")))
-    return lua_pushfstring(L, "; %s is a word of Lua: x:logical_%s(...)", word, word);
-  if (!name) return "";
-  ltide_push_methods(L);
-  lua_pushstring(L, name);
-  bool is_method = lua_istable(L, -2) && lua_rawget(L, -2) == LUA_TFUNCTION;
-  return is_method ? lua_pushfstring(L, "; %s is a method, it is to be called: x:%s()", name, name) : "";
 }
 
 /* {==== tide.has */

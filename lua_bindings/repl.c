@@ -18,7 +18,8 @@
 static bool is_incomplete(lua_State *L, int status) {
   size_t n;
   const char *message = status == LUA_ERRSYNTAX ? lua_tolstring(L, -1, &n) : NULL;
-  return message && n >= 5 && !strcmp(message + n - 5, "<eof>");
+  if (!message || n < 5 || strcmp(message + n - 5, "<eof>") != 0) return false;
+  return !strstr(message, "function arguments expected"); /* x:shape, which is a mistake and no beginning */
 }
 
 /* As "return text" if that works, else as it is. */
@@ -107,6 +108,12 @@ static void print_value(lua_State *L, int index, int depth) {
   luaL_checkstack(L, 8, "printing");
   if (lua_istable(L, index) && depth < 2 && luaL_getmetafield(L, index, "__tostring") == LUA_TNIL) {
     print_table(L, index, depth);
+    return;
+  }
+  lua_CFunction fn = depth ? NULL : lua_tocfunction(L, index);
+  const char *doc = ltide_registered_doc(fn, NULL);
+  if (doc) { /* looked at, or meant to be called */
+    printf("function: %.*s", (int)strcspn(doc, "\n"), doc);
     return;
   }
   size_t length;

@@ -34,3 +34,4 @@ local file, why = io.open(target, "wb")
 if not file then stop("cannot write the page: " .. why) end
 file:write(before, snapshot, after)
 if not file:close() then stop("could not write all of " .. target) end
+print("written: " .. target)

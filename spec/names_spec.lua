@@ -32,6 +32,30 @@ describe("an unknown name", function()
     assert.is_nil(tide.__no_such_metamethod)
   end)
 
+  it("of torch or NumPy says what there is instead, or that there is nothing", function()
+    local x = tide.ones(2, 3, on)
+    says("tide.array: there is no such name: tide.tensor", get, tide, "array")
+    says("{dtype = tide.float32}", get, tide, "FloatTensor")
+    says("tide.data.loader", get, tide.data, "DataLoader")
+    says("two results: local v, i = x:max(1)", get, x:max(), "values")
+    for _, name in ipairs { "argsort", "topk", "cumsum", "softmax", "quantile", "linalg" } do -- those that are there by now are none
+      if not tide.has(name) then says(name .. ": there is no such name: tide does not have torch's", get, tide, name) end
+      if not tide.has("Tensor:" .. name) then says("tide does not have torch's", get, x, name) end
+    end
+    says("unknown option 'axis', expected dim, keepdim, out, dtype, did you mean dim?", x.sum, x, { axis = 1 })
+    assert.is_truthy(D.raises("ValueError", tide.help, "sumn").message:find("did you mean 'sum'?", 1, true))
+  end)
+
+  it("and a wrong argument say what is to be written", function()
+    local x = tide.ones(2, 3, on)
+    says("exp: x: got number 3, expected a tensor; a method is called with a colon: x:exp(...), of numbers it is math.exp", tide.exp, 3)
+    says("matmul: y: got table, expected a tensor; tide.tensor(t) makes one of a table", tide.matmul, x, { 1, 2 })
+    says("matmul: y: got number 2, expected a tensor; tide.tensor(2) is one", tide.matmul, x, 2)
+    says("expected a table of tensors; {x, y} is one", tide.cat, x, x)
+    says("tensor: data: got 3 numbers, expected them in one table: {1, 2, 3}", tide.tensor, 1, 2, 3)
+    says("as_tensor: data: got 2 numbers, expected them in one table", tide.as_tensor, 1, 2)
+  end)
+
   it("that stands elsewhere is found there", function()
     says("tide.cuda.synchronize", get, tide, "synchronize")
     says("tide.zeros", get, tide.cuda, "zeros")

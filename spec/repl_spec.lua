@@ -34,6 +34,30 @@ describe("the prompt", function()
     has(text, "2\n")
   end)
 
+  it("says what a user of Python meant, behind Lua's own messages", function()
+    local cases = {
+      { "x @ x", "matmul" }, { "x += 1", "x:add_(1)" }, { "x++", "x:add_(1)" }, { "x != x", "~=" }, { "x:sum(dim=1)", "x:sum{dim = 1}" },
+      { "x[1:2]", "x[{ {1, 2} }]" }, { "x[:,1]", "x[{ {}, 1 }]" }, { "x[1,2]", "x[{1, 2}]" }, { "import tide", "require \"tide\"" },
+      { "x:shape", "behind a dot, x.shape" }, { "x.shape()", "x.shape[1]" }, { "x:dtype()", "x:to(tide.float64)" }, { "x.T()", "a field" },
+      { "x:device()", "x:to('cuda')" }, { "x(1)", "x[1]" }, { "tide.Tensor(2)", "tide.empty(2, 3)" }, { "torch.ones(2)", "the module is tide" },
+      { "len(x)", "#x" }, { "sqrt(4)", "math.sqrt, and tide.sqrt of tensors" }, { "relu(x)", "tide.relu" }, { "math.sin(x)", "tide.sin takes tensors" },
+      { "for row in x do end", "ipairs(x)" }, { "for v in {1} do end", "ipairs(list)" }, { "for i = 1, x do end", "#x" },
+      { "x.item + 1", "x:item()" }, { "x:repeat(2)", "x:tile" }, { "x:and(x)", "x:logical_and" }, { "no_such(1)", "(global 'no_such')\n" },
+    }
+    for _, case in ipairs(cases) do
+      local text, code = session("x = tide.ones(2, 3)\n" .. case[1] .. "\nprint('go' .. 'on')\n")
+      has(text, case[2])
+      has(text, "goon")
+      assert.are.equal(0, code)
+    end
+  end)
+
+  it("shows how a function is called that is only looked at", function()
+    has(session "x = tide.ones(2)\nx.item\n", "function: x:item() ")
+    has(session "tide.zeros\n", "function: tide.zeros(")
+    has(session "print\n", "function: ")
+  end)
+
   it("keeps the session after errors", function()
     local text, code = session "error 'first'\nx =\n+\n)\ntide.zeros(2):view(3)\nprint 'alive'\n"
     has(text, "first")
