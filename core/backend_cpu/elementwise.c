@@ -8,6 +8,7 @@
  *
  * Invariant: every chunk is read before it is written, and no other chunk touches its elements, so that the output may
  * be one of the inputs. */
+#include "bytes.h"
 #include "layout.h"
 
 enum { BLOCK_BYTES = TIDE_BLOCK * 16, STEP = 8 * TIDE_BLOCK, AHEAD = 4096, LONG_ROW = 4 * TIDE_BLOCK };
@@ -33,6 +34,9 @@ typedef struct buffers {
 /* Packs a value into its compute type. */
 static void pack(void *out, tide_value v, int compute) {
   switch (compute) {
+  case TIDE_BOOL:
+  case TIDE_UINT8:
+  case TIDE_INT8: *(uint8_t *)out = (uint8_t)v.i; break;
   case TIDE_INT32: *(int32_t *)out = (int32_t)v.i; break;
   case TIDE_INT64: *(int64_t *)out = v.i; break;
   case TIDE_FLOAT32: *(float *)out = (float)v.re; break;
@@ -44,7 +48,7 @@ static void pack(void *out, tide_value v, int compute) {
 
 /* n: whole blocks; items are those of compute types. */
 static void repeat(const tide__isa *isa, char *out, const void *value, int item, int64_t n) {
-  if (item <= 8) {
+  if (item == 4 || item == 8) {
     isa->repeat[item / 8](out, value, n / TIDE_BLOCK);
     return;
   }
@@ -250,6 +254,28 @@ static void choose_power(work *w, tide__ctype type) {
   if (power == 3 || power == 0.5) w->loop = (power == 3 ? w->isa->cube : w->isa->root)[wide], w->streamed = NULL;
 }
 
+/* Is this number one of the dtype's own, bool, uint8 or int8? */
+static bool fits_byte(int64_t i, int dtype) {
+  return dtype == TIDE_INT8 ? i == (int8_t)i : i == (int64_t)(uint8_t)i && (dtype != TIDE_BOOL || i <= 1);
+}
+
+/* Where all operands are of one dtype of a byte, and the result too or a test, some ops need no conversion. */
+static void choose_bytes(work *w) {
+  const tide_elementwise_args *a = w->a;
+  int dtype = TIDE_DTYPE_NONE;
+  for (int k = 1; k < a->operands; k++) {
+    if (a->is_number[k]) continue;
+    if (tide__item(a->dtype[k]) != 1 || (dtype != TIDE_DTYPE_NONE && a->dtype[k] != dtype)) return;
+    dtype = a->dtype[k];
+  }
+  if (dtype == TIDE_DTYPE_NONE || a->dtype[0] != (is_test(a->op) ? TIDE_BOOL : dtype)) return;
+  for (int k = 1; k < a->operands; k++)
+    if (a->is_number[k] && !fits_byte(a->number[k].i, dtype)) return;
+  tide__loop loop = tide__byte_loop(a->op, dtype);
+  if (!loop) return;
+  w->loop = loop, w->compute = dtype, w->result = a->dtype[0], w->item = w->result_item = 1;
+}
+
 tide_status tide__cpu_elementwise(tide_stream *stream, const tide_elementwise_args *a) {
   (void)stream;
   work w;
@@ -264,6 +290,7 @@ tide_status tide__cpu_elementwise(tide_stream *stream, const tide_elementwise_ar
   w.compute = w.result = a->compute;
   if (is_test(a->op)) w.result = type == TIDE_C_I64 || type == TIDE_C_F64 ? TIDE_INT64 : TIDE_INT32;
   w.item = tide__item(w.compute), w.result_item = tide__item(w.result);
+  if (a->compute == TIDE_INT32) choose_bytes(&w);
   for (int k = 0; k < 3; k++) pack(w.param + k * w.item, a->param[k], w.compute);
   find_constants(&w);
   w.stream = should_stream(a);
