@@ -11,6 +11,7 @@ FOLD_TYPES(f64, double)
 FOLD_TYPES(i32, int32_t)
 FOLD_TYPES(i64, int64_t)
 FOLD_TYPES(u64, uint64_t)
+typedef float half_f32 __attribute__((vector_size(32)));
 
 #define FOLD_LANES(T) (int)(64 / sizeof(T))
 
@@ -70,14 +71,13 @@ enum { FOLD_TURN = 64 };
 /* No lane takes more than FOLD_TURN floats in a row: the sums of turns meet apart, which keeps the digits of long rows.
  */
 static void fold_sum_f32(double out[2], const float *x, int64_t n) {
-  typedef float half __attribute__((vector_size(32)));
   vec_f32 acc[4] = {{0}}, turns = {0};
 #define FOLD_TURN_ENDS                                                                                                 \
   turns += (acc[0] + acc[1]) + (acc[2] + acc[3]);                                                                      \
   for (int k = 0; k < 4; k++) acc[k] = (vec_f32){0}
   FOLD_RUN_AND(f32, float, 0, FOLD_ADD, FOLD_TURN_ENDS)
   turns += (acc[0] + acc[1]) + (acc[2] + acc[3]);
-  half low, high;
+  half_f32 low, high;
   memcpy(&low, &turns, sizeof low);
   memcpy(&high, (const char *)&turns + sizeof low, sizeof high);
   vec_f64 all = __builtin_convertvector(low, vec_f64) + __builtin_convertvector(high, vec_f64);
@@ -136,6 +136,49 @@ static double fold_prod_f64(const double *x, int64_t n) {
   vec_f64 acc[4];
   for (int k = 0; k < 4; k++) acc[k] = (vec_f64){1, 1, 1, 1, 1, 1, 1, 1};
   FOLD_RUN(f64, double, 1, FOLD_MULTIPLY)
+  vec_f64 all = (acc[0] * acc[1]) * (acc[2] * acc[3]);
+  double product = 1;
+  for (int j = 0; j < FOLD_LANES(double); j++) product *= all[j];
+  return product;
+}
+
+/* Sums of squares and products of float32, in float64. */
+#if defined(TIDE_ISA_AVX512)
+#  define FOLD_HALVES(v)                                                                                               \
+    const vec_f64 one = (vec_f64)_mm512_cvtps_pd(_mm512_castps512_ps256((__m512)(v))),                                 \
+                  two = (vec_f64)_mm512_cvtps_pd(_mm512_extractf32x8_ps((__m512)(v), 1))
+#else
+#  define FOLD_HALVES(v)                                                                                               \
+    half_f32 low, high;                                                                                                \
+    memcpy(&low, &(v), sizeof low);                                                                                    \
+    memcpy(&high, (const char *)&(v) + sizeof low, sizeof high);                                                       \
+    const vec_f64 one = __builtin_convertvector(low, vec_f64), two = __builtin_convertvector(high, vec_f64)
+#endif
+#define FOLD_SQUARE_F32(k, v)                                                                                          \
+  do {                                                                                                                 \
+    const vec_f32 here = v;                                                                                            \
+    FOLD_HALVES(here);                                                                                                 \
+    acc[k] += one * one + two * two;                                                                                   \
+  } while (0)
+#define FOLD_MULTIPLY_F32(k, v)                                                                                        \
+  do {                                                                                                                 \
+    const vec_f32 here = v;                                                                                            \
+    FOLD_HALVES(here);                                                                                                 \
+    acc[k] *= one * two;                                                                                               \
+  } while (0)
+static double fold_squares_f32(const float *x, int64_t n) {
+  vec_f64 acc[4] = {{0}};
+  FOLD_RUN(f32, float, 0, FOLD_SQUARE_F32)
+  vec_f64 all = (acc[0] + acc[1]) + (acc[2] + acc[3]);
+  double sum = 0;
+  for (int j = 0; j < FOLD_LANES(double); j++) sum += all[j];
+  return sum;
+}
+
+static double fold_prod_f32(const float *x, int64_t n) {
+  vec_f64 acc[4];
+  for (int k = 0; k < 4; k++) acc[k] = (vec_f64){1, 1, 1, 1, 1, 1, 1, 1};
+  FOLD_RUN(f32, float, 1, FOLD_MULTIPLY_F32)
   vec_f64 all = (acc[0] * acc[1]) * (acc[2] * acc[3]);
   double product = 1;
   for (int j = 0; j < FOLD_LANES(double); j++) product *= all[j];
@@ -283,10 +326,11 @@ FOLD_NORMS(f32, float)
 FOLD_NORMS(f64, double)
 
 #define FOLD_TABLE                                                                                                     \
-  .norm_each = {fold_norm_each_f32, fold_norm_each_f64}, .sum_rows_f32 = fold_sum_rows_f32,                            \
-  .sum_each_f32 = fold_sum_each_f32, .sum_f32 = fold_sum_f32, .sum_f64 = fold_sum_f64, .sum_i64 = fold_sum_i64,        \
-  .count_u8 = fold_count_u8, .prod_f64 = fold_prod_f64, .prod_i64 = fold_prod_i64, .max_f32 = fold_max_f32,            \
-  .max_f64 = fold_max_f64, .max_i32 = fold_max_i32, .max_i64 = fold_max_i64, .min_f32 = fold_min_f32,                  \
-  .min_f64 = fold_min_f64, .min_i32 = fold_min_i32, .min_i64 = fold_min_i64, .square_dev_f64 = fold_square_dev_f64,    \
+  .squares_f32 = fold_squares_f32, .prod_f32 = fold_prod_f32, .norm_each = {fold_norm_each_f32, fold_norm_each_f64},   \
+  .sum_rows_f32 = fold_sum_rows_f32, .sum_each_f32 = fold_sum_each_f32, .sum_f32 = fold_sum_f32,                       \
+  .sum_f64 = fold_sum_f64, .sum_i64 = fold_sum_i64, .count_u8 = fold_count_u8, .prod_f64 = fold_prod_f64,              \
+  .prod_i64 = fold_prod_i64, .max_f32 = fold_max_f32, .max_f64 = fold_max_f64, .max_i32 = fold_max_i32,                \
+  .max_i64 = fold_max_i64, .min_f32 = fold_min_f32, .min_f64 = fold_min_f64, .min_i32 = fold_min_i32,                  \
+  .min_i64 = fold_min_i64, .square_dev_f64 = fold_square_dev_f64,                                                      \
   .argmax = {fold_argmax_i32, fold_argmax_i64, fold_argmax_f32, fold_argmax_f64},                                      \
   .argmin = {fold_argmin_i32, fold_argmin_i64, fold_argmin_f32, fold_argmin_f64}, .welford = fold_welford

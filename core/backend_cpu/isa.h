@@ -37,7 +37,8 @@ typedef struct tide__isa {
   tide__loop op[TIDE_OP_COUNT][TIDE_CTYPES];
   /* Of float32, NULL where there is none: out, at a multiple of 64 bytes, is written around the caches. */
   tide__loop streamed[TIDE_OP_COUNT];
-  tide__loop cube[2], root[2];                                     /* x^3 and x^0.5 of float32 and float64 */
+  tide__loop cube[2], root[2]; /* x^3 and x^0.5 of float32 and float64 */
+  void (*progress)(double *out, double first, double step, double start, int64_t n); /* fma(first + i, step, start) */
   void (*repeat[2])(void *out, const void *value, int64_t blocks); /* blocks of one value of 4 and of 8 bytes */
   tide__convert convert[TIDE_DTYPE_COUNT][TIDE_DTYPE_COUNT]; /* [to][from]; NULL where a float32 buffer lies between */
   /* Writes around the caches: for results larger than they are. */
@@ -55,6 +56,9 @@ typedef struct tide__isa {
   int64_t (*sum_i64)(const int64_t *x, int64_t n);
   int64_t (*count_u8)(const uint8_t *x, int64_t n); /* of bytes that are 0 or 1 */
   double (*prod_f64)(const double *x, int64_t n);
+  /* In float64. */
+  double (*prod_f32)(const float *x, int64_t n);
+  double (*squares_f32)(const float *x, int64_t n);
   int64_t (*prod_i64)(const int64_t *x, int64_t n);
   float (*max_f32)(const float *x, int64_t n); /* NaN if there is one */
   double (*max_f64)(const double *x, int64_t n);

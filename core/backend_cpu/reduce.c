@@ -55,7 +55,7 @@ static void norm_fold(tide__fold *f, const tide_reduce_args *a) {
 }
 
 static void make_fold(tide__fold *f, const tide_reduce_args *a) {
-  *f = (tide__fold){tide__isa_get(), TIDE_FOLD_SUM, TIDE_MAP_NONE, a->acc, false, 0};
+  *f = (tide__fold){.isa = tide__isa_get(), .kind = TIDE_FOLD_SUM, .map = TIDE_MAP_NONE, .dtype = a->acc};
   switch (a->op) {
   case TIDE_NANSUM: f->map = is_integer_dtype(a->acc) ? TIDE_MAP_NONE : TIDE_MAP_NUMBER; break;
   case TIDE_PROD:
@@ -77,6 +77,14 @@ static void make_fold(tide__fold *f, const tide_reduce_args *a) {
   }
   f->index = a->op == TIDE_ARGMAX || a->op == TIDE_ARGMIN ||
              ((a->op == TIDE_MAX || a->op == TIDE_MIN) && a->head.ptr[2] != NULL);
+}
+
+/* Along rows squares and products of floats need no conversion to float64 before. */
+static void fold_unmapped(tide__fold *f, const tide_reduce_args *a) {
+  bool single = a->dtype[1] == TIDE_FLOAT32 || a->dtype[1] == TIDE_FLOAT16 || a->dtype[1] == TIDE_BFLOAT16;
+  if (f->dtype != TIDE_FLOAT64) return;
+  if (f->map == TIDE_MAP_SQUARE) f->squares = true, f->map = TIDE_MAP_NONE;
+  if (single && (f->squares || f->kind == TIDE_FOLD_PROD)) f->dtype = TIDE_FLOAT32;
 }
 
 /* ---- results ---- */
@@ -293,7 +301,7 @@ static void walk_next(walk *k, int64_t count) {
 static int64_t joined_rows(const work *w, const tide__chunk *c) {
   const tide_reduce_args *a = w->a;
   if (w->fold.index || w->fold.kind == TIDE_FOLD_VAR || a->nred != 1 || a->red_stride[0] != c->n) return 1;
-  return w->keep.chunks == 1 && c->joined[1] && c->n <= TIDE_COLUMNS / 2 ? TIDE_COLUMNS / c->n : 1;
+  return w->keep.chunks == 1 && c->joined[1] && c->n <= 4 * NARROW ? TIDE_COLUMNS / c->n : 1;
 }
 
 /* Folds rows [row, end), `copies` at a time as one row of the chunk; returns the row after the last. Rows that are
@@ -527,6 +535,8 @@ tide_status tide__cpu_reduce(tide_stream *stream, const tide_reduce_args *a) {
   if (has_short_blocks(&w)) return reduce_short(&w, TIDE_COLUMNS / a->red_size[1], run_short_blocks);
   w.by_columns = by_columns(a, &w.fold);
   if (w.by_columns) return reduce_columns(&w);
+  fold_unmapped(&w.fold, a);
+  as_is = a->dtype[1] == w.fold.dtype && w.fold.map == TIDE_MAP_NONE && a->red_stride[a->nred - 1] == 1;
   w.whole = as_is && a->nred == 1 && w.fold.kind != TIDE_FOLD_VAR ? WHOLE : 1;
   tide__grid_init(&w.reduced, a->nred, a->red_size, &a->red_stride, 1, w.whole * tide__fold_piece(&w.fold), false);
   return reduce_rows(&w);

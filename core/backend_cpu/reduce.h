@@ -28,8 +28,9 @@ typedef struct tide__fold {
   const tide__isa *isa;
   tide__fold_kind kind;
   tide__fold_map map;
-  int dtype;  /* elements are folded as INT32 (MAX, MIN), INT64, FLOAT32, FLOAT64 or complex */
-  bool index; /* of MAX and MIN: where it is */
+  int dtype;    /* elements are folded as INT32 (MAX, MIN), INT64, FLOAT32, FLOAT64 or complex */
+  bool index;   /* of MAX and MIN: where it is */
+  bool squares; /* SUM of float32 and float64 along rows: of their squares, in float64 */
   double param;
 } tide__fold;
 

@@ -78,6 +78,10 @@ void tide__state_init(tide__state *s, const tide__fold *f) {
 
 static void fold_sum(tide__state *s, const tide__fold *f, const void *x, int64_t n) {
   double lanes[2];
+  if (f->squares) {
+    s->re += f->dtype == TIDE_FLOAT32 ? f->isa->squares_f32(x, n) : f->isa->square_dev_f64(x, 0, n);
+    return;
+  }
   switch (f->dtype) {
   case TIDE_INT64: s->i = (int64_t)((uint64_t)s->i + (uint64_t)f->isa->sum_i64(x, n)); return;
   case TIDE_FLOAT32: f->isa->sum_f32(lanes, x, n); break;
@@ -103,6 +107,8 @@ static void fold_prod(tide__state *s, const tide__fold *f, const void *x, int64_
     s->i = (int64_t)((uint64_t)s->i * (uint64_t)f->isa->prod_i64(x, n));
   else if (f->dtype == TIDE_FLOAT64)
     s->re *= f->isa->prod_f64(x, n);
+  else if (f->dtype == TIDE_FLOAT32)
+    s->re *= f->isa->prod_f32(x, n);
   else
     for (int64_t i = 0; i < n; i++) multiply(s, pairs[2 * i], pairs[2 * i + 1]);
 }
