@@ -9,7 +9,7 @@
 
 #include <math.h>
 
-enum { FLAT_PIECE = 65536 }; /* bytes */
+enum { FLAT_PIECE = 65536, STREAMED_ROW = 1024 }; /* bytes */
 
 typedef struct work {
   const tide_copy_args *a;
@@ -40,13 +40,33 @@ static void copy_flat(void *arg, int64_t begin, int64_t end) {
   if (w->stream) w->isa->stream_end();
 }
 
+/* Rows without gaps of their own. */
+static void copy_rows(const work *w, const tide__chunk *c) {
+  int64_t item = tide__item(w->a->dtype[0]);
+  size_t bytes = (size_t)(c->cols * item);
+  for (int64_t r = 0; r < c->rows; r++) {
+    char *out = (char *)w->a->head.ptr[0] + c->offset[0][r] * item;
+    const char *in = (const char *)w->a->head.ptr[1] + c->offset[1][r] * item;
+    if (w->stream && bytes >= STREAMED_ROW)
+      w->isa->stream(out, in, bytes);
+    else
+      memmove(out, in, bytes);
+  }
+}
+
 static void copy_chunks(void *arg, int64_t begin, int64_t end) {
   const work *w = arg;
   const tide_copy_args *a = w->a;
   _Alignas(64) char buffer[16 * TIDE_PIECE], raw[16 * TIDE_PIECE];
   tide__chunk c;
+  const int last = w->grid.ndim - 1;
+  const bool rows = a->dtype[0] == a->dtype[1] && w->grid.stride[0][last] == 1 && w->grid.stride[1][last] == 1;
   for (int64_t i = begin; i < end; i++) {
     tide__grid_chunk(&c, &w->grid, i);
+    if (rows) {
+      copy_rows(w, &c);
+      continue;
+    }
     if (a->dtype[0] == a->dtype[1] && c.joined[0] && !w->stream) {
       int item = tide__item(a->dtype[0]);
       tide__chunk_gather((char *)a->head.ptr[0] + c.offset[0][0] * item, a->head.ptr[1], &w->grid, &c, 1, item);
@@ -178,14 +198,19 @@ typedef struct progression {
   const tide__isa *isa;
 } progression;
 
-/* n elements from number `first` on. The product and the sum are rounded once, in one fused step. */
-static void progress(double *out, const tide_arange_args *a, int64_t first, int64_t n) {
-  int64_t half = a->symmetric ? a->numel / 2 : INT64_MAX;
-  for (int64_t i = 0; i < n; i++) {
-    int64_t at = first + i;
-    out[i] = at < half ? fma((double)at, a->step.re, a->start.re)
-                       : fma(-(double)(a->numel - 1 - at), a->step.re, a->last.re);
-  }
+/* n elements from number `first` on: counted from the start, or where the progression is symmetric and its half is
+ * over, from the last one. */
+static void progress(const progression *p, double *out, int64_t first, int64_t n) {
+  const tide_arange_args *a = p->a;
+  int64_t half = a->symmetric ? a->numel / 2 : INT64_MAX, early = half - first < n ? half - first : n;
+  if (early < 0) early = 0;
+  if (early > 0) p->isa->progress(out, (double)first, a->step.re, a->start.re, early);
+  if (early < n)
+    p->isa->progress(out + early, (double)(first + early - (a->numel - 1)), a->step.re, a->last.re, n - early);
+}
+
+static void count(uint64_t *out, uint64_t first, uint64_t step, int64_t n) {
+  for (int64_t i = 0; i < n; i++, first += step) out[i] = first;
 }
 
 static void arange_range(void *arg, int64_t begin, int64_t end) {
@@ -193,18 +218,19 @@ static void arange_range(void *arg, int64_t begin, int64_t end) {
   const tide_arange_args *a = p->a;
   bool integer = tide_dtype_kind((tide_dtype)a->dtype) != 'F' && tide_dtype_kind((tide_dtype)a->dtype) != 'C';
   union {
-    int64_t i[TIDE_PIECE / 2];
+    uint64_t i[TIDE_PIECE / 2];
     double f[TIDE_PIECE / 2];
   } piece;
+  int computed = integer ? TIDE_INT64 : TIDE_FLOAT64;
   char *out = (char *)a->head.ptr[0] + begin * tide__item(a->dtype);
   for (int64_t at = begin; at < end; at += TIDE_PIECE / 2) {
     int64_t n = end - at < TIDE_PIECE / 2 ? end - at : TIDE_PIECE / 2;
     if (integer)
-      for (int64_t i = 0; i < n; i++)
-        piece.i[i] = (int64_t)((uint64_t)a->start.i + (uint64_t)(at + i) * (uint64_t)a->step.i);
+      count(a->dtype == TIDE_INT64 ? (uint64_t *)(void *)out : piece.i,
+            (uint64_t)a->start.i + (uint64_t)at * (uint64_t)a->step.i, (uint64_t)a->step.i, n);
     else
-      progress(piece.f, a, at, n);
-    tide__cast(p->isa, out, a->dtype, &piece, integer ? TIDE_INT64 : TIDE_FLOAT64, n);
+      progress(p, a->dtype == TIDE_FLOAT64 ? (double *)(void *)out : piece.f, at, n);
+    if (a->dtype != computed) tide__cast(p->isa, out, a->dtype, &piece, computed, n);
     out += n * tide__item(a->dtype);
   }
 }

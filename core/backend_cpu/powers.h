@@ -1,6 +1,6 @@
 /* powers.h: template of the loops of powers that are written as numbers, where no op of op.def is the same: x^3,
- * rounded once for float32, and x^0.5, which unlike the square root is inf at -inf and +0 at -0; and blocks of one
- * value. */
+ * rounded once for float32, and x^0.5, which unlike the square root is inf at -inf and +0 at -0; blocks of one
+ * value, and progressions. */
 
 #define POWER(name, T, expr)                                                                                           \
   static void power_##name(void *out_, const void *a_, const void *b_, const void *c_, const void *p_,                 \
@@ -25,4 +25,9 @@ POWER(root_f64, double, x == -INFINITY ? INFINITY : sqrt(x + 0.0))
   }
 REPEAT(uint32_t)
 REPEAT(uint64_t)
-#define REPEAT_TABLE .repeat = {repeat_uint32_t, repeat_uint64_t}
+
+/* The product and the sum are rounded once, in one fused step. */
+static void progress(double *out, double first, double step, double start, int64_t n) {
+  for (int32_t i = 0; i < (int32_t)n; i++) out[i] = __builtin_fma(first + (double)i, step, start);
+}
+#define REPEAT_TABLE .progress = progress, .repeat = {repeat_uint32_t, repeat_uint64_t}
