@@ -172,9 +172,7 @@ typedef struct pace {
   int64_t piece, least, at;
 } pace;
 
-static pace pace_begin(int64_t grain) {
-  return (pace){.piece = grain > 1 ? grain * PIECE_GRAINS : 1, .least = grain};
-}
+static pace pace_begin(int64_t grain) { return (pace){.piece = grain > 1 ? grain * PIECE_GRAINS : 1, .least = grain}; }
 
 /* A piece has been done that was to take so long. */
 static void pace_next(pace *p, int64_t wanted) {
