@@ -43,17 +43,21 @@ typedef struct ltide_state {
   size_t looked;                      /* bytes allocated since the last look at devices, without `debt` */
   size_t alive[TIDE_MAX_DEVICES + 1]; /* bytes that the last collection left: of the CPU, then of each device */
   size_t pinned;                      /* page-locked ones among the CPU's */
-  double last_cost, last_end;         /* seconds that collection took, and when it ended */
+  double last_cost, last_end;         /* seconds that collections take, and when the last one ended */
   struct ltide_arena
       *strays; /* handles made by finalisers: at the end of a state these get no finaliser of their own */
   const void *scope_meta;
-  int spare_scopes;           /* of scope.c, waiting to serve again */
-  struct ltide_fork *forks;   /* open blocks of fork_rng, the newest first */
-  _Atomic int collect_wanted; /* by ltide_pace */
-  _Atomic uint64_t asked;     /* when another thread has run out of memory and waits for a collection; 0: none has */
-  _Atomic int gc;             /* tide_lua_gc: what the host lets operations collect */
-  bool told;                  /* that a stopped collector had to run */
-  struct ltide_held *held;    /* held.c */
+  int spare_scopes;            /* of scope.c, waiting to serve again */
+  struct ltide_fork *forks;    /* open blocks of fork_rng, the newest first */
+  size_t young, fresh;         /* bytes of the CPU that the collector's last step left, and that had come before it */
+  bool in_vain;                /* it freed little of them */
+  size_t step_room, vain_room; /* how many more ask for the next step, and asked for the last one in vain */
+  double step_cost, step_end;
+  _Atomic int wanted;      /* of the collector, by ltide_pace */
+  _Atomic uint64_t asked;  /* when another thread has run out of memory and waits for a collection; 0: none has */
+  _Atomic int gc;          /* tide_lua_gc: what the host lets operations collect */
+  bool told;               /* that a stopped collector had to run */
+  struct ltide_held *held; /* held.c */
   int held_count, held_room;
   struct ltide_warned { /* warning.c */
     char *text;         /* the pieces of a message so far, or NULL */

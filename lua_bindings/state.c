@@ -9,11 +9,14 @@
  *
  * Collector: Lua sees 24 bytes of each tensor. Every 256 MiB that are allocated, what is alive is compared with what
  * the last collection left; as much again (at least 256 MiB, at most an eighth of a device) asks for a full collection,
- * which takes at most a twentieth of the time. CPU memory is looked at every MiB, and a sixteenth more asks, because
- * garbage that lies there pushes what is alive out of the processor's caches; that collection begins with the next
- * call, when the variable that the result goes to has let go of what it held. An allocation that does not fit calls
- * reclaim(), which collects at once, or asks the thread that runs the universe to do so at its next call. A collector
- * that the script or the host has stopped stays stopped, but where memory has run out: that is said once. */
+ * which takes at most a twentieth of the time. CPU memory is looked at every MiB,
+ * because garbage that lies there pushes what is alive out of the processor's caches: a MiB more asks for a step of the
+ * collector, which finds most of what is young, and a sixteenth of what is alive, where steps find little, for a full
+ * collection. Either begins with the next call, when the variable that the result goes to has let go of what it held.
+ * An allocation that does not fit calls reclaim(), which collects at once, or asks the thread that runs the universe to
+ * do so at its next call. A collector that the script or the host has stopped stays stopped, but where memory has run
+ * out: that is said once. */
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -48,6 +51,7 @@ static double worked(void) {
 /* {==== Collector */
 
 enum { LOOK = 1 << 28, HOST_LOOK = 1 << 20 }; /* bytes allocated between two looks at what is alive */
+enum { WANT_NOTHING, WANT_STEP, WANT_ALL };   /* of the collector, at the next call */
 
 /* Bytes alive on a device, or on the CPU for -1, and how many more than after the last collection ask for the next one.
  */
@@ -83,6 +87,9 @@ void ltide_collect_ahead(lua_State *L) {
   ltide_enter_again(L);
 }
 
+/* What a collection costs. What interrupts add to a short one must not put off the next. */
+static void note_cost(double *cost, double now) { *cost = now < *cost || now > 1e-3 ? now : *cost + (now - *cost) / 4; }
+
 static int collect(lua_State *L, ltide_state *S) {
   uint64_t asked = atomic_exchange(&S->asked, 0); /* whoever asks from now on may mean what this one no more finds */
   double start = worked();
@@ -95,11 +102,13 @@ static int collect(lua_State *L, ltide_state *S) {
     ltide_enter_again(L); /* this may be inside an allocation of ours */
   tide_memory_pump();
   S->last_end = now();
-  S->last_cost = worked() - start;
+  note_cost(&S->last_cost, worked() - start);
   S->debt = S->looked = 0;
   for (int d = -1; d < devices_in_use(); d++) S->alive[d + 1] = alive(d);
+  S->young = S->alive[0];
+  S->step_room = S->step_room > 2 * HOST_LOOK ? S->step_room / 2 : HOST_LOOK, S->vain_room = 0;
   S->pinned = alive_pinned();
-  atomic_store(&S->collect_wanted, 0);
+  atomic_store(&S->wanted, WANT_NOTHING);
   if (result == -1) /* a finaliser is running: later */
     atomic_store(&S->asked, asked);
   else if (asked)
@@ -118,17 +127,63 @@ static int collect_at_last(lua_State *L, ltide_state *S) {
 
 void ltide_gc_set(lua_State *L, int mode) { atomic_store(&ltide_enter(L)->gc, mode); }
 
-/* Garbage in CPU memory may also be as much as is written in the time that a collection takes. Where there is as much
- * of it as asks for a collection on a device, a fifth of the time may go there; a ninth where it is more than twice
- * what is alive, as in a loop of large temporaries. */
-static void pace_host(lua_State *L, ltide_state *S) {
-  double grown = (double)alive(-1) - (double)S->alive[0], more = 1e9 * S->last_cost;
+/* How many bytes ask for the next step: twice as many after one in vain; then ever fewer, slowly where that was. */
+static void pace_steps(ltide_state *S) {
+  if (S->in_vain) {
+    S->vain_room = S->step_room;
+    if (S->step_room < LOOK / 4) S->step_room *= 2;
+  } else {
+    S->step_room = S->step_room > 2 * S->vain_room ? S->step_room / 4 * 3 : S->step_room / 64 * 63;
+    if (S->step_room < HOST_LOOK / 63 * 64) S->step_room = HOST_LOOK;
+  }
+}
+
+/* One step of the collector, with as much to do as there may be: of a collector with generations that is a look at what
+ * is young, of an incremental one a whole cycle. The former takes what is alive at two steps for old, and sees it no
+ * more: where a step has freed less than half of what had come since the one before, the next ones come later. */
+static void step(lua_State *L, ltide_state *S) {
+  size_t had = alive(-1);
+  double start = worked();
+  int result = lua_gc(L, LUA_GCSTEP, INT_MAX);
+  ltide_enter_again(L);
+  if (result < 0) return; /* a finaliser is running: later */
+  tide_memory_pump();
+  size_t left = alive(-1);
+  S->step_end = now(), note_cost(&S->step_cost, worked() - start);
+  S->fresh = had > S->young ? had - S->young : 0;
+  S->in_vain = left >= had || had - left < S->fresh / 2;
+  pace_steps(S);
+  S->young = left;
+  if (result == 1) S->alive[0] = left, S->last_end = S->step_end, S->last_cost = S->step_cost; /* a whole cycle */
+  atomic_store(&S->wanted, WANT_NOTHING);
+}
+
+/* Is there more garbage that steps have not found, or where they find little would not find, than a sixteenth of what
+ * is alive, than comes between two steps and than is written in the time that a collection takes? A twentieth of the
+ * time may go there; a ninth where it is more than twice what is alive, a fifth where it would ask on a device as well.
+ */
+static bool wants_all(const ltide_state *S, double bytes, double at) {
+  double left = (double)S->alive[0], grown = (S->in_vain ? bytes : (double)S->young) - left, more = 1e9 * S->last_cost;
   if (more < HOST_LOOK) more = HOST_LOOK;
-  if (more < (double)S->alive[0] / 16) more = (double)S->alive[0] / 16;
-  if (grown < more) return;
-  int pause = grown > (double)allowance(S, -1) ? 4 : grown > 2 * (double)S->alive[0] ? 8 : 20;
-  if (now() - S->last_end <= pause * S->last_cost || !may_pace(L, S)) return;
-  atomic_store(&S->collect_wanted, 1);
+  if (more < left / 16) more = left / 16;
+  if (more < (double)S->fresh && !S->in_vain) more = (double)S->fresh;
+  if (grown <= more) return false;
+  int pause = grown > (double)allowance(S, -1) ? 4 : grown > 2 * left ? 8 : 20;
+  return at - S->last_end > pause * S->last_cost;
+}
+
+/* Likewise at most an eleventh of the time. */
+static bool wants_step(const ltide_state *S, double bytes, double at) {
+  double grown = bytes - (double)S->young;
+  return grown >= (double)S->step_room && grown >= 1e9 * S->step_cost && at - S->step_end > 10 * S->step_cost;
+}
+
+static void pace_host(lua_State *L, ltide_state *S) {
+  double bytes = (double)alive(-1), at = now();
+  if (bytes < (double)S->young) S->young = (size_t)bytes;
+  int wanted = wants_all(S, bytes, at) ? WANT_ALL : wants_step(S, bytes, at) ? WANT_STEP : WANT_NOTHING;
+  if (!wanted || !may_pace(L, S)) return;
+  atomic_store(&S->wanted, wanted);
   ltide_last_epoch--; /* the next call looks */
 }
 
@@ -139,7 +194,7 @@ void ltide_pace_slow(lua_State *L, ltide_state *S) {
   S->debt = 0;
   if (S->looked < LOOK) return;
   S->looked = 0;
-  bool wanted = atomic_load(&S->collect_wanted) || alive_pinned() > S->pinned + allowance_pinned(S);
+  bool wanted = atomic_load(&S->wanted) == WANT_ALL || alive_pinned() > S->pinned + allowance_pinned(S);
   for (int d = -1; !wanted && d < devices_in_use(); d++) wanted = alive(d) > S->alive[d + 1] + allowance(S, d);
   if (wanted && now() - S->last_end > 20 * S->last_cost && may_pace(L, S)) collect(L, S);
 }
@@ -357,8 +412,8 @@ ltide_state *ltide_enter_slow(lua_State *L) {
   ltide_last = L, ltide_last_state = S, ltide_last_epoch = atomic_load(&ltide_epoch);
   if (atomic_load(&S->asked))
     collect_at_last(L, S);
-  else if (atomic_load(&S->collect_wanted) && may_pace(L, S))
-    collect(L, S);
+  else if (atomic_load(&S->wanted) && may_pace(L, S))
+    (atomic_load(&S->wanted) == WANT_ALL ? (void)collect(L, S) : step(L, S));
   return S;
 }
 
@@ -426,6 +481,7 @@ static ltide_state *open_state(lua_State *L) {
   weak_table(L, &key_resumers, "kv");
   ltide_last = NULL;
   ltide_state_list(S);
+  S->step_room = HOST_LOOK;
   ltide_enter(L);
   tide_reclaim_add(reclaim, S);
   return S;
