@@ -111,7 +111,7 @@ void tide__loops_begin(void);
 tide_status tide__loops_end(tide_status status);
 /* Is the rest of the running loop to be left undone? To be asked about every millisecond. */
 bool tide__loop_stops(void);
-/* The same as tide__parallel_for, in order and on the calling thread. */
+/* The same as tide__parallel_for, in order and on the calling thread, which may be in such a loop. */
 void tide__serial_for(int64_t n, int64_t grain, tide_task_fn fn, void *arg);
 
 /* ---- fft_cache.c ---- */

@@ -194,7 +194,8 @@ static void run_pieces(tide_task_fn fn, void *arg, int64_t begin, int64_t end, p
 
 void tide__serial_for(int64_t n, int64_t grain, tide_task_fn fn, void *arg) {
   if (n <= 0) return;
-  if (n <= grain || !watched) {
+  bool heeds = is_worker ? pool.job.watched : watched || following;
+  if (n <= grain || !heeds) {
     fn(arg, 0, n);
     return;
   }

@@ -223,7 +223,7 @@ describe("the runner", function()
 
   it("is interrupted within an operation of the CPU, and lives on", function()
     if D.tsan then return end
-    -- Each takes some seconds in one call: a product, a map, a reduction, rows of transforms, random numbers, a gather.
+    -- Each takes some seconds in one call.
     local operations = {
       "local a = tide.ones(3000, 3000, { dtype = tide.int64 }) return function() while true do a:matmul(a) end end",
       "local a = tide.ones(1 << 10, 256, 256) return function() while true do a:matmul(a) end end",
@@ -231,6 +231,12 @@ describe("the runner", function()
       "local a = tide.ones(1):expand(1 << 35) return function() return a:sum() end",
       "local a = tide.ones(1):expand(1 << 18, 1 << 17) return function() return a:max(2) end",
       "local a = tide.ones(8, 1 << 12):expand(8, 1 << 12) return function() while true do tide.fft.fft(a) end end",
+      "local a = tide.ones(1 << 25) return function() return tide.fft.rfft(a) end", -- one line, whose tables take long
+      "return function() while true do tide.randperm(1 << 25) end end",
+      "local f = tide.cuda.jiterator.create_jit_fn('template <typename T> T f(T x) { T s = x; for (int i = 0; i < 200; i++) s = sinf(s) + x; return s; }') "
+        .. "local a = tide.rand(1 << 24) f(tide.rand(1)) return function() f(a) end",
+      "local k = tide.cuda.compile_kernel('__global__ void k(float *x) { float s = x[blockIdx.x]; for (int i = 0; i < 50000; i++) s = s * 0.5f + 1 / (s * s + 1); x[blockIdx.x] = s; }', 'k') "
+        .. "local a = tide.rand(1 << 20) k({ grid = 1, block = 1 }, a) return function() k({ grid = 1 << 20, block = 1 }, a) end",
     }
     for _, operation in ipairs(operations) do
       local source = "local run = (function() " .. operation .. " end)() print 'ready' io.stdout:flush() local ok, e = pcall(run) "

@@ -272,6 +272,20 @@ static unsigned vote_in(void *arg, int yes, unsigned *voters) {
   return tide__fibers_vote(((hooks *)arg)->stacks, yes != 0, voters);
 }
 
+/* What one thread of the pool has been given, from block `first` on. */
+typedef struct part {
+  const job *job;
+  const hooks *hooks;
+  int64_t first;
+  int problem;
+} part;
+
+static void run_blocks(void *arg, int64_t begin, int64_t end) {
+  part *p = arg;
+  if (p->problem) return;
+  p->problem = p->job->kernel(p->job->launch->packed, p->job->dims, p->first + begin, p->first + end, p->hooks);
+}
+
 /* A kernel that says more shared memory than its launch is wrong, but is not to end the process. */
 enum { LEAST_SHARED = 48 << 10 };
 
@@ -286,9 +300,9 @@ static void work(void *arg, int64_t begin, int64_t end) {
     if (!h.shared) problem = NO_MEMORY;
   }
   tide__cxx_inside(true);
-  int64_t step = j->launch->elementwise ? 1 : end - begin;
-  for (int64_t b = begin; b < end && !problem && !tide__loop_stops(); b += step)
-    problem = j->kernel(j->launch->packed, j->dims, b, end - b < step ? end : b + step, &h);
+  part p = {j, &h, begin, problem};
+  tide__serial_for(end - begin, 1, run_blocks, &p); /* a block may take long */
+  problem = p.problem;
   tide__cxx_inside(false);
   tide__fibers_put(h.stacks);
   free(h.shared);
@@ -297,7 +311,7 @@ static void work(void *arg, int64_t begin, int64_t end) {
 
 /* Blocks of one launch are cut so that a part is worth waking a thread for. */
 static int64_t grain_of(const tide_launch *a) {
-  if (a->elementwise) return 4; /* each is looked after by itself, since a function may take long */
+  if (a->elementwise) return 4;
   int64_t threads = (int64_t)a->block[0] * a->block[1] * a->block[2];
   return threads < 1024 ? 1024 / threads : 1;
 }
