@@ -358,6 +358,7 @@ static int lnonzero(lua_State *L) {
 }
 
 static int triangle(lua_State *L, bool is_upper) {
+  ltide_named(L, 2, LTIDE_NAMES("k"));
   ltide_state *S = ltide_enter(L);
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
   ltide_args a = ltide_split(L, 1);
@@ -371,6 +372,7 @@ static int triangle(lua_State *L, bool is_upper) {
 }
 /* A matrix with x on diagonal k, or the diagonal k of a matrix: a copy in both cases. */
 static int ldiag(lua_State *L) {
+  ltide_named(L, 2, LTIDE_NAMES("k"));
   ltide_state *S = ltide_enter(L);
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
   ltide_args a = ltide_split(L, 1);

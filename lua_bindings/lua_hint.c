@@ -12,6 +12,7 @@ typedef struct lua_hint {
 
 static const lua_hint of_text[] = {
     {"<name> expected near 'repeat'", "repeat is a word of Lua: x:tile(...) or x:repeat_tensor(...)"},
+    {"near '<\\", "names are made of a to z, A to Z, 0 to 9 and _, and quotes are ' and \""},
     {"near '!'", "not equal is ~=, and ! is written not"},
     {"near '@'", "the matrix product is x:matmul(y)"},
     {"syntax error near '+'", "Lua has no += and ++: x = x + 1, or x:add_(1) in place"},

@@ -7,17 +7,39 @@
 
 #include "args.h"
 
-/* Pushes the option of that name, or returns false. */
-static bool push_named(lua_State *L, int opts, const char *name) {
+static bool push_raw(lua_State *L, int opts, const char *name) {
   lua_pushstring(L, name);
   if (lua_rawget(L, opts) != LUA_TNIL) return true;
   lua_pop(L, 1);
   return false;
 }
 
-static bool is_among(const char *key, const char *const *names) {
-  while (*names && strcmp(*names, key)) names++;
-  return *names;
+/* Other words for an argument, in torch's signatures or in those of tide's other functions. */
+static const struct { const char *name, *other; } others[] = {{"dims", "dim"}, {"k", "diagonal"}, {NULL, NULL}};
+
+static const char *other_word(const char *name) {
+  int i = 0;
+  while (others[i].name && strcmp(others[i].name, name)) i++;
+  return others[i].other;
+}
+
+/* Pushes the option of that name, or returns false. */
+static bool push_named(lua_State *L, int opts, const char *name) {
+  const char *other = other_word(name);
+  return push_raw(L, opts, name) || (other && push_raw(L, opts, other));
+}
+
+/* Is this option one of the arguments? Of one that is there under both its words the second is none. */
+static bool is_among(lua_State *L, int opts, const char *key, const char *const *names) {
+  for (; *names; names++) {
+    const char *other = other_word(*names);
+    if (!strcmp(*names, key)) return true;
+    if (!other || strcmp(other, key) != 0) continue;
+    bool both = push_raw(L, opts, *names);
+    if (both) lua_pop(L, 1);
+    return !both;
+  }
+  return false;
 }
 
 /* Pushes a copy of the options without what is named, or nothing where nothing else is in them. */
@@ -25,7 +47,7 @@ static bool push_rest(lua_State *L, int opts, const char *const *names) {
   bool any = false;
   lua_newtable(L);
   for (lua_pushnil(L); lua_next(L, opts);) {
-    bool is_named = lua_type(L, -2) == LUA_TSTRING && is_among(lua_tostring(L, -2), names);
+    bool is_named = lua_type(L, -2) == LUA_TSTRING && is_among(L, opts, lua_tostring(L, -2), names);
     lua_pushvalue(L, -2);
     lua_insert(L, -2);
     if (is_named)

@@ -92,6 +92,19 @@ describe("options", function()
     assert.is_true(refused > 60, refused)
   end)
 
+  it("may name arguments by the words of other functions: dim for dims, diagonal for k", function()
+    local x = D.tensor { { 1., 2. }, { 3., 4. } }
+    D.eq({ { 3, 4 }, { 1, 2 } }, x:flip { dim = 1 })
+    D.eq({ { 3, 4 }, { 1, 2 } }, x:roll(1, { dim = 1 }))
+    D.eq({ { 1, 3 }, { 2, 4 } }, x:permute { dim = { 2, 1 } })
+    D.eq({ { 1, 2 }, { 3, 4 } }, x:tril { diagonal = 1 })
+    D.eq({ { 0, 2 }, { 0, 0 } }, x:triu { k = 1 })
+    D.eq({ 2 }, x:diag { diagonal = 1 })
+    D.raises("ArgumentError", x.flip, x, { dims = 1, dim = 1 })
+    D.raises("ArgumentError", x.tril, x, 1, { diagonal = 1 })
+    assert.is_truthy(D.raises("ArgumentError", x.flip, x, { wrong = 1 }).message:find("x:flip(dims...", 1, true))
+  end)
+
   it("refuse what is beyond the last argument", function()
     local x = D.tensor { 1., 2. }
     for name, f in pairs { numel = x.numel, free = x.free, clone = x.clone, item = x.item, float = x.float, zero_ = x.zero_ } do

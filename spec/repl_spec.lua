@@ -37,7 +37,7 @@ describe("the prompt", function()
   it("says what a user of Python meant, behind Lua's own messages", function()
     local cases = {
       { "x @ x", "matmul" }, { "x += 1", "x:add_(1)" }, { "x++", "x:add_(1)" }, { "x != x", "~=" }, { "x:sum(dim=1)", "x:sum{dim = 1}" },
-      { "x[1:2]", "x[{ {1, 2} }]" }, { "x[:,1]", "x[{ {}, 1 }]" }, { "x[1,2]", "x[{1, 2}]" }, { "import tide", "require \"tide\"" },
+      { "x[1:2]", "x[{ {1, 2} }]" }, { "x[:,1]", "x[{ {}, 1 }]" }, { "x[1,2]", "x[{1, 2}]" }, { "größe = 1", "a to z" }, { "print(“x”)", "quotes" }, { "import tide", "require \"tide\"" },
       { "x:shape", "behind a dot, x.shape" }, { "x.shape()", "x.shape[1]" }, { "x:dtype()", "x:to(tide.float64)" }, { "x.T()", "a field" },
       { "x:device()", "x:to('cuda')" }, { "x(1)", "x[1]" }, { "tide.Tensor(2)", "tide.empty(2, 3)" }, { "torch.ones(2)", "the module is tide" },
       { "len(x)", "#x" }, { "sqrt(4)", "math.sqrt, and tide.sqrt of tensors" }, { "relu(x)", "tide.relu" }, { "math.sin(x)", "tide.sin takes tensors" },
