@@ -237,7 +237,8 @@ static tide_status form_begin(form *f, const tide_tensor *a, const tide_tensor *
   f->a = tide__tensor_borrow(a), f->b = tide__tensor_borrow(b);
   if (f->vector_a) insert_dim(&f->a, 0, 1, a->size[0] * a->stride[0]);
   if (f->vector_b) insert_dim(&f->b, 1, 1, 1);
-  if (columns(&f->a) != rows(&f->b)) return fail_shapes(a, b, what, "the last dim of a equal to the last but one of b");
+  if (columns(&f->a) != rows(&f->b))
+    return fail_shapes(a, b, what, "the last size of the first equal to the last but one of the second");
   tide_tensor batch_a = f->a, batch_b = f->b;
   batch_a.ndim -= 2, batch_b.ndim -= 2;
   f->ndim = 0;

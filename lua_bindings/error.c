@@ -129,7 +129,8 @@ const char *ltide_function_name(lua_State *L) {
 /* Core's messages begin with the name of a C function, which may stand behind several of Lua: "stream_new", "to",
  * "read". Is it such a name, and not that of an area ("cuda", "memory") or an operation's own? */
 static bool names_c_function(const char *what, size_t n) {
-  static const char *const verbs[] = {"copy", "empty", "fill", "fit", "full", "read", "resize", "set", "to", "write"};
+  static const char *const verbs[] = {"bernoulli", "copy",   "empty", "fill",   "fit", "full", "mask",
+                                      "normal",    "random", "read",  "resize", "set", "to",   "write"};
   for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
     if (n == strlen(verbs[i]) && !memcmp(what, verbs[i], n)) return true;
   return memchr(what, '_', n) && strspn(what, "abcdefghijklmnopqrstuvwxyz_") == n;

@@ -53,6 +53,15 @@ describe("an unknown name", function()
     says("matmul: y: got number 2, expected a tensor; tide.tensor(2) is one", tide.matmul, x, 2)
     says("expected a table of tensors; {x, y} is one", tide.cat, x, x)
     says("tensor: data: got 3 numbers, expected them in one table: {1, 2, 3}", tide.tensor, 1, 2, 3)
+    local function names(what, kind, f, ...)
+      local message = D.raises(kind, f, ...).message
+      assert.are.equal(what, message:match "^[^:]*", message)
+    end
+    names("masked_fill_", "DtypeError", x.masked_fill_, x, x, 0)
+    names("randint", "ValueError", tide.randint, 5, 1, { 2 })
+    names("random_", "ValueError", x.random_, x, 5, 1)
+    names("normal_", "ValueError", x.normal_, x, 0, -1)
+    names("bernoulli_", "ValueError", x.bernoulli_, x, 2)
     says("as_tensor: data: got 2 numbers, expected them in one table", tide.as_tensor, 1, 2)
   end)
 

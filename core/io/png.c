@@ -29,7 +29,8 @@ static int picture_format(const tide_tensor *image) {
 static tide_status check_picture(const tide_tensor *image) {
   TIDE_TRY(tide__check(image, "save_png", "the picture"));
   if (image->dtype != TIDE_UINT8)
-    return tide__fail(TIDE_DTYPE, "save_png: wrong dtype, got %s, expected uint8",
+    return tide__fail(TIDE_DTYPE,
+                      "save_png: wrong dtype, got %s, expected uint8: (x * 255):byte() of values from 0 to 1",
                       tide_dtype_name((tide_dtype)image->dtype));
   bool fits = picture_format(image) >= 0 && image->numel > 0 && image->size[0] <= 0x7fffffff &&
               image->size[1] <= 0x7fffffff / 4;
