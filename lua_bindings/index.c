@@ -74,9 +74,10 @@ static void select_entry(lua_State *L, ltide_state *S, selection *s) {
     lua_settop(L, entry - 1);
     return;
   }
-  if (lua_istable(L, entry))
+  if (lua_istable(L, entry)) {
+    ltide_plain_shape(L, entry);
     select_range(L, s->view, s->dims, entry);
-  else if (!tensor)
+  } else if (!tensor)
     ltide_arg_error(L, entry, "key", "an integer, a range {first, last [, step]}, {} or a tensor");
   s->entry[s->entries++] = tensor;
   s->dims += takes;
@@ -90,6 +91,7 @@ static selection resolve(lua_State *L, ltide_state *S, tide_tensor *x) {
   tide_tensor_retain(x);
   s.view->t = x;
   int ndim = tide_tensor_ndim(x);
+  ltide_plain_shape(L, 2);
   lua_Integer n = (lua_Integer)lua_rawlen(L, 2);
   if (!n && ltide_is_options(L, 2)) ltide_arg_error(L, 2, "key", "a table of entries without keys");
   if (n > ndim) ltide_error(L, "IndexError", "index: got %I entries for a tensor of %d dimensions", n, ndim);

@@ -92,6 +92,15 @@ describe("a shape", function()
     D.eq({ { 2, 3 }, { 6, 0 } }, tide.tensor({ x.shape, { 6, 0 } }, on))
   end)
 
+  it("is a key as a plain table is", function()
+    local x = D.tensor { { 1, 2, 3 }, { 4, 5, 6 } }
+    D.eq(6, x[x.shape])
+    D.eq({ { 2, 3 }, { 5, 6 } }, x[{ {}, x.shape }])
+    x[x.shape] = 9
+    x[{ 1, x.shape }] = 0
+    D.eq({ { 1, 0, 0 }, { 4, 5, 9 } }, x)
+  end)
+
   it("is saved as a plain table", function()
     local x = tide.zeros(2, 3, on)
     local back = tide.deserialize(tide.serialize { x.shape, x.shape, other = x:t().shape })
