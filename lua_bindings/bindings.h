@@ -57,6 +57,7 @@ typedef struct ltide_state {
   _Atomic uint64_t asked;  /* when another thread has run out of memory and waits for a collection; 0: none has */
   _Atomic int gc;          /* tide_lua_gc: what the host lets operations collect */
   bool told;               /* that a stopped collector had to run */
+  bool started;            /* by tide_init, and not ended since */
   struct ltide_held *held; /* held.c */
   int held_count, held_room;
   struct ltide_warned { /* warning.c */

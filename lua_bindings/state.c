@@ -429,8 +429,8 @@ static void free_records(lua_State *L) {
 static int state_gc(lua_State *L) {
   ltide_state *S = ltide_test_object(L, 1, "tide.state");
   if (S) ltide_state_unlist(S);
-  if (!S || !S->record) return 0; /* opening failed, or closed already */
-  S->record = NULL;
+  if (!S || !S->started) return 0; /* opening failed, or closed already */
+  S->started = false, S->record = NULL;
   free_records(L);
   ltide_strays_free(S);
   ltide_held_close(S);
@@ -464,7 +464,6 @@ static ltide_state *open_state(lua_State *L) {
   lua_rawgeti(L, LUA_REGISTRYINDEX, LUA_RIDX_MAINTHREAD);
   S->main = lua_tothread(L, -1);
   lua_pop(L, 1);
-  if (tide_init(NULL) != TIDE_OK) luaL_error(L, "%s", tide_error_get()->message);
   if (ltide_newmetatable(L, "tide.state")) {
     lua_pushcfunction(L, state_gc);
     lua_setfield(L, -2, "__gc");
@@ -479,6 +478,8 @@ static ltide_state *open_state(lua_State *L) {
   lua_pop(L, 1);
   weak_table(L, &key_records, "k");
   weak_table(L, &key_resumers, "kv");
+  if (tide_init(NULL) != TIDE_OK) luaL_error(L, "%s", tide_error_get()->message);
+  S->started = true; /* from here on whatever fails, the state ends it */
   ltide_last = NULL;
   ltide_state_list(S);
   S->step_room = HOST_LOOK;

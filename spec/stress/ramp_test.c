@@ -239,6 +239,11 @@ static bool open_again(failing *f, long k) {
   }
   state = NULL;
   lua_close(L);
+  if (tide_device_init() == TIDE_OK) {
+    printf("ramp_test: after failure %ld tide goes on without a state\n", k);
+    failed = 1;
+    tide_shutdown();
+  }
   return happened;
 }
 
