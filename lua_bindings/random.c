@@ -430,7 +430,8 @@ static const ltide_reg methods[] = {
      "x's dtype holds exactly, from 0."},
     {"bernoulli_", lbernoulli_,
      "x:bernoulli_([p=0.5] [, {generator=}]) -> x\n1 with probability p, else 0. p: a number from 0 to 1, or a "
-     "tensor that broadcasts to x, whose values are not checked."},
+     "tensor that broadcasts to x. A value beyond these raises at once on the cpu, at the next synchronising call on a "
+     "GPU."},
     {"exponential_", lexponential_,
      "x:exponential_([lambda=1] [, {generator=}]) -> x\nExponential with mean 1 / lambda."},
     {"cauchy_", lcauchy_,
@@ -471,7 +472,7 @@ static const ltide_reg functions[] = {
     {"randperm", lrandperm, "tide.randperm(n [, opts]) -> Tensor(int64)\nA permutation of 1..n."},
     {"bernoulli", lbernoulli,
      "tide.bernoulli(p [, {generator=, out=}]) -> Tensor\nLike p: 1 with the probability that stands there, else "
-     "0. The values of p are not checked: 1 where p is above 1, 0 where it is negative or nan."},
+     "0. A value of p outside of 0 to 1 raises at once on the cpu, at the next synchronising call on a GPU."},
     {NULL, NULL, NULL}};
 
 void ltide_open_random(lua_State *L, ltide_state *S) {
