@@ -262,7 +262,7 @@ static void two_streams(void) {
   tide__block_free(a);
   OK(tide__block_alloc(&b, own, MiB));
   CHECK(tide__block_ptr(b) == ptr); /* its own stream gets it back at once */
-  OK(tide_stream_sleep(other, 200000000));
+  OK(tide_stream_sleep(other, HOLD));
   tide__block_use(b, other);
   tide__block_use(b, other);
   tide__block_free(b);
@@ -270,6 +270,7 @@ static void two_streams(void) {
   CHECK(t.allocation[ALL].current == 0 && t.active[ALL].current == 1);
   OK(tide__block_alloc(&c, own, MiB));
   CHECK(tide__block_ptr(c) != ptr); /* the other stream is not done with it */
+  tide_sim_wake();
   OK(tide_stream_synchronize(other));
   t = stats(0);
   CHECK(t.active[ALL].current == 1);
@@ -418,20 +419,22 @@ static void storages(void) {
   OK(tide__storage_new(&s, 1000, TIDE_CPU, true)); /* a copy still reads it when it goes */
   void *ptr = s->ptr;
   CHECK(tide_storage_is_pinned(s));
-  OK(tide_stream_sleep(other, 100000000));
+  OK(tide_stream_sleep(other, HOLD));
   tide__storage_use(s, other);
   tide_storage_release(s);
   OK(tide__storage_new(&t, 1000, TIDE_CPU, true));
   CHECK(t->ptr != ptr);
+  tide_sim_wake();
   OK(tide_stream_synchronize(other));
   OK(tide__storage_new(&s, 1000, TIDE_CPU, true));
   CHECK(s->ptr == ptr);
   tide_storage_release(s), tide_storage_release(t);
   OK(tide__storage_wrap(&s, &released, 4, 0, count_release, &released));
-  OK(tide_stream_sleep(other, 100000000));
+  OK(tide_stream_sleep(other, HOLD));
   tide__storage_use(s, other);
   tide_storage_release(s);
   CHECK(released == 0);
+  tide_sim_wake();
   OK(tide_stream_synchronize(other));
   CHECK(released == 1);
   OK(tide__storage_new(&s, 0, 0, false));

@@ -23,4 +23,7 @@ static _Atomic int failures; /* threads may check too */
     }                                                                                                                  \
   } while (0)
 
+/* A sleep that holds a stream of a simulated device until tide_sim_wake(). */
+#define HOLD ((int64_t)3600 * 1000000000)
+
 #endif

@@ -309,13 +309,15 @@ static void faults(void) {
   OK(tide_stream_synchronize(s));
   /* The stream sleeps first: a fault is to come when all is queued, and not to the call that queues it. */
   OK(tide_sim_fault("launch:3"));
-  OK(tide_stream_sleep(s, 100000000));
+  OK(tide_stream_sleep(s, HOLD));
   OK(tide_graph_replay(g));
+  tide_sim_wake();
   CHECK(tide_stream_synchronize(s) == TIDE_ACCELERATOR);
   CHECK(first_of(x) == 5);
   OK(tide_sim_fault("sticky:2"));
-  OK(tide_stream_sleep(s, 100000000));
+  OK(tide_stream_sleep(s, HOLD));
   OK(tide_graph_replay(g));
+  tide_sim_wake();
   CHECK(tide_stream_synchronize(s) == TIDE_ACCELERATOR && tide_error_get()->sticky);
   CHECK(tide_graph_replay(g) == TIDE_ACCELERATOR);
   tide_graph *h;

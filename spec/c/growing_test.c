@@ -314,10 +314,11 @@ static void interruption(void) {
   OK(tide__block_alloc(&b, s, 30 * MiB));
   OK(tide__block_alloc(&c, s, 30 * MiB));
   tide__block_free(b);
-  OK(tide_stream_sleep(s, 100000000));
+  OK(tide_stream_sleep(s, HOLD));
   tide_interrupt_set(stop, NULL);
   CHECK(tide__block_alloc(&d, s, 40 * MiB) == TIDE_INTERRUPTED && !d);
   tide_interrupt_set(NULL, NULL);
+  tide_sim_wake();
   tide__allocator_visit(0, check_segment, NULL);
   OK(tide__block_alloc(&b, s, 30 * MiB));
   tide__block_free(a), tide__block_free(b), tide__block_free(c);

@@ -65,10 +65,11 @@ static void at_work(void) {
   OK(tide_stream_new(&t, 0, 0));
   tide_block *b = block(s, 100 * MiB), *c = block(t, 200 * MiB);
   tide__block_free(b), tide__block_free(c);
-  OK(tide_stream_sleep(s, 60000000));
+  OK(tide_stream_sleep(s, HOLD));
   later(3000);
   tide_memory_pump();
   CHECK(tide_memory_reserved(0) == 100 * MiB); /* that of the other stream has gone */
+  tide_sim_wake();
   b = block(s, 100 * MiB);
   tide__block_free(b);
   OK(tide_stream_synchronize(s));

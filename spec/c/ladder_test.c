@@ -215,12 +215,13 @@ static void between_blocks_of_others(bool interrupt) {
   OK(tide_stream_query(&idle, other));
   CHECK(idle); /* it was waited for */
   CHECK(stats(0).reserved_bytes[ALL].current == (int64_t)(60 * MiB));
-  OK(tide_stream_sleep(current(0), 50000000));
+  OK(tide_stream_sleep(current(0), HOLD));
   void *ptr = tide__block_ptr(b);
   tide__block_free(b);
   OK(tide__block_alloc(&b, other, 9 * MiB));
   OK(tide__block_alloc(&c, other, 9 * MiB));
   CHECK(tide__block_ptr(b) != ptr && tide__block_ptr(c) != ptr); /* this stream still works there */
+  tide_sim_wake();
   OK(tide_device_synchronize(0));
   tide__block_free(b), tide__block_free(c);
   CHECK(stats(0).inactive_split_bytes[ALL].current == split);

@@ -360,20 +360,22 @@ static void streams(void) {
         tide_event_new(&e, TIDE_EVENT_TIMING | TIDE_EVENT_INTERPROCESS) == TIDE_VALUE);
   CHECK(tide_event_query(&done, e) == TIDE_OK && done && tide_event_device(e) == TIDE_CPU && tide_event_handle(e) == 0);
   OK(tide_stream_wait_event(a, e));
-  OK(tide_stream_sleep(a, 50000000));
+  OK(tide_stream_sleep(a, HOLD));
   OK(tide_event_record(e, a));
   CHECK(tide_event_query(&done, e) == TIDE_OK && !done && tide_event_device(e) == 0 && tide_event_handle(e) != 0);
   OK(tide_stream_wait_event(b, e));
   OK(tide_stream_wait_stream(other, b));
   CHECK(tide_stream_query(&done, other) == TIDE_OK && !done);
+  tide_sim_wake();
   OK(tide_stream_synchronize(other));
   CHECK(tide_event_query(&done, e) == TIDE_OK && done);
   CHECK(tide_event_record(e, other) == TIDE_DEVICE && tide_event_record(e, NULL) == TIDE_ARGUMENT);
   CHECK(tide_event_elapsed(&ms, e, f) == TIDE_VALUE && tide_event_elapsed(&ms, f, timed) == TIDE_VALUE);
   OK(tide_event_record(f, a));
-  OK(tide_stream_sleep(a, 20000000));
+  OK(tide_stream_sleep(a, HOLD));
   OK(tide_event_record(timed, a));
   CHECK(tide_event_elapsed(&ms, f, timed) == TIDE_STATE);
+  tide_sim_wake();
   OK(tide_event_synchronize(timed));
   OK(tide_event_elapsed(&ms, f, timed));
   CHECK(ms > 0);
@@ -397,10 +399,11 @@ static void interrupts(void) {
   start(1);
   tide_stream *s;
   OK(tide_stream_new(&s, 0, 0));
-  OK(tide_stream_sleep(s, (int64_t)1500000000));
+  OK(tide_stream_sleep(s, HOLD));
   tide_interrupt_set(stop_now, &asked);
   CHECK(tide_stream_synchronize(s) == TIDE_INTERRUPTED && asked > 2);
   tide_interrupt_set(NULL, NULL);
+  tide_sim_wake();
   tide_stream_release(s);
   tide_shutdown();
 }

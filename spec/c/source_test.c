@@ -104,10 +104,11 @@ static void uncached(void) {
   CHECK(!tide_allocator_get_caching());
   OK(tide__block_alloc(&b, current(0), 1000));
   CHECK(b->segment->alone && tide_memory_reserved(0) == 2 * MiB + 1024);
-  OK(tide_stream_sleep(other, 20000000));
+  OK(tide_stream_sleep(other, HOLD));
   tide__block_use(b, other);
   tide__block_free(b);
   CHECK(tide_memory_allocated(0) == 1024 && tide_memory_reserved(0) == 2 * MiB + 1024); /* the other stream has it */
+  tide_sim_wake();
   tide__block_free(a); /* of the cache, where it stays */
   OK(tide_device_synchronize(0));
   CHECK(tide_memory_reserved(0) == 2 * MiB);
@@ -139,7 +140,7 @@ static void uncached_in_capture(bool own, bool thread) {
   OK(tide_graph_new(&g, false));
   OK(tide_allocator_set_caching(false));
   OK(tide__block_alloc(&b, s, 1000));
-  OK(tide_stream_sleep(s, 50000000));
+  OK(tide_stream_sleep(s, HOLD));
   OK(tide_graph_begin(g, s, NULL, TIDE_CAPTURE_THREAD_LOCAL));
   if (thread) {
     CHECK(!pthread_create(&other, NULL, free_block, b));
@@ -150,6 +151,7 @@ static void uncached_in_capture(bool own, bool thread) {
   CHECK(tide_memory_allocated(0) == 0 && tide_memory_reserved(0) == 1024);
   tide_memory_pump();
   CHECK(tide_memory_reserved(0) == 1024);
+  tide_sim_wake();
   OK(tide_graph_end(g));
   OK(tide_device_synchronize(0)); /* begins to wait, and the next one ends it */
   OK(tide_device_synchronize(0));
@@ -170,11 +172,12 @@ static void uncached_interrupted(void) {
   tide_block *b;
   OK(tide_allocator_set_caching(false));
   OK(tide__block_alloc(&b, current(0), 1000));
-  OK(tide_stream_sleep(current(0), 50000000));
+  OK(tide_stream_sleep(current(0), HOLD));
   tide_interrupt_set(stop, NULL);
   tide__block_free(b);
   CHECK(tide_memory_reserved(0) == 1024);
   tide_interrupt_set(NULL, NULL);
+  tide_sim_wake();
   OK(tide_device_synchronize(0));
   CHECK(tide_memory_reserved(0) == 0);
   tide_shutdown();
