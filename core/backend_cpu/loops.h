@@ -241,32 +241,6 @@
 #define K           F
 #define S           f32
 #include "loops_type.h"
-#undef exp
-#undef exp2
-#undef expm1
-#undef log
-#undef log2
-#undef log10
-#undef log1p
-#undef sin
-#undef cos
-#undef tan
-#undef asin
-#undef acos
-#undef atan
-#undef sinh
-#undef cosh
-#undef tanh
-#undef asinh
-#undef acosh
-#undef atanh
-#undef sqrt
-#undef rint
-#undef trunc
-#undef erf
-#undef erfc
-#undef atan2
-#undef hypot
 
 #define T double
 #define R int64_t
@@ -326,26 +300,6 @@
 #define S                 c64
 #include "loops_type.h"
 
-#undef exp
-#undef log
-#undef sqrt
-#undef sin
-#undef cos
-#undef tan
-#undef asin
-#undef acos
-#undef atan
-#undef sinh
-#undef cosh
-#undef tanh
-#undef asinh
-#undef acosh
-#undef atanh
-#undef exp2
-#undef expm1
-#undef log2
-#undef log10
-#undef log1p
 #undef tide_pow
 #undef tide_divide
 #define exp(x)            cexp(x)
@@ -376,26 +330,6 @@
 #define S                 c128
 #include "loops_type.h"
 
-#undef exp
-#undef log
-#undef sqrt
-#undef sin
-#undef cos
-#undef tan
-#undef asin
-#undef acos
-#undef atan
-#undef sinh
-#undef cosh
-#undef tanh
-#undef asinh
-#undef acosh
-#undef atanh
-#undef exp2
-#undef expm1
-#undef log2
-#undef log10
-#undef log1p
 #pragma pop_macro("tide_pow")
 #pragma pop_macro("tide_isnan")
 #pragma pop_macro("tide_isinf")
