@@ -114,6 +114,13 @@
   LOOP_BOTH(name, const __m512 a = WIDE_LOAD(a_), b = WIDE_LOAD(b_); WIDE_STORE(out_, expr))
 #define LOOP_TERNARY_1(name, OUT, expr)                                                                                \
   LOOP_BOTH(name, const __m512 a = WIDE_LOAD(a_), b = WIDE_LOAD(b_), c = WIDE_LOAD(c_); WIDE_STORE(out_, expr))
+#define LOOP_UNARY_3(name, OUT, expr)                                                                                  \
+  LOOP_HEAD(name) {                                                                                                    \
+    LOOP_PARAMS for (int64_t i = 0; i < TIDE_BLOCK * blocks; i += 8) {                                                 \
+      const __m512d x = _mm512_loadu_pd((const double *)a_ + i);                                                       \
+      _mm512_storeu_pd((double *)out_ + i, expr);                                                                      \
+    }                                                                                                                  \
+  }
 /* Quotients: a block at once by quotient.h, or if it has one that is not simple, by the expression. */
 #define LOOP_BINARY_2(name, OUT, expr)                                                                                 \
   LOOP_HEAD(name) {                                                                                                    \
@@ -147,8 +154,8 @@
     LOOP_PARAMS for (int64_t i = 0; i < TIDE_BLOCK * blocks; i += TIDE_BLOCK) { __VA_ARGS__; }                         \
   }
 
-/* 1 for the ops of this type that are computed in vectors of wide.h, 2 for those of quotient.h, 0 for the others, which
- * have no such name. */
+/* 1 for the ops of this type that are computed in vectors of wide.h, 3 where these are of float64, 2 for those of
+ * quotient.h, 0 for the others, which have no such name. */
 #define LOOP_IS_WIDE(s, name)  LOOP_IS_WIDE_(s, name)
 #define LOOP_IS_WIDE_(s, name) LOOP_SECOND_(LOOP_WIDE_##s##_##name, 0, 0)
 #define LOOP_SECOND_(...)      LOOP_SECOND(__VA_ARGS__)
@@ -190,9 +197,13 @@
 #  define LOOP_WIDE_f32_addcmul     , 1
 #  define LOOP_WIDE_f32_addcdiv     , 1
 #  define LOOP_WIDE_f32_lerp        , 1
+#  define LOOP_WIDE_f64_sqrt        , 3
+#  define LOOP_WIDE_f64_rsqrt       , 3
 #  define LOOP_F32(x, single, wide) _Generic((x), __m512 : wide, default : single)(x)
+#  define LOOP_F64(x, single, wide) _Generic((x), __m512d : wide, default : single)(x)
 #else
 #  define LOOP_F32(x, single, wide) single(x)
+#  define LOOP_F64(x, single, wide) single(x)
 #endif
 
 #define tide_divide(a, b) ((a) / (b)) /* of complex numbers: below */
@@ -229,7 +240,7 @@
 #define asinh(x)    asinhf(x)
 #define acosh(x)    acoshf(x)
 #define atanh(x)    atanhf(x)
-#define sqrt(x)     LOOP_F32(x, sqrtf, _mm512_sqrt_ps)
+#define sqrt(x)     LOOP_F32(x, sqrtf, wide_sqrt)
 #define rint(x)     rintf(x)
 #define trunc(x)    truncf(x)
 #define erf(x)      LOOP_F32(x, erff, wide_erf)
@@ -242,10 +253,11 @@
 #define S           f32
 #include "loops_type.h"
 
-#define T double
-#define R int64_t
-#define K F
-#define S f64
+#define sqrt(x) LOOP_F64(x, sqrt, wide_sqrt_f64)
+#define T       double
+#define R       int64_t
+#define K       F
+#define S       f64
 #include "loops_type.h"
 
 /* In a loop over complex numbers they mean the functions of these, and a test asks both parts. */

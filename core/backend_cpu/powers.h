@@ -13,8 +13,24 @@
   }
 POWER(cube_f32, float, (double)x *(double)x *(double)x)
 POWER(cube_f64, double, x *x *x)
+#if defined(TIDE_ISA_AVX512)
+#  define POWER_ROOT(s, T, V, suffix, root)                                                                            \
+    static void power_root_##s(void *out_, const void *a_, const void *b_, const void *c_, const void *p_,             \
+                               int64_t blocks) {                                                                       \
+      (void)b_, (void)c_, (void)p_;                                                                                    \
+      const V zero = {0}, far = (T)INFINITY - zero;                                                                    \
+      for (int64_t i = 0; i < TIDE_BLOCK * blocks; i += 64 / (int)sizeof(T)) {                                         \
+        V x = _mm512_loadu_##suffix((const T *)a_ + i) + zero, y = root(x);                                            \
+        y = _mm512_mask_mov_##suffix(y, _mm512_cmp_##suffix##_mask(x, -far, _CMP_EQ_OQ), far);                         \
+        _mm512_storeu_##suffix((T *)out_ + i, y);                                                                      \
+      }                                                                                                                \
+    }
+POWER_ROOT(f32, float, __m512, ps, wide_sqrt)
+POWER_ROOT(f64, double, __m512d, pd, wide_sqrt_f64)
+#else
 POWER(root_f32, float, x == -INFINITY ? INFINITY : sqrtf(x + 0.0f))
 POWER(root_f64, double, x == -INFINITY ? INFINITY : sqrt(x + 0.0))
+#endif
 
 #define POWER_TABLE .cube = {power_cube_f32, power_cube_f64}, .root = {power_root_f32, power_root_f64}
 

@@ -35,6 +35,35 @@ static inline __m512 wide_clamp(__m512 x, float low, float high) {
   return _mm512_min_ps(WIDE(high), _mm512_max_ps(WIDE(low), x));
 }
 
+/* ---- square roots ---- */
+
+/* Rounded as the instruction rounds, which is slower: two roots of the reciprocal's kind improve each other (P.
+ * Markstein, "Computation of elementary functions on the IBM RISC System/6000 processor", 1990), and the last step adds
+ * what the square lacks. A mask makes zeros stay; what is not between 2^-64 (float64: 2^-900) and infinity is left to
+ * the instruction, so that no step meets a denormal number. */
+static inline __m512 wide_sqrt(__m512 x) {
+  const __m512 half = WIDE(0.5f);
+  __mmask16 some = _mm512_cmp_ps_mask(x, WIDE(0), _CMP_NEQ_UQ);
+  __m512i above = _mm512_sub_epi32(wide_int(x), _mm512_set1_epi32(0x1F800000));
+  __mmask16 odd = _mm512_mask_cmp_epu32_mask(some, above, _mm512_set1_epi32(0x60000000), _MM_CMPINT_NLT);
+  if (__builtin_expect(odd != 0, 0)) return _mm512_sqrt_ps(x);
+  __m512 y = _mm512_maskz_rsqrt14_ps(some, x), g = x * y, h = y * half, r = WIDE_SUB(g, h, half);
+  g = WIDE_ADD(g, r, g), h = WIDE_ADD(h, r, h);
+  return WIDE_ADD(WIDE_SUB(g, g, x), h, g);
+}
+
+static inline __m512d wide_sqrt_f64(__m512d x) {
+  const __m512d half = _mm512_set1_pd(0.5);
+  __mmask8 some = _mm512_cmp_pd_mask(x, _mm512_setzero_pd(), _CMP_NEQ_UQ);
+  __m512i above = _mm512_sub_epi64(_mm512_castpd_si512(x), _mm512_set1_epi64(0x07B0000000000000));
+  __mmask8 odd = _mm512_mask_cmp_epu64_mask(some, above, _mm512_set1_epi64(0x7840000000000000), _MM_CMPINT_NLT);
+  if (__builtin_expect(odd != 0, 0)) return _mm512_sqrt_pd(x);
+  __m512d y = _mm512_maskz_rsqrt14_pd(some, x), g = x * y, h = y * half, r = _mm512_fnmadd_pd(g, h, half);
+  g = _mm512_fmadd_pd(g, r, g), h = _mm512_fmadd_pd(h, r, h), r = _mm512_fnmadd_pd(g, h, half);
+  g = _mm512_fmadd_pd(g, r, g), h = _mm512_fmadd_pd(h, r, h);
+  return _mm512_fmadd_pd(_mm512_fnmadd_pd(g, g, x), h, g);
+}
+
 /* ---- exponentials ---- */
 
 /* e^x = (1 + p) * 2^n, where *power is n; for |x| below 200. */

@@ -6,6 +6,7 @@
  * cpu_test.h. */
 #define TIDE_ISA_NAME reference
 #include <complex.h>
+#include <float.h>
 #include <math.h>
 #define TIDE_IVDEP
 #include "cpu_test.h"
@@ -442,6 +443,52 @@ static void test_number_powers(const char *isa) {
     }
 }
 
+static void check_roots(const char *isa, const void *x, void *out, bool wide) {
+  const char param[48] = {0};
+  tide__loop loops[2] = {tide__isa_get()->op[TIDE_OP_sqrt][wide ? TIDE_C_F64 : TIDE_C_F32],
+                         tide__isa_get()->root[wide]};
+  for (int k = 0; k < 2; k++) {
+    loops[k](out, x, NULL, NULL, param, 1);
+    for (int i = 0; i < TIDE_BLOCK; i++) {
+      double a = wide ? ((const double *)x)[i] : (double)((const float *)x)[i];
+      double got = wide ? ((double *)out)[i] : (double)((float *)out)[i],
+             want = wide ? sqrt(a) : (double)sqrtf((float)a);
+      if (k && a == 0) want = 0;
+      if (k && a == -INFINITY) want = INFINITY;
+      bool same = got == want ? !signbit(got) == !signbit(want) : isnan(got) && isnan(want);
+      CHECK(same, "%s: root %d of %a is %a, expected %a", isa, k, a, got, want);
+    }
+  }
+}
+
+/* Square roots are rounded rightly: those of all kinds of numbers, and of numbers whose roots are very nearly between
+ * two others, such as one that follows or comes before a square. */
+static void test_roots(const char *isa) {
+  static const float odd[] = {0,         -0.0f,     INFINITY,   -INFINITY, NAN,      -1,      FLT_MIN,   0x1p-149f,
+                              0x1p-127f, 0x1p-126f, 0x1.8p-64f, 0x1p-65f,  0x1p-64f, FLT_MAX, 0x1p-100f, 2};
+  float x[TIDE_BLOCK], y[TIDE_BLOCK];
+  double d[TIDE_BLOCK], z[TIDE_BLOCK];
+  for (uint32_t u = 0x3F800000u; u < 0x40800000u; u += 1021 * TIDE_BLOCK) {
+    for (uint32_t i = 0; i < TIDE_BLOCK; i++) x[i] = float_from_bits(u + i);
+    check_roots(isa, x, y, false);
+  }
+  for (int round = 0; round < 20000; round++) {
+    for (int i = 0; i < TIDE_BLOCK; i++) {
+      double base = 1 + (double)below(1 << 26) / (1 << 26);
+      d[i] = round % 2 ? base * base : base + (double)below(1 << 20) * 0x1p-52;
+      if (round % 4 == 3) d[i] = nextafter(d[i], below(2) ? 0 : INFINITY);
+      d[i] = ldexp(d[i], round % 8 < 6 ? below(3) : below(2000) - 1000);
+    }
+    check_roots(isa, d, z, true);
+  }
+  for (int alone = 0; alone <= TIDE_BLOCK; alone++) {
+    for (int i = 0; i < TIDE_BLOCK; i++)
+      x[i] = i == alone || alone == TIDE_BLOCK ? odd[i] : (float)i, d[i] = (double)x[i];
+    check_roots(isa, x, y, false);
+    check_roots(isa, d, z, true);
+  }
+}
+
 /* Loops that write around the caches write the same bits. */
 static void test_streamed(const char *isa) {
   enum { N = 4096 + TIDE_BLOCK };
@@ -608,6 +655,7 @@ int main(int argc, char **argv) {
   for (int s = 0; s < 3; s++) {
     if (!tide__isa_set(isa_names[s])) continue;
     test_accuracy(isa_names[s]);
+    test_roots(isa_names[s]);
     test_streamed(isa_names[s]);
     test_quotients_f32(isa_names[s]), test_quotients_f64(isa_names[s]), test_number_powers(isa_names[s]);
     if (!strcmp(isa_names[s], "avx512")) test_powers(isa_names[s]), test_spans(isa_names[s], step ? step : 1);
