@@ -13,9 +13,15 @@
 #include "gemm.h"
 #include "room.h"
 
-enum { PART_K = 11 * TIDE_GEMM_SLICE, PART_BYTES = 16 << 20, ROWS_BYTES = 256 << 10, GROUP = 8, EACH = 4, LOOK = 16 };
+#include <unistd.h>
+
+enum { PART_K = 11 * TIDE_GEMM_SLICE, PART_BYTES = 16 << 20, GROUP = 8, EACH = 4, LOOK = 16 };
+/* Of A's rows that a task packs: three eighths of the second cache, within these bounds. */
+enum { LEAST_ROWS_BYTES = 256 << 10, MOST_ROWS_BYTES = 768 << 10 };
 /* Bytes of a tile, at most; work that one thread does alone, and in one matrix of many. */
 enum { TILE_BYTES = 2048, ALONE = 1 << 18, LITTLE = 1 << 24, MATRIX_ALONE = 1 << 24 };
+/* k from which on the next panel of B is asked for while one is multiplied. */
+enum { LEAST_AHEAD = 192 };
 
 typedef struct work {
   const tide_gemm_args *a;
@@ -38,6 +44,17 @@ typedef struct work {
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+static int64_t rows_bytes(void) {
+  static _Atomic int64_t known; /* the system may ask the processor each time, which is slow on virtual ones */
+  int64_t bytes = atomic_load_explicit(&known, memory_order_relaxed);
+  if (bytes) return bytes;
+  bytes = sysconf(_SC_LEVEL2_CACHE_SIZE) / 8 * 3;
+  if (bytes < LEAST_ROWS_BYTES) bytes = LEAST_ROWS_BYTES;
+  if (bytes > MOST_ROWS_BYTES) bytes = MOST_ROWS_BYTES;
+  atomic_store_explicit(&known, bytes, memory_order_relaxed);
+  return bytes;
+}
 
 static bool is_complex(const work *w) { return w->compute >= TIDE_COMPLEX64; }
 
@@ -112,19 +129,20 @@ static void add_edge(const work *w, char *c, char *sums, int64_t rows, int64_t l
 }
 
 /* One tile: panels of A and of B at a and b, k deep. */
-static void run_tile(const work *w, int64_t row, int64_t column, const char *a, const char *b, int64_t k, bool first) {
+static void run_tile(const work *w, int64_t row, int64_t column, const char *a, const char *b, int64_t k, bool first,
+                     const char *next) {
   _Alignas(64) char sums[TILE_BYTES];
   const tide_gemm_args *g = w->a;
   int64_t high = w->rows.width, width = w->columns.width, rows = least(high, w->m - row * high);
   int64_t lanes = least(width, w->n - column * width), parts = is_complex(w) ? 2 : 1;
   int64_t place = w->matrix * g->c_batch + row * high * g->c_row + column * width / parts;
   char *c = (char *)g->head.ptr[0] + place * tide__item(g->dtype);
-  void (*product)(void *, int64_t, const void *, const void *, int64_t, bool) =
+  void (*product)(void *, int64_t, const void *, const void *, int64_t, bool, const char *) =
       w->isa->product[tide__ctype_of(w->columns.compute)];
   if (w->direct && rows == high && lanes == width) {
-    product(c, g->c_row * parts, a, b, k, !first || !is_number(w, g->beta, 0));
+    product(c, g->c_row * parts, a, b, k, !first || !is_number(w, g->beta, 0), next);
   } else {
-    product(sums, width, a, b, k, false);
+    product(sums, width, a, b, k, false, next);
     (w->direct ? add_edge : merge)(w, c, sums, rows, lanes, first);
   }
 }
@@ -149,22 +167,28 @@ typedef struct span {
 /* The share i of n things that are cut into `parts` evenly. */
 static int64_t cut(int64_t n, int64_t parts, int64_t i) { return n / parts * i + least(n % parts, i); }
 
-/* A column of panels. The first touch of its rows may cost a page of memory for each, so some tiles are much. */
-static void run_column(const work *w, const span *s, int64_t column, const char *room, const char *b, int64_t from,
-                       int64_t k) {
-  int64_t panel = k * w->rows.width * w->item;
+/* A column of panels. The first touch of its rows may cost a page of memory for each, so some tiles are much. `ahead`
+ * is the panel of B that comes next, or NULL. */
+static void run_column(const work *w, const span *s, int64_t column, const char *room, const char *b, const char *ahead,
+                       int64_t from, int64_t k) {
+  int64_t panel = k * w->rows.width * w->item, left = ahead ? k * w->columns.width * w->item : 0;
   for (int64_t row = s->top; row < s->bottom && !tide__loop_stops();)
-    for (int64_t to = least(row + LOOK, s->bottom); row < to; row++)
-      run_tile(w, row, column, room + (row - s->top) * panel, b, k, from == 0);
+    for (int64_t to = least(row + LOOK, s->bottom); row < to; row++) {
+      run_tile(w, row, column, room + (row - s->top) * panel, b, k, from == 0, left > 0 ? ahead : NULL);
+      if (left > 0) ahead += w->isa->product_next, left -= w->isa->product_next;
+    }
 }
 
 /* One slice of a task: the rows of A are in room. */
 static void run_slice(const work *w, const span *s, int64_t from, int64_t k, const char *room) {
   for (int64_t left = s->left; left < s->right && !tide__loop_stops(); left += GROUP) {
-    int64_t right = least(s->right, left + GROUP);
+    int64_t right = least(s->right, left + GROUP), packed = w->down == 1 ? right : s->right;
     if (w->down == 1) pack_columns(w, from, k, left, right - left);
-    for (int64_t column = left; column < right; column++)
-      run_column(w, s, column, room, part_of_b(w, from, k, column), from, k);
+    for (int64_t column = left; column < right; column++) {
+      bool asks = k >= LEAST_AHEAD && column + 1 < packed;
+      run_column(w, s, column, room, part_of_b(w, from, k, column), asks ? part_of_b(w, from, k, column + 1) : NULL,
+                 from, k);
+    }
   }
 }
 
@@ -217,7 +241,7 @@ static void on_threads(work *w, tide_task_fn fn) {
  * uneven load evens out, but not so few that B's panels come from memory for nothing. Little work is cut by columns
  * alone, once for each thread: then nobody waits for B to be packed. */
 static int64_t task_rows(const work *w) {
-  int64_t high = ROWS_BYTES / (w->rows.width * w->slice * w->item), panels = ceil_div(w->m, w->rows.width);
+  int64_t high = rows_bytes() / (w->rows.width * w->slice * w->item), panels = ceil_div(w->m, w->rows.width);
   if (w->little) return panels;
   high = least(high, ceil_div(panels, w->threads > 1 ? w->threads * EACH : 1));
   return high < 4 ? 4 : high;
@@ -297,7 +321,7 @@ tide_status tide__gemm_own(const tide_gemm_args *a) {
   w.direct =
       a->dtype == w.compute && is_number(&w, a->alpha, 1) && (is_number(&w, a->beta, 0) || is_number(&w, a->beta, 1));
   int64_t each = w.m * w.n * w.k;
-  w.little = each < LITTLE && w.m * w.slice * w.item <= ROWS_BYTES;
+  w.little = each < LITTLE && w.m * w.slice * w.item <= LEAST_ROWS_BYTES;
   w.threads = each < ALONE ? 1 : tide_get_num_threads();
   if (a->batch > 1 && (w.threads == 1 || (a->batch >= 4 * w.threads && each < MATRIX_ALONE))) {
     w.threads = 1;

@@ -85,9 +85,11 @@ typedef struct tide__isa {
   void (*normal_f64)(double *out, const uint32_t *bits, int64_t groups, double mean, double deviation);
 
   /* Matrix products (product.h). product: c[product_rows][product_bytes] = a[k][product_rows] * b[k][product_bytes],
-   * added to c or in its place. pack: panels of so many rows or lanes of 4 and of 8 bytes each. */
-  void (*product[4])(void *c, int64_t c_row, const void *a, const void *b, int64_t k, bool add); /* I32 I64 F32 F64 */
-  int product_rows, product_bytes;
+   * added to c or in its place; the second cache gets product_next bytes from `next` on meanwhile. pack: panels of so
+   * many rows or lanes of 4 and of 8 bytes each. */
+  void (*product[4])(void *c, int64_t c_row, const void *a, const void *b, int64_t k, bool add,
+                     const char *next); /* I32 I64 F32 F64 */
+  int product_rows, product_bytes, product_next;
   tide__pack pack_rows[2], pack_lanes[2];
   /* Matrix by vector, F32 and F64: along the rows, which lie pitch apart, and along the columns, added to acc. */
   void (*dots[2])(double *out, const void *a, int64_t pitch, const void *x, int64_t rows, int64_t n);

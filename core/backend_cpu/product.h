@@ -32,29 +32,36 @@
 #define FUSE_i64(a, b, c) ((a) * (b) + (c))
 #define PRODUCT_LANES(T)  (int)(FOLD_WIDTH / sizeof(T))
 
+/* Bytes of what is needed next that each of the product's PRODUCT_ROWS parts of k asks for. */
+enum { PRODUCT_NEXT = 512 };
+
 /* c[rows][lanes] = the sum over k of a[k][rows] * b[k][lanes], added to what c holds or in its place. b is read some
- * steps ahead, because its next panel lies far away. */
+ * steps ahead; where the sums go, and `next` unless it is NULL, is asked for little by little, so that the loop never
+ * waits for all of it at once. */
 #define PRODUCT(s, T)                                                                                                  \
-  static void product_##s(void *c_, int64_t c_row, const void *a_, const void *b_, int64_t k, bool add) {              \
+  static void product_##s(void *c_, int64_t c_row, const void *a_, const void *b_, int64_t k, bool add,                \
+                          const char *next) {                                                                          \
     enum { N = PRODUCT_LANES(T), AHEAD = 2048 / sizeof(T) };                                                           \
     T *c = c_;                                                                                                         \
     const T *a = a_, *b = b_;                                                                                          \
     wide_##s left[PRODUCT_ROWS], right[PRODUCT_ROWS];                                                                  \
     PRODUCT_UNROLL                                                                                                     \
-    for (int r = 0; r < PRODUCT_ROWS; r++) {                                                                           \
-      left[r] = right[r] = (wide_##s){0};                                                                              \
-      __builtin_prefetch(c + r * c_row);                                                                               \
-      __builtin_prefetch(c + r * c_row + N);                                                                           \
-    }                                                                                                                  \
-    for (int64_t p = 0; p < k; p++, a += PRODUCT_ROWS, b += 2 * N) {                                                   \
-      wide_##s x = *(const wide_load_##s *)b, y = *(const wide_load_##s *)(b + N);                                     \
-      __builtin_prefetch(b + AHEAD);                                                                                   \
-      if (FOLD_WIDTH == 64) __builtin_prefetch(b + AHEAD + N);                                                         \
-      PRODUCT_UNROLL                                                                                                   \
-      for (int r = 0; r < PRODUCT_ROWS; r++) {                                                                         \
-        wide_##s one = a[r] - (wide_##s){0};                                                                           \
-        left[r] = FUSE_##s(one, x, left[r]);                                                                           \
-        right[r] = FUSE_##s(one, y, right[r]);                                                                         \
+    for (int r = 0; r < PRODUCT_ROWS; r++) left[r] = right[r] = (wide_##s){0};                                         \
+    for (int64_t q = 0, p = 0; q < PRODUCT_ROWS; q++) {                                                                \
+      __builtin_prefetch(c + q * c_row, 1, 2);                                                                         \
+      __builtin_prefetch(c + q * c_row + N, 1, 2);                                                                     \
+      for (int64_t line = 0; next && line < PRODUCT_NEXT; line += 64)                                                  \
+        __builtin_prefetch(next + q * PRODUCT_NEXT + line, 0, 2);                                                      \
+      for (const int64_t end = k * (q + 1) / PRODUCT_ROWS; p < end; p++, a += PRODUCT_ROWS, b += 2 * N) {              \
+        wide_##s x = *(const wide_load_##s *)b, y = *(const wide_load_##s *)(b + N);                                   \
+        __builtin_prefetch(b + AHEAD);                                                                                 \
+        if (FOLD_WIDTH == 64) __builtin_prefetch(b + AHEAD + N);                                                       \
+        PRODUCT_UNROLL                                                                                                 \
+        for (int r = 0; r < PRODUCT_ROWS; r++) {                                                                       \
+          wide_##s one = a[r] - (wide_##s){0};                                                                         \
+          left[r] = FUSE_##s(one, x, left[r]);                                                                         \
+          right[r] = FUSE_##s(one, y, right[r]);                                                                       \
+        }                                                                                                              \
       }                                                                                                                \
     }                                                                                                                  \
     PRODUCT_UNROLL                                                                                                     \
@@ -230,6 +237,6 @@ static void stream_end(void) {
 
 #define PRODUCT_TABLE                                                                                                  \
   .product = {product_i32, product_i64, product_f32, product_f64}, .product_rows = PRODUCT_ROWS,                       \
-  .product_bytes = 2 * FOLD_WIDTH, .pack_rows = {pack_rows_4, pack_rows_8},                                            \
-  .pack_lanes = {pack_lanes_4, pack_lanes_8}, .dots = {dots_f32, dots_f64}, .columns = {columns_f32, columns_f64},     \
-  .stream = stream_copy, .stream_end = stream_end
+  .product_bytes = 2 * FOLD_WIDTH, .product_next = PRODUCT_ROWS * PRODUCT_NEXT,                                        \
+  .pack_rows = {pack_rows_4, pack_rows_8}, .pack_lanes = {pack_lanes_4, pack_lanes_8}, .dots = {dots_f32, dots_f64},   \
+  .columns = {columns_f32, columns_f64}, .stream = stream_copy, .stream_end = stream_end

@@ -1,7 +1,8 @@
 /* room.c: memory that kernels need while they run.
  *
  * A few blocks are kept, one of them large, the others of at most KEPT_SMALL bytes: a call takes what it finds and puts
- * it back. Whatever does not fit there goes to the system.
+ * it back. Whatever does not fit there goes to the system. Large blocks are of huge pages where the system has them:
+ * they are walked through again and again, and the processor does not know so many small pages at a time.
  *
  * Invariant: a block is in a place, or one caller has it. */
 #include <stdatomic.h>
@@ -11,7 +12,7 @@
 
 #include "room.h"
 
-enum { PLACES = 16, KEPT_SMALL = 1 << 20, KEPT_LARGE = 32 << 20, AHEAD = 128 };
+enum { PLACES = 16, KEPT_SMALL = 1 << 20, KEPT_LARGE = 32 << 20, AHEAD = 128, HUGE_PAGE = 2 << 20 };
 
 typedef struct block {
   size_t bytes;
@@ -31,15 +32,17 @@ static void advise(char *p, size_t bytes) {
 }
 
 void *tide__room_take(size_t bytes) {
-  if (bytes > SIZE_MAX - 2 * AHEAD) return NULL;
+  if (bytes > SIZE_MAX - 2 * HUGE_PAGE) return NULL;
   for (int i = bytes > KEPT_SMALL ? 0 : 1; i < (bytes > KEPT_SMALL ? 1 : PLACES); i++) {
     if (!atomic_load_explicit(&places[i], memory_order_relaxed)) continue;
     block *b = atomic_exchange(&places[i], NULL);
     if (b && b->bytes >= bytes) return (char *)b + AHEAD;
     free(b);
   }
-  block *b = aligned_alloc(AHEAD, (bytes + 2 * AHEAD - 1) / AHEAD * AHEAD);
+  const size_t to = bytes > KEPT_SMALL ? HUGE_PAGE : AHEAD, all = (bytes + AHEAD + to - 1) / to * to;
+  block *b = aligned_alloc(to, all);
   if (!b) return NULL;
+  if (to == HUGE_PAGE) madvise(b, all, MADV_HUGEPAGE);
   b->bytes = bytes;
   advise((char *)b, bytes);
   return (char *)b + AHEAD;
