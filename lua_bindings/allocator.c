@@ -275,8 +275,8 @@ void ltide_open_allocator(lua_State *L) {
        "tide.cuda.MemPool([allocator]) -> pool\nA pool of memory of its own, see use_mem_pool; its segments come from "
        "the allocator, if one is given. Field: id."},
       {"use_mem_pool", luse_pool,
-       "tide.cuda.use_mem_pool(pool [, dev], fn, ...) -> results of fn\nlocal _ <close> = "
-       "tide.cuda.use_mem_pool(pool [, dev])\nWhat is allocated on the device inside comes from the pool."},
+       "tide.cuda.use_mem_pool(pool [, device], fn, ...) -> results of fn\nlocal _ <close> = "
+       "tide.cuda.use_mem_pool(pool [, device])\nWhat is allocated on the device inside comes from the pool."},
       {0}};
   static const ltide_reg memory_only[] = {
       {"set_allocator_settings", lset_settings,

@@ -90,7 +90,8 @@ void ltide_open_debug(lua_State *L, ltide_state *S) {
        "tide.cuda.launch_blocking() -> boolean\nIs CUDA_LAUNCH_BLOCKING=1 set? Then the script waits for every launch, "
        "and an error of a device names the one line that caused it."},
       {"device_reset", ldevice_reset,
-       "tide.cuda.device_reset([dev])\nFor recovery after a sticky error: drops all that lies on GPUs, of every GPU in "
+       "tide.cuda.device_reset([device])\nFor recovery after a sticky error: drops all that lies on GPUs, of every GPU "
+       "in "
        "use, and opens them anew at the next use, as far as the driver allows; a new process is the sure way. Tensors "
        "on GPUs or in pinned memory, streams, events and graphs made before raise StateError when they are used; other "
        "tensors on the cpu stay."},

@@ -504,11 +504,11 @@ void ltide_open_device(lua_State *L, ltide_state *S) {
       {"current_device", lcurrent_device,
        "tide.cuda.current_device() -> integer\nId of the GPU that 'cuda' means in this coroutine, from 0."},
       {"set_device", lset_device,
-       "tide.cuda.set_device(dev)\nSelects the GPU that 'cuda' means in this coroutine; nothing for a negative id. "
+       "tide.cuda.set_device(device)\nSelects the GPU that 'cuda' means in this coroutine; nothing for a negative id. "
        "A new coroutine takes over the device and the streams of the one that has resumed it when it first calls "
        "tide, and has its own from then on."},
       {"device", lcuda_device,
-       "tide.cuda.device(dev, fn, ...) -> results of fn\nlocal _ <close> = tide.cuda.device(dev)\n"
+       "tide.cuda.device(device, fn, ...) -> results of fn\nlocal _ <close> = tide.cuda.device(device)\n"
        "Selects a GPU for a block. Restored on leaving, also after an error. nil or a negative id changes nothing, nor "
        "does leaving then."},
       {"device_ctx_manager", lcuda_device, "tide.cuda.device_ctx_manager: another name of tide.cuda.device"},
@@ -517,22 +517,24 @@ void ltide_open_device(lua_State *L, ltide_state *S) {
        "Selects the GPU of a tensor or storage for a block; changes nothing when obj is on the CPU, nor does leaving "
        "then."},
       {"synchronize", lsynchronize,
-       "tide.cuda.synchronize([dev])\nWaits for all work of all streams of the device. Reports errors of that work."},
+       "tide.cuda.synchronize([device])\nWaits for all work of all streams of the device. Reports errors of that "
+       "work."},
       {"synchronize_all", lsynchronize_all, "tide.cuda.synchronize_all()\nWaits for every device in use."},
       {"can_device_access_peer", lcan_device_access_peer,
-       "tide.cuda.can_device_access_peer(dev, peer) -> boolean\nCan dev reach the memory of peer? nil for dev is the "
+       "tide.cuda.can_device_access_peer(device, peer) -> boolean\nCan device reach the memory of peer? nil for device "
+       "is the "
        "current device; a device is no peer of itself. DeviceError names the one that does not exist. Uses neither."},
       {"driver_version", ldriver_version,
        "tide.cuda.driver_version() -> integer\nThe CUDA version of the driver: 13000 for 13.0."},
       {"runtime_version", lruntime_version,
        "tide.cuda.runtime_version() -> integer\nThe CUDA version that tide was built with."},
       {"get_device_name", lget_device_name,
-       "tide.cuda.get_device_name([dev]) -> string\nWhat its maker calls the device (default: the current one)."},
+       "tide.cuda.get_device_name([device]) -> string\nWhat its maker calls the device (default: the current one)."},
       {"get_device_capability", lget_device_capability,
-       "tide.cuda.get_device_capability([dev]) -> major, minor\nThe compute capability of the device (default: the "
+       "tide.cuda.get_device_capability([device]) -> major, minor\nThe compute capability of the device (default: the "
        "current one), two integers."},
       {"get_device_properties", lget_device_properties,
-       "tide.cuda.get_device_properties([dev]) -> props\nRead-only fields name, gcnArchName, major, minor, uuid, "
+       "tide.cuda.get_device_properties([device]) -> props\nRead-only fields name, gcnArchName, major, minor, uuid, "
        "multi_processor_count, "
        "max_threads_per_multi_processor, max_threads_per_block, warp_size, regs_per_multiprocessor; in bytes "
        "total_memory, "

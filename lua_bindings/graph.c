@@ -358,9 +358,9 @@ static const ltide_reg methods[] = {
 
 static const ltide_reg cuda_list[] = {
     {"graph", ltide_cuda_graph,
-     "tide.cuda.graph(g [, {pool=, stream=, capture_error_mode='thread_local'}], fn, ...) -> results of fn\n"
-     "local _ <close> = tide.cuda.graph(g, {...})\n"
-     "Captures the work of a block into g, on a stream of its own unless one is given. Collects garbage "
+     "tide.cuda.graph(cuda_graph [, {pool=, stream=, capture_error_mode='thread_local'}], fn, ...) -> results of fn\n"
+     "local _ <close> = tide.cuda.graph(cuda_graph, {...})\n"
+     "Captures the work of a block into cuda_graph, on a stream of its own unless one is given. Collects garbage "
      "(unless the collector is stopped), waits for the device and empties the caches first. Nothing inside is "
      "executed, but on streams (so on other devices) that have "
      "not "

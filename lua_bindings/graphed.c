@@ -267,7 +267,8 @@ static int lmake_graphed_callables(lua_State *L) {
 void ltide_open_graphed(lua_State *L) {
   static const ltide_reg list[] = {
       {"make_graphed_callables", lmake_graphed_callables,
-       "tide.cuda.make_graphed_callables(fn, {args...} [, {num_warmup_iters = 3, pool=}]) -> fn\n"
+       "tide.cuda.make_graphed_callables(callables, {args...} [, {num_warmup_iters = 3, pool=}]) -> fn, where "
+       "callables is one function\n"
        "tide.cuda.make_graphed_callables({fn, ...}, {{args...}, ...} [, opts]) -> {fn, ...}\n"
        "Functions of tensors that replay a graph, captured on the device of the first sample. Arguments must be like "
        "the samples; they are copied in. Results are static: the next call overwrites them. Several functions share "

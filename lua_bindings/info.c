@@ -205,18 +205,19 @@ void ltide_open_info(lua_State *L, ltide_state *S) {
   (void)S;
   static const ltide_reg list[] = {
       {"utilization", lutilization,
-       "tide.cuda.utilization([dev]) -> percent\nThe part of the last sample period in which a kernel ran."},
+       "tide.cuda.utilization([device]) -> percent\nThe part of the last sample period in which a kernel ran."},
       {"memory_usage", lmemory_usage,
-       "tide.cuda.memory_usage([dev]) -> percent\nThe part of the last sample period in which device memory was read "
+       "tide.cuda.memory_usage([device]) -> percent\nThe part of the last sample period in which device memory was "
+       "read "
        "or "
        "written; not bytes: see mem_get_info."},
-      {"temperature", ltemperature, "tide.cuda.temperature([dev]) -> degrees Celsius of the die"},
-      {"power_draw", lpower_draw, "tide.cuda.power_draw([dev]) -> milliwatts"},
-      {"clock_rate", lclock_rate, "tide.cuda.clock_rate([dev]) -> MHz of the multiprocessors, now"},
+      {"temperature", ltemperature, "tide.cuda.temperature([device]) -> degrees Celsius of the die"},
+      {"power_draw", lpower_draw, "tide.cuda.power_draw([device]) -> milliwatts"},
+      {"clock_rate", lclock_rate, "tide.cuda.clock_rate([device]) -> MHz of the multiprocessors, now"},
       {"device_memory_used", ldevice_memory_used,
-       "tide.cuda.device_memory_used([dev]) -> bytes\nUsed on the device by all processes together."},
+       "tide.cuda.device_memory_used([device]) -> bytes\nUsed on the device by all processes together."},
       {"list_gpu_processes", llist_gpu_processes,
-       "tide.cuda.list_gpu_processes([dev]) -> text, {{pid=, used_bytes=}, ...}\nThe processes that compute on the "
+       "tide.cuda.list_gpu_processes([device]) -> text, {{pid=, used_bytes=}, ...}\nThe processes that compute on the "
        "device; used_bytes is nil where the driver does not tell."},
       {"get_arch_list", lget_arch_list,
        "tide.cuda.get_arch_list() -> {'sm_90', ...}\nThe architectures that tide was compiled for; empty without a "
@@ -227,21 +228,25 @@ void ltide_open_info(lua_State *L, ltide_state *S) {
        "tide.cuda.min_capability() -> major, minor\nThe lowest compute capability that there is code for. A device "
        "below it causes a warning when it is first used."},
       {"is_bf16_supported", lis_bf16_supported,
-       "tide.cuda.is_bf16_supported([dev]) -> boolean\nDoes the device compute with bfloat16 itself? False without a "
+       "tide.cuda.is_bf16_supported([device]) -> boolean\nDoes the device compute with bfloat16 itself? False without "
+       "a "
        "GPU."},
       {"is_tf32_supported", lis_tf32_supported,
-       "tide.cuda.is_tf32_supported([dev]) -> boolean\nHas the device tf32 products? False without a GPU."},
+       "tide.cuda.is_tf32_supported([device]) -> boolean\nHas the device tf32 products? False without a GPU."},
       {"_is_open", lis_open,
-       "tide.cuda._is_open([dev]) -> boolean\nHas this process used the device, that is: has it a context there? For "
+       "tide.cuda._is_open([device]) -> boolean\nHas this process used the device, that is: has it a context there? "
+       "For "
        "tests."},
       {"current_blas_handle", lcurrent_blas_handle,
-       "tide.cuda.current_blas_handle([{as = 'integer'}]) -> lightuserdata\nThe cublasHandle_t of the current device, "
+       "tide.cuda.current_blas_handle([opts]) -> lightuserdata, or with {as = 'integer'} an integer\nThe "
+       "cublasHandle_t of the current device, "
        "bound to its current stream."},
       {"set_peer_access", lset_peer_access,
-       "tide.cuda.set_peer_access(dev, peer, enabled)\nWith it on, operations on dev may read operands that lie on "
+       "tide.cuda.set_peer_access(device, peer, enabled)\nWith it on, operations on device may read operands that lie "
+       "on "
        "peer: the result is on the device of the first tensor, whose current stream waits for the other's."},
       {"get_peer_access", lget_peer_access,
-       "tide.cuda.get_peer_access(dev, peer) -> boolean\nHas set_peer_access switched it on? Off at the start."},
+       "tide.cuda.get_peer_access(device, peer) -> boolean\nHas set_peer_access switched it on? Off at the start."},
       {0}};
   lua_getfield(L, -1, "cuda");
   ltide_register(L, "tide.cuda", list);

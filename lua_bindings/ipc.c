@@ -67,11 +67,12 @@ const ltide_reg ltide_event_ipc[] = {
      "tide.cuda.Event.from_ipc_handle."},
     {0}};
 
-const ltide_reg ltide_event_class[] = {{"from_ipc_handle", levent_from_ipc,
-                                        "tide.cuda.Event.from_ipc_handle(dev, handle) -> Event\nThe event of another "
-                                        "process: recording it, waiting for it "
-                                        "and asking it work on both sides."},
-                                       {0}};
+const ltide_reg ltide_event_class[] = {
+    {"from_ipc_handle", levent_from_ipc,
+     "tide.cuda.Event.from_ipc_handle(device, handle) -> Event\nThe event of another "
+     "process: recording it, waiting for it "
+     "and asking it work on both sides."},
+    {0}};
 
 void ltide_open_ipc(lua_State *L, ltide_state *S) {
   (void)S;

@@ -166,38 +166,41 @@ static int lget_fraction(lua_State *L) {
 void ltide_open_memory(lua_State *L, ltide_state *S) {
   (void)S;
   static const ltide_reg list[] = {
-      {"memory_allocated", lmemory_allocated, "tide.cuda.memory_allocated([dev]) -> bytes\nHeld by tensors now."},
+      {"memory_allocated", lmemory_allocated, "tide.cuda.memory_allocated([device]) -> bytes\nHeld by tensors now."},
       {"max_memory_allocated", lmax_memory_allocated,
-       "tide.cuda.max_memory_allocated([dev]) -> bytes\nThe peak since the start or reset_peak_memory_stats."},
+       "tide.cuda.max_memory_allocated([device]) -> bytes\nThe peak since the start or reset_peak_memory_stats."},
       {"memory_reserved", lmemory_reserved,
-       "tide.cuda.memory_reserved([dev]) -> bytes\nHeld from the driver: tensors and cache. What nobody has asked for "
+       "tide.cuda.memory_reserved([device]) -> bytes\nHeld from the driver: tensors and cache. What nobody has asked "
+       "for "
        "in two "
        "seconds goes back to the driver, and after a quarter of one what is more than 256 MiB and more than a quarter "
        "of "
        "what tensors hold: at calls that allocate, wait or ask about memory, where its stream has no work queued, and "
        "by "
        "an idle worker thread where CPU loops have started one. Nothing waits for it."},
-      {"max_memory_reserved", lmax_memory_reserved, "tide.cuda.max_memory_reserved([dev]) -> bytes"},
-      {"memory_cached", lmemory_cached, "tide.cuda.memory_cached([dev]) -> bytes\nOld name of memory_reserved."},
+      {"max_memory_reserved", lmax_memory_reserved, "tide.cuda.max_memory_reserved([device]) -> bytes"},
+      {"memory_cached", lmemory_cached, "tide.cuda.memory_cached([device]) -> bytes\nOld name of memory_reserved."},
       {"max_memory_cached", lmax_memory_cached,
-       "tide.cuda.max_memory_cached([dev]) -> bytes\nOld name of max_memory_reserved."},
+       "tide.cuda.max_memory_cached([device]) -> bytes\nOld name of max_memory_reserved."},
       {"mem_get_info", lmem_get_info,
-       "tide.cuda.mem_get_info([dev]) -> free, total\nBytes of the device, for all processes."},
+       "tide.cuda.mem_get_info([device]) -> free, total\nBytes of the device, for all processes."},
       {"empty_cache", lempty_cache,
-       "tide.cuda.empty_cache([{collect = true}])\nGives unused cached memory back to the driver. Collects garbage "
+       "tide.cuda.empty_cache([opts]), opts {collect = true}\nGives unused cached memory back to the driver. Collects "
+       "garbage "
        "first: dead tensors hold memory."},
       {"reset_peak_memory_stats", lreset_peak,
-       "tide.cuda.reset_peak_memory_stats([dev])\nEvery peak starts again from the present value."},
+       "tide.cuda.reset_peak_memory_stats([device])\nEvery peak starts again from the present value."},
       {"reset_accumulated_memory_stats", lreset_accumulated,
-       "tide.cuda.reset_accumulated_memory_stats([dev])\nSets every 'allocated' and 'freed' counter to 0."},
+       "tide.cuda.reset_accumulated_memory_stats([device])\nSets every 'allocated' and 'freed' counter to 0."},
       {"reset_max_memory_allocated", lreset_max_allocated,
-       "tide.cuda.reset_max_memory_allocated([dev])\nOld name of reset_peak_memory_stats."},
+       "tide.cuda.reset_max_memory_allocated([device])\nOld name of reset_peak_memory_stats."},
       {"reset_max_memory_cached", lreset_max_cached,
-       "tide.cuda.reset_max_memory_cached([dev])\nOld name of reset_peak_memory_stats."},
+       "tide.cuda.reset_max_memory_cached([device])\nOld name of reset_peak_memory_stats."},
       {"set_per_process_memory_fraction", lset_fraction,
-       "tide.cuda.set_per_process_memory_fraction(fraction [, dev])\nAllocations beyond this share (0 to 1) of the "
+       "tide.cuda.set_per_process_memory_fraction(fraction [, device])\nAllocations beyond this share (0 to 1) of the "
        "device's memory fail."},
-      {"get_per_process_memory_fraction", lget_fraction, "tide.cuda.get_per_process_memory_fraction([dev]) -> number"},
+      {"get_per_process_memory_fraction", lget_fraction,
+       "tide.cuda.get_per_process_memory_fraction([device]) -> number"},
       {0}};
   lua_getfield(L, -1, "cuda");
   ltide_register_memory(L, list);

@@ -152,11 +152,11 @@ static int lreset_accumulated_host(lua_State *L) {
 void ltide_open_memory_stats(lua_State *L) {
   static const ltide_reg list[] = {
       {"memory_stats", lmemory_stats,
-       "tide.cuda.memory_stats([dev]) -> table\nEvery counter of the allocator, by flat keys: "
+       "tide.cuda.memory_stats([device]) -> table\nEvery counter of the allocator, by flat keys: "
        "'allocated_bytes.all.current', 'segment.large_pool.peak', num_ooms, ... Empty before the first use of a "
        "device."},
       {"memory_stats_as_nested_dict", lmemory_stats_nested,
-       "tide.cuda.memory_stats_as_nested_dict([dev]) -> table\nThe same in tables: t.allocated_bytes.all.current."},
+       "tide.cuda.memory_stats_as_nested_dict([device]) -> table\nThe same in tables: t.allocated_bytes.all.current."},
       {"host_memory_stats", lhost_memory_stats,
        "tide.cuda.host_memory_stats() -> table\nCounters of page-locked host memory by flat keys: allocations and "
        "allocated_bytes (pieces that exist), active_requests and active_bytes (pieces in use), each with .current, "

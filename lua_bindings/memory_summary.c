@@ -98,7 +98,8 @@ static int lmemory_summary(lua_State *L) {
 void ltide_open_memory_summary(lua_State *L) {
   static const ltide_reg list[] = {
       {"memory_summary", lmemory_summary,
-       "tide.cuda.memory_summary([dev] [, {abbreviated = false}]) -> string\nA table of the allocator's counters and "
+       "tide.cuda.memory_summary([device] [, {abbreviated = false}]) -> string\nA table of the allocator's counters "
+       "and "
        "of "
        "the script lines that hold most; abbreviated leaves the lines of the two pools out."},
       {0}};

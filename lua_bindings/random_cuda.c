@@ -262,28 +262,28 @@ static int lfork_rng(lua_State *L) {
 
 static const ltide_reg cuda_functions[] = {
     {"get_rng_state", lcuda_get_rng_state,
-     "tide.cuda.get_rng_state([dev]) -> Tensor(uint8, cpu)\n16 bytes: seed and offset of the default "
+     "tide.cuda.get_rng_state([device]) -> Tensor(uint8, cpu)\n16 bytes: seed and offset of the default "
      "generator of the current GPU, or of that one. Starts the GPU."},
     {"get_rng_state_all", lcuda_get_rng_state_all,
      "tide.cuda.get_rng_state_all() -> {Tensor, ...}\nThe state of every device; entry i + 1 is device i."},
     {"set_rng_state", lcuda_set_rng_state,
-     "tide.cuda.set_rng_state(state [, dev])\nThe state of the current GPU, or of that one, from the 16 bytes of "
+     "tide.cuda.set_rng_state(state [, device])\nThe state of the current GPU, or of that one, from the 16 bytes of "
      "get_rng_state: a uint8 tensor on the cpu. Starts no GPU: before the first use it waits for that, which then "
      "fails "
      "as DeferredCudaCallError if there is no such device."},
     {"set_rng_state_all", lcuda_set_rng_state_all,
-     "tide.cuda.set_rng_state_all({state, ...})\nEntry i + 1 is for device i. All are set, or none where one is "
+     "tide.cuda.set_rng_state_all(states)\nEntry i + 1 is for device i. All are set, or none where one is "
      "wrong."},
     {"manual_seed", lcuda_manual_seed,
-     "tide.cuda.manual_seed(seed [, dev])\nSeeds the current GPU, or that one; nothing without one."},
+     "tide.cuda.manual_seed(seed [, device])\nSeeds the current GPU, or that one; nothing without one."},
     {"manual_seed_all", lcuda_manual_seed_all,
      "tide.cuda.manual_seed_all(seed)\nSeeds every GPU; nothing without one."},
     {"seed", lcuda_seed,
-     "tide.cuda.seed([dev]) -> integer\nSeeds the current GPU from the system's entropy and returns the seed."},
+     "tide.cuda.seed([device]) -> integer\nSeeds the current GPU from the system's entropy and returns the seed."},
     {"seed_all", lcuda_seed_all,
      "tide.cuda.seed_all() -> integer\nSeeds every GPU with the same seed from the system's entropy, and returns it."},
     {"initial_seed", lcuda_initial_seed,
-     "tide.cuda.initial_seed([dev]) -> integer\nThe seed of the current GPU, or of that one. Starts the GPU."},
+     "tide.cuda.initial_seed([device]) -> integer\nThe seed of the current GPU, or of that one. Starts the GPU."},
     {NULL, NULL, NULL}};
 
 static const ltide_reg random_functions[] = {

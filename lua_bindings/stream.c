@@ -318,27 +318,29 @@ static const ltide_reg methods[] = {
 
 static const ltide_reg cuda_list[] = {
     {"ExternalStream", lexternal_stream,
-     "tide.cuda.ExternalStream(ptr [, dev]) -> Stream\nWraps a foreign cudaStream_t, which the caller keeps alive "
+     "tide.cuda.ExternalStream(ptr [, device]) -> Stream\nWraps a foreign cudaStream_t, which the caller keeps alive "
      "while tensors of other streams that were used on it are; 0 is the legacy stream. It may be wrapped anew in every "
      "frame: its memory is found again. Of a Stream's own cuda_stream it is that Stream."},
     {"get_stream_from_external", lexternal_stream,
-     "tide.cuda.get_stream_from_external(ptr [, dev]): another name of ExternalStream"},
+     "tide.cuda.get_stream_from_external(ptr [, device]): another name of ExternalStream"},
     {"stream", lcuda_stream,
-     "tide.cuda.stream(s, fn, ...) -> results of fn\nlocal _ <close> = tide.cuda.stream(s)\n"
-     "Queues the work of a block on s, and selects its device; nil changes nothing. Orders nothing by itself: see "
+     "tide.cuda.stream(stream, fn, ...) -> results of fn\nlocal _ <close> = tide.cuda.stream(stream)\n"
+     "Queues the work of a block on a stream, and selects its device; nil changes nothing. Orders nothing by itself: "
+     "see "
      "wait_stream. "
      "Memory used on several streams is not reused too early."},
-    {"StreamContext", lcuda_stream, "tide.cuda.StreamContext(s): the scope object of tide.cuda.stream"},
+    {"StreamContext", lcuda_stream,
+     "tide.cuda.StreamContext(stream [, fn, ...]): the scope object of tide.cuda.stream"},
     {"set_stream", lset_stream,
-     "tide.cuda.set_stream(s)\nSelects a stream and its device for this coroutine; prefer tide.cuda.stream."},
+     "tide.cuda.set_stream(stream)\nSelects a stream and its device for this coroutine; prefer tide.cuda.stream."},
     {"current_stream", lcurrent_stream,
-     "tide.cuda.current_stream([dev]) -> Stream\nThe stream that takes the work of this coroutine on the device "
+     "tide.cuda.current_stream([device]) -> Stream\nThe stream that takes the work of this coroutine on the device "
      "(default: "
      "the current one)."},
     {"default_stream", ldefault_stream,
-     "tide.cuda.default_stream([dev]) -> Stream\nThe stream in which work goes when none is selected."},
+     "tide.cuda.default_stream([device]) -> Stream\nThe stream in which work goes when none is selected."},
     {"stream_barrier", lstream_barrier,
-     "tide.cuda.stream_barrier{s1, s2, ...}\nEach stream waits for what is queued now on all the others."},
+     "tide.cuda.stream_barrier(streams)\nEach stream of {s1, s2, ...} waits for what is queued now on all the others."},
     {"_sleep", lsleep,
      "tide.cuda._sleep(cycles)\nKeeps the current stream busy for about so many clock cycles: for tests of ordering."},
     {0}};
@@ -361,7 +363,7 @@ void ltide_open_stream(lua_State *L, ltide_state *S) {
   lua_createtable(L, 0, 1); /* the class: callable, with priority_range */
   static const ltide_reg class_list[] = {
       {"priority_range", lpriority_range,
-       "tide.cuda.Stream.priority_range([dev]) -> least, greatest\nPriorities of the device; lower is more urgent."},
+       "tide.cuda.Stream.priority_range([device]) -> least, greatest\nPriorities of the device; lower is more urgent."},
       {0}};
   ltide_register(L, "tide.cuda.Stream", class_list);
   lua_createtable(L, 0, 1);
@@ -370,9 +372,10 @@ void ltide_open_stream(lua_State *L, ltide_state *S) {
   ltide_protect(L, "tide.cuda.Stream");
   lua_setmetatable(L, -2);
   lua_setfield(L, -2, "Stream");
-  ltide_document(L, "tide.cuda", "Stream",
-                 "tide.cuda.Stream([dev] [, {priority = 0}]) -> Stream\nA new stream, distinct from every other that "
-                 "is alive. A lower priority is more urgent; it is clamped to Stream.priority_range(). Fields device, "
-                 "priority and cuda_stream, the driver's handle.");
+  ltide_document(
+      L, "tide.cuda", "Stream",
+      "tide.cuda.Stream([device] [, {priority = 0}]) -> Stream\nA new stream, distinct from every other that "
+      "is alive. A lower priority is more urgent; it is clamped to Stream.priority_range(). Fields device, "
+      "priority and cuda_stream, the driver's handle.");
   lua_pop(L, 1);
 }

@@ -198,6 +198,22 @@ describe("a message", function()
     assert.is_true(n > 2000)
   end)
 
+  it("calls a parameter what the help calls it, in tide.cuda too", function()
+    local n, x = 0, tide.ones(2, on)
+    for name, f in pairs(tide.cuda) do
+      local help = type(f) == "function" and name ~= "device_reset" and tide.help(f)
+      local signature = help and not help:find("another name of", 1, true) and help:match "^[^\n]*"
+      for _, args in ipairs(signature and { { io.stdout }, { 0, io.stdout }, { x, io.stdout } } or {}) do
+        local ok, e = pcall(f, table.unpack(args))
+        local parameter = not ok and e.message and e.message:match "^[%w_]+: ([%w_]+): got"
+        local known = not parameter or parameter == "argument" or (" " .. signature .. " "):find("[^%w_]" .. parameter .. "[^%w_]")
+        n = n + (parameter and 1 or 0)
+        assert.is_truthy(known, name .. ": " .. tostring(parameter and e.message) .. " | " .. signature)
+      end
+    end
+    assert.is_true(n > 40, tostring(n))
+  end)
+
   it("calls the operands so that do not fit, too", function()
     local e = D.raises("ArgumentError", tide.where, D.tensor { true }, 1, io.stdout)
     assert.truthy(e.message:find("where: y: got", 1, true))
