@@ -123,6 +123,7 @@ static int lcaching_delete(lua_State *L) {
 static tide_allocator *check_allocator(lua_State *L, int arg) {
   tide_allocator **u = ltide_test_object(L, arg, ALLOCATOR_META);
   if (!u) ltide_arg_error(L, arg, "allocator", "a tide.cuda.CUDAPluggableAllocator");
+  if (!*u) ltide_freed_error(L, "allocator", "allocator");
   return *u;
 }
 

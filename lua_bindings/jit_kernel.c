@@ -90,6 +90,7 @@ static lua_Integer read_shared(lua_State *L, const tide_kernel *k) {
 static tide_stream *read_stream(lua_State *L, const tide_kernel *k) {
   tide_stream **u = ltide_test_meta(L, lua_gettop(L), ltide_enter(L)->stream_meta);
   if (!u) bad_option(L, k, "stream", "a tide.cuda.Stream");
+  if (!*u) ltide_freed_error(L, "stream", "stream");
   return *u;
 }
 

@@ -191,6 +191,28 @@ describe("a finaliser in the middle of a call", function()
     assert.are.equal(1000, x:numel())
   end)
 
+  it("is told of objects that were collected before it, and gets no other in their place", function()
+    if not D.cuda then return end
+    local cuda, told = tide.cuda, {}
+    local x = tide.zeros(1, { device = "cuda" })
+    local kernel = cuda.compile_kernel('extern "C" __global__ void inc(float *x) { x[0] += 1; }', "inc")
+    local function dies(make, use) -- what is made later is collected first
+      local holder = setmetatable({}, { __gc = function(h) told[#told + 1] = table.pack(pcall(use, h.object)) end })
+      holder.object = make()
+    end
+    dies(cuda.Stream, function(s) kernel({ grid = 1, block = 1, stream = s }, x) end)
+    dies(cuda.Stream, function(s) kernel:bind({ grid = 1, block = 1, stream = s }, x) end)
+    dies(function() return cuda.CUDAPluggableAllocator("libc.so.6", "malloc", "free") end, cuda.MemPool)
+    collectgarbage()
+    collectgarbage()
+    assert.are.equal(3, #told)
+    for _, result in ipairs(told) do
+      assert.is_false(result[1])
+      assert.are.equal("StateError", result[2].kind, tostring(result[2]))
+    end
+    D.eq({ 0 }, x)
+  end)
+
   it("does not reset the device", function()
     if not D.cuda then return end
     local kind
