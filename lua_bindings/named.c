@@ -60,8 +60,11 @@ static bool push_rest(lua_State *L, int opts, const char *const *names) {
 }
 
 void ltide_named(lua_State *L, int first, const char *const *names) {
-  int opts = lua_gettop(L), given = opts - 1, last = 0;
+  int opts = lua_gettop(L), last = 0;
+  while (opts > first && lua_isnil(L, opts)) opts--; /* as ltide_split */
   if (opts < first || !lua_istable(L, opts) || !ltide_is_options(L, opts)) return;
+  int given = opts - 1;
+  lua_settop(L, opts);
   luaL_checkstack(L, 16, "tide");
   for (int k = 0; names[k]; k++) {
     if (!push_named(L, opts, names[k])) continue;

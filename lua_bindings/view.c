@@ -15,13 +15,12 @@ typedef struct call {
 /* Reads the tensor at 1 and counts the arguments. Views take no options but their arguments by name. */
 static call begin_named(lua_State *L, int most, const char *const *names) {
   ltide_named(L, 2, names);
-  static const char *const none[] = {NULL};
   call c = {.S = ltide_begin(L)};
   c.x = ltide_check_tensor(L, c.S, 1, "x");
   c.ndim = tide_tensor_ndim(c.x);
   c.a = ltide_split(L, 2);
   if (most) ltide_check_count(L, c.a, most);
-  ltide_check_keys(L, c.a.opts, none);
+  ltide_check_keys(L, c.a.opts, names); /* which have gone to their places */
   return c;
 }
 
