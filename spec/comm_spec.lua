@@ -197,7 +197,7 @@ describe("comm.broadcast_coalesced", function()
   end)
 
   it("puts tensors of one dtype side by side, as many as fit", function()
-    if not several then return end
+    if not several then return pending "needs two devices" end
     local list = {}
     for i = 1, 6 do list[i] = tide.full({ 64 }, i + 0.5, on(0)) end -- 256 bytes each
     local function buffers(size)
@@ -263,7 +263,7 @@ describe("comm.reduce_add", function()
   end)
 
   it("adds in one order: the destination's first, the others as listed", function()
-    if n < 3 then return end
+    if n < 3 then return pending "needs three devices" end
     local list = { tide.full({ 1 }, 1e8, on(0)), tide.full({ 1 }, 1.0, on(1)), tide.full({ 1 }, -1e8, on(2)) }
     for _ = 1, 5 do
       D.eq({ 0 }, comm.reduce_add(list, 0)) -- (a + b) + c, where b is lost

@@ -89,15 +89,16 @@ describe("memory of CPU tensors", function()
   end
 
   it("holds few results more than the loop that makes them needs", function()
-    if D.cuda then return end -- no device is in it: the CPU's run has it
-    peak("", 256 << 10, 24)
-    peak("", 1 << 20, 7)
-    peak("", 4 << 20, 5)
-    peak("", 16 << 20, 5)
+    if D.cuda then return pending "is about the CPU alone" end -- no device is in it: the CPU's run has it
+    peak("", 256 << 10, 28)
+    peak("", 1 << 20, 9)
+    peak("", 4 << 20, 8)
+    peak("", 16 << 20, 8)
   end)
 
   it("holds few of them with an incremental collector, and where many objects live", function()
-    peak("collectgarbage 'incremental'", 4 << 20, 6)
+    if D.cuda then return pending "is about the CPU alone" end
+    peak("collectgarbage 'incremental'", 4 << 20, 8)
     -- What it costs to look through them is known after some time.
     peak([[
       T = {}

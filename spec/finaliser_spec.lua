@@ -125,7 +125,7 @@ describe("a finaliser in the middle of a call", function()
   end)
 
   it("gets a wrapper's memory back to an allocation that does not fit", function()
-    if not D.cuda or not D.simulated then return end
+    if not D.cuda or not D.simulated then return pending "needs simulated devices" end
     local total = tide.cuda.get_device_properties(0).total_memory
     local n = total // 4 // 5 * 2
     for _ = 1, 6 do
@@ -214,7 +214,7 @@ describe("a finaliser in the middle of a call", function()
   end)
 
   it("does not reset the device", function()
-    if not D.cuda then return end
+    if not D.cuda then return pending "needs a device" end
     local kind
     setmetatable({}, { __gc = function()
       local ok, e = pcall(tide.cuda.device_reset)

@@ -185,7 +185,7 @@ describe("a graph", function()
   end)
 
   it("takes in copies between devices", function()
-    if D.devices < 2 then return end
+    if D.devices < 2 then return pending "needs two devices" end
     local x, y = tide.ones(100, dev), tide.zeros(100, { device = "cuda:1" })
     cuda.synchronize_all()
     local g = capture(function()

@@ -38,7 +38,7 @@ describe("graphed callables", function()
   end)
 
   it("run on the device of their arguments, whichever is selected", function()
-    if D.devices < 2 then return end
+    if D.devices < 2 then return pending "needs two devices" end
     local x = tide.ones(3, { device = "cuda:1" })
     local f = cuda.make_graphed_callables(function(a) return a + 1 end, { x })
     assert.are.equal(0, cuda.current_device())

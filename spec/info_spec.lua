@@ -6,7 +6,7 @@ local cuda = tide.cuda
 
 describe("without an accelerator", function()
   it("lists are empty and reports say what is missing", function()
-    if D.cuda then return end
+    if D.cuda then return pending "is about the CPU alone" end
     local out = D.run({ "-e", [[
       local tide = require "tide"
       local cuda = tide.cuda

@@ -355,7 +355,7 @@ describe("tide.parallel.data_parallel", function()
   end)
 
   it("keeps all devices busy, also when the function waits", function()
-    if D.devices < 2 then return end
+    if D.devices < 2 then return pending "needs two devices" end
     local came = {}
     -- Holds the device until all have come so far: nobody who waits for its own gets on before.
     local function meet(k, wait)
@@ -404,7 +404,7 @@ describe("tide.parallel.data_parallel", function()
   end)
 
   it("orders what is written to the inputs afterwards behind the copies", function()
-    if D.devices < 2 then return end
+    if D.devices < 2 then return pending "needs two devices" end
     local x = tide.ones(1 << 16, 2, { device = D.dev })
     local y = P.data_parallel(function(a) return a * 2 end, x)
     x:zero_()

@@ -69,7 +69,7 @@ describe("a memory pool", function()
   end)
 
   it("can be for one device", function()
-    if D.devices < 2 then return end
+    if D.devices < 2 then return pending "needs two devices" end
     local pool = cuda.MemPool()
     cuda.use_mem_pool(pool, 1, function()
       bytes(100, "cuda:0"):free()

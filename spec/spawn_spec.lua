@@ -97,7 +97,7 @@ describe("tide.multiprocessing.spawn", function()
   end)
 
   it("gives all the same memory of a GPU", function()
-    if not D.cuda then return end
+    if not D.cuda then return pending "needs a device" end
     local before = tide.cuda.memory_allocated()
     local x = tide.zeros(4, { device = "cuda" })
     tide.cuda._sleep(5000000)
@@ -120,7 +120,7 @@ describe("tide.multiprocessing.spawn", function()
   end)
 
   it("lets the processes share tensors among each other", function()
-    if not D.cuda then return end
+    if not D.cuda then return pending "needs a device" end
     spawn(function(rank, path)
       local function put(name, text)
         local file = assert(io.open(path .. name .. ".new", "wb"))

@@ -59,7 +59,7 @@ describe("streams", function()
   end)
 
   it("wait for each other around a copy from device to device", function()
-    if D.devices < 2 then return end
+    if D.devices < 2 then return pending "needs two devices" end
     for i = 1, 20 do
       local x, y = tide.zeros(3000, { device = "cuda:0" }), tide.zeros(3000, { device = "cuda:1" })
       cuda.device(1, function() cuda._sleep(300000) end)
@@ -76,7 +76,7 @@ describe("streams", function()
   end)
 
   it("that a copy uses are the current ones of both devices", function()
-    if D.devices < 2 then return end
+    if D.devices < 2 then return pending "needs two devices" end
     for i = 1, 10 do
       local x, y = tide.zeros(3000, { device = "cuda:0" }), tide.zeros(3000, { device = "cuda:1" })
       cuda.synchronize_all()
@@ -133,7 +133,7 @@ describe("streams", function()
   end)
 
   it("of another device switch the device too", function()
-    if D.devices < 2 then return end
+    if D.devices < 2 then return pending "needs two devices" end
     local s = cuda.Stream(1)
     local before = cuda.current_stream(1)
     cuda.stream(s, function()
@@ -311,7 +311,7 @@ describe("streams", function()
   end)
 
   it("of others that are wrapped and dropped have their launches told when one of them fails", function()
-    if not D.simulated then return end
+    if not D.simulated then return pending "needs simulated devices" end
     local out = D.simulate(1, [[
       local tide = require "tide"
       local cuda = tide.cuda
@@ -355,7 +355,7 @@ describe("streams", function()
   end)
 
   it("report errors of their work once, with the script's line", function()
-    if not D.simulated then return end
+    if not D.simulated then return pending "needs simulated devices" end
     D.simulate(1, [[
       local tide = require "tide"
       local x = tide.zeros(10, { device = "cuda" })
@@ -372,7 +372,7 @@ describe("streams", function()
   end)
 
   it("that serve again name the launches of now", function()
-    if not D.simulated then return end
+    if not D.simulated then return pending "needs simulated devices" end
     D.simulate(1, [[
       local tide = require "tide"
       local cuda = tide.cuda
@@ -403,7 +403,7 @@ describe("streams", function()
   end)
 
   it("lose the device after a sticky error, and the process lives", function()
-    if not D.simulated then return end
+    if not D.simulated then return pending "needs simulated devices" end
     D.simulate(2, [[
       local tide = require "tide"
       local x = tide.zeros(10, { device = "cuda" })
@@ -454,7 +454,7 @@ describe("streams", function()
   end)
 
   it("are as before on both devices after a block on another one", function()
-    if D.devices < 2 then return end
+    if D.devices < 2 then return pending "needs two devices" end
     local mine, there = cuda.Stream(0), cuda.Stream(1)
     local function spoil()
       cuda.set_stream(cuda.Stream(1))
@@ -485,7 +485,7 @@ describe("streams", function()
   end)
 
   it("are left also when their device is lost inside", function()
-    if not D.simulated then return end
+    if not D.simulated then return pending "needs simulated devices" end
     D.simulate(2, [[
       local tide = require "tide"
       local cuda = tide.cuda
@@ -504,7 +504,7 @@ describe("streams", function()
   end)
 
   it("open no device that is not used, in blocks either", function()
-    if not D.simulated then return end
+    if not D.simulated then return pending "needs simulated devices" end
     D.simulate(2, [[
       local tide = require "tide"
       local cuda = tide.cuda
@@ -514,7 +514,7 @@ describe("streams", function()
   end)
 
   it("of a device are waited for by synchronize, those of others are not", function()
-    if D.devices < 2 then return end
+    if D.devices < 2 then return pending "needs two devices" end
     local all = { cuda.Stream(0), cuda.Stream(0), cuda.Stream(1) }
     local function work() for _, s in ipairs(all) do busy(s) end end
     busy(all[1])

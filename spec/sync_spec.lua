@@ -244,7 +244,7 @@ describe("values that are still on their way", function()
   end)
 
   it("bring a warning in warn mode", function()
-    if D.tsan then return end -- the early read is a race, as it says
+    if D.tsan then return pending "not under the thread sanitizer" end -- the early read is a race, as it says
     local list, text = warnings [[
       local tide = require "tide"
       tide.cuda.set_sync_debug_mode "warn"
