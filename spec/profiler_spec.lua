@@ -232,7 +232,7 @@ if D.cuda then
         local x, line = D.tensor { 1. }, nil
         local t = trace(function()
           line = here() + 2
-          cuda._sleep(20000000)
+          cuda._sleep(D.simulated and 200000000 or 20000000)
           cuda.synchronize()
           local e = cuda.Event()
           e:record()

@@ -22,7 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LINE = 1 << 16, LIMIT_MS = 20000 };
+enum { LINE = 1 << 16, LIMIT_MS = 60000 };
 
 static int master;
 static pid_t child;
