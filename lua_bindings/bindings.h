@@ -173,6 +173,12 @@ const char *ltide_check_cstring(lua_State *L, int arg, const char *name, const c
 static inline void ltide_try(lua_State *L, tide_status status) {
   if (status != TIDE_OK) ltide_raise(L);
 }
+void ltide_push_error_meta(lua_State *L);
+bool ltide_is_error(lua_State *L, int arg); /* an error object? */
+/* error_lost.c: pushes the error that ltide_lost_keep has kept, for the one at the top, at this place with this
+ * message; false: there is none. */
+bool ltide_lost_again(lua_State *L, const char *message);
+void ltide_lost_keep(lua_State *L);
 const char *ltide_typename(lua_State *L,
                            int arg);           /* "number 3", "string 'x'", "tensor [2, 3] float32", ... for messages */
 const char *ltide_function_name(lua_State *L); /* by which the running C function was called, for messages */

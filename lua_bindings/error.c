@@ -14,6 +14,8 @@
 
 static const char key_meta;
 
+void ltide_push_error_meta(lua_State *L) { lua_rawgetp(L, LUA_REGISTRYINDEX, &key_meta); }
+
 static int error_tostring(lua_State *L) {
   lua_getfield(L, 1, "where");
   lua_getfield(L, 1, "message");
@@ -84,7 +86,7 @@ void ltide_push_error(lua_State *L, const char *kind) {
   lua_setfield(L, -2, "where");
   push_traceback(L);
   lua_setfield(L, -2, "traceback");
-  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_meta);
+  ltide_push_error_meta(L);
   lua_setmetatable(L, -2);
   lua_remove(L, -2);
 }
@@ -180,6 +182,7 @@ void ltide_push_raised(lua_State *L) {
   tide_error e = *tide_error_get();
   bool lost = e.status == TIDE_ACCELERATOR && e.sticky;
   luaL_checkstack(L, 12, "tide: error");
+  if (lost && ltide_lost_again(L, e.message)) return;
   if (lost)
     push_lost(L, e.message), lua_insert(L, -2);
   else
@@ -211,7 +214,9 @@ void ltide_push_raised(lua_State *L) {
       push_candidates(L);
     lua_setfield(L, -2, "candidates");
   }
-  if (lost) lua_remove(L, -2);
+  if (!lost) return;
+  lua_remove(L, -2);
+  ltide_lost_keep(L);
 }
 
 int ltide_raise(lua_State *L) {
@@ -351,13 +356,10 @@ void ltide_warn(lua_State *L, const char *format, ...) {
 static int class_is(lua_State *L) {
   ltide_no_options(L, 1);
   bool is = false;
-  if (lua_istable(L, 1) && lua_getmetatable(L, 1)) {
-    lua_rawgetp(L, LUA_REGISTRYINDEX, &key_meta);
-    if (lua_rawequal(L, -1, -2)) {
-      lua_getfield(L, 1, "kind");
-      lua_pushvalue(L, lua_upvalueindex(1));
-      is = lua_rawequal(L, -1, -2);
-    }
+  if (ltide_is_error(L, 1)) {
+    lua_getfield(L, 1, "kind");
+    lua_pushvalue(L, lua_upvalueindex(1));
+    is = lua_rawequal(L, -1, -2);
   }
   lua_pushboolean(L, is);
   return 1;

@@ -82,7 +82,7 @@ static void name_object(lua_State *L, const job *j, int i) {
 
 /* The error of replica i is at the top. The coroutine's stack is still there for the traceback of a plain message. */
 static int fail(lua_State *L, const job *j, int i, lua_State *co) {
-  bool is_object = lua_getmetatable(L, -1) && lua_topointer(L, -1) == ltide_enter(L)->error_meta;
+  bool is_object = ltide_is_error(L, -1);
   lua_settop(L, BASE + 1);
   if (is_object)
     name_object(L, j, i);

@@ -160,6 +160,65 @@ describe("after a sticky fault", function()
       assert(lost < 30 * refused + 0.05, lost .. " " .. refused)]]
   end)
 
+  it("fails again from the same place for little more than raising a table", function()
+    after [[
+      local function cost(f, arg)
+        local least = math.huge
+        for _ = 1, 40 do
+          local t = os.clock()
+          for _ = 1, 500 do pcall(f, arg) end
+          least = math.min(least, os.clock() - t)
+        end
+        return least
+      end
+      local lost, bare = cost(function() x:add_(1) end), cost(function() error {} end)
+      assert(lost < 9 * bare, lost / bare)]]
+  end)
+
+  it("gives every call an error of its own with all fields", function()
+    after [[
+      local function again(n) -- the second and third are made from the first
+        local list = {}
+        for i = 1, n do local _, e = pcall(function() return x + 1 end) list[i] = e end
+        return table.unpack(list)
+      end
+      local a, b, c = again(3)
+      assert(rawequal(a, b) == false and rawequal(b, c) == false)
+      for key in pairs(first) do
+        local same = key == "op" or key == "where" or key == "traceback"
+        assert(b[key] ~= nil and (same or b[key] == first[key] or type(b[key]) ~= "string"), key)
+      end
+      assert(a.traceback == b.traceback and a.where == b.where and tostring(a) == tostring(b))
+      assert(cuda.AcceleratorError.is(b) and not cuda.OutOfMemoryError.is(b))
+      assert(getmetatable(b) == getmetatable(a))
+      b.message, b.note = "mine", 1
+      assert(c.message == a.message and c.note == nil and tostring(b):find "mine")
+      local fields = {}
+      for key, value in pairs(c) do fields[key] = value end
+      for key, value in pairs(a) do assert(fields[key] == value, key) end
+      assert(cuda.AcceleratorError.is(c) and next(c))
+      local _, d = pcall(function() return
+        x + 1 end)
+      assert(d.where ~= a.where and d.traceback ~= a.traceback)
+      local _, e = coroutine.resume(coroutine.create(function() return x + 1 end))
+      assert(e.message == a.message and e.traceback ~= a.traceback)
+      local function deep(n) if n == 0 then return x + 1 end return (deep(n - 1)) end
+      local _, shallow = pcall(deep, 3)
+      for _ = 1, 2 do
+        local _, far = pcall(deep, 60)
+        assert(far.traceback:find "%.%.%." and far.traceback ~= shallow.traceback)
+      end
+      -- What is kept holds no closure and nothing that one holds.
+      local held = setmetatable({}, { __mode = "v" })
+      for i = 1, 200 do
+        local big = { i }
+        held[i] = big
+        pcall(function() return x + 1, big end)
+      end
+      collectgarbage() collectgarbage()
+      assert(next(held) == nil)]]
+  end)
+
   it("says in healthy() that the device serves no more, and of others that they do", function()
     after([[
       local lost, other, cpu = tide.device "cuda:0", tide.device "cuda:1", tide.device "cpu"
