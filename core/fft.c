@@ -338,7 +338,7 @@ static tide_status new_ordered(tide_tensor **out, const int64_t *size, const int
   TIDE_TRY(tide__size_check(&numel, size, ndim, dtype, "fft"));
   for (int i = ndim - 1; i >= 0; i--) {
     stride[order[i]] = step;
-    step *= size[order[i]];
+    step = tide__size_mul(step, size[order[i]]);
   }
   return tide__tensor_new_strided(out, size, stride, ndim, dtype, device);
 }

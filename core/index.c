@@ -67,7 +67,7 @@ tide_status tide__index_move(const tide__index_mode *m, const tide_tensor *spars
   tide__queue q;
   tide_index_args a;
   int device = sparse->storage->device, side = scatter ? 0 : 1;
-  if (index->numel == 0) return TIDE_OK;
+  if (index->numel == 0 || dense->numel == 0) return TIDE_OK;
   TIDE_TRY(tide__queue_begin(&q, device));
   tide__head_begin(&a.head, device, 3);
   tide__head_set(&a.head, 0, scatter ? sparse : dense, &q);
@@ -84,7 +84,6 @@ tide_status tide__index_move(const tide__index_mode *m, const tide_tensor *spars
   a.inner = plan_dims(&a, sparse, dense_stride, sparse->ndim ? dim + 1 : 0, sparse->ndim, side);
   a.pitch[side] = sparse->ndim ? sparse->stride[dim] : 1;
   a.pitch[1 - side] = pitch;
-  if (a.outer == 0 || a.inner == 0) return TIDE_OK;
   if (a.length == 0)
     return tide__fail(TIDE_INDEX, "index: dim %lld has size 0, got %lld index values, expected none",
                       (long long)tide__shown(dim), (long long)a.count);
@@ -96,7 +95,7 @@ int64_t tide__index_strides(int64_t *stride, const tide_tensor *x, int dim, int6
   for (int d = x->ndim - 1; d >= 0; d--) {
     stride[d] = step;
     if (d == dim) pitch = step;
-    step *= d == dim ? count : x->size[d];
+    step = tide__size_mul(step, d == dim ? count : x->size[d]);
   }
   return pitch;
 }

@@ -206,8 +206,7 @@ static tide_status get(tide_tensor **out, many *m) {
   TIDE_TRY(tide__tensor_new(&made, size, ndim, (tide_dtype)m->x->dtype, m->x->storage->device));
   tide__index_mode mode = {.located = true};
   int64_t pitch = tide__index_strides(stride, &m->line, m->at, m->positions->numel);
-  tide_status status =
-      made->numel ? tide__index_move(&mode, &m->line, m->at, m->positions, made, stride, pitch) : TIDE_OK;
+  tide_status status = tide__index_move(&mode, &m->line, m->at, m->positions, made, stride, pitch);
   if (status == TIDE_OK)
     *out = made;
   else

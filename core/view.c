@@ -270,10 +270,12 @@ static tide_status infer_size(int64_t *full, const tide_tensor *x, const int64_t
   bool fits = true;
   for (int d = 0; d < ndim; d++) {
     full[d] = size[d];
-    if (size[d] == -1 && open < 0)
+    if (size[d] == -1 && open < 0) {
       open = d;
-    else
-      fits &= size[d] >= 0 && (known = tide__size_mul(known, size[d])) < INT64_MAX;
+      continue;
+    }
+    fits &= size[d] >= 0;
+    known = tide__size_mul(known, size[d]);
   }
   if (fits && open >= 0) {
     if (known == 0)

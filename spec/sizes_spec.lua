@@ -95,6 +95,19 @@ describe("the largest sizes", function()
     end
   end)
 
+  it("of empty tensors, in dims beside the one that is indexed or transformed", function()
+    local on = { device = D.dev }
+    local x = tide.empty(1 << 62, 3, 0, 4, on)
+    local I, J = D.tensor { 1, 2 }, D.tensor { 2, 2 }
+    assert.are.same({ 1 << 62, 3, 0, 2 }, x[{ {}, {}, {}, I }]:size())
+    x[{ {}, {}, {}, I }] = 5
+    assert.are.same({ 2, 1 << 60, 0 }, tide.empty(3, 4, 1 << 60, 3, 0, on)[{ I, J, {}, 1 }]:size())
+    x:index_put_({ {}, I, {}, J }, 5, { accumulate = true })
+    assert.are.same({ 0, 1 << 62, 3, 3 }, tide.fft.rfft(tide.empty(0, 1 << 62, 3, 4, on)):size())
+    assert.are.same({ 0, 1 << 62, 3, 4 }, tide.fft.fft(tide.empty(0, 1 << 62, 3, 4, on)):size())
+    D.sync()
+  end)
+
   it("of triangles: those that fit in no memory fail at once", function()
     local before = os.clock()
     for _, size in ipairs { { 1, 1 << 60 }, { 1 << 40, 1 << 40 }, { 1 << 53, 1 }, { 1 << 62, 1 << 62 }, { 3, 1 << 62 } } do
