@@ -346,7 +346,8 @@ static void unpark(void *arg) {
   let_go(b->owner, b);
 }
 
-/* Does it wait in park.c? One that is given back waits there for its own stream too, unless that is done already. */
+/* Must the block wait in park.c? Always for the other streams that used it; where its memory goes back to the driver,
+ * for its own stream too, unless that is known to have nothing queued any more. */
 static bool parks(const tide__allocator *a, tide_block *b) {
   bool shared = b->park.uses || b->park.wait_all;
   if (!b->segment->alone || (!shared && tide__block_may_go(a, b))) return shared;

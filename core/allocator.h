@@ -102,7 +102,7 @@ typedef enum {
 
 enum { TIDE__RAW_BITS = 8 };
 
-/* A time during which at least `low` bytes of large memory were free. */
+/* Since then at least `low` bytes of large memory were free all the time. */
 typedef struct tide__idle_span {
   int64_t since;
   size_t low;
@@ -130,7 +130,7 @@ struct tide__allocator {
   struct {
     _Atomic int64_t used, look_at; /* when large memory was taken or let go last; when to look next */
     tide__idle_span soon, late;
-    size_t rest; /* bytes that are to go, of which only a little went */
+    size_t rest; /* idle bytes that a call which gives back a little has left for the next ones */
   } idle;
 };
 
@@ -292,17 +292,18 @@ static inline void tide__idle_note(tide__allocator *a, int pool) {
   if (free < a->idle.rest) a->idle.rest = free;
   atomic_store_explicit(&a->idle.used, tide__idle_now(), memory_order_relaxed);
 }
-/* Gives back what no queued work can use, and takes the rest back; waits for nothing. */
+/* Of what has been taken out, what no queued work can use goes back, the rest is free again; waits for nothing. */
 void tide__release_idle(tide__allocator *a, tide__leaving *leaving);
 
 /* ---- allocator_release.c ---- */
 
-void tide__release_collect_large(tide__leaving *out, tide__allocator *a, size_t most); /* the lock is held */
-/* Of what has been collected: gives it back, though nobody has waited; takes it back. */
+/* Take free pieces out, at least `most` bytes if there are so many: of all pools, of dead pools alone, or of large
+ * memory alone. The lock is held. */
+void tide__release_collect(tide__leaving *out, tide__allocator *a, bool dead_alone, size_t most);
+void tide__release_collect_large(tide__leaving *out, tide__allocator *a, size_t most);
+/* What has been taken out goes back to the driver, without a wait; or is free again. */
 void tide__release_now(tide__allocator *a, const tide__leaving *leaving);
 void tide__release_undo(tide__allocator *a, const tide__leaving *leaving);
-
-void tide__release_collect(tide__leaving *out, tide__allocator *a, bool dead_alone, size_t most); /* the lock is held */
 /* Waits for the stream, or for the device if it is NULL, and gives it all back. On failure it is all in the cache
  * again. */
 tide_status tide__release(tide__allocator *a, const tide__leaving *leaving, tide_stream *stream);

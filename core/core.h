@@ -105,11 +105,11 @@ void tide__thread_touch(void);
 /* ---- parallel.c ---- */
 
 void tide__parallel_shutdown(void);
-/* Around a kernel of the CPU on the thread that waits for it: in between Ctrl-C ends loops; the end gives the status.
- */
+/* Between these two, which stand around a kernel of the CPU, the thread's interrupt hook can end loops. The second
+ * gives INTERRUPTED where it has, else the status that it is given. */
 void tide__loops_begin(void);
 tide_status tide__loops_end(tide_status status);
-/* Is the rest of the running loop to be left undone? To be asked about every millisecond. */
+/* Must what is left of the running loop be skipped? Long loops ask about every millisecond. */
 bool tide__loop_stops(void);
 /* The same as tide__parallel_for, in order and on the calling thread, which may be in such a loop. */
 void tide__serial_for(int64_t n, int64_t grain, tide_task_fn fn, void *arg);

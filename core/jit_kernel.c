@@ -137,9 +137,8 @@ static tide_status check_host(const tide_kernel *k, int device) {
   const char *found = tide__parse_finds(k->source, words);
   if (!found) return TIDE_OK;
   return tide__fail(TIDE_SUPPORT,
-                    "%s: %s cannot be run on %s, where the threads of a block run by turns and know no warps, expected "
-                    "__shared__ and "
-                    "__syncthreads() instead, or a GPU",
+                    "%s: %s cannot be run on %s, where the threads of a block run by turns and know no warps, "
+                    "expected __shared__ and __syncthreads() instead, or a GPU",
                     k->what, found, device < 0 ? "the CPU" : "a simulated device");
 }
 
@@ -193,13 +192,14 @@ static tide_status prepare(const loaded **out, tide_kernel *k, int device) {
   if (!c) return tide__fail(TIDE_SUPPORT, "%s: %s cannot make kernels at run time", k->what, tide__device_text(device));
   if (c->host) TIDE_TRY(check_host(k, device));
   tide_status status = compile(l, k, c, device, false);
-  /* A body that is no C++ inside of another function: perhaps it is one by itself, and the compiler says so if not. */
+  /* Not every body can be made a function inside of the kernel. Compiled as it is, it runs, or the error is its own. */
   if (status == TIDE_VALUE && c->host && k->signature.body) status = compile(l, k, c, device, true);
   if (status == TIDE_OK) status = limits(l, device);
   l->compiler = c;
   l->ready = status == TIDE_OK;
   return status;
 }
+
 /* After a reset of the accelerators everything is loaded again. */
 static tide_status renew(tide_kernel *k) {
   if (k->epoch != atomic_load(&tide__epochs[0]))

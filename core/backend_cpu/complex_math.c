@@ -1,5 +1,5 @@
-/* complex_math.c: what C lacks for complex numbers, or has but not accurate enough: exp2, expm1, log2, log10, log1p, pow,
- * sgn, nan_to_num and isclose. Numbers of float32 are computed here too, in float64. */
+/* complex_math.c: what C lacks for complex numbers, or has but not accurate enough: exp2, expm1, log2, log10, log1p,
+ * pow, sgn, nan_to_num and isclose. Numbers of float32 are computed here too, in float64. */
 #include "complex_math.h"
 
 #include <math.h>

@@ -8,7 +8,7 @@
 #define KERNEL(name, args) tide_status tide__cpu_##name(tide_stream *stream, const args *a);
 #include "kernel.def"
 #undef KERNEL
-/* As the kernel, and: does it meet a bad element, and which? */
+/* The kernels themselves, for backends that report later: true where an element is bad, and gives it. */
 bool tide__cpu_locate_bad(const tide_locate_args *a, int64_t *value);
 bool tide__cpu_verify_bad(const tide_verify_args *a, int64_t *value);
 tide_status tide__cpu_pack(tide_stream *stream, const tide_pack_args *a);
