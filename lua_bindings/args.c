@@ -133,7 +133,7 @@ void ltide_check_operand(lua_State *L, ltide_state *S, int arg, tide_operand *ou
     out->tensor = NULL;
     return;
   }
-  out->tensor = ltide_test_tensor(L, S, arg);
+  out->tensor = ltide_test_handle(L, S, arg) ? ltide_check_tensor(L, S, arg, name) : NULL;
   if (!out->tensor) ltide_arg_error(L, arg, name, "a tensor or a number");
 }
 

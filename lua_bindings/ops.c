@@ -283,10 +283,10 @@ static void convert_lists(lua_State *L, ltide_state *S, tide_op op, int n) {
   int condition = op == TIDE_OP_where ? 1 : 0, model = 0, lists = 0;
   for (int at = n; at >= 1; at--) {
     if (lua_istable(L, at)) lists++;
-    if (ltide_test_tensor(L, S, at) && (!model || at != condition)) model = at;
+    if (ltide_test_handle(L, S, at) && (!model || at != condition)) model = at;
   }
   if (!lists || !model) return;
-  const tide_tensor *x = ltide_check_tensor(L, S, model, "x");
+  const tide_tensor *x = ltide_check_tensor(L, S, model, tide_op_operand(op, model - 1));
   tide_dtype dtype = model == condition ? TIDE_DTYPE_NONE : tide_tensor_dtype(x);
   int device = tide_tensor_device(x);
   for (int at = 1; at <= n; at++) {

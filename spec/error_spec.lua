@@ -267,6 +267,10 @@ describe("bad input", function()
     } do
       D.raises("StateError", f)
     end
+    local y = tide.zeros(2)
+    assert.matches("^add: x: got a freed tensor", D.raises("StateError", function() return x + 1 end).message)
+    assert.matches("^add: y: got a freed tensor", D.raises("StateError", function() return y + x end).message)
+    assert.matches("^add: y: got a freed tensor", D.raises("StateError", function() return { 1, 2 } + x end).message)
   end)
 
   it("to files", function()
