@@ -90,6 +90,8 @@ describe("memory_snapshot", function()
     local s = cuda.Stream()
     local x, line = tide.empty(1000, uint8), here()
     local ptr = x:data_ptr()
+    tide.empty(1, uint8):fill_(1) -- a kernel's first use may wait for all work
+    cuda.synchronize()
     D.hold(s)
     cuda.stream(s, function() x:fill_(1) end)
     x:free()
