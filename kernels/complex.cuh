@@ -218,10 +218,11 @@ template <class T> TIDEK_MATH bool tide_isfinite(C x) { return x.re - x.re == 0 
 
 /* ---- directions and distances ---- */
 
-/* An infinite or undefined size has no direction. */
+/* As on the CPU sizes are of float64, so that no float32 is too far for them. An infinite or undefined one has no
+ * direction. */
 template <class T> TIDEK_LONG C tide_sgn(C x) {
-  T size = hypot(x.re, x.im), one = size / size;
-  return size == 0 ? x : C(x.re / size * one, x.im / size * one);
+  double size = hypot((double)x.re, (double)x.im), one = size / size;
+  return size == 0 ? x : C((T)(x.re / size * one), (T)(x.im / size * one));
 }
 template <class T> TIDEK_MATH C tide_nan_to_num(C x, C nan, C most, C least) {
   return C(tide_nan_to_num(x.re, nan.re, most.re, least.re), tide_nan_to_num(x.im, nan.re, most.re, least.re));
@@ -229,8 +230,8 @@ template <class T> TIDEK_MATH C tide_nan_to_num(C x, C nan, C most, C least) {
 template <class T> TIDEK_LONG bool tide_isclose(C a, C b, C rtol, C atol, C equal_nan) {
   if (a == b) return true;
   if (tide_isnan(a) || tide_isnan(b)) return equal_nan.re != 0 && tide_isnan(a) && tide_isnan(b);
-  T distance = hypot(a.re - b.re, a.im - b.im);
-  return distance - distance == 0 && distance <= atol.re + rtol.re * hypot(b.re, b.im);
+  double distance = hypot((double)a.re - b.re, (double)a.im - b.im);
+  return distance - distance == 0 && distance <= atol.re + (double)rtol.re * hypot((double)b.re, (double)b.im);
 }
 
 #undef C
