@@ -286,7 +286,9 @@ static void convert_lists(lua_State *L, ltide_state *S, tide_op op, int n) {
     if (ltide_test_handle(L, S, at) && (!model || at != condition)) model = at;
   }
   if (!lists || !model) return;
-  const tide_tensor *x = ltide_check_tensor(L, S, model, tide_op_operand(op, model - 1));
+  const char *name = tide_op_operand(op, model - 1);
+  if (!name && !ltide_test_tensor(L, S, model)) return; /* a freed bound or the like: refused under its own name */
+  const tide_tensor *x = ltide_check_tensor(L, S, model, name);
   tide_dtype dtype = model == condition ? TIDE_DTYPE_NONE : tide_tensor_dtype(x);
   int device = tide_tensor_device(x);
   for (int at = 1; at <= n; at++) {

@@ -271,6 +271,10 @@ describe("bad input", function()
     assert.matches("^add: x: got a freed tensor", D.raises("StateError", function() return x + 1 end).message)
     assert.matches("^add: y: got a freed tensor", D.raises("StateError", function() return y + x end).message)
     assert.matches("^add: y: got a freed tensor", D.raises("StateError", function() return { 1, 2 } + x end).message)
+    for _, name in ipairs { "clamp", "clamp_min", "clamp_max", "elu", "leaky_relu" } do
+      local e = D.raises("StateError", tide[name], { 1, 2 }, x)
+      assert.is_nil(e.message:find("null", 1, true), e.message)
+    end
   end)
 
   it("to files", function()
