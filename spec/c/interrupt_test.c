@@ -185,7 +185,7 @@ static bool is_equal(const tide_tensor *a, const tide_tensor *b) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 static const double most = 0.5;
 #else
-static const double most = 0.03;
+static const double most = 0.1; /* a few milliseconds where pages of memory come at once */
 #endif
 
 /* Whole, then interrupted at several of its looks, then whole again. */
@@ -197,8 +197,8 @@ static void test_operation(const operation *o) {
   OK(o->run(&whole, x));
   note_gap();
   long all = asks;
-  if (longest > most || all < 4) printf("%s: %ld looks, %.0f ms between two\n", o->name, all, 1e3 * longest);
-  CHECK(all >= 4 && longest <= most);
+  if (longest > most || all < 2) printf("%s: %ld looks, %.0f ms between two\n", o->name, all, 1e3 * longest);
+  CHECK(all >= 2 && longest <= most);
   for (int i = 0; i < 8; i++) {
     begin_asks(i < 4 ? i : all * (i - 4) / 8);
     tide_tensor *none = NULL;

@@ -175,7 +175,12 @@ static void test_memory(void) {
   CHECK(c != b && other != c);
   lane l = lane_new(0, 0);
   uint32_t bits = 0;
-  OK(t->read_small(l.head.impl, &bits, c + 4 * MIB, sizeof bits));
+#if defined(__SANITIZE_THREAD__)
+  const size_t at = MIB / 2; /* no more is filled there */
+#else
+  const size_t at = 4 * MIB;
+#endif
+  OK(t->read_small(l.head.impl, &bits, c + at, sizeof bits));
   CHECK(bits == 0xFFFFFFFFu); /* poison: NaN, or -1 */
   t->stream_free(l.head.impl);
   t->close();
