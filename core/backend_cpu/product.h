@@ -35,9 +35,9 @@
 /* Bytes of what is needed next that each of the product's PRODUCT_ROWS parts of k asks for. */
 enum { PRODUCT_NEXT = 512 };
 
-/* c[rows][lanes] = the sum over k of a[k][rows] * b[k][lanes], added to what c holds or in its place. b is read some
- * steps ahead; where the sums go, and `next` unless it is NULL, is asked for little by little, so that the loop never
- * waits for all of it at once. */
+/* c[rows][lanes] = the sum over k of a[k][rows] * b[k][lanes], added to what c holds or in its place. a and b are asked
+ * for some steps ahead; where the sums go, and `next` unless it is NULL, is asked for little by little, so that the
+ * loop never waits for all of it at once. */
 #define PRODUCT(s, T)                                                                                                  \
   static void product_##s(void *c_, int64_t c_row, const void *a_, const void *b_, int64_t k, bool add,                \
                           const char *next) {                                                                          \
@@ -54,8 +54,8 @@ enum { PRODUCT_NEXT = 512 };
         __builtin_prefetch(next + q * PRODUCT_NEXT + line, 0, 2);                                                      \
       for (const int64_t end = k * (q + 1) / PRODUCT_ROWS; p < end; p++, a += PRODUCT_ROWS, b += 2 * N) {              \
         wide_##s x = *(const wide_load_##s *)b, y = *(const wide_load_##s *)(b + N);                                   \
-        __builtin_prefetch(b + AHEAD);                                                                                 \
-        if (FOLD_WIDTH == 64) __builtin_prefetch(b + AHEAD + N);                                                       \
+        __builtin_prefetch(b + AHEAD), __builtin_prefetch(a + AHEAD / 2);                                              \
+        if (FOLD_WIDTH == 64) __builtin_prefetch(b + AHEAD + N), __builtin_prefetch(a + AHEAD / 2 + N);                \
         PRODUCT_UNROLL                                                                                                 \
         for (int r = 0; r < PRODUCT_ROWS; r++) {                                                                       \
           wide_##s one = a[r] - (wide_##s){0};                                                                         \
