@@ -349,14 +349,15 @@ describe("compile_kernel", function()
       assert.are.equal(i, run '#define NAME "top.h"\n#include NAME')
       local between = info()
       assert.are.equal(i, run '#include "top.h"') -- nothing has changed
-      assert.are.equal(between.memory_hits + 1, info().memory_hits)
-      assert.are.equal(before.misses + 6, between.misses)
+      -- At least, since what other cases have begun to compile may end meanwhile.
+      assert.is_true(info().memory_hits >= between.memory_hits + 1)
+      assert.is_true(between.misses >= before.misses + 6)
     end
     write("deep/value.h", '#pragma once\n#include "../deep/value.h"\n#define VALUE 3')
     for _, include in ipairs { '#include "top.h"', "/*\n #include NAME\n*/\n#define VALUE 3" } do
       local before = info()
       for _ = 1, 3 do assert.are.equal(3, run(include)) end
-      assert.are.equal(before.misses + 1, info().misses)
+      assert.is_true(info().memory_hits >= before.memory_hits + 2)
     end
     os.execute("rm -rf " .. folder)
   end)
