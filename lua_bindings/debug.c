@@ -58,6 +58,7 @@ static int ldevice_reset(lua_State *L) {
     return ltide_error(L, "StateError",
                        "device_reset: got a call from a finaliser, which may have interrupted an operation on the "
                        "device, expected one from the program");
+  ltide_refuse_beyond(L, 1);
   int device = ltide_check_device(L, 1, "device", LTIDE_NIL_OK);
   ltide_loader_pause(); /* nothing of ours may run beside it */
   tide_status status = tide_device_reset(device);
