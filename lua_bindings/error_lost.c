@@ -94,6 +94,12 @@ static void copy_fields(lua_State *L, int to, int from) {
   }
 }
 
+static int next_field(lua_State *L) {
+  luaL_checktype(L, 1, LUA_TTABLE);
+  lua_settop(L, 2);
+  return lua_next(L, 1) ? 2 : 0;
+}
+
 /* From here on the error has its fields itself. */
 static int lost_pairs(lua_State *L) {
   luaL_checktype(L, 1, LUA_TTABLE);
@@ -103,7 +109,7 @@ static int lost_pairs(lua_State *L) {
     ltide_push_error_meta(L);
     lua_setmetatable(L, 1);
   }
-  lua_getglobal(L, "next");
+  lua_pushcfunction(L, next_field);
   lua_pushvalue(L, 1);
   lua_pushnil(L);
   return 3;
