@@ -15,7 +15,7 @@
 
 #include <unistd.h>
 
-enum { PART_K = 11 * TIDE_GEMM_SLICE, PART_BYTES = 16 << 20, GROUP = 8, EACH = 4, LOOK = 16 };
+enum { PART_K = 11 * TIDE_GEMM_SLICE, PART_BYTES = 64 << 20, GROUP = 8, EACH = 4, LOOK = 16 };
 /* Of A's rows that a task packs: three eighths of the second cache, within these bounds. */
 enum { LEAST_ROWS_BYTES = 256 << 10, MOST_ROWS_BYTES = 768 << 10 };
 /* Bytes of a tile, at most; work that one thread does alone, and in one matrix of many. */

@@ -2,7 +2,8 @@
  *
  * A few blocks are kept, one of them large, the others of at most KEPT_SMALL bytes: a call takes what it finds and puts
  * it back. Whatever does not fit there goes to the system. Large blocks are of huge pages where the system has them:
- * they are walked through again and again, and the processor does not know so many small pages at a time.
+ * they are walked through again and again, the processor does not know so many small pages at a time, and touching and
+ * freeing so many takes longer than what they are for.
  *
  * Invariant: a block is in a place, or one caller has it. */
 #include <stdatomic.h>
@@ -24,13 +25,6 @@ void tide__room_close(void) {
   for (int i = 0; i < PLACES; i++) free(atomic_exchange(&places[i], NULL));
 }
 
-/* Touching and freeing so much in pages of 4 KiB takes longer than what it is for. */
-static void advise(char *p, size_t bytes) {
-  uintptr_t page = (uintptr_t)2 << 20, begin = ((uintptr_t)p + page - 1) / page * page;
-  uintptr_t end = ((uintptr_t)p + bytes) / page * page;
-  if (bytes > KEPT_LARGE && end > begin) madvise(p + (begin - (uintptr_t)p), end - begin, MADV_HUGEPAGE);
-}
-
 void *tide__room_take(size_t bytes) {
   if (bytes > SIZE_MAX - 2 * HUGE_PAGE) return NULL;
   for (int i = bytes > KEPT_SMALL ? 0 : 1; i < (bytes > KEPT_SMALL ? 1 : PLACES); i++) {
@@ -44,7 +38,6 @@ void *tide__room_take(size_t bytes) {
   if (!b) return NULL;
   if (to == HUGE_PAGE) madvise(b, all, MADV_HUGEPAGE);
   b->bytes = bytes;
-  advise((char *)b, bytes);
   return (char *)b + AHEAD;
 }
 
