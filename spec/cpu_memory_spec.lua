@@ -136,7 +136,8 @@ describe("memory of CPU tensors", function()
 
   it("goes back after two seconds in which the program does nothing", function()
     local file = io.open "/proc/self/status"
-    if D.cuda or not file or tide.get_num_threads() < 2 then return end
+    if D.cuda then return pending "is about the CPU alone" end
+    if not file or tide.get_num_threads() < 2 then return pending "needs Linux and a second processor" end
     file:close()
     local out, err, code = D.run { "-e", [[
       local function resident() return tonumber(io.open("/proc/self/status"):read("a"):match "VmRSS:%s*(%d+)") // 1024 end
