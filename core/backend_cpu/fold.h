@@ -132,14 +132,17 @@ static int64_t fold_count_u8(const uint8_t *x, int64_t n) {
 }
 
 #define FOLD_MULTIPLY(k, v) acc[k] *= (v)
-static double fold_prod_f64(const double *x, int64_t n) {
-  vec_f64 acc[4];
-  for (int k = 0; k < 4; k++) acc[k] = (vec_f64){1, 1, 1, 1, 1, 1, 1, 1};
-  FOLD_RUN(f64, double, 1, FOLD_MULTIPLY)
+static double fold_parts_prod(const vec_f64 acc[4]) {
   vec_f64 all = (acc[0] * acc[1]) * (acc[2] * acc[3]);
   double product = 1;
   for (int j = 0; j < FOLD_LANES(double); j++) product *= all[j];
   return product;
+}
+static double fold_prod_f64(const double *x, int64_t n) {
+  vec_f64 acc[4];
+  for (int k = 0; k < 4; k++) acc[k] = (vec_f64){1, 1, 1, 1, 1, 1, 1, 1};
+  FOLD_RUN(f64, double, 1, FOLD_MULTIPLY)
+  return fold_parts_prod(acc);
 }
 
 /* Sums of squares and products of float32, in float64. */
@@ -179,10 +182,7 @@ static double fold_prod_f32(const float *x, int64_t n) {
   vec_f64 acc[4];
   for (int k = 0; k < 4; k++) acc[k] = (vec_f64){1, 1, 1, 1, 1, 1, 1, 1};
   FOLD_RUN(f32, float, 1, FOLD_MULTIPLY_F32)
-  vec_f64 all = (acc[0] * acc[1]) * (acc[2] * acc[3]);
-  double product = 1;
-  for (int j = 0; j < FOLD_LANES(double); j++) product *= all[j];
-  return product;
+  return fold_parts_prod(acc);
 }
 
 static int64_t fold_prod_i64(const int64_t *signed_x, int64_t n) {
