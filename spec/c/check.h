@@ -23,6 +23,14 @@ static _Atomic int failures; /* threads may check too */
     }                                                                                                                  \
   } while (0)
 
+/* A vector of n times this float32 value. */
+static inline tide_tensor *full(int device, int64_t n, double value) {
+  tide_tensor *x = NULL;
+  const tide_options options = {TIDE_FLOAT32, device, false};
+  OK(tide_full(&x, &n, 1, tide_float(value), &options));
+  return x;
+}
+
 /* A sleep that holds a stream of a simulated device until tide_sim_wake(). */
 #define HOLD ((int64_t)3600 * 1000000000)
 

@@ -21,13 +21,6 @@ static double seconds(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static tide_tensor *full(int device, int64_t n, double value) {
-  tide_tensor *x = NULL;
-  tide_options options = {TIDE_FLOAT32, device, false};
-  OK(tide_full(&x, &n, 1, tide_float(value), &options));
-  return x;
-}
-
 static double first(const tide_tensor *x) {
   tide_tensor *one = NULL;
   tide_scalar s = {0};

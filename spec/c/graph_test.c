@@ -18,14 +18,6 @@ static tide_stream *new_stream(int device) {
   return s;
 }
 
-static tide_tensor *full(int64_t n, double value, int device) {
-  tide_options o = {TIDE_FLOAT32, device, false};
-  tide_tensor *x = NULL;
-  OK(tide_empty(&x, &n, 1, &o));
-  OK(tide_fill(x, tide_float(value)));
-  return x;
-}
-
 static double first_of(const tide_tensor *x) {
   tide_tensor *one = NULL;
   tide_scalar v = tide_float(-1);
@@ -84,7 +76,7 @@ static void endings(void) {
   start(1);
   tide_stream *s = new_stream(0), *t = new_stream(0);
   OK(tide_current_set_stream(s));
-  tide_tensor *x = full(1000, 1, 0);
+  tide_tensor *x = full(0, 1000, 1);
   OK(tide_graph_new(&ready, false));
   OK(tide_graph_new(&capturing, false));
   OK(tide_graph_new(&kept, true));
@@ -132,7 +124,7 @@ static void ramp(void) {
   start(1);
   tide_stream *s = new_stream(0);
   OK(tide_current_set_stream(s));
-  tide_tensor *x = full(100, 1, 0);
+  tide_tensor *x = full(0, 100, 1);
   OK(tide_device_synchronize(0));
   size_t before = tide_memory_allocated(0);
   int n = 0;
@@ -178,8 +170,8 @@ static void elsewhere(void) {
   start(1);
   tide_stream *s = new_stream(0);
   tide_tensor *list[20];
-  for (int i = 0; i < 20; i++) list[i] = full(1000, i, 0);
-  tide_tensor *y = full(1000, 0, 0);
+  for (int i = 0; i < 20; i++) list[i] = full(0, 1000, i);
+  tide_tensor *y = full(0, 1000, 0);
   OK(tide_device_synchronize(0));
   OK(tide_current_set_stream(s));
   OK(tide_stream_sleep(s, 20000000));
@@ -213,10 +205,10 @@ static void *capture_many(void *arg) {
   int seed = *(int *)arg;
   tide_stream *s = new_stream(0), *side = new_stream(0);
   OK(tide_current_set_stream(s));
-  tide_tensor *x = full(100, seed, 0);
+  tide_tensor *x = full(0, 100, seed);
   for (int i = 0; i < 60; i++) {
     tide_graph *g;
-    tide_tensor *y = NULL, *z = NULL, *junk = full(100, -1, 0);
+    tide_tensor *y = NULL, *z = NULL, *junk = full(0, 100, -1);
     OK(tide_graph_new(&g, false));
     OK(tide_graph_begin(g, s, NULL, TIDE_CAPTURE_THREAD_LOCAL));
     tide_tensor_release_deferred(junk);
@@ -279,7 +271,7 @@ static void meddling(void) {
   pthread_t thread;
   tide_stream *s = new_stream(0);
   OK(tide_current_set_stream(s));
-  tide_tensor *x = full(10, 1, 0);
+  tide_tensor *x = full(0, 10, 1);
   OK(tide_graph_new(&g, false));
   OK(tide_graph_begin(g, s, NULL, TIDE_CAPTURE_THREAD_LOCAL));
   CHECK(pthread_create(&thread, NULL, meddle, g) == 0);
@@ -301,7 +293,7 @@ static void faults(void) {
   tide_graph *g;
   tide_stream *s = new_stream(0);
   OK(tide_current_set_stream(s));
-  tide_tensor *x = full(10, 1, 0);
+  tide_tensor *x = full(0, 10, 1);
   OK(tide_graph_new(&g, false));
   OK(tide_graph_begin(g, s, NULL, 1));
   for (int i = 0; i < 5; i++) OK(add_one(x, x));

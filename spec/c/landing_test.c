@@ -5,14 +5,6 @@
 
 enum { COUNT = 5000, ROUNDS = 60, THREADS = 3 };
 
-static tide_tensor *full(int device, double value) {
-  tide_tensor *x = NULL;
-  int64_t n = COUNT;
-  tide_options options = {TIDE_FLOAT32, device, false};
-  OK(tide_full(&x, &n, 1, tide_float(value), &options));
-  return x;
-}
-
 static tide_tensor *shared;
 static pthread_barrier_t begin, end;
 static _Atomic int wrong;
@@ -49,8 +41,8 @@ int main(void) {
   pthread_barrier_init(&end, NULL, THREADS + 1);
   for (int i = 0; i < THREADS; i++) pthread_create(&thread[i], NULL, use, (void *)(intptr_t)i);
   for (int i = 0; i < ROUNDS; i++) {
-    tide_tensor *y = full(TIDE_CPU, i + 1);
-    shared = full(0, 0);
+    tide_tensor *y = full(TIDE_CPU, COUNT, i + 1);
+    shared = full(0, COUNT, 0);
     OK(tide_device_synchronize(0));
     OK(tide_stream_sleep(stream, 2000000));
     OK(tide_copy(shared, y, false));

@@ -11,14 +11,6 @@
 
 enum { COUNT = 1000, ROUNDS = 200 };
 
-static tide_tensor *full(int device, double value) {
-  tide_tensor *x = NULL;
-  int64_t n = COUNT;
-  tide_options options = {TIDE_FLOAT32, device, false};
-  OK(tide_full(&x, &n, 1, tide_float(value), &options));
-  return x;
-}
-
 static tide_stream *stream_of(int device) {
   tide_stream *s = NULL;
   OK(tide_stream_new(&s, device, 0));
@@ -98,7 +90,7 @@ static double first(const tide_tensor *x) {
 /* A row of sums and copies, of which some have something between them, comes out as if every wait were there. */
 static void a_row_of_collectives(void) {
   static const int devices[] = {0, 1};
-  tide_tensor *list[2] = {full(0, 0), full(1, 0)}, *ones = full(1, 1), *sum = NULL, *outs[2];
+  tide_tensor *list[2] = {full(0, COUNT, 0), full(1, COUNT, 0)}, *ones = full(1, COUNT, 1), *sum = NULL, *outs[2];
   double want = 0;
   srand(7);
   for (int r = 0; r < ROUNDS; r++) {

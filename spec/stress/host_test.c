@@ -2,7 +2,6 @@
  * closes one there, runs out of memory on a thread that a state has left, and resumes coroutines that die.
  *
  * usage: host_test tide.so      Simulated devices stand in: two of them. */
-#include <dlfcn.h>
 #include <lauxlib.h>
 #include <lua.h>
 #include <lualib.h>
@@ -14,24 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "module.h"
 #include "tide/debug.h"
 #include "tide/graph.h"
 #include "tide/memory.h"
 #include "tide/tide.h"
 #include "tide_lua.h"
-
-/* The host knows of tide what the module has brought. */
-#define TIDE(name) ((__typeof__(&name))function(#name))
-
-static const char *module;
-static int failed;
-
-static void *function(const char *name) {
-  void *tide = dlopen(module, RTLD_NOW), *found = dlsym(tide, name);
-  if (!found) exit(2);
-  dlclose(tide);
-  return found;
-}
 
 static void run(lua_State *L, const char *text) {
   if (luaL_dostring(L, text) == LUA_OK) return;

@@ -2,7 +2,6 @@
  * has given one, and else to whatever the state warns by.
  *
  * usage: warning_test tide.so      A simulated device stands in. */
-#include <dlfcn.h>
 #include <lauxlib.h>
 #include <lua.h>
 #include <lualib.h>
@@ -13,20 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "module.h"
 #include "tide/tide.h"
-
-/* The host knows of tide what the module has brought. */
-#define TIDE(name) ((__typeof__(&name))function(#name))
-
-static const char *module;
-static int failed;
-
-static void *function(const char *name) {
-  void *tide = dlopen(module, RTLD_NOW), *found = dlsym(tide, name);
-  if (!found) exit(2);
-  dlclose(tide);
-  return found;
-}
 
 /* ---- what was logged by this thread, each message in brackets ---- */
 

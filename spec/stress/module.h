@@ -1,0 +1,20 @@
+/* module.h: what tests of states share: the host knows of tide what the module has brought. Included once by each. */
+#ifndef TIDE_TEST_MODULE_H
+#define TIDE_TEST_MODULE_H
+
+#include <dlfcn.h>
+#include <stdlib.h>
+
+#define TIDE(name) ((__typeof__(&name))function(#name))
+
+static const char *module;
+static int failed;
+
+static void *function(const char *name) {
+  void *tide = dlopen(module, RTLD_NOW), *found = dlsym(tide, name);
+  if (!found) exit(2);
+  dlclose(tide);
+  return found;
+}
+
+#endif
