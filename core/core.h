@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "backend.h"
+#include "backend/backend.h"
 
 /* ---- status.c: errors ---- */
 

@@ -11,7 +11,7 @@
 #include <cuda_runtime.h>
 #include <stdint.h>
 
-#include "plan.h"
+#include "base/plan.h"
 
 namespace tidek {
 

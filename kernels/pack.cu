@@ -7,7 +7,7 @@
  * Invariant: a thread has all its reads of one step on the way before it writes, since what it reads may be a link
  * away. */
 #include "launch.cuh"
-#include "pack.h"
+#include "base/pack.h"
 #include "tidek_pack.h"
 
 namespace tidek {

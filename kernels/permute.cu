@@ -2,7 +2,7 @@
 #include <cub/device/device_radix_sort.cuh>
 
 #include "launch.cuh"
-#include "random.h"
+#include "base/random.h"
 #include "tidek.h"
 
 namespace tidek {

@@ -8,7 +8,7 @@
  */
 #include <math_constants.h>
 
-#include "random.h"
+#include "base/random.h"
 #include "tidek.h"
 #include "types.cuh"
 

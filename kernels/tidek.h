@@ -8,7 +8,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "plan.h"
+#include "base/plan.h"
 
 #ifdef __cplusplus
 extern "C" {

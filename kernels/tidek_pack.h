@@ -4,7 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "pack.h"
+#include "base/pack.h"
 
 #ifdef __cplusplus
 extern "C" {

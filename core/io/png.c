@@ -5,8 +5,8 @@
  * while reading; grey, RGB and RGBA keep their channels, grey with alpha becomes RGBA.
  *
  * Invariant: a failed save leaves what was there before. */
-#include "file.h"
-#include "tensor.h"
+#include "base/file.h"
+#include "tensor/tensor.h"
 
 #include <errno.h>
 #include <png.h>

@@ -1,11 +1,11 @@
-# libtide_cuda.so: core/backend_cuda and kernels. It exports one function and links neither libtide nor a CUDA library
+# libtide_cuda.so: core/backend/cuda and kernels. It exports one function and links neither libtide nor a CUDA library
 # but the static runtime, so a machine without a driver can open it and be told so. Sets TIDE_CUDA_SUMMARY.
 set(TIDE_CUDA_SUMMARY "no CUDA: cpu and simulated devices only")
 if(TIDE_CUDA STREQUAL "OFF")
   return()
 endif()
 
-file(GLOB cuda_sources CONFIGURE_DEPENDS core/backend_cuda/*.c core/backend_cuda/*.cu kernels/*.cu)
+file(GLOB cuda_sources CONFIGURE_DEPENDS core/backend/cuda/*.c core/backend/cuda/*.cu kernels/*.cu)
 
 find_program(TIDE_NVCC nvcc HINTS ENV CUDACXX ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES bin)
 mark_as_advanced(TIDE_NVCC)
@@ -96,6 +96,6 @@ foreach(arch IN LISTS CMAKE_CUDA_ARCHITECTURES)
   endif()
 endforeach()
 list(JOIN arch_list " " arch_list)
-set_source_files_properties(core/backend_cuda/nvml.c PROPERTIES COMPILE_DEFINITIONS "TIDE_CUDA_ARCH_LIST=\"${arch_list}\"")
+set_source_files_properties(core/backend/cuda/nvml.c PROPERTIES COMPILE_DEFINITIONS "TIDE_CUDA_ARCH_LIST=\"${arch_list}\"")
 list(JOIN CMAKE_CUDA_ARCHITECTURES " " archs)
 set(TIDE_CUDA_SUMMARY "CUDA ${CMAKE_CUDA_COMPILER_VERSION} for ${archs}")

@@ -5,7 +5,7 @@
  * streams, streams that end, pools, threads, what a call costs. */
 #include "memory_test.h"
 
-#include "idle.h"
+#include "memory/idle.h"
 
 #include <stdio.h>
 #include <stdlib.h>

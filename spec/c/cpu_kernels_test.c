@@ -3,7 +3,7 @@
  */
 #include "cpu_test.h"
 
-#include "random.h"
+#include "base/random.h"
 
 /* Where every access is watched, one instruction set has to do. */
 #if defined(__SANITIZE_THREAD__)

@@ -12,7 +12,7 @@
 #include "cpu_test.h"
 
 #pragma GCC optimize("cx-fortran-rules", "wrapv")
-#include "backend_cpu/loops.h"
+#include "backend/cpu/loops.h"
 
 static const tide__loop reference[TIDE_OP_COUNT][TIDE_CTYPES] = {
 #define UNARY(name, rule, expr, doc)   LOOP_ROW(name, rule)

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "backend_cpu/isa.h"
+#include "backend/cpu/isa.h"
 
 static int failures;
 

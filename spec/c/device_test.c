@@ -2,7 +2,7 @@
  * forked child is told.
  *
  * Runs on simulated devices. */
-#include "accelerator.h"
+#include "runtime/accelerator.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,8 +4,8 @@
  * Lengths are walked more widely here than in the spec, because C sums faster than Lua. */
 #include "tensor_test.h"
 
-#include "tensor.h"
-#include "backend_cpu/isa.h"
+#include "tensor/tensor.h"
+#include "backend/cpu/isa.h"
 
 #include <complex.h>
 #undef I

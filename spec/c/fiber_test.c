@@ -1,5 +1,5 @@
 /* fiber_test.c: threads of a block that wait for each other, by turns on one thread of the CPU. */
-#include "backend_cpu/fiber.h"
+#include "backend/cpu/fiber.h"
 
 #include <stdio.h>
 

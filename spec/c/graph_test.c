@@ -1,6 +1,6 @@
 /* graph_test.c: graphs on simulated devices, where a script does not reach: what is refused of hosts, ends in the wrong
  * order, allocations that fail one after the other, memory let go by other threads, captures on several threads. */
-#include "allocator.h"
+#include "memory/allocator.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,8 +3,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "host_cache.h"
-#include "idle.h"
+#include "memory/host_cache.h"
+#include "memory/idle.h"
 #include "memory_test.h"
 
 #if !defined(__SANITIZE_ADDRESS__)

@@ -1,7 +1,7 @@
 /* idle_test.c: what is kept of device memory, and for how long, by a clock that the test moves on. */
 #include <stdio.h>
 
-#include "idle.h"
+#include "memory/idle.h"
 #include "memory_test.h"
 #include "tide/graph.h"
 

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "allocator.h"
+#include "memory/allocator.h"
 #include "check.h"
 #include "tide/sim.h"
 

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "allocator.h"
+#include "memory/allocator.h"
 
 static int failures;
 #define OK(expr)                                                                                                       \

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "core.h"
-#include "random.h"
+#include "base/random.h"
 
 static int failures, checks;
 

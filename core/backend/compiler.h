@@ -1,0 +1,68 @@
+/* compiler.h: how a backend makes kernels at run time from C++ text.
+ *
+ * Core writes the text, keeps what was made and decides when to make it; a backend brings the dialect (four pieces of
+ * text), a compiler that it opens on first use, and loads and launches the result. An image is what the compiler gives,
+ * as bytes: it can be kept in a file and loaded by another process with the same architecture. */
+#ifndef TIDE_COMPILER_H
+#define TIDE_COMPILER_H
+
+#include "base/plan.h"
+
+/* The most that the arguments of one launch take, and how many there are. */
+enum { TIDE_LAUNCH_BYTES = 2560, TIDE_LAUNCH_PARAMS = 64, TIDE_LAUNCH_POINTERS = 64 };
+
+/* One launch of a function. The arguments lie in `packed` as the function's parameters do; addresses of device memory
+ * among them stand at the offsets `pointer`, so that a backend may translate them. The arrays are the caller's and are
+ * not used after the call. */
+typedef struct tide_launch {
+  uint32_t grid[3], block[3];
+  uint32_t shared; /* bytes of dynamic shared memory */
+  uint32_t site;
+  int32_t device;
+  int64_t moved;    /* bytes read and written, as far as known */
+  bool elementwise; /* one of ours: its blocks are independent, and it waits itself for the kernel before it */
+  uint16_t params, pointers, bytes;
+  const void *packed;
+  const uint16_t *offset, *pointer;
+} tide_launch;
+
+typedef struct tide_image {
+  void *bytes; /* malloc'ed */
+  size_t size;
+  char name[512]; /* of the function in it */
+} tide_image;
+
+typedef struct tide_function_info {
+  int max_threads, registers;
+  int64_t shared, local; /* bytes: static shared memory of a block, local memory of a thread */
+} tide_function_info;
+
+typedef struct tide_compiler {
+  const char *name;     /* "nvrtc", "c++": what its record in the cache is called */
+  const char *variable; /* of the environment, which says where the compiler is; NULL: none */
+  /* An elementwise kernel is prelude, the pieces that are needed of with_small (bool and 16-bit floats), with_complex
+   * and with_dims (strided), the user's code, declarations by core, then flat or strided. TIDE_NAMES_STD is defined
+   * before all of it, and before `raw`, where the code may use what C++ has in std. A block has `threads` threads, each
+   * of which does 16 bytes of the widest operand, or four elements where strided. The declarations: jit_source.c. */
+  const char *prelude, *with_small, *with_complex, *with_dims, *flat, *strided;
+  int threads;
+  bool ahead;      /* it compiles in the process, on any thread: kernels may be made before they are called */
+  const char *raw; /* what stands before a kernel of the user's own; of a host, behind prelude and with_small */
+  bool host;       /* kernels are functions that loop over threads: `raw` defines what the loop is made of
+                      that core writes (jit_source.c); prelude and raw define tide_by, by which the code divides
+                      (jit_rewrite.c) */
+  const char *options, *raw_options; /* always given, separated by blanks */
+  /* Opens the compiler: the file that it is, and its version. LIBRARY where there is none. */
+  tide_status (*identify)(char *path, size_t path_size, char *version, size_t version_size);
+  tide_status (*arch)(char *text, size_t size, int device); /* "sm_90"; opens no compiler */
+  /* out->name holds the function's name, or an expression that names it, and is replaced by its name in the image. On
+   * failure *log, malloc'ed, may hold what the compiler said; otherwise the thread's error is set. */
+  tide_status (*compile)(tide_image *out, char **log, const char *source, const char *const *options, int n,
+                         const char *arch);
+  tide_status (*load)(void **module, const void *image, size_t bytes, int device);
+  void (*unload)(void *module, int device);
+  tide_status (*function)(void **out, tide_function_info *info, void *module, const char *name, int device);
+  tide_status (*launch)(tide_stream *stream, void *function, const tide_launch *a);
+} tide_compiler;
+
+#endif

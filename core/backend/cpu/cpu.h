@@ -1,0 +1,16 @@
+/* cpu.h: the kernels of the CPU backend, which the simulated devices run too: pure functions of their arguments, safe
+ * on any thread. The stream is not used. They return when the work is done. */
+#ifndef TIDE_CPU_H
+#define TIDE_CPU_H
+
+#include "core.h"
+
+#define KERNEL(name, args) tide_status tide__cpu_##name(tide_stream *stream, const args *a);
+#include "backend/kernel.def"
+#undef KERNEL
+/* The kernels themselves, for backends that report later: true where an element is bad, and gives it. */
+bool tide__cpu_locate_bad(const tide_locate_args *a, int64_t *value);
+bool tide__cpu_verify_bad(const tide_verify_args *a, int64_t *value);
+tide_status tide__cpu_pack(tide_stream *stream, const tide_pack_args *a);
+
+#endif

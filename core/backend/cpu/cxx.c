@@ -1,0 +1,332 @@
+/* cxx.c: kernels of the CPU from text, by the C++ compiler of the system.
+ *
+ * The compiler is a program: it is started with a file in a folder of its own and gives a shared library, whose bytes
+ * are the image. A library that is loaded from bytes lives in memory alone: it gets a file without a name, and a path
+ * to it that no other library had, because the loader takes equal paths for equal libraries.
+ *
+ * Kernels are called as kernel(arguments, grid and block sizes, first block, one past the last block, hooks) and give
+ * 0, or why a raw kernel has not ended. Blocks are shared by the threads of the pool; between some of them, but not
+ * within one, an interruption is heeded.
+ *
+ * Invariant: nothing of a compilation is left on disk, whatever its end. */
+#include "cxx.h"
+#include "fiber.h"
+#include "runtime/determinism.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+/* ---- running the compiler ---- */
+
+/* Looks for a program as a shell would. */
+static bool find_program(char *path, size_t size, const char *name) {
+  if (strchr(name, '/')) return snprintf(path, size, "%s", name) < (int)size && access(path, X_OK) == 0;
+  const char *folders = getenv("PATH");
+  for (const char *p = folders ? folders : "/usr/bin:/bin"; *p;) {
+    int length = (int)strcspn(p, ":");
+    if (length && snprintf(path, size, "%.*s/%s", length, p, name) < (int)size && access(path, X_OK) == 0) return true;
+    p += length + (p[length] == ':');
+  }
+  return false;
+}
+
+static tide_status find_compiler(char *path, size_t size) {
+  static const char *const names[] = {"c++", "g++", "clang++"};
+  const char *own = getenv("TIDE_CXX");
+  if (own && *own) {
+    if (find_program(path, size, own)) return TIDE_OK;
+    return tide__fail(TIDE_LIBRARY, "jit: the C++ compiler was not found, got TIDE_CXX=%s, expected a program", own);
+  }
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (find_program(path, size, names[i])) return TIDE_OK;
+  return tide__fail(TIDE_LIBRARY,
+                    "jit: no C++ compiler was found, got none of c++, g++ and clang++ on PATH, expected one to be "
+                    "installed (g++ or clang), or TIDE_CXX to name it");
+}
+
+/* Runs argv with its output in the file; the exit code, or -1. */
+static int run(char *const *argv, const char *output) {
+  posix_spawn_file_actions_t actions;
+  pid_t pid;
+  int status = 0;
+  if (posix_spawn_file_actions_init(&actions)) return -1;
+  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, 1, output, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  posix_spawn_file_actions_adddup2(&actions, 1, 2);
+  int rc = posix_spawn(&pid, argv[0], &actions, NULL, argv, environ);
+  posix_spawn_file_actions_destroy(&actions);
+  if (rc) return -1;
+  while (waitpid(pid, &status, 0) < 0)
+    if (errno != EINTR) return errno == ECHILD ? 0 : -1; /* a host that ignores its children: the file will tell */
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* ---- a folder for one compilation ---- */
+
+typedef struct workshop {
+  char folder[PATH_MAX - 32], source[PATH_MAX], library[PATH_MAX], log[PATH_MAX];
+} workshop;
+
+static tide_status workshop_open(workshop *w) {
+  const char *tmp = getenv("TMPDIR");
+  snprintf(w->folder, sizeof w->folder, "%s/tide-jit-XXXXXX", tmp && *tmp ? tmp : "/tmp");
+  if (!mkdtemp(w->folder))
+    return tide__fail(TIDE_FILE, "jit: no folder for the compiler, got %s: %s, expected TMPDIR to be writable",
+                      w->folder, strerror(errno));
+  snprintf(w->source, sizeof w->source, "%s/k.cpp", w->folder);
+  snprintf(w->library, sizeof w->library, "%s/k.so", w->folder);
+  snprintf(w->log, sizeof w->log, "%s/log", w->folder);
+  return TIDE_OK;
+}
+
+/* Headers of CUDA whose contents the text has already. */
+static const char *const headers[] = {
+    "cuda_fp16.h",   "cuda_bf16.h", "cuda_runtime.h", "cuda_runtime_api.h", "device_launch_parameters.h",
+    "vector_types.h"};
+enum { HEADERS = sizeof headers / sizeof *headers };
+
+static bool header_path(char *path, const workshop *w, int i) {
+  return snprintf(path, PATH_MAX, "%s/%s", w->folder, headers[i]) < PATH_MAX;
+}
+
+static void workshop_close(const workshop *w) {
+  char path[PATH_MAX];
+  for (int i = 0; i < HEADERS; i++)
+    if (header_path(path, w, i)) unlink(path);
+  unlink(w->source), unlink(w->library), unlink(w->log);
+  rmdir(w->folder);
+}
+
+/* malloc'ed, with a zero after it. */
+static char *slurp(const char *path, size_t *size) {
+  FILE *f = fopen(path, "rb");
+  struct stat s;
+  char *text = NULL;
+  if (f && fstat(fileno(f), &s) == 0) text = malloc((size_t)s.st_size + 1);
+  if (text) {
+    *size = fread(text, 1, (size_t)s.st_size, f);
+    text[*size] = 0;
+  }
+  if (f) fclose(f);
+  return text;
+}
+
+static bool spit(const char *path, const char *text) {
+  FILE *f = fopen(path, "wb");
+  if (!f) return false;
+  bool good = fputs(text, f) >= 0;
+  return fclose(f) == 0 && good;
+}
+
+static bool put_headers(const workshop *w) {
+  char path[PATH_MAX];
+  bool good = true;
+  for (int i = 0; i < HEADERS && good; i++) good = header_path(path, w, i) && spit(path, "#pragma once\n");
+  return good;
+}
+
+/* ---- the slots ---- */
+
+tide_status tide__cxx_identify(char *path, size_t path_size, char *version, size_t version_size) {
+  workshop w;
+  TIDE_TRY(find_compiler(path, path_size));
+  TIDE_TRY(workshop_open(&w));
+  char *argv[] = {path, "--version", NULL};
+  size_t size = 0;
+  char *text = run(argv, w.log) == 0 ? slurp(w.log, &size) : NULL;
+  workshop_close(&w);
+  if (!text || !size) {
+    free(text);
+    return tide__fail(TIDE_LIBRARY, "jit: %s does not run, expected a C++ compiler", path);
+  }
+  snprintf(version, version_size, "%.*s", (int)strcspn(text, "\n"), text);
+  free(text);
+  return TIDE_OK;
+}
+
+/* Code for the instructions that this machine has beyond the common ones; without fused operations, so that the values
+ * are the same everywhere. */
+tide_status tide__cxx_arch(char *text, size_t size, int device) {
+  (void)device;
+#if defined(__x86_64__)
+  snprintf(text, size, "%s", __builtin_cpu_supports("avx2") ? "x86-64 avx2" : "x86-64");
+#elif defined(__aarch64__)
+  snprintf(text, size, "aarch64");
+#else
+  snprintf(text, size, "generic");
+#endif
+  return TIDE_OK;
+}
+
+enum { ARGUMENTS = 48 };
+
+tide_status tide__cxx_compile(tide_image *out, char **log, const char *source, const char *const *options, int n,
+                              const char *arch) {
+  char path[PATH_MAX];
+  workshop w;
+  char *argv[ARGUMENTS];
+  int k = 0;
+  size_t size;
+  TIDE_TRY(find_compiler(path, sizeof path));
+  TIDE_TRY(workshop_open(&w));
+  argv[k++] = path, argv[k++] = "-I", argv[k++] = w.folder;
+  for (int i = 0; i < n && k < ARGUMENTS - 6; i++) argv[k++] = (char *)(uintptr_t)options[i];
+  if (strstr(arch, "avx2")) argv[k++] = "-mavx2";
+  argv[k++] = "-o", argv[k++] = w.library, argv[k++] = w.source, argv[k] = NULL;
+  tide_status status = TIDE_OK;
+  if (!put_headers(&w) || !spit(w.source, source))
+    status = tide__fail(TIDE_FILE, "jit: %s cannot be written: %s", w.source, strerror(errno));
+  else if (run(argv, w.log) != 0) {
+    status = tide__fail(TIDE_LIBRARY, "jit: %s failed and said nothing", path);
+    *log = slurp(w.log, &size);
+  } else if (!(out->bytes = slurp(w.library, &out->size)))
+    status = tide__fail(TIDE_LIBRARY, "jit: %s made no library", path);
+  workshop_close(&w);
+  return status;
+}
+
+/* A path to the file that is new in this process: the bits of a counter stand in it as "./" and ".//". */
+static void unique_path(char *path, size_t size, int file) {
+  static _Atomic unsigned counter;
+  unsigned n = atomic_fetch_add(&counter, 1);
+  size_t at = (size_t)snprintf(path, size, "/proc/self/fd/");
+  for (int i = 0; i < 32; i++) at += (size_t)snprintf(path + at, size - at, n >> i & 1 ? ".//" : "./");
+  snprintf(path + at, size - at, "%d", file);
+}
+
+tide_status tide__cxx_load(void **module, const void *image, size_t bytes, int device) {
+  (void)device;
+  char path[160];
+  int file = memfd_create("tide-kernel", MFD_CLOEXEC);
+  bool good = file >= 0;
+  for (size_t at = 0; good && at < bytes;) {
+    ssize_t wrote = write(file, (const char *)image + at, bytes - at);
+    good = wrote > 0 || (wrote < 0 && errno == EINTR);
+    at += wrote > 0 ? (size_t)wrote : 0;
+  }
+  if (!good) {
+    if (file >= 0) close(file);
+    return tide__fail(TIDE_FILE, "jit: no memory file for a kernel: %s", strerror(errno));
+  }
+  unique_path(path, sizeof path, file);
+  *module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  const char *why = *module ? NULL : dlerror();
+  close(file);
+  return *module ? TIDE_OK : tide__fail(TIDE_LIBRARY, "jit: a kernel cannot be loaded: %s", why ? why : "no reason");
+}
+
+void tide__cxx_unload(void *module, int device) {
+  (void)device;
+  dlclose(module);
+}
+
+tide_status tide__cxx_function(void **out, tide_function_info *info, void *module, const char *name, int device) {
+  (void)device;
+  *info = (tide_function_info){.max_threads = 1024};
+  *out = dlsym(module, name);
+  return *out ? TIDE_OK : tide__fail(TIDE_LIBRARY, "jit: the kernel %s is not in its library", name);
+}
+
+/* What a raw kernel finds on the thread that runs it (tide_hooks of cxx_raw.c). */
+typedef struct hooks {
+  void *self;   /* the first argument of the functions */
+  char *shared; /* memory whose size the launch says */
+  int (*block)(void *hooks, unsigned n, void (*body)(const void *packed, unsigned i), const void *packed);
+  void (*wait)(void *hooks);
+  unsigned (*vote)(void *hooks, int yes, unsigned *voters);
+  void (*leave)(void *hooks);
+  tide__fibers *stacks; /* NULL until a block of threads that wait begins */
+} hooks;
+
+typedef int (*kernel_fn)(const void *packed, const uint32_t *dims, long long begin, long long end, const hooks *h);
+
+enum { FAILED = 1, NO_MEMORY };
+
+typedef struct job {
+  kernel_fn kernel;
+  const tide_launch *launch;
+  uint32_t dims[6];
+  _Atomic int problem;
+} job;
+
+static int run_block(void *arg, unsigned n, void (*body)(const void *packed, unsigned i), const void *packed) {
+  hooks *h = arg;
+  if (!h->stacks && !(h->stacks = tide__fibers_get(n))) return NO_MEMORY;
+  return tide__fibers_run(h->stacks, n, body, packed) ? 0 : 1;
+}
+
+static void wait_in(void *arg) { tide__fibers_wait(((hooks *)arg)->stacks); }
+static void leave_in(void *arg) { tide__fibers_leave(((hooks *)arg)->stacks); }
+static unsigned vote_in(void *arg, int yes, unsigned *voters) {
+  return tide__fibers_vote(((hooks *)arg)->stacks, yes != 0, voters);
+}
+
+/* What one thread of the pool has been given, from block `first` on. */
+typedef struct part {
+  const job *job;
+  const hooks *hooks;
+  int64_t first;
+  int problem;
+} part;
+
+static void run_blocks(void *arg, int64_t begin, int64_t end) {
+  part *p = arg;
+  if (p->problem) return;
+  p->problem = p->job->kernel(p->job->launch->packed, p->job->dims, p->first + begin, p->first + end, p->hooks);
+}
+
+/* A kernel that says more shared memory than its launch is wrong, but is not to end the process. */
+enum { LEAST_SHARED = 48 << 10 };
+
+static void work(void *arg, int64_t begin, int64_t end) {
+  job *j = arg;
+  hooks h = {.block = run_block, .wait = wait_in, .vote = vote_in, .leave = leave_in};
+  int problem = 0;
+  h.self = &h;
+  if (!j->launch->elementwise) {
+    size_t bytes = j->launch->shared > LEAST_SHARED ? j->launch->shared : LEAST_SHARED;
+    h.shared = aligned_alloc(128, (bytes + 127) / 128 * 128);
+    if (!h.shared) problem = NO_MEMORY;
+  }
+  tide__cxx_inside(true);
+  part p = {j, &h, begin, problem};
+  tide__serial_for(end - begin, 1, run_blocks, &p); /* a block may take long */
+  problem = p.problem;
+  tide__cxx_inside(false);
+  tide__fibers_put(h.stacks);
+  free(h.shared);
+  if (problem) atomic_store(&j->problem, problem);
+}
+
+/* Blocks of one launch are cut so that a part is worth waking a thread for. */
+static int64_t grain_of(const tide_launch *a) {
+  if (a->elementwise) return 4;
+  int64_t threads = (int64_t)a->block[0] * a->block[1] * a->block[2];
+  return threads < 1024 ? 1024 / threads : 1;
+}
+
+tide_status tide__cxx_launch(tide_stream *stream, void *function, const tide_launch *a) {
+  (void)stream;
+  job j = {.launch = a, .dims = {a->grid[0], a->grid[1], a->grid[2], a->block[0], a->block[1], a->block[2]}};
+  memcpy(&j.kernel, &function, sizeof function);
+  int64_t blocks = (int64_t)a->grid[0] * a->grid[1] * a->grid[2];
+  if (blocks > 1 && (a->elementwise || !tide__deterministic()))
+    tide__parallel_for(blocks, grain_of(a), work, &j);
+  else
+    tide__serial_for(blocks, grain_of(a), work, &j);
+  int problem = atomic_load(&j.problem);
+  if (!problem) return TIDE_OK;
+  if (problem == NO_MEMORY) return tide__fail(TIDE_MEMORY, "launch: no host memory for the threads of a block");
+  return tide__fail(TIDE_VALUE, "launch: an assertion in the kernel failed; what it was went to stderr");
+}

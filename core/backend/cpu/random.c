@@ -1,0 +1,189 @@
+/* random.c: random numbers. random.h says what every element is; here it is computed in pieces.
+ *
+ * A piece starts at any element: the groups that cover it are drawn into a buffer, with the elements before the first
+ * one dropped. Values come as float32, float64 or int64 and are converted and scattered by layout.c.
+ *
+ * Invariant: an element depends on seed, offset and its number alone. */
+#include "layout.h"
+#include "base/random.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { PIECE = 1024, GROUPS = PIECE / 2 + 2 };
+
+typedef struct work {
+  const tide_random_args *a;
+  const tide__isa *isa;
+  tide__grid grid;
+  bool wide;       /* elements take 64-bit draws, two of a group */
+  int value_dtype; /* FLOAT32, FLOAT64 or INT64 */
+} work;
+
+typedef struct room {
+  _Alignas(64) uint32_t bits[4 * GROUPS];
+  _Alignas(64) char value[8 * (PIECE + 16)];
+  _Alignas(64) char raw[16 * PIECE], chance[8 * PIECE];
+} room;
+
+/* ---- the kinds; r->bits holds the draws, lead of them to be dropped ---- */
+
+static int unit_bits(int dtype) { return dtype == TIDE_FLOAT16 ? 11 : dtype == TIDE_BFLOAT16 ? 8 : 24; }
+
+static const void *draw_uniform(const work *w, room *r, int64_t lead, int64_t n) {
+  const tide_random_args *a = w->a;
+  if (w->wide)
+    w->isa->unit_f64((double *)r->value, r->bits + 2 * lead, n, a->a, a->b);
+  else
+    w->isa->unit_f32((float *)r->value, r->bits + lead, n, unit_bits(a->dtype), (float)a->a, (float)a->b);
+  return r->value;
+}
+
+static const void *draw_normal(const work *w, room *r, int64_t lead, int64_t groups) {
+  const tide_random_args *a = w->a;
+  if (w->wide)
+    w->isa->normal_f64((double *)r->value, r->bits, groups, a->a, a->b);
+  else
+    w->isa->normal_f32((float *)r->value, r->bits, groups, (float)a->a, (float)a->b);
+  return r->value + lead * tide__item(w->value_dtype);
+}
+
+static uint64_t wide_draw(const uint32_t *bits, int64_t i) {
+  return (uint64_t)bits[2 * i] | (uint64_t)bits[2 * i + 1] << 32;
+}
+
+static const void *draw_integers(const work *w, room *r, int64_t lead, int64_t n) {
+  const tide_random_args *a = w->a;
+  int64_t *out = (int64_t *)r->value;
+  uint64_t lo = (uint64_t)a->lo;
+  if (w->wide) {
+    const uint32_t *bits = r->bits + 2 * lead;
+    for (int64_t i = 0; i < n; i++)
+      out[i] = (int64_t)(lo + (a->range ? wide_draw(bits, i) % a->range : wide_draw(bits, i)));
+  } else {
+    const uint32_t *bits = r->bits + lead, range = (uint32_t)a->range;
+    if ((range & (range - 1)) == 0)
+      for (int64_t i = 0; i < n; i++) out[i] = (int64_t)(lo + (bits[i] & (range - 1)));
+    else
+      for (int64_t i = 0; i < n; i++) out[i] = (int64_t)(lo + bits[i] % range);
+  }
+  return out;
+}
+
+/* Uniform numbers in [0, 1) as float32 or float64. */
+static void draw_units(const work *w, room *r, int64_t lead, int64_t n) {
+  if (w->wide)
+    w->isa->unit_f64((double *)r->value, r->bits + 2 * lead, n, 0, 1);
+  else
+    w->isa->unit_f32((float *)r->value, r->bits + lead, n, 24, 0, 1);
+}
+
+static const void *draw_bernoulli(const work *w, room *r, const tide__chunk *c, int64_t lead, int64_t n) {
+  const tide_random_args *a = w->a;
+  int dtype = w->wide ? TIDE_FLOAT64 : TIDE_FLOAT32;
+  uint8_t *out = (uint8_t *)r->bits; /* the draws are units by then */
+  const double *wide = (const double *)r->value;
+  const float *narrow = (const float *)r->value, chance = (float)a->a;
+  draw_units(w, r, lead, n);
+  if (!a->head.ptr[1]) {
+    if (w->wide)
+      for (int64_t i = 0; i < n; i++) out[i] = wide[i] < a->a;
+    else
+      for (int64_t i = 0; i < n; i++) out[i] = narrow[i] < chance;
+    return out;
+  }
+  const void *p = tide__chunk_load(w->isa, r->chance, r->raw, a->head.ptr[1], &w->grid, c, 1, dtype, a->dtype2);
+  if (w->wide)
+    for (int64_t i = 0; i < n; i++) out[i] = wide[i] < ((const double *)p)[i];
+  else
+    for (int64_t i = 0; i < n; i++) out[i] = narrow[i] < ((const float *)p)[i];
+  return out;
+}
+
+/* x = op(x) in the type of the values, whose number is rounded up to whole blocks. */
+static void apply(const work *w, room *r, int op, int64_t n) {
+  const char no_param[48] = {0};
+  int64_t blocks = (n + TIDE_BLOCK - 1) / TIDE_BLOCK, item = tide__item(w->value_dtype);
+  memset(r->value + n * item, 0, (size_t)((blocks * TIDE_BLOCK - n) * item));
+  w->isa->op[op][tide__ctype_of(w->value_dtype)](r->value, r->value, NULL, NULL, no_param, blocks);
+}
+
+/* The kinds that are a function of a unit: adding the spacing of units moves [0, 1) to (0, 1], exactly. */
+#define OTHERS(name, T, f, SPACING, PI)                                                                                \
+  static void name(const work *w, room *r, int64_t n) {                                                                \
+    T *x = (T *)r->value, a = (T)w->a->a, b = (T)w->a->b, scale = log1p##f(-a);                                        \
+    bool cauchy = w->a->kind == TIDE_CAUCHY;                                                                           \
+    for (int64_t i = 0; i < n; i++) x[i] = cauchy ? PI * (x[i] - (T)0.5) : x[i] + SPACING;                             \
+    apply(w, r, cauchy ? TIDE_OP_tan : TIDE_OP_log, n);                                                                \
+    if (cauchy)                                                                                                        \
+      for (int64_t i = 0; i < n; i++) x[i] = a + b * x[i];                                                             \
+    else if (w->a->kind == TIDE_EXPONENTIAL)                                                                           \
+      for (int64_t i = 0; i < n; i++) x[i] = -x[i] / a;                                                                \
+    else                                                                                                               \
+      for (int64_t i = 0; i < n; i++) x[i] = x[i] / scale > 1 ? ceil##f(x[i] / scale) : 1;                             \
+  }
+OTHERS(others_f32, float, f, 0x1p-24f, 3.14159265358979323846f)
+OTHERS(others_f64, double, , 0x1p-53, 3.14159265358979323846)
+
+static const void *draw_others(const work *w, room *r, int64_t lead, int64_t n) {
+  draw_units(w, r, lead, n);
+  (w->wide ? others_f64 : others_f32)(w, r, n);
+  return r->value;
+}
+
+static const void *draw_log_normal(const work *w, room *r, int64_t lead, int64_t groups) {
+  draw_normal(w, r, lead, groups);
+  apply(w, r, TIDE_OP_exp, groups * (w->wide ? 2 : 4));
+  return r->value + lead * tide__item(w->value_dtype);
+}
+
+/* The n elements from number `first` on, of chunk c. */
+static const void *draw(const work *w, room *r, const tide__chunk *c, int64_t first, int64_t n) {
+  const tide_random_args *a = w->a;
+  int64_t each = w->wide ? 2 : 4, lead = first % each, groups = (lead + n + each - 1) / each;
+  w->isa->philox(r->bits, a->seed, a->offset, (uint64_t)(first / each), groups);
+  switch (a->kind) {
+  case TIDE_UNIFORM: return draw_uniform(w, r, lead, n);
+  case TIDE_NORMAL: return draw_normal(w, r, lead, groups);
+  case TIDE_LOG_NORMAL: return draw_log_normal(w, r, lead, groups);
+  case TIDE_RANDINT: return draw_integers(w, r, lead, n);
+  case TIDE_BERNOULLI: return draw_bernoulli(w, r, c, lead, n);
+  default: return draw_others(w, r, lead, n);
+  }
+}
+
+static void run_chunks(void *arg, int64_t begin, int64_t end) {
+  const work *w = arg;
+  room r;
+  tide__chunk c;
+  for (int64_t i = begin; i < end; i++) {
+    tide__grid_chunk(&c, &w->grid, i);
+    const void *value = draw(w, &r, &c, c.first, c.n);
+    tide__chunk_store(w->isa, w->a->head.ptr[0], r.raw, value, &w->grid, &c, 0, w->a->dtype, w->value_dtype, false);
+  }
+}
+
+tide_status tide__cpu_random(tide_stream *stream, const tide_random_args *a) {
+  (void)stream;
+  tide_random_args placed;
+  if (a->state) {
+    placed = *a;
+    placed.seed = a->state[0], placed.offset += a->state[1];
+    a = &placed;
+  }
+  work w;
+  w.a = a, w.isa = tide__isa_get();
+  w.wide = a->dtype == TIDE_FLOAT64;
+  if (a->kind == TIDE_RANDINT) w.wide = a->range == 0 || a->range > UINT32_MAX;
+  if (a->kind == TIDE_BERNOULLI) w.wide = a->head.ptr[1] ? a->dtype2 == TIDE_FLOAT64 : a->dtype == TIDE_FLOAT64;
+  w.value_dtype = w.wide ? TIDE_FLOAT64 : TIDE_FLOAT32;
+  if (a->kind == TIDE_RANDINT) w.value_dtype = TIDE_INT64;
+  if (a->kind == TIDE_BERNOULLI) w.value_dtype = TIDE_BOOL;
+  int operands = a->kind == TIDE_BERNOULLI && a->head.ptr[1] ? 2 : 1;
+  if (a->flat)
+    tide__grid_init_flat(&w.grid, a->numel, operands, PIECE);
+  else
+    tide__grid_init(&w.grid, a->ndim, a->size, a->stride, operands, PIECE, false);
+  tide__spread(w.grid.chunks, 4 * w.grid.high * w.grid.wide, run_chunks, &w);
+  return TIDE_OK;
+}

@@ -1,0 +1,245 @@
+/* internal.h: what the files of the CUDA backend share. Only they include it. */
+#ifndef TIDE_BACKEND_CUDA_INTERNAL_H
+#define TIDE_BACKEND_CUDA_INTERNAL_H
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "backend/backend.h"
+#include "tidek.h"
+
+extern const tide_backend_host *tide__cuda_host;
+
+/* ---- error.c ---- */
+
+/* The status of a call of the runtime, TIDE_OK for 0; else the thread's error is set and the runtime's is cleared. */
+tide_status tide__cuda_fail(int device, const char *what, int code);
+static inline tide_status tide__cuda_check(int device, const char *what, int code) {
+  return code == 0 ? TIDE_OK : tide__cuda_fail(device, what, code);
+}
+#define CUDA_TRY(expr)                                                                                                 \
+  do {                                                                                                                 \
+    tide_status try_status_ = (expr);                                                                                  \
+    if (try_status_ != TIDE_OK) return try_status_;                                                                    \
+  } while (0)
+
+tide_status tide__cuda_progress_note(void *stream, uint32_t value);
+uint32_t tide__cuda_progress_read(void *stream);
+void tide__cuda_progress_end(volatile uint32_t *word); /* the stream ends; NULL is allowed */
+void tide__cuda_progress_close(void);
+
+/* ---- device.c: contexts ---- */
+
+typedef struct cuda_device {
+  _Atomic(CUcontext) context; /* the primary one; NULL until the device is opened */
+  int multiprocessors, major;
+} cuda_device;
+extern cuda_device tide__cuda_devices[TIDE_MAX_DEVICES];
+
+/* The driver's calls of the hot path; the runtime's own are dearer. Both number their errors alike. */
+extern CUresult (*tide__cuda_ask_stream)(CUstream stream);
+extern CUresult (*tide__cuda_get_current)(CUcontext *out);
+extern CUresult (*tide__cuda_set_current)(CUcontext context);
+
+/* Makes the device's primary context current and gives the caller's back. A program that has none at all may keep that
+ * of device 0, which it would have got anyway; so the common case costs one call. */
+typedef struct cuda_scope {
+  CUcontext before;
+  bool restore;
+} cuda_scope;
+static inline cuda_scope cuda_enter(int device) {
+  CUcontext wanted = atomic_load_explicit(&tide__cuda_devices[device].context, memory_order_acquire);
+  cuda_scope s = {NULL, false};
+  tide__cuda_get_current(&s.before);
+  if (s.before != wanted) {
+    tide__cuda_set_current(wanted);
+    s.restore = s.before || device != 0;
+  }
+  return s;
+}
+static inline void cuda_leave(cuda_scope s) {
+  if (s.restore) tide__cuda_set_current(s.before);
+}
+int tide__cuda_any_device(void); /* an opened device, or -1 */
+
+tide_status tide__cuda_device_count(int *out);
+tide_status tide__cuda_device_open(int device);
+tide_status tide__cuda_device_reset(int device);
+tide_status tide__cuda_device_props(tide_device_props *out, int device);
+tide_status tide__cuda_device_mem_info(size_t *free, size_t *total, int device);
+tide_status tide__cuda_device_sync(int device);
+tide_status tide__cuda_device_can_access_peer(bool *out, int device, int peer);
+tide_status tide__cuda_versions(int *driver, int *runtime);
+
+/* ---- graph.c ---- */
+
+extern _Atomic int tide__cuda_captures; /* those under way */
+/* Lets this thread make calls that a capture elsewhere, or of its own, would forbid although they do not touch it. */
+typedef struct cuda_relaxed {
+  enum cudaStreamCaptureMode before;
+  bool changed;
+} cuda_relaxed;
+static inline cuda_relaxed cuda_relax(void) {
+  cuda_relaxed r = {cudaStreamCaptureModeRelaxed, false};
+  if (__builtin_expect(atomic_load_explicit(&tide__cuda_captures, memory_order_relaxed) != 0, 0))
+    r.changed = cudaThreadExchangeStreamCaptureMode(&r.before) == cudaSuccess;
+  return r;
+}
+static inline void cuda_unrelax(cuda_relaxed r) {
+  if (r.changed) cudaThreadExchangeStreamCaptureMode(&r.before);
+}
+tide_status tide__cuda_capture_begin(void *stream, int mode);
+tide_status tide__cuda_capture_end(void **graph, void *stream);
+tide_status tide__cuda_capture_query(tide_capture_state *out, void *stream);
+tide_status tide__cuda_graph_instantiate(void **exec, void *graph, int device);
+tide_status tide__cuda_graph_launch(void *exec, void *stream);
+void tide__cuda_graph_free(void *graph);
+void tide__cuda_graph_exec_free(void *exec);
+tide_status tide__cuda_graph_dot(void *graph, const char *path);
+
+/* ---- stream.c ---- */
+
+typedef struct cuda_stream {
+  cudaStream_t handle;
+  int device;
+  bool owned;
+  _Atomic int refs;
+  uint64_t id;                           /* in the order of creation; of a foreign one the driver's, or 0 */
+  _Atomic(volatile uint32_t *) progress; /* error.c; NULL before the first note */
+  struct cuda_stream *next;
+} cuda_stream;
+typedef struct cuda_event {
+  cudaEvent_t handle;
+  int device;
+  uint32_t flags;
+} cuda_event;
+
+static inline const cuda_stream *cuda_stream_of(const tide_stream *s) {
+  return (const cuda_stream *)tide_stream_impl(s);
+}
+
+/* Is it being captured? Then nothing may be asked of it. In graph.c. */
+bool tide__cuda_stream_captured(const cuda_stream *s);
+/* Held where a stream becomes a captured one, and by whoever asks streams of other threads: between finding that a
+ * stream is not captured and asking it. */
+extern pthread_mutex_t tide__cuda_capture_lock;
+/* Waits for every owned stream of the device, interruptibly. */
+tide_status tide__cuda_streams_drain(int device);
+void tide__cuda_streams_forget(int device); /* after a reset */
+tide_status tide__cuda_stream_new(void **out, int device, int priority);
+tide_status tide__cuda_stream_wrap(void **out, int device, uint64_t handle);
+void tide__cuda_stream_free(void *stream);
+uint64_t tide__cuda_stream_handle(void *stream);
+uint64_t tide__cuda_stream_identity(void *stream);
+tide_status tide__cuda_stream_priority_range(int *least, int *greatest, int device);
+tide_status tide__cuda_stream_query(bool *done, void *stream);
+tide_status tide__cuda_stream_sync(void *stream);
+tide_status tide__cuda_stream_sleep(void *stream, int64_t cycles);
+tide_status tide__cuda_event_new(void **out, int device, uint32_t flags);
+void tide__cuda_event_free(void *event);
+uint64_t tide__cuda_event_handle(void *event);
+tide_status tide__cuda_event_record(void *event, void *stream);
+tide_status tide__cuda_event_wait(void *stream, void *event);
+tide_status tide__cuda_event_query(bool *done, void *event);
+tide_status tide__cuda_event_sync(void *event);
+tide_status tide__cuda_event_elapsed(double *ms, void *start, void *end);
+
+/* ---- wait.c ---- */
+
+/* Waits for the stream without a look at the mailbox; the device is current. */
+tide_status tide__cuda_stream_drain(const cuda_stream *s, const char *what);
+/* Likewise for a stream that any thread may begin to capture: then it is not waited for. */
+tide_status tide__cuda_stream_drain_any(const cuda_stream *s, const char *what);
+/* Likewise for an event; a drowsy wait soon sleeps between its looks. */
+tide_status tide__cuda_event_drain(const cuda_event *e, bool drowsy);
+tide_status tide__cuda_read_small(void *stream, void *dst, const void *src, size_t bytes);
+/* The mailbox of the device for kernels that meet bad indexes. */
+tide_status tide__cuda_mailbox(uint32_t **taken, tidek_mailbox **mailbox, int device);
+/* What every wait ends with: fails if a kernel met a bad index. */
+tide_status tide__cuda_mail(int device);
+void tide__cuda_wait_close(void);
+
+/* ---- memory.c ---- */
+
+tide_status tide__cuda_mem_alloc(void **out, int device, size_t bytes);
+void tide__cuda_mem_free(int device, void *ptr, size_t bytes);
+tide_status tide__cuda_host_alloc(void **out, size_t bytes);
+void tide__cuda_host_free(void *ptr, size_t bytes);
+tide_status tide__cuda_copy_to_device(void *stream, void *dst, const void *src, size_t bytes, bool pinned);
+tide_status tide__cuda_copy_to_host(void *stream, void *dst, const void *src, size_t bytes, bool pinned);
+tide_status tide__cuda_copy_peer(void *stream, void *dst, int dst_device, const void *src, int src_device,
+                                 size_t bytes);
+
+/* ---- peer.c ---- */
+
+/* Lets `device` reach the memory of `peer` directly, where the machine can; else copies pass through the host. Both are
+ * open. */
+bool tide__cuda_peer_open(int device, int peer);
+tide_status tide__cuda_peer_access(int device, int peer, bool enabled);
+
+/* ---- ipc.c ---- */
+
+tide_status tide__cuda_ipc_mem_export(tide_ipc_handle *out, int device, void *ptr);
+tide_status tide__cuda_ipc_mem_open(void **out, int device, const tide_ipc_handle *handle);
+void tide__cuda_ipc_mem_close(int device, void *ptr);
+tide_status tide__cuda_ipc_event_export(tide_ipc_handle *out, void *event);
+tide_status tide__cuda_ipc_event_open(void **out, int device, const tide_ipc_handle *handle);
+
+/* ---- range.c ---- */
+
+tide_status tide__cuda_range_granularity(size_t *out, int device);
+tide_status tide__cuda_range_reserve(void **out, int device, size_t bytes);
+void tide__cuda_range_release(int device, void *ptr, size_t bytes);
+tide_status tide__cuda_range_map(int device, void *ptr, size_t bytes);
+void tide__cuda_range_unmap(int device, void *ptr, size_t bytes);
+/* From now on `guest` may use the mapped memory of `device`. */
+void tide__cuda_range_guest(int device, int guest);
+tide_status tide__cuda_mem_alloc_async(void **out, void *stream, size_t bytes);
+tide_status tide__cuda_mem_free_async(void *stream, void *ptr);
+tide_status tide__cuda_mem_trim_async(int device);
+tide_status tide__cuda_mem_reserved_async(size_t *out, int device);
+
+/* ---- staged.c ---- */
+
+/* Copies pageable memory by several threads; the stream has nothing else to do, its device is current. False where this
+ * is not the way for such a copy. *rc is the runtime's error code. */
+bool tide__cuda_staged_copy(int *rc, const cuda_stream *s, void *dst, const void *src, size_t bytes, bool to_host);
+void tide__cuda_staged_close(void);
+
+/* ---- nvml.c ---- */
+
+tide_status tide__cuda_arch_list(char *text, size_t size);
+tide_status tide__cuda_machine_list(char (*uuid)[TIDE_UUID_TEXT], int *count);
+tide_status tide__cuda_telemetry(int64_t *out, int device, tide_telemetry what);
+tide_status tide__cuda_processes(tide_process *list, int *count, int device);
+
+/* ---- cupti.c ---- */
+
+extern const tide_tracer tide__cuda_tracer;
+
+/* ---- library.c ---- */
+
+/* The first of the libraries that is found, or NULL: dlerror says why. */
+void *tide__cuda_library(const char *const *names, int count);
+
+/* ---- fft.c ---- */
+
+tide_status tide__cuda_fft_plan_new(void **out, size_t *work, int device, const tide_fft_shape *shape);
+void tide__cuda_fft_plan_free(int device, void *plan);
+
+/* ---- nccl.c ---- */
+
+extern const tide_collective tide__cuda_collective;
+
+/* ---- kernels.c, gemm.c, fft.c ---- */
+
+#define KERNEL(name, args) tide_status tide__cuda_##name(tide_stream *stream, const args *a);
+#include "backend/kernel.def"
+#undef KERNEL
+tide_status tide__cuda_pack(tide_stream *stream, const tide_pack_args *a);
+tide_status tide__cuda_blas_handle(uint64_t *out, tide_stream *stream);
+void tide__cuda_gemm_close(void);
+
+#endif

@@ -1,0 +1,54 @@
+/* sim_launch.c: kernels made at run time, on simulated devices: the CPU's compiler and its code, late and in order like
+ * any other kernel.
+ *
+ * The packed arguments are copied into the queue. When their turn comes, the addresses among them are looked up as
+ * those of every kernel are, so a kernel that is given memory of another device, or freed memory, loses the device.
+ *
+ * Invariant: an operation in the queue holds everything that it needs but the code, which stays loaded until the
+ * devices are closed. */
+#include "backend/cpu/cxx.h"
+#include "sim.h"
+
+static const double LAUNCH_SECONDS = 3e-6, BYTES_PER_SECOND = 4e12;
+
+tide_status tide__sim_run_launch(const sim_args *args) {
+  const sim_launch *l = &args->launch;
+  tide_launch a = l->launch;
+  a.packed = l->packed;
+  return tide__cxx_launch(NULL, l->function, &a);
+}
+
+bool tide__sim_translate_launch(int device, sim_launch *l) {
+  for (int k = 0; k < l->launch.pointers; k++) {
+    char *at = l->packed + l->pointer[k], *seen;
+    void *ptr;
+    memcpy(&ptr, at, sizeof ptr);
+    if (!ptr) continue;
+    seen = tide__sim_operand(device, ptr);
+    if (!seen) return false;
+    memcpy(at, &seen, sizeof seen);
+  }
+  return true;
+}
+
+static tide_status launch(tide_stream *stream, void *function, const tide_launch *a) {
+  TIDE_TRY(tide__sim_enter("launch"));
+  sim_op *op = tide__sim_op_new(SIM_KERNEL);
+  if (!op) return TIDE_MEMORY;
+  sim_launch *l = &op->args.launch;
+  op->run = tide__sim_run_launch;
+  l->head.device = a->device, l->head.site = a->site;
+  l->function = function;
+  l->launch = *a;
+  l->launch.packed = NULL, l->launch.offset = NULL, l->launch.pointer = NULL;
+  memcpy(l->pointer, a->pointer, a->pointers * sizeof *l->pointer);
+  memcpy(l->packed, a->packed, a->bytes);
+  return tide__sim_submit(tide_stream_impl(stream), op, LAUNCH_SECONDS + (double)a->moved / BYTES_PER_SECOND, "launch");
+}
+
+const tide_compiler *tide__sim_compiler(void) {
+  static tide_compiler own;
+  own = tide__cpu_compiler;
+  own.launch = launch;
+  return &own;
+}

@@ -1,0 +1,344 @@
+/* sim.h: what the files of the simulated backend share. See sim.c for the design. */
+#ifndef TIDE_BACKEND_SIM_SIM_H
+#define TIDE_BACKEND_SIM_SIM_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "backend/backend.h"
+#include "base/share.h"
+#include "tide/sim.h"
+
+/* A block of device memory that someone holds, or a range of addresses that is backed piece by piece; each device has a
+ * list of them in the order of their addresses. */
+typedef struct sim_block {
+  struct sim_block *next;
+  char *ptr; /* the address that core sees */
+  size_t bytes;
+  bool shared, borrowed; /* its pages are those of a file; of another process's file */
+  tide__share share;     /* of a shared one: the file that we hold open */
+  uint32_t *piece;       /* of a range: for each granule, see sim_range.c; else NULL */
+} sim_block;
+
+/* Page-locked host memory, so that kernels may be given its addresses. */
+typedef struct sim_pinned {
+  struct sim_pinned *next;
+  char *ptr;
+  size_t bytes;
+} sim_pinned;
+
+/* One record of an event: a place in a stream. Shared by the event, the operation that reaches it and those that wait.
+ */
+typedef struct sim_page sim_page; /* of an event that several processes share: sim_ipc.c */
+typedef struct sim_mark {
+  int refs;
+  bool passed;
+  struct sim_cut *cut; /* recorded in a capture: see sim_graph.c */
+  sim_page *page;      /* the record is known elsewhere too, under this number; else NULL */
+  uint64_t ticket;
+  double time; /* seconds, when it was reached: of the system's clock, or of the stream's in dry mode */
+} sim_mark;
+
+typedef struct sim_event {
+  struct sim_event *next, *prev;
+  int device;
+  uint32_t flags;
+  sim_mark *mark; /* the last record, NULL before the first */
+  sim_page *page; /* of one that is shared; else NULL */
+} sim_event;
+
+typedef enum sim_kind { SIM_KERNEL, SIM_COPY, SIM_SLEEP, SIM_RECORD, SIM_WAIT, SIM_NOTE } sim_kind;
+
+/* A launch of a kernel that was made at run time, with its arguments. */
+typedef struct sim_launch {
+  tide_head head; /* without addresses: these stand in `packed` */
+  void *function;
+  tide_launch launch; /* its pointers are not used */
+  uint16_t pointer[TIDE_LAUNCH_POINTERS];
+  _Alignas(16) char packed[TIDE_LAUNCH_BYTES];
+} sim_launch;
+
+/* Arguments of any kernel. Each begins with its tide_head. */
+typedef union sim_args {
+  tide_head head;
+  sim_launch launch;
+  tide_pack_args pack;
+  struct sim_join {
+    tide_head head; /* not used */
+    tide_collective_call call;
+  } join;
+#define KERNEL(name, args) args name;
+#include "backend/kernel.def"
+#undef KERNEL
+} sim_args;
+
+/* One entry of a stream's queue. */
+typedef struct sim_op {
+  struct sim_op *next;
+  uint64_t seq;      /* counts over all streams, from 1 */
+  double not_before; /* seconds: the scheduler's whim, a slow copy, the end of a sleep */
+  sim_kind kind;
+  bool started; /* SLEEP: not_before is the end */
+  bool fails, fails_sticky;
+  tide_status (*run)(const sim_args *args);
+  sim_mark *mark;   /* RECORD, WAIT */
+  uint32_t note;    /* NOTE */
+  double seconds;   /* SLEEP */
+  double cost;      /* in dry mode; kept for replays alone, like those below */
+  const char *what; /* which call queued it */
+  uint64_t traced;  /* the operation that it is of, see sim_trace.c; 0: not traced */
+  int lane;         /* of its capture */
+  /* COPY; a device of TIDE_CPU: host memory. `staged`: src is ours. */
+  void *dst, *src;
+  int dst_device, src_device;
+  size_t bytes;
+  bool staged;
+  sim_args args; /* KERNEL; left out of the other kinds' allocation */
+} sim_op;
+
+typedef struct sim_stream {
+  struct sim_stream *next;
+  int device, priority, refs;
+  bool legacy;  /* handle 0 */
+  bool running; /* a worker has taken the head */
+  sim_op *head, *tail;
+  double clock;                /* seconds, in dry mode */
+  uint32_t lazy;               /* one launch in so many is delayed */
+  uint32_t progress;           /* the last note that was reached */
+  struct sim_capture *capture; /* what is queued is recorded there */
+  int lane;                    /* the stream's number in it */
+} sim_stream;
+
+/* What went wrong in queued work. */
+typedef struct sim_failure {
+  bool set, sticky;
+  int code;
+  const char *name, *text;
+} sim_failure;
+
+typedef struct sim_device {
+  sim_block *blocks;
+  size_t used;
+  sim_failure failure;
+  struct {
+    bool set;
+    uint32_t site;
+    int64_t value, length;
+    int index_base;
+  } mailbox; /* the first bad index that a kernel met */
+  sim_stream *legacy;
+} sim_device;
+
+/* The faults that were ordered; a count of 0 is none. */
+typedef struct sim_faults {
+  int64_t alloc, launch, sticky;
+  bool alloc_on;
+  double slow; /* seconds */
+  bool peer_off;
+  bool nccl_off;
+  uint64_t dead;  /* devices, as bits, that do nothing more */
+  uint64_t small; /* devices with half the memory, as bits */
+} sim_faults;
+
+typedef struct sim_state {
+  const tide_backend_host *host;
+  int devices;
+  int picked[TIDE_MAX_DEVICES]; /* which of those that were asked for each one is: CUDA_VISIBLE_DEVICES */
+  size_t memory, span;          /* bytes that a device offers; bytes of address space that it has */
+  char *base;                   /* the address range that core sees: never accessible */
+  ptrdiff_t shift;              /* from there to the same bytes as the workers see them */
+  uint64_t random, seq;
+  pthread_mutex_t lock; /* of everything below, and of all structs above */
+  pthread_cond_t work, done;
+  pthread_t worker[2];
+  int workers, waiters;
+  bool stopping, env_bad;
+  uint64_t peers[TIDE_MAX_DEVICES]; /* of each device: whose memory its kernels may use, as bits */
+  sim_stream *streams;
+  sim_event *events;
+  sim_pinned *pinned;
+  sim_faults faults;
+  double clock; /* the furthest clock of streams that have ended */
+  sim_device device[TIDE_MAX_DEVICES];
+} sim_state;
+
+extern sim_state tide__sim;
+extern _Atomic bool tide__sim_dry;    /* changed while nothing is queued */
+extern _Atomic bool tide__sim_forked; /* this is a child of the process that opened us: the workers are not here */
+
+/* sim.c. First line of every slot that can fail: TIDE_OK, or STATE in a forked child. */
+tide_status tide__sim_enter(const char *what);
+double tide__sim_now(void);
+/* With the lock held; a number below n. */
+uint32_t tide__sim_dice(uint32_t n);
+/* With the lock held: releases it, and tells what happened on the device. A failure that is not sticky and a bad index
+ * are told once. */
+tide_status tide__sim_leave(int device, const char *what);
+
+/* sim_info.c */
+void tide__sim_capability(int *major, int *minor);
+tide_status tide__sim_arch_list(char *text, size_t size);
+tide_status tide__sim_telemetry(int64_t *out, int device, tide_telemetry what);
+tide_status tide__sim_processes(tide_process *list, int *count, int device);
+
+/* sim_memory.c */
+bool tide__sim_memory_open(void);
+void tide__sim_memory_close(void);
+tide_status tide__sim_mem_alloc(void **out, int device, size_t bytes);
+void tide__sim_mem_free(int device, void *ptr, size_t bytes);
+tide_status tide__sim_host_alloc(void **out, size_t bytes);
+void tide__sim_host_free(void *ptr, size_t bytes);
+/* With the lock held: a place for a block of so many bytes, in no list yet; NULL if there is none. */
+sim_block **tide__sim_find_gap(char **ptr, int device, size_t bytes);
+/* With the lock held: pages become accessible to the workers and poisoned, or go back to the system. */
+bool tide__sim_back(char *ptr, size_t bytes);
+void tide__sim_unback(char *ptr, size_t bytes);
+/* With the lock held: bytes that the device offers. */
+size_t tide__sim_memory_of(int device);
+/* With the lock held: the address at which the workers see `bytes` bytes of the device's memory, or NULL. */
+char *tide__sim_seen(int device, const void *ptr, size_t bytes);
+/* With the lock held: likewise for an operand of a kernel of that device, which may be page-locked host memory. */
+char *tide__sim_operand(int device, const void *ptr);
+
+/* sim_ipc.c */
+tide_status tide__sim_ipc_mem_export(tide_ipc_handle *out, int device, void *ptr);
+tide_status tide__sim_ipc_mem_open(void **out, int device, const tide_ipc_handle *handle);
+void tide__sim_ipc_mem_close(int device, void *ptr);
+tide_status tide__sim_ipc_event_export(tide_ipc_handle *out, void *event);
+tide_status tide__sim_ipc_event_open(void **out, int device, const tide_ipc_handle *handle);
+/* With the lock held: the block's pages are its own again, and empty. */
+void tide__sim_unshare(sim_block *block);
+/* With the lock held, but the first. */
+sim_page *tide__sim_page_new(void);
+sim_page *tide__sim_page_ref(sim_page *page);
+void tide__sim_page_unref(sim_page *page);
+void tide__sim_page_record(sim_mark *mark, sim_page *page); /* the mark becomes the page's next record */
+void tide__sim_page_pass(const sim_mark *mark);             /* tells the other processes */
+uint64_t tide__sim_page_ticket(const sim_page *page);       /* of the last record, by whichever process */
+bool tide__sim_page_passed(const sim_page *page, uint64_t ticket);
+/* sim_async.c */
+tide_status tide__sim_mem_alloc_async(void **out, void *stream, size_t bytes);
+tide_status tide__sim_mem_free_async(void *stream, void *ptr);
+tide_status tide__sim_mem_trim_async(int device);
+tide_status tide__sim_mem_reserved_async(size_t *out, int device);
+void tide__sim_async_close(void);
+
+/* sim_range.c */
+tide_status tide__sim_range_granularity(size_t *out, int device);
+tide_status tide__sim_range_reserve(void **out, int device, size_t bytes);
+void tide__sim_range_release(int device, void *ptr, size_t bytes);
+tide_status tide__sim_range_map(int device, void *ptr, size_t bytes);
+void tide__sim_range_unmap(int device, void *ptr, size_t bytes);
+bool tide__sim_range_backed(const sim_block *range, const char *ptr, size_t bytes); /* with the lock held */
+
+/* sim_queue.c */
+tide_status tide__sim_stream_new(void **out, int device, int priority);
+tide_status tide__sim_stream_wrap(void **out, int device, uint64_t handle);
+void tide__sim_stream_free(void *stream);
+uint64_t tide__sim_stream_handle(void *stream);
+uint64_t tide__sim_stream_identity(void *impl);
+tide_status tide__sim_stream_query(bool *done, void *stream);
+tide_status tide__sim_stream_sync(void *stream);
+tide_status tide__sim_device_sync(int device);
+sim_op *tide__sim_op_new(sim_kind kind); /* NULL without memory, error set */
+void tide__sim_op_free(sim_op *op);      /* with the lock held, or before it was queued */
+/* Queues op, which is then the queue's, or in dry mode charges `cost` seconds and drops it. */
+tide_status tide__sim_submit(sim_stream *stream, sim_op *op, double cost, const char *what);
+sim_stream *tide__sim_stream_make(int device, int priority); /* with the lock held; NULL without memory */
+/* Waits, with the lock held at start and end, until passed(arg) or until the host ends the wait for the device,
+ * TIDE_CPU for none: then the status says so. */
+tide_status tide__sim_wait(bool (*passed)(const void *arg), const void *arg, int device, const char *what);
+void tide__sim_queue_drop(void); /* with the workers gone: frees what is queued and all streams */
+void tide__sim_stop(void);       /* ends the workers */
+double tide__sim_stream_clocks(void);
+tide_status tide__sim_drain(void); /* waits for all streams */
+
+/* sim_event.c */
+tide_status tide__sim_event_new(void **out, int device, uint32_t flags);
+void tide__sim_event_free(void *event);
+void tide__sim_mark_unref(sim_mark *mark); /* with the lock held */
+uint64_t tide__sim_event_handle(void *event);
+tide_status tide__sim_event_record(void *event, void *stream);
+tide_status tide__sim_event_wait(void *stream, void *event);
+tide_status tide__sim_event_query(bool *done, void *event);
+tide_status tide__sim_event_sync(void *event);
+tide_status tide__sim_event_elapsed(double *ms, void *start, void *end);
+void tide__sim_event_drop(void);
+tide_status tide__sim_progress_note(void *stream, uint32_t value);
+uint32_t tide__sim_progress_read(void *stream);
+/* With the lock held: the record was reached. */
+void tide__sim_mark_pass(sim_mark *mark);
+/* With the lock held: was it, here or in another process? */
+bool tide__sim_mark_passed(sim_mark *mark);
+
+/* sim_work.c */
+tide_status tide__sim_stream_sleep(void *stream, int64_t cycles);
+tide_status tide__sim_copy_to_device(void *stream, void *dst, const void *src, size_t bytes, bool pinned);
+tide_status tide__sim_copy_to_host(void *stream, void *dst, const void *src, size_t bytes, bool pinned);
+tide_status tide__sim_copy_peer(void *stream, void *dst, int dst_device, const void *src, int src_device, size_t bytes);
+tide_status tide__sim_read_small(void *stream, void *dst, const void *src, size_t bytes);
+tide_status tide__sim_fft_plan_new(void **out, size_t *work, int device, const tide_fft_shape *shape);
+void tide__sim_fft_plan_free(int device, void *plan);
+#define KERNEL(name, args) tide_status tide__sim_kernel_##name(tide_stream *stream, const args *a);
+#include "backend/kernel.def"
+#undef KERNEL
+/* Does what op asks, called by a worker. The lock is held at start and end and released in between. */
+void tide__sim_op_run(sim_stream *stream, sim_op *op);
+
+/* sim_graph.c */
+tide_status tide__sim_capture_begin(void *stream, int mode);
+tide_status tide__sim_capture_end(void **graph, void *stream);
+tide_status tide__sim_capture_query(tide_capture_state *out, void *stream);
+tide_status tide__sim_graph_instantiate(void **exec, void *graph, int device);
+tide_status tide__sim_graph_launch(void *exec, void *stream);
+void tide__sim_graph_free(void *graph);
+void tide__sim_graph_exec_free(void *exec);
+tide_status tide__sim_graph_dot(void *graph, const char *path);
+/* Takes an operation of a captured stream; with the lock held. */
+void tide__sim_capture_take(sim_stream *stream, sim_op *op, double cost, const char *what);
+/* A stream, perhaps captured, is to wait for the mark, perhaps of a capture: lets it join. With the lock held at the
+ * start, released when this fails. */
+tide_status tide__sim_capture_join(sim_stream *stream, const sim_mark *mark);
+/* The captured stream, or NULL, is asked what no recording can answer: breaks the capture and releases the lock. */
+tide_status tide__sim_capture_break(sim_stream *stream, int code, const char *name, const char *text, const char *what);
+void tide__sim_cut_free(struct sim_cut *cut);
+
+/* sim_launch.c */
+const tide_compiler *tide__sim_compiler(void);
+tide_status tide__sim_run_launch(const sim_args *args);
+/* With the lock held: false if an address is not the device's. */
+bool tide__sim_translate_launch(int device, sim_launch *l);
+
+/* sim_comm.c */
+tide_status tide__sim_pack(tide_stream *stream, const tide_pack_args *a);
+tide_status tide__sim_run_pack(const sim_args *args);
+/* With the lock held: false if an address is not the device's or a peer's. */
+bool tide__sim_translate_pack(int device, tide_pack_args *a);
+const tide_collective *tide__sim_collective(void);
+tide_status tide__sim_run_join(const sim_args *args);
+/* With the lock held: false if an address is no device's. */
+bool tide__sim_translate_join(tide_collective_call *call);
+
+/* sim_trace.c */
+extern const tide_tracer tide__sim_tracer;
+extern _Atomic bool tide__sim_tracing;
+extern _Thread_local uint64_t tide__sim_traced_op; /* what this thread is queueing now */
+uint64_t tide__sim_traced_now(void);               /* for what is being queued */
+tide_work tide__sim_copy_work(int dst_device, int src_device);
+/* With the lock held, while tracing: a piece of work that began at `start` is done. */
+void tide__sim_note(tide_work kind, const sim_stream *stream, uint64_t op, double start, size_t bytes,
+                    const char *name);
+void tide__sim_note_run(const sim_stream *stream, const sim_op *op, double start);
+
+/* sim_fault.c; with the lock held */
+void tide__sim_fault_env(void);
+bool tide__sim_fault_alloc(void);
+void tide__sim_fault_launch(sim_op *op);                 /* decides whether this launch is the one that fails */
+bool tide__sim_fault_fire(int device, const sim_op *op); /* lets it fail, if so */
+void tide__sim_fail(int device, bool sticky, int code, const char *name, const char *text); /* the first one stays */
+
+#endif

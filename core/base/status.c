@@ -1,0 +1,182 @@
+/* status.c: how failures are told.
+ *
+ * Each thread has one error record. A function that fails fills it and returns the status, so a failure costs nothing
+ * until it happens and no caller has to free anything. The message is written to a buffer on the stack first, because
+ * an argument of the message may be the message before it.
+ *
+ * Invariant: the record's strings point into the thread's own buffers, so they stay valid until its next failing call,
+ * whatever happens to the device, the stream or the tensor that was concerned. */
+#include "core.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "stream/progress.h"
+
+/* The message of a device's error lists launches and is longer than others. */
+enum { MESSAGE_SIZE = 1792, LONG_SIZE = 6144, RING = 8, RING_TEXT = 288 };
+
+static _Thread_local struct {
+  tide_error error;
+  char message[LONG_SIZE];
+  char name[64];
+  tide__suspects suspects; /* of a device that is not lost */
+} last = {.error = {.status = TIDE_OK, .message = "", .device = TIDE_CPU, .name = ""}};
+
+static _Thread_local struct {
+  char text[RING][RING_TEXT];
+  unsigned next;
+} ring;
+
+const tide_error *tide_error_get(void) { return &last.error; }
+
+const char *tide_status_kind(tide_status status) {
+  static const char *const kinds[] = {
+#define STATUS(code, kind, text) #kind,
+#include "tide/status.def"
+#undef STATUS
+  };
+  return (unsigned)status < sizeof kinds / sizeof *kinds ? kinds[status] : "Unknown";
+}
+
+/* Makes `error` the thread's, with a message of our own buffer. */
+static tide_status set(const tide_error *error, const char *message, const char *name) {
+  char copy[sizeof last.name];
+  snprintf(copy, sizeof copy, "%s", name);
+  last.error = *error;
+  memcpy(last.name, copy, sizeof copy);
+  memcpy(last.message, message, strlen(message) + 1);
+  last.error.message = last.message;
+  last.error.name = last.name;
+  return error->status;
+}
+
+tide_status tide__fail(tide_status status, const char *format, ...) {
+  char text[MESSAGE_SIZE];
+  va_list list;
+  va_start(list, format);
+  vsnprintf(text, sizeof text, format, list);
+  va_end(list);
+  return set(&(tide_error){.status = status, .device = TIDE_CPU}, text, "");
+}
+
+/* What every call says once a device is lost: nothing is formatted. The error may be the thread's own. */
+tide_status tide__fail_again(const tide_error *error) {
+  const char *message = error->message, *name = error->name ? error->name : "";
+  size_t length = strnlen(message, sizeof last.message - 1), name_length = strnlen(name, sizeof last.name - 1);
+  memmove(last.message, message, length);
+  memmove(last.name, name, name_length);
+  last.message[length] = 0, last.name[name_length] = 0;
+  last.error = *error;
+  last.error.message = last.message, last.error.name = last.name;
+  return last.error.status;
+}
+
+tide_status tide__fail_memory(int device, size_t requested, size_t free, size_t total, size_t allocated,
+                              size_t reserved, const char *format, ...) {
+  char text[MESSAGE_SIZE];
+  va_list list;
+  va_start(list, format);
+  vsnprintf(text, sizeof text, format, list);
+  va_end(list);
+  tide_error error = {.status = TIDE_MEMORY, .device = device, .requested = requested, .free = free, .total = total};
+  error.allocated = allocated, error.reserved = reserved;
+  return set(&error, text, "");
+}
+
+const tide__suspects *tide__error_suspects(void) {
+  if (last.error.status != TIDE_ACCELERATOR || last.error.device < 0) return NULL;
+  return last.error.sticky ? tide__device_suspects(last.error.device) : &last.suspects;
+}
+
+/* A driver reports what went wrong earlier, so the message names the launches that may have. */
+tide_status tide__fail_driver(int device, const char *what, int code, const char *name, const char *text, bool sticky) {
+  static const char lost[] =
+      "; the device and what lies on it are lost to this process, the CPU and other devices go on; "
+      "device_reset may bring it back";
+  tide_error error = {.status = TIDE_ACCELERATOR, .device = device, .code = code, .sticky = sticky};
+  if (tide__device_lost(&error, device)) return tide__fail_again(&error);
+  char message[LONG_SIZE], launches[LONG_SIZE - 1024];
+  tide__suspects_find(&last.suspects, device);
+  tide__suspects_text(launches, sizeof launches, &last.suspects);
+  if (tide__suspects_sure(&last.suspects)) what = tide__suspects_sure(&last.suspects);
+  snprintf(message, sizeof message, "%s: the device reported an error on %s, got %s (%d): %s%s%s", what,
+           tide__device_text(device), name, code, text, sticky ? lost : "", launches);
+  set(&error, message, name);
+  if (!sticky || device < 0) return TIDE_ACCELERATOR;
+  tide__device_set_lost(device, &last.error, &last.suspects);
+  tide__device_lost(&error, device); /* another thread may have been first */
+  return tide__fail_again(&error);
+}
+
+/* The launches of the device go along as candidates; nobody knows whether one of them is behind it. */
+tide_status tide__fail_peer(int device, int code, const char *name, const char *format, ...) {
+  char text[MESSAGE_SIZE];
+  va_list list;
+  va_start(list, format);
+  vsnprintf(text, sizeof text, format, list);
+  va_end(list);
+  tide__suspects_find(&last.suspects, device);
+  return set(&(tide_error){.status = TIDE_ACCELERATOR, .device = device, .code = code}, text, name);
+}
+
+tide_status tide__fail_index(int device, uint32_t site, int64_t value, int64_t length, int index_base) {
+  char where[160];
+  tide__site_text(site, where, sizeof where);
+  tide_error error = {.status = TIDE_INDEX, .device = device};
+  char text[MESSAGE_SIZE];
+  if (length == TIDE_VERIFY_NONZERO || length == TIDE_VERIFY_PROBABILITY) {
+    double chance;
+    memcpy(&chance, &value, sizeof chance);
+    error.status = TIDE_VALUE;
+    if (length == TIDE_VERIFY_NONZERO)
+      snprintf(text, sizeof text,
+               "integers cannot be divided by zero, got a tensor with divisor 0%s%s, expected others",
+               where[0] ? " at " : "", where);
+    else
+      snprintf(text, sizeof text, "bernoulli: wrong probability%s%s, got %g, expected 0 to 1",
+               where[0] ? " in a tensor used at " : " in a tensor", where, chance);
+    return set(&error, text, "");
+  }
+  long long first = index_base, last_one = (long long)length - 1 + index_base;
+  if (length == 0)
+    snprintf(text, sizeof text, "index: value out of range%s%s, got %lld, but the dimension is empty",
+             where[0] ? " in an index tensor used at " : " in an index tensor", where, (long long)value);
+  else
+    snprintf(text, sizeof text, "index: value out of range%s%s, got %lld, expected %lld to %lld or %lld to -1",
+             where[0] ? " in an index tensor used at " : " in an index tensor", where, (long long)value, first,
+             last_one, -(long long)length);
+  return set(&error, text, "");
+}
+
+/* ---- where indexes count from ---- */
+
+static _Thread_local tide_index_base_fn index_base;
+
+void tide_index_base_set(tide_index_base_fn fn) { index_base = fn; }
+int tide_get_index_base(void) { return index_base ? index_base() : 0; }
+
+/* ---- text for messages ---- */
+
+static char *ring_text(void) { return ring.text[ring.next++ % RING]; }
+
+const char *tide__shape_text(const int64_t *size, int ndim) {
+  char *text = ring_text();
+  size_t at = 0;
+  text[at++] = '[';
+  for (int d = 0; d < ndim && at < RING_TEXT; d++) {
+    int n = snprintf(text + at, RING_TEXT - at, "%s%lld", d ? ", " : "", (long long)size[d]);
+    at += (size_t)n;
+  }
+  if (at > RING_TEXT - 2) at = RING_TEXT - 2;
+  text[at] = ']', text[at + 1] = 0;
+  return text;
+}
+
+const char *tide__device_text(int device) {
+  if (device == TIDE_CPU) return "cpu";
+  if (device == TIDE_CURRENT) return "cuda";
+  char *text = ring_text();
+  snprintf(text, RING_TEXT, "cuda:%d", device);
+  return text;
+}

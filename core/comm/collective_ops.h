@@ -1,0 +1,22 @@
+/* collective_ops.h: what collective.c and collective_peer.c share. Private. */
+#ifndef TIDE_CORE_COLLECTIVE_OPS_H
+#define TIDE_CORE_COLLECTIVE_OPS_H
+
+#include "runtime/accelerator.h"
+#include "comm.h"
+#include "tide/nccl.h"
+
+/* One operation, checked. */
+typedef struct tide__collective {
+  const char *what;
+  tide_collective_call call; /* kind, op, n, root and count are set; the rest on the way to the backend */
+  tide_tensor *in[TIDE_MAX_DEVICES];
+  tide_tensor *out[TIDE_MAX_DEVICES]; /* NULL where a rank has none */
+  tide_stream *streams[TIDE_MAX_DEVICES];
+} tide__collective;
+
+/* Queues it: over the backend's collectives if they take it, else over the other. */
+tide_status tide__collective_queue(tide__collective *o);
+tide_status tide__collective_peers(tide__collective *o);
+
+#endif

@@ -1,0 +1,198 @@
+/* jit.h: what the files of run-time kernels share. Private to them. */
+#ifndef TIDE_JIT_PRIVATE_H
+#define TIDE_JIT_PRIVATE_H
+
+#include "backend/compiler.h"
+#include "stream/progress.h"
+#include "tensor/tensor.h"
+#include "tide/jit.h"
+
+/* ---- jit_parse.c: as much of C++ as a signature needs ---- */
+
+enum { TIDE_JIT_NAME = 64, TIDE_JIT_TYPE = 96, TIDE_JIT_TEMPLATES = 8 };
+
+/* A parameter as it is declared: type "const float *", without name, default and hints such as __restrict__. */
+typedef struct tide__parameter {
+  char name[TIDE_JIT_NAME], type[TIDE_JIT_TYPE];
+} tide__parameter;
+typedef struct tide__signature {
+  char name[TIDE_JIT_NAME], result[TIDE_JIT_TYPE];
+  char template_type[TIDE_JIT_NAME]; /* the first type parameter; "" if there is none */
+  int templates;                     /* parameters of the template, types or not; 0: it is none */
+  char template_name[TIDE_JIT_TEMPLATES][TIDE_JIT_NAME], template_default[TIDE_JIT_TEMPLATES][TIDE_JIT_NAME];
+  int params;
+  tide__parameter param[TIDE_LAUNCH_PARAMS];
+  size_t at;             /* where the declaration begins in the text */
+  size_t body, body_end; /* where the brackets of a __global__ function's body stand; 0 if they were not found */
+  bool extern_c;
+} tide__signature;
+
+/* The last function template that the code defines. */
+tide_status tide__parse_template(tide__signature *out, const char *code, const char *what);
+/* The __global__ function of that name, in what the compiler's options leave of the code. VALUE if there are several
+ * that take different parameters. */
+tide_status tide__parse_global(tide__signature *out, const char *code, const char *name, const char *const *options,
+                               int options_count, const char *what);
+/* The first of the NULL-terminated words that the code uses outside comments and strings, or NULL. */
+const char *tide__parse_finds(const char *code, const char *const *words);
+
+/* The end of what begins at p: a blank, a comment, a literal, a directive, a name, a number or one sign. *line_start:
+ * does nothing but blanks and comments stand before p on its line? It is brought up to that end. */
+const char *tide__parse_piece(const char *p, bool *line_start);
+/* The next directive from *at on, from its #, NULL: there is none; *at is moved behind it. */
+const char *tide__parse_directive(const char **at, size_t *length);
+/* The directive on one line, with blanks for comments. False where that does not fit: then as much as fits. */
+bool tide__parse_directive_line(char *out, size_t size, const char *directive, size_t length);
+
+/* ---- jit_condition.c: what the preprocessor leaves out ---- */
+
+enum { TIDE_CONDITION_MACROS = 128, TIDE_CONDITION_DEPTH = 32 };
+typedef struct tide__condition_macro {
+  char name[TIDE_JIT_NAME];
+  int defined;
+  bool is_number;
+  long long number;
+} tide__condition_macro;
+typedef struct tide__conditions {
+  int macros, depth;
+  bool vague; /* from here on a name that nothing was said of may be defined */
+  uint8_t now[TIDE_CONDITION_DEPTH], done[TIDE_CONDITION_DEPTH];
+  tide__condition_macro macro[TIDE_CONDITION_MACROS];
+} tide__conditions;
+void tide__conditions_begin(tide__conditions *c, const char *const *options, int n);
+void tide__condition_step(tide__conditions *c, const char *directive, size_t length);
+bool tide__condition_off(const tide__conditions *c); /* is the code that follows left out? */
+
+/* ---- jit_rewrite.c: what a compiler of the host gets ---- */
+
+/* The code with divisions by way of tide_by and `extern __shared__ T s[]` as TIDE_DYNAMIC(T, s), and the body of a
+ * kernel, where one is given, as one that runs all threads of a block. malloc'ed; NULL without memory, error set. */
+char *tide__jit_rewrite(const char *code, const tide__signature *kernel, const char *what);
+
+/* ---- jit_source.c: the text that is compiled ---- */
+
+/* One specialisation of an elementwise function: dtypes[0 .. outputs) of the results, then of the inputs. ndim 0: every
+ * operand is contiguous. */
+typedef struct tide__special {
+  int operands, outputs, scalars, ndim;
+  tide_dtype common;
+  uint8_t dtype[2 * TIDE_JIT_TENSORS];
+} tide__special;
+/* Where things lie in the packed arguments; see jit_source.c. */
+typedef struct tide__layout {
+  int vector; /* elements of a thread */
+  uint16_t pointers, count, strides, divisors, bytes;
+} tide__layout;
+void tide__jit_layout(tide__layout *out, const tide__special *s);
+extern int64_t tide__jit_most_threads; /* of one flat launch; tests lower it */
+
+typedef enum tide__role { TIDE_ROLE_INPUT, TIDE_ROLE_OUTPUT, TIDE_ROLE_SCALAR } tide__role;
+typedef struct tide__jit_text {
+  const char *code;
+  const tide__signature *signature;
+  bool by_value;                /* the result is returned */
+  const uint8_t *role, *number; /* of each parameter: which it is, counted within its role */
+  const char *scalar_kind;      /* of each scalar: 'T' the compute type, 'I' int64, 'B' bool, 'F' double */
+} tide__jit_text;
+/* malloc'ed; NULL without memory, error set. */
+char *tide__jit_source(const tide__jit_text *t, const tide__special *s, const tide_compiler *c);
+
+/* A raw kernel: `call` is how it is named, types[i] is what parameter i is, at offset[i]. */
+typedef struct tide__raw_text {
+  const char *source, *call;
+  const tide__signature *signature;
+  const char (*types)[TIDE_JIT_TYPE];
+  const uint16_t *offset;
+  bool plain; /* of a host: the body stays as it is */
+} tide__raw_text;
+char *tide__raw_source(const tide__raw_text *t, const tide_compiler *c);
+
+/* ---- jit_types.c: what a parameter of a raw kernel takes ---- */
+
+/* Fills all but the name from the type; false if it is not understood. */
+bool tide__param_read(tide_kernel_param *out, const char *type);
+/* What an INTEGER can hold; of unsigned 64 bits the lower half. */
+void tide__param_range(int64_t *low, int64_t *high, const tide_kernel_param *p);
+/* Is the number an int64? */
+bool tide__scalar_whole(int64_t *out, const tide_scalar *s);
+
+/* A text that grows; `failed` once there was no memory. */
+typedef struct tide__text {
+  char *at;
+  size_t length, room;
+  bool failed;
+} tide__text;
+void tide__text_add(tide__text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* What was written, malloc'ed; NULL without memory, error set. */
+char *tide__text_end(tide__text *t, const char *what);
+
+/* ---- jit_module.c: functions by their text: in memory, on disk, or compiled ---- */
+
+typedef struct tide__jit_request {
+  const char *what;   /* of messages: "jiterator: scale (demo.lua:3)" */
+  const char *source; /* the text as it is compiled */
+  const char *name;   /* the function, or an expression that names it */
+  const char *const *options;
+  int options_count;
+  bool raw; /* the compiler's raw_options */
+} tide__jit_request;
+typedef struct tide__function {
+  void *handle;
+  tide_function_info info;
+} tide__function;
+tide_status tide__jit_function(tide__function *out, const tide__jit_request *r, const tide_compiler *c, int device);
+/* Neither memory nor disk has it. */
+bool tide__jit_missing(const tide__jit_request *r, const tide_compiler *c, const char *arch, int device);
+/* Compiles it, whatever is in memory and on disk. The image is the caller's. */
+tide_status tide__jit_compile(tide_image *out, const tide__jit_request *r, const tide_compiler *c, const char *arch);
+void tide__jit_module_forked(void); /* in the child */
+
+/* Before the operands' use is noted, each of them, and after: the launch itself, which is noted as every other one is.
+ */
+static inline void tide__jit_launch_begin(void) {
+  if (tide__sync_watched()) tide__observe_operands();
+}
+static inline void tide__jit_operand(const tide_tensor *x, bool write, tide_stream *stream) {
+  tide__storage_use(x->storage, stream);
+  if (tide__sync_watched()) tide__observe_operand(x, write);
+}
+static inline tide_status tide__jit_launch(const tide_compiler *c, void *function, tide__queue *q, tide__launch what,
+                                           const tide_launch *a) {
+  TIDE_TRY(tide__launch_begin(&q->number, q->stream, a->site, what, 0));
+  return tide__launch_done(q->stream, q->number, c->launch(q->stream, function, a));
+}
+
+/* ---- jit_ahead.c: compiling before the call ---- */
+
+/* Begins to compile an elementwise kernel that may be wanted. Takes the source. */
+void tide__jit_ahead(char *source, const tide_compiler *c, int device);
+/* Was it compiled ahead, or is it being compiled now? Then gives the image, to the caller alone. */
+bool tide__jit_ahead_take(tide_image *out, const char *source, const tide_compiler *c, const char *arch);
+
+/* ---- jit_cache.c: files ---- */
+
+/* malloc'ed, with a zero after it; NULL if there is no such file or it cannot be read. What is no file but a pipe is
+ * not waited for. */
+char *tide__jit_file(const char *path, size_t *size);
+
+typedef struct tide__jit_key {
+  uint64_t h[2];
+} tide__jit_key;
+/* Takes more bytes into the key. */
+void tide__jit_hash(tide__jit_key *key, const void *bytes, size_t n);
+enum { TIDE_ENTRY_NONE, TIDE_ENTRY_FOUND, TIDE_ENTRY_DAMAGED };
+int tide__jit_read(tide_image *out, const tide__jit_key *key);
+bool tide__jit_stored(const tide__jit_key *key); /* is there an entry, whole or not? */
+bool tide__jit_write(const tide_image *image, const tide__jit_key *key);
+/* The version of a compiler, without opening it where a record in the cache still holds. */
+tide_status tide__jit_compiler_version(char *out, size_t size, const tide_compiler *c);
+void tide__jit_cache_forked(void);    /* in the child */
+extern _Atomic bool tide__jit_opened; /* a compiler has been opened or run */
+
+/* ---- jit_include.c ---- */
+
+/* Takes into the key what the code includes, as the options and the environment say where. False where it cannot be
+ * known what that is. */
+bool tide__jit_hash_includes(tide__jit_key *key, const char *source, const char *const *options, int n);
+
+#endif

@@ -1,0 +1,195 @@
+/* landing.c: copies from pageable memory, which return before the bytes are on the device.
+ *
+ * Such a copy returns when the host may change its memory; the last of it may still be queued on the copy's stream.
+ * Nobody is to be able to tell that, so a storage remembers the stream where its bytes are landing, and the first use
+ * on another stream makes that one wait, for this copy and those before it. An event stands behind the copy, one for
+ * each stream that copies so. A program with one stream never needs it: there it is recorded when a second stream is
+ * made, or at the use. What leaves by its address is waited for by the host.
+ *
+ * A stream that is captured does not wait, as the event is not of its capture: each replay waits for what is landing
+ * anywhere.
+ *
+ * Invariants: a landing lives as long as storages refer to it, and holds its stream; its numbers count copies, and
+ * those up to `done` are on the device. The lock is above those of the stream lists, of events and of the observers. */
+#include "graph/graph.h"
+#include "stream/observe.h"
+#include "stream/order.h"
+
+#include <stdlib.h>
+
+struct tide__landing {
+  struct tide__landing *next; /* of all */
+  tide_stream *stream;        /* retained */
+  void *event;                /* NULL: none is recorded yet */
+  uint32_t queued, recorded, done;
+  int refs;
+  uint32_t epoch;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static tide__landing *all;
+_Atomic uint32_t tide__streams_made;
+
+static const tide_backend *backend_of(const tide__landing *l) {
+  if (l->epoch != tide__epoch_now() || tide__device_lost(NULL, l->stream->device)) return NULL;
+  return tide__backend_peek(l->stream->device);
+}
+
+/* ---- with the lock held ---- */
+
+static tide__landing *find(tide_stream *stream) {
+  tide__landing *l = all;
+  while (l && l->stream != stream) l = l->next;
+  return l;
+}
+
+static tide__landing *landing_of(tide_stream *stream) {
+  tide__landing *l = find(stream);
+  if (l || !(l = calloc(1, sizeof *l))) return l;
+  tide_stream_retain(stream);
+  *l = (tide__landing){.next = all, .stream = stream, .epoch = tide__epoch_now()};
+  return all = l;
+}
+
+/* The one that is to go, or NULL. */
+static tide__landing *unref(tide__landing *l) {
+  if (!l || --l->refs > 0) return NULL;
+  tide__landing **at = &all;
+  while (*at != l) at = &(*at)->next;
+  *at = l->next;
+  return l;
+}
+
+static bool reached(const tide__landing *l, uint32_t number) { return (int32_t)(l->done - number) >= 0; }
+static bool has_event(const tide__landing *l, uint32_t number) {
+  return l->event && (int32_t)(l->recorded - number) >= 0;
+}
+
+/* An event behind all that has been copied so far; where there can be none, that is waited for. Nothing is recorded in
+ * a capture: it cannot begin while copies are without their event and other streams exist. */
+static void record(tide__landing *l) {
+  const tide_backend *b = backend_of(l);
+  bool recorded = false;
+  if (b && !l->event && tide__event_take(&l->event, b, l->stream->device, 0) != TIDE_OK) l->event = NULL;
+  tide__capture_lock();
+  bool captured = l->stream->capture;
+  if (b && l->event && !captured) recorded = b->event_record(l->event, l->stream->impl) == TIDE_OK;
+  tide__capture_unlock();
+  if (recorded) l->recorded = l->queued;
+  if (recorded && tide__sync_watched()) tide__observe_recorded(l->event, l->stream);
+  if (!recorded && !captured && (!b || b->stream_sync(l->stream->impl) == TIDE_OK)) l->done = l->queued;
+}
+
+/* Is the copy there, so that nobody need wait any more? Else the stream waits. */
+static bool wait_for(tide__landing *l, uint32_t number, tide_stream *stream) {
+  const tide_backend *b = backend_of(l);
+  bool passed = !b || reached(l, number), watched = tide__sync_watched();
+  if (passed || stream->capture) return passed;
+  if (!has_event(l, number)) record(l);
+  if (reached(l, number)) return true;
+  if (!has_event(l, number)) return false;
+  if (!watched && b->event_query(&passed, l->event) == TIDE_OK && passed) {
+    l->done = l->recorded;
+    return true;
+  }
+  if (b->event_wait(stream->impl, l->event) != TIDE_OK) b->event_sync(l->event);
+  tide__order_waited(stream, NULL, 0);
+  if (watched) tide__observe_waits_mark(stream, l->event);
+  return false;
+}
+
+/* ---- without ---- */
+
+static void drop(tide__landing *l) {
+  if (!l) return;
+  if (l->event && tide__sync_watched()) tide__observe_mark_gone(l->event);
+  if (l->event) tide__event_give(l->event, l->stream->device, 0);
+  tide_stream_release(l->stream);
+  free(l);
+}
+
+void tide__landing_note(tide_storage *s, tide_stream *stream) {
+  pthread_mutex_lock(&lock);
+  tide__landing *l = landing_of(stream), *old = NULL;
+  if (l && s->landing != l) {
+    l->refs++;
+    old = unref(s->landing);
+    s->landing = l;
+  }
+  if (l) {
+    s->landed = ++l->queued;
+    if (tide__sync_watched() || atomic_load_explicit(&tide__streams_made, memory_order_relaxed) > 1) record(l);
+  }
+  pthread_mutex_unlock(&lock);
+  drop(old);
+  if (l) return;
+  const tide_backend *b = tide__backend_peek(stream->device);
+  if (b) b->stream_sync(stream->impl); /* for want of memory */
+}
+
+void tide__landing_before(tide_storage *s, tide_stream *stream) {
+  tide__landing *gone = NULL;
+  pthread_mutex_lock(&lock);
+  tide__landing *l = s->landing;
+  if (l && l->stream != stream && wait_for(l, s->landed, stream)) {
+    s->landing = NULL;
+    gone = unref(l);
+  }
+  pthread_mutex_unlock(&lock);
+  drop(gone);
+}
+
+void tide__landing_before_all(tide_stream *stream) {
+  pthread_mutex_lock(&lock);
+  for (tide__landing *l = all; l; l = l->next)
+    if (l->stream != stream) wait_for(l, l->queued, stream);
+  pthread_mutex_unlock(&lock);
+}
+
+void tide__landing_end(tide_storage *s) {
+  pthread_mutex_lock(&lock);
+  tide__landing *gone = unref(s->landing);
+  s->landing = NULL;
+  pthread_mutex_unlock(&lock);
+  drop(gone);
+}
+
+/* While the host waits, other threads may do so too, or copy to the storage again. */
+void tide__landing_settle(tide_storage *s) {
+  pthread_mutex_lock(&lock);
+  tide__landing *l = s->landing;
+  uint32_t number = s->landed;
+  const tide_backend *b = l ? backend_of(l) : NULL;
+  if (b && !reached(l, number) && !has_event(l, number)) record(l);
+  bool there = !b || reached(l, number);
+  void *event = !there && has_event(l, number) ? l->event : NULL;
+  if (l) l->refs++;
+  pthread_mutex_unlock(&lock);
+  if (event) there = b->event_sync(event) == TIDE_OK;
+  pthread_mutex_lock(&lock);
+  if (there && l && s->landing == l && s->landed == number) {
+    s->landing = NULL;
+    unref(l);
+  }
+  tide__landing *gone = unref(l);
+  pthread_mutex_unlock(&lock);
+  drop(gone);
+}
+
+void tide__landing_many(void) {
+  pthread_mutex_lock(&lock);
+  for (tide__landing *l = all; l; l = l->next)
+    if (l->queued != l->recorded && l->queued != l->done) record(l);
+  pthread_mutex_unlock(&lock);
+}
+
+/* The devices have been waited for. */
+void tide__landing_shutdown(void) {
+  pthread_mutex_lock(&lock);
+  for (tide__landing *l = all; l; l = l->next) {
+    if (l->event) tide__event_give(l->event, l->stream->device, 0);
+    l->event = NULL, l->done = l->queued;
+  }
+  pthread_mutex_unlock(&lock);
+  atomic_store_explicit(&tide__streams_made, 0, memory_order_relaxed);
+}

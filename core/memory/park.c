@@ -1,0 +1,213 @@
+/* park.c: memory that other streams may still be using when it is let go.
+ *
+ * A piece of memory belongs to one stream, whose own order makes its reuse safe. Work that other streams did with it is
+ * noted as it is queued. When the memory is let go, an event is recorded on each of those streams and the piece waits
+ * here; polls look at a few pieces each, in turn, and hand on those whose events have all passed. Device blocks, pinned
+ * memory and foreign memory all go this way.
+ *
+ * On a stream that is being captured no event would ever pass. A piece with such a use begins to wait when the capture
+ * is over: until then it stands in a second list, as do the pieces that finalisers bring. The thread that captures
+ * polls nothing.
+ *
+ * Invariants: the lock is a leaf among core's locks, below it are only the event cache and the backend; `done` is
+ * called with no lock held; a piece is in the list once or not at all. */
+#include "graph/graph.h"
+
+#include <stdlib.h>
+
+typedef struct tide__use {
+  struct tide__use *next;
+  tide_stream *stream; /* retained until the event is recorded, then NULL */
+  void *event;
+  int device;
+} tide__use;
+
+_Atomic int64_t tide__parked;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static tide__park *first, **last = &first;
+static tide__park *later; /* those that have not begun to wait; counted in tide__parked too */
+
+void tide__park_use(tide__park *park, tide_stream *stream) {
+  pthread_mutex_lock(&lock);
+  tide__use *u = park->uses;
+  while (u && u->stream != stream) u = u->next;
+  if (!u) {
+    u = malloc(sizeof *u);
+    if (u) {
+      tide_stream_retain(stream);
+      *u = (tide__use){park->uses, stream, NULL, stream->device};
+      park->uses = u;
+    } else {
+      park->wait_all = true;
+    }
+  }
+  pthread_mutex_unlock(&lock);
+}
+
+/* What has become of a use: nothing is to be waited for, or an event, or the wait that should have replaced an event
+ * has failed, because the host interrupted it: the use stays as it is. */
+typedef enum { DONE, RECORDED, FAILED } outcome;
+
+/* Nothing: the device is lost, or the stream has been waited for instead, or all of the device where it takes no event:
+ * the owner of a foreign one may have destroyed it, which drops none of its work. */
+static outcome record(tide__use *u) {
+  const tide_backend *b = tide__backend_peek(u->device);
+  tide_status status = TIDE_OK;
+  bool recorded = false;
+  if (!u->stream) return RECORDED; /* before another one failed */
+  if (b && u->stream->epoch == tide__epoch_now() && !tide__device_lost(NULL, u->device)) {
+    if (tide__event_take(&u->event, b, u->device, 0) != TIDE_OK) {
+      status = b->stream_sync(u->stream->impl);
+    } else if (!(recorded = b->event_record(u->event, u->stream->impl) == TIDE_OK)) {
+      tide__event_give(u->event, u->device, 0);
+      status = b->device_sync(u->device);
+    }
+  }
+  if (status != TIDE_OK && !tide__device_lost(NULL, u->device)) return FAILED;
+  tide_stream_release(u->stream);
+  u->stream = NULL;
+  return recorded ? RECORDED : DONE;
+}
+
+static bool wait_for_all(void) {
+  bool done = true;
+  for (int d = 0; d < TIDE_MAX_DEVICES; d++) {
+    const tide_backend *b = tide__backend_peek(d);
+    if (b && !tide__device_lost(NULL, d) && b->device_sync(d) != TIDE_OK) done &= tide__device_lost(NULL, d);
+  }
+  return done;
+}
+
+void tide__park_later(tide__park *park, void (*done)(void *arg), void *arg) {
+  park->done = done, park->arg = arg;
+  pthread_mutex_lock(&lock);
+  park->next = later, later = park;
+  atomic_fetch_add_explicit(&tide__parked, 1, memory_order_relaxed);
+  pthread_mutex_unlock(&lock);
+}
+
+/* Would the events be recorded in a capture, or the waits end one? */
+static bool must_wait(const tide__park *park) {
+  bool captured = park->wait_all && tide__sync_watched();
+  for (const tide__use *u = park->uses; u && !captured; u = u->next) captured = u->stream && u->stream->capture;
+  return captured;
+}
+
+/* True if one has failed: the next poll tries again. */
+static bool begin_uses(tide__park *park) {
+  bool failed = false;
+  for (tide__use **at = &park->uses; *at;) {
+    tide__use *u = *at;
+    outcome what = record(u);
+    failed |= what == FAILED;
+    if (what != DONE) {
+      at = &u->next;
+      continue;
+    }
+    *at = u->next;
+    free(u);
+  }
+  return failed;
+}
+
+void tide__park_begin(tide__park *park, void (*done)(void *arg), void *arg) {
+  tide__capture_lock();
+  if (must_wait(park)) {
+    tide__capture_unlock();
+    tide__park_later(park, done, arg);
+    return;
+  }
+  bool failed = begin_uses(park);
+  tide__capture_unlock();
+  if (park->wait_all && !failed) failed = !wait_for_all();
+  if (failed) {
+    tide__park_later(park, done, arg);
+    return;
+  }
+  park->wait_all = false;
+  if (!park->uses) {
+    done(arg);
+    return;
+  }
+  park->done = done, park->arg = arg, park->next = NULL;
+  pthread_mutex_lock(&lock);
+  *last = park, last = &park->next;
+  atomic_fetch_add_explicit(&tide__parked, 1, memory_order_relaxed);
+  pthread_mutex_unlock(&lock);
+}
+
+/* A query that fails means that the device is lost: nothing will use the memory any more. */
+static bool passed(tide__use *u) {
+  const tide_backend *b = tide__backend_peek(u->device);
+  bool done = true;
+  if (!b || tide__device_lost(NULL, u->device)) return true;
+  return b->event_query(&done, u->event) != TIDE_OK || done;
+}
+
+static bool all_passed(tide__park *park, bool forced) {
+  while (park->uses) {
+    tide__use *u = park->uses;
+    if (!forced && !passed(u)) return false;
+    tide__event_give(u->event, u->device, 0);
+    park->uses = u->next;
+    free(u);
+  }
+  return true;
+}
+
+void tide__park_drop(tide__park *park) {
+  while (park->uses) {
+    tide__use *u = park->uses;
+    park->uses = u->next;
+    if (!u->stream) tide__event_give(u->event, u->device, 0);
+    tide_stream_release(u->stream);
+    free(u);
+  }
+}
+
+/* Those that stood aside begin to wait, or stand aside again. */
+static void begin_later(bool forced) {
+  pthread_mutex_lock(&lock);
+  tide__park *list = later;
+  later = NULL;
+  for (tide__park *p = list; p; p = p->next) atomic_fetch_sub_explicit(&tide__parked, 1, memory_order_relaxed);
+  pthread_mutex_unlock(&lock);
+  while (list) {
+    tide__park *p = list;
+    list = p->next;
+    if (forced) tide__park_drop(p);
+    if (forced) p->wait_all = false;
+    tide__park_begin(p, p->done, p->arg);
+  }
+}
+
+static void poll(int64_t most, bool forced) {
+  tide__park *done = NULL;
+  if (!forced && tide_thread_is_capturing()) return;
+  begin_later(forced);
+  pthread_mutex_lock(&lock);
+  int64_t there = atomic_load_explicit(&tide__parked, memory_order_relaxed);
+  if (most > there) most = there;
+  for (int64_t i = 0; i < most && first; i++) {
+    tide__park *p = first;
+    first = p->next;
+    if (!first) last = &first;
+    if (all_passed(p, forced)) {
+      p->next = done, done = p;
+      atomic_fetch_sub_explicit(&tide__parked, 1, memory_order_relaxed);
+    } else {
+      p->next = NULL;
+      *last = p, last = &p->next;
+    }
+  }
+  pthread_mutex_unlock(&lock);
+  while (done) {
+    tide__park *p = done;
+    done = p->next;
+    p->done(p->arg);
+  }
+}
+
+void tide__park_poll_slow(int64_t most) { poll(most, false); }
+void tide__park_shutdown(void) { poll(INT64_MAX, true); }

@@ -1,0 +1,388 @@
+/* storage.c: reference-counted bytes, wherever they lie.
+ *
+ * Four kinds: a block of the device's allocator, CPU memory, page-locked memory, foreign memory with a release
+ * function. Structs and small CPU pieces come from caches of the calling thread, so that making a small tensor needs no
+ * lock and no malloc; large CPU pieces are kept for all threads in host_cache.c. What is let go while other streams may
+ * still use it (pinned and foreign memory; blocks see to it themselves) waits in park.c with its struct.
+ *
+ * A finaliser hands its tensor to a list without a lock; the next allocation, wait or pump releases what is there.
+ * After the end of the runtime nothing would drain the list, and nothing can be touched any more, so the release is
+ * done at once.
+ *
+ * Invariants: a storage of an ended epoch touches neither driver nor allocator when it goes; CPU memory goes back
+ * through the hooks that it came from. */
+#include "graph/graph.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "host_cache.h"
+#include "stream/observe.h"
+
+/* A collector lets go of thousands of tensors at a time: the caches must hold what one of its cycles gives. */
+enum { CLASSES = 11, SHELLS = 16384 };
+static const size_t smallest = 64, kept_bytes = (size_t)1 << 20; /* of each class */
+
+typedef struct piece {
+  struct piece *next;
+} piece;
+
+static _Thread_local struct {
+  const tide__host_hooks *hooks; /* where the pieces came from */
+  size_t count[CLASSES];
+  piece *pieces[CLASSES];
+  tide_storage *shell;
+  int shells;
+} cache;
+
+static _Atomic size_t cpu_bytes, cpu_peak;
+_Atomic(tide_tensor *) tide__deferred;
+
+size_t tide_memory_cpu_allocated(void) { return atomic_load_explicit(&cpu_bytes, memory_order_relaxed); }
+
+/* ---- the thread's caches ---- */
+
+static void *piece_take(int k) {
+  piece *p = cache.pieces[k];
+  cache.pieces[k] = p->next;
+  cache.count[k]--;
+  return p;
+}
+
+static void flush_pieces(void) {
+  for (int k = 0; k < CLASSES; k++)
+    while (cache.count[k] > 0) tide__host_free_now(cache.hooks, piece_take(k), smallest << k);
+}
+
+static void flush_cache(void) {
+  flush_pieces();
+  while (cache.shell) {
+    tide_storage *s = cache.shell;
+    cache.shell = s->next;
+    free(s);
+  }
+  cache.shells = 0;
+  cache.hooks = NULL; /* what is kept after this is claimed anew */
+}
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static void watch_threads(void) { tide__thread_at_end(flush_cache); }
+
+/* Called before the thread keeps something for the first time. */
+static void claim_cache(const tide__host_hooks *hooks) {
+  flush_pieces();
+  cache.hooks = hooks;
+  pthread_once(&once, watch_threads);
+  tide__thread_touch();
+}
+
+static tide_storage *shell_new(void) {
+  tide_storage *s = cache.shell;
+  if (s) {
+    cache.shell = s->next;
+    cache.shells--;
+  } else {
+    s = malloc(sizeof *s);
+    if (!s) {
+      tide__fail(TIDE_MEMORY, "storage: no host memory");
+      return NULL;
+    }
+  }
+  memset(s, 0, sizeof *s);
+  atomic_init(&s->refs, 1);
+  return s;
+}
+
+static void shell_free(tide_storage *s) {
+  if (cache.shells >= SHELLS) {
+    free(s);
+    return;
+  }
+  if (!cache.hooks) claim_cache(tide__host_current());
+  s->next = cache.shell;
+  cache.shell = s;
+  cache.shells++;
+}
+
+/* ---- CPU memory ---- */
+
+/* The class of a small size, or -1. Under AddressSanitizer every piece keeps its own bounds. */
+static int class_of(size_t bytes) {
+#if defined(__SANITIZE_ADDRESS__)
+  (void)bytes;
+  return -1;
+#else
+  if (bytes > smallest << (CLASSES - 1)) return -1;
+  return bytes <= smallest ? 0 : 64 - __builtin_clzll((unsigned long long)((bytes - 1) / smallest));
+#endif
+}
+
+/* Large pieces are kept for all threads, but under AddressSanitizer not. */
+static bool is_large(size_t bytes) { return class_of(64) >= 0 && bytes > smallest << (CLASSES - 1); }
+
+static size_t room_for(size_t bytes) {
+  int k = class_of(bytes);
+  if (k >= 0) return smallest << k;
+  return is_large(bytes) ? tide__host_room(bytes) : (bytes + smallest - 1) / smallest * smallest;
+}
+
+static void *cpu_take(const tide__host_hooks *hooks, size_t bytes) {
+  int k = class_of(bytes);
+  if (k >= 0 && cache.hooks == hooks && cache.count[k] > 0) return piece_take(k);
+  size_t room = room_for(bytes);
+  void *p = is_large(bytes) ? tide__host_cache_take(hooks, room) : NULL;
+  return p ? p : tide__host_alloc_now(hooks, room);
+}
+
+static void cpu_give(const tide__host_hooks *hooks, void *ptr, size_t bytes, bool keep) {
+  int k = keep ? class_of(bytes) : -1;
+  if (k >= 0) {
+    if (cache.hooks != hooks) claim_cache(hooks);
+    if (cache.count[k] < kept_bytes / (smallest << k)) {
+      piece *p = ptr;
+      p->next = cache.pieces[k];
+      cache.pieces[k] = p;
+      cache.count[k]++;
+      return;
+    }
+  }
+  if (keep && is_large(bytes))
+    tide__host_cache_keep(hooks, ptr, room_for(bytes));
+  else
+    tide__host_free_now(hooks, ptr, room_for(bytes));
+}
+
+static void cpu_count(size_t bytes) {
+  size_t now = atomic_fetch_add_explicit(&cpu_bytes, bytes, memory_order_relaxed) + bytes;
+  size_t peak = atomic_load_explicit(&cpu_peak, memory_order_relaxed);
+  while (now > peak &&
+         !atomic_compare_exchange_weak_explicit(&cpu_peak, &peak, now, memory_order_relaxed, memory_order_relaxed))
+    ;
+}
+
+static tide_status cpu_fail(size_t bytes) {
+  long page = sysconf(_SC_PAGESIZE), pages = sysconf(_SC_PHYS_PAGES), unused = sysconf(_SC_AVPHYS_PAGES);
+  size_t total = pages > 0 ? (size_t)pages * (size_t)page : 0,
+         free_bytes = unused > 0 ? (size_t)unused * (size_t)page : 0;
+  size_t held = tide_memory_cpu_allocated();
+  return tide__fail_memory(TIDE_CPU, bytes, free_bytes, total, held, held,
+                           "memory: cpu cannot give %zu bytes; %zu of its %zu are free; tensors hold %zu", bytes,
+                           free_bytes, total, held);
+}
+
+static tide_status cpu_fill(tide_storage *s, size_t bytes) {
+  const tide__host_hooks *hooks = tide__host_current();
+  if (bytes > (size_t)PTRDIFF_MAX - smallest || tide__fault_now()) return cpu_fail(bytes);
+  tide__deferred_drain();
+  if (is_large(bytes)) tide__host_cache_trim(false);
+  void *p = cpu_take(hooks, bytes);
+  if (!p && tide__host_cache_flush()) p = cpu_take(hooks, bytes);
+  if (!p) {
+    tide__reclaim(TIDE_CPU, bytes);
+    tide__deferred_drain();
+    tide__host_cache_flush();
+    p = cpu_take(hooks, bytes);
+  }
+  if (!p && tide__reclaim_wait()) {
+    tide__deferred_drain();
+    tide__host_cache_flush();
+    p = cpu_take(hooks, bytes);
+  }
+  if (!p) return cpu_fail(bytes);
+  s->ptr = p;
+  s->user = (void *)(uintptr_t)hooks;
+  cpu_count(bytes);
+  return TIDE_OK;
+}
+
+/* ---- what CPU memory there is ---- */
+
+void tide_cpu_memory_get_stats(tide_cpu_memory_stats *out) {
+  tide__host_cache_trim(true);
+  out->allocated_bytes = tide_memory_cpu_allocated();
+  out->peak_bytes = atomic_load_explicit(&cpu_peak, memory_order_relaxed);
+  tide__host_cache_stats(out);
+}
+
+void tide_cpu_memory_reset_peak(void) {
+  atomic_store_explicit(&cpu_peak, tide_memory_cpu_allocated(), memory_order_relaxed);
+  tide__host_cache_reset_peak();
+}
+
+void tide_cpu_memory_empty_cache(void) {
+  tide__deferred_drain();
+  flush_pieces();
+  tide__host_cache_flush();
+}
+
+/* ---- making ---- */
+
+static tide_status device_fill(tide_storage *s, size_t bytes) {
+  tide_stream *stream;
+  TIDE_TRY(tide__stream_current(&stream, s->device));
+  if (bytes) {
+    TIDE_TRY(tide__block_alloc(&s->block, stream, bytes));
+    s->ptr = tide__block_ptr(s->block);
+  }
+  tide_stream_retain(stream);
+  s->stream = stream;
+  s->tracked = true;
+  atomic_store_explicit(&s->last_stream, stream->use_id, memory_order_relaxed);
+  if (stream->capture) tide__capture_made(s, stream);
+  return TIDE_OK;
+}
+
+static tide_status pinned_fill(tide_storage *s, size_t bytes) {
+  tide__pinned *p;
+  TIDE_TRY(tide__pinned_get(&p, &s->ptr, bytes));
+  s->user = p;
+  s->tracked = true;
+  cpu_count(bytes);
+  return TIDE_OK;
+}
+
+tide_status tide__storage_new(tide_storage **out, size_t nbytes, int device, bool pinned) {
+  static _Thread_local unsigned made;
+  if (!tide__running()) return tide__fail(TIDE_STATE, "storage: tide is not started, expected tide_init first");
+  if (pinned && device >= 0)
+    return tide__fail(TIDE_ARGUMENT, "storage: pin_memory is for the CPU, got %s, expected cpu",
+                      tide__device_text(device));
+  tide_storage *s = shell_new();
+  if (!s) return TIDE_MEMORY;
+  s->device = device;
+  s->nbytes = nbytes;
+  s->pinned = pinned;
+  /* A device's block has asked for the line already; on the CPU that costs a tenth of a small operation. */
+  atomic_store_explicit(&s->site, device >= 0 || nbytes >= 16384 ? tide__site_now() : 0, memory_order_relaxed);
+  tide_status status = TIDE_OK;
+  if (device >= 0)
+    status = device_fill(s, nbytes);
+  else if (pinned)
+    status = pinned_fill(s, nbytes);
+  else if (nbytes)
+    status = cpu_fill(s, nbytes);
+  if (status != TIDE_OK) {
+    shell_free(s);
+    return status;
+  }
+  tide__storage_enter(s);
+  tide__pace_add(nbytes);
+  if (!(++made & 255)) tide__idle_trim();
+  *out = s;
+  return TIDE_OK;
+}
+
+tide_status tide__storage_wrap(tide_storage **out, void *ptr, size_t nbytes, int device, void (*release)(void *user),
+                               void *user) {
+  if (!tide__running()) return tide__fail(TIDE_STATE, "storage: tide is not started, expected tide_init first");
+  tide_storage *s = shell_new();
+  if (!s) return TIDE_MEMORY;
+  s->device = device;
+  s->nbytes = nbytes;
+  s->ptr = ptr;
+  s->foreign = true;
+  s->release = release, s->user = user;
+  s->tracked = device >= 0;
+  tide__storage_enter(s);
+  *out = s;
+  return TIDE_OK;
+}
+
+/* ---- using and letting go ---- */
+
+/* The allocating stream needs no note: what is queued there later comes later. Foreign memory has no such stream. What
+ * a graph holds needs none either: its replays are noted by the graph. */
+void tide__storage_use_slow(tide_storage *s, tide_stream *stream) {
+  if (s->arrival && stream->device < 0) {
+    tide__arrival_touch(s); /* and again at the next use */
+    return;
+  }
+  if (tide__storage_lands(s)) tide__landing_before(s, stream);
+  if (s->device >= 0 && (stream->device != s->device || atomic_load_explicit(&s->readers, memory_order_relaxed) != 0))
+    tide__peer_order(s, stream);
+  if (stream->capture && tide__capture_holds(s, stream)) {
+    atomic_store_explicit(&s->last_stream, stream->use_id, memory_order_relaxed);
+    return;
+  }
+  if (stream->device >= 0 && !(s->stream && s->stream->id == stream->id)) {
+    if (s->block)
+      tide__block_use(s->block, stream);
+    else if (s->ptr)
+      tide__park_use(&s->park, stream);
+  }
+  atomic_store_explicit(&s->last_stream, stream->use_id, memory_order_relaxed);
+}
+
+/* No queued work uses the storage any more. */
+static void finish(void *arg) {
+  tide_storage *s = arg;
+  bool live = tide__storage_live(s);
+  if (tide__sync_watched() && s->tracked) tide__observe_storage_gone(s);
+  if (s->foreign) {
+    if (s->release) s->release(s->user);
+  } else if (s->device < 0 && s->ptr) {
+    atomic_fetch_sub_explicit(&cpu_bytes, s->nbytes, memory_order_relaxed);
+    if (!s->pinned)
+      cpu_give(s->user, s->ptr, s->nbytes, live);
+    else if (live)
+      tide__pinned_put(s->user);
+  } else if (live) {
+    tide__block_free(s->block);
+  }
+  if (tide__storage_lands(s)) tide__landing_end(s);
+  tide__replays_drop(s->replays);
+  tide_stream_release(s->stream);
+  free(s->arrival);
+  shell_free(s);
+}
+
+void tide_storage_retain(tide_storage *s) { atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed); }
+
+void tide_storage_release(tide_storage *s) {
+  if (!s || atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1) return;
+  if (s->park.uses || s->park.wait_all)
+    tide__park_begin(&s->park, finish, s);
+  else
+    finish(s);
+}
+
+size_t tide_storage_nbytes(const tide_storage *s) { return s->nbytes; }
+void *tide_storage_data(const tide_storage *s) {
+  if (tide__storage_lands(s)) tide__landing_settle((tide_storage *)s);
+  return tide__storage_live(s) ? s->ptr : NULL;
+}
+int tide_storage_device(const tide_storage *s) { return s->device; }
+bool tide_storage_is_pinned(const tide_storage *s) { return s->pinned; }
+int64_t tide_storage_refs(const tide_storage *s) { return atomic_load_explicit(&s->refs, memory_order_relaxed); }
+
+/* ---- deferred releases ---- */
+
+void tide_tensor_release_deferred(tide_tensor *x) {
+  if (!x) return;
+  if (!tide__running()) {
+    tide_tensor_release(x);
+    return;
+  }
+  /* Only the last reference goes to the list: a tensor that two finalisers hand over can stand in it but once. */
+  if (atomic_fetch_sub_explicit(&x->refs, 1, memory_order_acq_rel) != 1) return;
+  atomic_store_explicit(&x->refs, 1, memory_order_relaxed);
+  x->next = atomic_load_explicit(&tide__deferred, memory_order_relaxed);
+  while (
+      !atomic_compare_exchange_weak_explicit(&tide__deferred, &x->next, x, memory_order_release, memory_order_relaxed))
+    ;
+}
+
+void tide__deferred_drain_slow(void) {
+  tide_tensor *x = atomic_exchange_explicit(&tide__deferred, NULL, memory_order_acquire);
+  while (x) {
+    tide_tensor *next = x->next;
+    tide_tensor_release(x);
+    x = next;
+  }
+}
+
+void tide__storage_shutdown(void) {
+  tide__deferred_drain();
+  flush_cache();
+  tide__host_cache_flush();
+}

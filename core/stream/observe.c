@@ -1,0 +1,83 @@
+/* observe.c: tells every operation to those who watch.
+ *
+ * An operation is collected in a struct of the thread's own while it is prepared: its operands as they are noted, then
+ * where and what it is; so nothing is allocated and preparing looks the same whether somebody watches or not. There are
+ * a few observers at most, each in a slot of its own; without any, one load at each entry is all that this costs.
+ *
+ * Invariant: `now` belongs to one operation from tide__observe_operands to tide__observe_queued; operations do not nest
+ * between the two. */
+#include "observe.h"
+
+#include "graph/graph.h"
+
+static _Atomic(const tide__observer *) slots[TIDE__OBSERVERS];
+static _Thread_local tide__operation now;
+
+void tide__observer_set(tide__observer_slot slot, const tide__observer *observer) {
+  const tide__observer *before = atomic_exchange(&slots[slot], observer);
+  atomic_fetch_add(&tide__sync_watch, (observer != NULL) - (before != NULL));
+}
+
+#define EACH(o)                                                                                                        \
+  for (int slot = 0; slot < TIDE__OBSERVERS; slot++)                                                                   \
+    for (const tide__observer *o = atomic_load_explicit(&slots[slot], memory_order_acquire); o; o = NULL)
+
+void tide__observe_operands(void) {
+  tide__early = TIDE_OK;
+  now.n = 0;
+}
+
+void tide__observe_operand(const tide_tensor *x, bool write) {
+  tide_status status = write ? TIDE_OK : tide__replay_check(x, "read");
+  if (status != TIDE_OK) tide__early = status;
+  if (now.n < TIDE__ACCESSES) now.access[now.n++] = (tide__access){x, write};
+}
+
+tide_status tide__observe_launch(tide_stream *stream, uint32_t site, tide__launch what, int detail,
+                                 const struct tide_graph *graph) {
+  if (tide__early != TIDE_OK) return tide__early;
+  now.stream = stream, now.site = site, now.what = what, now.detail = detail, now.graph = graph;
+  if ((what == TIDE__LAUNCH_reduce || what == TIDE__LAUNCH_compact) && now.n > 2) now.access[2].write = true;
+  EACH(o) if (o->before) TIDE_TRY(o->before(&now));
+  return TIDE_OK;
+}
+
+void tide__observe_queued(tide_status status) { EACH(o) if (o->after) o->after(&now, status); }
+
+tide_status tide__observe_read_slow(const tide_tensor *x) {
+  tide_stream *host;
+  TIDE_TRY(tide__stream_current(&host, TIDE_CPU));
+  tide__observe_operands();
+  tide__observe_operand(x, false);
+  TIDE_TRY(tide__observe_launch(host, 0, TIDE__LAUNCH_ITEM, 0, NULL));
+  tide__observe_queued(TIDE_OK);
+  return TIDE_OK;
+}
+
+void tide__observe_recorded(const void *mark, const tide_stream *stream) {
+  EACH(o) if (o->recorded) o->recorded(mark, stream);
+}
+
+void tide__observe_waits_event(const tide_stream *stream, const tide_event *event) {
+  EACH(o) if (o->waits_event) o->waits_event(stream, event);
+}
+
+void tide__observe_waits_mark(const tide_stream *stream, const void *mark) {
+  EACH(o) if (o->waits_mark) o->waits_mark(stream, mark);
+}
+
+void tide__observe_host_waits(const char *what) { EACH(o) if (o->host_waits) o->host_waits(what); }
+
+void tide__observe_host_event(const tide_event *event) { EACH(o) if (o->host_event) o->host_event(event); }
+
+void tide__observe_host_stream(const tide_stream *stream) { EACH(o) if (o->host_stream) o->host_stream(stream); }
+
+void tide__observe_host_device(int device) { EACH(o) if (o->host_device) o->host_device(device); }
+
+void tide__observe_mark_gone(const void *mark) { EACH(o) if (o->mark_gone) o->mark_gone(mark); }
+
+void tide__observe_storage_gone(tide_storage *s) { EACH(o) if (o->storage_gone) o->storage_gone(s); }
+
+void tide__observe_memory_settled(void) { EACH(o) if (o->memory_settled) o->memory_settled(); }
+
+void tide__observe_capture_gone(uint64_t capture) { EACH(o) if (o->capture_gone) o->capture_gone(capture); }

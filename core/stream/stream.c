@@ -1,0 +1,685 @@
+/* stream.c: streams, and which device and streams are current.
+ *
+ * Each device has a default stream of ours, made when it is first needed. The current device, the current stream of
+ * each device, the pool it allocates from and the base of index values live in a tide_current: every thread has one of
+ * its own, and a host with coroutines binds the one of the coroutine that runs, which costs a count and a store to
+ * thread-local memory. A current holds references to the streams set in it and nothing for the default ones. One that
+ * is freed while it is bound on other threads lasts until these look at it; from then on their own holds there.
+ *
+ * A stream whose last reference goes may still have work queued, and the allocator may hold blocks that only its own
+ * order makes safe. It is put on a list without a call of the driver, so a finaliser may do it; later, once its work is
+ * done, its cached segments may serve any other, and the driver's stream waits idle for the next one that is asked for:
+ * making one costs a driver call of microseconds, and ending one may wait. Each stream that is alive has a driver's
+ * stream of its own.
+ *
+ * The handle of one of ours, wrapped, is that stream again. An ended foreign stream is not asked whether its work is
+ * done, since its owner may have destroyed it; its blocks stay cached under its number until the cache is given back.
+ * The ones wrapped last are kept for who wraps them again, as a script may in every frame: it finds its memory and what
+ * it has launched.
+ *
+ * Invariants: ids are never reused; a current of another epoch is emptied before it is used. */
+#include <stdlib.h>
+
+#include "graph/graph.h"
+#include "observe.h"
+#include "order.h"
+#include "tide/device.h"
+#include "tide/history.h"
+#include "tide/memory.h"
+
+struct tide_current {
+  int device;
+  _Atomic uint32_t epoch; /* one that never is: freed */
+  _Atomic int refs;       /* its maker's, and one of each thread where it is bound */
+  _Atomic bool freed;
+  tide_stream *stream[TIDE_MAX_DEVICES]; /* retained; NULL: the default one */
+  tide_mempool *pool[TIDE_MAX_DEVICES];  /* likewise */
+  tide_tally *tally;                     /* retained: what allocations count in; NULL: nothing */
+};
+
+static tide_stream cpu_stream = {.device = TIDE_CPU, .is_default = true, .refs = 1};
+static _Atomic uint64_t last_id;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* to make default streams, and of the lists */
+static _Atomic(tide_stream *) defaults[TIDE_MAX_DEVICES];
+static tide_stream *alive, *ended; /* ours; what has ended waits for its work */
+static _Atomic bool any_ended;
+
+enum { MOST_IDLE = 64 };
+static struct {
+  int count;
+  struct {
+    void *impl;
+    int priority;
+  } item[MOST_IDLE];
+  bool known; /* the range of priorities, asked once */
+  int least, greatest;
+} idle[TIDE_MAX_DEVICES]; /* the lock guards it */
+
+enum { MOST_WRAPPED = 32 };
+static tide_stream *wrapped[MOST_WRAPPED]; /* the lock guards them; retained, the oldest is let go for a new one */
+static int wrapped_next;
+
+static _Thread_local tide_current own;
+static _Thread_local tide_stream *used_on; /* retained: see tide__stream_keep */
+static _Thread_local tide_current *bound;  /* retained */
+static _Thread_local void (*on_bind)(void);
+
+/* ---- making and ending ---- */
+
+tide_status tide__stream_check(const tide_stream *stream, const char *what) {
+  if (!stream) return tide__fail(TIDE_ARGUMENT, "%s: no stream, got NULL, expected a stream", what);
+  if (stream->device < 0)
+    return tide__fail(TIDE_DEVICE, "%s: the CPU has no streams, expected one of an accelerator", what);
+  if (stream->epoch != tide__epoch_now())
+    return tide__fail(TIDE_STATE, "%s: the stream belongs to a runtime that has ended or was reset", what);
+  return TIDE_OK;
+}
+
+uint64_t tide__stream_number(void) { return atomic_fetch_add_explicit(&last_id, 1, memory_order_relaxed) + 1; }
+
+static tide_status shell_new(tide_stream **out, int device) {
+  tide_stream *s = calloc(1, sizeof *s);
+  if (!s) return tide__fail(TIDE_MEMORY, "stream_new: no host memory");
+  s->device = device;
+  s->epoch = tide__epoch_now();
+  s->id = tide__stream_number();
+  atomic_init(&s->use_id, s->id);
+  atomic_init(&s->refs, 1);
+  *out = s;
+  return TIDE_OK;
+}
+
+/* With the lock held: an idle one of the device with this priority, the one that was used last; or NULL. */
+static void *take_idle(int device, int priority) {
+  for (int i = idle[device].count - 1; i >= 0; i--) {
+    if (idle[device].item[i].priority != priority) continue;
+    void *impl = idle[device].item[i].impl;
+    idle[device].item[i] = idle[device].item[--idle[device].count];
+    return impl;
+  }
+  return NULL;
+}
+
+static bool keep_idle(void *impl, int device, int priority) {
+  pthread_mutex_lock(&lock);
+  bool room = idle[device].count < MOST_IDLE;
+  if (room) {
+    int i = idle[device].count++;
+    idle[device].item[i].impl = impl, idle[device].item[i].priority = priority;
+  }
+  pthread_mutex_unlock(&lock);
+  return room;
+}
+
+/* With the lock held. */
+static tide_status clamp(int *priority, const tide_backend *b, int device) {
+  if (!idle[device].known) TIDE_TRY(b->stream_priority_range(&idle[device].least, &idle[device].greatest, device));
+  idle[device].known = true;
+  if (*priority < idle[device].greatest) *priority = idle[device].greatest;
+  if (*priority > idle[device].least) *priority = idle[device].least;
+  return TIDE_OK;
+}
+
+/* With the lock held. */
+static tide_status make(tide_stream **out, const tide_backend *b, int device, int priority) {
+  tide_stream *s = NULL;
+  TIDE_TRY(clamp(&priority, b, device));
+  TIDE_TRY(shell_new(&s, device));
+  s->priority = priority;
+  s->impl = take_idle(device, priority);
+  tide_status status = s->impl ? TIDE_OK : b->stream_new(&s->impl, device, priority);
+  if (status != TIDE_OK) {
+    free(s);
+  } else {
+    s->next = alive, alive = s;
+    if (s->next) s->next->prev = s;
+    *out = s;
+  }
+  return status;
+}
+
+/* The copies that have gone on are to be told from what is queued behind them. */
+static void count_made(void) {
+  if (atomic_fetch_add_explicit(&tide__streams_made, 1, memory_order_relaxed) == 1) tide__landing_many();
+}
+
+tide_status tide_stream_new(tide_stream **out, int device, int priority) {
+  const tide_backend *b;
+  TIDE_TRY(tide__device_resolve_accelerator(&device, device, "stream_new"));
+  TIDE_TRY(tide__backend(&b, device));
+  tide__stream_reap();
+  pthread_mutex_lock(&lock);
+  tide_status status = make(out, b, device, priority);
+  pthread_mutex_unlock(&lock);
+  if (status == TIDE_OK) count_made();
+  return status;
+}
+
+/* The stream of ours that has this handle, retained, or NULL. One whose last reference has just gone is not taken. */
+static tide_stream *ours(const tide_backend *b, int device, uint64_t handle) {
+  pthread_mutex_lock(&lock);
+  tide_stream *s = handle ? alive : NULL;
+  while (s && (s->device != device || b->stream_handle(s->impl) != handle)) s = s->next;
+  int64_t refs = s ? atomic_load_explicit(&s->refs, memory_order_relaxed) : 0;
+  while (refs > 0 &&
+         !atomic_compare_exchange_weak_explicit(&s->refs, &refs, refs + 1, memory_order_relaxed, memory_order_relaxed))
+    ;
+  pthread_mutex_unlock(&lock);
+  return refs > 0 ? s : NULL;
+}
+
+/* With the lock held: the one that stands for the same foreign stream already, retained, or NULL. */
+static tide_stream *wrapped_before(const tide_stream *s) {
+  for (int i = 0; s->identity && i < MOST_WRAPPED; i++) {
+    tide_stream *known = wrapped[i];
+    if (!known || known->device != s->device || known->identity != s->identity) continue;
+    tide_stream_retain(known);
+    return known;
+  }
+  return NULL;
+}
+
+/* What is to be handed out for the new wrapper s: itself, or the one before. */
+static tide_stream *share_wrapped(tide_stream *s, const tide_backend *b) {
+  tide_stream *oldest = NULL;
+  pthread_mutex_lock(&lock);
+  tide_stream *known = wrapped_before(s);
+  if (!known && s->identity) {
+    oldest = wrapped[wrapped_next];
+    tide_stream_retain(s);
+    wrapped[wrapped_next] = s;
+    wrapped_next = (wrapped_next + 1) % MOST_WRAPPED;
+  }
+  pthread_mutex_unlock(&lock);
+  tide_stream_release(oldest);
+  if (!known) return s;
+  b->stream_free(s->impl);
+  free(s);
+  return known;
+}
+
+tide_status tide_stream_wrap(tide_stream **out, int device, uint64_t handle) {
+  const tide_backend *b;
+  TIDE_TRY(tide__device_resolve_accelerator(&device, device, "stream_wrap"));
+  TIDE_TRY(tide__backend(&b, device));
+  if (!b->stream_wrap)
+    return tide__fail(TIDE_SUPPORT, "stream_wrap: %s has no foreign streams", tide__device_text(device));
+  tide_stream *s = ours(b, device, handle);
+  if (s) {
+    tide__order_lend(s);
+    *out = s;
+    return TIDE_OK;
+  }
+  TIDE_TRY(shell_new(&s, device));
+  s->external = true;
+  tide__order_lend(s);
+  tide_status status = b->stream_wrap(&s->impl, device, handle);
+  if (status != TIDE_OK) {
+    free(s);
+    return status;
+  }
+  s->identity = b->stream_identity ? b->stream_identity(s->impl) : 0;
+  *out = share_wrapped(s, b);
+  count_made();
+  return TIDE_OK;
+}
+
+tide_status tide_stream_default(tide_stream **out, int device) {
+  TIDE_TRY(tide__device_resolve_accelerator(&device, device, "stream_default"));
+  tide_stream *s = atomic_load_explicit(&defaults[device], memory_order_acquire);
+  if (!s) {
+    const tide_backend *b;
+    TIDE_TRY(tide__backend(&b, device));
+    pthread_mutex_lock(&lock);
+    s = atomic_load_explicit(&defaults[device], memory_order_relaxed);
+    tide_status status = s ? TIDE_OK : make(&s, b, device, 0);
+    if (status == TIDE_OK) {
+      s->is_default = true;
+      atomic_store_explicit(&defaults[device], s, memory_order_release);
+    }
+    pthread_mutex_unlock(&lock);
+    if (status != TIDE_OK) return status;
+    count_made();
+  }
+  *out = s;
+  return TIDE_OK;
+}
+
+void tide_stream_retain(tide_stream *s) { atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed); }
+
+void tide_stream_release(tide_stream *s) {
+  if (!s || atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1) return;
+  if (s->epoch != tide__epoch_now()) {
+    free(s);
+    return;
+  }
+  pthread_mutex_lock(&lock);
+  if (s->prev) s->prev->next = s->next;
+  if (s->next) s->next->prev = s->prev;
+  if (alive == s) alive = s->next;
+  s->prev = NULL;
+  s->next = ended, ended = s;
+  atomic_store_explicit(&any_ended, true, memory_order_relaxed);
+  pthread_mutex_unlock(&lock);
+}
+
+/* Frees an ended stream if its work is done; a query that fails means that its device is lost. */
+static bool reap(tide_stream *s) {
+  const tide_backend *b = tide__backend_peek(s->device);
+  bool done = true;
+  if (!s->external && b && !tide__device_lost(NULL, s->device) && b->stream_query(&done, s->impl) == TIDE_OK && !done)
+    return false;
+  if (!s->external) tide__allocator_orphan(s->device, s->id);
+  bool again = b && !s->external && !tide__device_lost(NULL, s->device);
+  tide__progress_free(s);
+  if (b && !(again && keep_idle(s->impl, s->device, s->priority))) b->stream_free(s->impl);
+  free(s);
+  return true;
+}
+
+void tide__stream_reap(void) {
+  if (!atomic_load_explicit(&any_ended, memory_order_relaxed) || tide_thread_is_capturing()) return;
+  pthread_mutex_lock(&lock);
+  tide_stream *list = ended, *kept = NULL;
+  ended = NULL;
+  atomic_store_explicit(&any_ended, false, memory_order_relaxed);
+  pthread_mutex_unlock(&lock);
+  while (list) {
+    tide_stream *s = list;
+    list = s->next;
+    if (!reap(s)) s->next = kept, kept = s;
+  }
+  while (kept) {
+    tide_stream *s = kept;
+    kept = s->next;
+    pthread_mutex_lock(&lock);
+    s->next = ended, ended = s;
+    atomic_store_explicit(&any_ended, true, memory_order_relaxed);
+    pthread_mutex_unlock(&lock);
+  }
+}
+
+/* What has ended and is not reaped yet may be at work. Those of somebody else are in no list: they may be gone. */
+bool tide__streams_idle(int device, uint64_t id) {
+  const tide_backend *b = tide__backend_peek(device);
+  pthread_mutex_lock(&lock);
+  bool found = id == 0, idle_now = b && !tide__device_lost(NULL, device);
+  for (tide_stream *s = ended; s && idle_now; s = s->next)
+    if (s->device == device && (id == 0 || s->id == id)) idle_now = false;
+  for (tide_stream *s = alive; s && idle_now; s = s->next) {
+    if (s->device != device || (id != 0 && s->id != id)) continue;
+    found = true;
+    if (b->stream_query(&idle_now, s->impl) != TIDE_OK) idle_now = false;
+  }
+  pthread_mutex_unlock(&lock);
+  return found && idle_now;
+}
+
+tide_status tide__stream_health(int device) {
+  const tide_backend *b = tide__backend_peek(device);
+  tide_status status = TIDE_OK;
+  bool done;
+  tide__capture_lock(); /* the question would end a capture of that stream */
+  tide_stream *s = atomic_load_explicit(&defaults[device], memory_order_acquire);
+  if (b && s && atomic_load_explicit(&tide__captures, memory_order_relaxed) == 0)
+    status = b->stream_query(&done, s->impl);
+  tide__capture_unlock();
+  return status;
+}
+
+/* With the lock held: those that are held on to are in no list. */
+static void forget_alive(void) {
+  while (alive) {
+    tide_stream *s = alive;
+    alive = s->next;
+    s->prev = s->next = NULL;
+  }
+}
+
+/* With the lock held. */
+static void forget_wrapped(void) {
+  for (int i = 0; i < MOST_WRAPPED; i++) {
+    tide_stream *s = wrapped[i];
+    const tide_backend *b = s ? tide__backend_peek(s->device) : NULL;
+    wrapped[i] = NULL;
+    if (!s || atomic_fetch_sub(&s->refs, 1) != 1) continue;
+    if (b) b->stream_free(s->impl);
+    free(s);
+  }
+}
+
+/* The devices have been waited for and the allocator is gone. Streams that others still hold keep their shells. */
+void tide__stream_shutdown(void) {
+  tide__progress_shutdown();
+  pthread_mutex_lock(&lock);
+  forget_wrapped();
+  forget_alive();
+  tide_stream *list = ended;
+  ended = NULL;
+  atomic_store_explicit(&any_ended, false, memory_order_relaxed);
+  for (int d = 0; d < TIDE_MAX_DEVICES; d++) {
+    tide_stream *s = atomic_exchange(&defaults[d], NULL);
+    const tide_backend *b = tide__backend_peek(d);
+    for (int i = 0; b && i < idle[d].count; i++) b->stream_free(idle[d].item[i].impl);
+    idle[d].count = 0, idle[d].known = false;
+    if (!s) continue;
+    if (b) b->stream_free(s->impl);
+    s->impl = NULL;
+    if (atomic_fetch_sub(&s->refs, 1) == 1) free(s);
+  }
+  pthread_mutex_unlock(&lock);
+  while (list) {
+    tide_stream *s = list;
+    list = s->next;
+    const tide_backend *b = tide__backend_peek(s->device);
+    if (b) b->stream_free(s->impl);
+    free(s);
+  }
+}
+
+/* ---- what a stream tells and does ---- */
+
+int tide_stream_device(const tide_stream *s) { return s->device; }
+int tide_stream_priority(const tide_stream *s) { return s->priority; }
+
+uint64_t tide__stream_handle(const tide_stream *s) {
+  const tide_backend *b = s->epoch == tide__epoch_now() ? tide__backend_peek(s->device) : NULL;
+  return b ? b->stream_handle(s->impl) : 0;
+}
+
+uint64_t tide_stream_handle(const tide_stream *s) {
+  tide__order_lend(s);
+  return tide__stream_handle(s);
+}
+
+bool tide_stream_is_live(const tide_stream *s) { return s && s->epoch == tide__epoch_now(); }
+
+bool tide_stream_same(const tide_stream *a, const tide_stream *b) {
+  if (!a || !b) return false;
+  if (a == b) return true;
+  return tide_stream_is_live(a) && tide_stream_is_live(b) && a->device == b->device &&
+         tide__stream_handle(a) == tide__stream_handle(b);
+}
+
+bool tide__stream_legacy(const tide_stream *s) { return s->external && tide__stream_handle(s) == 0; }
+
+tide_status tide_stream_priority_range(int *least, int *greatest, int device) {
+  const tide_backend *b;
+  TIDE_TRY(tide__device_resolve_accelerator(&device, device, "stream_priority_range"));
+  TIDE_TRY(tide__backend(&b, device));
+  return b->stream_priority_range(least, greatest, device);
+}
+
+tide_status tide_stream_query(bool *done, tide_stream *s) {
+  const tide_backend *b;
+  TIDE_TRY(tide__stream_check(s, "stream_query"));
+  TIDE_TRY(tide__capture_stream(s, "stream_query"));
+  TIDE_TRY(tide__backend(&b, s->device));
+  uint32_t launched = tide__progress_now(s);
+  uint64_t now = tide__order_now(s);
+  *done = now && now == atomic_load_explicit(&s->order.done, memory_order_relaxed);
+  if (*done && !tide__sync_watched()) return TIDE_OK; /* nothing was queued since the driver said so */
+  TIDE_TRY(b->stream_query(done, s->impl));
+  if (!*done) return tide__comm_overdue(s->device);
+  tide__progress_reached(s, launched);
+  atomic_store_explicit(&s->order.done, now, memory_order_relaxed);
+  if (tide__sync_watched()) tide__observe_host_stream(s);
+  return TIDE_OK;
+}
+
+tide_status tide_stream_synchronize(tide_stream *s) {
+  const tide_backend *b;
+  TIDE_TRY(tide__stream_check(s, "stream_synchronize"));
+  TIDE_TRY(tide__sync_asked("stream_synchronize"));
+  TIDE_TRY(tide__capture_stream(s, "stream_synchronize"));
+  TIDE_TRY(tide__backend(&b, s->device));
+  uint32_t launched = tide__progress_now(s);
+  TIDE_TRY(b->stream_sync(s->impl));
+  tide__progress_reached(s, launched);
+  if (tide__sync_watched()) tide__observe_host_stream(s);
+  tide__after_wait();
+  return TIDE_OK;
+}
+
+tide_status tide_stream_sleep(tide_stream *s, int64_t cycles) {
+  const tide_backend *b;
+  TIDE_TRY(tide__stream_check(s, "stream_sleep"));
+  if (cycles < 0)
+    return tide__fail(TIDE_VALUE, "stream_sleep: negative cycles, got %lld, expected 0 or more", (long long)cycles);
+  TIDE_TRY(tide__backend(&b, s->device));
+  uint32_t number;
+  if (tide__sync_watched()) tide__observe_operands();
+  TIDE_TRY(tide__launch_begin(&number, s, tide__site_now(), TIDE__LAUNCH_SLEEP, 0));
+  return tide__launch_done(s, number, b->stream_sleep(s->impl, cycles));
+}
+
+/* ---- what is current ---- */
+
+static void clear_streams(tide_current *c) {
+  for (int d = 0; d < TIDE_MAX_DEVICES; d++) {
+    tide_stream_release(c->stream[d]);
+    tide_mempool_release(c->pool[d]);
+    c->stream[d] = NULL, c->pool[d] = NULL;
+  }
+}
+
+static void let_go(tide_current *c) {
+  if (!c || atomic_fetch_sub_explicit(&c->refs, 1, memory_order_acq_rel) != 1) return;
+  clear_streams(c);
+  tide_tally_release(c->tally);
+  free(c);
+}
+
+static void clear_own(void) {
+  clear_streams(&own);
+  tide_tally_release(own.tally);
+  own.tally = NULL;
+  let_go(bound);
+  bound = NULL;
+  tide_stream_release(used_on);
+  used_on = NULL;
+}
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static void watch_threads(void) { tide__thread_at_end(clear_own); }
+
+void tide__stream_keep(tide_stream *stream) {
+  tide_stream *before = used_on;
+  pthread_once(&once, watch_threads);
+  tide__thread_touch();
+  used_on = stream;
+  tide_stream_release(before);
+}
+
+tide_current *tide_current_bind(tide_current *c) {
+  tide_current *before = bound;
+  if (c == before) return before;
+  if (c) {
+    atomic_fetch_add_explicit(&c->refs, 1, memory_order_relaxed);
+    pthread_once(&once, watch_threads);
+    tide__thread_touch();
+  }
+  bound = c;
+  bool lasts = before && !atomic_load_explicit(&before->freed, memory_order_relaxed);
+  let_go(before);
+  if (on_bind) on_bind();
+  return lasts ? before : NULL;
+}
+
+void tide_current_on_bind(void (*fn)(void)) { on_bind = fn; }
+
+static inline tide_current *bound_or_own(void) {
+  if (bound && atomic_load_explicit(&bound->freed, memory_order_relaxed)) tide_current_bind(NULL);
+  return bound ? bound : &own;
+}
+
+static __attribute__((noinline)) tide_current *renewed(uint32_t epoch) {
+  tide_current *c = bound_or_own();
+  if (c->epoch == epoch) return c;
+  clear_streams(c);
+  c->device = 0;
+  c->epoch = epoch;
+  return c;
+}
+
+static inline tide_current *now(void) {
+  tide_current *c = bound ? bound : &own;
+  uint32_t epoch = tide__epoch_now();
+  bool known = atomic_load_explicit(&c->epoch, memory_order_relaxed) == epoch;
+  return __builtin_expect(known, 1) ? c : renewed(epoch);
+}
+
+tide_current *tide_current_new(const tide_current *inherit) {
+  tide_current *c = calloc(1, sizeof *c);
+  if (!c) {
+    tide__fail(TIDE_MEMORY, "current_new: no host memory");
+    return NULL;
+  }
+  atomic_init(&c->refs, 1);
+  c->epoch = tide__epoch_now();
+  if (!inherit || inherit->epoch != c->epoch) return c;
+  c->device = inherit->device;
+  c->tally = inherit->tally;
+  if (c->tally) tide_tally_retain(c->tally);
+  for (int d = 0; d < TIDE_MAX_DEVICES; d++) {
+    c->stream[d] = inherit->stream[d];
+    if (c->stream[d]) tide_stream_retain(c->stream[d]);
+    c->pool[d] = inherit->pool[d];
+    if (c->pool[d]) tide_mempool_retain(c->pool[d]);
+  }
+  return c;
+}
+
+void tide_current_free(tide_current *c) {
+  if (!c) return;
+  if (bound == c) tide_current_bind(NULL);
+  atomic_store(&c->freed, true);
+  atomic_store(&c->epoch, UINT32_MAX);
+  let_go(c);
+}
+
+int tide_current_device(void) { return now()->device; }
+
+tide_status tide_current_set_device(int device) {
+  TIDE_TRY(tide__device_resolve_accelerator(&device, device, "set_device"));
+  now()->device = device;
+  return TIDE_OK;
+}
+
+tide_status tide__stream_current(tide_stream **out, int device) {
+  if (device < 0) {
+    *out = &cpu_stream;
+    return TIDE_OK;
+  }
+  if (device >= TIDE_MAX_DEVICES) return tide_stream_default(out, device); /* fails */
+  tide_stream *s = now()->stream[device];
+  if (!s) s = atomic_load_explicit(&defaults[device], memory_order_acquire);
+  if (!s) return tide_stream_default(out, device);
+  *out = s;
+  return TIDE_OK;
+}
+
+tide_status tide_current_stream(tide_stream **out, int device) {
+  TIDE_TRY(tide__device_resolve_accelerator(&device, device, "current_stream"));
+  return tide__stream_current(out, device);
+}
+
+/* What the thread's own current holds is let go when the thread ends. */
+static void watch(const tide_current *c) {
+  if (c != &own) return;
+  pthread_once(&once, watch_threads);
+  tide__thread_touch();
+}
+
+tide_mempool *tide__current_pool(int device) { return now()->pool[device]; }
+
+void tide__current_pool_set(tide_mempool *pool, int device) {
+  tide_current *c = now();
+  tide_mempool *before = c->pool[device];
+  watch(c);
+  if (pool) tide_mempool_retain(pool);
+  c->pool[device] = pool;
+  tide_mempool_release(before);
+}
+
+/* The streams that nobody has made yet are not captured. */
+bool tide_current_is_capturing(void) {
+  tide_current *c = now();
+  tide_stream *s = c->stream[c->device];
+  if (!s) s = atomic_load_explicit(&defaults[c->device], memory_order_acquire);
+  return s && s->epoch == tide__epoch_now() && s->capture;
+}
+
+tide_status tide_current_set_stream(tide_stream *s) {
+  TIDE_TRY(tide__stream_check(s, "set_stream"));
+  if (tide__sync_watched()) TIDE_TRY(tide__capture_legacy(s, "set_stream"));
+  tide_current *c = now();
+  tide_stream *before = c->stream[s->device];
+  if (before == s) return TIDE_OK;
+  watch(c);
+  if (!s->is_default) tide_stream_retain(s);
+  c->stream[s->device] = s->is_default ? NULL : s;
+  tide_stream_release(before);
+  return TIDE_OK;
+}
+
+tide_stream *tide_current_selected(int device) {
+  return device >= 0 && device < TIDE_MAX_DEVICES ? now()->stream[device] : NULL;
+}
+
+/* Nothing is asked of the stream: a block is left also when its device has been lost meanwhile. */
+void tide_current_select(int device, tide_stream *selected) {
+  if (device < 0 || device >= TIDE_MAX_DEVICES || (selected && selected->epoch != tide__epoch_now())) return;
+  tide_current *c = now();
+  tide_stream *before = c->stream[device];
+  watch(c);
+  if (selected) tide_stream_retain(selected);
+  c->stream[device] = selected;
+  tide_stream_release(before);
+}
+
+static _Thread_local tide__aside aside;
+
+static void swap_aside(void) {
+  tide_stream *selected = tide_current_selected(aside.device);
+  if (selected) tide_stream_retain(selected);
+  tide_current_select(aside.device, aside.other);
+  tide_stream_release(aside.other);
+  aside.other = selected;
+}
+
+tide_status tide_current_aside(int device, tide_stream *stream) {
+  if (stream) {
+    TIDE_TRY(tide__stream_check(stream, "current_aside"));
+    tide_stream_retain(stream);
+    aside = (tide__aside){.on = true, .device = device, .other = stream};
+  }
+  if (aside.on) swap_aside();
+  if (stream) return TIDE_OK;
+  tide_stream_release(aside.other);
+  aside = (tide__aside){.on = false};
+  return TIDE_OK;
+}
+
+tide__aside tide__aside_leave(void) {
+  if (aside.on) swap_aside();
+  tide__aside before = aside;
+  aside = (tide__aside){.on = false};
+  return before;
+}
+
+void tide__aside_return(tide__aside before) {
+  aside = before;
+  if (aside.on) swap_aside();
+}
+
+tide_tally *tide_current_tally(void) { return bound_or_own()->tally; }
+
+void tide_current_set_tally(tide_tally *tally) {
+  tide_current *c = bound_or_own();
+  watch(c);
+  if (tally) tide_tally_retain(tally);
+  tide_tally_release(c->tally);
+  c->tally = tally;
+}

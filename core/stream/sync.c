@@ -1,0 +1,109 @@
+/* sync.c: what makes the host wait for a device, and who wants to know.
+ *
+ * Every function that waits says so before it does anything else, which costs one load when nobody is interested. There
+ * are two sorts. Waits that the program asked for (synchronize of a stream, an event or a device) are what they say;
+ * they matter to a capture alone. All others hide in an operation: a value is read, a mask is counted, bytes travel to
+ * or from memory that is not page-locked. The debug mode warns of those or refuses them, with the script line, so that
+ * a loop that should keep a device busy can be searched for what stops it. The mode is the process's, as torch's is;
+ * warnings go to the hook of the calling thread, else to the log.
+ *
+ * The opposite mistake is to wait too little: bytes that a non_blocking copy brings to page-locked memory are there
+ * only after a wait for that copy. While a mode is on, such a copy leaves a note in the storage, and whoever touches
+ * the bytes on the host before a stream, an event or the device behind it has been waited for is told, with the copy's
+ * line.
+ *
+ * Invariant: tide__sync_watch is one for a mode that is not the default, plus one for each capture under way, for each
+ * graph in debug mode while it or an output of it lives, and for each observer (observe.h). */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "graph/graph.h"
+#include "observe.h"
+#include "tide/debug.h"
+
+_Atomic int tide__sync_watch;
+
+static _Atomic int mode_now;
+static _Thread_local struct {
+  tide_warn_fn fn;
+  void *user;
+} warner;
+
+void tide_warn_set(tide_warn_fn fn, void *user) { warner.fn = fn, warner.user = user; }
+
+void tide__warn(const char *message) {
+  if (warner.fn)
+    warner.fn(warner.user, message);
+  else
+    tide__log("%s", message);
+}
+
+tide_status tide_sync_debug_set(tide_sync_debug mode) {
+  if ((unsigned)mode > TIDE_SYNC_ERROR)
+    return tide__fail(TIDE_VALUE, "set_sync_debug_mode: unknown mode, got %d, expected 0 to %d", (int)mode,
+                      TIDE_SYNC_ERROR);
+  int before = atomic_exchange(&mode_now, (int)mode);
+  atomic_fetch_add(&tide__sync_watch, (mode != TIDE_SYNC_DEFAULT) - (before != TIDE_SYNC_DEFAULT));
+  return TIDE_OK;
+}
+
+tide_sync_debug tide_sync_debug_get(void) {
+  return (tide_sync_debug)atomic_load_explicit(&mode_now, memory_order_relaxed);
+}
+
+tide_status tide__sync_slow(const char *what, bool asked) {
+  TIDE_TRY(tide__capture_refuse(what));
+  tide__observe_host_waits(what);
+  int mode = atomic_load_explicit(&mode_now, memory_order_relaxed);
+  if (asked || mode == TIDE_SYNC_DEFAULT) return TIDE_OK;
+  char where[160], text[400];
+  tide__site_text(tide__site_now(), where, sizeof where);
+  if (mode == TIDE_SYNC_ERROR)
+    return tide__fail(TIDE_STATE,
+                      "%s: makes the host wait for the device%s%s, expected no such operation while the "
+                      "synchronisation debug mode is \"error\"",
+                      what, where[0] ? " at " : "", where);
+  snprintf(text, sizeof text, "%s: makes the host wait for the device%s%s", what, where[0] ? " at " : "", where);
+  tide__warn(text);
+  return TIDE_OK;
+}
+
+/* ---- reading too early ---- */
+
+struct tide__arrival {
+  uint64_t stream;
+  uint32_t number, site; /* of the copy */
+};
+
+_Thread_local tide_status tide__early;
+
+/* A note that cannot be kept for want of memory is a warning less. */
+void tide__arrival_note(tide_storage *s, tide_stream *stream, uint32_t number, uint32_t site) {
+  if (number == 0 || tide_sync_debug_get() == TIDE_SYNC_DEFAULT) return;
+  if (!s->arrival) s->arrival = malloc(sizeof *s->arrival);
+  if (s->arrival) *s->arrival = (tide__arrival){stream->id, number, site};
+}
+
+tide_status tide__arrival_check(tide_storage *s, const char *what) {
+  int mode = (int)tide_sync_debug_get();
+  if (mode == TIDE_SYNC_DEFAULT) return TIDE_OK;
+  if (tide__progress_is_done(s->arrival->stream, s->arrival->number)) {
+    free(s->arrival);
+    s->arrival = NULL;
+    return TIDE_OK;
+  }
+  char from[160], text[500];
+  tide__site_text(s->arrival->site, from, sizeof from);
+  snprintf(text, sizeof text,
+           "%s: the values are still on their way: the non_blocking copy%s%s has not been waited for, expected a "
+           "synchronize of its stream or of an event behind it first",
+           what, from[0] ? " of " : "", from);
+  if (mode == TIDE_SYNC_ERROR) return tide__fail(TIDE_STATE, "%s", text);
+  tide__warn(text);
+  return TIDE_OK;
+}
+
+void tide__arrival_touch(tide_storage *s) {
+  tide_status status = tide__arrival_check(s, "read");
+  if (status != TIDE_OK) tide__early = status;
+}

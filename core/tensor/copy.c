@@ -1,0 +1,361 @@
+/* copy.c: values from one place to another, between any two dtypes, layouts and devices.
+ *
+ * On one device a copy is one kernel. Between devices only contiguous bytes of one dtype travel; so each side may have
+ * to pack first or unpack last. The cast is done where it makes the journey shorter: before it if the destination's
+ * elements are smaller, else after it.
+ *
+ *   host to device    on the device's current stream. Pageable memory: the call returns when the source may be changed,
+ *                     and other streams wait for what is still queued (landing.c), unless non_blocking.
+ *                     Pinned memory: likewise, unless non_blocking.
+ *   device to host    as above: returns when the values are there, unless non_blocking and straight into pinned memory.
+ *   device to device  on the source device's current stream, between two waits: it begins after what the destination's
+ *                     current stream had queued, and that stream goes on after it.
+ *
+ * Invariant: whatever the route, dst ends up as cast(src) as if it were one step on the current streams. */
+#include "graph/graph.h"
+#include "tensor.h"
+
+/* ---- on one device ---- */
+
+tide_status tide__copy_kernel(const tide_tensor *dst, const tide_tensor *src) {
+  if (dst->numel == 0) return TIDE_OK;
+  tide__queue q;
+  TIDE_TRY(tide__queue_begin(&q, dst->storage->device));
+  if (tide__sync_watched()) tide__observe_copy(dst, src);
+  tide__storage_use(dst->storage, q.stream);
+  tide__storage_use(src->storage, q.stream);
+  return tide__copy_queued(&q, dst, src);
+}
+
+tide_status tide__copy_queued(tide__queue *q, const tide_tensor *dst, const tide_tensor *src) {
+  tide_copy_args a;
+  a.head.nptr = 2, a.head.device = q->stream->device;
+  a.head.site = q->stream->device < 0 ? 0 : tide__site_now();
+  a.head.ptr[0] = tide__tensor_ptr(dst), a.head.ptr[1] = tide__tensor_ptr(src);
+  a.dtype[0] = dst->dtype, a.dtype[1] = src->dtype;
+  a.numel = dst->numel;
+  if (dst->contiguous && src->contiguous && tide__same_size(dst, src)) {
+    a.flat = 1, a.ndim = 1, a.size[0] = dst->numel, a.stride[0][0] = a.stride[1][0] = 1;
+    return TIDE_LAUNCH(q, copy, &a, 0);
+  }
+  memcpy(a.size, dst->size, (size_t)dst->ndim * sizeof *a.size);
+  memcpy(a.stride[0], dst->stride, (size_t)dst->ndim * sizeof *a.size);
+  tide__stride_broadcast(a.stride[1], src, dst->size, dst->ndim);
+  a.ndim = tide__collapse(a.size, a.stride, 2, dst->ndim, false);
+  a.flat = a.ndim == 1 && a.stride[0][0] == 1 && a.stride[1][0] == 1;
+  return TIDE_LAUNCH(q, copy, &a, 0);
+}
+
+static tide_status copy_here(tide_tensor *dst, const tide_tensor *src) {
+  if (!tide__tensor_overlaps(dst, src)) return tide__copy_kernel(dst, src);
+  if (tide__same_elements(dst, src)) return dst->dtype == src->dtype ? TIDE_OK : tide__copy_kernel(dst, src);
+  tide_tensor *apart;
+  TIDE_TRY(tide_clone(&apart, src));
+  tide_status status = tide__copy_kernel(dst, apart);
+  tide_tensor_release(apart);
+  return status;
+}
+
+tide_status tide__as_contiguous(tide_tensor **out, const tide_tensor *x, tide_dtype dtype) {
+  if (x->contiguous && x->dtype == dtype) {
+    *out = tide__tensor_ref(x);
+    return TIDE_OK;
+  }
+  tide_tensor *copy;
+  TIDE_TRY(tide__tensor_new(&copy, x->size, x->ndim, dtype, x->storage->device));
+  tide_status status = tide__copy_kernel(copy, x);
+  if (status != TIDE_OK) {
+    tide_tensor_release(copy);
+    return status;
+  }
+  *out = copy;
+  return TIDE_OK;
+}
+
+tide_status tide__as_dtype(tide_tensor **out, const tide_tensor *x, tide_dtype dtype) {
+  if (x->dtype == dtype) {
+    *out = tide__tensor_ref(x);
+    return TIDE_OK;
+  }
+  tide_tensor *copy;
+  TIDE_TRY(tide__tensor_new_like(&copy, x, dtype, x->storage->device));
+  tide_status status = tide__copy_kernel(copy, x);
+  if (status != TIDE_OK) {
+    tide_tensor_release(copy);
+    return status;
+  }
+  *out = copy;
+  return TIDE_OK;
+}
+
+/* ---- between devices ---- */
+
+static tide_status transfer_begin(tide__queue *q, const tide_tensor *dst, const tide_tensor *src, uint32_t site,
+                                  tide__launch what) {
+  if (tide__sync_watched()) tide__observe_copy(dst, src);
+  return tide__launch_begin(&q->number, q->stream, site, what, 0);
+}
+
+/* To memory of the host that is not pinned: when the backend returns, they are there. */
+static tide_status fetch(tide__queue *q, void *target, const void *source, size_t bytes) {
+  tide_status status = q->backend->copy_to_host(q->stream->impl, target, source, bytes, false);
+  if (status == TIDE_OK) tide__launch_over(q->stream, q->number);
+  if (tide__sync_watched()) tide__observe_queued(status);
+  if (status == TIDE_OK && tide__sync_watched()) tide__observe_host_stream(q->stream);
+  return status;
+}
+
+/* The bytes of two contiguous tensors of one dtype and as many elements. Returns when the host's memory may be used,
+ * unless it is pinned and `non_blocking`. */
+static tide_status transfer(const tide_tensor *dst, const tide_tensor *src, bool non_blocking) {
+  int to = dst->storage->device, from = src->storage->device;
+  size_t bytes = (size_t)(src->numel * tide__itemsize(src->dtype));
+  tide__queue q;
+  TIDE_TRY(tide__queue_begin(&q, from >= 0 ? from : to));
+  void *target = tide__tensor_ptr(dst), *source = tide__tensor_ptr(src), *impl = q.stream->impl;
+  tide__storage_use(src->storage, q.stream);
+  uint32_t site = tide__site_now();
+  if (to >= 0 && from >= 0) {
+    tide_stream *other;
+    TIDE_TRY(tide__stream_current(&other, to));
+    tide__storage_use(dst->storage, other);
+    if (q.stream->capture && !other->capture) TIDE_TRY(tide_stream_wait_stream(other, q.stream)); /* it joins */
+    TIDE_TRY(tide_stream_wait_stream(q.stream, other));
+    TIDE_TRY(transfer_begin(&q, dst, src, site, TIDE__LAUNCH_COPY_PEER));
+    tide_status status = q.backend->copy_peer(impl, target, to, source, from, bytes);
+    TIDE_TRY(tide__launch_done(q.stream, q.number, status));
+    return tide_stream_wait_stream(other, q.stream);
+  }
+  tide__storage_use(dst->storage, q.stream);
+  bool pinned = to >= 0 ? src->storage->pinned : dst->storage->pinned;
+  TIDE_TRY(transfer_begin(&q, dst, src, site, to >= 0 ? TIDE__LAUNCH_COPY_IN : TIDE__LAUNCH_COPY_OUT));
+  if (!pinned && to < 0) return fetch(&q, target, source, bytes);
+  tide_status status = to >= 0 ? q.backend->copy_to_device(impl, target, source, bytes, pinned)
+                               : q.backend->copy_to_host(impl, target, source, bytes, true);
+  TIDE_TRY(tide__launch_done(q.stream, q.number, status));
+  if (pinned && non_blocking && to < 0 && tide__sync_watched())
+    tide__arrival_note(dst->storage, q.stream, q.number, site);
+  if (!pinned || non_blocking) return TIDE_OK;
+  TIDE_TRY(q.backend->stream_sync(impl));
+  tide__progress_reached(q.stream, q.number);
+  if (tide__sync_watched()) tide__observe_host_stream(q.stream);
+  tide__after_wait();
+  return TIDE_OK;
+}
+
+/* The last step at the destination: where the bytes land is dst itself, or a staging tensor that is unpacked then. */
+static tide_status land(tide_tensor *dst, const tide_tensor *packed, bool non_blocking) {
+  if (dst->contiguous && dst->dtype == packed->dtype && tide__same_size(dst, packed))
+    return transfer(dst, packed, non_blocking);
+  tide_tensor *staging;
+  TIDE_TRY(tide__tensor_new(&staging, packed->size, packed->ndim, (tide_dtype)packed->dtype, dst->storage->device));
+  tide_status status = transfer(staging, packed, non_blocking);
+  if (status == TIDE_OK) status = tide__copy_kernel(dst, staging);
+  tide_tensor_release(staging);
+  return status;
+}
+
+/* The dtype that travels: the cast is done where it makes the journey shorter. */
+static tide_dtype wire_dtype(const tide_tensor *dst, const tide_tensor *src) {
+  return tide__itemsize(dst->dtype) < tide__itemsize(src->dtype) ? (tide_dtype)dst->dtype : (tide_dtype)src->dtype;
+}
+
+bool tide__copy_travels(const tide_tensor *dst, const tide_tensor *src) {
+  if (dst->dtype != src->dtype || !tide__same_size(dst, src) || !tide__tensor_dense(src)) return false;
+  for (int d = 0; d < dst->ndim; d++)
+    if (dst->size[d] > 1 && dst->stride[d] != src->stride[d]) return false;
+  return true;
+}
+
+static tide_status route(tide_tensor *dst, const tide_tensor *src, bool non_blocking) {
+  if (tide__copy_travels(dst, src)) return transfer(dst, src, non_blocking);
+  tide_tensor *packed;
+  TIDE_TRY(tide__as_contiguous(&packed, src, wire_dtype(dst, src)));
+  tide_status status = land(dst, packed, non_blocking);
+  tide_tensor_release(packed);
+  return status;
+}
+
+/* A blocking copy to a device counts as done for every stream, though its last step may still be queued. */
+static tide_status copy_across(tide_tensor *dst, const tide_tensor *src, bool non_blocking) {
+  TIDE_TRY(route(dst, src, non_blocking));
+  int device = dst->storage->device;
+  if (non_blocking || device < 0 || src->storage->device >= 0) return TIDE_OK;
+  if (src->storage->pinned && tide__copy_travels(dst, src)) return TIDE_OK; /* it has been waited for */
+  tide_stream *stream;
+  TIDE_TRY(tide__stream_current(&stream, device));
+  tide__landing_note(dst->storage, stream);
+  return TIDE_OK;
+}
+
+/* A copy between the host and a device makes the host wait, unless it may be asynchronous and what travels is
+ * page-locked memory itself. */
+static bool copy_waits(const tide_tensor *dst, const tide_tensor *src, bool non_blocking) {
+  bool to_device = dst->storage->device >= 0;
+  if (to_device && src->storage->device >= 0) return false;
+  const tide_tensor *host = to_device ? src : dst;
+  if (!non_blocking || !host->storage->pinned) return true;
+  return !tide__copy_travels(dst, src) &&
+         (!host->contiguous || host->dtype != wire_dtype(dst, src) || !tide__same_size(dst, src));
+}
+
+/* `what` names the operation to whoever wants to know of waits. */
+static tide_status copy_named(tide_tensor *dst, const tide_tensor *src, bool non_blocking, const char *what) {
+  TIDE_TRY(tide__check(dst, what, "the destination"));
+  TIDE_TRY(tide__check(src, what, "the source"));
+  TIDE_TRY(tide__replay_check(src, what));
+  if (!tide__broadcasts_to(src, dst->size, dst->ndim))
+    return tide__fail(TIDE_SHAPE, "%s: wrong shape of the source, got %s%s, expected one that broadcasts to %s%s", what,
+                      tide__shape_text(src->size, src->ndim), tide__made_text(src),
+                      tide__shape_text(dst->size, dst->ndim), tide__made_text(dst));
+  TIDE_TRY(tide__writable_check(dst, what, "the destination"));
+  if (dst->numel == 0) return TIDE_OK;
+  if (dst->storage->device == src->storage->device) return copy_here(dst, src);
+  if (tide__sync_watched() && copy_waits(dst, src, non_blocking)) TIDE_TRY(tide__sync_begin(what));
+  return copy_across(dst, src, non_blocking);
+}
+
+tide_status tide_copy(tide_tensor *dst, const tide_tensor *src, bool non_blocking) {
+  return copy_named(dst, src, non_blocking, "copy");
+}
+
+/* ---- new tensors from old ones ---- */
+
+static tide_status new_for(tide_tensor **out, const tide_tensor *x, tide_dtype dtype, int device, bool pinned) {
+  if (!pinned) return tide__tensor_new_like(out, x, dtype, device);
+  tide_options options = {dtype, TIDE_CPU, true};
+  return tide_empty_like(out, x, &options);
+}
+
+tide_status tide_to(tide_tensor **out, const tide_tensor *x, const tide_options *options, bool non_blocking,
+                    bool copy) {
+  TIDE_TRY(tide__check(x, "to", "x"));
+  tide_options o = TIDE_OPTIONS;
+  if (options) o = *options;
+  int device;
+  if (o.pin_memory && o.device != TIDE_CPU)
+    return tide__fail(TIDE_DEVICE, "to: only CPU tensors can be pinned, got %s, expected cpu",
+                      tide__device_text(o.device));
+  TIDE_TRY(tide__device_resolve(&device, o.device, "to"));
+  tide_dtype dtype = o.dtype == TIDE_DTYPE_NONE ? (tide_dtype)x->dtype : o.dtype;
+  if ((unsigned)dtype >= TIDE_DTYPE_COUNT)
+    return tide__fail(TIDE_ARGUMENT, "to: unknown dtype, got %d, expected 0 to %d", (int)dtype, TIDE_DTYPE_COUNT - 1);
+  int from = x->storage->device;
+  if (!copy && device == from && dtype == x->dtype && (!o.pin_memory || x->storage->pinned)) {
+    *out = tide__tensor_ref(x);
+    return TIDE_OK;
+  }
+  tide_tensor *made;
+  bool pinned = o.pin_memory || (non_blocking && from >= 0 && device < 0);
+  TIDE_TRY(new_for(&made, x, dtype, device, pinned));
+  tide_status status = copy_named(made, x, non_blocking, "to");
+  if (status != TIDE_OK) {
+    tide_tensor_release(made);
+    return status;
+  }
+  *out = made;
+  return TIDE_OK;
+}
+
+tide_status tide_clone(tide_tensor **out, const tide_tensor *x) {
+  TIDE_TRY(tide__check(x, "clone", "x"));
+  TIDE_TRY(tide__replay_check(x, "clone"));
+  tide_tensor *copy;
+  TIDE_TRY(tide__tensor_new_like(&copy, x, (tide_dtype)x->dtype, x->storage->device));
+  tide_status status = tide__copy_kernel(copy, x);
+  if (status != TIDE_OK) {
+    tide_tensor_release(copy);
+    return status;
+  }
+  *out = copy;
+  return TIDE_OK;
+}
+
+tide_status tide_contiguous(tide_tensor **out, const tide_tensor *x) {
+  TIDE_TRY(tide__check(x, "contiguous", "x"));
+  return tide__as_contiguous(out, x, (tide_dtype)x->dtype);
+}
+
+/* ---- between tensors and the host's numbers ---- */
+
+tide_status tide_item(tide_scalar *out, const tide_tensor *x) {
+  TIDE_TRY(tide__check(x, "item", "x"));
+  if (x->numel != 1)
+    return tide__fail(TIDE_SHAPE, "item: x has not one element, got %s, expected a single element",
+                      tide__shape_text(x->size, x->ndim));
+  if (x->storage->device >= 0) TIDE_TRY(tide__sync_begin("item"));
+  TIDE_TRY(tide__replay_check(x, "item"));
+  return tide__item_now(out, x);
+}
+
+tide_status tide__item_now(tide_scalar *out, const tide_tensor *x) {
+  if (x->storage->device < 0) {
+    if (x->storage->arrival) TIDE_TRY(tide__arrival_check(x->storage, "item"));
+    TIDE_TRY(tide__observe_read(x));
+    *out = tide__scalar_unpack(tide__tensor_ptr(x), (tide_dtype)x->dtype);
+    return TIDE_OK;
+  }
+  uint64_t bits[2];
+  tide__queue q;
+  TIDE_TRY(tide__queue_begin(&q, x->storage->device));
+  tide__storage_use(x->storage, q.stream);
+  uint32_t launched = tide__progress_now(q.stream);
+  if (tide__sync_watched()) {
+    tide__observe_operands();
+    tide__observe_operand(x, false);
+    TIDE_TRY(tide__observe_launch(q.stream, tide__site_now(), TIDE__LAUNCH_ITEM, 0, NULL));
+  }
+  tide_status status =
+      q.backend->read_small(q.stream->impl, bits, tide__tensor_ptr(x), (size_t)tide__itemsize(x->dtype));
+  if (tide__sync_watched()) tide__observe_queued(status);
+  TIDE_TRY(status);
+  tide__progress_reached(q.stream, launched);
+  if (tide__sync_watched()) tide__observe_host_stream(q.stream);
+  *out = tide__scalar_unpack(bits, (tide_dtype)x->dtype);
+  return TIDE_OK;
+}
+
+tide_status tide_read(void *host, const tide_tensor *x) {
+  TIDE_TRY(tide__check(x, "read", "x"));
+  if (x->numel == 0) return TIDE_OK;
+  if (!host) return tide__fail(TIDE_ARGUMENT, "read: no memory to read to, got a null pointer, expected a buffer");
+  tide_storage memory;
+  tide_tensor wrapped;
+  size_t bytes = (size_t)(x->numel * tide__itemsize(x->dtype));
+  tide__tensor_wrap(&wrapped, &memory, host, bytes, TIDE_CPU, (tide_dtype)x->dtype, x->size, x->ndim);
+  return copy_named(&wrapped, x, false, "read");
+}
+
+tide_status tide_write(tide_tensor *x, const void *host) {
+  TIDE_TRY(tide__check(x, "write", "x"));
+  if (x->numel == 0) return TIDE_OK;
+  if (!host) return tide__fail(TIDE_ARGUMENT, "write: no memory to write from, got a null pointer, expected values");
+  tide_storage memory;
+  tide_tensor wrapped;
+  size_t bytes = (size_t)(x->numel * tide__itemsize(x->dtype));
+  tide__tensor_wrap(&wrapped, &memory, (void *)host, bytes, TIDE_CPU, (tide_dtype)x->dtype, x->size, x->ndim);
+  return copy_named(x, &wrapped, false, "write");
+}
+
+tide_status tide_fill(tide_tensor *x, tide_scalar value) {
+  TIDE_TRY(tide__check(x, "fill", "x"));
+  TIDE_TRY(tide__writable_check(x, "fill", "x"));
+  TIDE_TRY(tide__scalar_check(value, (tide_dtype)x->dtype, "fill"));
+  if (x->numel == 0) return TIDE_OK;
+  tide__queue q;
+  tide_fill_args a;
+  TIDE_TRY(tide__queue_begin(&q, x->storage->device));
+  tide__head_begin(&a.head, x->storage->device, 1);
+  tide__head_set(&a.head, 0, x, &q);
+  a.dtype = x->dtype, a.numel = x->numel;
+  tide__scalar_pack(a.bits, value, (tide_dtype)x->dtype);
+  if (x->contiguous) {
+    a.flat = 1, a.ndim = 1, a.size[0] = x->numel, a.stride[0] = 1;
+    return TIDE_LAUNCH(&q, fill, &a, 0);
+  }
+  memcpy(a.size, x->size, (size_t)x->ndim * sizeof *a.size);
+  memcpy(a.stride, x->stride, (size_t)x->ndim * sizeof *a.size);
+  a.ndim = tide__collapse(a.size, &a.stride, 1, x->ndim, false);
+  a.flat = a.ndim == 1 && a.stride[0] == 1;
+  return TIDE_LAUNCH(&q, fill, &a, 0);
+}

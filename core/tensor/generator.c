@@ -1,0 +1,214 @@
+/* generator.c: where a sequence of random numbers stands: a seed and an offset.
+ *
+ * The numbers themselves come from a counter (random.h), so a generator is 16 bytes of state and every call just moves
+ * the offset on by 4. Each device has a default generator, which exists whether or not the device has been opened:
+ * seeding all of them needs no driver.
+ *
+ * Several generators may stand at one place and advance it together: so a captured graph, which is tied to a generator,
+ * can be led to another sequence and back.
+ *
+ * Invariant: two calls that are queued never get the same pair of seed and offset, whichever threads they come from. */
+#include "graph/graph.h"
+#include "tensor.h"
+#include "tide/device.h"
+
+#include <errno.h>
+#include <sys/random.h>
+#include <time.h>
+
+enum { CALL_STEP = 4 };
+#define DEFAULT_SEED UINT64_C(67280421310721)
+
+typedef struct place {
+  int64_t refs; /* of generators; those of the default ones count one more and stay */
+  uint64_t seed, offset;
+} place;
+
+struct tide_generator {
+  _Atomic int64_t refs;
+  int device;
+  bool is_default;
+  place *at; /* of a default generator that was never asked for: NULL */
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of every place, and of who stands there */
+static struct tide_generator defaults[TIDE_MAX_DEVICES + 1];
+static place default_places[TIDE_MAX_DEVICES + 1];
+
+/* Makes a generator at the place, or at a new one. */
+static tide_status make(tide_generator **out, int device, place *at) {
+  tide_generator *g = calloc(1, sizeof *g);
+  if (g && !at && (at = calloc(1, sizeof *at))) at->seed = DEFAULT_SEED;
+  if (!g || !at) {
+    free(g);
+    return tide__fail_memory(TIDE_CPU, sizeof *g, 0, 0, 0, 0, "Generator: no host memory, got %zu bytes refused",
+                             sizeof *g);
+  }
+  atomic_init(&g->refs, 1);
+  g->device = device;
+  g->at = at;
+  at->refs++;
+  *out = g;
+  return TIDE_OK;
+}
+
+tide_status tide_generator_new(tide_generator **out, int device) {
+  TIDE_TRY(tide__device_resolve(&device, device, "Generator"));
+  return make(out, device, NULL);
+}
+
+void tide_generator_retain(tide_generator *g) {
+  if (!g->is_default) atomic_fetch_add_explicit(&g->refs, 1, memory_order_relaxed);
+}
+
+/* To be called with the lock held. */
+static void leave(place *at) {
+  if (--at->refs == 0) free(at);
+}
+
+void tide_generator_release(tide_generator *g) {
+  if (!g || g->is_default) return;
+  if (atomic_fetch_sub_explicit(&g->refs, 1, memory_order_acq_rel) != 1) return;
+  pthread_mutex_lock(&lock);
+  leave(g->at);
+  pthread_mutex_unlock(&lock);
+  free(g);
+}
+
+/* To be called with the lock held. */
+static tide_generator *default_of(int device) {
+  tide_generator *g = &defaults[device + 1];
+  if (!g->at) {
+    g->device = device, g->is_default = true;
+    g->at = &default_places[device + 1];
+    *g->at = (place){2, DEFAULT_SEED, 0};
+  }
+  return g;
+}
+
+tide_status tide_generator_share(tide_generator **out, tide_generator *g) {
+  pthread_mutex_lock(&lock);
+  tide_status status = make(out, g->device, g->at);
+  pthread_mutex_unlock(&lock);
+  return status;
+}
+
+tide_status tide_generator_join(tide_generator *g, tide_generator *other) {
+  if (g->device != other->device)
+    return tide__fail(TIDE_DEVICE, "graphsafe_set_state: a generator of another device, got %s, expected %s",
+                      tide__device_text(other->device), tide__device_text(g->device));
+  pthread_mutex_lock(&lock);
+  place *before = g->at;
+  g->at = other->at;
+  g->at->refs++;
+  leave(before);
+  pthread_mutex_unlock(&lock);
+  return TIDE_OK;
+}
+
+bool tide__generator_same(const tide_generator *g, const tide_generator *other) {
+  pthread_mutex_lock(&lock);
+  bool same = g->at == other->at;
+  pthread_mutex_unlock(&lock);
+  return same;
+}
+
+tide_status tide_generator_default(tide_generator **out, int device) {
+  TIDE_TRY(tide__device_resolve(&device, device, "default_generator"));
+  pthread_mutex_lock(&lock);
+  *out = default_of(device);
+  pthread_mutex_unlock(&lock);
+  return TIDE_OK;
+}
+
+tide_status tide_generator_early(tide_generator **out, int device) {
+  if (device < TIDE_CPU || device >= TIDE_MAX_DEVICES)
+    return tide__fail(TIDE_DEVICE, "default_generator: no such device, got %d, expected -1 to %d", device,
+                      TIDE_MAX_DEVICES - 1);
+  pthread_mutex_lock(&lock);
+  *out = default_of(device);
+  pthread_mutex_unlock(&lock);
+  return TIDE_OK;
+}
+
+int tide_generator_device(const tide_generator *g) { return g->device; }
+
+void tide_generator_seed(tide_generator *g, uint64_t seed) {
+  pthread_mutex_lock(&lock);
+  g->at->seed = seed;
+  g->at->offset = 0;
+  pthread_mutex_unlock(&lock);
+}
+
+uint64_t tide_generator_get_seed(const tide_generator *g) {
+  pthread_mutex_lock(&lock);
+  uint64_t seed = g->at->seed;
+  pthread_mutex_unlock(&lock);
+  return seed;
+}
+
+uint64_t tide_generator_get_offset(const tide_generator *g) {
+  pthread_mutex_lock(&lock);
+  uint64_t offset = g->at->offset;
+  pthread_mutex_unlock(&lock);
+  return offset;
+}
+
+tide_status tide_generator_set_offset(tide_generator *g, uint64_t offset) {
+  if (offset % CALL_STEP)
+    return tide__fail(TIDE_VALUE, "set_offset: wrong offset, got %llu, expected a multiple of %d",
+                      (unsigned long long)offset, CALL_STEP);
+  pthread_mutex_lock(&lock);
+  g->at->offset = offset;
+  pthread_mutex_unlock(&lock);
+  return TIDE_OK;
+}
+
+void tide__generator_advance(uint64_t *seed, uint64_t *offset, tide_generator *g, uint64_t calls) {
+  pthread_mutex_lock(&lock);
+  *seed = g->at->seed;
+  *offset = g->at->offset;
+  g->at->offset += calls * CALL_STEP;
+  pthread_mutex_unlock(&lock);
+}
+
+tide_status tide__generator_take(tide__draw *out, tide_generator *g, tide_stream *stream) {
+  if (stream->capture) return tide__capture_draw(out, g, stream);
+  tide__generator_advance(&out->seed, &out->offset, g, 1);
+  out->state = NULL;
+  return TIDE_OK;
+}
+
+void tide__generator_retreat(uint64_t seed, uint64_t offset, tide_generator *g, uint64_t calls) {
+  pthread_mutex_lock(&lock);
+  if (g->at->seed == seed && g->at->offset == offset + calls * CALL_STEP) g->at->offset = offset;
+  pthread_mutex_unlock(&lock);
+}
+
+void tide__generator_untake(const tide__draw *draw, tide_generator *g, tide_stream *stream) {
+  if (draw->state)
+    tide__capture_undraw(draw, g, stream);
+  else
+    tide__generator_retreat(draw->seed, draw->offset, g, 1);
+}
+
+void tide_manual_seed(uint64_t seed) {
+  pthread_mutex_lock(&lock);
+  for (int device = TIDE_CPU; device < TIDE_MAX_DEVICES; device++) {
+    tide_generator *g = default_of(device);
+    g->at->seed = seed;
+    g->at->offset = 0;
+  }
+  pthread_mutex_unlock(&lock);
+}
+
+uint64_t tide_random_seed(void) {
+  uint64_t seed;
+  ssize_t got;
+  do { got = getrandom(&seed, sizeof seed, 0); } while (got < 0 && errno == EINTR);
+  if (got == (ssize_t)sizeof seed) return seed;
+  /* No entropy call in this kernel or sandbox: the clock's nanoseconds, spread by a multiplication. */
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  return ((uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec) * UINT64_C(0x9E3779B97F4A7C15);
+}

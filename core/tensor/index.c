@@ -1,0 +1,424 @@
+/* index.c: reading and writing by tensors of positions and by masks.
+ *
+ * A mask becomes positions (the compact kernel counts and lists its true elements), and positions become a gather or a
+ * scatter along one dim of a flat tensor. Only the count travels to the host: it is the size of the result.
+ *
+ * Index values count from the base that the calling thread has set; masks and the positions made from them count from 0
+ * and never leave this file.
+ *
+ * Invariant: the dense side of a gather or scatter has one stride for all positions of the index tensor, whatever its
+ * number of dims. */
+#include "runtime/determinism.h"
+#include "index.h"
+
+/* ---- by an index tensor ---- */
+
+/* The index as contiguous int64 or int32 on x's device. */
+static tide_status prepare_index(tide_tensor **out, const tide_tensor *x, const tide_tensor *index, const char *what) {
+  TIDE_TRY(tide__check(x, what, "x"));
+  TIDE_TRY(tide__check(index, what, "the index"));
+  TIDE_TRY(tide__operand_device(x, "x", index, "the index", what));
+  if (tide__category(index->dtype) != 1)
+    return tide__fail(TIDE_DTYPE, "%s: wrong dtype of the index, got %s, expected integers", what,
+                      tide_dtype_name((tide_dtype)index->dtype));
+  tide_dtype dtype = index->dtype == TIDE_INT32 ? TIDE_INT32 : TIDE_INT64;
+  return tide__as_contiguous(out, index, dtype);
+}
+
+/* x's size with dim replaced by the index's. */
+static tide_status indexed_size(int64_t *size, int *ndim, const tide_tensor *x, int dim, const tide_tensor *index,
+                                const char *what) {
+  int rest = x->ndim ? x->ndim - 1 : 0;
+  *ndim = rest + index->ndim;
+  if (*ndim > TIDE_MAX_DIMS)
+    return tide__fail(TIDE_SHAPE, "%s: too many dims in the result, got %d, expected at most %d", what, *ndim,
+                      TIDE_MAX_DIMS);
+  int n = 0;
+  for (int d = 0; d < dim; d++) size[n++] = x->size[d];
+  for (int d = 0; d < index->ndim; d++) size[n++] = index->size[d];
+  for (int d = dim + 1; d < x->ndim; d++) size[n++] = x->size[d];
+  return TIDE_OK;
+}
+
+/* The dims [from, to) of both sides, collapsed; appended to a. Returns how many elements they span. */
+static int64_t plan_dims(tide_index_args *a, const tide_tensor *sparse, const int64_t *dense_stride, int from, int to,
+                         int sparse_side) {
+  int64_t size[TIDE_MAX_DIMS], stride[2][TIDE_MAX_DIMS], span = 1;
+  int n = to - from;
+  for (int d = 0; d < n; d++) {
+    size[d] = sparse->size[from + d];
+    stride[sparse_side][d] = sparse->stride[from + d];
+    stride[1 - sparse_side][d] = dense_stride[from + d];
+    span *= size[d];
+  }
+  if (n) n = tide__collapse(size, stride, 2, n, false);
+  if (span == 1) n = 0;
+  for (int d = 0; d < n; d++, a->ndim++) {
+    a->size[a->ndim] = size[d];
+    a->stride[0][a->ndim] = stride[0][d];
+    a->stride[1][a->ndim] = stride[1][d];
+  }
+  return span;
+}
+
+tide_status tide__index_move(const tide__index_mode *m, const tide_tensor *sparse, int dim, const tide_tensor *index,
+                             const tide_tensor *dense, const int64_t *dense_stride, int64_t pitch) {
+  bool scatter = m->scatter;
+  tide__queue q;
+  tide_index_args a;
+  int device = sparse->storage->device, side = scatter ? 0 : 1;
+  if (index->numel == 0 || dense->numel == 0) return TIDE_OK;
+  TIDE_TRY(tide__queue_begin(&q, device));
+  tide__head_begin(&a.head, device, 3);
+  tide__head_set(&a.head, 0, scatter ? sparse : dense, &q);
+  tide__head_set(&a.head, 1, scatter ? dense : sparse, &q);
+  tide__head_set(&a.head, 2, index, &q);
+  a.item_size = (int32_t)tide__itemsize(sparse->dtype);
+  a.ordered = scatter && !m->adds && tide__deterministic();
+  a.index_dtype = index->dtype, a.index_base = m->base, a.ndim = 0;
+  a.located = m->located, a.adds = m->adds, a.dtype = sparse->dtype;
+  a.count = index->numel;
+  a.length = sparse->ndim ? sparse->size[dim] : 1;
+  a.outer = plan_dims(&a, sparse, dense_stride, 0, sparse->ndim ? dim : 0, side);
+  a.nouter = a.ndim;
+  a.inner = plan_dims(&a, sparse, dense_stride, sparse->ndim ? dim + 1 : 0, sparse->ndim, side);
+  a.pitch[side] = sparse->ndim ? sparse->stride[dim] : 1;
+  a.pitch[1 - side] = pitch;
+  if (a.length == 0)
+    return tide__fail(TIDE_INDEX, "index: dim %lld has size 0, got %lld index values, expected none",
+                      (long long)tide__shown(dim), (long long)a.count);
+  return scatter ? TIDE_LAUNCH(&q, scatter, &a, 0) : TIDE_LAUNCH(&q, gather, &a, 0);
+}
+
+int64_t tide__index_strides(int64_t *stride, const tide_tensor *x, int dim, int64_t count) {
+  int64_t step = 1, pitch = 1;
+  for (int d = x->ndim - 1; d >= 0; d--) {
+    stride[d] = step;
+    if (d == dim) pitch = step;
+    step = tide__size_mul(step, d == dim ? count : x->size[d]);
+  }
+  return pitch;
+}
+
+tide_status tide_index_get(tide_tensor **out, const tide_tensor *x, int dim, const tide_tensor *index) {
+  tide_tensor *positions, *made;
+  int64_t size[TIDE_MAX_DIMS], stride[TIDE_MAX_DIMS];
+  int ndim;
+  TIDE_TRY(prepare_index(&positions, x, index, "index"));
+  tide_status status = tide__dim_check(&dim, dim, x->ndim, "index");
+  if (status == TIDE_OK) status = indexed_size(size, &ndim, x, dim, index, "index");
+  if (status == TIDE_OK) status = tide__tensor_new(&made, size, ndim, (tide_dtype)x->dtype, x->storage->device);
+  if (status == TIDE_OK) {
+    int64_t pitch = tide__index_strides(stride, x, dim, positions->numel);
+    status =
+        tide__index_move(&(tide__index_mode){.base = tide_get_index_base()}, x, dim, positions, made, stride, pitch);
+    if (status == TIDE_OK)
+      *out = made;
+    else
+      tide_tensor_release(made);
+  }
+  tide_tensor_release(positions);
+  return status;
+}
+
+tide_status tide__index_value(tide_tensor **out, const tide_tensor *x, const tide_operand *value, const char *what) {
+  const tide_tensor *v = value->tensor;
+  if (!v) {
+    TIDE_TRY(tide__scalar_check(value->number, (tide_dtype)x->dtype, what));
+    tide_tensor *made;
+    TIDE_TRY(tide__tensor_new(&made, NULL, 0, (tide_dtype)x->dtype, x->storage->device));
+    tide_status status = tide_fill(made, value->number);
+    if (status != TIDE_OK) {
+      tide_tensor_release(made);
+      return status;
+    }
+    *out = made;
+    return TIDE_OK;
+  }
+  TIDE_TRY(tide__check(v, what, "the value"));
+  if (v->storage->device < 0 && v->ndim == 0 && x->storage->device >= 0) {
+    tide_options o = {(tide_dtype)x->dtype, x->storage->device, false};
+    return tide_to(out, v, &o, false, false);
+  }
+  TIDE_TRY(tide__operand_device(x, "x", v, "the value", what));
+  return tide__tensor_overlaps(x, v) && v->dtype == x->dtype ? tide_clone(out, v)
+                                                             : tide__as_dtype(out, v, (tide_dtype)x->dtype);
+}
+
+tide_status tide__index_write(const tide__index_mode *m, const tide_tensor *x, int dim, const tide_tensor *index,
+                              const tide_tensor *value, const int64_t *size, int ndim) {
+  int64_t flat[TIDE_MAX_DIMS];
+  int n = 0;
+  if (!tide__broadcasts_to(value, size, ndim))
+    return tide__fail(TIDE_SHAPE, "index: wrong shape of the value, got %s, expected one that broadcasts to %s",
+                      tide__shape_text(value->size, value->ndim), tide__shape_text(size, ndim));
+  tide_tensor *full, *lined;
+  TIDE_TRY(tide_expand(&full, value, size, ndim));
+  for (int d = 0; d < dim; d++) flat[n++] = x->size[d];
+  flat[n++] = index->numel;
+  for (int d = dim + 1; d < x->ndim; d++) flat[n++] = x->size[d];
+  tide_status status = tide_reshape(&lined, full, flat, n);
+  tide_tensor_release(full);
+  TIDE_TRY(status);
+  status = tide__index_move(m, x, dim, index, lined, lined->stride, lined->stride[dim]);
+  tide_tensor_release(lined);
+  return status;
+}
+
+static tide_status scatter_value(tide_tensor *x, int dim, const tide_tensor *index, const tide_tensor *value) {
+  tide__index_mode m = {.scatter = true, .base = tide_get_index_base()};
+  int64_t size[TIDE_MAX_DIMS];
+  int ndim;
+  TIDE_TRY(indexed_size(size, &ndim, x, dim, index, "index"));
+  return tide__index_write(&m, x, dim, index, value, size, ndim);
+}
+
+tide_status tide_index_set(tide_tensor *x, int dim, const tide_tensor *index, const tide_operand *value) {
+  tide_tensor *positions, *v;
+  TIDE_TRY(prepare_index(&positions, x, index, "index"));
+  tide_status status = tide__writable_check(x, "index", "x");
+  if (status == TIDE_OK) status = tide__dim_check(&dim, dim, x->ndim, "index");
+  if (status == TIDE_OK) status = tide__index_value(&v, x, value, "index");
+  if (status == TIDE_OK) {
+    status = scatter_value(x, dim, positions, v);
+    tide_tensor_release(v);
+  }
+  tide_tensor_release(positions);
+  return status;
+}
+
+/* ---- by a mask ---- */
+
+static tide_status compact(const tide_tensor *positions, const tide_tensor *flags, const tide_tensor *count) {
+  tide__queue q;
+  tide_compact_args a;
+  int device = flags->storage->device;
+  TIDE_TRY(tide__queue_begin(&q, device));
+  tide__head_begin(&a.head, device, 3);
+  tide__head_set(&a.head, 0, positions, &q);
+  tide__head_set(&a.head, 1, flags, &q);
+  tide__head_set(&a.head, 2, count, &q);
+  a.numel = flags->numel;
+  return TIDE_LAUNCH(&q, compact, &a, 0);
+}
+
+/* The positions, counted from 0, of the true elements of contiguous flags: int64 [n]. Synchronises. */
+static tide_status true_positions(tide_tensor **out, const tide_tensor *flags) {
+  tide_tensor *room, *count;
+  tide_scalar n = tide_int(0);
+  int device = flags->storage->device;
+  TIDE_TRY(tide__tensor_new(&room, &flags->numel, 1, TIDE_INT64, device));
+  tide_status status = tide__tensor_new(&count, NULL, 0, TIDE_INT64, device);
+  if (status == TIDE_OK) {
+    if (flags->numel) status = compact(room, flags, count);
+    if (status == TIDE_OK && flags->numel) status = tide__item_now(&n, count);
+    tide_tensor_release(count);
+  }
+  if (status == TIDE_OK) status = tide_narrow(out, room, 0, 0, n.i);
+  tide_tensor_release(room);
+  return status;
+}
+
+static tide_status check_mask(const tide_tensor *x, const tide_tensor *mask) {
+  TIDE_TRY(tide__check(x, "mask", "x"));
+  TIDE_TRY(tide__check(mask, "mask", "the mask"));
+  TIDE_TRY(tide__operand_device(x, "x", mask, "the mask", "mask"));
+  if (mask->dtype != TIDE_BOOL)
+    return tide__fail(TIDE_DTYPE, "mask: wrong dtype of the mask, got %s, expected bool",
+                      tide_dtype_name((tide_dtype)mask->dtype));
+  if (tide__broadcasts_to(mask, x->size, x->ndim)) return TIDE_OK;
+  return tide__fail(TIDE_SHAPE, "mask: wrong shape of the mask, got %s, expected one that broadcasts to %s",
+                    tide__shape_text(mask->size, mask->ndim), tide__shape_text(x->size, x->ndim));
+}
+
+/* The positions where the checked mask, broadcast to x, holds. Synchronises. */
+static tide_status mask_positions(tide_tensor **out, const tide_tensor *x, const tide_tensor *mask) {
+  tide_tensor *full, *flags;
+  if (x->storage->device >= 0) TIDE_TRY(tide__sync_begin("mask"));
+  TIDE_TRY(tide_expand(&full, mask, x->size, x->ndim));
+  tide_status status = tide__as_contiguous(&flags, full, TIDE_BOOL);
+  tide_tensor_release(full);
+  TIDE_TRY(status);
+  status = true_positions(out, flags);
+  tide_tensor_release(flags);
+  return status;
+}
+
+/* Gathers from, or scatters to, the contiguous x as one line. */
+static tide_status move_flat(bool scatter, const tide_tensor *x, const tide_tensor *positions,
+                             const tide_tensor *dense) {
+  tide_tensor line = *x;
+  int64_t unused[1] = {0};
+  line.ndim = 1, line.size[0] = x->numel, line.stride[0] = 1;
+  tide__index_mode m = {.scatter = scatter};
+  return tide__index_move(&m, &line, 0, positions, dense, unused, dense->ndim ? dense->stride[0] : 0);
+}
+
+static tide_status gather_flat(tide_tensor **out, const tide_tensor *x, const tide_tensor *positions) {
+  tide_tensor *packed, *made;
+  TIDE_TRY(tide__as_contiguous(&packed, x, (tide_dtype)x->dtype));
+  tide_status status = tide__tensor_new(&made, &positions->numel, 1, (tide_dtype)x->dtype, x->storage->device);
+  if (status == TIDE_OK) {
+    status = move_flat(false, packed, positions, made);
+    if (status == TIDE_OK)
+      *out = made;
+    else
+      tide_tensor_release(made);
+  }
+  tide_tensor_release(packed);
+  return status;
+}
+
+tide_status tide_mask_get(tide_tensor **out, const tide_tensor *x, const tide_tensor *mask) {
+  tide_tensor *positions;
+  TIDE_TRY(check_mask(x, mask));
+  TIDE_TRY(mask_positions(&positions, x, mask));
+  tide_status status = gather_flat(out, x, positions);
+  tide_tensor_release(positions);
+  return status;
+}
+
+/* Writes the elements of a 1-d value, one for each position. */
+static tide_status scatter_flat(tide_tensor *x, const tide_tensor *positions, const tide_tensor *value) {
+  if (x->contiguous) return move_flat(true, x, positions, value);
+  tide_tensor *packed;
+  TIDE_TRY(tide__as_contiguous(&packed, x, (tide_dtype)x->dtype));
+  tide_status status = move_flat(true, packed, positions, value);
+  if (status == TIDE_OK) status = tide__copy_kernel(x, packed);
+  tide_tensor_release(packed);
+  return status;
+}
+
+static tide_status choose(tide_tensor *x, const tide_tensor *mask, const tide_operand *value) {
+  tide_operand in[3] = {{.tensor = mask}, *value, {.tensor = x}};
+  return tide_elementwise(NULL, TIDE_OP_where, in, NULL, x);
+}
+
+/* A 1-d value has as many elements as the mask holds, or it broadcasts. */
+static tide_status set_from_line(tide_tensor *x, const tide_tensor *mask, const tide_tensor *v) {
+  tide_tensor *positions;
+  TIDE_TRY(mask_positions(&positions, x, mask));
+  tide_status status;
+  int64_t held = positions->numel;
+  bool fits = tide__broadcasts_to(v, x->size, x->ndim);
+  if (held == v->numel)
+    status = scatter_flat(x, positions, v);
+  else if (fits)
+    status = choose(x, mask, &(tide_operand){.tensor = v});
+  else
+    status = tide__fail(TIDE_SHAPE, "mask: wrong number of values, got %lld, expected %lld, as many as the mask holds",
+                        (long long)v->numel, (long long)held);
+  tide_tensor_release(positions);
+  return status;
+}
+
+/* A number takes x's dtype before the choice, so that it does not promote the result. */
+static tide_scalar number_for(tide_scalar s, tide_dtype dtype) {
+  uint64_t bits[2];
+  tide__scalar_pack(bits, s, dtype);
+  return tide__scalar_unpack(bits, dtype);
+}
+
+tide_status tide_mask_set(tide_tensor *x, const tide_tensor *mask, const tide_operand *value) {
+  tide_tensor *v;
+  TIDE_TRY(check_mask(x, mask));
+  TIDE_TRY(tide__writable_check(x, "mask", "x"));
+  if (!value->tensor) {
+    TIDE_TRY(tide__scalar_check(value->number, (tide_dtype)x->dtype, "mask"));
+    return choose(x, mask, &(tide_operand){.number = number_for(value->number, (tide_dtype)x->dtype)});
+  }
+  TIDE_TRY(tide__index_value(&v, x, value, "mask"));
+  tide_status status;
+  if (v->ndim == 1 && v->numel != 1)
+    status = set_from_line(x, mask, v);
+  else if (tide__broadcasts_to(v, x->size, x->ndim))
+    status = choose(x, mask, &(tide_operand){.tensor = v});
+  else
+    status =
+        tide__fail(TIDE_SHAPE, "mask: wrong shape of the value, got %s, expected one that broadcasts to %s, or one dim",
+                   tide__shape_text(v->size, v->ndim), tide__shape_text(x->size, x->ndim));
+  tide_tensor_release(v);
+  return status;
+}
+
+/* ---- positions as coordinates ---- */
+
+/* out[:, d] = (position / step) % size + base */
+static tide_status coordinate(tide_tensor *out, int d, const tide_tensor *positions, int64_t step, int64_t size) {
+  tide_tensor *column;
+  TIDE_TRY(tide_select(&column, out, 1, d));
+  const tide_op ops[3] = {TIDE_OP_floor_divide, TIDE_OP_remainder, TIDE_OP_add};
+  const int64_t numbers[3] = {step, size, tide_get_index_base()};
+  tide_status status = TIDE_OK;
+  for (int i = 0; i < 3 && status == TIDE_OK; i++) {
+    tide_operand in[2] = {{.tensor = i ? column : positions}, {.tensor = NULL, .number = tide_int(numbers[i])}};
+    status = tide_elementwise(NULL, ops[i], in, NULL, column);
+  }
+  tide_tensor_release(column);
+  return status;
+}
+
+static tide_status coordinates(tide_tensor **out, const tide_tensor *x, const tide_tensor *positions) {
+  int64_t size[2] = {positions->numel, x->ndim}, step = 1;
+  tide_tensor *made;
+  TIDE_TRY(tide__tensor_new(&made, size, 2, TIDE_INT64, x->storage->device));
+  tide_status status = TIDE_OK;
+  for (int d = x->ndim - 1; d >= 0 && status == TIDE_OK && made->numel; d--) {
+    status = coordinate(made, d, positions, step, x->size[d]);
+    step *= x->size[d];
+  }
+  if (status == TIDE_OK)
+    *out = made;
+  else
+    tide_tensor_release(made);
+  return status;
+}
+
+tide_status tide_nonzero(tide_tensor **out, const tide_tensor *x) {
+  TIDE_TRY(tide__check(x, "nonzero", "x"));
+  tide_tensor *flags, *positions;
+  if (x->storage->device >= 0) TIDE_TRY(tide__sync_begin("nonzero"));
+  TIDE_TRY(tide__as_contiguous(&flags, x, TIDE_BOOL));
+  tide_status status = true_positions(&positions, flags);
+  tide_tensor_release(flags);
+  TIDE_TRY(status);
+  status = coordinates(out, x, positions);
+  tide_tensor_release(positions);
+  return status;
+}
+
+/* ---- triangles ---- */
+
+/* A [rows, 1] or [1, columns] tensor of positions plus `first`. */
+static tide_status ruler(tide_tensor **out, int64_t rows, int64_t columns, int64_t first, int device) {
+  tide_options o = {TIDE_INT64, device, false};
+  tide_tensor *line;
+  int64_t size[2] = {rows, columns};
+  TIDE_TRY(tide_arange(&line, tide_int(first), tide_int(1), rows * columns, &o));
+  tide_status status = tide_view(out, line, size, 2);
+  tide_tensor_release(line);
+  return status;
+}
+
+tide_status tide_tril(tide_tensor **out, const tide_tensor *x, int64_t k, bool upper) {
+  const char *what = upper ? "triu" : "tril";
+  TIDE_TRY(tide__check(x, what, "x"));
+  if (x->ndim < 2)
+    return tide__fail(TIDE_SHAPE, "%s: too few dims, got %s, expected at least 2 dims", what,
+                      tide__shape_text(x->size, x->ndim));
+  int64_t n = x->size[x->ndim - 2], m = x->size[x->ndim - 1];
+  int64_t shift = k < -n ? -n : k > m ? m : k;
+  tide_tensor *rows = NULL, *columns = NULL, *keep = NULL;
+  tide_status status = ruler(&rows, n, 1, shift, x->storage->device);
+  if (status == TIDE_OK) status = ruler(&columns, 1, m, 0, x->storage->device);
+  if (status == TIDE_OK) status = tide_binary(&keep, upper ? TIDE_OP_ge : TIDE_OP_le, columns, rows, NULL);
+  if (status == TIDE_OK) {
+    tide_scalar zero = x->dtype == TIDE_BOOL ? tide_bool(false) : tide_int(0);
+    tide_operand in[3] = {{.tensor = keep}, {.tensor = x}, {.tensor = NULL, .number = zero}};
+    status = tide_elementwise(out, TIDE_OP_where, in, NULL, NULL);
+  }
+  tide_tensor_release(rows);
+  tide_tensor_release(columns);
+  tide_tensor_release(keep);
+  return status;
+}
