@@ -137,7 +137,7 @@ static inline bool tide__peer_reads(int device, int peer) {
          tide__peer_reads_slow(device, peer);
 }
 /* Can kernels of `device` use the memory that `peer` allocated? For operations that see to the order themselves. */
-bool tide__peer_way(int device, int peer);
+bool tide__peer_path(int device, int peer);
 void tide__peer_order(struct tide_storage *s, tide_stream *stream); /* before the stream uses the storage */
 void tide__peer_shutdown(void);
 
@@ -186,7 +186,7 @@ struct tide_stream {
     _Atomic uint64_t done;      /* in which state of its own the driver had done all; 0: in none */
     _Atomic uint64_t watched;   /* in which a point that is watched stood behind all; 0: in none */
     _Atomic uint32_t waits;     /* how many it was told */
-    _Atomic bool lent;
+    _Atomic bool exposed;
   } order; /* order.c */
   _Atomic int64_t refs;
   uint32_t epoch;
@@ -199,15 +199,15 @@ tide_status tide__stream_current(tide_stream **out, int device);
  */
 struct tide_mempool *tide__current_pool(int device);
 void tide__current_pool_set(struct tide_mempool *pool, int device);
-/* Work aside (tide_current_aside): of its stream and the one selected before, the one that is not selected now. */
-typedef struct tide__aside {
+/* A stream that is current for a while (tide_current_override): of it and the one before, the one not current now. */
+typedef struct tide__stream_override {
   bool on;
   int device;
   tide_stream *other; /* retained; NULL: the default one */
-} tide__aside;
+} tide__stream_override;
 /* Around what hooks run. */
-tide__aside tide__aside_leave(void);
-void tide__aside_return(tide__aside before);
+tide__stream_override tide__stream_override_suspend(void);
+void tide__stream_override_resume(tide__stream_override before);
 /* Takes over a reference, and holds it until the next call on this thread: an operation under way uses the stream on,
  * though the host has run code that may have let it go. */
 void tide__stream_keep(tide_stream *stream);
@@ -260,27 +260,27 @@ static inline tide_status tide__comm_overdue(int device) {
 void tide__comm_ending(void);   /* the devices are about to be waited for, for the last time */
 void tide__comm_shutdown(void); /* they have been */
 
-/* ---- park.c: memory that other streams may still be using ---- */
+/* ---- deferred_free.c: memory that other streams may still be using ---- */
 
 /* One for each piece of memory. `uses` lists the streams, besides its own, that work on it. */
-typedef struct tide__park {
+typedef struct tide__deferred_free {
   struct tide__use *uses;
-  struct tide__park *next;
+  struct tide__deferred_free *next;
   void (*done)(void *arg);
   void *arg;
   bool wait_all; /* a use could not be noted for want of memory: wait for everything */
-} tide__park;
-void tide__park_use(tide__park *park, tide_stream *stream);
+} tide__deferred_free;
+void tide__deferred_free_use(tide__deferred_free *d, tide_stream *stream);
 /* Calls done(arg), holding no lock, once the work now queued on the streams of `uses` has passed: at a later poll. */
-void tide__park_begin(tide__park *park, void (*done)(void *arg), void *arg);
-extern _Atomic int64_t tide__parked;
+void tide__deferred_free_begin(tide__deferred_free *d, void (*done)(void *arg), void *arg);
+extern _Atomic int64_t tide__deferred_frees;
 /* Likewise, from a finaliser: touches no driver; a later poll begins. */
-void tide__park_later(tide__park *park, void (*done)(void *arg), void *arg);
-void tide__park_poll_slow(int64_t most); /* looks at `most` of them */
-void tide__park_drop(tide__park *park);  /* forgets the uses: the memory has gone */
-void tide__park_shutdown(void);          /* the devices have been waited for: all of them pass */
-static inline void tide__park_poll(void) {
-  if (atomic_load_explicit(&tide__parked, memory_order_relaxed) > 0) tide__park_poll_slow(8);
+void tide__deferred_free_later(tide__deferred_free *d, void (*done)(void *arg), void *arg);
+void tide__deferred_frees_poll_slow(int64_t most);     /* looks at `most` of them */
+void tide__deferred_free_drop(tide__deferred_free *d); /* forgets the uses: the memory has gone */
+void tide__deferred_frees_shutdown(void);              /* the devices have been waited for: all of them pass */
+static inline void tide__deferred_frees_poll(void) {
+  if (atomic_load_explicit(&tide__deferred_frees, memory_order_relaxed) > 0) tide__deferred_frees_poll_slow(8);
 }
 
 /* ---- allocator.c: blocks of device memory ---- */
@@ -338,7 +338,7 @@ void tide__idle_trim(void);
 /* All of it: where the program itself asks, or nothing else goes on. */
 void tide__idle_trim_all(void);
 /* Likewise by a thread of ours, but not while it is held. */
-void tide__idle_trim_aside(void);
+void tide__idle_trim_background(void);
 void tide__idle_hold(bool on);                   /* waits for such a thread */
 void tide__allocator_trim(int device, bool all); /* of one device; in allocator_idle.c */
 bool tide__allocators_idle_any(void);
@@ -365,7 +365,7 @@ struct tide_storage {
   tide_block *block;             /* NULL: CPU, pinned or foreign memory */
   void (*release)(void *user);   /* foreign memory's */
   void *user;
-  tide__park park;
+  tide__deferred_free deferred;
   _Atomic uint64_t readers; /* devices, as bits, whose streams have read it since its own device used it: peer.c */
   tide__arrival *arrival;   /* sync.c; NULL unless a debug mode is on */
   _Atomic(tide__landing *) landing; /* landing.c; NULL: all copies to it are known to be there */
@@ -415,7 +415,7 @@ struct tide_tensor {
   struct tide_tensor *next; /* free list, deferred list */
   int64_t size[TIDE_MAX_DIMS], stride[TIDE_MAX_DIMS];
 };
-tide_tensor *tide__tensor_shell(void); /* from a free list, refs 1, fields unset; NULL without memory (error set) */
+tide_tensor *tide__tensor_header(void); /* from a free list, refs 1, fields unset; NULL without memory (error set) */
 /* A view of x's storage with its own size, stride, offset; checks nothing. */
 tide_status tide__tensor_view(tide_tensor **out, const tide_tensor *x, const int64_t *size, const int64_t *stride,
                               int ndim, int64_t offset);

@@ -78,9 +78,9 @@ void ltide_arena_forget(ltide_record *r) {
   r->arena = r->inherited = NULL;
 }
 
-void ltide_stray_add(ltide_state *S, ltide_tensor *u) {
-  if (!S->strays) S->strays = calloc(1, sizeof *S->strays);
-  if (S->strays) add(S->strays, u); /* else its bytes are lost if the state is ending, else nothing is */
+void ltide_orphan_add(ltide_state *S, ltide_tensor *u) {
+  if (!S->orphans) S->orphans = calloc(1, sizeof *S->orphans);
+  if (S->orphans) add(S->orphans, u); /* else its bytes are lost if the state is ending, else nothing is */
 }
 
 static void free_items(ltide_arena *a) {
@@ -93,12 +93,12 @@ static void free_items(ltide_arena *a) {
   a->n = 0;
 }
 
-void ltide_strays_free(ltide_state *S) {
-  if (!S->strays) return;
-  free_items(S->strays);
-  free(S->strays->items);
-  free(S->strays);
-  S->strays = NULL;
+void ltide_orphans_free(ltide_state *S) {
+  if (!S->orphans) return;
+  free_items(S->orphans);
+  free(S->orphans->items);
+  free(S->orphans);
+  S->orphans = NULL;
 }
 
 /* For the collector, later, or for the scope around it. */

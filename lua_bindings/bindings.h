@@ -30,14 +30,14 @@ static inline bool ltide_warn_heed(ltide_warn_switch *w, const char *piece, int 
   return !commands && !w->off;
 }
 
-/* One for each Lua universe (a lua_State and its coroutines). Metatables are compared by address, never followed. */
+/* One for each Lua state (a lua_State and its coroutines). Metatables are compared by address, never followed. */
 typedef struct ltide_state {
   const void *tensor_meta, *storage_meta, *stream_meta, *event_meta, *generator_meta, *device_meta, *dtype_meta,
       *error_meta;
   int tensor_ref;                     /* registry reference of the tensor metatable */
   struct ltide_arena *arena;          /* innermost tide.scope of the running coroutine, or NULL */
   struct ltide_record *record;        /* of the running coroutine: state.c */
-  lua_State *running;                 /* the coroutine that called last in this universe */
+  lua_State *running;                 /* the coroutine that called last in this Lua state */
   lua_State *main;                    /* the one that every coroutine comes from */
   size_t debt, limit;                 /* bytes allocated since the last look at what is alive, and how many cause one */
   size_t looked;                      /* bytes allocated since the last look at devices, without `debt` */
@@ -45,7 +45,7 @@ typedef struct ltide_state {
   size_t pinned;                      /* page-locked ones among the CPU's */
   double last_cost, last_end;         /* seconds that collections take, and when the last one ended */
   struct ltide_arena
-      *strays; /* handles made by finalisers: at the end of a state these get no finaliser of their own */
+      *orphans; /* handles made by finalisers: at the end of a state these get no finaliser of their own */
   const void *scope_meta;
   int spare_scopes;            /* of scope.c, waiting to serve again */
   struct ltide_fork *forks;    /* open blocks of fork_rng, the newest first */
@@ -72,11 +72,11 @@ typedef struct ltide_state {
 
 /* state.c */
 extern _Thread_local lua_State *ltide_last;         /* the coroutine that called last on this thread */
-extern _Thread_local ltide_state *ltide_last_state; /* its universe */
+extern _Thread_local ltide_state *ltide_last_state; /* its Lua state */
 extern _Thread_local unsigned ltide_last_epoch;
 extern _Thread_local unsigned ltide_calls; /* counts calls from Lua: within one, the running line is the same */
-/* Counts whatever makes every thread look anew at its next call: a universe that closed (an address may be used again),
- * one that goes on on another thread, and one that is to collect. */
+/* Counts whatever makes every thread look anew at its next call: a Lua state that closed (an address may be used
+ * again), one that goes on on another thread, and one that is to collect. */
 extern _Atomic unsigned ltide_epoch;
 ltide_state *ltide_enter_slow(lua_State *L);
 ltide_state *ltide_state_of(lua_State *L); /* binds nothing and allocates nothing */
@@ -295,10 +295,10 @@ int ltide_waiting(lua_State *L, lua_CFunction fn);
 #define LTIDE_RUNNER "tide.runner"
 
 /* arena.c: arenas of tide.scope. */
-void ltide_arena_add(ltide_state *S, ltide_tensor *u); /* called for every new handle while S->arena is set */
-void ltide_stray_add(ltide_state *S, ltide_tensor *u); /* called for every new handle that a finaliser makes */
-void ltide_strays_free(ltide_state *S);                /* releases what is left of them: the state ends */
-void ltide_arena_remove(ltide_tensor *u);              /* the handle is freed, collected or kept */
+void ltide_arena_add(ltide_state *S, ltide_tensor *u);  /* called for every new handle while S->arena is set */
+void ltide_orphan_add(ltide_state *S, ltide_tensor *u); /* called for every new handle that a finaliser makes */
+void ltide_orphans_free(ltide_state *S);                /* releases what is left of them: the state ends */
+void ltide_arena_remove(ltide_tensor *u);               /* the handle is freed, collected or kept */
 
 /* scope.c: the two forms of a scoped block (API.md C3, C4, C22), in two steps, so that no failure leaves it in force.
  *

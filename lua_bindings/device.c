@@ -83,7 +83,7 @@ static void push(lua_State *L, bool cpu, int index) {
 }
 
 void ltide_push_device(lua_State *L, int device) {
-  /* One object a device and universe: a field read makes no garbage. */
+  /* One object a device and Lua state: a field read makes no garbage. */
   static const char key;
   if (lua_rawgetp(L, LUA_REGISTRYINDEX, &key) == LUA_TNIL) {
     lua_pop(L, 1);

@@ -25,7 +25,7 @@ static bool is_noted(int n, const char *path, const ltide_reg *list, const char 
   return false;
 }
 
-/* Several universes may open at once, and each notes the same: a note that is there already is not made again. Who
+/* Several Lua states may open at once, and each notes the same: a note that is there already is not made again. Who
  * reads takes no lock: what the count covers is written before it and never changed. */
 static void note(const char *path, const ltide_reg *list, const char *name, const char *doc) {
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

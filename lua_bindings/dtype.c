@@ -1,4 +1,4 @@
-/* dtype.c: tide.float32 and the like: one object for each dtype and universe, so that == compares them.
+/* dtype.c: tide.float32 and the like: one object for each dtype and Lua state, so that == compares them.
  *
  * The objects live in a registry table, indexed by the enum; ltide_push_dtype makes no garbage. Wherever a dtype is
  * expected its name or alias will do as well. */

@@ -7,7 +7,7 @@
  *
  * from_ptr's owner: core may let go of the memory from any thread, where Lua must not be touched. So the release only
  * marks a node; a finaliser that renews itself in every collection frees the owners whose nodes are marked. A node has
- * two holders, core and the universe, and the one that lets go last frees it. */
+ * two holders, core and the Lua state, and the one that lets go last frees it. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -301,8 +301,8 @@ static int ltriu_indices(lua_State *L) { return triangle_indices(L, true); }
 /* {==== Foreign memory */
 
 typedef struct owner_node {
-  struct owner_node *next; /* the universe's list */
-  _Atomic int state;       /* 0: both hold it; 1: core let go; 2: the universe has closed */
+  struct owner_node *next; /* the Lua state's list */
+  _Atomic int state;       /* 0: both hold it; 1: core let go; 2: the Lua state has closed */
   int ref;                 /* the owner, in the registry */
 } owner_node;
 
@@ -328,7 +328,7 @@ static void sweep_owners(lua_State *L, owner_node **head) {
   }
 }
 
-/* The finaliser of the list itself: the universe closes. */
+/* The finaliser of the list itself: the Lua state closes. */
 static int owners_gc(lua_State *L) {
   owner_node **head = ltide_test_object(L, 1, OWNERS_META);
   if (!head) return 0;

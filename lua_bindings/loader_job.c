@@ -45,10 +45,10 @@ static tide_status take_slot(tide_tensor **out, ltide_loader_ring *r, const tide
 
 /* Copies what take_slot gave, if filling it went well, and lets it go. */
 static tide_status send_slot(ltide_loader_ring *r, tide_tensor *into, tide_tensor *part, tide_status status) {
-  if (status == TIDE_OK) status = tide_current_aside(tide_tensor_device(into), r->stream);
+  if (status == TIDE_OK) status = tide_current_override(tide_tensor_device(into), r->stream);
   if (status == TIDE_OK) {
     status = tide_copy(into, part, true);
-    tide_current_aside(tide_tensor_device(into), NULL);
+    tide_current_override(tide_tensor_device(into), NULL);
     tide_status recorded = tide_event_record(r->copied[r->turn], r->stream);
     if (status == TIDE_OK) status = recorded;
     r->turn = (r->turn + 1) % LTIDE_LOADER_SLOTS;

@@ -102,10 +102,10 @@ static tide_status find_ring(ltide_loader_lane *lane, int64_t bytes) {
 tide_status ltide_loader_lane_empty(ltide_loader_lane *lane, tide_tensor **out, const int64_t *size, int ndim,
                                     tide_dtype dtype) {
   tide_options o = {dtype, lane->device, false};
-  tide_status status = tide_current_aside(lane->device, lane->stream);
+  tide_status status = tide_current_override(lane->device, lane->stream);
   if (status != TIDE_OK) return status;
   status = tide_empty(out, size, ndim, &o);
-  tide_current_aside(lane->device, NULL);
+  tide_current_override(lane->device, NULL);
   if (status != TIDE_OK) return status;
   status = find_ring(lane, tide_tensor_numel(*out) * (int64_t)tide_dtype_size(dtype));
   if (status == TIDE_OK) return TIDE_OK;
@@ -121,11 +121,11 @@ static tide_status move(ltide_tensor *u, const ltide_loader_lane *lane, bool *mo
   tide_options o = {TIDE_DTYPE_NONE, lane->device, false};
   tide_tensor *there;
   bool from_host = tide_tensor_device(u->t) == TIDE_CPU;
-  tide_status status = from_host ? tide_current_aside(lane->device, lane->stream) : TIDE_OK;
+  tide_status status = from_host ? tide_current_override(lane->device, lane->stream) : TIDE_OK;
   if (status != TIDE_OK) return status;
   *moved |= from_host;
   status = tide_to(&there, u->t, &o, true, false);
-  if (from_host) tide_current_aside(lane->device, NULL);
+  if (from_host) tide_current_override(lane->device, NULL);
   if (status != TIDE_OK) return status;
   tide_tensor_release(u->t);
   u->t = there;

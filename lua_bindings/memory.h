@@ -11,7 +11,7 @@ int ltide_memory_device(lua_State *L, int arg);
 void ltide_register_memory(lua_State *L, const ltide_reg *list);
 /* Likewise, in tide.cuda.memory alone. */
 void ltide_register_memory_only(lua_State *L, const ltide_reg *list);
-/* Warns, once in a universe, that `old` is an old name of `now`. */
+/* Warns, once in a Lua state, that `old` is an old name of `now`. */
 void ltide_deprecated(lua_State *L, const char *old, const char *now);
 /* "1.50 GiB" into out, which it returns. */
 const char *ltide_bytes_text(char out[32], int64_t bytes);

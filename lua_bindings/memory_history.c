@@ -132,9 +132,9 @@ static void push_frames(frames *f, uint32_t site, uint32_t stack) {
 
 /* {==== Tables: each pushes one */
 
-static void set_label(lua_State *L, const tide_tally *tally) {
-  if (!tally) return;
-  lua_pushstring(L, tide_tally_label(tally));
+static void set_label(lua_State *L, const tide_allocation_scope *scope) {
+  if (!scope) return;
+  lua_pushstring(L, tide_allocation_scope_label(scope));
   lua_setfield(L, -2, "label");
 }
 
@@ -147,7 +147,7 @@ static void push_block(frames *f, const tide_block_info *b, bool traces) {
   ltide_set_integer(L, "requested_size", (int64_t)b->requested);
   lua_pushstring(L, states[b->state]);
   lua_setfield(L, -2, "state");
-  set_label(L, b->tally);
+  set_label(L, b->scope);
   if (!traces || !b->state) return;
   push_line(f, b->site);
   lua_setfield(L, -2, "line");
@@ -201,7 +201,7 @@ static void push_event(frames *f, const tide_memory_event *e) {
   lua_setfield(L, -2, "owner");
   push_frames(f, e->site, e->stack);
   lua_setfield(L, -2, "frames");
-  set_label(L, e->tally);
+  set_label(L, e->scope);
 }
 
 /* One list for each device up to the last that has an event, oldest first. */

@@ -1,18 +1,19 @@
 /* memory_scope.c: memory.scope, which labels and counts what is allocated inside it, and what a script sees of an
  * allocation that failed: the fields of its error, the observers of memory.on_oom.
  *
- * A scope's counts are a core tally that is open in the running coroutine. The table of the counts is made at once and
- * filled when the block is left, so that leaving allocates nothing. Observers are a Lua list in the registry, behind
- * one observer of core's for each universe; they run in protected mode on the thread that failed, if it runs Lua. */
+ * A scope's counts are a core allocation scope that is open in the running coroutine. The table of the counts is made
+ * at once and filled when the block is left, so that leaving allocates nothing. Observers are a Lua list in the
+ * registry, behind one observer of core's for each Lua state; they run in protected mode on the thread that failed, if
+ * it runs Lua. */
 #include "memory.h"
 
 /* {==== memory.scope */
 
-typedef struct tally_scope {
-  tide_tally *tally, *before; /* references */
-} tally_scope;
+typedef struct counted_scope {
+  tide_allocation_scope *scope, *before; /* references */
+} counted_scope;
 
-static void set_counts(lua_State *L, const tide_tally_figures *f) {
+static void set_counts(lua_State *L, const tide_allocation_figures *f) {
   ltide_set_integer(L, "allocated_bytes", f->allocated_bytes);
   ltide_set_integer(L, "freed_bytes", f->freed_bytes);
   ltide_set_integer(L, "peak_bytes", f->peak_bytes);
@@ -20,16 +21,16 @@ static void set_counts(lua_State *L, const tide_tally_figures *f) {
   ltide_set_integer(L, "allocations", f->allocations);
 }
 
-static void leave_tally(lua_State *L, void *data) {
-  tally_scope *s = data;
-  tide_tally_figures figures = {0};
+static void leave_scope(lua_State *L, void *data) {
+  counted_scope *s = data;
+  tide_allocation_figures figures = {0};
   if (L) {
     tide_memory_pump();
-    tide_tally_read(&figures, s->tally);
-    tide_current_set_tally(s->before);
+    tide_allocation_scope_read(&figures, s->scope);
+    tide_current_set_allocation_scope(s->before);
   }
-  tide_tally_release(s->tally);
-  tide_tally_release(s->before);
+  tide_allocation_scope_release(s->scope);
+  tide_allocation_scope_release(s->before);
   if (!L || !lua_checkstack(L, 3)) return;
   if (lua_getiuservalue(L, ltide_block_index(data), 2) == LUA_TTABLE)
     set_counts(L, &figures); /* the keys are there: nothing is allocated */
@@ -43,12 +44,12 @@ static int lmemory_scope(lua_State *L) {
   if (fn && !lua_isfunction(L, 2)) return ltide_arg_error(L, 2, "fn", "a function or nothing");
   if (!fn) lua_settop(L, 1);
   lua_createtable(L, 0, 5);
-  set_counts(L, &(tide_tally_figures){0});
-  tally_scope *s = ltide_block_new_with(L, "memory.scope", leave_tally, sizeof *s);
-  s->before = tide_current_tally();
-  ltide_try(L, tide_tally_new(&s->tally, label, s->before));
-  if (s->before) tide_tally_retain(s->before);
-  tide_current_set_tally(s->tally);
+  set_counts(L, &(tide_allocation_figures){0});
+  counted_scope *s = ltide_block_new_with(L, "memory.scope", leave_scope, sizeof *s);
+  s->before = tide_current_allocation_scope();
+  ltide_try(L, tide_allocation_scope_new(&s->scope, label, s->before));
+  if (s->before) tide_allocation_scope_retain(s->before);
+  tide_current_set_allocation_scope(s->scope);
   return ltide_block_open(L, fn);
 }
 
@@ -162,7 +163,7 @@ static int observers_gc(lua_State *L) {
   return 0;
 }
 
-/* Pushes the list; the first time it is made and core is told of this universe. */
+/* Pushes the list; the first time it is made and core is told of this Lua state. */
 static void push_observers(lua_State *L, ltide_state *S) {
   if (lua_rawgetp(L, LUA_REGISTRYINDEX, &key_observers) == LUA_TTABLE) return;
   lua_pop(L, 1);
@@ -174,7 +175,7 @@ static void push_observers(lua_State *L, ltide_state *S) {
   lua_setfield(L, -2, "__gc");
   lua_pop(L, 1);
   ltide_setmetatable(L, OBSERVERS_META);
-  lua_setfield(L, -2, "owner"); /* goes when the universe ends */
+  lua_setfield(L, -2, "owner"); /* goes when the Lua state ends */
   ltide_try(L, tide_memory_on_oom_add(observe, S));
   lua_pushvalue(L, -1);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key_observers);

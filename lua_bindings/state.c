@@ -1,4 +1,4 @@
-/* state.c: the module's entry, the struct of each Lua universe, and the current device and streams of each coroutine.
+/* state.c: the module's entry, the struct of each Lua state, and the current device and streams of each coroutine.
  *
  * Every coroutine that calls tide has a record: its tide_current and its stack of open scopes. Records hang in a
  * registry table with weak keys, so a record goes with its coroutine. A new record, made at the coroutine's first call,
@@ -13,9 +13,9 @@
  * because garbage that lies there pushes what is alive out of the processor's caches: a MiB more asks for a step of the
  * collector, which finds most of what is young, and a sixteenth of what is alive, where steps find little, for a full
  * collection. Either begins with the next call, when the variable that the result goes to has let go of what it held.
- * An allocation that does not fit calls reclaim(), which collects at once, or asks the thread that runs the universe to
- * do so at its next call. A collector that the script or the host has stopped stays stopped, but where memory has run
- * out: that is said once. */
+ * An allocation that does not fit calls reclaim(), which collects at once, or asks the thread that runs the Lua state
+ * to do so at its next call. A collector that the script or the host has stopped stays stopped, but where memory has
+ * run out: that is said once. */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -199,7 +199,7 @@ void ltide_pace_slow(lua_State *L, ltide_state *S) {
   if (wanted && now() - S->last_end > 20 * S->last_cost && may_pace(L, S)) collect(L, S);
 }
 
-/* Called by an allocation that does not fit. A universe that may be running is asked to collect at its next call, and
+/* Called by an allocation that does not fit. A Lua state that may be running is asked to collect at its next call, and
  * waited for unless it is this thread's or has been asked long ago and has not called since. */
 static int reclaim(void *user, int device, size_t bytes) {
   ltide_state *S = user;
@@ -352,7 +352,7 @@ static int site(void *user, const char **source) {
   return ltide_line(ltide_last, source);
 }
 
-/* A universe that another thread has called before: that one is to look anew if it comes back. */
+/* A Lua state that another thread has called before: that one is to look anew if it comes back. */
 static void note_thread(ltide_state *S) {
   if (atomic_load(&S->thread) == &ltide_last) return;
   if (atomic_exchange(&S->thread, &ltide_last)) atomic_fetch_add(&ltide_epoch, 1);
@@ -432,7 +432,7 @@ static int state_gc(lua_State *L) {
   if (!S || !S->started) return 0; /* opening failed, or closed already */
   S->started = false, S->record = NULL;
   free_records(L);
-  ltide_strays_free(S);
+  ltide_orphans_free(S);
   ltide_held_close(S);
   free(S->warned.text), S->warned.text = NULL;
   tide_reclaim_remove(reclaim, S);
@@ -457,7 +457,7 @@ static void weak_table(lua_State *L, const void *key, const char *mode) {
   lua_rawsetp(L, LUA_REGISTRYINDEX, key);
 }
 
-/* Starts tide and makes this universe's struct, whose finaliser runs after every other object's: it was made first. */
+/* Starts tide and makes this Lua state's struct, whose finaliser runs after every other object's: it was made first. */
 static ltide_state *open_state(lua_State *L) {
   ltide_state *S = ltide_new_userdata(L, sizeof *S, 0);
   memset(S, 0, sizeof *S);

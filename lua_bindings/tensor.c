@@ -23,7 +23,7 @@ ltide_tensor *ltide_new_tensor(lua_State *L, ltide_state *S) {
   if (S->arena)
     ltide_arena_add(S, u);
   else if (lua_gc(L, LUA_GCCOUNT) < 0)
-    ltide_stray_add(S, u); /* a finaliser is running */
+    ltide_orphan_add(S, u); /* a finaliser is running */
   return u;
 }
 

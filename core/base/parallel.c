@@ -243,7 +243,7 @@ static void nap(int i) {
   until.tv_sec += 1;
   if (pthread_cond_timedwait(&pool.worker[i].wake, &pool.lock, &until) != ETIMEDOUT) return;
   pthread_mutex_unlock(&pool.lock);
-  tide__idle_trim_aside();
+  tide__idle_trim_background();
   pthread_mutex_lock(&pool.lock);
 }
 

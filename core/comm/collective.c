@@ -99,11 +99,11 @@ static tide_status run_locked(tide__communicator **used, tide__collective *o) {
 }
 
 /* Tells those who watch what each rank does: after all have come, it reads its input and writes its output. */
-static tide_status note(const tide__collective *o, const tide__roll *roll) {
+static tide_status note(const tide__collective *o, const tide__collective_tracker *tracker) {
   uint32_t number;
   for (int i = 0; i < o->call.n && tide__sync_watched(); i++)
-    for (int j = 0; j < roll->n; j++)
-      if (roll->entry[j].rank != i) tide__observe_waits_mark(o->streams[i], roll->entry[j].point.event);
+    for (int j = 0; j < tracker->n; j++)
+      if (tracker->entry[j].rank != i) tide__observe_waits_mark(o->streams[i], tracker->entry[j].point.event);
   for (int i = 0; i < o->call.n; i++) {
     if (tide__sync_watched()) {
       tide__observe_operands();
@@ -118,19 +118,19 @@ static tide_status note(const tide__collective *o, const tide__roll *roll) {
 
 /* In a row of operations the end of one is where a rank comes to the next: a second event there would only keep the
  * two apart. */
-static tide_status run_points(tide__collective *o, tide__roll *roll) {
+static tide_status run_points(tide__collective *o, tide__collective_tracker *tracker) {
   const tide__point *point;
   bool observed = tide__sync_watched();
   for (int i = 0; i < o->call.n; i++)
     if (observed || !tide__order_is_watched(o->streams[i]))
-      TIDE_TRY(tide__roll_point(&point, roll, o->streams[i], i, true));
-  TIDE_TRY(note(o, roll));
+      TIDE_TRY(tide__tracker_point(&point, tracker, o->streams[i], i, true));
+  TIDE_TRY(note(o, tracker));
   pthread_mutex_lock(&lock);
-  tide_status status = run_locked(&roll->communicator, o);
+  tide_status status = run_locked(&tracker->communicator, o);
   pthread_mutex_unlock(&lock);
-  if (status != TIDE_OK) roll->communicator = NULL;
+  if (status != TIDE_OK) tracker->communicator = NULL;
   TIDE_TRY(status);
-  for (int i = 0; i < o->call.n; i++) TIDE_TRY(tide__roll_point(&point, roll, o->streams[i], i, false));
+  for (int i = 0; i < o->call.n; i++) TIDE_TRY(tide__tracker_point(&point, tracker, o->streams[i], i, false));
   return TIDE_OK;
 }
 
@@ -159,7 +159,7 @@ static bool takes(const tide_collective_call *call) {
 }
 
 static tide_status run(tide__collective *o) {
-  tide__roll roll;
+  tide__collective_tracker tracker;
   tide_collective_call *call = &o->call;
   for (int i = 0; i < call->n; i++) {
     tide__storage_use(o->in[i]->storage, o->streams[i]);
@@ -168,11 +168,11 @@ static tide_status run(tide__collective *o) {
     call->in[i] = tide__tensor_ptr(o->in[i]);
     call->out[i] = o->out[i] ? tide__tensor_ptr(o->out[i]) : NULL;
   }
-  tide__roll_begin(&roll, o->what);
-  TIDE_TRY(tide__roll_end(&roll, run_points(o, &roll)));
+  tide__tracker_begin(&tracker, o->what);
+  TIDE_TRY(tide__tracker_end(&tracker, run_points(o, &tracker)));
   bool watched = tide_comm_get_timeout() > 0;
-  for (int i = 0; i < roll.n && watched; i++) {
-    const struct tide__roll_entry *e = &roll.entry[i];
+  for (int i = 0; i < tracker.n && watched; i++) {
+    const struct tide__collective_entry *e = &tracker.entry[i];
     if (!e->arrival) tide__order_watched(o->streams[e->rank], e->point.then);
   }
   return TIDE_OK;

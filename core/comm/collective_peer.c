@@ -12,14 +12,14 @@
 static const tide_op ops[TIDE_NCCL_OPS] = {TIDE_OP_add, TIDE_OP_mul, TIDE_OP_maximum, TIDE_OP_minimum, TIDE_OP_add};
 
 /* All streams wait for each other. */
-static tide_status meet(tide__collective *o, tide__roll *roll, bool arrival) {
+static tide_status meet(tide__collective *o, tide__collective_tracker *tracker, bool arrival) {
   const tide__point *point;
   for (int i = 1; i < o->call.n; i++) {
-    TIDE_TRY(tide__roll_point(&point, roll, o->streams[i], i, arrival));
-    TIDE_TRY(tide__point_wait(o->streams[0], point, roll->what));
+    TIDE_TRY(tide__tracker_point(&point, tracker, o->streams[i], i, arrival));
+    TIDE_TRY(tide__point_wait(o->streams[0], point, tracker->what));
   }
-  TIDE_TRY(tide__roll_point(&point, roll, o->streams[0], 0, arrival));
-  for (int i = 1; i < o->call.n; i++) TIDE_TRY(tide__point_wait(o->streams[i], point, roll->what));
+  TIDE_TRY(tide__tracker_point(&point, tracker, o->streams[0], 0, arrival));
+  for (int i = 1; i < o->call.n; i++) TIDE_TRY(tide__point_wait(o->streams[i], point, tracker->what));
   return TIDE_OK;
 }
 
@@ -69,7 +69,7 @@ static tide_status join_part(tide__collective *o, int r, int part) {
   return status;
 }
 
-static tide_status work(tide__collective *o, tide__roll *roll) {
+static tide_status work(tide__collective *o, tide__collective_tracker *tracker) {
   tide_status status = TIDE_OK;
   int n = o->call.n, root = o->call.root;
   switch (o->call.kind) {
@@ -79,7 +79,7 @@ static tide_status work(tide__collective *o, tide__roll *roll) {
   case TIDE_COLLECTIVE_REDUCE: return join_part(o, root, 0);
   case TIDE_COLLECTIVE_ALL_REDUCE:
     TIDE_TRY(join_part(o, 0, 0));
-    TIDE_TRY(meet(o, roll, false));
+    TIDE_TRY(meet(o, tracker, false));
     for (int r = 1; r < n && status == TIDE_OK; r++) status = send(o, r, o->out[r], 0, o->out[0]);
     return status;
   case TIDE_COLLECTIVE_ALL_GATHER:
@@ -92,19 +92,19 @@ static tide_status work(tide__collective *o, tide__roll *roll) {
   }
 }
 
-static tide_status queue(tide__collective *o, tide__roll *roll) {
+static tide_status queue(tide__collective *o, tide__collective_tracker *tracker) {
   for (int i = 0; i < o->call.n; i++) {
     tide__storage_use(o->in[i]->storage, o->streams[i]);
     if (o->out[i]) tide__storage_use(o->out[i]->storage, o->streams[i]);
   }
-  TIDE_TRY(meet(o, roll, true));
-  TIDE_TRY(work(o, roll));
-  return meet(o, roll, false);
+  TIDE_TRY(meet(o, tracker, true));
+  TIDE_TRY(work(o, tracker));
+  return meet(o, tracker, false);
 }
 
 /* The streams are the current ones meanwhile, for whatever takes those. */
 tide_status tide__collective_peers(tide__collective *o) {
-  tide__roll roll;
+  tide__collective_tracker tracker;
   tide_stream *before[TIDE_MAX_DEVICES];
   int n = o->call.n;
   TIDE_TRY(tide__comm_join(o->streams, n, o->what));
@@ -113,8 +113,8 @@ tide_status tide__collective_peers(tide__collective *o) {
     if (before[i]) tide_stream_retain(before[i]);
     tide_current_select(o->streams[i]->device, o->streams[i]->is_default ? NULL : o->streams[i]);
   }
-  tide__roll_begin(&roll, o->what);
-  tide_status status = tide__roll_end(&roll, queue(o, &roll));
+  tide__tracker_begin(&tracker, o->what);
+  tide_status status = tide__tracker_end(&tracker, queue(o, &tracker));
   for (int i = 0; i < n; i++) {
     tide_current_select(o->streams[i]->device, before[i]);
     tide_stream_release(before[i]);

@@ -1,11 +1,11 @@
 /* comm.c: broadcast, scatter and gather.
  *
- * All of them are fans of copies between one device and several. A fan is queued as one operation: the one device sets
- * a point on its current stream, the streams of the others wait for it and copy, side by side, and the one device's
- * stream waits for what they have done. That is the rule of copies between devices (copy.c) with the two waits shared
- * by the whole fan: what is queued later on any of the streams comes after it, so nobody has to know that it happened.
- * From one to several the copies run on the destinations' streams, from several to one on the sources'. A copy that
- * stays on the one device is part of the fan too, since it may have a stream of its own.
+ * All of them fan copies out or in between one device and several. A fan-out is queued as one operation: the one device
+ * sets a point on its current stream, the streams of the others wait for it and copy, side by side, and the one
+ * device's stream waits for what they have done. That is the rule of copies between devices (copy.c) with the two waits
+ * shared by the whole fan-out: what is queued later on any of the streams comes after it, so nobody has to know that it
+ * happened. From one to several the copies run on the destinations' streams, from several to one on the sources'. A
+ * copy that stays on the one device is part of the fan-out too, since it may have a stream of its own.
  *
  * What lies in one piece travels as bytes. Anything else is copied by a kernel that reaches into the other device's
  * memory, where the machine can; where not, it takes the way of copy.c, packed and unpacked on either side. Memory of
@@ -191,9 +191,10 @@ static tide_status copy_on(tide_stream *on, tide_tensor *dst, const tide_tensor 
 
 /* start: NULL where the copy's stream has waited for the source's already. What copy.c brings to another device comes
  * between the two waits by itself. */
-static tide_status fan_one(tide__fan *f, const tide__point *start, tide__roll *roll, tide_stream *source) {
+static tide_status fan_out_one(tide__fan_copy *f, const tide__point *start, tide__collective_tracker *tracker,
+                               tide_stream *source) {
   const tide__point *done;
-  if (start && f->on != source) TIDE_TRY(tide__point_wait(f->on, start, roll->what));
+  if (start && f->on != source) TIDE_TRY(tide__point_wait(f->on, start, tracker->what));
   if (!*f->dst) TIDE_TRY(make_on(f->dst, f->src, f->on));
   tide_tensor *dst = *f->dst;
   if (dst->numel == 0) return TIDE_OK;
@@ -206,50 +207,51 @@ static tide_status fan_one(tide__fan *f, const tide__point *start, tide__roll *r
     TIDE_TRY(copy_on(f->on, dst, f->src));
   }
   if (f->on == source) return TIDE_OK;
-  TIDE_TRY(tide__roll_point(&done, roll, f->on, f->rank, false));
-  return direct || here ? tide__point_wait(source, done, roll->what) : TIDE_OK;
+  TIDE_TRY(tide__tracker_point(&done, tracker, f->on, f->rank, false));
+  return direct || here ? tide__point_wait(source, done, tracker->what) : TIDE_OK;
 }
 
-static tide_status fan_queue(tide__fan *fan, int n, tide__roll *roll, tide_stream *source) {
+static tide_status fan_out_queue(tide__fan_copy *copies, int n, tide__collective_tracker *tracker,
+                                 tide_stream *source) {
   const tide__point *start = NULL;
   bool settled = true;
-  for (int i = 0; i < n; i++) settled &= fan[i].on == source || tide__order_settled(fan[i].on, source);
-  if (!settled) TIDE_TRY(tide__roll_point(&start, roll, source, TIDE__RANK_SOURCE, true));
-  for (int i = 0; i < n; i++) TIDE_TRY(fan_one(&fan[i], start, roll, source));
+  for (int i = 0; i < n; i++) settled &= copies[i].on == source || tide__order_settled(copies[i].on, source);
+  if (!settled) TIDE_TRY(tide__tracker_point(&start, tracker, source, TIDE__RANK_SOURCE, true));
+  for (int i = 0; i < n; i++) TIDE_TRY(fan_out_one(&copies[i], start, tracker, source));
   return TIDE_OK;
 }
 
 /* From the host: each copy by the general way. */
-static tide_status fan_host(tide__fan *fan, int n, tide__roll *roll) {
+static tide_status fan_out_host(tide__fan_copy *copies, int n, tide__collective_tracker *tracker) {
   const tide__point *done;
   for (int i = 0; i < n; i++) {
-    if (!*fan[i].dst) TIDE_TRY(make_on(fan[i].dst, fan[i].src, fan[i].on));
-    if ((*fan[i].dst)->numel == 0) continue;
-    TIDE_TRY(copy_on(fan[i].on, *fan[i].dst, fan[i].src));
-    TIDE_TRY(tide__roll_point(&done, roll, fan[i].on, fan[i].rank, false));
+    if (!*copies[i].dst) TIDE_TRY(make_on(copies[i].dst, copies[i].src, copies[i].on));
+    if ((*copies[i].dst)->numel == 0) continue;
+    TIDE_TRY(copy_on(copies[i].on, *copies[i].dst, copies[i].src));
+    TIDE_TRY(tide__tracker_point(&done, tracker, copies[i].on, copies[i].rank, false));
   }
   return TIDE_OK;
 }
 
-static tide_status fan_begin(tide__fan *fan, int n, tide__roll *roll) {
-  int from = fan[0].src->storage->device;
+static tide_status fan_out_begin(tide__fan_copy *copies, int n, tide__collective_tracker *tracker) {
+  int from = copies[0].src->storage->device;
   tide_stream *streams[TIDE_MAX_DEVICES + 1];
-  if (from < 0) return fan_host(fan, n, roll);
+  if (from < 0) return fan_out_host(copies, n, tracker);
   TIDE_TRY(tide__stream_current(&streams[0], from));
-  for (int i = 0; i < n; i++) streams[i + 1] = fan[i].on;
-  TIDE_TRY(tide__comm_join(streams, n + 1, roll->what));
-  return fan_queue(fan, n, roll, streams[0]);
+  for (int i = 0; i < n; i++) streams[i + 1] = copies[i].on;
+  TIDE_TRY(tide__comm_join(streams, n + 1, tracker->what));
+  return fan_out_queue(copies, n, tracker, streams[0]);
 }
 
-tide_status tide__fan_out(tide__fan *fan, int n, const char *what) {
-  tide__roll roll;
+tide_status tide__copies_fan_out(tide__fan_copy *copies, int n, const char *what) {
+  tide__collective_tracker tracker;
   bool given[TIDE_MAX_DEVICES];
   if (n == 0) return TIDE_OK;
-  for (int i = 0; i < n; i++) given[i] = *fan[i].dst != NULL;
-  tide__roll_begin(&roll, what);
-  tide_status status = tide__roll_end(&roll, fan_begin(fan, n, &roll));
+  for (int i = 0; i < n; i++) given[i] = *copies[i].dst != NULL;
+  tide__tracker_begin(&tracker, what);
+  tide_status status = tide__tracker_end(&tracker, fan_out_begin(copies, n, &tracker));
   for (int i = 0; i < n && status != TIDE_OK; i++)
-    if (!given[i]) tide__tensors_drop(fan[i].dst, 1);
+    if (!given[i]) tide__tensors_drop(copies[i].dst, 1);
   return status;
 }
 
@@ -259,28 +261,28 @@ tide_status tide_comm_broadcast(tide_tensor **outs, const tide_tensor *x, const 
   static const char what[] = "comm.broadcast";
   int to[TIDE_MAX_DEVICES], jobs = 0;
   tide_tensor *made[TIDE_MAX_DEVICES];
-  tide__fan fan[TIDE_MAX_DEVICES];
+  tide__fan_copy copies[TIDE_MAX_DEVICES];
   TIDE_TRY(tide__check(x, what, "tensor"));
   TIDE_TRY(tide__replay_check(x, what));
   TIDE_TRY(check_devices(to, devices, n, what));
   for (int i = 0; i < n; i++) {
     made[i] = NULL;
     if (to[i] == x->storage->device) continue;
-    fan[jobs] = (tide__fan){&made[i], x, NULL, i};
-    TIDE_TRY(tide__stream_current(&fan[jobs++].on, to[i]));
+    copies[jobs] = (tide__fan_copy){&made[i], x, NULL, i};
+    TIDE_TRY(tide__stream_current(&copies[jobs++].on, to[i]));
   }
   if (jobs > 1 && x->storage->device >= 0 && tide__collective_wanted(x, to, n))
     TIDE_TRY(tide__collective_broadcast(made, x, to, n, what));
   else
-    TIDE_TRY(tide__fan_out(fan, jobs, what));
+    TIDE_TRY(tide__copies_fan_out(copies, jobs, what));
   for (int i = 0; i < n; i++) outs[i] = made[i] ? made[i] : tide__tensor_ref(x);
   return TIDE_OK;
 }
 
 /* Copies to destinations that the caller gave. */
-static tide_status fan_into(tide_tensor *const *outs, tide_tensor *const *chunks, int n, tide_stream *const *streams,
-                            const char *what) {
-  tide__fan fan[TIDE_MAX_DEVICES];
+static tide_status fan_out_into(tide_tensor *const *outs, tide_tensor *const *chunks, int n,
+                                tide_stream *const *streams, const char *what) {
+  tide__fan_copy copies[TIDE_MAX_DEVICES];
   tide_tensor *dst[TIDE_MAX_DEVICES], *from[TIDE_MAX_DEVICES];
   TIDE_TRY(check_disjoint(outs, n, what));
   TIDE_TRY(sources_apart(from, chunks, outs, n));
@@ -289,9 +291,9 @@ static tide_status fan_into(tide_tensor *const *outs, tide_tensor *const *chunks
     tide_stream *on = streams ? streams[i] : NULL;
     if (!on) status = tide__stream_current(&on, outs[i]->storage->device);
     dst[i] = outs[i];
-    fan[i] = (tide__fan){&dst[i], from[i], on, i};
+    copies[i] = (tide__fan_copy){&dst[i], from[i], on, i};
   }
-  if (status == TIDE_OK) status = tide__fan_out(fan, n, what);
+  if (status == TIDE_OK) status = tide__copies_fan_out(copies, n, what);
   tide__tensors_drop(from, n);
   return status;
 }
@@ -310,7 +312,7 @@ tide_status tide_comm_broadcast_into(tide_tensor *const *outs, int n, const tide
                         tide__shape_text(x->size, x->ndim));
     same[i] = (tide_tensor *)x;
   }
-  return fan_into(outs, same, n, NULL, what);
+  return fan_out_into(outs, same, n, NULL, what);
 }
 
 /* ---- scatter ---- */
@@ -372,7 +374,7 @@ tide_status tide_comm_scatter(tide_tensor **outs, int *count, const tide_tensor 
   int to[TIDE_MAX_DEVICES], jobs = 0;
   int64_t sizes[TIDE_MAX_DEVICES] = {0}; /* where the caller gives none */
   tide_tensor *chunks[TIDE_MAX_DEVICES], *made[TIDE_MAX_DEVICES];
-  tide__fan fan[TIDE_MAX_DEVICES];
+  tide__fan_copy copies[TIDE_MAX_DEVICES];
   TIDE_TRY(tide__check(x, what, "tensor"));
   TIDE_TRY(tide__replay_check(x, what));
   TIDE_TRY(check_devices(to, devices, n, what));
@@ -387,9 +389,9 @@ tide_status tide_comm_scatter(tide_tensor **outs, int *count, const tide_tensor 
     if (to[i] == x->storage->device) continue;
     tide_stream *on = streams ? streams[i] : NULL;
     if (!on) status = tide__stream_current(&on, to[i]);
-    fan[jobs++] = (tide__fan){&made[i], chunks[i], on, i};
+    copies[jobs++] = (tide__fan_copy){&made[i], chunks[i], on, i};
   }
-  if (status == TIDE_OK) status = tide__fan_out(fan, jobs, what);
+  if (status == TIDE_OK) status = tide__copies_fan_out(copies, jobs, what);
   if (status == TIDE_OK) {
     *count = parts;
     for (int i = 0; i < parts; i++) outs[i] = made[i] ? made[i] : tide__tensor_ref(chunks[i]);
@@ -425,7 +427,7 @@ tide_status tide_comm_scatter_into(tide_tensor *const *outs, int n, const tide_t
                       (long long)sum, (long long)x->size[dim]);
   TIDE_TRY(check_streams(streams, to, n, what));
   TIDE_TRY(split(chunks, x, dim, sizes, n));
-  tide_status status = fan_into(outs, chunks, n, streams, what);
+  tide_status status = fan_out_into(outs, chunks, n, streams, what);
   tide__tensors_drop(chunks, n);
   return status;
 }
@@ -441,35 +443,35 @@ static tide_status gather_one(tide_tensor *dst, const tide_tensor *src, tide_str
   return tide__comm_send(on, dst, src);
 }
 
-static tide_status gather_queue(tide_tensor *const *parts, tide_tensor *const *list, int n, tide__roll *roll,
-                                tide_stream *const *streams) {
+static tide_status gather_queue(tide_tensor *const *parts, tide_tensor *const *list, int n,
+                                tide__collective_tracker *tracker, tide_stream *const *streams) {
   const tide__point *start = NULL, *done;
   tide_stream *destination = streams[n];
   bool settled = true;
   for (int i = 0; i < n; i++) settled &= streams[i] == destination || tide__order_settled(streams[i], destination);
-  if (!settled) TIDE_TRY(tide__roll_point(&start, roll, destination, TIDE__RANK_DESTINATION, true));
+  if (!settled) TIDE_TRY(tide__tracker_point(&start, tracker, destination, TIDE__RANK_DESTINATION, true));
   for (int i = 0; i < n; i++) {
     if (list[i]->numel == 0) continue;
-    if (start) TIDE_TRY(tide__point_wait(streams[i], start, roll->what));
+    if (start) TIDE_TRY(tide__point_wait(streams[i], start, tracker->what));
     TIDE_TRY(gather_one(parts[i], list[i], streams[i], destination));
     if (streams[i] == destination) continue;
-    TIDE_TRY(tide__roll_point(&done, roll, streams[i], i, false));
+    TIDE_TRY(tide__tracker_point(&done, tracker, streams[i], i, false));
   }
-  for (int i = 0; i < roll->n; i++)
-    if (!roll->entry[i].arrival) TIDE_TRY(tide__point_wait(destination, &roll->entry[i].point, roll->what));
+  for (int i = 0; i < tracker->n; i++)
+    if (!tracker->entry[i].arrival) TIDE_TRY(tide__point_wait(destination, &tracker->entry[i].point, tracker->what));
   return TIDE_OK;
 }
 
 /* To the host, which waits for each: so the points stand before the copies. */
 static tide_status gather_host(tide_tensor *const *parts, tide_tensor *const *list, int n, const char *what,
                                tide_stream *const *streams) {
-  tide__roll roll;
+  tide__collective_tracker tracker;
   const tide__point *point;
   tide_status status = TIDE_OK;
   TIDE_TRY(tide__capture_check(what));
-  tide__roll_begin(&roll, what);
-  for (int i = 0; i < n && status == TIDE_OK; i++) status = tide__roll_point(&point, &roll, streams[i], i, true);
-  TIDE_TRY(tide__roll_end(&roll, status));
+  tide__tracker_begin(&tracker, what);
+  for (int i = 0; i < n && status == TIDE_OK; i++) status = tide__tracker_point(&point, &tracker, streams[i], i, true);
+  TIDE_TRY(tide__tracker_end(&tracker, status));
   for (int i = 0; i < n; i++) TIDE_TRY(tide_copy(parts[i], list[i], false));
   return TIDE_OK;
 }
@@ -478,7 +480,7 @@ static tide_status gather_into(tide_tensor *out, tide_tensor *const *list, int n
                                const char *what) {
   tide_tensor *parts[TIDE_MAX_DEVICES], *from[TIDE_MAX_DEVICES];
   tide_stream *streams[TIDE_MAX_DEVICES + 1];
-  tide__roll roll;
+  tide__collective_tracker tracker;
   int to = out->storage->device;
   for (int i = 0; i < n; i++) TIDE_TRY(tide__stream_current(&streams[i], list[i]->storage->device));
   TIDE_TRY(tide__stream_current(&streams[n], to));
@@ -489,8 +491,8 @@ static tide_status gather_into(tide_tensor *out, tide_tensor *const *list, int n
     if (to < 0) {
       status = gather_host(parts, from, n, what, streams);
     } else {
-      tide__roll_begin(&roll, what);
-      status = tide__roll_end(&roll, gather_queue(parts, from, n, &roll, streams));
+      tide__tracker_begin(&tracker, what);
+      status = tide__tracker_end(&tracker, gather_queue(parts, from, n, &tracker, streams));
     }
     tide__tensors_drop(from, n);
   }

@@ -12,26 +12,27 @@
 /* The parts that are no member of the list of devices or tensors that the caller gave. */
 enum { TIDE__RANK_SOURCE = -1, TIDE__RANK_DESTINATION = -2 };
 
-enum { TIDE__ROLL_MOST = 3 * TIDE_MAX_DEVICES };
+enum { TIDE__TRACKER_MOST = 3 * TIDE_MAX_DEVICES };
 /* One operation while it is queued: the points at which each device comes to it and has done its part. */
 typedef struct tide__communicator tide__communicator;
-typedef struct tide__roll {
+typedef struct tide__collective_tracker {
   const char *what;
   tide__communicator *communicator; /* of collective.c, whose work hangs where one rank does; else NULL */
   int n;
-  struct tide__roll_entry {
+  struct tide__collective_entry {
     int rank;
     bool arrival; /* the point stands before the operation, not behind it */
     tide__point point;
-  } entry[TIDE__ROLL_MOST];
-} tide__roll;
-static inline void tide__roll_begin(tide__roll *roll, const char *what) {
-  roll->what = what, roll->communicator = NULL, roll->n = 0;
+  } entry[TIDE__TRACKER_MOST];
+} tide__collective_tracker;
+static inline void tide__tracker_begin(tide__collective_tracker *tracker, const char *what) {
+  tracker->what = what, tracker->communicator = NULL, tracker->n = 0;
 }
-/* Sets a point on the stream, which the roll holds: *out is borrowed until the roll ends. */
-tide_status tide__roll_point(const tide__point **out, tide__roll *roll, tide_stream *stream, int rank, bool arrival);
+/* Sets a point on the stream, which the tracker holds: *out is borrowed until the tracker ends. */
+tide_status tide__tracker_point(const tide__point **out, tide__collective_tracker *tracker, tide_stream *stream,
+                                int rank, bool arrival);
 /* Ends it: the points are watched from now on if the operation was queued whole. Returns status. */
-tide_status tide__roll_end(tide__roll *roll, tide_status status);
+tide_status tide__tracker_end(tide__collective_tracker *tracker, tide_status status);
 
 /* ---- comm.c ---- */
 
@@ -50,25 +51,27 @@ bool tide__comm_direct(const tide_tensor *dst, const tide_tensor *src, int devic
 tide_status tide__comm_send(tide_stream *on, tide_tensor *dst, const tide_tensor *src);
 /* Can kernels of `device` read this memory? */
 static inline bool tide__comm_reaches(int device, const tide_storage *s) {
-  return s->device == device || (s->block && tide__block_of_driver(s->block) && tide__peer_way(device, s->device));
+  return s->device == device || (s->block && tide__block_of_driver(s->block) && tide__peer_path(device, s->device));
 }
-/* One copy of a fan: src, on one device for all of them, becomes *dst, which is made on the stream's device, like src,
- * where it is NULL. */
-typedef struct tide__fan {
+/* One copy of a fan-out: src, on one device for all of them, becomes *dst, which is made on the stream's device, like
+ * src, where it is NULL. */
+typedef struct tide__fan_copy {
   tide_tensor **dst;
   const tide_tensor *src;
   tide_stream *on; /* of the destination's device */
   int rank;
-} tide__fan;
+} tide__fan_copy;
 /* From one device to others, or to given tensors of its own; on failure what was made is released. */
-tide_status tide__fan_out(tide__fan *fan, int n, const char *what);
+tide_status tide__copies_fan_out(tide__fan_copy *copies, int n, const char *what);
 void tide__tensors_drop(tide_tensor **list, int n);
 
 /* ---- comm_reduce.c: sums on one stream of the destination ---- */
 
 /* The destination waits for the streams of ranks 0 to n - 1, and in the end they for it. */
-tide_status tide__sum_begin(tide__roll *roll, tide_stream *const *streams, int n, tide_stream *destination);
-tide_status tide__sum_end(tide__roll *roll, tide_stream *const *streams, int n, tide_stream *destination);
+tide_status tide__sum_begin(tide__collective_tracker *tracker, tide_stream *const *streams, int n,
+                            tide_stream *destination);
+tide_status tide__sum_end(tide__collective_tracker *tracker, tide_stream *const *streams, int n,
+                          tide_stream *destination);
 /* out = op(a, x) in between: out and a lie on the device of `on`, its current stream; x anywhere. */
 tide_status tide__fold(tide_op op, tide_tensor *out, const tide_tensor *a, const tide_tensor *x, tide_stream *on);
 

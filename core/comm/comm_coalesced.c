@@ -156,34 +156,35 @@ static tide_status tensors_new(tide_tensor ***out, size_t n, const char *what) {
 /* ---- broadcast ---- */
 
 static tide_status send_all(tide_tensor **outs, layout *l, tide_tensor *const *packed, tide_stream *on,
-                            const tide__point *start, tide__roll *roll, int rank, tide_stream *source) {
+                            const tide__point *start, tide__collective_tracker *tracker, int rank,
+                            tide_stream *source) {
   const tide__point *done;
-  if (start) TIDE_TRY(tide__point_wait(on, start, roll->what));
+  if (start) TIDE_TRY(tide__point_wait(on, start, tracker->what));
   tide_status status = flats_new(l, on->device, 1);
   if (status == TIDE_OK) status = fill(l, packed, on, 1);
   if (status == TIDE_OK) status = views(outs, l, packed);
   tide__tensors_drop(l->flat, l->buffers);
   TIDE_TRY(status);
   if (on == source) return TIDE_OK;
-  TIDE_TRY(tide__roll_point(&done, roll, on, rank, false));
-  return tide__point_wait(source, done, roll->what);
+  TIDE_TRY(tide__tracker_point(&done, tracker, on, rank, false));
+  return tide__point_wait(source, done, tracker->what);
 }
 
 static tide_status broadcast_all(tide_tensor **outs, tide_tensor *const *list, int n, const int *devices, int n_devices,
-                                 size_t buffer_size, tide__roll *roll, tide_tensor **packed) {
+                                 size_t buffer_size, tide__collective_tracker *tracker, tide_tensor **packed) {
   tide_stream *streams[TIDE_MAX_DEVICES];
   const tide__point *start = NULL;
   bool settled = true;
   layout l;
   for (int d = 0; d < n_devices; d++) TIDE_TRY(tide__stream_current(&streams[d], devices[d]));
-  TIDE_TRY(tide__comm_join(streams, n_devices, roll->what));
+  TIDE_TRY(tide__comm_join(streams, n_devices, tracker->what));
   TIDE_TRY(packed_new(packed, list, n, streams[0]));
   for (int d = 1; d < n_devices; d++) settled &= tide__order_settled(streams[d], streams[0]);
-  if (!settled) TIDE_TRY(tide__roll_point(&start, roll, streams[0], 0, true));
+  if (!settled) TIDE_TRY(tide__tracker_point(&start, tracker, streams[0], 0, true));
   TIDE_TRY(layout_begin(&l, list, n, buffer_size));
   tide_status status = TIDE_OK;
   for (int d = 1; d < n_devices && status == TIDE_OK; d++)
-    status = send_all(outs + (size_t)d * (size_t)n, &l, packed, streams[d], start, roll, d, streams[0]);
+    status = send_all(outs + (size_t)d * (size_t)n, &l, packed, streams[d], start, tracker, d, streams[0]);
   layout_end(&l);
   return status;
 }
@@ -192,7 +193,7 @@ tide_status tide_comm_broadcast_coalesced(tide_tensor **outs, tide_tensor *const
                                           int n_devices, size_t buffer_size) {
   static const char what[] = "comm.broadcast_coalesced";
   int to[TIDE_MAX_DEVICES];
-  tide__roll roll;
+  tide__collective_tracker tracker;
   if (n_devices < 1 || n_devices > TIDE_MAX_DEVICES)
     return tide__fail(TIDE_VALUE, "%s: wrong number of devices, got %d, expected 1 to %d", what, n_devices,
                       TIDE_MAX_DEVICES);
@@ -207,10 +208,10 @@ tide_status tide_comm_broadcast_coalesced(tide_tensor **outs, tide_tensor *const
   tide_tensor **packed;
   TIDE_TRY(tensors_new(&packed, (size_t)n, what));
   memset(outs, 0, (size_t)n_devices * (size_t)n * sizeof *outs);
-  tide__roll_begin(&roll, what);
+  tide__tracker_begin(&tracker, what);
   tide_status status = TIDE_OK;
   if (n > 0 && n_devices > 1)
-    status = tide__roll_end(&roll, broadcast_all(outs, list, n, to, n_devices, buffer_size, &roll, packed));
+    status = tide__tracker_end(&tracker, broadcast_all(outs, list, n, to, n_devices, buffer_size, &tracker, packed));
   tide__tensors_drop(packed, n);
   free(packed);
   if (status != TIDE_OK) tide__tensors_drop(outs, n_devices * n);
@@ -280,24 +281,24 @@ static tide_status sum_layout(tide_tensor **outs, layout *l, const sums *s) {
   return status;
 }
 
-static tide_status sum_all(tide_tensor **outs, sums *s, size_t buffer_size, tide__roll *roll) {
+static tide_status sum_all(tide_tensor **outs, sums *s, size_t buffer_size, tide__collective_tracker *tracker) {
   tide_stream *streams[TIDE_MAX_DEVICES];
   layout l;
   for (int r = 0; r < s->ranks; r++)
     TIDE_TRY(tide__stream_current(&streams[r], s->lists[(size_t)r * (size_t)s->n]->storage->device));
   s->on = streams[s->root];
-  TIDE_TRY(tide__comm_join(streams, s->ranks, roll->what));
+  TIDE_TRY(tide__comm_join(streams, s->ranks, tracker->what));
   for (int r = 0; r < s->ranks; r++) {
     size_t at = (size_t)r * (size_t)s->n;
     TIDE_TRY(packed_new(s->packed + at, s->lists + at, s->n, streams[r]));
   }
-  TIDE_TRY(tide__sum_begin(roll, streams, s->ranks, s->on));
+  TIDE_TRY(tide__sum_begin(tracker, streams, s->ranks, s->on));
   TIDE_TRY(layout_begin(&l, s->lists, s->n, buffer_size));
   tide_status status = sum_layout(outs, &l, s);
   tide__tensors_drop(l.flat, l.buffers);
   layout_end(&l);
   TIDE_TRY(status);
-  return tide__sum_end(roll, streams, s->ranks, s->on);
+  return tide__sum_end(tracker, streams, s->ranks, s->on);
 }
 
 static tide_status check_rank(tide_tensor *const *lists, int r, int n, const char *what) {
@@ -327,7 +328,7 @@ tide_status tide_comm_reduce_add_coalesced(tide_tensor **outs, tide_tensor *cons
                                            int destination, size_t buffer_size) {
   static const char what[] = "comm.reduce_add_coalesced";
   sums s = {.lists = lists, .ranks = ranks, .n = n, .root = -1};
-  tide__roll roll;
+  tide__collective_tracker tracker;
   if (ranks < 1 || ranks > TIDE_MAX_DEVICES)
     return tide__fail(TIDE_VALUE, "%s: wrong number of inputs, got %d, expected 1 to %d", what, ranks,
                       TIDE_MAX_DEVICES);
@@ -345,8 +346,8 @@ tide_status tide_comm_reduce_add_coalesced(tide_tensor **outs, tide_tensor *cons
   size_t all = (size_t)ranks * (size_t)n;
   TIDE_TRY(tensors_new(&s.packed, all, what));
   memset(outs, 0, (size_t)n * sizeof *outs);
-  tide__roll_begin(&roll, what);
-  tide_status status = tide__roll_end(&roll, sum_all(outs, &s, buffer_size, &roll));
+  tide__tracker_begin(&tracker, what);
+  tide_status status = tide__tracker_end(&tracker, sum_all(outs, &s, buffer_size, &tracker));
   tide__tensors_drop(s.packed, (int)all);
   free(s.packed);
   if (status != TIDE_OK) tide__tensors_drop(outs, n);

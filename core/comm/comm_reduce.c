@@ -8,20 +8,22 @@
  * for it before they go on. */
 #include "comm.h"
 
-tide_status tide__sum_begin(tide__roll *roll, tide_stream *const *streams, int n, tide_stream *destination) {
+tide_status tide__sum_begin(tide__collective_tracker *tracker, tide_stream *const *streams, int n,
+                            tide_stream *destination) {
   const tide__point *here;
   for (int i = 0; i < n; i++) {
     if (streams[i] == destination || tide__order_settled(destination, streams[i])) continue;
-    TIDE_TRY(tide__roll_point(&here, roll, streams[i], i, true));
-    TIDE_TRY(tide__point_wait(destination, here, roll->what));
+    TIDE_TRY(tide__tracker_point(&here, tracker, streams[i], i, true));
+    TIDE_TRY(tide__point_wait(destination, here, tracker->what));
   }
   return TIDE_OK;
 }
 
-tide_status tide__sum_end(tide__roll *roll, tide_stream *const *streams, int n, tide_stream *destination) {
+tide_status tide__sum_end(tide__collective_tracker *tracker, tide_stream *const *streams, int n,
+                          tide_stream *destination) {
   const tide__point *done;
-  TIDE_TRY(tide__roll_point(&done, roll, destination, TIDE__RANK_DESTINATION, false));
-  for (int i = 0; i < n; i++) TIDE_TRY(tide__point_wait(streams[i], done, roll->what));
+  TIDE_TRY(tide__tracker_point(&done, tracker, destination, TIDE__RANK_DESTINATION, false));
+  for (int i = 0; i < n; i++) TIDE_TRY(tide__point_wait(streams[i], done, tracker->what));
   return TIDE_OK;
 }
 
@@ -90,25 +92,26 @@ static tide_status check_list(int *root, tide_tensor *const *list, int n, int de
                     tide__device_text(destination));
 }
 
-static tide_status sum_list(tide_tensor *sum, tide_tensor *const *list, int n, int root, tide__roll *roll) {
+static tide_status sum_list(tide_tensor *sum, tide_tensor *const *list, int n, int root,
+                            tide__collective_tracker *tracker) {
   tide_stream *streams[TIDE_MAX_DEVICES], *on;
   const tide_tensor *a = list[root];
   TIDE_TRY(tide__stream_current(&on, sum->storage->device));
   for (int i = 0; i < n; i++) TIDE_TRY(tide__stream_current(&streams[i], list[i]->storage->device));
-  TIDE_TRY(tide__comm_join(streams, n, roll->what));
-  TIDE_TRY(tide__sum_begin(roll, streams, n, on));
+  TIDE_TRY(tide__comm_join(streams, n, tracker->what));
+  TIDE_TRY(tide__sum_begin(tracker, streams, n, on));
   for (int i = 0; i < n; i++) {
     if (i == root) continue;
     TIDE_TRY(tide__fold(TIDE_OP_add, sum, a, list[i], on));
     a = sum;
   }
-  return tide__sum_end(roll, streams, n, on);
+  return tide__sum_end(tracker, streams, n, on);
 }
 
 tide_status tide_comm_reduce_add(tide_tensor **out, tide_tensor *const *list, int n, int destination) {
   static const char what[] = "comm.reduce_add";
   int root;
-  tide__roll roll;
+  tide__collective_tracker tracker;
   if (n < 1 || n > TIDE_MAX_DEVICES)
     return tide__fail(TIDE_VALUE, "%s: wrong number of inputs, got %d, expected 1 to %d", what, n, TIDE_MAX_DEVICES);
   TIDE_TRY(tide__device_resolve_accelerator(&destination, destination, what));
@@ -119,8 +122,8 @@ tide_status tide_comm_reduce_add(tide_tensor **out, tide_tensor *const *list, in
   }
   tide_tensor *sum;
   TIDE_TRY(tide__tensor_new_like(&sum, list[root], (tide_dtype)list[root]->dtype, destination));
-  tide__roll_begin(&roll, what);
-  tide_status status = tide__roll_end(&roll, sum->numel ? sum_list(sum, list, n, root, &roll) : TIDE_OK);
+  tide__tracker_begin(&tracker, what);
+  tide_status status = tide__tracker_end(&tracker, sum->numel ? sum_list(sum, list, n, root, &tracker) : TIDE_OK);
   if (status != TIDE_OK) {
     tide_tensor_release(sum);
     return status;

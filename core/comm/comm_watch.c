@@ -29,7 +29,7 @@ typedef struct watched {
   uint32_t site;
   tide__communicator *communicator;
   int n, room;
-  struct tide__roll_entry *entry;
+  struct tide__collective_entry *entry;
 } watched;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -56,15 +56,17 @@ tide_status tide_comm_set_timeout(double seconds) {
 
 double tide_comm_get_timeout(void) { return atomic_load_explicit(&timeout, memory_order_relaxed); }
 
-/* ---- the roll of one operation ---- */
+/* ---- the tracker of one operation ---- */
 
-tide_status tide__roll_point(const tide__point **out, tide__roll *roll, tide_stream *stream, int rank, bool arrival) {
-  struct tide__roll_entry *e = &roll->entry[roll->n];
-  if (roll->n == TIDE__ROLL_MOST)
-    return tide__fail(TIDE_VALUE, "%s: too many parts, got more than %d, expected fewer", roll->what, TIDE_MAX_DEVICES);
-  TIDE_TRY(tide__point_set(&e->point, stream, roll->what));
+tide_status tide__tracker_point(const tide__point **out, tide__collective_tracker *tracker, tide_stream *stream,
+                                int rank, bool arrival) {
+  struct tide__collective_entry *e = &tracker->entry[tracker->n];
+  if (tracker->n == TIDE__TRACKER_MOST)
+    return tide__fail(TIDE_VALUE, "%s: too many parts, got more than %d, expected fewer", tracker->what,
+                      TIDE_MAX_DEVICES);
+  TIDE_TRY(tide__point_set(&e->point, stream, tracker->what));
   e->rank = rank, e->arrival = arrival;
-  roll->n++;
+  tracker->n++;
   *out = &e->point;
   return TIDE_OK;
 }
@@ -79,21 +81,21 @@ static void forget(watched *w) {
 /* With the lock held; false without memory: then nobody watches. */
 static bool make_room(watched *w, int n) {
   if (n <= w->room) return true;
-  struct tide__roll_entry *entry = realloc(w->entry, (size_t)n * sizeof *entry);
+  struct tide__collective_entry *entry = realloc(w->entry, (size_t)n * sizeof *entry);
   if (entry) w->entry = entry, w->room = n;
   return entry != NULL;
 }
 
-static bool watch(const tide__roll *roll, double limit) {
+static bool watch(const tide__collective_tracker *tracker, double limit) {
   pthread_mutex_lock(&lock);
   uint64_t number = ++last_number;
   watched *w = &ring[number % RING];
   forget(w);
-  bool kept = make_room(w, roll->n);
+  bool kept = make_room(w, tracker->n);
   if (kept) {
-    w->number = number, w->what = roll->what, w->start = now(), w->limit = limit, w->devices = 0, w->n = roll->n;
-    w->site = tide__site_now(), w->communicator = roll->communicator;
-    memcpy(w->entry, roll->entry, (size_t)roll->n * sizeof *w->entry);
+    w->number = number, w->what = tracker->what, w->start = now(), w->limit = limit, w->devices = 0, w->n = tracker->n;
+    w->site = tide__site_now(), w->communicator = tracker->communicator;
+    memcpy(w->entry, tracker->entry, (size_t)tracker->n * sizeof *w->entry);
     for (int i = 0; i < w->n; i++) w->devices |= (uint64_t)1 << w->entry[i].point.device;
     atomic_fetch_add_explicit(&tide__comm_watched, 1, memory_order_relaxed);
   }
@@ -101,12 +103,12 @@ static bool watch(const tide__roll *roll, double limit) {
   return kept;
 }
 
-tide_status tide__roll_end(tide__roll *roll, tide_status status) {
+tide_status tide__tracker_end(tide__collective_tracker *tracker, tide_status status) {
   double limit = tide_comm_get_timeout();
-  bool watchable = status == TIDE_OK && limit > 0 && roll->n > 0;
-  for (int i = 0; i < roll->n && watchable; i++) watchable = roll->entry[i].point.captured == 0;
-  if (watchable && watch(roll, limit)) return status;
-  for (int i = 0; i < roll->n; i++) tide__point_drop(&roll->entry[i].point);
+  bool watchable = status == TIDE_OK && limit > 0 && tracker->n > 0;
+  for (int i = 0; i < tracker->n && watchable; i++) watchable = tracker->entry[i].point.captured == 0;
+  if (watchable && watch(tracker, limit)) return status;
+  for (int i = 0; i < tracker->n; i++) tide__point_drop(&tracker->entry[i].point);
   return status;
 }
 
@@ -120,10 +122,10 @@ static bool passed(const tide__point *point) {
 }
 
 /* The first part that has not come, else the first that has not finished; NULL if the operation is done. */
-static const struct tide__roll_entry *find_late(const watched *w) {
-  const struct tide__roll_entry *late = NULL;
+static const struct tide__collective_entry *find_late(const watched *w) {
+  const struct tide__collective_entry *late = NULL;
   for (int i = 0; i < w->n; i++) {
-    const struct tide__roll_entry *e = &w->entry[i];
+    const struct tide__collective_entry *e = &w->entry[i];
     if ((late && !e->arrival) || passed(&e->point)) continue;
     if (e->arrival) return e;
     late = e;
@@ -132,7 +134,7 @@ static const struct tide__roll_entry *find_late(const watched *w) {
 }
 
 /* With the lock held. */
-static tide_status tell(const watched *w, const struct tide__roll_entry *late, double waited) {
+static tide_status tell(const watched *w, const struct tide__collective_entry *late, double waited) {
   char where[160], who[64];
   tide__site_text(w->site, where, sizeof where);
   if (late->rank >= 0)
@@ -167,7 +169,7 @@ static tide_status check_health(watched *w) {
   char name[64];
   snprintf(cause, sizeof cause, "%s", e->message);
   snprintf(name, sizeof name, "%s", e->name);
-  const struct tide__roll_entry *late = find_late(w);
+  const struct tide__collective_entry *late = find_late(w);
   if (!late) return TIDE_OK; /* this operation was done before */
   for (int i = 0; i < w->n; i++)
     if (w->entry[i].rank == rank) late = &w->entry[i];
@@ -180,7 +182,7 @@ static tide_status check_health(watched *w) {
 
 static tide_status check_time(watched *w, double time) {
   if (time - w->start < w->limit) return TIDE_OK;
-  const struct tide__roll_entry *late = find_late(w);
+  const struct tide__collective_entry *late = find_late(w);
   tide_status status = late ? tell(w, late, time - w->start) : TIDE_OK;
   bool lost = late && tide__device_lost(NULL, late->point.device);
   if (late && w->communicator)

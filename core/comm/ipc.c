@@ -270,7 +270,7 @@ static tide_status find_device(int *out, const parcel *p) {
 /* The tensor that the parcel describes on the storage, which it takes over. The parcel may be a forgery: what it says
  * is checked like a script's as_strided. */
 static tide_status build(tide_tensor **out, tide_storage *s, const parcel *p) {
-  tide_tensor *flat = tide__tensor_shell();
+  tide_tensor *flat = tide__tensor_header();
   if (!flat) {
     tide_storage_release(s);
     return TIDE_MEMORY;

@@ -23,14 +23,14 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 _Atomic int tide__captures;
 static _Thread_local tide_graph *own; /* what this thread captures */
-static _Thread_local bool aside;      /* what is allocated now is not the capture's */
+static _Thread_local bool uncaptured; /* what is allocated now is not the capture's */
 
 void tide__capture_lock(void) { pthread_mutex_lock(&lock); }
 void tide__capture_unlock(void) { pthread_mutex_unlock(&lock); }
 
 bool tide_thread_is_capturing(void) { return own != NULL; }
 
-tide_mempool *tide__capture_pool(const tide_graph *g) { return aside ? NULL : g->recording->pool; }
+tide_mempool *tide__capture_pool(const tide_graph *g) { return uncaptured ? NULL : g->recording->pool; }
 
 /* ---- the streams ---- */
 
@@ -98,7 +98,7 @@ static tide_status check_begin(const tide_graph *g, tide_stream *stream, const t
 /* What waits to be let go goes now: meanwhile it cannot. */
 static tide_status clear_up(int device) {
   tide__deferred_drain();
-  tide__park_poll_slow(INT64_MAX);
+  tide__deferred_frees_poll_slow(INT64_MAX);
   tide__stream_reap();
   tide__event_reap();
   return tide__allocator_reap(device);
@@ -339,9 +339,9 @@ tide_status tide__capture_draw(tide__draw *out, tide_generator *generator, tide_
   tide__draws *d = find_draws(g->recording, generator);
   if (!d) TIDE_TRY(add_draws(&d, g->recording, generator));
   if (!d->state) {
-    aside = true;
+    uncaptured = true;
     tide_status status = tide__storage_new(&d->state, 2 * sizeof *out->state, stream->device, false);
-    aside = false;
+    uncaptured = false;
     if (status != TIDE_OK) return status;
   }
   *out = (tide__draw){.offset = d->calls++ * 4, .state = d->state->ptr};

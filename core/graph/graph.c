@@ -4,15 +4,15 @@
  * every other storage that its work touches, and the generators that it draws from. So whatever the user drops, a
  * replay finds its memory in place. A replay waits for the one before it if that ran on another stream, writes the
  * generators' places into device memory, by a kernel so that nothing waits, and launches: nothing in it grows with what
- * was recorded. A recording that is let go waits in park.c until its last replay is done; a finaliser only puts it
- * there.
+ * was recorded. A recording that is let go waits in deferred_free.c until its last replay is done; a finaliser only
+ * puts it there.
  *
  * In debug mode the handles that tide_graph_output gives carry the number of the replay whose values they stand for.
  * The storage knows the graph's counter, so a read through an old handle, or a view of one, is found out, whether the
  * host reads or an operation.
  *
- * Invariants: a recording is held by one graph, or by park.c; what it holds is released by nobody else. A graph is
- * empty, capturing, captured (`keep`) or ready, in this order; reset makes it empty again. */
+ * Invariants: a recording is held by one graph or a deferred free; what it holds is released by nobody else. A
+ * graph is empty, capturing, captured (`keep`) or ready, in this order; reset makes it empty again. */
 #include "memory/allocator.h"
 
 #include <limits.h>
@@ -82,16 +82,16 @@ static void dispose(void *arg) {
 void tide__recording_retire(tide__recording *r, bool from_finaliser) {
   if (!r) return;
   if (tide__sync_watched()) tide__observe_capture_gone(r->capture);
-  if (r->last) tide__park_use(&r->park, r->last);
+  if (r->last) tide__deferred_free_use(&r->deferred, r->last);
   if (from_finaliser || tide_thread_is_capturing())
-    tide__park_later(&r->park, dispose, r);
+    tide__deferred_free_later(&r->deferred, dispose, r);
   else
-    tide__park_begin(&r->park, dispose, r);
+    tide__deferred_free_begin(&r->deferred, dispose, r);
 }
 
-/* The devices have been waited for. The parked ones first: the rest is held by handles that outlive their runtime. */
+/* The devices have been waited for. The deferred ones first: the rest is held by handles that outlive their runtime. */
 void tide__graph_shutdown(void) {
-  tide__park_shutdown();
+  tide__deferred_frees_shutdown();
   while (all) dispose(all);
 }
 

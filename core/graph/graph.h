@@ -25,7 +25,7 @@ typedef struct tide__recording {
   size_t count, room; /* of `held` */
   tide__draws *draws;
   tide_mempool *pool;
-  tide__park park;
+  tide__deferred_free deferred;
 } tide__recording;
 
 /* Counts the replays of a graph for the storages that it writes, which may outlive it. */

@@ -394,8 +394,8 @@ static void drop(tide_tensor **made, int n) {
   for (int k = 0; k < n; k++) tide_tensor_release(made[k]);
 }
 
-static tide_status flat_way(tide_tensor **out, const plan *p, const tide_jit *j, tide_tensor *const *in,
-                            const tide_scalar *scalars) {
+static tide_status flat_path(tide_tensor **out, const plan *p, const tide_jit *j, tide_tensor *const *in,
+                             const tide_scalar *scalars) {
   const tide_tensor *model = in[0];
   tide_tensor *made[TIDE_JIT_TENSORS];
   int device = model->storage->device;
@@ -617,8 +617,8 @@ static tide_status call_run(call *c, tide_jit *j, tide_tensor *const *made, cons
 }
 
 /* out or into. */
-static tide_status general_way(tide_tensor **out, tide_jit *j, tide_tensor *const *in, int n,
-                               const tide_scalar *scalars, tide_tensor *const *into) {
+static tide_status general_path(tide_tensor **out, tide_jit *j, tide_tensor *const *in, int n,
+                                const tide_scalar *scalars, tide_tensor *const *into) {
   call c = {0};
   tide_tensor *made[TIDE_JIT_TENSORS];
   int count = 0;
@@ -642,7 +642,7 @@ tide_status tide_jit_call_into(tide_tensor *const *into, tide_jit *j, tide_tenso
   if (TIDE_UNLIKELY(!into || !j || !in))
     return tide__fail(TIDE_ARGUMENT, "jiterator: wrong arguments, expected a function, tensors and destinations");
   if (scalars) TIDE_TRY(check_scalars(j, scalars, j->signature.name));
-  return general_way(NULL, j, in, n, scalars, into);
+  return general_path(NULL, j, in, n, scalars, into);
 }
 
 tide_status tide_jit_call(tide_tensor **out, tide_jit *j, tide_tensor *const *in, int n, const tide_scalar *scalars) {
@@ -650,6 +650,6 @@ tide_status tide_jit_call(tide_tensor **out, tide_jit *j, tide_tensor *const *in
     return tide__fail(TIDE_ARGUMENT, "jiterator: wrong arguments, expected a function, tensors and room for results");
   if (scalars) TIDE_TRY(check_scalars(j, scalars, j->signature.name));
   const plan *p = TIDE_LIKELY(n == j->inputs && j->made == tide__epoch_now()) ? flat_match(j, in) : NULL;
-  if (TIDE_LIKELY(p != NULL)) return flat_way(out, p, j, in, scalars);
-  return general_way(out, j, in, n, scalars, NULL);
+  if (TIDE_LIKELY(p != NULL)) return flat_path(out, p, j, in, scalars);
+  return general_path(out, j, in, n, scalars, NULL);
 }

@@ -4,9 +4,9 @@
  * come from segments of 2 MiB (small pool), those below 10 MiB from segments of 20 MiB, larger ones from segments of
  * their size rounded up to 2 MiB (large pool). The best fit among the free blocks of the same stream is split where the
  * rest is worth keeping. Blocks are ordered by streams: a block that is let go serves its own stream again at once,
- * because what is queued there runs later; a block that other streams used waits in park.c for their events. The
- * segments of a stream that has ended serve whichever stream asks first, so a host that makes a stream for each frame
- * does not grow.
+ * because what is queued there runs later; a block that other streams used waits in deferred_free.c for their events.
+ * The segments of a stream that has ended serve whichever stream asks first, so a host that makes a stream for each
+ * frame does not grow.
  *
  * An allocation that finds nothing asks the driver; when that fails too it climbs: deferred releases and passed events,
  * the host's garbage (reclaim hooks), everything queued on the device, the cache itself, what is free between the
@@ -28,7 +28,7 @@ static bool prepare(tide__request *r, tide_stream *stream, size_t bytes) {
   *r = (tide__request){.stream = stream, .bytes = bytes, .note = tide__note_now()};
   r->mempool = stream->capture ? tide__capture_pool(stream->capture) : tide__current_pool(stream->device);
   uint64_t id = r->mempool ? r->mempool->id : 0;
-  r->lane = (tide__lane){stream->capture && r->mempool ? ~id : id, stream->id};
+  r->key = (tide__pool_key){stream->capture && r->mempool ? ~id : id, stream->id};
   return true;
 }
 
@@ -99,12 +99,12 @@ static bool suits(const tide__allocator *a, const tide_block *b, const tide__req
 static tide_block *take(tide__allocator *a, tide__request *r) {
   measure(a, r);
   if (r->source != SOURCE_CACHE) return NULL;
-  tide_block *b = tide__pool_find(a, r->pool, r->lane, r->size);
+  tide_block *b = tide__pool_find(a, r->pool, r->key, r->size);
   if (b && !suits(a, b, r)) return NULL;
   if (b)
     tide__pool_remove(a, b);
   else
-    b = tide__pool_adopt(a, r->pool, r->lane, r->size);
+    b = tide__pool_adopt(a, r->pool, r->key, r->size);
   return b ? carve(a, b, r) : NULL;
 }
 
@@ -165,7 +165,7 @@ static tide_status find_more(tide__allocator *a, tide__request *r, tide_block **
  * something has become free. */
 static tide_status search(tide__allocator *a, tide__request *r, tide_block **out) {
   tide__deferred_drain();
-  tide__park_poll_slow(INT64_MAX);
+  tide__deferred_frees_poll_slow(INT64_MAX);
   tide__stream_reap();
   pthread_mutex_lock(&a->lock);
   *out = take(a, r);
@@ -204,13 +204,13 @@ static void put_back(tide__allocator *a, tide_block *b) {
  * is waited for, so nothing that is queued uses it. It stays that stream's: when it is let go it waits for this one. */
 static tide_status borrow(tide__allocator *a, tide__request *r, tide_block **out) {
   pthread_mutex_lock(&a->lock);
-  tide_block *b = tide__pool_foreign(a, r->lane, r->size);
+  tide_block *b = tide__pool_foreign(a, r->key, r->size);
   if (b && !suits(a, b, r)) b = NULL;
   if (b) tide__pool_remove(a, b);
   pthread_mutex_unlock(&a->lock);
   if (!b) return TIDE_MEMORY;
   tide_status status = wait_for_device(a, r->stream->device);
-  if (status == TIDE_OK) tide__park_use(&b->park, r->stream);
+  if (status == TIDE_OK) tide__deferred_free_use(&b->deferred, r->stream);
   pthread_mutex_lock(&a->lock);
   r->pool = b->segment->pool;
   if (status == TIDE_OK)
@@ -276,7 +276,7 @@ static tide_status climb(tide__allocator *a, tide__request *r, tide_block **out)
 static tide_status alloc(tide_block **out, tide__request *r) {
   tide__allocator *a = &allocators[r->stream->device];
   tide__deferred_drain();
-  tide__park_poll();
+  tide__deferred_frees_poll();
   pthread_mutex_lock(&a->lock);
   tide_block *b = take(a, r);
   pthread_mutex_unlock(&a->lock);
@@ -309,14 +309,14 @@ bool tide__block_base(const tide_block *block, void **base, size_t *bytes) {
 
 bool tide__block_of_driver(const tide_block *block) { return block->segment->kind != SEGMENT_OWN; }
 void *tide__block_ptr(const tide_block *block) { return block->ptr; }
-void tide__block_use(tide_block *block, tide_stream *stream) { tide__park_use(&block->park, stream); }
+void tide__block_use(tide_block *block, tide_stream *stream) { tide__deferred_free_use(&block->deferred, stream); }
 
 /* The lock is held; no stream but the block's own has work on it any more. */
 static void settle(tide__allocator *a, tide_block *b) {
   tide_memory_stats *st = &a->stats;
   int pool = b->segment->pool;
   size_t size = b->size, merged;
-  tide__history_add(TIDE_MEMORY_FREE_COMPLETED, tide__allocator_device(a), b->ptr, size, b->lane.stream, &b->note);
+  tide__history_add(TIDE_MEMORY_FREE_COMPLETED, tide__allocator_device(a), b->ptr, size, b->key.stream, &b->note);
   tide__note_end(&b->note);
   int64_t blocks = -tide__block_merge(a, b, &merged), bytes = -(int64_t)merged;
   if (b->prev || b->next) blocks++, bytes += (int64_t)b->size;
@@ -341,38 +341,38 @@ static void let_go(tide__allocator *a, tide_block *b) {
   if (alone) tide__block_give(a, b);
 }
 
-static void unpark(void *arg) {
+static void free_now(void *arg) {
   tide_block *b = arg;
   let_go(b->owner, b);
 }
 
-/* Must the block wait in park.c? Always for the other streams that used it; where its memory goes back to the driver,
- * for its own stream too, unless that is known to have nothing queued any more. */
-static bool parks(const tide__allocator *a, tide_block *b) {
-  bool shared = b->park.uses || b->park.wait_all;
+/* Must the block wait in deferred_free.c? Always for the other streams that used it; where its memory goes back to the
+ * driver, for its own stream too, unless that is known to have nothing queued any more. */
+static bool must_defer(const tide__allocator *a, tide_block *b) {
+  bool shared = b->deferred.uses || b->deferred.wait_all;
   if (!b->segment->alone || (!shared && tide__block_may_go(a, b))) return shared;
-  tide__park_use(&b->park, b->segment->stream);
+  tide__deferred_free_use(&b->deferred, b->segment->stream);
   return true;
 }
 
 void tide__block_free(tide_block *b) {
   if (!b) return;
   tide__allocator *a = b->owner;
-  bool shared = parks(a, b), alone = b->segment->alone;
+  bool shared = must_defer(a, b), alone = b->segment->alone;
   pthread_mutex_lock(&a->lock);
   tide__stat_down(a->stats.allocation, b->segment->pool, 1);
   tide__stat_down(a->stats.allocated_bytes, b->segment->pool, (int64_t)b->size);
   if (b->oversize) tide__stat_one(&a->stats.oversize_allocations, -1);
   publish(a);
-  tide__history_add(TIDE_MEMORY_FREE_REQUESTED, tide__allocator_device(a), b->ptr, b->size, b->lane.stream, &b->note);
+  tide__history_add(TIDE_MEMORY_FREE_REQUESTED, tide__allocator_device(a), b->ptr, b->size, b->key.stream, &b->note);
   tide__note_freed(&b->note, b->size);
   if (shared)
-    b->state = BLOCK_PARKED;
+    b->state = BLOCK_DEFERRED;
   else
     settle(a, b);
   pthread_mutex_unlock(&a->lock);
   if (shared)
-    tide__park_begin(&b->park, unpark, b);
+    tide__deferred_free_begin(&b->deferred, free_now, b);
   else if (alone)
     tide__block_give(a, b);
 }
@@ -386,7 +386,7 @@ tide_status tide__allocator_shutdown(void) {
     pthread_mutex_lock(&a->lock);
     for (tide__segment *s = a->segments; backend && s; s = s->next) {
       for (tide_block *b = s->head; b; b = b->next) {
-        tide__park_drop(&b->park);
+        tide__deferred_free_drop(&b->deferred);
         tide__note_end(&b->note);
       }
       tide__segment_give(s, backend, d);

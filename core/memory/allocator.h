@@ -35,14 +35,14 @@ static inline bool tide__mempool_dead(const tide_mempool *pool) {
 void tide__mempool_drop(tide_mempool *pool); /* one `life` less */
 /* Whose free blocks may serve a request: those of one pool and one stream. What captures of the pool have used is
  * apart, under the complement of its id: their graphs write it at every replay. */
-typedef struct tide__lane {
+typedef struct tide__pool_key {
   uint64_t mempool, stream; /* ids */
-} tide__lane;
+} tide__pool_key;
 
-static inline bool tide__lane_captured(tide__lane lane) { return (int64_t)lane.mempool < 0; }
-/* Does the pool's memory of this lane stay, free or not? */
-static inline bool tide__lane_kept(tide__lane lane, const tide_mempool *pool) {
-  return tide__lane_captured(lane) && atomic_load_explicit(&pool->recordings, memory_order_relaxed) > 0;
+static inline bool tide__pool_key_captured(tide__pool_key key) { return (int64_t)key.mempool < 0; }
+/* Does the pool's memory of this key stay, free or not? */
+static inline bool tide__pool_key_kept(tide__pool_key key, const tide_mempool *pool) {
+  return tide__pool_key_captured(key) && atomic_load_explicit(&pool->recordings, memory_order_relaxed) > 0;
 }
 
 typedef enum {
@@ -60,7 +60,7 @@ typedef struct tide__segment {
   size_t size;           /* bytes of memory */
   size_t span;           /* bytes of addresses: more than `size` only in one that grows */
   tide_mempool *mempool; /* NULL: the default one */
-  tide__lane lane;       /* as in its blocks */
+  tide__pool_key key;    /* as in its blocks */
   int pool;              /* TIDE_POOL_LARGE or TIDE_POOL_SMALL */
   tide__segment_kind kind;
   bool oversize;          /* at least max_split_size, when it came */
@@ -70,8 +70,8 @@ typedef struct tide__segment {
   tide_stream *stream;    /* of an ASYNC, OWN or alone one: retained */
 } tide__segment;
 
-/* VOID: addresses without memory. LEAVING: on the way back to the driver, see tide__leaving. */
-typedef enum { BLOCK_FREE, BLOCK_USED, BLOCK_PARKED, BLOCK_VOID, BLOCK_LEAVING } tide__block_state;
+/* UNMAPPED: addresses without memory. LEAVING: on the way back to the driver, see tide__leaving. */
+typedef enum { BLOCK_FREE, BLOCK_USED, BLOCK_DEFERRED, BLOCK_UNMAPPED, BLOCK_LEAVING } tide__block_state;
 
 struct tide_block {
   tide_block *left, *right; /* in the tree of the free ones; `right` links spare structs and scratch blocks too */
@@ -80,15 +80,17 @@ struct tide_block {
   tide__allocator *owner;
   char *ptr;
   size_t size, requested;
-  tide__lane lane;
+  tide__pool_key key;
   uint32_t rank; /* random, for the tree */
   tide__block_state state;
   bool oversize; /* at least max_split_size, when it was handed out */
-  tide__park park;
+  tide__deferred_free deferred;
   tide__note note; /* who asked for it: set while it is in use */
 };
 /* Does a tensor hold it, or work that is queued? */
-static inline bool tide__block_busy(const tide_block *b) { return b->state == BLOCK_USED || b->state == BLOCK_PARKED; }
+static inline bool tide__block_busy(const tide_block *b) {
+  return b->state == BLOCK_USED || b->state == BLOCK_DEFERRED;
+}
 
 /* Where a request's memory comes from; of an allocator: where most comes from. */
 typedef enum {
@@ -138,7 +140,7 @@ struct tide__allocator {
 typedef struct tide__request {
   tide_stream *stream;
   tide_mempool *mempool; /* NULL: the default one */
-  tide__lane lane;
+  tide__pool_key key;
   size_t bytes, size; /* asked for, rounded */
   int pool;
   tide__source source;
@@ -165,21 +167,21 @@ static inline int tide__allocator_device(const tide__allocator *a) { return (int
 
 void tide__pool_insert(tide__allocator *a, tide_block *b);
 void tide__pool_remove(tide__allocator *a, tide_block *b);
-/* The smallest free block of the lane with at least `size` bytes, the lowest of equals; NULL if there is none. */
-tide_block *tide__pool_find(const tide__allocator *a, int pool, tide__lane lane, size_t size);
-/* The smallest free block with at least `size` bytes of the lane's mempool, whatever its stream; NULL if there is none,
+/* The smallest free block of the key with at least `size` bytes, the lowest of equals; NULL if there is none. */
+tide_block *tide__pool_find(const tide__allocator *a, int pool, tide__pool_key key, size_t size);
+/* The smallest free block with at least `size` bytes of the key's mempool, whatever its stream; NULL if there is none,
  * and never one that captured graphs write. */
-tide_block *tide__pool_foreign(const tide__allocator *a, tide__lane lane, size_t size);
+tide_block *tide__pool_foreign(const tide__allocator *a, tide__pool_key key, size_t size);
 tide_block *tide__block_new(tide__allocator *a);
 void tide__block_drop(tide__allocator *a, tide_block *b);
 /* Wraps a piece of the driver's in a segment and one block, not yet in a tree. NULL without host memory. */
 tide_block *tide__segment_new(tide__allocator *a, void *ptr, size_t size, const tide__request *r);
 void tide__segment_drop(tide__allocator *a, tide__segment *s);
-/* A segment of an ended stream, of the same mempool and wholly free, becomes one of the lane's stream; so does, where
- * the lane is captured, one of this or an ended stream that is not. Its block, in no tree; NULL if there is none. */
-tide_block *tide__pool_adopt(tide__allocator *a, int pool, tide__lane lane, size_t size);
+/* A segment of an ended stream, of the same mempool and wholly free, becomes one of the key's stream; so does, where
+ * the key is captured, one of this or an ended stream that is not. Its block, in no tree; NULL if there is none. */
+tide_block *tide__pool_adopt(tide__allocator *a, int pool, tide__pool_key key, size_t size);
 /* Of the same ones, a segment that can grow, whatever its blocks hold; NULL if there is none. */
-tide__segment *tide__segment_adopt(tide__allocator *a, int pool, tide__lane lane);
+tide__segment *tide__segment_adopt(tide__allocator *a, int pool, tide__pool_key key);
 /* The block, not in a tree any more, shrinks to `size`; the rest becomes a free block. */
 void tide__block_split(tide__allocator *a, tide_block *b, size_t size);
 /* Takes in the free neighbours of a block that is in no tree. Returns how many; *bytes is what they had. */
@@ -253,7 +255,7 @@ static inline bool tide__may_reserve(const tide__allocator *a, size_t bytes) {
 }
 /* Of a block that is alone in its segment: may its memory be given back, as far as its own stream is concerned? Waits
  * for that one where the driver's function takes no stream. Not while the stream, or anything by this thread, is
- * captured, nor where the wait has failed: then the block has to wait in park.c. Without the lock. */
+ * captured, nor where the wait has failed: then the block has to wait in deferred_free.c. Without the lock. */
 bool tide__block_may_go(const tide__allocator *a, const tide_block *b);
 /* It goes, and its memory with it: nothing that is queued uses it any more. Without the lock. */
 void tide__block_give(tide__allocator *a, tide_block *b);
@@ -271,8 +273,8 @@ void tide__allocator_cap(tide__allocator *a, double fraction, size_t total);
 
 /* Memory for the request from a segment that grows: a block in no tree. TIDE_SUPPORT: there are no addresses. */
 tide_status tide__range_grow(tide_block **out, tide__allocator *a, const tide_backend *backend, const tide__request *r);
-/* Takes free pieces of the request's own lane out if new memory would make the cache too large a part of all, and where
- * that is not enough, pieces of other lanes. */
+/* Takes free pieces of the request's own key out if new memory would make the cache too large a part of all, and where
+ * that is not enough, pieces of other keys. */
 void tide__range_trim(tide__leaving *out, tide__leaving *others, tide__allocator *a, const tide__request *r);
 /* Takes the free pieces out, `most` bytes or a little more. */
 void tide__range_leave(tide__leaving *out, tide__allocator *a, tide__segment *s, size_t most);

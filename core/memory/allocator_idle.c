@@ -47,9 +47,9 @@ static size_t excess(tide__allocator *a, int64_t now) {
 
 /* ---- giving back ---- */
 
-/* Has the lane's stream nothing queued? It may have ended. One of somebody else's is never known to be idle. */
-static bool lane_idle(const tide__allocator *a, tide__lane lane) {
-  return !lane.stream || tide__streams_idle(a->device, lane.stream);
+/* Has the key's stream nothing queued? It may have ended. One of somebody else's is never known to be idle. */
+static bool key_idle(const tide__allocator *a, tide__pool_key key) {
+  return !key.stream || tide__streams_idle(a->device, key.stream);
 }
 
 /* Splits off what may not go yet. */
@@ -58,7 +58,7 @@ static tide__leaving take_busy(tide__leaving *leaving, const tide__allocator *a)
   bool all_idle = tide__streams_idle(a->device, 0);
   for (tide__segment **at = &leaving->segments; *at;) {
     tide__segment *s = *at;
-    if ((all_idle || !s->size) && lane_idle(a, s->lane)) {
+    if ((all_idle || !s->size) && key_idle(a, s->key)) {
       at = &s->next;
       continue;
     }
@@ -67,7 +67,7 @@ static tide__leaving take_busy(tide__leaving *leaving, const tide__allocator *a)
   }
   for (tide_block **at = &leaving->blocks; *at;) {
     tide_block *b = *at;
-    if (lane_idle(a, b->lane)) {
+    if (key_idle(a, b->key)) {
       at = &b->left;
       continue;
     }

@@ -1,7 +1,7 @@
 /* allocator_pool.c: the free blocks of a device, and how blocks split and merge.
  *
- * Free blocks of each pool stand in a treap ordered by (lane, size, address), where a lane is a mempool and a stream;
- * so the best fit is the first block that is not below (lane, size): a handful of compares, no allocation, whatever the
+ * Free blocks of each pool stand in a treap ordered by (key, size, address), where a key is a mempool and a stream;
+ * so the best fit is the first block that is not below (key, size): a handful of compares, no allocation, whatever the
  * number of blocks. Blocks of a segment are a chain in order of address; a block that becomes free takes in its free
  * neighbours at once, so two free blocks never touch. The structs come from slabs that live as long as the allocator.
  *
@@ -12,13 +12,15 @@
 
 /* ---- the tree ---- */
 
-static inline bool same_lane(tide__lane x, tide__lane y) { return x.stream == y.stream && x.mempool == y.mempool; }
-static inline bool lane_before(tide__lane x, tide__lane y) {
+static inline bool same_key(tide__pool_key x, tide__pool_key y) {
+  return x.stream == y.stream && x.mempool == y.mempool;
+}
+static inline bool key_before(tide__pool_key x, tide__pool_key y) {
   return x.stream != y.stream ? x.stream < y.stream : x.mempool < y.mempool;
 }
 
 static bool before(const tide_block *x, const tide_block *y) {
-  if (!same_lane(x->lane, y->lane)) return lane_before(x->lane, y->lane);
+  if (!same_key(x->key, y->key)) return key_before(x->key, y->key);
   if (x->size != y->size) return x->size < y->size;
   return x->ptr < y->ptr;
 }
@@ -58,22 +60,23 @@ void tide__pool_remove(tide__allocator *a, tide_block *b) {
   b->state = BLOCK_USED;
 }
 
-/* The first block of the lane that does not stand before (size, ptr). */
-static inline tide_block *find_from(const tide__allocator *a, int pool, tide__lane lane, size_t size, const char *ptr) {
+/* The first block of the key that does not stand before (size, ptr). */
+static inline tide_block *find_from(const tide__allocator *a, int pool, tide__pool_key key, size_t size,
+                                    const char *ptr) {
   tide_block *best = NULL, *t = a->pool[pool];
   while (t) {
-    bool below = same_lane(t->lane, lane) ? t->size < size || (ptr && t->size == size && t->ptr < ptr)
-                                          : lane_before(t->lane, lane);
+    bool below =
+        same_key(t->key, key) ? t->size < size || (ptr && t->size == size && t->ptr < ptr) : key_before(t->key, key);
     if (below)
       t = t->right;
     else
       best = t, t = t->left;
   }
-  return best && same_lane(best->lane, lane) ? best : NULL;
+  return best && same_key(best->key, key) ? best : NULL;
 }
 
-tide_block *tide__pool_find(const tide__allocator *a, int pool, tide__lane lane, size_t size) {
-  return find_from(a, pool, lane, size, NULL);
+tide_block *tide__pool_find(const tide__allocator *a, int pool, tide__pool_key key, size_t size) {
+  return find_from(a, pool, key, size, NULL);
 }
 
 /* ---- structs ---- */
@@ -145,12 +148,12 @@ tide_block *tide__segment_new(tide__allocator *a, void *ptr, size_t size, const 
                        .size = size,
                        .span = size,
                        .mempool = r->mempool,
-                       .lane = r->lane,
+                       .key = r->key,
                        .pool = r->pool};
   if (r->mempool) atomic_fetch_add_explicit(&r->mempool->life, 1, memory_order_relaxed);
   if (s->next) s->next->prev = s;
   a->segments = s;
-  b->segment = s, b->lane = r->lane;
+  b->segment = s, b->key = r->key;
   b->ptr = ptr, b->size = size;
   b->state = BLOCK_USED;
   return b;
@@ -177,7 +180,7 @@ void tide__slabs_free(tide__allocator *a) {
 void tide__block_split(tide__allocator *a, tide_block *b, size_t size) {
   tide_block *rest = tide__block_new(a);
   if (!rest) return; /* without a struct the block stays whole: it is large enough */
-  rest->segment = b->segment, rest->lane = b->lane;
+  rest->segment = b->segment, rest->key = b->key;
   rest->ptr = b->ptr + size, rest->size = b->size - size;
   rest->prev = b, rest->next = b->next;
   if (rest->next) rest->next->prev = rest;
@@ -240,10 +243,10 @@ size_t tide__pool_largest(const tide__allocator *a) {
   return largest;
 }
 
-tide_block *tide__pool_foreign(const tide__allocator *a, tide__lane lane, size_t size) {
+tide_block *tide__pool_foreign(const tide__allocator *a, tide__pool_key key, size_t size) {
   tide_block *best = NULL;
   for (const tide__segment *s = a->segments; s; s = s->next)
-    for (tide_block *b = s->lane.mempool == lane.mempool && !tide__lane_captured(s->lane) ? s->head : NULL; b;
+    for (tide_block *b = s->key.mempool == key.mempool && !tide__pool_key_captured(s->key) ? s->head : NULL; b;
          b = b->next)
       if (b->state == BLOCK_FREE && b->size >= size && (!best || b->size < best->size)) best = b;
   return best;
@@ -252,7 +255,7 @@ tide_block *tide__pool_foreign(const tide__allocator *a, tide__lane lane, size_t
 size_t tide__pool_of_graphs(const tide__allocator *a) {
   size_t bytes = 0;
   for (const tide__segment *s = a->segments; s; s = s->next)
-    for (const tide_block *b = tide__lane_kept(s->lane, s->mempool) ? s->head : NULL; b; b = b->next)
+    for (const tide_block *b = tide__pool_key_kept(s->key, s->mempool) ? s->head : NULL; b; b = b->next)
       if (b->state == BLOCK_FREE) bytes += b->size;
   return bytes;
 }
@@ -260,16 +263,16 @@ size_t tide__pool_of_graphs(const tide__allocator *a) {
 /* The number of no stream. */
 enum { ORPHAN = 0 };
 
-/* The order of the tree depends on the lane, so the blocks are out of it while the lane changes. */
-static void move_segment(tide__allocator *a, tide__segment *s, tide__lane to) {
+/* The order of the tree depends on the key, so the blocks are out of it while the key changes. */
+static void move_segment(tide__allocator *a, tide__segment *s, tide__pool_key to) {
   tide_block *out = NULL;
   for (tide_block *b = s->head; b; b = b->next) {
     bool in_tree = b->state == BLOCK_FREE;
     if (in_tree) tide__pool_remove(a, b);
-    b->lane = to;
+    b->key = to;
     if (in_tree) b->left = out, out = b;
   }
-  s->lane = to;
+  s->key = to;
   while (out) {
     tide_block *b = out;
     out = b->left;
@@ -279,50 +282,50 @@ static void move_segment(tide__allocator *a, tide__segment *s, tide__lane to) {
 
 static bool idle(const tide__segment *s) {
   for (const tide_block *b = s->head; b; b = b->next)
-    if (b->state != BLOCK_FREE && b->state != BLOCK_VOID) return false; /* LEAVING is another thread's */
+    if (b->state != BLOCK_FREE && b->state != BLOCK_UNMAPPED) return false; /* LEAVING is another thread's */
   return true;
 }
 
-/* Whose segments, once idle, may serve the lane: those of ended streams and, if the lane is captured, those that are
- * not. Returns how many lanes there are, the first ones to be preferred. */
+/* Whose segments, once idle, may serve the key: those of ended streams and, if the key is captured, those that are
+ * not. Returns how many keys there are, the first ones to be preferred. */
 enum { DONORS = 3 };
-static int donors(tide__lane out[DONORS], tide__lane lane) {
-  out[0] = (tide__lane){lane.mempool, ORPHAN};
-  out[1] = (tide__lane){~lane.mempool, lane.stream};
-  out[2] = (tide__lane){~lane.mempool, ORPHAN};
-  return tide__lane_captured(lane) ? DONORS : 1;
+static int donors(tide__pool_key out[DONORS], tide__pool_key key) {
+  out[0] = (tide__pool_key){key.mempool, ORPHAN};
+  out[1] = (tide__pool_key){~key.mempool, key.stream};
+  out[2] = (tide__pool_key){~key.mempool, ORPHAN};
+  return tide__pool_key_captured(key) ? DONORS : 1;
 }
 
 /* A better fit may lie in a segment that is in use, behind which idle ones must not pile up unseen. */
-static tide_block *find_idle(const tide__allocator *a, int pool, tide__lane lane, size_t size) {
-  tide_block *b = tide__pool_find(a, pool, lane, size);
-  while (b && !idle(b->segment)) b = find_from(a, pool, lane, b->size, b->ptr + 1);
+static tide_block *find_idle(const tide__allocator *a, int pool, tide__pool_key key, size_t size) {
+  tide_block *b = tide__pool_find(a, pool, key, size);
+  while (b && !idle(b->segment)) b = find_from(a, pool, key, b->size, b->ptr + 1);
   return b;
 }
 
-tide_block *tide__pool_adopt(tide__allocator *a, int pool, tide__lane lane, size_t size) {
-  tide__lane from[DONORS];
+tide_block *tide__pool_adopt(tide__allocator *a, int pool, tide__pool_key key, size_t size) {
+  tide__pool_key from[DONORS];
   tide_block *b = NULL;
-  for (int i = 0, n = donors(from, lane); i < n && !b; i++) b = find_idle(a, pool, from[i], size);
+  for (int i = 0, n = donors(from, key); i < n && !b; i++) b = find_idle(a, pool, from[i], size);
   if (!b) return NULL;
-  move_segment(a, b->segment, lane);
+  move_segment(a, b->segment, key);
   tide__pool_remove(a, b);
   return b;
 }
 
-static tide__segment *adopt_range(tide__allocator *a, int pool, tide__lane from, tide__lane lane) {
+static tide__segment *adopt_range(tide__allocator *a, int pool, tide__pool_key from, tide__pool_key key) {
   for (tide__segment *s = a->segments; s; s = s->next) {
-    if (s->kind != SEGMENT_RANGE || s->pool != pool || !same_lane(s->lane, from) || !idle(s)) continue;
-    move_segment(a, s, lane);
+    if (s->kind != SEGMENT_RANGE || s->pool != pool || !same_key(s->key, from) || !idle(s)) continue;
+    move_segment(a, s, key);
     return s;
   }
   return NULL;
 }
 
-tide__segment *tide__segment_adopt(tide__allocator *a, int pool, tide__lane lane) {
-  tide__lane from[DONORS];
+tide__segment *tide__segment_adopt(tide__allocator *a, int pool, tide__pool_key key) {
+  tide__pool_key from[DONORS];
   tide__segment *s = NULL;
-  for (int i = 0, n = donors(from, lane); i < n && !s; i++) s = adopt_range(a, pool, from[i], lane);
+  for (int i = 0, n = donors(from, key); i < n && !s; i++) s = adopt_range(a, pool, from[i], key);
   return s;
 }
 
@@ -330,7 +333,7 @@ void tide__allocator_orphan(int device, uint64_t stream) {
   tide__allocator *a = tide__allocator_of(device);
   pthread_mutex_lock(&a->lock);
   for (tide__segment *s = a->segments; s; s = s->next)
-    if (s->lane.stream == stream) move_segment(a, s, (tide__lane){s->lane.mempool, ORPHAN});
+    if (s->key.stream == stream) move_segment(a, s, (tide__pool_key){s->key.mempool, ORPHAN});
   pthread_mutex_unlock(&a->lock);
 }
 
@@ -341,8 +344,8 @@ void tide__mempool_recorded_less(tide_mempool *pool) {
     if (a->source == SOURCE_UNREADY) continue;
     pthread_mutex_lock(&a->lock); /* a capture that has begun meanwhile keeps them */
     for (tide__segment *s = a->segments; s; s = s->next)
-      if (s->mempool == pool && tide__lane_captured(s->lane) && !tide__lane_kept(s->lane, pool))
-        move_segment(a, s, (tide__lane){pool->id, s->lane.stream});
+      if (s->mempool == pool && tide__pool_key_captured(s->key) && !tide__pool_key_kept(s->key, pool))
+        move_segment(a, s, (tide__pool_key){pool->id, s->key.stream});
     pthread_mutex_unlock(&a->lock);
   }
 }

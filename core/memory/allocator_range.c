@@ -1,13 +1,13 @@
 /* allocator_range.c: segments that grow.
  *
  * Sizes that change from one step of a program to the next leave holes that no later request fits, and a cache of
- * separate segments ends up twice as large as what is alive. Here a lane has addresses for more than the device has
+ * separate segments ends up twice as large as what is alive. Here a key has addresses for more than the device has
  * memory, and memory comes and goes beneath them in pieces: where the free block beside a gap is too small, the gap is
- * backed as far as needed and the two become one. A gap is a block without memory (VOID).
+ * backed as far as needed and the two become one. A gap is a block without memory (UNMAPPED).
  *
  * Memory need not stay in a hole that nothing fits. When new memory would bring the reserved bytes above the peak of
- * the active ones by more than a tenth, the free pieces of the same lane go back first: only its own stream can still
- * be at work there, so that is what is waited for; then those of other lanes whose streams have nothing queued. A
+ * the active ones by more than a tenth, the free pieces of the same key go back first: only its own stream can still
+ * be at work there, so that is what is waited for; then those of other keys whose streams have nothing queued. A
  * program that has reached its peak never comes here.
  *
  * Invariants: pieces and gaps begin and end at granules; two gaps never touch; a piece lies in one free block, or in
@@ -42,16 +42,16 @@ static void consider(place *best, tide_block *gap, size_t size, size_t granule) 
   if (!best->gap || need < best->need) *best = (place){gap, need, after > before};
 }
 
-static bool of_lane(const tide__segment *s, const tide__request *r) {
-  return s->kind == SEGMENT_RANGE && s->pool == r->pool && s->lane.stream == r->lane.stream &&
-         s->lane.mempool == r->lane.mempool;
+static bool of_key(const tide__segment *s, const tide__request *r) {
+  return s->kind == SEGMENT_RANGE && s->pool == r->pool && s->key.stream == r->key.stream &&
+         s->key.mempool == r->key.mempool;
 }
 
 static place find_place(const tide__allocator *a, const tide__request *r) {
   place best = {0};
   for (tide__segment *s = a->segments; s; s = s->next)
-    for (tide_block *b = of_lane(s, r) ? s->head : NULL; b; b = b->next)
-      if (b->state == BLOCK_VOID) consider(&best, b, r->size, a->granule);
+    for (tide_block *b = of_key(s, r) ? s->head : NULL; b; b = b->next)
+      if (b->state == BLOCK_UNMAPPED) consider(&best, b, r->size, a->granule);
   return best;
 }
 
@@ -82,7 +82,7 @@ static tide__segment *reserve(tide__allocator *a, const tide_backend *backend, c
     free(piece);
     return NULL;
   }
-  b->state = BLOCK_VOID;
+  b->state = BLOCK_UNMAPPED;
   b->segment->kind = SEGMENT_RANGE;
   b->segment->size = 0;
   b->segment->piece = piece;
@@ -122,8 +122,8 @@ static tide_status back(tide__allocator *a, const tide_backend *backend, tide_bl
 static bool split_gap(tide__allocator *a, tide_block *gap, size_t bytes) {
   tide_block *rest = tide__block_new(a);
   if (!rest) return false;
-  rest->segment = gap->segment, rest->lane = gap->lane;
-  rest->state = BLOCK_VOID;
+  rest->segment = gap->segment, rest->key = gap->key;
+  rest->state = BLOCK_UNMAPPED;
   rest->ptr = gap->ptr + bytes, rest->size = gap->size - bytes;
   rest->prev = gap, rest->next = gap->next;
   if (rest->next) rest->next->prev = rest;
@@ -133,8 +133,8 @@ static bool split_gap(tide__allocator *a, tide_block *gap, size_t bytes) {
 
 /* Of two gaps the struct of the first one stays. */
 static void join_gaps(tide__allocator *a, tide_block *b) {
-  if (b->next && b->next->state == BLOCK_VOID) tide__block_join(a, b);
-  if (b->prev && b->prev->state == BLOCK_VOID) tide__block_join(a, b->prev);
+  if (b->next && b->next->state == BLOCK_UNMAPPED) tide__block_join(a, b);
+  if (b->prev && b->prev->state == BLOCK_UNMAPPED) tide__block_join(a, b->prev);
 }
 
 static tide_status back_place(tide_block **out, tide__allocator *a, const tide_backend *backend, const place *p,
@@ -151,7 +151,7 @@ static tide_status back_place(tide_block **out, tide__allocator *a, const tide_b
   b->state = BLOCK_USED;
   tide__stat_reserve(a, s->pool, s->size == 0, (int64_t)bytes);
   s->size += bytes;
-  tide__history_add(TIDE_MEMORY_SEGMENT_MAP, a->device, b->ptr, bytes, s->lane.stream, NULL);
+  tide__history_add(TIDE_MEMORY_SEGMENT_MAP, a->device, b->ptr, bytes, s->key.stream, NULL);
   tide__block_merge(a, b, &merged);
   *out = b;
   return TIDE_OK;
@@ -160,7 +160,7 @@ static tide_status back_place(tide_block **out, tide__allocator *a, const tide_b
 tide_status tide__range_grow(tide_block **out, tide__allocator *a, const tide_backend *backend,
                              const tide__request *r) {
   place p = find_place(a, r);
-  if (!p.gap && tide__segment_adopt(a, r->pool, r->lane)) p = find_place(a, r);
+  if (!p.gap && tide__segment_adopt(a, r->pool, r->key)) p = find_place(a, r);
   if (!p.gap) {
     if (!reserve(a, backend, r)) return TIDE_SUPPORT;
     p = find_place(a, r);
@@ -224,7 +224,7 @@ void tide__range_leave(tide__leaving *out, tide__allocator *a, tide__segment *s,
 /* The free blocks beside the gap that will be backed stay: they are part of the answer. */
 void tide__range_trim(tide__leaving *out, tide__leaving *others, tide__allocator *a, const tide__request *r) {
   place p = find_place(a, r);
-  if (!p.gap || tide__lane_kept(r->lane, r->mempool)) return;
+  if (!p.gap || tide__pool_key_kept(r->key, r->mempool)) return;
   const tide_memory_stats *st = &a->stats;
   size_t active = (size_t)st->active_bytes[TIDE_POOL_ALL].current + r->size;
   size_t peak = (size_t)st->active_bytes[TIDE_POOL_ALL].peak;
@@ -235,10 +235,10 @@ void tide__range_trim(tide__leaving *out, tide__leaving *others, tide__allocator
   size_t most = reserved - allowed;
   tide_block *keep[2] = {p.gap->prev, p.gap->next};
   for (tide__segment *s = a->segments; s; s = s->next)
-    for (tide_block *b = of_lane(s, r) ? s->head : NULL; b && out->bytes < most; b = b->next)
+    for (tide_block *b = of_key(s, r) ? s->head : NULL; b && out->bytes < most; b = b->next)
       if (b->state == BLOCK_FREE && b != keep[0] && b != keep[1]) leave(out, a, b, most - out->bytes);
   for (tide__segment *s = a->segments; s && out->bytes + others->bytes < most; s = s->next)
-    if (s->kind == SEGMENT_RANGE && !of_lane(s, r) && !tide__lane_kept(s->lane, s->mempool))
+    if (s->kind == SEGMENT_RANGE && !of_key(s, r) && !tide__pool_key_kept(s->key, s->mempool))
       tide__range_leave(others, a, s, most - out->bytes - others->bytes);
 }
 
@@ -256,8 +256,8 @@ void tide__range_left(tide__allocator *a, tide_block *b) {
   tide__segment *s = b->segment;
   s->size -= b->size;
   tide__stat_reserve(a, s->pool, -(s->size == 0), -(int64_t)b->size);
-  tide__history_add(TIDE_MEMORY_SEGMENT_UNMAP, a->device, b->ptr, b->size, s->lane.stream, NULL);
-  b->state = BLOCK_VOID;
+  tide__history_add(TIDE_MEMORY_SEGMENT_UNMAP, a->device, b->ptr, b->size, s->key.stream, NULL);
+  b->state = BLOCK_UNMAPPED;
   join_gaps(a, b);
 }
 

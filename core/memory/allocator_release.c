@@ -14,7 +14,8 @@
 static void collect(tide__leaving *out, tide__allocator *a, bool dead_alone, bool large_alone, size_t most) {
   for (tide__segment *s = a->segments, *next; s && out->bytes < most; s = next) {
     next = s->next;
-    if (s->alone || tide__lane_kept(s->lane, s->mempool) || (dead_alone && !tide__mempool_dead(s->mempool))) continue;
+    if (s->alone || tide__pool_key_kept(s->key, s->mempool) || (dead_alone && !tide__mempool_dead(s->mempool)))
+      continue;
     if (large_alone && s->pool != TIDE_POOL_LARGE) continue;
     if (s->kind == SEGMENT_RANGE && s->size) {
       tide__range_leave(out, a, s, most - out->bytes);
@@ -67,7 +68,7 @@ static void finish(tide__allocator *a, const tide__leaving *leaving, const tide_
     next = s->next;
     if (s->size) {
       tide__stat_reserve(a, s->pool, -1, -(int64_t)s->size);
-      tide__history_add(TIDE_MEMORY_SEGMENT_FREE, a->device, s->ptr, s->size, s->lane.stream, NULL);
+      tide__history_add(TIDE_MEMORY_SEGMENT_FREE, a->device, s->ptr, s->size, s->key.stream, NULL);
     }
     if (s->oversize) tide__stat_one(&a->stats.oversize_segments, -1);
     drop_segment(a, s);

@@ -190,7 +190,7 @@ static tide_allocator *own_for(const tide__request *r) {
 }
 
 static void *handle_of(const tide_stream *stream, const tide_backend *backend) {
-  tide__order_lend(stream);
+  tide__order_expose(stream);
   return (void *)(uintptr_t)backend->stream_handle(stream->impl);
 }
 
@@ -233,7 +233,7 @@ tide_status tide__source_grow(tide_block **out, tide__allocator *a, const tide_b
   describe(b->segment, r, own);
   tide__stat_reserve(a, r->pool, 1, (int64_t)size);
   if (b->segment->kind == SEGMENT_ASYNC) a->ordered += size;
-  tide__history_add(TIDE_MEMORY_SEGMENT_ALLOC, a->device, ptr, size, r->lane.stream, NULL);
+  tide__history_add(TIDE_MEMORY_SEGMENT_ALLOC, a->device, ptr, size, r->key.stream, NULL);
   b->segment->oversize = size >= a->set.max_split;
   if (b->segment->oversize) tide__stat_one(&a->stats.oversize_segments, 1);
   *out = b;
@@ -295,7 +295,7 @@ void tide__block_give(tide__allocator *a, tide_block *b) {
   tide__segment_unhook(a, s);
   tide__stat_reserve(a, s->pool, -1, -(int64_t)s->size);
   if (s->kind == SEGMENT_ASYNC) a->ordered -= s->size;
-  tide__history_add(TIDE_MEMORY_SEGMENT_FREE, a->device, s->ptr, s->size, s->lane.stream, NULL);
+  tide__history_add(TIDE_MEMORY_SEGMENT_FREE, a->device, s->ptr, s->size, s->key.stream, NULL);
   if (s->oversize) tide__stat_one(&a->stats.oversize_segments, -1);
   tide__block_drop(a, b);
   tide__segment_drop(a, s);

@@ -129,7 +129,7 @@ static tide_status empty_one(int device) {
   if (!tide__device_lost(NULL, device)) TIDE_TRY(backend->device_sync(device));
   if (tide__sync_watched()) tide__observe_memory_settled();
   tide__deferred_drain();
-  tide__park_poll_slow(INT64_MAX);
+  tide__deferred_frees_poll_slow(INT64_MAX);
   tide__stream_reap();
   pthread_mutex_lock(&a->lock);
   a->stats.num_sync_all_streams++;
@@ -176,7 +176,7 @@ double tide_memory_get_fraction(int device) {
 
 void tide_memory_pump(void) {
   tide__deferred_drain();
-  if (atomic_load_explicit(&tide__parked, memory_order_relaxed) > 0) tide__park_poll_slow(INT64_MAX);
+  if (atomic_load_explicit(&tide__deferred_frees, memory_order_relaxed) > 0) tide__deferred_frees_poll_slow(INT64_MAX);
   tide__stream_reap();
   tide__idle_trim_all();
 }

@@ -96,7 +96,8 @@ void tide_memory_stack_line(tide_stack_line *out, const char *text, size_t lengt
 
 tide__note tide__note_now(void) {
   bool on = atomic_load_explicit(&tide__history_on, memory_order_relaxed);
-  return (tide__note){.site = tide__site_now(), .stack = on ? stack_now() : 0, .tally = tide_current_tally()};
+  return (tide__note){
+      .site = tide__site_now(), .stack = on ? stack_now() : 0, .scope = tide_current_allocation_scope()};
 }
 
 int tide_site_describe(uint32_t site, char *text, size_t size) {
@@ -129,7 +130,7 @@ const char *tide_memory_action_name(tide_memory_action action) {
 
 static void drop_events(void) {
   int64_t from = ring.count > ring.most ? ring.count - ring.most : 0;
-  for (int64_t i = from; i < ring.count; i++) tide_tally_release(ring.event[i % ring.most].tally);
+  for (int64_t i = from; i < ring.count; i++) tide_allocation_scope_release(ring.event[i % ring.most].scope);
   free(ring.event);
   ring.event = NULL, ring.most = ring.count = 0;
 }
@@ -171,12 +172,12 @@ void tide__history_add_slow(tide_memory_action action, int device, const void *p
   e.owner = note ? note->site : 0;
   e.site = is_alloc ? e.owner : tide__site_now();
   e.stack = is_alloc ? note->stack : 0;
-  e.tally = note ? note->tally : NULL;
+  e.scope = note ? note->scope : NULL;
   pthread_mutex_lock(&lock);
   if (ring.event && !(ring.skip >> action & 1)) {
     tide_memory_event *at = &ring.event[ring.count % ring.most];
-    if (ring.count >= ring.most) tide_tally_release(at->tally);
-    if (e.tally) tide_tally_retain(e.tally);
+    if (ring.count >= ring.most) tide_allocation_scope_release(at->scope);
+    if (e.scope) tide_allocation_scope_retain(e.scope);
     *at = e;
     ring.count++;
   }
@@ -190,7 +191,7 @@ tide_status tide__history_copy(tide_memory_event **out, int64_t *events, int64_t
   tide_memory_event *copy = n ? malloc(sizeof *copy * (size_t)n) : NULL;
   for (int64_t i = 0; copy && i < n; i++) {
     copy[i] = ring.event[(ring.count - n + i) % ring.most];
-    if (copy[i].tally) tide_tally_retain(copy[i].tally);
+    if (copy[i].scope) tide_allocation_scope_retain(copy[i].scope);
   }
   if (n && !copy)
     status = tide__fail(TIDE_MEMORY, "memory_snapshot: no host memory for %lld events", (long long)n);

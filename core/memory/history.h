@@ -2,28 +2,28 @@
 #ifndef TIDE_CORE_HISTORY_H
 #define TIDE_CORE_HISTORY_H
 
-#include "tally.h"
+#include "allocation_scope.h"
 
 /* Who asked for a block. It stands in the block while that is in use. */
 typedef struct tide__note {
-  uint32_t site, stack; /* the stack only while the history keeps stacks */
-  tide_tally *tally;    /* a reference while the block is in use */
+  uint32_t site, stack;         /* the stack only while the history keeps stacks */
+  tide_allocation_scope *scope; /* a reference while the block is in use */
 } tide__note;
 
-/* Of the calling thread, now; tally is borrowed until tide__note_begin. To be called without a lock. */
+/* Of the calling thread, now; allocation scope is borrowed until tide__note_begin. To be called without a lock. */
 tide__note tide__note_now(void);
 /* A block of `bytes` is given out; its owner lets it go; no stream uses it any more. */
 static inline void tide__note_begin(const tide__note *note, size_t bytes) {
-  if (!note->tally) return;
-  tide_tally_retain(note->tally);
-  tide__tally_add(note->tally, bytes);
+  if (!note->scope) return;
+  tide_allocation_scope_retain(note->scope);
+  tide__allocation_scope_add(note->scope, bytes);
 }
 static inline void tide__note_freed(const tide__note *note, size_t bytes) {
-  if (note->tally) tide__tally_sub(note->tally, bytes);
+  if (note->scope) tide__allocation_scope_sub(note->scope, bytes);
 }
 static inline void tide__note_end(tide__note *note) {
-  if (note->tally) tide_tally_release(note->tally);
-  note->tally = NULL;
+  if (note->scope) tide_allocation_scope_release(note->scope);
+  note->scope = NULL;
 }
 
 extern _Atomic bool tide__history_on;
@@ -36,7 +36,7 @@ static inline void tide__history_add(tide_memory_action action, int device, cons
     tide__history_add_slow(action, device, ptr, size, stream, note);
 }
 
-/* Copies the events, oldest first, each holding its tally: *out is to be freed. */
+/* Copies the events, oldest first, each holding its allocation scope: *out is to be freed. */
 tide_status tide__history_copy(tide_memory_event **out, int64_t *events, int64_t *lost);
 void tide__history_shutdown(void);
 

@@ -32,7 +32,7 @@ void tide__idle_hold(bool on) {
   pthread_mutex_unlock(&lock);
 }
 
-void tide__idle_trim_aside(void) {
+void tide__idle_trim_background(void) {
   pthread_mutex_lock(&lock);
   if (!held && tide__running()) tide__idle_trim_all();
   pthread_mutex_unlock(&lock);

@@ -50,7 +50,7 @@ void tide_memory_on_oom_remove(tide_oom_fn fn, void *user) {
 static void observe(const tide_memory_oom *oom) {
   if (last.observing) return;
   last.observing = true;
-  tide__aside aside = tide__aside_leave();
+  tide__stream_override before = tide__stream_override_suspend();
   for (int i = 0;; i++) {
     pthread_mutex_lock(&lock);
     tide_oom_fn fn = i < observer_count ? observers[i].fn : NULL;
@@ -59,7 +59,7 @@ static void observe(const tide_memory_oom *oom) {
     if (!fn) break;
     fn(user, oom);
   }
-  tide__aside_return(aside);
+  tide__stream_override_resume(before);
   last.observing = false;
 }
 

@@ -17,7 +17,7 @@ static _Atomic bool allowed[TIDE_MAX_DEVICES][TIDE_MAX_DEVICES];
 enum { UNKNOWN, OPEN, NONE };
 static _Atomic uint8_t ways[TIDE_MAX_DEVICES][TIDE_MAX_DEVICES];
 
-static bool open_way(int device, int peer) {
+static bool open_path(int device, int peer) {
   const tide_backend *b;
   bool can = false;
   if (tide__backend(&b, device) != TIDE_OK || tide__backend(&b, peer) != TIDE_OK) return false; /* for now */
@@ -27,9 +27,9 @@ static bool open_way(int device, int peer) {
   return can;
 }
 
-bool tide__peer_way(int device, int peer) {
+bool tide__peer_path(int device, int peer) {
   uint8_t way = atomic_load_explicit(&ways[device][peer], memory_order_relaxed);
-  return way == UNKNOWN ? open_way(device, peer) : way == OPEN;
+  return way == UNKNOWN ? open_path(device, peer) : way == OPEN;
 }
 
 bool tide__peer_reads_slow(int device, int peer) {

@@ -4,8 +4,8 @@
  * kept and serve again. Sizes are powers of two, as torch's, and a kept piece serves requests of its own size alone:
  * one list for each. What is kept is bounded, because locked pages are missing elsewhere: by what the user has set,
  * else by 512 MiB, or so that all together is hardly more than was once in use at a time: a program that goes round in
- * the same work locks its pages once. A piece comes here only when no queued copy uses it any more (park.c), so
- * whatever is kept may serve at once.
+ * the same work locks its pages once. A piece comes here only when no queued copy uses it any more (deferred_free.c),
+ * so whatever is kept may serve at once.
  *
  * Invariant: a piece is in the list of all pieces while it exists, and in the list of its size exactly while nobody has
  * it. */

@@ -87,8 +87,8 @@ static bool copy_block(builder *to, const tide_block *b) {
   if (!tide__block_busy(b)) return true;
   out->state = b->state == BLOCK_USED ? TIDE_BLOCK_USED : TIDE_BLOCK_PENDING;
   out->requested = b->requested;
-  out->site = b->note.site, out->stack = b->note.stack, out->tally = b->note.tally;
-  if (out->tally) tide_tally_retain(out->tally);
+  out->site = b->note.site, out->stack = b->note.stack, out->scope = b->note.scope;
+  if (out->scope) tide_allocation_scope_retain(out->scope);
   return true;
 }
 
@@ -99,9 +99,9 @@ static bool copy_run(builder *to, const tide__segment *from, const tide_block **
   tide_segment_info *out = &s->segment[s->segments++];
   *out =
       (tide_segment_info){.device = device, .large = from->pool == TIDE_POOL_LARGE, .address = (uintptr_t)(*at)->ptr};
-  out->stream = from->lane.stream, out->pool = tide_mempool_id(from->mempool);
+  out->stream = from->key.stream, out->pool = tide_mempool_id(from->mempool);
   out->first = s->blocks, out->expandable = from->kind == SEGMENT_RANGE;
-  for (; *at && (*at)->state != BLOCK_VOID; *at = (*at)->next) {
+  for (; *at && (*at)->state != BLOCK_UNMAPPED; *at = (*at)->next) {
     const tide_block *b = *at;
     if (!copy_block(to, b)) return false;
     out->total += b->size;
@@ -116,7 +116,7 @@ static bool copy_run(builder *to, const tide__segment *from, const tide_block **
 static bool copy_segment(builder *to, const tide__segment *from, int device) {
   const tide_block *at = from->head;
   while (at) {
-    if (at->state == BLOCK_VOID)
+    if (at->state == BLOCK_UNMAPPED)
       at = at->next;
     else if (!copy_run(to, from, &at, device))
       return false;
@@ -159,8 +159,8 @@ tide_status tide_memory_snapshot_new(tide_memory_snapshot **out, uint64_t pool, 
 
 void tide_memory_snapshot_free(tide_memory_snapshot *s) {
   if (!s) return;
-  for (int64_t i = 0; i < s->blocks; i++) tide_tally_release(s->block[i].tally);
-  for (int64_t i = 0; i < s->events; i++) tide_tally_release(s->event[i].tally);
+  for (int64_t i = 0; i < s->blocks; i++) tide_allocation_scope_release(s->block[i].scope);
+  for (int64_t i = 0; i < s->events; i++) tide_allocation_scope_release(s->event[i].scope);
   free(s->segment);
   free(s->block);
   free(s->event);

@@ -39,9 +39,9 @@ static void put_frames(FILE *f, uint32_t site, uint32_t stack) {
   fputc(']', f);
 }
 
-static void put_label(FILE *f, const tide_tally *tally) {
-  if (!tally) return;
-  const char *label = tide_tally_label(tally);
+static void put_label(FILE *f, const tide_allocation_scope *scope) {
+  if (!scope) return;
+  const char *label = tide_allocation_scope_label(scope);
   fputs(",\"label\":", f);
   tide__json_string(f, label, strlen(label));
 }
@@ -51,7 +51,7 @@ static void put_block(FILE *f, const tide_block_info *b) {
   fprintf(f, "{\"address\":%llu,\"size\":%zu,\"requested_size\":%zu,\"state\":\"%s\"", (unsigned long long)b->address,
           b->size, b->requested, states[b->state]);
   if (b->state != TIDE_BLOCK_FREE) put_frames(f, b->site, b->stack);
-  put_label(f, b->tally);
+  put_label(f, b->scope);
   fputc('}', f);
 }
 
@@ -79,7 +79,7 @@ static void put_event(FILE *f, const tide_memory_event *e) {
     fputs(",\"owner\":", f);
     tide__json_string(f, line, strlen(line));
   }
-  put_label(f, e->tally);
+  put_label(f, e->scope);
   fputc('}', f);
 }
 

@@ -3,7 +3,7 @@
  * Four kinds: a block of the device's allocator, CPU memory, page-locked memory, foreign memory with a release
  * function. Structs and small CPU pieces come from caches of the calling thread, so that making a small tensor needs no
  * lock and no malloc; large CPU pieces are kept for all threads in host_cache.c. What is let go while other streams may
- * still use it (pinned and foreign memory; blocks see to it themselves) waits in park.c with its struct.
+ * still use it (pinned and foreign memory; blocks see to it themselves) waits in deferred_free.c with its struct.
  *
  * A finaliser hands its tensor to a list without a lock; the next allocation, wait or pump releases what is there.
  * After the end of the runtime nothing would drain the list, and nothing can be touched any more, so the release is
@@ -20,7 +20,7 @@
 #include "stream/observe.h"
 
 /* A collector lets go of thousands of tensors at a time: the caches must hold what one of its cycles gives. */
-enum { CLASSES = 11, SHELLS = 16384 };
+enum { CLASSES = 11, HEADERS = 16384 };
 static const size_t smallest = 64, kept_bytes = (size_t)1 << 20; /* of each class */
 
 typedef struct piece {
@@ -31,8 +31,8 @@ static _Thread_local struct {
   const tide__host_hooks *hooks; /* where the pieces came from */
   size_t count[CLASSES];
   piece *pieces[CLASSES];
-  tide_storage *shell;
-  int shells;
+  tide_storage *header;
+  int headers;
 } cache;
 
 static _Atomic size_t cpu_bytes, cpu_peak;
@@ -56,12 +56,12 @@ static void flush_pieces(void) {
 
 static void flush_cache(void) {
   flush_pieces();
-  while (cache.shell) {
-    tide_storage *s = cache.shell;
-    cache.shell = s->next;
+  while (cache.header) {
+    tide_storage *s = cache.header;
+    cache.header = s->next;
     free(s);
   }
-  cache.shells = 0;
+  cache.headers = 0;
   cache.hooks = NULL; /* what is kept after this is claimed anew */
 }
 
@@ -76,11 +76,11 @@ static void claim_cache(const tide__host_hooks *hooks) {
   tide__thread_touch();
 }
 
-static tide_storage *shell_new(void) {
-  tide_storage *s = cache.shell;
+static tide_storage *header_new(void) {
+  tide_storage *s = cache.header;
   if (s) {
-    cache.shell = s->next;
-    cache.shells--;
+    cache.header = s->next;
+    cache.headers--;
   } else {
     s = malloc(sizeof *s);
     if (!s) {
@@ -93,15 +93,15 @@ static tide_storage *shell_new(void) {
   return s;
 }
 
-static void shell_free(tide_storage *s) {
-  if (cache.shells >= SHELLS) {
+static void header_free(tide_storage *s) {
+  if (cache.headers >= HEADERS) {
     free(s);
     return;
   }
   if (!cache.hooks) claim_cache(tide__host_current());
-  s->next = cache.shell;
-  cache.shell = s;
-  cache.shells++;
+  s->next = cache.header;
+  cache.header = s;
+  cache.headers++;
 }
 
 /* ---- CPU memory ---- */
@@ -247,7 +247,7 @@ tide_status tide__storage_new(tide_storage **out, size_t nbytes, int device, boo
   if (pinned && device >= 0)
     return tide__fail(TIDE_ARGUMENT, "storage: pin_memory is for the CPU, got %s, expected cpu",
                       tide__device_text(device));
-  tide_storage *s = shell_new();
+  tide_storage *s = header_new();
   if (!s) return TIDE_MEMORY;
   s->device = device;
   s->nbytes = nbytes;
@@ -262,7 +262,7 @@ tide_status tide__storage_new(tide_storage **out, size_t nbytes, int device, boo
   else if (nbytes)
     status = cpu_fill(s, nbytes);
   if (status != TIDE_OK) {
-    shell_free(s);
+    header_free(s);
     return status;
   }
   tide__storage_enter(s);
@@ -275,7 +275,7 @@ tide_status tide__storage_new(tide_storage **out, size_t nbytes, int device, boo
 tide_status tide__storage_wrap(tide_storage **out, void *ptr, size_t nbytes, int device, void (*release)(void *user),
                                void *user) {
   if (!tide__running()) return tide__fail(TIDE_STATE, "storage: tide is not started, expected tide_init first");
-  tide_storage *s = shell_new();
+  tide_storage *s = header_new();
   if (!s) return TIDE_MEMORY;
   s->device = device;
   s->nbytes = nbytes;
@@ -308,7 +308,7 @@ void tide__storage_use_slow(tide_storage *s, tide_stream *stream) {
     if (s->block)
       tide__block_use(s->block, stream);
     else if (s->ptr)
-      tide__park_use(&s->park, stream);
+      tide__deferred_free_use(&s->deferred, stream);
   }
   atomic_store_explicit(&s->last_stream, stream->use_id, memory_order_relaxed);
 }
@@ -333,15 +333,15 @@ static void finish(void *arg) {
   tide__replays_drop(s->replays);
   tide_stream_release(s->stream);
   free(s->arrival);
-  shell_free(s);
+  header_free(s);
 }
 
 void tide_storage_retain(tide_storage *s) { atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed); }
 
 void tide_storage_release(tide_storage *s) {
   if (!s || atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1) return;
-  if (s->park.uses || s->park.wait_all)
-    tide__park_begin(&s->park, finish, s);
+  if (s->deferred.uses || s->deferred.wait_all)
+    tide__deferred_free_begin(&s->deferred, finish, s);
   else
     finish(s);
 }

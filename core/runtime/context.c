@@ -241,7 +241,7 @@ static void end_accelerators(void) {
   tide__comm_shutdown();
   tide__graph_shutdown();
   tide__ipc_shutdown();
-  tide__park_shutdown();
+  tide__deferred_frees_shutdown();
   tide__landing_shutdown();
   tide__fft_shutdown();
   tide__storage_shutdown();
@@ -340,7 +340,7 @@ int tide__reclaim(int device, size_t bytes) {
   if (reclaiming) return 0;
   reclaiming = true;
   int dropped = 0;
-  tide__aside aside = tide__aside_leave();
+  tide__stream_override before = tide__stream_override_suspend();
   pthread_mutex_lock(&reclaim.lock);
   asked.threads = 0;
   uint64_t answers = reclaim.answers;
@@ -358,7 +358,7 @@ int tide__reclaim(int device, size_t bytes) {
   }
   pthread_mutex_unlock(&reclaim.lock);
   asked.until = answers + (uint64_t)asked.threads;
-  tide__aside_return(aside);
+  tide__stream_override_resume(before);
   reclaiming = false;
   return dropped;
 }

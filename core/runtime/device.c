@@ -105,7 +105,7 @@ tide_status tide_device_mem_info(size_t *free, size_t *total, int device) {
 
 void tide__after_wait(void) {
   tide__deferred_drain();
-  tide__park_poll();
+  tide__deferred_frees_poll();
   tide__stream_reap();
   tide__event_reap();
   tide__idle_trim();

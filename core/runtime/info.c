@@ -101,6 +101,6 @@ tide_status tide_blas_handle(uint64_t *out, int device) {
     return tide__fail(TIDE_SUPPORT, "current_blas_handle: %s has no cuBLAS, expected a real device",
                       tide__device_text(device));
   TIDE_TRY(tide__stream_current(&stream, device));
-  tide__order_lend(stream);
+  tide__order_expose(stream);
   return b->blas_handle(out, stream);
 }

@@ -7,7 +7,8 @@
  * again. Nor does one that was recorded in a capture: the driver ties it to that, and another thread that records it
  * anew meanwhile is not what a driver expects. It is freed when nobody captures.
  *
- * Invariant: a driver's event is either in one tide_event, in one use of park.c, in one point, or in the cache. */
+ * Invariant: a driver's event is either in one tide_event, in one use of deferred_free.c, in one point, or in the
+ * cache. */
 #include <stdlib.h>
 
 #include "graph/graph.h"

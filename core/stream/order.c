@@ -17,7 +17,7 @@ static const uint64_t one_wait = (uint64_t)1 << LAUNCH_BITS;
 
 uint64_t tide__order_now(const tide_stream *s) {
   const struct tide__progress *p = atomic_load_explicit(&s->progress, memory_order_acquire);
-  if (!p || s->capture || s->device < 0 || atomic_load_explicit(&s->order.lent, memory_order_relaxed)) return 0;
+  if (!p || s->capture || s->device < 0 || atomic_load_explicit(&s->order.exposed, memory_order_relaxed)) return 0;
   uint32_t waits = atomic_load_explicit(&s->order.waits, memory_order_relaxed);
   uint32_t queued = atomic_load_explicit(&p->queued, memory_order_acquire);
   uint32_t launched = atomic_load_explicit(&p->launched, memory_order_relaxed);
@@ -60,6 +60,6 @@ bool tide__order_is_watched(const tide_stream *stream) {
   return now && now == atomic_load_explicit(&stream->order.watched, memory_order_relaxed);
 }
 
-void tide__order_lend(const tide_stream *stream) {
-  atomic_store_explicit(&((tide_stream *)stream)->order.lent, true, memory_order_relaxed);
+void tide__order_expose(const tide_stream *stream) {
+  atomic_store_explicit(&((tide_stream *)stream)->order.exposed, true, memory_order_relaxed);
 }

@@ -15,6 +15,6 @@ void tide__order_watched(tide_stream *stream, uint64_t then);
 /* Nothing was queued behind it since. */
 bool tide__order_is_watched(const tide_stream *stream);
 /* Somebody outside may queue work there from now on. */
-void tide__order_lend(const tide_stream *stream);
+void tide__order_expose(const tide_stream *stream);
 
 #endif

@@ -78,7 +78,7 @@ void tide__progress_free(tide_stream *stream) {
   pthread_mutex_unlock(&lock);
 }
 
-/* Streams that a program still holds go on as shells and launch nothing. */
+/* Streams that a program still holds go on as headers and launch nothing. */
 void tide__progress_shutdown(void) {
   pthread_mutex_lock(&lock);
   while (all) drop(all);

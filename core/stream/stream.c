@@ -34,7 +34,7 @@ struct tide_current {
   _Atomic bool freed;
   tide_stream *stream[TIDE_MAX_DEVICES]; /* retained; NULL: the default one */
   tide_mempool *pool[TIDE_MAX_DEVICES];  /* likewise */
-  tide_tally *tally;                     /* retained: what allocations count in; NULL: nothing */
+  tide_allocation_scope *scope;          /* retained: what allocations count in; NULL: nothing */
 };
 
 static tide_stream cpu_stream = {.device = TIDE_CPU, .is_default = true, .refs = 1};
@@ -78,7 +78,7 @@ tide_status tide__stream_check(const tide_stream *stream, const char *what) {
 
 uint64_t tide__stream_number(void) { return atomic_fetch_add_explicit(&last_id, 1, memory_order_relaxed) + 1; }
 
-static tide_status shell_new(tide_stream **out, int device) {
+static tide_status header_new(tide_stream **out, int device) {
   tide_stream *s = calloc(1, sizeof *s);
   if (!s) return tide__fail(TIDE_MEMORY, "stream_new: no host memory");
   s->device = device;
@@ -125,7 +125,7 @@ static tide_status clamp(int *priority, const tide_backend *b, int device) {
 static tide_status make(tide_stream **out, const tide_backend *b, int device, int priority) {
   tide_stream *s = NULL;
   TIDE_TRY(clamp(&priority, b, device));
-  TIDE_TRY(shell_new(&s, device));
+  TIDE_TRY(header_new(&s, device));
   s->priority = priority;
   s->impl = take_idle(device, priority);
   tide_status status = s->impl ? TIDE_OK : b->stream_new(&s->impl, device, priority);
@@ -207,13 +207,13 @@ tide_status tide_stream_wrap(tide_stream **out, int device, uint64_t handle) {
     return tide__fail(TIDE_SUPPORT, "stream_wrap: %s has no foreign streams", tide__device_text(device));
   tide_stream *s = ours(b, device, handle);
   if (s) {
-    tide__order_lend(s);
+    tide__order_expose(s);
     *out = s;
     return TIDE_OK;
   }
-  TIDE_TRY(shell_new(&s, device));
+  TIDE_TRY(header_new(&s, device));
   s->external = true;
-  tide__order_lend(s);
+  tide__order_expose(s);
   tide_status status = b->stream_wrap(&s->impl, device, handle);
   if (status != TIDE_OK) {
     free(s);
@@ -349,7 +349,7 @@ static void forget_wrapped(void) {
   }
 }
 
-/* The devices have been waited for and the allocator is gone. Streams that others still hold keep their shells. */
+/* The devices have been waited for and the allocator is gone. Streams that others still hold keep their headers. */
 void tide__stream_shutdown(void) {
   tide__progress_shutdown();
   pthread_mutex_lock(&lock);
@@ -389,7 +389,7 @@ uint64_t tide__stream_handle(const tide_stream *s) {
 }
 
 uint64_t tide_stream_handle(const tide_stream *s) {
-  tide__order_lend(s);
+  tide__order_expose(s);
   return tide__stream_handle(s);
 }
 
@@ -467,14 +467,14 @@ static void clear_streams(tide_current *c) {
 static void let_go(tide_current *c) {
   if (!c || atomic_fetch_sub_explicit(&c->refs, 1, memory_order_acq_rel) != 1) return;
   clear_streams(c);
-  tide_tally_release(c->tally);
+  tide_allocation_scope_release(c->scope);
   free(c);
 }
 
 static void clear_own(void) {
   clear_streams(&own);
-  tide_tally_release(own.tally);
-  own.tally = NULL;
+  tide_allocation_scope_release(own.scope);
+  own.scope = NULL;
   let_go(bound);
   bound = NULL;
   tide_stream_release(used_on);
@@ -540,8 +540,8 @@ tide_current *tide_current_new(const tide_current *inherit) {
   c->epoch = tide__epoch_now();
   if (!inherit || inherit->epoch != c->epoch) return c;
   c->device = inherit->device;
-  c->tally = inherit->tally;
-  if (c->tally) tide_tally_retain(c->tally);
+  c->scope = inherit->scope;
+  if (c->scope) tide_allocation_scope_retain(c->scope);
   for (int d = 0; d < TIDE_MAX_DEVICES; d++) {
     c->stream[d] = inherit->stream[d];
     if (c->stream[d]) tide_stream_retain(c->stream[d]);
@@ -639,47 +639,47 @@ void tide_current_select(int device, tide_stream *selected) {
   tide_stream_release(before);
 }
 
-static _Thread_local tide__aside aside;
+static _Thread_local tide__stream_override override;
 
-static void swap_aside(void) {
-  tide_stream *selected = tide_current_selected(aside.device);
+static void swap_override(void) {
+  tide_stream *selected = tide_current_selected(override.device);
   if (selected) tide_stream_retain(selected);
-  tide_current_select(aside.device, aside.other);
-  tide_stream_release(aside.other);
-  aside.other = selected;
+  tide_current_select(override.device, override.other);
+  tide_stream_release(override.other);
+  override.other = selected;
 }
 
-tide_status tide_current_aside(int device, tide_stream *stream) {
+tide_status tide_current_override(int device, tide_stream *stream) {
   if (stream) {
-    TIDE_TRY(tide__stream_check(stream, "current_aside"));
+    TIDE_TRY(tide__stream_check(stream, "current_override"));
     tide_stream_retain(stream);
-    aside = (tide__aside){.on = true, .device = device, .other = stream};
+    override = (tide__stream_override){.on = true, .device = device, .other = stream};
   }
-  if (aside.on) swap_aside();
+  if (override.on) swap_override();
   if (stream) return TIDE_OK;
-  tide_stream_release(aside.other);
-  aside = (tide__aside){.on = false};
+  tide_stream_release(override.other);
+  override = (tide__stream_override){.on = false};
   return TIDE_OK;
 }
 
-tide__aside tide__aside_leave(void) {
-  if (aside.on) swap_aside();
-  tide__aside before = aside;
-  aside = (tide__aside){.on = false};
+tide__stream_override tide__stream_override_suspend(void) {
+  if (override.on) swap_override();
+  tide__stream_override before = override;
+  override = (tide__stream_override){.on = false};
   return before;
 }
 
-void tide__aside_return(tide__aside before) {
-  aside = before;
-  if (aside.on) swap_aside();
+void tide__stream_override_resume(tide__stream_override before) {
+  override = before;
+  if (override.on) swap_override();
 }
 
-tide_tally *tide_current_tally(void) { return bound_or_own()->tally; }
+tide_allocation_scope *tide_current_allocation_scope(void) { return bound_or_own()->scope; }
 
-void tide_current_set_tally(tide_tally *tally) {
+void tide_current_set_allocation_scope(tide_allocation_scope *scope) {
   tide_current *c = bound_or_own();
   watch(c);
-  if (tally) tide_tally_retain(tally);
-  tide_tally_release(c->tally);
-  c->tally = tally;
+  if (scope) tide_allocation_scope_retain(scope);
+  tide_allocation_scope_release(c->scope);
+  c->scope = scope;
 }

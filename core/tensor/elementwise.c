@@ -90,7 +90,7 @@ static tide_status flat_run(tide_tensor *result, const flat_call *f, const tide_
 
 /* A contiguous tensor with the size and strides of a contiguous model. */
 static inline tide_status flat_new(tide_tensor **out, const tide_tensor *model, tide_dtype dtype) {
-  tide_tensor *x = tide__tensor_shell();
+  tide_tensor *x = tide__tensor_header();
   if (TIDE_UNLIKELY(!x)) return TIDE_MEMORY;
   x->offset = 0, x->numel = model->numel, x->ndim = model->ndim;
   x->dtype = (uint8_t)dtype, x->contiguous = true;
@@ -106,8 +106,8 @@ static inline tide_status flat_new(tide_tensor **out, const tide_tensor *model, 
   return status;
 }
 
-static tide_status flat_way(tide_tensor **out, const flat_call *f, const tide__op_traits *t, tide_op op,
-                            const tide_operand *in, const tide_scalar *params, tide_tensor *into) {
+static tide_status flat_path(tide_tensor **out, const flat_call *f, const tide__op_traits *t, tide_op op,
+                             const tide_operand *in, const tide_scalar *params, tide_tensor *into) {
   tide_tensor *result = into;
   if (TIDE_UNLIKELY(t->divides) && tide__category(f->dtype) <= 1 && in[1].tensor)
     TIDE_TRY(tide__verify(in[1].tensor, TIDE_VERIFY_NONZERO, tide_op_get(op)->name));
@@ -332,8 +332,8 @@ static tide_status call_finish(tide_tensor **out, call *c, const tide_scalar *pa
   return tide__deliver(out, result, into);
 }
 
-static tide_status general_way(tide_tensor **out, tide_op op, const tide_op_info *info, const tide_operand *in,
-                               const tide_scalar *params, tide_tensor *into) {
+static tide_status general_path(tide_tensor **out, tide_op op, const tide_op_info *info, const tide_operand *in,
+                                const tide_scalar *params, tide_tensor *into) {
   call c;
   TIDE_TRY(call_begin(&c, op, info, in, into));
   if (!params && tide__op_traits_get(op)->params)
@@ -358,7 +358,7 @@ static inline bool is_polar(tide_op op, const tide_operand *in) {
 }
 
 /* abs and angle of complex numbers are real: functions of two views, of the real and of the imaginary parts. */
-static tide_status polar_way(tide_tensor **out, tide_op op, const tide_tensor *x, tide_tensor *into) {
+static tide_status polar_path(tide_tensor **out, tide_op op, const tide_tensor *x, tide_tensor *into) {
   tide_op of_parts = op == TIDE_OP_abs ? TIDE_OP_hypot : TIDE_OP_atan2;
   tide_op_info info = *tide_op_get(of_parts);
   tide_tensor *re = NULL, *im = NULL;
@@ -366,7 +366,7 @@ static tide_status polar_way(tide_tensor **out, tide_op op, const tide_tensor *x
   tide_status status = tide_real(&re, x);
   if (status == TIDE_OK) status = tide_imag(&im, x);
   tide_operand parts[2] = {{.tensor = op == TIDE_OP_abs ? re : im}, {.tensor = op == TIDE_OP_abs ? im : re}};
-  if (status == TIDE_OK) status = general_way(out, of_parts, &info, parts, NULL, into);
+  if (status == TIDE_OK) status = general_path(out, of_parts, &info, parts, NULL, into);
   tide_tensor_release(re);
   tide_tensor_release(im);
   return status;
@@ -381,9 +381,9 @@ tide_status tide_elementwise(tide_tensor **out, tide_op op, const tide_operand *
   const tide__op_traits *t = tide__op_traits_get(op);
   TIDE_TRY(tide__out_check(out, into, tide_op_get(op)->name));
   flat_call f;
-  if (TIDE_LIKELY(flat_match(&f, t, op, in, params, into))) return flat_way(out, &f, t, op, in, params, into);
-  if (is_polar(op, in)) return polar_way(out, op, in[0].tensor, into);
-  return general_way(out, op, tide_op_get(op), in, params, into);
+  if (TIDE_LIKELY(flat_match(&f, t, op, in, params, into))) return flat_path(out, &f, t, op, in, params, into);
+  if (is_polar(op, in)) return polar_path(out, op, in[0].tensor, into);
+  return general_path(out, op, tide_op_get(op), in, params, into);
 }
 
 tide_status tide_unary(tide_tensor **out, tide_op op, const tide_tensor *x, tide_tensor *into) {

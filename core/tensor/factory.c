@@ -28,7 +28,7 @@ static tide_status resolve(tide_options *o, const tide_options *options, tide_dt
 /* A new tensor over `elements` elements of storage; size and stride are checked. */
 static tide_status make(tide_tensor **out, const int64_t *size, const int64_t *stride, int ndim, int64_t elements,
                         const tide_options *o) {
-  tide_tensor *x = tide__tensor_shell();
+  tide_tensor *x = tide__tensor_header();
   if (TIDE_UNLIKELY(!x)) return TIDE_MEMORY;
   x->ndim = ndim;
   x->offset = 0;
@@ -289,7 +289,7 @@ tide_status tide_from_ptr(tide_tensor **out, void *ptr, const int64_t *size, con
                                                      : (size_t)tide__itemsize(o.dtype)))
     return tide__fail(TIDE_VALUE, "from_ptr: the pointer is not aligned, got %p, expected the alignment of %s", ptr,
                       tide_dtype_name(o.dtype));
-  tide_tensor *x = tide__tensor_shell();
+  tide_tensor *x = tide__tensor_header();
   if (!x) return TIDE_MEMORY;
   x->ndim = ndim, x->offset = 0, x->dtype = (uint8_t)o.dtype;
   for (int d = 0; d < ndim; d++) x->size[d] = size[d], x->stride[d] = stride[d];

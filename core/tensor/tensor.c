@@ -13,32 +13,32 @@
 
 /* ---- structs ---- */
 
-enum { SHELLS_KEPT = 16384 }; /* a collector lets go of thousands at a time */
+enum { HEADERS_KEPT = 16384 }; /* a collector lets go of thousands at a time */
 
 static _Thread_local struct {
   tide_tensor *head;
   int count;
-} shells;
-static pthread_once_t shells_once = PTHREAD_ONCE_INIT;
+} headers;
+static pthread_once_t headers_once = PTHREAD_ONCE_INIT;
 
-static void shells_drop(void) {
-  while (shells.head) {
-    tide_tensor *x = shells.head;
-    shells.head = x->next;
+static void headers_drop(void) {
+  while (headers.head) {
+    tide_tensor *x = headers.head;
+    headers.head = x->next;
     free(x);
   }
-  shells.count = 0;
+  headers.count = 0;
 }
 
-static void shells_register(void) { tide__thread_at_end(shells_drop); }
+static void headers_register(void) { tide__thread_at_end(headers_drop); }
 
-tide_tensor *tide__tensor_shell(void) {
+tide_tensor *tide__tensor_header(void) {
   /* A program that makes nothing but views allocates no bytes: then this is where deferred releases come back. */
-  if (TIDE_UNLIKELY(!shells.head)) tide__deferred_drain();
-  tide_tensor *x = shells.head;
+  if (TIDE_UNLIKELY(!headers.head)) tide__deferred_drain();
+  tide_tensor *x = headers.head;
   if (TIDE_LIKELY(x != NULL)) {
-    shells.head = x->next;
-    shells.count--;
+    headers.head = x->next;
+    headers.count--;
   } else if (!(x = malloc(sizeof *x))) {
     tide__fail_memory(TIDE_CPU, sizeof *x, 0, 0, 0, 0, "tensor: no host memory for a handle, got %zu bytes refused",
                       sizeof *x);
@@ -50,18 +50,18 @@ tide_tensor *tide__tensor_shell(void) {
   return x;
 }
 
-static void shell_give(tide_tensor *x) {
-  if (TIDE_UNLIKELY(shells.count >= SHELLS_KEPT)) {
+static void header_give(tide_tensor *x) {
+  if (TIDE_UNLIKELY(headers.count >= HEADERS_KEPT)) {
     free(x);
     return;
   }
-  if (TIDE_UNLIKELY(shells.count == 0)) {
-    pthread_once(&shells_once, shells_register);
+  if (TIDE_UNLIKELY(headers.count == 0)) {
+    pthread_once(&headers_once, headers_register);
     tide__thread_touch();
   }
-  x->next = shells.head;
-  shells.head = x;
-  shells.count++;
+  x->next = headers.head;
+  headers.head = x;
+  headers.count++;
 }
 
 void tide_tensor_retain(tide_tensor *x) { tide__tensor_ref(x); }
@@ -75,7 +75,7 @@ void tide_tensor_release(tide_tensor *x) {
   atomic_store_explicit(&x->refs, 0, memory_order_relaxed);
   tide_storage *storage = x->storage;
   x->storage = NULL;
-  shell_give(x);
+  header_give(x);
   if (storage) tide_storage_release(storage);
 }
 
@@ -333,7 +333,7 @@ tide_status tide_broadcast_size(int64_t *size, int *ndim, tide_tensor *const *li
 
 tide_status tide__tensor_view(tide_tensor **out, const tide_tensor *x, const int64_t *size, const int64_t *stride,
                               int ndim, int64_t offset) {
-  tide_tensor *view = tide__tensor_shell();
+  tide_tensor *view = tide__tensor_header();
   if (TIDE_UNLIKELY(!view)) return TIDE_MEMORY;
   tide__storage_ref(x->storage);
   view->storage = x->storage;
@@ -349,7 +349,7 @@ tide_status tide__tensor_view(tide_tensor **out, const tide_tensor *x, const int
 
 tide_status tide__tensor_new_strided(tide_tensor **out, const int64_t *size, const int64_t *stride, int ndim,
                                      tide_dtype dtype, int device) {
-  tide_tensor *x = tide__tensor_shell();
+  tide_tensor *x = tide__tensor_header();
   if (TIDE_UNLIKELY(!x)) return TIDE_MEMORY;
   x->ndim = ndim;
   x->offset = 0;

@@ -9,7 +9,7 @@
 
 /* A view that is x itself, for the caller to change; tide__tensor_layout completes it. */
 static inline tide_tensor *begin(const tide_tensor *x) {
-  tide_tensor *v = tide__tensor_shell();
+  tide_tensor *v = tide__tensor_header();
   if (TIDE_UNLIKELY(!v)) return NULL;
   tide__storage_ref(x->storage);
   v->storage = x->storage;

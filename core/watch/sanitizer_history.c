@@ -69,7 +69,7 @@ static tide__footprint *footprint_get(uint64_t capture) {
   return captures = f;
 }
 
-static tide__history *shell_new(void) {
+static tide__history *header_new(void) {
   tide__history *h = spare;
   if (!h) return calloc(1, sizeof *h);
   spare = h->chain;
@@ -83,7 +83,7 @@ tide__history *tide__history_get(const tide_storage *s, uint64_t capture) {
   if (h) return h;
   if (history_count >= bucket_count && !grow_buckets()) return NULL;
   tide__footprint *f = footprint_get(capture);
-  if (!f || !(h = shell_new())) return NULL;
+  if (!f || !(h = header_new())) return NULL;
   size_t k = bucket_of(s);
   h->storage = s, h->of = f;
   h->chain = buckets[k];

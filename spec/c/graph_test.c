@@ -189,11 +189,11 @@ static void elsewhere(void) {
   CHECK(first_of(y) == 22);
   OK(tide_stream_synchronize(s));
   tide_memory_pump();
-  tide__park_poll_slow(INT64_MAX);
+  tide__deferred_frees_poll_slow(INT64_MAX);
   tide_graph_release(g);
   tide_tensor_release(y);
   for (int i = 0; i < 2; i++) OK(tide_stream_synchronize(s)); /* the first begins to wait, the second sees the end */
-  tide__park_poll_slow(INT64_MAX);
+  tide__deferred_frees_poll_slow(INT64_MAX);
   CHECK(tide_memory_allocated(0) == 0);
   tide_stream_release(s);
   tide_shutdown();
@@ -240,7 +240,7 @@ static void threads(void) {
   for (int i = 0; i < 100; i++) OK(tide_device_synchronize(0)); /* harmless to the captures of others */
   for (int i = 0; i < 3; i++) pthread_join(thread[i], NULL);
   for (int i = 0; i < 2; i++) OK(tide_device_synchronize(0));
-  tide__park_poll_slow(INT64_MAX);
+  tide__deferred_frees_poll_slow(INT64_MAX);
   CHECK(tide_memory_allocated(0) == 0 && atomic_load(&tide__sync_watch) == 0);
   OK(tide_memory_empty_cache(0));
   CHECK(tide_memory_reserved(0) == 0);

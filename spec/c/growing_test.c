@@ -105,8 +105,9 @@ static void check_segment(void *arg, const tide__segment *s) {
   for (const tide_block *b = s->head; b; b = b->next) {
     CHECK(b->segment == s && b->ptr == s->ptr + covered && b->size > 0);
     CHECK(!b->next || b->next->prev == b);
-    bool gap = b->state == BLOCK_VOID, free_pair = b->state == BLOCK_FREE && b->next && b->next->state == BLOCK_FREE;
-    CHECK(!free_pair && !(gap && b->next && b->next->state == BLOCK_VOID));
+    bool gap = b->state == BLOCK_UNMAPPED,
+         free_pair = b->state == BLOCK_FREE && b->next && b->next->state == BLOCK_FREE;
+    CHECK(!free_pair && !(gap && b->next && b->next->state == BLOCK_UNMAPPED));
     covered += b->size;
     if (!gap) memory += b->size;
   }

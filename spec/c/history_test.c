@@ -1,5 +1,5 @@
-/* history_test.c: tallies, history and snapshots from C, on simulated devices: what they count, that they agree with
- * the statistics, that several threads may use them at once, and that nothing is left behind. */
+/* history_test.c: allocation scopes, history and snapshots from C, on simulated devices: what they count, that they
+ * agree with the statistics, that several threads may use them at once, and that nothing is left behind. */
 #include "tide/history.h"
 
 #include <pthread.h>
@@ -28,35 +28,35 @@ static int site(void *user, const char **source) {
   return line;
 }
 
-static tide_tally_figures read_tally(const tide_tally *t) {
-  tide_tally_figures f;
-  tide_tally_read(&f, t);
+static tide_allocation_figures read_scope(const tide_allocation_scope *t) {
+  tide_allocation_figures f;
+  tide_allocation_scope_read(&f, t);
   return f;
 }
 
-static void tallies(void) {
+static void allocation_scopes(void) {
   start(2);
-  tide_tally *outer = NULL, *inner = NULL;
-  OK(tide_tally_new(&outer, "outer", NULL));
-  OK(tide_tally_new(&inner, "inner", outer));
-  CHECK(tide_tally_new(&inner, NULL, NULL) == TIDE_ARGUMENT);
-  CHECK(!strcmp(tide_tally_label(inner), "outer/inner"));
-  tide_current_set_tally(outer);
+  tide_allocation_scope *outer = NULL, *inner = NULL;
+  OK(tide_allocation_scope_new(&outer, "outer", NULL));
+  OK(tide_allocation_scope_new(&inner, "inner", outer));
+  CHECK(tide_allocation_scope_new(&inner, NULL, NULL) == TIDE_ARGUMENT);
+  CHECK(!strcmp(tide_allocation_scope_label(inner), "outer/inner"));
+  tide_current_set_allocation_scope(outer);
   tide_tensor *a = make(1000, 0), *b;
-  tide_current_set_tally(inner);
-  b = make(100, 1); /* a tally spans the devices */
-  tide_current_set_tally(NULL);
+  tide_current_set_allocation_scope(inner);
+  b = make(100, 1); /* a allocation scope spans the devices */
+  tide_current_set_allocation_scope(NULL);
   tide_tensor *c = make(100, 0);
-  CHECK(tide_current_tally() == NULL);
-  tide_tally_figures o = read_tally(outer), i = read_tally(inner);
+  CHECK(tide_current_allocation_scope() == NULL);
+  tide_allocation_figures o = read_scope(outer), i = read_scope(inner);
   CHECK(o.allocated_bytes == 1024 + 512 && o.live_bytes == 1536 && o.peak_bytes == 1536 && o.allocations == 2);
   CHECK(i.allocated_bytes == 512 && i.live_bytes == 512 && i.freed_bytes == 0 && i.allocations == 1);
-  tide_tally_release(inner); /* b still holds it */
+  tide_allocation_scope_release(inner); /* b still holds it */
   tide_tensor_release(b);
   tide_tensor_release(a);
-  o = read_tally(outer);
+  o = read_scope(outer);
   CHECK(o.freed_bytes == 1536 && o.live_bytes == 0 && o.peak_bytes == 1536);
-  tide_tally_release(outer);
+  tide_allocation_scope_release(outer);
   tide_tensor_release(c);
   tide_shutdown();
 }
@@ -65,14 +65,14 @@ static void snapshots(void) {
   start(2);
   line = 7;
   tide_site_set(site, "@game.lua");
-  tide_tally *t = NULL;
-  OK(tide_tally_new(&t, "level", NULL));
-  tide_current_set_tally(t);
+  tide_allocation_scope *t = NULL;
+  OK(tide_allocation_scope_new(&t, "level", NULL));
+  tide_current_set_allocation_scope(t);
   tide_tensor *a = make(3000, 0);
   line = 8;
   tide_tensor *b = make(30 << 20, 1);
-  tide_current_set_tally(NULL);
-  tide_tally_release(t);
+  tide_current_set_allocation_scope(NULL);
+  tide_allocation_scope_release(t);
   tide_memory_snapshot *s = NULL;
   OK(tide_memory_snapshot_new(&s, 0, 0));
   size_t total[2] = {0}, used[2] = {0};
@@ -88,7 +88,7 @@ static void snapshots(void) {
       char where[64];
       CHECK(tide_site_describe(block->site, where, sizeof where) == 10);
       CHECK(!strcmp(where, segment->device ? "game.lua:8" : "game.lua:7"));
-      CHECK(block->tally && !strcmp(tide_tally_label(block->tally), "level"));
+      CHECK(block->scope && !strcmp(tide_allocation_scope_label(block->scope), "level"));
     }
     CHECK(covered == segment->total || segment->expandable);
   }
@@ -161,12 +161,12 @@ static void running_out(void) {
   tide_shutdown();
 }
 
-/* Threads allocate under tallies and lines of their own while the history runs and snapshots are taken. */
+/* Threads allocate under allocation scopes and lines of their own while the history runs and snapshots are taken. */
 static void *work(void *arg) {
-  tide_tally *t = NULL;
-  OK(tide_tally_new(&t, arg, NULL));
+  tide_allocation_scope *t = NULL;
+  OK(tide_allocation_scope_new(&t, arg, NULL));
   tide_site_set(site, "@thread.lua");
-  tide_current_set_tally(t);
+  tide_current_set_allocation_scope(t);
   for (int i = 0; i < 300; i++) {
     line = i % 50 + 1;
     tide_tensor *x = make(100 + 97 * i, i % 2);
@@ -180,10 +180,10 @@ static void *work(void *arg) {
     }
     tide_tensor_release(x);
   }
-  tide_current_set_tally(NULL);
-  tide_tally_figures f = read_tally(t);
+  tide_current_set_allocation_scope(NULL);
+  tide_allocation_figures f = read_scope(t);
   CHECK(f.allocations == 300 && f.live_bytes == 0 && f.peak_bytes > 0);
-  tide_tally_release(t);
+  tide_allocation_scope_release(t);
   tide_site_set(NULL, NULL);
   return NULL;
 }
@@ -198,7 +198,7 @@ static void threads(void) {
 }
 
 int main(void) {
-  tallies();
+  allocation_scopes();
   snapshots();
   ring();
   running_out();

@@ -167,7 +167,7 @@ static void forked(void) {
     alarm(20);
     tide_storage_release(piece(3 * MiB));
     tide__parallel_for(1000, 1, nothing, NULL);
-    tide__idle_trim_aside();
+    tide__idle_trim_background();
     tide_shutdown();
     _exit(failures != 0);
   }

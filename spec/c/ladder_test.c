@@ -210,7 +210,7 @@ static void between_blocks_of_others(bool interrupt) {
     CHECK(stats(0).num_ooms == 0 && stats(0).active[ALL].current == 3);
   }
   OK(tide__block_alloc(&b, current(0), 9 * MiB));
-  CHECK(stats(0).num_ooms == 0 && b->lane.stream == other->id);
+  CHECK(stats(0).num_ooms == 0 && b->key.stream == other->id);
   bool idle = false;
   OK(tide_stream_query(&idle, other));
   CHECK(idle); /* it was waited for */

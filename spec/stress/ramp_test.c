@@ -165,7 +165,7 @@ static void check_left(const char *form, const char *variant, const char *where,
   for (int d = 0; d < 2; d++) CHECK(!tide_current_selected(d), "the stream is selected");
   CHECK(tide_current_stream(&stream, 0) == TIDE_OK, "no stream");
   CHECK(tide_current_pool(&pool, 0) == TIDE_OK && !pool, "the pool is in force");
-  CHECK(!tide_current_tally(), "the label is in force");
+  CHECK(!tide_current_allocation_scope(), "the label is in force");
   CHECK(tide_nvtx_range_push("depth") == 0, "the range is open");
   tide_nvtx_range_pop();
   CHECK(tide_device_synchronize(0) == TIDE_OK, "the host cannot wait");

@@ -152,8 +152,8 @@ tide_status tide__cuda_event_elapsed(double *ms, void *start, void *end);
 tide_status tide__cuda_stream_drain(const cuda_stream *s, const char *what);
 /* Likewise for a stream that any thread may begin to capture: then it is not waited for. */
 tide_status tide__cuda_stream_drain_any(const cuda_stream *s, const char *what);
-/* Likewise for an event; a drowsy wait soon sleeps between its looks. */
-tide_status tide__cuda_event_drain(const cuda_event *e, bool drowsy);
+/* Likewise for an event; a yielding wait soon sleeps between its looks. */
+tide_status tide__cuda_event_drain(const cuda_event *e, bool yielding);
 tide_status tide__cuda_read_small(void *stream, void *dst, const void *src, size_t bytes);
 /* The mailbox of the device for kernels that meet bad indexes. */
 tide_status tide__cuda_mailbox(uint32_t **taken, tidek_mailbox **mailbox, int device);
@@ -194,8 +194,8 @@ tide_status tide__cuda_range_reserve(void **out, int device, size_t bytes);
 void tide__cuda_range_release(int device, void *ptr, size_t bytes);
 tide_status tide__cuda_range_map(int device, void *ptr, size_t bytes);
 void tide__cuda_range_unmap(int device, void *ptr, size_t bytes);
-/* From now on `guest` may use the mapped memory of `device`. */
-void tide__cuda_range_guest(int device, int guest);
+/* From now on `peer` may use the mapped memory of `device`. */
+void tide__cuda_range_peer(int device, int peer);
 tide_status tide__cuda_mem_alloc_async(void **out, void *stream, size_t bytes);
 tide_status tide__cuda_mem_free_async(void *stream, void *ptr);
 tide_status tide__cuda_mem_trim_async(int device);

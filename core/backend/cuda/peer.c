@@ -22,7 +22,7 @@ bool tide__cuda_peer_open(int device, int peer) {
     }
     cudaGetLastError();
     ways[device][peer] = open ? OPEN : NONE;
-    if (open) tide__cuda_range_guest(peer, device); /* mapped memory has an access list of its own */
+    if (open) tide__cuda_range_peer(peer, device); /* mapped memory has an access list of its own */
     cuda_unrelax(relaxed);
     cuda_leave(scope);
   }

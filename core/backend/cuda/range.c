@@ -38,7 +38,7 @@ static bool complete;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of what is below */
 static range *ranges;
-static uint64_t guests[TIDE_MAX_DEVICES]; /* of each device, a bit for each other one that may use its memory */
+static uint64_t peers[TIDE_MAX_DEVICES]; /* of each device, a bit for each other one that may use its memory */
 static size_t granules[TIDE_MAX_DEVICES];
 
 static void find_calls(void) {
@@ -127,12 +127,12 @@ static void note(int device, const char *ptr, size_t granules_now) {
       r->piece[(size_t)(ptr - r->ptr) / granules[device]] = (uint32_t)granules_now;
 }
 
-/* With the lock held: the device itself and its guests may use the piece. */
+/* With the lock held: the device itself and its peers may use the piece. */
 static int open_piece(int device, CUdeviceptr ptr, size_t bytes) {
   CUmemAccessDesc desc = access_of(device);
   int rc = (int)vm.access(ptr, bytes, &desc, 1);
   for (int d = 0; d < TIDE_MAX_DEVICES && !rc; d++) {
-    if (!(guests[device] >> d & 1)) continue;
+    if (!(peers[device] >> d & 1)) continue;
     desc = access_of(d);
     rc = (int)vm.access(ptr, bytes, &desc, 1);
   }
@@ -171,15 +171,15 @@ void tide__cuda_range_unmap(int device, void *ptr, size_t bytes) {
   cuda_leave(scope);
 }
 
-void tide__cuda_range_guest(int device, int guest) {
-  CUmemAccessDesc desc = access_of(guest);
+void tide__cuda_range_peer(int device, int peer) {
+  CUmemAccessDesc desc = access_of(peer);
   cudaMemPool_t pool;
-  struct cudaMemAccessDesc pool_desc = {.location = {.type = cudaMemLocationTypeDevice, .id = guest},
+  struct cudaMemAccessDesc pool_desc = {.location = {.type = cudaMemLocationTypeDevice, .id = peer},
                                         .flags = cudaMemAccessFlagsProtReadWrite};
   cuda_scope scope = cuda_enter(device);
   pthread_mutex_lock(&lock);
-  bool known = guests[device] >> guest & 1;
-  guests[device] |= (uint64_t)1 << guest;
+  bool known = peers[device] >> peer & 1;
+  peers[device] |= (uint64_t)1 << peer;
   for (range *r = known ? NULL : ranges; r; r = r->next) {
     size_t granule = granules[device];
     for (size_t at = 0; r->device == device && at < r->bytes;) {

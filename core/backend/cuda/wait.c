@@ -25,7 +25,7 @@ static int64_t now_ns(void) {
 
 typedef struct patience {
   int64_t start, asked; /* when the wait began, when the host was last asked */
-  bool drowsy;
+  bool yielding;
 } patience;
 
 static void nap(long ns) {
@@ -43,7 +43,7 @@ static tide_status pause_between(patience *p, int device, const char *what) {
     CUDA_TRY(tide__cuda_host->wait_on(device, what));
   }
   int64_t waited = now - p->start;
-  if (waited > 200000000 || (p->drowsy && waited > 50000))
+  if (waited > 200000000 || (p->yielding && waited > 50000))
     nap(50000);
   else if (waited > 1000000)
     sched_yield();
@@ -78,8 +78,8 @@ static tide_status drain(const cuda_stream *s, const char *what, bool any) {
 tide_status tide__cuda_stream_drain(const cuda_stream *s, const char *what) { return drain(s, what, false); }
 tide_status tide__cuda_stream_drain_any(const cuda_stream *s, const char *what) { return drain(s, what, true); }
 
-tide_status tide__cuda_event_drain(const cuda_event *e, bool drowsy) {
-  patience p = {0, 0, drowsy};
+tide_status tide__cuda_event_drain(const cuda_event *e, bool yielding) {
+  patience p = {0, 0, yielding};
   for (;;) {
     cuda_relaxed relaxed = cuda_relax();
     int rc = (int)cudaEventQuery(e->handle);

@@ -74,7 +74,7 @@ TIDE_API void tide_current_select(int device, tide_stream *selected);
  * meanwhile to find memory, reclaim hooks and observers, sees and sets what was selected before. Does not nest, but in
  * such a hook it may be used. TIDE_STATE where the stream is one of before a reset: what was selected stays selected,
  * and no call with NULL is needed. */
-TIDE_API tide_status tide_current_aside(int device, tide_stream *stream);
+TIDE_API tide_status tide_current_override(int device, tide_stream *stream);
 
 /* ---- Before and at the first use -------------------------------------------------------------------------------- */
 

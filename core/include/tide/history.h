@@ -1,8 +1,8 @@
 /* tide/history.h: who holds device memory, and what happened to it.
  *
- * Every block of device memory remembers the script line that asked for it (tide_site_set names it) and the tally that
- * was open then. A snapshot copies all segments and blocks; the history, once switched on, keeps the last events; the
- * sites sum up the bytes by lines. All of these may be asked at any time, from any thread. */
+ * Every block of device memory remembers the script line that asked for it (tide_site_set names it) and the allocation
+ * scope that was open then. A snapshot copies all segments and blocks; the history, once switched on, keeps the last
+ * events; the sites sum up the bytes by lines. All of these may be asked at any time, from any thread. */
 #ifndef TIDE_HISTORY_H
 #define TIDE_HISTORY_H
 
@@ -14,23 +14,28 @@ extern "C" {
 
 /* ---- Tallies: labelled sums over the allocations of a block of a program --------------------------------------- */
 
-typedef struct tide_tally tide_tally;
+typedef struct tide_allocation_scope tide_allocation_scope;
 
-/* Bytes count whole blocks, as memory_allocated does. What was allocated while the tally was open counts, whenever it
- * is freed; live = allocated - freed, and peak is the highest that live has been. */
-typedef struct tide_tally_figures {
+/* Bytes count whole blocks, as memory_allocated does. What was allocated while the allocation scope was open counts,
+ * whenever it is freed; live = allocated - freed, and peak is the highest that live has been. */
+typedef struct tide_allocation_figures {
   int64_t allocated_bytes, freed_bytes, peak_bytes, live_bytes, allocations;
-} tide_tally_figures;
+} tide_allocation_figures;
 
-/* A tally with one reference. What counts in it counts in `outer` too, which it keeps alive; `outer` may be NULL. */
-TIDE_API tide_status tide_tally_new(tide_tally **out, const char *label, tide_tally *outer);
-TIDE_API void tide_tally_retain(tide_tally *tally);  /* one more reference */
-TIDE_API void tide_tally_release(tide_tally *tally); /* one reference less; NULL is allowed */
-/* "epoch 3/forward": the label behind those of the outer tallies. Lives as long as the tally. */
-TIDE_API const char *tide_tally_label(const tide_tally *tally);
-TIDE_API void tide_tally_read(tide_tally_figures *out, const tide_tally *tally); /* the sums now */
-TIDE_API tide_tally *tide_current_tally(void);           /* the open one of the bound tide_current, borrowed, or NULL */
-TIDE_API void tide_current_set_tally(tide_tally *tally); /* opens it in place of that one; NULL opens none */
+/* A allocation scope with one reference. What counts in it counts in `outer` too, which it keeps alive; `outer` may be
+ * NULL. */
+TIDE_API tide_status tide_allocation_scope_new(tide_allocation_scope **out, const char *label,
+                                               tide_allocation_scope *outer);
+TIDE_API void tide_allocation_scope_retain(tide_allocation_scope *scope);  /* one more reference */
+TIDE_API void tide_allocation_scope_release(tide_allocation_scope *scope); /* one reference less; NULL is allowed */
+/* "epoch 3/forward": the label behind those of the outer allocation scopes. Lives as long as the allocation scope. */
+TIDE_API const char *tide_allocation_scope_label(const tide_allocation_scope *scope);
+TIDE_API void tide_allocation_scope_read(tide_allocation_figures *out,
+                                         const tide_allocation_scope *scope); /* the sums now */
+TIDE_API tide_allocation_scope *
+tide_current_allocation_scope(void); /* the open one of the bound tide_current, borrowed, or NULL */
+TIDE_API void
+tide_current_set_allocation_scope(tide_allocation_scope *scope); /* opens it in place of that one; NULL opens none */
 
 /* ---- Lines ------------------------------------------------------------------------------------------------------ */
 
@@ -108,10 +113,10 @@ typedef struct tide_memory_event {
   int device;
   uint64_t address, stream; /* of the block or segment; the number of the stream that it belongs to, 0 for none */
   size_t size;
-  uint64_t time_us;     /* microseconds since 1970 */
-  uint32_t site, owner; /* the line that did it; the line that allocated the block */
-  uint32_t stack;       /* of `site`, if the history keeps stacks; else 0 */
-  tide_tally *tally;    /* the block's, or NULL */
+  uint64_t time_us;             /* microseconds since 1970 */
+  uint32_t site, owner;         /* the line that did it; the line that allocated the block */
+  uint32_t stack;               /* of `site`, if the history keeps stacks; else 0 */
+  tide_allocation_scope *scope; /* the block's, or NULL */
 } tide_memory_event;
 
 /* The text of a stack, lines separated by '\n'; "" of 0. Lives as long as the process. */
@@ -133,9 +138,9 @@ typedef enum tide_block_state { TIDE_BLOCK_FREE, TIDE_BLOCK_USED, TIDE_BLOCK_PEN
 typedef struct tide_block_info {
   uint64_t address;
   size_t size, requested;
-  tide_block_state state; /* PENDING: let go, but a stream may still use it */
-  uint32_t site, stack;   /* of the allocation; 0 for free blocks */
-  tide_tally *tally;      /* whose label it has, or NULL */
+  tide_block_state state;       /* PENDING: let go, but a stream may still use it */
+  uint32_t site, stack;         /* of the allocation; 0 for free blocks */
+  tide_allocation_scope *scope; /* whose label it has, or NULL */
 } tide_block_info;
 
 typedef struct tide_segment_info {

@@ -1,4 +1,4 @@
-/* park.c: memory that other streams may still be using when it is let go.
+/* deferred_free.c: memory that other streams may still be using when it is let go.
  *
  * A piece of memory belongs to one stream, whose own order makes its reuse safe. Work that other streams did with it is
  * noted as it is queued. When the memory is let go, an event is recorded on each of those streams and the piece waits
@@ -22,24 +22,24 @@ typedef struct tide__use {
   int device;
 } tide__use;
 
-_Atomic int64_t tide__parked;
+_Atomic int64_t tide__deferred_frees;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static tide__park *first, **last = &first;
-static tide__park *later; /* those that have not begun to wait; counted in tide__parked too */
+static tide__deferred_free *first, **last = &first;
+static tide__deferred_free *later; /* those that have not begun to wait; counted in tide__deferred_frees too */
 
-void tide__park_use(tide__park *park, tide_stream *stream) {
+void tide__deferred_free_use(tide__deferred_free *d, tide_stream *stream) {
   pthread_mutex_lock(&lock);
-  tide__use *u = park->uses;
+  tide__use *u = d->uses;
   while (u && u->stream != stream) u = u->next;
   if (!u) {
     u = malloc(sizeof *u);
     if (u) {
       tide_stream_retain(stream);
-      *u = (tide__use){park->uses, stream, NULL, stream->device};
-      park->uses = u;
+      *u = (tide__use){d->uses, stream, NULL, stream->device};
+      d->uses = u;
     } else {
-      park->wait_all = true;
+      d->wait_all = true;
     }
   }
   pthread_mutex_unlock(&lock);
@@ -79,25 +79,25 @@ static bool wait_for_all(void) {
   return done;
 }
 
-void tide__park_later(tide__park *park, void (*done)(void *arg), void *arg) {
-  park->done = done, park->arg = arg;
+void tide__deferred_free_later(tide__deferred_free *d, void (*done)(void *arg), void *arg) {
+  d->done = done, d->arg = arg;
   pthread_mutex_lock(&lock);
-  park->next = later, later = park;
-  atomic_fetch_add_explicit(&tide__parked, 1, memory_order_relaxed);
+  d->next = later, later = d;
+  atomic_fetch_add_explicit(&tide__deferred_frees, 1, memory_order_relaxed);
   pthread_mutex_unlock(&lock);
 }
 
 /* Would the events be recorded in a capture, or the waits end one? */
-static bool must_wait(const tide__park *park) {
-  bool captured = park->wait_all && tide__sync_watched();
-  for (const tide__use *u = park->uses; u && !captured; u = u->next) captured = u->stream && u->stream->capture;
+static bool must_wait(const tide__deferred_free *d) {
+  bool captured = d->wait_all && tide__sync_watched();
+  for (const tide__use *u = d->uses; u && !captured; u = u->next) captured = u->stream && u->stream->capture;
   return captured;
 }
 
 /* True if one has failed: the next poll tries again. */
-static bool begin_uses(tide__park *park) {
+static bool begin_uses(tide__deferred_free *d) {
   bool failed = false;
-  for (tide__use **at = &park->uses; *at;) {
+  for (tide__use **at = &d->uses; *at;) {
     tide__use *u = *at;
     outcome what = record(u);
     failed |= what == FAILED;
@@ -111,29 +111,29 @@ static bool begin_uses(tide__park *park) {
   return failed;
 }
 
-void tide__park_begin(tide__park *park, void (*done)(void *arg), void *arg) {
+void tide__deferred_free_begin(tide__deferred_free *d, void (*done)(void *arg), void *arg) {
   tide__capture_lock();
-  if (must_wait(park)) {
+  if (must_wait(d)) {
     tide__capture_unlock();
-    tide__park_later(park, done, arg);
+    tide__deferred_free_later(d, done, arg);
     return;
   }
-  bool failed = begin_uses(park);
+  bool failed = begin_uses(d);
   tide__capture_unlock();
-  if (park->wait_all && !failed) failed = !wait_for_all();
+  if (d->wait_all && !failed) failed = !wait_for_all();
   if (failed) {
-    tide__park_later(park, done, arg);
+    tide__deferred_free_later(d, done, arg);
     return;
   }
-  park->wait_all = false;
-  if (!park->uses) {
+  d->wait_all = false;
+  if (!d->uses) {
     done(arg);
     return;
   }
-  park->done = done, park->arg = arg, park->next = NULL;
+  d->done = done, d->arg = arg, d->next = NULL;
   pthread_mutex_lock(&lock);
-  *last = park, last = &park->next;
-  atomic_fetch_add_explicit(&tide__parked, 1, memory_order_relaxed);
+  *last = d, last = &d->next;
+  atomic_fetch_add_explicit(&tide__deferred_frees, 1, memory_order_relaxed);
   pthread_mutex_unlock(&lock);
 }
 
@@ -145,21 +145,21 @@ static bool passed(tide__use *u) {
   return b->event_query(&done, u->event) != TIDE_OK || done;
 }
 
-static bool all_passed(tide__park *park, bool forced) {
-  while (park->uses) {
-    tide__use *u = park->uses;
+static bool all_passed(tide__deferred_free *d, bool forced) {
+  while (d->uses) {
+    tide__use *u = d->uses;
     if (!forced && !passed(u)) return false;
     tide__event_give(u->event, u->device, 0);
-    park->uses = u->next;
+    d->uses = u->next;
     free(u);
   }
   return true;
 }
 
-void tide__park_drop(tide__park *park) {
-  while (park->uses) {
-    tide__use *u = park->uses;
-    park->uses = u->next;
+void tide__deferred_free_drop(tide__deferred_free *d) {
+  while (d->uses) {
+    tide__use *u = d->uses;
+    d->uses = u->next;
     if (!u->stream) tide__event_give(u->event, u->device, 0);
     tide_stream_release(u->stream);
     free(u);
@@ -169,33 +169,34 @@ void tide__park_drop(tide__park *park) {
 /* Those that stood aside begin to wait, or stand aside again. */
 static void begin_later(bool forced) {
   pthread_mutex_lock(&lock);
-  tide__park *list = later;
+  tide__deferred_free *list = later;
   later = NULL;
-  for (tide__park *p = list; p; p = p->next) atomic_fetch_sub_explicit(&tide__parked, 1, memory_order_relaxed);
+  for (tide__deferred_free *p = list; p; p = p->next)
+    atomic_fetch_sub_explicit(&tide__deferred_frees, 1, memory_order_relaxed);
   pthread_mutex_unlock(&lock);
   while (list) {
-    tide__park *p = list;
+    tide__deferred_free *p = list;
     list = p->next;
-    if (forced) tide__park_drop(p);
+    if (forced) tide__deferred_free_drop(p);
     if (forced) p->wait_all = false;
-    tide__park_begin(p, p->done, p->arg);
+    tide__deferred_free_begin(p, p->done, p->arg);
   }
 }
 
 static void poll(int64_t most, bool forced) {
-  tide__park *done = NULL;
+  tide__deferred_free *done = NULL;
   if (!forced && tide_thread_is_capturing()) return;
   begin_later(forced);
   pthread_mutex_lock(&lock);
-  int64_t there = atomic_load_explicit(&tide__parked, memory_order_relaxed);
+  int64_t there = atomic_load_explicit(&tide__deferred_frees, memory_order_relaxed);
   if (most > there) most = there;
   for (int64_t i = 0; i < most && first; i++) {
-    tide__park *p = first;
+    tide__deferred_free *p = first;
     first = p->next;
     if (!first) last = &first;
     if (all_passed(p, forced)) {
       p->next = done, done = p;
-      atomic_fetch_sub_explicit(&tide__parked, 1, memory_order_relaxed);
+      atomic_fetch_sub_explicit(&tide__deferred_frees, 1, memory_order_relaxed);
     } else {
       p->next = NULL;
       *last = p, last = &p->next;
@@ -203,11 +204,11 @@ static void poll(int64_t most, bool forced) {
   }
   pthread_mutex_unlock(&lock);
   while (done) {
-    tide__park *p = done;
+    tide__deferred_free *p = done;
     done = p->next;
     p->done(p->arg);
   }
 }
 
-void tide__park_poll_slow(int64_t most) { poll(most, false); }
-void tide__park_shutdown(void) { poll(INT64_MAX, true); }
+void tide__deferred_frees_poll_slow(int64_t most) { poll(most, false); }
+void tide__deferred_frees_shutdown(void) { poll(INT64_MAX, true); }
