@@ -61,6 +61,10 @@ add_library(lost_input MODULE spec/c/lost_input.c)
 target_compile_definitions(lost_input PRIVATE _GNU_SOURCE)
 set_target_properties(lost_input PROPERTIES PREFIX "" C_VISIBILITY_PRESET default LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/spec)
 
+# ---- a time that stands still, for scripts/bench/instructions ----
+add_library(still_time MODULE spec/c/still_time.c)
+set_target_properties(still_time PROPERTIES PREFIX "" C_VISIBILITY_PRESET default LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/spec)
+
 # ---- several Lua states in one process: each a host of the module ----
 file(GLOB state_tests CONFIGURE_DEPENDS spec/stress/*_test.c)
 list(FILTER state_tests EXCLUDE REGEX "/ramp_test")
@@ -157,6 +161,10 @@ foreach(header IN LISTS public_headers ITEMS ${PROJECT_SOURCE_DIR}/lua_bindings/
     endif()
   endif()
 endforeach()
+
+# ---- what a call costs the host, counted ----
+tide_test(bench/instructions 300 COMMAND ${PROJECT_SOURCE_DIR}/scripts/bench/instructions --check ${PROJECT_BINARY_DIR})
+set_tests_properties(bench/instructions PROPERTIES PROCESSORS 2)
 
 # ---- examples, with the arguments of their `-- ci:` line ----
 file(GLOB examples CONFIGURE_DEPENDS scripts/examples/*.lua)
