@@ -148,6 +148,7 @@ endif()
 # ---- the text: format, the rules of the house, headers alone, exported names ----
 tide_test(check/format 60 COMMAND ${checks}/format.sh)
 tide_test(check/rules 60 COMMAND $<TARGET_FILE:tide_runner> ${checks}/rules.lua)
+tide_test(check/rooms 60 COMMAND $<TARGET_FILE:tide_runner> ${checks}/rooms.lua ${PROJECT_BINARY_DIR})
 tide_test(check/symbols 60 COMMAND ${checks}/symbols.sh ${PROJECT_BINARY_DIR})
 set(header_flags -fsyntax-only -Wall -Wextra -Werror -pedantic -I${PROJECT_SOURCE_DIR}/core/include -isystem ${TIDE_LUA_INCLUDE})
 find_program(TIDE_CXX NAMES c++ g++ clang++)
