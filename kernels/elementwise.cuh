@@ -29,6 +29,7 @@ RULE(FLOAT, is_float<T>, false)
 RULE(FLOATC, !is_int<T>, false)
 RULE(MATHC, !is_int<T>, false)
 RULE(REAL, !is_complex<T>::value, false)
+RULE(DIVIDE, !is_complex<T>::value, false)
 RULE(REALC, true, false)
 RULE(ARITHC, true, false)
 RULE(TEST, true, true)
@@ -45,9 +46,9 @@ RULE(BITS, is_int<T>, false)
     static constexpr int n = inputs, id = TIDE_OP_##name;                                                              \
     template <class T> static __device__ __forceinline__ auto apply(T A, T B, T C, T p0, T p1, T p2) { return expr; }  \
   };
-#define UNARY(name, rule, expr, doc)   FUNCTOR(name, rule, 1, x, , , expr)
-#define BINARY(name, rule, expr, doc)  FUNCTOR(name, rule, 2, a, b, , expr)
-#define TERNARY(name, rule, expr, doc) FUNCTOR(name, rule, 3, a, b, c, expr)
+#define UNARY(name, rule, loop, expr, doc)   FUNCTOR(name, rule, 1, x, , , expr)
+#define BINARY(name, rule, loop, expr, doc)  FUNCTOR(name, rule, 2, a, b, , expr)
+#define TERNARY(name, rule, loop, expr, doc) FUNCTOR(name, rule, 3, a, b, c, expr)
 #include "tide/op.def"
 #undef FUNCTOR
 

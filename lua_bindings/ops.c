@@ -389,9 +389,9 @@ static inline int ternary(lua_State *L, tide_op op, bool in_place) {
 #define OP_FUNCTIONS(name, form)                                                                                       \
   static int lop_##name(lua_State *L) { return form(L, TIDE_OP_##name, false); }                                       \
   static int lop_##name##_(lua_State *L) { return form(L, TIDE_OP_##name, true); }
-#define UNARY(name, rule, expr, doc)   OP_FUNCTIONS(name, unary)
-#define BINARY(name, rule, expr, doc)  OP_FUNCTIONS(name, binary)
-#define TERNARY(name, rule, expr, doc) OP_FUNCTIONS(name, ternary)
+#define UNARY(name, rule, loop, expr, doc)   OP_FUNCTIONS(name, unary)
+#define BINARY(name, rule, loop, expr, doc)  OP_FUNCTIONS(name, binary)
+#define TERNARY(name, rule, loop, expr, doc) OP_FUNCTIONS(name, ternary)
 #include "tide/op.def"
 
 typedef struct op_face {
@@ -401,14 +401,14 @@ typedef struct op_face {
 } op_face;
 
 static const op_face faces[TIDE_OP_COUNT] = {
-#define UNARY(name, rule, expr, doc)                                                                                   \
+#define UNARY(name, rule, loop, expr, doc)                                                                             \
   {#name, #name "_", lop_##name, lop_##name##_,                                                                        \
    "tide." #name "(x [, {out=}]) -> Tensor; x:" #name "(), x:" #name "_()\n" doc},
-#define BINARY(name, rule, expr, doc)                                                                                  \
+#define BINARY(name, rule, loop, expr, doc)                                                                            \
   {#name, #name "_", lop_##name, lop_##name##_,                                                                        \
    "tide." #name "(a, b [, {out=}]) -> Tensor; a:" #name "(b), a:" #name "_(b)\n" doc                                  \
    ". Tensors or numbers; broadcasts."},
-#define TERNARY(name, rule, expr, doc)                                                                                 \
+#define TERNARY(name, rule, loop, expr, doc)                                                                           \
   {#name, #name "_", lop_##name, lop_##name##_,                                                                        \
    "tide." #name "(a, b, c [, {out=}]) -> Tensor; a:" #name "(b, c), a:" #name "_(b, c)\n" doc ". Broadcasts."},
 #include "tide/op.def"

@@ -9,16 +9,16 @@
 #include "tensor/tensor.h"
 
 static const tide_op_info table[] = {
-#define UNARY(name, rule, expr, doc)   {#name, #rule, #expr, doc, 1},
-#define BINARY(name, rule, expr, doc)  {#name, #rule, #expr, doc, 2},
-#define TERNARY(name, rule, expr, doc) {#name, #rule, #expr, doc, 3},
+#define UNARY(name, rule, loop, expr, doc)   {#name, #rule, #expr, doc, 1},
+#define BINARY(name, rule, loop, expr, doc)  {#name, #rule, #expr, doc, 2},
+#define TERNARY(name, rule, loop, expr, doc) {#name, #rule, #expr, doc, 3},
 #include "tide/op.def"
 };
 
 static tide__op_traits traits[] = {
-#define UNARY(name, rule, expr, doc)   {TIDE_RULE_##rule, 1, 0, 0},
-#define BINARY(name, rule, expr, doc)  {TIDE_RULE_##rule, 2, 0, 0},
-#define TERNARY(name, rule, expr, doc) {TIDE_RULE_##rule, 3, 0, 0},
+#define UNARY(name, rule, loop, expr, doc)   {TIDE_RULE_##rule, 1, 0, TIDE_RULE_##rule == TIDE_RULE_DIVIDE},
+#define BINARY(name, rule, loop, expr, doc)  {TIDE_RULE_##rule, 2, 0, TIDE_RULE_##rule == TIDE_RULE_DIVIDE},
+#define TERNARY(name, rule, loop, expr, doc) {TIDE_RULE_##rule, 3, 0, TIDE_RULE_##rule == TIDE_RULE_DIVIDE},
 #include "tide/op.def"
 };
 
@@ -33,6 +33,7 @@ const uint8_t tide__rule_result[][TIDE_DTYPE_COUNT] = {
     [TIDE_RULE_FLOATC] = {X, X, X, X, X, X, ALL_FLOATS, D(COMPLEX64), D(COMPLEX128)},
     [TIDE_RULE_MATHC] = {X, X, X, X, X, X, ALL_FLOATS, D(COMPLEX64), D(COMPLEX128)},
     [TIDE_RULE_REAL] = {X, ALL_INTS, ALL_FLOATS, X, X},
+    [TIDE_RULE_DIVIDE] = {X, ALL_INTS, ALL_FLOATS, X, X},
     [TIDE_RULE_REALC] = {X, ALL_INTS, ALL_FLOATS, D(COMPLEX64), D(COMPLEX128)},
     [TIDE_RULE_ARITHC] = {X, ALL_INTS, ALL_FLOATS, D(COMPLEX64), D(COMPLEX128)},
     [TIDE_RULE_TEST] = {X, TESTS, D(BOOL), D(BOOL)},
@@ -84,8 +85,6 @@ static int params_of(const char *expr) {
 
 static void params_count(void) {
   for (int op = 0; op < TIDE_OP_COUNT; op++) traits[op].params = (uint8_t)params_of(table[op].expr);
-  static const tide_op dividing[] = {TIDE_OP_div_trunc, TIDE_OP_floor_divide, TIDE_OP_remainder, TIDE_OP_fmod};
-  for (int i = 0; i < 4; i++) traits[dividing[i]].divides = 1;
   atomic_store_explicit(&params_known, true, memory_order_release);
 }
 

@@ -15,9 +15,7 @@
 #include "backend/cpu/loops.h"
 
 static const tide__loop reference[TIDE_OP_COUNT][TIDE_CTYPES] = {
-#define UNARY(name, rule, expr, doc)   LOOP_ROW(name, rule)
-#define BINARY(name, rule, expr, doc)  LOOP_ROW(name, rule)
-#define TERNARY(name, rule, expr, doc) LOOP_ROW(name, rule)
+#define TIDE_EACH_OP(name, rule, loop, expr, doc) LOOP_ROW(name, rule)
 #include "tide/op.def"
 };
 

@@ -1,59 +1,55 @@
-/* bytes.c: loops over elements of one byte, for the ops whose result's byte depends on the bytes of the operands alone;
- * elementwise.c takes them instead of converting to int32 and back. Every processor's vectors hold enough bytes, so
- * that they are compiled once.
+/* bytes.c: loops over elements of one byte, for the ops that op.def marks with BYTES; elementwise.c takes them instead
+ * of converting to int32 and back. Every processor's vectors hold enough bytes, so that they are compiled once.
  *
- * Invariant: the results are those of op.def in int32, wrapped; a bool is true where its byte is not 0. */
+ * Each op has two: of numbers, signed or not, whose result is the low byte of the expression, and of bools, for which
+ * an operand is 1 where its byte is not 0.
+ *
+ * Invariant: the results are those of op.def in int32, wrapped. */
 #include "bytes.h"
 
-#define BYTES(name, expr)                                                                                              \
+#if defined(__clang__)
+#  define BYTE_IVDEP _Pragma("clang loop vectorize(assume_safety)")
+#else
+#  define BYTE_IVDEP _Pragma("GCC ivdep")
+#endif
+/* A function, because a compiler would find some of the questions silly. */
+static inline bool truth_of(uint8_t byte) { return byte != 0; }
+
+#define BYTE_LOOP(name, OPERAND, operands, result)                                                                     \
   static void name(void *out_, const void *a_, const void *b_, const void *c_, const void *p_, int64_t blocks) {       \
-    const uint8_t *x = a_, *y = b_ ? b_ : a_;                                                                          \
+    const uint8_t *first = a_, *other = b_;                                                                            \
     uint8_t *out = out_;                                                                                               \
-    (void)c_, (void)p_;                                                                                                \
-    BYTES_IVDEP for (int64_t i = 0; i < TIDE_BLOCK * blocks; i++) {                                                    \
-      const uint8_t a = x[i], b = y[i];                                                                                \
-      (void)b;                                                                                                         \
-      out[i] = (uint8_t)(expr);                                                                                        \
+    (void)other, (void)c_, (void)p_;                                                                                   \
+    BYTE_IVDEP for (int64_t i = 0; i < TIDE_BLOCK * blocks; i++) {                                                     \
+      operands(OPERAND);                                                                                               \
+      out[i] = (uint8_t)(result);                                                                                      \
     }                                                                                                                  \
   }
-#if defined(__clang__)
-#  define BYTES_IVDEP _Pragma("clang loop vectorize(assume_safety)")
-#else
-#  define BYTES_IVDEP _Pragma("GCC ivdep")
-#endif
-BYTES(add, a + b)
-BYTES(sub, a - b)
-BYTES(mul, a *b)
-BYTES(neg, -a)
-BYTES(and, a &b)
-BYTES(or, a | b)
-BYTES(xor, a ^ b)
-BYTES(not, ~a)
-BYTES(equal, a == b)
-BYTES(differ, a != b)
-BYTES(both, (a != 0) & (b != 0))
-BYTES(either, (a | b) != 0)
-BYTES(one, (a != 0) ^ (b != 0))
-BYTES(same, (a != 0) == (b != 0))
-BYTES(none, a == 0)
+#define BYTE_NUMBER(byte) (byte)
+#define BYTE_TRUTH(byte)  ((byte) != 0)
+#define BYTE_ONE(OPERAND) const uint8_t x = OPERAND(first[i])
+#define BYTE_TWO(OPERAND) const uint8_t a = OPERAND(first[i]), b = OPERAND(other[i])
+#define BYTE_PAIR(name, operands, expr)                                                                                \
+  BYTE_LOOP(number_##name, BYTE_NUMBER, operands, expr)                                                                \
+  BYTE_LOOP(truth_##name, BYTE_TRUTH, operands, truth_of((uint8_t)(expr)))
+
+/* BYTE_EMIT(loop, what): what, of the ops that have these loops. */
+#define BYTE_EMIT(loop, ...) BYTE_EMIT_##loop(__VA_ARGS__)
+#define BYTE_EMIT_PLAIN(...)
+#define BYTE_EMIT_WIDE(...)
+#define BYTE_EMIT_WIDE64(...)
+#define BYTE_EMIT_QUOTIENT(...)
+#define BYTE_EMIT_BYTES(...)      __VA_ARGS__
+#define BYTE_EMIT_WIDE_BYTES(...) __VA_ARGS__
+
+#define UNARY(name, rule, loop, expr, doc)  BYTE_EMIT(loop, BYTE_PAIR(name, BYTE_ONE, expr))
+#define BINARY(name, rule, loop, expr, doc) BYTE_EMIT(loop, BYTE_PAIR(name, BYTE_TWO, expr))
+#include "tide/op.def"
 
 tide__loop tide__byte_loop(int op, int dtype) {
-  bool truth = dtype == TIDE_BOOL;
-  switch (op) {
-  case TIDE_OP_add: return truth ? either : add;
-  case TIDE_OP_sub: return truth ? one : sub;
-  case TIDE_OP_mul: return truth ? both : mul;
-  case TIDE_OP_neg: return truth ? NULL : neg;
-  case TIDE_OP_bitwise_and: return truth ? both : and;
-  case TIDE_OP_bitwise_or: return truth ? either : or ;
-  case TIDE_OP_bitwise_xor: return truth ? one : xor;
-  case TIDE_OP_bitwise_not: return truth ? NULL : not ;
-  case TIDE_OP_eq: return truth ? same : equal;
-  case TIDE_OP_ne: return truth ? one : differ;
-  case TIDE_OP_logical_and: return both;
-  case TIDE_OP_logical_or: return either;
-  case TIDE_OP_logical_xor: return one;
-  case TIDE_OP_logical_not: return none;
-  default: return NULL;
-  }
+  static const tide__loop loops[TIDE_OP_COUNT][2] = {
+#define TIDE_EACH_OP(name, rule, loop, expr, doc) BYTE_EMIT(loop, [TIDE_OP_##name] = {number_##name, truth_##name}, )
+#include "tide/op.def"
+  };
+  return loops[op][dtype == TIDE_BOOL];
 }

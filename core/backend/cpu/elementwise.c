@@ -59,21 +59,20 @@ static void repeat(const tide__isa *isa, char *out, const void *value, int item,
 
 static bool is_test(int op) {
   static const uint8_t tests[TIDE_OP_COUNT] = {
-#define TEST_FLOAT                     0
-#define TEST_FLOATC                    0
-#define TEST_MATHC                     0
-#define TEST_REAL                      0
-#define TEST_REALC                     0
-#define TEST_ARITHC                    0
-#define TEST_BITS                      0
-#define TEST_TEST                      1
-#define TEST_COMPARE                   1
-#define TEST_EQUALC                    1
-#define TEST_CLOSE                     1
-#define TEST_LOGIC                     1
-#define UNARY(name, rule, expr, doc)   TEST_##rule,
-#define BINARY(name, rule, expr, doc)  TEST_##rule,
-#define TERNARY(name, rule, expr, doc) TEST_##rule,
+#define TEST_FLOAT                                0
+#define TEST_FLOATC                               0
+#define TEST_MATHC                                0
+#define TEST_REAL                                 0
+#define TEST_DIVIDE                               0
+#define TEST_REALC                                0
+#define TEST_ARITHC                               0
+#define TEST_BITS                                 0
+#define TEST_TEST                                 1
+#define TEST_COMPARE                              1
+#define TEST_EQUALC                               1
+#define TEST_CLOSE                                1
+#define TEST_LOGIC                                1
+#define TIDE_EACH_OP(name, rule, loop, expr, doc) TEST_##rule,
 #include "tide/op.def"
   };
   return tests[op];

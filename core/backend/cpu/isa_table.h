@@ -14,16 +14,12 @@ const tide__isa TIDE_JOIN(tide__isa, TIDE_ISA_NAME) = {
     .name = TIDE_ISA_TEXT,
     .op =
         {
-#define UNARY(name, rule, expr, doc)   LOOP_ROW(name, rule)
-#define BINARY(name, rule, expr, doc)  LOOP_ROW(name, rule)
-#define TERNARY(name, rule, expr, doc) LOOP_ROW(name, rule)
+#define TIDE_EACH_OP(name, rule, loop, expr, doc) LOOP_ROW(name, rule)
 #include "tide/op.def"
         },
     .streamed =
         {
-#define UNARY(name, rule, expr, doc)   LOOP_STREAMED(name)
-#define BINARY(name, rule, expr, doc)  LOOP_STREAMED(name)
-#define TERNARY(name, rule, expr, doc) LOOP_STREAMED(name)
+#define TIDE_EACH_OP(name, rule, loop, expr, doc) LOOP_STREAMED(name, loop)
 #include "tide/op.def"
         },
     .convert = {CONVERT_TABLE},

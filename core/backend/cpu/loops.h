@@ -34,6 +34,9 @@
 #define LOOP_I_REAL        1
 #define LOOP_F_REAL        1
 #define LOOP_C_REAL        0
+#define LOOP_I_DIVIDE      1
+#define LOOP_F_DIVIDE      1
+#define LOOP_C_DIVIDE      0
 #define LOOP_I_REALC       1
 #define LOOP_F_REALC       1
 #define LOOP_C_REALC       LOOP_C_MATHC
@@ -66,6 +69,7 @@
 #define LOOP_OUT_FLOATC  T
 #define LOOP_OUT_MATHC   T
 #define LOOP_OUT_REAL    T
+#define LOOP_OUT_DIVIDE  T
 #define LOOP_OUT_REALC   T
 #define LOOP_OUT_ARITHC  T
 #define LOOP_OUT_BITS    T
@@ -83,9 +87,9 @@
   (void)p0, (void)p1, (void)p2, (void)b_, (void)c_;
 #define LOOP_FOR TIDE_IVDEP for (int64_t i = 0; i < TIDE_BLOCK * blocks; i++)
 
-#define LOOP_UNARY(name, OUT, expr)   LOOP_CHOOSE(LOOP_IS_WIDE(S, name), UNARY, name, OUT, expr)
-#define LOOP_BINARY(name, OUT, expr)  LOOP_CHOOSE(LOOP_IS_WIDE(S, name), BINARY, name, OUT, expr)
-#define LOOP_TERNARY(name, OUT, expr) LOOP_CHOOSE(LOOP_IS_WIDE(S, name), TERNARY, name, OUT, expr)
+#define LOOP_UNARY(name, loop, OUT, expr)   LOOP_CHOOSE(LOOP_FORM(S, loop), UNARY, name, OUT, expr)
+#define LOOP_BINARY(name, loop, OUT, expr)  LOOP_CHOOSE(LOOP_FORM(S, loop), BINARY, name, OUT, expr)
+#define LOOP_TERNARY(name, loop, OUT, expr) LOOP_CHOOSE(LOOP_FORM(S, loop), TERNARY, name, OUT, expr)
 #define LOOP_UNARY_0(name, OUT, expr)                                                                                  \
   LOOP_HEAD(name) {                                                                                                    \
     LOOP_PARAMS LOOP_FOR {                                                                                             \
@@ -154,51 +158,23 @@
     LOOP_PARAMS for (int64_t i = 0; i < TIDE_BLOCK * blocks; i += TIDE_BLOCK) { __VA_ARGS__; }                         \
   }
 
-/* 1 for the ops of this type that are computed in vectors of wide.h, 3 where these are of float64, 2 for those of
- * quotient.h, 0 for the others, which have no such name. */
-#define LOOP_IS_WIDE(s, name)  LOOP_IS_WIDE_(s, name)
-#define LOOP_IS_WIDE_(s, name) LOOP_SECOND_(LOOP_WIDE_##s##_##name, 0, 0)
+/* What a loop of op.def is for this type and this instruction set: 1 in vectors of wide.h, 3 where these are of
+ * float64, 2 by quotient.h, 0 the plain one, which has no such name. */
+#define LOOP_FORM(s, loop)     LOOP_FORM_(s, loop)
+#define LOOP_FORM_(s, loop)    LOOP_SECOND_(LOOP_FORM_##s##_##loop, 0, 0)
 #define LOOP_SECOND_(...)      LOOP_SECOND(__VA_ARGS__)
 #define LOOP_SECOND(a, b, ...) b
 #if defined(TIDE_ISA_AVX512) || defined(TIDE_ISA_AVX2)
-#  define LOOP_WIDE_f32_fmod         , 2
-#  define LOOP_WIDE_f32_remainder    , 2
-#  define LOOP_WIDE_f32_floor_divide , 2
-#  define LOOP_WIDE_f64_fmod         , 2
-#  define LOOP_WIDE_f64_remainder    , 2
-#  define LOOP_WIDE_f64_floor_divide , 2
+#  define LOOP_FORM_f32_QUOTIENT , 2
+#  define LOOP_FORM_f64_QUOTIENT , 2
 #endif
-#define LOOP_CHOOSE(wide, kind, name, OUT, expr)  LOOP_CHOOSE_(wide, kind, name, OUT, expr)
-#define LOOP_CHOOSE_(wide, kind, name, OUT, expr) LOOP_##kind##_##wide(name, OUT, expr)
+#define LOOP_CHOOSE(form, kind, name, OUT, expr)  LOOP_CHOOSE_(form, kind, name, OUT, expr)
+#define LOOP_CHOOSE_(form, kind, name, OUT, expr) LOOP_##kind##_##form(name, OUT, expr)
 #if defined(TIDE_ISA_AVX512)
-#  define LOOP_WIDE_f32_neg         , 1
-#  define LOOP_WIDE_f32_square      , 1
-#  define LOOP_WIDE_f32_reciprocal  , 1
-#  define LOOP_WIDE_f32_sqrt        , 1
-#  define LOOP_WIDE_f32_rsqrt       , 1
-#  define LOOP_WIDE_f32_exp         , 1
-#  define LOOP_WIDE_f32_exp2        , 1
-#  define LOOP_WIDE_f32_expm1       , 1
-#  define LOOP_WIDE_f32_log         , 1
-#  define LOOP_WIDE_f32_log2        , 1
-#  define LOOP_WIDE_f32_sin         , 1
-#  define LOOP_WIDE_f32_cos         , 1
-#  define LOOP_WIDE_f32_tanh        , 1
-#  define LOOP_WIDE_f32_sigmoid     , 1
-#  define LOOP_WIDE_f32_gelu        , 1
-#  define LOOP_WIDE_f32_silu        , 1
-#  define LOOP_WIDE_f32_erf         , 1
-#  define LOOP_WIDE_f32_add         , 1
-#  define LOOP_WIDE_f32_add_scaled  , 1
-#  define LOOP_WIDE_f32_sub         , 1
-#  define LOOP_WIDE_f32_mul         , 1
-#  define LOOP_WIDE_f32_div         , 1
-#  define LOOP_WIDE_f32_pow         , 1
-#  define LOOP_WIDE_f32_addcmul     , 1
-#  define LOOP_WIDE_f32_addcdiv     , 1
-#  define LOOP_WIDE_f32_lerp        , 1
-#  define LOOP_WIDE_f64_sqrt        , 3
-#  define LOOP_WIDE_f64_rsqrt       , 3
+#  define LOOP_FORM_f32_WIDE        , 1
+#  define LOOP_FORM_f32_WIDE_BYTES  , 1
+#  define LOOP_FORM_f32_WIDE64      , 1
+#  define LOOP_FORM_f64_WIDE64      , 3
 #  define LOOP_F32(x, single, wide) _Generic((x), __m512 : wide, default : single)(x)
 #  define LOOP_F64(x, single, wide) _Generic((x), __m512d : wide, default : single)(x)
 #else
@@ -361,6 +337,6 @@
                       LOOP_SLOT(F, rule, name, f64), LOOP_SLOT(C, rule, name, c64), LOOP_SLOT(C, rule, name, c128)},
 
 /* The row of the loops that write around the caches. */
-#define LOOP_STREAMED(name)         LOOP_STREAMED_(LOOP_IS_WIDE(f32, name), name)
-#define LOOP_STREAMED_(wide, name)  LOOP_STREAMED__(wide, name)
-#define LOOP_STREAMED__(wide, name) [TIDE_OP_##name] = LOOP_SLOT_##wide(name##_streamed, f32),
+#define LOOP_STREAMED(name, loop)   LOOP_STREAMED_(LOOP_FORM(f32, loop), name)
+#define LOOP_STREAMED_(form, name)  LOOP_STREAMED__(form, name)
+#define LOOP_STREAMED__(form, name) [TIDE_OP_##name] = LOOP_SLOT_##form(name##_streamed, f32),

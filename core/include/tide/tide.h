@@ -410,9 +410,7 @@ TIDE_API tide_status tide_broadcast_size(int64_t *size, int *ndim, tide_tensor *
  * --------------------------------------------------------------------------------------------- */
 
 typedef enum tide_op {
-#define UNARY(name, rule, expr, doc)   TIDE_OP_##name,
-#define BINARY(name, rule, expr, doc)  TIDE_OP_##name,
-#define TERNARY(name, rule, expr, doc) TIDE_OP_##name,
+#define TIDE_EACH_OP(name, rule, loop, expr, doc) TIDE_OP_##name,
 #include "tide/op.def"
   TIDE_OP_COUNT
 } tide_op;
