@@ -269,8 +269,7 @@ int ltide_check_dim_list(lua_State *L, int first, int n, int ndim, int *dims, co
 
 /* {==== Options */
 
-/* Pushes the option and returns true, or pushes nothing. */
-static bool push_option(lua_State *L, int opts, const char *key) {
+bool ltide_push_option(lua_State *L, int opts, const char *key) {
   if (!opts) return false;
   lua_pushstring(L, key);
   if (lua_rawget(L, opts) != LUA_TNIL) return true;
@@ -279,21 +278,21 @@ static bool push_option(lua_State *L, int opts, const char *key) {
 }
 
 bool ltide_opt_boolean(lua_State *L, int opts, const char *key, bool otherwise) {
-  if (!push_option(L, opts, key)) return otherwise;
+  if (!ltide_push_option(L, opts, key)) return otherwise;
   bool b = ltide_check_boolean(L, -1, key);
   lua_pop(L, 1);
   return b;
 }
 
 double ltide_opt_number(lua_State *L, int opts, const char *key, double otherwise) {
-  if (!push_option(L, opts, key)) return otherwise;
+  if (!ltide_push_option(L, opts, key)) return otherwise;
   double x = ltide_check_number(L, -1, key);
   lua_pop(L, 1);
   return x;
 }
 
 bool ltide_opt_scalar(lua_State *L, int opts, const char *key, tide_scalar *out) {
-  if (!push_option(L, opts, key)) return false;
+  if (!ltide_push_option(L, opts, key)) return false;
   *out = ltide_check_scalar(L, -1, key);
   lua_pop(L, 1);
   return true;
@@ -308,14 +307,14 @@ static tide_tensor *check_out(lua_State *L, ltide_state *S, int arg, const char 
 }
 
 tide_tensor *ltide_opt_tensor(lua_State *L, ltide_state *S, int opts, const char *key) {
-  if (!push_option(L, opts, key)) return NULL;
+  if (!ltide_push_option(L, opts, key)) return NULL;
   tide_tensor *x = check_out(L, S, -1, key);
   lua_pop(L, 1);
   return x;
 }
 
 tide_generator *ltide_opt_generator(lua_State *L, int opts) {
-  if (!push_option(L, opts, "generator")) return NULL;
+  if (!ltide_push_option(L, opts, "generator")) return NULL;
   tide_generator *g = ltide_check_generator(L, -1, "generator");
   ltide_hold_generator(L, ltide_enter(L), g);
   lua_pop(L, 1);
@@ -323,7 +322,7 @@ tide_generator *ltide_opt_generator(lua_State *L, int opts) {
 }
 
 tide_dtype ltide_opt_dtype(lua_State *L, int opts) {
-  if (!push_option(L, opts, "dtype")) return TIDE_DTYPE_NONE;
+  if (!ltide_push_option(L, opts, "dtype")) return TIDE_DTYPE_NONE;
   tide_dtype dtype = ltide_check_dtype(L, -1, "dtype");
   lua_pop(L, 1);
   return dtype;
@@ -331,14 +330,15 @@ tide_dtype ltide_opt_dtype(lua_State *L, int opts) {
 
 /* A factory's destination says the dtype and the device; what the options say has to agree. */
 static void read_out(lua_State *L, int opts, tide_options *o) {
-  if (!push_option(L, opts, "out")) return;
+  if (!ltide_push_option(L, opts, "out")) return;
   const tide_tensor *out = ltide_check_tensor(L, ltide_enter(L), -1, "out");
   tide_dtype dtype = ltide_opt_dtype(L, opts);
   if (dtype != TIDE_DTYPE_NONE && dtype != tide_tensor_dtype(out))
     ltide_error(L, "DtypeError", "%s: out: got %s beside dtype %s, expected the same", ltide_function_name(L),
                 tide_dtype_name(tide_tensor_dtype(out)), tide_dtype_name(dtype));
   int device = tide_tensor_device(out);
-  bool is_given = push_option(L, opts, "device"), is_any = is_given && o->device == TIDE_CURRENT && device != TIDE_CPU;
+  bool is_given = ltide_push_option(L, opts, "device"),
+       is_any = is_given && o->device == TIDE_CURRENT && device != TIDE_CPU;
   if (is_given) lua_pop(L, 1);
   if (is_given && !is_any && o->device != device)
     ltide_error(L, "DeviceError", "%s: out: it is on another device than device= says", ltide_function_name(L));
@@ -350,7 +350,7 @@ void ltide_opt_options(lua_State *L, int opts, tide_options *o) {
   if (!opts) return;
   tide_dtype dtype = ltide_opt_dtype(L, opts);
   if (dtype != TIDE_DTYPE_NONE) o->dtype = dtype;
-  if (push_option(L, opts, "device")) {
+  if (ltide_push_option(L, opts, "device")) {
     o->device = ltide_check_device(L, lua_gettop(L), "device", LTIDE_CPU_OK);
     lua_pop(L, 1);
   }
@@ -362,7 +362,7 @@ void ltide_opt_options(lua_State *L, int opts, tide_options *o) {
 
 tide_tensor *ltide_push_target(lua_State *L, ltide_state *S, int opts, const int64_t *size, int ndim,
                                const tide_options *o) {
-  if (push_option(L, opts, "out")) {
+  if (ltide_push_option(L, opts, "out")) {
     tide_tensor *out = check_out(L, S, -1, "out");
     ltide_try(L, tide_fit(out, size, ndim));
     return out;
@@ -373,7 +373,7 @@ tide_tensor *ltide_push_target(lua_State *L, ltide_state *S, int opts, const int
 }
 
 void ltide_check_out(lua_State *L, ltide_state *S, int opts, int n) {
-  if (!push_option(L, opts, "out")) return;
+  if (!ltide_push_option(L, opts, "out")) return;
   if (n > 1 && (!lua_istable(L, -1) || lua_rawlen(L, -1) != (lua_Unsigned)n))
     ltide_arg_error(L, lua_gettop(L), "out", "a table of a tensor for each result");
   for (int i = 1; n > 1 && i <= n; i++, lua_pop(L, 1)) {
@@ -412,7 +412,7 @@ int ltide_deliver(lua_State *L, ltide_state *S, int opts, int n) {
   ltide_made(L, S);
   int first = lua_gettop(L) - n + 1;
   ltide_check_out(L, S, opts, n);
-  if (!push_option(L, opts, "out")) return n;
+  if (!ltide_push_option(L, opts, "out")) return n;
   luaL_checkstack(L, n + LUA_MINSTACK, "tide: results");
   int outs = lua_gettop(L) + 1;
   for (int i = 0; i < n; i++) { /* all of them, before one is written */

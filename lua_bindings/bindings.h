@@ -215,11 +215,7 @@ typedef struct ltide_reg {
 /* Sets the functions in the table at the top of the stack; `path` ("tide", "tide.cuda", "Tensor") is for help(). Each
  * function has the module's state as no upvalue: use ltide_enter. */
 void ltide_register(lua_State *L, const char *path, const ltide_reg *list);
-/* The name under which the function was registered: `called` if it is one of several, else the first, or NULL. */
-const char *ltide_registered_name(lua_CFunction fn, const char *called);
-/* The help of the function under that name, or NULL. */
-const char *ltide_registered_doc(lua_CFunction fn, const char *called);
-/* For functions made in a loop (ops): path.name gets this doc (strings must live for ever or be NULL). */
+/* For functions made in a loop, values and classes: path.name gets this doc (strings must live for ever). */
 void ltide_document(lua_State *L, const char *path, const char *name, const char *doc);
 
 /* lua_getfield for options and the like: a metamethod would run a script's code between the reading of operands and

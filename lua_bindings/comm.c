@@ -65,14 +65,6 @@ void ltide_check_streams(lua_State *L, int arg, tide_stream **out, int n) {
 }
 
 /* Pushes the option, or returns false. */
-bool ltide_push_option(lua_State *L, int opts, const char *key) {
-  if (!opts) return false;
-  lua_pushstring(L, key);
-  if (lua_rawget(L, opts) != LUA_TNIL) return true;
-  lua_pop(L, 1);
-  return false;
-}
-
 /* Pushes a table of n closed handles. */
 static int push_handles(lua_State *L, ltide_state *S, ltide_tensor **u, int n) {
   lua_createtable(L, n, 0);

@@ -1,79 +1,9 @@
-/* doc.c: registration of functions with their doc strings, and help().
- *
- * The doc strings are C literals in the registration lists. Nothing is built when the module opens: a list is noted by
- * address, and help() searches the noted lists. Functions that are made in a loop are noted one by one. */
-#include <pthread.h>
-#include <stdlib.h>
+/* doc.c: help(). It searches the rows of functions, which row.c has noted. */
+#include <stdio.h>
 #include <string.h>
 
 #include "names.h"
-
-typedef struct doc_note {
-  const char *path; /* "tide", "tide.cuda", "Tensor" */
-  const ltide_reg *list;
-  const char *name, *doc; /* of a single function, where list is NULL */
-} doc_note;
-
-static doc_note notes[2048];
-static atomic_int note_count;
-
-static bool is_noted(int n, const char *path, const ltide_reg *list, const char *name) {
-  for (int i = 0; list && i < n; i++)
-    if (notes[i].list == list && !strcmp(notes[i].path ? notes[i].path : "", path)) return true;
-  for (int i = 0; !list && i < n; i++)
-    if (!notes[i].list && notes[i].name == name && notes[i].path == path) return true;
-  return false;
-}
-
-/* Several Lua states may open at once, and each notes the same: a note that is there already is not made again. Who
- * reads takes no lock: what the count covers is written before it and never changed. */
-static void note(const char *path, const ltide_reg *list, const char *name, const char *doc) {
-  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-  pthread_mutex_lock(&lock);
-  int n = atomic_load(&note_count);
-  if (n < (int)(sizeof notes / sizeof *notes) && !is_noted(n, path, list, name)) {
-    notes[n] = (doc_note){path, list, name, doc};
-    atomic_store(&note_count, n + 1);
-  }
-  pthread_mutex_unlock(&lock);
-}
-
-void ltide_register(lua_State *L, const char *path, const ltide_reg *list) {
-  note(path, list, NULL, NULL);
-  for (const ltide_reg *r = list; r->name; r++) {
-    lua_pushcfunction(L, r->fn);
-    lua_setfield(L, -2, r->name);
-  }
-}
-
-void ltide_document(lua_State *L, const char *path, const char *name, const char *doc) {
-  (void)L;
-  note(path, NULL, name, doc);
-}
-
-const char *ltide_registered_name(lua_CFunction fn, const char *called) {
-  const char *first = NULL;
-  int n = atomic_load(&note_count);
-  for (int i = 0; i < n; i++)
-    for (const ltide_reg *r = notes[i].list; r && r->name; r++) {
-      if (!fn || r->fn != fn) continue;
-      if (called && !strcmp(r->name, called)) return r->name;
-      if (!first) first = r->name;
-    }
-  return first;
-}
-
-const char *ltide_registered_doc(lua_CFunction fn, const char *called) {
-  const char *first = NULL;
-  int n = atomic_load(&note_count);
-  for (int i = 0; fn && i < n; i++)
-    for (const ltide_reg *r = notes[i].list; r && r->name; r++) {
-      if (r->fn != fn) continue;
-      if (called && !strcmp(r->name, called)) return r->doc;
-      if (!first) first = r->doc;
-    }
-  return first;
-}
+#include "row.h"
 
 /* Does "Tensor:view" or "tide.view" answer to the query "view", "Tensor:view", "x:view", "tide.view" or "cuda.stream"?
  */
@@ -87,60 +17,47 @@ static bool matches(const char *query, const char *path, const char *name) {
   return path[0] != 't' && colon && !strcmp(colon + 1, name);
 }
 
-static void add_doc(lua_State *L, luaL_Buffer *b, int *found, const char *path, const char *name, const char *doc) {
-  (void)L;
-  if ((*found)++) luaL_addstring(b, "\n\n");
-  if (!doc) {
-    luaL_addstring(b, path), luaL_addchar(b, path[0] == 't' ? '.' : ':'), luaL_addstring(b, name);
-    return;
-  }
-  luaL_addstring(b, doc);
-}
-
-typedef void (*doc_visit)(void *ctx, const char *path, const char *name, lua_CFunction fn, const char *doc);
-static void visit_docs(doc_visit visit, void *ctx) {
-  int n = atomic_load(&note_count);
-  for (int i = 0; i < n; i++) {
-    if (!notes[i].list)
-      visit(ctx, notes[i].path, notes[i].name, NULL, notes[i].doc);
-    else
-      for (const ltide_reg *r = notes[i].list; r->name; r++) visit(ctx, notes[i].path, r->name, r->fn, r->doc);
-  }
-}
-
 typedef struct help_search {
   lua_State *L;
   luaL_Buffer *b;
-  const char *query; /* a name, "tide.cuda.Stream", "Stream"; NULL when fn is looked for */
-  lua_CFunction fn;
+  const char *query; /* a name, "tide.cuda.Stream", "Stream"; NULL when a row is looked for */
+  const ltide_row *row;
   const char *last; /* the doc shown last: tide.f and x:f often share one */
   int found;
 } help_search;
 
-static void help_exact(void *ctx, const char *path, const char *name, lua_CFunction fn, const char *doc) {
-  help_search *h = ctx;
-  bool match = h->query ? matches(h->query, path, name) : fn && fn == h->fn;
-  if (!match || (doc && doc == h->last)) return;
-  add_doc(h->L, h->b, &h->found, path, name, doc);
-  h->last = doc;
-}
-
-static void help_near(void *ctx, const char *path, const char *name, lua_CFunction fn, const char *doc) {
-  help_search *h = ctx;
-  (void)fn;
-  if (h->found > 200 || name[0] == '_' ||
-      (!strstr(name, h->query) && !(doc && strlen(h->query) > 3 && strstr(doc, h->query))))
-    return;
-  luaL_addstring(h->b, h->found++ ? ", " : "");
+static void add_name(help_search *h, const char *path, const char *name) {
   luaL_addstring(h->b, path), luaL_addchar(h->b, path[0] == 't' ? '.' : ':'), luaL_addstring(h->b, name);
 }
 
-static void help_methods(void *ctx, const char *path, const char *name, lua_CFunction fn, const char *doc) {
+static void help_exact(void *ctx, const char *path, const ltide_row *row) {
   help_search *h = ctx;
-  (void)fn, (void)doc;
-  if (name[0] == '_' || strcmp(path, h->query)) return;
+  bool match = h->query ? matches(h->query, path, row->name) : row == h->row;
+  if (!match || (row->doc && row->doc == h->last)) return;
+  if (h->found++) luaL_addstring(h->b, "\n\n");
+  h->last = row->doc;
+  if (!row->doc) {
+    add_name(h, path, row->name);
+    return;
+  }
+  ltide_push_doc(h->L, row->doc, false);
+  luaL_addvalue(h->b);
+}
+
+static void help_near(void *ctx, const char *path, const ltide_row *row) {
+  help_search *h = ctx;
+  if (h->found > 200 || row->name[0] == '_' ||
+      (!strstr(row->name, h->query) && !(row->doc && strlen(h->query) > 3 && strstr(row->doc, h->query))))
+    return;
+  luaL_addstring(h->b, h->found++ ? ", " : "");
+  add_name(h, path, row->name);
+}
+
+static void help_methods(void *ctx, const char *path, const ltide_row *row) {
+  help_search *h = ctx;
+  if (row->name[0] == '_' || strcmp(path, h->query)) return;
   luaL_addstring(h->b, h->found++ ? ", " : "Methods: ");
-  luaL_addstring(h->b, name);
+  luaL_addstring(h->b, row->name);
 }
 
 /* Pushes the full name ("tide.cuda.Stream", "Tensor:add") of the value at arg, which is in the table at the top. */
@@ -181,9 +98,9 @@ static const char overview[] =
     "  x[1], x[{ {1, 2}, 3 }]        indexes count from 1, ranges include their end, -1 is the last\n"
     "  (x * 2 + 1):sum(2)            operators and methods; names are torch's, an in-place form ends in _";
 
-static bool search(lua_State *L, luaL_Buffer *b, const char *query, lua_CFunction fn) {
-  help_search h = {L, b, query, fn, NULL, 0};
-  visit_docs(help_exact, &h);
+static bool search(lua_State *L, luaL_Buffer *b, const char *query, const ltide_row *row) {
+  help_search h = {L, b, query, row, NULL, 0};
+  ltide_each_row(help_exact, &h);
   return h.found;
 }
 
@@ -200,20 +117,20 @@ static int help_object(lua_State *L) {
   bool found = search(L, &b, class, NULL);
   luaL_addstring(&b, found ? "\n" : "");
   help_search h = {L, &b, class, NULL, NULL, 0};
-  visit_docs(help_methods, &h);
+  ltide_each_row(help_methods, &h);
   luaL_pushresult(&b);
   return found || h.found ? 1 : help_unknown(L);
 }
 
-static void help_nearest(void *ctx, const char *path, const char *name, lua_CFunction fn, const char *doc) {
-  (void)path, (void)fn, (void)doc;
-  ltide_nearest_try(ctx, name);
+static void help_nearest(void *ctx, const char *path, const ltide_row *row) {
+  (void)path;
+  ltide_nearest_try(ctx, row->name);
 }
 
 static int help_nothing(lua_State *L, const char *query) {
   const char *dot = strrchr(query, '.'), *colon = strrchr(query, ':'), *name = dot > colon ? dot : colon;
   ltide_nearest near = {.wanted = name ? name + 1 : query};
-  visit_docs(help_nearest, &near);
+  ltide_each_row(help_nearest, &near);
   if (near.name)
     return ltide_error(L, "ValueError", "help: nothing is known of '%s', did you mean '%s'?", query, near.name);
   return ltide_error(L, "ValueError", "help: nothing is known of '%s'; help() tells how to search", query);
@@ -231,15 +148,15 @@ static int lhelp(lua_State *L) {
   const char *query = type == LUA_TFUNCTION || type == LUA_TTABLE ? name_of_value(L, 1)
                       : type == LUA_TSTRING                       ? lua_tostring(L, 1)
                                                                   : NULL;
-  lua_CFunction fn = type == LUA_TFUNCTION ? lua_tocfunction(L, 1) : NULL;
+  const ltide_row *row = type == LUA_TFUNCTION ? ltide_row_at(L, 1) : NULL;
   luaL_Buffer b;
   luaL_buffinit(L, &b);
-  bool found = fn && search(L, &b, NULL, fn);
+  bool found = row && search(L, &b, NULL, row);
   if (!found && !query) return help_unknown(L);
   if (!found && !search(L, &b, query, NULL)) {
     luaL_addstring(&b, "See: ");
     help_search h = {L, &b, query, NULL, NULL, 0};
-    visit_docs(help_near, &h);
+    ltide_each_row(help_near, &h);
     if (!h.found) return help_nothing(L, query);
   }
   luaL_pushresult(&b);

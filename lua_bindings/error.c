@@ -10,6 +10,7 @@
 
 #include "memory.h"
 #include "names.h"
+#include "row.h"
 #include "tide/debug.h"
 
 static const char key_meta;
@@ -112,10 +113,9 @@ static void push_candidates(lua_State *L) {
 static const char *known_name(lua_State *L, lua_Debug *ar) {
   if (!lua_getstack(L, 0, ar)) return NULL;
   lua_getinfo(L, "nf", ar);
-  lua_CFunction fn = lua_tocfunction(L, -1);
+  const ltide_row *row = ltide_row_at(L, -1);
   lua_pop(L, 1);
-  const char *name = ltide_registered_name(fn, ar->name);
-  if (name) return name + (name[0] == '_' && name[1] == '_' ? 2 : 0); /* "__tostring" is written tostring */
+  if (row) return row->name + (row->name[0] == '_' && row->name[1] == '_' ? 2 : 0); /* "__tostring": tostring */
   return strcmp(ar->namewhat, "field") && strcmp(ar->namewhat, "method") ? NULL : ar->name;
 }
 

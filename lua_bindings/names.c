@@ -8,6 +8,8 @@
 
 #include <string.h>
 
+#include "row.h"
+
 static const char key_spaces, key_strict;
 
 /* {==== The nearest name */
@@ -244,18 +246,9 @@ bool ltide_is_module(lua_State *L, int arg) {
 
 /* {==== Hints about a call */
 
-static lua_CFunction running(lua_State *L) {
-  lua_Debug ar;
-  if (!lua_getstack(L, 0, &ar)) return NULL;
-  lua_getinfo(L, "f", &ar);
-  lua_CFunction fn = lua_tocfunction(L, -1);
-  lua_pop(L, 1);
-  return fn;
-}
-
 const char *ltide_usage(lua_State *L) {
-  const char *doc = ltide_registered_doc(running(L), ltide_function_name(L));
-  return doc ? lua_pushlstring(L, doc, strcspn(doc, "\n")) : NULL;
+  const ltide_row *row = ltide_row_running(L);
+  return row && row->doc ? ltide_push_doc(L, row->doc, true) : NULL;
 }
 
 const char *ltide_dot_hint(lua_State *L) {
@@ -263,17 +256,8 @@ const char *ltide_dot_hint(lua_State *L) {
   return lua_pushfstring(L, "; %s is called with a dot, not with a colon", ltide_function_name(L));
 }
 
-/* The name of the method of tensors that the function is, preferably `name`, or NULL. */
-static const char *method_name(lua_State *L, lua_CFunction fn, const char *name) {
-  if (!fn) return NULL;
-  const char *found = ltide_registered_name(fn, name);
-  if (!found) return NULL;
-  ltide_push_methods(L);
-  lua_pushstring(L, found);
-  bool is = lua_rawget(L, -2) == LUA_TFUNCTION && lua_tocfunction(L, -1) == fn;
-  lua_pop(L, 2);
-  return is ? found : NULL;
-}
+/* The name of the method of tensors that the row is, or NULL. */
+static const char *method_name(const ltide_row *row) { return row && row->where & LTIDE_IN_METHODS ? row->name : NULL; }
 
 static bool takes_option(lua_State *L, const char *key) {
   const char *usage = ltide_usage(L);
@@ -297,7 +281,7 @@ const char *ltide_arg_hint(lua_State *L, int arg, const char *expected) {
   lua_Debug ar = {0};
   arg = lua_absindex(L, arg);
   if (ltide_is_module(L, 1)) return ""; /* see ltide_dot_hint */
-  const char *method = method_name(L, lua_tocfunction(L, arg), NULL);
+  const char *method = method_name(ltide_row_at(L, arg));
   if (method) return lua_pushfstring(L, "; %s is a method, it is to be called: x:%s()", method, method);
   if (!strstr(expected, "dtype") && ltide_test_dtype(L, arg, &dtype) && takes_option(L, "dtype="))
     return lua_pushfstring(L, "; a dtype is an option: {dtype = tide.%s}", tide_dtype_name(dtype));
@@ -309,7 +293,7 @@ const char *ltide_arg_hint(lua_State *L, int arg, const char *expected) {
     return "; {x, y} is one";
   bool wants_tensor = !strncmp(expected, "a tensor", 8);
   if (wants_tensor && lua_type(L, arg) == LUA_TTABLE) return "; tide.tensor(t) makes one of a table";
-  method = arg == 1 && wants_tensor ? method_name(L, running(L), ltide_function_name(L)) : NULL;
+  method = arg == 1 && wants_tensor ? method_name(ltide_row_running(L)) : NULL;
   if (lua_getstack(L, 0, &ar)) lua_getinfo(L, "n", &ar);
   if (ar.namewhat && !strcmp(ar.namewhat, "metamethod")) return "";
   bool is_number = wants_tensor && lua_type(L, arg) == LUA_TNUMBER && !strstr(expected, "number");

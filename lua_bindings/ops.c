@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "args.h"
+#include "row.h"
 
 typedef struct op_call {
   tide_op op;
@@ -419,19 +419,19 @@ static bool is_hidden(int op) {
   return op == TIDE_OP_add_scaled || op == TIDE_OP_round_decimals || op == TIDE_OP_div_trunc;
 }
 
-static pthread_once_t lists_once = PTHREAD_ONCE_INIT;
-static ltide_reg functions[TIDE_OP_COUNT + 1], methods[2 * TIDE_OP_COUNT + 1];
+static pthread_once_t rows_once = PTHREAD_ONCE_INIT;
+static ltide_row rows[2 * TIDE_OP_COUNT + 1];
 
-static void fill_lists(void) {
-  int n = 0, m = 0;
+static void fill_rows(void) {
+  ltide_row *r = rows;
   for (int op = 0; op < TIDE_OP_COUNT; op++) {
     if (is_hidden(op)) continue;
     const op_face *f = &faces[op];
     const char *doc = specials[op].doc ? specials[op].doc : f->doc;
-    functions[n++] = (ltide_reg){f->name, f->fn, doc};
-    if (op == TIDE_OP_where) continue; /* its method has the tensor first */
-    methods[m++] = (ltide_reg){f->name, f->fn, doc};
-    methods[m++] = (ltide_reg){f->name_, f->fn_, doc};
+    bool is_method = op != TIDE_OP_where; /* its method has the tensor first */
+    *r++ = (ltide_row){
+        .name = f->name, .fn = f->fn, .doc = doc, .where = LTIDE_IN_MODULE | (is_method ? LTIDE_IN_METHODS : 0)};
+    if (is_method) *r++ = (ltide_row){.name = f->name_, .fn = f->fn_, .doc = doc, .where = LTIDE_IN_METHODS};
   }
 }
 
@@ -462,32 +462,47 @@ static int lop_concat(lua_State *L) {
                      ltide_typename(L, arg));
 }
 
+/* Operators are the methods of these names; those of one operand drop the other first. */
+static void set_operators(lua_State *L, ltide_state *S) {
+  static const char *const operators[][2] = {{"__add", "add"},
+                                             {"__sub", "sub"},
+                                             {"__mul", "mul"},
+                                             {"__div", "div"},
+                                             {"__idiv", "floor_divide"},
+                                             {"__mod", "remainder"},
+                                             {"__pow", "pow"},
+                                             {"__unm", "neg"},
+                                             {"__band", "bitwise_and"},
+                                             {"__bor", "bitwise_or"},
+                                             {"__bxor", "bitwise_xor"},
+                                             {"__bnot", "bitwise_not"},
+                                             {"__shl", "bitwise_left_shift"},
+                                             {"__shr", "bitwise_right_shift"}};
+  lua_rawgeti(L, LUA_REGISTRYINDEX, S->tensor_ref);
+  ltide_push_methods(L);
+  for (size_t i = 0; i < sizeof operators / sizeof *operators; i++) {
+    const char *name = operators[i][0];
+    lua_getfield(L, -1, operators[i][1]);
+    if (!strcmp(name, "__unm") || !strcmp(name, "__bnot")) {
+      lua_getupvalue(L, -1, 1);
+      lua_pushcclosure(L, !strcmp(name, "__unm") ? lop_unm : lop_bnot, 1);
+      lua_remove(L, -2);
+    }
+    lua_setfield(L, -3, name);
+  }
+  lua_pop(L, 1);
+  lua_pushcfunction(L, lop_concat);
+  lua_setfield(L, -2, "__concat");
+  lua_pop(L, 1);
+}
+
 void ltide_open_ops(lua_State *L, ltide_state *S) {
-  static const luaL_Reg operators[] = {{"__add", lop_add},
-                                       {"__sub", lop_sub},
-                                       {"__mul", lop_mul},
-                                       {"__div", lop_div},
-                                       {"__idiv", lop_floor_divide},
-                                       {"__mod", lop_remainder},
-                                       {"__pow", lop_pow},
-                                       {"__unm", lop_unm},
-                                       {"__band", lop_bitwise_and},
-                                       {"__bor", lop_bitwise_or},
-                                       {"__bxor", lop_bitwise_xor},
-                                       {"__bnot", lop_bnot},
-                                       {"__shl", lop_bitwise_left_shift},
-                                       {"__shr", lop_bitwise_right_shift},
-                                       {"__concat", lop_concat},
-                                       {NULL, NULL}};
   static const ltide_reg where[] = {
       {"where", ltensor_where, "x:where(condition, y) -> Tensor\nx where the condition holds, else y. Broadcasts."},
       {NULL, NULL, NULL}};
-  pthread_once(&lists_once, fill_lists);
-  ltide_register(L, "tide", functions);
-  ltide_register_methods(L, methods);
+  pthread_once(&rows_once, fill_rows);
+  ltide_register_rows(L, "tide", rows);
   ltide_register_methods(L, where);
-  lua_rawgeti(L, LUA_REGISTRYINDEX, S->tensor_ref);
-  luaL_setfuncs(L, operators, 0);
-  lua_pop(L, 1);
+  set_operators(L, S);
   ltide_open_apply(L);
 }

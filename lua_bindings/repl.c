@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "repl.h"
+#include "row.h"
 #include "runner.h"
 #include "tide/memory.h"
 
@@ -110,10 +111,10 @@ static void print_value(lua_State *L, int index, int depth) {
     print_table(L, index, depth);
     return;
   }
-  lua_CFunction fn = depth ? NULL : lua_tocfunction(L, index);
-  const char *doc = ltide_registered_doc(fn, NULL);
-  if (doc) { /* looked at, or meant to be called */
-    printf("function: %.*s", (int)strcspn(doc, "\n"), doc);
+  const ltide_row *row = depth ? NULL : ltide_row_at(L, index);
+  if (row && row->doc) { /* looked at, or meant to be called */
+    printf("function: %s", ltide_push_doc(L, row->doc, true));
+    lua_settop(L, top);
     return;
   }
   size_t length;

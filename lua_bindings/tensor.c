@@ -287,17 +287,6 @@ static int lis_tensor(lua_State *L) {
 
 void ltide_push_methods(lua_State *L) { lua_rawgetp(L, LUA_REGISTRYINDEX, &key_methods); }
 
-void ltide_register_methods(lua_State *L, const ltide_reg *list) {
-  ltide_push_methods(L);
-  ltide_register(L, "Tensor", list);
-  lua_pop(L, 1);
-}
-
-void ltide_register_both(lua_State *L, const ltide_reg *list) {
-  ltide_register(L, "tide", list);
-  ltide_register_methods(L, list);
-}
-
 static void make_metatable(lua_State *L, ltide_state *S) {
   static const luaL_Reg meta[] = {
       {"__close", ltensor_close}, {"__len", ltensor_len},           {"__eq", ltensor_eq},      {"__lt", ltensor_order},

@@ -1,0 +1,234 @@
+/* call.c: the arguments of a call, read by the row of the function that runs.
+ *
+ * The receiver or the first tensor is checked first, then how many arguments there are and the names of the options,
+ * then every parameter in the order of the signature: the argument at its place, what the options hold under its name,
+ * or the default. What is taken out of the options stays on the stack until the function ends, so that it lives. */
+#include <string.h>
+
+#include "row.h"
+
+/* Other words for a parameter, in torch's signatures or in those of tide's other functions. */
+static const char *other_word(const char *name) {
+  return !strcmp(name, "dims") ? "dim" : !strcmp(name, "k") ? "diagonal" : NULL;
+}
+
+/* Pushes what the options hold under the parameter's name and returns its place, or 0. */
+static int push_named(lua_State *L, const ltide_call *c, const char *name) {
+  const char *other = other_word(name);
+  bool has = ltide_push_option(L, c->opts, name) || (other && ltide_push_option(L, c->opts, other));
+  return has ? lua_gettop(L) : 0;
+}
+
+/* The names that are accepted, with another word in the place of one where that is used. */
+static void check_keys(lua_State *L, const ltide_call *c) {
+  const char *keys[LTIDE_MOST_PARAMS + 1];
+  int n = 0;
+  for (const char **k = c->sig->keys; *k; k++) {
+    const char *other = other_word(*k);
+    bool is_other = false;
+    if (other && !ltide_push_option(L, c->opts, *k)) is_other = ltide_push_option(L, c->opts, other);
+    if (other) lua_settop(L, c->opts);
+    keys[n++] = is_other ? other : *k;
+  }
+  keys[n] = NULL;
+  ltide_check_keys(L, c->opts, keys);
+}
+
+/* An empty table stands for options once all that is required stands before it. */
+static void split(lua_State *L, ltide_call *c) {
+  ltide_args a = ltide_split(L, c->sig->last);
+  c->n = a.n, c->opts = a.opts;
+  bool is_rest = c->sig->positional && c->sig->param[c->sig->positional - 1].is_rest;
+  if (!is_rest && !c->sig->is_open) ltide_check_count(L, a, c->sig->positional);
+  if (c->opts) check_keys(L, c);
+}
+
+static void begin(lua_State *L, ltide_call *c) {
+  c->S = ltide_begin(L);
+  c->row = lua_touserdata(L, lua_upvalueindex(1));
+  c->sig = c->row ? ltide_row_sig(c->row) : NULL;
+  c->lists = 0;
+  if (!c->sig) ltide_error(L, "InternalError", "%s: it has no signature", ltide_function_name(L));
+}
+
+void ltide_call_begin(lua_State *L, ltide_call *c) {
+  begin(L, c);
+  split(L, c);
+}
+
+/* {==== One parameter */
+
+/* The tensor that dimensions are counted in: the first. */
+static int ndim_of(const ltide_call *c) { return c->v[0].tensor ? tide_tensor_ndim(c->v[0].tensor) : 0; }
+
+static int64_t check_count(lua_State *L, int arg, const char *name) {
+  int64_t n = ltide_check_integer(L, arg, name);
+  if (n < 0)
+    ltide_error(L, "ValueError", "%s: %s: got %I, expected at least 0", ltide_function_name(L), name, (lua_Integer)n);
+  return n;
+}
+
+/* Which of the choices; the message lists them as the signature does. */
+static int64_t check_choice(lua_State *L, int arg, const ltide_param *p) {
+  const char *text = lua_type(L, arg) == LUA_TSTRING ? lua_tostring(L, arg) : NULL, *c = p->choices;
+  luaL_Buffer b;
+  for (int64_t i = 0; *c; i++, c += strlen(c) + 1)
+    if (text && !strcmp(c, text)) return i;
+  luaL_buffinit(L, &b);
+  for (c = p->choices; *c; c += strlen(c) + 1) {
+    bool is_last = !c[strlen(c) + 1];
+    luaL_addstring(&b, c == p->choices ? "'" : is_last ? " or '" : ", '");
+    luaL_addstring(&b, c), luaL_addchar(&b, '\'');
+  }
+  luaL_pushresult(&b);
+  return ltide_arg_error(L, arg, p->name, lua_tostring(L, -1));
+}
+
+/* Sizes: the arguments from `at` on where the parameter takes the rest of them, else the table or integer there. */
+static void read_sizes(lua_State *L, ltide_call *c, const ltide_param *p, ltide_value *v) {
+  int64_t *list = c->list[c->lists++].sizes;
+  bool is_place = p->is_rest && v->at <= c->n;
+  v->sizes = list;
+  if (p->kind == LTIDE_INTEGERS)
+    v->n = ltide_check_integers(L, v->at, list, TIDE_MAX_DIMS, p->name);
+  else
+    v->n = ltide_check_sizes(L, v->at,
+                             is_place   ? c->n
+                             : v->given ? v->at
+                                        : 0,
+                             list, p->name, p->kind == LTIDE_SHAPE ? -1 : 0);
+}
+
+static void read_dims(lua_State *L, ltide_call *c, const ltide_param *p, ltide_value *v) {
+  int ndim = ltide_scalar_ndim(ndim_of(c)), *list = c->list[c->lists++].dims;
+  bool is_place = p->is_rest && v->at <= c->n;
+  v->dims = list;
+  v->n = p->is_rest ? ltide_check_dim_list(L, v->at,
+                                           is_place   ? c->n
+                                           : v->given ? v->at
+                                                      : 0,
+                                           ndim, list, p->name)
+                    : ltide_check_dims(L, v->at, ndim, list, p->name);
+}
+
+static void read_like(lua_State *L, ltide_call *c, const ltide_param *p, ltide_value *v) {
+  const tide_tensor *y = ltide_check_tensor(L, c->S, v->at, p->name);
+  v->sizes = tide_tensor_size(y), v->n = tide_tensor_ndim(y);
+}
+
+static void check_type(lua_State *L, int arg, const ltide_param *p, int type, const char *expected) {
+  if (lua_type(L, arg) != type) ltide_arg_error(L, arg, p->name, expected);
+}
+
+static void read_value(lua_State *L, ltide_call *c, const ltide_param *p, ltide_value *v) {
+  int at = v->at;
+  switch (p->kind) {
+  case LTIDE_TENSOR: v->tensor = ltide_check_tensor(L, c->S, at, p->name); break;
+  case LTIDE_OPERAND: ltide_check_operand(L, c->S, at, &v->operand, p->name); break;
+  case LTIDE_LIKE: read_like(L, c, p, v); break;
+  case LTIDE_DIM: v->dim = ltide_check_dim(L, at, ndim_of(c), p->name); break;
+  case LTIDE_LINE: v->dim = ltide_check_dim(L, at, ltide_scalar_ndim(ndim_of(c)), p->name); break;
+  case LTIDE_PLACE: v->dim = ltide_check_dim(L, at, ndim_of(c) + 1, p->name); break;
+  case LTIDE_DIMS: read_dims(L, c, p, v); break;
+  case LTIDE_SIZES:
+  case LTIDE_SHAPE:
+  case LTIDE_INTEGERS: read_sizes(L, c, p, v); break;
+  case LTIDE_INTEGER: v->i = ltide_check_integer(L, at, p->name); break;
+  case LTIDE_COUNT: v->i = check_count(L, at, p->name); break;
+  case LTIDE_NUMBER: v->number = ltide_check_number(L, at, p->name); break;
+  case LTIDE_SCALAR: v->scalar = ltide_check_scalar(L, at, p->name); break;
+  case LTIDE_BOOLEAN: v->boolean = ltide_check_boolean(L, at, p->name); break;
+  case LTIDE_CHOICE: v->i = check_choice(L, at, p); break;
+  case LTIDE_DTYPE: v->dtype = ltide_check_dtype(L, at, p->name); break;
+  case LTIDE_DEVICE: v->device = ltide_check_device(L, at, p->name, LTIDE_CPU_OK); break;
+  case LTIDE_CUDA: v->device = ltide_check_device(L, at, p->name, p->is_optional ? LTIDE_NIL_OK : 0); break;
+  case LTIDE_GENERATOR: v->generator = ltide_check_generator(L, at, p->name); break;
+  case LTIDE_STREAM: v->stream = ltide_check_stream(L, at, p->name); break;
+  case LTIDE_EVENT: v->event = ltide_check_event(L, at, p->name); break;
+  case LTIDE_STRING: v->text = ltide_check_text(L, at, p->name); break;
+  case LTIDE_FUNCTION: check_type(L, at, p, LUA_TFUNCTION, "a function"); break;
+  case LTIDE_TABLE: check_type(L, at, p, LUA_TTABLE, "a table"); break;
+  default: break; /* the function looks at it itself */
+  }
+}
+
+static void set_standard(const ltide_call *c, const ltide_param *p, ltide_value *v) {
+  v->n = 0;
+  switch (p->kind) {
+  case LTIDE_NUMBER: v->number = p->number; break;
+  case LTIDE_SCALAR: v->scalar = tide_int((int64_t)p->number); break;
+  case LTIDE_BOOLEAN: v->boolean = p->number != 0; break;
+  case LTIDE_DIM:
+  case LTIDE_LINE: v->dim = (int)p->number + (p->number > 0 ? -1 : ltide_scalar_ndim(ndim_of(c))); break;
+  case LTIDE_DTYPE: v->dtype = TIDE_DTYPE_NONE; break;
+  case LTIDE_DEVICE:
+  case LTIDE_CUDA: v->device = TIDE_CURRENT; break;
+  case LTIDE_INTEGER:
+  case LTIDE_COUNT: v->i = (int64_t)p->number; break;
+  case LTIDE_CHOICE: v->i = 0; break;
+  default: v->tensor = NULL; break;
+  }
+}
+
+/* Is it read by ltide_opt_options, or when the result is there? */
+static bool is_others(const ltide_sig *sig, const ltide_param *p) {
+  if (p->kind == LTIDE_OUT) return true;
+  return sig->makes && p->is_option &&
+         (p->kind == LTIDE_DTYPE || p->kind == LTIDE_DEVICE || !strcmp(p->name, "pin_memory"));
+}
+
+/* Where the value of parameter k lies; 0: nowhere. `place` counts from 1 and is behind the last one for options. */
+static int find_value(lua_State *L, const ltide_call *c, const ltide_param *p, int place) {
+  bool is_there = !p->is_option && place <= c->n && (!lua_isnil(L, place) || !p->is_optional);
+  if (!c->opts) return is_there ? place : 0;
+  int named = place == 1 && !p->is_option ? 0 : push_named(L, c, p->name);
+  if (named && is_there && !lua_isnil(L, place))
+    ltide_error(L, "ArgumentError", "%s: %s: got it twice, as argument %d and by its name", ltide_function_name(L),
+                p->name, place);
+  return named ? named : is_there ? place : 0;
+}
+
+static void read_param(lua_State *L, ltide_call *c, int k, int place) {
+  const ltide_param *p = &c->sig->param[k];
+  ltide_value *v = &c->v[k];
+  if (is_others(c->sig, p)) return;
+  v->at = place > 0 || p->is_option ? find_value(L, c, p, place) : 0;
+  v->given = v->at > 0;
+  if (v->given || !p->is_optional) {
+    if (!v->given) v->at = lua_gettop(L) + 1; /* where there is nothing */
+    read_value(L, c, p, v);
+    if (p->kind == LTIDE_GENERATOR && p->is_option) ltide_hold_generator(L, c->S, v->generator);
+  } else
+    set_standard(c, p, v);
+}
+
+void ltide_call_read(lua_State *L, ltide_call *c) {
+  begin(L, c);
+  const ltide_sig *sig = c->sig;
+  bool has_first = sig->positional && !sig->param[0].is_optional && sig->param[0].kind <= LTIDE_TENSOR;
+  if (has_first && sig->param[0].kind == LTIDE_TENSOR)
+    c->v[0].tensor = ltide_check_tensor(L, c->S, 1, sig->param[0].name);
+  split(L, c);
+  if (c->opts) luaL_checkstack(L, sig->count + LUA_MINSTACK, "tide: arguments");
+  int receiver = sig->leading && !sig->param[0].is_optional ? 1 : 0;
+  int skip = c->n <= sig->required ? sig->leading : 0; /* [start=0,] stop: one value is the second */
+  for (int k = 0; k < sig->count; k++) {
+    bool is_skipped = skip && k >= receiver && k < receiver + skip;
+    read_param(L, c, k, is_skipped ? 0 : k + 1 - (k >= receiver ? skip : 0));
+  }
+  if (sig->outs) ltide_check_out(L, c->S, c->opts, sig->outs);
+}
+
+const ltide_value *ltide_get(lua_State *L, const ltide_call *c, const char *name) {
+  int k = 0;
+  while (k < c->sig->count && strcmp(c->sig->param[k].name, name) != 0) k++;
+  if (k == c->sig->count) ltide_error(L, "InternalError", "%s: its signature has no %s", ltide_function_name(L), name);
+  return &c->v[k];
+}
+
+int ltide_finish(lua_State *L, const ltide_call *c, tide_status status) {
+  ltide_try(L, status);
+  if (c->opts && c->sig->outs) return ltide_deliver(L, c->S, c->opts, 1);
+  ltide_made(L, c->S);
+  return 1;
+}

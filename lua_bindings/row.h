@@ -1,0 +1,175 @@
+/* row.h: the table of functions. A public function of Lua is one row: its name, what is called, its signature and what
+ * it does. Rows stand in api/NOUN.def; from them come registration, the reading and checking of arguments (call.c),
+ * option keys, usage lines in messages, help(), completion, the stubs and the reference.
+ *
+ * The signature is written once, as users read it:
+ *
+ *   (x, dim [, n=1] [, {keepdim=false, norm='ortho' or 'forward', out=}]) -> Tensor, Tensor
+ *
+ * What stands in brackets may be missing, what stands in braces is given by name. `name...` takes the rest of the
+ * arguments, or one table of them. Every parameter but the first may be given by name, too. What
+ * kind of value a parameter takes follows from its name (parameters.def), or stands behind a colon where that one would
+ * mislead: `a:number`; help() leaves it out. A method's first parameter is what stands before its colon. */
+#ifndef LTIDE_ROW_H
+#define LTIDE_ROW_H
+
+#include "args.h"
+
+typedef enum ltide_kind {
+#define KIND(name, word, expected, type) LTIDE_##name,
+#include "api/kinds.def"
+  LTIDE_KINDS
+} ltide_kind;
+
+typedef struct ltide_param {
+  const char *name;
+  ltide_kind kind;
+  bool is_option, is_optional, is_rest; /* is_rest: name... */
+  const char *standard; /* the default as it is written, "" where nothing is said, NULL: it must be given */
+  const char *choices;  /* of a CHOICE: each ends with a zero, the last one with two */
+  double number;        /* the default */
+} ltide_param;
+
+/* A signature, read. Positional parameters come first, then options. */
+typedef struct ltide_sig {
+  int count, positional; /* parameters, and how many of them have a place */
+  int required, last;    /* how many must be given, and the place of the last of them, from 1 */
+  int leading;           /* optional ones before the first required one */
+  int outs;              /* tensors that out= takes, 0: there is no such option */
+  bool is_open;          /* any number of arguments */
+  bool makes;            /* dtype= and device=: it makes tensors, see ltide_opt_options */
+  const char *results;   /* "Tensor", or "" */
+  const char **keys;     /* what may be given by name, NULL at the end */
+  ltide_param param[];
+} ltide_sig;
+
+enum {
+  LTIDE_IN_MODULE = 1,
+  LTIDE_IN_METHODS = 2,
+  LTIDE_IN_BOTH = 3
+}; /* where a row is set; methods are those of tensors */
+
+typedef union ltide_core { /* what an adaptor calls, by the name of its shape (adapt.c) */
+  tide_status (*x)(tide_tensor **, const tide_tensor *);
+  tide_status (*x_dim)(tide_tensor **, const tide_tensor *, int);
+  tide_status (*x_dim_dim)(tide_tensor **, const tide_tensor *, int, int);
+  tide_status (*x_dims)(tide_tensor **, const tide_tensor *, const int *, int);
+  tide_status (*x_sizes)(tide_tensor **, const tide_tensor *, const int64_t *, int);
+  tide_status (*x_dim_sizes)(tide_tensor **, const tide_tensor *, int, const int64_t *, int);
+  tide_status (*x_dtype)(tide_tensor **, const tide_tensor *, tide_dtype);
+  tide_status (*x_y_into)(tide_tensor **, const tide_tensor *, const tide_tensor *, tide_tensor *);
+} ltide_core;
+
+typedef struct ltide_row {
+  const char *name, *doc; /* doc: the signature with its path, a line end, what the function does */
+  lua_CFunction fn;       /* finds its row in its first upvalue */
+  ltide_core core;
+  int tag; /* what one function does for several rows */
+  int where;
+  _Atomic(ltide_sig *) sig; /* read when it is first asked for, and kept */
+} ltide_row;
+
+/* One row: name, what is called, the signature behind the name, what it does. A path ends with its joint: "tide.". */
+#define FN(f)                .fn = f
+#define TAGGED(f, t)         .fn = f, .tag = t
+#define CORE(shape, f)       .fn = ltide_##shape, .core.shape = f
+#define FN_CORE(g, shape, f) .fn = g, .core.shape = f
+#define SELF                 "x"
+#define METHOD(n, call, signature, text)                                                                               \
+  {.name = #n, .doc = SELF ":" #n signature "\n" text, .where = LTIDE_IN_METHODS, call},
+#define BOTH(n, call, signature, text)                                                                                 \
+  {.name = #n, .doc = SELF ":" #n signature "\n" text, .where = LTIDE_IN_BOTH, call},
+#define EITHER(n, call, signature, text) /* both, and help shows the function of the module */                         \
+  {.name = #n, .doc = PATH #n signature "\n" text, .where = LTIDE_IN_BOTH, call},
+#define FUNCTION(n, call, signature, text)                                                                             \
+  {.name = #n, .doc = PATH #n signature "\n" text, .where = LTIDE_IN_MODULE, call},
+
+/* Sets the rows, which end with {0}, in the table at the top of the stack, which is `path` ("tide", "tide.cuda",
+ * "Generator"), and among the methods of tensors. */
+void ltide_register_rows(lua_State *L, const char *path, ltide_row *rows);
+
+/* The row of the running function, or of the function at arg; NULL: it has none. */
+const ltide_row *ltide_row_running(lua_State *L);
+const ltide_row *ltide_row_at(lua_State *L, int arg);
+const ltide_sig *ltide_row_sig_slow(ltide_row *row);
+/* The signature; NULL: there is no memory, or the doc does not begin with one. */
+static inline const ltide_sig *ltide_row_sig(const ltide_row *row) {
+  const ltide_sig *sig = atomic_load_explicit(&((ltide_row *)row)->sig, memory_order_acquire);
+  return sig ? sig : ltide_row_sig_slow((ltide_row *)row);
+}
+/* Pushes the doc, or its first line alone, without the kinds that stand in it. */
+const char *ltide_push_doc(lua_State *L, const char *doc, bool first_line);
+const char *ltide_kind_type(const ltide_param *p); /* as the stubs write it */
+
+/* Visits all rows that have been registered, of all paths, in their order. */
+typedef void (*ltide_row_visit)(void *ctx, const char *path, const ltide_row *row);
+void ltide_each_row(ltide_row_visit visit, void *ctx);
+
+/* {==== call.c: the arguments of a call, read by its row */
+
+typedef struct ltide_value {
+  bool given;
+  int at; /* where it lies on the stack */
+  int n;  /* of sizes or dims */
+  union {
+    tide_tensor *tensor;
+    tide_generator *generator;
+    tide_stream *stream;
+    tide_event *event;
+    const char *text;
+    int64_t i; /* integers, counts, and which of its choices */
+    double number;
+    bool boolean;
+    tide_scalar scalar;
+    tide_operand operand;
+    int dim, device;
+    tide_dtype dtype;
+    const int *dims;
+    const int64_t *sizes;
+  };
+} ltide_value;
+
+enum { LTIDE_MOST_PARAMS = 14, LTIDE_LISTS = 3 };
+
+/* Lists lie in the call itself, so it is not to be copied. */
+typedef struct ltide_call {
+  ltide_state *S;
+  const ltide_row *row;
+  const ltide_sig *sig;
+  int n, opts; /* positional arguments, and the index of the options or 0 */
+  int lists;
+  ltide_value v[LTIDE_MOST_PARAMS]; /* in the order of the signature */
+  union {
+    int64_t sizes[TIDE_MAX_DIMS];
+    int dims[TIDE_MAX_DIMS];
+  } list[LTIDE_LISTS];
+} ltide_call;
+
+/* The first thing of a function: binds the state, checks how many arguments there are and the names of options. */
+void ltide_call_begin(lua_State *L, ltide_call *c);
+/* The same, and reads every parameter into c->v, but for out=, and where the row makes tensors for its dtype=, device=
+ * and pin_memory=, which are ltide_opt_options'. Operands are checked by their kinds in order. */
+void ltide_call_read(lua_State *L, ltide_call *c);
+/* The parameter of that name. */
+const ltide_value *ltide_get(lua_State *L, const ltide_call *c, const char *name);
+
+/* The ends of functions, for `return`. With the handle of the result at the top: puts it into out= where that is given.
+ */
+int ltide_finish(lua_State *L, const ltide_call *c, tide_status status);
+/* The object at 1 is the result. */
+static inline int ltide_self(lua_State *L) {
+  lua_settop(L, 1);
+  return 1;
+}
+
+/* {==== adapt.c: functions for rows that need no C function of their own, by the shape of what they call */
+int ltide_x(lua_State *L);
+int ltide_x_dim(lua_State *L);
+int ltide_x_dim_dim(lua_State *L);
+int ltide_x_dims(lua_State *L);
+int ltide_x_sizes(lua_State *L);
+int ltide_x_dim_sizes(lua_State *L);
+int ltide_x_dtype(lua_State *L);
+int ltide_x_y_into(lua_State *L);
+
+#endif
