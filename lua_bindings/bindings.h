@@ -283,8 +283,9 @@ static inline void ltide_poll(lua_State *L, int64_t i) {
   if ((i & 1023) == 0) ltide_poll_hooks(L);
 }
 
-/* parallel.c: runs fn, the body of a function that waits for a device. Inside tide.parallel the other replicas run
- * first; the arguments are on the stack then as before. For `return`, and as the first thing that the function does. */
+/* parallel_replica.c: runs fn, the body of a function that waits for a device. Inside tide.parallel the other replicas
+ * run first; the arguments are on the stack then as before. For `return`, and as the first thing that the function
+ * does. */
 int ltide_waiting(lua_State *L, lua_CFunction fn);
 
 /* In the registry: true where this program is the runner. */
@@ -359,6 +360,7 @@ bool ltide_test_scalar(lua_State *L, int arg, tide_scalar *out); /* numbers and 
 void ltide_push_scalar(lua_State *L, tide_scalar s);
 
 /* Openers: each adds to the module table at the top of the stack. */
+void ltide_open_script(lua_State *L, ltide_state *S);
 void ltide_open_errors(lua_State *L, ltide_state *S);
 void ltide_open_device(lua_State *L, ltide_state *S);
 void ltide_open_stream(lua_State *L, ltide_state *S);

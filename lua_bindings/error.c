@@ -11,6 +11,7 @@
 #include "memory.h"
 #include "names.h"
 #include "row.h"
+#include "script.h"
 #include "tide/debug.h"
 
 static const char key_meta;
@@ -30,7 +31,7 @@ static void push_where(lua_State *L) {
   lua_Debug ar;
   for (int level = 0; lua_getstack(L, level, &ar); level++) {
     lua_getinfo(L, "Sl", &ar);
-    if (ar.currentline > 0) {
+    if (ar.currentline > 0 && !ltide_script_is(&ar)) {
       lua_pushfstring(L, "%s:%d: ", ar.short_src, ar.currentline);
       return;
     }
@@ -53,6 +54,7 @@ static void push_traceback(lua_State *L) {
       break;
     }
     lua_getinfo(L, "Sln", &ar);
+    if (ltide_script_is(&ar)) continue;
     if (ar.currentline > 0)
       lua_pushfstring(L, "\n\t%s:%d: in ", ar.short_src, ar.currentline);
     else
@@ -108,10 +110,10 @@ static void push_candidates(lua_State *L) {
   }
 }
 
-/* The name of the running C function as users know it, or NULL: the one it is registered under, whatever a local
- * variable calls it; of one made in a loop, the field or method it was called by. */
+/* The name of the C function that the script has called as users know it, or NULL: the one it is registered under,
+ * whatever a local variable calls it; of one made in a loop, the field or method it was called by. */
 static const char *known_name(lua_State *L, lua_Debug *ar) {
-  if (!lua_getstack(L, 0, ar)) return NULL;
+  if (!lua_getstack(L, ltide_script_level(L), ar)) return NULL;
   lua_getinfo(L, "nf", ar);
   const ltide_row *row = ltide_row_at(L, -1);
   lua_pop(L, 1);

@@ -8,6 +8,7 @@
 
 #include "memory.h"
 #include "mempool.h"
+#include "script.h"
 
 #define SNAPSHOT_META "tide.memory.snapshot"
 
@@ -22,7 +23,7 @@ static size_t stack_text(void *user, char *text, size_t size) {
   size_t at = 0;
   for (int level = 1; L && level <= LEVELS && lua_getstack(L, level, &ar); level++) {
     lua_getinfo(L, "Sln", &ar);
-    if (ar.currentline <= 0) continue;
+    if (ar.currentline <= 0 || ltide_script_is(&ar)) continue;
     const char *source = *ar.source == '@' ? ar.source + 1 : ar.short_src;
     int n = snprintf(text + at, size - at, "%s%s:%d in %s", at ? "\n" : "", source, ar.currentline,
                      ar.name           ? ar.name

@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "scope.h"
+#include "script.h"
 
 typedef struct ltide_scope {
   ltide_leave_fn leave;
@@ -159,7 +160,7 @@ static void note_place(lua_State *L, ltide_scope *s) {
   lua_Debug ar;
   for (int level = 0; lua_getstack(L, level, &ar); level++) {
     lua_getinfo(L, "Sl", &ar);
-    if (ar.currentline <= 0) continue;
+    if (ar.currentline <= 0 || ltide_script_is(&ar)) continue;
     s->line = ar.currentline;
     memcpy(s->source, ar.short_src, sizeof s->source);
     return;

@@ -98,3 +98,31 @@ void ltide_visit_tree(lua_State *L, ltide_state *S, int index, ltide_visit_fn fn
   visit(L, &w, index, 0);
   lua_remove(L, w.seen);
 }
+
+/* {==== For the chunks of Lua: copy(value, leaf) and visit(value, fn), which call the function with each tensor and the
+ * number of its device */
+
+static void call_leaf(lua_State *L, void *user, int index, tide_tensor *x) {
+  (void)user;
+  lua_pushvalue(L, 2);
+  lua_pushvalue(L, index);
+  lua_pushinteger(L, tide_tensor_device(x));
+  lua_call(L, 2, 1);
+}
+
+static void call_visit(lua_State *L, void *user, int index, tide_tensor *x) {
+  call_leaf(L, user, index, x);
+  lua_pop(L, 1);
+}
+
+static int script_copy(lua_State *L) {
+  ltide_map_tree(L, ltide_enter(L), 1, call_leaf, NULL);
+  return 1;
+}
+
+static int script_visit(lua_State *L) {
+  ltide_visit_tree(L, ltide_enter(L), 1, call_visit, NULL);
+  return 0;
+}
+
+const luaL_Reg ltide_tree_script[] = {{"copy", script_copy}, {"visit", script_visit}, {NULL, NULL}};

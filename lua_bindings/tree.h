@@ -19,4 +19,7 @@ typedef void (*ltide_visit_fn)(lua_State *L, void *user, int index, tide_tensor 
 /* Calls visit for each tensor of the value at index, once each. */
 void ltide_visit_tree(lua_State *L, ltide_state *S, int index, ltide_visit_fn visit, void *user);
 
+/* The same for the chunks of Lua (script.h). */
+extern const luaL_Reg ltide_tree_script[];
+
 #endif

@@ -1,0 +1,138 @@
+/* script.c: the parts of the bindings that are written in Lua.
+ *
+ * What walks tables, chooses and calls back is shorter in Lua, and is so in lua/NAME.lua. What touches tensors, devices
+ * or the system stays C and is given to the chunks by name. A function that scripts call is always C, with its name and
+ * its help: it reads its arguments and calls one of the chunks.
+ *
+ * The text of the chunks lies in the binary and is compiled when one of them is called first. Their globals are a table
+ * of their own with the C functions below and those of other files, so they work where a host has opened none of Lua's
+ * libraries, and no script sees or changes what they use. Their tables have no metatables, and those of scripts are
+ * read raw. Where the line of a script or the name of the called function is looked for, their frames are passed over.
+ *
+ * Invariant: a chunk that could not be compiled for want of memory is compiled by the next call. */
+#include "script.h"
+
+static const char key_globals;
+/* One for each file: {name, text, length}, made by CMake. */
+static const struct chunk {
+  const char *name, *text;
+  size_t length;
+} chunks[] = {
+#include <tide_script.inc>
+};
+
+bool ltide_script_is(const lua_Debug *ar) { return *ar->source == '=' && !strncmp(ar->source, "=[tide ", 7); }
+
+int ltide_script_level(lua_State *L) {
+  lua_Debug ar;
+  int found = 0;
+  for (int level = 1; lua_getstack(L, level, &ar); level++) {
+    lua_getinfo(L, "S", &ar);
+    if (*ar.what == 'C') continue;
+    if (!ltide_script_is(&ar)) break;
+    found = level + 1;
+  }
+  return found;
+}
+
+void ltide_script_give(lua_State *L, const luaL_Reg *list) {
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_globals);
+  luaL_setfuncs(L, list, 0);
+  lua_pop(L, 1);
+}
+
+/* Compiles the chunks, which set their functions in the table at the top of the stack. */
+static void compile(lua_State *L) {
+  int globals = lua_gettop(L);
+  for (size_t i = 0; i < sizeof chunks / sizeof *chunks; i++) {
+    if (luaL_loadbufferx(L, chunks[i].text, chunks[i].length, chunks[i].name, "t") != LUA_OK) lua_error(L);
+    lua_pushvalue(L, globals);
+    lua_setupvalue(L, -2, 1);
+    lua_call(L, 0, 0);
+  }
+}
+
+static int finish(lua_State *L, int status, lua_KContext context) {
+  (void)status;
+  ltide_enter(L);
+  return lua_gettop(L) - (int)context;
+}
+
+int ltide_script_call(lua_State *L, const char *name, int n) {
+  int before = lua_gettop(L) - n;
+  luaL_checkstack(L, LUA_MINSTACK, "tide");
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_globals);
+  if (lua_getfield(L, -1, name) != LUA_TFUNCTION) {
+    lua_pop(L, 1);
+    compile(L);
+    lua_getfield(L, -1, name);
+  }
+  lua_replace(L, -2);
+  lua_insert(L, before + 1);
+  lua_callk(L, n, LUA_MULTRET, before, finish);
+  return finish(L, LUA_OK, before);
+}
+
+/* {==== What the chunks have of Lua's own libraries, without metamethods */
+
+static int raw_next(lua_State *L) {
+  lua_settop(L, 2);
+  if (lua_next(L, 1)) return 2;
+  lua_pushnil(L);
+  return 1;
+}
+
+static int raw_type(lua_State *L) { return lua_pushstring(L, luaL_typename(L, 1)), 1; }
+static int raw_get(lua_State *L) { return lua_rawget(L, 1), 1; }
+static int raw_len(lua_State *L) { return ltide_give_integer(L, (lua_Integer)lua_rawlen(L, 1)); }
+static int is_integer(lua_State *L) { return ltide_give_boolean(L, lua_isinteger(L, 1)); }
+static int get_meta(lua_State *L) { return lua_getmetatable(L, 1); }
+static int set_meta(lua_State *L) { return lua_settop(L, 2), lua_setmetatable(L, 1), 1; }
+static int count(lua_State *L) { return ltide_give_integer(L, lua_gettop(L)); }
+
+/* unpack(list, first, last), of a list of the chunks'. */
+static int unpack(lua_State *L) {
+  lua_Integer first = lua_tointeger(L, 2), last = lua_tointeger(L, 3);
+  int n = last < first ? 0 : (int)(last - first + 1);
+  luaL_checkstack(L, n, "tide: too many values");
+  for (lua_Integer i = first; i <= last; i++) lua_rawgeti(L, 1, i);
+  return n;
+}
+
+static int text_of(lua_State *L) { return luaL_tolstring(L, 1, NULL), 1; }
+
+/* {==== Messages */
+
+/* fail(kind, message), in the name of the function that the script has called. */
+static int fail(lua_State *L) {
+  const char *kind = lua_tostring(L, 1), *message = lua_tostring(L, 2);
+  return ltide_error(L, kind, "%s", message);
+}
+
+static int throw(lua_State * L) { return lua_settop(L, 1), lua_error(L); }
+static int warn(lua_State *L) { return ltide_warn(L, "%s", lua_tostring(L, 1)), 0; }
+static int called(lua_State *L) { return lua_pushstring(L, ltide_function_name(L)), 1; }
+static int describe(lua_State *L) { return lua_pushstring(L, ltide_typename(L, 1)), 1; }
+
+void ltide_open_script(lua_State *L, ltide_state *S) {
+  (void)S;
+  static const luaL_Reg list[] = {{"next", raw_next},
+                                  {"type", raw_type},
+                                  {"rawget", raw_get},
+                                  {"rawlen", raw_len},
+                                  {"is_integer", is_integer},
+                                  {"getmeta", get_meta},
+                                  {"setmeta", set_meta},
+                                  {"count", count},
+                                  {"unpack", unpack},
+                                  {"text", text_of},
+                                  {"fail", fail},
+                                  {"throw", throw},
+                                  {"warn", warn},
+                                  {"called", called},
+                                  {"describe", describe},
+                                  {NULL, NULL}};
+  lua_createtable(L, 0, 96);
+  luaL_setfuncs(L, list, 0);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &key_globals);
+}

@@ -1,0 +1,22 @@
+/* script.h: the parts of the bindings that are written in Lua, lua/NAME.lua. */
+#ifndef LTIDE_SCRIPT_H
+#define LTIDE_SCRIPT_H
+
+#include "bindings.h"
+
+/* Gives the chunks C functions, by these names: what they cannot do themselves. The list ends with {NULL}. */
+void ltide_script_give(lua_State *L, const luaL_Reg *list);
+/* Calls the chunks' function of that name with the n values at the top of the stack, which it may yield in. For
+ * `return`: whatever it returns is what the running function returns. */
+int ltide_script_call(lua_State *L, const char *name, int n);
+
+/* For their functions of one result. */
+static inline int ltide_give_boolean(lua_State *L, bool b) { return lua_pushboolean(L, b), 1; }
+static inline int ltide_give_integer(lua_State *L, lua_Integer i) { return lua_pushinteger(L, i), 1; }
+
+/* Is that the frame of a function of the chunks? Needs "S" of lua_getinfo. */
+bool ltide_script_is(const lua_Debug *ar);
+/* The level of the function that a script has called, which may have called one of the chunks'; 0 where it runs. */
+int ltide_script_level(lua_State *L);
+
+#endif
