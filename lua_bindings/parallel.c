@@ -1,369 +1,319 @@
 /* parallel.c: tide.parallel: one function on several devices at once.
  *
- * Nothing here starts a thread. Work on a device is queued and returns, so one thread that calls the function for each
- * device in turn keeps all of them busy. Each call, a replica, runs in a coroutine of its own, with its device as the
- * current one: whatever it selects is gone with it, also when it fails. A function that waits for its device (item,
- * totable, synchronize ...) would keep the others from being issued. So before such a wait a replica yields and the
- * next one runs; the wait itself comes when all others wait too or have ended. That is only done where nothing but
- * the coroutine's own state is in force: inside blocks such as device_scope, whose setting all share, it waits at once.
+ * What is decided is written in Lua, in lua/parallel.lua, which says how. Here are the arguments, and what it cannot
+ * do: copies between devices by the collectives. The coroutines of replicas are in parallel_replica.c.
  *
- * A yield of the function itself is passed on to whoever resumes the caller.
+ * After a collective the source's current stream goes on behind the copies, and the source's own part of the work with
+ * it. So data_parallel lets a side stream of each source stand for it meanwhile, which waits for what was queued
+ * before; at the end the current stream waits for it, and what is written to the source after that is ordered as ever.
+ * All is queued: nothing here waits for a device, unless memory of the host takes part.
  *
- * Invariant: a replica that has started has ended, or is closed, when apply and data_parallel return or raise. */
+ * Invariant: the streams and the device that are current stay what they are. */
 #include <string.h>
 
-#include "parallel.h"
+#include "args.h"
 #include "scope.h"
+#include "script.h"
+#include "tide/comm.h"
+#include "tide/device.h"
 #include "tree.h"
 
-#define JOB_META "tide.parallel.Job"
-static const char key_turn;   /* what a replica yields when it would wait */
-static const char key_warned; /* in the registry: the devices that were warned of */
+#define SIDE_META "tide.parallel.Side"
 
-/* The stack of both functions while their replicas run: the function or a table of them, the inputs, the dimension,
- * each replica's first argument or nil, the parts that are on their way, the job, the coroutines (false: ended) and the
- * results. */
-enum { FN = 1, INPUTS, DIM, REPLICAS, SENT, JOB, THREADS, OUTPUTS, BASE = OUTPUTS };
+/* {==== Lists of devices */
 
-typedef struct job {
-  const char *what;
-  bool many;   /* FN is a table of functions */
-  bool is_cut; /* data_parallel: INPUTS is cut, else it is a list */
-  int n, left, next, running, output_device;
-  ltide_cut cut;
-  int device[];
-} job;
+/* Devices in the order in which they take part: accelerators, each once, or the CPU alone. */
+typedef struct device_list {
+  int n, id[TIDE_MAX_DEVICES];
+} device_list;
 
-/* {==== Waiting in turns */
-
-static int waited(lua_State *L, int status, lua_KContext fn) {
-  (void)status;
-  return ((lua_CFunction)fn)(L);
+/* The device at the top of the stack, which stands behind these in the table. */
+static int check_one(lua_State *L, const device_list *before) {
+  int device = ltide_check_device(L, lua_gettop(L), "devices", LTIDE_CPU_OK);
+  if (device == TIDE_CURRENT) device = tide_current_device();
+  const tide_device_props *props;
+  if (device >= 0) ltide_try(L, tide_device_get_props(&props, device));
+  for (int k = 0; k < before->n; k++) {
+    const char *what = before->id[k] == device               ? "twice"
+                       : (before->id[k] < 0) != (device < 0) ? "beside another kind of device"
+                                                             : NULL;
+    if (what)
+      ltide_error(L, "DeviceError", "%s: devices: got %s %s, expected accelerators, each once, or the cpu alone",
+                  ltide_function_name(L), device < 0 ? "cpu" : lua_pushfstring(L, "cuda:%d", device), what);
+  }
+  return device;
 }
 
-int ltide_waiting(lua_State *L, lua_CFunction fn) {
+/* Pushes the list of devices at arg, all known to exist, and gives its index; of nil: every accelerator, or the CPU
+ * where there is none. */
+static int push_devices(lua_State *L, int arg) {
+  device_list list = {0};
+  if (lua_isnoneornil(L, arg)) {
+    list.n = tide_device_count();
+    for (int i = 0; i < list.n; i++) list.id[i] = i;
+    if (!list.n) list.id[list.n++] = TIDE_CPU;
+  } else {
+    if (!lua_istable(L, arg)) ltide_arg_error(L, arg, "devices", "a table of devices");
+    lua_Integer n = (lua_Integer)lua_rawlen(L, arg);
+    if (n < 1 || n > TIDE_MAX_DEVICES)
+      ltide_error(L, "ValueError", "%s: devices: got a table of %I, expected 1 to %d", ltide_function_name(L), n,
+                  TIDE_MAX_DEVICES);
+    ltide_check_unnamed(L, arg, n, "devices");
+    for (; list.n < n; list.n++) {
+      lua_rawgeti(L, arg, list.n + 1);
+      list.id[list.n] = check_one(L, &list);
+      lua_pop(L, 1);
+    }
+  }
+  lua_createtable(L, list.n, 0);
+  for (int i = 0; i < list.n; i++) {
+    lua_pushinteger(L, list.id[i]);
+    lua_rawseti(L, -2, i + 1);
+  }
+  return lua_gettop(L);
+}
+
+/* The first n of a list of the chunk's. */
+static device_list read_devices(lua_State *L, int arg, int n) {
+  device_list list = {.n = n};
+  for (int i = 0; i < n; i++) {
+    lua_rawgeti(L, arg, i + 1);
+    list.id[i] = (int)lua_tointeger(L, -1);
+    lua_pop(L, 1);
+  }
+  return list;
+}
+
+static int current_device(void) { return tide_device_count() ? tide_current_device() : TIDE_CPU; }
+
+/* device_size(device) -> bytes, processors; nothing for the CPU. */
+static int script_device_size(lua_State *L) {
+  const tide_device_props *p;
+  int device = (int)lua_tointeger(L, 1);
+  if (device < 0 || tide_device_get_props(&p, device) != TIDE_OK) return 0;
+  lua_pushinteger(L, (lua_Integer)p->total_memory);
+  lua_pushinteger(L, p->multi_processor_count);
+  return 2;
+}
+
+static int script_device_object(lua_State *L) { return ltide_push_device(L, (int)lua_tointeger(L, 1)), 1; }
+
+/* {==== Tensors, for the chunk */
+
+/* device_of(value) -> its number; nothing where it is no tensor. */
+static int script_device_of(lua_State *L) {
+  const tide_tensor *x = ltide_test_tensor(L, ltide_enter(L), 1);
+  return x ? ltide_give_integer(L, tide_tensor_device(x)) : 0;
+}
+
+static int script_dimensions(lua_State *L) {
+  return ltide_give_integer(L, tide_tensor_ndim(ltide_check_tensor(L, ltide_enter(L), 1, "output")));
+}
+
+static int script_plain(lua_State *L) { return ltide_plain_shape(L, 1), 1; }
+
+/* Elements of a dimension of `size` in each of the parts for n devices; the last part may have fewer. */
+static int64_t part_size(int64_t size, lua_Integer n) { return size / n + (size % n != 0); }
+
+/* count_parts(x, dim, devices) -> parts, size. */
+static int script_count_parts(lua_State *L) {
+  const tide_tensor *x = ltide_check_tensor(L, ltide_enter(L), 1, "tree");
+  lua_Integer n = lua_tointeger(L, 3);
+  if (!tide_tensor_ndim(x))
+    ltide_error(L, "ShapeError",
+                "%s: got a tensor without dimensions, expected ones that can be cut; pass it as a number, or let "
+                "replicate= copy it",
+                ltide_function_name(L));
+  int64_t size = tide_tensor_size(x)[ltide_check_dim(L, 2, tide_tensor_ndim(x), "dim")], each = part_size(size, n);
+  lua_pushinteger(L, each ? size / each + (size % each != 0) : n); /* n empty parts, as torch has it */
+  lua_pushinteger(L, size);
+  return 2;
+}
+
+/* send_part(x, dim, devices, i, device) -> part i on the device; a view if x is there. */
+static int script_send_part(lua_State *L) {
   ltide_state *S = ltide_enter(L);
-  if (!S->record->turns || !lua_isyieldable(L) || !ltide_scopes_own(S->record)) return fn(L);
-  lua_pushlightuserdata(L, (void *)&key_turn);
-  return lua_yieldk(L, 1, (lua_KContext)fn, waited);
+  const tide_tensor *x = ltide_check_tensor(L, S, 1, "tree");
+  int dim = ltide_check_dim(L, 2, tide_tensor_ndim(x), "dim"), device = (int)lua_tointeger(L, 5);
+  int64_t size = tide_tensor_size(x)[dim], each = part_size(size, lua_tointeger(L, 3));
+  int64_t start = each * (lua_tointeger(L, 4) - 1);
+  ltide_tensor *u = ltide_new_tensor(L, S);
+  tide_options o = {TIDE_DTYPE_NONE, device, false};
+  tide_tensor *part;
+  ltide_try(L, tide_narrow(&part, x, dim, start, size - start < each ? size - start : each));
+  tide_status status = tide_to(&u->t, part, &o, device >= 0, false);
+  tide_tensor_release(part);
+  ltide_try(L, status);
+  ltide_made(L, S);
+  return 1;
 }
 
-/* {==== Errors of a replica */
+static int script_move(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  const tide_tensor *x = ltide_check_tensor(L, S, 1, "tree");
+  tide_options o = {TIDE_DTYPE_NONE, (int)lua_tointeger(L, 2), false};
+  ltide_tensor *u = ltide_new_tensor(L, S);
+  ltide_try(L, tide_to(&u->t, x, &o, o.device >= 0, false));
+  ltide_made(L, S);
+  return 1;
+}
 
-static const char *push_replica_name(lua_State *L, const job *j, int i) {
-  const char *device = ltide_push_device_name(L, j->device[i]);
-  lua_pushfstring(L, "%s: replica %d (%s): ", j->what, i + 1, device);
+/* Pushes a list of n closed handles. */
+static void push_handles(lua_State *L, ltide_state *S, ltide_tensor **handles, int n) {
+  lua_createtable(L, n, 0);
+  for (int i = 0; i < n; i++) {
+    handles[i] = ltide_new_tensor(L, S);
+    lua_rawseti(L, -2, i + 1);
+  }
+}
+
+/* send_copies(list, devices, n): lists of copies, by the number of the device; the first has the list itself. */
+static int script_send_copies(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  int n = (int)lua_tointeger(L, 3), tensors = (int)lua_rawlen(L, 1);
+  device_list devices = read_devices(L, 2, n);
+  size_t most = (size_t)tensors * (size_t)n;
+  tide_tensor **list = ltide_new_object(L, (size_t)tensors * sizeof *list, 0);
+  tide_tensor **outs = ltide_new_object(L, most * sizeof *outs, 0);
+  ltide_tensor **handles = ltide_new_object(L, most * sizeof *handles, 0);
+  lua_createtable(L, n, 0);
+  for (int k = 1; k < n; k++) {
+    push_handles(L, S, handles + k * tensors, tensors);
+    lua_rawseti(L, -2, k + 1);
+  }
+  ltide_check_tensors(L, S, 1, list, tensors, "tree");
+  ltide_try(L, tide_comm_broadcast_coalesced(outs, list, tensors, devices.id, n, TIDE_COMM_BUFFER));
+  for (int i = 0; i < tensors; i++) tide_tensor_release(outs[i]); /* the list itself */
+  for (int i = tensors; i < tensors * n; i++) handles[i]->t = outs[i];
+  ltide_made(L, S);
+  return 1;
+}
+
+/* joins_to(first, x, dim): do they differ in the size of that dimension at most? */
+static int script_joins_to(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  const tide_tensor *first = ltide_check_tensor(L, S, 1, "output"), *x = ltide_check_tensor(L, S, 2, "output");
+  int ndim = tide_tensor_ndim(first), dim = ndim ? ltide_check_dim(L, 3, ndim, "dim") : 0;
+  bool same = tide_tensor_ndim(x) == ndim && tide_tensor_dtype(x) == tide_tensor_dtype(first);
+  for (int d = 0; same && d < ndim; d++) same = d == dim || tide_tensor_size(x)[d] == tide_tensor_size(first)[d];
+  return ltide_give_boolean(L, same);
+}
+
+/* What is joined: tensor number i, or a vector of its one element. Pushes what keeps it alive. */
+static tide_tensor *push_joinable(lua_State *L, ltide_state *S, int i) {
+  const int64_t one = 1;
+  lua_rawgeti(L, 1, i);
+  tide_tensor *x = ltide_check_tensor(L, S, -1, "output");
+  if (tide_tensor_ndim(x)) return x;
+  ltide_tensor *u = ltide_new_tensor(L, S);
+  ltide_try(L, tide_view(&u->t, x, &one, 1));
   lua_remove(L, -2);
-  return lua_tostring(L, -1);
+  return u->t;
 }
 
-/* Replaces the error object at the top by one that names the replica. */
-static void name_object(lua_State *L, const job *j, int i) {
-  int old = lua_gettop(L);
-  lua_newtable(L);
-  for (lua_pushnil(L); lua_next(L, old); lua_pop(L, 1)) {
-    lua_pushvalue(L, -2);
-    lua_pushvalue(L, -2);
-    lua_rawset(L, old + 1);
-  }
-  push_replica_name(L, j, i);
-  lua_getfield(L, old, "message");
-  lua_concat(L, 2);
-  lua_setfield(L, old + 1, "message");
-  ltide_set_integer(L, "replica", i + 1);
-  if (lua_getfield(L, old, "device") == LUA_TNIL) {
-    ltide_push_device(L, j->device[i]);
-    lua_setfield(L, old + 1, "device");
-  }
-  lua_settop(L, old + 1);
-  lua_getmetatable(L, old);
-  lua_setmetatable(L, -2);
+/* Host memory is joined where it is; the collective is for accelerators. */
+static tide_status join(tide_tensor **out, tide_tensor *const *items, int n, int dim, int device) {
+  if (tide_tensor_device(items[0]) >= 0) return tide_comm_gather(out, items, n, dim, device, NULL);
+  tide_tensor *whole;
+  tide_options o = {TIDE_DTYPE_NONE, device, false};
+  tide_status status = tide_cat(&whole, items, n, dim, NULL);
+  if (status != TIDE_OK) return status;
+  status = tide_to(out, whole, &o, false, false);
+  tide_tensor_release(whole);
+  return status;
 }
 
-/* The error of replica i is at the top. The coroutine's stack is still there for the traceback of a plain message. */
-static int fail(lua_State *L, const job *j, int i, lua_State *co) {
-  bool is_object = ltide_is_error(L, -1);
-  lua_settop(L, BASE + 1);
-  if (is_object)
-    name_object(L, j, i);
-  else if (lua_isstring(L, -1)) {
-    push_replica_name(L, j, i);
-    lua_pushvalue(L, BASE + 1);
-    lua_concat(L, 2);
-    lua_pushliteral(L, "\n");
-    lua_pushvalue(L, BASE + 1);
-    ltide_push_trace(L, co);
-    lua_remove(L, -2);
-    lua_concat(L, 3);
-  }
-  return lua_error(L);
+/* join(list, n, dim, device): tensors of which the others join to the first. */
+static int script_join(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  tide_tensor *items[TIDE_MAX_DEVICES];
+  int n = (int)lua_tointeger(L, 2);
+  luaL_checkstack(L, n + 4, "gather: too many outputs");
+  for (int i = 0; i < n; i++) items[i] = push_joinable(L, S, i + 1);
+  int dim = ltide_check_dim(L, 3, tide_tensor_ndim(items[0]), "dim");
+  ltide_tensor *u = ltide_new_tensor(L, S);
+  ltide_try(L, join(&u->t, items, n, dim, (int)lua_tointeger(L, 4)));
+  ltide_made(L, S);
+  return 1;
 }
 
-/* {==== The replicas */
+/* {==== Side streams */
 
-/* Ends what is still running, and lets the copies of the side streams come before what is queued next. */
-static int job_close(lua_State *L) {
-  job *j = ltide_test_object(L, 1, JOB_META);
-  if (!j) return 0;
-  lua_getiuservalue(L, 1, 1);
-  for (int i = 0; i < j->n && lua_istable(L, -1); i++, lua_pop(L, 1)) {
-    if (lua_rawgeti(L, -1, i + 1) == LUA_TTHREAD) lua_resetthread(lua_tothread(L, -1));
-  }
-  j->n = 0;
-  ltide_enter(L);
-  ltide_cut_end(&j->cut);
-  return 0;
-}
+/* Of each device with tensors that are sent on: stands for its current stream in the copies; or NULL. */
+typedef struct side {
+  tide_stream *stream[TIDE_MAX_DEVICES];
+} side;
 
 /* By the collector: without an order, since nobody will use what was copied. */
-static int job_gc(lua_State *L) {
-  job *j = ltide_test_object(L, 1, JOB_META);
-  for (int d = 0; j && d < TIDE_MAX_DEVICES; d++) {
-    tide_stream_release(j->cut.side[d]);
-    j->cut.side[d] = NULL;
+static int side_gc(lua_State *L) {
+  side *s = ltide_test_object(L, 1, SIDE_META);
+  for (int d = 0; s && d < TIDE_MAX_DEVICES; d++) {
+    tide_stream_release(s->stream[d]);
+    s->stream[d] = NULL;
   }
   return 0;
 }
 
-/* Pushes the job and the tables of the replicas' coroutines and results. */
-static job *push_job(lua_State *L, const char *what, int n) {
-  lua_settop(L, JOB - 1);
-  job *j = ltide_new_object(L, sizeof *j + (size_t)n * sizeof *j->device, 1);
-  memset(j, 0, sizeof *j);
-  ltide_setmetatable(L, JOB_META);
-  j->what = what, j->n = j->left = n;
-  lua_createtable(L, n, 0);
-  lua_pushvalue(L, -1);
-  lua_setiuservalue(L, JOB, 1);
-  lua_createtable(L, n, 0);
-  lua_toclose(L, JOB);
-  return j;
-}
-
-static bool has_metatable(lua_State *L, int index) {
-  bool has = lua_getmetatable(L, index);
-  if (has) lua_pop(L, 1);
-  return has;
-}
-
-/* The n of table.pack; -1 where there is none, or other names beside it, of which it is then one. */
-static lua_Integer packed_count(lua_State *L, int list) {
-  bool packed = lua_getfield(L, list, "n") == LUA_TNUMBER && lua_isinteger(L, -1);
-  lua_Integer n = packed ? lua_tointeger(L, -1) : -1;
-  for (lua_pushnil(L); packed && lua_next(L, list); lua_pop(L, 1))
-    packed = lua_type(L, -2) != LUA_TSTRING || !strcmp(lua_tostring(L, -2), "n");
-  lua_settop(L, list);
-  return packed ? n : -1;
-}
-
-/* Replaces the value at the top by the arguments that it means: the values of an array (with those of table.pack the
- * nils too), else itself. Returns how many. */
-static int spread(lua_State *L) {
-  int list = lua_gettop(L);
-  if (lua_isnil(L, list)) return lua_settop(L, list - 1), 0;
-  if (!lua_istable(L, list) || has_metatable(L, list)) return 1;
-  lua_Integer n = (lua_Integer)lua_rawlen(L, list), packed = packed_count(L, list);
-  if (packed > n) n = packed;
-  if (!n && packed < 0 && ltide_is_options(L, list)) return 1; /* named values alone are one argument */
-  if (n > 200)
-    return ltide_error(L, "ValueError", "%s: inputs: got %I arguments for one call, expected at most 200",
-                       ltide_function_name(L), n);
-  if (n && packed < 0) ltide_check_unnamed(L, list, n, "inputs");
-  luaL_checkstack(L, (int)n + 4, "parallel: too many arguments");
-  for (lua_Integer k = 1; k <= n; k++) lua_rawgeti(L, list, k);
-  lua_remove(L, list);
-  return (int)n;
-}
-
-/* Pushes the function of replica i and its arguments; returns how many arguments. */
-static int push_call(lua_State *L, job *j, int i) {
-  int first = 0;
-  if (j->many)
-    lua_rawgeti(L, FN, i + 1);
-  else
-    lua_pushvalue(L, FN);
-  if (lua_istable(L, REPLICAS)) first = 1, lua_rawgeti(L, REPLICAS, i + 1);
-  if (j->is_cut)
-    ltide_push_part(L, &j->cut, i);
-  else
-    lua_rawgeti(L, INPUTS, i + 1);
-  return first + spread(L);
-}
-
-/* Makes the coroutine of replica i, with its device as the current one, and leaves it and its arguments at the top. */
-static int start(lua_State *L, job *j, int i) {
-  lua_State *co = lua_newthread(L);
-  ltide_record *replica = ltide_make_record(L, -1);
-  lua_pushvalue(L, -1);
-  lua_rawseti(L, THREADS, i + 1);
-  int arguments = push_call(L, j, i);
-  lua_pushvalue(L, -1 - arguments);
-  if (!lua_checkstack(co, 1)) ltide_error(L, "OutOfMemoryError", "parallel: no room on the stack of a replica");
-  lua_xmove(L, co, 1);
-  lua_remove(L, -1 - arguments);
-  tide_current *before = tide_current_bind(replica->current);
-  tide_status status = j->device[i] < 0 ? TIDE_OK : tide_current_set_device(j->device[i]);
-  tide_current_bind(before);
-  ltide_state *S = ltide_enter(L);
-  ltide_try(L, status);
-  replica->replica = true, replica->turns = j->n > 1;
-  ltide_arena_inherit(replica, S->arena); /* a tide.scope around the call frees the tensors of its replicas too */
-  return arguments;
-}
-
-/* For a host without Lua's library of coroutines. */
-static int resume_plain(lua_State *L) {
-  lua_State *co = lua_tothread(L, 1);
-  int n = lua_gettop(L) - 1;
-  if (!lua_checkstack(co, n)) ltide_error(L, "OutOfMemoryError", "parallel: no room for %d arguments of a replica", n);
-  lua_xmove(L, co, n);
-  int status = lua_resume(co, L, n, &n);
-  bool ok = status == LUA_OK || status == LUA_YIELD;
-  if (!ok) n = 1;
-  luaL_checkstack(L, n + 1, "parallel: too many results");
-  lua_pushboolean(L, ok);
-  lua_xmove(co, L, n);
-  return n + 1;
-}
-
-/* Puts coroutine.resume below the coroutine and its arguments: the library's, because the runner has taught that one
- * where Ctrl-C is to go. */
-static void insert_resume(lua_State *L, int arguments) {
-  int at = lua_gettop(L) - arguments;
-  lua_getfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
-  if (lua_getfield(L, -1, LUA_COLIBNAME) == LUA_TTABLE) lua_getfield(L, -1, "resume");
-  if (!lua_isfunction(L, -1)) lua_pushcfunction(L, resume_plain);
-  lua_insert(L, at);
-  lua_settop(L, at + 1 + arguments);
-}
-
-/* Keeps the results above BASE + 1 as those of replica i. */
-static void end(lua_State *L, job *j, int i) {
-  int n = lua_gettop(L) - BASE - 1;
-  lua_createtable(L, n, 1);
-  lua_insert(L, BASE + 2);
-  for (int k = n; k > 0; k--) lua_rawseti(L, BASE + 2, k);
-  ltide_set_integer(L, "n", n);
-  lua_rawseti(L, OUTPUTS, i + 1);
-  lua_pushboolean(L, 0);
-  lua_rawseti(L, THREADS, i + 1);
-  j->left--;
-}
-
-static int finish(lua_State *L, job *j);
-static int go_on(lua_State *L, int status, lua_KContext i);
-
-/* Pushes the coroutine of the next replica that has not ended, and its arguments if it is new; returns how many. */
-static int push_next(lua_State *L, job *j) {
-  int type;
-  do {
-    lua_settop(L, BASE);
-    j->running = j->next;
-    j->next = (j->next + 1) % j->n;
-    type = lua_rawgeti(L, THREADS, j->running + 1);
-  } while (type == LUA_TBOOLEAN);
-  if (type == LUA_TTHREAD) return 0;
-  lua_settop(L, BASE);
-  return start(L, j, j->running);
-}
-
-/* Resumes the coroutine below the `arguments` at the top, then the others, until all have ended. */
-static int run(lua_State *L, job *j, int arguments) {
-  while (true) {
-    lua_State *co = lua_tothread(L, -1 - arguments);
-    insert_resume(L, arguments);
-    lua_call(L, 1 + arguments, LUA_MULTRET);
-    luaL_checkstack(L, LUA_MINSTACK, "parallel: too many results"); /* a call that gives many leaves no room */
-    ltide_enter(L);
-    if (!lua_toboolean(L, BASE + 1)) {
-      lua_remove(L, BASE + 1);
-      return fail(L, j, j->running, co);
-    }
-    if (lua_status(co) != LUA_YIELD)
-      end(L, j, j->running);
-    else if (lua_gettop(L) != BASE + 2 || lua_touserdata(L, BASE + 2) != &key_turn)
-      return lua_yieldk(L, lua_gettop(L) - BASE - 1, 0, go_on);
-    if (!j->left) return finish(L, j);
-    arguments = push_next(L, j);
-  }
-}
-
-/* The script resumes the caller: what it passes goes to the replica that had yielded. */
-static int go_on(lua_State *L, int status, lua_KContext context) {
-  (void)status, (void)context;
-  luaL_checkstack(L, LUA_MINSTACK, "parallel: too many arguments");
+/* open_side(sources, devices, n): the copies from the sources run beside what is queued from now on. */
+static int script_open_side(lua_State *L) {
   ltide_enter(L);
-  job *j = lua_touserdata(L, JOB);
-  int arguments = lua_gettop(L) - BASE - 1; /* the flag of coroutine.resume is below them */
-  lua_rawgeti(L, THREADS, j->running + 1);
-  lua_replace(L, BASE + 1);
-  return run(L, j, arguments);
-}
-
-static int run_all(lua_State *L, job *j) { return j->n ? run(L, j, push_next(L, j)) : finish(L, j); }
-
-/* {==== Results */
-
-/* The number of results of replica i, whose table it pushes. */
-static lua_Integer push_results(lua_State *L, int i) {
-  lua_rawgeti(L, OUTPUTS, i);
-  lua_getfield(L, -1, "n");
-  lua_Integer n = lua_tointeger(L, -1);
-  lua_pop(L, 1);
-  return n;
-}
-
-/* Of apply: one result stands for itself, several are a table. */
-static int finish_apply(lua_State *L, const job *j) {
-  lua_createtable(L, j->n, 0);
-  for (int i = 1; i <= j->n; i++) {
-    if (push_results(L, i) < 2) {
-      lua_rawgeti(L, -1, 1);
-      lua_replace(L, -2);
-    } else {
-      lua_pushnil(L);
-      lua_setfield(L, -2, "n");
-    }
-    lua_rawseti(L, -2, i);
+  device_list devices = read_devices(L, 2, (int)lua_tointeger(L, 3));
+  side *s = ltide_new_object(L, sizeof *s, 0);
+  memset(s, 0, sizeof *s);
+  ltide_setmetatable(L, SIDE_META);
+  for (int d = 0; d < TIDE_MAX_DEVICES; d++) {
+    bool leaves = false;
+    for (int i = 0; i < devices.n; i++) leaves |= devices.id[i] >= 0 && devices.id[i] != d;
+    bool is_source = lua_rawgeti(L, 1, d) != LUA_TNIL;
+    lua_pop(L, 1);
+    if (!leaves || !is_source) continue;
+    tide_stream *current;
+    ltide_try(L, tide_current_stream(&current, d));
+    ltide_try(L, tide_stream_new(&s->stream[d], d, tide_stream_priority(current)));
+    ltide_try(L, tide_stream_wait_stream(s->stream[d], current));
   }
   return 1;
 }
 
-/* Pushes the k-th result of data_parallel: what the only device gave, or what all gave joined. */
-static void push_result(lua_State *L, ltide_state *S, const job *j, int k) {
-  lua_createtable(L, j->n, 0);
-  int list = lua_gettop(L);
-  for (int i = 1; i <= j->n; i++) {
-    push_results(L, i);
-    lua_rawgeti(L, -1, k);
-    lua_rawseti(L, list, i);
-    lua_pop(L, 1);
+/* join_side(side): what is queued next comes behind the copies. Never fails. */
+static int script_join_side(lua_State *L) {
+  ltide_enter(L);
+  side *s = ltide_test_object(L, 1, SIDE_META);
+  for (int d = 0; d < TIDE_MAX_DEVICES; d++) {
+    tide_stream *beside = s->stream[d], *current;
+    s->stream[d] = NULL;
+    if (beside && tide_current_stream(&current, d) == TIDE_OK) tide_stream_wait_stream(current, beside);
+    tide_stream_release(beside);
   }
-  if (j->cut.devices.n > 1) {
-    ltide_push_gathered(L, S, list, j->n, DIM, j->output_device);
-  } else {
-    lua_rawgeti(L, list, 1);
-    ltide_push_moved(L, S, list + 1, j->output_device);
-  }
-  lua_replace(L, list);
-  lua_settop(L, list);
+  return 0;
 }
 
-static int finish(lua_State *L, job *j) {
+/* send_parts(x, dim, devices, n, side or nil): the list of all n parts of x, a tensor of an accelerator. */
+static int script_send_parts(lua_State *L) {
   ltide_state *S = ltide_enter(L);
-  if (!j->is_cut) return finish_apply(L, j);
-  lua_Integer most = 0;
-  for (int i = 1; i <= j->n; i++) {
-    lua_Integer n = push_results(L, i);
-    if (n > most) most = n;
-    lua_pop(L, 1);
-  }
-  luaL_checkstack(L, (int)most + 8, "data_parallel: too many results");
-  for (int k = 1; k <= most; k++) push_result(L, S, j, k);
-  return (int)most;
+  tide_tensor *x = ltide_check_tensor(L, S, 1, "tree"), *outs[TIDE_MAX_DEVICES];
+  ltide_tensor *handles[TIDE_MAX_DEVICES];
+  int dim = ltide_check_dim(L, 2, tide_tensor_ndim(x), "dim"), from = tide_tensor_device(x), n;
+  device_list devices = read_devices(L, 3, (int)lua_rawlen(L, 3));
+  const side *s = lua_isnil(L, 5) ? NULL : ltide_test_object(L, 5, SIDE_META);
+  push_handles(L, S, handles, (int)lua_tointeger(L, 4));
+  tide_stream *before = tide_current_selected(from), *beside = s ? s->stream[from] : NULL;
+  if (beside && before) tide_stream_retain(before);
+  if (beside) tide_current_select(from, beside);
+  tide_status status = tide_comm_scatter(outs, &n, x, devices.id, devices.n, NULL, dim, NULL);
+  if (beside) tide_current_select(from, before);
+  if (beside) tide_stream_release(before);
+  ltide_try(L, status);
+  for (int i = 0; i < n; i++) handles[i]->t = outs[i];
+  ltide_made(L, S);
+  return 1;
 }
 
 /* {==== Arguments */
+
+static int script_check_unnamed(lua_State *L) {
+  return ltide_check_unnamed(L, 1, lua_tointeger(L, 2), lua_tostring(L, 3)), 0;
+}
 
 static bool is_callable(lua_State *L, int arg) {
   if (lua_isfunction(L, arg)) return true;
@@ -372,16 +322,12 @@ static bool is_callable(lua_State *L, int arg) {
   return callable;
 }
 
-/* Pushes the dimension as the script counts it. */
-static void push_dim(lua_State *L, int opts) {
-  lua_pushinteger(L, 1);
-  if (!opts || ltide_rawfield(L, opts, "dim") == LUA_TNIL) {
-    lua_settop(L, opts ? -2 : -1);
-    return;
-  }
-  lua_remove(L, -2);
-  if (ltide_check_integer(L, lua_gettop(L), "dim") == 0)
-    ltide_error(L, "IndexError", "%s: dim: got 0; dimensions count from 1", ltide_function_name(L));
+/* The dimension as the script counts it. */
+static lua_Integer opt_dim(lua_State *L, int opts) {
+  if (!opts || ltide_rawfield(L, opts, "dim") == LUA_TNIL) return 1;
+  lua_Integer dim = ltide_check_integer(L, lua_gettop(L), "dim");
+  if (dim == 0) ltide_error(L, "IndexError", "%s: dim: got 0; dimensions count from 1", ltide_function_name(L));
+  return dim;
 }
 
 /* Where results go: the option, of which -1 means the CPU as torch has it, or else the device. */
@@ -402,83 +348,60 @@ static ltide_args check_tree_call(lua_State *L, int most, const char *const *key
   return a;
 }
 
-/* {==== scatter, replicate, gather */
+/* {==== The functions */
 
 static int lscatter(lua_State *L) {
   static const char *const keys[] = {"dim", NULL};
-  ltide_state *S = ltide_enter(L);
+  ltide_enter(L);
   ltide_by_place(L, 3, LTIDE_NAMES("dim"));
   ltide_args a = check_tree_call(L, 2, keys);
   if (a.n < 1) return ltide_arg_error(L, 1, "tree", "a tensor or a table of tensors");
-  ltide_cut cut = {.S = S, .tree = 1};
-  ltide_check_devices(L, a.n > 1 ? 2 : lua_gettop(L) + 1, &cut.devices);
-  push_dim(L, a.opts);
-  cut.dim = lua_gettop(L);
-  ltide_cut_plan(L, &cut);
-  lua_newtable(L);
-  cut.sent = lua_gettop(L);
-  lua_createtable(L, cut.n, 0);
-  for (int i = 0; i < cut.n; i++) {
-    ltide_push_part(L, &cut, i);
-    lua_rawseti(L, -2, i + 1);
-  }
-  return 1;
+  int devices = push_devices(L, a.n > 1 ? 2 : lua_gettop(L) + 1);
+  lua_Integer dim = opt_dim(L, a.opts);
+  lua_pushvalue(L, 1), lua_pushvalue(L, devices), lua_pushinteger(L, dim);
+  return ltide_script_call(L, "scatter", 3);
 }
 
 static int lreplicate(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
+  ltide_enter(L);
   ltide_no_options(L, 2);
-  ltide_devices devices;
   if (lua_isnoneornil(L, 1)) return ltide_arg_error(L, 1, "tree", "a tensor or a table of tensors");
-  ltide_check_devices(L, 2, &devices);
-  ltide_push_replicas(L, S, 1, &devices, devices.n);
-  return 1;
+  int devices = push_devices(L, 2);
+  lua_pushvalue(L, 1), lua_pushvalue(L, devices);
+  return ltide_script_call(L, "replicate", 2);
 }
 
 static int lgather(lua_State *L) {
   static const char *const keys[] = {"dim", NULL};
-  ltide_state *S = ltide_enter(L);
+  ltide_enter(L);
   ltide_by_place(L, 3, LTIDE_NAMES("dim"));
   if (!lua_istable(L, 1)) return ltide_arg_error(L, 1, "outputs", "a table of what each device gave");
   ltide_args a = check_tree_call(L, 2, keys);
   lua_Integer n = (lua_Integer)lua_rawlen(L, 1);
   if (n < 1 || n > TIDE_MAX_DEVICES)
     return ltide_error(L, "ValueError", "gather: outputs: got a table of %I, expected 1 to %d", n, TIDE_MAX_DEVICES);
-  int otherwise = tide_device_count() ? tide_current_device() : TIDE_CPU;
-  int device = check_output(L, a.n > 1 ? 2 : lua_gettop(L) + 1, "device", otherwise);
-  push_dim(L, a.opts);
-  ltide_push_gathered(L, S, 1, (int)n, lua_gettop(L), device);
-  return 1;
+  int device = check_output(L, a.n > 1 ? 2 : lua_gettop(L) + 1, "device", current_device());
+  lua_Integer dim = opt_dim(L, a.opts);
+  lua_pushvalue(L, 1), lua_pushinteger(L, n), lua_pushinteger(L, dim), lua_pushinteger(L, device);
+  return ltide_script_call(L, "gather", 4);
 }
 
-/* {==== apply */
-
-typedef struct found {
-  int device;
-  bool any;
-} found;
-
-static void note_device(lua_State *L, void *user, int index, tide_tensor *x) {
-  (void)L, (void)index;
-  found *f = user;
-  if (!f->any) f->device = tide_tensor_device(x);
-  f->any = true;
-}
-
-/* The device of replica i: the one given, else that of its first tensor, else the current one. */
-static int device_of(lua_State *L, ltide_state *S, const ltide_devices *given, int i) {
-  if (given->n) return given->id[i];
-  found f = {tide_device_count() ? tide_current_device() : TIDE_CPU, false};
-  lua_rawgeti(L, INPUTS, i + 1);
-  ltide_visit_tree(L, S, -1, note_device, &f);
-  lua_pop(L, 1);
-  return f.device;
+/* Raises unless there is a function for each of n inputs. */
+static void check_functions(lua_State *L, lua_Integer n) {
+  lua_Integer functions = (lua_Integer)lua_rawlen(L, 1);
+  if (functions != n)
+    ltide_error(L, "ArgumentError", "apply: inputs: got %I, expected %I, one for each function", n, functions);
+  for (lua_Integer i = 1; i <= n; i++, lua_pop(L, 1)) {
+    lua_rawgeti(L, 1, i);
+    if (!is_callable(L, -1))
+      ltide_error(L, "ArgumentError", "apply: fns[%I]: got %s, expected a function", i, ltide_typename(L, -1));
+  }
 }
 
 static int lapply(lua_State *L) {
   static const char *const keys[] = {"devices", NULL};
   if (ltide_unguarded(L)) return ltide_guarded(L, lapply);
-  ltide_state *S = ltide_enter(L);
+  ltide_enter(L);
   ltide_no_options(L, 3);
   lua_settop(L, 3);
   bool single = is_callable(L, 1);
@@ -486,96 +409,58 @@ static int lapply(lua_State *L) {
   if (!lua_istable(L, 2)) return ltide_arg_error(L, 2, "inputs", "a table with the arguments of each function");
   if (!lua_isnil(L, 3) && !lua_istable(L, 3)) return ltide_arg_error(L, 3, "opts", "a table {devices=}");
   lua_Integer n = (lua_Integer)lua_rawlen(L, 2);
-  if (!single && (lua_Integer)lua_rawlen(L, 1) != n)
-    return ltide_error(L, "ArgumentError", "apply: inputs: got %I, expected %I, one for each function", n,
-                       (lua_Integer)lua_rawlen(L, 1));
-  for (lua_Integer i = 1; !single && i <= n; i++, lua_pop(L, 1)) {
-    lua_rawgeti(L, 1, i);
-    if (!is_callable(L, -1))
-      return ltide_error(L, "ArgumentError", "apply: fns[%I]: got %s, expected a function", i, ltide_typename(L, -1));
-  }
-  ltide_devices devices = {0};
-  if (lua_istable(L, 3)) {
-    ltide_check_keys(L, 3, keys);
-    if (ltide_rawfield(L, 3, "devices") != LUA_TNIL) ltide_check_devices(L, 4, &devices);
-    if (devices.n && devices.n != n)
-      return ltide_error(L, "ArgumentError", "apply: devices: got %d, expected %I, one for each input", devices.n, n);
-  }
-  lua_settop(L, INPUTS);
-  lua_settop(L, REPLICAS);
-  job *j = push_job(L, "apply", (int)n);
-  j->many = !single;
-  for (int i = 0; i < n; i++) j->device[i] = device_of(L, S, &devices, i);
-  return run_all(L, j);
-}
-
-/* {==== data_parallel */
-
-/* A device that is much smaller than another one makes the others wait: said once for each. */
-static void warn_of_imbalance(lua_State *L, const ltide_devices *devices) {
-  const tide_device_props *p, *largest[2] = {NULL, NULL};
-  int owner[2] = {0, 0};
-  for (int i = 0; i < devices->n; i++) {
-    if (devices->id[i] < 0 || tide_device_get_props(&p, devices->id[i]) != TIDE_OK) return;
-    if (!i || p->total_memory > largest[0]->total_memory) largest[0] = p, owner[0] = devices->id[i];
-    if (!i || p->multi_processor_count > largest[1]->multi_processor_count) largest[1] = p, owner[1] = devices->id[i];
-  }
-  for (int i = 0; i < devices->n; i++) {
-    int d = devices->id[i];
-    tide_device_get_props(&p, d);
-    bool memory = (double)p->total_memory < 0.75 * (double)largest[0]->total_memory;
-    bool processors = p->multi_processor_count < 0.75 * largest[1]->multi_processor_count;
-    if (!memory && !processors) continue;
-    lua_rawgetp(L, LUA_REGISTRYINDEX, &key_warned);
-    if (lua_rawgeti(L, -1, d) == LUA_TNIL) {
-      lua_pushboolean(L, 1);
-      lua_rawseti(L, -3, d);
-      ltide_warn(L,
-                 "data_parallel: cuda:%d has less than 75%% of the %s of cuda:%d and will keep the others waiting; "
-                 "devices= can leave it out",
-                 d, memory ? "memory" : "processors", owner[memory ? 0 : 1]);
-    }
-    lua_pop(L, 2);
-  }
+  if (!single) check_functions(L, n);
+  if (lua_istable(L, 3)) ltide_check_keys(L, 3, keys);
+  int devices = ltide_rawfield(L, 3, "devices") == LUA_TNIL ? 4 : push_devices(L, 4);
+  lua_Integer given = devices > 4 ? (lua_Integer)lua_rawlen(L, devices) : n;
+  if (given != n)
+    return ltide_error(L, "ArgumentError", "apply: devices: got %I, expected %I, one for each input", given, n);
+  lua_pushvalue(L, 1), lua_pushboolean(L, !single), lua_pushvalue(L, 2), lua_pushvalue(L, devices);
+  lua_pushinteger(L, current_device());
+  return ltide_script_call(L, "apply", 5);
 }
 
 static int ldata_parallel(lua_State *L) {
   static const char *const keys[] = {"devices", "dim", "output_device", "replicate", NULL};
   if (ltide_unguarded(L)) return ltide_guarded(L, ldata_parallel);
-  ltide_state *S = ltide_enter(L);
+  ltide_enter(L);
   ltide_no_options(L, 3);
   lua_settop(L, 3);
-  if (!is_callable(L, FN)) return ltide_arg_error(L, 1, "fn", "a function, or a table that can be called");
-  if (lua_isnil(L, 3)) lua_newtable(L), lua_replace(L, 3);
-  if (!lua_istable(L, 3)) return ltide_arg_error(L, 3, "opts", "{devices=, dim=, output_device=, replicate=}");
-  ltide_check_keys(L, 3, keys);
-  ltide_cut cut = {.S = S, .tree = INPUTS, .dim = DIM, .sent = SENT};
+  if (!is_callable(L, 1)) return ltide_arg_error(L, 1, "fn", "a function, or a table that can be called");
+  if (!lua_isnil(L, 3) && !lua_istable(L, 3))
+    return ltide_arg_error(L, 3, "opts", "{devices=, dim=, output_device=, replicate=}");
+  int opts = lua_istable(L, 3) ? 3 : 0;
+  ltide_check_keys(L, opts, keys);
   ltide_rawfield(L, 3, "devices");
-  ltide_check_devices(L, 4, &cut.devices);
+  int devices = push_devices(L, 4);
+  lua_rawgeti(L, devices, 1);
   ltide_rawfield(L, 3, "output_device");
-  int output_device = check_output(L, 5, "output_device", cut.devices.id[0]);
-  bool is_module = ltide_rawfield(L, 3, "replicate") == LUA_TNIL && lua_istable(L, FN);
-  push_dim(L, 3);
-  lua_replace(L, DIM);
-  lua_replace(L, REPLICAS);
-  lua_settop(L, REPLICAS);
-  warn_of_imbalance(L, &cut.devices);
-  ltide_cut_plan(L, &cut);
-  if (is_module || !lua_isnil(L, REPLICAS)) {
-    ltide_push_replicas(L, S, is_module ? FN : REPLICAS, &cut.devices, cut.n);
-    lua_replace(L, is_module ? FN : REPLICAS);
-  }
-  lua_newtable(L);
-  job *j = push_job(L, "data_parallel", cut.n);
-  j->many = is_module, j->is_cut = true, j->cut = cut, j->output_device = output_device;
-  for (int i = 0; i < cut.n; i++) j->device[i] = cut.devices.id[i];
-  ltide_cut_beside(L, &j->cut);
-  return run_all(L, j);
+  int output_device = check_output(L, devices + 2, "output_device", (int)lua_tointeger(L, devices + 1));
+  lua_Integer dim = opt_dim(L, opts);
+  lua_pushvalue(L, 1), lua_pushvalue(L, 2), lua_pushvalue(L, devices);
+  lua_pushinteger(L, dim), lua_pushinteger(L, output_device);
+  ltide_rawfield(L, 3, "replicate");
+  return ltide_script_call(L, "data_parallel", 6);
 }
 
 void ltide_open_parallel(lua_State *L, ltide_state *S) {
   (void)S;
-  static const luaL_Reg meta[] = {{"__close", job_close}, {"__gc", job_gc}, {0}};
+  static const luaL_Reg script[] = {{"device_size", script_device_size},
+                                    {"device_object", script_device_object},
+                                    {"device_of", script_device_of},
+                                    {"dimensions", script_dimensions},
+                                    {"plain", script_plain},
+                                    {"count_parts", script_count_parts},
+                                    {"send_part", script_send_part},
+                                    {"send_parts", script_send_parts},
+                                    {"send_copies", script_send_copies},
+                                    {"move", script_move},
+                                    {"joins_to", script_joins_to},
+                                    {"join", script_join},
+                                    {"open_side", script_open_side},
+                                    {"join_side", script_join_side},
+                                    {"check_unnamed", script_check_unnamed},
+                                    {NULL, NULL}};
   static const ltide_reg list[] = {
       {"data_parallel", ldata_parallel,
        "tide.parallel.data_parallel(fn, inputs [, {devices=all, dim=1, output_device=devices[1], replicate=}]) -> "
@@ -603,10 +488,12 @@ void ltide_open_parallel(lua_State *L, ltide_state *S) {
        "device (the current one; 'cpu' and -1: host memory). Tensors without dimensions make a vector. Tables are "
        "walked by key."},
       {0}};
-  lua_newtable(L);
-  lua_rawsetp(L, LUA_REGISTRYINDEX, &key_warned);
-  ltide_newmetatable(L, JOB_META);
-  luaL_setfuncs(L, meta, 0);
+  ltide_script_give(L, ltide_tree_script);
+  ltide_script_give(L, ltide_replica_script);
+  ltide_script_give(L, script);
+  ltide_newmetatable(L, SIDE_META);
+  lua_pushcfunction(L, side_gc);
+  lua_setfield(L, -2, "__gc");
   lua_pop(L, 1);
   lua_newtable(L);
   ltide_register(L, "tide.parallel", list);

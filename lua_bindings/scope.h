@@ -32,6 +32,9 @@ int ltide_guarded(lua_State *L, lua_CFunction fn);
 /* Pushes the traceback of the error at the top of the stack, which has ended the replica's coroutine. */
 void ltide_push_trace(lua_State *L, lua_State *co);
 
+/* parallel_replica.c: for the chunks of Lua (script.h). */
+extern const luaL_Reg ltide_replica_script[];
+
 /* The data of the scope at the index while it is open, else NULL. */
 void *ltide_block_data(lua_State *L, int index);
 
