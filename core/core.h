@@ -179,7 +179,7 @@ struct tide_stream {
   uint64_t identity;       /* of a foreign one: the backend's name for it, whoever wraps it; 0: not known */
   uint64_t id;             /* unique in the process: never reused */
   _Atomic uint64_t use_id; /* what storages compare: `id`, and while it is captured a number of the capture's own */
-  _Atomic(struct tide_graph *) capture;      /* the graph that is being captured on this stream; else NULL */
+  _Atomic(struct tide__capture *) capture;   /* the capture that takes in what this stream does; else NULL */
   _Atomic(struct tide__progress *) progress; /* progress.h; NULL before the first launch */
   struct {
     _Atomic uint64_t behind[4]; /* which states of other streams it has waited for */
@@ -348,6 +348,14 @@ void tide__idle_watch_forks(void); /* once, when the first device is opened: bef
 
 /* ---- storage.c ---- */
 
+/* Counts the replays of a graph for the storages that it writes, which may outlive it. */
+typedef struct tide__replays {
+  _Atomic int64_t refs;
+  _Atomic uint16_t now; /* never 0 */
+  _Atomic bool watched;
+} tide__replays;
+void tide__replays_drop(tide__replays *replays); /* NULL is allowed */
+
 struct tide_storage {
   _Atomic int64_t refs;
   void *ptr;
@@ -356,14 +364,14 @@ struct tide_storage {
   uint32_t epoch;
   _Atomic uint32_t site; /* of the script line that made it; 0: unknown, as of small results on the CPU */
   bool pinned;
-  bool foreign;                  /* not ours: `release`, if any, lets it go */
-  bool tracked;                  /* streams use it: device memory and pinned memory */
-  tide_stream *stream;           /* the allocating stream, retained; NULL on the CPU and for foreign memory */
-  _Atomic uint64_t last_stream;  /* use_id of the stream that used it last: one compare on the hot path */
-  _Atomic uint64_t capture;      /* the last capture that made it or holds it, see capture.c */
-  struct tide__replays *replays; /* of the graph that writes it, once tide_graph_output was called; else NULL */
-  tide_block *block;             /* NULL: CPU, pinned or foreign memory */
-  void (*release)(void *user);   /* foreign memory's */
+  bool foreign;                 /* not ours: `release`, if any, lets it go */
+  bool tracked;                 /* streams use it: device memory and pinned memory */
+  tide_stream *stream;          /* the allocating stream, retained; NULL on the CPU and for foreign memory */
+  _Atomic uint64_t last_stream; /* use_id of the stream that used it last: one compare on the hot path */
+  _Atomic uint64_t capture;     /* the last capture that made it or holds it, see graph/capture.c */
+  tide__replays *replays;       /* of the graph that writes it, once tide_graph_output was called; else NULL */
+  tide_block *block;            /* NULL: CPU, pinned or foreign memory */
+  void (*release)(void *user);  /* foreign memory's */
   void *user;
   tide__deferred_free deferred;
   _Atomic uint64_t readers; /* devices, as bits, whose streams have read it since its own device used it: peer.c */
@@ -470,6 +478,7 @@ tide_status tide__generator_take(tide__draw *out, tide_generator *g, tide_stream
 void tide__generator_advance(uint64_t *seed, uint64_t *offset, tide_generator *g, uint64_t calls);
 /* Undo the two for what was not queued after all, unless somebody has drawn since. */
 void tide__generator_untake(const tide__draw *draw, tide_generator *g, tide_stream *stream);
+bool tide__generator_same(const tide_generator *g, const tide_generator *other); /* at one place? */
 void tide__generator_retreat(uint64_t seed, uint64_t offset, tide_generator *g, uint64_t calls);
 
 #endif

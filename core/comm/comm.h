@@ -2,7 +2,7 @@
 #ifndef TIDE_CORE_COMM_H
 #define TIDE_CORE_COMM_H
 
-#include "graph/graph.h"
+#include "stream/capture_state.h"
 #include "stream/order.h"
 #include "tensor/tensor.h"
 #include "tide/comm.h"

@@ -1,71 +1,23 @@
-/* capture.c: recording a graph: which streams take part, what they touch, and what must not happen meanwhile.
+/* capture.c: recording a graph: beginning, ending, and what the recorded work touches.
  *
- * One thread captures at most one graph at a time. The stream where the capture began is captured; another one joins
- * when it waits for a point recorded on a captured stream, as the driver has it, and stays until the end. A captured
- * stream has a number of its own, under which storages note their use: so the first use of each storage in a capture
- * takes the slow path of storage.c, and nothing is asked on the fast one. There the storage is added to what the graph
- * holds, unless it was made in the capture: then it lies in the graph's pool, where freed memory serves later work of
- * the same stream, in the order that every replay keeps.
- *
- * What the driver would refuse is refused here first, at the line of the script that asks for it, before the driver is
- * touched: that ends the capture in order, so its streams are usable again and no second error follows.
+ * Which streams take part and what must not happen meanwhile is stream/capture_state.c's; this is its other half. The
+ * first use of each storage in a capture comes here, where the storage is added to what the graph holds, unless it was
+ * made in the capture: then it lies in the graph's pool, where freed memory serves later work of the same stream, in
+ * the order that every replay keeps.
  *
  * The places of generators lie outside the pool: memory of the pool that is free at some point of the capture is
  * written by work before it, in every replay.
  *
- * Invariants: stream->capture is set exactly while the stream is in graph->streams; only the capturing thread changes
- * either; tide__sync_watch counts every capture under way. */
+ * Invariant: only the capturing thread changes what the graph holds and draws from. */
 #include "memory/allocator.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-_Atomic int tide__captures;
-static _Thread_local tide_graph *own; /* what this thread captures */
+#include "graph.h"
+
 static _Thread_local bool uncaptured; /* what is allocated now is not the capture's */
 
-void tide__capture_lock(void) { pthread_mutex_lock(&lock); }
-void tide__capture_unlock(void) { pthread_mutex_unlock(&lock); }
-
-bool tide_thread_is_capturing(void) { return own != NULL; }
-
-tide_mempool *tide__capture_pool(const tide_graph *g) { return uncaptured ? NULL : g->recording->pool; }
-
-/* ---- the streams ---- */
-
-/* With the lock held; there is room. */
-static void add_stream(tide_graph *g, tide_stream *stream) {
-  tide_stream_retain(stream);
-  g->streams[g->count++] = stream;
-  atomic_store_explicit(&stream->use_id, tide__stream_number(), memory_order_relaxed);
-  stream->capture = g;
-}
-
-static tide_status make_room(tide_graph *g) {
-  if (g->count < g->room) return TIDE_OK;
-  int room = g->room ? 2 * g->room : 8;
-  tide_stream **streams = realloc(g->streams, (size_t)room * sizeof *streams);
-  if (!streams) return tide__fail(TIDE_MEMORY, "graph: no host memory for another captured stream");
-  g->streams = streams, g->room = room;
-  return TIDE_OK;
-}
-
-/* The capture is over, whatever came of it. */
-static void leave(tide_graph *g) {
-  pthread_mutex_lock(&lock);
-  for (int i = 0; i < g->count; i++) {
-    tide_stream *s = g->streams[i];
-    atomic_store_explicit(&s->use_id, s->id, memory_order_relaxed);
-    s->capture = NULL;
-  }
-  pthread_mutex_unlock(&lock);
-  while (g->count) tide_stream_release(g->streams[--g->count]);
-  g->capturing = false;
-  own = NULL;
-  atomic_fetch_sub(&tide__captures, 1);
-  atomic_fetch_sub(&tide__sync_watch, 1);
-}
+static tide_graph *graph_of(const tide__capture *capture) { return (tide_graph *)capture; }
 
 /* ---- beginning and ending ---- */
 
@@ -74,10 +26,11 @@ static tide_status check_begin(const tide_graph *g, tide_stream *stream, const t
     return tide__fail(TIDE_STATE, "graph_begin: the graph belongs to a runtime that has ended or was reset");
   if ((unsigned)mode > TIDE_CAPTURE_RELAXED)
     return tide__fail(TIDE_ARGUMENT, "graph_begin: unknown mode, got %d, expected 0 to %d", mode, TIDE_CAPTURE_RELAXED);
-  if (g->capturing) return tide__fail(TIDE_STATE, "graph_begin: the capture of this graph has begun already");
+  if (g->capture.on) return tide__fail(TIDE_STATE, "graph_begin: the capture of this graph has begun already");
   if (g->recording)
     return tide__fail(TIDE_STATE, "graph_begin: the graph holds a capture already, expected reset or a new graph");
-  if (own) return tide__fail(TIDE_STATE, "graph_begin: this thread captures another graph, expected one at a time");
+  if (tide_thread_is_capturing())
+    return tide__fail(TIDE_STATE, "graph_begin: this thread captures another graph, expected one at a time");
   TIDE_TRY(tide__stream_check(stream, "graph_begin"));
   if (stream->capture) return tide__fail(TIDE_STATE, "graph_begin: another thread captures the stream");
   if (stream->is_default)
@@ -112,34 +65,26 @@ tide_status tide_graph_begin(tide_graph *g, tide_stream *stream, tide_mempool *p
   TIDE_TRY(tide__backend(&b, stream->device));
   if (!b->capture_begin)
     return tide__fail(TIDE_SUPPORT, "graph_begin: %s has no graphs", tide__device_text(stream->device));
-  TIDE_TRY(make_room(g));
   TIDE_TRY(clear_up(stream->device));
   tide__recording *r;
   TIDE_TRY(tide__recording_new(&r, stream->device, pool));
-  pthread_mutex_lock(&lock);
-  tide_status status = b->capture_begin(stream->impl, mode);
-  if (status == TIDE_OK) {
-    g->recording = r, g->mode = mode, g->capturing = true;
-    g->id = r->capture = tide__stream_number();
-    g->stopped[0] = 0;
-    own = g;
-    atomic_fetch_add(&tide__captures, 1);
-    atomic_fetch_add(&tide__sync_watch, 1);
-    add_stream(g, stream);
-  }
-  pthread_mutex_unlock(&lock);
-  if (status != TIDE_OK) tide__recording_retire(r, false);
+  g->recording = r;
+  g->capture.id = r->capture = tide__stream_number();
+  tide_status status = tide__capture_start(&g->capture, stream, mode, b);
+  if (status == TIDE_OK) return TIDE_OK;
+  g->recording = NULL;
+  tide__recording_retire(r, false);
   return status;
 }
 
 /* Ends the capture in the backend and here; what it recorded is in g->recording, or, when this fails, gone. */
 static tide_status finish(tide_graph *g) {
   tide__recording *r = g->recording;
-  tide_stream *stream = g->streams[0];
+  tide_stream *stream = g->capture.streams[0];
   const tide_backend *b = tide__backend_peek(r->device);
   tide_stream_retain(stream);
   tide_status status = b->capture_end(&r->graph, stream->impl);
-  leave(g);
+  tide__capture_leave(&g->capture);
   if (status == TIDE_OK) {
     r->last = stream;
   } else {
@@ -154,11 +99,12 @@ tide_status tide_graph_end(tide_graph *g) {
   if (!g) return tide__fail(TIDE_ARGUMENT, "graph_end: no graph, got NULL, expected a graph");
   if (g->epoch != tide__epoch_now())
     return tide__fail(TIDE_STATE, "graph_end: the graph belongs to a runtime that has ended or was reset");
-  if (!g->capturing && g->stopped[0])
-    return tide__fail(TIDE_STATE, "graph_end: nothing was recorded, the capture was ended by %s", g->stopped);
-  if (!g->capturing)
+  if (!g->capture.on && g->capture.stopped[0])
+    return tide__fail(TIDE_STATE, "graph_end: nothing was recorded, the capture was ended by %s", g->capture.stopped);
+  if (!g->capture.on)
     return tide__fail(TIDE_STATE, "graph_end: no capture is under way, expected one that was begun before");
-  if (own != g) return tide__fail(TIDE_STATE, "graph_end: another thread began the capture, expected that one");
+  if (tide__capture_own() != &g->capture)
+    return tide__fail(TIDE_STATE, "graph_end: another thread began the capture, expected that one");
   TIDE_TRY(finish(g));
   tide__after_wait(); /* what had to wait for the end of the capture */
   if (g->keep) return TIDE_OK;
@@ -176,7 +122,7 @@ tide_status tide_graph_end(tide_graph *g) {
 
 /* Drops what was recorded, and keeps the thread's error as it is where it can. */
 void tide_graph_abort(tide_graph *g) {
-  if (!g || !g->capturing || own != g || g->epoch != tide__epoch_now()) return;
+  if (!g || !g->capture.on || tide__capture_own() != &g->capture || g->epoch != tide__epoch_now()) return;
   if (finish(g) == TIDE_OK) {
     tide__recording *r = g->recording;
     g->recording = NULL;
@@ -184,118 +130,37 @@ void tide_graph_abort(tide_graph *g) {
   }
 }
 
-void tide__capture_shutdown(void) { tide_graph_abort(own); }
-
-/* ---- what must not happen ---- */
-
-/* Ends the capture because of `what`; the caller says why. */
-static void stop(tide_graph *g, const char *what) {
-  char where[160];
-  tide__site_text(tide__site_now(), where, sizeof where);
-  snprintf(g->stopped, sizeof g->stopped, "%s%s%s", what, where[0] ? " at " : "", where);
-  tide_graph_abort(g);
-}
-
-/* In relaxed mode what happens elsewhere is the caller's business. */
-static bool concerned(const tide_graph *g) {
-  tide_stream *current;
-  if (g->mode != TIDE_CAPTURE_RELAXED) return true;
-  return tide__stream_current(&current, g->recording->device) == TIDE_OK && current->capture == g;
-}
-
-tide_status tide__capture_refuse(const char *what) {
-  if (!own || !concerned(own)) return TIDE_OK;
-  stop(own, what);
-  return tide__fail(TIDE_STATE,
-                    "%s: not allowed while a graph is captured, because nothing is executed then; the capture has "
-                    "ended, expected this before or after it",
-                    what);
-}
-
-tide_status tide__capture_stream(const tide_stream *stream, const char *what) {
-  TIDE_TRY(tide__capture_check(what));
-  if (!stream->capture) return TIDE_OK;
-  if (stream->capture == own) stop(own, what);
-  return tide__fail(TIDE_STATE, "%s: the stream is being captured, expected this before or after it", what);
-}
-
-tide_status tide__capture_legacy(const tide_stream *stream, const char *what) {
-  if (!own || !tide__stream_legacy(stream)) return TIDE_OK;
-  stop(own, what);
-  return tide__fail(TIDE_STATE,
-                    "%s: the legacy stream waits for all others, got it while a graph is captured; the capture has "
-                    "ended, expected another stream",
-                    what);
-}
-
-static tide_status join(tide_graph *g, tide_stream *stream, const char *what) {
-  TIDE_TRY(tide__capture_legacy(stream, what));
-  TIDE_TRY(make_room(g));
-  pthread_mutex_lock(&lock);
-  add_stream(g, stream);
-  pthread_mutex_unlock(&lock);
-  return TIDE_OK;
-}
-
-tide_status tide__capture_wait(tide_stream *stream, uint64_t captured, const char *what) {
-  tide_graph *g = stream->capture;
-  if (g && g->id == captured) return TIDE_OK;
-  if (g && g != own)
-    return tide__fail(TIDE_STATE, "%s: another thread captures the stream, expected a stream of this thread", what);
-  if (!g && captured == 0) return TIDE_OK;
-  if (!g && own && own->id == captured) return join(own, stream, what);
-  if (!g)
-    return tide__fail(TIDE_STATE,
-                      "%s: waits for a point of a capture that has ended or is another thread's, which never passes; "
-                      "expected an event that was recorded outside captures, or again",
-                      what);
-  stop(g, what);
-  return tide__fail(TIDE_STATE,
-                    "%s: a captured stream would wait for work outside its capture; the capture has ended, expected "
-                    "the wait before it, or the other stream to join first by waiting for the captured one",
-                    what);
-}
-
-tide_status tide__capture_event(uint64_t captured, const char *what) {
-  TIDE_TRY(tide__capture_check(what));
-  if (!captured) return TIDE_OK;
-  return tide__fail(TIDE_STATE,
-                    "%s: the event was recorded in a capture, where it only orders streams, expected one recorded "
-                    "outside",
-                    what);
-}
+static void abandon(tide__capture *capture) { tide_graph_abort(graph_of(capture)); }
 
 /* ---- what captured work uses: storages ---- */
 
-/* `capture` of a storage is the number of the capture that made it, or the complement of the one that holds it. */
-void tide__capture_made(tide_storage *s, const tide_stream *stream) {
-  atomic_store_explicit(&s->capture, tide__capture_id(stream), memory_order_relaxed);
+static tide_mempool *pool_of(const tide__capture *capture) {
+  return uncaptured ? NULL : graph_of(capture)->recording->pool;
 }
 
 /* Without memory for the list the capture cannot be kept: nothing would hold what it uses. */
-static void lost_hold(tide_graph *g) {
-  stop(g, "a lack of host memory");
+static void lost_hold(tide__capture *capture) {
+  tide__capture_stop(capture, "a lack of host memory");
   tide__log("graph: the capture was ended for want of host memory");
 }
 
-bool tide__capture_holds(tide_storage *s, tide_stream *stream) {
-  tide_graph *g = stream->capture;
-  if (g != own) return false; /* another thread uses a stream that is not its own */
-  tide__recording *r = g->recording;
+/* `capture` of a storage is the number of the capture that made it, or the complement of the one that holds it. */
+static bool holds(tide__capture *capture, tide_storage *s) {
+  tide__recording *r = graph_of(capture)->recording;
   uint64_t known = atomic_load_explicit(&s->capture, memory_order_relaxed);
-  if (known == g->id || known == ~g->id) return known == ~g->id;
+  if (known == capture->id || known == ~capture->id) return known == ~capture->id;
   if (r->count == r->room) {
     size_t room = r->room ? 2 * r->room : 64;
     tide_storage **held = realloc(r->held, room * sizeof *held);
     if (!held) {
-      lost_hold(g);
+      lost_hold(capture);
       return false;
     }
     r->held = held, r->room = room;
   }
   tide_storage_retain(s);
   r->held[r->count++] = s;
-  atomic_store_explicit(&s->capture, ~g->id, memory_order_relaxed);
+  atomic_store_explicit(&s->capture, ~capture->id, memory_order_relaxed);
   return true;
 }
 
@@ -328,16 +193,14 @@ tide_status tide_graph_register_generator(tide_graph *g, tide_generator *generat
   if (tide_generator_device(generator) < 0)
     return tide__fail(TIDE_DEVICE, "graph_register_generator: wrong device, got a generator of cpu, expected cuda");
   tide__draws *d;
-  if (!g->capturing || find_draws(g->recording, generator)) return TIDE_OK;
+  if (!g->capture.on || find_draws(g->recording, generator)) return TIDE_OK;
   return add_draws(&d, g->recording, generator);
 }
 
-tide_status tide__capture_draw(tide__draw *out, tide_generator *generator, tide_stream *stream) {
-  tide_graph *g = stream->capture;
-  if (g != own)
-    return tide__fail(TIDE_STATE, "random: another thread captures the stream, expected a stream of this thread");
-  tide__draws *d = find_draws(g->recording, generator);
-  if (!d) TIDE_TRY(add_draws(&d, g->recording, generator));
+static tide_status draw(tide__draw *out, tide__capture *capture, tide_generator *generator, tide_stream *stream) {
+  tide__recording *r = graph_of(capture)->recording;
+  tide__draws *d = find_draws(r, generator);
+  if (!d) TIDE_TRY(add_draws(&d, r, generator));
   if (!d->state) {
     uncaptured = true;
     tide_status status = tide__storage_new(&d->state, 2 * sizeof *out->state, stream->device, false);
@@ -348,8 +211,10 @@ tide_status tide__capture_draw(tide__draw *out, tide_generator *generator, tide_
   return TIDE_OK;
 }
 
-void tide__capture_undraw(const tide__draw *draw, tide_generator *generator, tide_stream *stream) {
-  const tide_graph *g = stream->capture;
-  tide__draws *d = g && g == own ? find_draws(g->recording, generator) : NULL;
-  if (d && d->calls * 4 == draw->offset + 4) d->calls--;
+static void undraw(const tide__draw *drawn, tide__capture *capture, tide_generator *generator) {
+  tide__draws *d = find_draws(graph_of(capture)->recording, generator);
+  if (d && d->calls * 4 == drawn->offset + 4) d->calls--;
 }
+
+const tide__capture_ops tide__graph_capture_ops = {
+    .abandon = abandon, .holds = holds, .pool = pool_of, .draw = draw, .undraw = undraw};

@@ -7,9 +7,8 @@
  * was recorded. A recording that is let go waits in deferred_free.c until its last replay is done; a finaliser only
  * puts it there.
  *
- * In debug mode the handles that tide_graph_output gives carry the number of the replay whose values they stand for.
- * The storage knows the graph's counter, so a read through an old handle, or a view of one, is found out, whether the
- * host reads or an operation.
+ * In debug mode the handles that tide_graph_output gives carry the number of the replay whose values they stand for;
+ * tensor/operand.c finds out reads through old ones.
  *
  * Invariants: a recording is held by one graph or a deferred free; what it holds is released by nobody else. A
  * graph is empty, capturing, captured (`keep`) or ready, in this order; reset makes it empty again. */
@@ -21,6 +20,7 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
+#include "graph.h"
 #include "stream/observe.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of `all` */
@@ -107,7 +107,7 @@ static tide_status check(const tide_graph *g, const char *what) {
 /* A graph that a capture has filled. */
 static tide_status check_captured(const tide_graph *g, const char *what) {
   TIDE_TRY(check(g, what));
-  if (g->capturing) return tide__fail(TIDE_STATE, "%s: the capture is under way, expected it to have ended", what);
+  if (g->capture.on) return tide__fail(TIDE_STATE, "%s: the capture is under way, expected it to have ended", what);
   if (!g->recording) return tide__fail(TIDE_STATE, "%s: the graph is empty, expected a capture before", what);
   return TIDE_OK;
 }
@@ -139,6 +139,7 @@ tide_status tide_graph_new(tide_graph **out, bool keep) {
   atomic_init(&replays->refs, 1);
   atomic_init(&replays->now, 1);
   g->epoch = tide__epoch_now();
+  g->capture.ops = &tide__graph_capture_ops;
   g->keep = keep;
   g->replays = replays;
   g->debug = debug_wanted();
@@ -154,7 +155,7 @@ void tide_graph_release(tide_graph *g) {
   tide_graph_abort(g);
   if (g->epoch == tide__epoch_now()) tide__recording_retire(g->recording, true);
   tide__replays_drop(g->replays);
-  free(g->streams);
+  tide__capture_free(&g->capture);
   free(g);
 }
 
@@ -163,7 +164,7 @@ tide_status tide_graph_reset(tide_graph *g) {
   tide_graph_abort(g);
   tide__recording *r = g->recording;
   g->recording = NULL;
-  g->stopped[0] = 0;
+  g->capture.stopped[0] = 0;
   tide__recording_retire(r, false);
   return TIDE_OK;
 }
@@ -178,7 +179,7 @@ int tide_graph_device(const tide_graph *g) {
   return g->epoch == tide__epoch_now() && g->recording ? g->recording->device : TIDE_CPU;
 }
 
-bool tide_graph_is_capturing(const tide_graph *g) { return g->epoch == tide__epoch_now() && g->capturing; }
+bool tide_graph_is_capturing(const tide_graph *g) { return g->epoch == tide__epoch_now() && g->capture.on; }
 
 tide_status tide_graph_enable_debug(tide_graph *g) {
   TIDE_TRY(check(g, "graph_enable_debug"));
@@ -305,12 +306,6 @@ tide_status tide_graph_replay(tide_graph *g) {
 
 /* ---- which replay a handle stands for ---- */
 
-void tide__replays_drop(tide__replays *replays) {
-  if (!replays || atomic_fetch_sub_explicit(&replays->refs, 1, memory_order_acq_rel) != 1) return;
-  if (atomic_load(&replays->watched)) atomic_fetch_sub(&tide__sync_watch, 1);
-  free(replays);
-}
-
 tide_status tide_graph_output(tide_tensor **out, const tide_graph *g, const tide_tensor *x) {
   TIDE_TRY(check_captured(g, "graph_output"));
   TIDE_TRY(tide__tensor_check(x, "graph_output", "x"));
@@ -323,15 +318,4 @@ tide_status tide_graph_output(tide_tensor **out, const tide_graph *g, const tide
   view->replay = x->storage->replays == g->replays ? atomic_load_explicit(&g->replays->now, memory_order_relaxed) : 0;
   *out = view;
   return TIDE_OK;
-}
-
-tide_status tide__replay_check_slow(const tide_tensor *x, const char *what) {
-  const tide__replays *r = x->storage->replays;
-  if (!r || !atomic_load_explicit(&r->watched, memory_order_relaxed)) return TIDE_OK;
-  uint16_t now = atomic_load_explicit(&r->now, memory_order_relaxed);
-  if (now == x->replay) return TIDE_OK;
-  return tide__fail(TIDE_STATE,
-                    "%s: the values are gone, got an output of a replay before the last %d, expected a copy of it, "
-                    "taken before the graph was replayed again",
-                    what, (uint16_t)(now - x->replay));
 }

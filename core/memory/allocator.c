@@ -26,7 +26,7 @@ tide__allocator *tide__allocator_of(int device) { return &allocators[device]; }
 static bool prepare(tide__request *r, tide_stream *stream, size_t bytes) {
   if (bytes > (size_t)PTRDIFF_MAX / 4) return false;
   *r = (tide__request){.stream = stream, .bytes = bytes, .note = tide__note_now()};
-  r->mempool = stream->capture ? tide__capture_pool(stream->capture) : tide__current_pool(stream->device);
+  r->mempool = stream->capture ? tide__capture_pool(stream) : tide__current_pool(stream->device);
   uint64_t id = r->mempool ? r->mempool->id : 0;
   r->key = (tide__pool_key){stream->capture && r->mempool ? ~id : id, stream->id};
   return true;

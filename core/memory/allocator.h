@@ -2,7 +2,7 @@
 #ifndef TIDE_ALLOCATOR_H
 #define TIDE_ALLOCATOR_H
 
-#include "graph/graph.h"
+#include "stream/capture_state.h"
 #include "history.h"
 #include "idle.h"
 #include "runtime/settings.h"

@@ -11,7 +11,7 @@
  *
  * Invariants: a storage of an ended epoch touches neither driver nor allocator when it goes; CPU memory goes back
  * through the hooks that it came from. */
-#include "graph/graph.h"
+#include "stream/capture_state.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -228,7 +228,7 @@ static tide_status device_fill(tide_storage *s, size_t bytes) {
   s->stream = stream;
   s->tracked = true;
   atomic_store_explicit(&s->last_stream, stream->use_id, memory_order_relaxed);
-  if (stream->capture) tide__capture_made(s, stream);
+  if (stream->capture) atomic_store_explicit(&s->capture, tide__capture_id(stream), memory_order_relaxed);
   return TIDE_OK;
 }
 
@@ -311,6 +311,12 @@ void tide__storage_use_slow(tide_storage *s, tide_stream *stream) {
       tide__deferred_free_use(&s->deferred, stream);
   }
   atomic_store_explicit(&s->last_stream, stream->use_id, memory_order_relaxed);
+}
+
+void tide__replays_drop(tide__replays *replays) {
+  if (!replays || atomic_fetch_sub_explicit(&replays->refs, 1, memory_order_acq_rel) != 1) return;
+  if (atomic_load(&replays->watched)) atomic_fetch_sub(&tide__sync_watch, 1);
+  free(replays);
 }
 
 /* No queued work uses the storage any more. */

@@ -9,6 +9,7 @@
  * held; a reclaim hook that has been removed is not running and will not run. */
 #include "accelerator.h"
 #include "graph/graph.h"
+#include "stream/capture_state.h"
 #include "stream/observe.h"
 #include "watch/profiler.h"
 

@@ -11,7 +11,7 @@
  * cache. */
 #include <stdlib.h>
 
-#include "graph/graph.h"
+#include "capture_state.h"
 #include "observe.h"
 #include "order.h"
 #include "tide/ipc.h"

@@ -8,8 +8,6 @@
  * between the two. */
 #include "observe.h"
 
-#include "graph/graph.h"
-
 static _Atomic(const tide__observer *) slots[TIDE__OBSERVERS];
 static _Thread_local tide__operation now;
 
@@ -27,9 +25,7 @@ void tide__observe_operands(void) {
   now.n = 0;
 }
 
-void tide__observe_operand(const tide_tensor *x, bool write) {
-  tide_status status = write ? TIDE_OK : tide__replay_check(x, "read");
-  if (status != TIDE_OK) tide__early = status;
+void tide__observe_access(const tide_tensor *x, bool write) {
   if (now.n < TIDE__ACCESSES) now.access[now.n++] = (tide__access){x, write};
 }
 
@@ -43,16 +39,6 @@ tide_status tide__observe_launch(tide_stream *stream, uint32_t site, tide__launc
 }
 
 void tide__observe_queued(tide_status status) { EACH(o) if (o->after) o->after(&now, status); }
-
-tide_status tide__observe_read_slow(const tide_tensor *x) {
-  tide_stream *host;
-  TIDE_TRY(tide__stream_current(&host, TIDE_CPU));
-  tide__observe_operands();
-  tide__observe_operand(x, false);
-  TIDE_TRY(tide__observe_launch(host, 0, TIDE__LAUNCH_ITEM, 0, NULL));
-  tide__observe_queued(TIDE_OK);
-  return TIDE_OK;
-}
 
 void tide__observe_recorded(const void *mark, const tide_stream *stream) {
   EACH(o) if (o->recorded) o->recorded(mark, stream);

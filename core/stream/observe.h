@@ -41,7 +41,7 @@ typedef struct tide__observer {
   void (*mark_gone)(const void *mark);
   void (*storage_gone)(tide_storage *s);  /* its memory may serve others from now on */
   void (*memory_settled)(void);           /* the allocator, perhaps under its lock, has waited for freed memory */
-  void (*capture_gone)(uint64_t capture); /* its graph is not replayed any more; the number is tide_graph.id */
+  void (*capture_gone)(uint64_t capture); /* its graph is not replayed any more; by its number */
 } tide__observer;
 
 typedef enum tide__observer_slot { TIDE__SANITIZER, TIDE__PROFILER, TIDE__OBSERVERS } tide__observer_slot;
@@ -53,22 +53,11 @@ void tide__sanitizer_start(void);
 void tide__sanitizer_forget(void);
 
 /* An operation is told in these steps, by one thread: its operands, that it is about to be queued, that it was. */
-void tide__observe_operands(void); /* none so far */
-void tide__observe_operand(const tide_tensor *x, bool write);
-static inline void tide__observe_copy(const tide_tensor *dst, const tide_tensor *src) {
-  tide__observe_operands();
-  tide__observe_operand(dst, true);
-  tide__observe_operand(src, false);
-}
+void tide__observe_operands(void);                           /* none so far */
+void tide__observe_access(const tide_tensor *x, bool write); /* tensor/operand.h says what it must */
 tide_status tide__observe_launch(tide_stream *stream, uint32_t site, tide__launch what, int detail,
                                  const struct tide_graph *graph);
 void tide__observe_queued(tide_status status);
-/* The host reads x, which lies in its own memory, by no kernel. */
-tide_status tide__observe_read_slow(const tide_tensor *x);
-static inline tide_status tide__observe_read(const tide_tensor *x) {
-  return tide__sync_watched() && x->storage->tracked ? tide__observe_read_slow(x) : TIDE_OK;
-}
-
 /* The launch of anything: what comes before the backend's call, and what comes after it with its status. A failure of
  * the former, which stays in tide__early, refuses the launch. */
 static inline tide_status tide__launch_begin(uint32_t *number, tide_stream *stream, uint32_t site, tide__launch what,

@@ -20,7 +20,7 @@
  * Invariants: ids are never reused; a current of another epoch is emptied before it is used. */
 #include <stdlib.h>
 
-#include "graph/graph.h"
+#include "capture_state.h"
 #include "observe.h"
 #include "order.h"
 #include "tide/device.h"

@@ -17,7 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "graph/graph.h"
+#include "capture_state.h"
 #include "observe.h"
 #include "tide/debug.h"
 

@@ -12,7 +12,6 @@
  *                     current stream had queued, and that stream goes on after it.
  *
  * Invariant: whatever the route, dst ends up as cast(src) as if it were one step on the current streams. */
-#include "graph/graph.h"
 #include "tensor.h"
 
 /* ---- on one device ---- */

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "stream/observe.h"
+#include "operand.h"
 
 #define TIDE_LIKELY(x)   __builtin_expect(!!(x), 1)
 #define TIDE_UNLIKELY(x) __builtin_expect(!!(x), 0)

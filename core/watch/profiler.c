@@ -14,7 +14,7 @@
 #include <time.h>
 
 #include "runtime/accelerator.h"
-#include "graph/graph.h"
+#include "stream/capture_state.h"
 
 _Atomic uint64_t tide__profile_on;
 

@@ -112,7 +112,7 @@ static tide__touch replayed(const tide__touch *captured, const tide__touch *repl
 }
 
 static bool judge_replay(verdict *v, const tide__operation *op, const tide__timeline *line) {
-  const tide__footprint *f = tide__footprint_find(op->graph->id);
+  const tide__footprint *f = tide__footprint_find(op->graph->capture.id);
   tide__touch replay = touch_of(op, line);
   for (const tide__history *h = f ? f->first : NULL; h; h = h->next)
     for (int i = 0; i < h->n; i++) {

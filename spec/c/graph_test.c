@@ -1,5 +1,6 @@
 /* graph_test.c: graphs on simulated devices, where a script does not reach: what is refused of hosts, ends in the wrong
  * order, allocations that fail one after the other, memory let go by other threads, captures on several threads. */
+#include "graph/graph.h"
 #include "memory/allocator.h"
 
 #include <stdio.h>
@@ -250,7 +251,7 @@ static void threads(void) {
 /* Another thread can neither end a capture nor wait for its stream, and does it no harm in trying. */
 static void *meddle(void *arg) {
   tide_graph *g = arg;
-  tide_stream *s = g->streams[0];
+  tide_stream *s = g->capture.streams[0];
   tide_event *e;
   CHECK(tide_graph_end(g) == TIDE_STATE && tide_graph_begin(g, NULL, NULL, 1) == TIDE_STATE);
   tide_graph_abort(g);

@@ -1,5 +1,6 @@
 /* sanitizer_test.c: the stream sanitizer from C: what a host is told, what a failed operation leaves behind, views that
  * are hard to compare, many threads at once while it is switched on and off, and that it ends with the runtime. */
+#include "tensor/operand.h"
 #include "watch/sanitizer.h"
 
 #include <stdlib.h>

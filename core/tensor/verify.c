@@ -5,7 +5,7 @@
  * and nothing has been written; a device goes on, and reports it as it does a bad index, at the next wait for it.
  *
  * Invariant: an element that is repeated is looked at once. */
-#include "tensor/tensor.h"
+#include "tensor.h"
 
 /* The dims along which x moves, collapsed. */
 static void plan(tide_verify_args *a, const tide_tensor *x) {
