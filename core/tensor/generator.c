@@ -12,10 +12,6 @@
 #include "tensor.h"
 #include "tide/device.h"
 
-#include <errno.h>
-#include <sys/random.h>
-#include <time.h>
-
 enum { CALL_STEP = 4 };
 #define DEFAULT_SEED UINT64_C(67280421310721)
 
@@ -200,15 +196,4 @@ void tide_manual_seed(uint64_t seed) {
     g->at->offset = 0;
   }
   pthread_mutex_unlock(&lock);
-}
-
-uint64_t tide_random_seed(void) {
-  uint64_t seed;
-  ssize_t got;
-  do { got = getrandom(&seed, sizeof seed, 0); } while (got < 0 && errno == EINTR);
-  if (got == (ssize_t)sizeof seed) return seed;
-  /* No entropy call in this kernel or sandbox: the clock's nanoseconds, spread by a multiplication. */
-  struct timespec now;
-  clock_gettime(CLOCK_REALTIME, &now);
-  return ((uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec) * UINT64_C(0x9E3779B97F4A7C15);
 }

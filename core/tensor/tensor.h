@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/op.h"
 #include "operand.h"
 
 #define TIDE_LIKELY(x)   __builtin_expect(!!(x), 1)
@@ -181,37 +182,13 @@ tide_status tide__as_contiguous(tide_tensor **out, const tide_tensor *x, tide_dt
 /* x as dtype on its own device, in any layout; a new reference to x itself if it is that already. */
 tide_status tide__as_dtype(tide_tensor **out, const tide_tensor *x, tide_dtype dtype);
 
-/* ---- op.c ---- */
-
-typedef enum tide__rule {
-  TIDE_RULE_FLOAT,
-  TIDE_RULE_FLOATC,
-  TIDE_RULE_MATHC,
-  TIDE_RULE_REAL,
-  TIDE_RULE_DIVIDE,
-  TIDE_RULE_REALC,
-  TIDE_RULE_ARITHC,
-  TIDE_RULE_TEST,
-  TIDE_RULE_COMPARE,
-  TIDE_RULE_EQUALC,
-  TIDE_RULE_CLOSE,
-  TIDE_RULE_LOGIC,
-  TIDE_RULE_BITS
-} tide__rule;
-
-#define TIDE_SLOW 255 /* in tide__rule_result: ask tide__op_types */
-typedef struct tide__op_traits {
-  uint8_t rule, operands, params, divides; /* divides: integers by the second operand */
-} tide__op_traits;
-const tide__op_traits *tide__op_traits_get(tide_op op);
-tide_status tide__fail_divisor(tide_op op);
-/* The result dtype when all operands have one dtype that is computed in its own compute dtype; or TIDE_SLOW. */
-extern const uint8_t tide__rule_result[][TIDE_DTYPE_COUNT];
+/* ---- promote.c ---- */
 
 typedef struct tide__types {
   tide_op op; /* may differ from the op that was asked for: bitwise_not of bool is logical_not */
   tide_dtype common, compute, result;
 } tide__types;
+tide_status tide__fail_divisor(tide_op op);
 tide_status tide__op_types(tide__types *out, tide_op op, const tide_operand *in, const tide_scalar *params);
 /* Running promotion over operands: tensors with dims win over 0-d tensors, these over numbers. */
 typedef struct tide__promotion {
