@@ -12,11 +12,6 @@
 
 /* Sets the thread's error and returns status: return tide__fail(TIDE_SHAPE, "cat: tensor %d has ...", i). */
 tide_status tide__fail(tide_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
-tide_status tide__fail_driver(int device, const char *what, int code, const char *name, const char *text, bool sticky);
-/* ACCELERATOR, not sticky, with a message of our own: a device that takes part in something keeps the others waiting.
- */
-tide_status tide__fail_peer(int device, int code, const char *name, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
 tide_status tide__fail_memory(int device, size_t requested, size_t free, size_t total, size_t allocated,
                               size_t reserved, const char *format, ...);
 tide_status tide__fail_index(int device, uint32_t site, int64_t value, int64_t length, int index_base);
@@ -28,8 +23,9 @@ tide_status tide__fail_again(const tide_error *error);
     tide_status try_status_ = (expr);                                                                                  \
     if (try_status_ != TIDE_OK) return try_status_;                                                                    \
   } while (0)
-/* The launches that may be behind the thread's error; NULL if it is of another sort. */
-const struct tide__suspects *tide__error_suspects(void);
+/* Makes `error` the thread's, with copies of the two texts, which must fit. */
+enum { TIDE__MESSAGE_MOST = 6144 }; /* the message of a device's error lists launches and is longer than others */
+tide_status tide__error_set(const tide_error *error, const char *message, const char *name);
 /* "[2, 3]" into a ring of per-thread buffers: at most 8 alive at once, for messages. */
 const char *tide__shape_text(const int64_t *size, int ndim);
 /* "cpu" or "cuda:1", likewise. */
@@ -41,7 +37,7 @@ uint32_t tide__site_now(void); /* interned site of the running script line; 0 if
 void tide__site_text(uint32_t site, char *text, size_t size);
 void tide__site_recent(char *text, size_t size); /* the last few distinct lines, newest first: "a.lua:3, a.lua:7" */
 
-/* ---- context.c: the process's one runtime ---- */
+/* ---- host.c: what the host brings ---- */
 
 /* Counts starts and ends: odd while tide runs. What was made in another epoch holds nothing of this one's. The first
  * one is that of ordinary CPU memory; the second one, of all that belongs to accelerators, also moves on by two when
@@ -49,10 +45,12 @@ void tide__site_recent(char *text, size_t size); /* the last few distinct lines,
 extern _Atomic uint32_t tide__epochs[2];
 static inline uint32_t tide__epoch_now(void) { return atomic_load_explicit(&tide__epochs[1], memory_order_acquire); }
 const tide_config *tide__config(void);
-/* May a wait for the device go on? Not if the host interrupts it, or if a collective operation there is overdue. */
-tide_status tide__wait_on(int device, const char *what);
+bool tide__running(void);
+tide_status tide__host_install(const tide_config *config); /* at the start; the config holds until the reset */
+void tide__host_reset(void);
 bool tide__interrupt_asked(void); /* does the host's hook of this thread say so? Then it is dealt with. */
 void tide__log(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void tide__warn(const char *message); /* to the calling thread's hook */
 /* Where CPU memory comes from: the host's hooks or our own. A record lives as long as the process, so memory goes back
  * where it came from even after the runtime that took it has ended. */
 typedef struct tide__host_hooks tide__host_hooks;
@@ -61,8 +59,19 @@ void *tide__host_take(const tide__host_hooks *hooks, size_t bytes);
 void tide__host_give(const tide__host_hooks *hooks, void *ptr, size_t bytes);
 void *tide__host_alloc(size_t bytes); /* through the host's hook; 64-byte aligned */
 void tide__host_free(void *ptr, size_t bytes);
+/* For tests: the nth allocation from now, on the CPU or a device, fails with TIDE_MEMORY; 0 switches it off. */
+extern _Atomic int64_t tide__fault_left;
+void tide__fault_alloc(int64_t n);
+bool tide__fault_hit(void);
+static inline bool tide__fault_now(void) {
+  return atomic_load_explicit(&tide__fault_left, memory_order_relaxed) > 0 && tide__fault_hit();
+}
+
+/* ---- context.c: the process's one runtime ---- */
+
+/* May a wait for the device go on? Not if the host interrupts it, or if a collective operation there is overdue. */
+tide_status tide__wait_on(int device, const char *what);
 void tide__parallel_for(int64_t n, int64_t grain, tide_task_fn fn, void *arg); /* parallel.c */
-bool tide__running(void);
 /* The table of a device's backend; opens library and device at first use. Fast path inline: device < 0 is the CPU. */
 tide_status tide__backend(const tide_backend **out, int device);
 extern const tide_backend tide__backend_cpu;         /* backend_cpu/ */
@@ -74,14 +83,6 @@ int tide__reclaim(int device, size_t bytes);
 /* Waits for the threads that those have asked, for a bounded time; false: for none. Once behind each tide__reclaim. */
 bool tide__reclaim_wait(void);
 void tide__pace_add(size_t bytes);
-/* For tests: the nth allocation from now, on the CPU or a device, fails with TIDE_MEMORY; 0 switches it off. */
-extern _Atomic int64_t tide__fault_left;
-void tide__fault_alloc(int64_t n);
-bool tide__fault_hit(void);
-static inline bool tide__fault_now(void) {
-  return atomic_load_explicit(&tide__fault_left, memory_order_relaxed) > 0 && tide__fault_hit();
-}
-
 /* ---- context_backend.c: which devices there are ---- */
 
 /* How many accelerators there are, at least one; opens the library, not a device. Fails with the reason why there is
@@ -90,9 +91,10 @@ tide_status tide__device_count(int *out);
 int tide__device_count_known(void);                 /* 0 until someone has asked; opens nothing */
 const tide_backend *tide__backend_peek(int device); /* of an opened device, lost or not; else NULL. Sets no error. */
 bool tide__device_any_open(void);
-/* The first cause stays. */
-void tide__device_set_lost(int device, const tide_error *cause, const struct tide__suspects *suspects);
-const struct tide__suspects *tide__device_suspects(int device); /* of the lost device's cause, as long as that */
+/* The first cause stays; first(device) is called for it, before anybody can see that the device is lost. */
+void tide__device_set_lost(int device, const tide_error *cause, void (*first)(int device));
+/* What backends are given. The rooms that own its slots fill them in before any backend is opened. */
+extern tide_backend_host tide__backend_host;
 bool tide__device_lost(tide_error *cause, int device); /* cause may be NULL; its strings live as long as the epoch */
 void tide__backends_close(bool reset);                 /* reset: the devices lose their contexts too */
 
@@ -104,6 +106,13 @@ void tide__thread_touch(void);
 
 /* ---- parallel.c ---- */
 
+/* What worker threads do for the memory above them, and what they are told; set once. */
+typedef struct tide__idle_work {
+  bool (*any)(void);         /* is anything kept, or may it soon be? */
+  void (*trim)(void);        /* by a worker that has nothing else to do: gives back what is idle */
+  void (*watch_forks)(void); /* once, before the first worker starts */
+} tide__idle_work;
+void tide__parallel_idle(const tide__idle_work *work);
 void tide__parallel_shutdown(void);
 /* Between these two, which stand around a kernel of the CPU, the thread's interrupt hook can end loops. The second
  * gives INTERRUPTED where it has, else the status that it is given. */
@@ -141,6 +150,18 @@ bool tide__peer_path(int device, int peer);
 void tide__peer_order(struct tide_storage *s, tide_stream *stream); /* before the stream uses the storage */
 void tide__peer_shutdown(void);
 
+/* ---- fault.c: errors of devices ---- */
+
+tide_status tide__fail_driver(int device, const char *what, int code, const char *name, const char *text, bool sticky);
+/* ACCELERATOR, not sticky, with a message of our own: a device that takes part in something keeps the others waiting.
+ */
+tide_status tide__fail_peer(int device, int code, const char *name, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* ---- start.c of stream ---- */
+
+void tide__stream_start(void); /* registers with the rooms below, once */
+
 /* ---- sync.c: what makes the host wait ---- */
 
 /* Nonzero while a debug mode for synchronisation is on or a capture is under way anywhere. */
@@ -159,7 +180,6 @@ static inline tide_status tide__sync_begin(const char *what) {
 static inline tide_status tide__sync_asked(const char *what) {
   return tide__sync_watched() ? tide__sync_slow(what, true) : TIDE_OK;
 }
-void tide__warn(const char *message); /* to the calling thread's hook */
 /* Bytes that are on their way to page-locked memory, noted while the debug mode is on. */
 typedef struct tide__arrival tide__arrival;
 void tide__arrival_note(tide_storage *s, tide_stream *stream, uint32_t number, uint32_t site);
@@ -344,6 +364,7 @@ void tide__allocator_trim(int device, bool all); /* of one device; in allocator_
 bool tide__allocators_idle_any(void);
 bool tide__idle_any(void); /* is anything kept, or may it soon be? */
 void tide__idle_forked(void);
+void tide__memory_start(void);     /* registers with the rooms below, once */
 void tide__idle_watch_forks(void); /* once, when the first device is opened: before the locks of a backend are taken */
 
 /* ---- storage.c ---- */
@@ -458,6 +479,7 @@ float tide__from_bfloat16(uint16_t h);
 /* Drops dims of size 1, orders by stride of operand 0 (unless keep_order) and merges neighbours that all operands
  * allow. stride[k][d] for k < operands; returns the new number of dims (at least 1). */
 int tide__collapse(int64_t *size, int64_t (*stride)[TIDE_MAX_DIMS], int operands, int ndim, bool keep_order);
+extern const char *const tide__random_names[]; /* of each kind of random numbers */
 
 /* ---- jit_module.c ---- */
 

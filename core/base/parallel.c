@@ -20,7 +20,7 @@
  * long loop in several calls, so that the calling thread can ask in between.
  *
  * Invariant: `job` changes only while the gate is closed and empty. */
-#include "memory/host_cache.h"
+#include "core.h"
 
 #if defined(__x86_64__)
 #  include <xmmintrin.h>
@@ -64,6 +64,9 @@ static _Thread_local bool watched, interrupted; /* a kernel that may be interrup
 /* Of the loop that a host's parallel_for runs: set on the thread that called it, and on another one of the host's. */
 static _Thread_local _Atomic bool *hosting, *following;
 static _Thread_local int limit;
+static _Atomic(const tide__idle_work *) idle_work;
+
+void tide__parallel_idle(const tide__idle_work *work) { atomic_store(&idle_work, work); }
 
 /* ---- how many ---- */
 
@@ -234,7 +237,8 @@ static bool enter(int i, uint32_t *seen) {
 /* Until somebody wakes it. The first worker comes back now and then to give back freed memory that has become idle, as
  * long as there is or may be any: a program that does nothing at all has nobody else to do it. */
 static void nap(int i) {
-  if (i > 0 || !tide__idle_any()) {
+  const tide__idle_work *work = atomic_load(&idle_work);
+  if (i > 0 || !work || !work->any()) {
     pthread_cond_wait(&pool.worker[i].wake, &pool.lock);
     return;
   }
@@ -243,7 +247,7 @@ static void nap(int i) {
   until.tv_sec += 1;
   if (pthread_cond_timedwait(&pool.worker[i].wake, &pool.lock, &until) != ETIMEDOUT) return;
   pthread_mutex_unlock(&pool.lock);
-  tide__idle_trim_background();
+  work->trim();
   pthread_mutex_lock(&pool.lock);
 }
 
@@ -283,13 +287,13 @@ static void child_after_fork(void) {
   pthread_mutex_init(&pool.lock, NULL);
   pool.started = 0;
   atomic_store(&pool.gate, 0);
-  tide__idle_forked();
 }
 
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 static void watch_forks(void) {
   pthread_atfork(NULL, NULL, child_after_fork);
-  tide__host_cache_watch_forks();
+  const tide__idle_work *work = atomic_load(&idle_work);
+  if (work) work->watch_forks();
 }
 
 /* The owner lock is held. A thread that cannot be started is done without. */

@@ -160,3 +160,8 @@ tide_scalar tide__scalar_unpack(const void *bits, tide_dtype dtype) {
   default: memcpy(wide, bits, 16); return (tide_scalar){'C', 0, wide[0], wide[1]};
   }
 }
+
+/* ---- names ---- */
+
+const char *const tide__random_names[] = {"uniform",     "normal", "random",     "bernoulli",
+                                          "exponential", "cauchy", "log_normal", "geometric"};

@@ -11,16 +11,12 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "stream/progress.h"
-
-/* The message of a device's error lists launches and is longer than others. */
-enum { MESSAGE_SIZE = 1792, LONG_SIZE = 6144, RING = 8, RING_TEXT = 288 };
+enum { MESSAGE_SIZE = 1792, RING = 8, RING_TEXT = 288 };
 
 static _Thread_local struct {
   tide_error error;
-  char message[LONG_SIZE];
+  char message[TIDE__MESSAGE_MOST];
   char name[64];
-  tide__suspects suspects; /* of a device that is not lost */
 } last = {.error = {.status = TIDE_OK, .message = "", .device = TIDE_CPU, .name = ""}};
 
 static _Thread_local struct {
@@ -39,8 +35,7 @@ const char *tide_status_kind(tide_status status) {
   return (unsigned)status < sizeof kinds / sizeof *kinds ? kinds[status] : "Unknown";
 }
 
-/* Makes `error` the thread's, with a message of our own buffer. */
-static tide_status set(const tide_error *error, const char *message, const char *name) {
+tide_status tide__error_set(const tide_error *error, const char *message, const char *name) {
   char copy[sizeof last.name];
   snprintf(copy, sizeof copy, "%s", name);
   last.error = *error;
@@ -57,7 +52,7 @@ tide_status tide__fail(tide_status status, const char *format, ...) {
   va_start(list, format);
   vsnprintf(text, sizeof text, format, list);
   va_end(list);
-  return set(&(tide_error){.status = status, .device = TIDE_CPU}, text, "");
+  return tide__error_set(&(tide_error){.status = status, .device = TIDE_CPU}, text, "");
 }
 
 /* What every call says once a device is lost: nothing is formatted. The error may be the thread's own. */
@@ -81,43 +76,7 @@ tide_status tide__fail_memory(int device, size_t requested, size_t free, size_t 
   va_end(list);
   tide_error error = {.status = TIDE_MEMORY, .device = device, .requested = requested, .free = free, .total = total};
   error.allocated = allocated, error.reserved = reserved;
-  return set(&error, text, "");
-}
-
-const tide__suspects *tide__error_suspects(void) {
-  if (last.error.status != TIDE_ACCELERATOR || last.error.device < 0) return NULL;
-  return last.error.sticky ? tide__device_suspects(last.error.device) : &last.suspects;
-}
-
-/* A driver reports what went wrong earlier, so the message names the launches that may have. */
-tide_status tide__fail_driver(int device, const char *what, int code, const char *name, const char *text, bool sticky) {
-  static const char lost[] =
-      "; the device and what lies on it are lost to this process, the CPU and other devices go on; "
-      "device_reset may bring it back";
-  tide_error error = {.status = TIDE_ACCELERATOR, .device = device, .code = code, .sticky = sticky};
-  if (tide__device_lost(&error, device)) return tide__fail_again(&error);
-  char message[LONG_SIZE], launches[LONG_SIZE - 1024];
-  tide__suspects_find(&last.suspects, device);
-  tide__suspects_text(launches, sizeof launches, &last.suspects);
-  if (tide__suspects_sure(&last.suspects)) what = tide__suspects_sure(&last.suspects);
-  snprintf(message, sizeof message, "%s: the device reported an error on %s, got %s (%d): %s%s%s", what,
-           tide__device_text(device), name, code, text, sticky ? lost : "", launches);
-  set(&error, message, name);
-  if (!sticky || device < 0) return TIDE_ACCELERATOR;
-  tide__device_set_lost(device, &last.error, &last.suspects);
-  tide__device_lost(&error, device); /* another thread may have been first */
-  return tide__fail_again(&error);
-}
-
-/* The launches of the device go along as candidates; nobody knows whether one of them is behind it. */
-tide_status tide__fail_peer(int device, int code, const char *name, const char *format, ...) {
-  char text[MESSAGE_SIZE];
-  va_list list;
-  va_start(list, format);
-  vsnprintf(text, sizeof text, format, list);
-  va_end(list);
-  tide__suspects_find(&last.suspects, device);
-  return set(&(tide_error){.status = TIDE_ACCELERATOR, .device = device, .code = code}, text, name);
+  return tide__error_set(&error, text, "");
 }
 
 tide_status tide__fail_index(int device, uint32_t site, int64_t value, int64_t length, int index_base) {
@@ -136,7 +95,7 @@ tide_status tide__fail_index(int device, uint32_t site, int64_t value, int64_t l
     else
       snprintf(text, sizeof text, "bernoulli: wrong probability%s%s, got %g, expected 0 to 1",
                where[0] ? " in a tensor used at " : " in a tensor", where, chance);
-    return set(&error, text, "");
+    return tide__error_set(&error, text, "");
   }
   long long first = index_base, last_one = (long long)length - 1 + index_base;
   if (length == 0)
@@ -146,7 +105,7 @@ tide_status tide__fail_index(int device, uint32_t site, int64_t value, int64_t l
     snprintf(text, sizeof text, "index: value out of range%s%s, got %lld, expected %lld to %lld or %lld to -1",
              where[0] ? " in an index tensor used at " : " in an index tensor", where, (long long)value, first,
              last_one, -(long long)length);
-  return set(&error, text, "");
+  return tide__error_set(&error, text, "");
 }
 
 /* ---- where indexes count from ---- */

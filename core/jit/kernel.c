@@ -7,7 +7,7 @@
  *
  * Invariant: a kernel is launched only with a function of its device, with sizes that the device and the function
  * allow; storages know the stream before the work is queued. */
-#include "runtime/determinism.h"
+#include "base/determinism.h"
 #include "jit.h"
 
 #include <stdio.h>

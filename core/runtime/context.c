@@ -22,13 +22,6 @@
 
 #include "tide/debug.h"
 
-struct tide__host_hooks {
-  void *user;
-  void *(*alloc)(void *user, size_t bytes, size_t align);
-  void (*free)(void *user, void *ptr, size_t bytes);
-  tide__host_hooks *next;
-};
-
 enum { HOOKS = 64 };
 
 static struct {
@@ -36,9 +29,7 @@ static struct {
   pthread_cond_t ended;
   int depth;
   bool ending;
-  tide_config config;
   char cuda_path[PATH_MAX];
-  tide__host_hooks *records; /* every pair of hooks that was ever in force; never freed */
 } runtime = {.lock = PTHREAD_MUTEX_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER};
 
 static struct {
@@ -60,105 +51,13 @@ static _Thread_local struct {
 
 static _Thread_local bool reclaiming, ending_here;
 static _Thread_local size_t pace;
-static _Thread_local struct {
-  tide_interrupt_fn fn;
-  void *user;
-} interrupt;
-
-_Atomic uint32_t tide__epochs[2];
-_Atomic int64_t tide__fault_left;
 
 const char *tide_version(void) { return TIDE_VERSION; }
-bool tide__running(void) { return tide__epoch_now() & 1; }
 
 static void next_epoch(void) {
   atomic_fetch_add(&tide__epochs[0], 1);
   atomic_fetch_add(&tide__epochs[1], 1);
 }
-const tide_config *tide__config(void) { return &runtime.config; }
-
-/* ---- host memory ---- */
-
-enum { ALIGN = 64 };
-static const size_t huge_page = (size_t)2 << 20;
-
-/* Pieces of 1 MiB and more are mapped, so that freeing them gives their pages back at once wherever they lie; the large
- * ones among them are aligned to huge pages: a fault for each 4 KiB costs more than the loop that fills the tensor.
- * Under AddressSanitizer all comes from malloc, which guards its bounds. */
-static bool mapped(size_t bytes) {
-#if defined(__SANITIZE_ADDRESS__)
-  (void)bytes;
-  return false;
-#else
-  return bytes >= huge_page / 2;
-#endif
-}
-
-/* Of any size that a kernel may have. */
-static size_t whole_pages(size_t bytes) { return (bytes + 65535) / 65536 * 65536; }
-
-static void *map_piece(size_t bytes) {
-  bool huge = bytes >= 2 * huge_page;
-  size_t extra = huge ? huge_page : 0;
-  bytes = whole_pages(bytes);
-  char *p = mmap(NULL, bytes + extra, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (p == MAP_FAILED) return NULL;
-  if (!huge) return p;
-  size_t before = (huge_page - (uintptr_t)p % huge_page) % huge_page;
-  if (before) munmap(p, before);
-  if (extra > before) munmap(p + before + bytes, extra - before);
-  madvise(p + before, bytes / huge_page * huge_page, MADV_HUGEPAGE);
-  return p + before;
-}
-
-static void *own_alloc(void *user, size_t bytes, size_t align) {
-  (void)user;
-  if (bytes > (size_t)PTRDIFF_MAX - 2 * huge_page) return NULL;
-  if (mapped(bytes)) return map_piece(bytes);
-  void *p = NULL;
-  return posix_memalign(&p, align, bytes) ? NULL : p;
-}
-
-static void own_free(void *user, void *ptr, size_t bytes) {
-  (void)user;
-  if (mapped(bytes))
-    munmap(ptr, whole_pages(bytes));
-  else
-    free(ptr);
-}
-
-static const tide__host_hooks own = {.alloc = own_alloc, .free = own_free};
-static _Atomic(const tide__host_hooks *) hooks_now = &own;
-
-const tide__host_hooks *tide__host_current(void) { return atomic_load_explicit(&hooks_now, memory_order_acquire); }
-void *tide__host_take(const tide__host_hooks *h, size_t bytes) { return h->alloc(h->user, bytes, ALIGN); }
-void tide__host_give(const tide__host_hooks *h, void *ptr, size_t bytes) { h->free(h->user, ptr, bytes); }
-
-void *tide__host_alloc(size_t bytes) { return tide__host_take(tide__host_current(), bytes); }
-void tide__host_free(void *ptr, size_t bytes) {
-  if (ptr) tide__host_give(tide__host_current(), ptr, bytes);
-}
-
-/* The record of the configured hooks, made when they are seen for the first time. */
-static tide_status hooks_install(const tide_config *config) {
-  if (!config->alloc != !config->free)
-    return tide__fail(TIDE_ARGUMENT, "init: alloc and free belong together, got one of them, expected both or none");
-  const tide__host_hooks *use = &own;
-  if (config->alloc) {
-    tide__host_hooks *h = runtime.records;
-    while (h && (h->alloc != config->alloc || h->free != config->free || h->user != config->user)) h = h->next;
-    if (!h) {
-      h = malloc(sizeof *h);
-      if (!h) return tide__fail(TIDE_MEMORY, "init: no host memory for the hooks");
-      *h = (tide__host_hooks){config->user, config->alloc, config->free, runtime.records};
-      runtime.records = h;
-    }
-    use = h;
-  }
-  atomic_store_explicit(&hooks_now, use, memory_order_release);
-  return TIDE_OK;
-}
-
 /* ---- starting and ending ---- */
 
 /* A whole number with an optional k, M or G (powers of 1024). An unset or empty variable leaves *out alone. */
@@ -201,10 +100,15 @@ static tide_status configure(const tide_config *given) {
     memcpy(runtime.cuda_path, c.cuda_path, strlen(c.cuda_path) + 1);
     c.cuda_path = runtime.cuda_path;
   }
-  TIDE_TRY(hooks_install(&c));
-  runtime.config = c;
+  TIDE_TRY(tide__host_install(&c));
   if (c.num_threads > 0) tide_set_num_threads(c.num_threads);
   return TIDE_OK;
+}
+
+static pthread_once_t started = PTHREAD_ONCE_INIT;
+static void start_rooms(void) {
+  tide__stream_start();
+  tide__memory_start();
 }
 
 /* Ending runs hooks of the host, so it holds no lock; a start on another thread waits until it is over. */
@@ -215,6 +119,7 @@ tide_status tide_init(const tide_config *config) {
   while (runtime.ending) pthread_cond_wait(&runtime.ended, &runtime.lock);
   tide_status status = runtime.depth ? TIDE_OK : configure(config);
   if (status == TIDE_OK && runtime.depth++ == 0) {
+    pthread_once(&started, start_rooms);
     next_epoch();
     tide__sanitizer_start();
   }
@@ -259,8 +164,7 @@ static void end_runtime(void) {
   tide__parallel_shutdown();
   next_epoch();
   tide__backends_close(false);
-  atomic_store_explicit(&hooks_now, &own, memory_order_release);
-  runtime.config = (tide_config){0};
+  tide__host_reset();
   tide__idle_hold(false);
 }
 
@@ -387,10 +291,6 @@ bool tide__reclaim_wait(void) {
 
 /* ---- what each thread sets, and small services ---- */
 
-void tide_interrupt_set(tide_interrupt_fn fn, void *user) { interrupt.fn = fn, interrupt.user = user; }
-
-bool tide__interrupt_asked(void) { return interrupt.fn && interrupt.fn(interrupt.user); }
-
 tide_status tide__wait_on(int device, const char *what) {
   if (tide__interrupt_asked()) return tide__fail(TIDE_INTERRUPTED, "%s: interrupted", what);
   return tide__comm_overdue(device);
@@ -403,22 +303,3 @@ size_t tide_pace_take(void) {
   pace = 0;
   return bytes;
 }
-
-bool tide_log(const char *message) {
-  if (!tide__running() || !runtime.config.log) return false;
-  if (message) runtime.config.log(runtime.config.user, message);
-  return true;
-}
-
-void tide__log(const char *format, ...) {
-  if (!tide_log(NULL)) return;
-  char text[1024];
-  va_list list;
-  va_start(list, format);
-  vsnprintf(text, sizeof text, format, list);
-  va_end(list);
-  tide_log(text);
-}
-
-void tide__fault_alloc(int64_t n) { atomic_store(&tide__fault_left, n); }
-bool tide__fault_hit(void) { return atomic_fetch_sub(&tide__fault_left, 1) == 1; }

@@ -20,8 +20,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "stream/progress.h"
-
 enum { CLOSED, READY, LOST, FORKED };
 enum { TEXT = 6144 };
 
@@ -37,17 +35,13 @@ static struct {
     _Atomic int state;
     tide_error cause;
     char text[TEXT], name[64];
-    tide__suspects suspects;
   } device[TIDE_MAX_DEVICES];
 } acc = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static const tide_backend_host host = {
+tide_backend_host tide__backend_host = {
     .struct_size = sizeof(tide_backend_host),
     .fail = tide__fail,
-    .fail_driver = tide__fail_driver,
     .wait_on = tide__wait_on,
-    .scratch_get = tide__scratch_get,
-    .scratch_put = tide__scratch_put,
     .fail_index = tide__fail_index,
 };
 
@@ -111,7 +105,7 @@ static tide_status open_cuda(const tide_backend **out) {
   /* The library may refuse with a reason of its own; this one stands if it gives none. */
   tide_status status =
       tide__fail(TIDE_LIBRARY, "cuda: %s is of another version, expected that of tide %s", library_name, TIDE_VERSION);
-  const tide_backend *table = open(&host, TIDE_BACKEND_VERSION);
+  const tide_backend *table = open(&tide__backend_host, TIDE_BACKEND_VERSION);
   if (!table) return tide_error_get()->status;
   if (table->version != TIDE_BACKEND_VERSION) return status;
   *out = table;
@@ -143,7 +137,7 @@ static tide_status find_accelerators(void) {
       return tide__fail(
           TIDE_DEVICE, "cuda: no device was found, CUDA_VISIBLE_DEVICES leaves none of %d simulated ones, expected one",
           config->sim_devices);
-    table = tide__backend_sim_open(&host, visible, picked, config->sim_memory, config->sim_seed);
+    table = tide__backend_sim_open(&tide__backend_host, visible, picked, config->sim_memory, config->sim_seed);
     if (!table) return tide__fail(TIDE_MEMORY, "cuda: no host memory for the simulated devices");
   } else {
     TIDE_TRY(open_cuda(&table));
@@ -308,12 +302,12 @@ void tide_device_on_lost(tide_device_lost_fn fn, void *user) {
 
 /* May be called from any thread and, by a backend, inside any of its slots. The cause is written before the state says
  * that it can be read; a second fault finds the state taken and changes nothing. */
-void tide__device_set_lost(int device, const tide_error *cause, const tide__suspects *suspects) {
+void tide__device_set_lost(int device, const tide_error *cause, void (*first)(int device)) {
   if (device < 0 || device >= TIDE_MAX_DEVICES) return;
   pthread_mutex_lock(&lost_lock);
   if (atomic_load_explicit(&acc.device[device].state, memory_order_relaxed) < LOST) {
     keep_error(&acc.device[device].cause, acc.device[device].text, acc.device[device].name, cause);
-    acc.device[device].suspects = *suspects;
+    first(device);
     atomic_store_explicit(&acc.device[device].state, LOST, memory_order_release);
     if (on_lost.fn) on_lost.fn(on_lost.user, device, &acc.device[device].cause);
   }
@@ -334,8 +328,6 @@ bool tide__device_lost(tide_error *cause, int device) {
   if (cause) *cause = acc.device[device].cause;
   return true;
 }
-
-const tide__suspects *tide__device_suspects(int device) { return &acc.device[device].suspects; }
 
 /* Afterwards the accelerators are found and opened anew when someone uses them. */
 void tide__backends_close(bool reset) {

@@ -260,9 +260,7 @@ const char *tide__launch_name(tide__launch what, int detail) {
   return what == TIDE__LAUNCH_gemm ? "matmul" : names[what];
 }
 
-static const char *launch_name(uint32_t what) {
-  return tide__launch_name((tide__launch)(what >> 8), (int)(what & 255));
-}
+const char *tide__launch_text(uint32_t what) { return tide__launch_name((tide__launch)(what >> 8), (int)(what & 255)); }
 
 static size_t put(char *text, size_t size, size_t at, const char *piece) {
   int n = at < size ? snprintf(text + at, size - at, "%s", piece) : 0;
@@ -274,12 +272,12 @@ static void suspect_text(char *text, size_t size, const tide__suspects *s, int i
   tide__site_text(s->item[i].site, line, sizeof line);
   if (!s->item[i].is_default) snprintf(stream, sizeof stream, "stream 0x%llx", (unsigned long long)s->item[i].stream);
   if (s->item[i].count > 1) snprintf(times, sizeof times, ", %u times", (unsigned)s->item[i].count);
-  snprintf(text, size, "\n  %s at %s, %s%s", launch_name(s->item[i].what), line[0] ? line : "an unknown line", stream,
-           times);
+  snprintf(text, size, "\n  %s at %s, %s%s", tide__launch_text(s->item[i].what), line[0] ? line : "an unknown line",
+           stream, times);
 }
 
 const char *tide__suspects_sure(const tide__suspects *s) {
-  return s->n == 1 && s->item[0].count == 1 && s->all ? launch_name(s->item[0].what) : NULL;
+  return s->n == 1 && s->item[0].count == 1 && s->all ? tide__launch_text(s->item[0].what) : NULL;
 }
 
 void tide__suspects_text(char *text, size_t size, const tide__suspects *s) {
@@ -300,18 +298,4 @@ void tide__suspects_text(char *text, size_t size, const tide__suspects *s) {
   if (!exact)
     put(text, size, at,
         "\nErrors of queued work may be reported late; set CUDA_LAUNCH_BLOCKING=1 to learn which launch it was.");
-}
-
-/* ---- for hosts ---- */
-
-int tide_error_candidates(const tide_candidate **out) {
-  static _Thread_local tide_candidate list[TIDE__SUSPECTS];
-  static _Thread_local char lines[TIDE__SUSPECTS][160];
-  const tide__suspects *s = tide__error_suspects();
-  for (int i = 0; s && i < s->n; i++) {
-    tide__site_text(s->item[i].site, lines[i], sizeof lines[i]);
-    list[i] = (tide_candidate){launch_name(s->item[i].what), lines[i], s->item[i].stream, (int)s->item[i].count};
-  }
-  *out = list;
-  return s ? s->n : 0;
 }

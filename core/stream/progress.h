@@ -99,9 +99,9 @@ typedef struct tide__reached {
 int tide__progress_list(tide__reached *list, int room, int device);
 void tide__progress_reached_all(const tide__reached *list, int n);
 
-extern const char *const tide__random_names[]; /* random.c: of each kind */
 /* "add", "sum", "copy to the host": for people. */
 const char *tide__launch_name(tide__launch what, int detail);
+const char *tide__launch_text(uint32_t what); /* of both in one word, as suspects have them */
 
 /* The launches that may have failed, oldest first on each stream: those of one stream that are the same op of the same
  * line are one, `count` times. */

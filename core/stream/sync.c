@@ -24,20 +24,6 @@
 _Atomic int tide__sync_watch;
 
 static _Atomic int mode_now;
-static _Thread_local struct {
-  tide_warn_fn fn;
-  void *user;
-} warner;
-
-void tide_warn_set(tide_warn_fn fn, void *user) { warner.fn = fn, warner.user = user; }
-
-void tide__warn(const char *message) {
-  if (warner.fn)
-    warner.fn(warner.user, message);
-  else
-    tide__log("%s", message);
-}
-
 tide_status tide_sync_debug_set(tide_sync_debug mode) {
   if ((unsigned)mode > TIDE_SYNC_ERROR)
     return tide__fail(TIDE_VALUE, "set_sync_debug_mode: unknown mode, got %d, expected 0 to %d", (int)mode,

@@ -8,7 +8,7 @@
  *
  * Invariant: the dense side of a gather or scatter has one stride for all positions of the index tensor, whatever its
  * number of dims. */
-#include "runtime/determinism.h"
+#include "base/determinism.h"
 #include "index.h"
 
 /* ---- by an index tensor ---- */

@@ -5,7 +5,7 @@
  * What then remains is a gather or scatter along that dim. Masks become tensors of positions first.
  *
  * Invariant: only positions that were checked, or INT64_MIN in the place of bad ones, reach the gather or scatter. */
-#include "runtime/determinism.h"
+#include "base/determinism.h"
 #include "index.h"
 
 typedef struct many {

@@ -25,9 +25,6 @@ static tide_status fail_param(const char *what, const char *name, double got, co
   return tide__fail(TIDE_VALUE, "%s: wrong %s, got %g, expected %s", what, name, got, expected);
 }
 
-const char *const tide__random_names[] = {"uniform",     "normal", "random",     "bernoulli",
-                                          "exponential", "cauchy", "log_normal", "geometric"};
-
 static tide_status check_range(double a, double b, tide_dtype dtype) {
   if (!(a <= b) || isinf(b - a))
     return tide__fail(TIDE_VALUE, "uniform: wrong range, got %g to %g, expected finite bounds in order", a, b);

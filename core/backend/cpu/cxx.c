@@ -11,7 +11,7 @@
  * Invariant: nothing of a compilation is left on disk, whatever its end. */
 #include "cxx.h"
 #include "fiber.h"
-#include "runtime/determinism.h"
+#include "base/determinism.h"
 
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,0 +1,167 @@
+/* host.c: what the host brings: its configuration, memory, log, warnings, and what interrupts a thread.
+ *
+ * It stands on nothing, so that every room can log, warn and allocate. CPU memory comes from the hooks in force or from
+ * here; a record of hooks lives as long as the process, so memory goes back where it came from even after the runtime
+ * that took it has ended.
+ *
+ * Invariant: the configuration changes only while the epoch is even. */
+#include "core.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "tide/debug.h"
+
+struct tide__host_hooks {
+  void *user;
+  void *(*alloc)(void *user, size_t bytes, size_t align);
+  void (*free)(void *user, void *ptr, size_t bytes);
+  tide__host_hooks *next;
+};
+
+static tide_config config;
+static tide__host_hooks *records; /* every pair of hooks that was ever in force; never freed */
+
+static _Thread_local struct {
+  tide_interrupt_fn fn;
+  void *user;
+} interrupt;
+
+static _Thread_local struct {
+  tide_warn_fn fn;
+  void *user;
+} warner;
+
+_Atomic uint32_t tide__epochs[2];
+_Atomic int64_t tide__fault_left;
+
+bool tide__running(void) { return tide__epoch_now() & 1; }
+const tide_config *tide__config(void) { return &config; }
+
+/* ---- host memory ---- */
+
+enum { ALIGN = 64 };
+static const size_t huge_page = (size_t)2 << 20;
+
+/* Pieces of 1 MiB and more are mapped, so that freeing them gives their pages back at once wherever they lie; the large
+ * ones among them are aligned to huge pages: a fault for each 4 KiB costs more than the loop that fills the tensor.
+ * Under AddressSanitizer all comes from malloc, which guards its bounds. */
+static bool mapped(size_t bytes) {
+#if defined(__SANITIZE_ADDRESS__)
+  (void)bytes;
+  return false;
+#else
+  return bytes >= huge_page / 2;
+#endif
+}
+
+/* Of any size that a kernel may have. */
+static size_t whole_pages(size_t bytes) { return (bytes + 65535) / 65536 * 65536; }
+
+static void *map_piece(size_t bytes) {
+  bool huge = bytes >= 2 * huge_page;
+  size_t extra = huge ? huge_page : 0;
+  bytes = whole_pages(bytes);
+  char *p = mmap(NULL, bytes + extra, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (p == MAP_FAILED) return NULL;
+  if (!huge) return p;
+  size_t before = (huge_page - (uintptr_t)p % huge_page) % huge_page;
+  if (before) munmap(p, before);
+  if (extra > before) munmap(p + before + bytes, extra - before);
+  madvise(p + before, bytes / huge_page * huge_page, MADV_HUGEPAGE);
+  return p + before;
+}
+
+static void *own_alloc(void *user, size_t bytes, size_t align) {
+  (void)user;
+  if (bytes > (size_t)PTRDIFF_MAX - 2 * huge_page) return NULL;
+  if (mapped(bytes)) return map_piece(bytes);
+  void *p = NULL;
+  return posix_memalign(&p, align, bytes) ? NULL : p;
+}
+
+static void own_free(void *user, void *ptr, size_t bytes) {
+  (void)user;
+  if (mapped(bytes))
+    munmap(ptr, whole_pages(bytes));
+  else
+    free(ptr);
+}
+
+static const tide__host_hooks own = {.alloc = own_alloc, .free = own_free};
+static _Atomic(const tide__host_hooks *) hooks_now = &own;
+
+const tide__host_hooks *tide__host_current(void) { return atomic_load_explicit(&hooks_now, memory_order_acquire); }
+void *tide__host_take(const tide__host_hooks *h, size_t bytes) { return h->alloc(h->user, bytes, ALIGN); }
+void tide__host_give(const tide__host_hooks *h, void *ptr, size_t bytes) { h->free(h->user, ptr, bytes); }
+
+void *tide__host_alloc(size_t bytes) { return tide__host_take(tide__host_current(), bytes); }
+void tide__host_free(void *ptr, size_t bytes) {
+  if (ptr) tide__host_give(tide__host_current(), ptr, bytes);
+}
+
+/* The record of the configured hooks, made when they are seen for the first time. */
+static tide_status hooks_install(const tide_config *given) {
+  if (!given->alloc != !given->free)
+    return tide__fail(TIDE_ARGUMENT, "init: alloc and free belong together, got one of them, expected both or none");
+  const tide__host_hooks *use = &own;
+  if (given->alloc) {
+    tide__host_hooks *h = records;
+    while (h && (h->alloc != given->alloc || h->free != given->free || h->user != given->user)) h = h->next;
+    if (!h) {
+      h = malloc(sizeof *h);
+      if (!h) return tide__fail(TIDE_MEMORY, "init: no host memory for the hooks");
+      *h = (tide__host_hooks){given->user, given->alloc, given->free, records};
+      records = h;
+    }
+    use = h;
+  }
+  atomic_store_explicit(&hooks_now, use, memory_order_release);
+  return TIDE_OK;
+}
+
+tide_status tide__host_install(const tide_config *given) {
+  TIDE_TRY(hooks_install(given));
+  config = *given;
+  return TIDE_OK;
+}
+
+void tide__host_reset(void) {
+  atomic_store_explicit(&hooks_now, &own, memory_order_release);
+  config = (tide_config){0};
+}
+
+/* ---- what it is told, and what it asks for ---- */
+
+void tide_interrupt_set(tide_interrupt_fn fn, void *user) { interrupt.fn = fn, interrupt.user = user; }
+bool tide__interrupt_asked(void) { return interrupt.fn && interrupt.fn(interrupt.user); }
+
+bool tide_log(const char *message) {
+  if (!tide__running() || !config.log) return false;
+  if (message) config.log(config.user, message);
+  return true;
+}
+
+void tide__log(const char *format, ...) {
+  if (!tide_log(NULL)) return;
+  char text[1024];
+  va_list list;
+  va_start(list, format);
+  vsnprintf(text, sizeof text, format, list);
+  va_end(list);
+  tide_log(text);
+}
+
+void tide_warn_set(tide_warn_fn fn, void *user) { warner.fn = fn, warner.user = user; }
+
+void tide__warn(const char *message) {
+  if (warner.fn)
+    warner.fn(warner.user, message);
+  else
+    tide__log("%s", message);
+}
+
+void tide__fault_alloc(int64_t n) { atomic_store(&tide__fault_left, n); }
+bool tide__fault_hit(void) { return atomic_fetch_sub(&tide__fault_left, 1) == 1; }
