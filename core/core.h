@@ -212,6 +212,27 @@ struct tide_stream {
   uint32_t epoch;
   struct tide_stream *prev, *next; /* in the list of ours that are alive; of the ended ones, `next` alone */
 };
+/* A number that no stream has. */
+uint64_t tide__stream_number(void);
+/* The driver's, or 0; it stays inside: who gives it away calls tide_stream_handle. */
+uint64_t tide__stream_handle(const tide_stream *stream);
+/* Is it the device's legacy stream? */
+bool tide__stream_legacy(const tide_stream *stream);
+/* Has this stream of the device nothing queued that we know of, or no stream of ours there, for 0? Waits for nothing;
+ * tide__capture_lock is held and nothing is captured. */
+bool tide__streams_idle(int device, uint64_t id);
+/* Asks the driver, without a wait, whether the device still answers; not while anything is captured. */
+tide_status tide__stream_health(int device);
+/* Ends the released streams whose work is done: their cached memory may serve any other. */
+void tide__stream_reap(void);
+void tide__stream_shutdown(void);
+/* STATE if the stream is NULL or of a runtime that has ended; `what` names the function. */
+tide_status tide__stream_check(const tide_stream *stream, const char *what);
+/* The default streams, NULL where nobody has asked for one yet. */
+extern _Atomic(tide_stream *) tide__stream_defaults[TIDE_MAX_DEVICES];
+
+/* ---- current.c ---- */
+
 /* The current stream of the device for this thread; on the CPU one fixed stream. Borrowed. */
 tide_status tide__stream_current(tide_stream **out, int device);
 /* The pool that this thread allocates from on the device; NULL for the default one. Borrowed; setting takes a
@@ -231,22 +252,6 @@ void tide__stream_override_resume(tide__stream_override before);
 /* Takes over a reference, and holds it until the next call on this thread: an operation under way uses the stream on,
  * though the host has run code that may have let it go. */
 void tide__stream_keep(tide_stream *stream);
-/* A number that no stream has. */
-uint64_t tide__stream_number(void);
-/* The driver's, or 0; it stays inside: who gives it away calls tide_stream_handle. */
-uint64_t tide__stream_handle(const tide_stream *stream);
-/* Is it the device's legacy stream? */
-bool tide__stream_legacy(const tide_stream *stream);
-/* Has this stream of the device nothing queued that we know of, or no stream of ours there, for 0? Waits for nothing;
- * tide__capture_lock is held and nothing is captured. */
-bool tide__streams_idle(int device, uint64_t id);
-/* Asks the driver, without a wait, whether the device still answers; not while anything is captured. */
-tide_status tide__stream_health(int device);
-/* Ends the released streams whose work is done: their cached memory may serve any other. */
-void tide__stream_reap(void);
-void tide__stream_shutdown(void);
-/* STATE if the stream is NULL or of a runtime that has ended; `what` names the function. */
-tide_status tide__stream_check(const tide_stream *stream, const char *what);
 
 /* ---- event.c ---- */
 
