@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "backend/backend.h"
+#include "runtime/deferred.h"
 
 /* ---- status.c: errors ---- */
 
@@ -429,12 +430,6 @@ static inline void tide__storage_use(tide_storage *s, tide_stream *stream) {
     tide__storage_use_slow(s, stream);
 }
 void tide__storage_shutdown(void);
-/* Releases the tensors given to tide_tensor_release_deferred. */
-extern _Atomic(tide_tensor *) tide__deferred;
-void tide__deferred_drain_slow(void);
-static inline void tide__deferred_drain(void) {
-  if (atomic_load_explicit(&tide__deferred, memory_order_relaxed)) tide__deferred_drain_slow();
-}
 
 /* ---- tensor.c ---- */
 
@@ -446,8 +441,9 @@ struct tide_tensor {
   uint8_t dtype;
   bool contiguous;
   uint16_t replay;          /* the replay whose values it stands for; 0: whatever is there */
-  struct tide_tensor *next; /* free list, deferred list */
+  struct tide_tensor *next; /* free list */
   int64_t size[TIDE_MAX_DIMS], stride[TIDE_MAX_DIMS];
+  tide__deferred deferred;
 };
 tide_tensor *tide__tensor_header(void); /* from a free list, refs 1, fields unset; NULL without memory (error set) */
 /* A view of x's storage with its own size, stride, offset; checks nothing. */

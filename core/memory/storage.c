@@ -5,10 +5,6 @@
  * lock and no malloc; large CPU pieces are kept for all threads in host_cache.c. What is let go while other streams may
  * still use it (pinned and foreign memory; blocks see to it themselves) waits in deferred_free.c with its struct.
  *
- * A finaliser hands its tensor to a list without a lock; the next allocation, wait or pump releases what is there.
- * After the end of the runtime nothing would drain the list, and nothing can be touched any more, so the release is
- * done at once.
- *
  * Invariants: a storage of an ended epoch touches neither driver nor allocator when it goes; CPU memory goes back
  * through the hooks that it came from. */
 #include "stream/capture_state.h"
@@ -36,7 +32,6 @@ static _Thread_local struct {
 } cache;
 
 static _Atomic size_t cpu_bytes, cpu_peak;
-_Atomic(tide_tensor *) tide__deferred;
 
 size_t tide_memory_cpu_allocated(void) { return atomic_load_explicit(&cpu_bytes, memory_order_relaxed); }
 
@@ -360,32 +355,6 @@ void *tide_storage_data(const tide_storage *s) {
 int tide_storage_device(const tide_storage *s) { return s->device; }
 bool tide_storage_is_pinned(const tide_storage *s) { return s->pinned; }
 int64_t tide_storage_refs(const tide_storage *s) { return atomic_load_explicit(&s->refs, memory_order_relaxed); }
-
-/* ---- deferred releases ---- */
-
-void tide_tensor_release_deferred(tide_tensor *x) {
-  if (!x) return;
-  if (!tide__running()) {
-    tide_tensor_release(x);
-    return;
-  }
-  /* Only the last reference goes to the list: a tensor that two finalisers hand over can stand in it but once. */
-  if (atomic_fetch_sub_explicit(&x->refs, 1, memory_order_acq_rel) != 1) return;
-  atomic_store_explicit(&x->refs, 1, memory_order_relaxed);
-  x->next = atomic_load_explicit(&tide__deferred, memory_order_relaxed);
-  while (
-      !atomic_compare_exchange_weak_explicit(&tide__deferred, &x->next, x, memory_order_release, memory_order_relaxed))
-    ;
-}
-
-void tide__deferred_drain_slow(void) {
-  tide_tensor *x = atomic_exchange_explicit(&tide__deferred, NULL, memory_order_acquire);
-  while (x) {
-    tide_tensor *next = x->next;
-    tide_tensor_release(x);
-    x = next;
-  }
-}
 
 void tide__storage_shutdown(void) {
   tide__deferred_drain();

@@ -79,6 +79,23 @@ void tide_tensor_release(tide_tensor *x) {
   if (storage) tide_storage_release(storage);
 }
 
+static void release_deferred(tide__deferred *d) {
+  tide_tensor_release((tide_tensor *)((char *)d - offsetof(tide_tensor, deferred)));
+}
+
+/* After the end of the runtime nothing would drain the list, and nothing can be touched any more. */
+void tide_tensor_release_deferred(tide_tensor *x) {
+  if (!x) return;
+  if (!tide__running()) {
+    tide_tensor_release(x);
+    return;
+  }
+  /* Only the last reference goes to the list: a tensor that two finalisers hand over can stand in it but once. */
+  if (atomic_fetch_sub_explicit(&x->refs, 1, memory_order_acq_rel) != 1) return;
+  atomic_store_explicit(&x->refs, 1, memory_order_relaxed);
+  tide__deferred_push(&x->deferred, release_deferred);
+}
+
 /* ---- accessors ---- */
 
 int tide_tensor_ndim(const tide_tensor *x) { return x->ndim; }
