@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "backend/backend.h"
+#include "base/likely.h"
+#include "base/refs.h"
 #include "runtime/deferred.h"
 
 /* ---- status.c: errors ---- */
@@ -143,7 +145,7 @@ extern _Atomic bool tide__peer_any;
 bool tide__peer_reads_slow(int device, int peer);
 /* May operations on `device` read operands that lie on `peer`? */
 static inline bool tide__peer_reads(int device, int peer) {
-  return __builtin_expect(atomic_load_explicit(&tide__peer_any, memory_order_relaxed), 0) &&
+  return TIDE_UNLIKELY(atomic_load_explicit(&tide__peer_any, memory_order_relaxed)) &&
          tide__peer_reads_slow(device, peer);
 }
 /* Can kernels of `device` use the memory that `peer` allocated? For operations that see to the order themselves. */
@@ -170,7 +172,7 @@ extern _Atomic int tide__sync_watch;
 /* `asked`: the wait is what the caller asked for, so it matters to a capture alone. */
 tide_status tide__sync_slow(const char *what, bool asked);
 static inline bool tide__sync_watched(void) {
-  return __builtin_expect(atomic_load_explicit(&tide__sync_watch, memory_order_relaxed) != 0, 0);
+  return TIDE_UNLIKELY(atomic_load_explicit(&tide__sync_watch, memory_order_relaxed) != 0);
 }
 /* First line of whatever makes the host wait for a device: fails where that is not allowed; warns where that is asked.
  */

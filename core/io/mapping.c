@@ -47,7 +47,7 @@ tide_status tide_mapping_new(tide_mapping **out, FILE *file) {
 
 static void let_go(void *user) {
   tide_mapping *m = user;
-  if (atomic_fetch_sub(&m->refs, 1) != 1) return;
+  if (!tide__ref_drop(&m->refs)) return;
   if (m->at) munmap(m->at, (size_t)m->size);
   free(m);
 }
@@ -65,7 +65,7 @@ tide_status tide_mapping_tensor(tide_tensor **out, tide_mapping *m, int64_t offs
                       (long long)bytes, (long long)offset, (long long)m->size);
   tide_options o = {TIDE_UINT8, TIDE_CPU, false};
   if (!bytes) return tide_empty(out, &bytes, 1, &o);
-  atomic_fetch_add(&m->refs, 1);
+  tide__ref_take(&m->refs);
   tide_status status = tide_from_ptr(out, m->at + offset, &bytes, NULL, 1, &o, let_go, m);
   if (status != TIDE_OK) let_go(m);
   return status;

@@ -32,12 +32,10 @@ tide_status tide_allocation_scope_new(tide_allocation_scope **out, const char *l
   return TIDE_OK;
 }
 
-void tide_allocation_scope_retain(tide_allocation_scope *t) {
-  atomic_fetch_add_explicit(&t->refs, 1, memory_order_relaxed);
-}
+void tide_allocation_scope_retain(tide_allocation_scope *t) { tide__ref_take(&t->refs); }
 
 void tide_allocation_scope_release(tide_allocation_scope *t) {
-  while (t && atomic_fetch_sub_explicit(&t->refs, 1, memory_order_acq_rel) == 1) {
+  while (t && tide__ref_drop(&t->refs)) {
     tide_allocation_scope *outer = t->outer;
     free(t);
     t = outer;

@@ -57,10 +57,10 @@ tide_status tide_allocator_open(tide_allocator **out, const char *path, const ch
   return tide_allocator_wrap(out, alloc_fn, free_fn);
 }
 
-void tide_allocator_retain(tide_allocator *a) { atomic_fetch_add_explicit(&a->refs, 1, memory_order_relaxed); }
+void tide_allocator_retain(tide_allocator *a) { tide__ref_take(&a->refs); }
 
 void tide_allocator_release(tide_allocator *a) {
-  if (a && atomic_fetch_sub_explicit(&a->refs, 1, memory_order_acq_rel) == 1) free(a);
+  if (a && tide__ref_drop(&a->refs)) free(a);
 }
 
 /* Of this epoch; with the lock held. */

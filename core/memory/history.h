@@ -32,7 +32,7 @@ void tide__history_add_slow(tide_memory_action action, int device, const void *p
 /* One event, if the history is on: note is the block's, or NULL. A device's lock may be held. */
 static inline void tide__history_add(tide_memory_action action, int device, const void *ptr, size_t size,
                                      uint64_t stream, const tide__note *note) {
-  if (__builtin_expect(atomic_load_explicit(&tide__history_on, memory_order_relaxed), 0))
+  if (TIDE_UNLIKELY(atomic_load_explicit(&tide__history_on, memory_order_relaxed)))
     tide__history_add_slow(action, device, ptr, size, stream, note);
 }
 

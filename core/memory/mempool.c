@@ -42,7 +42,7 @@ void tide__mempool_drop(tide_mempool *pool) {
   free(pool);
 }
 
-void tide_mempool_retain(tide_mempool *pool) { atomic_fetch_add_explicit(&pool->refs, 1, memory_order_relaxed); }
+void tide_mempool_retain(tide_mempool *pool) { tide__ref_take(&pool->refs); }
 
 void tide_mempool_release(tide_mempool *pool) {
   if (!pool || atomic_fetch_sub_explicit(&pool->refs, 1, memory_order_acq_rel) != 1) return;

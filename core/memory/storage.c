@@ -337,10 +337,10 @@ static void finish(void *arg) {
   header_free(s);
 }
 
-void tide_storage_retain(tide_storage *s) { atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed); }
+void tide_storage_retain(tide_storage *s) { tide__ref_take(&s->refs); }
 
 void tide_storage_release(tide_storage *s) {
-  if (!s || atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1) return;
+  if (!s || !tide__ref_drop(&s->refs)) return;
   if (s->deferred.uses || s->deferred.wait_all)
     tide__deferred_free_begin(&s->deferred, finish, s);
   else

@@ -102,7 +102,7 @@ static inline tide_current *now(void) {
   tide_current *c = bound ? bound : &own;
   uint32_t epoch = tide__epoch_now();
   bool known = atomic_load_explicit(&c->epoch, memory_order_relaxed) == epoch;
-  return __builtin_expect(known, 1) ? c : renewed(epoch);
+  return TIDE_LIKELY(known) ? c : renewed(epoch);
 }
 
 tide_current *tide_current_new(const tide_current *inherit) {

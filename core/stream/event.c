@@ -129,10 +129,10 @@ tide_status tide_event_new(tide_event **out, uint32_t flags) {
   return TIDE_OK;
 }
 
-void tide_event_retain(tide_event *event) { atomic_fetch_add_explicit(&event->refs, 1, memory_order_relaxed); }
+void tide_event_retain(tide_event *event) { tide__ref_take(&event->refs); }
 
 void tide_event_release(tide_event *event) {
-  if (!event || atomic_fetch_sub_explicit(&event->refs, 1, memory_order_acq_rel) != 1) return;
+  if (!event || !tide__ref_drop(&event->refs)) return;
   if (tide__sync_watched()) tide__observe_mark_gone(event);
   if (event->impl && event->epoch == tide__epoch_now())
     tide__event_give(event->impl, event->device, event->captured ? CAPTURED : event->flags);

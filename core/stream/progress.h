@@ -54,7 +54,7 @@ tide_status tide__launch_check(struct tide__progress *p, uint32_t number);
 static inline uint32_t tide__launch_note(tide_stream *stream, uint32_t site, tide__launch what, int detail) {
   if (stream->device < 0 || stream->capture) return 0;
   struct tide__progress *p = atomic_load_explicit(&stream->progress, memory_order_acquire);
-  if (__builtin_expect(!p, 0) && !(p = tide__progress_new(stream))) return 0;
+  if (TIDE_UNLIKELY(!p) && !(p = tide__progress_new(stream))) return 0;
   uint32_t number = atomic_fetch_add_explicit(&p->launched, 1, memory_order_relaxed) + 1;
   atomic_store_explicit(&p->entry[number % TIDE__PROGRESS_RING],
                         (uint64_t)((uint32_t)what << 8 | (uint32_t)detail) << 32 | site, memory_order_relaxed);
@@ -68,7 +68,7 @@ static inline tide_status tide__launch_end(tide_stream *stream, uint32_t number,
   struct tide__progress *p = atomic_load_explicit(&stream->progress, memory_order_relaxed);
   atomic_store_explicit(&p->queued, number, memory_order_release);
   bool quiet = (number & (atomic_load_explicit(&p->step, memory_order_relaxed) - 1)) != 0 && !p->blocking;
-  return __builtin_expect(quiet, 1) ? TIDE_OK : tide__launch_check(p, number);
+  return TIDE_LIKELY(quiet) ? TIDE_OK : tide__launch_check(p, number);
 }
 
 /* A wait for the stream, from before it to its good end. */

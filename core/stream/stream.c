@@ -224,7 +224,7 @@ tide_status tide_stream_default(tide_stream **out, int device) {
   return TIDE_OK;
 }
 
-void tide_stream_retain(tide_stream *s) { atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed); }
+void tide_stream_retain(tide_stream *s) { tide__ref_take(&s->refs); }
 
 void tide_stream_release(tide_stream *s) {
   if (!s || atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1) return;

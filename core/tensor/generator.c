@@ -54,7 +54,7 @@ tide_status tide_generator_new(tide_generator **out, int device) {
 }
 
 void tide_generator_retain(tide_generator *g) {
-  if (!g->is_default) atomic_fetch_add_explicit(&g->refs, 1, memory_order_relaxed);
+  if (!g->is_default) tide__ref_take(&g->refs);
 }
 
 /* To be called with the lock held. */
@@ -64,7 +64,7 @@ static void leave(place *at) {
 
 void tide_generator_release(tide_generator *g) {
   if (!g || g->is_default) return;
-  if (atomic_fetch_sub_explicit(&g->refs, 1, memory_order_acq_rel) != 1) return;
+  if (!tide__ref_drop(&g->refs)) return;
   pthread_mutex_lock(&lock);
   leave(g->at);
   pthread_mutex_unlock(&lock);

@@ -67,11 +67,7 @@ static void header_give(tide_tensor *x) {
 void tide_tensor_retain(tide_tensor *x) { tide__tensor_ref(x); }
 
 void tide_tensor_release(tide_tensor *x) {
-  if (!x) return;
-  /* A last reference needs no locked instruction: nobody else can take another one from it. */
-  if (atomic_load_explicit(&x->refs, memory_order_acquire) != 1 &&
-      atomic_fetch_sub_explicit(&x->refs, 1, memory_order_acq_rel) != 1)
-    return;
+  if (!x || !tide__ref_drop(&x->refs)) return;
   atomic_store_explicit(&x->refs, 0, memory_order_relaxed);
   tide_storage *storage = x->storage;
   x->storage = NULL;
@@ -91,7 +87,7 @@ void tide_tensor_release_deferred(tide_tensor *x) {
     return;
   }
   /* Only the last reference goes to the list: a tensor that two finalisers hand over can stand in it but once. */
-  if (atomic_fetch_sub_explicit(&x->refs, 1, memory_order_acq_rel) != 1) return;
+  if (!tide__ref_drop(&x->refs)) return;
   atomic_store_explicit(&x->refs, 1, memory_order_relaxed);
   tide__deferred_push(&x->deferred, release_deferred);
 }

@@ -9,9 +9,6 @@
 #include "base/op.h"
 #include "operand.h"
 
-#define TIDE_LIKELY(x)   __builtin_expect(!!(x), 1)
-#define TIDE_UNLIKELY(x) __builtin_expect(!!(x), 0)
-
 /* ---- dtypes, without a call ---- */
 
 static inline int64_t tide__itemsize(int dtype) {
@@ -120,10 +117,10 @@ static inline tide_tensor tide__tensor_borrow(const tide_tensor *x) {
   return v;
 }
 
-static inline void tide__storage_ref(tide_storage *s) { atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed); }
+static inline void tide__storage_ref(tide_storage *s) { tide__ref_take(&s->refs); }
 static inline tide_tensor *tide__tensor_ref(const tide_tensor *x) {
   tide_tensor *same = (tide_tensor *)x;
-  atomic_fetch_add_explicit(&same->refs, 1, memory_order_relaxed);
+  tide__ref_take(&same->refs);
   return same;
 }
 /* As tide__tensor_new, with strides that are known to be dense. */

@@ -93,7 +93,7 @@ struct tide_profile {
 
 extern _Atomic uint64_t tide__profile_on; /* the number of the recording that is under way, or 0 */
 static inline bool tide__profiling(void) {
-  return __builtin_expect(atomic_load_explicit(&tide__profile_on, memory_order_relaxed) != 0, 0);
+  return TIDE_UNLIKELY(atomic_load_explicit(&tide__profile_on, memory_order_relaxed) != 0);
 }
 uint64_t tide__profile_clock(void); /* nanoseconds of CLOCK_MONOTONIC */
 /* since 0: it began before the recording. */

@@ -6,6 +6,7 @@
  *
  * Invariant: the order is that of the whole keys, whatever the threads and the buckets. */
 #include "layout.h"
+#include "base/likely.h"
 #include "base/random.h"
 #include "room.h"
 
@@ -87,7 +88,7 @@ static void settle(const permutation *p, uint64_t *items, int64_t n) {
   for (int64_t i = 1; i < n; i++) {
     uint64_t item = items[i];
     int64_t j = i;
-    if (__builtin_expect(items[i - 1] >> 32 < item >> 32, 1)) continue;
+    if (TIDE_LIKELY(items[i - 1] >> 32 < item >> 32)) continue;
     for (; j > 0 && comes_after(p, items[j - 1], item); j--) items[j] = items[j - 1];
     items[j] = item;
   }

@@ -11,6 +11,7 @@
 #ifndef TIDE_CPU_WIDE_H
 #define TIDE_CPU_WIDE_H
 
+#include "base/likely.h"
 #include "wide_pieces.h"
 
 #define WIDE_ADD(a, b, c) _mm512_fmadd_ps(a, b, c)  /* a * b + c */
@@ -46,7 +47,7 @@ static inline __m512 wide_sqrt(__m512 x) {
   __mmask16 some = _mm512_cmp_ps_mask(x, WIDE(0), _CMP_NEQ_UQ);
   __m512i above = _mm512_sub_epi32(wide_int(x), _mm512_set1_epi32(0x1F800000));
   __mmask16 odd = _mm512_mask_cmp_epu32_mask(some, above, _mm512_set1_epi32(0x60000000), _MM_CMPINT_NLT);
-  if (__builtin_expect(odd != 0, 0)) return _mm512_sqrt_ps(x);
+  if (TIDE_UNLIKELY(odd != 0)) return _mm512_sqrt_ps(x);
   __m512 y = _mm512_maskz_rsqrt14_ps(some, x), g = x * y, h = y * half, r = WIDE_SUB(g, h, half);
   g = WIDE_ADD(g, r, g), h = WIDE_ADD(h, r, h);
   return WIDE_ADD(WIDE_SUB(g, g, x), h, g);
@@ -57,7 +58,7 @@ static inline __m512d wide_sqrt_f64(__m512d x) {
   __mmask8 some = _mm512_cmp_pd_mask(x, _mm512_setzero_pd(), _CMP_NEQ_UQ);
   __m512i above = _mm512_sub_epi64(_mm512_castpd_si512(x), _mm512_set1_epi64(0x07B0000000000000));
   __mmask8 odd = _mm512_mask_cmp_epu64_mask(some, above, _mm512_set1_epi64(0x7840000000000000), _MM_CMPINT_NLT);
-  if (__builtin_expect(odd != 0, 0)) return _mm512_sqrt_pd(x);
+  if (TIDE_UNLIKELY(odd != 0)) return _mm512_sqrt_pd(x);
   __m512d y = _mm512_maskz_rsqrt14_pd(some, x), g = x * y, h = y * half, r = _mm512_fnmadd_pd(g, h, half);
   g = _mm512_fmadd_pd(g, r, g), h = _mm512_fmadd_pd(h, r, h), r = _mm512_fnmadd_pd(g, h, half);
   g = _mm512_fmadd_pd(g, r, g), h = _mm512_fmadd_pd(h, r, h);
@@ -163,7 +164,7 @@ static inline __m512 wide_turn(__m512 x, int cosine) {
   if (!cosine) sign = _mm512_xor_si512(sign, wide_int(x));
   y = wide_bits(_mm512_ternarylogic_epi32(wide_int(y), sign, _mm512_set1_epi32(INT32_MIN), 0x78)); /* y ^ (sign & .) */
   __mmask16 far = _mm512_cmp_ps_mask(a, WIDE(12800), _CMP_NLE_UQ);
-  if (__builtin_expect(far != 0, 0)) y = _mm512_mask_blend_ps(far, y, wide_turn_far(x, cosine));
+  if (TIDE_UNLIKELY(far != 0)) y = _mm512_mask_blend_ps(far, y, wide_turn_far(x, cosine));
   return y;
 }
 static inline __m512 wide_sin(__m512 x) { return wide_turn(x, 0); }

@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 
 #include "backend/backend.h"
+#include "base/likely.h"
 #include "tidek.h"
 
 extern const tide_backend_host *tide__cuda_host;
@@ -83,7 +84,7 @@ typedef struct cuda_relaxed {
 } cuda_relaxed;
 static inline cuda_relaxed cuda_relax(void) {
   cuda_relaxed r = {cudaStreamCaptureModeRelaxed, false};
-  if (__builtin_expect(atomic_load_explicit(&tide__cuda_captures, memory_order_relaxed) != 0, 0))
+  if (TIDE_UNLIKELY(atomic_load_explicit(&tide__cuda_captures, memory_order_relaxed) != 0))
     r.changed = cudaThreadExchangeStreamCaptureMode(&r.before) == cudaSuccess;
   return r;
 }

@@ -1,0 +1,19 @@
+/* refs.h: reference counts. Private to core. */
+#ifndef TIDE_REFS_H
+#define TIDE_REFS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+static inline void tide__ref_take(_Atomic int64_t *refs) { atomic_fetch_add_explicit(refs, 1, memory_order_relaxed); }
+
+/* One reference less: was it the last? That one is found out without a locked instruction, and is left in the count.
+ * Only for what is reached through references alone: who finds it in a list, and goes by its count, would take it for
+ * alive; streams and pools count down all the way. */
+static inline bool tide__ref_drop(_Atomic int64_t *refs) {
+  return atomic_load_explicit(refs, memory_order_acquire) == 1 ||
+         atomic_fetch_sub_explicit(refs, 1, memory_order_acq_rel) == 1;
+}
+
+#endif
