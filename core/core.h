@@ -9,6 +9,7 @@
 #include "backend/backend.h"
 #include "base/likely.h"
 #include "base/refs.h"
+#include "base/try.h"
 #include "runtime/deferred.h"
 
 /* ---- status.c: errors ---- */
@@ -20,12 +21,6 @@ tide_status tide__fail_memory(int device, size_t requested, size_t free, size_t 
 tide_status tide__fail_index(int device, uint32_t site, int64_t value, int64_t length, int index_base);
 /* Sets the thread's error to one that was kept: the cause of a lost device, the reason why a library did not open. */
 tide_status tide__fail_again(const tide_error *error);
-/* Returns from the enclosing function when the expression fails. */
-#define TIDE_TRY(expr)                                                                                                 \
-  do {                                                                                                                 \
-    tide_status try_status_ = (expr);                                                                                  \
-    if (try_status_ != TIDE_OK) return try_status_;                                                                    \
-  } while (0)
 /* Makes `error` the thread's, with copies of the two texts, which must fit. */
 enum { TIDE__MESSAGE_MOST = 6144 }; /* the message of a device's error lists launches and is longer than others */
 tide_status tide__error_set(const tide_error *error, const char *message, const char *name);

@@ -1,13 +1,12 @@
 /* backend.c: the table of the CUDA backend and the one name that libtide_cuda.so exports.
  *
- * The table is constant; what changes lies with the files that own it: contexts in device.c, pinned slots and mailboxes
- * in wait.c, cuBLAS handles in gemm.c. Nothing here knows tensors, and nothing is decided here.
+ * The table is constant and no other file of the room knows it. What changes lies with the files that own it: contexts
+ * in state.c, pinned slots and mailboxes in wait.c, cuBLAS handles in gemm.c. Nothing here knows tensors, and nothing
+ * is decided here.
  *
  * Invariant: every slot leaves the calling thread's CUDA context as it found it, see cuda_enter. */
 #include "internal.h"
 #include "jit.h"
-
-const tide_backend_host *tide__cuda_host;
 
 static void backend_close(void) {
   tide__cuda_gemm_close();

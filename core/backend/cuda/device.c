@@ -12,11 +12,6 @@
 #include <string.h>
 #include <unistd.h>
 
-cuda_device tide__cuda_devices[TIDE_MAX_DEVICES];
-CUresult (*tide__cuda_ask_stream)(CUstream stream);
-CUresult (*tide__cuda_get_current)(CUcontext *out);
-CUresult (*tide__cuda_set_current)(CUcontext context);
-
 static pthread_once_t driver_once = PTHREAD_ONCE_INIT;
 static const char *driver_problem;
 static _Atomic pid_t driver_process; /* which process started the driver */
@@ -43,7 +38,7 @@ static void driver_open(void) {
 tide_status tide__cuda_device_count(int *out) {
   pthread_once(&driver_once, driver_open);
   if (driver_problem) return tide__cuda_host->fail(TIDE_LIBRARY, "cuda: %s", driver_problem);
-  CUDA_TRY(check_process());
+  TIDE_TRY(check_process());
   int count = 0, rc = (int)cudaGetDeviceCount(&count);
   if (rc == cudaErrorNoDevice) {
     cudaGetLastError();
@@ -58,20 +53,14 @@ tide_status tide__cuda_device_count(int *out) {
                                  cudaGetErrorString((cudaError_t)rc), driver / 1000, driver % 1000 / 10,
                                  runtime / 1000);
   }
-  CUDA_TRY(tide__cuda_check(TIDE_CPU, "device_count", rc));
+  TIDE_TRY(tide__cuda_check(TIDE_CPU, "device_count", rc));
   *out = count;
   return TIDE_OK;
 }
 
-int tide__cuda_any_device(void) {
-  for (int d = 0; d < TIDE_MAX_DEVICES; d++)
-    if (atomic_load_explicit(&tide__cuda_devices[d].context, memory_order_acquire)) return d;
-  return -1;
-}
-
 tide_status tide__cuda_device_open(int device) {
   cuda_device *d = &tide__cuda_devices[device];
-  CUDA_TRY(check_process());
+  TIDE_TRY(check_process());
   if (atomic_load_explicit(&d->context, memory_order_acquire)) return TIDE_OK;
   CUcontext before = NULL, context = NULL;
   tide__cuda_get_current(&before);
@@ -81,7 +70,7 @@ tide_status tide__cuda_device_open(int device) {
   if (!rc) rc = (int)cudaDeviceGetAttribute(&d->major, cudaDevAttrComputeCapabilityMajor, device);
   if (!rc) tide__cuda_get_current(&context);
   if (before || device != 0) tide__cuda_set_current(before);
-  CUDA_TRY(tide__cuda_check(device, "device_open", rc));
+  TIDE_TRY(tide__cuda_check(device, "device_open", rc));
   if (d->major < 9) tidek_plain_launches = 1;
   atomic_store_explicit(&d->context, context, memory_order_release);
   return TIDE_OK;
@@ -107,7 +96,7 @@ static int attribute(int device, enum cudaDeviceAttr which) {
 
 tide_status tide__cuda_device_props(tide_device_props *out, int device) {
   struct cudaDeviceProp p;
-  CUDA_TRY(tide__cuda_check(device, "get_device_properties", (int)cudaGetDeviceProperties(&p, device)));
+  TIDE_TRY(tide__cuda_check(device, "get_device_properties", (int)cudaGetDeviceProperties(&p, device)));
   memset(out, 0, sizeof *out);
   size_t length = strnlen(p.name, sizeof out->name - 1);
   memcpy(out->name, p.name, length);
@@ -139,24 +128,24 @@ tide_status tide__cuda_device_mem_info(size_t *free, size_t *total, int device) 
 /* Our own streams first, interruptibly; then what others have queued, by the runtime's wait, which cannot be
  * interrupted, and which would break a capture that is under way on another thread. */
 tide_status tide__cuda_device_sync(int device) {
-  CUDA_TRY(tide__cuda_streams_drain(device));
+  TIDE_TRY(tide__cuda_streams_drain(device));
   cuda_scope scope = cuda_enter(device);
   pthread_mutex_lock(&tide__cuda_capture_lock);
   int rc = atomic_load(&tide__cuda_captures) ? 0 : (int)cudaDeviceSynchronize();
   pthread_mutex_unlock(&tide__cuda_capture_lock);
   cuda_leave(scope);
-  CUDA_TRY(tide__cuda_check(device, "synchronize", rc));
+  TIDE_TRY(tide__cuda_check(device, "synchronize", rc));
   return tide__cuda_mail(device);
 }
 
 tide_status tide__cuda_device_can_access_peer(bool *out, int device, int peer) {
   int can = 0;
-  CUDA_TRY(tide__cuda_check(device, "can_device_access_peer", (int)cudaDeviceCanAccessPeer(&can, device, peer)));
+  TIDE_TRY(tide__cuda_check(device, "can_device_access_peer", (int)cudaDeviceCanAccessPeer(&can, device, peer)));
   *out = can != 0;
   return TIDE_OK;
 }
 
 tide_status tide__cuda_versions(int *driver, int *runtime) {
-  CUDA_TRY(tide__cuda_check(TIDE_CPU, "versions", (int)cudaDriverGetVersion(driver)));
+  TIDE_TRY(tide__cuda_check(TIDE_CPU, "versions", (int)cudaDriverGetVersion(driver)));
   return tide__cuda_check(TIDE_CPU, "versions", (int)cudaRuntimeGetVersion(runtime));
 }

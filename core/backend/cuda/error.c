@@ -143,7 +143,7 @@ void tide__cuda_progress_end(volatile uint32_t *word) {
 static tide_status write_word(cuda_stream *s, uint32_t value) {
   volatile uint32_t *word = atomic_load_explicit(&s->progress, memory_order_acquire);
   if (!word) {
-    CUDA_TRY(take_word(s));
+    TIDE_TRY(take_word(s));
     word = atomic_load_explicit(&s->progress, memory_order_acquire);
   }
   int rc = (int)write_value((CUstream)s->handle, (CUdeviceptr)(uintptr_t)word, value, 0);

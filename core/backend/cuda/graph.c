@@ -13,9 +13,6 @@
 
 #include <stdio.h>
 
-_Atomic int tide__cuda_captures;
-pthread_mutex_t tide__cuda_capture_lock = PTHREAD_MUTEX_INITIALIZER;
-
 tide_status tide__cuda_capture_begin(void *stream, int mode) {
   static const enum cudaStreamCaptureMode modes[] = {cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal,
                                                      cudaStreamCaptureModeRelaxed};
@@ -45,7 +42,7 @@ tide_status tide__cuda_capture_end(void **graph, void *stream) {
         TIDE_STATE, "capture_end: work of a stream that joined the capture is not waited for, expected the "
                     "captured stream to wait for it before the end");
   }
-  CUDA_TRY(tide__cuda_check(s->device, "capture_end", rc));
+  TIDE_TRY(tide__cuda_check(s->device, "capture_end", rc));
   *graph = made;
   return TIDE_OK;
 }
@@ -56,18 +53,11 @@ tide_status tide__cuda_capture_query(tide_capture_state *out, void *stream) {
   cuda_scope scope = cuda_enter(s->device);
   int rc = (int)cudaStreamIsCapturing(s->handle, &state);
   cuda_leave(scope);
-  CUDA_TRY(tide__cuda_check(s->device, "capture_query", rc));
+  TIDE_TRY(tide__cuda_check(s->device, "capture_query", rc));
   *out = state == cudaStreamCaptureStatusNone     ? TIDE_CAPTURE_NONE
          : state == cudaStreamCaptureStatusActive ? TIDE_CAPTURE_ACTIVE
                                                   : TIDE_CAPTURE_BROKEN;
   return TIDE_OK;
-}
-
-bool tide__cuda_stream_captured(const cuda_stream *s) {
-  enum cudaStreamCaptureStatus state = cudaStreamCaptureStatusNone;
-  if (!atomic_load_explicit(&tide__cuda_captures, memory_order_relaxed)) return false;
-  if (cudaStreamIsCapturing(s->handle, &state) != cudaSuccess) cudaGetLastError();
-  return state != cudaStreamCaptureStatusNone;
 }
 
 tide_status tide__cuda_graph_instantiate(void **exec, void *graph, int device) {
@@ -75,7 +65,7 @@ tide_status tide__cuda_graph_instantiate(void **exec, void *graph, int device) {
   cuda_scope scope = cuda_enter(device);
   int rc = (int)cudaGraphInstantiate(&made, graph, 0);
   cuda_leave(scope);
-  CUDA_TRY(tide__cuda_check(device, "instantiate", rc));
+  TIDE_TRY(tide__cuda_check(device, "instantiate", rc));
   *exec = made;
   return TIDE_OK;
 }

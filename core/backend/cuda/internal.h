@@ -9,29 +9,12 @@
 
 #include "backend/backend.h"
 #include "base/likely.h"
+#include "base/try.h"
 #include "tidek.h"
 
+/* ---- state.c ---- */
+
 extern const tide_backend_host *tide__cuda_host;
-
-/* ---- error.c ---- */
-
-/* The status of a call of the runtime, TIDE_OK for 0; else the thread's error is set and the runtime's is cleared. */
-tide_status tide__cuda_fail(int device, const char *what, int code);
-static inline tide_status tide__cuda_check(int device, const char *what, int code) {
-  return code == 0 ? TIDE_OK : tide__cuda_fail(device, what, code);
-}
-#define CUDA_TRY(expr)                                                                                                 \
-  do {                                                                                                                 \
-    tide_status try_status_ = (expr);                                                                                  \
-    if (try_status_ != TIDE_OK) return try_status_;                                                                    \
-  } while (0)
-
-tide_status tide__cuda_progress_note(void *stream, uint32_t value);
-uint32_t tide__cuda_progress_read(void *stream);
-void tide__cuda_progress_end(volatile uint32_t *word); /* the stream ends; NULL is allowed */
-void tide__cuda_progress_close(void);
-
-/* ---- device.c: contexts ---- */
 
 typedef struct cuda_device {
   _Atomic(CUcontext) context; /* the primary one; NULL until the device is opened */
@@ -65,17 +48,6 @@ static inline void cuda_leave(cuda_scope s) {
 }
 int tide__cuda_any_device(void); /* an opened device, or -1 */
 
-tide_status tide__cuda_device_count(int *out);
-tide_status tide__cuda_device_open(int device);
-tide_status tide__cuda_device_reset(int device);
-tide_status tide__cuda_device_props(tide_device_props *out, int device);
-tide_status tide__cuda_device_mem_info(size_t *free, size_t *total, int device);
-tide_status tide__cuda_device_sync(int device);
-tide_status tide__cuda_device_can_access_peer(bool *out, int device, int peer);
-tide_status tide__cuda_versions(int *driver, int *runtime);
-
-/* ---- graph.c ---- */
-
 extern _Atomic int tide__cuda_captures; /* those under way */
 /* Lets this thread make calls that a capture elsewhere, or of its own, would forbid although they do not touch it. */
 typedef struct cuda_relaxed {
@@ -91,16 +63,6 @@ static inline cuda_relaxed cuda_relax(void) {
 static inline void cuda_unrelax(cuda_relaxed r) {
   if (r.changed) cudaThreadExchangeStreamCaptureMode(&r.before);
 }
-tide_status tide__cuda_capture_begin(void *stream, int mode);
-tide_status tide__cuda_capture_end(void **graph, void *stream);
-tide_status tide__cuda_capture_query(tide_capture_state *out, void *stream);
-tide_status tide__cuda_graph_instantiate(void **exec, void *graph, int device);
-tide_status tide__cuda_graph_launch(void *exec, void *stream);
-void tide__cuda_graph_free(void *graph);
-void tide__cuda_graph_exec_free(void *exec);
-tide_status tide__cuda_graph_dot(void *graph, const char *path);
-
-/* ---- stream.c ---- */
 
 typedef struct cuda_stream {
   cudaStream_t handle;
@@ -121,11 +83,49 @@ static inline const cuda_stream *cuda_stream_of(const tide_stream *s) {
   return (const cuda_stream *)tide_stream_impl(s);
 }
 
-/* Is it being captured? Then nothing may be asked of it. In graph.c. */
+/* Is it being captured? Then nothing may be asked of it. */
 bool tide__cuda_stream_captured(const cuda_stream *s);
 /* Held where a stream becomes a captured one, and by whoever asks streams of other threads: between finding that a
  * stream is not captured and asking it. */
 extern pthread_mutex_t tide__cuda_capture_lock;
+
+/* ---- error.c ---- */
+
+/* The status of a call of the runtime, TIDE_OK for 0; else the thread's error is set and the runtime's is cleared. */
+tide_status tide__cuda_fail(int device, const char *what, int code);
+static inline tide_status tide__cuda_check(int device, const char *what, int code) {
+  return code == 0 ? TIDE_OK : tide__cuda_fail(device, what, code);
+}
+
+tide_status tide__cuda_progress_note(void *stream, uint32_t value);
+uint32_t tide__cuda_progress_read(void *stream);
+void tide__cuda_progress_end(volatile uint32_t *word); /* the stream ends; NULL is allowed */
+void tide__cuda_progress_close(void);
+
+/* ---- device.c ---- */
+
+tide_status tide__cuda_device_count(int *out);
+tide_status tide__cuda_device_open(int device);
+tide_status tide__cuda_device_reset(int device);
+tide_status tide__cuda_device_props(tide_device_props *out, int device);
+tide_status tide__cuda_device_mem_info(size_t *free, size_t *total, int device);
+tide_status tide__cuda_device_sync(int device);
+tide_status tide__cuda_device_can_access_peer(bool *out, int device, int peer);
+tide_status tide__cuda_versions(int *driver, int *runtime);
+
+/* ---- graph.c ---- */
+
+tide_status tide__cuda_capture_begin(void *stream, int mode);
+tide_status tide__cuda_capture_end(void **graph, void *stream);
+tide_status tide__cuda_capture_query(tide_capture_state *out, void *stream);
+tide_status tide__cuda_graph_instantiate(void **exec, void *graph, int device);
+tide_status tide__cuda_graph_launch(void *exec, void *stream);
+void tide__cuda_graph_free(void *graph);
+void tide__cuda_graph_exec_free(void *exec);
+tide_status tide__cuda_graph_dot(void *graph, const char *path);
+
+/* ---- stream.c ---- */
+
 /* Waits for every owned stream of the device, interruptibly. */
 tide_status tide__cuda_streams_drain(int device);
 void tide__cuda_streams_forget(int device); /* after a reset */

@@ -17,7 +17,7 @@ tide_status tide__cuda_ipc_mem_export(tide_ipc_handle *out, int device, void *pt
   cuda_scope scope = cuda_enter(device);
   int rc = (int)cudaIpcGetMemHandle(&handle, ptr);
   cuda_leave(scope);
-  CUDA_TRY(tide__cuda_check(device, "ipc_handle", rc));
+  TIDE_TRY(tide__cuda_check(device, "ipc_handle", rc));
   memcpy(out, &handle, sizeof *out);
   return TIDE_OK;
 }
@@ -29,7 +29,7 @@ tide_status tide__cuda_ipc_mem_open(void **out, int device, const tide_ipc_handl
   cuda_scope scope = cuda_enter(device);
   int rc = (int)cudaIpcOpenMemHandle(&ptr, h, cudaIpcMemLazyEnablePeerAccess);
   cuda_leave(scope);
-  CUDA_TRY(tide__cuda_check(device, "tensor_from_ipc", rc));
+  TIDE_TRY(tide__cuda_check(device, "tensor_from_ipc", rc));
   *out = ptr;
   return TIDE_OK;
 }
@@ -46,7 +46,7 @@ tide_status tide__cuda_ipc_event_export(tide_ipc_handle *out, void *event) {
   cuda_scope scope = cuda_enter(e->device);
   int rc = (int)cudaIpcGetEventHandle(&handle, e->handle);
   cuda_leave(scope);
-  CUDA_TRY(tide__cuda_check(e->device, "ipc_handle", rc));
+  TIDE_TRY(tide__cuda_check(e->device, "ipc_handle", rc));
   memcpy(out, &handle, sizeof *out);
   return TIDE_OK;
 }

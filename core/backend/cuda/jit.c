@@ -45,7 +45,7 @@ static tide_status arch(char *text, size_t size, int device) {
   int major = 0, minor = 0;
   int rc = (int)cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
   if (!rc) rc = (int)cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
-  CUDA_TRY(tide__cuda_check(device, "jit", rc));
+  TIDE_TRY(tide__cuda_check(device, "jit", rc));
   snprintf(text, size, "sm_%d%d", major, minor);
   return TIDE_OK;
 }

@@ -41,7 +41,7 @@ tide_status tide__cuda_reduce(tide_stream *stream, const tide_reduce_args *a) {
   int sms = tide__cuda_devices[s->device].multiprocessors;
   size_t bytes = tidek_reduce_scratch(a, sms);
   void *scratch = NULL;
-  if (bytes) CUDA_TRY(tide__cuda_host->scratch_get(&scratch, stream, bytes));
+  if (bytes) TIDE_TRY(tide__cuda_host->scratch_get(&scratch, stream, bytes));
   cuda_scope scope = cuda_enter(s->device);
   int rc = tidek_reduce(s->handle, a, sms, scratch);
   cuda_leave(scope);
@@ -61,8 +61,8 @@ tide_status tide__cuda_compact(tide_stream *stream, const tide_compact_args *a) 
   cuda_scope scope = cuda_enter(s->device);
   int rc = tidek_compact_scratch(&bytes, a);
   cuda_leave(scope);
-  CUDA_TRY(tide__cuda_check(s->device, "compact", rc));
-  CUDA_TRY(tide__cuda_host->scratch_get(&scratch, stream, bytes ? bytes : 1));
+  TIDE_TRY(tide__cuda_check(s->device, "compact", rc));
+  TIDE_TRY(tide__cuda_host->scratch_get(&scratch, stream, bytes ? bytes : 1));
   scope = cuda_enter(s->device);
   rc = tidek_compact(s->handle, a, scratch, bytes);
   cuda_leave(scope);
@@ -77,8 +77,8 @@ tide_status tide__cuda_randperm(tide_stream *stream, const tide_randperm_args *a
   cuda_scope scope = cuda_enter(s->device);
   int rc = tidek_randperm_scratch(&bytes, a);
   cuda_leave(scope);
-  CUDA_TRY(tide__cuda_check(s->device, "randperm", rc));
-  CUDA_TRY(tide__cuda_host->scratch_get(&scratch, stream, bytes));
+  TIDE_TRY(tide__cuda_check(s->device, "randperm", rc));
+  TIDE_TRY(tide__cuda_host->scratch_get(&scratch, stream, bytes));
   scope = cuda_enter(s->device);
   rc = tidek_randperm(s->handle, a, scratch, bytes);
   cuda_leave(scope);
@@ -111,7 +111,7 @@ tide_status tide__cuda_scatter(tide_stream *stream, const tide_index_args *a) {
   tidek_mailbox *mailbox;
   size_t bytes = tidek_scatter_scratch(a);
   void *last = NULL;
-  if (bytes) CUDA_TRY(tide__cuda_host->scratch_get(&last, stream, bytes));
+  if (bytes) TIDE_TRY(tide__cuda_host->scratch_get(&last, stream, bytes));
   cuda_scope scope = cuda_enter(s->device);
   tide_status status = tide__cuda_mailbox(&taken, &mailbox, s->device);
   if (status == TIDE_OK)

@@ -18,7 +18,7 @@ tide_status tide__cuda_mem_alloc(void **out, int device, size_t bytes) {
   int rc = (int)cudaMalloc(&ptr, bytes);
   cuda_unrelax(relaxed);
   cuda_leave(scope);
-  CUDA_TRY(tide__cuda_check(device, "mem_alloc", rc));
+  TIDE_TRY(tide__cuda_check(device, "mem_alloc", rc));
   *out = ptr;
   return TIDE_OK;
 }
@@ -37,7 +37,7 @@ tide_status tide__cuda_host_alloc(void **out, size_t bytes) {
   int device = tide__cuda_any_device();
   if (device < 0) {
     device = 0;
-    CUDA_TRY(tide__cuda_device_open(device));
+    TIDE_TRY(tide__cuda_device_open(device));
   }
   cuda_scope scope = cuda_enter(device);
   void *ptr = NULL;
@@ -49,7 +49,7 @@ tide_status tide__cuda_host_alloc(void **out, size_t bytes) {
     cudaGetLastError();
     return tide__cuda_host->fail(TIDE_MEMORY, "pin_memory: no page-locked memory, got a request for %zu bytes", bytes);
   }
-  CUDA_TRY(tide__cuda_check(device, "pin_memory", rc));
+  TIDE_TRY(tide__cuda_check(device, "pin_memory", rc));
   *out = ptr;
   return TIDE_OK;
 }
@@ -76,11 +76,11 @@ static tide_status settle(const cuda_stream *s, const char *what) {
 /* Pageable memory, after what the stream had to do: by staged.c if it is large, else by the runtime. */
 static tide_status copy_pageable(const cuda_stream *s, void *dst, const void *src, size_t bytes, bool to_host,
                                  const char *what) {
-  if (to_host || bytes > STAGED_AT_ONCE) CUDA_TRY(settle(s, what));
+  if (to_host || bytes > STAGED_AT_ONCE) TIDE_TRY(settle(s, what));
   int rc = 0;
   if (!tide__cuda_staged_copy(&rc, s, dst, src, bytes, to_host))
     rc = (int)cudaMemcpyAsync(dst, src, bytes, to_host ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice, s->handle);
-  CUDA_TRY(tide__cuda_check(s->device, what, rc));
+  TIDE_TRY(tide__cuda_check(s->device, what, rc));
   return to_host ? tide__cuda_stream_drain(s, what) : TIDE_OK;
 }
 

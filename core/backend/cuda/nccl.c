@@ -174,7 +174,7 @@ static tide_status comm_health(void *impl, int *rank) {
   for (int i = 0; i < comm->n; i++) {
     int code = SUCCESS, asked = nccl.async_error(comm->rank[i], &code);
     *rank = i;
-    CUDA_TRY(check(comm->device[i], "nccl", asked != SUCCESS ? asked : code));
+    TIDE_TRY(check(comm->device[i], "nccl", asked != SUCCESS ? asked : code));
   }
   return TIDE_OK;
 }

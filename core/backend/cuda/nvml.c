@@ -96,16 +96,16 @@ static tide_status check(const char *what, int device, int rc) {
 
 /* A device that is cut into instances is counted otherwise by the driver: that is left to it. */
 tide_status tide__cuda_machine_list(char (*uuid)[TIDE_UUID_TEXT], int *count) {
-  CUDA_TRY(ready("device_count"));
+  TIDE_TRY(ready("device_count"));
   unsigned n = 0;
-  CUDA_TRY(check("device_count", 0, nvml.count(&n)));
+  TIDE_TRY(check("device_count", 0, nvml.count(&n)));
   for (unsigned i = 0; i < n && i < (unsigned)*count; i++) {
     void *device;
     unsigned now = 0, pending = 0;
-    CUDA_TRY(check("device_count", (int)i, nvml.by_index(i, &device)));
+    TIDE_TRY(check("device_count", (int)i, nvml.by_index(i, &device)));
     if (nvml.mig_mode(device, &now, &pending) == NVML_OK && now)
       return tide__cuda_host->fail(TIDE_SUPPORT, "device_count: a device is in MIG mode, expected whole ones");
-    CUDA_TRY(check("device_count", (int)i, nvml.uuid(device, uuid[i], TIDE_UUID_TEXT)));
+    TIDE_TRY(check("device_count", (int)i, nvml.uuid(device, uuid[i], TIDE_UUID_TEXT)));
   }
   if (n < (unsigned)*count) *count = (int)n;
   return TIDE_OK;
@@ -116,8 +116,8 @@ tide_status tide__cuda_machine_list(char (*uuid)[TIDE_UUID_TEXT], int *count) {
 static tide_status find(void **out, const char *what, int device) {
   tide_device_props p;
   char text[TIDE_UUID_TEXT];
-  CUDA_TRY(ready(what));
-  CUDA_TRY(tide__cuda_device_props(&p, device));
+  TIDE_TRY(ready(what));
+  TIDE_TRY(tide__cuda_device_props(&p, device));
   const unsigned char *u = p.uuid;
   for (int mig = 0; mig < 2; mig++) {
     snprintf(text, sizeof text, "%s-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
@@ -132,7 +132,7 @@ tide_status tide__cuda_telemetry(int64_t *out, int device, tide_telemetry what) 
   static const char *const names[] = {"utilization", "memory_usage", "temperature",
                                       "power_draw",  "clock_rate",   "device_memory_used"};
   void *d;
-  CUDA_TRY(find(&d, names[what], device));
+  TIDE_TRY(find(&d, names[what], device));
   nvml_utilization used = {0};
   nvml_memory memory = {0};
   unsigned value = 0;
@@ -145,7 +145,7 @@ tide_status tide__cuda_telemetry(int64_t *out, int device, tide_telemetry what) 
   case TIDE_CLOCK: rc = nvml.clock(d, NVML_CLOCK_SM, &value); break;
   case TIDE_MEMORY_USED: rc = nvml.memory(d, &memory); break;
   }
-  CUDA_TRY(check(names[what], device, rc));
+  TIDE_TRY(check(names[what], device, rc));
   *out = what == TIDE_UTILIZATION          ? used.gpu
          : what == TIDE_MEMORY_UTILIZATION ? used.memory
          : what == TIDE_MEMORY_USED        ? (int64_t)memory.used
@@ -157,10 +157,10 @@ tide_status tide__cuda_processes(tide_process *list, int *count, int device) {
   void *d;
   nvml_process found[LIST];
   unsigned n = LIST;
-  CUDA_TRY(find(&d, "list_gpu_processes", device));
+  TIDE_TRY(find(&d, "list_gpu_processes", device));
   int rc = nvml.processes(d, &n, found);
   if (rc == NVML_INSUFFICIENT_SIZE) n = LIST;
-  CUDA_TRY(check("list_gpu_processes", device, rc == NVML_INSUFFICIENT_SIZE ? NVML_OK : rc));
+  TIDE_TRY(check("list_gpu_processes", device, rc == NVML_INSUFFICIENT_SIZE ? NVML_OK : rc));
   for (unsigned i = 0; i < n && i < (unsigned)*count; i++) {
     list[i].pid = found[i].pid;
     list[i].bytes = found[i].bytes == UNKNOWN_BYTES ? -1 : (int64_t)found[i].bytes;

@@ -102,7 +102,7 @@ static tide_status nvrtc_ready(void) {
 tide_status tide__nvrtc_identify(char *path, size_t path_size, char *version, size_t version_size) {
   int major = 0, minor = 0;
   struct stat s = {0};
-  CUDA_TRY(nvrtc_ready());
+  TIDE_TRY(nvrtc_ready());
   int rc = nvrtc.version(&major, &minor);
   if (rc) return tide__cuda_host->fail(TIDE_LIBRARY, "jit: NVRTC tells no version: %s", nvrtc.error_string(rc));
   if (stat(nvrtc_path, &s)) s.st_size = 0;
@@ -216,7 +216,7 @@ static tide_status compile(tide_image *out, char **log, const char *source, cons
 tide_status tide__nvrtc_compile(tide_image *out, char **log, const char *source, const char *const *options, int n,
                                 const char *arch) {
   choice c = {.count = 0};
-  CUDA_TRY(nvrtc_ready());
+  TIDE_TRY(nvrtc_ready());
   choose_arch(&c, arch);
   c.list[c.count++] = c.arch;
   choose_include(&c, source);

@@ -222,7 +222,7 @@ tide_status tide__cuda_mem_alloc_async(void **out, void *stream, size_t bytes) {
   int rc = pool_of(&pool, s->device);
   if (!rc) rc = (int)cudaMallocAsync(&ptr, bytes, s->handle);
   cuda_leave(scope);
-  CUDA_TRY(tide__cuda_check(s->device, "mem_alloc_async", rc));
+  TIDE_TRY(tide__cuda_check(s->device, "mem_alloc_async", rc));
   *out = ptr;
   return TIDE_OK;
 }

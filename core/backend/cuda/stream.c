@@ -48,7 +48,7 @@ static tide_status make(cuda_stream **out, int device, cudaStream_t handle, bool
 
 tide_status tide__cuda_stream_new(void **out, int device, int priority) {
   cuda_stream *s = NULL;
-  CUDA_TRY(make(&s, device, NULL, true));
+  TIDE_TRY(make(&s, device, NULL, true));
   cuda_scope scope = cuda_enter(device);
   int least = 0, greatest = 0, rc = (int)cudaDeviceGetStreamPriorityRange(&least, &greatest);
   int clamped = priority > least ? least : priority < greatest ? greatest : priority;
@@ -98,7 +98,7 @@ tide_status tide__cuda_stream_wrap(void **out, int device, uint64_t handle) {
                                  "of a live stream",
                                  device, (unsigned long long)handle);
   cuda_stream *s = NULL;
-  CUDA_TRY(make(&s, device, (cudaStream_t)(uintptr_t)handle, false));
+  TIDE_TRY(make(&s, device, (cudaStream_t)(uintptr_t)handle, false));
   s->id = id;
   *out = s;
   return TIDE_OK;
@@ -269,7 +269,7 @@ tide_status tide__cuda_event_elapsed(double *ms, void *start, void *end) {
   cuda_scope scope = cuda_enter(e->device);
   int rc = (int)cudaEventElapsedTime(&out, ((cuda_event *)start)->handle, e->handle);
   cuda_leave(scope);
-  CUDA_TRY(tide__cuda_check(e->device, "event_elapsed", rc));
+  TIDE_TRY(tide__cuda_check(e->device, "event_elapsed", rc));
   *ms = (double)out;
   return TIDE_OK;
 }

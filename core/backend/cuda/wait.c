@@ -40,7 +40,7 @@ static tide_status pause_between(patience *p, int device, const char *what) {
   if (!p->start) p->start = p->asked = now;
   if (now - p->asked > 1000000) {
     p->asked = now;
-    CUDA_TRY(tide__cuda_host->wait_on(device, what));
+    TIDE_TRY(tide__cuda_host->wait_on(device, what));
   }
   int64_t waited = now - p->start;
   if (waited > 200000000 || (p->yielding && waited > 50000))
@@ -71,7 +71,7 @@ static tide_status drain(const cuda_stream *s, const char *what, bool any) {
   for (;;) {
     int rc = look(s, any);
     if (rc != cudaErrorNotReady) return look_result(s->device, what, rc, p.start != 0);
-    CUDA_TRY(pause_between(&p, s->device, what));
+    TIDE_TRY(pause_between(&p, s->device, what));
   }
 }
 
@@ -85,7 +85,7 @@ tide_status tide__cuda_event_drain(const cuda_event *e, bool yielding) {
     int rc = (int)cudaEventQuery(e->handle);
     cuda_unrelax(relaxed);
     if (rc != cudaErrorNotReady) return look_result(e->device, "event_synchronize", rc, p.start != 0);
-    CUDA_TRY(pause_between(&p, e->device, "event_synchronize"));
+    TIDE_TRY(pause_between(&p, e->device, "event_synchronize"));
   }
 }
 
@@ -105,7 +105,7 @@ static tide_status pool_open(int device) {
   if (pool.slot) return TIDE_OK;
   void *memory = NULL;
   int rc = (int)cudaHostAlloc(&memory, SLOTS * sizeof(tidek_slot), cudaHostAllocPortable | cudaHostAllocMapped);
-  CUDA_TRY(tide__cuda_check(device, "read", rc));
+  TIDE_TRY(tide__cuda_check(device, "read", rc));
   memset(memory, 0, SLOTS * sizeof(tidek_slot));
   pool.slot = memory;
   return TIDE_OK;
@@ -149,13 +149,13 @@ static tide_status slot_watch(const tidek_slot *slot, uint32_t sequence, const c
     spin();
     if (spins % 1024) continue;
     int64_t asked = p.asked;
-    CUDA_TRY(pause_between(&p, s->device, "read"));
+    TIDE_TRY(pause_between(&p, s->device, "read"));
     if (p.asked == asked || asked == 0) continue;
     int rc = (int)cudaStreamQuery(s->handle);
     if (rc == cudaErrorNotReady)
       cudaGetLastError();
     else
-      CUDA_TRY(tide__cuda_check(s->device, "read", rc));
+      TIDE_TRY(tide__cuda_check(s->device, "read", rc));
   }
   atomic_thread_fence(memory_order_acquire);
   return TIDE_OK;
@@ -164,7 +164,7 @@ static tide_status slot_watch(const tidek_slot *slot, uint32_t sequence, const c
 static tide_status read_slot(const cuda_stream *s, void *dst, const void *src, size_t bytes) {
   int slot = 0;
   uint32_t sequence = 0;
-  CUDA_TRY(slot_take(&slot, &sequence, s->device));
+  TIDE_TRY(slot_take(&slot, &sequence, s->device));
   tide_status status =
       tide__cuda_check(s->device, "read", tidek_tell(s->handle, &pool.slot[slot], src, bytes, sequence));
   if (status != TIDE_OK) {
@@ -228,7 +228,7 @@ tide_status tide__cuda_mailbox(uint32_t **taken, tidek_mailbox **mailbox, int de
     if (!atomic_load_explicit(&mail.device[device].mailbox, memory_order_acquire)) rc = mailbox_open(device);
     cuda_unrelax(relaxed);
     pthread_mutex_unlock(&mail.lock);
-    CUDA_TRY(tide__cuda_check(device, "index", rc));
+    TIDE_TRY(tide__cuda_check(device, "index", rc));
     *mailbox = atomic_load_explicit(&mail.device[device].mailbox, memory_order_acquire);
   }
   *taken = mail.device[device].taken;
@@ -251,7 +251,7 @@ tide_status tide__cuda_mail(int device) {
     cuda_leave(scope);
   }
   pthread_mutex_unlock(&mail.lock);
-  CUDA_TRY(tide__cuda_check(device, "index", rc));
+  TIDE_TRY(tide__cuda_check(device, "index", rc));
   if (!found.full) return TIDE_OK;
   return tide__cuda_host->fail_index(device, found.site, found.value, found.length, found.index_base);
 }
