@@ -1,8 +1,9 @@
 /* arena.c: tide.scope, which frees the tensors made inside.
  *
- * An arena is the list of the handles made while it was the innermost of its coroutine. A handle knows its slot, so
- * that freeing, collecting or keeping it takes O(1). What survives an inner scope belongs to the outer one from then
- * on, also where the inner one was dropped or abandoned without being closed.
+ * An arena is the ring of the handles made while it was the innermost of its coroutine; all others are in the ring of
+ * the state. So a handle can always be taken out of its ring, and freeing, collecting or keeping it takes O(1). What
+ * survives an inner scope belongs to the outer one from then on, also where the inner one was dropped or abandoned
+ * without being closed.
  *
  * Invariant: an arena lives as long as whoever may still add to it. Its scope holds it, an inner arena holds the outer
  * one, and the record of a replica of tide.parallel holds the one around the call; one whose scope is gone has ended,
@@ -19,8 +20,7 @@ typedef struct ltide_arena {
   struct ltide_arena *outer; /* a reference */
   ltide_state *state;
   ltide_record *record; /* of the coroutine in whose chain it stands, until it ends */
-  ltide_tensor **items;
-  int n, capacity;
+  ltide_link handles;
 } ltide_arena;
 
 static ltide_arena *retain(ltide_arena *a) {
@@ -31,7 +31,6 @@ static ltide_arena *retain(ltide_arena *a) {
 static void release(ltide_arena *a) {
   while (a && !--a->references) {
     ltide_arena *outer = a->outer;
-    free(a->items);
     free(a);
     a = outer;
   }
@@ -43,29 +42,24 @@ static ltide_arena *nearest(ltide_arena *a) {
   return a;
 }
 
-static void add(ltide_arena *a, ltide_tensor *u) {
-  if (a->n == a->capacity) {
-    int capacity = a->capacity ? 2 * a->capacity : 64;
-    ltide_tensor **items = realloc(a->items, sizeof *items * (size_t)capacity);
-    if (!items) return; /* the collector frees this one */
-    a->items = items, a->capacity = capacity;
-  }
-  u->arena = a, u->slot = a->n;
-  a->items[a->n++] = u;
+static ltide_tensor *tensor_of(ltide_link *l) { return (ltide_tensor *)l; }
+
+/* To the ring of the arena, or of the state where that is NULL. */
+static void move(ltide_tensor *u, ltide_state *S, ltide_arena *to) {
+  ltide_link_remove(&u->link);
+  ltide_link_add(to ? &to->handles : &S->handles, &u->link);
+  u->arena = to;
 }
 
 void ltide_arena_add(ltide_state *S, ltide_tensor *u) {
   ltide_arena *a = S->arena;
   if (a->ended) a = S->arena = nearest(a);
-  if (a) add(a, u);
+  ltide_link_add(a ? &a->handles : &S->handles, &u->link);
+  u->arena = a;
 }
 
 void ltide_arena_remove(ltide_tensor *u) {
-  if (!u->arena) return;
-  ltide_tensor *last = u->arena->items[--u->arena->n];
-  u->arena->items[u->slot] = last;
-  last->slot = u->slot;
-  u->arena = NULL;
+  if (u->arena) move(u, u->arena->state, NULL);
 }
 
 void ltide_arena_inherit(ltide_record *r, ltide_arena *a) {
@@ -78,37 +72,20 @@ void ltide_arena_forget(ltide_record *r) {
   r->arena = r->inherited = NULL;
 }
 
-void ltide_orphan_add(ltide_state *S, ltide_tensor *u) {
-  if (!S->orphans) S->orphans = calloc(1, sizeof *S->orphans);
-  if (S->orphans) add(S->orphans, u); /* else its bytes are lost if the state is ending, else nothing is */
-}
-
-static void free_items(ltide_arena *a) {
-  for (int i = 0; i < a->n; i++) {
-    ltide_tensor *u = a->items[i];
+static void free_all(ltide_arena *a) {
+  for (ltide_link *l = a->handles.next; l != &a->handles; l = a->handles.next) {
+    ltide_tensor *u = tensor_of(l);
     tide_tensor *t = u->t;
-    u->t = NULL, u->arena = NULL;
+    u->t = NULL;
+    move(u, a->state, NULL);
     tide_tensor_release(t);
   }
-  a->n = 0;
-}
-
-void ltide_orphans_free(ltide_state *S) {
-  if (!S->orphans) return;
-  free_items(S->orphans);
-  free(S->orphans->items);
-  free(S->orphans);
-  S->orphans = NULL;
 }
 
 /* For the collector, later, or for the scope around it. */
 static void hand_on(ltide_arena *a) {
   ltide_arena *outer = nearest(a->outer);
-  while (a->n) {
-    ltide_tensor *u = a->items[a->n - 1];
-    ltide_arena_remove(u);
-    if (outer) add(outer, u);
-  }
+  while (a->handles.next != &a->handles) move(tensor_of(a->handles.next), a->state, outer);
 }
 
 /* {==== The block */
@@ -125,7 +102,7 @@ static void leave_arena(lua_State *L, void *data) {
   ltide_arena *a = arena_of(data), **at = a->state->record == a->record ? &a->state->arena : &a->record->arena;
   if (*at == a) *at = nearest(a->outer);
   if (L && (a->interrupts || !ltide_is_interrupting(L, a->state)))
-    free_items(a);
+    free_all(a);
   else
     hand_on(a);
   a->ended = true, a->record = NULL;
@@ -135,9 +112,7 @@ static void leave_arena(lua_State *L, void *data) {
 /* A result that the arena would free belongs to the one around it from now on. */
 static void keep(ltide_tensor *u, ltide_arena *from) {
   if (u->arena != from) return;
-  ltide_arena *outer = nearest(from->outer);
-  ltide_arena_remove(u);
-  if (outer) add(outer, u);
+  move(u, from->state, nearest(from->outer));
 }
 
 /* Keeps the tensor at the top of the stack; a table that is not known yet is added to the list of those that are looked
@@ -205,6 +180,7 @@ static int lscope(lua_State *L) {
   ltide_arena *a = calloc(1, sizeof *a);
   if (!a) return ltide_error(L, "OutOfMemoryError", "scope: no memory for the block");
   *a = (ltide_arena){.references = 1, .outer = retain(nearest(S->arena)), .state = S, .record = S->record};
+  ltide_link_clear(&a->handles);
   a->interrupts = ltide_is_interrupting(L, S);
   memcpy(data, &a, sizeof a);
   S->arena = a;

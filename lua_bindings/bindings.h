@@ -30,6 +30,21 @@ static inline bool ltide_warn_heed(ltide_warn_switch *w, const char *piece, int 
   return !commands && !w->off;
 }
 
+/* A place in a ring, or the ring itself. */
+typedef struct ltide_link {
+  struct ltide_link *next, *prev;
+} ltide_link;
+static inline void ltide_link_clear(ltide_link *l) { l->next = l->prev = l; }
+static inline void ltide_link_add(ltide_link *ring, ltide_link *l) {
+  l->next = ring->next, l->prev = ring;
+  ring->next->prev = l;
+  ring->next = l;
+}
+static inline void ltide_link_remove(ltide_link *l) {
+  l->next->prev = l->prev;
+  l->prev->next = l->next;
+}
+
 /* One for each Lua state (a lua_State and its coroutines). Metatables are compared by address, never followed. */
 typedef struct ltide_state {
   const void *tensor_meta, *storage_meta, *stream_meta, *event_meta, *generator_meta, *device_meta, *dtype_meta,
@@ -44,8 +59,7 @@ typedef struct ltide_state {
   size_t alive[TIDE_MAX_DEVICES + 1]; /* bytes that the last collection left: of the CPU, then of each device */
   size_t pinned;                      /* page-locked ones among the CPU's */
   double last_cost, last_end;         /* seconds that collections take, and when the last one ended */
-  struct ltide_arena
-      *orphans; /* handles made by finalisers: at the end of a state these get no finaliser of their own */
+  ltide_link handles;                 /* of tensors in no arena: what the end of the state finds there it releases */
   const void *scope_meta;
   int spare_scopes;            /* of scope.c, waiting to serve again */
   struct ltide_fork *forks;    /* open blocks of fork_rng, the newest first */
@@ -238,13 +252,21 @@ static inline void ltide_set_integer(lua_State *L, const char *key, lua_Integer 
 
 /* tensor.c: the tensor userdata. It is created closed (t NULL) and filled after. */
 typedef struct ltide_tensor {
+  ltide_link link; /* in the ring of its arena, or of the state, from its making to its end */
   tide_tensor *t;
   struct ltide_arena *arena; /* scope.c: the tide.scope that frees it, or NULL */
-  int slot;
+  uintptr_t seal;            /* as in ltide_seal_word; 0 until it is complete */
 } ltide_tensor;
 static inline ltide_tensor *ltide_test_handle(lua_State *L, ltide_state *S, int arg) {
-  return (ltide_tensor *)ltide_test_meta(L, arg, S->tensor_meta);
+  ltide_tensor *u = (ltide_tensor *)lua_touserdata(L, arg);
+  if (!u || lua_rawlen(L, arg) != sizeof *u) return NULL;
+  return u->seal == ((uintptr_t)S->tensor_meta ^ (uintptr_t)u) ? u : NULL;
 }
+/* An allocator of Lua's that calls ltide_handle_gone for each block of this size before it frees it: then handles need
+ * no finaliser, which costs more than all else about them. */
+extern lua_Alloc ltide_telling_alloc;
+extern size_t ltide_handle_block; /* 0: nobody wants to know */
+void ltide_handle_gone(void *block);
 /* held.c: is this called by a finaliser or the like, which may have interrupted a call? */
 bool ltide_is_interrupting(lua_State *L, const ltide_state *S);
 /* Operands that a table holds and not the stack live until the call has ended, whatever is done to the table. */
@@ -253,7 +275,7 @@ void ltide_hold_generator(lua_State *L, ltide_state *S, tide_generator *g);
 void ltide_hold_stream(lua_State *L, ltide_state *S, tide_stream *s);
 /* Empties the handle; what it held goes when the next call begins. false: there is no memory, nothing has changed. */
 bool ltide_bury(ltide_state *S, ltide_tensor *u);
-/* What the handle held when it was buried, for its finaliser, or NULL. */
+/* What the handle held when it was buried, for its end, or NULL. */
 tide_tensor *ltide_dig_up(ltide_state *S, const ltide_tensor *u);
 /* Before the tensor of a handle becomes another view: where a call may be reading it, that one keeps what it has. */
 void ltide_unshare(lua_State *L, ltide_state *S, ltide_tensor *u);
@@ -265,6 +287,7 @@ tide_tensor *ltide_check_tensor(lua_State *L, ltide_state *S, int arg, const cha
 tide_tensor *ltide_test_tensor(lua_State *L, ltide_state *S, int arg);
 /* Pushes a new closed handle; the caller stores the reference in ->t, then calls ltide_made. */
 ltide_tensor *ltide_new_tensor(lua_State *L, ltide_state *S);
+void ltide_handles_end(ltide_state *S); /* releases what is left: the state ends */
 /* Paces the collector by what core allocated on this thread since the last time. */
 static inline void ltide_pace_taken(lua_State *L, ltide_state *S) {
   size_t bytes = tide_pace_take();
@@ -292,10 +315,8 @@ int ltide_waiting(lua_State *L, lua_CFunction fn);
 #define LTIDE_RUNNER "tide.runner"
 
 /* arena.c: arenas of tide.scope. */
-void ltide_arena_add(ltide_state *S, ltide_tensor *u);  /* called for every new handle while S->arena is set */
-void ltide_orphan_add(ltide_state *S, ltide_tensor *u); /* called for every new handle that a finaliser makes */
-void ltide_orphans_free(ltide_state *S);                /* releases what is left of them: the state ends */
-void ltide_arena_remove(ltide_tensor *u);               /* the handle is freed, collected or kept */
+void ltide_arena_add(ltide_state *S, ltide_tensor *u); /* called for every new handle while S->arena is set */
+void ltide_arena_remove(ltide_tensor *u);              /* the handle is freed or kept */
 
 /* scope.c: the two forms of a scoped block (API.md C3, C4, C22), in two steps, so that no failure leaves it in force.
  *

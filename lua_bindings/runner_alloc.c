@@ -4,7 +4,7 @@
  * serves slowly once they come back in the order of the collector's sweep. Sizes up to 512 bytes are rounded to 16 and
  * come from lists that are cut from pages of 64 KiB; larger ones from malloc. Lua tells the old size, so nothing is
  * stored beside an object. One state, one thread: no lock. Pages live until the process ends. Under a sanitizer malloc
- * serves everything. */
+ * serves everything. Blocks of the size of a tensor's handle are told to tensor.c before they go. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,11 @@ typedef struct piece {
 static piece *lists[CLASSES];
 
 static int class_of(size_t size) { return (int)((size + UNIT - 1) / UNIT) - 1; }
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+static int is_small(size_t size) { return size > SIZE_MAX - 1; }
+#else
 static int is_small(size_t size) { return size <= UNIT * CLASSES; }
+#endif
 
 static void *take(size_t size) {
   int k = class_of(size);
@@ -57,6 +61,7 @@ static void *allocate(void *user, void *ptr, size_t old, size_t size) {
   (void)user;
   if (!ptr) return size == 0 ? NULL : is_small(size) ? take(size) : malloc(size);
   if (size == 0) {
+    if (old == ltide_handle_block) ltide_handle_gone(ptr);
     drop(ptr, old);
     return NULL;
   }
@@ -84,13 +89,9 @@ static void warn(void *user, const char *text, int to_continue) {
 }
 
 lua_State *runner_newstate(void) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  (void)allocate;
-  lua_State *L = luaL_newstate();
-#else
   lua_State *L = lua_newstate(allocate, NULL);
-#endif
   if (!L) return NULL;
+  ltide_telling_alloc = allocate;
   lua_atpanic(L, panic);
   lua_setwarnf(L, warn, NULL);
   return L;

@@ -97,6 +97,7 @@ static int collect(lua_State *L, ltide_state *S) {
   bool host = !ltide_last; /* has bound its own: finalisers bind theirs */
   tide_current *before = host ? tide_current_bind(NULL) : NULL;
   int result = lua_gc(L, LUA_GCCOLLECT);
+  if (asked && result != -1) lua_gc(L, LUA_GCCOLLECT); /* what objects with finalisers hold goes a collection later */
   if (host)
     tide_current_bind(before);
   else
@@ -124,6 +125,15 @@ static int collect_at_last(lua_State *L, ltide_state *S) {
     lua_warning(L, "memory: out of memory while the collector is stopped: its garbage is collected all the same", 0);
   }
   return collect(L, S);
+}
+
+/* Once more where the first one has not freed enough: what objects with finalisers hold goes a collection later. */
+static int collect_for(ltide_state *S, int device, size_t bytes) {
+  size_t before = alive(device);
+  int any = collect_at_last(S->running, S);
+  size_t after = alive(device);
+  bool enough = before >= after && before - after >= bytes;
+  return any && !enough ? collect_at_last(S->running, S) : any;
 }
 
 void ltide_gc_set(lua_State *L, int mode) { atomic_store(&ltide_enter(L)->gc, mode); }
@@ -204,9 +214,8 @@ void ltide_pace_slow(lua_State *L, ltide_state *S) {
  * waited for unless it is this thread's or has been asked long ago and has not called since. */
 static int reclaim(void *user, int device, size_t bytes) {
   ltide_state *S = user;
-  (void)device, (void)bytes;
   bool here = atomic_load(&S->thread) == &ltide_last;
-  if (ltide_last_state == S && here) return collect_at_last(S->running, S);
+  if (ltide_last_state == S && here) return collect_for(S, device, bytes);
   if (atomic_load(&S->gc) == TIDE_LUA_GC_NEVER) return 0;
   uint64_t at = nanoseconds(), since = 0;
   bool first = atomic_compare_exchange_strong(&S->asked, &since, at);
@@ -433,7 +442,7 @@ static int state_gc(lua_State *L) {
   if (!S || !S->started) return 0; /* opening failed, or closed already */
   S->started = false, S->record = NULL;
   free_records(L);
-  ltide_orphans_free(S);
+  ltide_handles_end(S);
   ltide_held_close(S);
   free(S->warned.text), S->warned.text = NULL;
   tide_reclaim_remove(reclaim, S);
@@ -464,6 +473,7 @@ static ltide_state *open_state(lua_State *L) {
   memset(S, 0, sizeof *S);
   lua_rawgeti(L, LUA_REGISTRYINDEX, LUA_RIDX_MAINTHREAD);
   S->main = lua_tothread(L, -1);
+  ltide_link_clear(&S->handles);
   lua_pop(L, 1);
   if (ltide_newmetatable(L, "tide.state")) {
     lua_pushcfunction(L, state_gc);

@@ -1,8 +1,10 @@
 /* tensor.c: the tensor userdata, its fields, its inspection and its end.
  *
- * A handle is created closed and filled after core has succeeded, so an error in between leaves nothing behind. __gc,
- * __close and :free() all empty the handle through close_handle, so each may come after any other. Only __gc may run at
- * any moment, inside other calls too: it hands the tensor to core's deferred list instead of releasing it.
+ * A handle is created closed and filled after core has succeeded, so an error in between leaves nothing behind. Its
+ * end, __close and :free() all empty the handle, so each may come after any other. Only its end may come at any moment,
+ * inside other calls too: it hands the tensor to core's deferred list instead of releasing it. The runner's allocator
+ * tells when Lua frees a handle's block; elsewhere handles have a finaliser, which costs several times as much and
+ * keeps each for another cycle of the collector.
  *
  * __index looks a string up among the methods first and among the fields second, both tables being upvalues; an unknown
  * name is an error that names the nearest: names.c. Anything else is an index into the values: index.c. */
@@ -12,18 +14,26 @@
 
 static const char key_methods, key_ipairs;
 
+/* The state whose allocator tells when a handle's block is freed, and where the handle lies in that. */
+static struct {
+  ltide_state *state;
+  char *block;
+  size_t room, offset;
+} told;
+
 /* {==== Handles */
 
 ltide_tensor *ltide_new_tensor(lua_State *L, ltide_state *S) {
-  ltide_tensor *u = ltide_new_object(L, sizeof *u, 0);
-  u->t = NULL, u->arena = NULL;
-  lua_rawgeti(L, LUA_REGISTRYINDEX, S->tensor_ref);
-  lua_setmetatable(L, -2);
-  ltide_seal(L, u, S->tensor_meta);
+  ltide_tensor *u = lua_newuserdatauv(L, sizeof *u, 0);
+  u->t = NULL, u->arena = NULL, u->seal = 0;
+  ltide_enter_again(L);
   if (S->arena)
     ltide_arena_add(S, u);
-  else if (lua_gc(L, LUA_GCCOUNT) < 0)
-    ltide_orphan_add(S, u); /* a finaliser is running */
+  else
+    ltide_link_add(&S->handles, &u->link);
+  u->seal = (uintptr_t)S->tensor_meta ^ (uintptr_t)u;
+  lua_rawgeti(L, LUA_REGISTRYINDEX, S->tensor_ref);
+  lua_setmetatable(L, -2);
   return u;
 }
 
@@ -60,14 +70,70 @@ static tide_tensor *close_handle(ltide_tensor *u) {
 
 void ltide_close_tensor(ltide_tensor *u) { tide_tensor_release(close_handle(u)); }
 
+/* The handle has come to its end, at any moment. */
+static void gone(ltide_state *S, ltide_tensor *u) {
+  tide_tensor *t = u->t;
+  u->t = NULL, u->arena = NULL;
+  ltide_link_remove(&u->link);
+  ltide_link_clear(&u->link);
+  if (!t && S->held_count) t = ltide_dig_up(S, u);
+  if (t) tide_tensor_release_deferred(t);
+}
+
 /* Upvalues: the metatable and the state, since at the end of a state nothing may be entered. */
 static int ltensor_gc(lua_State *L) {
   ltide_tensor *u = ltide_test_meta(L, 1, lua_topointer(L, lua_upvalueindex(1)));
-  ltide_state *S = lua_touserdata(L, lua_upvalueindex(2));
-  tide_tensor *t = u ? close_handle(u) : NULL;
-  if (!t && u && S->held_count) t = ltide_dig_up(S, u);
-  if (t) tide_tensor_release_deferred(t);
+  if (u) gone(lua_touserdata(L, lua_upvalueindex(2)), u);
   return 0;
+}
+
+/* What is left at the end of the state; what else is made until Lua has ended as well holds nothing. */
+void ltide_handles_end(ltide_state *S) {
+  if (told.state == S) ltide_handle_block = 0;
+  for (ltide_link *l = S->handles.next; l != &S->handles; l = S->handles.next) {
+    ltide_tensor *u = (ltide_tensor *)l;
+    tide_tensor *t = u->t;
+    u->t = NULL;
+    ltide_link_remove(l);
+    ltide_link_clear(l);
+    tide_tensor_release(t);
+  }
+}
+
+/* {==== Handles without a finaliser */
+
+lua_Alloc ltide_telling_alloc;
+size_t ltide_handle_block;
+
+/* A word of a foreign block of that size may hold anything, but no seal of ours: it is wiped when a handle ends. */
+void ltide_handle_gone(void *block) {
+  ltide_tensor *u = (ltide_tensor *)((char *)block + told.offset);
+  if (u->seal != ((uintptr_t)told.state->tensor_meta ^ (uintptr_t)u)) return;
+  u->seal = 0;
+  gone(told.state, u);
+}
+
+/* The first block that is taken. */
+static void *note_block(void *user, void *ptr, size_t old, size_t size) {
+  void *block = ltide_telling_alloc(user, ptr, old, size);
+  if (!ptr && !told.block) told.block = block, told.room = size;
+  return block;
+}
+
+/* Looks where in its block a handle lies. */
+static bool will_be_told(lua_State *L, ltide_state *S) {
+  void *user;
+  if (!ltide_telling_alloc || lua_getallocf(L, &user) != ltide_telling_alloc || ltide_handle_block) return false;
+  told.block = NULL;
+  lua_setallocf(L, note_block, user);
+  char *u = lua_newuserdatauv(L, sizeof(ltide_tensor), 0);
+  lua_setallocf(L, ltide_telling_alloc, user);
+  lua_pop(L, 1);
+  told.offset = (size_t)(u - told.block), told.state = S;
+  memset(u, 0, sizeof(ltide_tensor));
+  if (u < told.block || told.offset + sizeof(ltide_tensor) != told.room) return false;
+  ltide_handle_block = told.room;
+  return true;
 }
 
 static int ltensor_free(lua_State *L) {
@@ -294,10 +360,12 @@ static void make_metatable(lua_State *L, ltide_state *S) {
   ltide_newmetatable(L, "tide.Tensor");
   luaL_setfuncs(L, meta, 0);
   S->tensor_meta = lua_topointer(L, -1);
-  lua_pushvalue(L, -1);
-  lua_pushlightuserdata(L, S);
-  lua_pushcclosure(L, ltensor_gc, 2);
-  lua_setfield(L, -2, "__gc");
+  if (!will_be_told(L, S)) {
+    lua_pushvalue(L, -1);
+    lua_pushlightuserdata(L, S);
+    lua_pushcclosure(L, ltensor_gc, 2);
+    lua_setfield(L, -2, "__gc");
+  }
   ltide_push_methods(L);
   lua_createtable(L, 0, 8);
   for (int i = 0; field_names[i]; i++) {

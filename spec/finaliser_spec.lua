@@ -135,6 +135,19 @@ describe("a finaliser in the middle of a call", function()
     collectgarbage()
   end)
 
+  it("leaves what it holds to the allocation that does not fit", function()
+    if not D.cuda or not D.simulated then return pending "needs simulated devices" end
+    local total = tide.cuda.get_device_properties(0).total_memory
+    local n, seen = total // 4 // 5 * 2, 0
+    for _ = 1, 6 do
+      local o = setmetatable({ x = tide.empty(n, { device = "cuda:0" }) }, { __gc = function() seen = seen + 1 end })
+      o = nil -- luacheck: ignore
+    end
+    assert.is_true(seen > 0)
+    collectgarbage()
+    collectgarbage()
+  end)
+
   it("cannot free through the end of the block around it", function()
     local scope = tide.scope()
     local x = tide.arange(1000, { dtype = tide.float32, device = device })
