@@ -318,6 +318,7 @@ bool tide__block_base(const tide_block *block, void **base, size_t *bytes);
 /* Did the backend allocate it, so that peers can reach it? Not what a program's own functions gave. */
 bool tide__block_of_driver(const tide_block *block);
 void *tide__block_ptr(const tide_block *block);
+uint32_t tide__block_site(const tide_block *block); /* of the line that asked for it */
 /* The block was used on this stream as well: it is not reused before that work is done. */
 void tide__block_use(tide_block *block, tide_stream *stream);
 void tide__block_free(tide_block *block);

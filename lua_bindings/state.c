@@ -356,10 +356,12 @@ int ltide_line(lua_State *L, const char **source) {
 static int site(void *user, const char **source) {
   static _Thread_local unsigned named;
   (void)user;
-  if (!ltide_last || ltide_last_epoch != atomic_load(&ltide_epoch)) return 0; /* the host's, or it may be gone */
-  if (named == ltide_calls) return -1;
-  named = ltide_calls;
-  return ltide_line(ltide_last, source);
+  lua_State *L = ltide_last;
+  unsigned epoch = atomic_load_explicit(&ltide_epoch, memory_order_relaxed), call = ltide_calls;
+  if (!L || ltide_last_epoch != epoch) return 0; /* the host's, or it may be gone */
+  if (named == call) return -1;
+  named = call;
+  return ltide_line(L, source);
 }
 
 /* A Lua state that another thread has called before: that one is to look anew if it comes back. */

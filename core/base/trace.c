@@ -30,14 +30,15 @@ static _Atomic uint32_t recent_at;
 
 /* Each thread remembers lines by the address of their source, whose text is compared: the address may have been reused.
  */
+typedef struct known {
+  const char *source;
+  const site *site;
+} known;
 static _Thread_local struct {
   tide_site_fn fn;
   void *user;
   uint32_t last, now; /* the last one in the ring; what was answered last */
-  struct {
-    const char *source;
-    const site *site;
-  } cache[CACHE];
+  known cache[CACHE];
 } hook;
 
 void tide_site_set(tide_site_fn fn, void *user) { hook.fn = fn, hook.user = user, hook.last = hook.now = 0; }
@@ -72,26 +73,32 @@ static const site *add(uint32_t hash, const char *source, int line) {
   return found;
 }
 
+static __attribute__((noinline)) const site *intern(known *k, const char *source, int line) {
+  uint32_t hash = hash_of(source, line);
+  const site *s = find(hash, source, line);
+  if (!s) s = add(hash, source, line);
+  if (s) *k = (known){source, s};
+  return s;
+}
+
+/* Where threads do this at once a line may be missing in the ring, which serves people alone. */
+static __attribute__((noinline)) void note_recent(uint32_t id) {
+  uint32_t slot = atomic_load_explicit(&recent_at, memory_order_relaxed);
+  atomic_store_explicit(&recent_at, slot + 1, memory_order_relaxed);
+  atomic_store_explicit(&recent[slot % RECENT], id, memory_order_relaxed);
+  hook.last = id;
+}
+
 uint32_t tide__site_now(void) {
   const char *source;
   int line = hook.fn ? hook.fn(hook.user, &source) : 0;
   if (line < 0) return hook.now;
-  hook.now = 0;
-  if (line == 0) return 0;
-  size_t at = ((uintptr_t)source / 8 + (uintptr_t)line) % CACHE;
-  const site *s = hook.cache[at].source == source ? hook.cache[at].site : NULL;
-  if (!s || s->line != line || strcmp(s->source, source) != 0) {
-    uint32_t hash = hash_of(source, line);
-    s = find(hash, source, line);
-    if (!s) s = add(hash, source, line);
-    if (!s) return 0;
-    hook.cache[at].source = source, hook.cache[at].site = s;
-  }
-  if (s->id != hook.last) {
-    hook.last = s->id;
-    uint32_t slot = atomic_fetch_add_explicit(&recent_at, 1, memory_order_relaxed);
-    atomic_store_explicit(&recent[slot % RECENT], s->id, memory_order_relaxed);
-  }
+  if (line == 0) return hook.now = 0;
+  known *k = &hook.cache[((uintptr_t)source / 8 + (uintptr_t)line) % CACHE];
+  const site *s = k->site;
+  if (k->source != source || s->line != line || strcmp(s->source, source) != 0) s = intern(k, source, line);
+  if (!s) return hook.now = 0;
+  if (s->id != hook.last) note_recent(s->id);
   return hook.now = s->id;
 }
 

@@ -309,6 +309,7 @@ bool tide__block_base(const tide_block *block, void **base, size_t *bytes) {
 
 bool tide__block_of_driver(const tide_block *block) { return block->segment->kind != SEGMENT_OWN; }
 void *tide__block_ptr(const tide_block *block) { return block->ptr; }
+uint32_t tide__block_site(const tide_block *block) { return block->note.site; }
 void tide__block_use(tide_block *block, tide_stream *stream) { tide__deferred_free_use(&block->deferred, stream); }
 
 /* The lock is held; no stream but the block's own has work on it any more. */

@@ -219,6 +219,8 @@ static tide_status device_fill(tide_storage *s, size_t bytes) {
     TIDE_TRY(tide__block_alloc(&s->block, stream, bytes));
     s->ptr = tide__block_ptr(s->block);
   }
+  /* The block has asked already. */
+  atomic_store_explicit(&s->site, bytes ? tide__block_site(s->block) : tide__site_now(), memory_order_relaxed);
   tide_stream_retain(stream);
   s->stream = stream;
   s->tracked = true;
@@ -247,8 +249,8 @@ tide_status tide__storage_new(tide_storage **out, size_t nbytes, int device, boo
   s->device = device;
   s->nbytes = nbytes;
   s->pinned = pinned;
-  /* A device's block has asked for the line already; on the CPU that costs a tenth of a small operation. */
-  atomic_store_explicit(&s->site, device >= 0 || nbytes >= 16384 ? tide__site_now() : 0, memory_order_relaxed);
+  /* On the CPU the question costs a tenth of a small operation. */
+  if (device < 0 && nbytes >= 16384) atomic_store_explicit(&s->site, tide__site_now(), memory_order_relaxed);
   tide_status status = TIDE_OK;
   if (device >= 0)
     status = device_fill(s, nbytes);

@@ -60,13 +60,13 @@ static inline bool flat_match(flat_call *f, const tide__op_traits *t, tide_op op
   return !into || (into->dtype == (uint8_t)f->result && flat_operand(f, into, f->result));
 }
 
-static tide_status flat_run(tide_tensor *result, const flat_call *f, const tide__op_traits *t, tide_op op,
-                            const tide_operand *in, const tide_scalar *params) {
+static inline tide_status flat_run(tide_tensor *result, uint32_t site, const flat_call *f, const tide__op_traits *t,
+                                   tide_op op, const tide_operand *in, const tide_scalar *params) {
   tide__queue q;
   tide_elementwise_args a; /* only what a flat plan needs is set */
   int device = f->model->storage->device;
   TIDE_TRY(tide__queue_begin(&q, device));
-  tide__head_begin(&a.head, device, t->operands + 1);
+  tide__head_begin_at(&a.head, device, t->operands + 1, site);
   tide__head_set(&a.head, 0, result, &q);
   a.op = op, a.operands = t->operands + 1, a.compute = tide__compute_dtype(f->dtype);
   a.flat = 1, a.ndim = 1, a.numel = a.size[0] = result->numel;
@@ -113,7 +113,11 @@ static tide_status flat_path(tide_tensor **out, const flat_call *f, const tide__
     TIDE_TRY(tide__verify(in[1].tensor, TIDE_VERIFY_NONZERO, tide_op_get(op)->name));
   if (!into) TIDE_TRY(flat_new(&result, f->model, f->result));
   if (TIDE_LIKELY(result->numel != 0)) {
-    tide_status status = flat_run(result, f, t, op, in, params);
+    /* The line of a new result is known: it has just been asked for. */
+    uint32_t site = f->model->storage->device < 0 ? 0
+                    : into                        ? tide__site_now()
+                                                  : atomic_load_explicit(&result->storage->site, memory_order_relaxed);
+    tide_status status = flat_run(result, site, f, t, op, in, params);
     if (TIDE_UNLIKELY(status != TIDE_OK)) {
       if (!into) tide_tensor_release(result);
       return status;

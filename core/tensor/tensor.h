@@ -146,11 +146,14 @@ static inline tide_status tide__queue_begin(tide__queue *q, int device) {
   return tide__stream_current(&q->stream, device);
 }
 /* Fills the head and notes the use of the operand; k counts from 0. */
-static inline void tide__head_begin(tide_head *head, int device, int nptr) {
+static inline void tide__head_begin_at(tide_head *head, int device, int nptr, uint32_t site) {
   head->nptr = nptr;
   head->device = device;
-  head->site = device < 0 ? 0 : tide__site_now(); /* the CPU reports at once: no site is needed */
+  head->site = site;
   if (tide__sync_watched()) tide__observe_operands();
+}
+static inline void tide__head_begin(tide_head *head, int device, int nptr) {
+  tide__head_begin_at(head, device, nptr, device < 0 ? 0 : tide__site_now()); /* the CPU reports at once, without it */
 }
 /* The first operand is the one that is written. */
 static inline void tide__head_set(tide_head *head, int k, const tide_tensor *x, const tide__queue *q) {
