@@ -112,6 +112,7 @@ local ops = {
   pow = { f = function(a, b) return a ^ b end, x = positive, y = small },
   atan2 = { f = math.atan },
   hypot = { f = function(a, b) return math.sqrt(a * a + b * b) end, only = "F" },
+  logaddexp = { f = function(a, b) return math.log(math.exp(a) + math.exp(b)) end },
   maximum = { f = math.max },
   minimum = { f = math.min },
   fmax = { f = math.max },
@@ -427,6 +428,13 @@ describe("edge values", function()
     D.eq({ nan, 1, nan, 2 }, x:relu())
     D.eq({ nan, 1, nan, 1.5 }, x:clamp { max = 1.5 })
     D.eq({ 0, 1, 0, 1 }, x:sign())
+  end)
+
+  it("of logaddexp", function()
+    local x, y = D.tensor { inf, -inf, inf, -inf, nan, 1e4, -1e4, 3. }, D.tensor { inf, -inf, -inf, 2., 1., 1e4, -1e4, nan }
+    D.eq({ inf, -inf, inf, 2, nan, 1e4 + math.log(2), -1e4 + math.log(2), nan }, tide.logaddexp(x, y), 1e-7)
+    D.eq({ math.log(2) }, D.tensor({ 0 }, "int64"):logaddexp(0), 1e-6)
+    assert.has_error(function() tide.logaddexp(D.tensor({ 1. }, "complex64"), 1) end)
   end)
 
   it("of division", function()
