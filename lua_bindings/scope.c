@@ -273,12 +273,14 @@ static int guarded_done(lua_State *L, int status, lua_KContext context) {
   return status == LUA_OK || status == LUA_YIELD ? lua_gettop(L) : lua_error(L);
 }
 
-bool ltide_unguarded(lua_State *L) { return lua_isnone(L, lua_upvalueindex(1)) && may_die(L, ltide_enter(L)); }
+/* The second upvalue tells; the first is a function's row. */
+bool ltide_unguarded(lua_State *L) { return lua_isnone(L, lua_upvalueindex(2)) && may_die(L, ltide_enter(L)); }
 
 int ltide_guarded(lua_State *L, lua_CFunction fn) {
   luaL_checkstack(L, 2, "tide: arguments");
+  lua_pushvalue(L, lua_upvalueindex(1));
   lua_pushboolean(L, 1);
-  lua_pushcclosure(L, fn, 1);
+  lua_pushcclosure(L, fn, 2);
   lua_insert(L, 1);
   return guarded_done(L, lua_pcallk(L, lua_gettop(L) - 1, LUA_MULTRET, 0, 0, guarded_done), 0);
 }
