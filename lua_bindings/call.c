@@ -48,6 +48,7 @@ static void begin(lua_State *L, ltide_call *c) {
   c->row = lua_touserdata(L, lua_upvalueindex(1));
   c->sig = c->row ? ltide_row_sig(c->row) : NULL;
   c->lists = 0;
+  c->x = c->into = NULL;
   if (!c->sig) ltide_error(L, "InternalError", "%s: it has no signature", ltide_function_name(L));
 }
 
@@ -58,8 +59,8 @@ void ltide_call_begin(lua_State *L, ltide_call *c) {
 
 /* {==== One parameter */
 
-/* The tensor that dimensions are counted in: the first. */
-static int ndim_of(const ltide_call *c) { return c->v[0].tensor ? tide_tensor_ndim(c->v[0].tensor) : 0; }
+/* Dimensions are counted in the first tensor. */
+static int ndim_of(const ltide_call *c) { return c->x ? tide_tensor_ndim(c->x) : 0; }
 
 static int64_t check_count(lua_State *L, int arg, const char *name) {
   int64_t n = ltide_check_integer(L, arg, name);
@@ -205,9 +206,8 @@ static void read_param(lua_State *L, ltide_call *c, int k, int place) {
 void ltide_call_read(lua_State *L, ltide_call *c) {
   begin(L, c);
   const ltide_sig *sig = c->sig;
-  bool has_first = sig->positional && !sig->param[0].is_optional && sig->param[0].kind <= LTIDE_TENSOR;
-  if (has_first && sig->param[0].kind == LTIDE_TENSOR)
-    c->v[0].tensor = ltide_check_tensor(L, c->S, 1, sig->param[0].name);
+  bool has_tensor = sig->count && sig->param[0].kind == LTIDE_TENSOR;
+  if (has_tensor) c->x = ltide_check_tensor(L, c->S, 1, sig->param[0].name);
   split(L, c);
   if (c->opts) luaL_checkstack(L, sig->count + LUA_MINSTACK, "tide: arguments");
   int receiver = sig->leading && !sig->param[0].is_optional ? 1 : 0;
@@ -226,9 +226,29 @@ const ltide_value *ltide_get(lua_State *L, const ltide_call *c, const char *name
   return &c->v[k];
 }
 
+int ltide_run(lua_State *L) {
+  ltide_call c;
+  ltide_call_read(L, &c);
+  return c.row->body(L, &c);
+}
+
+int ltide_run_waiting(lua_State *L) { return ltide_waiting(L, ltide_run); }
+
 int ltide_finish(lua_State *L, const ltide_call *c, tide_status status) {
   ltide_try(L, status);
   if (c->opts && c->sig->outs) return ltide_deliver(L, c->S, c->opts, 1);
   ltide_made(L, c->S);
+  return 1;
+}
+
+tide_tensor **ltide_slot(lua_State *L, ltide_call *c) {
+  c->into = ltide_opt_tensor(L, c->S, c->opts, "out");
+  return c->into ? NULL : ltide_result(L, c);
+}
+
+int ltide_finish_into(lua_State *L, const ltide_call *c, tide_status status) {
+  ltide_try(L, status);
+  ltide_made(L, c->S);
+  if (c->into) ltide_push_option(L, c->opts, "out");
   return 1;
 }

@@ -165,10 +165,10 @@ static int lhelp(lua_State *L) {
 
 void ltide_open_help(lua_State *L, ltide_state *S) {
   (void)S;
-  static const ltide_reg list[] = {{"help", lhelp,
-                                    "tide.help([name]) -> string\nThe doc string of a function or class, by its name "
-                                    "or itself; of an object the names "
-                                    "of its methods; else what mentions the word."},
-                                   {0}};
-  ltide_register(L, "tide", list);
+#define PATH "tide."
+  static ltide_row rows[] = {
+#include "api/doc.def"
+      {0}};
+  ltide_register_rows(L, "tide", rows);
+  ltide_open_row_list(L);
 }

@@ -100,6 +100,15 @@ void ltide_register_rows(lua_State *L, const char *path, ltide_row *rows) {
   lua_pop(L, 1);
 }
 
+void ltide_register_also(lua_State *L, const char *table, const ltide_row *rows) {
+  luaL_getsubtable(L, -1, table);
+  for (const ltide_row *r = rows; r->name; r++) {
+    lua_getfield(L, -2, r->name);
+    lua_setfield(L, -2, r->name);
+  }
+  lua_pop(L, 1);
+}
+
 static ltide_row *new_rows(lua_State *L, int n) {
   ltide_row *rows = calloc((size_t)n + 1, sizeof *rows);
   if (!rows) ltide_error(L, "OutOfMemoryError", "tide: no memory for the table of functions");
@@ -310,8 +319,8 @@ static void list_keys(ltide_sig *sig, const char **keys) {
 /* Reads the first line: "tide.f(", "x:f(" or "tide.f{" and what follows. */
 static ltide_sig *read_sig(const char *doc) {
   size_t length = strcspn(doc, "\n"), open = strcspn(doc, "({\n");
-  int most = 2;
-  for (size_t i = 0; i < length; i++) most += doc[i] == ',' || doc[i] == '(' || doc[i] == '{';
+  int most = 1; /* as many as there are words */
+  for (size_t i = 1; i < length; i++) most += is_word(doc[i]) && !is_word(doc[i - 1]);
   size_t params = sizeof(ltide_sig) + (size_t)most * sizeof(ltide_param), keys = (size_t)(most + 1) * sizeof(char *);
   char *block = calloc(1, params + keys + 2 * length + 16);
   if (!block) return NULL;

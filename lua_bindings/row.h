@@ -57,12 +57,17 @@ typedef union ltide_core { /* what an adaptor calls, by the name of its shape (a
   tide_status (*x_sizes)(tide_tensor **, const tide_tensor *, const int64_t *, int);
   tide_status (*x_dim_sizes)(tide_tensor **, const tide_tensor *, int, const int64_t *, int);
   tide_status (*x_dtype)(tide_tensor **, const tide_tensor *, tide_dtype);
+  tide_status (*x_y)(tide_tensor **, const tide_tensor *, const tide_tensor *);
   tide_status (*x_y_into)(tide_tensor **, const tide_tensor *, const tide_tensor *, tide_tensor *);
 } ltide_core;
 
+struct ltide_call;
+typedef int (*ltide_body)(lua_State *L, struct ltide_call *c); /* called with the arguments, read; returns as fn does */
+
 typedef struct ltide_row {
   const char *name, *doc; /* doc: the signature with its path, a line end, what the function does */
-  lua_CFunction fn;       /* finds its row in its first upvalue */
+  lua_CFunction fn;       /* finds its row in its first upvalue; ltide_run calls the body */
+  ltide_body body;
   ltide_core core;
   int tag; /* what one function does for several rows */
   int where;
@@ -70,10 +75,13 @@ typedef struct ltide_row {
 } ltide_row;
 
 /* One row: name, what is called, the signature behind the name, what it does. A path ends with its joint: "tide.". */
-#define FN(f)                .fn = f
-#define TAGGED(f, t)         .fn = f, .tag = t
-#define CORE(shape, f)       .fn = ltide_##shape, .core.shape = f
-#define FN_CORE(g, shape, f) .fn = g, .core.shape = f
+#define FN(f)                .fn = f /* reads its arguments itself */
+#define DO(f)                .fn = ltide_run, .body = f
+#define DO_TAG(f, t)         .fn = ltide_run, .body = f, .tag = t
+#define WAIT(f)              .fn = ltide_run_waiting, .body = f /* it waits for a device: see ltide_waiting */
+#define CORE(shape, f)       .fn = ltide_run, .body = ltide_##shape, .core.shape = f
+#define DO_CORE(b, shape, f) .fn = ltide_run, .body = b, .core.shape = f
+#define FN_CORE(g, shape, f) .fn = g, .body = ltide_##shape, .core.shape = f
 #define SELF                 "x"
 #define METHOD(n, call, signature, text)                                                                               \
   {.name = #n, .doc = SELF ":" #n signature "\n" text, .where = LTIDE_IN_METHODS, call},
@@ -83,10 +91,16 @@ typedef struct ltide_row {
   {.name = #n, .doc = PATH #n signature "\n" text, .where = LTIDE_IN_BOTH, call},
 #define FUNCTION(n, call, signature, text)                                                                             \
   {.name = #n, .doc = PATH #n signature "\n" text, .where = LTIDE_IN_MODULE, call},
+#define OF(object, n, call, signature, text) /* a method of another class, in whose table it is set */                 \
+  {.name = #n, .doc = #object ":" #n signature "\n" text, .where = LTIDE_IN_MODULE, call},
+#define METHOD_OF(object, n, call, signature, text) /* a method of tensors whose tensor has another name */            \
+  {.name = #n, .doc = #object ":" #n signature "\n" text, .where = LTIDE_IN_METHODS, call},
 
 /* Sets the rows, which end with {0}, in the table at the top of the stack, which is `path` ("tide", "tide.cuda",
  * "Generator"), and among the methods of tensors. */
 void ltide_register_rows(lua_State *L, const char *path, ltide_row *rows);
+/* The same functions once more in `table`, which is in the table at the top. */
+void ltide_register_also(lua_State *L, const char *table, const ltide_row *rows);
 
 /* The row of the running function, or of the function at arg; NULL: it has none. */
 const ltide_row *ltide_row_running(lua_State *L);
@@ -104,6 +118,7 @@ const char *ltide_kind_type(const ltide_param *p); /* as the stubs write it */
 /* Visits all rows that have been registered, of all paths, in their order. */
 typedef void (*ltide_row_visit)(void *ctx, const char *path, const ltide_row *row);
 void ltide_each_row(ltide_row_visit visit, void *ctx);
+void ltide_open_row_list(lua_State *L); /* row_list.c, called by ltide_open_help */
 
 /* {==== call.c: the arguments of a call, read by its row */
 
@@ -136,7 +151,9 @@ typedef struct ltide_call {
   ltide_state *S;
   const ltide_row *row;
   const ltide_sig *sig;
-  int n, opts; /* positional arguments, and the index of the options or 0 */
+  tide_tensor *x;    /* the first parameter, if it is a tensor */
+  tide_tensor *into; /* set by ltide_slot */
+  int n, opts;       /* positional arguments, and the index of the options or 0 */
   int lists;
   ltide_value v[LTIDE_MOST_PARAMS]; /* in the order of the signature */
   union {
@@ -145,31 +162,40 @@ typedef struct ltide_call {
   } list[LTIDE_LISTS];
 } ltide_call;
 
-/* The first thing of a function: binds the state, checks how many arguments there are and the names of options. */
+/* Binds the state, checks how many arguments there are and the names of options. */
 void ltide_call_begin(lua_State *L, ltide_call *c);
 /* The same, and reads every parameter into c->v, but for out=, and where the row makes tensors for its dtype=, device=
- * and pin_memory=, which are ltide_opt_options'. Operands are checked by their kinds in order. */
+ * and pin_memory=, which are ltide_opt_options'. */
 void ltide_call_read(lua_State *L, ltide_call *c);
+int ltide_run(lua_State *L);         /* reads, and calls the body of the row */
+int ltide_run_waiting(lua_State *L); /* the same within ltide_waiting */
 /* The parameter of that name. */
 const ltide_value *ltide_get(lua_State *L, const ltide_call *c, const char *name);
 
-/* The ends of functions, for `return`. With the handle of the result at the top: puts it into out= where that is given.
- */
+/* Pushes a closed handle for the result of core, to be filled. */
+static inline tide_tensor **ltide_result(lua_State *L, ltide_call *c) { return &ltide_new_tensor(L, c->S)->t; }
+/* With the handle of the result at the top, for `return`: puts it into out= where that is given. */
 int ltide_finish(lua_State *L, const ltide_call *c, tide_status status);
+/* The same where core writes to a destination itself: `slot = ltide_slot(L, c)` is where the result goes, or NULL where
+ * out= is given, which is c->into then. */
+tide_tensor **ltide_slot(lua_State *L, ltide_call *c);
+int ltide_finish_into(lua_State *L, const ltide_call *c, tide_status status);
 /* The object at 1 is the result. */
-static inline int ltide_self(lua_State *L) {
+static inline int ltide_self(lua_State *L, tide_status status) {
+  ltide_try(L, status);
   lua_settop(L, 1);
   return 1;
 }
 
-/* {==== adapt.c: functions for rows that need no C function of their own, by the shape of what they call */
-int ltide_x(lua_State *L);
-int ltide_x_dim(lua_State *L);
-int ltide_x_dim_dim(lua_State *L);
-int ltide_x_dims(lua_State *L);
-int ltide_x_sizes(lua_State *L);
-int ltide_x_dim_sizes(lua_State *L);
-int ltide_x_dtype(lua_State *L);
-int ltide_x_y_into(lua_State *L);
+/* {==== adapt.c: bodies for rows that need none of their own, by the shape of what they call */
+int ltide_x(lua_State *L, ltide_call *c);
+int ltide_x_dim(lua_State *L, ltide_call *c);
+int ltide_x_dim_dim(lua_State *L, ltide_call *c);
+int ltide_x_dims(lua_State *L, ltide_call *c);
+int ltide_x_sizes(lua_State *L, ltide_call *c);
+int ltide_x_dim_sizes(lua_State *L, ltide_call *c);
+int ltide_x_dtype(lua_State *L, ltide_call *c);
+int ltide_x_y(lua_State *L, ltide_call *c);
+int ltide_x_y_into(lua_State *L, ltide_call *c);
 
 #endif

@@ -22,17 +22,15 @@ static int ltensor_view(lua_State *L) {
 
 /* {==== Dimensions */
 
-static int ltensor_squeeze(lua_State *L) {
-  ltide_call c;
-  ltide_call_read(L, &c);
-  tide_tensor *x = c.v[0].tensor;
-  ltide_tensor *u = ltide_new_tensor(L, c.S);
-  if (!c.v[1].given) return ltide_finish(L, &c, tide_squeeze(&u->t, x));
+static int ltensor_squeeze(lua_State *L, ltide_call *c) {
+  tide_tensor *x = c->x;
+  ltide_tensor *u = ltide_new_tensor(L, c->S);
+  if (!c->v[1].given) return ltide_finish(L, c, tide_squeeze(&u->t, x));
   tide_tensor_retain(u->t = x);
   /* From the last dimension to the first, so that the ones still to come keep their numbers. */
   for (int d = tide_tensor_ndim(x) - 1; d >= 0; d--)
-    for (int i = 0; i < c.v[1].n; i++) {
-      if (c.v[1].dims[i] != d) continue;
+    for (int i = 0; i < c->v[1].n; i++) {
+      if (c->v[1].dims[i] != d) continue;
       tide_tensor *last = u->t, *next;
       ltide_try(L, tide_squeeze_dim(&next, last, d));
       u->t = next;
@@ -42,16 +40,14 @@ static int ltensor_squeeze(lua_State *L) {
   return 1;
 }
 
-static int ltensor_t(lua_State *L) {
-  ltide_call c;
-  ltide_call_read(L, &c);
-  tide_tensor *x = c.v[0].tensor;
+static int ltensor_t(lua_State *L, ltide_call *c) {
+  tide_tensor *x = c->x;
   int ndim = tide_tensor_ndim(x);
   if (ndim > 2)
     return ltide_error(L, "ShapeError", "t: x: got %d dimensions, expected at most 2; use transpose or permute", ndim);
-  ltide_tensor *u = ltide_new_tensor(L, c.S);
-  if (ndim == 2) return ltide_finish(L, &c, tide_transpose(&u->t, x, 0, 1));
-  return ltide_finish(L, &c, tide_view(&u->t, x, tide_tensor_size(x), ndim));
+  ltide_tensor *u = ltide_new_tensor(L, c->S);
+  if (ndim == 2) return ltide_finish(L, c, tide_transpose(&u->t, x, 0, 1));
+  return ltide_finish(L, c, tide_view(&u->t, x, tide_tensor_size(x), ndim));
 }
 
 /* The dimensions of a tensor without any are none. */
@@ -59,44 +55,35 @@ static int ltensor_permute(lua_State *L) {
   ltide_call c;
   ltide_call_begin(L, &c);
   tide_tensor *x = ltide_check_tensor(L, c.S, 1, "x");
-  if (c.n > 1 || c.opts || tide_tensor_ndim(x)) return ltide_x_dims(L);
+  if (c.n > 1 || c.opts || tide_tensor_ndim(x)) return ltide_run(L);
   return ltide_finish(L, &c, tide_permute(&ltide_new_tensor(L, c.S)->t, x, NULL, 0));
 }
 
-static int ltensor_movedim(lua_State *L) {
-  ltide_call c;
-  ltide_call_read(L, &c);
-  const ltide_value *from = &c.v[1], *to = &c.v[2];
+static int ltensor_movedim(lua_State *L, ltide_call *c) {
+  const ltide_value *from = &c->v[1], *to = &c->v[2];
   if (from->n != to->n)
     return ltide_error(L, "ShapeError", "movedim: destination: got %d dimensions, expected %d", to->n, from->n);
-  return ltide_finish(L, &c, tide_movedim(&ltide_new_tensor(L, c.S)->t, c.v[0].tensor, from->dims, to->dims, from->n));
+  return ltide_finish(L, c, tide_movedim(ltide_result(L, c), c->x, from->dims, to->dims, from->n));
 }
 
-static int ltensor_diagonal(lua_State *L) {
-  ltide_call c;
-  ltide_call_read(L, &c);
-  int ndim = tide_tensor_ndim(c.v[0].tensor);
+static int ltensor_diagonal(lua_State *L, ltide_call *c) {
+  int ndim = tide_tensor_ndim(c->x);
   if (ndim < 2) return ltide_error(L, "ShapeError", "diagonal: x: got %d dimensions, expected at least 2", ndim);
-  return ltide_finish(L, &c,
-                      tide_diagonal(&ltide_new_tensor(L, c.S)->t, c.v[0].tensor, c.v[1].i, c.v[2].dim, c.v[3].dim));
+  return ltide_finish(L, c, tide_diagonal(ltide_result(L, c), c->x, c->v[1].i, c->v[2].dim, c->v[3].dim));
 }
 
 /* {==== Parts of a dimension */
 
-static int64_t size_of(const ltide_call *c, int dim) { return tide_tensor_size(c->v[0].tensor)[dim]; }
+static int64_t size_of(const ltide_call *c, int dim) { return tide_tensor_size(c->x)[dim]; }
 
-static int ltensor_select(lua_State *L) {
-  ltide_call c;
-  ltide_call_read(L, &c);
-  int64_t i = ltide_index(L, c.v[2].i, size_of(&c, c.v[1].dim), "index");
-  return ltide_finish(L, &c, tide_select(&ltide_new_tensor(L, c.S)->t, c.v[0].tensor, c.v[1].dim, i));
+static int ltensor_select(lua_State *L, ltide_call *c) {
+  int64_t i = ltide_index(L, c->v[2].i, size_of(c, c->v[1].dim), "index");
+  return ltide_finish(L, c, tide_select(ltide_result(L, c), c->x, c->v[1].dim, i));
 }
 
-static int ltensor_narrow(lua_State *L) {
-  ltide_call c;
-  ltide_call_read(L, &c);
-  int dim = c.v[1].dim;
-  int64_t n = size_of(&c, dim), first = c.v[2].i, length = c.v[3].i, start = first < 0 ? first + n : first - 1;
+static int ltensor_narrow(lua_State *L, ltide_call *c) {
+  int dim = c->v[1].dim;
+  int64_t n = size_of(c, dim), first = c->v[2].i, length = c->v[3].i, start = first < 0 ? first + n : first - 1;
   if (first == 0 || start < 0 || start > n)
     return ltide_error(L, "IndexError",
                        "narrow: start: got %I, expected 1 to %I or from the end, of a dimension of %I%s",
@@ -104,26 +91,24 @@ static int ltensor_narrow(lua_State *L) {
   if (length < 0 || length > n - start)
     return ltide_error(L, "IndexError", "narrow: length: got %I from %I, expected at most %I", (lua_Integer)length,
                        (lua_Integer)first, (lua_Integer)(n - start));
-  return ltide_finish(L, &c, tide_narrow(&ltide_new_tensor(L, c.S)->t, c.v[0].tensor, dim, start, length));
+  return ltide_finish(L, c, tide_narrow(ltide_result(L, c), c->x, dim, start, length));
 }
 
-static int ltensor_slice(lua_State *L) {
-  ltide_call c;
-  ltide_call_read(L, &c);
-  int dim = c.v[1].dim;
-  int64_t n = size_of(&c, dim), start = 0, length = n, step = c.v[4].i;
+static int ltensor_slice(lua_State *L, ltide_call *c) {
+  int dim = c->v[1].dim;
+  int64_t n = size_of(c, dim), start = 0, length = n, step = c->v[4].i;
   if (step < 1) return ltide_error(L, "ValueError", "slice: step: got %I, expected at least 1", (lua_Integer)step);
-  if (c.n > 2 || c.opts) ltide_check_range(L, c.v[2].i, c.v[3].i, n, &start, &length);
-  ltide_tensor *u = ltide_new_tensor(L, c.S);
-  return ltide_finish(L, &c,
-                      step == 1 || !length ? tide_narrow(&u->t, c.v[0].tensor, dim, start, length)
-                                           : tide_slice(&u->t, c.v[0].tensor, dim, start, start + length - 1, step));
+  if (c->n > 2 || c->opts) ltide_check_range(L, c->v[2].i, c->v[3].i, n, &start, &length);
+  ltide_tensor *u = ltide_new_tensor(L, c->S);
+  return ltide_finish(L, c,
+                      step == 1 || !length ? tide_narrow(&u->t, c->x, dim, start, length)
+                                           : tide_slice(&u->t, c->x, dim, start, start + length - 1, step));
 }
 
 /* A handle of x's own, pushed, for loops that hooks may interrupt. */
 static ltide_tensor *hold(lua_State *L, ltide_call *c) {
   ltide_tensor *own = ltide_new_tensor(L, c->S);
-  tide_tensor_retain(own->t = c->v[0].tensor);
+  tide_tensor_retain(own->t = c->x);
   return own;
 }
 
@@ -131,7 +116,7 @@ static ltide_tensor *hold(lua_State *L, ltide_call *c) {
 static void append_part(lua_State *L, ltide_call *c, int dim, int64_t start, int64_t length, lua_Integer at) {
   ltide_poll(L, at);
   ltide_tensor *u = ltide_new_tensor(L, c->S);
-  ltide_try(L, tide_narrow(&u->t, c->v[0].tensor, dim, start, length));
+  ltide_try(L, tide_narrow(&u->t, c->x, dim, start, length));
   lua_rawseti(L, -2, at);
 }
 
@@ -179,92 +164,75 @@ static int listed_parts(lua_State *L, ltide_call *c, int dim, int sizes) {
 }
 
 static void refuse_scalar(lua_State *L, const ltide_call *c) {
-  if (!tide_tensor_ndim(c->v[0].tensor))
+  if (!tide_tensor_ndim(c->x))
     ltide_error(L, "ShapeError", "%s: x: a tensor without dimensions cannot be split", ltide_function_name(L));
 }
 
-static int ltensor_split(lua_State *L) {
-  ltide_call c;
-  ltide_call_read(L, &c);
-  int dim = c.v[2].dim;
-  refuse_scalar(L, &c);
-  if (!c.v[1].given) return ltide_arg_error(L, 2, "size", "an integer or a table of integers");
-  if (lua_istable(L, c.v[1].at)) return listed_parts(L, &c, dim, c.v[1].at);
-  int64_t each = ltide_check_integer(L, c.v[1].at, "size");
-  if (each < 0 || (!each && size_of(&c, dim)))
+static int ltensor_split(lua_State *L, ltide_call *c) {
+  int dim = c->v[2].dim;
+  refuse_scalar(L, c);
+  if (!c->v[1].given) return ltide_arg_error(L, 2, "size", "an integer or a table of integers");
+  if (lua_istable(L, c->v[1].at)) return listed_parts(L, c, dim, c->v[1].at);
+  int64_t each = ltide_check_integer(L, c->v[1].at, "size");
+  if (each < 0 || (!each && size_of(c, dim)))
     return ltide_error(L, "ValueError", "split: size: got %I, expected at least 1 for a dimension of size %I",
-                       (lua_Integer)each, (lua_Integer)size_of(&c, dim));
-  return equal_parts(L, &c, dim, each);
+                       (lua_Integer)each, (lua_Integer)size_of(c, dim));
+  return equal_parts(L, c, dim, each);
 }
 
-static int ltensor_chunk(lua_State *L) {
-  ltide_call c;
-  ltide_call_read(L, &c);
-  int64_t n = c.v[1].i;
+static int ltensor_chunk(lua_State *L, ltide_call *c) {
+  int64_t n = c->v[1].i;
   if (n < 1) return ltide_error(L, "ValueError", "chunk: n: got %I, expected at least 1", (lua_Integer)n);
-  refuse_scalar(L, &c);
-  int dim = c.v[2].dim;
-  int64_t size = size_of(&c, dim), each = size / n + (size % n != 0);
-  if (size) return equal_parts(L, &c, dim, each);
-  ltide_tensor *own = hold(L, &c);
+  refuse_scalar(L, c);
+  int dim = c->v[2].dim;
+  int64_t size = size_of(c, dim), each = size / n + (size % n != 0);
+  if (size) return equal_parts(L, c, dim, each);
+  ltide_tensor *own = hold(L, c);
   lua_createtable(L, n < 1 << 20 ? (int)n : 0, 0);
-  for (int64_t i = 1; i <= n; i++) append_part(L, &c, dim, 0, 0, i); /* as many empty parts */
+  for (int64_t i = 1; i <= n; i++) append_part(L, c, dim, 0, 0, i); /* as many empty parts */
   ltide_close_tensor(own);
   return 1;
 }
 
-static int ltensor_unbind(lua_State *L) {
-  ltide_call c;
-  ltide_call_read(L, &c);
-  refuse_scalar(L, &c);
-  int dim = c.v[1].dim;
-  int64_t n = size_of(&c, dim);
-  ltide_tensor *own = hold(L, &c);
+static int ltensor_unbind(lua_State *L, ltide_call *c) {
+  refuse_scalar(L, c);
+  int dim = c->v[1].dim;
+  int64_t n = size_of(c, dim);
+  ltide_tensor *own = hold(L, c);
   lua_createtable(L, n < 1 << 20 ? (int)n : 0, 0);
   for (int64_t i = 0; i < n; i++) {
     ltide_poll(L, i);
-    ltide_tensor *u = ltide_new_tensor(L, c.S);
-    ltide_try(L, tide_select(&u->t, c.v[0].tensor, dim, i));
+    ltide_tensor *u = ltide_new_tensor(L, c->S);
+    ltide_try(L, tide_select(&u->t, c->x, dim, i));
     lua_rawseti(L, -2, i + 1);
   }
   ltide_close_tensor(own);
   return 1;
 }
 
-static int ltensor_unfold(lua_State *L) {
-  ltide_call c;
-  ltide_call_read(L, &c);
-  return ltide_finish(L, &c, tide_unfold(&ltide_new_tensor(L, c.S)->t, c.v[0].tensor, c.v[1].dim, c.v[2].i, c.v[3].i));
+static int ltensor_unfold(lua_State *L, ltide_call *c) {
+  return ltide_finish(L, c, tide_unfold(ltide_result(L, c), c->x, c->v[1].dim, c->v[2].i, c->v[3].i));
 }
 
-static int ltensor_as_strided(lua_State *L) {
-  ltide_call c;
-  ltide_call_read(L, &c);
-  const ltide_value *size = &c.v[1], *stride = &c.v[2];
+static int ltensor_as_strided(lua_State *L, ltide_call *c) {
+  const ltide_value *size = &c->v[1], *stride = &c->v[2];
   if (stride->n != size->n)
     return ltide_error(L, "ShapeError", "as_strided: stride: got %d values, expected %d", stride->n, size->n);
-  return ltide_finish(
-      L, &c,
-      tide_as_strided(&ltide_new_tensor(L, c.S)->t, c.v[0].tensor, size->sizes, stride->sizes, size->n, c.v[3].i));
+  return ltide_finish(L, c, tide_as_strided(ltide_result(L, c), c->x, size->sizes, stride->sizes, size->n, c->v[3].i));
 }
 
 /* {==== The tensor itself changes */
 
-static int ltensor_resize_(lua_State *L) {
-  ltide_call c;
-  ltide_call_read(L, &c);
-  ltide_unshare(L, c.S, lua_touserdata(L, 1));
-  ltide_try(L, tide_resize(ltide_check_tensor(L, c.S, 1, "x"), c.v[1].sizes, c.v[1].n));
-  ltide_made(L, c.S);
-  return ltide_self(L);
+static int ltensor_resize_(lua_State *L, ltide_call *c) {
+  ltide_unshare(L, c->S, lua_touserdata(L, 1));
+  ltide_try(L, tide_resize(ltide_check_tensor(L, c->S, 1, "x"), c->v[1].sizes, c->v[1].n));
+  ltide_made(L, c->S);
+  return ltide_self(L, TIDE_OK);
 }
 
-static int ltensor_set_(lua_State *L) {
-  ltide_call c;
-  ltide_call_read(L, &c);
-  ltide_unshare(L, c.S, lua_touserdata(L, 1));
-  ltide_try(L, tide_set(ltide_check_tensor(L, c.S, 1, "x"), c.v[1].tensor));
-  return ltide_self(L);
+static int ltensor_set_(lua_State *L, ltide_call *c) {
+  ltide_unshare(L, c->S, lua_touserdata(L, 1));
+  return ltide_self(L, tide_set(ltide_check_tensor(L, c->S, 1, "x"), c->v[1].tensor));
 }
 
 #define PATH "tide."
