@@ -6,7 +6,7 @@
  * that is a tensor by itself is a mask when its dtype is bool.
  *
  * The views of the chain live in one closed handle that is refilled, so that an error on the way loses nothing. */
-#include "args.h"
+#include "row.h"
 #include "index.h"
 
 typedef struct selection {
@@ -276,15 +276,11 @@ int ltide_index_set(lua_State *L) {
 /* {==== Functions */
 
 /* x:index_put_(key, value [, {accumulate=}]): as x[key] = value with a table of entries. */
-static int lindex_put_(lua_State *L) {
-  static const char *const keys[] = {"accumulate", NULL};
-  ltide_state *S = ltide_enter(L);
-  tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
+static int lindex_put_(lua_State *L, ltide_call *c) {
+  ltide_state *S = c->S;
+  tide_tensor *x = c->x;
+  bool sums = c->v[3].boolean;
   if (!lua_istable(L, 2)) ltide_arg_error(L, 2, "index", "a table of integers, ranges and tensors");
-  ltide_args a = ltide_split(L, 3);
-  ltide_check_count(L, a, 3);
-  ltide_check_keys(L, a.opts, keys);
-  bool sums = ltide_opt_boolean(L, a.opts, "accumulate", false);
   tide_operand value;
   ltide_tensor *converted = check_value(L, S, x, &value);
   selection s = resolve(L, S, x);
@@ -296,95 +292,39 @@ static int lindex_put_(lua_State *L) {
   ltide_close_tensor(s.view);
   if (converted) ltide_close_tensor(converted);
   ltide_made(L, S);
-  lua_settop(L, 1);
-  return 1;
+  return ltide_self(L, TIDE_OK);
 }
 
-static const char *const out_keys[] = {"out", NULL};
-
-static int lindex_select(lua_State *L) {
-  ltide_named(L, 2, LTIDE_NAMES("dim", "index"));
-  ltide_state *S = ltide_begin(L);
-  tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
-  int dim = ltide_check_dim(L, 2, tide_tensor_ndim(x), "dim");
-  tide_tensor *index = ltide_check_tensor(L, S, 3, "index");
-  ltide_args a = ltide_split(L, 3);
-  ltide_check_count(L, a, 3);
-  ltide_check_keys(L, a.opts, out_keys);
-  ltide_check_out(L, S, a.opts, 1);
+static int lindex_select(lua_State *L, ltide_call *c) {
+  const tide_tensor *index = c->v[2].tensor;
   if (tide_tensor_ndim(index) > 1)
     return ltide_error(L, "ShapeError", "index_select: index: got %d dimensions, expected 1", tide_tensor_ndim(index));
-  ltide_tensor *u = ltide_new_tensor(L, S);
-  ltide_try(L, tide_index_get(&u->t, x, dim, index));
-  return ltide_deliver(L, S, a.opts, 1);
+  return ltide_finish(L, c, tide_index_get(ltide_result(L, c), c->x, c->v[1].dim, index));
 }
 
-static int lmasked_select(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
-  tide_tensor *x = ltide_check_tensor(L, S, 1, "x"), *mask = ltide_check_tensor(L, S, 2, "mask");
-  ltide_args a = ltide_split(L, 2);
-  ltide_check_count(L, a, 2);
-  ltide_check_keys(L, a.opts, out_keys);
-  ltide_check_out(L, S, a.opts, 1);
-  ltide_tensor *u = ltide_new_tensor(L, S);
-  ltide_try(L, tide_mask_get(&u->t, x, mask));
-  return ltide_deliver(L, S, a.opts, 1);
-}
-
-static int lmasked_fill_(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
-  ltide_no_options(L, 3);
-  tide_tensor *x = ltide_check_tensor(L, S, 1, "x"), *mask = ltide_check_tensor(L, S, 2, "mask");
-  tide_operand value;
-  ltide_check_operand(L, S, 3, &value, "value");
-  if (value.tensor && tide_tensor_ndim(value.tensor))
+static int lmasked_fill_(lua_State *L, ltide_call *c) {
+  const tide_operand *value = &c->v[2].operand;
+  if (value->tensor && tide_tensor_ndim(value->tensor))
     return ltide_error(
         L, "ShapeError",
         "masked_fill_: value: got a tensor of %d dimensions, expected a number or a tensor without dimensions",
-        tide_tensor_ndim(value.tensor));
-  ltide_try(L, tide_mask_set(x, mask, &value));
-  ltide_made(L, S);
-  lua_settop(L, 1);
-  return 1;
+        tide_tensor_ndim(value->tensor));
+  ltide_try(L, tide_mask_set(c->x, c->v[1].tensor, value));
+  ltide_made(L, c->S);
+  return ltide_self(L, TIDE_OK);
 }
 
-static int lnonzero(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
-  tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
-  ltide_args a = ltide_split(L, 1);
-  ltide_check_count(L, a, 1);
-  ltide_check_keys(L, a.opts, out_keys);
-  ltide_check_out(L, S, a.opts, 1);
-  ltide_try(L, tide_nonzero(&ltide_new_tensor(L, S)->t, x));
-  return ltide_deliver(L, S, a.opts, 1);
+static int ltril(lua_State *L, ltide_call *c) {
+  return ltide_finish(L, c, tide_tril(ltide_result(L, c), c->x, c->v[1].i, c->row->tag));
 }
 
-static int triangle(lua_State *L, bool is_upper) {
-  ltide_named(L, 2, LTIDE_NAMES("k"));
-  ltide_state *S = ltide_enter(L);
-  tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
-  ltide_args a = ltide_split(L, 1);
-  ltide_check_count(L, a, 2);
-  ltide_check_keys(L, a.opts, out_keys);
-  ltide_check_out(L, S, a.opts, 1);
-  int64_t k = a.n > 1 ? ltide_check_integer(L, 2, "k") : 0;
-  ltide_tensor *u = ltide_new_tensor(L, S);
-  ltide_try(L, tide_tril(&u->t, x, k, is_upper));
-  return ltide_deliver(L, S, a.opts, 1);
-}
 /* A matrix with x on diagonal k, or the diagonal k of a matrix: a copy in both cases. */
-static int ldiag(lua_State *L) {
-  ltide_named(L, 2, LTIDE_NAMES("k"));
-  ltide_state *S = ltide_enter(L);
-  tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
-  ltide_args a = ltide_split(L, 1);
-  ltide_check_count(L, a, 2);
-  ltide_check_keys(L, a.opts, out_keys);
-  ltide_check_out(L, S, a.opts, 1);
-  int64_t k = a.n > 1 ? ltide_check_integer(L, 2, "k") : 0;
+static int ldiag(lua_State *L, ltide_call *c) {
+  tide_tensor *x = c->x;
+  int64_t k = c->v[1].i;
   int ndim = tide_tensor_ndim(x);
   if (ndim != 1 && ndim != 2) return ltide_error(L, "ShapeError", "diag: x: got %d dimensions, expected 1 or 2", ndim);
-  ltide_tensor *view = ltide_new_tensor(L, S), *u = ltide_new_tensor(L, S);
+  ltide_tensor *view = ltide_new_tensor(L, c->S), *u = ltide_new_tensor(L, c->S);
   if (ndim == 2) {
     ltide_try(L, tide_diagonal(&view->t, x, k, 0, 1));
     ltide_try(L, tide_clone(&u->t, view->t));
@@ -398,14 +338,11 @@ static int ldiag(lua_State *L) {
     ltide_try(L, tide_copy(view->t, x, false));
   }
   ltide_close_tensor(view);
-  return ltide_deliver(L, S, a.opts, 1);
+  return ltide_finish(L, c, TIDE_OK);
 }
 
-static int lfill_diagonal_(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
-  ltide_no_options(L, 2);
-  tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
-  tide_scalar value = ltide_check_scalar(L, 2, "value");
+static int lfill_diagonal_(lua_State *L, ltide_call *c) {
+  tide_tensor *x = c->x;
   int ndim = tide_tensor_ndim(x);
   const int64_t *size = tide_tensor_size(x), *stride = tide_tensor_stride(x);
   if (ndim < 2) return ltide_error(L, "ShapeError", "fill_diagonal_: x: got %d dimensions, expected at least 2", ndim);
@@ -418,59 +355,19 @@ static int lfill_diagonal_(lua_State *L) {
                          (lua_Integer)size[0], (lua_Integer)size[d], d + 1);
     step += stride[d];
   }
-  ltide_tensor *view = ltide_new_tensor(L, S);
+  ltide_tensor *view = ltide_new_tensor(L, c->S);
   ltide_try(L, tide_as_strided(&view->t, x, &length, &step, 1, tide_tensor_offset(x)));
-  ltide_try(L, tide_fill(view->t, value));
+  ltide_try(L, tide_fill(view->t, c->v[1].scalar));
   ltide_close_tensor(view);
-  lua_settop(L, 1);
-  return 1;
+  return ltide_self(L, TIDE_OK);
 }
 
-static int ltril(lua_State *L) { return triangle(L, false); }
-static int ltriu(lua_State *L) { return triangle(L, true); }
+#define PATH "tide."
+static ltide_row rows[] = {
+#include "api/index.def"
+    {0}};
 
 void ltide_open_index(lua_State *L, ltide_state *S) {
   (void)S;
-  static const ltide_reg both[] = {
-      {"index_select", lindex_select,
-       "x:index_select(dim, index [, {out=}]) -> Tensor\nThe slices of dimension dim that the integer tensor index "
-       "names, from 1. "
-       "A bad index raises at once on the cpu, at the next synchronising call on a GPU."},
-      {"masked_select", lmasked_select,
-       "x:masked_select(mask [, {out=}]) -> Tensor\nThe elements where the bool tensor mask holds, in row-major order, "
-       "as one dimension. Synchronises."},
-      {"nonzero", lnonzero,
-       "x:nonzero([{out=}]) -> Tensor\nint64 [n, ndim]: the indexes, from 1, of the elements that are not zero. "
-       "Synchronises."},
-      {"argwhere", lnonzero,
-       "tide.argwhere(x [, {out=}]) -> Tensor\nint64 [n, ndim]: the indexes, from 1, of the elements that are not "
-       "zero. "
-       "Synchronises."},
-      {"tril", ltril,
-       "x:tril([k=0] [, {out=}]) -> Tensor\nThe elements on and below diagonal k of the last two dimensions; zero "
-       "elsewhere."},
-      {"triu", ltriu,
-       "x:triu([k=0] [, {out=}]) -> Tensor\nThe elements on and above diagonal k of the last two dimensions; zero "
-       "elsewhere."},
-      {"diag", ldiag,
-       "x:diag([k=0] [, {out=}]) -> Tensor\nOf a vector, the matrix with it on diagonal k; of a matrix, a copy of its "
-       "diagonal k."},
-      {NULL, NULL, NULL}};
-  static const ltide_reg methods[] = {
-      {"fill_diagonal_", lfill_diagonal_,
-       "x:fill_diagonal_(value) -> x\nSets the diagonal of a matrix; with more dimensions, of equal sizes, the "
-       "elements all of "
-       "whose indexes are equal."},
-      {"index_put_", lindex_put_,
-       "x:index_put_(index, value [, {accumulate=false}]) -> x\nindex: {I, J, ...}. Writes value, which broadcasts, "
-       "where the index "
-       "tensors name elements one by one: as x[{I, J, ...}] = value, with masks, ranges and integers too. With "
-       "accumulate it is added there, as often as a place is named. A bad index raises at once on the cpu, at the next "
-       "synchronising call on a GPU."},
-      {"masked_fill_", lmasked_fill_,
-       "x:masked_fill_(mask, value) -> x\nWrites the number, or tensor without dimensions, where the bool tensor mask "
-       "holds."},
-      {NULL, NULL, NULL}};
-  ltide_register_both(L, both);
-  ltide_register_methods(L, methods);
+  ltide_register_rows(L, "tide", rows);
 }

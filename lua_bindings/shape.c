@@ -5,7 +5,7 @@
  * loses nothing. Operands of the list are held: a finaliser can change the script's table. */
 #include <string.h>
 
-#include "args.h"
+#include "row.h"
 
 typedef struct list {
   tide_tensor **items;
@@ -29,76 +29,35 @@ static list check_list(lua_State *L, ltide_state *S, int arg, int least) {
   return l;
 }
 
-static int done(lua_State *L, ltide_state *S, tide_status status) {
-  ltide_try(L, status);
-  ltide_made(L, S);
-  return 1;
-}
-
 /* {==== Lists */
 
-typedef tide_status (*join_fn)(tide_tensor **, tide_tensor *const *, int, int, tide_tensor *);
-
-static int join(lua_State *L, join_fn fn, int extra) {
-  static const char *const keys[] = {"out", "dim", NULL};
-  ltide_state *S = ltide_begin(L);
-  ltide_args a = ltide_split(L, 1);
-  ltide_check_count(L, a, 2);
-  ltide_check_keys(L, a.opts, keys);
-  list l = check_list(L, S, 1, 1);
-  int ndim = tide_tensor_ndim(l.items[0]) + extra, dim = 0;
-  if (a.n > 1)
-    dim = ltide_check_dim(L, 2, ndim, "dim");
-  else if (a.opts && ltide_rawfield(L, a.opts, "dim") != LUA_TNIL)
-    dim = ltide_check_dim(L, -1, ndim, "dim");
-  tide_tensor *out = ltide_opt_tensor(L, S, a.opts, "out");
-  if (out) {
-    ltide_try(L, fn(NULL, l.items, l.n, dim, out));
-    ltide_made(L, S);
-    ltide_rawfield(L, a.opts, "out");
-    return 1;
-  }
-  return done(L, S, fn(&ltide_new_tensor(L, S)->t, l.items, l.n, dim, NULL));
+/* Joins the tensors along a dimension that is counted in the first of them, or in one more for stack. */
+static int ljoin(lua_State *L, ltide_call *c) {
+  list l = check_list(L, c->S, 1, 1);
+  int ndim = tide_tensor_ndim(l.items[0]) + c->row->tag;
+  int dim = c->v[1].given ? ltide_check_dim(L, c->v[1].at, ndim, "dim") : 0;
+  tide_tensor **slot = ltide_slot(L, c);
+  return ltide_finish_into(L, c, (c->row->tag ? tide_stack : tide_cat)(slot, l.items, l.n, dim, c->into));
 }
-static int lcat(lua_State *L) { return join(L, tide_cat, 0); }
-static int lstack(lua_State *L) { return join(L, tide_stack, 1); }
 
-static int lbroadcast_tensors(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
-  ltide_no_options(L, 1);
-  list l = check_list(L, S, 1, 0);
+static int lbroadcast_tensors(lua_State *L, ltide_call *c) {
+  list l = check_list(L, c->S, 1, 0);
   int64_t size[TIDE_MAX_DIMS];
   int ndim;
   lua_createtable(L, l.n, 0);
   if (!l.n) return 1;
   ltide_try(L, tide_broadcast_size(size, &ndim, l.items, l.n));
   for (int i = 0; i < l.n; i++) {
-    ltide_tensor *u = ltide_new_tensor(L, S);
-    ltide_try(L, tide_expand(&u->t, l.items[i], size, ndim));
+    ltide_try(L, tide_expand(ltide_result(L, c), l.items[i], size, ndim));
     lua_rawseti(L, -2, i + 1);
   }
-  ltide_made(L, S);
+  ltide_made(L, c->S);
   return 1;
 }
 
-/* Is the indexing option "xy": the first two grids exchanged? */
-static bool is_xy(lua_State *L, int opts) {
-  static const char *const keys[] = {"indexing", NULL};
-  ltide_check_keys(L, opts, keys);
-  if (!opts) return false;
-  const char *text = ltide_rawfield(L, opts, "indexing") == LUA_TSTRING ? lua_tostring(L, -1) : NULL;
-  bool xy = text && !strcmp(text, "xy");
-  if (!xy && (!text || strcmp(text, "ij"))) ltide_arg_error(L, -1, "indexing", "'ij' or 'xy'");
-  lua_pop(L, 1);
-  return xy;
-}
-
-static int lmeshgrid(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
-  ltide_args a = ltide_split(L, 1);
-  ltide_check_count(L, a, 1);
-  bool xy = is_xy(L, a.opts);
-  list l = check_list(L, S, 1, 1);
+static int lmeshgrid(lua_State *L, ltide_call *c) {
+  bool xy = c->v[1].i == 1; /* the first two grids exchanged */
+  list l = check_list(L, c->S, 1, 1);
   int64_t size[TIDE_MAX_DIMS];
   if (l.n > TIDE_MAX_DIMS)
     return ltide_error(L, "ValueError", "meshgrid: tensors: got %d, expected at most %d", l.n, TIDE_MAX_DIMS);
@@ -113,119 +72,68 @@ static int lmeshgrid(lua_State *L) {
     int64_t column[TIDE_MAX_DIMS];
     int at = xy && i < 2 && l.n > 1 ? 1 - i : i;
     for (int d = 0; d < l.n; d++) column[d] = d == at ? size[d] : 1;
-    ltide_tensor *u = ltide_new_tensor(L, S), *v = ltide_new_tensor(L, S);
+    ltide_tensor *u = ltide_new_tensor(L, c->S), *v = ltide_new_tensor(L, c->S);
     ltide_try(L, tide_reshape(&v->t, l.items[i], column, l.n));
     ltide_try(L, tide_expand(&u->t, v->t, size, l.n));
     ltide_close_tensor(v);
     lua_pop(L, 1);
   }
-  ltide_made(L, S);
+  ltide_made(L, c->S);
   return l.n;
 }
 
 /* {==== Repeating and turning */
 
-static const char *const out_keys[] = {"out", NULL};
-
-/* Arguments of a function on x, without options but for out. */
-static ltide_args split(lua_State *L, ltide_state *S, int min, int most) {
-  ltide_args a = ltide_split(L, min);
-  if (most) ltide_check_count(L, a, most);
-  ltide_check_keys(L, a.opts, out_keys);
-  ltide_check_out(L, S, a.opts, 1);
-  return a;
-}
-
-static int deliver(lua_State *L, ltide_state *S, ltide_args a, tide_status status) {
-  ltide_try(L, status);
-  return ltide_deliver(L, S, a.opts, 1);
-}
-
-static int ltensor_tile(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
-  tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
-  ltide_args a = split(L, S, 2, 0);
-  int64_t repeats[TIDE_MAX_DIMS];
-  int n = ltide_check_sizes(L, 2, a.n, repeats, "repeats", 0);
-  return deliver(L, S, a, tide_tile(&ltide_new_tensor(L, S)->t, x, repeats, n));
-}
-
 /* Unlike tile, it needs a count for every dimension. */
-static int ltensor_repeat(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
-  tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
-  ltide_args a = split(L, S, 2, 0);
-  int64_t repeats[TIDE_MAX_DIMS];
-  int n = ltide_check_sizes(L, 2, a.n, repeats, "repeats", 0);
-  if (n < tide_tensor_ndim(x))
+static int ltensor_repeat(lua_State *L, ltide_call *c) {
+  int n = c->v[1].n, ndim = tide_tensor_ndim(c->x);
+  if (n < ndim)
     return ltide_error(L, "ShapeError",
                        "repeat_tensor: repeats: got %d, expected at least %d, one for each dimension; tile takes fewer",
-                       n, tide_tensor_ndim(x));
-  return deliver(L, S, a, tide_tile(&ltide_new_tensor(L, S)->t, x, repeats, n));
+                       n, ndim);
+  return ltide_x_sizes(L, c);
 }
 
 /* Pushes the elements in one dimension, for calls that name none. */
-static ltide_tensor *flattened(lua_State *L, ltide_state *S, tide_tensor *x) {
-  ltide_tensor *u = ltide_new_tensor(L, S);
+static ltide_tensor *flattened(lua_State *L, ltide_call *c) {
+  ltide_tensor *u = ltide_new_tensor(L, c->S);
   int64_t all = -1;
-  ltide_try(L, tide_reshape(&u->t, x, &all, 1));
+  ltide_try(L, tide_reshape(&u->t, c->x, &all, 1));
   return u;
 }
 
-static int ltensor_repeat_interleave(lua_State *L) {
-  ltide_named(L, 2, LTIDE_NAMES("n", "dim"));
-  ltide_state *S = ltide_enter(L);
-  tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
-  ltide_args a = split(L, S, 2, 3);
-  tide_tensor *counts = ltide_test_tensor(L, S, 2);
-  int64_t n = counts ? 0 : ltide_check_integer(L, 2, "n");
+static int ltensor_repeat_interleave(lua_State *L, ltide_call *c) {
+  tide_tensor *x = c->x, *counts = ltide_test_tensor(L, c->S, c->v[1].at);
+  int64_t n = counts ? 0 : ltide_check_integer(L, c->v[1].at, "n");
   if (n < 0) return ltide_error(L, "ValueError", "repeat_interleave: n: got %I, expected at least 0", (lua_Integer)n);
-  int dim = a.n > 2 && !lua_isnil(L, 3) ? ltide_check_dim(L, 3, tide_tensor_ndim(x), "dim") : 0;
-  ltide_tensor *flat = a.n < 3 ? flattened(L, S, x) : NULL, *u = ltide_new_tensor(L, S);
+  int dim = c->v[2].given ? c->v[2].dim : 0;
+  ltide_tensor *flat = c->v[2].given ? NULL : flattened(L, c), *u = ltide_new_tensor(L, c->S);
   if (flat) x = flat->t;
   ltide_try(L, counts ? tide_repeat_interleave_each(&u->t, x, counts, dim) : tide_repeat_interleave(&u->t, x, n, dim));
   if (flat) ltide_close_tensor(flat);
-  return deliver(L, S, a, TIDE_OK);
+  return ltide_finish(L, c, TIDE_OK);
 }
 
-static int ltensor_flip(lua_State *L) {
-  ltide_named(L, 2, LTIDE_NAMES("dims"));
-  ltide_state *S = ltide_begin(L);
-  tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
-  ltide_args a = split(L, S, 2, 0);
-  int dims[TIDE_MAX_DIMS], n = ltide_check_dim_list(L, 2, a.n, ltide_scalar_ndim(tide_tensor_ndim(x)), dims, "dims");
-  return deliver(L, S, a, tide_flip(&ltide_new_tensor(L, S)->t, x, dims, n));
-}
-
-static int ltensor_roll(lua_State *L) {
-  ltide_named(L, 2, LTIDE_NAMES("shifts", "dims"));
-  ltide_state *S = ltide_enter(L);
-  tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
-  ltide_args a = split(L, S, 2, 3);
-  int64_t shifts[TIDE_MAX_DIMS];
-  int dims[TIDE_MAX_DIMS] = {0}, n = ltide_check_integers(L, 2, shifts, TIDE_MAX_DIMS, "shifts");
-  int m = a.n > 2 && !lua_isnil(L, 3) ? ltide_check_dims(L, 3, tide_tensor_ndim(x), dims, "dims") : 1;
+static int ltensor_roll(lua_State *L, ltide_call *c) {
+  const ltide_value *shifts = &c->v[1], *dims = &c->v[2];
+  int n = shifts->n, m = dims->given ? dims->n : 1;
   if (n != m) return ltide_error(L, "ShapeError", "roll: shifts: got %d, expected %d, one for each dimension", n, m);
-  if (a.n > 2) return deliver(L, S, a, tide_roll(&ltide_new_tensor(L, S)->t, x, shifts, dims, n));
-  ltide_tensor *flat = flattened(L, S, x), *rolled = ltide_new_tensor(L, S);
-  ltide_try(L, tide_roll(&rolled->t, flat->t, shifts, dims, 1));
-  ltide_try(L, tide_view(&ltide_new_tensor(L, S)->t, rolled->t, tide_tensor_size(x), tide_tensor_ndim(x)));
+  if (dims->given) return ltide_finish(L, c, tide_roll(ltide_result(L, c), c->x, shifts->sizes, dims->dims, n));
+  ltide_tensor *flat = flattened(L, c), *rolled = ltide_new_tensor(L, c->S);
+  ltide_try(L, tide_roll(&rolled->t, flat->t, shifts->sizes, &(int){0}, 1));
+  ltide_try(L, tide_view(ltide_result(L, c), rolled->t, tide_tensor_size(c->x), tide_tensor_ndim(c->x)));
   ltide_close_tensor(flat);
   ltide_close_tensor(rolled);
-  return deliver(L, S, a, TIDE_OK);
+  return ltide_finish(L, c, TIDE_OK);
 }
 
-static int ltensor_rot90(lua_State *L) {
-  ltide_named(L, 2, LTIDE_NAMES("k", "dims"));
-  ltide_state *S = ltide_enter(L);
-  tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
-  ltide_args a = split(L, S, 2, 3);
-  int64_t k = a.n > 1 && !lua_isnil(L, 2) ? ltide_check_integer(L, 2, "k") : 1;
-  int dims[TIDE_MAX_DIMS] = {0, 1}, n = tide_tensor_ndim(x);
-  if (n < 2) return ltide_error(L, "ShapeError", "rot90: x: got %d dimensions, expected at least 2", n);
-  if (a.n > 2 && ltide_check_dims(L, 3, n, dims, "dims") != 2)
+static int ltensor_rot90(lua_State *L, ltide_call *c) {
+  int first[] = {0, 1}, ndim = tide_tensor_ndim(c->x);
+  const int *dims = c->v[2].given ? c->v[2].dims : first;
+  if (ndim < 2) return ltide_error(L, "ShapeError", "rot90: x: got %d dimensions, expected at least 2", ndim);
+  if (c->v[2].given && c->v[2].n != 2)
     return ltide_error(L, "ShapeError", "rot90: dims: expected a table of two dimensions");
-  return deliver(L, S, a, tide_rot90(&ltide_new_tensor(L, S)->t, x, k, dims[0], dims[1]));
+  return ltide_finish(L, c, tide_rot90(ltide_result(L, c), c->x, c->v[1].i, dims[0], dims[1]));
 }
 
 /* {==== Complex tensors */
@@ -247,27 +155,23 @@ static void push_complex(lua_State *L, ltide_state *S, tide_tensor *const *pair,
   *re = a, *im = b;
 }
 
-static int lcomplex(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
-  ltide_args a = split(L, S, 2, 2);
-  tide_tensor *pair[2] = {ltide_check_tensor(L, S, 1, "re"), ltide_check_tensor(L, S, 2, "im")};
+static int lcomplex(lua_State *L, ltide_call *c) {
+  tide_tensor *pair[2] = {c->x, c->v[1].tensor};
   ltide_tensor *re, *im;
-  push_complex(L, S, pair, &re, &im);
+  push_complex(L, c->S, pair, &re, &im);
   ltide_try(L, tide_copy(re->t, pair[0], false));
   ltide_try(L, tide_copy(im->t, pair[1], false));
   ltide_close_tensor(re);
   ltide_close_tensor(im);
   lua_pop(L, 2);
-  return deliver(L, S, a, TIDE_OK);
+  return ltide_finish(L, c, TIDE_OK);
 }
 
-static int lpolar(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
-  ltide_args a = split(L, S, 2, 2);
-  tide_tensor *pair[2] = {ltide_check_tensor(L, S, 1, "abs"), ltide_check_tensor(L, S, 2, "angle")};
+static int lpolar(lua_State *L, ltide_call *c) {
+  tide_tensor *pair[2] = {c->x, c->v[1].tensor};
   ltide_tensor *re, *im;
-  push_complex(L, S, pair, &re, &im);
-  ltide_tensor *cosine = ltide_new_tensor(L, S), *sine = ltide_new_tensor(L, S);
+  push_complex(L, c->S, pair, &re, &im);
+  ltide_tensor *cosine = ltide_new_tensor(L, c->S), *sine = ltide_new_tensor(L, c->S);
   ltide_try(L, tide_unary(&cosine->t, TIDE_OP_cos, pair[1], NULL));
   ltide_try(L, tide_unary(&sine->t, TIDE_OP_sin, pair[1], NULL));
   ltide_try(L, tide_binary(NULL, TIDE_OP_mul, pair[0], cosine->t, re->t));
@@ -275,52 +179,12 @@ static int lpolar(lua_State *L) {
   ltide_tensor *const temporary[] = {re, im, cosine, sine};
   for (int i = 0; i < 4; i++) ltide_close_tensor(temporary[i]);
   lua_pop(L, 4);
-  return deliver(L, S, a, TIDE_OK);
+  return ltide_finish(L, c, TIDE_OK);
 }
 
-void ltide_open_shape(lua_State *L) {
-  static const ltide_reg both[] = {
-      {"tile", ltensor_tile,
-       "x:tile(repeats... [, {out=}]) -> Tensor\nx repeated that many times along its last dimensions."},
-      {"repeat_tensor", ltensor_repeat,
-       "x:repeat_tensor(repeats... [, {out=}]) -> Tensor\nx repeated; a count for every dimension, more make new "
-       "dimensions in "
-       "front."},
-      {"repeat_interleave", ltensor_repeat_interleave,
-       "x:repeat_interleave(n [, dim] [, {out=}]) -> Tensor\nEvery element n times in a row, along dim or flattened. n "
-       "may be an "
-       "integer tensor with a count for each element, or index of dim; that synchronises."},
-      {"flip", ltensor_flip, "x:flip(dims... [, {out=}]) -> Tensor\nA copy with these dimensions in reverse."},
-      {"roll", ltensor_roll,
-       "x:roll(shifts [, dims] [, {out=}]) -> Tensor\nA copy shifted along dims, the end coming round to the front; "
-       "flattened "
-       "without dims."},
-      {"rot90", ltensor_rot90,
-       "x:rot90([k=1 [, dims={1, 2}]] [, {out=}]) -> Tensor\nA copy turned k times by 90 degrees, from the first of "
-       "dims to the "
-       "second."},
-      {NULL, NULL, NULL}};
-  static const ltide_reg functions[] = {
-      {"cat", lcat,
-       "tide.cat(tensors [, dim=1] [, {out=}]) -> Tensor\nThe tensors of a table one after another along dim; other "
-       "sizes "
-       "must be equal."},
-      {"stack", lstack,
-       "tide.stack(tensors [, dim=1] [, {out=}]) -> Tensor\nThe tensors of a table along a new dimension; shapes must "
-       "be "
-       "equal."},
-      {"broadcast_tensors", lbroadcast_tensors,
-       "tide.broadcast_tensors(tensors) -> {Tensor, ...}\nViews of those of a table in their common shape."},
-      {"meshgrid", lmeshgrid,
-       "tide.meshgrid(tensors [, {indexing='ij'}]) -> X, Y, ...\nViews: the coordinates {x, y, ...} over the grid "
-       "that they span; 'xy' exchanges the first two dimensions."},
-      {"complex", lcomplex,
-       "tide.complex(re, im [, {out=}]) -> Tensor\ncomplex64 from float32 parts, complex128 from float64 ones. "
-       "Broadcasts."},
-      {"polar", lpolar,
-       "tide.polar(abs, angle [, {out=}]) -> Tensor\nThe complex tensor abs * (cos(angle) + i sin(angle)). "
-       "Broadcasts."},
-      {NULL, NULL, NULL}};
-  ltide_register_both(L, both);
-  ltide_register(L, "tide", functions);
-}
+#define PATH "tide."
+static ltide_row rows[] = {
+#include "api/shape.def"
+    {0}};
+
+void ltide_open_shape(lua_State *L) { ltide_register_rows(L, "tide", rows); }
