@@ -5,6 +5,7 @@
  * are plain numbers that no collector watches: whoever takes one gives it back. */
 #include <string.h>
 
+#include "row.h"
 #include "memory.h"
 #include "mempool.h"
 #include "names.h"
@@ -249,45 +250,16 @@ static void open_classes(lua_State *L) {
 
 /* With tide.cuda at the top of the stack. */
 void ltide_open_allocator(lua_State *L) {
-  static const ltide_reg list[] = {
-      {"get_allocator_backend", lget_backend,
-       "tide.cuda.get_allocator_backend() -> string\n'native', 'cudaMallocAsync' or 'pluggable'."},
-      {"caching_allocator_enable", lcaching_enable,
-       "tide.cuda.caching_allocator_enable(enabled = true)\nWithout caching every allocation asks the driver and every "
-       "release goes back to it: slow, but tools that look for leaks see each of them."},
-      {"is_caching_allocator_enabled", lcaching_enabled, "tide.cuda.is_caching_allocator_enabled() -> boolean"},
-      {"caching_allocator_disabled", lcaching_disabled,
-       "tide.cuda.caching_allocator_disabled(fn, ...) -> results of fn\nlocal _ <close> = "
-       "tide.cuda.caching_allocator_disabled()\nNothing is cached inside."},
-      {"caching_allocator_alloc", lcaching_alloc,
-       "tide.cuda.caching_allocator_alloc(size [, {device=, stream=, as='integer'}]) -> ptr\nRaw device memory for "
-       "code "
-       "that knows pointers alone; give it back with caching_allocator_delete. stream: a Stream or a handle."},
-      {"caching_allocator_delete", lcaching_delete,
-       "tide.cuda.caching_allocator_delete(ptr)\nGives back what caching_allocator_alloc gave."},
-      {"CUDAPluggableAllocator", lallocator_new,
-       "tide.cuda.CUDAPluggableAllocator(path, alloc_name, free_name) -> allocator\nTwo functions of a shared library: "
-       "void *alloc(ssize_t size, int device, cudaStream_t stream), void free(void *ptr, ssize_t size, int device, "
-       "cudaStream_t stream)."},
-      {"change_current_allocator", lchange_allocator,
-       "tide.cuda.change_current_allocator(allocator)\nDevice memory comes from it from now on; an error once device "
-       "memory has been used."},
-      {"MemPool", lpool_new,
-       "tide.cuda.MemPool([allocator]) -> pool\nA pool of memory of its own, see use_mem_pool; its segments come from "
-       "the allocator, if one is given. Field: id."},
-      {"use_mem_pool", luse_pool,
-       "tide.cuda.use_mem_pool(pool [, device], fn, ...) -> results of fn\nlocal _ <close> = "
-       "tide.cuda.use_mem_pool(pool [, device])\nWhat is allocated on the device inside comes from the pool."},
+#define PATH "tide.cuda."
+  static ltide_row allocator_cuda_rows[] = {
+#include "api/allocator_cuda.def"
       {0}};
-  static const ltide_reg memory_only[] = {
-      {"set_allocator_settings", lset_settings,
-       "tide.cuda.memory.set_allocator_settings(\"option:value,option:value\")\nOptions: backend, expandable_segments, "
-       "max_split_size_mb, garbage_collection_threshold, roundup_power2_divisions, per_process_memory_fraction, "
-       "pinned_max_cached_size_mb. Also TIDE_ALLOC_CONF."},
-      {"empty_host_cache", lempty_host_cache,
-       "tide.cuda.memory.empty_host_cache()\nGives back the page-locked host memory that is kept and not in use."},
+#undef PATH
+#define PATH "tide.cuda.memory."
+  static ltide_row allocator_memory_rows[] = {
+#include "api/allocator_memory.def"
       {0}};
   open_classes(L);
-  ltide_register_memory(L, list);
-  ltide_register_memory_only(L, memory_only);
+  ltide_register_memory(L, allocator_cuda_rows);
+  ltide_register_memory_only(L, allocator_memory_rows);
 }

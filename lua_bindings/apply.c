@@ -2,7 +2,7 @@
  *
  * The values go to a flat table, the function's results replace them, and the table is written back at the end: an
  * error in the function leaves the tensor as it was. A function that returns nothing keeps the element. */
-#include "args.h"
+#include "row.h"
 
 static void check_on_cpu(lua_State *L, const tide_tensor *x, const char *name) {
   if (tide_tensor_device(x) != TIDE_CPU)
@@ -85,12 +85,9 @@ static int ltensor_map_(lua_State *L) {
 }
 
 void ltide_open_apply(lua_State *L) {
-  static const ltide_reg list[] = {
-      {"apply_", ltensor_apply_,
-       "x:apply_(f) -> x\nReplaces every element v by f(v), row by row; nil keeps it. cpu tensors only."},
-      {"map_", ltensor_map_,
-       "x:map_(y, f) -> x\nReplaces every element v by f(v, w), w being y's there; nil keeps it. y broadcasts. cpu "
-       "tensors only."},
-      {NULL, NULL, NULL}};
-  ltide_register_methods(L, list);
+#define PATH "tide."
+  static ltide_row rows[] = {
+#include "api/apply.def"
+      {0}};
+  ltide_register_rows(L, "tide", rows);
 }

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "row.h"
 #include "scope.h"
 
 typedef struct ltide_arena {
@@ -204,14 +205,9 @@ static int lkeep(lua_State *L) {
 
 void ltide_open_arena(lua_State *L, ltide_state *S) {
   (void)S;
-  static const ltide_reg list[] = {
-      {"scope", lscope,
-       "tide.scope(fn, ...) -> results of fn\nlocal _ <close> = tide.scope()\n"
-       "Frees, on leaving, every tensor made inside that is not returned (at any depth of tables) or kept with "
-       "tide.keep. "
-       "Also when fn raises. Scopes nest; what an inner one returns belongs to the outer one."},
-      {"keep", lkeep,
-       "tide.keep(t) -> t\nTakes the tensor t out of the tide.scope it was made in: only the collector frees it."},
+#define PATH "tide."
+  static ltide_row rows[] = {
+#include "api/arena.def"
       {0}};
-  ltide_register(L, "tide", list);
+  ltide_register_rows(L, "tide", rows);
 }

@@ -3,7 +3,7 @@
  * caller's own handle of it. */
 #include <string.h>
 
-#include "args.h"
+#include "row.h"
 #include "memory.h"
 #include "tide/comm.h"
 
@@ -348,48 +348,13 @@ static int lget_timeout(lua_State *L) {
 
 void ltide_open_comm(lua_State *L, ltide_state *S) {
   (void)S;
-  static const ltide_reg list[] = {
-      {"broadcast", lbroadcast,
-       "tide.cuda.comm.broadcast(t, devices) -> {Tensor, ...}\ntide.cuda.comm.broadcast(t, nil, {out={...}})\nCopies "
-       "t, "
-       "of a GPU or the cpu, to each device of the list; where t lies there already the result is t itself. Or writes "
-       "it to the tensors of out, which have its shape and dtype and lie apart from each other. A pinned t is read "
-       "later: wait before you change "
-       "it." ORDER},
-      {"broadcast_coalesced", lbroadcast_coalesced,
-       "tide.cuda.comm.broadcast_coalesced({t, ...}, devices [, {buffer_size=}]) -> {{Tensor, ...}, ...}\nCopies the "
-       "tensors, which lie on the first device, to every device; one list for each, the first of which holds the "
-       "tensors themselves." COALESCED ORDER},
-      {"reduce_add", lreduce_add,
-       "tide.cuda.comm.reduce_add({t, ...} [, dest]) -> Tensor\nThe sum of tensors of one shape and dtype from several "
-       "GPUs, on dest (the current device if not given), where one of them must lie. A single tensor is returned as it "
-       "is. The order of the additions is always the same: first the tensor of dest, then the others as listed." ORDER},
-      {"reduce_add_coalesced", lreduce_add_coalesced,
-       "tide.cuda.comm.reduce_add_coalesced({{t, ...}, ...} [, dest [, {buffer_size=}]]) -> {Tensor, ...}\nreduce_add "
-       "of "
-       "the first tensors of all lists, of the second ones, and so on. Each list lies on one GPU." COALESCED ORDER},
-      {"scatter", lscatter,
-       "tide.cuda.comm.scatter(t, devices [, chunk_sizes [, dim=1 [, streams]]]) -> {Tensor, ...}\n"
-       "tide.cuda.comm.scatter(t, nil, {out={...} [, dim=1, streams=]})\nSplits t, of a GPU or the cpu, along dim over "
-       "the devices: into chunks of these sizes, or equal ones, of which there may be fewer than devices. The chunk of "
-       "t's own device is a view; the tensors of out lie apart from each other." ORDER
-       " With streams, the copy to devices[i] or out[i] runs on streams[i], of that device, where it is not false: its "
-       "result belongs to that stream, and of the current streams that of t's device alone waits for it."},
-      {"gather", lgather,
-       "tide.cuda.comm.gather({t, ...} [, dim=1 [, destination]] [, {out=}]) -> Tensor\nJoins tensors of GPUs along "
-       "dim, on "
-       "destination ('cpu' or a device; the current one if not given) or in out. The result has the dtype of the first "
-       "one; the sizes must agree but for dim." ORDER " A result on the cpu is waited for."},
-      {"set_timeout", lset_timeout,
-       "tide.cuda.comm.set_timeout(seconds)\nHow long a collective operation may take, from its call on: 600 at the "
-       "start, "
-       "0 for ever. Where a device does not come to it or does not finish, waits for any of the others end with an "
-       "AcceleratorError that names the operation, its number and line, and the rank that is late."},
-      {"get_timeout", lget_timeout, "tide.cuda.comm.get_timeout() -> seconds"},
-      {NULL, NULL, NULL}};
+#define PATH "tide.cuda.comm."
+  static ltide_row rows[] = {
+#include "api/comm.def"
+      {0}};
   lua_getfield(L, -1, "cuda");
   lua_newtable(L);
-  ltide_register(L, "tide.cuda.comm", list);
+  ltide_register_rows(L, "tide.cuda.comm", rows);
   lua_setfield(L, -2, "comm");
   lua_pop(L, 1);
 }

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "args.h"
+#include "row.h"
 #include "names.h"
 
 typedef struct builder {
@@ -449,36 +449,10 @@ static int ltensor_totable(lua_State *L) { return ltide_waiting(L, tensor_totabl
 
 void ltide_open_convert(lua_State *L, ltide_state *S) {
   (void)S;
-  static const ltide_reg list[] = {
-      {"tensor", ltensor,
-       "tide.tensor(data [, {dtype=, device=, pin_memory=false}]) -> Tensor\nFrom nested tables of numbers, booleans "
-       "and tensors, a "
-       "number, or a string of bytes with a dtype. Integers give int64, numbers with a fraction the default float, "
-       "booleans bool. "
-       "Always a copy. ShapeError for ragged tables, ValueError for a number that the dtype cannot hold."},
-      {"as_tensor", las_tensor,
-       "tide.as_tensor(data [, {dtype=, device=}]) -> Tensor\nAs tide.tensor, but a tensor that fits already is given "
-       "back itself."},
-      {"from_string", lfrom_string,
-       "tide.from_string(bytes [, {dtype=tide.uint8, sizes=, device=, pin_memory=false}]) -> Tensor\nThe bytes of a "
-       "string as "
-       "elements of the dtype, in the machine's byte order."},
-      {NULL, NULL, NULL}};
-  static const ltide_reg methods[] = {
-      {"new_tensor", ltensor_new_tensor,
-       "x:new_tensor(data [, {dtype=, device=, pin_memory=false}]) -> Tensor\nAs tide.tensor, with the dtype and the "
-       "device of x."},
-      {"item", ltensor_item,
-       "x:item() -> number or boolean\nThe value of a tensor of one element; two numbers if it is complex. "
-       "Synchronises. ShapeError for more elements."},
-      {"totable", ltensor_totable,
-       "x:totable() -> nested table\nThe values, {re, im} for complex ones; a number for a tensor without dimensions. "
-       "Synchronises."},
-      {"tolist", ltensor_totable, "x:tolist() -> nested table\nAnother name of totable."},
-      {"tostring_bytes", ltensor_tostring_bytes,
-       "x:tostring_bytes() -> string\nThe values in row-major order, in the machine's byte order. Synchronises."},
-      {NULL, NULL, NULL}};
-  ltide_register(L, "tide", list);
-  ltide_register_methods(L, methods);
+#define PATH "tide."
+  static ltide_row rows[] = {
+#include "api/convert.def"
+      {0}};
+  ltide_register_rows(L, "tide", rows);
   ltide_open_move(L);
 }

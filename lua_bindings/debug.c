@@ -4,6 +4,7 @@
  * to it inside. */
 #include <string.h>
 
+#include "row.h"
 #include "loader.h"
 #include "tide/debug.h"
 
@@ -75,29 +76,11 @@ static int llaunch_blocking(lua_State *L) {
 
 void ltide_open_debug(lua_State *L, ltide_state *S) {
   (void)S;
-  static const ltide_reg list[] = {
-      {"set_sync_debug_mode", lset_sync_debug_mode,
-       "tide.cuda.set_sync_debug_mode(mode)\nWhat happens when an operation makes the host wait for a device: "
-       "'default' "
-       "or 0: nothing; 'warn' or 1: a warning with the line, each time; 'error' or 2: it raises at the line and does "
-       "nothing. Counts item, totable, printing values, equal, nonzero, masks, and copies between the host and a "
-       "device that are not both non_blocking and of pinned memory. synchronize() of a device, a stream or an event "
-       "says what it does and never counts. The mode is the process's."},
-      {"get_sync_debug_mode", lget_sync_debug_mode, "tide.cuda.get_sync_debug_mode() -> 0, 1 or 2"},
-      {"sync_debug_mode", lsync_debug_mode,
-       "tide.cuda.sync_debug_mode(mode, fn, ...) -> results of fn\nlocal _ <close> = tide.cuda.sync_debug_mode(mode)\n"
-       "set_sync_debug_mode for a block; the mode before comes back on leaving, also after an error."},
-      {"launch_blocking", llaunch_blocking,
-       "tide.cuda.launch_blocking() -> boolean\nIs CUDA_LAUNCH_BLOCKING=1 set? Then the script waits for every launch, "
-       "and an error of a device names the one line that caused it."},
-      {"device_reset", ldevice_reset,
-       "tide.cuda.device_reset([device])\nFor recovery after a sticky error: drops all that lies on GPUs, of every GPU "
-       "in "
-       "use, and opens them anew at the next use, as far as the driver allows; a new process is the sure way. Tensors "
-       "on GPUs or in pinned memory, streams, events and graphs made before raise StateError when they are used; other "
-       "tensors on the cpu stay."},
+#define PATH "tide.cuda."
+  static ltide_row rows[] = {
+#include "api/debug.def"
       {0}};
   lua_getfield(L, -1, "cuda");
-  ltide_register(L, "tide.cuda", list);
+  ltide_register_rows(L, "tide.cuda", rows);
   lua_pop(L, 1);
 }

@@ -1,5 +1,5 @@
 /* determinism.c: whether equal programs must give equal results. */
-#include "args.h"
+#include "row.h"
 
 static int luse_deterministic(lua_State *L) {
   static const char *const keys[] = {"warn_only", NULL};
@@ -32,18 +32,9 @@ static int lonly_warns(lua_State *L) {
 
 void ltide_open_determinism(lua_State *L, ltide_state *S) {
   (void)S;
-  static const ltide_reg functions[] = {
-      {"use_deterministic_algorithms", luse_deterministic,
-       "tide.use_deterministic_algorithms(mode [, {warn_only=false}])\nWith true nothing depends on the order in which "
-       "threads run: x[index] = v writes the last of indexes that repeat, also on a GPU, and kernels of "
-       "compile_kernel run block after block on cpu tensors; on a GPU (a simulated one too) a kernel that uses "
-       "atomicAdd, "
-       "atomicSub, atomicExch or atomicCAS raises NotSupportedError, or, with warn_only, warns once. All else is "
-       "deterministic anyway. It holds for the whole process."},
-      {"are_deterministic_algorithms_enabled", lare_deterministic,
-       "tide.are_deterministic_algorithms_enabled() -> boolean"},
-      {"is_deterministic_algorithms_warn_only_enabled", lonly_warns,
-       "tide.is_deterministic_algorithms_warn_only_enabled() -> boolean"},
-      {NULL, NULL, NULL}};
-  ltide_register(L, "tide", functions);
+#define PATH "tide."
+  static ltide_row rows[] = {
+#include "api/determinism.def"
+      {0}};
+  ltide_register_rows(L, "tide", rows);
 }

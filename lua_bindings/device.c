@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "args.h"
+#include "row.h"
 #include "names.h"
 #include "tide/device.h"
 
@@ -454,13 +454,8 @@ static int props_tostring(lua_State *L) {
 }
 
 static void open_metatables(lua_State *L, ltide_state *S) {
-  static const ltide_reg methods[] = {
-      {"healthy", device_healthy,
-       "dev:healthy() -> true, or false and the error\nDoes the device still serve? After a sticky error it does not, "
-       "and "
-       "every call on it fails with that first error. One that is in use is asked, without a wait, so an error of "
-       "queued "
-       "work is noticed here too; one that was not used yet, and the CPU, are healthy. See tide.cuda.device_reset."},
+  static ltide_row device_rows[] = {
+#include "api/device.def"
       {0}};
   static const luaL_Reg device[] = {
       {"__newindex", ltide_read_only}, {"__tostring", device_tostring}, {"__eq", device_eq}, {0}};
@@ -470,7 +465,7 @@ static void open_metatables(lua_State *L, ltide_state *S) {
   S->device_meta = lua_topointer(L, -1);
   luaL_setfuncs(L, device, 0);
   lua_createtable(L, 0, 1);
-  ltide_register(L, "device", methods);
+  ltide_register_rows(L, "device", device_rows);
   lua_pushcclosure(L, device_index, 1);
   lua_setfield(L, -2, "__index");
   ltide_newmetatable(L, "tide.properties");
@@ -480,71 +475,17 @@ static void open_metatables(lua_State *L, ltide_state *S) {
 
 void ltide_open_device(lua_State *L, ltide_state *S) {
   open_metatables(L, S);
-  static const ltide_reg tide_list[] = {
-      {"device", ldevice,
-       "tide.device(type [, index]) or tide.device(index) -> device\n"
-       "Names a device: 'cpu', 'cuda' (the current one at the moment of use), 'cuda:1'. Fields type and index (nil "
-       "when absent), method healthy()."},
-      {"set_default_device", lset_default_device,
-       "tide.set_default_device(device)\nWhere factories without a device option make their tensors; 'cpu' at the "
-       "start."},
-      {"get_default_device", lget_default_device, "tide.get_default_device() -> device"},
-      {"device_scope", ldevice_scope,
-       "tide.device_scope(device, fn, ...) -> results of fn\nlocal _ <close> = tide.device_scope(device)\nThe default "
-       "device "
-       "of factories, for a block."},
+#define PATH "tide."
+  static ltide_row device_device_rows[] = {
+#include "api/device_device.def"
       {0}};
-  static const ltide_reg cuda_list[] = {
-      {"is_available", lis_available,
-       "tide.cuda.is_available() -> boolean\nIs there a GPU to use? Never raises; needs no driver."},
-      {"is_initialized", lis_initialized,
-       "tide.cuda.is_initialized() -> boolean\nHas a GPU been used? Touches no driver."},
-      {"init", linit, "tide.cuda.init()\nOpens the driver now instead of at the first use. Raises what is missing."},
-      {"device_count", ldevice_count, "tide.cuda.device_count() -> integer\nGPUs that can be used; 0 without any."},
-      {"current_device", lcurrent_device,
-       "tide.cuda.current_device() -> integer\nId of the GPU that 'cuda' means in this coroutine, from 0."},
-      {"set_device", lset_device,
-       "tide.cuda.set_device(device)\nSelects the GPU that 'cuda' means in this coroutine; nothing for a negative id. "
-       "A new coroutine takes over the device and the streams of the one that has resumed it when it first calls "
-       "tide, and has its own from then on."},
-      {"device", lcuda_device,
-       "tide.cuda.device(device, fn, ...) -> results of fn\nlocal _ <close> = tide.cuda.device(device)\n"
-       "Selects a GPU for a block. Restored on leaving, also after an error. nil or a negative id changes nothing, nor "
-       "does leaving then."},
-      {"device_ctx_manager", lcuda_device, "tide.cuda.device_ctx_manager: another name of tide.cuda.device"},
-      {"device_of", ldevice_of,
-       "tide.cuda.device_of(obj, fn, ...) -> results of fn\nlocal _ <close> = tide.cuda.device_of(obj)\n"
-       "Selects the GPU of a tensor or storage for a block; changes nothing when obj is on the CPU, nor does leaving "
-       "then."},
-      {"synchronize", lsynchronize,
-       "tide.cuda.synchronize([device])\nWaits for all work of all streams of the device. Reports errors of that "
-       "work."},
-      {"synchronize_all", lsynchronize_all, "tide.cuda.synchronize_all()\nWaits for every device in use."},
-      {"can_device_access_peer", lcan_device_access_peer,
-       "tide.cuda.can_device_access_peer(device, peer) -> boolean\nCan device reach the memory of peer? nil for device "
-       "is the "
-       "current device; a device is no peer of itself. DeviceError names the one that does not exist. Uses neither."},
-      {"driver_version", ldriver_version,
-       "tide.cuda.driver_version() -> integer\nThe CUDA version of the driver: 13000 for 13.0."},
-      {"runtime_version", lruntime_version,
-       "tide.cuda.runtime_version() -> integer\nThe CUDA version that tide was built with."},
-      {"get_device_name", lget_device_name,
-       "tide.cuda.get_device_name([device]) -> string\nWhat its maker calls the device (default: the current one)."},
-      {"get_device_capability", lget_device_capability,
-       "tide.cuda.get_device_capability([device]) -> major, minor\nThe compute capability of the device (default: the "
-       "current one), two integers."},
-      {"get_device_properties", lget_device_properties,
-       "tide.cuda.get_device_properties([device]) -> props\nRead-only fields name, gcnArchName, major, minor, uuid, "
-       "multi_processor_count, "
-       "max_threads_per_multi_processor, max_threads_per_block, warp_size, regs_per_multiprocessor; in bytes "
-       "total_memory, "
-       "shared_memory_per_block, shared_memory_per_block_optin, shared_memory_per_multiprocessor, L2_cache_size; in "
-       "kHz "
-       "clock_rate, memory_clock_rate; in bits memory_bus_width; pci_bus_id, pci_device_id, pci_domain_id; booleans "
-       "is_integrated, is_multi_gpu_board, simulated. props:totable() gives a table of them. Does not use the device."},
+#undef PATH
+#define PATH "tide.cuda."
+  static ltide_row device_cuda_rows[] = {
+#include "api/device_cuda.def"
       {0}};
-  ltide_register(L, "tide", tide_list);
+  ltide_register_rows(L, "tide", device_device_rows);
   lua_getfield(L, -1, "cuda");
-  ltide_register(L, "tide.cuda", cuda_list);
+  ltide_register_rows(L, "tide.cuda", device_cuda_rows);
   lua_pop(L, 1);
 }

@@ -4,7 +4,7 @@
  * expected its name or alias will do as well. */
 #include <string.h>
 
-#include "args.h"
+#include "row.h"
 #include "names.h"
 
 #define DTYPE_META "tide.dtype"
@@ -129,16 +129,9 @@ void ltide_open_dtype(lua_State *L, ltide_state *S) {
 #include "tide/dtype.def"
 #undef DTYPE
   lua_settop(L, module);
-  static const ltide_reg list[] = {
-      {"set_default_dtype", lset_default_dtype,
-       "tide.set_default_dtype(dtype)\nThe floating dtype of factories and of numbers with a fraction; tide.float32 at "
-       "the start."},
-      {"get_default_dtype", lget_default_dtype, "tide.get_default_dtype() -> dtype"},
-      {"promote_types", lpromote_types,
-       "tide.promote_types(a, b) -> dtype\nThe dtype of an operation on tensors of these two dtypes."},
-      {"can_cast", lcan_cast,
-       "tide.can_cast(from, to) -> boolean\nMay a result of dtype `from` be written to a tensor of dtype `to`?"},
-      {"is_dtype", lis_dtype, "tide.is_dtype(value) -> boolean"},
-      {NULL, NULL, NULL}};
-  ltide_register(L, "tide", list);
+#define PATH "tide."
+  static ltide_row rows[] = {
+#include "api/dtype.def"
+      {0}};
+  ltide_register_rows(L, "tide", rows);
 }

@@ -424,9 +424,9 @@ void ltide_open_errors(lua_State *L, ltide_state *S) {
                  "tide.cuda.DeferredCudaCallError.is(e) -> boolean\nHas a call failed that waited for the first use of "
                  "a GPU? The traceback is the call's.");
   lua_pop(L, 1);
-  static const ltide_reg list[] = {
-      {"warn", lwarn,
-       "tide.warn(message)\nA warning through Lua's own warn: `tide -W off` or warn '@off' silences it."},
+#define PATH "tide."
+  static ltide_row rows[] = {
+#include "api/error.def"
       {0}};
-  ltide_register(L, "tide", list);
+  ltide_register_rows(L, "tide", rows);
 }

@@ -1,6 +1,7 @@
 /* event.c: events. The device is that of the first recording stream; a handle holds one reference. */
 #include <string.h>
 
+#include "row.h"
 #include "bindings.h"
 #include "names.h"
 
@@ -145,19 +146,8 @@ static int lrecord(lua_State *L) {
   return levent_record(L);
 }
 
-static const ltide_reg methods[] = {
-    {"record", levent_record,
-     "ev:record([s]) -> ev\nRecords the event on a stream (default: the current one). An event stays on its first "
-     "device."},
-    {"wait", levent_wait,
-     "ev:wait([s])\nLater work of the stream (default: the current one) waits for the event; the host does not."},
-    {"query", levent_query,
-     "ev:query() -> boolean\nIs the work before the event complete? True if it was never recorded."},
-    {"synchronize", levent_synchronize,
-     "ev:synchronize()\nWaits for the event; returns at once if it was never recorded."},
-    {"elapsed_time", levent_elapsed_time,
-     "ev:elapsed_time(end_ev) -> ms\nMilliseconds between two recorded events with enable_timing. ValueError without "
-     "timing or not recorded, StateError while not complete."},
+static ltide_row event_rows[] = {
+#include "api/event.def"
     {0}};
 
 void ltide_open_event(lua_State *L, ltide_state *S) {
@@ -167,7 +157,7 @@ void ltide_open_event(lua_State *L, ltide_state *S) {
   S->event_meta = lua_topointer(L, -1);
   luaL_setfuncs(L, meta, 0);
   lua_createtable(L, 0, 8);
-  ltide_register(L, "Event", methods);
+  ltide_register_rows(L, "Event", event_rows);
   ltide_register(L, "Event", ltide_event_ipc);
   lua_pushcclosure(L, event_index, 1);
   lua_setfield(L, -2, "__index");
@@ -175,9 +165,11 @@ void ltide_open_event(lua_State *L, ltide_state *S) {
   lua_pushcfunction(L, levent_new);
   lua_setfield(L, LUA_REGISTRYINDEX, "tide.Event.new");
   lua_getfield(L, -1, "cuda");
-  static const ltide_reg list[] = {
-      {"record", lrecord, "tide.cuda.record([opts]) -> ev\nA new event, recorded now on the current stream."}, {0}};
-  ltide_register(L, "tide.cuda", list);
+#define PATH "tide.cuda."
+  static ltide_row event_cuda_rows[] = {
+#include "api/event_cuda.def"
+      {0}};
+  ltide_register_rows(L, "tide.cuda", event_cuda_rows);
   lua_createtable(L, 0, 1);
   ltide_register(L, "tide.cuda.Event", ltide_event_class);
   lua_createtable(L, 0, 1);

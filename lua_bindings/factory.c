@@ -11,7 +11,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "args.h"
+#include "row.h"
 
 static const char *const option_keys[] = {LTIDE_OPTION_KEYS, NULL}, *const out_keys[] = {LTIDE_OUT_KEYS, NULL};
 
@@ -426,61 +426,10 @@ static int lfrom_ptr(lua_State *L) {
   return 1;
 }
 
-static const ltide_reg functions[] = {
-    {"empty", lempty,
-     "tide.empty(sizes... [, {dtype=, device=, pin_memory=false, out=}]) -> Tensor\nUninitialised. Sizes are integers "
-     "or "
-     "one table; {} gives no dimensions."},
-    {"zeros", lzeros, "tide.zeros(sizes... [, {dtype=, device=, pin_memory=false, out=}]) -> Tensor\nAll 0."},
-    {"ones", lones, "tide.ones(sizes... [, {dtype=, device=, pin_memory=false, out=}]) -> Tensor\nAll 1."},
-    {"full", lfull,
-     "tide.full(sizes, value [, {dtype=, device=, pin_memory=false, out=}]) -> Tensor\nAll `value`, whose kind "
-     "gives "
-     "the dtype: bool, int64 or the default float."},
-    {"empty_like", lempty_like,
-     "tide.empty_like(x [, opts]) -> Tensor\nUninitialised, with the shape, layout, dtype and device of x."},
-    {"zeros_like", lzeros_like,
-     "tide.zeros_like(x [, opts]) -> Tensor\nAll 0, with the shape, layout, dtype and device of x."},
-    {"ones_like", lones_like,
-     "tide.ones_like(x [, opts]) -> Tensor\nAll 1, with the shape, layout, dtype and device of x."},
-    {"full_like", lfull_like,
-     "tide.full_like(x, value [, opts]) -> Tensor\nAll `value`, with the shape, layout, dtype and device of x."},
-    {"empty_strided", lempty_strided,
-     "tide.empty_strided(size, stride [, opts]) -> Tensor\nUninitialised, with these strides in elements."},
-    {"arange", larange,
-     "tide.arange([start=0,] stop [, step=1] [, opts]) -> Tensor\nstart, start + step, ... below stop, which is "
-     "excluded. int64 if all are integers. A step that leads away from stop is an error."},
-    {"range", lrange,
-     "tide.range([start=1,] stop [, step=1] [, opts]) -> Tensor\nstart, start + step, ... up to stop, which is "
-     "included: for index tensors. Empty if stop lies behind start, as a Lua loop. int64 if all are integers."},
-    {"linspace", llinspace,
-     "tide.linspace(a, b, n [, opts]) -> Tensor\nn values at equal distances from a to b, both included."},
-    {"logspace", llogspace,
-     "tide.logspace(a, b, n [, {base=10, dtype=, device=, out=}]) -> Tensor\nbase to the powers linspace(a, b, n)."},
-    {"eye", leye, "tide.eye(n [, m] [, opts]) -> Tensor\nn by m, 1 on the diagonal and 0 elsewhere."},
-    {"tril_indices", ltril_indices,
-     "tide.tril_indices(n, m [, offset=0] [, opts]) -> Tensor\nint64 [2, k]: rows and columns, from 1, of the lower "
-     "triangle of an n by m matrix."},
-    {"triu_indices", ltriu_indices,
-     "tide.triu_indices(n, m [, offset=0] [, opts]) -> Tensor\nint64 [2, k]: rows and columns, from 1, of the upper "
-     "triangle of an n by m matrix."},
-    {"from_ptr", lfrom_ptr,
-     "tide.from_ptr(ptr, sizes [, {dtype=, device=, stride=, owner=}]) -> Tensor\nBorrows memory at an address of "
-     "that device. "
-     "`owner`, any value, is kept alive until the last view has gone and the work queued on it is done."},
-    {NULL, NULL, NULL}};
-
-static const ltide_reg methods[] = {
-    {"new_empty", lnew_empty,
-     "x:new_empty(sizes... [, opts]) -> Tensor\nUninitialised, with the dtype and device of x."},
-    {"new_zeros", lnew_zeros, "x:new_zeros(sizes... [, opts]) -> Tensor\nAll 0, with the dtype and device of x."},
-    {"new_ones", lnew_ones, "x:new_ones(sizes... [, opts]) -> Tensor\nAll 1, with the dtype and device of x."},
-    {"new_full", lnew_full,
-     "x:new_full(sizes, value [, opts]) -> Tensor\nAll `value`, with the dtype and device of x."},
-    {"new_empty_strided", lnew_empty_strided,
-     "x:new_empty_strided(size, stride [, opts]) -> Tensor\nUninitialised, with these strides and the dtype and "
-     "device of x."},
-    {NULL, NULL, NULL}};
+#define PATH "tide."
+static ltide_row rows[] = {
+#include "api/factory.def"
+    {0}};
 
 void ltide_open_factory(lua_State *L, ltide_state *S) {
   (void)S;
@@ -493,6 +442,5 @@ void ltide_open_factory(lua_State *L, ltide_state *S) {
   lua_pop(L, 1);
   ltide_setmetatable(L, OWNERS_META);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key_owners);
-  ltide_register(L, "tide", functions);
-  ltide_register_methods(L, methods);
+  ltide_register_rows(L, "tide", rows);
 }

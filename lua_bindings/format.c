@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "args.h"
+#include "row.h"
 #include "tide/graph.h"
 
 typedef struct print_options {
@@ -385,20 +385,15 @@ static int lset_printoptions(lua_State *L) {
 }
 
 void ltide_open_format(lua_State *L, ltide_state *S) {
-  static const ltide_reg list[] = {
-      {"set_printoptions", lset_printoptions,
-       "tide.set_printoptions{precision = 4, threshold = 1000, edgeitems = 3, linewidth = 80, sci_mode = nil}\n"
-       "How tensors print: decimals; the number of elements above which the middle is left out; items shown at each "
-       "end; columns; "
-       "true or false forces scientific notation or its absence, nil lets the values decide."},
+#define PATH "tide."
+  static ltide_row format_rows[] = {
+#include "api/format.def"
       {0}};
-  static const ltide_reg meta[] = {
-      {"__tostring", ltensor_tostring,
-       "tostring(x), print(x) -> string\nThe values as torch prints them; a large tensor shows its ends. Waits for the "
-       "device; while a graph is captured it gives shape, dtype and device alone."},
+  static ltide_row tensor_rows[] = {
+#include "api/tensor.def"
       {0}};
-  ltide_register(L, "tide", list);
+  ltide_register_rows(L, "tide", format_rows);
   lua_rawgeti(L, LUA_REGISTRYINDEX, S->tensor_ref);
-  ltide_register(L, "Tensor", meta);
+  ltide_register_rows(L, "Tensor", tensor_rows);
   lua_pop(L, 1);
 }

@@ -9,6 +9,7 @@
  * Invariant: what the block has changed is changed back before anything is raised. */
 #include <string.h>
 
+#include "row.h"
 #include "graph.h"
 #include "names.h"
 #include "mempool.h"
@@ -157,18 +158,18 @@ static int lgraph_capture_begin(lua_State *L) {
   return 0;
 }
 
-#define METHOD(name, call)                                                                                             \
+#define GRAPH_METHOD(name, call)                                                                                       \
   static int lgraph_##name(lua_State *L) {                                                                             \
     ltide_enter(L);                                                                                                    \
     ltide_no_options(L, 1);                                                                                            \
     ltide_try(L, call(ltide_check_graph(L, 1, "graph")));                                                              \
     return 0;                                                                                                          \
   }
-METHOD(capture_end, tide_graph_end)
-METHOD(instantiate, tide_graph_instantiate)
-METHOD(replay, tide_graph_replay)
-METHOD(reset, tide_graph_reset)
-METHOD(enable_debug_mode, tide_graph_enable_debug)
+GRAPH_METHOD(capture_end, tide_graph_end)
+GRAPH_METHOD(instantiate, tide_graph_instantiate)
+GRAPH_METHOD(replay, tide_graph_replay)
+GRAPH_METHOD(reset, tide_graph_reset)
+GRAPH_METHOD(enable_debug_mode, tide_graph_enable_debug)
 
 static int lgraph_pool(lua_State *L) {
   ltide_enter(L);
@@ -328,54 +329,19 @@ int ltide_cuda_graph(lua_State *L) {
 
 /* {==== Opening */
 
-static const ltide_reg methods[] = {
-    {"capture_begin", lgraph_capture_begin,
-     "g:capture_begin([{pool=, capture_error_mode='thread_local'}])\nFrom here on what is queued on the current stream "
-     "is recorded, not executed; it must not be the default stream. Prefer tide.cuda.graph. pool: memory shared with "
-     "other graphs, which are then to be "
-     "replayed in the order of their captures."},
-    {"capture_end", lgraph_capture_end, "g:capture_end()\nEnds the capture; the graph can be replayed."},
-    {"instantiate", lgraph_instantiate,
-     "g:instantiate()\nMakes a graph with keep_graph ready; else capture_end has done it."},
-    {"replay", lgraph_replay,
-     "g:replay()\nQueues the recorded work on the current stream of the graph's device. It reads and writes the memory "
-     "that it was captured with."},
-    {"reset", lgraph_reset, "g:reset()\nEmpties the graph and lets go of what it held, once its last replay is done."},
-    {"pool", lgraph_pool, "g:pool() -> token\nNames the memory of the graph, for the pool option of other captures."},
-    {"pools", lgraph_pools, "g:pools() -> {token}\nThe pools that its captures allocated from: one."},
-    {"register_generator_state", lgraph_register_generator_state,
-     "g:register_generator_state(generator)\nReplays advance the generator. Those that a capture draws from are "
-     "registered by themselves."},
-    {"enable_debug_mode", lgraph_enable_debug_mode,
-     "g:enable_debug_mode()\nBefore the capture: keeps what is recorded for debug_dump, and lets reads through handles "
-     "of g:output() fail once a later replay has overwritten them."},
-    {"debug_dump", lgraph_debug_dump,
-     "g:debug_dump(path)\nWrites what was recorded as a file for Graphviz (dot -Tsvg path)."},
-    {"output", lgraph_output,
-     "g:output(x) -> Tensor\nA handle to x, memory that the graph writes, for the values of the last replay: in debug "
-     "mode reading it after a later one is a StateError."},
+static ltide_row cudagraph_rows[] = {
+#include "api/cudagraph.def"
     {0}};
 
-static const ltide_reg cuda_list[] = {
-    {"graph", ltide_cuda_graph,
-     "tide.cuda.graph(cuda_graph [, {pool=, stream=, capture_error_mode='thread_local'}], fn, ...) -> results of fn\n"
-     "local _ <close> = tide.cuda.graph(cuda_graph, {...})\n"
-     "Captures the work of a block into cuda_graph, on a stream of its own unless one is given. Collects garbage "
-     "(unless the collector is stopped), waits for the device and empties the caches first. Nothing inside is "
-     "executed, but on streams (so on other devices) that have "
-     "not "
-     "joined by waiting for the captured one; what would need its values is a StateError that ends the capture. An "
-     "error inside drops the capture, and so does closing the coroutine of an unfinished block."},
-    {"graph_pool_handle", lgraph_pool_handle,
-     "tide.cuda.graph_pool_handle() -> token\nNames a new pool of memory, for captures that share one."},
-    {"is_current_stream_capturing", lis_current_stream_capturing,
-     "tide.cuda.is_current_stream_capturing() -> boolean\nIs a capture under way on the current stream?"},
+#define PATH "tide.cuda."
+static ltide_row graph_cuda_rows[] = {
+#include "api/graph_cuda.def"
     {0}};
 
-static const ltide_reg graphs_list[] = {
-    {"set_debug", lset_debug,
-     "tide.cuda.graphs.set_debug(enabled)\nNew graphs are made with enable_debug_mode. The environment's "
-     "TIDE_GRAPH_DEBUG=1 does the same."},
+#undef PATH
+#define PATH "tide.cuda.graphs."
+static ltide_row graph_graphs_rows[] = {
+#include "api/graph_graphs.def"
     {0}};
 
 /* tide.cuda.graphs: aliases of the functions in tide.cuda, which is at the top of the stack. */
@@ -387,7 +353,7 @@ static void open_aliases(lua_State *L) {
     lua_getfield(L, -2, names[i]);
     lua_setfield(L, -2, names[i]);
   }
-  ltide_register(L, "tide.cuda.graphs", graphs_list);
+  ltide_register_rows(L, "tide.cuda.graphs", graph_graphs_rows);
   lua_pop(L, 1);
 }
 
@@ -402,12 +368,12 @@ void ltide_open_graph(lua_State *L, ltide_state *S) {
   ltide_newmetatable(L, GRAPH_META);
   luaL_setfuncs(L, meta, 0);
   lua_createtable(L, 0, 12);
-  ltide_register(L, "CUDAGraph", methods);
+  ltide_register_rows(L, "CUDAGraph", cudagraph_rows);
   lua_pushcclosure(L, graph_index, 1);
   lua_setfield(L, -2, "__index");
   lua_pop(L, 1);
   lua_getfield(L, -1, "cuda");
-  ltide_register(L, "tide.cuda", cuda_list);
+  ltide_register_rows(L, "tide.cuda", graph_cuda_rows);
   lua_createtable(L, 0, 1); /* the class */
   lua_createtable(L, 0, 1);
   lua_pushcfunction(L, lgraph_new);

@@ -6,7 +6,7 @@
  * share one pool, so they are to be called in the order of the list.
  *
  * Invariant: nothing of the user's is overwritten: the static inputs are copies. */
-#include "args.h"
+#include "row.h"
 #include "graph.h"
 #include "tree.h"
 
@@ -265,14 +265,9 @@ static int lmake_graphed_callables(lua_State *L) {
 }
 
 void ltide_open_graphed(lua_State *L) {
-  static const ltide_reg list[] = {
-      {"make_graphed_callables", lmake_graphed_callables,
-       "tide.cuda.make_graphed_callables(callables, {args...} [, {num_warmup_iters = 3, pool=}]) -> fn, where "
-       "callables is one function\n"
-       "tide.cuda.make_graphed_callables({fn, ...}, {{args...}, ...} [, opts]) -> {fn, ...}\n"
-       "Functions of tensors that replay a graph, captured on the device of the first sample. Arguments must be like "
-       "the samples; they are copied in. Results are static: the next call overwrites them. Several functions share "
-       "memory and are to be called in their order."},
+#define PATH "tide.cuda."
+  static ltide_row rows[] = {
+#include "api/graphed.def"
       {0}};
-  ltide_register(L, "tide.cuda", list);
+  ltide_register_rows(L, "tide.cuda", rows);
 }

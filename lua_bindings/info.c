@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "row.h"
 #include "bindings.h"
 #include "tide/device.h"
 
@@ -203,53 +204,12 @@ static void open_streams(lua_State *L) {
 
 void ltide_open_info(lua_State *L, ltide_state *S) {
   (void)S;
-  static const ltide_reg list[] = {
-      {"utilization", lutilization,
-       "tide.cuda.utilization([device]) -> percent\nThe part of the last sample period in which a kernel ran."},
-      {"memory_usage", lmemory_usage,
-       "tide.cuda.memory_usage([device]) -> percent\nThe part of the last sample period in which device memory was "
-       "read "
-       "or "
-       "written; not bytes: see mem_get_info."},
-      {"temperature", ltemperature, "tide.cuda.temperature([device]) -> degrees Celsius of the die"},
-      {"power_draw", lpower_draw, "tide.cuda.power_draw([device]) -> milliwatts"},
-      {"clock_rate", lclock_rate, "tide.cuda.clock_rate([device]) -> MHz of the multiprocessors, now"},
-      {"device_memory_used", ldevice_memory_used,
-       "tide.cuda.device_memory_used([device]) -> bytes\nUsed on the device by all processes together."},
-      {"list_gpu_processes", llist_gpu_processes,
-       "tide.cuda.list_gpu_processes([device]) -> text, {{pid=, used_bytes=}, ...}\nThe processes that compute on the "
-       "device; used_bytes is nil where the driver does not tell."},
-      {"get_arch_list", lget_arch_list,
-       "tide.cuda.get_arch_list() -> {'sm_90', ...}\nThe architectures that tide was compiled for; empty without a "
-       "GPU."},
-      {"get_gencode_flags", lget_gencode_flags,
-       "tide.cuda.get_gencode_flags() -> string\nThe same as flags of nvcc; '' without a GPU."},
-      {"min_capability", lmin_capability,
-       "tide.cuda.min_capability() -> major, minor\nThe lowest compute capability that there is code for. A device "
-       "below it causes a warning when it is first used."},
-      {"is_bf16_supported", lis_bf16_supported,
-       "tide.cuda.is_bf16_supported([device]) -> boolean\nDoes the device compute with bfloat16 itself? False without "
-       "a "
-       "GPU."},
-      {"is_tf32_supported", lis_tf32_supported,
-       "tide.cuda.is_tf32_supported([device]) -> boolean\nHas the device tf32 products? False without a GPU."},
-      {"_is_open", lis_open,
-       "tide.cuda._is_open([device]) -> boolean\nHas this process used the device, that is: has it a context there? "
-       "For "
-       "tests."},
-      {"current_blas_handle", lcurrent_blas_handle,
-       "tide.cuda.current_blas_handle([opts]) -> lightuserdata, or with {as = 'integer'} an integer\nThe "
-       "cublasHandle_t of the current device, "
-       "bound to its current stream."},
-      {"set_peer_access", lset_peer_access,
-       "tide.cuda.set_peer_access(device, peer, enabled)\nWith it on, operations on device may read operands that lie "
-       "on "
-       "peer: the result is on the device of the first tensor, whose current stream waits for the other's."},
-      {"get_peer_access", lget_peer_access,
-       "tide.cuda.get_peer_access(device, peer) -> boolean\nHas set_peer_access switched it on? Off at the start."},
+#define PATH "tide.cuda."
+  static ltide_row rows[] = {
+#include "api/info.def"
       {0}};
   lua_getfield(L, -1, "cuda");
-  ltide_register(L, "tide.cuda", list);
+  ltide_register_rows(L, "tide.cuda", rows);
   open_streams(L);
   lua_pop(L, 1);
 }

@@ -1,4 +1,5 @@
 /* io.c: pictures. */
+#include "row.h"
 #include "bindings.h"
 
 static int lsave_png(lua_State *L) {
@@ -21,14 +22,9 @@ static int lload_png(lua_State *L) {
 
 void ltide_open_io(lua_State *L, ltide_state *S) {
   (void)S;
-  static const ltide_reg list[] = {{"save_png", lsave_png,
-                                    "tide.save_png(path, image)\nWrites a uint8 tensor [h, w] (grey), [h, w, 3] (RGB) "
-                                    "or [h, w, 4] (RGBA) as a PNG picture; one on a GPU is copied, which "
-                                    "synchronises. A file that was there is "
-                                    "replaced when all is written, and stays as it was after a FileError."},
-                                   {"load_png", lload_png,
-                                    "tide.load_png(path) -> Tensor\nReads a PNG picture into a uint8 tensor [h, w, "
-                                    "channels]. FileError when it is missing or broken."},
-                                   {0}};
-  ltide_register(L, "tide", list);
+#define PATH "tide."
+  static ltide_row rows[] = {
+#include "api/io.def"
+      {0}};
+  ltide_register_rows(L, "tide", rows);
 }

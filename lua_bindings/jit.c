@@ -5,7 +5,7 @@
  * that the code has; a key that is none of them is an error. */
 #include <string.h>
 
-#include "args.h"
+#include "row.h"
 #include "tide/jit.h"
 
 #define JIT_META "tide.jiterator.function"
@@ -187,33 +187,10 @@ static int lcache_clear(lua_State *L) {
   return 0;
 }
 
-static const ltide_reg functions[] = {
-    {"create_jit_fn", lcreate_jit_fn,
-     "tide.cuda.jiterator.create_jit_fn(code [, {alpha=1.0}]) -> f\nf(t1, ..., t8 [, {alpha=3.14, out=}]) -> "
-     "Tensor\nMakes "
-     "an elementwise function from C++ text: the last function template in it is called for every element and returns "
-     "the result. Parameters that have a default are numbers, given by name; the others are tensors, which broadcast "
-     "and are promoted. Compiled when dtypes or layouts are new, for the GPU or the CPU, and kept on disk. Where a GPU "
-     "is "
-     "in use the kernel for contiguous inputs, of float32 or of the dtype wanted last, is begun in the background at "
-     "once "
-     "(TIDE_KERNEL_AHEAD=0: it is not). out is a tensor that the result is written to, of its size or empty; it may be "
-     "an input."},
-    {"create_multi_output_jit_fn", lcreate_multi_output_jit_fn,
-     "tide.cuda.jiterator.create_multi_output_jit_fn(code, num_outputs [, {alpha=1.0}]) -> f\nf(t1, ..., t8 [, "
-     "{alpha=3.14, out={...}}]) -> num_outputs Tensors\nLikewise, for a function that writes 1 to 8 results to "
-     "parameters that "
-     "are references: template <typename T> void f(T x, T y, T &sum, T &difference)."},
-    {"cache_info", lcache_info,
-     "tide.cuda.jiterator.cache_info() -> table\nHow kernels were found by this process: hits (memory_hits and "
-     "disk_hits), misses (compiled), ahead (of those, compiled before the call), stored, damaged (entries made again), "
-     "compile_seconds, compiler_opened, and path, "
-     "the folder of the disk cache: $TIDE_KERNEL_CACHE_PATH, else $XDG_CACHE_HOME/tide/kernels; TIDE_KERNEL_CACHE=0 "
-     "switches it off."},
-    {"cache_clear", lcache_clear,
-     "tide.cuda.jiterator.cache_clear()\nRemoves every kernel from the disk cache; what is loaded stays, and so do "
-     "other files in its folder."},
-    {NULL, NULL, NULL}};
+#define PATH "tide.cuda.jiterator."
+static ltide_row rows[] = {
+#include "api/jit.def"
+    {0}};
 
 void ltide_open_jit(lua_State *L, ltide_state *S) {
   (void)S;
@@ -223,7 +200,7 @@ void ltide_open_jit(lua_State *L, ltide_state *S) {
   lua_setfield(L, -2, "__gc");
   lua_getfield(L, module, "cuda");
   lua_newtable(L);
-  ltide_register(L, "tide.cuda.jiterator", functions);
+  ltide_register_rows(L, "tide.cuda.jiterator", rows);
   lua_getfield(L, -1, "create_jit_fn");
   lua_setfield(L, -2, "_create_jit_fn");
   lua_getfield(L, -1, "create_multi_output_jit_fn");

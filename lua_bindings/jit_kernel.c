@@ -7,7 +7,7 @@
  * Invariant: the __call and methods check their first argument by its metatable, so no other userdata gets in. */
 #include <string.h>
 
-#include "args.h"
+#include "row.h"
 #include "names.h"
 #include "tide/jit.h"
 
@@ -253,28 +253,14 @@ static int lcompile_kernel(lua_State *L) {
   return 1;
 }
 
-static const ltide_reg functions[] = {
-    {"compile_kernel", lcompile_kernel,
-     "tide.cuda.compile_kernel(src, name [, opts]) -> k\nk({grid=, block=, shared_mem=0, stream=}, ...)\nCompiles a "
-     "__global__ function of CUDA C; of a template, an instance: \"scale<float>\". opts: options of NVRTC: {\"-DN=4\", "
-     "\"-lineinfo\"}. grid and block are an integer or {x, y, z}; a grid of 0 does nothing. Arguments are checked "
-     "against the signature before "
-     "the "
-     "launch: a pointer takes a contiguous tensor of its dtype (or x:data_ptr(), unchecked), numbers have to fit their "
-     "types. On simulated devices and on cpu tensors the blocks run on all threads of the CPU, those of a block by "
-     "turns where they meet in __syncthreads(); there are no warps, integers divided by zero "
-     "give 0, and an assertion that fails ends the kernel with an error; an address out of bounds is not noticed "
-     "there."},
-    {NULL, NULL, NULL}};
+#define PATH "tide.cuda."
+static ltide_row jit_kernel_cuda_rows[] = {
+#include "api/jit_kernel_cuda.def"
+    {0}};
 
-static const ltide_reg methods[] = {
-    {"bind", lkernel_bind,
-     "k:bind({grid=, block=, shared_mem=, stream=}, ...) -> launch\nChecks sizes and arguments now; launch() queues "
-     "the "
-     "kernel without any check. It keeps the tensors' memory alive."},
-    {"params", lkernel_params,
-     "k:params() -> {{name=, type=, read_only=}, ...}\nThe parameters, as the source declares them."},
-    {NULL, NULL, NULL}};
+static ltide_row kernel_rows[] = {
+#include "api/kernel.def"
+    {0}};
 
 static const char key_methods;
 
@@ -302,10 +288,10 @@ void ltide_open_jit_kernel(lua_State *L) {
   lua_pushcclosure(L, lkernel_call, 1);
   lua_setfield(L, -2, "__call");
   lua_newtable(L);
-  ltide_register(L, "Kernel", methods);
+  ltide_register_rows(L, "Kernel", kernel_rows);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key_methods);
   lua_getfield(L, module, "cuda");
-  ltide_register(L, "tide.cuda", functions);
+  ltide_register_rows(L, "tide.cuda", jit_kernel_cuda_rows);
   lua_getfield(L, -1, "compile_kernel");
   lua_setfield(L, -2, "_compile_kernel");
   lua_settop(L, module);

@@ -5,7 +5,7 @@
  * so a figure tells what is held. */
 #include <stdio.h>
 
-#include "args.h"
+#include "row.h"
 #include "memory.h"
 
 int ltide_memory_device(lua_State *L, int arg) {
@@ -20,20 +20,15 @@ int ltide_memory_device(lua_State *L, int arg) {
   return device;
 }
 
-void ltide_register_memory_only(lua_State *L, const ltide_reg *list) {
+void ltide_register_memory_only(lua_State *L, ltide_row *rows) {
   luaL_getsubtable(L, -1, "memory");
-  ltide_register(L, "tide.cuda.memory", list);
+  ltide_register_rows(L, "tide.cuda.memory", rows);
   lua_pop(L, 1);
 }
 
-void ltide_register_memory(lua_State *L, const ltide_reg *list) {
-  ltide_register(L, "tide.cuda", list);
-  luaL_getsubtable(L, -1, "memory");
-  for (const ltide_reg *r = list; r->name; r++) {
-    lua_pushcfunction(L, r->fn);
-    lua_setfield(L, -2, r->name);
-  }
-  lua_pop(L, 1);
+void ltide_register_memory(lua_State *L, ltide_row *rows) {
+  ltide_register_rows(L, "tide.cuda", rows);
+  ltide_register_also(L, "memory", rows);
 }
 
 void ltide_deprecated(lua_State *L, const char *old, const char *now) {
@@ -165,45 +160,12 @@ static int lget_fraction(lua_State *L) {
 
 void ltide_open_memory(lua_State *L, ltide_state *S) {
   (void)S;
-  static const ltide_reg list[] = {
-      {"memory_allocated", lmemory_allocated, "tide.cuda.memory_allocated([device]) -> bytes\nHeld by tensors now."},
-      {"max_memory_allocated", lmax_memory_allocated,
-       "tide.cuda.max_memory_allocated([device]) -> bytes\nThe peak since the start or reset_peak_memory_stats."},
-      {"memory_reserved", lmemory_reserved,
-       "tide.cuda.memory_reserved([device]) -> bytes\nHeld from the driver: tensors and cache. What nobody has asked "
-       "for "
-       "in two "
-       "seconds goes back to the driver, and after a quarter of one what is more than 256 MiB and more than a quarter "
-       "of "
-       "what tensors hold: at calls that allocate, wait or ask about memory, where its stream has no work queued, and "
-       "by "
-       "an idle worker thread where CPU loops have started one. Nothing waits for it."},
-      {"max_memory_reserved", lmax_memory_reserved, "tide.cuda.max_memory_reserved([device]) -> bytes"},
-      {"memory_cached", lmemory_cached, "tide.cuda.memory_cached([device]) -> bytes\nOld name of memory_reserved."},
-      {"max_memory_cached", lmax_memory_cached,
-       "tide.cuda.max_memory_cached([device]) -> bytes\nOld name of max_memory_reserved."},
-      {"mem_get_info", lmem_get_info,
-       "tide.cuda.mem_get_info([device]) -> free, total\nBytes of the device, for all processes."},
-      {"empty_cache", lempty_cache,
-       "tide.cuda.empty_cache([opts]), opts {collect = true}\nGives unused cached memory back to the driver. Collects "
-       "garbage "
-       "first: dead tensors hold memory."},
-      {"reset_peak_memory_stats", lreset_peak,
-       "tide.cuda.reset_peak_memory_stats([device])\nEvery peak starts again from the present value."},
-      {"reset_accumulated_memory_stats", lreset_accumulated,
-       "tide.cuda.reset_accumulated_memory_stats([device])\nSets every 'allocated' and 'freed' counter to 0."},
-      {"reset_max_memory_allocated", lreset_max_allocated,
-       "tide.cuda.reset_max_memory_allocated([device])\nOld name of reset_peak_memory_stats."},
-      {"reset_max_memory_cached", lreset_max_cached,
-       "tide.cuda.reset_max_memory_cached([device])\nOld name of reset_peak_memory_stats."},
-      {"set_per_process_memory_fraction", lset_fraction,
-       "tide.cuda.set_per_process_memory_fraction(fraction [, device])\nAllocations beyond this share (0 to 1) of the "
-       "device's memory fail."},
-      {"get_per_process_memory_fraction", lget_fraction,
-       "tide.cuda.get_per_process_memory_fraction([device]) -> number"},
+#define PATH "tide.cuda."
+  static ltide_row rows[] = {
+#include "api/memory.def"
       {0}};
   lua_getfield(L, -1, "cuda");
-  ltide_register_memory(L, list);
+  ltide_register_memory(L, rows);
   ltide_open_memory_stats(L);
   ltide_open_memory_summary(L);
   ltide_open_memory_scope(L);

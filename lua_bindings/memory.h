@@ -2,15 +2,15 @@
 #ifndef LTIDE_MEMORY_H
 #define LTIDE_MEMORY_H
 
-#include "args.h"
+#include "row.h"
 #include "tide/history.h"
 
 /* The device asked for at arg, after what finalisers let go of has been counted. Opens nothing. */
 int ltide_memory_device(lua_State *L, int arg);
 /* With tide.cuda at the top of the stack: sets the functions there and in tide.cuda.memory. */
-void ltide_register_memory(lua_State *L, const ltide_reg *list);
+void ltide_register_memory(lua_State *L, ltide_row *rows);
 /* Likewise, in tide.cuda.memory alone. */
-void ltide_register_memory_only(lua_State *L, const ltide_reg *list);
+void ltide_register_memory_only(lua_State *L, ltide_row *rows);
 /* Warns, once in a Lua state, that `old` is an old name of `now`. */
 void ltide_deprecated(lua_State *L, const char *old, const char *now);
 /* "1.50 GiB" into out, which it returns. */

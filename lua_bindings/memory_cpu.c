@@ -1,4 +1,5 @@
 /* memory_cpu.c: tide.cpu, the memory of CPU tensors: what they hold, and what is kept of what they have let go. */
+#include "row.h"
 #include "memory.h"
 #include "tide/memory.h"
 
@@ -53,22 +54,11 @@ static int lempty_cache(lua_State *L) {
 }
 
 void ltide_open_memory_cpu(lua_State *L) {
-  static const ltide_reg list[] = {
-      {"memory_allocated", lallocated, "tide.cpu.memory_allocated() -> bytes\nHeld by CPU tensors now, of all states."},
-      {"max_memory_allocated", lmax_allocated,
-       "tide.cpu.max_memory_allocated() -> bytes\nThe peak since the start or reset_peak_memory_stats."},
-      {"memory_stats", lstats,
-       "tide.cpu.memory_stats() -> table\nCounters of the memory of CPU tensors by flat keys: allocated_bytes with "
-       ".current and .peak; cached_bytes and cached_blocks, which are kept for the next tensors of about that size, "
-       "with .current, .peak, .allocated and .freed; num_alloc and num_free, calls of the system's functions or the "
-       "host's; num_cache_hits. Kept are pieces of more than 64 KiB: at most 256 MiB, or a quarter of what tensors "
-       "hold, or the piece that came last where tensors hold as much again. What nobody has asked for in two seconds "
-       "is given back at the next call that allocates, waits or asks."},
-      {"reset_peak_memory_stats", lreset_peak,
-       "tide.cpu.reset_peak_memory_stats()\nEvery peak starts again from the present value."},
-      {"empty_cache", lempty_cache, "tide.cpu.empty_cache()\nGives back the memory that is kept and not in use."},
+#define PATH "tide.cpu."
+  static ltide_row rows[] = {
+#include "api/memory_cpu.def"
       {0}};
   lua_newtable(L);
-  ltide_register(L, "tide.cpu", list);
+  ltide_register_rows(L, "tide.cpu", rows);
   lua_setfield(L, -2, "cpu");
 }

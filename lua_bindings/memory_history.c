@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "row.h"
 #include "memory.h"
 #include "mempool.h"
 #include "script.h"
@@ -323,28 +324,15 @@ void ltide_open_memory_history(lua_State *L) {
   lua_pushcfunction(L, holder_gc);
   lua_setfield(L, -2, "__gc");
   lua_pop(L, 1);
-  static const ltide_reg both[] = {
-      {"memory_snapshot", lmemory_snapshot,
-       "tide.cuda.memory_snapshot([{mempool = pool, include_traces = true}]) -> {segment, ...}\nThe segments of every "
-       "device with their blocks: device, address, total_size, allocated_size, active_size, stream, segment_type, "
-       "blocks {address, size, requested_size, state, line, frames, label}."},
+#define PATH "tide.cuda."
+  static ltide_row memory_history_cuda_rows[] = {
+#include "api/memory_history_cuda.def"
       {0}};
-  static const ltide_reg only[] = {
-      {"record_history", lrecord_history,
-       "tide.cuda.memory.record_history([enabled = true] [, {max_entries = 100000, stacks = false, skip_actions = "
-       "{}}])\n"
-       "Keeps the last events of device memory, each with its script line, or with stacks its whole stack. Starts anew "
-       "each time; false stops it and forgets them."},
-      {"snapshot", lsnapshot,
-       "tide.cuda.memory.snapshot([{mempool = pool}]) -> {segments =, device_traces =, lost_entries =}\nThe segments "
-       "as "
-       "memory_snapshot gives them and the history: device_traces[i + 1] lists the events of device i, oldest first: "
-       "action, addr, size, stream, time_us, line, owner (the line that allocated the block), frames, label."},
-      {"dump_snapshot", ldump_snapshot,
-       "tide.cuda.memory.dump_snapshot(path [, {mempool = pool}])\nWrites the snapshot as JSON; "
-       "scripts/memory_page.lua "
-       "makes a page of it."},
+#undef PATH
+#define PATH "tide.cuda.memory."
+  static ltide_row memory_history_memory_rows[] = {
+#include "api/memory_history_memory.def"
       {0}};
-  ltide_register_memory(L, both);
-  ltide_register_memory_only(L, only);
+  ltide_register_memory(L, memory_history_cuda_rows);
+  ltide_register_memory_only(L, memory_history_memory_rows);
 }

@@ -196,17 +196,9 @@ static int lon_oom(lua_State *L) {
 }
 
 void ltide_open_memory_scope(lua_State *L) {
-  static const ltide_reg list[] = {
-      {"scope", lmemory_scope,
-       "tide.cuda.memory.scope(label, fn, ...) -> results of fn, stats\n"
-       "local block <close>, stats = tide.cuda.memory.scope(label)\n"
-       "Counts the device memory that is allocated inside, on every device, and labels it in snapshots and in the "
-       "history. stats is {allocated_bytes, freed_bytes, peak_bytes, live_bytes, allocations}, filled when the block "
-       "is "
-       "left. Scopes nest and belong to the running coroutine."},
-      {"on_oom", lon_oom,
-       "tide.cuda.memory.on_oom(fn) -> remove\nCalls fn(device, requested, figures) when an allocation has failed for "
-       "good, before its error is raised. An error in fn becomes a warning. remove() takes fn out again."},
+#define PATH "tide.cuda.memory."
+  static ltide_row rows[] = {
+#include "api/memory_scope.def"
       {0}};
-  ltide_register_memory_only(L, list);
+  ltide_register_memory_only(L, rows);
 }

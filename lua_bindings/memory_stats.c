@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "row.h"
 #include "memory.h"
 #include "tide/memory.h"
 
@@ -150,26 +151,9 @@ static int lreset_accumulated_host(lua_State *L) {
 }
 
 void ltide_open_memory_stats(lua_State *L) {
-  static const ltide_reg list[] = {
-      {"memory_stats", lmemory_stats,
-       "tide.cuda.memory_stats([device]) -> table\nEvery counter of the allocator, by flat keys: "
-       "'allocated_bytes.all.current', 'segment.large_pool.peak', num_ooms, ... Empty before the first use of a "
-       "device."},
-      {"memory_stats_as_nested_dict", lmemory_stats_nested,
-       "tide.cuda.memory_stats_as_nested_dict([device]) -> table\nThe same in tables: t.allocated_bytes.all.current."},
-      {"host_memory_stats", lhost_memory_stats,
-       "tide.cuda.host_memory_stats() -> table\nCounters of page-locked host memory by flat keys: allocations and "
-       "allocated_bytes (pieces that exist), active_requests and active_bytes (pieces in use), each with .current, "
-       ".peak, .allocated and .freed; num_host_alloc, num_host_free; host_alloc_time and host_free_time with .total, "
-       ".max, .min, .count and .avg in microseconds."},
-      {"host_memory_stats_as_nested_dict", lhost_memory_stats_nested,
-       "tide.cuda.host_memory_stats_as_nested_dict() -> table\nThe same in tables: t.active_bytes.current."},
-      {"reset_peak_host_memory_stats", lreset_peak_host,
-       "tide.cuda.reset_peak_host_memory_stats()\nEvery peak starts again from the present value."},
-      {"reset_accumulated_host_memory_stats", lreset_accumulated_host,
-       "tide.cuda.reset_accumulated_host_memory_stats()\nSets the counters of all that was allocated and freed, and "
-       "the "
-       "times, to 0."},
+#define PATH "tide.cuda."
+  static ltide_row rows[] = {
+#include "api/memory_stats.def"
       {0}};
-  ltide_register_memory(L, list);
+  ltide_register_memory(L, rows);
 }

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "row.h"
 #include "memory.h"
 
 enum { TOP_LINES = 10 };
@@ -96,12 +97,9 @@ static int lmemory_summary(lua_State *L) {
 }
 
 void ltide_open_memory_summary(lua_State *L) {
-  static const ltide_reg list[] = {
-      {"memory_summary", lmemory_summary,
-       "tide.cuda.memory_summary([device] [, {abbreviated = false}]) -> string\nA table of the allocator's counters "
-       "and "
-       "of "
-       "the script lines that hold most; abbreviated leaves the lines of the two pools out."},
+#define PATH "tide.cuda."
+  static ltide_row rows[] = {
+#include "api/memory_summary.def"
       {0}};
-  ltide_register_memory(L, list);
+  ltide_register_memory(L, rows);
 }

@@ -434,12 +434,11 @@ static void walk_classes(lua_State *L) {
 
 void ltide_open_names(lua_State *L, ltide_state *S) {
   (void)S;
-  static const ltide_reg list[] = {
-      {"has", lhas,
-       "tide.has(name) -> boolean\nIs there such a name? 'zeros', 'cuda.graph', 'Tensor:sum', 'cuda.Stream:query'. A "
-       "name that does not exist is an error where it is written, so this is how to ask."},
+#define PATH "tide."
+  static ltide_row rows[] = {
+#include "api/names.def"
       {0}};
-  ltide_register(L, "tide", list);
+  ltide_register_rows(L, "tide", rows);
   int module = lua_gettop(L);
   lua_newtable(L);
   lua_pushvalue(L, -1);

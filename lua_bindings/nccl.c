@@ -2,7 +2,7 @@
  * written is given by the caller; what was written is returned. */
 #include <string.h>
 
-#include "args.h"
+#include "row.h"
 #include "tide/nccl.h"
 
 static const char *const op_names[] = {"sum", "prod", "max", "min", "avg"};
@@ -158,36 +158,14 @@ static int lis_available(lua_State *L) {
 
 void ltide_open_nccl(lua_State *L, ltide_state *S) {
   (void)S;
-  static const ltide_reg list[] = {
-      {"version", lversion,
-       "tide.cuda.nccl.version() -> major, minor, patch\nOf the NCCL that is in use. Raises LibraryError, with the "
-       "reason, where there is none; the collectives work then too."},
-      {"is_available", lis_available,
-       "tide.cuda.nccl.is_available([{t, ...}]) -> boolean\nIs NCCL there, and could these tensors go over it? Never "
-       "raises for want of it."},
-      {"all_reduce", lall_reduce,
-       "tide.cuda.nccl.all_reduce(inputs [, outputs] [, {op=, streams=}]) -> outputs\nEvery output becomes the inputs "
-       "joined by op; without outputs the inputs themselves are written." OPS RULES},
-      {"reduce", lreduce,
-       "tide.cuda.nccl.reduce(inputs [, output] [, {op=, root=1, streams=}]) -> output\nThe inputs joined, on the "
-       "device "
-       "of inputs[root]; without output that input is written." OPS RULES},
-      {"broadcast", lbroadcast,
-       "tide.cuda.nccl.broadcast(tensors [, {root=1, streams=}]) -> tensors\nEvery tensor becomes "
-       "tensors[root]." RULES},
-      {"all_gather", lall_gather,
-       "tide.cuda.nccl.all_gather(inputs, outputs [, {streams=}]) -> outputs\nEvery output, with as many elements as "
-       "all "
-       "inputs together, becomes the inputs one behind the other." RULES},
-      {"reduce_scatter", lreduce_scatter,
-       "tide.cuda.nccl.reduce_scatter(inputs, outputs [, {op=, streams=}]) -> outputs\noutputs[i] becomes part i of "
-       "the "
-       "inputs joined, each input being #inputs equal parts." OPS RULES},
-      {NULL, NULL, NULL}};
+#define PATH "tide.cuda.nccl."
+  static ltide_row rows[] = {
+#include "api/nccl.def"
+      {0}};
   static const char *const constants[] = {"SUM", "PROD", "MAX", "MIN", "AVG"};
   lua_getfield(L, -1, "cuda");
   lua_newtable(L);
-  ltide_register(L, "tide.cuda.nccl", list);
+  ltide_register_rows(L, "tide.cuda.nccl", rows);
   for (int i = 0; i < TIDE_NCCL_OPS; i++) ltide_set_integer(L, constants[i], i);
   lua_setfield(L, -2, "nccl");
   lua_pop(L, 1);

@@ -6,6 +6,7 @@
  * `available` is a field that is looked up, because asking is what makes a profiler's library load. */
 #include <string.h>
 
+#include "row.h"
 #include "bindings.h"
 #include "names.h"
 #include "tide/profiler.h"
@@ -88,29 +89,16 @@ static int lindex(lua_State *L) {
   return 1;
 }
 
-static const ltide_reg functions[] = {
-    {"range", lrange,
-     "tide.cuda.nvtx.range(msg, fn, ...) -> results of fn\nlocal _ <close> = tide.cuda.nvtx.range(msg)\nNames what "
-     "runs "
-     "inside, for a profiler (Nsight Systems, ncu --nvtx, tide.cuda.profiler.trace). It ends on leaving, also by an "
-     "error. Without a profiler it does nothing."},
-    {"range_push", lrange_push,
-     "tide.cuda.nvtx.range_push(msg) -> depth\nBegins a range that nests in those of this thread that are open; the "
-     "outermost one has depth 0."},
-    {"range_pop", lrange_pop,
-     "tide.cuda.nvtx.range_pop() -> depth\nEnds the innermost range and gives its depth; -1 where none is open."},
-    {"range_start", lrange_start,
-     "tide.cuda.nvtx.range_start(msg) -> id\nBegins a range that may overlap others and end on another thread."},
-    {"range_end", lrange_end,
-     "tide.cuda.nvtx.range_end(id)\nEnds a range of range_start; ValueError for one that has."},
-    {"mark", lmark, "tide.cuda.nvtx.mark(msg)\nNames one moment."},
-    {NULL, NULL, NULL}};
+#define PATH "tide.cuda.nvtx."
+static ltide_row rows[] = {
+#include "api/nvtx.def"
+    {0}};
 
 void ltide_open_nvtx(lua_State *L, ltide_state *S) {
   (void)S;
   lua_getfield(L, -1, "cuda");
   lua_newtable(L);
-  ltide_register(L, "tide.cuda.nvtx", functions);
+  ltide_register_rows(L, "tide.cuda.nvtx", rows);
   ltide_document(
       L, "tide.cuda.nvtx", "available",
       "tide.cuda.nvtx.available -> boolean\nDoes a profiler listen to ranges? Such a one names its library in "

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "args.h"
+#include "row.h"
 #include "scope.h"
 #include "tide/profiler.h"
 
@@ -318,33 +318,10 @@ static int lprofile(lua_State *L) {
   return ltide_block_open(L, fn);
 }
 
-static const ltide_reg functions[] = {
-    {"trace", ltrace,
-     "tide.cuda.profiler.trace(fn, path [, {events=false}]) -> results of fn\nRuns fn() and writes what happened as a "
-     "timeline to the file: open it at ui.perfetto.dev or chrome://tracing. On it are the operations with their lines, "
-     "on the threads that queued them, waits for devices, nvtx ranges, the kernels and copies of each stream with an "
-     "arrow from the line, "
-     "and the allocated memory. Device times come from CUPTI where it is there, else, or with events, from events "
-     "around each operation; what is captured is shown on the host alone, and at its replays. When fn raises, the file "
-     "is written and the error goes on. One at a time; an operation "
-     "costs the host 2 us more meanwhile, 7 with events, and nothing at other times."},
-    {"summary", lsummary,
-     "tide.cuda.profiler.summary(fn, ...) -> table, results of fn\nRuns fn(...) and prints which lines and kernels "
-     "took "
-     "the time, largest first, how busy each device was, and the copies. The table has rows {line, op, kernel, "
-     "raw_kernel, device, calls, total_ms, mean_us, min_us, max_us, percent (of the device's time), host_ms, bytes, "
-     "gb_per_s}, wall_ms, host_ms, wait_ms, operations, devices['cuda:0'] {busy_ms, idle_ms, kernel_ms, copy_ms}, "
-     "copies "
-     "{to_device, to_host, between}, source, note and lost."},
-    {"start", lstart,
-     "tide.cuda.profiler.start()\nTells a profiler that was started for that (nsys --capture-range=cudaProfilerApi, "
-     "ncu "
-     "--profile-from-start off) to begin. Nothing happens on simulated devices and without a GPU."},
-    {"stop", lstop, "tide.cuda.profiler.stop()\nTells such a profiler to end its collection."},
-    {"profile", lprofile,
-     "tide.cuda.profiler.profile(fn, ...) -> results of fn\nlocal _ <close> = tide.cuda.profiler.profile()\nstart() "
-     "before and stop() behind, also after an error."},
-    {NULL, NULL, NULL}};
+#define PATH "tide.cuda.profiler."
+static ltide_row rows[] = {
+#include "api/profiler.def"
+    {0}};
 
 void ltide_open_profiler(lua_State *L, ltide_state *S) {
   (void)S;
@@ -359,7 +336,7 @@ void ltide_open_profiler(lua_State *L, ltide_state *S) {
   lua_setfield(L, -2, "__gc");
   lua_getfield(L, module, "cuda");
   lua_newtable(L);
-  ltide_register(L, "tide.cuda.profiler", functions);
+  ltide_register_rows(L, "tide.cuda.profiler", rows);
   lua_setfield(L, -2, "profiler");
   lua_settop(L, module);
 }

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "row.h"
 #include "names.h"
 #include "random.h"
 #include "tide/graph.h"
@@ -405,75 +406,14 @@ static int lbernoulli(lua_State *L) {
 
 /* {==== Registration */
 
-static const ltide_reg generator_methods[] = {
-    {"manual_seed", lgenerator_manual_seed, "g:manual_seed(n) -> g\nSets the seed; the offset becomes 0."},
-    {"seed", lgenerator_seed, "g:seed() -> integer\nA seed from the system's entropy, returned."},
-    {"initial_seed", lgenerator_initial_seed, "g:initial_seed() -> integer\nThe seed that was set last."},
-    {"get_state", lgenerator_get_state, "g:get_state() -> Tensor(uint8, cpu)\n16 bytes: seed and offset."},
-    {"set_state", lgenerator_set_state, "g:set_state(state) -> g\nBytes of get_state."},
-    {"get_offset", lgenerator_get_offset, "g:get_offset() -> integer\nEach call that draws advances it by 4."},
-    {"set_offset", lgenerator_set_offset, "g:set_offset(n) -> g\nA multiple of 4."},
-    {"graphsafe_get_state", lgenerator_graphsafe_get_state,
-     "g:graphsafe_get_state() -> Generator\nA generator at the same place: drawing from either advances both."},
-    {"graphsafe_set_state", lgenerator_graphsafe_set_state,
-     "g:graphsafe_set_state(other) -> g\nLeads g, and the graphs that draw from it, to the place of another generator, "
-     "with which it advances from then on."},
-    {"clone_state", lgenerator_clone_state,
-     "g:clone_state() -> Generator\nA generator of its own with the same seed and offset."},
-    {NULL, NULL, NULL}};
+static ltide_row generator_rows[] = {
+#include "api/generator.def"
+    {0}};
 
-static const ltide_reg methods[] = {
-    {"uniform_", luniform_, "x:uniform_([a=0, b=1] [, {generator=}]) -> x\nUniform in [a, b)."},
-    {"normal_", lnormal_, "x:normal_([mean=0, std=1] [, {generator=}]) -> x\nNormal by Box and Muller's method."},
-    {"random_", lrandom_,
-     "x:random_([low,] [high] [, {generator=}]) -> x\nIntegers, low <= v < high (low 0); without arguments all that "
-     "x's dtype holds exactly, from 0."},
-    {"bernoulli_", lbernoulli_,
-     "x:bernoulli_([p=0.5] [, {generator=}]) -> x\n1 with probability p, else 0. p: a number from 0 to 1, or a "
-     "tensor that broadcasts to x. A value beyond these raises at once on the cpu, at the next synchronising call on a "
-     "GPU."},
-    {"exponential_", lexponential_,
-     "x:exponential_([lambda=1] [, {generator=}]) -> x\nExponential with mean 1 / lambda."},
-    {"cauchy_", lcauchy_,
-     "x:cauchy_([median=0, sigma=1] [, {generator=}]) -> x\nCauchy's distribution; sigma is half the width at half "
-     "height."},
-    {"log_normal_", llog_normal_,
-     "x:log_normal_([mean=1, std=2] [, {generator=}]) -> x\nmean and std are those of the logarithm."},
-    {"geometric_", lgeometric_, "x:geometric_(p [, {generator=}]) -> x\nTrials up to and with the first success."},
-    {NULL, NULL, NULL}};
-
-static const ltide_reg functions[] = {
-    {"Generator", lgenerator,
-     "tide.Generator([device='cpu']) -> Generator\nPhilox4x32-10: the same seed gives the same numbers on every kind "
-     "of "
-     "device."},
-    {"manual_seed", lmanual_seed, "tide.manual_seed(seed) -> Generator\nSeeds the default generator of every device."},
-    {"seed", lseed, "tide.seed() -> integer\nSeeds every default generator from the system's entropy."},
-    {"initial_seed", linitial_seed, "tide.initial_seed() -> integer\nThe seed of the CPU's default generator."},
-    {"get_rng_state", lget_rng_state,
-     "tide.get_rng_state() -> Tensor(uint8, cpu)\nState of the CPU's default generator."},
-    {"set_rng_state", lset_rng_state,
-     "tide.set_rng_state(state)\nState of the CPU's default generator, as get_rng_state gave it."},
-    {"rand", lrand,
-     "tide.rand(sizes... [, {dtype=, device=, generator=, out=}]) -> Tensor\nUniform in [0, 1); in both parts of "
-     "complex "
-     "numbers."},
-    {"randn", lrandn,
-     "tide.randn(sizes... [, {dtype=, device=, generator=, out=}]) -> Tensor\nNormal with mean 0 and deviation 1; "
-     "complex "
-     "numbers "
-     "have half the variance in each part."},
-    {"rand_like", lrand_like,
-     "tide.rand_like(x [, opts]) -> Tensor\nAs tide.rand, with the shape, dtype and device of x."},
-    {"randn_like", lrandn_like,
-     "tide.randn_like(x [, opts]) -> Tensor\nAs tide.randn, with the shape, dtype and device of x."},
-    {"randint", lrandint,
-     "tide.randint([low=0,] high, size [, opts]) -> Tensor\nIntegers, low <= v < high; int64 by default."},
-    {"randperm", lrandperm, "tide.randperm(n [, opts]) -> Tensor(int64)\nA permutation of 1..n."},
-    {"bernoulli", lbernoulli,
-     "tide.bernoulli(p [, {generator=, out=}]) -> Tensor\nLike p: 1 with the probability that stands there, else "
-     "0. A value of p outside of 0 to 1 raises at once on the cpu, at the next synchronising call on a GPU."},
-    {NULL, NULL, NULL}};
+#define PATH "tide."
+static ltide_row random_rows[] = {
+#include "api/random.def"
+    {0}};
 
 void ltide_open_random(lua_State *L, ltide_state *S) {
   static const luaL_Reg meta[] = {{"__gc", generator_gc}, {"__tostring", generator_tostring}, {NULL, NULL}};
@@ -481,11 +421,10 @@ void ltide_open_random(lua_State *L, ltide_state *S) {
   S->generator_meta = lua_topointer(L, -1);
   luaL_setfuncs(L, meta, 0);
   lua_createtable(L, 0, 8);
-  ltide_register(L, "Generator", generator_methods);
+  ltide_register_rows(L, "Generator", generator_rows);
   lua_pushcclosure(L, generator_index, 1);
   lua_setfield(L, -2, "__index");
   lua_pop(L, 1);
-  ltide_register_methods(L, methods);
-  ltide_register(L, "tide", functions);
+  ltide_register_rows(L, "tide", random_rows);
   ltide_open_random_cuda(L);
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "row.h"
 #include "random.h"
 #include "tide/device.h"
 
@@ -260,53 +261,24 @@ static int lfork_rng(lua_State *L) {
 
 /* {==== Opening */
 
-static const ltide_reg cuda_functions[] = {
-    {"get_rng_state", lcuda_get_rng_state,
-     "tide.cuda.get_rng_state([device]) -> Tensor(uint8, cpu)\n16 bytes: seed and offset of the default "
-     "generator of the current GPU, or of that one. Starts the GPU."},
-    {"get_rng_state_all", lcuda_get_rng_state_all,
-     "tide.cuda.get_rng_state_all() -> {Tensor, ...}\nThe state of every device; entry i + 1 is device i."},
-    {"set_rng_state", lcuda_set_rng_state,
-     "tide.cuda.set_rng_state(state [, device])\nThe state of the current GPU, or of that one, from the 16 bytes of "
-     "get_rng_state: a uint8 tensor on the cpu. Starts no GPU: before the first use it waits for that, which then "
-     "fails "
-     "as DeferredCudaCallError if there is no such device."},
-    {"set_rng_state_all", lcuda_set_rng_state_all,
-     "tide.cuda.set_rng_state_all(states)\nEntry i + 1 is for device i. All are set, or none where one is "
-     "wrong."},
-    {"manual_seed", lcuda_manual_seed,
-     "tide.cuda.manual_seed(seed [, device])\nSeeds the current GPU, or that one; nothing without one."},
-    {"manual_seed_all", lcuda_manual_seed_all,
-     "tide.cuda.manual_seed_all(seed)\nSeeds every GPU; nothing without one."},
-    {"seed", lcuda_seed,
-     "tide.cuda.seed([device]) -> integer\nSeeds the current GPU from the system's entropy and returns the seed."},
-    {"seed_all", lcuda_seed_all,
-     "tide.cuda.seed_all() -> integer\nSeeds every GPU with the same seed from the system's entropy, and returns it."},
-    {"initial_seed", lcuda_initial_seed,
-     "tide.cuda.initial_seed([device]) -> integer\nThe seed of the current GPU, or of that one. Starts the GPU."},
-    {NULL, NULL, NULL}};
+#define PATH "tide.cuda."
+static ltide_row random_cuda_cuda_rows[] = {
+#include "api/random_cuda_cuda.def"
+    {0}};
 
-static const ltide_reg random_functions[] = {
-    {"fork_rng", lfork_rng,
-     "tide.random.fork_rng([{devices=},] fn, ...) -> results of fn\nlocal _ <close> = tide.random.fork_rng()\n"
-     "What is drawn inside does not move the default generators of the cpu and of the devices (all without the "
-     "option): "
-     "they are set back on leaving. Where blocks of coroutines overlap, the last one to end sets back to what was "
-     "before all of them."},
-    {NULL, NULL, NULL}};
+#undef PATH
+#define PATH "tide.random."
+static ltide_row random_cuda_random_rows[] = {
+#include "api/random_cuda_random.def"
+    {0}};
 
 void ltide_open_random_cuda(lua_State *L) {
   static const luaL_Reg meta[] = {
       {"__index", lgenerators_index}, {"__len", lgenerators_len}, {"__newindex", ltide_read_only}, {NULL, NULL}};
   int module = lua_gettop(L);
   lua_getfield(L, module, "cuda");
-  ltide_register(L, "tide.cuda", cuda_functions);
-  luaL_getsubtable(L, -1, "random");
-  for (const ltide_reg *r = cuda_functions; r->name; r++) {
-    lua_pushcfunction(L, r->fn);
-    lua_setfield(L, -2, r->name);
-  }
-  lua_pop(L, 1);
+  ltide_register_rows(L, "tide.cuda", random_cuda_cuda_rows);
+  ltide_register_also(L, "random", random_cuda_cuda_rows);
   lua_newtable(L);
   luaL_newlib(L, meta);
   lua_pushliteral(L, "default_generators");
@@ -318,6 +290,6 @@ void ltide_open_random_cuda(lua_State *L) {
                  "tide.cuda.default_generators[i + 1] -> Generator\nWhat operations on device i draw from without a "
                  "generator of their own; nil where there is no such device. # is the number of devices.");
   luaL_getsubtable(L, module, "random");
-  ltide_register(L, "tide.random", random_functions);
+  ltide_register_rows(L, "tide.random", random_cuda_random_rows);
   lua_settop(L, module);
 }

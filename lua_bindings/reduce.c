@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "args.h"
+#include "row.h"
 
 typedef struct reduction {
   ltide_state *S;
@@ -227,58 +227,9 @@ static int lallclose(lua_State *L) { return ltide_waiting(L, allclose_now); }
 
 void ltide_open_reduce(lua_State *L, ltide_state *S) {
   (void)S;
-  static const ltide_reg both[] = {
-      {"sum", lsum,
-       "x:sum([dim] [, {keepdim=false, dtype=, out=}]) -> Tensor\n" DIMS_TAIL " Integers and bool are added in int64."},
-      {"nansum", lnansum,
-       "x:nansum([dim] [, {keepdim=false, dtype=, out=}]) -> Tensor\nThe sum in which NaN counts as 0. " DIMS_TAIL},
-      {"mean", lmean,
-       "x:mean([dim] [, {keepdim=false, dtype=, out=}]) -> Tensor\n" DIMS_TAIL
-       " A floating dtype; dtype= casts first."},
-      {"prod", lprod, "x:prod([dim] [, {keepdim=false, dtype=, out=}]) -> Tensor\n" DIMS_TAIL},
-      {"amax", lamax, "x:amax([dim] [, {keepdim=false, out=}]) -> Tensor\nThe largest element; NaN wins. " DIMS_TAIL},
-      {"amin", lamin, "x:amin([dim] [, {keepdim=false, out=}]) -> Tensor\nThe smallest element; NaN wins. " DIMS_TAIL},
-      {"aminmax", laminmax,
-       "x:aminmax([dim] [, {keepdim=false, out=}]) -> min, max\nout={min, max}. The smallest and the largest element."},
-      {"max", lmax,
-       "x:max() -> Tensor; x:max(dim [, {keepdim=false, out={values, indices}}]) -> values, indices; x:max(y) -> "
-       "Tensor\nThe largest element "
-       "of "
-       "all; of a dimension, with its indexes from 1; or the larger of each pair. NaN wins."},
-      {"min", lmin,
-       "x:min() -> Tensor; x:min(dim [, {keepdim=false, out={values, indices}}]) -> values, indices; x:min(y) -> "
-       "Tensor\nThe smallest element "
-       "of "
-       "all; of a dimension, with its indexes from 1; or the smaller of each pair. NaN wins."},
-      {"argmax", largmax,
-       "x:argmax([dim] [, {keepdim=false, out=}]) -> Tensor\nint64: the index, from 1, of the first largest element, "
-       "of all in row-major order or of a dimension."},
-      {"argmin", largmin,
-       "x:argmin([dim] [, {keepdim=false, out=}]) -> Tensor\nint64: the index, from 1, of the first smallest element, "
-       "of all in row-major order or of a dimension."},
-      {"all", lall,
-       "x:all([dim] [, {keepdim=false, out=}]) -> bool Tensor\nIs every element nonzero? " DIMS_TAIL
-       " In a condition every tensor is true: write\nif x:all():item() then"},
-      {"any", lany,
-       "x:any([dim] [, {keepdim=false, out=}]) -> bool Tensor\nIs any element nonzero? " DIMS_TAIL
-       " In a condition every tensor is true: write\nif x:any():item() then"},
-      {"count_nonzero", lcount_nonzero,
-       "x:count_nonzero([dim] [, {keepdim=false, out=}]) -> Tensor\nint64: how many elements are not "
-       "zero. " DIMS_TAIL},
-      {"var", lvar,
-       "x:var([dim] [, {correction=1, keepdim=false, out=}]) -> Tensor\nThe variance, divided by n - "
-       "correction; of complex numbers the sum of both parts'. " DIMS_TAIL},
-      {"std", lstd,
-       "x:std([dim] [, {correction=1, keepdim=false, out=}]) -> Tensor\nThe standard deviation. " DIMS_TAIL},
-      {"var_mean", lvar_mean,
-       "x:var_mean([dim] [, {correction=1, keepdim=false, out={var, mean}}]) -> var, mean\n" DIMS_TAIL},
-      {"norm", lnorm,
-       "x:norm([p=2 [, dim]] [, {keepdim=false, dtype=, out=}]) -> Tensor\nThe p-norm; p may be math.huge, -math.huge "
-       "or 0. Of complex numbers that of their absolute values. " DIMS_TAIL},
-      {"equal", lequal, "tide.equal(x, y) -> boolean\nHave they the same shape and the same values? Synchronises."},
-      {"allclose", lallclose,
-       "tide.allclose(x, y [, {rtol=1e-5, atol=1e-8, equal_nan=false}]) -> boolean\nIs isclose true everywhere? "
-       "Synchronises."},
-      {NULL, NULL, NULL}};
-  ltide_register_both(L, both);
+#define PATH "tide."
+  static ltide_row rows[] = {
+#include "api/reduce.def"
+      {0}};
+  ltide_register_rows(L, "tide", rows);
 }

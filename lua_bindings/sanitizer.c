@@ -4,6 +4,7 @@
  * tables; the error that a race raises has the same fields besides its own. */
 #include <string.h>
 
+#include "row.h"
 #include "bindings.h"
 #include "tide/sanitizer.h"
 
@@ -97,32 +98,13 @@ static int lerrors(lua_State *L) {
 
 void ltide_open_sanitizer(lua_State *L, ltide_state *S) {
   (void)S;
-  static const ltide_reg list[] = {
-      {"enable", lenable,
-       "tide.cuda.sanitizer.enable([{action='error'}])\nFrom now on every operation is checked before it is queued: "
-       "two "
-       "accesses of the same bytes on different streams, or on a stream and by the host in pinned memory, one of them "
-       "a "
-       "write, must be ordered by a wait. action 'error': the later one raises StateError with earlier, later, bytes "
-       "and "
-       "edge, and does nothing; 'warn': a warning for each pair of lines. Judged are the waits of the script, not what "
-       "happened to be finished. Empties errors(). The switch is the process's; TIDE_CUDA_SANITIZER=1 (or =warn) in "
-       "the environment sets it from the start. Not seen: work from before, graphs captured before, which "
-       "elements an index tensor picks, memory that other libraries touch; const pointers of compiled kernels count as "
-       "read, all others as written."},
-      {"disable", ldisable, "tide.cuda.sanitizer.disable()\nChecks no more. errors() keeps what was found."},
-      {"is_enabled", lis_enabled, "tide.cuda.sanitizer.is_enabled() -> boolean"},
-      {"errors", lerrors,
-       "tide.cuda.sanitizer.errors() -> {{earlier=, later=, bytes=, edge=, message=, count=}, ..., count=n}\nThe races "
-       "since the last enable(), each pair of operations and lines once. earlier and later, in the order of the "
-       "script: {op=, line=, access='read' or 'write', stream=handle (nil for the host), device=, replay=line of the "
-       "replay, for the work of a graph, freed=true if its tensor is gone and the memory serves another}. bytes: the "
-       "first and the last offset in the storage; edge: the wait that is "
-       "missing, in words; count: how often, and of the list, how often in all."},
+#define PATH "tide.cuda.sanitizer."
+  static ltide_row rows[] = {
+#include "api/sanitizer.def"
       {0}};
   lua_getfield(L, -1, "cuda");
   lua_createtable(L, 0, 4);
-  ltide_register(L, "tide.cuda.sanitizer", list);
+  ltide_register_rows(L, "tide.cuda.sanitizer", rows);
   lua_setfield(L, -2, "sanitizer");
   lua_pop(L, 1);
 }

@@ -2,7 +2,7 @@
  *
  * A storage object holds a one-dimensional uint8 tensor over the whole storage, so that copying, filling and moving are
  * the tensor operations on bytes and need no code of their own. */
-#include "args.h"
+#include "row.h"
 #include "names.h"
 
 #define STORAGE_META "tide.Storage"
@@ -169,20 +169,9 @@ void ltide_open_storage(lua_State *L, ltide_state *S) {
                                   {"__eq", lstorage_eq},
                                   {"__newindex", ltide_read_only},
                                   {NULL, NULL}};
-  static const ltide_reg methods[] = {
-      {"nbytes", lstorage_nbytes, "s:nbytes() -> integer"},
-      {"size", lstorage_nbytes, "s:size() -> integer\nBytes; also #s."},
-      {"data_ptr", lstorage_data_ptr,
-       "s:data_ptr() -> integer\nThe address of the first byte, in the memory of s.device."},
-      {"is_pinned", lstorage_is_pinned, "s:is_pinned() -> boolean\nIs it page-locked host memory?"},
-      {"pin_memory", lstorage_pin_memory,
-       "s:pin_memory() -> Storage\nA copy in page-locked host memory, or s itself if it is there."},
-      {"copy_", lstorage_copy_,
-       "s:copy_(source) -> s\nCopies the bytes of another storage of the same size, on any device."},
-      {"fill_", lstorage_fill_, "s:fill_(byte) -> s\nSets every byte."},
-      {"cuda", lstorage_cuda, "s:cuda([device]) -> Storage\nA copy on the GPU, or s itself if it is there."},
-      {"cpu", lstorage_cpu, "s:cpu() -> Storage\nA copy on the cpu, or s itself if it is there."},
-      {NULL, NULL, NULL}};
+  static ltide_row storage_rows[] = {
+#include "api/storage.def"
+      {0}};
   int module = lua_gettop(L);
   ltide_newmetatable(L, STORAGE_META);
   S->storage_meta = lua_topointer(L, -1);
@@ -190,15 +179,13 @@ void ltide_open_storage(lua_State *L, ltide_state *S) {
   lua_pushcfunction(L, lstorage_len);
   lua_setfield(L, -2, "__len");
   lua_newtable(L);
-  ltide_register(L, "Storage", methods);
+  ltide_register_rows(L, "Storage", storage_rows);
   lua_pushcclosure(L, lstorage_index, 1);
   lua_setfield(L, -2, "__index");
   lua_settop(L, module);
-  static const ltide_reg tensor[] = {
-      {"storage", ltensor_storage, "x:storage() -> Storage\nThe bytes that x and its views share."},
-      {NULL, NULL, NULL}};
-  static const ltide_reg list[] = {{"is_storage", lis_storage, "tide.is_storage(value) -> boolean"},
-                                   {NULL, NULL, NULL}};
-  ltide_register_methods(L, tensor);
-  ltide_register(L, "tide", list);
+#define PATH "tide."
+  static ltide_row storage_storage_rows[] = {
+#include "api/storage_storage.def"
+      {0}};
+  ltide_register_rows(L, "tide", storage_storage_rows);
 }

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "args.h"
+#include "row.h"
 #include "names.h"
 #include "tide/device.h"
 
@@ -303,46 +303,13 @@ static int lsleep(lua_State *L) {
   return 0;
 }
 
-static const ltide_reg methods[] = {
-    {"query", lstream_query, "s:query() -> boolean\nIs all work submitted so far complete? Does not wait."},
-    {"synchronize", lstream_synchronize,
-     "s:synchronize()\nWaits for all work of the stream. Reports errors of that work."},
-    {"record_event", lstream_record_event, "s:record_event([ev]) -> ev\nRecords an event, a new one if none is given."},
-    {"wait_event", lstream_wait_event,
-     "s:wait_event(ev)\nLater work of the stream waits for the event; the host does not."},
-    {"wait_stream", lstream_wait_stream,
-     "s:wait_stream(other)\nLater work of the stream waits for what is queued now on the other; the host does not."},
-    {"wait_streams", lstream_wait_streams, "s:wait_streams{s1, s2, ...}\nAs wait_stream, for several."},
-    {"use", lstream_use, "s:use(fn, ...) -> results of fn\nThe block of tide.cuda.stream."},
+static ltide_row stream_rows[] = {
+#include "api/stream.def"
     {0}};
 
-static const ltide_reg cuda_list[] = {
-    {"ExternalStream", lexternal_stream,
-     "tide.cuda.ExternalStream(ptr [, device]) -> Stream\nWraps a foreign cudaStream_t, which the caller keeps alive "
-     "while tensors of other streams that were used on it are; 0 is the legacy stream. It may be wrapped anew in every "
-     "frame: its memory is found again. Of a Stream's own cuda_stream it is that Stream."},
-    {"get_stream_from_external", lexternal_stream,
-     "tide.cuda.get_stream_from_external(ptr [, device]): another name of ExternalStream"},
-    {"stream", lcuda_stream,
-     "tide.cuda.stream(stream, fn, ...) -> results of fn\nlocal _ <close> = tide.cuda.stream(stream)\n"
-     "Queues the work of a block on a stream, and selects its device; nil changes nothing. Orders nothing by itself: "
-     "see "
-     "wait_stream. "
-     "Memory used on several streams is not reused too early."},
-    {"StreamContext", lcuda_stream,
-     "tide.cuda.StreamContext(stream [, fn, ...]): the scope object of tide.cuda.stream"},
-    {"set_stream", lset_stream,
-     "tide.cuda.set_stream(stream)\nSelects a stream and its device for this coroutine; prefer tide.cuda.stream."},
-    {"current_stream", lcurrent_stream,
-     "tide.cuda.current_stream([device]) -> Stream\nThe stream that takes the work of this coroutine on the device "
-     "(default: "
-     "the current one)."},
-    {"default_stream", ldefault_stream,
-     "tide.cuda.default_stream([device]) -> Stream\nThe stream in which work goes when none is selected."},
-    {"stream_barrier", lstream_barrier,
-     "tide.cuda.stream_barrier(streams)\nEach stream of {s1, s2, ...} waits for what is queued now on all the others."},
-    {"_sleep", lsleep,
-     "tide.cuda._sleep(cycles)\nKeeps the current stream busy for about so many clock cycles: for tests of ordering."},
+#define PATH "tide.cuda."
+static ltide_row stream_cuda_rows[] = {
+#include "api/stream_cuda.def"
     {0}};
 
 void ltide_open_stream(lua_State *L, ltide_state *S) {
@@ -352,20 +319,21 @@ void ltide_open_stream(lua_State *L, ltide_state *S) {
   S->stream_meta = lua_topointer(L, -1);
   luaL_setfuncs(L, meta, 0);
   lua_createtable(L, 0, 8);
-  ltide_register(L, "Stream", methods);
+  ltide_register_rows(L, "Stream", stream_rows);
   lua_pushcclosure(L, stream_index, 1);
   lua_setfield(L, -2, "__index");
   lua_pop(L, 1);
   lua_getfield(L, -1, "cuda");
-  ltide_register(L, "tide.cuda", cuda_list);
+  ltide_register_rows(L, "tide.cuda", stream_cuda_rows);
   lua_pushcfunction(L, lcuda_stream);
   lua_setfield(L, LUA_REGISTRYINDEX, "tide.cuda.stream");
   lua_createtable(L, 0, 1); /* the class: callable, with priority_range */
-  static const ltide_reg class_list[] = {
-      {"priority_range", lpriority_range,
-       "tide.cuda.Stream.priority_range([device]) -> least, greatest\nPriorities of the device; lower is more urgent."},
+#undef PATH
+#define PATH "tide.cuda.Stream."
+  static ltide_row stream_stream_rows[] = {
+#include "api/stream_stream.def"
       {0}};
-  ltide_register(L, "tide.cuda.Stream", class_list);
+  ltide_register_rows(L, "tide.cuda.Stream", stream_stream_rows);
   lua_createtable(L, 0, 1);
   lua_pushcfunction(L, lstream_new);
   lua_setfield(L, -2, "__call");

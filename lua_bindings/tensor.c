@@ -8,7 +8,7 @@
  *
  * __index looks a string up among the methods first and among the fields second, both tables being upvalues; an unknown
  * name is an error that names the nearest: names.c. Anything else is an index into the values: index.c. */
-#include "args.h"
+#include "row.h"
 #include "index.h"
 #include "names.h"
 
@@ -377,38 +377,10 @@ static void make_metatable(lua_State *L, ltide_state *S) {
   S->tensor_ref = luaL_ref(L, LUA_REGISTRYINDEX);
 }
 
-static const ltide_reg methods[] = {
-    {"size", ltensor_size, "x:size([dim]) -> table or integer\nThe sizes of all dimensions, or of one."},
-    {"stride", ltensor_stride,
-     "x:stride([dim]) -> table or integer\nElements from one index to the next, for all dimensions or one."},
-    {"dim", ltensor_dim, "x:dim() -> integer\nThe number of dimensions; also x.ndim."},
-    {"ndimension", ltensor_dim, "x:ndimension() -> integer\nThe number of dimensions; also x.ndim."},
-    {"numel", ltensor_numel, "x:numel() -> integer\nThe number of elements."},
-    {"nelement", ltensor_numel, "x:nelement() -> integer\nThe number of elements."},
-    {"element_size", ltensor_element_size, "x:element_size() -> integer\nBytes of one element."},
-    {"nbytes", ltensor_nbytes, "x:nbytes() -> integer\nBytes of all elements: numel times element_size."},
-    {"is_contiguous", ltensor_is_contiguous,
-     "x:is_contiguous() -> boolean\nDo the elements lie in row-major order without gaps?"},
-    {"is_pinned", ltensor_is_pinned, "x:is_pinned() -> boolean\nIs it in page-locked host memory?"},
-    {"is_floating_point", ltensor_is_floating_point, "x:is_floating_point() -> boolean"},
-    {"is_complex", ltensor_is_complex, "x:is_complex() -> boolean"},
-    {"storage_offset", ltensor_offset,
-     "x:storage_offset() -> integer\nElements from the start of the storage to the first one, from 0."},
-    {"data_ptr", ltensor_data_ptr,
-     "x:data_ptr() -> integer\nThe address of the first element, in the memory of x.device."},
-    {"get_device", ltensor_get_device, "x:get_device() -> integer\nThe id of its GPU from 0; -1 on the cpu."},
-    {"iter", ltensor_iter,
-     "for i, row in x:iter() do ... end\nWalks the first dimension; row is the view x[i]. So do ipairs(x) and "
-     "pairs(x)."},
-    {"free", ltensor_free,
-     "x:free() -> boolean\nReleases this handle at once; the bytes go with the last view. Tells whether they went. May "
-     "be "
-     "called again. In a finaliser they go when the next call begins, as it may have interrupted one. `local x <close> "
-     "= ...` does the same."},
-    {"record_stream", ltensor_record_stream,
-     "x:record_stream(stream) -> x\nTells the allocator that foreign code uses x on the stream, so that the memory is "
-     "not used again too early."},
-    {NULL, NULL, NULL}};
+#define PATH "tide."
+static ltide_row rows[] = {
+#include "api/tensor_tensor.def"
+    {0}};
 
 void ltide_open_tensor(lua_State *L, ltide_state *S) {
   int module = lua_gettop(L);
@@ -419,7 +391,5 @@ void ltide_open_tensor(lua_State *L, ltide_state *S) {
   make_metatable(L, S);
   ltide_open_sizes(L);
   note_ipairs(L);
-  ltide_register_methods(L, methods);
-  static const ltide_reg list[] = {{"is_tensor", lis_tensor, "tide.is_tensor(value) -> boolean"}, {NULL, NULL, NULL}};
-  ltide_register(L, "tide", list);
+  ltide_register_rows(L, "tide", rows);
 }

@@ -8,6 +8,7 @@
 #include <time.h>
 #include <sys/resource.h>
 
+#include "row.h"
 #include "bindings.h"
 
 #define TIMER_META      "tide.Timer"
@@ -122,15 +123,14 @@ void ltide_open_timer(lua_State *L, ltide_state *S) {
   (void)S;
   static const luaL_Reg timer[] = {{"time", ltimer_time}, {"reset", ltimer_reset}, {0}};
   static const luaL_Reg cuda_timer[] = {{"time", lcuda_timer_time}, {"reset", lcuda_timer_reset}, {0}};
-  static const ltide_reg list[] = {
-      {"Timer", ltimer_new,
-       "tide.Timer() -> timer\ntimer:time() gives {real=, user=, sys=} in seconds since the making; timer:reset() "
-       "starts again."},
+#define PATH "tide."
+  static ltide_row timer_rows[] = {
+#include "api/timer.def"
       {0}};
-  static const ltide_reg cuda_list[] = {
-      {"Timer", lcuda_timer_new,
-       "tide.cuda.Timer() -> timer\nMeasures the current stream by two events: timer:time() waits for its work and "
-       "gives {real = seconds} since the making; timer:reset() starts again."},
+#undef PATH
+#define PATH "tide.cuda."
+  static ltide_row timer_cuda_rows[] = {
+#include "api/timer_cuda.def"
       {0}};
   ltide_newmetatable(L, TIMER_META);
   luaL_newlib(L, timer);
@@ -141,8 +141,8 @@ void ltide_open_timer(lua_State *L, ltide_state *S) {
   luaL_newlib(L, cuda_timer);
   lua_setfield(L, -2, "__index");
   lua_pop(L, 2);
-  ltide_register(L, "tide", list);
+  ltide_register_rows(L, "tide", timer_rows);
   lua_getfield(L, -1, "cuda");
-  ltide_register(L, "tide.cuda", cuda_list);
+  ltide_register_rows(L, "tide.cuda", timer_cuda_rows);
   lua_pop(L, 1);
 }

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "args.h"
+#include "row.h"
 
 /* {==== cmdline: options of a script. A parser is a table {title, n descriptions}; parse gives a table of values. */
 
@@ -230,20 +230,9 @@ void ltide_open_util(lua_State *L, ltide_state *S) {
   luaL_newlib(L, cmdline);
   lua_setfield(L, -2, "__index");
   lua_pop(L, 1);
-  static const ltide_reg list[] = {
-      {"cmdline", lcmdline,
-       "tide.cmdline(title) -> parser\nparser:flag(name [, help]), parser:option(name [, default [, help]]), "
-       "parser:parse(arg) "
-       "-> table: '-' in a name becomes '_', "
-       "values follow the default's type, other arguments are in the array part; --help prints all."},
-      {"set_num_threads", lset_num_threads, "tide.set_num_threads(n)\nThreads for loops on the CPU."},
-      {"set_flush_denormal", lset_flush_denormal,
-       "tide.set_flush_denormal(on) -> boolean\nMakes denormal floats, those below the smallest normal one, count as "
-       "zero "
-       "on the CPU: in this thread, Lua's own numbers among it, and in the threads that work for it. GPUs are not "
-       "asked. "
-       "Returns whether the processor can; false keeps denormals, as at the start."},
-      {"get_num_threads", lget_num_threads, "tide.get_num_threads() -> integer"},
+#define PATH "tide."
+  static ltide_row rows[] = {
+#include "api/util.def"
       {0}};
-  ltide_register(L, "tide", list);
+  ltide_register_rows(L, "tide", rows);
 }
