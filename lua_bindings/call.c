@@ -216,7 +216,7 @@ void ltide_call_read(lua_State *L, ltide_call *c) {
     bool is_skipped = skip && k >= receiver && k < receiver + skip;
     read_param(L, c, k, is_skipped ? 0 : k + 1 - (k >= receiver ? skip : 0));
   }
-  if (sig->outs) ltide_check_out(L, c->S, c->opts, sig->outs);
+  if (sig->outs == 1) ltide_check_out(L, c->S, c->opts, 1); /* several are the body's: it may give one */
 }
 
 const ltide_value *ltide_get(lua_State *L, const ltide_call *c, const char *name) {

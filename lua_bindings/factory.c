@@ -13,15 +13,16 @@
 
 #include "row.h"
 
-static const char *const option_keys[] = {LTIDE_OPTION_KEYS, NULL}, *const out_keys[] = {LTIDE_OUT_KEYS, NULL};
-
-static tide_options default_options(void) {
+/* What the options say, where they say nothing as x, or the defaults without x. */
+static tide_options read_options(lua_State *L, const ltide_call *c, const tide_tensor *x) {
   tide_options o = TIDE_OPTIONS;
+  if (x) o = (tide_options){tide_tensor_dtype(x), tide_tensor_device(x), false};
+  ltide_opt_options(L, c->opts, &o);
   return o;
 }
 
-static tide_options options_like(const tide_tensor *x) {
-  return (tide_options){tide_tensor_dtype(x), tide_tensor_device(x), false};
+static tide_dtype dtype_or_default(tide_dtype dtype) {
+  return dtype == TIDE_DTYPE_NONE ? tide_get_default_dtype() : dtype;
 }
 
 /* {==== From sizes */
@@ -33,7 +34,7 @@ static int make(lua_State *L, ltide_state *S, const int64_t *size, int ndim, fil
   if (f == FILL_VALUE && o->dtype == TIDE_DTYPE_NONE)
     o->dtype = value.kind == 'B' ? TIDE_BOOL : value.kind == 'I' ? TIDE_INT64 : tide_get_default_dtype();
   if (f != FILL_VALUE) value = tide_int(f == FILL_ONES);
-  if (o->dtype == TIDE_DTYPE_NONE) o->dtype = tide_get_default_dtype();
+  o->dtype = dtype_or_default(o->dtype);
   bool given = opts && ltide_rawfield(L, opts, "out") != LUA_TNIL;
   if (given || f == FILL_NONE) {
     tide_tensor *x = ltide_push_target(L, S, opts, size, ndim, o);
@@ -44,119 +45,62 @@ static int make(lua_State *L, ltide_state *S, const int64_t *size, int ndim, fil
   return 1;
 }
 
-/* tide.empty(1024) comes through here: one integer and no table costs neither a split nor a search. */
-static int from_sizes(lua_State *L, filling f) {
+/* tide.empty(1024) comes through here: integers alone need no signature. */
+static int lsizes(lua_State *L) {
+  const ltide_row *row = lua_touserdata(L, lua_upvalueindex(1));
   ltide_state *S = ltide_begin(L);
   int64_t size[TIDE_MAX_DIMS];
-  tide_options o = default_options();
-  int top = lua_gettop(L), ndim = 0, opts = 0;
+  int top = lua_gettop(L), ndim = 0;
   while (ndim < top && ndim < TIDE_MAX_DIMS && lua_isinteger(L, ndim + 1) &&
          (size[ndim] = lua_tointeger(L, ndim + 1)) >= 0)
     ndim++;
-  if (!ndim || ndim < top) {
-    ltide_args a = ltide_split(L, 1);
-    ltide_check_keys(L, opts = a.opts, out_keys);
-    ndim = ltide_check_sizes(L, 1, a.n, size, "sizes", 0);
-    ltide_opt_options(L, a.opts, &o);
-  }
-  return make(L, S, size, ndim, f, tide_int(0), &o, opts);
+  if (!ndim || ndim < top) return ltide_run(L);
+  return make(L, S, size, ndim, (filling)row->tag, tide_int(0), &(tide_options)TIDE_OPTIONS, 0);
 }
 
-static int lempty(lua_State *L) { return from_sizes(L, FILL_NONE); }
-static int lzeros(lua_State *L) { return from_sizes(L, FILL_ZEROS); }
-static int lones(lua_State *L) { return from_sizes(L, FILL_ONES); }
-
-/* Reads the value at arg, a number or a tensor of one element. */
-static tide_scalar check_value(lua_State *L, ltide_state *S, int arg) {
-  tide_tensor *x = ltide_test_tensor(L, S, arg);
+/* Reads the value, a number or a tensor of one element. */
+static tide_scalar check_value(lua_State *L, const ltide_call *c, const ltide_value *v) {
+  tide_tensor *x = ltide_test_tensor(L, c->S, v->at);
   tide_scalar s = {0};
   if (x)
     ltide_try(L, tide_item(&s, x));
   else
-    s = ltide_check_scalar(L, arg, "value");
+    s = ltide_check_scalar(L, v->at, "value");
   return s;
 }
 
-static int lfull(lua_State *L) {
-  ltide_state *S = ltide_begin(L);
-  int64_t size[TIDE_MAX_DIMS];
-  ltide_args a = ltide_split(L, 2);
-  ltide_check_count(L, a, 2);
-  ltide_check_keys(L, a.opts, out_keys);
-  int ndim = ltide_check_sizes(L, 1, a.n < 1 ? 0 : 1, size, "sizes", 0);
-  tide_options o = default_options();
-  ltide_opt_options(L, a.opts, &o);
-  return make(L, S, size, ndim, FILL_VALUE, check_value(L, S, 2), &o, a.opts);
+/* From sizes: those of the module, and those of a tensor's, which give what they make its dtype and device. */
+static int from_sizes(lua_State *L, ltide_call *c) {
+  const ltide_value *sizes = &c->v[c->x ? 1 : 0];
+  tide_options o = read_options(L, c, c->x);
+  filling f = (filling)c->row->tag;
+  tide_scalar value = f == FILL_VALUE ? check_value(L, c, sizes + 1) : tide_int(0);
+  return make(L, c->S, sizes->sizes, sizes->n, f, value, &o, c->opts);
 }
 
-static int like(lua_State *L, filling f) {
-  ltide_state *S = ltide_enter(L);
-  tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
-  int count = f == FILL_VALUE ? 2 : 1;
-  ltide_args a = ltide_split(L, count);
-  ltide_check_count(L, a, count);
-  ltide_check_keys(L, a.opts, out_keys);
-  tide_options o = options_like(x);
-  ltide_opt_options(L, a.opts, &o);
-  tide_scalar value = f == FILL_VALUE ? check_value(L, S, 2) : tide_int(f == FILL_ONES);
-  if (ltide_push_option(L, a.opts, "out")) {
+static int like(lua_State *L, ltide_call *c) {
+  filling f = (filling)c->row->tag;
+  tide_options o = read_options(L, c, c->x);
+  tide_scalar value = f == FILL_VALUE ? check_value(L, c, &c->v[1]) : tide_int(f == FILL_ONES);
+  if (ltide_push_option(L, c->opts, "out")) {
     lua_pop(L, 1);
-    return make(L, S, tide_tensor_size(x), tide_tensor_ndim(x), f == FILL_NONE ? f : FILL_VALUE, value, &o, a.opts);
+    return make(L, c->S, tide_tensor_size(c->x), tide_tensor_ndim(c->x), f == FILL_NONE ? f : FILL_VALUE, value, &o,
+                c->opts);
   }
-  ltide_tensor *u = ltide_new_tensor(L, S);
-  ltide_try(L, tide_empty_like(&u->t, x, &o));
+  ltide_tensor *u = ltide_new_tensor(L, c->S);
+  ltide_try(L, tide_empty_like(&u->t, c->x, &o));
   if (f != FILL_NONE) ltide_try(L, tide_fill(u->t, value));
-  ltide_made(L, S);
+  ltide_made(L, c->S);
   return 1;
 }
 
-static int lempty_like(lua_State *L) { return like(L, FILL_NONE); }
-static int lzeros_like(lua_State *L) { return like(L, FILL_ZEROS); }
-static int lones_like(lua_State *L) { return like(L, FILL_ONES); }
-static int lfull_like(lua_State *L) { return like(L, FILL_VALUE); }
-
-static int new_sizes(lua_State *L, filling f) {
-  ltide_state *S = ltide_enter(L);
-  tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
-  int64_t size[TIDE_MAX_DIMS];
-  bool is_full = f == FILL_VALUE;
-  ltide_args a = ltide_split(L, is_full ? 3 : 2);
-  if (is_full) ltide_check_count(L, a, 3);
-  ltide_check_keys(L, a.opts, out_keys);
-  int ndim = ltide_check_sizes(L, 2, is_full && a.n > 2 ? 2 : a.n, size, "sizes", 0);
-  tide_options o = options_like(x);
-  ltide_opt_options(L, a.opts, &o);
-  return make(L, S, size, ndim, f, is_full ? check_value(L, S, 3) : tide_int(0), &o, a.opts);
-}
-
-static int lnew_empty(lua_State *L) { return new_sizes(L, FILL_NONE); }
-static int lnew_zeros(lua_State *L) { return new_sizes(L, FILL_ZEROS); }
-static int lnew_ones(lua_State *L) { return new_sizes(L, FILL_ONES); }
-static int lnew_full(lua_State *L) { return new_sizes(L, FILL_VALUE); }
-
-/* Sizes at `first`, strides after them. */
-static int strided(lua_State *L, ltide_state *S, int first, tide_options o) {
-  int64_t size[TIDE_MAX_DIMS], stride[TIDE_MAX_DIMS];
-  ltide_args a = ltide_split(L, first + 1);
-  ltide_check_count(L, a, first + 1);
-  ltide_check_keys(L, a.opts, option_keys);
-  if (a.n < first + 1) return ltide_arg_error(L, a.n + 1, a.n < first ? "size" : "stride", "a table of integers");
-  int ndim = ltide_check_sizes(L, first, first, size, "size", 0);
-  int n = ltide_check_sizes(L, first + 1, first + 1, stride, "stride", 0);
-  if (n != ndim) return ltide_error(L, "ShapeError", "empty_strided: stride: got %d values, expected %d", n, ndim);
-  ltide_opt_options(L, a.opts, &o);
-  if (o.dtype == TIDE_DTYPE_NONE) o.dtype = tide_get_default_dtype();
-  ltide_tensor *u = ltide_new_tensor(L, S);
-  ltide_try(L, tide_empty_strided(&u->t, size, stride, ndim, &o));
-  ltide_made(L, S);
-  return 1;
-}
-
-static int lempty_strided(lua_State *L) { return strided(L, ltide_enter(L), 1, default_options()); }
-
-static int lnew_empty_strided(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
-  return strided(L, S, 2, options_like(ltide_check_tensor(L, S, 1, "x")));
+static int lstrided(lua_State *L, ltide_call *c) {
+  const ltide_value *size = &c->v[c->x ? 1 : 0], *stride = size + 1;
+  if (stride->n != size->n)
+    return ltide_error(L, "ShapeError", "empty_strided: stride: got %d values, expected %d", stride->n, size->n);
+  tide_options o = read_options(L, c, c->x);
+  o.dtype = dtype_or_default(o.dtype);
+  return ltide_finish(L, c, tide_empty_strided(ltide_result(L, c), size->sizes, stride->sizes, size->n, &o));
 }
 
 /* {==== Ranges */
@@ -196,107 +140,53 @@ static void check_direction(lua_State *L, tide_scalar start, tide_scalar stop, t
               ltide_function_name(L), text[0], text[1], text[2], towards > 0 ? "positive" : "negative");
 }
 
-static int range(lua_State *L, bool is_closed) {
-  ltide_state *S = ltide_begin(L);
-  ltide_args a = ltide_split(L, 1);
-  ltide_check_count(L, a, 3);
-  ltide_check_keys(L, a.opts, out_keys);
-  for (int i = 1; i <= a.n || i == 1; i++)
+static int lrange(lua_State *L, ltide_call *c) {
+  bool is_closed = c->row->tag;
+  for (int i = 1; i <= c->n || i == 1; i++)
     if (lua_type(L, i) != LUA_TNUMBER)
-      return ltide_arg_error(L, i, a.n <= 1 || i == 2 ? "stop" : i == 3 ? "step" : "start", "a number");
-  tide_scalar start = tide_int(is_closed ? 1 : 0), stop, step = tide_int(1);
-  if (a.n > 1) start = ltide_check_scalar(L, 1, "start");
-  stop = ltide_check_scalar(L, a.n > 1 ? 2 : 1, "stop");
-  if (a.n > 2) step = ltide_check_scalar(L, 3, "step");
+      return ltide_arg_error(L, i, c->n <= 1 || i == 2 ? "stop" : i == 3 ? "step" : "start", "a number");
+  tide_scalar start = c->v[0].given ? c->v[0].scalar : tide_int(is_closed), stop = c->v[1].scalar,
+              step = c->v[2].scalar;
   if (!is_closed) check_direction(L, start, stop, step);
   int64_t count = range_count(L, start, stop, step, is_closed);
-  tide_options o = default_options();
-  ltide_opt_options(L, a.opts, &o);
+  tide_options o = read_options(L, c, NULL);
   if (o.dtype == TIDE_DTYPE_NONE)
     o.dtype = start.kind == 'I' && stop.kind == 'I' && step.kind == 'I' ? TIDE_INT64 : tide_get_default_dtype();
-  ltide_tensor *u = ltide_new_tensor(L, S);
-  ltide_try(L, tide_arange(&u->t, start, step, count, &o));
-  return ltide_deliver(L, S, a.opts, 1);
+  return ltide_finish(L, c, tide_arange(ltide_result(L, c), start, step, count, &o));
 }
 
-static int larange(lua_State *L) { return range(L, false); }
-static int lrange(lua_State *L) { return range(L, true); }
-
-static int64_t check_count_of(lua_State *L, int arg, const char *name) {
-  int64_t n = ltide_check_integer(L, arg, name);
-  if (n < 0)
-    ltide_error(L, "ValueError", "%s: %s: got %I, expected at least 0", ltide_function_name(L), name, (lua_Integer)n);
-  return n;
-}
-
-static int llinspace(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
-  ltide_args a = ltide_split(L, 3);
-  ltide_check_count(L, a, 3);
-  ltide_check_keys(L, a.opts, out_keys);
-  double from = ltide_check_number(L, 1, "a"), to = ltide_check_number(L, 2, "b");
-  int64_t n = check_count_of(L, 3, "n");
-  tide_options o = default_options();
-  ltide_opt_options(L, a.opts, &o);
-  ltide_tensor *u = ltide_new_tensor(L, S);
-  ltide_try(L, tide_linspace(&u->t, from, to, n, &o));
-  return ltide_deliver(L, S, a.opts, 1);
+static int llinspace(lua_State *L, ltide_call *c) {
+  tide_options o = read_options(L, c, NULL);
+  return ltide_finish(L, c, tide_linspace(ltide_result(L, c), c->v[0].number, c->v[1].number, c->v[2].i, &o));
 }
 
 /* The exponents are spaced and raised in float64 and cast once, at the end. */
-static int llogspace(lua_State *L) {
-  static const char *const keys[] = {LTIDE_OUT_KEYS, "base", NULL};
-  ltide_state *S = ltide_enter(L);
-  ltide_args a = ltide_split(L, 3);
-  ltide_check_count(L, a, 3);
-  ltide_check_keys(L, a.opts, keys);
-  double from = ltide_check_number(L, 1, "a"), to = ltide_check_number(L, 2, "b");
-  int64_t n = check_count_of(L, 3, "n");
-  tide_options o = default_options();
-  ltide_opt_options(L, a.opts, &o);
-  if (o.dtype == TIDE_DTYPE_NONE) o.dtype = tide_get_default_dtype();
-  tide_operand in[2] = {{NULL, tide_float(ltide_opt_number(L, a.opts, "base", 10))}, {NULL, tide_int(0)}};
+static int llogspace(lua_State *L, ltide_call *c) {
+  tide_options o = read_options(L, c, NULL);
+  o.dtype = dtype_or_default(o.dtype);
+  tide_operand in[2] = {{NULL, tide_float(c->v[3].number)}, {NULL, tide_int(0)}};
   tide_options wide = {TIDE_FLOAT64, o.device, false};
-  ltide_tensor *exponents = ltide_new_tensor(L, S), *powers = ltide_new_tensor(L, S), *u = ltide_new_tensor(L, S);
-  ltide_try(L, tide_linspace(&exponents->t, from, to, n, &wide));
+  ltide_tensor *exponents = ltide_new_tensor(L, c->S), *powers = ltide_new_tensor(L, c->S),
+               *u = ltide_new_tensor(L, c->S);
+  ltide_try(L, tide_linspace(&exponents->t, c->v[0].number, c->v[1].number, c->v[2].i, &wide));
   in[1].tensor = exponents->t;
   ltide_try(L, tide_elementwise(&powers->t, TIDE_OP_pow, in, NULL, NULL));
   ltide_try(L, tide_to(&u->t, powers->t, &o, false, false));
   ltide_close_tensor(exponents);
   ltide_close_tensor(powers);
-  return ltide_deliver(L, S, a.opts, 1);
+  return ltide_finish(L, c, TIDE_OK);
 }
 
-static int leye(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
-  ltide_args a = ltide_split(L, 1);
-  ltide_check_count(L, a, 2);
-  ltide_check_keys(L, a.opts, out_keys);
-  int64_t n = check_count_of(L, 1, "n"), m = a.n > 1 ? check_count_of(L, 2, "m") : n;
-  tide_options o = default_options();
-  ltide_opt_options(L, a.opts, &o);
-  if (o.dtype == TIDE_DTYPE_NONE) o.dtype = tide_get_default_dtype();
-  ltide_tensor *u = ltide_new_tensor(L, S);
-  ltide_try(L, tide_eye(&u->t, n, m, &o));
-  return ltide_deliver(L, S, a.opts, 1);
+static int leye(lua_State *L, ltide_call *c) {
+  tide_options o = read_options(L, c, NULL);
+  o.dtype = dtype_or_default(o.dtype);
+  return ltide_finish(L, c, tide_eye(ltide_result(L, c), c->v[0].i, c->v[c->v[1].given].i, &o));
 }
 
-static int triangle_indices(lua_State *L, bool is_upper) {
-  ltide_state *S = ltide_enter(L);
-  ltide_args a = ltide_split(L, 2);
-  ltide_check_count(L, a, 3);
-  ltide_check_keys(L, a.opts, out_keys);
-  int64_t n = check_count_of(L, 1, "n"), m = check_count_of(L, 2, "m"),
-          k = a.n > 2 ? ltide_check_integer(L, 3, "offset") : 0;
-  tide_options o = default_options();
-  ltide_opt_options(L, a.opts, &o);
-  ltide_tensor *u = ltide_new_tensor(L, S);
-  ltide_try(L, tide_tril_indices(&u->t, n, m, k, is_upper, &o));
-  return ltide_deliver(L, S, a.opts, 1);
+static int ltriangle_indices(lua_State *L, ltide_call *c) {
+  tide_options o = read_options(L, c, NULL);
+  return ltide_finish(L, c, tide_tril_indices(ltide_result(L, c), c->v[0].i, c->v[1].i, c->v[2].i, c->row->tag, &o));
 }
-
-static int ltril_indices(lua_State *L) { return triangle_indices(L, false); }
-static int ltriu_indices(lua_State *L) { return triangle_indices(L, true); }
 
 /* {==== Foreign memory */
 
@@ -397,31 +287,21 @@ static void *check_pointer(lua_State *L, int arg) {
   return NULL;
 }
 
-static int lfrom_ptr(lua_State *L) {
-  static const char *const keys[] = {"dtype", "device", "stride", "owner", NULL};
-  ltide_state *S = ltide_enter(L);
+static int lfrom_ptr(lua_State *L, ltide_call *c) {
   void *ptr = check_pointer(L, 1);
-  int64_t size[TIDE_MAX_DIMS], stride[TIDE_MAX_DIMS];
-  ltide_args a = ltide_split(L, 2);
-  ltide_check_keys(L, a.opts, keys);
-  int ndim = ltide_check_sizes(L, 2, a.n, size, "sizes", 0);
-  tide_options o = default_options();
-  ltide_opt_options(L, a.opts, &o);
-  if (o.dtype == TIDE_DTYPE_NONE) o.dtype = tide_get_default_dtype();
-  bool has_stride = a.opts && ltide_rawfield(L, a.opts, "stride") != LUA_TNIL;
-  if (has_stride) {
-    int top = lua_gettop(L), n = ltide_check_sizes(L, top, top, stride, "stride", 0);
-    if (n != ndim) return ltide_error(L, "ShapeError", "from_ptr: stride: got %d values, expected %d", n, ndim);
-  }
-  ltide_tensor *u = ltide_new_tensor(L, S);
+  const ltide_value *size = &c->v[1], *stride = ltide_get(L, c, "stride");
+  tide_options o = read_options(L, c, NULL);
+  o.dtype = dtype_or_default(o.dtype);
+  if (stride->given && stride->n != size->n)
+    return ltide_error(L, "ShapeError", "from_ptr: stride: got %d values, expected %d", stride->n, size->n);
+  ltide_tensor *u = ltide_new_tensor(L, c->S);
   int result = lua_gettop(L);
-  owner_node *node = NULL;
-  if (a.opts && ltide_rawfield(L, a.opts, "owner") != LUA_TNIL) node = new_owner(L);
-  tide_status status =
-      tide_from_ptr(&u->t, ptr, size, has_stride ? stride : NULL, ndim, &o, node ? owner_release : NULL, node);
+  owner_node *node = ltide_push_option(L, c->opts, "owner") ? new_owner(L) : NULL;
+  tide_status status = tide_from_ptr(&u->t, ptr, size->sizes, stride->given ? stride->sizes : NULL, size->n, &o,
+                                     node ? owner_release : NULL, node);
   if (status != TIDE_OK && node) atomic_store(&node->state, 1);
   ltide_try(L, status);
-  ltide_made(L, S);
+  ltide_made(L, c->S);
   lua_settop(L, result);
   return 1;
 }

@@ -34,12 +34,8 @@ static int generator_gc(lua_State *L) {
   return 0;
 }
 
-static int lgenerator(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 1);
-  int device = lua_isnoneornil(L, 1) ? TIDE_CPU : ltide_check_device(L, 1, "device", LTIDE_CPU_OK);
-  tide_generator **u = new_generator(L);
-  ltide_try(L, tide_generator_new(u, device));
+static int lgenerator(lua_State *L, ltide_call *c) {
+  ltide_try(L, tide_generator_new(new_generator(L), c->v[0].given ? c->v[0].device : TIDE_CPU));
   return 1;
 }
 
@@ -51,32 +47,22 @@ void ltide_check_settable(lua_State *L, int device) {
               ltide_function_name(L));
 }
 
-static int lgenerator_manual_seed(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 2);
-  tide_generator *g = ltide_check_generator(L, 1, "generator");
-  uint64_t seed = (uint64_t)ltide_check_integer(L, 2, "seed");
-  ltide_check_settable(L, tide_generator_device(g));
-  tide_generator_seed(g, seed);
-  lua_settop(L, 1);
-  return 1;
+static int lgenerator_manual_seed(lua_State *L, ltide_call *c) {
+  ltide_check_settable(L, tide_generator_device(c->v[0].generator));
+  tide_generator_seed(c->v[0].generator, (uint64_t)c->v[1].i);
+  return ltide_self(L, TIDE_OK);
 }
 
-static int lgenerator_seed(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 1);
-  tide_generator *g = ltide_check_generator(L, 1, "generator");
-  ltide_check_settable(L, tide_generator_device(g));
+static int lgenerator_seed(lua_State *L, ltide_call *c) {
+  ltide_check_settable(L, tide_generator_device(c->v[0].generator));
   uint64_t seed = tide_random_seed();
-  tide_generator_seed(g, seed);
+  tide_generator_seed(c->v[0].generator, seed);
   lua_pushinteger(L, (lua_Integer)seed);
   return 1;
 }
 
-static int lgenerator_initial_seed(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 1);
-  lua_pushinteger(L, (lua_Integer)tide_generator_get_seed(ltide_check_generator(L, 1, "generator")));
+static int lgenerator_initial_seed(lua_State *L, ltide_call *c) {
+  lua_pushinteger(L, (lua_Integer)tide_generator_get_seed(c->v[0].generator));
   return 1;
 }
 
@@ -109,66 +95,44 @@ void ltide_set_rng_state(lua_State *L, ltide_state *S, tide_generator *g, int ar
   ltide_try(L, tide_generator_set_offset(g, state[1]));
 }
 
-static int lgenerator_get_state(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
-  ltide_no_options(L, 1);
-  return ltide_push_rng_state(L, S, ltide_check_generator(L, 1, "generator"));
+static int lgenerator_get_state(lua_State *L, ltide_call *c) {
+  return ltide_push_rng_state(L, c->S, c->v[0].generator);
 }
 
-static int lgenerator_set_state(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
-  ltide_no_options(L, 2);
-  ltide_set_rng_state(L, S, ltide_check_generator(L, 1, "generator"), 2);
-  lua_settop(L, 1);
+static int lgenerator_set_state(lua_State *L, ltide_call *c) {
+  ltide_set_rng_state(L, c->S, c->v[0].generator, 2);
+  return ltide_self(L, TIDE_OK);
+}
+
+static int lgenerator_get_offset(lua_State *L, ltide_call *c) {
+  lua_pushinteger(L, (lua_Integer)tide_generator_get_offset(c->v[0].generator));
   return 1;
 }
 
-static int lgenerator_get_offset(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 1);
-  lua_pushinteger(L, (lua_Integer)tide_generator_get_offset(ltide_check_generator(L, 1, "generator")));
-  return 1;
-}
-
-static int lgenerator_set_offset(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 2);
-  tide_generator *g = ltide_check_generator(L, 1, "generator");
-  int64_t offset = ltide_check_integer(L, 2, "offset");
-  if (offset < 0)
+static int lgenerator_set_offset(lua_State *L, ltide_call *c) {
+  tide_generator *g = c->v[0].generator;
+  if (c->v[1].i < 0)
     return ltide_error(L, "ValueError", "set_offset: offset: got %I, expected a multiple of 4 from 0",
-                       (lua_Integer)offset);
+                       (lua_Integer)c->v[1].i);
   ltide_check_settable(L, tide_generator_device(g));
-  ltide_try(L, tide_generator_set_offset(g, (uint64_t)offset));
-  lua_settop(L, 1);
-  return 1;
+  return ltide_self(L, tide_generator_set_offset(g, (uint64_t)c->v[1].i));
 }
 
-static int lgenerator_clone_state(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 1);
-  tide_generator *g = ltide_check_generator(L, 1, "generator"), **u = new_generator(L);
+static int lgenerator_clone_state(lua_State *L, ltide_call *c) {
+  tide_generator *g = c->v[0].generator, **u = new_generator(L);
   ltide_try(L, tide_generator_new(u, tide_generator_device(g)));
   tide_generator_seed(*u, tide_generator_get_seed(g));
   ltide_try(L, tide_generator_set_offset(*u, tide_generator_get_offset(g)));
   return 1;
 }
 
-static int lgenerator_graphsafe_get_state(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 1);
-  tide_generator *g = ltide_check_generator(L, 1, "generator"), **u = new_generator(L);
-  ltide_try(L, tide_generator_share(u, g));
+static int lgenerator_graphsafe_get_state(lua_State *L, ltide_call *c) {
+  ltide_try(L, tide_generator_share(new_generator(L), c->v[0].generator));
   return 1;
 }
 
-static int lgenerator_graphsafe_set_state(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 2);
-  tide_generator *g = ltide_check_generator(L, 1, "generator");
-  ltide_try(L, tide_generator_join(g, ltide_check_generator(L, 2, "state")));
-  lua_settop(L, 1);
-  return 1;
+static int lgenerator_graphsafe_set_state(lua_State *L, ltide_call *c) {
+  return ltide_self(L, tide_generator_join(c->v[0].generator, c->v[1].generator));
 }
 
 static int generator_tostring(lua_State *L) {
@@ -207,19 +171,15 @@ void ltide_push_generator(lua_State *L, tide_generator *g) {
   *u = g;
 }
 
-static int lmanual_seed(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 1);
-  uint64_t seed = (uint64_t)ltide_check_integer(L, 1, "seed");
+static int lmanual_seed(lua_State *L, ltide_call *c) {
   ltide_check_settable(L, TIDE_CURRENT);
-  tide_manual_seed(seed);
+  tide_manual_seed((uint64_t)c->v[0].i);
   ltide_push_generator(L, ltide_default_generator(L, TIDE_CPU));
   return 1;
 }
 
-static int lseed(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 0);
+static int lseed(lua_State *L, ltide_call *c) {
+  (void)c;
   ltide_check_settable(L, TIDE_CURRENT);
   uint64_t seed = tide_random_seed();
   tide_manual_seed(seed);
@@ -227,181 +187,100 @@ static int lseed(lua_State *L) {
   return 1;
 }
 
-static int linitial_seed(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 0);
+static int linitial_seed(lua_State *L, ltide_call *c) {
+  (void)c;
   lua_pushinteger(L, (lua_Integer)tide_generator_get_seed(ltide_default_generator(L, TIDE_CPU)));
   return 1;
 }
 
-static int lget_rng_state(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
-  ltide_no_options(L, 0);
-  return ltide_push_rng_state(L, S, ltide_default_generator(L, TIDE_CPU));
+static int lget_rng_state(lua_State *L, ltide_call *c) {
+  return ltide_push_rng_state(L, c->S, ltide_default_generator(L, TIDE_CPU));
 }
 
-static int lset_rng_state(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
-  ltide_no_options(L, 1);
-  ltide_set_rng_state(L, S, ltide_default_generator(L, TIDE_CPU), 1);
+static int lset_rng_state(lua_State *L, ltide_call *c) {
+  ltide_set_rng_state(L, c->S, ltide_default_generator(L, TIDE_CPU), 1);
   return 0;
 }
 
 /* {==== In place */
 
-static const char *const generator_keys[] = {"generator", NULL};
-
-/* x:f_([a [, b]] [, {generator=}]): reads the defaults' replacements and fills x. */
-static int fill_random(lua_State *L, tide_random_kind kind, int count, const char *first, const char *second, double a,
-                       double b) {
-  ltide_state *S = ltide_begin(L);
-  tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
-  ltide_args args = ltide_split(L, 1);
-  ltide_check_count(L, args, 1 + count);
-  ltide_check_keys(L, args.opts, generator_keys);
-  if (args.n > 1) a = ltide_check_number(L, 2, first);
-  if (args.n > 2) b = ltide_check_number(L, 3, second);
-  ltide_try(L, tide_random(x, kind, a, b, ltide_opt_generator(L, args.opts)));
-  lua_settop(L, 1);
-  return 1;
+/* x:f_([a [, b]] [, {generator=}]): fills x; a distribution of one parameter has no b. */
+static int lfill_random(lua_State *L, ltide_call *c) {
+  bool has_b = c->sig->positional > 2;
+  return ltide_self(L, tide_random(c->x, (tide_random_kind)c->row->tag, c->v[1].number, has_b ? c->v[2].number : 0,
+                                   c->v[has_b ? 3 : 2].generator));
 }
 
-static int luniform_(lua_State *L) { return fill_random(L, TIDE_UNIFORM, 2, "a", "b", 0, 1); }
-static int lnormal_(lua_State *L) { return fill_random(L, TIDE_NORMAL, 2, "mean", "std", 0, 1); }
-static int lexponential_(lua_State *L) { return fill_random(L, TIDE_EXPONENTIAL, 1, "lambda", "", 1, 0); }
-static int lcauchy_(lua_State *L) { return fill_random(L, TIDE_CAUCHY, 2, "median", "sigma", 0, 1); }
-static int llog_normal_(lua_State *L) { return fill_random(L, TIDE_LOG_NORMAL, 2, "mean", "std", 1, 2); }
-
-static int lgeometric_(lua_State *L) {
-  if (ltide_split(L, 1).n < 2 || lua_isnil(L, 2))
+static int lgeometric_(lua_State *L, ltide_call *c) {
+  if (!c->v[1].given || lua_isnil(L, c->v[1].at))
     return ltide_arg_error(L, 2, "p", "a probability, above 0 and below 1");
-  return fill_random(L, TIDE_GEOMETRIC, 1, "p", "", 0.5, 0);
+  c->v[1].number = ltide_check_number(L, c->v[1].at, "p");
+  return lfill_random(L, c);
 }
 
 /* bernoulli_(p): p a number, or a tensor of probabilities that broadcasts to x. */
-static int lbernoulli_(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
-  tide_tensor *p = ltide_test_tensor(L, S, 2);
-  if (!p) return fill_random(L, TIDE_BERNOULLI, 1, "p", "", 0.5, 0);
-  tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
-  ltide_args args = ltide_split(L, 2);
-  ltide_check_count(L, args, 2);
-  ltide_check_keys(L, args.opts, generator_keys);
-  ltide_try(L, tide_bernoulli(x, p, ltide_opt_generator(L, args.opts)));
-  lua_settop(L, 1);
-  return 1;
+static int lbernoulli_(lua_State *L, ltide_call *c) {
+  tide_tensor *p = c->v[1].given ? ltide_test_tensor(L, c->S, c->v[1].at) : NULL;
+  tide_generator *g = c->v[2].generator;
+  if (p) return ltide_self(L, tide_bernoulli(c->x, p, g));
+  double a = c->v[1].given ? ltide_check_number(L, c->v[1].at, "p") : 0.5;
+  return ltide_self(L, tide_random(c->x, TIDE_BERNOULLI, a, 0, g));
 }
 
 /* random_([low,] [high]): high excluded; without arguments, what the dtype holds exactly. */
-static int lrandom_(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
-  tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
-  ltide_args args = ltide_split(L, 1);
-  ltide_check_count(L, args, 3);
-  ltide_check_keys(L, args.opts, generator_keys);
-  tide_generator *g = ltide_opt_generator(L, args.opts);
-  if (args.n == 1)
-    ltide_try(L, tide_random_bits(x, g));
-  else {
-    int64_t low = args.n == 2 ? 0 : ltide_check_integer(L, 2, "low"), high = ltide_check_integer(L, args.n, "high");
-    ltide_try(L, tide_random_int(x, low, high, g));
-  }
-  lua_settop(L, 1);
-  return 1;
+static int lrandom_(lua_State *L, ltide_call *c) {
+  tide_generator *g = c->v[3].generator;
+  if (c->n == 1) return ltide_self(L, tide_random_bits(c->x, g));
+  int64_t low = c->n == 2 ? 0 : ltide_check_integer(L, 2, "low"), high = ltide_check_integer(L, c->n, "high");
+  return ltide_self(L, tide_random_int(c->x, low, high, g));
 }
 
 /* {==== New tensors */
 
-static const char *const new_keys[] = {LTIDE_OUT_KEYS, "generator", NULL};
+/* Pushes a tensor of these sizes, or what out= gives. */
+static tide_tensor *push_sized(lua_State *L, ltide_call *c, const ltide_value *sizes, tide_options o) {
+  ltide_opt_options(L, c->opts, &o);
+  return ltide_push_target(L, c->S, c->opts, sizes->sizes, sizes->n, &o);
+}
 
-static int new_random(lua_State *L, tide_random_kind kind) {
-  ltide_state *S = ltide_begin(L);
-  int64_t size[TIDE_MAX_DIMS];
-  tide_options o = TIDE_OPTIONS;
-  ltide_args args = ltide_split(L, 1);
-  ltide_check_keys(L, args.opts, new_keys);
-  int ndim = ltide_check_sizes(L, 1, args.n, size, "sizes", 0);
-  ltide_opt_options(L, args.opts, &o);
-  tide_generator *g = ltide_opt_generator(L, args.opts);
-  tide_tensor *x = ltide_push_target(L, S, args.opts, size, ndim, &o);
-  ltide_try(L, tide_random(x, kind, 0, 1, g));
-  ltide_made(L, S);
+static int lrand(lua_State *L, ltide_call *c) {
+  tide_tensor *x = push_sized(L, c, &c->v[0], (tide_options)TIDE_OPTIONS);
+  ltide_try(L, tide_random(x, (tide_random_kind)c->row->tag, 0, 1, ltide_get(L, c, "generator")->generator));
+  ltide_made(L, c->S);
   return 1;
 }
 
-static int lrand(lua_State *L) { return new_random(L, TIDE_UNIFORM); }
-static int lrandn(lua_State *L) { return new_random(L, TIDE_NORMAL); }
-
-static int random_like(lua_State *L, tide_random_kind kind) {
-  ltide_state *S = ltide_enter(L);
-  tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
-  ltide_args args = ltide_split(L, 1);
-  ltide_check_count(L, args, 1);
-  ltide_check_keys(L, args.opts, new_keys);
-  tide_options o = {tide_tensor_dtype(x), tide_tensor_device(x), false};
-  ltide_opt_options(L, args.opts, &o);
-  tide_generator *g = ltide_opt_generator(L, args.opts);
-  ltide_check_out(L, S, args.opts, 1);
-  ltide_tensor *u = ltide_new_tensor(L, S);
-  ltide_try(L, tide_empty_like(&u->t, x, &o));
-  ltide_try(L, tide_random(u->t, kind, 0, 1, g));
-  return ltide_deliver(L, S, args.opts, 1);
+static int lrand_like(lua_State *L, ltide_call *c) {
+  tide_options o = {tide_tensor_dtype(c->x), tide_tensor_device(c->x), false};
+  ltide_opt_options(L, c->opts, &o);
+  ltide_tensor *u = ltide_new_tensor(L, c->S);
+  ltide_try(L, tide_empty_like(&u->t, c->x, &o));
+  return ltide_finish(L, c,
+                      tide_random(u->t, (tide_random_kind)c->row->tag, 0, 1, ltide_get(L, c, "generator")->generator));
 }
-
-static int lrand_like(lua_State *L) { return random_like(L, TIDE_UNIFORM); }
-static int lrandn_like(lua_State *L) { return random_like(L, TIDE_NORMAL); }
 
 /* randint(low, high, size) or randint(high, size). */
-static int lrandint(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
-  int64_t size[TIDE_MAX_DIMS], low = 0;
+static int lrandint(lua_State *L, ltide_call *c) {
   tide_options o = TIDE_OPTIONS;
-  ltide_args args = ltide_split(L, 3);
-  ltide_check_count(L, args, 3);
-  ltide_check_keys(L, args.opts, new_keys);
-  if (args.n < 2)
-    return ltide_arg_error(L, args.n + 1, args.n ? "size" : "high", args.n ? "a table of sizes" : "an integer");
-  if (args.n == 3) low = ltide_check_integer(L, 1, "low");
-  int64_t high = ltide_check_integer(L, args.n - 1, "high");
-  int ndim = ltide_check_sizes(L, args.n, args.n, size, "size", 0);
   o.dtype = TIDE_INT64;
-  ltide_opt_options(L, args.opts, &o);
-  tide_generator *g = ltide_opt_generator(L, args.opts);
-  tide_tensor *x = ltide_push_target(L, S, args.opts, size, ndim, &o);
-  ltide_try(L, tide_random_int(x, low, high, g));
-  ltide_made(L, S);
+  tide_tensor *x = push_sized(L, c, &c->v[2], o);
+  ltide_try(L, tide_random_int(x, c->v[0].i, c->v[1].i, ltide_get(L, c, "generator")->generator));
+  ltide_made(L, c->S);
   return 1;
 }
 
-static int lrandperm(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
+static int lrandperm(lua_State *L, ltide_call *c) {
   tide_options o = TIDE_OPTIONS;
-  ltide_args args = ltide_split(L, 1);
-  ltide_check_count(L, args, 1);
-  ltide_check_keys(L, args.opts, new_keys);
-  int64_t n = ltide_check_integer(L, 1, "n");
-  ltide_opt_options(L, args.opts, &o);
-  tide_generator *g = ltide_opt_generator(L, args.opts);
-  ltide_tensor *u = ltide_new_tensor(L, S);
-  ltide_try(L, tide_randperm(&u->t, n, &o, g));
-  return ltide_deliver(L, S, args.opts, 1);
+  ltide_opt_options(L, c->opts, &o);
+  return ltide_finish(L, c, tide_randperm(ltide_result(L, c), c->v[0].i, &o, ltide_get(L, c, "generator")->generator));
 }
 
 /* bernoulli(p): a tensor like p, 1 with the probability that stands there. */
-static int lbernoulli(lua_State *L) {
-  static const char *const bernoulli_keys[] = {"generator", "out", NULL};
-  ltide_state *S = ltide_enter(L);
-  tide_tensor *p = ltide_check_tensor(L, S, 1, "p");
-  ltide_args args = ltide_split(L, 1);
-  ltide_check_count(L, args, 1);
-  ltide_check_keys(L, args.opts, bernoulli_keys);
-  ltide_check_out(L, S, args.opts, 1);
-  tide_generator *g = ltide_opt_generator(L, args.opts);
-  tide_options o = {tide_tensor_dtype(p), tide_tensor_device(p), false};
-  ltide_tensor *u = ltide_new_tensor(L, S);
-  ltide_try(L, tide_empty_like(&u->t, p, &o));
-  ltide_try(L, tide_bernoulli(u->t, p, g));
-  return ltide_deliver(L, S, args.opts, 1);
+static int lbernoulli(lua_State *L, ltide_call *c) {
+  tide_options o = {tide_tensor_dtype(c->x), tide_tensor_device(c->x), false};
+  ltide_tensor *u = ltide_new_tensor(L, c->S);
+  ltide_try(L, tide_empty_like(&u->t, c->x, &o));
+  return ltide_finish(L, c, tide_bernoulli(u->t, c->x, c->v[1].generator));
 }
 
 /* {==== Registration */

@@ -81,6 +81,7 @@ typedef struct ltide_row {
 #define WAIT(f)              .fn = ltide_run_waiting, .body = f /* it waits for a device: see ltide_waiting */
 #define CORE(shape, f)       .fn = ltide_run, .body = ltide_##shape, .core.shape = f
 #define DO_CORE(b, shape, f) .fn = ltide_run, .body = b, .core.shape = f
+#define FN_TAG(f, b, t)      .fn = f, .body = b, .tag = t /* f, and ltide_run calls b */
 #define FN_CORE(g, shape, f) .fn = g, .body = ltide_##shape, .core.shape = f
 #define SELF                 "x"
 #define METHOD(n, call, signature, text)                                                                               \
