@@ -23,6 +23,7 @@ local floors = {
   { "jit", "base", "runtime", "stream", "memory", "tensor", "graph" },
   { "watch", "base", "runtime", "stream", "memory", "tensor", "graph", "comm", "jit" },
   { "io", "base", "runtime", "memory", "tensor" },
+  { "data", "base", "runtime", "stream", "memory", "tensor" },
 }
 
 -- Edges that point upwards still, with how many symbols they may have: to be brought to nothing.

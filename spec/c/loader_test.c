@@ -1,0 +1,93 @@
+/* loader_test.c: batches that are made ahead, copied with and without a thread, in host memory and on a simulated
+ * device: their values, their order, what fails and what is refused. */
+#include "tide/loader.h"
+
+#include "check.h"
+
+enum { ITEMS = 4, LENGTH = 3, BATCHES = 5 };
+
+/* Queues the batch of ITEMS vectors of the value; gives the tensor that it will fill. */
+static tide_tensor *queue(tide_loader *l, double value, int64_t last_length) {
+  const int64_t size[2] = {ITEMS, LENGTH};
+  tide_tensor *items[ITEMS], *into = NULL;
+  for (int i = 0; i < ITEMS; i++) items[i] = full(TIDE_CPU, i < ITEMS - 1 ? LENGTH : last_length, value);
+  OK(tide_loader_ask(l));
+  OK(tide_loader_begin(l));
+  OK(tide_loader_empty(&into, l, size, 2, TIDE_FLOAT32));
+  OK(tide_loader_fill(l, into, items, ITEMS, true));
+  OK(tide_loader_queue(l, "=test", 1));
+  for (int i = 0; i < ITEMS; i++) tide_tensor_release(items[i]); /* the batch has its own references */
+  return into;
+}
+
+static void check_values(tide_tensor **x, tide_loader *l, int device, double value) {
+  float values[ITEMS * LENGTH] = {0};
+  tide_tensor **list[] = {x};
+  OK(tide_loader_wait(l));
+  OK(tide_loader_bring(l, list, 1));
+  CHECK(tide_tensor_device(*x) == device);
+  OK(tide_read(values, *x));
+  for (int i = 0; i < ITEMS * LENGTH; i++) CHECK(values[i] == (float)value);
+  tide_tensor_release(*x);
+}
+
+static void batches_come_in_order(int device, int64_t prefetch, bool pin) {
+  tide_stream *kept = NULL;
+  for (int round = 0; round < 2; round++) { /* the second loop finds the stream of the first */
+    tide_loader *l = NULL;
+    tide_tensor *x[BATCHES];
+    OK(tide_loader_new(&l, &kept, device, prefetch, pin));
+    for (int k = 0; k < BATCHES; k++) x[k] = queue(l, k, LENGTH);
+    for (int k = 0; k < BATCHES; k++) check_values(&x[k], l, device, k);
+    tide_loader_free(l);
+  }
+  CHECK((kept != NULL) == (device != TIDE_CPU));
+  tide_stream_release(kept);
+}
+
+static void a_batch_that_fails_is_left_out(int64_t prefetch) {
+  tide_stream *kept = NULL;
+  tide_loader *l = NULL;
+  OK(tide_loader_new(&l, &kept, TIDE_CPU, prefetch, false));
+  tide_tensor *bad = queue(l, 1, LENGTH + 1), *good = queue(l, 2, LENGTH);
+  CHECK(tide_loader_wait(l) == TIDE_SHAPE);
+  check_values(&good, l, TIDE_CPU, 2);
+  tide_tensor_release(bad);
+  tide_loader_free(l);
+}
+
+static void what_comes_out_of_turn_is_refused(void) {
+  tide_stream *kept = NULL;
+  tide_loader *l = NULL;
+  tide_tensor *x = NULL;
+  const int64_t size = 1;
+  CHECK(tide_loader_new(NULL, &kept, TIDE_CPU, 1, false) == TIDE_ARGUMENT);
+  CHECK(tide_loader_new(&l, &kept, TIDE_CPU, -1, false) == TIDE_ARGUMENT);
+  OK(tide_loader_new(&l, &kept, TIDE_CPU, 1, false));
+  CHECK(tide_loader_queue(l, "", 0) == TIDE_STATE);
+  CHECK(tide_loader_empty(&x, l, &size, 1, TIDE_FLOAT32) == TIDE_STATE && !x);
+  CHECK(tide_loader_wait(l) == TIDE_STATE);
+  CHECK(tide_loader_bring(l, NULL, 0) == TIDE_STATE);
+  tide_tensor_release(queue(l, 1, LENGTH)); /* never taken */
+  OK(tide_loader_begin(l));                 /* nor queued */
+  tide_loader_close(l);
+  CHECK(tide_loader_begin(l) == TIDE_STATE && tide_loader_wait(l) == TIDE_STATE);
+  tide_loader_close(l);
+  tide_loader_free(l);
+  tide_loader_free(NULL);
+}
+
+int main(void) {
+  tide_config config = {.struct_size = sizeof config, .sim_devices = 1};
+  OK(tide_init(&config));
+  for (int64_t prefetch = 0; prefetch < 3; prefetch++) {
+    batches_come_in_order(TIDE_CPU, prefetch, false);
+    batches_come_in_order(0, prefetch, true);
+    batches_come_in_order(0, prefetch, false);
+    a_batch_that_fails_is_left_out(prefetch);
+  }
+  what_comes_out_of_turn_is_refused();
+  tide_shutdown();
+  printf("loader_test: %s\n", failures ? "failed" : "passed");
+  return failures != 0;
+}
