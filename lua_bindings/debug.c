@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "row.h"
-#include "loader.h"
 #include "tide/debug.h"
+#include "tide/loader.h"
 
 static const char *const mode_names[] = {"default", "warn", "error"};
 
@@ -61,9 +61,9 @@ static int ldevice_reset(lua_State *L) {
                        "device, expected one from the program");
   ltide_refuse_beyond(L, 1);
   int device = ltide_check_device(L, 1, "device", LTIDE_NIL_OK);
-  ltide_loader_pause(); /* nothing of ours may run beside it */
+  tide_loader_pause(); /* nothing of ours may run beside it */
   tide_status status = tide_device_reset(device);
-  ltide_loader_resume();
+  tide_loader_resume();
   ltide_try(L, status);
   return 0;
 }

@@ -1,458 +1,33 @@
 /* loader.c: tide.data.loader, the batches of a dataset.
  *
- * Lua never runs on a second thread: the items are asked for and checked in the thread that iterates, which allocates
- * the batch as well and notes what is to be copied (loader_collate.c). The copying into page-locked memory, and through
- * it to a device (loader_lane.c), is done by one worker thread of the iteration (loader_job.c), so it overlaps with
- * what the loop does. The iterator keeps `prefetch` batches ahead of the one it gives out, and waits for the oldest
- * only.
+ * How items are asked for and become a batch is written in Lua, in lua/loader.lua; how a batch is copied ahead, and on
+ * to a device, is core's (tide/loader.h). Here are the arguments, the objects, and what tensors need. Everything that
+ * may fail for what the items are is looked at here or there, in the thread that iterates; what is left is copying.
  *
- * A job is owned by the Lua thread: while it is made by a guard on the Lua stack, then by the iteration's queue, from
- * which the thread that iterates takes it. The worker holds no reference, and only reads what the job holds.
- *
- * Invariant: a job that the worker may look at is in the queue; it leaves the queue done, or after the worker has
- * ended. So a loop that is broken off, by `break`, an error or the collector, leaves nothing behind. */
-#include <pthread.h>
-#include <stdlib.h>
+ * Invariant: a loop that is broken off, by `break`, an error or the collector, leaves nothing behind. */
+#include "tide/loader.h"
+
 #include <string.h>
 
 #include "args.h"
-#include "loader.h"
+#include "script.h"
 
 #define LOADER_META    "tide.data.Loader"
 #define ITERATION_META "tide.data.Iteration"
-#define JOB_META       "tide.data.Job"
-
-enum { LOADER_DATASET = 1, LOADER_COLLATE, LOADER_GENERATOR, LOADER_PASSES };          /* user values of the loader */
-enum { ITERATION_DATASET = 1, ITERATION_COLLATE, ITERATION_BATCHES, ITERATION_ORDER }; /* and of an iteration */
 enum { MOST_AHEAD = 1 << 16 };
 
+/* User value 1 of both: a table of the chunk's, what the loader was made of and what is known of the iteration. */
 typedef struct loader {
-  lua_Integer batch_size, prefetch, size; /* size: of a function, else -1 */
-  bool shuffle, drop_last, pin_memory;
-  int device;          /* where batches go, unresolved; TIDE_CPU: nowhere */
-  tide_stream *stream; /* on which, from the first iteration on */
+  tide_stream *stream; /* on which batches go to a device, from the first iteration on */
   bool closed;         /* by the collector: a finaliser may have it still */
 } loader;
 
 typedef struct iteration {
-  loader o;
-  lua_Integer size, batches; /* items and batches of this iteration */
-  lua_Integer asked, given;  /* batches in the queue and before; batches handed out */
-  const int64_t *order;      /* the shuffled numbers, or NULL */
-  ltide_loader_job *oldest, *newest;
-  ltide_loader_job *next; /* the worker's: the first that is not done; under the lock */
-  pthread_t thread;
-  pthread_mutex_t lock;
-  pthread_cond_t changed;
-  bool open, threaded, stop;
-  bool ready;       /* the batch after the one handed out last is copied, its job gone */
-  tide_event *sent; /* what that job had */
-  ltide_loader_lane lane;
+  tide_loader *l;
+  bool open;
 } iteration;
 
-/* {==== Jobs */
-
-static int job_gc(lua_State *L) {
-  ltide_loader_job *job = ltide_take_pointer(L, JOB_META);
-  if (job) ltide_loader_free(job);
-  return 0;
-}
-
-static ltide_loader_job **new_job(lua_State *L) {
-  ltide_loader_job **guard = ltide_new_object(L, sizeof *guard, 0);
-  *guard = NULL;
-  ltide_setmetatable(L, JOB_META);
-  if (!(*guard = calloc(1, sizeof **guard))) ltide_error(L, "OutOfMemoryError", "loader: no host memory for a batch");
-  return guard;
-}
-
-/* {==== The worker */
-
-static pthread_rwlock_t running = PTHREAD_RWLOCK_INITIALIZER;
-
-void ltide_loader_pause(void) { pthread_rwlock_wrlock(&running); }
-void ltide_loader_resume(void) { pthread_rwlock_unlock(&running); }
-
-/* What a job queues is the line's that asked for its batch. */
-static int job_site(void *user, const char **source) {
-  const ltide_loader_job *job = *(ltide_loader_job **)user;
-  *source = job->source;
-  return job->line;
-}
-
-/* Copying is bound by memory, and gains nothing from the last cores; without one the loop would stop it now and then.
- */
-static void *work(void *user) {
-  iteration *it = user;
-  ltide_loader_job *job;
-  int threads = tide_get_num_threads();
-  tide_set_thread_limit(threads - (threads + 3) / 4);
-  tide_site_set(job_site, &job);
-  pthread_mutex_lock(&it->lock);
-  while (!it->stop) {
-    if (!(job = it->next)) {
-      pthread_cond_wait(&it->changed, &it->lock);
-      continue;
-    }
-    pthread_mutex_unlock(&it->lock);
-    pthread_rwlock_rdlock(&running);
-    ltide_loader_run(job);
-    pthread_rwlock_unlock(&running);
-    pthread_mutex_lock(&it->lock);
-    job->done = true;
-    it->next = job->next;
-    pthread_cond_broadcast(&it->changed);
-  }
-  pthread_mutex_unlock(&it->lock);
-  return NULL;
-}
-
-/* Takes the job over. Where no thread can be started the copying is done at once. */
-static void enqueue(iteration *it, ltide_loader_job *job) {
-  if (it->o.prefetch && !it->threaded) it->threaded = pthread_create(&it->thread, NULL, work, it) == 0;
-  if (!it->threaded) ltide_loader_run(job), job->done = true;
-  pthread_mutex_lock(&it->lock);
-  if (it->newest)
-    it->newest->next = job;
-  else
-    it->oldest = job;
-  it->newest = job;
-  if (!it->next && !job->done) it->next = job;
-  pthread_cond_broadcast(&it->changed);
-  pthread_mutex_unlock(&it->lock);
-}
-
-/* The oldest job, when it is done. */
-static ltide_loader_job *dequeue(iteration *it) {
-  pthread_mutex_lock(&it->lock);
-  ltide_loader_job *job = it->oldest;
-  while (!job->done) pthread_cond_wait(&it->changed, &it->lock);
-  it->oldest = job->next;
-  if (!it->oldest) it->newest = NULL;
-  pthread_mutex_unlock(&it->lock);
-  return job;
-}
-
-static void end_iteration(iteration *it) {
-  if (!it->open) return;
-  it->open = false;
-  pthread_mutex_lock(&it->lock);
-  it->stop = true;
-  pthread_cond_broadcast(&it->changed);
-  pthread_mutex_unlock(&it->lock);
-  if (it->threaded) pthread_join(it->thread, NULL);
-  while (it->oldest) {
-    ltide_loader_job *job = it->oldest;
-    it->oldest = job->next;
-    ltide_loader_free(job);
-  }
-  tide_event_release(it->sent);
-  it->sent = NULL;
-  ltide_loader_lane_close(&it->lane);
-  pthread_cond_destroy(&it->changed);
-  pthread_mutex_destroy(&it->lock);
-}
-
-/* Both __gc and __close. The user values go too, as a closed iteration may be kept for long. */
-static int iteration_end(lua_State *L) {
-  iteration *it = ltide_test_object(L, 1, ITERATION_META);
-  if (!it) return 0;
-  end_iteration(it);
-  for (int i = ITERATION_DATASET; i <= ITERATION_ORDER; i++) {
-    lua_pushnil(L);
-    lua_setiuservalue(L, 1, i);
-  }
-  return 0;
-}
-
-/* {==== Iteration. The iteration is at index 1. */
-
-static void push_item(lua_State *L, int dataset, lua_Integer i) {
-  if (lua_type(L, dataset) == LUA_TFUNCTION) {
-    lua_pushvalue(L, dataset);
-    lua_pushinteger(L, i);
-    lua_call(L, 1, 1);
-  } else {
-    lua_geti(L, dataset, i);
-  }
-  if (lua_isnil(L, -1)) ltide_error(L, "ValueError", "loader: dataset[%I]: got nil, expected an item", i);
-}
-
-/* Pushes a list of the items of batch k (from 0) and fills in their numbers. */
-static void push_items(lua_State *L, const iteration *it, int dataset, lua_Integer k, int64_t *index, int n) {
-  for (int i = 0; i < n; i++) {
-    lua_Integer at = k * it->o.batch_size + i;
-    index[i] = it->order ? it->order[at] : at + 1;
-  }
-  lua_createtable(L, n, 0);
-  for (int i = 0; i < n; i++) {
-    push_item(L, dataset, index[i]);
-    lua_rawseti(L, -2, i + 1);
-  }
-}
-
-/* Asks for the next batch: what comes of it is in the queue, its value and handles in the table of batches. */
-static void ask(lua_State *L, ltide_state *S, iteration *it) {
-  lua_settop(L, 1);
-  lua_Integer k = it->asked, left = it->size - k * it->o.batch_size;
-  int n = (int)(left < it->o.batch_size ? left : it->o.batch_size);
-  lua_getiuservalue(L, 1, ITERATION_DATASET);
-  int64_t *index = ltide_new_object(L, (size_t)n * sizeof *index, 0);
-  ltide_loader_job **guard = new_job(L);
-  lua_createtable(L, 2, 0);
-  lua_newtable(L);
-  bool device = it->lane.stream != NULL, pin = it->o.pin_memory;
-  ltide_loader_batch b = {S, *guard, index, n, 6, pin, device, device && pin ? &it->lane : NULL};
-  bool custom = lua_getiuservalue(L, 1, ITERATION_COLLATE) != LUA_TNIL;
-  push_items(L, it, 2, k, index, n);
-  if (custom) lua_call(L, 1, 1);
-  ltide_enter(L); /* what was called may have run coroutines */
-  if (!custom)
-    ltide_loader_collate(L, &b, lua_gettop(L));
-  else
-    ltide_loader_pin(L, &b);
-  ltide_made(L, S);
-  lua_rawseti(L, 5, 1);
-  lua_settop(L, 6);
-  lua_rawseti(L, 5, 2);
-  if (!it->open || it->asked != k)
-    ltide_error(L, "StateError", "loader: dataset: this iteration was used while it asked for an item");
-  lua_getiuservalue(L, 1, ITERATION_BATCHES);
-  lua_pushvalue(L, 5);
-  lua_rawseti(L, -2, k + 1);
-  it->asked = k + 1;
-  const char *source = "";
-  b.job->line = ltide_line(L, &source);
-  strncpy(b.job->source, source, sizeof b.job->source - 1);
-  *guard = NULL;
-  enqueue(it, b.job);
-}
-
-/* Hands the handles to the tide.scope around this call, as if they were made in it. */
-static void adopt(lua_State *L, ltide_state *S, int handles) {
-  for (lua_Integer i = 1, n = (lua_Integer)lua_rawlen(L, handles); S->arena && i <= n; i++) {
-    lua_rawgeti(L, handles, i);
-    ltide_arena_add(S, lua_touserdata(L, -1));
-    lua_pop(L, 1);
-  }
-}
-
-/* In a finaliser of the script's the handles of a batch may have been finalised before. */
-static void check_alive(lua_State *L, int handles) {
-  for (lua_Integer i = 1, n = (lua_Integer)lua_rawlen(L, handles); i <= n; i++) {
-    lua_rawgeti(L, handles, i);
-    bool is_alive = ((ltide_tensor *)lua_touserdata(L, -1))->t != NULL;
-    lua_pop(L, 1);
-    if (is_alive) continue;
-    iteration_end(L);
-    ltide_error(L, "StateError", "loader: got a batch with a freed tensor, expected all alive; the iteration ends");
-  }
-}
-
-/* Lets batch k go, and raises the message at the top for it. */
-static void leave_out(lua_State *L, iteration *it, lua_Integer k, tide_status status) {
-  it->ready = false, it->given = k;
-  lua_getiuservalue(L, 1, ITERATION_BATCHES);
-  lua_pushnil(L);
-  lua_rawseti(L, -2, k);
-  ltide_error(L, tide_status_kind(status), "loader: batch %I: %s", k, lua_tostring(L, -2));
-}
-
-/* Waits for the job of batch k, and lets it go. A batch that could not be copied is left out. */
-static void settle(lua_State *L, iteration *it, lua_Integer k) {
-  ltide_loader_job *job = dequeue(it);
-  tide_status status = job->status;
-  if (status != TIDE_OK) lua_pushstring(L, job->message);
-  tide_event_release(it->sent);
-  it->sent = job->sent, job->sent = NULL;
-  ltide_loader_free(job);
-  it->ready = status == TIDE_OK;
-  if (!it->ready) leave_out(L, it, k, status);
-}
-
-/* Pushes the value of the oldest batch. One that finds no room on the device is there for the next call, one that
- * cannot get there for another reason is left out. */
-static void take(lua_State *L, ltide_state *S, iteration *it) {
-  lua_Integer k = it->given + 1;
-  lua_settop(L, 1);
-  if (!it->ready) settle(L, it, k);
-  lua_getiuservalue(L, 1, ITERATION_BATCHES);
-  lua_rawgeti(L, 2, k);
-  lua_rawgeti(L, 3, 2);
-  check_alive(L, 4);
-  tide_status status = ltide_loader_lane_move(L, &it->lane, k, 4, it->sent);
-  if (status != TIDE_OK && status != TIDE_MEMORY) {
-    lua_pushstring(L, tide_error_get()->message);
-    leave_out(L, it, k, status);
-  }
-  ltide_try(L, status);
-  ltide_made(L, S);
-  it->ready = false, it->given = k;
-  lua_pushnil(L);
-  lua_rawseti(L, 2, k);
-  adopt(L, S, 4);
-  lua_rawgeti(L, 3, 1);
-}
-
-static int iteration_call(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
-  iteration *it = ltide_check_object(L, 1, ITERATION_META);
-  ltide_loader_lane_asked(L, &it->lane, it->given);
-  while (it->open && it->asked < it->batches && it->asked - it->given <= it->o.prefetch) ask(L, S, it);
-  ltide_enter(L); /* a dataset may have run coroutines */
-  if (!it->open || it->given == it->batches) {
-    lua_settop(L, 1);
-    iteration_end(L);
-    lua_pushnil(L);
-    return 1;
-  }
-  take(L, S, it);
-  lua_pushinteger(L, it->given);
-  lua_insert(L, -2);
-  return 2;
-}
-
-/* {==== The loader. It is at index 1. */
-
-static loader *check_loader(lua_State *L) {
-  loader *o = ltide_test_object(L, 1, LOADER_META);
-  if (!o) ltide_arg_error(L, 1, "loader", "what tide.data.loader gives");
-  return o;
-}
-
-/* How many items there are now. */
-static lua_Integer count_items(lua_State *L, const loader *o) {
-  if (o->size >= 0) return o->size;
-  lua_getiuservalue(L, 1, LOADER_DATASET);
-  lua_len(L, -1);
-  int is_integer;
-  lua_Integer n = lua_tointegerx(L, -1, &is_integer);
-  if (!is_integer || n < 0)
-    ltide_error(L, "ValueError", "loader: dataset: #dataset is %s, expected how many items there are",
-                ltide_typename(L, -1));
-  lua_pop(L, 2);
-  return n;
-}
-
-static lua_Integer count_batches(const loader *o, lua_Integer size) {
-  return size / o->batch_size + (!o->drop_last && size % o->batch_size != 0);
-}
-
-/* Pushes the numbers 1 to n in another order. */
-static int64_t *push_shuffled(lua_State *L, ltide_state *S, lua_Integer n) {
-  int64_t *order = ltide_new_object(L, (size_t)n * sizeof *order, 0);
-  tide_generator *g = NULL;
-  if (lua_getiuservalue(L, 1, LOADER_GENERATOR) != LUA_TNIL) g = ltide_check_generator(L, -1, "generator");
-  ltide_tensor *u = ltide_new_tensor(L, S);
-  tide_options o = {TIDE_INT64, TIDE_CPU, false};
-  ltide_try(L, tide_randperm(&u->t, n, &o, g));
-  ltide_try(L, tide_read(order, u->t));
-  lua_pop(L, 2);
-  return order;
-}
-
-static int lloader_iter(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
-  ltide_no_options(L, 1);
-  loader *o = check_loader(L);
-  if (o->closed) return ltide_freed_error(L, "loader", "loader");
-  lua_settop(L, 1);
-  lua_Integer size = count_items(L, o);
-  iteration *it = ltide_new_object(L, sizeof *it, ITERATION_ORDER);
-  *it = (iteration){.o = *o, .size = size, .batches = count_batches(o, size)};
-  ltide_setmetatable(L, ITERATION_META);
-  lua_getiuservalue(L, 1, LOADER_DATASET);
-  lua_setiuservalue(L, 2, ITERATION_DATASET);
-  lua_getiuservalue(L, 1, LOADER_COLLATE);
-  lua_setiuservalue(L, 2, ITERATION_COLLATE);
-  lua_newtable(L);
-  lua_setiuservalue(L, 2, ITERATION_BATCHES);
-  if (o->shuffle && size) {
-    it->order = push_shuffled(L, S, size);
-    lua_setiuservalue(L, 2, ITERATION_ORDER);
-  }
-  pthread_mutex_init(&it->lock, NULL);
-  pthread_cond_init(&it->changed, NULL);
-  it->open = true;
-  ltide_enter_again(L);
-  ltide_try(L, ltide_loader_lane_open(&it->lane, &o->stream, o->device, o->prefetch));
-  lua_pushnil(L);
-  lua_pushnil(L);
-  lua_pushvalue(L, 2);
-  return 4;
-}
-
-/* {==== for batch in loader: Lua calls the loader itself with nil at first, then with the batch that it gave last. The
- * iteration of a loop is found by that batch, so that loops over one loader may stand in each other; the table of them
- * is weak, so that a loop that was broken off ends when its batch goes. A batch that is no object is found at `true`.
- */
-
-/* Pushes the key of the batch at arg. */
-static void push_pass_key(lua_State *L, int arg) {
-  bool is_object = lua_istable(L, arg) || lua_type(L, arg) == LUA_TUSERDATA;
-  if (is_object)
-    lua_pushvalue(L, arg);
-  else
-    lua_pushboolean(L, 1);
-}
-
-static void push_passes(lua_State *L) {
-  if (lua_getiuservalue(L, 1, LOADER_PASSES) == LUA_TTABLE) return;
-  lua_pop(L, 1);
-  lua_newtable(L);
-  lua_createtable(L, 0, 1);
-  lua_pushliteral(L, "k");
-  lua_setfield(L, -2, "__mode");
-  lua_setmetatable(L, -2);
-  lua_pushvalue(L, -1);
-  lua_setiuservalue(L, 1, LOADER_PASSES);
-}
-
-/* Pushes the iteration of the loop whose last batch is at 3, and forgets it: it is noted again with its next batch. */
-static void take_pass(lua_State *L, int passes) {
-  push_pass_key(L, 3);
-  if (lua_rawget(L, passes) == LUA_TTABLE) {
-    lua_rawgeti(L, -1, 2);
-    if (!lua_rawequal(L, -1, 3) && lua_type(L, 3) != LUA_TTABLE && lua_type(L, 3) != LUA_TUSERDATA)
-      lua_settop(L, passes);
-  }
-  if (!lua_istable(L, passes + 1))
-    ltide_error(L, "StateError",
-                "loader: got a batch that is not the last one of a loop over it, expected one; use loader:iter()");
-  push_pass_key(L, 3);
-  lua_pushnil(L);
-  lua_rawset(L, passes);
-  lua_rawgeti(L, passes + 1, 1);
-  lua_replace(L, passes + 1);
-  lua_settop(L, passes + 1);
-}
-
-static int lloader_call(lua_State *L) {
-  ltide_enter(L);
-  check_loader(L);
-  lua_settop(L, 3);
-  push_passes(L);
-  int passes = lua_gettop(L), it = passes + 1;
-  if (lua_isnil(L, 3)) {
-    lua_pushcfunction(L, lloader_iter);
-    lua_pushvalue(L, 1);
-    lua_call(L, 1, 1);
-  } else
-    take_pass(L, passes);
-  lua_pushvalue(L, it);
-  lua_call(L, 0, 2);
-  if (lua_isnil(L, -2)) return 1; /* the end: nil */
-  if (lua_isnil(L, -1))
-    return ltide_error(L, "ValueError", "loader: collate: got nil for a batch, expected a value; use loader:iter()");
-  push_pass_key(L, lua_gettop(L));
-  lua_createtable(L, 2, 0);
-  lua_pushvalue(L, it);
-  lua_rawseti(L, -2, 1);
-  if (lua_isboolean(L, -2)) lua_pushvalue(L, it + 2), lua_rawseti(L, -2, 2);
-  lua_rawset(L, passes);
-  lua_insert(L, -2); /* the batch, then its number */
-  return 2;
-}
+/* {==== Objects */
 
 static int loader_gc(lua_State *L) {
   loader *o = ltide_test_object(L, 1, LOADER_META);
@@ -462,10 +37,360 @@ static int loader_gc(lua_State *L) {
   return 0;
 }
 
+/* Both __gc and __close. The user value goes too, as a closed iteration may be kept for long. */
+static int iteration_end(lua_State *L) {
+  iteration *it = ltide_test_object(L, 1, ITERATION_META);
+  if (!it || !it->open) return 0;
+  it->open = false;
+  tide_loader_close(it->l);
+  lua_pushnil(L);
+  lua_setiuservalue(L, 1, 1);
+  return 0;
+}
+
+static int iteration_gc(lua_State *L) {
+  iteration *it = ltide_test_object(L, 1, ITERATION_META);
+  iteration_end(L);
+  if (it) tide_loader_free(it->l), it->l = NULL;
+  return 0;
+}
+
+static loader *check_loader(lua_State *L) {
+  loader *o = ltide_test_object(L, 1, LOADER_META);
+  if (!o) ltide_arg_error(L, 1, "loader", "what tide.data.loader gives");
+  return o;
+}
+
+/* Calls the chunk's function with the object at 1, its table, and the argument `more`, if it is none of 0. */
+static int call_with_table(lua_State *L, const char *name, int more) {
+  lua_pushvalue(L, 1);
+  lua_getiuservalue(L, 1, 1);
+  if (more) lua_pushvalue(L, more);
+  return ltide_script_call(L, name, more ? 3 : 2);
+}
+
+/* {==== Iterations, for the chunk. Each takes the iteration first. */
+
+static iteration *to_iteration(lua_State *L) { return ltide_test_object(L, 1, ITERATION_META); }
+
+/* new_iteration(loader, s, device, prefetch, pin_memory) */
+static int script_new_iteration(lua_State *L) {
+  loader *o = ltide_test_object(L, 1, LOADER_META);
+  iteration *it = ltide_new_object(L, sizeof *it, 1);
+  *it = (iteration){NULL, false};
+  ltide_setmetatable(L, ITERATION_META);
+  lua_pushvalue(L, 2);
+  lua_setiuservalue(L, -2, 1);
+  ltide_enter_again(L);
+  ltide_try(L, tide_loader_new(&it->l, &o->stream, (int)lua_tointeger(L, 3), lua_tointeger(L, 4), lua_toboolean(L, 5)));
+  it->open = true;
+  return 1;
+}
+
+static int script_is_open(lua_State *L) { return ltide_give_boolean(L, to_iteration(L)->open); }
+
+static int script_ask_for_next(lua_State *L) {
+  ltide_enter(L); /* a dataset may have run coroutines */
+  ltide_try(L, tide_loader_ask(to_iteration(L)->l));
+  return 0;
+}
+
+static int script_begin_batch(lua_State *L) {
+  ltide_enter(L);
+  ltide_try(L, tide_loader_begin(to_iteration(L)->l));
+  return 0;
+}
+
+static int script_queue_batch(lua_State *L) {
+  const char *source = "";
+  int line = ltide_line(L, &source);
+  ltide_try(L, tide_loader_queue(to_iteration(L)->l, source, line));
+  return 0;
+}
+
+/* Pushes the addresses of the tensors of the handles in the list at 2. */
+static tide_tensor ***push_addresses(lua_State *L, int n) {
+  tide_tensor ***list = ltide_new_object(L, (size_t)n * sizeof *list, 0);
+  for (int i = 0; i < n; i++, lua_pop(L, 1)) {
+    lua_rawgeti(L, 2, i + 1);
+    list[i] = &((ltide_tensor *)lua_touserdata(L, -1))->t;
+    if (*list[i]) continue; /* else it was by a finaliser of the script's */
+    lua_settop(L, 1);
+    iteration_end(L);
+    ltide_error(L, "StateError", "loader: got a batch with a freed tensor, expected all alive; the iteration ends");
+  }
+  return list;
+}
+
+/* take_batch(it, handles): the oldest batch goes to the tide.scope around this call, as if it were made in it. Gives
+ * the kind and the message of an error that leaves it out; one that finds no room is there for the next call. */
+static int script_take_batch(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  tide_loader *l = to_iteration(L)->l;
+  int n = (int)lua_rawlen(L, 2);
+  tide_status status = tide_loader_wait(l);
+  if (status == TIDE_OK) {
+    tide_tensor ***list = push_addresses(L, n);
+    status = tide_loader_bring(l, (tide_tensor * *const *)list, n);
+    if (status == TIDE_MEMORY) return ltide_raise(L);
+  }
+  if (status != TIDE_OK) {
+    lua_pushstring(L, tide_status_kind(status));
+    lua_pushstring(L, tide_error_get()->message);
+    return 2;
+  }
+  ltide_made(L, S);
+  for (int i = 1; S->arena && i <= n; i++, lua_pop(L, 1)) {
+    lua_rawgeti(L, 2, i);
+    ltide_arena_add(S, lua_touserdata(L, -1));
+  }
+  return 0;
+}
+
+/* {==== Tensors of a batch, for the chunk */
+
+/* Pushes a new closed handle, and notes it in the list at `handles`. */
+static ltide_tensor *push_handle(lua_State *L, ltide_state *S, int handles) {
+  ltide_tensor *u = ltide_new_tensor(L, S);
+  ltide_arena_remove(u);
+  lua_pushvalue(L, -1);
+  lua_rawseti(L, handles, (lua_Integer)lua_rawlen(L, handles) + 1);
+  return u;
+}
+
+static bool like(const tide_tensor *x, const tide_tensor *y) {
+  int n = tide_tensor_ndim(x);
+  return n == tide_tensor_ndim(y) && tide_tensor_device(x) == tide_tensor_device(y) &&
+         !memcmp(tide_tensor_size(x), tide_tensor_size(y), (size_t)n * sizeof(int64_t));
+}
+
+/* For stack functions: the item of this number, from 0, does not go with the first. */
+static int refuse(lua_State *L, int i) {
+  lua_pushnil(L);
+  lua_pushinteger(L, i + 1);
+  return 2;
+}
+
+/* stack_items(it, items, n, handles) -> tensor. Those of an accelerator are stacked there and now: it does the work
+ * on its own anyway. */
+static int script_stack_items(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  tide_loader *l = to_iteration(L)->l;
+  int n = (int)lua_tointeger(L, 3);
+  tide_tensor **list = ltide_new_object(L, (size_t)n * sizeof *list, 0);
+  tide_dtype dtype = TIDE_DTYPE_NONE;
+  for (int i = 0; i < n; i++) {
+    lua_rawgeti(L, 2, i + 1);
+    list[i] = ltide_test_tensor(L, S, -1);
+    if (!list[i] || !like(list[0], list[i])) return refuse(L, i);
+    tide_dtype own = tide_tensor_dtype(list[i]);
+    dtype = !i || own == dtype ? own : tide_dtype_promote(dtype, own);
+    lua_pop(L, 1);
+  }
+  ltide_tensor *u = push_handle(L, S, 4);
+  if (tide_tensor_device(list[0]) != TIDE_CPU) {
+    for (int i = 0; i < n; i++) ltide_hold_tensor(L, S, list[i]);
+    ltide_try(L, tide_stack(&u->t, list, n, 0, NULL));
+  } else {
+    int ndim = tide_tensor_ndim(list[0]);
+    int64_t size[TIDE_MAX_DIMS + 1] = {n};
+    memcpy(size + 1, tide_tensor_size(list[0]), (size_t)ndim * sizeof *size);
+    ltide_try(L, tide_loader_empty(&u->t, l, size, ndim + 1, dtype));
+    ltide_try(L, tide_loader_fill(l, u->t, list, n, true));
+  }
+  ltide_made(L, S);
+  return 1;
+}
+
+/* stack_numbers(it, items, n, handles) -> tensor, of numbers or booleans: few bytes, written at once. Integers give
+ * int64; one float among them makes all float32. */
+static int script_stack_numbers(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  tide_loader *l = to_iteration(L)->l;
+  int64_t n = lua_tointeger(L, 3);
+  lua_rawgeti(L, 2, 1);
+  int type = lua_type(L, -1);
+  tide_dtype dtype = type == LUA_TBOOLEAN ? TIDE_BOOL : TIDE_INT64;
+  for (int i = 0; i < n; i++, lua_pop(L, 1)) {
+    if (lua_rawgeti(L, 2, i + 1) != type) return refuse(L, i);
+    if (type == LUA_TNUMBER && !lua_isinteger(L, -1)) dtype = TIDE_FLOAT32;
+  }
+  ltide_tensor *u = push_handle(L, S, 4), *host = u;
+  ltide_try(L, tide_loader_empty(&u->t, l, &n, 1, dtype));
+  if (tide_tensor_device(u->t) != TIDE_CPU) { /* written in host memory, and sent from there */
+    tide_options o = {dtype, TIDE_CPU, false};
+    host = ltide_new_tensor(L, S);
+    ltide_try(L, tide_empty(&host->t, &n, 1, &o));
+    ltide_try(L, tide_loader_fill(l, u->t, &host->t, 1, false));
+  }
+  void *data = tide_tensor_data(host->t);
+  for (int i = 0; i < n; i++, lua_pop(L, 1)) {
+    lua_rawgeti(L, 2, i + 1);
+    if (dtype == TIDE_BOOL)
+      ((bool *)data)[i] = lua_toboolean(L, -1);
+    else if (dtype == TIDE_INT64)
+      ((int64_t *)data)[i] = lua_tointeger(L, -1);
+    else
+      ((float *)data)[i] = (float)lua_tonumber(L, -1);
+  }
+  if (host != u) {
+    ltide_close_tensor(host);
+    lua_pop(L, 1);
+  }
+  return 1;
+}
+
+/* note_own(x, handles): a tensor that the function gave as it is: one that the innermost tide.scope would free goes to
+ * the one in which the batch is given out. */
+static int script_note_own(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  ltide_tensor *u = ltide_test_handle(L, S, 1);
+  if (!u->arena || u->arena != S->arena) return 0;
+  ltide_arena_remove(u);
+  lua_pushvalue(L, 1);
+  lua_rawseti(L, 2, (lua_Integer)lua_rawlen(L, 2) + 1);
+  return 0;
+}
+
+/* pin_tensor(it, x, handles, pin, moves): what takes the place of x. What goes on to a device is copied from pinned
+ * memory after the batch has come, so it is in memory of the loader's, and in handles of its own: the script's stay
+ * where they are. */
+static int script_pin_tensor(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  tide_loader *l = to_iteration(L)->l;
+  tide_tensor *x = ltide_check_tensor(L, S, 2, "item");
+  bool host = tide_tensor_device(x) == TIDE_CPU, pinned = host && tide_storage_is_pinned(tide_tensor_storage(x));
+  bool pin = lua_toboolean(L, 4), moves = lua_toboolean(L, 5);
+  if (host && (pinned ? moves : pin)) {
+    ltide_tensor *u = push_handle(L, S, 3);
+    ltide_try(L, tide_loader_empty(&u->t, l, tide_tensor_size(x), tide_tensor_ndim(x), tide_tensor_dtype(x)));
+    ltide_try(L, tide_loader_fill(l, u->t, &x, 1, false));
+  } else if (moves) {
+    ltide_tensor *u = push_handle(L, S, 3);
+    tide_tensor_retain(x);
+    u->t = x;
+  } else {
+    lua_remove(L, 1);
+    script_note_own(L);
+    lua_settop(L, 1);
+  }
+  return 1;
+}
+
+static int script_in_scope(lua_State *L) { return ltide_give_boolean(L, ltide_enter(L)->arena != NULL); }
+
+/* {==== The dataset, for the chunk. What belongs to the script is called from C: a level of an error that it names ends
+ * there, and it cannot yield. */
+
+static int script_call(lua_State *L) {
+  lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
+  return lua_gettop(L);
+}
+
+static void push_item(lua_State *L, lua_Integer i) {
+  if (lua_type(L, 1) == LUA_TFUNCTION) {
+    lua_pushvalue(L, 1), lua_pushinteger(L, i);
+    lua_call(L, 1, 1);
+  } else
+    lua_geti(L, 1, i);
+  if (lua_isnil(L, -1)) ltide_error(L, "ValueError", "loader: dataset[%I]: got nil, expected an item", i);
+}
+
+/* get_items(dataset, order or nil, start, n) -> list of those from start + 1 on, list of their numbers. */
+static int script_get_items(lua_State *L) {
+  lua_Integer start = lua_tointeger(L, 3), n = lua_tointeger(L, 4);
+  ltide_state *S = ltide_enter(L);
+  const int64_t *order = lua_isnil(L, 2) ? NULL : tide_tensor_data(ltide_check_tensor(L, S, 2, "order"));
+  lua_createtable(L, (int)n, 0), lua_createtable(L, (int)n, 0);
+  for (lua_Integer i = 1; i <= n; i++) {
+    lua_Integer number = order ? order[start + i - 1] : start + i;
+    lua_pushinteger(L, number);
+    lua_rawseti(L, 6, i);
+    push_item(L, number);
+    lua_rawseti(L, 5, i);
+  }
+  ltide_enter(L); /* a dataset may have run coroutines */
+  return 2;
+}
+
+static int script_count_items(lua_State *L) {
+  lua_len(L, 1);
+  int is_integer;
+  lua_Integer n = lua_tointegerx(L, -1, &is_integer);
+  if (!is_integer || n < 0)
+    return ltide_error(L, "ValueError", "loader: dataset: #dataset is %s, expected how many items there are",
+                       ltide_typename(L, -1));
+  return ltide_give_integer(L, n);
+}
+
+/* shuffle(n, generator): the numbers 1 to n in another order. */
+static int script_shuffle(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  lua_settop(L, 2);
+  tide_generator *g = lua_isnil(L, 2) ? NULL : ltide_check_generator(L, 2, "generator");
+  ltide_tensor *u = ltide_new_tensor(L, S);
+  ltide_arena_remove(u);
+  tide_options o = {TIDE_INT64, TIDE_CPU, false};
+  ltide_try(L, tide_randperm(&u->t, lua_tointeger(L, 1), &o, g));
+  return 1;
+}
+
+static int script_rows_of(lua_State *L) {
+  const tide_tensor *x = ltide_check_tensor(L, ltide_enter(L), 1, "dataset");
+  return ltide_give_integer(L, tide_tensor_ndim(x) ? tide_tensor_size(x)[0] : 0);
+}
+
+/* A dataset: item i are the rows of the columns, which are the upvalue, under the same keys. */
+static int get_rows(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  int64_t i = ltide_check_integer(L, 1, "i") - 1;
+  lua_settop(L, 1);
+  lua_newtable(L);
+  for (lua_pushnil(L); lua_next(L, lua_upvalueindex(1)); lua_settop(L, 3)) {
+    const tide_tensor *x = ltide_check_tensor(L, S, 4, "dataset");
+    lua_pushvalue(L, 3);
+    ltide_try(L, tide_select(&ltide_new_tensor(L, S)->t, x, 0, i));
+    lua_rawset(L, 2);
+  }
+  return 1;
+}
+
+static int script_rows_getter(lua_State *L) { return lua_pushcclosure(L, get_rows, 1), 1; }
+
+static int script_plain_shapes(lua_State *L) { return ltide_plain_shapes(L, 1, (int)lua_tointeger(L, 2)), 0; }
+
+/* {==== The functions */
+
+static int iteration_call(lua_State *L) {
+  ltide_enter(L);
+  ltide_check_object(L, 1, ITERATION_META);
+  return call_with_table(L, "loader_step", 0);
+}
+
+static int lloader_iter(lua_State *L) {
+  ltide_enter(L);
+  ltide_no_options(L, 1);
+  if (check_loader(L)->closed) return ltide_freed_error(L, "loader", "loader");
+  lua_settop(L, 1);
+  call_with_table(L, "loader_iter", 0);
+  lua_pushnil(L), lua_pushnil(L), lua_pushvalue(L, -3);
+  return 4;
+}
+
+static int lloader_call(lua_State *L) {
+  ltide_enter(L);
+  if (check_loader(L)->closed) return ltide_freed_error(L, "loader", "loader");
+  lua_settop(L, 3);
+  return call_with_table(L, "loader_call", 3);
+}
+
 static int lloader_len(lua_State *L) {
   ltide_enter(L);
-  const loader *o = check_loader(L);
-  lua_pushinteger(L, count_batches(o, count_items(L, o)));
+  check_loader(L);
+  lua_settop(L, 1);
+  lua_getiuservalue(L, 1, 1);
+  ltide_script_call(L, "loader_length", 1);
+  lua_settop(L, 2);
   return 1;
 }
 
@@ -498,21 +423,50 @@ static void check_dataset(lua_State *L) {
   if (!fits) ltide_arg_error(L, 1, "dataset", "what has #dataset and dataset[i], or a function with {size=}");
 }
 
-/* Notes the functions and objects of the options as user values of the loader at the top. */
-static void note_objects(lua_State *L, int opts) {
+/* Sets t[key] in the table at the top to the option, which may be nil. */
+static void set_option(lua_State *L, int opts, const char *key) {
+  ltide_rawfield(L, opts, key);
+  lua_setfield(L, -2, key);
+}
+
+/* Pushes the table that the chunk knows the loader by; the dataset is at 1. */
+static void push_table(lua_State *L, int opts) {
+  lua_Integer size = opt_integer(L, opts, "size", -1, 0, (lua_Integer)1 << 48);
+  int device = opt_device(L, opts);
+  lua_createtable(L, 0, 16);
+  ltide_set_integer(L, "batch_size", opt_integer(L, opts, "batch_size", 1, 1, INT32_MAX));
+  ltide_set_integer(L, "prefetch", opt_integer(L, opts, "prefetch", 2, 0, MOST_AHEAD));
+  if (size >= 0) ltide_set_integer(L, "size", size);
+  static const char *const flags[] = {"shuffle", "drop_last", "pin_memory"};
+  for (int i = 0; i < 3; i++) {
+    lua_pushboolean(L, ltide_opt_boolean(L, opts, flags[i], i == 2) && (i < 2 || tide_is_available()));
+    lua_setfield(L, -2, flags[i]);
+  }
+  ltide_set_integer(L, "device", device);
+  lua_pushboolean(L, device != TIDE_CPU);
+  lua_setfield(L, -2, "moves");
+  int table = lua_gettop(L);
+  if (size >= 0) {
+    lua_pushvalue(L, 1), lua_pushinteger(L, size);
+    if (ltide_script_call(L, "loader_columns", 2)) lua_replace(L, 1);
+    lua_settop(L, table);
+  }
+  if (lua_isfunction(L, 1) != (size >= 0))
+    ltide_error(L, "ArgumentError", "loader: size: got %s, expected %s", size < 0 ? "none" : "one",
+                size < 0 ? "how many items the function has" : "none, since the dataset tells its own");
   lua_pushvalue(L, 1);
-  lua_setiuservalue(L, -2, LOADER_DATASET);
+  lua_setfield(L, table, "dataset");
   if (!opts) return;
   if (ltide_rawfield(L, opts, "collate") != LUA_TNIL && !lua_isfunction(L, -1))
     ltide_arg_error(L, lua_gettop(L), "collate", "a function");
-  lua_setiuservalue(L, -2, LOADER_COLLATE);
-  tide_generator *g = ltide_opt_generator(L, opts);
+  const tide_generator *g = ltide_opt_generator(L, opts);
   if (g && tide_generator_device(g) != TIDE_CPU)
     ltide_error(L, "DeviceError",
                 "loader: generator: got one of cuda:%d, expected one of the cpu, which draws the order",
                 tide_generator_device(g));
-  ltide_rawfield(L, opts, "generator");
-  lua_setiuservalue(L, -2, LOADER_GENERATOR);
+  lua_settop(L, table);
+  set_option(L, opts, "collate");
+  set_option(L, opts, "generator");
 }
 
 static int lloader(lua_State *L) {
@@ -525,20 +479,11 @@ static int lloader(lua_State *L) {
   int opts = lua_isnil(L, 2) ? 0 : 2;
   if (opts && !lua_istable(L, 2)) return ltide_arg_error(L, 2, "options", "a table");
   ltide_check_keys(L, opts, keys);
-  loader o = {.batch_size = opt_integer(L, opts, "batch_size", 1, 1, INT32_MAX),
-              .prefetch = opt_integer(L, opts, "prefetch", 2, 0, MOST_AHEAD),
-              .size = opt_integer(L, opts, "size", -1, 0, (lua_Integer)1 << 48),
-              .shuffle = ltide_opt_boolean(L, opts, "shuffle", false),
-              .drop_last = ltide_opt_boolean(L, opts, "drop_last", false),
-              .pin_memory = ltide_opt_boolean(L, opts, "pin_memory", true) && tide_is_available(),
-              .device = opt_device(L, opts)};
-  if (o.size >= 0) ltide_loader_columns(L, o.size);
-  if (lua_isfunction(L, 1) != (o.size >= 0))
-    return ltide_error(L, "ArgumentError", "loader: size: got %s, expected %s", o.size < 0 ? "none" : "one",
-                       o.size < 0 ? "how many items the function has" : "none, since the dataset tells its own");
-  *(loader *)ltide_new_object(L, sizeof o, LOADER_PASSES) = o;
+  push_table(L, opts);
+  *(loader *)ltide_new_object(L, sizeof(loader), 1) = (loader){NULL, false};
   ltide_setmetatable(L, LOADER_META);
-  note_objects(L, opts);
+  lua_insert(L, -2);
+  lua_setiuservalue(L, -2, 1);
   return 1;
 }
 
@@ -551,10 +496,29 @@ static void new_meta(lua_State *L, const char *name, const luaL_Reg *meta) {
 
 void ltide_open_loader(lua_State *L, ltide_state *S) {
   (void)S;
-  static const luaL_Reg job[] = {{"__gc", job_gc}, {0}},
-                        loader_meta[] = {{"__len", lloader_len}, {"__gc", loader_gc}, {"__call", lloader_call}, {0}},
+  static const luaL_Reg loader_meta[] = {{"__len", lloader_len}, {"__gc", loader_gc}, {"__call", lloader_call}, {0}},
                         iteration_meta[] = {
-                            {"__call", iteration_call}, {"__gc", iteration_end}, {"__close", iteration_end}, {0}};
+                            {"__call", iteration_call}, {"__gc", iteration_gc}, {"__close", iteration_end}, {0}};
+  static const luaL_Reg script[] = {{"new_iteration", script_new_iteration},
+                                    {"is_open", script_is_open},
+                                    {"close_iteration", iteration_end},
+                                    {"ask_for_next", script_ask_for_next},
+                                    {"begin_batch", script_begin_batch},
+                                    {"queue_batch", script_queue_batch},
+                                    {"take_batch", script_take_batch},
+                                    {"stack_items", script_stack_items},
+                                    {"stack_numbers", script_stack_numbers},
+                                    {"note_own", script_note_own},
+                                    {"pin_tensor", script_pin_tensor},
+                                    {"in_scope", script_in_scope},
+                                    {"call", script_call},
+                                    {"get_items", script_get_items},
+                                    {"count_items", script_count_items},
+                                    {"shuffle", script_shuffle},
+                                    {"rows_of", script_rows_of},
+                                    {"rows_getter", script_rows_getter},
+                                    {"plain_shapes", script_plain_shapes},
+                                    {NULL, NULL}};
   static const ltide_reg methods[] = {
       {"iter", lloader_iter,
        "loader:iter() -> iterator\nfor i, batch in loader:iter() do ... end, with i "
@@ -577,13 +541,13 @@ void ltide_open_loader(lua_State *L, ltide_state *S) {
        "given out. `prefetch` batches are prepared ahead on another thread, so an item, or what collate gives, must "
        "not be written to before its batch has come; an error of the dataset comes when the item is asked for."},
       {0}};
-  new_meta(L, JOB_META, job);
+  ltide_script_give(L, script);
   new_meta(L, ITERATION_META, iteration_meta);
   new_meta(L, LOADER_META, loader_meta);
   lua_newtable(L);
   ltide_register(L, "Loader", methods);
   lua_setfield(L, -2, "__index");
-  lua_pop(L, 3);
+  lua_pop(L, 2);
   lua_newtable(L);
   ltide_register(L, "tide.data", list);
   lua_setfield(L, -2, "data");

@@ -110,7 +110,17 @@ static int script_dimensions(lua_State *L) {
   return ltide_give_integer(L, tide_tensor_ndim(ltide_check_tensor(L, ltide_enter(L), 1, "output")));
 }
 
-static int script_plain(lua_State *L) { return ltide_plain_shape(L, 1), 1; }
+/* plain_list(list, n): a copy of it with the tables of shapes in their place. */
+static int script_plain_list(lua_State *L) {
+  lua_Integer n = lua_tointeger(L, 2);
+  lua_createtable(L, (int)n, 0);
+  for (lua_Integer i = 1; i <= n; i++) {
+    lua_rawgeti(L, 1, i);
+    ltide_plain_shape(L, -1);
+    lua_rawseti(L, 3, i);
+  }
+  return 1;
+}
 
 /* Elements of a dimension of `size` in each of the parts for n devices; the last part may have fewer. */
 static int64_t part_size(int64_t size, lua_Integer n) { return size / n + (size % n != 0); }
@@ -445,22 +455,14 @@ static int ldata_parallel(lua_State *L) {
 
 void ltide_open_parallel(lua_State *L, ltide_state *S) {
   (void)S;
-  static const luaL_Reg script[] = {{"device_size", script_device_size},
-                                    {"device_object", script_device_object},
-                                    {"device_of", script_device_of},
-                                    {"dimensions", script_dimensions},
-                                    {"plain", script_plain},
-                                    {"count_parts", script_count_parts},
-                                    {"send_part", script_send_part},
-                                    {"send_parts", script_send_parts},
-                                    {"send_copies", script_send_copies},
-                                    {"move", script_move},
-                                    {"joins_to", script_joins_to},
-                                    {"join", script_join},
-                                    {"open_side", script_open_side},
-                                    {"join_side", script_join_side},
-                                    {"check_unnamed", script_check_unnamed},
-                                    {NULL, NULL}};
+  static const luaL_Reg script[] = {{"device_size", script_device_size},     {"device_object", script_device_object},
+                                    {"device_of", script_device_of},         {"dimensions", script_dimensions},
+                                    {"plain_list", script_plain_list},       {"count_parts", script_count_parts},
+                                    {"send_part", script_send_part},         {"send_parts", script_send_parts},
+                                    {"send_copies", script_send_copies},     {"move", script_move},
+                                    {"joins_to", script_joins_to},           {"join", script_join},
+                                    {"open_side", script_open_side},         {"join_side", script_join_side},
+                                    {"check_unnamed", script_check_unnamed}, {NULL, NULL}};
   static const ltide_reg list[] = {
       {"data_parallel", ldata_parallel,
        "tide.parallel.data_parallel(fn, inputs [, {devices=all, dim=1, output_device=devices[1], replicate=}]) -> "

@@ -99,8 +99,8 @@ void ltide_visit_tree(lua_State *L, ltide_state *S, int index, ltide_visit_fn fn
   lua_remove(L, w.seen);
 }
 
-/* {==== For the chunks of Lua: copy(value, leaf) and visit(value, fn), which call the function with each tensor and the
- * number of its device */
+/* {==== For the chunks of Lua: copy(value, leaf [, stays]) and visit(value, fn), which call the functions with each
+ * tensor and the number of its device, and with each table */
 
 static void call_leaf(lua_State *L, void *user, int index, tide_tensor *x) {
   (void)user;
@@ -110,13 +110,23 @@ static void call_leaf(lua_State *L, void *user, int index, tide_tensor *x) {
   lua_call(L, 2, 1);
 }
 
+static bool call_stays(lua_State *L, void *user, int index) {
+  (void)user;
+  lua_pushvalue(L, 3);
+  lua_pushvalue(L, index);
+  lua_call(L, 1, 1);
+  bool stays = lua_toboolean(L, -1);
+  lua_pop(L, 1);
+  return stays;
+}
+
 static void call_visit(lua_State *L, void *user, int index, tide_tensor *x) {
   call_leaf(L, user, index, x);
   lua_pop(L, 1);
 }
 
 static int script_copy(lua_State *L) {
-  ltide_map_tree(L, ltide_enter(L), 1, call_leaf, NULL);
+  ltide_map_tree_but(L, ltide_enter(L), 1, call_leaf, lua_isnone(L, 3) ? NULL : call_stays, NULL);
   return 1;
 }
 
@@ -125,4 +135,43 @@ static int script_visit(lua_State *L) {
   return 0;
 }
 
-const luaL_Reg ltide_tree_script[] = {{"copy", script_copy}, {"visit", script_visit}, {NULL, NULL}};
+static lua_Integer count_keys(lua_State *L, int t) {
+  lua_Integer n = 0;
+  for (lua_pushnil(L); lua_next(L, t); lua_pop(L, 1)) n++;
+  return n;
+}
+
+/* other_table(list, n): nothing where all n are tables of as many keys. Else the number of one that is none, or also
+ * how many keys it has and how many the first. */
+static int script_other_table(lua_State *L) {
+  lua_Integer n = lua_tointeger(L, 2), first = 0;
+  for (lua_Integer i = 1; i <= n; i++, lua_settop(L, 2)) {
+    bool is_table = lua_rawgeti(L, 1, i) == LUA_TTABLE;
+    lua_Integer keys = is_table ? count_keys(L, 3) : -1;
+    if (i == 1) first = keys;
+    if (keys == first && is_table) continue;
+    lua_pushinteger(L, i), lua_pushinteger(L, keys), lua_pushinteger(L, first);
+    return is_table ? 3 : (lua_pop(L, 2), 1);
+  }
+  return 0;
+}
+
+/* get_column(tables, key, n): a list of what each of the n has there; or nil and the number of one that has nothing. */
+static int script_get_column(lua_State *L) {
+  lua_Integer n = lua_tointeger(L, 3);
+  lua_createtable(L, (int)n, 0);
+  for (lua_Integer i = 1; i <= n; i++) {
+    lua_rawgeti(L, 1, i);
+    lua_pushvalue(L, 2);
+    if (lua_rawget(L, 5) == LUA_TNIL) return lua_pushinteger(L, i), 2;
+    lua_rawseti(L, 4, i);
+    lua_settop(L, 4);
+  }
+  return 1;
+}
+
+const luaL_Reg ltide_tree_script[] = {{"copy", script_copy},
+                                      {"visit", script_visit},
+                                      {"other_table", script_other_table},
+                                      {"get_column", script_get_column},
+                                      {NULL, NULL}};

@@ -93,26 +93,16 @@ end
 
 local join_trees
 
-local function count_keys(t)
-  local n = 0
-  for _ in next, t do n = n + 1 end
-  return n
-end
-
 local function join_tables(list, n, dim, device, path)
-  local tables, result = {}, {}
-  for i = 1, n do
-    tables[i] = plain(list[i])
-    if type(tables[i]) ~= "table" then refuse(i, path, describe(list[i]), "a table as in outputs[1]") end
-    local keys, expected = count_keys(tables[i]), count_keys(tables[1])
-    if keys ~= expected then refuse(i, path, keys .. " keys", expected .. " as in outputs[1]") end
-  end
+  local result = {}
+  local tables = plain_list(list, n)
+  local i, keys, expected = other_table(tables, n)
+  if keys then refuse(i, path, keys .. " keys", expected .. " as in outputs[1]") end
+  if i then refuse(i, path, describe(list[i]), "a table as in outputs[1]") end
   for key in next, tables[1] do
-    local below, column = path .. (type(key) == "string" and "." .. key or "[" .. text(key) .. "]"), {}
-    for i = 1, n do
-      column[i] = rawget(tables[i], key)
-      if column[i] == nil then refuse(i, below, "nothing", "one as in outputs[1]") end
-    end
+    local below = path .. (type(key) == "string" and "." .. key or "[" .. text(key) .. "]")
+    local column, missing = get_column(tables, key, n)
+    if missing then refuse(missing, below, "nothing", "one as in outputs[1]") end
     result[key] = join_trees(column, n, dim, device, below)
   end
   return setmeta(result, getmeta(tables[1]))

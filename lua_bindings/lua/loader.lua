@@ -1,0 +1,194 @@
+-- tide.data.loader: batches of a data set.
+--
+-- Lua never runs on a second thread: the items are asked for and checked in the thread that iterates, which allocates the
+-- batch as well and notes what is to be copied. The copying is core's (tide/loader.h). The iterator keeps `prefetch`
+-- batches ahead of the one it gives out, and waits for the oldest only.
+--
+-- `self` is what a loader was made of, `it` an iteration's object, and `s` what is known of it: of batch k, counted from
+-- 1, s.batches[k] is {value, handles}. The handles belong to no tide.scope before the batch is given out: it may have
+-- been prepared in another call.
+
+local deepest = 100 -- tables in tables: more is a circle
+
+-- ---- how the items of a batch become one value ----
+
+-- Item i of the list does not go with the first.
+local function refuse(b, i, path, items)
+  fail("ShapeError", "loader: dataset[" .. b.numbers[i] .. "]" .. path .. ": got " .. describe(items[i])
+    .. ", expected one like dataset[" .. b.numbers[1] .. "]" .. path .. ", which is " .. describe(items[1]))
+end
+
+local collate
+
+local function collate_tables(b, items, path, depth)
+  local result, of_first = {}, "dataset[" .. b.numbers[1] .. "]"
+  local i, keys, expected = other_table(items, b.n)
+  if keys then
+    fail("ShapeError", "loader: dataset[" .. b.numbers[i] .. "]" .. path .. ": got " .. keys .. " keys, expected the "
+      .. expected .. " of " .. of_first .. path)
+  end
+  if i then refuse(b, i, path, items) end
+  for key in next, items[1] do
+    local below = path .. (type(key) == "string" and "." .. key or "[" .. text(key) .. "]")
+    local column, missing = get_column(items, key, b.n)
+    if missing then
+      fail("ShapeError", "loader: dataset[" .. b.numbers[missing] .. "]" .. below .. ": got nothing, expected one like "
+        .. of_first .. below)
+    end
+    result[key] = collate(b, column, below, depth + 1)
+  end
+  return result
+end
+
+local collators = {
+  userdata = function(b, items) return stack_items(b.it, items, b.n, b.handles) end,
+  number = function(b, items) return stack_numbers(b.it, items, b.n, b.handles) end,
+  string = function(b, items)
+    for i = 2, b.n do
+      if type(items[i]) ~= "string" then return nil, i end
+    end
+    return items
+  end,
+  table = collate_tables,
+}
+collators.boolean = collators.number
+
+-- One value for the list of items, which is the loader's own.
+function collate(b, items, path, depth)
+  plain_shapes(items, b.n)
+  if depth > deepest then
+    fail("ValueError", "loader: dataset[" .. b.numbers[1] .. "]: got tables nested more than " .. deepest .. " deep, expected fewer")
+  end
+  local kind = type(items[1])
+  if not collators[kind] or kind == "userdata" and not device_of(items[1]) then
+    fail("ArgumentError", "loader: dataset[" .. b.numbers[1] .. "]" .. path .. ": got " .. describe(items[1])
+      .. ", expected tensors, numbers, booleans, strings or tables of them, or collate= a function that takes such items")
+  end
+  local value, bad = collators[kind](b, items, path, depth)
+  if bad then refuse(b, bad, path, items) end
+  return value
+end
+
+-- The value that a function of the script's gave, with its tensors in pinned memory where that is wanted, and those that
+-- go on to a device in the loader's own. What has to be ended stays: there is no second one of it.
+local function pin(b, value)
+  local function own(x) note_own(x, b.handles) end
+  local function stays(t)
+    local meta = getmeta(t)
+    if not meta or rawget(meta, "__gc") == nil and rawget(meta, "__close") == nil then return false end
+    if b.moves then
+      fail("ArgumentError",
+        "loader: collate: got a table with __gc or __close, which is not copied, expected none with device=")
+    end
+    if in_scope() then visit(t, own) end
+    return true
+  end
+  if b.pin or b.moves then
+    return copy(value, function(x) return pin_tensor(b.it, x, b.handles, b.pin, b.moves) end, stays)
+  end
+  if in_scope() then visit(value, own) end
+  return value
+end
+
+-- ---- iterations ----
+
+-- Asks for the next batch.
+local function ask(it, s)
+  local self, k = s.self, s.asked
+  local start = k * self.batch_size
+  local n = s.size - start < self.batch_size and s.size - start or self.batch_size
+  local items, numbers = get_items(self.dataset, s.order, start, n)
+  local b = { it = it, n = n, numbers = numbers, handles = {}, pin = self.pin_memory, moves = self.moves }
+  local value = self.collate and call(self.collate, items)
+  if not is_open(it) or s.asked ~= k then
+    fail("StateError", "loader: dataset: this iteration was used while it asked for an item")
+  end
+  begin_batch(it)
+  if self.collate then value = pin(b, value) else value = collate(b, items, "", 0) end
+  queue_batch(it)
+  s.batches[k + 1] = { value, b.handles }
+  s.asked = k + 1
+end
+
+-- The value of the oldest batch. One that finds no room on the device is there for the next call, one that cannot get
+-- there for another reason is left out.
+local function take(it, s)
+  local k = s.given + 1
+  local batch = s.batches[k]
+  local kind, message = take_batch(it, batch[2])
+  s.given, s.batches[k] = k, nil
+  if kind then fail(kind, "loader: batch " .. k .. ": " .. message) end
+  return batch[1]
+end
+
+function loader_step(it, s)
+  if is_open(it) then ask_for_next(it) end
+  while is_open(it) and s.asked < s.count and s.asked - s.given <= s.self.prefetch do ask(it, s) end
+  if not is_open(it) or s.given == s.count then
+    close_iteration(it)
+    return nil
+  end
+  local value = take(it, s)
+  return s.given, value
+end
+
+-- How many items and batches there are now.
+function loader_length(self)
+  local size = self.size or count_items(self.dataset)
+  local whole = size // self.batch_size
+  return not self.drop_last and size % self.batch_size ~= 0 and whole + 1 or whole, size
+end
+
+function loader_iter(loader, self)
+  local count, size = loader_length(self)
+  local s = { self = self, count = count, size = size, asked = 0, given = 0, batches = {} }
+  if self.shuffle and size > 0 then s.order = shuffle(size, self.generator) end
+  return new_iteration(loader, s, self.device, self.prefetch, self.pin_memory)
+end
+
+-- for batch in loader: Lua calls the loader itself with nil at first, then with the batch that it gave last. The
+-- iteration of a loop is found by that batch, so that loops over one loader may stand in each other; the table of them
+-- is weak, so that a loop that was broken off ends when its batch goes. A batch that is no object is found at `true`.
+function loader_call(loader, self, last)
+  local function key_of(batch) return (type(batch) == "table" or type(batch) == "userdata") and batch or true end
+  self.passes = self.passes or setmeta({}, { __mode = "k" })
+  local it
+  if last == nil then
+    it = loader_iter(loader, self)
+  else
+    local key = key_of(last)
+    local pass = self.passes[key]
+    if not pass or key == true and pass[2] ~= last then
+      fail("StateError", "loader: got a batch that is not the last one of a loop over it, expected one; use loader:iter()")
+    end
+    self.passes[key] = nil -- it is noted again with its next batch
+    it = pass[1]
+  end
+  local i, batch = call(it)
+  if not i then return nil end
+  if batch == nil then
+    fail("ValueError", "loader: collate: got nil for a batch, expected a value; use loader:iter()")
+  end
+  local key = key_of(batch)
+  self.passes[key] = { it, key == true and batch or nil }
+  return batch, i
+end
+
+-- A table of tensors, by any keys, as a data set: a function that gives their rows under the same keys. The table is
+-- copied. Nothing where the dataset is no such table.
+function loader_columns(dataset, size)
+  local columns = {}
+  if type(dataset) ~= "table" or next(dataset) == nil then return end
+  for key, x in next, dataset do
+    if not device_of(x) then return end
+    columns[key] = x
+  end
+  for key, x in next, columns do
+    local rows = rows_of(x)
+    if rows < size then
+      fail("ShapeError", "loader: dataset[" .. text(key) .. "]: got " .. rows .. " rows, expected at least the " .. size
+        .. " of size")
+    end
+  end
+  return rows_getter(columns)
+end
