@@ -65,24 +65,14 @@ static inline bool tide__fault_now(void) {
   return atomic_load_explicit(&tide__fault_left, memory_order_relaxed) > 0 && tide__fault_hit();
 }
 
-/* ---- context.c: the process's one runtime ---- */
+/* ---- backends.c: which devices there are ---- */
 
-/* May a wait for the device go on? Not if the host interrupts it, or if a collective operation there is overdue. */
-tide_status tide__wait_on(int device, const char *what);
-void tide__parallel_for(int64_t n, int64_t grain, tide_task_fn fn, void *arg); /* parallel.c */
 /* The table of a device's backend; opens library and device at first use. Fast path inline: device < 0 is the CPU. */
 tide_status tide__backend(const tide_backend **out, int device);
 extern const tide_backend tide__backend_cpu;         /* backend_cpu/ */
 void tide__sim_uuid(unsigned char *uuid, int index); /* of the simulated device with that number */
 const tide_backend *tide__backend_sim_open(const tide_backend_host *host, int devices, const int *picked, size_t memory,
                                            uint64_t seed);
-/* Runs the reclaim hooks: nonzero if any says that something was dropped. */
-int tide__reclaim(int device, size_t bytes);
-/* Waits for the threads that those have asked, for a bounded time; false: for none. Once behind each tide__reclaim. */
-bool tide__reclaim_wait(void);
-void tide__pace_add(size_t bytes);
-/* ---- context_backend.c: which devices there are ---- */
-
 /* How many accelerators there are, at least one; opens the library, not a device. Fails with the reason why there is
  * none. */
 tide_status tide__device_count(int *out);
@@ -94,7 +84,14 @@ void tide__device_set_lost(int device, const tide_error *cause, void (*first)(in
 /* What backends are given. The rooms that own its slots fill them in before any backend is opened. */
 extern tide_backend_host tide__backend_host;
 bool tide__device_lost(tide_error *cause, int device); /* cause may be NULL; its strings live as long as the epoch */
-void tide__backends_close(bool reset);                 /* reset: the devices lose their contexts too */
+/* reset: the devices lose their contexts too. In between, closed(all) drops what was made of the backends' kernels:
+ * all, or those of accelerators alone. */
+void tide__backends_close(bool reset, void (*closed)(bool all));
+/* Runs once, when the first device is opened, before the locks of a backend are taken. */
+typedef void (*tide__on_open_fn)(void);
+void tide__device_on_first_open(tide__on_open_fn fn);
+/* What a start reads. */
+tide_status tide__configure(const tide_config *given);
 
 /* ---- thread.c: what a thread leaves behind ---- */
 
@@ -104,6 +101,7 @@ void tide__thread_touch(void);
 
 /* ---- parallel.c ---- */
 
+void tide__parallel_for(int64_t n, int64_t grain, tide_task_fn fn, void *arg);
 /* What worker threads do for the memory above them, and what they are told; set once. */
 typedef struct tide__idle_work {
   bool (*any)(void);         /* is anything kept, or may it soon be? */
@@ -131,8 +129,9 @@ void tide__fft_shutdown(void);
 tide_status tide__device_resolve(int *out, int device, const char *what);
 /* Likewise, but the CPU is an error. */
 tide_status tide__device_resolve_accelerator(int *out, int device, const char *what);
-/* What every wait ends with: deferred releases, passed events and dead streams are dealt with. */
-void tide__after_wait(void);
+/* Whose answer TIDE_CURRENT is. */
+typedef int (*tide__device_current_fn)(void);
+void tide__device_current_set(tide__device_current_fn fn);
 
 /* ---- peer.c: operands on another device ---- */
 
@@ -178,6 +177,18 @@ static inline tide_status tide__sync_begin(const char *what) {
 static inline tide_status tide__sync_asked(const char *what) {
   return tide__sync_watched() ? tide__sync_slow(what, true) : TIDE_OK;
 }
+/* May a wait for the device go on? Not if the host interrupts it, or if an operation there is overdue. */
+tide_status tide__wait_on(int device, const char *what);
+/* What every wait ends with: deferred releases, passed events and dead streams are dealt with. */
+void tide__after_wait(void);
+/* Operations that may be overdue: how many; while there are any, who waits for a device asks fn. Set once. */
+extern _Atomic int tide__overdue_watched;
+typedef tide_status (*tide__overdue_fn)(int device);
+void tide__overdue_set(tide__overdue_fn fn);
+tide_status tide__overdue_slow(int device);
+static inline tide_status tide__overdue(int device) {
+  return atomic_load_explicit(&tide__overdue_watched, memory_order_relaxed) ? tide__overdue_slow(device) : TIDE_OK;
+}
 /* Bytes that are on their way to page-locked memory, noted while the debug mode is on. */
 typedef struct tide__arrival tide__arrival;
 void tide__arrival_note(tide_storage *s, tide_stream *stream, uint32_t number, uint32_t site);
@@ -210,6 +221,7 @@ struct tide_stream {
   uint32_t epoch;
   struct tide_stream *prev, *next; /* in the list of ours that are alive; of the ended ones, `next` alone */
 };
+extern _Atomic uint32_t tide__streams_made; /* in this epoch */
 /* A number that no stream has. */
 uint64_t tide__stream_number(void);
 /* The driver's, or 0; it stays inside: who gives it away calls tide_stream_handle. */
@@ -274,12 +286,8 @@ void tide__event_shutdown(void);
 
 /* ---- comm_watch.c: collective operations that do not end ---- */
 
-extern _Atomic int tide__comm_watched; /* how many are remembered */
-tide_status tide__comm_overdue_slow(int device);
-/* Fails if an operation in which the device takes part has exceeded its time: names what it waits for. */
-static inline tide_status tide__comm_overdue(int device) {
-  return atomic_load_explicit(&tide__comm_watched, memory_order_relaxed) ? tide__comm_overdue_slow(device) : TIDE_OK;
-}
+void tide__comm_start(void); /* start.c: registers with the rooms below, once */
+tide_status tide__comm_overdue(int device);
 void tide__comm_ending(void);   /* the devices are about to be waited for, for the last time */
 void tide__comm_shutdown(void); /* they have been */
 
@@ -322,7 +330,7 @@ uint32_t tide__block_site(const tide_block *block); /* of the line that asked fo
 /* The block was used on this stream as well: it is not reused before that work is done. */
 void tide__block_use(tide_block *block, tide_stream *stream);
 void tide__block_free(tide_block *block);
-tide_status tide__allocator_shutdown(void);
+void tide__allocator_shutdown(void);
 /* Gives back what pools have left behind that nobody holds any more: may wait for the device. */
 tide_status tide__allocator_reap(int device);
 /* A stream has ended, all its work is done: its cached segments may serve any stream. */
@@ -330,6 +338,15 @@ void tide__allocator_orphan(int device, uint64_t stream);
 /* Scratch memory for backends: a block by its address. */
 tide_status tide__scratch_get(void **out, tide_stream *stream, size_t bytes);
 void tide__scratch_put(tide_stream *stream, void *ptr);
+
+/* ---- reclaim.c: asking the host for memory ---- */
+
+/* Runs the reclaim hooks: nonzero if any says that something was dropped. */
+int tide__reclaim(int device, size_t bytes);
+/* Waits for the threads that those have asked, for a bounded time; false: for none. Once behind each tide__reclaim. */
+bool tide__reclaim_wait(void);
+void tide__pace_add(size_t bytes);
+bool tide__reclaiming(void); /* do hooks run on this thread? */
 
 /* ---- pinned.c: page-locked host memory, from a small cache ---- */
 
@@ -344,7 +361,6 @@ void tide__pinned_shutdown(void);
 /* ---- landing.c: copies that have returned before the bytes are on the device ---- */
 
 typedef struct tide__landing tide__landing;
-extern _Atomic uint32_t tide__streams_made; /* in this epoch */
 /* The stream has queued a copy to the storage, and the host goes on as if it were done. */
 void tide__landing_note(tide_storage *s, tide_stream *stream);
 /* Before the stream uses a storage that tide__storage_lands. */

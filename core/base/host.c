@@ -37,6 +37,7 @@ static _Thread_local struct {
 _Atomic uint32_t tide__epochs[2];
 _Atomic int64_t tide__fault_left;
 
+const char *tide_version(void) { return TIDE_VERSION; }
 bool tide__running(void) { return tide__epoch_now() & 1; }
 const tide_config *tide__config(void) { return &config; }
 

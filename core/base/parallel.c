@@ -64,9 +64,9 @@ static _Thread_local bool watched, interrupted; /* a kernel that may be interrup
 /* Of the loop that a host's parallel_for runs: set on the thread that called it, and on another one of the host's. */
 static _Thread_local _Atomic bool *hosting, *following;
 static _Thread_local int limit;
-static _Atomic(const tide__idle_work *) idle_work;
+static const tide__idle_work *idle_work;
 
-void tide__parallel_idle(const tide__idle_work *work) { atomic_store(&idle_work, work); }
+void tide__parallel_idle(const tide__idle_work *work) { idle_work = work; }
 
 /* ---- how many ---- */
 
@@ -237,8 +237,7 @@ static bool enter(int i, uint32_t *seen) {
 /* Until somebody wakes it. The first worker comes back now and then to give back freed memory that has become idle, as
  * long as there is or may be any: a program that does nothing at all has nobody else to do it. */
 static void nap(int i) {
-  const tide__idle_work *work = atomic_load(&idle_work);
-  if (i > 0 || !work || !work->any()) {
+  if (i > 0 || !idle_work->any()) {
     pthread_cond_wait(&pool.worker[i].wake, &pool.lock);
     return;
   }
@@ -247,7 +246,7 @@ static void nap(int i) {
   until.tv_sec += 1;
   if (pthread_cond_timedwait(&pool.worker[i].wake, &pool.lock, &until) != ETIMEDOUT) return;
   pthread_mutex_unlock(&pool.lock);
-  work->trim();
+  idle_work->trim();
   pthread_mutex_lock(&pool.lock);
 }
 
@@ -292,8 +291,7 @@ static void child_after_fork(void) {
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 static void watch_forks(void) {
   pthread_atfork(NULL, NULL, child_after_fork);
-  const tide__idle_work *work = atomic_load(&idle_work);
-  if (work) work->watch_forks();
+  idle_work->watch_forks();
 }
 
 /* The owner lock is held. A thread that cannot be started is done without. */

@@ -39,7 +39,6 @@ static _Atomic double timeout = 600;
 static uint64_t late_devices; /* as bits: those that were found late since the start */
 static double end_by;         /* while the runtime ends: when it waits for them no longer; else 0 */
 static const double PATIENCE = 2;
-_Atomic int tide__comm_watched;
 
 static double now(void) {
   struct timespec t;
@@ -74,7 +73,7 @@ tide_status tide__tracker_point(const tide__point **out, tide__collective_tracke
 /* With the lock held. */
 static void forget(watched *w) {
   for (int i = 0; i < w->n; i++) tide__point_drop(&w->entry[i].point);
-  if (w->number) atomic_fetch_sub_explicit(&tide__comm_watched, 1, memory_order_relaxed);
+  if (w->number) atomic_fetch_sub_explicit(&tide__overdue_watched, 1, memory_order_relaxed);
   w->n = 0, w->number = 0;
 }
 
@@ -97,7 +96,7 @@ static bool watch(const tide__collective_tracker *tracker, double limit) {
     w->site = tide__site_now(), w->communicator = tracker->communicator;
     memcpy(w->entry, tracker->entry, (size_t)tracker->n * sizeof *w->entry);
     for (int i = 0; i < w->n; i++) w->devices |= (uint64_t)1 << w->entry[i].point.device;
-    atomic_fetch_add_explicit(&tide__comm_watched, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&tide__overdue_watched, 1, memory_order_relaxed);
   }
   pthread_mutex_unlock(&lock);
   return kept;
@@ -192,7 +191,7 @@ static tide_status check_time(watched *w, double time) {
   return status;
 }
 
-tide_status tide__comm_overdue_slow(int device) {
+tide_status tide__comm_overdue(int device) {
   if (device < 0) return TIDE_OK;
   tide_status status = TIDE_OK;
   double time = now();
@@ -215,14 +214,14 @@ void tide__comm_ending(void) {
   pthread_mutex_lock(&lock);
   if (late_devices) {
     end_by = now() + PATIENCE;
-    atomic_fetch_add_explicit(&tide__comm_watched, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&tide__overdue_watched, 1, memory_order_relaxed);
   }
   pthread_mutex_unlock(&lock);
 }
 
 void tide__comm_shutdown(void) {
   pthread_mutex_lock(&lock);
-  if (end_by > 0) atomic_fetch_sub_explicit(&tide__comm_watched, 1, memory_order_relaxed);
+  if (end_by > 0) atomic_fetch_sub_explicit(&tide__overdue_watched, 1, memory_order_relaxed);
   end_by = 0, late_devices = 0;
   for (int i = 0; i < RING; i++) {
     forget(&ring[i]);

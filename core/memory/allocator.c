@@ -380,7 +380,7 @@ void tide__block_free(tide_block *b) {
 
 /* Every wait has been done. Blocks that storages still hold go too: a storage of an ended epoch does not look at its
  * block. */
-tide_status tide__allocator_shutdown(void) {
+void tide__allocator_shutdown(void) {
   for (int d = 0; d < TIDE_MAX_DEVICES; d++) {
     tide__allocator *a = &allocators[d];
     const tide_backend *backend = tide__backend_peek(d);
@@ -405,5 +405,4 @@ tide_status tide__allocator_shutdown(void) {
     pthread_mutex_unlock(&a->lock);
   }
   tide__history_shutdown();
-  return TIDE_OK;
 }

@@ -5,7 +5,7 @@
 #include "stream/capture_state.h"
 #include "history.h"
 #include "idle.h"
-#include "runtime/settings.h"
+#include "settings.h"
 #include "tide/memory.h"
 
 typedef struct tide__allocator tide__allocator;

@@ -114,3 +114,12 @@ bool tide__allocators_idle_any(void) {
   }
   return any;
 }
+
+/* What is kept and idle counts as free. */
+tide_status tide_device_mem_info(size_t *free, size_t *total, int device) {
+  const tide_backend *b;
+  TIDE_TRY(tide__device_resolve_accelerator(&device, device, "mem_get_info"));
+  TIDE_TRY(tide__backend(&b, device));
+  tide__allocator_trim(device, true);
+  return b->device_mem_info(free, total, device);
+}

@@ -28,7 +28,6 @@ struct tide__landing {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static tide__landing *all;
-_Atomic uint32_t tide__streams_made;
 
 static const tide_backend *backend_of(const tide__landing *l) {
   if (l->epoch != tide__epoch_now() || tide__device_lost(NULL, l->stream->device)) return NULL;

@@ -1,7 +1,8 @@
 /* start.c: what memory registers with the rooms below.
  *
- * Invariant: it runs once in a process, before any thread of ours is started and any backend is opened. */
+ * Invariant: it runs once, when the code is loaded. */
 #include "host_cache.h"
+#include "stream/hooks.h"
 
 /* A fork has no worker, and with devices open it waits for one (idle.c). */
 static void watch_forks(void) {
@@ -9,9 +10,23 @@ static void watch_forks(void) {
   tide__host_cache_watch_forks();
 }
 
+static void poll(void) { tide__deferred_frees_poll(); }
+
 void tide__memory_start(void) {
+  static const tide__stream_hooks_table hooks = {
+      .poll = poll,
+      .idle = tide__idle_trim,
+      .stream_gone = tide__allocator_orphan,
+      .streams_many = tide__landing_many,
+      .pool_retain = tide_mempool_retain,
+      .pool_release = tide_mempool_release,
+      .scope_retain = tide_allocation_scope_retain,
+      .scope_release = tide_allocation_scope_release,
+  };
   static const tide__idle_work work = {tide__idle_any, tide__idle_trim_background, watch_forks};
   tide__parallel_idle(&work);
+  tide__stream_hooks = &hooks;
+  tide__device_on_first_open(tide__idle_watch_forks);
   tide__backend_host.scratch_get = tide__scratch_get;
   tide__backend_host.scratch_put = tide__scratch_put;
 }

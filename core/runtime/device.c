@@ -8,7 +8,6 @@
 #include <stdlib.h>
 
 #include "accelerator.h"
-#include "stream/observe.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
@@ -37,11 +36,15 @@ bool tide_is_available(void) {
 }
 bool tide_is_initialized(void) { return tide__device_any_open(); }
 
+static tide__device_current_fn current;
+
+void tide__device_current_set(tide__device_current_fn fn) { current = fn; }
+
 tide_status tide_device_init(void) {
   int count;
   const tide_backend *b;
   TIDE_TRY(tide__device_count(&count));
-  return tide__backend(&b, tide_current_device());
+  return tide__backend(&b, current());
 }
 
 tide_status tide__device_resolve(int *out, int device, const char *what) {
@@ -53,7 +56,7 @@ tide_status tide__device_resolve(int *out, int device, const char *what) {
 }
 
 tide_status tide__device_resolve_accelerator(int *out, int device, const char *what) {
-  if (device == TIDE_CURRENT) device = tide_current_device();
+  if (device == TIDE_CURRENT) device = current();
   if (tide__backend_peek(device)) {
     *out = device;
     return TIDE_OK;
@@ -95,39 +98,6 @@ tide_status tide_device_get_props(const tide_device_props **out, int device) {
   return TIDE_OK;
 }
 
-tide_status tide_device_mem_info(size_t *free, size_t *total, int device) {
-  const tide_backend *b;
-  TIDE_TRY(tide__device_resolve_accelerator(&device, device, "mem_get_info"));
-  TIDE_TRY(tide__backend(&b, device));
-  tide__allocator_trim(device, true);
-  return b->device_mem_info(free, total, device);
-}
-
-void tide__after_wait(void) {
-  tide__deferred_drain();
-  tide__deferred_frees_poll();
-  tide__stream_reap();
-  tide__event_reap();
-  tide__idle_trim();
-}
-
-/* A device that was never opened has nothing to wait for. */
-tide_status tide_device_synchronize(int device) {
-  TIDE_TRY(tide__device_resolve_accelerator(&device, device, "synchronize"));
-  TIDE_TRY(tide__sync_asked("synchronize"));
-  if (tide__backend_peek(device) || tide__device_lost(NULL, device)) {
-    const tide_backend *b;
-    tide__reached reached[64];
-    TIDE_TRY(tide__backend(&b, device));
-    int n = tide__progress_list(reached, 64, device);
-    TIDE_TRY(b->device_sync(device));
-    tide__progress_reached_all(reached, n);
-    if (tide__sync_watched()) tide__observe_host_device(device);
-  }
-  tide__after_wait();
-  return TIDE_OK;
-}
-
 /* Nothing is used by asking, so nothing is opened. */
 tide_status tide_device_can_access_peer(bool *out, int device, int peer) {
   tide_error cause;
@@ -140,7 +110,7 @@ tide_status tide_device_can_access_peer(bool *out, int device, int peer) {
 tide_status tide_driver_version(int *driver, int *runtime) {
   const tide_backend *b;
   TIDE_TRY(tide_device_init());
-  TIDE_TRY(tide__backend(&b, tide_current_device()));
+  TIDE_TRY(tide__backend(&b, current()));
   if (!b->versions) return tide__fail(TIDE_SUPPORT, "driver_version: the devices have no driver, expected a real one");
   return b->versions(driver, runtime);
 }

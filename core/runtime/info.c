@@ -6,7 +6,6 @@
  *
  * Invariant: nothing here opens a device but what needs one. */
 #include "accelerator.h"
-#include "stream/order.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -90,17 +89,4 @@ tide_status tide_device_processes(tide_process *list, int *count, int device) {
   const tide_backend *b = tide__accelerators();
   if (!b->processes) return tide__fail(TIDE_SUPPORT, "list_gpu_processes: %s does not tell", tide__device_text(device));
   return b->processes(list, count, device);
-}
-
-tide_status tide_blas_handle(uint64_t *out, int device) {
-  TIDE_TRY(tide__device_resolve_accelerator(&device, device, "current_blas_handle"));
-  const tide_backend *b;
-  tide_stream *stream;
-  TIDE_TRY(tide__backend(&b, device));
-  if (!b->blas_handle)
-    return tide__fail(TIDE_SUPPORT, "current_blas_handle: %s has no cuBLAS, expected a real device",
-                      tide__device_text(device));
-  TIDE_TRY(tide__stream_current(&stream, device));
-  tide__order_expose(stream);
-  return b->blas_handle(out, stream);
 }

@@ -9,10 +9,9 @@
  * Invariant: a current of another epoch is emptied before it is used. */
 #include <stdlib.h>
 
-#include "graph/graph.h"
+#include "capture_state.h"
+#include "hooks.h"
 #include "tide/device.h"
-#include "tide/history.h"
-#include "tide/memory.h"
 
 struct tide_current {
   int device;
@@ -34,7 +33,7 @@ static _Thread_local void (*on_bind)(void);
 static void clear_streams(tide_current *c) {
   for (int d = 0; d < TIDE_MAX_DEVICES; d++) {
     tide_stream_release(c->stream[d]);
-    tide_mempool_release(c->pool[d]);
+    tide__stream_hooks->pool_release(c->pool[d]);
     c->stream[d] = NULL, c->pool[d] = NULL;
   }
 }
@@ -42,13 +41,13 @@ static void clear_streams(tide_current *c) {
 static void let_go(tide_current *c) {
   if (!c || atomic_fetch_sub_explicit(&c->refs, 1, memory_order_acq_rel) != 1) return;
   clear_streams(c);
-  tide_allocation_scope_release(c->scope);
+  tide__stream_hooks->scope_release(c->scope);
   free(c);
 }
 
 static void clear_own(void) {
   clear_streams(&own);
-  tide_allocation_scope_release(own.scope);
+  tide__stream_hooks->scope_release(own.scope);
   own.scope = NULL;
   let_go(bound);
   bound = NULL;
@@ -116,12 +115,12 @@ tide_current *tide_current_new(const tide_current *inherit) {
   if (!inherit || inherit->epoch != c->epoch) return c;
   c->device = inherit->device;
   c->scope = inherit->scope;
-  if (c->scope) tide_allocation_scope_retain(c->scope);
+  if (c->scope) tide__stream_hooks->scope_retain(c->scope);
   for (int d = 0; d < TIDE_MAX_DEVICES; d++) {
     c->stream[d] = inherit->stream[d];
     if (c->stream[d]) tide_stream_retain(c->stream[d]);
     c->pool[d] = inherit->pool[d];
-    if (c->pool[d]) tide_mempool_retain(c->pool[d]);
+    if (c->pool[d]) tide__stream_hooks->pool_retain(c->pool[d]);
   }
   return c;
 }
@@ -173,9 +172,9 @@ void tide__current_pool_set(tide_mempool *pool, int device) {
   tide_current *c = now();
   tide_mempool *before = c->pool[device];
   watch(c);
-  if (pool) tide_mempool_retain(pool);
+  if (pool) tide__stream_hooks->pool_retain(pool);
   c->pool[device] = pool;
-  tide_mempool_release(before);
+  tide__stream_hooks->pool_release(before);
 }
 
 /* The streams that nobody has made yet are not captured. */
@@ -254,7 +253,7 @@ tide_allocation_scope *tide_current_allocation_scope(void) { return bound_or_own
 void tide_current_set_allocation_scope(tide_allocation_scope *scope) {
   tide_current *c = bound_or_own();
   watch(c);
-  if (scope) tide_allocation_scope_retain(scope);
-  tide_allocation_scope_release(c->scope);
+  if (scope) tide__stream_hooks->scope_retain(scope);
+  tide__stream_hooks->scope_release(c->scope);
   c->scope = scope;
 }

@@ -177,7 +177,7 @@ tide_status tide_event_query(bool *done, tide_event *event) {
     return TIDE_OK;
   }
   TIDE_TRY(b->event_query(done, event->impl));
-  if (!*done) return tide__comm_overdue(event->device);
+  if (!*done) return tide__overdue(event->device);
   /* One that other processes know may be recorded there at any moment. */
   if (!(event->flags & TIDE_EVENT_INTERPROCESS)) atomic_store_explicit(&event->passed, true, memory_order_relaxed);
   if (tide__sync_watched()) tide__progress_reached_id(event->stream, event->number);

@@ -1,6 +1,10 @@
 /* start.c: what streams register with the rooms below.
  *
- * Invariant: it runs once in a process, before any backend is opened. */
+ * Invariant: it runs once, when the code is loaded. */
 #include "core.h"
 
-void tide__stream_start(void) { tide__backend_host.fail_driver = tide__fail_driver; }
+void tide__stream_start(void) {
+  tide__backend_host.fail_driver = tide__fail_driver;
+  tide__backend_host.wait_on = tide__wait_on;
+  tide__device_current_set(tide_current_device);
+}

@@ -17,11 +17,13 @@
 #include <stdlib.h>
 
 #include "capture_state.h"
+#include "hooks.h"
 #include "observe.h"
 #include "order.h"
 #include "tide/device.h"
 
 static _Atomic uint64_t last_id;
+_Atomic uint32_t tide__streams_made;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* to make default streams, and of the lists */
 _Atomic(tide_stream *) tide__stream_defaults[TIDE_MAX_DEVICES];
@@ -119,7 +121,7 @@ static tide_status make(tide_stream **out, const tide_backend *b, int device, in
 
 /* The copies that have gone on are to be told from what is queued behind them. */
 static void count_made(void) {
-  if (atomic_fetch_add_explicit(&tide__streams_made, 1, memory_order_relaxed) == 1) tide__landing_many();
+  if (atomic_fetch_add_explicit(&tide__streams_made, 1, memory_order_relaxed) == 1) tide__stream_hooks->streams_many();
 }
 
 tide_status tide_stream_new(tide_stream **out, int device, int priority) {
@@ -248,7 +250,7 @@ static bool reap(tide_stream *s) {
   bool done = true;
   if (!s->external && b && !tide__device_lost(NULL, s->device) && b->stream_query(&done, s->impl) == TIDE_OK && !done)
     return false;
-  if (!s->external) tide__allocator_orphan(s->device, s->id);
+  if (!s->external) tide__stream_hooks->stream_gone(s->device, s->id);
   bool again = b && !s->external && !tide__device_lost(NULL, s->device);
   tide__progress_free(s);
   if (b && !(again && keep_idle(s->impl, s->device, s->priority))) b->stream_free(s->impl);
@@ -399,7 +401,7 @@ tide_status tide_stream_query(bool *done, tide_stream *s) {
   *done = now && now == atomic_load_explicit(&s->order.done, memory_order_relaxed);
   if (*done && !tide__sync_watched()) return TIDE_OK; /* nothing was queued since the driver said so */
   TIDE_TRY(b->stream_query(done, s->impl));
-  if (!*done) return tide__comm_overdue(s->device);
+  if (!*done) return tide__overdue(s->device);
   tide__progress_reached(s, launched);
   atomic_store_explicit(&s->order.done, now, memory_order_relaxed);
   if (tide__sync_watched()) tide__observe_host_stream(s);
@@ -418,6 +420,27 @@ tide_status tide_stream_synchronize(tide_stream *s) {
   if (tide__sync_watched()) tide__observe_host_stream(s);
   tide__after_wait();
   return TIDE_OK;
+}
+
+/* The driver says with any answer that the device is lost, so its default stream is asked whether it is idle. */
+tide_status tide_device_health(int device) {
+  tide_error cause;
+  TIDE_TRY(tide__device_resolve(&device, device, "healthy"));
+  if (tide__device_lost(&cause, device)) return tide__fail_again(&cause);
+  return tide__backend_peek(device) ? tide__stream_health(device) : TIDE_OK;
+}
+
+tide_status tide_blas_handle(uint64_t *out, int device) {
+  TIDE_TRY(tide__device_resolve_accelerator(&device, device, "current_blas_handle"));
+  const tide_backend *b;
+  tide_stream *stream;
+  TIDE_TRY(tide__backend(&b, device));
+  if (!b->blas_handle)
+    return tide__fail(TIDE_SUPPORT, "current_blas_handle: %s has no cuBLAS, expected a real device",
+                      tide__device_text(device));
+  TIDE_TRY(tide__stream_current(&stream, device));
+  tide__order_expose(stream);
+  return b->blas_handle(out, stream);
 }
 
 tide_status tide_stream_sleep(tide_stream *s, int64_t cycles) {

@@ -18,12 +18,15 @@
 #include <stdlib.h>
 
 #include "capture_state.h"
+#include "hooks.h"
 #include "observe.h"
 #include "tide/debug.h"
 
 _Atomic int tide__sync_watch;
 
 static _Atomic int mode_now;
+
+const tide__stream_hooks_table *tide__stream_hooks;
 tide_status tide_sync_debug_set(tide_sync_debug mode) {
   if ((unsigned)mode > TIDE_SYNC_ERROR)
     return tide__fail(TIDE_VALUE, "set_sync_debug_mode: unknown mode, got %d, expected 0 to %d", (int)mode,
@@ -51,6 +54,45 @@ tide_status tide__sync_slow(const char *what, bool asked) {
                       what, where[0] ? " at " : "", where);
   snprintf(text, sizeof text, "%s: makes the host wait for the device%s%s", what, where[0] ? " at " : "", where);
   tide__warn(text);
+  return TIDE_OK;
+}
+
+/* ---- waits ---- */
+
+_Atomic int tide__overdue_watched;
+static tide__overdue_fn overdue;
+
+void tide__overdue_set(tide__overdue_fn fn) { overdue = fn; }
+
+tide_status tide__overdue_slow(int device) { return overdue(device); }
+
+tide_status tide__wait_on(int device, const char *what) {
+  if (tide__interrupt_asked()) return tide__fail(TIDE_INTERRUPTED, "%s: interrupted", what);
+  return tide__overdue(device);
+}
+
+void tide__after_wait(void) {
+  tide__deferred_drain();
+  tide__stream_hooks->poll();
+  tide__stream_reap();
+  tide__event_reap();
+  tide__stream_hooks->idle();
+}
+
+/* A device that was never opened has nothing to wait for. */
+tide_status tide_device_synchronize(int device) {
+  TIDE_TRY(tide__device_resolve_accelerator(&device, device, "synchronize"));
+  TIDE_TRY(tide__sync_asked("synchronize"));
+  if (tide__backend_peek(device) || tide__device_lost(NULL, device)) {
+    const tide_backend *b;
+    tide__reached reached[64];
+    TIDE_TRY(tide__backend(&b, device));
+    int n = tide__progress_list(reached, 64, device);
+    TIDE_TRY(b->device_sync(device));
+    tide__progress_reached_all(reached, n);
+    if (tide__sync_watched()) tide__observe_host_device(device);
+  }
+  tide__after_wait();
   return TIDE_OK;
 }
 

@@ -25,24 +25,17 @@ local floors = {
   { "io", "base", "runtime", "memory", "tensor" },
   { "data", "base", "runtime", "stream", "memory", "tensor" },
 }
+local house = { "the house" } -- may call all of them
+for _, floor in ipairs(floors) do house[#house + 1] = floor[1] end
+floors[#floors + 1] = house
 
 -- Edges that point upwards still, with how many symbols they may have: to be brought to nothing.
 local wrong = {
-  ["memory -> tensor"] = 1,
-  ["runtime -> comm"] = 5,
-  ["runtime -> graph"] = 1,
-  ["runtime -> jit"] = 2,
-  ["runtime -> memory"] = 18,
-  ["runtime -> stream"] = 17,
-  ["runtime -> tensor"] = 1,
-  ["runtime -> watch"] = 3,
-  ["stream -> comm"] = 2,
-  ["stream -> memory"] = 7,
 }
 
 -- In one room, so many files may call each other in a circle; these are larger still.
 local most_in_circle = 8
-local large = { ["backend/sim"] = 14, memory = 14 }
+local large = { ["backend/sim"] = 14, memory = 15 }
 
 -- ---- what is built ----
 local function lines_of(command)
@@ -53,7 +46,8 @@ local function lines_of(command)
   return out
 end
 
-local function room_of(file) return file:match("^(backend/%w+)/") or file:match("^(%w+)/") or "core" end
+-- core/tide.c, which starts and ends all of them, is a room of its own, on top.
+local function room_of(file) return file:match("^(backend/%w+)/") or file:match("^(%w+)/") or "the house" end
 
 -- file: the source's path in core, without its suffix. needs[file] = set of symbols; home[symbol] = file.
 local files, needs, home = {}, {}, {}

@@ -1,4 +1,4 @@
-/* context_backend.c: the table of backends, the only file that names one.
+/* backends.c: the table of backends, the only file that names one.
  *
  * The CPU is linked in. The accelerators are either simulated, when the configuration asks for them, or those of
  * libtide_cuda.so, which is opened when someone first asks about accelerators: not before, so a program that uses none
@@ -41,7 +41,6 @@ static struct {
 tide_backend_host tide__backend_host = {
     .struct_size = sizeof(tide_backend_host),
     .fail = tide__fail,
-    .wait_on = tide__wait_on,
     .fail_index = tide__fail_index,
 };
 
@@ -237,10 +236,14 @@ static void child_after_fork(void) {
   }
 }
 
-static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
-static void watch_forks(void) {
+static pthread_once_t open_once = PTHREAD_ONCE_INIT;
+static tide__on_open_fn on_open;
+
+void tide__device_on_first_open(tide__on_open_fn fn) { on_open = fn; }
+
+static void first_open(void) {
   pthread_atfork(NULL, NULL, child_after_fork);
-  tide__idle_watch_forks();
+  on_open();
 }
 
 static tide_status open_device(int device) {
@@ -252,7 +255,7 @@ static tide_status open_device(int device) {
   if (tide__device_lost(&cause, device)) return tide__fail_again(&cause);
   const tide_backend *table = atomic_load_explicit(&acc.table, memory_order_acquire);
   bool opened = false;
-  pthread_once(&fork_once, watch_forks);
+  pthread_once(&open_once, first_open);
   pthread_mutex_lock(&acc.lock);
   tide_status status = TIDE_OK;
   if (atomic_load_explicit(&acc.device[device].state, memory_order_relaxed) == CLOSED) {
@@ -314,14 +317,6 @@ void tide__device_set_lost(int device, const tide_error *cause, void (*first)(in
   pthread_mutex_unlock(&lost_lock);
 }
 
-/* The driver says with any answer that the device is lost, so its default stream is asked whether it is idle. */
-tide_status tide_device_health(int device) {
-  tide_error cause;
-  TIDE_TRY(tide__device_resolve(&device, device, "healthy"));
-  if (tide__device_lost(&cause, device)) return tide__fail_again(&cause);
-  return tide__backend_peek(device) ? tide__stream_health(device) : TIDE_OK;
-}
-
 bool tide__device_lost(tide_error *cause, int device) {
   if (device < 0 || device >= TIDE_MAX_DEVICES) return false;
   if (atomic_load_explicit(&acc.device[device].state, memory_order_acquire) < LOST) return false;
@@ -330,12 +325,11 @@ bool tide__device_lost(tide_error *cause, int device) {
 }
 
 /* Afterwards the accelerators are found and opened anew when someone uses them. */
-void tide__backends_close(bool reset) {
-  tide__jit_ahead_stop();
+void tide__backends_close(bool reset, void (*closed)(bool all)) {
   pthread_mutex_lock(&acc.lock);
   const tide_backend *table = atomic_exchange(&acc.table, NULL);
   if (table && table->close) table->close();
-  tide__jit_unload(!reset);
+  closed(!reset);
   for (int d = 0; table && reset && table->device_reset && d < TIDE_MAX_DEVICES; d++)
     if (atomic_load(&acc.device[d].state) != CLOSED) table->device_reset(d);
   atomic_store(&acc.count, 0);

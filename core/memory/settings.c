@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "memory/allocator.h"
+#include "allocator.h"
 
 static const size_t mib = (size_t)1 << 20;
 
