@@ -313,6 +313,8 @@ void tide__deferred_frees_shutdown(void);              /* the devices have been 
 static inline void tide__deferred_frees_poll(void) {
   if (atomic_load_explicit(&tide__deferred_frees, memory_order_relaxed) > 0) tide__deferred_frees_poll_slow(8);
 }
+/* What was let go and is not used by queued work any more goes: all of it, whoever let it go. Waits for nothing. */
+void tide__memory_settle(void);
 
 /* ---- allocator.c: blocks of device memory ---- */
 

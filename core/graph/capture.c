@@ -50,9 +50,7 @@ static tide_status check_begin(const tide_graph *g, tide_stream *stream, const t
 
 /* What waits to be let go goes now: meanwhile it cannot. */
 static tide_status clear_up(int device) {
-  tide__deferred_drain();
-  tide__deferred_frees_poll_slow(INT64_MAX);
-  tide__stream_reap();
+  tide__memory_settle();
   tide__event_reap();
   return tide__allocator_reap(device);
 }

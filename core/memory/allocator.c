@@ -19,10 +19,6 @@
 
 static const size_t unit = 512, small_most = (size_t)1 << 20, kept_whole = (size_t)20 << 20;
 
-static tide__allocator allocators[TIDE_MAX_DEVICES]; /* all zeros, the locks too: it takes no room in the library */
-
-tide__allocator *tide__allocator_of(int device) { return &allocators[device]; }
-
 static bool prepare(tide__request *r, tide_stream *stream, size_t bytes) {
   if (bytes > (size_t)PTRDIFF_MAX / 4) return false;
   *r = (tide__request){.stream = stream, .bytes = bytes, .note = tide__note_now()};
@@ -274,7 +270,7 @@ static tide_status climb(tide__allocator *a, tide__request *r, tide_block **out)
 /* ---- what core calls ---- */
 
 static tide_status alloc(tide_block **out, tide__request *r) {
-  tide__allocator *a = &allocators[r->stream->device];
+  tide__allocator *a = tide__allocator_of(r->stream->device);
   tide__deferred_drain();
   tide__deferred_frees_poll();
   pthread_mutex_lock(&a->lock);
@@ -289,14 +285,14 @@ static tide_status alloc(tide_block **out, tide__request *r) {
 tide_status tide__block_alloc(tide_block **out, tide_stream *stream, size_t bytes) {
   tide__request r;
   if (!prepare(&r, stream, bytes) || tide__fault_now())
-    return tide__allocator_fail(&allocators[stream->device], stream->device, bytes);
+    return tide__allocator_fail(tide__allocator_of(stream->device), stream->device, bytes);
   return alloc(out, &r);
 }
 
 tide_status tide__block_alloc_plain(tide_block **out, tide_stream *stream, size_t bytes) {
   tide__request r;
   if (!prepare(&r, stream, bytes) || tide__fault_now())
-    return tide__allocator_fail(&allocators[stream->device], stream->device, bytes);
+    return tide__allocator_fail(tide__allocator_of(stream->device), stream->device, bytes);
   r.source = SOURCE_SHARED;
   return alloc(out, &r);
 }
@@ -382,7 +378,7 @@ void tide__block_free(tide_block *b) {
  * block. */
 void tide__allocator_shutdown(void) {
   for (int d = 0; d < TIDE_MAX_DEVICES; d++) {
-    tide__allocator *a = &allocators[d];
+    tide__allocator *a = tide__allocator_of(d);
     const tide_backend *backend = tide__backend_peek(d);
     pthread_mutex_lock(&a->lock);
     for (tide__segment *s = a->segments; backend && s; s = s->next) {

@@ -155,13 +155,14 @@ typedef struct tide__leaving {
   size_t bytes;
 } tide__leaving;
 
-tide__allocator *tide__allocator_of(int device);
+extern tide__allocator tide__allocators[TIDE_MAX_DEVICES]; /* state.c */
+static inline tide__allocator *tide__allocator_of(int device) { return &tide__allocators[device]; }
 /* With the lock held: may the driver's stream-ordered allocator keep freed memory of ours? It does so, too, after
  * caching has been switched off. */
 static inline bool tide__allocator_ordered(const tide__allocator *a) {
   return a->set.async && (a->source == SOURCE_ASYNC || a->source == SOURCE_DIRECT);
 }
-static inline int tide__allocator_device(const tide__allocator *a) { return (int)(a - tide__allocator_of(0)); }
+static inline int tide__allocator_device(const tide__allocator *a) { return (int)(a - tide__allocators); }
 
 /* ---- allocator_pool.c; all with the lock held ---- */
 

@@ -128,9 +128,7 @@ static tide_status empty_one(int device) {
   TIDE_TRY(tide__sync_asked("empty_cache"));
   if (!tide__device_lost(NULL, device)) TIDE_TRY(backend->device_sync(device));
   if (tide__sync_watched()) tide__observe_memory_settled();
-  tide__deferred_drain();
-  tide__deferred_frees_poll_slow(INT64_MAX);
-  tide__stream_reap();
+  tide__memory_settle();
   pthread_mutex_lock(&a->lock);
   a->stats.num_sync_all_streams++;
   pthread_mutex_unlock(&a->lock);
@@ -172,11 +170,4 @@ double tide_memory_get_fraction(int device) {
   pthread_mutex_unlock(&a->lock);
   if (!settled && tide__settings_get(&set) == TIDE_OK && set.fraction >= 0) return set.fraction;
   return fraction;
-}
-
-void tide_memory_pump(void) {
-  tide__deferred_drain();
-  if (atomic_load_explicit(&tide__deferred_frees, memory_order_relaxed) > 0) tide__deferred_frees_poll_slow(INT64_MAX);
-  tide__stream_reap();
-  tide__idle_trim_all();
 }

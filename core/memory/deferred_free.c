@@ -212,3 +212,9 @@ static void poll(int64_t most, bool forced) {
 
 void tide__deferred_frees_poll_slow(int64_t most) { poll(most, false); }
 void tide__deferred_frees_shutdown(void) { poll(INT64_MAX, true); }
+
+void tide__memory_settle(void) {
+  tide__deferred_drain();
+  if (atomic_load_explicit(&tide__deferred_frees, memory_order_relaxed) > 0) tide__deferred_frees_poll_slow(INT64_MAX);
+  tide__stream_reap();
+}

@@ -32,6 +32,20 @@ static tide_stat blocks, bytes;
 static int64_t hits;
 static _Atomic int64_t look_at; /* the next time to look for idle pieces; INT64_MAX while there are none */
 static _Atomic int64_t calls[2];
+_Atomic size_t tide__cpu_bytes;
+static _Atomic size_t cpu_peak;
+
+/* ---- what tensors hold, large or small ---- */
+
+size_t tide_memory_cpu_allocated(void) { return atomic_load_explicit(&tide__cpu_bytes, memory_order_relaxed); }
+
+void tide__cpu_bytes_add(size_t by) {
+  size_t now = atomic_fetch_add_explicit(&tide__cpu_bytes, by, memory_order_relaxed) + by;
+  size_t peak = atomic_load_explicit(&cpu_peak, memory_order_relaxed);
+  while (now > peak &&
+         !atomic_compare_exchange_weak_explicit(&cpu_peak, &peak, now, memory_order_relaxed, memory_order_relaxed))
+    ;
+}
 
 /* ---- sizes ---- */
 
@@ -199,10 +213,13 @@ void tide__host_cache_stats(tide_cpu_memory_stats *out) {
   pthread_mutex_unlock(&lock);
   out->num_alloc = atomic_load_explicit(&calls[0], memory_order_relaxed);
   out->num_free = atomic_load_explicit(&calls[1], memory_order_relaxed);
+  out->allocated_bytes = tide_memory_cpu_allocated();
+  out->peak_bytes = atomic_load_explicit(&cpu_peak, memory_order_relaxed);
 }
 
 void tide__host_cache_reset_peak(void) {
   pthread_mutex_lock(&lock);
   blocks.peak = blocks.current, bytes.peak = bytes.current;
   pthread_mutex_unlock(&lock);
+  atomic_store_explicit(&cpu_peak, tide_memory_cpu_allocated(), memory_order_relaxed);
 }

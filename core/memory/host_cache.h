@@ -18,8 +18,14 @@ bool tide__host_cache_flush(void); /* all that is kept; was there any? */
 /* The hooks' own functions, counted. */
 void *tide__host_alloc_now(const tide__host_hooks *hooks, size_t size);
 void tide__host_free_now(const tide__host_hooks *hooks, void *ptr, size_t size);
-void tide__host_cache_stats(tide_cpu_memory_stats *out); /* its own fields */
+void tide__host_cache_stats(tide_cpu_memory_stats *out);
 void tide__host_cache_reset_peak(void);
 void tide__host_cache_watch_forks(void); /* once */
+/* Counts the bytes of CPU tensors, pinned ones too. */
+extern _Atomic size_t tide__cpu_bytes;
+void tide__cpu_bytes_add(size_t by);
+static inline void tide__cpu_bytes_less(size_t by) {
+  atomic_fetch_sub_explicit(&tide__cpu_bytes, by, memory_order_relaxed);
+}
 
 #endif

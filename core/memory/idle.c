@@ -9,8 +9,6 @@
 
 #include "host_cache.h"
 
-_Atomic int64_t tide__idle_ahead;
-
 static void trim(bool all) {
   tide__host_cache_trim(all);
   for (int d = 0, n = tide__device_count_known(); d < n; d++) tide__allocator_trim(d, all);
@@ -48,4 +46,9 @@ void tide__idle_watch_forks(void) { pthread_atfork(fork_begins, fork_ends, tide_
 
 bool tide__idle_any(void) {
   return tide_memory_cpu_allocated() >= (size_t)1 << 20 || tide__host_cache_any() || tide__allocators_idle_any();
+}
+
+void tide_memory_pump(void) {
+  tide__memory_settle();
+  tide__idle_trim_all();
 }

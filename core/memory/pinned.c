@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "allocator.h"
+#include "host_cache.h"
 
 struct tide__pinned {
   tide__pinned *prev, *next; /* of all */
@@ -110,6 +111,13 @@ static tide_status take_kept(tide__pinned **out, int class) {
   return TIDE_OK;
 }
 
+/* Pages that are kept, locked or not, are missing where pages are to be locked. */
+static void make_room(void) {
+  tide__memory_settle();
+  tide__host_cache_flush();
+  tide__pinned_trim();
+}
+
 static tide_status get(tide__pinned **out, size_t bytes) {
   int class = class_of(bytes);
   size_t size = (size_t)1 << class;
@@ -118,12 +126,10 @@ static tide_status get(tide__pinned **out, size_t bytes) {
   tide_status status = make(out, size);
   if (status != TIDE_MEMORY) return status;
   tide__reclaim(TIDE_CPU, bytes);
-  tide_memory_pump();
-  tide__pinned_trim();
+  make_room();
   status = make(out, size);
   if (status != TIDE_MEMORY || !tide__reclaim_wait()) return status;
-  tide_memory_pump();
-  tide__pinned_trim();
+  make_room();
   return make(out, size);
 }
 
@@ -253,6 +259,6 @@ void tide_host_memory_reset_accumulated(void) {
 }
 
 void tide_host_memory_empty_cache(void) {
-  tide_memory_pump();
+  tide__memory_settle();
   tide__pinned_trim();
 }

@@ -31,10 +31,6 @@ static _Thread_local struct {
   int headers;
 } cache;
 
-static _Atomic size_t cpu_bytes, cpu_peak;
-
-size_t tide_memory_cpu_allocated(void) { return atomic_load_explicit(&cpu_bytes, memory_order_relaxed); }
-
 /* ---- the thread's caches ---- */
 
 static void *piece_take(int k) {
@@ -147,14 +143,6 @@ static void cpu_give(const tide__host_hooks *hooks, void *ptr, size_t bytes, boo
     tide__host_free_now(hooks, ptr, room_for(bytes));
 }
 
-static void cpu_count(size_t bytes) {
-  size_t now = atomic_fetch_add_explicit(&cpu_bytes, bytes, memory_order_relaxed) + bytes;
-  size_t peak = atomic_load_explicit(&cpu_peak, memory_order_relaxed);
-  while (now > peak &&
-         !atomic_compare_exchange_weak_explicit(&cpu_peak, &peak, now, memory_order_relaxed, memory_order_relaxed))
-    ;
-}
-
 static tide_status cpu_fail(size_t bytes) {
   long page = sysconf(_SC_PAGESIZE), pages = sysconf(_SC_PHYS_PAGES), unused = sysconf(_SC_AVPHYS_PAGES);
   size_t total = pages > 0 ? (size_t)pages * (size_t)page : 0,
@@ -186,7 +174,7 @@ static tide_status cpu_fill(tide_storage *s, size_t bytes) {
   if (!p) return cpu_fail(bytes);
   s->ptr = p;
   s->user = (void *)(uintptr_t)hooks;
-  cpu_count(bytes);
+  tide__cpu_bytes_add(bytes);
   return TIDE_OK;
 }
 
@@ -194,15 +182,10 @@ static tide_status cpu_fill(tide_storage *s, size_t bytes) {
 
 void tide_cpu_memory_get_stats(tide_cpu_memory_stats *out) {
   tide__host_cache_trim(true);
-  out->allocated_bytes = tide_memory_cpu_allocated();
-  out->peak_bytes = atomic_load_explicit(&cpu_peak, memory_order_relaxed);
   tide__host_cache_stats(out);
 }
 
-void tide_cpu_memory_reset_peak(void) {
-  atomic_store_explicit(&cpu_peak, tide_memory_cpu_allocated(), memory_order_relaxed);
-  tide__host_cache_reset_peak();
-}
+void tide_cpu_memory_reset_peak(void) { tide__host_cache_reset_peak(); }
 
 void tide_cpu_memory_empty_cache(void) {
   tide__deferred_drain();
@@ -234,7 +217,7 @@ static tide_status pinned_fill(tide_storage *s, size_t bytes) {
   TIDE_TRY(tide__pinned_get(&p, &s->ptr, bytes));
   s->user = p;
   s->tracked = true;
-  cpu_count(bytes);
+  tide__cpu_bytes_add(bytes);
   return TIDE_OK;
 }
 
@@ -324,7 +307,7 @@ static void finish(void *arg) {
   if (s->foreign) {
     if (s->release) s->release(s->user);
   } else if (s->device < 0 && s->ptr) {
-    atomic_fetch_sub_explicit(&cpu_bytes, s->nbytes, memory_order_relaxed);
+    tide__cpu_bytes_less(s->nbytes);
     if (!s->pinned)
       cpu_give(s->user, s->ptr, s->nbytes, live);
     else if (live)

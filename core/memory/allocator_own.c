@@ -1,0 +1,46 @@
+/* allocator_own.c: a program's own functions for device memory, given as pointers or found in a shared library.
+ *
+ * Pools and segments hold the pair while memory of theirs may have to go back through it. The library stays open: its
+ * functions may be called until the process ends.
+ *
+ * Invariant: both functions are there. */
+#include "allocator.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+
+tide_status tide_allocator_wrap(tide_allocator **out, tide_alloc_fn alloc, tide_free_fn free_fn) {
+  if (!alloc || !free_fn)
+    return tide__fail(TIDE_ARGUMENT, "allocator_wrap: a function is missing, got NULL, expected two functions");
+  tide_allocator *a = calloc(1, sizeof *a);
+  if (!a) return tide__fail(TIDE_MEMORY, "allocator_wrap: no host memory");
+  atomic_init(&a->refs, 1);
+  a->alloc = alloc, a->free = free_fn;
+  *out = a;
+  return TIDE_OK;
+}
+
+tide_status tide_allocator_open(tide_allocator **out, const char *path, const char *alloc, const char *free_name) {
+  if (!path || !alloc || !free_name)
+    return tide__fail(TIDE_ARGUMENT, "CUDAPluggableAllocator: a name is missing, got NULL, expected three strings");
+  void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (!library) {
+    const char *why = dlerror();
+    return tide__fail(TIDE_LIBRARY, "CUDAPluggableAllocator: %s could not be opened: %s", path,
+                      why ? why : "no reason given");
+  }
+  tide_alloc_fn alloc_fn = NULL;
+  tide_free_fn free_fn = NULL;
+  *(void **)&alloc_fn = dlsym(library, alloc);
+  *(void **)&free_fn = dlsym(library, free_name);
+  if (!alloc_fn || !free_fn)
+    return tide__fail(TIDE_LIBRARY, "CUDAPluggableAllocator: %s has no function \"%s\"", path,
+                      alloc_fn ? free_name : alloc);
+  return tide_allocator_wrap(out, alloc_fn, free_fn);
+}
+
+void tide_allocator_retain(tide_allocator *a) { tide__ref_take(&a->refs); }
+
+void tide_allocator_release(tide_allocator *a) {
+  if (a && tide__ref_drop(&a->refs)) free(a);
+}
