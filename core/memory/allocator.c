@@ -10,8 +10,8 @@
  *
  * An allocation that finds nothing asks the driver; when that fails too it climbs: deferred releases and passed events,
  * the host's garbage (reclaim hooks), everything queued on the device, the cache itself, what is free between the
- * blocks of other streams. After every rung the pool is searched again. One mutex for each device guards all of this;
- * it is never held while a hook runs or while the device is waited for.
+ * blocks of other streams. After every rung the pool is searched again. One lock for each device guards all of this; it
+ * is never held while a hook runs or while the device is waited for.
  *
  * Invariant: the blocks of a segment cover it without gaps, and two free neighbours never exist. */
 #include "allocator.h"
@@ -136,22 +136,22 @@ static void collect_excess(tide__leaving *out, tide__allocator *a, const tide__r
 static tide_status find_more(tide__allocator *a, tide__request *r, tide_block **out) {
   if (a->source == SOURCE_UNREADY) TIDE_TRY(tide__allocator_ready(a, r->stream->device));
   tide__leaving idle = {0}, holes = {0}, others = {0};
-  pthread_mutex_lock(&a->lock);
+  tide__allocator_lock(a);
   measure(a, r);
   if (!tide_thread_is_capturing()) {
     if (a->has_dead) tide__release_collect(&idle, a, true, SIZE_MAX);
     collect_excess(&idle, a, r);
     if (grows(a, r)) tide__range_trim(&holes, &others, a, r);
   }
-  pthread_mutex_unlock(&a->lock);
+  tide__allocator_unlock(a);
   tide__release_idle(a, &others);
   tide_status status = tide__release(a, &idle, NULL), second = tide__release(a, &holes, r->stream);
   if (status != TIDE_OK || second != TIDE_OK) return status != TIDE_OK ? status : second;
-  pthread_mutex_lock(&a->lock);
+  tide__allocator_lock(a);
   *out = take(a, r); /* another thread may have let something go meanwhile */
   status = *out ? TIDE_OK : grow(a, r, out);
   r->active = (size_t)a->stats.active_bytes[TIDE_POOL_ALL].current;
-  pthread_mutex_unlock(&a->lock);
+  tide__allocator_unlock(a);
   return status;
 }
 
@@ -163,11 +163,11 @@ static tide_status search(tide__allocator *a, tide__request *r, tide_block **out
   tide__deferred_drain();
   tide__deferred_frees_poll_slow(INT64_MAX);
   tide__stream_reap();
-  pthread_mutex_lock(&a->lock);
+  tide__allocator_lock(a);
   *out = take(a, r);
   size_t active = (size_t)a->stats.active_bytes[TIDE_POOL_ALL].current;
   bool more = active < r->active && grows(a, r);
-  pthread_mutex_unlock(&a->lock);
+  tide__allocator_unlock(a);
   if (*out) return TIDE_OK;
   return more ? find_more(a, r, out) : TIDE_MEMORY;
 }
@@ -175,9 +175,9 @@ static tide_status search(tide__allocator *a, tide__request *r, tide_block **out
 static tide_status wait_for_device(tide__allocator *a, int device) {
   const tide_backend *backend;
   TIDE_TRY(tide__backend(&backend, device));
-  pthread_mutex_lock(&a->lock);
+  tide__allocator_lock(a);
   a->stats.num_sync_all_streams++;
-  pthread_mutex_unlock(&a->lock);
+  tide__allocator_unlock(a);
   TIDE_TRY(backend->device_sync(device));
   if (tide__sync_watched()) tide__observe_memory_settled();
   return TIDE_OK;
@@ -199,38 +199,38 @@ static void put_back(tide__allocator *a, tide_block *b) {
 /* What is free in the segment of another stream, between blocks that are in use. Once it is out of the tree the device
  * is waited for, so nothing that is queued uses it. It stays that stream's: when it is let go it waits for this one. */
 static tide_status borrow(tide__allocator *a, tide__request *r, tide_block **out) {
-  pthread_mutex_lock(&a->lock);
+  tide__allocator_lock(a);
   tide_block *b = tide__pool_foreign(a, r->key, r->size);
   if (b && !suits(a, b, r)) b = NULL;
   if (b) tide__pool_remove(a, b);
-  pthread_mutex_unlock(&a->lock);
+  tide__allocator_unlock(a);
   if (!b) return TIDE_MEMORY;
   tide_status status = wait_for_device(a, r->stream->device);
   if (status == TIDE_OK) tide__deferred_free_use(&b->deferred, r->stream);
-  pthread_mutex_lock(&a->lock);
+  tide__allocator_lock(a);
   r->pool = b->segment->pool;
   if (status == TIDE_OK)
     *out = carve(a, b, r);
   else
     put_back(a, b);
-  pthread_mutex_unlock(&a->lock);
+  tide__allocator_unlock(a);
   return status;
 }
 
 static tide_status out_of_memory(tide__allocator *a, const tide__request *r) {
-  pthread_mutex_lock(&a->lock);
+  tide__allocator_lock(a);
   a->stats.num_ooms++;
-  pthread_mutex_unlock(&a->lock);
+  tide__allocator_unlock(a);
   return tide__allocator_fail(a, r->stream->device, r->bytes);
 }
 
 /* The last rungs: the driver once more, then what other streams do not use. */
 static tide_status retry(tide__allocator *a, tide__request *r, tide_block **out) {
-  pthread_mutex_lock(&a->lock);
+  tide__allocator_lock(a);
   *out = take(a, r);
   if (!*out) a->stats.num_alloc_retries++;
   tide_status status = *out ? TIDE_OK : grow(a, r, out);
-  pthread_mutex_unlock(&a->lock);
+  tide__allocator_unlock(a);
   if (status == TIDE_MEMORY && r->source == SOURCE_CACHE && !tide_thread_is_capturing()) status = borrow(a, r, out);
   return status;
 }
@@ -273,9 +273,9 @@ static tide_status alloc(tide_block **out, tide__request *r) {
   tide__allocator *a = tide__allocator_of(r->stream->device);
   tide__deferred_drain();
   tide__deferred_frees_poll();
-  pthread_mutex_lock(&a->lock);
+  tide__allocator_lock(a);
   tide_block *b = take(a, r);
-  pthread_mutex_unlock(&a->lock);
+  tide__allocator_unlock(a);
   tide_status status = b ? TIDE_OK : find_more(a, r, &b);
   if (status == TIDE_MEMORY) status = climb(a, r, &b);
   if (status == TIDE_OK) *out = b;
@@ -331,10 +331,10 @@ static void settle(tide__allocator *a, tide_block *b) {
 
 /* No stream works on it any more, but perhaps its own; nor does that one if the block is alone in its segment. */
 static void let_go(tide__allocator *a, tide_block *b) {
-  pthread_mutex_lock(&a->lock);
+  tide__allocator_lock(a);
   bool alone = b->segment->alone;
   settle(a, b);
-  pthread_mutex_unlock(&a->lock);
+  tide__allocator_unlock(a);
   if (alone) tide__block_give(a, b);
 }
 
@@ -356,7 +356,7 @@ void tide__block_free(tide_block *b) {
   if (!b) return;
   tide__allocator *a = b->owner;
   bool shared = must_defer(a, b), alone = b->segment->alone;
-  pthread_mutex_lock(&a->lock);
+  tide__allocator_lock(a);
   tide__stat_down(a->stats.allocation, b->segment->pool, 1);
   tide__stat_down(a->stats.allocated_bytes, b->segment->pool, (int64_t)b->size);
   if (b->oversize) tide__stat_one(&a->stats.oversize_allocations, -1);
@@ -367,7 +367,7 @@ void tide__block_free(tide_block *b) {
     b->state = BLOCK_DEFERRED;
   else
     settle(a, b);
-  pthread_mutex_unlock(&a->lock);
+  tide__allocator_unlock(a);
   if (shared)
     tide__deferred_free_begin(&b->deferred, free_now, b);
   else if (alone)
@@ -380,7 +380,7 @@ void tide__allocator_shutdown(void) {
   for (int d = 0; d < TIDE_MAX_DEVICES; d++) {
     tide__allocator *a = tide__allocator_of(d);
     const tide_backend *backend = tide__backend_peek(d);
-    pthread_mutex_lock(&a->lock);
+    tide__allocator_lock(a);
     for (tide__segment *s = a->segments; backend && s; s = s->next) {
       for (tide_block *b = s->head; b; b = b->next) {
         tide__deferred_free_drop(&b->deferred);
@@ -398,7 +398,7 @@ void tide__allocator_shutdown(void) {
     a->source = SOURCE_UNREADY;
     atomic_store_explicit(&a->reserved, 0, memory_order_relaxed);
     publish(a);
-    pthread_mutex_unlock(&a->lock);
+    tide__allocator_unlock(a);
   }
   tide__history_shutdown();
 }

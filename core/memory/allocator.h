@@ -2,6 +2,7 @@
 #ifndef TIDE_ALLOCATOR_H
 #define TIDE_ALLOCATOR_H
 
+#include "base/biased.h"
 #include "stream/capture_state.h"
 #include "history.h"
 #include "idle.h"
@@ -111,7 +112,7 @@ typedef struct tide__idle_span {
 } tide__idle_span;
 
 struct tide__allocator {
-  pthread_mutex_t lock;
+  tide__biased lock;
   int device;
   _Atomic tide__source source;
   tide__settings set;
@@ -157,6 +158,8 @@ typedef struct tide__leaving {
 
 extern tide__allocator tide__allocators[TIDE_MAX_DEVICES]; /* state.c */
 static inline tide__allocator *tide__allocator_of(int device) { return &tide__allocators[device]; }
+static inline void tide__allocator_lock(tide__allocator *a) { tide__biased_lock(&a->lock); }
+static inline void tide__allocator_unlock(tide__allocator *a) { tide__biased_unlock(&a->lock); }
 /* With the lock held: may the driver's stream-ordered allocator keep freed memory of ours? It does so, too, after
  * caching has been switched off. */
 static inline bool tide__allocator_ordered(const tide__allocator *a) {

@@ -94,14 +94,14 @@ void tide__allocator_trim(int device, bool all) {
   if (now < atomic_load_explicit(&a->idle.look_at, memory_order_relaxed)) return;
   if (tide__device_lost(NULL, device) || atomic_load_explicit(&tide__captures, memory_order_relaxed) > 0) return;
   tide__leaving leaving = {0};
-  pthread_mutex_lock(&a->lock);
+  tide__allocator_lock(a);
   size_t most = excess(a, now);
   if (most < a->idle.rest) most = least(a->idle.rest, cached(a));
   size_t step = all ? most : least(most, a_little);
   atomic_store_explicit(&a->idle.look_at, now + (most > step ? AGAIN_MS : SOON_MS), memory_order_relaxed);
   a->idle.rest = most - step;
   if (step) tide__release_collect_large(&leaving, a, step);
-  pthread_mutex_unlock(&a->lock);
+  tide__allocator_unlock(a);
   tide__release_idle(a, &leaving);
 }
 

@@ -331,10 +331,10 @@ tide__segment *tide__segment_adopt(tide__allocator *a, int pool, tide__pool_key 
 
 void tide__allocator_orphan(int device, uint64_t stream) {
   tide__allocator *a = tide__allocator_of(device);
-  pthread_mutex_lock(&a->lock);
+  tide__allocator_lock(a);
   for (tide__segment *s = a->segments; s; s = s->next)
     if (s->key.stream == stream) move_segment(a, s, (tide__pool_key){s->key.mempool, ORPHAN});
-  pthread_mutex_unlock(&a->lock);
+  tide__allocator_unlock(a);
 }
 
 void tide__mempool_recorded_less(tide_mempool *pool) {
@@ -342,10 +342,10 @@ void tide__mempool_recorded_less(tide_mempool *pool) {
   for (int d = 0; d < TIDE_MAX_DEVICES; d++) {
     tide__allocator *a = tide__allocator_of(d);
     if (a->source == SOURCE_UNREADY) continue;
-    pthread_mutex_lock(&a->lock); /* a capture that has begun meanwhile keeps them */
+    tide__allocator_lock(a); /* a capture that has begun meanwhile keeps them */
     for (tide__segment *s = a->segments; s; s = s->next)
       if (s->mempool == pool && tide__pool_key_captured(s->key) && !tide__pool_key_kept(s->key, pool))
         move_segment(a, s, (tide__pool_key){pool->id, s->key.stream});
-    pthread_mutex_unlock(&a->lock);
+    tide__allocator_unlock(a);
   }
 }

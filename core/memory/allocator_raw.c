@@ -14,9 +14,9 @@ tide_status tide__scratch_get(void **out, tide_stream *stream, size_t bytes) {
   tide_block *b;
   TIDE_TRY(tide__block_alloc(&b, stream, bytes));
   tide__allocator *a = b->owner;
-  pthread_mutex_lock(&a->lock);
+  tide__allocator_lock(a);
   b->right = a->scratch, a->scratch = b;
-  pthread_mutex_unlock(&a->lock);
+  tide__allocator_unlock(a);
   *out = b->ptr;
   return TIDE_OK;
 }
@@ -25,12 +25,12 @@ tide_status tide__scratch_get(void **out, tide_stream *stream, size_t bytes) {
 void tide__scratch_put(tide_stream *stream, void *ptr) {
   if (!ptr) return;
   tide__allocator *a = tide__allocator_of(stream->device);
-  pthread_mutex_lock(&a->lock);
+  tide__allocator_lock(a);
   tide_block **at = &a->scratch;
   while (*at && (*at)->ptr != ptr) at = &(*at)->right;
   tide_block *b = *at;
   if (b) *at = b->right;
-  pthread_mutex_unlock(&a->lock);
+  tide__allocator_unlock(a);
   tide__block_free(b);
 }
 
@@ -52,10 +52,10 @@ tide_status tide_allocator_take(void **out, size_t bytes, int device, tide_strea
   tide_block *b;
   TIDE_TRY(tide__block_alloc(&b, stream, bytes));
   tide__allocator *a = b->owner;
-  pthread_mutex_lock(&a->lock);
+  tide__allocator_lock(a);
   b->right = NULL;
   *place_of(a, b->ptr) = b;
-  pthread_mutex_unlock(&a->lock);
+  tide__allocator_unlock(a);
   *out = b->ptr;
   return TIDE_OK;
 }
@@ -65,10 +65,10 @@ tide_status tide_allocator_give(void *ptr) {
   for (int d = 0; d < TIDE_MAX_DEVICES; d++) {
     tide__allocator *a = tide__allocator_of(d);
     if (a->source == SOURCE_UNREADY) continue;
-    pthread_mutex_lock(&a->lock);
+    tide__allocator_lock(a);
     tide_block **at = place_of(a, ptr), *b = *at;
     if (b) *at = b->right;
-    pthread_mutex_unlock(&a->lock);
+    tide__allocator_unlock(a);
     if (!b) continue;
     tide__block_free(b);
     return TIDE_OK;

@@ -41,7 +41,7 @@ void tide__release_collect_large(tide__leaving *out, tide__allocator *a, size_t 
 /* ---- the three steps ---- */
 
 void tide__release_undo(tide__allocator *a, const tide__leaving *leaving) {
-  pthread_mutex_lock(&a->lock);
+  tide__allocator_lock(a);
   for (tide__segment *s = leaving->segments, *next; s; s = next) {
     next = s->next;
     s->prev = NULL, s->next = a->segments;
@@ -53,7 +53,7 @@ void tide__release_undo(tide__allocator *a, const tide__leaving *leaving) {
     next = b->left;
     tide__range_return(a, b);
   }
-  pthread_mutex_unlock(&a->lock);
+  tide__allocator_unlock(a);
 }
 
 static void drop_segment(tide__allocator *a, tide__segment *s) {
@@ -63,7 +63,7 @@ static void drop_segment(tide__allocator *a, tide__segment *s) {
 
 /* Structs and statistics of what has gone. Ranges that have nothing any more go too, and their addresses with them. */
 static void finish(tide__allocator *a, const tide__leaving *leaving, const tide_backend *backend) {
-  pthread_mutex_lock(&a->lock);
+  tide__allocator_lock(a);
   for (tide__segment *s = leaving->segments, *next; s; s = next) {
     next = s->next;
     if (s->size) {
@@ -82,7 +82,7 @@ static void finish(tide__allocator *a, const tide__leaving *leaving, const tide_
     tide__segment_unhook(a, s);
     drop_segment(a, s);
   }
-  pthread_mutex_unlock(&a->lock);
+  tide__allocator_unlock(a);
 }
 
 void tide__release_now(tide__allocator *a, const tide__leaving *leaving) {
@@ -109,10 +109,10 @@ tide_status tide__release(tide__allocator *a, const tide__leaving *leaving, tide
 
 tide_status tide__allocator_release_cached(tide__allocator *a) {
   tide__leaving leaving = {0};
-  pthread_mutex_lock(&a->lock);
+  tide__allocator_lock(a);
   tide__release_collect(&leaving, a, false, SIZE_MAX);
   bool ordered = tide__allocator_ordered(a);
-  pthread_mutex_unlock(&a->lock);
+  tide__allocator_unlock(a);
   TIDE_TRY(tide__release(a, &leaving, NULL));
   const tide_backend *backend = ordered ? tide__backend_peek(a->device) : NULL;
   return backend && !tide__device_lost(NULL, a->device) ? backend->mem_trim_async(a->device) : TIDE_OK;
@@ -121,8 +121,8 @@ tide_status tide__allocator_release_cached(tide__allocator *a) {
 tide_status tide__allocator_reap(int device) {
   tide__allocator *a = tide__allocator_of(device);
   tide__leaving leaving = {0};
-  pthread_mutex_lock(&a->lock);
+  tide__allocator_lock(a);
   if (a->has_dead) tide__release_collect(&leaving, a, true, SIZE_MAX);
-  pthread_mutex_unlock(&a->lock);
+  tide__allocator_unlock(a);
   return tide__release(a, &leaving, NULL);
 }

@@ -89,14 +89,14 @@ tide_status tide__allocator_ready(tide__allocator *a, int device) {
   TIDE_TRY(backend->device_mem_info(&unused, &total, device));
   if (backend->range_granularity && backend->range_granularity(&granule, device) != TIDE_OK) granule = 0;
   tide__source source = source_for(&s);
-  pthread_mutex_lock(&a->lock);
+  tide__allocator_lock(a);
   if (a->source == SOURCE_UNREADY) {
     a->device = device, a->total = total;
     a->granule = granule ? round_up(large_unit, granule) : 0;
     adopt_settings(a, &s, !a->cap_set);
     a->source = source;
   }
-  pthread_mutex_unlock(&a->lock);
+  tide__allocator_unlock(a);
   return TIDE_OK;
 }
 
@@ -109,13 +109,13 @@ bool tide__allocator_any_ready(void) {
 void tide__allocators_refresh(const tide__settings *s, bool new_cap) {
   for (int d = 0; d < TIDE_MAX_DEVICES; d++) {
     tide__allocator *a = tide__allocator_of(d);
-    pthread_mutex_lock(&a->lock);
+    tide__allocator_lock(a);
     if (a->source != SOURCE_UNREADY)
       adopt_settings(a, s, new_cap);
     else if (new_cap)
       a->cap_set = false; /* when it gets ready it takes the new one */
     if (a->source == SOURCE_DIRECT || a->source == SOURCE_CACHE || a->source == SOURCE_ASYNC) a->source = source_for(s);
-    pthread_mutex_unlock(&a->lock);
+    tide__allocator_unlock(a);
   }
 }
 
@@ -254,7 +254,7 @@ bool tide__block_may_go(const tide__allocator *a, const tide_block *b) {
 void tide__block_give(tide__allocator *a, tide_block *b) {
   tide__segment *s = b->segment;
   tide__segment_give(s, tide__backend_peek(a->device), a->device);
-  pthread_mutex_lock(&a->lock);
+  tide__allocator_lock(a);
   tide__segment_unhook(a, s);
   tide__stat_reserve(a, s->pool, -1, -(int64_t)s->size);
   if (s->kind == SEGMENT_ASYNC) a->ordered -= s->size;
@@ -262,5 +262,5 @@ void tide__block_give(tide__allocator *a, tide_block *b) {
   if (s->oversize) tide__stat_one(&a->stats.oversize_segments, -1);
   tide__block_drop(a, b);
   tide__segment_drop(a, s);
-  pthread_mutex_unlock(&a->lock);
+  tide__allocator_unlock(a);
 }

@@ -34,10 +34,10 @@ static size_t driver_cache(tide__allocator *a, int device) {
   if (a->source != SOURCE_ASYNC && a->source != SOURCE_DIRECT) return 0; /* most often, without the lock */
   const tide_backend *backend = tide__backend_peek(device);
   size_t reserved;
-  pthread_mutex_lock(&a->lock);
+  tide__allocator_lock(a);
   bool ask = tide__allocator_ordered(a);
   size_t held = a->ordered;
-  pthread_mutex_unlock(&a->lock);
+  tide__allocator_unlock(a);
   if (!ask || !backend || tide__device_lost(NULL, device)) return 0;
   return backend->mem_reserved_async(&reserved, device) == TIDE_OK && reserved > held ? reserved - held : 0;
 }
@@ -54,10 +54,10 @@ tide_status tide_memory_get_stats(tide_memory_stats *out, int device) {
   TIDE_TRY(index_check(&d, device, "memory_stats"));
   tide__allocator *a = tide__allocator_of(d);
   int64_t cached = (int64_t)driver_cache(a, d);
-  pthread_mutex_lock(&a->lock);
+  tide__allocator_lock(a);
   raise_reserved(a, cached);
   *out = a->stats;
-  pthread_mutex_unlock(&a->lock);
+  tide__allocator_unlock(a);
   out->reserved_bytes[TIDE_POOL_ALL].current += cached;
   tide__settings set;
   if (a->source == SOURCE_UNREADY && tide__backend_peek(d) && tide__settings_get(&set) == TIDE_OK)
@@ -67,9 +67,9 @@ tide_status tide_memory_get_stats(tide_memory_stats *out, int device) {
 
 void tide__allocator_visit(int device, void (*fn)(void *arg, const tide__segment *segment), void *arg) {
   tide__allocator *a = tide__allocator_of(device);
-  pthread_mutex_lock(&a->lock);
+  tide__allocator_lock(a);
   for (const tide__segment *s = a->segments; s; s = s->next) fn(arg, s);
-  pthread_mutex_unlock(&a->lock);
+  tide__allocator_unlock(a);
 }
 
 size_t tide_memory_allocated(int device) {
@@ -84,9 +84,9 @@ size_t tide_memory_reserved(int device) {
   tide__allocator_trim(d, true);
   size_t cached = driver_cache(a, d);
   if (cached) {
-    pthread_mutex_lock(&a->lock);
+    tide__allocator_lock(a);
     raise_reserved(a, (int64_t)cached);
-    pthread_mutex_unlock(&a->lock);
+    tide__allocator_unlock(a);
   }
   return atomic_load_explicit(&a->reserved, memory_order_relaxed) + cached;
 }
@@ -100,10 +100,10 @@ tide_status tide_memory_reset_peak(int device) {
   int d;
   TIDE_TRY(index_check(&d, device, "reset_peak_memory_stats"));
   tide__allocator *a = tide__allocator_of(d);
-  pthread_mutex_lock(&a->lock);
+  tide__allocator_lock(a);
   tide_stat *row = (tide_stat *)&a->stats;
   for (int i = 0; i < ROWS; i++) row[i].peak = row[i].current;
-  pthread_mutex_unlock(&a->lock);
+  tide__allocator_unlock(a);
   return TIDE_OK;
 }
 
@@ -111,11 +111,11 @@ tide_status tide_memory_reset_accumulated(int device) {
   int d;
   TIDE_TRY(index_check(&d, device, "reset_accumulated_memory_stats"));
   tide__allocator *a = tide__allocator_of(d);
-  pthread_mutex_lock(&a->lock);
+  tide__allocator_lock(a);
   tide_stat *row = (tide_stat *)&a->stats;
   for (int i = 0; i < ROWS; i++) row[i].allocated = row[i].freed = 0;
   a->stats.num_alloc_retries = a->stats.num_ooms = 0;
-  pthread_mutex_unlock(&a->lock);
+  tide__allocator_unlock(a);
   return TIDE_OK;
 }
 
@@ -129,9 +129,9 @@ static tide_status empty_one(int device) {
   if (!tide__device_lost(NULL, device)) TIDE_TRY(backend->device_sync(device));
   if (tide__sync_watched()) tide__observe_memory_settled();
   tide__memory_settle();
-  pthread_mutex_lock(&a->lock);
+  tide__allocator_lock(a);
   a->stats.num_sync_all_streams++;
-  pthread_mutex_unlock(&a->lock);
+  tide__allocator_unlock(a);
   return tide__allocator_release_cached(a);
 }
 
@@ -153,9 +153,9 @@ tide_status tide_memory_set_fraction(double fraction, int device) {
   TIDE_TRY(tide__device_resolve_accelerator(&device, device, "set_per_process_memory_fraction"));
   TIDE_TRY(tide_device_mem_info(&unused, &total, device));
   tide__allocator *a = tide__allocator_of(device);
-  pthread_mutex_lock(&a->lock);
+  tide__allocator_lock(a);
   tide__allocator_cap(a, fraction, total);
-  pthread_mutex_unlock(&a->lock);
+  tide__allocator_unlock(a);
   return TIDE_OK;
 }
 
@@ -164,10 +164,10 @@ double tide_memory_get_fraction(int device) {
   if (d < 0) return 1;
   tide__allocator *a = tide__allocator_of(d);
   tide__settings set;
-  pthread_mutex_lock(&a->lock);
+  tide__allocator_lock(a);
   double fraction = a->capped ? a->fraction : 1;
   bool settled = a->cap_set || a->source != SOURCE_UNREADY;
-  pthread_mutex_unlock(&a->lock);
+  tide__allocator_unlock(a);
   if (!settled && tide__settings_get(&set) == TIDE_OK && set.fraction >= 0) return set.fraction;
   return fraction;
 }

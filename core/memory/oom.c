@@ -71,7 +71,7 @@ static size_t gather(tide_memory_oom *o, tide__allocator *a, int device, size_t 
   const tide_backend *backend = tide__backend_peek(device);
   if (backend && !tide__device_lost(NULL, device) && backend->device_mem_info(&o->free, &o->total, device) != TIDE_OK)
     o->free = o->total = 0;
-  pthread_mutex_lock(&a->lock);
+  tide__allocator_lock(a);
   o->allocated = (size_t)a->stats.allocated_bytes[TIDE_POOL_ALL].current;
   o->reserved = (size_t)a->stats.reserved_bytes[TIDE_POOL_ALL].current;
   o->largest_free = tide__pool_largest(a);
@@ -79,7 +79,7 @@ static size_t gather(tide_memory_oom *o, tide__allocator *a, int device, size_t 
   o->limit = a->capped ? a->limit : 0;
   bool limited = a->capped && (bytes > a->limit || o->reserved > a->limit - bytes);
   o->sites = tide__allocator_sites(o->site, TIDE_OOM_SITES, a);
-  pthread_mutex_unlock(&a->lock);
+  tide__allocator_unlock(a);
   size_t cached = o->reserved - o->allocated;
   o->fragmentation = cached ? 1 - (double)o->largest_free / (double)cached : 0;
   o->rung = bytes > (size_t)PTRDIFF_MAX || (o->total && bytes > o->total) ? "size" : limited ? "limit" : "driver";

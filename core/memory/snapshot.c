@@ -55,9 +55,9 @@ int tide_memory_sites(tide_memory_site *out, int most, int device) {
   if (device == TIDE_CURRENT) device = tide_current_device();
   if (device < 0 || device >= TIDE_MAX_DEVICES) return 0;
   tide__allocator *a = tide__allocator_of(device);
-  pthread_mutex_lock(&a->lock);
+  tide__allocator_lock(a);
   int n = tide__allocator_sites(out, most, a);
-  pthread_mutex_unlock(&a->lock);
+  tide__allocator_unlock(a);
   return n;
 }
 
@@ -127,10 +127,10 @@ static bool copy_segment(builder *to, const tide__segment *from, int device) {
 static bool copy_device(builder *to, int device) {
   tide__allocator *a = tide__allocator_of(device);
   bool fits = true;
-  pthread_mutex_lock(&a->lock);
+  tide__allocator_lock(a);
   for (const tide__segment *s = a->segments; fits && s; s = s->next)
     if (!to->pool || tide_mempool_id(s->mempool) == to->pool) fits = copy_segment(to, s, device);
-  pthread_mutex_unlock(&a->lock);
+  tide__allocator_unlock(a);
   return fits;
 }
 

@@ -1,0 +1,95 @@
+/* biased.c: a mutex that costs the thread which takes it again and again no locked instruction.
+ *
+ * Most programs use a device from one thread. A lock that a thread has taken many times in a row becomes its own: it
+ * then says that it is inside by a plain store, and looks whether the lock is still its own by a plain load. A thread
+ * that finds the lock another's takes the mutex, takes the lock away from its owner, and makes every processor that
+ * runs a thread of the process pass a barrier (membarrier of Linux), after which the owner has either seen that it has
+ * lost the lock or been seen inside, where it is waited for. That costs microseconds, so a lock is nobody's until one
+ * thread has taken it many times in a row again.
+ *
+ * Where there is no such call, and under the thread sanitizer, which does not know it, this is the mutex alone.
+ *
+ * Invariants: `owner`, where it is not 0, changes by whoever holds the mutex alone; a thread writes no other's
+ * `inside`. So what is left of a thread that has lost the lock and was slow to see it disturbs nobody. */
+#include "biased.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "core.h"
+
+enum { IN_A_ROW = 200 };
+
+_Thread_local uint8_t tide__thread_number;
+
+/* ---- the barrier ---- */
+
+#if defined(__linux__) && defined(SYS_membarrier) && !defined(__SANITIZE_THREAD__)
+enum { EXPEDITED = 1 << 3, REGISTER_EXPEDITED = 1 << 4 }; /* of linux/membarrier.h */
+static bool barrier_register(void) { return syscall(SYS_membarrier, REGISTER_EXPEDITED, 0, 0) == 0; }
+
+/* A child of fork may have to register again. */
+static void barrier(void) {
+  while (syscall(SYS_membarrier, EXPEDITED, 0, 0) != 0 && (!barrier_register() || errno == EINTR)) usleep(1000);
+}
+#else
+static bool barrier_register(void) { return false; }
+static void barrier(void) {}
+#endif
+
+/* ---- the numbers of threads ---- */
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_mutex_t numbers_lock = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t numbers = 1; /* bits of those that are taken; 0 stands for nobody */
+static bool able;
+
+static void give_number(void) {
+  pthread_mutex_lock(&numbers_lock);
+  if (tide__thread_number) numbers &= ~((uint64_t)1 << tide__thread_number);
+  tide__thread_number = 0;
+  pthread_mutex_unlock(&numbers_lock);
+}
+
+static void prepare(void) {
+  able = barrier_register();
+  if (able) tide__thread_at_end(give_number);
+}
+
+/* A thread that gets the number of one that has ended gets its locks too. */
+static uint8_t take_number(void) {
+  if (tide__thread_number) return tide__thread_number;
+  pthread_once(&once, prepare);
+  if (!able) return 0;
+  pthread_mutex_lock(&numbers_lock);
+  if (~numbers) {
+    tide__thread_number = (uint8_t)__builtin_ctzll(~numbers);
+    numbers |= (uint64_t)1 << tide__thread_number;
+  }
+  pthread_mutex_unlock(&numbers_lock);
+  if (tide__thread_number) tide__thread_touch();
+  return tide__thread_number;
+}
+
+/* ---- the lock ---- */
+
+/* The mutex is held. */
+static void take_away(tide__biased *l, uint8_t owner) {
+  atomic_store_explicit(&l->owner, 0, memory_order_relaxed);
+  barrier();
+  while (atomic_load_explicit(&l->inside[owner], memory_order_acquire)) sched_yield();
+  l->row = 0;
+}
+
+void tide__biased_lock_slow(tide__biased *l) {
+  uint8_t self = take_number();
+  pthread_mutex_lock(&l->mutex);
+  uint8_t owner = atomic_load_explicit(&l->owner, memory_order_relaxed);
+  if (owner && owner != self) take_away(l, owner);
+  l->row = l->last != self ? 0 : l->row < IN_A_ROW ? (uint8_t)(l->row + 1) : l->row;
+  l->last = self;
+  if (self && l->row == IN_A_ROW) atomic_store_explicit(&l->owner, self, memory_order_relaxed);
+  l->by_mutex = true;
+}

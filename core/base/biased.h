@@ -1,0 +1,44 @@
+/* biased.h: a mutex that costs the thread which takes it again and again no locked instruction. Private to core. */
+#ifndef TIDE_BIASED_H
+#define TIDE_BIASED_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { TIDE__BIASED_THREADS = 64 }; /* how many threads at a time may have locks of their own */
+
+/* All zeros is a lock that is free. */
+typedef struct tide__biased {
+  pthread_mutex_t mutex;
+  _Atomic uint8_t owner;                     /* the number of the thread whose own it is; 0: nobody's */
+  bool by_mutex;                             /* of the holder: it holds the mutex */
+  uint8_t last, row;                         /* who took the mutex last, and how often in a row; the mutex is held */
+  _Atomic bool inside[TIDE__BIASED_THREADS]; /* each thread's: it holds the lock as its owner, or is about to look */
+} tide__biased;
+
+extern _Thread_local uint8_t tide__thread_number; /* from 1; 0: none yet */
+void tide__biased_lock_slow(tide__biased *l);
+
+static inline void tide__biased_lock(tide__biased *l) {
+  uint8_t self = tide__thread_number;
+  if (self && atomic_load_explicit(&l->owner, memory_order_relaxed) == self) {
+    atomic_store_explicit(&l->inside[self], true, memory_order_relaxed);
+    atomic_signal_fence(memory_order_seq_cst); /* whoever takes it away makes this one for all processors */
+    if (atomic_load_explicit(&l->owner, memory_order_relaxed) == self) return;
+    atomic_store_explicit(&l->inside[self], false, memory_order_release);
+  }
+  tide__biased_lock_slow(l);
+}
+
+static inline void tide__biased_unlock(tide__biased *l) {
+  if (l->by_mutex) {
+    l->by_mutex = false;
+    pthread_mutex_unlock(&l->mutex);
+  } else {
+    atomic_store_explicit(&l->inside[tide__thread_number], false, memory_order_release);
+  }
+}
+
+#endif
