@@ -66,7 +66,8 @@ describe("events", function()
     cuda._sleep(20000000)
     b:record():synchronize()
     local ms = a:elapsed_time(b)
-    assert.is_true(ms > 2 and ms <= host:time().real * 1000 + 1, tostring(ms))
+    assert.is_true(ms > 2, tostring(ms))
+    assert.is_true(D.virtual or ms <= host:time().real * 1000 + 1, tostring(ms))
     assert.is_true(b:elapsed_time(a) < 0)
     D.raises("ValueError", a.elapsed_time, a, cuda.Event():record())
     D.raises("ArgumentError", a.elapsed_time, a, 5)
@@ -188,7 +189,7 @@ describe("events", function()
   it("make a timer of the device", function()
     local host, t = tide.Timer(), cuda.Timer()
     local function within(seconds, timer) -- no longer than the host saw; the clocks are two
-      assert.is_true(seconds <= timer:time().real + 0.001, seconds)
+      assert.is_true(D.virtual or seconds <= timer:time().real + 0.001, seconds)
     end
     cuda._sleep(20000000)
     local first = t:time().real

@@ -240,7 +240,7 @@ if D.cuda then
           return x:item(), x:cpu()
         end, opts)
         local wait = T.find(t.waits, "^wait: .*synchronize$")[1]
-        assert.is_true(wait.dur > 5000)
+        assert.is_true(D.virtual or wait.dur > 5000)
         assert.is_truthy(wait.args.line:find("profiler_spec.lua:" .. line, 1, true))
         assert.are.equal(1, #T.find(t.waits, "^wait: event_synchronize$"))
         local item, inside = T.find(t.waits, "^wait: item$")[1], T.find(t.host, "^item")[1]

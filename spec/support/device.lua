@@ -11,11 +11,13 @@ M.devices = M.cuda and tide.cuda.device_count() or 0
 M.tsan = os.getenv "TSAN_OPTIONS" ~= nil -- the thread sanitizer: slow, and hungry for memory
 M.step = M.tsan and 4 or 1 -- of a walk over everything it takes one in so many: what it looks for is not in the walk
 M.simulated = M.cuda and tide.cuda.get_device_properties(0).simulated or false
+M.virtual = M.simulated and os.getenv "TIDE_SIM_CLOCK" == "virtual" -- the device's time is not the host's
 M.runner = arg and arg[-1] or "build/bin/tide"
 do -- the program that runs us stands at the lowest index
   local i = 0
   while arg and arg[i - 1] do i = i - 1 end
-  if arg and arg[i] and arg[i]:match "tide$" then M.runner = arg[i] end
+  if arg and arg[i] and arg[i]:match "tide$" then M.virtual = M.simulated and os.getenv "TIDE_SIM_CLOCK" == "virtual" -- the device's time is not the host's
+M.runner = arg[i] end
 end
 
 M.dtypes = { "bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64", "complex64",

@@ -125,7 +125,7 @@ void tide_sim_wake(void) {
   double now = tide__sim_now();
   for (sim_stream *s = tide__sim.streams; s; s = s->next) {
     for (sim_op *op = s->head; op; op = op->next) {
-      if (op->kind != SIM_SLEEP || op->seconds < 60) continue;
+      if (op->kind != SIM_SLEEP || op->seconds < TIDE_SIM_HOLD) continue;
       op->seconds = op->started ? op->seconds - (op->not_before - now) : 0; /* what a trace shows of it */
       op->not_before = now;
     }

@@ -12,6 +12,7 @@
  * counter's; a stream lives while someone holds it or its list is not empty; only the worker that set `running` touches
  * the head. */
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -34,21 +35,27 @@ static bool may_run(sim_op *op, double now) {
   return false;
 }
 
-/* The stream whose head is to run next, or NULL and in *wake the time at which to look again. */
-static sim_stream *pick(double now, double *wake) {
+/* The stream whose head is to run next. If there is none: NULL, in *wake the time at which to look again, and in *due
+ * the time at which one will be ready, if nothing else can make one ready before; infinite without. */
+static sim_stream *pick(double now, double *wake, double *due) {
   sim_stream *best = NULL;
   uint32_t seen = 0;
-  *wake = now + 3600;
+  bool running = false;
+  *wake = now + 3600, *due = INFINITY;
   for (sim_stream *s = tide__sim.streams; s; s = s->next) {
+    running = running || s->running;
     if (!s->head || s->running || tide__sim.faults.dead >> s->device & 1) continue;
     if (!may_run(s->head, now)) {
-      if (s->head->not_before > now && s->head->not_before < *wake) *wake = s->head->not_before;
+      double when = s->head->not_before;
+      if (when > now && when < *wake) *wake = when;
+      if (when > now && when < *due && tide__sim_clock_skips(s->head)) *due = when;
       continue;
     }
     bool urgent = best && s->priority != best->priority && tide__sim_dice(4) != 0;
     bool take = urgent ? s->priority < best->priority : tide__sim_dice(++seen) == 0;
     if (!best || take) best = s;
   }
+  if (running) *due = INFINITY;
   return best;
 }
 
@@ -74,9 +81,9 @@ static struct timespec timespec_of(double seconds) {
   return t;
 }
 
-/* Until `when` on the monotonic clock, or a signal. */
+/* Until `when`, or a signal. */
 static void cond_wait_until(pthread_cond_t *cond, double when) {
-  struct timespec t = timespec_of(when);
+  struct timespec t = timespec_of(tide__sim_clock_system(when));
   pthread_cond_clockwait(cond, &tide__sim.lock, CLOCK_MONOTONIC, &t);
 }
 
@@ -85,10 +92,13 @@ static void *work(void *unused) {
   sim_state *s = &tide__sim;
   pthread_mutex_lock(&s->lock);
   while (!s->stopping) {
-    double wake;
-    sim_stream *stream = pick(tide__sim_now(), &wake);
+    double wake, due;
+    sim_stream *stream = pick(tide__sim_now(), &wake, &due);
     if (!stream) {
-      cond_wait_until(&s->work, wake);
+      if (tide__sim_clock_skip(due))
+        pthread_cond_signal(&s->work); /* the others wait for what is now sooner */
+      else
+        cond_wait_until(&s->work, wake);
       continue;
     }
     stream->running = true;
@@ -101,7 +111,7 @@ static void *work(void *unused) {
     bool more = stream->head->next != NULL;
     take_off(stream);
     if (reached || more) pthread_cond_broadcast(&s->work);
-    if (s->waiters) pthread_cond_broadcast(&s->done);
+    if (s->waiting) pthread_cond_broadcast(&s->done);
   }
   pthread_mutex_unlock(&s->lock);
   return NULL;
@@ -280,7 +290,9 @@ double tide__sim_stream_clocks(void) {
 tide_status tide__sim_wait(bool (*passed)(const void *arg), const void *arg, int device, const char *what) {
   sim_state *s = &tide__sim;
   tide_status status = TIDE_OK;
-  s->waiters++;
+  sim_waiter me = {s->waiting, passed, arg};
+  s->waiting = &me;
+  if (s->skips) pthread_cond_signal(&s->work); /* time may be skipped now */
   while (status == TIDE_OK && !passed(arg)) {
     cond_wait_until(&s->done, tide__sim_now() + WAIT_SLICE);
     if (passed(arg)) break;
@@ -288,7 +300,9 @@ tide_status tide__sim_wait(bool (*passed)(const void *arg), const void *arg, int
     status = s->host->wait_on(device, what);
     pthread_mutex_lock(&s->lock);
   }
-  s->waiters--;
+  sim_waiter **link = &s->waiting;
+  while (*link != &me) link = &(*link)->next;
+  *link = me.next;
   return status;
 }
 

@@ -12,6 +12,7 @@
  *   sim_fault   faults on demand, dry mode                     sim_graph  captures and replays
  *   sim_info    what devices report                            sim_ipc    memory and events of other processes
  *   sim_comm    many pieces at once, between devices       sim_trace  when they did what
+ *   sim_clock   real and virtual time
  *
  * Invariants: one lock guards every struct of sim.h and is never held while a kernel runs or the host's functions are
  * called; what is queued keeps its stream and its marks alive; close leaves nothing behind. A forked child has no
@@ -20,7 +21,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "core.h"
 
@@ -40,12 +40,6 @@ static void fork_child(void) {
   pthread_mutex_unlock(&tide__sim.lock);
 }
 static void fork_watch(void) { pthread_atfork(fork_before, fork_parent, fork_child); }
-
-double tide__sim_now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 /* xorshift64* (Marsaglia, Vigna): the scheduler's dice. */
 uint32_t tide__sim_dice(uint32_t n) {
@@ -97,6 +91,10 @@ static tide_status device_open(int device) {
                                 "device: TIDE_SIM_FAULT is not understood, got \"%s\", expected a list such as "
                                 "\"alloc:3,launch:12\"",
                                 getenv("TIDE_SIM_FAULT"));
+  if (tide__sim.clock_bad)
+    return tide__sim.host->fail(TIDE_VALUE,
+                                "device: TIDE_SIM_CLOCK is not understood, got \"%s\", expected real or virtual",
+                                getenv("TIDE_SIM_CLOCK"));
   pthread_mutex_lock(&tide__sim.lock);
   return tide__sim_leave(device, "device");
 }
@@ -268,6 +266,7 @@ const tide_backend *tide__backend_sim_open(const tide_backend_host *host, int de
     tide__sim.random = (seed + 1) * 0x9E3779B97F4A7C15u | 1;
     tide__sim.stopping = false;
     tide__sim_fault_env();
+    tide__sim.clock_bad = !tide__sim_clock_env();
   }
   pthread_mutex_unlock(&tide__sim.lock);
   return opened ? &table : NULL;

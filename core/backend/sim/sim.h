@@ -113,6 +113,13 @@ typedef struct sim_stream {
   int lane;                    /* the stream's number in it */
 } sim_stream;
 
+/* A thread of the host that waits until passed(arg), which is asked with the lock held. */
+typedef struct sim_waiter {
+  struct sim_waiter *next;
+  bool (*passed)(const void *arg);
+  const void *arg;
+} sim_waiter;
+
 /* What went wrong in queued work. */
 typedef struct sim_failure {
   bool set, sticky;
@@ -155,8 +162,10 @@ typedef struct sim_state {
   pthread_mutex_t lock; /* of everything below, and of all structs above */
   pthread_cond_t work, done;
   pthread_t worker[2];
-  int workers, waiters;
-  bool stopping, env_bad;
+  int workers;
+  sim_waiter *waiting;
+  bool stopping, env_bad, clock_bad;
+  bool skips;                       /* time is virtual */
   uint64_t peers[TIDE_MAX_DEVICES]; /* of each device: whose memory its kernels may use, as bits */
   sim_stream *streams;
   sim_event *events;
@@ -166,18 +175,28 @@ typedef struct sim_state {
   sim_device device[TIDE_MAX_DEVICES];
 } sim_state;
 
+/* A sleep of so many seconds or more holds a stream until tide_sim_wake. */
+#define TIDE_SIM_HOLD 60.0
+
 extern sim_state tide__sim;
 extern _Atomic bool tide__sim_dry;    /* changed while nothing is queued */
 extern _Atomic bool tide__sim_forked; /* this is a child of the process that opened us: the workers are not here */
 
 /* sim.c. First line of every slot that can fail: TIDE_OK, or STATE in a forked child. */
 tide_status tide__sim_enter(const char *what);
-double tide__sim_now(void);
 /* With the lock held; a number below n. */
 uint32_t tide__sim_dice(uint32_t n);
 /* With the lock held: releases it, and tells what happened on the device. A failure that is not sticky and a bad index
  * are told once. */
 tide_status tide__sim_leave(int device, const char *what);
+
+/* sim_clock.c */
+double tide__sim_now(void);                   /* seconds */
+double tide__sim_clock_system(double when);   /* the same moment on the system's clock */
+bool tide__sim_clock_env(void);               /* with the lock held: false if TIDE_SIM_CLOCK is not understood */
+bool tide__sim_clock_skips(const sim_op *op); /* may the time until op may run be skipped? */
+/* With the lock held and nothing to run before `when`: lets it be `when`, if time is virtual and someone waits. */
+bool tide__sim_clock_skip(double when);
 
 /* sim_info.c */
 void tide__sim_capability(int *major, int *minor);

@@ -39,8 +39,8 @@ void tide__sim_note(tide_work kind, const sim_stream *stream, uint64_t op, doubl
                                         .device = stream->device,
                                         .correlation = op == OF_NONE ? 0 : op,
                                         .stream = (uintptr_t)stream,
-                                        .start = nanoseconds(start),
-                                        .end = nanoseconds(tide__sim_now()),
+                                        .start = nanoseconds(tide__sim_clock_system(start)),
+                                        .end = nanoseconds(tide__sim_clock_system(tide__sim_now())),
                                         .bytes = bytes,
                                         .name = kind == TIDE_WORK_KERNEL ? name : ""};
 }
@@ -72,7 +72,9 @@ static tide_status start(const tide_tracer_sink *to) {
   if (atomic_load(&tide__sim_dry))
     return tide__sim.host->fail(TIDE_SUPPORT, "profiler: simulated devices in dry mode have no clock of their own");
   sink = *to;
+  pthread_mutex_lock(&tide__sim.lock); /* no time is skipped from here on */
   atomic_store(&tide__sim_tracing, true);
+  pthread_mutex_unlock(&tide__sim.lock);
   return TIDE_OK;
 }
 

@@ -25,6 +25,11 @@ TIDE_API tide_status tide_sim_fault(const char *faults);
  * TIDE_SIM_DRY=1. */
 TIDE_API tide_status tide_sim_set_dry(bool dry);
 
+/* TIDE_SIM_CLOCK=virtual in the environment, at the first use of a simulated device, gives the devices a clock that
+ * leaves out what the host only waits for: sleeps and delays of queued work are over at once, in their order, and
+ * events measure them as they would have been. The host's own clock, and so a profile that is made of events, then
+ * shows less time than the devices'. Default: real. */
+
 /* Memory of a simulated device as its driver would give it, for a program's own allocator (tide_allocator_open). */
 TIDE_API tide_status tide_sim_mem_alloc(void **out, int device, size_t bytes);
 /* Gives it back; waits for the device. */
