@@ -14,7 +14,7 @@ local function caches()
 end
 
 describe("memory of CPU tensors", function()
-  if not caches() then return end
+  if not caches() then return pending "needs a cache of freed memory" end
   D.watch(before_each, after_each, function() tide.cpu.empty_cache() end)
 
   before_each(function()

@@ -41,7 +41,8 @@ describe("use_deterministic_algorithms", function()
     end
   end)
 
-  if D.cuda or os.execute "command -v c++ g++ clang++ >/dev/null" then
+  if not D.compiler then pending "sums of floats by index in a kernel from C++ text: needs a compiler"
+  else
     local text = "extern \"C\" __global__ void %s(float *x, float a) { %s(x, a); }"
 
     it("refuses sums of floats by index on a GPU, whose order nobody knows", function()

@@ -172,7 +172,7 @@ describe("events", function()
     assert.is_true(e:query() and f:query() and g:query())
     assert.is_true(s:record_event(g) == g)
     D.raises("ArgumentError", s.record_event, s, 5)
-    if D.devices < 2 then return end
+    if D.devices < 2 then return pending "the rest needs two devices" end
     local there = cuda.device(1, cuda.record)
     assert.are.equal("cuda:1", tostring(there.device))
     D.raises("DeviceError", there.record, there) -- the current stream is one of cuda:0

@@ -405,7 +405,7 @@ describe("cufft_plan_cache", function()
     D.raises("DeviceError", function() return cache[D.devices] end)
     D.raises("DeviceError", function() return cache.cpu end)
     D.raises("ValueError", function() return cache[-1] end)
-    if last == 0 then return end
+    if last == 0 then return pending "the rest needs two devices" end
     cache[0]:clear()
     use(11, "cuda:" .. last)
     assert.are.equal(0, cache.size)

@@ -159,7 +159,7 @@ describe("a finaliser in the middle of a call", function()
   end)
 
   it("that empties a table of options leaves what the call took out of it", function()
-    if not D.cuda then return end
+    if not D.cuda then return pending "needs a device" end
     local cuda = tide.cuda
     local x, opts = tide.zeros(4, { device = "cuda" }), {}
     local kernel = cuda.compile_kernel('extern "C" __global__ void inc(float *x) { x[threadIdx.x] += 1; }', "inc")
@@ -205,7 +205,7 @@ describe("a finaliser in the middle of a call", function()
   end)
 
   it("is told of objects that were collected before it, and gets no other in their place", function()
-    if not D.cuda then return end
+    if not D.cuda then return pending "needs a device" end
     local cuda, told = tide.cuda, {}
     local x = tide.zeros(1, { device = "cuda" })
     local kernel = cuda.compile_kernel('extern "C" __global__ void inc(float *x) { x[0] += 1; }', "inc")

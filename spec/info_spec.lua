@@ -148,7 +148,7 @@ end)
 
 describe("peer access", function()
   D.watch(before_each, after_each)
-  if D.devices < 2 or not cuda.can_device_access_peer(0, 1) then return end
+  if D.devices < 2 or not cuda.can_device_access_peer(0, 1) then return pending "needs two devices that reach each other" end
 
   after_each(function() cuda.set_peer_access(0, 1, false) end)
 

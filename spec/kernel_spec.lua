@@ -3,7 +3,7 @@
 local tide = require "tide"
 local D = require "spec.support.device"
 local cuda = tide.cuda
-if not D.cuda and not os.execute "command -v c++ g++ clang++ >/dev/null" then return end
+if not D.compiler then return pending "kernels from C++ text: needs a compiler" end
 
 local source = [[
 #define FACTOR N
@@ -97,7 +97,7 @@ describe("compile_kernel", function()
     k(one, x, 9, 4)
     D.eq({ 2, 3 }, x)
     k(one, x, 9, 0)
-    if D.cuda and not D.simulated then return end -- on a GPU: any value
+    if D.cuda and not D.simulated then return pending "the rest is not on a real GPU" end -- any value may come
     D.eq({ 0, 0 }, x)
     local seen = cuda.compile_kernel([[
       struct I { int v; I operator /(I o) const { return I{v / o.v}; } };

@@ -482,7 +482,7 @@ describe("memory", function()
     D.raises("ArgumentError", cuda.set_per_process_memory_fraction, true)
     D.raises("ArgumentError", cuda.set_per_process_memory_fraction)
     D.raises("DeviceError", cuda.set_per_process_memory_fraction, 0.5, 63)
-    if D.devices < 2 then return end
+    if D.devices < 2 then return pending "the rest needs two devices" end
     cuda.set_per_process_memory_fraction(0.25, 1)
     assert.are.same({ 1, 0.25 }, { cuda.get_per_process_memory_fraction(0), cuda.get_per_process_memory_fraction(1) })
     cuda.set_per_process_memory_fraction(1, 1)

@@ -36,7 +36,7 @@ describe("tide.parallel.scatter", function()
   end)
 
   it("gives fewer parts than devices where there is too little", function()
-    if none then return end
+    if none then return pending "needs a device" end
     assert.are.equal(1, #P.scatter(rows(1), all))
     assert.are.equal(D.devices, #P.scatter(rows(0), all)) -- all empty
     assert.are.equal(D.devices, #P.scatter(rows(0, { device = "cpu" }), all))
@@ -312,7 +312,7 @@ describe("tide.parallel.data_parallel", function()
   end)
 
   it("frees what is made inside a tide.scope", function()
-    if none then return end
+    if none then return pending "needs a device" end
     local x = rows(6)
     collectgarbage()
     cuda.synchronize_all()

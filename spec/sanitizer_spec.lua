@@ -297,7 +297,7 @@ describe("a race", function()
   end)
 
   it("of a kernel from text is found by its parameters", function()
-    if D.simulated and not os.execute "command -v c++ g++ clang++ >/dev/null" then return end
+    if not D.compiler then return pending "needs a compiler" end
     local kernel = cuda.compile_kernel([[
       extern "C" __global__ void move(const float *from, float *to) { to[threadIdx.x] = from[threadIdx.x]; }]], "move")
     local x, y, z = tide.zeros(8, on), tide.zeros(8, on), tide.zeros(8, on)

@@ -436,7 +436,7 @@ describe("streams", function()
     assert.are.equal(least, cuda.Stream({ priority = math.maxinteger }).priority)
     assert.are.equal(greatest, cuda.Stream({ priority = math.mininteger }).priority)
     D.raises("DeviceError", cuda.Stream.priority_range, 63)
-    if D.devices < 2 then return end
+    if D.devices < 2 then return pending "the rest needs two devices" end
     local s = cuda.device(1, function() return cuda.Stream() end)
     assert.are.equal("cuda:1", tostring(s.device))
     assert.are.equal("cuda:1", tostring(cuda.Stream(1, { priority = -1 }).device))

@@ -12,6 +12,8 @@ M.tsan = os.getenv "TSAN_OPTIONS" ~= nil -- the thread sanitizer: slow, and hung
 M.step = M.tsan and 4 or 1 -- of a walk over everything it takes one in so many: what it looks for is not in the walk
 M.simulated = M.cuda and tide.cuda.get_device_properties(0).simulated or false
 M.virtual = M.simulated and os.getenv "TIDE_SIM_CLOCK" == "virtual" -- the device's time is not the host's
+-- Texts become kernels: NVRTC is a GPU's own, elsewhere the machine's compiler makes them.
+M.compiler = M.cuda and not M.simulated or os.execute "command -v c++ g++ clang++ >/dev/null" ~= nil
 M.runner = arg and arg[-1] or "build/bin/tide"
 do -- the program that runs us stands at the lowest index
   local i = 0
