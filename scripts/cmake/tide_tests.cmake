@@ -1,5 +1,6 @@
 # Every test, by where its file lies. In a sanitizer's tree only the C tests and the specs are registered, under the
-# sanitizer's name; scripts/test runs them together with those of the release tree (TIDE_TEST_TREES), for one summary.
+# sanitizer's name; scripts/test --all runs them together with those of the release tree (TIDE_TEST_TREES), for one
+# summary. What is labelled `all` runs with --all alone.
 set(checks ${PROJECT_SOURCE_DIR}/scripts/checks)
 set(prefix "")
 set(test_environment "")
@@ -108,8 +109,11 @@ if(TIDE_SANITIZE STREQUAL "thread")
 elseif(TIDE_SANITIZE)
   set(cost 200)
 endif()
+# What each run leaves out is counted in a file, which scripts/test shows at the end.
+set(pending ${PROJECT_BINARY_DIR}/pending)
+file(MAKE_DIRECTORY ${pending})
 function(tide_specs kind)
-  tide_test(specs-${kind} 1200 ENV ${ARGN} COMMAND ${busted} spec)
+  tide_test(specs-${kind} 1200 ENV ${ARGN} TIDE_PENDING=${pending}/specs-${kind} COMMAND ${busted} spec)
   set_tests_properties(${prefix}specs-${kind} PROPERTIES COST ${cost})
 endfunction()
 tide_specs(cpu TIDE_DEVICE=cpu)
@@ -117,14 +121,15 @@ tide_specs(cpu TIDE_DEVICE=cpu)
 tide_specs(sim TIDE_DEVICE=cuda TIDE_SIM_DEVICES=3 TIDE_SIM_CLOCK=virtual)
 set(timed event_spec profiler_spec stream_spec sync_spec)
 list(TRANSFORM timed REPLACE "(.+)" "spec/\\1.lua")
-tide_test(specs-clock 300 ENV TIDE_DEVICE=cuda TIDE_SIM_DEVICES=3 TIDE_SIM_CLOCK=real COMMAND ${busted} ${timed})
+tide_test(specs-clock 300 ENV TIDE_DEVICE=cuda TIDE_SIM_DEVICES=3 TIDE_SIM_CLOCK=real
+  TIDE_PENDING=${pending}/specs-clock COMMAND ${busted} ${timed})
 # Other schedules of the simulated devices: ten with the one above, fewer where each takes long.
 set(last_seed 9)
 if(TIDE_SANITIZE)
   set(last_seed 2)
 endif()
 tide_test(specs-seeds 1500 COMMAND ${checks}/seeds.sh $<TARGET_FILE:tide_runner> 1 ${last_seed})
-set_tests_properties(${prefix}specs-seeds PROPERTIES PROCESSORS 2 COST ${cost})
+set_tests_properties(${prefix}specs-seeds PROPERTIES PROCESSORS 2 COST ${cost} LABELS all)
 # Random calls of everything public, under both of Lua's collectors: most where memory is watched.
 set(last_seed 40)
 if(TIDE_SANITIZE MATCHES "address")
@@ -141,7 +146,7 @@ endif()
 file(GLOB watched CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} spec/*_spec.lua)
 list(FILTER watched EXCLUDE REGEX "/(error|jit|ops|package|promotion|repl|runner)_spec")
 tide_test(specs-sanitizer 300 ENV TIDE_DEVICE=cuda TIDE_SIM_DEVICES=3 TIDE_SIM_CLOCK=virtual TIDE_CUDA_SANITIZER=1
-  COMMAND ${busted} ${watched})
+  TIDE_PENDING=${pending}/specs-sanitizer COMMAND ${busted} ${watched})
 set_tests_properties(${prefix}specs-sanitizer PROPERTIES COST ${cost})
 execute_process(COMMAND nvidia-smi -L OUTPUT_VARIABLE gpus ERROR_QUIET RESULT_VARIABLE failed)
 if(TARGET tide_cuda AND NOT failed AND gpus MATCHES "GPU 0")
@@ -170,7 +175,7 @@ endforeach()
 
 # ---- what a call costs the host, counted ----
 tide_test(bench/instructions 300 COMMAND ${PROJECT_SOURCE_DIR}/scripts/bench/instructions --check ${PROJECT_BINARY_DIR})
-set_tests_properties(bench/instructions PROPERTIES PROCESSORS 2)
+set_tests_properties(bench/instructions PROPERTIES PROCESSORS 2 LABELS all)
 
 # ---- examples, with the arguments of their `-- ci:` line ----
 file(GLOB examples CONFIGURE_DEPENDS scripts/examples/*.lua)
@@ -192,7 +197,7 @@ tide_test(install/module 60 COMMAND ${checks}/module.sh ${stage})
 set_tests_properties(install/module PROPERTIES FIXTURES_REQUIRED stage)
 tide_test(install/tarball 300 COMMAND ${checks}/tarball.sh ${PROJECT_BINARY_DIR})
 
-# ---- the sanitizers' trees, when scripts/test asks for them ----
+# ---- the sanitizers' trees, when scripts/test --all asks for them ----
 file(WRITE ${PROJECT_BINARY_DIR}/more_tests.cmake [[
 set(trees $ENV{TIDE_TEST_TREES})
 foreach(tree IN LISTS trees)
