@@ -49,6 +49,29 @@ describe("matmul", function()
     end
   end)
 
+  -- Small whole numbers: every sum is exact, whatever its order.
+  local function whole(dtype, n, m)
+    return tide.randint(-4, 4, { n, m }, { device = D.dev }):to(dtype)
+  end
+
+  for _, dtype in ipairs { "float32", "float64", "int32", "complex64" } do
+    it("of every number of rows in " .. dtype .. ", dense, transposed and rows of wider matrices", function()
+      for rows = 1, 31 do
+        local k, columns = 5 + rows * 3, 70 - rows
+        local wide, high = whole(dtype, rows, 1024), whole(dtype, k, 1024)
+        local as = { whole(dtype, rows, k), whole(dtype, k, rows):t(), wide:slice(2, 3, k + 2) }
+        local bs = { whole(dtype, k, columns), whole(dtype, columns, k):t(), high:slice(2, 2, columns + 1) }
+        for i, a in ipairs(as) do
+          for j, b in ipairs(bs) do
+            local want = (a:unsqueeze(3) * b:unsqueeze(1)):sum(2):to(dtype)
+            local got = a:mm(b)
+            assert.is_true(got:equal(want), ("%d rows, layouts %d and %d"):format(rows, i, j))
+          end
+        end
+      end
+    end)
+  end
+
   it("of vectors, matrices and batches", function()
     local a, b = D.tensor(matrix(3, 4, 1)), D.tensor(matrix(4, 2, 2))
     local v, w = D.tensor { 1., 2., 3., 4. }, D.tensor { 1., -1., 2. }

@@ -17,11 +17,18 @@ typedef struct tide__panels {
   int64_t width;                /* lanes of a panel, counted as real numbers as all that follows is */
   int64_t lanes_apart, k_apart; /* of numbers of dtype */
   int64_t lanes;                /* of the matrix */
+  int64_t high, tall;           /* the first `tall` panels hold `high` lanes, the others one less */
   bool columns;                 /* they are B's */
 } tide__panels;
 
-/* Panels first to first + count of base's matrix, k numbers of each lane from `from` on; lanes that are missing are
- * zero. */
+/* The first lane of panel i, or the end of the lanes. */
+static inline int64_t tide__panel_lane(const tide__panels *p, int64_t i) {
+  int64_t lane = i * p->high - (i > p->tall ? i - p->tall : 0);
+  return lane < p->lanes ? lane : p->lanes;
+}
+
+/* Panels first to first + count of base's matrix, k numbers of each lane from `from` on; lanes that are missing hold
+ * some number. */
 void tide__gemm_pack(const tide__panels *p, char *out, const char *base, int64_t first, int64_t count, int64_t from,
                      int64_t k);
 

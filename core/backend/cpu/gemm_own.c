@@ -1,5 +1,8 @@
 /* gemm_own.c: matrix products, of any dtype but the 16-bit floats.
  *
+ * An operand of floats whose rows are dense is read as it lies where the caches bear it: A unless its rows all fall on
+ * the same places of the first cache, B if A has few rows as well. Otherwise:
+ *
  * A part of B, so many columns and so many k, is packed in panels (gemm.h), by all threads. The result is cut into
  * tasks, which threads take from a counter: for each slice of k a task packs its rows of A, and the inner loop of isa.h
  * multiplies panel by panel, with B's in the first cache and A's in the second. Where there is a single task down the
@@ -20,6 +23,13 @@ enum { PART_K = 11 * TIDE_GEMM_SLICE, PART_BYTES = 64 << 20, GROUP = 8, EACH = 4
 enum { LEAST_ROWS_BYTES = 256 << 10, MOST_ROWS_BYTES = 768 << 10 };
 /* Bytes of a tile, at most; work that one thread does alone, and in one matrix of many. */
 enum { TILE_BYTES = 2048, ALONE = 1 << 18, LITTLE = 1 << 24, MATRIX_ALONE = 1 << 24 };
+/* What lies so many bytes apart has the same places in the first cache. */
+enum { SAME_LINES = 4096 };
+/* Panels of A up to which B is read as it lies: with more it pays to pack it, and much sooner where the first cache
+ * cannot hold a panel of it. */
+enum { MOST_PANELS = 40, FEW_PANELS = 4 };
+/* Rows, or bytes of a packed panel, of B that are asked for before they are needed. */
+enum { B_ROWS_AHEAD = 4, B_AHEAD = 2048 };
 /* k from which on the next panel of B is asked for while one is multiplied. */
 enum { LEAST_AHEAD = 192 };
 
@@ -29,6 +39,8 @@ typedef struct work {
   tide__panels rows, columns; /* how A and B are packed */
   int compute, item;          /* dtype that is computed in; bytes of its real numbers */
   int64_t m, n, k;            /* as real numbers */
+  int64_t panels;             /* of rows */
+  bool a_lies, b_lies;        /* it is not packed, B but for a part of a panel */
   bool direct;                /* whole tiles go straight to C */
   bool little;
   int threads;
@@ -133,16 +145,29 @@ static void run_tile(const work *w, int64_t row, int64_t column, const char *a, 
                      const char *next) {
   _Alignas(64) char sums[TILE_BYTES];
   const tide_gemm_args *g = w->a;
-  int64_t high = w->rows.width, width = w->columns.width, rows = least(high, w->m - row * high);
-  int64_t lanes = least(width, w->n - column * width), parts = is_complex(w) ? 2 : 1;
-  int64_t place = w->matrix * g->c_batch + row * high * g->c_row + column * width / parts;
+  int64_t top = tide__panel_lane(&w->rows, row), rows = tide__panel_lane(&w->rows, row + 1) - top;
+  int64_t width = w->columns.width, lanes = least(width, w->n - column * width), parts = is_complex(w) ? 2 : 1;
+  int64_t place = w->matrix * g->c_batch + top * g->c_row + column * width / parts;
   char *c = (char *)g->head.ptr[0] + place * tide__item(g->dtype);
-  void (*product)(void *, int64_t, const void *, const void *, int64_t, bool, const char *) =
-      w->isa->product[tide__ctype_of(w->columns.compute)];
-  if (w->direct && rows == high && lanes == width) {
-    product(c, g->c_row * parts, a, b, k, !first || !is_number(w, g->beta, 0), next);
+  int64_t lowest = w->isa->product_rows / 2;
+  tide__product product = w->isa->product[tide__ctype_of(w->columns.compute)][rows > lowest ? rows - lowest : 0];
+  tide__tile t = {.c = c,
+                  .a = a,
+                  .b = b,
+                  .next = next,
+                  .c_row = g->c_row * parts,
+                  .a_row = w->a_lies ? g->a_row : 1,
+                  .a_step = w->a_lies ? g->a_col : w->rows.width,
+                  .b_step = width,
+                  .b_ahead = B_AHEAD / w->item,
+                  .k = k};
+  if (w->b_lies && lanes == width) t.b_step = g->b_row, t.b_ahead = B_ROWS_AHEAD * g->b_row;
+  if (w->direct && rows >= lowest && lanes == width) {
+    t.add = !first || !is_number(w, g->beta, 0);
+    product(&t);
   } else {
-    product(sums, width, a, b, k, false, next);
+    t.c = sums, t.c_row = width;
+    product(&t);
     (w->direct ? add_edge : merge)(w, c, sums, rows, lanes, first);
   }
 }
@@ -153,9 +178,21 @@ static char *part_of_b(const work *w, int64_t from, int64_t k, int64_t column) {
   return w->b + ((from - w->from) * w->wide + (column - w->left) * k) * w->columns.width * w->item;
 }
 
+/* A panel of B. */
+static const char *columns_at(const work *w, int64_t from, int64_t k, int64_t column) {
+  const tide_gemm_args *a = w->a;
+  if (!w->b_lies || (column + 1) * w->columns.width > w->n) return part_of_b(w, from, k, column);
+  return (const char *)a->head.ptr[2] +
+         (w->matrix * a->b_batch + from * a->b_row + column * w->columns.width) * w->item;
+}
+
 static void pack_columns(const work *w, int64_t from, int64_t k, int64_t column, int64_t count) {
   const tide_gemm_args *a = w->a;
   const char *base = (const char *)a->head.ptr[2] + w->matrix * a->b_batch * tide__item(a->dtype);
+  if (w->b_lies) {
+    if ((column + count) * w->columns.width <= w->n) return;
+    column += count - 1, count = 1;
+  }
   tide__gemm_pack(&w->columns, part_of_b(w, from, k, column), base, column, count, from, k);
 }
 
@@ -167,27 +204,33 @@ typedef struct span {
 /* The share i of n things that are cut into `parts` evenly. */
 static int64_t cut(int64_t n, int64_t parts, int64_t i) { return n / parts * i + least(n % parts, i); }
 
+/* Panel `row` of a task's rows of A, of which the first is `top`: at `a` is that one. */
+static const char *rows_at(const work *w, const char *a, int64_t top, int64_t row, int64_t k) {
+  if (!w->a_lies) return a + (row - top) * w->rows.width * k * w->item;
+  return a + (tide__panel_lane(&w->rows, row) - tide__panel_lane(&w->rows, top)) * w->a->a_row * w->item;
+}
+
 /* A column of panels. The first touch of its rows may cost a page of memory for each, so some tiles are much. `ahead`
  * is the panel of B that comes next, or NULL. */
-static void run_column(const work *w, const span *s, int64_t column, const char *room, const char *b, const char *ahead,
+static void run_column(const work *w, const span *s, int64_t column, const char *a, const char *b, const char *ahead,
                        int64_t from, int64_t k) {
-  int64_t panel = k * w->rows.width * w->item, left = ahead ? k * w->columns.width * w->item : 0;
+  int64_t left = ahead ? k * w->columns.width * w->item : 0;
   for (int64_t row = s->top; row < s->bottom && !tide__loop_stops();)
     for (int64_t to = least(row + LOOK, s->bottom); row < to; row++) {
-      run_tile(w, row, column, room + (row - s->top) * panel, b, k, from == 0, left > 0 ? ahead : NULL);
+      run_tile(w, row, column, rows_at(w, a, s->top, row, k), b, k, from == 0, left > 0 ? ahead : NULL);
       if (left > 0) ahead += w->isa->product_next, left -= w->isa->product_next;
     }
 }
 
-/* One slice of a task: the rows of A are in room. */
-static void run_slice(const work *w, const span *s, int64_t from, int64_t k, const char *room) {
+/* One slice of a task: its rows of A are at a. */
+static void run_slice(const work *w, const span *s, int64_t from, int64_t k, const char *a) {
   for (int64_t left = s->left; left < s->right && !tide__loop_stops(); left += GROUP) {
     int64_t right = least(s->right, left + GROUP), packed = w->down == 1 ? right : s->right;
     if (w->down == 1) pack_columns(w, from, k, left, right - left);
     for (int64_t column = left; column < right; column++) {
-      bool asks = k >= LEAST_AHEAD && column + 1 < packed;
-      run_column(w, s, column, room, part_of_b(w, from, k, column), asks ? part_of_b(w, from, k, column + 1) : NULL,
-                 from, k);
+      bool asks = !w->b_lies && k >= LEAST_AHEAD && column + 1 < packed;
+      run_column(w, s, column, a, columns_at(w, from, k, column), asks ? part_of_b(w, from, k, column + 1) : NULL, from,
+                 k);
     }
   }
 }
@@ -195,14 +238,18 @@ static void run_slice(const work *w, const span *s, int64_t from, int64_t k, con
 static void run_task(const work *w, int64_t task, char *room) {
   const tide_gemm_args *a = w->a;
   const char *base = (const char *)a->head.ptr[1] + w->matrix * a->a_batch * tide__item(a->dtype);
-  int64_t panels = ceil_div(w->m, w->rows.width), i = task % w->down, j = task / w->down;
+  int64_t panels = w->panels, i = task % w->down, j = task / w->down;
   span s = {cut(panels, w->down, i), cut(panels, w->down, i + 1), w->left + cut(w->wide, w->across, j),
             w->left + cut(w->wide, w->across, j + 1)};
   int64_t from = w->from, end = w->from + w->depth;
   do {
     int64_t k = least(w->slice, end - from);
-    tide__gemm_pack(&w->rows, room, base, s.top, s.bottom - s.top, from, k);
-    run_slice(w, &s, from, k, room);
+    if (w->a_lies) {
+      run_slice(w, &s, from, k, base + (tide__panel_lane(&w->rows, s.top) * a->a_row + from * a->a_col) * w->item);
+    } else {
+      tide__gemm_pack(&w->rows, room, base, s.top, s.bottom - s.top, from, k);
+      run_slice(w, &s, from, k, room);
+    }
     from += w->slice;
   } while (from < end && !tide__loop_stops());
 }
@@ -241,14 +288,14 @@ static void on_threads(work *w, tide_task_fn fn) {
  * uneven load evens out, but not so few that B's panels come from memory for nothing. Little work is cut by columns
  * alone, once for each thread: then nobody waits for B to be packed. */
 static int64_t task_rows(const work *w) {
-  int64_t high = rows_bytes() / (w->rows.width * w->slice * w->item), panels = ceil_div(w->m, w->rows.width);
+  int64_t high = rows_bytes() / (w->rows.width * w->slice * w->item), panels = w->panels;
   if (w->little) return panels;
   high = least(high, ceil_div(panels, w->threads > 1 ? w->threads * EACH : 1));
   return high < 4 ? 4 : high;
 }
 
 static void choose_tasks(work *w) {
-  int64_t panels = ceil_div(w->m, w->rows.width), wanted = w->threads;
+  int64_t panels = w->panels, wanted = w->threads;
   w->down = ceil_div(panels, task_rows(w));
   if (w->down > w->threads) w->down = least(panels, ceil_div(w->down, w->threads) * w->threads);
   if (w->threads > 1 && !w->little) wanted *= EACH;
@@ -260,7 +307,10 @@ static void run_part(work *w) {
   atomic_store_explicit(&w->next, 0, memory_order_relaxed);
   atomic_store_explicit(&w->packed, 0, memory_order_relaxed);
   atomic_store_explicit(&w->taken, 0, memory_order_relaxed);
-  if (w->down > 1) on_threads(w, run_packing);
+  if (w->down > 1 && w->b_lies)
+    run_packing(w, 0, 1);
+  else if (w->down > 1)
+    on_threads(w, run_packing);
   on_threads(w, run_tasks);
 }
 
@@ -304,9 +354,14 @@ static void choose_panels(work *w, const tide_gemm_args *a, int real) {
   w->columns = (tide__panels){.isa = isa, .lanes_apart = a->b_col, .k_apart = a->b_row, .columns = true};
   w->columns.width = isa->product_bytes / w->item;
   w->rows.lanes = w->m, w->columns.lanes = w->n;
+  w->panels = ceil_div(w->m, w->rows.width);
+  w->rows.high = w->panels ? w->m / w->panels + 1 : 1, w->rows.tall = w->panels ? w->m % w->panels : 0;
+  w->columns.high = w->columns.width, w->columns.tall = INT64_MAX;
   w->rows.dtype = w->columns.dtype = a->dtype, w->rows.compute = w->columns.compute = real;
   w->rows.item = w->columns.item = w->item;
   if (quick && (a->a_row == 1 || a->a_col == 1)) w->rows.pack = isa->pack_rows[w->item == 8];
+  w->a_lies = quick && a->a_col == 1 && w->m >= isa->product_rows / 2 && a->a_row * w->item % SAME_LINES;
+  w->b_lies = quick && a->b_col == 1 && w->panels <= (a->b_row * w->item % SAME_LINES ? MOST_PANELS : FEW_PANELS);
   if (quick && (a->b_row == 1 || a->b_col == 1)) w->columns.pack = isa->pack_lanes[w->item == 8];
 }
 

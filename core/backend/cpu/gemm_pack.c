@@ -1,6 +1,6 @@
 /* gemm_pack.c: the operands of a matrix product as panels.
  *
- * Whole panels of 4 and 8 byte numbers, one of whose distances is 1, are packed by loops of isa.h. The last panel,
+ * Panels of 4 and 8 byte numbers, one of whose distances is 1, are packed by loops of isa.h. The last panel of B,
  * narrower integers, complex numbers and matrices with two distances are packed here, a line of numbers at a time.
  *
  * Invariant: every number of a panel is written. */
@@ -76,17 +76,15 @@ static void pack_panel(const tide__panels *p, char *out, const char *in, int64_t
 void tide__gemm_pack(const tide__panels *p, char *out, const char *base, int64_t first, int64_t count, int64_t from,
                      int64_t k) {
   bool is_complex = p->dtype >= TIDE_COMPLEX64;
-  int64_t item = tide__item(p->dtype), lane = is_complex && p->columns ? p->width / 2 : p->width;
-  const char *in = base + (first * lane * p->lanes_apart + (is_complex ? from / 2 : from) * p->k_apart) * item;
-  int64_t whole = p->pack ? p->lanes / p->width - first : 0;
+  int64_t item = tide__item(p->dtype), parts = is_complex && p->columns ? 2 : 1;
+  base += (is_complex ? from / 2 : from) * p->k_apart * item;
+  int64_t whole = !p->pack ? 0 : p->columns ? p->lanes / p->width - first : count;
   if (whole > count) whole = count;
   if (whole > 0)
-    p->pack(out, in, p->lanes_apart, p->k_apart, k, whole);
-  else
-    whole = 0;
-  for (int64_t q = whole; q < count; q++) {
-    int64_t lanes = p->lanes - (first + q) * p->width;
-    pack_panel(p, out + q * p->width * k * p->item, in + q * lane * p->lanes_apart * item,
-               lanes < p->width ? lanes : p->width, k);
+    p->pack(out, base + tide__panel_lane(p, first) * p->lanes_apart * item, p->lanes_apart, p->k_apart, k, whole,
+            p->high, p->tall - first);
+  for (int64_t q = whole > 0 ? whole : 0; q < count; q++) {
+    int64_t lane = tide__panel_lane(p, first + q), lanes = tide__panel_lane(p, first + q + 1) - lane;
+    pack_panel(p, out + q * p->width * k * p->item, base + lane / parts * p->lanes_apart * item, lanes, k);
   }
 }

@@ -24,11 +24,28 @@ typedef enum tide__ctype {
  * stands. */
 #define TIDE_BLOCK 16
 
+/* Heights of the tiles of matrix products, at most. */
+enum { TIDE__PRODUCT_HEIGHTS = 8 };
+
 /* out = op(a, b, c) for `blocks` blocks; out may be a, b or c itself. p: three parameters of the compute type. Tests
  * write 0 and 1 as int32, or int64 where the compute type is int64 or float64. */
 typedef void (*tide__loop)(void *out, const void *a, const void *b, const void *c, const void *p, int64_t blocks);
-/* out[panel][k][lane] = in[lane * lanes_apart + k * k_apart] for whole panels; one of the distances is 1. */
-typedef void (*tide__pack)(void *out, const void *in, int64_t lanes_apart, int64_t k_apart, int64_t k, int64_t panels);
+/* out[panel][k][lane] = in[lane * lanes_apart + k * k_apart]; one of the distances is 1. The first `tall` panels hold
+ * `high` lanes of in, the others one less. */
+typedef void (*tide__pack)(void *out, const void *in, int64_t lanes_apart, int64_t k_apart, int64_t k, int64_t panels,
+                           int64_t high, int64_t tall);
+/* A tile of a matrix product: c[row * c_row + lane] = the sum over k of a[row * a_row + k * a_step] * b[k * b_step +
+ * lane], added to c or in its place. The first cache gets b's numbers b_ahead before they are needed, the second gets
+ * tide__isa.product_next bytes from `next` on meanwhile. */
+typedef struct tide__tile {
+  void *c;
+  const void *a, *b;
+  const char *next; /* or NULL */
+  int64_t c_row, a_row, a_step, b_step, b_ahead, k;
+  bool add;
+} tide__tile;
+typedef void (*tide__product)(const tide__tile *t);
+
 /* n elements of one dtype become another. */
 typedef void (*tide__convert)(void *out, const void *in, int64_t n);
 
@@ -84,11 +101,9 @@ typedef struct tide__isa {
   void (*normal_f32)(float *out, const uint32_t *bits, int64_t groups, float mean, float deviation);
   void (*normal_f64)(double *out, const uint32_t *bits, int64_t groups, double mean, double deviation);
 
-  /* Matrix products (product.h). product: c[product_rows][product_bytes] = a[k][product_rows] * b[k][product_bytes],
-   * added to c or in its place; the second cache gets product_next bytes from `next` on meanwhile. pack: panels of so
-   * many rows or lanes of 4 and of 8 bytes each. */
-  void (*product[4])(void *c, int64_t c_row, const void *a, const void *b, int64_t k, bool add,
-                     const char *next); /* I32 I64 F32 F64 */
+  /* Matrix products (product.h), for tiles of product_rows / 2 to product_rows rows and of product_bytes: I32 I64 F32
+   * F64. pack: panels of so many rows or lanes of 4 and of 8 bytes each. */
+  tide__product product[4][TIDE__PRODUCT_HEIGHTS];
   int product_rows, product_bytes, product_next;
   tide__pack pack_rows[2], pack_lanes[2];
   /* Matrix by vector, F32 and F64: along the rows, which lie pitch apart, and along the columns, added to acc. */

@@ -1,8 +1,9 @@
 /* product.h: template of the inner loops of matrix products and of writes around the caches, for one instruction set.
  *
- * A product's tile is PRODUCT_ROWS rows of two vectors, all of which stay in registers. Numbers of floats are fused
- * multiply-adds where the processor has them, one after another along k, so that AVX2 and AVX-512 give the same bits.
- */
+ * A product's tile is two vectors wide and at most PRODUCT_ROWS rows high, all of which stay in registers; there is a
+ * loop for each height down to half of that, so that the rows of a matrix are cut evenly and none is computed for
+ * nothing. Numbers of floats are fused multiply-adds where the processor has them, one after another along k, so that
+ * AVX2 and AVX-512 give the same bits. */
 
 /* GCC counts the registers right only where the loops over them are gone. */
 #if defined(__clang__)
@@ -28,6 +29,20 @@
 #  define FUSE_f32(a, b, c) ((a) * (b) + (c))
 #  define FUSE_f64(a, b, c) ((a) * (b) + (c))
 #endif
+/* X(height) for every height of a tile. */
+#if PRODUCT_ROWS == 14
+#  define PRODUCT_HEIGHTS(X, ...)                                                                                      \
+    X(7, __VA_ARGS__)                                                                                                  \
+    X(8, __VA_ARGS__)                                                                                                  \
+    X(9, __VA_ARGS__) X(10, __VA_ARGS__) X(11, __VA_ARGS__) X(12, __VA_ARGS__) X(13, __VA_ARGS__) X(14, __VA_ARGS__)
+#elif PRODUCT_ROWS == 8
+#  define PRODUCT_HEIGHTS(X, ...)                                                                                      \
+    X(4, __VA_ARGS__) X(5, __VA_ARGS__) X(6, __VA_ARGS__) X(7, __VA_ARGS__) X(8, __VA_ARGS__)
+#elif PRODUCT_ROWS == 6
+#  define PRODUCT_HEIGHTS(X, ...) X(3, __VA_ARGS__) X(4, __VA_ARGS__) X(5, __VA_ARGS__) X(6, __VA_ARGS__)
+#else
+#  define PRODUCT_HEIGHTS(X, ...) X(2, __VA_ARGS__) X(3, __VA_ARGS__) X(4, __VA_ARGS__)
+#endif
 #define FUSE_i32(a, b, c) ((a) * (b) + (c))
 #define FUSE_i64(a, b, c) ((a) * (b) + (c))
 #define PRODUCT_LANES(T)  (int)(FOLD_WIDTH / sizeof(T))
@@ -35,101 +50,54 @@
 /* Bytes of what is needed next that each of the product's PRODUCT_ROWS parts of k asks for. */
 enum { PRODUCT_NEXT = 512 };
 
-/* c[rows][lanes] = the sum over k of a[k][rows] * b[k][lanes], added to what c holds or in its place. a and b are asked
- * for some steps ahead; where the sums go, and `next` unless it is NULL, is asked for little by little, so that the
- * loop never waits for all of it at once. */
-#define PRODUCT(s, T)                                                                                                  \
-  static void product_##s(void *c_, int64_t c_row, const void *a_, const void *b_, int64_t k, bool add,                \
-                          const char *next) {                                                                          \
-    enum { N = PRODUCT_LANES(T), AHEAD = 2048 / sizeof(T) };                                                           \
-    T *c = c_;                                                                                                         \
-    const T *a = a_, *b = b_;                                                                                          \
-    wide_##s left[PRODUCT_ROWS], right[PRODUCT_ROWS];                                                                  \
+/* One tile (isa.h). a and b are asked for some steps ahead; where the sums go, and `next` unless it is NULL, is asked
+ * for little by little, so that the loop never waits for all of it at once. Every third row of a has an address of its
+ * own, as many as there are registers for. */
+#define PRODUCT(rows, s, T)                                                                                            \
+  static void product_##s##_##rows(const tide__tile *t) {                                                              \
+    enum { N = PRODUCT_LANES(T), AHEAD = 1024 };                                                                       \
+    T *c = t->c;                                                                                                       \
+    const int64_t c_row = t->c_row, a_row = t->a_row * (int64_t)sizeof(T), a_step = t->a_step * (int64_t)sizeof(T);    \
+    const int64_t b_step = t->b_step, b_ahead = t->b_ahead;                                                            \
+    const char *next = t->next, *a[(rows + 2) / 3];                                                                    \
+    const T *b = t->b;                                                                                                 \
+    wide_##s left[rows], right[rows];                                                                                  \
     PRODUCT_UNROLL                                                                                                     \
-    for (int r = 0; r < PRODUCT_ROWS; r++) left[r] = right[r] = (wide_##s){0};                                         \
+    for (int r = 0; r < rows; r++) left[r] = right[r] = (wide_##s){0};                                                 \
+    PRODUCT_UNROLL                                                                                                     \
+    for (int r = 0; r < rows; r += 3) a[r / 3] = (const char *)t->a + r * a_row;                                       \
     for (int64_t q = 0, p = 0; q < PRODUCT_ROWS; q++) {                                                                \
-      __builtin_prefetch(c + q * c_row, 1, 2);                                                                         \
-      __builtin_prefetch(c + q * c_row + N, 1, 2);                                                                     \
+      __builtin_prefetch(c + (q < rows ? q : 0) * c_row, 1, 2);                                                        \
+      __builtin_prefetch(c + (q < rows ? q : 0) * c_row + N, 1, 2);                                                    \
       for (int64_t line = 0; next && line < PRODUCT_NEXT; line += 64)                                                  \
         __builtin_prefetch(next + q * PRODUCT_NEXT + line, 0, 2);                                                      \
-      for (const int64_t end = k * (q + 1) / PRODUCT_ROWS; p < end; p++, a += PRODUCT_ROWS, b += 2 * N) {              \
+      for (const int64_t end = t->k * (q + 1) / PRODUCT_ROWS; p < end; p++, b += b_step) {                             \
         wide_##s x = *(const wide_load_##s *)b, y = *(const wide_load_##s *)(b + N);                                   \
-        __builtin_prefetch(b + AHEAD), __builtin_prefetch(a + AHEAD / 2);                                              \
-        if (FOLD_WIDTH == 64) __builtin_prefetch(b + AHEAD + N), __builtin_prefetch(a + AHEAD / 2 + N);                \
+        __builtin_prefetch(b + b_ahead), __builtin_prefetch(a[0] + AHEAD);                                             \
+        if (FOLD_WIDTH == 64) __builtin_prefetch(b + b_ahead + N), __builtin_prefetch(a[0] + AHEAD + 64);              \
         PRODUCT_UNROLL                                                                                                 \
-        for (int r = 0; r < PRODUCT_ROWS; r++) {                                                                       \
-          wide_##s one = a[r] - (wide_##s){0};                                                                         \
+        for (int r = 0; r < rows; r++) {                                                                               \
+          wide_##s one = *(const T *)(const void *)(a[r / 3] + r % 3 * a_row) - (wide_##s){0};                         \
           left[r] = FUSE_##s(one, x, left[r]);                                                                         \
           right[r] = FUSE_##s(one, y, right[r]);                                                                       \
         }                                                                                                              \
+        PRODUCT_UNROLL                                                                                                 \
+        for (int r = 0; r < rows; r += 3) a[r / 3] += a_step;                                                          \
       }                                                                                                                \
     }                                                                                                                  \
     PRODUCT_UNROLL                                                                                                     \
-    for (int r = 0; r < PRODUCT_ROWS; r++) {                                                                           \
+    for (int r = 0; r < rows; r++) {                                                                                   \
       wide_load_##s *to = (wide_load_##s *)(c + r * c_row), *then = (wide_load_##s *)(c + r * c_row + N);              \
-      if (add) left[r] += *to, right[r] += *then;                                                                      \
+      if (t->add) left[r] += *to, right[r] += *then;                                                                   \
       *to = left[r], *then = right[r];                                                                                 \
     }                                                                                                                  \
   }
-PRODUCT(f32, float)
-PRODUCT(f64, double)
-PRODUCT(i32, int32_t)
-PRODUCT(i64, int64_t)
+PRODUCT_HEIGHTS(PRODUCT, f32, float)
+PRODUCT_HEIGHTS(PRODUCT, f64, double)
+PRODUCT_HEIGHTS(PRODUCT, i32, int32_t)
+PRODUCT_HEIGHTS(PRODUCT, i64, int64_t)
 
-/* 16 bytes of each of some lanes, which lie `apart`, as rows of the panel at out. */
-#if defined(__x86_64__)
-#  define PACK_SQUARE 1
-static inline void pack_square_4(uint32_t *out, int width, const uint32_t *in, int64_t apart) {
-  const float *f = (const float *)(const void *)in;
-  __m128 a = _mm_loadu_ps(f), b = _mm_loadu_ps(f + apart), c = _mm_loadu_ps(f + 2 * apart),
-         d = _mm_loadu_ps(f + 3 * apart);
-  _MM_TRANSPOSE4_PS(a, b, c, d);
-  float *to = (float *)(void *)out;
-  _mm_storeu_ps(to, a), _mm_storeu_ps(to + width, b), _mm_storeu_ps(to + 2 * width, c);
-  _mm_storeu_ps(to + 3 * width, d);
-}
-static inline void pack_square_8(uint64_t *out, int width, const uint64_t *in, int64_t apart) {
-  const double *f = (const double *)(const void *)in;
-  __m128d a = _mm_loadu_pd(f), b = _mm_loadu_pd(f + apart);
-  double *to = (double *)(void *)out;
-  _mm_storeu_pd(to, _mm_unpacklo_pd(a, b)), _mm_storeu_pd(to + width, _mm_unpackhi_pd(a, b));
-}
-#else
-#  define PACK_SQUARE 0
-static inline void pack_square_4(uint32_t *out, int width, const uint32_t *in, int64_t apart) {
-  (void)out, (void)width, (void)in, (void)apart;
-}
-static inline void pack_square_8(uint64_t *out, int width, const uint64_t *in, int64_t apart) {
-  (void)out, (void)width, (void)in, (void)apart;
-}
-#endif
-
-/* Whole panels of `width` lanes are packed side by side: out[panel][k][lane] = in[lane * lanes_apart + k * k_apart], of
- * which one distance is 1. */
-#define PACK(name, U, bytes, width)                                                                                    \
-  static void pack_##name##_##bytes(void *out_, const void *in_, int64_t lanes_apart, int64_t k_apart, int64_t k,      \
-                                    int64_t panels) {                                                                  \
-    enum { W = width, S = 16 / bytes, WHOLE = PACK_SQUARE ? W / S * S : 0 };                                           \
-    U *restrict out = out_;                                                                                            \
-    const U *restrict in = in_;                                                                                        \
-    if (lanes_apart == 1) {                                                                                            \
-      for (int64_t p = 0; p < k; p++)                                                                                  \
-        for (int64_t q = 0; q < panels; q++) memcpy(out + (q * k + p) * W, in + p * k_apart + q * W, W * sizeof(U));   \
-      return;                                                                                                          \
-    }                                                                                                                  \
-    const int64_t squares = WHOLE ? k / S * S : 0;                                                                     \
-    for (int64_t q = 0; q < panels; q++, in += W * lanes_apart, out += W * k) {                                        \
-      for (int64_t p = 0; p < squares; p += S)                                                                         \
-        for (int l = 0; l < WHOLE; l += S)                                                                             \
-          pack_square_##bytes(out + p * W + l, W, in + l * lanes_apart + p, lanes_apart);                              \
-      for (int64_t p = 0; p < k; p++)                                                                                  \
-        for (int l = p < squares ? WHOLE : 0; l < W; l++) out[p * W + l] = in[l * lanes_apart + p];                    \
-    }                                                                                                                  \
-  }
-PACK(rows, uint32_t, 4, PRODUCT_ROWS)
-PACK(rows, uint64_t, 8, PRODUCT_ROWS)
-PACK(lanes, uint32_t, 4, 2 * PRODUCT_LANES(uint32_t))
-PACK(lanes, uint64_t, 8, 2 * PRODUCT_LANES(uint64_t))
+#include "product_pack.h"
 
 /* The step of two rows of DOTS: `lanes` numbers of each and of x. */
 #define DOTS_STEP(s, a, b, x)                                                                                          \
@@ -235,8 +203,12 @@ static void stream_end(void) {
 #endif
 }
 
+#define PRODUCT_NAME(rows, s) product_##s##_##rows,
 #define PRODUCT_TABLE                                                                                                  \
-  .product = {product_i32, product_i64, product_f32, product_f64}, .product_rows = PRODUCT_ROWS,                       \
-  .product_bytes = 2 * FOLD_WIDTH, .product_next = PRODUCT_ROWS * PRODUCT_NEXT,                                        \
+  .product = {{PRODUCT_HEIGHTS(PRODUCT_NAME, i32)},                                                                    \
+              {PRODUCT_HEIGHTS(PRODUCT_NAME, i64)},                                                                    \
+              {PRODUCT_HEIGHTS(PRODUCT_NAME, f32)},                                                                    \
+              {PRODUCT_HEIGHTS(PRODUCT_NAME, f64)}},                                                                   \
+  .product_rows = PRODUCT_ROWS, .product_bytes = 2 * FOLD_WIDTH, .product_next = PRODUCT_ROWS * PRODUCT_NEXT,          \
   .pack_rows = {pack_rows_4, pack_rows_8}, .pack_lanes = {pack_lanes_4, pack_lanes_8}, .dots = {dots_f32, dots_f64},   \
   .columns = {columns_f32, columns_f64}, .stream = stream_copy, .stream_end = stream_end

@@ -1,0 +1,127 @@
+/* product_pack.h: template of the loops that pack the operands of matrix products (product.h), for one instruction set.
+ *
+ * Numbers that lie along k become numbers that lie side by side: a square of lanes and k at a time, in registers. The
+ * last square of a panel begins where it ends with the panel, so some lanes are written twice.
+ *
+ * Invariant: every number of a panel is written, and nothing behind it. */
+
+#if defined(TIDE_ISA_AVX512)
+#  define SQUARE_4 8
+#elif defined(__x86_64__)
+#  define SQUARE_4 4
+#else
+#  define SQUARE_4 0
+#endif
+#if defined(TIDE_ISA_AVX512) || defined(TIDE_ISA_AVX2)
+#  define SQUARE_8 4
+#elif defined(__x86_64__)
+#  define SQUARE_8 2
+#else
+#  define SQUARE_8 0
+#endif
+
+/* out[k][lane] = row[lane][k], 16 bytes of each of SQUARE rows; `width` lanes lie between two k. */
+#if SQUARE_4 == 8
+static inline __m256 halves_ps(const float *low, const float *high) {
+  return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(low)), _mm_loadu_ps(high), 1);
+}
+static inline void pack_square_4(uint32_t *out, int width, const uint32_t *const *row, int64_t k) {
+  const float *in[8];
+  float *to = (float *)(void *)out;
+  PRODUCT_UNROLL
+  for (int l = 0; l < 8; l++) in[l] = (const float *)(const void *)(row[l] + k);
+  __m256 a = halves_ps(in[0], in[4]), b = halves_ps(in[1], in[5]), c = halves_ps(in[2], in[6]),
+         d = halves_ps(in[3], in[7]);
+  __m256 low = _mm256_unpacklo_ps(a, b), high = _mm256_unpacklo_ps(c, d);
+  _mm256_storeu_ps(to, _mm256_shuffle_ps(low, high, 0x44));
+  _mm256_storeu_ps(to + width, _mm256_shuffle_ps(low, high, 0xEE));
+  low = _mm256_unpackhi_ps(a, b), high = _mm256_unpackhi_ps(c, d);
+  _mm256_storeu_ps(to + 2 * width, _mm256_shuffle_ps(low, high, 0x44));
+  _mm256_storeu_ps(to + 3 * width, _mm256_shuffle_ps(low, high, 0xEE));
+}
+#elif SQUARE_4 == 4
+static inline void pack_square_4(uint32_t *out, int width, const uint32_t *const *row, int64_t k) {
+  __m128 in[4];
+  float *to = (float *)(void *)out;
+  PRODUCT_UNROLL
+  for (int l = 0; l < 4; l++) in[l] = _mm_loadu_ps((const float *)(const void *)(row[l] + k));
+  _MM_TRANSPOSE4_PS(in[0], in[1], in[2], in[3]);
+  PRODUCT_UNROLL
+  for (int l = 0; l < 4; l++) _mm_storeu_ps(to + l * width, in[l]);
+}
+#else
+static inline void pack_square_4(uint32_t *out, int width, const uint32_t *const *row, int64_t k) {
+  (void)out, (void)width, (void)row, (void)k;
+}
+#endif
+#if SQUARE_8 == 4
+static inline __m256d halves_pd(const double *low, const double *high) {
+  return _mm256_insertf128_pd(_mm256_castpd128_pd256(_mm_loadu_pd(low)), _mm_loadu_pd(high), 1);
+}
+static inline void pack_square_8(uint64_t *out, int width, const uint64_t *const *row, int64_t k) {
+  const double *in[4];
+  double *to = (double *)(void *)out;
+  PRODUCT_UNROLL
+  for (int l = 0; l < 4; l++) in[l] = (const double *)(const void *)(row[l] + k);
+  __m256d a = halves_pd(in[0], in[2]), b = halves_pd(in[1], in[3]);
+  _mm256_storeu_pd(to, _mm256_unpacklo_pd(a, b));
+  _mm256_storeu_pd(to + width, _mm256_unpackhi_pd(a, b));
+}
+#elif SQUARE_8 == 2
+static inline void pack_square_8(uint64_t *out, int width, const uint64_t *const *row, int64_t k) {
+  const double *one = (const double *)(const void *)(row[0] + k), *two = (const double *)(const void *)(row[1] + k);
+  double *to = (double *)(void *)out;
+  __m128d a = _mm_loadu_pd(one), b = _mm_loadu_pd(two);
+  _mm_storeu_pd(to, _mm_unpacklo_pd(a, b)), _mm_storeu_pd(to + width, _mm_unpackhi_pd(a, b));
+}
+#else
+static inline void pack_square_8(uint64_t *out, int width, const uint64_t *const *row, int64_t k) {
+  (void)out, (void)width, (void)row, (void)k;
+}
+#endif
+
+/* Panels are packed side by side, out[panel][k][lane], `width` lanes wide. The first `tall` of them hold `high` lanes
+ * of the operand, the others one less; lanes that are missing repeat numbers of the operand. */
+#define PACK(name, U, bytes, width)                                                                                    \
+  static void pack_##name##_along_##bytes(U *restrict out, const U *restrict in, int64_t k_apart, int64_t k,           \
+                                          int64_t panels, int64_t high, int64_t tall) {                                \
+    enum { W = width };                                                                                                \
+    for (int64_t p = 0; p < k; p++) {                                                                                  \
+      const U *from = in + p * k_apart;                                                                                \
+      for (int64_t q = 0; q < panels; q++) {                                                                           \
+        const int64_t lanes = high - (q >= tall);                                                                      \
+        U *to = out + (q * k + p) * W;                                                                                 \
+        if (lanes == W || q + 1 < panels)                                                                              \
+          memcpy(to, from, W * sizeof(U));                                                                             \
+        else                                                                                                           \
+          for (int l = 0; l < W; l++) to[l] = from[l < lanes ? l : lanes - 1];                                         \
+        from += lanes;                                                                                                 \
+      }                                                                                                                \
+    }                                                                                                                  \
+  }                                                                                                                    \
+  static void pack_##name##_##bytes(void *out_, const void *in_, int64_t lanes_apart, int64_t k_apart, int64_t k,      \
+                                    int64_t panels, int64_t high, int64_t tall) {                                      \
+    enum { W = width, L = SQUARE_##bytes, S = 16 / bytes, LAST = W - L };                                              \
+    U *restrict out = out_;                                                                                            \
+    const U *restrict in = in_, *row[W];                                                                               \
+    if (lanes_apart == 1) {                                                                                            \
+      pack_##name##_along_##bytes(out, in, k_apart, k, panels, high, tall);                                            \
+      return;                                                                                                          \
+    }                                                                                                                  \
+    const int64_t squares = L ? k / S * S : 0;                                                                         \
+    for (int64_t q = 0; q < panels; q++, out += W * k) {                                                               \
+      const int64_t lanes = high - (q >= tall);                                                                        \
+      for (int l = 0; l < W; l++) row[l] = in + (l < lanes ? l : lanes - 1) * lanes_apart;                             \
+      for (int l = 0; squares; l = l + L < LAST ? l + L : LAST) {                                                      \
+        for (int64_t p = 0; p < squares; p += S) pack_square_##bytes(out + p * W + l, W, row + l, p);                  \
+        if (l == LAST) break;                                                                                          \
+      }                                                                                                                \
+      for (int64_t p = squares; p < k; p++)                                                                            \
+        for (int l = 0; l < W; l++) out[p * W + l] = row[l][p];                                                        \
+      in += lanes * lanes_apart;                                                                                       \
+    }                                                                                                                  \
+  }
+PACK(rows, uint32_t, 4, PRODUCT_ROWS)
+PACK(rows, uint64_t, 8, PRODUCT_ROWS)
+PACK(lanes, uint32_t, 4, 2 * PRODUCT_LANES(uint32_t))
+PACK(lanes, uint64_t, 8, 2 * PRODUCT_LANES(uint64_t))
