@@ -1,4 +1,4 @@
-/* sim_async.c: the stream-ordered allocator of simulated devices.
+/* async.c: the stream-ordered allocator of simulated devices.
  *
  * What is freed waits with an event behind the work of its stream. It serves that stream again at once, which the order
  * of the stream makes safe, if the size is the same; it goes back to the device when its event has passed and someone

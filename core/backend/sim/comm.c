@@ -1,4 +1,4 @@
-/* sim_comm.c: work of simulated devices that concerns several of them.
+/* comm.c: work of simulated devices that concerns several of them.
  *
  * Many pieces are copied by one kernel, whose addresses stand in a list of their own, so they are looked up here when
  * its turn comes.
@@ -21,9 +21,11 @@ static const double LAUNCH = 3e-6, BYTES_PER_SECOND = 4e12;
 
 /* ---- many pieces ---- */
 
-tide_status tide__sim_run_pack(const sim_args *args) { return tide__cpu_pack(NULL, &args->pack); }
+static tide_status run_pack(const sim_args *args) { return tide__cpu_pack(NULL, &args->pack); }
 
-bool tide__sim_translate_pack(int device, tide_pack_args *a) {
+/* With the lock held: false if an address is not the device's or a peer's. */
+static bool translate_pack(int device, sim_args *args) {
+  tide_pack_args *a = &args->pack;
   for (int i = 0; i < a->n; i++) {
     tide_pack_piece *p = &a->piece[i];
     p->to = tide__sim_operand(device, p->to);
@@ -38,7 +40,7 @@ tide_status tide__sim_pack(tide_stream *stream, const tide_pack_args *a) {
   TIDE_TRY(tide__sim_enter("pack"));
   sim_op *op = tide__sim_op_new(SIM_KERNEL);
   if (!op) return TIDE_MEMORY;
-  op->run = tide__sim_run_pack;
+  op->run = run_pack, op->translate = translate_pack;
   op->args.pack = *a;
   for (int i = 0; i < a->n; i++) bytes += 2 * a->piece[i].bytes;
   return tide__sim_submit(tide_stream_impl(stream), op, LAUNCH + (double)bytes / BYTES_PER_SECOND, "pack");
@@ -46,7 +48,10 @@ tide_status tide__sim_pack(tide_stream *stream, const tide_pack_args *a) {
 
 /* ---- what a collective computes ---- */
 
-bool tide__sim_translate_join(tide_collective_call *call) {
+/* With the lock held: false if an address is no device's. */
+static bool translate_join(int device, sim_args *args) {
+  tide_collective_call *call = &args->join.call;
+  (void)device;
   for (int i = 0; i < call->n; i++) {
     const void *in = call->in[i];
     void *out = call->out[i], *seen = NULL;
@@ -81,7 +86,7 @@ static tide_status join(void *to, const tide_collective_call *c, int part) {
 }
 
 /* All results stand beside before any of them is written: an output may be an input. */
-tide_status tide__sim_run_join(const sim_args *args) {
+static tide_status run_join(const sim_args *args) {
   const tide_collective_call *c = &args->join.call;
   size_t bytes = (size_t)c->count * tide_dtype_size(c->dtype), parts = (size_t)c->n;
   char *beside = malloc(bytes * parts);
@@ -181,7 +186,7 @@ static tide_status comm_run(void *impl, const tide_collective_call *call) {
   for (int i = 1; i < call->n; i++) TIDE_TRY(order(comm, first, call->stream[i]));
   sim_op *op = tide__sim_op_new(SIM_KERNEL);
   if (!op) return TIDE_MEMORY;
-  op->run = tide__sim_run_join;
+  op->run = run_join, op->translate = translate_join;
   op->args.join.call = *call;
   double bytes = (double)call->count * (double)tide_dtype_size(call->dtype) * call->n;
   TIDE_TRY(tide__sim_submit(first, op, LAUNCH + bytes / BYTES_PER_SECOND, "nccl"));

@@ -1,4 +1,4 @@
-/* sim_event.c: events of simulated devices, and how far a stream has come.
+/* event.c: events of simulated devices, and how far a stream has come.
  *
  * Each record of an event is a mark of its own. A record is an operation that, when it is reached, says so in its mark;
  * a wait is an operation that is not ready before its mark is reached. The wait takes the event's mark at the call, so

@@ -1,4 +1,4 @@
-/* sim_fault.c: faults on demand and dry mode, the public side of the simulated devices.
+/* fault.c: faults on demand and dry mode, the public side of the simulated devices.
  *
  * A fault is ordered by count: the k-th allocation or launch from the order on. Launches are counted when they are
  * queued, so the count does not depend on the schedule; they fail when they run, as on a real device.

@@ -1,4 +1,4 @@
-/* sim_graph.c: captures and replays on simulated devices.
+/* graph.c: captures and replays on simulated devices.
  *
  * What is queued on a captured stream goes to its capture's list instead. Each stream that takes part is a lane; lane 0
  * is the one where the capture began. A lane knows how much work of every lane comes before its end (a vector clock);

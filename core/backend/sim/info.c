@@ -1,4 +1,4 @@
-/* sim_info.c: what simulated devices report of themselves.
+/* info.c: what simulated devices report of themselves.
  *
  * What they know they tell: the memory that is taken, whether work is queued (busy devices are at 100 percent), the
  * clock that a sleep counts. Of what they have not, they tell the same as a cool card at rest does: 40 degrees, 50 W.

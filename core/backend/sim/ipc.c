@@ -1,4 +1,4 @@
-/* sim_ipc.c: memory and events of simulated devices in other processes.
+/* ipc.c: memory and events of simulated devices in other processes.
  *
  * A block that is shared gets a file for its bytes: they are copied there while no worker runs anything, and the file
  * takes the place of the pages under the same addresses. Another process maps the file as a block of its own. An event

@@ -1,4 +1,4 @@
-/* sim_launch.c: kernels made at run time, on simulated devices: the CPU's compiler and its code, late and in order like
+/* launch.c: kernels made at run time, on simulated devices: the CPU's compiler and its code, late and in order like
  * any other kernel.
  *
  * The packed arguments are copied into the queue. When their turn comes, the addresses among them are looked up as
@@ -11,14 +11,16 @@
 
 static const double LAUNCH_SECONDS = 3e-6, BYTES_PER_SECOND = 4e12;
 
-tide_status tide__sim_run_launch(const sim_args *args) {
+static tide_status run_launch(const sim_args *args) {
   const sim_launch *l = &args->launch;
   tide_launch a = l->launch;
   a.packed = l->packed;
   return tide__cxx_launch(NULL, l->function, &a);
 }
 
-bool tide__sim_translate_launch(int device, sim_launch *l) {
+/* With the lock held: false if an address is not the device's. */
+static bool translate_launch(int device, sim_args *args) {
+  sim_launch *l = &args->launch;
   for (int k = 0; k < l->launch.pointers; k++) {
     char *at = l->packed + l->pointer[k], *seen;
     void *ptr;
@@ -36,7 +38,7 @@ static tide_status launch(tide_stream *stream, void *function, const tide_launch
   sim_op *op = tide__sim_op_new(SIM_KERNEL);
   if (!op) return TIDE_MEMORY;
   sim_launch *l = &op->args.launch;
-  op->run = tide__sim_run_launch;
+  op->run = run_launch, op->translate = translate_launch, op->made = true;
   l->head.device = a->device, l->head.site = a->site;
   l->function = function;
   l->launch = *a;

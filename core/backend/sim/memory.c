@@ -1,4 +1,4 @@
-/* sim_memory.c: the memory of simulated devices.
+/* memory.c: the memory of simulated devices.
  *
  * Address space is reserved twice, for all devices at once. The first range holds the addresses that core sees; no
  * access is ever allowed there. The second one, at a fixed distance, is where the workers find the bytes; only live
@@ -8,7 +8,7 @@
  * block that is never written stay unused.
  *
  * Each device has many times more addresses than memory: a block that fits the cap finds a place by first fit whatever
- * was freed, and there is room for ranges that grow (sim_range.c).
+ * was freed, and there is room for ranges that grow (range.c).
  *
  * Invariants: the blocks of a device are in order of their addresses and do not touch; `used` is the sum of the bytes
  * that are backed. */

@@ -1,4 +1,4 @@
-/* sim_queue.c: streams, the workers that run them, and waiting.
+/* queue.c: streams, the workers that run them, and waiting.
  *
  * A stream is a list of operations. A worker looks at the heads of all lists, takes one at random among those that may
  * run now (an urgent stream is preferred three times in four), runs it without the lock and takes it off the list. What
@@ -105,7 +105,7 @@ static void *work(void *unused) {
     bool reached = stream->head->kind == SIM_RECORD;
     bool traced = atomic_load_explicit(&tide__sim_tracing, memory_order_relaxed);
     double start = traced ? tide__sim_now() : 0;
-    tide__sim_op_run(stream, stream->head);
+    tide__sim.run(stream, stream->head);
     if (traced) tide__sim_note_run(stream, stream->head, start);
     stream->running = false;
     bool more = stream->head->next != NULL;

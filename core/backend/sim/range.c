@@ -1,4 +1,4 @@
-/* sim_range.c: ranges of addresses that are backed piece by piece, as a driver's virtual memory management has them.
+/* range.c: ranges of addresses that are backed piece by piece, as a driver's virtual memory management has them.
  *
  * A range is a block of its device that has no memory of its own. Its pieces are whole granules and are unmapped as
  * they were mapped: a real driver refuses anything else, so here it is a fault of the device. What the device has in

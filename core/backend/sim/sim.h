@@ -21,7 +21,7 @@ typedef struct sim_block {
   size_t bytes;
   bool shared, borrowed; /* its pages are those of a file; of another process's file */
   tide__share share;     /* of a shared one: the file that we hold open */
-  uint32_t *piece;       /* of a range: for each granule, see sim_range.c; else NULL */
+  uint32_t *piece;       /* of a range: for each granule, see range.c; else NULL */
 } sim_block;
 
 /* Page-locked host memory, so that kernels may be given its addresses. */
@@ -33,11 +33,11 @@ typedef struct sim_pinned {
 
 /* One record of an event: a place in a stream. Shared by the event, the operation that reaches it and those that wait.
  */
-typedef struct sim_page sim_page; /* of an event that several processes share: sim_ipc.c */
+typedef struct sim_page sim_page; /* of an event that several processes share: ipc.c */
 typedef struct sim_mark {
   int refs;
   bool passed;
-  struct sim_cut *cut; /* recorded in a capture: see sim_graph.c */
+  struct sim_cut *cut; /* recorded in a capture: see graph.c */
   sim_page *page;      /* the record is known elsewhere too, under this number; else NULL */
   uint64_t ticket;
   double time; /* seconds, when it was reached: of the system's clock, or of the stream's in dry mode */
@@ -85,13 +85,15 @@ typedef struct sim_op {
   bool started; /* SLEEP: not_before is the end */
   bool fails, fails_sticky;
   tide_status (*run)(const sim_args *args);
-  sim_mark *mark;   /* RECORD, WAIT */
-  uint32_t note;    /* NOTE */
-  double seconds;   /* SLEEP */
-  double cost;      /* in dry mode; kept for replays alone, like those below */
-  const char *what; /* which call queued it */
-  uint64_t traced;  /* the operation that it is of, see sim_trace.c; 0: not traced */
-  int lane;         /* of its capture */
+  bool (*translate)(int device, sim_args *args); /* or NULL: the addresses that are not in the head; false: illegal */
+  bool made;                                     /* a kernel from text: its failure is an assertion's */
+  sim_mark *mark;                                /* RECORD, WAIT */
+  uint32_t note;                                 /* NOTE */
+  double seconds;                                /* SLEEP */
+  double cost;                                   /* in dry mode; kept for replays alone, like those below */
+  const char *what;                              /* which call queued it */
+  uint64_t traced;                               /* the operation that it is of, see trace.c; 0: not traced */
+  int lane;                                      /* of its capture */
   /* COPY; a device of TIDE_CPU: host memory. `staged`: src is ours. */
   void *dst, *src;
   int dst_device, src_device;
@@ -153,6 +155,7 @@ typedef struct sim_faults {
 
 typedef struct sim_state {
   const tide_backend_host *host;
+  void (*run)(sim_stream *stream, sim_op *op); /* work.c's: the workers know no kind of work */
   int devices;
   int picked[TIDE_MAX_DEVICES]; /* which of those that were asked for each one is: CUDA_VISIBLE_DEVICES */
   size_t memory, span;          /* bytes that a device offers; bytes of address space that it has */
@@ -184,13 +187,14 @@ extern _Atomic bool tide__sim_forked; /* this is a child of the process that ope
 
 /* sim.c. First line of every slot that can fail: TIDE_OK, or STATE in a forked child. */
 tide_status tide__sim_enter(const char *what);
+void tide__sim_fork_watch(void); /* once */
 /* With the lock held; a number below n. */
 uint32_t tide__sim_dice(uint32_t n);
 /* With the lock held: releases it, and tells what happened on the device. A failure that is not sticky and a bad index
  * are told once. */
 tide_status tide__sim_leave(int device, const char *what);
 
-/* sim_clock.c */
+/* clock.c */
 double tide__sim_now(void);                   /* seconds */
 double tide__sim_clock_system(double when);   /* the same moment on the system's clock */
 bool tide__sim_clock_env(void);               /* with the lock held: false if TIDE_SIM_CLOCK is not understood */
@@ -198,13 +202,13 @@ bool tide__sim_clock_skips(const sim_op *op); /* may the time until op may run b
 /* With the lock held and nothing to run before `when`: lets it be `when`, if time is virtual and someone waits. */
 bool tide__sim_clock_skip(double when);
 
-/* sim_info.c */
+/* info.c */
 void tide__sim_capability(int *major, int *minor);
 tide_status tide__sim_arch_list(char *text, size_t size);
 tide_status tide__sim_telemetry(int64_t *out, int device, tide_telemetry what);
 tide_status tide__sim_processes(tide_process *list, int *count, int device);
 
-/* sim_memory.c */
+/* memory.c */
 bool tide__sim_memory_open(void);
 void tide__sim_memory_close(void);
 tide_status tide__sim_mem_alloc(void **out, int device, size_t bytes);
@@ -223,7 +227,7 @@ char *tide__sim_seen(int device, const void *ptr, size_t bytes);
 /* With the lock held: likewise for an operand of a kernel of that device, which may be page-locked host memory. */
 char *tide__sim_operand(int device, const void *ptr);
 
-/* sim_ipc.c */
+/* ipc.c */
 tide_status tide__sim_ipc_mem_export(tide_ipc_handle *out, int device, void *ptr);
 tide_status tide__sim_ipc_mem_open(void **out, int device, const tide_ipc_handle *handle);
 void tide__sim_ipc_mem_close(int device, void *ptr);
@@ -239,14 +243,14 @@ void tide__sim_page_record(sim_mark *mark, sim_page *page); /* the mark becomes 
 void tide__sim_page_pass(const sim_mark *mark);             /* tells the other processes */
 uint64_t tide__sim_page_ticket(const sim_page *page);       /* of the last record, by whichever process */
 bool tide__sim_page_passed(const sim_page *page, uint64_t ticket);
-/* sim_async.c */
+/* async.c */
 tide_status tide__sim_mem_alloc_async(void **out, void *stream, size_t bytes);
 tide_status tide__sim_mem_free_async(void *stream, void *ptr);
 tide_status tide__sim_mem_trim_async(int device);
 tide_status tide__sim_mem_reserved_async(size_t *out, int device);
 void tide__sim_async_close(void);
 
-/* sim_range.c */
+/* range.c */
 tide_status tide__sim_range_granularity(size_t *out, int device);
 tide_status tide__sim_range_reserve(void **out, int device, size_t bytes);
 void tide__sim_range_release(int device, void *ptr, size_t bytes);
@@ -254,7 +258,7 @@ tide_status tide__sim_range_map(int device, void *ptr, size_t bytes);
 void tide__sim_range_unmap(int device, void *ptr, size_t bytes);
 bool tide__sim_range_backed(const sim_block *range, const char *ptr, size_t bytes); /* with the lock held */
 
-/* sim_queue.c */
+/* queue.c */
 tide_status tide__sim_stream_new(void **out, int device, int priority);
 tide_status tide__sim_stream_wrap(void **out, int device, uint64_t handle);
 void tide__sim_stream_free(void *stream);
@@ -276,7 +280,7 @@ void tide__sim_stop(void);       /* ends the workers */
 double tide__sim_stream_clocks(void);
 tide_status tide__sim_drain(void); /* waits for all streams */
 
-/* sim_event.c */
+/* event.c */
 tide_status tide__sim_event_new(void **out, int device, uint32_t flags);
 void tide__sim_event_free(void *event);
 void tide__sim_mark_unref(sim_mark *mark); /* with the lock held */
@@ -294,7 +298,7 @@ void tide__sim_mark_pass(sim_mark *mark);
 /* With the lock held: was it, here or in another process? */
 bool tide__sim_mark_passed(sim_mark *mark);
 
-/* sim_work.c */
+/* work.c */
 tide_status tide__sim_stream_sleep(void *stream, int64_t cycles);
 tide_status tide__sim_copy_to_device(void *stream, void *dst, const void *src, size_t bytes, bool pinned);
 tide_status tide__sim_copy_to_host(void *stream, void *dst, const void *src, size_t bytes, bool pinned);
@@ -308,7 +312,7 @@ void tide__sim_fft_plan_free(int device, void *plan);
 /* Does what op asks, called by a worker. The lock is held at start and end and released in between. */
 void tide__sim_op_run(sim_stream *stream, sim_op *op);
 
-/* sim_graph.c */
+/* graph.c */
 tide_status tide__sim_capture_begin(void *stream, int mode);
 tide_status tide__sim_capture_end(void **graph, void *stream);
 tide_status tide__sim_capture_query(tide_capture_state *out, void *stream);
@@ -326,23 +330,14 @@ tide_status tide__sim_capture_join(sim_stream *stream, const sim_mark *mark);
 tide_status tide__sim_capture_break(sim_stream *stream, int code, const char *name, const char *text, const char *what);
 void tide__sim_cut_free(struct sim_cut *cut);
 
-/* sim_launch.c */
+/* launch.c */
 const tide_compiler *tide__sim_compiler(void);
-tide_status tide__sim_run_launch(const sim_args *args);
-/* With the lock held: false if an address is not the device's. */
-bool tide__sim_translate_launch(int device, sim_launch *l);
 
-/* sim_comm.c */
+/* comm.c */
 tide_status tide__sim_pack(tide_stream *stream, const tide_pack_args *a);
-tide_status tide__sim_run_pack(const sim_args *args);
-/* With the lock held: false if an address is not the device's or a peer's. */
-bool tide__sim_translate_pack(int device, tide_pack_args *a);
 const tide_collective *tide__sim_collective(void);
-tide_status tide__sim_run_join(const sim_args *args);
-/* With the lock held: false if an address is no device's. */
-bool tide__sim_translate_join(tide_collective_call *call);
 
-/* sim_trace.c */
+/* trace.c */
 extern const tide_tracer tide__sim_tracer;
 extern _Atomic bool tide__sim_tracing;
 extern _Thread_local uint64_t tide__sim_traced_op; /* what this thread is queueing now */
@@ -353,7 +348,7 @@ void tide__sim_note(tide_work kind, const sim_stream *stream, uint64_t op, doubl
                     const char *name);
 void tide__sim_note_run(const sim_stream *stream, const sim_op *op, double start);
 
-/* sim_fault.c; with the lock held */
+/* fault.c; with the lock held */
 void tide__sim_fault_env(void);
 bool tide__sim_fault_alloc(void);
 void tide__sim_fault_launch(sim_op *op);                 /* decides whether this launch is the one that fails */

@@ -1,4 +1,4 @@
-/* sim_trace.c: tells when simulated devices did what, as a driver's tracing library does.
+/* trace.c: tells when simulated devices did what, as a driver's tracing library does.
  *
  * While it is on, what a thread queues carries the number of the operation that the thread is at, also through a
  * replay; whoever has run a piece of work notes its times here, and all of it is delivered at the end. Every operation

@@ -1,4 +1,4 @@
-/* sim_work.c: kernels and copies of simulated devices.
+/* work.c: kernels and copies of simulated devices.
  *
  * A kernel's arguments are copied into the queue; when its turn comes the addresses in its head are looked up (an
  * address that is not live memory of the device, or page-locked host memory, is an illegal access that loses the
@@ -176,11 +176,7 @@ static void illegal_access(int device) {
 }
 
 static void do_kernel(int device, sim_op *op) {
-  bool made = op->run == tide__sim_run_launch, packs = op->run == tide__sim_run_pack;
-  bool joins = op->run == tide__sim_run_join;
-  if (!translate(device, &op->args.head) || (made && !tide__sim_translate_launch(device, &op->args.launch)) ||
-      (packs && !tide__sim_translate_pack(device, &op->args.pack)) ||
-      (joins && !tide__sim_translate_join(&op->args.join.call))) {
+  if (!translate(device, &op->args.head) || (op->translate && !op->translate(device, &op->args))) {
     illegal_access(device);
     return;
   }
@@ -191,7 +187,7 @@ static void do_kernel(int device, sim_op *op) {
   tide_status status = run_kernel(op, &bad);
   pthread_mutex_lock(&tide__sim.lock);
   note_bad(device, &bad, op->args.head.site);
-  if (status != TIDE_OK && made)
+  if (status != TIDE_OK && op->made)
     tide__sim_fail(device, true, 710, "cudaErrorAssert", "device-side assert triggered");
   else if (status != TIDE_OK && !bad.set)
     tide__sim_fail(device, false, 701, "cudaErrorLaunchOutOfResources", "a kernel failed in the CPU's loops");
