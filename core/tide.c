@@ -13,11 +13,9 @@
 #include "comm/comm.h"
 #include "graph/graph.h"
 #include "jit/jit.h"
-#include "runtime/accelerator.h"
-#include "stream/capture_state.h"
 #include "tensor/tensor.h"
 #include "tide/debug.h"
-#include "watch/profiler.h"
+#include "watch/watch.h"
 
 static struct {
   pthread_mutex_t lock;

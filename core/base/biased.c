@@ -18,7 +18,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "core.h"
+#include "base.h"
 
 enum { IN_A_ROW = 200 };
 

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "core.h"
+#include "base.h"
 
 extern _Atomic int tide__determinism; /* a tide_determinism */
 

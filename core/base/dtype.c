@@ -4,7 +4,7 @@
  * integer, floating, complex); within a category the wider; uint8 with a signed integer of its width needs the next
  * wider signed one; float16 with bfloat16 meet in float32; a complex result is wide enough for the real operand.
  * Casting of results is torch's too: never down a category, whatever the widths. */
-#include "core.h"
+#include "base.h"
 
 typedef struct info {
   const char *name, *alias;

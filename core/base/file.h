@@ -2,7 +2,7 @@
 #ifndef TIDE_FILE_PRIVATE_H
 #define TIDE_FILE_PRIVATE_H
 
-#include "core.h"
+#include "base.h"
 #include "tide/file.h"
 
 /* The name of the file that is written meanwhile, for what writes by name. */

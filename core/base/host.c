@@ -5,7 +5,7 @@
  * that took it has ended.
  *
  * Invariant: the configuration changes only while the epoch is even. */
-#include "core.h"
+#include "base.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -8,7 +8,7 @@
 
 #include <stdatomic.h>
 
-#include "core.h"
+#include "base.h"
 
 static const tide_op_info table[] = {
 #define UNARY(name, rule, loop, expr, doc)   {#name, #rule, #expr, doc, 1},

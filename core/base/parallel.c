@@ -20,7 +20,7 @@
  * long loop in several calls, so that the calling thread can ask in between.
  *
  * Invariant: `job` changes only while the gate is closed and empty. */
-#include "core.h"
+#include "base.h"
 
 #if defined(__x86_64__)
 #  include <xmmintrin.h>

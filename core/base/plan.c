@@ -6,7 +6,10 @@
  *
  * Invariant: collapsing never changes which elements of the operands meet, only the order in which they are visited;
  * with keep_order not even that. */
-#include "tensor/tensor.h"
+#include <math.h>
+#include <stdlib.h>
+
+#include "base.h"
 
 /* ---- dims ---- */
 

@@ -6,7 +6,7 @@
  *
  * Invariant: the record's strings point into the thread's own buffers, so they stay valid until its next failing call,
  * whatever happens to the device, the stream or the tensor that was concerned. */
-#include "core.h"
+#include "base.h"
 
 #include <stdarg.h>
 #include <stdio.h>

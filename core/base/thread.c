@@ -5,7 +5,7 @@
  * unloaded: a thread that outlives the library must not jump into it.
  *
  * Invariant: the functions run in the thread whose leavings they clear, before its thread-local storage is gone. */
-#include "core.h"
+#include "base.h"
 
 enum { FUNCTIONS = 12 };
 

@@ -7,7 +7,7 @@
  * last serves errors that name no line.
  *
  * Invariant: an entry is complete before a bucket or the index points to it. */
-#include "core.h"
+#include "base.h"
 
 #include <stdio.h>
 #include <stdlib.h>

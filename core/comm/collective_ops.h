@@ -2,7 +2,6 @@
 #ifndef TIDE_CORE_COLLECTIVE_OPS_H
 #define TIDE_CORE_COLLECTIVE_OPS_H
 
-#include "runtime/accelerator.h"
 #include "comm.h"
 #include "tide/nccl.h"
 

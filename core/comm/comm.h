@@ -2,8 +2,6 @@
 #ifndef TIDE_CORE_COMM_H
 #define TIDE_CORE_COMM_H
 
-#include "stream/capture_state.h"
-#include "stream/order.h"
 #include "tensor/tensor.h"
 #include "tide/comm.h"
 
@@ -87,5 +85,16 @@ tide_status tide__collective_broadcast(tide_tensor **made, const tide_tensor *x,
 tide_status tide__collective_health(tide__communicator *c, int *rank);
 void tide__collective_abort(tide__communicator *c); /* ends what runs there: the streams go on */
 void tide__collective_shutdown(void);
+
+/* ---- comm_watch.c: collective operations that do not end ---- */
+
+void tide__comm_start(void); /* start.c: registers with the rooms below, once */
+tide_status tide__comm_overdue(int device);
+void tide__comm_ending(void);   /* the devices are about to be waited for, for the last time */
+void tide__comm_shutdown(void); /* they have been */
+
+/* ---- ipc.c ---- */
+
+void tide__ipc_shutdown(void);
 
 #endif

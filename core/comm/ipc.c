@@ -11,12 +11,11 @@
  * moved when it is first shared, with the device at rest, and every tensor on it sees the new address.
  *
  * Invariant: sent[i].storage is held exactly while slot i is not FREE. */
+#include "comm.h"
 #include <stdio.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "runtime/accelerator.h"
-#include "stream/order.h"
 #include "base/share.h"
 #include "tensor/tensor.h"
 #include "tide/ipc.h"

@@ -2,8 +2,7 @@
 #ifndef TIDE_LOADER_PRIVATE_H
 #define TIDE_LOADER_PRIVATE_H
 
-#include "core.h"
-#include "tide/device.h"
+#include "tensor/tensor.h"
 #include "tide/loader.h"
 
 /* One tensor of a batch: `items` are stacked into `into`, or the only one is copied to it; what lies on a device is

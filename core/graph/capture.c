@@ -9,8 +9,6 @@
  * written by work before it, in every replay.
  *
  * Invariant: only the capturing thread changes what the graph holds and draws from. */
-#include "memory/allocator.h"
-
 #include <stdlib.h>
 
 #include "graph.h"
@@ -39,7 +37,7 @@ static tide_status check_begin(const tide_graph *g, tide_stream *stream, const t
                       "expected another stream to be current");
   if (tide__stream_legacy(stream))
     return tide__fail(TIDE_STATE, "graph_begin: the legacy stream cannot be captured, expected another stream");
-  if (pool && pool->epoch != tide__epoch_now())
+  if (pool && !tide__mempool_live(pool))
     return tide__fail(TIDE_STATE, "graph_begin: the pool belongs to a runtime that has ended or was reset");
   int of = tide_mempool_device(pool);
   if (of != TIDE_ALL_DEVICES && of != stream->device)

@@ -12,7 +12,6 @@
  *
  * Invariants: a recording is held by one graph or a deferred free; what it holds is released by nobody else. A
  * graph is empty, capturing, captured (`keep`) or ready, in this order; reset makes it empty again. */
-#include "memory/allocator.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -21,7 +20,6 @@
 
 #include "base/file.h"
 #include "graph.h"
-#include "stream/observe.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of `all` */
 static tide__recording *all;
@@ -42,7 +40,7 @@ tide_status tide__recording_new(tide__recording **out, int device, tide_mempool 
       return status;
     }
   }
-  atomic_fetch_add_explicit(&r->pool->recordings, 1, memory_order_relaxed);
+  tide__mempool_recorded(r->pool);
   pthread_mutex_lock(&lock);
   r->next = all;
   if (all) all->prev = r;

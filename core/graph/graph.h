@@ -2,7 +2,7 @@
 #ifndef TIDE_CORE_GRAPH_H
 #define TIDE_CORE_GRAPH_H
 
-#include "stream/capture_state.h"
+#include "tensor/tensor.h"
 
 /* A generator that captured work draws from. */
 typedef struct tide__draws {

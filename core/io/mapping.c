@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#include "core.h"
+#include "tensor/tensor.h"
 #include "tide/file.h"
 
 struct tide_mapping {

@@ -2,8 +2,6 @@
 #ifndef TIDE_JIT_PRIVATE_H
 #define TIDE_JIT_PRIVATE_H
 
-#include "backend/compiler.h"
-#include "stream/progress.h"
 #include "tensor/tensor.h"
 #include "tide/jit.h"
 
@@ -194,5 +192,10 @@ extern _Atomic bool tide__jit_opened; /* a compiler has been opened or run */
 /* Takes into the key what the code includes, as the options and the environment say where. False where it cannot be
  * known what that is. */
 bool tide__jit_hash_includes(tide__jit_key *key, const char *source, const char *const *options, int n);
+
+/* ---- for the house ---- */
+
+void tide__jit_ahead_stop(void);    /* waits for what compiles kernels on threads of its own; it may start again */
+void tide__jit_unload(bool of_cpu); /* drops the kernels that were made at run time on accelerators; of_cpu: all */
 
 #endif

@@ -2,7 +2,7 @@
 #ifndef TIDE_TALLY_H
 #define TIDE_TALLY_H
 
-#include "core.h"
+#include "memory.h"
 #include "tide/history.h"
 
 /* A block was allocated, or freed, under the allocation scope: it and its outer ones count that. */

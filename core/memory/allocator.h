@@ -3,11 +3,10 @@
 #define TIDE_ALLOCATOR_H
 
 #include "base/biased.h"
-#include "stream/capture_state.h"
 #include "history.h"
 #include "idle.h"
+#include "memory.h"
 #include "settings.h"
-#include "tide/memory.h"
 
 typedef struct tide__allocator tide__allocator;
 
@@ -195,8 +194,6 @@ void tide__block_join(tide__allocator *a, tide_block *b);
 void tide__segment_unhook(tide__allocator *a, tide__segment *s);
 size_t tide__pool_largest(const tide__allocator *a);
 size_t tide__pool_of_graphs(const tide__allocator *a); /* free bytes that stay with captured graphs */
-/* One of `recordings` less; the lock is not held. After the last one what captures have used serves the whole pool. */
-void tide__mempool_recorded_less(tide_mempool *pool);
 void tide__slabs_free(tide__allocator *a);
 
 /* ---- allocator_stats.c ---- */

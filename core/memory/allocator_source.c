@@ -8,8 +8,7 @@
  * Invariant: what a device's allocator does by default is settled when it is first used, in tide__allocator_ready; only
  * caching can be switched later. */
 #include "allocator.h"
-#include "stream/observe.h"
-#include "stream/order.h"
+#include "memory.h"
 
 #include <stdlib.h>
 

@@ -6,7 +6,7 @@
  *
  * Invariant: a stat's peak is never below its current value. */
 #include "allocator.h"
-#include "stream/observe.h"
+#include "memory.h"
 
 /* ---- reading ---- */
 

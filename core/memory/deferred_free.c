@@ -11,7 +11,7 @@
  *
  * Invariants: the lock is a leaf among core's locks, below it are only the event cache and the backend; `done` is
  * called with no lock held; a piece is in the list once or not at all. */
-#include "stream/capture_state.h"
+#include "memory.h"
 
 #include <stdlib.h>
 

@@ -2,7 +2,7 @@
 #ifndef TIDE_HOST_CACHE_H
 #define TIDE_HOST_CACHE_H
 
-#include "core.h"
+#include "memory.h"
 #include "tide/memory.h"
 
 /* How much is taken for a large piece; pieces are cached by this. At least 64 KiB and a byte are large. */

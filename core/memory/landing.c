@@ -11,9 +11,7 @@
  *
  * Invariants: a landing lives as long as storages refer to it, and holds its stream; its numbers count copies, and
  * those up to `done` are on the device. The lock is above those of the stream lists, of events and of the observers. */
-#include "stream/capture_state.h"
-#include "stream/observe.h"
-#include "stream/order.h"
+#include "memory.h"
 
 #include <stdlib.h>
 

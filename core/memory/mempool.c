@@ -52,6 +52,12 @@ void tide_mempool_release(tide_mempool *pool) {
   tide__mempool_drop(pool);
 }
 
+bool tide__mempool_live(const tide_mempool *pool) { return pool->epoch == tide__epoch_now(); }
+
+void tide__mempool_recorded(tide_mempool *pool) {
+  atomic_fetch_add_explicit(&pool->recordings, 1, memory_order_relaxed);
+}
+
 uint64_t tide_mempool_id(const tide_mempool *pool) { return pool ? pool->id : 0; }
 int tide_mempool_device(const tide_mempool *pool) { return pool ? pool->device : TIDE_ALL_DEVICES; }
 
@@ -63,7 +69,7 @@ tide_status tide_current_pool(tide_mempool **out, int device) {
 
 tide_status tide_current_set_pool(tide_mempool *pool, int device) {
   TIDE_TRY(resolve(&device, device, "set_pool"));
-  if (pool && pool->epoch != tide__epoch_now())
+  if (pool && !tide__mempool_live(pool))
     return tide__fail(TIDE_STATE, "set_pool: the pool belongs to a runtime that has ended or was reset");
   if (pool && pool->device != TIDE_ALL_DEVICES && pool->device != device)
     return tide__fail(TIDE_DEVICE, "set_pool: wrong device, got %s for a pool of %s",

@@ -7,7 +7,7 @@
  * reader's. So a program that uses no other streams runs as if it were one queue.
  *
  * Invariant: `any` is true before an entry of the table is. */
-#include "runtime/accelerator.h"
+#include "memory.h"
 
 _Atomic bool tide__peer_any;
 static _Atomic bool allowed[TIDE_MAX_DEVICES][TIDE_MAX_DEVICES];

@@ -5,7 +5,7 @@
  *
  * Invariants: no hook of the host runs while a lock of ours is held; a hook that has been removed is not running and
  * will not run. */
-#include "core.h"
+#include "memory.h"
 
 #include <time.h>
 

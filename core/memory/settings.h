@@ -2,7 +2,7 @@
 #ifndef TIDE_SETTINGS_H
 #define TIDE_SETTINGS_H
 
-#include "core.h"
+#include "memory.h"
 
 enum { TIDE__SIZE_CLASSES = 16 }; /* sizes from 1 MiB on, a power of two each */
 

@@ -2,7 +2,7 @@
  *
  * Invariant: it runs once, when the code is loaded. */
 #include "host_cache.h"
-#include "stream/hooks.h"
+#include "memory.h"
 
 /* A fork has no worker, and with devices open it waits for one (idle.c). */
 static void watch_forks(void) {

@@ -7,13 +7,12 @@
  *
  * Invariants: a storage of an ended epoch touches neither driver nor allocator when it goes; CPU memory goes back
  * through the hooks that it came from. */
-#include "stream/capture_state.h"
+#include "memory.h"
 
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "host_cache.h"
-#include "stream/observe.h"
 
 /* A collector lets go of thousands of tensors at a time: the caches must hold what one of its cycles gives. */
 enum { CLASSES = 11, HEADERS = 16384 };

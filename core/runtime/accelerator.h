@@ -1,15 +1,12 @@
-/* accelerator.h: what core's files about devices share among themselves: the table before a device is opened, which
- * devices of the machine are visible, deferred calls, access between devices. */
+/* accelerator.h: what the files of runtime share among themselves: the table before a device is opened, which devices
+ * of the machine are visible, deferred calls. */
 #ifndef TIDE_ACCELERATOR_H
 #define TIDE_ACCELERATOR_H
 
-#include "core.h"
-#include "tide/device.h"
+#include "runtime.h"
 
 /* ---- context_backend.c ---- */
 
-/* The accelerators' table once they were counted; NULL before and without any. */
-const tide_backend *tide__accelerators(void);
 /* The uuids of the machine's devices, without starting the driver; *count is the room before and the number after. */
 tide_status tide__machine_list(char (*uuid)[TIDE_UUID_TEXT], int *count);
 
@@ -25,10 +22,5 @@ tide_status tide__visible_count(int *out);
 
 /* What the opening of a device ends with: warns of one that is too old, runs what was deferred. */
 tide_status tide__opened(int device);
-void tide__defer_shutdown(void);
-
-/* ---- ipc.c ---- */
-
-void tide__ipc_shutdown(void);
 
 #endif

@@ -3,10 +3,11 @@
 #ifndef TIDE_CAPTURE_STATE_H
 #define TIDE_CAPTURE_STATE_H
 
-#include "core.h"
+#include "handle.h"
 #include "tide/graph.h"
 
 typedef struct tide__capture tide__capture;
+struct tide__draw; /* of generators */
 
 /* What the owner of a capture does for the rooms below it; always on the capturing thread, but for `pool`. */
 typedef struct tide__capture_ops {

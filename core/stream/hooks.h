@@ -2,7 +2,7 @@
 #ifndef TIDE_STREAM_HOOKS_H
 #define TIDE_STREAM_HOOKS_H
 
-#include "core.h"
+#include "handle.h"
 #include "tide/history.h"
 #include "tide/memory.h"
 

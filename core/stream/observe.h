@@ -48,10 +48,6 @@ typedef enum tide__observer_slot { TIDE__SANITIZER, TIDE__PROFILER, TIDE__OBSERV
 /* NULL: nobody. Calls of the one before may still be under way on other threads. */
 void tide__observer_set(tide__observer_slot slot, const tide__observer *observer);
 
-/* The sanitizer is switched on where the environment asks for it; it forgets what it knows of devices that end. */
-void tide__sanitizer_start(void);
-void tide__sanitizer_forget(void);
-
 /* An operation is told in these steps, by one thread: its operands, that it is about to be queued, that it was. */
 void tide__observe_operands(void);                           /* none so far */
 void tide__observe_access(const tide_tensor *x, bool write); /* tensor/operand.h says what it must */

@@ -2,7 +2,7 @@
 #ifndef TIDE_PROGRESS_H
 #define TIDE_PROGRESS_H
 
-#include "core.h"
+#include "handle.h"
 
 /* What can be launched: every kernel, then what is no kernel. */
 typedef enum tide__launch {

@@ -1,7 +1,7 @@
 /* start.c: what streams register with the rooms below.
  *
  * Invariant: it runs once, when the code is loaded. */
-#include "core.h"
+#include "stream.h"
 
 void tide__stream_start(void) {
   tide__backend_host.fail_driver = tide__fail_driver;

@@ -7,11 +7,6 @@
  * a loop that should keep a device busy can be searched for what stops it. The mode is the process's, as torch's is;
  * warnings go to the hook of the calling thread, else to the log.
  *
- * The opposite mistake is to wait too little: bytes that a non_blocking copy brings to page-locked memory are there
- * only after a wait for that copy. While a mode is on, such a copy leaves a note in the storage, and whoever touches
- * the bytes on the host before a stream, an event or the device behind it has been waited for is told, with the copy's
- * line.
- *
  * Invariant: tide__sync_watch is one for a mode that is not the default, plus one for each capture under way, for each
  * graph in debug mode while it or an output of it lives, and for each observer (observe.h). */
 #include <stdio.h>
@@ -23,6 +18,7 @@
 #include "tide/debug.h"
 
 _Atomic int tide__sync_watch;
+_Thread_local tide_status tide__early;
 
 static _Atomic int mode_now;
 
@@ -94,44 +90,4 @@ tide_status tide_device_synchronize(int device) {
   }
   tide__after_wait();
   return TIDE_OK;
-}
-
-/* ---- reading too early ---- */
-
-struct tide__arrival {
-  uint64_t stream;
-  uint32_t number, site; /* of the copy */
-};
-
-_Thread_local tide_status tide__early;
-
-/* A note that cannot be kept for want of memory is a warning less. */
-void tide__arrival_note(tide_storage *s, tide_stream *stream, uint32_t number, uint32_t site) {
-  if (number == 0 || tide_sync_debug_get() == TIDE_SYNC_DEFAULT) return;
-  if (!s->arrival) s->arrival = malloc(sizeof *s->arrival);
-  if (s->arrival) *s->arrival = (tide__arrival){stream->id, number, site};
-}
-
-tide_status tide__arrival_check(tide_storage *s, const char *what) {
-  int mode = (int)tide_sync_debug_get();
-  if (mode == TIDE_SYNC_DEFAULT) return TIDE_OK;
-  if (tide__progress_is_done(s->arrival->stream, s->arrival->number)) {
-    free(s->arrival);
-    s->arrival = NULL;
-    return TIDE_OK;
-  }
-  char from[160], text[500];
-  tide__site_text(s->arrival->site, from, sizeof from);
-  snprintf(text, sizeof text,
-           "%s: the values are still on their way: the non_blocking copy%s%s has not been waited for, expected a "
-           "synchronize of its stream or of an event behind it first",
-           what, from[0] ? " of " : "", from);
-  if (mode == TIDE_SYNC_ERROR) return tide__fail(TIDE_STATE, "%s", text);
-  tide__warn(text);
-  return TIDE_OK;
-}
-
-void tide__arrival_touch(tide_storage *s) {
-  tide_status status = tide__arrival_check(s, "read");
-  if (status != TIDE_OK) tide__early = status;
 }

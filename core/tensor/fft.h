@@ -2,7 +2,7 @@
 #ifndef TIDE_CORE_FFT_H
 #define TIDE_CORE_FFT_H
 
-#include "core.h"
+#include "handle.h"
 #include "tide/fft.h"
 
 typedef struct tide__fft_entry {

@@ -8,7 +8,6 @@
  * can be led to another sequence and back.
  *
  * Invariant: two calls that are queued never get the same pair of seed and offset, whichever threads they come from. */
-#include "stream/capture_state.h"
 #include "tensor.h"
 #include "tide/device.h"
 

@@ -3,7 +3,7 @@
 #ifndef TIDE_OPERAND_H
 #define TIDE_OPERAND_H
 
-#include "stream/observe.h"
+#include "handle.h"
 
 /* STATE when x is a handle of tide_graph_output whose values a later replay has overwritten. */
 tide_status tide__replay_check_slow(const tide_tensor *x, const char *what);

@@ -1,30 +1,14 @@
-/* tensor.h: what core's tensor files share among themselves: inline helpers of the hot path and small common steps.
- * Private to the files that make, view, copy, compute or reduce tensors. */
-#ifndef TIDE_TENSOR_H
-#define TIDE_TENSOR_H
+/* tensor.h: the face of tensor: handles, operands, and the small common steps of operations, inline where the hot path
+ * goes. Private to core. */
+#ifndef TIDE_CORE_TENSOR_H
+#define TIDE_CORE_TENSOR_H
 
 #include <math.h>
 #include <stdlib.h>
 
 #include "base/op.h"
+#include "handle.h"
 #include "operand.h"
-
-/* ---- dtypes, without a call ---- */
-
-static inline int64_t tide__itemsize(int dtype) {
-  static const uint8_t bytes[] = {
-#define DTYPE(name, NAME, type, size_, kind, alias) size_,
-#include "tide/dtype.def"
-#undef DTYPE
-  };
-  return bytes[dtype];
-}
-
-/* 0 bool, 1 integer, 2 floating, 3 complex: the order in which categories win over each other in promotion. */
-static inline int tide__category(int dtype) {
-  return dtype == TIDE_BOOL ? 0 : dtype < TIDE_FLOAT16 ? 1 : dtype < TIDE_COMPLEX64 ? 2 : 3;
-}
-static inline int tide__scalar_category(char kind) { return kind == 'B' ? 0 : kind == 'F' ? 2 : kind == 'C' ? 3 : 1; }
 
 /* ---- checks ---- */
 

@@ -13,9 +13,6 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "runtime/accelerator.h"
-#include "stream/capture_state.h"
-
 _Atomic uint64_t tide__profile_on;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

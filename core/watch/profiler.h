@@ -2,7 +2,7 @@
 #ifndef TIDE_PROFILER_PRIVATE_H
 #define TIDE_PROFILER_PRIVATE_H
 
-#include "stream/observe.h"
+#include "watch.h"
 #include "tide/profiler.h"
 
 /* ---- what is recorded ---- */
@@ -108,7 +108,6 @@ uint32_t tide__profile_name(tide_profile *p, const char *text);
 static inline uint64_t tide__profile_since(const tide_profile *p, uint64_t time) {
   return time > p->begun ? time - p->begun : 0;
 }
-void tide__profile_shutdown(void); /* drops a recording that nobody ended */
 
 /* ---- profiler_device.c: when devices did what ---- */
 

@@ -13,9 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "runtime/accelerator.h"
-#include "stream/capture_state.h"
-
 enum { UNDECIDED, TRACED, TIMED };
 enum { LOOK = 2048, TRIES = 4 }; /* events that wait before the passed ones are read; attempts to place a base */
 

@@ -3,9 +3,8 @@
 #ifndef TIDE_SANITIZER_PRIVATE_H
 #define TIDE_SANITIZER_PRIVATE_H
 
-#include "graph/graph.h"
-#include "stream/observe.h"
 #include "tide/sanitizer.h"
+#include "watch.h"
 
 extern pthread_mutex_t tide__sanitizer_lock;
 

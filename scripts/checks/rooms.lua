@@ -1,6 +1,6 @@
 -- The floors of core: which room may call which, and how large a circle of files may be. It reads the symbols of the
 -- built objects (nm -P), so what counts is what is called, not what is included. Prints every edge that is not
--- allowed, with its symbols, and exits with 1 if there is one.
+-- allowed by floors.lua, with its symbols, and exits with 1 if there is one.
 -- usage, in the source tree: tide scripts/checks/rooms.lua BUILD     (any Lua 5.4 will do)
 --
 -- A lower floor never calls a higher one. Where it has to tell one something, the higher one registers: a step of the
@@ -8,34 +8,13 @@
 
 local build = arg[1] or "build"
 
--- ---- the rooms, lowest first, and whom each may call besides itself ----
-local floors = {
-  { "base" },
-  { "backend/cpu", "base" },
-  { "backend/sim", "base", "backend/cpu" },
-  { "backend/cuda", "base" },
-  { "runtime", "base", "backend/cpu", "backend/sim" },
-  { "stream", "base", "runtime" },
-  { "memory", "base", "runtime", "stream" },
-  { "tensor", "base", "runtime", "stream", "memory" },
-  { "graph", "base", "runtime", "stream", "memory", "tensor" },
-  { "comm", "base", "runtime", "stream", "memory", "tensor", "graph" },
-  { "jit", "base", "runtime", "stream", "memory", "tensor", "graph" },
-  { "watch", "base", "runtime", "stream", "memory", "tensor", "graph", "comm", "jit" },
-  { "io", "base", "runtime", "memory", "tensor" },
-  { "data", "base", "runtime", "stream", "memory", "tensor" },
-}
-local house = { "the house" } -- may call all of them
-for _, floor in ipairs(floors) do house[#house + 1] = floor[1] end
+local floors = dofile("scripts/checks/floors.lua")
+local house = { "the house", calls = {} } -- core/tide.c, which starts and ends all of them
+for _, floor in ipairs(floors) do house.calls[#house.calls + 1] = floor[1] end
 floors[#floors + 1] = house
 
--- Edges that point upwards still, with how many symbols they may have: to be brought to nothing.
-local wrong = {
-}
-
--- In one room, so many files may call each other in a circle; these are larger still.
+-- In one room, so many files may call each other in a circle.
 local most_in_circle = 8
-local large = { memory = 15 }
 
 -- ---- what is built ----
 local function lines_of(command)
@@ -46,7 +25,6 @@ local function lines_of(command)
   return out
 end
 
--- core/tide.c, which starts and ends all of them, is a room of its own, on top.
 local function room_of(file) return file:match("^(backend/%w+)/") or file:match("^(%w+)/") or "the house" end
 
 -- file: the source's path in core, without its suffix. needs[file] = set of symbols; home[symbol] = file.
@@ -79,7 +57,7 @@ end
 local allowed, known = {}, {}
 for _, floor in ipairs(floors) do
   known[floor[1]] = true
-  for i = 2, #floor do allowed[floor[1] .. " -> " .. floor[i]] = true end
+  for _, room in ipairs(floor.calls) do allowed[floor[1] .. " -> " .. room] = true end
 end
 
 local calls, edges, failures = {}, {}, 0
@@ -115,18 +93,12 @@ local function sorted(t)
 end
 
 for _, edge in ipairs(sorted(edges)) do
-  local symbols, most = edges[edge], wrong[edge] or 0
-  if symbols.count > most then
-    complain("%s: %d symbols, expected %s", edge, symbols.count, most == 0 and "none" or "at most " .. most)
-    for _, symbol in ipairs(sorted(symbols)) do
-      table.sort(symbols[symbol])
-      print(("    %s (core/%s.c) from %s"):format(symbol, home[symbol], table.concat(symbols[symbol], " ")))
-    end
+  complain("%s: %d symbols, expected none", edge, edges[edge].count)
+  for _, symbol in ipairs(sorted(edges[edge])) do
+    local from = edges[edge][symbol]
+    table.sort(from)
+    print(("    %s (core/%s.c) from %s"):format(symbol, home[symbol], table.concat(from, " ")))
   end
-end
-for _, edge in ipairs(sorted(wrong)) do
-  local now = edges[edge] and edges[edge].count or 0
-  if now < wrong[edge] then print(("note: %s has %d symbols now, the list says %d"):format(edge, now, wrong[edge])) end
 end
 
 -- ---- circles of files: Tarjan's strongly connected components ----
@@ -162,7 +134,7 @@ end
 
 for _, circle in ipairs(circles_of(function(a, b) return room_of(a) == room_of(b) end)) do
   local room = room_of(circle[1])
-  local most = large[room] or most_in_circle
+  local most = most_in_circle
   if #circle > most then
     complain("%s: a circle of %d files, expected at most %d: %s", room, #circle, most, table.concat(circle, " "))
   elseif arg[2] == "--circles" then
@@ -170,8 +142,7 @@ for _, circle in ipairs(circles_of(function(a, b) return room_of(a) == room_of(b
   end
 end
 
--- While some edges point upwards, circles through several rooms go without saying.
-for _, circle in ipairs(next(wrong) and {} or circles_of(function() return true end)) do
+for _, circle in ipairs(circles_of(function() return true end)) do
   local rooms, names = {}, {}
   for _, file in ipairs(circle) do rooms[room_of(file)] = true end
   for room in pairs(rooms) do names[#names + 1] = room end

@@ -80,7 +80,34 @@ local function is_cuda(header)
   return false
 end
 
+-- ---- rooms include the faces of those on lower floors ----
+local floors, floor_of = dofile("scripts/checks/floors.lua"), {}
+for _, floor in ipairs(floors) do floor_of[floor[1]] = floor end
+
+local function has(list, what)
+  for _, each in ipairs(list) do
+    if each == what then return true end
+  end
+  return false
+end
+
+local function room_of(path)
+  local wide, narrow = path:match("^(%w+/%w+)/"), path:match("^(%w+)/")
+  return floor_of[wide] and wide or floor_of[narrow] and narrow
+end
+
+local function check_floor(path, line, header)
+  local from, to = room_of(path:sub(#"core/" + 1)), room_of(header)
+  if not from or not to or from == to then return end
+  if not has(floor_of[from].calls, to) then
+    complain(path, line, ("%s: %s stands on no floor above it"):format(header, from))
+  elseif floor_of[to].face and not has(floor_of[to].face, header:sub(#to + 2)) then
+    complain(path, line, ("%s: other rooms include of %s only %s"):format(header, to, table.concat(floor_of[to].face, ", ")))
+  end
+end
+
 local function check_include(path, line, header, quoted)
+  if in_core(path) and quoted then check_floor(path, line, header) end
   if lua_headers[header] and not under(path, "lua_bindings/", "scripts/examples/host/") then
     complain(path, line, header .. " outside lua_bindings: core knows no Lua")
   end
@@ -110,7 +137,7 @@ end
 -- ---- words that do not belong in a room ----
 -- {where, Lua pattern over code, what is wrong}; a word boundary is %f[%w_].
 local outside_backend = function(path)
-  return in_core(path) and not under(path, "core/core.h", "core/runtime/backends.c", "core/backend/")
+  return in_core(path) and not under(path, "core/runtime/backends.c", "core/backend/")
 end
 local library = function(path) return under(path, "core/", "kernels/", "lua_bindings/") end
 local compute = function(path) return under(path, "core/", "kernels/") end

@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "check.h"
-#include "core.h"
+#include "tensor/tensor.h"
 #include "tide/nccl.h"
 #include "tide/sim.h"
 

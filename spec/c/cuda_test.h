@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "core.h"
+#include "tensor/tensor.h"
 
 static const tide_backend *gpu;
 static int failures, checks;

@@ -9,7 +9,7 @@
 #include <time.h>
 
 #include "check.h"
-#include "core.h"
+#include "tensor/tensor.h"
 #include "tide/fft.h"
 
 /* ---- the host that interrupts ---- */

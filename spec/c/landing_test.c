@@ -1,6 +1,6 @@
 /* landing_test.c: threads that are the first to use a tensor whose copy from pageable memory is still under way. */
 #include "check.h"
-#include "core.h"
+#include "tensor/tensor.h"
 #include "tide/sim.h"
 
 enum { COUNT = 5000, ROUNDS = 60, THREADS = 3 };

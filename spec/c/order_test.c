@@ -1,6 +1,6 @@
 /* order_test.c: which waits between streams of two simulated devices are needless, and that nothing else is left out.
  */
-#include "stream/order.h"
+#include "stream/stream.h"
 
 #include <stdlib.h>
 

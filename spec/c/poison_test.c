@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "memory/allocator.h"
+#include "tensor/tensor.h"
 
 static int failures;
 #define OK(expr)                                                                                                       \

@@ -2,7 +2,7 @@
  * lines.
  *
  * Runs on simulated devices; what needs a machine without any asks for a library that is not there. */
-#include "core.h"
+#include "tensor/tensor.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  *
  * Each test opens the backend, does its work and closes it. What a host is told (failures, bad indexes) is noted in
  * `told`; the arithmetic is that of the CPU's loops. */
-#include "core.h"
+#include "tensor/tensor.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core.h"
+#include "tensor/tensor.h"
 #include "base/random.h"
 
 static int failures, checks;

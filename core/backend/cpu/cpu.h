@@ -3,7 +3,8 @@
 #ifndef TIDE_CPU_H
 #define TIDE_CPU_H
 
-#include "core.h"
+#include "backend/backend.h"
+#include "base/base.h"
 
 #define KERNEL(name, args) tide_status tide__cpu_##name(tide_stream *stream, const args *a);
 #include "backend/kernel.def"

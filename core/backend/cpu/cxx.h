@@ -2,7 +2,8 @@
 #ifndef TIDE_CPU_CXX_H
 #define TIDE_CPU_CXX_H
 
-#include "core.h"
+#include "backend/backend.h"
+#include "base/base.h"
 
 /* ---- cxx.c: the system's C++ compiler ---- */
 

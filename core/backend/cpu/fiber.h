@@ -2,7 +2,8 @@
 #ifndef TIDE_CPU_FIBER_H
 #define TIDE_CPU_FIBER_H
 
-#include "core.h"
+#include "backend/backend.h"
+#include "base/base.h"
 
 typedef struct tide__fibers tide__fibers;
 

@@ -10,7 +10,7 @@
 
 #include "sim.h"
 
-#include "core.h"
+#include "base/base.h"
 
 typedef struct piece {
   struct piece *next;

@@ -22,7 +22,7 @@
 
 #include <stdlib.h>
 
-#include "core.h"
+#include "base/base.h"
 
 /* ---- devices ---- */
 

@@ -15,7 +15,7 @@
 #include "sim.h"
 
 #include "backend/cpu/cpu.h"
-#include "core.h"
+#include "base/base.h"
 
 static const double LAUNCH = 3e-6, BYTES_PER_SECOND = 4e12;
 

@@ -10,7 +10,7 @@
 
 #include "sim.h"
 
-#include "core.h"
+#include "base/base.h"
 
 tide_status tide__sim_event_new(void **out, int device, uint32_t flags) {
   TIDE_TRY(tide__sim_enter("Event"));

@@ -9,7 +9,7 @@
 
 #include "sim.h"
 
-#include "core.h"
+#include "base/base.h"
 
 void tide__sim_fail(int device, bool sticky, int code, const char *name, const char *text) {
   sim_failure *failure = &tide__sim.device[device].failure;

@@ -17,7 +17,7 @@
 
 #include "sim.h"
 
-#include "core.h"
+#include "base/base.h"
 
 enum { LANES = 64 };
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "core.h"
+#include "base/base.h"
 
 enum { DEGREES = 40, MILLIWATTS = 50000, MEGAHERTZ = 1000 };
 

@@ -14,7 +14,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "core.h"
+#include "base/base.h"
 
 enum { PAGE = 4096 };
 static const char magic[8] = "tidesim";

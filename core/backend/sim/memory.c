@@ -18,7 +18,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "core.h"
+#include "base/base.h"
 
 enum { PAGE = 4096 };
 #ifdef __SANITIZE_THREAD__ /* which keeps four bytes beside each that is written */

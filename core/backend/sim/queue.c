@@ -18,7 +18,7 @@
 
 #include "sim.h"
 
-#include "core.h"
+#include "base/base.h"
 
 static const double WAIT_SLICE = 0.02, POLL = 0.0005;
 

@@ -10,7 +10,7 @@
 
 #include "sim.h"
 
-#include "core.h"
+#include "base/base.h"
 
 static const size_t GRANULE = (size_t)2 << 20;
 static const uint32_t INSIDE = UINT32_MAX;

@@ -9,7 +9,7 @@
 
 #include "sim.h"
 
-#include "core.h"
+#include "base/base.h"
 
 _Atomic bool tide__sim_tracing;
 _Thread_local uint64_t tide__sim_traced_op;

@@ -1,0 +1,14 @@
+/* stream.h: the face of stream: what other rooms include of it. Private to core. */
+#ifndef TIDE_CORE_STREAM_H
+#define TIDE_CORE_STREAM_H
+
+#include "capture_state.h"
+#include "handle.h"
+#include "hooks.h"
+#include "observe.h"
+#include "order.h"
+#include "progress.h"
+
+void tide__stream_start(void); /* registers with the rooms below, once */
+
+#endif
