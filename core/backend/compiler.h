@@ -43,14 +43,14 @@ typedef struct tide_compiler {
   /* An elementwise kernel is prelude, the pieces that are needed of with_small (bool and 16-bit floats), with_complex
    * and with_dims (strided), the user's code, declarations by core, then flat or strided. TIDE_NAMES_STD is defined
    * before all of it, and before `raw`, where the code may use what C++ has in std. A block has `threads` threads, each
-   * of which does 16 bytes of the widest operand, or four elements where strided. The declarations: jit_source.c. */
+   * of which does 16 bytes of the widest operand, or four elements where strided. The declarations: jit/source.c. */
   const char *prelude, *with_small, *with_complex, *with_dims, *flat, *strided;
   int threads;
   bool ahead;      /* it compiles in the process, on any thread: kernels may be made before they are called */
   const char *raw; /* what stands before a kernel of the user's own; of a host, behind prelude and with_small */
   bool host;       /* kernels are functions that loop over threads: `raw` defines what the loop is made of
-                      that core writes (jit_source.c); prelude and raw define tide_by, by which the code divides
-                      (jit_rewrite.c) */
+                      that core writes (jit/source.c); prelude and raw define tide_by, by which the code divides
+                      (jit/rewrite.c) */
   const char *options, *raw_options; /* always given, separated by blanks */
   /* Opens the compiler: the file that it is, and its version. LIBRARY where there is none. */
   tide_status (*identify)(char *path, size_t path_size, char *version, size_t version_size);

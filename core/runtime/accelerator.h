@@ -5,7 +5,7 @@
 
 #include "runtime.h"
 
-/* ---- context_backend.c ---- */
+/* ---- backends.c ---- */
 
 /* The uuids of the machine's devices, without starting the driver; *count is the room before and the number after. */
 tide_status tide__machine_list(char (*uuid)[TIDE_UUID_TEXT], int *count);

@@ -10,7 +10,7 @@
  * Invariant: every name of ours that a user could clash with begins with tide_ or TIDE_. */
 #include "cxx.h"
 
-/* Behind a sign of division stands tide_by (jit_rewrite.c), and gives the divisor. The value of an integer that may be
+/* Behind a sign of division stands tide_by (jit/rewrite.c), and gives the divisor. The value of an integer that may be
  * 0, or -1 which the least number overflows by, goes through an empty instruction that the compiler knows nothing of.
  */
 #define DIVISIONS                                                                                                      \
