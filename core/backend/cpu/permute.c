@@ -12,6 +12,8 @@
 
 /* Items of a bucket on average, and the most of a list that is one; lists are counted and moved in PARTS at most. */
 enum { BUCKET = 2048, PARTS = 32, PART_ITEMS = 1 << 15, SHORT_LIST = 32, GROUPS = 512, MOST_CELLS = 1 << 13 };
+/* Items that are moved between two looks at the interrupt. */
+enum { FIRST_LOOK = 32, MOST_LOOK = 1 << 12 };
 
 typedef struct permutation {
   const tide_randperm_args *a;
@@ -52,8 +54,9 @@ static void move_items(void *arg, int64_t begin, int64_t end) {
   for (int64_t part = begin; part < end; part++) {
     uint32_t *at = p->at + part * p->count;
     int64_t i = part_begin(p, part), stop = part_begin(p, part + 1);
-    while (i < stop && !tide__loop_stops()) /* a part of a long list takes long */
-      for (int64_t to = stop - i < PART_ITEMS ? stop : i + PART_ITEMS; i < to; i++)
+    /* A part of a long list takes long, and the first items of it longest: each touches a fresh page. */
+    for (int64_t look = FIRST_LOOK; i < stop && !tide__loop_stops(); look = look < MOST_LOOK ? 2 * look : look)
+      for (int64_t to = stop - i < look ? stop : i + look; i < to; i++)
         p->buckets[at[bucket_of(p, p->items[i])]++] = p->items[i];
   }
 }
