@@ -165,7 +165,7 @@ tide_status tide__cpu_randperm(tide_stream *stream, const tide_randperm_args *a)
     sort(&p);
     return TIDE_OK;
   }
-  p.bits = a->n > BUCKET ? log2_of(a->n / BUCKET) : 0, p.count = (int64_t)1 << p.bits;
+  p.bits = a->n > 2 * BUCKET ? log2_of(a->n / BUCKET) : 0, p.count = (int64_t)1 << p.bits;
   p.cell_bits = log2_of(a->n / p.count);
   if (p.cell_bits > 32 - p.bits) p.cell_bits = 32 - p.bits;
   p.parts = a->n < 2 * PART_ITEMS ? 1 : a->n / PART_ITEMS < PARTS ? a->n / PART_ITEMS : PARTS;
