@@ -142,7 +142,9 @@ static int script_take_batch(lua_State *L) {
   ltide_made(L, S);
   for (int i = 1; S->arena && i <= n; i++, lua_pop(L, 1)) {
     lua_rawgeti(L, 2, i);
-    ltide_arena_add(S, lua_touserdata(L, -1));
+    ltide_tensor *u = lua_touserdata(L, -1);
+    ltide_link_remove(&u->link);
+    ltide_arena_add(S, u);
   }
   return 0;
 }

@@ -325,7 +325,7 @@ describe("tide.data.loader beside a GPU", function()
     local function drop(device)
       local items, later = { tide.ones(2), tide.ones(2), tide.ones(2) }, nil
       local it = tide.data.loader(items, { device = device }):iter()
-      setmetatable({}, { __gc = function() -- after what is made from here on, the batches ahead among it
+      setmetatable({}, { __gc = function() -- after what is made from here on
         out = { { pcall(it) }, { pcall(it) }, { pcall(later.iter, later) } }
       end })
       it()
@@ -337,8 +337,7 @@ describe("tide.data.loader beside a GPU", function()
         collectgarbage()
         collectgarbage()
       end)
-      assert.matches("loader: got a batch with a freed tensor, expected all alive", out[1][2].message, 1, true)
-      assert.are.same({ true }, out[2])
+      assert.are.same({ true, 2, true, 3 }, { out[1][1], out[1][2], out[2][1], out[2][2] }) -- tensors have no finaliser
       assert.matches("loader: got a freed loader, expected one that is alive", out[3][2].message, 1, true)
       out = {}
     end
