@@ -7,8 +7,6 @@
  *
  * Invariant: handles that a process has not opened when it ends are opened and let go of here, so that the memory is
  * free again whatever way it ended. */
-#include "spawn.h"
-
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
@@ -22,6 +20,7 @@
 #include "scope.h"
 #include "serialize.h"
 #include "tide/ipc.h"
+#include "tide/process.h"
 
 #define CONTEXT_META "tide.multiprocessing.Context"
 enum { MOST_PROCESSES = 1024 };
@@ -33,7 +32,7 @@ static const char begun_head[] = "tide begun\n", failed_head[] = "tide error\n";
 typedef struct context {
   int n;
   bool handed_out; /* spawn itself is left with the processes running */
-  ltide_process process[];
+  tide_process process[];
 } context;
 
 /* {==== The program */
@@ -254,7 +253,7 @@ static void release_handles(lua_State *L, int index, int i) {
 static void clear(lua_State *L, context *c, int index) {
   for (int i = 0; i < c->n; i++) {
     release_handles(L, index, i);
-    ltide_process_drop(&c->process[i]);
+    tide_process_drop(&c->process[i]);
   }
   c->n = 0;
   tide_ipc_collect();
@@ -263,7 +262,7 @@ static void clear(lua_State *L, context *c, int index) {
 static int context_close(lua_State *L) {
   context *c = check_context(L);
   if (!c->handed_out) {
-    ltide_process_stop(c->process, c->n, patience);
+    tide_process_stop(c->process, c->n, patience);
     clear(L, c, 1);
   }
   c->handed_out = false;
@@ -272,7 +271,7 @@ static int context_close(lua_State *L) {
 
 static int context_gc(lua_State *L) {
   context *c = ltide_test_object(L, 1, CONTEXT_META);
-  for (int i = 0; c && i < c->n; i++) ltide_process_drop(&c->process[i]);
+  for (int i = 0; c && i < c->n; i++) tide_process_drop(&c->process[i]);
   if (c) c->n = 0;
   return 0;
 }
@@ -295,10 +294,10 @@ static bool push_text(lua_State *L, FILE *file) {
 
 /* Ends the other processes and raises the error of number i. */
 static int raise_of(lua_State *L, context *c, int index, int i) {
-  const ltide_process *p = &c->process[i];
+  const tide_process *p = &c->process[i];
   int status = p->status, pid = (int)p->pid;
   bool by_signal = status != -1 && WIFSIGNALED(status);
-  ltide_process_stop(c->process, c->n, patience);
+  tide_process_stop(c->process, c->n, patience);
   lua_pushfstring(L, "spawn: rank %d (process %d) ", i, pid);
   if (by_signal)
     lua_pushfstring(L, "was ended by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
@@ -331,11 +330,11 @@ static int nothing(lua_State *L) { return (void)L, 0; }
 /* Waits until all processes of the context at `index` have ended well, or for so long. Between the looks a function is
  * called, so that an interruption, which is a hook, is raised from here. */
 static bool wait_for_all(lua_State *L, context *c, int index, double seconds) {
-  double end = ltide_process_now() + seconds, nap = 2e-4;
+  double end = tide_process_now() + seconds, nap = 2e-4;
   while (true) {
     bool all = true;
     for (int i = 0; i < c->n; i++) {
-      bool ended = ltide_process_ended(&c->process[i]);
+      bool ended = tide_process_ended(&c->process[i]);
       if (ended && (c->process[i].status || !has_head(c->process[i].file, begun_head))) raise_of(L, c, index, i);
       all = all && ended;
     }
@@ -343,9 +342,9 @@ static bool wait_for_all(lua_State *L, context *c, int index, double seconds) {
       clear(L, c, index);
       return true;
     }
-    double left = end - ltide_process_now();
+    double left = end - tide_process_now();
     if (left <= 0) return false;
-    ltide_process_sleep(nap < left ? nap : left);
+    tide_process_sleep(nap < left ? nap : left);
     if (nap < 1e-2) nap *= 1.5;
     lua_pushcfunction(L, nothing);
     lua_call(L, 0, 0);
@@ -376,13 +375,13 @@ static int lcontext_pids(lua_State *L) {
 
 /* Writes the task at `task` with the rank i to a file of its own. */
 static void write_task(lua_State *L, ltide_state *S, context *c, int index, int task, int i) {
-  if (!ltide_process_prepare(&c->process[i]))
-    ltide_error(L, "FileError", "spawn: no file for a task: %s", strerror(errno));
+  int error = tide_process_prepare(&c->process[i]);
+  if (error) ltide_error(L, "FileError", "spawn: no file for a task: %s", strerror(error));
   lua_pushinteger(L, i);
   lua_setfield(L, task, "rank");
   lua_getiuservalue(L, index, 1);
   lua_rawgeti(L, -1, i + 1);
-  int error = ltide_write_value(L, S, c->process[i].file, task, lua_gettop(L));
+  error = ltide_write_value(L, S, c->process[i].file, task, lua_gettop(L));
   lua_pop(L, 2);
   if (!error && fseek(c->process[i].file, 0, SEEK_SET)) error = errno;
   if (error) ltide_error(L, "FileError", "spawn: a task could not be written: %s", strerror(error));
@@ -394,9 +393,9 @@ static void start_all(lua_State *L, context *c, int index, const char *exe) {
   char *arguments[] = {(char *)exe, name, code, NULL};
   fflush(NULL);
   for (int i = 0; i < c->n; i++) {
-    int error = ltide_process_start(&c->process[i], exe, arguments);
+    int error = tide_process_start(&c->process[i], exe, arguments);
     if (!error) continue;
-    ltide_process_stop(c->process, c->n, patience);
+    tide_process_stop(c->process, c->n, patience);
     clear(L, c, index);
     ltide_error(L, "FileError", "spawn: rank %d: %s could not be started: %s", i, exe, strerror(error));
   }
@@ -534,7 +533,7 @@ static int work(lua_State *L) {
 
 static int lmain(lua_State *L) {
   ltide_enter(L);
-  FILE *file = ltide_process_task();
+  FILE *file = tide_process_task();
   if (!file) return ltide_error(L, "StateError", "_main: this process was not started by spawn");
   lua_settop(L, 0);
   lua_pushcfunction(L, with_traceback);

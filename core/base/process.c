@@ -1,11 +1,11 @@
-/* spawn_process.c: other processes: start, watch, stop.
+/* process.c: other processes: start, watch, stop.
  *
  * A process is a new program, never the copy of this one that fork alone makes: no driver follows a fork. Its task lies
  * in a file without a name, which it inherits as one descriptor; it gets no other file of ours but the two outputs.
  *
  * Invariant: the status of every process that was started is asked for once, so that none stays as a zombie: by who
  * waits, or, for one that was dropped while it ran, by whoever comes here later. */
-#include "spawn.h"
+#include "tide/process.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -31,13 +31,13 @@ typedef struct orphan {
 static orphan *orphans;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the list */
 
-double ltide_process_now(void) {
+double tide_process_now(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-void ltide_process_sleep(double seconds) {
+void tide_process_sleep(double seconds) {
   struct timespec t = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
   nanosleep(&t, NULL);
 }
@@ -67,14 +67,15 @@ static int set_signals(posix_spawnattr_t *attributes) {
   return error ? error : posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
 }
 
-bool ltide_process_prepare(ltide_process *p) {
+int tide_process_prepare(tide_process *p) {
   int file = memfd_create(task_path + sizeof "/memfd:" - 1, MFD_CLOEXEC);
   p->file = file < 0 ? NULL : fdopen(file, "w+b");
+  int error = p->file ? 0 : errno;
   if (file >= 0 && !p->file) close(file);
-  return p->file != NULL;
+  return error;
 }
 
-int ltide_process_start(ltide_process *p, const char *exe, char *const *arguments) {
+int tide_process_start(tide_process *p, const char *exe, char *const *arguments) {
   posix_spawn_file_actions_t actions;
   posix_spawnattr_t attributes;
   reap_orphans();
@@ -83,10 +84,10 @@ int ltide_process_start(ltide_process *p, const char *exe, char *const *argument
     posix_spawn_file_actions_destroy(&actions);
     return ENOMEM;
   }
-  int error = posix_spawn_file_actions_adddup2(&actions, fileno(p->file), LTIDE_TASK);
+  int error = posix_spawn_file_actions_adddup2(&actions, fileno(p->file), TIDE_PROCESS_TASK);
   if (!error) error = posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
 #if defined(__GLIBC__) && __GLIBC_PREREQ(2, 34)
-  if (!error) error = posix_spawn_file_actions_addclosefrom_np(&actions, LTIDE_TASK + 1);
+  if (!error) error = posix_spawn_file_actions_addclosefrom_np(&actions, TIDE_PROCESS_TASK + 1);
 #endif
   if (!error) error = set_signals(&attributes);
   if (!error) error = posix_spawn(&p->pid, exe, &actions, &attributes, arguments, environ);
@@ -96,7 +97,7 @@ int ltide_process_start(ltide_process *p, const char *exe, char *const *argument
   return error;
 }
 
-bool ltide_process_ended(ltide_process *p) {
+bool tide_process_ended(tide_process *p) {
   if (p->ended || !p->pid) return true;
   pid_t got = waitpid(p->pid, &p->status, WNOHANG);
   if (got < 0 && errno != EINTR) p->status = -1; /* somebody else has asked */
@@ -104,30 +105,30 @@ bool ltide_process_ended(ltide_process *p) {
   return p->ended;
 }
 
-static bool all_ended(ltide_process *list, int n) {
+static bool all_ended(tide_process *list, int n) {
   bool all = true;
-  for (int i = 0; i < n; i++) all = ltide_process_ended(&list[i]) && all;
+  for (int i = 0; i < n; i++) all = tide_process_ended(&list[i]) && all;
   return all;
 }
 
-static void signal_all(ltide_process *list, int n, int signal) {
+static void signal_all(tide_process *list, int n, int signal) {
   for (int i = 0; i < n; i++)
-    if (!ltide_process_ended(&list[i])) kill(list[i].pid, signal);
+    if (!tide_process_ended(&list[i])) kill(list[i].pid, signal);
 }
 
-void ltide_process_stop(ltide_process *list, int n, double patience) {
+void tide_process_stop(tide_process *list, int n, double patience) {
   if (all_ended(list, n)) return;
   signal_all(list, n, SIGTERM);
-  for (double end = ltide_process_now() + patience; !all_ended(list, n) && ltide_process_now() < end;)
-    ltide_process_sleep(1e-3);
+  for (double end = tide_process_now() + patience; !all_ended(list, n) && tide_process_now() < end;)
+    tide_process_sleep(1e-3);
   signal_all(list, n, SIGKILL);
-  while (!all_ended(list, n)) ltide_process_sleep(1e-3);
+  while (!all_ended(list, n)) tide_process_sleep(1e-3);
 }
 
-void ltide_process_drop(ltide_process *p) {
+void tide_process_drop(tide_process *p) {
   if (p->file) fclose(p->file);
   p->file = NULL;
-  orphan *o = ltide_process_ended(p) ? NULL : malloc(sizeof *o);
+  orphan *o = tide_process_ended(p) ? NULL : malloc(sizeof *o);
   if (o) {
     pthread_mutex_lock(&lock);
     *o = (orphan){orphans, p->pid};
@@ -139,12 +140,12 @@ void ltide_process_drop(ltide_process *p) {
 }
 
 /* What lies under the number of a task in a process of another kind is left alone. */
-FILE *ltide_process_task(void) {
+FILE *tide_process_task(void) {
   char link[64], path[64] = "";
-  snprintf(link, sizeof link, "/proc/self/fd/%d", LTIDE_TASK);
+  snprintf(link, sizeof link, "/proc/self/fd/%d", TIDE_PROCESS_TASK);
   ssize_t n = readlink(link, path, sizeof path - 1);
   if (n < (ssize_t)sizeof task_path - 1 || strncmp(path, task_path, sizeof task_path - 1) != 0) return NULL;
   prctl(PR_SET_PDEATHSIG, SIGTERM);
-  fcntl(LTIDE_TASK, F_SETFD, FD_CLOEXEC);
-  return fdopen(LTIDE_TASK, "r+b");
+  fcntl(TIDE_PROCESS_TASK, F_SETFD, FD_CLOEXEC);
+  return fdopen(TIDE_PROCESS_TASK, "r+b");
 }

@@ -1,0 +1,45 @@
+/* tide/process.h: programs that are started for a task and watched, and what they find there. Conventions as in
+ * tide.h. */
+#ifndef TIDE_PROCESS_H
+#define TIDE_PROCESS_H
+
+#include <stdio.h>
+#include <sys/types.h>
+
+#include "tide/tide.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* One started program. `status` is what waitpid gave, once it has ended; -1: somebody else has asked for it. Zero at
+ * first. */
+typedef struct tide_process {
+  pid_t pid; /* 0: not started */
+  bool ended;
+  int status;
+  FILE *file; /* what it reads its task from, and writes its error to: descriptor TIDE_PROCESS_TASK there */
+} tide_process;
+
+enum { TIDE_PROCESS_TASK = 3 };
+
+/* Makes its file, empty; returns 0 or an errno. */
+TIDE_API int tide_process_prepare(tide_process *p);
+/* Starts exe with the arguments (NULL ends them); returns 0 or an errno. The standard input is empty. */
+TIDE_API int tide_process_start(tide_process *p, const char *exe, char *const *arguments);
+/* Has it ended? Never waits. */
+TIDE_API bool tide_process_ended(tide_process *p);
+/* Ends these n: asks first, insists after `patience` seconds, and takes their status in either case. */
+TIDE_API void tide_process_stop(tide_process *list, int n, double patience);
+/* Forgets it; one that still runs is taken note of by a later call of any of these, so that no zombie stays. */
+TIDE_API void tide_process_drop(tide_process *p);
+/* In the child: its file, or NULL where this process is no such child. From now on it ends with the thread that started
+ * it, so with the parent at the latest. */
+TIDE_API FILE *tide_process_task(void);
+TIDE_API double tide_process_now(void);           /* seconds, monotonic */
+TIDE_API void tide_process_sleep(double seconds); /* less where a signal comes */
+
+#ifdef __cplusplus
+}
+#endif
+#endif
