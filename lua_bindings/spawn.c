@@ -475,7 +475,7 @@ static void set_upvalues(lua_State *L, int task) {
 /* Reads the task, which is pushed, and pushes its function and arguments, whose number it returns. */
 static int push_work(lua_State *L, ltide_state *S, FILE *file) {
   lua_pushnil(L);
-  ltide_read_value(L, S, file, "task", lua_gettop(L), true);
+  ltide_read_value(L, S, file, "task", lua_gettop(L), true, NULL);
   int task = lua_gettop(L);
   lua_getfield(L, task, "version");
   if (!lua_isstring(L, -1) || strcmp(lua_tostring(L, -1), tide_version()) != 0)
