@@ -16,33 +16,25 @@
 /* {==== Settings */
 
 static int lset_settings(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 1);
   ltide_try(L,
             tide_allocator_configure(ltide_check_cstring(L, 1, "settings", "a string \"option:value,option:value\"")));
   return 0;
 }
 
 static int lget_backend(lua_State *L) {
-  ltide_no_options(L, 0);
   const char *name = NULL;
-  ltide_enter(L);
   ltide_try(L, tide_allocator_backend(&name));
   lua_pushstring(L, name);
   return 1;
 }
 
 static int lcaching_enable(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 1);
   bool on = lua_isnoneornil(L, 1) || ltide_check_boolean(L, 1, "enabled");
   ltide_try(L, tide_allocator_set_caching(on));
   return 0;
 }
 
 static int lcaching_enabled(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 0);
   lua_pushboolean(L, tide_allocator_get_caching());
   return 1;
 }
@@ -111,8 +103,6 @@ static int lcaching_alloc(lua_State *L) {
 }
 
 static int lcaching_delete(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 1);
   void *ptr = lua_touserdata(L, 1);
   if (!lua_islightuserdata(L, 1)) ptr = (void *)(uintptr_t)ltide_check_integer(L, 1, "ptr");
   ltide_try(L, tide_allocator_give(ptr));
@@ -147,8 +137,6 @@ static int allocator_gc(lua_State *L) {
 }
 
 static int lchange_allocator(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 1);
   ltide_try(L, tide_allocator_change(check_allocator(L, 1)));
   return 0;
 }
@@ -167,8 +155,6 @@ static tide_mempool *check_pool(lua_State *L, int arg) {
 }
 
 static int lpool_new(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 1);
   tide_allocator *source = lua_isnoneornil(L, 1) ? NULL : check_allocator(L, 1);
   tide_mempool **u = ltide_new_object(L, sizeof *u, 0);
   *u = NULL;
@@ -226,8 +212,7 @@ static int luse_pool(lua_State *L) {
 }
 
 static int lempty_host_cache(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 0);
+  (void)L;
   tide_host_memory_empty_cache();
   return 0;
 }

@@ -196,7 +196,6 @@ static int lscope(lua_State *L) {
 
 static int lkeep(lua_State *L) {
   ltide_state *S = ltide_enter(L);
-  ltide_no_options(L, 1);
   ltide_check_tensor(L, S, 1, "t");
   ltide_arena_remove(lua_touserdata(L, 1));
   lua_settop(L, 1);

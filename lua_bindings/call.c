@@ -23,7 +23,7 @@ static int push_named(lua_State *L, const ltide_call *c, const char *name) {
 static void check_keys(lua_State *L, const ltide_call *c) {
   const char *keys[LTIDE_MOST_PARAMS + 1];
   int n = 0;
-  for (const char **k = c->sig->keys; *k; k++) {
+  for (const char *const *k = c->sig->keys; *k; k++) {
     const char *other = other_word(*k);
     bool is_other = false;
     if (other && !ltide_push_option(L, c->opts, *k)) is_other = ltide_push_option(L, c->opts, other);
@@ -231,6 +231,16 @@ int ltide_run(lua_State *L) {
   ltide_call_read(L, &c);
   return c.row->body(L, &c);
 }
+
+/* Without options proper, what is given by name goes to its place. */
+int ltide_run_plain(lua_State *L) {
+  ltide_call c;
+  ltide_call_begin(L, &c);
+  if (c.opts && c.sig->count == c.sig->positional) ltide_named(L, 2, c.sig->keys);
+  return c.row->plain(L);
+}
+
+int ltide_run_plain_waiting(lua_State *L) { return ltide_waiting(L, ltide_run_plain); }
 
 int ltide_run_waiting(lua_State *L) { return ltide_waiting(L, ltide_run); }
 

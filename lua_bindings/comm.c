@@ -328,15 +328,11 @@ static int lgather(lua_State *L) {
 /* {==== Time */
 
 static int lset_timeout(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 1);
   ltide_try(L, tide_comm_set_timeout(ltide_check_number(L, 1, "seconds")));
   return 0;
 }
 
 static int lget_timeout(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 0);
   lua_pushnumber(L, tide_comm_get_timeout());
   return 1;
 }

@@ -300,7 +300,6 @@ static int lfrom_string(lua_State *L) {
 
 static int ltensor_tostring_bytes(lua_State *L) {
   ltide_state *S = ltide_enter(L);
-  ltide_no_options(L, 1);
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
   luaL_Buffer b;
   size_t bytes = (size_t)tide_tensor_numel(x) * tide_dtype_size(tide_tensor_dtype(x));

@@ -26,14 +26,11 @@ static tide_sync_debug check_mode(lua_State *L, int arg) {
 }
 
 static int lset_sync_debug_mode(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 1);
   ltide_try(L, tide_sync_debug_set(check_mode(L, 1)));
   return 0;
 }
 
 static int lget_sync_debug_mode(lua_State *L) {
-  ltide_no_options(L, 0);
   lua_pushinteger(L, (lua_Integer)tide_sync_debug_get());
   return 1;
 }
@@ -69,7 +66,6 @@ static int ldevice_reset(lua_State *L) {
 }
 
 static int llaunch_blocking(lua_State *L) {
-  ltide_no_options(L, 0);
   lua_pushboolean(L, tide_launch_blocking());
   return 1;
 }

@@ -3,8 +3,6 @@
 
 static int luse_deterministic(lua_State *L) {
   static const char *const keys[] = {"warn_only", NULL};
-  ltide_enter(L);
-  ltide_no_options(L, 2);
   bool mode = ltide_check_boolean(L, 1, "mode");
   int opts = lua_isnoneornil(L, 2) ? 0 : 2;
   if (opts && !lua_istable(L, 2)) return ltide_arg_error(L, 2, "opts", "a table of options");
@@ -17,15 +15,11 @@ static int luse_deterministic(lua_State *L) {
 }
 
 static int lare_deterministic(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 0);
   lua_pushboolean(L, tide_get_deterministic() != TIDE_DETERMINISM_OFF);
   return 1;
 }
 
 static int lonly_warns(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 0);
   lua_pushboolean(L, tide_get_deterministic() == TIDE_DETERMINISM_WARN);
   return 1;
 }

@@ -103,8 +103,6 @@ void ltide_push_device(lua_State *L, int device) {
 /* {==== tide.device */
 
 static int ldevice(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 2);
   if (!lua_isnoneornil(L, 2)) {
     const char *type = lua_type(L, 1) == LUA_TSTRING ? lua_tostring(L, 1) : NULL;
     if (!type) return ltide_arg_error(L, 1, "type", "'cuda', as an index follows");
@@ -122,8 +120,6 @@ static int ldevice(lua_State *L) {
 }
 
 static int device_healthy(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 1);
   const ltide_device *d = ltide_check_object(L, 1, DEVICE_META);
   tide_status status = tide_device_health(d->cpu ? TIDE_CPU : d->index < 0 ? TIDE_CURRENT : d->index);
   if (status != TIDE_OK && status != TIDE_ACCELERATOR) return ltide_raise(L);
@@ -167,15 +163,11 @@ static int device_eq(lua_State *L) {
 }
 
 static int lset_default_device(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 1);
   ltide_try(L, tide_set_default_device(ltide_check_device(L, 1, "device", LTIDE_CPU_OK)));
   return 0;
 }
 
 static int lget_default_device(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 0);
   ltide_push_device(L, tide_default_device());
   return 1;
 }
@@ -198,44 +190,33 @@ static int ldevice_scope(lua_State *L) {
 /* {==== tide.cuda: which devices there are */
 
 static int lis_available(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 0);
   lua_pushboolean(L, tide_is_available());
   return 1;
 }
 
 static int lis_initialized(lua_State *L) {
-  ltide_no_options(L, 0);
   lua_pushboolean(L, tide_is_initialized());
   return 1;
 }
 
 static int linit(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 0);
   ltide_try(L, tide_device_init());
   return 0;
 }
 
 static int ldevice_count(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 0);
   lua_pushinteger(L, tide_device_count());
   return 1;
 }
 
 /* Which one is selected can be asked when it is lost, too, and opens it only if nothing is open yet. */
 static int lcurrent_device(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 0);
   if (!tide_is_initialized()) ltide_try(L, tide_device_init());
   lua_pushinteger(L, tide_current_device());
   return 1;
 }
 
 static int lset_device(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 1);
   int device = ltide_check_device(L, 1, "device", LTIDE_NEGATIVE_OK);
   if (device != TIDE_CURRENT) ltide_try(L, tide_current_set_device(check_accelerator(L, 1, 0)));
   return 0;
@@ -280,30 +261,18 @@ static int ldevice_of(lua_State *L) {
   return enter_device(L, "cuda.device_of", device);
 }
 
-static int synchronize_now(lua_State *L) {
-  ltide_begin(L);
+static int lsynchronize(lua_State *L) {
   int device = check_accelerator(L, 1, LTIDE_NIL_OK);
   ltide_try(L, tide_device_synchronize(device));
   return 0;
 }
-static int lsynchronize(lua_State *L) {
-  ltide_no_options(L, 1);
-  return ltide_waiting(L, synchronize_now);
-}
 
-static int synchronize_all_now(lua_State *L) {
-  ltide_begin(L);
+static int lsynchronize_all(lua_State *L) {
   for (int i = 0; tide_is_initialized() && i < tide_device_count(); i++) ltide_try(L, tide_device_synchronize(i));
   return 0;
 }
-static int lsynchronize_all(lua_State *L) {
-  ltide_no_options(L, 0);
-  return ltide_waiting(L, synchronize_all_now);
-}
 
 static int lcan_device_access_peer(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 2);
   bool can;
   int device = check_accelerator(L, 1, LTIDE_NIL_OK), peer = check_named(L, 2, "peer", 0);
   ltide_try(L, tide_device_can_access_peer(&can, device, peer));
@@ -318,14 +287,8 @@ static int version(lua_State *L, bool driver) {
   lua_pushinteger(L, driver ? d : r);
   return 1;
 }
-static int ldriver_version(lua_State *L) {
-  ltide_no_options(L, 0);
-  return version(L, true);
-}
-static int lruntime_version(lua_State *L) {
-  ltide_no_options(L, 0);
-  return version(L, false);
-}
+static int ldriver_version(lua_State *L) { return version(L, true); }
+static int lruntime_version(lua_State *L) { return version(L, false); }
 
 /* {==== Properties */
 
@@ -336,15 +299,11 @@ static const tide_device_props *check_props(lua_State *L, int arg) {
 }
 
 static int lget_device_name(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 1);
   lua_pushstring(L, check_props(L, 1)->name);
   return 1;
 }
 
 static int lget_device_capability(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 1);
   const tide_device_props *p = check_props(L, 1);
   lua_pushinteger(L, p->major);
   lua_pushinteger(L, p->minor);
@@ -395,8 +354,6 @@ static void push_props_table(lua_State *L, const tide_device_props *p) {
 
 /* props is a userdata whose user value is the table of its fields. */
 static int lget_device_properties(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 1);
   const tide_device_props *p = check_props(L, 1);
   ltide_new_object(L, 0, 1);
   ltide_setmetatable(L, "tide.properties");

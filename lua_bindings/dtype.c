@@ -72,34 +72,28 @@ static int ldtype_index(lua_State *L) {
 }
 
 static int lset_default_dtype(lua_State *L) {
-  ltide_no_options(L, 1);
   ltide_try(L, tide_set_default_dtype(ltide_check_dtype(L, 1, "dtype")));
   return 0;
 }
 
 static int lget_default_dtype(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 0);
   ltide_push_dtype(L, tide_get_default_dtype());
   return 1;
 }
 
 static int lpromote_types(lua_State *L) {
-  ltide_no_options(L, 2);
   tide_dtype a = ltide_check_dtype(L, 1, "a"), b = ltide_check_dtype(L, 2, "b");
   ltide_push_dtype(L, tide_dtype_promote(a, b));
   return 1;
 }
 
 static int lcan_cast(lua_State *L) {
-  ltide_no_options(L, 2);
   tide_dtype a = ltide_check_dtype(L, 1, "from"), b = ltide_check_dtype(L, 2, "to");
   lua_pushboolean(L, tide_dtype_can_cast(a, b));
   return 1;
 }
 
 static int lis_dtype(lua_State *L) {
-  ltide_no_options(L, 1);
   lua_pushboolean(L, test_object(L, 1) != NULL);
   return 1;
 }

@@ -388,7 +388,6 @@ static void set_class(lua_State *L, const char *kind) {
 }
 
 static int lwarn(lua_State *L) {
-  ltide_no_options(L, 1);
   ltide_warn(L, "%s", ltide_check_text(L, 1, "message"));
   return 0;
 }

@@ -74,35 +74,24 @@ static int levent_record(lua_State *L) {
 }
 
 static int levent_wait(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 2);
   tide_event *e = ltide_check_event(L, 1, "event");
   ltide_try(L, tide_stream_wait_event(stream_or_current(L, 2, TIDE_CURRENT), e));
   return 0;
 }
 
 static int levent_query(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 1);
   bool done;
   ltide_try(L, tide_event_query(&done, ltide_check_event(L, 1, "event")));
   lua_pushboolean(L, done);
   return 1;
 }
 
-static int event_synchronize_now(lua_State *L) {
-  ltide_enter(L);
+static int levent_synchronize(lua_State *L) {
   ltide_try(L, tide_event_synchronize(ltide_check_event(L, 1, "event")));
   return 0;
 }
-static int levent_synchronize(lua_State *L) {
-  ltide_no_options(L, 1);
-  return ltide_waiting(L, event_synchronize_now);
-}
 
 static int levent_elapsed_time(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 2);
   double ms;
   ltide_try(L, tide_event_elapsed(&ms, ltide_check_event(L, 1, "start"), ltide_check_event(L, 2, "end_ev")));
   lua_pushnumber(L, ms);
@@ -136,7 +125,6 @@ static int event_tostring(lua_State *L) {
 
 /* tide.cuda.record(): an event recorded now on the current stream. */
 static int lrecord(lua_State *L) {
-  ltide_no_options(L, 1);
   lua_settop(L, 1);
   lua_pushnil(L);
   lua_insert(L, 1);

@@ -62,10 +62,7 @@ int ltide_graph_pool_handle(lua_State *L) {
   return 1;
 }
 
-static int lgraph_pool_handle(lua_State *L) {
-  ltide_no_options(L, 0);
-  return ltide_graph_pool_handle(L);
-}
+static int lgraph_pool_handle(lua_State *L) { return ltide_graph_pool_handle(L); }
 
 /* {==== Graphs */
 
@@ -183,7 +180,6 @@ static int lgraph_pool(lua_State *L) {
 }
 
 static int lgraph_pools(lua_State *L) {
-  ltide_no_options(L, 1);
   lua_settop(L, 1);
   lgraph_pool(L);
   lua_createtable(L, 1, 0);
@@ -193,16 +189,12 @@ static int lgraph_pools(lua_State *L) {
 }
 
 static int lgraph_debug_dump(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 2);
   tide_graph *g = ltide_check_graph(L, 1, "graph");
   ltide_try(L, tide_graph_dump(g, ltide_check_cstring(L, 2, "path", "the path of a file to write")));
   return 0;
 }
 
 static int lgraph_register_generator_state(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 2);
   tide_graph *g = ltide_check_graph(L, 1, "graph");
   ltide_try(L, tide_graph_register_generator(g, ltide_check_generator(L, 2, "generator")));
   return 0;
@@ -210,7 +202,6 @@ static int lgraph_register_generator_state(lua_State *L) {
 
 static int lgraph_output(lua_State *L) {
   ltide_state *S = ltide_enter(L);
-  ltide_no_options(L, 2);
   tide_graph *g = ltide_check_graph(L, 1, "graph");
   tide_tensor *x = ltide_check_tensor(L, S, 2, "x");
   ltide_tensor *u = ltide_new_tensor(L, S);
@@ -219,15 +210,11 @@ static int lgraph_output(lua_State *L) {
 }
 
 static int lis_current_stream_capturing(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 0);
   lua_pushboolean(L, tide_current_is_capturing());
   return 1;
 }
 
 static int lset_debug(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 1);
   if (!lua_isboolean(L, 1)) return ltide_arg_error(L, 1, "enabled", "a boolean");
   tide_graph_debug_all(lua_toboolean(L, 1));
   return 0;

@@ -35,8 +35,6 @@ static int ldevice_memory_used(lua_State *L) { return report(L, TIDE_MEMORY_USED
 /* "GPU:0" and a line for each process; the same as a table. Where nobody can tell, the text says so instead. */
 static int llist_gpu_processes(lua_State *L) {
   enum { MOST = 256 };
-  ltide_enter(L);
-  ltide_no_options(L, 1);
   tide_process list[MOST];
   int count = MOST, device = resolved(L, 1);
   tide_status status = tide_device_processes(list, &count, device);
@@ -93,8 +91,6 @@ static void add_to_list(lua_State *L, luaL_Buffer *b, int n) {
 }
 
 static int lget_arch_list(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 0);
   lua_newtable(L);
   each_arch(L, add_to_list, NULL);
   return 1;
@@ -109,8 +105,6 @@ static void add_flag(lua_State *L, luaL_Buffer *b, int n) {
 }
 
 static int lget_gencode_flags(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 0);
   luaL_Buffer b;
   luaL_buffinit(L, &b);
   each_arch(L, add_flag, &b);
@@ -119,8 +113,6 @@ static int lget_gencode_flags(lua_State *L) {
 }
 
 static int lmin_capability(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 0);
   int major, minor;
   ltide_try(L, tide_min_capability(&major, &minor));
   lua_pushinteger(L, major);
@@ -142,16 +134,12 @@ static int lis_tf32_supported(lua_State *L) { return at_least(L, 8); }
 
 /* For tests: which devices this process has a context on. */
 static int lis_open(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 1);
   lua_pushboolean(L, tide_device_is_open(resolved(L, 1)));
   return 1;
 }
 
 static int lcurrent_blas_handle(lua_State *L) {
   static const char *const keys[] = {"as", NULL};
-  ltide_enter(L);
-  ltide_no_options(L, 1);
   uint64_t handle;
   bool integer = false;
   if (lua_istable(L, 1)) {
@@ -172,8 +160,6 @@ static int lcurrent_blas_handle(lua_State *L) {
 /* {==== Access between devices */
 
 static int lset_peer_access(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 3);
   int device = resolved(L, 1), peer = ltide_check_device(L, 2, "peer", 0);
   if (!lua_isboolean(L, 3)) return ltide_arg_error(L, 3, "enabled", "true or false");
   ltide_try(L, tide_set_peer_access(device, peer, lua_toboolean(L, 3)));
@@ -181,8 +167,6 @@ static int lset_peer_access(lua_State *L) {
 }
 
 static int lget_peer_access(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 2);
   bool enabled;
   ltide_try(L, tide_get_peer_access(&enabled, resolved(L, 1), ltide_check_device(L, 2, "peer", 0)));
   lua_pushboolean(L, enabled);

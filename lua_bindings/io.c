@@ -4,7 +4,6 @@
 
 static int lsave_png(lua_State *L) {
   ltide_state *S = ltide_enter(L);
-  ltide_no_options(L, 2);
   const char *path = ltide_check_cstring(L, 1, "path", "a file name");
   ltide_try(L, tide_png_save(path, ltide_check_tensor(L, S, 2, "image")));
   return 0;
@@ -12,7 +11,6 @@ static int lsave_png(lua_State *L) {
 
 static int lload_png(lua_State *L) {
   ltide_state *S = ltide_enter(L);
-  ltide_no_options(L, 1);
   const char *path = ltide_check_cstring(L, 1, "path", "a file name");
   ltide_tensor *u = ltide_new_tensor(L, S);
   ltide_try(L, tide_png_load(&u->t, path));

@@ -156,7 +156,6 @@ static int lcreate_multi_output_jit_fn(lua_State *L) {
 /* {==== The cache */
 
 static int lcache_info(lua_State *L) {
-  ltide_no_options(L, 0);
   char path[4096];
   tide_jit_stats s;
   ltide_enter(L);
@@ -181,8 +180,6 @@ static int lcache_info(lua_State *L) {
 }
 
 static int lcache_clear(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 0);
   ltide_try(L, tide_jit_cache_clear());
   return 0;
 }

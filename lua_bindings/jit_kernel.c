@@ -221,7 +221,7 @@ static int kernel_tostring(lua_State *L) {
 static int read_options(lua_State *L, int arg, const char **out) {
   static const char *const keys[] = {"options", NULL};
   if (lua_isnoneornil(L, arg)) return 0;
-  if (!lua_istable(L, arg)) ltide_arg_error(L, arg, "opts", "a table of options for the compiler: {\"-DN=4\"}");
+  if (!lua_istable(L, arg)) ltide_arg_error(L, arg, "options", "a table of options for the compiler: {\"-DN=4\"}");
   if (lua_rawlen(L, arg) == 0) {
     ltide_check_keys(L, arg, keys);
     if (ltide_rawfield(L, arg, "options") == LUA_TNIL) return 0;

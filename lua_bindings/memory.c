@@ -108,8 +108,6 @@ static int lmem_get_info(lua_State *L) {
 
 static int lempty_cache(lua_State *L) {
   static const char *const keys[] = {"collect", NULL};
-  ltide_begin(L);
-  ltide_no_options(L, 1);
   bool collect = true;
   if (!lua_isnoneornil(L, 1)) {
     if (!lua_istable(L, 1)) return ltide_arg_error(L, 1, "opts", "a table {collect = boolean}");

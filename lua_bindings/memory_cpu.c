@@ -4,16 +4,12 @@
 #include "tide/memory.h"
 
 static int lallocated(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 0);
   lua_pushinteger(L, (lua_Integer)tide_memory_cpu_allocated());
   return 1;
 }
 
 static int lmax_allocated(lua_State *L) {
   tide_cpu_memory_stats s;
-  ltide_enter(L);
-  ltide_no_options(L, 0);
   tide_cpu_memory_get_stats(&s);
   lua_pushinteger(L, (lua_Integer)s.peak_bytes);
   return 1;
@@ -21,8 +17,6 @@ static int lmax_allocated(lua_State *L) {
 
 static int lstats(lua_State *L) {
   tide_cpu_memory_stats s;
-  ltide_enter(L);
-  ltide_no_options(L, 0);
   tide_cpu_memory_get_stats(&s);
   lua_createtable(L, 0, 13);
   ltide_set_integer(L, "allocated_bytes.current", (lua_Integer)s.allocated_bytes);
@@ -40,8 +34,7 @@ static int lstats(lua_State *L) {
 }
 
 static int lreset_peak(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 0);
+  (void)L;
   tide_cpu_memory_reset_peak();
   return 0;
 }

@@ -183,7 +183,6 @@ static void push_observers(lua_State *L, ltide_state *S) {
 
 static int lon_oom(lua_State *L) {
   ltide_state *S = ltide_enter(L);
-  ltide_no_options(L, 1);
   if (!lua_isfunction(L, 1)) return ltide_arg_error(L, 1, "fn", "a function");
   push_observers(L, S);
   lua_createtable(L, 1, 0); /* an entry of its own: a function may be there twice */

@@ -127,25 +127,17 @@ static int push_host_stats(lua_State *L, bool nested) {
   return 1;
 }
 
-static int lhost_memory_stats(lua_State *L) {
-  ltide_no_options(L, 0);
-  return push_host_stats(L, false);
-}
-static int lhost_memory_stats_nested(lua_State *L) {
-  ltide_no_options(L, 0);
-  return push_host_stats(L, true);
-}
+static int lhost_memory_stats(lua_State *L) { return push_host_stats(L, false); }
+static int lhost_memory_stats_nested(lua_State *L) { return push_host_stats(L, true); }
 
 static int lreset_peak_host(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 0);
+  (void)L;
   tide_host_memory_reset_peak();
   return 0;
 }
 
 static int lreset_accumulated_host(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 0);
+  (void)L;
   tide_host_memory_reset_accumulated();
   return 0;
 }

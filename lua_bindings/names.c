@@ -339,7 +339,6 @@ static void to_methods(lua_State *L, const char *path, size_t n) {
 }
 
 static int lhas(lua_State *L) {
-  ltide_no_options(L, 1);
   const char *path = ltide_check_text(L, 1, "name"), *p = path;
   lua_settop(L, 1);
   lua_rawgetp(L, LUA_REGISTRYINDEX, &key_spaces);

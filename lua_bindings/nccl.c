@@ -129,9 +129,7 @@ static int lreduce_scatter(lua_State *L) {
 }
 
 static int lversion(lua_State *L) {
-  ltide_no_options(L, 0);
   int major = 0, minor = 0, patch = 0;
-  ltide_enter(L);
   ltide_try(L, tide_nccl_version(&major, &minor, &patch));
   lua_pushinteger(L, major);
   lua_pushinteger(L, minor);

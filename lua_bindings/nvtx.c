@@ -23,29 +23,21 @@ static const char *check_text(lua_State *L, int arg) {
 }
 
 static int lmark(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 1);
   tide_nvtx_mark(check_text(L, 1));
   return 0;
 }
 
 static int lrange_push(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 1);
   lua_pushinteger(L, tide_nvtx_range_push(check_text(L, 1)));
   return 1;
 }
 
 static int lrange_pop(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 0);
   lua_pushinteger(L, tide_nvtx_range_pop());
   return 1;
 }
 
 static int lrange_start(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 1);
   uint64_t id = tide_nvtx_range_start(check_text(L, 1));
   if (!id) return ltide_error(L, "OutOfMemoryError", "range_start: no memory for the range");
   lua_pushinteger(L, (lua_Integer)id);
@@ -53,8 +45,6 @@ static int lrange_start(lua_State *L) {
 }
 
 static int lrange_end(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 1);
   int is_integer;
   lua_Integer id = lua_tointegerx(L, 1, &is_integer);
   if (!is_integer || lua_type(L, 1) != LUA_TNUMBER)

@@ -291,15 +291,11 @@ static int lsummary(lua_State *L) {
 /* {==== Profilers of other makers */
 
 static int lstart(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 0);
   ltide_try(L, tide_profiler_control(true));
   return 0;
 }
 
 static int lstop(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 0);
   ltide_try(L, tide_profiler_control(false));
   return 0;
 }

@@ -36,7 +36,6 @@ static tide_generator *early_generator(lua_State *L, int device) {
 
 static int lcuda_get_rng_state(lua_State *L) {
   ltide_state *S = ltide_enter(L);
-  ltide_no_options(L, 1);
   first_use(L);
   int device = ltide_check_device(L, 1, "device", ANY_GPU);
   return ltide_push_rng_state(L, S, ltide_default_generator(L, device));
@@ -44,7 +43,6 @@ static int lcuda_get_rng_state(lua_State *L) {
 
 static int lcuda_get_rng_state_all(lua_State *L) {
   ltide_state *S = ltide_enter(L);
-  ltide_no_options(L, 0);
   int n = tide_device_count();
   if (n) first_use(L);
   lua_createtable(L, n, 0);
@@ -57,7 +55,6 @@ static int lcuda_get_rng_state_all(lua_State *L) {
 
 static int lcuda_set_rng_state(lua_State *L) {
   ltide_state *S = ltide_enter(L);
-  ltide_no_options(L, 2);
   ltide_check_tensor(L, S, 1, "state");
   int device = ltide_check_device(L, 2, "device", ANY_GPU);
   ltide_set_rng_state(L, S, early_generator(L, device), 1);
@@ -76,7 +73,6 @@ static void check_list(lua_State *L, int arg, lua_Integer n) {
 
 static int lcuda_set_rng_state_all(lua_State *L) {
   ltide_state *S = ltide_enter(L);
-  ltide_no_options(L, 1);
   if (!lua_istable(L, 1)) return ltide_arg_error(L, 1, "states", "a table of states, the first for device 0");
   int n = (int)lua_rawlen(L, 1);
   if (n > tide_device_count())
@@ -115,15 +111,11 @@ static void seed_gpus(lua_State *L, uint64_t seed, bool all, int arg) {
 }
 
 static int lcuda_manual_seed(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 2);
   seed_gpus(L, (uint64_t)ltide_check_integer(L, 1, "seed"), false, 2);
   return 0;
 }
 
 static int lcuda_manual_seed_all(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 1);
   seed_gpus(L, (uint64_t)ltide_check_integer(L, 1, "seed"), true, 0);
   return 0;
 }
@@ -135,18 +127,10 @@ static int random_seed(lua_State *L, bool all) {
   lua_pushinteger(L, (lua_Integer)seed);
   return 1;
 }
-static int lcuda_seed(lua_State *L) {
-  ltide_no_options(L, 1);
-  return random_seed(L, false);
-}
-static int lcuda_seed_all(lua_State *L) {
-  ltide_no_options(L, 0);
-  return random_seed(L, true);
-}
+static int lcuda_seed(lua_State *L) { return random_seed(L, false); }
+static int lcuda_seed_all(lua_State *L) { return random_seed(L, true); }
 
 static int lcuda_initial_seed(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 1);
   first_use(L);
   lua_pushinteger(
       L, (lua_Integer)tide_generator_get_seed(ltide_default_generator(L, ltide_check_device(L, 1, "device", ANY_GPU))));

@@ -85,8 +85,10 @@ void ltide_register_rows(lua_State *L, const char *path, ltide_row *rows) {
   if (find_note(path, rows) < 0 && (!count || !known_row(rows))) add_note(path, rows, rows, count);
   ltide_push_methods(L);
   for (ltide_row *r = rows; r->name; r++) {
-    lua_pushlightuserdata(L, r);
-    lua_pushcclosure(L, r->fn, 1);
+    if (r->same)
+      lua_getfield(L, table, r->same);
+    else
+      lua_pushlightuserdata(L, r), lua_pushcclosure(L, r->fn, 1);
     lua_pushvalue(L, -1);
     if (r->where & LTIDE_IN_METHODS)
       lua_setfield(L, table + 1, r->name);

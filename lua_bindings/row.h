@@ -32,14 +32,14 @@ typedef struct ltide_param {
 
 /* A signature, read. Positional parameters come first, then options. */
 typedef struct ltide_sig {
-  int count, positional; /* parameters, and how many of them have a place */
-  int required, last;    /* how many must be given, and the place of the last of them, from 1 */
-  int leading;           /* optional ones before the first required one */
-  int outs;              /* tensors that out= takes, 0: there is no such option */
-  bool is_open;          /* any number of arguments */
-  bool makes;            /* dtype= and device=: it makes tensors, see ltide_opt_options */
-  const char *results;   /* "Tensor", or "" */
-  const char **keys;     /* what may be given by name, NULL at the end */
+  int count, positional;   /* parameters, and how many of them have a place */
+  int required, last;      /* how many must be given, and the place of the last of them, from 1 */
+  int leading;             /* optional ones before the first required one */
+  int outs;                /* tensors that out= takes, 0: there is no such option */
+  bool is_open;            /* any number of arguments */
+  bool makes;              /* dtype= and device=: it makes tensors, see ltide_opt_options */
+  const char *results;     /* "Tensor", or "" */
+  const char *const *keys; /* what may be given by name, NULL at the end */
   ltide_param param[];
 } ltide_sig;
 
@@ -66,8 +66,11 @@ typedef int (*ltide_body)(lua_State *L, struct ltide_call *c); /* called with th
 
 typedef struct ltide_row {
   const char *name, *doc; /* doc: the signature with its path, a line end, what the function does */
+  const char *same;
   lua_CFunction fn;       /* finds its row in its first upvalue; ltide_run calls the body */
   ltide_body body;
+  lua_CFunction plain; /* a body that reads its arguments itself: how many there are, and the names of options, has been
+                          checked */
   ltide_core core;
   int tag; /* what one function does for several rows */
   int where;
@@ -78,11 +81,14 @@ typedef struct ltide_row {
 #define FN(f)                .fn = f /* reads its arguments itself */
 #define DO(f)                .fn = ltide_run, .body = f
 #define DO_TAG(f, t)         .fn = ltide_run, .body = f, .tag = t
+#define PLAIN(f)             .fn = ltide_run_plain, .plain = f
+#define WAIT_PLAIN(f)        .fn = ltide_run_plain_waiting, .plain = f
 #define WAIT(f)              .fn = ltide_run_waiting, .body = f /* it waits for a device: see ltide_waiting */
 #define CORE(shape, f)       .fn = ltide_run, .body = ltide_##shape, .core.shape = f
 #define DO_CORE(b, shape, f) .fn = ltide_run, .body = b, .core.shape = f
 #define FN_TAG(f, b, t)      .fn = f, .body = b, .tag = t /* f, and ltide_run calls b */
 #define FN_CORE(g, shape, f) .fn = g, .body = ltide_##shape, .core.shape = f
+#define SAME(n)              .same = #n /* the same function under another name, of a row before */
 #define SELF                 "x"
 #define METHOD(n, call, signature, text)                                                                               \
   {.name = #n, .doc = SELF ":" #n signature "\n" text, .where = LTIDE_IN_METHODS, call},
@@ -168,7 +174,9 @@ void ltide_call_begin(lua_State *L, ltide_call *c);
 /* The same, and reads every parameter into c->v, but for out=, and where the row makes tensors for its dtype=, device=
  * and pin_memory=, which are ltide_opt_options'. */
 void ltide_call_read(lua_State *L, ltide_call *c);
-int ltide_run(lua_State *L);         /* reads, and calls the body of the row */
+int ltide_run(lua_State *L); /* reads, and calls the body of the row */
+int ltide_run_plain(lua_State *L);
+int ltide_run_plain_waiting(lua_State *L);
 int ltide_run_waiting(lua_State *L); /* the same within ltide_waiting */
 /* The parameter of that name. */
 const ltide_value *ltide_get(lua_State *L, const ltide_call *c, const char *name);

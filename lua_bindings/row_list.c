@@ -43,7 +43,7 @@ static void add_row(void *ctx, const char *path, const ltide_row *row) {
   const ltide_sig *sig = ltide_row_sig(row);
   lua_createtable(L, 0, 8);
   set_text(L, "path", path), set_text(L, "name", row->name);
-  set_flag(L, "callable", row->fn != NULL);
+  set_flag(L, "callable", row->fn || row->same);
   if (row->doc) {
     const char *rest = strchr(row->doc, '\n');
     ltide_push_doc(L, row->doc, true);

@@ -60,28 +60,22 @@ static tide_sanitizer_action check_action(lua_State *L, int arg) {
 }
 
 static int lenable(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 1);
   ltide_try(L, tide_sanitizer_enable(check_action(L, 1)));
   return 0;
 }
 
 static int ldisable(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 0);
+  (void)L;
   tide_sanitizer_disable();
   return 0;
 }
 
 static int lis_enabled(lua_State *L) {
-  ltide_no_options(L, 0);
   lua_pushboolean(L, tide_sanitizer_is_enabled());
   return 1;
 }
 
 static int lerrors(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 0);
   tide_race race;
   lua_createtable(L, tide_sanitizer_errors(), 1);
   for (int i = 0; tide_sanitizer_error(&race, i); i++) {

@@ -50,14 +50,12 @@ tide_status ltide_span_storage(tide_tensor **out, const tide_tensor *x) {
 
 static int ltensor_storage(lua_State *L) {
   ltide_state *S = ltide_enter(L);
-  ltide_no_options(L, 1);
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
   ltide_try(L, ltide_span_storage(&new_storage(L)->bytes, x));
   return 1;
 }
 
 static int lis_storage(lua_State *L) {
-  ltide_no_options(L, 1);
   lua_pushboolean(L, test_storage(L, 1) != NULL);
   return 1;
 }
@@ -75,13 +73,11 @@ static int lstorage_len(lua_State *L) {
 }
 
 static int lstorage_data_ptr(lua_State *L) {
-  ltide_no_options(L, 1);
   lua_pushinteger(L, (lua_Integer)(intptr_t)tide_tensor_data(check_storage(L, 1, "storage")));
   return 1;
 }
 
 static int lstorage_is_pinned(lua_State *L) {
-  ltide_no_options(L, 1);
   lua_pushboolean(L, tide_storage_is_pinned(tide_tensor_storage(check_storage(L, 1, "storage"))));
   return 1;
 }
@@ -95,7 +91,6 @@ static int moved(lua_State *L, tide_tensor *bytes, const tide_options *o) {
 }
 
 static int lstorage_pin_memory(lua_State *L) {
-  ltide_no_options(L, 1);
   tide_tensor *bytes = check_storage(L, 1, "storage");
   if (tide_tensor_device(bytes) != TIDE_CPU)
     return ltide_error(L, "DeviceError", "pin_memory: the storage is on a GPU, expected one on the cpu");
@@ -104,20 +99,17 @@ static int lstorage_pin_memory(lua_State *L) {
 }
 
 static int lstorage_cpu(lua_State *L) {
-  ltide_no_options(L, 1);
   tide_options o = {TIDE_DTYPE_NONE, TIDE_CPU, false};
   return moved(L, check_storage(L, 1, "storage"), &o);
 }
 
 static int lstorage_cuda(lua_State *L) {
-  ltide_no_options(L, 2);
   tide_tensor *bytes = check_storage(L, 1, "storage");
   tide_options o = {TIDE_DTYPE_NONE, ltide_check_device(L, 2, "device", LTIDE_NIL_OK), false};
   return moved(L, bytes, &o);
 }
 
 static int lstorage_copy_(lua_State *L) {
-  ltide_no_options(L, 2);
   tide_tensor *to = check_storage(L, 1, "storage"), *from = check_storage(L, 2, "source");
   if (tide_tensor_numel(to) != tide_tensor_numel(from))
     return ltide_error(L, "ShapeError", "copy_: source: got %I bytes, expected %I",
@@ -128,7 +120,6 @@ static int lstorage_copy_(lua_State *L) {
 }
 
 static int lstorage_fill_(lua_State *L) {
-  ltide_no_options(L, 2);
   tide_tensor *bytes = check_storage(L, 1, "storage");
   int64_t value = ltide_check_integer(L, 2, "value");
   if (value < 0 || value > 255)

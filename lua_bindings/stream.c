@@ -59,8 +59,6 @@ static int lstream_new(lua_State *L) {
 }
 
 static int lexternal_stream(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 2);
   int device = ltide_check_device(L, 2, "device", LTIDE_NIL_OK), is_handle = lua_type(L, 1) == LUA_TLIGHTUSERDATA;
   uint64_t handle = (uint64_t)(uintptr_t)lua_touserdata(L, 1);
   if (lua_type(L, 1) == LUA_TNUMBER) handle = (uint64_t)lua_tointegerx(L, 1, &is_handle);
@@ -71,8 +69,6 @@ static int lexternal_stream(lua_State *L) {
 }
 
 static int lpriority_range(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 1);
   int least, greatest, device = ltide_check_device(L, 1, "device", LTIDE_NIL_OK);
   ltide_try(L, tide_stream_priority_range(&least, &greatest, device));
   lua_pushinteger(L, least);
@@ -83,22 +79,15 @@ static int lpriority_range(lua_State *L) {
 /* {==== Methods */
 
 static int lstream_query(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 1);
   bool done;
   ltide_try(L, tide_stream_query(&done, ltide_check_stream(L, 1, "stream")));
   lua_pushboolean(L, done);
   return 1;
 }
 
-static int stream_synchronize_now(lua_State *L) {
-  ltide_enter(L);
+static int lstream_synchronize(lua_State *L) {
   ltide_try(L, tide_stream_synchronize(ltide_check_stream(L, 1, "stream")));
   return 0;
-}
-static int lstream_synchronize(lua_State *L) {
-  ltide_no_options(L, 1);
-  return ltide_waiting(L, stream_synchronize_now);
 }
 
 static int lstream_record_event(lua_State *L) {
@@ -117,15 +106,11 @@ static int lstream_record_event(lua_State *L) {
 }
 
 static int lstream_wait_event(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 2);
   ltide_try(L, tide_stream_wait_event(ltide_check_stream(L, 1, "stream"), ltide_check_event(L, 2, "event")));
   return 0;
 }
 
 static int lstream_wait_stream(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 2);
   ltide_try(L, tide_stream_wait_stream(ltide_check_stream(L, 1, "stream"), ltide_check_stream(L, 2, "other")));
   return 0;
 }
@@ -145,8 +130,6 @@ static lua_Integer check_list(lua_State *L, int arg) {
 }
 
 static int lstream_wait_streams(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 2);
   tide_stream *s = ltide_check_stream(L, 1, "stream");
   lua_Integer n = check_list(L, 2);
   for (lua_Integer i = 1; i <= n; i++, lua_pop(L, 1)) {
@@ -250,8 +233,6 @@ static int lset_stream(lua_State *L) {
 }
 
 static int lcurrent_stream(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 1);
   tide_stream *s;
   ltide_try(L, tide_current_stream(&s, ltide_check_device(L, 1, "device", LTIDE_NIL_OK)));
   ltide_push_stream(L, s);
@@ -259,8 +240,6 @@ static int lcurrent_stream(lua_State *L) {
 }
 
 static int ldefault_stream(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 1);
   tide_stream *s;
   ltide_try(L, tide_stream_default(&s, ltide_check_device(L, 1, "device", LTIDE_NIL_OK)));
   ltide_push_stream(L, s);
@@ -269,8 +248,6 @@ static int ldefault_stream(lua_State *L) {
 
 /* Every stream waits for what is queued now on all the others. */
 static int lstream_barrier(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 1);
   lua_Integer n = check_list(L, 1);
   /* All events are recorded before any wait is queued, else later streams would wait for the waits of earlier ones. */
   lua_createtable(L, (int)n, 0);
@@ -292,8 +269,6 @@ static int lstream_barrier(lua_State *L) {
 }
 
 static int lsleep(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 1);
   int64_t cycles = ltide_check_integer(L, 1, "cycles");
   if (cycles < 0)
     return ltide_error(L, "ValueError", "_sleep: cycles: got %I, expected at least 0", (lua_Integer)cycles);

@@ -344,10 +344,7 @@ static int ltensor_record_stream(lua_State *L) {
   return 1;
 }
 
-static int lis_tensor(lua_State *L) {
-  ltide_no_options(L, 1);
-  return push_bool(L, ltide_test_handle(L, ltide_enter(L), 1) != NULL);
-}
+static int lis_tensor(lua_State *L) { return push_bool(L, ltide_test_handle(L, ltide_enter(L), 1) != NULL); }
 
 /* {==== Opening */
 

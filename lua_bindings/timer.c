@@ -31,7 +31,6 @@ static ltide_timer clock_now(void) {
 }
 
 static int ltimer_new(lua_State *L) {
-  ltide_no_options(L, 0);
   ltide_timer *t = ltide_new_object(L, sizeof *t, 0);
   *t = clock_now();
   ltide_setmetatable(L, TIMER_META);

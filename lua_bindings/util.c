@@ -176,7 +176,6 @@ static int lcmdline_parse(lua_State *L) {
 }
 
 static int lcmdline(lua_State *L) {
-  ltide_no_options(L, 1);
   if (lua_type(L, 1) != LUA_TSTRING) return ltide_arg_error(L, 1, "title", "a text");
   lua_createtable(L, 0, 1);
   lua_pushvalue(L, 1);
@@ -188,8 +187,6 @@ static int lcmdline(lua_State *L) {
 /* {==== Threads */
 
 static int lset_num_threads(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 1);
   lua_Integer n = ltide_check_integer(L, 1, "n");
   if (n < 1 || n > 1024) return ltide_error(L, "ValueError", "set_num_threads: n: got %I, expected 1 to 1024", n);
   tide_set_num_threads((int)n);
@@ -197,15 +194,11 @@ static int lset_num_threads(lua_State *L) {
 }
 
 static int lget_num_threads(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 0);
   lua_pushinteger(L, tide_get_num_threads());
   return 1;
 }
 
 static int lset_flush_denormal(lua_State *L) {
-  ltide_no_options(L, 1);
-  ltide_enter(L);
   lua_pushboolean(L, tide_set_flush_denormal(ltide_check_boolean(L, 1, "on")));
   return 1;
 }
