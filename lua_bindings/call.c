@@ -49,7 +49,7 @@ static void begin(lua_State *L, ltide_call *c) {
   c->sig = c->row ? ltide_row_sig(c->row) : NULL;
   c->lists = 0;
   c->x = c->into = NULL;
-  if (!c->sig) ltide_error(L, "InternalError", "%s: it has no signature", ltide_function_name(L));
+  if (!c->sig) ltide_error(L, "StateError", "%s: it has no signature", ltide_function_name(L));
 }
 
 void ltide_call_begin(lua_State *L, ltide_call *c) {
@@ -222,7 +222,7 @@ void ltide_call_read(lua_State *L, ltide_call *c) {
 const ltide_value *ltide_get(lua_State *L, const ltide_call *c, const char *name) {
   int k = 0;
   while (k < c->sig->count && strcmp(c->sig->param[k].name, name) != 0) k++;
-  if (k == c->sig->count) ltide_error(L, "InternalError", "%s: its signature has no %s", ltide_function_name(L), name);
+  if (k == c->sig->count) ltide_error(L, "StateError", "%s: its signature has no %s", ltide_function_name(L), name);
   return &c->v[k];
 }
 

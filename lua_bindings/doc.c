@@ -13,8 +13,9 @@ static bool matches(const char *query, const char *path, const char *name) {
   if (!strcmp(query, name) || !strcmp(query, full)) return true;
   const char *dot = strchr(full, '.');
   if (dot && !strcmp(query, dot + 1)) return true;
-  const char *colon = strchr(query, ':');
-  return path[0] != 't' && colon && !strcmp(colon + 1, name);
+  const char *joint = strpbrk(query, ":.");
+  bool is_class = *query >= 'A' && *query <= 'Z'; /* "Tensor:f" is no other class's */
+  return path[0] != 't' && joint && !is_class && !strcmp(joint + 1, name) && (*joint == ':' || joint == query + 1);
 }
 
 typedef struct help_search {
@@ -56,7 +57,7 @@ static void help_near(void *ctx, const char *path, const ltide_row *row) {
 static void help_methods(void *ctx, const char *path, const ltide_row *row) {
   help_search *h = ctx;
   if (row->name[0] == '_' || strcmp(path, h->query)) return;
-  luaL_addstring(h->b, h->found++ ? ", " : "Methods: ");
+  luaL_addstring(h->b, h->found++ ? ", " : h->query[0] == 't' ? "\nIt has: " : "Methods: ");
   luaL_addstring(h->b, row->name);
 }
 
@@ -78,7 +79,7 @@ static const char *key_of(lua_State *L, int arg, const char *path, char joint) {
 
 /* The name under which a function made in a loop, or a class, can be reached: in tide and its tables or as a method. */
 static const char *name_of_value(lua_State *L, int arg) {
-  static const char *const paths[] = {"tide", "tide.cuda", "tide.random", "tide.fft"};
+  static const char *const paths[] = {"tide", "tide.cuda", "tide.random", "tide.fft", "tide.errors"};
   for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
     luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
     lua_getfield(L, -1, "tide");
@@ -111,10 +112,12 @@ static int help_unknown(lua_State *L) {
 /* An object: its class, and what its methods are called. The class's name ends its metatable's. */
 static int help_object(lua_State *L) {
   if (luaL_getmetafield(L, 1, "__name") != LUA_TSTRING) return help_unknown(L);
-  const char *full = lua_tostring(L, -1), *dot = strrchr(full, '.'), *class = dot ? dot + 1 : full;
+  const char *full = lua_tostring(L, -1), *dot = strrchr(full, '.'), *class = dot ? dot + 1 : full, *query;
+  bool is_dtype = !strcmp(class, "dtype");
+  if (is_dtype) query = luaL_tolstring(L, 1, NULL); /* it is known by its own name */
   luaL_Buffer b;
   luaL_buffinit(L, &b);
-  bool found = search(L, &b, class, NULL);
+  bool found = search(L, &b, is_dtype ? query : class, NULL);
   luaL_addstring(&b, found ? "\n" : "");
   help_search h = {L, &b, class, NULL, NULL, 0};
   ltide_each_row(help_methods, &h);
@@ -134,6 +137,14 @@ static int help_nothing(lua_State *L, const char *query) {
   if (near.name)
     return ltide_error(L, "ValueError", "help: nothing is known of '%s', did you mean '%s'?", query, near.name);
   return ltide_error(L, "ValueError", "help: nothing is known of '%s'; help() tells how to search", query);
+}
+
+/* Of a module what is in it. */
+static void add_members(lua_State *L, luaL_Buffer *b, const char *query) {
+  if (!query) return;
+  const char *path = strncmp(query, "tide.", 5) && strcmp(query, "tide") ? lua_pushfstring(L, "tide.%s", query) : query;
+  help_search h = {L, b, path, NULL, NULL, 0};
+  ltide_each_row(help_methods, &h);
 }
 
 static int lhelp(lua_State *L) {
@@ -159,9 +170,14 @@ static int lhelp(lua_State *L) {
     ltide_each_row(help_near, &h);
     if (!h.found) return help_nothing(L, query);
   }
+  add_members(L, &b, query);
   luaL_pushresult(&b);
   return 1;
 }
+
+static ltide_row values[] = {
+#include "api/values.def"
+    {0}};
 
 void ltide_open_help(lua_State *L, ltide_state *S) {
   (void)S;
@@ -170,5 +186,6 @@ void ltide_open_help(lua_State *L, ltide_state *S) {
 #include "api/doc.def"
       {0}};
   ltide_register_rows(L, "tide", rows);
+  ltide_note_rows("tide", values);
   ltide_open_row_list(L);
 }

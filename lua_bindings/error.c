@@ -360,7 +360,7 @@ static int class_is(lua_State *L) {
   bool is = false;
   if (ltide_is_error(L, 1)) {
     lua_getfield(L, 1, "kind");
-    lua_pushvalue(L, lua_upvalueindex(1));
+    lua_pushvalue(L, lua_upvalueindex(2));
     is = lua_rawequal(L, -1, -2);
   }
   lua_pushboolean(L, is);
@@ -374,9 +374,13 @@ static int lerror_class_tostring(lua_State *L) {
 
 /* Sets t[kind] = {is = ...} in the table at the top. */
 static void set_class(lua_State *L, const char *kind) {
+  static ltide_row rows[] = {
+      {.name = "is", .where = LTIDE_IN_MODULE, .doc = "class.is(e) -> boolean\nIs e an error of that kind?"}, {0}};
+  ltide_note_rows("class", rows);
   lua_createtable(L, 0, 1);
+  lua_pushlightuserdata(L, rows);
   lua_pushstring(L, kind);
-  lua_pushcclosure(L, class_is, 1);
+  lua_pushcclosure(L, class_is, 2);
   lua_setfield(L, -2, "is");
   lua_createtable(L, 0, 1);
   lua_pushstring(L, kind);
@@ -403,25 +407,17 @@ void ltide_open_errors(lua_State *L, ltide_state *S) {
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key_meta);
   lua_createtable(L, 0, 16);
 #define STATUS(code, kind, text)                                                                                       \
-  if (TIDE_##code != TIDE_OK) set_class(L, #kind);
+  if (TIDE_##code != TIDE_OK) {                                                                                        \
+    ltide_document(L, "tide.errors", #kind, "tide.errors." #kind ".is(e) -> boolean\nA kind of error: " text ".");     \
+    set_class(L, #kind);                                                                                               \
+  }
 #include "tide/status.def"
 #undef STATUS
   lua_setfield(L, -2, "errors");
   lua_getfield(L, -1, "cuda");
   set_class(L, "OutOfMemoryError");
-  ltide_document(L, "tide.cuda", "OutOfMemoryError",
-                 "tide.cuda.OutOfMemoryError.is(e) -> boolean\nDid an allocation fail? e has requested, free, total, "
-                 "allocated and reserved (bytes), device, message, traceback.");
   set_class(L, "AcceleratorError");
-  ltide_document(
-      L, "tide.cuda", "AcceleratorError",
-      "tide.cuda.AcceleratorError.is(e) -> boolean\nHas a device reported an error? e has code, name, device, "
-      "sticky (the device serves no more: see device_reset) and candidates, the launches that may have "
-      "caused it: {{op=, line=, stream=, count=}, ...}.");
   set_class(L, "DeferredCudaCallError");
-  ltide_document(L, "tide.cuda", "DeferredCudaCallError",
-                 "tide.cuda.DeferredCudaCallError.is(e) -> boolean\nHas a call failed that waited for the first use of "
-                 "a GPU? The traceback is the call's.");
   lua_pop(L, 1);
 #define PATH "tide."
   static ltide_row rows[] = {

@@ -166,10 +166,5 @@ void ltide_open_event(lua_State *L, ltide_state *S) {
   ltide_protect(L, "tide.cuda.Event");
   lua_setmetatable(L, -2);
   lua_setfield(L, -2, "Event");
-  ltide_document(L, "tide.cuda", "Event",
-                 "tide.cuda.Event([{enable_timing=false, blocking=false, interprocess=false}]) -> Event\nA point in "
-                 "the work of a stream. enable_timing: for elapsed_time. blocking: the host sleeps in synchronize() "
-                 "instead of spinning. interprocess: for ipc_handle(), without timing. Fields device (nil before it is "
-                 "recorded) and cuda_event, the driver's handle.");
   lua_pop(L, 1);
 }

@@ -199,11 +199,6 @@ static int lcache_tostring(lua_State *L) {
 }
 
 static void open_cache(lua_State *L) {
-  ltide_document(
-      L, "tide.backends.cuda", "cufft_plan_cache",
-      "tide.backends.cuda.cufft_plan_cache, or [device] of it\nThe plans of Fourier transforms that a device "
-      "keeps, the least recently used of which make room. Fields max_size (0: none is kept) and size; "
-      "clear().");
   static const luaL_Reg meta[] = {
       {"__index", lcache_index}, {"__newindex", lcache_newindex}, {"__tostring", lcache_tostring}, {NULL, NULL}};
   ltide_newmetatable(L, CACHE_META);

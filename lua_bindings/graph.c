@@ -368,9 +368,6 @@ void ltide_open_graph(lua_State *L, ltide_state *S) {
   ltide_protect(L, "tide.cuda.CUDAGraph");
   lua_setmetatable(L, -2);
   lua_setfield(L, -2, "CUDAGraph");
-  ltide_document(L, "tide.cuda", "CUDAGraph",
-                 "tide.cuda.CUDAGraph([{keep_graph = false}]) -> CUDAGraph\nAn empty graph, for tide.cuda.graph. With "
-                 "keep_graph what is recorded is kept beside what runs.");
   ltide_open_graphed(L);
   open_aliases(L);
   lua_pop(L, 1);

@@ -69,6 +69,7 @@ typedef struct ltide_options {
   int script; /* index of the script in argv, or 0 */
   bool interactive, version, evaluated, ignore_env;
   const char *device; /* the default one, or NULL */
+  const char *help;   /* what --help asks about, or NULL */
 } ltide_options;
 
 static void print_version(void) { printf("tide %s  %s\n", tide_version(), LUA_COPYRIGHT); }
@@ -85,6 +86,7 @@ static void print_usage(const char *bad) {
           "  -W [off]  turn warnings on (they are), or off\n"
           "  -E        ignore environment variables of Lua\n"
           "  -h        this text (--help)\n"
+          "  -h name   what a name of tide's is, as help 'name' says: -h matmul, --help cuda.stream\n"
           "  --sim n   simulate n GPUs, which take the place of real ones (as TIDE_SIM_DEVICES=n does)\n"
           "  --device dev  where tensors are made that name no device: cpu, cuda, cuda:1\n"
           "  --        stop handling options\n"
@@ -147,7 +149,9 @@ static bool parse_options(ltide_options *o, char **argv) {
       if ((a[1] == '-' || !a[2]) && !argv[++i]) return print_usage(a), false;
     }
     if (is_long || takes_value(a)) continue;
-    if (!strcmp(a, "-h") || !strcmp(a, "--help") || !strcmp(a, "--version")) {
+    bool is_help = !strcmp(a, "-h") || !strcmp(a, "--help");
+    if (is_help && argv[i + 1]) return o->help = argv[i + 1], true;
+    if (is_help || !strcmp(a, "--version")) {
       if (a[2] == 'v')
         print_version();
       else
@@ -223,6 +227,16 @@ static int set_device(lua_State *L, const char *device) {
   return status;
 }
 
+static int show_help(lua_State *L, const char *name) {
+  lua_getglobal(L, "tide");
+  lua_getfield(L, -1, "help");
+  lua_pushstring(L, name);
+  int status = runner_report(L, runner_call(L, 1, 1));
+  if (status == LUA_OK) puts(lua_tostring(L, -1));
+  lua_pushboolean(L, status == LUA_OK);
+  return 1;
+}
+
 static int run_script(lua_State *L, char **argv, int script) {
   const char *name = argv[script];
   if (!strcmp(name, "-") && strcmp(argv[script - 1], "--")) name = NULL;
@@ -260,6 +274,7 @@ static int run(lua_State *L) {
   interrupt_open(L);
   push_args(L, argv, argc, o.script);
   lua_settop(L, 0);
+  if (o.help) return show_help(L, o.help);
   bool nothing = !o.script && !o.evaluated && !o.version, prompt = o.interactive || (nothing && isatty(STDIN_FILENO));
   if (prompt || o.evaluated) repl_open(L);
   if (o.device && set_device(L, o.device) != LUA_OK) return 0;

@@ -89,11 +89,6 @@ void ltide_open_nvtx(lua_State *L, ltide_state *S) {
   lua_getfield(L, -1, "cuda");
   lua_newtable(L);
   ltide_register_rows(L, "tide.cuda.nvtx", rows);
-  ltide_document(
-      L, "tide.cuda.nvtx", "available",
-      "tide.cuda.nvtx.available -> boolean\nDoes a profiler listen to ranges? Such a one names its library in "
-      "NVTX_INJECTION64_PATH, as Nsight Systems, ncu --nvtx and CUPTI's users do. Without one every function "
-      "here counts depths and does nothing else.");
   lua_createtable(L, 0, 1);
   lua_pushcfunction(L, lindex);
   lua_setfield(L, -2, "__index");

@@ -203,19 +203,19 @@ static const op_special specials[TIDE_OP_COUNT] = {
                             true,
                             1,
                             {"slope"},
-                            "tide.leaky_relu(x [, slope=0.01] [, {slope=, out=}]) -> Tensor; x:leaky_relu_(slope)\nx "
+                            "tide.leaky_relu(x [, slope=0.01] [, {out=}]) -> Tensor; x:leaky_relu_(slope)\nx "
                             "where positive, else slope * x."},
     [TIDE_OP_elu] = {parse_elu,
                      true,
                      1,
                      {"alpha"},
-                     "tide.elu(x [, alpha=1] [, {alpha=, out=}]) -> Tensor; x:elu_(alpha)\nx where positive, else "
+                     "tide.elu(x [, alpha=1] [, {out=}]) -> Tensor; x:elu_(alpha)\nx where positive, else "
                      "alpha * (exp(x) - 1)."},
     [TIDE_OP_clamp] = {parse_clamp,
                        true,
                        2,
                        {"min", "max"},
-                       "tide.clamp(x [, min [, max]] [, {min=, max=, out=}]) -> Tensor; x:clamp{min=0}, "
+                       "tide.clamp(x [, min [, max]] [, {out=}]) -> Tensor; x:clamp{min=0}, "
                        "x:clamp_{max=1}\nx limited to "
                        "[min, max]; numbers or tensors, one may be missing. NaN stays NaN."},
     [TIDE_OP_clamp_min] =

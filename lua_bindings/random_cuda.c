@@ -270,9 +270,6 @@ void ltide_open_random_cuda(lua_State *L) {
   ltide_protect(L, "default_generators");
   lua_setmetatable(L, -2);
   lua_setfield(L, -2, "default_generators");
-  ltide_document(L, "tide.cuda", "default_generators",
-                 "tide.cuda.default_generators[i + 1] -> Generator\nWhat operations on device i draw from without a "
-                 "generator of their own; nil where there is no such device. # is the number of devices.");
   luaL_getsubtable(L, module, "random");
   ltide_register_rows(L, "tide.random", random_cuda_random_rows);
   lua_settop(L, module);

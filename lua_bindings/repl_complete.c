@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "repl.h"
+#include "row.h"
 
 typedef struct completion {
   lua_State *L;
@@ -291,7 +292,7 @@ static int open_bracket(const completion *c, int i) {
   return -1;
 }
 
-/* The words before "=" in the braces of a signature. */
+/* The words before "=" in the braces of a class's signature; functions have a row. */
 static void add_options(completion *c, const char *text) {
   int depth = 0;
   for (const char *p = text; *p; p++) {
@@ -316,7 +317,10 @@ static void complete_option(completion *c) {
   }
   int from = callee >= 0 ? chain_start(c, callee) : -1;
   if (from < 0 || push_chain(c, from, callee) != VALUE) return;
-  const char *text = push_signature(c->L);
+  const ltide_row *row = ltide_row_at(c->L, -1);
+  const ltide_sig *sig = row ? ltide_row_sig(row) : NULL;
+  for (const char *const *key = sig ? sig->keys : NULL; key && *key; key++) add(c, *key, " = ");
+  const char *text = sig ? NULL : push_signature(c->L);
   if (text) add_options(c, text);
 }
 

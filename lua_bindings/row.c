@@ -48,7 +48,7 @@ void ltide_each_row(ltide_row_visit visit, void *ctx) {
   for (int i = 0; i < n; i++)
     for (int k = 0; k < notes[i].count; k++) {
       const ltide_row *row = &notes[i].rows[k];
-      if (row->where != LTIDE_IN_METHODS) visit(ctx, notes[i].path, row);
+      if (row->where != LTIDE_IN_METHODS) visit(ctx, row->path ? row->path : notes[i].path, row);
       if (row->where & LTIDE_IN_METHODS) visit(ctx, "Tensor", row);
     }
 }
@@ -79,10 +79,15 @@ const ltide_row *ltide_row_running(lua_State *L) {
 
 /* {==== Registration */
 
-void ltide_register_rows(lua_State *L, const char *path, ltide_row *rows) {
-  int count = 0, table = lua_gettop(L);
+void ltide_note_rows(const char *path, ltide_row *rows) {
+  int count = 0;
   while (rows[count].name) count++;
-  if (find_note(path, rows) < 0 && (!count || !known_row(rows))) add_note(path, rows, rows, count);
+  if (!known_row(rows)) add_note(path, rows, rows, count);
+}
+
+void ltide_register_rows(lua_State *L, const char *path, ltide_row *rows) {
+  int table = lua_gettop(L);
+  ltide_note_rows(path, rows);
   ltide_push_methods(L);
   for (ltide_row *r = rows; r->name; r++) {
     if (r->same)

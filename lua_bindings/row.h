@@ -66,7 +66,8 @@ typedef int (*ltide_body)(lua_State *L, struct ltide_call *c); /* called with th
 
 typedef struct ltide_row {
   const char *name, *doc; /* doc: the signature with its path, a line end, what the function does */
-  const char *same;
+  const char *path;       /* where it is, if not where the rows around it are */
+  const char *same;       /* the name of the row before that it is another name of */
   lua_CFunction fn;       /* finds its row in its first upvalue; ltide_run calls the body */
   ltide_body body;
   lua_CFunction plain; /* a body that reads its arguments itself: how many there are, and the names of options, has been
@@ -78,18 +79,20 @@ typedef struct ltide_row {
 } ltide_row;
 
 /* One row: name, what is called, the signature behind the name, what it does. A path ends with its joint: "tide.". */
-#define FN(f)                .fn = f /* reads its arguments itself */
-#define DO(f)                .fn = ltide_run, .body = f
-#define DO_TAG(f, t)         .fn = ltide_run, .body = f, .tag = t
-#define PLAIN(f)             .fn = ltide_run_plain, .plain = f
-#define WAIT_PLAIN(f)        .fn = ltide_run_plain_waiting, .plain = f
-#define WAIT(f)              .fn = ltide_run_waiting, .body = f /* it waits for a device: see ltide_waiting */
-#define CORE(shape, f)       .fn = ltide_run, .body = ltide_##shape, .core.shape = f
-#define DO_CORE(b, shape, f) .fn = ltide_run, .body = b, .core.shape = f
-#define FN_TAG(f, b, t)      .fn = f, .body = b, .tag = t /* f, and ltide_run calls b */
-#define FN_CORE(g, shape, f) .fn = g, .body = ltide_##shape, .core.shape = f
-#define SAME(n)              .same = #n /* the same function under another name, of a row before */
-#define SELF                 "x"
+#define FN(f)                                    .fn = f /* reads its arguments itself */
+#define DO(f)                                    .fn = ltide_run, .body = f
+#define DO_TAG(f, t)                             .fn = ltide_run, .body = f, .tag = t
+#define PLAIN(f)                                 .fn = ltide_run_plain, .plain = f
+#define WAIT_PLAIN(f)                            .fn = ltide_run_plain_waiting, .plain = f
+#define WAIT(f)                                  .fn = ltide_run_waiting, .body = f /* it waits for a device: see ltide_waiting */
+#define CORE(shape, f)                           .fn = ltide_run, .body = ltide_##shape, .core.shape = f
+#define DO_CORE(b, shape, f)                     .fn = ltide_run, .body = b, .core.shape = f
+#define FN_TAG(f, b, t)                          .fn = f, .body = b, .tag = t /* f, and ltide_run calls b */
+#define FN_CORE(g, shape, f)                     .fn = g, .body = ltide_##shape, .core.shape = f
+#define VALUE(place, prefix, n, signature, text) /* what is no function */                                             \
+  {.name = #n, .path = place, .where = LTIDE_IN_MODULE, .doc = prefix #n signature "\n" text},
+#define SAME(n) .same = #n /* the same function under another name, of a row before */
+#define SELF    "x"
 #define METHOD(n, call, signature, text)                                                                               \
   {.name = #n, .doc = SELF ":" #n signature "\n" text, .where = LTIDE_IN_METHODS, call},
 #define BOTH(n, call, signature, text)                                                                                 \
@@ -106,6 +109,8 @@ typedef struct ltide_row {
 /* Sets the rows, which end with {0}, in the table at the top of the stack, which is `path` ("tide", "tide.cuda",
  * "Generator"), and among the methods of tensors. */
 void ltide_register_rows(lua_State *L, const char *path, ltide_row *rows);
+/* Notes rows that are set elsewhere, or are no functions. */
+void ltide_note_rows(const char *path, ltide_row *rows);
 /* The same functions once more in `table`, which is in the table at the top. */
 void ltide_register_also(lua_State *L, const char *table, const ltide_row *rows);
 

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "row.h"
 #include "scope.h"
 #include "script.h"
 
@@ -372,13 +373,14 @@ void *ltide_block_data(lua_State *L, int index) {
 
 void ltide_open_blocks(lua_State *L, ltide_state *S) {
   static const luaL_Reg meta[] = {{"__close", scope_unwind}, {"__gc", scope_gc}, {"__tostring", scope_tostring}, {0}};
-  static const luaL_Reg methods[] = {{"close", scope_close}, {0}};
+  static ltide_row methods[] = {OF(scope, close, FN(scope_close), "()", "Ends the block, as <close> does."){0}};
   lua_createtable(L, MOST_SPARES, 0); /* it never grows: giving one back allocates nothing */
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key_spares);
   ltide_newmetatable(L, SCOPE_META);
   S->scope_meta = lua_topointer(L, -1);
   luaL_setfuncs(L, meta, 0);
-  luaL_newlib(L, methods);
+  lua_newtable(L);
+  ltide_register_rows(L, "scope", methods);
   lua_setfield(L, -2, "__index");
   lua_pop(L, 1);
 }

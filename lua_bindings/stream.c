@@ -315,10 +315,5 @@ void ltide_open_stream(lua_State *L, ltide_state *S) {
   ltide_protect(L, "tide.cuda.Stream");
   lua_setmetatable(L, -2);
   lua_setfield(L, -2, "Stream");
-  ltide_document(
-      L, "tide.cuda", "Stream",
-      "tide.cuda.Stream([device] [, {priority = 0}]) -> Stream\nA new stream, distinct from every other that "
-      "is alive. A lower priority is more urgent; it is clamped to Stream.priority_range(). Fields device, "
-      "priority and cuda_stream, the driver's handle.");
   lua_pop(L, 1);
 }

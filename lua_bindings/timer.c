@@ -118,10 +118,15 @@ static int lcuda_timer_time(lua_State *L) {
   return 1;
 }
 
+static ltide_row timer_methods[] = {
+    OF(timer, time, FN(ltimer_time), "() -> table", "{real=, user=, sys=}: seconds since it was made or reset.")
+        OF(timer, reset, FN(ltimer_reset), "() -> timer", "Starts again."){0}};
+static ltide_row cuda_timer_methods[] = {
+    OF(timer, time, FN(lcuda_timer_time), "() -> table", "Seconds of the device since it was made or reset; waits.")
+        OF(timer, reset, FN(lcuda_timer_reset), "() -> timer", "Starts again."){0}};
+
 void ltide_open_timer(lua_State *L, ltide_state *S) {
   (void)S;
-  static const luaL_Reg timer[] = {{"time", ltimer_time}, {"reset", ltimer_reset}, {0}};
-  static const luaL_Reg cuda_timer[] = {{"time", lcuda_timer_time}, {"reset", lcuda_timer_reset}, {0}};
 #define PATH "tide."
   static ltide_row timer_rows[] = {
 #include "api/timer.def"
@@ -132,12 +137,14 @@ void ltide_open_timer(lua_State *L, ltide_state *S) {
 #include "api/timer_cuda.def"
       {0}};
   ltide_newmetatable(L, TIMER_META);
-  luaL_newlib(L, timer);
+  lua_newtable(L);
+  ltide_register_rows(L, "Timer", timer_methods);
   lua_setfield(L, -2, "__index");
   ltide_newmetatable(L, CUDA_TIMER_META);
   lua_pushcfunction(L, cuda_timer_gc);
   lua_setfield(L, -2, "__gc");
-  luaL_newlib(L, cuda_timer);
+  lua_newtable(L);
+  ltide_register_rows(L, "Timer", cuda_timer_methods);
   lua_setfield(L, -2, "__index");
   lua_pop(L, 2);
   ltide_register_rows(L, "tide", timer_rows);

@@ -215,12 +215,19 @@ void ltide_poll_hooks(lua_State *L) {
   lua_call(L, 0, 0);
 }
 
+static ltide_row cmdline_rows[] = {
+    OF(parser, flag, FN(lcmdline_flag), "(name [, help:string]) -> parser", "Adds what is on or off: --name.")
+        OF(parser, option, FN(lcmdline_option), "(name [, default:any [, help:string]]) -> parser",
+           "Adds what takes a value of the default's type: --name VALUE.")
+            OF(parser, help, FN(lcmdline_help), "() -> string", "The text of --help.")
+                OF(parser, parse, FN(lcmdline_parse), "([args:table]) -> table",
+                   "The values; other arguments are in the array part."){0}};
+
 void ltide_open_util(lua_State *L, ltide_state *S) {
   (void)S;
-  static const luaL_Reg cmdline[] = {
-      {"flag", lcmdline_flag}, {"option", lcmdline_option}, {"help", lcmdline_help}, {"parse", lcmdline_parse}, {0}};
   ltide_newmetatable(L, "tide.cmdline");
-  luaL_newlib(L, cmdline);
+  lua_newtable(L);
+  ltide_register_rows(L, "cmdline", cmdline_rows);
   lua_setfield(L, -2, "__index");
   lua_pop(L, 1);
 #define PATH "tide."

@@ -180,11 +180,9 @@ describe("a message", function()
     local n = 0
     local aside = { set_default_device = true, set_num_threads = true, manual_seed = true, seed = true, save = true, warn = true, help = true, scope = true, device_scope = true, set_printoptions = true, load = true,
       free = true }
-    -- The help of a name that storages and events have too shows theirs first.
-    local shared = { copy_ = true, cpu = true, cuda = true, fill_ = true, ipc_handle = true, pin_memory = true }
     for path, space in pairs { ["tide."] = tide, ["tide.fft."] = tide.fft, ["Tensor:"] = tide.Tensor } do
       for name, f in pairs(space) do
-        if type(f) == "function" and not aside[name] and not (path == "Tensor:" and shared[name]) then
+        if type(f) == "function" and not aside[name] then
           local signature = tide.help(path .. name):match "^[^\n]*"
           for _, message in ipairs(messages(f)) do
             local parameter = message:match "^[%w_]+: ([%w_]+): got"

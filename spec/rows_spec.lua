@@ -1,0 +1,87 @@
+-- The table of functions: every public name has a row, with a signature that says what each option is, and a text; and
+-- what stands in a row is there.
+local tide = require "tide"
+
+-- Functions under their names: those of the module's tables, and the methods of every class.
+local function public()
+  local list, seen = {}, { [tide.Tensor] = true }
+  local function add(path, name, f)
+    if type(name) == "string" and type(f) == "function" and name:sub(1, 1) ~= "_" then list[#list + 1] = { path .. name, f } end
+  end
+  local function walk(t, path)
+    if seen[t] then return end
+    seen[t] = true
+    for k, v in pairs(t) do
+      add(path, k, v)
+      if type(v) == "table" and type(k) == "string" and k:sub(1, 1) ~= "_" then walk(v, path .. k .. ".") end
+    end
+  end
+  walk(tide, "tide.")
+  for k, v in pairs(tide.Tensor) do add("x:", k, v) end
+  for name, meta in pairs(debug.getregistry()) do
+    if type(name) == "string" and name:find "^tide%." and type(meta) == "table" then
+      local index = rawget(meta, "__index")
+      if type(index) == "function" then index = select(2, debug.getupvalue(index, 1)) end
+      if type(index) == "table" and index ~= tide.Tensor and not seen[index] then
+        for k, v in pairs(index) do add(name .. ":", k, v) end
+      end
+    end
+  end
+  return list
+end
+
+describe("the table of functions", function()
+  local rows = tide._rows()
+
+  it("has every public function", function()
+    local list, missing = public(), {}
+    for _, entry in ipairs(list) do
+      if not pcall(tide.help, entry[2]) then missing[#missing + 1] = entry[1] end
+    end
+    table.sort(missing)
+    assert.are.equal("", table.concat(missing, " "))
+    assert.is_true(#list > 800, #list)
+  end)
+
+  it("has a signature and a text for each, and says what each option is", function()
+    for _, row in ipairs(rows) do
+      local name = row.path .. " " .. row.name
+      assert.is_truthy(row.signature, name)
+      assert.is_true(#row.text > 0, name)
+      assert.is_nil(row.signature:find "%f[%w]opts%f[%W]", name)
+      if row.callable then assert.is_truthy(row.params, name) end
+      local seen = {}
+      for _, p in ipairs(row.params or {}) do
+        assert.is_nil(seen[p.name], name .. " has " .. p.name .. " twice")
+        seen[p.name] = true
+      end
+    end
+  end)
+
+  it("has no row without what it tells of", function()
+    for _, row in ipairs(rows) do
+      if row.path:find "^tide" then
+        local full = row.path .. "." .. row.name
+        assert.is_true(row.name:sub(1, 1) == "_" or tide.has(full), full)
+      elseif row.path == "Tensor" then
+        local is = row.name:sub(1, 2) == "__" or tide.has("Tensor:" .. row.name) or tide.ones(2, 2)[row.name] ~= nil
+        assert.is_true(is, row.name)
+      end
+    end
+  end)
+
+  it("gives each call its option keys", function()
+    local x = tide.ones(2, 2)
+    assert.are.same({ 1 }, x:count_nonzero { keepdim = true, dim = { 1, 2 } }:size() and { 1 })
+    assert.is_truthy(tide.help "count_nonzero":find("keepdim=false", 1, true))
+    for _, row in ipairs(rows) do
+      if row.path == "Tensor" and row.name == "norm" then
+        local names = {}
+        for i, p in ipairs(row.params) do names[i] = p.name end
+        assert.are.same({ "x", "p", "dim", "keepdim", "out", "dtype" }, names)
+        assert.are.equal("2", row.params[2].default)
+        assert.is_true(row.params[5].option and not row.params[3].option)
+      end
+    end
+  end)
+end)
