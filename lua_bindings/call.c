@@ -101,7 +101,7 @@ static void read_sizes(lua_State *L, ltide_call *c, const ltide_param *p, ltide_
 }
 
 static void read_dims(lua_State *L, ltide_call *c, const ltide_param *p, ltide_value *v) {
-  int ndim = ltide_scalar_ndim(ndim_of(c)), *list = c->list[c->lists++].dims;
+  int ndim = p->kind == LTIDE_ALLDIMS ? ndim_of(c) : ltide_scalar_ndim(ndim_of(c)), *list = c->list[c->lists++].dims;
   bool is_place = p->is_rest && v->at <= c->n;
   v->dims = list;
   v->n = p->is_rest ? ltide_check_dim_list(L, v->at,
@@ -130,7 +130,8 @@ static void read_value(lua_State *L, ltide_call *c, const ltide_param *p, ltide_
   case LTIDE_DIM: v->dim = ltide_check_dim(L, at, ndim_of(c), p->name); break;
   case LTIDE_LINE: v->dim = ltide_check_dim(L, at, ltide_scalar_ndim(ndim_of(c)), p->name); break;
   case LTIDE_PLACE: v->dim = ltide_check_dim(L, at, ndim_of(c) + 1, p->name); break;
-  case LTIDE_DIMS: read_dims(L, c, p, v); break;
+  case LTIDE_DIMS:
+  case LTIDE_ALLDIMS: read_dims(L, c, p, v); break;
   case LTIDE_SIZES:
   case LTIDE_SHAPE:
   case LTIDE_INTEGERS: read_sizes(L, c, p, v); break;

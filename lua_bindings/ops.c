@@ -429,9 +429,13 @@ static void fill_rows(void) {
     const op_face *f = &faces[op];
     const char *doc = specials[op].doc ? specials[op].doc : f->doc;
     bool is_method = op != TIDE_OP_where; /* its method has the tensor first */
-    *r++ = (ltide_row){
-        .name = f->name, .fn = f->fn, .doc = doc, .where = LTIDE_IN_MODULE | (is_method ? LTIDE_IN_METHODS : 0)};
-    if (is_method) *r++ = (ltide_row){.name = f->name_, .fn = f->fn_, .doc = doc, .where = LTIDE_IN_METHODS};
+    *r++ = (ltide_row){.noun = "/ops",
+                       .name = f->name,
+                       .fn = f->fn,
+                       .doc = doc,
+                       .where = LTIDE_IN_MODULE | (is_method ? LTIDE_IN_METHODS : 0)};
+    if (is_method)
+      *r++ = (ltide_row){.noun = "/ops", .name = f->name_, .fn = f->fn_, .doc = doc, .where = LTIDE_IN_METHODS};
   }
 }
 

@@ -216,11 +216,13 @@ static const char *standard_end(const char *p) {
         quote = 0;
       else
         quote = '\'';
-    } else if (*p == '{' || *p == '(')
+    } else if (*p == '[' && p[-1] == ' ' && !depth)
+      break;
+    else if (strchr("{([", *p))
       depth++;
-    else if ((*p == '}' || *p == ')') && depth)
+    else if (depth && strchr("})]", *p))
       depth--;
-    else if (!depth && strchr(",[]})", *p))
+    else if (!depth && strchr(",]})", *p))
       break;
   }
   return p;
@@ -294,7 +296,7 @@ static void read_param(reader *r) {
   count_param(r, p);
   while (!strncmp(r->at, " or ", 4) && is_word(r->at[4])) r->at += 4 + word_length(r->at + 4); /* dim or y */
   if (p->is_optional) p->standard = "";
-  if (*r->at == '=') read_standard(r, p);
+  if (r->at[strspn(r->at, " ")] == '=') r->at += strspn(r->at, " "), read_standard(r, p);
 }
 
 /* The parameters behind the opening bracket, to the one that closes it. */

@@ -72,6 +72,7 @@ typedef struct ltide_row {
   ltide_body body;
   lua_CFunction plain; /* a body that reads its arguments itself: how many there are, and the names of options, has been
                           checked */
+  const char *noun;    /* the file of the row: "api/view.def", or NULL */
   ltide_core core;
   int tag; /* what one function does for several rows */
   int where;
@@ -90,21 +91,21 @@ typedef struct ltide_row {
 #define FN_TAG(f, b, t)                          .fn = f, .body = b, .tag = t /* f, and ltide_run calls b */
 #define FN_CORE(g, shape, f)                     .fn = g, .body = ltide_##shape, .core.shape = f
 #define VALUE(place, prefix, n, signature, text) /* what is no function */                                             \
-  {.name = #n, .path = place, .where = LTIDE_IN_MODULE, .doc = prefix #n signature "\n" text},
+  {.name = #n, .noun = __FILE__, .path = place, .where = LTIDE_IN_MODULE, .doc = prefix #n signature "\n" text},
 #define SAME(n) .same = #n /* the same function under another name, of a row before */
 #define SELF    "x"
 #define METHOD(n, call, signature, text)                                                                               \
-  {.name = #n, .doc = SELF ":" #n signature "\n" text, .where = LTIDE_IN_METHODS, call},
+  {.name = #n, .noun = __FILE__, .doc = SELF ":" #n signature "\n" text, .where = LTIDE_IN_METHODS, call},
 #define BOTH(n, call, signature, text)                                                                                 \
-  {.name = #n, .doc = SELF ":" #n signature "\n" text, .where = LTIDE_IN_BOTH, call},
+  {.name = #n, .noun = __FILE__, .doc = SELF ":" #n signature "\n" text, .where = LTIDE_IN_BOTH, call},
 #define EITHER(n, call, signature, text) /* both, and help shows the function of the module */                         \
-  {.name = #n, .doc = PATH #n signature "\n" text, .where = LTIDE_IN_BOTH, call},
+  {.name = #n, .noun = __FILE__, .doc = PATH #n signature "\n" text, .where = LTIDE_IN_BOTH, call},
 #define FUNCTION(n, call, signature, text)                                                                             \
-  {.name = #n, .doc = PATH #n signature "\n" text, .where = LTIDE_IN_MODULE, call},
+  {.name = #n, .noun = __FILE__, .doc = PATH #n signature "\n" text, .where = LTIDE_IN_MODULE, call},
 #define OF(object, n, call, signature, text) /* a method of another class, in whose table it is set */                 \
-  {.name = #n, .doc = #object ":" #n signature "\n" text, .where = LTIDE_IN_MODULE, call},
+  {.name = #n, .noun = __FILE__, .doc = #object ":" #n signature "\n" text, .where = LTIDE_IN_MODULE, call},
 #define METHOD_OF(object, n, call, signature, text) /* a method of tensors whose tensor has another name */            \
-  {.name = #n, .doc = #object ":" #n signature "\n" text, .where = LTIDE_IN_METHODS, call},
+  {.name = #n, .noun = __FILE__, .doc = #object ":" #n signature "\n" text, .where = LTIDE_IN_METHODS, call},
 
 /* Sets the rows, which end with {0}, in the table at the top of the stack, which is `path` ("tide", "tide.cuda",
  * "Generator"), and among the methods of tensors. */
