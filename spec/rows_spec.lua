@@ -1,6 +1,7 @@
 -- The table of functions: every public name has a row, with a signature that says what each option is, and a text; and
 -- what stands in a row is there.
 local tide = require "tide"
+local D = require "spec.support.device"
 
 -- Functions under their names: those of the module's tables, and the methods of every class.
 local function public()
@@ -83,5 +84,33 @@ describe("the table of functions", function()
         assert.is_true(row.params[5].option and not row.params[3].option)
       end
     end
+  end)
+end)
+
+describe("the reference", function()
+  it("is written out of the table: pages, stubs that Lua reads, a man page", function()
+    local folder = os.tmpname()
+    os.remove(folder)
+    assert.is_truthy(os.execute("mkdir " .. folder))
+    local out = D.run { "scripts/docs/reference.lua", folder }
+    assert.is_truthy(out:find "%d+ pages, %d+ names", out)
+    local function read(name)
+      local file = assert(io.open(folder .. "/" .. name))
+      local text = file:read "a"
+      file:close()
+      return text
+    end
+    assert.is_truthy(load(read "tide.lua", "=tide.lua"))
+    assert.is_truthy(read("tide.lua"):find("---@param options? {keepdim?: boolean", 1, true))
+    local index = read "index.html"
+    local n = 0
+    for page in index:gmatch 'href="([%w-]+%.html)"' do
+      assert.is_nil(read(page):find "https?://")
+      n = n + 1
+    end
+    assert.is_true(n > 80, n)
+    assert.is_truthy(read("search.js"):find('"matmul"', 1, true))
+    assert.is_truthy(read("tide.1"):find(".SH OPTIONS", 1, true))
+    os.execute("rm -r " .. folder)
   end)
 end)

@@ -12,6 +12,13 @@ install(FILES ${public_headers} lua_bindings/tide_lua.h DESTINATION include/tide
 install(DIRECTORY scripts/examples/ DESTINATION share/tide/examples USE_SOURCE_PERMISSIONS)
 install(FILES LICENSE README.md DESTINATION share/doc/tide)
 
+# The reference, out of the table of functions: cmake --build build --target docs. It is installed where it was made.
+set(docs ${PROJECT_BINARY_DIR}/docs)
+add_custom_target(docs COMMAND ${CMAKE_COMMAND} -E make_directory ${docs}
+  COMMAND tide_runner ${PROJECT_SOURCE_DIR}/scripts/docs/reference.lua ${docs})
+install(FILES ${docs}/tide.1 DESTINATION share/man/man1 OPTIONAL)
+install(DIRECTORY ${docs}/ DESTINATION share/doc/tide/reference OPTIONAL PATTERN tide.1 EXCLUDE)
+
 set(package_dir lib/cmake/tide)
 install(EXPORT tide_targets NAMESPACE tide:: FILE tide_targets.cmake DESTINATION ${package_dir})
 configure_package_config_file(scripts/cmake/tide-config.cmake.in ${PROJECT_BINARY_DIR}/package/tide-config.cmake
