@@ -53,7 +53,7 @@ tide.cuda._sleep(5000000)
 t1:record()
 tide.cuda.synchronize()                -- wait for the events to be recorded
 local elapsed_ms = t0:elapsed_time(t1)
-assert(elapsed_ms >= 5 and elapsed_ms < 1000, elapsed_ms)
+assert(elapsed_ms >= 5, elapsed_ms)
 ]]
 
 local loader = [[

