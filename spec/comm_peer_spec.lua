@@ -149,22 +149,24 @@ describe("comm.broadcast of much to several devices", function()
       end
     end
     if D.simulated then
-      local out = D.simulate(3, [[
-        local tide = require "tide"
-        tide.cuda.comm.set_timeout(0.2)
-        local x = tide.zeros(1 << 20, { device = "cuda:0" })
-        local r = tide.cuda.comm.broadcast(x, { 2, 1 })
-        local ok, e = pcall(tide.cuda.synchronize, 0)
-        print(e.message:match "^(.-) of ")]], { TIDE_SIM_FAULT = "dead:1" })
-      assert.are.equal("comm.broadcast: rank 2 (cuda:1) has not come to operation 1\n", out)
+      D.in_time(0.2, function(limit)
+        local out = D.simulate(3, ([[
+          local tide = require "tide"
+          tide.cuda.comm.set_timeout(%g)
+          local x = tide.zeros(1 << 20, { device = "cuda:0" })
+          local r = tide.cuda.comm.broadcast(x, { 2, 1 })
+          local ok, e = pcall(tide.cuda.synchronize, 0)
+          print(e.message:match "^(.-) of ")]]):format(limit), { TIDE_SIM_FAULT = "dead:1" })
+        assert.are.equal("comm.broadcast: rank 2 (cuda:1) has not come to operation 1\n", out)
+      end)
     end
   end)
 end)
 
 describe("a peer that does not come", function()
-  local limit = D.tsan and 0.6 or 0.3
-  -- Runs `what` with device 1 as the fault says; prints the error of the wait that follows and how long it took.
-  local function run(what, fault, wait)
+  local least = D.tsan and 0.6 or 0.3
+  -- Runs `what` with device 1 as the fault says; prints the error of the wait that follows.
+  local function run(limit, what, fault, wait)
     return D.simulate(3, ([[
       local tide = require "tide"
       local cuda, comm = tide.cuda, tide.cuda.comm
@@ -196,25 +198,32 @@ describe("a peer that does not come", function()
   for _, case in ipairs(cases) do
     it("ends the waits of the others: " .. case[1], function()
       if not D.simulated then return pending "needs simulated devices" end
-      local out = run(case[1], "dead:1")
-      for line in out:gmatch "[^\n]+" do
-        local head, message = line:match "^(.-\t.-\t.-\t.-)\t(.*)$"
-        assert.are.equal("AcceleratorError\tcommTimeout\tcuda:1\tfalse", head)
-        assert.are.equal(case[2], message:sub(1, #case[2]))
-        assert.is_truthy(message:find(("expected at most %g s"):format(limit), 1, true), message)
-        assert.is_truthy(message:find(":8, got", 1, true), message) -- the line that queued it
-      end
+      D.in_time(least, function(limit)
+        local out = run(limit, case[1], "dead:1")
+        for line in out:gmatch "[^\n]+" do
+          local head, message = line:match "^(.-\t.-\t.-\t.-)\t(.*)$"
+          assert.are.equal("AcceleratorError\tcommTimeout\tcuda:1\tfalse", head)
+          assert.are.equal(case[2], message:sub(1, #case[2]))
+          assert.is_truthy(message:find(("expected at most %g s"):format(limit), 1, true), message)
+          assert.is_truthy(message:find(":8, got", 1, true), message) -- the line that queued it
+        end
+      end)
     end)
   end
 
   it("ends reads, gathers to the cpu and questions too", function()
     if not D.simulated then return pending "needs simulated devices" end
-    assert.is_truthy(run("comm.reduce_add(list)", "dead:1", "result.item, result[1]"):find("rank 2 (cuda:1)", 1, true))
-    assert.is_truthy(run("nil", "dead:1", [[comm.gather, list, { destination = "cpu" }]]):find("rank 2 (cuda:1)", 1, true))
-    assert.is_truthy(run("comm.broadcast(list[1], devices)", "dead:1", [[function()
-      local s = cuda.current_stream(0)
-      repeat until s:query()
-    end]]):find("rank 2 (cuda:1)", 1, true))
+    for _, way in ipairs {
+      { "comm.reduce_add(list)", "result.item, result[1]" },
+      { "nil", [[comm.gather, list, { destination = "cpu" }]] },
+      { "comm.broadcast(list[1], devices)", [[function()
+        local s = cuda.current_stream(0)
+        repeat until s:query()
+      end]] } } do
+      D.in_time(least, function(limit)
+        assert.is_truthy(run(limit, way[1], "dead:1", way[2]):find("rank 2 (cuda:1)", 1, true), way[1])
+      end)
+    end
   end)
 
   it("may be slow: then the operation is done in the end", function()

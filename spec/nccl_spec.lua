@@ -238,47 +238,51 @@ end)
 describe("a rank that does not come", function()
   it("is named for the first operation of a row, and for one after other work", function()
     if not D.simulated then return pending "needs simulated devices" end
-    local out = D.simulate(2, [[
-      local tide = require "tide"
-      local cuda, nccl = tide.cuda, tide.cuda.nccl
-      cuda.comm.set_timeout(0.2)
-      local list = {}
-      for d = 0, 1 do list[d + 1] = tide.ones(1000, { device = "cuda:" .. d }) end
-      local D = require "spec.support.device"
-      local function late()
-        cuda.device(1, D.hold)
-        for _ = 1, 3 do nccl.all_reduce(list) end
-        print(select(2, pcall(cuda.synchronize, 0)).message:match "^(.-) of ")
-        D.release()
-        for d = 0, 1 do
-          while not pcall(cuda.synchronize, d) do end
+    D.in_time(0.2, function(limit)
+      local out = D.simulate(2, ([[
+        local tide = require "tide"
+        local cuda, nccl = tide.cuda, tide.cuda.nccl
+        cuda.comm.set_timeout(%g)
+        local list = {}
+        for d = 0, 1 do list[d + 1] = tide.ones(1000, { device = "cuda:" .. d }) end
+        local D = require "spec.support.device"
+        local function late()
+          cuda.device(1, D.hold)
+          for _ = 1, 3 do nccl.all_reduce(list) end
+          print(select(2, pcall(cuda.synchronize, 0)).message:match "^(.-) of ")
+          D.release()
+          for d = 0, 1 do
+            while not pcall(cuda.synchronize, d) do end
+          end
         end
-      end
-      late()
-      for _ = 1, 3 do nccl.all_reduce(list) end
-      for d = 0, 1 do cuda.synchronize(d) end
-      late()]], { TIDE_DEVICE = "cuda" })
-    assert.are.equal("nccl.all_reduce: rank 2 (cuda:1) has not come to operation 1\n" ..
-      "nccl.all_reduce: rank 2 (cuda:1) has not come to operation 7\n", out)
+        late()
+        for _ = 1, 3 do nccl.all_reduce(list) end
+        for d = 0, 1 do cuda.synchronize(d) end
+        late()]]):format(limit), { TIDE_DEVICE = "cuda" })
+      assert.are.equal("nccl.all_reduce: rank 2 (cuda:1) has not come to operation 1\n" ..
+        "nccl.all_reduce: rank 2 (cuda:1) has not come to operation 7\n", out)
+    end)
   end)
 
   for _, over in ipairs { "", ",nccl:off" } do
     it("is named, with the operation: dead:1" .. over, function()
       if not D.simulated then return pending "needs simulated devices" end
-      local out = D.simulate(3, [[
-        local tide = require "tide"
-        local cuda, nccl = tide.cuda, tide.cuda.nccl
-        cuda.comm.set_timeout(0.3)
-        local list = {}
-        for d = 0, 2 do list[d + 1] = tide.ones(1000, { device = "cuda:" .. d }) end
-        nccl.all_reduce(list)
-        local ok, e = pcall(cuda.synchronize, 0)
-        print(e.kind, e.name, e.device, e.message:match "^(.-) of ")
-        if nccl.is_available() then
-          cuda.synchronize(0) -- the communicator was aborted: the others go on
-          cuda.synchronize(2)
-        end]], { TIDE_SIM_FAULT = "dead:1" .. over })
-      assert.are.equal("AcceleratorError\tcommTimeout\tcuda:1\tnccl.all_reduce: rank 2 (cuda:1) has not come to operation 1\n", out)
+      D.in_time(0.3, function(limit)
+        local out = D.simulate(3, ([[
+          local tide = require "tide"
+          local cuda, nccl = tide.cuda, tide.cuda.nccl
+          cuda.comm.set_timeout(%g)
+          local list = {}
+          for d = 0, 2 do list[d + 1] = tide.ones(1000, { device = "cuda:" .. d }) end
+          nccl.all_reduce(list)
+          local ok, e = pcall(cuda.synchronize, 0)
+          print(e.kind, e.name, e.device, e.message:match "^(.-) of ")
+          if nccl.is_available() then
+            cuda.synchronize(0) -- the communicator was aborted: the others go on
+            cuda.synchronize(2)
+          end]]):format(limit), { TIDE_SIM_FAULT = "dead:1" .. over })
+        assert.are.equal("AcceleratorError\tcommTimeout\tcuda:1\tnccl.all_reduce: rank 2 (cuda:1) has not come to operation 1\n", out)
+      end)
     end)
   end
 end)

@@ -99,7 +99,7 @@ static void hangs_in_a_library(void) {
 static void is_slow(void) {
   tide_tensor *x = full(0, COUNT, 5), *outs[2] = {NULL};
   OK(tide_device_synchronize(0));
-  OK(tide_comm_set_timeout(0.1));
+  OK(tide_comm_set_timeout(0.5));
   tide_stream *stream;
   OK(tide_current_stream(&stream, 1));
   OK(tide_stream_sleep(stream, HOLD));

@@ -178,6 +178,12 @@ function M.hold(stream, cycles)
   held = true
 end
 
+-- check(limit), and if it fails check(10 * limit): on a machine that stood still for so many seconds what was merely late
+-- was taken for what does not come.
+function M.in_time(limit, check)
+  if not pcall(check, limit) then check(10 * limit) end
+end
+
 -- ---- leaks ----
 
 local function now()
