@@ -217,39 +217,49 @@ static int kernel_tostring(lua_State *L) {
 
 /* {==== Making */
 
-/* opts: {"-DN=4", "-lineinfo"}, or {options={...}}. The strings stay alive in their table. */
-static int read_options(lua_State *L, int arg, const char **out) {
-  static const char *const keys[] = {"options", NULL};
-  if (lua_isnoneornil(L, arg)) return 0;
-  if (!lua_istable(L, arg)) ltide_arg_error(L, arg, "options", "a table of options for the compiler: {\"-DN=4\"}");
-  if (lua_rawlen(L, arg) == 0) {
-    ltide_check_keys(L, arg, keys);
-    if (ltide_rawfield(L, arg, "options") == LUA_TNIL) return 0;
-    arg = lua_gettop(L);
-  }
-  int n = ltide_check_list(L, arg, ARGUMENTS, "options", "strings");
+/* The strings of the list at `arg`, which stay alive in their table. */
+static int read_strings(lua_State *L, int arg, const char *name, const char **out) {
+  int n = ltide_check_list(L, arg, ARGUMENTS, name, "strings");
   for (int i = 0; i < n; i++) {
     lua_rawgeti(L, arg, i + 1);
-    out[i] = ltide_check_cstring(L, lua_gettop(L), "options", "strings");
+    out[i] = ltide_check_cstring(L, lua_gettop(L), name, "strings");
     lua_pop(L, 1);
   }
   return n;
 }
 
+/* options: {"-DN=4", "-lineinfo"}, or {options={...}, params={...}}. */
+static void read_opts(lua_State *L, int arg, tide_kernel_text *t, const char **options, const char **params) {
+  static const char *const keys[] = {"options", "params", NULL};
+  if (lua_isnoneornil(L, arg)) return;
+  if (!lua_istable(L, arg)) ltide_arg_error(L, arg, "options", "a table of options for the compiler: {\"-DN=4\"}");
+  if (lua_rawlen(L, arg) > 0) {
+    t->options_count = read_strings(L, arg, "options", options);
+    return;
+  }
+  ltide_check_keys(L, arg, keys);
+  if (ltide_rawfield(L, arg, "options") != LUA_TNIL)
+    t->options_count = read_strings(L, lua_gettop(L), "options", options);
+  if (ltide_rawfield(L, arg, "params") == LUA_TNIL) return;
+  t->params_count = read_strings(L, lua_gettop(L), "params", params);
+  t->params = params;
+}
+
 static int lcompile_kernel(lua_State *L) {
   ltide_enter(L);
-  const char *options[ARGUMENTS];
+  const char *options[ARGUMENTS], *params[ARGUMENTS];
+  tide_kernel_text t = {.struct_size = sizeof t, .options = options};
   luaL_checkstack(L, 8, "compile_kernel");
-  const char *source = ltide_check_cstring(L, 1, "src", "a string of CUDA C");
-  const char *name = ltide_check_cstring(L, 2, "name", "the name of a kernel in the source");
+  t.source = ltide_check_cstring(L, 1, "src", "a string of CUDA C");
+  t.name = ltide_check_cstring(L, 2, "name", "the name of a kernel in the source");
   if (lua_gettop(L) > 3)
     return ltide_error(L, "ArgumentError", "compile_kernel: too many arguments: got %d, expected at most 3",
                        lua_gettop(L));
-  int n = read_options(L, 3, options);
+  read_opts(L, 3, &t, options, params);
   tide_kernel **u = ltide_new_object(L, sizeof *u, 0);
   *u = NULL;
   ltide_setmetatable(L, KERNEL_META);
-  ltide_try(L, tide_kernel_new(u, source, name, options, n));
+  ltide_try(L, tide_kernel_new(u, &t));
   return 1;
 }
 

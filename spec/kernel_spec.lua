@@ -169,13 +169,47 @@ describe("compile_kernel", function()
       #else
       extern "C" __global__ void two(float *x) { *x = 2; }
       #endif]]
-    for dtype, options in pairs { float32 = {}, float64 = { "-DWIDE" } } do
-      local x = tide.zeros(1, { device = D.dev, dtype = dtype })
-      cuda.compile_kernel(text, "two", options)(one, x)
-      D.eq({ 2 }, x)
+    for _, condition in ipairs { "#ifdef WIDE", "#if defined(WIDE) && (WIDE + 1) > 1", "#ifndef __NEVER\n#ifdef WIDE" } do
+      local code = text:gsub("#ifdef WIDE", condition) .. (condition:find "NEVER" and "\n#endif" or "")
+      for dtype, options in pairs { float32 = {}, float64 = { "-DWIDE" } } do
+        local x = tide.zeros(1, { device = D.dev, dtype = dtype })
+        cuda.compile_kernel(code, "two", options)(one, x)
+        D.eq({ 2 }, x)
+      end
     end
-    local e = D.raises("ValueError", cuda.compile_kernel, text:gsub("#ifdef WIDE", "#if defined(__WIDE) && 1"), "two")
-    assert.matches("line 4: .*several kernels", e.message)
+    local both = "__global__ void two(double *x) { *x = 2; }\n__global__ void two(float *x) { *x = 2; }"
+    assert.matches("line 2: .*several kernels", D.raises("ValueError", cuda.compile_kernel, both, "two").message)
+    local broken = D.raises("ValueError", cuda.compile_kernel, text:gsub("2;", "wrong;"), "two").message
+    assert.matches("several kernels.*wrong", broken)
+  end)
+
+  it("takes the parameters as they are declared, and has the compiler check them", function()
+    local text = [[
+      typedef float real;
+      struct pair { real a, b; };
+      #define MAKE(name) extern "C" __global__ void name(real *x, real by, const pair *) { *x *= by; }
+      MAKE(made)
+      extern "C" __global__ void named(real *x, real by) { *x *= by; }]]
+    local x = floats(1, 3)
+    D.raises("NotSupportedError", cuda.compile_kernel, text, "named")
+    assert.matches("params", D.raises("ValueError", cuda.compile_kernel, text, "made").message)
+    local k = cuda.compile_kernel(text, "named", { params = { "float *", "float" } })
+    k(one, x, 2)
+    D.eq({ 6 }, x)
+    assert.are.same({ { name = "x", type = "float *", read_only = false }, { name = "by", type = "float",
+      read_only = false } }, k:params())
+    k = cuda.compile_kernel(text, "made", { options = { "-DUNUSED" }, params = { "float*", "float", "const pair *" } })
+    k(one, x, 0.5, x)
+    D.eq({ 3 }, x)
+    assert.matches("argument 1 %(float%*%)", D.raises("DtypeError", k, one, x:double(), 1, x).message)
+    for _, params in ipairs { { "float *" }, { "float *", "int" }, { "double *", "float" }, {} } do
+      D.raises("ValueError", cuda.compile_kernel, text, "named", { params = params })
+    end
+    D.raises("NotSupportedError", cuda.compile_kernel, text, "named", { params = { "float *", "pair" } })
+    assert.matches("params: got float%) x", D.raises("ValueError", cuda.compile_kernel, text, "named",
+      { params = { "float *", "float) x; int y(" } }).message)
+    assert.matches("params", D.raises("ArgumentError", cuda.compile_kernel, text, "named", { params = "float" }).message)
+    assert.matches("params", D.raises("ArgumentError", cuda.compile_kernel, text, "named", { params = { 5 } }).message)
   end)
 
   it("gives every thread its place", function()

@@ -1,4 +1,4 @@
-/* jit_ahead.c: kernels that are compiled before they are called, on threads of their own.
+/* ahead.c: kernels that are compiled before they are called, on threads of their own.
  *
  * A function is made before it is called, and a program that makes one mostly makes several. So while the program goes
  * on, the kernel that the first call will most likely want is compiled, if neither memory nor disk has it: a script

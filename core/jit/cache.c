@@ -1,4 +1,4 @@
-/* jit_cache.c: the disk cache of run-time kernels: one file for each, that any number of processes may use at once.
+/* cache.c: the disk cache of run-time kernels: one file for each, that any number of processes may use at once.
  *
  * An entry's name is the hash of all that made it. It is written to a file of its own name and renamed, so a reader
  * finds a whole entry or none, whoever dies in between; a checksum over everything finds what a disk or an editor did

@@ -1,4 +1,4 @@
-/* jit_include.c: what a kernel's code includes, which decides what is compiled as much as the code does.
+/* include.c: what a kernel's code includes, which decides what is compiled as much as the code does.
  *
  * Every file of an included name that is found along the paths counts, with what it includes itself, whether a
  * condition of the preprocessor leaves it out or not: a key that changes too often only costs a compilation. What is

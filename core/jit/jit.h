@@ -5,14 +5,17 @@
 #include "tensor/tensor.h"
 #include "tide/jit.h"
 
-/* ---- jit_parse.c: as much of C++ as a signature needs ---- */
+/* ---- parse.c: as much of C++ as a signature needs ---- */
 
-enum { TIDE_JIT_NAME = 64, TIDE_JIT_TYPE = 96, TIDE_JIT_TEMPLATES = 8 };
+enum { TIDE_JIT_NAME = 64, TIDE_JIT_TYPE = 96, TIDE_JIT_TEMPLATES = 8, TIDE_JIT_KERNELS = 8 };
 
 /* A parameter as it is declared: type "const float *", without name, default and hints such as __restrict__. */
 typedef struct tide__parameter {
   char name[TIDE_JIT_NAME], type[TIDE_JIT_TYPE];
 } tide__parameter;
+typedef struct tide__body {
+  size_t begin, end; /* where its brackets stand in the text */
+} tide__body;
 typedef struct tide__signature {
   char name[TIDE_JIT_NAME], result[TIDE_JIT_TYPE];
   char template_type[TIDE_JIT_NAME]; /* the first type parameter; "" if there is none */
@@ -20,17 +23,16 @@ typedef struct tide__signature {
   char template_name[TIDE_JIT_TEMPLATES][TIDE_JIT_NAME], template_default[TIDE_JIT_TEMPLATES][TIDE_JIT_NAME];
   int params;
   tide__parameter param[TIDE_LAUNCH_PARAMS];
-  size_t at;             /* where the declaration begins in the text */
-  size_t body, body_end; /* where the brackets of a __global__ function's body stand; 0 if they were not found */
-  bool extern_c;
+  int line;
+  int bodies; /* of all __global__ functions of that name */
+  tide__body body[TIDE_JIT_KERNELS];
 } tide__signature;
 
 /* The last function template that the code defines. */
 tide_status tide__parse_template(tide__signature *out, const char *code, const char *what);
-/* The __global__ function of that name, in what the compiler's options leave of the code. VALUE if there are several
- * that take different parameters. */
-tide_status tide__parse_global(tide__signature *out, const char *code, const char *name, const char *const *options,
-                               int options_count, const char *what);
+/* The __global__ functions of that name that take different parameters: none, one, or several between which conditions
+ * of the preprocessor may choose. The list is the caller's to free. */
+tide_status tide__parse_global(tide__signature **out, int *count, const char *code, const char *name, const char *what);
 /* The first of the NULL-terminated words that the code uses outside comments and strings, or NULL. */
 const char *tide__parse_finds(const char *code, const char *const *words);
 
@@ -42,32 +44,13 @@ const char *tide__parse_directive(const char **at, size_t *length);
 /* The directive on one line, with blanks for comments. False where that does not fit: then as much as fits. */
 bool tide__parse_directive_line(char *out, size_t size, const char *directive, size_t length);
 
-/* ---- jit_condition.c: what the preprocessor leaves out ---- */
+/* ---- rewrite.c: what a compiler of the host gets ---- */
 
-enum { TIDE_CONDITION_MACROS = 128, TIDE_CONDITION_DEPTH = 32 };
-typedef struct tide__condition_macro {
-  char name[TIDE_JIT_NAME];
-  int defined;
-  bool is_number;
-  long long number;
-} tide__condition_macro;
-typedef struct tide__conditions {
-  int macros, depth;
-  bool vague; /* from here on a name that nothing was said of may be defined */
-  uint8_t now[TIDE_CONDITION_DEPTH], done[TIDE_CONDITION_DEPTH];
-  tide__condition_macro macro[TIDE_CONDITION_MACROS];
-} tide__conditions;
-void tide__conditions_begin(tide__conditions *c, const char *const *options, int n);
-void tide__condition_step(tide__conditions *c, const char *directive, size_t length);
-bool tide__condition_off(const tide__conditions *c); /* is the code that follows left out? */
-
-/* ---- jit_rewrite.c: what a compiler of the host gets ---- */
-
-/* The code with divisions by way of tide_by and `extern __shared__ T s[]` as TIDE_DYNAMIC(T, s), and the body of a
- * kernel, where one is given, as one that runs all threads of a block. malloc'ed; NULL without memory, error set. */
+/* The code with divisions by way of tide_by and `extern __shared__ T s[]` as TIDE_DYNAMIC(T, s), and the bodies of a
+ * kernel, where one is given, as ones that run all threads of a block. malloc'ed; NULL without memory, error set. */
 char *tide__jit_rewrite(const char *code, const tide__signature *kernel, const char *what);
 
-/* ---- jit_source.c: the text that is compiled ---- */
+/* ---- source.c: the text that is compiled ---- */
 
 /* One specialisation of an elementwise function: dtypes[0 .. outputs) of the results, then of the inputs. ndim 0: every
  * operand is contiguous. */
@@ -76,7 +59,7 @@ typedef struct tide__special {
   tide_dtype common;
   uint8_t dtype[2 * TIDE_JIT_TENSORS];
 } tide__special;
-/* Where things lie in the packed arguments; see jit_source.c. */
+/* Where things lie in the packed arguments; see source.c. */
 typedef struct tide__layout {
   int vector; /* elements of a thread */
   uint16_t pointers, count, strides, divisors, bytes;
@@ -98,14 +81,16 @@ char *tide__jit_source(const tide__jit_text *t, const tide__special *s, const ti
 /* A raw kernel: `call` is how it is named, types[i] is what parameter i is, at offset[i]. */
 typedef struct tide__raw_text {
   const char *source, *call;
-  const tide__signature *signature;
+  const tide__signature *signature; /* for the bodies */
+  int params;
   const char (*types)[TIDE_JIT_TYPE];
   const uint16_t *offset;
-  bool plain; /* of a host: the body stays as it is */
+  bool plain;   /* of a host: the body stays as it is */
+  bool checked; /* the compiler says whether the kernel takes these types */
 } tide__raw_text;
 char *tide__raw_source(const tide__raw_text *t, const tide_compiler *c);
 
-/* ---- jit_types.c: what a parameter of a raw kernel takes ---- */
+/* ---- types.c: what a parameter of a raw kernel takes ---- */
 
 /* Fills all but the name from the type; false if it is not understood. */
 bool tide__param_read(tide_kernel_param *out, const char *type);
@@ -124,7 +109,7 @@ void tide__text_add(tide__text *t, const char *format, ...) __attribute__((forma
 /* What was written, malloc'ed; NULL without memory, error set. */
 char *tide__text_end(tide__text *t, const char *what);
 
-/* ---- jit_module.c: functions by their text: in memory, on disk, or compiled ---- */
+/* ---- module.c: functions by their text: in memory, on disk, or compiled ---- */
 
 typedef struct tide__jit_request {
   const char *what;   /* of messages: "jiterator: scale (demo.lua:3)" */
@@ -160,14 +145,14 @@ static inline tide_status tide__jit_launch(const tide_compiler *c, void *functio
   return tide__launch_done(q->stream, q->number, c->launch(q->stream, function, a));
 }
 
-/* ---- jit_ahead.c: compiling before the call ---- */
+/* ---- ahead.c: compiling before the call ---- */
 
 /* Begins to compile an elementwise kernel that may be wanted. Takes the source. */
 void tide__jit_ahead(char *source, const tide_compiler *c, int device);
 /* Was it compiled ahead, or is it being compiled now? Then gives the image, to the caller alone. */
 bool tide__jit_ahead_take(tide_image *out, const char *source, const tide_compiler *c, const char *arch);
 
-/* ---- jit_cache.c: files ---- */
+/* ---- cache.c: files ---- */
 
 /* malloc'ed, with a zero after it; NULL if there is no such file or it cannot be read. What is no file but a pipe is
  * not waited for. */
@@ -187,7 +172,7 @@ tide_status tide__jit_compiler_version(char *out, size_t size, const tide_compil
 void tide__jit_cache_forked(void);    /* in the child */
 extern _Atomic bool tide__jit_opened; /* a compiler has been opened or run */
 
-/* ---- jit_include.c ---- */
+/* ---- include.c ---- */
 
 /* Takes into the key what the code includes, as the options and the environment say where. False where it cannot be
  * known what that is. */

@@ -1,4 +1,4 @@
-/* jit_kernel.c: raw kernels: CUDA C source, a signature, checked arguments, a launch.
+/* kernel.c: raw kernels: CUDA C source, a signature, checked arguments, a launch.
  *
  * Everything that the signature says is checked before a launch: number, kind, dtype, device, contiguity and alignment
  * of what is passed, and that numbers fit their types. The arguments are packed on the stack as the kernel expects
@@ -27,6 +27,7 @@ struct tide_kernel {
   char what[192];       /* "compile_kernel: scale of demo.lua:3" */
   uint32_t epoch, made; /* of the runtime; of the accelerators when the functions were loaded */
   int params, bytes, pointers;
+  bool checked; /* the compiler says whether it takes them */
   tide__signature signature;
   char type[PARAMS][TIDE_JIT_TYPE]; /* with the template's argument in the place of its parameter */
   tide_kernel_param param[PARAMS];
@@ -89,19 +90,51 @@ static bool substitute(char *out, const char *type, const tide_kernel *k) {
   return true;
 }
 
+/* Parameter i, whose type stands in k->type[i]; `given`: how the source or the caller says it. */
+static tide_status read_param(tide_kernel *k, int i, const char *given, const char *name) {
+  tide_kernel_param *x = &k->param[i];
+  if (!tide__param_read(x, k->type[i]))
+    return tide__fail(TIDE_SUPPORT,
+                      "%s: parameter %d is not understood, got %s%s%s, expected a pointer or a number; where the "
+                      "source has another name for its type, params may say which one it is",
+                      k->what, i + 1, given, *name ? " " : "", name);
+  x->name = name;
+  k->bytes = (k->bytes + x->bytes - 1) / x->bytes * x->bytes;
+  k->offset[i] = (uint16_t)k->bytes;
+  if (x->kind == TIDE_PARAM_POINTER) k->pointer[k->pointers++] = k->offset[i];
+  k->bytes += x->bytes;
+  return TIDE_OK;
+}
+
+/* The kernel is the one of this signature. */
+static tide_status choose(tide_kernel *k, const tide__signature *signature) {
+  k->signature = *signature;
+  if (!k->signature.templates || strchr(k->name, '<')) return TIDE_OK;
+  return tide__fail(TIDE_VALUE, "%s: the kernel is a template, got %s, expected an instance such as %s<float>", k->what,
+                    k->name, k->name);
+}
+
 static tide_status read_params(tide_kernel *k) {
-  k->params = k->signature.params;
+  k->params = k->signature.params, k->bytes = k->pointers = 0;
   for (int i = 0; i < k->params; i++) {
     const tide__parameter *p = &k->signature.param[i];
-    tide_kernel_param *x = &k->param[i];
-    if (!substitute(k->type[i], p->type, k) || !tide__param_read(x, k->type[i]))
-      return tide__fail(TIDE_SUPPORT, "%s: parameter %d is not understood, got %s%s%s, expected a pointer or a number",
-                        k->what, i + 1, p->type, p->name[0] ? " " : "", p->name);
-    x->name = p->name;
-    k->bytes = (k->bytes + x->bytes - 1) / x->bytes * x->bytes;
-    k->offset[i] = (uint16_t)k->bytes;
-    if (x->kind == TIDE_PARAM_POINTER) k->pointer[k->pointers++] = k->offset[i];
-    k->bytes += x->bytes;
+    if (!substitute(k->type[i], p->type, k)) snprintf(k->type[i], TIDE_JIT_TYPE, "?");
+    TIDE_TRY(read_param(k, i, p->type, p->name));
+  }
+  return TIDE_OK;
+}
+
+/* What the caller says they are; their names are still the source's, if it has as many. */
+static tide_status take_params(tide_kernel *k, const char *const *types, int n) {
+  if (n < 0 || n > PARAMS)
+    return tide__fail(TIDE_VALUE, "%s: too many params, got %d, expected at most %d", k->what, n, PARAMS);
+  bool named = n == k->signature.params;
+  k->params = n, k->checked = true;
+  for (int i = 0; i < n; i++) {
+    if (strlen(types[i]) >= TIDE_JIT_TYPE || strcspn(types[i], "(){};,#\n\"\\") < strlen(types[i]))
+      return tide__fail(TIDE_VALUE, "%s: params: got %.40s, expected a type such as const float *", k->what, types[i]);
+    snprintf(k->type[i], TIDE_JIT_TYPE, "%s", types[i]);
+    TIDE_TRY(read_param(k, i, types[i], named ? k->signature.param[i].name : ""));
   }
   return TIDE_OK;
 }
@@ -165,6 +198,8 @@ static tide_status compile(loaded *l, const tide_kernel *k, const tide_compiler 
   const tide__raw_text text = {.source = k->source,
                                .call = k->name,
                                .signature = &k->signature,
+                               .params = k->params,
+                               .checked = k->checked,
                                .types = (const char(*)[TIDE_JIT_TYPE])k->type,
                                .offset = k->offset,
                                .plain = plain};
@@ -193,7 +228,7 @@ static tide_status prepare(const loaded **out, tide_kernel *k, int device) {
   if (c->host) TIDE_TRY(check_host(k, device));
   tide_status status = compile(l, k, c, device, false);
   /* Not every body can be made a function inside of the kernel. Compiled as it is, it runs, or the error is its own. */
-  if (status == TIDE_VALUE && c->host && k->signature.body) status = compile(l, k, c, device, true);
+  if (status == TIDE_VALUE && c->host && k->signature.bodies) status = compile(l, k, c, device, true);
   if (status == TIDE_OK) status = limits(l, device);
   l->compiler = c;
   l->ready = status == TIDE_OK;
@@ -215,32 +250,65 @@ static const char *const unordered[] = {
     "atomicExch", "atomicExch_block", "atomicExch_system", "atomicCAS", "atomicCAS_block", "atomicCAS_system",
     NULL};
 
-static tide_status fill(tide_kernel *k, const char *const *options, int n) {
-  char line[120];
+static tide_status load(tide_kernel *k) {
   const loaded *first;
-  tide__site_text(tide__site_now(), line, sizeof line);
-  snprintf(k->what, sizeof k->what, "compile_kernel: %s%s%s", k->name, line[0] ? " of " : "", line);
-  TIDE_TRY(tide__parse_global(&k->signature, k->source, k->name, options, n, k->what));
-  if (k->signature.templates && !strchr(k->name, '<'))
-    return tide__fail(TIDE_VALUE, "%s: the kernel is a template, got %s, expected an instance such as %s<float>",
-                      k->what, k->name, k->name);
-  TIDE_TRY(read_params(k));
-  k->unordered = tide__parse_finds(k->source, unordered) != NULL;
-  TIDE_TRY(copy_options(k, options, n));
   return prepare(&first, k, tide_is_available() ? tide_current_device() : TIDE_CPU);
 }
 
-tide_status tide_kernel_new(tide_kernel **out, const char *source, const char *name, const char *const *options,
-                            int n) {
+/* Conditions of the preprocessor may choose between several: the compiler tells which one it is. */
+static tide_status load_one_of(tide_kernel *k, const tide__signature *list, int count) {
+  tide_status status = TIDE_OK;
+  k->checked = count > 1;
+  for (int i = 0; i < count; i++) {
+    status = choose(k, &list[i]);
+    if (status == TIDE_OK) status = read_params(k);
+    if (status == TIDE_OK) status = load(k);
+    if (count == 1 || (status != TIDE_VALUE && status != TIDE_SUPPORT)) return status;
+  }
+  char why[600];
+  snprintf(why, sizeof why, "%s", tide_error_get()->message);
+  return tide__fail(TIDE_VALUE,
+                    "%s: line %d: the source has several kernels of this name with different parameters, and the "
+                    "compiler takes none of them alone, expected one; give each its own name, or say by params which "
+                    "one it is (%s)",
+                    k->what, list[1].line, why);
+}
+
+static tide_status load_declared(tide_kernel *k, const tide__signature *list, int count, const tide_kernel_text *t) {
+  if (count) TIDE_TRY(choose(k, &list[0])); /* for the bodies, which all of them have, and for names */
+  TIDE_TRY(take_params(k, t->params, t->params_count));
+  return load(k);
+}
+
+static tide_status fill(tide_kernel *k, const tide_kernel_text *t) {
+  char line[120];
+  tide__signature *list;
+  int count;
+  tide__site_text(tide__site_now(), line, sizeof line);
+  snprintf(k->what, sizeof k->what, "compile_kernel: %s%s%s", k->name, line[0] ? " of " : "", line);
+  TIDE_TRY(copy_options(k, t->options, t->options_count));
+  k->unordered = tide__parse_finds(k->source, unordered) != NULL;
+  TIDE_TRY(tide__parse_global(&list, &count, k->source, k->name, k->what));
+  tide_status status = t->params ? load_declared(k, list, count, t)
+                       : count   ? load_one_of(k, list, count)
+                                 : tide__fail(TIDE_VALUE,
+                                              "%s: the source has no such kernel, got %s, expected the name of a "
+                                                "__global__ function; where a macro makes it, params say what it takes",
+                                              k->what, k->name);
+  free(list);
+  return status;
+}
+
+tide_status tide_kernel_new(tide_kernel **out, const tide_kernel_text *t) {
   if (!tide__running()) return tide__fail(TIDE_STATE, "compile_kernel: tide is not started, expected tide_init first");
-  if (!out || !source || !name || !*name || (n && !options) || strlen(name) >= 512)
+  if (!out || !t || t->struct_size < sizeof *t || !t->source || !t->name || !*t->name ||
+      (t->options_count && !t->options) || strlen(t->name) >= 512)
     return tide__fail(TIDE_ARGUMENT, "compile_kernel: wrong arguments, expected source and the name of a kernel in it");
   tide_kernel *k = calloc(1, sizeof *k);
   if (!k) return tide__fail(TIDE_MEMORY, "compile_kernel: no host memory");
   k->epoch = atomic_load(&tide__epochs[0]), k->made = tide__epoch_now();
-  k->source = strdup(source), k->name = strdup(name);
-  tide_status status =
-      k->source && k->name ? fill(k, options, n) : tide__fail(TIDE_MEMORY, "compile_kernel: no host memory");
+  k->source = strdup(t->source), k->name = strdup(t->name);
+  tide_status status = k->source && k->name ? fill(k, t) : tide__fail(TIDE_MEMORY, "compile_kernel: no host memory");
   if (status != TIDE_OK)
     tide_kernel_free(k);
   else

@@ -1,4 +1,4 @@
-/* jit_module.c: functions by the text that makes them: found in memory, on disk, or compiled.
+/* module.c: functions by the text that makes them: found in memory, on disk, or compiled.
  *
  * The key is a hash of everything that decides what the machine code is: the text and what it includes, the options,
  * the architecture, the compiler's version and ours. What was loaded stays loaded until tide ends, as queued work may

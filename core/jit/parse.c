@@ -1,9 +1,10 @@
-/* jit_parse.c: finds a function in C++ text and reads its signature.
+/* parse.c: finds a function in C++ text and reads its signature.
  *
  * This is no parser of C++: the text is cut into words, comments and directives are left out, and functions are found
  * by the brackets around them. That is enough for the entry of a kernel, whose parameters are numbers, references and
  * pointers; whatever is stranger than that is refused with its line, and what lies inside a body is left to the
- * compiler.
+ * compiler. So is the preprocessor: where conditions choose between kernels of one name, all of them are found, and
+ * kernel.c has the compiler say which one is there.
  *
  * Invariant: a signature holds no pointer into the text. */
 #include "jit.h"
@@ -107,8 +108,7 @@ static bool is_left_out(const char *p, bool line_start) {
   return is_comment(p) || (*p == '#' && line_start) || *p == '"' || *p == '\'' || raw_end(p);
 }
 
-/* Without what the conditions leave out, if there are any. */
-static tide_status cut(words *out, const char *code, tide__conditions *c, const char *what) {
+static tide_status cut(words *out, const char *code, const char *what) {
   bool line_start = true;
   int line = 1;
   *out = (words){0};
@@ -119,8 +119,7 @@ static tide_status cut(words *out, const char *code, tide__conditions *c, const 
       continue;
     }
     const char *end = word_end(p, line_start);
-    if (c && *p == '#' && line_start) tide__condition_step(c, p, (size_t)(end - p));
-    if (!is_left_out(p, line_start) && !(c && tide__condition_off(c))) {
+    if (!is_left_out(p, line_start)) {
       if (out->count == out->room) {
         int room = out->room ? 2 * out->room : 256;
         word *list = realloc(out->list, (size_t)room * sizeof *list);
@@ -254,11 +253,9 @@ static tide_status read_parameters(tide__signature *out, const words *w, int ope
 }
 
 /* The declaration in the words [from, ...) up to the parameter list at `open`. */
-static tide_status read_function(tide__signature *out, const words *w, int from, int open, const char *code,
-                                 const char *what) {
+static tide_status read_function(tide__signature *out, const words *w, int from, int open, const char *what) {
   int close = closing(w, open, false);
-  out->at = (size_t)(w->list[from].at - code);
-  out->extern_c = false;
+  out->line = w->list[from].line;
   if (!join(out->name, sizeof out->name, w, open - 1, open, -1) ||
       !join(out->result, sizeof out->result, w, from, open - 1, -1))
     return tide__fail(TIDE_VALUE, "%s: line %d: the declaration is too long", what, w->list[from].line);
@@ -317,7 +314,7 @@ static void read_templates(tide__signature *out, const words *w, int open, int c
 
 tide_status tide__parse_template(tide__signature *out, const char *code, const char *what) {
   words w;
-  TIDE_TRY(cut(&w, code, NULL, what));
+  TIDE_TRY(cut(&w, code, what));
   tide_status status = TIDE_OK;
   bool found = false;
   for (int i = 0; i + 1 < w.count && status == TIDE_OK; i++) {
@@ -327,7 +324,7 @@ tide_status tide__parse_template(tide__signature *out, const char *code, const c
     int body = open < 0 ? -1 : body_of(&w, closing(&w, open, false));
     if (body < 0) continue;
     read_templates(out, &w, i + 1, end);
-    status = read_function(out, &w, end + 1, open, code, what);
+    status = read_function(out, &w, end + 1, open, what);
     found = true;
     i = closing(&w, body, false);
   }
@@ -349,21 +346,19 @@ static void read_template_before(tide__signature *out, const words *w, int k) {
     }
 }
 
-/* What is declared at the word __global__, if it has that name; out->name[0] is 0 if not. */
-static tide_status read_global(tide__signature *out, bool *body, const words *w, int i, const char *code,
-                               const char *name, const char *what) {
+/* What is declared at the word __global__, if it has that name; out->name[0] is 0 if not. Its body is the only one. */
+static tide_status read_global(tide__signature *out, const words *w, int i, const char *code, const char *name,
+                               const char *what) {
   size_t length = strcspn(name, "<");
   int k = i, open = parameters_of(w, i + 1);
-  out->name[0] = 0;
+  out->name[0] = 0, out->bodies = 0;
   if (open < 0 || (size_t)w->list[open - 1].length != length || memcmp(w->list[open - 1].at, name, length) != 0)
     return TIDE_OK;
-  TIDE_TRY(read_function(out, w, i, open, code, what));
+  TIDE_TRY(read_function(out, w, i, open, what));
   int brace = body_of(w, closing(w, open, false)), end = brace < 0 ? w->count : closing(w, brace, false);
-  *body = brace >= 0;
-  out->body = out->body_end = 0;
-  if (end < w->count) out->body = (size_t)(w->list[brace].at - code), out->body_end = (size_t)(w->list[end].at - code);
+  if (end < w->count)
+    out->body[out->bodies++] = (tide__body){(size_t)(w->list[brace].at - code), (size_t)(w->list[end].at - code)};
   while (k > 0 && (is(&w->list[k - 1], "static") || is(&w->list[k - 1], "inline") || is(&w->list[k - 1], "void"))) k--;
-  out->extern_c = k > 0 && is(&w->list[k - 1], "extern"); /* "C" is a literal, which is left out */
   read_template_before(out, w, k);
   return TIDE_OK;
 }
@@ -374,10 +369,9 @@ static bool same_parameters(const tide__signature *a, const tide__signature *b) 
   return same;
 }
 
-/* What a declaration without a body says beyond the one with it: C linkage and the defaults of a template, whose
- * parameters may have other names there. */
+/* What a declaration without a body says beyond the one with it: the defaults of a template, whose parameters may have
+ * other names there. */
 static void take_declared(tide__signature *out, const tide__signature *declared) {
-  out->extern_c |= declared->extern_c;
   for (int i = 0; i < out->templates && i < declared->templates; i++) {
     const char *text = declared->template_default[i];
     if (out->template_default[i][0] || !*text) continue;
@@ -390,54 +384,56 @@ static void take_declared(tide__signature *out, const tide__signature *declared)
   }
 }
 
-/* The one that has a body, else any. */
-static tide_status find_global(tide__signature *out, const words *w, const char *code, const char *name,
+/* Those that have a body, else any. */
+static tide_status find_global(tide__signature *list, int *count, const words *w, const char *code, const char *name,
                                const char *what) {
-  bool declared = false, defined = false;
-  tide__signature without;
-  out->name[0] = 0;
+  bool declared = false;
+  tide__signature one, without;
+  tide__body body[TIDE_JIT_KERNELS];
+  int bodies = 0;
   for (int i = 0; i < w->count; i++) {
-    tide__signature one;
-    bool body = false;
     if (!is(&w->list[i], "__global__")) continue;
-    TIDE_TRY(read_global(&one, &body, w, i, code, name, what));
+    TIDE_TRY(read_global(&one, w, i, code, name, what));
     if (!one.name[0]) continue;
-    if (body && defined && !same_parameters(out, &one))
-      return tide__fail(TIDE_VALUE,
-                        "%s: line %d: the source has several kernels of this name with different parameters, expected "
-                        "one; give each its own name, or choose between them by #ifdef and -D or -U",
-                        what, w->list[i].line);
-    if (body && !defined) *out = one;
-    if (!body && declared) take_declared(&without, &one);
-    if (!body && !declared) without = one;
-    *(body ? &defined : &declared) = true;
+    if (!one.bodies) {
+      if (declared) take_declared(&without, &one);
+      if (!declared) without = one, declared = true;
+      continue;
+    }
+    if (bodies == TIDE_JIT_KERNELS)
+      return tide__fail(TIDE_VALUE, "%s: line %d: too many kernels of this name, expected at most %d", what,
+                        w->list[i].line, TIDE_JIT_KERNELS);
+    body[bodies++] = one.body[0];
+    int k = 0;
+    while (k < *count && !same_parameters(&list[k], &one)) k++;
+    if (k == *count) list[(*count)++] = one;
   }
-  if (declared && defined) take_declared(out, &without);
-  if (declared && !defined) *out = without;
+  for (int k = 0; k < *count; k++) {
+    if (declared) take_declared(&list[k], &without);
+    list[k].bodies = bodies;
+    memcpy(list[k].body, body, (size_t)bodies * sizeof *body);
+  }
+  if (!*count && declared) list[(*count)++] = without;
   return TIDE_OK;
 }
 
-tide_status tide__parse_global(tide__signature *out, const char *code, const char *name, const char *const *options,
-                               int options_count, const char *what) {
+tide_status tide__parse_global(tide__signature **out, int *count, const char *code, const char *name,
+                               const char *what) {
   words w;
-  tide__conditions c;
-  tide__conditions_begin(&c, options, options_count);
-  TIDE_TRY(cut(&w, code, &c, what));
-  tide_status status = find_global(out, &w, code, name, what);
+  *count = 0, *out = NULL;
+  TIDE_TRY(cut(&w, code, what));
+  tide_status status = TIDE_OK;
+  if (!(*out = calloc(TIDE_JIT_KERNELS, sizeof **out))) status = tide__fail(TIDE_MEMORY, "%s: no host memory", what);
+  if (status == TIDE_OK) status = find_global(*out, count, &w, code, name, what);
   free(w.list);
-  if (status != TIDE_OK || out->name[0]) return status;
-  TIDE_TRY(cut(&w, code, NULL, what)); /* the compiler, which knows more, says whether it is left out */
-  status = find_global(out, &w, code, name, what);
-  free(w.list);
-  if (status != TIDE_OK || out->name[0]) return status;
-  return tide__fail(TIDE_VALUE, "%s: the source has no such kernel, got %s, expected the name of a __global__ function",
-                    what, name);
+  if (status != TIDE_OK) free(*out), *out = NULL;
+  return status;
 }
 
 const char *tide__parse_finds(const char *code, const char *const *list) {
   words w;
   const char *found = NULL;
-  if (cut(&w, code, NULL, "compile") != TIDE_OK) return NULL;
+  if (cut(&w, code, "compile") != TIDE_OK) return NULL;
   for (int i = 0; i < w.count && !found; i++)
     for (const char *const *p = list; *p && !found; p++)
       if (is(&w.list[i], *p)) found = *p;

@@ -1,4 +1,4 @@
-/* jit_rewrite.c: what is changed in a user's code before a compiler of the host gets it.
+/* rewrite.c: what is changed in a user's code before a compiler of the host gets it.
  *
  * Divisions: to a C++ compiler an integer division by zero cannot happen, and where it sees one it may compile
  * anything, which is a trap as a rule. So it is not let see any: `a / b` becomes `a /tide_by->*b`, and `a /= b` becomes
@@ -201,8 +201,10 @@ char *tide__jit_rewrite(const char *code, const tide__signature *kernel, const c
       replace(&r, end, end, assigns ? "tide_by=" : "tide_by->*");
     }
     if (end == p + 1) follow_brackets(&r, p);
-    if (kernel && kernel->body && p == code + kernel->body) replace(&r, end, end, " TIDE_BODY ");
-    if (kernel && kernel->body && p == code + kernel->body_end) replace(&r, p, p, " TIDE_BODY_END ");
+    for (int i = 0; kernel && i < kernel->bodies; i++) {
+      if (p == code + kernel->body[i].begin) replace(&r, end, end, " TIDE_BODY ");
+      if (p == code + kernel->body[i].end) replace(&r, p, p, " TIDE_BODY_END ");
+    }
     if (isalpha((unsigned char)*p) || *p == '_') end = rewrite_shared(&r, p, end);
     bool comment = *p == '/' && end > p + 1 && end[-1] != '=';
     if (!isspace((unsigned char)*p) && !comment) r.word = p, r.length = (size_t)(end - p);

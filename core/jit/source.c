@@ -1,4 +1,4 @@
-/* jit_source.c: the text of an elementwise kernel around a function of the user's.
+/* source.c: the text of an elementwise kernel around a function of the user's.
  *
  * The dialect comes from the backend (compiler.h); what stands between is the same for all of them. It declares, for
  * the operands 0 .. n-1, results first, their storage types tide_s<k>, the compute type tide_t, the arguments
@@ -275,14 +275,27 @@ static bool has_text(const char *p, const char *end, const char *text) {
 
 /* Do functions other than the kernel itself, or an assertion, ask which thread runs? */
 static bool asks_elsewhere(const char *code, const tide__signature *f) {
-  const char *end = code + strlen(code);
-  return has_text(code, end, "assert") || has_text(code, code + f->body, "threadIdx") ||
-         has_text(code + f->body_end, end, "threadIdx");
+  const char *end = code + strlen(code), *from = code;
+  bool asks = has_text(code, end, "assert");
+  for (int i = 0; i < f->bodies && !asks; i++) {
+    asks = has_text(from, code + f->body[i].begin, "threadIdx");
+    from = code + f->body[i].end;
+  }
+  return asks || has_text(from, end, "threadIdx");
+}
+
+/* An address whose type is deduced exists only where one function has the name; it converts to a pointer to a function
+ * of these types only where that takes them. */
+static void add_check(tide__text *t, const tide__raw_text *r) {
+  tide__text_add(t, "template <typename F> __device__ F tide_only(F f);\n"
+                    "typedef decltype(static_cast<void (*)(");
+  for (int i = 0; i < r->params; i++) tide__text_add(t, "%s%s", i ? ", " : "", r->types[i]);
+  tide__text_add(t, ")>(tide_only(&::%s))) tide_checked;\n", r->call);
 }
 
 static void add_call_of(tide__text *t, const tide__raw_text *r) {
   tide__text_add(t, "::%s(", r->call);
-  for (int i = 0; i < r->signature->params; i++)
+  for (int i = 0; i < r->params; i++)
     tide__text_add(t, "%stide_at<%s>(a + %d)", i ? ", " : "", r->types[i], r->offset[i]);
   tide__text_add(t, ");\n");
 }
@@ -319,6 +332,7 @@ static void add_raw(tide__text *t, const tide__raw_text *r, const tide_compiler 
   const char *names = names_std(r->source);
   if (!c->host) {
     tide__text_add(t, "%s%s#line 1 \"code\"\n%s\n#line 1 \"tide\"\n", names, c->raw, code);
+    if (r->checked) add_check(t, r);
     return;
   }
   bool unknown = includes_unknown(r->source), turns = unknown || tide__parse_finds(r->source, waits);
@@ -328,6 +342,7 @@ static void add_raw(tide__text *t, const tide__raw_text *r, const tide_compiler 
   tide__text_add(t, "%s%s%s", c->prelude, c->with_small, c->raw);
   if (turns) tide__text_add(t, "#undef TIDE_BODY\n#undef TIDE_BODY_END\n#define TIDE_BODY\n#define TIDE_BODY_END\n");
   tide__text_add(t, "#line 1 \"code\"\n%s\n#line 1 \"tide\"\n", code);
+  if (r->checked) add_check(t, r);
   if (turns)
     add_turns(t, r);
   else

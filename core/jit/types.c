@@ -1,4 +1,4 @@
-/* jit_types.c: the types of a raw kernel's parameters: how large, and which tensors and numbers they take.
+/* types.c: the types of a raw kernel's parameters: how large, and which tensors and numbers they take.
  *
  * Types are read as text, since the source is only compiled for the device. A pointer to a type that is not known here
  * takes any tensor, as a pointer to void does; a value of an unknown type cannot be packed and is refused.

@@ -77,13 +77,22 @@ typedef struct tide_grid {
   tide_stream *stream; /* NULL: the current one of the tensors' device */
 } tide_grid;
 
-/* The __global__ function `name` of CUDA C source, whose signature is read from the source; of a template, an
- * instance: "scale<float>". options go to NVRTC as they are ("-DN=4", "-lineinfo"); a C++ compiler gets those that
- * begin with -D, -U or -I. Compiles it for the current accelerator, or for the CPU where there is none; for others at
- * their first launch. On the CPU and on simulated devices the blocks are shared by the CPU's threads, and the
- * threads of a block are a loop, or run by turns where they wait for each other; SUPPORT for what needs warps. */
-TIDE_API tide_status tide_kernel_new(tide_kernel **out, const char *source, const char *name,
-                                     const char *const *options, int n);
+/* A kernel's text. What it takes is read from the source, or is what `params` says: the compiler then checks that. */
+typedef struct tide_kernel_text {
+  size_t struct_size;         /* sizeof(tide_kernel_text) */
+  const char *source;         /* CUDA C */
+  const char *name;           /* of a __global__ function; of a template, an instance: "scale<float>" */
+  const char *const *options; /* "-DN=4": they go to NVRTC as they are, to a C++ compiler those with -D, -U and -I */
+  int options_count;
+  const char *const
+      *params; /* a type for each parameter, such as "const float *" and "int"; NULL: read from the source */
+  int params_count;
+} tide_kernel_text;
+
+/* Compiles it for the current accelerator, or for the CPU where there is none; for others at their first launch. On the
+ * CPU and on simulated devices the blocks are shared by the CPU's threads, and the threads of a block are a loop, or
+ * run by turns where they wait for each other; SUPPORT for what needs warps. */
+TIDE_API tide_status tide_kernel_new(tide_kernel **out, const tide_kernel_text *text);
 /* Frees the handle; NULL is allowed. */
 TIDE_API void tide_kernel_free(tide_kernel *kernel);
 /* The name that was asked for; as long as the handle lives. */
