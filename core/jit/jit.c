@@ -1,297 +1,23 @@
-/* jit.c: elementwise functions from C++ text: check, promote, plan, launch.
+/* jit.c: calls of elementwise functions from C++ text: check, promote, plan, launch.
  *
- * A handle keeps what it has compiled as a list of plans, one for each combination of dtypes, device and shape of the
- * work: contiguous, or strided in so many dims. The usual call, all operands contiguous and of one size, is recognised
- * by a few compares, finds its plan by one number and copies a ready block of arguments, in which only the addresses
- * and the count are filled in. Everything else takes the general way, which also gives the error messages.
+ * The usual call, all operands contiguous and of one size, is recognised by a few compares, finds its plan (function.c)
+ * by one number and copies a ready block of arguments, in which only the addresses and the count are filled in.
+ * Everything else takes the general way, which also gives the error messages.
  *
  * Invariants: results are new, so no output overlaps an input; a flat plan is used only where every address allows
  * 16-byte accesses; a launch counts at most 2^30 elements where it computes indexes. */
-#include "jit.h"
+#include "function.h"
 
 #include <stdio.h>
 
 enum { INPUTS = TIDE_JIT_TENSORS, OPERANDS = 2 * TIDE_JIT_TENSORS, MAX_PIECE = 1 << 30 };
-
-typedef struct plan {
-  struct plan *next;
-  uint64_t key;
-  tide_dtype common;
-  const tide_compiler *compiler;
-  void *function;
-  tide__special special;
-  tide__layout layout;
-  int64_t tile, moved; /* elements of a block; bytes that an element moves */
-  char scalars[16 * TIDE_JIT_SCALARS];
-} plan;
-
-struct tide_jit {
-  char *code;
-  tide__signature signature;
-  int inputs, outputs, scalars;
-  bool by_value;
-  uint8_t role[TIDE_LAUNCH_PARAMS], number[TIDE_LAUNCH_PARAMS];
-  char scalar_kind[TIDE_JIT_SCALARS];
-  struct {
-    int64_t low, high;
-  } range[TIDE_JIT_SCALARS]; /* of scalars of kind 'I' */
-  const char *scalar_name[TIDE_JIT_SCALARS];
-  tide_scalar scalar[TIDE_JIT_SCALARS];
-  char what[192];       /* "jiterator: scale of demo.lua:3" */
-  uint32_t epoch, made; /* of the runtime; of the accelerators when the plans were made */
-  plan *plans;
-};
-
-/* ---- making ---- */
-
-/* Is it the entry's type parameter, perhaps const or a reference to const? */
-static bool is_template_type(const tide_jit *j, const char *type) {
-  char word[TIDE_JIT_TYPE];
-  if (!strncmp(type, "const ", 6)) type += 6;
-  size_t n = strcspn(type, " ");
-  snprintf(word, sizeof word, "%.*s", (int)n, type);
-  return !strcmp(word, j->signature.template_type);
-}
-
-/* A type that is not known here, a name of the code's own or one that is deduced, gets a double as it is. */
-static char scalar_kind(tide_jit *j, int k, const char *type) {
-  char word[TIDE_JIT_TYPE];
-  tide_kernel_param x;
-  if (is_template_type(j, type)) return 'T';
-  snprintf(word, sizeof word, "%.*s", (int)strcspn(type, "&"), type);
-  if (!tide__param_read(&x, word)) return 'F';
-  tide__param_range(&j->range[k].low, &j->range[k].high, &x);
-  return x.kind == TIDE_PARAM_INTEGER ? 'I' : x.kind == TIDE_PARAM_BOOL ? 'B' : 'F';
-}
-
-static int scalar_index(const char *const *names, int n, const char *name) {
-  for (int i = 0; i < n; i++)
-    if (!strcmp(names[i], name)) return i;
-  return -1;
-}
-
-/* What parameter p is. Results are references that are not const. */
-static tide_status assign_role(tide_jit *j, int p, const char *const *names, const tide_scalar *defaults, int scalars) {
-  const tide__parameter *x = &j->signature.param[p];
-  bool reference = strchr(x->type, '&') && strncmp(x->type, "const ", 6) != 0 && !strstr(x->type, " const");
-  int at = scalar_index(names, scalars, x->name);
-  if (strchr(x->type, '*'))
-    return tide__fail(TIDE_VALUE, "%s: parameter %s is a pointer, expected numbers: inputs by value, results by %s",
-                      j->what, x->name, "reference");
-  if (at >= 0) {
-    if (j->scalars == TIDE_JIT_SCALARS)
-      return tide__fail(TIDE_VALUE, "%s: too many scalars, expected at most %d", j->what, TIDE_JIT_SCALARS);
-    j->role[p] = TIDE_ROLE_SCALAR, j->number[p] = (uint8_t)j->scalars;
-    j->scalar_name[j->scalars] = x->name, j->scalar[j->scalars] = defaults[at];
-    j->scalar_kind[j->scalars] = scalar_kind(j, j->scalars, x->type);
-    j->scalars++;
-  } else if (reference && !j->by_value) {
-    j->role[p] = TIDE_ROLE_OUTPUT, j->number[p] = (uint8_t)j->outputs++;
-  } else {
-    j->role[p] = TIDE_ROLE_INPUT, j->number[p] = (uint8_t)j->inputs++;
-  }
-  return TIDE_OK;
-}
-
-static tide_status check_roles(const tide_jit *j, const char *const *names, int scalars, int outputs) {
-  for (int i = 0; i < scalars; i++) {
-    bool found = false;
-    for (int k = 0; k < j->scalars; k++) found |= !strcmp(j->scalar_name[k], names[i]);
-    if (!found)
-      return tide__fail(TIDE_ARGUMENT, "%s: unknown parameter, got a default for '%s', expected a parameter of %s",
-                        j->what, names[i], j->signature.name);
-  }
-  if (!j->by_value && j->outputs != outputs)
-    return tide__fail(TIDE_VALUE, "%s: wrong number of results, got %d references in the code, expected %d", j->what,
-                      j->outputs, outputs);
-  if (j->inputs < 1 || j->inputs > INPUTS)
-    return tide__fail(TIDE_VALUE, "%s: wrong number of inputs, got %d, expected 1 to %d", j->what, j->inputs, INPUTS);
-  if (j->outputs > TIDE_JIT_TENSORS)
-    return tide__fail(TIDE_VALUE, "%s: too many results, got %d, expected at most %d", j->what, j->outputs,
-                      TIDE_JIT_TENSORS);
-  if (j->by_value && !strcmp(j->signature.result, "void"))
-    return tide__fail(TIDE_VALUE, "%s: %s returns nothing, expected its result", j->what, j->signature.name);
-  return TIDE_OK;
-}
-
-/* Integers have to arrive as they are; everything else is converted, as the tensors are. */
-static tide_status check_scalars(const tide_jit *j, const tide_scalar *scalars, const char *what) {
-  for (int k = 0; k < j->scalars; k++) {
-    int64_t v, low = j->range[k].low, high = j->range[k].high;
-    if (j->scalar_kind[k] != 'I' || scalars[k].kind == 'B') continue;
-    if (!tide__scalar_whole(&v, &scalars[k]) || v < low || v > high)
-      return tide__fail(TIDE_VALUE, "%s: %s: got %.17g, expected an integer from %lld to %lld", what, j->scalar_name[k],
-                        scalars[k].re, (long long)low, (long long)high);
-  }
-  return TIDE_OK;
-}
-
-static tide_status fill(tide_jit *j, const char *const *names, const tide_scalar *defaults, int scalars, int outputs) {
-  char line[120];
-  tide__site_text(tide__site_now(), line, sizeof line);
-  snprintf(j->what, sizeof j->what, "jiterator%s%s", line[0] ? ": code of " : "", line);
-  TIDE_TRY(tide__parse_template(&j->signature, j->code, j->what));
-  snprintf(j->what, sizeof j->what, "jiterator: %s%s%s", j->signature.name, line[0] ? " of " : "", line);
-  j->by_value = outputs == 0;
-  for (int p = 0; p < j->signature.params; p++) TIDE_TRY(assign_role(j, p, names, defaults, scalars));
-  TIDE_TRY(check_roles(j, names, scalars, outputs));
-  TIDE_TRY(check_scalars(j, j->scalar, j->what));
-  if (j->by_value) j->outputs = 1;
-  return TIDE_OK;
-}
-
-/* ---- before the first call ---- */
-
-/* Of inputs that have the common dtype all. */
-static tide__special special_of(const tide_jit *j, int ndim, tide_dtype common) {
-  tide__special s = {j->inputs + j->outputs, j->outputs, j->scalars, ndim, common, {0}};
-  memset(s.dtype, (int)common, (size_t)s.operands);
-  return s;
-}
-
-static char *source_of(const tide_jit *j, const tide__special *s, const tide_compiler *c) {
-  const tide__jit_text text = {j->code, &j->signature, j->by_value, j->role, j->number, j->scalar_kind};
-  return tide__jit_source(&text, s, c);
-}
-
-/* What the first call of a function will most likely want: what the last new kernel was made for. */
-static _Atomic int wanted = TIDE_FLOAT32;
-
-static void note_wanted(const tide__special *s) {
-  for (int k = 0; k < s->operands; k++)
-    if (s->dtype[k] != s->common) return;
-  atomic_store_explicit(&wanted, (int)s->common, memory_order_relaxed);
-}
-
-static void begin_ahead(const tide_jit *j) {
-  int device = tide_current_device();
-  const tide_backend *b = tide__backend_peek(device);
-  const char *off = getenv("TIDE_KERNEL_AHEAD");
-  if (!b || !b->compiler || !b->compiler->ahead || (off && !strcmp(off, "0"))) return;
-  tide__special s = special_of(j, 0, (tide_dtype)atomic_load_explicit(&wanted, memory_order_relaxed));
-  char *source = source_of(j, &s, b->compiler);
-  if (source) tide__jit_ahead(source, b->compiler, device);
-}
-
-tide_status tide_jit_new(tide_jit **out, const char *code, const char *const *names, const tide_scalar *defaults,
-                         int scalars, int outputs) {
-  if (!tide__running()) return tide__fail(TIDE_STATE, "jiterator: tide is not started, expected tide_init first");
-  if (!out || !code || scalars < 0 || outputs < 0 || outputs > TIDE_JIT_TENSORS || (scalars && (!names || !defaults)))
-    return tide__fail(TIDE_ARGUMENT, "jiterator: wrong arguments, expected code, names with defaults, 0 to %d outputs",
-                      TIDE_JIT_TENSORS);
-  tide_jit *j = calloc(1, sizeof *j);
-  if (j) j->code = strdup(code);
-  if (!j || !j->code) {
-    free(j);
-    return tide__fail(TIDE_MEMORY, "jiterator: no host memory");
-  }
-  j->epoch = atomic_load(&tide__epochs[0]), j->made = tide__epoch_now();
-  tide_status status = fill(j, names, defaults, scalars, outputs);
-  if (status != TIDE_OK) {
-    tide_jit_free(j);
-    return status;
-  }
-  begin_ahead(j);
-  *out = j;
-  return TIDE_OK;
-}
-
-static void drop_plans(tide_jit *j) {
-  while (j->plans) {
-    plan *p = j->plans;
-    j->plans = p->next;
-    free(p);
-  }
-}
-
-void tide_jit_free(tide_jit *j) {
-  if (!j) return;
-  drop_plans(j);
-  free(j->code);
-  free(j);
-}
-
-const char *tide_jit_name(const tide_jit *j) { return j->signature.name; }
-int tide_jit_inputs(const tide_jit *j) { return j->inputs; }
-int tide_jit_outputs(const tide_jit *j) { return j->outputs; }
-int tide_jit_scalars(const tide_jit *j) { return j->scalars; }
-const char *tide_jit_scalar_name(const tide_jit *j, int k) {
-  return k >= 0 && k < j->scalars ? j->scalar_name[k] : NULL;
-}
-tide_scalar tide_jit_scalar_default(const tide_jit *j, int k) {
-  return k >= 0 && k < j->scalars ? j->scalar[k] : tide_int(0);
-}
-
-/* ---- plans ---- */
-
-/* dtypes of the inputs, 4 bits each; the device; 0 or the number of dims; and for each input whether it is a 0-d tensor
- * among others, which counts less in promotion. */
-static inline uint64_t plan_key(uint64_t dtypes, int device, int ndim, uint64_t lesser) {
-  return dtypes | (uint64_t)(device + 1) << 32 | (uint64_t)ndim << 48 | lesser << 56;
-}
-
-static inline const plan *plan_find(const tide_jit *j, uint64_t key) {
-  const plan *p = j->plans;
-  while (p && p->key != key) p = p->next;
-  return p;
-}
-
-static void pack_scalars(char *to, const tide_jit *j, const tide_scalar *scalars, tide_dtype common) {
-  for (int k = 0; k < j->scalars; k++) {
-    uint64_t bits[2];
-    char kind = j->scalar_kind[k];
-    tide_dtype dtype = kind == 'I' ? TIDE_INT64 : kind == 'B' ? TIDE_BOOL : kind == 'F' ? TIDE_FLOAT64 : common;
-    if (dtype == TIDE_FLOAT16 || dtype == TIDE_BFLOAT16) dtype = TIDE_FLOAT32;
-    tide__scalar_pack(bits, scalars[k], dtype);
-    memcpy(to + 16 * k, bits, sizeof bits);
-  }
-}
-
-static tide_status plan_compile(plan *p, const tide_jit *j, const tide_compiler *c, int device) {
-  char what[256];
-  char *source = source_of(j, &p->special, c);
-  if (!source) return TIDE_MEMORY;
-  snprintf(what, sizeof what, "%s for %s", j->what, tide_dtype_name(p->common));
-  const tide__jit_request r = {.what = what, .source = source, .name = "tide_kernel"};
-  tide__function f;
-  tide_status status = tide__jit_function(&f, &r, c, device);
-  free(source);
-  p->function = f.handle;
-  return status;
-}
-
-static tide_status plan_make(const plan **out, tide_jit *j, uint64_t key, const tide_tensor *const *in,
-                             tide_dtype common, int device, int ndim) {
-  const tide_backend *b;
-  TIDE_TRY(tide__backend(&b, device));
-  if (!b->compiler)
-    return tide__fail(TIDE_SUPPORT, "%s: %s cannot make kernels at run time", j->what, tide__device_text(device));
-  plan *p = calloc(1, sizeof *p);
-  if (!p) return tide__fail(TIDE_MEMORY, "jiterator: no host memory");
-  p->key = key, p->common = common, p->compiler = b->compiler;
-  p->special = special_of(j, ndim, common);
-  for (int k = 0; k < j->inputs; k++) p->special.dtype[j->outputs + k] = in[k]->dtype;
-  note_wanted(&p->special);
-  tide__jit_layout(&p->layout, &p->special);
-  p->tile = (int64_t)p->compiler->threads * p->layout.vector;
-  for (int k = 0; k < p->special.operands; k++) p->moved += tide__itemsize(p->special.dtype[k]);
-  pack_scalars(p->scalars, j, j->scalar, common);
-  tide_status status = plan_compile(p, j, b->compiler, device);
-  if (status != TIDE_OK) {
-    free(p);
-    return status;
-  }
-  p->next = j->plans, j->plans = p;
-  *out = p;
-  return TIDE_OK;
-}
 
 /* ---- launching ---- */
 
 static const uint16_t no_offset[1];
 
 /* The lanes of a thread are a power of two of elements. */
-static void put_count(char *packed, const plan *p, int64_t n) {
+static void put_count(char *packed, const tide__jit_plan *p, int64_t n) {
   int shift = __builtin_ctz((unsigned)p->layout.vector);
   const uint32_t threads[] = {(uint32_t)((n + p->layout.vector - 1) >> shift), (uint32_t)(n >> shift)};
   memcpy(packed + p->layout.count, &n, sizeof n);
@@ -299,7 +25,8 @@ static void put_count(char *packed, const plan *p, int64_t n) {
 }
 
 /* Fills in what every launch has; the packed block holds the scalars and the addresses of `n` elements already. */
-static tide_status launch_part(const plan *p, tide__queue *q, char *packed, int64_t n, int device, uint32_t site) {
+static tide_status launch_part(const tide__jit_plan *p, tide__queue *q, char *packed, int64_t n, int device,
+                               uint32_t site) {
   uint16_t pointer[OPERANDS];
   int operands = p->special.operands;
   for (int k = 0; k < operands; k++) pointer[k] = (uint16_t)(p->layout.pointers + 8 * k);
@@ -323,7 +50,7 @@ static tide_status launch_part(const plan *p, tide__queue *q, char *packed, int6
 int64_t tide__jit_most_threads = (int64_t)1 << 31;
 
 /* Flat kernels count their threads in 32 bits: what is larger is done in parts. */
-static tide_status launch(const plan *p, tide__queue *q, char *packed, int64_t n, int device, uint32_t site) {
+static tide_status launch(const tide__jit_plan *p, tide__queue *q, char *packed, int64_t n, int device, uint32_t site) {
   int64_t most = p->special.ndim ? n : tide__jit_most_threads * p->layout.vector;
   for (; TIDE_UNLIKELY(n > most); n -= most) {
     TIDE_TRY(launch_part(p, q, packed, most, device, site));
@@ -337,9 +64,9 @@ static tide_status launch(const plan *p, tide__queue *q, char *packed, int64_t n
   return launch_part(p, q, packed, n, device, site);
 }
 
-static void put_scalars(char *packed, const tide_jit *j, const plan *p, const tide_scalar *scalars) {
+static void put_scalars(char *packed, const tide_jit *j, const tide__jit_plan *p, const tide_scalar *scalars) {
   if (scalars)
-    pack_scalars(packed, j, scalars, p->common);
+    tide__jit_scalars_pack(packed, j, scalars, p->common);
   else
     memcpy(packed, p->scalars, (size_t)j->scalars * 16);
 }
@@ -348,8 +75,8 @@ typedef struct packed {
   _Alignas(16) char bytes[TIDE_LAUNCH_BYTES];
 } packed;
 
-static tide_status launch_flat(const plan *p, const tide_jit *j, tide_tensor *const *out, const tide_tensor *const *in,
-                               const tide_scalar *scalars, int device) {
+static tide_status launch_flat(const tide__jit_plan *p, const tide_jit *j, tide_tensor *const *out,
+                               const tide_tensor *const *in, const tide_scalar *scalars, int device) {
   tide__queue q;
   packed a;
   void *ptr[OPERANDS];
@@ -375,7 +102,7 @@ static inline bool live(const tide_tensor *x) {
 }
 
 /* The plan of a call whose operands are contiguous, of one size, on one device, and aligned. */
-static inline const plan *flat_match(const tide_jit *j, tide_tensor *const *in) {
+static inline const tide__jit_plan *flat_match(const tide_jit *j, tide_tensor *const *in) {
   const tide_tensor *model = in[0];
   uint64_t dtypes = 0;
   uintptr_t address = 0;
@@ -387,14 +114,15 @@ static inline const plan *flat_match(const tide_jit *j, tide_tensor *const *in) 
     address |= (uintptr_t)tide__tensor_ptr(x);
   }
   if (address & 15) return NULL;
-  return plan_find(j, plan_key(dtypes, model->storage->device, 0, 0)); /* of one size: none counts less */
+  return tide__jit_plan_find(
+      j, tide__jit_plan_key(dtypes, model->storage->device, 0, 0)); /* of one size: none counts less */
 }
 
 static void drop(tide_tensor **made, int n) {
   for (int k = 0; k < n; k++) tide_tensor_release(made[k]);
 }
 
-static tide_status flat_path(tide_tensor **out, const plan *p, const tide_jit *j, tide_tensor *const *in,
+static tide_status flat_path(tide_tensor **out, const tide__jit_plan *p, const tide_jit *j, tide_tensor *const *in,
                              const tide_scalar *scalars) {
   const tide_tensor *model = in[0];
   tide_tensor *made[TIDE_JIT_TENSORS];
@@ -430,7 +158,7 @@ typedef struct call {
 
 /* After a reset of the accelerators everything is compiled, or found in the cache, again. */
 static tide_status call_begin(call *c, tide_jit *j, tide_tensor *const *in, int n) {
-  if (j->made != tide__epoch_now()) drop_plans(j);
+  if (j->made != tide__epoch_now()) tide__jit_plans_drop(j);
   j->made = tide__epoch_now();
   if (j->epoch != atomic_load(&tide__epochs[0]))
     return tide__fail(TIDE_STATE, "%s: the function belongs to a runtime that has ended or was reset",
@@ -556,7 +284,7 @@ static divisor make_divisor(int64_t d) {
   return out;
 }
 
-static tide_status launch_piece(const call *c, const plan *p, tide__queue *q, packed *a, const piece *x,
+static tide_status launch_piece(const call *c, const tide__jit_plan *p, tide__queue *q, packed *a, const piece *x,
                                 uint32_t site) {
   int operands = p->special.operands;
   memcpy(a->bytes + p->layout.pointers, x->ptr, (size_t)operands * sizeof x->ptr[0]);
@@ -570,7 +298,7 @@ static tide_status launch_piece(const call *c, const plan *p, tide__queue *q, pa
 }
 
 /* In pieces of at most MAX_PIECE elements: halves the outermost dim that can be. */
-static tide_status launch_pieces(const call *c, const plan *p, tide__queue *q, packed *a, const piece *x,
+static tide_status launch_pieces(const call *c, const tide__jit_plan *p, tide__queue *q, packed *a, const piece *x,
                                  uint32_t site) {
   if (x->numel <= MAX_PIECE) return launch_piece(c, p, q, a, x, site);
   int d = 0;
@@ -584,7 +312,7 @@ static tide_status launch_pieces(const call *c, const plan *p, tide__queue *q, p
   return launch_pieces(c, p, q, a, &high, site);
 }
 
-static tide_status launch_strided(const call *c, const plan *p, const tide_jit *j, tide_tensor *const *made,
+static tide_status launch_strided(const call *c, const tide__jit_plan *p, const tide_jit *j, tide_tensor *const *made,
                                   const tide_scalar *scalars) {
   tide__queue q;
   packed a;
@@ -610,9 +338,9 @@ static uint64_t lesser_inputs(const call *c, const tide_jit *j) {
 
 static tide_status call_run(call *c, tide_jit *j, tide_tensor *const *made, const tide_scalar *scalars) {
   call_plan(c, j, made);
-  uint64_t key = plan_key(c->dtypes, c->device, c->work, lesser_inputs(c, j));
-  const plan *p = plan_find(j, key);
-  if (!p) TIDE_TRY(plan_make(&p, j, key, c->in, c->common, c->device, c->work));
+  uint64_t key = tide__jit_plan_key(c->dtypes, c->device, c->work, lesser_inputs(c, j));
+  const tide__jit_plan *p = tide__jit_plan_find(j, key);
+  if (!p) TIDE_TRY(tide__jit_plan_make(&p, j, key, c->in, c->common, c->device, c->work));
   return c->work ? launch_strided(c, p, j, made, scalars) : launch_flat(p, j, made, c->in, scalars, c->device);
 }
 
@@ -641,15 +369,15 @@ tide_status tide_jit_call_into(tide_tensor *const *into, tide_jit *j, tide_tenso
                                const tide_scalar *scalars) {
   if (TIDE_UNLIKELY(!into || !j || !in))
     return tide__fail(TIDE_ARGUMENT, "jiterator: wrong arguments, expected a function, tensors and destinations");
-  if (scalars) TIDE_TRY(check_scalars(j, scalars, j->signature.name));
+  if (scalars) TIDE_TRY(tide__jit_scalars_check(j, scalars, j->signature.name));
   return general_path(NULL, j, in, n, scalars, into);
 }
 
 tide_status tide_jit_call(tide_tensor **out, tide_jit *j, tide_tensor *const *in, int n, const tide_scalar *scalars) {
   if (TIDE_UNLIKELY(!out || !j || !in))
     return tide__fail(TIDE_ARGUMENT, "jiterator: wrong arguments, expected a function, tensors and room for results");
-  if (scalars) TIDE_TRY(check_scalars(j, scalars, j->signature.name));
-  const plan *p = TIDE_LIKELY(n == j->inputs && j->made == tide__epoch_now()) ? flat_match(j, in) : NULL;
+  if (scalars) TIDE_TRY(tide__jit_scalars_check(j, scalars, j->signature.name));
+  const tide__jit_plan *p = TIDE_LIKELY(n == j->inputs && j->made == tide__epoch_now()) ? flat_match(j, in) : NULL;
   if (TIDE_LIKELY(p != NULL)) return flat_path(out, p, j, in, scalars);
   return general_path(out, j, in, n, scalars, NULL);
 }

@@ -1,43 +1,13 @@
-/* kernel.c: raw kernels: CUDA C source, a signature, checked arguments, a launch.
+/* kernel.c: raw kernels: CUDA C source, what it takes, and the functions that are compiled of it.
  *
- * Everything that the signature says is checked before a launch: number, kind, dtype, device, contiguity and alignment
- * of what is passed, and that numbers fit their types. The arguments are packed on the stack as the kernel expects
- * them; nothing is allocated and no name is looked up. A bound launch is such a block that was packed before, with
- * views of its tensors, so that it needs no check at all.
+ * A signature is read from the source (parse.c) or declared by the caller; where it is not certain, the compiler checks
+ * it. From it follows where each argument lies in the block that a launch gives to the kernel (kernel_launch.c). Each
+ * device has a function of its own, compiled at its first launch, the current one's at once.
  *
- * Invariant: a kernel is launched only with a function of its device, with sizes that the device and the function
- * allow; storages know the stream before the work is queued. */
-#include "base/determinism.h"
-#include "jit.h"
+ * Invariant: a kernel that was made has a function on one device at least. */
+#include "kernel.h"
 
 #include <stdio.h>
-
-enum { PARAMS = TIDE_LAUNCH_PARAMS, OPTIONS = 24 };
-
-typedef struct loaded {
-  bool ready;
-  tide__function function;
-  const tide_compiler *compiler;
-  int max_threads;
-  int64_t max_shared;
-} loaded;
-
-struct tide_kernel {
-  char *source, *name;
-  char what[192];       /* "compile_kernel: scale of demo.lua:3" */
-  uint32_t epoch, made; /* of the runtime; of the accelerators when the functions were loaded */
-  int params, bytes, pointers;
-  bool checked; /* the compiler says whether it takes them */
-  tide__signature signature;
-  char type[PARAMS][TIDE_JIT_TYPE]; /* with the template's argument in the place of its parameter */
-  tide_kernel_param param[PARAMS];
-  uint16_t offset[PARAMS], pointer[PARAMS];
-  bool unordered; /* its atomics may depend on the order of threads */
-  _Atomic bool warned;
-  int options_count;
-  char *options[OPTIONS];
-  loaded on[TIDE_MAX_DEVICES + 1]; /* of the CPU, then of each device */
-};
 
 /* ---- making ---- */
 
@@ -126,8 +96,8 @@ static tide_status read_params(tide_kernel *k) {
 
 /* What the caller says they are; their names are still the source's, if it has as many. */
 static tide_status take_params(tide_kernel *k, const char *const *types, int n) {
-  if (n < 0 || n > PARAMS)
-    return tide__fail(TIDE_VALUE, "%s: too many params, got %d, expected at most %d", k->what, n, PARAMS);
+  if (n < 0 || n > TIDE_KERNEL_PARAMS)
+    return tide__fail(TIDE_VALUE, "%s: too many params, got %d, expected at most %d", k->what, n, TIDE_KERNEL_PARAMS);
   bool named = n == k->signature.params;
   k->params = n, k->checked = true;
   for (int i = 0; i < n; i++) {
@@ -140,8 +110,8 @@ static tide_status take_params(tide_kernel *k, const char *const *types, int n) 
 }
 
 static tide_status copy_options(tide_kernel *k, const char *const *options, int n) {
-  if (n < 0 || n > OPTIONS)
-    return tide__fail(TIDE_VALUE, "%s: too many options, got %d, expected at most %d", k->what, n, OPTIONS);
+  if (n < 0 || n > TIDE_KERNEL_OPTIONS)
+    return tide__fail(TIDE_VALUE, "%s: too many options, got %d, expected at most %d", k->what, n, TIDE_KERNEL_OPTIONS);
   for (int i = 0; i < n; i++) {
     k->options[i] = strdup(options[i]);
     if (!k->options[i]) return tide__fail(TIDE_MEMORY, "compile_kernel: no host memory");
@@ -182,7 +152,7 @@ static int host_options(const char **out, const tide_kernel *k) {
   return n;
 }
 
-static tide_status limits(loaded *l, int device) {
+static tide_status limits(tide__kernel_loaded *l, int device) {
   const tide_device_props *props;
   l->max_threads = 1024, l->max_shared = INT32_MAX;
   if (device < 0) return TIDE_OK;
@@ -194,7 +164,8 @@ static tide_status limits(loaded *l, int device) {
   return TIDE_OK;
 }
 
-static tide_status compile(loaded *l, const tide_kernel *k, const tide_compiler *c, int device, bool plain) {
+static tide_status compile(tide__kernel_loaded *l, const tide_kernel *k, const tide_compiler *c, int device,
+                           bool plain) {
   const tide__raw_text text = {.source = k->source,
                                .call = k->name,
                                .signature = &k->signature,
@@ -203,7 +174,7 @@ static tide_status compile(loaded *l, const tide_kernel *k, const tide_compiler 
                                .types = (const char(*)[TIDE_JIT_TYPE])k->type,
                                .offset = k->offset,
                                .plain = plain};
-  const char *few[OPTIONS];
+  const char *few[TIDE_KERNEL_OPTIONS];
   char *source = tide__raw_source(&text, c);
   if (!source) return TIDE_MEMORY;
   const tide__jit_request r = {.what = k->what,
@@ -217,8 +188,8 @@ static tide_status compile(loaded *l, const tide_kernel *k, const tide_compiler 
   return status;
 }
 
-static tide_status prepare(const loaded **out, tide_kernel *k, int device) {
-  loaded *l = &k->on[device + 1];
+tide_status tide__kernel_prepare(const tide__kernel_loaded **out, tide_kernel *k, int device) {
+  tide__kernel_loaded *l = &k->on[device + 1];
   *out = l;
   if (TIDE_LIKELY(l->ready)) return TIDE_OK;
   const tide_backend *b;
@@ -235,8 +206,7 @@ static tide_status prepare(const loaded **out, tide_kernel *k, int device) {
   return status;
 }
 
-/* After a reset of the accelerators everything is loaded again. */
-static tide_status renew(tide_kernel *k) {
+tide_status tide__kernel_renew(tide_kernel *k) {
   if (k->epoch != atomic_load(&tide__epochs[0]))
     return tide__fail(TIDE_STATE, "%s: the kernel belongs to a runtime that has ended or was reset", k->name);
   for (int i = 0; i <= TIDE_MAX_DEVICES; i++) k->on[i].ready = false;
@@ -251,8 +221,8 @@ static const char *const unordered[] = {
     NULL};
 
 static tide_status load(tide_kernel *k) {
-  const loaded *first;
-  return prepare(&first, k, tide_is_available() ? tide_current_device() : TIDE_CPU);
+  const tide__kernel_loaded *first;
+  return tide__kernel_prepare(&first, k, tide_is_available() ? tide_current_device() : TIDE_CPU);
 }
 
 /* Conditions of the preprocessor may choose between several: the compiler tells which one it is. */
@@ -327,280 +297,4 @@ const char *tide_kernel_name(const tide_kernel *k) { return k->name; }
 int tide_kernel_params(const tide_kernel *k) { return k->params; }
 const tide_kernel_param *tide_kernel_param_get(const tide_kernel *k, int i) {
   return i >= 0 && i < k->params ? &k->param[i] : NULL;
-}
-
-/* ---- arguments ---- */
-
-/* "scale: argument 2 (float *y)" */
-static const char *place(char *text, size_t size, const tide_kernel *k, int i) {
-  snprintf(text, size, "%s: argument %d (%s%s%s)", k->name, i + 1, k->type[i], k->param[i].name[0] ? " " : "",
-           k->param[i].name);
-  return text;
-}
-
-static void accepted_text(char *text, size_t size, uint32_t accepted) {
-  size_t at = 0;
-  text[0] = 0;
-  for (int d = 0; d < TIDE_DTYPE_COUNT; d++) {
-    if (!(accepted >> d & 1)) continue;
-    int wrote = snprintf(text + at, size - at, "%s%s", at ? " or " : "", tide_dtype_name((tide_dtype)d));
-    if (wrote < 0 || (size_t)wrote >= size - at) return;
-    at += (size_t)wrote;
-  }
-}
-
-static tide_status fail_tensor(const tide_kernel *k, int i, const tide_tensor *x, int device) {
-  char where[200], names[200];
-  const tide_kernel_param *p = &k->param[i];
-  TIDE_TRY(tide__tensor_check(x, k->name, "an argument"));
-  place(where, sizeof where, k, i);
-  if (p->kind != TIDE_PARAM_POINTER) return tide__fail(TIDE_ARGUMENT, "%s: got a tensor, expected a number", where);
-  if (x->storage->device != device)
-    return tide__fail(TIDE_DEVICE, "%s: got a tensor on %s, expected %s, where the kernel runs", where,
-                      tide__device_text(x->storage->device), tide__device_text(device));
-  accepted_text(names, sizeof names, p->accepted);
-  if (!(p->accepted >> x->dtype & 1))
-    return tide__fail(TIDE_DTYPE, "%s: got %s, expected %s", where, tide_dtype_name((tide_dtype)x->dtype), names);
-  if (!x->contiguous)
-    return tide__fail(TIDE_VALUE,
-                      "%s: got a tensor that is not contiguous, expected x:contiguous(), or x:data_ptr() if the kernel "
-                      "knows the strides",
-                      where);
-  return tide__fail(TIDE_VALUE, "%s: the tensor's address is not aligned, expected a multiple of %d bytes", where,
-                    p->align);
-}
-
-static inline bool fits_pointer(const tide_kernel_param *p, const tide_tensor *x, int device) {
-  return p->kind == TIDE_PARAM_POINTER && atomic_load_explicit(&x->refs, memory_order_relaxed) > 0 && x->storage &&
-         tide__storage_live(x->storage) && x->storage->device == device && (p->accepted >> x->dtype & 1) &&
-         x->contiguous && ((uintptr_t)tide__tensor_ptr(x) & (uintptr_t)(p->align - 1)) == 0;
-}
-
-static tide_status pack_integer(char *to, const tide_kernel *k, int i, const tide_scalar *s) {
-  const tide_kernel_param *p = &k->param[i];
-  char where[200];
-  int64_t v, low, high;
-  if (!tide__scalar_whole(&v, s))
-    return tide__fail(s->kind == 'F' ? TIDE_VALUE : TIDE_ARGUMENT, "%s: got %s, expected an integer",
-                      place(where, sizeof where, k, i), s->kind == 'F' ? "a number with a fraction" : "no number");
-  tide__param_range(&low, &high, p);
-  if (v < low || v > high)
-    return tide__fail(TIDE_VALUE, "%s: got %lld, expected %lld to %lld", place(where, sizeof where, k, i), (long long)v,
-                      (long long)low, (long long)high);
-  memcpy(to, &v, (size_t)p->bytes); /* little-endian: the low bytes */
-  return TIDE_OK;
-}
-
-/* A fraction is rounded, as every float is; a whole number has to survive, and nothing finite may become infinite. */
-static tide_status pack_float(char *to, const tide_kernel *k, int i, const tide_scalar *s) {
-  char where[200];
-  double v = s->kind == 'I' ? (double)s->i : s->re;
-  bool narrow = k->param[i].bytes == 4;
-  float f = (float)v;
-  if (s->kind != 'I' && s->kind != 'F')
-    return tide__fail(TIDE_ARGUMENT, "%s: got no number, expected one", place(where, sizeof where, k, i));
-  double kept = narrow ? (double)f : v;
-  bool lost = s->kind == 'I' ? kept >= 9223372036854775808.0 || (int64_t)kept != s->i : isinf(kept) && !isinf(v);
-  char got[40];
-  if (lost && s->kind == 'I') snprintf(got, sizeof got, "%lld", (long long)s->i);
-  if (lost && s->kind != 'I') snprintf(got, sizeof got, "%.17g", v);
-  if (lost)
-    return tide__fail(TIDE_VALUE, "%s: got %s, which a %s cannot hold", place(where, sizeof where, k, i), got,
-                      narrow ? "float" : "double");
-  if (narrow)
-    memcpy(to, &f, sizeof f);
-  else
-    memcpy(to, &v, sizeof v);
-  return TIDE_OK;
-}
-
-static tide_status pack_number(char *to, const tide_kernel *k, int i, const tide_scalar *s) {
-  char where[200];
-  switch (k->param[i].kind) {
-  case TIDE_PARAM_INTEGER: return pack_integer(to, k, i, s);
-  case TIDE_PARAM_FLOAT: return pack_float(to, k, i, s);
-  case TIDE_PARAM_BOOL:
-    if (s->kind != 'B')
-      return tide__fail(TIDE_ARGUMENT, "%s: got a number, expected a boolean", place(where, sizeof where, k, i));
-    *to = s->i != 0;
-    return TIDE_OK;
-  case TIDE_PARAM_POINTER: break;
-  }
-  if (s->kind != 'I')
-    return tide__fail(TIDE_ARGUMENT, "%s: got no tensor, expected one, or an address",
-                      place(where, sizeof where, k, i));
-  memcpy(to, &s->i, sizeof s->i);
-  return TIDE_OK;
-}
-
-/* ---- sizes ---- */
-
-static tide_status fail_sizes(const tide_kernel *k, const loaded *l, const tide_grid *g) {
-  static const char axis[] = "xyz";
-  static const int64_t most_grid[3] = {INT32_MAX, 65535, 65535}, most_block[3] = {1024, 1024, 64};
-  for (int d = 0; d < 3; d++) {
-    if (g->grid[d] < 0 || g->grid[d] > most_grid[d])
-      return tide__fail(TIDE_VALUE, "%s: grid.%c: got %lld, expected 1 to %lld", k->name, axis[d],
-                        (long long)g->grid[d], (long long)most_grid[d]);
-    if (g->block[d] < 0 || g->block[d] > most_block[d])
-      return tide__fail(TIDE_VALUE, "%s: block.%c: got %lld, expected 1 to %lld", k->name, axis[d],
-                        (long long)g->block[d], (long long)most_block[d]);
-  }
-  int64_t threads = (g->block[0] ? g->block[0] : 1) * (g->block[1] ? g->block[1] : 1) * (g->block[2] ? g->block[2] : 1);
-  if (threads > l->max_threads)
-    return tide__fail(TIDE_VALUE, "%s: block: got %lld threads, expected at most %d%s", k->name, (long long)threads,
-                      l->max_threads, l->max_threads < 1024 ? ", which is what its registers allow" : "");
-  if (g->shared < 0 || g->shared > l->max_shared)
-    return tide__fail(TIDE_VALUE, "%s: shared_mem: got %lld bytes, expected 0 to %lld", k->name, (long long)g->shared,
-                      (long long)l->max_shared);
-  return TIDE_OK;
-}
-
-/* ---- launching ---- */
-
-typedef struct packed {
-  _Alignas(16) char bytes[TIDE_LAUNCH_BYTES];
-} packed;
-
-/* The device of the work: the stream's, else the first tensor's, else the current one. */
-static int device_of(const tide_grid *g, const tide_operand *args, int n) {
-  if (g->stream) return g->stream->device;
-  for (int i = 0; i < n; i++)
-    if (args[i].tensor && args[i].tensor->storage) return args[i].tensor->storage->device;
-  return tide_is_available() ? tide_current_device() : TIDE_CPU;
-}
-
-/* Checks everything and packs it. */
-static tide_status pack(packed *to, tide_launch *a, const loaded **l, tide_kernel *k, const tide_grid *g,
-                        const tide_operand *args, int n) {
-  if (TIDE_UNLIKELY(k->made != tide__epoch_now())) TIDE_TRY(renew(k));
-  if (TIDE_UNLIKELY(n != k->params))
-    return tide__fail(TIDE_ARGUMENT, "%s: wrong number of arguments, got %d, expected %d", k->name, n, k->params);
-  if (g->stream) TIDE_TRY(tide__stream_check(g->stream, k->name));
-  int device = device_of(g, args, n);
-  TIDE_TRY(prepare(l, k, device));
-  for (int i = 0; i < n; i++) {
-    const tide_tensor *x = args[i].tensor;
-    char *at = to->bytes + k->offset[i];
-    if (!x) {
-      TIDE_TRY(pack_number(at, k, i, &args[i].number));
-      continue;
-    }
-    if (TIDE_UNLIKELY(!fits_pointer(&k->param[i], x, device))) return fail_tensor(k, i, x, device);
-    void *ptr = tide__tensor_ptr(x);
-    memcpy(at, &ptr, sizeof ptr);
-  }
-  TIDE_TRY(fail_sizes(k, *l, g));
-  for (int d = 0; d < 3; d++) {
-    a->grid[d] = g->grid[d] ? (uint32_t)g->grid[d] : 1;
-    a->block[d] = g->block[d] ? (uint32_t)g->block[d] : 1;
-  }
-  a->shared = (uint32_t)g->shared;
-  a->device = device, a->moved = 0, a->elementwise = false;
-  a->params = (uint16_t)k->params, a->pointers = (uint16_t)k->pointers, a->bytes = (uint16_t)k->bytes;
-  a->packed = to->bytes, a->offset = k->offset, a->pointer = k->pointer;
-  return TIDE_OK;
-}
-
-/* On the CPU blocks run in order then. */
-static tide_status check_order(bool is_unordered, _Atomic bool *warned, const char *name, int device) {
-  if (TIDE_LIKELY(!is_unordered || device < 0 || !tide__deterministic())) return TIDE_OK;
-  if (tide_get_deterministic() == TIDE_DETERMINISM_WARN && atomic_exchange(warned, true)) return TIDE_OK;
-  return tide__determinism_refuse(name, "it uses atomic operations");
-}
-
-tide_status tide_kernel_launch(tide_kernel *k, const tide_grid *g, const tide_operand *args, int n) {
-  packed bytes;
-  tide_launch a;
-  tide__queue q;
-  const loaded *l;
-  if (TIDE_UNLIKELY(!k || !g || (n && !args)))
-    return tide__fail(TIDE_ARGUMENT, "kernel_launch: wrong arguments, expected a kernel, sizes and arguments");
-  TIDE_TRY(pack(&bytes, &a, &l, k, g, args, n));
-  TIDE_TRY(check_order(k->unordered, &k->warned, k->name, a.device));
-  if (g->empty) return TIDE_OK;
-  TIDE_TRY(tide__queue_begin(&q, a.device));
-  if (g->stream) q.stream = g->stream;
-  tide__jit_launch_begin();
-  for (int i = 0; i < n; i++)
-    if (args[i].tensor) tide__jit_operand(args[i].tensor, !k->param[i].read_only, q.stream);
-  a.site = a.device < 0 ? 0 : tide__site_now();
-  return tide__jit_launch(l->compiler, l->function.handle, &q, TIDE__LAUNCH_RAW, &a);
-}
-
-/* ---- bound ---- */
-
-struct tide_bound {
-  uint32_t epoch;
-  bool unordered, empty;
-  _Atomic bool warned;
-  const tide_compiler *compiler;
-  void *function;
-  tide_stream *stream; /* retained; NULL: the current one */
-  tide_launch launch;
-  uint16_t offset[PARAMS], pointer[PARAMS];
-  int tensors;
-  tide_tensor *tensor[PARAMS]; /* views of our own */
-  bool writes[PARAMS];         /* to tensor i */
-  uint16_t place[PARAMS];      /* of its address in the bytes */
-  packed bytes;
-};
-
-static tide_status keep_tensors(tide_bound *b, const tide_kernel *k, const tide_operand *args, int n) {
-  for (int i = 0; i < n; i++) {
-    const tide_tensor *x = args[i].tensor;
-    if (!x) continue;
-    TIDE_TRY(tide__tensor_view(&b->tensor[b->tensors], x, x->size, x->stride, x->ndim, x->offset));
-    b->place[b->tensors] = k->offset[i];
-    b->writes[b->tensors++] = !k->param[i].read_only;
-  }
-  return TIDE_OK;
-}
-
-tide_status tide_kernel_bind(tide_bound **out, tide_kernel *k, const tide_grid *g, const tide_operand *args, int n) {
-  const loaded *l;
-  if (!out || !k || !g || (n && !args))
-    return tide__fail(TIDE_ARGUMENT, "bind: wrong arguments, expected a kernel, sizes and arguments");
-  tide_bound *b = calloc(1, sizeof *b);
-  if (!b) return tide__fail(TIDE_MEMORY, "bind: no host memory");
-  tide_status status = pack(&b->bytes, &b->launch, &l, k, g, args, n);
-  if (status == TIDE_OK) status = keep_tensors(b, k, args, n);
-  if (status != TIDE_OK) {
-    tide_bound_free(b);
-    return status;
-  }
-  b->unordered = k->unordered, b->empty = g->empty;
-  b->epoch = k->made, b->compiler = l->compiler, b->function = l->function.handle;
-  memcpy(b->offset, k->offset, sizeof b->offset), memcpy(b->pointer, k->pointer, sizeof b->pointer);
-  b->launch.offset = b->offset, b->launch.pointer = b->pointer;
-  b->stream = g->stream;
-  if (b->stream) tide_stream_retain(b->stream);
-  *out = b;
-  return TIDE_OK;
-}
-
-tide_status tide_bound_launch(tide_bound *b) {
-  if (TIDE_UNLIKELY(!b)) return tide__fail(TIDE_ARGUMENT, "launch: nothing is bound, expected a bound kernel");
-  tide__queue q = {.stream = b->stream};
-  if (TIDE_UNLIKELY(b->epoch != tide__epoch_now()))
-    return tide__fail(TIDE_STATE, "launch: what was bound belongs to a runtime that has ended or was reset");
-  TIDE_TRY(check_order(b->unordered, &b->warned, "launch", b->launch.device));
-  if (b->empty) return TIDE_OK;
-  TIDE_TRY(tide__queue_begin(&q, b->launch.device));
-  if (b->stream) q.stream = b->stream;
-  tide__jit_launch_begin();
-  for (int i = 0; i < b->tensors; i++) {
-    void *ptr = tide__tensor_ptr(b->tensor[i]); /* another one since the memory was shared (ipc.c) */
-    memcpy(b->bytes.bytes + b->place[i], &ptr, sizeof ptr);
-    tide__jit_operand(b->tensor[i], b->writes[i], q.stream);
-  }
-  b->launch.site = b->launch.device < 0 ? 0 : tide__site_now();
-  return tide__jit_launch(b->compiler, b->function, &q, TIDE__LAUNCH_RAW, &b->launch);
-}
-
-void tide_bound_free(tide_bound *b) {
-  if (!b) return;
-  for (int i = 0; i < b->tensors; i++) tide_tensor_release_deferred(b->tensor[i]);
-  if (b->stream) tide_stream_release(b->stream);
-  free(b);
 }
