@@ -77,6 +77,7 @@ static tide_block *carve(tide__allocator *a, tide_block *b, const tide__request 
   tide__stat_up(st->active_bytes, r->pool, (int64_t)b->size);
   tide__stat_up(st->requested_bytes, r->pool, (int64_t)r->bytes);
   b->oversize = b->size >= a->set.max_split;
+  b->plain = r->pool == TIDE_POOL_SMALL && r->source == SOURCE_CACHE && !r->key.mempool && !b->oversize;
   if (b->oversize) tide__stat_one(&st->oversize_allocations, 1);
   publish(a);
   tide__idle_note(a, r->pool);
@@ -95,7 +96,12 @@ static bool suits(const tide__allocator *a, const tide_block *b, const tide__req
 static tide_block *take(tide__allocator *a, tide__request *r) {
   measure(a, r);
   if (r->source != SOURCE_CACHE) return NULL;
+  if (a->quick.kept) tide__quick_settle_for(a, r->key, r->size); /* one that would serve was let go last */
   tide_block *b = tide__pool_find(a, r->pool, r->key, r->size);
+  if (!b && a->quick.kept) {
+    tide__quick_settle(a);
+    b = tide__pool_find(a, r->pool, r->key, r->size);
+  }
   if (b && !suits(a, b, r)) return NULL;
   if (b)
     tide__pool_remove(a, b);
@@ -273,7 +279,7 @@ static tide_status alloc(tide_block **out, tide__request *r) {
   tide__allocator *a = tide__allocator_of(r->stream->device);
   tide__deferred_drain();
   tide__deferred_frees_poll();
-  tide__allocator_lock(a);
+  tide__allocator_enter(a);
   tide_block *b = take(a, r);
   tide__allocator_unlock(a);
   tide_status status = b ? TIDE_OK : find_more(a, r, &b);
@@ -283,6 +289,13 @@ static tide_status alloc(tide_block **out, tide__request *r) {
 }
 
 tide_status tide__block_alloc(tide_block **out, tide_stream *stream, size_t bytes) {
+  tide_block *b = tide__current_plain(stream->device) ? tide__block_quick(stream, bytes) : NULL;
+  if (!b) return tide__block_alloc_slow(out, stream, bytes);
+  *out = b;
+  return TIDE_OK;
+}
+
+tide_status tide__block_alloc_slow(tide_block **out, tide_stream *stream, size_t bytes) {
   tide__request r;
   if (!prepare(&r, stream, bytes) || tide__fault_now())
     return tide__allocator_fail(tide__allocator_of(stream->device), stream->device, bytes);
@@ -308,20 +321,25 @@ void *tide__block_ptr(const tide_block *block) { return block->ptr; }
 uint32_t tide__block_site(const tide_block *block) { return block->note.site; }
 void tide__block_use(tide_block *block, tide_stream *stream) { tide__deferred_free_use(&block->deferred, stream); }
 
+void tide__block_settle(tide__allocator *a, tide_block *b) {
+  int pool = b->segment->pool;
+  size_t merged;
+  int64_t blocks = -tide__block_merge(a, b, &merged), bytes = -(int64_t)merged;
+  if (b->prev || b->next) blocks++, bytes += (int64_t)b->size;
+  if (!b->segment->alone) tide__pool_insert(a, b);
+  if (b->segment->kind == SEGMENT_RANGE) return;
+  tide__stat_move(a->stats.inactive_split, pool, blocks);
+  tide__stat_move(a->stats.inactive_split_bytes, pool, bytes);
+}
+
 /* The lock is held; no stream but the block's own has work on it any more. */
 static void settle(tide__allocator *a, tide_block *b) {
   tide_memory_stats *st = &a->stats;
   int pool = b->segment->pool;
-  size_t size = b->size, merged;
+  size_t size = b->size;
   tide__history_add(TIDE_MEMORY_FREE_COMPLETED, tide__allocator_device(a), b->ptr, size, b->key.stream, &b->note);
   tide__note_end(&b->note);
-  int64_t blocks = -tide__block_merge(a, b, &merged), bytes = -(int64_t)merged;
-  if (b->prev || b->next) blocks++, bytes += (int64_t)b->size;
-  if (!b->segment->alone) tide__pool_insert(a, b);
-  if (b->segment->kind != SEGMENT_RANGE) {
-    tide__stat_move(st->inactive_split, pool, blocks);
-    tide__stat_move(st->inactive_split_bytes, pool, bytes);
-  }
+  tide__block_settle(a, b);
   tide__stat_down(st->active, pool, 1);
   tide__stat_down(st->active_bytes, pool, (int64_t)size);
   tide__stat_down(st->requested_bytes, pool, (int64_t)b->requested);
@@ -331,7 +349,7 @@ static void settle(tide__allocator *a, tide_block *b) {
 
 /* No stream works on it any more, but perhaps its own; nor does that one if the block is alone in its segment. */
 static void let_go(tide__allocator *a, tide_block *b) {
-  tide__allocator_lock(a);
+  tide__allocator_enter(a);
   bool alone = b->segment->alone;
   settle(a, b);
   tide__allocator_unlock(a);
@@ -355,8 +373,9 @@ static bool must_defer(const tide__allocator *a, tide_block *b) {
 void tide__block_free(tide_block *b) {
   if (!b) return;
   tide__allocator *a = b->owner;
+  if (b->plain && tide__quick_free(a, b)) return;
   bool shared = must_defer(a, b), alone = b->segment->alone;
-  tide__allocator_lock(a);
+  tide__allocator_enter(a);
   tide__stat_down(a->stats.allocation, b->segment->pool, 1);
   tide__stat_down(a->stats.allocated_bytes, b->segment->pool, (int64_t)b->size);
   if (b->oversize) tide__stat_one(&a->stats.oversize_allocations, -1);
@@ -395,6 +414,7 @@ void tide__allocator_shutdown(void) {
     a->capped = a->cap_set = false, a->has_dead = false;
     a->ordered = 0;
     memset(&a->idle, 0, sizeof a->idle);
+    memset(&a->quick, 0, sizeof a->quick);
     a->source = SOURCE_UNREADY;
     atomic_store_explicit(&a->reserved, 0, memory_order_relaxed);
     publish(a);

@@ -70,8 +70,9 @@ typedef struct tide__segment {
   tide_stream *stream;    /* of an ASYNC, OWN or alone one: retained */
 } tide__segment;
 
-/* UNMAPPED: addresses without memory. LEAVING: on the way back to the driver, see tide__leaving. */
-typedef enum { BLOCK_FREE, BLOCK_USED, BLOCK_DEFERRED, BLOCK_UNMAPPED, BLOCK_LEAVING } tide__block_state;
+/* UNMAPPED: addresses without memory. LEAVING: on the way back to the driver, see tide__leaving. KEPT: free, in a list
+ * of allocator_quick.c. */
+typedef enum { BLOCK_FREE, BLOCK_USED, BLOCK_DEFERRED, BLOCK_UNMAPPED, BLOCK_LEAVING, BLOCK_KEPT } tide__block_state;
 
 struct tide_block {
   tide_block *left, *right; /* in the tree of the free ones; `right` links spare structs and scratch blocks too */
@@ -84,6 +85,7 @@ struct tide_block {
   uint32_t rank; /* random, for the tree */
   tide__block_state state;
   bool oversize; /* at least max_split_size, when it was handed out */
+  bool plain;    /* small, of the default pool: allocator_quick.c may keep it */
   tide__deferred_free deferred;
   tide__note note; /* who asked for it: set while it is in use */
 };
@@ -110,6 +112,14 @@ typedef struct tide__idle_span {
   size_t low;
 } tide__idle_span;
 
+/* Blocks that have come and gone since the table of statistics was brought up to date, and how far ahead of that one
+ * they have been. */
+typedef struct tide__quick_count {
+  int64_t up, down, most;
+} tide__quick_count;
+
+enum { TIDE__QUICK_LISTS = 64 };
+
 struct tide__allocator {
   tide__biased lock;
   int device;
@@ -128,6 +138,15 @@ struct tide__allocator {
   size_t ordered;        /* bytes of the driver's stream-ordered allocator that blocks hold */
   size_t granule, total; /* of ranges, 0: there are none; bytes of the device */
   tide_memory_stats stats;
+  struct {
+    struct {
+      tide_block *head; /* linked by `right`; the key of the list is that of its blocks, and their size */
+      uint64_t stream;
+      size_t size;
+    } list[TIDE__QUICK_LISTS];
+    int kept;
+    tide__quick_count blocks, bytes, requested;
+  } quick;                            /* allocator_quick.c */
   _Atomic size_t allocated, reserved; /* as in stats, to be read without the lock */
   struct {
     _Atomic int64_t used, look_at; /* when large memory was taken or let go last; when to look next */
@@ -157,14 +176,41 @@ typedef struct tide__leaving {
 
 extern tide__allocator tide__allocators[TIDE_MAX_DEVICES]; /* state.c */
 static inline tide__allocator *tide__allocator_of(int device) { return &tide__allocators[device]; }
-static inline void tide__allocator_lock(tide__allocator *a) { tide__biased_lock(&a->lock); }
 static inline void tide__allocator_unlock(tide__allocator *a) { tide__biased_unlock(&a->lock); }
+
+/* ---- allocator_quick.c; the lock is held ---- */
+
+void tide__quick_tally_slow(tide__allocator *a);
+void tide__quick_settle_slow(tide__allocator *a);
+void tide__quick_settle_for(tide__allocator *a, tide__pool_key key, size_t size); /* those of one list alone */
+/* The statistics are what they should be. */
+static inline void tide__quick_tally(tide__allocator *a) {
+  if (a->quick.blocks.up | a->quick.blocks.down) tide__quick_tally_slow(a);
+}
+/* Every free block is in its tree. */
+static inline void tide__quick_settle(tide__allocator *a) {
+  if (a->quick.kept) tide__quick_settle_slow(a);
+}
+/* Two ways to take the lock: for whoever looks at no free block, and for all others. */
+static inline void tide__allocator_enter(tide__allocator *a) {
+  tide__biased_lock(&a->lock);
+  tide__quick_tally(a);
+}
+static inline void tide__allocator_lock(tide__allocator *a) {
+  tide__allocator_enter(a);
+  tide__quick_settle(a);
+}
+/* Without the lock: keeps the block, or lets go of it like any other (false). */
+bool tide__quick_free(tide__allocator *a, tide_block *b);
 /* With the lock held: may the driver's stream-ordered allocator keep freed memory of ours? It does so, too, after
  * caching has been switched off. */
 static inline bool tide__allocator_ordered(const tide__allocator *a) {
   return a->set.async && (a->source == SOURCE_ASYNC || a->source == SOURCE_DIRECT);
 }
 static inline int tide__allocator_device(const tide__allocator *a) { return (int)(a - tide__allocators); }
+
+/* A block that nobody uses goes back among the free ones; the lock is held. In allocator.c. */
+void tide__block_settle(tide__allocator *a, tide_block *b);
 
 /* ---- allocator_pool.c; all with the lock held ---- */
 

@@ -94,7 +94,7 @@ void tide__allocator_trim(int device, bool all) {
   if (now < atomic_load_explicit(&a->idle.look_at, memory_order_relaxed)) return;
   if (tide__device_lost(NULL, device) || atomic_load_explicit(&tide__captures, memory_order_relaxed) > 0) return;
   tide__leaving leaving = {0};
-  tide__allocator_lock(a);
+  tide__allocator_enter(a); /* large blocks are never kept */
   size_t most = excess(a, now);
   if (most < a->idle.rest) most = least(a->idle.rest, cached(a));
   size_t step = all ? most : least(most, a_little);

@@ -14,7 +14,7 @@ tide_status tide__scratch_get(void **out, tide_stream *stream, size_t bytes) {
   tide_block *b;
   TIDE_TRY(tide__block_alloc(&b, stream, bytes));
   tide__allocator *a = b->owner;
-  tide__allocator_lock(a);
+  tide__allocator_enter(a);
   b->right = a->scratch, a->scratch = b;
   tide__allocator_unlock(a);
   *out = b->ptr;
@@ -25,7 +25,7 @@ tide_status tide__scratch_get(void **out, tide_stream *stream, size_t bytes) {
 void tide__scratch_put(tide_stream *stream, void *ptr) {
   if (!ptr) return;
   tide__allocator *a = tide__allocator_of(stream->device);
-  tide__allocator_lock(a);
+  tide__allocator_enter(a);
   tide_block **at = &a->scratch;
   while (*at && (*at)->ptr != ptr) at = &(*at)->right;
   tide_block *b = *at;
@@ -52,7 +52,7 @@ tide_status tide_allocator_take(void **out, size_t bytes, int device, tide_strea
   tide_block *b;
   TIDE_TRY(tide__block_alloc(&b, stream, bytes));
   tide__allocator *a = b->owner;
-  tide__allocator_lock(a);
+  tide__allocator_enter(a);
   b->right = NULL;
   *place_of(a, b->ptr) = b;
   tide__allocator_unlock(a);
@@ -65,7 +65,7 @@ tide_status tide_allocator_give(void *ptr) {
   for (int d = 0; d < TIDE_MAX_DEVICES; d++) {
     tide__allocator *a = tide__allocator_of(d);
     if (a->source == SOURCE_UNREADY) continue;
-    tide__allocator_lock(a);
+    tide__allocator_enter(a);
     tide_block **at = place_of(a, ptr), *b = *at;
     if (b) *at = b->right;
     tide__allocator_unlock(a);

@@ -35,7 +35,11 @@ void tide__memory_settle(void);
 typedef struct tide_block tide_block;
 /* A block of at least `bytes` for use on stream, at once. Climbs the ladder of DESIGN when it does not fit. */
 tide_status tide__block_alloc(tide_block **out, tide_stream *stream, size_t bytes);
-/* Likewise, alone in a segment of its own, so that other processes can open it. */
+/* Its two steps. The first one, in allocator_quick.c, is for a thread that has chosen no pool and no allocation scope:
+ * a block that has just been let go, or NULL. */
+tide_block *tide__block_quick(tide_stream *stream, size_t bytes);
+tide_status tide__block_alloc_slow(tide_block **out, tide_stream *stream, size_t bytes);
+/* As the first one, alone in a segment of its own, so that other processes can open it. */
 tide_status tide__block_alloc_plain(tide_block **out, tide_stream *stream, size_t bytes);
 /* The segment, as mem_alloc gave it, in which the block lies; false where other processes cannot open it. */
 bool tide__block_base(const tide_block *block, void **base, size_t *bytes);
@@ -153,7 +157,8 @@ struct tide_storage {
   bool pinned;
   bool foreign;                 /* not ours: `release`, if any, lets it go */
   bool tracked;                 /* streams use it: device memory and pinned memory */
-  tide_stream *stream;          /* the allocating stream, retained; NULL on the CPU and for foreign memory */
+  bool stream_held;             /* `stream` is retained: the default one need not be */
+  tide_stream *stream;          /* the allocating stream; NULL on the CPU and for foreign memory */
   _Atomic uint64_t last_stream; /* use_id of the stream that used it last: one compare on the hot path */
   _Atomic uint64_t capture;     /* the last capture that made it or holds it, see graph/capture.c */
   tide__replays *replays;       /* of the graph that writes it, once tide_graph_output was called; else NULL */

@@ -196,15 +196,18 @@ void tide_cpu_memory_empty_cache(void) {
 
 static tide_status device_fill(tide_storage *s, size_t bytes) {
   tide_stream *stream;
-  TIDE_TRY(tide__stream_current(&stream, s->device));
+  bool plain = false;
+  TIDE_TRY(tide__stream_current_for(&stream, &plain, s->device));
   if (bytes) {
-    TIDE_TRY(tide__block_alloc(&s->block, stream, bytes));
+    if (plain) s->block = tide__block_quick(stream, bytes);
+    if (!s->block) TIDE_TRY(tide__block_alloc_slow(&s->block, stream, bytes));
     s->ptr = tide__block_ptr(s->block);
   }
   /* The block has asked already. */
   atomic_store_explicit(&s->site, bytes ? tide__block_site(s->block) : tide__site_now(), memory_order_relaxed);
-  tide_stream_retain(stream);
-  s->stream = stream;
+  /* The default one is there as long as what is live. */
+  if (!stream->is_default) tide_stream_retain(stream);
+  s->stream = stream, s->stream_held = !stream->is_default;
   s->tracked = true;
   atomic_store_explicit(&s->last_stream, stream->use_id, memory_order_relaxed);
   if (stream->capture) atomic_store_explicit(&s->capture, tide__capture_id(stream), memory_order_relaxed);
@@ -316,7 +319,7 @@ static void finish(void *arg) {
   }
   if (tide__storage_lands(s)) tide__landing_end(s);
   tide__replays_drop(s->replays);
-  tide_stream_release(s->stream);
+  if (s->stream_held) tide_stream_release(s->stream);
   free(s->arrival);
   header_free(s);
 }

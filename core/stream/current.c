@@ -141,17 +141,27 @@ tide_status tide_current_set_device(int device) {
   return TIDE_OK;
 }
 
-tide_status tide__stream_current(tide_stream **out, int device) {
-  if (device < 0) {
-    *out = &cpu_stream;
-    return TIDE_OK;
-  }
+tide_status tide__stream_current_for(tide_stream **out, bool *plain, int device) {
   if (device >= TIDE_MAX_DEVICES) return tide_stream_default(out, device); /* fails */
-  tide_stream *s = now()->stream[device];
+  const tide_current *c = now();
+  *plain = !c->pool[device] && !c->scope;
+  tide_stream *s = c->stream[device];
   if (!s) s = atomic_load_explicit(&tide__stream_defaults[device], memory_order_acquire);
   if (!s) return tide_stream_default(out, device);
   *out = s;
   return TIDE_OK;
+}
+
+tide_status tide__stream_current(tide_stream **out, int device) {
+  bool plain;
+  if (device >= 0) return tide__stream_current_for(out, &plain, device);
+  *out = &cpu_stream;
+  return TIDE_OK;
+}
+
+bool tide__current_plain(int device) {
+  const tide_current *c = now();
+  return !c->pool[device] && !c->scope;
 }
 
 tide_status tide_current_stream(tide_stream **out, int device) {

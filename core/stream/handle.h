@@ -92,6 +92,9 @@ extern _Atomic(tide_stream *) tide__stream_defaults[TIDE_MAX_DEVICES];
 
 /* The current stream of the device for this thread; on the CPU one fixed stream. Borrowed. */
 tide_status tide__stream_current(tide_stream **out, int device);
+/* Likewise, on an accelerator; *plain: the thread has chosen neither a pool there nor an allocation scope. */
+tide_status tide__stream_current_for(tide_stream **out, bool *plain, int device);
+bool tide__current_plain(int device); /* that alone */
 /* The pool that this thread allocates from on the device; NULL for the default one. Borrowed; setting takes a
  * reference.
  */
