@@ -5,23 +5,12 @@
 namespace tidek {
 
 static const Reducer *reducer_for(const tide_reduce_args *a) {
-  switch (a->op) {
-  case TIDE_SUM:
-  case TIDE_MEAN:
-  case TIDE_NANSUM:
-  case TIDE_PROD: return reducer_sum(a);
-  case TIDE_MAX:
-  case TIDE_MIN:
-  case TIDE_ARGMAX:
-  case TIDE_ARGMIN: return reducer_extreme(a);
-  case TIDE_NORM: return reducer_norm(a);
-  case TIDE_VAR:
-  case TIDE_STD: return reducer_var(a);
-  case TIDE_ALL:
-  case TIDE_ANY:
-  case TIDE_COUNT_NONZERO: return reducer_test(a);
-  }
-  return nullptr;
+  using Choice = const Reducer *(*)(const tide_reduce_args *);
+  static const Choice table[] = {
+#define REDUCTION(NAME, name, rule, empty, fold, kernels, form, doc) reducer_##kernels,
+#include "tide/reduction.def"
+  };
+  return table[a->op](a);
 }
 
 static const Typed *typed_for(const Reducer *r, const tide_reduce_args *a) {

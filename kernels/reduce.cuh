@@ -459,6 +459,7 @@ const Reducer *reducer_extreme(const tide_reduce_args *a);
 const Reducer *reducer_norm(const tide_reduce_args *a);
 const Reducer *reducer_var(const tide_reduce_args *a);
 const Reducer *reducer_test(const tide_reduce_args *a);
+const Reducer *reducer_pair(const tide_reduce_args *a);
 
 } // namespace tidek
 #endif

@@ -234,6 +234,38 @@ template <class T> struct Var {
   }
 };
 
+/* Two numbers are known of some elements: F has the functions of one reduction of pairs.h. */
+template <class F, class T> struct Pair {
+  using V = T;
+  struct Acc {
+    T first, second;
+  };
+  struct Lane {
+    Acc acc;
+    __device__ __forceinline__ Lane() : acc(none()) {}
+    __device__ __forceinline__ void push(T v, uint32_t) {
+      Acc one;
+      F::of(&one.first, &one.second, v);
+      F::join(&acc.first, &acc.second, one.first, one.second);
+    }
+  };
+  using Local = Acc;
+  template <class S> TIDEK_IN T load(S s) { return cast<T>(s); }
+  TIDEK_IN Acc none() {
+    Acc acc;
+    F::none(&acc.first, &acc.second);
+    return acc;
+  }
+  TIDEK_IN Acc none_wide() { return none(); }
+  TIDEK_IN Local gather(const Lane &l, uint32_t, uint32_t, uint32_t) { return l.acc; }
+  TIDEK_IN Acc widen(const Local &l, int64_t) { return l; }
+  TIDEK_IN Acc merge(Acc a, const Acc &b) {
+    F::join(&a.first, &a.second, b.first, b.second);
+    return a;
+  }
+  TIDEK_IN T finish(const Acc &a, const Finish &) { return F::end(a.first, a.second); }
+};
+
 /* The policies whose load wants the arguments. */
 template <class P> struct wants_finish : std::false_type {};
 template <class T> struct wants_finish<NormP<T>> : std::true_type {};

@@ -1,6 +1,7 @@
-/* op.c: the table of elementwise ops.
+/* op.c: the tables of elementwise ops and of reductions.
  *
- * The table is op.def. Which dtypes an operation takes and gives in general is tensor/promote.c's.
+ * They are op.def and reduction.def. Which dtypes an operation takes and gives in general is tensor/promote.c's and
+ * tensor/reduce.c's.
  *
  * Invariant: tide__rule_result holds an entry only where the answer depends on nothing but the rule and the one dtype.
  */
@@ -66,6 +67,15 @@ const char *tide_op_operand(tide_op op, int k) {
 }
 
 const tide_op_info *tide_op_get(tide_op op) { return (unsigned)op < TIDE_OP_COUNT ? &table[op] : NULL; }
+
+static const tide_reduction_info reductions[] = {
+#define REDUCTION(NAME, name, rule, empty, fold, kernels, form, doc) {#name, doc},
+#include "tide/reduction.def"
+};
+
+const tide_reduction_info *tide_reduction_get(tide_reduction op) {
+  return (unsigned)op < TIDE_REDUCTION_COUNT ? &reductions[op] : NULL;
+}
 
 /* ---- parameters: an op has as many as its expression names ---- */
 

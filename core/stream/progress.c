@@ -251,11 +251,9 @@ const char *tide__launch_name(tide__launch what, int detail) {
 #undef KERNEL
       "copy to the device", "copy to the host", "copy between devices", "item", "sleep",
       "graph replay",       "jiterator",        "compiled kernel"};
-  static const char *const reductions[TIDE_REDUCTION_COUNT] = {"sum", "nansum", "prod",   "mean",          "max",
-                                                               "min", "all",    "any",    "count_nonzero", "norm",
-                                                               "var", "std",    "argmax", "argmin"};
   if (what == TIDE__LAUNCH_elementwise) return tide_op_get((tide_op)detail)->name;
-  if (what == TIDE__LAUNCH_reduce && detail < TIDE_REDUCTION_COUNT) return reductions[detail];
+  if (what == TIDE__LAUNCH_reduce && detail < TIDE_REDUCTION_COUNT)
+    return tide_reduction_get((tide_reduction)detail)->name;
   if (what == TIDE__LAUNCH_random) return tide__random_names[detail];
   return what == TIDE__LAUNCH_gemm ? "matmul" : names[what];
 }

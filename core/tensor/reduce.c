@@ -8,9 +8,45 @@
  * gives the dtype that is accumulated in. */
 #include "tensor.h"
 
-static const char *const names[TIDE_REDUCTION_COUNT] = {"sum", "nansum", "prod",   "mean",          "max",
-                                                        "min", "all",    "any",    "count_nonzero", "norm",
-                                                        "var", "std",    "argmax", "argmin"};
+/* The rules of reduction.def: the categories of dtypes that are taken (see tide__category), and what comes out. */
+enum { GIVES_SAME, GIVES_WIDE, GIVES_FLOAT, GIVES_INDEX, GIVES_COUNT, GIVES_TRUTH };
+typedef struct rule {
+  uint8_t least, most, gives;
+  const char *expected; /* what is said of other categories */
+} rule;
+enum {
+  RULE_SUM,
+  RULE_SUM_REAL,
+  RULE_MEAN,
+  RULE_SIZE,
+  RULE_SPREAD,
+  RULE_CHOICE,
+  RULE_PLACE,
+  RULE_TRUTH,
+  RULE_COUNT,
+  RULE_FLOAT
+};
+static const rule rules[] = {
+    [RULE_SUM] = {0, 3, GIVES_WIDE, NULL},
+    [RULE_SUM_REAL] = {0, 2, GIVES_WIDE, "a real dtype"},
+    [RULE_MEAN] = {2, 3, GIVES_SAME, "a floating or complex dtype: pass dtype"},
+    [RULE_SIZE] = {2, 2, GIVES_SAME, "a floating dtype"},
+    [RULE_SPREAD] = {2, 2, GIVES_SAME, "a floating dtype"},
+    [RULE_CHOICE] = {0, 2, GIVES_SAME, "a real dtype"},
+    [RULE_PLACE] = {0, 2, GIVES_INDEX, "a real dtype"},
+    [RULE_TRUTH] = {0, 3, GIVES_TRUTH, NULL},
+    [RULE_COUNT] = {0, 3, GIVES_COUNT, NULL},
+    [RULE_FLOAT] = {0, 2, GIVES_FLOAT, "a real dtype"},
+};
+
+enum { EMPTY_ZERO, EMPTY_ONE, EMPTY_NAN, EMPTY_LOWEST, EMPTY_NONE };
+enum { FORM_DIMS, FORM_DIMS_DTYPE, FORM_TEST, FORM_CHOICE, FORM_PLACE, FORM_SPREAD, FORM_NORM };
+static const struct {
+  uint8_t rule, empty, form;
+} traits[] = {
+#define REDUCTION(NAME, name, rule, empty, fold, kernels, form, doc) {RULE_##rule, EMPTY_##empty, FORM_##form},
+#include "tide/reduction.def"
+};
 
 typedef struct job {
   tide_reduction op;
@@ -26,9 +62,10 @@ typedef struct job {
   int64_t size[TIDE_MAX_DIMS]; /* of the result */
 } job;
 
-static bool is_arg(tide_reduction op) { return op == TIDE_ARGMAX || op == TIDE_ARGMIN; }
-static bool is_extreme(tide_reduction op) { return op == TIDE_MAX || op == TIDE_MIN || is_arg(op); }
-static bool takes_dtype(tide_reduction op) { return op <= TIDE_MEAN || op == TIDE_NORM; }
+static bool is_place(tide_reduction op) { return traits[op].rule == RULE_PLACE; }
+static bool takes_dtype(tide_reduction op) {
+  return traits[op].form == FORM_DIMS_DTYPE || traits[op].form == FORM_NORM;
+}
 
 /* ---- what is reduced ---- */
 
@@ -45,7 +82,7 @@ static tide_status job_dims(job *j, const tide_reduce_options *o) {
                         (long long)tide__shown(dim));
     j->reduced |= 1u << dim;
   }
-  if (is_arg(j->op) && !all && o->ndims != 1)
+  if (is_place(j->op) && !all && o->ndims != 1)
     return tide__fail(TIDE_ARGUMENT, "%s: too many dims, got %d, expected one or none", j->what, o->ndims);
   j->inner = 1, j->ndim = 0;
   for (int d = 0; d < x->ndim; d++) {
@@ -73,29 +110,23 @@ static tide_dtype accumulator(tide_dtype dtype) {
 /* Which dtype comes out, and whether x is one that the reduction takes. */
 static tide_status job_result(job *j, tide_dtype wanted) {
   tide_dtype from = (tide_dtype)j->x->dtype, base = takes_dtype(j->op) && wanted != TIDE_DTYPE_NONE ? wanted : from;
+  const rule *r = &rules[traits[j->op].rule];
   int category = tide__category(base);
+  if (category < r->least || category > r->most) return fail_dtype(j, base, r->expected);
   j->result = base;
-  switch (j->op) {
-  case TIDE_SUM:
-  case TIDE_PROD:
-  case TIDE_NANSUM:
-    if (category == 3 && j->op == TIDE_NANSUM) return fail_dtype(j, base, "a real dtype");
+  switch (r->gives) {
+  case GIVES_WIDE:
     if (category <= 1 && wanted == TIDE_DTYPE_NONE) j->result = TIDE_INT64;
-    return TIDE_OK;
-  case TIDE_MEAN: return category >= 2 ? TIDE_OK : fail_dtype(j, base, "a floating or complex dtype: pass dtype");
-  case TIDE_NORM:
-  case TIDE_VAR:
-  case TIDE_STD: return category == 2 ? TIDE_OK : fail_dtype(j, base, "a floating dtype");
-  case TIDE_MAX:
-  case TIDE_MIN: return category < 3 ? TIDE_OK : fail_dtype(j, base, "a real dtype");
-  case TIDE_ARGMAX:
-  case TIDE_ARGMIN:
-    if (category == 3) return fail_dtype(j, base, "a real dtype");
-    j->result = TIDE_INT64;
-    return TIDE_OK;
-  case TIDE_COUNT_NONZERO: j->result = TIDE_INT64; return TIDE_OK;
-  default: j->result = TIDE_BOOL; return TIDE_OK;
+    break;
+  case GIVES_FLOAT:
+    if (category <= 1) j->result = tide_get_default_dtype();
+    break;
+  case GIVES_INDEX:
+  case GIVES_COUNT: j->result = TIDE_INT64; break;
+  case GIVES_TRUTH: j->result = TIDE_BOOL; break;
+  default: break;
   }
+  return TIDE_OK;
 }
 
 /* x with every element tested against zero, for what counts truth values. */
@@ -116,9 +147,9 @@ static tide_status own(job *j, tide_status status, tide_tensor *copy) {
 static tide_status job_input(job *j) {
   tide_dtype from = (tide_dtype)j->x->dtype;
   tide_tensor *copy = NULL;
-  bool truth = j->op == TIDE_ALL || j->op == TIDE_ANY || j->op == TIDE_COUNT_NONZERO;
-  j->acc =
-      truth ? (j->op == TIDE_COUNT_NONZERO ? TIDE_INT64 : TIDE_BOOL) : accumulator(is_arg(j->op) ? from : j->result);
+  int gives = rules[traits[j->op].rule].gives;
+  bool truth = gives == GIVES_TRUTH || gives == GIVES_COUNT;
+  j->acc = truth ? j->result : accumulator(is_place(j->op) ? from : j->result);
   if (truth && tide__category(from) == 3) {
     tide_status status = test_nonzero(&copy, j->x);
     return own(j, status, copy);
@@ -134,7 +165,8 @@ static tide_status job_input(job *j) {
 /* ---- nothing to reduce ---- */
 
 static tide_status check_empty(const job *j) {
-  if (!is_extreme(j->op) && !(j->op == TIDE_NORM && (j->param < 0 || isinf(j->param)))) return TIDE_OK;
+  bool chooses = traits[j->op].empty == EMPTY_NONE || (j->op == TIDE_NORM && (j->param < 0 || isinf(j->param)));
+  if (!chooses) return TIDE_OK;
   for (int d = 0; d < j->x->ndim; d++)
     if (j->reduced & 1u << d && j->x->size[d] == 0)
       return tide__fail(TIDE_VALUE,
@@ -144,8 +176,9 @@ static tide_status check_empty(const job *j) {
 }
 
 static tide_scalar empty_value(tide_reduction op) {
-  if (op == TIDE_MEAN || op == TIDE_VAR || op == TIDE_STD) return tide_float(NAN);
-  return tide_int(op == TIDE_PROD || op == TIDE_ALL);
+  int empty = traits[op].empty;
+  if (empty == EMPTY_NAN) return tide_float(NAN);
+  return empty == EMPTY_LOWEST ? tide_float(-INFINITY) : tide_int(empty == EMPTY_ONE);
 }
 
 /* ---- the plan ---- */
@@ -173,7 +206,7 @@ static void plan_reduced(tide_reduce_args *a, const job *j) {
   int n = 0;
   for (int d = 0; d < x->ndim; d++)
     if (j->reduced & 1u << d) a->red_size[n] = x->size[d], a->red_stride[n++] = x->stride[d];
-  a->nred = tide__collapse(a->red_size, &a->red_stride, 1, n, is_arg(j->op));
+  a->nred = tide__collapse(a->red_size, &a->red_stride, 1, n, is_place(j->op));
   a->inner = j->inner;
 }
 
@@ -212,7 +245,7 @@ static tide_status job_begin(job *j, tide_reduction op, const tide_tensor *x, co
   if ((unsigned)op >= TIDE_REDUCTION_COUNT)
     return tide__fail(TIDE_ARGUMENT, "reduce: unknown reduction, got %d, expected 0 to %d", (int)op,
                       TIDE_REDUCTION_COUNT - 1);
-  j->op = op, j->what = names[op], j->x = x, j->owned = NULL;
+  j->op = op, j->what = tide_reduction_get(op)->name, j->x = x, j->owned = NULL;
   j->param = o->param;
   TIDE_TRY(tide__check(x, j->what, "x"));
   if (takes_dtype(op) && o->dtype != TIDE_DTYPE_NONE && (unsigned)o->dtype >= TIDE_DTYPE_COUNT)
@@ -238,9 +271,10 @@ static tide_status check_into(const job *j, tide_tensor *into) {
 /* ---- of complex numbers what is real: from their sizes, or from both parts ---- */
 
 static bool is_of_parts(tide_reduction op, const tide_tensor *x, const tide_reduce_options *o) {
-  if (op != TIDE_NORM && op != TIDE_VAR && op != TIDE_STD) return false;
+  if ((unsigned)op >= TIDE_REDUCTION_COUNT) return false;
+  if (traits[op].rule != RULE_SIZE && traits[op].rule != RULE_SPREAD) return false;
   bool asked = op == TIDE_NORM && o && o->dtype != TIDE_DTYPE_NONE; /* with a real dtype the ordinary way refuses */
-  return tide__check(x, names[op], "x") == TIDE_OK && tide__category(x->dtype) == 3 && !asked;
+  return tide__check(x, tide_reduction_get(op)->name, "x") == TIDE_OK && tide__category(x->dtype) == 3 && !asked;
 }
 
 static tide_status norm_of_sizes(tide_tensor **out, const tide_tensor *x, const tide_reduce_options *o,

@@ -3,9 +3,6 @@
 
 /* ---- reductions ---- */
 
-static const char *const reduction_names[] = {"sum", "nansum", "prod", "mean", "max", "min",    "all",
-                                              "any", "count",  "norm", "var",  "std", "argmax", "argmin"};
-
 typedef struct reduce_shape {
   const char *name;
   int nkeep, nred;
@@ -61,7 +58,7 @@ static void reduce_case(int op, int in, const reduce_shape *s, double p, bool se
   for (int k = 0; k <= 2; k += 2)
     if (k == 0 || second)
       compare_with(&x[k], tolerance_of(x[k].dtype) * slack, "%s of %s, %s, p %g, shift %d, result %d",
-                   reduction_names[op], name_of(in), s->name, p, (int)shift, k);
+                   tide_reduction_get((tide_reduction)op)->name, name_of(in), s->name, p, (int)shift, k);
   for (int k = 0; k < 3; k++) drop(&x[k]);
 }
 

@@ -303,6 +303,21 @@ static void fold_welford(double *restrict mean, double *restrict square_dev, con
   }
 }
 
+/* Pairs of numbers, by the functions of pairs.h. */
+#define FOLD_PAIR(name)                                                                                                \
+  static void fold_pair_##name(double *restrict first, double *restrict second, const double *restrict x,              \
+                               const double *restrict y, int64_t n) {                                                  \
+    for (int64_t i = 0; y && i < n; i++) tide_##name##_join_f64(&first[i], &second[i], x[i], y[i]);                    \
+    for (int64_t i = 0; !y && i < n; i++) {                                                                            \
+      double one, other;                                                                                               \
+      tide_##name##_of_f64(&one, &other, x[i]);                                                                        \
+      tide_##name##_join_f64(&first[i], &second[i], one, other);                                                       \
+    }                                                                                                                  \
+  }
+#define REDUCTION(NAME, name, rule, empty, fold, kernels, form, doc) TIDE_IF_PAIR(fold, FOLD_PAIR(name))
+#include "tide/reduction.def"
+#define FOLD_PAIR_SLOT(NAME, name, fold) TIDE_IF_PAIR(fold, [TIDE_##NAME] = fold_pair_##name, )
+
 /* Many norms of few numbers, which are `apart`: the sums of squares in float64, one after another. The counts that
  * vectors of space and colours have are loops without a loop inside, which become vector code. */
 #define FOLD_SQUARES(n)                                                                                                \

@@ -49,6 +49,9 @@ typedef void (*tide__product)(const tide__tile *t);
 /* n elements of one dtype become another. */
 typedef void (*tide__convert)(void *out, const void *in, int64_t n);
 
+/* Pair i, (first[i], second[i]), takes element x[i], or where y is no NULL the pair (x[i], y[i]). */
+typedef void (*tide__pair_fold)(double *first, double *second, const double *x, const double *y, int64_t n);
+
 typedef struct tide__isa {
   const char *name;
   tide__loop op[TIDE_OP_COUNT][TIDE_CTYPES];
@@ -93,6 +96,7 @@ typedef struct tide__isa {
   void (*argmin[4])(void *best, int64_t *index, const void *x, int64_t row, int64_t n);
   /* Column by column: the k-th row enters mean and the sum of squared deviations (Welford). */
   void (*welford)(double *mean, double *square_dev, const double *x, double k, int64_t n);
+  tide__pair_fold pair[TIDE_REDUCTION_COUNT]; /* of those whose fold is PAIR */
 
   /* Draws of groups group .. group + n - 1, four 32-bit words each. */
   void (*philox)(uint32_t *out, uint64_t seed, uint64_t offset, uint64_t group, int64_t groups);

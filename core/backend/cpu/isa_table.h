@@ -3,6 +3,7 @@
 
 #include "isa.h"
 
+#include "base/pairs.h"
 #include "loops.h"
 #include "convert.h"
 #include "fold.h"
@@ -24,6 +25,11 @@ const tide__isa TIDE_JOIN(tide__isa, TIDE_ISA_NAME) = {
         },
     .convert = {CONVERT_TABLE},
     FOLD_TABLE,
+    .pair =
+        {
+#define REDUCTION(NAME, name, rule, empty, fold, kernels, form, doc) FOLD_PAIR_SLOT(NAME, name, fold)
+#include "tide/reduction.def"
+        },
     DRAW_TABLE,
     PRODUCT_TABLE,
     POWER_TABLE,

@@ -54,25 +54,28 @@ static void norm_fold(tide__fold *f, const tide_reduce_args *a) {
     f->map = a->param == 2 ? TIDE_MAP_SQUARE : TIDE_MAP_POWER;
 }
 
+/* What reduction.def says of each. */
+enum { FOLDS_SUM, FOLDS_NUMBERS, FOLDS_PROD, FOLDS_MAX, FOLDS_MIN, FOLDS_TRUTH, FOLDS_NORM, FOLDS_VAR, FOLDS_PAIR };
+static const uint8_t folds[] = {
+#define REDUCTION(NAME, name, rule, empty, fold, kernels, form, doc) FOLDS_##fold,
+#include "tide/reduction.def"
+};
+
 static void make_fold(tide__fold *f, const tide_reduce_args *a) {
-  *f = (tide__fold){.isa = tide__isa_get(), .kind = TIDE_FOLD_SUM, .map = TIDE_MAP_NONE, .dtype = a->acc};
-  switch (a->op) {
-  case TIDE_NANSUM: f->map = is_integer_dtype(a->acc) ? TIDE_MAP_NONE : TIDE_MAP_NUMBER; break;
-  case TIDE_PROD:
+  *f = (tide__fold){.isa = tide__isa_get(), .kind = TIDE_FOLD_SUM, .op = a->op, .dtype = a->acc};
+  switch (folds[a->op]) {
+  case FOLDS_NUMBERS: f->map = is_integer_dtype(a->acc) ? TIDE_MAP_NONE : TIDE_MAP_NUMBER; break;
+  case FOLDS_PROD:
     f->kind = TIDE_FOLD_PROD;
     if (a->acc == TIDE_FLOAT32) f->dtype = TIDE_FLOAT64;
     if (a->acc == TIDE_COMPLEX64) f->dtype = TIDE_COMPLEX128;
     break;
-  case TIDE_MAX:
-  case TIDE_ARGMAX: f->kind = TIDE_FOLD_MAX, f->dtype = best_dtype(a->dtype[1]); break;
-  case TIDE_MIN:
-  case TIDE_ARGMIN: f->kind = TIDE_FOLD_MIN, f->dtype = best_dtype(a->dtype[1]); break;
-  case TIDE_ALL:
-  case TIDE_ANY:
-  case TIDE_COUNT_NONZERO: f->map = TIDE_MAP_TRUTH, f->dtype = TIDE_INT64; break;
-  case TIDE_NORM: norm_fold(f, a); break;
-  case TIDE_VAR:
-  case TIDE_STD: f->kind = TIDE_FOLD_VAR, f->dtype = TIDE_FLOAT64; break;
+  case FOLDS_MAX: f->kind = TIDE_FOLD_MAX, f->dtype = best_dtype(a->dtype[1]); break;
+  case FOLDS_MIN: f->kind = TIDE_FOLD_MIN, f->dtype = best_dtype(a->dtype[1]); break;
+  case FOLDS_TRUTH: f->map = TIDE_MAP_TRUTH, f->dtype = TIDE_INT64; break;
+  case FOLDS_NORM: norm_fold(f, a); break;
+  case FOLDS_VAR: f->kind = TIDE_FOLD_VAR, f->dtype = TIDE_FLOAT64; break;
+  case FOLDS_PAIR: f->kind = TIDE_FOLD_PAIR, f->dtype = TIDE_FLOAT64; break;
   default: break;
   }
   f->index = a->op == TIDE_ARGMAX || a->op == TIDE_ARGMIN ||
@@ -129,7 +132,7 @@ static int value_dtype(const work *w) {
 }
 
 /* Writes the chunk's results from their states. */
-static void store_states(const work *w, const tide__chunk *c, const tide__state *states) {
+static void store_states(const work *w, const tide__chunk *c, tide__state *states) {
   const tide_reduce_args *a = w->a;
   union {
     double f[2 * TIDE_COLUMNS];
@@ -138,6 +141,7 @@ static void store_states(const work *w, const tide__chunk *c, const tide__state 
   char raw[TIDE_COLUMNS * 16];
   int dtype = value_dtype(w);
   bool var = w->fold.kind == TIDE_FOLD_VAR;
+  if (w->fold.kind == TIDE_FOLD_PAIR) tide__states_end(states, &w->fold, c->n);
   for (int64_t j = 0; j < c->n; j++) {
     tide_value v = value_of(w, &states[j]);
     if (dtype == TIDE_INT64)
@@ -350,7 +354,8 @@ static void fold_columns(const work *w, tide__fold_room *room, tide__columns *co
 /* Are the accumulators of columns the results, but for the scale? */
 static bool is_plain(const work *w, const tide__chunk *c) {
   const tide_reduce_args *a = w->a;
-  bool plain = a->op <= TIDE_MIN && !a->head.ptr[2] && joined_rows(w, c) == 1;
+  bool plain = w->fold.kind <= TIDE_FOLD_MIN && w->fold.map <= TIDE_MAP_NUMBER && !w->fold.index;
+  plain = plain && joined_rows(w, c) == 1;
   return plain && (a->scale == 1 || w->fold.dtype == TIDE_FLOAT32 || w->fold.dtype == TIDE_FLOAT64);
 }
 
@@ -364,7 +369,7 @@ static int fold_plain(const work *w, tide__fold_room *room, tide__columns *colum
 
 static void store_plain(const work *w, char *raw, tide__columns *columns, const tide__chunk *c, int dtype) {
   const tide_reduce_args *a = w->a;
-  if (a->scale != 1 && dtype == TIDE_FLOAT64 && a->op <= TIDE_MEAN && a->op != TIDE_PROD)
+  if (a->scale != 1 && dtype == TIDE_FLOAT64 && w->fold.kind == TIDE_FOLD_SUM)
     for (int64_t j = 0; j < c->n; j++) ((double *)columns->all)[j] *= a->scale;
   tide__chunk_store(w->fold.isa, a->head.ptr[0], raw, columns->all, &w->keep, c, 0, a->dtype[0], dtype, false);
 }

@@ -8,7 +8,18 @@
 
 #include <math.h>
 
-enum { PART_ROWS = 64 }; /* rows summed in float32 */
+#include "base/pairs.h"
+
+enum { PART_ROWS = 64, PAIR_LANES = 32 }; /* rows summed in float32; pairs that a row folds side by side */
+
+static const struct {
+  void (*none)(double *first, double *second);
+  double (*end)(double first, double second);
+} pair_ends[TIDE_REDUCTION_COUNT] = {
+#define REDUCTION(NAME, name, rule, empty, fold, kernels, form, doc)                                                   \
+  TIDE_IF_PAIR(fold, [TIDE_##NAME] = {tide_##name##_none_f64, tide_##name##_end_f64}, )
+#include "tide/reduction.def"
+};
 
 static bool is_complex(int dtype) { return dtype == TIDE_COMPLEX64 || dtype == TIDE_COMPLEX128; }
 static bool is_integer(int dtype) { return dtype == TIDE_INT32 || dtype == TIDE_INT64; }
@@ -73,7 +84,10 @@ const void *tide__fold_load(const tide__fold *f, tide__fold_room *room, const vo
 
 void tide__state_init(tide__state *s, const tide__fold *f) {
   *s = (tide__state){0, 0, 0, -1};
-  if (f->kind == TIDE_FOLD_PROD) s->re = 1, s->i = 1;
+  if (f->kind == TIDE_FOLD_PROD)
+    s->re = 1, s->i = 1;
+  else if (f->kind == TIDE_FOLD_PAIR)
+    pair_ends[f->op].none(&s->re, &s->im);
 }
 
 static void fold_sum(tide__state *s, const tide__fold *f, const void *x, int64_t n) {
@@ -170,6 +184,20 @@ static void join_var(tide__state *s, double mean, double deviations, int64_t n) 
   s->i += n;
 }
 
+/* Every lane takes its elements; then the lanes meet by halves, and the first one the state. */
+static void fold_pair(tide__state *s, const tide__fold *f, const double *x, int64_t n) {
+  double first[PAIR_LANES], second[PAIR_LANES];
+  tide__pair_fold fold = f->isa->pair[f->op];
+  for (int i = 0; i < PAIR_LANES; i++) pair_ends[f->op].none(&first[i], &second[i]);
+  for (int64_t i = 0; i < n; i += PAIR_LANES) fold(first, second, x + i, NULL, n - i < PAIR_LANES ? n - i : PAIR_LANES);
+  for (int some = PAIR_LANES / 2; some; some /= 2) fold(first, second, first + some, second + some, some);
+  fold(&s->re, &s->im, first, second, 1);
+}
+
+void tide__states_end(tide__state *s, const tide__fold *f, int64_t n) {
+  for (int64_t j = 0; j < n; j++) s[j].re = pair_ends[f->op].end(s[j].re, s[j].im);
+}
+
 void tide__state_fold(tide__state *s, const tide__fold *f, const void *x, int64_t n, int64_t first) {
   double lanes[2], mean;
   switch (f->kind) {
@@ -180,6 +208,7 @@ void tide__state_fold(tide__state *s, const tide__fold *f, const void *x, int64_
     mean = (lanes[0] + lanes[1]) / (double)n;
     join_var(s, mean, f->isa->square_dev_f64(x, mean, n), n);
     break;
+  case TIDE_FOLD_PAIR: fold_pair(s, f, x, n); break;
   default: fold_best(s, f, x, n, first); break;
   }
 }
@@ -198,6 +227,7 @@ void tide__state_join(tide__state *s, const tide__fold *f, const tide__state *t)
     s->i = (int64_t)((uint64_t)s->i * (uint64_t)t->i);
     break;
   case TIDE_FOLD_VAR: join_var(s, t->re, t->im, t->i); break;
+  case TIDE_FOLD_PAIR: f->isa->pair[f->op](&s->re, &s->im, &t->re, &t->im, 1); break;
   default:
     if (t->index >= 0 && better(s, f, t->re, t->i)) *s = *t;
     break;
@@ -213,7 +243,7 @@ static int wide_dtype(const tide__fold *f) {
   return !has_part(f) ? f->dtype : f->dtype == TIDE_FLOAT32 ? TIDE_FLOAT64 : TIDE_COMPLEX128;
 }
 
-/* The elementwise op that takes another row, but for VAR. */
+/* The elementwise op that takes another row, but for VAR and PAIR. */
 static int column_op(const tide__fold *f) {
   static const uint8_t ops[] = {[TIDE_FOLD_SUM] = TIDE_OP_add,
                                 [TIDE_FOLD_PROD] = TIDE_OP_mul,
@@ -250,10 +280,20 @@ static void fold_part_rows(tide__columns *c, const float *x, int64_t pitch, int6
   }
 }
 
-/* VAR keeps the means in all and the deviations behind them; the others the accumulators in all. */
+/* Where the columns of VAR and PAIR have their second numbers: VAR the deviations, behind the means. */
+static double *second_of(const tide__columns *c) { return (double *)(uintptr_t)(c->all + TIDE_COLUMNS * 8); }
+
+static void fold_pairs(tide__columns *c, const void *x) {
+  const tide__fold *f = c->fold;
+  double *first = (double *)c->all, *second = second_of(c);
+  for (int64_t j = 0; c->rows == 0 && j < c->n; j++) pair_ends[f->op].none(&first[j], &second[j]);
+  f->isa->pair[f->op](first, second, x, NULL, c->n);
+  c->rows++;
+}
+
 static void fold_first(tide__columns *c, const void *x, int64_t row) {
   memcpy(c->all, x, (size_t)(c->n * tide__item(c->fold->dtype)));
-  if (c->fold->kind == TIDE_FOLD_VAR) memset(c->all + TIDE_COLUMNS * 8, 0, (size_t)c->n * 8);
+  if (c->fold->kind == TIDE_FOLD_VAR) memset(second_of(c), 0, (size_t)c->n * 8);
   for (int64_t j = 0; j < c->n; j++) c->index[j] = row;
 }
 
@@ -272,11 +312,15 @@ void tide__columns_fold(tide__columns *c, const void *x, int64_t row) {
     fold_part_rows(c, x, 0, 1);
     return;
   }
+  if (f->kind == TIDE_FOLD_PAIR) {
+    fold_pairs(c, x);
+    return;
+  }
   int type = (int)tide__ctype_of(f->dtype);
   if (c->rows++ == 0)
     fold_first(c, x, row);
   else if (f->kind == TIDE_FOLD_VAR)
-    f->isa->welford((double *)c->all, (double *)(c->all + TIDE_COLUMNS * 8), x, (double)c->rows, c->n);
+    f->isa->welford((double *)c->all, second_of(c), x, (double)c->rows, c->n);
   else if (f->index)
     (f->kind == TIDE_FOLD_MAX ? f->isa->argmax : f->isa->argmin)[type](c->all, c->index, x, row, c->n);
   else
@@ -295,7 +339,7 @@ void tide__columns_join(tide__columns *c, const void *all) {
 
 void tide__columns_state(tide__state *s, const tide__columns *c, int64_t j) {
   const tide__fold *f = c->fold;
-  tide__state_init(s, f);
+  *s = (tide__state){0, 0, 0, -1};
   switch (wide_dtype(f)) {
   case TIDE_INT32: s->i = ((const int32_t *)c->all)[j]; break;
   case TIDE_INT64: s->i = ((const int64_t *)c->all)[j]; break;
@@ -303,6 +347,8 @@ void tide__columns_state(tide__state *s, const tide__columns *c, int64_t j) {
   case TIDE_FLOAT64: s->re = ((const double *)c->all)[j]; break;
   default: s->re = ((const double *)c->all)[2 * j], s->im = ((const double *)c->all)[2 * j + 1]; break;
   }
-  if (f->kind == TIDE_FOLD_VAR) s->im = ((const double *)(c->all + TIDE_COLUMNS * 8))[j], s->i = c->rows;
-  if (f->kind == TIDE_FOLD_MAX || f->kind == TIDE_FOLD_MIN) s->index = f->index ? c->index[j] : 0;
+  if (f->kind == TIDE_FOLD_MAX || f->kind == TIDE_FOLD_MIN)
+    s->index = f->index ? c->index[j] : 0;
+  else if (f->kind >= TIDE_FOLD_VAR)
+    s->im = second_of(c)[j], s->i = c->rows;
 }

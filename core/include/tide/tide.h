@@ -443,22 +443,15 @@ TIDE_API tide_status tide_result_dtype(tide_dtype *out, tide_op op, const tide_o
  * ----------------------------------------------------------------------------------------------------------- */
 
 typedef enum tide_reduction {
-  TIDE_SUM,
-  TIDE_NANSUM,
-  TIDE_PROD,
-  TIDE_MEAN,
-  TIDE_MAX,
-  TIDE_MIN,
-  TIDE_ALL,
-  TIDE_ANY,
-  TIDE_COUNT_NONZERO,
-  TIDE_NORM, /* param: p; infinities and 0 as usual */
-  TIDE_VAR,
-  TIDE_STD, /* param: correction */
-  TIDE_ARGMAX,
-  TIDE_ARGMIN, /* one dim or all; NaN wins; the first of equals */
+#define REDUCTION(NAME, name, rule, empty, fold, kernels, form, doc) TIDE_##NAME,
+#include "tide/reduction.def"
   TIDE_REDUCTION_COUNT
 } tide_reduction;
+
+typedef struct tide_reduction_info {
+  const char *name, *doc;
+} tide_reduction_info;
+TIDE_API const tide_reduction_info *tide_reduction_get(tide_reduction op);
 
 typedef struct tide_reduce_options {
   const int *dims; /* NULL or ndims 0: all */
