@@ -25,6 +25,7 @@ local reference = {
   std = function(l) return math.sqrt(var(l)) end,
   all = function(l) for _, v in ipairs(l) do if v == 0 or v == false then return false end end return true end,
   any = function(l) for _, v in ipairs(l) do if v ~= 0 and v ~= false then return true end end return false end,
+  logsumexp = function(l) local s = 0 for _, v in ipairs(l) do s = s + math.exp(v) end return math.log(s) end,
   count_nonzero = function(l) local n = 0 for _, v in ipairs(l) do if v ~= 0 and v ~= false then n = n + 1 end end return n end,
 }
 
@@ -53,7 +54,7 @@ end
 local subsets = { { 1 }, { 2 }, { 3 }, { 1, 2 }, { 1, 3 }, { 2, 3 }, { 1, 2, 3 } }
 local floats = { "float16", "bfloat16", "float32", "float64" }
 local numbers = { "uint8", "int8", "int32", "int64", "float16", "bfloat16", "float32", "float64" }
-local dtypes = { mean = floats, var = floats, std = floats, nansum = floats }
+local dtypes = { mean = floats, var = floats, std = floats, nansum = floats, logsumexp = floats }
 
 local function data(dtype)
   local t, v = {}, { 3, -1, 2, 0, 5, 1, -2, 4, 1, 1, -3, 2, 2, 0, 1, -1, 4, 2, 1, 3, -2, 1, 5, 2 }
@@ -212,6 +213,33 @@ describe("reductions", function()
     D.eq(nan, D.tensor({ 5. }):var():item())
     local far = tide.arange(1000, { dtype = "float32", device = D.dev }) + 1e6
     D.eq(83416.6666, far:var():item(), 1e-3)
+  end)
+
+  it("logsumexp neither overflows nor loses infinities and NaN", function()
+    local x = D.tensor { { 1000., 1000. }, { -inf, -inf }, { inf, 3. }, { inf, -inf }, { nan, inf }, { -1000., -inf } }
+    D.eq({ 1000 + math.log(2), -inf, inf, inf, nan, -1000 }, x:logsumexp(2), 1e-6)
+    D.eq({ nan, inf }, x:logsumexp(1))
+    assert.are.equal(-inf, D.tensor({}, "float32"):logsumexp():item())
+    assert.are.same({ 3, 1 }, tide.empty(3, 0, { device = D.dev }):logsumexp(2, { keepdim = true }):size())
+    local whole = D.tensor({ 0, 1, 2 }, "int64"):logsumexp()
+    assert.are.equal(tide.float32, whole.dtype)
+    D.eq(math.log(1 + math.exp(1) + math.exp(2)), whole:item(), 1e-6)
+    D.raises("DtypeError", x.logsumexp, x:to "complex64")
+    D.raises("ArgumentError", x.logsumexp, x, 1, { dtype = "float64" })
+  end)
+
+  it("logsumexp of long rows and of columns", function()
+    for _, n in ipairs { 31, 33, 1000, 70001 } do
+      local x = tide.arange(n, { device = D.dev, dtype = "float64" }):remainder(7)
+      local each = n // 7
+      local sum = 0
+      for r = 0, 6 do sum = sum + math.exp(r) * (each + (r < n % 7 and 1 or 0)) end
+      D.eq(math.log(sum), x:logsumexp():item(), 1e-13)
+      local columns = tide.stack({ x, x + 1, x - 2, x }, 2)
+      local want = math.log(sum)
+      D.eq({ want, want + 1, want - 2, want }, columns:logsumexp(1), 1e-13)
+      D.eq({ want, want + 1, want - 2, want }, columns:float():logsumexp(1), 1e-5)
+    end
   end)
 
   it("norm of every order", function()

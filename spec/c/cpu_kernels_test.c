@@ -30,6 +30,7 @@ static bool accepts(int op, int dtype) {
   case TIDE_PROD: return true;
   case TIDE_MEAN: return kind == 'F' || kind == 'C';
   case TIDE_NORM:
+  case TIDE_LOGSUMEXP:
   case TIDE_VAR:
   case TIDE_STD: return kind == 'F';
   default: return kind != 'C';
@@ -72,6 +73,7 @@ static void naive_step(naive *s, int op, double p, tide_value v, int dtype, int6
       s->re += p == 0 ? (long double)nonzero : p == 1 ? re : powl(re, (long double)p);
     return;
   case TIDE_NANSUM: s->re += isnan(v.re) ? 0 : re; break;
+  case TIDE_LOGSUMEXP: s->re += expl(re); break;
   default: s->re += re, s->im += im; break;
   }
   s->i = (int64_t)((uint64_t)s->i + (uint64_t)v.i);
@@ -85,6 +87,7 @@ static tide_value naive_end(const naive *s, const tide_reduce_args *a, long doub
   case TIDE_MIN: return s->best_value;
   case TIDE_ARGMAX:
   case TIDE_ARGMIN: v.i = s->best + a->index_base; break;
+  case TIDE_LOGSUMEXP: v.re = (double)logl(s->re); break;
   case TIDE_ALL: v.i = s->nonzero == a->inner; break;
   case TIDE_ANY: v.i = s->nonzero != 0; break;
   case TIDE_COUNT_NONZERO: v.i = s->nonzero; break;

@@ -101,6 +101,7 @@ static bool reduce_takes(int op, char kind) {
   case TIDE_PROD: return true;
   case TIDE_MEAN: return kind == 'F' || kind == 'C';
   case TIDE_NANSUM:
+  case TIDE_LOGSUMEXP:
   case TIDE_NORM:
   case TIDE_VAR:
   case TIDE_STD: return kind == 'F';
@@ -127,6 +128,17 @@ static void test_reduce(void) {
   static const int64_t expected[] = {0, 500, 0, 700, 999};
   memcpy(out.host, expected, sizeof expected);
   COMPARE(&out, "argmax of special rows");
+  drop(&x), drop(&out);
+  /* logsumexp of rows that are constant, of -inf alone, with +inf, with NaN, and beyond what exp takes. */
+  static const float rows[5][2] = {{1, 1}, {-INFINITY, -INFINITY}, {2, INFINITY}, {0, NAN}, {700, 712}};
+  x = make(TIDE_FLOAT32, 5000, 0, 1, false), out = make(TIDE_FLOAT32, 5, 0, 1, false);
+  for (int i = 0; i < 5000; i++) ((float *)x.host)[i] = rows[i / 1000][i % 1000 == 617];
+  upload(&x);
+  a.op = TIDE_LOGSUMEXP, a.dtype[0] = TIDE_FLOAT32, a.head.ptr[0] = out.device, a.head.ptr[1] = x.device;
+  OK(gpu->reduce(stream, &a));
+  static const float sums[] = {7.90775528f, -INFINITY, INFINITY, NAN, 712.0061f};
+  memcpy(out.host, sums, sizeof sums);
+  compare_with(&out, 1e-6, "logsumexp of special rows");
   drop(&x), drop(&out);
 }
 
