@@ -149,9 +149,8 @@ typedef struct tide_backend {
   tide_status (*pack)(tide_stream *stream, const tide_pack_args *a);
 
   /* ---- kernels: queued on the stream (tide_stream for scratch memory, its backend handle inside) ---- */
-#define KERNEL(name, args) tide_status (*name)(tide_stream * stream, const args *a);
+#define KERNEL(name, args, writes, cost) tide_status (*name)(tide_stream * stream, const args *a);
 #include "kernel.def"
-#undef KERNEL
 } tide_backend;
 
 /* The entry of libtide_cuda.so. */

@@ -25,15 +25,27 @@ void tide__observe_operands(void) {
   now.n = 0;
 }
 
-void tide__observe_access(const tide_tensor *x, bool write) {
-  if (now.n < TIDE__ACCESSES) now.access[now.n++] = (tide__access){x, write};
+void tide__observe_access(const tide_tensor *x, bool write, int argument) {
+  if (now.n < TIDE__ACCESSES) now.access[now.n++] = (tide__access){x, write, (int8_t)argument};
+}
+
+/* Of the arguments of a kernel kernel.def knows which are written. */
+static void find_writes(tide__launch what) {
+#define WRITES(k)                        (1u << (k))
+#define KERNEL(name, args, writes, cost) [TIDE__LAUNCH_##name] = writes,
+  static const uint8_t written[] = {
+#include "backend/kernel.def"
+  };
+  if ((size_t)what >= sizeof written) return;
+  for (int i = 0; i < now.n; i++)
+    if (now.access[i].argument != TIDE__NO_ARGUMENT) now.access[i].write = written[what] >> now.access[i].argument & 1;
 }
 
 tide_status tide__observe_launch(tide_stream *stream, uint32_t site, tide__launch what, int detail,
                                  const struct tide_graph *graph) {
   if (tide__early != TIDE_OK) return tide__early;
   now.stream = stream, now.site = site, now.what = what, now.detail = detail, now.graph = graph;
-  if ((what == TIDE__LAUNCH_reduce || what == TIDE__LAUNCH_compact) && now.n > 2) now.access[2].write = true;
+  find_writes(what);
   EACH(o) if (o->before) TIDE_TRY(o->before(&now));
   return TIDE_OK;
 }

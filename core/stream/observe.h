@@ -6,12 +6,13 @@
 
 #include "progress.h"
 
-enum { TIDE__ACCESSES = 160 };
+enum { TIDE__ACCESSES = 160, TIDE__NO_ARGUMENT = -1 };
 
 /* One tensor that an operation touches. */
 typedef struct tide__access {
   const tide_tensor *x; /* borrowed for the length of the call */
   bool write;           /* it may read as well */
+  int8_t argument;      /* which of head.ptr of a kernel, or TIDE__NO_ARGUMENT */
 } tide__access;
 
 /* What is about to be queued on a stream, or done by the host if the stream is the CPU's. */
@@ -49,8 +50,8 @@ typedef enum tide__observer_slot { TIDE__SANITIZER, TIDE__PROFILER, TIDE__OBSERV
 void tide__observer_set(tide__observer_slot slot, const tide__observer *observer);
 
 /* An operation is told in these steps, by one thread: its operands, that it is about to be queued, that it was. */
-void tide__observe_operands(void);                           /* none so far */
-void tide__observe_access(const tide_tensor *x, bool write); /* tensor/operand.h says what it must */
+void tide__observe_operands(void);                                         /* none so far */
+void tide__observe_access(const tide_tensor *x, bool write, int argument); /* tensor/operand.h says what it must */
 tide_status tide__observe_launch(tide_stream *stream, uint32_t site, tide__launch what, int detail,
                                  const struct tide_graph *graph);
 void tide__observe_queued(tide_status status);

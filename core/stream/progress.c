@@ -246,9 +246,8 @@ void tide__suspects_find(tide__suspects *out, int device) {
 
 const char *tide__launch_name(tide__launch what, int detail) {
   static const char *const names[] = {
-#define KERNEL(name, args) #name,
+#define KERNEL(name, args, writes, cost) #name,
 #include "backend/kernel.def"
-#undef KERNEL
       "copy to the device", "copy to the host", "copy between devices", "item", "sleep",
       "graph replay",       "jiterator",        "compiled kernel"};
   if (what == TIDE__LAUNCH_elementwise) return tide_op_get((tide_op)detail)->name;

@@ -18,11 +18,14 @@ tide_status tide__replay_check_slow(const tide_tensor *x, const char *what) {
                     what, (uint16_t)(now - x->replay));
 }
 
-void tide__observe_operand(const tide_tensor *x, bool write) {
+static void observe(const tide_tensor *x, bool write, int argument) {
   tide_status status = write ? TIDE_OK : tide__replay_check(x, "read");
   if (status != TIDE_OK) tide__early = status;
-  tide__observe_access(x, write);
+  tide__observe_access(x, write, argument);
 }
+
+void tide__observe_operand(const tide_tensor *x, bool write) { observe(x, write, TIDE__NO_ARGUMENT); }
+void tide__observe_argument(const tide_tensor *x, int k) { observe(x, k == 0, k); }
 
 tide_status tide__observe_read_slow(const tide_tensor *x) {
   tide_stream *host;

@@ -13,6 +13,8 @@ static inline tide_status tide__replay_check(const tide_tensor *x, const char *w
 
 /* Between tide__observe_operands and tide__observe_launch; a read of values that are gone refuses the launch. */
 void tide__observe_operand(const tide_tensor *x, bool write);
+/* Likewise head.ptr[k] of a kernel: kernel.def says whether it is written. */
+void tide__observe_argument(const tide_tensor *x, int k);
 static inline void tide__observe_copy(const tide_tensor *dst, const tide_tensor *src) {
   tide__observe_operands();
   tide__observe_operand(dst, true);

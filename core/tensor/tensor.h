@@ -143,7 +143,7 @@ static inline void tide__head_begin(tide_head *head, int device, int nptr) {
 static inline void tide__head_set(tide_head *head, int k, const tide_tensor *x, const tide__queue *q) {
   head->ptr[k] = tide__tensor_ptr(x);
   tide__storage_use(x->storage, q->stream);
-  if (tide__sync_watched()) tide__observe_operand(x, k == 0);
+  if (tide__sync_watched()) tide__observe_argument(x, k);
 }
 /* Launches a kernel with the arguments and notes it; `detail` as in tide__launch_note. A status. */
 #define TIDE_LAUNCH(q, kernel, args, detail)                                                                           \

@@ -100,14 +100,14 @@ static tide_status read_small(void *stream, void *dst, const void *src, size_t b
 }
 
 /* Kernels run on the calling thread, whose host may interrupt them. */
-#define KERNEL(name, args)                                                                                             \
+#define WATCHED(name, args)                                                                                            \
   static tide_status watched_##name(tide_stream *stream, const args *a) {                                              \
     tide__loops_begin();                                                                                               \
     return tide__loops_end(tide__cpu_##name(stream, a));                                                               \
   }
+#define KERNEL(name, args, writes, cost) WATCHED(name, args)
 #include "backend/kernel.def"
-KERNEL(pack, tide_pack_args)
-#undef KERNEL
+WATCHED(pack, tide_pack_args)
 
 const tide_backend tide__backend_cpu = {
     .version = TIDE_BACKEND_VERSION,
@@ -144,7 +144,6 @@ const tide_backend tide__backend_cpu = {
     .read_small = read_small,
     .compiler = &tide__cpu_compiler,
     .pack = watched_pack,
-#define KERNEL(name, args) .name = watched_##name,
+#define KERNEL(name, args, writes, cost) .name = watched_##name,
 #include "backend/kernel.def"
-#undef KERNEL
 };

@@ -6,9 +6,8 @@
 #include "backend/backend.h"
 #include "base/base.h"
 
-#define KERNEL(name, args) tide_status tide__cpu_##name(tide_stream *stream, const args *a);
+#define KERNEL(name, args, writes, cost) tide_status tide__cpu_##name(tide_stream *stream, const args *a);
 #include "backend/kernel.def"
-#undef KERNEL
 /* The kernels themselves, for backends that report later: true where an element is bad, and gives it. */
 bool tide__cpu_locate_bad(const tide_locate_args *a, int64_t *value);
 bool tide__cpu_verify_bad(const tide_verify_args *a, int64_t *value);

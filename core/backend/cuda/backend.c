@@ -88,9 +88,8 @@ static const tide_backend table = {
     .tracer = &tide__cuda_tracer,
     .collective = &tide__cuda_collective,
     .pack = tide__cuda_pack,
-#define KERNEL(slot, args) .slot = tide__cuda_##slot,
+#define KERNEL(slot, args, writes, cost) .slot = tide__cuda_##slot,
 #include "backend/kernel.def"
-#undef KERNEL
 };
 
 __attribute__((visibility("default"))) const tide_backend *tide_backend_cuda_open(const tide_backend_host *host,

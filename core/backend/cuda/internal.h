@@ -236,9 +236,8 @@ extern const tide_collective tide__cuda_collective;
 
 /* ---- kernels.c, gemm.c, fft.c ---- */
 
-#define KERNEL(name, args) tide_status tide__cuda_##name(tide_stream *stream, const args *a);
+#define KERNEL(name, args, writes, cost) tide_status tide__cuda_##name(tide_stream *stream, const args *a);
 #include "backend/kernel.def"
-#undef KERNEL
 tide_status tide__cuda_pack(tide_stream *stream, const tide_pack_args *a);
 tide_status tide__cuda_blas_handle(uint64_t *out, tide_stream *stream);
 void tide__cuda_gemm_close(void);

@@ -199,9 +199,8 @@ static tide_backend table = {
     .fft_plan_new = tide__sim_fft_plan_new,
     .fft_plan_free = tide__sim_fft_plan_free,
     .tracer = &tide__sim_tracer,
-#define KERNEL(name, args) .name = tide__sim_kernel_##name,
+#define KERNEL(name, args, writes, cost) .name = tide__sim_kernel_##name,
 #include "backend/kernel.def"
-#undef KERNEL
 };
 
 const tide_backend *tide__backend_sim_open(const tide_backend_host *host, int devices, const int *picked, size_t memory,

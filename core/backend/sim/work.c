@@ -21,48 +21,35 @@ static const double LAUNCH = 3e-6, BYTES_PER_SECOND = 4e12, FLOPS = 50e12;
 
 /* ---- what a kernel costs on the modelled clock ---- */
 
-static double moved(double elements, int dtype) { return elements * (double)tide_dtype_size((tide_dtype)dtype); }
+static double bytes(int64_t elements, int dtype) {
+  return (double)elements * (double)tide_dtype_size((tide_dtype)dtype);
+}
 
-static double cost_elementwise(const tide_elementwise_args *a) {
-  double bytes = 0;
+static double operand_bytes(const tide_elementwise_args *a) {
+  double sum = 0;
   for (int k = 0; k < a->operands; k++)
-    if (!a->is_number[k]) bytes += moved((double)a->numel, a->dtype[k]);
-  return bytes;
+    if (!a->is_number[k]) sum += bytes(a->numel, a->dtype[k]);
+  return sum;
 }
-static double cost_copy(const tide_copy_args *a) {
-  return moved((double)a->numel, a->dtype[0]) + moved((double)a->numel, a->dtype[1]);
-}
-static double cost_fill(const tide_fill_args *a) { return moved((double)a->numel, a->dtype); }
-static double cost_arange(const tide_arange_args *a) { return moved((double)a->numel, a->dtype); }
-static double cost_reduce(const tide_reduce_args *a) {
-  return moved((double)a->outer * (double)a->inner, a->dtype[1]) + moved((double)a->outer, a->dtype[0]);
-}
-static double cost_gemm(const tide_gemm_args *a) {
+static double product_bytes(const tide_gemm_args *a) {
   double m = (double)a->m, n = (double)a->n, k = (double)a->k;
-  double bytes = moved((double)a->batch * (m * k + k * n + m * n), a->dtype);
+  double moved = (m * k + k * n + m * n) * bytes(a->batch, a->dtype);
   double arithmetic = 2 * (double)a->batch * m * n * k / FLOPS * BYTES_PER_SECOND;
-  return bytes > arithmetic ? bytes : arithmetic;
+  return moved > arithmetic ? moved : arithmetic;
 }
-static double cost_index(const tide_index_args *a) {
+static double index_bytes(const tide_index_args *a) {
   return 2 * (double)a->outer * (double)a->count * (double)a->inner * a->item_size + 8 * (double)a->count;
 }
-static double cost_gather(const tide_index_args *a) { return cost_index(a); }
-static double cost_scatter(const tide_index_args *a) { return cost_index(a); }
-static double cost_locate(const tide_locate_args *a) { return 16 * (double)a->numel; }
-static double cost_verify(const tide_verify_args *a) { return moved((double)a->numel, a->dtype); }
-static double cost_compact(const tide_compact_args *a) { return 9 * (double)a->numel; }
-static double cost_random(const tide_random_args *a) { return moved((double)a->numel, a->dtype); }
-static double cost_randperm(const tide_randperm_args *a) { return 64 * (double)a->n; }
 /* Memory is read and written once for every dim. */
-static double cost_fft(const tide_fft_args *a) {
+static double transform_bytes(const tide_fft_args *a) {
   double elements = (double)a->shape.batch;
   for (int d = 0; d < a->shape.rank; d++) elements *= (double)a->shape.n[d];
-  return 2 * a->shape.rank * moved(elements, a->shape.wide ? TIDE_COMPLEX128 : TIDE_COMPLEX64);
+  return 2 * a->shape.rank * elements * bytes(1, a->shape.wide ? TIDE_COMPLEX128 : TIDE_COMPLEX64);
 }
 
 /* ---- queueing kernels ---- */
 
-#define KERNEL(name, type)                                                                                             \
+#define KERNEL(name, type, writes, cost)                                                                               \
   static tide_status run_##name(const sim_args *args) { return tide__cpu_##name(NULL, &args->name); }                  \
   tide_status tide__sim_kernel_##name(tide_stream *stream, const type *a) {                                            \
     TIDE_TRY(tide__sim_enter(#name));                                                                                  \
@@ -70,10 +57,9 @@ static double cost_fft(const tide_fft_args *a) {
     if (!op) return TIDE_MEMORY;                                                                                       \
     op->run = run_##name;                                                                                              \
     op->args.name = *a;                                                                                                \
-    return tide__sim_submit(tide_stream_impl(stream), op, LAUNCH + cost_##name(a) / BYTES_PER_SECOND, #name);          \
+    return tide__sim_submit(tide_stream_impl(stream), op, LAUNCH + (cost) / BYTES_PER_SECOND, #name);                  \
   }
 #include "backend/kernel.def"
-#undef KERNEL
 
 /* Nothing is planned: a plan is its shape, so that each is an allocation that can be lost, and it asks for a work area
  * as a real one may. */
