@@ -4,15 +4,14 @@
  * and for calls made while a number of ours is pushed it says that number too. Times are put on CLOCK_MONOTONIC by the
  * library itself, which asks us for the time. Names of kernels are demangled here.
  *
- * The few functions and the heads of the records that are needed are declared here, so no header of it is needed to
- * build; where there is one, the compiler compares. Newer libraries only add fields behind those. One that another
- * profiler keeps busy refuses to start, and then the recording measures by events.
+ * The heads of the records that are needed are declared here, so no header of it is needed to build; where there is
+ * one, the compiler compares. Newer libraries only add fields behind those. One that another profiler keeps busy
+ * refuses to start, and then the recording measures by events.
  *
  * Invariant: `sink` is set from start to stop; records that come later are dropped. */
 #include "internal.h"
 
 #include <cuda_profiler_api.h>
-#include <dlfcn.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,22 +89,10 @@ SAME(link_record, external, CUpti_ActivityExternalCorrelation, externalId);
 SAME(link_record, correlation, CUpti_ActivityExternalCorrelation, correlationId);
 #endif
 
-static struct {
-  int (*enable)(int kind);
-  int (*disable)(int kind);
-  int (*callbacks)(void (*request)(uint8_t **, size_t *, size_t *),
-                   void (*complete)(void *, uint32_t, uint8_t *, size_t, size_t));
-  int (*next)(uint8_t *buffer, size_t bytes, any_record **record);
-  int (*dropped)(void *context, uint32_t stream, size_t *count);
-  int (*flush)(uint32_t flag);
-  int (*push)(int kind, uint64_t id);
-  int (*pop)(int kind, uint64_t *last);
-  int (*clock)(uint64_t (*now)(void));
-  int (*error_string)(int code, const char **text);
-} cupti;
+static tide__cupti cupti;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static const char *problem;
+static char problem[512];
 static const int kinds[] = {KERNEL_RECORD, COPY, PEER_COPY, FILL, LINK, RUNTIME, DRIVER};
 enum { KINDS = (int)(sizeof kinds / sizeof *kinds) };
 
@@ -193,7 +180,7 @@ static void request(uint8_t **buffer, size_t *bytes, size_t *records) {
 }
 
 static void complete(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid) {
-  any_record *r = NULL;
+  void *r = NULL;
   size_t dropped = 0;
   (void)size;
   pthread_mutex_lock(&lock);
@@ -211,30 +198,7 @@ static uint64_t now(void) {
 
 /* ---- starting and stopping ---- */
 
-static void open_library(void) {
-  static const char *const files[] = {"libcupti.so.13", "libcupti.so.12", "libcupti.so"};
-  static const struct {
-    void *to;
-    const char *name;
-  } functions[] = {{&cupti.enable, "cuptiActivityEnable"},
-                   {&cupti.disable, "cuptiActivityDisable"},
-                   {&cupti.callbacks, "cuptiActivityRegisterCallbacks"},
-                   {&cupti.next, "cuptiActivityGetNextRecord"},
-                   {&cupti.dropped, "cuptiActivityGetNumDroppedRecords"},
-                   {&cupti.flush, "cuptiActivityFlushAll"},
-                   {&cupti.push, "cuptiActivityPushExternalCorrelationId"},
-                   {&cupti.pop, "cuptiActivityPopExternalCorrelationId"},
-                   {&cupti.clock, "cuptiActivityRegisterTimestampCallback"},
-                   {&cupti.error_string, "cuptiGetResultString"}};
-  void *library = tide__cuda_library(files, sizeof files / sizeof *files);
-  if (!library)
-    problem = "libcupti.so could not be opened, expected CUDA's tracing library (CUPTI) of version 12 or 13";
-  for (size_t i = 0; !problem && i < sizeof functions / sizeof *functions; i++) {
-    void *found = dlsym(library, functions[i].name);
-    memcpy(functions[i].to, &found, sizeof found);
-    if (!found) problem = "libcupti.so lacks a function, expected CUDA's tracing library (CUPTI) of version 12 or 13";
-  }
-}
+static void open_library(void) { tide__library_open(&cupti, TIDE__LIBRARY_cupti, problem, sizeof problem); }
 
 static tide_status refuse(int rc) {
   const char *text = NULL;
@@ -251,7 +215,7 @@ static void set_delivering(bool on) {
 
 static tide_status start(const tide_tracer_sink *to) {
   pthread_once(&once, open_library);
-  if (problem) return tide__cuda_host->fail(TIDE_LIBRARY, "profiler: %s", problem);
+  if (problem[0]) return tide__cuda_host->fail(TIDE_LIBRARY, "profiler: %s", problem);
   sink = *to;
   int rc = cupti.clock(now), on = 0;
   if (rc == OK) rc = cupti.callbacks(request, complete);

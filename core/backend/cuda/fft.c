@@ -4,35 +4,18 @@
  * gives one for the length of the queued work, so that two streams never share it). Strides go to cuFFT as embeddings:
  * a stride of a dim over that of the next inner one is the number of elements that a row of the latter takes. A plan
  * that is made or dropped while a stream captures must not break the capture by its own allocations, hence the relaxed
- * mode around both. The few names of cuFFT that are needed are declared here: no header of it is needed to build.
+ * mode around both.
  *
  * Invariant: a plan is bound to the stream and the work area of the call that runs it. */
 #include "internal.h"
 
-#include <dlfcn.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 /* Values of cufft.h, which are part of cuFFT's binary interface. */
 enum { R2C = 0x2a, C2R = 0x2c, C2C = 0x29, D2Z = 0x6a, Z2D = 0x6c, Z2Z = 0x69 };
 enum { FORWARD = -1, BACKWARD = 1, ALLOC_FAILED = 2 };
 
-static struct {
-  int (*create)(int *handle);
-  int (*destroy)(int handle);
-  int (*set_auto_allocation)(int handle, int automatic);
-  int (*make_plan)(int handle, int rank, long long *n, long long *in_embed, long long in_stride, long long in_distance,
-                   long long *out_embed, long long out_stride, long long out_distance, int type, long long batch,
-                   size_t *work);
-  int (*set_stream)(int handle, cudaStream_t stream);
-  int (*set_work_area)(int handle, void *work);
-  int (*c2c)(int handle, void *in, void *out, int direction);
-  int (*z2z)(int handle, void *in, void *out, int direction);
-  int (*r2c)(int handle, void *in, void *out);
-  int (*d2z)(int handle, void *in, void *out);
-  int (*c2r)(int handle, void *in, void *out);
-  int (*z2d)(int handle, void *in, void *out);
-} cufft;
+static tide__cufft cufft;
 
 typedef struct fft_plan {
   int handle;
@@ -43,38 +26,7 @@ typedef struct fft_plan {
 static pthread_once_t fft_once = PTHREAD_ONCE_INIT;
 static char fft_problem[512];
 
-static void fft_open(void) {
-  static const char *const names[] = {"libcufft.so.12", "libcufft.so.11"};
-  void *library = tide__cuda_library(names, 2);
-  if (!library) {
-    const char *why = dlerror();
-    snprintf(fft_problem, sizeof fft_problem,
-             "cuFFT was not found, expected libcufft.so.12 or .11 in TIDE_CUDA_LIBRARY_PATH, on the loader's path or "
-             "in /usr/local/cuda/lib64: %s",
-             why ? why : "no reason given");
-    return;
-  }
-  const struct {
-    void **to;
-    const char *name;
-  } wanted[] = {
-      {(void **)&cufft.create, "cufftCreate"},
-      {(void **)&cufft.destroy, "cufftDestroy"},
-      {(void **)&cufft.set_auto_allocation, "cufftSetAutoAllocation"},
-      {(void **)&cufft.make_plan, "cufftMakePlanMany64"},
-      {(void **)&cufft.set_stream, "cufftSetStream"},
-      {(void **)&cufft.set_work_area, "cufftSetWorkArea"},
-      {(void **)&cufft.c2c, "cufftExecC2C"},
-      {(void **)&cufft.z2z, "cufftExecZ2Z"},
-      {(void **)&cufft.r2c, "cufftExecR2C"},
-      {(void **)&cufft.d2z, "cufftExecD2Z"},
-      {(void **)&cufft.c2r, "cufftExecC2R"},
-      {(void **)&cufft.z2d, "cufftExecZ2D"},
-  };
-  for (size_t i = 0; i < sizeof wanted / sizeof *wanted && !fft_problem[0]; i++)
-    if (!(*wanted[i].to = dlsym(library, wanted[i].name)))
-      snprintf(fft_problem, sizeof fft_problem, "cuFFT lacks %s, expected that of CUDA 12 or later", wanted[i].name);
-}
+static void fft_open(void) { tide__library_open(&cufft, TIDE__LIBRARY_cufft, fft_problem, sizeof fft_problem); }
 
 static tide_status fft_fail(const char *what, int code) {
   static const char *const names[] = {"SUCCESS",        "INVALID_PLAN", "ALLOC_FAILED", "INVALID_TYPE", "INVALID_VALUE",

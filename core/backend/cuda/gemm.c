@@ -3,13 +3,11 @@
  * cuBLAS stores matrices by columns: a row-major C = A B is its C' = B' A', so the operands change places and nothing
  * is transposed in memory. Handles are kept for each device and lent to one call at a time, one that last served the
  * same stream if there is one; each call brings its own workspace from core's allocator, so two streams never share
- * one. The few names of cuBLAS that are needed are declared here: no header of it is needed to build.
+ * one.
  *
  * Invariant: a handle in the list is idle; a lent one is in nobody's list. */
 #include "internal.h"
 
-#include <dlfcn.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,49 +17,14 @@ enum { REAL32 = 0, REAL64 = 1, REAL16 = 2, COMPLEX32 = 4, COMPLEX64 = 5, BRAIN16
 enum { COMPUTE_32 = 68, COMPUTE_64 = 70, COMPUTE_32_TF32 = 77 };
 enum { ALGORITHM_DEFAULT = -1, STATUS_ALLOC_FAILED = 3 };
 
-static struct {
-  int (*create)(void **handle);
-  int (*destroy)(void *handle);
-  int (*set_stream)(void *handle, cudaStream_t stream);
-  int (*set_workspace)(void *handle, void *workspace, size_t bytes);
-  const char *(*status_string)(int status);
-  int (*gemm)(void *handle, int op_a, int op_b, int64_t m, int64_t n, int64_t k, const void *alpha, const void *a,
-              int type_a, int64_t ld_a, const void *b, int type_b, int64_t ld_b, const void *beta, void *c, int type_c,
-              int64_t ld_c, int compute, int algorithm);
-  int (*gemm_batched)(void *handle, int op_a, int op_b, int64_t m, int64_t n, int64_t k, const void *alpha,
-                      const void *a, int type_a, int64_t ld_a, int64_t stride_a, const void *b, int type_b,
-                      int64_t ld_b, int64_t stride_b, const void *beta, void *c, int type_c, int64_t ld_c,
-                      int64_t stride_c, int64_t batch, int compute, int algorithm);
-} blas;
+static tide__cublas blas;
 
 /* ---- opening ---- */
 
 static pthread_once_t blas_once = PTHREAD_ONCE_INIT;
 static char blas_problem[512];
 
-static void blas_open(void) {
-  static const char *const names[] = {"libcublas.so.13", "libcublas.so.12"};
-  void *library = tide__cuda_library(names, 2);
-  if (!library) {
-    const char *why = dlerror();
-    snprintf(
-        blas_problem, sizeof blas_problem,
-        "cuBLAS was not found, expected libcublas.so.13 or .12 in TIDE_CUDA_LIBRARY_PATH, on the loader's path or in "
-        "/usr/local/cuda/lib64: %s",
-        why ? why : "no reason given");
-    return;
-  }
-  *(void **)&blas.create = dlsym(library, "cublasCreate_v2");
-  *(void **)&blas.destroy = dlsym(library, "cublasDestroy_v2");
-  *(void **)&blas.set_stream = dlsym(library, "cublasSetStream_v2");
-  *(void **)&blas.set_workspace = dlsym(library, "cublasSetWorkspace_v2");
-  *(void **)&blas.status_string = dlsym(library, "cublasGetStatusString");
-  *(void **)&blas.gemm = dlsym(library, "cublasGemmEx_64");
-  *(void **)&blas.gemm_batched = dlsym(library, "cublasGemmStridedBatchedEx_64");
-  if (!blas.create || !blas.destroy || !blas.set_stream || !blas.set_workspace || !blas.status_string || !blas.gemm ||
-      !blas.gemm_batched)
-    snprintf(blas_problem, sizeof blas_problem, "cuBLAS lacks a function, expected version 12.0 or later");
-}
+static void blas_open(void) { tide__library_open(&blas, TIDE__LIBRARY_cublas, blas_problem, sizeof blas_problem); }
 
 /* ---- handles ---- */
 

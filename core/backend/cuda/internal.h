@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 
 #include "backend/backend.h"
+#include "backend/library.h"
 #include "base/likely.h"
 #include "base/try.h"
 #include "tidek.h"
@@ -219,11 +220,6 @@ tide_status tide__cuda_processes(tide_process *list, int *count, int device);
 /* ---- cupti.c ---- */
 
 extern const tide_tracer tide__cuda_tracer;
-
-/* ---- library.c ---- */
-
-/* The first of the libraries that is found, or NULL: dlerror says why. */
-void *tide__cuda_library(const char *const *names, int count);
 
 /* ---- fft.c ---- */
 

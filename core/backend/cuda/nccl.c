@@ -1,8 +1,8 @@
 /* nccl.c: collectives by NCCL, which is opened at the first call.
  *
  * One process drives all ranks, so a communicator here is NCCL's communicators of all devices, and each operation is a
- * group of one call for each. The few names of NCCL that are needed are declared here with their numbers, which NCCL
- * does not change; so nothing of it is needed to build.
+ * group of one call for each. Its numbers that are needed are declared
+ * here: NCCL does not change them.
  *
  * NCCL looks at its environment when a communicator is made. Multicast over NVLink (NCCL_NVLS_ENABLE) is as the
  * environment says.
@@ -11,61 +11,20 @@
  * although NCCL changes it. */
 #include "internal.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { SUCCESS = 0, IN_PROGRESS = 7, OLDEST = 21000 /* 2.10: averages and bfloat16 */ };
 
-static struct {
-  int (*version)(int *version);
-  const char *(*error_string)(int code);
-  int (*init_all)(void **comms, int n, const int *devices);
-  int (*destroy)(void *comm);
-  int (*give_up)(void *comm);
-  int (*async_error)(void *comm, int *code);
-  int (*group_start)(void);
-  int (*group_end)(void);
-  int (*broadcast)(const void *in, void *out, size_t count, int type, int root, void *comm, cudaStream_t stream);
-  int (*reduce)(const void *in, void *out, size_t count, int type, int op, int root, void *comm, cudaStream_t stream);
-  int (*all_reduce)(const void *in, void *out, size_t count, int type, int op, void *comm, cudaStream_t stream);
-  int (*all_gather)(const void *in, void *out, size_t count, int type, void *comm, cudaStream_t stream);
-  int (*reduce_scatter)(const void *in, void *out, size_t count, int type, int op, void *comm, cudaStream_t stream);
-} nccl;
+static tide__nccl nccl;
 
 static pthread_once_t nccl_once = PTHREAD_ONCE_INIT;
 static char nccl_problem[512];
 static int nccl_version;
 
 static void nccl_open(void) {
-  static const char *const names[] = {"libnccl.so.2", "libnccl.so"};
-  void *library = tide__cuda_library(names, 2);
-  if (!library) {
-    const char *why = dlerror();
-    snprintf(nccl_problem, sizeof nccl_problem,
-             "NCCL was not found, expected libnccl.so.2 in TIDE_CUDA_LIBRARY_PATH, on the loader's path or in "
-             "/usr/local/cuda/lib64: %s",
-             why ? why : "no reason given");
-    return;
-  }
-  const struct {
-    void *to;
-    const char *name;
-  } wanted[] = {{&nccl.version, "ncclGetVersion"},          {&nccl.error_string, "ncclGetErrorString"},
-                {&nccl.init_all, "ncclCommInitAll"},        {&nccl.destroy, "ncclCommDestroy"},
-                {&nccl.give_up, "ncclCommAbort"},           {&nccl.async_error, "ncclCommGetAsyncError"},
-                {&nccl.group_start, "ncclGroupStart"},      {&nccl.group_end, "ncclGroupEnd"},
-                {&nccl.broadcast, "ncclBroadcast"},         {&nccl.reduce, "ncclReduce"},
-                {&nccl.all_reduce, "ncclAllReduce"},        {&nccl.all_gather, "ncclAllGather"},
-                {&nccl.reduce_scatter, "ncclReduceScatter"}};
-  for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
-    void *symbol = dlsym(library, wanted[i].name);
-    if (!symbol)
-      snprintf(nccl_problem, sizeof nccl_problem, "NCCL lacks %s, expected version 2.10 or later", wanted[i].name);
-    memcpy(wanted[i].to, &symbol, sizeof symbol);
-  }
-  if (nccl_problem[0]) return;
+  if (!tide__library_open(&nccl, TIDE__LIBRARY_nccl, nccl_problem, sizeof nccl_problem)) return;
   if (nccl.version(&nccl_version) != SUCCESS || nccl_version < OLDEST)
     snprintf(nccl_problem, sizeof nccl_problem, "NCCL is too old, got %d, expected version 2.10 or later",
              nccl_version);

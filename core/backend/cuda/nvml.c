@@ -2,13 +2,10 @@
  *
  * It starts no driver in this process, so devices can be listed before a fork. It counts all devices of the machine in
  * an order of its own; a device of ours is found there by its uuid, whatever CUDA_VISIBLE_DEVICES made of the numbers.
- * The few names that are needed are declared here: no header of it is needed to build. The library stays open until the
- * process ends.
  *
  * Invariant: every question fails with LIBRARY, naming what to install, where the library is missing. */
 #include "internal.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -29,54 +26,15 @@ typedef struct nvml_process {
   unsigned gpu_instance, compute_instance;
 } nvml_process;
 
-static struct {
-  int (*init)(void);
-  const char *(*error_string)(int code);
-  int (*count)(unsigned *out);
-  int (*by_index)(unsigned index, void **out);
-  int (*by_uuid)(const char *uuid, void **out);
-  int (*uuid)(void *device, char *text, unsigned size);
-  int (*mig_mode)(void *device, unsigned *now, unsigned *pending);
-  int (*utilization)(void *device, nvml_utilization *out);
-  int (*temperature)(void *device, int sensor, unsigned *out);
-  int (*power)(void *device, unsigned *out);
-  int (*clock)(void *device, int which, unsigned *out);
-  int (*memory)(void *device, nvml_memory *out);
-  int (*processes)(void *device, unsigned *count, nvml_process *out);
-} nvml;
+static tide__nvml nvml;
 
 static pthread_once_t nvml_once = PTHREAD_ONCE_INIT;
-static char nvml_problem[256];
+static char nvml_problem[512];
 
 static void nvml_open(void) {
-  void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-  static const struct {
-    void *to;
-    const char *name;
-  } names[] = {{&nvml.init, "nvmlInit_v2"},
-               {&nvml.error_string, "nvmlErrorString"},
-               {&nvml.count, "nvmlDeviceGetCount_v2"},
-               {&nvml.by_index, "nvmlDeviceGetHandleByIndex_v2"},
-               {&nvml.by_uuid, "nvmlDeviceGetHandleByUUID"},
-               {&nvml.uuid, "nvmlDeviceGetUUID"},
-               {&nvml.mig_mode, "nvmlDeviceGetMigMode"},
-               {&nvml.utilization, "nvmlDeviceGetUtilizationRates"},
-               {&nvml.temperature, "nvmlDeviceGetTemperature"},
-               {&nvml.power, "nvmlDeviceGetPowerUsage"},
-               {&nvml.clock, "nvmlDeviceGetClockInfo"},
-               {&nvml.memory, "nvmlDeviceGetMemoryInfo"},
-               {&nvml.processes, "nvmlDeviceGetComputeRunningProcesses_v3"}};
-  bool all = library != NULL;
-  for (size_t i = 0; all && i < sizeof names / sizeof *names; i++) {
-    void *found = dlsym(library, names[i].name);
-    memcpy(names[i].to, &found, sizeof found);
-    all = found != NULL;
-  }
-  int rc = all ? nvml.init() : NVML_OK;
-  if (!all)
-    snprintf(nvml_problem, sizeof nvml_problem, "%s, expected NVIDIA's driver with its management library (NVML)",
-             library ? "libnvidia-ml.so.1 lacks a function" : "libnvidia-ml.so.1 could not be opened");
-  else if (rc)
+  if (!tide__library_open(&nvml, TIDE__LIBRARY_nvml, nvml_problem, sizeof nvml_problem)) return;
+  int rc = nvml.init();
+  if (rc)
     snprintf(nvml_problem, sizeof nvml_problem, "libnvidia-ml.so.1 could not be started, got: %s",
              nvml.error_string(rc));
 }

@@ -3,7 +3,7 @@
  * Nothing here needs a driver or a GPU. Code is made for the architecture that is asked for; where NVRTC is older than
  * the GPU and does not know it, PTX for the newest one that it knows is made instead, which the driver translates. A
  * source that includes something is shown the toolkit's headers, if there is a toolkit; our own text includes nothing,
- * because reading headers takes longer than all the rest. The few names of NVRTC that are needed are declared here.
+ * because reading headers takes longer than all the rest.
  *
  * What a compilation costs is mostly its fixed parts: reading NVRTC's own header, linking CUDA's mathematics, and the
  * start of the assembler. The header is left out of elementwise kernels (TIDE_BARE) where the version is one whose
@@ -20,24 +20,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static struct {
-  int (*version)(int *major, int *minor);
-  const char *(*error_string)(int code);
-  int (*create)(void **program, const char *source, const char *name, int headers, const char *const *text,
-                const char *const *names);
-  int (*destroy)(void **program);
-  int (*compile)(void *program, int n, const char *const *options);
-  int (*log_size)(void *program, size_t *size);
-  int (*log)(void *program, char *log);
-  int (*cubin_size)(void *program, size_t *size);
-  int (*cubin)(void *program, char *bytes);
-  int (*ptx_size)(void *program, size_t *size);
-  int (*ptx)(void *program, char *bytes);
-  int (*expression)(void *program, const char *name);
-  int (*lowered)(void *program, const char *name, const char **out);
-  int (*archs_count)(int *n);
-  int (*archs)(int *list);
-} nvrtc;
+static tide__nvrtc nvrtc;
 
 static pthread_once_t nvrtc_once = PTHREAD_ONCE_INIT;
 static char nvrtc_problem[512], nvrtc_path[1024];
@@ -50,41 +33,7 @@ static void keep_heap(void) {
 }
 
 static void nvrtc_open(void) {
-  static const char *const names[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
-  void *library = tide__cuda_library(names, 3);
-  if (!library) {
-    const char *why = dlerror();
-    snprintf(
-        nvrtc_problem, sizeof nvrtc_problem,
-        "NVRTC was not found, expected libnvrtc.so.13 or .12 in TIDE_CUDA_LIBRARY_PATH, on the loader's path or in "
-        "/usr/local/cuda/lib64: %s",
-        why ? why : "no reason given");
-    return;
-  }
-  const struct {
-    void *to;
-    const char *name;
-  } wanted[] = {{&nvrtc.version, "nvrtcVersion"},
-                {&nvrtc.error_string, "nvrtcGetErrorString"},
-                {&nvrtc.create, "nvrtcCreateProgram"},
-                {&nvrtc.destroy, "nvrtcDestroyProgram"},
-                {&nvrtc.compile, "nvrtcCompileProgram"},
-                {&nvrtc.log_size, "nvrtcGetProgramLogSize"},
-                {&nvrtc.log, "nvrtcGetProgramLog"},
-                {&nvrtc.cubin_size, "nvrtcGetCUBINSize"},
-                {&nvrtc.cubin, "nvrtcGetCUBIN"},
-                {&nvrtc.ptx_size, "nvrtcGetPTXSize"},
-                {&nvrtc.ptx, "nvrtcGetPTX"},
-                {&nvrtc.expression, "nvrtcAddNameExpression"},
-                {&nvrtc.lowered, "nvrtcGetLoweredName"},
-                {&nvrtc.archs_count, "nvrtcGetNumSupportedArchs"},
-                {&nvrtc.archs, "nvrtcGetSupportedArchs"}};
-  for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
-    void *symbol = dlsym(library, wanted[i].name);
-    if (!symbol)
-      snprintf(nvrtc_problem, sizeof nvrtc_problem, "NVRTC lacks %s, expected version 12.0 or later", wanted[i].name);
-    memcpy(wanted[i].to, &symbol, sizeof symbol);
-  }
+  if (!tide__library_open(&nvrtc, TIDE__LIBRARY_nvrtc, nvrtc_problem, sizeof nvrtc_problem)) return;
   keep_heap();
   Dl_info info;
   void *address;

@@ -1,0 +1,81 @@
+/* library.c: opens the libraries of library.def, each at the first call that needs it.
+ *
+ * A newer name is preferred to an older one. This file is part of libtide and of libtide_cuda, which share no symbols.
+ *
+ * Invariant: a struct of functions is an array of pointers to functions in the order of library.def; so its symbols are
+ * a list in that order, and no member is named here. */
+#include "library.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PLACE_LOADER, PLACE_CUDA };
+static const struct {
+  const char *title, *names, *missing, *older;
+  int place;
+} libraries[] = {
+#define LIBRARY(id, title, place, names, missing, older) {title, names, missing, older, PLACE_##place},
+#define CALL(member, symbol, result, arguments)
+#define END(id)
+#include "library.def"
+};
+
+/* Those of a library end with NULL. */
+static const char *const symbols[] = {
+#define LIBRARY(id, title, place, names, missing, older)
+#define CALL(member, symbol, result, arguments) symbol,
+#define END(id)                                 NULL,
+#include "library.def"
+};
+
+static void *open_in(const char *folder, size_t length, const char *name) {
+  char path[1024];
+  if (snprintf(path, sizeof path, "%.*s/%s", (int)length, folder, name) >= (int)sizeof path) return NULL;
+  return dlopen(path, RTLD_LAZY | RTLD_LOCAL);
+}
+
+static void *open_name(const char *name, int place) {
+  void *library = NULL;
+  for (const char *p = place == PLACE_CUDA ? getenv("TIDE_CUDA_LIBRARY_PATH") : NULL; p && *p && !library;) {
+    size_t length = strcspn(p, ":");
+    if (length) library = open_in(p, length, name);
+    p += length + (p[length] == ':');
+  }
+  if (!library) library = dlopen(name, RTLD_LAZY | RTLD_LOCAL);
+  if (!library && place == PLACE_CUDA) library = open_in("/usr/local/cuda/lib64", 21, name);
+  return library;
+}
+
+static void *open_any(const char *names, int place) {
+  char name[64];
+  void *library = NULL;
+  while (*names && !library) {
+    size_t length = strcspn(names, " ");
+    snprintf(name, sizeof name, "%.*s", (int)length, names);
+    library = open_name(name, place);
+    names += length + (names[length] == ' ');
+  }
+  return library;
+}
+
+bool tide__library_open(void *calls, tide__library which, char *problem, size_t size) {
+  const char *const *symbol = symbols, *title = libraries[which].title;
+  for (int skip = (int)which; skip; symbol++) skip -= *symbol == NULL;
+  void *library = open_any(libraries[which].names, libraries[which].place);
+  if (!library) {
+    const char *why = dlerror();
+    snprintf(problem, size, "%s %s: %s", title, libraries[which].missing, why ? why : "no reason given");
+    return false;
+  }
+  for (char *to = calls; *symbol; symbol++, to += sizeof(void *)) {
+    void *found = dlsym(library, *symbol);
+    if (!found) {
+      snprintf(problem, size, "%s lacks %s, %s", title, *symbol, libraries[which].older);
+      return false;
+    }
+    memcpy(to, &found, sizeof found);
+  }
+  return true;
+}
