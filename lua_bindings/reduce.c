@@ -116,7 +116,7 @@ static int lnorm(lua_State *L, ltide_call *c) {
   options o = read_options(c, &c->v[2]);
   o.param = c->v[1].number;
   o.dtype = ltide_get(L, c, "dtype")->dtype;
-  return finish(L, c, TIDE_NORM, &o);
+  return finish(L, c, (tide_reduction)c->row->tag, &o);
 }
 
 /* {==== Whole tensors */

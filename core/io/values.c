@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core.h"
+#include "tensor/tensor.h"
 #include "tide/ipc.h"
 
 static const char magic[8] = "tide\1\n\r";
