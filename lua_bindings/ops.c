@@ -24,8 +24,6 @@ typedef void (*op_parse)(lua_State *L, ltide_state *S, op_call *c, ltide_args a)
 typedef struct op_special {
   op_parse parse; /* reads parameters into the call; it may change the op */
   bool always;    /* the op needs its parameters, also where the script gives none */
-  int extra;      /* parameters that may stand as arguments after the operands */
-  const char *keys[4];
   const char *doc;
 } op_special;
 
@@ -154,126 +152,29 @@ static void parse_clamp(lua_State *L, ltide_state *S, op_call *c, ltide_args a) 
   c->has_params = true;
 }
 
-/* A bool tensor invites to an `if`, where Lua counts it as true whatever it holds. */
-#define COMPARE(name, sign)                                                                                            \
-  [TIDE_OP_##name] = {NULL,                                                                                            \
-                      false,                                                                                           \
-                      0,                                                                                               \
-                      {NULL},                                                                                          \
-                      "tide." #name "(a, b [, {out=}]) -> bool Tensor; a:" #name "(b), a:" #name "_(b)\na " sign       \
-                      " b for each element. Broadcasts. In a condition every tensor is true: write\n"                  \
-                      "if a:" #name "(b):all():item() then, or any()."},
-
 static const op_special specials[TIDE_OP_COUNT] = {
-    COMPARE(eq, "==") COMPARE(ne, "~=") COMPARE(lt, "<") COMPARE(le, "<=") COMPARE(gt, ">")
-        COMPARE(ge, ">=")[TIDE_OP_add] =
-            {parse_alpha,
-             false,
-             0,
-             {"alpha"},
-             "tide.add(x, y [, {alpha=1, out=}]) -> Tensor; x:add(y), x:add_(y), x + y\nx + alpha * y. Broadcasts."},
-    [TIDE_OP_sub] =
-        {parse_alpha,
-         false,
-         0,
-         {"alpha"},
-         "tide.sub(x, y [, {alpha=1, out=}]) -> Tensor; x:sub(y), x:sub_(y), x - y\nx - alpha * y. Broadcasts."},
-    [TIDE_OP_div] = {parse_rounding,
-                     false,
-                     0,
-                     {"rounding_mode"},
-                     "tide.div(x, y [, {rounding_mode=nil, out=}]) -> Tensor; x:div(y), x:div_(y), x / y\nTrue "
-                     "division; 'trunc' rounds "
-                     "toward zero, 'floor' down. Broadcasts."},
-    [TIDE_OP_round] =
-        {parse_round,
-         false,
-         0,
-         {"decimals"},
-         "tide.round(x [, {decimals=0, out=}]) -> Tensor; x:round(), x:round_()\nTo the nearest, halves to even."},
-    [TIDE_OP_nan_to_num] =
-        {parse_nan,
-         true,
-         0,
-         {"nan", "posinf", "neginf"},
-         "tide.nan_to_num(x [, {nan=0, posinf=, neginf=, out=}]) -> Tensor; x:nan_to_num_()\nReplaces NaN and the "
-         "infinities, these by the largest finite numbers of the dtype if nothing else is given; of complex numbers in "
-         "each part."},
-    [TIDE_OP_leaky_relu] = {parse_slope,
-                            true,
-                            1,
-                            {"slope"},
-                            "tide.leaky_relu(x [, slope=0.01] [, {out=}]) -> Tensor; x:leaky_relu_(slope)\nx "
-                            "where positive, else slope * x."},
-    [TIDE_OP_elu] = {parse_elu,
-                     true,
-                     1,
-                     {"alpha"},
-                     "tide.elu(x [, alpha=1] [, {out=}]) -> Tensor; x:elu_(alpha)\nx where positive, else "
-                     "alpha * (exp(x) - 1)."},
-    [TIDE_OP_clamp] = {parse_clamp,
-                       true,
-                       2,
-                       {"min", "max"},
-                       "tide.clamp(x [, min [, max]] [, {out=}]) -> Tensor; x:clamp{min=0}, "
-                       "x:clamp_{max=1}\nx limited to "
-                       "[min, max]; numbers or tensors, one may be missing. NaN stays NaN."},
-    [TIDE_OP_clamp_min] =
-        {parse_clamp,
-         true,
-         1,
-         {"min"},
-         "tide.clamp_min(x, min [, {out=}]) -> Tensor; x:clamp_min_(min)\nx, at least min. NaN stays NaN."},
-    [TIDE_OP_clamp_max] =
-        {parse_clamp,
-         true,
-         1,
-         {"max"},
-         "tide.clamp_max(x, max [, {out=}]) -> Tensor; x:clamp_max_(max)\nx, at most max. NaN stays NaN."},
-    [TIDE_OP_isclose] =
-        {parse_isclose,
-         true,
-         0,
-         {"rtol", "atol", "equal_nan"},
-         "tide.isclose(x, y [, {rtol=1e-5, atol=1e-8, equal_nan=false, out=}]) -> bool Tensor\nTrue where "
-         "|x - y| <= atol + rtol * |y|. Of complex numbers these are absolute values. Broadcasts."},
-    [TIDE_OP_addcmul] =
-        {parse_value,
-         true,
-         0,
-         {"value"},
-         "tide.addcmul(x, a, b [, {value=1, out=}]) -> Tensor; x:addcmul_(a, b)\nx + value * a * b. Broadcasts."},
-    [TIDE_OP_addcdiv] =
-        {parse_value,
-         true,
-         0,
-         {"value"},
-         "tide.addcdiv(x, a, b [, {value=1, out=}]) -> Tensor; x:addcdiv_(a, b)\nx + value * a / b. Broadcasts."},
-    [TIDE_OP_lerp] = {NULL,
-                      false,
-                      0,
-                      {NULL},
-                      "tide.lerp(a, b, weight [, {out=}]) -> Tensor; a:lerp(b, weight), a:lerp_(b, weight)\na + weight "
-                      "* (b - a). Broadcasts."},
-    [TIDE_OP_where] = {NULL,
-                       false,
-                       0,
-                       {NULL},
-                       "tide.where(condition, x, y [, {out=}]) -> Tensor; x:where(condition, y)\nx where the condition "
-                       "holds, else y; "
-                       "tensors or numbers. Broadcasts."},
+#define SPECIAL(op, parse, always, signature, text) [TIDE_OP_##op] = {parse, always, "tide." #op signature "\n" text},
+#include "api/ops.def"
 };
 
 /* {==== The general path */
 
-/* In-place forms know no `out`. */
-static void check_option_keys(lua_State *L, const op_special *s, int opts, bool in_place) {
-  const char *keys[6];
+/* What the row says of arguments and options; what is given by name goes to its place. In-place forms know no `out`. */
+static ltide_args read_shape(lua_State *L, int operands, bool in_place) {
+  const ltide_row *row = lua_touserdata(L, lua_upvalueindex(1));
+  const ltide_sig *sig = row ? ltide_row_sig(row) : NULL;
+  const char *names[LTIDE_MOST_PARAMS + 1] = {NULL}, *keys[LTIDE_MOST_PARAMS + 1];
   int n = 0;
-  for (int i = 0; i < 4 && s->keys[i]; i++) keys[n++] = s->keys[i];
-  if (!in_place) keys[n++] = "out";
+  if (!sig) ltide_error(L, "StateError", "%s: it has no signature", ltide_function_name(L));
+  for (int i = 1; i < sig->positional; i++) names[i - 1] = sig->param[i].name;
+  for (const char *const *k = sig->keys; *k; k++)
+    if (!in_place || strcmp(*k, "out") != 0) keys[n++] = *k;
   keys[n] = NULL;
-  ltide_check_keys(L, opts, keys);
+  ltide_check_keys(L, ltide_split(L, operands).opts, keys);
+  ltide_named(L, 2, names);
+  ltide_args a = ltide_split(L, operands);
+  ltide_check_count(L, a, sig->positional);
+  return a;
 }
 
 /* Nested tables among the arguments become tensors beside the others, before any operand is read: what is made here may
@@ -322,9 +223,7 @@ static void apply(lua_State *L, ltide_state *S, const op_call *c, tide_tensor *i
 static int general(lua_State *L, ltide_state *S, tide_op op, int operands, bool in_place) {
   const op_special *s = &specials[op];
   op_call c = {.op = op, .operands = operands, .next = -1};
-  ltide_args a = ltide_split(L, operands);
-  ltide_check_count(L, a, operands + s->extra);
-  check_option_keys(L, s, a.opts, in_place);
+  ltide_args a = read_shape(L, operands, in_place);
   convert_lists(L, S, op, a.n);
   tide_tensor *into =
       in_place ? ltide_check_tensor(L, S, 1, tide_op_operand(op, 0)) : ltide_opt_tensor(L, S, a.opts, "out");
@@ -502,7 +401,8 @@ static void set_operators(lua_State *L, ltide_state *S) {
 
 void ltide_open_ops(lua_State *L, ltide_state *S) {
   static const ltide_reg where[] = {
-      {"where", ltensor_where, "x:where(condition, y) -> Tensor\nx where the condition holds, else y. Broadcasts."},
+      {"where", ltensor_where,
+       "x:where(condition, y [, {out=}]) -> Tensor\nx where the condition holds, else y. Broadcasts."},
       {NULL, NULL, NULL}};
   pthread_once(&rows_once, fill_rows);
   ltide_register_rows(L, "tide", rows);
