@@ -353,8 +353,7 @@ tide_stream *ltide_check_stream(lua_State *L, int arg, const char *name); /* rai
 void ltide_push_stream(lua_State *L, tide_stream *stream);                /* takes a reference of its own */
 tide_stream **ltide_new_stream(lua_State *L);                             /* pushes a closed handle, to be filled */
 tide_event *ltide_check_event(lua_State *L, int arg, const char *name);
-tide_event **ltide_new_event(lua_State *L);                    /* pushes a closed handle, to be filled */
-extern const ltide_reg ltide_event_ipc[], ltide_event_class[]; /* ipc.c: more methods, and what is in the class table */
+tide_event **ltide_new_event(lua_State *L); /* pushes a closed handle, to be filled */
 
 /* dtype.c */
 tide_dtype ltide_check_dtype(lua_State *L, int arg, const char *name); /* a tide.dtype object or its name */

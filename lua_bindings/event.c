@@ -146,7 +146,7 @@ void ltide_open_event(lua_State *L, ltide_state *S) {
   luaL_setfuncs(L, meta, 0);
   lua_createtable(L, 0, 8);
   ltide_register_rows(L, "Event", event_rows);
-  ltide_register(L, "Event", ltide_event_ipc);
+  ltide_register_rows(L, "Event", ltide_event_ipc);
   lua_pushcclosure(L, event_index, 1);
   lua_setfield(L, -2, "__index");
   lua_pop(L, 1);
@@ -159,7 +159,7 @@ void ltide_open_event(lua_State *L, ltide_state *S) {
       {0}};
   ltide_register_rows(L, "tide.cuda", event_cuda_rows);
   lua_createtable(L, 0, 1);
-  ltide_register(L, "tide.cuda.Event", ltide_event_class);
+  ltide_register_rows(L, "tide.cuda.Event", ltide_event_class);
   lua_createtable(L, 0, 1);
   lua_pushcfunction(L, levent_new);
   lua_setfield(L, -2, "__call");

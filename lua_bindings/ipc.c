@@ -2,14 +2,13 @@
 #include <string.h>
 
 #include "bindings.h"
+#include "row.h"
 #include "args.h"
 #include "tide/ipc.h"
 
-static int ltensor_ipc_handle(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
-  ltide_no_options(L, 1);
+static int ltensor_ipc_handle(lua_State *L, ltide_call *c) {
   tide_ipc_tensor handle;
-  ltide_try(L, tide_tensor_ipc_handle(&handle, ltide_check_tensor(L, S, 1, "x")));
+  ltide_try(L, tide_tensor_ipc_handle(&handle, c->x));
   lua_pushlstring(L, (const char *)handle.bytes, sizeof handle.bytes);
   return 1;
 }
@@ -25,26 +24,19 @@ static void check_bytes(lua_State *L, int arg, void *out, size_t size) {
   memcpy(out, bytes, size);
 }
 
-static int ltensor_from_ipc(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
-  ltide_no_options(L, 1);
+static int ltensor_from_ipc(lua_State *L, ltide_call *c) {
   tide_ipc_tensor handle;
   check_bytes(L, 1, handle.bytes, sizeof handle.bytes);
-  ltide_try(L, tide_tensor_from_ipc(&ltide_new_tensor(L, S)->t, &handle));
-  ltide_made(L, S);
-  return 1;
+  return ltide_finish(L, c, tide_tensor_from_ipc(ltide_result(L, c), &handle));
 }
 
 static int lipc_collect(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 0);
+  (void)L;
   tide_ipc_collect();
   return 0;
 }
 
 static int levent_ipc_handle(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 1);
   tide_ipc_handle handle;
   ltide_try(L, tide_event_ipc_handle(&handle, ltide_check_event(L, 1, "event")));
   lua_pushlstring(L, (const char *)handle.bytes, sizeof handle.bytes);
@@ -52,8 +44,6 @@ static int levent_ipc_handle(lua_State *L) {
 }
 
 static int levent_from_ipc(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 2);
   tide_ipc_handle handle;
   int device = ltide_check_device(L, 1, "device", LTIDE_NIL_OK);
   check_bytes(L, 2, handle.bytes, sizeof handle.bytes);
@@ -61,36 +51,23 @@ static int levent_from_ipc(lua_State *L) {
   return 1;
 }
 
-const ltide_reg ltide_event_ipc[] = {
-    {"ipc_handle", levent_ipc_handle,
-     "ev:ipc_handle() -> string (64 bytes)\nNames the event, made with interprocess = true, to another process: "
-     "tide.cuda.Event.from_ipc_handle."},
-    {0}};
-
-const ltide_reg ltide_event_class[] = {
-    {"from_ipc_handle", levent_from_ipc,
-     "tide.cuda.Event.from_ipc_handle(device, handle) -> Event\nThe event of another "
-     "process: recording it, waiting for it "
-     "and asking it work on both sides."},
+#define PATH "tide.cuda.Event."
+ltide_row ltide_event_ipc[] = {OF(
+    ev, ipc_handle, PLAIN(levent_ipc_handle), "() -> string",
+    "Names the event, made with interprocess = true, to another process: tide.cuda.Event.from_ipc_handle. 64 bytes."){
+    0}};
+ltide_row ltide_event_class[] = {
+    FUNCTION(from_ipc_handle, PLAIN(levent_from_ipc), "(device, handle) -> Event",
+             "The event of another process: recording it, waiting for it and asking it work on both sides."){0}};
+#undef PATH
+#define PATH "tide.cuda."
+static ltide_row rows[] = {
+#include "api/ipc.def"
     {0}};
 
 void ltide_open_ipc(lua_State *L, ltide_state *S) {
   (void)S;
-  static const ltide_reg tensor[] = {
-      {"ipc_handle", ltensor_ipc_handle,
-       "x:ipc_handle() -> string\nNames x to one other process: tide.cuda.tensor_from_ipc. This process must live as "
-       "long as that one uses x, whose memory is held until then (see ipc_collect). Memory that cannot be opened "
-       "elsewhere is moved once, which changes x:data_ptr()."},
-      {0}};
-  static const ltide_reg cuda[] = {
-      {"tensor_from_ipc", ltensor_from_ipc,
-       "tide.cuda.tensor_from_ipc(handle) -> Tensor\nThe tensor of another process, on the same memory. The current "
-       "stream waits for what its maker had queued. A handle is opened once; do not send on what you received."},
-      {"ipc_collect", lipc_collect,
-       "tide.cuda.ipc_collect()\nLets go of the memory that other processes have given back, also those that died."},
-      {0}};
-  ltide_register_methods(L, tensor);
   lua_getfield(L, -1, "cuda");
-  ltide_register(L, "tide.cuda", cuda);
+  ltide_register_rows(L, "tide.cuda", rows);
   lua_pop(L, 1);
 }

@@ -200,6 +200,37 @@ local function stub(row, prefix)
   return table.concat(out, "\n")
 end
 
+local class_names = {
+  Generator = "tide.Generator", Stream = "tide.cuda.Stream", Event = "tide.cuda.Event", CUDAGraph = "tide.cuda.CUDAGraph",
+  Storage = "tide.Storage", device = "tide.device", dtype = "tide.dtype",
+}
+
+-- The classes but tensors: fields and methods, of those that have either.
+local function class_stubs(out)
+  local names, members = {}, {}
+  for _, row in ipairs(all) do
+    local path = row.path
+    if not path:find "^tide" and path ~= "Tensor" and path ~= "class" then
+      if not members[path] then
+        members[path] = { fields = {}, methods = {} }
+        names[#names + 1] = path
+      end
+      local own = members[path]
+      if row.callable and row.params then
+        own.methods[#own.methods + 1] = stub(row, path .. ":")
+      elseif not row.callable then
+        own.fields[#own.fields + 1] = ("---@field %s %s\n"):format(row.name, result_type(row.results))
+      end
+    end
+  end
+  table.sort(names)
+  for _, name in ipairs(names) do
+    local class, own = class_names[name] or "tide." .. name, members[name]
+    out[#out + 1] = ("---@class %s\n%slocal %s = {}\n"):format(class, table.concat(own.fields), name)
+    out[#out + 1] = table.concat(own.methods, "\n")
+  end
+end
+
 local function write_stubs()
   local out = { "---@meta tide", "-- Written by scripts/docs/reference.lua.", "", "---@class tide", "local tide = {}", "" }
   local fields, tables, methods, functions, done = {}, {}, {}, {}, {}
@@ -230,6 +261,7 @@ local function write_stubs()
       done[key] = true
     end
   end
+  class_stubs(out)
   out[#out + 1] = "return tide"
   write("tide.lua", table.concat(out, "\n") .. "\n")
 end
