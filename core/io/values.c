@@ -32,9 +32,10 @@ struct tide_values {
   tide_tensor **bytes;          /* read: of each number, from 0 */
   tide_tensor *tensor;          /* read last */
   char *text;                   /* likewise */
-  bool places, placed;          /* a tensor waits for its storage's device */
-  tide_dtype dtype;             /* of that tensor */
-  int ndim, device;             /* device: of its storage */
+  size_t text_room;
+  bool places, placed; /* a tensor waits for its storage's device */
+  tide_dtype dtype;    /* of that tensor */
+  int ndim, device;    /* device: of its storage */
   int64_t size[TIDE_MAX_DIMS], stride[TIDE_MAX_DIMS], offset;
 };
 
@@ -259,13 +260,19 @@ static tide_status get_padded_length(const tide_values *v, int64_t *n) {
   return check_length(v, *n);
 }
 
+static tide_status reserve_text(tide_values *v, size_t n) {
+  if (n <= v->text_room) return TIDE_OK;
+  char *text = realloc(v->text, n > 256 ? n : 256);
+  if (!text) return no_memory(v);
+  v->text = text, v->text_room = n > 256 ? n : 256;
+  return TIDE_OK;
+}
+
 static tide_status get_text(tide_values *v, tide_saved *out) {
   int64_t n;
   TIDE_TRY(get_int(v, &n));
   TIDE_TRY(check_length(v, n));
-  free(v->text);
-  v->text = malloc((size_t)n + 1);
-  if (!v->text) return no_memory(v);
+  TIDE_TRY(reserve_text(v, (size_t)n + 1));
   TIDE_TRY(get(v, v->text, (size_t)n));
   v->text[n] = 0;
   out->text = v->text, out->length = (size_t)n;
@@ -393,10 +400,9 @@ tide_status tide_values_get(tide_saved *out, tide_values *v) {
     return TIDE_OK;
   }
   case TIDE_SAVED_HANDLE:
-    free(v->text);
-    out->length = sizeof(tide_ipc_tensor);
-    out->text = v->text = malloc(out->length);
-    return v->text ? get(v, v->text, out->length) : no_memory(v);
+    TIDE_TRY(reserve_text(v, sizeof(tide_ipc_tensor)));
+    out->text = v->text, out->length = sizeof(tide_ipc_tensor);
+    return get(v, v->text, out->length);
   default: return TIDE_OK;
   }
 }
