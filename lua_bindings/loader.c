@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-#include "args.h"
+#include "row.h"
 #include "script.h"
 
 #define LOADER_META    "tide.data.Loader"
@@ -496,6 +496,15 @@ static void new_meta(lua_State *L, const char *name, const luaL_Reg *meta) {
   luaL_setfuncs(L, meta, 0);
 }
 
+static ltide_row loader_loader_rows[] = {
+#include "api/loader_loader.def"
+    {0}};
+
+#define PATH "tide.data."
+static ltide_row loader_rows[] = {
+#include "api/loader.def"
+    {0}};
+
 void ltide_open_loader(lua_State *L, ltide_state *S) {
   (void)S;
   static const luaL_Reg loader_meta[] = {{"__len", lloader_len}, {"__gc", loader_gc}, {"__call", lloader_call}, {0}},
@@ -521,36 +530,14 @@ void ltide_open_loader(lua_State *L, ltide_state *S) {
                                     {"rows_getter", script_rows_getter},
                                     {"plain_shapes", script_plain_shapes},
                                     {NULL, NULL}};
-  static const ltide_reg methods[] = {
-      {"iter", lloader_iter,
-       "loader:iter() -> iterator\nfor i, batch in loader:iter() do ... end, with i "
-       "from 1. Each call starts anew, with "
-       "another order where the loader shuffles. `for batch, i in loader do` does the same, but what it has "
-       "prepared stays until the collector comes where the loop is left early."},
-      {0}};
-  static const ltide_reg list[] = {
-      {"loader", lloader,
-       "tide.data.loader(dataset [, {batch_size=1, shuffle=false, drop_last=false, pin_memory=true, collate=, "
-       "generator=, prefetch=2, size=, device=}]) -> loader\nBatches of what has #dataset and dataset[i], or of a "
-       "function f(i) with {size=n}, or of the first n rows of a table of tensors with {size=n}, {X, Y} or {x=X, y=Y}: "
-       "for i, batch in loader:iter(), or for batch in loader. #loader is how many. Tensors are stacked, numbers "
-       "and booleans become a tensor, tables are walked by key, strings stay a list; collate(items) does it another "
-       "way. Where there is a GPU the batches are in page-locked memory, but for a table with __gc or __close that "
-       "collate gives: it stays what it is, and does not go with device=. With device= they come on that GPU, "
-       "through a few pieces of page-locked memory and on a stream of the loader's own beside what the loop has "
-       "queued; the loop's stream waits for the copy, the host while prefetch + 1 batches before it are still being "
-       "used, and at most 2 * prefetch + 2 batches lie there; one that finds no room lies in host memory until it is "
-       "given out. `prefetch` batches are prepared ahead on another thread, so an item, or what collate gives, must "
-       "not be written to before its batch has come; an error of the dataset comes when the item is asked for."},
-      {0}};
   ltide_script_give(L, script);
   new_meta(L, ITERATION_META, iteration_meta);
   new_meta(L, LOADER_META, loader_meta);
   lua_newtable(L);
-  ltide_register(L, "Loader", methods);
+  ltide_register_rows(L, "Loader", loader_loader_rows);
   lua_setfield(L, -2, "__index");
   lua_pop(L, 2);
   lua_newtable(L);
-  ltide_register(L, "tide.data", list);
+  ltide_register_rows(L, "tide.data", loader_rows);
   lua_setfield(L, -2, "data");
 }

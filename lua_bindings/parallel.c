@@ -11,7 +11,7 @@
  * Invariant: the streams and the device that are current stay what they are. */
 #include <string.h>
 
-#include "args.h"
+#include "row.h"
 #include "scope.h"
 #include "script.h"
 #include "tide/comm.h"
@@ -453,6 +453,11 @@ static int ldata_parallel(lua_State *L) {
   return ltide_script_call(L, "data_parallel", 6);
 }
 
+#define PATH "tide.parallel."
+static ltide_row parallel_rows[] = {
+#include "api/parallel.def"
+    {0}};
+
 void ltide_open_parallel(lua_State *L, ltide_state *S) {
   (void)S;
   static const luaL_Reg script[] = {{"device_size", script_device_size},     {"device_object", script_device_object},
@@ -463,33 +468,6 @@ void ltide_open_parallel(lua_State *L, ltide_state *S) {
                                     {"joins_to", script_joins_to},           {"join", script_join},
                                     {"open_side", script_open_side},         {"join_side", script_join_side},
                                     {"check_unnamed", script_check_unnamed}, {NULL, NULL}};
-  static const ltide_reg list[] = {
-      {"data_parallel", ldata_parallel,
-       "tide.parallel.data_parallel(fn, inputs [, {devices=all, dim=1, output_device=devices[1], replicate=}]) -> "
-       "results of fn\nCuts the tensors of inputs along dim into a part for each device, calls fn for each with that "
-       "device as the current one, and joins the results along dim on output_device ('cpu' and -1: in host memory). "
-       "inputs is a tensor, a list whose values are the arguments of fn, or a table of named values, which is one "
-       "argument; other values go to every device. With replicate = tree, fn(replica, input, ...) gets a copy of the "
-       "tree on its device first; a table that can be called is its own tree. Everything is queued, so the devices "
-       "work at the same time; where fn waits (item, totable, cpu, synchronize) the other devices' calls go on first, "
-       "unless fn stands in a block whose setting is not its own, as device_scope. The results are those of fn(inputs) "
-       "if fn treats rows alone. Copies from pinned memory may still be under way at the return."},
-      {"scatter", lscatter,
-       "tide.parallel.scatter(tree, devices [, dim=1]) -> {tree, ...}\nThe tree once for each device, with its "
-       "tensors cut along dim by the rule of chunk: fewer parts than devices where there is too little. Parts that are "
-       "on their device already are views; tables are copied, other values shared."},
-      {"replicate", lreplicate,
-       "tide.parallel.replicate(tree, devices) -> {tree, ...}\nThe tree once for each device, with copies of its "
-       "tensors; what is on a device already is shared. Metatables are kept."},
-      {"apply", lapply,
-       "tide.parallel.apply(fns, inputs [, {devices=}]) -> {output, ...}\nfns[i], or the one function, with the "
-       "arguments inputs[i] on device i: the one given, else that of its first tensor. Several results of a function "
-       "are a table. See data_parallel for what inputs may be and for how the calls overlap."},
-      {"gather", lgather,
-       "tide.parallel.gather(outputs [, device [, dim=1]]) -> tree\nThe tensors of the outputs joined along dim on the "
-       "device (the current one; 'cpu' and -1: host memory). Tensors without dimensions make a vector. Tables are "
-       "walked by key."},
-      {0}};
   ltide_script_give(L, ltide_tree_script);
   ltide_script_give(L, ltide_replica_script);
   ltide_script_give(L, script);
@@ -498,6 +476,6 @@ void ltide_open_parallel(lua_State *L, ltide_state *S) {
   lua_setfield(L, -2, "__gc");
   lua_pop(L, 1);
   lua_newtable(L);
-  ltide_register(L, "tide.parallel", list);
+  ltide_register_rows(L, "tide.parallel", parallel_rows);
   lua_setfield(L, -2, "parallel");
 }

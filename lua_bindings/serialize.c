@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "args.h"
+#include "row.h"
 #include "file.h"
 #include "serialize.h"
 #include "tide/ipc.h"
@@ -399,25 +399,12 @@ static int ldeserialize(lua_State *L) {
   return 1;
 }
 
+#define PATH "tide."
+static ltide_row serialize_rows[] = {
+#include "api/serialize.def"
+    {0}};
+
 void ltide_open_serialize(lua_State *L, ltide_state *S) {
   (void)S;
-  static const ltide_reg list[] = {
-      {"save", lsave,
-       "tide.save(path or file, value)\nWrites tensors, numbers, strings, booleans, dtypes, devices and tables of "
-       "them. "
-       "What is shared stays shared: a view is written with all of its storage, once. Metatables are left out. A file "
-       "that was there is replaced when all is written, and stays as it was after an error."},
-      {"load", lload,
-       "tide.load(path or file [, {map_location=, mmap=false}]) -> value\nWhat save has written, each tensor on the "
-       "device it was "
-       "on. map_location puts them elsewhere: a device, a table as {['cuda:1'] = 'cpu'}, or a function of the device's "
-       "name (nil: as it was). FileError for a file that is missing or broken; nothing in it is run. With mmap a "
-       "regular file is mapped: the values of tensors of 4 KiB or more are read when they are touched, share the "
-       "system's memory with other processes, and are the process's own once they are written, so that the file stays "
-       "as it is."},
-      {"serialize", lserialize, "tide.serialize(value) -> string\nWhat save would write."},
-      {"deserialize", ldeserialize,
-       "tide.deserialize(bytes [, {map_location=}]) -> value\nThe value that serialize was given; see load."},
-      {0}};
-  ltide_register(L, "tide", list);
+  ltide_register_rows(L, "tide", serialize_rows);
 }

@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "args.h"
+#include "row.h"
 #include "scope.h"
 #include "serialize.h"
 #include "tide/ipc.h"
@@ -548,40 +548,25 @@ static int lmain(lua_State *L) {
   exit(EXIT_FAILURE);
 }
 
+static ltide_row spawn_context_rows[] = {
+#include "api/spawn_context.def"
+    {0}};
+
+#define PATH "tide.multiprocessing."
+static ltide_row spawn_rows[] = {
+#include "api/spawn.def"
+    {0}};
+
 void ltide_open_spawn(lua_State *L, ltide_state *S) {
   (void)S;
   static const luaL_Reg meta[] = {{"__close", context_close}, {"__gc", context_gc}, {0}};
-  static const ltide_reg methods[] = {
-      {"join", lcontext_join,
-       "context:join([timeout]) -> boolean\nWaits until all processes have ended; false if they have not within so "
-       "many "
-       "seconds. The first that fails ends the others, and is the error: e.rank, e.pid, e.exit_code or e.signal, and "
-       "what it failed with in e.message."},
-      {"close", context_close, "context:close()\nEnds the processes that still run, as <close> does."},
-      {"pids", lcontext_pids, "context:pids() -> {integer, ...}\nEntry i + 1 is rank i. Empty once all have ended."},
-      {0}};
-  static const ltide_reg list[] = {
-      {"spawn", lspawn,
-       "tide.multiprocessing.spawn(fn or script [, {nprocs=1, args={}, join=true, exe=}]) -> nothing or context\nRuns "
-       "fn(rank, args...), or the script with these as its ..., in nprocs new processes; ranks count from 0. Waits for "
-       "them as context:join() does; with join=false gives the context, which ends them when it is closed (<close>). "
-       "They end with this process: in a host with several threads, with the one that started them. They have its "
-       "environment, but not what a host's tide_config sets, so simulated devices are to be named by TIDE_SIM_DEVICES. "
-       "Of what is around it fn may use globals and modules alone. Arguments: numbers, "
-       "strings, booleans, "
-       "tables, "
-       "and tensors: those of the host are copied, those of a GPU are the same memory in each process. So keep them "
-       "here until the processes are done, do not send on what was received, and release it early. exe: the program "
-       "that is started, where it is not the tide that runs this or stands beside the module or in PATH."},
-      {"_main", lmain, "tide.multiprocessing._main()\nWhat a process of spawn runs."},
-      {0}};
   ltide_newmetatable(L, CONTEXT_META);
   luaL_setfuncs(L, meta, 0);
   lua_newtable(L);
-  ltide_register(L, "Context", methods);
+  ltide_register_rows(L, "Context", spawn_context_rows);
   lua_setfield(L, -2, "__index");
   lua_pop(L, 1);
   lua_newtable(L);
-  ltide_register(L, "tide.multiprocessing", list);
+  ltide_register_rows(L, "tide.multiprocessing", spawn_rows);
   lua_setfield(L, -2, "multiprocessing");
 }
