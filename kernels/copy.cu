@@ -172,8 +172,8 @@ static int launch_strided(cudaStream_t stream, const tide_copy_args &a) {
 
 /* ---- transposed: tiles through shared memory ---- */
 
-/* The destination is contiguous along x, the source along y. Blocks count tiles of x, then of y, then the other dims.
- */
+/* The destination is contiguous along x, the source along y. Blocks count tiles of x, then of y, then the other
+ * dims. */
 struct TransposeArgs {
   void *to;
   const void *from;

@@ -4,8 +4,8 @@
  * the dtype needs 64 bits. Where the output is flat they leave in one vector. Kernels differ by kind only where the
  * speed asks for it; the dtype of the output is chosen at the store.
  *
- * Invariant: an element's value depends on seed, offset and its logical index alone, never on the layout or the launch.
- */
+ * Invariant: an element's value depends on seed, offset and its logical index alone, never on the layout or the
+ * launch. */
 #include <math_constants.h>
 
 #include "base/random.h"

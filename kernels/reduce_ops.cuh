@@ -198,8 +198,8 @@ template <class T> struct NormP : Plain<NormP<T>, T> {
   TIDEK_IN T finish(const T &a, const Finish &f) { return scaled(pow(a, (T)(1 / f.param)), f.scale); }
 };
 
-/* B. Welford, Technometrics 4, 1962; merged as by T. Chan, G. Golub, R. LeVeque, 1979. mode 1: the standard deviation.
- */
+/* B. Welford, Technometrics 4, 1962; merged as by T. Chan, G. Golub, R. LeVeque, 1979. mode 1: the standard
+ * deviation. */
 template <class T> struct Var {
   using V = T;
   struct Lane {

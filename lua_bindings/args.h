@@ -37,12 +37,12 @@ void ltide_check_streams(lua_State *L, int arg, tide_stream **out, int n);
 /* Pushes the value and returns true, or pushes nothing; opts = 0 is no table. */
 bool ltide_push_option(lua_State *L, int opts, const char *key);
 
-/* Sizes at first..n: integers, or one table of them. least: the smallest accepted (-1 where a size may be left open).
- */
+/* Sizes at first..n: integers, or one table of them. least: the smallest accepted (-1 where a size may be left
+ * open). */
 int ltide_check_sizes(lua_State *L, int first, int n, int64_t *size, const char *name, int64_t least);
 /* Raises where the table at arg, which has n > 0 values, has a named one too: values and options are tables of their
- * own (API.md C1), and what is named would be lost. The "n" of table.pack is no name, where it is the number of values.
- */
+ * own (API.md C1), and what is named would be lost. The "n" of table.pack is no name, where it is the number of
+ * values. */
 void ltide_check_unnamed(lua_State *L, int arg, lua_Integer n, const char *name);
 /* The same where table.pack may have counted nils behind the values. */
 void ltide_check_packed(lua_State *L, int arg, lua_Integer n, lua_Integer packed, const char *name);

@@ -229,8 +229,8 @@ static int reach(tide_dtype dtype) {
   return kind == 'B' ? 0 : kind == 'F' ? 2 : kind == 'C' ? 3 : 1;
 }
 
-/* like: the dtype in which the values are read where it can hold their kind, as numbers beside a tensor are; or NONE.
- */
+/* like: the dtype in which the values are read where it can hold their kind, as numbers beside a tensor are; or
+ * NONE. */
 static void push_converted(lua_State *L, ltide_state *S, int arg, const tide_options *options, tide_dtype like) {
   tide_options o = *options;
   builder b = {.L = L, .S = S, .ndim = -1, .found = TIDE_DTYPE_NONE};

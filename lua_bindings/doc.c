@@ -5,8 +5,8 @@
 #include "names.h"
 #include "row.h"
 
-/* Does "Tensor:view" or "tide.view" answer to the query "view", "Tensor:view", "x:view", "tide.view" or "cuda.stream"?
- */
+/* Does "Tensor:view" or "tide.view" answer to the query "view", "Tensor:view", "x:view", "tide.view" or
+ * "cuda.stream"? */
 static bool matches(const char *query, const char *path, const char *name) {
   char full[128];
   snprintf(full, sizeof full, "%s%c%s", path, path[0] == 't' ? '.' : ':', name);

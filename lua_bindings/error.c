@@ -159,8 +159,8 @@ static void push_message(lua_State *L, const tide_error *e) {
     lua_pushstring(L, e->message);
 }
 
-/* Once a device is lost every call says the same: pushes its message and the list of candidates, which are made once.
- */
+/* Once a device is lost every call says the same: pushes its message and the list of candidates, which are made
+ * once. */
 static void push_lost(lua_State *L, const char *message) {
   static const char key;
   size_t length = 0;

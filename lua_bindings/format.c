@@ -284,8 +284,8 @@ static int push_suffixes(lua_State *L, const tide_tensor *x) {
   return n;
 }
 
-/* The text at `body` and the n suffixes above it -> one string. A suffix that does not fit goes on a line of its own.
- */
+/* The text at `body` and the n suffixes above it -> one string. A suffix that does not fit goes on a line of its
+ * own. */
 static void join_suffixes(lua_State *L, int body, int n) {
   const char *text = lua_tostring(L, body), *line = strrchr(text, '\n');
   int length = (int)strlen(line ? line : text) + (line ? 1 : 2);

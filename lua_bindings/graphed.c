@@ -145,8 +145,8 @@ static void push_output(lua_State *L, void *user, int index, tide_tensor *x) {
   ltide_try(L, tide_graph_output(&u->t, r->graph, x));
 }
 
-/* Pushes the captured result at index as this call's: tensors by new handles, trees of them copied, the rest as it is.
- */
+/* Pushes the captured result at index as this call's: tensors by new handles, trees of them copied, the rest as it
+ * is. */
 static void push_result(lua_State *L, replayed *r, int index) {
   tide_tensor *x = ltide_test_tensor(L, r->S, index);
   if (x)

@@ -125,8 +125,8 @@ static bool is_part_mask(const tide_tensor *x, const tide_tensor *key) {
   return is_mask(key) && tide_tensor_ndim(key) && tide_tensor_ndim(key) < tide_tensor_ndim(x);
 }
 
-/* The masked dimensions of x joined to one, and the positions in it where the mask holds; pushes the handles of both.
- */
+/* The masked dimensions of x joined to one, and the positions in it where the mask holds; pushes the handles of
+ * both. */
 static selection select_parts(lua_State *L, ltide_state *S, const tide_tensor *x, const tide_tensor *mask) {
   int n = tide_tensor_ndim(mask), ndim = tide_tensor_ndim(x);
   int64_t size[TIDE_MAX_DIMS] = {tide_tensor_numel(mask)}, all = -1;

@@ -16,8 +16,8 @@ void ltide_nearest_key(lua_State *L, int table, ltide_nearest *near);
 /* The end of a tensor's __index for the string at 2, which no table has: raises, or returns 0 for a name that libraries
  * look for in anything. */
 int ltide_no_tensor_name(lua_State *L, int methods, int fields);
-/* The same for other objects: their __index raises. methods: the table of their methods, or 0; fields: further names.
- */
+/* The same for other objects: their __index raises. methods: the table of their methods, or 0; fields: further
+ * names. */
 int ltide_no_field(lua_State *L, const char *object, const char *name, int methods, const char *fields);
 /* Is the value tide, or one of its tables: what stands before a dot? */
 bool ltide_is_module(lua_State *L, int arg);

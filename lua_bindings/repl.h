@@ -60,8 +60,7 @@ typedef enum repl_input { REPL_LINE, REPL_LAST, REPL_CANCELLED } repl_input;
 void edit_open(lua_State *L);
 void edit_close(void);
 /* Pushes a line without its newline, or nothing at the end of input or for Ctrl-C. `before` is what the chunk has so
- * far.
- */
+ * far. */
 repl_input edit_read(lua_State *L, const char *prompt, const char *before);
 void edit_remember(const char *text); /* in the history */
 

@@ -173,8 +173,7 @@ static int insert_names(repl_names *names) {
 }
 
 /* The Tab key. In the blanks that begin a line, and where more has come already (so nobody has pressed it), it is a
- * tab.
- */
+ * tab. */
 static unsigned char complete(editline *e, int key) {
   const line_info *line = edit.info(e);
   const char *from = line->cursor;

@@ -4,8 +4,8 @@
 
 #include "bindings.h"
 
-/* Calls the function below `nargs` arguments with a traceback handler and Ctrl-C armed; leaves results or one message.
- */
+/* Calls the function below `nargs` arguments with a traceback handler and Ctrl-C armed; leaves results or one
+ * message. */
 int runner_call(lua_State *L, int nargs, int nresults);
 /* Prints and pops the message at the top, if status says that there is one. Returns status. */
 int runner_report(lua_State *L, int status);
@@ -17,8 +17,7 @@ void interrupt_arm(lua_State *L);
 void interrupt_disarm(lua_State *L);
 bool interrupt_happened(void); /* did the last call end with Ctrl-C? */
 /* While there is a session Ctrl-C between two calls ends nothing: the prompt asks whether there was one, and forgets
- * it.
- */
+ * it. */
 void interrupt_session(bool begins);
 bool interrupt_noticed(void);
 

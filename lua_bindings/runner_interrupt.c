@@ -46,8 +46,8 @@ static int64_t now(void) {
 
 static void on_sigint(int sig);
 
-/* Are calls that wait in the kernel begun again after the handler? The driver's want to be, so the first time they are.
- */
+/* Are calls that wait in the kernel begun again after the handler? The driver's want to be, so the first time they
+ * are. */
 static void set_action(bool breaking) {
   struct sigaction action = {.sa_handler = on_sigint, .sa_flags = breaking ? 0 : SA_RESTART};
   sigemptyset(&action.sa_mask);

@@ -54,8 +54,8 @@ static double worked(void) {
 enum { LOOK = 1 << 28, HOST_LOOK = 1 << 20 }; /* bytes allocated between two looks at what is alive */
 enum { WANT_NOTHING, WANT_STEP, WANT_ALL };   /* of the collector, at the next call */
 
-/* Bytes alive on a device, or on the CPU for -1, and how many more than after the last collection ask for the next one.
- */
+/* Bytes alive on a device, or on the CPU for -1, and how many more than after the last collection ask for the next
+ * one. */
 static size_t alive(int device) { return device < 0 ? tide_memory_cpu_allocated() : tide_memory_allocated(device); }
 
 static size_t allowance(const ltide_state *S, int device) {
@@ -171,8 +171,8 @@ static void step(lua_State *L, ltide_state *S) {
 
 /* Is there more garbage that steps have not found, or where they find little would not find, than a sixteenth of what
  * is alive, than comes between two steps and than is written in the time that a collection takes? A twentieth of the
- * time may go there; a ninth where it is more than twice what is alive, a fifth where it would ask on a device as well.
- */
+ * time may go there; a ninth where it is more than twice what is alive, a fifth where it would ask on a device as
+ * well. */
 static bool wants_all(const ltide_state *S, double bytes, double at) {
   double left = (double)S->alive[0], grown = (S->in_vain ? bytes : (double)S->young) - left, more = 1e9 * S->last_cost;
   if (more < HOST_LOOK) more = HOST_LOOK;

@@ -174,8 +174,8 @@ static int stream_index(lua_State *L) {
 /* {==== The current stream */
 
 /* What was selected before a block: NULL is a device's default stream. Only if the block's stream is of another device
- * than the current one are there two devices to restore. Leaving asks nothing of the streams, so that it cannot fail.
- */
+ * than the current one are there two devices to restore. Leaving asks nothing of the streams, so that it cannot
+ * fail. */
 typedef struct stream_before {
   int device, other;               /* the current device before, that of the block's stream */
   tide_stream *stream, *elsewhere; /* what was selected on `other`, and on `device` if it is not the same */

@@ -33,8 +33,8 @@ static inline const tide_lua_api *tide_lua_get(lua_State *L) {
 
 /* When operations may collect the state's garbage, which may take long in a frame. */
 typedef enum tide_lua_gc {
-  TIDE_LUA_GC_AUTO, /* as memory that Lua does not see grows, unless Lua's collector is stopped: then as LAST (default)
-                     */
+  /* As memory that Lua does not see grows, unless Lua's collector is stopped: then as LAST. The default. */
+  TIDE_LUA_GC_AUTO,
   TIDE_LUA_GC_LAST, /* only before an allocation, of any state, fails */
   TIDE_LUA_GC_NEVER /* the host collects by lua_gc or frees tensors itself, else allocations fail over garbage */
 } tide_lua_gc;

@@ -1,8 +1,8 @@
 /* tree.c: walks over trees of tensors: nested tables with tensors and other values in them.
  *
  * Both walks note every table and every handle that they have met, by identity, so that a tree that shares parts, or
- * refers to itself, is walked once. Values are read raw: a walk runs no code of the script's. Keys are never changed.
- */
+ * refers to itself, is walked once. Values are read raw: a walk runs no code of the script's. Keys are never
+ * changed. */
 #include "tree.h"
 
 enum { DEEPEST = 1000 }; /* tables in tables; each level takes some of the C stack */

@@ -92,8 +92,8 @@ static void push_number(lua_State *L, const char *name) {
     lua_pushnumber(L, x);
 }
 
-/* Sets result[key] for the option `text` ("--name" or "--name=value") at args[i]; returns how many arguments it took.
- */
+/* Sets result[key] for the option `text` ("--name" or "--name=value") at args[i]; returns how many arguments it
+ * took. */
 static int take_option(lua_State *L, const char *text, lua_Integer i) {
   size_t length = strcspn(text + 2, "=");
   for (lua_Integer k = 1, n = (lua_Integer)lua_rawlen(L, 1); k <= n; k++, lua_settop(L, 4)) {

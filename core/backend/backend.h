@@ -24,8 +24,8 @@ typedef struct tide_backend_host {
   /* A driver call failed: `what` names it, code and name are the driver's. sticky: the device is lost until the process
    * ends. */
   tide_status (*fail_driver)(int device, const char *what, int code, const char *name, const char *text, bool sticky);
-  /* Asked now and then by every wait for work of the device: whatever is not TIDE_OK ends the wait; the error is set.
-   */
+  /* Asked now and then by every wait for work of the device: whatever is not TIDE_OK ends the wait; the error is
+   * set. */
   tide_status (*wait_on)(int device, const char *what);
   /* Stream-ordered scratch memory from the caching allocator, for the length of the queued work. */
   tide_status (*scratch_get)(void **out, tide_stream *stream, size_t bytes);

@@ -3,8 +3,8 @@
  * They are op.def and reduction.def. Which dtypes an operation takes and gives in general is tensor/promote.c's and
  * tensor/reduce.c's.
  *
- * Invariant: tide__rule_result holds an entry only where the answer depends on nothing but the rule and the one dtype.
- */
+ * Invariant: tide__rule_result holds an entry only where the answer depends on nothing but the rule and the one
+ * dtype. */
 #include "op.h"
 
 #include <stdatomic.h>

@@ -82,8 +82,8 @@ uint16_t tide__to_half(float f) {
   if (rest >= 0x7f800000u) return (uint16_t)(sign | 0x7c00u | (rest > 0x7f800000u ? 0x200u : 0));
   if (rest >= 0x477ff000u) return (uint16_t)(sign | 0x7c00u); /* from 65520 on it rounds to infinity */
   if (rest < 0x38800000u) {
-    /* Below the smallest normal: adding 0.5 leaves the value, rounded to multiples of 2^-24, in the low mantissa bits.
-     */
+    /* Below the smallest normal: adding 0.5 leaves the value, rounded to multiples of 2^-24, in the low mantissa
+     * bits. */
     return (uint16_t)(sign | (float_bits(bits_float(rest) + 0.5f) - 0x3f000000u));
   }
   uint32_t odd = (rest >> 13) & 1u;

@@ -28,8 +28,8 @@ static uint32_t count = 1;                               /* 0 is "unknown" */
 static _Atomic uint32_t recent[RECENT];
 static _Atomic uint32_t recent_at;
 
-/* Each thread remembers lines by the address of their source, whose text is compared: the address may have been reused.
- */
+/* Each thread remembers lines by the address of their source, whose text is compared: the address may have been
+ * reused. */
 typedef struct known {
   const char *source;
   const site *site;

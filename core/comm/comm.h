@@ -44,8 +44,8 @@ tide_status tide__comm_cuda(const tide_tensor *x, int i, const char *name, const
 tide_status tide__comm_join(tide_stream *const *streams, int n, const char *what);
 /* May the copy run at once on a stream of `device`: as bytes that travel, or by a kernel there? */
 bool tide__comm_direct(const tide_tensor *dst, const tide_tensor *src, int device);
-/* Queues it on the stream, of the source's or the destination's device. Both uses are ordered and noted by the caller.
- */
+/* Queues it on the stream, of the source's or the destination's device. Both uses are ordered and noted by the
+ * caller. */
 tide_status tide__comm_send(tide_stream *on, tide_tensor *dst, const tide_tensor *src);
 /* Can kernels of `device` read this memory? */
 static inline bool tide__comm_reaches(int device, const tide_storage *s) {

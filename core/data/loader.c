@@ -64,8 +64,8 @@ static int batch_site(void *user, const char **source) {
   return b->line;
 }
 
-/* Copying is bound by memory, and gains nothing from the last cores; without one the loop would stop it now and then.
- */
+/* Copying is bound by memory, and gains nothing from the last cores; without one the loop would stop it now and
+ * then. */
 static void *work(void *user) {
   tide_loader *l = user;
   loader_batch *b;
@@ -289,8 +289,8 @@ static tide_status empty_there(tide_tensor **out, tide_loader *l, const int64_t 
   return status;
 }
 
-/* In host memory also where the loader's stream is one of before a reset: such a batch is refused when it is brought.
- */
+/* In host memory also where the loader's stream is one of before a reset: such a batch is refused when it is
+ * brought. */
 tide_status tide_loader_empty(tide_tensor **out, tide_loader *l, const int64_t *size, int ndim, tide_dtype dtype) {
   TIDE_TRY(check_making(l));
   tide_status status = l->stream && l->pin ? empty_there(out, l, size, ndim, dtype) : TIDE_MEMORY;

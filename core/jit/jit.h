@@ -130,8 +130,8 @@ bool tide__jit_missing(const tide__jit_request *r, const tide_compiler *c, const
 tide_status tide__jit_compile(tide_image *out, const tide__jit_request *r, const tide_compiler *c, const char *arch);
 void tide__jit_module_forked(void); /* in the child */
 
-/* Before the operands' use is noted, each of them, and after: the launch itself, which is noted as every other one is.
- */
+/* Before the operands' use is noted, each of them, and after: the launch itself, which is noted as every other one
+ * is. */
 static inline void tide__jit_launch_begin(void) {
   if (tide__sync_watched()) tide__observe_operands();
 }

@@ -7,8 +7,8 @@
 /* ---- fault.c: errors of devices ---- */
 
 tide_status tide__fail_driver(int device, const char *what, int code, const char *name, const char *text, bool sticky);
-/* ACCELERATOR, not sticky, with a message of our own: a device that takes part in something keeps the others waiting.
- */
+/* ACCELERATOR, not sticky, with a message of our own: a device that takes part in something keeps the others
+ * waiting. */
 tide_status tide__fail_peer(int device, int code, const char *name, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
@@ -21,8 +21,8 @@ tide_status tide__sync_slow(const char *what, bool asked);
 static inline bool tide__sync_watched(void) {
   return TIDE_UNLIKELY(atomic_load_explicit(&tide__sync_watch, memory_order_relaxed) != 0);
 }
-/* First line of whatever makes the host wait for a device: fails where that is not allowed; warns where that is asked.
- */
+/* First line of whatever makes the host wait for a device: fails where that is not allowed; warns where that is
+ * asked. */
 static inline tide_status tide__sync_begin(const char *what) {
   return tide__sync_watched() ? tide__sync_slow(what, false) : TIDE_OK;
 }
@@ -96,8 +96,7 @@ tide_status tide__stream_current(tide_stream **out, int device);
 tide_status tide__stream_current_for(tide_stream **out, bool *plain, int device);
 bool tide__current_plain(int device); /* that alone */
 /* The pool that this thread allocates from on the device; NULL for the default one. Borrowed; setting takes a
- * reference.
- */
+ * reference. */
 struct tide_mempool *tide__current_pool(int device);
 void tide__current_pool_set(struct tide_mempool *pool, int device);
 /* A stream that is current for a while (tide_current_override): of it and the one before, the one not current now. */

@@ -286,8 +286,8 @@ static tide_status run_calls(group *g, tide_fft_args *a, tide__queue *q, int ite
   }
 }
 
-/* With a plan, its work area from the allocator: the block may serve later work of the stream, which runs after this.
- */
+/* With a plan, its work area from the allocator: the block may serve later work of the stream, which runs after
+ * this. */
 static tide_status run_planned(group *g, tide_fft_args *a, tide__queue *q, int item_out, int item_in) {
   tide__fft_entry *e;
   TIDE_TRY(tide__fft_take(&e, q->backend, q->stream, &g->shape));

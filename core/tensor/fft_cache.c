@@ -5,8 +5,8 @@
  * at a time; an entry that is dropped while lent goes when it is given back. A plan whose call was captured into a
  * graph is kept out of reach instead of freed, because the graph runs its kernels without asking.
  *
- * Invariants: the cache's lock guards lists, chains and counts, never a plan; an entry with users or listed is alive.
- */
+ * Invariants: the cache's lock guards lists, chains and counts, never a plan; an entry with users or listed is
+ * alive. */
 #include "fft.h"
 
 #include "tide/fft.h"

@@ -3,8 +3,8 @@
  * Along the last dim only the first half is computed, straight into its place in the result; the second half is the
  * first one's conjugate, backwards. The other dims are transformed in place after that.
  *
- * Invariant: the mirror reads elements 1 to (n - 1) / 2 of a line and writes those from n / 2 + 1 on: never the same.
- */
+ * Invariant: the mirror reads elements 1 to (n - 1) / 2 of a line and writes those from n / 2 + 1 on: never the
+ * same. */
 #include "fft.h"
 
 #include "tensor.h"

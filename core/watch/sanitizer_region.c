@@ -15,8 +15,8 @@ enum { TERMS = 2 * TIDE__REGION_DIMS, STEPS = 4096 };
 
 /* ---- making ---- */
 
-/* The dims that have more than one position, by ascending stride in bytes; where strides are negative, `first` moves.
- */
+/* The dims that have more than one position, by ascending stride in bytes; where strides are negative, `first`
+ * moves. */
 static int sort_dims(int64_t *size, int64_t *stride, int64_t *first, const tide_tensor *x, int64_t item) {
   int n = 0;
   for (int d = 0; d < x->ndim; d++) {

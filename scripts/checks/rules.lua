@@ -158,6 +158,25 @@ local words = {
   { library, "%f[%w_]sprintf%s*%(", "unbounded copy: use snprintf" },
 }
 
+-- clang-format breaks a comment whose last line is a little too long before its end, and makes pointers of products in
+-- lists that it takes for declarations.
+local function check_comment_ends(path, text)
+  each_line(text, function(line, number)
+    if line:find "^%s+%*/$" then complain(path, number, "the end of a comment alone on its line: break it earlier") end
+  end)
+end
+
+local function check_list(path)
+  local text = read(path)
+  check_comment_ends(path, text)
+  each_line(code_of(text, false), function(line, number)
+    if not line:find "^%u+%(" then return end
+    if line:find "[%w_)%]] &&[%w_(!]" or line:find "[%w_)%]] %*[%w_(]" then
+      complain(path, number, "an operator without a blank behind it")
+    end
+  end)
+end
+
 local function check_code(path)
   local text = read(path)
   each_line(code_of(text, true), function(line, number)
@@ -168,7 +187,9 @@ local function check_code(path)
     for _, rule in ipairs(words) do
       if rule[1](path) and line:find(rule[2]) then complain(path, number, rule[3]) end
     end
+    if line:find "[%w_)%]] &&[%w_(!]" then complain(path, number, "an && that the formatter took for a reference") end
   end)
+  check_comment_ends(path, text)
   if path:match("%.c$") and not text:match("^%s*/%*") then
     complain(path, 1, "no comment on the design and the invariant at the top")
   end
@@ -221,6 +242,8 @@ end
 for _, path in ipairs(list [[find core kernels lua_bindings -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh']]) do
   check_code(path)
 end
+for _, path in ipairs(list "ls core/include/tide/*.def") do check_list(path) end
+for _, path in ipairs(list "find spec scripts -name '*.[ch]'") do check_comment_ends(path, read(path)) end
 for _, path in ipairs(list [[find core kernels lua_bindings scripts spec .ci README.md CMakeLists.txt -type f \
     ! -name '*.png' ! -name '*.np[yz]' ! -name '*.safetensors' ! -name '*.bin' ! -name '*.csv' ! -name '*.pyc']]) do
   check_text(path)

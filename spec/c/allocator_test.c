@@ -160,8 +160,8 @@ static size_t some_size(void) {
 /* In segments of torch's sizes, which do not grow. */
 static void classic(void) { OK(tide_allocator_configure("expandable_segments:False")); }
 
-/* The model knows nothing of memory that goes when it has been idle, as it may be on a slow machine: it stays so late.
- */
+/* The model knows nothing of memory that goes when it has been idle, as it may be on a slow machine: it stays so
+ * late. */
 static void hold_clock(int64_t at) { tide__idle_ahead += at - tide__idle_now(); }
 
 static void random_walk(uint32_t seed) {

@@ -1,6 +1,5 @@
 /* biased_test.c: the lock that becomes a thread's own: one at a time is inside, whoever takes it and in whatever
- * rhythm.
- */
+ * rhythm. */
 #include "base/biased.h"
 
 #include <sched.h>

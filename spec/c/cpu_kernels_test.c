@@ -1,6 +1,6 @@
 /* cpu_kernels_test.c: reductions, matrix products, indexing, compaction, random numbers and permutations of the CPU
- * backend against naive loops, for every dtype and instruction set, in layouts with holes, negative and zero strides.
- */
+ * backend against naive loops, for every dtype and instruction set, in layouts with holes, negative and zero
+ * strides. */
 #include "cpu_test.h"
 
 #include "base/random.h"

@@ -1,5 +1,5 @@
-/* order_test.c: which waits between streams of two simulated devices are needless, and that nothing else is left out.
- */
+/* order_test.c: which waits between streams of two simulated devices are needless, and that nothing else is left
+ * out. */
 #include "stream/stream.h"
 
 #include <stdlib.h>

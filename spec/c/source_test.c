@@ -1,5 +1,5 @@
-/* source_test.c: memory that is not cached, memory of others, page-locked memory, and sizes as the settings round them.
- */
+/* source_test.c: memory that is not cached, memory of others, page-locked memory, and sizes as the settings round
+ * them. */
 #include <stdio.h>
 #include <stdlib.h>
 

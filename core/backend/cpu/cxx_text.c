@@ -11,8 +11,8 @@
 #include "cxx.h"
 
 /* Behind a sign of division stands tide_by (jit/rewrite.c), and gives the divisor. The value of an integer that may be
- * 0, or -1 which the least number overflows by, goes through an empty instruction that the compiler knows nothing of.
- */
+ * 0, or -1 which the least number overflows by, goes through an empty instruction that the compiler knows nothing
+ * of. */
 #define DIVISIONS                                                                                                      \
   "template <class T> struct tide_whole { enum { value = 0 }; };\n"                                                    \
   "#define TIDE_WHOLE(T) template <> struct tide_whole<T> { enum { value = 1 }; };\n"                                  \

@@ -14,8 +14,8 @@
   } while (0)
 
 #if defined(TIDE_ISA_AVX512) || defined(TIDE_ISA_AVX2)
-/* Groups in lanes of 64 bits, of which a product reads the lower half alone: what is in the upper one does not matter.
- */
+/* Groups in lanes of 64 bits, of which a product reads the lower half alone: what is in the upper one does not
+ * matter. */
 #  if defined(TIDE_ISA_AVX512)
 typedef uint64_t draw_lanes __attribute__((vector_size(64)));
 #    define DRAW_MUL(a, b) (draw_lanes) _mm512_mul_epu32((__m512i)(a), (__m512i)(b))

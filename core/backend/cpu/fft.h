@@ -7,8 +7,8 @@
 #include "fft_lanes.h"
 
 /* What a plan is for. MANY: many lines at once. ALONE: few, so that one line had better fill the lanes. INNER: the two
- * factors of a long line, which are done in lanes whatever their length. DENSE: lines that fill the lanes one by one.
- */
+ * factors of a long line, which are done in lanes whatever their length. DENSE: lines that fill the lanes one by
+ * one. */
 typedef enum fft_use { FFT_MANY, FFT_ALONE, FFT_INNER, FFT_DENSE } fft_use;
 
 /* How lines of one length are transformed. DIRECT: in lanes, by stages. CHIRP: as a convolution of length m, which

@@ -4,8 +4,8 @@
  * A file fft_lanes_*.c includes vector.h, then this for float32 and for float64, with T (the float), N (lanes), F(name)
  * (a name of this kind of float), EXCHANGES (see fft_lanes_isa.h), FUSE(a, b, c) (a * b + c) and FUSE_NEG (c - a * b).
  * Each lane of a vector belongs to another line: every multiplication is then one vector instruction, for any length,
- * and data are shuffled between lanes only where lines lie along memory, and where the parts of numbers are told apart.
- */
+ * and data are shuffled between lanes only where lines lie along memory, and where the parts of numbers are told
+ * apart. */
 #define V F(vector)
 #define L F(loose)
 typedef T V __attribute__((vector_size(N * sizeof(T)), may_alias));

@@ -91,8 +91,8 @@ static UNWATCHED void prepare(tide__fibers *f, unsigned i, char *top, size_t siz
 
 static _Thread_local tide__fibers *running;
 
-/* The tops of the stacks lie at different distances from a page, so that they do not share the same lines of a cache.
- */
+/* The tops of the stacks lie at different distances from a page, so that they do not share the same lines of a
+ * cache. */
 static UNWATCHED void begin(tide__fibers *f, unsigned i) {
   size_t page = 4096, shift = (size_t)(i % 128) * 576, size = STACK - 65536 - 16384;
   prepare(f, i, f->stacks + ((size_t)i + 1) * STACK - (shift / 64 * 64), size - page);

@@ -68,8 +68,8 @@ FOLD_TYPES_OF_WIDTH(i64, int64_t, int64_t)
 enum { FOLD_TURN = 64 };
 
 #define FOLD_ADD(k, v) acc[k] += (v)
-/* No lane takes more than FOLD_TURN floats in a row: the sums of turns meet apart, which keeps the digits of long rows.
- */
+/* No lane takes more than FOLD_TURN floats in a row: the sums of turns meet apart, which keeps the digits of long
+ * rows. */
 static void fold_sum_f32(double out[2], const float *x, int64_t n) {
   vec_f32 acc[4] = {{0}}, turns = {0};
 #define FOLD_TURN_ENDS                                                                                                 \
@@ -263,8 +263,8 @@ FOLD_BEST(fold_min_i64, i64, int64_t, <, 0)
 
 /* ---- column by column ---- */
 
-/* acc[j] += the sum of x[r * pitch + j]: four rows at a time, so that acc moves less and several streams are fetched.
- */
+/* acc[j] += the sum of x[r * pitch + j]: four rows at a time, so that acc moves less and several streams are
+ * fetched. */
 static void fold_sum_rows_f32(float *restrict acc, const float *restrict x, int64_t pitch, int64_t rows, int64_t n) {
   for (; rows >= 4; rows -= 4, x += 4 * pitch) {
     const float *a = x, *b = x + pitch, *c = x + 2 * pitch, *d = x + 3 * pitch;

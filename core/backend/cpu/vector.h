@@ -4,8 +4,8 @@
  * the templates are compiled with it; isa.c chooses at run time. Nothing is ever built for the machine that builds.
  *
  * Transcendental functions become vector code through glibc's libmvec (4 ulp): declaring the scalar function with its
- * vector variants lets GCC use them in loops. Without a libmvec that has them all the loops call the scalar functions.
- */
+ * vector variants lets GCC use them in loops. Without a libmvec that has them all the loops call the scalar
+ * functions. */
 #ifndef TIDE_CPU_VECTOR_H
 #define TIDE_CPU_VECTOR_H
 
@@ -28,8 +28,8 @@
 TIDE_PRAGMA(clang attribute push(__attribute__((target(TIDE_CLANG_TARGET))), apply_to = function))
 #  endif
 #else
-/* The iterations are independent even where the output is one of the inputs: element i touches nothing but element i.
- */
+/* The iterations are independent even where the output is one of the inputs: element i touches nothing but element
+ * i. */
 #  define TIDE_IVDEP _Pragma("GCC ivdep")
 /* Complex products are the plain formula and quotients are scaled, as on a GPU; neither calls into a library. */
 #  pragma GCC optimize("cx-fortran-rules", "fp-contract=off")

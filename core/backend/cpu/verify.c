@@ -1,5 +1,5 @@
-/* verify.c: is every element of a tensor one that an operation can take? The first bad one that a thread meets counts.
- */
+/* verify.c: is every element of a tensor one that an operation can take? The first bad one that a thread meets
+ * counts. */
 #include "layout.h"
 
 typedef struct work {

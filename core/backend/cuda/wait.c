@@ -33,8 +33,8 @@ static void nap(long ns) {
   nanosleep(&t, NULL);
 }
 
-/* To be called between two looks, some microseconds apart: gives way more and more, and fails when the wait must end.
- */
+/* To be called between two looks, some microseconds apart: gives way more and more, and fails when the wait must
+ * end. */
 static tide_status pause_between(patience *p, int device, const char *what) {
   int64_t now = now_ns();
   if (!p->start) p->start = p->asked = now;

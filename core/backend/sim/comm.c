@@ -135,8 +135,8 @@ static tide_status comm_open(void **out, const int *devices, int n) {
   return *out ? TIDE_OK : tide__sim.host->fail(TIDE_MEMORY, "nccl: no host memory for a communicator");
 }
 
-/* A mark with a reference for each of `refs` operations, and one for the communicator, which forgets what was passed.
- */
+/* A mark with a reference for each of `refs` operations, and one for the communicator, which forgets what was
+ * passed. */
 static sim_mark *new_mark(sim_comm *comm, int refs) {
   sim_mark *mark = calloc(1, sizeof *mark);
   pthread_mutex_lock(&tide__sim.lock);

@@ -84,8 +84,8 @@ size_t tide__sim_memory_of(int device) {
   return tide__sim.faults.small >> device & 1 ? tide__sim.memory / 2 : tide__sim.memory;
 }
 
-/* The first gap of at least `bytes`: the link after which the block goes, its address in *ptr; NULL if there is none.
- */
+/* The first gap of at least `bytes`: the link after which the block goes, its address in *ptr; NULL if there is
+ * none. */
 sim_block **tide__sim_find_gap(char **ptr, int device, size_t bytes) {
   sim_block **link = &tide__sim.device[device].blocks;
   char *at = tide__sim.base + tide__sim.span * (size_t)device;

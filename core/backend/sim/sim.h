@@ -31,8 +31,8 @@ typedef struct sim_pinned {
   size_t bytes;
 } sim_pinned;
 
-/* One record of an event: a place in a stream. Shared by the event, the operation that reaches it and those that wait.
- */
+/* One record of an event: a place in a stream. Shared by the event, the operation that reaches it and those that
+ * wait. */
 typedef struct sim_page sim_page; /* of an event that several processes share: ipc.c */
 typedef struct sim_mark {
   int refs;

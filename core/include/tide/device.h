@@ -33,8 +33,8 @@ TIDE_API tide_status tide_device_processes(tide_process *list, int *count, int d
 /* ---- Whether a device still serves ------------------------------------------------------------------------------ */
 
 /* OK, or the first error after which the device serves no more (tide_error_get tells it). One that is in use is asked,
- * without a wait, so an error of queued work is noticed here too; one that was not used yet, and the CPU, are healthy.
- */
+ * without a wait, so an error of queued work is noticed here too; one that was not used yet, and the CPU, are
+ * healthy. */
 TIDE_API tide_status tide_device_health(int device);
 /* Called once for each device that is lost, with the first cause, which lives as long as tide: on any thread, in the
  * middle of the call that noticed it. It must not call tide: it notes the loss, or wakes a thread that acts on it. One

@@ -76,8 +76,8 @@ typedef void (*tide_oom_fn)(void *user, const tide_memory_oom *oom);
 TIDE_API tide_status tide_memory_on_oom_add(tide_oom_fn fn, void *user); /* at most 64 of them */
 TIDE_API void tide_memory_on_oom_remove(tide_oom_fn fn, void *user);     /* forgets one; not while it runs elsewhere */
 
-/* ---- History ------------------------------------------------------------------------------------------------------
- */
+/* ---- History
+ * ------------------------------------------------------------------------------------------------------ */
 
 typedef enum tide_memory_action {
   TIDE_MEMORY_ALLOC,          /* a block was given out */
@@ -130,8 +130,8 @@ typedef struct tide_stack_line {
 } tide_stack_line;
 TIDE_API void tide_memory_stack_line(tide_stack_line *out, const char *text, size_t length);
 
-/* ---- Snapshots ----------------------------------------------------------------------------------------------------
- */
+/* ---- Snapshots
+ * ---------------------------------------------------------------------------------------------------- */
 
 typedef enum tide_block_state { TIDE_BLOCK_FREE, TIDE_BLOCK_USED, TIDE_BLOCK_PENDING } tide_block_state;
 

@@ -22,8 +22,8 @@ typedef struct tide_ipc_tensor {
   unsigned char bytes[TIDE_IPC_TENSOR_BYTES];
 } tide_ipc_tensor;
 
-/* Of an event made with TIDE_EVENT_INTERPROCESS; one that was never recorded belongs to the current device from now on.
- */
+/* Of an event made with TIDE_EVENT_INTERPROCESS; one that was never recorded belongs to the current device from now
+ * on. */
 TIDE_API tide_status tide_event_ipc_handle(tide_ipc_handle *out, tide_event *event);
 /* The event of another process on a device of this one: recording, waiting and asking work on both sides. */
 TIDE_API tide_status tide_event_from_ipc(tide_event **out, int device, const tide_ipc_handle *handle);

@@ -28,8 +28,8 @@ TIDE_API tide_status tide_loader_begin(tide_loader *loader);
  * batches only when they are given out. */
 TIDE_API tide_status tide_loader_empty(tide_tensor **out, tide_loader *loader, const int64_t *size, int ndim,
                                        tide_dtype dtype);
-/* Notes that the n items will be stacked into `into`, or that the only one will be copied there: they are read later.
- */
+/* Notes that the n items will be stacked into `into`, or that the only one will be copied there: they are read
+ * later. */
 TIDE_API tide_status tide_loader_fill(tide_loader *loader, tide_tensor *into, tide_tensor *const *items, int n,
                                       bool stacked);
 /* The batch is complete: it is copied, at once where there is no thread. source, line: of the program, for traces. */

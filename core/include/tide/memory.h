@@ -79,8 +79,8 @@ TIDE_API tide_status tide_current_set_pool(tide_mempool *pool, int device);
 typedef struct tide_duration_stat {
   int64_t total, count, max, min;
 } tide_duration_stat;
-/* Pieces that exist and those of them that are handed out, or still used by queued work; their sizes are powers of two.
- */
+/* Pieces that exist and those of them that are handed out, or still used by queued work; their sizes are powers of
+ * two. */
 typedef struct tide_host_memory_stats {
   tide_stat allocations, allocated_bytes, active_requests, active_bytes;
   int64_t num_host_alloc, num_host_free;

@@ -15,8 +15,7 @@ extern "C" {
 
 TIDE_API bool tide_nvtx_available(void);        /* does a profiler listen? Looks for one at the first call of any */
 TIDE_API void tide_nvtx_mark(const char *text); /* one moment */
-/* Ranges that nest, of the calling thread: the depth, from 0, of the one that begins or ends; popping none gives -1.
- */
+/* Ranges that nest, of the calling thread: the depth, from 0, of the one that begins or ends; popping none gives -1. */
 TIDE_API int tide_nvtx_range_push(const char *text);
 TIDE_API int tide_nvtx_range_pop(void);
 /* Likewise by a number, for scopes: the range ends although others above it are still open, which go on. */

@@ -211,8 +211,8 @@ TIDE_API tide_status tide_current_set_device(int device);
 TIDE_API tide_status tide_current_stream(tide_stream **out, int device); /* borrowed until the next change */
 TIDE_API tide_status tide_current_set_stream(tide_stream *stream);       /* of the stream's device; device unchanged */
 
-/* ---- Streams and events -------------------------------------------------------------------------------------------
- */
+/* ---- Streams and events
+ * ------------------------------------------------------------------------------------------- */
 
 TIDE_API tide_status tide_stream_new(tide_stream **out, int device, int priority); /* lower is more urgent; clamped */
 /* A foreign cudaStream_t, which its owner keeps alive while tensors of other streams are that were used on it: when
@@ -247,8 +247,8 @@ TIDE_API tide_status tide_event_elapsed(double *ms, tide_event *start, tide_even
 TIDE_API int tide_event_device(const tide_event *event); /* TIDE_CPU before the first record */
 TIDE_API uint64_t tide_event_handle(const tide_event *event);
 
-/* ---- Memory --------------------------------------------------------------------------------------------------------
- */
+/* ---- Memory
+ * -------------------------------------------------------------------------------------------------------- */
 
 typedef struct tide_stat {
   int64_t current, peak, allocated, freed;
@@ -284,8 +284,8 @@ TIDE_API int tide_storage_device(const tide_storage *storage);
 TIDE_API bool tide_storage_is_pinned(const tide_storage *storage);
 TIDE_API int64_t tide_storage_refs(const tide_storage *storage);
 
-/* ---- Tensors --------------------------------------------------------------------------------------------------------
- */
+/* ---- Tensors
+ * -------------------------------------------------------------------------------------------------------- */
 
 /* How a factory makes its tensor. Zero-initialise with TIDE_OPTIONS. */
 typedef struct tide_options {
@@ -574,12 +574,10 @@ TIDE_API tide_status tide_bernoulli(tide_tensor *x, const tide_tensor *p,
 TIDE_API tide_status tide_randperm(tide_tensor **out, int64_t n, const tide_options *options,
                                    tide_generator *generator);
 
-/* ---- Files
- * ------------------------------------------------------------------------------------------------------------------------
- */
+/* ---- Files ------------------------------------------------------------------------------------------------------- */
 
-/* 8-bit pictures: uint8 [h, w], [h, w, 3] or [h, w, 4]; one on a device is waited for. Reading gives [h, w, channels].
- */
+/* 8-bit pictures: uint8 [h, w], [h, w, 3] or [h, w, 4]; one on a device is waited for. Reading gives [h, w,
+ * channels]. */
 TIDE_API tide_status tide_png_save(const char *path, const tide_tensor *image);
 TIDE_API tide_status tide_png_load(tide_tensor **out, const char *path);
 
