@@ -179,7 +179,7 @@ describe("a message", function()
   it("calls a parameter what the help calls it", function()
     local n = 0
     local aside = { set_default_device = true, set_num_threads = true, manual_seed = true, seed = true, save = true, warn = true, help = true, scope = true, device_scope = true, set_printoptions = true, load = true,
-      free = true }
+      free = true, ipc_handle = true }
     for path, space in pairs { ["tide."] = tide, ["tide.fft."] = tide.fft, ["Tensor:"] = tide.Tensor } do
       for name, f in pairs(space) do
         if type(f) == "function" and not aside[name] then
