@@ -370,8 +370,6 @@ static int iteration_call(lua_State *L) {
 }
 
 static int lloader_iter(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 1);
   if (check_loader(L)->closed) return ltide_freed_error(L, "loader", "loader");
   lua_settop(L, 1);
   call_with_table(L, "loader_iter", 0);

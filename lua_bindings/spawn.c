@@ -352,7 +352,6 @@ static bool wait_for_all(lua_State *L, context *c, int index, double seconds) {
 }
 
 static int lcontext_join(lua_State *L) {
-  ltide_no_options(L, 2);
   context *c = check_context(L);
   double seconds = lua_isnoneornil(L, 2) ? HUGE_VAL : ltide_check_number(L, 2, "timeout");
   if (isnan(seconds)) return ltide_error(L, "ValueError", "join: timeout: got nan, expected seconds");
@@ -361,7 +360,6 @@ static int lcontext_join(lua_State *L) {
 }
 
 static int lcontext_pids(lua_State *L) {
-  ltide_no_options(L, 1);
   const context *c = check_context(L);
   lua_createtable(L, c->n, 0);
   for (int i = 0; i < c->n; i++) {

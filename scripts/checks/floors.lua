@@ -16,5 +16,5 @@ return {
   { "jit", calls = { "base", "backend", "runtime", "stream", "memory", "tensor", "graph" }, face = { "jit.h" } },
   { "data", calls = { "base", "runtime", "stream", "memory", "tensor" }, face = { "loader.h" } },
   { "watch", calls = { "base", "runtime", "stream", "memory", "tensor", "graph", "comm", "jit" }, face = { "watch.h" } },
-  { "io", calls = { "base", "runtime", "memory", "tensor" }, face = {} },
+  { "io", calls = { "base", "runtime", "stream", "memory", "tensor" }, face = {} },
 }
