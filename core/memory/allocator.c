@@ -321,17 +321,6 @@ void *tide__block_ptr(const tide_block *block) { return block->ptr; }
 uint32_t tide__block_site(const tide_block *block) { return block->note.site; }
 void tide__block_use(tide_block *block, tide_stream *stream) { tide__deferred_free_use(&block->deferred, stream); }
 
-void tide__block_settle(tide__allocator *a, tide_block *b) {
-  int pool = b->segment->pool;
-  size_t merged;
-  int64_t blocks = -tide__block_merge(a, b, &merged), bytes = -(int64_t)merged;
-  if (b->prev || b->next) blocks++, bytes += (int64_t)b->size;
-  if (!b->segment->alone) tide__pool_insert(a, b);
-  if (b->segment->kind == SEGMENT_RANGE) return;
-  tide__stat_move(a->stats.inactive_split, pool, blocks);
-  tide__stat_move(a->stats.inactive_split_bytes, pool, bytes);
-}
-
 /* The lock is held; no stream but the block's own has work on it any more. */
 static void settle(tide__allocator *a, tide_block *b) {
   tide_memory_stats *st = &a->stats;

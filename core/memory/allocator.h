@@ -209,7 +209,7 @@ static inline bool tide__allocator_ordered(const tide__allocator *a) {
 }
 static inline int tide__allocator_device(const tide__allocator *a) { return (int)(a - tide__allocators); }
 
-/* A block that nobody uses goes back among the free ones; the lock is held. In allocator.c. */
+/* A block that nobody uses goes back among the free ones; the lock is held. In allocator_pool.c. */
 void tide__block_settle(tide__allocator *a, tide_block *b);
 
 /* ---- allocator_pool.c; all with the lock held ---- */

@@ -337,6 +337,17 @@ void tide__allocator_orphan(int device, uint64_t stream) {
   tide__allocator_unlock(a);
 }
 
+void tide__block_settle(tide__allocator *a, tide_block *b) {
+  int pool = b->segment->pool;
+  size_t merged;
+  int64_t blocks = -tide__block_merge(a, b, &merged), bytes = -(int64_t)merged;
+  if (b->prev || b->next) blocks++, bytes += (int64_t)b->size;
+  if (!b->segment->alone) tide__pool_insert(a, b);
+  if (b->segment->kind == SEGMENT_RANGE) return;
+  tide__stat_move(a->stats.inactive_split, pool, blocks);
+  tide__stat_move(a->stats.inactive_split_bytes, pool, bytes);
+}
+
 void tide__mempool_recorded_less(tide_mempool *pool) {
   if (atomic_fetch_sub(&pool->recordings, 1) != 1) return;
   for (int d = 0; d < TIDE_MAX_DEVICES; d++) {
