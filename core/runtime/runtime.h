@@ -9,8 +9,17 @@
 
 /* ---- backends.c: which devices there are ---- */
 
-/* The table of a device's backend; opens library and device at first use. Fast path inline: device < 0 is the CPU. */
-tide_status tide__backend(const tide_backend **out, int device);
+/* The table of a device's backend; opens library and device at first use. Below 0 is the CPU. */
+tide_status tide__backend_slow(const tide_backend **out, int device);
+extern _Atomic(const tide_backend *) tide__backends_ready[TIDE_MAX_DEVICES]; /* of devices that are open and not lost */
+static inline tide_status tide__backend(const tide_backend **out, int device) {
+  const tide_backend *b = &tide__backend_cpu;
+  if (device >= 0)
+    b = device < TIDE_MAX_DEVICES ? atomic_load_explicit(&tide__backends_ready[device], memory_order_acquire) : NULL;
+  if (__builtin_expect(!b, 0)) return tide__backend_slow(out, device);
+  *out = b;
+  return TIDE_OK;
+}
 /* How many accelerators there are, at least one; opens the library, not a device. Fails with the reason why there is
  * none. */
 tide_status tide__device_count(int *out);

@@ -13,6 +13,10 @@
 
 /* ---- the flat way ---- */
 
+/* Where the numbers of operands and parameters are known, and the operands to be tensors, little is left of the next
+ * functions. */
+#define INLINED static inline __attribute__((always_inline))
+
 typedef struct flat_call {
   const tide_tensor *model; /* gives shape and device */
   tide_dtype dtype, result;
@@ -35,18 +39,20 @@ static inline bool flat_operand(const flat_call *f, const tide_tensor *x, tide_d
                            x->storage->device == f->model->storage->device && tide__same_size(x, f->model));
 }
 
-static inline bool flat_match(flat_call *f, const tide__op_traits *t, tide_op op, const tide_operand *in,
-                              const tide_scalar *params, const tide_tensor *into) {
-  int lead = op == TIDE_OP_where, k = lead; /* the condition has a dtype of its own */
-  while (k < t->operands && !in[k].tensor) k++;
-  if (k == t->operands || !live(in[k].tensor) || !in[k].tensor->contiguous) return false;
+/* `lead`: how many operands in front have a dtype of their own. */
+INLINED bool flat_match(flat_call *f, const tide__op_traits *t, int lead, int operands, const tide_operand *in,
+                        const tide_scalar *params, const tide_tensor *into) {
+  int k = lead;
+  while (k < operands && !in[k].tensor) k++;
+  if (k == operands || !live(in[k].tensor) || !in[k].tensor->contiguous) return false;
   f->model = in[k].tensor;
   f->dtype = (tide_dtype)f->model->dtype;
   int category = tide__category(f->dtype), result = tide__rule_result[t->rule][f->dtype];
   if (into && !live(into)) return false;
   if (result == TIDE_SLOW || (t->params && (!params || category < 2))) return false;
   f->result = (tide_dtype)result;
-  for (k = 0; k < t->operands; k++) {
+#pragma GCC unroll 3
+  for (k = 0; k < operands; k++) {
     const tide_tensor *x = in[k].tensor;
     if (x) {
       if (k < lead && x->dtype != TIDE_BOOL) return false; /* it may be the model itself */
@@ -60,18 +66,19 @@ static inline bool flat_match(flat_call *f, const tide__op_traits *t, tide_op op
   return !into || (into->dtype == (uint8_t)f->result && flat_operand(f, into, f->result));
 }
 
-static inline tide_status flat_run(tide_tensor *result, uint32_t site, const flat_call *f, const tide__op_traits *t,
-                                   tide_op op, const tide_operand *in, const tide_scalar *params) {
+INLINED tide_status flat_run(tide_tensor *result, uint32_t site, const flat_call *f, int operands, int nparams,
+                             tide_op op, const tide_operand *in, const tide_scalar *params) {
   tide__queue q;
   tide_elementwise_args a; /* only what a flat plan needs is set */
   int device = f->model->storage->device;
   TIDE_TRY(tide__queue_begin(&q, device));
-  tide__head_begin_at(&a.head, device, t->operands + 1, site);
+  tide__head_begin_at(&a.head, device, operands + 1, site);
   tide__head_set(&a.head, 0, result, &q);
-  a.op = op, a.operands = t->operands + 1, a.compute = tide__compute_dtype(f->dtype);
+  a.op = op, a.operands = operands + 1, a.compute = tide__compute_dtype(f->dtype);
   a.flat = 1, a.ndim = 1, a.numel = a.size[0] = result->numel;
   a.dtype[0] = (uint8_t)f->result, a.is_number[0] = 0, a.stride[0][0] = 1;
-  for (int k = 0; k < t->operands; k++) {
+#pragma GCC unroll 3
+  for (int k = 0; k < operands; k++) {
     const tide_tensor *x = in[k].tensor;
     a.stride[k + 1][0] = 1;
     a.is_number[k + 1] = !x;
@@ -84,7 +91,7 @@ static inline tide_status flat_run(tide_tensor *result, uint32_t site, const fla
       a.number[k + 1] = tide__value(in[k].number);
     }
   }
-  for (int k = 0; k < t->params; k++) a.param[k] = tide__value(params[k]);
+  for (int k = 0; k < nparams; k++) a.param[k] = tide__value(params[k]);
   return TIDE_LAUNCH(&q, elementwise, &a, (int)a.op);
 }
 
@@ -94,7 +101,9 @@ static inline tide_status flat_new(tide_tensor **out, const tide_tensor *model, 
   if (TIDE_UNLIKELY(!x)) return TIDE_MEMORY;
   x->offset = 0, x->numel = model->numel, x->ndim = model->ndim;
   x->dtype = (uint8_t)dtype, x->contiguous = true;
-  for (int d = 0; d < model->ndim; d++) x->size[d] = model->size[d], x->stride[d] = model->stride[d];
+  /* Most have two dims at most, for which a loop, or the call that it becomes, is too much. */
+  for (int d = 0; d < 2; d++) x->size[d] = model->size[d], x->stride[d] = model->stride[d];
+  for (int d = 2; d < model->ndim; d++) x->size[d] = model->size[d], x->stride[d] = model->stride[d];
   tide_status status =
       tide__storage_new(&x->storage, (size_t)(x->numel * tide__itemsize(dtype)), model->storage->device, false);
   if (TIDE_LIKELY(status == TIDE_OK)) {
@@ -106,8 +115,9 @@ static inline tide_status flat_new(tide_tensor **out, const tide_tensor *model, 
   return status;
 }
 
-static tide_status flat_path(tide_tensor **out, const flat_call *f, const tide__op_traits *t, tide_op op,
-                             const tide_operand *in, const tide_scalar *params, tide_tensor *into) {
+INLINED tide_status flat_path(tide_tensor **out, const flat_call *f, const tide__op_traits *t, int operands,
+                              int nparams, tide_op op, const tide_operand *in, const tide_scalar *params,
+                              tide_tensor *into) {
   tide_tensor *result = into;
   if (TIDE_UNLIKELY(t->divides) && tide__category(f->dtype) <= 1 && in[1].tensor)
     TIDE_TRY(tide__verify(in[1].tensor, TIDE_VERIFY_NONZERO, tide_op_get(op)->name));
@@ -117,7 +127,7 @@ static tide_status flat_path(tide_tensor **out, const flat_call *f, const tide__
     uint32_t site = f->model->storage->device < 0 ? 0
                     : into                        ? tide__site_now()
                                                   : atomic_load_explicit(&result->storage->site, memory_order_relaxed);
-    tide_status status = flat_run(result, site, f, t, op, in, params);
+    tide_status status = flat_run(result, site, f, operands, nparams, op, in, params);
     if (TIDE_UNLIKELY(status != TIDE_OK)) {
       if (!into) tide_tensor_release(result);
       return status;
@@ -385,21 +395,38 @@ tide_status tide_elementwise(tide_tensor **out, tide_op op, const tide_operand *
   const tide__op_traits *t = tide__op_traits_get(op);
   TIDE_TRY(tide__out_check(out, into, tide_op_get(op)->name));
   flat_call f;
-  if (TIDE_LIKELY(flat_match(&f, t, op, in, params, into))) return flat_path(out, &f, t, op, in, params, into);
+  if (TIDE_LIKELY(flat_match(&f, t, op == TIDE_OP_where, t->operands, in, params, into)))
+    return flat_path(out, &f, t, t->operands, t->params, op, in, params, into);
   if (is_polar(op, in)) return polar_path(out, op, in[0].tensor, into);
   return general_path(out, op, tide_op_get(op), in, params, into);
+}
+
+/* What the flat way does not take. */
+static __attribute__((noinline)) tide_status of_tensors(tide_tensor **out, tide_op op, const tide_tensor *a,
+                                                        const tide_tensor *b, tide_tensor *into) {
+  const tide_operand in[3] = {{.tensor = a}, {.tensor = b}, {.tensor = b}};
+  return tide_elementwise(out, op, in, NULL, into);
+}
+
+INLINED tide_status flat_tensors(tide_tensor **out, tide_op op, const tide_tensor *a, const tide_tensor *b,
+                                 int operands, tide_tensor *into) {
+  const tide__op_traits *t = (unsigned)op < TIDE_OP_COUNT ? tide__op_traits_get(op) : NULL;
+  const tide_operand in[2] = {{.tensor = a}, {.tensor = b}};
+  flat_call f;
+  if (TIDE_LIKELY(t && t->operands == operands && !t->params && (out || into) &&
+                  flat_match(&f, t, 0, operands, in, NULL, into)))
+    return flat_path(out, &f, t, operands, 0, op, in, NULL, into);
+  return of_tensors(out, op, a, b, into);
 }
 
 tide_status tide_unary(tide_tensor **out, tide_op op, const tide_tensor *x, tide_tensor *into) {
   if (TIDE_UNLIKELY(!x))
     return tide__tensor_check(x, (unsigned)op < TIDE_OP_COUNT ? tide_op_get(op)->name : "unary", "x");
-  tide_operand in[3] = {{.tensor = x}, {.tensor = x}, {.tensor = x}};
-  return tide_elementwise(out, op, in, NULL, into);
+  return flat_tensors(out, op, x, x, 1, into);
 }
 
 tide_status tide_binary(tide_tensor **out, tide_op op, const tide_tensor *a, const tide_tensor *b, tide_tensor *into) {
-  const char *what = (unsigned)op < TIDE_OP_COUNT ? tide_op_get(op)->name : "binary";
-  if (TIDE_UNLIKELY(!a || !b)) return tide__tensor_check(NULL, what, a ? "b" : "a");
-  tide_operand in[3] = {{.tensor = a}, {.tensor = b}, {.tensor = b}};
-  return tide_elementwise(out, op, in, NULL, into);
+  if (TIDE_UNLIKELY(!a || !b))
+    return tide__tensor_check(NULL, (unsigned)op < TIDE_OP_COUNT ? tide_op_get(op)->name : "binary", a ? "b" : "a");
+  return flat_tensors(out, op, a, b, 2, into);
 }

@@ -71,7 +71,9 @@ static inline int64_t tide__shown(int64_t index) { return index < 0 ? index : in
 /* ---- layout ---- */
 
 static inline bool tide__same_size(const tide_tensor *a, const tide_tensor *b) {
-  return a->ndim == b->ndim && memcmp(a->size, b->size, (size_t)a->ndim * sizeof a->size[0]) == 0;
+  bool same = a->ndim == b->ndim;
+  for (int d = 0; same && d < a->ndim; d++) same = a->size[d] == b->size[d];
+  return same;
 }
 void tide__stride_contiguous(int64_t *stride, const int64_t *size, int ndim);
 /* Every element of the range has exactly one position: a permutation of a contiguous tensor. */
