@@ -416,6 +416,7 @@ void ltide_open_ops(lua_State *L, ltide_state *S);
 void ltide_open_reduce(lua_State *L, ltide_state *S);
 void ltide_open_matmul(lua_State *L, ltide_state *S);
 void ltide_open_fft(lua_State *L, ltide_state *S);
+void ltide_open_linalg(lua_State *L, ltide_state *S);
 void ltide_open_random(lua_State *L, ltide_state *S);
 void ltide_open_format(lua_State *L, ltide_state *S);
 void ltide_open_determinism(lua_State *L, ltide_state *S);

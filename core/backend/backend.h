@@ -149,7 +149,7 @@ typedef struct tide_backend {
   tide_status (*pack)(tide_stream *stream, const tide_pack_args *a);
 
   /* ---- kernels: queued on the stream (tide_stream for scratch memory, its backend handle inside) ---- */
-#define KERNEL(name, args, writes, cost) tide_status (*name)(tide_stream * stream, const args *a);
+#define KERNEL(name, args, writes, cost, library) tide_status (*name)(tide_stream * stream, const args *a);
 #include "kernel.def"
 } tide_backend;
 

@@ -96,6 +96,16 @@ typedef struct tide_gemm_args {
   tide_value alpha, beta;
 } tide_gemm_args;
 
+/* Each of `batch` n by n matrices at ptr[0], contiguous and one after the other, of FLOAT32, FLOAT64, COMPLEX64 or
+ * COMPLEX128, becomes its Cholesky factor, in the lower or the upper triangle, which alone is read; the other one
+ * stays. ptr[1] (int32, batch): 0, or the order of the first leading minor that is not positive definite; what stands
+ * in that matrix then has no meaning. */
+typedef struct tide_cholesky_args {
+  tide_head head;
+  int32_t dtype, upper;
+  int64_t n, batch;
+} tide_cholesky_args;
+
 /* Index reads and writes along one dimension. The tensor side has size outer x length x inner, the dense side outer x
  * count x inner; outer dims and inner dims are strided: [0, nouter) and [nouter, ndim) of size. ptr[0] destination,
  * ptr[1] source, ptr[2] the index, contiguous, int64 or int32 (index_dtype), count values counted from index_base,

@@ -31,8 +31,8 @@ void tide__observe_access(const tide_tensor *x, bool write, int argument) {
 
 /* Of the arguments of a kernel kernel.def knows which are written. */
 static void find_writes(tide__launch what) {
-#define WRITES(k)                        (1u << (k))
-#define KERNEL(name, args, writes, cost) [TIDE__LAUNCH_##name] = writes,
+#define WRITES(k)                                 (1u << (k))
+#define KERNEL(name, args, writes, cost, library) [TIDE__LAUNCH_##name] = writes,
   static const uint8_t written[] = {
 #include "backend/kernel.def"
   };

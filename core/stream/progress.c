@@ -246,7 +246,7 @@ void tide__suspects_find(tide__suspects *out, int device) {
 
 const char *tide__launch_name(tide__launch what, int detail) {
   static const char *const names[] = {
-#define KERNEL(name, args, writes, cost) #name,
+#define KERNEL(name, args, writes, cost, library) #name,
 #include "backend/kernel.def"
       "copy to the device", "copy to the host", "copy between devices", "item", "sleep",
       "graph replay",       "jiterator",        "compiled kernel"};

@@ -6,7 +6,7 @@
 
 /* What can be launched: every kernel, then what is no kernel. */
 typedef enum tide__launch {
-#define KERNEL(name, args, writes, cost) TIDE__LAUNCH_##name,
+#define KERNEL(name, args, writes, cost, library) TIDE__LAUNCH_##name,
 #include "backend/kernel.def"
   TIDE__LAUNCH_COPY_IN,
   TIDE__LAUNCH_COPY_OUT,

@@ -142,6 +142,78 @@ static void test_reduce(void) {
   drop(&x), drop(&out);
 }
 
+/* ---- Cholesky factors ---- */
+
+static double complex element_of(const operand *x, int64_t i) {
+  tide_scalar s = tide__scalar_unpack(x->host + i * size_of(x->dtype), (tide_dtype)x->dtype);
+  return s.kind == 'C' ? s.re + s.im * _Complex_I : s.re;
+}
+static void element_set(operand *x, int64_t i, double complex v) {
+  uint64_t bits[2];
+  tide_scalar s = tide_float(creal(v));
+  if (tide_dtype_kind((tide_dtype)x->dtype) == 'C') s.kind = 'C', s.im = cimag(v);
+  tide__scalar_pack(bits, s, (tide_dtype)x->dtype);
+  memcpy(x->host + i * size_of(x->dtype), bits, (size_t)size_of(x->dtype));
+}
+
+/* The lower factor of the n by n matrix at `first`, whose element (i, j) is at i * row + j * col; the order of the
+ * leading minor that is not positive definite, or 0. */
+static int factor_plainly(operand *x, int64_t first, int64_t n, int64_t row, int64_t col) {
+  for (int64_t j = 0; j < n; j++) {
+    double d = creal(element_of(x, first + j * (row + col)));
+    for (int64_t k = 0; k < j; k++) d -= pow(cabs(element_of(x, first + j * row + k * col)), 2);
+    if (!(d > 0)) return (int)j + 1;
+    element_set(x, first + j * (row + col), sqrt(d));
+    for (int64_t i = j + 1; i < n; i++) {
+      double complex v = element_of(x, first + i * row + j * col);
+      for (int64_t k = 0; k < j; k++)
+        v -= element_of(x, first + i * row + k * col) * conj(element_of(x, first + j * row + k * col));
+      element_set(x, first + i * row + j * col, v / sqrt(d));
+    }
+  }
+  return 0;
+}
+
+/* The diagonal outweighs the rest of a row, but in the matrix `bad`, in its second to last row. */
+static void cholesky_case(int dtype, int64_t n, int64_t batch, bool upper, int64_t bad) {
+  operand x = make(dtype, batch * n * n, 0, 1, false), order = make(TIDE_INT32, batch, 0, 9, false);
+  for (int64_t b = 0; b < batch; b++)
+    for (int64_t i = 0; i < n; i++) element_set(&x, (b * n + i) * n + i, b == bad && i == n - 2 ? -1 : 2 * (double)n);
+  upload(&x);
+  tide_cholesky_args a = {.head = {.ptr = {x.device, order.device}, .nptr = 2}, .dtype = dtype, .upper = upper};
+  a.n = n, a.batch = batch;
+  OK(gpu->cholesky(stream, &a));
+  operand got = x;
+  got.host = malloc(x.bytes);
+  OK(gpu->copy_to_host(head.impl, got.host, x.device, x.bytes, false));
+  for (int64_t b = 0; b < batch; b++) {
+    int bad_order = factor_plainly(&x, b * n * n, n, upper ? 1 : n, upper ? n : 1);
+    ((int32_t *)order.host)[b] = bad_order;
+    for (int64_t k = 0; k < n * n; k++) {
+      bool other = upper ? k / n > k % n : k / n < k % n;
+      if (other || bad_order) element_set(&got, b * n * n + k, element_of(&x, b * n * n + k));
+    }
+  }
+  upload(&got);
+  compare_with(&x, tolerance_of(dtype) * (double)n, "cholesky of %s, %d x %d by %d, upper %d", name_of(dtype),
+               (int)batch, (int)n, (int)n, upper);
+  COMPARE(&order, "cholesky of %s, %d x %d by %d: orders", name_of(dtype), (int)batch, (int)n, (int)n);
+  free(got.host);
+  drop(&x), drop(&order);
+}
+
+static void test_cholesky(void) {
+  static const int dtypes[] = {TIDE_FLOAT32, TIDE_FLOAT64, TIDE_COMPLEX64, TIDE_COMPLEX128};
+  for (int d = 0; d < 4; d++)
+    for (int upper = 0; upper < 2; upper++) {
+      cholesky_case(dtypes[d], 1, 1, upper, -1);
+      cholesky_case(dtypes[d], 40, 1, upper, 0);
+      cholesky_case(dtypes[d], 17, 9, upper, 4);
+      cholesky_case(dtypes[d], 130, 2, upper, -1);
+    }
+  cholesky_case(TIDE_FLOAT32, 520, 2, false, 1); /* too large for one call of the batch */
+}
+
 /* ---- indexing ---- */
 
 static void index_case(int item, int index_dtype, int64_t outer, int64_t length, int64_t count, int64_t inner,

@@ -4,6 +4,7 @@
 #define CUDA_TEST_H
 
 #include <dlfcn.h>
+#include <complex.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>

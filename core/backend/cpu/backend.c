@@ -105,7 +105,7 @@ static tide_status read_small(void *stream, void *dst, const void *src, size_t b
     tide__loops_begin();                                                                                               \
     return tide__loops_end(tide__cpu_##name(stream, a));                                                               \
   }
-#define KERNEL(name, args, writes, cost) WATCHED(name, args)
+#define KERNEL(name, args, writes, cost, library) WATCHED(name, args)
 #include "backend/kernel.def"
 WATCHED(pack, tide_pack_args)
 
@@ -144,6 +144,6 @@ const tide_backend tide__backend_cpu = {
     .read_small = read_small,
     .compiler = &tide__cpu_compiler,
     .pack = watched_pack,
-#define KERNEL(name, args, writes, cost) .name = watched_##name,
+#define KERNEL(name, args, writes, cost, library) .name = watched_##name,
 #include "backend/kernel.def"
 };

@@ -10,6 +10,7 @@
 
 static void backend_close(void) {
   tide__cuda_gemm_close();
+  tide__cuda_solver_close();
   tide__cuda_staged_close();
   tide__cuda_progress_close();
   tide__cuda_wait_close();
@@ -88,7 +89,7 @@ static const tide_backend table = {
     .tracer = &tide__cuda_tracer,
     .collective = &tide__cuda_collective,
     .pack = tide__cuda_pack,
-#define KERNEL(slot, args, writes, cost) .slot = tide__cuda_##slot,
+#define KERNEL(slot, args, writes, cost, library) .slot = tide__cuda_##slot,
 #include "backend/kernel.def"
 };
 

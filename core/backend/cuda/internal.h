@@ -232,10 +232,11 @@ extern const tide_collective tide__cuda_collective;
 
 /* ---- kernels.c, gemm.c, fft.c ---- */
 
-#define KERNEL(name, args, writes, cost) tide_status tide__cuda_##name(tide_stream *stream, const args *a);
+#define KERNEL(name, args, writes, cost, library) tide_status tide__cuda_##name(tide_stream *stream, const args *a);
 #include "backend/kernel.def"
 tide_status tide__cuda_pack(tide_stream *stream, const tide_pack_args *a);
 tide_status tide__cuda_blas_handle(uint64_t *out, tide_stream *stream);
 void tide__cuda_gemm_close(void);
+void tide__cuda_solver_close(void);
 
 #endif

@@ -199,7 +199,7 @@ static tide_backend table = {
     .fft_plan_new = tide__sim_fft_plan_new,
     .fft_plan_free = tide__sim_fft_plan_free,
     .tracer = &tide__sim_tracer,
-#define KERNEL(name, args, writes, cost) .name = tide__sim_kernel_##name,
+#define KERNEL(name, args, writes, cost, library) .name = tide__sim_kernel_##name,
 #include "backend/kernel.def"
 };
 

@@ -71,7 +71,7 @@ typedef union sim_args {
     tide_head head; /* not used */
     tide_collective_call call;
   } join;
-#define KERNEL(name, args, writes, cost) args name;
+#define KERNEL(name, args, writes, cost, library) args name;
 #include "backend/kernel.def"
 } sim_args;
 
@@ -305,7 +305,8 @@ tide_status tide__sim_copy_peer(void *stream, void *dst, int dst_device, const v
 tide_status tide__sim_read_small(void *stream, void *dst, const void *src, size_t bytes);
 tide_status tide__sim_fft_plan_new(void **out, size_t *work, int device, const tide_fft_shape *shape);
 void tide__sim_fft_plan_free(int device, void *plan);
-#define KERNEL(name, args, writes, cost) tide_status tide__sim_kernel_##name(tide_stream *stream, const args *a);
+#define KERNEL(name, args, writes, cost, library)                                                                      \
+  tide_status tide__sim_kernel_##name(tide_stream *stream, const args *a);
 #include "backend/kernel.def"
 /* Does what op asks, called by a worker. The lock is held at start and end and released in between. */
 void tide__sim_op_run(sim_stream *stream, sim_op *op);

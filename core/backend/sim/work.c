@@ -49,10 +49,11 @@ static double transform_bytes(const tide_fft_args *a) {
 
 /* ---- queueing kernels ---- */
 
-#define KERNEL(name, type, writes, cost)                                                                               \
+#define KERNEL(name, type, writes, cost, library)                                                                      \
   static tide_status run_##name(const sim_args *args) { return tide__cpu_##name(NULL, &args->name); }                  \
   tide_status tide__sim_kernel_##name(tide_stream *stream, const type *a) {                                            \
     TIDE_TRY(tide__sim_enter(#name));                                                                                  \
+    TIDE_TRY(tide__cpu_has_##library(#name));                                                                          \
     sim_op *op = tide__sim_op_new(SIM_KERNEL);                                                                         \
     if (!op) return TIDE_MEMORY;                                                                                       \
     op->run = run_##name;                                                                                              \
