@@ -215,18 +215,42 @@ local function check_text(path)
   end
 end
 
--- ---- every operation has a doc string and a row in the specs ----
-local function check_ops()
-  local spec = io.open("spec/ops_spec.lua") and read("spec/ops_spec.lua") or ""
-  local path = "core/include/tide/op.def"
+-- ---- every row of the lists has what goes with it ----
+local function rows(path, pattern, visit)
   each_line(read(path), function(line, number)
-    local name = line:match("^%u[%u_]*%(([%l%d_]+),")
-    if not name then return end
-    if not line:match('"[^"]+"%)%s*$') then complain(path, number, name .. " has no doc string") end
-    if not spec:find("%f[%w_]" .. name .. "%f[^%w_]") then
-      complain(path, number, name .. " has no row in spec/ops_spec.lua")
-    end
+    local name = line:match(pattern)
+    if name then visit(name, line, number) end
   end)
+end
+
+local function names_word(text, word) return text:find("%f[%w_]" .. word .. "%f[^%w_]") ~= nil end
+
+-- An op and a reduction: help and a row in the specs.
+local function check_documented(path, pattern, spec)
+  local text = read(spec)
+  rows(path, pattern, function(name, line, number)
+    if not line:match('"[^"]+"%)%s*$') then complain(path, number, name .. " has no doc string") end
+    if not names_word(text, name) then complain(path, number, name .. " has no row in " .. spec) end
+  end)
+end
+
+-- A kernel: its struct, with a comment that says what it does, and a spec that names it or that is named here.
+local specs_of = { locate = "spec/index_spec.lua", verify = "spec/ops_spec.lua" }
+local function check_kernels()
+  local path, specs = "core/backend/kernel.def", ""
+  local plan = read "core/base/plan.h" .. read "core/base/fft_plan.h"
+  for _, spec in ipairs(list "ls spec/*.lua spec/c/*.[ch]") do specs = specs .. read(spec) end
+  rows(path, "^KERNEL%(([%w_]+),", function(name, line, number)
+    local args = line:match "^KERNEL%([%w_]+, ([%w_]+)"
+    if not names_word(plan, "struct " .. args) then complain(path, number, args .. " is no struct of core/base/plan.h") end
+    if not specs_of[name] and not names_word(specs, name) then complain(path, number, name .. " is named in no spec") end
+  end)
+end
+
+local function check_lists()
+  check_documented("core/include/tide/op.def", "^%u[%u_]*%(([%l%d_]+),", "spec/ops_spec.lua")
+  check_documented("core/include/tide/reduction.def", "^REDUCTION%([%u_]+, ([%l_]+),", "spec/reduce_spec.lua")
+  check_kernels()
 end
 
 local function check_flags()
@@ -248,7 +272,7 @@ for _, path in ipairs(list [[find core kernels lua_bindings scripts spec .ci REA
     ! -name '*.png' ! -name '*.np[yz]' ! -name '*.safetensors' ! -name '*.bin' ! -name '*.csv' ! -name '*.pyc']]) do
   check_text(path)
 end
-check_ops()
+check_lists()
 check_flags()
 print(failures == 0 and "rules: all kept" or ("rules: %d broken"):format(failures))
 os.exit(failures == 0 and 0 or 1)
