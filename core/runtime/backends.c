@@ -232,7 +232,7 @@ static void child_after_fork(void) {
     if (atomic_load_explicit(&acc.device[d].state, memory_order_relaxed) == CLOSED) continue;
     keep_error(&acc.device[d].cause, acc.device[d].text, acc.device[d].name, &cause);
     acc.device[d].cause.device = d;
-    atomic_store_explicit(&tide__backends_ready[d], NULL, memory_order_relaxed);
+    atomic_store_explicit(&tide__backends_ready[d + 1], NULL, memory_order_relaxed);
     atomic_store_explicit(&acc.device[d].state, FORKED, memory_order_relaxed);
   }
 }
@@ -262,14 +262,14 @@ static tide_status open_device(int device) {
   if (atomic_load_explicit(&acc.device[device].state, memory_order_relaxed) == CLOSED) {
     status = table->device_open(device);
     opened = status == TIDE_OK;
-    if (opened) atomic_store_explicit(&tide__backends_ready[device], table, memory_order_release);
+    if (opened) atomic_store_explicit(&tide__backends_ready[device + 1], table, memory_order_release);
     if (opened) atomic_store_explicit(&acc.device[device].state, READY, memory_order_release);
   }
   pthread_mutex_unlock(&acc.lock);
   return opened ? tide__opened(device) : status;
 }
 
-_Atomic(const tide_backend *) tide__backends_ready[TIDE_MAX_DEVICES];
+_Atomic(const tide_backend *) tide__backends_ready[TIDE_MAX_DEVICES + 1] = {&tide__backend_cpu};
 
 tide_status tide__backend_slow(const tide_backend **out, int device) {
   if (device >= TIDE_MAX_DEVICES)
@@ -311,7 +311,7 @@ void tide__device_set_lost(int device, const tide_error *cause, void (*first)(in
   if (atomic_load_explicit(&acc.device[device].state, memory_order_relaxed) < LOST) {
     keep_error(&acc.device[device].cause, acc.device[device].text, acc.device[device].name, cause);
     first(device);
-    atomic_store_explicit(&tide__backends_ready[device], NULL, memory_order_release);
+    atomic_store_explicit(&tide__backends_ready[device + 1], NULL, memory_order_release);
     atomic_store_explicit(&acc.device[device].state, LOST, memory_order_release);
     if (on_lost.fn) on_lost.fn(on_lost.user, device, &acc.device[device].cause);
   }
@@ -328,7 +328,7 @@ bool tide__device_lost(tide_error *cause, int device) {
 /* Afterwards the accelerators are found and opened anew when someone uses them. */
 void tide__backends_close(bool reset, void (*closed)(bool all)) {
   pthread_mutex_lock(&acc.lock);
-  for (int d = 0; d < TIDE_MAX_DEVICES; d++) atomic_store(&tide__backends_ready[d], NULL);
+  for (int d = 0; d < TIDE_MAX_DEVICES; d++) atomic_store(&tide__backends_ready[d + 1], NULL);
   const tide_backend *table = atomic_exchange(&acc.table, NULL);
   if (table && table->close) table->close();
   closed(!reset);

@@ -11,11 +11,12 @@
 
 /* The table of a device's backend; opens library and device at first use. Below 0 is the CPU. */
 tide_status tide__backend_slow(const tide_backend **out, int device);
-extern _Atomic(const tide_backend *) tide__backends_ready[TIDE_MAX_DEVICES]; /* of devices that are open and not lost */
+/* The CPU's, then those of devices that are open and not lost, else NULL. */
+extern _Atomic(const tide_backend *) tide__backends_ready[TIDE_MAX_DEVICES + 1];
 static inline tide_status tide__backend(const tide_backend **out, int device) {
-  const tide_backend *b = &tide__backend_cpu;
-  if (device >= 0)
-    b = device < TIDE_MAX_DEVICES ? atomic_load_explicit(&tide__backends_ready[device], memory_order_acquire) : NULL;
+  unsigned at = device < 0 ? 0 : (unsigned)device + 1;
+  const tide_backend *b = NULL;
+  if (at <= TIDE_MAX_DEVICES) b = atomic_load_explicit(&tide__backends_ready[at], memory_order_acquire);
   if (__builtin_expect(!b, 0)) return tide__backend_slow(out, device);
   *out = b;
   return TIDE_OK;
