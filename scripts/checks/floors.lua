@@ -3,7 +3,7 @@
 -- since each holds one thing.
 return {
   { "base", calls = {} },
-  { "backend", calls = { "base" } }, -- the tables; no code
+  { "backend", calls = { "base" } }, -- the tables, and what opens libraries
   { "backend/cpu", calls = { "base", "backend" }, face = { "cpu.h", "cxx.h" } },
   { "backend/sim", calls = { "base", "backend", "backend/cpu" }, face = {} },
   { "backend/cuda", calls = { "base", "backend" }, face = {} },
