@@ -139,7 +139,7 @@ static const other_name of_module[] = {{"no_grad", AUTOGRAD},
 static const char of_torch[] =
     " addmv argsort baddbmm bincount bucketize cdist conv1d conv2d cov cross cummax cummin cumprod cumsum diff einsum "
     "float_power frexp gather gcd heaviside histc histogram index_add index_copy index_fill interpolate isin kron "
-    "kthvalue lcm ldexp log_softmax logcumsumexp logit median mode multinomial nextafter "
+    "kthvalue lcm ldexp linalg log_softmax logcumsumexp logit median mode multinomial nextafter "
     "normal pad poisson quantile scatter scatter_ scatter_add scatter_add_ searchsorted signbit sinc softmax sort "
     "special take tensor_split tensordot topk trace trapezoid unique xlogy ";
 
