@@ -34,9 +34,15 @@ static void check_keys(lua_State *L, const ltide_call *c) {
   ltide_check_keys(L, c->opts, keys);
 }
 
+/* Is the only argument a table that the first parameter takes as it is? */
+static bool is_value(lua_State *L, const ltide_sig *sig) {
+  bool takes = sig->positional && (sig->param[0].kind == LTIDE_ANY || sig->param[0].kind == LTIDE_TABLE);
+  return takes && lua_istable(L, 1) && lua_isnoneornil(L, 2) && lua_gettop(L) <= sig->positional;
+}
+
 /* An empty table stands for options once all that is required stands before it. */
 static void split(lua_State *L, ltide_call *c) {
-  ltide_args a = ltide_split(L, c->sig->last);
+  ltide_args a = is_value(L, c->sig) ? (ltide_args){1, 0} : ltide_split(L, c->sig->last);
   c->n = a.n, c->opts = a.opts;
   bool is_rest = c->sig->positional && c->sig->param[c->sig->positional - 1].is_rest;
   if (!is_rest && !c->sig->is_open) ltide_check_count(L, a, c->sig->positional);
@@ -233,10 +239,22 @@ int ltide_run(lua_State *L) {
   return c.row->body(L, &c);
 }
 
+/* Is the last argument a table in the place of a parameter, none of which it names? The function says what it thinks.
+ */
+static bool is_argument(lua_State *L, ltide_call *c) {
+  int top = lua_gettop(L);
+  if (!top || !lua_istable(L, top) || top > c->sig->positional || c->sig->count != c->sig->positional) return false;
+  c->n = top, c->opts = 0;
+  for (const char *const *k = c->sig->keys; *k; k++)
+    if (ltide_push_option(L, top, *k)) return lua_settop(L, top), false;
+  return true;
+}
+
 /* Without options proper, what is given by name goes to its place. */
 int ltide_run_plain(lua_State *L) {
   ltide_call c;
-  ltide_call_begin(L, &c);
+  begin(L, &c);
+  if (!is_argument(L, &c)) split(L, &c);
   if (c.opts && c.sig->count == c.sig->positional) ltide_named(L, 2, c.sig->keys);
   return c.row->plain(L);
 }
