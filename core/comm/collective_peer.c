@@ -105,19 +105,12 @@ static tide_status queue(tide__collective *o, tide__collective_tracker *tracker)
 /* The streams are the current ones meanwhile, for whatever takes those. */
 tide_status tide__collective_peers(tide__collective *o) {
   tide__collective_tracker tracker;
-  tide_stream *before[TIDE_MAX_DEVICES];
+  tide__selection selection[TIDE_MAX_DEVICES];
   int n = o->call.n;
   TIDE_TRY(tide__comm_join(o->streams, n, o->what));
-  for (int i = 0; i < n; i++) {
-    before[i] = tide_current_selected(o->streams[i]->device);
-    if (before[i]) tide_stream_retain(before[i]);
-    tide_current_select(o->streams[i]->device, o->streams[i]->is_default ? NULL : o->streams[i]);
-  }
+  for (int i = 0; i < n; i++) selection[i] = tide__selection_begin(o->streams[i]);
   tide__tracker_begin(&tracker, o->what);
   tide_status status = tide__tracker_end(&tracker, queue(o, &tracker));
-  for (int i = 0; i < n; i++) {
-    tide_current_select(o->streams[i]->device, before[i]);
-    tide_stream_release(before[i]);
-  }
+  for (int i = n; i-- > 0;) tide__selection_end(selection[i]);
   return status;
 }

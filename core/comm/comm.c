@@ -167,25 +167,17 @@ tide_status tide__comm_join(tide_stream *const *streams, int n, const char *what
 
 /* A new tensor that belongs to the stream, as it would if the stream were current. */
 static tide_status make_on(tide_tensor **out, const tide_tensor *like, tide_stream *on) {
-  tide_stream *selected = tide_current_selected(on->device), *wanted = on->is_default ? NULL : on;
-  if (selected == wanted) return tide__tensor_new_like(out, like, (tide_dtype)like->dtype, on->device);
-  if (selected) tide_stream_retain(selected);
-  tide_current_select(on->device, wanted);
+  tide__selection selection = tide__selection_begin(on);
   tide_status status = tide__tensor_new_like(out, like, (tide_dtype)like->dtype, on->device);
-  tide_current_select(on->device, selected);
-  tide_stream_release(selected);
+  tide__selection_end(selection);
   return status;
 }
 
 /* By the general way of copy.c, as if the stream were current. */
 static tide_status copy_on(tide_stream *on, tide_tensor *dst, const tide_tensor *src) {
-  tide_stream *selected = tide_current_selected(on->device), *wanted = on->is_default ? NULL : on;
-  if (selected == wanted) return tide_copy(dst, src, true);
-  if (selected) tide_stream_retain(selected);
-  tide_current_select(on->device, wanted);
+  tide__selection selection = tide__selection_begin(on);
   tide_status status = tide_copy(dst, src, true);
-  tide_current_select(on->device, selected);
-  tide_stream_release(selected);
+  tide__selection_end(selection);
   return status;
 }
 

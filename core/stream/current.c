@@ -195,16 +195,20 @@ bool tide_current_is_capturing(void) {
   return s && s->epoch == tide__epoch_now() && s->capture;
 }
 
+/* What every way of selecting ends in. NULL is the default stream. */
+static void put(tide_current *c, int device, tide_stream *selected) {
+  tide_stream *before = c->stream[device];
+  if (before == selected) return;
+  watch(c);
+  if (selected) tide_stream_retain(selected);
+  c->stream[device] = selected;
+  tide_stream_release(before);
+}
+
 tide_status tide_current_set_stream(tide_stream *s) {
   TIDE_TRY(tide__stream_check(s, "set_stream"));
   if (tide__sync_watched()) TIDE_TRY(tide__capture_legacy(s, "set_stream"));
-  tide_current *c = now();
-  tide_stream *before = c->stream[s->device];
-  if (before == s) return TIDE_OK;
-  watch(c);
-  if (!s->is_default) tide_stream_retain(s);
-  c->stream[s->device] = s->is_default ? NULL : s;
-  tide_stream_release(before);
+  put(now(), s->device, s->is_default ? NULL : s);
   return TIDE_OK;
 }
 
@@ -215,12 +219,23 @@ tide_stream *tide_current_selected(int device) {
 /* Nothing is asked of the stream: a block is left also when its device has been lost meanwhile. */
 void tide_current_select(int device, tide_stream *selected) {
   if (device < 0 || device >= TIDE_MAX_DEVICES || (selected && selected->epoch != tide__epoch_now())) return;
+  put(now(), device, selected);
+}
+
+tide__selection tide__selection_begin(tide_stream *on) {
   tide_current *c = now();
-  tide_stream *before = c->stream[device];
-  watch(c);
-  if (selected) tide_stream_retain(selected);
-  c->stream[device] = selected;
-  tide_stream_release(before);
+  tide_stream *wanted = on->is_default ? NULL : on;
+  tide__selection s = {on->device, c->stream[on->device] != wanted, c->stream[on->device]};
+  if (!s.changed) return s;
+  if (s.before) tide_stream_retain(s.before);
+  put(c, on->device, wanted);
+  return s;
+}
+
+void tide__selection_end(tide__selection s) {
+  if (!s.changed) return;
+  tide_current_select(s.device, s.before);
+  tide_stream_release(s.before);
 }
 
 static _Thread_local tide__stream_override override;

@@ -99,6 +99,14 @@ bool tide__current_plain(int device); /* that alone */
  * reference. */
 struct tide_mempool *tide__current_pool(int device);
 void tide__current_pool_set(struct tide_mempool *pool, int device);
+/* The stream is current between the two, for what core does on it by functions that take the current one. */
+typedef struct tide__selection {
+  int device;
+  bool changed;
+  tide_stream *before; /* retained if it has changed */
+} tide__selection;
+tide__selection tide__selection_begin(tide_stream *on);
+void tide__selection_end(tide__selection s);
 /* A stream that is current for a while (tide_current_override): of it and the one before, the one not current now. */
 typedef struct tide__stream_override {
   bool on;
