@@ -46,18 +46,6 @@ void ltide_deprecated(lua_State *L, const char *old, const char *now) {
   if (!warned) ltide_warn(L, "tide.cuda.%s is an old name: use tide.cuda.%s", old, now);
 }
 
-const char *ltide_bytes_text(char out[32], int64_t bytes) {
-  static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  double value = (double)bytes;
-  int u = 0;
-  while (value >= 1024 && u < 4) value /= 1024, u++;
-  if (u)
-    snprintf(out, 32, "%.2f %s", value, units[u]);
-  else
-    snprintf(out, 32, "%lld B", (long long)bytes);
-  return out;
-}
-
 /* {==== Figures */
 
 static int push_bytes(lua_State *L, int64_t bytes) {

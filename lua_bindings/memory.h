@@ -13,8 +13,6 @@ void ltide_register_memory(lua_State *L, ltide_row *rows);
 void ltide_register_memory_only(lua_State *L, ltide_row *rows);
 /* Warns, once in a Lua state, that `old` is an old name of `now`. */
 void ltide_deprecated(lua_State *L, const char *old, const char *now);
-/* "1.50 GiB" into out, which it returns. */
-const char *ltide_bytes_text(char out[32], int64_t bytes);
 /* Sets the fields of the last failure in the table at the top; nothing if that was not of `device`. */
 void ltide_set_oom(lua_State *L, int device);
 

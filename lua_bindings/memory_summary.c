@@ -8,6 +8,7 @@
 
 #include "row.h"
 #include "memory.h"
+#include "tide/memory.h"
 
 enum { TOP_LINES = 10 };
 
@@ -25,8 +26,10 @@ static const char *count_text(char out[32], int64_t n) {
   return out;
 }
 
+static const char *bytes_text(char out[32], int64_t n) { return tide_bytes_text(out, (uint64_t)n); }
+
 static void add_line(luaL_Buffer *b, const char *name, const tide_stat *s, bool bytes) {
-  const char *(*text)(char *, int64_t) = bytes ? ltide_bytes_text : count_text;
+  const char *(*text)(char *, int64_t) = bytes ? bytes_text : count_text;
   char c[32], p[32], a[32], f[32];
   add(b, "| %-22s | %11s | %11s | %11s | %11s |\n", name, text(c, s->current), text(p, s->peak), text(a, s->allocated),
       text(f, s->freed));
@@ -68,7 +71,7 @@ static void add_sites(luaL_Buffer *b, int device) {
   for (int i = 0; i < n; i++) {
     char bytes[32], line[160];
     if (!tide_site_describe(site[i].site, line, sizeof line)) snprintf(line, sizeof line, "(no script line)");
-    add(b, "  %11s in %lld block%s  %s\n", ltide_bytes_text(bytes, (int64_t)site[i].bytes), (long long)site[i].blocks,
+    add(b, "  %11s in %lld block%s  %s\n", tide_bytes_text(bytes, site[i].bytes), (long long)site[i].blocks,
         site[i].blocks == 1 ? "" : "s", line);
   }
 }

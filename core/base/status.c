@@ -7,6 +7,7 @@
  * Invariant: the record's strings point into the thread's own buffers, so they stay valid until its next failing call,
  * whatever happens to the device, the stream or the tensor that was concerned. */
 #include "base.h"
+#include "tide/memory.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -138,4 +139,16 @@ const char *tide__device_text(int device) {
   char *text = ring_text();
   snprintf(text, RING_TEXT, "cuda:%d", device);
   return text;
+}
+
+const char *tide_bytes_text(char out[TIDE_BYTES_TEXT], uint64_t bytes) {
+  static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+  double value = (double)bytes;
+  int u = 0;
+  while (value >= 1024 && u < 4) value /= 1024, u++;
+  if (u)
+    snprintf(out, TIDE_BYTES_TEXT, "%.2f %s", value, units[u]);
+  else
+    snprintf(out, TIDE_BYTES_TEXT, "%d bytes", (int)bytes);
+  return out;
 }

@@ -88,18 +88,6 @@ static size_t gather(tide_memory_oom *o, tide__allocator *a, int device, size_t 
 
 /* ---- text ---- */
 
-static const char *bytes_text(char out[32], size_t bytes) {
-  static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
-  double value = (double)bytes;
-  int u = 0;
-  while (value >= 1024 && u < 4) value /= 1024, u++;
-  if (u)
-    snprintf(out, 32, "%.2f %s", value, units[u]);
-  else
-    snprintf(out, 32, "%zu bytes", bytes);
-  return out;
-}
-
 /* "; most is held by a.lua:3 (1.00 GiB), ..." */
 static void sites_text(char *out, size_t size, const tide_memory_oom *o) {
   size_t at = 0;
@@ -108,7 +96,7 @@ static void sites_text(char *out, size_t size, const tide_memory_oom *o) {
     char line[100], bytes[32];
     if (!tide_site_describe(o->site[i].site, line, sizeof line)) snprintf(line, sizeof line, "the host");
     int n = snprintf(out + at, size - at, "%s%s (%s)", i ? ", " : "; most is held by ", line,
-                     bytes_text(bytes, o->site[i].bytes));
+                     tide_bytes_text(bytes, o->site[i].bytes));
     if (n < 0 || (size_t)n >= size - at) {
       out[at] = 0; /* no half of a name */
       return;
@@ -151,14 +139,15 @@ tide_status tide__allocator_fail(tide__allocator *a, int device, size_t bytes) {
   observe(&o);
   last.oom = o, last.any = true;
   char w[32], f[32], t[32], h[32], r[32], l[32], c[32], limit[80] = "", ratio[32] = "", sites[TEXT];
-  if (o.limit) snprintf(limit, sizeof limit, "; this process may reserve %s (memory fraction)", bytes_text(c, o.limit));
+  if (o.limit)
+    snprintf(limit, sizeof limit, "; this process may reserve %s (memory fraction)", tide_bytes_text(c, o.limit));
   if (o.reserved > o.allocated) snprintf(ratio, sizeof ratio, " (fragmentation %.2f)", o.fragmentation);
   sites_text(sites, sizeof sites, &o);
   return tide__fail_memory(device, bytes, o.free, o.total, o.allocated, o.reserved,
                            "memory: %s cannot give %s; %s of its %s are free; tensors hold %s and the cache %s more, "
                            "whose largest free block is %s%s%s; %s%s. What helps: %s",
-                           tide__device_text(device), bytes_text(w, bytes), bytes_text(f, o.free),
-                           bytes_text(t, o.total), bytes_text(h, o.allocated), bytes_text(r, o.reserved - o.allocated),
-                           bytes_text(l, o.largest_free), ratio, limit, what_failed(&o), sites,
-                           what_helps(&o, of_graphs, a->granule && a->set.expandable));
+                           tide__device_text(device), tide_bytes_text(w, bytes), tide_bytes_text(f, o.free),
+                           tide_bytes_text(t, o.total), tide_bytes_text(h, o.allocated),
+                           tide_bytes_text(r, o.reserved - o.allocated), tide_bytes_text(l, o.largest_free), ratio,
+                           limit, what_failed(&o), sites, what_helps(&o, of_graphs, a->granule && a->set.expandable));
 }

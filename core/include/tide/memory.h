@@ -11,6 +11,10 @@ extern "C" {
 
 #define TIDE_ALL_DEVICES (-3) /* where a pool is made or selected: every accelerator */
 
+/* "1.50 GiB" or "12 bytes" into out, which it returns. */
+enum { TIDE_BYTES_TEXT = 32 };
+TIDE_API const char *tide_bytes_text(char out[TIDE_BYTES_TEXT], uint64_t bytes);
+
 /* ---- The allocator ---- */
 
 /* Sets options, "option:value,option:value", with the names and values of torch: backend (native, cudaMallocAsync),
