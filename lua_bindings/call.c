@@ -239,8 +239,7 @@ int ltide_run(lua_State *L) {
   return c.row->body(L, &c);
 }
 
-/* Is the last argument a table in the place of a parameter, none of which it names? The function says what it thinks.
- */
+/* Is the last argument a table in the place of a parameter, none of which it names? The function judges it. */
 static bool is_argument(lua_State *L, ltide_call *c) {
   int top = lua_gettop(L);
   if (!top || !lua_istable(L, top) || top > c->sig->positional || c->sig->count != c->sig->positional) return false;

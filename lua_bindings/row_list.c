@@ -43,8 +43,8 @@ static void add_row(void *ctx, const char *path, const ltide_row *row) {
   const ltide_sig *sig = ltide_row_sig(row);
   lua_createtable(L, 0, 8);
   set_text(L, "path", path), set_text(L, "name", row->name);
-  const char *slash = row->noun ? strrchr(row->noun, '/') : NULL;
-  if (slash) lua_pushlstring(L, slash + 1, strcspn(slash + 1, "_.")), lua_setfield(L, -2, "noun");
+  const char *slash = row->noun ? strrchr(row->noun, '/') : NULL, *noun = slash ? slash + 1 : row->noun;
+  if (noun) lua_pushlstring(L, noun, strcspn(noun, "_.")), lua_setfield(L, -2, "noun");
   set_flag(L, "callable", row->fn || row->same);
   if (row->doc) {
     const char *rest = strchr(row->doc, '\n');
