@@ -1,5 +1,5 @@
--- The floors of core: which room may call which, and how large a circle of files may be. It reads the symbols of the
--- built objects (nm -P), so what counts is what is called, not what is included. Prints every edge that is not
+-- The floors of core and of the bindings: who may call whom, and how large a circle of files may be. It reads the
+-- symbols of the built objects (nm -P), so what counts is what is called, not what is included. Prints every edge that is not
 -- allowed by floors.lua, with its symbols, and exits with 1 if there is one.
 -- usage, in the source tree: tide scripts/checks/rooms.lua BUILD     (any Lua 5.4 will do)
 --
@@ -29,14 +29,14 @@ local function room_of(file) return file:match("^(backend/%w+)/") or file:match(
 
 -- file: the source's path in core, without its suffix. needs[file] = set of symbols; home[symbol] = file.
 local files, needs, home = {}, {}, {}
-local function read_objects(folder)
+local function read_objects(folder, top)
   local file, sources = nil, {}
-  for _, source in ipairs(lines_of "find core -name '*.c'") do sources[source] = true end
+  for _, source in ipairs(lines_of(("find %s -name '*.c'"):format(top))) do sources[source] = true end
   for _, line in ipairs(lines_of(("find '%s' -name '*.c.o' 2>/dev/null | sort | xargs -r nm -P -A 2>/dev/null"):format(folder))) do
     local path, symbol, kind = line:match("^(.-)%.c%.o:? (%S+) (%a)")
     -- An object whose source has gone stays in a build tree.
-    if path and sources[path:match("/(core/.*)$") .. ".c"] then
-      file = path:match("/core/(.*)$")
+    if path and sources[path:match("/(" .. top .. "/.*)$") .. ".c"] then
+      file = path:match("/" .. top .. "/(.*)$")
       if not needs[file] then files[#files + 1], needs[file] = file, {} end
       if kind == "U" then
         needs[file][symbol] = true
@@ -46,8 +46,8 @@ local function read_objects(folder)
     end
   end
 end
-read_objects(build .. "/CMakeFiles/tide_objects.dir/core")
-read_objects(build .. "/CMakeFiles/tide_cuda.dir/core")
+read_objects(build .. "/CMakeFiles/tide_objects.dir/core", "core")
+read_objects(build .. "/CMakeFiles/tide_cuda.dir/core", "core")
 if #files < 50 then
   print(("rooms: %s holds %d objects of core, expected a built tree"):format(build, #files))
   os.exit(1)
@@ -149,6 +149,34 @@ for _, circle in ipairs(circles_of(function() return true end)) do
   table.sort(names)
   if #names > 1 then
     complain("a circle spans the rooms %s: %s", table.concat(names, ", "), table.concat(circle, " "))
+  end
+end
+
+-- ---- the bindings: files on floors, and the largest circle ----
+files, needs, home, calls = {}, {}, {}, {}
+read_objects(build .. "/CMakeFiles/tide_binding_objects.dir/lua_bindings", "lua_bindings")
+local bindings, floor_of = floors.bindings, {}
+for height, floor in ipairs(bindings) do
+  for _, file in ipairs(floor) do floor_of[file] = height end
+end
+for _, file in ipairs(files) do
+  calls[file] = {}
+  for symbol in pairs(needs[file]) do
+    local to = home[symbol]
+    if to and to ~= file then
+      calls[file][to] = true
+      if (floor_of[to] or 0) > (floor_of[file] or #bindings) then
+        complain("lua_bindings/%s.c calls %s of %s.c, which is on a higher floor", file, symbol, to)
+      end
+    end
+  end
+end
+for _, circle in ipairs(circles_of(function() return true end)) do
+  if #circle > bindings.most_in_circle then
+    complain("lua_bindings: a circle of %d files, expected at most %d: %s", #circle, bindings.most_in_circle,
+      table.concat(circle, " "))
+  elseif arg[2] == "--circles" then
+    print(("lua_bindings: a circle of %d files: %s"):format(#circle, table.concat(circle, " ")))
   end
 end
 
