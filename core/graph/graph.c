@@ -146,10 +146,10 @@ tide_status tide_graph_new(tide_graph **out, bool keep) {
   return TIDE_OK;
 }
 
-void tide_graph_retain(tide_graph *g) { atomic_fetch_add_explicit(&g->refs, 1, memory_order_relaxed); }
+void tide_graph_retain(tide_graph *g) { tide__ref_take(&g->refs); }
 
 void tide_graph_release(tide_graph *g) {
-  if (!g || atomic_fetch_sub_explicit(&g->refs, 1, memory_order_acq_rel) != 1) return;
+  if (!g || !tide__ref_drop(&g->refs)) return;
   tide_graph_abort(g);
   if (g->epoch == tide__epoch_now()) tide__recording_retire(g->recording, true);
   tide__replays_drop(g->replays);
@@ -310,7 +310,7 @@ tide_status tide_graph_output(tide_tensor **out, const tide_graph *g, const tide
   tide_tensor *view;
   TIDE_TRY(tide__tensor_view(&view, x, x->size, x->stride, x->ndim, x->offset));
   if (!x->storage->replays) {
-    atomic_fetch_add_explicit(&g->replays->refs, 1, memory_order_relaxed);
+    tide__ref_take(&g->replays->refs);
     x->storage->replays = g->replays;
   }
   view->replay = x->storage->replays == g->replays ? atomic_load_explicit(&g->replays->now, memory_order_relaxed) : 0;

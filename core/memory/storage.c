@@ -296,7 +296,7 @@ void tide__storage_use_slow(tide_storage *s, tide_stream *stream) {
 }
 
 void tide__replays_drop(tide__replays *replays) {
-  if (!replays || atomic_fetch_sub_explicit(&replays->refs, 1, memory_order_acq_rel) != 1) return;
+  if (!replays || !tide__ref_drop(&replays->refs)) return;
   if (atomic_load(&replays->watched)) atomic_fetch_sub(&tide__sync_watch, 1);
   free(replays);
 }
