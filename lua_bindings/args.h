@@ -98,10 +98,6 @@ bool ltide_plain_shape(lua_State *L, int arg);
 /* The same for the list of n values at `list`, where the first is a shape. */
 void ltide_plain_shapes(lua_State *L, int list, int n);
 void ltide_open_sizes(lua_State *L);
-/* Sets the functions both in the module table, at the top of the stack, and among the methods. */
-void ltide_register_both(lua_State *L, const ltide_reg *list);
-/* Registers methods alone. */
-void ltide_register_methods(lua_State *L, const ltide_reg *list);
 /* convert.c: the tensor of the Lua value at arg, in a handle that it pushes. */
 void ltide_push_converted(lua_State *L, ltide_state *S, int arg, const tide_options *options);
 /* convert.c: the tensor of the table at arg as an operand beside a tensor of this device and dtype: of that dtype where

@@ -221,15 +221,6 @@ int ltide_read_only(lua_State *L);
 /* sanitizer.c: adds a race's fields to the error object at the top, if the thread's error is of that sort. */
 void ltide_set_race(lua_State *L);
 
-/* doc.c: registration with a doc string, which help() shows. Lists end with {NULL}. */
-typedef struct ltide_reg {
-  const char *name; /* "empty", "Tensor:view", ... without the path */
-  lua_CFunction fn;
-  const char *doc; /* "tide.empty(sizes... [, opts]) -> Tensor\nUninitialised ..." : first line is the signature */
-} ltide_reg;
-/* Sets the functions in the table at the top of the stack; `path` ("tide", "tide.cuda", "Tensor") is for help(). Each
- * function has the module's state as no upvalue: use ltide_enter. */
-void ltide_register(lua_State *L, const char *path, const ltide_reg *list);
 /* For functions made in a loop, values and classes: path.name gets this doc (strings must live for ever). */
 void ltide_document(lua_State *L, const char *path, const char *name, const char *doc);
 

@@ -400,13 +400,11 @@ static void set_operators(lua_State *L, ltide_state *S) {
 }
 
 void ltide_open_ops(lua_State *L, ltide_state *S) {
-  static const ltide_reg where[] = {
-      {"where", ltensor_where,
-       "x:where(condition, y [, {out=}]) -> Tensor\nx where the condition holds, else y. Broadcasts."},
-      {NULL, NULL, NULL}};
+  static ltide_row where[] = {METHOD(where, FN(ltensor_where), "(condition, y [, {out=}]) -> Tensor",
+                                     "x where the condition holds, else y. Broadcasts."){0}};
   pthread_once(&rows_once, fill_rows);
   ltide_register_rows(L, "tide", rows);
-  ltide_register_methods(L, where);
+  ltide_register_rows(L, "tide", where);
   set_operators(L, S);
   ltide_open_apply(L);
 }

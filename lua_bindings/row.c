@@ -16,7 +16,7 @@
 
 typedef struct note {
   const char *path;
-  const void *key; /* what was registered: rows, an ltide_reg list, a name */
+  const void *key; /* what was registered: rows, or a name */
   ltide_row *rows;
   int count;
 } note;
@@ -120,32 +120,6 @@ static ltide_row *new_rows(lua_State *L, int n) {
   ltide_row *rows = calloc((size_t)n + 1, sizeof *rows);
   if (!rows) ltide_error(L, "OutOfMemoryError", "tide: no memory for the table of functions");
   return rows;
-}
-
-/* The rows of the list, made at its first registration under that path. */
-static ltide_row *rows_of(lua_State *L, const char *path, const ltide_reg *list, int where) {
-  int n = 0, i = find_note(path, list);
-  if (i >= 0) return notes[i].rows;
-  while (list[n].name) n++;
-  ltide_row *rows = new_rows(L, n);
-  for (int k = 0; k < n; k++)
-    rows[k].name = list[k].name, rows[k].fn = list[k].fn, rows[k].doc = list[k].doc, rows[k].where = where;
-  add_note(path, list, rows, n);
-  ltide_row *noted = notes[find_note(path, list)].rows;
-  if (noted != rows) free(rows);
-  return noted;
-}
-
-void ltide_register(lua_State *L, const char *path, const ltide_reg *list) {
-  ltide_register_rows(L, path, rows_of(L, path, list, LTIDE_IN_MODULE));
-}
-
-void ltide_register_methods(lua_State *L, const ltide_reg *list) {
-  ltide_register_rows(L, "tide", rows_of(L, "tide", list, LTIDE_IN_METHODS));
-}
-
-void ltide_register_both(lua_State *L, const ltide_reg *list) {
-  ltide_register_rows(L, "tide", rows_of(L, "tide", list, LTIDE_IN_BOTH));
 }
 
 void ltide_document(lua_State *L, const char *path, const char *name, const char *doc) {
