@@ -47,8 +47,8 @@ static inline void ltide_link_remove(ltide_link *l) {
 
 /* One for each Lua state (a lua_State and its coroutines). Metatables are compared by address, never followed. */
 typedef struct ltide_state {
-  const void *tensor_meta, *storage_meta, *stream_meta, *event_meta, *generator_meta, *device_meta, *dtype_meta,
-      *error_meta;
+  const void *storage_meta, *stream_meta, *event_meta, *generator_meta, *device_meta, *dtype_meta, *error_meta;
+  uintptr_t tensor_seal;              /* a random word, which no bytes of a script can imitate */
   int tensor_ref;                     /* registry reference of the tensor metatable */
   struct ltide_arena *arena;          /* innermost tide.scope of the running coroutine, or NULL */
   struct ltide_record *record;        /* of the running coroutine: state.c */
@@ -247,12 +247,12 @@ typedef struct ltide_tensor {
   ltide_link link; /* in the ring of its arena, or of the state, from its making to its end */
   tide_tensor *t;
   struct ltide_arena *arena; /* scope.c: the tide.scope that frees it, or NULL */
-  uintptr_t seal;            /* as in ltide_seal_word; 0 until it is complete */
+  uintptr_t seal;            /* the state's tensor_seal and its own address; 0 until it is complete */
 } ltide_tensor;
 static inline ltide_tensor *ltide_test_handle(lua_State *L, ltide_state *S, int arg) {
   ltide_tensor *u = (ltide_tensor *)lua_touserdata(L, arg);
   if (!u || lua_rawlen(L, arg) != sizeof *u) return NULL;
-  return u->seal == ((uintptr_t)S->tensor_meta ^ (uintptr_t)u) ? u : NULL;
+  return u->seal == (S->tensor_seal ^ (uintptr_t)u) ? u : NULL;
 }
 /* An allocator of Lua's that calls ltide_handle_gone for each block of this size before it frees it: then handles need
  * no finaliser, which costs more than all else about them. */

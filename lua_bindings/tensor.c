@@ -31,7 +31,7 @@ ltide_tensor *ltide_new_tensor(lua_State *L, ltide_state *S) {
     ltide_arena_add(S, u);
   else
     ltide_link_add(&S->handles, &u->link);
-  u->seal = (uintptr_t)S->tensor_meta ^ (uintptr_t)u;
+  u->seal = S->tensor_seal ^ (uintptr_t)u;
   lua_rawgeti(L, LUA_REGISTRYINDEX, S->tensor_ref);
   lua_setmetatable(L, -2);
   return u;
@@ -80,10 +80,11 @@ static void gone(ltide_state *S, ltide_tensor *u) {
   if (t) tide_tensor_release_deferred(t);
 }
 
-/* Upvalues: the metatable and the state, since at the end of a state nothing may be entered. */
+/* The state is an upvalue, since at its end nothing may be entered. */
 static int ltensor_gc(lua_State *L) {
-  ltide_tensor *u = ltide_test_meta(L, 1, lua_topointer(L, lua_upvalueindex(1)));
-  if (u) gone(lua_touserdata(L, lua_upvalueindex(2)), u);
+  ltide_state *S = lua_touserdata(L, lua_upvalueindex(1));
+  ltide_tensor *u = ltide_test_handle(L, S, 1);
+  if (u) gone(S, u);
   return 0;
 }
 
@@ -105,10 +106,11 @@ void ltide_handles_end(ltide_state *S) {
 lua_Alloc ltide_telling_alloc;
 size_t ltide_handle_block;
 
-/* A word of a foreign block of that size may hold anything, but no seal of ours: it is wiped when a handle ends. */
+/* A word of a foreign block of that size may hold anything, a script's own bytes too, but no seal of ours: that is
+ * random and wiped when a handle ends. */
 void ltide_handle_gone(void *block) {
   ltide_tensor *u = (ltide_tensor *)((char *)block + told.offset);
-  if (u->seal != ((uintptr_t)told.state->tensor_meta ^ (uintptr_t)u)) return;
+  if (u->seal != (told.state->tensor_seal ^ (uintptr_t)u)) return;
   u->seal = 0;
   gone(told.state, u);
 }
@@ -356,11 +358,10 @@ static void make_metatable(lua_State *L, ltide_state *S) {
       {"__le", ltensor_order},    {"__newindex", ltensor_newindex}, {"__pairs", ltensor_iter}, {NULL, NULL}};
   ltide_newmetatable(L, "tide.Tensor");
   luaL_setfuncs(L, meta, 0);
-  S->tensor_meta = lua_topointer(L, -1);
+  S->tensor_seal = (uintptr_t)tide_random_seed();
   if (!will_be_told(L, S)) {
-    lua_pushvalue(L, -1);
     lua_pushlightuserdata(L, S);
-    lua_pushcclosure(L, ltensor_gc, 2);
+    lua_pushcclosure(L, ltensor_gc, 1);
     lua_setfield(L, -2, "__gc");
   }
   ltide_push_methods(L);
