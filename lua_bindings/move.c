@@ -101,6 +101,13 @@ static int ltensor_copy_(lua_State *L, ltide_call *c) {
   }
   return ltide_self(L, tide_copy(c->x, ltide_check_tensor(L, c->S, source, "source"), c->v[2].boolean));
 }
+/* Of two tensors, without options, it costs no look at the row. */
+static int lcopy_(lua_State *L) {
+  ltide_state *S = ltide_begin(L);
+  ltide_tensor *x = ltide_test_handle(L, S, 1), *source = ltide_test_handle(L, S, 2);
+  if (lua_gettop(L) != 2 || !x || !source || !x->t || !source->t) return ltide_run(L);
+  return ltide_self(L, tide_copy(x->t, source->t, false));
+}
 
 static int ltensor_fill_(lua_State *L, ltide_call *c) {
   const tide_operand *value = &c->v[1].operand;

@@ -159,8 +159,22 @@ static const op_special specials[TIDE_OP_COUNT] = {
 
 /* {==== The general path */
 
+/* Do the options hold `out` and nothing else? So most do, in loops that are to be fast. */
+static bool is_out_alone(lua_State *L, int opts) {
+  lua_pushnil(L);
+  if (!lua_next(L, opts)) return false;
+  bool is_out = lua_type(L, -2) == LUA_TSTRING && !strcmp(lua_tostring(L, -2), "out");
+  lua_pop(L, 1);
+  bool is_alone = !lua_next(L, opts);
+  if (!is_alone) lua_pop(L, 2);
+  return is_out && is_alone;
+}
+
 /* What the row says of arguments and options; what is given by name goes to its place. In-place forms know no `out`. */
 static ltide_args read_shape(lua_State *L, int operands, bool in_place) {
+  int top = lua_gettop(L);
+  if (!in_place && top == operands + 1 && lua_istable(L, top) && is_out_alone(L, top))
+    return (ltide_args){operands, top};
   const ltide_row *row = lua_touserdata(L, lua_upvalueindex(1));
   const ltide_sig *sig = row ? ltide_row_sig(row) : NULL;
   const char *names[LTIDE_MOST_PARAMS + 1] = {NULL}, *keys[LTIDE_MOST_PARAMS + 1];
