@@ -66,8 +66,7 @@ typedef struct ltide_state {
   size_t young, fresh;         /* bytes of the CPU that the collector's last step left, and that had come before it */
   bool in_vain;                /* it freed little of them */
   size_t step_room, vain_room; /* how many more ask for the next step, and asked for the last one in vain */
-  double step_cost, step_end, look_end; /* the last look at what is alive on the CPU, and the calls until then */
-  unsigned look_calls;
+  double step_cost, step_end;
   _Atomic int wanted;      /* of the collector, by ltide_pace */
   _Atomic uint64_t asked;  /* when another thread has run out of memory and waits for a collection; 0: none has */
   _Atomic int gc;          /* tide_lua_gc: what the host lets operations collect */

@@ -183,25 +183,16 @@ static bool wants_all(const ltide_state *S, double bytes, double at) {
   return at - S->last_end > pause * S->last_cost;
 }
 
-/* When the next call will come, to judge by those since the last look or the last step. */
-static double next_call(const ltide_state *S, double at) {
-  unsigned calls = ltide_calls - S->look_calls;
-  double since = S->look_end > S->step_end ? S->look_end : S->step_end;
-  return at + (at - since) / (calls ? calls : 1);
-}
-
-/* Likewise at most an eleventh of the time: a step begins with the next call. */
+/* Likewise at most an eleventh of the time. */
 static bool wants_step(const ltide_state *S, double bytes, double at) {
   double grown = bytes - (double)S->young;
-  if (grown < (double)S->step_room || grown < 1e9 * S->step_cost) return false;
-  return next_call(S, at) - S->step_end > 10 * S->step_cost;
+  return grown >= (double)S->step_room && grown >= 1e9 * S->step_cost && at - S->step_end > 10 * S->step_cost;
 }
 
 static void pace_host(lua_State *L, ltide_state *S) {
   double bytes = (double)alive(-1), at = now();
   if (bytes < (double)S->young) S->young = (size_t)bytes;
   int wanted = wants_all(S, bytes, at) ? WANT_ALL : wants_step(S, bytes, at) ? WANT_STEP : WANT_NOTHING;
-  S->look_end = at, S->look_calls = ltide_calls;
   if (!wanted || !may_pace(L, S)) return;
   atomic_store(&S->wanted, wanted);
   ltide_last_epoch--; /* the next call looks */
