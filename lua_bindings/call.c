@@ -253,6 +253,9 @@ static bool is_argument(lua_State *L, ltide_call *c) {
 int ltide_run_plain(lua_State *L) {
   ltide_call c;
   begin(L, &c);
+  int top = lua_gettop(L);
+  bool is_simple = !top || (top == 1 && lua_type(L, 1) == LUA_TUSERDATA && c.sig->positional); /* s:query() */
+  if (is_simple) return c.row->plain(L);
   if (!is_argument(L, &c)) split(L, &c);
   if (c.opts && c.sig->count == c.sig->positional) ltide_named(L, 2, c.sig->keys);
   return c.row->plain(L);
