@@ -32,15 +32,17 @@ static int find_note(const char *path, const void *key) {
   return -1;
 }
 
-/* Several universes may open at once, and each notes the same. */
-static void add_note(const char *path, const void *key, ltide_row *rows, int count) {
+/* Several Lua states may open at once, and each notes the same: false where another one was first. */
+static bool add_note(const char *path, const void *key, ltide_row *rows, int count) {
   pthread_mutex_lock(&lock);
   int n = atomic_load(&note_count);
-  if (n < (int)(sizeof notes / sizeof *notes) && find_note(path, key) < 0) {
+  bool is_new = n < (int)(sizeof notes / sizeof *notes) && find_note(path, key) < 0;
+  if (is_new) {
     notes[n] = (note){path, key, rows, count};
     atomic_store(&note_count, n + 1);
   }
   pthread_mutex_unlock(&lock);
+  return is_new;
 }
 
 void ltide_each_row(ltide_row_visit visit, void *ctx) {
@@ -116,17 +118,12 @@ void ltide_register_also(lua_State *L, const char *table, const ltide_row *rows)
   lua_pop(L, 1);
 }
 
-static ltide_row *new_rows(lua_State *L, int n) {
-  ltide_row *rows = calloc((size_t)n + 1, sizeof *rows);
-  if (!rows) ltide_error(L, "OutOfMemoryError", "tide: no memory for the table of functions");
-  return rows;
-}
-
 void ltide_document(lua_State *L, const char *path, const char *name, const char *doc) {
   if (find_note(path, name) >= 0) return;
-  ltide_row *row = new_rows(L, 1);
+  ltide_row *row = calloc(2, sizeof *row); /* the second one ends the list */
+  if (!row) ltide_error(L, "OutOfMemoryError", "tide: no memory for the table of functions");
   row->name = name, row->doc = doc, row->where = LTIDE_IN_MODULE;
-  add_note(path, name, row, 1);
+  if (!add_note(path, name, row, 1)) free(row);
 }
 
 /* {==== Reading a signature */
