@@ -180,12 +180,12 @@ static inline void tide__allocator_unlock(tide__allocator *a) { tide__biased_unl
 
 /* ---- allocator_quick.c; the lock is held ---- */
 
-void tide__quick_tally_slow(tide__allocator *a);
+void tide__quick_settle_counts_slow(tide__allocator *a);
 void tide__quick_settle_slow(tide__allocator *a);
 void tide__quick_settle_for(tide__allocator *a, tide__pool_key key, size_t size); /* those of one list alone */
 /* The statistics are what they should be. */
-static inline void tide__quick_tally(tide__allocator *a) {
-  if (a->quick.blocks.up | a->quick.blocks.down) tide__quick_tally_slow(a);
+static inline void tide__quick_settle_counts(tide__allocator *a) {
+  if (a->quick.blocks.up | a->quick.blocks.down) tide__quick_settle_counts_slow(a);
 }
 /* Every free block is in its tree. */
 static inline void tide__quick_settle(tide__allocator *a) {
@@ -194,7 +194,7 @@ static inline void tide__quick_settle(tide__allocator *a) {
 /* Two ways to take the lock: for whoever looks at no free block, and for all others. */
 static inline void tide__allocator_enter(tide__allocator *a) {
   tide__biased_lock(&a->lock);
-  tide__quick_tally(a);
+  tide__quick_settle_counts(a);
 }
 static inline void tide__allocator_lock(tide__allocator *a) {
   tide__allocator_enter(a);

@@ -34,7 +34,7 @@ static void add_to(tide_stat rows[TIDE_POOL_COUNT], const tide__quick_count *c) 
   }
 }
 
-void tide__quick_tally_slow(tide__allocator *a) {
+void tide__quick_settle_counts_slow(tide__allocator *a) {
   add_to(a->stats.allocation, &a->quick.blocks), add_to(a->stats.active, &a->quick.blocks);
   add_to(a->stats.allocated_bytes, &a->quick.bytes), add_to(a->stats.active_bytes, &a->quick.bytes);
   add_to(a->stats.requested_bytes, &a->quick.requested);

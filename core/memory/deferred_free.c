@@ -166,7 +166,7 @@ void tide__deferred_free_drop(tide__deferred_free *d) {
   }
 }
 
-/* Those that stood aside begin to wait, or stand aside again. */
+/* Those that have not begun to wait begin now, or are kept for later once more. */
 static void begin_later(bool forced) {
   pthread_mutex_lock(&lock);
   tide__deferred_free *list = later;
