@@ -231,7 +231,8 @@ static int show_help(lua_State *L, const char *name) {
   lua_getglobal(L, "tide");
   lua_getfield(L, -1, "help");
   lua_pushstring(L, name);
-  int status = runner_report(L, runner_call(L, 1, 1));
+  int status = lua_pcall(L, 1, 1, 0); /* a name that is unknown needs no traceback */
+  if (status != LUA_OK) luaL_tolstring(L, -1, NULL), runner_report(L, status);
   if (status == LUA_OK) puts(lua_tostring(L, -1));
   lua_pushboolean(L, status == LUA_OK);
   return 1;
