@@ -5,8 +5,8 @@
 #include "row.h"
 #include "tide/history.h"
 
-/* The device asked for at arg, after what finalisers let go of has been counted. Opens nothing. */
-int ltide_memory_device(lua_State *L, int arg);
+/* The device asked for, after what finalisers let go of has been counted. Opens nothing. */
+int ltide_memory_device(lua_State *L, const ltide_value *device);
 /* With tide.cuda at the top of the stack: sets the functions there and in tide.cuda.memory. */
 void ltide_register_memory(lua_State *L, ltide_row *rows);
 /* Likewise, in tide.cuda.memory alone. */
@@ -15,10 +15,11 @@ void ltide_register_memory_only(lua_State *L, ltide_row *rows);
 void ltide_deprecated(lua_State *L, const char *old, const char *now);
 /* Sets the fields of the last failure in the table at the top; nothing if that was not of `device`. */
 void ltide_set_oom(lua_State *L, int device);
+/* Pushes {{line=, bytes=, blocks=}, ...}. */
+void ltide_push_sites(lua_State *L, const tide_memory_site *site, int n);
 
 /* Each with tide.cuda at the top of the stack; called by ltide_open_memory. */
 void ltide_open_memory_stats(lua_State *L);
-void ltide_open_memory_summary(lua_State *L);
 void ltide_open_memory_scope(lua_State *L);
 void ltide_open_memory_history(lua_State *L);
 void ltide_open_allocator(lua_State *L);

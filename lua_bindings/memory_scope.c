@@ -55,19 +55,18 @@ static int lmemory_scope(lua_State *L) {
 
 /* {==== What a failure tells */
 
-static void set_sites(lua_State *L, const tide_memory_oom *o) {
-  lua_createtable(L, o->sites, 0);
-  for (int i = 0; i < o->sites; i++) {
+void ltide_push_sites(lua_State *L, const tide_memory_site *site, int n) {
+  lua_createtable(L, n, 0);
+  for (int i = 0; i < n; i++) {
     char line[256];
-    tide_site_describe(o->site[i].site, line, sizeof line);
+    tide_site_describe(site[i].site, line, sizeof line);
     lua_createtable(L, 0, 3);
     lua_pushstring(L, line);
     lua_setfield(L, -2, "line");
-    ltide_set_integer(L, "bytes", (int64_t)o->site[i].bytes);
-    ltide_set_integer(L, "blocks", o->site[i].blocks);
+    ltide_set_integer(L, "bytes", (int64_t)site[i].bytes);
+    ltide_set_integer(L, "blocks", site[i].blocks);
     lua_rawseti(L, -2, i + 1);
   }
-  lua_setfield(L, -2, "sites");
 }
 
 static void set_figures(lua_State *L, const tide_memory_oom *o) {
@@ -77,7 +76,8 @@ static void set_figures(lua_State *L, const tide_memory_oom *o) {
   lua_setfield(L, -2, "fragmentation");
   lua_pushstring(L, o->rung);
   lua_setfield(L, -2, "rung");
-  set_sites(L, o);
+  ltide_push_sites(L, o->site, o->sites);
+  lua_setfield(L, -2, "sites");
 }
 
 void ltide_set_oom(lua_State *L, int device) {

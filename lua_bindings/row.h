@@ -59,6 +59,8 @@ typedef union ltide_core { /* what an adaptor calls, by the name of its shape (a
   tide_status (*x_dtype)(tide_tensor **, const tide_tensor *, tide_dtype);
   tide_status (*x_y)(tide_tensor **, const tide_tensor *, const tide_tensor *);
   tide_status (*x_y_into)(tide_tensor **, const tide_tensor *, const tide_tensor *, tide_tensor *);
+  void (*act)(void);
+  bool (*is)(void);
 } ltide_core;
 
 struct ltide_call;
@@ -213,5 +215,7 @@ int ltide_x_dim_sizes(lua_State *L, ltide_call *c);
 int ltide_x_dtype(lua_State *L, ltide_call *c);
 int ltide_x_y(lua_State *L, ltide_call *c);
 int ltide_x_y_into(lua_State *L, ltide_call *c);
+int ltide_act(lua_State *L, ltide_call *c);
+int ltide_is(lua_State *L, ltide_call *c);
 
 #endif

@@ -10,6 +10,8 @@
  * read raw. Where the line of a script or the name of the called function is looked for, their frames are passed over.
  *
  * Invariant: a chunk that could not be compiled for want of memory is compiled by the next call. */
+#include <stdio.h>
+
 #include "script.h"
 
 static const char key_globals;
@@ -41,9 +43,13 @@ void ltide_script_give(lua_State *L, const luaL_Reg *list) {
   lua_pop(L, 1);
 }
 
+static const luaL_Reg own[];
+
 /* Compiles the chunks, which set their functions in the table at the top of the stack. */
 static void compile(lua_State *L) {
   int globals = lua_gettop(L);
+  luaL_setfuncs(L, own, 0);
+  luaL_setfuncs(L, ltide_memory_script, 0);
   for (size_t i = 0; i < sizeof chunks / sizeof *chunks; i++) {
     if (luaL_loadbufferx(L, chunks[i].text, chunks[i].length, chunks[i].name, "t") != LUA_OK) lua_error(L);
     lua_pushvalue(L, globals);
@@ -114,25 +120,28 @@ static int warn(lua_State *L) { return ltide_warn(L, "%s", lua_tostring(L, 1)), 
 static int called(lua_State *L) { return lua_pushstring(L, ltide_function_name(L)), 1; }
 static int describe(lua_State *L) { return lua_pushstring(L, ltide_typename(L, 1)), 1; }
 
+/* pad(value, width): its text, with blanks in front of it, or behind it where the width is negative. */
+static int pad(lua_State *L) {
+  char cell[128];
+  snprintf(cell, sizeof cell, "%*s", (int)lua_tointeger(L, 2), lua_tostring(L, 1));
+  return lua_pushstring(L, cell), 1;
+}
+
+/* fixed(x, decimals) */
+static int fixed(lua_State *L) {
+  char text[400];
+  snprintf(text, sizeof text, "%.*f", (int)lua_tointeger(L, 2), lua_tonumber(L, 1));
+  return lua_pushstring(L, text), 1;
+}
+
+static const luaL_Reg own[] = {
+    {"next", raw_next},    {"type", raw_type},    {"rawget", raw_get}, {"rawlen", raw_len}, {"is_integer", is_integer},
+    {"getmeta", get_meta}, {"setmeta", set_meta}, {"count", count},    {"unpack", unpack},  {"text", text_of},
+    {"fail", fail},        {"throw", throw},      {"warn", warn},      {"called", called},  {"describe", describe},
+    {"pad", pad},          {"fixed", fixed},      {NULL, NULL}};
+
 void ltide_open_script(lua_State *L, ltide_state *S) {
   (void)S;
-  static const luaL_Reg list[] = {{"next", raw_next},
-                                  {"type", raw_type},
-                                  {"rawget", raw_get},
-                                  {"rawlen", raw_len},
-                                  {"is_integer", is_integer},
-                                  {"getmeta", get_meta},
-                                  {"setmeta", set_meta},
-                                  {"count", count},
-                                  {"unpack", unpack},
-                                  {"text", text_of},
-                                  {"fail", fail},
-                                  {"throw", throw},
-                                  {"warn", warn},
-                                  {"called", called},
-                                  {"describe", describe},
-                                  {NULL, NULL}};
   lua_createtable(L, 0, 96);
-  luaL_setfuncs(L, list, 0);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key_globals);
 }
