@@ -88,6 +88,7 @@ typedef struct ltide_row {
 #define PLAIN(f)                                 .fn = ltide_run_plain, .plain = f
 #define WAIT_PLAIN(f)                            .fn = ltide_run_plain_waiting, .plain = f
 #define WAIT(f)                                  .fn = ltide_run_waiting, .body = f /* it waits for a device: see ltide_waiting */
+#define GUARDED(f)                               .fn = ltide_run_guarded, .body = f /* see ltide_guarded */
 #define CORE(shape, f)                           .fn = ltide_run, .body = ltide_##shape, .core.shape = f
 #define DO_CORE(b, shape, f)                     .fn = ltide_run, .body = b, .core.shape = f
 #define FN_TAG(f, b, t)                          .fn = f, .body = b, .tag = t /* f, and ltide_run calls b */
@@ -186,6 +187,7 @@ void ltide_call_read(lua_State *L, ltide_call *c);
 int ltide_run(lua_State *L); /* reads, and calls the body of the row */
 int ltide_run_plain(lua_State *L);
 int ltide_run_plain_waiting(lua_State *L);
+int ltide_run_guarded(lua_State *L); /* scope.c */
 int ltide_run_waiting(lua_State *L); /* the same within ltide_waiting */
 /* The parameter of that name. */
 const ltide_value *ltide_get(lua_State *L, const ltide_call *c, const char *name);

@@ -50,6 +50,7 @@ static void compile(lua_State *L) {
   int globals = lua_gettop(L);
   luaL_setfuncs(L, own, 0);
   luaL_setfuncs(L, ltide_memory_script, 0);
+  luaL_setfuncs(L, ltide_spawn_script, 0);
   for (size_t i = 0; i < sizeof chunks / sizeof *chunks; i++) {
     if (luaL_loadbufferx(L, chunks[i].text, chunks[i].length, chunks[i].name, "t") != LUA_OK) lua_error(L);
     lua_pushvalue(L, globals);
@@ -109,10 +110,15 @@ static int text_of(lua_State *L) { return luaL_tolstring(L, 1, NULL), 1; }
 
 /* {==== Messages */
 
-/* fail(kind, message), in the name of the function that the script has called. */
+/* fail(kind, message [, fields]), in the name of the function that the script has called. */
 static int fail(lua_State *L) {
   const char *kind = lua_tostring(L, 1), *message = lua_tostring(L, 2);
-  return ltide_error(L, kind, "%s", message);
+  if (!lua_istable(L, 3)) return ltide_error(L, kind, "%s", message);
+  lua_pushvalue(L, 2);
+  ltide_push_error(L, kind);
+  for (lua_pushnil(L); lua_next(L, 3); lua_settop(L, 5)) lua_pushvalue(L, 5), lua_pushvalue(L, 6), lua_rawset(L, 4);
+  lua_settop(L, 4);
+  return lua_error(L);
 }
 
 static int throw(lua_State * L) { return lua_settop(L, 1), lua_error(L); }

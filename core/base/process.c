@@ -7,8 +7,10 @@
  * waits, or, for one that was dropped while it ran, by whoever comes here later. */
 #include "tide/process.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
@@ -22,6 +24,8 @@
 
 extern char **environ;
 
+/* What stands in the file of a task once the process has read it, and before the text of its failure. */
+static const char begun_head[] = "tide begun\n", failed_head[] = "tide error\n";
 static const char task_path[] = "/memfd:tide-task"; /* as /proc shows the file of a task */
 
 typedef struct orphan {
@@ -148,4 +152,54 @@ FILE *tide_process_task(void) {
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   fcntl(TIDE_PROCESS_TASK, F_SETFD, FD_CLOEXEC);
   return fdopen(TIDE_PROCESS_TASK, "r+b");
+}
+
+/* {==== What a process tells of itself, in the place of what its file held */
+
+void tide_process_tell(FILE *task, const char *failure, size_t length) {
+  const char *head = failure ? failed_head : begun_head;
+  rewind(task);
+  if (ftruncate(fileno(task), 0)) return;
+  fwrite(head, 1, strlen(head), task);
+  fwrite(failure ? failure : "", 1, failure ? length : 0, task);
+  fflush(task);
+}
+
+tide_process_word tide_process_told(const tide_process *p) {
+  char head[sizeof failed_head - 1];
+  if (fseek(p->file, 0, SEEK_SET) || fread(head, 1, sizeof head, p->file) != sizeof head) return TIDE_PROCESS_SILENT;
+  if (!memcmp(head, begun_head, sizeof head)) return TIDE_PROCESS_BEGUN;
+  return memcmp(head, failed_head, sizeof head) ? TIDE_PROCESS_SILENT : TIDE_PROCESS_FAILED;
+}
+
+/* {==== Finding a program */
+
+static bool is_program(char *out, size_t size, const char *folder, int length, const char *place, const char *name) {
+  int n = snprintf(out, size, "%.*s%s/%s", length, folder, place, name);
+  return n > 0 && (size_t)n < size && access(out, X_OK) == 0;
+}
+
+static bool find_beside(char *out, size_t size, const char *name, const void *address) {
+  static const char *const places[] = {"/../../../bin", "/../bin", ""};
+  Dl_info info;
+  char path[PATH_MAX];
+  if (!dladdr(address, &info) || !info.dli_fname || !realpath(info.dli_fname, path)) return false;
+  const char *slash = strrchr(path, '/');
+  for (size_t i = 0; slash && i < sizeof places / sizeof *places; i++)
+    if (is_program(out, size, path, (int)(slash - path), places[i], name)) return true;
+  return false;
+}
+
+bool tide_process_find(char *out, size_t size, const char *name, const void *address) {
+  if (!address) {
+    ssize_t n = readlink("/proc/self/exe", out, size);
+    if (n > 0 && (size_t)n < size) return out[n] = 0, true;
+  }
+  if (address && find_beside(out, size, name, address)) return true;
+  for (const char *path = getenv("PATH"); path && *path;) {
+    size_t n = strcspn(path, ":");
+    if (n && is_program(out, size, path, (int)n, "", name)) return true;
+    path += n + (path[n] == ':');
+  }
+  return false;
 }
