@@ -34,15 +34,17 @@ static void check_keys(lua_State *L, const ltide_call *c) {
   ltide_check_keys(L, c->opts, keys);
 }
 
-/* Is the only argument a table that the first parameter takes as it is? */
+/* Can the last argument be no options: do any number follow, or is it a table that the first parameter takes as it is?
+ */
 static bool is_value(lua_State *L, const ltide_sig *sig) {
+  if (sig->is_open && sig->count == sig->positional) return true;
   bool takes = sig->positional && (sig->param[0].kind == LTIDE_ANY || sig->param[0].kind == LTIDE_TABLE);
   return takes && lua_istable(L, 1) && lua_isnoneornil(L, 2) && lua_gettop(L) <= sig->positional;
 }
 
 /* An empty table stands for options once all that is required stands before it. */
 static void split(lua_State *L, ltide_call *c) {
-  ltide_args a = is_value(L, c->sig) ? (ltide_args){1, 0} : ltide_split(L, c->sig->last);
+  ltide_args a = is_value(L, c->sig) ? (ltide_args){lua_gettop(L), 0} : ltide_split(L, c->sig->last);
   c->n = a.n, c->opts = a.opts;
   bool is_rest = c->sig->positional && c->sig->param[c->sig->positional - 1].is_rest;
   if (!is_rest && !c->sig->is_open) ltide_check_count(L, a, c->sig->positional);
@@ -156,6 +158,12 @@ static void read_value(lua_State *L, ltide_call *c, const ltide_param *p, ltide_
   case LTIDE_CSTRING: v->text = ltide_check_cstring(L, at, p->name, "a string"); break;
   case LTIDE_STRING: v->text = ltide_check_text(L, at, p->name); break;
   case LTIDE_FUNCTION: check_type(L, at, p, LUA_TFUNCTION, "a function"); break;
+  case LTIDE_BLOCK:
+    if (lua_isnoneornil(L, at))
+      v->at = 0;
+    else
+      check_type(L, at, p, LUA_TFUNCTION, "a function or nothing");
+    break;
   case LTIDE_TABLE: check_type(L, at, p, LUA_TTABLE, "a table"); break;
   default: break; /* the function looks at it itself */
   }

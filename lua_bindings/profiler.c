@@ -1,15 +1,13 @@
 /* profiler.c: tide.cuda.profiler: a timeline of what a function does, a table of what takes the time, and the switch of
- * profilers of other makers.
+ * profilers of other makers. The function is called, and the table worked out, in lua/profiler.lua.
  *
- * While the function runs, a userdata that is to be closed on the C stack holds the recording: whatever ends the
- * function ends it too. An error inside still leaves the file; what fails on the way out is then a warning, because
- * the error that was there first is the one to tell. A function that ends well waits for the devices first, so that a
- * failure of its work is raised as it would be without a recording. */
+ * An error in the function that is recorded still leaves the file; what fails on the way out is then a warning, because
+ * the error that was there first is the one to tell. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "row.h"
-#include "scope.h"
+#include "fields.h"
+#include "script.h"
 #include "tide/profiler.h"
 
 #define RECORDING_META "tide.cuda.profiler.recording"
@@ -39,264 +37,122 @@ static int recording_close(lua_State *L) {
   return 0;
 }
 
-/* Opens a recording, of which the userdata at the top of the stack is then in charge. */
-static void begin(lua_State *L, const char *what, int path_arg, uint32_t flags) {
+/* begin_recording(what [, path, events]) */
+static int script_begin_recording(lua_State *L) {
+  lua_settop(L, 3);
   ltide_recording *r = ltide_new_object(L, sizeof *r, 1);
-  *r = (ltide_recording){0};
+  *r = (ltide_recording){false, lua_tostring(L, 2)};
   ltide_setmetatable(L, RECORDING_META);
-  if (path_arg) {
-    lua_pushvalue(L, path_arg);
-    lua_setiuservalue(L, -2, 1);
-    r->path = lua_tostring(L, path_arg);
-  }
-  ltide_try(L, tide_profile_begin(what, flags));
+  lua_pushvalue(L, 2);
+  lua_setiuservalue(L, -2, 1);
+  ltide_try(L, tide_profile_begin(lua_tostring(L, 1), lua_toboolean(L, 3) ? TIDE_PROFILE_EVENTS : 0));
   r->open = true;
-  lua_toclose(L, -1);
+  return 1;
 }
 
-/* Stack: ..., the recording at `slot`, results. */
-static int trace_done(lua_State *L, int status, lua_KContext slot) {
-  (void)status;
+static int script_end_trace(lua_State *L) {
   ltide_enter(L);
   ltide_try(L, tide_profile_wait());
-  ltide_try(L, end_and_write(lua_touserdata(L, (int)slot)));
-  return lua_gettop(L) - (int)slot;
+  ltide_try(L, end_and_write(lua_touserdata(L, 1)));
+  return 0;
 }
 
-static int ltrace(lua_State *L) {
-  static const char *const keys[] = {"events", NULL};
-  if (ltide_unguarded(L)) return ltide_guarded(L, ltrace);
-  ltide_enter(L);
-  if (!lua_isfunction(L, 1)) return ltide_arg_error(L, 1, "fn", "a function");
-  const char *path = ltide_check_cstring(L, 2, "path", "a string");
-  int opts = lua_isnoneornil(L, 3) ? 0 : 3;
-  if (opts && !lua_istable(L, 3)) return ltide_arg_error(L, 3, "opts", "a table of options");
-  if (opts) ltide_check_keys(L, opts, keys);
-  bool events = ltide_opt_boolean(L, opts, "events", false);
-  ltide_try(L, tide_profile_check_path(path));
-  begin(L, "profiler.trace", 2, events ? TIDE_PROFILE_EVENTS : 0);
-  int slot = lua_gettop(L);
-  lua_pushvalue(L, 1);
-  lua_callk(L, 0, LUA_MULTRET, slot, trace_done);
-  return trace_done(L, LUA_OK, slot);
+static int ltrace(lua_State *L, ltide_call *c) {
+  ltide_try(L, tide_profile_check_path(c->v[1].text));
+  lua_pushvalue(L, 1), lua_pushvalue(L, 2), lua_pushboolean(L, c->v[2].boolean);
+  return ltide_script_call(L, "trace", 3);
 }
 
 /* {==== The table */
 
-enum { LINE_WIDTH = 32, KERNEL_WIDTH = 36, MOST_ROWS = 40 };
+static void free_profile(void *p) { tide_profile_free(p); }
 
-static void set_number(lua_State *L, const char *key, double value) {
-  lua_pushnumber(L, value);
-  lua_setfield(L, -2, key);
-}
-
-static void set_string(lua_State *L, const char *key, const char *value) {
-  lua_pushstring(L, value);
-  lua_setfield(L, -2, key);
-}
-
-static double per_second(int64_t bytes, double ms) { return ms > 0 ? (double)bytes / ms * 1e-6 : 0; }
-
-static const char *device_name(lua_State *L, int device) {
-  return device < 0 ? lua_pushliteral(L, "cpu") : lua_pushfstring(L, "cuda:%d", device);
-}
-
-static void push_row(lua_State *L, const tide_profile_row *r) {
-  lua_createtable(L, 0, 13);
-  set_string(L, "line", r->line), set_string(L, "op", r->op);
-  set_string(L, "kernel", r->kernel), set_string(L, "raw_kernel", r->raw_kernel);
-  device_name(L, r->device);
-  lua_setfield(L, -2, "device");
-  ltide_set_integer(L, "calls", r->calls), ltide_set_integer(L, "bytes", r->bytes);
-  set_number(L, "total_ms", r->total_ms), set_number(L, "mean_us", 1000 * r->total_ms / (double)r->calls);
-  set_number(L, "min_us", 1000 * r->min_ms), set_number(L, "max_us", 1000 * r->max_ms);
-  set_number(L, "host_ms", r->host_ms), set_number(L, "percent", r->percent);
-  set_number(L, "gb_per_s", per_second(r->bytes, r->total_ms));
-}
-
-static void push_copies(lua_State *L, const tide_profile_copies *c, const char *key) {
+static void set_copies(lua_State *L, const tide_profile_copies *c, const char *key) {
+  static const ltide_field fields[] = LTIDE_FIELDS(tide_profile_copies, calls, bytes, ms);
   lua_createtable(L, 0, 4);
-  ltide_set_integer(L, "calls", c->calls), ltide_set_integer(L, "bytes", c->bytes);
-  set_number(L, "ms", c->ms), set_number(L, "gb_per_s", per_second(c->bytes, c->ms));
+  ltide_set_fields(L, fields, c, false);
   lua_setfield(L, -2, key);
 }
 
-static void push_devices(lua_State *L, const tide_profile_totals *t) {
+static void set_devices(lua_State *L, const tide_profile_totals *t) {
+  static const ltide_field fields[] = LTIDE_FIELDS(tide_profile_device, busy_ms, kernel_ms, copy_ms);
   lua_newtable(L);
+  ltide_set_integer(L, "last", -1);
   for (int d = 0; d < TIDE_MAX_DEVICES; d++) {
-    const tide_profile_device *v = &t->device[d];
-    if (!v->used) continue;
-    device_name(L, d);
+    if (!t->device[d].used) continue;
     lua_createtable(L, 0, 4);
-    set_number(L, "busy_ms", v->busy_ms), set_number(L, "idle_ms", t->wall_ms - v->busy_ms);
-    set_number(L, "kernel_ms", v->kernel_ms), set_number(L, "copy_ms", v->copy_ms);
-    lua_rawset(L, -3);
+    ltide_set_fields(L, fields, &t->device[d], false);
+    lua_rawseti(L, -2, d);
+    ltide_set_integer(L, "last", d);
   }
   lua_setfield(L, -2, "devices");
 }
 
-static void push_totals(lua_State *L, const tide_profile_totals *t) {
-  set_number(L, "wall_ms", t->wall_ms), set_number(L, "host_ms", t->host_ms);
-  set_number(L, "wait_ms", t->wait_ms);
-  ltide_set_integer(L, "operations", t->operations), ltide_set_integer(L, "lost", t->lost);
-  set_string(L, "source", t->source), set_string(L, "note", t->note);
-  push_devices(L, t);
-  lua_createtable(L, 0, 3);
-  push_copies(L, &t->to_device, "to_device"), push_copies(L, &t->to_host, "to_host");
-  push_copies(L, &t->between, "between");
-  lua_setfield(L, -2, "copies");
-}
-
-/* Its end is what tells a long line from others, the beginning of a kernel's name. */
-static void add_cell(luaL_Buffer *b, const char *text, int width, bool keep_end) {
-  char cell[64];
-  int length = (int)strlen(text);
-  if (length <= width)
-    snprintf(cell, sizeof cell, "%-*s  ", width, text);
-  else
-    snprintf(cell, sizeof cell, keep_end ? "..%.*s  " : "%.*s..  ", width - 2,
-             keep_end ? text + length - width + 2 : text);
-  luaL_addstring(b, cell);
-}
-
-static void add_rows(luaL_Buffer *b, const tide_profile_row *rows, int64_t count) {
-  char cells[128];
-  add_cell(b, "line", LINE_WIDTH, false), add_cell(b, "op", 16, false), add_cell(b, "kernel", KERNEL_WIDTH, false);
-  snprintf(cells, sizeof cells, "%-7s %7s %11s %11s %6s %8s %9s\n", "device", "calls", "total ms", "mean us", "%",
-           "GB/s", "host ms");
-  luaL_addstring(b, cells);
-  for (int64_t i = 0; i < count && i < MOST_ROWS; i++) {
-    const tide_profile_row *r = &rows[i];
-    char device[16] = "cpu", speed[16] = "-";
-    if (r->device >= 0) snprintf(device, sizeof device, "cuda:%d", r->device);
-    if (r->bytes && r->total_ms > 0) snprintf(speed, sizeof speed, "%.1f", per_second(r->bytes, r->total_ms));
-    add_cell(b, r->line[0] ? r->line : "(unknown)", LINE_WIDTH, true);
-    add_cell(b, r->op[0] ? r->op : "-", 16, false), add_cell(b, r->kernel[0] ? r->kernel : "-", KERNEL_WIDTH, false);
-    snprintf(cells, sizeof cells, "%-7s %7lld %11.3f %11.1f %6.1f %8s %9.3f\n", device, (long long)r->calls,
-             r->total_ms, 1000 * r->total_ms / (double)r->calls, r->percent, speed, r->host_ms);
-    luaL_addstring(b, cells);
-  }
-  if (count <= MOST_ROWS) return;
-  snprintf(cells, sizeof cells, "... and %lld more rows\n", (long long)(count - MOST_ROWS));
-  luaL_addstring(b, cells);
-}
-
-static void add_copies(luaL_Buffer *b, const tide_profile_copies *c, const char *name) {
-  char text[128];
-  if (!c->calls) return;
-  snprintf(text, sizeof text, "copies %s: %lld, %.3f MiB in %.3f ms, %.1f GB/s\n", name, (long long)c->calls,
-           (double)c->bytes / 1048576, c->ms, per_second(c->bytes, c->ms));
-  luaL_addstring(b, text);
-}
-
-static void add_totals(luaL_Buffer *b, const tide_profile_totals *t) {
-  char text[512];
-  for (int d = 0; d < TIDE_MAX_DEVICES; d++) {
-    const tide_profile_device *v = &t->device[d];
-    double both = v->kernel_ms + v->copy_ms - v->busy_ms;
-    if (!v->used) continue;
-    snprintf(text, sizeof text,
-             "cuda:%d: busy %.3f ms (%.1f%%), idle %.3f ms; kernels %.3f ms, copies %.3f ms, %.3f ms of them at once\n",
-             d, v->busy_ms, t->wall_ms > 0 ? 100 * v->busy_ms / t->wall_ms : 0, t->wall_ms - v->busy_ms, v->kernel_ms,
-             v->copy_ms, both > 0 ? both : 0);
-    luaL_addstring(b, text);
-  }
-  snprintf(text, sizeof text, "host: %.3f ms of %.3f ms in %lld operations, %.3f ms waiting for devices\n", t->host_ms,
-           t->wall_ms, (long long)t->operations, t->wait_ms);
-  luaL_addstring(b, text);
-  add_copies(b, &t->to_device, "to devices"), add_copies(b, &t->to_host, "to the host");
-  add_copies(b, &t->between, "on and between devices");
-  if (t->source[0]) {
-    snprintf(text, sizeof text, "device times: %s%s%s\n", t->source, t->note[0] ? ", because " : "", t->note);
-    luaL_addstring(b, text);
-  }
-  if (t->lost) {
-    snprintf(text, sizeof text, "lost: %lld pieces of work\n", (long long)t->lost);
-    luaL_addstring(b, text);
-  }
-}
-
-/* What has to be freed should Lua run out of memory on the way. */
-typedef struct ltide_summary {
-  tide_profile *p;
-  tide_profile_row *rows;
-} ltide_summary;
-#define SUMMARY_META "tide.cuda.profiler.summary"
-
-static int summary_gc(lua_State *L) {
-  ltide_summary *s = ltide_test_object(L, 1, SUMMARY_META), own;
-  if (!s) return 0;
-  own = *s, *s = (ltide_summary){0};
-  free(own.rows);
-  tide_profile_free(own.p);
-  return 0;
-}
-
-/* Pushes the table and prints the text through the program's own print. */
-static void push_summary(lua_State *L, ltide_recording *r) {
-  ltide_summary *s = ltide_new_object(L, sizeof *s, 0);
-  *s = (ltide_summary){0};
-  ltide_setmetatable(L, SUMMARY_META);
-  int64_t count = 0;
+/* {rows=, copies=, devices={[0]=, ..., last=}, ...}, with what core tells and nothing else. */
+static int script_read_summary(lua_State *L) {
+  static const ltide_field row_fields[] = LTIDE_FIELDS(tide_profile_row, line, op, kernel, raw_kernel, device, calls,
+                                                       total_ms, min_ms, max_ms, host_ms, percent, bytes);
+  static const ltide_field fields[] =
+      LTIDE_FIELDS(tide_profile_totals, wall_ms, host_ms, wait_ms, operations, lost, source, note);
+  ltide_recording *r = lua_touserdata(L, 1);
   tide_profile_totals t;
+  int64_t count = 0;
+  ltide_enter(L);
+  ltide_try(L, tide_profile_wait());
+  tide_profile **p = (tide_profile **)ltide_push_owned(L, free_profile);
+  tide_profile_row **rows = (tide_profile_row **)ltide_push_owned(L, free);
   r->open = false;
-  ltide_try(L, tide_profile_end(&s->p));
-  ltide_try(L, tide_profile_rows(&s->rows, &count, s->p));
-  tide_profile_totals_get(&t, s->p);
+  ltide_try(L, tide_profile_end(p));
+  ltide_try(L, tide_profile_rows(rows, &count, *p));
+  tide_profile_totals_get(&t, *p);
   lua_createtable(L, 0, 10);
   lua_createtable(L, (int)count, 0);
   for (int64_t i = 0; i < count; i++) {
-    push_row(L, &s->rows[i]);
+    lua_createtable(L, 0, 14);
+    ltide_set_fields(L, row_fields, &(*rows)[i], false);
     lua_rawseti(L, -2, i + 1);
   }
   lua_setfield(L, -2, "rows");
-  push_totals(L, &t);
-  luaL_Buffer b;
+  ltide_set_fields(L, fields, &t, false);
+  set_devices(L, &t);
+  lua_createtable(L, 0, 3);
+  set_copies(L, &t.to_device, "to_device"), set_copies(L, &t.to_host, "to_host");
+  set_copies(L, &t.between, "between");
+  lua_setfield(L, -2, "copies");
+  return 1;
+}
+
+/* cell(text, width, keep_end): its end is what tells a long line from others, the beginning of a kernel's name. */
+static int script_cell(lua_State *L) {
+  char cell[64];
+  const char *text = lua_tostring(L, 1);
+  int width = (int)lua_tointeger(L, 2), length = (int)lua_rawlen(L, 1), cut = length - width + 2;
+  if (length <= width)
+    snprintf(cell, sizeof cell, "%-*s  ", width, text);
+  else if (lua_toboolean(L, 3))
+    snprintf(cell, sizeof cell, "..%s  ", text + cut);
+  else
+    snprintf(cell, sizeof cell, "%.*s..  ", width - 2, text);
+  return lua_pushstring(L, cell), 1;
+}
+
+/* Through the program's own print, which ends the last line itself. */
+static int script_print_text(lua_State *L) {
   lua_getglobal(L, "print");
-  luaL_buffinit(L, &b);
-  add_rows(&b, s->rows, count);
-  add_totals(&b, &t);
-  luaL_pushresult(&b);
-  lua_pushlstring(L, lua_tostring(L, -1), lua_rawlen(L, -1) - 1); /* print ends the last line itself */
-  lua_remove(L, -2);
-  lua_call(L, 1, 0);
-  lua_pushcfunction(L, summary_gc);
-  lua_pushvalue(L, -3);
-  lua_call(L, 1, 0);
-  lua_remove(L, -2);
+  lua_pushlstring(L, lua_tostring(L, 1), lua_rawlen(L, 1) - 1);
+  return lua_call(L, 1, 0), 0;
 }
 
-static int summary_done(lua_State *L, int status, lua_KContext slot) {
-  (void)status;
-  ltide_enter(L);
-  luaL_checkstack(L, 16, "summary: results of the function");
-  ltide_try(L, tide_profile_wait());
-  push_summary(L, lua_touserdata(L, (int)slot));
-  lua_insert(L, (int)slot + 1);
-  return lua_gettop(L) - (int)slot;
-}
+static int lsummary(lua_State *L, ltide_call *c) { return ltide_script_call(L, "summary", c->n); }
 
-static int lsummary(lua_State *L) {
-  if (ltide_unguarded(L)) return ltide_guarded(L, lsummary);
-  ltide_enter(L);
-  if (!lua_isfunction(L, 1)) return ltide_arg_error(L, 1, "fn", "a function");
-  int n = lua_gettop(L);
-  luaL_checkstack(L, n + 4, "summary: arguments");
-  begin(L, "profiler.summary", 0, 0);
-  for (int i = 1; i <= n; i++) lua_pushvalue(L, i);
-  lua_callk(L, n - 1, LUA_MULTRET, n + 1, summary_done);
-  return summary_done(L, LUA_OK, n + 1);
-}
+const luaL_Reg ltide_profiler_script[] = {{"begin_recording", script_begin_recording}, {"end_trace", script_end_trace},
+                                          {"read_summary", script_read_summary},       {"cell", script_cell},
+                                          {"print_text", script_print_text},           {NULL, NULL}};
 
 /* {==== Profilers of other makers */
 
-static int lstart(lua_State *L) {
-  ltide_try(L, tide_profiler_control(true));
-  return 0;
-}
-
-static int lstop(lua_State *L) {
-  ltide_try(L, tide_profiler_control(false));
+static int lcontrol(lua_State *L, ltide_call *c) {
+  ltide_try(L, tide_profiler_control(c->row->tag));
   return 0;
 }
 
@@ -305,13 +161,10 @@ static void leave_profile(lua_State *L, void *data) {
   tide_profiler_control(false);
 }
 
-static int lprofile(lua_State *L) {
-  ltide_enter(L);
-  if (!lua_isnoneornil(L, 1) && !lua_isfunction(L, 1)) return ltide_arg_error(L, 1, "fn", "a function or nothing");
-  int fn = lua_isfunction(L, 1) ? 1 : 0;
-  ltide_block_new(L, "cuda.profiler.profile", fn, leave_profile, 0);
+static int lprofile(lua_State *L, ltide_call *c) {
+  ltide_block_new(L, "cuda.profiler.profile", c->v[0].at, leave_profile, 0);
   ltide_try(L, tide_profiler_control(true));
-  return ltide_block_open(L, fn);
+  return ltide_block_open(L, c->v[0].at);
 }
 
 #define PATH "tide.cuda.profiler."
@@ -321,18 +174,12 @@ static ltide_row rows[] = {
 
 void ltide_open_profiler(lua_State *L, ltide_state *S) {
   (void)S;
-  int module = lua_gettop(L);
+  static const luaL_Reg meta[] = {{"__gc", recording_close}, {"__close", recording_close}, {0}};
   ltide_newmetatable(L, RECORDING_META);
-  lua_pushcfunction(L, recording_close);
-  lua_pushvalue(L, -1);
-  lua_setfield(L, -3, "__gc");
-  lua_setfield(L, -2, "__close");
-  ltide_newmetatable(L, SUMMARY_META);
-  lua_pushcfunction(L, summary_gc);
-  lua_setfield(L, -2, "__gc");
-  lua_getfield(L, module, "cuda");
+  luaL_setfuncs(L, meta, 0);
+  lua_getfield(L, -2, "cuda");
   lua_newtable(L);
   ltide_register_rows(L, "tide.cuda.profiler", rows);
   lua_setfield(L, -2, "profiler");
-  lua_settop(L, module);
+  lua_pop(L, 2);
 }

@@ -51,6 +51,7 @@ static void compile(lua_State *L) {
   luaL_setfuncs(L, own, 0);
   luaL_setfuncs(L, ltide_memory_script, 0);
   luaL_setfuncs(L, ltide_spawn_script, 0);
+  luaL_setfuncs(L, ltide_profiler_script, 0);
   for (size_t i = 0; i < sizeof chunks / sizeof *chunks; i++) {
     if (luaL_loadbufferx(L, chunks[i].text, chunks[i].length, chunks[i].name, "t") != LUA_OK) lua_error(L);
     lua_pushvalue(L, globals);
