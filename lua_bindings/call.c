@@ -34,17 +34,19 @@ static void check_keys(lua_State *L, const ltide_call *c) {
   ltide_check_keys(L, c->opts, keys);
 }
 
-/* Can the last argument be no options: do any number follow, or is it a table that the first parameter takes as it is?
- */
+static bool has_options(const ltide_sig *sig) { return sig->count > sig->positional; }
+
+/* Is the last argument none of options: may any number follow, or is it the one that the first parameter takes? */
 static bool is_value(lua_State *L, const ltide_sig *sig) {
-  if (sig->is_open && sig->count == sig->positional) return true;
+  if (sig->is_open && !has_options(sig)) return true;
   bool takes = sig->positional && (sig->param[0].kind == LTIDE_ANY || sig->param[0].kind == LTIDE_TABLE);
   return takes && lua_istable(L, 1) && lua_isnoneornil(L, 2) && lua_gettop(L) <= sig->positional;
 }
 
-/* An empty table stands for options once all that is required stands before it. */
+/* An empty table stands for options, where there are any, once all that is required stands before it. */
 static void split(lua_State *L, ltide_call *c) {
-  ltide_args a = is_value(L, c->sig) ? (ltide_args){lua_gettop(L), 0} : ltide_split(L, c->sig->last);
+  int least = has_options(c->sig) ? c->sig->last : c->sig->positional;
+  ltide_args a = is_value(L, c->sig) ? (ltide_args){lua_gettop(L), 0} : ltide_split(L, least);
   c->n = a.n, c->opts = a.opts;
   bool is_rest = c->sig->positional && c->sig->param[c->sig->positional - 1].is_rest;
   if (!is_rest && !c->sig->is_open) ltide_check_count(L, a, c->sig->positional);
