@@ -2,9 +2,8 @@
  *
  * A mode is a name or a number, as torch has it. The scoped form puts back the mode that it found, whatever happened
  * to it inside. */
-#include <string.h>
-
 #include "row.h"
+#include "script.h"
 #include "tide/debug.h"
 #include "tide/loader.h"
 
@@ -25,49 +24,38 @@ static tide_sync_debug check_mode(lua_State *L, int arg) {
   return (tide_sync_debug)n;
 }
 
-static int lset_sync_debug_mode(lua_State *L) {
-  ltide_try(L, tide_sync_debug_set(check_mode(L, 1)));
+static int lset_sync_debug_mode(lua_State *L, ltide_call *c) {
+  ltide_try(L, tide_sync_debug_set(check_mode(L, c->v[0].at)));
   return 0;
 }
 
-static int lget_sync_debug_mode(lua_State *L) {
-  lua_pushinteger(L, (lua_Integer)tide_sync_debug_get());
-  return 1;
+static int lget_sync_debug_mode(lua_State *L, ltide_call *c) {
+  (void)c;
+  return ltide_give_integer(L, tide_sync_debug_get());
 }
 
 static void leave_mode(lua_State *L, void *data) {
-  if (!L) return;
-  tide_sync_debug_set(*(tide_sync_debug *)data);
+  if (L) tide_sync_debug_set(*(tide_sync_debug *)data);
 }
 
-static int lsync_debug_mode(lua_State *L) {
-  ltide_enter(L);
+static int lsync_debug_mode(lua_State *L, ltide_call *c) {
   tide_sync_debug mode = check_mode(L, 1), *before;
-  int fn = lua_isfunction(L, 2) ? 2 : 0;
-  if (!fn && !lua_isnoneornil(L, 2)) return ltide_arg_error(L, 2, "fn", "a function or nothing");
-  before = ltide_block_new(L, "cuda.sync_debug_mode", fn, leave_mode, sizeof *before);
+  before = ltide_block_new(L, "cuda.sync_debug_mode", c->v[1].at, leave_mode, sizeof *before);
   *before = tide_sync_debug_get();
   ltide_try(L, tide_sync_debug_set(mode));
-  return ltide_block_open(L, fn);
+  return ltide_block_open(L, c->v[1].at);
 }
 
-static int ldevice_reset(lua_State *L) {
-  if (ltide_is_interrupting(L, ltide_begin(L)))
+static int ldevice_reset(lua_State *L, ltide_call *c) {
+  if (ltide_is_interrupting(L, c->S))
     return ltide_error(L, "StateError",
                        "device_reset: got a call from a finaliser, which may have interrupted an operation on the "
                        "device, expected one from the program");
-  ltide_refuse_beyond(L, 1);
-  int device = ltide_check_device(L, 1, "device", LTIDE_NIL_OK);
   tide_loader_pause(); /* nothing of ours may run beside it */
-  tide_status status = tide_device_reset(device);
+  tide_status status = tide_device_reset(c->v[0].device);
   tide_loader_resume();
   ltide_try(L, status);
   return 0;
-}
-
-static int llaunch_blocking(lua_State *L) {
-  lua_pushboolean(L, tide_launch_blocking());
-  return 1;
 }
 
 void ltide_open_debug(lua_State *L, ltide_state *S) {
@@ -76,7 +64,5 @@ void ltide_open_debug(lua_State *L, ltide_state *S) {
   static ltide_row rows[] = {
 #include "api/debug.def"
       {0}};
-  lua_getfield(L, -1, "cuda");
-  ltide_register_rows(L, "tide.cuda", rows);
-  lua_pop(L, 1);
+  ltide_register_in(L, "tide.cuda", rows);
 }

@@ -1,27 +1,19 @@
 /* determinism.c: whether equal programs must give equal results. */
 #include "row.h"
+#include "script.h"
 
-static int luse_deterministic(lua_State *L) {
-  static const char *const keys[] = {"warn_only", NULL};
-  bool mode = ltide_check_boolean(L, 1, "mode");
-  int opts = lua_isnoneornil(L, 2) ? 0 : 2;
-  if (opts && !lua_istable(L, 2)) return ltide_arg_error(L, 2, "opts", "a table of options");
-  if (opts) ltide_check_keys(L, opts, keys);
-  bool warn = ltide_opt_boolean(L, opts, "warn_only", false);
-  ltide_try(L, tide_set_deterministic(!mode  ? TIDE_DETERMINISM_OFF
-                                      : warn ? TIDE_DETERMINISM_WARN
-                                             : TIDE_DETERMINISM_ON));
+static int luse_deterministic(lua_State *L, ltide_call *c) {
+  bool mode = c->v[0].boolean, warns = c->v[1].boolean;
+  ltide_try(L, tide_set_deterministic(!mode   ? TIDE_DETERMINISM_OFF
+                                      : warns ? TIDE_DETERMINISM_WARN
+                                              : TIDE_DETERMINISM_ON));
   return 0;
 }
 
-static int lare_deterministic(lua_State *L) {
-  lua_pushboolean(L, tide_get_deterministic() != TIDE_DETERMINISM_OFF);
-  return 1;
-}
-
-static int lonly_warns(lua_State *L) {
-  lua_pushboolean(L, tide_get_deterministic() == TIDE_DETERMINISM_WARN);
-  return 1;
+/* Is it the mode that the row says, or any? */
+static int lis_deterministic(lua_State *L, ltide_call *c) {
+  int mode = tide_get_deterministic();
+  return ltide_give_boolean(L, c->row->tag ? mode == c->row->tag : mode != TIDE_DETERMINISM_OFF);
 }
 
 void ltide_open_determinism(lua_State *L, ltide_state *S) {

@@ -31,6 +31,12 @@ typedef struct ltide_field {
  * `nested`. Allocates nothing where the keys are there already. */
 void ltide_set_fields(lua_State *L, const ltide_field *fields, const void *data, bool nested);
 
+/* t[key] = text in the table at the top; nothing where that is NULL. */
+static inline void ltide_set_text(lua_State *L, const char *key, const char *text) {
+  lua_pushstring(L, text);
+  lua_setfield(L, -2, key);
+}
+
 /* Pushes a handle of what `release` lets go of, empty yet, which is closed with the running function. */
 void **ltide_push_owned(lua_State *L, void (*release)(void *));
 

@@ -96,7 +96,5 @@ void ltide_open_memory_cpu(lua_State *L) {
   static ltide_row rows[] = {
 #include "api/memory_cpu.def"
       {0}};
-  lua_newtable(L);
-  ltide_register_rows(L, "tide.cpu", rows);
-  lua_setfield(L, -2, "cpu");
+  ltide_register_in(L, "tide.cpu", rows);
 }

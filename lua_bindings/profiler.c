@@ -177,9 +177,6 @@ void ltide_open_profiler(lua_State *L, ltide_state *S) {
   static const luaL_Reg meta[] = {{"__gc", recording_close}, {"__close", recording_close}, {0}};
   ltide_newmetatable(L, RECORDING_META);
   luaL_setfuncs(L, meta, 0);
-  lua_getfield(L, -2, "cuda");
-  lua_newtable(L);
-  ltide_register_rows(L, "tide.cuda.profiler", rows);
-  lua_setfield(L, -2, "profiler");
-  lua_pop(L, 2);
+  lua_pop(L, 1);
+  ltide_register_in(L, "tide.cuda.profiler", rows);
 }

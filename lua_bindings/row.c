@@ -109,6 +109,18 @@ void ltide_register_rows(lua_State *L, const char *path, ltide_row *rows) {
   lua_pop(L, 1);
 }
 
+void ltide_register_in(lua_State *L, const char *path, ltide_row *rows) {
+  int module = lua_gettop(L);
+  lua_pushvalue(L, module);
+  for (const char *at = strchr(path, '.'), *end; at; at = end) {
+    end = strchr(++at, '.');
+    const char *name = lua_pushlstring(L, at, end ? (size_t)(end - at) : strlen(at));
+    luaL_getsubtable(L, -2, name);
+  }
+  ltide_register_rows(L, path, rows);
+  lua_settop(L, module);
+}
+
 void ltide_register_also(lua_State *L, const char *table, const ltide_row *rows) {
   luaL_getsubtable(L, -1, table);
   for (const ltide_row *r = rows; r->name; r++) {

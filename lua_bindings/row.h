@@ -113,6 +113,8 @@ typedef struct ltide_row {
 /* Sets the rows, which end with {0}, in the table at the top of the stack, which is `path` ("tide", "tide.cuda",
  * "Generator"), and among the methods of tensors. */
 void ltide_register_rows(lua_State *L, const char *path, ltide_row *rows);
+/* The same with the module at the top of the stack: the tables of the path are made where they are not there. */
+void ltide_register_in(lua_State *L, const char *path, ltide_row *rows);
 /* Notes rows that are set elsewhere, or are no functions. */
 void ltide_note_rows(const char *path, ltide_row *rows);
 /* The same functions once more in `table`, which is in the table at the top. */

@@ -331,7 +331,5 @@ void ltide_open_spawn(lua_State *L, ltide_state *S) {
   ltide_register_rows(L, "Context", spawn_context_rows);
   lua_setfield(L, -2, "__index");
   lua_pop(L, 1);
-  lua_newtable(L);
-  ltide_register_rows(L, "tide.multiprocessing", spawn_rows);
-  lua_setfield(L, -2, "multiprocessing");
+  ltide_register_in(L, "tide.multiprocessing", spawn_rows);
 }
