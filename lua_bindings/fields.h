@@ -12,7 +12,8 @@ typedef struct ltide_field {
   unsigned short at;
 } ltide_field;
 /* clang-format off */
-#define LTIDE_FIELD(type, member) {#member, LTIDE_FIELD_KIND(&((type *)0)->member), offsetof(type, member)}
+#define LTIDE_FIELD(type, member) LTIDE_FIELD_AS(type, #member, member)
+#define LTIDE_FIELD_AS(type, key, member) {key, LTIDE_FIELD_KIND(&((type *)0)->member), offsetof(type, member)}
 #define LTIDE_FIELD_KIND(p) _Generic(p, int *: 'i', bool *: 'b', double *: 'd', int64_t *: 'l', uint64_t *: 'l',       \
   const char **: 's', tide_stat *: 'S', tide_stat(*)[TIDE_POOL_COUNT]: 'P', tide_duration_stat *: 'D',                 \
   default: 't') /* an array that holds a text */

@@ -4,14 +4,12 @@
  * for a snapshot and shared by all the blocks and events that came from it. The copy is held by a userdata, so an error
  * loses nothing; the collector rests while tens of thousands of tables are made. */
 #include <stdio.h>
-#include <string.h>
 
 #include "row.h"
+#include "fields.h"
 #include "memory.h"
 #include "mempool.h"
 #include "script.h"
-
-#define SNAPSHOT_META "tide.memory.snapshot"
 
 /* {==== The whole stack of an event */
 
@@ -38,12 +36,11 @@ static size_t stack_text(void *user, char *text, size_t size) {
 
 /* {==== record_history */
 
-static uint32_t check_skip(lua_State *L, int opts) {
+static uint32_t check_skip(lua_State *L, const ltide_value *list) {
   uint32_t skip = 0;
-  if (!opts || ltide_rawfield(L, opts, "skip_actions") == LUA_TNIL) return 0;
-  if (!lua_istable(L, -1)) ltide_arg_error(L, -1, "skip_actions", "a table of names of actions");
-  int list = lua_gettop(L);
-  for (lua_pushnil(L); lua_next(L, list);) {
+  if (!list->given) return 0;
+  if (!lua_istable(L, list->at)) ltide_arg_error(L, list->at, "skip_actions", "a table of names of actions");
+  for (lua_pushnil(L); lua_next(L, list->at);) {
     const char *name = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "";
     int k = 0;
     while (k < TIDE_MEMORY_ACTIONS && strcmp(name, tide_memory_action_name((tide_memory_action)k))) k++;
@@ -58,22 +55,16 @@ static uint32_t check_skip(lua_State *L, int opts) {
   return skip;
 }
 
-static int lrecord_history(lua_State *L) {
-  static const char *const keys[] = {"max_entries", "stacks", "skip_actions", NULL};
-  ltide_enter(L);
-  ltide_args a = ltide_split(L, 0);
-  ltide_check_count(L, a, 1);
-  ltide_check_keys(L, a.opts, keys);
-  if (a.n == 1 && !lua_isboolean(L, 1)) return ltide_arg_error(L, 1, "enabled", "true or false");
+static int lrecord_history(lua_State *L, ltide_call *c) {
   tide_history_config config = {.struct_size = sizeof config};
-  double most = ltide_opt_number(L, a.opts, "max_entries", 100000);
+  double most = c->v[1].number;
   if (!(most >= 1 && most <= 1 << 26 && most == (double)(int64_t)most))
     return ltide_error(L, "ValueError", "record_history: wrong max_entries, got %f, expected an integer from 1 to %d",
                        most, 1 << 26);
   config.max_entries = (int64_t)most;
-  config.stack = ltide_opt_boolean(L, a.opts, "stacks", false) ? stack_text : NULL;
-  config.skip = check_skip(L, a.opts);
-  ltide_try(L, tide_memory_history(a.n == 1 && !lua_toboolean(L, 1) ? NULL : &config));
+  config.stack = c->v[2].boolean ? stack_text : NULL;
+  config.skip = check_skip(L, &c->v[3]);
+  ltide_try(L, tide_memory_history(c->v[0].boolean ? &config : NULL));
   return 0;
 }
 
@@ -135,43 +126,48 @@ static void push_frames(frames *f, uint32_t site, uint32_t stack) {
 /* {==== Tables: each pushes one */
 
 static void set_label(lua_State *L, const tide_allocation_scope *scope) {
-  if (!scope) return;
-  lua_pushstring(L, tide_allocation_scope_label(scope));
-  lua_setfield(L, -2, "label");
+  if (scope) ltide_set_text(L, "label", tide_allocation_scope_label(scope));
+}
+
+static void set_line(frames *f, const char *key, uint32_t site) {
+  push_line(f, site);
+  lua_setfield(f->L, -2, key);
+}
+
+static void set_frames(frames *f, uint32_t site, uint32_t stack) {
+  push_frames(f, site, stack);
+  lua_setfield(f->L, -2, "frames");
 }
 
 static void push_block(frames *f, const tide_block_info *b, bool traces) {
   static const char *const states[] = {"inactive", "active_allocated", "active_pending_free"};
+  static const ltide_field fields[] = LTIDE_FIELDS(tide_block_info, address, size);
   lua_State *L = f->L;
   lua_createtable(L, 0, traces && b->state ? 8 : 4);
-  ltide_set_integer(L, "address", (int64_t)b->address);
-  ltide_set_integer(L, "size", (int64_t)b->size);
+  ltide_set_fields(L, fields, b, false);
   ltide_set_integer(L, "requested_size", (int64_t)b->requested);
-  lua_pushstring(L, states[b->state]);
-  lua_setfield(L, -2, "state");
+  ltide_set_text(L, "state", states[b->state]);
   set_label(L, b->scope);
-  if (!traces || !b->state) return;
-  push_line(f, b->site);
-  lua_setfield(L, -2, "line");
-  push_frames(f, b->site, b->stack);
-  lua_setfield(L, -2, "frames");
+  if (traces && b->state) set_line(f, "line", b->site), set_frames(f, b->site, b->stack);
 }
 
 static void push_segment(frames *f, const tide_memory_snapshot *s, const tide_segment_info *g, bool traces) {
+#define FIELD(key, member) LTIDE_FIELD_AS(tide_segment_info, key, member)
+  static const ltide_field fields[] = {FIELD("device", device),
+                                       FIELD("address", address),
+                                       FIELD("total_size", total),
+                                       FIELD("allocated_size", allocated),
+                                       FIELD("active_size", active),
+                                       FIELD("requested_size", requested),
+                                       FIELD("stream", stream),
+                                       FIELD("segment_pool_id", pool),
+                                       FIELD("is_expandable", expandable),
+                                       {0}};
+#undef FIELD
   lua_State *L = f->L;
   lua_createtable(L, 0, 12);
-  ltide_set_integer(L, "device", g->device);
-  ltide_set_integer(L, "address", (int64_t)g->address);
-  ltide_set_integer(L, "total_size", (int64_t)g->total);
-  ltide_set_integer(L, "allocated_size", (int64_t)g->allocated);
-  ltide_set_integer(L, "active_size", (int64_t)g->active);
-  ltide_set_integer(L, "requested_size", (int64_t)g->requested);
-  ltide_set_integer(L, "stream", (int64_t)g->stream);
-  ltide_set_integer(L, "segment_pool_id", (int64_t)g->pool);
-  lua_pushstring(L, g->large ? "large" : "small");
-  lua_setfield(L, -2, "segment_type");
-  lua_pushboolean(L, g->expandable);
-  lua_setfield(L, -2, "is_expandable");
+  ltide_set_fields(L, fields, g, false);
+  ltide_set_text(L, "segment_type", g->large ? "large" : "small");
   lua_createtable(L, (int)g->blocks, 0);
   for (int64_t i = 0; i < g->blocks; i++) {
     push_block(f, &s->block[g->first + i], traces);
@@ -189,79 +185,51 @@ static void push_segments(frames *f, const tide_memory_snapshot *s, bool traces)
 }
 
 static void push_event(frames *f, const tide_memory_event *e) {
+  static const ltide_field fields[] = LTIDE_FIELDS(tide_memory_event, size, stream, time_us);
   lua_State *L = f->L;
   lua_createtable(L, 0, 9);
-  lua_pushstring(L, tide_memory_action_name(e->action));
-  lua_setfield(L, -2, "action");
+  ltide_set_fields(L, fields, e, false);
   ltide_set_integer(L, "addr", (int64_t)e->address);
-  ltide_set_integer(L, "size", (int64_t)e->size);
-  ltide_set_integer(L, "stream", (int64_t)e->stream);
-  ltide_set_integer(L, "time_us", (int64_t)e->time_us);
-  push_line(f, e->site);
-  lua_setfield(L, -2, "line");
-  push_line(f, e->owner);
-  lua_setfield(L, -2, "owner");
-  push_frames(f, e->site, e->stack);
-  lua_setfield(L, -2, "frames");
+  ltide_set_text(L, "action", tide_memory_action_name(e->action));
+  set_line(f, "line", e->site), set_line(f, "owner", e->owner);
+  set_frames(f, e->site, e->stack);
   set_label(L, e->scope);
 }
 
 /* One list for each device up to the last that has an event, oldest first. */
 static void push_traces(frames *f, const tide_memory_snapshot *s) {
   lua_State *L = f->L;
-  lua_Integer next[TIDE_MAX_DEVICES] = {0};
-  int devices = 0;
-  for (int64_t i = 0; i < s->events; i++)
-    if (s->event[i].device >= devices) devices = s->event[i].device + 1;
-  lua_createtable(L, devices, 0);
-  luaL_checkstack(L, devices + 16, "memory.snapshot");
-  int list = lua_gettop(L);
-  for (int d = 0; d < devices; d++) {
-    lua_newtable(L);
-    lua_pushvalue(L, -1);
-    lua_rawseti(L, list, d + 1);
-  }
+  lua_newtable(L);
   for (int64_t i = 0; i < s->events; i++) {
+    int device = s->event[i].device;
+    for (lua_Integer d = (lua_Integer)lua_rawlen(L, -1); d <= device; d++) lua_newtable(L), lua_rawseti(L, -2, d + 1);
+    lua_rawgeti(L, -1, device + 1);
     push_event(f, &s->event[i]);
-    lua_rawseti(L, list + 1 + s->event[i].device, ++next[s->event[i].device]);
+    lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
+    lua_pop(L, 1);
   }
-  lua_settop(L, list);
 }
 
 /* {==== Snapshots */
 
-typedef struct holder {
-  tide_memory_snapshot *snapshot;
-} holder;
+static void free_snapshot(void *s) { tide_memory_snapshot_free(s); }
 
-static int holder_gc(lua_State *L) {
-  tide_memory_snapshot_free(ltide_take_pointer(L, SNAPSHOT_META));
-  return 0;
-}
-
-static uint64_t check_pool(lua_State *L, int opts) {
-  if (!opts || ltide_rawfield(L, opts, "mempool") == LUA_TNIL) return 0;
-  const tide_mempool *pool = ltide_test_graph_pool(L, -1);
+static uint64_t check_pool(lua_State *L, const ltide_value *v) {
+  if (!v->given) return 0;
+  const tide_mempool *pool = ltide_test_graph_pool(L, v->at);
   if (pool) return tide_mempool_id(pool);
   int is_id = 0;
-  lua_Integer id = lua_type(L, -1) == LUA_TNUMBER ? lua_tointegerx(L, -1, &is_id) : 0;
-  if (!is_id || id < 0) ltide_arg_error(L, -1, "mempool", "a tide.cuda.MemPool, its id or the pool of a graph");
+  lua_Integer id = lua_type(L, v->at) == LUA_TNUMBER ? lua_tointegerx(L, v->at, &is_id) : 0;
+  if (!is_id || id < 0) ltide_arg_error(L, v->at, "mempool", "a tide.cuda.MemPool, its id or the pool of a graph");
   return (uint64_t)id;
 }
 
-/* The options of a snapshot stand behind `n` arguments. Pushes the holder. */
-static tide_memory_snapshot *take(lua_State *L, int n, const char *const *keys, int *opts, uint32_t flags) {
-  ltide_enter(L);
-  ltide_args a = ltide_split(L, n);
-  ltide_check_count(L, a, n);
-  ltide_check_keys(L, a.opts, keys);
-  *opts = a.opts;
-  uint64_t pool = check_pool(L, a.opts);
-  holder *h = ltide_new_object(L, sizeof *h, 0);
-  h->snapshot = NULL;
-  ltide_setmetatable(L, SNAPSHOT_META);
-  ltide_try(L, tide_memory_snapshot_new(&h->snapshot, pool, flags));
-  return h->snapshot;
+/* Pushes the holder. */
+static tide_memory_snapshot *take(lua_State *L, const ltide_value *mempool, uint32_t flags) {
+  uint64_t pool = check_pool(L, mempool);
+  tide_memory_snapshot **s = (tide_memory_snapshot **)ltide_push_owned(L, free_snapshot);
+  ltide_try(L, tide_memory_snapshot_new(s, pool, flags));
+  return *s;
 }
 
 /* Protected: the snapshot, whether traces are wanted, whether the whole of it is; returns the table. */
@@ -271,12 +239,9 @@ static int build(lua_State *L) {
   lua_newtable(L);
   lua_newtable(L);
   frames f = {L, 4, 5};
-  if (!whole) {
-    push_segments(&f, s, traces);
-    return 1;
-  }
-  lua_createtable(L, 0, 3);
+  if (whole) lua_createtable(L, 0, 3);
   push_segments(&f, s, traces);
+  if (!whole) return 1;
   lua_setfield(L, -2, "segments");
   push_traces(&f, s);
   lua_setfield(L, -2, "device_traces");
@@ -284,46 +249,25 @@ static int build(lua_State *L) {
   return 1;
 }
 
-static int push_tables(lua_State *L, const tide_memory_snapshot *s, bool traces, bool whole) {
-  bool running = lua_gc(L, LUA_GCISRUNNING) != 0;
+/* Of the segments alone, or with a tag of the whole. */
+static int lsnapshot(lua_State *L, ltide_call *c) {
+  bool whole = c->row->tag, running = lua_gc(L, LUA_GCISRUNNING) != 0;
+  const tide_memory_snapshot *s = take(L, &c->v[0], whole ? TIDE_SNAPSHOT_EVENTS : 0);
   if (running) lua_gc(L, LUA_GCSTOP);
   lua_pushcfunction(L, build);
-  lua_pushlightuserdata(L, (void *)s);
-  lua_pushboolean(L, traces);
-  lua_pushboolean(L, whole);
+  lua_pushlightuserdata(L, (void *)s), lua_pushboolean(L, c->v[1].boolean), lua_pushboolean(L, whole);
   int status = lua_pcall(L, 3, 1, 0);
   if (running) lua_gc(L, LUA_GCRESTART);
   return status == LUA_OK ? 1 : lua_error(L);
 }
 
-static int lmemory_snapshot(lua_State *L) {
-  static const char *const keys[] = {"mempool", "include_traces", NULL};
-  int opts;
-  const tide_memory_snapshot *s = take(L, 0, keys, &opts, 0);
-  return push_tables(L, s, ltide_opt_boolean(L, opts, "include_traces", true), false);
-}
-
-static int lsnapshot(lua_State *L) {
-  static const char *const keys[] = {"mempool", "include_traces", NULL};
-  int opts;
-  const tide_memory_snapshot *s = take(L, 0, keys, &opts, TIDE_SNAPSHOT_EVENTS);
-  return push_tables(L, s, ltide_opt_boolean(L, opts, "include_traces", true), true);
-}
-
-static int ldump_snapshot(lua_State *L) {
-  static const char *const keys[] = {"mempool", NULL};
-  int opts;
-  const char *path = ltide_check_cstring(L, 1, "path", "a string");
-  const tide_memory_snapshot *s = take(L, 1, keys, &opts, TIDE_SNAPSHOT_EVENTS);
-  ltide_try(L, tide_memory_snapshot_write(s, path));
+static int ldump_snapshot(lua_State *L, ltide_call *c) {
+  const tide_memory_snapshot *s = take(L, &c->v[1], TIDE_SNAPSHOT_EVENTS);
+  ltide_try(L, tide_memory_snapshot_write(s, c->v[0].text));
   return 0;
 }
 
 void ltide_open_memory_history(lua_State *L) {
-  ltide_newmetatable(L, SNAPSHOT_META);
-  lua_pushcfunction(L, holder_gc);
-  lua_setfield(L, -2, "__gc");
-  lua_pop(L, 1);
 #define PATH "tide.cuda."
   static ltide_row memory_history_cuda_rows[] = {
 #include "api/memory_history_cuda.def"

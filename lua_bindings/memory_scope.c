@@ -3,8 +3,9 @@
  *
  * A scope's counts are a core allocation scope that is open in the running coroutine. The table of the counts is made
  * at once and filled when the block is left, so that leaving allocates nothing. Observers are a Lua list in the
- * registry, behind one observer of core's for each Lua state; they run in protected mode on the thread that failed, if
- * it runs Lua. */
+ * registry, each under a number of its own, behind one observer of core's for each Lua state; they run in protected
+ * mode on the thread that failed, if it runs Lua. */
+#include "fields.h"
 #include "memory.h"
 
 /* {==== memory.scope */
@@ -13,13 +14,8 @@ typedef struct counted_scope {
   tide_allocation_scope *scope, *before; /* references */
 } counted_scope;
 
-static void set_counts(lua_State *L, const tide_allocation_figures *f) {
-  ltide_set_integer(L, "allocated_bytes", f->allocated_bytes);
-  ltide_set_integer(L, "freed_bytes", f->freed_bytes);
-  ltide_set_integer(L, "peak_bytes", f->peak_bytes);
-  ltide_set_integer(L, "live_bytes", f->live_bytes);
-  ltide_set_integer(L, "allocations", f->allocations);
-}
+static const ltide_field counts[] =
+    LTIDE_FIELDS(tide_allocation_figures, allocated_bytes, freed_bytes, peak_bytes, live_bytes, allocations);
 
 static void leave_scope(lua_State *L, void *data) {
   counted_scope *s = data;
@@ -33,21 +29,18 @@ static void leave_scope(lua_State *L, void *data) {
   tide_allocation_scope_release(s->before);
   if (!L || !lua_checkstack(L, 3)) return;
   if (lua_getiuservalue(L, ltide_block_index(data), 2) == LUA_TTABLE)
-    set_counts(L, &figures); /* the keys are there: nothing is allocated */
+    ltide_set_fields(L, counts, &figures, false); /* the keys are there: nothing is allocated */
   lua_pop(L, 1);
 }
 
-static int lmemory_scope(lua_State *L) {
-  ltide_enter(L);
-  const char *label = ltide_check_cstring(L, 1, "label", "a string");
-  int fn = lua_isnoneornil(L, 2) ? 0 : 2;
-  if (fn && !lua_isfunction(L, 2)) return ltide_arg_error(L, 2, "fn", "a function or nothing");
+static int lmemory_scope(lua_State *L, ltide_call *c) {
+  int fn = c->v[1].at;
   if (!fn) lua_settop(L, 1);
   lua_createtable(L, 0, 5);
-  set_counts(L, &(tide_allocation_figures){0});
+  ltide_set_fields(L, counts, &(tide_allocation_figures){0}, false);
   counted_scope *s = ltide_block_new_with(L, "memory.scope", leave_scope, sizeof *s);
   s->before = tide_current_allocation_scope();
-  ltide_try(L, tide_allocation_scope_new(&s->scope, label, s->before));
+  ltide_try(L, tide_allocation_scope_new(&s->scope, c->v[0].text, s->before));
   if (s->before) tide_allocation_scope_retain(s->before);
   tide_current_set_allocation_scope(s->scope);
   return ltide_block_open(L, fn);
@@ -61,8 +54,7 @@ void ltide_push_sites(lua_State *L, const tide_memory_site *site, int n) {
     char line[256];
     tide_site_describe(site[i].site, line, sizeof line);
     lua_createtable(L, 0, 3);
-    lua_pushstring(L, line);
-    lua_setfield(L, -2, "line");
+    ltide_set_text(L, "line", line);
     ltide_set_integer(L, "bytes", (int64_t)site[i].bytes);
     ltide_set_integer(L, "blocks", site[i].blocks);
     lua_rawseti(L, -2, i + 1);
@@ -70,12 +62,9 @@ void ltide_push_sites(lua_State *L, const tide_memory_site *site, int n) {
 }
 
 static void set_figures(lua_State *L, const tide_memory_oom *o) {
-  ltide_set_integer(L, "largest_free", (int64_t)o->largest_free);
+  static const ltide_field fields[] = LTIDE_FIELDS(tide_memory_oom, largest_free, fragmentation, rung);
+  ltide_set_fields(L, fields, o, false);
   if (o->limit || *o->rung == 'l') ltide_set_integer(L, "limit", (int64_t)o->limit); /* nothing may be the limit */
-  lua_pushnumber(L, o->fragmentation);
-  lua_setfield(L, -2, "fragmentation");
-  lua_pushstring(L, o->rung);
-  lua_setfield(L, -2, "rung");
   ltide_push_sites(L, o->site, o->sites);
   lua_setfield(L, -2, "sites");
 }
@@ -91,37 +80,23 @@ void ltide_set_oom(lua_State *L, int device) {
 #define OBSERVERS_META "tide.observers"
 static const char key_observers;
 
-/* Pushes a copy of the list as it is now: an observer may take itself out, or others. */
-static void push_list(lua_State *L) {
-  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_observers);
-  lua_Integer n = (lua_Integer)lua_rawlen(L, -1);
-  lua_createtable(L, (int)n, 0);
-  for (lua_Integer i = 1; i <= n; i++) {
-    lua_rawgeti(L, -2, i);
-    lua_rawseti(L, -2, i);
-  }
-  lua_remove(L, -2);
-}
-
-/* Protected: the failure is at 1. Each observer is called as fn(device, requested, figures). */
+/* Protected: the failure is at 1. Each observer is called as fn(device, requested, figures), but for those that one of
+ * the others takes out meanwhile, or adds. */
 static int run_observers(lua_State *L) {
+  static const ltide_field fields[] = LTIDE_FIELDS(tide_memory_oom, requested, free, total, allocated, reserved);
   const tide_memory_oom *o = lua_touserdata(L, 1);
-  push_list(L);
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_observers);
   lua_createtable(L, 0, 12);
-  ltide_set_integer(L, "requested", (int64_t)o->requested);
-  ltide_set_integer(L, "free", (int64_t)o->free);
-  ltide_set_integer(L, "total", (int64_t)o->total);
-  ltide_set_integer(L, "allocated", (int64_t)o->allocated);
-  ltide_set_integer(L, "reserved", (int64_t)o->reserved);
+  ltide_set_fields(L, fields, o, false);
   set_figures(L, o);
+  lua_getfield(L, 2, "last");
   int list = 2, figures = 3;
-  for (lua_Integer i = 1; lua_rawgeti(L, list, i) != LUA_TNIL; i++) {
-    lua_rawgeti(L, -1, 1);
+  for (lua_Integer i = 1, n = lua_tointeger(L, 4); i <= n; i++, lua_settop(L, figures)) {
+    if (lua_rawgeti(L, list, i) == LUA_TNIL) continue;
     ltide_push_device(L, o->device);
     lua_pushinteger(L, (lua_Integer)o->requested);
     lua_pushvalue(L, figures);
     if (lua_pcall(L, 3, 0, 0) != LUA_OK) ltide_warn(L, "on_oom: an observer failed: %s", luaL_tolstring(L, -1, NULL));
-    lua_settop(L, figures);
   }
   return 0;
 }
@@ -138,22 +113,11 @@ static void observe(void *user, const tide_memory_oom *oom) {
   ltide_enter(L); /* an observer may have run coroutines */
 }
 
-/* Upvalue 1 is the entry of the observer: takes it out of the list. */
+/* Upvalue 1 is the number of the observer. */
 static int remove_observer(lua_State *L) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &key_observers);
-  lua_Integer n = (lua_Integer)lua_rawlen(L, -1), kept = 0;
-  int list = lua_gettop(L);
-  for (lua_Integer i = 1; i <= n; i++) {
-    lua_rawgeti(L, list, i);
-    if (lua_rawequal(L, -1, lua_upvalueindex(1)))
-      lua_pop(L, 1);
-    else
-      lua_rawseti(L, list, ++kept);
-  }
-  for (lua_Integer i = kept + 1; i <= n; i++) {
-    lua_pushnil(L);
-    lua_rawseti(L, list, i);
-  }
+  lua_pushnil(L);
+  lua_rawseti(L, -2, lua_tointeger(L, lua_upvalueindex(1)));
   return 0;
 }
 
@@ -181,15 +145,15 @@ static void push_observers(lua_State *L, ltide_state *S) {
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key_observers);
 }
 
-static int lon_oom(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
-  if (!lua_isfunction(L, 1)) return ltide_arg_error(L, 1, "fn", "a function");
-  push_observers(L, S);
-  lua_createtable(L, 1, 0); /* an entry of its own: a function may be there twice */
+static int lon_oom(lua_State *L, ltide_call *c) {
+  push_observers(L, c->S);
+  lua_getfield(L, -1, "last");
+  lua_Integer n = lua_tointeger(L, -1) + 1;
+  lua_pushinteger(L, n);
+  lua_setfield(L, -3, "last");
   lua_pushvalue(L, 1);
-  lua_rawseti(L, -2, 1);
-  lua_pushvalue(L, -1);
-  lua_rawseti(L, -3, (lua_Integer)lua_rawlen(L, -3) + 1);
+  lua_rawseti(L, -3, n);
+  lua_pushinteger(L, n);
   lua_pushcclosure(L, remove_observer, 1);
   return 1;
 }
