@@ -9,102 +9,76 @@
 #include "memory.h"
 #include "mempool.h"
 #include "names.h"
+#include "script.h"
 
 #define POOL_META      "tide.cuda.MemPool"
 #define ALLOCATOR_META "tide.cuda.CUDAPluggableAllocator"
 
 /* {==== Settings */
 
-static int lset_settings(lua_State *L) {
-  ltide_try(L,
-            tide_allocator_configure(ltide_check_cstring(L, 1, "settings", "a string \"option:value,option:value\"")));
+static int lset_settings(lua_State *L, ltide_call *c) {
+  ltide_try(L, tide_allocator_configure(c->v[0].text));
   return 0;
 }
 
-static int lget_backend(lua_State *L) {
+static int lget_backend(lua_State *L, ltide_call *c) {
+  (void)c;
   const char *name = NULL;
   ltide_try(L, tide_allocator_backend(&name));
   lua_pushstring(L, name);
   return 1;
 }
 
-static int lcaching_enable(lua_State *L) {
-  bool on = lua_isnoneornil(L, 1) || ltide_check_boolean(L, 1, "enabled");
-  ltide_try(L, tide_allocator_set_caching(on));
+static int lcaching_enable(lua_State *L, ltide_call *c) {
+  ltide_try(L, tide_allocator_set_caching(c->v[0].boolean));
   return 0;
 }
 
-static int lcaching_enabled(lua_State *L) {
-  lua_pushboolean(L, tide_allocator_get_caching());
-  return 1;
-}
-
 static void leave_caching(lua_State *L, void *data) {
-  if (!L) return;
-  tide_allocator_set_caching(*(bool *)data);
+  if (L) tide_allocator_set_caching(*(bool *)data);
 }
 
-static int lcaching_disabled(lua_State *L) {
-  ltide_enter(L);
-  int fn = lua_isnoneornil(L, 1) ? 0 : 1;
-  if (fn && !lua_isfunction(L, fn)) return ltide_arg_error(L, fn, "fn", "a function or nothing");
-  bool *before = ltide_block_new(L, "caching_allocator_disabled", fn, leave_caching, sizeof *before);
+static int lcaching_disabled(lua_State *L, ltide_call *c) {
+  bool *before = ltide_block_new(L, "caching_allocator_disabled", c->v[0].at, leave_caching, sizeof *before);
   *before = tide_allocator_get_caching();
   ltide_try(L, tide_allocator_set_caching(false));
-  return ltide_block_open(L, fn);
+  return ltide_block_open(L, c->v[0].at);
 }
 
 /* {==== Raw pieces */
 
 /* A Stream, or the handle of a foreign one; NULL where none is given. *wrapped is a reference to release. */
-static tide_stream *stream_option(lua_State *L, int opts, int device, tide_stream **wrapped) {
+static tide_stream *stream_option(lua_State *L, const ltide_value *v, int device, tide_stream **wrapped) {
   int is_handle;
-  if (!opts || ltide_rawfield(L, opts, "stream") == LUA_TNIL) return NULL;
-  if (lua_type(L, -1) != LUA_TNUMBER) return ltide_check_stream(L, -1, "stream");
-  uint64_t handle = (uint64_t)lua_tointegerx(L, -1, &is_handle);
-  if (!is_handle) ltide_arg_error(L, -1, "stream", "a tide.cuda.Stream or the handle of one");
+  if (!v->given) return NULL;
+  if (lua_type(L, v->at) != LUA_TNUMBER) return ltide_check_stream(L, v->at, "stream");
+  uint64_t handle = (uint64_t)lua_tointegerx(L, v->at, &is_handle);
+  if (!is_handle) ltide_arg_error(L, v->at, "stream", "a tide.cuda.Stream or the handle of one");
   ltide_try(L, tide_stream_wrap(wrapped, device, handle));
   return *wrapped;
 }
 
-static bool pointer_wanted(lua_State *L, int opts) {
-  if (!opts || ltide_rawfield(L, opts, "as") == LUA_TNIL) return false;
-  const char *as = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "";
-  if (strcmp(as, "pointer") && strcmp(as, "integer")) ltide_arg_error(L, -1, "as", "'pointer' or 'integer'");
-  return !strcmp(as, "pointer");
-}
-
-static int lcaching_alloc(lua_State *L) {
-  static const char *const keys[] = {"device", "stream", "as", NULL};
-  ltide_enter(L);
-  ltide_args a = ltide_split(L, 1);
-  ltide_check_count(L, a, 1);
-  ltide_check_keys(L, a.opts, keys);
-  int64_t bytes = ltide_check_integer(L, 1, "size");
+static int lcaching_alloc(lua_State *L, ltide_call *c) {
+  int64_t bytes = c->v[0].i;
+  int device = c->v[1].device;
   if (bytes < 0)
     return ltide_error(L, "ValueError", "caching_allocator_alloc: negative size, got %I", (lua_Integer)bytes);
-  int device = TIDE_CURRENT;
-  if (a.opts) {
-    ltide_rawfield(L, a.opts, "device");
-    device = ltide_check_device(L, -1, "device", LTIDE_NIL_OK);
-  }
-  bool as_pointer = pointer_wanted(L, a.opts);
-  tide_stream *wrapped = NULL, *stream = stream_option(L, a.opts, device, &wrapped);
+  tide_stream *wrapped = NULL, *stream = stream_option(L, &c->v[2], device, &wrapped);
   if (stream && device == TIDE_CURRENT) device = tide_stream_device(stream);
   void *ptr = NULL;
   tide_status status = tide_allocator_take(&ptr, (size_t)bytes, device, stream);
   tide_stream_release(wrapped);
   ltide_try(L, status);
-  if (as_pointer)
+  if (c->v[3].i) /* as = 'pointer' */
     lua_pushlightuserdata(L, ptr);
   else
     lua_pushinteger(L, (lua_Integer)(uintptr_t)ptr);
   return 1;
 }
 
-static int lcaching_delete(lua_State *L) {
+static int lcaching_delete(lua_State *L, ltide_call *c) {
   void *ptr = lua_touserdata(L, 1);
-  if (!lua_islightuserdata(L, 1)) ptr = (void *)(uintptr_t)ltide_check_integer(L, 1, "ptr");
+  if (!lua_islightuserdata(L, 1)) ptr = (void *)(uintptr_t)ltide_check_integer(L, c->v[0].at, "ptr");
   ltide_try(L, tide_allocator_give(ptr));
   return 0;
 }
@@ -118,16 +92,11 @@ static tide_allocator *check_allocator(lua_State *L, int arg) {
   return *u;
 }
 
-static int lallocator_new(lua_State *L) {
-  static const char *const names[] = {"path", "alloc_name", "free_name"};
-  const char *given[3];
-  ltide_enter(L);
-  ltide_no_options(L, 3);
-  for (int i = 0; i < 3; i++) given[i] = ltide_check_cstring(L, i + 1, names[i], "a string");
+static int lallocator_new(lua_State *L, ltide_call *c) {
   tide_allocator **u = ltide_new_object(L, sizeof *u, 0);
   *u = NULL;
   ltide_setmetatable(L, ALLOCATOR_META);
-  ltide_try(L, tide_allocator_open(u, given[0], given[1], given[2]));
+  ltide_try(L, tide_allocator_open(u, c->v[0].text, c->v[1].text, c->v[2].text));
   return 1;
 }
 
@@ -136,8 +105,8 @@ static int allocator_gc(lua_State *L) {
   return 0;
 }
 
-static int lchange_allocator(lua_State *L) {
-  ltide_try(L, tide_allocator_change(check_allocator(L, 1)));
+static int lchange_allocator(lua_State *L, ltide_call *c) {
+  ltide_try(L, tide_allocator_change(check_allocator(L, c->v[0].at)));
   return 0;
 }
 
@@ -154,8 +123,8 @@ static tide_mempool *check_pool(lua_State *L, int arg) {
   return pool;
 }
 
-static int lpool_new(lua_State *L) {
-  tide_allocator *source = lua_isnoneornil(L, 1) ? NULL : check_allocator(L, 1);
+static int lpool_new(lua_State *L, ltide_call *c) {
+  tide_allocator *source = c->v[0].given ? check_allocator(L, 1) : NULL;
   tide_mempool **u = ltide_new_object(L, sizeof *u, 0);
   *u = NULL;
   ltide_setmetatable(L, POOL_META);
@@ -172,8 +141,7 @@ static int pool_index(lua_State *L) {
   tide_mempool *pool = check_pool(L, 1);
   const char *key = ltide_check_text(L, 2, "key");
   if (strcmp(key, "id")) return ltide_no_field(L, "MemPool", key, 0, "id");
-  lua_pushinteger(L, (lua_Integer)tide_mempool_id(pool));
-  return 1;
+  return ltide_give_integer(L, (lua_Integer)tide_mempool_id(pool));
 }
 
 static int pool_tostring(lua_State *L) {
@@ -211,27 +179,7 @@ static int luse_pool(lua_State *L) {
   return ltide_block_open(L, fn);
 }
 
-static int lempty_host_cache(lua_State *L) {
-  (void)L;
-  tide_host_memory_empty_cache();
-  return 0;
-}
-
 /* {==== Registration */
-
-static void open_classes(lua_State *L) {
-  static const luaL_Reg pool[] = {{"__gc", pool_gc},
-                                  {"__index", pool_index},
-                                  {"__newindex", ltide_read_only},
-                                  {"__tostring", pool_tostring},
-                                  {NULL, NULL}};
-  static const luaL_Reg allocator[] = {{"__gc", allocator_gc}, {NULL, NULL}};
-  ltide_newmetatable(L, POOL_META);
-  luaL_setfuncs(L, pool, 0);
-  ltide_newmetatable(L, ALLOCATOR_META);
-  luaL_setfuncs(L, allocator, 0);
-  lua_pop(L, 2);
-}
 
 /* With tide.cuda at the top of the stack. */
 void ltide_open_allocator(lua_State *L) {
@@ -244,7 +192,17 @@ void ltide_open_allocator(lua_State *L) {
   static ltide_row allocator_memory_rows[] = {
 #include "api/allocator_memory.def"
       {0}};
-  open_classes(L);
+  static const luaL_Reg pool[] = {{"__gc", pool_gc},
+                                  {"__index", pool_index},
+                                  {"__newindex", ltide_read_only},
+                                  {"__tostring", pool_tostring},
+                                  {NULL, NULL}};
+  static const luaL_Reg allocator[] = {{"__gc", allocator_gc}, {NULL, NULL}};
+  ltide_newmetatable(L, POOL_META);
+  luaL_setfuncs(L, pool, 0);
+  ltide_newmetatable(L, ALLOCATOR_META);
+  luaL_setfuncs(L, allocator, 0);
+  lua_pop(L, 2);
   ltide_register_memory(L, allocator_cuda_rows);
   ltide_register_memory_only(L, allocator_memory_rows);
 }
