@@ -63,14 +63,15 @@ void ltide_arena_remove(ltide_tensor *u) {
   if (u->arena) move(u, u->arena->state, NULL);
 }
 
+static void forget(ltide_record *r) {
+  release(r->inherited);
+  r->inherited = NULL;
+}
+
 void ltide_arena_inherit(ltide_record *r, ltide_arena *a) {
   release(r->inherited);
   r->arena = r->inherited = retain(nearest(a));
-}
-
-void ltide_arena_forget(ltide_record *r) {
-  release(r->inherited);
-  r->arena = r->inherited = NULL;
+  r->forget = forget;
 }
 
 static void free_all(ltide_arena *a) {

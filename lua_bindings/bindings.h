@@ -30,6 +30,8 @@ static inline bool ltide_warn_heed(ltide_warn_switch *w, const char *piece, int 
   return !commands && !w->off;
 }
 
+typedef void (*ltide_warn_fn)(void *user, const char *message);
+
 /* A place in a ring, or the ring itself. */
 typedef struct ltide_link {
   struct ltide_link *next, *prev;
@@ -79,9 +81,11 @@ typedef struct ltide_state {
     size_t length;
     ltide_warn_switch now;
   } warned;
-  int observing;                /* an observer of a failed allocation runs */
-  _Atomic(const void *) thread; /* the one that called last: where its ltide_last lies */
-  struct ltide_state *next;     /* of running.c's list */
+  int observing;                      /* an observer of a failed allocation runs */
+  _Atomic(const void *) thread;       /* the one that called last: where its ltide_last lies */
+  struct ltide_state *next;           /* of running.c's list */
+  ltide_warn_fn warn;                 /* by the higher floors: tells core's warnings, */
+  void (*end)(struct ltide_state *S); /* and lets go of what the state's objects hold when it ends */
 } ltide_state;
 
 /* state.c */
@@ -94,6 +98,9 @@ extern _Thread_local unsigned ltide_calls; /* counts calls from Lua: within one,
 extern _Atomic unsigned ltide_epoch;
 ltide_state *ltide_enter_slow(lua_State *L);
 ltide_state *ltide_state_of(lua_State *L); /* binds nothing and allocates nothing */
+/* Starts tide and makes this Lua state's struct, whose finaliser runs after every other object's: it is made first. */
+ltide_state *ltide_state_open(lua_State *L, ltide_warn_fn warn, void (*end)(ltide_state *S));
+void ltide_state_close(lua_State *L); /* where there is one, as its finaliser does */
 static inline ltide_state *ltide_enter(lua_State *L) {
   ltide_calls++;
   return L == ltide_last && ltide_last_epoch == atomic_load_explicit(&ltide_epoch, memory_order_relaxed)
@@ -107,6 +114,10 @@ static inline ltide_state *ltide_begin(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   if (S->held_count) ltide_held_end(L, S);
   return S;
+}
+/* Is that the frame of a function of the chunks in lua/ (script.c)? Needs "S" of lua_getinfo. */
+static inline bool ltide_script_is(const lua_Debug *ar) {
+  return *ar->source == '=' && !strncmp(ar->source, "=[tide ", 7);
 }
 /* The line of the nearest Lua function around the call, and its source as Lua has it; 0: there is none. */
 int ltide_line(lua_State *L, const char **source);

@@ -11,7 +11,6 @@
 #include "memory.h"
 #include "names.h"
 #include "row.h"
-#include "script.h"
 #include "tide/debug.h"
 
 static const char key_meta;
@@ -110,10 +109,23 @@ static void push_candidates(lua_State *L) {
   }
 }
 
+/* The level of the function that a script has called, which may have called one of the chunks'; 0 where it runs. */
+static int script_level(lua_State *L) {
+  lua_Debug ar;
+  int found = 0;
+  for (int level = 1; lua_getstack(L, level, &ar); level++) {
+    lua_getinfo(L, "S", &ar);
+    if (*ar.what == 'C') continue;
+    if (!ltide_script_is(&ar)) break;
+    found = level + 1;
+  }
+  return found;
+}
+
 /* The name of the C function that the script has called as users know it, or NULL: the one it is registered under,
  * whatever a local variable calls it; of one made in a loop, the field or method it was called by. */
 static const char *known_name(lua_State *L, lua_Debug *ar) {
-  if (!lua_getstack(L, ltide_script_level(L), ar)) return NULL;
+  if (!lua_getstack(L, script_level(L), ar)) return NULL;
   lua_getinfo(L, "nf", ar);
   const ltide_row *row = ltide_row_at(L, -1);
   lua_pop(L, 1);
@@ -265,14 +277,6 @@ const char *ltide_check_cstring(lua_State *L, int arg, const char *name, const c
     ltide_error(L, "ValueError", "%s: %s: got a zero byte behind '%s', expected none", ltide_function_name(L), name,
                 text);
   return text;
-}
-
-void *ltide_test_object(lua_State *L, int arg, const char *meta) {
-  arg = lua_absindex(L, arg);
-  luaL_getmetatable(L, meta);
-  const void *expected = lua_topointer(L, -1);
-  lua_pop(L, 1);
-  return expected ? ltide_test_meta(L, arg, expected) : NULL;
 }
 
 void *ltide_take_pointer(lua_State *L, const char *meta) {

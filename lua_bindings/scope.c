@@ -18,7 +18,6 @@
 
 #include "row.h"
 #include "scope.h"
-#include "script.h"
 
 typedef struct ltide_scope {
   ltide_leave_fn leave;

@@ -9,7 +9,8 @@ typedef struct ltide_record {
   tide_current *current;
   struct ltide_arena *arena;     /* innermost tide.scope, while the coroutine is not the running one */
   struct ltide_arena *inherited; /* the one around the call of tide.parallel that made it: a reference, or NULL */
-  struct ltide_scope **scopes;   /* open scopes, outermost first */
+  void (*forget)(struct ltide_record *r); /* lets go of it */
+  struct ltide_scope **scopes;            /* open scopes, outermost first */
   int depth, capacity;
   bool replica, turns; /* of tide.parallel; other replicas run while it would wait */
   bool raises;         /* an error that has been noted goes on from a block */
@@ -40,6 +41,5 @@ void *ltide_block_data(lua_State *L, int index);
 
 /* arena.c: the coroutine's tensors belong to the arena from now on, and until it is forgotten. */
 void ltide_arena_inherit(ltide_record *r, struct ltide_arena *arena);
-void ltide_arena_forget(ltide_record *r);
 
 #endif

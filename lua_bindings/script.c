@@ -23,20 +23,6 @@ static const struct chunk {
 #include <tide_script.inc>
 };
 
-bool ltide_script_is(const lua_Debug *ar) { return *ar->source == '=' && !strncmp(ar->source, "=[tide ", 7); }
-
-int ltide_script_level(lua_State *L) {
-  lua_Debug ar;
-  int found = 0;
-  for (int level = 1; lua_getstack(L, level, &ar); level++) {
-    lua_getinfo(L, "S", &ar);
-    if (*ar.what == 'C') continue;
-    if (!ltide_script_is(&ar)) break;
-    found = level + 1;
-  }
-  return found;
-}
-
 void ltide_script_give(lua_State *L, const luaL_Reg *list) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &key_globals);
   luaL_setfuncs(L, list, 0);

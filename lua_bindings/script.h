@@ -16,9 +16,4 @@ int ltide_script_call(lua_State *L, const char *name, int n);
 static inline int ltide_give_boolean(lua_State *L, bool b) { return lua_pushboolean(L, b), 1; }
 static inline int ltide_give_integer(lua_State *L, lua_Integer i) { return lua_pushinteger(L, i), 1; }
 
-/* Is that the frame of a function of the chunks? Needs "S" of lua_getinfo. */
-bool ltide_script_is(const lua_Debug *ar);
-/* The level of the function that a script has called, which may have called one of the chunks'; 0 where it runs. */
-int ltide_script_level(lua_State *L);
-
 #endif

@@ -1,4 +1,4 @@
-/* state.c: the module's entry, the struct of each Lua state, and the current device and streams of each coroutine.
+/* state.c: the struct of each Lua state, and the current device and streams of each coroutine.
  *
  * Every coroutine that calls tide has a record: its tide_current and its stack of open scopes. Records hang in a
  * registry table with weak keys, so a record goes with its coroutine. A new record, made at the coroutine's first call,
@@ -22,9 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "names.h"
 #include "scope.h"
-#include "script.h"
 #include "tide/debug.h"
 #include "tide/memory.h"
 #include "tide_lua.h"
@@ -225,12 +223,20 @@ static int reclaim(void *user, int device, size_t bytes) {
 
 /* {==== Coroutines */
 
+void *ltide_test_object(lua_State *L, int arg, const char *meta) {
+  arg = lua_absindex(L, arg);
+  luaL_getmetatable(L, meta);
+  const void *expected = lua_topointer(L, -1);
+  lua_pop(L, 1);
+  return expected ? ltide_test_meta(L, arg, expected) : NULL;
+}
+
 /* The collector may run in the middle of another coroutine's operation: what that one has bound stays bound. */
 static void free_record(ltide_record *r) {
   tide_current_free(r->current);
-  ltide_arena_forget(r);
+  if (r->inherited) r->forget(r);
   free(r->scopes);
-  r->current = NULL, r->scopes = NULL, r->depth = r->capacity = 0;
+  r->current = NULL, r->arena = NULL, r->scopes = NULL, r->depth = r->capacity = 0;
 }
 
 static int record_gc(lua_State *L) {
@@ -395,7 +401,7 @@ static void bind(ltide_state *S, const ltide_record *r) {
   tide_current_on_bind(rebound);
   tide_index_base_set(ltide_index_base);
   tide_site_set(site, NULL);
-  tide_warn_set(ltide_warn_hook, NULL);
+  tide_warn_set(S->warn, NULL);
 }
 
 ltide_record *ltide_record_of(lua_State *L) { return is_bound(L) ? ltide_last_state->record : find_record(L); }
@@ -429,7 +435,7 @@ ltide_state *ltide_enter_slow(lua_State *L) {
   return S;
 }
 
-/* {==== Module */
+/* {==== The struct of a Lua state */
 
 /* Those of coroutines that finalisers have run while the state was closing get no finaliser any more. */
 static void free_records(lua_State *L) {
@@ -444,8 +450,7 @@ static int state_gc(lua_State *L) {
   if (!S || !S->started) return 0; /* opening failed, or closed already */
   S->started = false, S->record = NULL;
   free_records(L);
-  ltide_handles_end(S);
-  ltide_held_close(S);
+  S->end(S);
   free(S->warned.text), S->warned.text = NULL;
   tide_reclaim_remove(reclaim, S);
   if (atomic_load(&S->asked)) tide_reclaim_answer(); /* all is collected */
@@ -469,10 +474,10 @@ static void weak_table(lua_State *L, const void *key, const char *mode) {
   lua_rawsetp(L, LUA_REGISTRYINDEX, key);
 }
 
-/* Starts tide and makes this Lua state's struct, whose finaliser runs after every other object's: it was made first. */
-static ltide_state *open_state(lua_State *L) {
+ltide_state *ltide_state_open(lua_State *L, ltide_warn_fn warn, void (*end)(ltide_state *S)) {
   ltide_state *S = ltide_new_userdata(L, sizeof *S, 0);
   memset(S, 0, sizeof *S);
+  S->warn = warn, S->end = end;
   lua_rawgeti(L, LUA_REGISTRYINDEX, LUA_RIDX_MAINTHREAD);
   S->main = lua_tothread(L, -1);
   ltide_link_clear(&S->handles);
@@ -501,51 +506,10 @@ static ltide_state *open_state(lua_State *L) {
   return S;
 }
 
-/* Makes the module and pushes it. */
-static int open_module(lua_State *L) {
-  static void (*const openers[])(lua_State *, ltide_state *) = {
-      ltide_open_script,      ltide_open_errors,   ltide_open_help,      ltide_open_blocks,    ltide_open_arena,
-      ltide_open_device,      ltide_open_stream,   ltide_open_event,     ltide_open_info,      ltide_open_graph,
-      ltide_open_memory,      ltide_open_dtype,    ltide_open_tensor,    ltide_open_storage,   ltide_open_factory,
-      ltide_open_convert,     ltide_open_view,     ltide_open_index,     ltide_open_ops,       ltide_open_reduce,
-      ltide_open_matmul,      ltide_open_fft,      ltide_open_linalg,    ltide_open_random,    ltide_open_format,
-      ltide_open_determinism, ltide_open_io,       ltide_open_util,      ltide_open_ipc,       ltide_open_debug,
-      ltide_open_jit,         ltide_open_timer,    ltide_open_loader,    ltide_open_sanitizer, ltide_open_nvtx,
-      ltide_open_profiler,    ltide_open_parallel, ltide_open_serialize, ltide_open_spawn,     ltide_open_comm,
-      ltide_open_nccl,        ltide_open_api,
-  };
-  ltide_state *S = open_state(L);
-  lua_createtable(L, 0, 320);
-  lua_createtable(L, 0, 160);
-  lua_setfield(L, -2, "cuda");
-  lua_pushstring(L, tide_version());
-  lua_setfield(L, -2, "_VERSION");
-  for (size_t i = 0; i < sizeof openers / sizeof *openers; i++) openers[i](L, S);
-  ltide_open_names(L, S); /* closes the tables that the others have filled */
-  return 1;
-}
-
-/* What could not be opened is closed again, so that the next require begins anew. */
-static int close_module(lua_State *L) {
-  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_state);
-  if (lua_isnil(L, -1)) return 0;
+void ltide_state_close(lua_State *L) {
   lua_pushcfunction(L, state_gc);
-  lua_insert(L, -2);
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_state);
   lua_call(L, 1, 0);
   lua_pushnil(L);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key_state);
-  return 0;
-}
-
-int luaopen_tide(lua_State *L) {
-  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_state);
-  if (!lua_isnil(L, -1)) return luaL_error(L, "tide: already open in this Lua state; require gives it again");
-  lua_pushcfunction(L, open_module);
-  if (lua_pcall(L, 0, 1, 0) == LUA_OK) {
-    ltide_warn_open(L, ltide_state_of(L));
-    return 1;
-  }
-  lua_pushcfunction(L, close_module);
-  lua_call(L, 0, 0);
-  return lua_error(L);
 }
