@@ -19,11 +19,6 @@ bool ltide_is_options(lua_State *L, int arg) {
   return true;
 }
 
-int ltide_options_arg(lua_State *L) {
-  int top = lua_gettop(L);
-  return top && ltide_is_options(L, top) ? top : 0;
-}
-
 static bool is_empty_table(lua_State *L, int arg) {
   lua_pushnil(L);
   if (!lua_next(L, arg)) return true;
@@ -169,10 +164,6 @@ int64_t ltide_index(lua_State *L, int64_t index, int64_t n, const char *name) {
   return i;
 }
 
-int64_t ltide_check_index(lua_State *L, int arg, int64_t n, const char *name) {
-  return ltide_index(L, ltide_check_integer(L, arg, name), n, name);
-}
-
 void ltide_check_range(lua_State *L, int64_t first, int64_t last, int64_t n, int64_t *start, int64_t *length) {
   int64_t a = first < 0 ? first + n : first - 1, b = last < 0 ? last + n : last - 1;
   bool is_empty = first > 0 && last == first - 1 && a <= n; /* {k, k-1} is an empty range, also where k-1 is 0 */
@@ -299,7 +290,7 @@ bool ltide_opt_scalar(lua_State *L, int opts, const char *key, tide_scalar *out)
 }
 
 /* A destination that a table holds. One without elements may be given another size. */
-static tide_tensor *check_out(lua_State *L, ltide_state *S, int arg, const char *key) {
+tide_tensor *ltide_check_destination(lua_State *L, ltide_state *S, int arg, const char *key) {
   if (!tide_tensor_numel(ltide_check_tensor(L, S, arg, key))) ltide_unshare(L, S, lua_touserdata(L, arg));
   tide_tensor *out = ltide_check_tensor(L, S, arg, key);
   ltide_hold_tensor(L, S, out);
@@ -308,7 +299,7 @@ static tide_tensor *check_out(lua_State *L, ltide_state *S, int arg, const char 
 
 tide_tensor *ltide_opt_tensor(lua_State *L, ltide_state *S, int opts, const char *key) {
   if (!ltide_push_option(L, opts, key)) return NULL;
-  tide_tensor *x = check_out(L, S, -1, key);
+  tide_tensor *x = ltide_check_destination(L, S, -1, key);
   lua_pop(L, 1);
   return x;
 }
@@ -358,20 +349,6 @@ void ltide_opt_options(lua_State *L, int opts, tide_options *o) {
   read_out(L, opts, o);
 }
 
-/* {==== Destinations */
-
-tide_tensor *ltide_push_target(lua_State *L, ltide_state *S, int opts, const int64_t *size, int ndim,
-                               const tide_options *o) {
-  if (ltide_push_option(L, opts, "out")) {
-    tide_tensor *out = check_out(L, S, -1, "out");
-    ltide_try(L, tide_fit(out, size, ndim));
-    return out;
-  }
-  ltide_tensor *u = ltide_new_tensor(L, S);
-  ltide_try(L, tide_empty(&u->t, size, ndim, o));
-  return u->t;
-}
-
 void ltide_check_out(lua_State *L, ltide_state *S, int opts, int n) {
   if (!ltide_push_option(L, opts, "out")) return;
   if (n > 1 && (!lua_istable(L, -1) || lua_rawlen(L, -1) != (lua_Unsigned)n))
@@ -382,53 +359,4 @@ void ltide_check_out(lua_State *L, ltide_state *S, int opts, int n) {
   }
   if (n == 1) ltide_check_tensor(L, S, -1, "out");
   lua_pop(L, 1);
-}
-
-/* Can the destination take the result? It raises where not, and changes nothing. */
-static void check_fit(lua_State *L, tide_tensor *out, const tide_tensor *result) {
-  tide_dtype from = tide_tensor_dtype(result), to = tide_tensor_dtype(out);
-  const char *name = ltide_function_name(L);
-  if (!tide_dtype_can_cast(from, to))
-    ltide_error(L, "DtypeError", "%s: out: got %s, expected %s or a wider one", name, tide_dtype_name(to),
-                tide_dtype_name(from));
-  if (tide_tensor_device(out) != tide_tensor_device(result))
-    ltide_error(L, "DeviceError", "%s: out: it is on another device than the result", name);
-  if (tide_tensor_numel(out)) ltide_try(L, tide_fit(out, tide_tensor_size(result), tide_tensor_ndim(result)));
-}
-
-/* Gives the result to the destination: without a copy where that one is empty and nobody else has the result. */
-static void give(lua_State *L, tide_tensor *out, tide_tensor *result) {
-  tide_dtype from = tide_tensor_dtype(result), to = tide_tensor_dtype(out);
-  bool own = tide_storage_refs(tide_tensor_storage(result)) == 1;
-  if (own && from == to && !tide_tensor_numel(out)) {
-    ltide_try(L, tide_set(out, result));
-    return;
-  }
-  ltide_try(L, tide_fit(out, tide_tensor_size(result), tide_tensor_ndim(result)));
-  ltide_try(L, tide_copy(out, result, false));
-}
-
-int ltide_deliver(lua_State *L, ltide_state *S, int opts, int n) {
-  ltide_made(L, S);
-  int first = lua_gettop(L) - n + 1;
-  ltide_check_out(L, S, opts, n);
-  if (!ltide_push_option(L, opts, "out")) return n;
-  luaL_checkstack(L, n + LUA_MINSTACK, "tide: results");
-  int outs = lua_gettop(L) + 1;
-  for (int i = 0; i < n; i++) { /* all of them, before one is written */
-    if (n == 1)
-      lua_pushvalue(L, -1);
-    else
-      lua_rawgeti(L, outs - 1, i + 1);
-    check_fit(L, ltide_check_tensor(L, S, -1, "out"), ((ltide_tensor *)lua_touserdata(L, first + i))->t);
-  }
-  for (int i = 0; i < n; i++) {
-    ltide_tensor *u = lua_touserdata(L, first + i);
-    give(L, check_out(L, S, outs + i, "out"), u->t);
-    ltide_close_tensor(u);
-    lua_pushvalue(L, outs + i);
-    lua_replace(L, first + i);
-  }
-  lua_settop(L, first + n - 1);
-  return n;
 }

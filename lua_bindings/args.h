@@ -72,8 +72,10 @@ void ltide_opt_options(lua_State *L, int opts, tide_options *o);
 /* The same of functions that take out= too: its dtype and device are the options then, which may not say otherwise. */
 #define LTIDE_OUT_KEYS    LTIDE_OPTION_KEYS, "out"
 
-/* out=, for functions that fill a tensor of a known size: pushes the destination, or a new one. An empty destination is
- * given the size. */
+/* A destination that stands on the stack or in a table: an empty one may be given another size. */
+tide_tensor *ltide_check_destination(lua_State *L, ltide_state *S, int arg, const char *name);
+/* out.c: out=, for functions that fill a tensor of a known size: pushes the destination, or a new one. An empty
+ * destination is given the size. */
 tide_tensor *ltide_push_target(lua_State *L, ltide_state *S, int opts, const int64_t *size, int ndim,
                                const tide_options *o);
 /* out=, for functions that make their n results anew, whose handles are at the top: moves or copies them there, and

@@ -86,6 +86,8 @@ typedef struct ltide_state {
   struct ltide_state *next;           /* of running.c's list */
   ltide_warn_fn warn;                 /* by the higher floors: tells core's warnings, */
   void (*end)(struct ltide_state *S); /* and lets go of what the state's objects hold when it ends */
+  /* Likewise: add fields to the error object at the top, if the thread's error is of that sort. */
+  void (*set_oom)(lua_State *L, int device), (*set_race)(lua_State *L);
 } ltide_state;
 
 /* state.c */
@@ -198,6 +200,7 @@ const char *ltide_check_cstring(lua_State *L, int arg, const char *name, const c
 static inline void ltide_try(lua_State *L, tide_status status) {
   if (status != TIDE_OK) ltide_raise(L);
 }
+void ltide_open_error_meta(lua_State *L, ltide_state *S);
 void ltide_push_error_meta(lua_State *L);
 bool ltide_is_error(lua_State *L, int arg); /* an error object? */
 /* error_lost.c: pushes the error that ltide_lost_keep has kept, for the one at the top, at this place with this
@@ -228,9 +231,6 @@ static inline bool ltide_newmetatable(lua_State *L, const char *name) {
 /* error.c: __newindex of objects whose fields are told and not set. */
 int ltide_read_only(lua_State *L);
 
-/* sanitizer.c: adds a race's fields to the error object at the top, if the thread's error is of that sort. */
-void ltide_set_race(lua_State *L);
-
 /* For functions made in a loop, values and classes: path.name gets this doc (strings must live for ever). */
 void ltide_document(lua_State *L, const char *path, const char *name, const char *doc);
 
@@ -252,7 +252,7 @@ static inline void ltide_set_integer(lua_State *L, const char *key, lua_Integer 
   lua_setfield(L, -2, key);
 }
 
-/* tensor.c: the tensor userdata. It is created closed (t NULL) and filled after. */
+/* The tensor userdata, of tensor.c. It is created closed (t NULL) and filled after. */
 typedef struct ltide_tensor {
   ltide_link link; /* in the ring of its arena, or of the state, from its making to its end */
   tide_tensor *t;
@@ -290,6 +290,9 @@ tide_tensor *ltide_test_tensor(lua_State *L, ltide_state *S, int arg);
 /* Pushes a new closed handle; the caller stores the reference in ->t, then calls ltide_made. */
 ltide_tensor *ltide_new_tensor(lua_State *L, ltide_state *S);
 void ltide_handles_end(ltide_state *S); /* releases what is left: the state ends */
+/* tensor.c: is it the iterator of ipairs that calls the running __index? It counts up until it reads a nil, where every
+ * other reader is told that it is past the end. */
+bool ltide_is_read_by_ipairs(lua_State *L);
 /* Paces the collector by what core allocated on this thread since the last time. */
 static inline void ltide_pace_taken(lua_State *L, ltide_state *S) {
   size_t bytes = tide_pace_take();
@@ -308,9 +311,10 @@ static inline void ltide_poll(lua_State *L, int64_t i) {
   if ((i & 1023) == 0) ltide_poll_hooks(L);
 }
 
-/* parallel_replica.c: runs fn, the body of a function that waits for a device. Inside tide.parallel the other replicas
- * run first; the arguments are on the stack then as before. For `return`, and as the first thing that the function
- * does. */
+/* scope.c: runs fn, the body of a function that waits for a device. Inside tide.parallel the other replicas run first,
+ * where nothing but the coroutine's own state is in force: inside blocks such as device_scope, whose setting all share,
+ * it waits at once. The arguments are on the stack then as before. For `return`, and as the first thing that the
+ * function does. */
 int ltide_waiting(lua_State *L, lua_CFunction fn);
 
 /* In the registry: true where this program is the runner. */
@@ -341,33 +345,30 @@ int ltide_block_index(const void *data); /* likewise: where on its stack the sco
 /* For a block that changes nothing. */
 int ltide_empty_block(lua_State *L, const char *what, int fn_arg);
 
-/* device.c */
+/* handle.c: objects among the arguments. */
 enum { LTIDE_NIL_OK = 1, LTIDE_NEGATIVE_OK = 2, LTIDE_CPU_OK = 4 };
 /* One routine for every device argument (API.md C2): nil, id, "cpu", "cuda", "cuda:1", tide.device. nil, "cuda" and
  * (with NEGATIVE_OK) negative ids give TIDE_CURRENT, unresolved; the cpu gives TIDE_CPU. */
 int ltide_check_device(lua_State *L, int arg, const char *name, int flags);
-bool ltide_is_device(lua_State *L, int arg); /* is it a device object, or a string that names one? */
+bool ltide_is_device(lua_State *L, int arg);         /* is it a device object, or a string that names one? */
+const int *ltide_test_device(lua_State *L, int arg); /* of a device object, else NULL */
 void ltide_push_device(lua_State *L, int device);
-
-/* stream.c, event.c */
 tide_stream *ltide_check_stream(lua_State *L, int arg, const char *name); /* raises */
-void ltide_push_stream(lua_State *L, tide_stream *stream);                /* takes a reference of its own */
-tide_stream **ltide_new_stream(lua_State *L);                             /* pushes a closed handle, to be filled */
 tide_event *ltide_check_event(lua_State *L, int arg, const char *name);
-tide_event **ltide_new_event(lua_State *L); /* pushes a closed handle, to be filled */
-
-/* dtype.c */
+tide_generator *ltide_check_generator(lua_State *L, int arg, const char *name);
 tide_dtype ltide_check_dtype(lua_State *L, int arg, const char *name); /* a tide.dtype object or its name */
 bool ltide_test_dtype(lua_State *L, int arg, tide_dtype *out);
+const tide_dtype *ltide_dtype_of(lua_State *L, int arg); /* of a dtype object, else NULL */
 void ltide_push_dtype(lua_State *L, tide_dtype dtype);
+extern const char ltide_dtype_objects; /* the key of the registry's table of them */
 
-/* random.c */
-tide_generator *ltide_check_generator(lua_State *L, int arg, const char *name);
+/* stream.c, event.c */
+void ltide_push_stream(lua_State *L, tide_stream *stream); /* takes a reference of its own */
+tide_stream **ltide_new_stream(lua_State *L);              /* pushes a closed handle, to be filled */
+tide_event **ltide_new_event(lua_State *L);                /* likewise */
 
 /* args.c: sizes, dims, options, scalars. The one place where index bases are converted. */
 bool ltide_is_options(lua_State *L, int arg); /* a table without an array part and not empty: options (API.md C1) */
-/* Index of the trailing options table, or 0. */
-int ltide_options_arg(lua_State *L);
 /* For a function of at most so many arguments that takes no options: raises for what is beyond them, but for nils and
  * an empty table. Not for metamethods: Lua gives some of them an argument more. */
 void ltide_refuse_beyond(lua_State *L, int most);
@@ -377,8 +378,7 @@ static inline void ltide_no_options(lua_State *L, int most) {
 /* Raises for every key of the options table at arg that is not in the NULL-terminated list. */
 void ltide_check_keys(lua_State *L, int arg, const char *const *keys);
 int ltide_check_dim(lua_State *L, int arg, int ndim, const char *name); /* 1-based, negative from the end -> 0-based */
-int64_t ltide_check_index(lua_State *L, int arg, int64_t n, const char *name);
-bool ltide_test_scalar(lua_State *L, int arg, tide_scalar *out); /* numbers and booleans */
+bool ltide_test_scalar(lua_State *L, int arg, tide_scalar *out);        /* numbers and booleans */
 void ltide_push_scalar(lua_State *L, tide_scalar s);
 
 /* Openers: each adds to the module table at the top of the stack. */
@@ -419,6 +419,7 @@ void ltide_open_matmul(lua_State *L, ltide_state *S);
 void ltide_open_fft(lua_State *L, ltide_state *S);
 void ltide_open_linalg(lua_State *L, ltide_state *S);
 void ltide_open_random(lua_State *L, ltide_state *S);
+void ltide_open_random_cuda(lua_State *L, ltide_state *S);
 void ltide_open_format(lua_State *L, ltide_state *S);
 void ltide_open_determinism(lua_State *L, ltide_state *S);
 void ltide_open_io(lua_State *L, ltide_state *S);

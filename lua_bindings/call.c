@@ -275,22 +275,3 @@ int ltide_run_plain(lua_State *L) {
 int ltide_run_plain_waiting(lua_State *L) { return ltide_waiting(L, ltide_run_plain); }
 
 int ltide_run_waiting(lua_State *L) { return ltide_waiting(L, ltide_run); }
-
-int ltide_finish(lua_State *L, const ltide_call *c, tide_status status) {
-  ltide_try(L, status);
-  if (c->opts && c->sig->outs) return ltide_deliver(L, c->S, c->opts, 1);
-  ltide_made(L, c->S);
-  return 1;
-}
-
-tide_tensor **ltide_slot(lua_State *L, ltide_call *c) {
-  c->into = ltide_opt_tensor(L, c->S, c->opts, "out");
-  return c->into ? NULL : ltide_result(L, c);
-}
-
-int ltide_finish_into(lua_State *L, const ltide_call *c, tide_status status) {
-  ltide_try(L, status);
-  ltide_made(L, c->S);
-  if (c->into) ltide_push_option(L, c->opts, "out");
-  return 1;
-}

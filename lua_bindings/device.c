@@ -1,4 +1,4 @@
-/* device.c: tide.device objects, the one parser of device arguments, and the rows of tide.cuda about devices. */
+/* device.c: tide.device objects, and the rows of tide.cuda about devices. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,58 +8,7 @@
 #include "names.h"
 #include "tide/device.h"
 
-/* index is -1 for "the current one" (cuda without an index) and for the CPU. */
-typedef struct ltide_device {
-  bool cpu;
-  int index;
-} ltide_device;
-
-#define DEVICE_META  "tide.device"
-#define ACCEPTED     "nil, an id from 0, 'cpu', 'cuda', 'cuda:N' or a tide.device"
-#define ACCELERATORS "nil, an id from 0, 'cuda', 'cuda:N' or such a tide.device"
-
-static ltide_device *test_device(lua_State *L, int arg) { return ltide_test_meta(L, arg, ltide_enter(L)->device_meta); }
-
-/* The number of "cuda:N" is up to three digits as one writes them, without zeros in front. */
-static bool parse_name(lua_State *L, int arg, ltide_device *out) {
-  size_t length;
-  const char *name = lua_tolstring(L, arg, &length), *digits = name + 5;
-  *out = (ltide_device){!strcmp(name, "cpu"), -1};
-  if (strlen(name) != length) return false;
-  if (out->cpu || !strcmp(name, "cuda")) return true;
-  if (strncmp(name, "cuda:", 5) != 0 || length < 6 || length > 8 || strspn(digits, "0123456789") != length - 5)
-    return false;
-  out->index = (int)strtol(digits, NULL, 10);
-  return length == 6 || *digits != '0';
-}
-
-bool ltide_is_device(lua_State *L, int arg) {
-  ltide_device d;
-  if (lua_type(L, arg) == LUA_TSTRING) return parse_name(L, arg, &d);
-  return test_device(L, arg) != NULL;
-}
-
-int ltide_check_device(lua_State *L, int arg, const char *name, int flags) {
-  ltide_device d = {false, -1}, *object = test_device(L, arg);
-  lua_Integer id;
-  int is_id;
-  const char *accepted = (flags & LTIDE_CPU_OK ? ACCEPTED : ACCELERATORS) + (flags & LTIDE_NIL_OK ? 0 : 5);
-  if (object)
-    d = *object;
-  else if (lua_isnoneornil(L, arg)) {
-    if (!(flags & LTIDE_NIL_OK)) return ltide_arg_error(L, arg, name, accepted);
-  } else if (lua_type(L, arg) == LUA_TNUMBER && (id = lua_tointegerx(L, arg, &is_id), is_id)) {
-    if (id > INT_MAX || (id < 0 && !(flags & LTIDE_NEGATIVE_OK)))
-      return ltide_error(L, "ValueError", "%s: %s: got %I, expected an id from 0", ltide_function_name(L), name, id);
-    d.index = id < 0 ? -1 : (int)id;
-  } else if (lua_type(L, arg) != LUA_TSTRING || !parse_name(L, arg, &d))
-    return ltide_arg_error(L, arg, name, accepted);
-  if (d.cpu && !(flags & LTIDE_CPU_OK))
-    return ltide_error(L, "DeviceError", "%s: %s: got cpu, expected a cuda device: 'cuda', 'cuda:N' or an id from 0",
-                       ltide_function_name(L), name);
-  return d.cpu ? TIDE_CPU : d.index < 0 ? TIDE_CURRENT : d.index;
-}
-
+#define DEVICE_META "tide.device"
 /* The accelerator that arg names, resolved and known to exist. */
 static int check_named(lua_State *L, int arg, const char *name, int flags) {
   int device = ltide_check_device(L, arg, name, flags);
@@ -76,30 +25,6 @@ static int check_named(lua_State *L, int arg, const char *name, int flags) {
 
 static int check_accelerator(lua_State *L, int arg, int flags) { return check_named(L, arg, "device", flags); }
 
-static void push(lua_State *L, bool cpu, int index) {
-  ltide_device *d = ltide_new_object(L, sizeof *d, 0);
-  *d = (ltide_device){cpu, index};
-  ltide_setmetatable(L, DEVICE_META);
-}
-
-void ltide_push_device(lua_State *L, int device) {
-  /* One object a device and Lua state: a field read makes no garbage. */
-  static const char key;
-  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &key) == LUA_TNIL) {
-    lua_pop(L, 1);
-    lua_newtable(L);
-    lua_pushvalue(L, -1);
-    lua_rawsetp(L, LUA_REGISTRYINDEX, &key);
-  }
-  if (lua_rawgeti(L, -1, device) == LUA_TNIL) {
-    lua_pop(L, 1);
-    push(L, device == TIDE_CPU, device == TIDE_CURRENT ? -1 : device);
-    lua_pushvalue(L, -1);
-    lua_rawseti(L, -3, device);
-  }
-  lua_remove(L, -2);
-}
-
 /* {==== tide.device */
 
 static int ldevice(lua_State *L) {
@@ -111,17 +36,17 @@ static int ldevice(lua_State *L) {
       return ltide_error(L, "ValueError", "device: type '%s' takes no index, expected 'cuda'", type);
     if (index < 0 || index >= TIDE_MAX_DEVICES)
       return ltide_error(L, "ValueError", "device: index: got %I, expected 0 to %d", index, TIDE_MAX_DEVICES - 1);
-    push(L, false, (int)index);
+    ltide_push_device(L, (int)index);
     return 1;
   }
-  int d = ltide_check_device(L, 1, "device", LTIDE_CPU_OK);
-  push(L, d == TIDE_CPU, d == TIDE_CURRENT ? -1 : d);
+  ltide_push_device(L, ltide_check_device(L, 1, "device", LTIDE_CPU_OK));
   return 1;
 }
 
+static int check_self(lua_State *L) { return *(int *)ltide_check_object(L, 1, DEVICE_META); }
+
 static int device_healthy(lua_State *L) {
-  const ltide_device *d = ltide_check_object(L, 1, DEVICE_META);
-  tide_status status = tide_device_health(d->cpu ? TIDE_CPU : d->index < 0 ? TIDE_CURRENT : d->index);
+  tide_status status = tide_device_health(check_self(L));
   if (status != TIDE_OK && status != TIDE_ACCELERATOR) return ltide_raise(L);
   lua_pushboolean(L, status == TIDE_OK);
   if (status == TIDE_OK) return 1;
@@ -130,14 +55,14 @@ static int device_healthy(lua_State *L) {
 }
 
 static int device_index(lua_State *L) {
-  ltide_device *d = ltide_check_object(L, 1, DEVICE_META);
+  int device = check_self(L);
   const char *key = ltide_check_text(L, 2, "key");
   lua_pushvalue(L, 2);
   if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
   if (!strcmp(key, "type"))
-    lua_pushstring(L, d->cpu ? "cpu" : "cuda");
-  else if (!strcmp(key, "index") && !d->cpu && d->index >= 0)
-    lua_pushinteger(L, d->index);
+    lua_pushstring(L, device == TIDE_CPU ? "cpu" : "cuda");
+  else if (!strcmp(key, "index") && device >= 0)
+    lua_pushinteger(L, device);
   else if (!strcmp(key, "index"))
     lua_pushnil(L);
   else
@@ -146,19 +71,17 @@ static int device_index(lua_State *L) {
 }
 
 static int device_tostring(lua_State *L) {
-  ltide_device *d = ltide_check_object(L, 1, DEVICE_META);
-  if (d->cpu)
-    lua_pushliteral(L, "cpu");
-  else if (d->index < 0)
-    lua_pushliteral(L, "cuda");
+  int device = check_self(L);
+  if (device < 0)
+    lua_pushstring(L, device == TIDE_CPU ? "cpu" : "cuda");
   else
-    lua_pushfstring(L, "cuda:%d", d->index);
+    lua_pushfstring(L, "cuda:%d", device);
   return 1;
 }
 
 static int device_eq(lua_State *L) {
-  ltide_device *a = test_device(L, 1), *b = test_device(L, 2);
-  lua_pushboolean(L, a && b && a->cpu == b->cpu && a->index == b->index);
+  const int *a = ltide_test_device(L, 1), *b = ltide_test_device(L, 2);
+  lua_pushboolean(L, a && b && *a == *b);
   return 1;
 }
 

@@ -1,4 +1,4 @@
-/* doc.c: help(). It searches the rows of functions, which row.c has noted. */
+/* doc.c: tide.help and tide.has. Help searches the rows of functions, which row.c has noted. */
 #include <stdio.h>
 #include <string.h>
 
@@ -81,8 +81,7 @@ static const char *key_of(lua_State *L, int arg, const char *path, char joint) {
 static const char *name_of_value(lua_State *L, int arg) {
   static const char *const paths[] = {"tide", "tide.cuda", "tide.random", "tide.fft", "tide.errors"};
   for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
-    luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
-    lua_getfield(L, -1, "tide");
+    ltide_push_module(L);
     if (paths[i][4] && lua_istable(L, -1)) lua_getfield(L, -1, paths[i] + 5);
     const char *name = lua_istable(L, -1) ? key_of(L, arg, paths[i], '.') : NULL;
     if (name) return name;
@@ -175,6 +174,51 @@ static int lhelp(lua_State *L) {
   return 1;
 }
 
+/* {==== tide.has */
+
+static int lget(lua_State *L) {
+  lua_gettable(L, 1);
+  return 1;
+}
+
+/* Replaces the value at the top by its field, or by nil. */
+static void step_to(lua_State *L, const char *name, size_t n) {
+  lua_pushcfunction(L, lget);
+  lua_insert(L, -2);
+  lua_pushlstring(L, name, n);
+  if (lua_pcall(L, 2, 1, 0) != LUA_OK) lua_pop(L, 1), lua_pushnil(L);
+}
+
+/* Replaces the class at the top by its table of methods, or by nil: that of a metatable under the class's path. */
+static void to_methods(lua_State *L, const char *path, size_t n) {
+  bool is_short = strncmp(path, "tide.", 5);
+  int top = lua_gettop(L);
+  lua_pushstring(L, is_short ? "tide." : "");
+  lua_pushlstring(L, path, n);
+  lua_concat(L, 2);
+  luaL_getmetatable(L, lua_tostring(L, -1));
+  if (lua_istable(L, -1)) lua_getfield(L, -1, "__index");
+  if (lua_isfunction(L, -1) && !lua_getupvalue(L, -1, 1)) lua_pushnil(L);
+  lua_replace(L, top);
+  lua_settop(L, top);
+}
+
+static int lhas(lua_State *L) {
+  const char *path = ltide_check_text(L, 1, "name"), *p = path;
+  lua_settop(L, 1);
+  ltide_push_module(L);
+  if (!strncmp(p, "tide.", 5)) p += 5;
+  for (const char *end; lua_istable(L, -1); p = end + 1) {
+    end = p + strcspn(p, ".:");
+    step_to(L, p, (size_t)(end - p));
+    if (!*end) break;
+    if (*end == ':' && strncmp(p, "Tensor:", 7)) to_methods(L, path, (size_t)(end - path));
+    if (!lua_istable(L, -1)) lua_pushnil(L);
+  }
+  lua_pushboolean(L, !lua_isnil(L, -1));
+  return 1;
+}
+
 static ltide_row values[] = {
 #include "api/values.def"
     {0}};
@@ -184,6 +228,7 @@ void ltide_open_help(lua_State *L, ltide_state *S) {
 #define PATH "tide."
   static ltide_row rows[] = {
 #include "api/doc.def"
+#include "api/names.def"
       {0}};
   ltide_register_rows(L, "tide", rows);
   ltide_note_rows("tide", values);

@@ -8,41 +8,9 @@
 #include "names.h"
 
 #define DTYPE_META "tide.dtype"
-static const char key_objects;
-
-void ltide_push_dtype(lua_State *L, tide_dtype dtype) {
-  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_objects);
-  lua_rawgeti(L, -1, dtype);
-  lua_remove(L, -2);
-}
-
-/* The object's dtype, or NULL when the value is no dtype object. */
-static const tide_dtype *test_object(lua_State *L, int arg) {
-  return ltide_test_meta(L, arg, ltide_enter(L)->dtype_meta);
-}
-
-bool ltide_test_dtype(lua_State *L, int arg, tide_dtype *out) {
-  const tide_dtype *d = test_object(L, arg);
-  if (d) *out = *d;
-  return d || (lua_type(L, arg) == LUA_TSTRING && tide_dtype_parse(out, lua_tostring(L, arg)));
-}
-
-tide_dtype ltide_check_dtype(lua_State *L, int arg, const char *name) {
-  tide_dtype dtype = TIDE_DTYPE_NONE;
-  if (ltide_test_dtype(L, arg, &dtype)) return dtype;
-  arg = lua_absindex(L, arg);
-  ltide_nearest near = {.wanted = lua_type(L, arg) == LUA_TSTRING ? lua_tostring(L, arg) : ""};
-#define DTYPE(dname, NAME, type, bytes, kind, alias) ltide_nearest_try(&near, #dname), ltide_nearest_try(&near, #alias);
-#include "tide/dtype.def"
-#undef DTYPE
-  ltide_arg_error(L, arg, name,
-                  near.name ? lua_pushfstring(L, "a dtype such as tide.%s", near.name)
-                            : "a dtype such as tide.float32, or its name");
-  return dtype;
-}
 
 static tide_dtype check_self(lua_State *L) {
-  const tide_dtype *d = test_object(L, 1);
+  const tide_dtype *d = ltide_dtype_of(L, 1);
   if (!d) ltide_arg_error(L, 1, "dtype", "a dtype object");
   return *d;
 }
@@ -94,7 +62,7 @@ static int lcan_cast(lua_State *L) {
 }
 
 static int lis_dtype(lua_State *L) {
-  lua_pushboolean(L, test_object(L, 1) != NULL);
+  lua_pushboolean(L, ltide_dtype_of(L, 1) != NULL);
   return 1;
 }
 
@@ -118,7 +86,7 @@ void ltide_open_dtype(lua_State *L, ltide_state *S) {
     ltide_setmetatable(L, DTYPE_META);
     lua_rawseti(L, -2, d);
   }
-  lua_rawsetp(L, LUA_REGISTRYINDEX, &key_objects);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &ltide_dtype_objects);
 #define DTYPE(name, NAME, type, bytes, kind, alias) set_object(L, module, TIDE_##NAME, #name, #alias);
 #include "tide/dtype.def"
 #undef DTYPE

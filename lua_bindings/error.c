@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "memory.h"
 #include "names.h"
 #include "row.h"
 #include "tide/debug.h"
@@ -195,6 +194,7 @@ static void push_lost(lua_State *L, const char *message) {
 void ltide_push_raised(lua_State *L) {
   tide_error e = *tide_error_get();
   bool lost = e.status == TIDE_ACCELERATOR && e.sticky;
+  const ltide_state *S = ltide_state_of(L);
   luaL_checkstack(L, 12, "tide: error");
   if (lost && ltide_lost_again(L, e.message)) return;
   if (lost)
@@ -213,9 +213,9 @@ void ltide_push_raised(lua_State *L) {
     ltide_set_integer(L, "total", (lua_Integer)e.total);
     ltide_set_integer(L, "allocated", (lua_Integer)e.allocated);
     ltide_set_integer(L, "reserved", (lua_Integer)e.reserved);
-    ltide_set_oom(L, e.device);
+    if (S->set_oom) S->set_oom(L, e.device);
   }
-  if (e.status == TIDE_STATE) ltide_set_race(L);
+  if (e.status == TIDE_STATE && S->set_race) S->set_race(L);
   if (e.status == TIDE_ACCELERATOR) {
     ltide_set_integer(L, "code", e.code);
     lua_pushstring(L, e.name ? e.name : "");
@@ -357,50 +357,7 @@ void ltide_warn(lua_State *L, const char *format, ...) {
   lua_pop(L, 1);
 }
 
-/* {==== Classes: tide.cuda.OutOfMemoryError.is(e) */
-
-static int class_is(lua_State *L) {
-  ltide_no_options(L, 1);
-  bool is = false;
-  if (ltide_is_error(L, 1)) {
-    lua_getfield(L, 1, "kind");
-    lua_pushvalue(L, lua_upvalueindex(2));
-    is = lua_rawequal(L, -1, -2);
-  }
-  lua_pushboolean(L, is);
-  return 1;
-}
-
-static int lerror_class_tostring(lua_State *L) {
-  lua_pushfstring(L, "tide error class %s", lua_tostring(L, lua_upvalueindex(1)));
-  return 1;
-}
-
-/* Sets t[kind] = {is = ...} in the table at the top. */
-static void set_class(lua_State *L, const char *kind) {
-  static ltide_row rows[] = {
-      {.name = "is", .where = LTIDE_IN_MODULE, .doc = "class.is(e) -> boolean\nIs e an error of that kind?"}, {0}};
-  ltide_note_rows("class", rows);
-  lua_createtable(L, 0, 1);
-  lua_pushlightuserdata(L, rows);
-  lua_pushstring(L, kind);
-  lua_pushcclosure(L, class_is, 2);
-  lua_setfield(L, -2, "is");
-  lua_createtable(L, 0, 1);
-  lua_pushstring(L, kind);
-  lua_pushcclosure(L, lerror_class_tostring, 1);
-  lua_setfield(L, -2, "__tostring");
-  ltide_protect(L, kind);
-  lua_setmetatable(L, -2);
-  lua_setfield(L, -2, kind);
-}
-
-static int lwarn(lua_State *L) {
-  ltide_warn(L, "%s", ltide_check_text(L, 1, "message"));
-  return 0;
-}
-
-void ltide_open_errors(lua_State *L, ltide_state *S) {
+void ltide_open_error_meta(lua_State *L, ltide_state *S) {
   lua_createtable(L, 0, 2);
   lua_pushcfunction(L, error_tostring);
   lua_setfield(L, -2, "__tostring");
@@ -409,23 +366,4 @@ void ltide_open_errors(lua_State *L, ltide_state *S) {
   ltide_protect(L, "tide.error");
   S->error_meta = lua_topointer(L, -1);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key_meta);
-  lua_createtable(L, 0, 16);
-#define STATUS(code, kind, text)                                                                                       \
-  if (TIDE_##code != TIDE_OK) {                                                                                        \
-    ltide_document(L, "tide.errors", #kind, "tide.errors." #kind ".is(e) -> boolean\nA kind of error: " text ".");     \
-    set_class(L, #kind);                                                                                               \
-  }
-#include "tide/status.def"
-#undef STATUS
-  lua_setfield(L, -2, "errors");
-  lua_getfield(L, -1, "cuda");
-  set_class(L, "OutOfMemoryError");
-  set_class(L, "AcceleratorError");
-  set_class(L, "DeferredCudaCallError");
-  lua_pop(L, 1);
-#define PATH "tide."
-  static ltide_row rows[] = {
-#include "api/error.def"
-      {0}};
-  ltide_register_rows(L, "tide", rows);
 }

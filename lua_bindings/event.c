@@ -7,13 +7,6 @@
 
 #define EVENT_META "tide.cuda.Event"
 
-tide_event *ltide_check_event(lua_State *L, int arg, const char *name) {
-  tide_event **u = ltide_test_meta(L, arg, ltide_enter(L)->event_meta);
-  if (!u) ltide_arg_error(L, arg, name, "a tide.cuda.Event");
-  if (!*u) ltide_freed_error(L, name, "event");
-  return *u;
-}
-
 static int event_gc(lua_State *L) {
   tide_event *e = ltide_take_pointer(L, EVENT_META);
   if (e) tide_event_release(e);
@@ -146,7 +139,6 @@ void ltide_open_event(lua_State *L, ltide_state *S) {
   luaL_setfuncs(L, meta, 0);
   lua_createtable(L, 0, 8);
   ltide_register_rows(L, "Event", event_rows);
-  ltide_register_rows(L, "Event", ltide_event_ipc);
   lua_pushcclosure(L, event_index, 1);
   lua_setfield(L, -2, "__index");
   lua_pop(L, 1);
@@ -159,7 +151,6 @@ void ltide_open_event(lua_State *L, ltide_state *S) {
       {0}};
   ltide_register_rows(L, "tide.cuda", event_cuda_rows);
   lua_createtable(L, 0, 1);
-  ltide_register_rows(L, "tide.cuda.Event", ltide_event_class);
   lua_createtable(L, 0, 1);
   lua_pushcfunction(L, levent_new);
   lua_setfield(L, -2, "__call");

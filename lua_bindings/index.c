@@ -1,4 +1,4 @@
-/* index.c: x[...] read and written, and the selections by index and mask.
+/* index.c: what stands behind a tensor: x.field, x[...] read and written, and the selections by index and mask.
  *
  * A table of entries is resolved from left to right into a chain of views: a number selects and drops a dimension, {a,
  * b} and {a, b, step} keep a range of it, {} keeps it whole. Entries that are tensors, of integers or bool, are applied
@@ -7,7 +7,7 @@
  *
  * The views of the chain live in one closed handle that is refilled, so that an error on the way loses nothing. */
 #include "row.h"
-#include "index.h"
+#include "names.h"
 
 typedef struct selection {
   ltide_tensor *view;                /* the handle that resolve pushed */
@@ -189,7 +189,7 @@ static int get_whole(lua_State *L, ltide_state *S, tide_tensor *x, const tide_te
   return 1;
 }
 
-int ltide_index_get(lua_State *L) {
+static int get_values(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
   lua_settop(L, 2);
@@ -249,7 +249,7 @@ static void set_by_view(lua_State *L, ltide_state *S, tide_tensor *x, const tide
   ltide_close_tensor(u);
 }
 
-int ltide_index_set(lua_State *L) {
+static int set_values(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
   tide_operand value;
@@ -294,6 +294,53 @@ static int lindex_put_(lua_State *L, ltide_call *c) {
   ltide_made(L, S);
   return ltide_self(L, TIDE_OK);
 }
+
+/* {==== Fields */
+
+enum { FIELD_SHAPE = 1, FIELD_NDIM, FIELD_DTYPE, FIELD_DEVICE, FIELD_IS_CUDA, FIELD_IS_CPU, FIELD_T, FIELD_MT };
+static const char *const field_names[] = {"shape", "ndim", "dtype", "device", "is_cuda", "is_cpu", "T", "mT", NULL};
+
+/* x.T turns all dimensions round, x.mT the last two. */
+static int push_transposed(lua_State *L, ltide_state *S, const tide_tensor *x, bool is_matrix) {
+  int n = tide_tensor_ndim(x), dims[TIDE_MAX_DIMS];
+  ltide_tensor *u = ltide_new_tensor(L, S);
+  for (int d = 0; d < n; d++) dims[d] = n - 1 - d;
+  ltide_try(L, is_matrix ? tide_transpose(&u->t, x, -2, -1) : tide_permute(&u->t, x, dims, n));
+  return 1;
+}
+
+static int push_field(lua_State *L, ltide_state *S, const tide_tensor *x, lua_Integer field) {
+  switch (field) {
+  case FIELD_SHAPE: ltide_push_shape(L, tide_tensor_size(x), tide_tensor_ndim(x)); return 1;
+  case FIELD_NDIM: lua_pushinteger(L, tide_tensor_ndim(x)); return 1;
+  case FIELD_DTYPE: ltide_push_dtype(L, tide_tensor_dtype(x)); return 1;
+  case FIELD_DEVICE: ltide_push_device(L, tide_tensor_device(x)); return 1;
+  case FIELD_IS_CUDA: lua_pushboolean(L, tide_tensor_device(x) != TIDE_CPU); return 1;
+  case FIELD_IS_CPU: lua_pushboolean(L, tide_tensor_device(x) == TIDE_CPU); return 1;
+  default: return push_transposed(L, S, x, field == FIELD_MT);
+  }
+}
+
+/* Looks a string up among the methods first and among the fields second, both tables being upvalues; an unknown name is
+ * an error that names the nearest: names.c. Anything else is an index into the values. */
+static int ltensor_index(lua_State *L) {
+  if (lua_type(L, 2) != LUA_TSTRING) return get_values(L);
+  lua_pushvalue(L, 2);
+  if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
+  lua_pushvalue(L, 2);
+  if (lua_rawget(L, lua_upvalueindex(2)) == LUA_TNIL)
+    return ltide_no_tensor_name(L, lua_upvalueindex(1), lua_upvalueindex(2));
+  ltide_state *S = ltide_enter(L);
+  return push_field(L, S, ltide_check_tensor(L, S, 1, "x"), lua_tointeger(L, -1));
+}
+
+static int ltensor_newindex(lua_State *L) {
+  if (lua_type(L, 2) != LUA_TSTRING) return set_values(L);
+  return ltide_error(L, "ArgumentError", "x.%s: fields cannot be assigned; values are assigned as x[...] = v",
+                     lua_tostring(L, 2));
+}
+
+/* {==== Selections */
 
 static int lindex_select(lua_State *L, ltide_call *c) {
   const tide_tensor *index = c->v[2].tensor;
@@ -370,4 +417,16 @@ static ltide_row rows[] = {
 void ltide_open_index(lua_State *L, ltide_state *S) {
   (void)S;
   ltide_register_rows(L, "tide", rows);
+  luaL_getmetatable(L, "tide.Tensor");
+  ltide_push_methods(L);
+  lua_createtable(L, 0, 8);
+  for (int i = 0; field_names[i]; i++) {
+    lua_pushinteger(L, i + 1);
+    lua_setfield(L, -2, field_names[i]);
+  }
+  lua_pushcclosure(L, ltensor_index, 2);
+  lua_setfield(L, -2, "__index");
+  lua_pushcfunction(L, ltensor_newindex);
+  lua_setfield(L, -2, "__newindex");
+  lua_pop(L, 1);
 }

@@ -52,11 +52,11 @@ static int levent_from_ipc(lua_State *L) {
 }
 
 #define PATH "tide.cuda.Event."
-ltide_row ltide_event_ipc[] = {OF(
+static ltide_row event_rows[] = {OF(
     ev, ipc_handle, PLAIN(levent_ipc_handle), "() -> string",
     "Names the event, made with interprocess = true, to another process: tide.cuda.Event.from_ipc_handle. 64 bytes."){
     0}};
-ltide_row ltide_event_class[] = {
+static ltide_row class_rows[] = {
     FUNCTION(from_ipc_handle, PLAIN(levent_from_ipc), "(device, handle) -> Event",
              "The event of another process: recording it, waiting for it and asking it work on both sides."){0}};
 #undef PATH
@@ -69,5 +69,11 @@ void ltide_open_ipc(lua_State *L, ltide_state *S) {
   (void)S;
   lua_getfield(L, -1, "cuda");
   ltide_register_rows(L, "tide.cuda", rows);
-  lua_pop(L, 1);
+  lua_getfield(L, -1, "Event");
+  ltide_register_rows(L, "tide.cuda.Event", class_rows);
+  luaL_getmetatable(L, "tide.cuda.Event");
+  lua_getfield(L, -1, "__index");
+  lua_getupvalue(L, -1, 1); /* the methods */
+  ltide_register_rows(L, "Event", event_rows);
+  lua_pop(L, 5);
 }

@@ -13,8 +13,6 @@ void ltide_register_memory(lua_State *L, ltide_row *rows);
 void ltide_register_memory_only(lua_State *L, ltide_row *rows);
 /* Warns, once in a Lua state, that `old` is an old name of `now`. */
 void ltide_deprecated(lua_State *L, const char *old, const char *now);
-/* Sets the fields of the last failure in the table at the top; nothing if that was not of `device`. */
-void ltide_set_oom(lua_State *L, int device);
 /* Pushes {{line=, bytes=, blocks=}, ...}. */
 void ltide_push_sites(lua_State *L, const tide_memory_site *site, int n);
 

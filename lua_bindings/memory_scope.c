@@ -69,7 +69,7 @@ static void set_figures(lua_State *L, const tide_memory_oom *o) {
   lua_setfield(L, -2, "sites");
 }
 
-void ltide_set_oom(lua_State *L, int device) {
+static void set_oom(lua_State *L, int device) {
   const tide_memory_oom *o = tide_memory_oom_get();
   luaL_checkstack(L, 6, "tide: error");
   if (o && device >= 0 && o->device == device) set_figures(L, o);
@@ -159,6 +159,7 @@ static int lon_oom(lua_State *L, ltide_call *c) {
 }
 
 void ltide_open_memory_scope(lua_State *L) {
+  ltide_enter(L)->set_oom = set_oom;
 #define PATH "tide.cuda.memory."
   static ltide_row rows[] = {
 #include "api/memory_scope.def"

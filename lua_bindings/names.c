@@ -1,4 +1,4 @@
-/* names.c: names that do not exist: an error where they are written, with the nearest that does; and tide.has.
+/* names.c: names that do not exist: an error where they are written, with the nearest that does.
  *
  * Every table of the module, every class and every table of methods gets a metatable whose __index raises, so that a
  * name that exists costs what it cost before. It is done once, after all rooms have opened, by walking what they have
@@ -157,6 +157,12 @@ static const char *torch_hint(const char *name) {
 
 /* {==== The error */
 
+void ltide_push_module(lua_State *L) {
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_spaces);
+  lua_getfield(L, -1, "tide");
+  lua_remove(L, -2);
+}
+
 /* Pushes the path of the module's table, or of the methods of tensors, that has the name: the shortest. */
 static const char *push_elsewhere(lua_State *L, const char *name) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &key_spaces);
@@ -309,52 +315,6 @@ const char *ltide_arg_hint(lua_State *L, int arg, const char *expected) {
   return usage ? lua_pushfstring(L, "; %s", usage) : "";
 }
 
-/* {==== tide.has */
-
-static int lget(lua_State *L) {
-  lua_gettable(L, 1);
-  return 1;
-}
-
-/* Replaces the value at the top by its field, or by nil. */
-static void step(lua_State *L, const char *name, size_t n) {
-  lua_pushcfunction(L, lget);
-  lua_insert(L, -2);
-  lua_pushlstring(L, name, n);
-  if (lua_pcall(L, 2, 1, 0) != LUA_OK) lua_pop(L, 1), lua_pushnil(L);
-}
-
-/* Replaces the class at the top by its table of methods, or by nil: that of a metatable under the class's path. */
-static void to_methods(lua_State *L, const char *path, size_t n) {
-  bool is_short = strncmp(path, "tide.", 5);
-  int top = lua_gettop(L);
-  lua_pushstring(L, is_short ? "tide." : "");
-  lua_pushlstring(L, path, n);
-  lua_concat(L, 2);
-  luaL_getmetatable(L, lua_tostring(L, -1));
-  if (lua_istable(L, -1)) lua_getfield(L, -1, "__index");
-  if (lua_isfunction(L, -1) && !lua_getupvalue(L, -1, 1)) lua_pushnil(L);
-  lua_replace(L, top);
-  lua_settop(L, top);
-}
-
-static int lhas(lua_State *L) {
-  const char *path = ltide_check_text(L, 1, "name"), *p = path;
-  lua_settop(L, 1);
-  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_spaces);
-  lua_getfield(L, -1, "tide");
-  if (!strncmp(p, "tide.", 5)) p += 5;
-  for (const char *end; lua_istable(L, -1); p = end + 1) {
-    end = p + strcspn(p, ".:");
-    step(L, p, (size_t)(end - p));
-    if (!*end) break;
-    if (*end == ':' && strncmp(p, "Tensor:", 7)) to_methods(L, path, (size_t)(end - path));
-    if (!lua_istable(L, -1)) lua_pushnil(L);
-  }
-  lua_pushboolean(L, !lua_isnil(L, -1));
-  return 1;
-}
-
 /* {==== Opening */
 
 /* Makes __index of the table's metatable raise; a metatable that has one keeps it. Classes have a metatable already,
@@ -433,11 +393,6 @@ static void walk_classes(lua_State *L) {
 
 void ltide_open_names(lua_State *L, ltide_state *S) {
   (void)S;
-#define PATH "tide."
-  static ltide_row rows[] = {
-#include "api/names.def"
-      {0}};
-  ltide_register_rows(L, "tide", rows);
   int module = lua_gettop(L);
   lua_newtable(L);
   lua_pushvalue(L, -1);

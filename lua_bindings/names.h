@@ -19,6 +19,7 @@ int ltide_no_tensor_name(lua_State *L, int methods, int fields);
 /* The same for other objects: their __index raises. methods: the table of their methods, or 0; fields: further
  * names. */
 int ltide_no_field(lua_State *L, const char *object, const char *name, int methods, const char *fields);
+void ltide_push_module(lua_State *L); /* tide */
 /* Is the value tide, or one of its tables: what stands before a dot? */
 bool ltide_is_module(lua_State *L, int arg);
 

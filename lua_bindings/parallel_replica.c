@@ -2,28 +2,11 @@
  * waiting.
  *
  * Each has its device as the current one. A function that waits for its device begins with ltide_waiting: in a replica
- * that yields first, so that the others run meanwhile (lua/parallel.lua). It does so only where nothing but the
- * coroutine's own state is in force: inside blocks such as device_scope, whose setting all share, it waits at once. */
+ * that yields first, so that the others run meanwhile (lua/parallel.lua). */
 #include "scope.h"
 #include "script.h"
 #include "tide/device.h"
 #include "tree.h"
-
-static const char key_turn; /* what a replica yields when it would wait */
-
-/* {==== Waiting in turns */
-
-static int waited(lua_State *L, int status, lua_KContext fn) {
-  (void)status;
-  return ((lua_CFunction)fn)(L);
-}
-
-int ltide_waiting(lua_State *L, lua_CFunction fn) {
-  ltide_state *S = ltide_enter(L);
-  if (!S->record->turns || !lua_isyieldable(L) || !ltide_scopes_own(S->record)) return fn(L);
-  lua_pushlightuserdata(L, (void *)&key_turn);
-  return lua_yieldk(L, 1, (lua_KContext)fn, waited);
-}
 
 /* {==== Coroutines */
 
@@ -77,7 +60,7 @@ static int script_resume(lua_State *L) {
 
 static int script_yield(lua_State *L) { return lua_yield(L, lua_gettop(L)); }
 
-static int script_is_turn(lua_State *L) { return ltide_give_boolean(L, lua_touserdata(L, 1) == &key_turn); }
+static int script_is_turn(lua_State *L) { return ltide_give_boolean(L, lua_touserdata(L, 1) == &ltide_turn); }
 
 static int script_has_ended(lua_State *L) { return ltide_give_boolean(L, lua_status(lua_tothread(L, 1)) != LUA_YIELD); }
 

@@ -15,12 +15,6 @@
 
 /* {==== Generators */
 
-tide_generator *ltide_check_generator(lua_State *L, int arg, const char *name) {
-  tide_generator **u = ltide_test_object(L, arg, GENERATOR_META);
-  if (!u || !*u) ltide_arg_error(L, arg, name, "a tide.Generator");
-  return *u;
-}
-
 static tide_generator **new_generator(lua_State *L) {
   tide_generator **u = ltide_new_object(L, sizeof *u, 0);
   *u = NULL;
@@ -305,5 +299,4 @@ void ltide_open_random(lua_State *L, ltide_state *S) {
   lua_setfield(L, -2, "__index");
   lua_pop(L, 1);
   ltide_register_rows(L, "tide", random_rows);
-  ltide_open_random_cuda(L);
 }

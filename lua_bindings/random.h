@@ -16,7 +16,5 @@ void ltide_check_settable(lua_State *L, int device);
 /* The default generator of a device, or an error. */
 tide_generator *ltide_default_generator(lua_State *L, int device);
 void ltide_push_generator(lua_State *L, tide_generator *g);
-/* random_cuda.c, called by ltide_open_random. */
-void ltide_open_random_cuda(lua_State *L);
 
 #endif

@@ -87,6 +87,15 @@ void ltide_note_rows(const char *path, ltide_row *rows) {
   if (!known_row(rows)) add_note(path, rows, rows, count);
 }
 
+void ltide_push_methods(lua_State *L) {
+  static const char key;
+  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &key) != LUA_TNIL) return;
+  lua_pop(L, 1);
+  lua_createtable(L, 0, 400);
+  lua_pushvalue(L, -1);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &key);
+}
+
 void ltide_register_rows(lua_State *L, const char *path, ltide_row *rows) {
   int table = lua_gettop(L);
   ltide_note_rows(path, rows);

@@ -35,7 +35,7 @@ static void set_race(lua_State *L, const tide_race *race) {
   ltide_set_text(L, "edge", race->edge);
 }
 
-void ltide_set_race(lua_State *L) {
+static void add_race(lua_State *L) {
   tide_race race;
   if (tide_error_race(&race)) set_race(L, &race);
 }
@@ -66,7 +66,7 @@ static int lerrors(lua_State *L, ltide_call *c) {
 }
 
 void ltide_open_sanitizer(lua_State *L, ltide_state *S) {
-  (void)S;
+  S->set_race = add_race;
 #define PATH "tide.cuda.sanitizer."
   static ltide_row rows[] = {
 #include "api/sanitizer.def"

@@ -86,18 +86,6 @@ static void check_owner(lua_State *L, const ltide_scope *s) {
                 s->source, s->line);
 }
 
-/* What other blocks set is the thread's or the process's. */
-bool ltide_scopes_own(const ltide_record *r) {
-  static const char *const own[] = {"cuda.device", "cuda.device_of", "cuda.stream",  "Stream:use",
-                                    "tide.scope",  "use_mem_pool",   "memory.scope", NULL};
-  for (int i = 0; i < r->depth; i++) {
-    const char *const *name = own;
-    while (*name && strcmp(*name, r->scopes[i]->what)) name++;
-    if (!*name) return false;
-  }
-  return true;
-}
-
 /* Lua gives __close the error that leaves the block, if one does, which may be nil. But in order it is the function
  * with the block that calls it, after an error the pcall that caught that, and where a coroutine is closed nobody. */
 static bool closed_in_order(lua_State *L, const ltide_scope *s) {
@@ -371,6 +359,36 @@ void *ltide_block_data(lua_State *L, int index) {
   ltide_scope *s = lua_touserdata(L, index);
   return s->open ? s->data : NULL;
 }
+
+/* {==== Waiting, in a replica of tide.parallel */
+
+const char ltide_turn;
+
+/* What other blocks set is the thread's or the process's. */
+static bool scopes_own(const ltide_record *r) {
+  static const char *const own[] = {"cuda.device", "cuda.device_of", "cuda.stream",  "Stream:use",
+                                    "tide.scope",  "use_mem_pool",   "memory.scope", NULL};
+  for (int i = 0; i < r->depth; i++) {
+    const char *const *name = own;
+    while (*name && strcmp(*name, r->scopes[i]->what)) name++;
+    if (!*name) return false;
+  }
+  return true;
+}
+
+static int waited(lua_State *L, int status, lua_KContext fn) {
+  (void)status;
+  return ((lua_CFunction)fn)(L);
+}
+
+int ltide_waiting(lua_State *L, lua_CFunction fn) {
+  ltide_state *S = ltide_enter(L);
+  if (!S->record->turns || !lua_isyieldable(L) || !scopes_own(S->record)) return fn(L);
+  lua_pushlightuserdata(L, (void *)&ltide_turn);
+  return lua_yieldk(L, 1, (lua_KContext)fn, waited);
+}
+
+/* {==== Opening */
 
 void ltide_open_blocks(lua_State *L, ltide_state *S) {
   static const luaL_Reg meta[] = {{"__close", scope_unwind}, {"__gc", scope_gc}, {"__tostring", scope_tostring}, {0}};

@@ -16,8 +16,7 @@ typedef struct ltide_record {
   bool raises;         /* an error that has been noted goes on from a block */
 } ltide_record;
 
-/* Is all that the open scopes have set the coroutine's own, so that others may run in the middle of them? */
-bool ltide_scopes_own(const ltide_record *r);
+extern const char ltide_turn; /* its address is what a replica yields when it would wait: ltide_waiting */
 
 /* The record of L, which has called before, or NULL. Allocates nothing. */
 ltide_record *ltide_record_of(lua_State *L);

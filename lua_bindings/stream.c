@@ -9,13 +9,6 @@
 
 #define STREAM_META "tide.cuda.Stream"
 
-tide_stream *ltide_check_stream(lua_State *L, int arg, const char *name) {
-  tide_stream **u = ltide_test_meta(L, arg, ltide_enter(L)->stream_meta);
-  if (!u) ltide_arg_error(L, arg, name, "a tide.cuda.Stream");
-  if (!*u) ltide_freed_error(L, name, "stream");
-  return *u;
-}
-
 /* The userdata is made closed, so that an error between here and the filling loses nothing. */
 tide_stream **ltide_new_stream(lua_State *L) {
   tide_stream **u = ltide_new_object(L, sizeof *u, 0);

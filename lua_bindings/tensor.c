@@ -1,18 +1,13 @@
-/* tensor.c: the tensor userdata, its fields, its inspection and its end.
+/* tensor.c: the tensor userdata, its inspection and its end.
  *
  * A handle is created closed and filled after core has succeeded, so an error in between leaves nothing behind. Its
  * end, __close and :free() all empty the handle, so each may come after any other. Only its end may come at any moment,
  * inside other calls too: it hands the tensor to core's deferred list instead of releasing it. The runner's allocator
  * tells when Lua frees a handle's block; elsewhere handles have a finaliser, which costs several times as much and
- * keeps each for another cycle of the collector.
- *
- * __index looks a string up among the methods first and among the fields second, both tables being upvalues; an unknown
- * name is an error that names the nearest: names.c. Anything else is an index into the values: index.c. */
+ * keeps each for another cycle of the collector. */
 #include "row.h"
-#include "index.h"
-#include "names.h"
 
-static const char key_methods, key_ipairs;
+static const char key_ipairs;
 
 /* The state whose allocator tells when a handle's block is freed, and where the handle lies in that. */
 static struct {
@@ -35,19 +30,6 @@ ltide_tensor *ltide_new_tensor(lua_State *L, ltide_state *S) {
   lua_rawgeti(L, LUA_REGISTRYINDEX, S->tensor_ref);
   lua_setmetatable(L, -2);
   return u;
-}
-
-tide_tensor *ltide_check_tensor(lua_State *L, ltide_state *S, int arg, const char *name) {
-  ltide_tensor *u = ltide_test_handle(L, S, arg);
-  if (!u) ltide_arg_error(L, arg, name, "a tensor");
-  if (!u->t) ltide_freed_error(L, name, "tensor");
-  return u->t;
-}
-
-tide_tensor *ltide_test_tensor(lua_State *L, ltide_state *S, int arg) {
-  ltide_tensor *u = ltide_test_handle(L, S, arg);
-  if (u && !u->t) ltide_freed_error(L, "tensor", "tensor");
-  return u ? u->t : NULL;
 }
 
 int ltide_result_or_self(lua_State *L, ltide_state *S, ltide_tensor *u, const tide_tensor *x, int arg) {
@@ -165,50 +147,6 @@ static int ltensor_free(lua_State *L) {
 static int ltensor_close(lua_State *L) {
   lua_settop(L, 1);
   return ltensor_free(L);
-}
-
-/* {==== Fields */
-
-enum { FIELD_SHAPE = 1, FIELD_NDIM, FIELD_DTYPE, FIELD_DEVICE, FIELD_IS_CUDA, FIELD_IS_CPU, FIELD_T, FIELD_MT };
-static const char *const field_names[] = {"shape", "ndim", "dtype", "device", "is_cuda", "is_cpu", "T", "mT", NULL};
-
-/* x.T turns all dimensions round, x.mT the last two. */
-static int push_transposed(lua_State *L, ltide_state *S, const tide_tensor *x, bool is_matrix) {
-  int n = tide_tensor_ndim(x), dims[TIDE_MAX_DIMS];
-  ltide_tensor *u = ltide_new_tensor(L, S);
-  for (int d = 0; d < n; d++) dims[d] = n - 1 - d;
-  ltide_try(L, is_matrix ? tide_transpose(&u->t, x, -2, -1) : tide_permute(&u->t, x, dims, n));
-  return 1;
-}
-
-static int push_field(lua_State *L, ltide_state *S, const tide_tensor *x, lua_Integer field) {
-  switch (field) {
-  case FIELD_SHAPE: ltide_push_shape(L, tide_tensor_size(x), tide_tensor_ndim(x)); return 1;
-  case FIELD_NDIM: lua_pushinteger(L, tide_tensor_ndim(x)); return 1;
-  case FIELD_DTYPE: ltide_push_dtype(L, tide_tensor_dtype(x)); return 1;
-  case FIELD_DEVICE: ltide_push_device(L, tide_tensor_device(x)); return 1;
-  case FIELD_IS_CUDA: lua_pushboolean(L, tide_tensor_device(x) != TIDE_CPU); return 1;
-  case FIELD_IS_CPU: lua_pushboolean(L, tide_tensor_device(x) == TIDE_CPU); return 1;
-  default: return push_transposed(L, S, x, field == FIELD_MT);
-  }
-}
-
-/* Upvalues: the methods, the fields by name. */
-static int ltensor_index(lua_State *L) {
-  if (lua_type(L, 2) != LUA_TSTRING) return ltide_index_get(L);
-  lua_pushvalue(L, 2);
-  if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
-  lua_pushvalue(L, 2);
-  if (lua_rawget(L, lua_upvalueindex(2)) == LUA_TNIL)
-    return ltide_no_tensor_name(L, lua_upvalueindex(1), lua_upvalueindex(2));
-  ltide_state *S = ltide_enter(L);
-  return push_field(L, S, ltide_check_tensor(L, S, 1, "x"), lua_tointeger(L, -1));
-}
-
-static int ltensor_newindex(lua_State *L) {
-  if (lua_type(L, 2) != LUA_TSTRING) return ltide_index_set(L);
-  return ltide_error(L, "ArgumentError", "x.%s: fields cannot be assigned; values are assigned as x[...] = v",
-                     lua_tostring(L, 2));
 }
 
 /* {==== Inspection */
@@ -350,12 +288,10 @@ static int lis_tensor(lua_State *L) { return push_bool(L, ltide_test_handle(L, l
 
 /* {==== Opening */
 
-void ltide_push_methods(lua_State *L) { lua_rawgetp(L, LUA_REGISTRYINDEX, &key_methods); }
-
 static void make_metatable(lua_State *L, ltide_state *S) {
   static const luaL_Reg meta[] = {
-      {"__close", ltensor_close}, {"__len", ltensor_len},           {"__eq", ltensor_eq},      {"__lt", ltensor_order},
-      {"__le", ltensor_order},    {"__newindex", ltensor_newindex}, {"__pairs", ltensor_iter}, {NULL, NULL}};
+      {"__close", ltensor_close}, {"__len", ltensor_len},    {"__eq", ltensor_eq}, {"__lt", ltensor_order},
+      {"__le", ltensor_order},    {"__pairs", ltensor_iter}, {NULL, NULL}};
   ltide_newmetatable(L, "tide.Tensor");
   luaL_setfuncs(L, meta, 0);
   S->tensor_seal = (uintptr_t)tide_random_seed();
@@ -364,14 +300,6 @@ static void make_metatable(lua_State *L, ltide_state *S) {
     lua_pushcclosure(L, ltensor_gc, 1);
     lua_setfield(L, -2, "__gc");
   }
-  ltide_push_methods(L);
-  lua_createtable(L, 0, 8);
-  for (int i = 0; field_names[i]; i++) {
-    lua_pushinteger(L, i + 1);
-    lua_setfield(L, -2, field_names[i]);
-  }
-  lua_pushcclosure(L, ltensor_index, 2);
-  lua_setfield(L, -2, "__index");
   S->tensor_ref = luaL_ref(L, LUA_REGISTRYINDEX);
 }
 
@@ -382,9 +310,7 @@ static ltide_row rows[] = {
 
 void ltide_open_tensor(lua_State *L, ltide_state *S) {
   int module = lua_gettop(L);
-  lua_createtable(L, 0, 400);
-  lua_pushvalue(L, -1);
-  lua_rawsetp(L, LUA_REGISTRYINDEX, &key_methods);
+  ltide_push_methods(L);
   lua_setfield(L, module, "Tensor");
   make_metatable(L, S);
   ltide_open_sizes(L);
