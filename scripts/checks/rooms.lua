@@ -152,15 +152,17 @@ for _, circle in ipairs(circles_of(function() return true end)) do
   end
 end
 
--- ---- the bindings: files on floors, and the largest circle ----
+-- ---- the bindings: files on floors, and circles within one ----
 files, needs, home, calls = {}, {}, {}, {}
 read_objects(build .. "/CMakeFiles/tide_binding_objects.dir/lua_bindings", "lua_bindings")
+read_objects(build .. "/CMakeFiles/tide_runner.dir/lua_bindings", "lua_bindings")
 local bindings, floor_of = floors.bindings, {}
 for height, floor in ipairs(bindings) do
   for _, file in ipairs(floor) do floor_of[file] = height end
 end
 for _, file in ipairs(files) do
   calls[file] = {}
+  if not floor_of[file] then complain("lua_bindings/%s.c stands on no floor that floors.lua knows", file) end
   for symbol in pairs(needs[file]) do
     local to = home[symbol]
     if to and to ~= file then
