@@ -1,18 +1,123 @@
 /* repl.c: the prompt.
  *
  * A line is tried as an expression first, whose results are printed, then as statements; a chunk that ends too early is
- * continued on the next line. A paste is one chunk. Local variables of a chunk's outermost block live on in the session
- * (repl_local.c). Lines beginning with ':' are commands (repl_command.c). `_` is the last result; a tensor above 1 MiB
- * is held weakly there, so that looking at a value does not keep a GPU's memory. */
+ * continued on the next line. A paste is one chunk. What is told of Lua's text is written in Lua (lua/repl.lua): local
+ * variables of a chunk's outermost block that live on in the session, completion, and how results are shown. Lines
+ * beginning with ':' are commands (repl_command.c). `_` is the last result; a tensor above 1 MiB is held weakly there,
+ * so that looking at a value does not keep a GPU's memory. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "names.h"
 #include "repl.h"
 #include "row.h"
 #include "runner.h"
+#include "script.h"
 #include "tide/memory.h"
+
+static const char key_last, key_weak;
+
+static void push_last(lua_State *L) {
+  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &key_last) != LUA_TNIL) return;
+  lua_pop(L, 1);
+  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &key_weak) == LUA_TTABLE) lua_getfield(L, -1, "_"), lua_remove(L, -2);
+}
+
+/* {==== What lua/repl.lua is given */
+
+/* compile(text): the chunk "stdin", or nil and the message. */
+static int script_compile(lua_State *L) {
+  size_t size;
+  const char *text = lua_tolstring(L, 1, &size);
+  int status = luaL_loadbufferx(L, text, size, "=stdin", "t");
+  if (status == LUA_OK) return 1;
+  if (status != LUA_ERRSYNTAX) return lua_error(L);
+  lua_pushnil(L);
+  lua_insert(L, -2);
+  return 2;
+}
+
+/* upvalue(f, i): its name and value, or nothing. */
+static int script_upvalue(lua_State *L) {
+  const char *name = lua_getupvalue(L, 1, (int)lua_tointeger(L, 2));
+  if (!name) return 0;
+  lua_pushstring(L, name);
+  lua_insert(L, -2);
+  return 2;
+}
+
+/* share_upvalue(f, i, g): upvalue i of f is the first of g from now on. */
+static int script_share_upvalue(lua_State *L) { return lua_upvaluejoin(L, 1, (int)lua_tointeger(L, 2), 3, 1), 0; }
+
+static int script_is_c(lua_State *L) { return ltide_give_boolean(L, lua_iscfunction(L, 1)); }
+static int script_globals(lua_State *L) { return lua_pushglobaltable(L), 1; }
+static int script_class(lua_State *L) { return luaL_getmetatable(L, lua_tostring(L, 1)), 1; }
+static int script_tide(lua_State *L) { return ltide_push_module(L), 1; }
+static int script_last_result(lua_State *L) { return push_last(L), 1; }
+static int script_number(lua_State *L) { return lua_stringtonumber(L, lua_tostring(L, 1)) != 0; }
+
+/* row_line(f): the first line of the help of its row, or nil. */
+static int script_row_line(lua_State *L) {
+  const ltide_row *row = ltide_row_at(L, 1);
+  if (row && row->doc) return ltide_push_doc(L, row->doc, true), 1;
+  return lua_pushnil(L), 1;
+}
+
+/* help_line(value): the first line of what help tells of it, or nil. */
+static int script_help_line(lua_State *L) {
+  ltide_push_module(L);
+  lua_getfield(L, -1, "help");
+  lua_pushvalue(L, 1);
+  bool found = lua_iscfunction(L, -2) && lua_pcall(L, 1, 1, 0) == LUA_OK && lua_isstring(L, -1);
+  const char *text = found ? lua_tostring(L, -1) : "See: ";
+  if (!strncmp(text, "See: ", 5)) return lua_pushnil(L), 1;
+  return lua_pushlstring(L, text, strcspn(text, "\n")), 1;
+}
+
+/* option_keys(f): what may be given to it by name, or nil. */
+static int script_option_keys(lua_State *L) {
+  const ltide_row *row = ltide_row_at(L, 1);
+  const ltide_sig *sig = row ? ltide_row_sig(row) : NULL;
+  if (!sig) return lua_pushnil(L), 1;
+  lua_newtable(L);
+  for (int i = 0; sig->keys[i]; i++) lua_pushstring(L, sig->keys[i]), lua_rawseti(L, -2, i + 1);
+  return 1;
+}
+
+/* Libraries that no script of the user's has changed. The strings keep the methods that they have. */
+static int script_libraries(lua_State *L) {
+  lua_pushliteral(L, "");
+  if (!lua_getmetatable(L, -1)) lua_pushnil(L);
+  int meta = lua_gettop(L);
+  lua_pushcfunction(L, luaopen_string), lua_call(L, 0, 1);
+  lua_pushcfunction(L, luaopen_table), lua_call(L, 0, 1);
+  lua_pushvalue(L, meta);
+  lua_setmetatable(L, meta - 1);
+  return 2;
+}
+
+int repl_call(lua_State *L, const char *name, int n) {
+  static bool given;
+  static const luaL_Reg own[] = {{"compile", script_compile},
+                                 {"upvalue", script_upvalue},
+                                 {"share_upvalue", script_share_upvalue},
+                                 {"is_c", script_is_c},
+                                 {"globals", script_globals},
+                                 {"class", script_class},
+                                 {"tide", script_tide},
+                                 {"last_result", script_last_result},
+                                 {"number", script_number},
+                                 {"row_line", script_row_line},
+                                 {"help_line", script_help_line},
+                                 {"option_keys", script_option_keys},
+                                 {"libraries", script_libraries},
+                                 {NULL, NULL}};
+  if (!given) ltide_script_give(L, own);
+  given = true;
+  return ltide_script_call(L, name, n);
+}
 
 /* {==== Chunks */
 
@@ -23,22 +128,14 @@ static bool is_incomplete(lua_State *L, int status) {
   return !strstr(message, "function arguments expected"); /* x:shape, which is a mistake and no beginning */
 }
 
-/* As "return text" if that works, else as it is. */
+/* The function, or nil and the message of the compiler. */
 int repl_load(lua_State *L) {
   int at = lua_gettop(L);
-  const char *text = lua_tostring(L, at);
-  lua_pushfstring(L, "return %s", text[0] == '=' ? text + 1 : text);
-  size_t size;
-  const char *source = lua_tolstring(L, -1, &size);
-  int status = repl_local_load(L, source, size);
-  if (status == LUA_ERRSYNTAX) {
-    lua_settop(L, at);
-    source = lua_tolstring(L, at, &size);
-    status = repl_local_load(L, source, size);
-  }
-  lua_replace(L, at);
+  repl_call(L, "prompt_load", 1);
+  bool ok = lua_isfunction(L, at);
+  if (!ok) lua_remove(L, at);
   lua_settop(L, at);
-  return status;
+  return ok ? LUA_OK : LUA_ERRSYNTAX;
 }
 
 /* Reads lines until the text at index 1 compiles; the function or message takes its place, and the status is set. */
@@ -62,82 +159,14 @@ static repl_input read_chunk(lua_State *L, int *status) {
 
 /* {==== Results */
 
-static void print_value(lua_State *L, int index, int depth);
-
-static void print_key(lua_State *L, int index) {
-  const char *name = lua_type(L, index) == LUA_TSTRING ? lua_tostring(L, index) : NULL;
-  if (name && *name &&
-      strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789") == strlen(name)) {
-    printf("%s = ", name);
-    return;
-  }
-  fputs("[", stdout);
-  print_value(L, index, 2);
-  fputs("] = ", stdout);
-}
-
-/* A table without __tostring: up to 24 entries, the list first, nested once. */
-static void print_table(lua_State *L, int index, int depth) {
-  enum { MOST = 24 };
-  lua_Integer n = (lua_Integer)lua_rawlen(L, index);
-  int shown = 0, top = lua_gettop(L);
-  fputs("{", stdout);
-  for (lua_Integer i = 1; i <= n && shown < MOST; i++, shown++) {
-    if (shown) fputs(", ", stdout);
-    lua_rawgeti(L, index, i);
-    print_value(L, top + 1, depth + 1);
-    lua_settop(L, top);
-  }
-  bool more = shown < n;
-  lua_pushnil(L);
-  while (!more && lua_next(L, index)) {
-    bool listed = lua_isinteger(L, -2) && lua_tointeger(L, -2) >= 1 && lua_tointeger(L, -2) <= n;
-    more = !listed && shown == MOST;
-    if (!listed && !more) {
-      if (shown++) fputs(", ", stdout);
-      print_key(L, top + 1);
-      print_value(L, top + 2, depth + 1);
-    }
-    lua_settop(L, top + 1);
-  }
-  lua_settop(L, top);
-  fputs(more ? ", ...}" : "}", stdout);
-}
-
-static void print_value(lua_State *L, int index, int depth) {
-  int top = lua_gettop(L);
-  luaL_checkstack(L, 8, "printing");
-  if (lua_istable(L, index) && depth < 2 && luaL_getmetafield(L, index, "__tostring") == LUA_TNIL) {
-    print_table(L, index, depth);
-    return;
-  }
-  const ltide_row *row = depth ? NULL : ltide_row_at(L, index);
-  if (row && row->doc) { /* looked at, or meant to be called */
-    printf("function: %s", ltide_push_doc(L, row->doc, true));
-    lua_settop(L, top);
-    return;
-  }
-  size_t length;
-  const char *text = luaL_tolstring(L, index, &length), *quote = depth && lua_type(L, index) == LUA_TSTRING ? "'" : "";
-  fputs(quote, stdout);
-  fwrite(text, 1, length, stdout); /* a string may hold zeros */
-  fputs(quote, stdout);
-  lua_settop(L, top);
-}
-
 static int print_results(lua_State *L) {
-  int n = lua_gettop(L);
-  for (int i = 1; i <= n; i++) {
-    if (i > 1) fputs("\t", stdout);
-    print_value(L, i, 0);
-    lua_settop(L, n);
-  }
-  fputs("\n", stdout);
+  size_t length;
+  repl_call(L, "prompt_show", lua_gettop(L));
+  const char *text = lua_tolstring(L, -1, &length);
+  fwrite(text, 1, length, stdout); /* a string may hold zeros */
   fflush(stdout);
   return 0;
 }
-
-static const char key_last, key_weak;
 
 /* Sets `_` to the value at the top and pops it. */
 static void set_last(lua_State *L) {
@@ -152,16 +181,10 @@ static void set_last(lua_State *L) {
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key_last);
 }
 
-void repl_push_last(lua_State *L) {
-  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &key_last) != LUA_TNIL) return;
-  lua_pop(L, 1);
-  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &key_weak) == LUA_TTABLE) lua_getfield(L, -1, "_"), lua_remove(L, -2);
-}
-
 /* Globals' __index: `_`, then what was there before. */
 static int global_index(lua_State *L) {
   if (lua_type(L, 2) == LUA_TSTRING && !strcmp(lua_tostring(L, 2), "_")) {
-    repl_push_last(L);
+    push_last(L);
     return 1;
   }
   if (lua_isnil(L, lua_upvalueindex(1))) return 0;
@@ -217,7 +240,7 @@ static int collect_garbage(lua_State *L) {
   static size_t left;
   ltide_enter(L);
   if (!lua_gc(L, LUA_GCISRUNNING) || alive() <= left + (1 << 20)) return 0;
-  repl_push_last(L);
+  push_last(L);
   lua_gc(L, LUA_GCCOLLECT);
   tide_memory_pump();
   left = alive();
@@ -238,20 +261,6 @@ static void run_chunk(lua_State *L) {
   runner_report(L, runner_call(L, n, 0));
 }
 
-/* quit, exit, with blanks or empty brackets: the words that people try first. A variable of that name is one. */
-static bool leaves(lua_State *L, const char *line) {
-  repl_scanner scan = {line, line + strlen(line)};
-  repl_token name, t;
-  if (!repl_scan(&scan, &name) || !(repl_token_is(&name, "quit") || repl_token_is(&name, "exit"))) return false;
-  if (repl_scan(&scan, &t) && !(repl_token_is(&t, "(") && repl_scan(&scan, &t) && repl_token_is(&t, ")"))) return false;
-  if (repl_scan(&scan, &t) || t.kind != REPL_END) return false;
-  lua_pushglobaltable(L);
-  lua_pushlstring(L, name.text, name.size);
-  bool is_variable = lua_rawget(L, -2) != LUA_TNIL || repl_local_push(L, name.text, name.size);
-  lua_settop(L, 1);
-  return !is_variable;
-}
-
 /* One prompt and what it runs. False when the session ends. */
 static bool step(lua_State *L) {
   int status;
@@ -263,7 +272,10 @@ static bool step(lua_State *L) {
     edit_remember(line);
     return repl_command(L, line) != REPL_LEAVES;
   }
-  if (leaves(L, line)) return false;
+  lua_pushvalue(L, 1);
+  repl_call(L, "prompt_leaves", 1);
+  if (lua_toboolean(L, -1)) return false;
+  lua_settop(L, 1);
   input = read_chunk(L, &status);
   if (input != REPL_LINE) return input == REPL_CANCELLED;
   if (status == LUA_OK)
@@ -282,7 +294,6 @@ static int run_steps(lua_State *L) {
 }
 
 void repl_open(lua_State *L) {
-  repl_local_open(L);
   lua_pushcfunction(L, repl_print_help);
   lua_setglobal(L, "help");
 }

@@ -80,8 +80,6 @@ static int command_help(lua_State *L, const char *name) {
   return runner_report(L, runner_call(L, *name != 0, 0));
 }
 
-const char *const repl_commands[] = {":mem", ":devices", ":time ", ":help", ":quit", NULL};
-
 /* The rest of the line behind the word and blanks; NULL if the line begins with another word. */
 static const char *rest_of(const char *line, const char *word) {
   size_t n = strlen(word);

@@ -132,44 +132,10 @@ static unsigned char refresh(editline *e, int key) {
 
 /* {==== Completion */
 
-static size_t common_length(const repl_names *names) {
-  size_t n = strlen(names->name[0]);
-  for (int i = 1; i < names->count; i++)
-    for (size_t k = 0; k < n; k++)
-      if (names->name[i][k] != names->name[0][k]) n = k;
-  return n;
-}
-
-static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
-
-/* The names in columns, at most so many. */
-static void print_names(const repl_names *names) {
-  enum { WIDTH = 79, MOST = 240 };
-  size_t widest = 0;
-  int shown = names->count < MOST ? names->count : MOST;
-  for (int i = 0; i < shown; i++)
-    if (strlen(names->name[i]) > widest) widest = strlen(names->name[i]);
-  int across = (int)(WIDTH / (widest + 2)), down;
-  if (across < 1) across = 1;
-  down = (shown + across - 1) / across;
-  fputs("\n", stdout);
-  for (int row = 0; row < down; row++, fputs("\n", stdout))
-    for (int i = row; i < shown; i += down) printf("%-*s", i + down < shown ? (int)widest + 2 : 0, names->name[i]);
-  if (shown < names->count) printf("... and %d more\n", names->count - shown);
-  fflush(stdout);
-}
-
-static int insert_names(repl_names *names) {
-  qsort(names->name, (size_t)names->count, sizeof *names->name, by_text);
-  size_t common = common_length(names);
-  if (common > names->head) {
-    names->name[0][common] = 0;
-    edit.insert(edit.line, names->name[0] + names->head);
-    return DONE_REFRESH;
-  }
-  if (names->count == 1) return DONE_NOTHING;
-  print_names(names);
-  return DONE_REDISPLAY;
+/* What the chunk has so far, the line up to the cursor -> what is to be inserted; or nil and the names. */
+static int find_names(lua_State *L) {
+  lua_concat(L, 2);
+  return repl_call(L, "prompt_complete", 1);
 }
 
 /* The Tab key. In the blanks that begin a line, and where more has come already (so nobody has pressed it), it is a
@@ -181,16 +147,21 @@ static unsigned char complete(editline *e, int key) {
   while (from > line->buffer && (from[-1] == ' ' || from[-1] == '\t')) from--;
   if (terminal_has_more() || from == line->buffer || from[-1] == '\n')
     return edit.insert(e, "\t") ? DONE_ERROR : DONE_REFRESH;
-  size_t before = strlen(chunk_text), here = (size_t)(line->cursor - line->buffer);
-  char *text = malloc(before + here + 1);
-  if (!text) return DONE_ERROR;
-  memcpy(text, chunk_text, before);
-  memcpy(text + before, line->buffer, here);
-  repl_names names;
-  repl_complete(state, text, before + here, &names);
-  int done = names.count ? insert_names(&names) : DONE_ERROR;
-  repl_names_free(&names);
-  free(text);
+  int top = lua_gettop(state), done = DONE_ERROR;
+  lua_pushcfunction(state, find_names);
+  lua_pushstring(state, chunk_text);
+  lua_pushlstring(state, line->buffer, (size_t)(line->cursor - line->buffer));
+  bool any = lua_pcall(state, 2, 2, 0) == LUA_OK; /* else memory ran out */
+  if (any && lua_isstring(state, -2)) {
+    const char *text = lua_tostring(state, -2);
+    done = *text ? DONE_REFRESH : DONE_NOTHING;
+    edit.insert(e, text);
+  } else if (any && lua_isstring(state, -1)) {
+    fputs(lua_tostring(state, -1), stdout);
+    fflush(stdout);
+    done = DONE_REDISPLAY;
+  }
+  lua_settop(state, top);
   return (unsigned char)done;
 }
 

@@ -4,10 +4,11 @@
  * or the system stays C and is given to the chunks by name. A function that scripts call is always C, with its name and
  * its help: it reads its arguments and calls one of the chunks.
  *
- * The text of the chunks lies in the binary and is compiled when one of them is called first. Their globals are a table
- * of their own with the C functions below and those of other files, so they work where a host has opened none of Lua's
- * libraries, and no script sees or changes what they use. Their tables have no metatables, and those of scripts are
- * read raw. Where the line of a script or the name of the called function is looked for, their frames are passed over.
+ * The text of the chunks lies in the binary and is compiled when a function of it is called first. Their globals are a
+ * table of their own with the C functions below and those of other files, so they work where a host has opened none of
+ * Lua's libraries, and no script sees or changes what they use. Their tables have no metatables, and those of scripts
+ * are read raw. Where the line of a script or the name of the called function is looked for, their frames are passed
+ * over.
  *
  * Invariant: a chunk that could not be compiled for want of memory is compiled by the next call. */
 #include <stdio.h>
@@ -31,19 +32,24 @@ void ltide_script_give(lua_State *L, const luaL_Reg *list) {
 
 static const luaL_Reg own[];
 
-/* Compiles the chunks, which set their functions in the table at the top of the stack. */
-static void compile(lua_State *L) {
-  int globals = lua_gettop(L);
-  luaL_setfuncs(L, own, 0);
-  luaL_setfuncs(L, ltide_memory_script, 0);
-  luaL_setfuncs(L, ltide_spawn_script, 0);
-  luaL_setfuncs(L, ltide_profiler_script, 0);
-  for (size_t i = 0; i < sizeof chunks / sizeof *chunks; i++) {
-    if (luaL_loadbufferx(L, chunks[i].text, chunks[i].length, chunks[i].name, "t") != LUA_OK) lua_error(L);
-    lua_pushvalue(L, globals);
-    lua_setupvalue(L, -2, 1);
-    lua_call(L, 0, 0);
+/* Compiles the chunk that has the function, which sets its functions in the table at the top of the stack. The first
+ * one finds the C functions there. */
+static void compile(lua_State *L, const char *name) {
+  const struct chunk *c = chunks;
+  const luaL_Reg *const *given = ltide_state_of(L)->script_given;
+  bool has_own = lua_getfield(L, -1, own[0].name) != LUA_TNIL;
+  lua_pop(L, 1);
+  if (!has_own) {
+    for (; *given; given++) luaL_setfuncs(L, *given, 0);
+    luaL_setfuncs(L, own, 0);
   }
+  const char *head = lua_pushfstring(L, "\nfunction %s(", name);
+  while (!memmem(c->text, c->length, head, strlen(head))) c++;
+  lua_pop(L, 1);
+  if (luaL_loadbufferx(L, c->text, c->length, c->name, "t") != LUA_OK) lua_error(L);
+  lua_pushvalue(L, -2);
+  lua_setupvalue(L, -2, 1);
+  lua_call(L, 0, 0);
 }
 
 static int finish(lua_State *L, int status, lua_KContext context) {
@@ -58,7 +64,7 @@ int ltide_script_call(lua_State *L, const char *name, int n) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &key_globals);
   if (lua_getfield(L, -1, name) != LUA_TFUNCTION) {
     lua_pop(L, 1);
-    compile(L);
+    compile(L, name);
     lua_getfield(L, -1, name);
   }
   lua_replace(L, -2);

@@ -1,5 +1,6 @@
 /* tide.c: the module: the one file that sees every other one of the bindings, and lets them open in order. */
 #include "names.h"
+#include "script.h"
 
 static void end(ltide_state *S) {
   ltide_handles_end(S);
@@ -19,7 +20,9 @@ static int open_module(lua_State *L) {
       ltide_open_nvtx,    ltide_open_profiler,    ltide_open_parallel, ltide_open_serialize, ltide_open_spawn,
       ltide_open_comm,    ltide_open_nccl,        ltide_open_api,
   };
+  static const luaL_Reg *const script_given[] = {ltide_memory_script, ltide_spawn_script, ltide_profiler_script, NULL};
   ltide_state *S = ltide_state_open(L, ltide_warn_hook, end);
+  S->script_given = script_given;
   lua_createtable(L, 0, 320);
   lua_createtable(L, 0, 160);
   lua_setfield(L, -2, "cuda");

@@ -35,8 +35,8 @@ rooms.bindings = {
     "parallel_replica", "profiler", "random_cuda", "reduce", "sanitizer", "serialize", "shape", "spawn", "timer", "tree",
     "util", "view" },
   -- The module, which sees all of them, its help, and the runner.
-  { "api", "doc", "lua_hint", "main", "repl", "repl_command", "repl_complete", "repl_edit", "repl_local", "repl_scan",
-    "repl_terminal", "row_list", "runner_alloc", "runner_interrupt", "tide" },
+  { "api", "doc", "lua_hint", "main", "repl", "repl_command", "repl_edit", "repl_terminal", "row_list",
+    "runner_alloc", "runner_interrupt", "tide" },
 }
 
 return rooms

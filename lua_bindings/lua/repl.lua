@@ -1,0 +1,519 @@
+-- The prompt: local variables that live as long as the session, completion, and how results are shown.
+
+local string, table = libraries()
+local find, match, sub, rep = string.find, string.match, string.sub, string.rep
+
+local function last(_, to) return to end
+
+local function set(words)
+  local result = {}
+  for word in string.gmatch(words, "%S+") do result[word] = true end
+  return result
+end
+
+-- ---- tokens of Lua text ----
+-- Strings, comments and numbers are stepped over as Lua does it; nothing is judged, for the compiler does that.
+
+local words = set "and break do else elseif end false for function goto if in local nil not or repeat return then true until while"
+local longer = { "...", "..", "==", "~=", "<=", ">=", "//", "::", "<<", ">>" }
+
+-- The last place of a quoted string or of a number; nil where the string does not end.
+local function quoted_end(text, at)
+  local p, quote = at + 1, sub(text, at, at)
+  while true do
+    local _, to, char = find(text, "([\\\n" .. quote .. "])", p)
+    if char ~= "\\" then return char == quote and to or nil end
+    p = to + 2
+    if sub(text, to + 1, to + 1) == "z" then p = find(text, "%S", p) or #text + 1 end
+  end
+end
+
+local function number_end(text, at)
+  local _, sign = find(text, find(text, "^0[xX]", at) and "^[%w.]-[pP][+-]" or "^[%w.]-[eE][+-]", at)
+  return last(find(text, "^[%w.]*", (sign or at - 1) + 1))
+end
+
+local function scan(text, at)
+  local level = match(text, "^%[(=*)%[", at)
+  if find(text, "^[%a_]", at) then return "name", last(find(text, "^[%w_]+", at)) end
+  if find(text, "^%.?%d", at) then return "number", number_end(text, at) end
+  if level or find(text, "^[\"']", at) then
+    local to = level and last(find(text, "]" .. level .. "]", at + 2 + #level, true)) or not level and quoted_end(text, at)
+    return to and "string" or "open", to or #text
+  end
+  for _, sign in next, longer do
+    if sub(text, at, at + #sign - 1) == sign then return "sign", at + #sign - 1 end
+  end
+  return "sign", at
+end
+
+-- The list of tokens; false where the text ends in a comment. A token is known by `is` where it is a name or a sign.
+local function tokens(text)
+  local list, at = {}, find(text, "%S")
+  while at do
+    if sub(text, at, at + 1) == "--" then
+      local level = match(text, "^%-%-%[(=*)%[", at)
+      local _, to = find(text, level and "]" .. level .. "]" or "\n", at + (level and 4 + #level or 2), true)
+      if not to then return list, false end
+      at = to
+    else
+      local kind, to = scan(text, at)
+      local token = { kind = kind, text = sub(text, at, to), to = to }
+      token.is = (kind == "name" or kind == "sign") and token.text or nil
+      token.variable = kind == "name" and not words[token.text]
+      list[#list + 1] = token
+      at = to
+    end
+    at = find(text, "%S", at + 1)
+  end
+  return list, true
+end
+
+local none = {}
+local function is(list, i, text) return (list[i] or none).is == text end
+
+-- ---- local variables ----
+-- A chunk typed at the prompt is a function of its own, so its locals would end with it. Here they are those of Lua in
+-- all else: behind each `local` statement of the chunk's outermost block stands a call that gets, for every name, a
+-- function which has the variable as its upvalue, and the session keeps that. A later chunk that mentions the name
+-- becomes a function with an upvalue of that name, which is joined to the kept one. So functions share variables as they
+-- would in one text; a second `local x` makes a new x and leaves the old one to those who have it; what was declared
+-- before an error stays; <const> is kept, and <close> ends with its chunk as it must.
+--
+-- A chunk is compiled as it was typed first: so errors and "it goes on" are told of what the user wrote.
+
+local kept, constant = {}, {} -- by name: a function whose first upvalue is the variable; is it one?
+
+local opening, closing = set "( { [ function do if repeat", set ") } ] end until"
+local prefix, values = set "- not # ~", set "nil true false ..."
+local binary = set "+ - * / // % ^ .. == ~= < > <= >= & | ~ << >> and or ,"
+
+-- How the token changes the depth of blocks and brackets. The `do` of a loop opens it.
+local function deeper(token) return opening[token.is] and 1 or closing[token.is] and -1 or 0 end
+
+-- From an opening token to behind the one that closes it.
+local function skip_block(list, i)
+  local depth = 0
+  repeat
+    depth = depth + deeper(list[i])
+    i = i + 1
+  until depth <= 0 or not list[i]
+  return i
+end
+
+-- Behind an operand with what stands before and behind it; nil where none stands there.
+local function skip_operand(list, i)
+  local function token() return list[i] or none end
+  while prefix[token().is] do i = i + 1 end
+  local kind = token().kind
+  if is(list, i, "function") or is(list, i, "(") or is(list, i, "{") then i = skip_block(list, i)
+  elseif token().variable or kind == "number" or kind == "string" or values[token().is] then i = i + 1
+  else return nil end
+  while true do
+    if is(list, i, ".") or is(list, i, ":") then
+      i = i + 1
+      if not token().variable then return nil end
+      i = i + 1
+    elseif is(list, i, "(") or is(list, i, "[") or is(list, i, "{") then i = skip_block(list, i)
+    elseif token().kind == "string" then i = i + 1
+    else return i end
+  end
+end
+
+local function skip_expressions(list, i)
+  repeat
+    i = skip_operand(list, i)
+    local more = i and binary[(list[i] or none).is]
+    if more then i = i + 1 end
+  until not more
+  return i
+end
+
+-- Behind the statement that begins with the `local` at i, and what it declares: {name, attribute} each; nil where Lua
+-- would not take it.
+local function declared(list, i)
+  local names = {}
+  if is(list, i + 1, "function") then
+    names[1] = { (list[i + 2] or none).is }
+    return skip_block(list, i + 1), names
+  end
+  repeat
+    i = i + 1
+    if not (list[i] or none).variable then return nil end
+    local name = { list[i].is }
+    names[#names + 1] = name
+    i = i + 1
+    if is(list, i, "<") then
+      name[2] = (list[i + 1] or none).is
+      i = i + 3
+    end
+  until not is(list, i, ",")
+  if is(list, i, "=") then i = skip_expressions(list, i + 1) end
+  return i, names
+end
+
+-- The text with the calls that keep what it declares; nil where it declares nothing.
+local function with_calls(text, list)
+  local out, copied, depth, i = {}, 1, 0, 1
+  while list[i] do
+    local behind, names
+    if depth == 0 and is(list, i, "local") then behind, names = declared(list, i) end
+    if behind then
+      out[#out + 1] = sub(text, copied, list[behind - 1].to)
+      copied, i = list[behind - 1].to + 1, behind
+      for _, name in next, names do
+        if name[1] ~= "_" and name[1] ~= "_ENV" and name[2] ~= "close" then
+          out[#out + 1] = ";_tide_keep_('" .. (name[2] == "const" and "!" or "") .. name[1] .. "',function()return " .. name[1] .. " end);"
+        end
+      end
+    else
+      depth = depth + deeper(list[i])
+      i = i + 1
+    end
+  end
+  return copied > 1 and table.concat(out) .. sub(text, copied) or nil
+end
+
+-- "!name" is a constant. One that the compiler has put in place has no upvalue and gets one.
+local function keep(name, get)
+  local fixed = sub(name, 1, 1) == "!"
+  if fixed then name = sub(name, 2) end
+  if not upvalue(get, 1) then
+    local value = get()
+    function get() return value end
+  end
+  kept[name], constant[name] = get, fixed
+end
+
+-- Compiles a chunk "stdin" that sees the session's local variables, and whose own ones stay.
+local function load_chunk(text)
+  local chunk, message = compile(text)
+  if not chunk then return nil, message end
+  local list, mentioned, head = tokens(text), {}, ""
+  for _, token in next, list do
+    local name = token.kind == "name" and token.text
+    if kept[name] and not mentioned[name] then
+      mentioned[name] = true
+      head = head .. "," .. name .. (constant[name] and "<const>" or "")
+    end
+  end
+  local body = with_calls(text, list)
+  if head == "" and not body then return chunk end
+  chunk, message = compile("local _tide_keep_" .. head .. " = ... return function(...) " .. (body or text) .. "\nend")
+  if not chunk then return nil, message end
+  chunk = chunk(keep)
+  local i, name = 1, upvalue(chunk, 1)
+  while name do
+    if mentioned[name] and kept[name] then share_upvalue(chunk, i, kept[name]) end
+    i = i + 1
+    name = upvalue(chunk, i)
+  end
+  return chunk
+end
+
+-- As "return text" if that works, else as it is.
+function prompt_load(text)
+  local chunk = load_chunk("return " .. (sub(text, 1, 1) == "=" and sub(text, 2) or text))
+  if chunk then return chunk end
+  return load_chunk(text)
+end
+
+-- quit, exit, with blanks or empty brackets: the words that people try first. A variable of that name is one.
+function prompt_leaves(text)
+  local name = match(text, "^%s*(%a+)%s*$") or match(text, "^%s*(%a+)%s*%(%s*%)%s*$")
+  return (name == "quit" or name == "exit") and rawget(globals(), name) == nil and not kept[name]
+end
+
+-- ---- completion ----
+-- Before the cursor stands a chain, a.b.c or x:exp():sum, and the beginning of a word. The chain is followed without
+-- running any code of the user's: by raw reads, where objects of tide keep the tables of their methods and fields in the
+-- upvalues of their __index, the methods first; and behind a call by what the called function's help says that it gives.
+-- Such a result is known by its metatable alone. Within the braces of a call the words are those of the options in its
+-- help, within help '...' the names that help knows.
+--
+-- What a chain is, is told by two values: "value" and the value, "object" and the metatable, or nil.
+
+local commands = { ":mem", ":devices", ":time ", ":help", ":quit" }
+
+local function add(c, name, more)
+  if sub(name, 1, #c.word) ~= c.word or c.word == "" and sub(name, 1, 1) == "_" then return end
+  name = name .. (more or "")
+  if not c.known[name] then c.known[name], c[#c + 1] = true, name end
+end
+
+-- Tables in which names behind it are found: its own keys, then those that __index has.
+local function tables_of(what, value)
+  local list = {}
+  if what == "value" and type(value) == "table" then list[1] = value end
+  local meta = value
+  if what ~= "object" then meta = getmeta(value) end
+  local index = meta and rawget(meta, "__index")
+  if type(index) == "table" then list[#list + 1] = index end
+  local i = is_c(index) and 1
+  while i do
+    local name, held = upvalue(index, i)
+    if type(held) == "table" then list[#list + 1] = held end
+    i = name and i + 1
+  end
+  return list
+end
+
+local function add_keys(c, what, value, functions)
+  for _, t in next, tables_of(what, value) do
+    for key, held in next, t do
+      if type(key) == "string" and (not functions or type(held) == "function") then add(c, key) end
+    end
+  end
+end
+
+local function is_tensor(what, value)
+  local meta = value
+  if what == "value" then meta = getmeta(value) end
+  return what and meta == class "tide.Tensor"
+end
+
+local function member(what, value, name)
+  if is_tensor(what, value) and (name == "T" or name == "mT" or name == "H") then return what, value end
+  for _, t in next, tables_of(what, value) do
+    local held = rawget(t, name)
+    if held ~= nil then return "value", held end
+  end
+end
+
+local function signature(value) return row_line(value) or help_line(value) end
+
+-- What a call of the function or class gives.
+local function result_of(what, value)
+  local name = what == "value" and match(signature(value) or "", "%-> (%a*)")
+  for _, room in next, { "tide.", "tide.cuda.", "tide.data.", "tide.parallel." } do
+    local meta = name and class(room .. name)
+    if meta then return "object", meta end
+  end
+end
+
+local function variable(name)
+  if kept[name] then return "value", last(upvalue(kept[name], 1)) end
+  local value = rawget(globals(), name)
+  if value == nil and name == "_" then value = last_result() end
+  if value ~= nil then return "value", value end
+end
+
+local opens, closes = set "( [ {", set ") ] }"
+local function ends_callee(list, i)
+  local token = list[i] or none
+  return token.variable or token.is == ")" or token.is == "]"
+end
+
+-- From the bracket at i, step by step, to the one that belongs to it, or nil.
+local function partner(list, i, step)
+  local depth = 0
+  while list[i] do
+    depth = depth + (opens[list[i].is] and step or closes[list[i].is] and -step or 0)
+    if depth == 0 then return i end
+    i = i + step
+  end
+end
+
+-- The innermost bracket that is open before place i.
+local function open_bracket(list, i)
+  while list[i] and not opens[list[i].is] do
+    i = (closes[list[i].is] and partner(list, i, -1) or i) - 1
+  end
+  return i
+end
+
+-- Where the chain begins whose last token is at i; nil if there is none.
+local function chain_start(list, i)
+  while list[i] do
+    if list[i].variable then
+      if not is(list, i - 1, ".") and not is(list, i - 1, ":") then return i end
+      i = i - 2
+    elseif list[i].kind == "string" then
+      if not ends_callee(list, i - 1) then return i end
+      i = i - 1
+    elseif closes[list[i].is] then
+      local paren = is(list, i, ")")
+      i = partner(list, i, -1) or 0
+      if not ends_callee(list, i - 1) then return paren and i > 0 and i or nil end
+      i = i - 1
+    else
+      return nil
+    end
+  end
+end
+
+-- (x + 1): a tensor where one of the names in the brackets is one.
+local function bracket(list, from, to)
+  for i = from + 1, to - 1 do
+    if list[i].variable and not is(list, i - 1, ".") and not is(list, i - 1, ":") then
+      local what, value = variable(list[i].is)
+      if is_tensor(what, value) then return what, value end
+    end
+  end
+end
+
+-- x[...]: of a tensor a tensor; of a table what it has for a number, a name or a string.
+local function element(list, what, value, from, to)
+  if is_tensor(what, value) then return what, value end
+  if what ~= "value" or type(value) ~= "table" or to ~= from + 2 then return end
+  local token, key, _ = list[from + 1], nil, nil
+  if token.kind == "string" then key = sub(token.text, 2, -2)
+  elseif token.kind == "number" then key = number(token.text)
+  else _, key = variable(token.text) end
+  local held
+  if key ~= nil then held = rawget(value, key) end
+  if held ~= nil then return "value", held end
+end
+
+-- What the chain of the tokens from..to is.
+local function follow(list, from, to)
+  local i, what, value = from + 1, "value", list[from].text
+  if is(list, from, "(") then
+    local close = partner(list, from, 1) or #list
+    what, value = bracket(list, from, close)
+    i = close + 1
+  elseif list[from].variable then
+    what, value = variable(value)
+  end
+  while i <= to and what do
+    local close = partner(list, i, 1) or #list
+    if is(list, i, ".") or is(list, i, ":") then
+      close = i + 1
+      what, value = member(what, value, list[close].text)
+    elseif is(list, i, "[") then
+      what, value = element(list, what, value, i, close)
+    else
+      what, value = result_of(what, value)
+    end
+    i = close + 1
+  end
+  return what, value
+end
+
+local function complete_member(c, list)
+  local from = chain_start(list, #list - 1)
+  if not from then return end
+  local what, value = follow(list, from, #list - 1)
+  if what then add_keys(c, what, value, is(list, #list, ":")) end
+end
+
+-- In the braces of a call, where a key may stand. Functions have a row, classes a signature.
+local function complete_option(c, list)
+  local brace = open_bracket(list, #list)
+  if not is(list, brace, "{") or not (brace == #list or is(list, #list, ",")) then return end
+  local callee = brace - 1
+  if not ends_callee(list, callee) then
+    local paren = open_bracket(list, callee)
+    if not is(list, paren, "(") then return end
+    callee = paren - 1
+  end
+  local from = chain_start(list, callee)
+  if not from then return end
+  local what, value = follow(list, from, callee)
+  local keys = what == "value" and option_keys(value)
+  for _, key in next, keys or none do add(c, key, " = ") end
+  local braces = what == "value" and not keys and match(signature(value) or "", "{(.*)}")
+  for key in string.gmatch(braces and "," .. braces or "", "[{,]%s*([%l_%d]+)%s*=") do add(c, key, " = ") end
+end
+
+-- A name as help takes it: "cuda.stream", "tide.zeros", "Tensor:view", "matmul".
+local function complete_help(c, text)
+  local what, value, first = "value", tide(), true
+  for name in string.gmatch(text, "([^.:]*)[.:]") do
+    if first and name == "Tensor" then what, value = "object", class "tide.Tensor"
+    elseif not first or name ~= "tide" then what, value = member(what, value, name) end
+    first = false
+  end
+  c.word = match(text, "[^.:]*$")
+  if what then add_keys(c, what, value) end
+  if not first then return end
+  add(c, "tide")
+  add(c, "Tensor")
+  add_keys(c, "object", class "tide.Tensor")
+end
+
+local function complete_code(c, text)
+  local list, whole = tokens(text)
+  local last = list[#list] or none
+  if not whole then return end
+  if last.kind == "open" then
+    if is(list, #list - (is(list, #list - 1, "(") and 2 or 1), "help") then complete_help(c, sub(last.text, 2)) end
+    return
+  end
+  if last.to == #text and last.kind == "number" then return end
+  if last.to == #text and last.kind == "name" then c.word, list[#list] = last.text, nil end
+  if is(list, #list, ".") or is(list, #list, ":") then return complete_member(c, list) end
+  complete_option(c, list)
+  if c[1] then return end
+  for name in next, kept do add(c, name) end
+  add_keys(c, "value", globals())
+end
+
+-- The names in columns, at most so many.
+local function columns(names)
+  local shown, widest, out = #names < 240 and #names or 240, 0, { "\n" }
+  for i = 1, shown do widest = #names[i] > widest and #names[i] or widest end
+  local across = widest < 78 and 79 // (widest + 2) or 1
+  local down = (shown + across - 1) // across
+  for row = 1, down do
+    for i = row, shown, down do
+      out[#out + 1] = names[i] .. (i + down <= shown and rep(" ", widest + 2 - #names[i]) or "")
+    end
+    out[#out + 1] = "\n"
+  end
+  if shown < #names then out[#out + 1] = "... and " .. #names - shown .. " more\n" end
+  return table.concat(out)
+end
+
+-- What may stand where the text ends: what is to be inserted there, "" where all is; or nil and the names, to be
+-- printed; or nothing.
+function prompt_complete(text)
+  local c = { word = "", known = {} }
+  if sub(text, 1, 6) == ":time " then complete_code(c, sub(text, 7))
+  elseif sub(text, 1, 6) == ":help " then complete_help(c, sub(text, 7))
+  elseif find(text, "^:[^:]") or text == ":" then
+    c.word = text
+    for _, command in next, commands do add(c, command) end
+  else complete_code(c, text) end
+  if not c[1] then return end
+  table.sort(c)
+  local common = #c[1]
+  for i = 2, #c do
+    while sub(c[i], 1, common) ~= sub(c[1], 1, common) do common = common - 1 end
+  end
+  if common > #c.word or not c[2] then return sub(c[1], #c.word + 1, common) end
+  return nil, columns(c)
+end
+
+-- ---- results ----
+
+local show
+
+-- A table without __tostring: up to 24 entries, the list first, nested once.
+local function show_table(t, depth)
+  local out, n = {}, rawlen(t)
+  for i = 1, n < 24 and n or 24 do out[i] = show(rawget(t, i), depth + 1) end
+  for key, value in next, t do
+    local listed = is_integer(key) and key >= 1 and key <= n
+    if n > 24 or not listed and #out == 24 then return "{" .. table.concat(out, ", ") .. ", ...}" end
+    if not listed then
+      local name = type(key) == "string" and find(key, "^[%w_]+$") and key or "[" .. show(key, 2) .. "]"
+      out[#out + 1] = name .. " = " .. show(value, depth + 1)
+    end
+  end
+  return "{" .. table.concat(out, ", ") .. "}"
+end
+
+function show(value, depth)
+  local meta = type(value) == "table" and getmeta(value)
+  if type(value) == "table" and depth < 2 and not (meta and rawget(meta, "__tostring") ~= nil) then return show_table(value, depth) end
+  if depth > 0 then return type(value) == "string" and "'" .. value .. "'" or text(value) end
+  local line = row_line(value) -- it is looked at, or meant to be called
+  return line and "function: " .. line or text(value)
+end
+
+function prompt_show(...)
+  local out, values = {}, { ... }
+  for i = 1, count(...) do out[i] = show(values[i], 0) end
+  return table.concat(out, "\t") .. "\n"
+end
