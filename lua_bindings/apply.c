@@ -84,7 +84,8 @@ static int ltensor_map_(lua_State *L) {
   return write_flat(L, ltide_enter(L), ltide_check_tensor(L, S, 1, "x"));
 }
 
-void ltide_open_apply(lua_State *L) {
+void ltide_open_apply(lua_State *L, ltide_state *S) {
+  (void)S;
 #define PATH "tide."
   static ltide_row rows[] = {
 #include "api/apply.def"

@@ -99,7 +99,6 @@ void ltide_push_shape(lua_State *L, const int64_t *values, int n);
 bool ltide_plain_shape(lua_State *L, int arg);
 /* The same for the list of n values at `list`, where the first is a shape. */
 void ltide_plain_shapes(lua_State *L, int list, int n);
-void ltide_open_sizes(lua_State *L);
 /* convert.c: the tensor of the Lua value at arg, in a handle that it pushes. */
 void ltide_push_converted(lua_State *L, ltide_state *S, int arg, const tide_options *options);
 /* convert.c: the tensor of the table at arg as an operand beside a tensor of this device and dtype: of that dtype where
@@ -109,13 +108,4 @@ void ltide_push_list_beside(lua_State *L, ltide_state *S, int arg, tide_dtype dt
 void ltide_push_table(lua_State *L, ltide_state *S, const tide_tensor *x);
 /* storage.c: all bytes of the storage of x, as a tensor of uint8. */
 tide_status ltide_span_storage(tide_tensor **out, const tide_tensor *x);
-/* apply.c, called by ltide_open_ops. */
-void ltide_open_apply(lua_State *L);
-/* jit_kernel.c, called by ltide_open_jit. */
-void ltide_open_jit_kernel(lua_State *L);
-/* move.c, called by ltide_open_convert. */
-void ltide_open_move(lua_State *L);
-/* shape.c, called by ltide_open_view. */
-void ltide_open_shape(lua_State *L);
-
 #endif

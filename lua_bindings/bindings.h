@@ -383,49 +383,9 @@ bool ltide_test_scalar(lua_State *L, int arg, tide_scalar *out);        /* numbe
 void ltide_push_scalar(lua_State *L, tide_scalar s);
 
 /* Openers: each adds to the module table at the top of the stack. */
-void ltide_open_script(lua_State *L, ltide_state *S);
-void ltide_open_errors(lua_State *L, ltide_state *S);
-void ltide_open_device(lua_State *L, ltide_state *S);
-void ltide_open_stream(lua_State *L, ltide_state *S);
-void ltide_open_event(lua_State *L, ltide_state *S);
-void ltide_open_ipc(lua_State *L, ltide_state *S);
-void ltide_open_comm(lua_State *L, ltide_state *S);
-void ltide_open_nccl(lua_State *L, ltide_state *S);
-void ltide_open_info(lua_State *L, ltide_state *S);
-void ltide_open_graph(lua_State *L, ltide_state *S);
-void ltide_open_memory(lua_State *L, ltide_state *S);
-void ltide_open_blocks(lua_State *L, ltide_state *S);
-void ltide_open_arena(lua_State *L, ltide_state *S);
-void ltide_open_debug(lua_State *L, ltide_state *S);
-void ltide_open_sanitizer(lua_State *L, ltide_state *S);
-void ltide_open_util(lua_State *L, ltide_state *S);
-void ltide_open_nvtx(lua_State *L, ltide_state *S);
-void ltide_open_profiler(lua_State *L, ltide_state *S);
-void ltide_open_timer(lua_State *L, ltide_state *S);
-void ltide_open_loader(lua_State *L, ltide_state *S);
-void ltide_open_serialize(lua_State *L, ltide_state *S);
-void ltide_open_spawn(lua_State *L, ltide_state *S);
-void ltide_open_parallel(lua_State *L, ltide_state *S);
-void ltide_open_help(lua_State *L, ltide_state *S);
-void ltide_open_dtype(lua_State *L, ltide_state *S);
-void ltide_open_tensor(lua_State *L, ltide_state *S); /* the metatable, fields, methods table "Tensor" */
-void ltide_open_storage(lua_State *L, ltide_state *S);
-void ltide_open_factory(lua_State *L, ltide_state *S);
-void ltide_open_convert(lua_State *L, ltide_state *S);
-void ltide_open_view(lua_State *L, ltide_state *S);
-void ltide_open_index(lua_State *L, ltide_state *S);
-void ltide_open_ops(lua_State *L, ltide_state *S);
-void ltide_open_reduce(lua_State *L, ltide_state *S);
-void ltide_open_matmul(lua_State *L, ltide_state *S);
-void ltide_open_fft(lua_State *L, ltide_state *S);
-void ltide_open_linalg(lua_State *L, ltide_state *S);
-void ltide_open_random(lua_State *L, ltide_state *S);
-void ltide_open_random_cuda(lua_State *L, ltide_state *S);
-void ltide_open_format(lua_State *L, ltide_state *S);
-void ltide_open_determinism(lua_State *L, ltide_state *S);
-void ltide_open_io(lua_State *L, ltide_state *S);
-void ltide_open_jit(lua_State *L, ltide_state *S);
-void ltide_open_api(lua_State *L, ltide_state *S); /* for hosts: tide_lua.h */
+#define OPEN(name) void ltide_open_##name(lua_State *L, ltide_state *S);
+#include "api/open.def"
+#undef OPEN
 /* Pushes the table of tensor methods. */
 void ltide_push_methods(lua_State *L);
 

@@ -453,5 +453,4 @@ void ltide_open_convert(lua_State *L, ltide_state *S) {
 #include "api/convert.def"
       {0}};
   ltide_register_rows(L, "tide", rows);
-  ltide_open_move(L);
 }

@@ -232,5 +232,4 @@ void ltide_open_help(lua_State *L, ltide_state *S) {
       {0}};
   ltide_register_rows(L, "tide", rows);
   ltide_note_rows("tide", values);
-  ltide_open_row_list(L);
 }

@@ -204,5 +204,4 @@ void ltide_open_jit(lua_State *L, ltide_state *S) {
   lua_setfield(L, -2, "_create_multi_output_jit_fn");
   lua_setfield(L, -2, "jiterator");
   lua_settop(L, module);
-  ltide_open_jit_kernel(L);
 }

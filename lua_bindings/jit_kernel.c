@@ -285,7 +285,8 @@ static int kernel_index(lua_State *L) {
   return 1;
 }
 
-void ltide_open_jit_kernel(lua_State *L) {
+void ltide_open_jit_kernel(lua_State *L, ltide_state *S) {
+  (void)S;
   static const luaL_Reg meta[] = {
       {"__gc", kernel_gc}, {"__tostring", kernel_tostring}, {"__index", kernel_index}, {NULL, NULL}};
   int module = lua_gettop(L);

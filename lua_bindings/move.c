@@ -161,4 +161,7 @@ static ltide_row rows[] = {
 #include "api/move.def"
     {0}};
 
-void ltide_open_move(lua_State *L) { ltide_register_rows(L, "tide", rows); }
+void ltide_open_move(lua_State *L, ltide_state *S) {
+  (void)S;
+  ltide_register_rows(L, "tide", rows);
+}

@@ -34,6 +34,4 @@ const char *ltide_usage(lua_State *L);
 /* For the runner: a hint about a message of Lua's own, such as that of x.item + 1, or "". It pushes values. */
 const char *ltide_lua_hint(lua_State *L, const char *message);
 
-void ltide_open_names(lua_State *L, ltide_state *S);
-
 #endif

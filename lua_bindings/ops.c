@@ -420,5 +420,4 @@ void ltide_open_ops(lua_State *L, ltide_state *S) {
   ltide_register_rows(L, "tide", rows);
   ltide_register_rows(L, "tide", where);
   set_operators(L, S);
-  ltide_open_apply(L);
 }

@@ -136,7 +136,6 @@ const char *ltide_kind_type(const ltide_param *p); /* as the stubs write it */
 /* Visits all rows that have been registered, of all paths, in their order. */
 typedef void (*ltide_row_visit)(void *ctx, const char *path, const ltide_row *row);
 void ltide_each_row(ltide_row_visit visit, void *ctx);
-void ltide_open_row_list(lua_State *L); /* row_list.c, called by ltide_open_help */
 
 /* {==== call.c: the arguments of a call, read by its row */
 

@@ -73,7 +73,8 @@ static int lrows(lua_State *L) {
   return 1;
 }
 
-void ltide_open_row_list(lua_State *L) {
+void ltide_open_row_list(lua_State *L, ltide_state *S) {
+  (void)S;
   static ltide_row rows[] = {
       {.name = "_rows",
        .fn = lrows,

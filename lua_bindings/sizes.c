@@ -150,7 +150,8 @@ void ltide_push_shape(lua_State *L, const int64_t *values, int n) {
   lua_pop(L, 1);
 }
 
-void ltide_open_sizes(lua_State *L) {
+void ltide_open_sizes(lua_State *L, ltide_state *S) {
+  (void)S;
   static const luaL_Reg meta[] = {{"__newindex", lshape_newindex}, {"__len", lshape_len},
                                   {"__tostring", lshape_tostring}, {"__eq", lshape_eq},
                                   {"__pairs", lshape_pairs},       {NULL, NULL}};

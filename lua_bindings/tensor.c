@@ -313,7 +313,6 @@ void ltide_open_tensor(lua_State *L, ltide_state *S) {
   ltide_push_methods(L);
   lua_setfield(L, module, "Tensor");
   make_metatable(L, S);
-  ltide_open_sizes(L);
   note_ipairs(L);
   ltide_register_rows(L, "tide", rows);
 }

@@ -243,5 +243,4 @@ static ltide_row rows[] = {
 void ltide_open_view(lua_State *L, ltide_state *S) {
   (void)S;
   ltide_register_rows(L, "tide", rows);
-  ltide_open_shape(L);
 }
