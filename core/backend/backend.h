@@ -163,10 +163,4 @@ struct tide_stream_head {
 };
 static inline void *tide_stream_impl(const tide_stream *s) { return ((const struct tide_stream_head *)s)->impl; }
 
-/* The backends that are linked in; runtime/backends.c alone names them. */
-extern const tide_backend tide__backend_cpu;
-void tide__sim_uuid(unsigned char *uuid, int index); /* of the simulated device with that number */
-const tide_backend *tide__backend_sim_open(const tide_backend_host *host, int devices, const int *picked, size_t memory,
-                                           uint64_t seed);
-
 #endif

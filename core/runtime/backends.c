@@ -1,10 +1,9 @@
-/* backends.c: the table of backends, the only file that names one.
+/* backends.c: which of the registered backends is in force, and which of its devices are open.
  *
- * The CPU is linked in. The accelerators are either simulated, when the configuration asks for them, or those of
- * libtide_cuda.so, which is opened when someone first asks about accelerators: not before, so a program that uses none
- * starts at once and needs no driver. Each device is opened when it is first used. Whatever goes wrong is kept, so that
- * asking again costs nothing and tells the same. A device that met a fault from which its driver does not recover is
- * lost: every later use fails with the first cause.
+ * The CPU is always there. Of the kinds of accelerator that registered, the one that the configuration asks for is
+ * opened when someone first asks about accelerators, and each of its devices when it is first used. Whatever goes wrong
+ * is kept, so that asking again costs nothing and tells the same. A device that met a fault from which its driver does
+ * not recover is lost: every later use fails with the first cause.
  *
  * The child of a fork has the open devices' handles and nothing behind them: no driver follows a fork. There the
  * devices are FORKED: they count as never used, nothing is freed through the driver, and every use says what happened.
@@ -13,24 +12,22 @@
  * goes CLOSED, READY, LOST or FORKED and returns to CLOSED only when the runtime ends. */
 #include "accelerator.h"
 
-#include <dlfcn.h>
-#include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
+
+#include "backend/registry.h"
 
 enum { CLOSED, READY, LOST, FORKED };
 enum { TEXT = 6144 };
 
 static struct {
   pthread_mutex_t lock;
-  _Atomic(const tide_backend *) table;
-  _Atomic int count; /* > 0 once the accelerators are known */
-  bool tried;        /* `problem` says why there are none, if count is 0 */
+  const tide_backend *open;            /* the table of the kind that the configuration asks for */
+  _Atomic(const tide_backend *) table; /* the same, once the accelerators are known */
+  _Atomic int count;                   /* > 0 once the accelerators are known */
+  bool tried;                          /* `problem` says why there are none, if count is 0 */
   tide_error problem;
   char problem_text[TEXT], problem_name[64];
-  void *library; /* stays mapped until the process ends: drivers do not survive being unmapped */
   struct {
     _Atomic int state;
     tide_error cause;
@@ -44,103 +41,16 @@ tide_backend_host tide__backend_host = {
     .fail_index = tide__fail_index,
 };
 
-/* ---- finding libtide_cuda.so ---- */
-
-static const char library_name[] = "libtide_cuda.so";
-
-/* The folder that the code of this very function was loaded from; for the runner, that of the program. */
-static bool own_folder(char *out, size_t size) {
-  Dl_info info;
-  char path[PATH_MAX];
-  bool program = !dladdr((void *)(uintptr_t)own_folder, &info) || !info.dli_fname ||
-                 !strcmp(info.dli_fname, program_invocation_name) || !strchr(info.dli_fname, '/');
-  if (program) {
-    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
-    if (n <= 0) return false;
-    path[n] = 0;
-  } else if (!realpath(info.dli_fname, path)) {
-    return false;
-  }
-  char *slash = strrchr(path, '/');
-  if (!slash) return false;
-  *slash = 0;
-  return (size_t)snprintf(out, size, "%s", path) < size;
-}
-
-static tide_status open_path(const char *path) {
-  acc.library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  if (acc.library) return TIDE_OK;
-  const char *why = dlerror();
-  return tide__fail(TIDE_LIBRARY, "cuda: %s could not be opened: %s", path, why ? why : "no reason given");
-}
-
-static tide_status open_library(void) {
-  const char *configured = tide__config()->cuda_path;
-  if (configured && *configured) return open_path(configured);
-  char folder[PATH_MAX] = "", path[PATH_MAX + 64];
-  static const char *const places[] = {"", "../lib/", "../lib/tide/"};
-  if (own_folder(folder, sizeof folder)) {
-    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-      snprintf(path, sizeof path, "%s/%s%s", folder, places[i], library_name);
-      if (access(path, F_OK) == 0) return open_path(path);
-    }
-  }
-  acc.library = dlopen(library_name, RTLD_NOW | RTLD_LOCAL);
-  if (acc.library) return TIDE_OK;
-  return tide__fail(
-      TIDE_LIBRARY,
-      "cuda: %s was not found beside %s, in ../lib, ../lib/tide or where the loader looks, expected a tide "
-      "that was built with CUDA",
-      library_name, folder[0] ? folder : "this program");
-}
-
-static tide_status open_cuda(const tide_backend **out) {
-  if (!acc.library) TIDE_TRY(open_library());
-  tide_backend_open_fn open = NULL;
-  *(void **)&open = dlsym(acc.library, "tide_backend_cuda_open");
-  if (!open)
-    return tide__fail(TIDE_LIBRARY, "cuda: %s has no tide_backend_cuda_open, expected the library of tide %s",
-                      library_name, TIDE_VERSION);
-  /* The library may refuse with a reason of its own; this one stands if it gives none. */
-  tide_status status =
-      tide__fail(TIDE_LIBRARY, "cuda: %s is of another version, expected that of tide %s", library_name, TIDE_VERSION);
-  const tide_backend *table = open(&tide__backend_host, TIDE_BACKEND_VERSION);
-  if (!table) return tide_error_get()->status;
-  if (table->version != TIDE_BACKEND_VERSION) return status;
-  *out = table;
-  return TIDE_OK;
-}
-
 /* ---- which accelerators there are ---- */
 
-/* Of the simulated devices those that CUDA_VISIBLE_DEVICES leaves, by number or by uuid, as the driver would. */
-static int pick_simulated(int *picked, int devices) {
-  char text[TIDE_MAX_DEVICES][TIDE_UUID_TEXT];
-  for (int d = 0; d < devices; d++) {
-    unsigned char uuid[16];
-    tide__sim_uuid(uuid, d);
-    int at = snprintf(text[d], TIDE_UUID_TEXT, "GPU-");
-    for (int i = 0; i < 16; i++)
-      at += snprintf(text[d] + at, (size_t)(TIDE_UUID_TEXT - at), "%s%02x",
-                     i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid[i]);
-  }
-  return tide__visible(picked, getenv("CUDA_VISIBLE_DEVICES"), text, devices);
+static tide_status open_wanted(void) {
+  if (acc.open) return TIDE_OK;
+  return tide__backend_kind_wanted(tide__config())->open(&acc.open, &tide__backend_host, tide__config());
 }
 
 static tide_status find_accelerators(void) {
-  const tide_config *config = tide__config();
-  const tide_backend *table = NULL;
-  if (config->sim_devices > 0) {
-    int picked[TIDE_MAX_DEVICES], visible = pick_simulated(picked, config->sim_devices);
-    if (!visible)
-      return tide__fail(
-          TIDE_DEVICE, "cuda: no device was found, CUDA_VISIBLE_DEVICES leaves none of %d simulated ones, expected one",
-          config->sim_devices);
-    table = tide__backend_sim_open(&tide__backend_host, visible, picked, config->sim_memory, config->sim_seed);
-    if (!table) return tide__fail(TIDE_MEMORY, "cuda: no host memory for the simulated devices");
-  } else {
-    TIDE_TRY(open_cuda(&table));
-  }
+  TIDE_TRY(open_wanted());
+  const tide_backend *table = acc.open;
   int count = 0;
   tide_status status = table->device_count(&count);
   if (status == TIDE_OK && count <= 0)
@@ -148,6 +58,7 @@ static tide_status find_accelerators(void) {
         tide__fail(TIDE_DEVICE, "cuda: no device was found, got 0, expected an NVIDIA GPU that its driver can see");
   if (status != TIDE_OK) {
     if (table->close) table->close();
+    acc.open = NULL;
     return status;
   }
   atomic_store_explicit(&acc.table, table, memory_order_release);
@@ -162,10 +73,13 @@ static void keep_error(tide_error *to, char *text, char *name, const tide_error 
   to->message = text, to->name = name;
 }
 
-/* What one can do without a GPU. */
-static void add_hint(char *text) {
-  size_t n = strlen(text);
-  snprintf(text + n, TEXT - n, "; TIDE_SIM_DEVICES=2, or tide --sim 2, simulates GPUs");
+/* What one can do without these accelerators. */
+static void add_hints(char *text) {
+  const tide_backend_kind *wanted = tide__backend_kind_wanted(tide__config());
+  for (const tide_backend_kind *k = tide__backend_kinds(); k; k = k->next) {
+    size_t n = strlen(text);
+    if (k != wanted && k->hint) snprintf(text + n, TEXT - n, "; %s", k->hint);
+  }
 }
 
 static tide_status find_once(void) {
@@ -175,7 +89,7 @@ static tide_status find_once(void) {
     status = find_accelerators();
     if (status != TIDE_OK) {
       keep_error(&acc.problem, acc.problem_text, acc.problem_name, tide_error_get());
-      if (tide__config()->sim_devices <= 0) add_hint(acc.problem_text);
+      add_hints(acc.problem_text);
       status = tide__fail_again(&acc.problem);
     }
     acc.tried = true;
@@ -201,17 +115,19 @@ int tide__device_count_known(void) { return atomic_load_explicit(&acc.count, mem
 
 const tide_backend *tide__accelerators(void) { return atomic_load_explicit(&acc.table, memory_order_acquire); }
 
-/* Simulated devices are counted at no cost, and so are those that were counted before. */
-tide_status tide__machine_list(char (*uuid)[TIDE_UUID_TEXT], int *count) {
+tide_status tide__visible_count(int *out) {
+  char uuid[TIDE_MAX_DEVICES][TIDE_UUID_TEXT];
+  int picked[TIDE_MAX_DEVICES], count = TIDE_MAX_DEVICES;
   if (!tide__running()) return tide__fail(TIDE_STATE, "cuda: tide is not started, expected tide_init first");
-  if (tide__config()->sim_devices > 0) return tide__fail(TIDE_SUPPORT, "cuda: simulated devices have no such list");
-  const tide_backend *table = NULL;
   pthread_mutex_lock(&acc.lock);
-  tide_status status = open_cuda(&table);
+  tide_status status = open_wanted();
+  const tide_backend *table = acc.open;
   pthread_mutex_unlock(&acc.lock);
   TIDE_TRY(status);
-  if (!table->machine_list) return tide__fail(TIDE_SUPPORT, "cuda: the library cannot list devices");
-  return table->machine_list(uuid, count);
+  if (!table->machine_list) return tide__fail(TIDE_SUPPORT, "cuda: %s devices are not listed", table->name);
+  TIDE_TRY(table->machine_list(uuid, &count));
+  *out = tide__visible(picked, getenv("CUDA_VISIBLE_DEVICES"), uuid, count);
+  return TIDE_OK;
 }
 
 /* ---- devices ---- */
@@ -269,7 +185,14 @@ static tide_status open_device(int device) {
   return opened ? tide__opened(device) : status;
 }
 
-_Atomic(const tide_backend *) tide__backends_ready[TIDE_MAX_DEVICES + 1] = {&tide__backend_cpu};
+_Atomic(const tide_backend *) tide__backends_ready[TIDE_MAX_DEVICES + 1];
+
+/* It cannot fail: the host's processor is there. */
+void tide__backends_start(void) {
+  const tide_backend *host = NULL;
+  tide__backend_kind_host()->open(&host, &tide__backend_host, tide__config());
+  atomic_store_explicit(&tide__backends_ready[0], host, memory_order_release);
+}
 
 tide_status tide__backend_slow(const tide_backend **out, int device) {
   if (device >= TIDE_MAX_DEVICES)
@@ -330,8 +253,11 @@ void tide__backends_close(bool reset, void (*closed)(bool all)) {
   pthread_mutex_lock(&acc.lock);
   for (int d = 0; d < TIDE_MAX_DEVICES; d++) atomic_store(&tide__backends_ready[d + 1], NULL);
   const tide_backend *table = atomic_exchange(&acc.table, NULL);
-  if (table && table->close) table->close();
+  if (acc.open && acc.open->close) acc.open->close();
+  acc.open = NULL;
   closed(!reset);
+  const tide_backend *host = atomic_load(&tide__backends_ready[0]);
+  if (!reset && host->close) host->close();
   for (int d = 0; table && reset && table->device_reset && d < TIDE_MAX_DEVICES; d++)
     if (atomic_load(&acc.device[d].state) != CLOSED) table->device_reset(d);
   atomic_store(&acc.count, 0);

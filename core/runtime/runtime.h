@@ -9,6 +9,8 @@
 
 /* ---- backends.c: which devices there are ---- */
 
+/* Opens the CPU; every other device is opened at its first use. */
+void tide__backends_start(void);
 /* The table of a device's backend; opens library and device at first use. Below 0 is the CPU. */
 tide_status tide__backend_slow(const tide_backend **out, int device);
 /* The CPU's, then those of devices that are open and not lost, else NULL. */

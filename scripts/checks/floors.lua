@@ -7,7 +7,7 @@ local rooms = {
   { "backend/cpu", calls = { "base", "backend" }, face = { "cpu.h", "cxx.h" } },
   { "backend/sim", calls = { "base", "backend", "backend/cpu" }, face = {} },
   { "backend/cuda", calls = { "base", "backend" }, face = {} },
-  { "runtime", calls = { "base", "backend", "backend/cpu", "backend/sim" }, face = { "runtime.h" } },
+  { "runtime", calls = { "base", "backend" }, face = { "runtime.h" } },
   { "stream", calls = { "base", "backend", "runtime" }, face = { "stream.h" } },
   { "memory", calls = { "base", "backend", "runtime", "stream" }, face = { "memory.h" } },
   { "tensor", calls = { "base", "backend", "runtime", "stream", "memory" }, face = { "tensor.h" } },

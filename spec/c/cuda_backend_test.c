@@ -124,7 +124,7 @@ static void elementwise_case(int op, int compute, int result, const int *in, int
   for (int p = 0; p < 3; p++) a.param[p] = (tide_value){2 + p, 0.5 + p, 0.25};
   tide_elementwise_args b = a;
   for (int k = 0; k < operands; k++) a.head.ptr[k] = x[k].host + x[k].at, b.head.ptr[k] = x[k].device + x[k].at;
-  OK(tide__backend_cpu.elementwise(NULL, &a));
+  OK(cpu->elementwise(NULL, &a));
   OK(gpu->elementwise(stream, &b));
   char inputs[100] = "";
   for (int k = 1; k < operands; k++)
@@ -184,7 +184,7 @@ static void copy_case(int to, int from, int which, int64_t m, int64_t n) {
   }
   tide_copy_args b = a;
   for (int k = 0; k < 2; k++) a.head.ptr[k] = x[k].host + x[k].at, b.head.ptr[k] = x[k].device + x[k].at;
-  OK(tide__backend_cpu.copy(NULL, &a));
+  OK(cpu->copy(NULL, &a));
   OK(gpu->copy(stream, &b));
   compare_with(&x[0], 0, "copy %s to %s, %s %lldx%lld", name_of(from), name_of(to), layout_names[which], (long long)m,
                (long long)n);
@@ -216,7 +216,7 @@ static void fill_case(int dtype, int which, int64_t m, int64_t n) {
   operand x = make(dtype, l.count[0], l.at, 9, false);
   tide_fill_args b = a;
   a.head.ptr[0] = x.host + x.at, b.head.ptr[0] = x.device + x.at;
-  OK(tide__backend_cpu.fill(NULL, &a));
+  OK(cpu->fill(NULL, &a));
   OK(gpu->fill(stream, &b));
   compare_with(&x, 0, "fill %s, %s %lldx%lld", name_of(dtype), layout_names[which], (long long)m, (long long)n);
   drop(&x);
@@ -229,7 +229,7 @@ static void arange_case(int dtype, int64_t n, int symmetric) {
   operand x = make(dtype, n, 0, 9, false);
   tide_arange_args b = a;
   a.head.ptr[0] = x.host, b.head.ptr[0] = x.device;
-  OK(tide__backend_cpu.arange(NULL, &a));
+  OK(cpu->arange(NULL, &a));
   OK(gpu->arange(stream, &b));
   COMPARE(&x, "arange %s %lld symmetric %d", name_of(dtype), (long long)n, symmetric);
   drop(&x);

@@ -51,7 +51,7 @@ static void reduce_case(int op, int in, const reduce_shape *s, double p, bool se
                   make(index, a.outer, 0, 9, false)};
   tide_reduce_args b = a;
   for (int k = 0; k < 2 + second; k++) a.head.ptr[k] = x[k].host + x[k].at, b.head.ptr[k] = x[k].device + x[k].at;
-  OK(tide__backend_cpu.reduce(NULL, &a));
+  OK(cpu->reduce(NULL, &a));
   OK(gpu->reduce(stream, &b));
   /* The terms of a sum, of size 6, may cancel; what was rounded on the way does not. */
   double slack = 10 + sqrt((double)a.inner) / (op == TIDE_SUM ? 4 : 10);
@@ -243,7 +243,7 @@ static void index_case(int item, int index_dtype, int64_t outer, int64_t length,
   if (inner > 1) a.size[a.ndim] = inner, a.stride[0][a.ndim] = a.stride[1][a.ndim] = 1, a.ndim++;
   tide_index_args b = a;
   b.head.ptr[0] = to.device, b.head.ptr[1] = from.device, b.head.ptr[2] = index.device;
-  OK((scatter ? tide__backend_cpu.scatter : tide__backend_cpu.gather)(NULL, &a));
+  OK((scatter ? cpu->scatter : cpu->gather)(NULL, &a));
   OK((scatter ? gpu->scatter : gpu->gather)(stream, &b));
   compare_with(&to, 0, "%s of %s, %lld x %lld of %lld x %lld", scatter ? "scatter" : "gather", name_of(dtype),
                (long long)outer, (long long)count, (long long)length, (long long)inner);
@@ -291,7 +291,7 @@ static void test_compact(void) {
             count = make(TIDE_INT64, 1, 0, 1, false);
     tide_compact_args a = {.head = {.ptr = {out.host, mask.host, count.host}, .nptr = 3}, .numel = n}, b = a;
     b.head.ptr[0] = out.device, b.head.ptr[1] = mask.device, b.head.ptr[2] = count.device;
-    OK(tide__backend_cpu.compact(NULL, &a));
+    OK(cpu->compact(NULL, &a));
     OK(gpu->compact(stream, &b));
     COMPARE(&count, "compact %lld: count", (long long)n);
     out.bytes = (size_t)((int64_t *)count.host)[0] * 8;
@@ -317,7 +317,7 @@ static void random_case(int kind, int dtype, int p_dtype, uint64_t range, int wh
   tide_random_args b = a;
   a.head.ptr[0] = x.host + x.at, b.head.ptr[0] = x.device + x.at;
   if (p_dtype >= 0) a.head.ptr[1] = p.host, b.head.ptr[1] = p.device;
-  OK(tide__backend_cpu.random(NULL, &a));
+  OK(cpu->random(NULL, &a));
   OK(gpu->random(stream, &b));
   bool exact = kind == TIDE_UNIFORM || kind == TIDE_RANDINT || kind == TIDE_BERNOULLI;
   compare_with(&x, exact ? 0 : tolerance_of(dtype) * (kind == TIDE_CAUCHY ? 5000 : 1),
@@ -355,7 +355,7 @@ static void test_randperm(void) {
                             .offset = 4},
                        b = a;
     b.head.ptr[0] = x.device;
-    OK(tide__backend_cpu.randperm(NULL, &a));
+    OK(cpu->randperm(NULL, &a));
     OK(gpu->randperm(stream, &b));
     COMPARE(&x, "randperm %lld", (long long)sizes[i]);
     drop(&x);
@@ -374,7 +374,7 @@ static void gemm_case(int dtype, int64_t m, int64_t n, int64_t k, int64_t batch,
                   make(dtype, k * n * batch, 0, 3, false)};
   tide_gemm_args b = a;
   for (int i = 0; i < 3; i++) a.head.ptr[i] = x[i].host, b.head.ptr[i] = x[i].device;
-  OK(tide__backend_cpu.gemm(NULL, &a));
+  OK(cpu->gemm(NULL, &a));
   OK(gpu->gemm(stream, &b));
   compare_with(&x[0], tolerance_of(dtype) * (5 + (double)k / 10),
                "gemm %s %lldx%lldx%lld, batch %lld, form %d, beta %g", name_of(dtype), (long long)m, (long long)n,

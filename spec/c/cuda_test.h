@@ -12,9 +12,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "backend/registry.h"
 #include "tensor/tensor.h"
 
-static const tide_backend *gpu;
+static const tide_backend *gpu, *cpu;
 static int failures, checks;
 
 static void report(bool ok, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -143,7 +144,12 @@ static const tide_backend *table_open(const char *path) {
 /* False where there is no library or no device. `simulated` tries the cases themselves on a simulated device. */
 static bool gpu_open(const char *path, bool simulated) {
   int count = 0;
-  gpu = simulated ? tide__backend_sim_open(&host, 1, NULL, (size_t)2 << 30, 0) : table_open(path);
+  const tide_config one = {.sim_devices = 1, .sim_memory = (size_t)2 << 30};
+  OK(tide__backend_kind_host()->open(&cpu, &host, &one));
+  if (simulated)
+    OK(tide__backend_kind_wanted(&one)->open(&gpu, &host, &one));
+  else
+    gpu = table_open(path);
   if (!gpu || gpu->device_count(&count) != TIDE_OK || count == 0) return printf("skipped: no device\n"), false;
   OK(gpu->device_open(0));
   OK(gpu->stream_new(&head.impl, 0, 0));

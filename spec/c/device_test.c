@@ -2,7 +2,8 @@
  * forked child is told.
  *
  * Runs on simulated devices. */
-#include "runtime/accelerator.h"
+#include "backend/registry.h"
+#include "runtime/runtime.h"
 
 #include <stdio.h>
 #include <stdlib.h>

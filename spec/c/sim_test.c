@@ -2,6 +2,7 @@
  *
  * Each test opens the backend, does its work and closes it. What a host is told (failures, bad indexes) is noted in
  * `told`; the arithmetic is that of the CPU's loops. */
+#include "backend/registry.h"
 #include "tensor/tensor.h"
 
 #include <stdarg.h>
@@ -79,8 +80,8 @@ static const size_t MIB = 1 << 20;
 static void open_sim(int devices, size_t memory, uint64_t seed) {
   memset(&told, 0, sizeof told);
   interrupt_after = 0;
-  t = tide__backend_sim_open(&host, devices, NULL, memory, seed);
-  CHECK(t != NULL);
+  const tide_config config = {.sim_devices = devices, .sim_memory = memory, .sim_seed = seed};
+  OK(tide__backend_kind_wanted(&config)->open(&t, &host, &config));
   for (int d = 0; d < devices; d++) OK(t->device_open(d));
 }
 

@@ -9,6 +9,7 @@
 #include "fiber.h"
 #include "cpu.h"
 #include "room.h"
+#include "backend/registry.h"
 
 static void close_backend(void) {
   tide__room_close();
@@ -109,7 +110,7 @@ static tide_status read_small(void *stream, void *dst, const void *src, size_t b
 #include "backend/kernel.def"
 WATCHED(pack, tide_pack_args)
 
-const tide_backend tide__backend_cpu = {
+static const tide_backend table = {
     .version = TIDE_BACKEND_VERSION,
     .name = "cpu",
     .close = close_backend,
@@ -147,3 +148,12 @@ const tide_backend tide__backend_cpu = {
 #define KERNEL(name, args, writes, cost, library) .name = watched_##name,
 #include "backend/kernel.def"
 };
+
+static tide_status open_table(const tide_backend **out, const tide_backend_host *host, const tide_config *config) {
+  (void)host, (void)config;
+  *out = &table;
+  return TIDE_OK;
+}
+
+static tide_backend_kind cpu = {.name = "cpu", .host = true, .open = open_table};
+TIDE_BACKEND_REGISTER(cpu)

@@ -20,8 +20,10 @@
  * workers, so every call there fails until it starts tide anew. */
 #include "sim.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
+#include "backend/registry.h"
 #include "base/base.h"
 
 /* ---- devices ---- */
@@ -53,7 +55,7 @@ static tide_status device_open(int device) {
   return tide__sim_leave(device, "device");
 }
 
-void tide__sim_uuid(unsigned char *uuid, int index) {
+static void write_uuid(unsigned char *uuid, int index) {
   memset(uuid, 0, 16);
   memcpy(uuid, "tide simulated", 14);
   uuid[15] = (unsigned char)index;
@@ -71,7 +73,7 @@ static tide_status device_props(tide_device_props *out, int device) {
   pthread_mutex_unlock(&tide__sim.lock);
   p.shared_memory_per_block = 48 << 10, p.shared_memory_per_block_optin = 227 << 10;
   p.shared_memory_per_multiprocessor = 228 << 10, p.L2_cache_size = 32 << 20;
-  tide__sim_uuid(p.uuid, tide__sim.picked[device]);
+  write_uuid(p.uuid, tide__sim.picked[device]);
   p.pci_bus_id = tide__sim.picked[device] + 1;
   p.clock_rate = 1000000; /* what tide__sim_stream_sleep counts: 1 GHz */
   *out = p;
@@ -203,25 +205,55 @@ static tide_backend table = {
 #include "backend/kernel.def"
 };
 
-const tide_backend *tide__backend_sim_open(const tide_backend_host *host, int devices, const int *picked, size_t memory,
-                                           uint64_t seed) {
+/* Of `devices` those that CUDA_VISIBLE_DEVICES leaves, by number or by uuid, as the driver would. */
+static int pick(int *picked, int devices) {
+  char text[TIDE_MAX_DEVICES][TIDE_UUID_TEXT];
+  for (int d = 0; d < devices; d++) {
+    unsigned char uuid[16];
+    write_uuid(uuid, d);
+    int at = snprintf(text[d], TIDE_UUID_TEXT, "GPU-");
+    for (int i = 0; i < 16; i++)
+      at += snprintf(text[d] + at, (size_t)(TIDE_UUID_TEXT - at), "%s%02x",
+                     i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid[i]);
+  }
+  return tide__visible(picked, getenv("CUDA_VISIBLE_DEVICES"), text, devices);
+}
+
+static tide_status open_table(const tide_backend **out, const tide_backend_host *host, const tide_config *config) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, tide__sim_fork_watch);
+  int picked[TIDE_MAX_DEVICES], devices = pick(picked, config->sim_devices);
+  if (!devices)
+    return host->fail(TIDE_DEVICE,
+                      "cuda: no device was found, CUDA_VISIBLE_DEVICES leaves none of %d simulated ones, expected one",
+                      config->sim_devices);
   pthread_mutex_lock(&tide__sim.lock);
-  tide__sim.devices = devices < TIDE_MAX_DEVICES ? devices : TIDE_MAX_DEVICES;
-  for (int i = 0; i < tide__sim.devices; i++) tide__sim.picked[i] = picked ? picked[i] : i; /* NULL: all */
-  tide__sim.memory = memory;
+  tide__sim.devices = devices;
+  memcpy(tide__sim.picked, picked, sizeof picked);
+  tide__sim.memory = config->sim_memory;
   table.compiler = tide__sim_compiler();
   table.collective = tide__sim_collective();
   bool opened = tide__sim_memory_open();
   if (opened) {
     tide__sim.host = host;
     tide__sim.run = tide__sim_op_run;
-    tide__sim.random = (seed + 1) * 0x9E3779B97F4A7C15u | 1;
+    tide__sim.random = (config->sim_seed + 1) * 0x9E3779B97F4A7C15u | 1;
     tide__sim.stopping = false;
     tide__sim_fault_env();
     tide__sim.clock_bad = !tide__sim_clock_env();
   }
   pthread_mutex_unlock(&tide__sim.lock);
-  return opened ? &table : NULL;
+  if (!opened) return host->fail(TIDE_MEMORY, "cuda: no host memory for the simulated devices");
+  *out = &table;
+  return TIDE_OK;
 }
+
+static bool wanted(const tide_config *config) { return config->sim_devices > 0; }
+
+static tide_backend_kind sim = {
+    .name = "sim",
+    .wanted = wanted,
+    .hint = "TIDE_SIM_DEVICES=2, or tide --sim 2, simulates GPUs",
+    .open = open_table,
+};
+TIDE_BACKEND_REGISTER(sim)

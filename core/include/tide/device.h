@@ -12,7 +12,7 @@ extern "C" {
 /* ---- What a device reports -------------------------------------------------------------------------------------- */
 
 /* Of a real device the driver's management library tells, which is opened at the first question. A simulated device
- * tells what it knows and is a cool one at rest for the rest: see tide__sim_telemetry. */
+ * tells what it knows; of the rest it tells what an idle device would. */
 typedef enum tide_telemetry {
   TIDE_UTILIZATION,        /* percent of the last sample period in which a kernel ran */
   TIDE_MEMORY_UTILIZATION, /* percent of it in which device memory was read or written */

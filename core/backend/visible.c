@@ -1,15 +1,17 @@
 /* visible.c: which of the machine's devices a process may use: the grammar of CUDA_VISIBLE_DEVICES.
  *
- * The driver applies the variable itself. Here it is applied once more to what the management library lists, so that
- * devices can be counted without starting the driver, after which a process could not be forked any more. As the driver
+ * The driver applies the variable itself. Here it is applied to simulated devices, and once more to what the management
+ * library lists, so that devices can be counted without starting the driver, after which a process could not be forked
+ * any more. As the driver
  * does, a number is read as far as it goes ("1gpu2" is 1); a negative number, one that is out of range or a word that
  * is neither ends the list; a device named twice leaves none at all. A word that begins with GPU- or MIG- names the one
  * device whose uuid begins so; a list of such words has no numbers in it.
  *
  * Invariant: what is picked are distinct indexes of the machine's devices. */
-#include "accelerator.h"
+#include "registry.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static bool is_uuid(const char *word) { return !strncmp(word, "GPU-", 4) || !strncmp(word, "MIG-", 4); }
 
@@ -48,12 +50,4 @@ int tide__visible(int *picked, const char *text, char (*uuid)[TIDE_UUID_TEXT], i
     word += strcspn(word, ",");
     if (!*word++) return n;
   }
-}
-
-tide_status tide__visible_count(int *out) {
-  char uuid[TIDE_MAX_DEVICES][TIDE_UUID_TEXT];
-  int picked[TIDE_MAX_DEVICES], count = TIDE_MAX_DEVICES;
-  TIDE_TRY(tide__machine_list(uuid, &count));
-  *out = tide__visible(picked, getenv("CUDA_VISIBLE_DEVICES"), uuid, count);
-  return TIDE_OK;
 }

@@ -1,0 +1,85 @@
+/* cuda_library.c: libtide_cuda.so, the backend for CUDA, as a kind of device.
+ *
+ * The library is opened when someone first asks about accelerators: not before, so a program that uses none starts at
+ * once and needs no driver. It lies where the configuration says, beside this code, in ../lib or ../lib/tide, or where
+ * the loader looks.
+ *
+ * Invariant: an open library stays mapped until the process ends: drivers do not survive being unmapped. */
+#include "registry.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/base.h"
+
+static void *library;
+static const char library_name[] = "libtide_cuda.so";
+
+/* The folder that the code of this very function was loaded from; for the runner, that of the program. */
+static bool own_folder(char *out, size_t size) {
+  Dl_info info;
+  char path[PATH_MAX];
+  bool program = !dladdr((void *)(uintptr_t)own_folder, &info) || !info.dli_fname ||
+                 !strcmp(info.dli_fname, program_invocation_name) || !strchr(info.dli_fname, '/');
+  if (program) {
+    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+    if (n <= 0) return false;
+    path[n] = 0;
+  } else if (!realpath(info.dli_fname, path)) {
+    return false;
+  }
+  char *slash = strrchr(path, '/');
+  if (!slash) return false;
+  *slash = 0;
+  return (size_t)snprintf(out, size, "%s", path) < size;
+}
+
+static tide_status open_path(const char *path) {
+  library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (library) return TIDE_OK;
+  const char *why = dlerror();
+  return tide__fail(TIDE_LIBRARY, "cuda: %s could not be opened: %s", path, why ? why : "no reason given");
+}
+
+static tide_status open_library(const char *configured) {
+  if (configured && *configured) return open_path(configured);
+  char folder[PATH_MAX] = "", path[PATH_MAX + 64];
+  static const char *const places[] = {"", "../lib/", "../lib/tide/"};
+  if (own_folder(folder, sizeof folder)) {
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+      snprintf(path, sizeof path, "%s/%s%s", folder, places[i], library_name);
+      if (access(path, F_OK) == 0) return open_path(path);
+    }
+  }
+  library = dlopen(library_name, RTLD_NOW | RTLD_LOCAL);
+  if (library) return TIDE_OK;
+  return tide__fail(
+      TIDE_LIBRARY,
+      "cuda: %s was not found beside %s, in ../lib, ../lib/tide or where the loader looks, expected a tide "
+      "that was built with CUDA",
+      library_name, folder[0] ? folder : "this program");
+}
+
+static tide_status open_cuda(const tide_backend **out, const tide_backend_host *host, const tide_config *config) {
+  if (!library) TIDE_TRY(open_library(config->cuda_path));
+  tide_backend_open_fn open = NULL;
+  *(void **)&open = dlsym(library, "tide_backend_cuda_open");
+  if (!open)
+    return tide__fail(TIDE_LIBRARY, "cuda: %s has no tide_backend_cuda_open, expected the library of tide %s",
+                      library_name, TIDE_VERSION);
+  /* The library may refuse with a reason of its own; this one stands if it gives none. */
+  tide_status status =
+      tide__fail(TIDE_LIBRARY, "cuda: %s is of another version, expected that of tide %s", library_name, TIDE_VERSION);
+  const tide_backend *table = open(host, TIDE_BACKEND_VERSION);
+  if (!table) return tide_error_get()->status;
+  if (table->version != TIDE_BACKEND_VERSION) return status;
+  *out = table;
+  return TIDE_OK;
+}
+
+static tide_backend_kind cuda = {.name = "cuda", .open = open_cuda};
+TIDE_BACKEND_REGISTER(cuda)
