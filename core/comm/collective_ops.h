@@ -1,4 +1,4 @@
-/* collective_ops.h: what collective.c and collective_peer.c share. Private. */
+/* collective_ops.h: what the files of the operations of nccl.h share. Private. */
 #ifndef TIDE_CORE_COLLECTIVE_OPS_H
 #define TIDE_CORE_COLLECTIVE_OPS_H
 

@@ -5,6 +5,18 @@
 #include "tensor/tensor.h"
 #include "tide/comm.h"
 
+/* ---- communicator.c: those of the backend's own collectives ---- */
+
+typedef struct tide__communicator tide__communicator;
+const tide_collective *tide__collective_table(void); /* NULL where the backend has none */
+/* Runs the call on the communicator of these devices, *used, which is made if there is none yet. One that fails is
+ * gone. */
+tide_status tide__communicator_run(tide__communicator **used, const int *devices, const tide_collective_call *call);
+/* ACCELERATOR, naming *rank, if the communicator has met an error. */
+tide_status tide__communicator_health(tide__communicator *c, int *rank);
+void tide__communicator_abort(tide__communicator *c); /* ends what runs there: the streams go on */
+void tide__communicator_shutdown(void);
+
 /* ---- comm_watch.c: who takes part in an operation, and how far each has come ---- */
 
 /* The parts that are no member of the list of devices or tensors that the caller gave. */
@@ -12,10 +24,9 @@ enum { TIDE__RANK_SOURCE = -1, TIDE__RANK_DESTINATION = -2 };
 
 enum { TIDE__TRACKER_MOST = 3 * TIDE_MAX_DEVICES };
 /* One operation while it is queued: the points at which each device comes to it and has done its part. */
-typedef struct tide__communicator tide__communicator;
 typedef struct tide__collective_tracker {
   const char *what;
-  tide__communicator *communicator; /* of collective.c, whose work hangs where one rank does; else NULL */
+  tide__communicator *communicator; /* whose work hangs where one rank does; else NULL */
   int n;
   struct tide__collective_entry {
     int rank;
@@ -32,7 +43,7 @@ tide_status tide__tracker_point(const tide__point **out, tide__collective_tracke
 /* Ends it: the points are watched from now on if the operation was queued whole. Returns status. */
 tide_status tide__tracker_end(tide__collective_tracker *tracker, tide_status status);
 
-/* ---- comm.c ---- */
+/* ---- fan_out.c: checks, one copy, several ---- */
 
 /* An accelerator that there is; `i` counts from 0 and is named in the message. */
 tide_status tide__comm_device(int *out, int device, int i, const char *what);
@@ -75,16 +86,10 @@ tide_status tide__fold(tide_op op, tide_tensor *out, const tide_tensor *a, const
 
 /* ---- collective.c ---- */
 
-/* Does the backend have collectives, and are they the faster way to bring x to these devices? */
-bool tide__collective_wanted(const tide_tensor *x, const int *devices, int n);
-/* made[i] becomes x on devices[i], unless it lies there; all are NULL at the start, and again on failure. */
+/* made[i] becomes x on devices[i], unless it lies there, by the backend's collectives or by copies; all are NULL at the
+ * start, and again on failure. */
 tide_status tide__collective_broadcast(tide_tensor **made, const tide_tensor *x, const int *devices, int n,
                                        const char *what);
-
-/* ACCELERATOR, naming *rank, if the communicator has met an error. */
-tide_status tide__collective_health(tide__communicator *c, int *rank);
-void tide__collective_abort(tide__communicator *c); /* ends what runs there: the streams go on */
-void tide__collective_shutdown(void);
 
 /* ---- comm_watch.c: collective operations that do not end ---- */
 

@@ -155,14 +155,14 @@ static tide_status tell(const watched *w, const struct tide__collective_entry *l
 static void abort_all(tide__communicator *c) {
   for (int i = 0; i < RING; i++)
     if (ring[i].number && ring[i].communicator == c) forget(&ring[i]);
-  tide__collective_abort(c);
+  tide__communicator_abort(c);
 }
 
 /* A communicator that has met an error tells so at once, without waiting for the time. */
 static tide_status check_health(watched *w) {
   int rank = -1;
   char cause[512];
-  if (!w->communicator || tide__collective_health(w->communicator, &rank) == TIDE_OK) return TIDE_OK;
+  if (!w->communicator || tide__communicator_health(w->communicator, &rank) == TIDE_OK) return TIDE_OK;
   const tide_error *e = tide_error_get();
   int code = e->code;
   char name[64];
@@ -229,5 +229,5 @@ void tide__comm_shutdown(void) {
     ring[i].entry = NULL, ring[i].room = 0;
   }
   pthread_mutex_unlock(&lock);
-  tide__collective_shutdown();
+  tide__communicator_shutdown();
 }
