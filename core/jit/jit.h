@@ -7,6 +7,31 @@
 
 /* ---- parse.c: as much of C++ as a signature needs ---- */
 
+/* A name, a number, a literal, a directive of the preprocessor from its # to its end, or one sign. */
+typedef struct tide__word {
+  const char *at;
+  int length, line;
+} tide__word;
+typedef struct tide__words {
+  tide__word *list;
+  int count, room;
+} tide__words;
+/* CODE: without literals and directives. */
+typedef enum tide__cut { TIDE_CUT_CODE, TIDE_CUT_ALL, TIDE_CUT_DIRECTIVES } tide__cut;
+/* The words of a text, which ends at `end` or, where that is NULL, with its zero; comments are none. out->list is to be
+ * freed. */
+tide_status tide__words_of(tide__words *out, const char *code, const char *end, tide__cut cut, const char *what);
+static inline bool tide__word_is(const tide__word *w, const char *text) {
+  return (size_t)w->length == strlen(text) && !memcmp(w->at, text, (size_t)w->length);
+}
+/* The index of the bracket that closes the one at `at`, or count. Angle brackets count where they are asked for. */
+int tide__closing(const tide__words *w, int at, bool angle);
+/* The words [from, to) but for `without` as one text, without hints such as __restrict__. False: it does not fit. */
+bool tide__join(char *out, size_t size, const tide__words *w, int from, int to, int without);
+/* Does the directive include a file? *name is that with the sign before it, *length without the one behind it, 0 where
+ * only a preprocessor can tell. */
+bool tide__parse_include(const tide__word *w, const char **name, size_t *length);
+
 enum { TIDE_JIT_NAME = 64, TIDE_JIT_TYPE = 96, TIDE_JIT_TEMPLATES = 8, TIDE_JIT_KERNELS = 8 };
 
 /* A parameter as it is declared: type "const float *", without name, default and hints such as __restrict__. */
@@ -35,14 +60,6 @@ tide_status tide__parse_template(tide__signature *out, const char *code, const c
 tide_status tide__parse_global(tide__signature **out, int *count, const char *code, const char *name, const char *what);
 /* The first of the NULL-terminated words that the code uses outside comments and strings, or NULL. */
 const char *tide__parse_finds(const char *code, const char *const *words);
-
-/* The end of what begins at p: a blank, a comment, a literal, a directive, a name, a number or one sign. *line_start:
- * does nothing but blanks and comments stand before p on its line? It is brought up to that end. */
-const char *tide__parse_piece(const char *p, bool *line_start);
-/* The next directive from *at on, from its #, NULL: there is none; *at is moved behind it. */
-const char *tide__parse_directive(const char **at, size_t *length);
-/* The directive on one line, with blanks for comments. False where that does not fit: then as much as fits. */
-bool tide__parse_directive_line(char *out, size_t size, const char *directive, size_t length);
 
 /* ---- rewrite.c: what a compiler of the host gets ---- */
 

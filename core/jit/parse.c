@@ -12,20 +12,17 @@
 #include <ctype.h>
 #include <stdio.h>
 
-typedef struct word {
-  const char *at;
-  int length, line;
-} word;
+static bool is(const tide__word *w, const char *text) { return tide__word_is(w, text); }
+static bool is_name(const tide__word *w) { return isalpha((unsigned char)*w->at) || *w->at == '_'; }
 
-typedef struct words {
-  word *list;
-  int count, room;
-} words;
-
-static bool is(const word *w, const char *text) {
-  return (size_t)w->length == strlen(text) && !memcmp(w->at, text, (size_t)w->length);
+/* Is it one of the names, between which stand blanks? */
+static bool is_any(const tide__word *w, const char *names) {
+  for (size_t n; *names; names += n + (names[n] == ' ')) {
+    n = strcspn(names, " ");
+    if (n == (size_t)w->length && !memcmp(w->at, names, n)) return true;
+  }
+  return false;
 }
-static bool is_name(const word *w) { return isalpha((unsigned char)*w->at) || *w->at == '_'; }
 
 /* ---- cutting ---- */
 
@@ -96,81 +93,60 @@ static const char *word_end(const char *p, bool line_start) {
   return p;
 }
 
-const char *tide__parse_piece(const char *p, bool *line_start) {
-  if (splice(p)) return p + splice(p);
-  bool space = isspace((unsigned char)*p) != 0;
-  const char *end = space ? p + 1 : word_end(p, *line_start);
-  *line_start = *p == '\n' || (*line_start && (space || is_comment(p)));
-  return end;
+static bool add_word(tide__words *out, const char *p, const char *end, int line) {
+  if (out->count == out->room) {
+    int room = out->room ? 2 * out->room : 256;
+    tide__word *list = realloc(out->list, (size_t)room * sizeof *list);
+    if (!list) return false;
+    out->list = list, out->room = room;
+  }
+  out->list[out->count++] = (tide__word){p, (int)(end - p), line};
+  return true;
 }
 
-static bool is_left_out(const char *p, bool line_start) {
-  return is_comment(p) || (*p == '#' && line_start) || *p == '"' || *p == '\'' || raw_end(p);
+static bool is_kept(const char *p, bool line_start, tide__cut what) {
+  if (is_comment(p)) return false;
+  if (*p == '#' && line_start) return what != TIDE_CUT_CODE;
+  if (*p == '"' || *p == '\'' || raw_end(p)) return what == TIDE_CUT_ALL;
+  return what != TIDE_CUT_DIRECTIVES;
 }
 
-static tide_status cut(words *out, const char *code, const char *what) {
+tide_status tide__words_of(tide__words *out, const char *code, const char *end, tide__cut cut, const char *what) {
   bool line_start = true;
   int line = 1;
-  *out = (words){0};
-  for (const char *p = code; *p;) {
-    if (isspace((unsigned char)*p)) {
-      if (*p == '\n') line++, line_start = true;
-      p++;
-      continue;
+  *out = (tide__words){0};
+  for (const char *p = code, *next; p != end && *p; p = next) {
+    size_t joined = splice(p);
+    bool blank = joined || isspace((unsigned char)*p);
+    next = joined ? p + joined : blank ? p + 1 : word_end(p, line_start);
+    if (end && next > end) next = end;
+    if (!blank && is_kept(p, line_start, cut) && !add_word(out, p, next, line)) {
+      free(out->list);
+      return tide__fail(TIDE_MEMORY, "%s: no host memory", what);
     }
-    const char *end = word_end(p, line_start);
-    if (!is_left_out(p, line_start)) {
-      if (out->count == out->room) {
-        int room = out->room ? 2 * out->room : 256;
-        word *list = realloc(out->list, (size_t)room * sizeof *list);
-        if (!list) {
-          free(out->list);
-          return tide__fail(TIDE_MEMORY, "%s: no host memory", what);
-        }
-        out->list = list, out->room = room;
-      }
-      out->list[out->count++] = (word){p, (int)(end - p), line};
-    }
-    for (const char *q = p; q < end; q++) line += *q == '\n';
-    line_start = line_start && is_comment(p);
-    p = end;
+    line_start = *p == '\n' || (line_start && (blank || is_comment(p)));
+    for (const char *q = p; q < next; q++) line += *q == '\n';
   }
   return TIDE_OK;
 }
 
-bool tide__parse_directive_line(char *out, size_t size, const char *directive, size_t length) {
-  size_t at = 0;
-  for (const char *p = directive, *end; p < directive + length && at + 1 < size; p = end) {
-    bool quoted = *p == '"' || *p == '\'', blank = is_comment(p) || isspace((unsigned char)*p);
-    end = is_comment(p) ? skip_comment(p) : quoted ? skip_quoted(p) : p + (splice(p) ? splice(p) : 1);
-    if (splice(p)) continue;
-    size_t n = blank ? 1 : (size_t)(end - p);
-    if (n >= size - at) break;
-    memcpy(out + at, blank ? " " : p, n);
-    at += n;
-    if (end >= directive + length) return out[at] = 0, true;
-  }
-  out[at] = 0;
-  return !length;
-}
-
-const char *tide__parse_directive(const char **at, size_t *length) {
-  bool line_start = true;
-  for (const char *p = *at, *end; *p; p = end) {
-    bool directive = *p == '#' && line_start;
-    end = tide__parse_piece(p, &line_start);
-    if (directive) {
-      *at = end, *length = (size_t)(end - p);
-      return p;
-    }
-  }
-  return NULL;
+bool tide__parse_include(const tide__word *w, const char **name, size_t *length) {
+  const char *p = w->at + 1 + strspn(w->at + 1, " \t"), *end = w->at + w->length;
+  size_t n = strspn(p, "abcdefghijklmnopqrstuvwxyz_");
+  tide__word word = {p, (int)n, 0};
+  *length = 0;
+  if (!is_any(&word, "include include_next import")) /* what is joined or begins with a comment may be one */
+    return (p[n] == '\\' || p[n] == '/') && (!strncmp(p, "include", n) || !strncmp(p, "import", n));
+  p += n + strspn(p + n, " \t");
+  const char *close = *p == '<' ? strchr(p, '>') : *p == '"' ? strchr(p + 1, '"') : NULL;
+  if (close && close < end) *name = p, *length = (size_t)(close - p);
+  return true;
 }
 
 /* ---- brackets ---- */
 
 /* The index of the bracket that closes the one at `at`, or count. Angle brackets count where they are asked for. */
-static int closing(const words *w, int at, bool angle) {
+int tide__closing(const tide__words *w, int at, bool angle) {
   int depth = 0;
   for (int i = at; i < w->count; i++) {
     char c = w->list[i].length == 1 ? *w->list[i].at : 0;
@@ -182,25 +158,17 @@ static int closing(const words *w, int at, bool angle) {
 
 /* ---- declarations ---- */
 
-static bool is_hint(const word *w) {
-  return is(w, "__restrict__") || is(w, "__restrict") || is(w, "restrict") || is(w, "__grid_constant__") ||
-         is(w, "register");
-}
-static bool is_qualifier(const word *w) { return is(w, "const") || is(w, "volatile"); }
-static bool is_builtin(const word *w) {
-  static const char *const names[] = {"void", "bool",  "char",     "short",  "int",
-                                      "long", "float", "unsigned", "signed", "double"};
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-    if (is(w, names[i])) return true;
-  return false;
-}
+#define HINTS      "__restrict__ __restrict restrict __grid_constant__ register"
+#define QUALIFIERS "const volatile"
+#define BUILTINS   "void bool char short int long float unsigned signed double"
+#define ATTRIBUTES "__launch_bounds__ __attribute__ __maxnreg__"
 
-static bool join(char *out, size_t size, const words *w, int from, int to, int without) {
+bool tide__join(char *out, size_t size, const tide__words *w, int from, int to, int without) {
   size_t at = 0;
   out[0] = 0;
   for (int i = from; i < to; i++) {
-    const word *x = &w->list[i];
-    if (i == without || is_hint(x)) continue;
+    const tide__word *x = &w->list[i];
+    if (i == without || is_any(x, HINTS)) continue;
     int wrote =
         snprintf(out + at, size - at, "%s%.*s", at && *x->at != ':' && out[at - 1] != ':' ? " " : "", x->length, x->at);
     if (wrote < 0 || (size_t)wrote >= size - at) return false;
@@ -210,7 +178,7 @@ static bool join(char *out, size_t size, const words *w, int from, int to, int w
 }
 
 /* One parameter between the indexes. Its name is the last word that can be one, if a type stands before it. */
-static tide_status read_parameter(tide__parameter *out, const words *w, int from, int to, const char *what) {
+static tide_status read_parameter(tide__parameter *out, const tide__words *w, int from, int to, const char *what) {
   int end = from, name = -1;
   while (end < to && !is(&w->list[end], "=")) end++;
   bool array = end - 2 >= from && is(&w->list[end - 1], "]");
@@ -218,14 +186,11 @@ static tide_status read_parameter(tide__parameter *out, const words *w, int from
   while (array && last > from && !is(&w->list[last], "[")) last--;
   if (array) last--;
   bool typed = false;
-  for (int i = from; i < last; i++)
-    typed |= is_name(&w->list[i]) && !is_qualifier(&w->list[i]) && !is_hint(&w->list[i]);
-  if (last >= from && is_name(&w->list[last]) && typed && !is_builtin(&w->list[last]) && !is_hint(&w->list[last]) &&
-      !is_qualifier(&w->list[last]))
-    name = last;
+  for (int i = from; i < last; i++) typed |= is_name(&w->list[i]) && !is_any(&w->list[i], QUALIFIERS " " HINTS);
+  if (typed && is_name(&w->list[last]) && !is_any(&w->list[last], BUILTINS " " QUALIFIERS " " HINTS)) name = last;
   out->name[0] = 0;
-  bool fits = name < 0 || join(out->name, sizeof out->name, w, name, name + 1, -1);
-  fits = fits && join(out->type, sizeof out->type, w, from, array ? last + 1 : end, name);
+  bool fits = name < 0 || tide__join(out->name, sizeof out->name, w, name, name + 1, -1);
+  fits = fits && tide__join(out->type, sizeof out->type, w, from, array ? last + 1 : end, name);
   size_t length = strlen(out->type);
   if (array && fits && length + 3 < sizeof out->type) memcpy(out->type + length, " *", 3);
   if (fits && out->type[0]) return TIDE_OK;
@@ -233,7 +198,7 @@ static tide_status read_parameter(tide__parameter *out, const words *w, int from
                     w->list[from].line);
 }
 
-static tide_status read_parameters(tide__signature *out, const words *w, int open, int close, const char *what) {
+static tide_status read_parameters(tide__signature *out, const tide__words *w, int open, int close, const char *what) {
   out->params = 0;
   if (close == open + 1 || (close == open + 2 && is(&w->list[open + 1], "void"))) return TIDE_OK;
   int depth = 0, from = open + 1;
@@ -253,11 +218,11 @@ static tide_status read_parameters(tide__signature *out, const words *w, int ope
 }
 
 /* The declaration in the words [from, ...) up to the parameter list at `open`. */
-static tide_status read_function(tide__signature *out, const words *w, int from, int open, const char *what) {
-  int close = closing(w, open, false);
+static tide_status read_function(tide__signature *out, const tide__words *w, int from, int open, const char *what) {
+  int close = tide__closing(w, open, false);
   out->line = w->list[from].line;
-  if (!join(out->name, sizeof out->name, w, open - 1, open, -1) ||
-      !join(out->result, sizeof out->result, w, from, open - 1, -1))
+  if (!tide__join(out->name, sizeof out->name, w, open - 1, open, -1) ||
+      !tide__join(out->result, sizeof out->result, w, from, open - 1, -1))
     return tide__fail(TIDE_VALUE, "%s: line %d: the declaration is too long", what, w->list[from].line);
   if (close == w->count)
     return tide__fail(TIDE_VALUE, "%s: line %d: the parameters of %s have no end", what, w->list[open].line, out->name);
@@ -266,34 +231,30 @@ static tide_status read_function(tide__signature *out, const words *w, int from,
 
 /* Where the body of a function whose parameters close at `close` begins, or -1: attributes and noexcept may stand
  * between. */
-static int body_of(const words *w, int close) {
+static int body_of(const tide__words *w, int close) {
   int i = close + 1;
   while (i < w->count && (is_name(&w->list[i]) || is(&w->list[i], "(")))
-    i = is(&w->list[i], "(") ? closing(w, i, false) + 1 : i + 1;
+    i = is(&w->list[i], "(") ? tide__closing(w, i, false) + 1 : i + 1;
   return i < w->count && is(&w->list[i], "{") ? i : -1;
 }
 
 /* The parameter list of the function whose words begin at `from`: the first round bracket after a name that is not an
  * attribute's. -1 where something else is declared. */
-static int parameters_of(const words *w, int from) {
+static int parameters_of(const tide__words *w, int from) {
   for (int i = from; i < w->count; i++) {
-    const word *x = &w->list[i];
+    const tide__word *x = &w->list[i];
     if (is(x, ";") || is(x, "{") || is(x, "}") || is(x, "=")) return -1;
     if (!is(x, "(")) continue;
     if (i == from || !is_name(&w->list[i - 1])) return -1;
-    if (is(&w->list[i - 1], "__launch_bounds__") || is(&w->list[i - 1], "__attribute__") ||
-        is(&w->list[i - 1], "__maxnreg__")) {
-      i = closing(w, i, false);
-      continue;
-    }
-    return i;
+    if (!is_any(&w->list[i - 1], ATTRIBUTES)) return i;
+    i = tide__closing(w, i, false);
   }
   return -1;
 }
 
 /* The parameters of `template < ... >`: the name of each is its last word, before a default. Those that are too many or
  * too long have none. */
-static void read_templates(tide__signature *out, const words *w, int open, int close) {
+static void read_templates(tide__signature *out, const tide__words *w, int open, int close) {
   out->templates = 0, out->template_type[0] = 0;
   for (int from = open + 1, to; from < close && out->templates < TIDE_JIT_TEMPLATES; from = to + 1) {
     int depth = 0, end = 0;
@@ -305,28 +266,28 @@ static void read_templates(tide__signature *out, const words *w, int open, int c
     int last = (end ? end : to) - 1;
     char *name = out->template_name[out->templates], *preset = out->template_default[out->templates++];
     name[0] = preset[0] = 0;
-    if (end && !join(preset, TIDE_JIT_NAME, w, end + 1, to, -1)) preset[0] = 0;
-    if (last > from && is_name(&w->list[last]) && !join(name, TIDE_JIT_NAME, w, last, last + 1, -1)) name[0] = 0;
+    if (end && !tide__join(preset, TIDE_JIT_NAME, w, end + 1, to, -1)) preset[0] = 0;
+    if (last > from && is_name(&w->list[last]) && !tide__join(name, TIDE_JIT_NAME, w, last, last + 1, -1)) name[0] = 0;
     bool type = is(&w->list[from], "typename") || is(&w->list[from], "class");
     if (type && !out->template_type[0]) memcpy(out->template_type, name, TIDE_JIT_NAME);
   }
 }
 
 tide_status tide__parse_template(tide__signature *out, const char *code, const char *what) {
-  words w;
-  TIDE_TRY(cut(&w, code, what));
+  tide__words w;
+  TIDE_TRY(tide__words_of(&w, code, NULL, TIDE_CUT_CODE, what));
   tide_status status = TIDE_OK;
   bool found = false;
   for (int i = 0; i + 1 < w.count && status == TIDE_OK; i++) {
-    if (is(&w.list[i], "{")) i = closing(&w, i, false);
+    if (is(&w.list[i], "{")) i = tide__closing(&w, i, false);
     if (i + 1 >= w.count || !is(&w.list[i], "template") || !is(&w.list[i + 1], "<")) continue;
-    int end = closing(&w, i + 1, true), open = end < w.count ? parameters_of(&w, end + 1) : -1;
-    int body = open < 0 ? -1 : body_of(&w, closing(&w, open, false));
+    int end = tide__closing(&w, i + 1, true), open = end < w.count ? parameters_of(&w, end + 1) : -1;
+    int body = open < 0 ? -1 : body_of(&w, tide__closing(&w, open, false));
     if (body < 0) continue;
     read_templates(out, &w, i + 1, end);
     status = read_function(out, &w, end + 1, open, what);
     found = true;
-    i = closing(&w, body, false);
+    i = tide__closing(&w, body, false);
   }
   free(w.list);
   if (status != TIDE_OK || (found && out->template_type[0])) return status;
@@ -337,7 +298,7 @@ tide_status tide__parse_template(tide__signature *out, const char *code, const c
 }
 
 /* The template that ends before word k, if one does. */
-static void read_template_before(tide__signature *out, const words *w, int k) {
+static void read_template_before(tide__signature *out, const tide__words *w, int k) {
   out->templates = 0, out->template_type[0] = 0;
   for (int open = k - 2; k > 0 && is(&w->list[k - 1], ">") && open > 0; open--)
     if (is(&w->list[open], "<") && is(&w->list[open - 1], "template")) {
@@ -347,7 +308,7 @@ static void read_template_before(tide__signature *out, const words *w, int k) {
 }
 
 /* What is declared at the word __global__, if it has that name; out->name[0] is 0 if not. Its body is the only one. */
-static tide_status read_global(tide__signature *out, const words *w, int i, const char *code, const char *name,
+static tide_status read_global(tide__signature *out, const tide__words *w, int i, const char *code, const char *name,
                                const char *what) {
   size_t length = strcspn(name, "<");
   int k = i, open = parameters_of(w, i + 1);
@@ -355,10 +316,10 @@ static tide_status read_global(tide__signature *out, const words *w, int i, cons
   if (open < 0 || (size_t)w->list[open - 1].length != length || memcmp(w->list[open - 1].at, name, length) != 0)
     return TIDE_OK;
   TIDE_TRY(read_function(out, w, i, open, what));
-  int brace = body_of(w, closing(w, open, false)), end = brace < 0 ? w->count : closing(w, brace, false);
+  int brace = body_of(w, tide__closing(w, open, false)), end = brace < 0 ? w->count : tide__closing(w, brace, false);
   if (end < w->count)
     out->body[out->bodies++] = (tide__body){(size_t)(w->list[brace].at - code), (size_t)(w->list[end].at - code)};
-  while (k > 0 && (is(&w->list[k - 1], "static") || is(&w->list[k - 1], "inline") || is(&w->list[k - 1], "void"))) k--;
+  while (k > 0 && (is_any(&w->list[k - 1], "static inline void"))) k--;
   read_template_before(out, w, k);
   return TIDE_OK;
 }
@@ -369,59 +330,37 @@ static bool same_parameters(const tide__signature *a, const tide__signature *b) 
   return same;
 }
 
-/* What a declaration without a body says beyond the one with it: the defaults of a template, whose parameters may have
- * other names there. */
-static void take_declared(tide__signature *out, const tide__signature *declared) {
-  for (int i = 0; i < out->templates && i < declared->templates; i++) {
-    const char *text = declared->template_default[i];
-    if (out->template_default[i][0] || !*text) continue;
-    for (int before = 0; before < i; before++)
-      if (!strcmp(text, declared->template_name[before])) {
-        text = out->template_name[before];
-        break;
-      }
-    memcpy(out->template_default[i], text, TIDE_JIT_NAME);
-  }
-}
-
-/* Those that have a body, else any. */
-static tide_status find_global(tide__signature *list, int *count, const words *w, const char *code, const char *name,
-                               const char *what) {
-  bool declared = false;
-  tide__signature one, without;
+/* Those that have a body, else the first that is declared. */
+static tide_status find_global(tide__signature *list, int *count, const tide__words *w, const char *code,
+                               const char *name, const char *what) {
+  tide__signature one;
   tide__body body[TIDE_JIT_KERNELS];
   int bodies = 0;
   for (int i = 0; i < w->count; i++) {
     if (!is(&w->list[i], "__global__")) continue;
     TIDE_TRY(read_global(&one, w, i, code, name, what));
-    if (!one.name[0]) continue;
-    if (!one.bodies) {
-      if (declared) take_declared(&without, &one);
-      if (!declared) without = one, declared = true;
-      continue;
-    }
-    if (bodies == TIDE_JIT_KERNELS)
+    if (!one.name[0] || (!one.bodies && *count)) continue;
+    if (one.bodies && bodies == TIDE_JIT_KERNELS)
       return tide__fail(TIDE_VALUE, "%s: line %d: too many kernels of this name, expected at most %d", what,
                         w->list[i].line, TIDE_JIT_KERNELS);
-    body[bodies++] = one.body[0];
+    if (one.bodies && !bodies) *count = 0; /* what was only declared */
+    if (one.bodies) body[bodies++] = one.body[0];
     int k = 0;
     while (k < *count && !same_parameters(&list[k], &one)) k++;
     if (k == *count) list[(*count)++] = one;
   }
   for (int k = 0; k < *count; k++) {
-    if (declared) take_declared(&list[k], &without);
     list[k].bodies = bodies;
     memcpy(list[k].body, body, (size_t)bodies * sizeof *body);
   }
-  if (!*count && declared) list[(*count)++] = without;
   return TIDE_OK;
 }
 
 tide_status tide__parse_global(tide__signature **out, int *count, const char *code, const char *name,
                                const char *what) {
-  words w;
+  tide__words w;
   *count = 0, *out = NULL;
-  TIDE_TRY(cut(&w, code, what));
+  TIDE_TRY(tide__words_of(&w, code, NULL, TIDE_CUT_CODE, what));
   tide_status status = TIDE_OK;
   if (!(*out = calloc(TIDE_JIT_KERNELS, sizeof **out))) status = tide__fail(TIDE_MEMORY, "%s: no host memory", what);
   if (status == TIDE_OK) status = find_global(*out, count, &w, code, name, what);
@@ -431,9 +370,9 @@ tide_status tide__parse_global(tide__signature **out, int *count, const char *co
 }
 
 const char *tide__parse_finds(const char *code, const char *const *list) {
-  words w;
+  tide__words w;
   const char *found = NULL;
-  if (cut(&w, code, "compile") != TIDE_OK) return NULL;
+  if (tide__words_of(&w, code, NULL, TIDE_CUT_CODE, "compile") != TIDE_OK) return NULL;
   for (int i = 0; i < w.count && !found; i++)
     for (const char *const *p = list; *p && !found; p++)
       if (is(&w.list[i], *p)) found = *p;

@@ -4,7 +4,8 @@
  * anything, which is a trap as a rule. So it is not let see any: `a / b` becomes `a /tide_by->*b`, and `a /= b` becomes
  * `a /=tide_by= b`, and % likewise. That binds as before, and tide_by's operators give b itself, of its own type, but
  * hide the value of an integer that is not known to be harmless. What happens then when the code runs is the
- * processor's matter (cxx_trap.c).
+ * processor's matter (cxx_trap.c). In a macro stands TIDE_BY for tide_by->*, which is nothing while the preprocessor
+ * computes a condition: it divides by itself.
  *
  * Shared memory whose size the launch says is a pointer, which C++ cannot declare as CUDA C does: TIDE_DYNAMIC does it,
  * and TIDE_DYNAMIC_GLOBAL outside of functions.
@@ -12,203 +13,132 @@
  * The body of a kernel stands between TIDE_BODY and TIDE_BODY_END, which make it a function that a loop calls for each
  * thread of a block, if the backend's text says so.
  *
- * Invariant: lines keep their numbers, and code that a condition of the preprocessor computes with stays as it is. */
+ * Invariant: lines keep their numbers. */
 #include "jit.h"
 
-#include <ctype.h>
 #include <stdio.h>
 
-/* ---- macros that conditions use ---- */
+typedef struct rewriter {
+  const char *from; /* what is not written yet */
+  bool by;          /* does a macro use TIDE_BY? */
+  tide__text text;
+} rewriter;
 
-enum { LOOKS = 64 };
+static bool is(const tide__word *w, const char *text) { return tide__word_is(w, text); }
 
-/* The word behind "#define", NULL where another directive stands at p. */
-static const char *defined_name(size_t *length, const char *p, const char *directive) {
-  size_t n = strlen(directive);
-  p += 1 + strspn(p + 1, " \t");
-  if (strncmp(p, directive, n) != 0 || isalnum((unsigned char)p[n]) || p[n] == '_') return NULL;
-  p += n + strspn(p + n, " \t");
-  *length = 0;
-  while (isalnum((unsigned char)p[*length]) || p[*length] == '_') ++*length;
-  return p;
-}
-
-static bool has_word(const char *p, size_t size, const char *word, size_t length) {
-  bool inside = false; /* of a word */
-  for (size_t i = 0; i + length <= size; i++) {
-    bool part = isalnum((unsigned char)p[i]) || p[i] == '_';
-    char after = i + length < size ? p[i + length] : ' ';
-    if (part && !inside && !memcmp(p + i, word, length) && !isalnum((unsigned char)after) && after != '_') return true;
-    inside = part;
-  }
-  return false;
-}
-
-/* Does a condition name the macro, or another macro that a condition names? Yes where that takes too long to say. */
-static bool in_condition(const char *code, const char *name, size_t length, int *looks) {
-  size_t size, own;
-  if (--*looks < 0) return true;
-  for (const char *at = code, *p; (p = tide__parse_directive(&at, &size));) {
-    if (defined_name(&own, p, "if") || defined_name(&own, p, "elif")) {
-      if (has_word(p, size, name, length)) return true;
-      continue;
-    }
-    const char *other = defined_name(&own, p, "define");
-    if (!other || (own == length && !memcmp(other, name, own)) || !has_word(p, size, name, length)) continue;
-    if (in_condition(code, other, own, looks)) return true;
-  }
-  return false;
-}
-
-static bool is_free_macro(const char *code, const char *p) {
-  size_t length;
-  int looks = LOOKS;
-  const char *name = defined_name(&length, p, "define");
-  return name && length && !in_condition(code, name, length, &looks);
+/* Writes what stands before p, and the text. */
+static void put(rewriter *r, const char *p, const char *text) {
+  tide__text_add(&r->text, "%.*s%s", (int)(p - r->from), r->from, text);
+  r->from = p;
 }
 
 /* ---- divisions ---- */
 
-/* A sign of division at p: not one of the signs <% %> %: and not a name of one. */
-static bool is_division(const char *code, const char *p, const char *word, size_t length) {
-  if (length == 8 && !memcmp(word, "operator", 8)) return false;
-  return *p == '/' || (*p == '%' && p[1] != ':' && p[1] != '>' && !(p > code && p[-1] == '<'));
+/* A sign of division: not one of the signs <% %> %: and not a name of one. True where one was changed. */
+static bool rewrite_division(rewriter *r, const tide__words *w, int i, const char *by) {
+  const char *p = w->list[i].at;
+  if (w->list[i].length != 1 || (i > 0 && is(&w->list[i - 1], "operator"))) return false;
+  if (*p != '/' && (*p != '%' || p[1] == ':' || p[1] == '>' || (i > 0 && p[-1] == '<'))) return false;
+  bool assigns = p[1] == '=';
+  put(r, p + 1 + assigns, assigns ? "tide_by=" : by);
+  return true;
+}
+
+static tide_status rewrite_macro(rewriter *r, const char *p, const char *end, const char *what) {
+  tide__words w;
+  TIDE_TRY(tide__words_of(&w, p, end, TIDE_CUT_ALL, what));
+  for (int i = 2; i < w.count; i++) r->by |= rewrite_division(r, &w, i, "TIDE_BY ");
+  free(w.list);
+  return TIDE_OK;
+}
+
+/* TIDE_BY is nothing from each #if to the end of its condition, and of those of its #elif, which are computed only
+ * where nothing between was compiled. */
+static tide_status rewrite_directive(rewriter *r, const tide__word *x, const char *what) {
+  const char *p = x->at + 1 + strspn(x->at + 1, " \t"), *end = x->at + x->length;
+  if (!strncmp(p, "define", 6)) return rewrite_macro(r, p, end, what);
+  bool begins = !strncmp(p, "if", 2);
+  int line = x->line;
+  if (!r->by || (!begins && strncmp(p, "el", 2) != 0 && strncmp(p, "endif", 5) != 0)) return TIDE_OK;
+  put(r, x->at, "");
+  if (begins) tide__text_add(&r->text, "\n#undef TIDE_BY\n#define TIDE_BY\n#line %d\n", line);
+  for (const char *q = x->at; q < end; q++) line += *q == '\n';
+  put(r, end, "\n#undef TIDE_BY\n#define TIDE_BY tide_by->*\n");
+  tide__text_add(&r->text, "#line %d", line + 1);
+  return TIDE_OK;
 }
 
 /* ---- shared memory ---- */
 
-enum { TYPE = 200, WORDS = 40 };
-
-typedef struct dynamic {
-  char type[TYPE];
-  const char *name;
-  int length; /* of the name */
-  bool shared;
-} dynamic;
-
-static bool is_word(const char *p, const char *end, const char *word) {
-  return (size_t)(end - p) == strlen(word) && !memcmp(p, word, strlen(word));
-}
-
-static const char *skip_round(const char *p) {
-  bool start = false;
-  int depth = 0;
-  while (*p) {
-    depth += (*p == '(') - (*p == ')');
-    p = tide__parse_piece(p, &start);
-    if (depth == 0) break;
-  }
-  return p;
-}
-
-/* What stands before a name belongs to the type. */
-static bool add_to_type(dynamic *d, const char *p, int n) {
-  size_t at = strlen(d->type);
-  int wrote = snprintf(d->type + at, TYPE - at, "%s%.*s", at ? " " : "", n, p);
-  return wrote >= 0 && (size_t)wrote < TYPE - at;
-}
-
-static bool take_word(dynamic *d, const char *p, const char *end) {
-  bool name = isalpha((unsigned char)*p) || *p == '_';
-  if (is_word(p, end, "__shared__")) return d->shared = true;
-  if (name && d->length && !add_to_type(d, d->name, d->length)) return false;
-  if (name) return d->name = p, d->length = (int)(end - p), true;
-  if (d->length && !add_to_type(d, d->name, d->length)) return false;
-  d->length = 0;
-  return add_to_type(d, p, (int)(end - p));
-}
-
-/* The end of the declaration `extern __shared__ T name[];` that begins at p, NULL if another one does. */
-static const char *read_dynamic(dynamic *d, const char *p) {
-  bool start = false;
-  *d = (dynamic){.name = p};
-  p += strlen("extern");
-  for (int n = 0; *p && n < WORDS; n++) {
-    const char *end = tide__parse_piece(p, &start);
-    if (isspace((unsigned char)*p) || (*p == '/' && end > p + 1) || *p == '\\') {
-      p = end;
-      n--;
-      continue;
+/* The end of the declaration `extern __shared__ T name[];` that begins at word i; i if another one does. */
+static int read_dynamic(char *type, size_t size, int *name, const tide__words *w, int i) {
+  bool shared = false;
+  type[0] = 0;
+  for (int k = i + 1; k + 3 < w->count; k++) {
+    const tide__word *x = &w->list[k];
+    if (is(x, "__align__") || is(x, "alignas") || is(x, "__attribute__")) {
+      k = tide__closing(w, k + 1, false);
+    } else if (is(x, "__shared__")) {
+      shared = true;
+    } else if (is(x + 1, "[")) {
+      *name = k;
+      return shared && type[0] && is(x + 2, "]") && is(x + 3, ";") ? k + 3 : i;
+    } else {
+      size_t at = strlen(type);
+      if (strchr(";{}()=\"#", *x->at) || size - at <= (size_t)x->length + 1) return i;
+      snprintf(type + at, size - at, "%s%.*s", at ? " " : "", x->length, x->at);
     }
-    if (*p == '[') {
-      p += 1 + strspn(p + 1, " \t\r\n");
-      if (*p != ']') return NULL;
-      p += 1 + strspn(p + 1, " \t\r\n");
-      return *p == ';' && d->shared && d->length && d->type[0] ? p + 1 : NULL;
-    }
-    bool hint = is_word(p, end, "__align__") || is_word(p, end, "alignas") || is_word(p, end, "__attribute__");
-    if (strchr(";{}()=\"#", *p) || (!hint && !take_word(d, p, end))) return NULL;
-    p = hint ? skip_round(end + strspn(end, " \t")) : end;
   }
-  return NULL;
+  return i;
+}
+
+/* The shared variable that is declared at word i, as C++ has it: gives the last word that was read. */
+static int rewrite_shared(rewriter *r, const tide__words *w, int i, bool in_function) {
+  const tide__word *x = &w->list[i];
+  char type[200];
+  int name = 0, end = i;
+  if (i > 0 && is(x, "__shared__") && is(x - 1, "static")) {
+    put(r, x->at, "thread_local");
+    r->from += x->length;
+  } else if (is(x, "extern") && (end = read_dynamic(type, sizeof type, &name, w, i)) > i) {
+    put(r, x->at, in_function ? "TIDE_DYNAMIC" : "TIDE_DYNAMIC_GLOBAL");
+    tide__text_add(&r->text, "(%s, %.*s)", type, w->list[name].length, w->list[name].at);
+    for (int line = x->line; line < w->list[end].line; line++) tide__text_add(&r->text, "\n");
+    r->from = w->list[end].at + 1;
+  }
+  return end;
 }
 
 /* ---- the whole ---- */
 
-typedef struct rewriter {
-  const char *code, *from; /* from: what is not written yet */
-  const char *word;        /* the one before */
-  size_t length;
-  int depth, function; /* of brackets; of the function that we are in, or 0 */
-  tide__text text;
-} rewriter;
-
-/* Writes what stands before p, and the text instead of what stands between p and end. */
-static void replace(rewriter *r, const char *p, const char *end, const char *text) {
-  tide__text_add(&r->text, "%.*s%s", (int)(p - r->from), r->from, text);
-  r->from = end;
-}
-
-static void follow_brackets(rewriter *r, const char *p) {
-  if (*p == '{') {
-    r->depth++;
-    bool opens = *r->word == ')' || (r->length == 5 && !memcmp(r->word, "const", 5)) ||
-                 (r->length == 8 && !memcmp(r->word, "noexcept", 8));
-    if (!r->function && opens) r->function = r->depth;
-  } else if (*p == '}') {
-    if (r->function == r->depth) r->function = 0;
-    r->depth--;
+static tide_status rewrite(rewriter *r, const tide__words *w, const tide__signature *kernel, const char *code,
+                           const char *what) {
+  int depth = 0, function = 0; /* of brackets; of the function that we are in */
+  for (int i = 0; i < w->count; i++) {
+    const tide__word *x = &w->list[i];
+    if (*x->at == '#' && x->length > 1) TIDE_TRY(rewrite_directive(r, x, what));
+    depth += is(x, "{");
+    bool opens = is(x, "{") && i > 0 && (is(x - 1, ")") || is(x - 1, "const") || is(x - 1, "noexcept"));
+    if (opens && !function) function = depth;
+    if (is(x, "}") && function == depth--) function = 0;
+    for (int k = 0; kernel && k < kernel->bodies; k++) {
+      if (x->at == code + kernel->body[k].begin) put(r, x->at + 1, " TIDE_BODY ");
+      if (x->at == code + kernel->body[k].end) put(r, x->at, " TIDE_BODY_END ");
+    }
+    rewrite_division(r, w, i, "tide_by->*");
+    i = rewrite_shared(r, w, i, function > 0);
   }
-}
-
-/* The shared variable that is declared at p, as C++ has it: gives where to go on. */
-static const char *rewrite_shared(rewriter *r, const char *p, const char *end) {
-  dynamic d;
-  if (is_word(p, end, "__shared__")) {
-    if (r->length == 6 && !memcmp(r->word, "static", 6)) replace(r, p, end, "thread_local");
-    return end;
-  }
-  const char *after = is_word(p, end, "extern") ? read_dynamic(&d, p) : NULL;
-  if (!after) return end;
-  replace(r, p, after, "");
-  tide__text_add(&r->text, "%s(%s, %.*s)", r->function ? "TIDE_DYNAMIC" : "TIDE_DYNAMIC_GLOBAL", d.type, d.length,
-                 d.name);
-  for (; p < after; p++)
-    if (*p == '\n') tide__text_add(&r->text, "\n");
-  return after;
+  tide__text_add(&r->text, "%s", r->from);
+  return TIDE_OK;
 }
 
 char *tide__jit_rewrite(const char *code, const tide__signature *kernel, const char *what) {
-  bool line_start = true;
-  rewriter r = {.code = code, .from = code, .word = code};
-  for (const char *p = code, *end; *p; p = end) {
-    bool was_start = line_start;
-    end = tide__parse_piece(p, &line_start);
-    if (*p == '#' && was_start && is_free_macro(code, p)) end = p + 1;
-    if (end == p + 1 && is_division(code, p, r.word, r.length)) {
-      bool assigns = *end == '=';
-      end += assigns;
-      replace(&r, end, end, assigns ? "tide_by=" : "tide_by->*");
-    }
-    if (end == p + 1) follow_brackets(&r, p);
-    for (int i = 0; kernel && i < kernel->bodies; i++) {
-      if (p == code + kernel->body[i].begin) replace(&r, end, end, " TIDE_BODY ");
-      if (p == code + kernel->body[i].end) replace(&r, p, p, " TIDE_BODY_END ");
-    }
-    if (isalpha((unsigned char)*p) || *p == '_') end = rewrite_shared(&r, p, end);
-    bool comment = *p == '/' && end > p + 1 && end[-1] != '=';
-    if (!isspace((unsigned char)*p) && !comment) r.word = p, r.length = (size_t)(end - p);
-  }
-  tide__text_add(&r.text, "%s", r.from);
-  return tide__text_end(&r.text, what);
+  tide__words w;
+  rewriter r = {.from = code};
+  if (tide__words_of(&w, code, NULL, TIDE_CUT_ALL, what) != TIDE_OK) return NULL;
+  tide_status status = rewrite(&r, &w, kernel, code, what);
+  free(w.list);
+  if (status == TIDE_OK) return tide__text_end(&r.text, what);
+  free(r.text.at);
+  return NULL;
 }

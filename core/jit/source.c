@@ -255,17 +255,17 @@ static bool is_known_header(const char *p, size_t n) {
   return false;
 }
 
-/* Does it include something that may use threadIdx, or wait? */
+/* Does it include something that may use threadIdx, or wait? Yes where that cannot be told. */
 static bool includes_unknown(const char *code) {
-  size_t size;
-  for (const char *at = code, *p; (p = tide__parse_directive(&at, &size));) {
-    const char *q = p + 1 + strspn(p + 1, " \t");
-    if (strncmp(q, "include", 7) != 0 && strncmp(q, "import", 6) != 0) continue;
-    q += strcspn(q, "<\"\n");
-    size_t n = *q ? strcspn(q + 1, ">\"\n") : 0;
-    if (!n || !is_known_header(q + 1, n)) return true;
-  }
-  return false;
+  tide__words w;
+  const char *name;
+  size_t n;
+  bool unknown = tide__words_of(&w, code, NULL, TIDE_CUT_DIRECTIVES, "compile_kernel") != TIDE_OK;
+  if (unknown) return true;
+  for (int i = 0; i < w.count && !unknown; i++)
+    unknown = tide__parse_include(&w.list[i], &name, &n) && (!n || !is_known_header(name + 1, n - 1));
+  free(w.list);
+  return unknown;
 }
 
 static bool has_text(const char *p, const char *end, const char *text) {

@@ -220,7 +220,7 @@
   "  char text[200];\n"                                                                                                \
   "  size_t n = 0;\n"                                                                                                  \
   "  while (*what && n + 1 < sizeof text) {\n"                                                                         \
-  "    while (!strncmp(what, \"tide_by->*\", 10)) what += 10;\n"                                                       \
+  "    while (!strncmp(what, \"tide_by->*\", 10) || !strncmp(what, \"TIDE_BY \", 8)) what += *what == 'T' ? 8 : 10;\n" \
   "    text[n++] = *what++;\n"                                                                                         \
   "  }\n"                                                                                                              \
   "  text[n] = 0;\n"                                                                                                   \

@@ -10,9 +10,9 @@
  * Invariant: every name of ours that a user could clash with begins with tide_ or TIDE_. */
 #include "cxx.h"
 
-/* Behind a sign of division stands tide_by (jit/rewrite.c), and gives the divisor. The value of an integer that may be
- * 0, or -1 which the least number overflows by, goes through an empty instruction that the compiler knows nothing
- * of. */
+/* Behind a sign of division stands tide_by (jit/rewrite.c), in macros as TIDE_BY, and gives the divisor. The value of
+ * an integer that may be 0, or -1 which the least number overflows by, goes through an empty instruction that the
+ * compiler knows nothing of. */
 #define DIVISIONS                                                                                                      \
   "template <class T> struct tide_whole { enum { value = 0 }; };\n"                                                    \
   "#define TIDE_WHOLE(T) template <> struct tide_whole<T> { enum { value = 1 }; };\n"                                  \
@@ -36,7 +36,8 @@
   "static constexpr struct tide_division {\n"                                                                          \
   "  template <class B> TIDE_INLINE constexpr B operator->*(B b) const { return tide_divisor(b); }\n"                  \
   "  template <class B> TIDE_INLINE constexpr B operator=(B b) const { return tide_divisor(b); }\n"                    \
-  "} tide_by = {};\n"
+  "} tide_by = {};\n"                                                                                                  \
+  "#define TIDE_BY tide_by->*\n"
 
 #define MATHEMATICS                                                                                                    \
   "#ifdef TIDE_NAMES_STD\n#include <algorithm>\n#include <limits>\n"                                                   \
