@@ -76,8 +76,8 @@ static bool add_file(search *s, const char *folder, int in, const char *name, si
 
 /* False where a macro says what is included. */
 static bool add_included(search *s, const char *text, const char *folder) {
-  tide__words w;
-  bool good = tide__words_of(&w, text, NULL, TIDE_CUT_DIRECTIVES, "compile") == TIDE_OK;
+  tide__tokens w;
+  bool good = tide__tokenize(&w, text, NULL, TIDE_TOKENS_DIRECTIVES, "compile") == TIDE_OK;
   if (!good) return false;
   for (int i = 0; i < w.count && good; i++) {
     const char *name;

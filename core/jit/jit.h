@@ -8,29 +8,28 @@
 /* ---- parse.c: as much of C++ as a signature needs ---- */
 
 /* A name, a number, a literal, a directive of the preprocessor from its # to its end, or one sign. */
-typedef struct tide__word {
+typedef struct tide__token {
   const char *at;
   int length, line;
-} tide__word;
-typedef struct tide__words {
-  tide__word *list;
+} tide__token;
+typedef struct tide__tokens {
+  tide__token *list;
   int count, room;
-} tide__words;
+} tide__tokens;
 /* CODE: without literals and directives. */
-typedef enum tide__cut { TIDE_CUT_CODE, TIDE_CUT_ALL, TIDE_CUT_DIRECTIVES } tide__cut;
-/* The words of a text, which ends at `end` or, where that is NULL, with its zero; comments are none. out->list is to be
- * freed. */
-tide_status tide__words_of(tide__words *out, const char *code, const char *end, tide__cut cut, const char *what);
-static inline bool tide__word_is(const tide__word *w, const char *text) {
+typedef enum tide__token_kinds { TIDE_TOKENS_CODE, TIDE_TOKENS_ALL, TIDE_TOKENS_DIRECTIVES } tide__token_kinds;
+/* The tokens of a text, which ends at `end` or, where that is NULL, with its zero; comments are none. out->list is to
+ * be freed. */
+tide_status tide__tokenize(tide__tokens *out, const char *code, const char *end, tide__token_kinds kinds,
+                           const char *what);
+static inline bool tide__token_is(const tide__token *w, const char *text) {
   return (size_t)w->length == strlen(text) && !memcmp(w->at, text, (size_t)w->length);
 }
 /* The index of the bracket that closes the one at `at`, or count. Angle brackets count where they are asked for. */
-int tide__closing(const tide__words *w, int at, bool angle);
-/* The words [from, to) but for `without` as one text, without hints such as __restrict__. False: it does not fit. */
-bool tide__join(char *out, size_t size, const tide__words *w, int from, int to, int without);
+int tide__closing(const tide__tokens *w, int at, bool angle);
 /* Does the directive include a file? *name is that with the sign before it, *length without the one behind it, 0 where
  * only a preprocessor can tell. */
-bool tide__parse_include(const tide__word *w, const char **name, size_t *length);
+bool tide__parse_include(const tide__token *w, const char **name, size_t *length);
 
 enum { TIDE_JIT_NAME = 64, TIDE_JIT_TYPE = 96, TIDE_JIT_TEMPLATES = 8, TIDE_JIT_KERNELS = 8 };
 

@@ -1,8 +1,8 @@
 /* parse.c: finds a function in C++ text and reads its signature.
  *
- * This is no parser of C++: the text is cut into words, comments and directives are left out, and functions are found
- * by the brackets around them. That is enough for the entry of a kernel, whose parameters are numbers, references and
- * pointers; whatever is stranger than that is refused with its line, and what lies inside a body is left to the
+ * This is no parser of C++: the text is split into tokens, comments and directives are left out, and functions are
+ * found by the brackets around them. That is enough for the entry of a kernel, whose parameters are numbers, references
+ * and pointers; whatever is stranger than that is refused with its line, and what lies inside a body is left to the
  * compiler. So is the preprocessor: where conditions choose between kernels of one name, all of them are found, and
  * kernel.c has the compiler say which one is there.
  *
@@ -12,11 +12,11 @@
 #include <ctype.h>
 #include <stdio.h>
 
-static bool is(const tide__word *w, const char *text) { return tide__word_is(w, text); }
-static bool is_name(const tide__word *w) { return isalpha((unsigned char)*w->at) || *w->at == '_'; }
+static bool is(const tide__token *w, const char *text) { return tide__token_is(w, text); }
+static bool is_name(const tide__token *w) { return isalpha((unsigned char)*w->at) || *w->at == '_'; }
 
 /* Is it one of the names, between which stand blanks? */
-static bool is_any(const tide__word *w, const char *names) {
+static bool is_any(const tide__token *w, const char *names) {
   for (size_t n; *names; names += n + (names[n] == ' ')) {
     n = strcspn(names, " ");
     if (n == (size_t)w->length && !memcmp(w->at, names, n)) return true;
@@ -24,7 +24,7 @@ static bool is_any(const tide__word *w, const char *names) {
   return false;
 }
 
-/* ---- cutting ---- */
+/* ---- tokens ---- */
 
 static const char *skip_quoted(const char *p) {
   char quote = *p++;
@@ -81,7 +81,7 @@ static const char *skip_number(const char *p) {
 }
 
 /* The end of what begins at p: a comment, a literal, a directive, a name or number, or one sign. */
-static const char *word_end(const char *p, bool line_start) {
+static const char *token_end(const char *p, bool line_start) {
   const char *raw = raw_end(p);
   if (raw) return raw;
   if (is_comment(p)) return skip_comment(p);
@@ -93,34 +93,35 @@ static const char *word_end(const char *p, bool line_start) {
   return p;
 }
 
-static bool add_word(tide__words *out, const char *p, const char *end, int line) {
+static bool add_token(tide__tokens *out, const char *p, const char *end, int line) {
   if (out->count == out->room) {
     int room = out->room ? 2 * out->room : 256;
-    tide__word *list = realloc(out->list, (size_t)room * sizeof *list);
+    tide__token *list = realloc(out->list, (size_t)room * sizeof *list);
     if (!list) return false;
     out->list = list, out->room = room;
   }
-  out->list[out->count++] = (tide__word){p, (int)(end - p), line};
+  out->list[out->count++] = (tide__token){p, (int)(end - p), line};
   return true;
 }
 
-static bool is_kept(const char *p, bool line_start, tide__cut what) {
+static bool is_kept(const char *p, bool line_start, tide__token_kinds kinds) {
   if (is_comment(p)) return false;
-  if (*p == '#' && line_start) return what != TIDE_CUT_CODE;
-  if (*p == '"' || *p == '\'' || raw_end(p)) return what == TIDE_CUT_ALL;
-  return what != TIDE_CUT_DIRECTIVES;
+  if (*p == '#' && line_start) return kinds != TIDE_TOKENS_CODE;
+  if (*p == '"' || *p == '\'' || raw_end(p)) return kinds == TIDE_TOKENS_ALL;
+  return kinds != TIDE_TOKENS_DIRECTIVES;
 }
 
-tide_status tide__words_of(tide__words *out, const char *code, const char *end, tide__cut cut, const char *what) {
+tide_status tide__tokenize(tide__tokens *out, const char *code, const char *end, tide__token_kinds kinds,
+                           const char *what) {
   bool line_start = true;
   int line = 1;
-  *out = (tide__words){0};
+  *out = (tide__tokens){0};
   for (const char *p = code, *next; p != end && *p; p = next) {
     size_t joined = splice(p);
     bool blank = joined || isspace((unsigned char)*p);
-    next = joined ? p + joined : blank ? p + 1 : word_end(p, line_start);
+    next = joined ? p + joined : blank ? p + 1 : token_end(p, line_start);
     if (end && next > end) next = end;
-    if (!blank && is_kept(p, line_start, cut) && !add_word(out, p, next, line)) {
+    if (!blank && is_kept(p, line_start, kinds) && !add_token(out, p, next, line)) {
       free(out->list);
       return tide__fail(TIDE_MEMORY, "%s: no host memory", what);
     }
@@ -130,10 +131,10 @@ tide_status tide__words_of(tide__words *out, const char *code, const char *end, 
   return TIDE_OK;
 }
 
-bool tide__parse_include(const tide__word *w, const char **name, size_t *length) {
+bool tide__parse_include(const tide__token *w, const char **name, size_t *length) {
   const char *p = w->at + 1 + strspn(w->at + 1, " \t"), *end = w->at + w->length;
   size_t n = strspn(p, "abcdefghijklmnopqrstuvwxyz_");
-  tide__word word = {p, (int)n, 0};
+  tide__token word = {p, (int)n, 0};
   *length = 0;
   if (!is_any(&word, "include include_next import")) /* what is joined or begins with a comment may be one */
     return (p[n] == '\\' || p[n] == '/') && (!strncmp(p, "include", n) || !strncmp(p, "import", n));
@@ -146,7 +147,7 @@ bool tide__parse_include(const tide__word *w, const char **name, size_t *length)
 /* ---- brackets ---- */
 
 /* The index of the bracket that closes the one at `at`, or count. Angle brackets count where they are asked for. */
-int tide__closing(const tide__words *w, int at, bool angle) {
+int tide__closing(const tide__tokens *w, int at, bool angle) {
   int depth = 0;
   for (int i = at; i < w->count; i++) {
     char c = w->list[i].length == 1 ? *w->list[i].at : 0;
@@ -163,12 +164,12 @@ int tide__closing(const tide__words *w, int at, bool angle) {
 #define BUILTINS   "void bool char short int long float unsigned signed double"
 #define ATTRIBUTES "__launch_bounds__ __attribute__ __maxnreg__"
 
-bool tide__join(char *out, size_t size, const tide__words *w, int from, int to, int without) {
+static bool join(char *out, size_t size, const tide__tokens *w, int from, int to) {
   size_t at = 0;
   out[0] = 0;
   for (int i = from; i < to; i++) {
-    const tide__word *x = &w->list[i];
-    if (i == without || is_any(x, HINTS)) continue;
+    const tide__token *x = &w->list[i];
+    if (is_any(x, HINTS)) continue;
     int wrote =
         snprintf(out + at, size - at, "%s%.*s", at && *x->at != ':' && out[at - 1] != ':' ? " " : "", x->length, x->at);
     if (wrote < 0 || (size_t)wrote >= size - at) return false;
@@ -177,52 +178,54 @@ bool tide__join(char *out, size_t size, const tide__words *w, int from, int to, 
   return true;
 }
 
-/* One parameter between the indexes. Its name is the last word that can be one, if a type stands before it. */
-static tide_status read_parameter(tide__parameter *out, const tide__words *w, int from, int to, const char *what) {
-  int end = from, name = -1;
-  while (end < to && !is(&w->list[end], "=")) end++;
-  bool array = end - 2 >= from && is(&w->list[end - 1], "]");
-  int last = end - 1;
-  while (array && last > from && !is(&w->list[last], "[")) last--;
-  if (array) last--;
-  bool typed = false;
-  for (int i = from; i < last; i++) typed |= is_name(&w->list[i]) && !is_any(&w->list[i], QUALIFIERS " " HINTS);
-  if (typed && is_name(&w->list[last]) && !is_any(&w->list[last], BUILTINS " " QUALIFIERS " " HINTS)) name = last;
-  out->name[0] = 0;
-  bool fits = name < 0 || tide__join(out->name, sizeof out->name, w, name, name + 1, -1);
-  fits = fits && tide__join(out->type, sizeof out->type, w, from, array ? last + 1 : end, name);
-  size_t length = strlen(out->type);
-  if (array && fits && length + 3 < sizeof out->type) memcpy(out->type + length, " *", 3);
-  if (fits && out->type[0]) return TIDE_OK;
-  return tide__fail(TIDE_VALUE, "%s: line %d: a parameter is not understood, expected a type and a name", what,
-                    w->list[from].line);
+/* The index of the comma that ends what begins at `from` in a list which ends at `close`, or that. *end: the same, or
+ * where a default begins. */
+static int item_end(int *end, const tide__tokens *w, int from, int close) {
+  int depth = 0, to = from;
+  for (*end = close; to < close && (depth || !is(&w->list[to], ",")); to++) {
+    depth += is_any(&w->list[to], "( < [") - is_any(&w->list[to], ") > ]");
+    if (*end == close && is(&w->list[to], "=")) *end = to;
+  }
+  if (*end > to) *end = to;
+  return to;
 }
 
-static tide_status read_parameters(tide__signature *out, const tide__words *w, int open, int close, const char *what) {
+/* One parameter, without its default. Its name is the last token that can be one, if a type stands before it. */
+static bool read_parameter(tide__parameter *out, const tide__tokens *w, int from, int end) {
+  int last = end - 1;
+  bool array = last > from && is(&w->list[last], "]"), typed = false;
+  while (array && last > from && !is(&w->list[last], "[")) last--;
+  last -= array;
+  for (int i = from; i < last; i++) typed |= is_name(&w->list[i]) && !is_any(&w->list[i], QUALIFIERS " " HINTS);
+  bool named = typed && is_name(&w->list[last]) && !is_any(&w->list[last], BUILTINS " " QUALIFIERS " " HINTS);
+  if (!join(out->name, sizeof out->name, w, last, last + named) ||
+      !join(out->type, sizeof out->type, w, from, last + !named))
+    return false;
+  size_t length = strlen(out->type);
+  if (array && length + 3 < sizeof out->type) memcpy(out->type + length, " *", 3);
+  return length > 0;
+}
+
+static tide_status read_parameters(tide__signature *out, const tide__tokens *w, int open, int close, const char *what) {
+  bool none = close == open + 1 || (close == open + 2 && is(&w->list[open + 1], "void"));
   out->params = 0;
-  if (close == open + 1 || (close == open + 2 && is(&w->list[open + 1], "void"))) return TIDE_OK;
-  int depth = 0, from = open + 1;
-  for (int i = open + 1; i <= close; i++) {
-    char c = w->list[i].length == 1 ? *w->list[i].at : 0;
-    if (c == '(' || c == '<' || c == '[') depth++;
-    if (i < close && (c == ')' || c == '>' || c == ']')) depth--;
-    if (!(c == ',' && depth == 0) && i < close) continue;
-    if (out->params == TIDE_LAUNCH_PARAMS || from == i)
-      return tide__fail(TIDE_VALUE, "%s: line %d: wrong parameters, got %s, expected at most %d", what, w->list[i].line,
-                        from == i ? "an empty one" : "too many", TIDE_LAUNCH_PARAMS);
-    TIDE_TRY(read_parameter(&out->param[out->params], w, from, i, what));
+  for (int from = open + 1, to, end; !none && from <= close; from = to + 1) {
+    to = item_end(&end, w, from, close);
+    if (out->params == TIDE_LAUNCH_PARAMS || !read_parameter(&out->param[out->params], w, from, end))
+      return tide__fail(TIDE_VALUE,
+                        "%s: line %d: a parameter is not understood, expected at most %d, a type and a name", what,
+                        w->list[from].line, TIDE_LAUNCH_PARAMS);
     out->params++;
-    from = i + 1;
   }
   return TIDE_OK;
 }
 
-/* The declaration in the words [from, ...) up to the parameter list at `open`. */
-static tide_status read_function(tide__signature *out, const tide__words *w, int from, int open, const char *what) {
+/* The declaration in the tokens [from, ...) up to the parameter list at `open`. */
+static tide_status read_function(tide__signature *out, const tide__tokens *w, int from, int open, const char *what) {
   int close = tide__closing(w, open, false);
   out->line = w->list[from].line;
-  if (!tide__join(out->name, sizeof out->name, w, open - 1, open, -1) ||
-      !tide__join(out->result, sizeof out->result, w, from, open - 1, -1))
+  if (!join(out->name, sizeof out->name, w, open - 1, open) ||
+      !join(out->result, sizeof out->result, w, from, open - 1))
     return tide__fail(TIDE_VALUE, "%s: line %d: the declaration is too long", what, w->list[from].line);
   if (close == w->count)
     return tide__fail(TIDE_VALUE, "%s: line %d: the parameters of %s have no end", what, w->list[open].line, out->name);
@@ -231,18 +234,18 @@ static tide_status read_function(tide__signature *out, const tide__words *w, int
 
 /* Where the body of a function whose parameters close at `close` begins, or -1: attributes and noexcept may stand
  * between. */
-static int body_of(const tide__words *w, int close) {
+static int body_of(const tide__tokens *w, int close) {
   int i = close + 1;
   while (i < w->count && (is_name(&w->list[i]) || is(&w->list[i], "(")))
     i = is(&w->list[i], "(") ? tide__closing(w, i, false) + 1 : i + 1;
   return i < w->count && is(&w->list[i], "{") ? i : -1;
 }
 
-/* The parameter list of the function whose words begin at `from`: the first round bracket after a name that is not an
+/* The parameter list of the function whose tokens begin at `from`: the first round bracket after a name that is not an
  * attribute's. -1 where something else is declared. */
-static int parameters_of(const tide__words *w, int from) {
+static int parameters_of(const tide__tokens *w, int from) {
   for (int i = from; i < w->count; i++) {
-    const tide__word *x = &w->list[i];
+    const tide__token *x = &w->list[i];
     if (is(x, ";") || is(x, "{") || is(x, "}") || is(x, "=")) return -1;
     if (!is(x, "(")) continue;
     if (i == from || !is_name(&w->list[i - 1])) return -1;
@@ -252,30 +255,24 @@ static int parameters_of(const tide__words *w, int from) {
   return -1;
 }
 
-/* The parameters of `template < ... >`: the name of each is its last word, before a default. Those that are too many or
- * too long have none. */
-static void read_templates(tide__signature *out, const tide__words *w, int open, int close) {
+/* The parameters of `template < ... >`: the name of each is its last token, before a default. Those that are too many
+ * or too long have none. */
+static void read_templates(tide__signature *out, const tide__tokens *w, int open, int close) {
   out->templates = 0, out->template_type[0] = 0;
-  for (int from = open + 1, to; from < close && out->templates < TIDE_JIT_TEMPLATES; from = to + 1) {
-    int depth = 0, end = 0;
-    for (to = from; to < close && (depth || !is(&w->list[to], ",")); to++) {
-      depth += is(&w->list[to], "<") || is(&w->list[to], "(");
-      depth -= is(&w->list[to], ">") || is(&w->list[to], ")");
-      if (!end && is(&w->list[to], "=")) end = to;
-    }
-    int last = (end ? end : to) - 1;
+  for (int from = open + 1, to, end; from < close && out->templates < TIDE_JIT_TEMPLATES; from = to + 1) {
+    to = item_end(&end, w, from, close);
     char *name = out->template_name[out->templates], *preset = out->template_default[out->templates++];
-    name[0] = preset[0] = 0;
-    if (end && !tide__join(preset, TIDE_JIT_NAME, w, end + 1, to, -1)) preset[0] = 0;
-    if (last > from && is_name(&w->list[last]) && !tide__join(name, TIDE_JIT_NAME, w, last, last + 1, -1)) name[0] = 0;
-    bool type = is(&w->list[from], "typename") || is(&w->list[from], "class");
-    if (type && !out->template_type[0]) memcpy(out->template_type, name, TIDE_JIT_NAME);
+    if (!join(preset, TIDE_JIT_NAME, w, end + 1, to)) preset[0] = 0;
+    bool named = end - 1 > from && is_name(&w->list[end - 1]);
+    if (!join(name, TIDE_JIT_NAME, w, end - 1, end - 1 + named)) name[0] = 0;
+    if (is_any(&w->list[from], "typename class") && !out->template_type[0])
+      memcpy(out->template_type, name, TIDE_JIT_NAME);
   }
 }
 
 tide_status tide__parse_template(tide__signature *out, const char *code, const char *what) {
-  tide__words w;
-  TIDE_TRY(tide__words_of(&w, code, NULL, TIDE_CUT_CODE, what));
+  tide__tokens w;
+  TIDE_TRY(tide__tokenize(&w, code, NULL, TIDE_TOKENS_CODE, what));
   tide_status status = TIDE_OK;
   bool found = false;
   for (int i = 0; i + 1 < w.count && status == TIDE_OK; i++) {
@@ -297,8 +294,8 @@ tide_status tide__parse_template(tide__signature *out, const char *code, const c
                     what, found ? " with a type parameter" : "");
 }
 
-/* The template that ends before word k, if one does. */
-static void read_template_before(tide__signature *out, const tide__words *w, int k) {
+/* The template that ends before token k, if one does. */
+static void read_template_before(tide__signature *out, const tide__tokens *w, int k) {
   out->templates = 0, out->template_type[0] = 0;
   for (int open = k - 2; k > 0 && is(&w->list[k - 1], ">") && open > 0; open--)
     if (is(&w->list[open], "<") && is(&w->list[open - 1], "template")) {
@@ -307,8 +304,8 @@ static void read_template_before(tide__signature *out, const tide__words *w, int
     }
 }
 
-/* What is declared at the word __global__, if it has that name; out->name[0] is 0 if not. Its body is the only one. */
-static tide_status read_global(tide__signature *out, const tide__words *w, int i, const char *code, const char *name,
+/* What is declared at the token __global__, if it has that name; out->name[0] is 0 if not. Its body is the only one. */
+static tide_status read_global(tide__signature *out, const tide__tokens *w, int i, const char *code, const char *name,
                                const char *what) {
   size_t length = strcspn(name, "<");
   int k = i, open = parameters_of(w, i + 1);
@@ -331,7 +328,7 @@ static bool same_parameters(const tide__signature *a, const tide__signature *b) 
 }
 
 /* Those that have a body, else the first that is declared. */
-static tide_status find_global(tide__signature *list, int *count, const tide__words *w, const char *code,
+static tide_status find_global(tide__signature *list, int *count, const tide__tokens *w, const char *code,
                                const char *name, const char *what) {
   tide__signature one;
   tide__body body[TIDE_JIT_KERNELS];
@@ -358,9 +355,9 @@ static tide_status find_global(tide__signature *list, int *count, const tide__wo
 
 tide_status tide__parse_global(tide__signature **out, int *count, const char *code, const char *name,
                                const char *what) {
-  tide__words w;
+  tide__tokens w;
   *count = 0, *out = NULL;
-  TIDE_TRY(tide__words_of(&w, code, NULL, TIDE_CUT_CODE, what));
+  TIDE_TRY(tide__tokenize(&w, code, NULL, TIDE_TOKENS_CODE, what));
   tide_status status = TIDE_OK;
   if (!(*out = calloc(TIDE_JIT_KERNELS, sizeof **out))) status = tide__fail(TIDE_MEMORY, "%s: no host memory", what);
   if (status == TIDE_OK) status = find_global(*out, count, &w, code, name, what);
@@ -370,9 +367,9 @@ tide_status tide__parse_global(tide__signature **out, int *count, const char *co
 }
 
 const char *tide__parse_finds(const char *code, const char *const *list) {
-  tide__words w;
+  tide__tokens w;
   const char *found = NULL;
-  if (tide__words_of(&w, code, NULL, TIDE_CUT_CODE, "compile") != TIDE_OK) return NULL;
+  if (tide__tokenize(&w, code, NULL, TIDE_TOKENS_CODE, "compile") != TIDE_OK) return NULL;
   for (int i = 0; i < w.count && !found; i++)
     for (const char *const *p = list; *p && !found; p++)
       if (is(&w.list[i], *p)) found = *p;

@@ -24,7 +24,7 @@ typedef struct rewriter {
   tide__text text;
 } rewriter;
 
-static bool is(const tide__word *w, const char *text) { return tide__word_is(w, text); }
+static bool is(const tide__token *w, const char *text) { return tide__token_is(w, text); }
 
 /* Writes what stands before p, and the text. */
 static void put(rewriter *r, const char *p, const char *text) {
@@ -35,7 +35,7 @@ static void put(rewriter *r, const char *p, const char *text) {
 /* ---- divisions ---- */
 
 /* A sign of division: not one of the signs <% %> %: and not a name of one. True where one was changed. */
-static bool rewrite_division(rewriter *r, const tide__words *w, int i, const char *by) {
+static bool rewrite_division(rewriter *r, const tide__tokens *w, int i, const char *by) {
   const char *p = w->list[i].at;
   if (w->list[i].length != 1 || (i > 0 && is(&w->list[i - 1], "operator"))) return false;
   if (*p != '/' && (*p != '%' || p[1] == ':' || p[1] == '>' || (i > 0 && p[-1] == '<'))) return false;
@@ -45,8 +45,8 @@ static bool rewrite_division(rewriter *r, const tide__words *w, int i, const cha
 }
 
 static tide_status rewrite_macro(rewriter *r, const char *p, const char *end, const char *what) {
-  tide__words w;
-  TIDE_TRY(tide__words_of(&w, p, end, TIDE_CUT_ALL, what));
+  tide__tokens w;
+  TIDE_TRY(tide__tokenize(&w, p, end, TIDE_TOKENS_ALL, what));
   for (int i = 2; i < w.count; i++) r->by |= rewrite_division(r, &w, i, "TIDE_BY ");
   free(w.list);
   return TIDE_OK;
@@ -54,7 +54,7 @@ static tide_status rewrite_macro(rewriter *r, const char *p, const char *end, co
 
 /* TIDE_BY is nothing from each #if to the end of its condition, and of those of its #elif, which are computed only
  * where nothing between was compiled. */
-static tide_status rewrite_directive(rewriter *r, const tide__word *x, const char *what) {
+static tide_status rewrite_directive(rewriter *r, const tide__token *x, const char *what) {
   const char *p = x->at + 1 + strspn(x->at + 1, " \t"), *end = x->at + x->length;
   if (!strncmp(p, "define", 6)) return rewrite_macro(r, p, end, what);
   bool begins = !strncmp(p, "if", 2);
@@ -70,12 +70,12 @@ static tide_status rewrite_directive(rewriter *r, const tide__word *x, const cha
 
 /* ---- shared memory ---- */
 
-/* The end of the declaration `extern __shared__ T name[];` that begins at word i; i if another one does. */
-static int read_dynamic(char *type, size_t size, int *name, const tide__words *w, int i) {
+/* The end of the declaration `extern __shared__ T name[];` that begins at token i; i if another one does. */
+static int read_dynamic(char *type, size_t size, int *name, const tide__tokens *w, int i) {
   bool shared = false;
   type[0] = 0;
   for (int k = i + 1; k + 3 < w->count; k++) {
-    const tide__word *x = &w->list[k];
+    const tide__token *x = &w->list[k];
     if (is(x, "__align__") || is(x, "alignas") || is(x, "__attribute__")) {
       k = tide__closing(w, k + 1, false);
     } else if (is(x, "__shared__")) {
@@ -92,9 +92,9 @@ static int read_dynamic(char *type, size_t size, int *name, const tide__words *w
   return i;
 }
 
-/* The shared variable that is declared at word i, as C++ has it: gives the last word that was read. */
-static int rewrite_shared(rewriter *r, const tide__words *w, int i, bool in_function) {
-  const tide__word *x = &w->list[i];
+/* The shared variable that is declared at token i, as C++ has it: gives the last token that was read. */
+static int rewrite_shared(rewriter *r, const tide__tokens *w, int i, bool in_function) {
+  const tide__token *x = &w->list[i];
   char type[200];
   int name = 0, end = i;
   if (i > 0 && is(x, "__shared__") && is(x - 1, "static")) {
@@ -111,11 +111,11 @@ static int rewrite_shared(rewriter *r, const tide__words *w, int i, bool in_func
 
 /* ---- the whole ---- */
 
-static tide_status rewrite(rewriter *r, const tide__words *w, const tide__signature *kernel, const char *code,
+static tide_status rewrite(rewriter *r, const tide__tokens *w, const tide__signature *kernel, const char *code,
                            const char *what) {
   int depth = 0, function = 0; /* of brackets; of the function that we are in */
   for (int i = 0; i < w->count; i++) {
-    const tide__word *x = &w->list[i];
+    const tide__token *x = &w->list[i];
     if (*x->at == '#' && x->length > 1) TIDE_TRY(rewrite_directive(r, x, what));
     depth += is(x, "{");
     bool opens = is(x, "{") && i > 0 && (is(x - 1, ")") || is(x - 1, "const") || is(x - 1, "noexcept"));
@@ -133,9 +133,9 @@ static tide_status rewrite(rewriter *r, const tide__words *w, const tide__signat
 }
 
 char *tide__jit_rewrite(const char *code, const tide__signature *kernel, const char *what) {
-  tide__words w;
+  tide__tokens w;
   rewriter r = {.from = code};
-  if (tide__words_of(&w, code, NULL, TIDE_CUT_ALL, what) != TIDE_OK) return NULL;
+  if (tide__tokenize(&w, code, NULL, TIDE_TOKENS_ALL, what) != TIDE_OK) return NULL;
   tide_status status = rewrite(&r, &w, kernel, code, what);
   free(w.list);
   if (status == TIDE_OK) return tide__text_end(&r.text, what);

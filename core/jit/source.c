@@ -257,10 +257,10 @@ static bool is_known_header(const char *p, size_t n) {
 
 /* Does it include something that may use threadIdx, or wait? Yes where that cannot be told. */
 static bool includes_unknown(const char *code) {
-  tide__words w;
+  tide__tokens w;
   const char *name;
   size_t n;
-  bool unknown = tide__words_of(&w, code, NULL, TIDE_CUT_DIRECTIVES, "compile_kernel") != TIDE_OK;
+  bool unknown = tide__tokenize(&w, code, NULL, TIDE_TOKENS_DIRECTIVES, "compile_kernel") != TIDE_OK;
   if (unknown) return true;
   for (int i = 0; i < w.count && !unknown; i++)
     unknown = tide__parse_include(&w.list[i], &name, &n) && (!n || !is_known_header(name + 1, n - 1));
