@@ -28,6 +28,7 @@ template <class T> constexpr bool is_int = std::is_integral_v<T>;
 RULE(FLOAT, is_float<T>, false)
 RULE(FLOATC, !is_int<T>, false)
 RULE(MATHC, !is_int<T>, false)
+RULE(EXACT, is_float<T>, false)
 RULE(REAL, !is_complex<T>::value, false)
 RULE(DIVIDE, !is_complex<T>::value, false)
 RULE(REALC, true, false)

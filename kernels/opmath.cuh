@@ -10,6 +10,7 @@
 #include <math.h>
 #include <math_constants.h>
 
+#include "base/special.h"
 #include "types.cuh"
 
 #define TIDEK_MATH static __device__ __forceinline__
@@ -96,24 +97,27 @@ template <class T> TIDEK_MATH T tide_erfinv(T x) { return erfinv(x); }
 template <class T> TIDEK_MATH T tide_lgamma(T x) { return lgamma(x); }
 template <class T> TIDEK_MATH T tide_angle(T x) { return x != x ? x : x < 0 ? (T)3.14159265358979323846 : (T)0; }
 
-/* Recurrence up to 10, then the asymptotic series; below zero, the reflection by pi / tan(pi x). */
-TIDEK_LONG double tide_digamma(double x) {
-  if (x == 0) return copysign(CUDART_INF, -x);
-  double sum = 0;
-  if (x < 0) {
-    double whole = trunc(x);
-    if (x == whole) return CUDART_NAN;
-    sum = -CUDART_PI / ::tan(CUDART_PI * (x - whole));
-    x = 1 - x;
-  }
-  for (; x < 10; x += 1) sum -= 1 / x;
-  double y = x < 1e17 ? 1 / (x * x) : 0;
-  double series =
-      y * (1.0 / 12 - y * (1.0 / 120 -
-                           y * (1.0 / 252 - y * (1.0 / 240 - y * (1.0 / 132 - y * (691.0 / 32760 - y * (1.0 / 12)))))));
-  return sum + ::log(x) - 0.5 / x - series;
-}
+TIDEK_LONG double tide_digamma(double x) { return tide_digamma_f64(x); }
 TIDEK_MATH float tide_digamma(float x) { return (float)tide_digamma((double)x); }
+
+TIDEK_LONG double tide_i0(double x) { return tide_i0_f64(x); }
+TIDEK_MATH float tide_i0(float x) { return (float)tide_i0((double)x); }
+TIDEK_LONG double tide_polygamma(double x, double n) { return tide_polygamma_f64(x, n); }
+TIDEK_MATH float tide_polygamma(float x, float n) { return (float)tide_polygamma((double)x, (double)n); }
+TIDEK_LONG double tide_ndtri(double x) { return tide_ndtri_f64(x); }
+TIDEK_MATH float tide_ndtri(float x) { return (float)tide_ndtri((double)x); }
+template <class T> TIDEK_MATH T tide_entr(T x) { return x > 0 ? -x * log(x) : x < 0 ? -(T)CUDART_INF : x; }
+template <class T> TIDEK_MATH T tide_frexp_fraction(T x) {
+  int exponent;
+  return ::frexp(x, &exponent);
+}
+template <class T> TIDEK_MATH T tide_frexp_exponent(T x) {
+  int exponent = 0;
+  if (x - x == 0) ::frexp(x, &exponent);
+  return (T)exponent;
+}
+template <class T> TIDEK_MATH T tide_copysign(T a, T b) { return ::copysign(a, b); }
+template <class T> TIDEK_MATH T tide_nextafter(T a, T b) { return ::nextafter(a, b); }
 
 /* ---- integers ---- */
 
@@ -137,6 +141,22 @@ template <INTEGER> TIDEK_MATH T tide_max(T a, T b) { return a > b ? a : b; }
 template <INTEGER> TIDEK_MATH T tide_min(T a, T b) { return a < b ? a : b; }
 template <INTEGER> TIDEK_MATH T tide_fmax(T a, T b) { return a > b ? a : b; }
 template <INTEGER> TIDEK_MATH T tide_fmin(T a, T b) { return a < b ? a : b; }
+
+template <INTEGER> TIDEK_MATH bool tide_signbit(T x) { return x < 0; }
+template <INTEGER> TIDEK_LONG T tide_gcd(T a, T b) {
+  using U = typename unsigned_of<T>::type;
+  U x = a < 0 ? 0 - (U)a : (U)a, y = b < 0 ? 0 - (U)b : (U)b;
+  while (y) {
+    U r = x % y;
+    x = y, y = r;
+  }
+  return (T)x;
+}
+template <INTEGER> TIDEK_MATH T tide_lcm(T a, T b) {
+  using U = typename unsigned_of<T>::type;
+  U g = (U)tide_gcd(a, b), x = a < 0 ? 0 - (U)a : (U)a, y = b < 0 ? 0 - (U)b : (U)b;
+  return g ? (T)(x / g * y) : 0;
+}
 
 /* Division by -1 is negation, which wraps, where the instruction would have no result. */
 template <INTEGER> TIDEK_LONG T tide_div_trunc(T a, T b) {
@@ -172,6 +192,7 @@ TIDEK_MATH float tide_abs(float x) { return fabsf(x); }
 TIDEK_MATH double tide_abs(double x) { return fabs(x); }
 template <FLOATING> TIDEK_MATH T tide_sign(T x) { return (T)((x > 0) - (x < 0)); }
 template <FLOATING> TIDEK_MATH T tide_sgn(T x) { return tide_sign(x); }
+template <FLOATING> TIDEK_MATH bool tide_signbit(T x) { return ::signbit(x); }
 template <FLOATING> TIDEK_MATH T tide_floor(T x) { return floor(x); }
 template <FLOATING> TIDEK_MATH T tide_ceil(T x) { return ceil(x); }
 template <FLOATING> TIDEK_MATH T tide_rint(T x) { return rint(x); }

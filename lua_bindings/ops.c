@@ -67,6 +67,21 @@ static void parse_elu(lua_State *L, ltide_state *S, op_call *c, ltide_args a) {
   parse_number(L, c, a, "alpha", 1);
 }
 
+static void parse_eps(lua_State *L, ltide_state *S, op_call *c, ltide_args a) {
+  (void)S;
+  parse_number(L, c, a, "eps", -HUGE_VAL); /* no limit */
+}
+
+static void parse_order(lua_State *L, ltide_state *S, op_call *c, ltide_args a) {
+  (void)S;
+  lua_Integer n = ltide_check_integer(L, 2, "n");
+  if (a.n < 2 || n < 0) ltide_error(L, "ValueError", "polygamma: n: got %I, expected at least 0", n);
+  if (n)
+    c->p[0] = tide_float((double)n), c->has_params = true;
+  else
+    c->op = TIDE_OP_digamma;
+}
+
 static void parse_value(lua_State *L, ltide_state *S, op_call *c, ltide_args a) {
   (void)S;
   c->p[0] = tide_int(1);
@@ -327,9 +342,40 @@ static const op_face faces[TIDE_OP_COUNT] = {
 #include "tide/op.def"
 };
 
-/* Forms of other ops, chosen by an option. */
+/* Forms of other ops, chosen by an option, parts of others, and what is in tide.special alone. */
 static bool is_hidden(int op) {
-  return op == TIDE_OP_add_scaled || op == TIDE_OP_round_decimals || op == TIDE_OP_div_trunc;
+  switch (op) {
+  case TIDE_OP_add_scaled:
+  case TIDE_OP_round_decimals:
+  case TIDE_OP_div_trunc:
+  case TIDE_OP_frexp_fraction:
+  case TIDE_OP_frexp_exponent:
+  case TIDE_OP_entr:
+  case TIDE_OP_ndtr:
+  case TIDE_OP_ndtri: return true;
+  default: return false;
+  }
+}
+
+/* Those of tide.special alone. */
+#define PATH "tide.special."
+static ltide_row special_rows[] = {FUNCTION(entr, FN(lop_entr), "(x [, {out=}]) -> Tensor",
+                                            "-x * log(x), 0 for 0, -inf below: what x adds to an entropy.")
+                                       FUNCTION(ndtr, FN(lop_ndtr), "(x [, {out=}]) -> Tensor",
+                                                "The normal distribution function: the probability of a value below x.")
+                                           FUNCTION(ndtri, FN(lop_ndtri), "(x [, {out=}]) -> Tensor",
+                                                    "The inverse of ndtr: the value below which lies the part x of the "
+                                                    "normal distribution. NaN outside 0 to 1."){0}};
+ltide_row *ltide_special_ops(void) { return special_rows; }
+
+/* tide.polygamma(n, x) is x:polygamma(n). */
+static int lpolygamma(lua_State *L) {
+  if (lua_gettop(L) >= 2 && lua_type(L, 1) == LUA_TNUMBER) {
+    lua_pushvalue(L, 1);
+    lua_copy(L, 2, 1);
+    lua_replace(L, 2);
+  }
+  return lop_polygamma(L);
 }
 
 static pthread_once_t rows_once = PTHREAD_ONCE_INIT;
@@ -344,7 +390,7 @@ static void fill_rows(void) {
     bool is_method = op != TIDE_OP_where; /* its method has the tensor first */
     *r++ = (ltide_row){.noun = "/ops",
                        .name = f->name,
-                       .fn = f->fn,
+                       .fn = op == TIDE_OP_polygamma ? lpolygamma : f->fn,
                        .doc = doc,
                        .where = LTIDE_IN_MODULE | (is_method ? LTIDE_IN_METHODS : 0)};
     if (is_method)

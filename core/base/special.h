@@ -6,6 +6,11 @@
  *   digamma  recurrence up to x >= 10, then the asymptotic series 6.3.18 of Abramowitz and Stegun, "Handbook of
  *            mathematical functions" (1964); below zero the reflection 6.3.7. A zero gives an infinity of the opposite
  *            sign, a negative integer NaN. Near its roots the error is some ulp of 1, not of the result.
+ *   i0       the power series 9.6.12 of the same book, whose terms are all positive, and from 30 on the asymptotic
+ *            series 9.7.1. At most 4 ulp.
+ *   polygamma  (-1)^(n+1) n! times Hurwitz's zeta function of n + 1 and x, which is its first terms, and Euler and
+ *            Maclaurin's sum of the others (23.1.30 there).
+ *   ndtri    the quantile of the normal distribution, by AS 241 as erfinv.
  *   lgamma   the libraries' own, without the global variable that C's lgamma writes. */
 #ifndef TIDE_SPECIAL_H
 #define TIDE_SPECIAL_H
@@ -105,6 +110,70 @@ TIDE_FN double tide_digamma_f64(double x) {
   return sum + log(x) - 0.5 / x - z * series;
 }
 TIDE_FN float tide_digamma_f32(float x) { return (float)tide_digamma_f64((double)x); }
+
+TIDE_FN double tide_i0_f64(double x) {
+  double a = fabs(x), sum = 1.0, term = 1.0;
+  if (!(a <= 30.0)) {
+    for (int k = 1; k < 20; k++) {
+      term *= (2 * k - 1) * (2 * k - 1) / (8.0 * k * a);
+      sum += term;
+    }
+    double half = exp(0.5 * a); /* the whole may be infinite where the product is not */
+    return a <= 1e300 ? half * (sum / sqrt(6.28318530717958647693 * a)) * half : a;
+  }
+  double quarter = 0.25 * a * a;
+  for (int k = 1; term > sum * 1e-17; k++) {
+    term *= quarter / ((double)k * k);
+    sum += term;
+  }
+  return sum;
+}
+TIDE_FN float tide_i0_f32(float x) { return (float)tide_i0_f64((double)x); }
+
+/* The sum of (x + k)^-s over k >= 0, for s > 1 and x > 0. */
+TIDE_FN double tide_zeta(double s, double x) {
+  double sum = 0.0;
+  for (; x < 12.0; x += 1.0) sum += pow(x, -s);
+  double power = pow(x, -s), square = x * x;
+  sum += power * x / (s - 1.0) + 0.5 * power;
+  /* Bernoulli's numbers 2, 4, ... over their factorials, times s (s + 1) ... x^-(s + 1), ... */
+  const double b[8] = {8.33333333333333333333e-2,  -1.38888888888888888889e-3, 3.30687830687830687831e-5,
+                       -8.26719576719576719577e-7, 2.08767569878680989792e-8,  -5.28419013868749318484e-10,
+                       1.33825365306846788328e-11, -3.38968029632258286683e-13};
+  double factor = s * power / x;
+  for (int k = 0; k < 8; k++) {
+    sum += b[k] * factor;
+    factor *= (s + (2 * k + 1)) * (s + (2 * k + 2)) / square;
+  }
+  return sum;
+}
+
+/* The sum of (x + k)^-s over k >= 0 is right for negative x too: it is that over all whole k, of which those far below
+ * are taken away again. */
+TIDE_FN double tide_polygamma_f64(double x, double n) {
+  if (n == 0.0) return tide_digamma_f64(x);
+  double s = n + 1.0, near = x - rint(x), odd = s == 2.0 * floor(0.5 * s) ? 1.0 : -1.0, sum;
+  if (x > 0.0 || x != x)
+    sum = x == INFINITY ? 0.0 : tide_zeta(s, x);
+  else if (near == 0.0)
+    sum = INFINITY;
+  else
+    sum = pow(near, -s) + tide_zeta(s, 1.0 + near) + odd * (tide_zeta(s, 1.0 - near) - tide_zeta(s, 1.0 - x));
+  double factorial = 1.0;
+  for (double k = 2.0; k <= n && factorial < INFINITY; k += 1.0) factorial *= k;
+  return odd * factorial * sum;
+}
+TIDE_FN float tide_polygamma_f32(float x, float n) { return (float)tide_polygamma_f64((double)x, (double)n); }
+
+TIDE_FN double tide_ndtri_f64(double p) {
+  double q = p - 0.5;
+  if (!(p > 0.0 && p < 1.0)) return p == 0.0 ? -(double)INFINITY : p == 1.0 ? (double)INFINITY : NAN;
+  if (fabs(q) <= 0.425) return tide_ppnd16_centre(0.180625 - q * q) * q;
+  double r = sqrt(-log(q < 0.0 ? p : 1.0 - p));
+  double y = r <= 5.0 ? tide_ppnd16_middle(r - 1.6) : tide_ppnd16_tail(r - 5.0);
+  return q < 0.0 ? -y : y;
+}
+TIDE_FN float tide_ndtri_f32(float p) { return (float)tide_ndtri_f64((double)p); }
 
 TIDE_FN float tide_lgamma_f32(float x) {
 #ifdef __CUDACC__

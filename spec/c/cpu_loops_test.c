@@ -15,7 +15,7 @@
 #include "backend/cpu/loops.h"
 
 static const tide__loop reference[TIDE_OP_COUNT][TIDE_CTYPES] = {
-#define TIDE_EACH_OP(name, rule, loop, expr, doc) LOOP_ROW(name, rule)
+#define TIDE_EACH_OP(name, rule, loop, expr, doc) LOOP_ROW(name, rule, loop)
 #include "tide/op.def"
 };
 
@@ -24,7 +24,7 @@ static const int computes[TIDE_CTYPES] = {TIDE_INT32,   TIDE_INT64,     TIDE_FLO
 
 /* Ops whose functions have several right answers, some ulp apart. */
 static bool is_rounded(const tide_op_info *info) {
-  static const char *const words[] = {"exp", "log", "sin", "cos", "tan", "pow", "erf", "hypot", "gamma"};
+  static const char *const words[] = {"exp", "log", "sin", "cos", "tan", "pow", "erf", "hypot", "gamma", "entr"};
   for (size_t i = 0; i < sizeof words / sizeof *words; i++)
     if (strstr(info->expr, words[i])) return true;
   return false;

@@ -77,6 +77,9 @@ static double op_slack(int op) {
   case TIDE_OP_tan:
   case TIDE_OP_digamma:
   case TIDE_OP_lgamma:
+  case TIDE_OP_polygamma:
+  case TIDE_OP_sinc:
+  case TIDE_OP_ndtri:
   case TIDE_OP_pow: return 50;
   case TIDE_OP_exp:
   case TIDE_OP_sinh:
@@ -89,7 +92,7 @@ static double op_slack(int op) {
 
 static bool accepts(const char *rule, int compute) {
   bool is_int = compute == TIDE_INT32 || compute == TIDE_INT64, is_complex = compute >= TIDE_COMPLEX64;
-  if (!strcmp(rule, "FLOAT")) return !is_int && !is_complex;
+  if (!strcmp(rule, "FLOAT") || !strcmp(rule, "EXACT")) return !is_int && !is_complex;
   if (!strcmp(rule, "FLOATC") || !strcmp(rule, "MATHC") || !strcmp(rule, "CLOSE")) return !is_int;
   if (!strcmp(rule, "ARITHC") || !strcmp(rule, "REALC") || !strcmp(rule, "EQUALC") || !strcmp(rule, "TEST") ||
       !strcmp(rule, "LOGIC"))

@@ -49,6 +49,40 @@ function M.digamma(x)
   return shift + math.log(x) - 0.5 / x - z * (1 / 12 - z * (1 / 120 - z * (1 / 252 - z * (1 / 240 - z / 132))))
 end
 
+function M.i0(x) -- 9.6.12; all terms are positive
+  local term, sum, k = 1, 1, 0
+  repeat
+    k = k + 1
+    term = term * x * x / 4 / (k * k)
+    sum = sum + term
+  until term < 1e-18 * sum
+  return sum
+end
+
+function M.polygamma(n, x) -- 6.4.10, n > 0: the tail by its integral and two more of Euler and Maclaurin's terms
+  local sum, s, factorial = 0, n + 1, 1
+  for k = 0, 999 do sum = sum + (x + k) ^ -s end
+  local y = x + 1000
+  sum = sum + y ^ (1 - s) / (s - 1) + y ^ -s / 2 + s * y ^ (-s - 1) / 12
+  for k = 2, n do factorial = factorial * k end
+  return (n % 2 == 0 and -1 or 1) * factorial * sum
+end
+
+-- Of float32.
+function M.nextafter(x, y)
+  if x ~= x or y ~= y then return x + y end
+  if x == y then return y end
+  if x == 0 then return y > 0 and 0x1p-149 or -0x1p-149 end
+  local bits = string.unpack("i4", string.pack("f", x))
+  bits = bits + ((x < y) == (x > 0) and 1 or -1)
+  return (string.unpack("f", string.pack("i4", bits)))
+end
+
+function M.gcd(a, b)
+  while b ~= 0 do a, b = b, a % b end
+  return math.abs(a)
+end
+
 function M.rint(x)
   if x ~= x or math.abs(x) >= 2 ^ 52 then return x end
   local low = math.floor(x)

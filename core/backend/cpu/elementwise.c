@@ -62,6 +62,7 @@ static bool is_test(int op) {
 #define TEST_FLOAT                                0
 #define TEST_FLOATC                               0
 #define TEST_MATHC                                0
+#define TEST_EXACT                                0
 #define TEST_REAL                                 0
 #define TEST_DIVIDE                               0
 #define TEST_REALC                                0

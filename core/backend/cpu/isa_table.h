@@ -15,7 +15,7 @@ const tide__isa TIDE_JOIN(tide__isa, TIDE_ISA_NAME) = {
     .name = TIDE_ISA_TEXT,
     .op =
         {
-#define TIDE_EACH_OP(name, rule, loop, expr, doc) LOOP_ROW(name, rule)
+#define TIDE_EACH_OP(name, rule, loop, expr, doc) LOOP_ROW(name, rule, loop)
 #include "tide/op.def"
         },
     .streamed =

@@ -24,6 +24,9 @@
 #define LOOP_I_FLOATC 0
 #define LOOP_F_FLOATC 1
 #define LOOP_C_FLOATC 1
+#define LOOP_I_EXACT  0
+#define LOOP_F_EXACT  1
+#define LOOP_C_EXACT  0
 #define LOOP_I_MATHC  0
 #define LOOP_F_MATHC  1
 #if defined(TIDE_ISA_AVX2) || defined(TIDE_ISA_AVX512)
@@ -31,43 +34,55 @@
 #else
 #  define LOOP_C_MATHC 1
 #endif
-#define LOOP_I_REAL        1
-#define LOOP_F_REAL        1
-#define LOOP_C_REAL        0
-#define LOOP_I_DIVIDE      1
-#define LOOP_F_DIVIDE      1
-#define LOOP_C_DIVIDE      0
-#define LOOP_I_REALC       1
-#define LOOP_F_REALC       1
-#define LOOP_C_REALC       LOOP_C_MATHC
-#define LOOP_I_ARITHC      1
-#define LOOP_F_ARITHC      1
-#define LOOP_C_ARITHC      1
-#define LOOP_I_TEST        1
-#define LOOP_F_TEST        1
-#define LOOP_C_TEST        LOOP_C_MATHC
-#define LOOP_I_COMPARE     1
-#define LOOP_F_COMPARE     1
-#define LOOP_C_COMPARE     0
-#define LOOP_I_EQUALC      1
-#define LOOP_F_EQUALC      1
-#define LOOP_C_EQUALC      1
-#define LOOP_I_CLOSE       0
-#define LOOP_F_CLOSE       1
-#define LOOP_C_CLOSE       LOOP_C_MATHC
-#define LOOP_I_LOGIC       1
-#define LOOP_F_LOGIC       1
-#define LOOP_C_LOGIC       LOOP_C_MATHC
-#define LOOP_I_BITS        1
-#define LOOP_F_BITS        0
-#define LOOP_C_BITS        0
-#define LOOP_HAS_(K, rule) LOOP_##K##_##rule
-#define LOOP_HAS(K, rule)  LOOP_HAS_(K, rule)
+#define LOOP_I_REAL                  1
+#define LOOP_F_REAL                  1
+#define LOOP_C_REAL                  0
+#define LOOP_I_DIVIDE                1
+#define LOOP_F_DIVIDE                1
+#define LOOP_C_DIVIDE                0
+#define LOOP_I_REALC                 1
+#define LOOP_F_REALC                 1
+#define LOOP_C_REALC                 LOOP_C_MATHC
+#define LOOP_I_ARITHC                1
+#define LOOP_F_ARITHC                1
+#define LOOP_C_ARITHC                1
+#define LOOP_I_TEST                  1
+#define LOOP_F_TEST                  1
+#define LOOP_C_TEST                  LOOP_C_MATHC
+#define LOOP_I_COMPARE               1
+#define LOOP_F_COMPARE               1
+#define LOOP_C_COMPARE               0
+#define LOOP_I_EQUALC                1
+#define LOOP_F_EQUALC                1
+#define LOOP_C_EQUALC                1
+#define LOOP_I_CLOSE                 0
+#define LOOP_F_CLOSE                 1
+#define LOOP_C_CLOSE                 LOOP_C_MATHC
+#define LOOP_I_LOGIC                 1
+#define LOOP_F_LOGIC                 1
+#define LOOP_C_LOGIC                 LOOP_C_MATHC
+#define LOOP_I_BITS                  1
+#define LOOP_F_BITS                  0
+#define LOOP_C_BITS                  0
+/* Has this instruction set a loop of its own? K is one of I, F, C, or a macro that says which. */
+#define LOOP_HAS_TYPE(K, rule, loop) LOOP_HAS(K, rule, loop)
+#define LOOP_HAS(K, rule, loop)      LOOP_AND(LOOP_##K##_##rule, LOOP_MADE(loop))
+#define LOOP_AND(has, made)          LOOP_AND_(has, made)
+#define LOOP_AND_(has, made)         LOOP_AND_##has##_##made
+#define LOOP_AND_0_0                 0
+#define LOOP_AND_0_1                 0
+#define LOOP_AND_1_0                 0
+#define LOOP_AND_1_1                 1
+#define LOOP_MADE(loop)              LOOP_SECOND_(LOOP_LEFT_##loop, 1, 0)
+#if defined(TIDE_ISA_AVX2) || defined(TIDE_ISA_AVX512)
+#  define LOOP_LEFT_RARE , 0
+#endif
 
 /* What a rule's loop writes: T, or for tests the integer of its width, R. */
 #define LOOP_OUT_FLOAT   T
 #define LOOP_OUT_FLOATC  T
 #define LOOP_OUT_MATHC   T
+#define LOOP_OUT_EXACT   T
 #define LOOP_OUT_REAL    T
 #define LOOP_OUT_DIVIDE  T
 #define LOOP_OUT_REALC   T
@@ -326,15 +341,16 @@
 #pragma pop_macro("tide_nan_to_num")
 #pragma pop_macro("tide_isclose")
 
-#define LOOP_SLOT(K, rule, name, s) LOOP_SLOT_(LOOP_HAS(K, rule), name, s)
-#define LOOP_SLOT_(has, name, s)    LOOP_SLOT__(has, name, s)
-#define LOOP_SLOT__(has, name, s)   LOOP_SLOT_##has(name, s)
-#define LOOP_SLOT_0(name, s)        NULL
-#define LOOP_SLOT_2(name, s)        NULL
-#define LOOP_SLOT_1(name, s)        loop_##name##_##s
-#define LOOP_ROW(name, rule)                                                                                           \
-  [TIDE_OP_##name] = {LOOP_SLOT(I, rule, name, i32), LOOP_SLOT(I, rule, name, i64), LOOP_SLOT(F, rule, name, f32),     \
-                      LOOP_SLOT(F, rule, name, f64), LOOP_SLOT(C, rule, name, c64), LOOP_SLOT(C, rule, name, c128)},
+#define LOOP_SLOT(has, name, s)   LOOP_SLOT_(has, name, s)
+#define LOOP_SLOT_(has, name, s)  LOOP_SLOT__(has, name, s)
+#define LOOP_SLOT__(has, name, s) LOOP_SLOT_##has(name, s)
+#define LOOP_SLOT_0(name, s)      NULL
+#define LOOP_SLOT_2(name, s)      NULL
+#define LOOP_SLOT_1(name, s)      loop_##name##_##s
+#define LOOP_ROW(name, rule, loop)                                                                                     \
+  [TIDE_OP_##name] = {LOOP_SLOT(LOOP_HAS(I, rule, loop), name, i32), LOOP_SLOT(LOOP_HAS(I, rule, loop), name, i64),    \
+                      LOOP_SLOT(LOOP_HAS(F, rule, loop), name, f32), LOOP_SLOT(LOOP_HAS(F, rule, loop), name, f64),    \
+                      LOOP_SLOT(LOOP_HAS(C, rule, loop), name, c64), LOOP_SLOT(LOOP_HAS(C, rule, loop), name, c128)},
 
 /* The row of the loops that write around the caches. */
 #define LOOP_STREAMED(name, loop)   LOOP_STREAMED_(LOOP_FORM(f32, loop), name)

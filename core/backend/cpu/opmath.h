@@ -58,6 +58,19 @@
     for (; b; b >>= 1, base *= base) power *= b & 1 ? base : 1;                                                        \
     return (T)power;                                                                                                   \
   }                                                                                                                    \
+  static inline T tide_gcd_##s(T a, T b) {                                                                             \
+    U x = a < 0 ? (U)0 - (U)a : (U)a, y = b < 0 ? (U)0 - (U)b : (U)b;                                                  \
+    while (y) {                                                                                                        \
+      U r = x % y;                                                                                                     \
+      x = y, y = r;                                                                                                    \
+    }                                                                                                                  \
+    return (T)x;                                                                                                       \
+  }                                                                                                                    \
+  static inline T tide_lcm_##s(T a, T b) {                                                                             \
+    U g = (U)tide_gcd_##s(a, b), x = a < 0 ? (U)0 - (U)a : (U)a, y = b < 0 ? (U)0 - (U)b : (U)b;                       \
+    return g ? (T)(x / g * y) : 0;                                                                                     \
+  }                                                                                                                    \
+  static inline bool tide_signbit_##s(T x) { return x < 0; }                                                           \
   static inline T tide_shl_##s(T a, T b) { return (U)b < BITS ? (T)((U)a << ((U)b % BITS)) : 0; }                      \
   static inline T tide_shr_##s(T a, T b) { return a >> ((U)b < BITS ? (U)b : BITS - 1); }
 
@@ -85,6 +98,19 @@ TIDE_INT_HELPERS(i64, int64_t, uint64_t, 64)
   static inline T tide_min_##s(T a, T b) { return (!(a >= b) & (b == b)) ? a : b; }                                    \
   static inline T tide_fmax_##s(T a, T b) { return ((a > b) | (b != b)) ? a : b; }                                     \
   static inline T tide_fmin_##s(T a, T b) { return ((a < b) | (b != b)) ? a : b; }                                     \
+  static inline T tide_copysign_##s(T a, T b) { return copysign##f(a, b); }                                            \
+  static inline T tide_nextafter_##s(T a, T b) { return nextafter##f(a, b); }                                          \
+  static inline bool tide_signbit_##s(T x) { return signbit(x) != 0; }                                                 \
+  static inline T tide_entr_##s(T x) { return x > 0 ? -x * log##f(x) : x < 0 ? -(T)INFINITY : x; }                     \
+  static inline T tide_frexp_fraction_##s(T x) {                                                                       \
+    int exponent;                                                                                                      \
+    return frexp##f(x, &exponent);                                                                                     \
+  }                                                                                                                    \
+  static inline T tide_frexp_exponent_##s(T x) {                                                                       \
+    int exponent = 0;                                                                                                  \
+    if (fabs##f(x) < (T)INFINITY) frexp##f(x, &exponent);                                                              \
+    return (T)exponent;                                                                                                \
+  }                                                                                                                    \
   static inline T tide_div_trunc_##s(T a, T b) { return trunc##f(a / b); }                                             \
   static inline T tide_fmod_##s(T a, T b) { return fmod##f(a, b); }                                                    \
   static inline T tide_remainder_##s(T a, T b) {                                                                       \
@@ -172,5 +198,16 @@ static inline double tide_conj_f64(double x) { return x; }
 #define tide_erfinv(x)                            TIDE_FLOAT_PICK(tide_erfinv, x)(x)
 #define tide_lgamma(x)                            _Generic((x), float : fast_lgammaf, double : tide_lgamma_f64)(x)
 #define tide_digamma(x)                           TIDE_FLOAT_PICK(tide_digamma, x)(x)
+#define tide_i0(x)                                TIDE_FLOAT_PICK(tide_i0, x)(x)
+#define tide_polygamma(x, n)                      TIDE_FLOAT_PICK(tide_polygamma, x)(x, n)
+#define tide_ndtri(x)                             TIDE_FLOAT_PICK(tide_ndtri, x)(x)
+#define tide_entr(x)                              TIDE_FLOAT_PICK(tide_entr, x)(x)
+#define tide_frexp_fraction(x)                    TIDE_FLOAT_PICK(tide_frexp_fraction, x)(x)
+#define tide_frexp_exponent(x)                    TIDE_FLOAT_PICK(tide_frexp_exponent, x)(x)
+#define tide_copysign(a, b)                       TIDE_FLOAT_PICK(tide_copysign, a)(a, b)
+#define tide_nextafter(a, b)                      TIDE_FLOAT_PICK(tide_nextafter, a)(a, b)
+#define tide_signbit(x)                           TIDE_REAL_PICK(tide_signbit, x)(x)
+#define tide_gcd(a, b)                            TIDE_INT_PICK(tide_gcd, a)(a, b)
+#define tide_lcm(a, b)                            TIDE_INT_PICK(tide_lcm, a)(a, b)
 
 #endif
