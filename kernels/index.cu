@@ -1,48 +1,15 @@
-/* index.cu: gather and scatter along one dim, positions from several indexes, and those of nonzero bytes.
+/* index.cu: gather and scatter, positions from several indexes, and those of nonzero bytes.
  *
- * Elements are moved as words of their size, or of up to 16 bytes where the innermost dim is contiguous on both sides.
- * Where an order is asked for, a kernel before it finds which index is the last one for each destination.
- * A bad index touches no memory: the first one fills the mailbox, which the host reads at its next wait. */
+ * Elements are moved as words of their size, or of up to 16 bytes where the index stands still along the innermost dim
+ * and it is contiguous on both sides. Scatters that reduce, or keep an order, are in files of their own. */
 #include <cub/device/device_select.cuh>
 #include <thrust/iterator/counting_iterator.h>
 
-#include "mailbox.cuh"
-#include "types.cuh"
+#include "indexed.cuh"
 
 namespace tidek {
 
-constexpr int THREADS = 256;
-
-struct IndexArgs {
-  void *to;
-  const void *from, *index;
-  const unsigned long long *last; /* of each destination, counted from 1; or NULL: any may stay */
-  int64_t n, length, count, inner;
-  Mail mail;
-  int32_t wide, base, scatter, located, ndim, nouter;
-  int32_t plain; /* one dim: no divisions */
-  int64_t size[TIDE_MAX_DIMS], stride[TIDE_MAX_DIMS][2], pitch[2];
-};
-
-/* Divides by a size; both fit in 32 bits nearly always. */
-static __device__ __forceinline__ int64_t divide(int64_t n, int64_t d) {
-  if (((n | d) >> 32) == 0) return (uint32_t)n / (uint32_t)d;
-  return n / d;
-}
-
-static __device__ __forceinline__ void dim_offsets(const IndexArgs &a, int64_t i, int low, int high, int64_t &to,
-                                                   int64_t &from) {
-  for (int d = high - 1; d >= low; d--) {
-    int64_t q = d > low ? divide(i, a.size[d]) : 0, r = i - q * a.size[d];
-    to += r * a.stride[d][0], from += r * a.stride[d][1];
-    i = q;
-  }
-}
-
-/* A bad one of several indexes, which locate_kernel has reported. */
-static __device__ __forceinline__ bool is_known(const IndexArgs &a, int64_t value) {
-  return a.located && value == INT64_MIN;
-}
+constexpr int THREADS = INDEX_THREADS;
 
 template <class W> static __device__ __forceinline__ W zero_word() {
   W w;
@@ -50,108 +17,37 @@ template <class W> static __device__ __forceinline__ W zero_word() {
   return w;
 }
 
-template <class W> __global__ void __launch_bounds__(THREADS) index_kernel(const __grid_constant__ IndexArgs a) {
+template <class W, bool SCATTER>
+__global__ void __launch_bounds__(THREADS) index_kernel(const __grid_constant__ IndexArgs a) {
   kernel_begin();
-  constexpr int EACH = 4;
-  int64_t start = (int64_t)blockIdx.x * (THREADS * EACH) + threadIdx.x, to[EACH], from[EACH], value[EACH], place[EACH];
+  constexpr int EACH = INDEX_EACH;
+  int64_t start = (int64_t)blockIdx.x * (THREADS * EACH) + threadIdx.x, value[EACH], at[EACH];
+  Offsets o[EACH];
 #pragma unroll
   for (int e = 0; e < EACH; e++) {
-    int64_t i = start + e * THREADS < a.n ? start + e * THREADS : a.n - 1, k = i;
-    to[e] = from[e] = 0;
-    if (!a.plain) {
-      int64_t rest = divide(i, a.inner), outer = divide(rest, a.count);
-      k = rest - outer * a.count;
-      dim_offsets(a, i - rest * a.inner, a.nouter, a.ndim, to[e], from[e]);
-      dim_offsets(a, outer, 0, a.nouter, to[e], from[e]);
-    }
-    value[e] = a.wide ? ((const int64_t *)a.index)[k] : ((const int32_t *)a.index)[k];
-    place[e] = k;
-    (a.scatter ? from[e] : to[e]) += k * a.pitch[a.scatter];
+    int64_t i = start + e * THREADS < a.n ? start + e * THREADS : a.n - 1;
+    o[e] = offsets_of(a, i);
+    value[e] = load_index(a, o[e].index);
   }
   W word[EACH];
-  bool good[EACH], stays[EACH];
 #pragma unroll
   for (int e = 0; e < EACH; e++) {
-    int64_t at = value[e] < 0 ? value[e] + a.length : value[e] - a.base;
-    good[e] = at >= 0 && at < a.length;
-    stays[e] = !a.scatter || (good[e] && (!a.last || a.last[at] == (unsigned long long)place[e] + 1));
-    (a.scatter ? to[e] : from[e]) += (good[e] ? at : 0) * a.pitch[!a.scatter];
-    word[e] = good[e] ? ((const W *)a.from)[from[e]] : zero_word<W>();
+    at[e] = place_of(a, value[e]);
+    o[e].indexed += (at[e] < 0 ? 0 : at[e]) * a.pitch;
+    if constexpr (SCATTER)
+      word[e] = ((const W *)a.from)[o[e].dense];
+    else
+      word[e] = at[e] < 0 ? zero_word<W>() : ((const W *)a.from)[o[e].indexed];
   }
 #pragma unroll
   for (int e = 0; e < EACH; e++) {
     if (start + e * THREADS >= a.n) break;
-    if (stays[e]) ((W *)a.to)[to[e]] = word[e];
-    if (!good[e] && !is_known(a, value[e])) report(a.mail, value[e], a.length, a.base);
+    if (at[e] < 0) report_index(a, value[e]);
+    if constexpr (!SCATTER)
+      ((W *)a.to)[o[e].dense] = word[e];
+    else if (at[e] >= 0)
+      ((W *)a.to)[o[e].indexed] = word[e];
   }
-}
-
-/* Which index is the last one for each destination, whatever the order in which threads run. */
-static __global__ void last_kernel(const IndexArgs a, unsigned long long *last) {
-  kernel_begin();
-  int64_t k = (int64_t)blockIdx.x * THREADS + threadIdx.x;
-  if (k >= a.count) return;
-  int64_t value = a.wide ? ((const int64_t *)a.index)[k] : ((const int32_t *)a.index)[k];
-  int64_t at = value < 0 ? value + a.length : value - a.base;
-  if (at >= 0 && at < a.length) atomicMax(&last[at], (unsigned long long)k + 1);
-}
-
-/* ---- scatter that adds ---- */
-
-/* 1 and 2 bytes are exchanged with the rest of the word that they lie in. */
-template <class S> static __device__ __forceinline__ void add_atomic(S *p, S value) {
-  static_assert(sizeof(S) < 4, "small");
-  uint32_t *word = (uint32_t *)((uintptr_t)p & ~(uintptr_t)3), seen = *(volatile uint32_t *)word, before;
-  int shift = 8 * (int)((uintptr_t)p & 3);
-  uint32_t mask = (sizeof(S) == 1 ? 0xffu : 0xffffu) << shift;
-  do {
-    before = seen;
-    uint32_t bits = (before & mask) >> shift, made = 0;
-    S now;
-    memcpy(&now, &bits, sizeof now);
-    now = cast<S>(plain(now) + plain(value));
-    memcpy(&made, &now, sizeof now);
-    seen = atomicCAS(word, before, (before & ~mask) | (made << shift));
-  } while (seen != before);
-}
-static __device__ __forceinline__ void add_atomic(Bool *p, Bool value) {
-  if (value.v) p->v = 1;
-}
-static __device__ __forceinline__ void add_atomic(int32_t *p, int32_t value) { atomicAdd(p, value); }
-static __device__ __forceinline__ void add_atomic(int64_t *p, int64_t value) {
-  atomicAdd((unsigned long long *)p, (unsigned long long)value);
-}
-static __device__ __forceinline__ void add_atomic(float *p, float value) { atomicAdd(p, value); }
-static __device__ __forceinline__ void add_atomic(double *p, double value) { atomicAdd(p, value); }
-template <class T> static __device__ __forceinline__ void add_atomic(Complex<T> *p, Complex<T> value) {
-  atomicAdd(&p->re, value.re);
-  atomicAdd(&p->im, value.im);
-}
-
-template <class S> __global__ void __launch_bounds__(THREADS) add_kernel(const __grid_constant__ IndexArgs a) {
-  kernel_begin();
-  int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x, to = 0, from = 0;
-  if (i >= a.n) return;
-  int64_t rest = divide(i, a.inner), outer = divide(rest, a.count), k = rest - outer * a.count;
-  dim_offsets(a, i - rest * a.inner, a.nouter, a.ndim, to, from);
-  dim_offsets(a, outer, 0, a.nouter, to, from);
-  int64_t value = a.wide ? ((const int64_t *)a.index)[k] : ((const int32_t *)a.index)[k];
-  int64_t at = value < 0 ? value + a.length : value - a.base;
-  if (at >= 0 && at < a.length)
-    add_atomic((S *)a.to + to + at * a.pitch[0], ((const S *)a.from)[from + k * a.pitch[1]]);
-  else if (!is_known(a, value))
-    report(a.mail, value, a.length, a.base);
-}
-
-static int launch_add(cudaStream_t stream, const IndexArgs &r, int dtype) {
-  void (*kernel)(const IndexArgs) = nullptr;
-  switch (dtype) {
-#define X(NAME, S)                                                                                                     \
-  case NAME: kernel = add_kernel<S>; break;
-    TIDEK_STORAGES(X)
-#undef X
-  }
-  return launch(kernel, ceil_div(r.n, THREADS), THREADS, stream, (const IndexArgs)r);
 }
 
 /* ---- one of several indexes ---- */
@@ -183,54 +79,21 @@ __global__ void __launch_bounds__(THREADS) locate_kernel(const __grid_constant__
   a.out[i] = before == INT64_MIN ? before : before + at * a.pitch;
 }
 
-/* Moves wider words where the innermost dim allows it; returns their size. */
-static int widen(IndexArgs &r, int bytes) {
-  int last = r.ndim - 1;
-  if (last < r.nouter || r.stride[last][0] != 1 || r.stride[last][1] != 1) return bytes;
-  for (int wide = 16; wide > bytes; wide /= 2) {
-    int64_t times = wide / bytes, misfit = r.size[last] % times | r.pitch[0] % times | r.pitch[1] % times;
-    if (((uintptr_t)r.to | (uintptr_t)r.from) % wide) continue;
-    for (int d = 0; d < last; d++) misfit |= r.stride[d][0] % times | r.stride[d][1] % times;
-    if (misfit) continue;
-    for (int d = 0; d < last; d++) r.stride[d][0] /= times, r.stride[d][1] /= times;
-    r.pitch[0] /= times, r.pitch[1] /= times, r.size[last] /= times, r.inner /= times, r.n /= times;
-    return wide;
-  }
-  return bytes;
-}
-
-static int launch_index(cudaStream_t stream, const tide_index_args *a, uint32_t *taken, tidek_mailbox *mailbox,
-                        int scatter, void *last) {
-  IndexArgs r = {};
-  r.to = a->head.ptr[0], r.from = a->head.ptr[1], r.index = a->head.ptr[2];
-  r.n = a->outer * a->count * a->inner, r.length = a->length, r.count = a->count, r.inner = a->inner;
-  r.mail = {taken, mailbox, a->head.site};
-  r.wide = a->index_dtype == TIDE_INT64, r.base = a->index_base, r.scatter = scatter;
-  r.located = a->located, r.ndim = a->ndim, r.nouter = a->nouter;
-  r.plain = a->outer == 1 && a->inner == 1;
-  for (int k = 0; k < 2; k++) r.pitch[k] = a->pitch[k];
-  for (int d = 0; d < a->ndim; d++) {
-    r.size[d] = a->size[d];
-    for (int k = 0; k < 2; k++) r.stride[d][k] = a->stride[k][d];
-  }
-  if (a->adds) return launch_add(stream, r, a->dtype);
-  if (last) {
-    cudaError_t rc = cudaMemsetAsync(last, 0, (size_t)a->length * sizeof(unsigned long long), stream);
-    if (rc == cudaSuccess)
-      rc = (cudaError_t)launch(last_kernel, ceil_div(r.count, THREADS), THREADS, stream, (const IndexArgs)r,
-                               (unsigned long long *)last);
-    if (rc != cudaSuccess) return (int)rc;
-    r.last = (const unsigned long long *)last;
-  }
+template <bool SCATTER> static int launch_move(cudaStream_t stream, IndexArgs r, int bytes) {
+  for (int wide = 16; wide > bytes; wide /= 2)
+    if (widen(r, wide / bytes, wide)) {
+      bytes = wide;
+      break;
+    }
   void (*kernel)(const IndexArgs);
-  switch (widen(r, a->item_size)) {
-  case 1: kernel = index_kernel<uint8_t>; break;
-  case 2: kernel = index_kernel<uint16_t>; break;
-  case 4: kernel = index_kernel<uint32_t>; break;
-  case 8: kernel = index_kernel<uint2>; break;
-  default: kernel = index_kernel<uint4>; break;
+  switch (bytes) {
+  case 1: kernel = index_kernel<uint8_t, SCATTER>; break;
+  case 2: kernel = index_kernel<uint16_t, SCATTER>; break;
+  case 4: kernel = index_kernel<uint32_t, SCATTER>; break;
+  case 8: kernel = index_kernel<uint2, SCATTER>; break;
+  default: kernel = index_kernel<uint4, SCATTER>; break;
   }
-  return launch(kernel, ceil_div(r.n, THREADS * 4), THREADS, stream, (const IndexArgs)r);
+  return launch(kernel, ceil_div(r.n, THREADS * INDEX_EACH), THREADS, stream, (const IndexArgs)r);
 }
 
 /* ---- compact ---- */
@@ -244,15 +107,20 @@ static cudaError_t select_positions(void *scratch, size_t &bytes, const tide_com
 } // namespace tidek
 
 int tidek_gather(cudaStream_t stream, const tide_index_args *a, uint32_t *taken, tidek_mailbox *mailbox) {
-  return tidek::launch_index(stream, a, taken, mailbox, 0, nullptr);
+  return tidek::launch_move<false>(stream, tidek::index_args(a, taken, mailbox), a->item_size);
 }
 
-size_t tidek_scatter_scratch(const tide_index_args *a) {
-  return a->ordered && a->count > 1 ? (size_t)a->length * sizeof(unsigned long long) : 0;
+int tidek_scatter_scratch(size_t *bytes, const tide_index_args *a) {
+  *bytes = 0;
+  return (int)tidek::order_scratch(*bytes, a);
 }
 
-int tidek_scatter(cudaStream_t stream, const tide_index_args *a, uint32_t *taken, tidek_mailbox *mailbox, void *last) {
-  return tidek::launch_index(stream, a, taken, mailbox, 1, last);
+int tidek_scatter(cudaStream_t stream, const tide_index_args *a, uint32_t *taken, tidek_mailbox *mailbox, int sms,
+                  void *scratch, size_t bytes) {
+  tidek::IndexArgs r = tidek::index_args(a, taken, mailbox);
+  if (scratch) return tidek::launch_ordered(stream, r, a, scratch, bytes);
+  if (a->reduce) return tidek::launch_reduce(stream, r, a->dtype, a->reduce, sms);
+  return tidek::launch_move<true>(stream, r, a->item_size);
 }
 
 int tidek_locate(cudaStream_t stream, const tide_locate_args *a, uint32_t *taken, tidek_mailbox *mailbox) {

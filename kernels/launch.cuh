@@ -25,9 +25,10 @@ static __device__ __forceinline__ void kernel_begin() {
 /* Set while a device is open that knows no dependent launch: before compute capability 9.0. */
 extern "C" int tidek_plain_launches;
 
-/* Launches kernel(args...) on the stream; the types must be the kernel's own. */
+/* Launches kernel(args...) on the stream with so many bytes of shared memory; the types must be the kernel's own. */
 template <class... P>
-static inline int launch(void (*kernel)(P...), int64_t blocks, unsigned threads, cudaStream_t stream, P... args) {
+static inline int launch_shared(void (*kernel)(P...), int64_t blocks, unsigned threads, size_t shared,
+                                cudaStream_t stream, P... args) {
   void *list[] = {(void *)&args...};
   cudaLaunchAttribute attribute = {};
   attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -35,10 +36,16 @@ static inline int launch(void (*kernel)(P...), int64_t blocks, unsigned threads,
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3((unsigned)blocks);
   config.blockDim = dim3(threads);
+  config.dynamicSmemBytes = shared;
   config.stream = stream;
   config.attrs = &attribute;
   config.numAttrs = tidek_plain_launches ? 0 : 1;
   return (int)cudaLaunchKernelExC(&config, (const void *)kernel, list);
+}
+
+template <class... P>
+static inline int launch(void (*kernel)(P...), int64_t blocks, unsigned threads, cudaStream_t stream, P... args) {
+  return launch_shared(kernel, blocks, threads, 0, stream, args...);
 }
 
 /* Division by a number that is known at launch: one high multiplication, an addition and a shift; for n < 2^31.

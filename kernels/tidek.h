@@ -43,8 +43,10 @@ int tidek_reduce(cudaStream_t stream, const tide_reduce_args *a, int sms, void *
 int tidek_gemm_integer(cudaStream_t stream, const tide_gemm_args *a);
 
 int tidek_gather(cudaStream_t stream, const tide_index_args *a, uint32_t *taken, tidek_mailbox *mailbox);
-size_t tidek_scatter_scratch(const tide_index_args *a);
-int tidek_scatter(cudaStream_t stream, const tide_index_args *a, uint32_t *taken, tidek_mailbox *mailbox, void *last);
+/* Only scatters that keep an order need it. */
+int tidek_scatter_scratch(size_t *bytes, const tide_index_args *a);
+int tidek_scatter(cudaStream_t stream, const tide_index_args *a, uint32_t *taken, tidek_mailbox *mailbox, int sms,
+                  void *scratch, size_t bytes);
 int tidek_locate(cudaStream_t stream, const tide_locate_args *a, uint32_t *taken, tidek_mailbox *mailbox);
 int tidek_verify(cudaStream_t stream, const tide_verify_args *a, uint32_t *taken, tidek_mailbox *mailbox);
 int tidek_compact_scratch(size_t *bytes, const tide_compact_args *a);

@@ -1,9 +1,9 @@
 /* determinism.c: whether equal programs must give equal results.
  *
  * Nearly everything does always: sums are merged in a fixed order, products have a workspace of their own. What depends
- * on which thread comes first heeds the setting: a scatter whose indexes repeat keeps the last one in order
- * (kernels/index.cu), blocks of a raw kernel run one after the other on the CPU (backend/cpu/cxx.c), and a raw kernel
- * whose atomics depend on the order is refused on an accelerator. The setting is the process's. */
+ * on which thread comes first heeds the setting: values that a scatter brings to one element meet in order
+ * (kernels/indexed_order.cu), blocks of a raw kernel run one after the other on the CPU (backend/cpu/cxx.c), and a raw
+ * kernel whose atomics depend on the order is refused on an accelerator. The setting is the process's. */
 #include "determinism.h"
 
 _Atomic int tide__determinism;

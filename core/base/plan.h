@@ -106,21 +106,34 @@ typedef struct tide_cholesky_args {
   int64_t n, batch;
 } tide_cholesky_args;
 
-/* Index reads and writes along one dimension. The tensor side has size outer x length x inner, the dense side outer x
- * count x inner; outer dims and inner dims are strided: [0, nouter) and [nouter, ndim) of size. ptr[0] destination,
- * ptr[1] source, ptr[2] the index, contiguous, int64 or int32 (index_dtype), count values counted from index_base,
- * negative ones from the end (-1 is the last). gather: dst[o, k, i] = src[o, index[k], i]; scatter: dst[o, index[k], i]
- * = src[o, k, i]. stride[0] of dst, stride[1] of src over the outer and inner dims; pitch[0], pitch[1] along the
- * indexed dim. A bad index skips its access and is reported: gather then writes zero bytes. Elements are moved as
- * item_size bytes (1, 2, 4, 8, 16). located: the index comes from tide_locate_args, which has reported its INT64_MIN. A
- * scatter that `adds` numbers of `dtype` instead of writing does so as often as an index is there: bools become
- * true. */
+/* Reads and writes at indexed places. Both sides and the index are walked together over dims of `size`: stride[0] is of
+ * the dense side, which has an element for every step, stride[1] of the indexed side, stride[2] of the index. A value v
+ * of the index, after index_base is taken off and negative ones are counted from the end (-1 is the last), moves the
+ * indexed side by v * pitch; 0 <= v < length. gather: ptr[0], dense, = ptr[1], indexed. scatter: ptr[0], indexed, is
+ * written from ptr[1], dense, or, by `reduce`, each value joins what is there; elements are of `dtype`, and gather
+ * moves item_size bytes (1, 2, 4, 8, 16). Where stride[1] is 0 several steps may meet in one element. These dims keep
+ * their order: of values that meet, the last is written if `ordered` (always on the CPU), and with `ordered` and on the
+ * CPU they are reduced one after the other. Other dims stand in any order.
+ *
+ * ptr[2], the index: int32 or int64. A bad value skips its access and is reported; gather then writes zero bytes.
+ * located: it comes from tide_locate_args, which has reported its INT64_MIN. bins: the index is of any floating dtype
+ * or an integer one, and v is the bin of its value among `length` ones from low to high, which are both included: of
+ * equal width, or between the length + 1 ascending edges at ptr[3], which has the index's dtype. With `nearby` the
+ * edges have the last word about what the width says. Values in no bin and NaN are skipped without a report. */
+typedef enum tide_index_reduce {
+  TIDE_INDEX_WRITE,
+  TIDE_INDEX_SUM, /* bools become true */
+  TIDE_INDEX_PROD,
+  TIDE_INDEX_MAX, /* NaN wins in both */
+  TIDE_INDEX_MIN
+} tide_index_reduce;
+enum { TIDE_BINS_NONE, TIDE_BINS_EVEN, TIDE_BINS_NEARBY, TIDE_BINS_EDGES };
 typedef struct tide_index_args {
   tide_head head;
-  int32_t item_size, index_dtype, index_base, ndim, nouter, located, adds, dtype;
-  int32_t ordered; /* of a scatter: where an index is there twice, the last one in order is to stay */
-  int64_t count, length, outer, inner;
-  int64_t size[TIDE_MAX_DIMS], stride[2][TIDE_MAX_DIMS], pitch[2];
+  int32_t item_size, dtype, index_dtype, index_base, ndim, located, reduce, ordered, bins;
+  int64_t numel, length, pitch;
+  int64_t size[TIDE_MAX_DIMS], stride[3][TIDE_MAX_DIMS];
+  double low, high;
 } tide_index_args;
 
 /* One of several indexes that together name an element: its value times `pitch` becomes ptr[0] (int64, contiguous, row

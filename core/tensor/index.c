@@ -8,21 +8,20 @@
  *
  * Invariant: the dense side of a gather or scatter has one stride for all positions of the index tensor, whatever its
  * number of dims. */
-#include "base/determinism.h"
 #include "index.h"
+
+#include "tide/scatter.h"
 
 /* ---- by an index tensor ---- */
 
 /* The index as contiguous int64 or int32 on x's device. */
 static tide_status prepare_index(tide_tensor **out, const tide_tensor *x, const tide_tensor *index, const char *what) {
+  tide_tensor *any;
   TIDE_TRY(tide__check(x, what, "x"));
-  TIDE_TRY(tide__check(index, what, "the index"));
-  TIDE_TRY(tide__operand_device(x, "x", index, "the index", what));
-  if (tide__category(index->dtype) != 1)
-    return tide__fail(TIDE_DTYPE, "%s: wrong dtype of the index, got %s, expected integers", what,
-                      tide_dtype_name((tide_dtype)index->dtype));
-  tide_dtype dtype = index->dtype == TIDE_INT32 ? TIDE_INT32 : TIDE_INT64;
-  return tide__as_contiguous(out, index, dtype);
+  TIDE_TRY(tide__index_tensor(&any, x, index, NULL, what));
+  tide_status status = tide__as_contiguous(out, any, (tide_dtype)any->dtype);
+  tide_tensor_release(any);
+  return status;
 }
 
 /* x's size with dim replaced by the index's. */
@@ -40,54 +39,19 @@ static tide_status indexed_size(int64_t *size, int *ndim, const tide_tensor *x, 
   return TIDE_OK;
 }
 
-/* The dims [from, to) of both sides, collapsed; appended to a. Returns how many elements they span. */
-static int64_t plan_dims(tide_index_args *a, const tide_tensor *sparse, const int64_t *dense_stride, int from, int to,
-                         int sparse_side) {
-  int64_t size[TIDE_MAX_DIMS], stride[2][TIDE_MAX_DIMS], span = 1;
-  int n = to - from;
-  for (int d = 0; d < n; d++) {
-    size[d] = sparse->size[from + d];
-    stride[sparse_side][d] = sparse->stride[from + d];
-    stride[1 - sparse_side][d] = dense_stride[from + d];
-    span *= size[d];
-  }
-  if (n) n = tide__collapse(size, stride, 2, n, false);
-  if (span == 1) n = 0;
-  for (int d = 0; d < n; d++, a->ndim++) {
-    a->size[a->ndim] = size[d];
-    a->stride[0][a->ndim] = stride[0][d];
-    a->stride[1][a->ndim] = stride[1][d];
-  }
-  return span;
-}
-
 tide_status tide__index_move(const tide__index_mode *m, const tide_tensor *sparse, int dim, const tide_tensor *index,
                              const tide_tensor *dense, const int64_t *dense_stride, int64_t pitch) {
-  bool scatter = m->scatter;
-  tide__queue q;
-  tide_index_args a;
-  int device = sparse->storage->device, side = scatter ? 0 : 1;
-  if (index->numel == 0 || dense->numel == 0) return TIDE_OK;
-  TIDE_TRY(tide__queue_begin(&q, device));
-  tide__head_begin(&a.head, device, 3);
-  tide__head_set(&a.head, 0, scatter ? sparse : dense, &q);
-  tide__head_set(&a.head, 1, scatter ? dense : sparse, &q);
-  tide__head_set(&a.head, 2, index, &q);
-  a.item_size = (int32_t)tide__itemsize(sparse->dtype);
-  a.ordered = scatter && !m->adds && tide__deterministic();
-  a.index_dtype = index->dtype, a.index_base = m->base, a.ndim = 0;
-  a.located = m->located, a.adds = m->adds, a.dtype = sparse->dtype;
-  a.count = index->numel;
-  a.length = sparse->ndim ? sparse->size[dim] : 1;
-  a.outer = plan_dims(&a, sparse, dense_stride, 0, sparse->ndim ? dim : 0, side);
-  a.nouter = a.ndim;
-  a.inner = plan_dims(&a, sparse, dense_stride, sparse->ndim ? dim + 1 : 0, sparse->ndim, side);
-  a.pitch[side] = sparse->ndim ? sparse->stride[dim] : 1;
-  a.pitch[1 - side] = pitch;
-  if (a.length == 0)
-    return tide__fail(TIDE_INDEX, "index: dim %lld has size 0, got %lld index values, expected none",
-                      (long long)tide__shown(dim), (long long)a.count);
-  return scatter ? TIDE_LAUNCH(&q, scatter, &a, 0) : TIDE_LAUNCH(&q, gather, &a, 0);
+  tide__index_space s;
+  tide__index_along(&s, sparse, dim);
+  s.ndim = sparse->ndim ? sparse->ndim : 1;
+  for (int d = 0; d < s.ndim; d++) {
+    bool along = d == dim;
+    s.size[d] = along ? index->numel : sparse->size[d];
+    s.stride[0][d] = along ? pitch : dense_stride[d];
+    s.stride[1][d] = along ? 0 : sparse->stride[d];
+    s.stride[2][d] = along;
+  }
+  return tide__index_run(m, sparse, dense, index, &s);
 }
 
 int64_t tide__index_strides(int64_t *stride, const tide_tensor *x, int dim, int64_t count) {
@@ -339,6 +303,50 @@ tide_status tide_mask_set(tide_tensor *x, const tide_tensor *mask, const tide_op
                    tide__shape_text(v->size, v->ndim), tide__shape_text(x->size, x->ndim));
   tide_tensor_release(v);
   return status;
+}
+
+/* ---- masked_scatter ---- */
+
+/* The first elements of the source, as many as the mask holds. */
+static tide_status scatter_source(tide_tensor *x, const tide_tensor *mask, const tide_tensor *source) {
+  tide_tensor *positions, *line = NULL, *first = NULL;
+  TIDE_TRY(mask_positions(&positions, x, mask));
+  int64_t all = source->numel, held = positions->numel;
+  tide_status status = TIDE_OK;
+  if (held > all)
+    status = tide__fail(TIDE_SHAPE,
+                        "masked_scatter: too few elements in the source, got %lld, expected at least %lld, as many as "
+                        "the mask holds",
+                        (long long)all, (long long)held);
+  if (status == TIDE_OK) status = tide_reshape(&line, source, &all, 1);
+  if (status == TIDE_OK) status = tide_narrow(&first, line, 0, 0, held);
+  if (status == TIDE_OK && tide__tensor_overlaps(x, first)) {
+    tide_tensor_release(line);
+    line = first;
+    first = NULL;
+    status = tide_clone(&first, line);
+  }
+  if (status == TIDE_OK) status = scatter_flat(x, positions, first);
+  tide_tensor_release(first);
+  tide_tensor_release(line);
+  tide_tensor_release(positions);
+  return status;
+}
+
+tide_status tide_masked_scatter(tide_tensor **out, const tide_tensor *x, const tide_tensor *mask,
+                                const tide_tensor *source, tide_tensor *into) {
+  static const char *what = "masked_scatter";
+  tide_tensor *target;
+  TIDE_TRY(tide__out_check(out, into, what));
+  TIDE_TRY(check_mask(x, mask));
+  TIDE_TRY(tide__written_check(x, into, what));
+  TIDE_TRY(tide__check(source, what, "the source"));
+  TIDE_TRY(tide__operand_device(x, "x", source, "the source", what));
+  if (source->dtype != x->dtype)
+    return tide__fail(TIDE_DTYPE, "%s: wrong dtype of the source, got %s, expected %s as x has", what,
+                      tide_dtype_name((tide_dtype)source->dtype), tide_dtype_name((tide_dtype)x->dtype));
+  TIDE_TRY(tide__written_begin(&target, x, into));
+  return tide__written_end(out, target, x, into, scatter_source(target, mask, source), what);
 }
 
 /* ---- positions as coordinates ---- */

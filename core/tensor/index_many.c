@@ -5,7 +5,6 @@
  * What then remains is a gather or scatter along that dim. Masks become tensors of positions first.
  *
  * Invariant: only positions that were checked, or INT64_MIN in the place of bad ones, reach the gather or scatter. */
-#include "base/determinism.h"
 #include "index.h"
 
 typedef struct many {
@@ -223,9 +222,6 @@ tide_status tide_index_get_many(tide_tensor **out, const tide_tensor *x, tide_te
 }
 
 static tide_status put(tide_tensor *x, many *m, const tide_operand *value, bool accumulate) {
-  char kind = tide_dtype_kind((tide_dtype)x->dtype);
-  if (accumulate && x->storage->device >= 0 && (kind == 'F' || kind == 'C') && tide__deterministic())
-    TIDE_TRY(tide__determinism_refuse("index_put", "it adds in the order of threads"));
   int64_t size[TIDE_MAX_DIMS];
   int ndim, only = only_dim(m);
   if (only >= 0 && !accumulate) return tide_index_set(x, only, m->index[only], value);
@@ -234,7 +230,8 @@ static tide_status put(tide_tensor *x, many *m, const tide_operand *value, bool 
   TIDE_TRY(result_size(size, &ndim, m, "index_put"));
   tide_tensor *v;
   TIDE_TRY(tide__index_value(&v, x, value, "index_put"));
-  tide__index_mode mode = {.scatter = true, .located = true, .adds = accumulate};
+  tide__index_mode mode = {.scatter = true, .located = true};
+  mode.reduce = accumulate ? TIDE_INDEX_SUM : TIDE_INDEX_WRITE;
   tide_status status = tide__index_write(&mode, &m->line, m->at, m->positions, v, size, ndim);
   tide_tensor_release(v);
   return status;

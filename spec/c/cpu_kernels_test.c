@@ -425,66 +425,88 @@ static void test_gemm_same_bits(void) {
 
 /* ---- indexes ---- */
 
-static void index_trial(bool scatter, int item, int64_t bad) {
+/* What a value that meets another one becomes there; float32 or bytes. */
+static void join_one(const tide_index_args *a, char *to, const char *from) {
+  if (a->reduce == TIDE_INDEX_WRITE) {
+    memcpy(to, from, (size_t)a->item_size);
+    return;
+  }
+  float x = *(float *)(void *)to, y = *(const float *)(const void *)from;
+  float r = a->reduce == TIDE_INDEX_SUM    ? x + y
+            : a->reduce == TIDE_INDEX_PROD ? x * y
+            : a->reduce == TIDE_INDEX_MAX  ? fmaxf(x, y)
+                                           : fminf(x, y);
+  memcpy(to, &r, sizeof r);
+}
+
+/* Both sides and the index as tensors over the same dims, in any layout; the indexed one is longer along `dim`. The
+ * index stands still along some dims. */
+static void index_trial(bool scatter, int item, int64_t bad, int reduce) {
   tide_index_args a;
   memset(&a, 0, sizeof a);
   a.head.device = TIDE_CPU, a.item_size = item, a.index_dtype = below(2) ? TIDE_INT32 : TIDE_INT64,
-  a.index_base = (int32_t)below(2);
-  a.nouter = (int32_t)below(3), a.ndim = a.nouter + (int32_t)below(3);
-  a.length = 1 + below(50), a.count = 1 + below(bad ? 100 : 60), a.outer = a.inner = 1;
-  if (below(10) == 0) a.length = 5000, a.count = 40000;
-  for (int d = 0; d < a.ndim; d++) {
-    a.size[d] = 1 + below(5);
-    *(d < a.nouter ? &a.outer : &a.inner) *= a.size[d];
+  a.index_base = (int32_t)below(2), a.dtype = TIDE_FLOAT32, a.reduce = reduce;
+  a.ndim = 1 + (int32_t)below(4);
+  int dim = (int)below(a.ndim);
+  a.length = 1 + below(50), a.numel = 1;
+  int64_t size[TIDE_MAX_DIMS], places = 1, place[TIDE_MAX_DIMS];
+  for (int d = 0; d < a.ndim; d++) a.size[d] = 1 + below(6);
+  a.size[dim] = 1 + below(bad ? 100 : 60);
+  if (below(10) == 0) {
+    a.length = 5000;
+    for (int d = 0; d < a.ndim; d++) a.size[d] = d == dim ? 40000 : 1 + below(2);
   }
-  /* Both sides as one tensor [outer.., length or count, inner..] in any layout. */
-  memory side[2];
-  int64_t size[TIDE_MAX_DIMS], stride[2][TIDE_MAX_DIMS];
-  for (int k = 0; k < 2; k++) {
-    for (int d = 0; d < a.ndim; d++) size[d + (d >= a.nouter)] = a.size[d];
-    size[a.nouter] = (k == 0) == scatter ? a.length : a.count;
-    side[k] = memory_new(stride[k], size, a.ndim + 1, (int)below(REPEATED), item);
-    for (int d = 0; d < a.ndim; d++) a.stride[k][d] = stride[k][d + (d >= a.nouter)];
-    a.pitch[k] = stride[k][a.nouter];
-    if (k)
-      for (size_t i = 0; i < side[k].bytes; i++) side[k].all[i] = (char)next_random();
+  for (int d = 0; d < a.ndim; d++) a.numel *= size[d] = a.size[d];
+  memory side[2]; /* dense, indexed */
+  side[0] = memory_new(a.stride[0], size, a.ndim, (int)below(REPEATED), item);
+  size[dim] = a.length;
+  side[1] = memory_new(a.stride[1], size, a.ndim, (int)below(REPEATED), item);
+  a.pitch = a.stride[1][dim], a.stride[1][dim] = 0;
+  for (int k = 0; k < 2; k++)
+    for (size_t i = 0; i < side[k].bytes; i++) side[k].all[i] = (char)next_random();
+  if (reduce)
+    for (int k = 0; k < 2; k++)
+      for (size_t i = 0; i < side[k].bytes / 4; i++) ((float *)(void *)side[k].all)[i] = (float)(1 + below(9));
+  for (int d = a.ndim - 1; d >= 0; d--) {
+    bool still = d != dim && below(2);
+    a.stride[2][d] = still ? 0 : places, places *= still ? 1 : a.size[d];
   }
-  int64_t *wide = malloc((size_t)a.count * 8), *plain = malloc((size_t)a.count * 8);
-  int32_t *narrow = malloc((size_t)a.count * 4);
-  for (int64_t i = 0; i < a.count; i++) {
+  int64_t *wide = malloc((size_t)places * 8), *plain = malloc((size_t)places * 8), step[3];
+  int32_t *narrow = malloc((size_t)places * 4);
+  for (int64_t i = 0; i < places; i++) {
     plain[i] = below(a.length);
     wide[i] = below(2) ? plain[i] + a.index_base : plain[i] - a.length;
-    if (bad && i == a.count / 2) wide[i] = bad > 0 ? a.length + a.index_base : -a.length - 1, plain[i] = -1;
+    if (bad && i == places / 2) wide[i] = bad > 0 ? a.length + a.index_base : -a.length - 1, plain[i] = -1;
     narrow[i] = (int32_t)wide[i];
   }
-  a.head.ptr[0] = side[0].first, a.head.ptr[1] = side[1].first;
+  a.head.ptr[0] = side[scatter].first, a.head.ptr[1] = side[!scatter].first;
   a.head.ptr[2] = a.index_dtype == TIDE_INT32 ? (void *)narrow : (void *)wide;
-  char *want = malloc(side[0].bytes), zero[16] = {0};
-  memcpy(want, side[0].all, side[0].bytes);
-  for (int64_t o = 0; o < a.outer; o++)
-    for (int64_t k = 0; k < a.count; k++)
-      for (int64_t i = 0; i < a.inner; i++) {
-        int64_t base[2], in_inner[2];
-        for (int s = 0; s < 2; s++) {
-          base[s] = offset_at(a.size, a.stride[s], a.nouter, o);
-          in_inner[s] = offset_at(a.size + a.nouter, a.stride[s] + a.nouter, a.ndim - a.nouter, i);
-        }
-        int64_t d = base[0] + in_inner[0] + a.pitch[0] * (scatter ? plain[k] : k);
-        int64_t s = base[1] + in_inner[1] + a.pitch[1] * (scatter ? k : plain[k]);
-        if (plain[k] < 0 && scatter) continue;
-        memcpy(want + (side[0].first - side[0].all) + d * item, plain[k] < 0 ? zero : side[1].first + s * item,
-               (size_t)item);
-      }
+  const memory *to = &side[scatter], *from = &side[!scatter];
+  char *want = malloc(to->bytes), zero[16] = {0};
+  memcpy(want, to->all, to->bytes);
+  memset(place, 0, sizeof place);
+  for (int64_t i = 0; i < a.numel && !(bad && scatter); i++) { /* a scatter with a bad index writes nothing */
+    int64_t rest = i;
+    for (int d = a.ndim - 1; d >= 0; d--) place[d] = rest % a.size[d], rest /= a.size[d];
+    for (int s = 0; s < 3; s++) {
+      step[s] = 0;
+      for (int d = 0; d < a.ndim; d++) step[s] += place[d] * a.stride[s][d];
+    }
+    int64_t at = plain[step[2]], d = scatter ? step[1] + at * a.pitch : step[0],
+            s = scatter ? step[0] : step[1] + at * a.pitch;
+    join_one(&a, want + (to->first - to->all) + d * item, at < 0 ? zero : from->first + s * item);
+  }
   tide_status status = scatter ? tide__cpu_scatter(NULL, &a) : tide__cpu_gather(NULL, &a);
   CHECK(status == (bad ? TIDE_INDEX : TIDE_OK), "status %d", (int)status);
-  CHECK(!memcmp(want, side[0].all, side[0].bytes), "%s of %d bytes, %lld of %lld", scatter ? "scatter" : "gather", item,
-        (long long)a.count, (long long)a.length);
+  CHECK(!memcmp(want, to->all, to->bytes), "%s %d of %d bytes, %lld of %lld", scatter ? "scatter" : "gather", reduce,
+        item, (long long)places, (long long)a.length);
   free(side[0].all), free(side[1].all), free(wide), free(narrow), free(plain), free(want);
 }
 
 static void test_index(void) {
   static const int items[] = {1, 2, 4, 8, 16};
-  for (int k = 0; k < 200; k++) index_trial(k & 1, items[below(5)], below(3) - 1);
+  for (int k = 0; k < 200; k++) index_trial(k & 1, items[below(5)], below(3) - 1, TIDE_INDEX_WRITE);
+  for (int k = 0; k < 100; k++) index_trial(true, 4, 0, 1 + k % 4);
 }
 
 static void test_compact(void) {

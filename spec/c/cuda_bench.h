@@ -187,8 +187,8 @@ static void bench_indexing(void) {
   r.numel = r.size[0] = n, r.stride[0][0] = 1, r.range = (uint64_t)n;
   OK(gpu->random(stream, &r));
   tide_index_args a = {
-      .head = {.ptr = {big[0], big[1], big[2]}}, .item_size = 4, .index_dtype = TIDE_INT64, .count = n};
-  a.length = n, a.outer = a.inner = 1, a.pitch[0] = a.pitch[1] = 1;
+      .head = {.ptr = {big[0], big[1], big[2]}}, .item_size = 4, .index_dtype = TIDE_INT64, .ndim = 1, .numel = n};
+  a.length = n, a.pitch = 1, a.size[0] = n, a.stride[0][0] = a.stride[2][0] = 1;
   bandwidth("gather_64M", 16.0 * (double)n, do_gather, &a);
   tide_random_args m = {
       .head = {.ptr = {big[1]}}, .kind = TIDE_BERNOULLI, .ndim = 1, .flat = 1, .dtype = TIDE_BOOL, .a = 0.5};

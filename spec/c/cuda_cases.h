@@ -235,11 +235,9 @@ static void index_case(int item, int index_dtype, int64_t outer, int64_t length,
   }
   upload(&index);
   tide_index_args a = {.head = {.ptr = {to.host, from.host, index.host}, .nptr = 3}, .item_size = size_of(dtype)};
-  a.index_dtype = index_dtype, a.index_base = 1, a.count = count, a.length = length, a.outer = outer, a.inner = inner;
-  a.pitch[0] = a.pitch[1] = inner;
-  int64_t across[2] = {scatter ? length * inner : count * inner, scatter ? count * inner : length * inner};
-  if (outer > 1) a.size[a.ndim] = outer, a.stride[0][a.ndim] = across[0], a.stride[1][a.ndim++] = across[1];
-  a.nouter = a.ndim;
+  a.index_dtype = index_dtype, a.index_base = 1, a.length = length, a.pitch = inner, a.numel = dense, a.dtype = dtype;
+  if (outer > 1) a.size[0] = outer, a.stride[0][0] = count * inner, a.stride[1][0] = length * inner, a.ndim++;
+  a.size[a.ndim] = count, a.stride[0][a.ndim] = inner, a.stride[2][a.ndim++] = 1;
   if (inner > 1) a.size[a.ndim] = inner, a.stride[0][a.ndim] = a.stride[1][a.ndim] = 1, a.ndim++;
   tide_index_args b = a;
   b.head.ptr[0] = to.device, b.head.ptr[1] = from.device, b.head.ptr[2] = index.device;
@@ -256,7 +254,8 @@ static void test_bad_index(void) {
   for (int i = 0; i < 8; i++) ((int64_t *)index.host)[i] = i == 5 ? 99 : i % 4;
   upload(&index);
   tide_index_args a = {.head = {.ptr = {to.device, from.device, index.device}, .nptr = 3, .site = 7}, .item_size = 4};
-  a.index_dtype = TIDE_INT64, a.count = 8, a.length = 4, a.outer = a.inner = 1, a.pitch[0] = a.pitch[1] = 1;
+  a.index_dtype = TIDE_INT64, a.ndim = 1, a.numel = 8, a.length = 4, a.pitch = 1;
+  a.size[0] = 8, a.stride[0][0] = a.stride[2][0] = 1;
   for (int round = 0; round < 3; round++) {
     told.index_failures = 0;
     OK(gpu->gather(stream, &a));

@@ -129,8 +129,8 @@ static tide_status add_number(lane *l, void *out, void *in, int64_t n, double nu
 
 static tide_status gather(lane *l, void *dst, void *src, void *index, int64_t count, int64_t length, uint32_t site) {
   tide_index_args a = {
-      .item_size = 4, .index_dtype = TIDE_INT64, .count = count, .length = length, .outer = 1, .inner = 1};
-  a.pitch[0] = a.pitch[1] = 1;
+      .item_size = 4, .index_dtype = TIDE_INT64, .ndim = 1, .numel = count, .length = length, .pitch = 1};
+  a.size[0] = count, a.stride[0][0] = a.stride[2][0] = 1;
   a.head.ptr[0] = dst, a.head.ptr[1] = src, a.head.ptr[2] = index, a.head.nptr = 3;
   a.head.device = l->head.device, a.head.site = site;
   return t->gather(stream_of(l), &a);

@@ -12,6 +12,8 @@
 static inline tide_status tide__cpu_has_none(const char *kernel) { return (void)kernel, TIDE_OK; }
 tide_status tide__cpu_has_lapack(const char *kernel);
 /* The kernels themselves, for backends that report later: true where an element is bad, and gives it. */
+bool tide__cpu_gather_bad(const tide_index_args *a, int64_t *value);
+bool tide__cpu_scatter_bad(const tide_index_args *a, int64_t *value);
 bool tide__cpu_locate_bad(const tide_locate_args *a, int64_t *value);
 bool tide__cpu_verify_bad(const tide_verify_args *a, int64_t *value);
 tide_status tide__cpu_pack(tide_stream *stream, const tide_pack_args *a);

@@ -104,19 +104,25 @@ MAILBOX_SLOT(locate, tide_locate_args)
 MAILBOX_SLOT(verify, tide_verify_args)
 #undef MAILBOX_SLOT
 
-/* Which index is the last one for each destination is found in scratch memory. */
+/* What keeps an order is sorted in scratch memory. */
 tide_status tide__cuda_scatter(tide_stream *stream, const tide_index_args *a) {
   const cuda_stream *s = cuda_stream_of(stream);
   uint32_t *taken;
   tidek_mailbox *mailbox;
-  size_t bytes = tidek_scatter_scratch(a);
-  void *last = NULL;
-  if (bytes) TIDE_TRY(tide__cuda_host->scratch_get(&last, stream, bytes));
+  size_t bytes = 0;
+  void *scratch = NULL;
   cuda_scope scope = cuda_enter(s->device);
-  tide_status status = tide__cuda_mailbox(&taken, &mailbox, s->device);
-  if (status == TIDE_OK)
-    status = tide__cuda_check(s->device, "scatter", tidek_scatter(s->handle, a, taken, mailbox, last));
+  tide_status status = tide__cuda_check(s->device, "scatter", tidek_scatter_scratch(&bytes, a));
   cuda_leave(scope);
-  if (last) tide__cuda_host->scratch_put(stream, last);
+  TIDE_TRY(status);
+  if (bytes) TIDE_TRY(tide__cuda_host->scratch_get(&scratch, stream, bytes));
+  scope = cuda_enter(s->device);
+  status = tide__cuda_mailbox(&taken, &mailbox, s->device);
+  if (status == TIDE_OK)
+    status = tide__cuda_check(
+        s->device, "scatter",
+        tidek_scatter(s->handle, a, taken, mailbox, tide__cuda_devices[s->device].multiprocessors, scratch, bytes));
+  cuda_leave(scope);
+  if (scratch) tide__cuda_host->scratch_put(stream, scratch);
   return status;
 }

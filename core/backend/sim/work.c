@@ -38,7 +38,10 @@ static double product_bytes(const tide_gemm_args *a) {
   return moved > arithmetic ? moved : arithmetic;
 }
 static double index_bytes(const tide_index_args *a) {
-  return 2 * (double)a->outer * (double)a->count * (double)a->inner * a->item_size + 8 * (double)a->count;
+  double indexes = 1;
+  for (int d = 0; d < a->ndim; d++)
+    if (a->stride[2][d]) indexes *= (double)a->size[d];
+  return 2 * (double)a->numel * a->item_size + bytes(1, a->index_dtype) * indexes;
 }
 /* Memory is read and written once for every dim. */
 static double transform_bytes(const tide_fft_args *a) {
@@ -90,21 +93,6 @@ tide_status tide__sim_stream_sleep(void *stream, int64_t cycles) {
 
 /* ---- running them ---- */
 
-static int64_t index_at(const tide_index_args *a, int64_t k) {
-  return a->index_dtype == TIDE_INT32 ? ((const int32_t *)a->head.ptr[2])[k] : ((const int64_t *)a->head.ptr[2])[k];
-}
-
-/* The position of the first bad value of the index, or -1. The addresses are translated already. */
-static int64_t bad_index(const tide_index_args *a) {
-  for (int64_t k = 0; k < a->count; k++) {
-    int64_t value = index_at(a, k), first = a->index_base, last = a->length - 1 + a->index_base;
-    bool negative = value < 0 && value >= -a->length;
-    bool known = a->located && value == INT64_MIN;
-    if (!negative && !known && (value < first || value > last)) return k;
-  }
-  return -1;
-}
-
 /* What a kernel will put into the mailbox: the value that it cannot take, and why. */
 typedef struct bad_value {
   bool set;
@@ -114,19 +102,22 @@ typedef struct bad_value {
 
 static bad_value find_bad(const sim_op *op) {
   bad_value bad = {0};
-  if (op->run == run_gather || op->run == run_scatter) {
-    const tide_index_args *a = &op->args.gather;
-    int64_t at = bad_index(a);
-    if (at >= 0) bad = (bad_value){true, a->index_base, index_at(a, at), a->length};
-  } else if (op->run == run_verify) {
-    bad.set = tide__cpu_verify_bad(&op->args.verify, &bad.value);
-    bad.length = op->args.verify.kind;
-  }
+  if (op->run != run_verify) return bad;
+  bad.set = tide__cpu_verify_bad(&op->args.verify, &bad.value);
+  bad.length = op->args.verify.kind;
   return bad;
 }
 
-/* Kernels that say of themselves what they meet; the others run behind a look at their index. */
+static tide_status run_indexed(const tide_index_args *a, bool scatter, bad_value *bad) {
+  bad->set = scatter ? tide__cpu_scatter_bad(a, &bad->value) : tide__cpu_gather_bad(a, &bad->value);
+  bad->length = a->length, bad->index_base = a->index_base;
+  return TIDE_OK;
+}
+
+/* Kernels that say of themselves what they meet; the others run behind a look at what they read. */
 static tide_status run_kernel(const sim_op *op, bad_value *bad) {
+  if (op->run == run_gather || op->run == run_scatter)
+    return run_indexed(&op->args.gather, op->run == run_scatter, bad);
   if (op->run != run_locate) return op->run(&op->args);
   const tide_locate_args *a = &op->args.locate;
   bad->set = tide__cpu_locate_bad(a, &bad->value);

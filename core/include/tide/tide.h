@@ -531,9 +531,9 @@ typedef enum tide_determinism {
   TIDE_DETERMINISM_WARN, /* as ON, but what has no deterministic way only warns */
   TIDE_DETERMINISM_ON
 } tide_determinism;
-/* Of the process; OFF at the start. Otherwise nothing that tide computes depends on the order in which threads run: of
- * indexes that repeat the last one is written, and raw kernels run in order on the CPU; on an accelerator those are
- * refused whose atomic operations depend on the order. */
+/* Of the process; OFF at the start. Otherwise nothing that tide computes depends on the order in which threads run:
+ * where an index repeats, values meet in its order, the last one is written; raw kernels run in order on the CPU, and
+ * on an accelerator those are refused whose atomic operations depend on the order. */
 TIDE_API tide_status tide_set_deterministic(tide_determinism mode);
 TIDE_API tide_determinism tide_get_deterministic(void);
 

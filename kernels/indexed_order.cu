@@ -1,0 +1,169 @@
+/* indexed_order.cu: scatters in which values for one element meet in the order of the index, whatever the order in
+ * which threads run.
+ *
+ * The element that each index stands for is a key; keys are sorted with the number of their step, and as the sort is
+ * stable, equal keys stand in order. One thread then takes all that belongs to an element, and, where the index stands
+ * still along some dims, one for each of these.
+ *
+ * Invariant: no two threads write one element. */
+#include <cub/device/device_radix_sort.cuh>
+#include <cstring>
+
+#include "indexed.cuh"
+
+namespace tidek {
+
+/* The plan in two: the steps of the index, which are sorted, and the dims in which all of them are repeated. */
+struct OrderArgs {
+  IndexArgs index;    /* n: the steps */
+  int64_t rows, bias; /* bias: what makes every offset at least 0 */
+  uint64_t bad;
+  int32_t nrow;
+  int64_t row_size[TIDE_MAX_DIMS], row_stride[TIDE_MAX_DIMS][2]; /* dense, indexed */
+};
+
+static OrderArgs order_args(const IndexArgs &r) {
+  OrderArgs o = {};
+  o.index = r;
+  o.index.ndim = 0, o.index.n = o.rows = 1;
+  int64_t high = 0;
+  for (int d = 0; d < r.ndim; d++) {
+    bool repeats = r.stride[d][2] == 0 && (r.stride[d][1] != 0 || r.size[d] == 1);
+    if (repeats) {
+      o.row_size[o.nrow] = r.size[d];
+      o.row_stride[o.nrow][0] = r.stride[d][0], o.row_stride[o.nrow++][1] = r.stride[d][1];
+      o.rows *= r.size[d];
+      continue;
+    }
+    int64_t far = (r.size[d] - 1) * r.stride[d][1];
+    (far < 0 ? o.bias : high) += far < 0 ? -far : far;
+    o.index.size[o.index.ndim] = r.size[d];
+    memcpy(o.index.stride[o.index.ndim++], r.stride[d], sizeof r.stride[d]);
+    o.index.n *= r.size[d];
+  }
+  int64_t far = (r.length - 1) * r.pitch;
+  (far < 0 ? o.bias : high) += far < 0 ? -far : far;
+  o.bad = (uint64_t)(o.bias + high + 1);
+  return o;
+}
+
+static int bits_of(uint64_t value) {
+  int n = 0;
+  for (; value; value >>= 1) n++;
+  return n;
+}
+
+template <bool BINS>
+__global__ void __launch_bounds__(INDEX_THREADS)
+    keys_kernel(const __grid_constant__ OrderArgs a, unsigned long long *key, int64_t *step) {
+  kernel_begin();
+  int64_t i = (int64_t)blockIdx.x * INDEX_THREADS + threadIdx.x;
+  if (i >= a.index.n) return;
+  Offsets o = offsets_of(a.index, i);
+  IndexValue<BINS> value = load_value<BINS>(a.index, o.index);
+  int64_t at = place_of(a.index, value);
+  if (at < 0) report_index(a.index, value);
+  key[i] = at < 0 ? a.bad : (unsigned long long)(o.indexed + at * a.index.pitch + a.bias);
+  step[i] = i;
+}
+
+/* REDUCE is TIDE_INDEX_WRITE for words of any dtype, else sums or products of S. */
+template <class S, int REDUCE>
+__global__ void __launch_bounds__(INDEX_THREADS)
+    segments_kernel(const __grid_constant__ OrderArgs a, const unsigned long long *key, const int64_t *step) {
+  kernel_begin();
+  int64_t i = (int64_t)blockIdx.x * INDEX_THREADS + threadIdx.x;
+  if (i >= a.index.n * a.rows) return;
+  int64_t at = divide(i, a.rows), row = i - at * a.rows, dense = 0, to = 0;
+  unsigned long long mine = key[at];
+  if (mine == a.bad || (at > 0 && key[at - 1] == mine)) return;
+  for (int d = a.nrow - 1; d >= 0; d--) {
+    int64_t q = d ? divide(row, a.row_size[d]) : 0, r = row - q * a.row_size[d];
+    dense += r * a.row_stride[d][0], to += r * a.row_stride[d][1];
+    row = q;
+  }
+  S *p = (S *)a.index.to + (int64_t)mine - a.bias + to;
+  const S *from = (const S *)a.index.from + dense;
+  if constexpr (REDUCE == TIDE_INDEX_WRITE) {
+    while (at + 1 < a.index.n && key[at + 1] == mine) at++;
+    *p = from[offsets_of(a.index, step[at]).dense];
+  } else {
+    auto sum = plain(*p);
+    for (; at < a.index.n && key[at] == mine; at++) {
+      auto value = plain(from[offsets_of(a.index, step[at]).dense]);
+      if constexpr (REDUCE == TIDE_INDEX_SUM) {
+        if constexpr (is_complex<S>::value)
+          sum.re += value.re, sum.im += value.im;
+        else
+          sum += value;
+      } else {
+        if constexpr (is_complex<S>::value)
+          sum = S(sum.re * value.re - sum.im * value.im, sum.re * value.im + sum.im * value.re);
+        else
+          sum *= value;
+      }
+    }
+    *p = cast<S>(sum);
+  }
+}
+
+static cudaError_t sort_keys(void *scratch, size_t &bytes, cub::DoubleBuffer<unsigned long long> &key,
+                             cub::DoubleBuffer<int64_t> &step, int64_t n, int bits, cudaStream_t stream) {
+  return cub::DeviceRadixSort::SortPairs(scratch, bytes, key, step, n, 0, bits, stream);
+}
+
+/* In scratch memory: both lists twice, each at a multiple of 256 bytes, and what the sort needs. */
+static size_t list_bytes(int64_t n) { return ((size_t)n * 8 + 255) / 256 * 256; }
+
+cudaError_t order_scratch(size_t &bytes, const tide_index_args *a) {
+  bool no_atomics = a->reduce == TIDE_INDEX_PROD && a->dtype == TIDE_COMPLEX128;
+  if (!a->ordered && !no_atomics) return cudaSuccess;
+  OrderArgs o = order_args(index_args(a, nullptr, nullptr));
+  cub::DoubleBuffer<unsigned long long> key;
+  cub::DoubleBuffer<int64_t> step;
+  size_t sort = 0;
+  cudaError_t rc = sort_keys(nullptr, sort, key, step, o.index.n, bits_of(o.bad), nullptr);
+  bytes = 4 * list_bytes(o.index.n) + sort;
+  return rc;
+}
+
+using Segments = void (*)(const OrderArgs, const unsigned long long *, const int64_t *);
+
+template <class S> static Segments choose(int reduce) {
+  return reduce == TIDE_INDEX_SUM ? segments_kernel<S, TIDE_INDEX_SUM> : segments_kernel<S, TIDE_INDEX_PROD>;
+}
+
+static Segments segments_of(const tide_index_args *a) {
+  if (a->reduce == TIDE_INDEX_WRITE) switch (a->item_size) {
+    case 1: return segments_kernel<uint8_t, TIDE_INDEX_WRITE>;
+    case 2: return segments_kernel<uint16_t, TIDE_INDEX_WRITE>;
+    case 4: return segments_kernel<uint32_t, TIDE_INDEX_WRITE>;
+    case 8: return segments_kernel<uint2, TIDE_INDEX_WRITE>;
+    default: return segments_kernel<uint4, TIDE_INDEX_WRITE>;
+    }
+  switch (a->dtype) { /* whole numbers come out the same in any order */
+  case TIDE_FLOAT16: return choose<half>(a->reduce);
+  case TIDE_BFLOAT16: return choose<bfloat16>(a->reduce);
+  case TIDE_FLOAT32: return choose<float>(a->reduce);
+  case TIDE_FLOAT64: return choose<double>(a->reduce);
+  case TIDE_COMPLEX64: return choose<complex64>(a->reduce);
+  default: return choose<complex128>(a->reduce);
+  }
+}
+
+int launch_ordered(cudaStream_t stream, const IndexArgs &r, const tide_index_args *a, void *scratch, size_t bytes) {
+  OrderArgs o = order_args(r);
+  size_t list = list_bytes(o.index.n), sort = bytes - 4 * list;
+  char *room = (char *)scratch;
+  cub::DoubleBuffer<unsigned long long> key((unsigned long long *)room, (unsigned long long *)(room + list));
+  cub::DoubleBuffer<int64_t> step((int64_t *)(room + 2 * list), (int64_t *)(room + 3 * list));
+  int rc = launch(r.bins ? keys_kernel<true> : keys_kernel<false>, ceil_div(o.index.n, INDEX_THREADS), INDEX_THREADS,
+                  stream, (const OrderArgs)o, key.Current(), step.Current());
+  if (rc) return rc;
+  rc = (int)sort_keys(room + 4 * list, sort, key, step, o.index.n, bits_of(o.bad), stream);
+  if (rc) return rc;
+  return launch(segments_of(a), ceil_div(o.index.n * o.rows, INDEX_THREADS), INDEX_THREADS, stream, (const OrderArgs)o,
+                (const unsigned long long *)key.Current(), (const int64_t *)step.Current());
+}
+
+} // namespace tidek

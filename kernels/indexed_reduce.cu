@@ -1,0 +1,289 @@
+/* indexed_reduce.cu: scatters in which values join what is there, by atomic operations, in any order.
+ *
+ * Sums go straight to memory, of float32 and 16-bit floats several neighbours at once where the index stands still
+ * along a row. Where all values fall on few places, each block sums in shared memory first, in as many copies as fit;
+ * values of a warp for one place are joined before. What the hardware has no operation for is exchanged until it fits.
+ *
+ * Invariant: products of complex128 do not come here: 16 bytes cannot be exchanged everywhere. */
+#include <algorithm>
+#include <cstring>
+
+#include "indexed.cuh"
+
+namespace tidek {
+
+/* ---- one value joins another ---- */
+
+template <int REDUCE, class T> static __device__ __forceinline__ T joined(T a, T b) {
+  if constexpr (REDUCE == TIDE_INDEX_SUM) {
+    if constexpr (is_complex<T>::value)
+      return T(a.re + b.re, a.im + b.im);
+    else
+      return a + b;
+  } else if constexpr (REDUCE == TIDE_INDEX_PROD) {
+    if constexpr (is_complex<T>::value)
+      return T(a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re);
+    else
+      return a * b;
+  } else if constexpr (REDUCE == TIDE_INDEX_MAX) {
+    return a >= b || a != a ? a : b;
+  } else {
+    return a <= b || a != a ? a : b;
+  }
+}
+
+/* Until nobody has come in between, or nothing changes. U: the word that is exchanged, S lies `shift` bits up in it. */
+template <int REDUCE, class S, class U> static __device__ __forceinline__ void exchange(U *word, int shift, S value) {
+  U seen = *(volatile U *)word, before,
+    mask = sizeof(S) == sizeof(U) ? (U) ~(U)0 : (((U)1 << (8 * sizeof(S) % 64)) - 1);
+  mask <<= shift;
+  do {
+    before = seen;
+    U bits = (before & mask) >> shift, made = 0;
+    S now;
+    memcpy(&now, &bits, sizeof now);
+    now = cast<S>(joined<REDUCE>(plain(now), plain(value)));
+    memcpy(&made, &now, sizeof now);
+    made = (before & ~mask) | (made << shift);
+    if (made == before) return;
+    seen = atomicCAS(word, before, made);
+  } while (seen != before);
+}
+
+template <int REDUCE, class S> static __device__ __forceinline__ void exchange_at(S *p, S value) {
+  if constexpr (sizeof(S) == 8) {
+    exchange<REDUCE, S, unsigned long long>((unsigned long long *)p, 0, value);
+  } else {
+    uintptr_t at = (uintptr_t)p;
+    exchange<REDUCE, S, unsigned>((unsigned *)(at & ~(uintptr_t)3), 8 * (int)(at & 3), value);
+  }
+}
+
+static __device__ __forceinline__ void add(float *p, float v) { atomicAdd(p, v); }
+static __device__ __forceinline__ void add(double *p, double v) { atomicAdd(p, v); }
+static __device__ __forceinline__ void add(int32_t *p, int32_t v) { atomicAdd(p, v); }
+static __device__ __forceinline__ void add(int64_t *p, int64_t v) {
+  atomicAdd((unsigned long long *)p, (unsigned long long)v);
+}
+static __device__ __forceinline__ void add(unsigned long long *p, unsigned long long v) { atomicAdd(p, v); }
+static __device__ __forceinline__ void add(half *p, half v) { atomicAdd(p, v); }
+static __device__ __forceinline__ void add(bfloat16 *p, bfloat16 v) {
+#if __CUDA_ARCH__ >= 900
+  atomicAdd(p, v);
+#else
+  exchange_at<TIDE_INDEX_SUM>(p, v);
+#endif
+}
+static __device__ __forceinline__ void add(Bool *p, Bool v) {
+  if (v.v) p->v = 1;
+}
+template <class T> static __device__ __forceinline__ void add(Complex<T> *p, Complex<T> v) {
+  atomicAdd(&p->re, v.re);
+  atomicAdd(&p->im, v.im);
+}
+template <class S> static __device__ __forceinline__ void add(S *p, S v) { exchange_at<TIDE_INDEX_SUM>(p, v); }
+
+template <int REDUCE, class S> static __device__ __forceinline__ void join_atomic(S *p, S v) {
+  if constexpr (REDUCE == TIDE_INDEX_SUM)
+    add(p, v);
+  else if constexpr (std::is_same_v<S, int32_t> && REDUCE == TIDE_INDEX_MAX)
+    atomicMax(p, v);
+  else if constexpr (std::is_same_v<S, int32_t> && REDUCE == TIDE_INDEX_MIN)
+    atomicMin(p, v);
+  else if constexpr (std::is_same_v<S, int64_t> && REDUCE == TIDE_INDEX_MAX)
+    atomicMax((long long *)p, (long long)v);
+  else if constexpr (std::is_same_v<S, int64_t> && REDUCE == TIDE_INDEX_MIN)
+    atomicMin((long long *)p, (long long)v);
+  else if constexpr (std::is_same_v<S, Bool>) {
+    if constexpr (REDUCE == TIDE_INDEX_MAX) {
+      if (v.v) p->v = 1;
+    } else {
+      if (!v.v) p->v = 0;
+    }
+  } else
+    exchange_at<REDUCE>(p, v);
+}
+
+#if __CUDA_ARCH__ >= 900
+constexpr bool has_packs = true; /* of float32 and of bfloat16 */
+#else
+constexpr bool has_packs = false;
+#endif
+
+/* Neighbours at once, where the hardware can. */
+template <int N, class S> static __device__ __forceinline__ void add_pack(S *p, const Pack<S, N> &v) {
+  if constexpr (std::is_same_v<S, float> && has_packs) {
+#if __CUDA_ARCH__ >= 900
+    atomicAdd((float4 *)p, make_float4(v.v[0], v.v[1], v.v[2], v.v[3]));
+#endif
+  } else if constexpr (std::is_same_v<S, bfloat16> && has_packs) {
+    atomicAdd((__nv_bfloat162 *)p, __nv_bfloat162(v.v[0], v.v[1]));
+  } else if constexpr (std::is_same_v<S, half>) {
+    atomicAdd((__half2 *)p, __half2(v.v[0], v.v[1]));
+  } else {
+#pragma unroll
+    for (int k = 0; k < N; k++) add(p + k, v.v[k]);
+  }
+}
+
+/* ---- straight to memory ---- */
+
+/* Where N > 1 all sizes and strides count packs of N. */
+template <class S, int N, int REDUCE, bool BINS>
+__global__ void __launch_bounds__(INDEX_THREADS) reduce_kernel(const __grid_constant__ IndexArgs a) {
+  kernel_begin();
+  constexpr int EACH = INDEX_EACH;
+  int64_t start = (int64_t)blockIdx.x * (INDEX_THREADS * EACH) + threadIdx.x, to[EACH];
+  IndexValue<BINS> index[EACH];
+  Pack<S, N> value[EACH];
+#pragma unroll
+  for (int e = 0; e < EACH; e++) {
+    int64_t i = start + e * INDEX_THREADS;
+    Offsets o = offsets_of(a, i < a.n ? i : a.n - 1);
+    index[e] = load_value<BINS>(a, o.index), to[e] = o.indexed;
+    value[e] = Pack<S, N>::load((const S *)a.from + o.dense * N);
+  }
+#pragma unroll
+  for (int e = 0; e < EACH; e++) {
+    if (start + e * INDEX_THREADS >= a.n) break;
+    int64_t at = place_of(a, index[e]);
+    if (at < 0) {
+      report_index(a, index[e]);
+      continue;
+    }
+    S *p = (S *)a.to + (to[e] + at * a.pitch) * N;
+    if constexpr (N > 1)
+      add_pack<N>(p, value[e]);
+    else
+      join_atomic<REDUCE>(p, value[e].v[0]);
+  }
+}
+
+template <class S, int N, int REDUCE, bool BINS> static int launch_straight(cudaStream_t stream, const IndexArgs &r) {
+  return launch(reduce_kernel<S, N, REDUCE, BINS>, ceil_div(r.n, INDEX_THREADS * INDEX_EACH), INDEX_THREADS, stream,
+                (const IndexArgs)r);
+}
+
+/* ---- few places: shared memory first ---- */
+
+/* The copies of a place lie side by side, in banks of their own, and neighbouring threads use different ones. */
+constexpr int FEW_THREADS = 512, FEW_BYTES = 40960, FEW_COPIES = 64;
+
+/* What sums of S are kept in meanwhile. */
+template <class S> struct wide_of { using type = void; };
+template <> struct wide_of<float> { using type = float; };
+template <> struct wide_of<half> { using type = float; };
+template <> struct wide_of<bfloat16> { using type = float; };
+template <> struct wide_of<double> { using type = double; };
+template <> struct wide_of<int32_t> { using type = int32_t; };
+template <> struct wide_of<int64_t> { using type = unsigned long long; };
+
+template <class S, bool BINS>
+__global__ void __launch_bounds__(FEW_THREADS) few_kernel(const __grid_constant__ IndexArgs a, int copies) {
+  using T = typename wide_of<S>::type;
+  extern __shared__ __align__(16) unsigned char room[];
+  kernel_begin();
+  constexpr int EACH = INDEX_EACH;
+  T *sums = (T *)room, *own = sums + threadIdx.x % copies;
+  for (int64_t k = threadIdx.x; k < copies * a.length; k += FEW_THREADS) sums[k] = 0;
+  __syncthreads();
+  /* All threads of a warp take as many turns. */
+  int64_t step = (int64_t)gridDim.x * (FEW_THREADS * EACH);
+  for (int64_t first = (int64_t)blockIdx.x * (FEW_THREADS * EACH); first < a.n; first += step) {
+    IndexValue<BINS> index[EACH];
+    T value[EACH];
+#pragma unroll
+    for (int e = 0; e < EACH; e++) {
+      int64_t i = first + e * FEW_THREADS + threadIdx.x;
+      Offsets o = offsets_of(a, i < a.n ? i : a.n - 1);
+      index[e] = load_value<BINS>(a, o.index);
+      value[e] = (T)plain(((const S *)a.from)[o.dense]);
+    }
+#pragma unroll
+    for (int e = 0; e < EACH; e++) {
+      bool there = first + e * FEW_THREADS + threadIdx.x < a.n;
+      int32_t place = there ? (int32_t)place_of(a, index[e]) : -1;
+      if (there && place < 0) report_index(a, index[e]);
+      int32_t leader = __shfl_sync(0xffffffffu, place, 0);
+      if (__all_sync(0xffffffffu, place == leader)) {
+        T sum = there ? value[e] : (T)0;
+        for (int d = 16; d; d /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, d);
+        if (leader >= 0 && threadIdx.x % 32 == 0) add(own + leader * copies, sum);
+      } else if (place >= 0) {
+        add(own + place * copies, value[e]);
+      }
+    }
+  }
+  __syncthreads();
+  for (int64_t k = threadIdx.x; k < a.length; k += FEW_THREADS) {
+    T sum = 0;
+    for (int c = 0; c < copies; c++) sum += sums[k * copies + (c + k) % copies];
+    if (sum != 0) add((S *)a.to + k * a.pitch, cast<S>(sum));
+  }
+}
+
+/* NaN differs from 0, so that it is not lost. */
+template <class S, bool BINS> static bool takes_few(const IndexArgs &r) {
+  using T = typename wide_of<S>::type;
+  if constexpr (std::is_void_v<T>) {
+    return false;
+  } else {
+    if (r.length * (int64_t)sizeof(T) > FEW_BYTES || r.n < 32768 || r.n / r.length < 64) return false;
+    for (int d = 0; d < r.ndim; d++)
+      if (r.size[d] > 1 && r.stride[d][1] != 0) return false; /* not one line of places */
+    return true;
+  }
+}
+
+template <class S, bool BINS> static int launch_few(cudaStream_t stream, const IndexArgs &r, int sms) {
+  using T = typename wide_of<S>::type;
+  if constexpr (std::is_void_v<T>) {
+    return (int)cudaErrorNotSupported;
+  } else {
+    int64_t each = r.length * (int64_t)sizeof(T), copies = std::min<int64_t>(FEW_COPIES, FEW_BYTES / each);
+    if (copies > 32) copies = copies / 32 * 32;
+    int64_t most = std::max<int64_t>(1, r.n / std::max<int64_t>(4 * r.length, FEW_THREADS * INDEX_EACH));
+    int64_t blocks = std::min<int64_t>(4 * (int64_t)sms, most);
+    return launch_shared(few_kernel<S, BINS>, blocks, FEW_THREADS, (size_t)(copies * each), stream, (const IndexArgs)r,
+                         (int)copies);
+  }
+}
+
+/* ---- which kernel ---- */
+
+template <class S> static int launch_sum(cudaStream_t stream, IndexArgs r, int sms) {
+  constexpr bool can_bin = std::is_same_v<S, int64_t> || std::is_same_v<S, float> || std::is_same_v<S, double> ||
+                           std::is_same_v<S, half> || std::is_same_v<S, bfloat16>;
+  if constexpr (can_bin)
+    if (r.bins)
+      return takes_few<S, true>(r) ? launch_few<S, true>(stream, r, sms)
+                                   : launch_straight<S, 1, TIDE_INDEX_SUM, true>(stream, r);
+  if (takes_few<S, false>(r)) return launch_few<S, false>(stream, r, sms);
+  constexpr int N = std::is_same_v<S, float> ? 4 : std::is_same_v<S, half> || std::is_same_v<S, bfloat16> ? 2 : 1;
+  if constexpr (N > 1)
+    if (widen(r, N, N * (int64_t)sizeof(S))) return launch_straight<S, N, TIDE_INDEX_SUM, false>(stream, r);
+  return launch_straight<S, 1, TIDE_INDEX_SUM, false>(stream, r);
+}
+
+template <class S> static int launch_kind(cudaStream_t stream, const IndexArgs &r, int reduce, int sms) {
+  if (reduce == TIDE_INDEX_SUM) return launch_sum<S>(stream, r, sms);
+  if constexpr (sizeof(S) < 16)
+    if (reduce == TIDE_INDEX_PROD) return launch_straight<S, 1, TIDE_INDEX_PROD, false>(stream, r);
+  if constexpr (!is_complex<S>::value) {
+    if (reduce == TIDE_INDEX_MAX) return launch_straight<S, 1, TIDE_INDEX_MAX, false>(stream, r);
+    if (reduce == TIDE_INDEX_MIN) return launch_straight<S, 1, TIDE_INDEX_MIN, false>(stream, r);
+  }
+  return (int)cudaErrorNotSupported;
+}
+
+int launch_reduce(cudaStream_t stream, IndexArgs r, int dtype, int reduce, int sms) {
+  switch (dtype) {
+#define X(NAME, S)                                                                                                     \
+  case NAME: return launch_kind<S>(stream, r, reduce, sms);
+    TIDEK_STORAGES(X)
+#undef X
+  }
+  return (int)cudaErrorNotSupported;
+}
+
+} // namespace tidek
