@@ -275,10 +275,9 @@ static int set_values(lua_State *L) {
 
 /* {==== Functions */
 
-/* x:index_put_(key, value [, {accumulate=}]): as x[key] = value with a table of entries. */
-static int lindex_put_(lua_State *L, ltide_call *c) {
+/* x[key] = value with a table of entries, or what is added there. */
+static void put_by_table(lua_State *L, ltide_call *c, tide_tensor *x) {
   ltide_state *S = c->S;
-  tide_tensor *x = c->x;
   bool sums = c->v[3].boolean;
   if (!lua_istable(L, 2)) ltide_arg_error(L, 2, "index", "a table of integers, ranges and tensors");
   tide_operand value;
@@ -292,7 +291,20 @@ static int lindex_put_(lua_State *L, ltide_call *c) {
   ltide_close_tensor(s.view);
   if (converted) ltide_close_tensor(converted);
   ltide_made(L, S);
+}
+
+static int lindex_put_(lua_State *L, ltide_call *c) {
+  put_by_table(L, c, c->x);
   return ltide_self(L, TIDE_OK);
+}
+
+static int lindex_put(lua_State *L, ltide_call *c) {
+  ltide_tensor *made = ltide_new_tensor(L, c->S);
+  int at = lua_gettop(L);
+  ltide_try(L, tide_clone(&made->t, c->x));
+  put_by_table(L, c, made->t);
+  lua_settop(L, at);
+  return ltide_finish(L, c, TIDE_OK);
 }
 
 /* {==== Fields */

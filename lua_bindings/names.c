@@ -92,7 +92,6 @@ static const other_name of_tensors[] = {{"repeat", "x:tile(...), or x:repeat_ten
                                         {"clip_", "x:clamp_{min=, max=}"},
                                         {"H", "x.mT:conj()"},
                                         {"mH", "x.mT:conj()"},
-                                        {"masked_fill", "x:clone():masked_fill_(mask, value)"},
                                         {"values", "max, min and their like give two results: local v, i = x:max(1)"},
                                         {"indices", "max, min and their like give two results: local v, i = x:max(1)"},
                                         {NULL, NULL}};
@@ -137,11 +136,11 @@ static const other_name of_module[] = {{"no_grad", AUTOGRAD},
 
 /* What torch has and tide has not: the nearest name would mislead. One that exists is never looked up here. */
 static const char of_torch[] =
-    " addmv argsort baddbmm bincount bucketize cdist conv1d conv2d cov cross cummax cummin cumprod cumsum diff einsum "
-    "float_power frexp gather gcd heaviside histc histogram index_add index_copy index_fill interpolate isin kron "
+    " addmv argsort baddbmm bucketize cdist conv1d conv2d cov cross cummax cummin cumprod cumsum diff einsum "
+    "float_power frexp gcd heaviside interpolate isin kron "
     "kthvalue lcm ldexp linalg log_softmax logcumsumexp logit median mode multinomial nextafter "
-    "normal pad poisson quantile scatter scatter_ scatter_add scatter_add_ searchsorted signbit sinc softmax sort "
-    "special take tensor_split tensordot topk trace trapezoid unique xlogy ";
+    "normal pad poisson quantile searchsorted signbit sinc softmax sort "
+    "special tensor_split tensordot topk trace trapezoid unique xlogy ";
 
 static const char *find_hint(const other_name *list, const char *name) {
   while (list->name && strcmp(list->name, name)) list++;
