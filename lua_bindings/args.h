@@ -19,6 +19,10 @@ void ltide_check_count(lua_State *L, ltide_args a, int most);
  * holds by name go to their places. */
 void ltide_named(lua_State *L, int first, const char *const *names);
 #define LTIDE_NAMES(...) ((const char *const[]){__VA_ARGS__, NULL})
+/* Another word for an argument, in torch's signatures or in those of tide's other functions; NULL: none. */
+const char *ltide_other_word(const char *name);
+/* Pushes what the options hold under the argument's name or its other word, or returns false. */
+bool ltide_push_named(lua_State *L, int opts, const char *name);
 /* The other way round: arguments from `first` on go into the table of options, under these names. */
 void ltide_by_place(lua_State *L, int first, const char *const *names);
 

@@ -1,5 +1,10 @@
 /* bindings.h: what the files of this room share. They are Lua faces of tide.h and include nothing else of core.
  *
+ * They stand on four floors, which scripts/checks/floors.lua lists: what a call stands on (the state and its
+ * coroutines, errors, rows, arguments), what scripts hold, what they call, and the module with the runner. No file
+ * calls one of a higher floor: what a lower one needs of it is registered with the state (its `warn`, `end`, `set_oom`
+ * ...), with a coroutine's record, or opened later into the same tables, in the order of api/open.def.
+ *
  * Every C function that Lua calls begins with `ltide_state *S = ltide_enter(L);`: it binds the running coroutine's
  * current device and streams (one pointer compare when the coroutine is the same as last time) and gives the per-state
  * struct. Order inside a function: check arguments first, create the (closed) userdata for results second, call core
@@ -122,6 +127,8 @@ static inline ltide_state *ltide_begin(lua_State *L) {
 static inline bool ltide_script_is(const lua_Debug *ar) {
   return *ar->source == '=' && !strncmp(ar->source, "=[tide ", 7);
 }
+/* The nearest function of the script's that is running; false: none is. */
+bool ltide_find_script(lua_State *L, lua_Debug *ar);
 /* The line of the nearest Lua function around the call, and its source as Lua has it; 0: there is none. */
 int ltide_line(lua_State *L, const char **source);
 /* The collector may run wherever Lua allocates, and a finaliser may run a coroutine that calls tide, which binds that

@@ -7,24 +7,12 @@
 
 #include "row.h"
 
-/* Other words for a parameter, in torch's signatures or in those of tide's other functions. */
-static const char *other_word(const char *name) {
-  return !strcmp(name, "dims") ? "dim" : !strcmp(name, "k") ? "diagonal" : NULL;
-}
-
-/* Pushes what the options hold under the parameter's name and returns its place, or 0. */
-static int push_named(lua_State *L, const ltide_call *c, const char *name) {
-  const char *other = other_word(name);
-  bool has = ltide_push_option(L, c->opts, name) || (other && ltide_push_option(L, c->opts, other));
-  return has ? lua_gettop(L) : 0;
-}
-
 /* The names that are accepted, with another word in the place of one where that is used. */
 static void check_keys(lua_State *L, const ltide_call *c) {
   const char *keys[LTIDE_MOST_PARAMS + 1];
   int n = 0;
   for (const char *const *k = c->sig->keys; *k; k++) {
-    const char *other = other_word(*k);
+    const char *other = ltide_other_word(*k);
     bool is_other = false;
     if (other && !ltide_push_option(L, c->opts, *k)) is_other = ltide_push_option(L, c->opts, other);
     if (other) lua_settop(L, c->opts);
@@ -200,7 +188,8 @@ static bool is_others(const ltide_sig *sig, const ltide_param *p) {
 static int find_value(lua_State *L, const ltide_call *c, const ltide_param *p, int place) {
   bool is_there = !p->is_option && place <= c->n && (!lua_isnil(L, place) || !p->is_optional);
   if (!c->opts) return is_there ? place : 0;
-  int named = place == 1 && !p->is_option ? 0 : push_named(L, c, p->name);
+  bool has = (place != 1 || p->is_option) && ltide_push_named(L, c->opts, p->name);
+  int named = has ? lua_gettop(L) : 0;
   if (named && is_there && !lua_isnil(L, place))
     ltide_error(L, "ArgumentError", "%s: %s: got it twice, as argument %d and by its name", ltide_function_name(L),
                 p->name, place);

@@ -24,17 +24,12 @@ static int error_tostring(lua_State *L) {
   return 1;
 }
 
-/* Pushes "file:line: " of the nearest Lua function, or "". */
-static void push_where(lua_State *L) {
-  lua_Debug ar;
-  for (int level = 0; lua_getstack(L, level, &ar); level++) {
-    lua_getinfo(L, "Sl", &ar);
-    if (ar.currentline > 0 && !ltide_script_is(&ar)) {
-      lua_pushfstring(L, "%s:%d: ", ar.short_src, ar.currentline);
-      return;
-    }
+bool ltide_find_script(lua_State *L, lua_Debug *ar) {
+  for (int level = 0; lua_getstack(L, level, ar); level++) {
+    lua_getinfo(L, "Sl", ar);
+    if (ar->currentline > 0 && !ltide_script_is(ar)) return true;
   }
-  lua_pushliteral(L, "");
+  return false;
 }
 
 /* Pushes the traceback, in Lua's form. luaL_traceback would look every C function's name up in all loaded modules,
@@ -73,6 +68,7 @@ static void push_traceback(lua_State *L) {
 
 /* op is the part before the first colon. */
 void ltide_push_error(lua_State *L, const char *kind) {
+  lua_Debug ar;
   const char *message = lua_tostring(L, -1), *colon = strchr(message, ':');
   lua_createtable(L, 0, 12);
   lua_pushstring(L, kind);
@@ -83,7 +79,10 @@ void ltide_push_error(lua_State *L, const char *kind) {
   }
   lua_pushvalue(L, -2);
   lua_setfield(L, -2, "message");
-  push_where(L);
+  if (ltide_find_script(L, &ar))
+    lua_pushfstring(L, "%s:%d: ", ar.short_src, ar.currentline);
+  else
+    lua_pushliteral(L, "");
   lua_setfield(L, -2, "where");
   push_traceback(L);
   lua_setfield(L, -2, "traceback");

@@ -60,29 +60,16 @@ static const char *quoted(lua_State *L, const char *message, const char *before)
   return lua_pushlstring(L, at, strcspn(at, "'"));
 }
 
-/* Is there a function of that name in the module `library`, or, of NULL, among the methods of tensors? */
-static bool has_function(lua_State *L, const char *library, const char *name) {
-  int top = lua_gettop(L);
-  luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
-  if (library)
-    lua_getfield(L, -1, library);
-  else
-    ltide_push_methods(L);
-  lua_pushstring(L, name);
-  bool has = lua_istable(L, -2) && lua_rawget(L, -2) == LUA_TFUNCTION;
-  lua_settop(L, top);
-  return has;
-}
-
 /* A global that is none, where modules have a function of that name; or a number's function that got a tensor. */
 static const char *function_hint(lua_State *L, const char *message) {
   const char *name = quoted(L, message, "call a nil value (global '");
-  if (name && has_function(L, "math", name))
+  if (name && ltide_has_function(L, "math", name))
     return lua_pushfstring(L, "; there is math.%s%s", name,
-                           has_function(L, "tide", name) ? lua_pushfstring(L, ", and tide.%s of tensors", name) : "");
-  if (name && has_function(L, "tide", name)) return lua_pushfstring(L, "; there is tide.%s", name);
+                           ltide_has_function(L, "tide", name) ? lua_pushfstring(L, ", and tide.%s of tensors", name)
+                                                               : "");
+  if (name && ltide_has_function(L, "tide", name)) return lua_pushfstring(L, "; there is tide.%s", name);
   name = strstr(message, "number expected, got tide.Tensor") ? quoted(L, message, " to '") : NULL;
-  if (name && has_function(L, "tide", name)) return lua_pushfstring(L, "; tide.%s takes tensors", name);
+  if (name && ltide_has_function(L, "tide", name)) return lua_pushfstring(L, "; tide.%s takes tensors", name);
   return name ? "; x:item() is the number of a tensor that has one" : "";
 }
 
@@ -94,7 +81,7 @@ const char *ltide_lua_hint(lua_State *L, const char *message) {
   if (word && (!strcmp(word, "and") || !strcmp(word, "or") || !strcmp(word, "not")))
     return lua_pushfstring(L, "; %s is a word of Lua: x:logical_%s(...)", word, word);
   const char *name = quoted(L, message, "function value (field '");
-  if (name && has_function(L, NULL, name))
+  if (name && ltide_has_function(L, NULL, name))
     return lua_pushfstring(L, "; %s is a method, it is to be called: x:%s()", name, name);
   return function_hint(L, message);
 }

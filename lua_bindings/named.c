@@ -7,35 +7,22 @@
 
 #include "args.h"
 
-static bool push_raw(lua_State *L, int opts, const char *name) {
-  lua_pushstring(L, name);
-  if (lua_rawget(L, opts) != LUA_TNIL) return true;
-  lua_pop(L, 1);
-  return false;
+const char *ltide_other_word(const char *name) {
+  return !strcmp(name, "dims") ? "dim" : !strcmp(name, "k") ? "diagonal" : NULL;
 }
 
-/* Other words for an argument, in torch's signatures or in those of tide's other functions. */
-static const struct { const char *name, *other; } others[] = {{"dims", "dim"}, {"k", "diagonal"}, {NULL, NULL}};
-
-static const char *other_word(const char *name) {
-  int i = 0;
-  while (others[i].name && strcmp(others[i].name, name)) i++;
-  return others[i].other;
-}
-
-/* Pushes the option of that name, or returns false. */
-static bool push_named(lua_State *L, int opts, const char *name) {
-  const char *other = other_word(name);
-  return push_raw(L, opts, name) || (other && push_raw(L, opts, other));
+bool ltide_push_named(lua_State *L, int opts, const char *name) {
+  const char *other = ltide_other_word(name);
+  return ltide_push_option(L, opts, name) || (other && ltide_push_option(L, opts, other));
 }
 
 /* Is this option one of the arguments? Of one that is there under both its words the second is none. */
 static bool is_among(lua_State *L, int opts, const char *key, const char *const *names) {
   for (; *names; names++) {
-    const char *other = other_word(*names);
+    const char *other = ltide_other_word(*names);
     if (!strcmp(*names, key)) return true;
     if (!other || strcmp(other, key) != 0) continue;
-    bool both = push_raw(L, opts, *names);
+    bool both = ltide_push_option(L, opts, *names);
     if (both) lua_pop(L, 1);
     return !both;
   }
@@ -67,7 +54,7 @@ void ltide_named(lua_State *L, int first, const char *const *names) {
   lua_settop(L, opts);
   luaL_checkstack(L, 16, "tide");
   for (int k = 0; names[k]; k++) {
-    if (!push_named(L, opts, names[k])) continue;
+    if (!ltide_push_named(L, opts, names[k])) continue;
     last = first + k;
     if (last <= given && !lua_isnil(L, last))
       ltide_error(L, "ArgumentError", "%s: %s: got it twice, as argument %d and by its name", ltide_function_name(L),
@@ -80,7 +67,7 @@ void ltide_named(lua_State *L, int first, const char *const *names) {
   if (!last) return;
   bool has_rest = push_rest(L, opts, names);
   for (int at = given + 1; at <= last; at++)
-    if (at < first || !push_named(L, opts, names[at - first])) lua_pushnil(L);
+    if (at < first || !ltide_push_named(L, opts, names[at - first])) lua_pushnil(L);
   lua_remove(L, opts);
   if (!has_rest) return;
   lua_pushvalue(L, opts); /* the rest of the options goes behind the values */
@@ -109,7 +96,7 @@ void ltide_by_place(lua_State *L, int first, const char *const *names) {
   }
   for (int at = first, k = 0; at <= last; at++, k++) {
     if (lua_isnil(L, at)) continue;
-    if (push_named(L, opts, names[k]))
+    if (ltide_push_named(L, opts, names[k]))
       ltide_error(L, "ArgumentError", "%s: %s: got it twice, as argument %d and by its name", ltide_function_name(L),
                   names[k], at);
     lua_pushvalue(L, at);

@@ -62,77 +62,59 @@ void ltide_nearest_key(lua_State *L, int table, ltide_nearest *near) {
 /* {==== What torch calls otherwise */
 
 typedef struct other_name {
-  const char *name, *hint;
+  const char *names, *hint; /* names: with a blank on either side */
 } other_name;
 
 #define AUTOGRAD "tide has no autograd"
-#define NETWORKS "tide has no networks and optimisers of its own"
 
-static const other_name of_tensors[] = {{"repeat", "x:tile(...), or x:repeat_tensor(...): repeat is a word of Lua"},
-                                        {"detach", AUTOGRAD ": x is detached already, x:clone() copies it"},
-                                        {"detach_", AUTOGRAD ": x is detached already"},
-                                        {"requires_grad", AUTOGRAD},
-                                        {"requires_grad_", AUTOGRAD},
-                                        {"grad", AUTOGRAD},
-                                        {"grad_fn", AUTOGRAD},
-                                        {"backward", AUTOGRAD},
-                                        {"retain_grad", AUTOGRAD},
-                                        {"is_leaf", AUTOGRAD},
-                                        {"register_hook", AUTOGRAD},
-                                        {"numpy", "x:totable()"},
-                                        {"astype", "x:to(dtype)"},
-                                        {"copy", "x:clone(), or y:copy_(x)"},
-                                        {"data", "x itself"},
-                                        {"len", "#x"},
-                                        {"length", "#x"},
-                                        {"itemsize", "x:element_size()"},
-                                        {"untyped_storage", "x:storage()"},
-                                        {"ravel", "x:flatten()"},
-                                        {"clip", "x:clamp{min=, max=}"},
-                                        {"clip_", "x:clamp_{min=, max=}"},
-                                        {"H", "x.mT:conj()"},
-                                        {"mH", "x.mT:conj()"},
-                                        {"values", "max, min and their like give two results: local v, i = x:max(1)"},
-                                        {"indices", "max, min and their like give two results: local v, i = x:max(1)"},
-                                        {NULL, NULL}};
+static const other_name of_tensors[] = {
+    {" detach ", AUTOGRAD ": x is detached already, x:clone() copies it"},
+    {" detach_ ", AUTOGRAD ": x is detached already"},
+    {" requires_grad requires_grad_ grad grad_fn backward retain_grad is_leaf register_hook ", AUTOGRAD},
+    {" values indices ", "max, min and their like give two results: local v, i = x:max(1)"},
+    {" repeat ", "x:tile(...), or x:repeat_tensor(...): repeat is a word of Lua"},
+    {" astype ", "x:to(dtype)"},
+    {" clip ", "x:clamp{min=, max=}"},
+    {" clip_ ", "x:clamp_{min=, max=}"},
+    {" copy ", "x:clone(), or y:copy_(x)"},
+    {" data ", "x itself"},
+    {" H mH ", "x.mT:conj()"},
+    {" itemsize ", "x:element_size()"},
+    {" len length ", "#x"},
+    {" numpy ", "x:totable()"},
+    {" ravel ", "x:flatten()"},
+    {" untyped_storage ", "x:storage()"},
+    {NULL, NULL}};
 
-static const other_name of_module[] = {{"no_grad", AUTOGRAD},
-                                       {"enable_grad", AUTOGRAD},
-                                       {"autograd", AUTOGRAD},
-                                       {"inference_mode", AUTOGRAD},
-                                       {"is_grad_enabled", AUTOGRAD},
-                                       {"set_grad_enabled", AUTOGRAD},
-                                       {"nn", NETWORKS},
-                                       {"optim", NETWORKS},
-                                       {"concat", "tide.cat"},
-                                       {"concatenate", "tide.cat"},
-                                       {"from_numpy", "tide.tensor"},
-                                       {"asarray", "tide.as_tensor"},
-                                       {"Size", "a table of integers"},
-                                       {"multiply", "tide.mul"},
-                                       {"subtract", "tide.sub"},
-                                       {"divide", "tide.div"},
-                                       {"true_divide", "tide.div"},
-                                       {"negative", "tide.neg"},
-                                       {"absolute", "tide.abs"},
-                                       {"clip", "tide.clamp"},
-                                       {"ravel", "x:flatten()"},
-                                       {"pi", "math.pi"},
-                                       {"inf", "math.huge"},
-                                       {"nan", "0/0"},
-                                       {"e", "math.exp(1)"},
-                                       {"version", "tide._VERSION"},
-                                       {"distributed", "tide.cuda.nccl and tide.multiprocessing"},
-                                       {"profiler", "tide.cuda.profiler"},
-                                       {"array", "tide.tensor"},
-                                       {"FloatTensor", "tide.tensor(values, {dtype = tide.float32})"},
-                                       {"DoubleTensor", "tide.tensor(values, {dtype = tide.float64})"},
-                                       {"IntTensor", "tide.tensor(values, {dtype = tide.int32})"},
-                                       {"LongTensor", "tide.tensor(values, {dtype = tide.int64})"},
-                                       {"BoolTensor", "tide.tensor(values, {dtype = tide.bool})"},
-                                       {"jit", "tide.cuda.jiterator"},
-                                       {"DataLoader", "tide.data.loader"},
-                                       {NULL, NULL}};
+static const other_name of_module[] = {
+    {" no_grad enable_grad autograd inference_mode is_grad_enabled set_grad_enabled ", AUTOGRAD},
+    {" nn optim ", "tide has no networks and optimisers of its own"},
+    {" FloatTensor ", "tide.tensor(values, {dtype = tide.float32})"},
+    {" DoubleTensor ", "tide.tensor(values, {dtype = tide.float64})"},
+    {" IntTensor ", "tide.tensor(values, {dtype = tide.int32})"},
+    {" LongTensor ", "tide.tensor(values, {dtype = tide.int64})"},
+    {" BoolTensor ", "tide.tensor(values, {dtype = tide.bool})"},
+    {" array from_numpy ", "tide.tensor"},
+    {" asarray ", "tide.as_tensor"},
+    {" concat concatenate ", "tide.cat"},
+    {" multiply ", "tide.mul"},
+    {" subtract ", "tide.sub"},
+    {" divide true_divide ", "tide.div"},
+    {" negative ", "tide.neg"},
+    {" absolute ", "tide.abs"},
+    {" clip ", "tide.clamp"},
+    {" ravel ", "x:flatten()"},
+    {" Size ", "a table of integers"},
+    {" e ", "math.exp(1)"},
+    {" inf ", "math.huge"},
+    {" nan ", "0/0"},
+    {" pi ", "math.pi"},
+    {" version ", "tide._VERSION"},
+    {" DataLoader ", "tide.data.loader"},
+    {" distributed ", "tide.cuda.nccl and tide.multiprocessing"},
+    {" jit ", "tide.cuda.jiterator"},
+    {" profiler ", "tide.cuda.profiler"},
+    {NULL, NULL}};
 
 /* What torch has and tide has not: the nearest name would mislead. One that exists is never looked up here. */
 static const char of_torch[] =
@@ -143,15 +125,12 @@ static const char of_torch[] =
     "special tensor_split tensordot topk trace trapezoid unique xlogy ";
 
 static const char *find_hint(const other_name *list, const char *name) {
-  while (list->name && strcmp(list->name, name)) list++;
+  while (list->names && !ltide_is_in(list->names, name)) list++;
   return list->hint;
 }
 
 static const char *torch_hint(const char *name) {
-  size_t n = strlen(name);
-  for (const char *at = strstr(of_torch, name); n && at; at = strstr(at + 1, name))
-    if (at > of_torch && at[-1] == ' ' && at[n] == ' ') return "tide does not have torch's";
-  return NULL;
+  return ltide_is_in(of_torch, name) ? "tide does not have torch's" : NULL;
 }
 
 /* {==== The error */
@@ -269,16 +248,17 @@ static bool takes_option(lua_State *L, const char *key) {
   return usage && (strstr(usage, key) || strstr(usage, "opts"));
 }
 
-/* Has Lua's own library a function of that name? */
-static bool in_math(lua_State *L, const char *name) {
+bool ltide_has_function(lua_State *L, const char *library, const char *name) {
   int top = lua_gettop(L);
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
-  lua_pushliteral(L, LUA_MATHLIBNAME);
-  bool in = lua_rawget(L, -2) == LUA_TTABLE;
+  if (library)
+    lua_getfield(L, -1, library);
+  else
+    ltide_push_methods(L);
   lua_pushstring(L, name);
-  in = in && lua_rawget(L, -2) == LUA_TFUNCTION;
+  bool has = lua_istable(L, -2) && lua_rawget(L, -2) == LUA_TFUNCTION;
   lua_settop(L, top);
-  return in;
+  return has;
 }
 
 const char *ltide_arg_hint(lua_State *L, int arg, const char *expected) {
@@ -304,8 +284,9 @@ const char *ltide_arg_hint(lua_State *L, int arg, const char *expected) {
   bool is_number = wants_tensor && lua_type(L, arg) == LUA_TNUMBER && !strstr(expected, "number");
   if (method)
     return lua_pushfstring(L, "; a method is called with a colon: x:%s(...)%s", method,
-                           is_number && in_math(L, method) ? lua_pushfstring(L, ", of numbers it is math.%s", method)
-                                                           : "");
+                           is_number && ltide_has_function(L, LUA_MATHLIBNAME, method)
+                               ? lua_pushfstring(L, ", of numbers it is math.%s", method)
+                               : "");
   if (is_number) {
     lua_pushvalue(L, arg); /* tostring converts in place */
     return lua_pushfstring(L, "; tide.tensor(%s) is one", lua_tostring(L, -1));

@@ -31,6 +31,8 @@ const char *ltide_arg_hint(lua_State *L, int arg, const char *expected);
 /* Pushes the first line of the running function's help, or NULL. */
 const char *ltide_usage(lua_State *L);
 
+/* Is there a function of that name in the module `library`, or, of NULL, among the methods of tensors? */
+bool ltide_has_function(lua_State *L, const char *library, const char *name);
 /* For the runner: a hint about a message of Lua's own, such as that of x.item + 1, or "". It pushes values. */
 const char *ltide_lua_hint(lua_State *L, const char *message);
 

@@ -175,16 +175,16 @@ static char *keep(reader *r, const char *p, size_t n) {
   return text;
 }
 
-static bool is_in(const char *words, const char *name) {
+bool ltide_is_in(const char *words, const char *name) {
   size_t n = strlen(name);
   for (const char *at = strstr(words, name); n && at; at = strstr(at + 1, name))
-    if (at[-1] == ' ' && at[n] == ' ') return true;
+    if (at > words && at[-1] == ' ' && at[n] == ' ') return true;
   return false;
 }
 
 static ltide_kind kind_of_name(const char *name) {
 #define NAMES(kind, words)                                                                                             \
-  if (is_in(words, name)) return LTIDE_##kind;
+  if (ltide_is_in(words, name)) return LTIDE_##kind;
 #include "api/parameters.def"
   return LTIDE_ANY;
 }

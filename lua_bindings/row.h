@@ -131,6 +131,8 @@ static inline const ltide_sig *ltide_row_sig(const ltide_row *row) {
 }
 /* Pushes the doc, or its first line alone, without the kinds that stand in it. */
 const char *ltide_push_doc(lua_State *L, const char *doc, bool first_line);
+/* Is the name among the words, which have a blank on either side? */
+bool ltide_is_in(const char *words, const char *name);
 const char *ltide_kind_type(const ltide_param *p); /* as the stubs write it */
 
 /* Visits all rows that have been registered, of all paths, in their order. */

@@ -144,17 +144,6 @@ static int scope_tostring(lua_State *L) {
   return 1;
 }
 
-static void note_place(lua_State *L, ltide_scope *s) {
-  lua_Debug ar;
-  for (int level = 0; lua_getstack(L, level, &ar); level++) {
-    lua_getinfo(L, "Sl", &ar);
-    if (ar.currentline <= 0 || ltide_script_is(&ar)) continue;
-    s->line = ar.currentline;
-    memcpy(s->source, ar.short_src, sizeof s->source);
-    return;
-  }
-}
-
 /* A place in the list of the coroutine's open scopes. */
 static void reserve(lua_State *L, ltide_record *r, const char *what) {
   if (r->depth < r->capacity) return;
@@ -172,7 +161,8 @@ static ltide_scope *push_scope(lua_State *L, size_t size) {
   ltide_setmetatable(L, SCOPE_META);
   lua_pushthread(L);
   lua_setiuservalue(L, -2, 1);
-  note_place(L, s);
+  lua_Debug ar;
+  if (ltide_find_script(L, &ar)) s->line = ar.currentline, memcpy(s->source, ar.short_src, sizeof s->source);
   return s;
 }
 
