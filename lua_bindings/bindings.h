@@ -93,7 +93,6 @@ typedef struct ltide_state {
   void (*end)(struct ltide_state *S); /* and lets go of what the state's objects hold when it ends */
   /* Likewise: add fields to the error object at the top, if the thread's error is of that sort. */
   void (*set_oom)(lua_State *L, int device), (*set_race)(lua_State *L);
-  const luaL_Reg *const *script_given; /* the functions that chunks have of files above script.c, NULL at the end */
 } ltide_state;
 
 /* state.c */

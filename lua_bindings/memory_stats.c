@@ -39,7 +39,7 @@ static int script_bytes_text(lua_State *L) {
   return lua_pushstring(L, tide_bytes_text(text, (uint64_t)lua_tointeger(L, 1))), 1;
 }
 
-const luaL_Reg ltide_memory_script[] = {{"bytes_text", script_bytes_text}, {NULL, NULL}};
+static const luaL_Reg script[] = {{"bytes_text", script_bytes_text}, {NULL, NULL}};
 
 /* {==== Page-locked host memory */
 
@@ -56,6 +56,7 @@ static int lhost_memory_stats(lua_State *L, ltide_call *c) {
 }
 
 void ltide_open_memory_stats(lua_State *L) {
+  ltide_script_give(L, script);
 #define PATH "tide.cuda."
   static ltide_row rows[] = {
 #include "api/memory_stats.def"

@@ -145,9 +145,9 @@ static int script_print_text(lua_State *L) {
 
 static int lsummary(lua_State *L, ltide_call *c) { return ltide_script_call(L, "summary", c->n); }
 
-const luaL_Reg ltide_profiler_script[] = {{"begin_recording", script_begin_recording}, {"end_trace", script_end_trace},
-                                          {"read_summary", script_read_summary},       {"cell", script_cell},
-                                          {"print_text", script_print_text},           {NULL, NULL}};
+static const luaL_Reg script[] = {{"begin_recording", script_begin_recording}, {"end_trace", script_end_trace},
+                                  {"read_summary", script_read_summary},       {"cell", script_cell},
+                                  {"print_text", script_print_text},           {NULL, NULL}};
 
 /* {==== Profilers of other makers */
 
@@ -174,6 +174,7 @@ static ltide_row rows[] = {
 
 void ltide_open_profiler(lua_State *L, ltide_state *S) {
   (void)S;
+  ltide_script_give(L, script);
   static const luaL_Reg meta[] = {{"__gc", recording_close}, {"__close", recording_close}, {0}};
   ltide_newmetatable(L, RECORDING_META);
   luaL_setfuncs(L, meta, 0);

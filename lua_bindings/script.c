@@ -26,23 +26,23 @@ static const struct chunk {
 
 void ltide_script_give(lua_State *L, const luaL_Reg *list) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &key_globals);
-  luaL_setfuncs(L, list, 0);
+  lua_pushlightuserdata(L, (void *)list);
+  lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
   lua_pop(L, 1);
 }
 
-static const luaL_Reg own[];
-
-/* Compiles the chunk that has the function, which sets its functions in the table at the top of the stack. The first
- * one finds the C functions there. */
+/* Compiles the chunk that has the function, which sets its functions in the table at the top of the stack: there it
+ * finds what has been given until now. */
 static void compile(lua_State *L, const char *name) {
-  const struct chunk *c = chunks;
-  const luaL_Reg *const *given = ltide_state_of(L)->script_given;
-  bool has_own = lua_getfield(L, -1, own[0].name) != LUA_TNIL;
-  lua_pop(L, 1);
-  if (!has_own) {
-    for (; *given; given++) luaL_setfuncs(L, *given, 0);
-    luaL_setfuncs(L, own, 0);
+  for (lua_Integer i = (lua_Integer)lua_rawlen(L, -1); i > 0; i--) {
+    lua_rawgeti(L, -1, i);
+    const luaL_Reg *list = lua_touserdata(L, -1);
+    lua_pop(L, 1);
+    luaL_setfuncs(L, list, 0);
+    lua_pushnil(L);
+    lua_rawseti(L, -2, i);
   }
+  const struct chunk *c = chunks;
   const char *head = lua_pushfstring(L, "\nfunction %s(", name);
   while (!memmem(c->text, c->length, head, strlen(head))) c++;
   lua_pop(L, 1);
@@ -141,6 +141,7 @@ static const luaL_Reg own[] = {
 
 void ltide_open_script(lua_State *L, ltide_state *S) {
   (void)S;
-  lua_createtable(L, 0, 96);
+  lua_createtable(L, 8, 0);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key_globals);
+  ltide_script_give(L, own);
 }

@@ -4,10 +4,9 @@
 
 #include "bindings.h"
 
-/* Gives the chunks C functions, by these names: what they cannot do themselves. The list ends with {NULL}. */
+/* Gives the chunks C functions, by these names, when one is compiled next: what they cannot do themselves. The list
+ * ends with {NULL} and lives as long as the state. */
 void ltide_script_give(lua_State *L, const luaL_Reg *list);
-/* Given by tide.c, in ltide_state.script_given, when the first chunk is compiled. */
-extern const luaL_Reg ltide_memory_script[], ltide_spawn_script[], ltide_profiler_script[];
 /* Calls the chunks' function of that name with the n values at the top of the stack, which it may yield in. For
  * `return`: whatever it returns is what the running function returns. */
 int ltide_script_call(lua_State *L, const char *name, int n);

@@ -293,25 +293,25 @@ static int lmain(lua_State *L, ltide_call *c) {
   exit(EXIT_FAILURE);
 }
 
-const luaL_Reg ltide_spawn_script[] = {{"new_context", script_new_context},
-                                       {"end_all", script_end_all},
-                                       {"hand_out", script_hand_out},
-                                       {"count_processes", script_count_processes},
-                                       {"pid_of", script_pid_of},
-                                       {"how_ended", script_how_ended},
-                                       {"cannot_use", script_cannot_use},
-                                       {"own_program", script_own_program},
-                                       {"loaded", script_loaded},
-                                       {"upvalue", script_upvalue},
-                                       {"dump", script_dump},
-                                       {"write_task", script_write_task},
-                                       {"start", script_start},
-                                       {"now", script_now},
-                                       {"sleep", script_sleep},
-                                       {"load", script_load},
-                                       {"set_upvalue", script_set_upvalue},
-                                       {"tell_begun", script_tell_begun},
-                                       {NULL, NULL}};
+static const luaL_Reg script[] = {{"new_context", script_new_context},
+                                  {"end_all", script_end_all},
+                                  {"hand_out", script_hand_out},
+                                  {"count_processes", script_count_processes},
+                                  {"pid_of", script_pid_of},
+                                  {"how_ended", script_how_ended},
+                                  {"cannot_use", script_cannot_use},
+                                  {"own_program", script_own_program},
+                                  {"loaded", script_loaded},
+                                  {"upvalue", script_upvalue},
+                                  {"dump", script_dump},
+                                  {"write_task", script_write_task},
+                                  {"start", script_start},
+                                  {"now", script_now},
+                                  {"sleep", script_sleep},
+                                  {"load", script_load},
+                                  {"set_upvalue", script_set_upvalue},
+                                  {"tell_begun", script_tell_begun},
+                                  {NULL, NULL}};
 
 static ltide_row spawn_context_rows[] = {
 #include "api/spawn_context.def"
@@ -324,6 +324,7 @@ static ltide_row spawn_rows[] = {
 
 void ltide_open_spawn(lua_State *L, ltide_state *S) {
   (void)S;
+  ltide_script_give(L, script);
   static const luaL_Reg meta[] = {{"__close", context_close}, {"__gc", context_gc}, {0}};
   ltide_newmetatable(L, CONTEXT_META);
   luaL_setfuncs(L, meta, 0);

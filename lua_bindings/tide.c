@@ -1,5 +1,5 @@
 /* tide.c: the module: the one file that sees every other one of the bindings, and lets them open in order. */
-#include "script.h"
+#include "bindings.h"
 
 static void end(ltide_state *S) {
   ltide_handles_end(S);
@@ -12,9 +12,7 @@ static int open_module(lua_State *L) {
   static void (*const openers[])(lua_State *, ltide_state *) = {
 #include "api/open.def"
   };
-  static const luaL_Reg *const script_given[] = {ltide_memory_script, ltide_spawn_script, ltide_profiler_script, NULL};
   ltide_state *S = ltide_state_open(L, ltide_warn_hook, end);
-  S->script_given = script_given;
   lua_createtable(L, 0, 320);
   lua_createtable(L, 0, 160);
   lua_setfield(L, -2, "cuda");
