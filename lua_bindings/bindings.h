@@ -54,7 +54,7 @@ static inline void ltide_link_remove(ltide_link *l) {
 
 /* One for each Lua state (a lua_State and its coroutines). Metatables are compared by address, never followed. */
 typedef struct ltide_state {
-  const void *storage_meta, *stream_meta, *event_meta, *generator_meta, *device_meta, *dtype_meta, *error_meta;
+  const void *stream_meta, *event_meta, *generator_meta, *device_meta, *dtype_meta, *error_meta;
   uintptr_t tensor_seal;              /* a random word, which no bytes of a script can imitate */
   int tensor_ref;                     /* registry reference of the tensor metatable */
   struct ltide_arena *arena;          /* innermost tide.scope of the running coroutine, or NULL */
@@ -373,6 +373,11 @@ extern const char ltide_dtype_objects; /* the key of the registry's table of the
 void ltide_push_stream(lua_State *L, tide_stream *stream); /* takes a reference of its own */
 tide_stream **ltide_new_stream(lua_State *L);              /* pushes a closed handle, to be filled */
 tide_event **ltide_new_event(lua_State *L);                /* likewise */
+/* storage.c: the bytes of the storage at arg */
+tide_tensor *ltide_check_storage(lua_State *L, int arg, const char *name);
+
+/* random.c */
+tide_generator *ltide_check_generator(lua_State *L, int arg, const char *name);
 
 /* args.c: sizes, dims, options, scalars. The one place where index bases are converted. */
 bool ltide_is_options(lua_State *L, int arg); /* a table without an array part and not empty: options (API.md C1) */

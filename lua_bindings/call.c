@@ -145,6 +145,7 @@ static void read_value(lua_State *L, ltide_call *c, const ltide_param *p, ltide_
   case LTIDE_GENERATOR: v->generator = ltide_check_generator(L, at, p->name); break;
   case LTIDE_STREAM: v->stream = ltide_check_stream(L, at, p->name); break;
   case LTIDE_EVENT: v->event = ltide_check_event(L, at, p->name); break;
+  case LTIDE_STORAGE: v->tensor = ltide_check_storage(L, at, p->name); break;
   case LTIDE_CSTRING: v->text = ltide_check_cstring(L, at, p->name, "a string"); break;
   case LTIDE_STRING: v->text = ltide_check_text(L, at, p->name); break;
   case LTIDE_FUNCTION: check_type(L, at, p, LUA_TFUNCTION, "a function"); break;

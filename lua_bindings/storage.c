@@ -4,28 +4,25 @@
  * the tensor operations on bytes and need no code of their own. */
 #include "row.h"
 #include "names.h"
+#include "script.h"
 
 #define STORAGE_META "tide.Storage"
 
-typedef struct ltide_storage {
-  tide_tensor *bytes;
-} ltide_storage;
+static tide_tensor **test_storage(lua_State *L, int arg) { return ltide_test_object(L, arg, STORAGE_META); }
 
-static ltide_storage *test_storage(lua_State *L, int arg) { return ltide_test_object(L, arg, STORAGE_META); }
-
-static tide_tensor *check_storage(lua_State *L, int arg, const char *name) {
+tide_tensor *ltide_check_storage(lua_State *L, int arg, const char *name) {
   ltide_enter(L);
-  ltide_storage *s = test_storage(L, arg);
-  if (!s) ltide_arg_error(L, arg, name, "a storage");
-  if (!s->bytes) ltide_freed_error(L, name, "storage");
-  return s->bytes;
+  tide_tensor **bytes = test_storage(L, arg);
+  if (!bytes) ltide_arg_error(L, arg, name, "a storage");
+  if (!*bytes) ltide_freed_error(L, name, "storage");
+  return *bytes;
 }
 
-static ltide_storage *new_storage(lua_State *L) {
-  ltide_storage *s = ltide_new_object(L, sizeof *s, 0);
-  s->bytes = NULL;
+static tide_tensor **new_storage(lua_State *L) {
+  tide_tensor **bytes = ltide_new_object(L, sizeof *bytes, 0);
+  *bytes = NULL;
   ltide_setmetatable(L, STORAGE_META);
-  return s;
+  return bytes;
 }
 
 static int lstorage_gc(lua_State *L) {
@@ -48,103 +45,76 @@ tide_status ltide_span_storage(tide_tensor **out, const tide_tensor *x) {
   return status;
 }
 
-static int ltensor_storage(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
-  tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
-  ltide_try(L, ltide_span_storage(&new_storage(L)->bytes, x));
+static int ltensor_storage(lua_State *L, ltide_call *c) {
+  ltide_try(L, ltide_span_storage(new_storage(L), c->x));
   return 1;
 }
 
-static int lis_storage(lua_State *L) {
-  lua_pushboolean(L, test_storage(L, 1) != NULL);
-  return 1;
+static int lis_storage(lua_State *L, ltide_call *c) {
+  (void)c;
+  return ltide_give_boolean(L, test_storage(L, 1) != NULL);
 }
 
-static int lstorage_nbytes(lua_State *L) {
-  ltide_no_options(L, 1);
-  lua_pushinteger(L, tide_tensor_numel(check_storage(L, 1, "storage")));
-  return 1;
-}
-
-/* Lua gives the operand twice. */
 static int lstorage_len(lua_State *L) {
-  lua_settop(L, 1);
-  return lstorage_nbytes(L);
+  return ltide_give_integer(L, tide_tensor_numel(ltide_check_storage(L, 1, "storage")));
 }
 
-static int lstorage_data_ptr(lua_State *L) {
-  lua_pushinteger(L, (lua_Integer)(intptr_t)tide_tensor_data(check_storage(L, 1, "storage")));
-  return 1;
+static int lstorage_nbytes(lua_State *L, ltide_call *c) {
+  return ltide_give_integer(L, tide_tensor_numel(c->v[0].tensor));
 }
 
-static int lstorage_is_pinned(lua_State *L) {
-  lua_pushboolean(L, tide_storage_is_pinned(tide_tensor_storage(check_storage(L, 1, "storage"))));
-  return 1;
+static int lstorage_data_ptr(lua_State *L, ltide_call *c) {
+  return ltide_give_integer(L, (lua_Integer)(intptr_t)tide_tensor_data(c->v[0].tensor));
+}
+
+static int lstorage_is_pinned(lua_State *L, ltide_call *c) {
+  return ltide_give_boolean(L, tide_storage_is_pinned(tide_tensor_storage(c->v[0].tensor)));
 }
 
 /* Gives the storage itself where nothing changes. */
-static int moved(lua_State *L, tide_tensor *bytes, const tide_options *o) {
-  ltide_storage *s = new_storage(L);
-  ltide_try(L, tide_to(&s->bytes, bytes, o, false, false));
-  if (s->bytes == bytes) lua_pushvalue(L, 1);
+enum { TO_CPU, TO_PINNED, TO_CUDA }; /* tags */
+static int lstorage_moved(lua_State *L, ltide_call *c) {
+  tide_tensor *bytes = c->v[0].tensor, **moved;
+  tide_options o = {TIDE_DTYPE_NONE, TIDE_CPU, c->row->tag == TO_PINNED};
+  if (c->row->tag == TO_CUDA) o.device = c->v[1].device;
+  if (o.pin_memory && tide_tensor_device(bytes) != TIDE_CPU)
+    return ltide_error(L, "DeviceError", "pin_memory: the storage is on a GPU, expected one on the cpu");
+  moved = new_storage(L);
+  ltide_try(L, tide_to(moved, bytes, &o, false, false));
+  if (*moved == bytes) lua_pushvalue(L, 1);
   return 1;
 }
 
-static int lstorage_pin_memory(lua_State *L) {
-  tide_tensor *bytes = check_storage(L, 1, "storage");
-  if (tide_tensor_device(bytes) != TIDE_CPU)
-    return ltide_error(L, "DeviceError", "pin_memory: the storage is on a GPU, expected one on the cpu");
-  tide_options o = {TIDE_DTYPE_NONE, TIDE_CPU, true};
-  return moved(L, bytes, &o);
-}
-
-static int lstorage_cpu(lua_State *L) {
-  tide_options o = {TIDE_DTYPE_NONE, TIDE_CPU, false};
-  return moved(L, check_storage(L, 1, "storage"), &o);
-}
-
-static int lstorage_cuda(lua_State *L) {
-  tide_tensor *bytes = check_storage(L, 1, "storage");
-  tide_options o = {TIDE_DTYPE_NONE, ltide_check_device(L, 2, "device", LTIDE_NIL_OK), false};
-  return moved(L, bytes, &o);
-}
-
-static int lstorage_copy_(lua_State *L) {
-  tide_tensor *to = check_storage(L, 1, "storage"), *from = check_storage(L, 2, "source");
+static int lstorage_copy_(lua_State *L, ltide_call *c) {
+  tide_tensor *to = c->v[0].tensor, *from = c->v[1].tensor;
   if (tide_tensor_numel(to) != tide_tensor_numel(from))
     return ltide_error(L, "ShapeError", "copy_: source: got %I bytes, expected %I",
                        (lua_Integer)tide_tensor_numel(from), (lua_Integer)tide_tensor_numel(to));
-  ltide_try(L, tide_copy(to, from, false));
-  lua_settop(L, 1);
-  return 1;
+  return ltide_self(L, tide_copy(to, from, false));
 }
 
-static int lstorage_fill_(lua_State *L) {
-  tide_tensor *bytes = check_storage(L, 1, "storage");
-  int64_t value = ltide_check_integer(L, 2, "value");
+static int lstorage_fill_(lua_State *L, ltide_call *c) {
+  int64_t value = c->v[1].i;
   if (value < 0 || value > 255)
     return ltide_error(L, "ValueError", "fill_: value: got %I, expected a byte, 0 to 255", (lua_Integer)value);
-  ltide_try(L, tide_fill(bytes, tide_int(value)));
-  lua_settop(L, 1);
-  return 1;
+  return ltide_self(L, tide_fill(c->v[0].tensor, tide_int(value)));
 }
 
 static int lstorage_tostring(lua_State *L) {
-  tide_tensor *bytes = check_storage(L, 1, "storage");
+  tide_tensor *bytes = ltide_check_storage(L, 1, "storage");
   ltide_push_device(L, tide_tensor_device(bytes));
   lua_pushfstring(L, "Storage of %I bytes on %s", (lua_Integer)tide_tensor_numel(bytes), luaL_tolstring(L, -1, NULL));
   return 1;
 }
 
 static int lstorage_eq(lua_State *L) {
-  ltide_storage *a = test_storage(L, 1), *b = test_storage(L, 2);
-  lua_pushboolean(L, a && b && a->bytes && b->bytes && tide_tensor_storage(a->bytes) == tide_tensor_storage(b->bytes));
-  return 1;
+  tide_tensor **a = test_storage(L, 1), **b = test_storage(L, 2);
+  return ltide_give_boolean(L, a && b && *a && *b && tide_tensor_storage(*a) == tide_tensor_storage(*b));
 }
 
 /* Upvalue: the methods. */
 static int lstorage_index(lua_State *L) {
-  tide_tensor *bytes = check_storage(L, 1, "storage");
+  tide_tensor *bytes = ltide_check_storage(L, 1, "storage");
   lua_pushvalue(L, 2);
   if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
   lua_pushliteral(L, "device");
@@ -155,20 +125,16 @@ static int lstorage_index(lua_State *L) {
 }
 
 void ltide_open_storage(lua_State *L, ltide_state *S) {
-  static const luaL_Reg meta[] = {{"__gc", lstorage_gc},
-                                  {"__tostring", lstorage_tostring},
-                                  {"__eq", lstorage_eq},
-                                  {"__newindex", ltide_read_only},
-                                  {NULL, NULL}};
+  (void)S;
+  static const luaL_Reg meta[] = {{"__gc", lstorage_gc},   {"__tostring", lstorage_tostring},
+                                  {"__eq", lstorage_eq},   {"__newindex", ltide_read_only},
+                                  {"__len", lstorage_len}, {NULL, NULL}};
   static ltide_row storage_rows[] = {
 #include "api/storage.def"
       {0}};
   int module = lua_gettop(L);
   ltide_newmetatable(L, STORAGE_META);
-  S->storage_meta = lua_topointer(L, -1);
   luaL_setfuncs(L, meta, 0);
-  lua_pushcfunction(L, lstorage_len);
-  lua_setfield(L, -2, "__len");
   lua_newtable(L);
   ltide_register_rows(L, "Storage", storage_rows);
   lua_pushcclosure(L, lstorage_index, 1);
