@@ -9,11 +9,19 @@
 #include "row.h"
 #include "names.h"
 
+/* What an entry keeps of a dimension of the chain; step 0: the one place `start`, and the dimension goes. */
+typedef struct part {
+  int dim;
+  int64_t start, length, step;
+} part;
+
 typedef struct selection {
   ltide_tensor *view;                /* the handle that resolve pushed */
   ltide_tensor *positions;           /* where a mask with fewer dimensions than x holds */
+  part part[TIDE_MAX_DIMS];          /* the chain, from left to right */
   tide_tensor *entry[TIDE_MAX_DIMS]; /* of the view's dimensions, as tide_index_get_many takes them */
-  int entries, dims, tensors;        /* how many; of how many dimensions; how many of them are not NULL */
+  int parts, entries, dims, tensors; /* how many; of how many dimensions; how many of them are not NULL */
+  int taken;                         /* dimensions of x that have been read */
 } selection;
 
 static bool is_mask(const tide_tensor *x) { return tide_tensor_dtype(x) == TIDE_BOOL; }
@@ -26,25 +34,16 @@ static void advance(lua_State *L, ltide_tensor *u, tide_tensor *next) {
   tide_tensor_release(last);
 }
 
-static void select_one(lua_State *L, ltide_tensor *u, int dim, int64_t index) {
-  tide_tensor *next;
-  int64_t i = ltide_index(L, index, tide_tensor_size(u->t)[dim], "key");
-  ltide_try(L, tide_select(&next, u->t, dim, i));
-  advance(L, u, next);
-}
-
-/* The entry is {}, {a}, {a, b} or {a, b, step}. */
-static void select_range(lua_State *L, ltide_tensor *u, int dim, int entry) {
-  int64_t range[3], start, length, n = tide_tensor_size(u->t)[dim];
+/* The entry is {}, {a}, {a, b} or {a, b, step}; n: the size of the dimension. */
+static void read_range(lua_State *L, selection *s, int64_t n, int entry) {
+  int64_t range[3];
+  part p = {.dim = s->dims, .step = 1};
   int count = ltide_check_integers(L, entry, range, 3, "range");
   if (!count) return;
-  ltide_check_range(L, range[0], count > 1 ? range[1] : range[0], n, &start, &length);
-  int64_t step = count > 2 ? range[2] : 1;
-  if (step < 1) ltide_error(L, "ValueError", "index: range: got step %I, expected at least 1", (lua_Integer)step);
-  tide_tensor *next;
-  ltide_try(L, step == 1 || !length ? tide_narrow(&next, u->t, dim, start, length)
-                                    : tide_slice(&next, u->t, dim, start, start + length - 1, step));
-  advance(L, u, next);
+  ltide_check_range(L, range[0], count > 1 ? range[1] : range[0], n, &p.start, &p.length);
+  if (count > 2) p.step = range[2];
+  if (p.step < 1) ltide_error(L, "ValueError", "index: range: got step %I, expected at least 1", (lua_Integer)p.step);
+  s->part[s->parts++] = p;
 }
 
 /* The positions at which a mask of one dimension holds; pushes a handle that keeps them. */
@@ -57,26 +56,28 @@ static ltide_tensor *mask_positions(lua_State *L, ltide_state *S, const tide_ten
   return u;
 }
 
-/* Applies the entry on top of the stack to the next dimension of the chain. It leaves the entry there when it is a
+/* Reads the entry on top of the stack, which is about the next dimension of x. It leaves the entry there when it is a
  * tensor. */
-static void select_entry(lua_State *L, ltide_state *S, selection *s) {
-  int entry = lua_gettop(L), left = tide_tensor_ndim(s->view->t) - s->dims;
+static void read_entry(lua_State *L, ltide_state *S, const tide_tensor *x, selection *s) {
+  int entry = lua_gettop(L), left = tide_tensor_ndim(x) - s->taken;
   tide_tensor *tensor = ltide_test_tensor(L, S, entry);
   int takes = tensor && is_mask(tensor) ? tide_tensor_ndim(tensor) : 1;
   if (!takes)
     ltide_error(L, "IndexError",
                 "index: key: got a mask without dimensions among the entries, expected it alone: x[mask]");
   if (takes > left)
-    ltide_error(L, "IndexError", "index: got more entries than the tensor has dimensions, %d",
-                tide_tensor_ndim(s->view->t));
+    ltide_error(L, "IndexError", "index: got more entries than the tensor has dimensions, %d", tide_tensor_ndim(x));
+  int64_t n = tide_tensor_size(x)[s->taken];
+  s->taken += takes;
   if (lua_type(L, entry) == LUA_TNUMBER) {
-    select_one(L, s->view, s->dims, ltide_check_integer(L, entry, "key"));
+    int64_t i = ltide_index(L, ltide_check_integer(L, entry, "key"), n, "key");
+    s->part[s->parts++] = (part){.dim = s->dims, .start = i};
     lua_settop(L, entry - 1);
     return;
   }
   if (lua_istable(L, entry)) {
     ltide_plain_shape(L, entry);
-    select_range(L, s->view, s->dims, entry);
+    read_range(L, s, n, entry);
   } else if (!tensor)
     ltide_arg_error(L, entry, "key", "an integer, a range {first, last [, step]}, {} or a tensor");
   s->entry[s->entries++] = tensor;
@@ -85,11 +86,10 @@ static void select_entry(lua_State *L, ltide_state *S, selection *s) {
   if (!tensor) lua_settop(L, entry - 1);
 }
 
-/* Resolves the key at 2 over x; pushes the handle of the view, and tensors that must stay alive above it. */
-static selection resolve(lua_State *L, ltide_state *S, tide_tensor *x) {
-  selection s = {.view = ltide_new_tensor(L, S)};
-  tide_tensor_retain(x);
-  s.view->t = x;
+/* Reads the key at 2 over x: whatever a finaliser does to the key later, it is this one. Pushes tensors that must stay
+ * alive. */
+static selection read_key(lua_State *L, ltide_state *S, const tide_tensor *x) {
+  selection s = {.view = NULL};
   int ndim = tide_tensor_ndim(x);
   ltide_plain_shape(L, 2);
   lua_Integer n = (lua_Integer)lua_rawlen(L, 2);
@@ -98,9 +98,23 @@ static selection resolve(lua_State *L, ltide_state *S, tide_tensor *x) {
   luaL_checkstack(L, TIDE_MAX_DIMS + 8, "index");
   for (lua_Integer i = 1; i <= n; i++) {
     lua_rawgeti(L, 2, i);
-    select_entry(L, S, &s);
+    read_entry(L, S, x, &s);
   }
   return s;
+}
+
+/* Pushes the handle of the view of x, which has the shape of that whose key was read. */
+static void resolve(lua_State *L, ltide_state *S, selection *s, tide_tensor *x) {
+  s->view = ltide_new_tensor(L, S);
+  tide_tensor_retain(s->view->t = x);
+  for (int i = 0; i < s->parts; i++) {
+    part p = s->part[i];
+    tide_tensor *next, *now = s->view->t;
+    ltide_try(L, !p.step                    ? tide_select(&next, now, p.dim, p.start)
+                 : p.step == 1 || !p.length ? tide_narrow(&next, now, p.dim, p.start, p.length)
+                                            : tide_slice(&next, now, p.dim, p.start, p.start + p.length - 1, p.step));
+    advance(L, s->view, next);
+  }
 }
 
 static void refuse_key(lua_State *L) {
@@ -149,12 +163,12 @@ static selection select_parts(lua_State *L, ltide_state *S, const tide_tensor *x
 /* {==== Reading */
 
 static int get_by_table(lua_State *L, ltide_state *S, tide_tensor *x) {
-  selection s = resolve(L, S, x);
+  selection s = read_key(L, S, x);
+  resolve(L, S, &s, x);
   if (!s.tensors) return 1;
   tide_tensor *next;
   ltide_try(L, tide_index_get_many(&next, s.view->t, s.entry, s.entries));
   advance(L, s.view, next);
-  lua_settop(L, 3);
   ltide_made(L, S);
   return 1;
 }
@@ -237,7 +251,8 @@ static tide_status assign(tide_tensor *view, const tide_operand *value) {
 /* x[i] = v and x[{...}] = v: through a view. */
 static void set_by_view(lua_State *L, ltide_state *S, tide_tensor *x, const tide_operand *value) {
   if (lua_istable(L, 2)) {
-    selection s = resolve(L, S, x);
+    selection s = read_key(L, S, x);
+    resolve(L, S, &s, x);
     ltide_try(L, s.tensors ? tide_index_put(s.view->t, s.entry, s.entries, value, false) : assign(s.view->t, value));
     ltide_close_tensor(s.view);
     return;
@@ -275,14 +290,19 @@ static int set_values(lua_State *L) {
 
 /* {==== Functions */
 
-/* x[key] = value with a table of entries, or what is added there. */
-static void put_by_table(lua_State *L, ltide_call *c, tide_tensor *x) {
+/* x[key] = value with a table of entries, or what is added there; in a copy of x, whose handle is pushed, or
+ * in x itself. */
+static void put_by_table(lua_State *L, ltide_call *c, bool copies) {
   ltide_state *S = c->S;
   bool sums = c->v[3].boolean;
   if (!lua_istable(L, 2)) ltide_arg_error(L, 2, "index", "a table of integers, ranges and tensors");
+  selection s = read_key(L, S, c->x);
   tide_operand value;
-  ltide_tensor *converted = check_value(L, S, x, &value);
-  selection s = resolve(L, S, x);
+  ltide_tensor *converted = check_value(L, S, c->x, &value);
+  ltide_tensor *copy = copies ? ltide_new_tensor(L, S) : NULL;
+  int at = lua_gettop(L);
+  if (copy) ltide_try(L, tide_clone(&copy->t, c->x));
+  resolve(L, S, &s, copy ? copy->t : c->x);
   tide_operand sum[2] = {{.tensor = s.view->t}, value};
   if (s.tensors)
     ltide_try(L, tide_index_put(s.view->t, s.entry, s.entries, &value, sums));
@@ -291,19 +311,16 @@ static void put_by_table(lua_State *L, ltide_call *c, tide_tensor *x) {
   ltide_close_tensor(s.view);
   if (converted) ltide_close_tensor(converted);
   ltide_made(L, S);
+  lua_settop(L, at);
 }
 
 static int lindex_put_(lua_State *L, ltide_call *c) {
-  put_by_table(L, c, c->x);
+  put_by_table(L, c, false);
   return ltide_self(L, TIDE_OK);
 }
 
 static int lindex_put(lua_State *L, ltide_call *c) {
-  ltide_tensor *made = ltide_new_tensor(L, c->S);
-  int at = lua_gettop(L);
-  ltide_try(L, tide_clone(&made->t, c->x));
-  put_by_table(L, c, made->t);
-  lua_settop(L, at);
+  put_by_table(L, c, true);
   return ltide_finish(L, c, TIDE_OK);
 }
 
