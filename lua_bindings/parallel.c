@@ -468,7 +468,6 @@ void ltide_open_parallel(lua_State *L, ltide_state *S) {
                                     {"joins_to", script_joins_to},           {"join", script_join},
                                     {"open_side", script_open_side},         {"join_side", script_join_side},
                                     {"check_unnamed", script_check_unnamed}, {NULL, NULL}};
-  ltide_script_give(L, ltide_tree_script);
   ltide_script_give(L, ltide_replica_script);
   ltide_script_give(L, script);
   ltide_newmetatable(L, SIDE_META);

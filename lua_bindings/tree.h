@@ -10,16 +10,4 @@ typedef void (*ltide_leaf_fn)(lua_State *L, void *user, int index, tide_tensor *
  * other values are kept. What is shared, or refers to itself, is so in the copy. */
 void ltide_map_tree(lua_State *L, ltide_state *S, int index, ltide_leaf_fn leaf, void *user);
 
-/* Is the table at `index` to stay what it is, with all that is in it? Leaves the stack as it was. */
-typedef bool (*ltide_stays_fn)(lua_State *L, void *user, int index);
-/* The same, but for the tables that stay. */
-void ltide_map_tree_but(lua_State *L, ltide_state *S, int index, ltide_leaf_fn leaf, ltide_stays_fn stays, void *user);
-
-typedef void (*ltide_visit_fn)(lua_State *L, void *user, int index, tide_tensor *x);
-/* Calls visit for each tensor of the value at index, once each. */
-void ltide_visit_tree(lua_State *L, ltide_state *S, int index, ltide_visit_fn visit, void *user);
-
-/* The same for the chunks of Lua (script.h). */
-extern const luaL_Reg ltide_tree_script[];
-
 #endif
