@@ -31,25 +31,36 @@ void ltide_script_give(lua_State *L, const luaL_Reg *list) {
   lua_pop(L, 1);
 }
 
-/* Compiles the chunk that has the function, which sets its functions in the table at the top of the stack: there it
- * finds what has been given until now. */
-static void compile(lua_State *L, const char *name) {
-  for (lua_Integer i = (lua_Integer)lua_rawlen(L, -1); i > 0; i--) {
-    lua_rawgeti(L, -1, i);
-    const luaL_Reg *list = lua_touserdata(L, -1);
-    lua_pop(L, 1);
-    luaL_setfuncs(L, list, 0);
+/* Sets what has been given until now in the table at 1. */
+static void set_given(lua_State *L) {
+  for (lua_Integer i = (lua_Integer)lua_rawlen(L, 1); i > 0; i--, lua_settop(L, 2)) {
+    lua_rawgeti(L, 1, i);
+    lua_pushvalue(L, 1);
+    luaL_setfuncs(L, lua_touserdata(L, 3), 0);
     lua_pushnil(L);
-    lua_rawseti(L, -2, i);
+    lua_rawseti(L, 1, i);
   }
-  const struct chunk *c = chunks;
-  const char *head = lua_pushfstring(L, "\nfunction %s(", name);
-  while (!memmem(c->text, c->length, head, strlen(head))) c++;
-  lua_pop(L, 1);
-  if (luaL_loadbufferx(L, c->text, c->length, c->name, "t") != LUA_OK) lua_error(L);
-  lua_pushvalue(L, -2);
-  lua_setupvalue(L, -2, 1);
-  lua_call(L, 0, 0);
+}
+
+/* The globals lack a name: perhaps it was given since, or it is a function of a chunk that has yet to be compiled. */
+static int find_global(lua_State *L) {
+  const char *head = "";
+  set_given(L);
+  lua_pushvalue(L, 2);
+  if (lua_rawget(L, 1) != LUA_TNIL) return 1;
+  if (lua_type(L, 2) == LUA_TSTRING) head = lua_pushfstring(L, "\nfunction %s(", lua_tostring(L, 2));
+  for (size_t i = 0; *head && i < sizeof chunks / sizeof *chunks; i++) {
+    const struct chunk *c = &chunks[i];
+    if (!memmem(c->text, c->length, head, strlen(head))) continue;
+    if (luaL_loadbufferx(L, c->text, c->length, c->name, "t") != LUA_OK) return lua_error(L);
+    lua_pushvalue(L, 1);
+    lua_setupvalue(L, -2, 1);
+    lua_call(L, 0, 0);
+    lua_pushvalue(L, 2);
+    lua_rawget(L, 1);
+    return 1;
+  }
+  return 0;
 }
 
 static int finish(lua_State *L, int status, lua_KContext context) {
@@ -58,16 +69,16 @@ static int finish(lua_State *L, int status, lua_KContext context) {
   return lua_gettop(L) - (int)context;
 }
 
-int ltide_script_call(lua_State *L, const char *name, int n) {
-  int before = lua_gettop(L) - n;
+void ltide_script_push(lua_State *L, const char *name) {
   luaL_checkstack(L, LUA_MINSTACK, "tide");
   lua_rawgetp(L, LUA_REGISTRYINDEX, &key_globals);
-  if (lua_getfield(L, -1, name) != LUA_TFUNCTION) {
-    lua_pop(L, 1);
-    compile(L, name);
-    lua_getfield(L, -1, name);
-  }
+  lua_getfield(L, -1, name);
   lua_replace(L, -2);
+}
+
+int ltide_script_call(lua_State *L, const char *name, int n) {
+  int before = lua_gettop(L) - n;
+  ltide_script_push(L, name);
   lua_insert(L, before + 1);
   lua_callk(L, n, LUA_MULTRET, before, finish);
   return finish(L, LUA_OK, before);
@@ -142,6 +153,10 @@ static const luaL_Reg own[] = {
 void ltide_open_script(lua_State *L, ltide_state *S) {
   (void)S;
   lua_createtable(L, 8, 0);
+  lua_createtable(L, 0, 1);
+  lua_pushcfunction(L, find_global);
+  lua_setfield(L, -2, "__index");
+  lua_setmetatable(L, -2);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key_globals);
   ltide_script_give(L, own);
 }

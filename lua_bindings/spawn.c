@@ -189,7 +189,7 @@ static int script_write_task(lua_State *L) {
   lua_pushstring(L, tide_version());
   lua_setfield(L, 2, "version");
   lua_getiuservalue(L, 1, 1);
-  error = ltide_write_value(L, ltide_enter(L), p->file, 2, 3);
+  error = ltide_write_value(L, p->file, 2, 3);
   if (!error && fseek(p->file, 0, SEEK_SET)) error = errno;
   if (error) ltide_error(L, "FileError", "spawn: a task could not be written: %s", strerror(error));
   return 0;
@@ -261,15 +261,14 @@ static int script_set_upvalue(lua_State *L) { return lua_setupvalue(L, 1, (int)l
 /* The task's file is the argument. */
 static int work(lua_State *L) {
   FILE *file = lua_touserdata(L, 1);
-  lua_pushnil(L);
-  ltide_read_value(L, ltide_enter(L), file, "task", 2, true, NULL);
-  lua_getfield(L, 3, "version");
+  ltide_read_value(L, file, "task", 0, true, NULL);
+  lua_getfield(L, 2, "version");
   if (!lua_isstring(L, -1) || strcmp(lua_tostring(L, -1), tide_version()) != 0)
     ltide_error(L, "StateError", "spawn: the program is another version of tide, %s, expected that of the parent",
                 tide_version());
-  lua_getfield(L, 3, "parent");
+  lua_getfield(L, 2, "parent");
   if (lua_tointeger(L, -1) != getppid()) exit(EXIT_FAILURE); /* it has ended before we could bind to it */
-  lua_settop(L, 3);
+  lua_settop(L, 2);
   lua_pushvalue(L, 1);
   return ltide_script_call(L, "run_task", 2);
 }
