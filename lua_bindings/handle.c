@@ -37,6 +37,10 @@ tide_stream *ltide_check_stream(lua_State *L, int arg, const char *name) {
   return check_handle(L, arg, ltide_enter(L)->stream_meta, name, "a tide.cuda.Stream", "stream");
 }
 
+tide_tensor *ltide_check_storage(lua_State *L, int arg, const char *name) {
+  return check_handle(L, arg, ltide_enter(L)->storage_meta, name, "a storage", "storage");
+}
+
 tide_event *ltide_check_event(lua_State *L, int arg, const char *name) {
   return check_handle(L, arg, ltide_enter(L)->event_meta, name, "a tide.cuda.Event", "event");
 }

@@ -10,14 +10,6 @@
 
 static tide_tensor **test_storage(lua_State *L, int arg) { return ltide_test_object(L, arg, STORAGE_META); }
 
-tide_tensor *ltide_check_storage(lua_State *L, int arg, const char *name) {
-  ltide_enter(L);
-  tide_tensor **bytes = test_storage(L, arg);
-  if (!bytes) ltide_arg_error(L, arg, name, "a storage");
-  if (!*bytes) ltide_freed_error(L, name, "storage");
-  return *bytes;
-}
-
 static tide_tensor **new_storage(lua_State *L) {
   tide_tensor **bytes = ltide_new_object(L, sizeof *bytes, 0);
   *bytes = NULL;
@@ -125,7 +117,6 @@ static int lstorage_index(lua_State *L) {
 }
 
 void ltide_open_storage(lua_State *L, ltide_state *S) {
-  (void)S;
   static const luaL_Reg meta[] = {{"__gc", lstorage_gc},   {"__tostring", lstorage_tostring},
                                   {"__eq", lstorage_eq},   {"__newindex", ltide_read_only},
                                   {"__len", lstorage_len}, {NULL, NULL}};
@@ -134,6 +125,7 @@ void ltide_open_storage(lua_State *L, ltide_state *S) {
       {0}};
   int module = lua_gettop(L);
   ltide_newmetatable(L, STORAGE_META);
+  S->storage_meta = lua_topointer(L, -1);
   luaL_setfuncs(L, meta, 0);
   lua_newtable(L);
   ltide_register_rows(L, "Storage", storage_rows);
