@@ -24,15 +24,15 @@ local rooms = {
 rooms.bindings = {
   most_in_circle = 8,
   -- What a call stands on: the state and its coroutines, errors, the rows of functions, the arguments read by them.
-  { "args", "call", "error", "error_lost", "fields", "handle", "held", "named", "names", "row", "running", "scope", "script", "sizes",
+  { "args", "call", "error", "error_lost", "handle", "held", "named", "names", "row", "running", "scope", "script", "sizes",
     "state", "warning" },
   -- What scripts hold: handles with their classes, and where results go.
   { "arena", "device", "dtype", "error_class", "event", "out", "random", "storage", "stream", "tensor" },
   -- What scripts call.
-  { "adapt", "allocator", "apply", "comm", "convert", "debug", "determinism", "factory", "fft", "file", "format", "graph",
-    "graphed", "index", "info", "io", "ipc", "jit", "jit_kernel", "linalg", "loader", "matmul", "memory", "memory_cpu",
+  { "adapt", "allocator", "apply", "comm", "convert", "debug", "determinism", "factory", "fft", "fields", "file", "format", "graph",
+    "graphed", "index", "info", "io", "ipc", "jit", "jit_kernel", "linalg", "loader", "matmul", "memory",
     "memory_history", "memory_scope", "memory_stats", "move", "nccl", "nvtx", "ops", "parallel",
-    "parallel_replica", "profiler", "random_cuda", "reduce", "sanitizer", "scatter", "serialize", "shape", "spawn", "special", "timer", "tree",
+    "parallel_replica", "profiler", "random_cuda", "reduce", "sanitizer", "serialize", "shape", "spawn", "special", "timer", "tree",
     "util", "view" },
   -- The module, which sees all of them, its help, and the runner.
   { "api", "doc", "lua_hint", "main", "repl", "repl_command", "repl_edit", "repl_terminal", "row_list",
