@@ -8,32 +8,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FILE_META    "tide.file"
-#define MAPPING_META "tide.mapping"
+#include "fields.h"
 
-static int file_close(lua_State *L) {
-  ltide_file *f = ltide_test_object(L, 1, FILE_META);
-  if (!f) return 0;
+static void close_file(void *file) {
+  ltide_file *f = file;
   if (f->written)
     tide_file_free(f->written);
   else if (f->file)
     fclose(f->file);
   free(f->bytes);
-  f->file = NULL, f->bytes = NULL, f->written = NULL;
-  return 0;
+  free(f);
 }
 
 ltide_file *ltide_push_file(lua_State *L) {
-  ltide_file *f = ltide_new_object(L, sizeof *f, 0);
-  memset(f, 0, sizeof *f);
-  if (ltide_newmetatable(L, FILE_META)) {
-    static const luaL_Reg meta[] = {{"__gc", file_close}, {"__close", file_close}, {0}};
-    luaL_setfuncs(L, meta, 0);
-  }
-  lua_pop(L, 1);
-  ltide_setmetatable(L, FILE_META);
-  lua_toclose(L, -1);
-  return f;
+  void **f = ltide_push_owned(L, close_file);
+  if (!(*f = calloc(1, sizeof(ltide_file))))
+    ltide_error(L, "OutOfMemoryError", "%s: no memory for a file", ltide_function_name(L));
+  return *f;
 }
 
 int ltide_file_error(lua_State *L, const char *what, const char *name) {
@@ -65,21 +56,10 @@ void ltide_file_finish(lua_State *L, ltide_file *f) {
   ltide_try(L, tide_file_finish(written));
 }
 
-static int mapping_close(lua_State *L) {
-  tide_mapping_release(ltide_take_pointer(L, MAPPING_META));
-  return 0;
-}
+static void release_mapping(void *mapping) { tide_mapping_release(mapping); }
 
 tide_mapping *ltide_push_mapping(lua_State *L, FILE *file, const char *name) {
-  tide_mapping **m = ltide_new_object(L, sizeof *m, 0);
-  *m = NULL;
-  if (ltide_newmetatable(L, MAPPING_META)) {
-    static const luaL_Reg meta[] = {{"__gc", mapping_close}, {"__close", mapping_close}, {0}};
-    luaL_setfuncs(L, meta, 0);
-  }
-  lua_pop(L, 1);
-  ltide_setmetatable(L, MAPPING_META);
-  lua_toclose(L, -1);
+  tide_mapping **m = (tide_mapping **)ltide_push_owned(L, release_mapping);
   const luaL_Stream *open = luaL_testudata(L, 1, LUA_FILEHANDLE);
   if (open && open->f == file && !open->closef) /* by a finaliser, just now */
     ltide_error(L, "StateError", "%s: got a closed file, expected an open one", ltide_function_name(L));
