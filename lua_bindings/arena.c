@@ -174,10 +174,9 @@ static int run_inside(lua_State *L) {
   return kept(L, LUA_OK, 0);
 }
 
-static int lscope(lua_State *L) {
-  ltide_state *S = ltide_begin(L);
-  if (!lua_isnoneornil(L, 1) && !lua_isfunction(L, 1)) return ltide_arg_error(L, 1, "fn", "a function or nothing");
-  int fn_arg = lua_isfunction(L, 1) ? 1 : 0;
+static int lscope(lua_State *L, ltide_call *c) {
+  ltide_state *S = c->S;
+  int fn_arg = c->v[0].at;
   void *data = ltide_block_new(L, "tide.scope", 0, leave_arena, sizeof(ltide_arena *));
   ltide_arena *a = calloc(1, sizeof *a);
   if (!a) return ltide_error(L, "OutOfMemoryError", "scope: no memory for the block");
@@ -195,12 +194,10 @@ static int lscope(lua_State *L) {
   return ltide_block_open(L, fn_arg);
 }
 
-static int lkeep(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
-  ltide_check_tensor(L, S, 1, "t");
+static int lkeep(lua_State *L, ltide_call *c) {
+  (void)c;
   ltide_arena_remove(lua_touserdata(L, 1));
-  lua_settop(L, 1);
-  return 1;
+  return ltide_self(L, TIDE_OK);
 }
 
 void ltide_open_arena(lua_State *L, ltide_state *S) {

@@ -12,7 +12,11 @@
 
 #include "mempool.h"
 
-enum { TENSOR, GENERATOR, STREAM, POOL }; /* kinds */
+#define EACH_KIND(F)                                                                                                   \
+  F(TENSOR, tensor, tensor) F(GENERATOR, generator, generator) F(STREAM, stream, stream) F(POOL, pool, mempool)
+#define KIND(kind, name, type) kind,
+enum { EACH_KIND(KIND) };
+#undef KIND
 
 typedef struct ltide_held {
   void *object;
@@ -42,25 +46,13 @@ static void hold(lua_State *L, ltide_state *S, void *object, int kind) {
   add(S, object, NULL, kind);
 }
 
-void ltide_hold_tensor(lua_State *L, ltide_state *S, tide_tensor *t) {
-  hold(L, S, t, TENSOR);
-  tide_tensor_retain(t);
-}
-
-void ltide_hold_generator(lua_State *L, ltide_state *S, tide_generator *g) {
-  hold(L, S, g, GENERATOR);
-  tide_generator_retain(g);
-}
-
-void ltide_hold_stream(lua_State *L, ltide_state *S, tide_stream *s) {
-  hold(L, S, s, STREAM);
-  tide_stream_retain(s);
-}
-
-void ltide_hold_pool(lua_State *L, ltide_state *S, tide_mempool *p) {
-  hold(L, S, p, POOL);
-  tide_mempool_retain(p);
-}
+#define HOLD(kind, name, type)                                                                                         \
+  void ltide_hold_##name(lua_State *L, ltide_state *S, tide_##type *x) {                                               \
+    hold(L, S, x, kind);                                                                                               \
+    tide_##type##_retain(x);                                                                                           \
+  }
+EACH_KIND(HOLD)
+#undef HOLD
 
 bool ltide_bury(ltide_state *S, ltide_tensor *u) {
   if (!reserve(S)) return false;
@@ -92,12 +84,10 @@ tide_tensor *ltide_dig_up(ltide_state *S, const ltide_tensor *u) {
 void ltide_held_free(ltide_state *S) {
   while (S->held_count) {
     ltide_held h = S->held[--S->held_count];
-    switch (h.kind) {
-    case TENSOR: tide_tensor_release(h.object); break;
-    case GENERATOR: tide_generator_release(h.object); break;
-    case STREAM: tide_stream_release(h.object); break;
-    default: tide_mempool_release(h.object);
-    }
+#define RELEASE(KIND, name, type)                                                                                      \
+  if (h.kind == (KIND)) tide_##type##_release(h.object);
+    EACH_KIND(RELEASE)
+#undef RELEASE
   }
 }
 
