@@ -66,13 +66,12 @@ static int owned_close(lua_State *L) {
   return 0;
 }
 
-void **ltide_push_owned(lua_State *L, void (*release)(void *)) {
+void **ltide_new_owned(lua_State *L, void (*release)(void *)) {
   static const luaL_Reg meta[] = {{"__gc", owned_close}, {"__close", owned_close}, {0}};
   owned *o = ltide_new_object(L, sizeof *o, 0);
   *o = (owned){NULL, release};
   if (ltide_newmetatable(L, OWNED_META)) luaL_setfuncs(L, meta, 0);
   lua_pop(L, 1);
   ltide_setmetatable(L, OWNED_META);
-  lua_toclose(L, -1);
   return &o->value;
 }

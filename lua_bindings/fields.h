@@ -38,7 +38,12 @@ static inline void ltide_set_text(lua_State *L, const char *key, const char *tex
   lua_setfield(L, -2, key);
 }
 
-/* Pushes a handle of what `release` lets go of, empty yet, which is closed with the running function. */
-void **ltide_push_owned(lua_State *L, void (*release)(void *));
+/* Pushes a handle of what `release` lets go of, empty yet; the other one is closed with the running function. */
+void **ltide_new_owned(lua_State *L, void (*release)(void *));
+static inline void **ltide_push_owned(lua_State *L, void (*release)(void *)) {
+  void **value = ltide_new_owned(L, release);
+  lua_toclose(L, -1);
+  return value;
+}
 
 #endif

@@ -2,11 +2,12 @@
  * allocation that failed: the fields of its error, the observers of memory.on_oom.
  *
  * A scope's counts are a core allocation scope that is open in the running coroutine. The table of the counts is made
- * at once and filled when the block is left, so that leaving allocates nothing. Observers are a Lua list in the
- * registry, each under a number of its own, behind one observer of core's for each Lua state; they run in protected
- * mode on the thread that failed, if it runs Lua. */
+ * at once and filled when the block is left, so that leaving allocates nothing. Observers stand in
+ * lua/memory.lua, behind one of core's for each Lua state; they run in protected mode on the thread that failed, if it
+ * runs Lua. */
 #include "fields.h"
 #include "memory.h"
+#include "script.h"
 
 /* {==== memory.scope */
 
@@ -77,28 +78,17 @@ static void set_oom(lua_State *L, int device) {
 
 /* {==== Observers */
 
-#define OBSERVERS_META "tide.observers"
-static const char key_observers;
-
-/* Protected: the failure is at 1. Each observer is called as fn(device, requested, figures), but for those that one of
- * the others takes out meanwhile, or adds. */
+/* Protected: the failure is at 1. */
 static int run_observers(lua_State *L) {
   static const ltide_field fields[] = LTIDE_FIELDS(tide_memory_oom, requested, free, total, allocated, reserved);
   const tide_memory_oom *o = lua_touserdata(L, 1);
-  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_observers);
+  ltide_script_push(L, "run_observers");
+  ltide_push_device(L, o->device);
+  lua_pushinteger(L, (lua_Integer)o->requested);
   lua_createtable(L, 0, 12);
   ltide_set_fields(L, fields, o, false);
   set_figures(L, o);
-  lua_getfield(L, 2, "last");
-  int list = 2, figures = 3;
-  for (lua_Integer i = 1, n = lua_tointeger(L, 4); i <= n; i++, lua_settop(L, figures)) {
-    if (lua_rawgeti(L, list, i) == LUA_TNIL) continue;
-    ltide_push_device(L, o->device);
-    lua_pushinteger(L, (lua_Integer)o->requested);
-    lua_pushvalue(L, figures);
-    if (lua_pcall(L, 3, 0, 0) != LUA_OK) ltide_warn(L, "on_oom: an observer failed: %s", luaL_tolstring(L, -1, NULL));
-  }
-  return 0;
+  return lua_call(L, 3, 0), 0;
 }
 
 /* Core calls this on the thread that failed; no error may pass. */
@@ -113,52 +103,23 @@ static void observe(void *user, const tide_memory_oom *oom) {
   ltide_enter(L); /* an observer may have run coroutines */
 }
 
-/* Upvalue 1 is the number of the observer. */
-static int remove_observer(lua_State *L) {
-  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_observers);
-  lua_pushnil(L);
-  lua_rawseti(L, -2, lua_tointeger(L, lua_upvalueindex(1)));
-  return 0;
-}
+static void end_watch(void *S) { tide_memory_on_oom_remove(observe, S); }
 
-static int observers_gc(lua_State *L) {
-  ltide_state *S = ltide_take_pointer(L, OBSERVERS_META);
-  if (S) tide_memory_on_oom_remove(observe, S);
-  return 0;
-}
-
-/* Pushes the list; the first time it is made and core is told of this Lua state. */
-static void push_observers(lua_State *L, ltide_state *S) {
-  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &key_observers) == LUA_TTABLE) return;
-  lua_pop(L, 1);
-  lua_newtable(L);
-  ltide_state **owner = ltide_new_object(L, sizeof *owner, 0);
-  *owner = S;
-  ltide_newmetatable(L, OBSERVERS_META);
-  lua_pushcfunction(L, observers_gc);
-  lua_setfield(L, -2, "__gc");
-  lua_pop(L, 1);
-  ltide_setmetatable(L, OBSERVERS_META);
-  lua_setfield(L, -2, "owner"); /* goes when the Lua state ends */
+/* Gives what ends it, with the Lua state. */
+static int script_watch_failures(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  void **owner = ltide_new_owned(L, end_watch);
   ltide_try(L, tide_memory_on_oom_add(observe, S));
-  lua_pushvalue(L, -1);
-  lua_rawsetp(L, LUA_REGISTRYINDEX, &key_observers);
-}
-
-static int lon_oom(lua_State *L, ltide_call *c) {
-  push_observers(L, c->S);
-  lua_getfield(L, -1, "last");
-  lua_Integer n = lua_tointeger(L, -1) + 1;
-  lua_pushinteger(L, n);
-  lua_setfield(L, -3, "last");
-  lua_pushvalue(L, 1);
-  lua_rawseti(L, -3, n);
-  lua_pushinteger(L, n);
-  lua_pushcclosure(L, remove_observer, 1);
+  *owner = S;
   return 1;
 }
 
+static int lon_oom(lua_State *L, ltide_call *c) { return ltide_script_call(L, "on_oom", c->n); }
+
+static const luaL_Reg script[] = {{"watch_failures", script_watch_failures}, {NULL, NULL}};
+
 void ltide_open_memory_scope(lua_State *L) {
+  ltide_script_give(L, script);
   ltide_enter(L)->set_oom = set_oom;
 #define PATH "tide.cuda.memory."
   static ltide_row rows[] = {

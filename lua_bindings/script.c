@@ -125,6 +125,14 @@ static int fail(lua_State *L) {
   return lua_error(L);
 }
 
+/* try(fn, ...): did it return? Or false and the error. */
+static int try(lua_State *L) {
+  bool ok = lua_pcall(L, lua_gettop(L) - 1, 0, 0) == LUA_OK;
+  lua_pushboolean(L, ok);
+  lua_insert(L, 1);
+  return lua_gettop(L);
+}
+
 static int throw(lua_State * L) { return lua_settop(L, 1), lua_error(L); }
 static int warn(lua_State *L) { return ltide_warn(L, "%s", lua_tostring(L, 1)), 0; }
 static int called(lua_State *L) { return lua_pushstring(L, ltide_function_name(L)), 1; }
@@ -145,10 +153,10 @@ static int fixed(lua_State *L) {
 }
 
 static const luaL_Reg own[] = {
-    {"next", raw_next},    {"type", raw_type},    {"rawget", raw_get}, {"rawlen", raw_len}, {"is_integer", is_integer},
-    {"getmeta", get_meta}, {"setmeta", set_meta}, {"count", count},    {"unpack", unpack},  {"text", text_of},
-    {"fail", fail},        {"throw", throw},      {"warn", warn},      {"called", called},  {"describe", describe},
-    {"pad", pad},          {"fixed", fixed},      {NULL, NULL}};
+    {"next", raw_next},     {"type", raw_type},    {"rawget", raw_get}, {"rawlen", raw_len}, {"is_integer", is_integer},
+    {"getmeta", get_meta},  {"setmeta", set_meta}, {"count", count},    {"unpack", unpack},  {"text", text_of},
+    {"fail", fail},         {"try", try},          {"throw", throw},    {"warn", warn},      {"called", called},
+    {"describe", describe}, {"pad", pad},          {"fixed", fixed},    {NULL, NULL}};
 
 void ltide_open_script(lua_State *L, ltide_state *S) {
   (void)S;

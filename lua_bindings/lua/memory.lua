@@ -1,6 +1,10 @@
--- tide.cuda.memory_summary: the counters of a device as a table that a person reads: one line for each figure with what it
--- is now, its peak and its sums; below it, unless it is to be brief, the parts of the large and of the small pool. The
--- lines of the script that hold most stand at the end.
+-- Device memory: what a person reads of it, and who observes its end.
+
+-- ---- memory_summary ----
+
+-- The counters of a device as a table: one line for each figure with what it is now, its peak and its sums; below it,
+-- unless it is to be brief, the parts of the large and of the small pool. The lines of the script that hold most stand at
+-- the end.
 
 local rule = "+------------------------+-------------+-------------+-------------+-------------+\n"
 local bytes = { "allocated memory", "allocated_bytes", "active memory", "active_bytes", "requested memory", "requested_bytes",
@@ -46,4 +50,26 @@ function memory_summary(device, brief, stats, sites)
     .. line("", "now", "peak", "allocated", "freed") .. counters(stats, bytes, bytes_text, brief)
     .. counters(stats, counts, text, brief) .. counter(stats, "oversize allocations", "oversize_allocations", text)
     .. counter(stats, "oversize segments", "oversize_segments", text) .. rule .. held
+end
+
+-- ---- observers of failed allocations, behind one of core's for each Lua state ----
+
+local observers, last, watch = {}, 0, nil
+
+-- Each stands under a number of its own: a function may be there twice.
+function on_oom(fn)
+  watch = watch or watch_failures()
+  last = last + 1
+  local i = last
+  observers[i] = fn
+  return function() observers[i] = nil end
+end
+
+-- Runs on the thread that failed: all but those that another one takes out meanwhile, or adds.
+function run_observers(device, requested, figures)
+  for i = 1, last do
+    local ok, message = true, nil
+    if observers[i] then ok, message = try(observers[i], device, requested, figures) end
+    if not ok then warn("on_oom: an observer failed: " .. text(message)) end
+  end
 end
