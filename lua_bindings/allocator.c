@@ -181,8 +181,8 @@ static int luse_pool(lua_State *L) {
 
 /* {==== Registration */
 
-/* With tide.cuda at the top of the stack. */
-void ltide_open_allocator(lua_State *L) {
+void ltide_open_allocator(lua_State *L, ltide_state *S) {
+  (void)S;
 #define PATH "tide.cuda."
   static ltide_row allocator_cuda_rows[] = {
 #include "api/allocator_cuda.def"
@@ -198,11 +198,8 @@ void ltide_open_allocator(lua_State *L) {
                                   {"__tostring", pool_tostring},
                                   {NULL, NULL}};
   static const luaL_Reg allocator[] = {{"__gc", allocator_gc}, {NULL, NULL}};
-  ltide_newmetatable(L, POOL_META);
-  luaL_setfuncs(L, pool, 0);
-  ltide_newmetatable(L, ALLOCATOR_META);
-  luaL_setfuncs(L, allocator, 0);
-  lua_pop(L, 2);
+  ltide_new_class(L, POOL_META, pool, NULL, NULL, NULL);
+  ltide_new_class(L, ALLOCATOR_META, allocator, NULL, NULL, NULL);
   ltide_register_memory(L, allocator_cuda_rows);
-  ltide_register_memory_only(L, allocator_memory_rows);
+  ltide_register_in(L, "tide.cuda.memory", allocator_memory_rows);
 }

@@ -1,4 +1,5 @@
-/* debug.c: finding out where a script waits for a device and which of its launches failed.
+/* debug.c: finding out where a script waits for a device and which of its launches failed, and whether it gives the
+ * same each time it runs.
  *
  * A mode is a name or a number, as torch has it. The scoped form puts back the mode that it found, whatever happened
  * to it inside. */
@@ -58,11 +59,33 @@ static int ldevice_reset(lua_State *L, ltide_call *c) {
   return 0;
 }
 
+/* {==== Must equal programs give equal results? */
+
+static int luse_deterministic(lua_State *L, ltide_call *c) {
+  bool mode = c->v[0].boolean, warns = c->v[1].boolean;
+  ltide_try(L, tide_set_deterministic(!mode   ? TIDE_DETERMINISM_OFF
+                                      : warns ? TIDE_DETERMINISM_WARN
+                                              : TIDE_DETERMINISM_ON));
+  return 0;
+}
+
+/* Is it the mode that the row says, or any? */
+static int lis_deterministic(lua_State *L, ltide_call *c) {
+  int mode = tide_get_deterministic();
+  return ltide_give_boolean(L, c->row->tag ? mode == c->row->tag : mode != TIDE_DETERMINISM_OFF);
+}
+
 void ltide_open_debug(lua_State *L, ltide_state *S) {
   (void)S;
 #define PATH "tide.cuda."
-  static ltide_row rows[] = {
+  static ltide_row debug_rows[] = {
 #include "api/debug.def"
       {0}};
-  ltide_register_in(L, "tide.cuda", rows);
+#undef PATH
+#define PATH "tide."
+  static ltide_row determinism_rows[] = {
+#include "api/determinism.def"
+      {0}};
+  ltide_register_in(L, "tide.cuda", debug_rows);
+  ltide_register_rows(L, "tide", determinism_rows);
 }

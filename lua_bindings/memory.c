@@ -18,15 +18,11 @@ int ltide_memory_device(lua_State *L, const ltide_value *device) {
   return d;
 }
 
-void ltide_register_memory_only(lua_State *L, ltide_row *rows) {
-  luaL_getsubtable(L, -1, "memory");
-  ltide_register_rows(L, "tide.cuda.memory", rows);
-  lua_pop(L, 1);
-}
-
 void ltide_register_memory(lua_State *L, ltide_row *rows) {
-  ltide_register_rows(L, "tide.cuda", rows);
+  ltide_register_in(L, "tide.cuda", rows);
+  lua_getfield(L, -1, "cuda");
   ltide_register_also(L, "memory", rows);
+  lua_pop(L, 1);
 }
 
 void ltide_deprecated(lua_State *L, const char *old, const char *now) {
@@ -117,12 +113,5 @@ void ltide_open_memory(lua_State *L, ltide_state *S) {
   static ltide_row rows[] = {
 #include "api/memory.def"
       {0}};
-  lua_getfield(L, -1, "cuda");
   ltide_register_memory(L, rows);
-  ltide_open_memory_stats(L);
-  ltide_open_memory_scope(L);
-  ltide_open_memory_history(L);
-  ltide_open_allocator(L);
-  lua_pop(L, 1);
-  ltide_open_memory_cpu(L);
 }

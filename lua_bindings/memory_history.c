@@ -267,7 +267,8 @@ static int ldump_snapshot(lua_State *L, ltide_call *c) {
   return 0;
 }
 
-void ltide_open_memory_history(lua_State *L) {
+void ltide_open_memory_history(lua_State *L, ltide_state *S) {
+  (void)S;
 #define PATH "tide.cuda."
   static ltide_row memory_history_cuda_rows[] = {
 #include "api/memory_history_cuda.def"
@@ -278,5 +279,5 @@ void ltide_open_memory_history(lua_State *L) {
 #include "api/memory_history_memory.def"
       {0}};
   ltide_register_memory(L, memory_history_cuda_rows);
-  ltide_register_memory_only(L, memory_history_memory_rows);
+  ltide_register_in(L, "tide.cuda.memory", memory_history_memory_rows);
 }

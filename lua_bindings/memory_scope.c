@@ -118,12 +118,12 @@ static int lon_oom(lua_State *L, ltide_call *c) { return ltide_script_call(L, "o
 
 static const luaL_Reg script[] = {{"watch_failures", script_watch_failures}, {NULL, NULL}};
 
-void ltide_open_memory_scope(lua_State *L) {
+void ltide_open_memory_scope(lua_State *L, ltide_state *S) {
+  S->set_oom = set_oom;
   ltide_script_give(L, script);
-  ltide_enter(L)->set_oom = set_oom;
 #define PATH "tide.cuda.memory."
   static ltide_row rows[] = {
 #include "api/memory_scope.def"
       {0}};
-  ltide_register_memory_only(L, rows);
+  ltide_register_in(L, "tide.cuda.memory", rows);
 }

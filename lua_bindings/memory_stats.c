@@ -55,16 +55,6 @@ static int lhost_memory_stats(lua_State *L, ltide_call *c) {
   return 1;
 }
 
-void ltide_open_memory_stats(lua_State *L) {
-  ltide_script_give(L, script);
-#define PATH "tide.cuda."
-  static ltide_row rows[] = {
-#include "api/memory_stats.def"
-      {0}};
-  ltide_register_memory(L, rows);
-}
-#undef PATH
-
 /* {==== tide.cpu: the memory of CPU tensors: what they hold, and what is kept of what they have let go */
 
 static int lallocated(lua_State *L, ltide_call *c) {
@@ -92,10 +82,18 @@ static int lstats(lua_State *L, ltide_call *c) {
   return 1;
 }
 
-void ltide_open_memory_cpu(lua_State *L) {
-#define PATH "tide.cpu."
+void ltide_open_memory_stats(lua_State *L, ltide_state *S) {
+  (void)S;
+#define PATH "tide.cuda."
   static ltide_row rows[] = {
+#include "api/memory_stats.def"
+      {0}};
+#undef PATH
+#define PATH "tide.cpu."
+  static ltide_row cpu_rows[] = {
 #include "api/memory_cpu.def"
       {0}};
-  ltide_register_in(L, "tide.cpu", rows);
+  ltide_script_give(L, script);
+  ltide_register_memory(L, rows);
+  ltide_register_in(L, "tide.cpu", cpu_rows);
 }

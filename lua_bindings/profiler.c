@@ -176,8 +176,6 @@ void ltide_open_profiler(lua_State *L, ltide_state *S) {
   (void)S;
   ltide_script_give(L, script);
   static const luaL_Reg meta[] = {{"__gc", recording_close}, {"__close", recording_close}, {0}};
-  ltide_newmetatable(L, RECORDING_META);
-  luaL_setfuncs(L, meta, 0);
-  lua_pop(L, 1);
+  ltide_new_class(L, RECORDING_META, meta, NULL, NULL, NULL);
   ltide_register_in(L, "tide.cuda.profiler", rows);
 }

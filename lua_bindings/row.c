@@ -130,6 +130,21 @@ void ltide_register_in(lua_State *L, const char *path, ltide_row *rows) {
   lua_settop(L, module);
 }
 
+const void *ltide_new_class(lua_State *L, const char *meta, const luaL_Reg *functions, const char *path,
+                            ltide_row *methods, lua_CFunction index) {
+  ltide_newmetatable(L, meta);
+  luaL_setfuncs(L, functions, 0);
+  if (methods) {
+    lua_createtable(L, 0, 12);
+    ltide_register_rows(L, path, methods);
+    if (index) lua_pushcclosure(L, index, 1);
+    lua_setfield(L, -2, "__index");
+  }
+  const void *address = lua_topointer(L, -1);
+  lua_pop(L, 1);
+  return address;
+}
+
 void ltide_register_also(lua_State *L, const char *table, const ltide_row *rows) {
   luaL_getsubtable(L, -1, table);
   for (const ltide_row *r = rows; r->name; r++) {

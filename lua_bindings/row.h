@@ -115,6 +115,10 @@ typedef struct ltide_row {
 void ltide_register_rows(lua_State *L, const char *path, ltide_row *rows);
 /* The same with the module at the top of the stack: the tables of the path are made where they are not there. */
 void ltide_register_in(lua_State *L, const char *path, ltide_row *rows);
+/* Makes a class: its metatable, closed to scripts, with these functions; the methods of the rows, or NULL, are its
+ * __index, or the first upvalue of `index` where that is given. Returns the metatable's address. */
+const void *ltide_new_class(lua_State *L, const char *meta, const luaL_Reg *functions, const char *path,
+                            ltide_row *methods, lua_CFunction index);
 /* Notes rows that are set elsewhere, or are no functions. */
 void ltide_note_rows(const char *path, ltide_row *rows);
 /* The same functions once more in `table`, which is in the table at the top. */

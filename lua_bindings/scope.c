@@ -385,11 +385,5 @@ void ltide_open_blocks(lua_State *L, ltide_state *S) {
   static ltide_row methods[] = {OF(scope, close, FN(scope_close), "()", "Ends the block, as <close> does."){0}};
   lua_createtable(L, MOST_SPARES, 0); /* it never grows: giving one back allocates nothing */
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key_spares);
-  ltide_newmetatable(L, SCOPE_META);
-  S->scope_meta = lua_topointer(L, -1);
-  luaL_setfuncs(L, meta, 0);
-  lua_newtable(L);
-  ltide_register_rows(L, "scope", methods);
-  lua_setfield(L, -2, "__index");
-  lua_pop(L, 1);
+  S->scope_meta = ltide_new_class(L, SCOPE_META, meta, "scope", methods, NULL);
 }

@@ -325,11 +325,6 @@ void ltide_open_spawn(lua_State *L, ltide_state *S) {
   (void)S;
   ltide_script_give(L, script);
   static const luaL_Reg meta[] = {{"__close", context_close}, {"__gc", context_gc}, {0}};
-  ltide_newmetatable(L, CONTEXT_META);
-  luaL_setfuncs(L, meta, 0);
-  lua_newtable(L);
-  ltide_register_rows(L, "Context", spawn_context_rows);
-  lua_setfield(L, -2, "__index");
-  lua_pop(L, 1);
+  ltide_new_class(L, CONTEXT_META, meta, "Context", spawn_context_rows, NULL);
   ltide_register_in(L, "tide.multiprocessing", spawn_rows);
 }

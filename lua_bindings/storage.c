@@ -123,15 +123,7 @@ void ltide_open_storage(lua_State *L, ltide_state *S) {
   static ltide_row storage_rows[] = {
 #include "api/storage.def"
       {0}};
-  int module = lua_gettop(L);
-  ltide_newmetatable(L, STORAGE_META);
-  S->storage_meta = lua_topointer(L, -1);
-  luaL_setfuncs(L, meta, 0);
-  lua_newtable(L);
-  ltide_register_rows(L, "Storage", storage_rows);
-  lua_pushcclosure(L, lstorage_index, 1);
-  lua_setfield(L, -2, "__index");
-  lua_settop(L, module);
+  S->storage_meta = ltide_new_class(L, STORAGE_META, meta, "Storage", storage_rows, lstorage_index);
 #define PATH "tide."
   static ltide_row storage_storage_rows[] = {
 #include "api/storage_storage.def"

@@ -29,7 +29,7 @@ rooms.bindings = {
   -- What scripts hold: handles with their classes, and where results go.
   { "arena", "device", "dtype", "error_class", "event", "out", "random", "storage", "stream", "tensor" },
   -- What scripts call.
-  { "adapt", "allocator", "apply", "comm", "convert", "debug", "determinism", "factory", "fft", "fields", "file", "format", "graph",
+  { "adapt", "allocator", "apply", "comm", "convert", "debug", "factory", "fft", "fields", "file", "format", "graph",
     "graphed", "index", "info", "io", "ipc", "jit", "jit_kernel", "linalg", "loader", "matmul", "memory",
     "memory_history", "memory_scope", "memory_stats", "move", "nccl", "nvtx", "ops", "parallel",
     "parallel_replica", "profiler", "random_cuda", "reduce", "sanitizer", "serialize", "shape", "spawn", "special", "timer", "tree",
