@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "row.h"
+#include "script.h"
 
 /* The names that are accepted, with another word in the place of one where that is used. */
 static void check_keys(lua_State *L, const ltide_call *c) {
@@ -260,6 +261,11 @@ int ltide_run_plain(lua_State *L) {
   if (!is_argument(L, &c)) split(L, &c);
   if (c.opts && c.sig->count == c.sig->positional) ltide_named(L, 2, c.sig->keys);
   return c.row->plain(L);
+}
+
+int ltide_run_script(lua_State *L) {
+  const ltide_row *row = lua_touserdata(L, lua_upvalueindex(1));
+  return ltide_script_call(L, row->script, lua_gettop(L));
 }
 
 int ltide_run_plain_waiting(lua_State *L) { return ltide_waiting(L, ltide_run_plain); }

@@ -74,6 +74,7 @@ typedef struct ltide_row {
   ltide_body body;
   lua_CFunction plain; /* a body that reads its arguments itself: how many there are, and the names of options, has been
                           checked */
+  const char *script;  /* the name of that in lua/ which is called with the arguments */
   const char *noun;    /* the file of the row: "api/view.def", or NULL */
   ltide_core core;
   int tag; /* what one function does for several rows */
@@ -85,6 +86,7 @@ typedef struct ltide_row {
 #define FN(f)                                    .fn = f /* reads its arguments itself */
 #define DO(f)                                    .fn = ltide_run, .body = f
 #define DO_TAG(f, t)                             .fn = ltide_run, .body = f, .tag = t
+#define LUA(name)                                .fn = ltide_run_plain, .plain = ltide_run_script, .script = name /* of lua/ */
 #define PLAIN(f)                                 .fn = ltide_run_plain, .plain = f
 #define WAIT_PLAIN(f)                            .fn = ltide_run_plain_waiting, .plain = f
 #define WAIT(f)                                  .fn = ltide_run_waiting, .body = f /* it waits for a device: see ltide_waiting */
@@ -194,6 +196,7 @@ void ltide_call_begin(lua_State *L, ltide_call *c);
 void ltide_call_read(lua_State *L, ltide_call *c);
 int ltide_run(lua_State *L); /* reads, and calls the body of the row */
 int ltide_run_plain(lua_State *L);
+int ltide_run_script(lua_State *L); /* the plain body of a row whose function is in lua/ */
 int ltide_run_plain_waiting(lua_State *L);
 int ltide_run_guarded(lua_State *L); /* scope.c */
 int ltide_run_waiting(lua_State *L); /* the same within ltide_waiting */

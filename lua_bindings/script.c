@@ -112,7 +112,29 @@ static int unpack(lua_State *L) {
 
 static int text_of(lua_State *L) { return luaL_tolstring(L, 1, NULL), 1; }
 
+static int class(lua_State *L) { return luaL_getmetatable(L, lua_tostring(L, 1)), 1; }
+
+/* find(text, piece): where it begins, or nil. */
+static int find(lua_State *L) {
+  const char *text = lua_tostring(L, 1), *at = strstr(text, lua_tostring(L, 2));
+  return at ? ltide_give_integer(L, at - text + 1) : 0;
+}
+
+/* sub(text, first [, last]), as that of string. */
+static int sub(lua_State *L) {
+  size_t size;
+  const char *text = lua_tolstring(L, 1, &size);
+  lua_Integer n = (lua_Integer)size, first = lua_tointeger(L, 2), last = luaL_optinteger(L, 3, -1);
+  last = last < 0 ? last + n + 1 : last < n ? last : n;
+  return lua_pushlstring(L, text + first - 1, first > last ? 0 : (size_t)(last - first + 1)), 1;
+}
+
+static int replace(lua_State *L) { return luaL_gsub(L, lua_tostring(L, 1), lua_tostring(L, 2), lua_tostring(L, 3)), 1; }
+
 /* {==== Messages */
+
+/* refuse(value, name, expected): an argument that is no such thing. */
+static int refuse(lua_State *L) { return ltide_arg_error(L, 1, lua_tostring(L, 2), lua_tostring(L, 3)); }
 
 /* fail(kind, message [, fields]), in the name of the function that the script has called. */
 static int fail(lua_State *L) {
@@ -156,7 +178,8 @@ static const luaL_Reg own[] = {
     {"next", raw_next},     {"type", raw_type},    {"rawget", raw_get}, {"rawlen", raw_len}, {"is_integer", is_integer},
     {"getmeta", get_meta},  {"setmeta", set_meta}, {"count", count},    {"unpack", unpack},  {"text", text_of},
     {"fail", fail},         {"try", try},          {"throw", throw},    {"warn", warn},      {"called", called},
-    {"describe", describe}, {"pad", pad},          {"fixed", fixed},    {NULL, NULL}};
+    {"describe", describe}, {"class", class},      {"find", find},      {"sub", sub},        {"replace", replace},
+    {"refuse", refuse},     {"pad", pad},          {"fixed", fixed},    {NULL, NULL}};
 
 void ltide_open_script(lua_State *L, ltide_state *S) {
   (void)S;
