@@ -312,7 +312,7 @@ tide_generator *ltide_opt_generator(lua_State *L, int opts) {
   return g;
 }
 
-tide_dtype ltide_opt_dtype(lua_State *L, int opts) {
+static tide_dtype opt_dtype(lua_State *L, int opts) {
   if (!ltide_push_option(L, opts, "dtype")) return TIDE_DTYPE_NONE;
   tide_dtype dtype = ltide_check_dtype(L, -1, "dtype");
   lua_pop(L, 1);
@@ -323,7 +323,7 @@ tide_dtype ltide_opt_dtype(lua_State *L, int opts) {
 static void read_out(lua_State *L, int opts, tide_options *o) {
   if (!ltide_push_option(L, opts, "out")) return;
   const tide_tensor *out = ltide_check_tensor(L, ltide_enter(L), -1, "out");
-  tide_dtype dtype = ltide_opt_dtype(L, opts);
+  tide_dtype dtype = opt_dtype(L, opts);
   if (dtype != TIDE_DTYPE_NONE && dtype != tide_tensor_dtype(out))
     ltide_error(L, "DtypeError", "%s: out: got %s beside dtype %s, expected the same", ltide_function_name(L),
                 tide_dtype_name(tide_tensor_dtype(out)), tide_dtype_name(dtype));
@@ -339,7 +339,7 @@ static void read_out(lua_State *L, int opts, tide_options *o) {
 
 void ltide_opt_options(lua_State *L, int opts, tide_options *o) {
   if (!opts) return;
-  tide_dtype dtype = ltide_opt_dtype(L, opts);
+  tide_dtype dtype = opt_dtype(L, opts);
   if (dtype != TIDE_DTYPE_NONE) o->dtype = dtype;
   if (ltide_push_option(L, opts, "device")) {
     o->device = ltide_check_device(L, lua_gettop(L), "device", LTIDE_CPU_OK);

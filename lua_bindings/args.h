@@ -69,7 +69,6 @@ double ltide_opt_number(lua_State *L, int opts, const char *key, double otherwis
 bool ltide_opt_scalar(lua_State *L, int opts, const char *key, tide_scalar *out);       /* false: not given */
 tide_tensor *ltide_opt_tensor(lua_State *L, ltide_state *S, int opts, const char *key); /* NULL: not given */
 tide_generator *ltide_opt_generator(lua_State *L, int opts);                            /* NULL: not given */
-tide_dtype ltide_opt_dtype(lua_State *L, int opts);
 /* Fills dtype, device and pin_memory where they are given. Unknown keys are the caller's to check. */
 void ltide_opt_options(lua_State *L, int opts, tide_options *o);
 #define LTIDE_OPTION_KEYS "dtype", "device", "pin_memory"

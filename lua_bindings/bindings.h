@@ -289,7 +289,6 @@ tide_tensor *ltide_dig_up(ltide_state *S, const ltide_tensor *u);
 /* Before the tensor of a handle becomes another view: where a call may be reading it, that one keeps what it has. */
 void ltide_unshare(lua_State *L, ltide_state *S, ltide_tensor *u);
 void ltide_held_close(ltide_state *S); /* the state ends */
-void ltide_held_free(ltide_state *S);
 /* The tensor at arg; raises when it is none (ArgumentError) or freed (StateError). `name` names the argument. */
 tide_tensor *ltide_check_tensor(lua_State *L, ltide_state *S, int arg, const char *name);
 /* The tensor at arg or NULL when it is not one; raises when it is freed. */

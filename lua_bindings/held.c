@@ -81,7 +81,7 @@ tide_tensor *ltide_dig_up(ltide_state *S, const ltide_tensor *u) {
   return NULL;
 }
 
-void ltide_held_free(ltide_state *S) {
+static void free_held(ltide_state *S) {
   while (S->held_count) {
     ltide_held h = S->held[--S->held_count];
 #define RELEASE(KIND, name, type)                                                                                      \
@@ -92,11 +92,11 @@ void ltide_held_free(ltide_state *S) {
 }
 
 void ltide_held_end(lua_State *L, ltide_state *S) {
-  if (!ltide_is_interrupting(L, S)) ltide_held_free(S);
+  if (!ltide_is_interrupting(L, S)) free_held(S);
 }
 
 void ltide_held_close(ltide_state *S) {
-  ltide_held_free(S);
+  free_held(S);
   free(S->held);
   S->held = NULL, S->held_room = 0;
 }

@@ -10,8 +10,6 @@ typedef struct ltide_nearest {
 } ltide_nearest;
 /* Looks whether the name, which must live as long as the search, is nearer than the last ones. */
 void ltide_nearest_try(ltide_nearest *near, const char *name);
-/* All string keys of the table. */
-void ltide_nearest_key(lua_State *L, int table, ltide_nearest *near);
 
 /* The end of a tensor's __index for the string at 2, which no table has: raises, or returns 0 for a name that libraries
  * look for in anything. */

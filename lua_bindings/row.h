@@ -144,8 +144,7 @@ const char *ltide_kind_type(const ltide_param *p); /* as the stubs write it */
 /* Visits all rows that have been registered, of all paths, in their order. */
 typedef void (*ltide_row_visit)(void *ctx, const char *path, const ltide_row *row);
 void ltide_each_row(ltide_row_visit visit, void *ctx);
-extern ltide_row ltide_event_ipc[], ltide_event_class[]; /* ipc.c: more methods of events, and what is in their class */
-ltide_row *ltide_special_ops(void);                      /* ops.c: those of tide.special alone */
+ltide_row *ltide_special_ops(void); /* ops.c: those of tide.special alone */
 
 /* {==== call.c: the arguments of a call, read by its row */
 
