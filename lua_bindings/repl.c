@@ -53,7 +53,6 @@ static int script_share_upvalue(lua_State *L) { return lua_upvaluejoin(L, 1, (in
 
 static int script_is_c(lua_State *L) { return ltide_give_boolean(L, lua_iscfunction(L, 1)); }
 static int script_globals(lua_State *L) { return lua_pushglobaltable(L), 1; }
-static int script_tide(lua_State *L) { return ltide_push_module(L), 1; }
 static int script_last_result(lua_State *L) { return push_last(L), 1; }
 static int script_number(lua_State *L) { return lua_stringtonumber(L, lua_tostring(L, 1)) != 0; }
 
@@ -104,7 +103,6 @@ int repl_call(lua_State *L, const char *name, int n) {
                                  {"share_upvalue", script_share_upvalue},
                                  {"is_c", script_is_c},
                                  {"globals", script_globals},
-                                 {"tide", script_tide},
                                  {"last_result", script_last_result},
                                  {"number", script_number},
                                  {"row_line", script_row_line},
