@@ -1,7 +1,8 @@
 /* scatter.c: reads and writes at indexed places: gather and scatter of kernel.def.
  *
  * The dims of a call are walked from the outermost to the innermost; the last one is a run, whose indexes become places
- * a few hundred at a time before elements move. Where the index stands still along it, it is a row.
+ * a few hundred at a time before anything moves. What moves is an element, or a row: where the index stands still along
+ * the innermost dim and both sides have its elements side by side, that dim is taken as one.
  *
  * Values that meet in one element must do so in order, whatever the number of threads. So threads share a scatter along
  * a dim in which they cannot meet; where no such dim is long enough, each of them takes a range of the places, and
@@ -11,30 +12,31 @@
 #include "base/bins.h"
 #include "layout.h"
 
-enum { RUN = 512, OUTSIDE = -1, LOOK = 1 << 16 };
+enum { RUN = 512, OUTSIDE = -1, LOOK = 1 << 16, AHEAD = 8 };
 #define SKIP INT64_MIN
 
 typedef struct work {
   const tide_index_args *a;
   bool scatter, checks; /* checks: looks at the index and does nothing else */
+  int ndim;             /* without the row, which stands behind the others */
   int split;            /* the dim along which threads share, or OUTSIDE: they share the places */
-  int64_t shares;
-  int64_t weight[TIDE_MAX_DIMS]; /* of each dim in the number of a step */
-  _Atomic int64_t bad;           /* the first step with a bad index; numel: none */
+  int64_t parts, size[TIDE_MAX_DIMS + 1], stride[3][TIDE_MAX_DIMS + 1];
+  int64_t weight[TIDE_MAX_DIMS + 1]; /* of each dim in the number of a step */
+  _Atomic int64_t bad;               /* the first step with a bad index; INT64_MAX: none */
 } work;
 
 /* Where one thread stands. */
 typedef struct walk {
   work *w;
   int64_t begin, low, width; /* of the dim that is split; of the places that are its own */
-  int64_t at[TIDE_MAX_DIMS], offset[3];
+  int64_t at[TIDE_MAX_DIMS + 1], offset[3], row;
   int64_t place[RUN];
 } walk;
 
 static void note_bad(const walk *k, int64_t i) {
   work *w = k->w;
   int64_t step = i;
-  for (int d = 0; d < w->a->ndim; d++) step += (k->at[d] + (d == w->split ? k->begin : 0)) * w->weight[d];
+  for (int d = 0; d < w->ndim; d++) step += (k->at[d] + (d == w->split ? k->begin : 0)) * w->weight[d];
   int64_t was = atomic_load_explicit(&w->bad, memory_order_relaxed);
   while (step < was && !atomic_compare_exchange_weak(&w->bad, &was, step)) continue;
 }
@@ -44,30 +46,56 @@ static int64_t raw_index(const tide_index_args *a, int64_t offset) {
                                       : ((const int64_t *)a->head.ptr[2])[offset];
 }
 
-static int64_t bin(const tide_index_args *a, int64_t offset) {
-  const void *edges = a->bins == TIDE_BINS_EVEN ? NULL : a->head.ptr[3];
-  if (a->index_dtype == TIDE_FLOAT32)
-    return tide_bin_f32(((const float *)a->head.ptr[2])[offset], (float)a->low, (float)a->high, a->length, edges,
-                        a->bins);
-  return tide_bin_f64(((const double *)a->head.ptr[2])[offset], a->low, a->high, a->length, edges, a->bins);
+#define BIN(T, name)                                                                                                   \
+  name(((const T *)a->head.ptr[2])[offset], (T)a->low, (T)a->high, a->length,                                          \
+       a->bins == TIDE_BINS_EVEN ? NULL : a->head.ptr[3], a->bins)
+
+static void find_bins(walk *k, int64_t offset, int64_t index_step, int64_t n) {
+  const tide_index_args *a = k->w->a;
+  for (int64_t j = 0; j < n; j++, offset += index_step) {
+    int64_t v = a->index_dtype == TIDE_FLOAT32 ? BIN(float, tide_bin_f32) : BIN(double, tide_bin_f64);
+    k->place[j] = (uint64_t)(v - k->low) < (uint64_t)k->width ? v * a->pitch : SKIP;
+  }
 }
 
-/* The places of the steps i .. i + n - 1 of the run, as offsets from the indexed side's element at its begin. */
+/* Negative ones get the length and the base on top. `bad` becomes negative where v, or last - v, is. */
+#define EACH_VALUE(T, then)                                                                                            \
+  for (int64_t j = 0; j < n; j++) {                                                                                    \
+    int64_t raw = ((const T *)index)[j * index_step], v = raw - base + ((raw >> 63) & (length + base));                \
+    bad |= v | (length - 1 - v);                                                                                       \
+    then;                                                                                                              \
+  }                                                                                                                    \
+  break
+#define LOCATE(T)                                                                                                      \
+  switch (w->checks ? 0 : k->width == length ? 1 : 2) {                                                                \
+  case 0: EACH_VALUE(T, (void)0);                                                                                      \
+  case 1: EACH_VALUE(T, k->place[j] = v * pitch + j * x_step);                                                         \
+  default: EACH_VALUE(T, k->place[j] = (uint64_t)(v - low) < width ? v * pitch + j * x_step : SKIP);                   \
+  }
+
+/* The places of the steps i .. i + n - 1 of the run, as offsets from the indexed side's element of step i. */
 static void locate(walk *k, int64_t i, int64_t n) {
-  const tide_index_args *a = k->w->a;
-  int last = a->ndim - 1;
-  int64_t x_step = a->stride[1][last], index_step = a->stride[2][last];
-  for (int64_t j = 0; j < n; j++) {
-    int64_t offset = k->offset[2] + (i + j) * index_step, v;
-    if (a->bins) {
-      v = bin(a, offset);
-    } else {
-      int64_t raw = raw_index(a, offset);
-      v = raw < 0 ? raw + a->length : raw - a->index_base;
-      if ((uint64_t)v >= (uint64_t)a->length && !(a->located && raw == INT64_MIN)) note_bad(k, i + j);
-    }
-    bool mine = (uint64_t)v < (uint64_t)a->length && (uint64_t)(v - k->low) < (uint64_t)k->width;
-    k->place[j] = mine ? v * a->pitch + (i + j) * x_step : SKIP;
+  const work *w = k->w;
+  const tide_index_args *a = w->a;
+  int last = w->ndim - 1;
+  int64_t x_step = w->stride[1][last], index_step = w->stride[2][last], offset = k->offset[2] + i * index_step;
+  int64_t length = a->length, base = a->index_base, pitch = a->pitch, low = k->low, bad = 0;
+  uint64_t width = (uint64_t)k->width;
+  const char *index = (const char *)a->head.ptr[2] + offset * tide__item(a->index_dtype);
+  if (a->bins) {
+    find_bins(k, offset, index_step, n);
+    return;
+  }
+  if (a->index_dtype == TIDE_INT32) {
+    LOCATE(int32_t)
+  } else {
+    LOCATE(int64_t)
+  }
+  for (int64_t j = 0; bad < 0 && j < n; j++) {
+    int64_t raw = raw_index(a, offset + j * index_step), v = raw < 0 ? raw + length : raw - base;
+    if ((uint64_t)v < (uint64_t)length) continue;
+    k->place[j] = SKIP;
+    if (!a->located || raw != INT64_MIN) note_bad(k, i + j);
   }
 }
 
@@ -177,39 +205,40 @@ static void reduce_elements(const tide_index_args *call, char *x, const int64_t 
 
 #define ADD_ROW(T)                                                                                                     \
   for (int64_t i = 0; i < n; i++) ((T *)x)[i] += ((const T *)dense)[i];                                                \
-  return true
+  break
 
-/* Sums of neighbours on both sides, of the dtypes that matter most. */
-static bool add_row(int dtype, char *x, const char *dense, int64_t n) {
-  switch (dtype) {
+static void reduce_row(const tide_index_args *a, char *x, const char *dense, int64_t n) {
+  int64_t place[RUN];
+  switch (a->reduce == TIDE_INDEX_SUM ? a->dtype : -1) {
   case TIDE_FLOAT32: ADD_ROW(float);
   case TIDE_FLOAT64: ADD_ROW(double);
   case TIDE_INT64: ADD_ROW(uint64_t);
-  default: return false;
+  default:
+    for (int64_t i = 0; i < RUN && i < n; i++) place[i] = i;
+    for (int64_t i = 0; i < n; i += RUN)
+      reduce_elements(a, x + i * a->item_size, place, dense + i * a->item_size, 1, n - i < RUN ? n - i : RUN);
   }
 }
 
-/* A row whose one index is good or not, without a walk over its elements; false: it takes one. */
-static bool whole_row(walk *k, char *x, char *dense, int64_t n) {
+/* The rows of a run, at k->place; the processor is told of those to come, which it cannot guess. */
+static void move_rows(const walk *k, char *x, char *dense, int64_t step, int64_t n) {
   const tide_index_args *a = k->w->a;
-  int last = a->ndim - 1;
-  bool lined = (a->stride[0][last] == 1 && a->stride[1][last] == 1) || n == 1;
-  if (!lined) return false;
-  locate(k, 0, 1);
-  if (k->place[0] == SKIP) {
-    if (!k->w->scatter) memset(dense, 0, (size_t)(n * a->item_size));
-    return true;
+  size_t bytes = (size_t)(k->row * a->item_size);
+  for (int64_t i = 0; i < n; i++) {
+    if (i + AHEAD < n && k->place[i + AHEAD] != SKIP) __builtin_prefetch(x + k->place[i + AHEAD] * a->item_size);
+    char *one = dense + i * step * a->item_size, *other = x + k->place[i] * a->item_size;
+    if (k->place[i] == SKIP) {
+      if (!k->w->scatter) memset(one, 0, bytes);
+    } else if (a->reduce) {
+      reduce_row(a, other, one, k->row);
+    } else {
+      char *to = k->w->scatter ? other : one, *from = k->w->scatter ? one : other;
+      if (bytes == 16)
+        memcpy(to, from, 16);
+      else
+        memcpy(to, from, bytes);
+    }
   }
-  x += k->place[0] * a->item_size;
-  if (a->reduce) {
-    if (add_row(a->reduce == TIDE_INDEX_SUM ? a->dtype : -1, x, dense, n)) return true;
-    for (int64_t i = 0; i < RUN; i++) k->place[i] = i;
-    for (int64_t i = 0; i < n; i += RUN)
-      reduce_elements(a, x + i * a->item_size, k->place, dense + i * a->item_size, 1, n - i < RUN ? n - i : RUN);
-    return true;
-  }
-  memcpy(k->w->scatter ? x : dense, k->w->scatter ? dense : x, (size_t)(n * a->item_size));
-  return true;
 }
 
 /* ---- walking ---- */
@@ -217,91 +246,115 @@ static bool whole_row(walk *k, char *x, char *dense, int64_t n) {
 static void run(walk *k, int64_t n) {
   const work *w = k->w;
   const tide_index_args *a = w->a;
-  int last = a->ndim - 1;
+  int64_t step = w->stride[0][w->ndim - 1], x_step = w->stride[1][w->ndim - 1];
   char *dense = (char *)a->head.ptr[w->scatter] + k->offset[0] * a->item_size;
   char *x = (char *)a->head.ptr[!w->scatter] + k->offset[1] * a->item_size;
-  bool row = a->stride[2][last] == 0;
-  if (w->checks && row) {
-    locate(k, 0, 1);
-    return;
-  }
-  if (row && !w->checks && whole_row(k, x, dense, n)) return;
   for (int64_t i = 0; i < n; i += RUN) {
-    int64_t m = n - i < RUN ? n - i : RUN, step = a->stride[0][last];
-    if (i % LOOK == 0 && i && tide__loop_stops()) return;
+    int64_t m = n - i < RUN ? n - i : RUN;
+    if (i && i % LOOK == 0 && tide__loop_stops()) return;
     locate(k, i, m);
     if (w->checks) continue;
-    if (a->reduce)
-      reduce_elements(a, x, k->place, dense + i * step * a->item_size, step, m);
+    char *there = x + i * x_step * a->item_size, *here = dense + i * step * a->item_size;
+    if (w->size[w->ndim] > 1)
+      move_rows(k, there, here, step, m);
+    else if (a->reduce)
+      reduce_elements(a, there, k->place, here, step, m);
     else
-      move_elements(w->scatter, x, k->place, dense + i * step * a->item_size, step, m, a->item_size);
+      move_elements(w->scatter, there, k->place, here, step, m, a->item_size);
   }
 }
 
 static void walk_steps(work *w, int64_t begin, int64_t end, int64_t low, int64_t width) {
-  const tide_index_args *a = w->a;
   walk k;
   k.w = w, k.begin = begin, k.low = low, k.width = width;
-  int64_t size[TIDE_MAX_DIMS], seen = 0;
-  memcpy(size, a->size, sizeof size);
+  int64_t size[TIDE_MAX_DIMS + 1], seen = 0;
+  memcpy(size, w->size, sizeof size);
   if (w->split != OUTSIDE) size[w->split] = end - begin;
+  k.row = size[w->ndim];
   memset(k.at, 0, sizeof k.at);
-  for (int s = 0; s < 3; s++) k.offset[s] = w->split == OUTSIDE ? 0 : begin * a->stride[s][w->split];
+  for (int s = 0; s < 3; s++) k.offset[s] = w->split == OUTSIDE ? 0 : begin * w->stride[s][w->split];
   for (int d = 0; d >= 0;) {
-    run(&k, size[a->ndim - 1]);
-    seen += size[a->ndim - 1];
+    run(&k, size[w->ndim - 1]);
+    seen += size[w->ndim - 1] * k.row;
     if (seen >= LOOK && tide__loop_stops()) return;
     seen %= LOOK;
-    for (d = a->ndim - 2; d >= 0; d--) {
-      for (int s = 0; s < 3; s++) k.offset[s] += a->stride[s][d];
+    for (d = w->ndim - 2; d >= 0; d--) {
+      for (int s = 0; s < 3; s++) k.offset[s] += w->stride[s][d];
       if (++k.at[d] < size[d]) break;
-      for (int s = 0; s < 3; s++) k.offset[s] -= size[d] * a->stride[s][d];
+      for (int s = 0; s < 3; s++) k.offset[s] -= size[d] * w->stride[s][d];
       k.at[d] = 0;
     }
   }
 }
 
-static void run_part(void *arg, int64_t begin, int64_t end) {
+/* Items are parts of the dim that is split, or shares of the places. */
+static void run_parts(void *arg, int64_t begin, int64_t end) {
   work *w = arg;
-  walk_steps(w, begin, end, 0, w->a->length);
-}
-
-static void run_share(void *arg, int64_t begin, int64_t end) {
-  work *w = arg;
-  int64_t width = (w->a->length + w->shares - 1) / w->shares;
-  for (int64_t i = begin; i < end; i++) walk_steps(w, 0, 0, i * width, width);
-}
-
-/* The outermost dim that is long enough for all threads, else the longest; of a scatter where values cannot meet. */
-static int choose_split(const tide_index_args *a, bool scatter, int64_t threads) {
-  int best = OUTSIDE;
-  for (int d = 0; d < a->ndim; d++) {
-    if (scatter && a->stride[1][d] == 0 && a->size[d] > 1) continue;
-    if (a->size[d] >= 4 * threads) return d;
-    if (best == OUTSIDE || a->size[d] > a->size[best]) best = d;
+  int64_t n = w->split == OUTSIDE ? w->a->length : w->size[w->split], each = (n + w->parts - 1) / w->parts;
+  for (int64_t i = begin; i < end && i * each < n; i++) {
+    int64_t from = i * each, to = from + each < n ? from + each : n;
+    if (w->split == OUTSIDE)
+      walk_steps(w, 0, 0, from, to - from);
+    else
+      walk_steps(w, from, to, 0, w->a->length);
   }
-  return best;
+}
+
+/* Can steps that lie apart along dim d meet in one element? */
+static bool meets(const work *w, int d) { return w->scatter && !w->checks && w->stride[1][d] == 0 && w->size[d] > 1; }
+
+/* The outermost dim, if no other is outside of it along which values meet; else the longest one, as long as what is
+ * left of a run is long; else the places. */
+static void choose_parts(work *w, int64_t threads) {
+  enum { LEAST_RUN = 32 };
+  const tide_index_args *a = w->a;
+  int longest = OUTSIDE;
+  w->split = OUTSIDE, w->parts = 1;
+  if (threads == 1 || a->numel < TIDE_GRAIN) return;
+  for (int d = 0; d <= w->ndim; d++) {
+    if (meets(w, d) || (w->checks && d == w->ndim)) continue;
+    if (longest == OUTSIDE || w->size[d] > w->size[longest]) longest = d;
+    bool outer = d < w->ndim;
+    for (int e = 0; e < d; e++) outer = outer && !meets(w, e);
+    if (!outer || w->size[d] < threads) continue;
+    w->split = d, w->parts = w->size[d] < 16 * threads ? w->size[d] : 16 * threads;
+    return;
+  }
+  bool wide = longest != OUTSIDE && (w->size[longest] >= LEAST_RUN * threads || !w->scatter || a->length < threads);
+  if (wide) w->split = longest;
+  w->parts = wide && w->size[longest] < threads ? w->size[longest] : threads;
+  if (!wide && a->length < threads) w->parts = 1;
+}
+
+/* Takes the row apart from the other dims, of which there is one at least. */
+static void copy_dims(work *w) {
+  const tide_index_args *a = w->a;
+  memcpy(w->size, a->size, sizeof a->size);
+  for (int s = 0; s < 3; s++) memcpy(w->stride[s], a->stride[s], sizeof a->stride[s]);
+  int last = a->ndim - 1;
+  bool row = a->size[last] > 1 && a->stride[0][last] == 1 && a->stride[1][last] == 1 && a->stride[2][last] == 0;
+  w->ndim = row ? last : a->ndim;
+  if (row && !last) { /* one row: a run of one step before it */
+    w->ndim = 1, w->size[1] = w->size[0], w->size[0] = 1;
+    for (int s = 0; s < 3; s++) w->stride[s][1] = w->stride[s][0], w->stride[s][0] = 0;
+  }
+  if (!row) w->size[w->ndim] = 1;
 }
 
 static bool run_all(work *w, int64_t *value) {
   const tide_index_args *a = w->a;
-  int64_t threads = tide_get_num_threads(), weight = 1;
-  bool alone = threads == 1 || a->numel < TIDE_GRAIN;
-  for (int d = a->ndim - 1; d >= 0; d--) w->weight[d] = weight, weight *= a->size[d];
-  atomic_init(&w->bad, a->numel);
-  w->shares = threads < a->length ? threads : a->length;
-  w->split = choose_split(a, w->scatter && !w->checks, threads);
-  bool shares = w->split == OUTSIDE || (w->scatter && !w->checks && !alone && a->size[w->split] < threads);
-  if (shares) w->split = OUTSIDE;
-  if (!shares)
-    tide__spread(a->size[w->split], a->numel / a->size[w->split], run_part, w);
-  else if (alone || w->shares == 1)
-    walk_steps(w, 0, 0, 0, a->length);
+  int64_t weight = 1;
+  copy_dims(w);
+  for (int d = w->ndim - 1; d >= 0; d--) w->weight[d] = weight, weight *= w->size[d];
+  atomic_init(&w->bad, INT64_MAX);
+  choose_parts(w, tide_get_num_threads());
+  if (w->parts == 1)
+    w->split = OUTSIDE, walk_steps(w, 0, 0, 0, a->length);
   else
-    tide__spread(w->shares, a->numel, run_share, w);
+    tide__spread(w->parts, a->numel / w->parts + 1, run_parts, w);
   int64_t step = atomic_load_explicit(&w->bad, memory_order_relaxed), offset = 0;
-  if (step == a->numel) return false;
-  for (int d = 0; d < a->ndim; d++) offset += step / w->weight[d] % a->size[d] * a->stride[2][d];
+  if (step == INT64_MAX) return false;
+  for (int d = 0; d < w->ndim; d++) offset += step / w->weight[d] % w->size[d] * w->stride[2][d];
   *value = raw_index(a, offset);
   return true;
 }
