@@ -2,8 +2,8 @@
  * which threads run.
  *
  * The element that each index stands for is a key; keys are sorted with the number of their step, and as the sort is
- * stable, equal keys stand in order. One thread then takes all that belongs to an element, and, where the index stands
- * still along some dims, one for each of these.
+ * stable, equal keys stand in order. One thread then takes what belongs to an element, and, where the index stands
+ * still along some dims, one for each element of these.
  *
  * Invariant: no two threads write one element. */
 #include <cub/device/device_radix_sort.cuh>
@@ -67,44 +67,98 @@ __global__ void __launch_bounds__(INDEX_THREADS)
   step[i] = i;
 }
 
-/* REDUCE is TIDE_INDEX_WRITE for words of any dtype, else sums or products of S. */
+/* Where element i of the sorted list goes, if it is the first of its key: else `first` is false. */
+struct Segment {
+  bool first;
+  int64_t at, dense, to;
+  unsigned long long key;
+};
+
+static __device__ __forceinline__ Segment segment_of(const OrderArgs &a, const unsigned long long *key) {
+  int64_t i = (int64_t)blockIdx.x * INDEX_THREADS + threadIdx.x;
+  Segment s = {};
+  if (i >= a.index.n * a.rows) return s;
+  int64_t row = 0;
+  s.at = i;
+  if (a.rows > 1) s.at = divide(i, a.rows), row = i - s.at * a.rows;
+  s.key = key[s.at];
+  s.first = s.key != a.bad && (s.at == 0 || key[s.at - 1] != s.key);
+  for (int d = a.nrow - 1; d >= 0; d--) {
+    int64_t q = d ? divide(row, a.row_size[d]) : 0, r = row - q * a.row_size[d];
+    s.dense += r * a.row_stride[d][0], s.to += r * a.row_stride[d][1];
+    row = q;
+  }
+  s.to += (int64_t)s.key - a.bias;
+  return s;
+}
+
+/* Words of any dtype: the last one of each key. */
+template <class W>
+__global__ void __launch_bounds__(INDEX_THREADS)
+    last_kernel(const __grid_constant__ OrderArgs a, const unsigned long long *key, const int64_t *step) {
+  kernel_begin();
+  Segment s = segment_of(a, key);
+  if (!s.first) return;
+  int64_t low = s.at, high = a.index.n; /* key[low] is ours, key[high] is not */
+  while (high - low > 1) {
+    int64_t middle = low + (high - low) / 2;
+    (key[middle] == s.key ? low : high) = middle;
+  }
+  ((W *)a.index.to)[s.to] = ((const W *)a.index.from)[s.dense + offsets_of(a.index, step[low]).dense];
+}
+
+template <int REDUCE, class T> static __device__ __forceinline__ T meet(T a, T b) {
+  if constexpr (is_complex<T>::value)
+    return REDUCE == TIDE_INDEX_SUM ? T(a.re + b.re, a.im + b.im)
+                                    : T(a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re);
+  else
+    return REDUCE == TIDE_INDEX_SUM ? a + b : a * b;
+}
+
+template <class T> static __device__ __forceinline__ T from_lane(T value, int lane) {
+  if constexpr (is_complex<T>::value)
+    return T(__shfl_sync(0xffffffffu, value.re, lane), __shfl_sync(0xffffffffu, value.im, lane));
+  else
+    return __shfl_sync(0xffffffffu, value, lane);
+}
+
+/* Sums and products. A thread takes the first few values of its key; what is left of a long one is loaded by the whole
+ * warp, which joins it in order too. */
 template <class S, int REDUCE>
 __global__ void __launch_bounds__(INDEX_THREADS)
     segments_kernel(const __grid_constant__ OrderArgs a, const unsigned long long *key, const int64_t *step) {
   kernel_begin();
-  int64_t i = (int64_t)blockIdx.x * INDEX_THREADS + threadIdx.x;
-  if (i >= a.index.n * a.rows) return;
-  int64_t at = divide(i, a.rows), row = i - at * a.rows, dense = 0, to = 0;
-  unsigned long long mine = key[at];
-  if (mine == a.bad || (at > 0 && key[at - 1] == mine)) return;
-  for (int d = a.nrow - 1; d >= 0; d--) {
-    int64_t q = d ? divide(row, a.row_size[d]) : 0, r = row - q * a.row_size[d];
-    dense += r * a.row_stride[d][0], to += r * a.row_stride[d][1];
-    row = q;
-  }
-  S *p = (S *)a.index.to + (int64_t)mine - a.bias + to;
-  const S *from = (const S *)a.index.from + dense;
-  if constexpr (REDUCE == TIDE_INDEX_WRITE) {
-    while (at + 1 < a.index.n && key[at + 1] == mine) at++;
-    *p = from[offsets_of(a.index, step[at]).dense];
-  } else {
-    auto sum = plain(*p);
-    for (; at < a.index.n && key[at] == mine; at++) {
-      auto value = plain(from[offsets_of(a.index, step[at]).dense]);
-      if constexpr (REDUCE == TIDE_INDEX_SUM) {
-        if constexpr (is_complex<S>::value)
-          sum.re += value.re, sum.im += value.im;
-        else
-          sum += value;
-      } else {
-        if constexpr (is_complex<S>::value)
-          sum = S(sum.re * value.re - sum.im * value.im, sum.re * value.im + sum.im * value.re);
-        else
-          sum *= value;
-      }
+  constexpr int FEW = 16;
+  using T = decltype(plain(S()));
+  Segment s = segment_of(a, key);
+  const S *from = (const S *)a.index.from;
+  S *p = (S *)a.index.to + s.to;
+  T sum = T(0);
+  bool more = s.first;
+  if (s.first) {
+    sum = plain(*p);
+    for (int k = 0; k < FEW && more; k++) {
+      sum = meet<REDUCE>(sum, (T)plain(from[s.dense + offsets_of(a.index, step[s.at]).dense]));
+      s.at++;
+      more = s.at < a.index.n && key[s.at] == s.key;
     }
-    *p = cast<S>(sum);
   }
+  int lane = threadIdx.x % 32;
+  for (unsigned left = __ballot_sync(0xffffffffu, more); left; left &= left - 1) {
+    int owner = __ffs(left) - 1;
+    unsigned long long whose = __shfl_sync(0xffffffffu, s.key, owner);
+    int64_t at = __shfl_sync(0xffffffffu, s.at, owner), dense = __shfl_sync(0xffffffffu, s.dense, owner);
+    T whole = from_lane(sum, owner);
+    for (int count = 32; count == 32; at += 32) {
+      bool ours = at + lane < a.index.n && key[at + lane] == whose;
+      T value = T(0);
+      if (ours) value = (T)plain(from[dense + offsets_of(a.index, step[at + lane]).dense]);
+      count = __popc(__ballot_sync(0xffffffffu, ours)); /* equal keys stand together: the first lanes */
+      for (int k = 0; k < count; k++) whole = meet<REDUCE>(whole, from_lane(value, k));
+    }
+    if (lane == owner) sum = whole;
+  }
+  if (s.first) *p = cast<S>(sum);
 }
 
 static cudaError_t sort_keys(void *scratch, size_t &bytes, cub::DoubleBuffer<unsigned long long> &key,
@@ -135,11 +189,11 @@ template <class S> static Segments choose(int reduce) {
 
 static Segments segments_of(const tide_index_args *a) {
   if (a->reduce == TIDE_INDEX_WRITE) switch (a->item_size) {
-    case 1: return segments_kernel<uint8_t, TIDE_INDEX_WRITE>;
-    case 2: return segments_kernel<uint16_t, TIDE_INDEX_WRITE>;
-    case 4: return segments_kernel<uint32_t, TIDE_INDEX_WRITE>;
-    case 8: return segments_kernel<uint2, TIDE_INDEX_WRITE>;
-    default: return segments_kernel<uint4, TIDE_INDEX_WRITE>;
+    case 1: return last_kernel<uint8_t>;
+    case 2: return last_kernel<uint16_t>;
+    case 4: return last_kernel<uint32_t>;
+    case 8: return last_kernel<uint2>;
+    default: return last_kernel<uint4>;
     }
   switch (a->dtype) { /* whole numbers come out the same in any order */
   case TIDE_FLOAT16: return choose<half>(a->reduce);
