@@ -248,6 +248,63 @@ static void index_case(int item, int index_dtype, int64_t outer, int64_t length,
   drop(&to), drop(&from), drop(&index);
 }
 
+/* Small whole numbers, of which sums are exact in any order; signs alone where they are multiplied. */
+static void make_whole(operand *x, int reduce) {
+  int size = size_of(x->dtype);
+  for (int64_t i = 0; i < (int64_t)x->bytes / size; i++) {
+    uint64_t bits[2];
+    int64_t v = reduce == TIDE_INDEX_PROD ? (any_bits() % 2 ? 1 : -1) : (int64_t)(any_bits() % 3) - 1;
+    if (x->dtype == TIDE_BOOL || x->dtype == TIDE_UINT8) v = v > 0;
+    tide__scalar_pack(bits, tide_int(v), (tide_dtype)x->dtype);
+    memcpy(x->host + i * size, bits, (size_t)size);
+  }
+  upload(x);
+}
+
+/* Values that meet: [length, inner] from [count, inner], where the index stands still along a row or not. */
+static void meeting_case(int dtype, int reduce, bool ordered, int64_t length, int64_t count, int64_t inner,
+                         bool still) {
+  operand to = make(dtype, length * inner, 0, 1, false), from = make(dtype, count * inner, 0, 1, false);
+  operand index = make(TIDE_INT64, still ? count : count * inner, 0, 1, false);
+  bool exact = ordered && tide_dtype_kind((tide_dtype)dtype) != 'B' && size_of(dtype) >= 4;
+  if (!exact) make_whole(&to, reduce), make_whole(&from, reduce);
+  for (int64_t k = 0; k < (int64_t)index.bytes / 8; k++) ((int64_t *)index.host)[k] = any_bits() % (uint32_t)length;
+  upload(&index);
+  tide_index_args a = {.head = {.ptr = {to.host, from.host, index.host}, .nptr = 3}, .item_size = size_of(dtype)};
+  a.index_dtype = TIDE_INT64, a.length = length, a.pitch = inner, a.numel = count * inner, a.dtype = dtype;
+  a.reduce = reduce, a.ordered = ordered;
+  a.size[0] = count, a.stride[0][0] = inner, a.stride[2][0] = still ? 1 : inner, a.ndim = 1;
+  if (inner > 1) a.size[1] = inner, a.stride[0][1] = a.stride[1][1] = 1, a.stride[2][1] = !still, a.ndim = 2;
+  tide_index_args b = a;
+  b.head.ptr[0] = to.device, b.head.ptr[1] = from.device, b.head.ptr[2] = index.device;
+  OK(tide__backend_cpu.scatter(NULL, &a));
+  OK(gpu->scatter(stream, &b));
+  bool fused = reduce == TIDE_INDEX_PROD && tide_dtype_kind((tide_dtype)dtype) == 'C';
+  compare_with(&to, fused ? tolerance_of(dtype) : 0, "scatter of %s, reduction %d%s, %lld of %lld x %lld",
+               name_of(dtype), reduce, ordered ? " in order" : "", (long long)count, (long long)length,
+               (long long)inner);
+  drop(&to), drop(&from), drop(&index);
+}
+
+static void test_index_reduce(void) {
+  for (int dtype = 0; dtype < TIDE_DTYPE_COUNT; dtype++)
+    for (int reduce = TIDE_INDEX_WRITE; reduce <= TIDE_INDEX_MIN; reduce++) {
+      bool orders = reduce == TIDE_INDEX_MAX || reduce == TIDE_INDEX_MIN, parts = dtype >= TIDE_COMPLEX64;
+      bool ranks = reduce == TIDE_INDEX_WRITE || (!orders && dtype >= TIDE_FLOAT16); /* where an order may matter */
+      if (orders && parts) continue;
+      for (int ordered = reduce == TIDE_INDEX_WRITE; ordered <= ranks; ordered++) {
+        meeting_case(dtype, reduce, ordered, 3000, 7001, 1, false);
+        meeting_case(dtype, reduce, ordered, 500, 3000, 8, true);
+        meeting_case(dtype, reduce, ordered, 500, 3000, 5, true);
+        meeting_case(dtype, reduce, ordered, 500, 3000, 5, false);
+      }
+      /* Few places: their sums are kept apart; so many ones that 16-bit floats round would not compare. */
+      if (reduce == TIDE_INDEX_SUM && dtype != TIDE_FLOAT16 && dtype != TIDE_BFLOAT16)
+        for (int64_t length = 1; length < 20000; length = 6 * length + 1)
+          meeting_case(dtype, reduce, false, length, 100000, 1, false);
+    }
+}
+
 static void test_bad_index(void) {
   operand to = make(TIDE_FLOAT32, 8, 0, 1, false), from = make(TIDE_FLOAT32, 4, 0, 1, false);
   operand index = make(TIDE_INT64, 8, 0, 1, false);
@@ -280,6 +337,7 @@ static void test_index(void) {
       }
     }
   test_bad_index();
+  test_index_reduce();
 }
 
 static void test_compact(void) {
