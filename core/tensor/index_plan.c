@@ -86,7 +86,7 @@ tide_status tide__written_end(tide_tensor **out, tide_tensor *target, const tide
                               tide_status status, const char *what) {
   if (status == TIDE_OK && into && into != x)
     status = tide__size_give(into, target->size, target->ndim, into->storage == x->storage, what);
-  if (status != TIDE_OK || into == x) tide_tensor_release(target);
+  if (status != TIDE_OK || target == x) tide_tensor_release(target);
   TIDE_TRY(status);
-  return tide__deliver(out, into == x ? into : target, into);
+  return tide__deliver(out, target == x ? into : target, into);
 }

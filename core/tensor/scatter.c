@@ -299,11 +299,15 @@ static const tide_index_reduce reduces[] = {TIDE_INDEX_WRITE, TIDE_INDEX_SUM, TI
 
 static tide_status scatter(tide_tensor *target, int dim, const tide_tensor *index, const tide_operand *value,
                            tide_scatter_op op, bool include_self) {
-  tide_tensor *dense;
-  if (op != TIDE_SCATTER_WRITE && !include_self)
-    TIDE_TRY(scatter_number(target, dim, index, neutral(op, (tide_dtype)target->dtype), TIDE_INDEX_WRITE));
+  tide_tensor *dense, *start = NULL;
   TIDE_TRY(value->tensor ? apart(&dense, value->tensor, target) : fill_with(&dense, target, value->number));
-  tide_status status = run_scatter(target, dim, index, dense, reduces[op]);
+  tide_status status = TIDE_OK;
+  if (op != TIDE_SCATTER_WRITE && !include_self) {
+    status = fill_with(&start, target, neutral(op, (tide_dtype)target->dtype));
+    if (status == TIDE_OK) status = run_scatter(target, dim, index, start, TIDE_INDEX_WRITE);
+    tide_tensor_release(start);
+  }
+  if (status == TIDE_OK) status = run_scatter(target, dim, index, dense, reduces[op]);
   tide_tensor_release(dense);
   if (status == TIDE_OK && op == TIDE_SCATTER_MEAN) status = divide(target, dim, index, include_self);
   return status;
@@ -338,7 +342,8 @@ tide_status tide_scatter(tide_tensor **out, const tide_tensor *x, int dim, const
     TIDE_TRY(tide__scalar_check(value->number, (tide_dtype)x->dtype, what));
   }
   TIDE_TRY(tide__index_tensor(&places, x, index, into == x ? x : NULL, what));
-  tide_status status = tide__written_begin(&target, x, into);
+  /* A mean takes memory on its way: x changes when all is done. */
+  tide_status status = tide__written_begin(&target, x, op == TIDE_SCATTER_MEAN ? NULL : into);
   if (status == TIDE_OK) {
     status = places->numel ? scatter(target, dim, places, value, op, include_self) : TIDE_OK;
     status = tide__written_end(out, target, x, into, status, what);
