@@ -19,7 +19,7 @@ local titles = {
   allocator = "Allocators and pools", apply = "Functions on elements", arena = "Scopes", comm = "Between devices",
   convert = "From and to Lua", cudagraph = "Graphs", debug = "Debugging", determinism = "Determinism", device = "Devices",
   doc = "Help", dtype = "Dtypes", error = "Errors", event = "Events", factory = "Making tensors", fft = "Fourier transforms",
-  format = "Printing", generator = "Generators", graph = "Graphs", graphed = "Graphs", index = "Indexes and masks",
+  format = "Printing", generator = "Generators", graph = "Graphs", graphed = "Graphs", index = "Indexes and masks", scatter = "Indexes and masks",
   info = "What devices report", io = "Images", ipc = "Between processes", jit = "Kernels of C text", kernel = "Kernels of C text",
   matmul = "Matrix products", memory = "Memory", move = "Devices, dtypes and copies", names = "Help", nccl = "NCCL",
   nvtx = "NVTX", ops = "Elementwise operations", profiler = "Profiler", random = "Random numbers", reduce = "Reductions",
