@@ -25,8 +25,8 @@ static bool before(const tide_block *x, const tide_block *y) {
   return x->ptr < y->ptr;
 }
 
-/* Cuts the tree into what stands before the key and what does not. */
-static void cut(tide_block *t, const tide_block *key, tide_block **l, tide_block **r) {
+/* Splits the tree into what stands before the key and what does not. */
+static void split(tide_block *t, const tide_block *key, tide_block **l, tide_block **r) {
   while (t) {
     if (before(t, key)) {
       *l = t, l = &t->right, t = t->right;
@@ -40,7 +40,7 @@ static void cut(tide_block *t, const tide_block *key, tide_block **l, tide_block
 void tide__pool_insert(tide__allocator *a, tide_block *b) {
   tide_block **at = &a->pool[b->segment->pool];
   while (*at && (*at)->rank >= b->rank) at = before(b, *at) ? &(*at)->left : &(*at)->right;
-  cut(*at, b, &b->left, &b->right);
+  split(*at, b, &b->left, &b->right);
   *at = b;
   b->state = BLOCK_FREE;
 }

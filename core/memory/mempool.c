@@ -4,7 +4,7 @@
  * different pools never serve each other's requests and never merge, whatever device they are on. Nor does what
  * captures of a pool have used serve other requests of it, until the last graph of the pool is gone. Letting a pool go
  * only drops a count: a finaliser may do it. The allocator gives the segments of a pool that nobody holds back to the
- * driver when their blocks are free, at the next occasion at which it waits for the device anyway; they are not lent to
+ * driver when their blocks are free, at the next occasion at which it waits for the device anyway; they do not go to
  * other pools, because captured work may still be replayed on streams that the allocator does not know.
  *
  * Invariant: the struct lives while it has users or segments. */

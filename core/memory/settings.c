@@ -34,8 +34,8 @@ static word trim(word w) {
   return w;
 }
 
-/* Cuts off what stands before the first `mark` outside brackets; *rest is what follows it. */
-static word cut(word *rest, word w, char mark) {
+/* Takes off what stands before the first `mark` outside brackets; *rest is what follows it. */
+static word take_before(word *rest, word w, char mark) {
   size_t depth = 0, i = 0;
   for (; i < w.length && (w.text[i] != mark || depth); i++) {
     if (w.text[i] == '[') depth++;
@@ -103,7 +103,7 @@ static int log2_of(size_t x) { return 63 - __builtin_clzll((unsigned long long)x
 static bool set_division_list(tide__settings *s, word list) {
   int done = 0;
   while (list.length) {
-    word value, entry = cut(&list, list, ','), key = cut(&value, entry, ':');
+    word value, entry = take_before(&list, list, ','), key = take_before(&value, entry, ':');
     size_t up_to, divisions;
     bool last = is(key, ">");
     if (!power_of_two(&divisions, trim(value)) || divisions > 128 || (!last && !power_of_two(&up_to, key)))
@@ -158,7 +158,7 @@ static tide_status unknown(const char *what, word key) {
 static tide_status read_text(tide__settings *s, const char *text, const char *what) {
   word rest = {text, strlen(text)};
   while (trim(rest).length) {
-    word value, entry = cut(&rest, rest, ','), key = cut(&value, entry, ':');
+    word value, entry = take_before(&rest, rest, ','), key = take_before(&value, entry, ':');
     int i = 0;
     while (i < OPTIONS && !is(key, options[i].name)) i++;
     if (i == OPTIONS) return unknown(what, key);

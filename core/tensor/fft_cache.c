@@ -1,8 +1,8 @@
 /* fft_cache.c: plans of Fourier transforms, kept for each device, the least recently used dropped first.
  *
  * A plan takes milliseconds to make and may hold device memory; the same geometry asks for the same plan, so it is
- * kept. Entries hang in a list by their last use and in chains by the hash of their shape. A plan is lent to one call
- * at a time; an entry that is dropped while lent goes when it is given back. A plan whose call was captured into a
+ * kept. Entries hang in a list by their last use and in chains by the hash of their shape. A plan is used by one call
+ * at a time; an entry that is dropped while in use goes when it is given back. A plan whose call was captured into a
  * graph is kept out of reach instead of freed, because the graph runs its kernels without asking.
  *
  * Invariants: the cache's lock guards lists, chains and counts, never a plan; an entry with users or listed is

@@ -9,7 +9,7 @@
 
 /* ---- views on the stack ---- */
 
-static void cut(tide_tensor *v, int dim, int64_t start, int64_t length) {
+static void narrow(tide_tensor *v, int dim, int64_t start, int64_t length) {
   if (v->numel) v->offset += start * v->stride[dim];
   v->size[dim] = length;
   tide__tensor_layout(v);
@@ -166,7 +166,7 @@ tide_status tide_cat(tide_tensor **out, tide_tensor *const *list, int n, int dim
   for (int i = 0; i < n && status == TIDE_OK && !packed; i++) {
     if (skipped(list[i])) continue;
     tide_tensor part = tide__tensor_borrow(target);
-    cut(&part, j.dim, at, list[i]->size[j.dim]);
+    narrow(&part, j.dim, at, list[i]->size[j.dim]);
     at += list[i]->size[j.dim];
     status = tide__copy_kernel(&part, list[i]);
   }
@@ -191,7 +191,7 @@ tide_status tide_stack(tide_tensor **out, tide_tensor *const *list, int n, int d
   if (packed) status = pack(target, list, n);
   for (int i = 0; i < n && status == TIDE_OK && !packed; i++) {
     tide_tensor part = tide__tensor_borrow(target), whole = tide__tensor_borrow(list[i]);
-    cut(&part, j.dim, i, 1);
+    narrow(&part, j.dim, i, 1);
     whole.ndim = j.ndim;
     for (int d = j.ndim - 1; d > j.dim; d--) whole.size[d] = whole.size[d - 1], whole.stride[d] = whole.stride[d - 1];
     whole.size[j.dim] = 1, whole.stride[j.dim] = 0;
@@ -354,12 +354,12 @@ static tide_status roll_pieces(const tide_tensor *dst, const tide_tensor *src, c
   if (dim == dst->ndim) return tide__copy_kernel(dst, src);
   int64_t size = dst->size[dim], s = shift[dim];
   tide_tensor to = tide__tensor_borrow(dst), from = tide__tensor_borrow(src);
-  cut(&to, dim, s, size - s);
-  cut(&from, dim, 0, size - s);
+  narrow(&to, dim, s, size - s);
+  narrow(&from, dim, 0, size - s);
   TIDE_TRY(roll_pieces(&to, &from, shift, dim + 1));
   to = tide__tensor_borrow(dst), from = tide__tensor_borrow(src);
-  cut(&to, dim, 0, s);
-  cut(&from, dim, size - s, s);
+  narrow(&to, dim, 0, s);
+  narrow(&from, dim, size - s, s);
   return roll_pieces(&to, &from, shift, dim + 1);
 }
 

@@ -7,7 +7,7 @@
  * in double precision for both kinds of floats.
  *
  * Plans are counted; the last few are kept for the next call, as far as their tables are not too large. Invariant: a
- * plan that is in the list or lent does not change. */
+ * plan that is in the list or in use does not change. */
 #include "fft.h"
 
 #include <math.h>

@@ -3,7 +3,7 @@
  * An operand of floats whose rows are dense is read as it lies where the caches bear it: A unless its rows all fall on
  * the same places of the first cache, B if A has few rows as well. Otherwise:
  *
- * A part of B, so many columns and so many k, is packed in panels (gemm.h), by all threads. The result is cut into
+ * A part of B, so many columns and so many k, is packed in panels (gemm.h), by all threads. The result is split into
  * tasks, which threads take from a counter: for each slice of k a task packs its rows of A, and the inner loop of isa.h
  * multiplies panel by panel, with B's in the first cache and A's in the second. Where there is a single task down the
  * rows, each packs the columns of B that it needs itself. (K. Goto and R. van de Geijn, "Anatomy of high-performance
@@ -201,8 +201,8 @@ typedef struct span {
   int64_t top, bottom, left, right;
 } span;
 
-/* The share i of n things that are cut into `parts` evenly. */
-static int64_t cut(int64_t n, int64_t parts, int64_t i) { return n / parts * i + least(n % parts, i); }
+/* Where share i begins of n things that are split into `parts` evenly. */
+static int64_t split_at(int64_t n, int64_t parts, int64_t i) { return n / parts * i + least(n % parts, i); }
 
 /* Panel `row` of a task's rows of A, of which the first is `top`: at `a` is that one. */
 static const char *rows_at(const work *w, const char *a, int64_t top, int64_t row, int64_t k) {
@@ -239,8 +239,8 @@ static void run_task(const work *w, int64_t task, char *room) {
   const tide_gemm_args *a = w->a;
   const char *base = (const char *)a->head.ptr[1] + w->matrix * a->a_batch * tide__item(a->dtype);
   int64_t panels = w->panels, i = task % w->down, j = task / w->down;
-  span s = {cut(panels, w->down, i), cut(panels, w->down, i + 1), w->left + cut(w->wide, w->across, j),
-            w->left + cut(w->wide, w->across, j + 1)};
+  span s = {split_at(panels, w->down, i), split_at(panels, w->down, i + 1), w->left + split_at(w->wide, w->across, j),
+            w->left + split_at(w->wide, w->across, j + 1)};
   int64_t from = w->from, end = w->from + w->depth;
   do {
     int64_t k = least(w->slice, end - from);
@@ -285,7 +285,7 @@ static void on_threads(work *w, tide_task_fn fn) {
 }
 
 /* Panels of rows that a task has at most: what the second cache holds, so many that each thread has some tasks and an
- * uneven load evens out, but not so few that B's panels come from memory for nothing. Little work is cut by columns
+ * uneven load evens out, but not so few that B's panels come from memory for nothing. Little work is split by columns
  * alone, once for each thread: then nobody waits for B to be packed. */
 static int64_t task_rows(const work *w) {
   int64_t high = rows_bytes() / (w->rows.width * w->slice * w->item), panels = w->panels;
@@ -370,7 +370,7 @@ tide_status tide__gemm_own(const tide_gemm_args *a) {
   int real = w.compute == TIDE_COMPLEX64 ? TIDE_FLOAT32 : w.compute == TIDE_COMPLEX128 ? TIDE_FLOAT64 : w.compute;
   int64_t parts = is_complex(&w) ? 2 : 1;
   w.item = tide__item(real), w.m = a->m, w.n = a->n * parts, w.k = a->k * parts;
-  /* Even, because a complex number has two k, and evenly cut. */
+  /* Even, because a complex number has two k, and evenly split. */
   w.slice = w.k ? ceil_div(ceil_div(w.k, ceil_div(w.k, TIDE_GEMM_SLICE)), 2) * 2 : 2;
   choose_panels(&w, a, real);
   w.direct =

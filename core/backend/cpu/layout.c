@@ -49,7 +49,7 @@ static bool is_dense(const tide__grid *g, int k) {
   return true;
 }
 
-static void cut(tide__grid *g, int64_t most, bool tiles) {
+static void choose_tiles(tide__grid *g, int64_t most, bool tiles) {
   if (tiles) {
     g->wide = g->cols < TILE_WIDE ? g->cols : TILE_WIDE;
     g->high = most / TILE_WIDE < TILE_HIGH ? most / TILE_WIDE : TILE_HIGH;
@@ -74,14 +74,14 @@ void tide__grid_init(tide__grid *g, int ndim, const int64_t *size, const int64_t
   g->cols = g->size[ndim - 1], g->rows = 1;
   for (int d = 0; d < ndim - 1; d++) g->rows *= g->size[d];
   for (int k = 0; k < operands; k++) g->dense[k] = is_dense(g, k);
-  cut(g, most, tiles);
+  choose_tiles(g, most, tiles);
 }
 
 void tide__grid_init_flat(tide__grid *g, int64_t n, int operands, int64_t most) {
   g->ndim = 1, g->operands = operands;
   g->size[0] = g->cols = n, g->rows = 1;
   for (int k = 0; k < operands; k++) g->stride[k][0] = 1, g->dense[k] = true;
-  cut(g, most, false);
+  choose_tiles(g, most, false);
 }
 
 /* The offsets of the rows from `row` on. */

@@ -1,6 +1,6 @@
 /* fft.c: Fourier transforms by cuFFT, which is opened at the first plan.
  *
- * Core keeps the plans and lends each to one call at a time; a plan allocates no work area of its own (core's allocator
+ * Core keeps the plans and gives each to one call at a time; a plan allocates no work area of its own (core's allocator
  * gives one for the length of the queued work, so that two streams never share it). Strides go to cuFFT as embeddings:
  * a stride of a dim over that of the next inner one is the number of elements that a row of the latter takes. A plan
  * that is made or dropped while a stream captures must not break the capture by its own allocations, hence the relaxed

@@ -1,11 +1,11 @@
 /* gemm.c: matrix products by cuBLAS, which is opened at the first one.
  *
  * cuBLAS stores matrices by columns: a row-major C = A B is its C' = B' A', so the operands change places and nothing
- * is transposed in memory. Handles are kept for each device and lent to one call at a time, one that last served the
+ * is transposed in memory. Handles are kept for each device and used by one call at a time, one that last served the
  * same stream if there is one; each call brings its own workspace from core's allocator, so two streams never share
  * one.
  *
- * Invariant: a handle in the list is idle; a lent one is in nobody's list. */
+ * Invariant: a handle in the list is idle; one in use is in no list. */
 #include "internal.h"
 
 #include <stdlib.h>
@@ -83,7 +83,7 @@ static void handle_put(blas_handle *h, int device) {
 /* ---- the handle for others ---- */
 
 /* One for each device, which no product of ours uses: what a caller sets in it stays. */
-static void *lent[TIDE_MAX_DEVICES];
+static void *user_handle[TIDE_MAX_DEVICES];
 
 tide_status tide__cuda_blas_handle(uint64_t *out, tide_stream *stream) {
   const cuda_stream *s = cuda_stream_of(stream);
@@ -91,9 +91,9 @@ tide_status tide__cuda_blas_handle(uint64_t *out, tide_stream *stream) {
   if (blas_problem[0]) return tide__cuda_host->fail(TIDE_LIBRARY, "current_blas_handle: %s", blas_problem);
   cuda_scope scope = cuda_enter(s->device);
   pthread_mutex_lock(&handles_lock);
-  int status = lent[s->device] ? 0 : blas.create(&lent[s->device]);
-  if (!status) status = blas.set_stream(lent[s->device], s->handle);
-  uint64_t handle = (uint64_t)(uintptr_t)lent[s->device];
+  int status = user_handle[s->device] ? 0 : blas.create(&user_handle[s->device]);
+  if (!status) status = blas.set_stream(user_handle[s->device], s->handle);
+  uint64_t handle = (uint64_t)(uintptr_t)user_handle[s->device];
   pthread_mutex_unlock(&handles_lock);
   cuda_leave(scope);
   if (status) return blas_fail("cublasCreate", status);
@@ -103,10 +103,10 @@ tide_status tide__cuda_blas_handle(uint64_t *out, tide_stream *stream) {
 
 void tide__cuda_gemm_close(void) {
   for (int d = 0; d < TIDE_MAX_DEVICES; d++) {
-    if (lent[d]) {
+    if (user_handle[d]) {
       cuda_scope scope = cuda_enter(d);
-      blas.destroy(lent[d]);
-      lent[d] = NULL;
+      blas.destroy(user_handle[d]);
+      user_handle[d] = NULL;
       cuda_leave(scope);
     }
     if (!handles[d]) continue;

@@ -32,7 +32,7 @@ tide_status tide__sim_event_new(void **out, int device, uint32_t flags) {
 
 void tide__sim_mark_unref(sim_mark *mark) {
   if (!mark || --mark->refs) return;
-  tide__sim_cut_free(mark->cut);
+  tide__sim_frontier_free(mark->frontier);
   tide__sim_page_unref(mark->page);
   free(mark);
 }
@@ -134,7 +134,7 @@ tide_status tide__sim_event_wait(void *stream, void *event) {
   sim_stream *s = stream;
   if (mark) {
     pthread_mutex_lock(&tide__sim.lock);
-    tide_status status = s->capture || mark->cut ? tide__sim_capture_join(s, mark) : TIDE_OK;
+    tide_status status = s->capture || mark->frontier ? tide__sim_capture_join(s, mark) : TIDE_OK;
     if (status != TIDE_OK) pthread_mutex_lock(&tide__sim.lock);
     if (status != TIDE_OK) tide__sim_mark_unref(mark);
     pthread_mutex_unlock(&tide__sim.lock);
@@ -151,7 +151,7 @@ tide_status tide__sim_event_query(bool *done, void *impl) {
   sim_event *event = impl;
   pthread_mutex_lock(&tide__sim.lock);
   if (lost(event->device)) return tide__sim_leave(event->device, "query");
-  if (event->mark && event->mark->cut)
+  if (event->mark && event->mark->frontier)
     return tide__sim_capture_break(NULL, 907, "cudaErrorCapturedEvent",
                                    "operation not permitted on an event last recorded in a capturing stream", "query");
   refresh(event);

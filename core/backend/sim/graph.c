@@ -1,16 +1,17 @@
 /* graph.c: captures and replays on simulated devices.
  *
- * What is queued on a captured stream goes to its capture's list instead. Each stream that takes part is a lane; lane 0
- * is the one where the capture began. A lane knows how much work of every lane comes before its end (a vector clock);
- * recording an event keeps a cut of that, waiting for it takes it in, and a stream outside that waits joins as a new
- * lane. So the end of the capture can tell whether lane 0 comes after all work, as it must.
+ * What is queued on a captured stream goes to its capture's list instead. Each stream that takes part is a branch;
+ * branch 0 is the one where the capture began. A branch knows how much work of every branch comes before its end (a
+ * vector clock); recording an event keeps that as its frontier, waiting for the event takes it in, and a stream outside
+ * that waits joins as a new branch. So the end of the capture can tell whether branch 0 comes after all work, as it
+ * must.
  *
- * A replay queues copies of the operations, lane 0 on the stream of the replay and the others on streams that belong to
- * the instance, with new marks for the recorded events: the scheduler shuffles what the capture did not order, as it
- * does with everything. Since other lanes begin with a wait and are waited for by lane 0, a replay is one piece of the
- * stream's order. What breaks a capture gets CUDA's error, and the rest of it is recorded no more.
+ * A replay queues copies of the operations, branch 0 on the stream of the replay and the others on streams that belong
+ * to the instance, with new marks for the recorded events: the scheduler shuffles what the capture did not order, as it
+ * does with everything. Since other branches begin with a wait and are waited for by branch 0, a replay is one piece of
+ * the stream's order. What breaks a capture gets CUDA's error, and the rest of it is recorded no more.
  *
- * Invariants: stream->capture is set exactly while the stream is a lane of a capture under way; an instance holds its
+ * Invariants: stream->capture is set exactly while the stream is a branch of a capture under way; an instance holds its
  * graph, which never changes once it is made. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,24 +20,24 @@
 
 #include "base/base.h"
 
-enum { LANES = 64 };
+enum { BRANCHES = 64 };
 
-/* How much work of each lane comes before a point of a capture; `serial` says of which. */
-typedef struct sim_cut {
+/* How much work of each branch comes before a point of a capture; `serial` says of which. */
+typedef struct sim_frontier {
   uint64_t serial;
   int index; /* the how many-th record of the capture */
-  uint32_t before[LANES];
-} sim_cut;
+  uint32_t before[BRANCHES];
+} sim_frontier;
 
-typedef struct sim_lane {
+typedef struct sim_branch {
   int device, priority;
   uint32_t work; /* kernels, copies and sleeps so far */
-} sim_lane;
+} sim_branch;
 
 typedef struct sim_graph {
   int refs; /* the handle's and the instances' */
-  int lanes, marks;
-  sim_lane lane[LANES];
+  int branches, marks;
+  sim_branch branch[BRANCHES];
   sim_op *first, **last;
 } sim_graph;
 
@@ -45,19 +46,19 @@ typedef struct sim_capture {
   uint64_t serial;
   bool broken;
   sim_graph *graph;
-  sim_stream *stream[LANES];
-  uint32_t before[LANES][LANES];
+  sim_stream *stream[BRANCHES];
+  uint32_t before[BRANCHES][BRANCHES];
 } sim_capture;
 
 typedef struct sim_exec {
   sim_graph *graph;
-  sim_stream *stream[LANES]; /* of the lanes from 1 on */
+  sim_stream *stream[BRANCHES]; /* of the branches from 1 on */
 } sim_exec;
 
 static sim_capture *captures; /* under the lock */
 static uint64_t serials;
 
-void tide__sim_cut_free(sim_cut *cut) { free(cut); }
+void tide__sim_frontier_free(sim_frontier *frontier) { free(frontier); }
 
 /* ---- recording ---- */
 
@@ -72,9 +73,9 @@ static void graph_unref(sim_graph *g) {
 
 static void add_lane(sim_capture *c, sim_stream *stream) {
   sim_graph *g = c->graph;
-  stream->capture = c, stream->lane = g->lanes;
-  c->stream[g->lanes] = stream;
-  g->lane[g->lanes++] = (sim_lane){stream->device, stream->priority, 0};
+  stream->capture = c, stream->branch = g->branches;
+  c->stream[g->branches] = stream;
+  g->branch[g->branches++] = (sim_branch){stream->device, stream->priority, 0};
   stream->refs++;
 }
 
@@ -103,24 +104,25 @@ tide_status tide__sim_capture_begin(void *impl, int mode) {
 }
 
 static void note_record(sim_capture *c, sim_op *op) {
-  sim_cut *cut = malloc(sizeof *cut);
-  op->mark->cut = cut;
-  if (!cut) {
+  sim_frontier *frontier = malloc(sizeof *frontier);
+  op->mark->frontier = frontier;
+  if (!frontier) {
     c->broken = true;
     return;
   }
-  cut->serial = c->serial, cut->index = c->graph->marks++;
-  memcpy(cut->before, c->before[op->lane], sizeof cut->before);
+  frontier->serial = c->serial, frontier->index = c->graph->marks++;
+  memcpy(frontier->before, c->before[op->branch], sizeof frontier->before);
 }
 
 static void note_wait(sim_capture *c, const sim_op *op) {
-  for (int k = 0; k < LANES; k++)
-    if (op->mark->cut->before[k] > c->before[op->lane][k]) c->before[op->lane][k] = op->mark->cut->before[k];
+  for (int k = 0; k < BRANCHES; k++)
+    if (op->mark->frontier->before[k] > c->before[op->branch][k])
+      c->before[op->branch][k] = op->mark->frontier->before[k];
 }
 
 void tide__sim_capture_take(sim_stream *stream, sim_op *op, double cost, const char *what) {
   sim_capture *c = stream->capture;
-  op->cost = cost, op->what = what, op->lane = stream->lane;
+  op->cost = cost, op->what = what, op->branch = stream->branch;
   if (op->kind == SIM_RECORD) note_record(c, op);
   if (c->broken) {
     tide__sim_op_free(op);
@@ -129,7 +131,7 @@ void tide__sim_capture_take(sim_stream *stream, sim_op *op, double cost, const c
   if (op->kind == SIM_WAIT)
     note_wait(c, op);
   else if (op->kind != SIM_RECORD)
-    c->before[op->lane][op->lane] = ++c->graph->lane[op->lane].work;
+    c->before[op->branch][op->branch] = ++c->graph->branch[op->branch].work;
   *c->graph->last = op;
   c->graph->last = &op->next;
 }
@@ -143,12 +145,12 @@ tide_status tide__sim_capture_break(sim_stream *stream, int code, const char *na
 
 tide_status tide__sim_capture_join(sim_stream *stream, const sim_mark *mark) {
   sim_capture *c = captures;
-  while (c && !(mark->cut && mark->cut->serial == c->serial)) c = c->next;
+  while (c && !(mark->frontier && mark->frontier->serial == c->serial)) c = c->next;
   if (stream->capture && stream->capture == c) return TIDE_OK;
   if (!c || stream->capture)
     return tide__sim_capture_break(stream, 905, "cudaErrorStreamCaptureIsolation",
                                    "dependency created on uncaptured work in another stream", "wait_event");
-  if (stream->legacy || c->graph->lanes == LANES)
+  if (stream->legacy || c->graph->branches == BRANCHES)
     return tide__sim_capture_break(c->stream[0], 906, "cudaErrorStreamCaptureImplicit",
                                    "operation would make the legacy stream depend on a capturing blocking stream",
                                    "wait_event");
@@ -170,14 +172,14 @@ tide_status tide__sim_capture_end(void **graph, void *impl) {
   sim_capture *c = origin->capture;
   sim_graph *g = c->graph;
   bool broken = c->broken, joined = true;
-  for (int k = 0; k < g->lanes; k++) {
-    if (c->before[0][k] < g->lane[k].work) joined = false;
+  for (int k = 0; k < g->branches; k++) {
+    if (c->before[0][k] < g->branch[k].work) joined = false;
     c->stream[k]->capture = NULL;
   }
   unlink_capture(c);
   if (broken || !joined) graph_unref(g);
   pthread_mutex_unlock(&tide__sim.lock);
-  for (int k = 0; k < LANES && c->stream[k]; k++) tide__sim_stream_free(c->stream[k]);
+  for (int k = 0; k < BRANCHES && c->stream[k]; k++) tide__sim_stream_free(c->stream[k]);
   free(c);
   if (broken)
     return tide__sim.host->fail_driver(origin->device, "capture_end", 901, "cudaErrorStreamCaptureInvalidated",
@@ -217,8 +219,8 @@ tide_status tide__sim_graph_instantiate(void **out, void *graph, int device) {
   pthread_mutex_lock(&tide__sim.lock);
   g->refs++;
   e->graph = g;
-  for (int k = 1; k < g->lanes; k++)
-    if (!(e->stream[k] = tide__sim_stream_make(g->lane[k].device, g->lane[k].priority))) made = false;
+  for (int k = 1; k < g->branches; k++)
+    if (!(e->stream[k] = tide__sim_stream_make(g->branch[k].device, g->branch[k].priority))) made = false;
   pthread_mutex_unlock(&tide__sim.lock);
   if (!made) {
     tide__sim_graph_exec_free(e);
@@ -230,7 +232,7 @@ tide_status tide__sim_graph_instantiate(void **out, void *graph, int device) {
 
 void tide__sim_graph_exec_free(void *exec) {
   sim_exec *e = exec;
-  for (int k = 1; k < e->graph->lanes; k++) tide__sim_stream_free(e->stream[k]);
+  for (int k = 1; k < e->graph->branches; k++) tide__sim_stream_free(e->stream[k]);
   tide__sim_graph_free(e->graph);
   free(e);
 }
@@ -241,7 +243,7 @@ static sim_op *copy_op(const sim_op *op, sim_mark **marks) {
   memcpy(copy, op, op->kind == SIM_KERNEL ? sizeof *op : offsetof(sim_op, args));
   copy->next = NULL;
   if (!op->mark) return copy;
-  copy->mark = marks[op->mark->cut->index];
+  copy->mark = marks[op->mark->frontier->index];
   copy->mark->refs++;
   return copy;
 }
@@ -265,13 +267,13 @@ static sim_op *copy_all(const sim_graph *g, sim_mark **marks) {
   return first;
 }
 
-/* Dry mode: every lane has its clock, which begins where the stream stands. */
+/* Dry mode: every branch has its clock, which begins where the stream stands. */
 static void charge(const sim_graph *g, sim_stream *stream, sim_mark **marks) {
-  double clock[LANES];
-  for (int k = 0; k < g->lanes; k++) clock[k] = stream->clock;
+  double clock[BRANCHES];
+  for (int k = 0; k < g->branches; k++) clock[k] = stream->clock;
   for (const sim_op *op = g->first; op; op = op->next) {
-    double *at = &clock[op->lane];
-    sim_mark *mark = op->mark ? marks[op->mark->cut->index] : NULL;
+    double *at = &clock[op->branch];
+    sim_mark *mark = op->mark ? marks[op->mark->frontier->index] : NULL;
     *at += op->cost;
     if (op->kind == SIM_RECORD) mark->time = *at;
     if (op->kind == SIM_WAIT && mark->time > *at) *at = mark->time;
@@ -285,7 +287,7 @@ static tide_status queue_all(sim_exec *e, sim_stream *stream, sim_op *list) {
     sim_op *op = list;
     list = op->next;
     op->next = NULL;
-    tide_status one = tide__sim_submit(op->lane ? e->stream[op->lane] : stream, op, 0, "replay");
+    tide_status one = tide__sim_submit(op->branch ? e->stream[op->branch] : stream, op, 0, "replay");
     if (status == TIDE_OK) status = one;
   }
   return status;
@@ -314,24 +316,24 @@ tide_status tide__sim_graph_launch(void *exec, void *impl) {
 
 static void draw_op(FILE *file, const sim_op *op, int number, int *last, int *records) {
   static const char *const shapes[] = {"box", "box", "box", "ellipse", "ellipse"};
-  int lane = op->lane;
-  fprintf(file, "  n%d [label=\"%d: %s\", shape=%s, group=lane%d];\n", number, number, op->what, shapes[op->kind],
-          lane);
-  if (last[lane] >= 0) fprintf(file, "  n%d -> n%d;\n", last[lane], number);
-  if (op->kind == SIM_WAIT) fprintf(file, "  n%d -> n%d [style=dashed];\n", records[op->mark->cut->index], number);
-  if (op->kind == SIM_RECORD) records[op->mark->cut->index] = number;
-  last[lane] = number;
+  int branch = op->branch;
+  fprintf(file, "  n%d [label=\"%d: %s\", shape=%s, group=branch%d];\n", number, number, op->what, shapes[op->kind],
+          branch);
+  if (last[branch] >= 0) fprintf(file, "  n%d -> n%d;\n", last[branch], number);
+  if (op->kind == SIM_WAIT) fprintf(file, "  n%d -> n%d [style=dashed];\n", records[op->mark->frontier->index], number);
+  if (op->kind == SIM_RECORD) records[op->mark->frontier->index] = number;
+  last[branch] = number;
 }
 
 tide_status tide__sim_graph_dot(void *graph, const char *path) {
   const sim_graph *g = graph;
-  int last[LANES], *records = calloc((size_t)g->marks + 1, sizeof *records), number = 0;
+  int last[BRANCHES], *records = calloc((size_t)g->marks + 1, sizeof *records), number = 0;
   FILE *file = records ? fopen(path, "w") : NULL;
   if (!file) {
     free(records);
     return tide__sim.host->fail(TIDE_FILE, "debug_dump: the file could not be written, got \"%s\"", path);
   }
-  for (int k = 0; k < LANES; k++) last[k] = -1;
+  for (int k = 0; k < BRANCHES; k++) last[k] = -1;
   fprintf(file, "digraph tide {\n");
   for (const sim_op *op = g->first; op; op = op->next) draw_op(file, op, number++, last, records);
   fprintf(file, "}\n");

@@ -37,8 +37,8 @@ typedef struct sim_page sim_page; /* of an event that several processes share: i
 typedef struct sim_mark {
   int refs;
   bool passed;
-  struct sim_cut *cut; /* recorded in a capture: see graph.c */
-  sim_page *page;      /* the record is known elsewhere too, under this number; else NULL */
+  struct sim_frontier *frontier; /* recorded in a capture: see graph.c */
+  sim_page *page;                /* the record is known elsewhere too, under this number; else NULL */
   uint64_t ticket;
   double time; /* seconds, when it was reached: of the system's clock, or of the stream's in dry mode */
 } sim_mark;
@@ -92,7 +92,7 @@ typedef struct sim_op {
   double cost;                                   /* in dry mode; kept for replays alone, like those below */
   const char *what;                              /* which call queued it */
   uint64_t traced;                               /* the operation that it is of, see trace.c; 0: not traced */
-  int lane;                                      /* of its capture */
+  int branch;                                    /* of its capture */
   /* COPY; a device of TIDE_CPU: host memory. `staged`: src is ours. */
   void *dst, *src;
   int dst_device, src_device;
@@ -111,7 +111,7 @@ typedef struct sim_stream {
   uint32_t lazy;               /* one launch in so many is delayed */
   uint32_t progress;           /* the last note that was reached */
   struct sim_capture *capture; /* what is queued is recorded there */
-  int lane;                    /* the stream's number in it */
+  int branch;                  /* the stream's number in it */
 } sim_stream;
 
 /* A thread of the host that waits until passed(arg), which is asked with the lock held. */
@@ -327,7 +327,7 @@ void tide__sim_capture_take(sim_stream *stream, sim_op *op, double cost, const c
 tide_status tide__sim_capture_join(sim_stream *stream, const sim_mark *mark);
 /* The captured stream, or NULL, is asked what no recording can answer: breaks the capture and releases the lock. */
 tide_status tide__sim_capture_break(sim_stream *stream, int code, const char *name, const char *text, const char *what);
-void tide__sim_cut_free(struct sim_cut *cut);
+void tide__sim_frontier_free(struct sim_frontier *frontier);
 
 /* launch.c */
 const tide_compiler *tide__sim_compiler(void);

@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-/* ---- Tallies: labelled sums over the allocations of a block of a program --------------------------------------- */
+/* ---- Allocation scopes: labelled sums over the allocations of a block of a program ------------------------------ */
 
 typedef struct tide_allocation_scope tide_allocation_scope;
 
@@ -22,7 +22,7 @@ typedef struct tide_allocation_figures {
   int64_t allocated_bytes, freed_bytes, peak_bytes, live_bytes, allocations;
 } tide_allocation_figures;
 
-/* A allocation scope with one reference. What counts in it counts in `outer` too, which it keeps alive; `outer` may be
+/* An allocation scope with one reference. What counts in it counts in `outer` too, which it keeps alive; `outer` may be
  * NULL. */
 TIDE_API tide_status tide_allocation_scope_new(tide_allocation_scope **out, const char *label,
                                                tide_allocation_scope *outer);
