@@ -54,37 +54,26 @@ tide_status tide__cuda_reduce(tide_stream *stream, const tide_reduce_args *a) {
   return tide__cuda_check(s->device, "reduce", rc);
 }
 
-tide_status tide__cuda_compact(tide_stream *stream, const tide_compact_args *a) {
-  const cuda_stream *s = cuda_stream_of(stream);
-  size_t bytes = 0;
-  void *scratch = NULL;
-  cuda_scope scope = cuda_enter(s->device);
-  int rc = tidek_compact_scratch(&bytes, a);
-  cuda_leave(scope);
-  TIDE_TRY(tide__cuda_check(s->device, "compact", rc));
-  TIDE_TRY(tide__cuda_host->scratch_get(&scratch, stream, bytes ? bytes : 1));
-  scope = cuda_enter(s->device);
-  rc = tidek_compact(s->handle, a, scratch, bytes);
-  cuda_leave(scope);
-  tide__cuda_host->scratch_put(stream, scratch);
-  return tide__cuda_check(s->device, "compact", rc);
-}
-
-tide_status tide__cuda_randperm(tide_stream *stream, const tide_randperm_args *a) {
-  const cuda_stream *s = cuda_stream_of(stream);
-  size_t bytes = 0;
-  void *scratch = NULL;
-  cuda_scope scope = cuda_enter(s->device);
-  int rc = tidek_randperm_scratch(&bytes, a);
-  cuda_leave(scope);
-  TIDE_TRY(tide__cuda_check(s->device, "randperm", rc));
-  TIDE_TRY(tide__cuda_host->scratch_get(&scratch, stream, bytes));
-  scope = cuda_enter(s->device);
-  rc = tidek_randperm(s->handle, a, scratch, bytes);
-  cuda_leave(scope);
-  tide__cuda_host->scratch_put(stream, scratch);
-  return tide__cuda_check(s->device, "randperm", rc);
-}
+/* A slot whose kernel says by tidek_<name>_scratch how much it wants. */
+#define SCRATCH_SLOT(name, args)                                                                                       \
+  tide_status tide__cuda_##name(tide_stream *stream, const args *a) {                                                  \
+    const cuda_stream *s = cuda_stream_of(stream);                                                                     \
+    size_t bytes = 0;                                                                                                  \
+    void *scratch = NULL;                                                                                              \
+    cuda_scope scope = cuda_enter(s->device);                                                                          \
+    int rc = tidek_##name##_scratch(&bytes, a);                                                                        \
+    cuda_leave(scope);                                                                                                 \
+    TIDE_TRY(tide__cuda_check(s->device, #name, rc));                                                                  \
+    TIDE_TRY(tide__cuda_host->scratch_get(&scratch, stream, bytes ? bytes : 1));                                       \
+    scope = cuda_enter(s->device);                                                                                     \
+    rc = tidek_##name(s->handle, a, scratch, bytes);                                                                   \
+    cuda_leave(scope);                                                                                                 \
+    tide__cuda_host->scratch_put(stream, scratch);                                                                     \
+    return tide__cuda_check(s->device, #name, rc);                                                                     \
+  }
+SCRATCH_SLOT(compact, tide_compact_args)
+SCRATCH_SLOT(randperm, tide_randperm_args)
+#undef SCRATCH_SLOT
 
 /* ---- with a mailbox ---- */
 
