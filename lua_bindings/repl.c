@@ -39,15 +39,6 @@ static int script_compile(lua_State *L) {
   return 2;
 }
 
-/* upvalue(f, i): its name and value, or nothing. */
-static int script_upvalue(lua_State *L) {
-  const char *name = lua_getupvalue(L, 1, (int)lua_tointeger(L, 2));
-  if (!name) return 0;
-  lua_pushstring(L, name);
-  lua_insert(L, -2);
-  return 2;
-}
-
 /* share_upvalue(f, i, g): upvalue i of f is the first of g from now on. */
 static int script_share_upvalue(lua_State *L) { return lua_upvaluejoin(L, 1, (int)lua_tointeger(L, 2), 3, 1), 0; }
 
@@ -99,7 +90,6 @@ static int script_libraries(lua_State *L) {
 int repl_call(lua_State *L, const char *name, int n) {
   static bool given;
   static const luaL_Reg own[] = {{"compile", script_compile},
-                                 {"upvalue", script_upvalue},
                                  {"share_upvalue", script_share_upvalue},
                                  {"is_c", script_is_c},
                                  {"globals", script_globals},

@@ -114,6 +114,12 @@ static int text_of(lua_State *L) { return luaL_tolstring(L, 1, NULL), 1; }
 
 static int class(lua_State *L) { return luaL_getmetatable(L, lua_tostring(L, 1)), 1; }
 
+/* upvalue(f, i): its name and value, or nothing. */
+static int upvalue(lua_State *L) {
+  const char *name = lua_getupvalue(L, 1, (int)lua_tointeger(L, 2));
+  return name ? (lua_pushstring(L, name), lua_insert(L, -2), 2) : 0;
+}
+
 /* find(text, piece): where it begins, or nil. */
 static int find(lua_State *L) {
   const char *text = lua_tostring(L, 1), *at = strstr(text, lua_tostring(L, 2));
@@ -175,11 +181,11 @@ static int fixed(lua_State *L) {
 }
 
 static const luaL_Reg own[] = {
-    {"next", raw_next},     {"type", raw_type},    {"rawget", raw_get}, {"rawlen", raw_len}, {"is_integer", is_integer},
-    {"getmeta", get_meta},  {"setmeta", set_meta}, {"count", count},    {"unpack", unpack},  {"text", text_of},
-    {"fail", fail},         {"try", try},          {"throw", throw},    {"warn", warn},      {"called", called},
-    {"describe", describe}, {"class", class},      {"find", find},      {"sub", sub},        {"replace", replace},
-    {"refuse", refuse},     {"pad", pad},          {"fixed", fixed},    {NULL, NULL}};
+    {"count", count},     {"rawget", raw_get}, {"class", class},      {"pad", pad},          {"rawlen", raw_len},
+    {"refuse", refuse},   {"throw", throw},    {"setmeta", set_meta}, {"upvalue", upvalue},  {"warn", warn},
+    {"replace", replace}, {"find", find},      {"type", raw_type},    {"text", text_of},     {"describe", describe},
+    {"fixed", fixed},     {"fail", fail},      {"next", raw_next},    {"getmeta", get_meta}, {"is_integer", is_integer},
+    {"unpack", unpack},   {"try", try},        {"sub", sub},          {"called", called},    {NULL, NULL}};
 
 void ltide_open_script(lua_State *L, ltide_state *S) {
   (void)S;

@@ -153,11 +153,6 @@ static int script_own_program(lua_State *L) {
 
 static int script_loaded(lua_State *L) { return lua_getfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE), 1; }
 
-static int script_upvalue(lua_State *L) {
-  const char *name = lua_getupvalue(L, 1, (int)lua_tointeger(L, 2));
-  return name ? (lua_pushstring(L, name), lua_insert(L, -2), 2) : 0;
-}
-
 /* Of lua_dump, which wants its function at the top when it begins: so the buffer, which puts something there, begins
  * with the first piece. */
 typedef struct dump {
@@ -301,7 +296,6 @@ static const luaL_Reg script[] = {{"new_context", script_new_context},
                                   {"cannot_use", script_cannot_use},
                                   {"own_program", script_own_program},
                                   {"loaded", script_loaded},
-                                  {"upvalue", script_upvalue},
                                   {"dump", script_dump},
                                   {"write_task", script_write_task},
                                   {"start", script_start},
