@@ -246,7 +246,7 @@ static tide_status make_edges(tide_tensor **given, tide_tensor **edges, tide__in
     s->bins = TIDE_BINS_NEARBY, *bins = o->bins ? o->bins : 100;
     s->low = o->low, s->high = o->high;
     TIDE_TRY(find_bounds(&s->low, &s->high, x, 0.5, "histogram"));
-    TIDE_TRY(tide_linspace(given, s->low, s->high, *bins + 1, &like));
+    TIDE_TRY(tide_linspace(given, s->low, s->high, tide__size_add(*bins, 1), &like));
   }
   tide_status status = tide__as_contiguous(edges, *given, bin_dtype(x));
   if (status != TIDE_OK) tide_tensor_release(*given);

@@ -277,7 +277,7 @@ static void meeting_case(int dtype, int reduce, bool ordered, int64_t length, in
   if (inner > 1) a.size[1] = inner, a.stride[0][1] = a.stride[1][1] = 1, a.stride[2][1] = !still, a.ndim = 2;
   tide_index_args b = a;
   b.head.ptr[0] = to.device, b.head.ptr[1] = from.device, b.head.ptr[2] = index.device;
-  OK(tide__backend_cpu.scatter(NULL, &a));
+  OK(cpu->scatter(NULL, &a));
   OK(gpu->scatter(stream, &b));
   bool fused = reduce == TIDE_INDEX_PROD && tide_dtype_kind((tide_dtype)dtype) == 'C';
   compare_with(&to, fused ? tolerance_of(dtype) : 0, "scatter of %s, reduction %d%s, %lld of %lld x %lld",

@@ -18,8 +18,7 @@ M.runner = arg and arg[-1] or "build/bin/tide"
 do -- the program that runs us stands at the lowest index
   local i = 0
   while arg and arg[i - 1] do i = i - 1 end
-  if arg and arg[i] and arg[i]:match "tide$" then M.virtual = M.simulated and os.getenv "TIDE_SIM_CLOCK" == "virtual" -- the device's time is not the host's
-M.runner = arg[i] end
+  if arg and arg[i] and arg[i]:match "tide$" then M.runner = arg[i] end
 end
 
 M.dtypes = { "bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64", "complex64",
