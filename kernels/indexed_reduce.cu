@@ -62,9 +62,7 @@ template <int REDUCE, class S> static __device__ __forceinline__ void exchange_a
 static __device__ __forceinline__ void add(float *p, float v) { atomicAdd(p, v); }
 static __device__ __forceinline__ void add(double *p, double v) { atomicAdd(p, v); }
 static __device__ __forceinline__ void add(int32_t *p, int32_t v) { atomicAdd(p, v); }
-static __device__ __forceinline__ void add(int64_t *p, int64_t v) {
-  atomicAdd((unsigned long long *)p, (unsigned long long)v);
-}
+static __device__ __forceinline__ void add(uint32_t *p, uint32_t v) { atomicAdd(p, v); }
 static __device__ __forceinline__ void add(unsigned long long *p, unsigned long long v) { atomicAdd(p, v); }
 static __device__ __forceinline__ void add(half *p, half v) { atomicAdd(p, v); }
 static __device__ __forceinline__ void add(bfloat16 *p, bfloat16 v) {
@@ -77,15 +75,30 @@ static __device__ __forceinline__ void add(bfloat16 *p, bfloat16 v) {
 static __device__ __forceinline__ void add(Bool *p, Bool v) {
   if (v.v) p->v = 1;
 }
-template <class T> static __device__ __forceinline__ void add(Complex<T> *p, Complex<T> v) {
-  atomicAdd(&p->re, v.re);
-  atomicAdd(&p->im, v.im);
-}
 template <class S> static __device__ __forceinline__ void add(S *p, S v) { exchange_at<TIDE_INDEX_SUM>(p, v); }
+
+/* To global memory, without an answer: beside a fence, as in report(), atomicAdd asks for one that nobody wants. */
+static __device__ __forceinline__ void send(float *p, float v) {
+  asm volatile("red.relaxed.gpu.global.add.f32 [%0], %1;" ::"l"(__cvta_generic_to_global(p)), "f"(v) : "memory");
+}
+static __device__ __forceinline__ void send(double *p, double v) {
+  asm volatile("red.relaxed.gpu.global.add.f64 [%0], %1;" ::"l"(__cvta_generic_to_global(p)), "d"(v) : "memory");
+}
+static __device__ __forceinline__ void send(int32_t *p, int32_t v) {
+  asm volatile("red.relaxed.gpu.global.add.s32 [%0], %1;" ::"l"(__cvta_generic_to_global(p)), "r"(v) : "memory");
+}
+static __device__ __forceinline__ void send(int64_t *p, int64_t v) {
+  asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(__cvta_generic_to_global(p)), "l"(v) : "memory");
+}
+template <class T> static __device__ __forceinline__ void send(Complex<T> *p, Complex<T> v) {
+  send(&p->re, v.re);
+  send(&p->im, v.im);
+}
+template <class S> static __device__ __forceinline__ void send(S *p, S v) { add(p, v); }
 
 template <int REDUCE, class S> static __device__ __forceinline__ void join_atomic(S *p, S v) {
   if constexpr (REDUCE == TIDE_INDEX_SUM)
-    add(p, v);
+    send(p, v);
   else if constexpr (std::is_same_v<S, int32_t> && REDUCE == TIDE_INDEX_MAX)
     atomicMax(p, v);
   else if constexpr (std::is_same_v<S, int32_t> && REDUCE == TIDE_INDEX_MIN)
@@ -104,26 +117,26 @@ template <int REDUCE, class S> static __device__ __forceinline__ void join_atomi
     exchange_at<REDUCE>(p, v);
 }
 
-#if __CUDA_ARCH__ >= 900
-constexpr bool has_packs = true; /* of float32 and of bfloat16 */
-#else
-constexpr bool has_packs = false;
-#endif
-
 /* Neighbours at once, where the hardware can. */
-template <int N, class S> static __device__ __forceinline__ void add_pack(S *p, const Pack<S, N> &v) {
-  if constexpr (std::is_same_v<S, float> && has_packs) {
+template <int N, class S> static __device__ __forceinline__ void send_pack(S *p, const Pack<S, N> &v) {
+  [[maybe_unused]] size_t to = __cvta_generic_to_global(p);
 #if __CUDA_ARCH__ >= 900
-    atomicAdd((float4 *)p, make_float4(v.v[0], v.v[1], v.v[2], v.v[3]));
-#endif
-  } else if constexpr (std::is_same_v<S, bfloat16> && has_packs) {
-    atomicAdd((__nv_bfloat162 *)p, __nv_bfloat162(v.v[0], v.v[1]));
-  } else if constexpr (std::is_same_v<S, half>) {
-    atomicAdd((__half2 *)p, __half2(v.v[0], v.v[1]));
+  if constexpr (std::is_same_v<S, float>) {
+    asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(v.v[0]), "f"(v.v[1]),
+                 "f"(v.v[2]), "f"(v.v[3])
+                 : "memory");
   } else {
-#pragma unroll
-    for (int k = 0; k < N; k++) add(p + k, v.v[k]);
+    uint32_t bits;
+    memcpy(&bits, &v, sizeof bits);
+    if constexpr (std::is_same_v<S, half>)
+      asm volatile("red.relaxed.gpu.global.add.noftz.f16x2 [%0], %1;" ::"l"(to), "r"(bits) : "memory");
+    else
+      asm volatile("red.relaxed.gpu.global.add.noftz.bf16x2 [%0], %1;" ::"l"(to), "r"(bits) : "memory");
   }
+#else
+#  pragma unroll
+  for (int k = 0; k < N; k++) send(p + k, v.v[k]);
+#endif
 }
 
 /* ---- straight to memory ---- */
@@ -153,7 +166,7 @@ __global__ void __launch_bounds__(INDEX_THREADS) reduce_kernel(const __grid_cons
     }
     S *p = (S *)a.to + (to[e] + at * a.pitch) * N;
     if constexpr (N > 1)
-      add_pack<N>(p, value[e]);
+      send_pack<N>(p, value[e]);
     else
       join_atomic<REDUCE>(p, value[e].v[0]);
   }
@@ -177,10 +190,12 @@ template <> struct wide_of<bfloat16> { using type = float; };
 template <> struct wide_of<double> { using type = double; };
 template <> struct wide_of<int32_t> { using type = int32_t; };
 template <> struct wide_of<int64_t> { using type = unsigned long long; };
+template <class S, bool COUNTS> using few_type = std::conditional_t<COUNTS, uint32_t, typename wide_of<S>::type>;
 
-template <class S, bool BINS>
+/* COUNTS: every value is the first one of the dense side, so that it is enough to count. */
+template <class S, bool BINS, bool COUNTS>
 __global__ void __launch_bounds__(FEW_THREADS) few_kernel(const __grid_constant__ IndexArgs a, int copies) {
-  using T = typename wide_of<S>::type;
+  using T = few_type<S, COUNTS>;
   extern __shared__ __align__(16) unsigned char room[];
   kernel_begin();
   constexpr int EACH = INDEX_EACH;
@@ -197,7 +212,8 @@ __global__ void __launch_bounds__(FEW_THREADS) few_kernel(const __grid_constant_
       int64_t i = first + e * FEW_THREADS + threadIdx.x;
       Offsets o = offsets_of(a, i < a.n ? i : a.n - 1);
       index[e] = load_value<BINS>(a, o.index);
-      value[e] = (T)plain(((const S *)a.from)[o.dense]);
+      value[e] = 1;
+      if constexpr (!COUNTS) value[e] = (T)plain(((const S *)a.from)[o.dense]);
     }
 #pragma unroll
     for (int e = 0; e < EACH; e++) {
@@ -218,35 +234,53 @@ __global__ void __launch_bounds__(FEW_THREADS) few_kernel(const __grid_constant_
   for (int64_t k = threadIdx.x; k < a.length; k += FEW_THREADS) {
     T sum = 0;
     for (int c = 0; c < copies; c++) sum += sums[k * copies + (c + k) % copies];
-    if (sum != 0) add((S *)a.to + k * a.pitch, cast<S>(sum));
+    if (sum == 0) continue; /* NaN is not */
+    if constexpr (COUNTS)
+      send((S *)a.to + k * a.pitch, (S)sum * *(const S *)a.from);
+    else
+      send((S *)a.to + k * a.pitch, cast<S>(sum));
   }
 }
 
-/* NaN differs from 0, so that it is not lost. */
-template <class S, bool BINS> static bool takes_few(const IndexArgs &r) {
-  using T = typename wide_of<S>::type;
-  if constexpr (std::is_void_v<T>) {
-    return false;
-  } else {
-    if (r.length * (int64_t)sizeof(T) > FEW_BYTES || r.n < 32768 || r.n / r.length < 64) return false;
-    for (int d = 0; d < r.ndim; d++)
-      if (r.size[d] > 1 && r.stride[d][1] != 0) return false; /* not one line of places */
-    return true;
-  }
+/* Do all values fall on one line of few places, and are they many? */
+template <class T> static bool takes_few(const IndexArgs &r) {
+  if (r.length * (int64_t)sizeof(T) > FEW_BYTES || r.n < 32768 || r.n / r.length < 64) return false;
+  for (int d = 0; d < r.ndim; d++)
+    if (r.size[d] > 1 && r.stride[d][1] != 0) return false;
+  return true;
 }
 
-template <class S, bool BINS> static int launch_few(cudaStream_t stream, const IndexArgs &r, int sms) {
+/* A block counts fewer than 2^32. */
+static bool takes_counts(const IndexArgs &r) {
+  for (int d = 0; d < r.ndim; d++)
+    if (r.size[d] > 1 && r.stride[d][0] != 0) return false;
+  return r.n < (int64_t)1 << 36;
+}
+
+template <class S, bool BINS, bool COUNTS> static int launch_few(cudaStream_t stream, const IndexArgs &r, int sms) {
+  int64_t each = r.length * (int64_t)sizeof(few_type<S, COUNTS>);
+  int64_t copies = std::min<int64_t>(FEW_COPIES, FEW_BYTES / each);
+  if (copies > 32) copies = copies / 32 * 32;
+  int64_t most = std::max<int64_t>(1, r.n / std::max<int64_t>(4 * r.length, FEW_THREADS * INDEX_EACH));
+  int64_t blocks = std::min<int64_t>(4 * (int64_t)sms, most);
+  return launch_shared(few_kernel<S, BINS, COUNTS>, blocks, FEW_THREADS, (size_t)(copies * each), stream,
+                       (const IndexArgs)r, (int)copies);
+}
+
+/* False where it is not for this kernel. */
+template <class S, bool BINS> static bool try_few(int &rc, cudaStream_t stream, const IndexArgs &r, int sms) {
   using T = typename wide_of<S>::type;
-  if constexpr (std::is_void_v<T>) {
-    return (int)cudaErrorNotSupported;
-  } else {
-    int64_t each = r.length * (int64_t)sizeof(T), copies = std::min<int64_t>(FEW_COPIES, FEW_BYTES / each);
-    if (copies > 32) copies = copies / 32 * 32;
-    int64_t most = std::max<int64_t>(1, r.n / std::max<int64_t>(4 * r.length, FEW_THREADS * INDEX_EACH));
-    int64_t blocks = std::min<int64_t>(4 * (int64_t)sms, most);
-    return launch_shared(few_kernel<S, BINS>, blocks, FEW_THREADS, (size_t)(copies * each), stream, (const IndexArgs)r,
-                         (int)copies);
-  }
+  if constexpr (std::is_same_v<S, int64_t>)
+    if (takes_counts(r) && takes_few<uint32_t>(r)) {
+      rc = launch_few<S, BINS, true>(stream, r, sms);
+      return true;
+    }
+  if constexpr (!std::is_void_v<T>)
+    if (takes_few<T>(r)) {
+      rc = launch_few<S, BINS, false>(stream, r, sms);
+      return true;
+    }
+  return false;
 }
 
 /* ---- which kernel ---- */
@@ -254,11 +288,11 @@ template <class S, bool BINS> static int launch_few(cudaStream_t stream, const I
 template <class S> static int launch_sum(cudaStream_t stream, IndexArgs r, int sms) {
   constexpr bool can_bin = std::is_same_v<S, int64_t> || std::is_same_v<S, float> || std::is_same_v<S, double> ||
                            std::is_same_v<S, half> || std::is_same_v<S, bfloat16>;
+  int rc = 0;
   if constexpr (can_bin)
     if (r.bins)
-      return takes_few<S, true>(r) ? launch_few<S, true>(stream, r, sms)
-                                   : launch_straight<S, 1, TIDE_INDEX_SUM, true>(stream, r);
-  if (takes_few<S, false>(r)) return launch_few<S, false>(stream, r, sms);
+      return try_few<S, true>(rc, stream, r, sms) ? rc : launch_straight<S, 1, TIDE_INDEX_SUM, true>(stream, r);
+  if (try_few<S, false>(rc, stream, r, sms)) return rc;
   constexpr int N = std::is_same_v<S, float> ? 4 : std::is_same_v<S, half> || std::is_same_v<S, bfloat16> ? 2 : 1;
   if constexpr (N > 1)
     if (widen(r, N, N * (int64_t)sizeof(S))) return launch_straight<S, N, TIDE_INDEX_SUM, false>(stream, r);
