@@ -388,6 +388,26 @@ describe("values that meet", function()
     end
     tide.set_num_threads(threads)
   end)
+
+  it("meet in order where threads share a tensor that no cache holds", function()
+    local n, places, threads = 100000, 1 << 23, tide.get_num_threads()
+    local index = tide.arange(n, { dtype = "int64" }) * 7919 % 997 * 8413 + 1
+    local v = (tide.arange(n, { dtype = "float32" }) * 0.7):sin()
+    local sum, last
+    for _, t in ipairs { 1, 2, 5 } do
+      tide.set_num_threads(t)
+      local x = tide.zeros(places)
+      x:scatter_add_(1, index, v)
+      local got = x:take(index:narrow(1, 1, 997))
+      x:scatter_(1, index, v)
+      local written = x:take(index:narrow(1, 1, 997))
+      sum, last = sum or got, last or written
+      assert.is_true(got:equal(sum) and written:equal(last), t)
+      assert.are.equal(997, x:ne(0):sum():item())
+    end
+    tide.set_num_threads(threads)
+    D.eq(v:narrow(1, n - 996, 997):sum():item(), last:sum():item(), 1e-3)
+  end)
 end)
 
 describe("counts", function()

@@ -124,6 +124,28 @@ static void move_elements(bool scatter, char *x, const int64_t *place, char *den
   }
 }
 
+/* Of a thread that has its share of the places alone: what falls there moves together, without a branch that nobody can
+ * foresee. Returns how many. */
+#define KEEP(T)                                                                                                        \
+  for (int64_t i = 0; i < n; i++) {                                                                                    \
+    ((T *)kept)[count] = ((const T *)dense)[i * step];                                                                 \
+    place[count] = place[i];                                                                                           \
+    count += place[i] != SKIP;                                                                                         \
+  }                                                                                                                    \
+  break
+
+static int64_t keep_own(int64_t *place, void *kept, const char *dense, int64_t step, int64_t n, int item) {
+  int64_t count = 0;
+  switch (item) {
+  case 1: KEEP(uint8_t);
+  case 2: KEEP(uint16_t);
+  case 4: KEEP(uint32_t);
+  case 8: KEEP(uint64_t);
+  default: KEEP(wide16);
+  }
+  return count;
+}
+
 /* One value joins what is there; for the dtypes that have no loop of their own. */
 static int64_t join_integers(int reduce, int64_t a, int64_t b) {
   switch (reduce) {
@@ -255,12 +277,17 @@ static void run(walk *k, int64_t n) {
     locate(k, i, m);
     if (w->checks) continue;
     char *there = x + i * x_step * a->item_size, *here = dense + i * step * a->item_size;
-    if (w->size[w->ndim] > 1)
+    _Alignas(16) char kept[RUN * 16];
+    int64_t apart = step;
+    if (w->size[w->ndim] > 1) {
       move_rows(k, there, here, step, m);
-    else if (a->reduce)
-      reduce_elements(a, there, k->place, here, step, m);
+      continue;
+    }
+    if (k->width < a->length) m = keep_own(k->place, kept, here, step, m, a->item_size), here = kept, apart = 1;
+    if (a->reduce)
+      reduce_elements(a, there, k->place, here, apart, m);
     else
-      move_elements(w->scatter, there, k->place, here, step, m, a->item_size);
+      move_elements(w->scatter, there, k->place, here, apart, m, a->item_size);
   }
 }
 
@@ -321,6 +348,8 @@ static void choose_parts(work *w, int64_t threads) {
     return;
   }
   bool wide = longest != OUTSIDE && (w->size[longest] >= LEAST_RUN * threads || !w->scatter || a->length < threads);
+  /* Every thread would read the whole index, which pays where each place is waited for. */
+  if (!wide && !tide__beyond_cache(a->length * a->item_size)) return;
   if (wide) w->split = longest;
   w->parts = wide && w->size[longest] < threads ? w->size[longest] : threads;
   if (!wide && a->length < threads) w->parts = 1;
