@@ -248,10 +248,13 @@ static void move_rows(const walk *k, char *x, char *dense, int64_t step, int64_t
   size_t bytes = (size_t)(k->row * a->item_size);
   for (int64_t i = 0; i < n; i++) {
     if (i + AHEAD < n && k->place[i + AHEAD] != SKIP) __builtin_prefetch(x + k->place[i + AHEAD] * a->item_size);
-    char *one = dense + i * step * a->item_size, *other = x + k->place[i] * a->item_size;
+    char *one = dense + i * step * a->item_size;
     if (k->place[i] == SKIP) {
       if (!k->w->scatter) memset(one, 0, bytes);
-    } else if (a->reduce) {
+      continue;
+    }
+    char *other = x + k->place[i] * a->item_size;
+    if (a->reduce) {
       reduce_row(a, other, one, k->row);
     } else {
       char *to = k->w->scatter ? other : one, *from = k->w->scatter ? one : other;
