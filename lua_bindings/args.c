@@ -223,8 +223,9 @@ int ltide_check_integers(lua_State *L, int arg, int64_t *out, int most, const ch
 
 /* Integers at first..n of the stack, or one table there. */
 static int integers_between(lua_State *L, int first, int n, int64_t *out, const char *name) {
-  if (n == first && lua_istable(L, first)) return ltide_check_integers(L, first, out, TIDE_MAX_DIMS, name);
-  if (lua_istable(L, first) && !ltide_is_module(L, first)) ltide_arg_error(L, first + 1, name, "one table and options");
+  bool is_table = lua_istable(L, first);
+  if (n == first && is_table) return ltide_check_integers(L, first, out, TIDE_MAX_DIMS, name);
+  if (is_table && !ltide_is_module(L, first)) ltide_arg_error(L, first + 1, name, "one table and options");
   if (n - first + 1 > TIDE_MAX_DIMS)
     ltide_error(L, "ValueError", "%s: %s: got %d values, expected at most %d", ltide_function_name(L), name,
                 n - first + 1, TIDE_MAX_DIMS);

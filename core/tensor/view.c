@@ -7,8 +7,8 @@
  * Invariant: every element of a view lies inside x's storage. Strides are never negative outside plans. */
 #include "tensor.h"
 
-/* A view that is x itself, for the caller to change; tide__tensor_layout completes it. */
-static inline tide_tensor *begin(const tide_tensor *x) {
+/* A view of so many dims, whose sizes and strides are still to be set; tide__tensor_layout completes it. */
+static inline tide_tensor *begin_bare(const tide_tensor *x, int ndim) {
   tide_tensor *v = tide__tensor_header();
   if (TIDE_UNLIKELY(!v)) return NULL;
   tide__storage_ref(x->storage);
@@ -16,7 +16,14 @@ static inline tide_tensor *begin(const tide_tensor *x) {
   v->offset = x->offset;
   v->dtype = x->dtype;
   v->replay = x->replay;
-  v->ndim = x->ndim;
+  v->ndim = ndim;
+  return v;
+}
+
+/* A view that is x itself, for the caller to change. */
+static inline tide_tensor *begin(const tide_tensor *x) {
+  tide_tensor *v = begin_bare(x, x->ndim);
+  if (TIDE_UNLIKELY(!v)) return NULL;
   for (int d = 0; d < x->ndim; d++) v->size[d] = x->size[d], v->stride[d] = x->stride[d];
   return v;
 }
@@ -55,10 +62,13 @@ tide_status tide_select(tide_tensor **out, const tide_tensor *x, int dim, int64_
                       "or -%lld to -1",
                       (long long)tide__shown(dim), (long long)size, (long long)tide__shown(index),
                       (long long)tide__shown(0), (long long)(size - 1 + tide_get_index_base()), (long long)size);
-  tide_tensor *v = begin(x);
+  tide_tensor *v = begin_bare(x, x->ndim - 1);
   if (TIDE_UNLIKELY(!v)) return TIDE_MEMORY;
   if (TIDE_LIKELY(x->numel != 0)) v->offset += (index < 0 ? index + size : index) * x->stride[dim];
-  remove_dim(v, dim);
+  for (int d = 0; d < v->ndim; d++) {
+    int from = d + (d >= dim);
+    v->size[d] = x->size[from], v->stride[d] = x->stride[from];
+  }
   return end(out, v);
 }
 
@@ -312,8 +322,28 @@ static bool view_stride(int64_t *stride, const tide_tensor *x, const int64_t *si
   return next < 0;
 }
 
+/* Are these sizes written out, without -1, and of as many elements as x has? None of them is 0 then. */
+static bool fits_plainly(const tide_tensor *x, const int64_t *size, int ndim) {
+  int64_t n = 1;
+  if (ndim < 0 || ndim > TIDE_MAX_DIMS) return false;
+  for (int d = 0; d < ndim; d++) {
+    if (size[d] < 1) return false;
+    n = tide__size_mul(n, size[d]);
+  }
+  return n == x->numel;
+}
+
 tide_status tide_view(tide_tensor **out, const tide_tensor *x, const int64_t *size, int ndim) {
   TIDE_TRY(tide__check(x, "view", "x"));
+  if (x->contiguous && fits_plainly(x, size, ndim)) {
+    tide_tensor *v = begin_bare(x, ndim);
+    if (TIDE_UNLIKELY(!v)) return TIDE_MEMORY;
+    int64_t step = 1;
+    for (int d = ndim - 1; d >= 0; step *= size[d--]) v->size[d] = size[d], v->stride[d] = step;
+    v->numel = x->numel, v->contiguous = true;
+    *out = v;
+    return TIDE_OK;
+  }
   int64_t full[TIDE_MAX_DIMS], stride[TIDE_MAX_DIMS];
   TIDE_TRY(infer_size(full, x, size, ndim, "view"));
   if (!view_stride(stride, x, full, ndim))
