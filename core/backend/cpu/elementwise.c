@@ -276,6 +276,22 @@ static void choose_bytes(work *w) {
   w->loop = loop, w->compute = dtype, w->result = a->dtype[0], w->item = w->result_item = 1;
 }
 
+/* Less than a block that lies flat and needs no conversion: neither chunks nor threads are worth a thought. */
+static bool is_tiny(const work *w) {
+  const tide_elementwise_args *a = w->a;
+  bool tiny = a->flat && a->numel > 0 && a->numel < TIDE_BLOCK && a->dtype[0] == w->result;
+  for (int k = 1; k < a->operands; k++) tiny = tiny && (a->is_number[k] || a->dtype[k] == w->compute);
+  return tiny;
+}
+
+static void run_tiny(const work *w) {
+  buffers b;
+  const char *in[TIDE_MAX_OPERANDS] = {0};
+  fill_constants(w, &b, TIDE_BLOCK);
+  for (int k = 1; k < w->a->operands; k++) in[k] = w->constant[k] ? b.operand[k] : w->a->head.ptr[k];
+  run_rest(w, &b, w->a->head.ptr[0], in, 0, w->a->numel);
+}
+
 tide_status tide__cpu_elementwise(tide_stream *stream, const tide_elementwise_args *a) {
   (void)stream;
   work w;
@@ -293,9 +309,13 @@ tide_status tide__cpu_elementwise(tide_stream *stream, const tide_elementwise_ar
   if (a->compute == TIDE_INT32) choose_bytes(&w);
   for (int k = 0; k < 3; k++) pack(w.param + k * w.item, a->param[k], w.compute);
   find_constants(&w);
-  w.stream = should_stream(a);
   w.streamed = type == TIDE_C_F32 ? w.isa->streamed[a->op] : NULL;
   if (a->op == TIDE_OP_pow) choose_power(&w, type);
+  if (is_tiny(&w)) {
+    run_tiny(&w);
+    return TIDE_OK;
+  }
+  w.stream = should_stream(a);
   if (a->flat)
     tide__grid_init_flat(&w.grid, a->numel, a->operands, chunk_size(&w));
   else
