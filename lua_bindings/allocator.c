@@ -93,9 +93,7 @@ static tide_allocator *check_allocator(lua_State *L, int arg) {
 }
 
 static int lallocator_new(lua_State *L, ltide_call *c) {
-  tide_allocator **u = ltide_new_object(L, sizeof *u, 0);
-  *u = NULL;
-  ltide_setmetatable(L, ALLOCATOR_META);
+  tide_allocator **u = (tide_allocator **)ltide_new_pointer(L, ALLOCATOR_META);
   ltide_try(L, tide_allocator_open(u, c->v[0].text, c->v[1].text, c->v[2].text));
   return 1;
 }
@@ -125,9 +123,7 @@ static tide_mempool *check_pool(lua_State *L, int arg) {
 
 static int lpool_new(lua_State *L, ltide_call *c) {
   tide_allocator *source = c->v[0].given ? check_allocator(L, 1) : NULL;
-  tide_mempool **u = ltide_new_object(L, sizeof *u, 0);
-  *u = NULL;
-  ltide_setmetatable(L, POOL_META);
+  tide_mempool **u = (tide_mempool **)ltide_new_pointer(L, POOL_META);
   ltide_try(L, tide_mempool_new_from(u, TIDE_ALL_DEVICES, source));
   return 1;
 }

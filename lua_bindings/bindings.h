@@ -164,6 +164,13 @@ static inline void ltide_setmetatable(lua_State *L, const char *name) {
   lua_setmetatable(L, -2);
   ltide_seal(L, lua_touserdata(L, -1), meta);
 }
+/* A closed handle of one pointer, to be filled. */
+static inline void **ltide_new_pointer(lua_State *L, const char *meta) {
+  void **u = (void **)ltide_new_object(L, sizeof *u, 0);
+  *u = NULL;
+  ltide_setmetatable(L, meta);
+  return u;
+}
 /* The object at arg if it was sealed with this metatable, else NULL. */
 static inline void *ltide_test_meta(lua_State *L, int arg, const void *meta) {
   void *u = lua_touserdata(L, arg);

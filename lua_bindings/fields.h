@@ -2,7 +2,7 @@
 #ifndef LTIDE_FIELDS_H
 #define LTIDE_FIELDS_H
 
-#include "bindings.h"
+#include "each.h"
 #include "tide/memory.h"
 
 /* Where a member lies and what it is, under its key in the table. Lists end with {0}. */
@@ -12,20 +12,12 @@ typedef struct ltide_field {
   unsigned short at;
 } ltide_field;
 /* clang-format off */
-#define LTIDE_FIELD(type, member) LTIDE_FIELD_AS(type, #member, member)
-#define LTIDE_FIELD_AS(type, key, member) {key, LTIDE_FIELD_KIND(&((type *)0)->member), offsetof(type, member)}
+#define LTIDE_FIELD(type, member) {#member, LTIDE_FIELD_KIND(&((type *)0)->member), offsetof(type, member)}
 #define LTIDE_FIELD_KIND(p) _Generic(p, int *: 'i', bool *: 'b', double *: 'd', int64_t *: 'l', uint64_t *: 'l',       \
   const char **: 's', tide_stat *: 'S', tide_stat(*)[TIDE_POOL_COUNT]: 'P', tide_duration_stat *: 'D',                 \
   default: 't') /* an array that holds a text */
-/* A list of members under their own names, up to 20: each step puts one down and the next step behind it, which is gone
- * through again until none is left. */
-#define LTIDE_FIELDS(type, ...) {LTIDE_STEPS_3(LTIDE_STEP(type, __VA_ARGS__)) {0}}
-#define LTIDE_STEP(type, member, ...) LTIDE_FIELD(type, member), __VA_OPT__(LTIDE_NEXT LTIDE_CALL (type, __VA_ARGS__))
-#define LTIDE_NEXT() LTIDE_STEP
-#define LTIDE_CALL ()
-#define LTIDE_STEPS_3(...) LTIDE_STEPS_2(LTIDE_STEPS_2(LTIDE_STEPS_2(LTIDE_STEPS_2(__VA_ARGS__))))
-#define LTIDE_STEPS_2(...) LTIDE_STEPS_1(LTIDE_STEPS_1(LTIDE_STEPS_1(LTIDE_STEPS_1(__VA_ARGS__))))
-#define LTIDE_STEPS_1(...) __VA_ARGS__
+/* A list of members under their own names, up to 24. */
+#define LTIDE_FIELDS(type, ...) {LTIDE_EACH(LTIDE_FIELD, type, __VA_ARGS__) {0}}
 /* clang-format on */
 
 /* Sets the fields of the struct in the table at the top. A part that has parts is "key.part" each, or a table where

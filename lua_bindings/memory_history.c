@@ -75,20 +75,19 @@ typedef struct frames {
   int lines, tables; /* indexes of caches: site -> its text; site or stack -> table of frames */
 } frames;
 
-/* Pushes "file.lua:12", or nil where no script ran. */
-static void push_line(frames *f, uint32_t site) {
+/* t[key] = "file.lua:12" in the table at the top; nothing where no script ran. */
+static void set_line(frames *f, const char *key, uint32_t site) {
   lua_State *L = f->L;
-  if (!site) {
-    lua_pushnil(L);
-    return;
-  }
-  if (lua_rawgeti(L, f->lines, site) != LUA_TNIL) return;
-  lua_pop(L, 1);
   char text[512];
-  tide_site_describe(site, text, sizeof text);
-  lua_pushstring(L, text);
-  lua_pushvalue(L, -1);
-  lua_rawseti(L, f->lines, site);
+  if (!site) return;
+  if (lua_rawgeti(L, f->lines, site) == LUA_TNIL) {
+    tide_site_describe(site, text, sizeof text);
+    lua_pop(L, 1);
+    lua_pushstring(L, text);
+    lua_pushvalue(L, -1);
+    lua_rawseti(L, f->lines, site);
+  }
+  lua_setfield(L, -2, key);
 }
 
 /* Appends {filename, line, name} of "file.lua:12 in name" to the table at the top. */
@@ -104,39 +103,31 @@ static void add_frame(lua_State *L, const char *text, size_t length, lua_Integer
   lua_rawseti(L, -2, at);
 }
 
-/* Pushes the list of frames of an allocation: its whole stack if that was kept, else its line. */
-static void push_frames(frames *f, uint32_t site, uint32_t stack) {
+/* Sets the list of frames of an allocation: its whole stack if that was kept, else its line. */
+static void set_frames(frames *f, uint32_t site, uint32_t stack) {
   lua_State *L = f->L;
   lua_Integer key = stack ? -(lua_Integer)stack : (lua_Integer)site;
-  if (lua_rawgeti(L, f->tables, key) != LUA_TNIL) return;
-  lua_pop(L, 1);
-  lua_newtable(L);
   char line[512];
-  const char *text = stack ? tide_memory_stack(stack) : line;
-  if (!stack && !tide_site_describe(site, line, sizeof line)) *line = 0;
-  for (lua_Integer at = 1; *text; at++) {
-    size_t n = strcspn(text, "\n");
-    add_frame(L, text, n, at);
-    text += n + (text[n] == '\n');
+  if (lua_rawgeti(L, f->tables, key) == LUA_TNIL) {
+    const char *text = stack ? tide_memory_stack(stack) : line;
+    if (!stack && !tide_site_describe(site, line, sizeof line)) *line = 0;
+    lua_pop(L, 1);
+    lua_newtable(L);
+    for (lua_Integer at = 1; *text; at++) {
+      size_t n = strcspn(text, "\n");
+      add_frame(L, text, n, at);
+      text += n + (text[n] == '\n');
+    }
+    lua_pushvalue(L, -1);
+    lua_rawseti(L, f->tables, key);
   }
-  lua_pushvalue(L, -1);
-  lua_rawseti(L, f->tables, key);
+  lua_setfield(L, -2, "frames");
 }
 
 /* {==== Tables: each pushes one */
 
 static void set_label(lua_State *L, const tide_allocation_scope *scope) {
   if (scope) ltide_set_text(L, "label", tide_allocation_scope_label(scope));
-}
-
-static void set_line(frames *f, const char *key, uint32_t site) {
-  push_line(f, site);
-  lua_setfield(f->L, -2, key);
-}
-
-static void set_frames(frames *f, uint32_t site, uint32_t stack) {
-  push_frames(f, site, stack);
-  lua_setfield(f->L, -2, "frames");
 }
 
 static void push_block(frames *f, const tide_block_info *b, bool traces) {
@@ -152,21 +143,15 @@ static void push_block(frames *f, const tide_block_info *b, bool traces) {
 }
 
 static void push_segment(frames *f, const tide_memory_snapshot *s, const tide_segment_info *g, bool traces) {
-#define FIELD(key, member) LTIDE_FIELD_AS(tide_segment_info, key, member)
-  static const ltide_field fields[] = {FIELD("device", device),
-                                       FIELD("address", address),
-                                       FIELD("total_size", total),
-                                       FIELD("allocated_size", allocated),
-                                       FIELD("active_size", active),
-                                       FIELD("requested_size", requested),
-                                       FIELD("stream", stream),
-                                       FIELD("segment_pool_id", pool),
-                                       FIELD("is_expandable", expandable),
-                                       {0}};
-#undef FIELD
+  static const ltide_field fields[] = LTIDE_FIELDS(tide_segment_info, device, address, stream);
   lua_State *L = f->L;
   lua_createtable(L, 0, 12);
   ltide_set_fields(L, fields, g, false);
+  ltide_set_integer(L, "total_size", (int64_t)g->total), ltide_set_integer(L, "active_size", (int64_t)g->active);
+  ltide_set_integer(L, "allocated_size", (int64_t)g->allocated);
+  ltide_set_integer(L, "requested_size", (int64_t)g->requested);
+  ltide_set_integer(L, "segment_pool_id", (int64_t)g->pool);
+  lua_pushboolean(L, g->expandable), lua_setfield(L, -2, "is_expandable");
   ltide_set_text(L, "segment_type", g->large ? "large" : "small");
   lua_createtable(L, (int)g->blocks, 0);
   for (int64_t i = 0; i < g->blocks; i++) {

@@ -116,7 +116,7 @@ static int script_watch_failures(lua_State *L) {
 
 static int lon_oom(lua_State *L, ltide_call *c) { return ltide_script_call(L, "on_oom", c->n); }
 
-static const luaL_Reg script[] = {{"watch_failures", script_watch_failures}, {NULL, NULL}};
+static const luaL_Reg script[] = LTIDE_SCRIPT(watch_failures);
 
 void ltide_open_memory_scope(lua_State *L, ltide_state *S) {
   S->set_oom = set_oom;

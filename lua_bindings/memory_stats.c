@@ -39,7 +39,7 @@ static int script_bytes_text(lua_State *L) {
   return lua_pushstring(L, tide_bytes_text(text, (uint64_t)lua_tointeger(L, 1))), 1;
 }
 
-static const luaL_Reg script[] = {{"bytes_text", script_bytes_text}, {NULL, NULL}};
+static const luaL_Reg script[] = LTIDE_SCRIPT(bytes_text);
 
 /* {==== Page-locked host memory */
 

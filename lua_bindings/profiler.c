@@ -145,9 +145,7 @@ static int script_print_text(lua_State *L) {
 
 static int lsummary(lua_State *L, ltide_call *c) { return ltide_script_call(L, "summary", c->n); }
 
-static const luaL_Reg script[] = {{"begin_recording", script_begin_recording}, {"end_trace", script_end_trace},
-                                  {"read_summary", script_read_summary},       {"cell", script_cell},
-                                  {"print_text", script_print_text},           {NULL, NULL}};
+static const luaL_Reg script[] = LTIDE_SCRIPT(begin_recording, end_trace, read_summary, cell, print_text);
 
 /* {==== Profilers of other makers */
 

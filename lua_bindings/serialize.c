@@ -202,18 +202,8 @@ static int script_open_handle(lua_State *L) {
 
 static int script_broken(lua_State *L) { return broken(L, lua_tostring(L, 2)); }
 
-static const luaL_Reg script[] = {{"put", script_put},
-                                  {"put_pairs", script_put_pairs},
-                                  {"put_table", script_put_table},
-                                  {"put_reference", script_put_reference},
-                                  {"put_tensor", script_put_tensor},
-                                  {"plain_shape", script_plain_shape},
-                                  {"read", script_read},
-                                  {"read_pairs", script_read_pairs},
-                                  {"put_storage", script_put_storage},
-                                  {"open_handle", script_open_handle},
-                                  {"broken", script_broken},
-                                  {NULL, NULL}};
+static const luaL_Reg script[] = LTIDE_SCRIPT(put, put_pairs, put_table, put_reference, put_tensor, plain_shape, read,
+                                              read_pairs, put_storage, open_handle, broken);
 
 void ltide_read_value(lua_State *L, FILE *file, const char *name, int map, bool shared, tide_mapping *mapping) {
   int top = lua_gettop(L);

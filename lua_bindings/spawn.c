@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "row.h"
+#include "each.h"
 #include "scope.h"
 #include "script.h"
 #include "serialize.h"
@@ -287,24 +288,9 @@ static int lmain(lua_State *L, ltide_call *c) {
   exit(EXIT_FAILURE);
 }
 
-static const luaL_Reg script[] = {{"new_context", script_new_context},
-                                  {"end_all", script_end_all},
-                                  {"hand_out", script_hand_out},
-                                  {"count_processes", script_count_processes},
-                                  {"pid_of", script_pid_of},
-                                  {"how_ended", script_how_ended},
-                                  {"cannot_use", script_cannot_use},
-                                  {"own_program", script_own_program},
-                                  {"loaded", script_loaded},
-                                  {"dump", script_dump},
-                                  {"write_task", script_write_task},
-                                  {"start", script_start},
-                                  {"now", script_now},
-                                  {"sleep", script_sleep},
-                                  {"load", script_load},
-                                  {"set_upvalue", script_set_upvalue},
-                                  {"tell_begun", script_tell_begun},
-                                  {NULL, NULL}};
+static const luaL_Reg script[] =
+    LTIDE_SCRIPT(new_context, end_all, hand_out, count_processes, pid_of, how_ended, cannot_use, own_program, loaded,
+                 dump, write_task, start, now, sleep, load, set_upvalue, tell_begun);
 
 static ltide_row spawn_context_rows[] = {
 #include "api/spawn_context.def"

@@ -10,12 +10,7 @@
 
 static tide_tensor **test_storage(lua_State *L, int arg) { return ltide_test_object(L, arg, STORAGE_META); }
 
-static tide_tensor **new_storage(lua_State *L) {
-  tide_tensor **bytes = ltide_new_object(L, sizeof *bytes, 0);
-  *bytes = NULL;
-  ltide_setmetatable(L, STORAGE_META);
-  return bytes;
-}
+static tide_tensor **new_storage(lua_State *L) { return (tide_tensor **)ltide_new_pointer(L, STORAGE_META); }
 
 static int lstorage_gc(lua_State *L) {
   tide_tensor *bytes = ltide_take_pointer(L, STORAGE_META);
