@@ -40,6 +40,9 @@ int tidek_arange(cudaStream_t stream, const tide_arange_args *a);
 size_t tidek_reduce_scratch(const tide_reduce_args *a, int sms);
 int tidek_reduce(cudaStream_t stream, const tide_reduce_args *a, int sms, void *scratch);
 
+size_t tidek_scan_scratch(const tide_scan_args *a);
+int tidek_scan(cudaStream_t stream, const tide_scan_args *a, void *scratch);
+
 int tidek_gemm_integer(cudaStream_t stream, const tide_gemm_args *a);
 
 int tidek_gather(cudaStream_t stream, const tide_index_args *a, uint32_t *taken, tidek_mailbox *mailbox);

@@ -187,4 +187,16 @@ typedef struct tide_randperm_args {
   const uint64_t *state; /* as above */
 } tide_randperm_args;
 
+/* The scan `op` of scan.def along the middle one of the dims outer x n x inner: ptr[0] result, ptr[1] input, both
+ * contiguous, of dtype[0] and dtype[1]; ptr[2]: NULL, or for scans of kind PLACE where each value stands in its line,
+ * counted from index_base (int64, contiguous). work, FLOAT32 FLOAT64 INT64 COMPLEX64 COMPLEX128, is what is computed in
+ * at least. ptr[0] may be ptr[1] where the dtypes are one. Lines are cut into tiles of a fixed length, so that the
+ * order of additions is always the same. */
+typedef struct tide_scan_args {
+  tide_head head;
+  int32_t op, work, index_base;
+  uint8_t dtype[2];
+  int64_t outer, n, inner;
+} tide_scan_args;
+
 #endif

@@ -11,7 +11,8 @@
  *   polygamma  (-1)^(n+1) n! times Hurwitz's zeta function of n + 1 and x, which is its first terms, and Euler and
  *            Maclaurin's sum of the others (23.1.30 there).
  *   ndtri    the quantile of the normal distribution, by AS 241 as erfinv.
- *   lgamma   the libraries' own, without the global variable that C's lgamma writes. */
+ *   lgamma   the libraries' own, without the global variable that C's lgamma writes.
+ *   log_add  log(exp(a) + exp(b)). Equal infinities have the distance 0; NaN passes. */
 #ifndef TIDE_SPECIAL_H
 #define TIDE_SPECIAL_H
 
@@ -191,5 +192,13 @@ TIDE_FN double tide_lgamma_f64(double x) {
   return lgamma_r(x, &sign);
 #endif
 }
+
+#define TIDE_LOG_ADD(s, T, f)                                                                                          \
+  TIDE_FN T tide_log_add_##s(T a, T b) {                                                                               \
+    T low = a < b ? a : b, high = a < b ? b : a, apart = a == b ? (T)0 : low - high;                                   \
+    return a != a ? a : b != b ? b : high + log1p##f(exp##f(apart));                                                   \
+  }
+TIDE_LOG_ADD(f32, float, f)
+TIDE_LOG_ADD(f64, double, )
 
 #endif

@@ -43,6 +43,10 @@ static double index_bytes(const tide_index_args *a) {
     if (a->stride[2][d]) indexes *= (double)a->size[d];
   return 2 * (double)a->numel * a->item_size + bytes(1, a->index_dtype) * indexes;
 }
+static double scan_bytes(const tide_scan_args *a) {
+  int64_t numel = a->outer * a->n * a->inner;
+  return bytes(numel, a->dtype[0]) + bytes(numel, a->dtype[1]) + (a->head.ptr[2] ? bytes(numel, TIDE_INT64) : 0);
+}
 /* Memory is read and written once for every dim. */
 static double transform_bytes(const tide_fft_args *a) {
   double elements = (double)a->shape.batch;

@@ -1,0 +1,302 @@
+/* scan.c: running sums, products and extremes along a dim.
+ *
+ * Elements are worked on as double, int64 or complex double, in pieces that the first cache holds; the conversions of
+ * the instruction sets load and store them. Where neighbours of a line lie far apart, many lines are walked side by
+ * side, a row at a time. Else a line is cut into tiles: each is scanned on its own, and then joined with what all tiles
+ * before it are together. With one thread a tile's total is known when it has been scanned; with several the totals of
+ * a window of tiles are computed first, and what the caches keep is read again.
+ *
+ * Invariant: what is joined with what depends on the sizes alone, not on the threads. */
+#include <complex.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "layout.h"
+#include "base/special.h"
+#include "tide/scan.h"
+
+#undef I
+#define tide_log_add tide_log_add_f64
+
+enum { PIECE = 1024, TILE = 16 * PIECE, COLUMNS = 256, LEAST_COLUMNS = 16, WINDOW = 64 };
+
+/* What is known of some elements: their value, as one of the work types, and where it stands; at < 0: of none. */
+typedef struct state {
+  _Alignas(16) char value[16];
+  int64_t at;
+} state;
+
+/* The loops of one scan over one work type. each: x becomes its own scan, which goes on from s; `first` is where x[0]
+ * stands. after: x, scanned, is joined with s, of elements before. rows: column j of s takes x[j], which becomes what
+ * s then is. none: s is of no element. */
+typedef struct loops {
+  void (*each)(void *x, int64_t *at, int64_t n, int64_t first, state *s);
+  void (*after)(void *x, int64_t *at, int64_t n, const state *s);
+  void (*rows)(void *s, int64_t *s_at, void *x, int64_t *at, int64_t n, int64_t row);
+  void (*none)(state *s);
+} loops;
+
+#define LOOPS_JOIN(name, W, none_value, join)                                                                          \
+  static inline W join_##name##_##W(W a, W b) { return (W)(join); }                                                    \
+  static void none_##name##_##W(state *s) {                                                                            \
+    W v = (W)(none_value);                                                                                             \
+    memcpy(s->value, &v, sizeof v), s->at = -1;                                                                        \
+  }                                                                                                                    \
+  static void after_##name##_##W(void *x_, int64_t *at, int64_t n, const state *s) {                                   \
+    W *x = x_, before;                                                                                                 \
+    (void)at;                                                                                                          \
+    memcpy(&before, s->value, sizeof before);                                                                          \
+    for (int64_t i = 0; i < n; i++) x[i] = join_##name##_##W(before, x[i]);                                            \
+  }                                                                                                                    \
+  static void rows_##name##_##W(void *s_, int64_t *s_at, void *x_, int64_t *at, int64_t n, int64_t row) {              \
+    W *s = s_, *x = x_;                                                                                                \
+    (void)s_at, (void)at, (void)row;                                                                                   \
+    for (int64_t j = 0; j < n; j++) x[j] = s[j] = join_##name##_##W(s[j], x[j]);                                       \
+  }
+
+/* The chain over four elements is one operation long: what they are together is known without those before. */
+#define LOOPS_VALUE(name, W, none_value, join)                                                                         \
+  LOOPS_JOIN(name, W, none_value, join)                                                                                \
+  static void each_##name##_##W(void *x_, int64_t *at, int64_t n, int64_t first, state *s) {                           \
+    W *x = x_, before;                                                                                                 \
+    int64_t i = 0;                                                                                                     \
+    (void)at, (void)first;                                                                                             \
+    memcpy(&before, s->value, sizeof before);                                                                          \
+    for (; i + 4 <= n; i += 4) {                                                                                       \
+      W two = join_##name##_##W(x[i], x[i + 1]), three = join_##name##_##W(two, x[i + 2]);                             \
+      W four = join_##name##_##W(two, join_##name##_##W(x[i + 2], x[i + 3]));                                          \
+      x[i] = join_##name##_##W(before, x[i]), x[i + 1] = join_##name##_##W(before, two);                               \
+      x[i + 2] = join_##name##_##W(before, three), x[i + 3] = before = join_##name##_##W(before, four);                \
+    }                                                                                                                  \
+    for (; i < n; i++) x[i] = before = join_##name##_##W(before, x[i]);                                                \
+    memcpy(s->value, &before, sizeof before), s->at = 0;                                                               \
+  }
+#define LOOPS_COSTLY(name, W, none_value, join)                                                                        \
+  LOOPS_JOIN(name, W, none_value, join)                                                                                \
+  static void each_##name##_##W(void *x_, int64_t *at, int64_t n, int64_t first, state *s) {                           \
+    W *x = x_, before;                                                                                                 \
+    (void)at, (void)first;                                                                                             \
+    memcpy(&before, s->value, sizeof before);                                                                          \
+    for (int64_t i = 0; i < n; i++) x[i] = before = join_##name##_##W(before, x[i]);                                   \
+    memcpy(s->value, &before, sizeof before), s->at = 0;                                                               \
+  }
+
+#define LOOPS_PLACE(name, W, none_value, join)                                                                         \
+  static inline bool takes_##name##_##W(W a, W b) { return b != b || (a == a && (join)); }                             \
+  static void none_##name##_##W(state *s) {                                                                            \
+    W v = none_value;                                                                                                  \
+    memcpy(s->value, &v, sizeof v), s->at = -1;                                                                        \
+  }                                                                                                                    \
+  static void each_##name##_##W(void *x_, int64_t *at, int64_t n, int64_t first, state *s) {                           \
+    W *x = x_, best;                                                                                                   \
+    int64_t where = s->at;                                                                                             \
+    memcpy(&best, s->value, sizeof best);                                                                              \
+    for (int64_t i = 0; i < n; i++) {                                                                                  \
+      if (where < 0 || takes_##name##_##W(best, x[i])) best = x[i], where = first + i;                                 \
+      x[i] = best, at[i] = where;                                                                                      \
+    }                                                                                                                  \
+    memcpy(s->value, &best, sizeof best), s->at = where;                                                               \
+  }                                                                                                                    \
+  static void after_##name##_##W(void *x_, int64_t *at, int64_t n, const state *s) {                                   \
+    W *x = x_, best;                                                                                                   \
+    memcpy(&best, s->value, sizeof best);                                                                              \
+    for (int64_t i = 0; i < n; i++)                                                                                    \
+      if (!takes_##name##_##W(best, x[i])) x[i] = best, at[i] = s->at;                                                 \
+  }                                                                                                                    \
+  static void rows_##name##_##W(void *s_, int64_t *s_at, void *x_, int64_t *at, int64_t n, int64_t row) {              \
+    W *s = s_, *x = x_;                                                                                                \
+    for (int64_t j = 0; j < n; j++) {                                                                                  \
+      if (row == 0 || takes_##name##_##W(s[j], x[j])) s[j] = x[j], s_at[j] = row;                                      \
+      x[j] = s[j], at[j] = s_at[j];                                                                                    \
+    }                                                                                                                  \
+  }
+
+typedef double complex wide;
+#define FOR_WIDE(...) __VA_ARGS__
+#define FOR_FLOAT(...)
+#define FOR_CHOICE(...)
+#define INTS_WIDE(...) __VA_ARGS__
+#define INTS_FLOAT(...)
+#define INTS_CHOICE(...) __VA_ARGS__
+
+#define SCAN(NAME, name, rule, kind, none, join, doc)                                                                  \
+  LOOPS_##kind(name, double, none, join) INTS_##rule(LOOPS_##kind(name, int64_t, none, join))                          \
+      FOR_##rule(LOOPS_##kind(name, wide, none, join))
+#include "tide/scan.def"
+
+#define SLOT(name, W)                                                                                                  \
+  { each_##name##_##W, after_##name##_##W, rows_##name##_##W, none_##name##_##W }
+#define NO_SLOT                                                                                                        \
+  { NULL, NULL, NULL, NULL }
+#define INTS_SLOT_WIDE(name)   SLOT(name, int64_t)
+#define INTS_SLOT_FLOAT(name)  NO_SLOT
+#define INTS_SLOT_CHOICE(name) SLOT(name, int64_t)
+#define FOR_SLOT_WIDE(name)    SLOT(name, wide)
+#define FOR_SLOT_FLOAT(name)   NO_SLOT
+#define FOR_SLOT_CHOICE(name)  NO_SLOT
+
+enum { OF_DOUBLE, OF_INT64, OF_WIDE, WORK_TYPES };
+static const loops table[][WORK_TYPES] = {
+#define SCAN(NAME, name, rule, kind, none, join, doc)                                                                  \
+  {SLOT(name, double), INTS_SLOT_##rule(name), FOR_SLOT_##rule(name)},
+#include "tide/scan.def"
+};
+
+/* ---- the walk ---- */
+
+typedef struct work {
+  const tide_scan_args *a;
+  const tide__isa *isa;
+  loops f;
+  int dtype;                         /* FLOAT64, INT64 or COMPLEX128 */
+  int64_t item, tiles, first, count; /* bytes of a work type; of a line; of a window, in tiles of the line */
+  int64_t line;
+  state *totals;
+} work;
+
+typedef struct room {
+  _Alignas(64) char x[16 * PIECE];
+  _Alignas(64) char raw[16 * PIECE];
+  int64_t at[PIECE];
+} room;
+
+/* n elements of line `line` from `from` on, in the work type. */
+static void load(const work *w, room *r, int64_t line, int64_t from, int64_t n) {
+  const tide_scan_args *a = w->a;
+  int64_t item = tide__item(a->dtype[1]), apart = a->inner;
+  const char *in = (const char *)a->head.ptr[1];
+  in += (line / apart * a->n * apart + line % apart + from * apart) * item;
+  if (apart > 1) {
+    for (int64_t i = 0; i < n; i++) memcpy(r->raw + i * item, in + i * apart * item, (size_t)item);
+    in = r->raw;
+  }
+  tide__cast(w->isa, r->x, w->dtype, in, a->dtype[1], n);
+}
+
+static void put(const work *w, room *r, int64_t line, int64_t from, int64_t n) {
+  const tide_scan_args *a = w->a;
+  int64_t item = tide__item(a->dtype[0]), apart = a->inner;
+  int64_t at = line / apart * a->n * apart + line % apart + from * apart;
+  char *out = (char *)a->head.ptr[0] + at * item;
+  int64_t *places = a->head.ptr[2] ? (int64_t *)a->head.ptr[2] + at : NULL;
+  tide__cast(w->isa, apart > 1 ? r->raw : out, a->dtype[0], r->x, w->dtype, n);
+  if (apart > 1)
+    for (int64_t i = 0; i < n; i++) memcpy(out + i * apart * item, r->raw + i * item, (size_t)item);
+  if (places)
+    for (int64_t i = 0; i < n; i++) places[i * apart] = r->at[i] + a->index_base;
+}
+
+/* A tile's own scan: its total in s, and where it is stored joined with `before`, unless that is NULL. */
+static void tile(const work *w, room *r, int64_t line, int64_t number, state *s, const state *before, bool stores) {
+  int64_t end = (number + 1) * TILE < w->a->n ? (number + 1) * TILE : w->a->n;
+  w->f.none(s);
+  for (int64_t i = number * TILE; i < end; i += PIECE) {
+    int64_t n = end - i < PIECE ? end - i : PIECE;
+    load(w, r, line, i, n);
+    w->f.each(r->x, r->at, n, i, s);
+    if (!stores) continue;
+    if (before && before->at >= 0) w->f.after(r->x, r->at, n, before);
+    put(w, r, line, i, n);
+  }
+}
+
+/* before becomes what it and a total behind it are together. */
+static void advance(const work *w, state *before, const state *total) {
+  state next = *total;
+  if (before->at >= 0) w->f.after(next.value, &next.at, 1, before);
+  *before = next;
+}
+
+static void run_lines(void *arg, int64_t begin, int64_t end) {
+  const work *w = arg;
+  room r;
+  for (int64_t line = begin; line < end; line++) {
+    state before, total;
+    w->f.none(&before);
+    for (int64_t t = 0; t < w->tiles && !tide__loop_stops(); t++) {
+      tile(w, &r, line, t, &total, &before, true);
+      advance(w, &before, &total);
+    }
+  }
+}
+
+static void run_totals(void *arg, int64_t begin, int64_t end) {
+  const work *w = arg;
+  room r;
+  for (int64_t t = begin; t < end && !tide__loop_stops(); t++)
+    tile(w, &r, w->line, w->first + t, &w->totals[t], NULL, false);
+}
+
+static void run_tiles(void *arg, int64_t begin, int64_t end) {
+  const work *w = arg;
+  room r;
+  for (int64_t t = begin; t < end && !tide__loop_stops(); t++) {
+    state total;
+    tile(w, &r, w->line, w->first + t, &total, &w->totals[t], true);
+  }
+}
+
+/* Lines that are few and long: all threads work on one. */
+static void run_windows(work *w) {
+  state totals[WINDOW];
+  w->totals = totals;
+  for (w->line = 0; w->line < w->a->outer * w->a->inner; w->line++) {
+    state before;
+    w->f.none(&before);
+    for (w->first = 0; w->first < w->tiles; w->first += WINDOW) {
+      w->count = w->tiles - w->first < WINDOW ? w->tiles - w->first : WINDOW;
+      tide__parallel_for(w->count, 1, run_totals, w);
+      if (tide__loop_stops()) return;
+      for (int64_t t = 0; t < w->count; t++) {
+        state total = totals[t];
+        totals[t] = before;
+        advance(w, &before, &total);
+      }
+      tide__parallel_for(w->count, 1, run_tiles, w);
+    }
+  }
+}
+
+/* Lines side by side: item i is a strip of columns. */
+static void run_strips(void *arg, int64_t begin, int64_t end) {
+  const work *w = arg;
+  const tide_scan_args *a = w->a;
+  int64_t strips = (a->inner + COLUMNS - 1) / COLUMNS;
+  _Alignas(64) char s[16 * COLUMNS], x[16 * COLUMNS];
+  int64_t s_at[COLUMNS], at[COLUMNS];
+  for (int64_t i = begin; i < end; i++) {
+    int64_t column = i % strips * COLUMNS, n = a->inner - column < COLUMNS ? a->inner - column : COLUMNS;
+    state none;
+    w->f.none(&none);
+    for (int64_t j = 0; j < n; j++) memcpy(s + j * w->item, none.value, (size_t)w->item);
+    for (int64_t row = 0; row < a->n; row++) {
+      if (row % 256 == 0 && tide__loop_stops()) return;
+      int64_t from = (i / strips * a->n + row) * a->inner + column;
+      const char *in = (const char *)a->head.ptr[1] + from * tide__item(a->dtype[1]);
+      tide__cast(w->isa, x, w->dtype, in, a->dtype[1], n);
+      w->f.rows(s, s_at, x, at, n, row);
+      tide__cast(w->isa, (char *)a->head.ptr[0] + from * tide__item(a->dtype[0]), a->dtype[0], x, w->dtype, n);
+      if (!a->head.ptr[2]) continue;
+      int64_t *places = (int64_t *)a->head.ptr[2] + from;
+      for (int64_t j = 0; j < n; j++) places[j] = at[j] + a->index_base;
+    }
+  }
+}
+
+tide_status tide__cpu_scan(tide_stream *stream, const tide_scan_args *a) {
+  (void)stream;
+  int place = a->work == TIDE_INT64 ? OF_INT64 : tide__category(a->work) == 3 ? OF_WIDE : OF_DOUBLE;
+  static const int dtypes[] = {TIDE_FLOAT64, TIDE_INT64, TIDE_COMPLEX128};
+  work w = {a, tide__isa_get(), table[a->op][place], dtypes[place], 0, 0, 0, 0, 0, NULL};
+  if (!w.f.each)
+    return tide__fail(TIDE_SUPPORT, "scan: operation %d does not compute in dtype %d on the CPU", a->op, a->work);
+  w.item = tide__item(w.dtype), w.tiles = (a->n + TILE - 1) / TILE;
+  int64_t lines = a->outer * a->inner, strips = (a->inner + COLUMNS - 1) / COLUMNS;
+  if (a->inner >= LEAST_COLUMNS)
+    tide__spread(a->outer * strips, a->n * (a->inner / strips), run_strips, &w);
+  else if (w.tiles >= 4 && lines < tide_get_num_threads())
+    run_windows(&w);
+  else
+    tide__spread(lines, a->n, run_lines, &w);
+  return TIDE_OK;
+}
