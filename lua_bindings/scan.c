@@ -1,0 +1,37 @@
+/* scan.c: running sums, products and extremes along a dimension, and differences. Which scan a row asks for is its
+ * tag. */
+#include "tide/scan.h"
+
+#include "row.h"
+
+static int lscan(lua_State *L, ltide_call *c) {
+  tide_dtype dtype = c->sig->count == 4 ? ltide_get(L, c, "dtype")->dtype : TIDE_DTYPE_NONE;
+  tide_tensor **slot = ltide_slot(L, c);
+  return ltide_finish_into(L, c, tide_scan(slot, (tide_scan_op)c->row->tag, c->x, c->v[1].dim, dtype, c->into));
+}
+
+static int lscan_(lua_State *L, ltide_call *c) {
+  return ltide_self(L, tide_scan(NULL, (tide_scan_op)c->row->tag, c->x, c->v[1].dim, TIDE_DTYPE_NONE, c->x));
+}
+
+static int lplaced(lua_State *L, ltide_call *c) {
+  ltide_check_out(L, c->S, c->opts, 2);
+  ltide_tensor *values = ltide_new_tensor(L, c->S), *indices = ltide_new_tensor(L, c->S);
+  ltide_try(L, tide_scan_index(&values->t, &indices->t, (tide_scan_op)c->row->tag, c->x, c->v[1].dim));
+  return ltide_deliver(L, c->S, c->opts, 2);
+}
+
+static int ldiff(lua_State *L, ltide_call *c) {
+  const ltide_value *dim = ltide_get(L, c, "dim");
+  return ltide_finish(L, c, tide_diff(ltide_result(L, c), c->x, ltide_get(L, c, "n")->i, dim->given ? dim->dim : -1));
+}
+
+#define PATH "tide."
+static ltide_row rows[] = {
+#include "api/scan.def"
+    {0}};
+
+void ltide_open_scan(lua_State *L, ltide_state *S) {
+  (void)S;
+  ltide_register_rows(L, "tide", rows);
+}

@@ -1,0 +1,169 @@
+-- Scans along a dim and differences (API.md T116, T118): PyTorch's values, plain Lua's around the borders of tiles, in
+-- adversarial layouts; what is refused.
+
+local tide = require "tide"
+local D = require "spec.support.device"
+
+local nan, inf = 0 / 0, math.huge
+local function same(expected, x, what) D.eq(expected, x, 0, what) end
+
+describe("scan: sums, products and extremes", function()
+  D.watch(before_each, after_each)
+
+  it("give PyTorch's values", function()
+    local x = D.tensor { { 1., 2., 3. }, { -4., 5., 0.5 } }
+    same({ { 1, 2, 3 }, { -3, 7, 3.5 } }, x:cumsum(1))
+    same({ { 1, 3, 6 }, { -4, 1, 1.5 } }, tide.cumsum(x, -1))
+    same({ { 1, 2, 6 }, { -4, -20, -10 } }, x:cumprod(2))
+    D.eq({ { 1, 2.3132616, 3.4076059 }, { -4, 5.0001235, 5.0111698 } }, x:logcumsumexp(2), 1e-5)
+    local values, indices = x:cummax(1)
+    same({ { 1, 2, 3 }, { 1, 5, 3 } }, values)
+    same({ { 1, 1, 1 }, { 1, 2, 1 } }, indices)
+    values, indices = x:cummin(2)
+    same({ { 1, 1, 1 }, { -4, -4, -4 } }, values)
+    same({ { 1, 1, 1 }, { 1, 1, 1 } }, indices)
+  end)
+
+  it("let NaN win, and the last one of equals", function()
+    local values, indices = D.tensor({ 1., 3., 3., nan, 2., nan, 5. }):cummax(1)
+    same({ 1, 3, 3, nan, nan, nan, nan }, values)
+    same({ 1, 2, 3, 4, 4, 6, 6 }, indices)
+    values, indices = D.tensor({ 3., 1., 1., nan, 2. }):cummin(1)
+    same({ 3, 1, 1, nan, nan }, values)
+    same({ 1, 2, 3, 4, 4 }, indices)
+    values, indices = D.tensor({ true, false, true }):cummax(1)
+    same({ true, true, true }, values)
+    same({ 1, 1, 3 }, indices)
+  end)
+
+  it("keep logarithms of sums finite", function()
+    D.eq({ 1000, 1000.6931472, 1001.0986123 }, D.tensor({ 1000., 1000., 1000. }, "float64"):logcumsumexp(1), 1e-6)
+    same({ -inf, -inf, 1, inf, inf }, D.tensor({ -inf, -inf, 1., inf, 3. }):logcumsumexp(1))
+    same({ 1, nan, nan }, D.tensor({ 1., nan, 2. }):logcumsumexp(1))
+  end)
+
+  it("take and give PyTorch's dtypes", function()
+    for _, dtype in ipairs { "bool", "uint8", "int8", "int16", "int32", "int64" } do
+      local x = D.tensor({ 1, 0, 1, 1 }):to(dtype)
+      assert.are.equal(tide.int64, x:cumsum(1).dtype)
+      same({ 1, 1, 2, 3 }, x:cumsum(1))
+      same({ 1, 0, 0, 0 }, x:cumprod(1))
+      assert.are.equal(x.dtype, (x:cummax(1)).dtype)
+    end
+    for _, dtype in ipairs { "float16", "bfloat16", "float32", "float64", "complex64", "complex128" } do
+      local x = D.tensor({ 1, 2, 3 }):to(dtype)
+      assert.are.equal(x.dtype, x:cumsum(1).dtype)
+      same({ 1, 3, 6 }, x:cumsum(1):real())
+      same({ 1, 2, 6 }, x:cumprod(1):real())
+    end
+    local wrapped = D.tensor({ 1, 2, 300 }, "int16"):cumsum(1, { dtype = "uint8" })
+    same({ 1, 3, 47 }, wrapped)
+    same({ 1, 3 }, D.tensor({ 1.5, 2. }):cumsum(1, { dtype = "int64" }))
+    assert.are.equal(tide.uint8, wrapped.dtype)
+  end)
+
+  it("take lines without elements, and no dims", function()
+    for _, size in ipairs { { 0 }, { 3, 0 }, { 0, 3 } } do
+      local x = tide.empty(size, { device = D.dev })
+      assert.are.same(size, x:cumsum(-1):size())
+      local values, indices = x:cummin(1)
+      assert.are.same(size, values:size())
+      assert.are.same(size, indices:size())
+    end
+    local x = D.tensor(5.)
+    same(5, x:cumsum(1))
+    local values, indices = x:cummax(-1)
+    same(5, values)
+    same(1, indices)
+  end)
+
+  it("write to a destination, and in place", function()
+    local x, out = D.tensor { 1., 2., 3. }, tide.empty(0, { device = D.dev })
+    assert.are.equal(out, x:cumsum(1, { out = out }))
+    same({ 1, 3, 6 }, out)
+    assert.are.equal(x, x:cumsum_(1))
+    same({ 1, 3, 6 }, x)
+    same({ 1, 3, 18 }, x:cumprod_(1))
+    local i = D.tensor({ 1, 2, 3 }, "int32")
+    same({ 1, 3, 6 }, i:cumsum_(1))
+    assert.are.equal(tide.int32, i.dtype)
+    local m = D.tensor { { 1., 2. }, { 3., 4. } }
+    same({ { 1, 3 }, { 3, 7 } }, m.T:cumsum_(1).T)
+    local values, indices = tide.empty(0, { device = D.dev }), tide.empty(0, { device = D.dev, dtype = "int64" })
+    D.tensor({ 1., 3., 2. }):cummax(1, { out = { values, indices } })
+    same({ 1, 3, 3 }, values)
+    same({ 1, 2, 2 }, indices)
+  end)
+
+  -- The tiles of both kinds of backends end at multiples of 256; the columns of a GPU have tiles of 128 rows.
+  it("join tiles in order", function()
+    for _, n in ipairs { 31, 33, 127, 129, 255, 257, 1023, 1025, 4097, 8193, 16383, 16385, 70001 } do
+      local x = tide.arange(n, { device = D.dev }):remainder(7)
+      local sums, s = {}, 0
+      for i = 1, n do
+        s = s + (i - 1) % 7
+        sums[i] = s
+      end
+      same(sums, x:cumsum(1), "n = " .. n)
+      same(sums, x:double():cumsum(1), "n = " .. n)
+      local y = x:unsqueeze(2):float()
+      same(sums, y:expand(n, 3):clone():cumsum(1)[{ {}, 2 }], "three lines of n = " .. n)
+      same(sums, y:expand(n, 40):clone():cumsum(1)[{ {}, 40 }], "columns of n = " .. n)
+      local values, indices = x:float():cummax(1)
+      local at = {}
+      for i = 1, n do at[i] = (i - 1) % 7 == 6 and i or i < 7 and i or at[i - 1] end
+      same(at, indices, "n = " .. n)
+      same(tide.minimum(tide.arange(n, { device = D.dev }), D.tensor(6)):tolist(), values)
+    end
+  end)
+
+  it("see any layout alike", function()
+    local x = tide.randint(-9, 10, { 3, 5, 4 }, { device = D.dev }):float()
+    for d = 1, 3 do
+      local sums, best, at = x:cumsum(d):tolist(), x:cummax(d)
+      best, at = best:tolist(), at:tolist()
+      for _, layout in ipairs(D.layouts(x)) do
+        same(sums, layout[2]:cumsum(d), layout[1])
+        local values, indices = layout[2]:cummax(d)
+        same(best, values, layout[1])
+        same(at, indices, layout[1])
+      end
+    end
+  end)
+
+  it("give equal bits again", function()
+    local x = tide.randn(100000, { device = D.dev })
+    local first = x:cumsum(1)
+    for _ = 1, 3 do assert.is_true(tide.equal(first, x:cumsum(1))) end
+  end)
+
+  it("refuse what they cannot take", function()
+    local x = D.tensor { 1., 2. }
+    D.raises("IndexError", function() x:cumsum(2) end)
+    D.raises("IndexError", function() x:cumsum(0) end)
+    D.raises("DtypeError", function() D.tensor({ 1, 2 }):logcumsumexp(1) end)
+    D.raises("DtypeError", function() x:to("complex64"):cummax(1) end)
+    D.raises("DtypeError", function() x:cumsum(1, { dtype = "bool" }) end)
+    D.raises("DtypeError", function() D.tensor({ true, true }):cumsum_(1) end)
+    same({ 1, 2 }, x)
+  end)
+end)
+
+describe("diff", function()
+  D.watch(before_each, after_each)
+
+  it("takes neighbours from each other", function()
+    local x = D.tensor { 1, 4, 9, 16 }
+    same({ 3, 5, 7 }, x:diff())
+    same({ 2, 2 }, x:diff { n = 2 })
+    same({ 1, 4, 9, 16 }, x:diff { n = 0 })
+    assert.are.same({ 0 }, x:diff({ n = 9 }):size())
+    same({ { 3, 3 } }, D.tensor({ { 1, 2 }, { 4, 5 } }):diff { dim = 1 })
+    same({ true, false }, D.tensor({ true, false, false }):diff())
+  end)
+
+  it("refuses what it cannot take", function()
+    D.raises("ShapeError", function() D.tensor(4):diff() end)
+    D.raises("ValueError", function() D.tensor({ 1, 2 }):diff { n = -1 } end)
+  end)
+end)
