@@ -1,0 +1,35 @@
+"""scan.py: running sums, products and extremes, differences of neighbours."""
+import torch
+
+from run import Case, DTYPES
+
+REAL = [d for d in DTYPES if not d.startswith("complex")]
+TAKES = {"cumsum": DTYPES, "cumprod": DTYPES, "cummax": REAL, "cummin": REAL,
+         "logcumsumexp": ["float16", "bfloat16", "float32", "float64"], "diff": DTYPES}
+
+
+def case(r):
+    name = r.choice(list(TAKES))
+    dtype = r.choice(list(TAKES[name]))
+    shape = r.shape(least=0 if name != "diff" else 1)
+    if r.random() < 0.1:
+        shape = [r.randint(1, 3000), r.randint(1, 5)][:: r.choice([1, -1])]
+    x = r.values(shape, dtype)
+    if name == "cumprod":  # products stay small: signs, and a zero now and then
+        x = torch.where(x == 0, x, x / x) if x.is_floating_point() or x.is_complex() else (x != 0).to(x.dtype)
+    elif x.is_floating_point() and r.random() < 0.1:
+        x = torch.where(torch.rand(shape) < 0.05, torch.full_like(x, float("nan")), x)
+    x = r.laid_out(x)
+    dim = r.randrange(len(shape)) if shape else 0
+    at = r.choice([dim + 1, dim - max(len(shape), 1)])
+    if name == "diff":
+        n = r.randint(0, 3)
+        return Case(name, "local x = ... return x:diff{n = %d, dim = %d}" % (n, at), [x], lambda: x.diff(n, dim))
+    if name in ("cummax", "cummin"):
+        lua = "local x = ... local v, i = x:%s(%d) return v, i - 1" % (name, at)
+        return Case(name, lua, [x], lambda: tuple(getattr(x, name)(dim)))
+    if name in ("cumsum", "cumprod") and r.random() < 0.3:
+        to = r.choice([d for d in DTYPES if d != "bool"]) if not dtype.startswith("complex") else "complex128"
+        lua = "local x = ... return tide.%s(x, %d, {dtype = tide.%s})" % (name, at, to)
+        return Case(name, lua, [x], lambda: getattr(x, name)(dim, dtype=DTYPES[to]), 30)
+    return Case(name, "local x = ... return x:%s(%d)" % (name, at), [x], lambda: getattr(x, name)(dim), 30)
