@@ -85,6 +85,11 @@ local row, At = b:slice(1, 1, 16384), a:view(16384, 16384):t()
 bandwidth("sum_rows", 4 * n, function() return A:sum(2) end)
 bandwidth("sum_cols", 4 * n, function() return A:sum(1) end)
 bandwidth("argmax_rows", 4 * n, function() return A:argmax(2) end)
+local line, lines = a:slice(1, 1, 1 << 26), a:slice(1, 1, 1 << 26):view(16384, 4096)
+local outl, outs = {out = c:slice(1, 1, 1 << 26)}, {out = c:slice(1, 1, 1 << 26):view(16384, 4096)}
+bandwidth("cumsum", 8 << 26, function() line:cumsum(1, outl) end)
+bandwidth("cumsum_rows", 8 << 26, function() lines:cumsum(2, outs) end)
+bandwidth("cumsum_cols", 8 << 26, function() lines:cumsum(1, outs) end)
 bandwidth("transpose_copy", 8 * n, function() C:copy_(At) end)
 local outC = {out = C}
 bandwidth("bcast_row_add", 8 * n, function() tide.add(A, row, outC) end)

@@ -81,6 +81,11 @@ A, C, row = a.view(16384, 16384), c.view(16384, 16384), b[:16384]
 bandwidth("sum_rows", 4 * n, lambda: A.sum(1))
 bandwidth("sum_cols", 4 * n, lambda: A.sum(0))
 bandwidth("argmax_rows", 4 * n, lambda: A.argmax(1))
+line, outl = a[: 1 << 26], c[: 1 << 26]
+lines, outs = line.view(16384, 4096), outl.view(16384, 4096)
+bandwidth("cumsum", 8 << 26, lambda: torch.cumsum(line, 0, out=outl))
+bandwidth("cumsum_rows", 8 << 26, lambda: torch.cumsum(lines, 1, out=outs))
+bandwidth("cumsum_cols", 8 << 26, lambda: torch.cumsum(lines, 0, out=outs))
 bandwidth("transpose_copy", 8 * n, lambda: C.copy_(A.t()))
 bandwidth("bcast_row_add", 8 * n, lambda: torch.add(A, row, out=C))
 ab = a.to(torch.bfloat16)
