@@ -57,6 +57,14 @@ static int lmemory_allocated(lua_State *L, ltide_call *c) {
   return ltide_give_integer(L, (lua_Integer)tide_memory_allocated(ltide_memory_device(L, &c->v[0])));
 }
 
+/* Programs ask for it in every step, without an argument to be read. */
+static int lallocated_now(lua_State *L) {
+  if (lua_gettop(L)) return ltide_run(L);
+  ltide_begin(L);
+  tide_memory_pump();
+  return ltide_give_integer(L, (lua_Integer)tide_memory_allocated(tide_current_device()));
+}
+
 static int lmemory_reserved(lua_State *L, ltide_call *c) {
   return ltide_give_integer(L, (lua_Integer)tide_memory_reserved(ltide_memory_device(L, &c->v[0])));
 }
