@@ -369,7 +369,8 @@ void ltide_push_device(lua_State *L, int device);
 tide_stream *ltide_check_stream(lua_State *L, int arg, const char *name); /* raises */
 tide_event *ltide_check_event(lua_State *L, int arg, const char *name);
 tide_generator *ltide_check_generator(lua_State *L, int arg, const char *name);
-tide_dtype ltide_check_dtype(lua_State *L, int arg, const char *name); /* a tide.dtype object or its name */
+tide_tensor *ltide_check_storage(lua_State *L, int arg, const char *name); /* the bytes of the storage */
+tide_dtype ltide_check_dtype(lua_State *L, int arg, const char *name);     /* a tide.dtype object or its name */
 bool ltide_test_dtype(lua_State *L, int arg, tide_dtype *out);
 const tide_dtype *ltide_dtype_of(lua_State *L, int arg); /* of a dtype object, else NULL */
 void ltide_push_dtype(lua_State *L, tide_dtype dtype);
@@ -379,11 +380,6 @@ extern const char ltide_dtype_objects; /* the key of the registry's table of the
 void ltide_push_stream(lua_State *L, tide_stream *stream); /* takes a reference of its own */
 tide_stream **ltide_new_stream(lua_State *L);              /* pushes a closed handle, to be filled */
 tide_event **ltide_new_event(lua_State *L);                /* likewise */
-/* storage.c: the bytes of the storage at arg */
-tide_tensor *ltide_check_storage(lua_State *L, int arg, const char *name);
-
-/* random.c */
-tide_generator *ltide_check_generator(lua_State *L, int arg, const char *name);
 
 /* args.c: sizes, dims, options, scalars. The one place where index bases are converted. */
 bool ltide_is_options(lua_State *L, int arg); /* a table without an array part and not empty: options (API.md C1) */
