@@ -33,6 +33,9 @@ for name in ([[storage data_ptr record_stream free iter set_ resize_ serialize h
   varies[name] = true
 end
 
+-- They take no operand, and allocate for every function that there is.
+local listings = { help = true, _rows = true }
+
 describe("a finaliser in the middle of a call", function()
   local all
 
@@ -51,6 +54,7 @@ describe("a finaliser in the middle of a call", function()
     for k = D.step, #all, D.step do
       local call = all[k]
       local name = call.name:match "[%w_]+$"
+      if listings[name] then goto continue end
       print = function() end -- luacheck: ignore
       local wanted = table.pack(call.fn(table.unpack(call.make())))
       local words = {}
@@ -83,6 +87,7 @@ describe("a finaliser in the middle of a call", function()
           end
         end
       end
+      ::continue::
     end
     return same, refused
   end
