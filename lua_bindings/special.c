@@ -55,8 +55,6 @@ void ltide_open_special(lua_State *L, ltide_state *S) {
                                          {"exp2", "exp2"},
                                          {"expm1", "expm1"},
                                          {"log1p", "log1p"},
-                                         {"softmax", "softmax"},
-                                         {"log_softmax", "log_softmax"},
                                          {"logsumexp", "logsumexp"},
                                          {"gammaln", "lgamma"},
                                          {"digamma", "digamma"},
