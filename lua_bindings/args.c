@@ -259,6 +259,36 @@ int ltide_check_dim_list(lua_State *L, int first, int n, int ndim, int *dims, co
   return to_dims(L, values, integers_between(L, first, n, values, name), ndim, dims, name);
 }
 
+/* {==== Lists of objects */
+
+int ltide_check_list(lua_State *L, int arg, int most, const char *name, const char *of) {
+  char expected[64];
+  snprintf(expected, sizeof expected, "a list of %s", of);
+  if (!lua_istable(L, arg)) ltide_arg_error(L, arg, name, expected);
+  lua_Unsigned n = lua_rawlen(L, arg);
+  if (!n && ltide_is_options(L, arg)) ltide_arg_error(L, arg, name, expected);
+  if (n > (lua_Unsigned)most)
+    ltide_error(L, "ValueError", "%s: %s: got %I entries, expected at most %d", ltide_function_name(L), name,
+                (lua_Integer)n, most);
+  if (n) ltide_check_unnamed(L, arg, (lua_Integer)n, name);
+  return (int)n;
+}
+
+void ltide_check_tensors(lua_State *L, ltide_state *S, int arg, tide_tensor **out, int n, const char *name) {
+  for (int i = 0; i < n; i++) {
+    lua_rawgeti(L, arg, i + 1);
+    ltide_tensor *u = ltide_test_handle(L, S, -1);
+    if (!u || !u->t) {
+      const char *got = u ? "a freed tensor" : ltide_typename(L, -1);
+      ltide_error(L, u ? "StateError" : "ArgumentError", "%s: %s[%d]: got %s, expected a tensor%s",
+                  ltide_function_name(L), name, i + 1, got, u ? " that is alive" : "");
+    }
+    out[i] = u->t;
+    ltide_hold_tensor(L, S, u->t);
+    lua_pop(L, 1);
+  }
+}
+
 /* {==== Options */
 
 bool ltide_push_option(lua_State *L, int opts, const char *key) {

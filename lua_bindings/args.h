@@ -32,12 +32,10 @@ double ltide_check_number(lua_State *L, int arg, const char *name);
 bool ltide_check_boolean(lua_State *L, int arg, const char *name);
 tide_scalar ltide_check_scalar(lua_State *L, int arg, const char *name);
 
-/* comm.c: the length of the list at arg, raising where it is none or longer; `of` says what it should hold. */
+/* The length of the list at arg, raising where it is none or longer; `of` says what it should hold. */
 int ltide_check_list(lua_State *L, int arg, int most, const char *name, const char *of);
 /* The n tensors of the list at arg. */
 void ltide_check_tensors(lua_State *L, ltide_state *S, int arg, tide_tensor **out, int n, const char *name);
-/* At most n streams of the table at arg; NULL where there is nil or false. */
-void ltide_check_streams(lua_State *L, int arg, tide_stream **out, int n);
 /* Pushes the value and returns true, or pushes nothing; opts = 0 is no table. */
 bool ltide_push_option(lua_State *L, int opts, const char *key);
 

@@ -61,6 +61,15 @@ void ltide_call_begin(lua_State *L, ltide_call *c) {
 /* Dimensions are counted in the first tensor. */
 static int ndim_of(const ltide_call *c) { return c->x ? tide_tensor_ndim(c->x) : 0; }
 
+/* `more` than the first tensor has; one of a list has to be there. */
+static int check_dim(lua_State *L, const ltide_call *c, const ltide_param *p, int arg, int more) {
+  const ltide_param *list = &c->sig->param[0];
+  if (!c->x && list->kind == LTIDE_TENSORS)
+    ltide_error(L, "ValueError", "%s: %s: got an empty list, expected at least one tensor", ltide_function_name(L),
+                list->name);
+  return ltide_check_dim(L, arg, ndim_of(c) + more, p->name);
+}
+
 static int64_t check_count(lua_State *L, int arg, const char *name) {
   int64_t n = ltide_check_integer(L, arg, name);
   if (n < 0)
@@ -116,6 +125,42 @@ static void read_like(lua_State *L, ltide_call *c, const ltide_param *p, ltide_v
   v->sizes = tide_tensor_size(y), v->n = tide_tensor_ndim(y);
 }
 
+/* Pushes an array of zeros, which goes with the call. */
+static void *push_array(lua_State *L, int n, size_t size) {
+  size_t bytes = (size_t)(n + 1) * size;
+  return memset(ltide_new_object(L, bytes, 0), 0, bytes);
+}
+
+static void read_tensors(lua_State *L, ltide_call *c, const ltide_param *p, ltide_value *v) {
+  v->n = ltide_check_list(L, v->at, 1 << 24, p->name, "tensors");
+  v->tensors = push_array(L, v->n, sizeof *v->tensors);
+  ltide_check_tensors(L, c->S, v->at, v->tensors, v->n, p->name);
+  if (v == c->v && v->n) c->x = v->tensors[0];
+}
+
+static void read_streams(lua_State *L, const ltide_call *c, const ltide_param *p, ltide_value *v) {
+  v->n = ltide_check_list(L, v->at, TIDE_MAX_DEVICES, p->name, "tide.cuda.Stream, false for the current one");
+  v->streams = push_array(L, TIDE_MAX_DEVICES, sizeof *v->streams);
+  for (int i = 0; i < v->n; i++, lua_pop(L, 1)) {
+    lua_rawgeti(L, v->at, i + 1);
+    v->streams[i] = lua_toboolean(L, -1) ? ltide_check_stream(L, -1, p->name) : NULL;
+    if (v->streams[i]) ltide_hold_stream(L, c->S, v->streams[i]);
+  }
+}
+
+/* TIDE_CURRENT becomes what it stands for, so that entries can be compared. */
+static void read_devices(lua_State *L, const ltide_param *p, ltide_value *v) {
+  bool cpu = p->kind == LTIDE_DEVICES;
+  v->n = ltide_check_list(L, v->at, TIDE_MAX_DEVICES, p->name, cpu ? "devices" : "cuda devices");
+  int *list = push_array(L, v->n, sizeof *list);
+  for (int i = 0; i < v->n; i++, lua_pop(L, 1)) {
+    lua_rawgeti(L, v->at, i + 1);
+    list[i] = ltide_check_device(L, lua_gettop(L), p->name, cpu ? LTIDE_CPU_OK : 0);
+    if (list[i] == TIDE_CURRENT) list[i] = tide_current_device();
+  }
+  v->devices = list;
+}
+
 static void check_type(lua_State *L, int arg, const ltide_param *p, int type, const char *expected) {
   if (lua_type(L, arg) != type) ltide_arg_error(L, arg, p->name, expected);
 }
@@ -124,11 +169,15 @@ static void read_value(lua_State *L, ltide_call *c, const ltide_param *p, ltide_
   int at = v->at;
   switch (p->kind) {
   case LTIDE_TENSOR: v->tensor = ltide_check_tensor(L, c->S, at, p->name); break;
+  case LTIDE_TENSORS: read_tensors(L, c, p, v); break;
+  case LTIDE_STREAMS: read_streams(L, c, p, v); break;
+  case LTIDE_CUDAS:
+  case LTIDE_DEVICES: read_devices(L, p, v); break;
   case LTIDE_OPERAND: ltide_check_operand(L, c->S, at, &v->operand, p->name); break;
   case LTIDE_LIKE: read_like(L, c, p, v); break;
-  case LTIDE_DIM: v->dim = ltide_check_dim(L, at, ndim_of(c), p->name); break;
+  case LTIDE_DIM: v->dim = check_dim(L, c, p, at, 0); break;
   case LTIDE_LINE: v->dim = ltide_check_dim(L, at, ltide_scalar_ndim(ndim_of(c)), p->name); break;
-  case LTIDE_PLACE: v->dim = ltide_check_dim(L, at, ndim_of(c) + 1, p->name); break;
+  case LTIDE_PLACE: v->dim = check_dim(L, c, p, at, 1); break;
   case LTIDE_DIMS:
   case LTIDE_ALLDIMS: read_dims(L, c, p, v); break;
   case LTIDE_SIZES:
@@ -188,7 +237,7 @@ static bool is_others(const ltide_sig *sig, const ltide_param *p) {
 
 /* Where the value of parameter k lies; 0: nowhere. `place` counts from 1 and is behind the last one for options. */
 static int find_value(lua_State *L, const ltide_call *c, const ltide_param *p, int place) {
-  bool is_there = !p->is_option && place <= c->n && (!lua_isnil(L, place) || !p->is_optional);
+  bool is_there = !p->is_option && place <= c->n && (!lua_isnil(L, place) || !(p->is_optional || p->takes_nil));
   if (!c->opts) return is_there ? place : 0;
   bool has = (place != 1 || p->is_option) && ltide_push_named(L, c->opts, p->name);
   int named = has ? lua_gettop(L) : 0;
@@ -201,10 +250,11 @@ static int find_value(lua_State *L, const ltide_call *c, const ltide_param *p, i
 static void read_param(lua_State *L, ltide_call *c, int k, int place) {
   const ltide_param *p = &c->sig->param[k];
   ltide_value *v = &c->v[k];
+  v->given = false;
   if (is_others(c->sig, p)) return;
   v->at = place > 0 || p->is_option ? find_value(L, c, p, place) : 0;
   v->given = v->at > 0;
-  if (v->given || !p->is_optional) {
+  if (v->given || !(p->is_optional || p->takes_nil)) {
     if (!v->given) v->at = lua_gettop(L) + 1; /* where there is nothing */
     read_value(L, c, p, v);
     if (p->kind == LTIDE_GENERATOR && p->is_option) ltide_hold_generator(L, c->S, v->generator);
@@ -235,6 +285,13 @@ const ltide_value *ltide_get(lua_State *L, const ltide_call *c, const char *name
   return &c->v[k];
 }
 
+tide_stream *const *ltide_streams(lua_State *L, const ltide_call *c, const char *name, int n) {
+  const ltide_value *v = ltide_get(L, c, name);
+  if (v->given && v->n > n)
+    ltide_error(L, "ValueError", "%s: %s: got %d entries, expected at most %d", ltide_function_name(L), name, v->n, n);
+  return v->given ? v->streams : NULL;
+}
+
 int ltide_run(lua_State *L) {
   ltide_call c;
   ltide_call_read(L, &c);
@@ -261,6 +318,40 @@ int ltide_run_plain(lua_State *L) {
   if (!is_argument(L, &c)) split(L, &c);
   if (c.opts && c.sig->count == c.sig->positional) ltide_named(L, 2, c.sig->keys);
   return c.row->plain(L);
+}
+
+static void push_devices(lua_State *L, const ltide_value *v) {
+  lua_createtable(L, v->n, 0);
+  for (int i = 0; i < v->n; i++) lua_pushinteger(L, v->devices[i]), lua_rawseti(L, -2, i + 1);
+}
+
+/* Pushes what was read, as a function of the chunks takes it. */
+static void push_read(lua_State *L, const ltide_param *p, const ltide_value *v) {
+  bool has = v->given || (p->standard && *p->standard);
+  switch (has ? p->kind : LTIDE_ANY) {
+  case LTIDE_INTEGER:
+  case LTIDE_COUNT: lua_pushinteger(L, v->i); break;
+  case LTIDE_NUMBER: lua_pushnumber(L, v->number); break;
+  case LTIDE_BOOLEAN: lua_pushboolean(L, v->boolean); break;
+  case LTIDE_DEVICE:
+  case LTIDE_CUDA: lua_pushinteger(L, v->device); break;
+  case LTIDE_CUDAS:
+  case LTIDE_DEVICES: push_devices(L, v); break;
+  default:
+    if (v->given && v->at)
+      lua_pushvalue(L, v->at);
+    else
+      lua_pushnil(L);
+  }
+}
+
+int ltide_call_script(lua_State *L, ltide_call *c) {
+  const ltide_sig *sig = c->sig;
+  int rest = sig->is_open && c->n > sig->positional ? c->n - sig->positional : 0;
+  luaL_checkstack(L, sig->count + rest + LUA_MINSTACK, "tide: arguments");
+  for (int k = 0; k < sig->count; k++) push_read(L, &sig->param[k], &c->v[k]);
+  for (int i = 1; i <= rest; i++) lua_pushvalue(L, sig->positional + i);
+  return ltide_script_call(L, c->row->script, sig->count + rest);
 }
 
 int ltide_run_script(lua_State *L) {

@@ -8,127 +8,76 @@
 static const char *const op_names[] = {"sum", "prod", "max", "min", "avg"};
 
 /* A name, or torch's number. */
-static tide_nccl_op opt_op(lua_State *L, int opts) {
-  if (!ltide_push_option(L, opts, "op")) return TIDE_NCCL_SUM;
-  int is_integer = 0, at = lua_gettop(L);
-  lua_Integer number = lua_type(L, at) == LUA_TNUMBER ? lua_tointegerx(L, at, &is_integer) : -1;
-  for (int i = 0; i < TIDE_NCCL_OPS; i++) {
-    bool named = lua_type(L, at) == LUA_TSTRING && !strcmp(lua_tostring(L, at), op_names[i]);
-    if (!named && !(is_integer && number == i)) continue;
-    lua_pop(L, 1);
-    return (tide_nccl_op)i;
-  }
-  ltide_arg_error(L, at, "op", "'sum', 'prod', 'max', 'min', 'avg' or nccl.SUM and the like");
+static tide_nccl_op get_op(lua_State *L, const ltide_call *c) {
+  const ltide_value *v = ltide_get(L, c, "op");
+  const char *name = v->given && lua_type(L, v->at) == LUA_TSTRING ? lua_tostring(L, v->at) : "";
+  lua_Integer number = v->given && lua_isinteger(L, v->at) ? lua_tointeger(L, v->at) : -1;
+  for (int i = 0; v->given && i < TIDE_NCCL_OPS; i++)
+    if (number == i || !strcmp(name, op_names[i])) return (tide_nccl_op)i;
+  if (v->given) ltide_arg_error(L, v->at, "op", "'sum', 'prod', 'max', 'min', 'avg' or nccl.SUM and the like");
   return TIDE_NCCL_SUM;
 }
 
-/* The list of streams that was given, or NULL. */
-static tide_stream *const *opt_streams(lua_State *L, int opts, tide_stream **streams, int n) {
-  if (!ltide_push_option(L, opts, "streams")) return NULL;
-  ltide_check_streams(L, lua_gettop(L), streams, n);
-  lua_pop(L, 1);
-  return streams;
-}
-
-static int opt_root(lua_State *L, int opts, int n) {
-  if (!ltide_push_option(L, opts, "root")) return 0;
-  int64_t root = ltide_check_integer(L, -1, "root");
+static int get_root(lua_State *L, const ltide_call *c) {
+  int64_t root = ltide_get(L, c, "root")->i, n = c->v[0].n;
+  if (!n) return 0; /* core tells */
   if (root < 1 || root > n)
-    ltide_error(L, "IndexError", "%s: root: got %I, expected 1 to %d: the place in the list of tensors",
-                ltide_function_name(L), (lua_Integer)root, n);
-  lua_pop(L, 1);
+    ltide_error(L, "IndexError", "%s: root: got %I, expected 1 to %I: the place in the list of tensors",
+                ltide_function_name(L), (lua_Integer)root, (lua_Integer)n);
   return (int)root - 1;
 }
 
-typedef struct nccl_call {
-  ltide_state *S;
-  ltide_args args;
-  int n;
-  tide_tensor *inputs[TIDE_MAX_DEVICES], *outputs[TIDE_MAX_DEVICES];
-  tide_stream *streams[TIDE_MAX_DEVICES], *const *given; /* NULL: the current ones */
-} nccl_call;
-
-static void begin(lua_State *L, nccl_call *c, int most, const char *const *keys) {
-  c->S = ltide_enter(L);
-  c->args = ltide_split(L, most);
-  ltide_check_count(L, c->args, most);
-  ltide_check_keys(L, c->args.opts, keys);
-  c->n = ltide_check_list(L, 1, TIDE_MAX_DEVICES, "inputs", "tensors");
-  ltide_check_tensors(L, c->S, 1, c->inputs, c->n, "inputs");
-  c->given = opt_streams(L, c->args.opts, c->streams, c->n);
-}
-
-/* The list at 2, one for each input. */
-static void check_outputs(lua_State *L, nccl_call *c) {
-  int n = ltide_check_list(L, 2, TIDE_MAX_DEVICES, "outputs", "tensors");
-  if (n != c->n)
+/* The second list, one for each input, or the first where that may be missing and is. */
+static const ltide_value *get_outputs(lua_State *L, const ltide_call *c) {
+  const ltide_value *inputs = &c->v[0], *outputs = c->v[1].given ? &c->v[1] : inputs;
+  if (outputs->n != inputs->n)
     ltide_error(L, "ValueError", "%s: outputs: got %d, expected one for each of the %d inputs", ltide_function_name(L),
-                n, c->n);
-  ltide_check_tensors(L, c->S, 2, c->outputs, n, "outputs");
+                outputs->n, inputs->n);
+  return outputs;
 }
 
-static const char *const joined_keys[] = {"op", "streams", NULL};
-
-static int lall_reduce(lua_State *L) {
-  nccl_call c;
-  begin(L, &c, 2, joined_keys);
-  bool apart = c.args.n == 2 && !lua_isnil(L, 2);
-  if (apart) check_outputs(L, &c);
-  tide_nccl_op op = opt_op(L, c.args.opts);
-  ltide_try(L, tide_nccl_all_reduce(c.inputs, apart ? c.outputs : c.inputs, c.n, op, c.given));
-  ltide_made(L, c.S);
-  lua_settop(L, apart ? 2 : 1);
+/* The value at the index is what was written. */
+static int finish(lua_State *L, ltide_call *c, int at, tide_status status) {
+  ltide_try(L, status);
+  ltide_made(L, c->S);
+  lua_pushvalue(L, at);
   return 1;
 }
 
-static int lreduce(lua_State *L) {
-  static const char *const keys[] = {"op", "root", "streams", NULL};
-  nccl_call c;
-  begin(L, &c, 2, keys);
-  int root = opt_root(L, c.args.opts, c.n);
-  bool apart = c.args.n == 2 && !lua_isnil(L, 2);
-  tide_tensor *output = apart ? ltide_check_tensor(L, c.S, 2, "output") : c.n ? c.inputs[root] : NULL;
-  ltide_try(L, tide_nccl_reduce(c.inputs, output, c.n, root, opt_op(L, c.args.opts), c.given));
-  ltide_made(L, c.S);
-  if (apart)
-    lua_settop(L, 2);
-  else
-    lua_rawgeti(L, 1, root + 1);
-  return 1;
+#define INPUTS  c->v[0].tensors
+#define COUNT   c->v[0].n
+#define STREAMS ltide_streams(L, c, "streams", c->v[0].n)
+
+static int lall_reduce(lua_State *L, ltide_call *c) {
+  const ltide_value *out = get_outputs(L, c);
+  return finish(L, c, out->at, tide_nccl_all_reduce(INPUTS, out->tensors, COUNT, get_op(L, c), STREAMS));
 }
 
-static int lbroadcast(lua_State *L) {
-  static const char *const keys[] = {"root", "streams", NULL};
-  nccl_call c;
-  begin(L, &c, 1, keys);
-  ltide_try(L, tide_nccl_broadcast(c.inputs, c.n, opt_root(L, c.args.opts, c.n), c.given));
-  ltide_made(L, c.S);
-  lua_settop(L, 1);
-  return 1;
+static int lreduce(lua_State *L, ltide_call *c) {
+  const ltide_value *output = &c->v[1];
+  int root = get_root(L, c);
+  tide_tensor *into = output->given ? output->tensor : COUNT ? INPUTS[root] : NULL;
+  if (!output->given) lua_rawgeti(L, 1, root + 1);
+  return finish(L, c, output->given ? output->at : lua_gettop(L),
+                tide_nccl_reduce(INPUTS, into, COUNT, root, get_op(L, c), STREAMS));
 }
 
-static int lall_gather(lua_State *L) {
-  static const char *const keys[] = {"streams", NULL};
-  nccl_call c;
-  begin(L, &c, 2, keys);
-  check_outputs(L, &c);
-  ltide_try(L, tide_nccl_all_gather(c.inputs, c.outputs, c.n, c.given));
-  ltide_made(L, c.S);
-  lua_settop(L, 2);
-  return 1;
+static int lbroadcast(lua_State *L, ltide_call *c) {
+  return finish(L, c, 1, tide_nccl_broadcast(INPUTS, COUNT, get_root(L, c), STREAMS));
 }
 
-static int lreduce_scatter(lua_State *L) {
-  nccl_call c;
-  begin(L, &c, 2, joined_keys);
-  check_outputs(L, &c);
-  ltide_try(L, tide_nccl_reduce_scatter(c.inputs, c.outputs, c.n, opt_op(L, c.args.opts), c.given));
-  ltide_made(L, c.S);
-  lua_settop(L, 2);
-  return 1;
+static int lall_gather(lua_State *L, ltide_call *c) {
+  const ltide_value *out = get_outputs(L, c);
+  return finish(L, c, out->at, tide_nccl_all_gather(INPUTS, out->tensors, COUNT, STREAMS));
 }
 
-static int lversion(lua_State *L) {
+static int lreduce_scatter(lua_State *L, ltide_call *c) {
+  const ltide_value *out = get_outputs(L, c);
+  return finish(L, c, out->at, tide_nccl_reduce_scatter(INPUTS, out->tensors, COUNT, get_op(L, c), STREAMS));
+}
+
+static int lversion(lua_State *L, ltide_call *c) {
+  (void)c;
   int major = 0, minor = 0, patch = 0;
   ltide_try(L, tide_nccl_version(&major, &minor, &patch));
   lua_pushinteger(L, major);
@@ -137,22 +86,10 @@ static int lversion(lua_State *L) {
   return 3;
 }
 
-static int lis_available(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
-  ltide_no_options(L, 1);
-  tide_tensor *list[TIDE_MAX_DEVICES];
-  int n = lua_isnoneornil(L, 1) ? 0 : ltide_check_list(L, 1, TIDE_MAX_DEVICES, "tensors", "tensors");
-  ltide_check_tensors(L, S, 1, list, n, "tensors");
-  lua_pushboolean(L, tide_nccl_is_available(list, n));
-  ltide_made(L, S);
+static int lis_available(lua_State *L, ltide_call *c) {
+  lua_pushboolean(L, tide_nccl_is_available(INPUTS, COUNT));
   return 1;
 }
-
-#define OPS " op: 'sum' (if not given), 'prod', 'max', 'min', 'avg'."
-#define RULES                                                                                                          \
-  " Entry i of each list lies on one device, another for each i; all are contiguous and of one dtype. Queued on "      \
-  "streams[i], or on the current streams; nothing waits. Where NCCL is missing, or does not know the dtype, it goes "  \
-  "over copies between the GPUs with the same result."
 
 void ltide_open_nccl(lua_State *L, ltide_state *S) {
   (void)S;
@@ -161,10 +98,9 @@ void ltide_open_nccl(lua_State *L, ltide_state *S) {
 #include "api/nccl.def"
       {0}};
   static const char *const constants[] = {"SUM", "PROD", "MAX", "MIN", "AVG"};
+  ltide_register_in(L, "tide.cuda.nccl", rows);
   lua_getfield(L, -1, "cuda");
-  lua_newtable(L);
-  ltide_register_rows(L, "tide.cuda.nccl", rows);
+  lua_getfield(L, -1, "nccl");
   for (int i = 0; i < TIDE_NCCL_OPS; i++) ltide_set_integer(L, constants[i], i);
-  lua_setfield(L, -2, "nccl");
-  lua_pop(L, 1);
+  lua_pop(L, 2);
 }

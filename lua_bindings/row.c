@@ -301,6 +301,7 @@ static void read_param(reader *r) {
   if (p->is_rest && p->kind == LTIDE_ANY) p->kind = LTIDE_REST;
   if (p->kind == LTIDE_REST) r->sig->is_open = true;
   count_param(r, p);
+  p->takes_nil = !strncmp(r->at, " or nil", 7);
   while (!strncmp(r->at, " or ", 4) && is_word(r->at[4])) r->at += 4 + word_length(r->at + 4); /* dim or y */
   if (p->is_optional) p->standard = "";
   if (r->at[strspn(r->at, " ")] == '=') r->at += strspn(r->at, " "), read_standard(r, p);

@@ -25,6 +25,7 @@ typedef struct ltide_param {
   const char *name;
   ltide_kind kind;
   bool is_option, is_optional, is_rest; /* is_rest: name... */
+  bool takes_nil;                       /* name or nil: it keeps its place */
   const char *standard; /* the default as it is written, "" where nothing is said, NULL: it must be given */
   const char *choices;  /* of a CHOICE: each ends with a zero, the last one with two */
   double number;        /* the default */
@@ -74,7 +75,7 @@ typedef struct ltide_row {
   ltide_body body;
   lua_CFunction plain; /* a body that reads its arguments itself: how many there are, and the names of options, has been
                           checked */
-  const char *script;  /* the name of that in lua/ which is called with the arguments */
+  const char *script;  /* the name of that in lua/ which is called with the arguments, or with what was read of them */
   const char *noun;    /* the file of the row: "api/view.def", or NULL */
   ltide_core core;
   int tag; /* what one function does for several rows */
@@ -87,6 +88,8 @@ typedef struct ltide_row {
 #define DO(f)                                    .fn = ltide_run, .body = f
 #define DO_TAG(f, t)                             .fn = ltide_run, .body = f, .tag = t
 #define LUA(name)                                .fn = ltide_run_plain, .plain = ltide_run_script, .script = name /* of lua/ */
+#define CALLS(name)                              .fn = ltide_run, .body = ltide_call_script, .script = name /* with them, read */
+#define GUARDED_CALLS(name)                      .fn = ltide_run_guarded, .body = ltide_call_script, .script = name
 #define PLAIN(f)                                 .fn = ltide_run_plain, .plain = f
 #define WAIT_PLAIN(f)                            .fn = ltide_run_plain_waiting, .plain = f
 #define WAIT(f)                                  .fn = ltide_run_waiting, .body = f /* it waits for a device: see ltide_waiting */
@@ -151,7 +154,7 @@ ltide_row *ltide_special_ops(void); /* ops.c: those of tide.special alone */
 typedef struct ltide_value {
   bool given;
   int at; /* where it lies on the stack */
-  int n;  /* of sizes or dims */
+  int n;  /* of sizes, dims or another list */
   union {
     tide_tensor *tensor;
     tide_generator *generator;
@@ -165,8 +168,10 @@ typedef struct ltide_value {
     tide_operand operand;
     int dim, device;
     tide_dtype dtype;
-    const int *dims;
+    const int *dims, *devices;
     const int64_t *sizes;
+    tide_tensor **tensors; /* of lists, like streams; they live until the call has ended */
+    tide_stream **streams; /* TIDE_MAX_DEVICES, NULL for the current one and behind the last one */
   };
 } ltide_value;
 
@@ -177,7 +182,7 @@ typedef struct ltide_call {
   ltide_state *S;
   const ltide_row *row;
   const ltide_sig *sig;
-  tide_tensor *x;    /* the first parameter, if it is a tensor */
+  tide_tensor *x;    /* the first parameter, or the first of its list, if it is a tensor */
   tide_tensor *into; /* set by ltide_slot */
   int n, opts;       /* positional arguments, and the index of the options or 0 */
   int lists;
@@ -196,9 +201,14 @@ void ltide_call_read(lua_State *L, ltide_call *c);
 int ltide_run(lua_State *L); /* reads, and calls the body of the row */
 int ltide_run_plain(lua_State *L);
 int ltide_run_script(lua_State *L); /* the plain body of a row whose function is in lua/ */
+/* The body of one that is called with a value for each parameter, in their order, and then with the rest: devices and
+ * their lists as core's numbers, nil for what is not given and has no default. */
+int ltide_call_script(lua_State *L, ltide_call *c);
 int ltide_run_plain_waiting(lua_State *L);
 int ltide_run_guarded(lua_State *L); /* scope.c */
 int ltide_run_waiting(lua_State *L); /* the same within ltide_waiting */
+/* The streams of that list, for n devices; NULL: it is not given. */
+tide_stream *const *ltide_streams(lua_State *L, const ltide_call *c, const char *name, int n);
 /* The parameter of that name. */
 const ltide_value *ltide_get(lua_State *L, const ltide_call *c, const char *name);
 

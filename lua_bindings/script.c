@@ -13,6 +13,7 @@
  * Invariant: a chunk that could not be compiled for want of memory is compiled by the next call. */
 #include <stdio.h>
 
+#include "row.h"
 #include "script.h"
 
 static const char key_globals;
@@ -137,6 +138,24 @@ static int sub(lua_State *L) {
 
 static int replace(lua_State *L) { return luaL_gsub(L, lua_tostring(L, 1), lua_tostring(L, 2), lua_tostring(L, 3)), 1; }
 
+typedef struct wanted {
+  const char *path, *name;
+  const ltide_row *row;
+} wanted;
+
+static void look_at(void *ctx, const char *path, const ltide_row *row) {
+  wanted *w = ctx;
+  if (!strcmp(row->name, w->name) && !strcmp(path, w->path) && row->fn) w->row = row;
+}
+
+/* public(path, name): a function of the module's, or of "Tensor" a method, whatever a script has set in its place. */
+static int public(lua_State *L) {
+  wanted w = {lua_tostring(L, 1), lua_tostring(L, 2), NULL};
+  ltide_each_row(look_at, &w);
+  if (!w.row) return ltide_error(L, "StateError", "tide: there is no %s.%s", w.path, w.name);
+  return lua_pushlightuserdata(L, (void *)w.row), lua_pushcclosure(L, w.row->fn, 1), 1;
+}
+
 /* {==== Messages */
 
 /* refuse(value, name, expected): an argument that is no such thing. */
@@ -185,7 +204,8 @@ static const luaL_Reg own[] = {
     {"refuse", refuse},   {"throw", throw},    {"setmeta", set_meta}, {"upvalue", upvalue},  {"warn", warn},
     {"replace", replace}, {"find", find},      {"type", raw_type},    {"text", text_of},     {"describe", describe},
     {"fixed", fixed},     {"fail", fail},      {"next", raw_next},    {"getmeta", get_meta}, {"is_integer", is_integer},
-    {"unpack", unpack},   {"try", try},        {"sub", sub},          {"called", called},    {NULL, NULL}};
+    {"unpack", unpack},   {"try", try},        {"sub", sub},          {"called", called},    {"public", public},
+    {NULL, NULL}};
 
 void ltide_open_script(lua_State *L, ltide_state *S) {
   (void)S;

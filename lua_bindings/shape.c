@@ -1,54 +1,37 @@
 /* shape.c: shaping that copies (cat, stack, tile, flip, roll ...), broadcasting of lists, and complex tensors from
- * parts.
- *
- * A list of tensors is read into a userdata array, which the collector owns, so that any length is served and an error
- * loses nothing. Operands of the list are held: a finaliser can change the script's table. */
+ * parts. */
 #include <string.h>
 
 #include "row.h"
 
-typedef struct list {
-  tide_tensor **items;
-  int n;
-} list;
-
-/* Reads the table of tensors at arg and pushes the array that holds them. */
-static list check_list(lua_State *L, ltide_state *S, int arg, int least) {
-  if (!lua_istable(L, arg)) ltide_arg_error(L, arg, "tensors", "a table of tensors");
-  lua_Integer n = (lua_Integer)lua_rawlen(L, arg);
-  if (n < least || n > INT32_MAX)
-    ltide_error(L, "ValueError", "%s: tensors: got a table of %I, expected at least %d", ltide_function_name(L), n,
-                least);
-  list l = {ltide_new_object(L, (size_t)n * sizeof(tide_tensor *), 0), (int)n};
-  for (int i = 0; i < l.n; i++) {
-    lua_rawgeti(L, arg, i + 1);
-    l.items[i] = ltide_check_tensor(L, S, -1, "tensors");
-    ltide_hold_tensor(L, S, l.items[i]);
-    lua_pop(L, 1);
-  }
-  return l;
-}
-
 /* {==== Lists */
+
+/* That of the row, which is not empty. */
+static const ltide_value *check_list(lua_State *L, const ltide_call *c) {
+  if (!c->v[0].n)
+    ltide_error(L, "ValueError", "%s: tensors: got an empty list, expected at least one tensor",
+                ltide_function_name(L));
+  return &c->v[0];
+}
 
 /* Joins the tensors along a dimension that is counted in the first of them, or in one more for stack. */
 static int ljoin(lua_State *L, ltide_call *c) {
-  list l = check_list(L, c->S, 1, 1);
-  int ndim = tide_tensor_ndim(l.items[0]) + c->row->tag;
-  int dim = c->v[1].given ? ltide_check_dim(L, c->v[1].at, ndim, "dim") : 0;
+  const ltide_value *list = check_list(L, c);
   tide_tensor **slot = ltide_slot(L, c);
-  return ltide_finish_into(L, c, (c->row->tag ? tide_stack : tide_cat)(slot, l.items, l.n, dim, c->into));
+  tide_status (*join)(tide_tensor **, tide_tensor *const *, int, int, tide_tensor *) =
+      c->row->tag ? tide_stack : tide_cat;
+  return ltide_finish_into(L, c, join(slot, list->tensors, list->n, c->v[1].dim, c->into));
 }
 
 static int lbroadcast_tensors(lua_State *L, ltide_call *c) {
-  list l = check_list(L, c->S, 1, 0);
+  const ltide_value *list = &c->v[0];
   int64_t size[TIDE_MAX_DIMS];
   int ndim;
-  lua_createtable(L, l.n, 0);
-  if (!l.n) return 1;
-  ltide_try(L, tide_broadcast_size(size, &ndim, l.items, l.n));
-  for (int i = 0; i < l.n; i++) {
-    ltide_try(L, tide_expand(ltide_result(L, c), l.items[i], size, ndim));
+  lua_createtable(L, list->n, 0);
+  if (!list->n) return 1;
+  ltide_try(L, tide_broadcast_size(size, &ndim, list->tensors, list->n));
+  for (int i = 0; i < list->n; i++) {
+    ltide_try(L, tide_expand(ltide_result(L, c), list->tensors[i], size, ndim));
     lua_rawseti(L, -2, i + 1);
   }
   ltide_made(L, c->S);
@@ -57,29 +40,29 @@ static int lbroadcast_tensors(lua_State *L, ltide_call *c) {
 
 static int lmeshgrid(lua_State *L, ltide_call *c) {
   bool xy = c->v[1].i == 1; /* the first two grids exchanged */
-  list l = check_list(L, c->S, 1, 1);
+  const ltide_value *list = check_list(L, c);
   int64_t size[TIDE_MAX_DIMS];
-  if (l.n > TIDE_MAX_DIMS)
-    return ltide_error(L, "ValueError", "meshgrid: tensors: got %d, expected at most %d", l.n, TIDE_MAX_DIMS);
-  luaL_checkstack(L, 2 * l.n + 4, "meshgrid");
-  for (int i = 0; i < l.n; i++) {
-    if (tide_tensor_ndim(l.items[i]) > 1)
+  if (list->n > TIDE_MAX_DIMS)
+    return ltide_error(L, "ValueError", "meshgrid: tensors: got %d, expected at most %d", list->n, TIDE_MAX_DIMS);
+  luaL_checkstack(L, 2 * list->n + 4, "meshgrid");
+  for (int i = 0; i < list->n; i++) {
+    if (tide_tensor_ndim(list->tensors[i]) > 1)
       return ltide_error(L, "ShapeError", "meshgrid: tensors: number %d has %d dimensions, expected at most 1", i + 1,
-                         tide_tensor_ndim(l.items[i]));
-    size[xy && i < 2 && l.n > 1 ? 1 - i : i] = tide_tensor_numel(l.items[i]);
+                         tide_tensor_ndim(list->tensors[i]));
+    size[xy && i < 2 && list->n > 1 ? 1 - i : i] = tide_tensor_numel(list->tensors[i]);
   }
-  for (int i = 0; i < l.n; i++) {
+  for (int i = 0; i < list->n; i++) {
     int64_t column[TIDE_MAX_DIMS];
-    int at = xy && i < 2 && l.n > 1 ? 1 - i : i;
-    for (int d = 0; d < l.n; d++) column[d] = d == at ? size[d] : 1;
+    int at = xy && i < 2 && list->n > 1 ? 1 - i : i;
+    for (int d = 0; d < list->n; d++) column[d] = d == at ? size[d] : 1;
     ltide_tensor *u = ltide_new_tensor(L, c->S), *v = ltide_new_tensor(L, c->S);
-    ltide_try(L, tide_reshape(&v->t, l.items[i], column, l.n));
-    ltide_try(L, tide_expand(&u->t, v->t, size, l.n));
+    ltide_try(L, tide_reshape(&v->t, list->tensors[i], column, list->n));
+    ltide_try(L, tide_expand(&u->t, v->t, size, list->n));
     ltide_close_tensor(v);
     lua_pop(L, 1);
   }
   ltide_made(L, c->S);
-  return l.n;
+  return list->n;
 }
 
 /* {==== Repeating and turning */
