@@ -42,7 +42,7 @@ static void split(lua_State *L, ltide_call *c) {
   if (c->opts) check_keys(L, c);
 }
 
-static void begin(lua_State *L, ltide_call *c) {
+static inline void begin(lua_State *L, ltide_call *c) {
   c->S = ltide_begin(L);
   c->row = lua_touserdata(L, lua_upvalueindex(1));
   c->sig = c->row ? ltide_row_sig(c->row) : NULL;
@@ -192,7 +192,13 @@ static void read_value(lua_State *L, ltide_call *c, const ltide_param *p, ltide_
   case LTIDE_DTYPE: v->dtype = ltide_check_dtype(L, at, p->name); break;
   case LTIDE_DEVICE: v->device = ltide_check_device(L, at, p->name, LTIDE_CPU_OK); break;
   case LTIDE_CUDA: v->device = ltide_check_device(L, at, p->name, p->is_optional ? LTIDE_NIL_OK : 0); break;
-  case LTIDE_GENERATOR: v->generator = ltide_check_generator(L, at, p->name); break;
+  case LTIDE_GPU:
+    v->device = ltide_check_device(L, at, p->name, LTIDE_NEGATIVE_OK | (p->is_optional ? LTIDE_NIL_OK : 0));
+    break;
+  case LTIDE_GENERATOR:
+    v->generator = ltide_check_generator(L, at, p->name);
+    if (p->is_option) ltide_hold_generator(L, c->S, v->generator);
+    break;
   case LTIDE_STREAM: v->stream = ltide_check_stream(L, at, p->name); break;
   case LTIDE_EVENT: v->event = ltide_check_event(L, at, p->name); break;
   case LTIDE_STORAGE: v->tensor = ltide_check_storage(L, at, p->name); break;
@@ -220,7 +226,8 @@ static void set_standard(const ltide_call *c, const ltide_param *p, ltide_value 
   case LTIDE_LINE: v->dim = (int)p->number + (p->number > 0 ? -1 : ltide_scalar_ndim(ndim_of(c))); break;
   case LTIDE_DTYPE: v->dtype = TIDE_DTYPE_NONE; break;
   case LTIDE_DEVICE:
-  case LTIDE_CUDA: v->device = TIDE_CURRENT; break;
+  case LTIDE_CUDA:
+  case LTIDE_GPU: v->device = TIDE_CURRENT; break;
   case LTIDE_INTEGER:
   case LTIDE_COUNT: v->i = (int64_t)p->number; break;
   case LTIDE_CHOICE: v->i = 0; break;
@@ -228,18 +235,14 @@ static void set_standard(const ltide_call *c, const ltide_param *p, ltide_value 
   }
 }
 
-/* Is it read by ltide_opt_options, or when the result is there? */
-static bool is_others(const ltide_sig *sig, const ltide_param *p) {
-  if (p->kind == LTIDE_OUT) return true;
-  return sig->makes && p->is_option &&
-         (p->kind == LTIDE_DTYPE || p->kind == LTIDE_DEVICE || !strcmp(p->name, "pin_memory"));
-}
-
-/* Where the value of parameter k lies; 0: nowhere. `place` counts from 1 and is behind the last one for options. */
+/* Where the value of a parameter lies; 0: nowhere. `place` counts from 1, and is behind the last one for options; 0: it
+ * has none. */
 static int find_value(lua_State *L, const ltide_call *c, const ltide_param *p, int place) {
-  bool is_there = !p->is_option && place <= c->n && (!lua_isnil(L, place) || !(p->is_optional || p->takes_nil));
-  if (!c->opts) return is_there ? place : 0;
-  bool has = (place != 1 || p->is_option) && ltide_push_named(L, c->opts, p->name);
+  bool is_there =
+      place && place <= c->n && !p->is_option && (!lua_isnil(L, place) || !(p->is_optional || p->takes_nil));
+  if (!c->opts || (!place && !p->is_option)) return is_there ? place : 0;
+  bool may = place != 1 || p->is_option || (p->is_optional && !c->sig->leading);
+  bool has = may && ltide_push_named(L, c->opts, p->name);
   int named = has ? lua_gettop(L) : 0;
   if (named && is_there && !lua_isnil(L, place))
     ltide_error(L, "ArgumentError", "%s: %s: got it twice, as argument %d and by its name", ltide_function_name(L),
@@ -251,13 +254,12 @@ static void read_param(lua_State *L, ltide_call *c, int k, int place) {
   const ltide_param *p = &c->sig->param[k];
   ltide_value *v = &c->v[k];
   v->given = false;
-  if (is_others(c->sig, p)) return;
-  v->at = place > 0 || p->is_option ? find_value(L, c, p, place) : 0;
+  if (p->is_later) return;
+  v->at = find_value(L, c, p, place);
   v->given = v->at > 0;
   if (v->given || !(p->is_optional || p->takes_nil)) {
     if (!v->given) v->at = lua_gettop(L) + 1; /* where there is nothing */
     read_value(L, c, p, v);
-    if (p->kind == LTIDE_GENERATOR && p->is_option) ltide_hold_generator(L, c->S, v->generator);
   } else
     set_standard(c, p, v);
 }
@@ -267,14 +269,14 @@ void ltide_call_read(lua_State *L, ltide_call *c) {
   const ltide_sig *sig = c->sig;
   bool has_tensor = sig->count && sig->param[0].kind == LTIDE_TENSOR;
   if (has_tensor) c->x = ltide_check_tensor(L, c->S, 1, sig->param[0].name);
-  split(L, c);
+  int top = lua_gettop(L), last = top && top <= sig->positional ? lua_type(L, top) : LUA_TTABLE;
+  c->n = top, c->opts = 0;
+  if (last == LUA_TTABLE || last == LUA_TNIL) split(L, c); /* the others leave it as it is */
   if (c->opts) luaL_checkstack(L, sig->count + LUA_MINSTACK, "tide: arguments");
-  int receiver = sig->leading && !sig->param[0].is_optional ? 1 : 0;
-  int skip = c->n <= sig->required ? sig->leading : 0; /* [start=0,] stop: one value is the second */
-  for (int k = 0; k < sig->count; k++) {
-    bool is_skipped = skip && k >= receiver && k < receiver + skip;
-    read_param(L, c, k, is_skipped ? 0 : k + 1 - (k >= receiver ? skip : 0));
-  }
+  int first = 0, skip = c->n <= sig->required ? sig->leading : 0; /* [start=0,] stop: one value is the second */
+  if (skip) first = sig->param[0].is_optional ? 0 : 1;            /* behind the receiver */
+  for (int k = 0; k < sig->count; k++)
+    read_param(L, c, k, !skip || k < first ? k + 1 : k < first + skip ? 0 : k + 1 - skip);
   if (sig->outs == 1) ltide_check_out(L, c->S, c->opts, 1); /* several are the body's: it may give one */
 }
 
@@ -316,7 +318,8 @@ int ltide_run_plain(lua_State *L) {
   bool is_simple = !top || (top == 1 && lua_type(L, 1) == LUA_TUSERDATA && c.sig->positional); /* s:query() */
   if (is_simple) return c.row->plain(L);
   if (!is_argument(L, &c)) split(L, &c);
-  if (c.opts && c.sig->count == c.sig->positional) ltide_named(L, 2, c.sig->keys);
+  int first = *c.sig->keys && *c.sig->keys == c.sig->param[0].name ? 1 : 2;
+  if (c.opts && c.sig->count == c.sig->positional) ltide_named(L, first, c.sig->keys);
   return c.row->plain(L);
 }
 
@@ -352,6 +355,11 @@ int ltide_call_script(lua_State *L, ltide_call *c) {
   for (int k = 0; k < sig->count; k++) push_read(L, &sig->param[k], &c->v[k]);
   for (int i = 1; i <= rest; i++) lua_pushvalue(L, sig->positional + i);
   return ltide_script_call(L, c->row->script, sig->count + rest);
+}
+
+int ltide_run_new(lua_State *L) {
+  if (lua_gettop(L)) lua_remove(L, 1);
+  return ltide_run(L);
 }
 
 int ltide_run_script(lua_State *L) {

@@ -96,15 +96,28 @@ void ltide_push_methods(lua_State *L) {
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key);
 }
 
+/* A table that calls the function at the top, in whose place it is pushed. */
+static void push_class(lua_State *L, const char *path, const char *name) {
+  lua_newtable(L);
+  lua_createtable(L, 0, 2);
+  lua_rotate(L, -3, -1);
+  lua_setfield(L, -2, "__call");
+  lua_pushfstring(L, "%s.%s", path, name);
+  lua_setfield(L, -2, "__metatable");
+  lua_setmetatable(L, -2);
+}
+
 void ltide_register_rows(lua_State *L, const char *path, ltide_row *rows) {
   int table = lua_gettop(L);
   ltide_note_rows(path, rows);
   ltide_push_methods(L);
   for (ltide_row *r = rows; r->name; r++) {
+    if (!r->fn && !r->same) continue; /* a field */
     if (r->same)
       lua_getfield(L, table, r->same);
     else
       lua_pushlightuserdata(L, r), lua_pushcclosure(L, r->fn, 1);
+    if (r->is_class) push_class(L, path, r->name);
     lua_pushvalue(L, -1);
     if (r->where & LTIDE_IN_METHODS)
       lua_setfield(L, table + 1, r->name);
@@ -321,17 +334,24 @@ static void read_params(reader *r, char close) {
   }
 }
 
-/* What may be given by name: all but what stands in front. */
+static bool is_later(const ltide_sig *sig, const ltide_param *p) {
+  if (p->kind == LTIDE_OUT || !sig->makes || !p->is_option) return p->kind == LTIDE_OUT;
+  return p->kind == LTIDE_DTYPE || p->kind == LTIDE_DEVICE || !strcmp(p->name, "pin_memory");
+}
+
+/* What may be given by name: all but what must stand in front. */
 static void list_keys(ltide_sig *sig, const char **keys) {
   bool makes = false;
   sig->keys = keys;
   for (int i = 0; i < sig->count; i++) {
     const ltide_param *p = &sig->param[i];
-    if ((i > 0 || p->is_option) && p->kind != LTIDE_REST) *keys++ = p->name;
+    bool is_first = !i && !p->is_option && (!p->is_optional || sig->leading);
+    if (!is_first && p->kind != LTIDE_REST) *keys++ = p->name;
     makes = makes || (p->is_option && p->kind == LTIDE_DTYPE);
     sig->makes = sig->makes || (makes && p->is_option && p->kind == LTIDE_DEVICE);
   }
   *keys = NULL;
+  for (int i = 0; i < sig->count; i++) sig->param[i].is_later = is_later(sig, &sig->param[i]);
 }
 
 /* Reads the first line: "tide.f(", "x:f(" or "tide.f{" and what follows. */

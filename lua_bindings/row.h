@@ -7,7 +7,7 @@
  *   (x, dim [, n=1] [, {keepdim=false, norm='ortho' or 'forward', out=}]) -> Tensor, Tensor
  *
  * What stands in brackets may be missing, what stands in braces is given by name. `name...` takes the rest of the
- * arguments, or one table of them. Every parameter but the first may be given by name, too. What
+ * arguments, or one table of them. Every parameter but a first one that must be given may be given by name, too. What
  * kind of value a parameter takes follows from its name (parameters.def), or stands behind a colon where that one would
  * mislead: `a:number`; help() leaves it out. A method's first parameter is what stands before its colon. */
 #ifndef LTIDE_ROW_H
@@ -26,6 +26,7 @@ typedef struct ltide_param {
   ltide_kind kind;
   bool is_option, is_optional, is_rest; /* is_rest: name... */
   bool takes_nil;                       /* name or nil: it keeps its place */
+  bool is_later;                        /* by ltide_opt_options, or when the result is there */
   const char *standard; /* the default as it is written, "" where nothing is said, NULL: it must be given */
   const char *choices;  /* of a CHOICE: each ends with a zero, the last one with two */
   double number;        /* the default */
@@ -62,6 +63,7 @@ typedef union ltide_core { /* what an adaptor calls, by the name of its shape (a
   tide_status (*x_y_into)(tide_tensor **, const tide_tensor *, const tide_tensor *, tide_tensor *);
   void (*act)(void);
   bool (*is)(void);
+  int (*field)(lua_State *L, void *object); /* of a FIELD: pushes it */
 } ltide_core;
 
 struct ltide_call;
@@ -80,6 +82,7 @@ typedef struct ltide_row {
   ltide_core core;
   int tag; /* what one function does for several rows */
   int where;
+  bool is_class;            /* a callable table: what else the class has is set in it later */
   _Atomic(ltide_sig *) sig; /* read when it is first asked for, and kept */
 } ltide_row;
 
@@ -93,6 +96,7 @@ typedef struct ltide_row {
 #define PLAIN(f)                                 .fn = ltide_run_plain, .plain = f
 #define WAIT_PLAIN(f)                            .fn = ltide_run_plain_waiting, .plain = f
 #define WAIT(f)                                  .fn = ltide_run_waiting, .body = f /* it waits for a device: see ltide_waiting */
+#define NEW(f)                                   .fn = ltide_run_new, .body = f     /* of a CLASS */
 #define GUARDED(f)                               .fn = ltide_run_guarded, .body = f /* see ltide_guarded */
 #define CORE(shape, f)                           .fn = ltide_run, .body = ltide_##shape, .core.shape = f
 #define DO_CORE(b, shape, f)                     .fn = ltide_run, .body = b, .core.shape = f
@@ -112,6 +116,10 @@ typedef struct ltide_row {
   {.name = #n, .noun = __FILE__, .doc = PATH #n signature "\n" text, .where = LTIDE_IN_MODULE, call},
 #define OF(object, n, call, signature, text) /* a method of another class, in whose table it is set */                 \
   {.name = #n, .noun = __FILE__, .doc = #object ":" #n signature "\n" text, .where = LTIDE_IN_MODULE, call},
+#define FIELD(object, n, f, results, text) /* of another class (class.h) */                                            \
+  {.name = #n, .noun = __FILE__, .doc = #object "." #n results "\n" text, .where = LTIDE_IN_MODULE, .core.field = f},
+#define CLASS(n, call, signature, text)                                                                                \
+  {.name = #n, .noun = __FILE__, .doc = PATH #n signature "\n" text, .where = LTIDE_IN_MODULE, .is_class = true, call},
 #define METHOD_OF(object, n, call, signature, text) /* a method of tensors whose tensor has another name */            \
   {.name = #n, .noun = __FILE__, .doc = #object ":" #n signature "\n" text, .where = LTIDE_IN_METHODS, call},
 
@@ -209,6 +217,7 @@ int ltide_run_guarded(lua_State *L); /* scope.c */
 int ltide_run_waiting(lua_State *L); /* the same within ltide_waiting */
 /* The streams of that list, for n devices; NULL: it is not given. */
 tide_stream *const *ltide_streams(lua_State *L, const ltide_call *c, const char *name, int n);
+int ltide_run_new(lua_State *L); /* of a class, which stands before the arguments */
 /* The parameter of that name. */
 const ltide_value *ltide_get(lua_State *L, const ltide_call *c, const char *name);
 

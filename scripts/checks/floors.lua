@@ -24,8 +24,8 @@ local rooms = {
 rooms.bindings = {
   most_in_circle = 8,
   -- What a call stands on: the state and its coroutines, errors, the rows of functions, the arguments read by them.
-  { "args", "call", "error", "error_lost", "handle", "held", "named", "names", "row", "running", "scope", "script", "sizes",
-    "state", "warning" },
+  { "args", "call", "class", "error", "error_lost", "handle", "held", "named", "names", "row", "running", "scope", "script",
+    "sizes", "state", "warning" },
   -- What scripts hold: handles with their classes, and where results go.
   { "arena", "device", "dtype", "error_class", "event", "out", "random", "storage", "stream", "tensor" },
   -- What scripts call.
