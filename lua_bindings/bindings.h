@@ -68,7 +68,7 @@ typedef struct ltide_state {
   double last_cost, last_end;         /* seconds that collections take, and when the last one ended */
   ltide_link handles;                 /* of tensors in no arena: what the end of the state finds there it releases */
   const void *scope_meta;
-  int spare_scopes;            /* of scope.c, waiting to serve again */
+  int spare_scopes, spares;    /* of scope.c: how many wait to serve again, and the registry reference of their list */
   struct ltide_fork *forks;    /* open blocks of fork_rng, the newest first */
   size_t young, fresh;         /* bytes of the CPU that the collector's last step left, and that had come before it */
   bool in_vain;                /* it freed little of them */

@@ -36,8 +36,8 @@ typedef struct ltide_scope {
 
 #define SCOPE_META "tide.scope"
 enum { LENT_DATA = 64, MOST_SPARES = 16 };
-static const char key_spares; /* in the registry: an array of scopes that serve again */
-static const char key_trace;  /* likewise: {coroutine, message, traceback} of the last error in a replica's block */
+static const char
+    key_trace; /* in the registry: {coroutine, message, traceback} of the last error in a replica's block */
 
 static ltide_scope *scope_of(const void *data) {
   return (ltide_scope *)((char *)(uintptr_t)data - offsetof(ltide_scope, data));
@@ -171,7 +171,7 @@ static ltide_scope *push_scope(lua_State *L, size_t size) {
 static ltide_scope *push_lent(lua_State *L, ltide_state *S) {
   ltide_scope *s;
   if (S->spare_scopes > 0) {
-    lua_rawgetp(L, LUA_REGISTRYINDEX, &key_spares);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, S->spares);
     lua_rawgeti(L, -1, S->spare_scopes);
     lua_pushnil(L);
     lua_rawseti(L, -3, S->spare_scopes--);
@@ -194,7 +194,7 @@ static void give_back(lua_State *L) {
     lua_pop(L, 1);
     return;
   }
-  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_spares);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, S->spares);
   lua_insert(L, -2);
   lua_rawseti(L, -2, ++S->spare_scopes);
   lua_pop(L, 1);
@@ -384,6 +384,6 @@ void ltide_open_blocks(lua_State *L, ltide_state *S) {
   static const luaL_Reg meta[] = {{"__close", scope_unwind}, {"__gc", scope_gc}, {"__tostring", scope_tostring}, {0}};
   static ltide_row methods[] = {OF(scope, close, FN(scope_close), "()", "Ends the block, as <close> does."){0}};
   lua_createtable(L, MOST_SPARES, 0); /* it never grows: giving one back allocates nothing */
-  lua_rawsetp(L, LUA_REGISTRYINDEX, &key_spares);
+  S->spares = luaL_ref(L, LUA_REGISTRYINDEX);
   S->scope_meta = ltide_new_class(L, SCOPE_META, meta, "scope", methods, NULL);
 }
