@@ -8,11 +8,8 @@
 #include <time.h>
 #include <sys/resource.h>
 
-#include "row.h"
-#include "bindings.h"
-
-#define TIMER_META      "tide.Timer"
-#define CUDA_TIMER_META "tide.cuda.Timer"
+#include "class.h"
+#include "fields.h"
 
 /* {==== tide.Timer */
 
@@ -30,27 +27,34 @@ static ltide_timer clock_now(void) {
                        (double)r.ru_stime.tv_sec + 1e-6 * (double)r.ru_stime.tv_usec};
 }
 
-static int ltimer_new(lua_State *L) {
-  ltide_timer *t = ltide_new_object(L, sizeof *t, 0);
-  *t = clock_now();
-  ltide_setmetatable(L, TIMER_META);
+static int ltimer_time(lua_State *L, ltide_call *c);
+static int ltimer_reset(lua_State *L, ltide_call *c);
+
+static ltide_row timer_methods[] = {
+    OF(timer, time, DO(ltimer_time), "() -> table", "{real=, user=, sys=}: seconds since it was made or reset.")
+        OF(timer, reset, DO(ltimer_reset), "() -> timer", "Starts again."){0}};
+static const ltide_class timer_class = {
+    .meta = "tide.Timer", .name = "Timer", .rows = timer_methods, .size = sizeof(ltide_timer)};
+
+static int ltimer_new(lua_State *L, ltide_call *c) {
+  (void)c;
+  *(ltide_timer *)ltide_new_instance(L, &timer_class) = clock_now();
   return 1;
 }
 
-static int ltimer_reset(lua_State *L) {
-  ltide_no_options(L, 1);
-  *(ltide_timer *)ltide_check_object(L, 1, TIMER_META) = clock_now();
-  lua_settop(L, 1);
-  return 1;
+static int ltimer_reset(lua_State *L, ltide_call *c) {
+  (void)c;
+  *(ltide_timer *)ltide_check_object(L, 1, timer_class.meta) = clock_now();
+  return ltide_self(L, TIDE_OK);
 }
 
-static int ltimer_time(lua_State *L) {
-  ltide_no_options(L, 1);
-  ltide_timer *t = ltide_check_object(L, 1, TIMER_META), n = clock_now();
+static int ltimer_time(lua_State *L, ltide_call *c) {
+  (void)c;
+  static const ltide_field fields[] = LTIDE_FIELDS(ltide_timer, real, user, sys);
+  ltide_timer *t = ltide_check_object(L, 1, timer_class.meta), n = clock_now();
+  n.real -= t->real, n.user -= t->user, n.sys -= t->sys;
   lua_createtable(L, 0, 3);
-  lua_pushnumber(L, n.real - t->real), lua_setfield(L, -2, "real");
-  lua_pushnumber(L, n.user - t->user), lua_setfield(L, -2, "user");
-  lua_pushnumber(L, n.sys - t->sys), lua_setfield(L, -2, "sys");
+  ltide_set_fields(L, fields, &n, false);
   return 1;
 }
 
@@ -60,19 +64,29 @@ typedef struct ltide_cuda_timer {
   tide_event *start, *end;
 } ltide_cuda_timer;
 
-static ltide_cuda_timer *check_timer(lua_State *L) {
-  ltide_cuda_timer *t = ltide_test_object(L, 1, CUDA_TIMER_META);
-  if (!t || !t->end) ltide_arg_error(L, 1, "timer", "a tide.cuda.Timer");
-  return t;
+static int lcuda_timer_time(lua_State *L, ltide_call *c);
+static int lcuda_timer_reset(lua_State *L, ltide_call *c);
+
+static void release(void *timer) {
+  ltide_cuda_timer *t = timer, own = *t;
+  *t = (ltide_cuda_timer){0};
+  tide_event_release(own.start);
+  tide_event_release(own.end);
 }
 
-static int cuda_timer_gc(lua_State *L) {
-  ltide_cuda_timer *t = ltide_test_object(L, 1, CUDA_TIMER_META), own;
-  if (!t) return 0;
-  own = *t, *t = (ltide_cuda_timer){0};
-  if (own.start) tide_event_release(own.start);
-  if (own.end) tide_event_release(own.end);
-  return 0;
+static ltide_row cuda_timer_methods[] = {
+    OF(timer, time, DO(lcuda_timer_time), "() -> table", "Seconds of the device since it was made or reset; waits.")
+        OF(timer, reset, DO(lcuda_timer_reset), "() -> timer", "Starts again."){0}};
+static const ltide_class cuda_timer_class = {.meta = "tide.cuda.Timer",
+                                             .name = "Timer",
+                                             .rows = cuda_timer_methods,
+                                             .size = sizeof(ltide_cuda_timer),
+                                             .release = release};
+
+static ltide_cuda_timer *check_timer(lua_State *L) {
+  ltide_cuda_timer *t = ltide_check_object(L, 1, cuda_timer_class.meta);
+  if (!t->end) ltide_freed_error(L, "timer", "timer");
+  return t;
 }
 
 /* Records on the current stream of the device; TIDE_CURRENT: the current device. */
@@ -82,30 +96,24 @@ static void record_now(lua_State *L, tide_event *event, int device) {
   ltide_try(L, tide_event_record(event, s));
 }
 
-static int lcuda_timer_new(lua_State *L) {
-  ltide_enter(L);
-  if (!lua_isnone(L, 1)) return ltide_arg_error(L, 1, "argument", "none");
-  ltide_cuda_timer *t = ltide_new_object(L, sizeof *t, 0);
-  *t = (ltide_cuda_timer){0};
-  ltide_setmetatable(L, CUDA_TIMER_META);
+static int lcuda_timer_new(lua_State *L, ltide_call *c) {
+  (void)c;
+  ltide_cuda_timer *t = ltide_new_instance(L, &cuda_timer_class);
   ltide_try(L, tide_event_new(&t->start, TIDE_EVENT_TIMING));
   ltide_try(L, tide_event_new(&t->end, TIDE_EVENT_TIMING));
   record_now(L, t->start, TIDE_CURRENT);
   return 1;
 }
 
-static int lcuda_timer_reset(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 1);
+static int lcuda_timer_reset(lua_State *L, ltide_call *c) {
+  (void)c;
   ltide_cuda_timer *t = check_timer(L);
   record_now(L, t->start, tide_event_device(t->start));
-  lua_settop(L, 1);
-  return 1;
+  return ltide_self(L, TIDE_OK);
 }
 
-static int lcuda_timer_time(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 1);
+static int lcuda_timer_time(lua_State *L, ltide_call *c) {
+  (void)c;
   ltide_cuda_timer *t = check_timer(L);
   double ms;
   record_now(L, t->end, tide_event_device(t->start));
@@ -118,13 +126,6 @@ static int lcuda_timer_time(lua_State *L) {
   return 1;
 }
 
-static ltide_row timer_methods[] = {
-    OF(timer, time, FN(ltimer_time), "() -> table", "{real=, user=, sys=}: seconds since it was made or reset.")
-        OF(timer, reset, FN(ltimer_reset), "() -> timer", "Starts again."){0}};
-static ltide_row cuda_timer_methods[] = {
-    OF(timer, time, FN(lcuda_timer_time), "() -> table", "Seconds of the device since it was made or reset; waits.")
-        OF(timer, reset, FN(lcuda_timer_reset), "() -> timer", "Starts again."){0}};
-
 void ltide_open_timer(lua_State *L, ltide_state *S) {
   (void)S;
 #define PATH "tide."
@@ -136,19 +137,8 @@ void ltide_open_timer(lua_State *L, ltide_state *S) {
   static ltide_row timer_cuda_rows[] = {
 #include "api/timer_cuda.def"
       {0}};
-  ltide_newmetatable(L, TIMER_META);
-  lua_newtable(L);
-  ltide_register_rows(L, "Timer", timer_methods);
-  lua_setfield(L, -2, "__index");
-  ltide_newmetatable(L, CUDA_TIMER_META);
-  lua_pushcfunction(L, cuda_timer_gc);
-  lua_setfield(L, -2, "__gc");
-  lua_newtable(L);
-  ltide_register_rows(L, "Timer", cuda_timer_methods);
-  lua_setfield(L, -2, "__index");
-  lua_pop(L, 2);
+  ltide_open_class(L, &timer_class);
+  ltide_open_class(L, &cuda_timer_class);
   ltide_register_rows(L, "tide", timer_rows);
-  lua_getfield(L, -1, "cuda");
-  ltide_register_rows(L, "tide.cuda", timer_cuda_rows);
-  lua_pop(L, 1);
+  ltide_register_in(L, "tide.cuda", timer_cuda_rows);
 }
