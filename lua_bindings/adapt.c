@@ -38,6 +38,6 @@ int ltide_x_y_into(lua_State *L, ltide_call *c) {
   return ltide_finish_into(L, c, c->row->core.x_y_into(slot, c->x, c->v[1].tensor, c->into));
 }
 
-int ltide_act(lua_State *L, ltide_call *c) { return (void)L, c->row->core.act(), 0; }
+int ltide_act(lua_State *L, ltide_call *c) { return c->row->core.act(), 0; }
 
 int ltide_is(lua_State *L, ltide_call *c) { return lua_pushboolean(L, c->row->core.is()), 1; }

@@ -22,7 +22,6 @@ static int lset_settings(lua_State *L, ltide_call *c) {
 }
 
 static int lget_backend(lua_State *L, ltide_call *c) {
-  (void)c;
   const char *name = NULL;
   ltide_try(L, tide_allocator_backend(&name));
   lua_pushstring(L, name);
@@ -178,7 +177,6 @@ static int luse_pool(lua_State *L) {
 /* {==== Registration */
 
 void ltide_open_allocator(lua_State *L, ltide_state *S) {
-  (void)S;
 #define PATH "tide.cuda."
   static ltide_row allocator_cuda_rows[] = {
 #include "api/allocator_cuda.def"

@@ -26,7 +26,6 @@ static int gc_set(lua_State *L, int mode) {
 
 void ltide_open_api(lua_State *L, ltide_state *S) {
   static const tide_lua_api api = {sizeof api, to_tensor, to_stream, push_tensor, ltide_push_stream, gc_set};
-  (void)S;
   lua_pushlightuserdata(L, (void *)&api);
   lua_setfield(L, LUA_REGISTRYINDEX, "tide.api");
 }

@@ -161,7 +161,6 @@ static void keep_trees(lua_State *L, ltide_state *S, int first, int last, ltide_
 
 /* Stack: the scope, results. The scope is still open, so that its arena can be searched. */
 static int kept(lua_State *L, int status, lua_KContext context) {
-  (void)status, (void)context;
   ltide_state *S = ltide_enter(L);
   void *data = ltide_block_data(L, 1);
   if (data) keep_trees(L, S, 2, lua_gettop(L), arena_of(data));
@@ -195,13 +194,11 @@ static int lscope(lua_State *L, ltide_call *c) {
 }
 
 static int lkeep(lua_State *L, ltide_call *c) {
-  (void)c;
   ltide_arena_remove(lua_touserdata(L, 1));
   return ltide_self(L, TIDE_OK);
 }
 
 void ltide_open_arena(lua_State *L, ltide_state *S) {
-  (void)S;
 #define PATH "tide."
   static ltide_row rows[] = {
 #include "api/arena.def"

@@ -447,7 +447,6 @@ static int tensor_totable_now(lua_State *L) {
 static int ltensor_totable(lua_State *L) { return ltide_waiting(L, tensor_totable_now); }
 
 void ltide_open_convert(lua_State *L, ltide_state *S) {
-  (void)S;
 #define PATH "tide."
   static ltide_row rows[] = {
 #include "api/convert.def"

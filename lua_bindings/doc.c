@@ -28,10 +28,7 @@ static int script_row_doc(lua_State *L) {
   return row && row->doc ? (ltide_push_doc(L, row->doc, false), 1) : 0;
 }
 
-static void try_row(void *ctx, const char *path, const ltide_row *row) {
-  (void)path;
-  ltide_nearest_try(ctx, row->name);
-}
+static void try_row(void *ctx, const char *path, const ltide_row *row) { ltide_nearest_try(ctx, row->name); }
 
 /* nearest(word): of the names of rows, or nil. */
 static int script_nearest(lua_State *L) {
@@ -101,7 +98,6 @@ static ltide_row values[] = {
     {0}};
 
 void ltide_open_help(lua_State *L, ltide_state *S) {
-  (void)S;
 #define PATH "tide."
   static ltide_row rows[] = {
 #include "api/doc.def"

@@ -312,7 +312,6 @@ static ltide_row rows[] = {
     {0}};
 
 void ltide_open_factory(lua_State *L, ltide_state *S) {
-  (void)S;
   owner_node **head = ltide_new_object(L, sizeof *head, 0);
   *head = NULL;
   if (ltide_newmetatable(L, OWNERS_META)) {

@@ -85,10 +85,7 @@ static void each_arch(lua_State *L, void (*visit)(lua_State *L, luaL_Buffer *b, 
   }
 }
 
-static void add_to_list(lua_State *L, luaL_Buffer *b, int n) {
-  (void)b;
-  lua_rawseti(L, -2, n);
-}
+static void add_to_list(lua_State *L, luaL_Buffer *b, int n) { lua_rawseti(L, -2, n); }
 
 static int lget_arch_list(lua_State *L) {
   lua_newtable(L);
@@ -187,7 +184,6 @@ static void open_streams(lua_State *L) {
 }
 
 void ltide_open_info(lua_State *L, ltide_state *S) {
-  (void)S;
 #define PATH "tide.cuda."
   static ltide_row rows[] = {
 #include "api/info.def"

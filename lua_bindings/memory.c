@@ -116,7 +116,6 @@ static int lget_fraction(lua_State *L, ltide_call *c) {
 }
 
 void ltide_open_memory(lua_State *L, ltide_state *S) {
-  (void)S;
 #define PATH "tide.cuda."
   static ltide_row rows[] = {
 #include "api/memory.def"

@@ -15,7 +15,6 @@
 
 /* Runs on whatever thread allocates; the text has a line for each level, "file.lua:12 in name". */
 static size_t stack_text(void *user, char *text, size_t size) {
-  (void)user;
   enum { LEVELS = 24 };
   lua_State *L = ltide_last_epoch == atomic_load(&ltide_epoch) ? ltide_last : NULL; /* else it may be gone */
   lua_Debug ar;
@@ -253,7 +252,6 @@ static int ldump_snapshot(lua_State *L, ltide_call *c) {
 }
 
 void ltide_open_memory_history(lua_State *L, ltide_state *S) {
-  (void)S;
 #define PATH "tide.cuda."
   static ltide_row memory_history_cuda_rows[] = {
 #include "api/memory_history_cuda.def"

@@ -58,19 +58,16 @@ static int lhost_memory_stats(lua_State *L, ltide_call *c) {
 /* {==== tide.cpu: the memory of CPU tensors: what they hold, and what is kept of what they have let go */
 
 static int lallocated(lua_State *L, ltide_call *c) {
-  (void)c;
   return ltide_give_integer(L, (lua_Integer)tide_memory_cpu_allocated());
 }
 
 static int lmax_allocated(lua_State *L, ltide_call *c) {
-  (void)c;
   tide_cpu_memory_stats s;
   tide_cpu_memory_get_stats(&s);
   return ltide_give_integer(L, (lua_Integer)s.peak_bytes);
 }
 
 static int lstats(lua_State *L, ltide_call *c) {
-  (void)c;
   static const ltide_field fields[] =
       LTIDE_FIELDS(tide_cpu_memory_stats, cached_bytes, cached_blocks, num_alloc, num_free, num_cache_hits);
   tide_cpu_memory_stats s;
@@ -83,7 +80,6 @@ static int lstats(lua_State *L, ltide_call *c) {
 }
 
 void ltide_open_memory_stats(lua_State *L, ltide_state *S) {
-  (void)S;
 #define PATH "tide.cuda."
   static ltide_row rows[] = {
 #include "api/memory_stats.def"

@@ -371,7 +371,6 @@ static void walk_classes(lua_State *L) {
 }
 
 void ltide_open_names(lua_State *L, ltide_state *S) {
-  (void)S;
   int module = lua_gettop(L);
   lua_newtable(L);
   lua_pushvalue(L, -1);

@@ -31,14 +31,12 @@ typedef struct op_special {
 
 /* alpha is a factor of the second operand; sub has it through add. */
 static void parse_alpha(lua_State *L, ltide_state *S, op_call *c, ltide_args a) {
-  (void)S;
   if (!ltide_opt_scalar(L, a.opts, "alpha", &c->p[0])) return;
   if (c->op == TIDE_OP_sub) c->p[0].i = -c->p[0].i, c->p[0].re = -c->p[0].re;
   c->op = TIDE_OP_add_scaled, c->has_params = true;
 }
 
 static void parse_rounding(lua_State *L, ltide_state *S, op_call *c, ltide_args a) {
-  (void)S;
   if (!a.opts || ltide_rawfield(L, a.opts, "rounding_mode") == LUA_TNIL) return;
   const char *mode = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "";
   if (!strcmp(mode, "trunc"))
@@ -58,22 +56,16 @@ static void parse_number(lua_State *L, op_call *c, ltide_args a, const char *key
 }
 
 static void parse_slope(lua_State *L, ltide_state *S, op_call *c, ltide_args a) {
-  (void)S;
   parse_number(L, c, a, "slope", 0.01);
 }
 
-static void parse_elu(lua_State *L, ltide_state *S, op_call *c, ltide_args a) {
-  (void)S;
-  parse_number(L, c, a, "alpha", 1);
-}
+static void parse_elu(lua_State *L, ltide_state *S, op_call *c, ltide_args a) { parse_number(L, c, a, "alpha", 1); }
 
 static void parse_eps(lua_State *L, ltide_state *S, op_call *c, ltide_args a) {
-  (void)S;
   parse_number(L, c, a, "eps", -HUGE_VAL); /* no limit */
 }
 
 static void parse_order(lua_State *L, ltide_state *S, op_call *c, ltide_args a) {
-  (void)S;
   lua_Integer n = ltide_check_integer(L, 2, "n");
   if (a.n < 2 || n < 0) ltide_error(L, "ValueError", "polygamma: n: got %I, expected at least 0", n);
   if (n)
@@ -83,14 +75,12 @@ static void parse_order(lua_State *L, ltide_state *S, op_call *c, ltide_args a) 
 }
 
 static void parse_value(lua_State *L, ltide_state *S, op_call *c, ltide_args a) {
-  (void)S;
   c->p[0] = tide_int(1);
   ltide_opt_scalar(L, a.opts, "value", &c->p[0]);
   c->has_params = true;
 }
 
 static void parse_round(lua_State *L, ltide_state *S, op_call *c, ltide_args a) {
-  (void)S;
   double decimals = ltide_opt_number(L, a.opts, "decimals", 0);
   if (decimals != floor(decimals) || fabs(decimals) > 300)
     ltide_error(L, "ValueError", "round: decimals: got %f, expected an integer from -300 to 300", decimals);
@@ -111,7 +101,6 @@ static double largest(tide_dtype dtype) {
 }
 
 static void parse_nan(lua_State *L, ltide_state *S, op_call *c, ltide_args a) {
-  (void)S;
   tide_dtype dtype = tide_tensor_dtype(c->in[0].tensor);
   double most = largest(dtype);
   if (tide_dtype_kind(dtype) != 'F' && tide_dtype_kind(dtype) != 'C')
@@ -125,7 +114,6 @@ static void parse_nan(lua_State *L, ltide_state *S, op_call *c, ltide_args a) {
 }
 
 static void parse_isclose(lua_State *L, ltide_state *S, op_call *c, ltide_args a) {
-  (void)S;
   c->p[0] = tide_float(ltide_opt_number(L, a.opts, "rtol", 1e-5));
   c->p[1] = tide_float(ltide_opt_number(L, a.opts, "atol", 1e-8));
   c->p[2] = tide_float(ltide_opt_boolean(L, a.opts, "equal_nan", false));

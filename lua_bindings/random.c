@@ -173,7 +173,6 @@ static int lmanual_seed(lua_State *L, ltide_call *c) {
 }
 
 static int lseed(lua_State *L, ltide_call *c) {
-  (void)c;
   ltide_check_settable(L, TIDE_CURRENT);
   uint64_t seed = tide_random_seed();
   tide_manual_seed(seed);
@@ -182,7 +181,6 @@ static int lseed(lua_State *L, ltide_call *c) {
 }
 
 static int linitial_seed(lua_State *L, ltide_call *c) {
-  (void)c;
   lua_pushinteger(L, (lua_Integer)tide_generator_get_seed(ltide_default_generator(L, TIDE_CPU)));
   return 1;
 }

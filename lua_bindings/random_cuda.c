@@ -257,7 +257,6 @@ static ltide_row random_cuda_random_rows[] = {
     {0}};
 
 void ltide_open_random_cuda(lua_State *L, ltide_state *S) {
-  (void)S;
   static const luaL_Reg meta[] = {
       {"__index", lgenerators_index}, {"__len", lgenerators_len}, {"__newindex", ltide_read_only}, {NULL, NULL}};
   int module = lua_gettop(L);

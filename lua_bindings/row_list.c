@@ -74,7 +74,6 @@ static int lrows(lua_State *L) {
 }
 
 void ltide_open_row_list(lua_State *L, ltide_state *S) {
-  (void)S;
   static ltide_row rows[] = {
       {.name = "_rows",
        .fn = lrows,

@@ -247,7 +247,6 @@ void ltide_push_trace(lua_State *L, lua_State *co) {
 static bool may_die(lua_State *L, const ltide_state *S) { return L != S->main || lua_isyieldable(L); }
 
 static int guarded_done(lua_State *L, int status, lua_KContext context) {
-  (void)context;
   return status == LUA_OK || status == LUA_YIELD ? lua_gettop(L) : lua_error(L);
 }
 
@@ -338,7 +337,7 @@ int ltide_block_open(lua_State *L, int fn_arg) {
   return 1;
 }
 
-static void leave_nothing(lua_State *L, void *data) { (void)L, (void)data; }
+static void leave_nothing(lua_State *L, void *data) {}
 
 int ltide_empty_block(lua_State *L, const char *what, int fn_arg) {
   ltide_block_new(L, what, fn_arg, leave_nothing, 0);
@@ -366,10 +365,7 @@ static bool scopes_own(const ltide_record *r) {
   return true;
 }
 
-static int waited(lua_State *L, int status, lua_KContext fn) {
-  (void)status;
-  return ((lua_CFunction)fn)(L);
-}
+static int waited(lua_State *L, int status, lua_KContext fn) { return ((lua_CFunction)fn)(L); }
 
 int ltide_waiting(lua_State *L, lua_CFunction fn) {
   ltide_state *S = ltide_enter(L);

@@ -361,7 +361,6 @@ int ltide_line(lua_State *L, const char **source) {
 /* A call that allocates and launches asks twice, and the second answer is free. */
 static int site(void *user, const char **source) {
   static _Thread_local unsigned named;
-  (void)user;
   lua_State *L = ltide_last;
   unsigned epoch = atomic_load_explicit(&ltide_epoch, memory_order_relaxed), call = ltide_calls;
   if (!L || ltide_last_epoch != epoch) return 0; /* the host's, or it may be gone */

@@ -37,10 +37,7 @@ static int ltensor_storage(lua_State *L, ltide_call *c) {
   return 1;
 }
 
-static int lis_storage(lua_State *L, ltide_call *c) {
-  (void)c;
-  return ltide_give_boolean(L, test_storage(L, 1) != NULL);
-}
+static int lis_storage(lua_State *L, ltide_call *c) { return ltide_give_boolean(L, test_storage(L, 1) != NULL); }
 
 static int lstorage_len(lua_State *L) {
   return ltide_give_integer(L, tide_tensor_numel(ltide_check_storage(L, 1, "storage")));

@@ -37,19 +37,16 @@ static const ltide_class timer_class = {
     .meta = "tide.Timer", .name = "Timer", .rows = timer_methods, .size = sizeof(ltide_timer)};
 
 static int ltimer_new(lua_State *L, ltide_call *c) {
-  (void)c;
   *(ltide_timer *)ltide_new_instance(L, &timer_class) = clock_now();
   return 1;
 }
 
 static int ltimer_reset(lua_State *L, ltide_call *c) {
-  (void)c;
   *(ltide_timer *)ltide_check_object(L, 1, timer_class.meta) = clock_now();
   return ltide_self(L, TIDE_OK);
 }
 
 static int ltimer_time(lua_State *L, ltide_call *c) {
-  (void)c;
   static const ltide_field fields[] = LTIDE_FIELDS(ltide_timer, real, user, sys);
   ltide_timer *t = ltide_check_object(L, 1, timer_class.meta), n = clock_now();
   n.real -= t->real, n.user -= t->user, n.sys -= t->sys;
@@ -97,7 +94,6 @@ static void record_now(lua_State *L, tide_event *event, int device) {
 }
 
 static int lcuda_timer_new(lua_State *L, ltide_call *c) {
-  (void)c;
   ltide_cuda_timer *t = ltide_new_instance(L, &cuda_timer_class);
   ltide_try(L, tide_event_new(&t->start, TIDE_EVENT_TIMING));
   ltide_try(L, tide_event_new(&t->end, TIDE_EVENT_TIMING));
@@ -106,14 +102,12 @@ static int lcuda_timer_new(lua_State *L, ltide_call *c) {
 }
 
 static int lcuda_timer_reset(lua_State *L, ltide_call *c) {
-  (void)c;
   ltide_cuda_timer *t = check_timer(L);
   record_now(L, t->start, tide_event_device(t->start));
   return ltide_self(L, TIDE_OK);
 }
 
 static int lcuda_timer_time(lua_State *L, ltide_call *c) {
-  (void)c;
   ltide_cuda_timer *t = check_timer(L);
   double ms;
   record_now(L, t->end, tide_event_device(t->start));
@@ -127,7 +121,6 @@ static int lcuda_timer_time(lua_State *L, ltide_call *c) {
 }
 
 void ltide_open_timer(lua_State *L, ltide_state *S) {
-  (void)S;
 #define PATH "tide."
   static ltide_row timer_rows[] = {
 #include "api/timer.def"
