@@ -269,7 +269,7 @@ void ltide_call_read(lua_State *L, ltide_call *c) {
   const ltide_sig *sig = c->sig;
   bool has_tensor = sig->count && sig->param[0].kind == LTIDE_TENSOR;
   if (has_tensor) c->x = ltide_check_tensor(L, c->S, 1, sig->param[0].name);
-  int top = lua_gettop(L), last = top && top <= sig->positional ? lua_type(L, top) : LUA_TTABLE;
+  int top = lua_gettop(L), last = !top ? LUA_TNUMBER : top <= sig->positional ? lua_type(L, top) : LUA_TTABLE;
   c->n = top, c->opts = 0;
   if (last == LUA_TTABLE || last == LUA_TNIL) split(L, c); /* the others leave it as it is */
   if (c->opts) luaL_checkstack(L, sig->count + LUA_MINSTACK, "tide: arguments");

@@ -21,6 +21,12 @@ static void *check_instance(lua_State *L, const ltide_class *c) {
   return *u;
 }
 
+/* Adds the word to the text at the top. */
+static void add_word(lua_State *L, const char *word) {
+  lua_pushfstring(L, "%s%s", *lua_tostring(L, -1) ? " " : "", word);
+  lua_concat(L, 2);
+}
+
 static int class_index(lua_State *L) {
   lua_pushvalue(L, 2);
   if (lua_rawget(L, lua_upvalueindex(METHODS)) != LUA_TNIL) return 1;
@@ -29,9 +35,11 @@ static int class_index(lua_State *L) {
   const char *key = ltide_check_text(L, 2, "key");
   for (const ltide_row *r = c->rows; r && r->name; r++)
     if (!r->fn && !strcmp(r->name, key)) return r->core.field(L, object);
+  if (ltide_push_field(L, c->members, object, key)) return 1;
   lua_pushliteral(L, "");
   for (const ltide_row *r = c->rows; r && r->name; r++)
-    if (!r->fn && !r->same) lua_pushfstring(L, "%s%s", *lua_tostring(L, -1) ? " " : "", r->name), lua_concat(L, 2);
+    if (!r->fn && !r->same) add_word(L, r->name);
+  for (const ltide_field *f = c->members; f && f->key; f++) add_word(L, f->key);
   return ltide_no_field(L, c->name, key, lua_upvalueindex(METHODS), lua_tostring(L, -1));
 }
 

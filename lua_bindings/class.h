@@ -2,6 +2,7 @@
 #ifndef LTIDE_CLASS_H
 #define LTIDE_CLASS_H
 
+#include "fields.h"
 #include "row.h"
 
 /* An object holds one pointer, or a struct of `size` bytes; the functions below get that pointer or the address of the
@@ -10,6 +11,7 @@ typedef struct ltide_class {
   const char *meta;              /* the name of its metatable: "tide.cuda.Stream" */
   const char *name;              /* in messages and help: "Stream" */
   ltide_row *rows;               /* its fields (FIELD) and methods */
+  const ltide_field *members;    /* further fields: what the struct has */
   size_t size;                   /* of the struct; 0: it holds one pointer */
   void (*release)(void *object); /* by the finaliser; once for a pointer, while a struct may see it again */
   int (*tostring)(lua_State *L, void *object);

@@ -14,6 +14,17 @@ static const ltide_field stat[] = LTIDE_FIELDS(tide_stat, current, peak, allocat
                                     POOL("small_pool", TIDE_POOL_SMALL),
                                     {0}};
 
+static void push_value(lua_State *L, char kind, const void *at) {
+  switch (kind) {
+  case 'i': lua_pushinteger(L, *(const int *)at); break;
+  case 'l': lua_pushinteger(L, *(const int64_t *)at); break;
+  case 'b': lua_pushboolean(L, *(const bool *)at); break;
+  case 'd': lua_pushnumber(L, *(const double *)at); break;
+  case 's': lua_pushstring(L, *(const char *const *)at); break;
+  default: lua_pushstring(L, at);
+  }
+}
+
 /* prefix: before the keys, "" or with a dot at its end. */
 static void set_fields(lua_State *L, const ltide_field *f, const void *data, const char *prefix, bool nested) {
   int table = lua_gettop(L);
@@ -34,16 +45,16 @@ static void set_fields(lua_State *L, const ltide_field *f, const void *data, con
       if (nested) lua_setfield(L, table, key);
       continue;
     }
-    switch (f->kind) {
-    case 'i': lua_pushinteger(L, *(const int *)at); break;
-    case 'l': lua_pushinteger(L, *(const int64_t *)at); break;
-    case 'b': lua_pushboolean(L, *(const bool *)at); break;
-    case 'd': lua_pushnumber(L, *(const double *)at); break;
-    case 's': lua_pushstring(L, *(const char *const *)at); break;
-    default: lua_pushstring(L, at);
-    }
+    push_value(L, f->kind, at);
     lua_setfield(L, table, key);
   }
+}
+
+bool ltide_push_field(lua_State *L, const ltide_field *f, const void *data, const char *key) {
+  while (f && f->key && strcmp(f->key, key)) f++;
+  if (!f || !f->key) return false;
+  push_value(L, f->kind, (const char *)data + f->at);
+  return true;
 }
 
 void ltide_set_fields(lua_State *L, const ltide_field *fields, const void *data, bool nested) {

@@ -23,6 +23,8 @@ typedef struct ltide_field {
 /* Sets the fields of the struct in the table at the top. A part that has parts is "key.part" each, or a table where
  * `nested`. Allocates nothing where the keys are there already. */
 void ltide_set_fields(lua_State *L, const ltide_field *fields, const void *data, bool nested);
+/* Pushes the member of that key, which has no parts; false, and pushes nothing: there is none, or no list. */
+bool ltide_push_field(lua_State *L, const ltide_field *fields, const void *data, const char *key);
 
 /* t[key] = text in the table at the top; nothing where that is NULL. */
 static inline void ltide_set_text(lua_State *L, const char *key, const char *text) {

@@ -24,12 +24,12 @@ local rooms = {
 rooms.bindings = {
   most_in_circle = 8,
   -- What a call stands on: the state and its coroutines, errors, the rows of functions, the arguments read by them.
-  { "args", "call", "class", "error", "error_lost", "handle", "held", "named", "names", "row", "running", "scope", "script",
+  { "args", "call", "class", "error", "error_lost", "fields", "handle", "held", "named", "names", "row", "running", "scope", "script",
     "sizes", "state", "warning" },
   -- What scripts hold: handles with their classes, and where results go.
-  { "arena", "device", "dtype", "error_class", "event", "out", "random", "storage", "stream", "tensor" },
+  { "adapt", "arena", "device", "dtype", "error_class", "event", "out", "random", "storage", "stream", "tensor" },
   -- What scripts call.
-  { "adapt", "allocator", "apply", "comm", "convert", "debug", "factory", "fft", "fields", "file", "format", "graph",
+  { "allocator", "apply", "comm", "convert", "debug", "factory", "fft", "file", "format", "graph",
     "graphed", "index", "info", "io", "ipc", "jit", "jit_kernel", "linalg", "loader", "matmul", "memory",
     "memory_history", "memory_scope", "memory_stats", "move", "nccl", "nvtx", "ops", "parallel", "parallel_replica",
     "profiler", "random_cuda", "reduce", "sanitizer", "scan", "scatter", "serialize", "shape", "spawn", "special",
