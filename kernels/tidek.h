@@ -42,6 +42,8 @@ int tidek_reduce(cudaStream_t stream, const tide_reduce_args *a, int sms, void *
 
 size_t tidek_scan_scratch(const tide_scan_args *a);
 int tidek_scan(cudaStream_t stream, const tide_scan_args *a, void *scratch);
+size_t tidek_softmax_scratch(const tide_scan_args *a);
+int tidek_softmax(cudaStream_t stream, const tide_scan_args *a, void *scratch);
 
 int tidek_gemm_integer(cudaStream_t stream, const tide_gemm_args *a);
 

@@ -1,5 +1,5 @@
-/* scan.c: running sums, products and extremes along a dimension, and differences. Which scan a row asks for is its
- * tag. */
+/* scan.c: running sums, products and extremes along a dimension, softmax along one, and differences. Which scan a row
+ * asks for is its tag. */
 #include "tide/scan.h"
 
 #include "row.h"
@@ -19,6 +19,13 @@ static int lplaced(lua_State *L, ltide_call *c) {
   ltide_tensor *values = ltide_new_tensor(L, c->S), *indices = ltide_new_tensor(L, c->S);
   ltide_try(L, tide_scan_index(&values->t, &indices->t, (tide_scan_op)c->row->tag, c->x, c->v[1].dim));
   return ltide_deliver(L, c->S, c->opts, 2);
+}
+
+/* The tag: whether the logarithm is wanted. */
+static int lsoftmax(lua_State *L, ltide_call *c) {
+  tide_tensor **slot = ltide_slot(L, c);
+  return ltide_finish_into(
+      L, c, tide_softmax(slot, c->x, c->v[1].dim, c->row->tag != 0, ltide_get(L, c, "dtype")->dtype, c->into));
 }
 
 static int ldiff(lua_State *L, ltide_call *c) {

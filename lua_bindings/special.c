@@ -56,6 +56,8 @@ void ltide_open_special(lua_State *L, ltide_state *S) {
                                          {"expm1", "expm1"},
                                          {"log1p", "log1p"},
                                          {"logsumexp", "logsumexp"},
+                                         {"softmax", "softmax"},
+                                         {"log_softmax", "log_softmax"},
                                          {"gammaln", "lgamma"},
                                          {"digamma", "digamma"},
                                          {"psi", "digamma"},

@@ -199,4 +199,8 @@ typedef struct tide_scan_args {
   int64_t outer, n, inner;
 } tide_scan_args;
 
+/* softmax takes them too: exp(x) / sum(exp(x)) along that dim, `op` says whether its logarithm. Both dtypes are one
+ * floating dtype, and ptr[2] is NULL. */
+enum { TIDE_SOFTMAX_PLAIN, TIDE_SOFTMAX_LOG };
+
 #endif

@@ -1,4 +1,4 @@
-/* scan.c: running sums, products and extremes along a dim, and differences of neighbours.
+/* scan.c: running sums, products and extremes along a dim, softmax along one, and differences of neighbours.
  *
  * x is made contiguous, so that it is outer x n x inner and a line's elements are `inner` apart; a backend sees nothing
  * else. Casting to the dtype that was asked for comes first, as in torch, unless loading does it anyway.
@@ -9,7 +9,7 @@
 
 #include "tensor.h"
 
-enum { RULE_WIDE, RULE_FLOAT, RULE_CHOICE };
+enum { RULE_WIDE, RULE_FLOAT, RULE_CHOICE, RULE_SOFTMAX };
 enum { KIND_VALUE, KIND_COSTLY, KIND_PLACE };
 static const struct {
   const char *name;
@@ -17,14 +17,17 @@ static const struct {
 } scans[] = {
 #define SCAN(NAME, name, rule, kind, none, join, doc) {#name, RULE_##rule, KIND_##kind},
 #include "tide/scan.def"
+    {"softmax", RULE_SOFTMAX, KIND_COSTLY},
+    {"log_softmax", RULE_SOFTMAX, KIND_COSTLY},
 };
+enum { SOFTMAX = TIDE_SCAN_COUNT }; /* from here on they are no scans, but walk along a dim as these do */
 
 static tide_status fail_dtype(const char *what, tide_dtype got, const char *expected) {
   return tide__fail(TIDE_DTYPE, "%s: dtype not accepted, got %s, expected %s", what, tide_dtype_name(got), expected);
 }
 
 /* Which dtype comes out, and whether the scan takes x. */
-static tide_status result_dtype(tide_dtype *out, tide_scan_op op, const tide_tensor *x, tide_dtype wanted) {
+static tide_status result_dtype(tide_dtype *out, int op, const tide_tensor *x, tide_dtype wanted) {
   const char *what = scans[op].name;
   int category = tide__category(x->dtype), rule = scans[op].rule;
   if (wanted != TIDE_DTYPE_NONE && (unsigned)wanted >= TIDE_DTYPE_COUNT)
@@ -35,21 +38,26 @@ static tide_status result_dtype(tide_dtype *out, tide_scan_op op, const tide_ten
   if (rule == RULE_CHOICE && category == 3) return fail_dtype(what, (tide_dtype)x->dtype, "a real dtype");
   *out = (tide_dtype)x->dtype;
   if (rule == RULE_WIDE && category <= 1) *out = TIDE_INT64;
-  if (rule == RULE_WIDE && wanted != TIDE_DTYPE_NONE) *out = wanted;
+  if ((rule == RULE_WIDE || rule == RULE_SOFTMAX) && wanted != TIDE_DTYPE_NONE) *out = wanted;
+  if (rule == RULE_SOFTMAX && tide__category(*out) != 2) return fail_dtype(what, *out, "a floating dtype");
   return TIDE_OK;
 }
 
-static tide_status check(tide_scan_op op, const tide_tensor *x, int *dim) {
-  if ((unsigned)op >= TIDE_SCAN_COUNT)
-    return tide__fail(TIDE_ARGUMENT, "scan: unknown scan, got %d, expected 0 to %d", (int)op, TIDE_SCAN_COUNT - 1);
+static tide_status check_op(tide_scan_op op) {
+  if ((unsigned)op < TIDE_SCAN_COUNT) return TIDE_OK;
+  return tide__fail(TIDE_ARGUMENT, "scan: unknown scan, got %d, expected 0 to %d", (int)op, TIDE_SCAN_COUNT - 1);
+}
+
+static tide_status check(int op, const tide_tensor *x, int *dim) {
   TIDE_TRY(tide__check(x, scans[op].name, "x"));
   return tide__dim_check(dim, *dim, x->ndim, scans[op].name);
 }
 
-/* x as the backend takes it: contiguous, and of a category that is loaded as that of the result. */
-static tide_status input(tide_tensor **out, const tide_tensor *x, tide_dtype result) {
+/* x as the backend takes it: contiguous, and of the result's dtype, or where it is a scan of a category that is loaded
+ * as that of the result. */
+static tide_status input(tide_tensor **out, int op, const tide_tensor *x, tide_dtype result) {
   int from = tide__category(x->dtype), to = tide__category(result);
-  bool loads = from == to || (from == 0 && to == 1);
+  bool loads = op < SOFTMAX && (from == to || (from == 0 && to == 1));
   return tide__as_contiguous(out, x, loads ? (tide_dtype)x->dtype : result);
 }
 
@@ -57,8 +65,7 @@ static tide_dtype work_dtype(tide_dtype result) {
   return tide__category(result) <= 1 ? TIDE_INT64 : tide__compute_dtype(result);
 }
 
-static tide_status run(tide_scan_op op, const tide_tensor *in, int dim, const tide_tensor *first,
-                       const tide_tensor *second) {
+static tide_status run(int op, const tide_tensor *in, int dim, const tide_tensor *first, const tide_tensor *second) {
   tide__queue q;
   tide_scan_args a;
   if (first->numel == 0) return TIDE_OK;
@@ -69,16 +76,16 @@ static tide_status run(tide_scan_op op, const tide_tensor *in, int dim, const ti
   tide__head_set(&a.head, 1, in, &q);
   a.head.ptr[2] = NULL;
   if (second) tide__head_set(&a.head, 2, second, &q);
-  a.op = op, a.index_base = tide_get_index_base();
+  a.op = op < SOFTMAX ? op : op - SOFTMAX, a.index_base = tide_get_index_base();
   a.dtype[0] = first->dtype, a.dtype[1] = in->dtype;
   a.work = (int32_t)work_dtype((tide_dtype)first->dtype);
   a.n = in->ndim ? in->size[dim] : 1;
   a.outer = tide__size_product(in->size, in->ndim ? dim : 0);
   a.inner = in->numel / (a.outer * a.n);
-  return TIDE_LAUNCH(&q, scan, &a, a.op);
+  return op < SOFTMAX ? TIDE_LAUNCH(&q, scan, &a, a.op) : TIDE_LAUNCH(&q, softmax, &a, a.op);
 }
 
-static tide_status check_into(tide_scan_op op, tide_tensor *into, const tide_tensor *x, tide_dtype result) {
+static tide_status check_into(int op, tide_tensor *into, const tide_tensor *x, tide_dtype result) {
   const char *what = scans[op].name;
   TIDE_TRY(tide__check(into, what, "the destination"));
   TIDE_TRY(tide__writable_check(into, what, "the destination"));
@@ -93,8 +100,8 @@ static bool is_direct(const tide_tensor *into, const tide_tensor *x, tide_dtype 
   return !tide__tensor_overlaps(into, x) || (into->dtype == x->dtype && tide__same_elements(into, x));
 }
 
-tide_status tide_scan(tide_tensor **out, tide_scan_op op, const tide_tensor *x, int dim, tide_dtype dtype,
-                      tide_tensor *into) {
+static tide_status along(tide_tensor **out, int op, const tide_tensor *x, int dim, tide_dtype dtype,
+                         tide_tensor *into) {
   tide_dtype type;
   tide_tensor *result = into, *in;
   TIDE_TRY(check(op, x, &dim));
@@ -102,7 +109,7 @@ tide_status tide_scan(tide_tensor **out, tide_scan_op op, const tide_tensor *x, 
   TIDE_TRY(tide__out_check(out, into, scans[op].name));
   if (into) TIDE_TRY(check_into(op, into, x, type));
   if (!is_direct(into, x, type)) TIDE_TRY(tide__tensor_new(&result, x->size, x->ndim, type, x->storage->device));
-  tide_status status = input(&in, x, type);
+  tide_status status = input(&in, op, x, type);
   if (status == TIDE_OK) {
     status = run(op, in, dim, result, NULL);
     tide_tensor_release(in);
@@ -112,17 +119,29 @@ tide_status tide_scan(tide_tensor **out, tide_scan_op op, const tide_tensor *x, 
   return status;
 }
 
+tide_status tide_scan(tide_tensor **out, tide_scan_op op, const tide_tensor *x, int dim, tide_dtype dtype,
+                      tide_tensor *into) {
+  TIDE_TRY(check_op(op));
+  return along(out, op, x, dim, dtype, into);
+}
+
+tide_status tide_softmax(tide_tensor **out, const tide_tensor *x, int dim, bool logarithm, tide_dtype dtype,
+                         tide_tensor *into) {
+  return along(out, SOFTMAX + (logarithm ? TIDE_SOFTMAX_LOG : TIDE_SOFTMAX_PLAIN), x, dim, dtype, into);
+}
+
 tide_status tide_scan_index(tide_tensor **values, tide_tensor **indices, tide_scan_op op, const tide_tensor *x,
                             int dim) {
   tide_dtype type;
   tide_tensor *in, *first = NULL, *second = NULL;
+  TIDE_TRY(check_op(op));
   TIDE_TRY(check(op, x, &dim));
   if (scans[op].kind != KIND_PLACE)
     return tide__fail(TIDE_ARGUMENT, "scan_index: wrong scan, got %d, expected CUMMAX or CUMMIN", (int)op);
   if (!values || !indices)
     return tide__fail(TIDE_ARGUMENT, "%s: a place for a result is missing, got NULL, expected two", scans[op].name);
   TIDE_TRY(result_dtype(&type, op, x, TIDE_DTYPE_NONE));
-  TIDE_TRY(input(&in, x, type));
+  TIDE_TRY(input(&in, op, x, type));
   int device = x->storage->device;
   tide_status status = tide__tensor_new(&first, x->size, x->ndim, type, device);
   if (status == TIDE_OK) status = tide__tensor_new(&second, x->size, x->ndim, TIDE_INT64, device);

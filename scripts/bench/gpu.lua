@@ -93,6 +93,14 @@ bandwidth("cumsum_cols", 8 << 26, function() lines:cumsum(1, outs) end)
 bandwidth("transpose_copy", 8 * n, function() C:copy_(At) end)
 local outC = {out = C}
 bandwidth("bcast_row_add", 8 * n, function() tide.add(A, row, outC) end)
+bandwidth("softmax_16384", 8 * n, function() A:softmax(2, outC) end)
+bandwidth("softmax_cols", 8 * n, function() A:softmax(1, outC) end)
+do
+  local thousands = {out = c:slice(1, 1, 1000 << 18):view(1 << 18, 1000)}
+  local rows = a:slice(1, 1, 1000 << 18):view(1 << 18, 1000)
+  bandwidth("softmax_1000", 8000 << 18, function() rows:softmax(2, thousands) end)
+  bandwidth("log_softmax_1000", 8000 << 18, function() rows:log_softmax(2, thousands) end)
+end
 local ab = a:to(tide.bfloat16)
 local bb = tide.empty_like(ab)
 bandwidth("cast_f32_bf16", 6 * n, function() bb:copy_(a) end)

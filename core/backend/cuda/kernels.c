@@ -75,17 +75,22 @@ SCRATCH_SLOT(compact, tide_compact_args)
 SCRATCH_SLOT(randperm, tide_randperm_args)
 #undef SCRATCH_SLOT
 
-tide_status tide__cuda_scan(tide_stream *stream, const tide_scan_args *a) {
-  const cuda_stream *s = cuda_stream_of(stream);
-  size_t bytes = tidek_scan_scratch(a);
-  void *scratch = NULL;
-  if (bytes) TIDE_TRY(tide__cuda_host->scratch_get(&scratch, stream, bytes));
-  cuda_scope scope = cuda_enter(s->device);
-  int rc = tidek_scan(s->handle, a, scratch);
-  cuda_leave(scope);
-  if (scratch) tide__cuda_host->scratch_put(stream, scratch);
-  return tide__cuda_check(s->device, "scan", rc);
-}
+/* A slot that often wants none, and whose kernel cannot fail to say so. */
+#define LINE_SLOT(name)                                                                                                \
+  tide_status tide__cuda_##name(tide_stream *stream, const tide_scan_args *a) {                                        \
+    const cuda_stream *s = cuda_stream_of(stream);                                                                     \
+    size_t bytes = tidek_##name##_scratch(a);                                                                          \
+    void *scratch = NULL;                                                                                              \
+    if (bytes) TIDE_TRY(tide__cuda_host->scratch_get(&scratch, stream, bytes));                                        \
+    cuda_scope scope = cuda_enter(s->device);                                                                          \
+    int rc = tidek_##name(s->handle, a, scratch);                                                                      \
+    cuda_leave(scope);                                                                                                 \
+    if (scratch) tide__cuda_host->scratch_put(stream, scratch);                                                        \
+    return tide__cuda_check(s->device, #name, rc);                                                                     \
+  }
+LINE_SLOT(scan)
+LINE_SLOT(softmax)
+#undef LINE_SLOT
 
 /* ---- with a mailbox ---- */
 

@@ -1,4 +1,4 @@
-/* tide/scan.h: running sums and the like along a dim, and differences. */
+/* tide/scan.h: running sums and the like along a dim, softmax along one, and differences. */
 #ifndef TIDE_SCAN_H
 #define TIDE_SCAN_H
 
@@ -21,6 +21,11 @@ TIDE_API tide_status tide_scan(tide_tensor **out, tide_scan_op op, const tide_te
 /* CUMMAX or CUMMIN: the values and where they stand (int64, from tide_get_index_base), the last one of equals. */
 TIDE_API tide_status tide_scan_index(tide_tensor **values, tide_tensor **indices, tide_scan_op op, const tide_tensor *x,
                                      int dim);
+/* exp(x) divided by its sum along dim, or the logarithm of that, of x's size; without overflow. dtype: a floating one,
+ * to which x is cast before, NONE: x's. Lines of -inf alone, with inf or with NaN become NaN. `into` may be x itself.
+ * Equal calls give equal bits, however many threads there are. */
+TIDE_API tide_status tide_softmax(tide_tensor **out, const tide_tensor *x, int dim, bool logarithm, tide_dtype dtype,
+                                  tide_tensor *into);
 /* The differences of neighbours along dim, n times over; of bools whether they differ. */
 TIDE_API tide_status tide_diff(tide_tensor **out, const tide_tensor *x, int64_t n, int dim);
 

@@ -1,0 +1,293 @@
+/* softmax.c: exp(x) / sum(exp(x)) along a dim, and its logarithm.
+ *
+ * Elements are worked on as float32 or float64 by the loops of the instruction sets. Lines whose neighbours lie close
+ * to each other are walked one by one: pieces that the first cache holds give the largest element so far and the sum of
+ * what is below it, which is scaled when a larger one comes, so that a line of one piece is read once and a longer one
+ * twice. Long lines are cut into stretches, which threads share where there are few lines. Lines that lie side by side,
+ * and very short ones, are walked together, a row of them at a time.
+ *
+ * Invariant: what is added in what order depends on the sizes alone, not on the threads. */
+#include <math.h>
+
+#include "layout.h"
+
+enum { PIECE = 1024, LEAST_STRETCH = 32 * PIECE, MOST_STRETCHES = 256 };
+enum { COLUMNS = 256, LEAST_COLUMNS = 16, SHORT_LINE = 32 };
+
+/* The largest of some elements, and the sum of exp(x - largest); of none: -inf and 0. */
+typedef struct state {
+  double most, sum;
+} state;
+
+typedef struct work {
+  const tide_scan_args *a;
+  const tide__isa *isa;
+  int dtype, bytes; /* float32 or float64; of an element in memory */
+  tide__ctype type;
+  bool logarithm;
+  int64_t item, line, stretch, stretches, strips, columns; /* item: bytes of dtype */
+  state *states;
+} work;
+
+typedef struct room {
+  _Alignas(64) char x[8 * PIECE];
+  _Alignas(64) char y[8 * PIECE];
+  _Alignas(64) char number[8 * PIECE];
+  _Alignas(64) char raw[8 * PIECE];
+} room;
+
+static int64_t padded(int64_t n) { return (n + TIDE_BLOCK - 1) / TIDE_BLOCK * TIDE_BLOCK; }
+
+/* out = op(x, y) for n elements and what fills their last block. */
+static void apply(const work *w, tide_op op, void *out, const void *x, const void *y, int64_t n) {
+  w->isa->op[op][w->type](out, x, y, NULL, NULL, padded(n) / TIDE_BLOCK);
+}
+
+/* out = op(x, value) */
+static void apply_number(const work *w, room *r, tide_op op, void *out, const void *x, double value, int64_t n) {
+  float narrow = (float)value;
+  w->isa->repeat[w->item / 8](r->number, w->item == 4 ? (void *)&narrow : (void *)&value, padded(n) / TIDE_BLOCK);
+  apply(w, op, out, x, r->number, n);
+}
+
+/* The elements of memory, `apart`, as a sequence, and back. */
+static void move(void *to, int64_t to_apart, const void *from, int64_t from_apart, int64_t n, int bytes) {
+#define MOVE(T)                                                                                                        \
+  for (int64_t i = 0; i < n; i++) ((T *)to)[i * to_apart] = ((const T *)from)[i * from_apart]
+  if (to_apart == 1 && from_apart == 1)
+    memcpy(to, from, (size_t)(n * bytes));
+  else if (bytes == 2)
+    MOVE(uint16_t);
+  else if (bytes == 4)
+    MOVE(uint32_t);
+  else
+    MOVE(uint64_t);
+}
+
+static int64_t start_of(const work *w, int64_t line) {
+  int64_t inner = w->a->inner;
+  return line / inner * w->a->n * inner + line % inner;
+}
+
+static char *at(const work *w, int k, int64_t element) { return (char *)w->a->head.ptr[k] + element * w->bytes; }
+
+/* ---- lines one by one ---- */
+
+/* Are these elements whole blocks that the loops can take where they lie? */
+static bool is_plain(const work *w, int64_t n) {
+  return w->a->inner == 1 && n % TIDE_BLOCK == 0 && w->a->dtype[0] == w->dtype;
+}
+
+/* Where n elements of a line stand, in dtype. */
+static const void *load(const work *w, room *r, int64_t line, int64_t from, int64_t n) {
+  const void *in = at(w, 1, start_of(w, line) + from * w->a->inner);
+  if (is_plain(w, n)) return in;
+  if (w->a->inner > 1) {
+    move(r->raw, 1, in, w->a->inner, n, w->bytes);
+    in = r->raw;
+  }
+  tide__cast(w->isa, r->x, w->dtype, in, w->a->dtype[1], n);
+  memset(r->x + n * w->item, 0, (size_t)((padded(n) - n) * w->item));
+  return r->x;
+}
+
+/* Elements of a line become op(y, value). */
+static void store(const work *w, room *r, tide_op op, double value, int64_t line, int64_t from, int64_t n) {
+  void *out = at(w, 0, start_of(w, line) + from * w->a->inner);
+  apply_number(w, r, op, is_plain(w, n) ? out : r->y, r->y, value, n);
+  if (is_plain(w, n)) return;
+  tide__cast(w->isa, w->a->inner > 1 ? r->raw : out, w->a->dtype[0], r->y, w->dtype, n);
+  if (w->a->inner > 1) move(out, w->a->inner, r->raw, 1, n, w->bytes);
+}
+
+static state join(state a, state b) {
+  if (a.most == -INFINITY) return b;
+  if (b.most == -INFINITY) return a;
+  double most = a.most >= b.most ? a.most : b.most;
+  return (state){most, a.sum * exp(a.most - most) + b.sum * exp(b.most - most)};
+}
+
+/* What a stretch of a line is together; of its last piece y = exp(x - most) stays in the room. */
+static state measure(const work *w, room *r, int64_t line, int64_t from, int64_t end) {
+  state all = {-INFINITY, 0};
+  for (int64_t i = from; i < end; i += PIECE) {
+    int64_t n = end - i < PIECE ? end - i : PIECE;
+    double sums[2] = {0, 0};
+    const void *x = load(w, r, line, i, n);
+    state now = {w->item == 4 ? (double)w->isa->max_f32(x, n) : w->isa->max_f64(x, n), 0};
+    if (now.most == -INFINITY) continue;
+    apply_number(w, r, TIDE_OP_sub, r->y, x, now.most, n);
+    apply(w, TIDE_OP_exp, r->y, r->y, NULL, n);
+    if (w->item == 4)
+      w->isa->sum_f32(sums, (float *)r->y, n);
+    else
+      w->isa->sum_f64(sums, (double *)r->y, n);
+    now.sum = sums[0] + sums[1];
+    all = join(all, now);
+  }
+  return all;
+}
+
+/* kept: of the one piece exp(x - most) stands in the room. */
+static void finish(const work *w, room *r, int64_t line, int64_t from, int64_t end, state all, bool kept) {
+  for (int64_t i = from; i < end; i += PIECE) {
+    int64_t n = end - i < PIECE ? end - i : PIECE;
+    if (w->logarithm || !kept || all.most == -INFINITY) {
+      apply_number(w, r, TIDE_OP_sub, r->y, load(w, r, line, i, n), all.most, n);
+      if (!w->logarithm) apply(w, TIDE_OP_exp, r->y, r->y, NULL, n);
+    }
+    store(w, r, w->logarithm ? TIDE_OP_sub : TIDE_OP_div, w->logarithm ? log(all.sum) : all.sum, line, i, n);
+  }
+}
+
+static int64_t end_of(const work *w, int64_t stretch) {
+  return (stretch + 1) * w->stretch < w->a->n ? (stretch + 1) * w->stretch : w->a->n;
+}
+
+static void run_lines(void *arg, int64_t begin, int64_t end) {
+  const work *w = arg;
+  room r;
+  for (int64_t line = begin; line < end && !tide__loop_stops(); line++) {
+    state all = {-INFINITY, 0};
+    for (int64_t s = 0; s < w->stretches; s++) all = join(all, measure(w, &r, line, s * w->stretch, end_of(w, s)));
+    finish(w, &r, line, 0, w->a->n, all, w->a->n <= PIECE);
+  }
+}
+
+static void run_measures(void *arg, int64_t begin, int64_t end) {
+  const work *w = arg;
+  room r;
+  for (int64_t s = begin; s < end && !tide__loop_stops(); s++)
+    w->states[s] = measure(w, &r, w->line, s * w->stretch, end_of(w, s));
+}
+
+static void run_finishes(void *arg, int64_t begin, int64_t end) {
+  const work *w = arg;
+  room r;
+  for (int64_t s = begin; s < end && !tide__loop_stops(); s++)
+    finish(w, &r, w->line, s * w->stretch, end_of(w, s), w->states[0], false);
+}
+
+/* Lines that are few and long: all threads work on one. */
+static void run_stretches(work *w) {
+  state states[MOST_STRETCHES], all;
+  w->states = states;
+  for (w->line = 0; w->line < w->a->outer * w->a->inner && !tide__loop_stops(); w->line++) {
+    tide__parallel_for(w->stretches, 1, run_measures, w);
+    if (tide__loop_stops()) return;
+    all = (state){-INFINITY, 0};
+    for (int64_t s = 0; s < w->stretches; s++) all = join(all, states[s]);
+    states[0] = all;
+    tide__parallel_for(w->stretches, 1, run_finishes, w);
+  }
+}
+
+/* ---- lines together ---- */
+
+/* Some columns, `wide` apart in the room, `rows` rows of them at a time. */
+typedef struct strip {
+  int64_t first, columns, wide, rows; /* first: the line */
+} strip;
+
+static void load_rows(const work *w, room *r, const strip *s, int64_t row, int64_t rows) {
+  int64_t inner = w->a->inner;
+  memset(r->raw, 0, (size_t)(rows * s->wide * w->bytes));
+  if (inner >= LEAST_COLUMNS)
+    for (int64_t i = 0; i < rows; i++)
+      memcpy(r->raw + i * s->wide * w->bytes, at(w, 1, start_of(w, s->first) + (row + i) * inner),
+             (size_t)(s->columns * w->bytes));
+  else
+    for (int64_t j = 0; j < s->columns; j++)
+      move(r->raw + j * w->bytes, s->wide, at(w, 1, start_of(w, s->first + j) + row * inner), inner, rows, w->bytes);
+  tide__cast(w->isa, r->x, w->dtype, r->raw, w->a->dtype[1], rows * s->wide);
+}
+
+static void store_rows(const work *w, room *r, const strip *s, int64_t row, int64_t rows) {
+  int64_t inner = w->a->inner;
+  tide__cast(w->isa, r->raw, w->a->dtype[0], r->x, w->dtype, rows * s->wide);
+  if (inner >= LEAST_COLUMNS)
+    for (int64_t i = 0; i < rows; i++)
+      memcpy(at(w, 0, start_of(w, s->first) + (row + i) * inner), r->raw + i * s->wide * w->bytes,
+             (size_t)(s->columns * w->bytes));
+  else
+    for (int64_t j = 0; j < s->columns; j++)
+      move(at(w, 0, start_of(w, s->first + j) + row * inner), inner, r->raw + j * w->bytes, s->wide, rows, w->bytes);
+}
+
+/* op of every row in the room and one row, where each of them stands, or in `one`. */
+static void each_row(const work *w, room *r, const strip *s, tide_op op, char *one, int64_t rows, bool into_one) {
+  for (int64_t i = 0; i < rows; i++) {
+    char *x = r->x + i * s->wide * w->item;
+    apply(w, op, into_one ? one : x, into_one ? one : x, into_one ? x : one, s->wide);
+  }
+}
+
+static void run_strip(const work *w, room *r, const strip *s) {
+  _Alignas(64) char most[8 * COLUMNS], sum[8 * COLUMNS], part[8 * COLUMNS];
+  int64_t n = w->a->n;
+  bool whole = n <= s->rows;
+  for (int64_t row = 0; row < n; row += s->rows) {
+    int64_t rows = n - row < s->rows ? n - row : s->rows;
+    load_rows(w, r, s, row, rows);
+    if (row == 0) memcpy(most, r->x, (size_t)(s->wide * w->item));
+    each_row(w, r, s, TIDE_OP_maximum, most, rows, true);
+  }
+  memset(sum, 0, sizeof sum);
+  for (int64_t row = 0; row < n && !tide__loop_stops(); row += s->rows) {
+    int64_t rows = n - row < s->rows ? n - row : s->rows;
+    if (!whole) load_rows(w, r, s, row, rows);
+    each_row(w, r, s, TIDE_OP_sub, most, rows, false);
+    if (w->logarithm) memcpy(r->y, r->x, (size_t)(rows * s->wide * w->item));
+    apply(w, TIDE_OP_exp, r->x, r->x, NULL, rows * s->wide);
+    memset(part, 0, sizeof part);
+    each_row(w, r, s, TIDE_OP_add, part, rows, true);
+    apply(w, TIDE_OP_add, sum, sum, part, s->wide);
+  }
+  if (w->logarithm) apply(w, TIDE_OP_log, sum, sum, NULL, s->wide);
+  for (int64_t row = 0; row < n && !tide__loop_stops(); row += s->rows) {
+    int64_t rows = n - row < s->rows ? n - row : s->rows;
+    if (!whole) {
+      load_rows(w, r, s, row, rows);
+      each_row(w, r, s, TIDE_OP_sub, most, rows, false);
+      if (!w->logarithm) apply(w, TIDE_OP_exp, r->x, r->x, NULL, rows * s->wide);
+    } else if (w->logarithm) {
+      memcpy(r->x, r->y, (size_t)(rows * s->wide * w->item));
+    }
+    each_row(w, r, s, w->logarithm ? TIDE_OP_sub : TIDE_OP_div, sum, rows, false);
+    store_rows(w, r, s, row, rows);
+  }
+}
+
+/* Item i is a strip of lines that lie side by side, or of any very short ones. */
+static void run_strips(void *arg, int64_t begin, int64_t end) {
+  const work *w = arg;
+  room r;
+  int64_t lines = w->a->inner >= LEAST_COLUMNS ? w->a->inner : w->a->outer * w->a->inner;
+  for (int64_t i = begin; i < end && !tide__loop_stops(); i++) {
+    int64_t first = i % w->strips * w->columns, left = lines - first;
+    strip s = {i / w->strips * lines + first, left < w->columns ? left : w->columns, 0, 0};
+    s.wide = padded(s.columns), s.rows = PIECE / s.wide;
+    run_strip(w, &r, &s);
+  }
+}
+
+tide_status tide__cpu_softmax(tide_stream *stream, const tide_scan_args *a) {
+  (void)stream;
+  bool wide = a->work == TIDE_FLOAT64;
+  work w = {.a = a, .isa = tide__isa_get(), .dtype = a->work, .bytes = tide__item(a->dtype[0]), .item = wide ? 8 : 4};
+  w.type = tide__ctype_of(a->work), w.logarithm = a->op == TIDE_SOFTMAX_LOG;
+  w.stretch = (a->n + MOST_STRETCHES - 1) / MOST_STRETCHES;
+  w.stretch = w.stretch <= LEAST_STRETCH ? LEAST_STRETCH : (w.stretch + PIECE - 1) / PIECE * PIECE;
+  w.stretches = (a->n + w.stretch - 1) / w.stretch;
+  int64_t lines = a->outer * a->inner, side = a->inner >= LEAST_COLUMNS ? a->inner : lines;
+  w.columns =
+      a->n > PIECE / COLUMNS && a->n <= PIECE / LEAST_COLUMNS ? PIECE / a->n / TIDE_BLOCK * TIDE_BLOCK : COLUMNS;
+  w.strips = (side + w.columns - 1) / w.columns;
+  if (a->inner >= LEAST_COLUMNS || a->n <= SHORT_LINE)
+    tide__spread(lines / side * w.strips, a->n * w.columns, run_strips, &w);
+  else if (w.stretches >= 4 && lines < tide_get_num_threads())
+    run_stretches(&w);
+  else
+    tide__spread(lines, a->n, run_lines, &w);
+  return TIDE_OK;
+}
