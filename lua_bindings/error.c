@@ -151,11 +151,12 @@ static bool names_c_function(const char *what, size_t n) {
 }
 
 /* The name that the user called for the one that core's message begins with, or NULL where that one stays; *rest is the
- * message behind it. */
+ * message behind it. What a chunk calls is never what the user called. */
 static const char *called_name(lua_State *L, const char *message, const char **rest) {
   lua_Debug ar = {0};
   *rest = strchr(message, ':');
-  return *rest && names_c_function(message, (size_t)(*rest - message)) ? known_name(L, &ar) : NULL;
+  bool is_other = *rest && (names_c_function(message, (size_t)(*rest - message)) || script_level(L));
+  return is_other ? known_name(L, &ar) : NULL;
 }
 
 /* Pushes core's message under the name that the user called. What a device or its memory reports keeps its own. */

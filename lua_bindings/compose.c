@@ -1,0 +1,207 @@
+/* compose.c: functions that are made of others: joins and splits, products, sums over named dimensions, statistics.
+ *
+ * What is computed is written in Lua, in lua/compose.lua, lua/einsum.lua and lua/stack.lua. Here the arguments are read
+ * and checked by the row's signature; the chunk gets their values in its order, dimensions counted from 1, and returns
+ * new handles. It calls the module's functions as they were registered, whatever a script has set in their place.
+ *
+ * Invariant: what the chunk returns is no handle of the caller's, so that out= may empty it. */
+#include <string.h>
+
+#include "each.h"
+#include "row.h"
+#include "script.h"
+
+/* {==== The arguments, for the chunk */
+
+static void append_tensor(lua_State *L, const ltide_call *c, int list, int at, const ltide_param *p, lua_Integer i) {
+  const char *name = lua_pushfstring(L, "%s[%I]", p->name, (LUAI_UACINT)i);
+  ltide_check_tensor(L, c->S, at, name);
+  lua_pushvalue(L, at);
+  lua_rawseti(L, list, i);
+  lua_pop(L, 1);
+}
+
+/* The tensors of the table at the parameter's place, or of all arguments from there on: a table of their own. */
+static void push_tensors(lua_State *L, const ltide_call *c, const ltide_param *p, const ltide_value *v) {
+  int from = v->given ? v->at : lua_gettop(L) + 1, n = c->n; /* behind the arguments where there is none */
+  bool is_table = v->given && lua_istable(L, from);
+  if (!p->is_rest && !is_table) ltide_arg_error(L, from, p->name, "a table of tensors");
+  lua_newtable(L);
+  int list = lua_gettop(L);
+  if (!is_table) {
+    for (int at = from; at <= n; at++) append_tensor(L, c, list, at, p, at - from + 1);
+    return;
+  }
+  lua_Integer count = (lua_Integer)lua_rawlen(L, from);
+  if (count) ltide_check_unnamed(L, from, count, p->name);
+  for (lua_Integer i = 1; i <= count; i++) {
+    lua_rawgeti(L, from, i);
+    append_tensor(L, c, list, lua_gettop(L), p, i);
+    lua_pop(L, 1);
+  }
+}
+
+static const char *choice(const ltide_param *p, int64_t i) {
+  const char *text = p->choices;
+  while (i-- > 0) text += strlen(text) + 1;
+  return text;
+}
+
+static void push_value(lua_State *L, const ltide_call *c, int k) {
+  const ltide_param *p = &c->sig->param[k];
+  const ltide_value *v = &c->v[k];
+  bool has_standard = p->standard && *p->standard;
+  if (p->kind == LTIDE_TENSORS)
+    push_tensors(L, c, p, v);
+  else if (!v->given && !has_standard)
+    lua_pushnil(L);
+  else if (p->kind == LTIDE_DIM || p->kind == LTIDE_LINE)
+    lua_pushinteger(L, v->dim + 1);
+  else if (p->kind == LTIDE_INTEGER || p->kind == LTIDE_COUNT)
+    lua_pushinteger(L, v->i);
+  else if (p->kind == LTIDE_NUMBER)
+    lua_pushnumber(L, v->number);
+  else if (p->kind == LTIDE_BOOLEAN)
+    lua_pushboolean(L, v->boolean);
+  else if (p->kind == LTIDE_CHOICE)
+    lua_pushstring(L, choice(p, v->i));
+  else if (p->kind == LTIDE_DTYPE)
+    lua_pushstring(L, tide_dtype_name(v->dtype));
+  else if (v->given)
+    lua_pushvalue(L, v->at);
+  else
+    lua_pushnil(L);
+}
+
+static int lcomposed(lua_State *L, ltide_call *c) {
+  int before = lua_gettop(L), count = 0;
+  luaL_checkstack(L, LUA_MINSTACK + c->sig->count, "tide: arguments");
+  ltide_script_push(L, c->row->script);
+  for (int k = 0; k < c->sig->count; k++)
+    if (c->sig->param[k].kind != LTIDE_OUT) push_value(L, c, k), count++;
+  lua_call(L, count, LUA_MULTRET);
+  c->S = ltide_enter(L);
+  return c->sig->outs == 1 ? ltide_finish(L, c, TIDE_OK) : lua_gettop(L) - before;
+}
+
+/* {==== What the chunks cannot do themselves */
+
+typedef struct search {
+  const char *name;
+  const ltide_row *found;
+} search;
+
+static void seek(void *ctx, const char *path, const ltide_row *row) {
+  search *s = ctx;
+  bool is_there = !strcmp(path, "tide") || !strcmp(path, "Tensor");
+  if (!s->found && is_there && row->fn && !strcmp(row->name, s->name)) s->found = row;
+}
+
+/* builtin(name): the function or method of tensors. */
+static int script_builtin(lua_State *L) {
+  search s = {lua_tostring(L, 1), NULL};
+  ltide_each_row(seek, &s);
+  if (!s.found) return 0;
+  lua_pushlightuserdata(L, (void *)s.found);
+  lua_pushcclosure(L, s.found->fn, 1);
+  return 1;
+}
+
+static const tide_tensor *tensor_of(lua_State *L, int arg) {
+  return ltide_check_tensor(L, ltide_enter(L), arg, "an operand");
+}
+
+static int script_is_tensor(lua_State *L) {
+  return ltide_give_boolean(L, ltide_test_tensor(L, ltide_enter(L), 1) != NULL);
+}
+
+/* sizes_of(x): a plain table. */
+static int script_sizes_of(lua_State *L) {
+  const tide_tensor *x = tensor_of(L, 1);
+  ltide_push_integers(L, tide_tensor_size(x), tide_tensor_ndim(x));
+  return 1;
+}
+
+static int script_strides_of(lua_State *L) {
+  const tide_tensor *x = tensor_of(L, 1);
+  ltide_push_integers(L, tide_tensor_stride(x), tide_tensor_ndim(x));
+  return 1;
+}
+
+/* dtype_of(x): its name and its kind. */
+static int script_dtype_of(lua_State *L) {
+  tide_dtype dtype = tide_tensor_dtype(tensor_of(L, 1));
+  char kind = tide_dtype_kind(dtype);
+  lua_pushstring(L, tide_dtype_name(dtype));
+  lua_pushlstring(L, &kind, 1);
+  return 2;
+}
+
+static int script_dtype_kind(lua_State *L) {
+  char kind = tide_dtype_kind(ltide_check_dtype(L, 1, "dtype"));
+  lua_pushlstring(L, &kind, 1);
+  return 1;
+}
+
+static int script_default_dtype(lua_State *L) {
+  lua_pushstring(L, tide_dtype_name(tide_get_default_dtype()));
+  return 1;
+}
+
+/* promoted(a, b): the names of dtypes. */
+static int script_promoted(lua_State *L) {
+  tide_dtype a = ltide_check_dtype(L, 1, "dtype"), b = ltide_check_dtype(L, 2, "dtype");
+  lua_pushstring(L, tide_dtype_name(tide_dtype_promote(a, b)));
+  return 1;
+}
+
+static int script_place_of(lua_State *L) {
+  int device = tide_tensor_device(tensor_of(L, 1));
+  if (device < 0)
+    lua_pushliteral(L, "cpu");
+  else
+    lua_pushfstring(L, "cuda:%d", device);
+  return 1;
+}
+
+/* byte_at(text, i): one character, "" behind the end. */
+static int script_char_at(lua_State *L) {
+  size_t size;
+  const char *text = lua_tolstring(L, 1, &size);
+  lua_Integer i = lua_tointeger(L, 2);
+  lua_pushlstring(L, text + i - 1, i >= 1 && (size_t)i <= size);
+  return 1;
+}
+
+/* plain(value): the table of a shape's values in its place. */
+static int script_plain(lua_State *L) {
+  lua_settop(L, 1);
+  ltide_plain_shape(L, 1);
+  return 1;
+}
+
+/* {==== Dtypes */
+
+static int lresult_type(lua_State *L, ltide_call *c) {
+  tide_operand in[2] = {c->v[0].operand, c->v[1].operand};
+  tide_dtype dtype = TIDE_INT64;
+  bool numbers = !in[0].tensor && !in[1].tensor;
+  if (numbers && (in[0].number.kind != 'I' || in[1].number.kind != 'I')) dtype = tide_get_default_dtype();
+  if (!numbers) ltide_try(L, tide_result_dtype(&dtype, TIDE_OP_mul, in));
+  ltide_push_dtype(L, dtype);
+  return 1;
+}
+
+#define COMPOSED(name) .fn = ltide_run, .body = lcomposed, .script = name
+#define PATH           "tide."
+static ltide_row rows[] = {
+#include "api/compose.def"
+    {0}};
+
+void ltide_open_compose(lua_State *L, ltide_state *S) {
+  static const luaL_Reg given[] = LTIDE_SCRIPT(builtin, is_tensor, sizes_of, strides_of, dtype_of, dtype_kind,
+                                               default_dtype, promoted, place_of, char_at, plain);
+  (void)S;
+  ltide_script_give(L, given);
+  ltide_register_rows(L, "tide", rows);
+}
