@@ -18,6 +18,13 @@ static size_t sequence(const unsigned char *c, size_t left) {
   return (*c == 0xf0 && c[1] < 0x90) || (*c == 0xf4 && c[1] > 0x8f) ? 0 : n;
 }
 
+bool tide__utf8(const char *text, size_t length) {
+  const unsigned char *c = (const unsigned char *)text, *end = c + length;
+  for (size_t n; c < end; c += n)
+    if (!(n = sequence(c, (size_t)(end - c)))) return false;
+  return true;
+}
+
 void tide__json_string(FILE *f, const char *text, size_t length) {
   const unsigned char *c = (const unsigned char *)text, *end = c + length;
   fputc('"', f);

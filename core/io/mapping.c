@@ -1,15 +1,17 @@
 /* mapping.c: regular files as memory.
  *
  * The pages of a file are read when they are touched first, and shared with every other process that maps it; a page
- * that is written becomes the process's own, so that the file stays as it is. The mapping goes with the last tensor on
- * it and the handle.
+ * that is written becomes the process's own, so that the file stays as it is, unless the mapping is shared. It goes
+ * with the last tensor on it and the handle.
  *
  * Invariant: a tensor lies inside the file as it was when it was mapped. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "tensor/tensor.h"
 #include "tide/file.h"
@@ -20,20 +22,15 @@ struct tide_mapping {
   int64_t size;
 };
 
-tide_status tide_mapping_new(tide_mapping **out, FILE *file) {
-  struct stat is;
-  if (!out || !file) return tide__fail(TIDE_ARGUMENT, "mapping: wrong arguments, got a null pointer, expected a file");
-  int fd = fileno(file);
-  if (fd < 0 || fstat(fd, &is) != 0)
-    return tide__fail(TIDE_FILE, "mapping: got a file that cannot be mapped: %s", strerror(errno));
-  if (!S_ISREG(is.st_mode))
-    return tide__fail(TIDE_FILE, "mapping: got a device or a pipe, expected a regular file to be mapped");
+/* The first `size` bytes of a file. */
+static tide_status map(tide_mapping **out, int fd, int64_t size, bool shared) {
   tide_mapping *m = calloc(1, sizeof *m);
   if (!m) return tide__fail(TIDE_MEMORY, "mapping: no host memory");
   atomic_init(&m->refs, 1);
-  m->size = (int64_t)is.st_size;
+  m->size = size;
   if (m->size) {
-    void *at = mmap(NULL, (size_t)m->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, fd, 0);
+    int flags = shared ? MAP_SHARED : MAP_PRIVATE | MAP_NORESERVE;
+    void *at = mmap(NULL, (size_t)m->size, PROT_READ | PROT_WRITE, flags, fd, 0);
     if (at == MAP_FAILED) {
       free(m);
       return tide__fail(errno == ENOMEM ? TIDE_MEMORY : TIDE_FILE, "mapping: the file cannot be mapped: %s",
@@ -43,6 +40,17 @@ tide_status tide_mapping_new(tide_mapping **out, FILE *file) {
   }
   *out = m;
   return TIDE_OK;
+}
+
+tide_status tide_mapping_new(tide_mapping **out, FILE *file) {
+  struct stat is;
+  if (!out || !file) return tide__fail(TIDE_ARGUMENT, "mapping: wrong arguments, got a null pointer, expected a file");
+  int fd = fileno(file);
+  if (fd < 0 || fstat(fd, &is) != 0)
+    return tide__fail(TIDE_FILE, "mapping: got a file that cannot be mapped: %s", strerror(errno));
+  if (!S_ISREG(is.st_mode))
+    return tide__fail(TIDE_FILE, "mapping: got a device or a pipe, expected a regular file to be mapped");
+  return map(out, fd, (int64_t)is.st_size, false);
 }
 
 static void let_go(void *user) {
@@ -58,6 +66,16 @@ void tide_mapping_release(tide_mapping *m) {
 
 int64_t tide_mapping_size(const tide_mapping *m) { return m->size; }
 
+/* A tensor of n bytes there; the mapping goes with it. */
+static tide_status tensor_at(tide_tensor **out, tide_mapping *m, int64_t offset, const int64_t *size, int ndim,
+                             tide_dtype dtype) {
+  const tide_options o = {dtype, TIDE_CPU, false};
+  tide__ref_take(&m->refs);
+  tide_status status = tide_from_ptr(out, m->at + offset, size, NULL, ndim, &o, let_go, m);
+  if (status != TIDE_OK) let_go(m);
+  return status;
+}
+
 tide_status tide_mapping_tensor(tide_tensor **out, tide_mapping *m, int64_t offset, int64_t bytes) {
   if (!out || !m) return tide__fail(TIDE_ARGUMENT, "mapping: wrong arguments, got a null pointer");
   if (offset < 0 || bytes < 0 || offset > m->size || bytes > m->size - offset)
@@ -65,8 +83,50 @@ tide_status tide_mapping_tensor(tide_tensor **out, tide_mapping *m, int64_t offs
                       (long long)bytes, (long long)offset, (long long)m->size);
   tide_options o = {TIDE_UINT8, TIDE_CPU, false};
   if (!bytes) return tide_empty(out, &bytes, 1, &o);
-  tide__ref_take(&m->refs);
-  tide_status status = tide_from_ptr(out, m->at + offset, &bytes, NULL, 1, &o, let_go, m);
-  if (status != TIDE_OK) let_go(m);
+  return tensor_at(out, m, offset, &bytes, 1, TIDE_UINT8);
+}
+
+/* ---- a file of plain values ---- */
+
+static tide_status fail_file(const char *path, const char *reason) {
+  return tide__fail(TIDE_FILE, "from_file: %s: %s, expected a regular file that can be mapped", path, reason);
+}
+
+/* A shared file is made as long as it has to be, with room on the disk: else a write would end the process. */
+static tide_status check_length(const char *path, int fd, int64_t length, bool shared) {
+  struct stat is;
+  if (fstat(fd, &is) != 0) return fail_file(path, strerror(errno));
+  if (!S_ISREG(is.st_mode)) return fail_file(path, "got a folder, a device or a pipe");
+  if ((int64_t)is.st_size >= length) return TIDE_OK;
+  if (!shared)
+    return tide__fail(TIDE_FILE, "from_file: %s: got a file of %lld bytes, expected at least %lld", path,
+                      (long long)is.st_size, (long long)length);
+  int error = posix_fallocate(fd, 0, (off_t)length);
+  if (!error) return TIDE_OK;
+  if (ftruncate(fd, is.st_size)) error = errno;
+  return fail_file(path, strerror(error));
+}
+
+tide_status tide_from_file(tide_tensor **out, const char *path, const int64_t *size, int ndim, int64_t offset,
+                           bool shared, tide_dtype dtype) {
+  int64_t n;
+  tide_mapping *m;
+  if (!out || !path) return tide__fail(TIDE_ARGUMENT, "from_file: wrong arguments, got a null pointer");
+  if (dtype == TIDE_DTYPE_NONE) dtype = tide_get_default_dtype();
+  TIDE_TRY(tide__size_check(&n, size, ndim, dtype, "from_file"));
+  int64_t each = tide_dtype_kind(dtype) == 'C' ? tide__itemsize(dtype) / 2 : tide__itemsize(dtype);
+  if (offset < 0 || offset % each)
+    return tide__fail(TIDE_VALUE, "from_file: offset: got %lld, expected a multiple of %lld bytes", (long long)offset,
+                      (long long)each);
+  int64_t length = tide__size_add(offset, n * tide__itemsize(dtype));
+  int fd = open(path, (shared ? O_RDWR | O_CREAT : O_RDONLY) | O_CLOEXEC | O_NONBLOCK, 0666);
+  if (fd < 0) return fail_file(path, strerror(errno));
+  tide_status status = check_length(path, fd, length, shared);
+  if (status == TIDE_OK) status = map(&m, fd, length, shared);
+  close(fd);
+  if (status != TIDE_OK) return status;
+  const tide_options o = {dtype, TIDE_CPU, false};
+  status = n ? tensor_at(out, m, offset, size, ndim, dtype) : tide_empty(out, size, ndim, &o);
+  tide_mapping_release(m);
   return status;
 }

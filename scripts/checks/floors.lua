@@ -29,8 +29,8 @@ rooms.bindings = {
   -- What scripts hold: handles with their classes, and where results go.
   { "adapt", "arena", "device", "dtype", "error_class", "event", "out", "random", "storage", "stream", "tensor" },
   -- What scripts call.
-  { "allocator", "apply", "comm", "compose", "convert", "debug", "factory", "fft", "file", "format", "graph",
-    "graphed", "index", "info", "io", "ipc", "jit", "jit_kernel", "linalg", "loader", "matmul", "memory",
+  { "allocator", "apply", "archive", "comm", "compose", "convert", "debug", "factory", "fft", "file", "format",
+    "graph", "graphed", "index", "info", "io", "ipc", "jit", "jit_kernel", "linalg", "loader", "matmul", "memory",
     "memory_history", "memory_scope", "memory_stats", "move", "nccl", "nvtx", "ops", "parallel", "parallel_replica",
     "profiler", "random_cuda", "reduce", "sanitizer", "scan", "scatter", "serialize", "shape", "spawn", "special",
     "timer", "tree", "util", "view" },

@@ -36,6 +36,10 @@ TIDE_API void tide_mapping_release(tide_mapping *mapping);
 TIDE_API int64_t tide_mapping_size(const tide_mapping *mapping);
 /* A uint8 tensor on the cpu of the bytes from offset on, which are not copied. */
 TIDE_API tide_status tide_mapping_tensor(tide_tensor **out, tide_mapping *mapping, int64_t offset, int64_t bytes);
+/* A tensor on the cpu of the values that lie in a file from `offset` bytes on, in the machine's own form. shared: what
+ * is written goes to the file, which is made, or made longer, where it has to be. dtype NONE: the default one. */
+TIDE_API tide_status tide_from_file(tide_tensor **out, const char *path, const int64_t *size, int ndim, int64_t offset,
+                                    bool shared, tide_dtype dtype);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,175 @@
+-- Safetensors files, both ways. The format's own library reads and writes them in spec/differential/files.py.
+
+local tide = require "tide"
+local D = require "spec.support.device"
+
+local path
+before_each(function() path = os.tmpname() end)
+after_each(function() os.remove(path) end)
+
+local function put(bytes)
+  local file = assert(io.open(path, "wb"))
+  file:write(bytes)
+  file:close()
+end
+
+local function content()
+  local file = assert(io.open(path, "rb"))
+  local bytes = file:read "a"
+  file:close()
+  return bytes
+end
+
+local function file(head, bytes) return string.pack("<I8", #head) .. head .. bytes end
+
+local function refused(what)
+  local e = D.raises("FileError", tide.load_safetensors, path)
+  assert.is_truthy(e.message:find(path, 1, true))
+  assert.is_truthy(e.message:find(what, 1, true), ("got '%s', expected it to say '%s'"):format(e.message, what))
+end
+
+describe("load_safetensors", function()
+  D.watch(before_each, after_each)
+
+  it("reads every dtype, at any place, and the metadata", function()
+    local list = { { "BOOL", "bool", "BB", { 1, 0 }, { true, false } }, { "U8", "uint8", "BB", { 1, 255 } },
+      { "I8", "int8", "bb", { 1, -2 } }, { "U16", "int32", "<HH", { 1, 65535 } }, { "I16", "int16", "<hh", { 1, -2 } },
+      { "F16", "float16", "<HH", { 0x3c00, 0xc000 }, { 1, -2 } }, { "BF16", "bfloat16", "<HH", { 0x3f80, 0xc000 }, { 1, -2 } },
+      { "U32", "int64", "<I4I4", { 1, 4294967295 } }, { "I32", "int32", "<i4i4", { 1, -2 } }, { "F32", "float32", "<ff", { 1, -2 } },
+      { "U64", "int64", "<I8I8", { 1, math.maxinteger } }, { "I64", "int64", "<i8i8", { 1, -2 } }, { "F64", "float64", "<dd", { 1, -2 } } }
+    for shift = 0, 3 do -- blanks behind the head move what follows
+      local head, bytes = '{"__metadata__":{"format":"pt","of":"a\\u00fc\\ud83d\\ude00\\n"}', {}
+      local at = 0
+      for _, case in ipairs(list) do
+        local b = string.pack(case[3], table.unpack(case[4]))
+        head = head .. (',\n"%s": {"shape":[2 , 1],"data_offsets":[%d,%d], "dtype":"%s"}'):format(case[1], at, at + #b, case[1])
+        at, bytes[#bytes + 1] = at + #b, b
+      end
+      put(file(head .. "}" .. (" "):rep(shift), table.concat(bytes)))
+      local got, notes = tide.load_safetensors(path, { device = D.dev })
+      for _, case in ipairs(list) do
+        assert.are.equal(case[2], D.dtype_name(got[case[1]]))
+        assert.are.equal(D.dev, tostring(got[case[1]].device))
+        D.eq(case[5] or case[4], got[case[1]]:flatten())
+        D.eq({ 2, 1 }, got[case[1]]:size())
+      end
+      assert.are.same({ format = "pt", of = "aü😀\n" }, notes)
+    end
+  end)
+
+  it("shows the file's memory on the cpu, which is not written", function()
+    put(file('{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}', string.pack("<ff", 1, 2)))
+    local before = tide.cpu and content()
+    local x = tide.load_safetensors(path).a
+    x:fill_(3)
+    D.eq({ 3, 3 }, x)
+    assert.are.equal(before, content())
+    D.eq({ 1, 2 }, tide.load_safetensors(path).a)
+    os.remove(path)
+    D.eq({ 3, 3 }, x) -- the memory stays as long as the tensor
+  end)
+
+  it("gives those that are asked for", function()
+    tide.save_safetensors(path, { a = tide.ones(2), b = tide.zeros(2) })
+    local got = tide.load_safetensors(path, { names = { "b" } })
+    D.eq({ 0, 0 }, got.b)
+    assert.is_nil(got.a)
+    D.raises("ValueError", tide.load_safetensors, path, { names = { "c" } })
+    D.raises("ArgumentError", tide.load_safetensors, path, { names = { 3 } })
+  end)
+
+  it("believes nothing in a file", function()
+    local good = file('{"__metadata__":{"k":"v"},"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}', string.pack("<ff", 1, 2))
+    for n = 0, #good - 1 do
+      put(good:sub(1, n))
+      D.raises("FileError", tide.load_safetensors, path)
+    end
+    local function one(fields) return '{"a":{' .. fields .. "}}" end
+    local shape, dtype, at = '"shape":[2],', '"dtype":"F32",', '"data_offsets":[0,8]'
+    local eight = "12345678"
+    for _, case in ipairs {
+      { string.pack("<I8", 1 << 62) .. eight, "head of" }, { string.pack("<i8", -1) .. eight, "head of" },
+      { string.pack("<I8", 100000001) .. eight, "head of" }, { "", "too early" },
+      { file(" {}", ""), "first byte" }, { file("", ""), "first byte" }, { file("[]", ""), "first byte" },
+      { file("{}", "x"), "got 1 bytes of values, expected 0" }, { file("{} x", ""), "behind the dict" }, { file("{}\0", ""), "zero" },
+      { file('{"a":1}', ""), "dtype, shape" }, { file('{"a":{}}', ""), "a string" }, { file('{"a"{}}', ""), "colon" },
+      { file('{"a\1":{}}', ""), "control" }, { file('{"\\x":{}}', ""), "escapes" }, { file('{"\\ud800":{}}', ""), "escapes" },
+      { file('{"\\u0000":{}}', ""), "escapes" }, { file('{"\xff":{}}', ""), "UTF-8" }, { file('{"a', ""), "control" },
+      { file('{"__metadata__":{"a":1}}', ""), "a string" }, { file('{"__metadata__":{},"__metadata__":{}}', ""), "once" },
+      { file('{"__metadata__":[]}', ""), "texts" },
+      { file(one(dtype .. shape .. '"data_offsets":[0,8],"x":1'), eight), "once each" }, { file(one(dtype .. dtype .. shape .. at), eight), "once each" },
+      { file(one(dtype .. '"data_offsets":[0,8]'), eight), "once each" }, { file(one('"dtype":"F8_E4M3",' .. shape .. at), eight), "F8_E4M3" },
+      { file(one(dtype .. '"shape":[3],' .. at), eight), "8 bytes for the shape [3]" },
+      { file(one(dtype .. '"shape":[-2],' .. at), eight), "at least 0" }, { file(one(dtype .. '"shape":[2.5],' .. at), eight), "end of a list" },
+      { file(one(dtype .. '"shape":[02],' .. at), eight), "at least 0" }, { file(one(dtype .. '"shape":2,' .. at), eight), "a list" },
+      { file(one(dtype .. '"shape":[99999999999999999999],' .. at), eight), "too large" },
+      { file(one(dtype .. '"shape":[4611686018427387904,8],' .. at), eight), "for the shape" },
+      { file(one(dtype .. '"shape":[1,1,1,1,1,1,1,1,1,1,1,1,1],' .. at), eight), "12 dimensions" },
+      { file(one(dtype .. shape .. '"data_offsets":[0,8,9]'), eight), "two numbers" }, { file(one(dtype .. shape .. '"data_offsets":[8]'), eight), "[begin, end]" },
+      { file(one(dtype .. shape .. '"data_offsets":[8,0]'), eight), "[begin, end]" }, { file(one(dtype .. shape .. '"data_offsets":[1,9]'), eight .. "x"), "begin at 1" },
+      { file(one(dtype .. shape .. '"data_offsets":[0,8]'), eight .. "x"), "got 9 bytes" },
+      { file(one(dtype .. shape .. '"data_offsets":[0,8]'), "x"), "got 1 bytes" },
+      { file('{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"a":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}}', eight), "twice" },
+      { file('{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"U8","shape":[4],"data_offsets":[3,7]}}', eight), "begin at 3, expected 4" },
+      { file('{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}}', "1234"), "begin at 0, expected 4" },
+      { file('{"a":' .. ("{"):rep(10000), ""), "a string" }, { file(("["):rep(10000), ""), "first byte" },
+      { file(one('"dtype":"U64","shape":[1],' .. at), ("\xff"):rep(8)), "uint64" } } do
+      put(case[1])
+      refused(case[2])
+    end
+    os.remove(path)
+    refused "No such file"
+  end)
+end)
+
+describe("save_safetensors", function()
+  D.watch(before_each, after_each)
+
+  it("writes what load_safetensors reads, in every layout", function()
+    local all = {}
+    for _, dtype in ipairs(D.dtypes) do
+      local x = D.tensor({ { 1, 0, 1 }, { 0, 0, 1 } }, dtype)
+      if dtype ~= "complex128" then
+        for _, layout in ipairs(D.layouts(x)) do all[dtype .. " <" .. layout[1] .. ">"] = layout[2] end
+      end
+    end
+    all["none"], all["0-d \"\\\nü"] = tide.zeros({ 3, 0 }, { device = D.dev }), D.tensor(2, "int8")
+    tide.save_safetensors(path, all, { metadata = { a = "b", ["<ü>"] = "" } })
+    local got, notes = tide.load_safetensors(path, { device = D.dev })
+    for name, x in pairs(all) do
+      assert.is_true(tide.equal(x, got[name]), name)
+      assert.are.equal(D.dtype_name(x), D.dtype_name(got[name]))
+      got[name] = nil
+    end
+    assert.is_nil(next(got))
+    assert.are.same({ a = "b", ["<ü>"] = "" }, notes)
+  end)
+
+  it("writes what the format asks for: values aligned, largest elements first, equal for equal tensors", function()
+    tide.save_safetensors(path, { a = tide.tensor({ 1 }, { dtype = "uint8" }), b = tide.tensor({ 2 }, { dtype = "int64" }) })
+    local head = '{"b":{"dtype":"I64","shape":[1],"data_offsets":[0,8]},"a":{"dtype":"U8","shape":[1],"data_offsets":[8,9]}}'
+    head = head .. (" "):rep(-#head % 8)
+    assert.are.equal(file(head, string.pack("<i8B", 2, 1)), content())
+    tide.save_safetensors(path, {})
+    assert.are.equal(file("{}      ", ""), content())
+    local got, notes = tide.load_safetensors(path)
+    assert.is_nil(next(got))
+    assert.is_nil(next(notes))
+  end)
+
+  it("names what cannot be written, and writes nothing then", function()
+    put "old"
+    local x = tide.ones(2)
+    D.raises("DtypeError", tide.save_safetensors, path, { a = tide.ones(2, { dtype = "complex128" }) })
+    D.raises("ValueError", tide.save_safetensors, path, { __metadata__ = x })
+    D.raises("ValueError", tide.save_safetensors, path, { ["\xff"] = x })
+    D.raises("ArgumentError", tide.save_safetensors, path, { x })
+    D.raises("ArgumentError", tide.save_safetensors, path, { a = x, b = 1 })
+    D.raises("ValueError", tide.save_safetensors, path, { ["a\0b"] = x })
+    D.raises("ArgumentError", tide.save_safetensors, path, { a = x }, { metadata = { a = 1 } })
+    D.raises("ArgumentError", tide.save_safetensors, path, { a = x }, { meta = {} })
+    D.raises("ArgumentError", tide.save_safetensors, path)
+    assert.are.equal("old", content())
+    D.raises("FileError", tide.save_safetensors, "/nowhere/x", { a = x })
+  end)
+end)
