@@ -263,7 +263,7 @@ int ltide_check_dim_list(lua_State *L, int first, int n, int ndim, int *dims, co
 
 int ltide_check_list(lua_State *L, int arg, int most, const char *name, const char *of) {
   char expected[64];
-  snprintf(expected, sizeof expected, "a list of %s", of);
+  snprintf(expected, sizeof expected, "a table of %s", of);
   if (!lua_istable(L, arg)) ltide_arg_error(L, arg, name, expected);
   lua_Unsigned n = lua_rawlen(L, arg);
   if (!n && ltide_is_options(L, arg)) ltide_arg_error(L, arg, name, expected);

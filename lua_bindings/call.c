@@ -169,7 +169,9 @@ static void read_value(lua_State *L, ltide_call *c, const ltide_param *p, ltide_
   int at = v->at;
   switch (p->kind) {
   case LTIDE_TENSOR: v->tensor = ltide_check_tensor(L, c->S, at, p->name); break;
-  case LTIDE_TENSORS: read_tensors(L, c, p, v); break;
+  case LTIDE_TENSORS: /* of name... the body reads them */
+    if (!p->is_rest) read_tensors(L, c, p, v);
+    break;
   case LTIDE_STREAMS: read_streams(L, c, p, v); break;
   case LTIDE_CUDAS:
   case LTIDE_DEVICES: read_devices(L, p, v); break;
