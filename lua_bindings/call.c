@@ -28,8 +28,10 @@ static bool has_options(const ltide_sig *sig) { return sig->count > sig->positio
 /* Is the last argument none of options: may any number follow, or is it the one that the first parameter takes? */
 static bool is_value(lua_State *L, const ltide_sig *sig) {
   if (sig->is_open && !has_options(sig)) return true;
+  int top = lua_gettop(L);
+  if (top > 0 && top <= sig->required && sig->param[top - 1].kind == LTIDE_TREE) return true;
   bool takes = sig->positional && (sig->param[0].kind == LTIDE_ANY || sig->param[0].kind == LTIDE_TABLE);
-  return takes && lua_istable(L, 1) && lua_isnoneornil(L, 2) && lua_gettop(L) <= sig->positional;
+  return takes && lua_istable(L, 1) && lua_isnoneornil(L, 2) && top <= sig->positional;
 }
 
 /* An empty table stands for options, where there are any, once all that is required stands before it. */
@@ -341,7 +343,12 @@ static void push_read(lua_State *L, const ltide_param *p, const ltide_value *v) 
   case LTIDE_DEVICE:
   case LTIDE_CUDA: lua_pushinteger(L, v->device); break;
   case LTIDE_CUDAS:
-  case LTIDE_DEVICES: push_devices(L, v); break;
+  case LTIDE_DEVICES:
+    if (v->given)
+      push_devices(L, v);
+    else
+      lua_pushnil(L);
+    break;
   default:
     if (v->given && v->at)
       lua_pushvalue(L, v->at);

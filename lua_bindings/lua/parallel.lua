@@ -15,12 +15,77 @@
 --
 -- Invariant: a replica that has started has ended, or is closed, when apply and data_parallel return or raise.
 
+-- After a collective the source's current stream goes on behind the copies, and the source's own part of the work with it.
+-- So data_parallel lets a side stream of each source stand for it meanwhile, which waits for what was queued before; at the
+-- end the current stream waits for it, and what is written to the source after that is ordered as ever. All is queued:
+-- nothing here waits for a device, unless memory of the host takes part.
+
+local dimensions, size_of, narrow, view = public("Tensor", "dim"), public("Tensor", "size"), public("Tensor", "narrow"),
+  public("Tensor", "view")
+local dtype_of = public("Tensor", "type")
+local cat, on_stream = public("tide", "cat"), public("tide.cuda", "stream")
+local send, send_all = public("tide.cuda.comm", "scatter"), public("tide.cuda.comm", "broadcast_coalesced")
+local collect = public("tide.cuda.comm", "gather")
+
+-- ---- what is given ----
+
+-- The devices in the order in which they take part: accelerators, each once, or the CPU alone; of nil every accelerator, or
+-- the CPU where there is none.
+local function check_devices(devices)
+  if not devices then
+    devices = {}
+    local current, n = current_device()
+    for i = 1, n do devices[i] = i - 1 end
+    return n > 0 and devices or { current }
+  end
+  if #devices == 0 then fail("ValueError", called() .. ": devices: got an empty list, expected at least one device") end
+  for i = 1, #devices do
+    local d = devices[i]
+    device_size(d) -- it is there
+    for k = 1, i - 1 do
+      local what = devices[k] == d and "twice" or (devices[k] < 0) ~= (d < 0) and "beside another kind of device"
+      if what then
+        fail("DeviceError", called() .. ": devices: got " .. text(device_object(d)) .. " " .. what
+          .. ", expected accelerators, each once, or the cpu alone")
+      end
+    end
+  end
+  return devices
+end
+
+-- Where results go: the option, of which -1 means the CPU as torch has it, or else that device.
+local function check_output(device, name, otherwise)
+  if device == nil then return otherwise end
+  if device == -1 then return -1 end
+  device = read_device(device, name)
+  device_size(device)
+  return device
+end
+
+local function check_dim(dim)
+  if dim == 0 then fail("IndexError", called() .. ": dim: got 0; dimensions count from 1") end
+end
+
+local function check_tree(tree)
+  if tree == nil then refuse(tree, "tree", "a tensor or a table of tensors") end
+end
+
 -- ---- cutting, copying whole ----
 
+-- Elements of a dimension of `size` in each of the parts for n devices; the last part may have fewer.
+local function part_size(size, n) return (size + n - 1) // n end
+
 local function plan(tree, dim, devices)
+  check_dim(dim)
+  local n = #devices
   local cut = { tree = tree, dim = dim, devices = devices, sources = {}, sent = {} }
   visit(tree, function(x, source)
-    local parts, size = count_parts(x, dim, #devices)
+    if dimensions(x) == 0 then
+      fail("ShapeError", called() .. ": got a tensor without dimensions, expected ones that can be cut; pass it as a number, "
+        .. "or let replicate= copy it")
+    end
+    local size = size_of(x, dim)
+    local parts = size > 0 and part_size(size, part_size(size, n)) or n -- n empty parts, as torch has it
     if cut.n and cut.n ~= parts then
       fail("ShapeError", called() .. ": got a tensor of size " .. size .. " in dimension " .. dim .. ", which makes " .. parts
         .. " parts, expected " .. cut.n .. " as of the tensor before it")
@@ -28,17 +93,29 @@ local function plan(tree, dim, devices)
     cut.n = parts
     if source >= 0 then cut.sources[source] = true end
   end)
-  cut.n = cut.n or #devices -- nothing to cut: every device gets what there is
+  cut.n = cut.n or n -- nothing to cut: every device gets what there is
   return cut
+end
+
+-- All parts of x at once, by the collective, on the side stream where there is one.
+local function send_parts(cut, x, source)
+  local side = cut.side and cut.side[source]
+  if side then return on_stream(side, send, x, cut.devices, nil, cut.dim) end
+  return send(x, cut.devices, nil, cut.dim)
 end
 
 local function part(cut, i)
   local device = cut.devices[i]
   return copy(cut.tree, function(x, source)
-    if device < 0 or source < 0 then return send_part(x, cut.dim, #cut.devices, i, device) end
-    local parts = cut.sent[x] -- all at once, by the collective
+    if device < 0 or source < 0 then
+      local size = size_of(x, cut.dim)
+      local each = part_size(size, #cut.devices)
+      local start = each * (i - 1)
+      return move(narrow(x, cut.dim, start + 1, size - start < each and size - start or each), device)
+    end
+    local parts = cut.sent[x]
     if not parts then
-      parts = send_parts(x, cut.dim, cut.devices, cut.n, cut.side)
+      parts = send_parts(cut, x, source)
       cut.sent[x] = parts
     end
     return parts[i]
@@ -58,22 +135,44 @@ local function replicate_to(tree, devices, n)
       number[x] = #list
     end)
   end
-  local copies = #list > 0 and send_copies(list, devices, n) -- small ones travel together
+  local copies = #list > 0 and send_all(list, { unpack(devices, 1, n) }) -- small ones travel together
   for i = 2, n do replicas[i] = copy(replicas[1], function(x) return copies[i][number[x]] end) end
   return replicas
 end
 
+-- Of each device with tensors that are sent on the stream that stands for its current one in the copies.
+local function open_side(cut)
+  local side = {}
+  for source in next, cut.sources do
+    for i = 1, cut.n do
+      if cut.devices[i] >= 0 and cut.devices[i] ~= source then side[source] = side[source] or side_stream(source) end
+    end
+  end
+  return side
+end
+
 -- ---- putting together ----
 
-local function refuse(i, path, got, expected)
+local function unlike(i, path, got, expected)
   fail("ArgumentError", called() .. ": outputs[" .. i .. "]" .. path .. ": got " .. got .. ", expected " .. expected)
+end
+
+-- Do they differ in the size of that dimension at most?
+local function joins_to(first, x, dim)
+  local n = dimensions(first)
+  if dimensions(x) ~= n or dtype_of(x) ~= dtype_of(first) then return false end
+  if n > 0 then size_of(first, dim) end -- raises where there is no such dimension
+  for d = 1, n do
+    if d ~= dim and d ~= dim + n + 1 and size_of(x, d) ~= size_of(first, d) then return false end
+  end
+  return true
 end
 
 local told_of_scalars
 
 local function join_tensors(list, n, dim, device, path)
   for i = 2, n do
-    if not device_of(list[i]) then refuse(i, path, describe(list[i]), "a tensor as in outputs[1]") end
+    if not device_of(list[i]) then unlike(i, path, describe(list[i]), "a tensor as in outputs[1]") end
     if not joins_to(list[1], list[i], dim) then
       fail("ShapeError", called() .. ": outputs[" .. i .. "]" .. path .. ": got " .. describe(list[i])
         .. ", expected one that joins to " .. describe(list[1]))
@@ -87,22 +186,25 @@ local function join_tensors(list, n, dim, device, path)
       told_of_scalars = true
       warn(called() .. ": outputs" .. path .. " have no dimensions and become a vector of one element for each device")
     end
+    for i = 1, n do list[i] = view(list[i], 1) end
   end
-  return join(list, n, dim, device)
+  if device_of(list[1]) >= 0 then return collect(list, dim, device < 0 and "cpu" or device) end
+  return move(cat(list, dim), device, true) -- the collective is for accelerators
 end
 
 local join_trees
 
 local function join_tables(list, n, dim, device, path)
   local result = {}
-  local tables = plain_list(list, n)
+  local tables = {}
+  for i = 1, n do tables[i] = plain_shape(list[i]) end
   local i, keys, expected = other_table(tables, n)
-  if keys then refuse(i, path, keys .. " keys", expected .. " as in outputs[1]") end
-  if i then refuse(i, path, describe(list[i]), "a table as in outputs[1]") end
+  if keys then unlike(i, path, keys .. " keys", expected .. " as in outputs[1]") end
+  if i then unlike(i, path, describe(list[i]), "a table as in outputs[1]") end
   for key in next, tables[1] do
     local below = path .. (type(key) == "string" and "." .. key or "[" .. text(key) .. "]")
     local column, missing = get_column(tables, key, n)
-    if missing then refuse(missing, below, "nothing", "one as in outputs[1]") end
+    if missing then unlike(missing, below, "nothing", "one as in outputs[1]") end
     result[key] = join_trees(column, n, dim, device, below)
   end
   return setmeta(result, getmeta(tables[1]))
@@ -113,9 +215,9 @@ function join_trees(list, n, dim, device, path)
   local first = list[1]
   if device_of(first) then return join_tensors(list, n, dim, device, path) end
   if type(first) == "table" then return join_tables(list, n, dim, device, path) end
-  if first ~= nil then refuse(1, path, describe(first), "tensors or tables of them; a number can be given as a tensor") end
+  if first ~= nil then unlike(1, path, describe(first), "tensors or tables of them; a number can be given as a tensor") end
   for i = 2, n do
-    if list[i] ~= nil then refuse(i, path, describe(list[i]), "nothing as in outputs[1]") end
+    if list[i] ~= nil then unlike(i, path, describe(list[i]), "nothing as in outputs[1]") end
   end
 end
 
@@ -160,14 +262,14 @@ local function blame(what, i, device, co, e)
 end
 
 -- Calls begin(i), which gives a function and its arguments, on devices[i] for i to n, and finish with the table of what
--- each call gave, of which the values are from 2 to n. `side`: what lets the side streams end, or nil.
+-- each call gave, of which the values are from 2 to n. `side`: the side streams, which end then, or nil.
 local function run(what, devices, n, side, begin, finish)
   local threads, results, left, i = {}, {}, n, 0
   local function close()
     for k = 1, n do
       if threads[k] then close_thread(threads[k]) end
     end
-    if side then join_side(side) end
+    for source, stream in next, side or {} do join_side(source, stream) end
   end
   local _ <close> = setmeta({}, { __close = close })
   while left > 0 do
@@ -195,31 +297,58 @@ local function run(what, devices, n, side, begin, finish)
   return finish(results)
 end
 
--- ---- what scripts call, with what has been read of their arguments ----
+-- ---- what scripts call ----
 
 function scatter(tree, devices, dim)
-  local cut, parts = plan(tree, dim, devices), {}
+  check_tree(tree)
+  local cut, parts = plan(tree, dim, check_devices(devices)), {}
   for i = 1, cut.n do parts[i] = part(cut, i) end
   return parts
 end
 
-function replicate(tree, devices) return replicate_to(tree, devices, #devices) end
+function replicate(tree, devices)
+  check_tree(tree)
+  devices = check_devices(devices)
+  return replicate_to(tree, devices, #devices)
+end
 
-function gather(outputs, n, dim, device)
-  local list = {}
+function gather(outputs, device, dim)
+  if type(outputs) ~= "table" then refuse(outputs, "outputs", "a table of what each device gave") end
+  local list, n = {}, rawlen(outputs)
+  if n == 0 then fail("ValueError", "gather: outputs: got an empty table, expected at least one value") end
+  device = check_output(device, "device", (current_device()))
+  check_dim(dim)
   for i = 1, n do list[i] = rawget(outputs, i) end
   return join_trees(list, n, dim, device, "")
 end
 
--- fns: a function, or a table of them where `many` says so. devices: given, or nil for those of the inputs, `otherwise`
--- where one has no tensor.
-function apply(fns, many, inputs, devices, otherwise)
-  local n, on = rawlen(inputs), devices or {}
+function apply(fns, inputs, devices)
+  local single = is_callable(fns)
+  if not single and type(fns) ~= "table" then refuse(fns, "fns", "a function or a table of functions") end
+  if type(inputs) ~= "table" then refuse(inputs, "inputs", "a table with the arguments of each function") end
+  local n = rawlen(inputs)
+  local function check_number(what, got)
+    if got ~= n then
+      fail("ArgumentError", "apply: " .. what .. ": got " .. got .. ", expected " .. n .. ", one for each input")
+    end
+  end
+  if not single then
+    check_number("fns", rawlen(fns))
+    for i = 1, n do
+      local fn = rawget(fns, i)
+      if not is_callable(fn) then
+        fail("ArgumentError", "apply: fns[" .. i .. "]: got " .. describe(fn) .. ", expected a function")
+      end
+    end
+  end
+  local on = devices and check_devices(devices) or {} -- else those of the inputs
+  if devices then check_number("devices", #devices) end
+  local otherwise = current_device()
   for i = 1, devices and 0 or n do
     visit(rawget(inputs, i), function(_, device) on[i] = on[i] or device end)
     on[i] = on[i] or otherwise
   end
-  local function begin(i) return many and rawget(fns, i) or fns, spread(rawget(inputs, i)) end
+  local function begin(i) return single and fns or rawget(fns, i), spread(rawget(inputs, i)) end
   return run("apply", on, n, nil, begin, function(results)
     local outputs = {}
     for i = 1, n do
@@ -238,7 +367,7 @@ local function warn_of_imbalance(devices)
   for i = 1, #devices do
     local d = devices[i]
     size.memory[d], size.processors[d] = device_size(d)
-    if not size.memory[d] then return end
+    if d < 0 then return end
     for what, of in next, size do
       if of[d] > largest[what] then largest[what], owner[what] = of[d], d end
     end
@@ -257,12 +386,15 @@ end
 
 -- tree: what each call gets a replica of before its arguments, or nil; a table that is called is its own.
 function data_parallel(fn, inputs, devices, dim, output_device, tree)
+  if not is_callable(fn) then refuse(fn, "fn", "a function, or a table that can be called") end
+  devices = check_devices(devices)
+  output_device = check_output(output_device, "output_device", devices[1])
   warn_of_imbalance(devices)
   local cut = plan(inputs, dim, devices)
   local is_module = tree == nil and type(fn) == "table"
   if is_module then tree = fn end
   local replicas = tree ~= nil and replicate_to(tree, devices, cut.n)
-  cut.side = open_side(cut.sources, devices, cut.n)
+  cut.side = open_side(cut)
   local function begin(i)
     if is_module then return replicas[i], spread(part(cut, i)) end
     if replicas then return fn, replicas[i], spread(part(cut, i)) end

@@ -10,6 +10,11 @@ local function check_depth(depth)
   fail("ValueError", called() .. ": got tables nested more than " .. deepest .. " deep, expected fewer")
 end
 
+function is_callable(value)
+  local meta = getmeta(value)
+  return type(value) == "function" or meta and rawget(meta, "__call") ~= nil
+end
+
 -- Calls fn with each tensor and the number of its device.
 function visit(tree, fn)
   local seen = {}
