@@ -3,12 +3,9 @@
  *
  * A pool's handle holds one reference; selecting it in a block is the same exchange as selecting a stream. Raw pieces
  * are plain numbers that no collector watches: whoever takes one gives it back. */
-#include <string.h>
-
-#include "row.h"
+#include "class.h"
 #include "memory.h"
 #include "mempool.h"
-#include "names.h"
 #include "script.h"
 
 #define POOL_META      "tide.cuda.MemPool"
@@ -97,11 +94,6 @@ static int lallocator_new(lua_State *L, ltide_call *c) {
   return 1;
 }
 
-static int allocator_gc(lua_State *L) {
-  tide_allocator_release(ltide_take_pointer(L, ALLOCATOR_META));
-  return 0;
-}
-
 static int lchange_allocator(lua_State *L, ltide_call *c) {
   ltide_try(L, tide_allocator_change(check_allocator(L, c->v[0].at)));
   return 0;
@@ -127,20 +119,10 @@ static int lpool_new(lua_State *L, ltide_call *c) {
   return 1;
 }
 
-static int pool_gc(lua_State *L) {
-  tide_mempool_release(ltide_take_pointer(L, POOL_META));
-  return 0;
-}
+static int id_of(lua_State *L, void *pool) { return ltide_give_integer(L, (lua_Integer)tide_mempool_id(pool)); }
 
-static int pool_index(lua_State *L) {
-  tide_mempool *pool = check_pool(L, 1);
-  const char *key = ltide_check_text(L, 2, "key");
-  if (strcmp(key, "id")) return ltide_no_field(L, "MemPool", key, 0, "id");
-  return ltide_give_integer(L, (lua_Integer)tide_mempool_id(pool));
-}
-
-static int pool_tostring(lua_State *L) {
-  lua_pushfstring(L, "tide.cuda.MemPool(id=%I)", (lua_Integer)tide_mempool_id(check_pool(L, 1)));
+static int pool_tostring(lua_State *L, void *pool) {
+  lua_pushfstring(L, "tide.cuda.MemPool(id=%I)", (lua_Integer)tide_mempool_id(pool));
   return 1;
 }
 
@@ -176,24 +158,26 @@ static int luse_pool(lua_State *L) {
 
 /* {==== Registration */
 
+static void release_pool(void *pool) { tide_mempool_release(pool); }
+static void release_allocator(void *allocator) { tide_allocator_release(allocator); }
+
 void ltide_open_allocator(lua_State *L, ltide_state *S) {
 #define PATH "tide.cuda."
-  static ltide_row allocator_cuda_rows[] = {
+  static ltide_row cuda_rows[] = {
 #include "api/allocator_cuda.def"
       {0}};
 #undef PATH
 #define PATH "tide.cuda.memory."
-  static ltide_row allocator_memory_rows[] = {
+  static ltide_row memory_rows[] = {
 #include "api/allocator_memory.def"
       {0}};
-  static const luaL_Reg pool[] = {{"__gc", pool_gc},
-                                  {"__index", pool_index},
-                                  {"__newindex", ltide_read_only},
-                                  {"__tostring", pool_tostring},
-                                  {NULL, NULL}};
-  static const luaL_Reg allocator[] = {{"__gc", allocator_gc}, {NULL, NULL}};
-  ltide_new_class(L, POOL_META, pool, NULL, NULL, NULL);
-  ltide_new_class(L, ALLOCATOR_META, allocator, NULL, NULL, NULL);
-  ltide_register_memory(L, allocator_cuda_rows);
-  ltide_register_in(L, "tide.cuda.memory", allocator_memory_rows);
+  static ltide_row pool_rows[] = {FIELD(pool, id, id_of, " -> integer", "Its number, as in segments of snapshots."){0}};
+  static const ltide_class pool = {
+      .meta = POOL_META, .name = "MemPool", .rows = pool_rows, .release = release_pool, .tostring = pool_tostring};
+  static const ltide_class allocator = {
+      .meta = ALLOCATOR_META, .name = "CUDAPluggableAllocator", .release = release_allocator};
+  ltide_open_class(L, &pool);
+  ltide_open_class(L, &allocator);
+  ltide_register_memory(L, cuda_rows);
+  ltide_register_in(L, "tide.cuda.memory", memory_rows);
 }

@@ -4,28 +4,34 @@
  * state of a generator is 16 bytes, seed and offset, on every kind of device: a uint8 tensor on the CPU that goes back
  * in. */
 #include <math.h>
-#include <string.h>
 
-#include "row.h"
-#include "names.h"
+#include "class.h"
 #include "random.h"
+#include "script.h"
 #include "tide/graph.h"
 
 #define GENERATOR_META "tide.Generator"
 
 /* {==== Generators */
 
-static tide_generator **new_generator(lua_State *L) {
-  tide_generator **u = ltide_new_object(L, sizeof *u, 0);
-  *u = NULL;
-  ltide_setmetatable(L, GENERATOR_META);
-  return u;
+static tide_generator **new_generator(lua_State *L) { return (tide_generator **)ltide_new_pointer(L, GENERATOR_META); }
+
+void ltide_push_generator(lua_State *L, tide_generator *g) {
+  tide_generator **u = new_generator(L);
+  tide_generator_retain(g);
+  *u = g;
 }
 
-static int generator_gc(lua_State *L) {
-  tide_generator *g = ltide_take_pointer(L, GENERATOR_META);
-  if (g) tide_generator_release(g);
-  return 0;
+tide_generator *ltide_default_generator(lua_State *L, int device) {
+  tide_generator *g;
+  ltide_try(L, tide_generator_default(&g, device));
+  return g;
+}
+
+/* That of a method, or of a function the CPU's default one. */
+static tide_generator *generator_of(lua_State *L, const ltide_call *c) {
+  bool is_method = c->sig->count && c->sig->param[0].kind == LTIDE_GENERATOR;
+  return is_method ? c->v[0].generator : ltide_default_generator(L, TIDE_CPU);
 }
 
 static int lgenerator(lua_State *L, ltide_call *c) {
@@ -51,13 +57,11 @@ static int lgenerator_seed(lua_State *L, ltide_call *c) {
   ltide_check_settable(L, tide_generator_device(c->v[0].generator));
   uint64_t seed = tide_random_seed();
   tide_generator_seed(c->v[0].generator, seed);
-  lua_pushinteger(L, (lua_Integer)seed);
-  return 1;
+  return ltide_give_integer(L, (lua_Integer)seed);
 }
 
-static int lgenerator_initial_seed(lua_State *L, ltide_call *c) {
-  lua_pushinteger(L, (lua_Integer)tide_generator_get_seed(c->v[0].generator));
-  return 1;
+static int linitial_seed(lua_State *L, ltide_call *c) {
+  return ltide_give_integer(L, (lua_Integer)tide_generator_get_seed(generator_of(L, c)));
 }
 
 int ltide_push_rng_state(lua_State *L, ltide_state *S, tide_generator *g) {
@@ -81,26 +85,24 @@ void ltide_check_rng_state(lua_State *L, ltide_state *S, int arg, const char *na
                 (lua_Integer)state[1]);
 }
 
-void ltide_set_rng_state(lua_State *L, ltide_state *S, tide_generator *g, int arg) {
-  uint64_t state[2];
-  ltide_check_rng_state(L, S, arg, "state", state);
+void ltide_set_rng_state(lua_State *L, tide_generator *g, const uint64_t state[2]) {
   ltide_check_settable(L, tide_generator_device(g));
   tide_generator_seed(g, state[0]);
   ltide_try(L, tide_generator_set_offset(g, state[1]));
 }
 
-static int lgenerator_get_state(lua_State *L, ltide_call *c) {
-  return ltide_push_rng_state(L, c->S, c->v[0].generator);
-}
+static int lget_rng_state(lua_State *L, ltide_call *c) { return ltide_push_rng_state(L, c->S, generator_of(L, c)); }
 
-static int lgenerator_set_state(lua_State *L, ltide_call *c) {
-  ltide_set_rng_state(L, c->S, c->v[0].generator, 2);
-  return ltide_self(L, TIDE_OK);
+/* The state is the last parameter. */
+static int lset_rng_state(lua_State *L, ltide_call *c) {
+  uint64_t state[2];
+  ltide_check_rng_state(L, c->S, c->v[c->sig->count - 1].at, "state", state);
+  ltide_set_rng_state(L, generator_of(L, c), state);
+  return c->sig->count > 1 ? ltide_self(L, TIDE_OK) : 0;
 }
 
 static int lgenerator_get_offset(lua_State *L, ltide_call *c) {
-  lua_pushinteger(L, (lua_Integer)tide_generator_get_offset(c->v[0].generator));
-  return 1;
+  return ltide_give_integer(L, (lua_Integer)tide_generator_get_offset(c->v[0].generator));
 }
 
 static int lgenerator_set_offset(lua_State *L, ltide_call *c) {
@@ -129,41 +131,16 @@ static int lgenerator_graphsafe_set_state(lua_State *L, ltide_call *c) {
   return ltide_self(L, tide_generator_join(c->v[0].generator, c->v[1].generator));
 }
 
-static int generator_tostring(lua_State *L) {
-  tide_generator *g = ltide_check_generator(L, 1, "generator");
-  int device = tide_generator_device(g);
-  if (device < 0)
-    lua_pushliteral(L, "tide.Generator(device=cpu");
-  else
-    lua_pushfstring(L, "tide.Generator(device=cuda:%d", device);
-  lua_pushfstring(L, "%s, seed=%I, offset=%I)", lua_tostring(L, -1), (lua_Integer)tide_generator_get_seed(g),
-                  (lua_Integer)tide_generator_get_offset(g));
+static int generator_tostring(lua_State *L, void *g) {
+  ltide_push_device(L, tide_generator_device(g));
+  lua_pushfstring(L, "tide.Generator(device=%s, seed=%I, offset=%I)", luaL_tolstring(L, -1, NULL),
+                  (lua_Integer)tide_generator_get_seed(g), (lua_Integer)tide_generator_get_offset(g));
   return 1;
 }
 
-static int generator_index(lua_State *L) {
-  tide_generator *g = ltide_check_generator(L, 1, "generator");
-  lua_pushvalue(L, 2);
-  if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
-  const char *key = ltide_check_text(L, 2, "key");
-  if (strcmp(key, "device")) return ltide_no_field(L, "Generator", key, lua_upvalueindex(1), "device");
-  ltide_push_device(L, tide_generator_device(g));
-  return 1;
-}
+static int device_of(lua_State *L, void *g) { return ltide_push_device(L, tide_generator_device(g)), 1; }
 
 /* {==== Seeds of the default generators */
-
-tide_generator *ltide_default_generator(lua_State *L, int device) {
-  tide_generator *g;
-  ltide_try(L, tide_generator_default(&g, device));
-  return g;
-}
-
-void ltide_push_generator(lua_State *L, tide_generator *g) {
-  tide_generator **u = new_generator(L);
-  tide_generator_retain(g);
-  *u = g;
-}
 
 static int lmanual_seed(lua_State *L, ltide_call *c) {
   ltide_check_settable(L, TIDE_CURRENT);
@@ -176,22 +153,7 @@ static int lseed(lua_State *L, ltide_call *c) {
   ltide_check_settable(L, TIDE_CURRENT);
   uint64_t seed = tide_random_seed();
   tide_manual_seed(seed);
-  lua_pushinteger(L, (lua_Integer)seed);
-  return 1;
-}
-
-static int linitial_seed(lua_State *L, ltide_call *c) {
-  lua_pushinteger(L, (lua_Integer)tide_generator_get_seed(ltide_default_generator(L, TIDE_CPU)));
-  return 1;
-}
-
-static int lget_rng_state(lua_State *L, ltide_call *c) {
-  return ltide_push_rng_state(L, c->S, ltide_default_generator(L, TIDE_CPU));
-}
-
-static int lset_rng_state(lua_State *L, ltide_call *c) {
-  ltide_set_rng_state(L, c->S, ltide_default_generator(L, TIDE_CPU), 1);
-  return 0;
+  return ltide_give_integer(L, (lua_Integer)seed);
 }
 
 /* {==== In place */
@@ -277,24 +239,21 @@ static int lbernoulli(lua_State *L, ltide_call *c) {
 
 /* {==== Registration */
 
-static ltide_row generator_rows[] = {
-#include "api/generator.def"
-    {0}};
-
-#define PATH "tide."
-static ltide_row random_rows[] = {
-#include "api/random.def"
-    {0}};
+static void release(void *g) { tide_generator_release(g); }
 
 void ltide_open_random(lua_State *L, ltide_state *S) {
-  static const luaL_Reg meta[] = {{"__gc", generator_gc}, {"__tostring", generator_tostring}, {NULL, NULL}};
-  ltide_newmetatable(L, GENERATOR_META);
-  S->generator_meta = lua_topointer(L, -1);
-  luaL_setfuncs(L, meta, 0);
-  lua_createtable(L, 0, 8);
-  ltide_register_rows(L, "Generator", generator_rows);
-  lua_pushcclosure(L, generator_index, 1);
-  lua_setfield(L, -2, "__index");
-  lua_pop(L, 1);
+  static ltide_row generator_rows[] = {
+#include "api/generator.def"
+      {0}};
+#define PATH "tide."
+  static ltide_row random_rows[] = {
+#include "api/random.def"
+      {0}};
+  static const ltide_class class = {.meta = GENERATOR_META,
+                                    .name = "Generator",
+                                    .rows = generator_rows,
+                                    .release = release,
+                                    .tostring = generator_tostring};
+  S->generator_meta = ltide_open_class(L, &class);
   ltide_register_rows(L, "tide", random_rows);
 }

@@ -10,9 +10,8 @@
 
 #include "row.h"
 #include "random.h"
+#include "script.h"
 #include "tide/device.h"
-
-#define ANY_GPU (LTIDE_NIL_OK | LTIDE_NEGATIVE_OK)
 
 /* For what reads: the calls that wait for the first use come first. */
 static void first_use(lua_State *L) { ltide_try(L, tide_device_init()); }
@@ -34,30 +33,26 @@ static tide_generator *early_generator(lua_State *L, int device) {
   return g;
 }
 
-static int lcuda_get_rng_state(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
+static int lcuda_get_rng_state(lua_State *L, ltide_call *c) {
   first_use(L);
-  int device = ltide_check_device(L, 1, "device", ANY_GPU);
-  return ltide_push_rng_state(L, S, ltide_default_generator(L, device));
+  return ltide_push_rng_state(L, c->S, ltide_default_generator(L, c->v[0].device));
 }
 
-static int lcuda_get_rng_state_all(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
+static int lcuda_get_rng_state_all(lua_State *L, ltide_call *c) {
   int n = tide_device_count();
   if (n) first_use(L);
   lua_createtable(L, n, 0);
   for (int i = 0; i < n; i++) {
-    ltide_push_rng_state(L, S, ltide_default_generator(L, i));
+    ltide_push_rng_state(L, c->S, ltide_default_generator(L, i));
     lua_rawseti(L, -2, i + 1);
   }
   return 1;
 }
 
-static int lcuda_set_rng_state(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
-  ltide_check_tensor(L, S, 1, "state");
-  int device = ltide_check_device(L, 2, "device", ANY_GPU);
-  ltide_set_rng_state(L, S, early_generator(L, device), 1);
+static int lcuda_set_rng_state(lua_State *L, ltide_call *c) {
+  uint64_t state[2];
+  ltide_check_rng_state(L, c->S, 1, "state", state);
+  ltide_set_rng_state(L, early_generator(L, c->v[1].device), state);
   return 0;
 }
 
@@ -71,38 +66,34 @@ static void check_list(lua_State *L, int arg, lua_Integer n) {
   }
 }
 
-static int lcuda_set_rng_state_all(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
+/* All are read before the first is set. */
+static int lcuda_set_rng_state_all(lua_State *L, ltide_call *c) {
   if (!lua_istable(L, 1)) return ltide_arg_error(L, 1, "states", "a table of states, the first for device 0");
+  uint64_t state[TIDE_MAX_DEVICES][2];
   int n = (int)lua_rawlen(L, 1);
   if (n > tide_device_count())
     return ltide_error(L, "ValueError", "set_rng_state_all: states: got %d, expected at most %d, the number of devices",
                        n, tide_device_count());
   check_list(L, 1, n);
-  for (int i = 0; i < n; i++) { /* all before the first is set */
-    uint64_t state[2];
+  for (int i = 0; i < n; i++, lua_pop(L, 1)) {
     char name[32];
     snprintf(name, sizeof name, "states[%d]", i + 1);
     lua_rawgeti(L, 1, i + 1);
-    ltide_check_rng_state(L, S, lua_gettop(L), name, state);
-    lua_pop(L, 1);
+    ltide_check_rng_state(L, c->S, lua_gettop(L), name, state[i]);
   }
-  for (int i = 0; i < n; i++) {
-    lua_rawgeti(L, 1, i + 1);
-    ltide_set_rng_state(L, S, early_generator(L, i), lua_gettop(L));
-    lua_pop(L, 1);
-  }
+  for (int i = 0; i < n; i++) ltide_set_rng_state(L, early_generator(L, i), state[i]);
   return 0;
 }
 
-/* Seeds the current GPU, or all, whether they are there or not; or the one named at `arg`, which must be. */
-static void seed_gpus(lua_State *L, uint64_t seed, bool all, int arg) {
+/* Seeds the device that is given, which must be there, or the current one, or where `device` is NULL all, whether they
+ * are there or not. */
+static void seed_gpus(lua_State *L, uint64_t seed, const ltide_value *device) {
   ltide_check_settable(L, TIDE_CURRENT);
-  if (!all && !lua_isnoneornil(L, arg)) {
-    tide_generator_seed(early_generator(L, ltide_check_device(L, arg, "device", ANY_GPU)), seed);
+  if (device && device->given) {
+    tide_generator_seed(early_generator(L, device->device), seed);
     return;
   }
-  int first = all ? 0 : tide_current_device(), last = all ? TIDE_MAX_DEVICES - 1 : first;
+  int first = device ? tide_current_device() : 0, last = device ? first : TIDE_MAX_DEVICES - 1;
   for (int i = first; i <= last; i++) {
     tide_generator *g;
     ltide_try(L, tide_generator_early(&g, i));
@@ -110,31 +101,21 @@ static void seed_gpus(lua_State *L, uint64_t seed, bool all, int arg) {
   }
 }
 
-static int lcuda_manual_seed(lua_State *L) {
-  seed_gpus(L, (uint64_t)ltide_check_integer(L, 1, "seed"), false, 2);
+/* The functions for all devices have no parameter for one. */
+static int lcuda_manual_seed(lua_State *L, ltide_call *c) {
+  seed_gpus(L, (uint64_t)c->v[0].i, c->sig->count > 1 ? &c->v[1] : NULL);
   return 0;
 }
 
-static int lcuda_manual_seed_all(lua_State *L) {
-  seed_gpus(L, (uint64_t)ltide_check_integer(L, 1, "seed"), true, 0);
-  return 0;
-}
-
-static int random_seed(lua_State *L, bool all) {
-  ltide_enter(L);
+static int lcuda_seed(lua_State *L, ltide_call *c) {
   uint64_t seed = tide_random_seed();
-  seed_gpus(L, seed, all, 1);
-  lua_pushinteger(L, (lua_Integer)seed);
-  return 1;
+  seed_gpus(L, seed, c->sig->count ? &c->v[0] : NULL);
+  return ltide_give_integer(L, (lua_Integer)seed);
 }
-static int lcuda_seed(lua_State *L) { return random_seed(L, false); }
-static int lcuda_seed_all(lua_State *L) { return random_seed(L, true); }
 
-static int lcuda_initial_seed(lua_State *L) {
+static int lcuda_initial_seed(lua_State *L, ltide_call *c) {
   first_use(L);
-  lua_pushinteger(
-      L, (lua_Integer)tide_generator_get_seed(ltide_default_generator(L, ltide_check_device(L, 1, "device", ANY_GPU))));
-  return 1;
+  return ltide_give_integer(L, (lua_Integer)tide_generator_get_seed(ltide_default_generator(L, c->v[0].device)));
 }
 
 /* {==== default_generators: a list whose entry i + 1 is device i */
@@ -150,8 +131,7 @@ static int lgenerators_index(lua_State *L) {
 
 static int lgenerators_len(lua_State *L) {
   ltide_enter(L);
-  lua_pushinteger(L, tide_device_count());
-  return 1;
+  return ltide_give_integer(L, tide_device_count());
 }
 
 /* {==== fork_rng */
@@ -245,24 +225,22 @@ static int lfork_rng(lua_State *L) {
 
 /* {==== Opening */
 
-#define PATH "tide.cuda."
-static ltide_row random_cuda_cuda_rows[] = {
-#include "api/random_cuda_cuda.def"
-    {0}};
-
-#undef PATH
-#define PATH "tide.random."
-static ltide_row random_cuda_random_rows[] = {
-#include "api/random_cuda_random.def"
-    {0}};
-
 void ltide_open_random_cuda(lua_State *L, ltide_state *S) {
   static const luaL_Reg meta[] = {
       {"__index", lgenerators_index}, {"__len", lgenerators_len}, {"__newindex", ltide_read_only}, {NULL, NULL}};
-  int module = lua_gettop(L);
-  lua_getfield(L, module, "cuda");
-  ltide_register_rows(L, "tide.cuda", random_cuda_cuda_rows);
-  ltide_register_also(L, "random", random_cuda_cuda_rows);
+#define PATH "tide.cuda."
+  static ltide_row cuda_rows[] = {
+#include "api/random_cuda_cuda.def"
+      {0}};
+#undef PATH
+#define PATH "tide.random."
+  static ltide_row random_rows[] = {
+#include "api/random_cuda_random.def"
+      {0}};
+  ltide_register_in(L, "tide.cuda", cuda_rows);
+  ltide_register_in(L, "tide.random", random_rows);
+  lua_getfield(L, -1, "cuda");
+  ltide_register_also(L, "random", cuda_rows);
   lua_newtable(L);
   luaL_newlib(L, meta);
   lua_pushliteral(L, "default_generators");
@@ -270,7 +248,5 @@ void ltide_open_random_cuda(lua_State *L, ltide_state *S) {
   ltide_protect(L, "default_generators");
   lua_setmetatable(L, -2);
   lua_setfield(L, -2, "default_generators");
-  luaL_getsubtable(L, module, "random");
-  ltide_register_rows(L, "tide.random", random_cuda_random_rows);
-  lua_settop(L, module);
+  lua_pop(L, 1);
 }

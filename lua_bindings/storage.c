@@ -2,21 +2,12 @@
  *
  * A storage object holds a one-dimensional uint8 tensor over the whole storage, so that copying, filling and moving are
  * the tensor operations on bytes and need no code of their own. */
-#include "row.h"
-#include "names.h"
+#include "class.h"
 #include "script.h"
 
 #define STORAGE_META "tide.Storage"
 
-static tide_tensor **test_storage(lua_State *L, int arg) { return ltide_test_object(L, arg, STORAGE_META); }
-
 static tide_tensor **new_storage(lua_State *L) { return (tide_tensor **)ltide_new_pointer(L, STORAGE_META); }
-
-static int lstorage_gc(lua_State *L) {
-  tide_tensor *bytes = ltide_take_pointer(L, STORAGE_META);
-  if (bytes) tide_tensor_release_deferred(bytes);
-  return 0;
-}
 
 /* An empty view can take any dtype; from there the whole storage can be spanned in bytes. */
 tide_status ltide_span_storage(tide_tensor **out, const tide_tensor *x) {
@@ -37,7 +28,9 @@ static int ltensor_storage(lua_State *L, ltide_call *c) {
   return 1;
 }
 
-static int lis_storage(lua_State *L, ltide_call *c) { return ltide_give_boolean(L, test_storage(L, 1) != NULL); }
+static int lis_storage(lua_State *L, ltide_call *c) {
+  return ltide_give_boolean(L, ltide_test_meta(L, 1, c->S->storage_meta) != NULL);
+}
 
 static int lstorage_len(lua_State *L) {
   return ltide_give_integer(L, tide_tensor_numel(ltide_check_storage(L, 1, "storage")));
@@ -84,41 +77,34 @@ static int lstorage_fill_(lua_State *L, ltide_call *c) {
   return ltide_self(L, tide_fill(c->v[0].tensor, tide_int(value)));
 }
 
-static int lstorage_tostring(lua_State *L) {
-  tide_tensor *bytes = ltide_check_storage(L, 1, "storage");
-  ltide_push_device(L, tide_tensor_device(bytes));
+static int device_of(lua_State *L, void *bytes) { return ltide_push_device(L, tide_tensor_device(bytes)), 1; }
+
+static int storage_tostring(lua_State *L, void *bytes) {
+  device_of(L, bytes);
   lua_pushfstring(L, "Storage of %I bytes on %s", (lua_Integer)tide_tensor_numel(bytes), luaL_tolstring(L, -1, NULL));
   return 1;
 }
 
-static int lstorage_eq(lua_State *L) {
-  tide_tensor **a = test_storage(L, 1), **b = test_storage(L, 2);
-  return ltide_give_boolean(L, a && b && *a && *b && tide_tensor_storage(*a) == tide_tensor_storage(*b));
-}
+static bool equal(void *a, void *b) { return tide_tensor_storage(a) == tide_tensor_storage(b); }
 
-/* Upvalue: the methods. */
-static int lstorage_index(lua_State *L) {
-  tide_tensor *bytes = ltide_check_storage(L, 1, "storage");
-  lua_pushvalue(L, 2);
-  if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
-  lua_pushliteral(L, "device");
-  if (!lua_rawequal(L, 2, -1))
-    return ltide_no_field(L, "Storage", ltide_check_text(L, 2, "key"), lua_upvalueindex(1), "device");
-  ltide_push_device(L, tide_tensor_device(bytes));
-  return 1;
-}
+static void release(void *bytes) { tide_tensor_release_deferred(bytes); }
 
 void ltide_open_storage(lua_State *L, ltide_state *S) {
-  static const luaL_Reg meta[] = {{"__gc", lstorage_gc},   {"__tostring", lstorage_tostring},
-                                  {"__eq", lstorage_eq},   {"__newindex", ltide_read_only},
-                                  {"__len", lstorage_len}, {NULL, NULL}};
+  static const luaL_Reg others[] = {{"__len", lstorage_len}, {NULL, NULL}};
   static ltide_row storage_rows[] = {
 #include "api/storage.def"
       {0}};
-  S->storage_meta = ltide_new_class(L, STORAGE_META, meta, "Storage", storage_rows, lstorage_index);
 #define PATH "tide."
-  static ltide_row storage_storage_rows[] = {
+  static ltide_row rows[] = {
 #include "api/storage_storage.def"
       {0}};
-  ltide_register_rows(L, "tide", storage_storage_rows);
+  static const ltide_class class = {.meta = STORAGE_META,
+                                    .name = "Storage",
+                                    .rows = storage_rows,
+                                    .release = release,
+                                    .tostring = storage_tostring,
+                                    .equal = equal,
+                                    .others = others};
+  S->storage_meta = ltide_open_class(L, &class);
+  ltide_register_rows(L, "tide", rows);
 }
