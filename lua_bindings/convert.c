@@ -261,12 +261,12 @@ void ltide_push_list_beside(lua_State *L, ltide_state *S, int arg, tide_dtype dt
 
 /* {==== Strings of bytes */
 
-/* The tensor of the bytes at arg; ndim < 0: one dimension of as many elements as there are. */
-static int push_bytes(lua_State *L, ltide_state *S, int arg, int64_t *size, int ndim, const tide_options *o) {
+/* The tensor of the bytes at arg; size is NULL: one dimension of as many elements as there are. */
+static int push_bytes(lua_State *L, ltide_state *S, int arg, const int64_t *size, int ndim, const tide_options *o) {
   size_t bytes, item = tide_dtype_size(o->dtype);
   const char *data = lua_tolstring(L, arg, &bytes);
-  int64_t numel = 1;
-  if (ndim < 0) ndim = 1, size[0] = (int64_t)(bytes / item);
+  int64_t numel = 1, all = (int64_t)(bytes / item);
+  if (!size) ndim = 1, size = &all;
   for (int d = 0; d < ndim; d++)
     if (__builtin_mul_overflow(numel, size[d], &numel)) numel = INT64_MAX / 16;
   if ((size_t)numel * item != bytes)
@@ -279,44 +279,29 @@ static int push_bytes(lua_State *L, ltide_state *S, int arg, int64_t *size, int 
   return 1;
 }
 
-static int lfrom_string(lua_State *L) {
-  static const char *const keys[] = {LTIDE_OPTION_KEYS, "sizes", NULL};
-  ltide_state *S = ltide_enter(L);
+static int lfrom_string(lua_State *L, ltide_call *c) {
   if (lua_type(L, 1) != LUA_TSTRING) return ltide_arg_error(L, 1, "bytes", "a string");
-  ltide_args a = ltide_split(L, 1);
-  ltide_check_count(L, a, 1);
-  ltide_check_keys(L, a.opts, keys);
+  const ltide_value *sizes = ltide_get(L, c, "sizes");
   tide_options o = TIDE_OPTIONS;
-  ltide_opt_options(L, a.opts, &o);
+  ltide_opt_options(L, c->opts, &o);
   if (o.dtype == TIDE_DTYPE_NONE) o.dtype = TIDE_UINT8;
-  int64_t size[TIDE_MAX_DIMS];
-  int ndim = -1;
-  if (a.opts && ltide_rawfield(L, a.opts, "sizes") != LUA_TNIL) {
-    int top = lua_gettop(L);
-    ndim = ltide_check_sizes(L, top, top, size, "sizes", 0);
-  }
-  return push_bytes(L, S, 1, size, ndim, &o);
+  return push_bytes(L, c->S, 1, sizes->given ? sizes->sizes : NULL, sizes->n, &o);
 }
 
-static int ltensor_tostring_bytes(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
-  tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
+static int ltensor_tostring_bytes(lua_State *L, ltide_call *c) {
   luaL_Buffer b;
-  size_t bytes = (size_t)tide_tensor_numel(x) * tide_dtype_size(tide_tensor_dtype(x));
+  size_t bytes = (size_t)tide_tensor_numel(c->x) * tide_dtype_size(tide_tensor_dtype(c->x));
   char *to = luaL_buffinitsize(L, &b, bytes);
-  ltide_try(L, tide_read(to, x));
+  ltide_try(L, tide_read(to, c->x));
   luaL_pushresultsize(&b, bytes);
   return 1;
 }
 
 /* {==== tide.tensor */
 
-static const char *const option_keys[] = {LTIDE_OPTION_KEYS, NULL};
-
 /* Pushes a tensor with the values of the argument at arg, a copy in every case. */
 static int push_new(lua_State *L, ltide_state *S, int arg, const tide_options *o) {
   tide_tensor *x = ltide_test_tensor(L, S, arg);
-  int64_t size[TIDE_MAX_DIMS];
   if (x) {
     ltide_tensor *u = ltide_new_tensor(L, S);
     ltide_try(L, tide_to(&u->t, x, o, false, true));
@@ -325,50 +310,46 @@ static int push_new(lua_State *L, ltide_state *S, int arg, const tide_options *o
     if (o->dtype == TIDE_DTYPE_NONE)
       return ltide_error(L, "ArgumentError", "%s: data: got a string of bytes without a dtype, expected {dtype=}",
                          ltide_function_name(L));
-    push_bytes(L, S, arg, size, -1, o);
+    push_bytes(L, S, arg, NULL, 0, o);
   } else
     ltide_push_converted(L, S, arg, o);
   return 1;
 }
 
+/* Of (data [, options]), with the data at `at`: what the options say, and where they say nothing x, unless NULL. */
+static tide_options read_options(lua_State *L, int at, const tide_tensor *x) {
+  ltide_args a = ltide_split(L, at);
+  tide_options o = TIDE_OPTIONS;
+  if (x) o = (tide_options){tide_tensor_dtype(x), tide_tensor_device(x), false};
+  if (a.n < at) ltide_arg_error(L, at, "data", "a nested table, a number, a boolean, a tensor or a string of bytes");
+  if (a.n > at && lua_type(L, at) == LUA_TNUMBER && lua_type(L, at + 1) == LUA_TNUMBER)
+    ltide_error(L, "ArgumentError", "%s: data: got %d numbers, expected them in one table: {1, 2, 3}",
+                ltide_function_name(L), a.n - at + 1);
+  ltide_check_count(L, a, at);
+  ltide_check_keys(L, a.opts, LTIDE_NAMES(LTIDE_OPTION_KEYS));
+  ltide_opt_options(L, a.opts, &o);
+  return o;
+}
+
 static int ltensor(lua_State *L) {
   ltide_state *S = ltide_begin(L);
-  ltide_args a = ltide_split(L, 1);
-  if (!a.n) return ltide_arg_error(L, 1, "data", "a nested table, a number, a boolean, a tensor or a string of bytes");
-  if (a.n > 1 && lua_type(L, 1) == LUA_TNUMBER && lua_type(L, 2) == LUA_TNUMBER)
-    return ltide_error(L, "ArgumentError", "%s: data: got %d numbers, expected them in one table: {1, 2, 3}",
-                       ltide_function_name(L), a.n);
-  ltide_check_count(L, a, 1);
-  ltide_check_keys(L, a.opts, option_keys);
-  tide_options o = TIDE_OPTIONS;
-  ltide_opt_options(L, a.opts, &o);
+  tide_options o = read_options(L, 1, NULL);
   return push_new(L, S, 1, &o);
 }
 
 static int las_tensor(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
-  ltide_args a = ltide_split(L, 1);
+  ltide_state *S = ltide_begin(L);
   tide_tensor *x = ltide_test_tensor(L, S, 1);
-  if (!x) return ltensor(L);
-  ltide_check_count(L, a, 1);
-  ltide_check_keys(L, a.opts, option_keys);
-  tide_options o = {TIDE_DTYPE_NONE, tide_tensor_device(x), false};
-  ltide_opt_options(L, a.opts, &o);
+  tide_options o = read_options(L, 1, x);
+  if (!x) return push_new(L, S, 1, &o);
   ltide_tensor *u = ltide_new_tensor(L, S);
   ltide_try(L, tide_to(&u->t, x, &o, false, false));
   return ltide_result_or_self(L, S, u, x, 1);
 }
 
 static int ltensor_new_tensor(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
-  tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
-  ltide_args a = ltide_split(L, 2);
-  if (a.n < 2)
-    return ltide_arg_error(L, 2, "data", "a nested table, a number, a boolean, a tensor or a string of bytes");
-  ltide_check_count(L, a, 2);
-  ltide_check_keys(L, a.opts, option_keys);
-  tide_options o = {tide_tensor_dtype(x), tide_tensor_device(x), false};
-  ltide_opt_options(L, a.opts, &o);
+  ltide_state *S = ltide_begin(L);
+  tide_options o = read_options(L, 2, ltide_check_tensor(L, S, 1, "x"));
   return push_new(L, S, 2, &o);
 }
 

@@ -6,6 +6,7 @@
  * tells when Lua frees a handle's block; elsewhere handles have a finaliser, which costs several times as much and
  * keeps each for another cycle of the collector. */
 #include "row.h"
+#include "script.h"
 
 static const char key_ipairs;
 
@@ -127,8 +128,7 @@ static int ltensor_free(lua_State *L) {
   ltide_no_options(L, 1);
   if (u->t && ltide_is_interrupting(L, S)) {
     if (ltide_bury(S, u) && u->arena) ltide_arena_remove(u);
-    lua_pushboolean(L, false);
-    return 1;
+    return ltide_give_boolean(L, false);
   }
   tide_tensor *t = close_handle(u);
   bool is_gone = false;
@@ -139,8 +139,7 @@ static int ltensor_free(lua_State *L) {
     is_gone = tide_storage_refs(storage) == 1;
     tide_storage_release(storage);
   }
-  lua_pushboolean(L, is_gone);
-  return 1;
+  return ltide_give_boolean(L, is_gone);
 }
 
 /* Lua gives the error, if there is one, as a second argument. */
@@ -159,71 +158,57 @@ static tide_tensor *self_of(lua_State *L, int most) {
 }
 static tide_tensor *self(lua_State *L) { return self_of(L, 1); }
 
-static int sizes_or_one(lua_State *L, const int64_t *values, int n) {
+/* One of the numbers that `of` gives for each dim, or all. */
+static inline int extents(lua_State *L, const int64_t *(*of)(const tide_tensor *x)) {
+  const tide_tensor *x = self_of(L, 2);
   ltide_named(L, 2, LTIDE_NAMES("dim"));
-  if (lua_isnoneornil(L, 2))
-    ltide_push_integers(L, values, n);
-  else
-    lua_pushinteger(L, values[ltide_check_dim(L, 2, n, "dim")]);
+  int ndim = tide_tensor_ndim(x);
+  if (!lua_isnoneornil(L, 2)) return ltide_give_integer(L, of(x)[ltide_check_dim(L, 2, ndim, "dim")]);
+  ltide_push_integers(L, of(x), ndim);
   return 1;
 }
 
-static int ltensor_size(lua_State *L) {
-  tide_tensor *x = self_of(L, 2);
-  return sizes_or_one(L, tide_tensor_size(x), tide_tensor_ndim(x));
-}
-
-static int ltensor_stride(lua_State *L) {
-  tide_tensor *x = self_of(L, 2);
-  return sizes_or_one(L, tide_tensor_stride(x), tide_tensor_ndim(x));
-}
-
-static int push_int(lua_State *L, int64_t i) {
-  lua_pushinteger(L, i);
-  return 1;
-}
-
-static int push_bool(lua_State *L, bool b) {
-  lua_pushboolean(L, b);
-  return 1;
-}
+static int ltensor_size(lua_State *L) { return extents(L, tide_tensor_size); }
+static int ltensor_stride(lua_State *L) { return extents(L, tide_tensor_stride); }
 
 static size_t item_size(const tide_tensor *x) { return tide_dtype_size(tide_tensor_dtype(x)); }
 static char kind_of(const tide_tensor *x) { return tide_dtype_kind(tide_tensor_dtype(x)); }
 
-static int ltensor_dim(lua_State *L) { return push_int(L, tide_tensor_ndim(self(L))); }
-static int ltensor_numel(lua_State *L) { return push_int(L, tide_tensor_numel(self(L))); }
-static int ltensor_element_size(lua_State *L) { return push_int(L, (int64_t)item_size(self(L))); }
-static int ltensor_offset(lua_State *L) { return push_int(L, tide_tensor_offset(self(L))); }
-static int ltensor_data_ptr(lua_State *L) { return push_int(L, (int64_t)(intptr_t)tide_tensor_data(self(L))); }
-static int ltensor_is_contiguous(lua_State *L) { return push_bool(L, tide_tensor_is_contiguous(self(L))); }
-static int ltensor_is_pinned(lua_State *L) {
-  return push_bool(L, tide_storage_is_pinned(tide_tensor_storage(self(L))));
+static int ltensor_dim(lua_State *L) { return ltide_give_integer(L, tide_tensor_ndim(self(L))); }
+static int ltensor_numel(lua_State *L) { return ltide_give_integer(L, tide_tensor_numel(self(L))); }
+static int ltensor_element_size(lua_State *L) { return ltide_give_integer(L, (int64_t)item_size(self(L))); }
+static int ltensor_offset(lua_State *L) { return ltide_give_integer(L, tide_tensor_offset(self(L))); }
+static int ltensor_data_ptr(lua_State *L) {
+  return ltide_give_integer(L, (int64_t)(intptr_t)tide_tensor_data(self(L)));
 }
-static int ltensor_is_floating_point(lua_State *L) { return push_bool(L, kind_of(self(L)) == 'F'); }
-static int ltensor_is_complex(lua_State *L) { return push_bool(L, kind_of(self(L)) == 'C'); }
+static int ltensor_is_contiguous(lua_State *L) { return ltide_give_boolean(L, tide_tensor_is_contiguous(self(L))); }
+static int ltensor_is_pinned(lua_State *L) {
+  return ltide_give_boolean(L, tide_storage_is_pinned(tide_tensor_storage(self(L))));
+}
+static int ltensor_is_floating_point(lua_State *L) { return ltide_give_boolean(L, kind_of(self(L)) == 'F'); }
+static int ltensor_is_complex(lua_State *L) { return ltide_give_boolean(L, kind_of(self(L)) == 'C'); }
 
 static int ltensor_nbytes(lua_State *L) {
   tide_tensor *x = self(L);
-  return push_int(L, tide_tensor_numel(x) * (int64_t)item_size(x));
+  return ltide_give_integer(L, tide_tensor_numel(x) * (int64_t)item_size(x));
 }
 
 static int ltensor_get_device(lua_State *L) {
   int device = tide_tensor_device(self(L));
-  return push_int(L, device == TIDE_CPU ? -1 : device);
+  return ltide_give_integer(L, device == TIDE_CPU ? -1 : device);
 }
 
 static int ltensor_len(lua_State *L) {
   tide_tensor *x = ltide_check_tensor(L, ltide_enter(L), 1, "tensor");
   if (!tide_tensor_ndim(x))
     return ltide_error(L, "ShapeError", "#: a tensor without dimensions has no length; use item()");
-  return push_int(L, tide_tensor_size(x)[0]);
+  return ltide_give_integer(L, tide_tensor_size(x)[0]);
 }
 
 static int ltensor_eq(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   ltide_tensor *a = ltide_test_handle(L, S, 1), *b = ltide_test_handle(L, S, 2);
-  return push_bool(L, a && b && a->t && b->t && tide_tensor_same_view(a->t, b->t));
+  return ltide_give_boolean(L, a && b && a->t && b->t && tide_tensor_same_view(a->t, b->t));
 }
 
 static int ltensor_order(lua_State *L) {
@@ -278,13 +263,11 @@ static void note_ipairs(lua_State *L) {
   lua_settop(L, top);
 }
 
-static int ltensor_record_stream(lua_State *L) {
-  ltide_try(L, tide_tensor_record_stream(self_of(L, 2), ltide_check_stream(L, 2, "stream")));
-  lua_settop(L, 1);
-  return 1;
+static int ltensor_record_stream(lua_State *L, ltide_call *c) {
+  return ltide_self(L, tide_tensor_record_stream(c->x, c->v[1].stream));
 }
 
-static int lis_tensor(lua_State *L) { return push_bool(L, ltide_test_handle(L, ltide_enter(L), 1) != NULL); }
+static int lis_tensor(lua_State *L) { return ltide_give_boolean(L, ltide_test_handle(L, ltide_enter(L), 1) != NULL); }
 
 /* {==== Opening */
 
