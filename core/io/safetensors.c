@@ -232,6 +232,7 @@ static tide_status check_places(tide_archive *a, int64_t bytes) {
       return tide__source_fail(&a->source, "%.80s: got %lld bytes for the shape %s of %d bytes each", e->name,
                                (long long)(e->end - e->begin), tide__shape_text(size, ndim), e->elements.bytes);
     at = e->end;
+    if (at > bytes) break; /* said below */
     e->begin += a->data, e->end += a->data;
   }
   if (at == bytes) return TIDE_OK;
