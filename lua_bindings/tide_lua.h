@@ -5,7 +5,7 @@
 
 #include <lua.h>
 
-#include "tide/tide.h"
+#include "tide/dlpack.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -21,6 +21,11 @@ typedef struct tide_lua_api {
   void (*push_tensor)(lua_State *L, tide_tensor *tensor);
   void (*push_stream)(lua_State *L, tide_stream *stream);
   int (*gc_set)(lua_State *L, int mode); /* see tide_lua_gc_set */
+  /* For other modules (tide/dlpack.h). push_dlpack makes the capsule that tide.from_dlpack takes and owns `managed`
+   * from then on, after an error too. take_dlpack gives what is in the capsule of x:to_dlpack() at an index, which is
+   * empty then; NULL: it is no capsule, or empty. */
+  void (*push_dlpack)(lua_State *L, struct DLManagedTensorVersioned *managed);
+  struct DLManagedTensorVersioned *(*take_dlpack)(lua_State *L, int index);
 } tide_lua_api;
 
 /* NULL before the state has required tide. */
@@ -41,7 +46,7 @@ typedef enum tide_lua_gc {
 /* On the thread that runs the state. 1; 0 before the state has required tide and for an unknown mode. */
 static inline int tide_lua_gc_set(lua_State *L, tide_lua_gc mode) {
   const tide_lua_api *api = tide_lua_get(L);
-  return api && api->struct_size >= sizeof *api ? api->gc_set(L, (int)mode) : 0;
+  return api && api->struct_size > offsetof(tide_lua_api, gc_set) ? api->gc_set(L, (int)mode) : 0;
 }
 
 #ifdef __cplusplus
