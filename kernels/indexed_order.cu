@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "indexed.cuh"
+#include "sort.cuh"
 
 namespace tidek {
 
@@ -161,8 +162,8 @@ __global__ void __launch_bounds__(INDEX_THREADS)
   if (s.first) *p = cast<S>(sum);
 }
 
-static cudaError_t sort_keys(void *scratch, size_t &bytes, cub::DoubleBuffer<unsigned long long> &key,
-                             cub::DoubleBuffer<int64_t> &step, int64_t n, int bits, cudaStream_t stream) {
+cudaError_t sort_keys(void *scratch, size_t &bytes, cub::DoubleBuffer<unsigned long long> &key,
+                      cub::DoubleBuffer<int64_t> &step, int64_t n, int bits, cudaStream_t stream) {
   return cub::DeviceRadixSort::SortPairs(scratch, bytes, key, step, n, 0, bits, stream);
 }
 

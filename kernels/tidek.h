@@ -45,6 +45,10 @@ int tidek_scan(cudaStream_t stream, const tide_scan_args *a, void *scratch);
 size_t tidek_softmax_scratch(const tide_scan_args *a);
 int tidek_softmax(cudaStream_t stream, const tide_scan_args *a, void *scratch);
 
+int tidek_sort_scratch(size_t *bytes, const tide_sort_args *a);
+int tidek_sort(cudaStream_t stream, const tide_sort_args *a, void *scratch, size_t bytes);
+int tidek_search(cudaStream_t stream, const tide_search_args *a);
+
 int tidek_gemm_integer(cudaStream_t stream, const tide_gemm_args *a);
 
 int tidek_gather(cudaStream_t stream, const tide_index_args *a, uint32_t *taken, tidek_mailbox *mailbox);

@@ -202,5 +202,25 @@ typedef struct tide_scan_args {
 /* softmax takes them too: exp(x) / sum(exp(x)) along that dim, `op` says whether its logarithm. Both dtypes are one
  * floating dtype, and ptr[2] is NULL. */
 enum { TIDE_SOFTMAX_PLAIN, TIDE_SOFTMAX_LOG };
+/* Of each of the `lines` lines of n elements at ptr[1] (contiguous, one after the other) those from `first` on, `keep`
+ * of them, in the order of order.h, equal ones as they stood: ptr[0], their values, or NULL; ptr[2], where they stood
+ * in the line, counted from index_base (int64), or NULL; both contiguous, lines x keep. Of first and keep one is at its
+ * least, 0 or 1. median: of a line with NaN it is the first NaN that is meant. ptr[0] may not be ptr[1]. */
+typedef struct tide_sort_args {
+  tide_head head;
+  int32_t dtype, descending, index_base, median;
+  int64_t lines, n, first, keep;
+} tide_sort_args;
+
+/* Where each of the lines x m values at ptr[2] belongs in its line at ptr[1], of n elements in order: ptr[0] (int64,
+ * from index_base). one_line: there is but one line, for all of them. right: behind equal ones. ptr[3]: NULL, or
+ * (int64, from index_base) for each line where its elements stand in order. All contiguous; values and lines are of
+ * `dtype`, which is no complex one. NaN among the values goes to the end; in a line it is in order behind all others. A
+ * bad place in ptr[3] counts as the nearest good one. */
+typedef struct tide_search_args {
+  tide_head head;
+  int32_t dtype, index_base, right, one_line;
+  int64_t lines, n, m;
+} tide_search_args;
 
 #endif

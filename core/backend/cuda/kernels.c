@@ -32,6 +32,7 @@ SLOT(copy, tide_copy_args, tidek_copy)
 SLOT(fill, tide_fill_args, tidek_fill)
 SLOT(arange, tide_arange_args, tidek_arange)
 SLOT(random, tide_random_args, tidek_random)
+SLOT(search, tide_search_args, tidek_search)
 SLOT(pack, tide_pack_args, tidek_pack)
 
 /* ---- with scratch memory ---- */
@@ -73,6 +74,7 @@ tide_status tide__cuda_reduce(tide_stream *stream, const tide_reduce_args *a) {
   }
 SCRATCH_SLOT(compact, tide_compact_args)
 SCRATCH_SLOT(randperm, tide_randperm_args)
+SCRATCH_SLOT(sort, tide_sort_args)
 #undef SCRATCH_SLOT
 
 /* A slot that often wants none, and whose kernel cannot fail to say so. */

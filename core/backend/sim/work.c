@@ -47,6 +47,10 @@ static double scan_bytes(const tide_scan_args *a) {
   int64_t numel = a->outer * a->n * a->inner;
   return bytes(numel, a->dtype[0]) + bytes(numel, a->dtype[1]) + (a->head.ptr[2] ? bytes(numel, TIDE_INT64) : 0);
 }
+/* As often as keys have bytes. */
+static double sort_bytes(const tide_sort_args *a) {
+  return 2 * (double)tide_dtype_size((tide_dtype)a->dtype) * 12 * (double)a->lines * (double)a->n;
+}
 /* Memory is read and written once for every dim. */
 static double transform_bytes(const tide_fft_args *a) {
   double elements = (double)a->shape.batch;

@@ -1,0 +1,333 @@
+/* sort.c: lines in order, the first of them or a single one, and searching.
+ *
+ * An element becomes a key (order.h), and a key an item: alone where nobody asks where elements stood; else with that
+ * place behind it, in one number of 64 bits or in a pair, so that no two items are equal and every way of ordering
+ * them gives the same result. Long lists are sorted by digits of eight bits from the lowest on; of a digit that is the
+ * same everywhere nothing is moved. Where a part of the order is wanted, digits are gone through from the highest on,
+ * and only what shares them with the item in question is looked at further; few of many are found by letting pass
+ * what is less than the last of those found before.
+ *
+ * Many lines are given to the threads; a long line is cut into parts, whose items keep their order.
+ *
+ * Invariant: a loop that was ended leaves nothing behind that is used as a place. */
+#include <stdlib.h>
+
+#include "layout.h"
+#include "base/order.h"
+#include "room.h"
+
+enum { DIGITS = 256, RUN = 16, LIST_BITS = 8, SHORT_LIST = 256, LOOK = 1 << 16, PIECE = 512 };
+enum { MOST_PARTS = 16, PART_ITEMS = 1 << 15, SPARE = 4096, FEW = 8 };
+
+/* One pass over items. at: for each part and digit where its next item goes. */
+typedef struct moves {
+  const void *from;
+  void *to;
+  int64_t n, parts;
+  int shift;
+  int64_t at[MOST_PARTS][DIGITS];
+} moves;
+
+static int64_t cut(int64_t n, int64_t parts, int64_t part) { return part == parts ? n : n / parts * part; }
+static int64_t part_begin(const moves *m, int64_t part) { return cut(m->n, m->parts, part); }
+
+static void spread_parts(moves *m, tide_task_fn fn) {
+  if (m->parts == 1)
+    fn(m, 0, 1);
+  else
+    tide__parallel_for(m->parts, 1, fn, m);
+}
+
+/* Counts become places; false: all items have one digit. begin: where each digit's items begin. */
+static bool make_places(moves *m, int64_t begin[DIGITS + 1]) {
+  int64_t sum = 0;
+  bool many = true;
+  for (int d = 0; d < DIGITS; d++) {
+    begin[d] = sum;
+    for (int64_t part = 0; part < m->parts; part++) {
+      int64_t here = m->at[part][d];
+      m->at[part][d] = sum;
+      sum += here;
+    }
+    if (sum - begin[d] == m->n) many = false;
+  }
+  begin[DIGITS] = sum;
+  return many;
+}
+
+typedef struct pair {
+  uint64_t key, at;
+} pair;
+
+#define ITEM            uint32_t
+#define NAME(f)         f##_32
+#define LESS(x, y)      ((x) < (y))
+#define DIGIT(x, shift) ((x) >> (shift)&255)
+#include "sort_of.h"
+#define ITEM            uint64_t
+#define NAME(f)         f##_64
+#define LESS(x, y)      ((x) < (y))
+#define DIGIT(x, shift) ((x) >> (shift)&255)
+#include "sort_of.h"
+#define ITEM            pair
+#define NAME(f)         f##_pair
+#define LESS(x, y)      ((x).key < (y).key || ((x).key == (y).key && (x).at < (y).at))
+#define DIGIT(x, shift) (((shift) < 64 ? (x).at >> (shift) : (x).key >> ((shift)-64)) & 255)
+#include "sort_of.h"
+
+/* ---- elements and items ---- */
+
+/* low to high: the bits of the key in an item. load: n items of a line from element `from` on; the number of NaN among
+ * them. store: n elements of the result. */
+struct work;
+typedef struct kind {
+  int item, low;
+  int64_t (*load)(const struct work *w, void *items, const char *line, int64_t from, int64_t n);
+  void (*store)(const struct work *w, char *values, int64_t *places, const void *items, const char *line, int64_t n);
+  void *(*sort)(void *x, void *room, int64_t n, int64_t parts, int low, int high);
+  void (*choose)(void *x, void *room, int64_t n, int64_t k, int64_t parts, int high);
+  int64_t (*filter)(void *list, int64_t m, const void *items, int64_t n, const void *limit);
+} kind;
+
+typedef struct work {
+  const tide_sort_args *a;
+  const kind *k;
+  tide_order_32 o32;
+  tide_order_64 o64;
+  int bytes, high; /* of an element; the end of the key in an item */
+  _Atomic bool failed;
+} work;
+
+#define KIND_OF(name, E, bits, T, make, key, place)                                                                    \
+  static int64_t load_##name(const work *w, void *items, const char *line, int64_t from, int64_t n) {                  \
+    const E *x = (const E *)(const void *)line + from;                                                                 \
+    const tide_order_##bits o = w->o##bits;                                                                            \
+    T *out = items;                                                                                                    \
+    int64_t nans = 0;                                                                                                  \
+    for (int64_t i = 0; i < n; i++) {                                                                                  \
+      uint##bits##_t k = tide_order_key_##bits(x[i], o);                                                               \
+      uint64_t at = (uint64_t)(from + i);                                                                              \
+      (void)at;                                                                                                        \
+      out[i] = make;                                                                                                   \
+    }                                                                                                                  \
+    if (w->a->median && o.infinity)                                                                                    \
+      for (int64_t i = 0; i < n; i++) nans += (E)(x[i] & ~o.sign) > o.infinity;                                        \
+    return nans;                                                                                                       \
+  }                                                                                                                    \
+  static void store_##name(const work *w, char *values, int64_t *places, const void *items, const char *line,          \
+                           int64_t n) {                                                                                \
+    const E *x = (const E *)(const void *)line;                                                                        \
+    const tide_order_##bits o = w->o##bits;                                                                            \
+    const T *item = items;                                                                                             \
+    E *out = (E *)(void *)values;                                                                                      \
+    for (int64_t i = 0; i < n && values; i++) {                                                                        \
+      uint##bits##_t k = (uint##bits##_t)(item[i] key);                                                                \
+      out[i] = o.joins && tide_order_is_joined_##bits(k, o) ? x[place] : (E)tide_order_bits_##bits(k, o);              \
+    }                                                                                                                  \
+    for (int64_t i = 0; i < n && places; i++) places[i] = (int64_t)(place) + w->a->index_base;                         \
+  }
+
+KIND_OF(key_8, uint8_t, 32, uint32_t, k, , 0)
+KIND_OF(key_16, uint16_t, 32, uint32_t, k, , 0)
+KIND_OF(key_32, uint32_t, 32, uint32_t, k, , 0)
+KIND_OF(key_64, uint64_t, 64, uint64_t, k, , 0)
+KIND_OF(packed_8, uint8_t, 32, uint64_t, (uint64_t)k << 32 | at, >> 32, item[i] & UINT32_MAX)
+KIND_OF(packed_16, uint16_t, 32, uint64_t, (uint64_t)k << 32 | at, >> 32, item[i] & UINT32_MAX)
+KIND_OF(packed_32, uint32_t, 32, uint64_t, (uint64_t)k << 32 | at, >> 32, item[i] & UINT32_MAX)
+
+/* Pairs, of elements of any size: those of 8 bytes, and those of lines that numbers of 32 bits do not count. */
+static inline uint64_t bits_at(const char *line, int64_t i, int bytes) {
+  const void *at = line + i * bytes;
+  return bytes == 8   ? *(const uint64_t *)at
+         : bytes == 4 ? *(const uint32_t *)at
+         : bytes == 2 ? *(const uint16_t *)at
+                      : *(const uint8_t *)at;
+}
+
+static int64_t load_pair(const work *w, void *items, const char *line, int64_t from, int64_t n) {
+  pair *out = items;
+  int64_t nans = 0;
+  for (int64_t i = 0; i < n; i++) {
+    out[i].key = tide_order_key_64(bits_at(line, from + i, w->bytes), w->o64), out[i].at = (uint64_t)(from + i);
+    nans += tide_order_is_nan_64(out[i].key, w->o64);
+  }
+  return nans;
+}
+
+static void store_pair(const work *w, char *values, int64_t *places, const void *items, const char *line, int64_t n) {
+  const pair *item = items;
+  for (int64_t i = 0; i < n && values; i++) {
+    uint64_t bits = tide_order_is_joined_64(item[i].key, w->o64) ? bits_at(line, (int64_t)item[i].at, w->bytes)
+                                                                 : tide_order_bits_64(item[i].key, w->o64);
+    memcpy(values + i * w->bytes, &bits, (size_t)w->bytes);
+  }
+  for (int64_t i = 0; i < n && places; i++) places[i] = (int64_t)item[i].at + w->a->index_base;
+}
+
+#define KIND(T, low, name, s)                                                                                          \
+  { sizeof(T), low, load_##name, store_##name, sort_##s, choose_##s, filter_##s }
+#define PAIR KIND(pair, 64, pair, pair)
+/* By what an item holds and log2 of an element's bytes. */
+enum { KEYS, PACKED, PAIRS };
+static const kind kinds[3][4] = {
+    {KIND(uint32_t, 0, key_8, 32), KIND(uint32_t, 0, key_16, 32), KIND(uint32_t, 0, key_32, 32),
+     KIND(uint64_t, 0, key_64, 64)},
+    {KIND(uint64_t, 32, packed_8, 64), KIND(uint64_t, 32, packed_16, 64), KIND(uint64_t, 32, packed_32, 64), PAIR},
+    {PAIR, PAIR, PAIR, PAIR}};
+
+/* ---- a line ---- */
+
+typedef struct line {
+  const work *w;
+  const char *in;
+  char *values, *items, *room; /* items, room: for `wide` of them each */
+  int64_t *places, parts, wide, keep;
+  _Atomic int64_t nans;
+} line;
+
+static void load_parts(void *arg, int64_t begin, int64_t end) {
+  line *l = arg;
+  const work *w = l->w;
+  for (int64_t part = begin; part < end; part++) {
+    int64_t first = cut(w->a->n, l->parts, part), stop = cut(w->a->n, l->parts, part + 1);
+    for (int64_t i = first; i < stop && !tide__loop_stops(); i += LOOK) {
+      int64_t n = stop - i < LOOK ? stop - i : LOOK;
+      l->nans += w->k->load(w, l->items + i * w->k->item, l->in, i, n);
+    }
+  }
+}
+
+static void store_parts(void *arg, int64_t begin, int64_t end) {
+  const line *l = arg;
+  const work *w = l->w;
+  for (int64_t part = begin; part < end; part++) {
+    int64_t first = cut(l->keep, l->parts, part), n = cut(l->keep, l->parts, part + 1) - first;
+    w->k->store(w, l->values ? l->values + first * w->bytes : NULL, l->places ? l->places + first : NULL,
+                l->items + first * w->k->item, l->in, n);
+  }
+}
+
+static void spread_line(line *l, tide_task_fn fn) {
+  if (l->parts == 1)
+    fn(l, 0, 1);
+  else
+    tide__parallel_for(l->parts, 1, fn, l);
+}
+
+/* Each part has its own list, which is left with the part's first few. */
+static void find_few(void *arg, int64_t begin, int64_t end) {
+  const line *l = arg;
+  const work *w = l->w;
+  const int item = w->k->item;
+  for (int64_t part = begin; part < end; part++) {
+    int64_t first = cut(w->a->n, l->parts, part), stop = cut(w->a->n, l->parts, part + 1), m = 0,
+            apart = l->wide / l->parts;
+    char *list = l->items + part * apart * item, *room = l->room + part * apart * item, piece[PIECE * sizeof(pair)];
+    bool full = false;
+    for (int64_t i = first; i < stop; i += PIECE) {
+      if ((i - first) % LOOK == 0 && tide__loop_stops()) return;
+      int64_t n = stop - i < PIECE ? stop - i : PIECE;
+      if (!full) {
+        w->k->load(w, list + m * item, l->in, i, n);
+        m += n;
+      } else {
+        w->k->load(w, piece, l->in, i, n);
+        m = w->k->filter(list, m, piece, n, list + (l->keep - 1) * item);
+      }
+      /* The last one of those found stays where it is until others take its place: it is the limit. */
+      if (m + PIECE < apart && stop - i > PIECE) continue;
+      w->k->choose(list, room, m, l->keep - 1, 1, w->high);
+      m = l->keep, full = true;
+    }
+  }
+}
+
+/* Few of many: the first few of each part, and of these. */
+static void few_of_many(line *l) {
+  const work *w = l->w;
+  const int item = w->k->item;
+  int64_t apart = l->wide / l->parts;
+  spread_line(l, find_few);
+  for (int64_t part = 1; part < l->parts; part++)
+    memcpy(l->items + part * l->keep * item, l->items + part * apart * item, (size_t)(l->keep * item));
+  if (l->parts > 1 && !tide__loop_stops()) w->k->choose(l->items, l->room, l->parts * l->keep, l->keep - 1, 1, w->high);
+}
+
+static void one_line(line *l) {
+  const work *w = l->w;
+  const tide_sort_args *a = w->a;
+  int64_t first = a->first;
+  if (l->wide < a->n) {
+    few_of_many(l);
+  } else {
+    l->nans = 0;
+    spread_line(l, load_parts);
+    if (tide__loop_stops()) return;
+    if (a->median && l->nans) first = a->n - l->nans;
+    if (a->keep < a->n) w->k->choose(l->items, l->room, a->n, first + a->keep - 1, l->parts, w->high);
+  }
+  if (tide__loop_stops()) return;
+  char *all = l->items;
+  if (a->keep > 1)
+    l->items = w->k->sort(all, l->room, a->keep, a->keep < PART_ITEMS ? 1 : l->parts, w->k->low, w->high);
+  else
+    l->items = all + first * w->k->item;
+  if (!tide__loop_stops()) spread_line(l, store_parts);
+  l->items = all;
+}
+
+/* What parts of a line and how many items a call needs. */
+static bool open_line(line *l, work *w, int64_t parts) {
+  const tide_sort_args *a = w->a;
+  bool few = a->first == 0 && !a->median && a->keep <= a->n / FEW;
+  int64_t list = 2 * a->keep + SPARE;
+  if (few && parts > a->n / (2 * list)) parts = a->n / (2 * list);
+  if (few && parts < 1) few = false, parts = 1;
+  *l = (line){.w = w, .parts = parts, .wide = few ? parts * list : a->n, .keep = a->keep};
+  l->items = tide__room_take((size_t)(2 * l->wide * w->k->item));
+  if (!l->items) w->failed = true;
+  l->room = l->items + l->wide * w->k->item;
+  return l->items != NULL;
+}
+
+static void sort_line(line *l, int64_t number) {
+  const tide_sort_args *a = l->w->a;
+  l->in = (const char *)a->head.ptr[1] + number * a->n * l->w->bytes;
+  l->values = a->head.ptr[0] ? (char *)a->head.ptr[0] + number * a->keep * l->w->bytes : NULL;
+  l->places = a->head.ptr[2] ? (int64_t *)a->head.ptr[2] + number * a->keep : NULL;
+  one_line(l);
+}
+
+static void run_lines(void *arg, int64_t begin, int64_t end) {
+  line l;
+  if (!open_line(&l, arg, 1)) return;
+  for (int64_t i = begin; i < end && !tide__loop_stops(); i++) sort_line(&l, i);
+  tide__room_put(l.items);
+}
+
+static void run_parts(work *w, int64_t parts) {
+  line l;
+  if (!open_line(&l, w, parts)) return;
+  for (int64_t i = 0; i < w->a->lines && !tide__loop_stops(); i++) sort_line(&l, i);
+  tide__room_put(l.items);
+}
+
+tide_status tide__cpu_sort(tide_stream *stream, const tide_sort_args *a) {
+  (void)stream;
+  int bytes = tide__item(a->dtype), place = bytes == 8 ? 3 : bytes / 2, joins = a->head.ptr[2] != NULL;
+  int holds = a->head.ptr[2] || a->median ? a->n <= (int64_t)UINT32_MAX ? PACKED : PAIRS : KEYS;
+  work w = {.a = a, .bytes = bytes};
+  w.k = &kinds[holds][place];
+  w.o32 = tide_order_of_32(a->dtype, bytes > 4 ? 4 : bytes, a->descending, joins);
+  w.o64 = tide_order_of_64(a->dtype, bytes, a->descending, joins);
+  w.high = w.k->low + 8 * bytes;
+  int64_t threads = tide_get_num_threads(), parts = a->n / PART_ITEMS;
+  parts = parts > threads ? threads : parts > MOST_PARTS ? MOST_PARTS : parts;
+  if (parts > 1 && a->lines < threads)
+    run_parts(&w, parts);
+  else
+    tide__spread(a->lines, 8 * a->n, run_lines, &w);
+  if (w.failed)
+    return tide__fail(TIDE_MEMORY, "sort: no memory for the keys of lines of %lld elements", (long long)a->n);
+  return TIDE_OK;
+}
