@@ -119,9 +119,8 @@ static const other_name of_module[] = {
 
 /* What torch has and tide has not: the nearest name would mislead. One that exists is never looked up here. */
 static const char of_torch[] =
-    " addmv argsort baddbmm bucketize conv1d conv2d "
-    "interpolate isin kthvalue log_softmax median mode multinomial normal pad poisson quantile "
-    "searchsorted softmax sort topk trace trapezoid unique ";
+    " addmv baddbmm conv1d conv2d interpolate log_softmax multinomial normal pad poisson softmax trace "
+    "trapezoid ";
 
 static const char *find_hint(const other_name *list, const char *name) {
   while (list->names && !ltide_is_in(list->names, name)) list++;

@@ -1,0 +1,347 @@
+-- Order along a dim, what is first and in the middle of it, what occurs, and searching (API.md T115, T119 to T124):
+-- PyTorch's values, plain Lua's where ways of sorting meet, adversarial layouts; what is refused.
+
+local tide = require "tide"
+local D = require "spec.support.device"
+
+local nan, inf = 0 / 0, math.huge
+local function same(expected, x, what) D.eq(expected, x, 0, what) end
+
+-- The places of a list's elements in order; equal ones keep theirs.
+local function order_of(list, descending)
+  local order = {}
+  for i = 1, #list do order[i] = i end
+  table.sort(order, function(a, b)
+    if list[a] == list[b] then return a < b end
+    if descending then return list[a] > list[b] end
+    return list[a] < list[b]
+  end)
+  return order
+end
+
+local function pick(list, order, n)
+  local out = {}
+  for i = 1, n or #order do out[i] = list[order[i]] end
+  return out
+end
+
+describe("sort", function()
+  D.watch(before_each, after_each)
+
+  it("gives PyTorch's values", function()
+    local x = D.tensor { { 3., 1., 2. }, { -4., 5., 0.5 } }
+    local values, indices = x:sort()
+    same({ { 1, 2, 3 }, { -4, 0.5, 5 } }, values)
+    same({ { 2, 3, 1 }, { 1, 3, 2 } }, indices)
+    values, indices = tide.sort(x, 1, { descending = true })
+    same({ { 3, 5, 2 }, { -4, 1, 0.5 } }, values)
+    same({ { 1, 2, 1 }, { 2, 1, 2 } }, indices)
+    assert.are.equal(tide.int64, indices.dtype)
+    same({ { 2, 3, 1 }, { 1, 3, 2 } }, x:argsort())
+    same({ { 2, 1, 2 }, { 1, 2, 1 } }, tide.argsort(x, 1))
+  end)
+
+  it("puts NaN last, joins zeros, and keeps the order of equals", function()
+    local x = D.tensor { nan, 0., -0., 1., -nan, -inf, -0., inf }
+    for _, dtype in ipairs { "float16", "bfloat16", "float32", "float64" } do
+      local values, indices = x:to(dtype):sort { stable = true }
+      same({ -inf, 0, 0, 0, 1, inf, nan, nan }, values, dtype)
+      same({ 6, 2, 3, 7, 4, 8, 1, 5 }, indices, dtype)
+      values, indices = x:to(dtype):sort(1, { descending = true })
+      same({ nan, nan, inf, 1, 0, 0, 0, -inf }, values, dtype)
+      same({ 1, 5, 8, 4, 2, 3, 7, 6 }, indices, dtype)
+      same({ 1 / 0, -1 / 0, -1 / 0 }, 1 / (x:to(dtype):sort():narrow(1, 2, 3)), dtype) -- each zero is the one it was
+    end
+  end)
+
+  it("takes all real dtypes", function()
+    for _, dtype in ipairs { "uint8", "int8", "int16", "int32", "int64" } do
+      local list = dtype == "uint8" and { 200, 3, 0, 255, 3 } or { 100, -3, 0, -128, -3 }
+      local values, indices = D.tensor(list, dtype):sort()
+      same(pick(list, order_of(list)), values, dtype)
+      same(order_of(list), indices, dtype)
+      assert.are.equal(tide[dtype], values.dtype)
+    end
+    local values, indices = D.tensor({ true, false, true, false }):sort()
+    same({ false, false, true, true }, values)
+    same({ 2, 4, 1, 3 }, indices)
+    same({ math.mininteger, -1, 0, math.maxinteger }, (D.tensor({ 0, math.maxinteger, -1, math.mininteger }, "int64"):sort()))
+  end)
+
+  it("takes nothing, and no dims", function()
+    for _, size in ipairs { { 0 }, { 3, 0 }, { 0, 3 } } do
+      local values, indices = tide.empty(size, { device = D.dev }):sort()
+      assert.are.same(size, values:size())
+      assert.are.same(size, indices:size())
+    end
+    local values, indices = D.tensor(5.):sort()
+    same(5, values)
+    same(1, indices)
+  end)
+
+  it("writes to destinations", function()
+    local values, indices = tide.empty(0, { device = D.dev }), tide.empty(0, { device = D.dev, dtype = "int64" })
+    local a, b = D.tensor({ 3., 1., 2. }):sort(1, { out = { values, indices } })
+    assert.is_true(a == values and b == indices)
+    same({ 1, 2, 3 }, values)
+    same({ 2, 3, 1 }, D.tensor({ 3., 1., 2. }):argsort(1, { out = indices }))
+  end)
+
+  -- The ends of what a warp, a block and a list of the CPU take; many equal elements.
+  it("is right around the lengths where the way of sorting changes", function()
+    for _, n in ipairs { 2, 16, 17, 31, 32, 33, 64, 65, 255, 257, 511, 513, 1025, 4096, 4097, 40001 } do
+      for _, dtype in ipairs(n > 5000 and { "float32" } or { "uint8", "int16", "float32", "int64" }) do
+        local x = (tide.arange(n, { dtype = "int64", device = D.dev }) * 7919):remainder(n < 300 and 101 or 251):to(dtype)
+        local list = x:tolist()
+        local order = order_of(list)
+        local values, indices = x:sort()
+        same(order, indices, dtype .. " n = " .. n)
+        same(pick(list, order), values, dtype .. " n = " .. n)
+        local lines = x:unsqueeze(1):expand(3, n):clone()
+        lines:narrow(1, 2, 1):fill_(5)
+        values, indices = lines:sort(2, { descending = true })
+        order = order_of(list, true)
+        same(order, indices[3], dtype .. " lines of n = " .. n)
+        same(pick(list, order), values[1], dtype .. " lines of n = " .. n)
+        assert.is_true(indices[2]:equal(tide.arange(1, n + 1, { dtype = "int64", device = D.dev })))
+      end
+    end
+  end)
+
+  it("sees any layout alike", function()
+    local x = tide.randint(-9, 10, { 3, 5, 4 }, { device = D.dev }):float()
+    for d = 1, 3 do
+      local values, indices = x:sort(d)
+      values, indices = values:tolist(), indices:tolist()
+      for _, layout in ipairs(D.layouts(x)) do
+        local v, i = layout[2]:sort(d)
+        same(values, v, layout[1])
+        same(indices, i, layout[1])
+      end
+    end
+  end)
+
+  it("does not depend on the number of threads", function()
+    local x, threads = tide.randint(0, 1000, { 200000 }, { device = D.dev }), tide.get_num_threads()
+    local before = { x:sort() }
+    local first = { x:topk(1000) }
+    tide.set_num_threads(3)
+    local after, again = { x:sort() }, { x:topk(1000) }
+    tide.set_num_threads(threads)
+    for k = 1, 2 do
+      assert.is_true(before[k]:equal(after[k]))
+      assert.is_true(first[k]:equal(again[k]))
+    end
+  end)
+
+  it("refuses what it cannot take", function()
+    local x = D.tensor { 1., 2. }
+    D.raises("IndexError", function() x:sort(2) end)
+    D.raises("IndexError", function() x:sort(0) end)
+    D.raises("DtypeError", function() x:to("complex64"):sort() end)
+    D.raises("ArgumentError", function() x:sort(1, { descending = 1 }) end)
+  end)
+end)
+
+describe("sort: the first and the middle", function()
+  D.watch(before_each, after_each)
+
+  it("topk gives the largest or the smallest in order, the first of equals", function()
+    local x = D.tensor { { 3., 1., 3., 2. }, { 0., nan, 7., -1. } }
+    local values, indices = x:topk(2)
+    same({ { 3, 3 }, { nan, 7 } }, values)
+    same({ { 1, 3 }, { 2, 3 } }, indices)
+    values, indices = tide.topk(x, 1, 1, { largest = false })
+    same({ { 0, 1, 3, -1 } }, values)
+    same({ { 2, 1, 1, 2 } }, indices)
+    assert.are.same({ 2, 0 }, x:topk(0):size())
+    same(4, (D.tensor(4.):topk(1)))
+    D.raises("ValueError", function() x:topk(5) end)
+    D.raises("ValueError", function() x:topk(-1) end)
+  end)
+
+  -- Lines that are selected from, with k up to and beyond what is selected; ties across the border.
+  it("topk and kthvalue are right in long lines", function()
+    for _, n in ipairs { 5000, 70001, 200003 } do
+      for _, dtype in ipairs { "uint8", "float32", "int64" } do
+        local x = (tide.arange(n, { dtype = "int64", device = D.dev }) * 7919):remainder(251):to(dtype)
+        local values, indices = x:sort()
+        for _, k in ipairs { 1, 2, 100, 300, 4096, 4500 } do
+          local v, i = x:topk(k, 1, { largest = false })
+          assert.is_true(v:equal(values:narrow(1, 1, k)), dtype .. " " .. n .. " " .. k)
+          assert.is_true(i:equal(indices:narrow(1, 1, k)), dtype .. " " .. n .. " " .. k)
+        end
+        for _, k in ipairs { 1, 2, n // 2, n - 1, n } do
+          local v, i = x:kthvalue(k)
+          assert.are.equal(values[k]:item(), v:item())
+          assert.are.equal(indices[k]:item(), i:item())
+        end
+      end
+    end
+    local x = tide.zeros(3, 100000, { device = D.dev })
+    same({ { 1, 2, 3 }, { 1, 2, 3 }, { 1, 2, 3 } }, (select(2, x:topk(3))))
+    x:narrow(2, 99999, 1):fill_(1)
+    same({ 99999, 99999, 99999 }, (select(2, x:topk(1))):squeeze(2))
+    x = tide.randn(100000, { device = D.dev })
+    assert.is_true((x:topk(50)):equal((x:sort(1, { descending = true })):narrow(1, 1, 50)))
+    assert.are.equal((x:sort())[777]:item(), (x:kthvalue(777)):item())
+  end)
+
+  it("kthvalue and median keep or drop the dim", function()
+    local x = D.tensor { { 3., 1., 2. }, { 6., 5., 4. } }
+    local values, indices = x:kthvalue(2)
+    same({ 2, 5 }, values)
+    same({ 3, 2 }, indices)
+    values, indices = x:kthvalue(1, 1, { keepdim = true })
+    same({ { 3, 1, 2 } }, values)
+    same({ { 1, 1, 1 } }, indices)
+    values, indices = x:median(1)
+    same({ 3, 1, 2 }, values)
+    same({ 1, 1, 1 }, indices)
+    same(3, x:median())
+    same(3, tide.median(x))
+    same({ { 2 }, { 5 } }, (x:median(2, { keepdim = true })))
+    D.raises("ValueError", function() x:kthvalue(0) end)
+    D.raises("ValueError", function() x:kthvalue(4) end)
+    D.raises("ShapeError", function() tide.empty(2, 0, { device = D.dev }):median(2) end)
+    D.raises("ShapeError", function() tide.empty(0, { device = D.dev, dtype = "int64" }):median() end)
+    D.raises("ArgumentError", function() x:median { keepdim = true } end)
+    same(nan, tide.empty(0, { device = D.dev }):median())
+  end)
+
+  it("median gives the first NaN of a line that has one", function()
+    local values, indices = D.tensor({ { 1., nan, 3., nan }, { 4., 3., 2., 1. } }):median(2)
+    same({ nan, 2 }, values)
+    same({ 2, 3 }, indices)
+    local x = tide.randn(50000, { device = D.dev })
+    assert.are.equal((x:sort())[25000]:item(), x:median():item())
+    x:narrow(1, 40000, 2):fill_(nan)
+    same(40000, (select(2, x:median(1))))
+    assert.are.equal(2, (D.tensor({ 1, 2, 3, 2 }, "uint8"):median()):item())
+  end)
+
+  it("mode gives the smallest of what occurs most often", function()
+    local values, indices = D.tensor({ { 3, 1, 3, 1, 2 }, { 5, 4, 4, 4, 5 } }):mode()
+    same({ 1, 4 }, values)
+    same({ 4, 4 }, indices)
+    values, indices = D.tensor({ { 3., 1. }, { 3., 2. }, { 1., 2. } }):mode(1, { keepdim = true })
+    same({ { 3, 2 } }, values)
+    same({ { 2, 3 } }, indices)
+    values, indices = D.tensor(7):mode()
+    same(7, values)
+    same(1, indices)
+    D.raises("ShapeError", function() tide.empty(2, 0, { device = D.dev }):mode() end)
+  end)
+
+  it("quantile takes the ways of PyTorch", function()
+    local x = D.tensor { 4., 1., 3., 2. }
+    same(2.5, x:quantile(0.5))
+    for way, value in pairs { linear = 2.2, lower = 2, higher = 3, midpoint = 2.5, nearest = 2 } do
+      D.eq(value, x:quantile(0.4, 1, { interpolation = way }), 1e-6, way)
+    end
+    local m = D.tensor({ { 1., 5., 3. }, { 2., nan, 4. } }, "float64")
+    same({ { 1, nan }, { 3, nan }, { 5, nan } }, m:quantile({ 0, 0.5, 1 }, 2))
+    same({ { { 1.5 }, { nan }, { 3.5 } } }, m:quantile({ 0.5 }, 1, { keepdim = true }):transpose(2, 3))
+    same({ { 2 } }, D.tensor({ { 1., 3. } }):quantile(0.5, { keepdim = true }))
+    same(5, D.tensor(5.):quantile(0.3))
+    same({ 1, 4 }, x:quantile(D.tensor { 0., 1. }))
+    D.raises("ValueError", function() x:quantile(1.5) end)
+    D.raises("DtypeError", function() D.tensor({ 1, 2 }):quantile(0.5) end)
+    D.raises("DtypeError", function() x:quantile(D.tensor({ 0.5 }, "float64")) end)
+    D.raises("ShapeError", function() tide.empty(0, { device = D.dev }):quantile(0.5) end)
+    D.raises("ArgumentError", function() x:quantile(0.5, 1, { interpolation = "cubic" }) end)
+  end)
+end)
+
+describe("unique", function()
+  D.watch(before_each, after_each)
+
+  it("gives what occurs, where, and how often", function()
+    local x = D.tensor { { 3, 1 }, { 2, 3 } }
+    same({ 1, 2, 3 }, x:unique())
+    local values, inverse, counts = x:unique { return_inverse = true, return_counts = true }
+    same({ 1, 2, 3 }, values)
+    same({ { 3, 1 }, { 2, 3 } }, inverse)
+    same({ 1, 1, 2 }, counts)
+    values, counts = tide.unique(x, { return_counts = true, sorted = false })
+    same({ 1, 2, 3 }, values)
+    same({ 1, 1, 2 }, counts)
+    same({ false, true }, D.tensor({ true, false, true }):unique())
+    same({ -1, nan, nan }, D.tensor({ nan, -1., nan }):unique())
+    same({ 5 }, D.tensor(5):unique())
+    values, inverse, counts = tide.empty(2, 0, { device = D.dev }):unique { return_inverse = true, return_counts = true }
+    assert.are.same({ 0 }, values:size())
+    assert.are.same({ 2, 0 }, inverse:size())
+    assert.are.same({ 0 }, counts:size())
+  end)
+
+  it("counts many", function()
+    local x = tide.arange(100000, { dtype = "int32", device = D.dev }):remainder(997)
+    local values, inverse, counts = x:unique { return_inverse = true, return_counts = true }
+    assert.is_true(values:equal(tide.arange(997, { dtype = "int32", device = D.dev })))
+    assert.is_true(inverse:equal(x:long() + 1))
+    assert.are.equal(100000, counts:sum():item())
+    assert.are.equal(101, counts[1]:item())
+  end)
+
+  it("takes slices of a dim", function()
+    local x = D.tensor { { 2, 1 }, { 1, 9 }, { 2, 1 }, { 1, 3 } }
+    local values, inverse, counts = x:unique { dim = 1, return_inverse = true, return_counts = true }
+    same({ { 1, 3 }, { 1, 9 }, { 2, 1 } }, values)
+    same({ 3, 2, 3, 1 }, inverse)
+    same({ 1, 1, 2 }, counts)
+    same({ { 1, 2 }, { 9, 1 }, { 1, 2 }, { 3, 1 } }, x:unique { dim = 2 })
+    D.raises("ShapeError", function() tide.empty(2, 0, { device = D.dev }):unique { dim = 1 } end)
+    D.raises("DtypeError", function() x:to("complex64"):unique() end)
+  end)
+end)
+
+describe("searching in what is in order", function()
+  D.watch(before_each, after_each)
+
+  it("searchsorted gives the first or the last place that keeps the order, from 1", function()
+    local line, v = D.tensor { 1., 3., 3., 5. }, D.tensor { { 0., 3. }, { 5., 9. } }
+    same({ { 1, 2 }, { 4, 5 } }, tide.searchsorted(line, v))
+    same({ { 1, 4 }, { 5, 5 } }, tide.searchsorted(line, v, { right = true }))
+    same({ { 1, 4 }, { 5, 5 } }, tide.searchsorted(line, v, { side = "right" }))
+    same(2, tide.searchsorted(line, 3))
+    local lines = D.tensor { { 1., 2., 3. }, { 10., 20., 30. } }
+    same({ { 3 }, { 1 } }, tide.searchsorted(lines, D.tensor { { 2.5 }, { 5. } }))
+    same({ 5, 1 }, tide.searchsorted(line, D.tensor { nan, -inf }))
+    same({ 1, 1 }, tide.searchsorted(tide.empty(0, { device = D.dev }), D.tensor { 1., 2. }))
+    local mixed = D.tensor { 5., 1., 3. }
+    same({ 2, 3 }, tide.searchsorted(mixed, D.tensor { 2., 4. }, { sorter = mixed:argsort() }))
+    assert.are.equal(tide.int32, tide.searchsorted(line, v, { out_int32 = true }).dtype)
+    assert.are.equal(tide.int64, tide.searchsorted(line, v).dtype)
+  end)
+
+  it("bucketize is the other way round", function()
+    local edges = D.tensor { 1, 3, 5 }
+    same({ 1, 2, 3, 4 }, tide.bucketize(D.tensor { 0, 3, 5, 6 }, edges))
+    same({ 1, 3, 4, 4 }, tide.bucketize(D.tensor { 0, 3, 5, 6 }, edges, { right = true }))
+    same(2, tide.bucketize(2, edges))
+    local out = tide.empty(0, { device = D.dev, dtype = "int64" })
+    assert.are.equal(out, tide.bucketize(D.tensor { 4 }, edges, { out = out }))
+    same({ 3 }, out)
+  end)
+
+  it("isin finds elements of any shape and dtype", function()
+    local x = D.tensor { { 1., 2. }, { nan, 4. } }
+    same({ { true, false }, { false, true } }, tide.isin(x, D.tensor { 4, 1, 7 }))
+    same({ { false, true }, { true, false } }, tide.isin(x, D.tensor { 4., 1., nan }, { invert = true }))
+    same({ true, false }, tide.isin(D.tensor { 3, 4 }, 3))
+    same(true, tide.isin(3, D.tensor { 3, 4 }))
+    same({ false, false }, tide.isin(D.tensor { 3, 4 }, tide.empty(0, { device = D.dev })))
+  end)
+
+  it("refuses what it cannot take", function()
+    local line = D.tensor { 1., 2. }
+    D.raises("DtypeError", function() tide.searchsorted(line, D.tensor { 1 }) end)
+    D.raises("ShapeError", function() tide.searchsorted(D.tensor { { 1., 2. } }, line) end)
+    D.raises("DtypeError", function() tide.searchsorted(line, line, { sorter = line }) end)
+    D.raises("ShapeError", function() tide.searchsorted(line, line, { sorter = D.tensor { 1 } }) end)
+    D.raises("ValueError", function() tide.searchsorted(line, line, { side = "left", right = true }) end)
+    D.raises("ShapeError", function() tide.bucketize(line, D.tensor { { 1., 2. } }) end)
+    D.raises("ArgumentError", function() tide.isin(1, 2) end)
+  end)
+end)
