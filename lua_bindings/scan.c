@@ -1,8 +1,9 @@
 /* scan.c: running sums, products and extremes along a dimension, softmax along one, and differences. Which scan a row
- * asks for is its tag. */
+ * asks for is its tag. Areas under lines are lua/trapezoid.lua's. */
 #include "tide/scan.h"
 
 #include "row.h"
+#include "script.h"
 
 static int lscan(lua_State *L, ltide_call *c) {
   tide_dtype dtype = c->sig->count == 4 ? ltide_get(L, c, "dtype")->dtype : TIDE_DTYPE_NONE;
@@ -28,9 +29,38 @@ static int lsoftmax(lua_State *L, ltide_call *c) {
       L, c, tide_softmax(slot, c->x, c->v[1].dim, c->row->tag != 0, ltide_get(L, c, "dtype")->dtype, c->into));
 }
 
+/* x between what goes before it and what goes behind it, where something does. */
+static tide_tensor *extended(lua_State *L, ltide_call *c, const ltide_value *before, const ltide_value *behind,
+                             int dim) {
+  tide_tensor *list[3];
+  int n = 0;
+  if (before->given) list[n++] = before->tensor;
+  list[n++] = c->x;
+  if (behind->given) list[n++] = behind->tensor;
+  if (n == 1) return c->x;
+  ltide_tensor *all = ltide_new_tensor(L, c->S);
+  ltide_try(L, tide_cat(&all->t, list, n, dim, NULL));
+  return all->t;
+}
+
 static int ldiff(lua_State *L, ltide_call *c) {
-  const ltide_value *dim = ltide_get(L, c, "dim");
-  return ltide_finish(L, c, tide_diff(ltide_result(L, c), c->x, ltide_get(L, c, "n")->i, dim->given ? dim->dim : -1));
+  int dim = ltide_get(L, c, "dim")->dim;
+  tide_tensor *x = c->x;
+  if (tide_tensor_ndim(x) && ltide_get(L, c, "n")->i > 0)
+    x = extended(L, c, ltide_get(L, c, "prepend"), ltide_get(L, c, "append"), dim);
+  return ltide_finish(L, c, tide_diff(ltide_result(L, c), x, ltide_get(L, c, "n")->i, dim));
+}
+
+/* The tag: whether the areas up to each point are wanted. */
+static int ltrapezoid(lua_State *L, ltide_call *c) {
+  lua_pushvalue(L, c->v[0].at);
+  if (c->v[1].given)
+    lua_pushvalue(L, c->v[1].at);
+  else
+    lua_pushnil(L);
+  lua_pushnumber(L, ltide_get(L, c, "dx")->number);
+  lua_pushinteger(L, ltide_get(L, c, "dim")->dim + 1);
+  return ltide_script_call(L, c->row->tag ? "cumulative_trapezoid" : "trapezoid", 4);
 }
 
 #define PATH "tide."

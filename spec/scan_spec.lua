@@ -162,8 +162,54 @@ describe("diff", function()
     same({ true, false }, D.tensor({ true, false, false }):diff())
   end)
 
+  it("takes more before and behind", function()
+    local x, other = D.tensor { 1, 4, 9 }, D.tensor { 10, 20 }
+    same({ 10, -19, 3, 5 }, x:diff { prepend = other })
+    same({ 3, 5, 1, 10 }, x:diff { append = other })
+    same({ -29, 22, 2, -4, 9 }, x:diff { prepend = other, append = other, n = 2 })
+    local m = D.tensor { { 1, 2 }, { 4, 5 } }
+    same({ { 1, 2 }, { 3, 3 } }, m:diff { dim = 1, prepend = D.tensor { { 0, 0 } } })
+    D.raises("ShapeError", function() m:diff { dim = 1, append = D.tensor { { 1 } } } end)
+  end)
+
   it("refuses what it cannot take", function()
     D.raises("ShapeError", function() D.tensor(4):diff() end)
     D.raises("ValueError", function() D.tensor({ 1, 2 }):diff { n = -1 } end)
+  end)
+end)
+
+describe("trapezoid", function()
+  D.watch(before_each, after_each)
+
+  it("gives the area under points, and the areas up to each", function()
+    local y = D.tensor { 1., 5., 10. }
+    same(10.5, y:trapezoid())
+    same(21, tide.trapezoid(y, { dx = 2 }))
+    same(28.5, y:trapezoid(D.tensor { 1., 3., 6. }))
+    same({ 3, 10.5 }, y:cumulative_trapezoid())
+    same({ 6, 28.5 }, tide.cumulative_trapezoid(y, D.tensor { 1., 3., 6. }))
+    local m = D.tensor { { 0, 1, 2 }, { 3, 4, 5 }, { 6, 7, 8 } }
+    same({ 2, 8, 14 }, m:trapezoid())
+    same({ 6, 8, 10 }, m:trapezoid { dim = 1 })
+    same({ 16.5, 21.5, 26.5 }, m:trapezoid(D.tensor { 1, 3, 6 }, { dim = 1 }))
+    same({ { 1.5, 2.5, 3.5 }, { 6, 8, 10 } }, m:cumulative_trapezoid { dim = 1 })
+    same({ 0.5, 12.5, 35.5 }, m:trapezoid(D.tensor { { 1, 2, 2 }, { 1, 2, 4 }, { 1, 3, 6 } }))
+    assert.are.equal(tide.float32, m:trapezoid().dtype)
+  end)
+
+  it("takes one point and none", function()
+    same(0, D.tensor({ 5. }):trapezoid())
+    assert.are.same({ 0 }, D.tensor({ 5. }):cumulative_trapezoid():size())
+    same({ 0, 0 }, tide.empty({ 2, 0 }, { device = D.dev }):trapezoid())
+    assert.are.same({ 2, 0 }, tide.empty({ 2, 0 }, { device = D.dev }):cumulative_trapezoid():size())
+  end)
+
+  it("refuses what it cannot take", function()
+    local y = D.tensor { 1., 2., 3. }
+    D.raises("ShapeError", function() y:trapezoid(D.tensor { 1., 2. }) end)
+    D.raises("ShapeError", function() y:trapezoid(D.tensor { { 1., 2., 3. } }) end)
+    D.raises("ShapeError", function() D.tensor(1.):trapezoid() end)
+    D.raises("DtypeError", function() D.tensor({ true, false }):cumulative_trapezoid() end)
+    D.raises("IndexError", function() y:trapezoid { dim = 2 } end)
   end)
 end)
