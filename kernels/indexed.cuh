@@ -107,8 +107,10 @@ static inline bool widen(IndexArgs &r, int64_t times, int64_t bytes) {
   return true;
 }
 
-/* indexed_reduce.cu and indexed_order.cu: scatters that do more than write. */
+/* indexed_reduce.cu, indexed_count.cu and indexed_order.cu: scatters that do more than write. */
 int launch_reduce(cudaStream_t stream, IndexArgs r, int dtype, int reduce, int sms);
+/* Adds one number, int64, for every value of the index; false where it is not for this kernel. */
+bool try_count(int &rc, cudaStream_t stream, const IndexArgs &r, int sms);
 cudaError_t order_scratch(size_t &bytes, const tide_index_args *a);
 int launch_ordered(cudaStream_t stream, const IndexArgs &r, const tide_index_args *a, void *scratch, size_t bytes);
 

@@ -2,7 +2,8 @@
  *
  * Sums go straight to memory, of float32 and 16-bit floats several neighbours at once where the index stands still
  * along a row. Where all values fall on few places, each block sums in shared memory first, in as many copies as fit;
- * values of a warp for one place are joined before. What the hardware has no operation for is exchanged until it fits.
+ * values of a warp for one place are joined before; what is merely counted is indexed_count.cu's. What the hardware has
+ * no operation for is exchanged until it fits.
  *
  * Invariant: products of complex128 do not come here: 16 bytes cannot be exchanged everywhere. */
 #include <algorithm>
@@ -62,7 +63,6 @@ template <int REDUCE, class S> static __device__ __forceinline__ void exchange_a
 static __device__ __forceinline__ void add(float *p, float v) { atomicAdd(p, v); }
 static __device__ __forceinline__ void add(double *p, double v) { atomicAdd(p, v); }
 static __device__ __forceinline__ void add(int32_t *p, int32_t v) { atomicAdd(p, v); }
-static __device__ __forceinline__ void add(uint32_t *p, uint32_t v) { atomicAdd(p, v); }
 static __device__ __forceinline__ void add(unsigned long long *p, unsigned long long v) { atomicAdd(p, v); }
 static __device__ __forceinline__ void add(half *p, half v) { atomicAdd(p, v); }
 static __device__ __forceinline__ void add(bfloat16 *p, bfloat16 v) {
@@ -190,12 +190,10 @@ template <> struct wide_of<bfloat16> { using type = float; };
 template <> struct wide_of<double> { using type = double; };
 template <> struct wide_of<int32_t> { using type = int32_t; };
 template <> struct wide_of<int64_t> { using type = unsigned long long; };
-template <class S, bool COUNTS> using few_type = std::conditional_t<COUNTS, uint32_t, typename wide_of<S>::type>;
 
-/* COUNTS: every value is the first one of the dense side, so that it is enough to count. */
-template <class S, bool BINS, bool COUNTS>
+template <class S, bool BINS>
 __global__ void __launch_bounds__(FEW_THREADS) few_kernel(const __grid_constant__ IndexArgs a, int copies) {
-  using T = few_type<S, COUNTS>;
+  using T = typename wide_of<S>::type;
   extern __shared__ __align__(16) unsigned char room[];
   kernel_begin();
   constexpr int EACH = INDEX_EACH;
@@ -212,8 +210,7 @@ __global__ void __launch_bounds__(FEW_THREADS) few_kernel(const __grid_constant_
       int64_t i = first + e * FEW_THREADS + threadIdx.x;
       Offsets o = offsets_of(a, i < a.n ? i : a.n - 1);
       index[e] = load_value<BINS>(a, o.index);
-      value[e] = 1;
-      if constexpr (!COUNTS) value[e] = (T)plain(((const S *)a.from)[o.dense]);
+      value[e] = (T)plain(((const S *)a.from)[o.dense]);
     }
 #pragma unroll
     for (int e = 0; e < EACH; e++) {
@@ -235,10 +232,7 @@ __global__ void __launch_bounds__(FEW_THREADS) few_kernel(const __grid_constant_
     T sum = 0;
     for (int c = 0; c < copies; c++) sum += sums[k * copies + (c + k) % copies];
     if (sum == 0) continue; /* NaN is not */
-    if constexpr (COUNTS)
-      send((S *)a.to + k * a.pitch, (S)sum * *(const S *)a.from);
-    else
-      send((S *)a.to + k * a.pitch, cast<S>(sum));
+    send((S *)a.to + k * a.pitch, cast<S>(sum));
   }
 }
 
@@ -250,37 +244,21 @@ template <class T> static bool takes_few(const IndexArgs &r) {
   return true;
 }
 
-/* A block counts fewer than 2^32. */
-static bool takes_counts(const IndexArgs &r) {
-  for (int d = 0; d < r.ndim; d++)
-    if (r.size[d] > 1 && r.stride[d][0] != 0) return false;
-  return r.n < (int64_t)1 << 36;
-}
-
-template <class S, bool BINS, bool COUNTS> static int launch_few(cudaStream_t stream, const IndexArgs &r, int sms) {
-  int64_t each = r.length * (int64_t)sizeof(few_type<S, COUNTS>);
-  int64_t copies = std::min<int64_t>(FEW_COPIES, FEW_BYTES / each);
-  if (copies > 32) copies = copies / 32 * 32;
-  int64_t most = std::max<int64_t>(1, r.n / std::max<int64_t>(4 * r.length, FEW_THREADS * INDEX_EACH));
-  int64_t blocks = std::min<int64_t>(4 * (int64_t)sms, most);
-  return launch_shared(few_kernel<S, BINS, COUNTS>, blocks, FEW_THREADS, (size_t)(copies * each), stream,
-                       (const IndexArgs)r, (int)copies);
-}
-
 /* False where it is not for this kernel. */
 template <class S, bool BINS> static bool try_few(int &rc, cudaStream_t stream, const IndexArgs &r, int sms) {
   using T = typename wide_of<S>::type;
-  if constexpr (std::is_same_v<S, int64_t>)
-    if (takes_counts(r) && takes_few<uint32_t>(r)) {
-      rc = launch_few<S, BINS, true>(stream, r, sms);
-      return true;
-    }
-  if constexpr (!std::is_void_v<T>)
-    if (takes_few<T>(r)) {
-      rc = launch_few<S, BINS, false>(stream, r, sms);
-      return true;
-    }
-  return false;
+  if constexpr (!std::is_void_v<T>) {
+    if (!takes_few<T>(r)) return false;
+    int64_t each = r.length * (int64_t)sizeof(T), copies = std::min<int64_t>(FEW_COPIES, FEW_BYTES / each);
+    if (copies > 32) copies = copies / 32 * 32;
+    int64_t most = std::max<int64_t>(1, r.n / std::max<int64_t>(4 * r.length, FEW_THREADS * INDEX_EACH));
+    int64_t blocks = std::min<int64_t>(4 * (int64_t)sms, most);
+    rc = launch_shared(few_kernel<S, BINS>, blocks, FEW_THREADS, (size_t)(copies * each), stream, (const IndexArgs)r,
+                       (int)copies);
+    return true;
+  } else {
+    return false;
+  }
 }
 
 /* ---- which kernel ---- */
@@ -289,6 +267,8 @@ template <class S> static int launch_sum(cudaStream_t stream, IndexArgs r, int s
   constexpr bool can_bin = std::is_same_v<S, int64_t> || std::is_same_v<S, float> || std::is_same_v<S, double> ||
                            std::is_same_v<S, half> || std::is_same_v<S, bfloat16>;
   int rc = 0;
+  if constexpr (std::is_same_v<S, int64_t>)
+    if (try_count(rc, stream, r, sms)) return rc;
   if constexpr (can_bin)
     if (r.bins)
       return try_few<S, true>(rc, stream, r, sms) ? rc : launch_straight<S, 1, TIDE_INDEX_SUM, true>(stream, r);
