@@ -69,16 +69,12 @@ static __device__ __forceinline__ float minus_two_log(uint32_t x) {
   return fmaf(f, p, (float)e * (-1.38629436f / 8388608.0f));
 }
 
-/* sin and cos of the turn x / 2^32, of whose bits 24 count. The nearest quarter turn is taken off in integers, so that
- * the rest is exact; its number, in the upper bits of y, swaps the two and sets their signs. */
+/* sin and cos of the turn x / 2^32, of whose bits 24 count, by the instructions for them, whose absolute error is 5e-7
+ * between half a turn to either side. */
 static __device__ __forceinline__ void turn(uint32_t x, float &s, float &c) {
-  uint32_t y = x + 0x20000000u;
-  float t = (float)(int32_t)((x & 0xffffff00u) << 2) * (1.0f / 4294967296.0f), z = t * t;
-  float sine = t * fmaf(z, fmaf(z, fmaf(z, -4.602177e-3f, 7.968023e-2f), -0.6459635f), 1.5707964f);
-  float cosine = fmaf(z, fmaf(z, fmaf(z, fmaf(z, 9.040216e-4f, -2.0860288e-2f), 0.25366923f), -1.2337005f), 1.0f);
-  bool odd = y & 0x40000000u;
-  s = __uint_as_float(__float_as_uint(odd ? cosine : sine) ^ (y & 0x80000000u));
-  c = __uint_as_float(__float_as_uint(odd ? sine : cosine) ^ ((y + 0x40000000u) & 0x80000000u));
+  float angle = (float)((int32_t)x >> 8) * 3.7450703e-07f; /* 2 pi / 2^24 */
+  asm("sin.approx.ftz.f32 %0, %1;" : "=f"(s) : "f"(angle));
+  asm("cos.approx.ftz.f32 %0, %1;" : "=f"(c) : "f"(angle));
 }
 
 static __device__ __forceinline__ void normal_pair(uint32_t x1, uint32_t x2, float mean, float deviation, float &first,

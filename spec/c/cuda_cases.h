@@ -377,9 +377,10 @@ static void random_case(int kind, int dtype, int p_dtype, uint64_t range, int wh
   OK(cpu->random(NULL, &a));
   OK(gpu->random(stream, &b));
   bool exact = kind == TIDE_UNIFORM || kind == TIDE_RANDINT || kind == TIDE_BERNOULLI;
-  compare_with(&x, exact ? 0 : tolerance_of(dtype) * (kind == TIDE_CAUCHY ? 5000 : 1),
-               "random kind %d of %s, %s, %lldx%lld, range %llu", kind, name_of(dtype), layout_names[which],
-               (long long)m, (long long)n, (unsigned long long)range);
+  /* Of normals the device's sine and cosine are off by 6e-7 at most, times the radius and the deviation. */
+  double slack = kind == TIDE_CAUCHY ? 5000 : kind == TIDE_NORMAL || kind == TIDE_LOG_NORMAL ? 2 : 1;
+  compare_with(&x, exact ? 0 : tolerance_of(dtype) * slack, "random kind %d of %s, %s, %lldx%lld, range %llu", kind,
+               name_of(dtype), layout_names[which], (long long)m, (long long)n, (unsigned long long)range);
   drop(&x), drop(&p);
 }
 
