@@ -1,12 +1,18 @@
 /* scan.cu: running sums, products and extremes along a dim; what is joined comes from scan.def.
  *
- * line_kernel    lines of neighbours (or nearly so): a warp takes a stretch of a line in 16-byte loads, a block a tile
- * of eight stretches; short lines get a warp each column_kernel  lines that lie side by side, or are very short: a
- * thread walks down its own Long lines are cut into tiles of a fixed length: a first launch writes every tile's total
- * to scratch memory, a second one makes of them what stands before each tile, and a third one scans. Blocks never wait
- * for each other, and what is joined with what depends on the sizes alone, so equal calls give equal bits.
+ * short_kernel   lines of neighbours (or nearly so) that one warp holds: a warp for each, in 16-byte loads
+ * line_kernel    lines that a block holds, a stretch to each of its warps
+ * chain_kernel   longer lines, in tiles that a block holds
+ * strip_kernel   lines that lie side by side: a block holds a tile of 32 of them, a run of rows to each of its warps
+ * column_kernel  very short lines, side by side or not: a thread for each
  *
- * Invariant: a thread reads what it is going to overwrite before it writes, and nothing that others write. */
+ * Everything is read once. Blocks take the tiles in turn, so that whatever a tile waits for is already running: it says
+ * what its elements are together, the last one of a group of tiles says it of the group, and each waits for the tiles
+ * before it in its group and for the groups before that. What is known goes through memory in words that say of
+ * themselves that they are there. What is joined with what depends on the sizes alone, never on who came first, so
+ * equal calls give equal bits.
+ *
+ * Invariant: a thread reads what it is going to overwrite before it writes, and no elements that others write. */
 #include "opmath.cuh"
 #include "base/special.h"
 #include "tide/scan.h"
@@ -16,16 +22,18 @@ namespace tidek {
 
 #define TIDEK_IN static __device__ __forceinline__
 
-constexpr int THREADS = 256, WARPS = THREADS / 32, TOTAL_THREADS = 1024, ROWS = 128, ROWS_AHEAD = 8;
-constexpr int64_t LEAST_COLUMNS = 32, SHORT_LINE = 32, ENOUGH_COLUMNS = (int64_t)1 << 18, MOST_BLOCKS = 0x7fffffff;
+constexpr int THREADS = 256, WARPS = THREADS / 32, STRIP = 32, ROWS_AHEAD = 8;
+constexpr int64_t SHORT_LINE = 32, MOST_BLOCKS = 0x7fffffff;
+constexpr int64_t LINE_GROUP = THREADS, STRIP_GROUP = 16; /* tiles of a group */
 
 struct ScanArgs {
   void *out;
   const void *in;
   int64_t *places;
-  void *totals; /* of tiles, or NULL where a line is one tile */
-  int64_t outer, n, inner, tiles, lines;
-  int32_t out_dtype, in_dtype, base, only_totals, vector_in, vector_out;
+  uint32_t *turn;         /* how many tiles have been taken; NULL where a line is one tile */
+  uint64_t *tile, *group; /* what tiles and groups of them are together, in the words of publish() */
+  int64_t outer, n, inner, tiles, groups, strips, lines;
+  int32_t out_dtype, in_dtype, base, vector_in, vector_out;
 };
 
 TIDEK_IN float tide_log_add(float a, float b) { return tide_log_add_f32(a, b); }
@@ -63,16 +71,20 @@ template <class W_> struct Placed {
 #define SCAN(NAME, name, rule, kind, none, join, doc) SCAN_##kind(name, none, join)
 #include "tide/scan.def"
 
-template <class A> TIDEK_IN A shuffle_up(const A &a, int by) {
-  constexpr int WORDS = sizeof(A) / 4;
-  union Words {
-    A a;
-    uint32_t w[WORDS];
-    __device__ Words() {}
-  } u;
+template <class A> union Words {
+  static constexpr int COUNT = sizeof(A) / 4;
+  A a;
+  uint32_t w[COUNT];
+  __device__ Words() {}
+};
+
+/* The value of the lane `by` before this one, or of the lane of that number. */
+template <bool UP, class A> TIDEK_IN A shuffled(const A &a, int by) {
+  Words<A> u;
   u.a = a;
 #pragma unroll
-  for (int i = 0; i < WORDS; i++) u.w[i] = __shfl_up_sync(0xffffffffu, u.w[i], by);
+  for (int i = 0; i < u.COUNT; i++)
+    u.w[i] = UP ? __shfl_up_sync(0xffffffffu, u.w[i], by) : __shfl_sync(0xffffffffu, u.w[i], by);
   return u.a;
 }
 
@@ -81,26 +93,57 @@ template <class P> TIDEK_IN typename P::Acc warp_before(typename P::Acc acc, typ
   int lane = threadIdx.x % 32;
 #pragma unroll
   for (int by = 1; by < 32; by *= 2) {
-    typename P::Acc other = shuffle_up(acc, by);
+    typename P::Acc other = shuffled<true>(acc, by);
     if (lane >= by) acc = P::join(other, acc);
   }
   total = acc;
-  typename P::Acc before = shuffle_up(acc, 1);
+  typename P::Acc before = shuffled<true>(acc, 1);
   return lane ? before : P::none();
 }
 
-/* The value of the last lane, for all of them. */
-template <class A> TIDEK_IN A from_last(const A &a) {
-  constexpr int WORDS = sizeof(A) / 4;
-  union Words {
-    A a;
-    uint32_t w[WORDS];
-    __device__ Words() {}
-  } u;
+/* What all threads of a block are together, in their order; `room` has a place for each warp. */
+template <class P> TIDEK_IN typename P::Acc block_join(const typename P::Acc &acc, typename P::Acc *room) {
+  typename P::Acc all, joined = P::none();
+  warp_before<P>(acc, all);
+  if (threadIdx.x % 32 == 31) room[threadIdx.x / 32] = all;
+  __syncthreads();
+  for (int w = 0; w < (int)blockDim.x / 32; w++) joined = P::join(joined, room[w]);
+  return joined;
+}
+
+/* ---- what other blocks are told: each word beside a one, in memory that began as zeros ---- */
+
+template <class A> TIDEK_IN void publish(uint64_t *slots, int64_t i, const A &a) {
+  Words<A> u;
   u.a = a;
 #pragma unroll
-  for (int i = 0; i < WORDS; i++) u.w[i] = __shfl_sync(0xffffffffu, u.w[i], 31);
+  for (int k = 0; k < u.COUNT; k++) ((volatile uint64_t *)slots)[i * u.COUNT + k] = (uint64_t)1 << 32 | u.w[k];
+}
+
+template <class A> TIDEK_IN A await(const uint64_t *slots, int64_t i) {
+  Words<A> u;
+#pragma unroll
+  for (int k = 0; k < u.COUNT; k++) {
+    const volatile uint64_t *slot = slots + i * u.COUNT + k;
+    uint64_t word = *slot;
+    while (!(word >> 32)) {
+#if __CUDA_ARCH__ >= 700
+      __nanosleep(32);
+#endif
+      word = *slot;
+    }
+    u.w[k] = (uint32_t)word;
+  }
   return u.a;
+}
+
+/* The number of the tile that this block takes. */
+TIDEK_IN int64_t take_turn(const ScanArgs &a) {
+  __shared__ uint32_t turn;
+  if (!a.turn) return blockIdx.x;
+  if (threadIdx.x == 0) turn = atomicAdd(a.turn, 1u);
+  __syncthreads();
+  return turn;
 }
 
 /* ---- lines ---- */
@@ -167,7 +210,7 @@ template <class P> struct Stretch {
       for (int e = 0; e < 4; e++)
         if (first + s * 128 + e < a.n) mine = P::join(mine, P::of(v[s][e], first + s * 128 + e));
       before[s] = P::join(total, warp_before<P>(mine, all));
-      total = P::join(total, from_last(all));
+      total = P::join(total, shuffled<false>(all, 31));
     }
   }
   __device__ __forceinline__ void write(const ScanArgs &a, int64_t line_at, int64_t from, const Acc &ahead) {
@@ -210,100 +253,174 @@ template <class P> __global__ void __launch_bounds__(THREADS) line_kernel(const 
   __shared__ alignas(16) char room[sizeof(Acc) * WARPS];
   Acc *totals = (Acc *)room;
   int warp = threadIdx.x / 32;
-  for (int64_t block = blockIdx.x; block < a.lines * a.tiles; block += gridDim.x) {
-    int64_t line = block / a.tiles, tile = block % a.tiles, at = start_of_line(a, line);
-    int64_t from = (tile * WARPS + warp) * stretch_of<P>();
+  for (int64_t line = blockIdx.x; line < a.lines; line += gridDim.x) {
+    int64_t at = start_of_line(a, line), from = warp * stretch_of<P>();
     Stretch<P> s;
     s.read(a, at, from);
     if (threadIdx.x % 32 == 0) totals[warp] = s.total;
     __syncthreads();
     Acc ahead = P::none();
-    if (a.only_totals) {
-      if (threadIdx.x == 0) {
-        for (int w = 0; w < WARPS; w++) ahead = P::join(ahead, totals[w]);
-        ((Acc *)a.totals)[block] = ahead;
-      }
-    } else {
-      if (a.tiles > 1) ahead = ((const Acc *)a.totals)[block];
-      for (int w = 0; w < warp; w++) ahead = P::join(ahead, totals[w]);
-      s.write(a, at, from, ahead);
-    }
+    for (int w = 0; w < warp; w++) ahead = P::join(ahead, totals[w]);
+    s.write(a, at, from, ahead);
     __syncthreads();
   }
 }
 
-/* The totals of a line's tiles become what stands before each of them; a block for each line. */
-template <class P>
-__global__ void __launch_bounds__(TOTAL_THREADS) line_totals_kernel(const __grid_constant__ ScanArgs a) {
+template <class P> __global__ void __launch_bounds__(THREADS) chain_kernel(const __grid_constant__ ScanArgs a) {
   using Acc = typename P::Acc;
   kernel_begin();
-  __shared__ alignas(16) char room[sizeof(Acc) * TOTAL_THREADS / 32];
-  Acc *warps = (Acc *)room;
+  __shared__ alignas(16) char room[3 * sizeof(Acc) * WARPS];
+  Acc *totals = (Acc *)room;
+  int64_t block = take_turn(a), line = block / a.tiles, tile = block % a.tiles, at = start_of_line(a, line);
   int warp = threadIdx.x / 32;
-  for (int64_t line = blockIdx.x; line < a.lines; line += gridDim.x) {
-    Acc *totals = (Acc *)a.totals + line * a.tiles, carry = P::none();
-    for (int64_t from = 0; from < a.tiles; from += TOTAL_THREADS) {
-      int64_t i = from + threadIdx.x;
-      Acc all, before = warp_before<P>(i < a.tiles ? totals[i] : P::none(), all);
-      if (threadIdx.x % 32 == 31) warps[warp] = all;
-      __syncthreads();
-      Acc ahead = carry;
-      for (int w = 0; w < TOTAL_THREADS / 32; w++) {
-        if (w == warp) ahead = carry;
-        carry = P::join(carry, warps[w]);
-      }
-      if (i < a.tiles) totals[i] = P::join(ahead, before);
-      __syncthreads();
-    }
+  int64_t from = (tile * WARPS + warp) * stretch_of<P>();
+  Stretch<P> s;
+  s.read(a, at, from);
+  if (threadIdx.x % 32 == 0) totals[warp] = s.total;
+  __syncthreads();
+  Acc own = P::none(), near = P::none(), far = P::none();
+  for (int w = 0; w < WARPS; w++) own = P::join(own, totals[w]);
+  if (threadIdx.x == 0) publish(a.tile, block, own);
+  int64_t in_group = tile % LINE_GROUP, group = tile / LINE_GROUP;
+  if (in_group > 0) {
+    if (threadIdx.x < in_group) near = await<Acc>(a.tile, block - in_group + threadIdx.x);
+    near = block_join<P>(near, totals + WARPS);
   }
+  if (in_group == LINE_GROUP - 1 && threadIdx.x == 0) publish(a.group, line * a.groups + group, P::join(near, own));
+  if (group > 0) {
+    int64_t each = (group + THREADS - 1) / THREADS, first = threadIdx.x * each;
+    for (int64_t g = first; g < first + each && g < group; g++)
+      far = P::join(far, await<Acc>(a.group, line * a.groups + g));
+    far = block_join<P>(far, totals + 2 * WARPS);
+  }
+  Acc ahead = P::join(far, near);
+  for (int w = 0; w < warp; w++) ahead = P::join(ahead, totals[w]);
+  s.write(a, at, from, ahead);
 }
 
 /* ---- columns ---- */
+
+/* Rows that a thread holds of its column. */
+template <class P> constexpr int rows_of() {
+  return sizeof(typename P::W) <= 4 ? 32 : sizeof(typename P::W) <= 8 ? 16 : 8;
+}
+
+/* The slots from first to last of a column, which are STRIP apart, joined; several are on their way together. */
+template <class P>
+TIDEK_IN typename P::Acc join_slots(const uint64_t *slots, int64_t column, int64_t first, int64_t last) {
+  using Acc = typename P::Acc;
+  constexpr int AHEAD = sizeof(Acc) <= 4 ? 4 : sizeof(Acc) <= 8 ? 2 : 1;
+  Acc acc = P::none();
+  for (; first < last; first += AHEAD) {
+    Acc next[AHEAD];
+    uint64_t word[AHEAD];
+#pragma unroll
+    for (int e = 0; e < AHEAD; e++) /* asks for the lines, all at once */
+      word[e] =
+          first + e < last ? ((const volatile uint64_t *)slots)[((first + e) * STRIP + column) * (sizeof(Acc) / 4)] : 0;
+#pragma unroll
+    for (int e = 0; e < AHEAD; e++) {
+      if (first + e >= last) break;
+      if (sizeof(Acc) == 4 && word[e] >> 32) {
+        Words<Acc> u;
+        u.w[0] = (uint32_t)word[e];
+        next[e] = u.a;
+      } else {
+        next[e] = await<Acc>(slots, (first + e) * STRIP + column);
+      }
+      acc = P::join(acc, next[e]);
+    }
+  }
+  return acc;
+}
+
+template <class P> __global__ void __launch_bounds__(THREADS) strip_kernel(const __grid_constant__ ScanArgs a) {
+  using W = typename P::W;
+  using Acc = typename P::Acc;
+  constexpr int E = rows_of<P>();
+  kernel_begin();
+  __shared__ alignas(16) char room[3 * sizeof(Acc) * THREADS];
+  Acc(*totals)[STRIP] = (Acc(*)[STRIP])room, (*nears)[STRIP] = totals + WARPS, (*fars)[STRIP] = nears + WARPS;
+  int lane = threadIdx.x % STRIP, warp = threadIdx.x / STRIP, warps = blockDim.x / STRIP;
+  int64_t block = take_turn(a), strip = block % a.strips, rest = block / a.strips, tile = rest % a.tiles;
+  int64_t line = rest / a.tiles, column = strip * STRIP + lane, row = (tile * warps + warp) * E;
+  int64_t at = (line * a.n + row) * a.inner + column, rows = column < a.inner ? a.n - row : 0;
+  W v[E];
+  if (a.vector_in) {
+#pragma unroll
+    for (int e = 0; e < E; e++)
+      if (e < rows) v[e] = ((const W *)a.in)[at + e * a.inner];
+  } else {
+#pragma unroll
+    for (int e = 0; e < E; e += ROWS_AHEAD) {
+      W some[ROWS_AHEAD];
+      int64_t offset[ROWS_AHEAD];
+#pragma unroll
+      for (int k = 0; k < ROWS_AHEAD; k++) offset[k] = at + (e + k < rows ? e + k : rows - 1) * a.inner;
+      if (e < rows) load_any(some, a.in, offset, a.in_dtype);
+#pragma unroll
+      for (int k = 0; k < ROWS_AHEAD; k++) v[e + k] = some[k];
+    }
+  }
+  Acc acc = P::none();
+#pragma unroll
+  for (int e = 0; e < E; e++)
+    if (e < rows) acc = P::join(acc, P::of(v[e], row + e));
+  totals[warp][lane] = acc;
+  __syncthreads();
+  Acc ahead = P::none();
+  if (a.tiles > 1) {
+    int64_t strip_of_line = line * a.strips + strip, in_group = tile % STRIP_GROUP, group = tile / STRIP_GROUP;
+    const uint64_t *slots = a.tile + (strip_of_line * a.tiles + tile - in_group) * STRIP * Words<Acc>::COUNT;
+    uint64_t *groups = a.group + strip_of_line * a.groups * STRIP * Words<Acc>::COUNT;
+    Acc own = P::none();
+    for (int w = 0; w < WARPS; w++) own = P::join(own, totals[w][lane]);
+    if (warp == 0) publish((uint64_t *)slots, in_group * STRIP + lane, own);
+    int64_t first = warp * (STRIP_GROUP / WARPS), last = first + STRIP_GROUP / WARPS;
+    nears[warp][lane] = join_slots<P>(slots, lane, first, last < in_group ? last : in_group);
+    __syncthreads();
+    Acc near = P::none();
+    for (int w = 0; w < WARPS; w++) near = P::join(near, nears[w][lane]);
+    if (warp == 0 && in_group == STRIP_GROUP - 1) publish(groups, group * STRIP + lane, P::join(near, own));
+    int64_t each = (group + WARPS - 1) / WARPS;
+    first = warp * each, last = first + each;
+    fars[warp][lane] = join_slots<P>(groups, lane, first, last < group ? last : group);
+    __syncthreads();
+    for (int w = 0; w < WARPS; w++) ahead = P::join(ahead, fars[w][lane]);
+    ahead = P::join(ahead, near);
+  }
+  for (int w = 0; w < warp; w++) ahead = P::join(ahead, totals[w][lane]);
+#pragma unroll
+  for (int e = 0; e < E; e++) {
+    if (e >= rows) continue;
+    ahead = P::join(ahead, P::of(v[e], row + e));
+    if (a.vector_out)
+      ((W *)a.out)[at + e * a.inner] = P::value(ahead);
+    else
+      store_any(a.out, at + e * a.inner, a.out_dtype, P::value(ahead));
+    if (a.places) a.places[at + e * a.inner] = P::place(ahead) + a.base;
+  }
+}
 
 template <class P> __global__ void __launch_bounds__(THREADS) column_kernel(const __grid_constant__ ScanArgs a) {
   using W = typename P::W;
   using Acc = typename P::Acc;
   kernel_begin();
-  for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < a.lines * a.tiles;
-       i += (int64_t)gridDim.x * THREADS) {
-    int64_t column = i % a.inner, rest = i / a.inner, tile = rest % a.tiles;
-    int64_t at = rest / a.tiles * a.n * a.inner + column;
-    int64_t row = a.tiles > 1 ? tile * ROWS : 0, end = a.tiles > 1 && row + ROWS < a.n ? row + ROWS : a.n;
+  for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < a.lines; i += (int64_t)gridDim.x * THREADS) {
+    int64_t at = i / a.inner * a.n * a.inner + i % a.inner;
     Acc acc = P::none();
-    if (a.tiles > 1 && !a.only_totals) acc = ((const Acc *)a.totals)[i];
-    for (; row < end; row += ROWS_AHEAD) {
+    for (int64_t row = 0; row < a.n; row += ROWS_AHEAD) {
       W v[ROWS_AHEAD];
       int64_t offset[ROWS_AHEAD];
 #pragma unroll
-      for (int e = 0; e < ROWS_AHEAD; e++) offset[e] = at + (row + e < end ? row + e : end - 1) * a.inner;
+      for (int e = 0; e < ROWS_AHEAD; e++) offset[e] = at + (row + e < a.n ? row + e : a.n - 1) * a.inner;
       load_any(v, a.in, offset, a.in_dtype);
 #pragma unroll
       for (int e = 0; e < ROWS_AHEAD; e++) {
-        if (row + e >= end) continue;
+        if (row + e >= a.n) continue;
         acc = P::join(acc, P::of(v[e], row + e));
-        if (a.only_totals) continue;
         store_any(a.out, offset[e], a.out_dtype, P::value(acc));
         if (a.places) a.places[offset[e]] = P::place(acc) + a.base;
-      }
-    }
-    if (a.only_totals) ((Acc *)a.totals)[i] = acc;
-  }
-}
-
-template <class P> __global__ void __launch_bounds__(THREADS) column_totals_kernel(const __grid_constant__ ScanArgs a) {
-  using Acc = typename P::Acc;
-  kernel_begin();
-  for (int64_t line = (int64_t)blockIdx.x * THREADS + threadIdx.x; line < a.lines;
-       line += (int64_t)gridDim.x * THREADS) {
-    Acc *totals = (Acc *)a.totals + line / a.inner * a.tiles * a.inner + line % a.inner, carry = P::none();
-    for (int64_t tile = 0; tile < a.tiles; tile += ROWS_AHEAD) {
-      Acc next[ROWS_AHEAD];
-#pragma unroll
-      for (int e = 0; e < ROWS_AHEAD; e++) next[e] = tile + e < a.tiles ? totals[(tile + e) * a.inner] : P::none();
-#pragma unroll
-      for (int e = 0; e < ROWS_AHEAD; e++) {
-        if (tile + e < a.tiles) totals[(tile + e) * a.inner] = carry;
-        carry = P::join(carry, next[e]);
       }
     }
   }
@@ -314,13 +431,14 @@ template <class P> __global__ void __launch_bounds__(THREADS) column_totals_kern
 /* The kernels of one scan in one work type. */
 using ScanKernel = void (*)(const ScanArgs);
 struct Scanner {
-  ScanKernel brief, line, line_totals, column, column_totals;
-  size_t acc_size;
-  int64_t stretch;
+  ScanKernel brief, line, chain, strip, column;
+  size_t slot; /* bytes of what is published */
+  int64_t stretch, rows;
 };
 template <class P> static Scanner scanner() {
-  return {short_kernel<P>,         line_kernel<P>,          line_totals_kernel<P>, column_kernel<P>,
-          column_totals_kernel<P>, sizeof(typename P::Acc), stretch_of<P>()};
+  return {short_kernel<P>, line_kernel<P>,   chain_kernel<P>,
+          strip_kernel<P>, column_kernel<P>, 2 * sizeof(typename P::Acc),
+          stretch_of<P>(), rows_of<P>()};
 }
 
 template <template <class> class P> static Scanner works_CHOICE(int work) {
@@ -340,11 +458,18 @@ static Scanner (*const scanners[])(int work) = {
 #include "tide/scan.def"
 };
 
-static bool by_columns(const tide_scan_args *a) { return a->inner >= LEAST_COLUMNS || a->n <= SHORT_LINE; }
+static bool by_columns(const tide_scan_args *a) { return a->n <= SHORT_LINE; }
+static bool in_strips(const tide_scan_args *a) { return a->inner >= STRIP && !by_columns(a); }
 
 static int64_t tiles_of(const tide_scan_args *a, const Scanner &s) {
-  if (!by_columns(a)) return ceil_div(a->n, s.stretch * WARPS);
-  return a->n > 2 * ROWS && a->outer * a->inner < ENOUGH_COLUMNS ? ceil_div(a->n, ROWS) : 1;
+  return by_columns(a) ? 1 : ceil_div(a->n, (in_strips(a) ? s.rows : s.stretch) * WARPS);
+}
+static int64_t groups_of(const tide_scan_args *a, int64_t tiles) {
+  return ceil_div(tiles, in_strips(a) ? STRIP_GROUP : LINE_GROUP);
+}
+/* Lines that have slots, those that only fill a strip among them. */
+static int64_t slots_of(const tide_scan_args *a) {
+  return a->outer * (in_strips(a) ? ceil_div(a->inner, STRIP) * STRIP : a->inner);
 }
 
 static bool is_aligned(const void *p, int dtype, int work, int64_t n) {
@@ -356,35 +481,37 @@ static int64_t grid(int64_t blocks) { return blocks < MOST_BLOCKS ? blocks : MOS
 
 } // namespace tidek
 
+/* The turn, and the slots of tiles and groups, if there are several. */
 size_t tidek_scan_scratch(const tide_scan_args *a) {
   using namespace tidek;
   Scanner s = scanners[a->op](a->work);
   int64_t tiles = tiles_of(a, s);
-  return tiles > 1 ? (size_t)(a->outer * a->inner * tiles) * s.acc_size : 0;
+  return tiles > 1 ? 8 + (size_t)(slots_of(a) * (tiles + groups_of(a, tiles))) * s.slot : 0;
 }
 
 int tidek_scan(cudaStream_t stream, const tide_scan_args *a, void *scratch) {
   using namespace tidek;
   Scanner s = scanners[a->op](a->work);
   ScanArgs r = {};
-  r.out = a->head.ptr[0], r.in = a->head.ptr[1], r.places = (int64_t *)a->head.ptr[2], r.totals = scratch;
-  r.outer = a->outer, r.n = a->n, r.inner = a->inner, r.lines = a->outer * a->inner, r.tiles = tiles_of(a, s);
+  r.out = a->head.ptr[0], r.in = a->head.ptr[1], r.places = (int64_t *)a->head.ptr[2];
+  r.outer = a->outer, r.n = a->n, r.inner = a->inner, r.lines = a->outer * a->inner;
+  r.tiles = tiles_of(a, s), r.groups = groups_of(a, r.tiles), r.strips = ceil_div(a->inner, STRIP);
   r.out_dtype = a->dtype[0], r.in_dtype = a->dtype[1], r.base = a->index_base;
+  if (r.tiles > 1) {
+    int rc = (int)cudaMemsetAsync(scratch, 0, tidek_scan_scratch(a), stream);
+    if (rc) return rc;
+    r.turn = (uint32_t *)scratch, r.tile = (uint64_t *)scratch + 1;
+    r.group = r.tile + slots_of(a) * r.tiles * (int64_t)(s.slot / 8);
+  }
+  if (in_strips(a)) {
+    r.vector_in = r.in_dtype == a->work, r.vector_out = r.out_dtype == a->work;
+    int64_t warps = r.tiles > 1 ? WARPS : ceil_div(a->n, s.rows);
+    return launch(s.strip, grid(a->outer * r.tiles * r.strips), (unsigned)warps * 32, stream, (const ScanArgs)r);
+  }
   r.vector_in = a->inner == 1 && is_aligned(r.in, r.in_dtype, a->work, a->n);
   r.vector_out = a->inner == 1 && is_aligned(r.out, r.out_dtype, a->work, a->n);
-  bool columns = by_columns(a);
-  if (!columns && a->n <= s.stretch)
-    return launch(s.brief, grid(ceil_div(r.lines, WARPS)), THREADS, stream, (const ScanArgs)r);
-  int64_t blocks = grid(columns ? ceil_div(r.lines * r.tiles, THREADS) : r.lines * r.tiles);
-  ScanKernel kernel = columns ? s.column : s.line;
-  if (r.tiles > 1) {
-    r.only_totals = 1;
-    int rc = launch(kernel, blocks, THREADS, stream, (const ScanArgs)r);
-    if (!rc && columns)
-      rc = launch(s.column_totals, grid(ceil_div(r.lines, THREADS)), THREADS, stream, (const ScanArgs)r);
-    if (!rc && !columns) rc = launch(s.line_totals, grid(r.lines), TOTAL_THREADS, stream, (const ScanArgs)r);
-    if (rc) return rc;
-    r.only_totals = 0;
-  }
-  return launch(kernel, blocks, THREADS, stream, (const ScanArgs)r);
+  if (by_columns(a)) return launch(s.column, grid(ceil_div(r.lines, THREADS)), THREADS, stream, (const ScanArgs)r);
+  if (r.tiles > 1) return launch(s.chain, grid(r.lines * r.tiles), THREADS, stream, (const ScanArgs)r);
+  if (a->n <= s.stretch) return launch(s.brief, grid(ceil_div(r.lines, WARPS)), THREADS, stream, (const ScanArgs)r);
+  return launch(s.line, grid(r.lines), (unsigned)ceil_div(a->n, s.stretch) * 32, stream, (const ScanArgs)r);
 }
