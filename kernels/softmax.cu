@@ -79,30 +79,33 @@ template <class S, int V> TIDEK_IN void store(S *to, const Work<S> *from) {
 }
 
 /* Element e of those that a thread holds, of `threads` that hold a line. */
-template <int V> TIDEK_IN int64_t place(int e, int thread, int threads) {
-  return (int64_t)(e / V * threads + thread) * V + e % V;
-}
+template <int V> TIDEK_IN int place(int e, int thread, int threads) { return (e / V * threads + thread) * V + e % V; }
 
 /* The elements of a line that a thread of several holds: E of them. */
 template <class S, int V, int E> struct Held {
   using W = Work<S>;
   W v[E];
-  __device__ __forceinline__ W read(const S *line, int64_t n, int thread, int threads) {
+  /* What is beyond the end is -inf, which adds nothing. */
+  __device__ __forceinline__ W read(const S *line, int n, int thread, int threads) {
     W most = lowest<W>();
 #pragma unroll
-    for (int e = 0; e < E; e += V)
-      if (place<V>(e, thread, threads) < n) load<S, V>(v + e, line + place<V>(e, thread, threads));
+    for (int e = 0; e < E; e += V) {
+      if (place<V>(e, thread, threads) < n) {
+        load<S, V>(v + e, line + place<V>(e, thread, threads));
+      } else {
 #pragma unroll
-    for (int e = 0; e < E; e++)
-      if (place<V>(e, thread, threads) < n) most = largest(most, v[e]);
+        for (int k = 0; k < V; k++) v[e + k] = lowest<W>();
+      }
+    }
+#pragma unroll
+    for (int e = 0; e < E; e++) most = largest(most, v[e]);
     return most;
   }
   /* Elements become exp(x - most), or x - most where the logarithm is asked for. */
-  __device__ __forceinline__ W sum(W most, int64_t n, int thread, int threads, bool logarithm) {
+  __device__ __forceinline__ W sum(W most, bool logarithm) {
     W all = 0;
 #pragma unroll
     for (int e = 0; e < E; e++) {
-      if (place<V>(e, thread, threads) >= n) continue;
       v[e] -= most;
       W x = power(v[e]);
       all += x;
@@ -110,7 +113,7 @@ template <class S, int V, int E> struct Held {
     }
     return all;
   }
-  __device__ __forceinline__ void write(S *line, W all, int64_t n, int thread, int threads, bool logarithm) {
+  __device__ __forceinline__ void write(S *line, W all, int n, int thread, int threads, bool logarithm) {
     W by = logarithm ? logarithm_of(all) : (W)1 / all;
 #pragma unroll
     for (int e = 0; e < E; e += V) {
@@ -132,10 +135,10 @@ __global__ void __launch_bounds__(THREADS) warp_kernel(const __grid_constant__ S
   int64_t line = (int64_t)blockIdx.x * each + threadIdx.x / a.lanes;
   for (int64_t round = 0; round < rounds; round++, line += (int64_t)gridDim.x * each) {
     Held<S, V, E> held;
-    int64_t n = line < a.lines ? a.n : 0; /* all lanes of a warp take part in the exchange */
+    int n = line < a.lines ? (int)a.n : 0; /* all lanes of a warp take part in the exchange */
     W most = held.read((const S *)a.in + line * a.n, n, lane, a.lanes);
     for (int by = a.lanes / 2; by > 0; by /= 2) most = largest(most, shuffled(most, by));
-    W all = held.sum(most, n, lane, a.lanes, a.logarithm);
+    W all = held.sum(most, a.logarithm);
     for (int by = a.lanes / 2; by > 0; by /= 2) all += shuffled(all, by);
     held.write((S *)a.out + line * a.n, all, n, lane, a.lanes, a.logarithm);
   }
@@ -159,11 +162,11 @@ __global__ void __launch_bounds__(ROW_THREADS, 2) block_kernel(const __grid_cons
   __shared__ W room[2][32];
   for (int64_t line = blockIdx.x; line < a.lines; line += gridDim.x) {
     Held<S, V, held<S>()> held;
-    W most = held.read((const S *)a.in + line * a.n, a.n, threadIdx.x, blockDim.x);
+    W most = held.read((const S *)a.in + line * a.n, (int)a.n, threadIdx.x, blockDim.x);
     most = of_block<W, false>(most, room[0]);
-    W all = held.sum(most, a.n, threadIdx.x, blockDim.x, a.logarithm);
+    W all = held.sum(most, a.logarithm);
     all = of_block<W, true>(all, room[1]);
-    held.write((S *)a.out + line * a.n, all, a.n, threadIdx.x, blockDim.x, a.logarithm);
+    held.write((S *)a.out + line * a.n, all, (int)a.n, threadIdx.x, blockDim.x, a.logarithm);
   }
 }
 
