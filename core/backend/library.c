@@ -2,8 +2,8 @@
  *
  * A newer name is preferred to an older one. This file is part of libtide and of libtide_cuda, which share no symbols.
  *
- * Invariant: a struct of functions is an array of pointers to functions in the order of library.def; so its symbols are
- * a list in that order, and no member is named here. */
+ * Invariant: a struct of functions is an array of pointers to functions in the order of library.def, of which FOUR has
+ * four; so its symbols are a list in that order, and no member is named here. */
 #include "library.h"
 
 #include <dlfcn.h>
@@ -26,6 +26,7 @@ static const struct {
 static const char *const symbols[] = {
 #define LIBRARY(id, title, place, names, missing, older)
 #define CALL(member, symbol, result, arguments) symbol,
+#define FOUR(member, names, result, arguments)  names,
 #define END(id)                                 NULL,
 #include "library.def"
 };

@@ -10,6 +10,7 @@
 
 #define LIBRARY(id, title, place, names, missing, older) typedef struct tide__##id {
 #define CALL(member, symbol, result, arguments)          result(*member) arguments;
+#define FOUR(member, names, result, arguments)           result(*member[4]) arguments;
 #define END(id)                                                                                                        \
   }                                                                                                                    \
   tide__##id;

@@ -126,5 +126,6 @@ float tide__from_bfloat16(uint16_t h);
  * allow. stride[k][d] for k < operands; returns the new number of dims (at least 1). */
 int tide__collapse(int64_t *size, int64_t (*stride)[TIDE_MAX_DIMS], int operands, int ndim, bool keep_order);
 extern const char *const tide__random_names[]; /* of each kind of random numbers */
+extern const char *const tide__linalg_names[]; /* of each routine */
 
 #endif

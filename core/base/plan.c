@@ -11,6 +11,9 @@
 
 #include "base.h"
 
+#define ROUTINE(NAME, name) #name,
+const char *const tide__linalg_names[] = {TIDE_LINALG_ROUTINES(ROUTINE)};
+
 /* ---- dims ---- */
 
 /* Should dim a be outside of dim b? The first operand that moves along both decides. */

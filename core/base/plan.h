@@ -96,15 +96,50 @@ typedef struct tide_gemm_args {
   tide_value alpha, beta;
 } tide_gemm_args;
 
-/* Each of `batch` n by n matrices at ptr[0], contiguous and one after the other, of FLOAT32, FLOAT64, COMPLEX64 or
- * COMPLEX128, becomes its Cholesky factor, in the lower or the upper triangle, which alone is read; the other one
- * stays. ptr[1] (int32, batch): 0, or the order of the first leading minor that is not positive definite; what stands
- * in that matrix then has no meaning. */
-typedef struct tide_cholesky_args {
+/* A routine of linear algebra for each of `batch` matrices. All are stored by columns without gaps, of FLOAT32,
+ * FLOAT64, COMPLEX64 or COMPLEX128; those at ptr[0] are `step` elements apart, those at ptr[5], which are only read,
+ * `other_step` (0: one for all), the rest follow one another. ptr[4]: int32, batch: 0, or why the results of that
+ * matrix have no meaning. "real" is float32 or float64.
+ *
+ * CHOLESKY    ptr[0], n by n, becomes its factor in the triangle (UPPER), which alone is read; the other one stays.
+ *             ptr[4]: the order of the first leading minor that is not positive definite.
+ * LU          ptr[0], m by n, becomes U and, below the diagonal, L, whose own is 1. ptr[1]: the row that row i changed
+ *             places with, both counted from 1 (int32, min(m, n)). ptr[4]: where U's diagonal has its first zero.
+ * LU_SOLVE    ptr[0], n by k, becomes the solution of A X = it, of whose A ptr[5] and ptr[1] are the LU above, both
+ * with one for all where other_step is 0. QR          ptr[0], m by n, becomes R and, below the diagonal, reflectors;
+ * ptr[1] has their factors, min(m, n). QR_Q        ptr[0], m by n, becomes the first n columns of Q, from k reflectors
+ * in its first columns and ptr[1]. SVD         ptr[0], m by n with m >= n, is lost. ptr[1]: singular values, falling
+ * (real, n). Unless they are NULL, ptr[2]: U, m by n or by m (FULL); ptr[3]: V^H, n by n. EIGH        ptr[0], n by n,
+ * Hermitian, of which one triangle is read (UPPER), is lost, or becomes its eigenvectors (VECTORS). ptr[1]:
+ * eigenvalues, rising (real, n). EIG         ptr[0], n by n, is lost. ptr[1]: eigenvalues, ptr[2], unless it is NULL:
+ * eigenvectors, both complex. TRIANGULAR  ptr[0], m by n, becomes the solution X of op(A) X = it (LEFT), or X op(A) =
+ * it. ptr[5]: A, k by k, of which one triangle is read (UPPER), whose diagonal counts as 1 (UNIT); op transposes
+ * (TRANSPOSED). */
+#define TIDE_LINALG_ROUTINES(X)                                                                                        \
+  X(CHOLESKY, cholesky)                                                                                                \
+  X(LU, lu)                                                                                                            \
+  X(LU_SOLVE, lu_solve)                                                                                                \
+  X(QR, qr)                                                                                                            \
+  X(QR_Q, qr_q)                                                                                                        \
+  X(SVD, svd)                                                                                                          \
+  X(EIGH, eigh)                                                                                                        \
+  X(EIG, eig)                                                                                                          \
+  X(TRIANGULAR, triangular_solve)
+#define TIDE_LINALG_ENUM(NAME, name) TIDE_LINALG_##NAME,
+typedef enum tide_linalg_routine { TIDE_LINALG_ROUTINES(TIDE_LINALG_ENUM) } tide_linalg_routine;
+enum {
+  TIDE_LINALG_UPPER = 1,
+  TIDE_LINALG_LEFT = 2,
+  TIDE_LINALG_TRANSPOSED = 4,
+  TIDE_LINALG_UNIT = 8,
+  TIDE_LINALG_VECTORS = 16,
+  TIDE_LINALG_FULL = 32
+};
+typedef struct tide_linalg_args {
   tide_head head;
-  int32_t dtype, upper;
-  int64_t n, batch;
-} tide_cholesky_args;
+  int32_t routine, dtype, flags;
+  int64_t m, n, k, batch, step, other_step;
+} tide_linalg_args;
 
 /* Reads and writes at indexed places. Both sides and the index are walked together over dims of `size`: stride[0] is of
  * the dense side, which has an element for every step, stride[1] of the indexed side, stride[2] of the index. A value v

@@ -253,6 +253,7 @@ const char *tide__launch_name(tide__launch what, int detail) {
   if (what == TIDE__LAUNCH_elementwise) return tide_op_get((tide_op)detail)->name;
   if (what == TIDE__LAUNCH_reduce && detail < TIDE_REDUCTION_COUNT)
     return tide_reduction_get((tide_reduction)detail)->name;
+  if (what == TIDE__LAUNCH_linalg) return tide__linalg_names[detail];
   if (what == TIDE__LAUNCH_random) return tide__random_names[detail];
   return what == TIDE__LAUNCH_gemm ? "matmul" : names[what];
 }

@@ -256,19 +256,11 @@ static void run_all(void) {
   static const struct {
     const char *name;
     void (*run)(void);
-  } all[] = {{"elementwise", test_elementwise},
-             {"copy", test_copy},
-             {"fill", test_fill},
-             {"reduce", test_reduce},
-             {"index", test_index},
-             {"compact", test_compact},
-             {"random", test_random},
-             {"randperm", test_randperm},
-             {"gemm", test_gemm},
-             {"cholesky", test_cholesky},
-             {"streams", test_streams},
-             {"copies", test_copies},
-             {"device", test_device}};
+  } all[] = {{"elementwise", test_elementwise}, {"copy", test_copy},         {"fill", test_fill},
+             {"reduce", test_reduce},           {"index", test_index},       {"compact", test_compact},
+             {"random", test_random},           {"randperm", test_randperm}, {"gemm", test_gemm},
+             {"cholesky", test_cholesky},       {"solve", test_solve},       {"streams", test_streams},
+             {"copies", test_copies},           {"device", test_device}};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
     int failed = failures, done = checks;
     double start = now();

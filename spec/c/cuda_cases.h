@@ -180,9 +180,10 @@ static void cholesky_case(int dtype, int64_t n, int64_t batch, bool upper, int64
   for (int64_t b = 0; b < batch; b++)
     for (int64_t i = 0; i < n; i++) element_set(&x, (b * n + i) * n + i, b == bad && i == n - 2 ? -1 : 2 * (double)n);
   upload(&x);
-  tide_cholesky_args a = {.head = {.ptr = {x.device, order.device}, .nptr = 2}, .dtype = dtype, .upper = upper};
-  a.n = n, a.batch = batch;
-  OK(gpu->cholesky(stream, &a));
+  tide_linalg_args a = {.head = {.ptr = {[0] = x.device, [4] = order.device}, .nptr = 5}, .dtype = dtype};
+  a.routine = TIDE_LINALG_CHOLESKY, a.flags = upper ? 0 : TIDE_LINALG_UPPER; /* our rows are its columns */
+  a.m = a.n = n, a.batch = batch, a.step = n * n;
+  OK(gpu->linalg(stream, &a));
   operand got = x;
   got.host = malloc(x.bytes);
   OK(gpu->copy_to_host(head.impl, got.host, x.device, x.bytes, false));
@@ -212,6 +213,42 @@ static void test_cholesky(void) {
       cholesky_case(dtypes[d], 130, 2, upper, -1);
     }
   cholesky_case(TIDE_FLOAT32, 520, 2, false, 1); /* too large for one call of the batch */
+}
+
+/* A X = B for each of a batch: the LU and then the right sides, multiplied out again. All are stored by columns. */
+static void solve_case(int dtype, int64_t n, int64_t k, int64_t batch) {
+  operand x = make(dtype, batch * n * n, 0, 1, false), b = make(dtype, batch * n * k, 0, 1, false);
+  operand pivots = make(TIDE_INT32, batch * n, 0, 9, false), info = make(TIDE_INT32, batch, 0, 9, false);
+  for (int64_t i = 0; i < batch * n; i++) element_set(&x, i / n * n * n + i % n * (n + 1), 2 * (double)n);
+  upload(&x);
+  tide_linalg_args a = {.dtype = dtype, .routine = TIDE_LINALG_LU, .m = n, .n = n, .batch = batch, .step = n * n};
+  a.head = (tide_head){.ptr = {[0] = x.device, [1] = pivots.device, [4] = info.device}, .nptr = 5};
+  OK(gpu->linalg(stream, &a));
+  a.head = (tide_head){.ptr = {[0] = b.device, [1] = pivots.device, [5] = x.device}, .nptr = 6};
+  a.routine = TIDE_LINALG_LU_SOLVE, a.k = k, a.step = n * k, a.other_step = n * n;
+  OK(gpu->linalg(stream, &a));
+  operand got = b;
+  got.host = malloc(b.bytes);
+  OK(gpu->copy_to_host(head.impl, got.host, b.device, b.bytes, false));
+  for (int64_t at = 0; at < batch * n * k; at++) {
+    int64_t i = at % n, column = at / n, first = column / k * n * n;
+    double complex sum = 0;
+    for (int64_t l = 0; l < n; l++) sum += element_of(&x, first + l * n + i) * element_of(&got, column * n + l);
+    double away = cabs(sum - element_of(&b, at));
+    report(away < tolerance_of(dtype) * (double)n * 4, "solve of %s, %d x %d by %d: off by %g", name_of(dtype),
+           (int)batch, (int)n, (int)k, away);
+  }
+  free(got.host);
+  drop(&x), drop(&b), drop(&pivots), drop(&info);
+}
+
+static void test_solve(void) {
+  static const int dtypes[] = {TIDE_FLOAT32, TIDE_FLOAT64, TIDE_COMPLEX64, TIDE_COMPLEX128};
+  for (int d = 0; d < 4; d++) {
+    solve_case(dtypes[d], 1, 1, 1);
+    solve_case(dtypes[d], 5, 2, 40);
+    solve_case(dtypes[d], 33, 3, 2);
+  }
 }
 
 /* ---- indexing ---- */

@@ -1,10 +1,11 @@
-/* lapack.c: what LAPACK computes; it is opened at the first call (library.def).
+/* lapack.c: what LAPACK computes, one text for its four dtypes; it is opened at the first call (library.def).
  *
- * LAPACK stores matrices by columns: what it finds in our rows is the transpose, of which the upper triangle is our
- * lower one. Its factor U there, with U^H U the transposed matrix, read by rows is the lower factor. Matrices of a
- * batch are spread over the threads; the library's own threads, if it has any, are its affair.
+ * LAPACK stores matrices by columns, as plan.h does. Matrices of a batch are spread over the threads, each of which
+ * asks once how much room a routine wants; the library's own threads, if it has any, are its affair.
  *
  * Invariant: nothing is computed where a function of the library is missing. */
+#include <stdlib.h>
+
 #include "backend/library.h"
 #include "layout.h"
 
@@ -21,29 +22,207 @@ tide_status tide__cpu_has_lapack(const char *kernel) {
   return lapack_problem[0] ? tide__fail(TIDE_LIBRARY, "%s: %s", kernel, lapack_problem) : TIDE_OK;
 }
 
-static void factor_some(void *arg, int64_t begin, int64_t end) {
-  const tide_cholesky_args *a = arg;
-  const char *triangle = a->upper ? "L" : "U";
+/* What one call works in. With elements == -1 a routine only answers how much it wants, each in the first element. */
+typedef struct room {
+  void *work, *real;
+  int *ints;
+  void *vectors; /* of EIG: the real and imaginary parts of eigenvalues, then eigenvectors as LAPACK packs them */
+  int elements, reals, integers;
+} room;
+
+/* A matrix's addresses. */
+typedef struct place {
+  char *x, *at[4];
+  const char *other;
+  int *pivots;
+} place;
+
+static place place_of(const tide_linalg_args *a, int64_t i) {
+  int64_t item = (int64_t)tide__item(a->dtype), real = a->dtype >= TIDE_COMPLEX64 ? item / 2 : item;
+  int64_t least = a->m < a->n ? a->m : a->n, columns = a->flags & TIDE_LINALG_FULL ? a->m : a->n, bytes[4] = {0};
+  switch (a->routine) {
+  case TIDE_LINALG_LU: bytes[1] = least * 4; break;
+  case TIDE_LINALG_LU_SOLVE: bytes[1] = a->n * 4; break;
+  case TIDE_LINALG_QR: bytes[1] = least * item; break;
+  case TIDE_LINALG_QR_Q: bytes[1] = a->k * item; break;
+  case TIDE_LINALG_EIG: bytes[1] = a->n * 2 * real, bytes[2] = a->n * a->n * 2 * real; break;
+  default: bytes[1] = a->n * real, bytes[2] = a->m * columns * item, bytes[3] = a->n * a->n * item;
+  }
+  place p = {.x = (char *)a->head.ptr[0] + i * a->step * item};
+  for (int k = 1; k < 4; k++) p.at[k] = a->head.ptr[k] ? (char *)a->head.ptr[k] + i * bytes[k] : NULL;
+  p.pivots = (int *)(void *)p.at[1];
+  if (a->head.ptr[5]) p.other = (const char *)a->head.ptr[5] + i * a->other_step * item;
+  return p;
+}
+
+/* Those whose real and complex forms differ. */
+#define VOID void *
+#define TEXT const char *
+#define INT  const int *
+typedef void (*svd_real)(TEXT, INT, INT, VOID, INT, VOID, VOID, INT, VOID, INT, VOID, INT, int *, int *, size_t);
+typedef void (*svd_complex)(TEXT, INT, INT, VOID, INT, VOID, VOID, INT, VOID, INT, VOID, INT, VOID, int *, int *,
+                            size_t);
+typedef void (*eigh_real)(TEXT, TEXT, INT, VOID, INT, VOID, VOID, INT, int *, INT, int *, size_t, size_t);
+typedef void (*eigh_complex)(TEXT, TEXT, INT, VOID, INT, VOID, VOID, INT, VOID, INT, int *, INT, int *, size_t, size_t);
+typedef void (*eig_real)(TEXT, TEXT, INT, VOID, INT, VOID, VOID, VOID, INT, VOID, INT, VOID, INT, int *, size_t,
+                         size_t);
+typedef void (*eig_complex)(TEXT, TEXT, INT, VOID, INT, VOID, VOID, INT, VOID, INT, VOID, INT, VOID, int *, size_t,
+                            size_t);
+#undef VOID
+#undef TEXT
+#undef INT
+
+static int do_svd(const tide_linalg_args *a, const place *p, const room *r, int type) {
+  const int m = (int)a->m, n = (int)a->n;
+  const char *job = !p->at[2] ? "N" : a->flags & TIDE_LINALG_FULL ? "A" : "S";
+  int info = 0;
+  if (type < 2)
+    ((svd_real)lapack.gesdd[type])(job, &m, &n, p->x, &m, p->at[1], p->at[2], &m, p->at[3], &n, r->work, &r->elements,
+                                   r->ints, &info, 1);
+  else
+    ((svd_complex)lapack.gesdd[type])(job, &m, &n, p->x, &m, p->at[1], p->at[2], &m, p->at[3], &n, r->work,
+                                      &r->elements, r->real, r->ints, &info, 1);
+  return info;
+}
+
+static int do_eigh(const tide_linalg_args *a, const place *p, const room *r, int type) {
   const int n = (int)a->n;
-  size_t bytes = (size_t)(a->n * a->n * tide__item(a->dtype));
-  int32_t *order = a->head.ptr[1];
-  for (int64_t i = begin; i < end; i++) {
-    void *matrix = (char *)a->head.ptr[0] + (size_t)i * bytes;
-    int info = 0;
-    switch (a->dtype) {
-    case TIDE_FLOAT32: lapack.spotrf(triangle, &n, matrix, &n, &info, 1); break;
-    case TIDE_FLOAT64: lapack.dpotrf(triangle, &n, matrix, &n, &info, 1); break;
-    case TIDE_COMPLEX64: lapack.cpotrf(triangle, &n, matrix, &n, &info, 1); break;
-    default: lapack.zpotrf(triangle, &n, matrix, &n, &info, 1); break;
+  const char *job = a->flags & TIDE_LINALG_VECTORS ? "V" : "N", *triangle = a->flags & TIDE_LINALG_UPPER ? "U" : "L";
+  int info = 0;
+  if (type < 2)
+    ((eigh_real)lapack.syevd[type])(job, triangle, &n, p->x, &n, p->at[1], r->work, &r->elements, r->ints, &r->integers,
+                                    &info, 1, 1);
+  else
+    ((eigh_complex)lapack.syevd[type])(job, triangle, &n, p->x, &n, p->at[1], r->work, &r->elements, r->real, &r->reals,
+                                       r->ints, &r->integers, &info, 1, 1);
+  return info;
+}
+
+static double real_at(const void *x, int64_t i, int type) {
+  return type & 1 ? ((const double *)x)[i] : (double)((const float *)x)[i];
+}
+static void real_put(void *x, int64_t i, int type, double v) {
+  if (type & 1)
+    ((double *)x)[i] = v;
+  else
+    ((float *)x)[i] = (float)v;
+}
+
+/* Of a pair of conjugates, one column has the real part of the first vector, the next one its imaginary part. */
+static void unpack_eig(const place *p, const char *values, const char *vectors, int64_t n, int type) {
+  const char *imaginary = values + n * (type ? 8 : 4);
+  for (int64_t j = 0; j < n; j++) {
+    double w = real_at(imaginary, j, type);
+    real_put(p->at[1], 2 * j, type, real_at(values, j, type)), real_put(p->at[1], 2 * j + 1, type, w);
+    int64_t first = w < 0 ? j - 1 : j;
+    for (int64_t i = 0; p->at[2] && i < n; i++) {
+      double im = w == 0 ? 0 : real_at(vectors, (first + 1) * n + i, type);
+      real_put(p->at[2], 2 * (j * n + i), type, real_at(vectors, first * n + i, type));
+      real_put(p->at[2], 2 * (j * n + i) + 1, type, w < 0 ? -im : im);
     }
-    order[i] = info;
   }
 }
 
-tide_status tide__cpu_cholesky(tide_stream *stream, const tide_cholesky_args *a) {
+static int do_eig(const tide_linalg_args *a, const place *p, const room *r, int type) {
+  const int n = (int)a->n;
+  const char *job = p->at[2] ? "V" : "N";
+  char *values = r->vectors, *vectors = values + 2 * n * (type ? 8 : 4);
+  int info = 0;
+  if (type >= 2) {
+    ((eig_complex)lapack.geev[type])("N", job, &n, p->x, &n, p->at[1], NULL, &n, p->at[2], &n, r->work, &r->elements,
+                                     r->real, &info, 1, 1);
+    return info;
+  }
+  ((eig_real)lapack.geev[type])("N", job, &n, p->x, &n, values, values + n * (type ? 8 : 4), NULL, &n, vectors, &n,
+                                r->work, &r->elements, &info, 1, 1);
+  if (r->elements >= 0 && !info) unpack_eig(p, values, vectors, n, type);
+  return info;
+}
+
+static int do_one(const tide_linalg_args *a, int64_t i, const room *r) {
+  static const float one_float[2] = {1, 0};
+  static const double one_double[2] = {1, 0};
+  const int m = (int)a->m, n = (int)a->n, k = (int)a->k, type = a->dtype - TIDE_FLOAT32;
+  const char *triangle = a->flags & TIDE_LINALG_UPPER ? "U" : "L";
+  place p = place_of(a, i);
+  int info = 0;
+  switch (a->routine) {
+  case TIDE_LINALG_CHOLESKY: lapack.potrf[type](triangle, &n, p.x, &n, &info, 1); break;
+  case TIDE_LINALG_LU: lapack.getrf[type](&m, &n, p.x, &m, p.pivots, &info); break;
+  case TIDE_LINALG_LU_SOLVE: lapack.getrs[type]("N", &n, &k, p.other, &n, p.pivots, p.x, &n, &info, 1); break;
+  case TIDE_LINALG_QR: lapack.geqrf[type](&m, &n, p.x, &m, p.at[1], r->work, &r->elements, &info); break;
+  case TIDE_LINALG_QR_Q: lapack.orgqr[type](&m, &n, &k, p.x, &m, p.at[1], r->work, &r->elements, &info); break;
+  case TIDE_LINALG_SVD: info = do_svd(a, &p, r, type); break;
+  case TIDE_LINALG_EIGH: info = do_eigh(a, &p, r, type); break;
+  case TIDE_LINALG_EIG: info = do_eig(a, &p, r, type); break;
+  default:
+    lapack.trsm[type](a->flags & TIDE_LINALG_LEFT ? "L" : "R", triangle, a->flags & TIDE_LINALG_TRANSPOSED ? "T" : "N",
+                      a->flags & TIDE_LINALG_UNIT ? "U" : "N", &m, &n,
+                      type & 1 ? (const void *)one_double : (const void *)one_float, p.other, &k, p.x, &m, 1, 1, 1, 1);
+  }
+  return info < 0 ? -info : info;
+}
+
+/* The number of elements that a routine has answered with, rounded up where a float32 could not hold it. */
+static int answer(const double *x, int type) {
+  double n = real_at(x, 0, type);
+  return (int)(n + n * 1e-6) + 1;
+}
+
+/* Room for the routine: one piece of memory, at r->work; NULL: there is none. */
+static bool room_new(room *r, const tide_linalg_args *a) {
+  int type = a->dtype - TIDE_FLOAT32;
+  int64_t item = (int64_t)tide__item(a->dtype), real = type & 1 ? 8 : 4, n = a->n, vectors = 0;
+  double work[2] = {0}, reals[2] = {0};
+  int integers = 1;
+  *r = (room){.work = work, .real = reals, .ints = &integers, .vectors = work, .elements = -1, .reals = -1};
+  r->integers = -1;
+  bool wants = a->routine >= TIDE_LINALG_QR && a->routine <= TIDE_LINALG_EIG;
+  if (!wants) return *r = (room){0}, true;
+  do_one(a, 0, r);
+  r->elements = answer(work, type), r->reals = 0, r->integers = integers;
+  if (a->routine == TIDE_LINALG_EIGH && type >= 2) r->reals = answer(reals, type);
+  if (a->routine == TIDE_LINALG_SVD) {
+    int64_t most = n * (5 * n + 7 > 2 * a->m + 2 * n + 1 ? 5 * n + 7 : 2 * a->m + 2 * n + 1);
+    r->reals = (int)(type >= 2 ? most : 0), r->integers = (int)(8 * n);
+  }
+  if (a->routine == TIDE_LINALG_EIG && type >= 2) r->reals = (int)(2 * n);
+  if (a->routine == TIDE_LINALG_EIG && type < 2) vectors = (n + 2) * n;
+  int64_t first = r->elements * item + 16, second = r->reals * real + 16, third = vectors * real + 16;
+  char *memory = malloc((size_t)(first + second + third) + (size_t)r->integers * sizeof(int));
+  r->work = memory;
+  if (!memory) return false;
+  first = first / 16 * 16, second = second / 16 * 16, third = third / 16 * 16;
+  r->real = memory + first, r->vectors = memory + first + second;
+  r->ints = (int *)(void *)(memory + first + second + third);
+  return true;
+}
+
+typedef struct job {
+  const tide_linalg_args *a;
+  _Atomic bool lacks_memory;
+} job;
+
+static void do_some(void *arg, int64_t begin, int64_t end) {
+  job *j = arg;
+  int32_t *info = j->a->head.ptr[4];
+  room r;
+  if (!room_new(&r, j->a)) {
+    atomic_store(&j->lacks_memory, true);
+    return;
+  }
+  for (int64_t i = begin; i < end; i++) {
+    int got = do_one(j->a, i, &r);
+    if (info) info[i] = got;
+  }
+  if (r.elements) free(r.work);
+}
+
+tide_status tide__cpu_linalg(tide_stream *stream, const tide_linalg_args *a) {
+  const char *name = tide__linalg_names[a->routine];
   (void)stream;
-  TIDE_TRY(tide__cpu_has_lapack("cholesky"));
-  tide_cholesky_args copy = *a;
-  tide__spread(a->batch, a->n * a->n * a->n / 8 + 1, factor_some, &copy);
-  return TIDE_OK;
+  TIDE_TRY(tide__cpu_has_lapack(name));
+  job j = {.a = a};
+  tide__spread(a->batch, a->m * a->n * (a->k ? a->k : a->n) / 8 + 1, do_some, &j);
+  return j.lacks_memory ? tide__fail(TIDE_MEMORY, "%s: no host memory to work in", name) : TIDE_OK;
 }

@@ -1,118 +1,401 @@
-/* solver.c: what cuSOLVER computes; it is opened at the first call (library.def).
+/* solver.c: what cuSOLVER and cuBLAS compute of linear algebra; both are opened at the first call (library.def).
  *
- * Matrices are stored by columns there: the lower triangle of our rows is its upper one, and the factors are the same
- * bytes. One matrix, and large ones, are factored one after another in scratch memory of the stream; many small ones by
- * one call, which takes a list of their addresses. One handle for each device serves one call at a time.
+ * Matrices are stored by columns there, as plan.h has them. One matrix, and large ones, are done one after another in
+ * scratch memory of the stream; many small ones by one call, which takes a list of their addresses or all of them. One
+ * handle of each library for each device serves one call at a time.
  *
  * Invariant: a handle is bound to a stream under the lock, and so are the calls that use it. */
 #include "internal.h"
 
 #include <stdlib.h>
 
-/* Values of cublas_api.h and cusolver_common.h, which are part of the binary interface. */
-enum { TRIANGLE_LOWER = 0, TRIANGLE_UPPER = 1, STATUS_ALLOC_FAILED = 2 };
-enum { SMALL = 512 };
+/* Values of cublas_api.h, cusolver_common.h and library_types.h, which are part of the binary interfaces. */
+enum { TRIANGLE_LOWER = 0, TRIANGLE_UPPER = 1, OP_NONE = 0, OP_TRANSPOSE = 1, OP_ADJOINT = 2, STATUS_ALLOC_FAILED = 2 };
+enum { BLAS_ALLOC_FAILED = 3 };
+static const int cuda_types[] = {0, 1, 4, 5}, item_sizes[] = {4, 8, 8, 16};
 
 static tide__cusolver solver;
+static tide__cublas blas;
+static tide__cusolver_eig newer;
 static pthread_once_t solver_once = PTHREAD_ONCE_INIT;
-static char solver_problem[512];
+static char solver_problem[512], newer_problem[512];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static void *handles[TIDE_MAX_DEVICES];
+static struct { void *solver, *params, *blas; } handles[TIDE_MAX_DEVICES];
 
 static void solver_open(void) {
-  tide__library_open(&solver, TIDE__LIBRARY_cusolver, solver_problem, sizeof solver_problem);
-}
-
-static tide_status solver_fail(const char *what, int status) {
-  cudaGetLastError();
-  if (status == STATUS_ALLOC_FAILED)
-    return tide__cuda_host->fail(TIDE_MEMORY, "%s: out of memory in cuSOLVER (code %d)", what, status);
-  return tide__cuda_host->fail(TIDE_ACCELERATOR, "%s: cuSOLVER failed, got code %d", what, status);
+  if (tide__library_open(&solver, TIDE__LIBRARY_cusolver, solver_problem, sizeof solver_problem))
+    tide__library_open(&blas, TIDE__LIBRARY_cublas, solver_problem, sizeof solver_problem);
+  tide__library_open(&newer, TIDE__LIBRARY_cusolver_eig, newer_problem, sizeof newer_problem);
 }
 
 void tide__cuda_solver_close(void) {
   for (int d = 0; d < TIDE_MAX_DEVICES; d++) {
-    if (!handles[d]) continue;
+    if (!handles[d].solver) continue;
     cuda_scope scope = cuda_enter(d);
-    solver.destroy(handles[d]);
-    handles[d] = NULL;
+    if (handles[d].params) solver.destroy_params(handles[d].params);
+    if (handles[d].blas) blas.destroy(handles[d].blas);
+    solver.destroy(handles[d].solver);
+    memset(&handles[d], 0, sizeof handles[d]);
     cuda_leave(scope);
   }
   cudaGetLastError();
 }
 
-static int size_of(int dtype) {
-  static const int sizes[] = {[TIDE_FLOAT32] = 4, [TIDE_FLOAT64] = 8, [TIDE_COMPLEX64] = 8, [TIDE_COMPLEX128] = 16};
-  return sizes[dtype];
+/* A call, with its handles. */
+typedef struct job {
+  const tide_linalg_args *a;
+  const char *what;
+  tide_stream *stream;
+  const cuda_stream *s;
+  void *solver, *params, *blas;
+  int type, m, n, k, triangle, *info; /* type: 0 to 3, float32 to complex128 */
+} job;
+
+static tide_status check_solver(const job *j, int rc) {
+  if (!rc) return TIDE_OK;
+  cudaGetLastError();
+  if (rc == STATUS_ALLOC_FAILED)
+    return tide__cuda_host->fail(TIDE_MEMORY, "%s: out of memory in cuSOLVER (code %d)", j->what, rc);
+  return tide__cuda_host->fail(TIDE_ACCELERATOR, "%s: cuSOLVER failed, got code %d", j->what, rc);
 }
 
-typedef struct potrf {
-  int (*size)(void *handle, int triangle, int n, void *a, int ld, int *elements);
-  int (*one)(void *handle, int triangle, int n, void *a, int ld, void *work, int elements, int *info);
-  int (*batched)(void *handle, int triangle, int n, void **a, int ld, int *info, int batch);
-} potrf;
-
-static potrf potrf_of(int dtype) {
-  switch (dtype) {
-  case TIDE_FLOAT32: return (potrf){solver.spotrf_size, solver.spotrf, solver.spotrf_batched};
-  case TIDE_FLOAT64: return (potrf){solver.dpotrf_size, solver.dpotrf, solver.dpotrf_batched};
-  case TIDE_COMPLEX64: return (potrf){solver.cpotrf_size, solver.cpotrf, solver.cpotrf_batched};
-  default: return (potrf){solver.zpotrf_size, solver.zpotrf, solver.zpotrf_batched};
-  }
+static tide_status check_blas(const job *j, int rc) {
+  if (!rc) return TIDE_OK;
+  cudaGetLastError();
+  if (rc == BLAS_ALLOC_FAILED)
+    return tide__cuda_host->fail(TIDE_MEMORY, "%s: out of memory in cuBLAS (code %d)", j->what, rc);
+  return tide__cuda_host->fail(TIDE_ACCELERATOR, "%s: cuBLAS failed, got code %d", j->what, rc);
 }
 
-static void *matrix_of(const tide_cholesky_args *a, int64_t i) {
-  return (char *)a->head.ptr[0] + (size_t)(i * a->n * a->n * size_of(a->dtype));
-}
+static tide_status check_cuda(const job *j, int rc) { return tide__cuda_check(j->s->device, j->what, rc); }
 
-static tide_status factor_each(void *handle, tide_stream *stream, const tide_cholesky_args *a, int triangle) {
-  potrf f = potrf_of(a->dtype);
-  int n = (int)a->n, elements = 0, *info = a->head.ptr[1];
-  void *work = NULL;
-  int status = f.size(handle, triangle, n, a->head.ptr[0], n, &elements);
-  if (status) return solver_fail("cholesky", status);
-  size_t bytes = (size_t)elements * (size_t)size_of(a->dtype);
-  TIDE_TRY(tide__cuda_host->scratch_get(&work, stream, bytes ? bytes : 1));
-  for (int64_t i = 0; i < a->batch && !status; i++)
-    status = f.one(handle, triangle, n, matrix_of(a, i), n, work, elements, info + i);
-  tide__cuda_host->scratch_put(stream, work);
-  return status ? solver_fail("cholesky", status) : TIDE_OK;
+/* Matrix i of ptr[k], of so many elements of `size` bytes each. */
+static void *at(const job *j, int k, int64_t i, int64_t elements, int size) {
+  return j->a->head.ptr[k] ? (char *)j->a->head.ptr[k] + i * elements * size : NULL;
 }
+static void *matrix(const job *j, int64_t i) { return at(j, 0, i, j->a->step, item_sizes[j->type]); }
 
-/* The list of addresses is pageable memory, which the runtime has read when the copy returns. */
-static tide_status factor_many(void *handle, tide_stream *stream, const tide_cholesky_args *a, int triangle) {
-  size_t bytes = (size_t)a->batch * sizeof(void *);
-  int n = (int)a->n;
-  void *list = NULL, **addresses = malloc(bytes);
-  if (!addresses) return tide__cuda_host->fail(TIDE_MEMORY, "cholesky: no host memory for %zu bytes", bytes);
-  for (int64_t i = 0; i < a->batch; i++) addresses[i] = matrix_of(a, i);
-  tide_status status = tide__cuda_host->scratch_get(&list, stream, bytes);
-  if (status == TIDE_OK) {
-    const cuda_stream *s = cuda_stream_of(stream);
-    int rc = cudaMemcpyAsync(list, addresses, bytes, cudaMemcpyHostToDevice, s->handle);
-    status = tide__cuda_check(s->device, "cholesky", rc);
-    rc =
-        status == TIDE_OK ? potrf_of(a->dtype).batched(handle, triangle, n, list, n, a->head.ptr[1], (int)a->batch) : 0;
-    if (rc) status = solver_fail("cholesky", rc);
-    tide__cuda_host->scratch_put(stream, list);
-  }
-  free(addresses);
+static int item_of(const job *j) { return item_sizes[j->type]; }
+static int real_of(const job *j) { return j->type & 1 ? 8 : 4; }
+
+/* Scratch memory in elements, then one int more, for what a routine says where nobody reads it. */
+static tide_status scratch_get(void **work, int **ignored, const job *j, int elements) {
+  size_t bytes = ((size_t)elements * (size_t)item_of(j) + 15) / 16 * 16;
+  TIDE_TRY(tide__cuda_host->scratch_get(work, j->stream, bytes + 16));
+  *ignored = (int *)(void *)((char *)*work + bytes);
+  return TIDE_OK;
+}
+static void scratch_put(const job *j, void *work) { tide__cuda_host->scratch_put(j->stream, work); }
+
+/* Lists of the addresses of ptr[0]'s matrices and, behind them, ptr[5]'s. */
+static tide_status lists_get(void ***list, const job *j) {
+  int64_t n = j->a->batch;
+  void *room;
+  TIDE_TRY(tide__cuda_host->scratch_get(&room, j->stream, (size_t)n * 2 * sizeof(void *)));
+  *list = room;
+  int rc = tidek_addresses(j->s->handle, *list, j->a->head.ptr[0], j->a->step * item_of(j), n);
+  if (!rc && j->a->head.ptr[5])
+    rc = tidek_addresses(j->s->handle, *list + n, j->a->head.ptr[5], j->a->other_step * item_of(j), n);
+  tide_status status = check_cuda(j, rc);
+  if (status != TIDE_OK) scratch_put(j, room);
   return status;
 }
 
-tide_status tide__cuda_cholesky(tide_stream *stream, const tide_cholesky_args *a) {
-  const cuda_stream *s = cuda_stream_of(stream);
+/* Many small matrices, which one call does faster than one for each. */
+static bool is_many(const job *j, int most) { return j->a->batch > 1 && j->n <= most && j->m <= most; }
+
+/* ---- Cholesky, LU ---- */
+
+static tide_status do_cholesky(const job *j) {
+  int elements = 0, *ignored;
+  void *work, **list;
+  if (is_many(j, 512)) {
+    TIDE_TRY(lists_get(&list, j));
+    int rc = solver.potrf_batched[j->type](j->solver, j->triangle, j->n, list, j->n, j->info, (int)j->a->batch);
+    scratch_put(j, list);
+    return check_solver(j, rc);
+  }
+  TIDE_TRY(check_solver(j, solver.potrf_size[j->type](j->solver, j->triangle, j->n, matrix(j, 0), j->n, &elements)));
+  TIDE_TRY(scratch_get(&work, &ignored, j, elements));
+  int rc = 0;
+  for (int64_t i = 0; i < j->a->batch && !rc; i++)
+    rc = solver.potrf[j->type](j->solver, j->triangle, j->n, matrix(j, i), j->n, work, elements, j->info + i);
+  scratch_put(j, work);
+  return check_solver(j, rc);
+}
+
+static tide_status do_lu(const job *j) {
+  int elements = 0, *ignored, *pivots = j->a->head.ptr[1], least = j->m < j->n ? j->m : j->n;
+  void *work, **list;
+  if (j->m == j->n && is_many(j, j->a->batch > 8 ? 256 : 16)) {
+    TIDE_TRY(lists_get(&list, j));
+    int rc = blas.getrf_batched[j->type](j->blas, j->n, list, j->n, pivots, j->info, (int)j->a->batch);
+    scratch_put(j, list);
+    return check_blas(j, rc);
+  }
+  TIDE_TRY(check_solver(j, solver.getrf_size[j->type](j->solver, j->m, j->n, matrix(j, 0), j->m, &elements)));
+  TIDE_TRY(scratch_get(&work, &ignored, j, elements));
+  int rc = 0;
+  for (int64_t i = 0; i < j->a->batch && !rc; i++)
+    rc = solver.getrf[j->type](j->solver, j->m, j->n, matrix(j, i), j->m, work, pivots + i * least, j->info + i);
+  scratch_put(j, work);
+  return check_solver(j, rc);
+}
+
+static tide_status do_lu_solve(const job *j) {
+  int *ignored, *pivots = j->a->head.ptr[1], rc = 0, wrong = 0;
+  void *work, **list;
+  if (is_many(j, j->a->batch > 8 ? 256 : 16)) {
+    TIDE_TRY(lists_get(&list, j));
+    int batch = (int)j->a->batch;
+    rc = blas.getrs_batched[j->type](j->blas, OP_NONE, j->n, j->k, list + batch, j->n, pivots, list, j->n, &wrong,
+                                     batch);
+    scratch_put(j, list);
+    return check_blas(j, rc);
+  }
+  TIDE_TRY(scratch_get(&work, &ignored, j, 0));
+  for (int64_t i = 0; i < j->a->batch && !rc; i++)
+    rc = solver.getrs[j->type](j->solver, OP_NONE, j->n, j->k, at(j, 5, i, j->a->other_step, item_of(j)), j->n,
+                               pivots + i * j->n, matrix(j, i), j->n, ignored);
+  scratch_put(j, work);
+  return check_solver(j, rc);
+}
+
+/* ---- triangles, QR ---- */
+
+static tide_status do_triangular(const job *j) {
+  static const float one_float[2] = {1, 0};
+  static const double one_double[2] = {1, 0};
+  const void *one = j->type & 1 ? (const void *)one_double : (const void *)one_float;
+  int flags = j->a->flags, side = flags & TIDE_LINALG_LEFT ? 0 : 1, unit = flags & TIDE_LINALG_UNIT ? 1 : 0;
+  int op = flags & TIDE_LINALG_TRANSPOSED ? OP_TRANSPOSE : OP_NONE, rc = 0;
+  if (j->a->batch > 1 && j->k <= 512) {
+    void **list;
+    TIDE_TRY(lists_get(&list, j));
+    rc = blas.trsm_batched[j->type](j->blas, side, j->triangle, op, unit, j->m, j->n, one, list + j->a->batch, j->k,
+                                    list, j->m, (int)j->a->batch);
+    scratch_put(j, list);
+    return check_blas(j, rc);
+  }
+  for (int64_t i = 0; i < j->a->batch && !rc; i++)
+    rc = blas.trsm[j->type](j->blas, side, j->triangle, op, unit, j->m, j->n, one,
+                            at(j, 5, i, j->a->other_step, item_of(j)), j->k, matrix(j, i), j->m);
+  return check_blas(j, rc);
+}
+
+static tide_status do_qr(const job *j, bool q) {
+  int elements = 0, *ignored, reflectors = q ? j->k : j->m < j->n ? j->m : j->n;
+  void *work, *tau = j->a->head.ptr[1];
+  int rc = q ? solver.orgqr_size[j->type](j->solver, j->m, j->n, j->k, matrix(j, 0), j->m, tau, &elements)
+             : solver.geqrf_size[j->type](j->solver, j->m, j->n, matrix(j, 0), j->m, &elements);
+  TIDE_TRY(check_solver(j, rc));
+  TIDE_TRY(scratch_get(&work, &ignored, j, elements));
+  for (int64_t i = 0; i < j->a->batch && !rc; i++) {
+    tau = at(j, 1, i, reflectors, item_of(j));
+    rc = q ? solver.orgqr[j->type](j->solver, j->m, j->n, j->k, matrix(j, i), j->m, tau, work, elements, ignored)
+           : solver.geqrf[j->type](j->solver, j->m, j->n, matrix(j, i), j->m, tau, work, elements, ignored);
+  }
+  scratch_put(j, work);
+  return check_solver(j, rc);
+}
+
+/* ---- routines that work on the host, too ---- */
+
+typedef struct room {
+  void *device, *host;
+  size_t bytes, host_bytes;
+} room;
+
+/* `more` bytes lie behind those that the routine wants, at (char *)r->device + r->bytes. */
+static tide_status room_get(room *r, const job *j, size_t more) {
+  r->host = NULL;
+  r->bytes = (r->bytes + 255) / 256 * 256;
+  TIDE_TRY(tide__cuda_host->scratch_get(&r->device, j->stream, r->bytes + more + 1));
+  if (r->host_bytes && !(r->host = malloc(r->host_bytes))) {
+    scratch_put(j, r->device);
+    return tide__cuda_host->fail(TIDE_MEMORY, "%s: no host memory for %zu bytes", j->what, r->host_bytes);
+  }
+  return TIDE_OK;
+}
+
+/* The routine may still read its host memory. */
+static tide_status room_put(const room *r, const job *j, int rc) {
+  int waited = r->host ? cudaStreamSynchronize(j->s->handle) : 0;
+  scratch_put(j, r->device);
+  free(r->host);
+  TIDE_TRY(check_solver(j, rc));
+  return check_cuda(j, waited);
+}
+
+/* ---- singular values ---- */
+
+/* By a polar decomposition, which is fast, but where a singular value is close to 0 it shifts all of them, and says by
+ * how much: such matrices, and small ones, go through bidiagonal form. */
+enum { POLAR_LEAST = 64 };
+
+typedef struct factors {
+  void *s, *u, *vh;
+} factors;
+
+static tide_status do_svd_qr(const job *j, void *x, const factors *f, int *info) {
+  int type = cuda_types[j->type], real = j->type & 1;
+  signed char u = !f->u ? 'N' : j->a->flags & TIDE_LINALG_FULL ? 'A' : 'S', v = f->u ? 'A' : 'N';
+  room r;
+  int rc = solver.gesvd_size(j->solver, j->params, u, v, j->m, j->n, type, x, j->m, real, f->s, type, f->u, j->m, type,
+                             f->vh, j->n, type, &r.bytes, &r.host_bytes);
+  TIDE_TRY(check_solver(j, rc));
+  TIDE_TRY(room_get(&r, j, 0));
+  rc = solver.gesvd(j->solver, j->params, u, v, j->m, j->n, type, x, j->m, real, f->s, type, f->u, j->m, type, f->vh,
+                    j->n, type, r.device, r.bytes, r.host, r.host_bytes, info);
+  return room_put(&r, j, rc);
+}
+
+/* V becomes V^H. */
+static tide_status turn(const job *j, const void *v, void *vh) {
+  static const float floats[] = {1, 0, 0, 0};
+  static const double doubles[] = {1, 0, 0, 0};
+  const void *one = j->type & 1 ? (const void *)doubles : (const void *)floats;
+  const void *zero = j->type & 1 ? (const void *)(doubles + 2) : (const void *)(floats + 2);
+  return check_blas(
+      j, blas.geam[j->type](j->blas, OP_ADJOINT, OP_NONE, j->n, j->n, one, v, j->n, zero, vh, j->n, vh, j->n));
+}
+
+/* Reads the largest singular value, to which the shift is compared. */
+static tide_status is_close(bool *out, const job *j, const factors *f, double shift) {
+  double wide = 0;
+  float narrow = 0;
+  void *to = j->type & 1 ? (void *)&wide : (void *)&narrow;
+  int rc = cudaMemcpyAsync(to, f->s, (size_t)real_of(j), cudaMemcpyDeviceToHost, j->s->handle);
+  if (!rc) rc = cudaStreamSynchronize(j->s->handle);
+  double most = j->type & 1 ? wide : (double)narrow, epsilon = j->type & 1 ? 2.220446e-16 : 1.1920929e-7;
+  *out = shift <= 4 * epsilon * most;
+  return check_cuda(j, rc);
+}
+
+static tide_status do_svd_polar(bool *close, const job *j, const void *x, const factors *f, int *info) {
+  int type = cuda_types[j->type], real = j->type & 1, vectors = f->u != NULL;
+  int economy = j->a->flags & TIDE_LINALG_FULL ? 0 : 1;
+  size_t bytes = (size_t)j->m * (size_t)j->n * (size_t)item_of(j),
+         square = (size_t)j->n * (size_t)j->n * (size_t)item_of(j);
+  double shift = 0;
+  room r;
+  int rc = solver.gesvdp_size(j->solver, j->params, vectors, economy, j->m, j->n, type, x, j->m, real, f->s, type, f->u,
+                              j->m, type, f->vh, j->n, type, &r.bytes, &r.host_bytes);
+  TIDE_TRY(check_solver(j, rc));
+  bytes = (bytes + 255) / 256 * 256;
+  TIDE_TRY(room_get(&r, j, bytes + (vectors ? square : 0)));
+  char *copy = (char *)r.device + r.bytes, *v = vectors ? copy + bytes : NULL;
+  tide_status status = check_cuda(j, cudaMemcpyAsync(copy, x, (size_t)j->m * (size_t)j->n * (size_t)item_of(j),
+                                                     cudaMemcpyDeviceToDevice, j->s->handle));
+  if (status == TIDE_OK)
+    rc = solver.gesvdp(j->solver, j->params, vectors, economy, j->m, j->n, type, copy, j->m, real, f->s, type, f->u,
+                       j->m, type, v, j->n, type, r.device, r.bytes, r.host, r.host_bytes, info, &shift);
+  if (status == TIDE_OK && !rc) status = is_close(close, j, f, shift);
+  if (status == TIDE_OK && !rc && *close && vectors) status = turn(j, v, f->vh);
+  tide_status last = room_put(&r, j, rc);
+  return status == TIDE_OK ? last : status;
+}
+
+static tide_status do_svd(const job *j) {
+  int64_t columns = j->a->flags & TIDE_LINALG_FULL ? j->m : j->n;
+  for (int64_t i = 0; i < j->a->batch; i++) {
+    factors f = {at(j, 1, i, j->n, real_of(j)), at(j, 2, i, (int64_t)j->m * columns, item_of(j)),
+                 at(j, 3, i, (int64_t)j->n * j->n, item_of(j))};
+    bool close = false;
+    if (j->n >= POLAR_LEAST) TIDE_TRY(do_svd_polar(&close, j, matrix(j, i), &f, j->info + i));
+    if (!close) TIDE_TRY(do_svd_qr(j, matrix(j, i), &f, j->info + i));
+  }
+  return TIDE_OK;
+}
+
+/* ---- eigenvalues ---- */
+
+static tide_status do_eigh(const job *j) {
+  int type = cuda_types[j->type], real = j->type & 1, vectors = j->a->flags & TIDE_LINALG_VECTORS ? 1 : 0;
+  bool many = j->a->batch > 1 && !newer_problem[0];
+  void *w = at(j, 1, 0, 0, 0);
+  room r;
+  int rc = many ? newer.syev_batched_size(j->solver, j->params, vectors, j->triangle, j->n, type, matrix(j, 0), j->n,
+                                          real, w, type, &r.bytes, &r.host_bytes, j->a->batch)
+                : solver.syevd_size(j->solver, j->params, vectors, j->triangle, j->n, type, matrix(j, 0), j->n, real, w,
+                                    type, &r.bytes, &r.host_bytes);
+  TIDE_TRY(check_solver(j, rc));
+  TIDE_TRY(room_get(&r, j, 0));
+  if (many)
+    rc = newer.syev_batched(j->solver, j->params, vectors, j->triangle, j->n, type, matrix(j, 0), j->n, real, w, type,
+                            r.device, r.bytes, r.host, r.host_bytes, j->info, j->a->batch);
+  for (int64_t i = 0; i < j->a->batch && !many && !rc; i++)
+    rc = solver.syevd(j->solver, j->params, vectors, j->triangle, j->n, type, matrix(j, i), j->n, real,
+                      at(j, 1, i, j->n, real_of(j)), type, r.device, r.bytes, r.host, r.host_bytes, j->info + i);
+  return room_put(&r, j, rc);
+}
+
+/* The eigenvectors of a real matrix come packed, behind the room that the routine wants, and are unpacked. */
+static tide_status do_eig(const job *j) {
+  if (newer_problem[0]) return tide__cuda_host->fail(TIDE_LIBRARY, "eig: %s", newer_problem);
+  int type = cuda_types[j->type], values = j->type & 1 ? 5 : 4, vectors = j->a->head.ptr[2] != NULL;
+  bool packed = vectors && j->type < 2;
+  int64_t n = j->n;
+  room r;
+  int rc = newer.geev_size(j->solver, j->params, 0, vectors, n, type, matrix(j, 0), n, values, at(j, 1, 0, 0, 0), type,
+                           NULL, n, type, at(j, 2, 0, 0, 0), n, type, &r.bytes, &r.host_bytes);
+  TIDE_TRY(check_solver(j, rc));
+  TIDE_TRY(room_get(&r, j, packed ? (size_t)(n * n) * (size_t)item_of(j) : 0));
+  tide_status status = TIDE_OK;
+  for (int64_t i = 0; i < j->a->batch && status == TIDE_OK && !rc; i++) {
+    void *w = at(j, 1, i, n, 2 * real_of(j)), *v = at(j, 2, i, n * n, 2 * real_of(j));
+    void *to = packed ? (char *)r.device + r.bytes : v;
+    rc = newer.geev(j->solver, j->params, 0, vectors, n, type, matrix(j, i), n, values, w, type, NULL, n, type, to, n,
+                    type, r.device, r.bytes, r.host, r.host_bytes, j->info + i);
+    if (!rc && packed) status = check_cuda(j, tidek_unpack_eig(j->s->handle, j->type & 1, v, to, w, n));
+  }
+  tide_status last = room_put(&r, j, rc);
+  return status == TIDE_OK ? last : status;
+}
+
+/* ---- the slot ---- */
+
+static tide_status do_routine(const job *j) {
+  switch (j->a->routine) {
+  case TIDE_LINALG_CHOLESKY: return do_cholesky(j);
+  case TIDE_LINALG_LU: return do_lu(j);
+  case TIDE_LINALG_LU_SOLVE: return do_lu_solve(j);
+  case TIDE_LINALG_QR: return do_qr(j, false);
+  case TIDE_LINALG_QR_Q: return do_qr(j, true);
+  case TIDE_LINALG_SVD: return do_svd(j);
+  case TIDE_LINALG_EIGH: return do_eigh(j);
+  case TIDE_LINALG_EIG: return do_eig(j);
+  default: return do_triangular(j);
+  }
+}
+
+/* The device's handles, made where they are not there, on the stream. */
+static tide_status take_handles(job *j) {
+  int d = j->s->device, rc = 0, blas_rc = 0;
+  cuda_relaxed relaxed = cuda_relax();
+  if (!handles[d].solver) rc = solver.create(&handles[d].solver);
+  if (!rc && !handles[d].params) rc = solver.create_params(&handles[d].params);
+  if (!rc && !handles[d].blas) blas_rc = blas.create(&handles[d].blas);
+  cuda_unrelax(relaxed);
+  if (!rc && !blas_rc) rc = solver.set_stream(handles[d].solver, j->s->handle);
+  if (!rc && !blas_rc) blas_rc = blas.set_stream(handles[d].blas, j->s->handle);
+  j->solver = handles[d].solver, j->params = handles[d].params, j->blas = handles[d].blas;
+  TIDE_TRY(check_solver(j, rc));
+  return check_blas(j, blas_rc);
+}
+
+tide_status tide__cuda_linalg(tide_stream *stream, const tide_linalg_args *a) {
+#define ROUTINE(NAME, name) #name,
+  static const char *const names[] = {TIDE_LINALG_ROUTINES(ROUTINE)};
+  job j = {.a = a, .what = names[a->routine], .stream = stream, .s = cuda_stream_of(stream)};
   pthread_once(&solver_once, solver_open);
-  if (solver_problem[0]) return tide__cuda_host->fail(TIDE_LIBRARY, "cholesky: %s", solver_problem);
-  int triangle = a->upper ? TRIANGLE_LOWER : TRIANGLE_UPPER;
-  cuda_scope scope = cuda_enter(s->device);
+  if (solver_problem[0]) return tide__cuda_host->fail(TIDE_LIBRARY, "%s: %s", j.what, solver_problem);
+  j.type = a->dtype - TIDE_FLOAT32, j.m = (int)a->m, j.n = (int)a->n, j.k = (int)a->k;
+  j.triangle = a->flags & TIDE_LINALG_UPPER ? TRIANGLE_UPPER : TRIANGLE_LOWER, j.info = a->head.ptr[4];
+  cuda_scope scope = cuda_enter(j.s->device);
   pthread_mutex_lock(&lock);
-  int rc = handles[s->device] ? 0 : solver.create(&handles[s->device]);
-  void *handle = handles[s->device];
-  if (!rc) rc = solver.set_stream(handle, s->handle);
-  tide_status status = rc                              ? solver_fail("cholesky", rc)
-                       : a->batch == 1 || a->n > SMALL ? factor_each(handle, stream, a, triangle)
-                                                       : factor_many(handle, stream, a, triangle);
+  tide_status status = take_handles(&j);
+  if (status == TIDE_OK) status = do_routine(&j);
   pthread_mutex_unlock(&lock);
   cuda_leave(scope);
   return status;

@@ -43,6 +43,11 @@ static double index_bytes(const tide_index_args *a) {
     if (a->stride[2][d]) indexes *= (double)a->size[d];
   return 2 * (double)a->numel * a->item_size + bytes(1, a->index_dtype) * indexes;
 }
+/* About as many passes over the matrix as it has columns, up to what fits in a chip. */
+static double matrix_bytes(const tide_linalg_args *a) {
+  double passes = a->n < 64 ? (double)a->n : 64;
+  return passes * (double)a->m * bytes(a->batch * a->n, a->dtype);
+}
 static double scan_bytes(const tide_scan_args *a) {
   int64_t numel = a->outer * a->n * a->inner;
   return bytes(numel, a->dtype[0]) + bytes(numel, a->dtype[1]) + (a->head.ptr[2] ? bytes(numel, TIDE_INT64) : 0);
