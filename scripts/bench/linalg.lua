@@ -12,7 +12,7 @@ local function positive(n, device)
   return x:matmul(x.mT) / n + tide.eye(n, { device = device })
 end
 
-if tide.is_available() then
+if tide.cuda.is_available() then
   local function random(...) return tide.randn({ ... }, { device = "cuda" }) end
   local function row(case, f, ...)
     local list, n = { ... }, select("#", ...)
