@@ -215,6 +215,22 @@ describe("linalg.triangular_solve", function()
     end
   end)
 
+  it("solves large ones", function()
+    for dtype, close in pairs(dtypes) do
+      local t = tide.randn(150, 150, { dtype = dtype, device = D.dev }) / 150 + tide.eye(150, { dtype = dtype, device = D.dev })
+      for _, upper in ipairs { true, false } do
+        local part = upper and t:triu() or t:tril()
+        for _, x in ipairs { t, t.mT:contiguous().mT } do
+          for _, k in ipairs { 1, 90 } do
+            local b = tide.randn(150, k, { dtype = dtype, device = D.dev })
+            near(b, part:matmul(la.triangular_solve(x, b, { upper = upper })), close * 2000)
+            near(b.mT, la.triangular_solve(x, b.mT, { upper = upper, left = false }):matmul(part), close * 2000)
+          end
+        end
+      end
+    end
+  end)
+
   it("gives what is known, and broadcasts", function()
     local a = D.tensor { { 2., 1. }, { 7., 4. } }
     D.eq({ { 0.5 }, { 1 } }, la.triangular_solve(a, D.tensor { { 2. }, { 4. } }), 1e-6)
@@ -237,6 +253,13 @@ describe("linalg.det", function()
     D.eq({ math.log(2), 0, -math.huge }, log, 1e-12)
     D.eq(1, la.det(tide.zeros(0, 0, { device = D.dev })))
     assert.are.same({ 2 }, la.det(tide.zeros(2, 0, 0, { device = D.dev })):size())
+  end)
+
+  it("trace sums the diagonal", function()
+    D.eq({ 5, 0 }, la.trace(D.tensor({ { { 1, 2 }, { 3, 4 } }, { { 0, 1 }, { 1, 0 } } }, "int64")))
+    D.eq(6, la.trace(D.tensor { { 1., 2., 3. }, { 4., 5., 6. } }))
+    assert.are.same({ 2 }, la.trace(tide.zeros(2, 0, 3, { device = D.dev })):size())
+    D.raises("ShapeError", la.trace, D.tensor { 1., 2. })
   end)
 
   of_all_dtypes("agrees with the product of eigenvalues", { { 4, 4 }, { 3, 5, 5 } }, function(x, slack, a, what)

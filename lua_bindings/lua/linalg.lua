@@ -44,6 +44,11 @@ function linalg_slogdet(x)
   return diagonal:sgn():prod(-1) * sign, diagonal:abs():log():sum(-1)
 end
 
+function linalg_trace(x)
+  check_matrices(x)
+  return x:diagonal(0, -2, -1):sum(-1)
+end
+
 function linalg_lu(x)
   check_matrices(x)
   local lu, pivots = lu_factor(x)
