@@ -101,20 +101,20 @@ typedef struct tide_gemm_args {
  * `other_step` (0: one for all), the rest follow one another. ptr[4]: int32, batch: 0, or why the results of that
  * matrix have no meaning. "real" is float32 or float64.
  *
- * CHOLESKY    ptr[0], n by n, becomes its factor in the triangle (UPPER), which alone is read; the other one stays.
- *             ptr[4]: the order of the first leading minor that is not positive definite.
- * LU          ptr[0], m by n, becomes U and, below the diagonal, L, whose own is 1. ptr[1]: the row that row i changed
- *             places with, both counted from 1 (int32, min(m, n)). ptr[4]: where U's diagonal has its first zero.
- * LU_SOLVE    ptr[0], n by k, becomes the solution of A X = it, of whose A ptr[5] and ptr[1] are the LU above, both
- * with one for all where other_step is 0. QR          ptr[0], m by n, becomes R and, below the diagonal, reflectors;
- * ptr[1] has their factors, min(m, n). QR_Q        ptr[0], m by n, becomes the first n columns of Q, from k reflectors
- * in its first columns and ptr[1]. SVD         ptr[0], m by n with m >= n, is lost. ptr[1]: singular values, falling
- * (real, n). Unless they are NULL, ptr[2]: U, m by n or by m (FULL); ptr[3]: V^H, n by n. EIGH        ptr[0], n by n,
- * Hermitian, of which one triangle is read (UPPER), is lost, or becomes its eigenvectors (VECTORS). ptr[1]:
- * eigenvalues, rising (real, n). EIG         ptr[0], n by n, is lost. ptr[1]: eigenvalues, ptr[2], unless it is NULL:
- * eigenvectors, both complex. TRIANGULAR  ptr[0], m by n, becomes the solution X of op(A) X = it (LEFT), or X op(A) =
- * it. ptr[5]: A, k by k, of which one triangle is read (UPPER), whose diagonal counts as 1 (UNIT); op transposes
- * (TRANSPOSED). */
+ * CHOLESKY    ptr[0], n by n, becomes its factor in the triangle (UPPER), which alone is read; what stands in the
+ *             other one has no meaning. ptr[4]: the order of the first leading minor that is not positive definite.
+ * LU          ptr[0], m by n, becomes U and, below the diagonal, L, whose own is 1. ptr[1]: the row that row i
+ *             changed places with, both counted from 1 (int32, min(m, n)). ptr[4]: the first zero on U's diagonal.
+ * LU_SOLVE    ptr[0], n by k, becomes the solution of A X = it, of whose A ptr[5] and ptr[1] are the LU above.
+ * QR          ptr[0], m by n, becomes R and, below the diagonal, reflectors; ptr[1] has their factors, min(m, n).
+ * QR_Q        ptr[0], m by n, becomes the first n columns of Q, from k reflectors in its first columns and ptr[1].
+ * SVD         ptr[0], m by n with m >= n, is lost. ptr[1]: singular values, falling (real, n). Unless they are NULL,
+ *             ptr[2]: U, m by n or by m (FULL); ptr[3]: V^H, n by n.
+ * EIGH        ptr[0], n by n, Hermitian, of which one triangle is read (UPPER), is lost, or becomes its eigenvectors
+ *             (VECTORS). ptr[1]: eigenvalues, rising (real, n).
+ * EIG         ptr[0], n by n, is lost. ptr[1]: eigenvalues, ptr[2], unless it is NULL: eigenvectors, both complex.
+ * TRIANGULAR  ptr[0], m by n, becomes the solution X of op(A) X = it (LEFT), or X op(A) = it. ptr[5]: A, k by k, of
+ *             which one triangle is read (UPPER), whose diagonal counts as 1 (UNIT); op transposes (TRANSPOSED). */
 #define TIDE_LINALG_ROUTINES(X)                                                                                        \
   X(CHOLESKY, cholesky)                                                                                                \
   X(LU, lu)                                                                                                            \

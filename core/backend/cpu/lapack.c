@@ -1,15 +1,17 @@
 /* lapack.c: what LAPACK computes, one text for its four dtypes; it is opened at the first call (library.def).
  *
- * LAPACK stores matrices by columns, as plan.h does. Matrices of a batch are spread over the threads, each of which
+ * LAPACK stores matrices by columns, as plan.h does; what it spends in products of matrices, ours do
+ * (lapack_blocks.c). Matrices of a batch are spread over the threads, each of which
  * asks once how much room a routine wants; the library's own threads, if it has any, are its affair.
  *
  * Invariant: nothing is computed where a function of the library is missing. */
 #include <stdlib.h>
 
-#include "backend/library.h"
+#include "lapack.h"
 #include "layout.h"
 
-static tide__lapack lapack;
+tide__lapack tide__cpu_lapack;
+#define lapack tide__cpu_lapack
 static pthread_once_t lapack_once = PTHREAD_ONCE_INIT;
 static char lapack_problem[512];
 
@@ -139,27 +141,25 @@ static int do_eig(const tide_linalg_args *a, const place *p, const room *r, int 
   return info;
 }
 
-static int do_one(const tide_linalg_args *a, int64_t i, const room *r) {
-  static const float one_float[2] = {1, 0};
-  static const double one_double[2] = {1, 0};
-  const int m = (int)a->m, n = (int)a->n, k = (int)a->k, type = a->dtype - TIDE_FLOAT32;
-  const char *triangle = a->flags & TIDE_LINALG_UPPER ? "U" : "L";
+static int do_one(const tide_linalg_args *a, int64_t i, const room *r, bool *is_broken) {
+  const int m = (int)a->m, n = (int)a->n, k = (int)a->k, type = a->dtype - TIDE_FLOAT32, flags = a->flags;
+  tide__blocks b = {.type = type};
+  tide__triangle how = {flags & TIDE_LINALG_LEFT, flags & TIDE_LINALG_UPPER, flags & TIDE_LINALG_TRANSPOSED,
+                        flags & TIDE_LINALG_UNIT};
   place p = place_of(a, i);
   int info = 0;
   switch (a->routine) {
-  case TIDE_LINALG_CHOLESKY: lapack.potrf[type](triangle, &n, p.x, &n, &info, 1); break;
-  case TIDE_LINALG_LU: lapack.getrf[type](&m, &n, p.x, &m, p.pivots, &info); break;
-  case TIDE_LINALG_LU_SOLVE: lapack.getrs[type]("N", &n, &k, p.other, &n, p.pivots, p.x, &n, &info, 1); break;
+  case TIDE_LINALG_CHOLESKY: info = tide__blocks_cholesky(&b, how.upper, n, p.x, n); break;
+  case TIDE_LINALG_LU: info = tide__blocks_lu(&b, m, n, p.x, m, p.pivots); break;
+  case TIDE_LINALG_LU_SOLVE: tide__blocks_lu_solve(&b, n, k, p.other, p.pivots, p.x); break;
   case TIDE_LINALG_QR: lapack.geqrf[type](&m, &n, p.x, &m, p.at[1], r->work, &r->elements, &info); break;
   case TIDE_LINALG_QR_Q: lapack.orgqr[type](&m, &n, &k, p.x, &m, p.at[1], r->work, &r->elements, &info); break;
   case TIDE_LINALG_SVD: info = do_svd(a, &p, r, type); break;
   case TIDE_LINALG_EIGH: info = do_eigh(a, &p, r, type); break;
   case TIDE_LINALG_EIG: info = do_eig(a, &p, r, type); break;
-  default:
-    lapack.trsm[type](a->flags & TIDE_LINALG_LEFT ? "L" : "R", triangle, a->flags & TIDE_LINALG_TRANSPOSED ? "T" : "N",
-                      a->flags & TIDE_LINALG_UNIT ? "U" : "N", &m, &n,
-                      type & 1 ? (const void *)one_double : (const void *)one_float, p.other, &k, p.x, &m, 1, 1, 1, 1);
+  default: tide__blocks_triangle(&b, how, m, n, p.other, k, p.x, m);
   }
+  if (b.is_broken) *is_broken = true;
   return info < 0 ? -info : info;
 }
 
@@ -174,12 +174,13 @@ static bool room_new(room *r, const tide_linalg_args *a) {
   int type = a->dtype - TIDE_FLOAT32;
   int64_t item = (int64_t)tide__item(a->dtype), real = type & 1 ? 8 : 4, n = a->n, vectors = 0;
   double work[2] = {0}, reals[2] = {0};
+  bool is_broken = false;
   int integers = 1;
   *r = (room){.work = work, .real = reals, .ints = &integers, .vectors = work, .elements = -1, .reals = -1};
   r->integers = -1;
   bool wants = a->routine >= TIDE_LINALG_QR && a->routine <= TIDE_LINALG_EIG;
   if (!wants) return *r = (room){0}, true;
-  do_one(a, 0, r);
+  do_one(a, 0, r, &is_broken);
   r->elements = answer(work, type), r->reals = 0, r->integers = integers;
   if (a->routine == TIDE_LINALG_EIGH && type >= 2) r->reals = answer(reals, type);
   if (a->routine == TIDE_LINALG_SVD) {
@@ -206,15 +207,17 @@ typedef struct job {
 static void do_some(void *arg, int64_t begin, int64_t end) {
   job *j = arg;
   int32_t *info = j->a->head.ptr[4];
+  bool is_broken = false;
   room r;
   if (!room_new(&r, j->a)) {
     atomic_store(&j->lacks_memory, true);
     return;
   }
   for (int64_t i = begin; i < end; i++) {
-    int got = do_one(j->a, i, &r);
+    int got = do_one(j->a, i, &r, &is_broken);
     if (info) info[i] = got;
   }
+  if (is_broken) atomic_store(&j->lacks_memory, true);
   if (r.elements) free(r.work);
 }
 

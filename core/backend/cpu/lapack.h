@@ -1,0 +1,27 @@
+/* lapack.h: LAPACK's functions, and factors of large matrices whose products are ours. */
+#ifndef TIDE_CPU_LAPACK_H
+#define TIDE_CPU_LAPACK_H
+
+#include "backend/library.h"
+#include "cpu.h"
+
+extern tide__lapack tide__cpu_lapack; /* open once tide__cpu_has_lapack has said so */
+
+/* A call for a dtype: type is 0 to 3, for float32 to complex128. is_broken: a product had no memory. */
+typedef struct tide__blocks {
+  int type;
+  bool is_broken;
+} tide__blocks;
+
+/* As LAPACK's getrf, getrs, potrf and trsm; all give what stands in info. Cholesky's other triangle is lost; of complex
+ * matrices it is LAPACK's. */
+int tide__blocks_lu(tide__blocks *b, int m, int n, void *a, int ld, int *pivots);
+void tide__blocks_lu_solve(tide__blocks *b, int n, int k, const void *lu, const int *pivots, void *x);
+int tide__blocks_cholesky(tide__blocks *b, bool upper, int n, void *a, int ld);
+/* Which triangle of t, and what is done with it. */
+typedef struct tide__triangle {
+  bool left, upper, turned, unit;
+} tide__triangle;
+void tide__blocks_triangle(tide__blocks *b, tide__triangle how, int m, int n, const void *t, int ld, void *x, int ld_x);
+
+#endif
