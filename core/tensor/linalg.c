@@ -36,6 +36,11 @@ static tide_status check_matrices(const tide_tensor *x, const char *what, const 
   return TIDE_OK;
 }
 
+static tide_status check_places(const char *what, tide_tensor **first, tide_tensor **second) {
+  TIDE_TRY(tide__out_check(first, NULL, what));
+  return tide__out_check(second, NULL, what);
+}
+
 static int64_t batch_of(const tide_tensor *x) { return tide__size_product(x->size, x->ndim - 2); }
 
 /* Before anything is acquired. */
@@ -202,6 +207,7 @@ static tide_status factor(task *t) {
 tide_status tide_linalg_lu_factor(tide_tensor **lu, tide_tensor **pivots, const tide_tensor *x) {
   task t;
   TIDE_TRY(begin(&t, "lu", "x", x, false));
+  TIDE_TRY(check_places("lu", lu, pivots));
   tide_status status = factor(&t);
   if (status == TIDE_OK) *lu = take(&t, 0), *pivots = take(&t, 1);
   end(&t);
@@ -294,6 +300,7 @@ tide_status tide_linalg_solve(tide_tensor **out, const tide_tensor *a, const tid
   task t;
   tide_tensor *eye = NULL, *result = NULL;
   TIDE_TRY(begin(&t, b ? "solve" : "inv", b ? "a" : "x", a, true));
+  TIDE_TRY(check_places(t.what, out, out));
   if (b) TIDE_TRY(tide__check(b, "solve", "b"));
   bool vector = b && is_vector(a, b);
   if (b) TIDE_TRY(check_sides(&t, b, vector, true));
@@ -329,6 +336,7 @@ tide_status tide_linalg_triangular_solve(tide_tensor **out, const tide_tensor *a
   task t;
   tide_tensor wide;
   TIDE_TRY(begin(&t, "triangular_solve", "a", a, true));
+  TIDE_TRY(check_places("triangular_solve", out, out));
   TIDE_TRY(tide__check(b, "triangular_solve", "b"));
   TIDE_TRY(check_sides(&t, b, false, left));
   TIDE_TRY(size_sides(size, &ndim, &t, b));
@@ -360,6 +368,7 @@ tide_status tide_linalg_qr(tide_tensor **q, tide_tensor **r, const tide_tensor *
   task t;
   tide_tensor *top = NULL, *left = NULL, *triangle = NULL;
   TIDE_TRY(begin(&t, "qr", "x", x, false));
+  TIDE_TRY(check_places("qr", q ? q : r, r));
   int64_t m = t.a.m, n = t.a.n, least = m < n ? m : n, columns = complete ? m : least, room = n > columns ? n : columns;
   t.a.step = m * room;
   tide_status status = give_copy(&t, room);
@@ -402,6 +411,7 @@ static tide_status check_finite(const task *t) {
 tide_status tide_linalg_svd(tide_tensor **u, tide_tensor **s, tide_tensor **vh, const tide_tensor *x, bool full) {
   task t;
   TIDE_TRY(begin(&t, "svd", "x", x, false));
+  TIDE_TRY(check_places("svd", s, u ? vh : s));
   TIDE_TRY(check_finite(&t));
   tide_tensor turned = tide__tensor_borrow(x), *left = NULL, *right = NULL;
   turned.refs = 1;
@@ -437,6 +447,7 @@ tide_status tide_linalg_svd(tide_tensor **u, tide_tensor **s, tide_tensor **vh, 
 tide_status tide_linalg_eigh(tide_tensor **w, tide_tensor **v, const tide_tensor *x, bool upper) {
   task t;
   TIDE_TRY(begin(&t, "eigh", "x", x, true));
+  TIDE_TRY(check_places("eigh", w, w));
   TIDE_TRY(check_finite(&t));
   t.a.flags = (upper ? TIDE_LINALG_UPPER : 0) | (v ? TIDE_LINALG_VECTORS : 0);
   tide_status status = give_copy(&t, t.a.n);
@@ -451,6 +462,7 @@ tide_status tide_linalg_eigh(tide_tensor **w, tide_tensor **v, const tide_tensor
 tide_status tide_linalg_eig(tide_tensor **w, tide_tensor **v, const tide_tensor *x) {
   task t;
   TIDE_TRY(begin(&t, "eig", "x", x, true));
+  TIDE_TRY(check_places("eig", w, w));
   TIDE_TRY(check_finite(&t));
   tide_dtype type = real_of(&t) == TIDE_FLOAT32 ? TIDE_COMPLEX64 : TIDE_COMPLEX128;
   tide_status status = give_copy(&t, t.a.n);
