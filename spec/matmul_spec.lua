@@ -144,6 +144,38 @@ describe("matmul", function()
     D.raises("ShapeError", tide.mm, D.tensor(a), D.tensor(b), { out = tide.zeros(2, 2, { device = D.dev }) })
   end)
 
+  -- Of at most 8 by 8, of which backends have their own loops, and just above; many, one, and many rows against one.
+  it("small matrices in batches have the sums of products", function()
+    local function whole(dtype, ...)
+      local n = 1
+      for _, s in ipairs { ... } do n = n * s end
+      return (tide.arange(n, { device = D.dev }) * 5 % 11 - 5):view(...):to(dtype)
+    end
+    local function check(a, b, what)
+      local expected = (a:unsqueeze(-1) * b:unsqueeze(-3)):sum(-2)
+      for _, x in ipairs(D.layouts(a)) do
+        for _, y in ipairs(D.layouts(b)) do D.eq(expected, x[2]:matmul(y[2]), 0, what .. " " .. x[1] .. " " .. y[1]) end
+      end
+      local out = tide.full(expected.shape, 0 / 0, { device = D.dev, dtype = a.dtype })
+      D.eq(expected, tide.matmul(a, b, { out = out }), 0, what)
+    end
+    for _, dtype in ipairs { "float32", "float64", "float16", "complex64" } do
+      for _, n in ipairs { 1, 2, 3, 4, 5, 8, 9 } do
+        check(whole(dtype, 19, n, n), whole(dtype, 19, n, n), dtype .. " " .. n)
+        check(whole(dtype, 19, n, n), whole(dtype, n, n), dtype .. " by one " .. n)
+        check(whole(dtype, n, n), whole(dtype, 19, n, n), dtype .. " one by many " .. n)
+        check(whole(dtype, 37, n), whole(dtype, n, n), dtype .. " rows " .. n)
+      end
+      check(whole(dtype, 300, 4, 4), whole(dtype, 300, 4, 4), dtype)
+      check(whole(dtype, 21, 3, 7), whole(dtype, 21, 7, 4), dtype .. " 3x7x4")
+      check(whole(dtype, 21, 8, 1), whole(dtype, 21, 1, 4), dtype .. " 8x1x4")
+      check(whole(dtype, 20, 33), whole(dtype, 33, 18), dtype .. " 20x33x18")
+    end
+    local c, a, b = whole("float32", 5, 4, 4), whole("float32", 5, 4, 4), whole("float32", 5, 4, 4)
+    D.eq(c * 3 + a:matmul(b) * 2, tide.baddbmm(c, a, b, { beta = 3, alpha = 2 }))
+    D.eq(a:matmul(b) * 2, tide.baddbmm(c * (0 / 0), a, b, { beta = 0, alpha = 2 }))
+  end)
+
   it("float32 is exact to float32 unless tf32 is asked for", function()
     local x = tide.full({ 64, 64 }, 1 + 2 ^ -12, { device = D.dev, dtype = "float32" })
     local y = x:mm(tide.eye(64, { device = D.dev }))

@@ -1,4 +1,5 @@
-/* gemm.c: matrix products: a matrix by a vector is gemm_vector.c, all else gemm_own.c. 16-bit floats become float32
+/* gemm.c: matrix products: of at most 8 by 8 they are gemm_small.c, a matrix by a vector is gemm_vector.c, all else
+ * gemm_own.c. 16-bit floats become float32
  * first, a panel of rows at a time.
  *
  * No library is asked: one that does not know the processor is many times slower than it could be, its threads stand
@@ -18,7 +19,10 @@ static bool is_vector(const tide_gemm_args *a) {
   return a->m == 1 && (a->b_row == 1 || a->b_col == 1);
 }
 
-static tide_status product(const tide_gemm_args *a) { return is_vector(a) ? tide__gemm_vector(a) : tide__gemm_own(a); }
+static tide_status product(const tide_gemm_args *a) {
+  if (tide__gemm_is_small(a)) return tide__gemm_small(a);
+  return is_vector(a) ? tide__gemm_vector(a) : tide__gemm_own(a);
+}
 
 /* ---- 16-bit floats ---- */
 

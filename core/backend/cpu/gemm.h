@@ -34,6 +34,9 @@ void tide__gemm_pack(const tide__panels *p, char *out, const char *base, int64_t
 
 /* Any dtype but the 16-bit floats, any strides. */
 tide_status tide__gemm_own(const tide_gemm_args *a);
+/* float32 and float64 of at most 8 by 8. */
+bool tide__gemm_is_small(const tide_gemm_args *a);
+tide_status tide__gemm_small(const tide_gemm_args *a);
 /* float32 and float64 with one row or one column. */
 tide_status tide__gemm_vector(const tide_gemm_args *a);
 
