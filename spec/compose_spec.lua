@@ -190,3 +190,42 @@ describe("compose: what a dtype holds", function()
     raises("ArgumentError", "result_type: y", tide.result_type, x, "a")
   end)
 end)
+
+describe("compose: distances", function()
+  D.watch(before_each, after_each)
+
+  it("are the norms of differences", function()
+    local x, y = D.tensor { { 0., 0. }, { 3., 4. } }, D.tensor { { 0., 0. }, { 0., 4. }, { 6., 8. } }
+    D.eq({ { 0, 4, 10 }, { 5, 3, 5 } }, tide.cdist(x, y), 1e-6)
+    same({ { 0, 4, 14 }, { 7, 3, 7 } }, tide.cdist(x, y, 1))
+    same({ { 0, 4, 8 }, { 4, 3, 4 } }, x:cdist(y, math.huge))
+    same({ { 0, 1, 2 }, { 2, 1, 2 } }, x:cdist(y, 0))
+    D.eq({ { 0, 4, (6 ^ 3 + 8 ^ 3) ^ (1 / 3) }, { (27 + 64) ^ (1 / 3), 3, (27 + 64) ^ (1 / 3) } }, x:cdist(y, 3), 1e-5)
+    same({ { nan, 0 } }, tide.cdist(D.tensor { { nan, 0. } }, D.tensor { { 1., 1. }, { 1., 1. } }):isnan():to "float32" * D.tensor { nan, 0. })
+    assert.are.same({ 4, 2, 3 }, tide.cdist(tide.ones(4, 2, 5), tide.ones(3, 5)):size())
+    same({ { 0, 0 } }, tide.cdist(tide.ones(1, 0, { device = D.dev }), tide.ones(2, 0, { device = D.dev })))
+    assert.are.same({ 0, 2 }, tide.cdist(tide.ones(0, 3), tide.ones(2, 3)):size())
+  end)
+
+  -- 1000 points 1/64 apart, far away from 0: their squares have no digits left for what lies between.
+  it("do not cancel where that is asked for", function()
+    local x = (tide.arange(1000, { device = D.dev }):to "float32" / 64 + 4096):unsqueeze(2)
+    local exact = (x - x:t()):abs()
+    same(exact, x:cdist(x, { compute_mode = "donot_use_mm_for_euclid_dist" }))
+    same(exact, x:cdist(x, 1))
+    assert.is_true((x:cdist(x) - exact):abs():max():item() > 0.1)
+    local near = x:narrow(1, 1, 25)
+    same(exact:narrow(1, 1, 25):narrow(2, 1, 25), near:cdist(near)) -- few points are exact
+    D.eq(exact:narrow(1, 1, 100):narrow(2, 1, 100), (x - 4096):narrow(1, 1, 100):cdist((x - 4096):narrow(1, 1, 100)), 1e-2)
+  end)
+
+  it("are refused with a reason", function()
+    local x = D.tensor { { 1., 2. } }
+    raises("ShapeError", "cdist: got a float32 tensor [1, 2] and a float32 tensor [1, 3], expected as many coordinates", tide.cdist, x:cpu(), tide.ones(1, 3))
+    raises("ShapeError", "expected points in at least 2 dimensions", tide.cdist, x, x[1])
+    raises("DtypeError", "cdist: y: got int64", tide.cdist, x, x:long())
+    raises("ValueError", "cdist: p: got -1", tide.cdist, x, x, -1)
+    raises("ArgumentError", "cdist: compute_mode", tide.cdist, x, x, { compute_mode = "quick" })
+    if D.cuda then raises("DeviceError", "cdist: y", tide.cdist, x, x:cpu()) end
+  end)
+end)

@@ -87,7 +87,8 @@ def cov(r):
     n = x.shape[-1] if x.dim() else 1
     correction = r.choice([0, 1, 1, 2])
     f = r.values([n], "uint8").to(torch.int64) if r.random() < 0.3 else None
-    a = r.values([n], "uint8").to(torch.float64 if x.dtype in (torch.float64, torch.complex128) else torch.float32) / 4 if r.random() < 0.3 else None
+    a = r.values([n], "uint8").to(torch.float64 if x.dtype in (torch.float64, torch.complex128) else torch.float32) / 4 \
+        if not x.is_complex() and r.random() < 0.3 else None
     options, tensors = ["correction = %d" % correction], [x]
     for name, w in (("fweights", f), ("aweights", a)):
         if w is not None:
@@ -134,7 +135,22 @@ def histogramdd(r):
     return Case("histogramdd", lua, tensors, expected)
 
 
-SIMPLE = [tensor_split, vander, block_diag, cartesian_prod, combinations, kron, cross, cov, corrcoef, histogramdd]
+def cdist(r):
+    dtype, m = r.choice(["float32", "float64"]), r.randint(0, 5)
+    batch = r.shape(most=2, size=3)
+    other = [n if r.random() < 0.8 else 1 for n in batch][r.randint(0, len(batch)):]
+    n, k = r.choice([0, 1, 3, 8, 30]), r.choice([0, 1, 5, 40])
+    x, y = r.laid_out(r.values(batch + [n, m], dtype)), r.laid_out(r.values(other + [k, m + (r.random() < 0.03)], dtype))
+    p = r.choice([0.0, 0.5, 1.0, 1.5, 2.0, 2.0, 2.0, 3.0, float("inf"), -1.0 if r.random() < 0.1 else 2.0])
+    if r.random() < 0.2 and x.numel() and p != float("inf"):  # there it may lose NaN
+        x = torch.where(torch.rand(x.shape) < 0.1, torch.full_like(x, r.choice([float("nan"), float("inf")])), x)
+    mode = r.choice(["use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist"])
+    text = "math.huge" if p == float("inf") else str(p)
+    lua = "local x, y = ... return tide.cdist(x, y, %s, {compute_mode = '%s'})" % (text, mode)
+    return Case("cdist", lua, [x, y], lambda: torch.cdist(x, y, p, compute_mode=mode), 20)
+
+
+SIMPLE = [cdist, cdist, tensor_split, vander, block_diag, cartesian_prod, combinations, kron, cross, cov, corrcoef, histogramdd]
 
 
 def case(r):

@@ -1,0 +1,87 @@
+-- cdist: the distance of every pair of points.
+--
+-- Euclidean distances of many points are |x|^2 + |y|^2 - 2 x y by one matrix product, of rows that are extended by the
+-- squares. Where the squares are much larger than the difference this cancels: a point is not quite 0 from itself. The
+-- rule by which it is done and the names of the modes are PyTorch's. All others are norms of differences, so many rows
+-- of x at a time that the differences stay in a cache.
+
+local sub, norm, unsqueeze, narrow, empty, cat = builtin "sub", builtin "norm", builtin "unsqueeze", builtin "narrow", builtin "empty", builtin "cat"
+local square, sum, mul, ones_like, matmul, transpose = builtin "square", builtin "sum", builtin "mul", builtin "ones_like", builtin "matmul", builtin "transpose"
+local abs_, ceil_, clamp_, sqrt_, to, free, zeros = builtin "abs_", builtin "ceil_", builtin "clamp_", builtin "sqrt_", builtin "to", builtin "free", builtin "zeros"
+
+local few = 25 -- points up to which a product does not pay
+local cached = { cpu = 1 << 18, gpu = 1 << 22 } -- elements
+
+local function by_product(x, y)
+  local x_square, y_square = sum(square(x), -1, { keepdim = true }), sum(square(y), -1, { keepdim = true })
+  local left = cat({ mul(x, -2), x_square, ones_like(x_square) }, -1)
+  local right = cat({ y, ones_like(y_square), y_square }, -1)
+  local result = sqrt_(clamp_(matmul(left, transpose(right, -2, -1)), { min = 0 }))
+  free(left)
+  free(right)
+  return result
+end
+
+local function by_difference(x, y, p, size)
+  local n, rows, each = #size, size[#size - 1], sizes_of(x)[#sizes_of(x)]
+  for d = 1, n do
+    if d ~= n - 1 then each = each * size[d] end
+  end
+  local place = place_of(x)
+  local count = (place == "cpu" and cached.cpu or cached.gpu) // (each > 0 and each or 1)
+  if count < 1 then count = 1 end
+  local result, across = empty(size, { dtype = dtype_of(x), device = place }), unsqueeze(y, -3)
+  for first = 1, rows, count do
+    local length = first + count - 1 > rows and rows - first + 1 or count
+    local difference = sub(unsqueeze(narrow(x, #sizes_of(x) - 1, first, length), -2), across)
+    local out = { out = narrow(result, n - 1, first, length) }
+    if p == 0 then -- how many differ, and NaN where one is
+      sum(clamp_(ceil_(abs_(difference)), { max = 1 }), -1, out)
+    else
+      norm(difference, p, -1, out)
+    end
+    free(difference)
+  end
+  return result
+end
+
+-- The size of the result: the dimensions before the last two broadcast.
+local function result_size(x, y)
+  local s, t, size = sizes_of(x), sizes_of(y), {}
+  local n = #s > #t and #s or #t
+  local function refuse_sizes(expected)
+    fail("ShapeError", called() .. ": got " .. describe(x) .. " and " .. describe(y) .. ", expected " .. expected)
+  end
+  if #s < 2 or #t < 2 then refuse_sizes("points in at least 2 dimensions") end
+  if s[#s] ~= t[#t] then refuse_sizes("as many coordinates") end
+  for d = 1, n - 2 do
+    local a, b = s[d - n + #s] or 1, t[d - n + #t] or 1
+    if a ~= b and a ~= 1 and b ~= 1 then refuse_sizes("batch sizes that are equal or 1") end
+    size[d] = a == 1 and b or a
+  end
+  size[n - 1], size[n] = s[#s - 1], t[#t - 1]
+  return size
+end
+
+local function check_floating(x, name)
+  local dtype, kind = dtype_of(x)
+  if kind ~= "F" then fail("DtypeError", called() .. ": " .. name .. ": got " .. dtype .. ", expected a floating dtype") end
+  return dtype
+end
+
+function cdist(x, y, p, mode)
+  local dtype = promoted(check_floating(x, "x"), check_floating(y, "y"))
+  if place_of(x) ~= place_of(y) then
+    fail("DeviceError", called() .. ": y: got one on " .. place_of(y) .. ", expected " .. place_of(x) .. " as x")
+  end
+  if not (p >= 0) then fail("ValueError", called() .. ": p: got " .. text(p) .. ", expected at least 0") end
+  local size = result_size(x, y)
+  local rows, columns = size[#size - 1], size[#size]
+  x, y = to(x, dtype), to(y, dtype)
+  if sizes_of(x)[#sizes_of(x)] == 0 then return zeros(size, { dtype = dtype, device = place_of(x) }) end
+  local is_large = rows > few or columns > few
+  if p == 2 and (mode == "use_mm_for_euclid_dist" or mode ~= "donot_use_mm_for_euclid_dist" and is_large) then
+    return by_product(x, y)
+  end
+  return by_difference(x, y, p, size)
+end
