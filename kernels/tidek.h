@@ -50,6 +50,9 @@ int tidek_sort(cudaStream_t stream, const tide_sort_args *a, void *scratch, size
 int tidek_search(cudaStream_t stream, const tide_search_args *a);
 
 int tidek_gemm_integer(cudaStream_t stream, const tide_gemm_args *a);
+/* Of floating numbers: is the product smaller than what cuBLAS is for? */
+bool tidek_gemm_is_small(const tide_gemm_args *a);
+int tidek_gemm_small(cudaStream_t stream, const tide_gemm_args *a);
 
 int tidek_gather(cudaStream_t stream, const tide_index_args *a, uint32_t *taken, tidek_mailbox *mailbox);
 /* Only scatters that keep an order need it. */

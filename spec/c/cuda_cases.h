@@ -486,6 +486,12 @@ static void test_gemm(void) {
       gemm_case(dtypes[i], 33, 17, 65, 3, form, 1);
       gemm_case(dtypes[i], 1, 70, 9, 1, form, 0);
       gemm_case(dtypes[i], 70, 1, 9, 1, form, 1);
+      gemm_case(dtypes[i], 300, 270, 31, 1, form, 0); /* those before are small, and this one is not */
+      gemm_case(dtypes[i], 64, 48, 300, 2, form, 1);
+      gemm_case(dtypes[i], 4, 4, 4, 1001, form, 0);
+      gemm_case(dtypes[i], 3, 8, 5, 77, form, 1);
+      gemm_case(dtypes[i], 8, 8, 8, 5000, form, 0);
+      gemm_case(dtypes[i], 2003, 4, 3, 1, form, 1); /* rows */
     }
 }
 

@@ -1,4 +1,4 @@
-/* gemm.c: matrix products by cuBLAS, which is opened at the first one.
+/* gemm.c: matrix products by cuBLAS, which is opened at the first one. Integers and what is small have kernels of ours.
  *
  * cuBLAS stores matrices by columns: a row-major C = A B is its C' = B' A', so the operands change places and nothing
  * is transposed in memory. Handles are kept for each device and used by one call at a time, one that last served the
@@ -31,6 +31,7 @@ static void blas_open(void) { tide__library_open(&blas, TIDE__LIBRARY_cublas, bl
 typedef struct blas_handle {
   void *handle;
   cudaStream_t stream;
+  void *workspace; /* that it was given last, unless it was bound to another stream since */
   struct blas_handle *next;
 } blas_handle;
 
@@ -69,7 +70,7 @@ static tide_status handle_take(blas_handle **out, const cuda_stream *s) {
     free(h);
     return blas_fail("cublasCreate", status);
   }
-  h->stream = s->handle;
+  if (h->stream != s->handle) h->stream = s->handle, h->workspace = NULL; /* binding it sets its own one */
   *out = h;
   return TIDE_OK;
 }
@@ -182,8 +183,8 @@ static tide_status with_workspace(const cuda_stream *s, tide_stream *stream, bla
   size_t bytes = tide__cuda_devices[s->device].major >= 9 ? (size_t)32 << 20 : (size_t)8 << 20;
   void *workspace = NULL;
   if (tide__cuda_host->scratch_get(&workspace, stream, bytes) != TIDE_OK) workspace = NULL, bytes = 0;
-  int status = blas.set_workspace(h->handle, workspace, bytes);
-  if (!status) status = product(h->handle, a);
+  int status = workspace && workspace == h->workspace ? 0 : blas.set_workspace(h->handle, workspace, bytes);
+  if (!status) h->workspace = workspace, status = product(h->handle, a);
   if (workspace) tide__cuda_host->scratch_put(stream, workspace);
   return status ? blas_fail("gemm", status) : TIDE_OK;
 }
@@ -194,6 +195,8 @@ tide_status tide__cuda_gemm(tide_stream *stream, const tide_gemm_args *a) {
   tide_status status;
   if (a->dtype <= TIDE_INT64) {
     status = tide__cuda_check(s->device, "matmul", tidek_gemm_integer(s->handle, a));
+  } else if (tidek_gemm_is_small(a)) {
+    status = tide__cuda_check(s->device, "matmul", tidek_gemm_small(s->handle, a));
   } else {
     blas_handle *h = NULL;
     pthread_once(&blas_once, blas_open);
