@@ -54,7 +54,8 @@ static inline void ltide_link_remove(ltide_link *l) {
 
 /* One for each Lua state (a lua_State and its coroutines). Metatables are compared by address, never followed. */
 typedef struct ltide_state {
-  const void *storage_meta, *stream_meta, *event_meta, *generator_meta, *device_meta, *dtype_meta, *error_meta;
+  const void *storage_meta, *stream_meta, *event_meta, *generator_meta, *graph_meta, *device_meta, *dtype_meta,
+      *error_meta;
   uintptr_t tensor_seal;              /* a random word, which no bytes of a script can imitate */
   int tensor_ref;                     /* registry reference of the tensor metatable */
   struct ltide_arena *arena;          /* innermost tide.scope of the running coroutine, or NULL */

@@ -167,6 +167,14 @@ static void check_type(lua_State *L, int arg, const ltide_param *p, int type, co
   if (lua_type(L, arg) != type) ltide_arg_error(L, arg, p->name, expected);
 }
 
+/* What the handle holds of a class whose metatable is registered under the kind's type. */
+static void *check_object(lua_State *L, int arg, const ltide_param *p) {
+  void **u = ltide_test_object(L, arg, ltide_kind_type(p));
+  if (!u) ltide_arg_error(L, arg, p->name, ltide_kind_expected(p));
+  if (!*u) ltide_freed_error(L, p->name, p->name);
+  return *u;
+}
+
 static void read_value(lua_State *L, ltide_call *c, const ltide_param *p, ltide_value *v) {
   int at = v->at;
   switch (p->kind) {
@@ -203,6 +211,8 @@ static void read_value(lua_State *L, ltide_call *c, const ltide_param *p, ltide_
     v->generator = ltide_check_generator(L, at, p->name);
     if (p->is_option) ltide_hold_generator(L, c->S, v->generator);
     break;
+  case LTIDE_GRAPH:
+  case LTIDE_KERNEL: v->object = check_object(L, at, p); break;
   case LTIDE_STREAM: v->stream = ltide_check_stream(L, at, p->name); break;
   case LTIDE_EVENT: v->event = ltide_check_event(L, at, p->name); break;
   case LTIDE_STORAGE: v->tensor = ltide_check_storage(L, at, p->name); break;

@@ -21,13 +21,6 @@ static const char key_streams; /* registry: device -> the stream that graphs are
 
 /* {==== Pool tokens */
 
-static tide_mempool **new_pool(lua_State *L) {
-  tide_mempool **u = ltide_new_object(L, sizeof *u, 0);
-  *u = NULL;
-  ltide_setmetatable(L, POOL_META);
-  return u;
-}
-
 tide_mempool *ltide_test_graph_pool(lua_State *L, int arg) {
   tide_mempool **u = ltide_test_object(L, arg, POOL_META);
   return u ? *u : ltide_test_mempool(L, arg);
@@ -55,29 +48,21 @@ static int pool_tostring(lua_State *L) {
   return 1;
 }
 
-int ltide_graph_pool_handle(lua_State *L) {
-  ltide_enter(L);
-  tide_mempool **u = new_pool(L);
-  ltide_try(L, tide_mempool_new(u, TIDE_ALL_DEVICES));
+static int lgraph_pool_handle(lua_State *L, ltide_call *c) {
+  (void)c;
+  ltide_try(L, tide_mempool_new((tide_mempool **)ltide_new_pointer(L, POOL_META), TIDE_ALL_DEVICES));
   return 1;
 }
-
-static int lgraph_pool_handle(lua_State *L) { return ltide_graph_pool_handle(L); }
 
 /* {==== Graphs */
 
 tide_graph *ltide_check_graph(lua_State *L, int arg, const char *name) {
-  tide_graph **u = ltide_test_object(L, arg, GRAPH_META);
+  tide_graph **u = ltide_test_meta(L, arg, ltide_enter(L)->graph_meta);
   if (!u || !*u) ltide_arg_error(L, arg, name, "a tide.cuda.CUDAGraph");
   return *u;
 }
 
-tide_graph **ltide_new_graph(lua_State *L) {
-  tide_graph **u = ltide_new_object(L, sizeof *u, 0);
-  *u = NULL;
-  ltide_setmetatable(L, GRAPH_META);
-  return u;
-}
+tide_graph **ltide_new_graph(lua_State *L) { return (tide_graph **)ltide_new_pointer(L, GRAPH_META); }
 
 static int graph_gc(lua_State *L) {
   tide_graph_release(ltide_take_pointer(L, GRAPH_META));
@@ -103,19 +88,13 @@ static int graph_index(lua_State *L) {
 
 /* CUDAGraph([{keep_graph=}]); arg 1 is the class itself. */
 static int lgraph_new(lua_State *L) {
-  static const char *const keys[] = {"keep_graph", NULL};
   ltide_enter(L);
-  bool keep = false;
-  if (lua_istable(L, 2)) {
-    ltide_check_keys(L, 2, keys);
-    if (ltide_rawfield(L, 2, "keep_graph") != LUA_TNIL && !lua_isboolean(L, -1))
-      return ltide_arg_error(L, -1, "keep_graph", "a boolean");
-    keep = lua_toboolean(L, -1);
-  } else if (!lua_isnoneornil(L, 2)) {
-    return ltide_arg_error(L, 2, "opts", "a table {keep_graph = boolean}");
-  }
-  tide_graph **u = ltide_new_graph(L);
-  ltide_try(L, tide_graph_new(u, keep));
+  lua_remove(L, 1);
+  ltide_args a = ltide_split(L, 0);
+  ltide_check_count(L, a, 0);
+  ltide_check_keys(L, a.opts, LTIDE_NAMES("keep_graph"));
+  bool keep = ltide_opt_boolean(L, a.opts, "keep_graph", false);
+  ltide_try(L, tide_graph_new(ltide_new_graph(L), keep));
   return 1;
 }
 
@@ -125,12 +104,11 @@ typedef struct capture_options {
   int mode;
 } capture_options;
 
-/* The options at arg, a table or 0. */
-static capture_options check_options(lua_State *L, int arg, const char *const *keys) {
+/* The options at arg, a table or 0, whose keys are known. */
+static capture_options check_options(lua_State *L, ltide_state *S, int arg) {
   static const char *const modes[] = {"global", "thread_local", "relaxed"};
   capture_options o = {NULL, NULL, TIDE_CAPTURE_THREAD_LOCAL};
   if (!arg) return o;
-  ltide_check_keys(L, arg, keys);
   if (ltide_rawfield(L, arg, "pool") != LUA_TNIL) o.pool = ltide_check_graph_pool(L, -1, "pool");
   if (ltide_rawfield(L, arg, "stream") != LUA_TNIL) o.stream = ltide_check_stream(L, -1, "stream");
   if (ltide_rawfield(L, arg, "capture_error_mode") != LUA_TNIL) {
@@ -138,28 +116,21 @@ static capture_options check_options(lua_State *L, int arg, const char *const *k
     for (o.mode = 0; o.mode < 3 && strcmp(mode, modes[o.mode]); o.mode++) {}
     if (o.mode == 3) ltide_arg_error(L, -1, "capture_error_mode", "'global', 'thread_local' or 'relaxed'");
   }
-  if (o.pool) ltide_hold_pool(L, ltide_enter(L), o.pool);
-  if (o.stream) ltide_hold_stream(L, ltide_enter(L), o.stream);
+  if (o.pool) ltide_hold_pool(L, S, o.pool);
+  if (o.stream) ltide_hold_stream(L, S, o.stream);
   lua_pop(L, 3);
   return o;
 }
 
-static int lgraph_capture_begin(lua_State *L) {
-  static const char *const keys[] = {"pool", "capture_error_mode", NULL};
-  ltide_enter(L);
-  tide_graph *g = ltide_check_graph(L, 1, "graph");
-  if (!lua_isnoneornil(L, 2) && !lua_istable(L, 2))
-    return ltide_arg_error(L, 2, "opts", "a table {pool=, capture_error_mode=}");
-  capture_options o = check_options(L, lua_istable(L, 2) ? 2 : 0, keys);
-  ltide_try(L, tide_graph_begin(g, NULL, o.pool, o.mode));
+static int lgraph_capture_begin(lua_State *L, ltide_call *c) {
+  capture_options o = check_options(L, c->S, c->opts);
+  ltide_try(L, tide_graph_begin(c->v[0].object, NULL, o.pool, o.mode));
   return 0;
 }
 
 #define GRAPH_METHOD(name, call)                                                                                       \
-  static int lgraph_##name(lua_State *L) {                                                                             \
-    ltide_enter(L);                                                                                                    \
-    ltide_no_options(L, 1);                                                                                            \
-    ltide_try(L, call(ltide_check_graph(L, 1, "graph")));                                                              \
+  static int lgraph_##name(lua_State *L, ltide_call *c) {                                                              \
+    ltide_try(L, call(c->v[0].object));                                                                                \
     return 0;                                                                                                          \
   }
 GRAPH_METHOD(capture_end, tide_graph_end)
@@ -168,55 +139,46 @@ GRAPH_METHOD(replay, tide_graph_replay)
 GRAPH_METHOD(reset, tide_graph_reset)
 GRAPH_METHOD(enable_debug_mode, tide_graph_enable_debug)
 
-static int lgraph_pool(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 1);
-  tide_graph *g = ltide_check_graph(L, 1, "graph");
-  tide_mempool *pool, **u = new_pool(L);
-  ltide_try(L, tide_graph_pool(&pool, g));
+/* g:replay() costs no look at the row. */
+static int lreplay(lua_State *L) {
+  if (lua_gettop(L) != 1) return ltide_run(L);
+  ltide_try(L, tide_graph_replay(ltide_check_graph(L, 1, "graph")));
+  return 0;
+}
+
+static int lgraph_pool(lua_State *L, ltide_call *c) {
+  tide_mempool *pool, **u = (tide_mempool **)ltide_new_pointer(L, POOL_META);
+  ltide_try(L, tide_graph_pool(&pool, c->v[0].object));
   tide_mempool_retain(pool);
   *u = pool;
   return 1;
 }
 
-static int lgraph_pools(lua_State *L) {
-  lua_settop(L, 1);
-  lgraph_pool(L);
+static int lgraph_pools(lua_State *L, ltide_call *c) {
   lua_createtable(L, 1, 0);
-  lua_insert(L, -2);
+  lgraph_pool(L, c);
   lua_rawseti(L, -2, 1);
   return 1;
 }
 
-static int lgraph_debug_dump(lua_State *L) {
-  tide_graph *g = ltide_check_graph(L, 1, "graph");
-  ltide_try(L, tide_graph_dump(g, ltide_check_cstring(L, 2, "path", "the path of a file to write")));
+static int lgraph_debug_dump(lua_State *L, ltide_call *c) {
+  ltide_try(L, tide_graph_dump(c->v[0].object, c->v[1].text));
   return 0;
 }
 
-static int lgraph_register_generator_state(lua_State *L) {
-  tide_graph *g = ltide_check_graph(L, 1, "graph");
-  ltide_try(L, tide_graph_register_generator(g, ltide_check_generator(L, 2, "generator")));
+static int lgraph_register_generator_state(lua_State *L, ltide_call *c) {
+  ltide_try(L, tide_graph_register_generator(c->v[0].object, c->v[1].generator));
   return 0;
 }
 
-static int lgraph_output(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
-  tide_graph *g = ltide_check_graph(L, 1, "graph");
-  tide_tensor *x = ltide_check_tensor(L, S, 2, "x");
-  ltide_tensor *u = ltide_new_tensor(L, S);
-  ltide_try(L, tide_graph_output(&u->t, g, x));
+static int lgraph_output(lua_State *L, ltide_call *c) {
+  ltide_try(L, tide_graph_output(ltide_result(L, c), c->v[0].object, c->v[1].tensor));
   return 1;
 }
 
-static int lis_current_stream_capturing(lua_State *L) {
-  lua_pushboolean(L, tide_current_is_capturing());
-  return 1;
-}
-
-static int lset_debug(lua_State *L) {
-  if (!lua_isboolean(L, 1)) return ltide_arg_error(L, 1, "enabled", "a boolean");
-  tide_graph_debug_all(lua_toboolean(L, 1));
+static int lset_debug(lua_State *L, ltide_call *c) {
+  (void)L;
+  tide_graph_debug_all(c->v[0].boolean);
   return 0;
 }
 
@@ -290,14 +252,14 @@ static tide_status enter_graph(graph_block *b, tide_graph *g, const capture_opti
   return status;
 }
 
-int ltide_cuda_graph(lua_State *L) {
-  static const char *const keys[] = {"pool", "stream", "capture_error_mode", NULL};
-  ltide_enter(L);
+static int lcuda_graph(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
   tide_graph *g = ltide_check_graph(L, 1, "cuda_graph");
   int opts = lua_istable(L, 2) ? 2 : 0, fn = opts || lua_isnil(L, 2) ? 3 : 2;
   if (!lua_isnoneornil(L, fn) && !lua_isfunction(L, fn)) return ltide_arg_error(L, fn, "fn", "a function or nothing");
   if (!lua_isfunction(L, fn)) fn = 0;
-  capture_options o = check_options(L, opts, keys);
+  ltide_check_keys(L, opts, LTIDE_NAMES("pool", "stream", "capture_error_mode"));
+  capture_options o = check_options(L, S, opts);
   tide_stream *stream = o.stream;
   if (!stream) {
     stream = push_side_stream(L);
@@ -331,34 +293,12 @@ static ltide_row graph_graphs_rows[] = {
 #include "api/graph_graphs.def"
     {0}};
 
-/* tide.cuda.graphs: aliases of the functions in tide.cuda, which is at the top of the stack. */
-static void open_aliases(lua_State *L) {
-  static const char *const names[] = {"CUDAGraph", "graph", "graph_pool_handle", "is_current_stream_capturing",
-                                      "make_graphed_callables"};
-  luaL_getsubtable(L, -1, "graphs");
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-    lua_getfield(L, -2, names[i]);
-    lua_setfield(L, -2, names[i]);
-  }
-  ltide_register_rows(L, "tide.cuda.graphs", graph_graphs_rows);
-  lua_pop(L, 1);
-}
-
 void ltide_open_graph(lua_State *L, ltide_state *S) {
   static const luaL_Reg meta[] = {
       {"__gc", graph_gc}, {"__tostring", graph_tostring}, {"__newindex", ltide_read_only}, {0}};
   static const luaL_Reg pool_meta[] = {{"__gc", pool_gc}, {"__eq", pool_eq}, {"__tostring", pool_tostring}, {0}};
-  (void)S;
-  ltide_newmetatable(L, POOL_META);
-  luaL_setfuncs(L, pool_meta, 0);
-  lua_pop(L, 1);
-  ltide_newmetatable(L, GRAPH_META);
-  luaL_setfuncs(L, meta, 0);
-  lua_createtable(L, 0, 12);
-  ltide_register_rows(L, "CUDAGraph", cudagraph_rows);
-  lua_pushcclosure(L, graph_index, 1);
-  lua_setfield(L, -2, "__index");
-  lua_pop(L, 1);
+  ltide_new_class(L, POOL_META, pool_meta, NULL, NULL, NULL);
+  S->graph_meta = ltide_new_class(L, GRAPH_META, meta, "CUDAGraph", cudagraph_rows, graph_index);
   lua_getfield(L, -1, "cuda");
   ltide_register_rows(L, "tide.cuda", graph_cuda_rows);
   lua_createtable(L, 0, 1); /* the class */
@@ -369,6 +309,12 @@ void ltide_open_graph(lua_State *L, ltide_state *S) {
   lua_setmetatable(L, -2);
   lua_setfield(L, -2, "CUDAGraph");
   ltide_open_graphed(L);
-  open_aliases(L);
-  lua_pop(L, 1);
+  ltide_register_also(L, "graphs", graph_cuda_rows);
+  lua_getfield(L, -1, "graphs");
+  ltide_register_rows(L, "tide.cuda.graphs", graph_graphs_rows);
+  lua_getfield(L, -2, "CUDAGraph");
+  lua_setfield(L, -2, "CUDAGraph");
+  lua_getfield(L, -2, "make_graphed_callables");
+  lua_setfield(L, -2, "make_graphed_callables");
+  lua_pop(L, 2);
 }

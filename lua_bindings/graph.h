@@ -8,8 +8,6 @@
 /* The graph at arg; raises when it is none. */
 tide_graph *ltide_check_graph(lua_State *L, int arg, const char *name);
 tide_graph **ltide_new_graph(lua_State *L); /* pushes a closed handle, to be filled */
-int ltide_cuda_graph(lua_State *L);         /* tide.cuda.graph, for calls from C */
-int ltide_graph_pool_handle(lua_State *L);
 /* The pool that the token at arg names; raises when it is none. */
 tide_mempool *ltide_check_graph_pool(lua_State *L, int arg, const char *name);
 /* graphed.c, called by ltide_open_graph with tide.cuda at the top of the stack. */

@@ -385,13 +385,17 @@ const ltide_sig *ltide_row_sig_slow(ltide_row *row) {
   return first;
 }
 
-const char *ltide_kind_type(const ltide_param *p) {
-  static const char *const types[] = {
+static const char *const types[] = {
 #define KIND(name, word, expected, type) type,
 #include "api/kinds.def"
-  };
-  return types[p->kind];
-}
+};
+static const char *const expectations[] = {
+#define KIND(name, word, expected, type) expected,
+#include "api/kinds.def"
+};
+
+const char *ltide_kind_type(const ltide_param *p) { return types[p->kind]; }
+const char *ltide_kind_expected(const ltide_param *p) { return expectations[p->kind]; }
 
 /* A kind stands behind a name and a colon, within the brackets of the first line. */
 const char *ltide_push_doc(lua_State *L, const char *doc, bool first_line) {

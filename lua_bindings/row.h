@@ -151,6 +151,7 @@ const char *ltide_push_doc(lua_State *L, const char *doc, bool first_line);
 /* Is the name among the words, which have a blank on either side? */
 bool ltide_is_in(const char *words, const char *name);
 const char *ltide_kind_type(const ltide_param *p); /* as the stubs write it */
+const char *ltide_kind_expected(const ltide_param *p);
 
 /* Visits all rows that have been registered, of all paths, in their order. */
 typedef void (*ltide_row_visit)(void *ctx, const char *path, const ltide_row *row);
@@ -168,6 +169,7 @@ typedef struct ltide_value {
     tide_generator *generator;
     tide_stream *stream;
     tide_event *event;
+    void *object; /* what the handle of a graph or a kernel holds */
     const char *text;
     int64_t i; /* integers, counts, and which of its choices */
     double number;
