@@ -29,7 +29,7 @@ static bool has_options(const ltide_sig *sig) { return sig->count > sig->positio
 static bool is_value(lua_State *L, const ltide_sig *sig) {
   if (sig->is_open && !has_options(sig)) return true;
   int top = lua_gettop(L);
-  if (top > 0 && top <= sig->required && sig->param[top - 1].kind == LTIDE_TREE) return true;
+  if (top > 0 && top <= sig->positional && sig->param[top - 1].kind == LTIDE_TREE) return true;
   bool takes = sig->positional && (sig->param[0].kind == LTIDE_ANY || sig->param[0].kind == LTIDE_TABLE);
   return takes && lua_istable(L, 1) && lua_isnoneornil(L, 2) && top <= sig->positional;
 }

@@ -5,6 +5,7 @@
  * that the code has; a key that is none of them is an error. */
 #include <string.h>
 
+#include "fields.h"
 #include "row.h"
 #include "tide/jit.h"
 
@@ -106,10 +107,10 @@ static int ljit_call(lua_State *L) {
 
 /* {==== Making */
 
-/* Reads {alpha=1.0} at arg. The strings stay alive in the table. */
-static int read_defaults(lua_State *L, int arg, const char **names, tide_scalar *values) {
-  int n = 0;
-  if (lua_isnoneornil(L, arg)) return 0;
+/* Reads {alpha=1.0}. The strings stay alive in the table. */
+static int read_defaults(lua_State *L, const ltide_value *v, const char **names, tide_scalar *values) {
+  int n = 0, arg = v->at;
+  if (!v->given) return 0;
   if (!lua_istable(L, arg)) ltide_arg_error(L, arg, "defaults", "a table of scalar parameters: {alpha=1.0}");
   for (lua_pushnil(L); lua_next(L, arg); lua_pop(L, 1)) {
     if (lua_type(L, -2) != LUA_TSTRING) ltide_arg_error(L, arg, "defaults", "names and numbers: {alpha=1.0}");
@@ -123,63 +124,44 @@ static int read_defaults(lua_State *L, int arg, const char **names, tide_scalar 
   return n;
 }
 
-static int create(lua_State *L, int outputs, int defaults) {
+static int create(lua_State *L, const ltide_call *c, int outputs, const ltide_value *defaults) {
   const char *names[TIDE_JIT_SCALARS];
   tide_scalar values[TIDE_JIT_SCALARS];
-  const char *code = ltide_check_cstring(L, 1, "code", "a string of C++ code");
-  if (lua_gettop(L) > defaults)
-    return ltide_error(L, "ArgumentError", "%s: too many arguments: got %d, expected at most %d",
-                       ltide_function_name(L), lua_gettop(L), defaults);
   int n = read_defaults(L, defaults, names, values);
-  tide_jit **u = ltide_new_object(L, sizeof *u, 0);
-  *u = NULL;
-  ltide_setmetatable(L, JIT_META);
-  ltide_try(L, tide_jit_new(u, code, names, values, n, outputs));
+  tide_jit **u = (tide_jit **)ltide_new_pointer(L, JIT_META);
+  ltide_try(L, tide_jit_new(u, c->v[0].text, names, values, n, outputs));
   lua_pushcclosure(L, ljit_call, 1);
   return 1;
 }
 
-static int lcreate_jit_fn(lua_State *L) {
-  ltide_enter(L);
-  return create(L, 0, 2);
-}
+static int lcreate_jit_fn(lua_State *L, ltide_call *c) { return create(L, c, 0, &c->v[1]); }
 
-static int lcreate_multi_output_jit_fn(lua_State *L) {
-  ltide_enter(L);
-  int64_t n = ltide_check_integer(L, 2, "num_outputs");
+static int lcreate_multi_output_jit_fn(lua_State *L, ltide_call *c) {
+  int64_t n = c->v[1].i;
   if (n < 1 || n > TIDE_JIT_TENSORS)
     return ltide_error(L, "ValueError", "create_multi_output_jit_fn: num_outputs: got %I, expected 1 to %d",
                        (LUAI_UACINT)n, TIDE_JIT_TENSORS);
-  return create(L, (int)n, 3);
+  return create(L, c, (int)n, &c->v[2]);
 }
 
 /* {==== The cache */
 
-static int lcache_info(lua_State *L) {
+static int lcache_info(lua_State *L, ltide_call *c) {
+  static const ltide_field fields[] = LTIDE_FIELDS(tide_jit_stats, memory_hits, disk_hits, misses, ahead, stored,
+                                                   damaged, compile_seconds, compiler_opened);
   char path[4096];
   tide_jit_stats s;
-  ltide_enter(L);
+  (void)c;
   tide_jit_get_stats(&s);
   lua_createtable(L, 0, 10);
+  ltide_set_fields(L, fields, &s, false);
   ltide_set_integer(L, "hits", s.memory_hits + s.disk_hits);
-  ltide_set_integer(L, "memory_hits", s.memory_hits);
-  ltide_set_integer(L, "disk_hits", s.disk_hits);
-  ltide_set_integer(L, "misses", s.misses);
-  ltide_set_integer(L, "ahead", s.ahead);
-  ltide_set_integer(L, "stored", s.stored);
-  ltide_set_integer(L, "damaged", s.damaged);
-  lua_pushnumber(L, s.compile_seconds);
-  lua_setfield(L, -2, "compile_seconds");
-  lua_pushboolean(L, s.compiler_opened);
-  lua_setfield(L, -2, "compiler_opened");
-  if (tide_jit_cache_path(path, sizeof path)) {
-    lua_pushstring(L, path);
-    lua_setfield(L, -2, "path");
-  }
+  ltide_set_text(L, "path", tide_jit_cache_path(path, sizeof path) ? path : NULL);
   return 1;
 }
 
-static int lcache_clear(lua_State *L) {
+static int lcache_clear(lua_State *L, ltide_call *c) {
+  (void)c;
   ltide_try(L, tide_jit_cache_clear());
   return 0;
 }
@@ -191,17 +173,14 @@ static ltide_row rows[] = {
 
 void ltide_open_jit(lua_State *L, ltide_state *S) {
   (void)S;
-  int module = lua_gettop(L);
-  ltide_newmetatable(L, JIT_META);
-  lua_pushcfunction(L, ljit_gc);
-  lua_setfield(L, -2, "__gc");
-  lua_getfield(L, module, "cuda");
-  lua_newtable(L);
-  ltide_register_rows(L, "tide.cuda.jiterator", rows);
+  static const luaL_Reg meta[] = {{"__gc", ljit_gc}, {0}};
+  ltide_new_class(L, JIT_META, meta, NULL, NULL, NULL);
+  ltide_register_in(L, "tide.cuda.jiterator", rows);
+  lua_getfield(L, -1, "cuda");
+  lua_getfield(L, -1, "jiterator");
   lua_getfield(L, -1, "create_jit_fn");
   lua_setfield(L, -2, "_create_jit_fn");
   lua_getfield(L, -1, "create_multi_output_jit_fn");
   lua_setfield(L, -2, "_create_multi_output_jit_fn");
-  lua_setfield(L, -2, "jiterator");
-  lua_settop(L, module);
+  lua_pop(L, 2);
 }

@@ -7,6 +7,7 @@
  * Invariant: the __call and methods check their first argument by its metatable, so no other userdata gets in. */
 #include <string.h>
 
+#include "fields.h"
 #include "row.h"
 #include "names.h"
 #include "tide/jit.h"
@@ -171,29 +172,20 @@ static int lkernel_bind(lua_State *L) {
   read_grid(L, k, 2, &g);
   if (g.stream) ltide_hold_stream(L, S, g.stream); /* the table may let go of it while the handle is made */
   int n = read_arguments(L, S, k, 3, args);
-  tide_bound **u = ltide_new_object(L, sizeof *u, 0);
-  *u = NULL;
-  ltide_setmetatable(L, BOUND_META);
-  ltide_try(L, tide_kernel_bind(u, k, &g, args, n));
+  ltide_try(L, tide_kernel_bind((tide_bound **)ltide_new_pointer(L, BOUND_META), k, &g, args, n));
   lua_pushcclosure(L, lbound_call, 1);
   return 1;
 }
 
 /* {==== Looking */
 
-static int lkernel_params(lua_State *L) {
-  ltide_enter(L);
-  tide_kernel *k = check_kernel(L, 1);
+static int lkernel_params(lua_State *L, ltide_call *c) {
+  static const ltide_field fields[] = LTIDE_FIELDS(tide_kernel_param, name, type, read_only);
+  const tide_kernel *k = c->v[0].object;
   lua_createtable(L, tide_kernel_params(k), 0);
   for (int i = 0; i < tide_kernel_params(k); i++) {
-    const tide_kernel_param *p = tide_kernel_param_get(k, i);
     lua_createtable(L, 0, 3);
-    lua_pushstring(L, p->name);
-    lua_setfield(L, -2, "name");
-    lua_pushstring(L, p->type);
-    lua_setfield(L, -2, "type");
-    lua_pushboolean(L, p->read_only);
-    lua_setfield(L, -2, "read_only");
+    ltide_set_fields(L, fields, tide_kernel_param_get(k, i), false);
     lua_rawseti(L, -2, i + 1);
   }
   return 1;
@@ -230,36 +222,22 @@ static int read_strings(lua_State *L, int arg, const char *name, const char **ou
 
 /* options: {"-DN=4", "-lineinfo"}, or {options={...}, params={...}}. */
 static void read_opts(lua_State *L, int arg, tide_kernel_text *t, const char **options, const char **params) {
-  static const char *const keys[] = {"options", "params", NULL};
-  if (lua_isnoneornil(L, arg)) return;
   if (!lua_istable(L, arg)) ltide_arg_error(L, arg, "options", "a table of options for the compiler: {\"-DN=4\"}");
   if (lua_rawlen(L, arg) > 0) {
     t->options_count = read_strings(L, arg, "options", options);
     return;
   }
-  ltide_check_keys(L, arg, keys);
-  if (ltide_rawfield(L, arg, "options") != LUA_TNIL)
-    t->options_count = read_strings(L, lua_gettop(L), "options", options);
-  if (ltide_rawfield(L, arg, "params") == LUA_TNIL) return;
-  t->params_count = read_strings(L, lua_gettop(L), "params", params);
-  t->params = params;
+  ltide_check_keys(L, arg, LTIDE_NAMES("options", "params"));
+  if (ltide_push_option(L, arg, "options")) t->options_count = read_strings(L, lua_gettop(L), "options", options);
+  if (ltide_push_option(L, arg, "params"))
+    t->params = params, t->params_count = read_strings(L, lua_gettop(L), "params", params);
 }
 
-static int lcompile_kernel(lua_State *L) {
-  ltide_enter(L);
+static int lcompile_kernel(lua_State *L, ltide_call *c) {
   const char *options[ARGUMENTS], *params[ARGUMENTS];
-  tide_kernel_text t = {.struct_size = sizeof t, .options = options};
-  luaL_checkstack(L, 8, "compile_kernel");
-  t.source = ltide_check_cstring(L, 1, "src", "a string of CUDA C");
-  t.name = ltide_check_cstring(L, 2, "name", "the name of a kernel in the source");
-  if (lua_gettop(L) > 3)
-    return ltide_error(L, "ArgumentError", "compile_kernel: too many arguments: got %d, expected at most 3",
-                       lua_gettop(L));
-  read_opts(L, 3, &t, options, params);
-  tide_kernel **u = ltide_new_object(L, sizeof *u, 0);
-  *u = NULL;
-  ltide_setmetatable(L, KERNEL_META);
-  ltide_try(L, tide_kernel_new(u, &t));
+  tide_kernel_text t = {.struct_size = sizeof t, .source = c->v[0].text, .name = c->v[1].text, .options = options};
+  if (c->v[2].given) read_opts(L, c->v[2].at, &t, options, params);
+  ltide_try(L, tide_kernel_new((tide_kernel **)ltide_new_pointer(L, KERNEL_META), &t));
   return 1;
 }
 
@@ -272,38 +250,30 @@ static ltide_row kernel_rows[] = {
 #include "api/kernel.def"
     {0}};
 
-static const char key_methods;
-
+/* Upvalue 1: the methods. */
 static int kernel_index(lua_State *L) {
   tide_kernel *k = check_kernel(L, 1);
-  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_methods);
   lua_pushvalue(L, 2);
-  if (lua_rawget(L, -2) != LUA_TNIL) return 1;
+  if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
   const char *key = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : "";
-  if (strcmp(key, "name")) return ltide_no_field(L, "Kernel", key, -2, "name");
+  if (strcmp(key, "name")) return ltide_no_field(L, "Kernel", key, lua_upvalueindex(1), "name");
   lua_pushstring(L, tide_kernel_name(k));
   return 1;
 }
 
 void ltide_open_jit_kernel(lua_State *L, ltide_state *S) {
   (void)S;
-  static const luaL_Reg meta[] = {
-      {"__gc", kernel_gc}, {"__tostring", kernel_tostring}, {"__index", kernel_index}, {NULL, NULL}};
-  int module = lua_gettop(L);
-  ltide_newmetatable(L, BOUND_META);
-  lua_pushcfunction(L, bound_gc);
-  lua_setfield(L, -2, "__gc");
-  ltide_newmetatable(L, KERNEL_META);
-  luaL_setfuncs(L, meta, 0);
+  static const luaL_Reg bound_meta[] = {{"__gc", bound_gc}, {0}},
+                        meta[] = {{"__gc", kernel_gc}, {"__tostring", kernel_tostring}, {0}};
+  ltide_new_class(L, BOUND_META, bound_meta, NULL, NULL, NULL);
+  ltide_new_class(L, KERNEL_META, meta, "Kernel", kernel_rows, kernel_index);
+  luaL_getmetatable(L, KERNEL_META);
   lua_pushvalue(L, -1);
   lua_pushcclosure(L, lkernel_call, 1);
   lua_setfield(L, -2, "__call");
-  lua_newtable(L);
-  ltide_register_rows(L, "Kernel", kernel_rows);
-  lua_rawsetp(L, LUA_REGISTRYINDEX, &key_methods);
-  lua_getfield(L, module, "cuda");
+  lua_getfield(L, -2, "cuda");
   ltide_register_rows(L, "tide.cuda", jit_kernel_cuda_rows);
   lua_getfield(L, -1, "compile_kernel");
   lua_setfield(L, -2, "_compile_kernel");
-  lua_settop(L, module);
+  lua_pop(L, 2);
 }
