@@ -9,12 +9,12 @@
 
 #include <string.h>
 
+#include "each.h"
 #include "row.h"
 #include "script.h"
 
 #define LOADER_META    "tide.data.Loader"
 #define ITERATION_META "tide.data.Iteration"
-enum { MOST_AHEAD = 1 << 16 };
 
 /* User value 1 of both: a table of the chunk's, what the loader was made of and what is known of the iteration. */
 typedef struct loader {
@@ -38,7 +38,7 @@ static int loader_gc(lua_State *L) {
 }
 
 /* Both __gc and __close. The user value goes too, as a closed iteration may be kept for long. */
-static int iteration_end(lua_State *L) {
+static int script_close_iteration(lua_State *L) {
   iteration *it = ltide_test_object(L, 1, ITERATION_META);
   if (!it || !it->open) return 0;
   it->open = false;
@@ -50,7 +50,7 @@ static int iteration_end(lua_State *L) {
 
 static int iteration_gc(lua_State *L) {
   iteration *it = ltide_test_object(L, 1, ITERATION_META);
-  iteration_end(L);
+  script_close_iteration(L);
   if (it) tide_loader_free(it->l), it->l = NULL;
   return 0;
 }
@@ -116,7 +116,7 @@ static tide_tensor ***push_addresses(lua_State *L, int n) {
     list[i] = &((ltide_tensor *)lua_touserdata(L, -1))->t;
     if (*list[i]) continue; /* else it was by a finaliser of the script's */
     lua_settop(L, 1);
-    iteration_end(L);
+    script_close_iteration(L);
     ltide_error(L, "StateError", "loader: got a batch with a freed tensor, expected all alive; the iteration ends");
   }
   return list;
@@ -315,15 +315,7 @@ static int script_get_items(lua_State *L) {
   return 2;
 }
 
-static int script_count_items(lua_State *L) {
-  lua_len(L, 1);
-  int is_integer;
-  lua_Integer n = lua_tointegerx(L, -1, &is_integer);
-  if (!is_integer || n < 0)
-    return ltide_error(L, "ValueError", "loader: dataset: #dataset is %s, expected how many items there are",
-                       ltide_typename(L, -1));
-  return ltide_give_integer(L, n);
-}
+static int script_length(lua_State *L) { return lua_len(L, 1), 1; }
 
 /* shuffle(n, generator): the numbers 1 to n in another order. */
 static int script_shuffle(lua_State *L) {
@@ -335,11 +327,6 @@ static int script_shuffle(lua_State *L) {
   tide_options o = {TIDE_INT64, TIDE_CPU, false};
   ltide_try(L, tide_randperm(&u->t, lua_tointeger(L, 1), &o, g));
   return 1;
-}
-
-static int script_rows_of(lua_State *L) {
-  const tide_tensor *x = ltide_check_tensor(L, ltide_enter(L), 1, "dataset");
-  return ltide_give_integer(L, tide_tensor_ndim(x) ? tide_tensor_size(x)[0] : 0);
 }
 
 /* A dataset: item i are the rows of the columns, which are the upvalue, under the same keys. */
@@ -394,105 +381,16 @@ static int lloader_len(lua_State *L) {
   return 1;
 }
 
-static lua_Integer opt_integer(lua_State *L, int opts, const char *key, lua_Integer otherwise, lua_Integer least,
-                               lua_Integer most) {
-  if (!opts) return otherwise;
-  bool given = ltide_rawfield(L, opts, key) != LUA_TNIL;
-  lua_Integer n = given ? ltide_check_integer(L, -1, key) : otherwise;
-  lua_pop(L, 1);
-  if (!given) return otherwise;
-  if (n < least || n > most) ltide_error(L, "ValueError", "loader: %s: got %I, expected %I to %I", key, n, least, most);
-  return n;
-}
-
-static int opt_device(lua_State *L, int opts) {
-  if (!opts || ltide_rawfield(L, opts, "device") == LUA_TNIL) return TIDE_CPU;
-  int device = ltide_check_device(L, -1, "device", LTIDE_CPU_OK);
-  lua_pop(L, 1);
-  return device;
-}
-
-/* Something with a length and items, or a function. */
-static void check_dataset(lua_State *L) {
-  bool fits = lua_type(L, 1) == LUA_TTABLE || lua_type(L, 1) == LUA_TFUNCTION;
-  if (!fits && lua_type(L, 1) == LUA_TUSERDATA && luaL_getmetafield(L, 1, "__len") != LUA_TNIL) {
-    lua_pop(L, 1);
-    fits = luaL_getmetafield(L, 1, "__index") != LUA_TNIL;
-    if (fits) lua_pop(L, 1);
-  }
-  if (!fits) ltide_arg_error(L, 1, "dataset", "what has #dataset and dataset[i], or a function with {size=}");
-}
-
-/* Sets t[key] in the table at the top to the option, which may be nil. */
-static void set_option(lua_State *L, int opts, const char *key) {
-  ltide_rawfield(L, opts, key);
-  lua_setfield(L, -2, key);
-}
-
-/* Pushes the table that the chunk knows the loader by; the dataset is at 1. */
-static void push_table(lua_State *L, int opts) {
-  lua_Integer size = opt_integer(L, opts, "size", -1, 0, (lua_Integer)1 << 48);
-  int device = opt_device(L, opts);
-  lua_createtable(L, 0, 16);
-  ltide_set_integer(L, "batch_size", opt_integer(L, opts, "batch_size", 1, 1, INT32_MAX));
-  ltide_set_integer(L, "prefetch", opt_integer(L, opts, "prefetch", 2, 0, MOST_AHEAD));
-  if (size >= 0) ltide_set_integer(L, "size", size);
-  static const char *const flags[] = {"shuffle", "drop_last", "pin_memory"};
-  for (int i = 0; i < 3; i++) {
-    lua_pushboolean(L, ltide_opt_boolean(L, opts, flags[i], i == 2) && (i < 2 || tide_is_available()));
-    lua_setfield(L, -2, flags[i]);
-  }
-  ltide_set_integer(L, "device", device);
-  lua_pushboolean(L, device != TIDE_CPU);
-  lua_setfield(L, -2, "moves");
-  int table = lua_gettop(L);
-  if (size >= 0) {
-    lua_pushvalue(L, 1), lua_pushinteger(L, size);
-    if (ltide_script_call(L, "loader_columns", 2)) lua_replace(L, 1);
-    lua_settop(L, table);
-  }
-  if (lua_isfunction(L, 1) != (size >= 0))
-    ltide_error(L, "ArgumentError", "loader: size: got %s, expected %s", size < 0 ? "none" : "one",
-                size < 0 ? "how many items the function has" : "none, since the dataset tells its own");
-  lua_pushvalue(L, 1);
-  lua_setfield(L, table, "dataset");
-  if (!opts) return;
-  if (ltide_rawfield(L, opts, "collate") != LUA_TNIL && !lua_isfunction(L, -1))
-    ltide_arg_error(L, lua_gettop(L), "collate", "a function");
-  const tide_generator *g = ltide_opt_generator(L, opts);
-  if (g && tide_generator_device(g) != TIDE_CPU)
-    ltide_error(L, "DeviceError",
-                "loader: generator: got one of cuda:%d, expected one of the cpu, which draws the order",
-                tide_generator_device(g));
-  lua_settop(L, table);
-  set_option(L, opts, "collate");
-  set_option(L, opts, "generator");
-}
-
-static int lloader(lua_State *L) {
-  static const char *const keys[] = {"batch_size", "shuffle",  "drop_last", "pin_memory", "collate",
-                                     "generator",  "prefetch", "size",      "device",     NULL};
-  ltide_enter(L);
-  if (lua_gettop(L) > 2) return ltide_arg_error(L, 3, "argument", "a dataset and options, no more");
-  lua_settop(L, 2);
-  check_dataset(L);
-  int opts = lua_isnil(L, 2) ? 0 : 2;
-  if (opts && !lua_istable(L, 2)) return ltide_arg_error(L, 2, "options", "a table");
-  ltide_check_keys(L, opts, keys);
-  push_table(L, opts);
+/* new_loader(self) */
+static int script_new_loader(lua_State *L) {
   *(loader *)ltide_new_object(L, sizeof(loader), 1) = (loader){NULL, false};
   ltide_setmetatable(L, LOADER_META);
-  lua_insert(L, -2);
+  lua_pushvalue(L, 1);
   lua_setiuservalue(L, -2, 1);
   return 1;
 }
 
 /* {==== Registration */
-
-static void new_meta(lua_State *L, const char *name, const luaL_Reg *meta) {
-  ltide_newmetatable(L, name);
-  luaL_setfuncs(L, meta, 0);
-}
 
 static ltide_row loader_loader_rows[] = {
 #include "api/loader_loader.def"
@@ -506,36 +404,16 @@ static ltide_row loader_rows[] = {
 void ltide_open_loader(lua_State *L, ltide_state *S) {
   (void)S;
   static const luaL_Reg loader_meta[] = {{"__len", lloader_len}, {"__gc", loader_gc}, {"__call", lloader_call}, {0}},
-                        iteration_meta[] = {
-                            {"__call", iteration_call}, {"__gc", iteration_gc}, {"__close", iteration_end}, {0}};
-  static const luaL_Reg script[] = {{"new_iteration", script_new_iteration},
-                                    {"is_open", script_is_open},
-                                    {"close_iteration", iteration_end},
-                                    {"ask_for_next", script_ask_for_next},
-                                    {"begin_batch", script_begin_batch},
-                                    {"queue_batch", script_queue_batch},
-                                    {"take_batch", script_take_batch},
-                                    {"stack_items", script_stack_items},
-                                    {"stack_numbers", script_stack_numbers},
-                                    {"note_own", script_note_own},
-                                    {"pin_tensor", script_pin_tensor},
-                                    {"in_scope", script_in_scope},
-                                    {"call", script_call},
-                                    {"get_items", script_get_items},
-                                    {"count_items", script_count_items},
-                                    {"shuffle", script_shuffle},
-                                    {"rows_of", script_rows_of},
-                                    {"rows_getter", script_rows_getter},
-                                    {"plain_shapes", script_plain_shapes},
-                                    {NULL, NULL}};
+                        iteration_meta[] = {{"__call", iteration_call},
+                                            {"__gc", iteration_gc},
+                                            {"__close", script_close_iteration},
+                                            {0}};
+  static const luaL_Reg script[] =
+      LTIDE_SCRIPT(new_loader, new_iteration, is_open, close_iteration, ask_for_next, begin_batch, queue_batch,
+                   take_batch, stack_items, stack_numbers, note_own, pin_tensor, in_scope, call, get_items, length,
+                   shuffle, rows_getter, plain_shapes);
   ltide_script_give(L, script);
-  new_meta(L, ITERATION_META, iteration_meta);
-  new_meta(L, LOADER_META, loader_meta);
-  lua_newtable(L);
-  ltide_register_rows(L, "Loader", loader_loader_rows);
-  lua_setfield(L, -2, "__index");
-  lua_pop(L, 2);
-  lua_newtable(L);
-  ltide_register_rows(L, "tide.data", loader_rows);
-  lua_setfield(L, -2, "data");
+  ltide_new_class(L, ITERATION_META, iteration_meta, NULL, NULL, NULL);
+  ltide_new_class(L, LOADER_META, loader_meta, "Loader", loader_loader_rows, NULL);
+  ltide_register_in(L, "tide.data", loader_rows);
 }

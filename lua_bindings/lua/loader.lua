@@ -9,11 +9,12 @@
 -- been prepared in another call.
 
 local deepest = 100 -- tables in tables: more is a circle
+local dimensions, size_of, is_available = public("Tensor", "dim"), public("Tensor", "size"), public("tide.cuda", "is_available")
 
 -- ---- how the items of a batch become one value ----
 
 -- Item i of the list does not go with the first.
-local function refuse(b, i, path, items)
+local function unlike(b, i, path, items)
   fail("ShapeError", "loader: dataset[" .. b.numbers[i] .. "]" .. path .. ": got " .. describe(items[i])
     .. ", expected one like dataset[" .. b.numbers[1] .. "]" .. path .. ", which is " .. describe(items[1]))
 end
@@ -27,7 +28,7 @@ local function collate_tables(b, items, path, depth)
     fail("ShapeError", "loader: dataset[" .. b.numbers[i] .. "]" .. path .. ": got " .. keys .. " keys, expected the "
       .. expected .. " of " .. of_first .. path)
   end
-  if i then refuse(b, i, path, items) end
+  if i then unlike(b, i, path, items) end
   for key in next, items[1] do
     local below = path .. (type(key) == "string" and "." .. key or "[" .. text(key) .. "]")
     local column, missing = get_column(items, key, b.n)
@@ -65,7 +66,7 @@ function collate(b, items, path, depth)
       .. ", expected tensors, numbers, booleans, strings or tables of them, or collate= a function that takes such items")
   end
   local value, bad = collators[kind](b, items, path, depth)
-  if bad then refuse(b, bad, path, items) end
+  if bad then unlike(b, bad, path, items) end
   return value
 end
 
@@ -134,7 +135,11 @@ end
 
 -- How many items and batches there are now.
 function loader_length(self)
-  local size = self.size or count_items(self.dataset)
+  local size = self.size or call(length, self.dataset)
+  if type(size) ~= "number" or size < 0 or size % 1 ~= 0 then
+    fail("ValueError", "loader: dataset: #dataset is " .. describe(size) .. ", expected how many items there are")
+  end
+  size = size | 0
   local whole = size // self.batch_size
   return not self.drop_last and size % self.batch_size ~= 0 and whole + 1 or whole, size
 end
@@ -174,9 +179,11 @@ function loader_call(loader, self, last)
   return batch, i
 end
 
+-- ---- what a loader is made of ----
+
 -- A table of tensors, by any keys, as a data set: a function that gives their rows under the same keys. The table is
 -- copied. Nothing where the dataset is no such table.
-function loader_columns(dataset, size)
+local function columns_of(dataset, size)
   local columns = {}
   if type(dataset) ~= "table" or next(dataset) == nil then return end
   for key, x in next, dataset do
@@ -184,11 +191,42 @@ function loader_columns(dataset, size)
     columns[key] = x
   end
   for key, x in next, columns do
-    local rows = rows_of(x)
+    local rows = dimensions(x) > 0 and size_of(x, 1) or 0
     if rows < size then
       fail("ShapeError", "loader: dataset[" .. text(key) .. "]: got " .. rows .. " rows, expected at least the " .. size
         .. " of size")
     end
   end
   return rows_getter(columns)
+end
+
+local function check_range(value, name, least, most)
+  if value and (value < least or value > most) then
+    fail("ValueError", "loader: " .. name .. ": got " .. value .. ", expected " .. least .. " to " .. most)
+  end
+end
+
+function loader(dataset, batch_size, shuffle, drop_last, pin_memory, collate, generator, prefetch, size, device)
+  local kind, meta = type(dataset), getmeta(dataset)
+  local is_object = kind == "userdata" and meta and rawget(meta, "__len") ~= nil and rawget(meta, "__index") ~= nil
+  if kind ~= "table" and kind ~= "function" and not is_object then
+    refuse(dataset, "dataset", "what has #dataset and dataset[i], or a function with {size=}")
+  end
+  check_range(batch_size, "batch_size", 1, 0x7fffffff)
+  check_range(prefetch, "prefetch", 0, 1 << 16)
+  check_range(size, "size", 0, 1 << 48)
+  dataset = size and columns_of(dataset, size) or dataset
+  if (type(dataset) == "function") ~= (size ~= nil) then
+    fail("ArgumentError", "loader: size: got " .. (size and "one, expected none, since the dataset tells its own"
+      or "none, expected how many items the function has"))
+  end
+  if generator and text(generator.device) ~= "cpu" then
+    fail("DeviceError", "loader: generator: got one of " .. text(generator.device)
+      .. ", expected one of the cpu, which draws the order")
+  end
+  return new_loader {
+    dataset = dataset, batch_size = batch_size, shuffle = shuffle, drop_last = drop_last, collate = collate,
+    generator = generator, prefetch = prefetch, size = size, pin_memory = pin_memory and is_available(), device = device or -1,
+    moves = device ~= nil and device ~= -1,
+  }
 end
