@@ -5,7 +5,6 @@
 #include "graph.h"
 #include "row.h"
 #include "script.h"
-#include "tree.h"
 
 static const char *on_device(lua_State *L, const tide_tensor *x) {
   int device = tide_tensor_device(x);
@@ -28,27 +27,27 @@ static void check_like(lua_State *L, ltide_state *S, int arg, const tide_tensor 
               x ? on_device(L, x) : "", expected, tide_tensor_device(input));
 }
 
-typedef struct replayed {
-  ltide_state *S;
-  const tide_graph *graph;
-} replayed;
-
-static void push_output(lua_State *L, void *user, int index, tide_tensor *x) {
-  const replayed *r = user;
-  (void)index;
-  ltide_tensor *u = ltide_new_tensor(L, r->S);
-  ltide_try(L, tide_graph_output(&u->t, r->graph, x));
+/* The captured tensor at 1 by a new handle. Upvalue: the graph, which the caller holds. */
+static int output(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  const tide_tensor *x = ltide_check_tensor(L, S, 1, "output");
+  ltide_tensor *u = ltide_new_tensor(L, S);
+  ltide_try(L, tide_graph_output(&u->t, lua_touserdata(L, lua_upvalueindex(1)), x));
+  return 1;
 }
 
 /* Pushes the captured result at index as this call's: tensors by new handles, trees of them copied, the rest as it
  * is. */
-static void push_result(lua_State *L, replayed *r, int index) {
-  tide_tensor *x = ltide_test_tensor(L, r->S, index);
-  if (x)
-    push_output(L, r, index, x);
-  else if (lua_istable(L, index))
-    ltide_map_tree(L, r->S, index, push_output, r);
-  else
+static void push_result(lua_State *L, ltide_state *S, tide_graph *g, int index) {
+  tide_tensor *x = ltide_test_tensor(L, S, index);
+  if (x) {
+    ltide_tensor *u = ltide_new_tensor(L, S);
+    ltide_try(L, tide_graph_output(&u->t, g, x));
+  } else if (lua_istable(L, index)) {
+    lua_pushlightuserdata(L, g);
+    lua_pushcclosure(L, output, 1);
+    ltide_map_tree(L, index);
+  } else
     lua_pushvalue(L, index);
 }
 
@@ -77,10 +76,9 @@ static int lgraphed(lua_State *L) {
   luaL_checkstack(L, 2 * count, "graphed callable: too many results");
   lua_createtable(L, count, 0);
   int out = lua_gettop(L);
-  replayed r = {S, g};
   for (int k = 1; k <= count; k++) {
     lua_rawgeti(L, results, k);
-    push_result(L, &r, lua_gettop(L));
+    push_result(L, S, g, lua_gettop(L));
     lua_rawseti(L, out, k);
     lua_pop(L, 1);
   }

@@ -1,9 +1,9 @@
 /* move.c: tensors to other devices and dtypes, copies, and filling.
  *
  * What core gives back is the tensor itself where nothing changes, and then the script gets the same handle again, as
- * torch's `to` gives self. tide.to walks a tree of tables (tree.c) and copies nothing but tensors and tables. */
+ * torch's `to` gives self. tide.to walks a tree of tables (lua/tree.lua) and copies nothing but tensors and tables. */
 #include "row.h"
-#include "tree.h"
+#include "script.h"
 
 /* {==== to, cuda, cpu */
 
@@ -128,15 +128,17 @@ typedef struct mover {
   bool non_blocking, copy;
 } mover;
 
-static void push_moved(lua_State *L, void *user, int index, tide_tensor *x) {
-  const mover *m = user;
+/* Pushes x, which is at the index, moved: the same handle where nothing changes. */
+static int push_moved(lua_State *L, const mover *m, tide_tensor *x, int index) {
   ltide_tensor *u = ltide_new_tensor(L, m->S);
   ltide_try(L, tide_to(&u->t, x, &m->options, m->non_blocking, m->copy));
-  if (u->t != x) return;
-  tide_tensor_release(u->t);
-  u->t = NULL;
-  lua_pop(L, 1);
-  lua_pushvalue(L, index);
+  return ltide_result_or_self(L, m->S, u, x, index);
+}
+
+static int moved(lua_State *L) {
+  const mover *m = lua_touserdata(L, lua_upvalueindex(1));
+  ltide_enter(L);
+  return push_moved(L, m, ltide_check_tensor(L, m->S, 1, "tree"), 1);
 }
 
 static int lto(lua_State *L, ltide_call *c) {
@@ -151,8 +153,10 @@ static int lto(lua_State *L, ltide_call *c) {
     return ltide_arg_error(L, 2, "target", "a device, or a tensor for its device and dtype");
   read_target(L, c->S, 2, &m.options);
   m.non_blocking = c->v[2].boolean, m.copy = c->v[3].boolean;
-  ltide_map_tree(L, c->S, 1, push_moved, &m);
-  ltide_made(L, c->S);
+  if (x) return push_moved(L, &m, x, 1);
+  lua_pushlightuserdata(L, &m);
+  lua_pushcclosure(L, moved, 1);
+  ltide_map_tree(L, 1);
   return 1;
 }
 

@@ -3,10 +3,10 @@
  *
  * Each has its device as the current one. A function that waits for its device begins with ltide_waiting: in a replica
  * that yields first, so that the others run meanwhile (lua/parallel.lua). */
+#include "each.h"
 #include "scope.h"
 #include "script.h"
 #include "tide/device.h"
-#include "tree.h"
 
 /* {==== Coroutines */
 
@@ -75,7 +75,5 @@ static int script_traceback(lua_State *L) { return ltide_push_trace(L, lua_tothr
 
 static int script_is_error(lua_State *L) { return ltide_give_boolean(L, ltide_is_error(L, 1)); }
 
-const luaL_Reg ltide_replica_script[] = {
-    {"new_thread", script_new_thread}, {"resume", script_resume},       {"yield", script_yield},
-    {"is_turn", script_is_turn},       {"has_ended", script_has_ended}, {"close_thread", script_close_thread},
-    {"traceback", script_traceback},   {"is_error", script_is_error},   {NULL, NULL}};
+const luaL_Reg ltide_replica_script[] =
+    LTIDE_SCRIPT(new_thread, resume, yield, is_turn, has_ended, close_thread, traceback, is_error);

@@ -85,6 +85,16 @@ int ltide_script_call(lua_State *L, const char *name, int n) {
   return finish(L, LUA_OK, before);
 }
 
+void ltide_map_tree(lua_State *L, int index) {
+  int leaf = lua_gettop(L);
+  lua_pushvalue(L, index);
+  lua_insert(L, leaf);
+  ltide_script_push(L, "copy");
+  lua_insert(L, leaf);
+  lua_call(L, 2, 1);
+  ltide_enter(L);
+}
+
 /* {==== What the chunks have of Lua's own libraries, without metamethods */
 
 static int raw_next(lua_State *L) {

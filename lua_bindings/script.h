@@ -12,6 +12,11 @@ void ltide_script_push(lua_State *L, const char *name); /* the function of the c
  * `return`: whatever it returns is what the running function returns. */
 int ltide_script_call(lua_State *L, const char *name, int n);
 
+/* Pushes a copy of the tree of tensors at index: tables are made anew with their metatables, each tensor becomes what
+ * leaf(x) gives for it, once, and other values are kept. What is shared, or refers to itself, is so in the copy. The
+ * closure `leaf` is at the top, and is popped. */
+void ltide_map_tree(lua_State *L, int index);
+
 /* For their functions of one result. */
 static inline int ltide_give_boolean(lua_State *L, bool b) { return lua_pushboolean(L, b), 1; }
 static inline int ltide_give_integer(lua_State *L, lua_Integer i) { return lua_pushinteger(L, i), 1; }

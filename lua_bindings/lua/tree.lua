@@ -1,12 +1,11 @@
--- Walks over trees of tensors for the other chunks, as tree.c has them for C, and tables beside each other.
+-- Walks over trees of tensors, nested tables with tensors and other values in them, and tables beside each other.
 --
 -- Every table and tensor that was met is noted by identity, so that a tree that shares parts, or refers to itself, is
 -- walked once. Values are read raw: a walk runs no code of the script's. Keys are never changed.
 
-local deepest = 1000 -- tables in tables, as in C
+local deepest = 1000 -- tables in tables
 
-local function check_depth(depth)
-  if depth <= deepest then return end
+local function too_deep()
   fail("ValueError", called() .. ": got tables nested more than " .. deepest .. " deep, expected fewer")
 end
 
@@ -19,7 +18,7 @@ end
 function visit(tree, fn)
   local seen = {}
   local function walk(value, depth)
-    check_depth(depth)
+    if depth > deepest then too_deep() end
     local device = device_of(value)
     if not device and type(value) ~= "table" or seen[value] then return end
     seen[value] = true
@@ -36,7 +35,7 @@ end
 function copy(tree, leaf, stays)
   local made = {}
   local function walk(value, depth)
-    check_depth(depth)
+    if depth > deepest then too_deep() end
     local device = device_of(value)
     if not device and (type(value) ~= "table" or stays and stays(value)) then return value end
     if made[value] == nil and device then
@@ -45,7 +44,8 @@ function copy(tree, leaf, stays)
       local t = {}
       made[value] = t
       for key, below in next, value do t[key] = walk(below, depth + 1) end
-      setmeta(t, getmeta(value))
+      local meta = getmeta(value)
+      if meta then setmeta(t, meta) end
     end
     return made[value]
   end
