@@ -13,10 +13,9 @@
 #include "tide/graph.h"
 
 typedef struct print_options {
-  int precision, edgeitems, linewidth, sci_mode; /* sci_mode: -1 as the values ask for */
-  int64_t threshold;
+  int precision, threshold, edgeitems, linewidth, sci_mode; /* sci_mode: -1 as the values ask for */
 } print_options;
-static _Thread_local print_options options = {4, 3, 80, -1, 1000};
+static _Thread_local print_options options = {4, 1000, 3, 80, -1};
 
 /* What is shown, in row-major order: `size` elements of each dim, of which the middle is left out where cut is set. */
 typedef struct visible {
@@ -262,25 +261,29 @@ static void add_tensor(printer *p, int d, int64_t first, int indent) {
   luaL_addchar(p->b, ']');
 }
 
+/* Pushes "2, 3". */
+static const char *push_sizes(lua_State *L, const tide_tensor *x) {
+  lua_pushliteral(L, "");
+  for (int d = 0; d < tide_tensor_ndim(x); d++) {
+    lua_pushfstring(L, d ? ", %I" : "%I", (lua_Integer)tide_tensor_size(x)[d]);
+    lua_concat(L, 2);
+  }
+  return lua_tostring(L, -1);
+}
+
 /* Pushes the suffix texts ("device='cuda:0'", ...) and returns their number. */
 static int push_suffixes(lua_State *L, const tide_tensor *x) {
   int n = 0;
   tide_dtype dtype = tide_tensor_dtype(x), real = tide_get_default_dtype();
+  bool is_empty = !tide_tensor_numel(x), is_told = dtype != real; /* is its dtype? */
+  if (!is_empty && (dtype == TIDE_INT64 || dtype == TIDE_BOOL)) is_told = false;
+  if (!is_empty && dtype == (real == TIDE_FLOAT64 ? TIDE_COMPLEX128 : TIDE_COMPLEX64)) is_told = false;
   if (tide_tensor_device(x) >= 0) lua_pushfstring(L, "device='cuda:%d'", tide_tensor_device(x)), n++;
-  if (tide_tensor_numel(x) == 0) {
-    if (tide_tensor_ndim(x) != 1) {
-      lua_pushliteral(L, "size=(");
-      for (int d = 0; d < tide_tensor_ndim(x); d++) {
-        lua_pushfstring(L, d ? ", %I" : "%I", (lua_Integer)tide_tensor_size(x)[d]);
-        lua_concat(L, 2);
-      }
-      lua_pushliteral(L, ")");
-      lua_concat(L, 2), n++;
-    }
-    if (dtype != real) lua_pushfstring(L, "dtype=tide.%s", tide_dtype_name(dtype)), n++;
-  } else if (dtype != real && dtype != TIDE_INT64 && dtype != TIDE_BOOL &&
-             dtype != (real == TIDE_FLOAT64 ? TIDE_COMPLEX128 : TIDE_COMPLEX64))
-    lua_pushfstring(L, "dtype=tide.%s", tide_dtype_name(dtype)), n++;
+  if (is_empty && tide_tensor_ndim(x) != 1) {
+    lua_pushfstring(L, "size=(%s)", push_sizes(L, x)), n++;
+    lua_remove(L, -2);
+  }
+  if (is_told) lua_pushfstring(L, "dtype=tide.%s", tide_dtype_name(dtype)), n++;
   return n;
 }
 
@@ -304,17 +307,8 @@ static void join_suffixes(lua_State *L, int body, int n) {
 
 /* While a graph is captured there are no values: "tensor(..., device='cuda:0', size=(2, 3))". */
 static int push_without_values(lua_State *L, const tide_tensor *x) {
-  luaL_Buffer b;
-  luaL_buffinit(L, &b);
-  lua_pushfstring(L, "tensor(..., device='cuda:%d', size=(", tide_tensor_device(x));
-  luaL_addvalue(&b);
-  for (int d = 0; d < tide_tensor_ndim(x); d++) {
-    lua_pushfstring(L, d ? ", %I" : "%I", (lua_Integer)tide_tensor_size(x)[d]);
-    luaL_addvalue(&b);
-  }
-  lua_pushfstring(L, "%s), dtype=tide.%s)", tide_tensor_ndim(x) == 1 ? "," : "", tide_dtype_name(tide_tensor_dtype(x)));
-  luaL_addvalue(&b);
-  luaL_pushresult(&b);
+  lua_pushfstring(L, "tensor(..., device='cuda:%d', size=(%s%s), dtype=tide.%s)", tide_tensor_device(x),
+                  push_sizes(L, x), tide_tensor_ndim(x) == 1 ? "," : "", tide_dtype_name(tide_tensor_dtype(x)));
   return 1;
 }
 
@@ -356,30 +350,23 @@ static int ltensor_tostring(lua_State *L) {
 
 /* {==== Options */
 
-static int check_option(lua_State *L, const char *key, int least) {
-  int ok;
-  lua_Integer n = lua_tointegerx(L, -1, &ok);
-  if (!ok || n < least || n > 1 << 30)
-    ltide_error(L, "ValueError", "set_printoptions: %s: got %s, expected an integer from %d", key,
-                ltide_typename(L, -1), least);
-  return (int)n;
-}
-
-static int lset_printoptions(lua_State *L) {
-  static const char *const keys[] = {"precision", "threshold", "edgeitems", "linewidth", "sci_mode", NULL};
-  ltide_enter(L);
-  if (!lua_istable(L, 1))
-    return ltide_arg_error(L, 1, "opts", "a table {precision=, threshold=, edgeitems=, linewidth=, sci_mode=}");
-  ltide_no_options(L, 1);
-  ltide_check_keys(L, 1, keys);
+/* What is not given stays as it is, but for sci_mode. */
+static int lset_printoptions(lua_State *L, ltide_call *c) {
   print_options o = options;
-  if (ltide_rawfield(L, 1, "precision") != LUA_TNIL) o.precision = check_option(L, "precision", 0);
-  if (o.precision > 64)
-    return ltide_error(L, "ValueError", "set_printoptions: precision: got %d, expected at most 64", o.precision);
-  if (ltide_rawfield(L, 1, "threshold") != LUA_TNIL) o.threshold = check_option(L, "threshold", 0);
-  if (ltide_rawfield(L, 1, "edgeitems") != LUA_TNIL) o.edgeitems = check_option(L, "edgeitems", 1);
-  if (ltide_rawfield(L, 1, "linewidth") != LUA_TNIL) o.linewidth = check_option(L, "linewidth", 10);
-  o.sci_mode = ltide_rawfield(L, 1, "sci_mode") == LUA_TNIL ? -1 : ltide_opt_boolean(L, 1, "sci_mode", false);
+  int *const to[] = {&o.precision, &o.threshold, &o.edgeitems, &o.linewidth};
+  static const int least[] = {0, 0, 1, 10}, most[] = {64, 1 << 30, 1 << 30, 1 << 30};
+  if (!c->opts)
+    return ltide_arg_error(L, 1, "opts", "a table {precision=, threshold=, edgeitems=, linewidth=, sci_mode=}");
+  for (int i = 0; i < 4; i++) {
+    int ok;
+    if (!c->v[i].given) continue;
+    lua_Integer n = lua_tointegerx(L, c->v[i].at, &ok);
+    if (!ok || n < least[i] || n > most[i])
+      return ltide_error(L, "ValueError", "set_printoptions: %s: got %s, expected an integer from %d to %d",
+                         c->sig->param[i].name, ltide_typename(L, c->v[i].at), least[i], most[i]);
+    *to[i] = (int)n;
+  }
+  o.sci_mode = c->v[4].given ? c->v[4].boolean : -1;
   options = o;
   return 0;
 }
