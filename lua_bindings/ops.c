@@ -48,21 +48,30 @@ static void parse_rounding(lua_State *L, ltide_state *S, op_call *c, ltide_args 
   lua_pop(L, 1);
 }
 
-/* Reads one number with a default, from the argument after the operands or from an option. */
-static void parse_number(lua_State *L, op_call *c, ltide_args a, const char *key, double otherwise) {
-  int at = c->operands + 1;
-  c->p[0] = tide_float(a.n >= at ? ltide_check_number(L, at, key) : ltide_opt_number(L, a.opts, key, otherwise));
+/* The row's signature. */
+static const ltide_sig *own_sig(lua_State *L) {
+  const ltide_row *row = lua_touserdata(L, lua_upvalueindex(1));
+  const ltide_sig *sig = row ? ltide_row_sig(row) : NULL;
+  if (!sig) ltide_error(L, "StateError", "%s: it has no signature", ltide_function_name(L));
+  return sig;
+}
+
+/* What the signature has behind the operands: an argument, an option or its default; without one it is no limit. */
+static void parse_params(lua_State *L, ltide_state *S, op_call *c, ltide_args a) {
+  const ltide_sig *sig = own_sig(L);
+  for (int i = c->operands; i < sig->count && sig->param[i].kind != LTIDE_OUT; i++) {
+    const ltide_param *p = &sig->param[i];
+    tide_scalar *to = &c->p[i - c->operands];
+    if (p->kind == LTIDE_SCALAR)
+      *to = tide_int((int64_t)p->number), ltide_opt_scalar(L, a.opts, p->name, to);
+    else if (p->kind == LTIDE_BOOLEAN)
+      *to = tide_float(ltide_opt_boolean(L, a.opts, p->name, p->number != 0));
+    else if (i < a.n)
+      *to = tide_float(ltide_check_number(L, i + 1, p->name));
+    else
+      *to = tide_float(ltide_opt_number(L, a.opts, p->name, *p->standard ? p->number : -HUGE_VAL));
+  }
   c->has_params = true;
-}
-
-static void parse_slope(lua_State *L, ltide_state *S, op_call *c, ltide_args a) {
-  parse_number(L, c, a, "slope", 0.01);
-}
-
-static void parse_elu(lua_State *L, ltide_state *S, op_call *c, ltide_args a) { parse_number(L, c, a, "alpha", 1); }
-
-static void parse_eps(lua_State *L, ltide_state *S, op_call *c, ltide_args a) {
-  parse_number(L, c, a, "eps", -HUGE_VAL); /* no limit */
 }
 
 static void parse_order(lua_State *L, ltide_state *S, op_call *c, ltide_args a) {
@@ -72,12 +81,6 @@ static void parse_order(lua_State *L, ltide_state *S, op_call *c, ltide_args a) 
     c->p[0] = tide_float((double)n), c->has_params = true;
   else
     c->op = TIDE_OP_digamma;
-}
-
-static void parse_value(lua_State *L, ltide_state *S, op_call *c, ltide_args a) {
-  c->p[0] = tide_int(1);
-  ltide_opt_scalar(L, a.opts, "value", &c->p[0]);
-  c->has_params = true;
 }
 
 static void parse_round(lua_State *L, ltide_state *S, op_call *c, ltide_args a) {
@@ -110,13 +113,6 @@ static void parse_nan(lua_State *L, ltide_state *S, op_call *c, ltide_args a) {
     c->p[1] = tide_float(ltide_opt_number(L, a.opts, "posinf", most));
     c->p[2] = tide_float(ltide_opt_number(L, a.opts, "neginf", -most));
   }
-  c->has_params = true;
-}
-
-static void parse_isclose(lua_State *L, ltide_state *S, op_call *c, ltide_args a) {
-  c->p[0] = tide_float(ltide_opt_number(L, a.opts, "rtol", 1e-5));
-  c->p[1] = tide_float(ltide_opt_number(L, a.opts, "atol", 1e-8));
-  c->p[2] = tide_float(ltide_opt_boolean(L, a.opts, "equal_nan", false));
   c->has_params = true;
 }
 
@@ -178,11 +174,9 @@ static ltide_args read_shape(lua_State *L, int operands, bool in_place) {
   int top = lua_gettop(L);
   if (!in_place && top == operands + 1 && lua_istable(L, top) && is_out_alone(L, top))
     return (ltide_args){operands, top};
-  const ltide_row *row = lua_touserdata(L, lua_upvalueindex(1));
-  const ltide_sig *sig = row ? ltide_row_sig(row) : NULL;
+  const ltide_sig *sig = own_sig(L);
   const char *names[LTIDE_MOST_PARAMS + 1] = {NULL}, *keys[LTIDE_MOST_PARAMS + 1];
   int n = 0;
-  if (!sig) ltide_error(L, "StateError", "%s: it has no signature", ltide_function_name(L));
   for (int i = 1; i < sig->positional; i++) names[i - 1] = sig->param[i].name;
   for (const char *const *k = sig->keys; *k; k++)
     if (!in_place || strcmp(*k, "out") != 0) keys[n++] = *k;
