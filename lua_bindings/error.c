@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "fields.h"
 #include "names.h"
 #include "row.h"
 #include "tide/debug.h"
@@ -71,8 +72,7 @@ void ltide_push_error(lua_State *L, const char *kind) {
   lua_Debug ar;
   const char *message = lua_tostring(L, -1), *colon = strchr(message, ':');
   lua_createtable(L, 0, 12);
-  lua_pushstring(L, kind);
-  lua_setfield(L, -2, "kind");
+  ltide_set_text(L, "kind", kind);
   if (colon) {
     lua_pushlstring(L, message, (size_t)(colon - message));
     lua_setfield(L, -2, "op");
@@ -93,16 +93,14 @@ void ltide_push_error(lua_State *L, const char *kind) {
 
 /* Pushes {{line = "a.lua:3", op = "add", stream = handle, count = 1}, ...}. */
 static void push_candidates(lua_State *L) {
+  static const ltide_field fields[] = LTIDE_FIELDS(tide_candidate, op, stream, count);
   const tide_candidate *list;
   int n = tide_error_candidates(&list);
   lua_createtable(L, n, 0);
   for (int i = 0; i < n; i++) {
     lua_createtable(L, 0, 4);
-    lua_pushstring(L, list[i].op);
-    lua_setfield(L, -2, "op");
-    if (*list[i].line) lua_pushstring(L, list[i].line), lua_setfield(L, -2, "line");
-    ltide_set_integer(L, "stream", (lua_Integer)list[i].stream);
-    ltide_set_integer(L, "count", list[i].count);
+    ltide_set_fields(L, fields, &list[i], false);
+    ltide_set_text(L, "line", *list[i].line ? list[i].line : NULL);
     lua_rawseti(L, -2, i + 1);
   }
 }
@@ -192,7 +190,10 @@ static void push_lost(lua_State *L, const char *message) {
 }
 
 void ltide_push_raised(lua_State *L) {
+  static const ltide_field of_memory[] = LTIDE_FIELDS(tide_error, requested, free, total, allocated, reserved),
+                           of_devices[] = LTIDE_FIELDS(tide_error, code, name, sticky);
   tide_error e = *tide_error_get();
+  if (!e.name) e.name = "";
   bool lost = e.status == TIDE_ACCELERATOR && e.sticky;
   const ltide_state *S = ltide_state_of(L);
   luaL_checkstack(L, 12, "tide: error");
@@ -208,20 +209,12 @@ void ltide_push_raised(lua_State *L) {
     lua_setfield(L, -2, "device");
   }
   if (e.status == TIDE_MEMORY) {
-    ltide_set_integer(L, "requested", (lua_Integer)e.requested);
-    ltide_set_integer(L, "free", (lua_Integer)e.free);
-    ltide_set_integer(L, "total", (lua_Integer)e.total);
-    ltide_set_integer(L, "allocated", (lua_Integer)e.allocated);
-    ltide_set_integer(L, "reserved", (lua_Integer)e.reserved);
+    ltide_set_fields(L, of_memory, &e, false);
     if (S->set_oom) S->set_oom(L, e.device);
   }
   if (e.status == TIDE_STATE && S->set_race) S->set_race(L);
   if (e.status == TIDE_ACCELERATOR) {
-    ltide_set_integer(L, "code", e.code);
-    lua_pushstring(L, e.name ? e.name : "");
-    lua_setfield(L, -2, "name");
-    lua_pushboolean(L, e.sticky);
-    lua_setfield(L, -2, "sticky");
+    ltide_set_fields(L, of_devices, &e, false);
     if (lost)
       lua_pushvalue(L, -2);
     else

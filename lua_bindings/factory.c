@@ -11,6 +11,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "fields.h"
 #include "row.h"
 
 /* What the options say, where they say nothing as x, or the defaults without x. */
@@ -196,7 +197,6 @@ typedef struct owner_node {
   int ref;                 /* the owner, in the registry */
 } owner_node;
 
-#define OWNERS_META "tide.owners"
 static const char key_owners;
 
 static void owner_release(void *user) {
@@ -218,18 +218,15 @@ static void sweep_owners(lua_State *L, owner_node **head) {
   }
 }
 
-/* The finaliser of the list itself: the Lua state closes. */
-static int owners_gc(lua_State *L) {
-  owner_node **head = ltide_test_object(L, 1, OWNERS_META);
-  if (!head) return 0;
-  for (owner_node *node = *head, *next; node; node = next) {
+/* The Lua state closes. */
+static void end_owners(void *list) {
+  for (owner_node *node = list, *next; node; node = next) {
     next = node->next;
     if (atomic_exchange(&node->state, 2) == 1) free(node);
   }
-  *head = NULL;
-  return 0;
 }
 
+/* The head of the list is what an object owns; NULL: it has ended. */
 static owner_node **owners_of(lua_State *L) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &key_owners);
   owner_node **head = lua_touserdata(L, -1);
@@ -312,14 +309,7 @@ static ltide_row rows[] = {
     {0}};
 
 void ltide_open_factory(lua_State *L, ltide_state *S) {
-  owner_node **head = ltide_new_object(L, sizeof *head, 0);
-  *head = NULL;
-  if (ltide_newmetatable(L, OWNERS_META)) {
-    lua_pushcfunction(L, owners_gc);
-    lua_setfield(L, -2, "__gc");
-  }
-  lua_pop(L, 1);
-  ltide_setmetatable(L, OWNERS_META);
+  ltide_new_owned(L, end_owners);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key_owners);
   ltide_register_rows(L, "tide", rows);
 }

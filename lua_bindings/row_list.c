@@ -2,12 +2,8 @@
  * reference and the man page. */
 #include <string.h>
 
+#include "fields.h"
 #include "row.h"
-
-static void set_text(lua_State *L, const char *key, const char *text) {
-  lua_pushstring(L, text);
-  lua_setfield(L, -2, key);
-}
 
 static void set_flag(lua_State *L, const char *key, bool on) {
   lua_pushboolean(L, on);
@@ -16,12 +12,12 @@ static void set_flag(lua_State *L, const char *key, bool on) {
 
 static void push_param(lua_State *L, const ltide_param *p) {
   lua_createtable(L, 0, 8);
-  set_text(L, "name", p->name);
-  set_text(L, "type", ltide_kind_type(p));
+  ltide_set_text(L, "name", p->name);
+  ltide_set_text(L, "type", ltide_kind_type(p));
   set_flag(L, "option", p->is_option);
   set_flag(L, "optional", p->is_optional);
   set_flag(L, "rest", p->is_rest);
-  if (p->standard && *p->standard) set_text(L, "default", p->standard);
+  if (p->standard && *p->standard) ltide_set_text(L, "default", p->standard);
   if (!p->choices) return;
   lua_newtable(L);
   lua_Integer n = 0;
@@ -42,7 +38,7 @@ static void add_row(void *ctx, const char *path, const ltide_row *row) {
   lua_State *L = list->L;
   const ltide_sig *sig = ltide_row_sig(row);
   lua_createtable(L, 0, 8);
-  set_text(L, "path", path), set_text(L, "name", row->name);
+  ltide_set_text(L, "path", path), ltide_set_text(L, "name", row->name);
   const char *slash = row->noun ? strrchr(row->noun, '/') : NULL, *noun = slash ? slash + 1 : row->noun;
   if (noun) lua_pushlstring(L, noun, strcspn(noun, "_.")), lua_setfield(L, -2, "noun");
   set_flag(L, "callable", row->fn || row->same);
@@ -50,10 +46,10 @@ static void add_row(void *ctx, const char *path, const ltide_row *row) {
     const char *rest = strchr(row->doc, '\n');
     ltide_push_doc(L, row->doc, true);
     lua_setfield(L, -2, "signature");
-    set_text(L, "text", rest ? rest + 1 : "");
+    ltide_set_text(L, "text", rest ? rest + 1 : "");
   }
   if (sig) {
-    set_text(L, "results", sig->results);
+    ltide_set_text(L, "results", sig->results);
     set_flag(L, "open", sig->is_open);
     lua_createtable(L, sig->count, 0);
     for (int i = 0; i < sig->count; i++) {
