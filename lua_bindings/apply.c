@@ -36,56 +36,36 @@ static int write_flat(lua_State *L, ltide_state *S, tide_tensor *x) {
   return 1;
 }
 
-static int ltensor_apply_(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
-  tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
-  check_on_cpu(L, x, "x");
-  if (!lua_isfunction(L, 2)) return ltide_arg_error(L, 2, "f", "a function");
-  ltide_no_options(L, 2);
-  lua_settop(L, 2);
-  int64_t n = tide_tensor_numel(x);
-  push_flat(L, S, x);
+/* map_ has a second tensor. */
+static int lmap(lua_State *L, ltide_call *c) {
+  const tide_tensor *y = c->sig->count > 2 ? c->v[1].tensor : NULL;
+  int f = c->v[y ? 2 : 1].at;
+  check_on_cpu(L, c->x, "x");
+  if (y) check_on_cpu(L, y, "y");
+  int64_t n = tide_tensor_numel(c->x);
+  ltide_tensor *wide = y ? ltide_new_tensor(L, c->S) : NULL;
+  if (y) {
+    ltide_try(L, tide_expand(&wide->t, y, tide_tensor_size(c->x), tide_tensor_ndim(c->x)));
+    push_flat(L, c->S, wide->t);
+    ltide_close_tensor(wide);
+  }
+  push_flat(L, c->S, c->x);
+  int values = lua_gettop(L);
   for (int64_t i = 1; i <= n; i++) {
-    lua_pushvalue(L, 2);
-    lua_rawgeti(L, 3, i);
-    lua_call(L, 1, 1);
+    lua_pushvalue(L, f);
+    lua_rawgeti(L, values, i);
+    if (y) lua_rawgeti(L, values - 1, i);
+    lua_call(L, y ? 2 : 1, 1);
     if (lua_isnil(L, -1))
       lua_pop(L, 1);
     else
-      lua_rawseti(L, 3, i);
+      lua_rawseti(L, values, i);
   }
-  return write_flat(L, ltide_enter(L), ltide_check_tensor(L, S, 1, "x"));
-}
-
-static int ltensor_map_(lua_State *L) {
   ltide_state *S = ltide_enter(L);
-  tide_tensor *x = ltide_check_tensor(L, S, 1, "x"), *y = ltide_check_tensor(L, S, 2, "y");
-  check_on_cpu(L, x, "x");
-  check_on_cpu(L, y, "y");
-  if (!lua_isfunction(L, 3)) return ltide_arg_error(L, 3, "f", "a function");
-  ltide_no_options(L, 3);
-  lua_settop(L, 3);
-  int64_t n = tide_tensor_numel(x);
-  ltide_tensor *wide = ltide_new_tensor(L, S);
-  ltide_try(L, tide_expand(&wide->t, y, tide_tensor_size(x), tide_tensor_ndim(x)));
-  push_flat(L, S, wide->t);
-  ltide_close_tensor(wide);
-  push_flat(L, S, x);
-  for (int64_t i = 1; i <= n; i++) {
-    lua_pushvalue(L, 3);
-    lua_rawgeti(L, 6, i);
-    lua_rawgeti(L, 5, i);
-    lua_call(L, 2, 1);
-    if (lua_isnil(L, -1))
-      lua_pop(L, 1);
-    else
-      lua_rawseti(L, 6, i);
-  }
-  return write_flat(L, ltide_enter(L), ltide_check_tensor(L, S, 1, "x"));
+  return write_flat(L, S, ltide_check_tensor(L, S, 1, "x"));
 }
 
 void ltide_open_apply(lua_State *L, ltide_state *S) {
-  (void)S;
 #define PATH "tide."
   static ltide_row rows[] = {
 #include "api/apply.def"
