@@ -13,10 +13,7 @@
 
 /* {==== Settings */
 
-static int lset_settings(lua_State *L, ltide_call *c) {
-  ltide_try(L, tide_allocator_configure(c->v[0].text));
-  return 0;
-}
+static int lset_settings(lua_State *L, ltide_call *c) { return ltide_done(L, tide_allocator_configure(c->v[0].text)); }
 
 static int lget_backend(lua_State *L, ltide_call *c) {
   const char *name = NULL;
@@ -26,8 +23,7 @@ static int lget_backend(lua_State *L, ltide_call *c) {
 }
 
 static int lcaching_enable(lua_State *L, ltide_call *c) {
-  ltide_try(L, tide_allocator_set_caching(c->v[0].boolean));
-  return 0;
+  return ltide_done(L, tide_allocator_set_caching(c->v[0].boolean));
 }
 
 static void leave_caching(lua_State *L, void *data) {
@@ -75,8 +71,7 @@ static int lcaching_alloc(lua_State *L, ltide_call *c) {
 static int lcaching_delete(lua_State *L, ltide_call *c) {
   void *ptr = lua_touserdata(L, 1);
   if (!lua_islightuserdata(L, 1)) ptr = (void *)(uintptr_t)ltide_check_integer(L, c->v[0].at, "ptr");
-  ltide_try(L, tide_allocator_give(ptr));
-  return 0;
+  return ltide_done(L, tide_allocator_give(ptr));
 }
 
 /* {==== A program's own allocator */
@@ -95,8 +90,7 @@ static int lallocator_new(lua_State *L, ltide_call *c) {
 }
 
 static int lchange_allocator(lua_State *L, ltide_call *c) {
-  ltide_try(L, tide_allocator_change(check_allocator(L, c->v[0].at)));
-  return 0;
+  return ltide_done(L, tide_allocator_change(check_allocator(L, c->v[0].at)));
 }
 
 /* {==== Pools */

@@ -243,6 +243,14 @@ static inline bool ltide_newmetatable(lua_State *L, const char *name) {
   return is_new;
 }
 
+/* The metatable of objects that have nothing but an end. */
+static inline void ltide_open_finaliser(lua_State *L, const char *name, lua_CFunction gc) {
+  ltide_newmetatable(L, name);
+  lua_pushcfunction(L, gc);
+  lua_setfield(L, -2, "__gc");
+  lua_pop(L, 1);
+}
+
 /* error.c: __newindex of objects whose fields are told and not set. */
 int ltide_read_only(lua_State *L);
 

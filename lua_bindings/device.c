@@ -70,8 +70,7 @@ static int device_tostring(lua_State *L, void *device) {
 static bool device_equal(void *a, void *b) { return *(int *)a == *(int *)b; }
 
 static int lset_default_device(lua_State *L, ltide_call *c) {
-  ltide_try(L, tide_set_default_device(c->v[0].device));
-  return 0;
+  return ltide_done(L, tide_set_default_device(c->v[0].device));
 }
 
 static int lget_default_device(lua_State *L, ltide_call *c) {
@@ -92,10 +91,7 @@ static int ldevice_scope(lua_State *L, ltide_call *c) {
 
 /* {==== tide.cuda: which devices there are */
 
-static int linit(lua_State *L, ltide_call *c) {
-  ltide_try(L, tide_device_init());
-  return 0;
-}
+static int linit(lua_State *L, ltide_call *c) { return ltide_done(L, tide_device_init()); }
 
 static int ldevice_count(lua_State *L, ltide_call *c) { return ltide_give_integer(L, tide_device_count()); }
 
@@ -141,8 +137,7 @@ static int ldevice_of(lua_State *L, ltide_call *c) {
 }
 
 static int lsynchronize(lua_State *L, ltide_call *c) {
-  ltide_try(L, tide_device_synchronize(check_device(L, c->v[0].device)));
-  return 0;
+  return ltide_done(L, tide_device_synchronize(check_device(L, c->v[0].device)));
 }
 
 static int lsynchronize_all(lua_State *L, ltide_call *c) {
@@ -179,8 +174,7 @@ static int lget_device_name(lua_State *L, ltide_call *c) {
 
 static int lget_device_capability(lua_State *L, ltide_call *c) {
   const tide_device_props *p = props_of(L, c);
-  lua_pushinteger(L, p->major), lua_pushinteger(L, p->minor);
-  return 2;
+  return ltide_give_pair(L, p->major, p->minor);
 }
 
 typedef struct shown_props {

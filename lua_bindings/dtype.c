@@ -23,8 +23,7 @@ static int dtype_tostring(lua_State *L, void *d) {
 }
 
 static int lset_default_dtype(lua_State *L, ltide_call *c) {
-  ltide_try(L, tide_set_default_dtype(c->v[0].dtype));
-  return 0;
+  return ltide_done(L, tide_set_default_dtype(c->v[0].dtype));
 }
 
 static int lget_default_dtype(lua_State *L, ltide_call *c) { return ltide_push_dtype(L, tide_get_default_dtype()), 1; }

@@ -37,10 +37,7 @@ static void set_class(lua_State *L, const char *kind) {
   lua_setfield(L, -2, kind);
 }
 
-static int lwarn(lua_State *L) {
-  ltide_warn(L, "%s", ltide_check_text(L, 1, "message"));
-  return 0;
-}
+static int lwarn(lua_State *L, ltide_call *c) { return ltide_warn(L, "%s", c->v[0].text), 0; }
 
 void ltide_open_errors(lua_State *L, ltide_state *S) {
   ltide_open_error_meta(L, S);

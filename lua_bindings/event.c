@@ -32,8 +32,7 @@ static int levent_record(lua_State *L, ltide_call *c) {
 }
 
 static int levent_wait(lua_State *L, ltide_call *c) {
-  ltide_try(L, tide_stream_wait_event(stream_or_current(L, c->v[1].stream), c->v[0].event));
-  return 0;
+  return ltide_done(L, tide_stream_wait_event(stream_or_current(L, c->v[1].stream), c->v[0].event));
 }
 
 static int levent_query(lua_State *L, ltide_call *c) {
@@ -43,8 +42,7 @@ static int levent_query(lua_State *L, ltide_call *c) {
 }
 
 static int levent_synchronize(lua_State *L, ltide_call *c) {
-  ltide_try(L, tide_event_synchronize(c->v[0].event));
-  return 0;
+  return ltide_done(L, tide_event_synchronize(c->v[0].event));
 }
 
 static int levent_elapsed_time(lua_State *L, ltide_call *c) {

@@ -250,11 +250,6 @@ static int sentinel_gc(lua_State *L) {
 
 static void push_sentinel(lua_State *L) {
   ltide_new_userdata(L, 1, 0);
-  if (ltide_newmetatable(L, "tide.owner_sentinel")) {
-    lua_pushcfunction(L, sentinel_gc);
-    lua_setfield(L, -2, "__gc");
-  }
-  lua_pop(L, 1);
   ltide_setmetatable(L, "tide.owner_sentinel");
 }
 
@@ -309,6 +304,7 @@ static ltide_row rows[] = {
     {0}};
 
 void ltide_open_factory(lua_State *L, ltide_state *S) {
+  ltide_open_finaliser(L, "tide.owner_sentinel", sentinel_gc);
   ltide_new_owned(L, end_owners);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key_owners);
   ltide_register_rows(L, "tide", rows);

@@ -86,8 +86,7 @@ static int larchs(lua_State *L, ltide_call *c) {
 static int lmin_capability(lua_State *L, ltide_call *c) {
   int major, minor;
   ltide_try(L, tide_min_capability(&major, &minor));
-  lua_pushinteger(L, major), lua_pushinteger(L, minor);
-  return 2;
+  return ltide_give_pair(L, major, minor);
 }
 
 /* The tag is the lowest major number of the capability. */
@@ -120,8 +119,7 @@ static int lcurrent_blas_handle(lua_State *L, ltide_call *c) {
 static int first_device(lua_State *L) { return resolved(ltide_check_device(L, 1, "device", LTIDE_NIL_OK)); }
 
 static int lset_peer_access(lua_State *L, ltide_call *c) {
-  ltide_try(L, tide_set_peer_access(first_device(L), c->v[1].device, c->v[2].boolean));
-  return 0;
+  return ltide_done(L, tide_set_peer_access(first_device(L), c->v[1].device, c->v[2].boolean));
 }
 
 static int lget_peer_access(lua_State *L, ltide_call *c) {

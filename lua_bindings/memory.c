@@ -79,8 +79,7 @@ static int lpeak(lua_State *L, ltide_call *c) {
 static int lmem_get_info(lua_State *L, ltide_call *c) {
   size_t free_bytes, total;
   ltide_try(L, tide_device_mem_info(&free_bytes, &total, ltide_memory_device(L, &c->v[0])));
-  lua_pushinteger(L, (lua_Integer)free_bytes), lua_pushinteger(L, (lua_Integer)total);
-  return 2;
+  return ltide_give_pair(L, (lua_Integer)free_bytes, (lua_Integer)total);
 }
 
 /* {==== Control */
@@ -89,25 +88,21 @@ static int lempty_cache(lua_State *L, ltide_call *c) {
   if (!tide_is_initialized()) return 0;
   if (c->v[0].boolean) lua_gc(L, LUA_GCCOLLECT); /* asked for, so also where the collector is stopped */
   ltide_enter_again(L);
-  ltide_try(L, tide_memory_empty_cache(TIDE_CURRENT));
-  return 0;
+  return ltide_done(L, tide_memory_empty_cache(TIDE_CURRENT));
 }
 
 static int lreset_peak(lua_State *L, ltide_call *c) {
-  ltide_try(L, tide_memory_reset_peak(ltide_memory_device(L, &c->v[0])));
-  return 0;
+  return ltide_done(L, tide_memory_reset_peak(ltide_memory_device(L, &c->v[0])));
 }
 
 static int lreset_accumulated(lua_State *L, ltide_call *c) {
-  ltide_try(L, tide_memory_reset_accumulated(ltide_memory_device(L, &c->v[0])));
-  return 0;
+  return ltide_done(L, tide_memory_reset_accumulated(ltide_memory_device(L, &c->v[0])));
 }
 
 static int lset_fraction(lua_State *L, ltide_call *c) {
   int at = c->v[0].at;
   if (lua_type(L, at) != LUA_TNUMBER) return ltide_arg_error(L, at, "fraction", "a number from 0 to 1");
-  ltide_try(L, tide_memory_set_fraction(lua_tonumber(L, at), ltide_memory_device(L, &c->v[1])));
-  return 0;
+  return ltide_done(L, tide_memory_set_fraction(lua_tonumber(L, at), ltide_memory_device(L, &c->v[1])));
 }
 
 static int lget_fraction(lua_State *L, ltide_call *c) {

@@ -63,8 +63,7 @@ static int lrecord_history(lua_State *L, ltide_call *c) {
   config.max_entries = (int64_t)most;
   config.stack = c->v[2].boolean ? stack_text : NULL;
   config.skip = check_skip(L, &c->v[3]);
-  ltide_try(L, tide_memory_history(c->v[0].boolean ? &config : NULL));
-  return 0;
+  return ltide_done(L, tide_memory_history(c->v[0].boolean ? &config : NULL));
 }
 
 /* {==== Frames */
@@ -247,8 +246,7 @@ static int lsnapshot(lua_State *L, ltide_call *c) {
 
 static int ldump_snapshot(lua_State *L, ltide_call *c) {
   const tide_memory_snapshot *s = take(L, &c->v[1], TIDE_SNAPSHOT_EVENTS);
-  ltide_try(L, tide_memory_snapshot_write(s, c->v[0].text));
-  return 0;
+  return ltide_done(L, tide_memory_snapshot_write(s, c->v[0].text));
 }
 
 void ltide_open_memory_history(lua_State *L, ltide_state *S) {

@@ -231,6 +231,13 @@ int ltide_finish(lua_State *L, const ltide_call *c, tide_status status);
  * out= is given, which is c->into then. */
 tide_tensor **ltide_slot(lua_State *L, ltide_call *c);
 int ltide_finish_into(lua_State *L, const ltide_call *c, tide_status status);
+/* There is no result. */
+static inline int ltide_done(lua_State *L, tide_status status) { return ltide_try(L, status), 0; }
+/* Two integers are the results. */
+static inline int ltide_give_pair(lua_State *L, lua_Integer a, lua_Integer b) {
+  lua_pushinteger(L, a), lua_pushinteger(L, b);
+  return 2;
+}
 /* The object at 1 is the result. */
 static inline int ltide_self(lua_State *L, tide_status status) {
   ltide_try(L, status);

@@ -34,18 +34,14 @@ _Atomic unsigned ltide_epoch;
 
 static const char key_state, key_records, key_resumers, key_running;
 
-static double now(void) {
+static double seconds(clockid_t clock) {
   struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
+  clock_gettime(clock, &t);
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
-
+static double now(void) { return seconds(CLOCK_MONOTONIC); }
 /* What this thread has worked: a collection during which it had to stand aside did not cost more for that. */
-static double worked(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
+static double worked(void) { return seconds(CLOCK_THREAD_CPUTIME_ID); }
 
 /* {==== Collector */
 
@@ -481,18 +477,10 @@ ltide_state *ltide_state_open(lua_State *L, ltide_warn_fn warn, void (*end)(ltid
   S->main = lua_tothread(L, -1);
   ltide_link_clear(&S->handles);
   lua_pop(L, 1);
-  if (ltide_newmetatable(L, "tide.state")) {
-    lua_pushcfunction(L, state_gc);
-    lua_setfield(L, -2, "__gc");
-  }
-  lua_pop(L, 1);
+  ltide_open_finaliser(L, "tide.state", state_gc);
   ltide_setmetatable(L, "tide.state");
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key_state);
-  if (ltide_newmetatable(L, "tide.record")) {
-    lua_pushcfunction(L, record_gc);
-    lua_setfield(L, -2, "__gc");
-  }
-  lua_pop(L, 1);
+  ltide_open_finaliser(L, "tide.record", record_gc);
   weak_table(L, &key_records, "k");
   weak_table(L, &key_resumers, "kv");
   if (tide_init(NULL) != TIDE_OK) luaL_error(L, "%s", tide_error_get()->message);

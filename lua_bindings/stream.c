@@ -38,9 +38,7 @@ static int lexternal_stream(lua_State *L, ltide_call *c) {
 static int lpriority_range(lua_State *L, ltide_call *c) {
   int least, greatest;
   ltide_try(L, tide_stream_priority_range(&least, &greatest, c->v[0].device));
-  lua_pushinteger(L, least);
-  lua_pushinteger(L, greatest);
-  return 2;
+  return ltide_give_pair(L, least, greatest);
 }
 
 /* {==== Fields and methods */
@@ -56,8 +54,7 @@ static int lstream_query(lua_State *L, ltide_call *c) {
 }
 
 static int lstream_synchronize(lua_State *L, ltide_call *c) {
-  ltide_try(L, tide_stream_synchronize(c->v[0].stream));
-  return 0;
+  return ltide_done(L, tide_stream_synchronize(c->v[0].stream));
 }
 
 static tide_event *push_recorded(lua_State *L, tide_stream *s) {
@@ -75,13 +72,11 @@ static int lstream_record_event(lua_State *L, ltide_call *c) {
 }
 
 static int lstream_wait_event(lua_State *L, ltide_call *c) {
-  ltide_try(L, tide_stream_wait_event(c->v[0].stream, c->v[1].event));
-  return 0;
+  return ltide_done(L, tide_stream_wait_event(c->v[0].stream, c->v[1].event));
 }
 
 static int lstream_wait_stream(lua_State *L, ltide_call *c) {
-  ltide_try(L, tide_stream_wait_stream(c->v[0].stream, c->v[1].stream));
-  return 0;
+  return ltide_done(L, tide_stream_wait_stream(c->v[0].stream, c->v[1].stream));
 }
 
 /* Pushes a stream of the list at arg. */
@@ -172,8 +167,7 @@ static int lset_stream(lua_State *L) {
   if (lua_isnil(L, 1)) return 0;
   tide_stream *s = ltide_check_stream(L, 1, "stream");
   ltide_try(L, tide_current_set_stream(s));
-  ltide_try(L, tide_current_set_device(tide_stream_device(s)));
-  return 0;
+  return ltide_done(L, tide_current_set_device(tide_stream_device(s)));
 }
 
 static int lcurrent_stream(lua_State *L, ltide_call *c) {
@@ -213,8 +207,7 @@ static int lstream_barrier(lua_State *L, ltide_call *c) {
 static int lsleep(lua_State *L, ltide_call *c) {
   tide_stream *s;
   ltide_try(L, tide_current_stream(&s, TIDE_CURRENT));
-  ltide_try(L, tide_stream_sleep(s, c->v[0].i));
-  return 0;
+  return ltide_done(L, tide_stream_sleep(s, c->v[0].i));
 }
 
 /* {==== The class */

@@ -34,27 +34,20 @@ static const luaL_Reg script[] = {{"like", script_like}, {"leave", script_leave}
 
 /* {==== Threads */
 
-static int lset_num_threads(lua_State *L) {
-  lua_Integer n = ltide_check_integer(L, 1, "n");
+static int lset_num_threads(lua_State *L, ltide_call *c) {
+  lua_Integer n = c->v[0].i;
   if (n < 1 || n > 1024) return ltide_error(L, "ValueError", "set_num_threads: n: got %I, expected 1 to 1024", n);
   tide_set_num_threads((int)n);
   return 0;
 }
 
-static int lget_num_threads(lua_State *L) {
-  lua_pushinteger(L, tide_get_num_threads());
-  return 1;
+static int lget_num_threads(lua_State *L, ltide_call *c) { return ltide_give_integer(L, tide_get_num_threads()); }
+
+static int lset_flush_denormal(lua_State *L, ltide_call *c) {
+  return ltide_give_boolean(L, tide_set_flush_denormal(c->v[0].boolean));
 }
 
-static int lset_flush_denormal(lua_State *L) {
-  lua_pushboolean(L, tide_set_flush_denormal(ltide_check_boolean(L, 1, "on")));
-  return 1;
-}
-
-static int nothing(lua_State *L) {
-  (void)L;
-  return 0;
-}
+static int nothing(lua_State *L) { return 0; }
 
 /* A call of any function is where Lua looks for hooks. */
 void ltide_poll_hooks(lua_State *L) {
@@ -72,13 +65,9 @@ static ltide_row cmdline_rows[] = {
                    "The values; other arguments are in the array part."){0}};
 
 void ltide_open_util(lua_State *L, ltide_state *S) {
-  (void)S;
+  static const luaL_Reg none[] = {{NULL, NULL}};
   ltide_script_give(L, script);
-  ltide_newmetatable(L, "tide.cmdline");
-  lua_newtable(L);
-  ltide_register_rows(L, "cmdline", cmdline_rows);
-  lua_setfield(L, -2, "__index");
-  lua_pop(L, 1);
+  ltide_new_class(L, "tide.cmdline", none, "cmdline", cmdline_rows, NULL);
 #define PATH "tide."
   static ltide_row rows[] = {
 #include "api/util.def"
