@@ -49,6 +49,10 @@ int tidek_sort_scratch(size_t *bytes, const tide_sort_args *a);
 int tidek_sort(cudaStream_t stream, const tide_sort_args *a, void *scratch, size_t bytes);
 int tidek_search(cudaStream_t stream, const tide_search_args *a);
 
+int tidek_pad(cudaStream_t stream, const tide_pad_args *a);
+
+int tidek_window(cudaStream_t stream, const tide_window_args *a);
+
 int tidek_gemm_integer(cudaStream_t stream, const tide_gemm_args *a);
 /* Of floating numbers: is the product smaller than what cuBLAS is for? */
 bool tidek_gemm_is_small(const tide_gemm_args *a);

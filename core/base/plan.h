@@ -257,5 +257,37 @@ typedef struct tide_search_args {
   int32_t dtype, index_base, right, one_line;
   int64_t lines, n, m;
 } tide_search_args;
+/* ptr[0] (contiguous, of `size`) takes its elements from ptr[1] (in_size, stride), each dim by its rule of field.h;
+ * where one has no place, `bits` stand, the value in the dtype's own storage form. Elements are of item_size bytes: 1,
+ * 2, 4, 8, 16. An empty input has CONSTANT rules only. */
+typedef struct tide_pad_args {
+  tide_head head;
+  int32_t item_size, ndim;
+  uint8_t rule[TIDE_MAX_DIMS];
+  float scale[TIDE_MAX_DIMS];
+  int64_t numel, size[TIDE_MAX_DIMS], in_size[TIDE_MAX_DIMS], before[TIDE_MAX_DIMS], stride[TIDE_MAX_DIMS];
+  uint64_t bits[2];
+} tide_pad_args;
+
+/* How a spatial dim of a result, of `out` elements, reads one of `in`: windows of `kernel` elements, `dilation` apart,
+ * that begin `stride` apart, the first one `before` the first element; or, to another size, at distances of `scale`. */
+typedef struct tide_taps {
+  int64_t in, out, kernel, stride, before, dilation;
+  double scale;
+} tide_taps;
+
+/* Each of `planes` of up to three dims (dim[2] is the innermost; missing ones have one element) becomes one of another
+ * size: ptr[0] from ptr[1], both contiguous, of a real floating dtype. MAX, MEAN: of each window; what is beyond the
+ * borders counts for MEAN with with_border, and `divisor`, unless it is 0, stands for the number of elements. MAX:
+ * where ptr[2] is not NULL, also the row-major place in its plane of each maximum, the first of equals, from index_base
+ * (int64). AREA: the mean of what lies below an element of the result. LINEAR, CUBIC: between the nearest elements;
+ * `align` puts the first and last ones over each other. */
+enum { TIDE_WINDOW_MAX, TIDE_WINDOW_MEAN, TIDE_WINDOW_AREA, TIDE_WINDOW_LINEAR, TIDE_WINDOW_CUBIC };
+typedef struct tide_window_args {
+  tide_head head;
+  int32_t op, dtype, index_base, align, with_border;
+  int64_t planes, divisor;
+  tide_taps dim[3];
+} tide_window_args;
 
 #endif

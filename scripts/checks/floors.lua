@@ -29,9 +29,9 @@ rooms.bindings = {
   -- What scripts hold: handles with their classes, and where results go.
   { "adapt", "arena", "device", "dtype", "error_class", "event", "out", "random", "storage", "stream", "tensor" },
   -- What scripts call.
-  { "allocator", "apply", "archive", "comm", "compose", "convert", "debug", "dlpack", "factory", "fft", "file",
-    "format", "graph", "graphed", "index", "info", "io", "ipc", "jit", "jit_kernel", "linalg", "loader", "matmul",
-    "memory", "memory_history", "memory_scope", "memory_stats", "move", "nccl", "nvtx", "ops", "parallel",
+  { "allocator", "apply", "archive", "comm", "compose", "convert", "debug", "dlpack", "factory", "fft", "field",
+    "file", "format", "graph", "graphed", "index", "info", "io", "ipc", "jit", "jit_kernel", "linalg", "loader",
+    "matmul", "memory", "memory_history", "memory_scope", "memory_stats", "move", "nccl", "nvtx", "ops", "parallel",
     "parallel_replica", "picture", "profiler", "random_cuda", "reduce", "sanitizer", "scan", "scatter", "serialize",
     "shape", "sort", "spawn", "special", "timer", "util", "view" },
   -- The module, which sees all of them, its help, and the runner.

@@ -34,6 +34,8 @@ SLOT(arange, tide_arange_args, tidek_arange)
 SLOT(random, tide_random_args, tidek_random)
 SLOT(search, tide_search_args, tidek_search)
 SLOT(pack, tide_pack_args, tidek_pack)
+SLOT(pad, tide_pad_args, tidek_pad)
+SLOT(window, tide_window_args, tidek_window)
 
 /* ---- with scratch memory ---- */
 

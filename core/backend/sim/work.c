@@ -56,6 +56,11 @@ static double scan_bytes(const tide_scan_args *a) {
 static double sort_bytes(const tide_sort_args *a) {
   return 2 * (double)tide_dtype_size((tide_dtype)a->dtype) * 12 * (double)a->lines * (double)a->n;
 }
+static double window_bytes(const tide_window_args *a) {
+  double in = (double)a->planes, out = in;
+  for (int d = 0; d < 3; d++) in *= (double)a->dim[d].in, out *= (double)a->dim[d].out;
+  return (in + out) * bytes(1, a->dtype) + (a->head.ptr[2] ? out * bytes(1, TIDE_INT64) : 0);
+}
 /* Memory is read and written once for every dim. */
 static double transform_bytes(const tide_fft_args *a) {
   double elements = (double)a->shape.batch;

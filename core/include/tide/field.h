@@ -1,0 +1,53 @@
+/* tide/field.h: what is done to pictures, volumes and fields on a grid: borders, windows, convolutions, other sizes,
+ * and values between the points. Shapes are [batch, channels, ...]: up to three spatial dims, the last ones. */
+#ifndef TIDE_FIELD_H
+#define TIDE_FIELD_H
+
+#include "tide/tide.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What stands beyond the borders. CONSTANT: a value. REFLECT: x mirrored at its first and last element. REPLICATE: the
+ * element at the border. CIRCULAR: x again. */
+typedef enum tide_pad_mode { TIDE_PAD_CONSTANT, TIDE_PAD_REFLECT, TIDE_PAD_REPLICATE, TIDE_PAD_CIRCULAR } tide_pad_mode;
+/* x with borders. pads[2 * i] and pads[2 * i + 1] stand before and behind dim ndim - 1 - i, for i < n; negative ones
+ * crop. value: of CONSTANT. Every dtype. */
+TIDE_API tide_status tide_pad(tide_tensor **out, const tide_tensor *x, const int64_t *pads, int n, tide_pad_mode mode,
+                              tide_scalar value);
+
+/* Windows over the last `rank` dims, 1 to 3; entry 0 is of the first of these. Behind it nothing or as many elements
+ * as before stand beyond the borders. ceil_mode: a last window that is not whole counts too. */
+typedef struct tide_pool {
+  int64_t kernel[3], stride[3], padding[3], dilation[3];
+  bool ceil_mode;
+  bool count_include_pad; /* of the mean */
+  int64_t divisor;        /* of the mean; 0: the number of elements */
+} tide_pool;
+/* The maximum of each window, NaN if there is one, and, unless indices is NULL, the row-major place in its plane of the
+ * first of them (int64, from tide_get_index_base). x: [batch, channels, ...] or [channels, ...], real and floating. */
+TIDE_API tide_status tide_max_pool(tide_tensor **out, tide_tensor **indices, const tide_tensor *x, int rank,
+                                   const tide_pool *pool);
+/* The mean of each window; dilation is not used. */
+TIDE_API tide_status tide_avg_pool(tide_tensor **out, const tide_tensor *x, int rank, const tide_pool *pool);
+
+/* NEAREST, of every dtype: PyTorch's, whose places are rounded down. EXACT likewise, from the middle of each element.
+ * AREA: the mean of what lies below. LINEAR, in all dims, and CUBIC, for two spatial dims: between elements. */
+typedef enum tide_interpolate_mode {
+  TIDE_INTERPOLATE_NEAREST,
+  TIDE_INTERPOLATE_EXACT,
+  TIDE_INTERPOLATE_AREA,
+  TIDE_INTERPOLATE_LINEAR,
+  TIDE_INTERPOLATE_CUBIC
+} tide_interpolate_mode;
+/* x, [batch, channels, ...] with one to three spatial dims, in another size of these. scale: NULL, or by how much each
+ * dim grows, where that is not exactly size / its old size. align: the first and the last elements keep their places.
+ */
+TIDE_API tide_status tide_interpolate(tide_tensor **out, const tide_tensor *x, const int64_t *size, const double *scale,
+                                      tide_interpolate_mode mode, bool align);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

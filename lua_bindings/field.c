@@ -1,0 +1,121 @@
+/* field.c: operations on pictures, volumes and other fields on a grid. */
+#include <math.h>
+#include <string.h>
+
+#include "tide/field.h"
+
+#include "row.h"
+
+static int lpad(lua_State *L, ltide_call *c) {
+  int64_t pads[2 * TIDE_MAX_DIMS];
+  int n = ltide_check_list(L, c->v[1].at, 2 * TIDE_MAX_DIMS, "pad", "integers");
+  if (n % 2)
+    ltide_error(L, "ValueError",
+                "%s: pad: got %d integers, expected pairs: before and behind each dimension, the last "
+                "one first",
+                ltide_function_name(L), n);
+  for (int i = 0; i < n; i++) {
+    lua_rawgeti(L, c->v[1].at, i + 1);
+    pads[i] = ltide_check_integer(L, -1, "pad");
+    lua_pop(L, 1);
+  }
+  const ltide_value *mode = &c->v[2], *value = &c->v[3];
+  return ltide_finish(L, c, tide_pad(ltide_result(L, c), c->x, pads, n / 2, (tide_pad_mode)mode->i, value->scalar));
+}
+
+/* An integer for each of rank dims, or one for all of them; `standard` where nothing is given. */
+static void read_each(lua_State *L, const ltide_value *v, const char *name, int rank, const int64_t *standard,
+                      int64_t *out) {
+  if (v->given && v->n != 1 && v->n != rank)
+    ltide_error(L, "ValueError", "%s: %s: got %d integers, expected 1 or %d", ltide_function_name(L), name, v->n, rank);
+  for (int i = 0; i < rank; i++) out[i] = v->given ? v->sizes[v->n == 1 ? 0 : i] : standard[i];
+}
+
+static void read_pool(lua_State *L, ltide_call *c, tide_pool *p) {
+  static const int64_t zeros[3];
+  int rank = c->row->tag;
+  read_each(L, &c->v[1], "kernel", rank, zeros, p->kernel);
+  read_each(L, &c->v[2], "stride", rank, p->kernel, p->stride);
+  read_each(L, &c->v[3], "padding", rank, zeros, p->padding);
+  p->ceil_mode = ltide_get(L, c, "ceil_mode")->boolean;
+}
+
+static int lmax_pool(lua_State *L, ltide_call *c) {
+  static const int64_t ones[3] = {1, 1, 1};
+  tide_pool p = {0};
+  bool both = ltide_get(L, c, "return_indices")->boolean;
+  read_pool(L, c, &p);
+  read_each(L, &c->v[4], "dilation", c->row->tag, ones, p.dilation);
+  ltide_tensor *values = ltide_new_tensor(L, c->S), *indices = both ? ltide_new_tensor(L, c->S) : NULL;
+  ltide_try(L, tide_max_pool(&values->t, both ? &indices->t : NULL, c->x, c->row->tag, &p));
+  return both ? 2 : 1;
+}
+
+static int lavg_pool(lua_State *L, ltide_call *c) {
+  tide_pool p = {.count_include_pad = ltide_get(L, c, "count_include_pad")->boolean};
+  read_pool(L, c, &p);
+  p.divisor = ltide_get(L, c, "divisor_override")->i;
+  return ltide_finish(L, c, tide_avg_pool(ltide_result(L, c), c->x, c->row->tag, &p));
+}
+
+static bool is_mode(const char *mode, int ndim) {
+  static const char *const names[] = {"linear", "bilinear", "trilinear"};
+  for (int i = 0; i < 3; i++)
+    if (!strcmp(mode, names[i])) return ndim == i + 3;
+  return true;
+}
+
+/* size= or scale_factor= as a size for each spatial dim; true: `scale` holds the factors. */
+static bool read_size(lua_State *L, ltide_call *c, int rank, int64_t *size, double *scale) {
+  const ltide_value *wanted = ltide_get(L, c, "size"), *factor = ltide_get(L, c, "scale_factor");
+  static const int64_t none[3];
+  if (wanted->given == factor->given)
+    ltide_error(L, "ArgumentError", "%s: got %s, expected one of size and scale_factor", ltide_function_name(L),
+                wanted->given ? "both" : "neither size nor scale_factor");
+  if (wanted->given) return read_each(L, wanted, "size", rank, none, size), false;
+  bool is_list = lua_istable(L, factor->at);
+  if (is_list && ltide_check_list(L, factor->at, 3, "scale_factor", "numbers") != rank)
+    ltide_error(L, "ValueError", "%s: scale_factor: expected %d numbers, or one", ltide_function_name(L), rank);
+  for (int i = 0; i < rank; i++) {
+    if (is_list) lua_rawgeti(L, factor->at, i + 1);
+    scale[i] = ltide_check_number(L, is_list ? -1 : factor->at, "scale_factor");
+    if (is_list) lua_pop(L, 1);
+    double n = floor((double)tide_tensor_size(c->x)[i + 2] * scale[i]);
+    if (!(scale[i] > 0 && n >= 1 && n < 9e15))
+      ltide_error(L, "ValueError", "%s: scale_factor: got %f, expected one that leaves at least one element",
+                  ltide_function_name(L), scale[i]);
+    size[i] = (int64_t)n;
+  }
+  return true;
+}
+
+static int linterpolate(lua_State *L, ltide_call *c) {
+  static const tide_interpolate_mode modes[] = {
+      TIDE_INTERPOLATE_NEAREST, TIDE_INTERPOLATE_EXACT,  TIDE_INTERPOLATE_LINEAR, TIDE_INTERPOLATE_LINEAR,
+      TIDE_INTERPOLATE_CUBIC,   TIDE_INTERPOLATE_LINEAR, TIDE_INTERPOLATE_AREA};
+  static const char *const names[] = {"nearest", "nearest-exact", "linear", "bilinear", "bicubic", "trilinear", "area"};
+  const ltide_value *mode = ltide_get(L, c, "mode"), *align = ltide_get(L, c, "align_corners");
+  int ndim = tide_tensor_ndim(c->x);
+  int64_t size[3];
+  double scale[3];
+  if (ndim < 3 || ndim > 5 || !is_mode(names[mode->i], ndim))
+    ltide_error(L, "ShapeError",
+                "%s: x: got %d dimensions, expected [batch, channels, ...] with as many more as %s has",
+                ltide_function_name(L), ndim, names[mode->i]);
+  bool scaled = read_size(L, c, ndim - 2, size, scale);
+  if (align->given && (mode->i < 2 || mode->i == 6))
+    ltide_error(L, "ArgumentError", "%s: align_corners: got it with mode %s, expected it with linear and cubic modes",
+                ltide_function_name(L), names[mode->i]);
+  return ltide_finish(
+      L, c, tide_interpolate(ltide_result(L, c), c->x, size, scaled ? scale : NULL, modes[mode->i], align->boolean));
+}
+
+#define PATH "tide."
+static ltide_row rows[] = {
+#include "api/field.def"
+    {0}};
+
+void ltide_open_field(lua_State *L, ltide_state *S) {
+  (void)S;
+  ltide_register_rows(L, "tide", rows);
+}
