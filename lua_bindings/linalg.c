@@ -21,13 +21,13 @@ static int made(lua_State *L, ltide_state *S, tide_status status, int results) {
   return results;
 }
 
-#define NEW(name) tide_tensor **name = &ltide_new_tensor(L, S)->t
+#define HANDLE(name) tide_tensor **name = &ltide_new_tensor(L, S)->t
 
 /* lu_factor(x): LU and the pivots. */
 static int script_lu_factor(lua_State *L) {
   ltide_state *S = ltide_enter(L);
-  NEW(lu);
-  NEW(pivots);
+  HANDLE(lu);
+  HANDLE(pivots);
   return made(L, S, tide_linalg_lu_factor(lu, pivots, tensor_at(L, S, 1)), 2);
 }
 
@@ -35,7 +35,7 @@ static int script_lu_factor(lua_State *L) {
 static int script_solve(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   const tide_tensor *b = lua_isnoneornil(L, 2) ? NULL : tensor_at(L, S, 2);
-  NEW(result);
+  HANDLE(result);
   return made(L, S, tide_linalg_solve(result, tensor_at(L, S, 1), b), 1);
 }
 
@@ -43,7 +43,7 @@ static int script_solve(lua_State *L) {
 static int script_solve_triangle(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   bool upper = lua_toboolean(L, 3), left = lua_toboolean(L, 4), unit = lua_toboolean(L, 5);
-  NEW(result);
+  HANDLE(result);
   return made(L, S, tide_linalg_triangular_solve(result, tensor_at(L, S, 1), tensor_at(L, S, 2), upper, left, unit), 1);
 }
 
@@ -53,7 +53,7 @@ static int script_factor_qr(lua_State *L) {
   const char *mode = lua_tostring(L, 2);
   tide_tensor **q = NULL;
   if (*mode != 'r' || mode[1]) q = &ltide_new_tensor(L, S)->t;
-  NEW(r);
+  HANDLE(r);
   return made(L, S, tide_linalg_qr(q, r, tensor_at(L, S, 1), *mode == 'c'), q ? 2 : 1);
 }
 
@@ -62,9 +62,9 @@ static int script_factor_svd(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   bool values = lua_isnoneornil(L, 2), full = lua_toboolean(L, 2);
   const tide_tensor *x = tensor_at(L, S, 1);
-  NEW(u);
-  NEW(s);
-  NEW(vh);
+  HANDLE(u);
+  HANDLE(s);
+  HANDLE(vh);
   if (!values) return made(L, S, tide_linalg_svd(u, s, vh, x, full), 3);
   ltide_try(L, tide_linalg_svd(NULL, u, NULL, x, false));
   ltide_made(L, S);
@@ -76,14 +76,14 @@ static int script_factor_svd(lua_State *L) {
 static int script_factor_eigh(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   bool upper = lua_toboolean(L, 2), vectors = lua_toboolean(L, 3);
-  NEW(w);
+  HANDLE(w);
   tide_tensor **v = vectors ? &ltide_new_tensor(L, S)->t : NULL;
   return made(L, S, tide_linalg_eigh(w, v, tensor_at(L, S, 1), upper), vectors ? 2 : 1);
 }
 static int script_factor_eig(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   bool vectors = lua_toboolean(L, 2);
-  NEW(w);
+  HANDLE(w);
   tide_tensor **v = vectors ? &ltide_new_tensor(L, S)->t : NULL;
   return made(L, S, tide_linalg_eig(w, v, tensor_at(L, S, 1)), vectors ? 2 : 1);
 }
@@ -93,7 +93,7 @@ static int script_identity(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   const tide_tensor *x = ltide_check_tensor(L, S, 3, "x");
   tide_options o = {tide_tensor_dtype(x), tide_tensor_device(x), false};
-  NEW(result);
+  HANDLE(result);
   return made(L, S, tide_eye(result, lua_tointeger(L, 1), lua_tointeger(L, 2), &o), 1);
 }
 
@@ -101,7 +101,7 @@ static int script_identity(lua_State *L) {
 static int script_count_up(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   tide_options o = {TIDE_INT64, tide_tensor_device(ltide_check_tensor(L, S, 3, "x")), false};
-  NEW(result);
+  HANDLE(result);
   return made(L, S, tide_arange(result, tide_int(lua_tointeger(L, 1)), tide_int(1), lua_tointeger(L, 2), &o), 1);
 }
 
@@ -110,7 +110,7 @@ static int script_full(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   const tide_tensor *x = ltide_check_tensor(L, S, 2, "x");
   tide_options o = {tide_tensor_dtype(x), tide_tensor_device(x), false};
-  NEW(result);
+  HANDLE(result);
   tide_scalar value = tide_float(lua_tonumber(L, 1));
   return made(L, S, tide_full(result, tide_tensor_size(x), tide_tensor_ndim(x), value, &o), 1);
 }
@@ -140,7 +140,7 @@ static int script_row_order(lua_State *L) {
   for (int d = 0; d < ndim - 1; d++) batch *= size[d] = tide_tensor_size(pivots)[d];
   size[ndim - 1] = m;
   tide_options o = {TIDE_INT64, tide_tensor_device(pivots), false};
-  NEW(result);
+  HANDLE(result);
   int32_t *from = malloc((size_t)(batch * n) * sizeof *from + 1);
   int64_t *order = malloc((size_t)(batch * m) * sizeof *order + 1);
   tide_status status = from && order ? tide_read(from, pivots) : TIDE_MEMORY;
