@@ -60,7 +60,8 @@ static int ltrapezoid(lua_State *L, ltide_call *c) {
     lua_pushnil(L);
   lua_pushnumber(L, ltide_get(L, c, "dx")->number);
   lua_pushinteger(L, ltide_get(L, c, "dim")->dim + 1);
-  return ltide_script_call(L, c->row->tag ? "cumulative_trapezoid" : "trapezoid", 4);
+  ltide_script_call(L, c->row->tag ? "cumulative_trapezoid" : "trapezoid", 4);
+  return ltide_finish(L, c, TIDE_OK);
 }
 
 #define PATH "tide."
