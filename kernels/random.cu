@@ -8,7 +8,7 @@
  * launch. */
 #include <math_constants.h>
 
-#include "base/random.h"
+#include "base/draws.h"
 #include "tidek.h"
 #include "types.cuh"
 
@@ -291,6 +291,27 @@ __global__ void __launch_bounds__(THREADS) bernoulli_kernel(const __grid_constan
   store_four(a, first, v);
 }
 
+/* POISSON and PICK: an element for each thread. */
+template <class P> __global__ void __launch_bounds__(THREADS) single_kernel(const __grid_constant__ RandomArgs a) {
+  kernel_begin();
+  const P place = P::get(a);
+  int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+  if (i >= a.n) return;
+  if (a.kind == TIDE_POISSON) {
+    double rate[1];
+    int64_t offset[1] = {offset_of(a, i, 1)};
+    load_any(rate, a.p, offset, a.p_dtype);
+    uint64_t seed = (uint64_t)place.key(a, 1) << 32 | place.key(a, 0);
+    store_any(a.to, offset_of(a, i, 0), a.dtype, tide_poisson_draw(rate[0], seed, place.counter(a) * 4, (uint64_t)i));
+  } else {
+    uint32_t draw[4];
+    group_of(draw, a, place, (uint64_t)i / 2);
+    double unit = tide_unit_f64(i % 2 ? draw[2] | (uint64_t)draw[3] << 32 : draw[0] | (uint64_t)draw[1] << 32);
+    const double *sums = (const double *)a.p + i / (int64_t)a.a * (int64_t)a.range;
+    ((int64_t *)a.to)[i] = a.lo + tide_pick_place(sums, (int64_t)a.range, unit);
+  }
+}
+
 /* ---- launching ---- */
 
 using RandomKernel = void (*)(const RandomArgs);
@@ -306,6 +327,7 @@ template <class T, class D, class P> static RandomKernel kernel_for(int kind) {
 }
 
 template <class P> static RandomKernel choose(const tide_random_args *a) {
+  if (a->kind == TIDE_POISSON || a->kind == TIDE_PICK) return single_kernel<P>;
   if (a->kind == TIDE_RANDINT) {
     bool narrow = a->range != 0 && a->range <= 0xffffffffu;
     return narrow ? random_kernel<TIDE_RANDINT, int64_t, uint32_t, P>
@@ -332,7 +354,7 @@ static void prepare(RandomArgs &r, const tide_random_args *a) {
 int tidek_random(cudaStream_t stream, const tide_random_args *a) {
   using namespace tidek;
   RandomArgs r = {};
-  r.to = a->head.ptr[0], r.p = a->kind == TIDE_BERNOULLI ? a->head.ptr[1] : nullptr;
+  r.to = a->head.ptr[0], r.p = a->kind >= TIDE_POISSON || a->kind == TIDE_BERNOULLI ? a->head.ptr[1] : nullptr;
   r.n = a->numel, r.a = a->a, r.b = a->b, r.fa = (float)a->a, r.fb = (float)a->b, r.lo = a->lo, r.range = a->range;
   prepare(r, a);
   r.kind = a->kind, r.dtype = a->dtype, r.p_dtype = a->dtype2, r.ndim = a->ndim, r.flat = a->flat;
@@ -344,7 +366,7 @@ int tidek_random(cudaStream_t stream, const tide_random_args *a) {
     r.size[d] = a->size[d];
     for (int k = 0; k < 2; k++) r.stride[d][k] = a->stride[k][d];
   }
-  int64_t each = a->kind == TIDE_BERNOULLI ? 4 : 4 * QUADS;
+  int64_t each = a->kind == TIDE_BERNOULLI ? 4 : a->kind >= TIDE_POISSON ? 1 : 4 * QUADS;
   RandomKernel kernel = a->state ? choose<Loaded>(a) : choose<Known>(a);
   return launch(kernel, ceil_div(a->numel, THREADS * each), THREADS, stream, (const RandomArgs)r);
 }

@@ -18,7 +18,7 @@ struct VerifyArgs {
 static __device__ __forceinline__ bool bad(int32_t x, int) { return x == 0; }
 static __device__ __forceinline__ bool bad(int64_t x, int) { return x == 0; }
 template <class T> static __device__ __forceinline__ bool bad(T x, int kind) {
-  return kind == TIDE_VERIFY_NONZERO ? x == 0 : !(x >= 0 && x <= 1);
+  return kind == TIDE_VERIFY_NONZERO ? x == 0 : !(x >= 0 && (kind == TIDE_VERIFY_RATE ? x < (T)INFINITY : x <= 1));
 }
 
 /* The offset of element i. */

@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "class.h"
+#include "each.h"
 #include "random.h"
 #include "script.h"
 #include "tide/graph.h"
@@ -237,6 +238,61 @@ static int lbernoulli(lua_State *L, ltide_call *c) {
   return ltide_finish(L, c, tide_bernoulli(u->t, c->x, c->v[1].generator));
 }
 
+/* poisson(rate): a tensor like rate. */
+static int lpoisson(lua_State *L, ltide_call *c) {
+  tide_tensor *rate = c->v[0].tensor;
+  tide_options o = {tide_tensor_dtype(rate), tide_tensor_device(rate), false};
+  ltide_tensor *u = ltide_new_tensor(L, c->S);
+  ltide_try(L, tide_empty_like(&u->t, rate, &o));
+  return ltide_finish(L, c, tide_poisson(u->t, rate, ltide_get(L, c, "generator")->generator));
+}
+
+/* normal(mean, std): of two numbers with sizes, else like what the two broadcast to. */
+static int lnormal(lua_State *L, ltide_call *c) {
+  tide_operand mean = c->v[0].operand, deviation = {NULL, tide_float(1)};
+  const ltide_value *size = ltide_get(L, c, "size");
+  tide_generator *g = ltide_get(L, c, "generator")->generator;
+  if (c->v[1].given) deviation = c->v[1].operand;
+  if (mean.tensor || deviation.tensor) {
+    if (size->given) return ltide_arg_error(L, size->at, "size", "none beside a tensor, whose size it is");
+    return ltide_finish(L, c, tide_normal(ltide_result(L, c), &mean, &deviation, g));
+  }
+  if (!size->given)
+    return ltide_error(L, "ArgumentError", "normal: size: got none beside two numbers, expected sizes of a tensor");
+  double at = ltide_check_number(L, c->v[0].at, "mean"), by = 1;
+  if (c->v[1].given) by = ltide_check_number(L, c->v[1].at, "std");
+  tide_tensor *x = push_sized(L, c, size, (tide_options)TIDE_OPTIONS);
+  ltide_try(L, tide_random(x, TIDE_NORMAL, at, by, g));
+  ltide_made(L, c->S);
+  return 1;
+}
+
+/* multinomial(p, n): lua/multinomial.lua. */
+static int lmultinomial(lua_State *L, ltide_call *c) {
+  const ltide_value *replacement = ltide_get(L, c, "replacement"), *generator = ltide_get(L, c, "generator");
+  lua_pushvalue(L, c->v[0].at);
+  lua_pushinteger(L, (lua_Integer)c->v[1].i);
+  lua_pushboolean(L, replacement->given && replacement->boolean);
+  if (generator->given)
+    lua_pushvalue(L, generator->at);
+  else
+    lua_pushnil(L);
+  ltide_script_call(L, "multinomial", 4);
+  return ltide_finish(L, c, TIDE_OK);
+}
+
+/* pick(sums, n, generator) */
+static int script_pick(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  tide_tensor *sums = ltide_check_tensor(L, S, 1, "sums");
+  tide_generator *g = lua_isnil(L, 3) ? NULL : ltide_check_generator(L, 3, "generator");
+  ltide_tensor *u = ltide_new_tensor(L, S);
+  ltide_try(L, tide_pick(&u->t, sums, lua_tointeger(L, 2), g));
+  return 1;
+}
+
+static const luaL_Reg script[] = LTIDE_SCRIPT(pick);
+
 /* {==== Registration */
 
 static void release(void *g) { tide_generator_release(g); }
@@ -256,4 +312,5 @@ void ltide_open_random(lua_State *L, ltide_state *S) {
                                     .tostring = generator_tostring};
   S->generator_meta = ltide_open_class(L, &class);
   ltide_register_rows(L, "tide", random_rows);
+  ltide_script_give(L, script);
 }

@@ -169,5 +169,5 @@ tide_scalar tide__scalar_unpack(const void *bits, tide_dtype dtype) {
 
 /* ---- names ---- */
 
-const char *const tide__random_names[] = {"uniform",     "normal", "random",     "bernoulli",
-                                          "exponential", "cauchy", "log_normal", "geometric"};
+const char *const tide__random_names[] = {"uniform", "normal",     "random",    "bernoulli", "exponential",
+                                          "cauchy",  "log_normal", "geometric", "poisson",   "multinomial"};

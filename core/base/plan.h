@@ -180,10 +180,11 @@ typedef struct tide_locate_args {
   int64_t numel, length, pitch, size[TIDE_MAX_DIMS], stride[TIDE_MAX_DIMS];
 } tide_locate_args;
 
-/* Looks whether every element of ptr[1] may stand where it does: NONZERO (integers), PROBABILITY (floats: 0 to 1). The
+/* Looks whether every element of ptr[1] may stand where it does: NONZERO (integers), PROBABILITY (floats: 0 to 1), RATE
+ * (floats: finite, at least 0). The
  * dtype's compute type is `compute`. A bad element is reported as a bad index is, with the kind of check for a length:
  * the bits of a float64 are the value. ptr[0] is NULL. */
-enum { TIDE_VERIFY_NONZERO = -1, TIDE_VERIFY_PROBABILITY = -2 };
+enum { TIDE_VERIFY_NONZERO = -1, TIDE_VERIFY_PROBABILITY = -2, TIDE_VERIFY_RATE = -3 };
 typedef struct tide_verify_args {
   tide_head head;
   int32_t kind, dtype, compute, ndim;
@@ -197,9 +198,11 @@ typedef struct tide_compact_args {
   int64_t numel;
 } tide_compact_args;
 
-/* Fills ptr[0] (random.h defines the values). ptr[1]: for BERNOULLI the probabilities (dtype2, strides [1]) or NULL: a.
- * Element i counts in row-major order of the tensor as the user sees it, so the dims keep their order here (collapsed
- * only where neighbours). bits: RANDINT takes lo + (random mod range), range 0 means all 2^64. */
+/* Fills ptr[0] (random.h defines the values). ptr[1]: for BERNOULLI the probabilities (dtype2, strides [1]) or NULL: a;
+ * for POISSON the rates, likewise; for PICK running sums (float64, contiguous), a line of `range` for every `a`
+ * elements of ptr[0], which is int64 and contiguous and counts from lo. Element i counts in row-major order of the
+ * tensor as the user sees it, so the dims keep their order here (collapsed only where neighbours). bits: RANDINT takes
+ * lo + (random mod range), range 0 means all 2^64. */
 typedef struct tide_random_args {
   tide_head head;
   int32_t kind, ndim, flat;

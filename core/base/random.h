@@ -82,6 +82,9 @@ TIDE_FN double tide_uniform_f64(double u, double a, double b) {
  *   LOG_NORMAL   exp(normal)
  *   GEOMETRIC    ceil(ln(unit_open) / ln(1 - a)), at least 1
  *   RANDINT      lo + draw mod range: a 32-bit draw while range <= 2^32 - 1, else a 64-bit draw
- * Values of float16, bfloat16 and integer dtypes are computed as float32, those of float64 as float64. */
+ *   POISSON      tide_poisson_draw, whose element i takes groups i, i + 2^48 and so on
+ *   PICK         the first place of the line whose running sum is above unit of float64 times the last one
+ * Values of float16, bfloat16 and integer dtypes are computed as float32, those of float64 as float64, those of POISSON
+ * always. */
 
 #endif

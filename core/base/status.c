@@ -85,7 +85,7 @@ tide_status tide__fail_index(int device, uint32_t site, int64_t value, int64_t l
   tide__site_text(site, where, sizeof where);
   tide_error error = {.status = TIDE_INDEX, .device = device};
   char text[MESSAGE_SIZE];
-  if (length == TIDE_VERIFY_NONZERO || length == TIDE_VERIFY_PROBABILITY) {
+  if (length <= TIDE_VERIFY_NONZERO && length >= TIDE_VERIFY_RATE) {
     double chance;
     memcpy(&chance, &value, sizeof chance);
     error.status = TIDE_VALUE;
@@ -94,8 +94,10 @@ tide_status tide__fail_index(int device, uint32_t site, int64_t value, int64_t l
                "integers cannot be divided by zero, got a tensor with divisor 0%s%s, expected others",
                where[0] ? " at " : "", where);
     else
-      snprintf(text, sizeof text, "bernoulli: wrong probability%s%s, got %g, expected 0 to 1",
-               where[0] ? " in a tensor used at " : " in a tensor", where, chance);
+      snprintf(text, sizeof text, "%s%s%s, got %g, expected %s",
+               length == TIDE_VERIFY_RATE ? "random: wrong rate or deviation" : "bernoulli: wrong probability",
+               where[0] ? " in a tensor used at " : " in a tensor", where, chance,
+               length == TIDE_VERIFY_RATE ? "a finite number, at least 0" : "0 to 1");
     return tide__error_set(&error, text, "");
   }
   long long first = index_base, last_one = (long long)length - 1 + index_base;

@@ -62,7 +62,7 @@ typedef struct draw {
   double a, b;
   int64_t lo;
   uint64_t range;
-  const tide_tensor *p; /* probabilities, or NULL */
+  const tide_tensor *p; /* probabilities, rates or running sums, or NULL */
 } draw;
 
 static tide_status run(const tide_tensor *x, const draw *d, tide_generator *g) {
@@ -81,9 +81,10 @@ static tide_status run(const tide_tensor *x, const draw *d, tide_generator *g) {
   a.numel = x->numel;
   memcpy(a.size, x->size, (size_t)x->ndim * sizeof *a.size);
   memcpy(a.stride[0], x->stride, (size_t)x->ndim * sizeof *a.size);
-  if (d->p) tide__stride_broadcast(a.stride[1], d->p, x->size, x->ndim);
+  if (d->kind == TIDE_PICK) operands = 1; /* a line of sums serves several elements */
+  if (operands > 1) tide__stride_broadcast(a.stride[1], d->p, x->size, x->ndim);
   a.ndim = tide__collapse(a.size, a.stride, operands, x->ndim, true);
-  a.flat = a.ndim == 1 && a.stride[0][0] == 1 && (!d->p || a.stride[1][0] == 1);
+  a.flat = a.ndim == 1 && a.stride[0][0] == 1 && (operands == 1 || a.stride[1][0] == 1);
   tide__draw at;
   TIDE_TRY(tide__generator_take(&at, g, q.stream));
   a.seed = at.seed, a.offset = at.offset, a.state = at.state;
@@ -172,23 +173,112 @@ tide_status tide_random_bits(tide_tensor *x, tide_generator *generator) {
   return run(x, &d, generator);
 }
 
-tide_status tide_bernoulli(tide_tensor *x, const tide_tensor *p, tide_generator *generator) {
-  TIDE_TRY(begin(x, &generator, "bernoulli"));
-  TIDE_TRY(tide__check(p, "bernoulli", "p"));
-  TIDE_TRY(check_dtype(x, false, "bernoulli"));
-  TIDE_TRY(check_dtype(p, true, "bernoulli"));
-  TIDE_TRY(tide__operand_device(x, "x", p, "p", "bernoulli"));
+/* By a parameter for each element; `verify`: what it has to be. */
+static tide_status draw_each(tide_tensor *x, tide_random_kind kind, const tide_tensor *p, const char *name, int verify,
+                             tide_generator *generator) {
+  const char *what = tide__random_names[kind];
+  TIDE_TRY(begin(x, &generator, what));
+  TIDE_TRY(tide__check(p, what, name));
+  TIDE_TRY(check_dtype(x, kind == TIDE_POISSON, what));
+  TIDE_TRY(check_dtype(p, true, what));
+  TIDE_TRY(tide__operand_device(x, "x", p, name, what));
   if (!tide__broadcasts_to(p, x->size, x->ndim))
-    return tide__fail(TIDE_SHAPE, "bernoulli: wrong shape of p, got %s, expected one that broadcasts to %s",
+    return tide__fail(TIDE_SHAPE, "%s: wrong shape of %s, got %s, expected one that broadcasts to %s", what, name,
                       tide__shape_text(p->size, p->ndim), tide__shape_text(x->size, x->ndim));
-  if (x->numel) TIDE_TRY(tide__verify(p, TIDE_VERIFY_PROBABILITY, "bernoulli"));
-  draw d = {.kind = TIDE_BERNOULLI, .p = p};
+  if (x->numel) TIDE_TRY(tide__verify(p, verify, what));
+  draw d = {.kind = kind, .p = p};
   if (!tide__tensor_overlaps(x, p)) return run(x, &d, generator);
   tide_tensor *apart;
   TIDE_TRY(tide_clone(&apart, p));
   d.p = apart;
   tide_status status = run(x, &d, generator);
   tide_tensor_release(apart);
+  return status;
+}
+
+tide_status tide_bernoulli(tide_tensor *x, const tide_tensor *p, tide_generator *generator) {
+  return draw_each(x, TIDE_BERNOULLI, p, "p", TIDE_VERIFY_PROBABILITY, generator);
+}
+
+tide_status tide_poisson(tide_tensor *x, const tide_tensor *rate, tide_generator *generator) {
+  return draw_each(x, TIDE_POISSON, rate, "the rates", TIDE_VERIFY_RATE, generator);
+}
+
+tide_status tide_pick(tide_tensor **out, const tide_tensor *sums, int64_t n, tide_generator *generator) {
+  static const char *what = "multinomial";
+  tide_tensor *lines, *x;
+  int64_t size[TIDE_MAX_DIMS];
+  TIDE_TRY(tide__check(sums, what, "the sums"));
+  if (sums->dtype != TIDE_FLOAT64)
+    return tide__fail(TIDE_DTYPE, "%s: wrong dtype of the sums, got %s, expected float64", what,
+                      tide_dtype_name((tide_dtype)sums->dtype));
+  if (sums->ndim == 0 || sums->size[sums->ndim - 1] == 0 || n < 0)
+    return tide__fail(TIDE_SHAPE, "%s: nothing to pick from, got sums of %s and %lld picks, expected lines of sums",
+                      what, tide__shape_text(sums->size, sums->ndim), (long long)n);
+  memcpy(size, sums->size, sizeof size);
+  size[sums->ndim - 1] = n;
+  draw d = {.kind = TIDE_PICK, .lo = tide_get_index_base(), .range = (uint64_t)sums->size[sums->ndim - 1]};
+  d.a = (double)n;
+  TIDE_TRY(tide__as_contiguous(&lines, sums, TIDE_FLOAT64));
+  d.p = lines;
+  tide_status status = tide__tensor_new(&x, size, sums->ndim, TIDE_INT64, sums->storage->device);
+  if (status == TIDE_OK) {
+    status = begin(x, &generator, what);
+    if (status == TIDE_OK) status = run(x, &d, generator);
+    if (status == TIDE_OK)
+      *out = x;
+    else
+      tide_tensor_release(x);
+  }
+  tide_tensor_release(lines);
+  return status;
+}
+
+/* ---- normals of a mean and a deviation for each element ---- */
+
+static tide_status check_normal(const tide_operand *in, const char *name) {
+  if (in->tensor) {
+    TIDE_TRY(tide__check(in->tensor, "normal", name));
+    return check_dtype(in->tensor, true, "normal");
+  }
+  if (in->number.kind != 'C') return TIDE_OK;
+  return tide__fail(TIDE_DTYPE, "normal: %s is complex, expected a real number", name);
+}
+
+static double real_value(tide_scalar s) { return s.kind == 'F' ? s.re : (double)s.i; }
+
+tide_status tide_normal(tide_tensor **out, const tide_operand *mean, const tide_operand *deviation,
+                        tide_generator *generator) {
+  static const char *names[2] = {"the mean", "the deviation"};
+  tide_operand in[2] = {*mean, *deviation};
+  const tide_tensor *one = in[0].tensor ? in[0].tensor : in[1].tensor;
+  tide_tensor *x;
+  int64_t size[TIDE_MAX_DIMS];
+  int ndim = 0;
+  tide__types types;
+  for (int k = 0; k < 2; k++) TIDE_TRY(check_normal(&in[k], names[k]));
+  if (!one) return tide__fail(TIDE_ARGUMENT, "normal: got two numbers, expected a tensor among them");
+  for (int k = 0; k < 2; k++) {
+    if (!in[k].tensor) continue;
+    TIDE_TRY(tide__operand_device(one, names[0], in[k].tensor, names[k], "normal"));
+    if (!tide__size_broadcast(size, &ndim, in[k].tensor))
+      return tide__fail(TIDE_SHAPE, "normal: the deviation does not broadcast to the mean, got %s, expected like %s",
+                        tide__shape_text(in[k].tensor->size, in[k].tensor->ndim), tide__shape_text(size, ndim));
+  }
+  double number = in[1].tensor ? 1 : real_value(in[1].number);
+  if (!(number >= 0)) return fail_param("normal", "standard deviation", number, "at least 0");
+  if (in[1].tensor) TIDE_TRY(tide__verify(in[1].tensor, TIDE_VERIFY_RATE, "normal"));
+  TIDE_TRY(tide__op_types(&types, TIDE_OP_add, in, NULL));
+  TIDE_TRY(tide__tensor_new(&x, size, ndim, types.result, one->storage->device));
+  tide_status status = tide_random(x, TIDE_NORMAL, 0, number, generator);
+  for (int k = 1; k >= 0 && status == TIDE_OK; k--) {
+    tide_operand with[2] = {{.tensor = x}, in[k]};
+    if (k == 0 || in[k].tensor) status = tide_elementwise(NULL, k ? TIDE_OP_mul : TIDE_OP_add, with, NULL, x);
+  }
+  if (status == TIDE_OK)
+    *out = x;
+  else
+    tide_tensor_release(x);
   return status;
 }
 

@@ -5,7 +5,7 @@
  *
  * Invariant: an element depends on seed, offset and its number alone. */
 #include "layout.h"
-#include "base/random.h"
+#include "base/draws.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -100,6 +100,25 @@ static const void *draw_bernoulli(const work *w, room *r, const tide__chunk *c, 
   return out;
 }
 
+static const void *draw_poisson(const work *w, room *r, const tide__chunk *c, int64_t n) {
+  const tide_random_args *a = w->a;
+  double *out = (double *)r->value;
+  const double *rate =
+      tide__chunk_load(w->isa, r->chance, r->raw, a->head.ptr[1], &w->grid, c, 1, TIDE_FLOAT64, a->dtype2);
+  for (int64_t i = 0; i < n; i++) out[i] = tide_poisson_draw(rate[i], a->seed, a->offset, (uint64_t)(c->first + i));
+  return out;
+}
+
+static const void *draw_picks(const work *w, room *r, int64_t first, int64_t lead, int64_t n) {
+  const tide_random_args *a = w->a;
+  const double *unit = (const double *)r->value, *sums = a->head.ptr[1];
+  int64_t *out = (int64_t *)r->chance, length = (int64_t)a->range;
+  draw_units(w, r, lead, n);
+  for (int64_t i = 0; i < n; i++)
+    out[i] = a->lo + tide_pick_place(sums + (first + i) / (int64_t)a->a * length, length, unit[i]);
+  return out;
+}
+
 /* x = op(x) in the type of the values, whose number is rounded up to whole blocks. */
 static void apply(const work *w, room *r, int op, int64_t n) {
   const char no_param[48] = {0};
@@ -141,11 +160,13 @@ static const void *draw_log_normal(const work *w, room *r, int64_t lead, int64_t
 static const void *draw(const work *w, room *r, const tide__chunk *c, int64_t first, int64_t n) {
   const tide_random_args *a = w->a;
   int64_t each = w->wide ? 2 : 4, lead = first % each, groups = (lead + n + each - 1) / each;
+  if (a->kind == TIDE_POISSON) return draw_poisson(w, r, c, n);
   w->isa->philox(r->bits, a->seed, a->offset, (uint64_t)(first / each), groups);
   switch (a->kind) {
   case TIDE_UNIFORM: return draw_uniform(w, r, lead, n);
   case TIDE_NORMAL: return draw_normal(w, r, lead, groups);
   case TIDE_LOG_NORMAL: return draw_log_normal(w, r, lead, groups);
+  case TIDE_PICK: return draw_picks(w, r, first, lead, n);
   case TIDE_RANDINT: return draw_integers(w, r, lead, n);
   case TIDE_BERNOULLI: return draw_bernoulli(w, r, c, lead, n);
   default: return draw_others(w, r, lead, n);
@@ -176,10 +197,11 @@ tide_status tide__cpu_random(tide_stream *stream, const tide_random_args *a) {
   w.wide = a->dtype == TIDE_FLOAT64;
   if (a->kind == TIDE_RANDINT) w.wide = a->range == 0 || a->range > UINT32_MAX;
   if (a->kind == TIDE_BERNOULLI) w.wide = a->head.ptr[1] ? a->dtype2 == TIDE_FLOAT64 : a->dtype == TIDE_FLOAT64;
+  if (a->kind == TIDE_POISSON || a->kind == TIDE_PICK) w.wide = true;
   w.value_dtype = w.wide ? TIDE_FLOAT64 : TIDE_FLOAT32;
-  if (a->kind == TIDE_RANDINT) w.value_dtype = TIDE_INT64;
+  if (a->kind == TIDE_RANDINT || a->kind == TIDE_PICK) w.value_dtype = TIDE_INT64;
   if (a->kind == TIDE_BERNOULLI) w.value_dtype = TIDE_BOOL;
-  int operands = a->kind == TIDE_BERNOULLI && a->head.ptr[1] ? 2 : 1;
+  int operands = (a->kind == TIDE_BERNOULLI || a->kind == TIDE_POISSON) && a->head.ptr[1] ? 2 : 1;
   if (a->flat)
     tide__grid_init_flat(&w.grid, a->numel, operands, PIECE);
   else

@@ -1,5 +1,7 @@
 /* verify.c: is every element of a tensor one that an operation can take? The first bad one that a thread meets
  * counts. */
+#include <float.h>
+
 #include "layout.h"
 
 typedef struct work {
@@ -22,11 +24,13 @@ typedef struct work {
 
 static int64_t find(const work *w, const void *in, int64_t n) {
   bool zero = w->a->kind == TIDE_VERIFY_NONZERO;
+  double most = w->a->kind == TIDE_VERIFY_RATE ? DBL_MAX : 1;
+  float narrow = w->a->kind == TIDE_VERIFY_RATE ? FLT_MAX : 1;
   switch (w->a->compute) {
   case TIDE_INT32: FIND(int32_t, x[i] == 0);
   case TIDE_INT64: FIND(int64_t, x[i] == 0);
-  case TIDE_FLOAT32: FIND(float, zero ? x[i] == 0 : !((x[i] >= 0) & (x[i] <= 1)));
-  default: FIND(double, zero ? x[i] == 0 : !((x[i] >= 0) & (x[i] <= 1)));
+  case TIDE_FLOAT32: FIND(float, zero ? x[i] == 0 : !((x[i] >= 0) & (x[i] <= narrow)));
+  default: FIND(double, zero ? x[i] == 0 : !((x[i] >= 0) & (x[i] <= most)));
   }
 }
 

@@ -561,9 +561,11 @@ typedef enum tide_random_kind {
   TIDE_EXPONENTIAL, /* rate a */
   TIDE_CAUCHY,      /* median a, scale b */
   TIDE_LOG_NORMAL,  /* exp of a normal with mean a, deviation b */
-  TIDE_GEOMETRIC    /* number of trials up to the first success, probability a */
+  TIDE_GEOMETRIC,   /* number of trials up to the first success, probability a */
+  TIDE_POISSON,     /* by tide_poisson */
+  TIDE_PICK         /* by tide_pick */
 } tide_random_kind;
-/* Fills x. generator NULL: the default one of x's device. */
+/* Fills x, by one of the kinds up to GEOMETRIC. generator NULL: the default one of x's device. */
 TIDE_API tide_status tide_random(tide_tensor *x, tide_random_kind kind, double a, double b, tide_generator *generator);
 TIDE_API tide_status tide_random_int(tide_tensor *x, int64_t lo, int64_t hi,
                                      tide_generator *generator); /* hi excluded */
@@ -571,6 +573,14 @@ TIDE_API tide_status tide_random_int(tide_tensor *x, int64_t lo, int64_t hi,
 TIDE_API tide_status tide_random_bits(tide_tensor *x, tide_generator *generator);
 TIDE_API tide_status tide_bernoulli(tide_tensor *x, const tide_tensor *p,
                                     tide_generator *generator); /* x_i = 1 with probability p_i */
+/* x_i: Poisson's distribution with the mean rate_i, which broadcasts to x. */
+TIDE_API tide_status tide_poisson(tide_tensor *x, const tide_tensor *rate, tide_generator *generator);
+/* A new tensor of normals; one of the two at least is a tensor, and they broadcast to each other. */
+TIDE_API tide_status tide_normal(tide_tensor **out, const tide_operand *mean, const tide_operand *deviation,
+                                 tide_generator *generator);
+/* n places of each line, int64 from tide_get_index_base, each with the chance by which the line's running sums, the
+ * last dim of `sums` (float64), rise there; they rise somewhere in every line, and never fall. */
+TIDE_API tide_status tide_pick(tide_tensor **out, const tide_tensor *sums, int64_t n, tide_generator *generator);
 TIDE_API tide_status tide_randperm(tide_tensor **out, int64_t n, const tide_options *options,
                                    tide_generator *generator);
 

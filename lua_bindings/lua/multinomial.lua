@@ -1,0 +1,50 @@
+-- tide.multinomial: places drawn by their weights. `pick` (random.c) draws from running sums; without replacement every
+-- place gets an exponential number of the rate that is its weight, and the smallest ones are those that come first.
+
+local inf = 1e999
+
+local function bad(what, got, expected)
+  fail("ValueError", called() .. ": " .. what .. ", got " .. got .. ", expected " .. expected)
+end
+
+-- How many weights of the line that has fewest are above 0. Waits.
+local function check_weights(w)
+  local sums = w:sum(2)
+  if not (w:ge(0):all() & sums:gt(0):all() & sums:lt(inf):all()):item() then
+    bad("wrong weights", "a line that holds a negative or infinite one, NaN or zeros alone", "weights from 0 with a finite sum above 0")
+  end
+  return w:gt(0):sum(2):min():item()
+end
+
+-- In the order in which they come.
+local function race(w, n, generator)
+  local keys = w:new_empty(w:size()):exponential_(1, { generator = generator })
+  keys = keys:div_(w):masked_fill_(w:eq(0), inf)
+  local places = w:new_empty({ w:size(1), n }, { dtype = "int64" })
+  for k = 1, n do
+    local first = keys:argmin(2, { keepdim = true })
+    places:narrow(2, k, 1):copy_(first)
+    keys:scatter_(2, first, inf)
+  end
+  return places
+end
+
+function multinomial(p, n, replacement, generator)
+  local dims = p:dim()
+  if dims ~= 1 and dims ~= 2 then fail("ShapeError", called() .. ": wrong shape of p, got " .. dims .. " dimensions, expected one or two") end
+  local dtype = text(p.dtype)
+  if not find(dtype, "float") then fail("DtypeError", called() .. ": wrong dtype of p, got " .. dtype .. ", expected a floating dtype") end
+  local w = (dims == 1 and p:unsqueeze(1) or p):double()
+  local m = w:size(2)
+  if m == 0 then fail("ShapeError", called() .. ": wrong shape of p, got a line of none, expected weights") end
+  if n < 1 then bad("wrong n", n, "at least 1") end
+  local places
+  if w:size(1) == 0 then
+    places = w:new_empty({ 0, n }, { dtype = "int64" })
+  else
+    local least = check_weights(w)
+    if not replacement and n > least then bad("too many places without replacement", n, "at most " .. least .. ", the weights above 0") end
+    places = (replacement or n == 1) and pick(w:cumsum(2), n, generator) or race(w, n, generator)
+  end
+  return dims == 1 and places:select(1, 1) or places
+end
