@@ -152,8 +152,8 @@ static int do_one(const tide_linalg_args *a, int64_t i, const room *r, bool *is_
   case TIDE_LINALG_CHOLESKY: info = tide__blocks_cholesky(&b, how.upper, n, p.x, n); break;
   case TIDE_LINALG_LU: info = tide__blocks_lu(&b, m, n, p.x, m, p.pivots); break;
   case TIDE_LINALG_LU_SOLVE: tide__blocks_lu_solve(&b, n, k, p.other, p.pivots, p.x); break;
-  case TIDE_LINALG_QR: lapack.geqrf[type](&m, &n, p.x, &m, p.at[1], r->work, &r->elements, &info); break;
-  case TIDE_LINALG_QR_Q: lapack.orgqr[type](&m, &n, &k, p.x, &m, p.at[1], r->work, &r->elements, &info); break;
+  case TIDE_LINALG_QR: info = tide__blocks_qr(&b, m, n, p.x, p.at[1], r->work, r->elements); break;
+  case TIDE_LINALG_QR_Q: info = tide__blocks_qr_q(&b, m, n, k, p.x, p.at[1], r->work, r->elements); break;
   case TIDE_LINALG_SVD: info = do_svd(a, &p, r, type); break;
   case TIDE_LINALG_EIGH: info = do_eigh(a, &p, r, type); break;
   case TIDE_LINALG_EIG: info = do_eig(a, &p, r, type); break;

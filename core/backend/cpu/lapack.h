@@ -23,5 +23,9 @@ typedef struct tide__triangle {
   bool left, upper, turned, unit;
 } tide__triangle;
 void tide__blocks_triangle(tide__blocks *b, tide__triangle how, int m, int n, const void *t, int ld, void *x, int ld_x);
+/* As geqrf and orgqr, with their work for `elements` elements, or the question for it; `a` is m elements from column to
+ * column. */
+int tide__blocks_qr(tide__blocks *b, int m, int n, void *a, void *tau, void *work, int elements);
+int tide__blocks_qr_q(tide__blocks *b, int m, int n, int k, void *a, const void *tau, void *work, int elements);
 
 #endif
