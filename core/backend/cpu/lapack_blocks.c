@@ -132,8 +132,7 @@ int tide__blocks_cholesky(tide__blocks *b, bool upper, int n, void *a, int ld) {
 
 /* ---- QR ---- */
 
-/* The block reflector I - V T V^H: V, rows by columns, and its T, with their conjugates, and room for what is between.
- */
+/* The block reflector I - V T V^H: V, rows by columns, its T, the conjugates of both, and room for products. */
 typedef struct reflector {
   int rows, columns;
   char *memory, *v, *t, *v_conj, *t_conj, *between[2];
