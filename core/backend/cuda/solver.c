@@ -8,9 +8,10 @@
 #include "internal.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* Values of cublas_api.h, cusolver_common.h and library_types.h, which are part of the binary interfaces. */
-enum { TRIANGLE_LOWER = 0, TRIANGLE_UPPER = 1, OP_NONE = 0, OP_TRANSPOSE = 1, OP_ADJOINT = 2, STATUS_ALLOC_FAILED = 2 };
+enum { TRIANGLE_LOWER = 0, TRIANGLE_UPPER = 1, OP_NONE = 0, OP_TRANSPOSE = 1, STATUS_ALLOC_FAILED = 2 };
 enum { BLAS_ALLOC_FAILED = 3 };
 static const int cuda_types[] = {0, 1, 4, 5}, item_sizes[] = {4, 8, 8, 16};
 
@@ -229,8 +230,8 @@ static tide_status room_put(const room *r, const job *j, int rc) {
 
 /* ---- singular values ---- */
 
-/* By a polar decomposition, which is fast, but where a singular value is close to 0 it shifts all of them, and says by
- * how much: such matrices, and small ones, go through bidiagonal form. */
+/* Large ones go through a polar decomposition, which is fast, but where a singular value is close to 0 it shifts all of
+ * them, and says by how much: such matrices, and smaller ones, go through bidiagonal form. */
 enum { POLAR_LEAST = 64 };
 
 typedef struct factors {
@@ -248,16 +249,6 @@ static tide_status do_svd_qr(const job *j, void *x, const factors *f, int *info)
   rc = solver.gesvd(j->solver, j->params, u, v, j->m, j->n, type, x, j->m, real, f->s, type, f->u, j->m, type, f->vh,
                     j->n, type, r.device, r.bytes, r.host, r.host_bytes, info);
   return room_put(&r, j, rc);
-}
-
-/* V becomes V^H. */
-static tide_status turn(const job *j, const void *v, void *vh) {
-  static const float floats[] = {1, 0, 0, 0};
-  static const double doubles[] = {1, 0, 0, 0};
-  const void *one = j->type & 1 ? (const void *)doubles : (const void *)floats;
-  const void *zero = j->type & 1 ? (const void *)(doubles + 2) : (const void *)(floats + 2);
-  return check_blas(
-      j, blas.geam[j->type](j->blas, OP_ADJOINT, OP_NONE, j->n, j->n, one, v, j->n, zero, vh, j->n, vh, j->n));
 }
 
 /* Reads the largest singular value, to which the shift is compared. */
@@ -291,12 +282,46 @@ static tide_status do_svd_polar(bool *close, const job *j, const void *x, const 
     rc = solver.gesvdp(j->solver, j->params, vectors, economy, j->m, j->n, type, copy, j->m, real, f->s, type, f->u,
                        j->m, type, v, j->n, type, r.device, r.bytes, r.host, r.host_bytes, info, &shift);
   if (status == TIDE_OK && !rc) status = is_close(close, j, f, shift);
-  if (status == TIDE_OK && !rc && *close && vectors) status = turn(j, v, f->vh);
+  if (status == TIDE_OK && !rc && *close && vectors)
+    status = check_cuda(j, tidek_adjoint(j->s->handle, j->type, f->vh, v, j->n, 1));
   tide_status last = room_put(&r, j, rc);
   return status == TIDE_OK ? last : status;
 }
 
+/* Many small ones, by Jacobi's method. It gives all columns of U, and V. */
+static tide_status do_svd_jacobi(const job *j, int vectors) {
+  int64_t n = j->n, m = j->m, batch = j->a->batch, columns = j->a->flags & TIDE_LINALG_FULL ? m : n;
+  size_t item = (size_t)item_of(j);
+  void *s = j->a->head.ptr[1], *jacobi = NULL;
+  room r = {.host_bytes = 0};
+  int elements = 0;
+  TIDE_TRY(check_solver(j, solver.create_jacobi(&jacobi)));
+  int rc = solver.gesvdj_batched_size[j->type](j->solver, vectors, j->m, j->n, matrix(j, 0), j->m, s, NULL, j->m, NULL,
+                                               j->n, &elements, jacobi, (int)batch);
+  tide_status status = check_solver(j, rc);
+  r.bytes = (size_t)elements * item;
+  size_t all_u = (size_t)(m * m * batch) * item, all_v = (size_t)(n * n * batch) * item;
+  if (status == TIDE_OK) status = room_get(&r, j, all_u + all_v);
+  if (status == TIDE_OK) {
+    char *u = (char *)r.device + r.bytes, *v = u + all_u;
+    rc = solver.gesvdj_batched[j->type](j->solver, vectors, j->m, j->n, matrix(j, 0), j->m, s, u, j->m, v, j->n,
+                                        r.device, elements, j->info, jacobi, (int)batch);
+    if (!rc && vectors) {
+      size_t row = (size_t)(m * columns) * item;
+      int moved = cudaMemcpy2DAsync(j->a->head.ptr[2], row, u, (size_t)(m * m) * item, row, (size_t)batch,
+                                    cudaMemcpyDeviceToDevice, j->s->handle);
+      if (!moved) moved = tidek_adjoint(j->s->handle, j->type, j->a->head.ptr[3], v, n, batch);
+      status = check_cuda(j, moved);
+    }
+    tide_status last = room_put(&r, j, rc);
+    if (status == TIDE_OK) status = last;
+  }
+  solver.destroy_jacobi(jacobi);
+  return status;
+}
+
 static tide_status do_svd(const job *j) {
+  if (is_many(j, 32)) return do_svd_jacobi(j, j->a->head.ptr[2] != NULL);
   int64_t columns = j->a->flags & TIDE_LINALG_FULL ? j->m : j->n;
   for (int64_t i = 0; i < j->a->batch; i++) {
     factors f = {at(j, 1, i, j->n, real_of(j)), at(j, 2, i, (int64_t)j->m * columns, item_of(j)),
