@@ -1,8 +1,9 @@
 /* compose.c: functions that are made of others: joins and splits, products, sums over named dimensions, statistics.
  *
- * What is computed is written in Lua, in lua/compose.lua, lua/einsum.lua and lua/stack.lua. Here the arguments are read
- * and checked by the row's signature; the chunk gets their values in its order, dimensions counted from 1, and returns
- * new handles. It calls the module's functions as they were registered, whatever a script has set in their place.
+ * What is computed is written in Lua, in lua/compose.lua, contract.lua, distance.lua, einsum.lua and statistics.lua.
+ * Here the arguments are read and checked by the row's signature; the chunk gets their values in its order, dimensions
+ * counted from 1, and returns new handles. It calls the module's functions as they were registered, whatever a script
+ * has set in their place.
  *
  * Invariant: what the chunk returns is no handle of the caller's, so that out= may empty it. */
 #include <string.h>
@@ -173,6 +174,29 @@ static int script_char_at(lua_State *L) {
   return 1;
 }
 
+/* layout_key(text, tensors): a string that equal texts and tensors that lie alike have in common, and no others. Which
+ * of them are one and the same tensor counts, too. */
+static int script_layout_key(lua_State *L) {
+  lua_Integer n = (lua_Integer)lua_rawlen(L, 2);
+  luaL_Buffer b;
+  luaL_buffinit(L, &b);
+  for (lua_Integer i = 1; i <= n; i++) {
+    int64_t head[4] = {0};
+    lua_rawgeti(L, 2, i);
+    const tide_tensor *x = tensor_of(L, -1);
+    while (lua_rawgeti(L, 2, ++head[0]), !lua_rawequal(L, -1, -2)) lua_pop(L, 1);
+    lua_pop(L, 2);
+    head[1] = tide_tensor_dtype(x), head[2] = tide_tensor_device(x), head[3] = tide_tensor_ndim(x);
+    luaL_addlstring(&b, (const char *)head, sizeof head);
+    luaL_addlstring(&b, (const char *)tide_tensor_size(x), (size_t)head[3] * sizeof(int64_t));
+    luaL_addlstring(&b, (const char *)tide_tensor_stride(x), (size_t)head[3] * sizeof(int64_t));
+  }
+  lua_pushvalue(L, 1);
+  luaL_addvalue(&b);
+  luaL_pushresult(&b);
+  return 1;
+}
+
 /* plain(value): the table of a shape's values in its place. */
 static int script_plain(lua_State *L) {
   lua_settop(L, 1);
@@ -200,7 +224,7 @@ static ltide_row rows[] = {
 
 void ltide_open_compose(lua_State *L, ltide_state *S) {
   static const luaL_Reg given[] = LTIDE_SCRIPT(builtin, is_tensor, sizes_of, strides_of, dtype_of, dtype_kind,
-                                               default_dtype, promoted, place_of, char_at, plain);
+                                               default_dtype, promoted, place_of, char_at, plain, layout_key);
   (void)S;
   ltide_script_give(L, given);
   ltide_register_rows(L, "tide", rows);

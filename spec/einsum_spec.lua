@@ -125,6 +125,36 @@ describe("einsum", function()
     D.in_time(2, function(limit) assert(os.clock() - before < limit) end)
   end)
 
+  -- What it did for operands that lie as these is kept.
+  it("does the same again, and otherwise for another layout", function()
+    for n = 1, 3 do
+      local a, b = values(4, 4) * n, values(4, 4) + n
+      same(by_loops("ij,jk->ki", a, b), tide.einsum("ij,jk->ki", a, b), n)
+      same(by_loops("ij,jk->ki", a.T, b), tide.einsum("ij,jk->ki", a.T, b), n)
+      same(by_loops("ij,jk->ki", a, a), tide.einsum("ij,jk->ki", a, a), n)
+      same(by_loops("ij,ij,ij->", a, b, a), tide.einsum("ij,ij,ij->", a, b, a), n)
+      same(by_loops("ij,ij,ij->", a, a, b), tide.einsum("ij,ij,ij->", a, a, b), n)
+      same(a:to "int32":matmul(a:to "int32"), tide.einsum("ij,jk", a:to "int32", a:to "int32"), n)
+      assert.is_false(rawequal(a, tide.einsum("ij", a)))
+    end
+    for n = 1, 600 do tide.einsum("i->i", tide.ones(n, { device = D.dev })) end -- more than are kept
+    same({ 1, 1 }, tide.einsum("i->i", tide.ones(2, { device = D.dev })))
+  end)
+
+  it("is called by a finaliser while it runs", function()
+    local a, calls = values(3, 3), 0
+    local function litter()
+      setmetatable({}, { __gc = function() calls = calls + tide.einsum("ij,ij->", tide.ones(2, 2), tide.ones(2, 2)):item() end })
+    end
+    for n = 1, 40 do
+      local x = values(3, n)
+      for _ = 1, 50 do litter() end
+      same(a:matmul(x), tide.einsum("ij,jk->ik", a, x), n)
+    end
+    collectgarbage()
+    assert.is_true(calls > 0)
+  end)
+
   it("takes empty operands", function()
     same({ { 0, 0 }, { 0, 0 } }, tide.einsum("ij,jk->ik", values(2, 0), values(0, 2)))
     assert.are.same({ 0, 2 }, tide.einsum("ij,jk->ik", values(0, 3), values(3, 2)):size())
