@@ -182,21 +182,17 @@ void ltide_check_range(lua_State *L, int64_t first, int64_t last, int64_t n, int
 
 /* What follows the last value, but for the n of table.pack, which counts the values, is looked at, no more: enough for
  * a table that was written out. */
-void ltide_check_packed(lua_State *L, int arg, lua_Integer n, lua_Integer packed, const char *name) {
+void ltide_check_unnamed(lua_State *L, int arg, lua_Integer n, const char *name) {
   arg = lua_absindex(L, arg);
   bool is_n = true;
   for (lua_pushinteger(L, n); is_n && lua_next(L, arg); lua_pop(L, 1)) {
     const char *key = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : NULL;
-    is_n = key && !strcmp(key, "n") && lua_isinteger(L, -1) && lua_tointeger(L, -1) == packed;
+    is_n = key && !strcmp(key, "n") && lua_isinteger(L, -1) && lua_tointeger(L, -1) == n;
     if (key && !is_n)
       ltide_error(L, "ArgumentError", "%s: %s: got '%s' among the values, expected options in a table of their own",
                   ltide_function_name(L), name, key);
   }
   if (!is_n) lua_pop(L, 1);
-}
-
-void ltide_check_unnamed(lua_State *L, int arg, lua_Integer n, const char *name) {
-  ltide_check_packed(L, arg, n, n, name);
 }
 
 int ltide_check_integers(lua_State *L, int arg, int64_t *out, int most, const char *name) {

@@ -46,8 +46,6 @@ int ltide_check_sizes(lua_State *L, int first, int n, int64_t *size, const char 
  * own (API.md C1), and what is named would be lost. The "n" of table.pack is no name, where it is the number of
  * values. */
 void ltide_check_unnamed(lua_State *L, int arg, lua_Integer n, const char *name);
-/* The same where table.pack may have counted nils behind the values. */
-void ltide_check_packed(lua_State *L, int arg, lua_Integer n, lua_Integer packed, const char *name);
 /* The integers of the table at arg, or the one integer there. */
 int ltide_check_integers(lua_State *L, int arg, int64_t *out, int most, const char *name);
 /* Dimensions, 1-based: an integer or a table of them at arg. */

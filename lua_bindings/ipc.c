@@ -30,34 +30,27 @@ static int ltensor_from_ipc(lua_State *L, ltide_call *c) {
   return ltide_finish(L, c, tide_tensor_from_ipc(ltide_result(L, c), &handle));
 }
 
-static int lipc_collect(lua_State *L) {
-  (void)L;
-  tide_ipc_collect();
-  return 0;
-}
-
-static int levent_ipc_handle(lua_State *L) {
+static int levent_ipc_handle(lua_State *L, ltide_call *c) {
   tide_ipc_handle handle;
-  ltide_try(L, tide_event_ipc_handle(&handle, ltide_check_event(L, 1, "event")));
+  ltide_try(L, tide_event_ipc_handle(&handle, c->v[0].event));
   lua_pushlstring(L, (const char *)handle.bytes, sizeof handle.bytes);
   return 1;
 }
 
-static int levent_from_ipc(lua_State *L) {
+static int levent_from_ipc(lua_State *L, ltide_call *c) {
   tide_ipc_handle handle;
-  int device = ltide_check_device(L, 1, "device", LTIDE_NIL_OK);
-  check_bytes(L, 2, handle.bytes, sizeof handle.bytes);
-  ltide_try(L, tide_event_from_ipc(ltide_new_event(L), device, &handle));
+  check_bytes(L, c->v[1].at, handle.bytes, sizeof handle.bytes);
+  ltide_try(L, tide_event_from_ipc(ltide_new_event(L), c->v[0].device, &handle));
   return 1;
 }
 
 #define PATH "tide.cuda.Event."
 static ltide_row event_rows[] = {OF(
-    ev, ipc_handle, PLAIN(levent_ipc_handle), "() -> string",
+    ev, ipc_handle, DO(levent_ipc_handle), "() -> string",
     "Names the event, made with interprocess = true, to another process: tide.cuda.Event.from_ipc_handle. 64 bytes."){
     0}};
 static ltide_row class_rows[] = {
-    FUNCTION(from_ipc_handle, PLAIN(levent_from_ipc), "(device, handle) -> Event",
+    FUNCTION(from_ipc_handle, DO(levent_from_ipc), "(device:cuda or nil, handle) -> Event",
              "The event of another process: recording it, waiting for it and asking it work on both sides."){0}};
 #undef PATH
 #define PATH "tide.cuda."
@@ -67,13 +60,11 @@ static ltide_row rows[] = {
 
 void ltide_open_ipc(lua_State *L, ltide_state *S) {
   (void)S;
-  lua_getfield(L, -1, "cuda");
-  ltide_register_rows(L, "tide.cuda", rows);
-  lua_getfield(L, -1, "Event");
-  ltide_register_rows(L, "tide.cuda.Event", class_rows);
+  ltide_register_in(L, "tide.cuda", rows);
+  ltide_register_in(L, "tide.cuda.Event", class_rows);
   luaL_getmetatable(L, "tide.cuda.Event");
   lua_getfield(L, -1, "__index");
   lua_getupvalue(L, -1, 1); /* the methods */
   ltide_register_rows(L, "Event", event_rows);
-  lua_pop(L, 5);
+  lua_pop(L, 3);
 }

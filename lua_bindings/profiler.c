@@ -40,6 +40,7 @@ static int recording_close(lua_State *L) {
 /* begin_recording(what [, path, events]) */
 static int script_begin_recording(lua_State *L) {
   lua_settop(L, 3);
+  if (lua_isstring(L, 2)) ltide_try(L, tide_profile_check_path(lua_tostring(L, 2)));
   ltide_recording *r = ltide_new_object(L, sizeof *r, 1);
   *r = (ltide_recording){false, lua_tostring(L, 2)};
   ltide_setmetatable(L, RECORDING_META);
@@ -55,12 +56,6 @@ static int script_end_trace(lua_State *L) {
   ltide_try(L, tide_profile_wait());
   ltide_try(L, end_and_write(lua_touserdata(L, 1)));
   return 0;
-}
-
-static int ltrace(lua_State *L, ltide_call *c) {
-  ltide_try(L, tide_profile_check_path(c->v[1].text));
-  lua_pushvalue(L, 1), lua_pushvalue(L, 2), lua_pushboolean(L, c->v[2].boolean);
-  return ltide_script_call(L, "trace", 3);
 }
 
 /* {==== The table */
@@ -122,20 +117,6 @@ static int script_read_summary(lua_State *L) {
   return 1;
 }
 
-/* cell(text, width, keep_end): its end is what tells a long line from others, the beginning of a kernel's name. */
-static int script_cell(lua_State *L) {
-  char cell[64];
-  const char *text = lua_tostring(L, 1);
-  int width = (int)lua_tointeger(L, 2), length = (int)lua_rawlen(L, 1), cut = length - width + 2;
-  if (length <= width)
-    snprintf(cell, sizeof cell, "%-*s  ", width, text);
-  else if (lua_toboolean(L, 3))
-    snprintf(cell, sizeof cell, "..%s  ", text + cut);
-  else
-    snprintf(cell, sizeof cell, "%.*s..  ", width - 2, text);
-  return lua_pushstring(L, cell), 1;
-}
-
 /* Through the program's own print, which ends the last line itself. */
 static int script_print_text(lua_State *L) {
   lua_getglobal(L, "print");
@@ -143,9 +124,7 @@ static int script_print_text(lua_State *L) {
   return lua_call(L, 1, 0), 0;
 }
 
-static int lsummary(lua_State *L, ltide_call *c) { return ltide_script_call(L, "summary", c->n); }
-
-static const luaL_Reg script[] = LTIDE_SCRIPT(begin_recording, end_trace, read_summary, cell, print_text);
+static const luaL_Reg script[] = LTIDE_SCRIPT(begin_recording, end_trace, read_summary, print_text);
 
 /* {==== Profilers of other makers */
 

@@ -228,11 +228,10 @@ void ltide_read_value(lua_State *L, FILE *file, const char *name, int map, bool 
 /* {==== The functions */
 
 /* Any value, nil too, so it is no table of options either. */
-static int lsave(lua_State *L) {
+static int lsave(lua_State *L, ltide_call *c) {
   const char *name;
   ltide_file *own;
-  ltide_enter(L);
-  ltide_no_options(L, 2);
+  (void)c;
   if (lua_isnone(L, 2)) return ltide_arg_error(L, 2, "value", "what is to be saved");
   lua_settop(L, 2);
   ltide_write_value(L, NULL, 2, 0); /* a value that cannot be saved leaves an open file alone */
@@ -252,9 +251,8 @@ static int lload(lua_State *L, ltide_call *c) {
   return 1;
 }
 
-static int lserialize(lua_State *L) {
-  ltide_enter(L);
-  ltide_no_options(L, 1);
+static int lserialize(lua_State *L, ltide_call *c) {
+  (void)c;
   if (lua_isnone(L, 1)) return ltide_arg_error(L, 1, "value", "what is to be serialized");
   lua_settop(L, 1);
   ltide_file *f = ltide_push_file(L);

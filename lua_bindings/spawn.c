@@ -5,7 +5,6 @@
  * free again whatever way it ended. */
 #include <errno.h>
 #include <limits.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -20,7 +19,6 @@
 #include "tide/process.h"
 
 #define CONTEXT_META "tide.multiprocessing.Context"
-enum { MOST_PROCESSES = 1024 };
 static const double patience = 5; /* seconds that a process gets to end by itself */
 
 /* User value 1: the array of the handles that the processes were given. */
@@ -118,25 +116,6 @@ static int script_how_ended(lua_State *L) {
   return 5;
 }
 
-static int lcontext_join(lua_State *L, ltide_call *c) {
-  check_context(L);
-  double seconds = c->v[1].given ? c->v[1].number : HUGE_VAL;
-  lua_settop(L, 1);
-  lua_pushnumber(L, seconds);
-  return ltide_script_call(L, "join_context", 2);
-}
-
-static int lcontext_pids(lua_State *L, ltide_call *call) {
-  (void)call;
-  const context *c = check_context(L);
-  lua_createtable(L, c->n, 0);
-  for (int i = 0; i < c->n; i++) {
-    lua_pushinteger(L, c->process[i].pid);
-    lua_rawseti(L, -2, i + 1);
-  }
-  return 1;
-}
-
 /* {==== For the chunk: programs and functions */
 
 static int script_cannot_use(lua_State *L) {
@@ -169,10 +148,11 @@ static int add_piece(lua_State *L, const void *piece, size_t n, void *user) {
   return 0;
 }
 
+/* Nothing for a function of C. */
 static int script_dump(lua_State *L) {
   dump d = {.begun = false};
   lua_dump(L, add_piece, &d, 0);
-  return luaL_pushresult(&d.buffer), 1;
+  return d.begun ? (luaL_pushresult(&d.buffer), 1) : 0;
 }
 
 /* write_task(context, task, rank), to a file of its own */
@@ -201,37 +181,6 @@ static int script_start(lua_State *L) {
 
 static int script_now(lua_State *L) { return lua_pushnumber(L, tide_process_now()), 1; }
 static int script_sleep(lua_State *L) { return tide_process_sleep(lua_tonumber(L, 1)), 0; }
-
-/* {==== spawn */
-
-/* The number of arguments in the table at the index, which may be one of table.pack. */
-static lua_Integer count_args(lua_State *L, int args) {
-  if (!lua_istable(L, args) || ltide_is_options(L, args)) ltide_arg_error(L, args, "args", "an array of arguments");
-  lua_Integer n = (lua_Integer)lua_rawlen(L, args), count = n;
-  bool is_packed = lua_getfield(L, args, "n") == LUA_TNUMBER;
-  if (is_packed && lua_tointeger(L, -1) > n) count = lua_tointeger(L, -1);
-  lua_pop(L, 1);
-  if (n) ltide_check_packed(L, args, n, count, "args");
-  if (count > 200) ltide_error(L, "ValueError", "spawn: args: got %I, expected at most 200", count);
-  return count;
-}
-
-static int lspawn(lua_State *L, ltide_call *c) {
-  const ltide_value *nprocs = &c->v[1], *args = &c->v[2], *join = &c->v[3], *exe = &c->v[4];
-  if (lua_iscfunction(L, 1) || (!lua_isfunction(L, 1) && lua_type(L, 1) != LUA_TSTRING))
-    return ltide_arg_error(L, 1, "fn", "a function of Lua or the name of a script");
-  if (nprocs->i < 1 || nprocs->i > MOST_PROCESSES)
-    return ltide_error(L, "ValueError", "spawn: nprocs: got %I, expected 1 to %d", nprocs->i, MOST_PROCESSES);
-  lua_pushvalue(L, 1), lua_pushinteger(L, nprocs->i);
-  if (args->given)
-    lua_pushvalue(L, args->at);
-  else
-    lua_newtable(L);
-  lua_pushinteger(L, count_args(L, lua_gettop(L)));
-  lua_pushboolean(L, join->boolean);
-  lua_pushstring(L, exe->text);
-  return ltide_script_call(L, "spawn", 6);
-}
 
 /* {==== In the child */
 

@@ -223,21 +223,12 @@ end
 
 -- ---- the replicas ----
 
--- The n of table.pack; nil where there is none, or other names beside it, of which it is then one.
-local function packed_count(list)
-  if not is_integer(list.n) then return end
-  for key in next, list do
-    if type(key) == "string" and key ~= "n" then return end
-  end
-  return list.n
-end
-
 -- The arguments that a value means: the values of an array (with those of table.pack the nils too), else itself.
 local function spread(value)
   if value == nil then return end
   if type(value) ~= "table" or getmeta(value) then return value end
-  local n, packed = #value, packed_count(value)
-  if packed and packed > n then n = packed end
+  local packed = packed_count(value)
+  local n = packed or #value
   if n == 0 and not packed and next(value) ~= nil then return value end -- named values alone are one argument
   if n > 200 then fail("ValueError", called() .. ": inputs: got " .. n .. " arguments for one call, expected at most 200") end
   if n > 0 and not packed then check_unnamed(value, n, "inputs") end

@@ -19,6 +19,13 @@ end
 
 local function per_second(n, ms) return ms > 0 and n / ms * 1e-6 or 0.0 end
 
+-- The end of a text that is too long is what tells a line from others, the beginning a kernel's name.
+local function cell(text, width, keep_end)
+  local n = rawlen(text)
+  if n > width then text = keep_end and ".." .. sub(text, n - width + 3) or sub(text, 1, width - 2) .. ".." end
+  return pad(text, -width) .. "  "
+end
+
 local function row_text(line, op, kernel, device, calls, total, mean, percent, speed, host)
   return cell(line, 32, true) .. cell(op, 16) .. cell(kernel, 36) .. pad(device, -7) .. " " .. pad(calls, 7) .. " "
     .. pad(total, 11) .. " " .. pad(mean, 11) .. " " .. pad(percent, 6) .. " " .. pad(speed, 8) .. " " .. pad(host, 9) .. "\n"

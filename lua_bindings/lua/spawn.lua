@@ -54,8 +54,15 @@ local function blame(context, rank, what, key, code, told)
   fail("StateError", "spawn: rank " .. rank .. " (process " .. fields.pid .. ") " .. what .. (told and ": " .. told or ""), fields)
 end
 
+function list_pids(context)
+  local pids = {}
+  for rank = 0, count_processes(context) - 1 do pids[rank + 1] = pid_of(context, rank) end
+  return pids
+end
+
 -- Waits until all have ended well, or for so long.
-function join_context(context, seconds)
+function join_context(context, timeout)
+  local seconds = timeout or 1 / 0
   if seconds ~= seconds then fail("ValueError", "join: timeout: got nan, expected seconds") end
   local stop, nap = now() + seconds, 2e-4
   while true do
@@ -73,13 +80,30 @@ function join_context(context, seconds)
   end
 end
 
-function spawn(fn, nprocs, args, count, join, exe)
-  local script = type(fn) == "string" and fn
+-- The number of arguments in the table, which may be one of table.pack.
+local function count_args(args)
+  if type(args) ~= "table" then refuse(args, "args", "an array of arguments") end
+  local count = packed_count(args)
+  if not count then
+    count = rawlen(args)
+    if count > 0 then check_unnamed(args, count, "args") end
+    if count == 0 and next(args) ~= nil then refuse(args, "args", "an array of arguments") end
+  end
+  if count > 200 then fail("ValueError", "spawn: args: got " .. count .. ", expected at most 200") end
+  return count
+end
+
+function spawn(fn, nprocs, args, join, exe)
+  local script, code = type(fn) == "string" and fn, type(fn) == "function" and dump(fn)
+  if not script and not code then refuse(fn, "fn", "a function of Lua or the name of a script") end
+  if nprocs < 1 or nprocs > 1024 then fail("ValueError", "spawn: nprocs: got " .. nprocs .. ", expected 1 to 1024") end
+  args = args == nil and {} or args
+  local count = count_args(args)
   local why = script and cannot_use(script, false)
   if why then fail("FileError", "spawn: " .. script .. ": " .. why .. ", expected a script") end
   exe = find_program(exe)
   local task = { script = script or nil, args = args, count = count, path = path_of "path", cpath = path_of "cpath" }
-  if not script then task.upvalues, task.code = modules_of(fn), dump(fn) end
+  if not script then task.upvalues, task.code = modules_of(fn), code end
   local context <close> = new_context(nprocs)
   for rank = 0, nprocs - 1 do write_task(context, task, rank) end
   for rank = 0, nprocs - 1 do
@@ -90,7 +114,7 @@ function spawn(fn, nprocs, args, count, join, exe)
     end
   end
   if not join then return hand_out(context) end
-  join_context(context, 1 / 0)
+  join_context(context)
 end
 
 -- ---- in the child ----

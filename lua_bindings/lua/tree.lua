@@ -14,6 +14,16 @@ function is_callable(value)
   return type(value) == "function" or meta and rawget(meta, "__call") ~= nil
 end
 
+-- The n of table.pack; nil where there is none that counts the values, or other names are beside it, of which it is then one.
+function packed_count(list)
+  local n = rawget(list, "n")
+  if not is_integer(n) or n < rawlen(list) then return end
+  for key in next, list do
+    if type(key) == "string" and key ~= "n" then return end
+  end
+  return n
+end
+
 -- Calls fn with each tensor and the number of its device.
 function visit(tree, fn)
   local seen = {}
