@@ -331,14 +331,6 @@ tide_tensor *ltide_opt_tensor(lua_State *L, ltide_state *S, int opts, const char
   return x;
 }
 
-tide_generator *ltide_opt_generator(lua_State *L, int opts) {
-  if (!ltide_push_option(L, opts, "generator")) return NULL;
-  tide_generator *g = ltide_check_generator(L, -1, "generator");
-  ltide_hold_generator(L, ltide_enter(L), g);
-  lua_pop(L, 1);
-  return g;
-}
-
 static tide_dtype opt_dtype(lua_State *L, int opts) {
   if (!ltide_push_option(L, opts, "dtype")) return TIDE_DTYPE_NONE;
   tide_dtype dtype = ltide_check_dtype(L, -1, "dtype");

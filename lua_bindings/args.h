@@ -23,8 +23,6 @@ void ltide_named(lua_State *L, int first, const char *const *names);
 const char *ltide_other_word(const char *name);
 /* Pushes what the options hold under the argument's name or its other word, or returns false. */
 bool ltide_push_named(lua_State *L, int opts, const char *name);
-/* The other way round: arguments from `first` on go into the table of options, under these names. */
-void ltide_by_place(lua_State *L, int first, const char *const *names);
 
 int64_t ltide_check_integer(lua_State *L, int arg,
                             const char *name); /* a number without fraction; strings are refused */
@@ -64,7 +62,6 @@ bool ltide_opt_boolean(lua_State *L, int opts, const char *key, bool otherwise);
 double ltide_opt_number(lua_State *L, int opts, const char *key, double otherwise);
 bool ltide_opt_scalar(lua_State *L, int opts, const char *key, tide_scalar *out);       /* false: not given */
 tide_tensor *ltide_opt_tensor(lua_State *L, ltide_state *S, int opts, const char *key); /* NULL: not given */
-tide_generator *ltide_opt_generator(lua_State *L, int opts);                            /* NULL: not given */
 /* Fills dtype, device and pin_memory where they are given. Unknown keys are the caller's to check. */
 void ltide_opt_options(lua_State *L, int opts, tide_options *o);
 #define LTIDE_OPTION_KEYS "dtype", "device", "pin_memory"

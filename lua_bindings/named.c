@@ -1,4 +1,4 @@
-/* named.c: arguments by their names, and options by their places.
+/* named.c: arguments by their names.
  *
  * What the help names in the signature of a function of tensors can be given by place or by name: x:select(2, 1),
  * x:select{dim = 2, index = 1}. The functions themselves read arguments in one form alone; here the other form is
@@ -72,36 +72,4 @@ void ltide_named(lua_State *L, int first, const char *const *names) {
   if (!has_rest) return;
   lua_pushvalue(L, opts); /* the rest of the options goes behind the values */
   lua_remove(L, opts);
-}
-
-void ltide_by_place(lua_State *L, int first, const char *const *names) {
-  int top = lua_gettop(L), last = top;
-  if (top < first || (top == first && ltide_is_options(L, top))) return;
-  luaL_checkstack(L, 16, "tide");
-  lua_newtable(L);
-  int opts = lua_gettop(L);
-  if (ltide_is_options(L, top)) {
-    last = top - 1;
-    for (lua_pushnil(L); lua_next(L, top);) {
-      lua_pushvalue(L, -2);
-      lua_insert(L, -2);
-      lua_rawset(L, opts);
-    }
-  }
-  int most = 0;
-  while (names[most]) most++;
-  if (last - first >= most) { /* too many: the function says so */
-    lua_settop(L, top);
-    return;
-  }
-  for (int at = first, k = 0; at <= last; at++, k++) {
-    if (lua_isnil(L, at)) continue;
-    if (ltide_push_named(L, opts, names[k]))
-      ltide_error(L, "ArgumentError", "%s: %s: got it twice, as argument %d and by its name", ltide_function_name(L),
-                  names[k], at);
-    lua_pushvalue(L, at);
-    lua_setfield(L, opts, names[k]);
-  }
-  lua_replace(L, first);
-  lua_settop(L, first);
 }

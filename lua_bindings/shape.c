@@ -1,7 +1,5 @@
 /* shape.c: shaping that copies (cat, stack, tile, flip, roll ...), broadcasting of lists, and complex tensors from
  * parts. */
-#include <string.h>
-
 #include "row.h"
 
 /* {==== Lists */
