@@ -17,8 +17,6 @@
 #define GRAPH_META "tide.cuda.CUDAGraph"
 #define POOL_META  "tide.GraphPool"
 
-static const char key_streams; /* registry: device -> the stream that graphs are captured on */
-
 /* {==== Pool tokens */
 
 tide_mempool *ltide_test_graph_pool(lua_State *L, int arg) {
@@ -105,25 +103,23 @@ typedef struct capture_options {
 } capture_options;
 
 /* The options at arg, a table or 0, whose keys are known. */
-static capture_options check_options(lua_State *L, ltide_state *S, int arg) {
+static capture_options get_options(lua_State *L, ltide_state *S, int arg) {
   static const char *const modes[] = {"global", "thread_local", "relaxed"};
   capture_options o = {NULL, NULL, TIDE_CAPTURE_THREAD_LOCAL};
-  if (!arg) return o;
-  if (ltide_rawfield(L, arg, "pool") != LUA_TNIL) o.pool = ltide_check_graph_pool(L, -1, "pool");
-  if (ltide_rawfield(L, arg, "stream") != LUA_TNIL) o.stream = ltide_check_stream(L, -1, "stream");
-  if (ltide_rawfield(L, arg, "capture_error_mode") != LUA_TNIL) {
+  int top = lua_gettop(L);
+  if (ltide_push_option(L, arg, "pool")) ltide_hold_pool(L, S, o.pool = ltide_check_graph_pool(L, -1, "pool"));
+  if (ltide_push_option(L, arg, "stream")) ltide_hold_stream(L, S, o.stream = ltide_check_stream(L, -1, "stream"));
+  if (ltide_push_option(L, arg, "capture_error_mode")) {
     const char *mode = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "";
     for (o.mode = 0; o.mode < 3 && strcmp(mode, modes[o.mode]); o.mode++) {}
     if (o.mode == 3) ltide_arg_error(L, -1, "capture_error_mode", "'global', 'thread_local' or 'relaxed'");
   }
-  if (o.pool) ltide_hold_pool(L, S, o.pool);
-  if (o.stream) ltide_hold_stream(L, S, o.stream);
-  lua_pop(L, 3);
+  lua_settop(L, top);
   return o;
 }
 
 static int lgraph_capture_begin(lua_State *L, ltide_call *c) {
-  capture_options o = check_options(L, c->S, c->opts);
+  capture_options o = get_options(L, c->S, c->opts);
   ltide_try(L, tide_graph_begin(c->v[0].object, NULL, o.pool, o.mode));
   return 0;
 }
@@ -216,12 +212,7 @@ static void leave_graph(lua_State *L, void *data) {
 /* Pushes the stream of this state on which graphs of the current device are captured. A reset ends it. */
 static tide_stream *push_side_stream(lua_State *L) {
   int device = tide_current_device();
-  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &key_streams) != LUA_TTABLE) {
-    lua_newtable(L);
-    lua_pushvalue(L, -1);
-    lua_rawsetp(L, LUA_REGISTRYINDEX, &key_streams);
-    lua_remove(L, -2);
-  }
+  luaL_getsubtable(L, LUA_REGISTRYINDEX, "tide.cuda.graph.streams"); /* by the number of the device */
   if (lua_rawgeti(L, -1, device) == LUA_TNIL || !tide_stream_is_live(ltide_check_stream(L, -1, "stream"))) {
     lua_pop(L, 1);
     ltide_try(L, tide_stream_new(ltide_new_stream(L), device, 0));
@@ -259,7 +250,7 @@ static int lcuda_graph(lua_State *L) {
   if (!lua_isnoneornil(L, fn) && !lua_isfunction(L, fn)) return ltide_arg_error(L, fn, "fn", "a function or nothing");
   if (!lua_isfunction(L, fn)) fn = 0;
   ltide_check_keys(L, opts, LTIDE_NAMES("pool", "stream", "capture_error_mode"));
-  capture_options o = check_options(L, S, opts);
+  capture_options o = get_options(L, S, opts);
   tide_stream *stream = o.stream;
   if (!stream) {
     stream = push_side_stream(L);

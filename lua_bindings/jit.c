@@ -127,9 +127,10 @@ static int read_defaults(lua_State *L, const ltide_value *v, const char **names,
 static int create(lua_State *L, const ltide_call *c, int outputs, const ltide_value *defaults) {
   const char *names[TIDE_JIT_SCALARS];
   tide_scalar values[TIDE_JIT_SCALARS];
+  const char *code = ltide_check_cstring(L, c->v[0].at, "code", "a string of C++ code");
   int n = read_defaults(L, defaults, names, values);
   tide_jit **u = (tide_jit **)ltide_new_pointer(L, JIT_META);
-  ltide_try(L, tide_jit_new(u, c->v[0].text, names, values, n, outputs));
+  ltide_try(L, tide_jit_new(u, code, names, values, n, outputs));
   lua_pushcclosure(L, ljit_call, 1);
   return 1;
 }

@@ -235,7 +235,9 @@ static void read_opts(lua_State *L, int arg, tide_kernel_text *t, const char **o
 
 static int lcompile_kernel(lua_State *L, ltide_call *c) {
   const char *options[ARGUMENTS], *params[ARGUMENTS];
-  tide_kernel_text t = {.struct_size = sizeof t, .source = c->v[0].text, .name = c->v[1].text, .options = options};
+  tide_kernel_text t = {.struct_size = sizeof t, .options = options};
+  t.source = ltide_check_cstring(L, c->v[0].at, "src", "a string of CUDA C");
+  t.name = ltide_check_cstring(L, c->v[1].at, "name", "the name of a kernel in the source");
   if (c->v[2].given) read_opts(L, c->v[2].at, &t, options, params);
   ltide_try(L, tide_kernel_new((tide_kernel **)ltide_new_pointer(L, KERNEL_META), &t));
   return 1;

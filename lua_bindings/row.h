@@ -9,7 +9,8 @@
  * What stands in brackets may be missing, what stands in braces is given by name. `name...` takes the rest of the
  * arguments, or one table of them. Every parameter but a first one that must be given may be given by name, too. What
  * kind of value a parameter takes follows from its name (parameters.def), or stands behind a colon where that one would
- * mislead: `a:number`; help() leaves it out. A method's first parameter is what stands before its colon. */
+ * mislead: `a:number`; help() leaves it out. `name or nil` may be nil and keeps its place. A method's first parameter
+ * is what stands before its colon. */
 #ifndef LTIDE_ROW_H
 #define LTIDE_ROW_H
 

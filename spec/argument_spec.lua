@@ -289,6 +289,22 @@ describe("arguments and options", function()
     same(tide.parallel.gather(parts, 0, 3), tide.parallel.gather(parts, 0, { dim = 3 }))
   end)
 
+  it("that are lists name the entry that is none, and may not be empty where one is needed", function()
+    local x, gone = tide.zeros(2, 3, on), tide.zeros(2, on)
+    gone:free()
+    assert.matches("cat: tensors%[2%]: got number 5, expected a tensor", D.raises("ArgumentError", tide.cat, { x, 5 }).message)
+    assert.matches("stack: tensors%[1%]: got a freed tensor", D.raises("StateError", tide.stack, { gone, x }).message)
+    assert.matches("cat: tensors: got number 5, expected a list of tensors", D.raises("ArgumentError", tide.cat, 5).message)
+    assert.matches("among the values", D.raises("ArgumentError", tide.cat, { x, y = x }).message)
+    for _, call in ipairs { { tide.cat, {} }, { tide.cat, {}, 1 }, { tide.stack, {}, 2 }, { tide.meshgrid, {} } } do
+      assert.matches("tensors: got an empty list", D.raises("ValueError", table.unpack(call)).message)
+    end
+    assert.are.same({}, tide.broadcast_tensors {})
+    D.raises("IndexError", tide.cat, { x, x }, 3)
+    assert.are.same({ 2, 3, 2 }, tide.stack({ x, x }, 3):size())
+    D.raises("IndexError", tide.stack, { x, x }, 4)
+  end)
+
   it("that are unknown or given twice are refused", function()
     local x = tide.zeros(2, 3, on)
     D.raises("ArgumentError", x.select, x, 1, 2, { dim = 1 })

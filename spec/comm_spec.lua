@@ -51,6 +51,13 @@ describe("comm.broadcast", function()
     end
   end)
 
+  it("takes the devices by name", function()
+    local x = tide.ones(3, on(last))
+    assert.are.equal(all, names(comm.broadcast(x, { devices = devices })))
+    D.raises("ArgumentError", comm.broadcast, x, devices, { devices = devices })
+    D.raises("ArgumentError", comm.broadcast, x, { devices = devices, out = { x } })
+  end)
+
   it("takes sources on the cpu, pinned or not", function()
     for _, pinned in ipairs { false, true } do
       local x = tide.arange(1000, { dtype = "float32", pin_memory = pinned })

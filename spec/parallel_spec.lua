@@ -411,6 +411,26 @@ describe("tide.parallel.data_parallel", function()
     D.eq(2 * (1 << 17), y:sum())
   end)
 
+  it("takes a table of named values for its inputs, whatever the names", function()
+    local x = rows(4)
+    local function f(t) return t.inputs + t.dim end
+    D.eq((x + x):totable(), P.data_parallel(f, { inputs = x, dim = x }))
+    D.eq((x + x):totable(), P.data_parallel(f, { inputs = x, dim = x }, { dim = 1 }))
+    D.eq(x:totable(), P.data_parallel(function(t) return t.devices end, { devices = x }))
+  end)
+
+  it("calls what the module has, whatever a script has set in its place", function()
+    local x, cat, narrow = rows(4), tide.cat, tide.Tensor.narrow
+    local function refuse() error "called" end
+    tide.cat, tide.Tensor.narrow = refuse, refuse
+    local ok, y = pcall(P.data_parallel, function(a) return a * 2 end, x)
+    local joined, z = pcall(P.gather, { x, x })
+    tide.cat, tide.Tensor.narrow = cat, narrow
+    assert.is_true(ok and joined, tostring(y))
+    D.eq((x * 2):totable(), y)
+    D.eq({ 8, x:size(2) }, z:size())
+  end)
+
   it("refuses wrong arguments", function()
     local x = rows(4)
     D.raises("ArgumentError", P.data_parallel)
