@@ -69,11 +69,11 @@ typedef struct ltide_state {
   double last_cost, last_end;         /* seconds that collections take, and when the last one ended */
   ltide_link handles;                 /* of tensors in no arena: what the end of the state finds there it releases */
   const void *scope_meta;
-  int spare_scopes, spares;    /* of scope.c: how many wait to serve again, and the registry reference of their list */
-  struct ltide_fork *forks;    /* open blocks of fork_rng, the newest first */
-  size_t young, fresh;         /* bytes of the CPU that the collector's last step left, and that had come before it */
-  bool in_vain;                /* it freed little of them */
-  size_t step_room, vain_room; /* how many more ask for the next step, and asked for the last one in vain */
+  int pooled_scopes, scope_pool; /* of scope.c: how many wait to be reused, the registry reference of their list */
+  struct ltide_fork *forks;      /* open blocks of fork_rng, the newest first */
+  size_t young, fresh;           /* bytes of the CPU that the collector's last step left, and that had come before it */
+  bool in_vain;                  /* it freed little of them */
+  size_t step_room, vain_room;   /* how many more ask for the next step, and asked for the last one in vain */
   double step_cost, step_end;
   _Atomic int wanted;      /* of the collector, by ltide_pace */
   _Atomic uint64_t asked;  /* when another thread has run out of memory and waits for a collection; 0: none has */
@@ -299,9 +299,9 @@ void ltide_hold_tensor(lua_State *L, ltide_state *S, tide_tensor *t);
 void ltide_hold_generator(lua_State *L, ltide_state *S, tide_generator *g);
 void ltide_hold_stream(lua_State *L, ltide_state *S, tide_stream *s);
 /* Empties the handle; what it held goes when the next call begins. false: there is no memory, nothing has changed. */
-bool ltide_bury(ltide_state *S, ltide_tensor *u);
-/* What the handle held when it was buried, for its end, or NULL. */
-tide_tensor *ltide_dig_up(ltide_state *S, const ltide_tensor *u);
+bool ltide_defer_release(ltide_state *S, ltide_tensor *u);
+/* What was deferred of the handle, for its end, or NULL. */
+tide_tensor *ltide_take_deferred(ltide_state *S, const ltide_tensor *u);
 /* Before the tensor of a handle becomes another view: where a call may be reading it, that one keeps what it has. */
 void ltide_unshare(lua_State *L, ltide_state *S, ltide_tensor *u);
 void ltide_held_close(ltide_state *S); /* the state ends */

@@ -17,11 +17,12 @@ typedef struct print_options {
 } print_options;
 static _Thread_local print_options options = {4, 1000, 3, 80, -1};
 
-/* What is shown, in row-major order: `size` elements of each dim, of which the middle is left out where cut is set. */
+/* What is shown, in row-major order: `size` elements of each dim, of which the middle is left out where elided is set.
+ */
 typedef struct visible {
   int ndim;
   int64_t size[TIDE_MAX_DIMS], numel;
-  bool cut[TIDE_MAX_DIMS], summarised;
+  bool elided[TIDE_MAX_DIMS], summarised;
   char kind; /* 'F', 'I', 'B' or 'C' */
   size_t bytes;
   char *data;
@@ -50,8 +51,8 @@ static void plan_visible(visible *v, const tide_tensor *x) {
   v->numel = tide_tensor_numel(x) ? 1 : 0;
   for (int d = 0; d < v->ndim; d++) {
     int64_t n = tide_tensor_size(x)[d];
-    v->cut[d] = v->summarised && n > 2 * (int64_t)options.edgeitems;
-    v->size[d] = v->cut[d] ? 2 * (int64_t)options.edgeitems : n;
+    v->elided[d] = v->summarised && n > 2 * (int64_t)options.edgeitems;
+    v->size[d] = v->elided[d] ? 2 * (int64_t)options.edgeitems : n;
     if (v->numel) v->numel *= v->size[d]; /* at most as many as x has */
   }
 }
@@ -86,9 +87,9 @@ static tide_status read_corner(visible *v, const tide_tensor *x, tide_dtype dtyp
   tide_tensor_retain(view);
   for (int d = 0; d < v->ndim && status == TIDE_OK; d++) {
     bool last = ends >> d & 1;
-    length[d] = v->cut[d] ? options.edgeitems : v->size[d];
+    length[d] = v->elided[d] ? options.edgeitems : v->size[d];
     start[d] = last ? length[d] : 0;
-    if (!v->cut[d]) continue;
+    if (!v->elided[d]) continue;
     tide_tensor *narrow;
     status = tide_narrow(&narrow, view, d, last ? tide_tensor_size(x)[d] - length[d] : 0, length[d]);
     if (status != TIDE_OK) break;
@@ -103,13 +104,13 @@ static tide_status read_corner(visible *v, const tide_tensor *x, tide_dtype dtyp
 
 static tide_status read_visible(visible *v, const tide_tensor *x, char *scratch) {
   tide_dtype dtype = shown_dtype(v, tide_tensor_dtype(x));
-  unsigned cuts = 0;
-  for (int d = 0; d < v->ndim; d++) cuts |= (unsigned)v->cut[d] << d;
+  unsigned elided = 0;
+  for (int d = 0; d < v->ndim; d++) elided |= (unsigned)v->elided[d] << d;
   unsigned ends = 0;
   do {
     tide_status status = read_corner(v, x, dtype, ends, scratch);
     if (status != TIDE_OK) return status;
-    ends = (ends - cuts) & cuts; /* the next subset of the bits of cuts */
+    ends = (ends - elided) & elided; /* the next subset of the bits of elided */
   } while (ends);
   return TIDE_OK;
 }
@@ -215,7 +216,7 @@ static void add_vector(printer *p, int64_t first, int indent) {
   const visible *v = p->v;
   int d = v->ndim - 1, each = p->re.width + 2 + (v->kind == 'C' ? p->im.width + 1 : 0);
   int line = (options.linewidth - indent) / each, on_line = 0;
-  int64_t shown = v->size[d] + v->cut[d], middle = v->cut[d] ? v->size[d] / 2 : -1;
+  int64_t shown = v->size[d] + v->elided[d], middle = v->elided[d] ? v->size[d] / 2 : -1;
   if (line < 1) line = 1;
   luaL_addchar(p->b, '[');
   for (int64_t i = 0, item = 0; i < shown; i++) {
@@ -244,7 +245,7 @@ static void add_tensor(printer *p, int d, int64_t first, int indent) {
     add_vector(p, first, indent);
     return;
   }
-  int64_t inner = 1, shown = v->size[d] + v->cut[d], middle = v->cut[d] ? v->size[d] / 2 : -1;
+  int64_t inner = 1, shown = v->size[d] + v->elided[d], middle = v->elided[d] ? v->size[d] / 2 : -1;
   for (int k = d + 1; k < v->ndim; k++) inner *= v->size[k];
   luaL_addchar(p->b, '[');
   for (int64_t i = 0, item = 0; i < shown; i++) {

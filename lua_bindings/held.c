@@ -2,9 +2,9 @@
  *
  * A binding reads its operands from its arguments and then allocates, for Lua or in core, where the collector may run
  * finalisers: these are a script's, and may free or replace any of the operands. Inside a finaliser (or an observer of
- * an allocation that has failed) nothing that a script frees goes at once: it is buried here, and goes when the next
- * call begins that interrupts nobody. An operand that stands in a table, as an option or in a list, is held here as
- * well, since a finaliser can take it out of the table, and a later collection could reach it then.
+ * an allocation that has failed) nothing that a script frees goes at once: its release is deferred until the next call
+ * begins that interrupts nobody. An operand that stands in a table, as an option or in a list, is held here as well,
+ * since a finaliser can take it out of the table, and a later collection could reach it then.
  *
  * What a handle held that nobody can reach any more is in no call: its own finaliser takes it from here at once, so
  * that an allocation which collects gets that memory back. */
@@ -20,7 +20,7 @@ enum { EACH_KIND(KIND) };
 
 typedef struct ltide_held {
   void *object;
-  const void *handle; /* of what was buried */
+  const void *handle; /* of what was deferred */
   int kind;
 } ltide_held;
 
@@ -54,7 +54,7 @@ static void hold(lua_State *L, ltide_state *S, void *object, int kind) {
 EACH_KIND(HOLD)
 #undef HOLD
 
-bool ltide_bury(ltide_state *S, ltide_tensor *u) {
+bool ltide_defer_release(ltide_state *S, ltide_tensor *u) {
   if (!reserve(S)) return false;
   add(S, u->t, u, TENSOR);
   u->t = NULL;
@@ -71,7 +71,7 @@ void ltide_unshare(lua_State *L, ltide_state *S, ltide_tensor *u) {
   u->t = own;
 }
 
-tide_tensor *ltide_dig_up(ltide_state *S, const ltide_tensor *u) {
+tide_tensor *ltide_take_deferred(ltide_state *S, const ltide_tensor *u) {
   for (int i = S->held_count - 1; i >= 0; i--) {
     if (S->held[i].handle != u) continue;
     tide_tensor *t = S->held[i].object;

@@ -24,7 +24,7 @@ typedef struct ltide_scope {
   ltide_record *record;
   const char *what;
   bool open;
-  bool lent;     /* of a closure form: nobody else has it, it goes with its coroutine or serves again */
+  bool pooled;   /* of a closure form: no script has it, it goes with its coroutine or back to the pool */
   bool runs;     /* of a closure form: its function has not returned */
   bool returned; /* likewise: it has, without an error */
   bool in_order, traced;
@@ -35,7 +35,7 @@ typedef struct ltide_scope {
 } ltide_scope;
 
 #define SCOPE_META "tide.scope"
-enum { LENT_DATA = 64, MOST_SPARES = 16 };
+enum { POOLED_DATA = 64, POOL_SIZE = 16 };
 static const char
     key_trace; /* in the registry: {coroutine, message, traceback} of the last error in a replica's block */
 
@@ -125,7 +125,7 @@ static int scope_gc(lua_State *L) {
   if (!s || !s->open) return 0;
   s->open = false;
   s->leave(NULL, s->data);
-  if (s->lent) { /* its coroutine goes too, and the record with it: that is not touched any more */
+  if (s->pooled) { /* its coroutine goes too, and the record with it: that is not touched any more */
     warn_of(L, s, "the coroutine that ran its function was dropped; nothing was restored");
     return 0;
   }
@@ -166,37 +166,37 @@ static ltide_scope *push_scope(lua_State *L, size_t size) {
   return s;
 }
 
-/* Pushes a scope for a closure form, which no script gets to see: it is made once and serves again and again, because a
+/* Pushes a scope for a closure form, which no script gets to see: it comes from a pool of the Lua state, because a
  * new object with a finaliser costs more than all the rest of a block. */
-static ltide_scope *push_lent(lua_State *L, ltide_state *S) {
+static ltide_scope *push_pooled(lua_State *L, ltide_state *S) {
   ltide_scope *s;
-  if (S->spare_scopes > 0) {
-    lua_rawgeti(L, LUA_REGISTRYINDEX, S->spares);
-    lua_rawgeti(L, -1, S->spare_scopes);
+  if (S->pooled_scopes > 0) {
+    lua_rawgeti(L, LUA_REGISTRYINDEX, S->scope_pool);
+    lua_rawgeti(L, -1, S->pooled_scopes);
     lua_pushnil(L);
-    lua_rawseti(L, -3, S->spare_scopes--);
+    lua_rawseti(L, -3, S->pooled_scopes--);
     lua_remove(L, -2);
     s = lua_touserdata(L, -1);
   } else {
-    s = ltide_new_object(L, sizeof *s + LENT_DATA, 0);
+    s = ltide_new_object(L, sizeof *s + POOLED_DATA, 0);
     memset(s, 0, sizeof *s);
     ltide_setmetatable(L, SCOPE_META);
   }
-  s->lent = true;
+  s->pooled = true;
   return s;
 }
 
 /* The scope at the top of the stack has been left without an error. */
-static void give_back(lua_State *L) {
+static void back_to_pool(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   const ltide_scope *s = lua_touserdata(L, -1);
-  if (s->open || S->spare_scopes == MOST_SPARES) {
+  if (s->open || S->pooled_scopes == POOL_SIZE) {
     lua_pop(L, 1);
     return;
   }
-  lua_rawgeti(L, LUA_REGISTRYINDEX, S->spares);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, S->scope_pool);
   lua_insert(L, -2);
-  lua_rawseti(L, -2, ++S->spare_scopes);
+  lua_rawseti(L, -2, ++S->pooled_scopes);
   lua_pop(L, 1);
 }
 
@@ -275,10 +275,10 @@ static int scoped_done(lua_State *L, int status, lua_KContext slot) {
     return failed ? lua_error(L) : luaL_error(L, "stack overflow (results of a block)");
   }
   if (s->traced) lua_remove(L, (int)slot + 1);
-  if (s->lent) {
+  if (s->pooled) {
     lua_pushvalue(L, (int)slot);
     lua_closeslot(L, (int)slot);
-    give_back(L);
+    back_to_pool(L);
   } else {
     if (lua_getiuservalue(L, (int)slot, 2) == LUA_TNIL) lua_pop(L, 1);
     lua_closeslot(L, (int)slot);
@@ -304,17 +304,17 @@ static int call_inside(lua_State *L, int fn_arg) {
   return scoped_done(L, lua_pcallk(L, n, LUA_MULTRET, handler, fn_arg, scoped_done), fn_arg);
 }
 
-static void *new_block(lua_State *L, const char *what, bool lent, ltide_leave_fn leave, size_t size) {
+static void *new_block(lua_State *L, const char *what, bool pooled, ltide_leave_fn leave, size_t size) {
   ltide_state *S = ltide_enter(L);
   luaL_checkstack(L, 2 * LUA_MINSTACK, "tide: block");
-  ltide_scope *s = lent ? push_lent(L, S) : push_scope(L, size);
+  ltide_scope *s = pooled ? push_pooled(L, S) : push_scope(L, size);
   reserve(L, S->record, what);
   s->what = what, s->leave = leave, s->record = S->record;
   return s->data;
 }
 
 void *ltide_block_new(lua_State *L, const char *what, int fn_arg, ltide_leave_fn leave, size_t size) {
-  return new_block(L, what, fn_arg && size <= LENT_DATA, leave, size);
+  return new_block(L, what, fn_arg && size <= POOLED_DATA, leave, size);
 }
 
 void *ltide_block_new_with(lua_State *L, const char *what, ltide_leave_fn leave, size_t size) {
@@ -379,7 +379,7 @@ int ltide_waiting(lua_State *L, lua_CFunction fn) {
 void ltide_open_blocks(lua_State *L, ltide_state *S) {
   static const luaL_Reg meta[] = {{"__close", scope_unwind}, {"__gc", scope_gc}, {"__tostring", scope_tostring}, {0}};
   static ltide_row methods[] = {OF(scope, close, FN(scope_close), "()", "Ends the block, as <close> does."){0}};
-  lua_createtable(L, MOST_SPARES, 0); /* it never grows: giving one back allocates nothing */
-  S->spares = luaL_ref(L, LUA_REGISTRYINDEX);
+  lua_createtable(L, POOL_SIZE, 0); /* it never grows: putting one back allocates nothing */
+  S->scope_pool = luaL_ref(L, LUA_REGISTRYINDEX);
   S->scope_meta = ltide_new_class(L, SCOPE_META, meta, "scope", methods, NULL);
 }

@@ -59,7 +59,7 @@ static void gone(ltide_state *S, ltide_tensor *u) {
   u->t = NULL, u->arena = NULL;
   ltide_link_remove(&u->link);
   ltide_link_clear(&u->link);
-  if (!t && S->held_count) t = ltide_dig_up(S, u);
+  if (!t && S->held_count) t = ltide_take_deferred(S, u);
   if (t) tide_tensor_release_deferred(t);
 }
 
@@ -127,7 +127,7 @@ static int ltensor_free(lua_State *L) {
   if (!u) return ltide_arg_error(L, 1, "x", "a tensor");
   ltide_no_options(L, 1);
   if (u->t && ltide_is_interrupting(L, S)) {
-    if (ltide_bury(S, u) && u->arena) ltide_arena_remove(u);
+    if (ltide_defer_release(S, u) && u->arena) ltide_arena_remove(u);
     return ltide_give_boolean(L, false);
   }
   tide_tensor *t = close_handle(u);
