@@ -273,6 +273,13 @@ describe("arguments and options", function()
     same(tide.stack({ x, x }, 2), tide.stack({ x, x }, { dim = 2 }))
     same(x:sum(2), x:sum { dim = 2 })
     assert.are.equal(x:size(2), x:size { dim = 2 })
+    same(tide.Generator("cpu").device, tide.Generator { device = "cpu" }.device) -- a first one that may be missing, too
+    D.raises("ArgumentError", tide.Generator, "cpu", { device = "cpu" })
+    D.raises("ArgumentError", tide.arange, 5, { start = 1 })
+    if D.cuda then
+      same(tide.cuda.memory_allocated(0), tide.cuda.memory_allocated { device = 0 })
+      same(tide.cuda.get_device_name(0), tide.cuda.get_device_name { device = "cuda:0" })
+    end
     assert.are.equal(x:stride(2), x:stride { dim = 2 })
     local f = x:float()
     same(f:norm(1, 2), f:norm { p = 1, dim = 2 })
