@@ -17,8 +17,7 @@ typedef struct print_options {
 } print_options;
 static _Thread_local print_options options = {4, 1000, 3, 80, -1};
 
-/* What is shown, in row-major order: `size` elements of each dim, of which the middle is left out where elided is set.
- */
+/* What is shown, in row-major order: `size` elements of each dim, without the middle where elided. */
 typedef struct visible {
   int ndim;
   int64_t size[TIDE_MAX_DIMS], numel;
