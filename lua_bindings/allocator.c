@@ -135,8 +135,7 @@ static void leave_pool(lua_State *L, void *data) {
 static int luse_pool(lua_State *L) {
   ltide_enter(L);
   tide_mempool *pool = check_pool(L, 1);
-  int fn = lua_isfunction(L, 2) ? 2 : lua_isfunction(L, 3) ? 3 : 0;
-  if (!fn && !lua_isnoneornil(L, 3)) return ltide_arg_error(L, 3, "fn", "a function or nothing");
+  int fn = lua_isfunction(L, 2) ? 2 : ltide_check_block(L, 3);
   int device = fn == 2 ? TIDE_CURRENT : ltide_check_device(L, 2, "device", LTIDE_NIL_OK);
   pool_before *before = ltide_block_new(L, "use_mem_pool", fn, leave_pool, sizeof *before);
   before->device = device == TIDE_CURRENT ? tide_current_device() : device;

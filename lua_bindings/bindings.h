@@ -364,6 +364,8 @@ void *ltide_block_new_with(lua_State *L, const char *what, ltide_leave_fn leave,
 /* For a leave function with a state: was the block left by neither an error nor the closing of its coroutine? */
 bool ltide_left_in_order(const void *data);
 int ltide_block_index(const void *data); /* likewise: where on its stack the scope is */
+/* The index of the closure at arg, or 0: there is none. */
+int ltide_check_block(lua_State *L, int arg);
 /* For a block that changes nothing. */
 int ltide_empty_block(lua_State *L, const char *what, int fn_arg);
 

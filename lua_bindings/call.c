@@ -219,12 +219,7 @@ static void read_value(lua_State *L, ltide_call *c, const ltide_param *p, ltide_
   case LTIDE_CSTRING: v->text = ltide_check_cstring(L, at, p->name, "a string"); break;
   case LTIDE_STRING: v->text = ltide_check_text(L, at, p->name); break;
   case LTIDE_FUNCTION: check_type(L, at, p, LUA_TFUNCTION, "a function"); break;
-  case LTIDE_BLOCK:
-    if (lua_isnoneornil(L, at))
-      v->at = 0;
-    else
-      check_type(L, at, p, LUA_TFUNCTION, "a function or nothing");
-    break;
+  case LTIDE_BLOCK: v->at = ltide_check_block(L, at); break;
   case LTIDE_TABLE: check_type(L, at, p, LUA_TTABLE, "a table"); break;
   default: break; /* the function looks at it itself */
   }

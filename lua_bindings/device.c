@@ -1,7 +1,5 @@
 /* device.c: tide.device objects, and the rows of tide.cuda about devices. */
-#include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "class.h"

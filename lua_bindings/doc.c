@@ -1,6 +1,7 @@
 /* doc.c: tide.help, which is lua/help.lua, and tide.has. */
 #include <string.h>
 
+#include "each.h"
 #include "names.h"
 #include "row.h"
 #include "script.h"
@@ -37,10 +38,7 @@ static int script_nearest(lua_State *L) {
   return lua_pushstring(L, near.name), 1;
 }
 
-static const luaL_Reg script[] = {{"rows", script_rows},           {"shown_doc", script_shown_doc},
-                                  {"tide", script_tide},           {"methods", script_methods},
-                                  {"meta_name", script_meta_name}, {"row_doc", script_row_doc},
-                                  {"nearest", script_nearest},     {NULL, NULL}};
+static const luaL_Reg script[] = LTIDE_SCRIPT(rows, shown_doc, tide, methods, meta_name, row_doc, nearest);
 
 static int lhelp(lua_State *L) {
   ltide_enter(L);

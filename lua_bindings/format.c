@@ -6,7 +6,6 @@
  * dim), at most a few hundred elements, converted on its device to float64, int64, bool or complex128. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "row.h"

@@ -33,30 +33,23 @@ static int llist_gpu_processes(lua_State *L, ltide_call *c) {
   }
   ltide_try(L, status);
   if (count > MOST) count = MOST;
+  lua_pushfstring(L, "GPU:%d%s", device, count ? "" : "\nno processes are running");
+  int text = lua_gettop(L);
   lua_createtable(L, count, 0);
-  int table = lua_gettop(L);
-  luaL_Buffer b;
-  luaL_buffinit(L, &b);
-  lua_pushfstring(L, "GPU:%d", device);
-  luaL_addvalue(&b);
-  if (!count) luaL_addstring(&b, "\nno processes are running");
   for (int i = 0; i < count; i++) {
-    char line[96];
-    if (list[i].bytes < 0)
-      snprintf(line, sizeof line, "\nprocess %10lld uses unknown GPU memory", (long long)list[i].pid);
-    else
-      snprintf(line, sizeof line, "\nprocess %10lld uses %12.3f MB GPU memory", (long long)list[i].pid,
-               (double)list[i].bytes / (1 << 20));
-    luaL_addstring(&b, line);
-  }
-  luaL_pushresult(&b);
-  for (int i = 0; i < count; i++) {
+    char used[64] = "unknown";
     lua_createtable(L, 0, 2);
     ltide_set_integer(L, "pid", list[i].pid);
-    if (list[i].bytes >= 0) { ltide_set_integer(L, "used_bytes", list[i].bytes); }
-    lua_rawseti(L, table, i + 1);
+    if (list[i].bytes >= 0) {
+      ltide_set_integer(L, "used_bytes", list[i].bytes);
+      snprintf(used, sizeof used, "%12.3f MB", (double)list[i].bytes / (1 << 20));
+    }
+    lua_rawseti(L, -2, i + 1);
+    char line[128];
+    snprintf(line, sizeof line, "\nprocess %10lld uses %s GPU memory", (long long)list[i].pid, used);
+    lua_pushvalue(L, text), lua_pushstring(L, line), lua_concat(L, 2);
+    lua_replace(L, text);
   }
-  lua_pushvalue(L, table);
   return 2;
 }
 

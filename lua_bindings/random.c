@@ -3,7 +3,6 @@
  * Every function that draws takes {generator=}; without one the default generator of the tensor's device is used. The
  * state of a generator is 16 bytes, seed and offset, on every kind of device: a uint8 tensor on the CPU that goes back
  * in. */
-#include <math.h>
 
 #include "class.h"
 #include "each.h"
@@ -29,10 +28,13 @@ tide_generator *ltide_default_generator(lua_State *L, int device) {
   return g;
 }
 
-/* That of a method, or of a function the CPU's default one. */
-static tide_generator *generator_of(lua_State *L, const ltide_call *c) {
-  bool is_method = c->sig->count && c->sig->param[0].kind == LTIDE_GENERATOR;
-  return is_method ? c->v[0].generator : ltide_default_generator(L, TIDE_CPU);
+/* That of a method; NULL: it is a function, of the default ones. */
+static tide_generator *own(const ltide_call *c) {
+  return c->sig->count && c->sig->param[0].kind == LTIDE_GENERATOR ? c->v[0].generator : NULL;
+}
+
+static tide_generator *own_or_default(lua_State *L, const ltide_call *c) {
+  return own(c) ? own(c) : ltide_default_generator(L, TIDE_CPU);
 }
 
 static int lgenerator(lua_State *L, ltide_call *c) {
@@ -48,21 +50,30 @@ void ltide_check_settable(lua_State *L, int device) {
               ltide_function_name(L));
 }
 
-static int lgenerator_manual_seed(lua_State *L, ltide_call *c) {
-  ltide_check_settable(L, tide_generator_device(c->v[0].generator));
-  tide_generator_seed(c->v[0].generator, (uint64_t)c->v[1].i);
-  return ltide_self(L, TIDE_OK);
+/* Of a function: every default generator. */
+static void seed(lua_State *L, const ltide_call *c, uint64_t value) {
+  ltide_check_settable(L, own(c) ? tide_generator_device(own(c)) : TIDE_CURRENT);
+  if (own(c))
+    tide_generator_seed(own(c), value);
+  else
+    tide_manual_seed(value);
 }
 
-static int lgenerator_seed(lua_State *L, ltide_call *c) {
-  ltide_check_settable(L, tide_generator_device(c->v[0].generator));
-  uint64_t seed = tide_random_seed();
-  tide_generator_seed(c->v[0].generator, seed);
-  return ltide_give_integer(L, (lua_Integer)seed);
+static int lmanual_seed(lua_State *L, ltide_call *c) {
+  seed(L, c, (uint64_t)c->v[c->sig->count - 1].i);
+  if (own(c)) return ltide_self(L, TIDE_OK);
+  ltide_push_generator(L, ltide_default_generator(L, TIDE_CPU));
+  return 1;
+}
+
+static int lseed(lua_State *L, ltide_call *c) {
+  uint64_t value = tide_random_seed();
+  seed(L, c, value);
+  return ltide_give_integer(L, (lua_Integer)value);
 }
 
 static int linitial_seed(lua_State *L, ltide_call *c) {
-  return ltide_give_integer(L, (lua_Integer)tide_generator_get_seed(generator_of(L, c)));
+  return ltide_give_integer(L, (lua_Integer)tide_generator_get_seed(own_or_default(L, c)));
 }
 
 int ltide_push_rng_state(lua_State *L, ltide_state *S, tide_generator *g) {
@@ -92,13 +103,13 @@ void ltide_set_rng_state(lua_State *L, tide_generator *g, const uint64_t state[2
   ltide_try(L, tide_generator_set_offset(g, state[1]));
 }
 
-static int lget_rng_state(lua_State *L, ltide_call *c) { return ltide_push_rng_state(L, c->S, generator_of(L, c)); }
+static int lget_rng_state(lua_State *L, ltide_call *c) { return ltide_push_rng_state(L, c->S, own_or_default(L, c)); }
 
 /* The state is the last parameter. */
 static int lset_rng_state(lua_State *L, ltide_call *c) {
   uint64_t state[2];
   ltide_check_rng_state(L, c->S, c->v[c->sig->count - 1].at, "state", state);
-  ltide_set_rng_state(L, generator_of(L, c), state);
+  ltide_set_rng_state(L, own_or_default(L, c), state);
   return c->sig->count > 1 ? ltide_self(L, TIDE_OK) : 0;
 }
 
@@ -140,22 +151,6 @@ static int generator_tostring(lua_State *L, void *g) {
 }
 
 static int device_of(lua_State *L, void *g) { return ltide_push_device(L, tide_generator_device(g)), 1; }
-
-/* {==== Seeds of the default generators */
-
-static int lmanual_seed(lua_State *L, ltide_call *c) {
-  ltide_check_settable(L, TIDE_CURRENT);
-  tide_manual_seed((uint64_t)c->v[0].i);
-  ltide_push_generator(L, ltide_default_generator(L, TIDE_CPU));
-  return 1;
-}
-
-static int lseed(lua_State *L, ltide_call *c) {
-  ltide_check_settable(L, TIDE_CURRENT);
-  uint64_t seed = tide_random_seed();
-  tide_manual_seed(seed);
-  return ltide_give_integer(L, (lua_Integer)seed);
-}
 
 /* {==== In place */
 

@@ -203,16 +203,14 @@ static void save_gpus(lua_State *L, ltide_fork *saved, int opts) {
 static int lfork_rng(lua_State *L) {
   static const char *const keys[] = {"devices", NULL};
   ltide_state *S = ltide_enter(L);
-  int opts = lua_istable(L, 1) ? 1 : 0, fn = opts + 1;
+  int opts = lua_istable(L, 1) ? 1 : 0, fn = ltide_check_block(L, opts + 1);
   ltide_check_keys(L, opts, keys);
-  if (!lua_isnoneornil(L, fn) && !lua_isfunction(L, fn)) return ltide_arg_error(L, fn, "fn", "a function or nothing");
   ltide_fork saved = {.newest = &S->forks};
   int top = lua_gettop(L);
   save_state(L, &saved, TIDE_CPU);
   save_gpus(L, &saved, opts);
   if (saved.n > 1) ltide_check_settable(L, TIDE_CURRENT);
   lua_settop(L, top);
-  if (!lua_isfunction(L, fn)) fn = 0;
   void *data = ltide_block_new(L, "tide.random.fork_rng", fn, leave_fork, sizeof(ltide_fork *));
   ltide_fork *fork = malloc(sizeof *fork);
   if (!fork) return ltide_error(L, "OutOfMemoryError", "fork_rng: no memory for the block");

@@ -337,6 +337,12 @@ int ltide_block_open(lua_State *L, int fn_arg) {
   return 1;
 }
 
+int ltide_check_block(lua_State *L, int arg) {
+  if (lua_isnoneornil(L, arg)) return 0;
+  if (!lua_isfunction(L, arg)) ltide_arg_error(L, arg, "fn", "a function or nothing");
+  return arg;
+}
+
 static void leave_nothing(lua_State *L, void *data) {}
 
 int ltide_empty_block(lua_State *L, const char *what, int fn_arg) {

@@ -149,8 +149,7 @@ static int enter_stream(lua_State *L, const char *what, tide_stream *s, int fn) 
 /* A block is opened often: it reads its two arguments itself. */
 static int lcuda_stream(lua_State *L) {
   ltide_enter(L);
-  int fn = lua_isnoneornil(L, 2) ? 0 : 2;
-  if (fn && !lua_isfunction(L, fn)) return ltide_arg_error(L, fn, "fn", "a function or nothing");
+  int fn = ltide_check_block(L, 2);
   if (lua_isnone(L, 1)) return ltide_arg_error(L, 1, "stream", "a tide.cuda.Stream or nil");
   if (lua_isnil(L, 1)) return ltide_empty_block(L, "cuda.stream", fn);
   return enter_stream(L, "cuda.stream", ltide_check_stream(L, 1, "stream"), fn);

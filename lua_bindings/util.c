@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "each.h"
 #include "row.h"
 #include "script.h"
 
@@ -30,7 +31,7 @@ static int script_leave(lua_State *L) {
   return 0;
 }
 
-static const luaL_Reg script[] = {{"like", script_like}, {"leave", script_leave}, {NULL, NULL}};
+static const luaL_Reg script[] = LTIDE_SCRIPT(like, leave);
 
 /* {==== Threads */
 
