@@ -122,6 +122,7 @@ static int call_chunk(lua_State *L, const ltide_call *c, const char *name, int n
 }
 
 static int limshow(lua_State *L, ltide_call *c) { return call_chunk(L, c, "imshow", 1); }
+static int lplot(lua_State *L, ltide_call *c) { return call_chunk(L, c, "plot", 2); }
 
 #define PATH "tide."
 static ltide_row picture_rows[] = {

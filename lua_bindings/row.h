@@ -186,7 +186,7 @@ typedef struct ltide_value {
   };
 } ltide_value;
 
-enum { LTIDE_MOST_PARAMS = 14, LTIDE_LISTS = 4 };
+enum { LTIDE_MOST_PARAMS = 18, LTIDE_LISTS = 4 };
 
 /* Lists lie in the call itself, so it is not to be copied. */
 typedef struct ltide_call {

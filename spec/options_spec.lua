@@ -11,7 +11,7 @@ for name in ([[as_strided broadcast_to clone contiguous cpu diagonal expand expa
   new_empty_strided new_tensor permute real reshape reshape_as select slice squeeze swapaxes t to transpose type_as
   unflatten unfold unsqueeze view view_as view_as_complex view_as_real view_dtype as_tensor empty_strided from_string
   get_rng_state keep meshgrid tensor bfloat16 bool byte cdouble cfloat char complex128 complex64 double float float16
-  cuda pin_memory aminmax cummax cummin frexp histogram histogramdd var_mean float32 float64 half int int16 int32 int64 int8 long short uint8 kthvalue mode sort topk unique]]):gmatch "%S+" do no_out[name] = true end
+  cuda pin_memory aminmax cummax cummin frexp histogram histogramdd var_mean float32 float64 half int int16 int32 int64 int8 long short uint8 kthvalue mode sort topk unique plot]]):gmatch "%S+" do no_out[name] = true end
 
 local function short(call) return call.name:match "[%w_]+$" end
 

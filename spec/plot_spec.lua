@@ -78,3 +78,135 @@ describe("imshow", function()
     D.raises("ArgumentError", tide.imshow, 3)
   end)
 end)
+
+describe("plot", function()
+  D.watch(before_each, after_each)
+
+  -- How many pixels of the picture have exactly this colour.
+  local function count(image, r, g, b)
+    local same = image:eq(tide.tensor({ r, g, b }, { dtype = "uint8" })):all(3)
+    return same:sum():item()
+  end
+  local blue, orange = { 0, 114, 178 }, { 213, 94, 0 }
+  local function blues(image) return count(image, table.unpack(blue)) end
+
+  it("is a picture of bytes, which it writes to a file", function()
+    local path = os.tmpname()
+    local image = tide.plot(D.tensor({ 1, 3, 2 }, "float32"), { path = path, title = "t" })
+    D.eq({ 560, 800, 3 }, image:size())
+    assert.are.equal("uint8", D.dtype_name(image))
+    assert.is_true(tide.equal(image, tide.load_png(path)))
+    os.remove(path)
+    D.eq({ 200, 300, 3 }, tide.plot({ 1, 2 }, { width = 300, height = 200 }):size())
+    assert.are.equal(255, image:select(1, 1):min():item())
+  end)
+
+  it("draws the same for tensors of any device and dtype, and for lists", function()
+    local want = tide.plot({ 1, 2, 3 }, { 5, 4, 6 })
+    for _, dtype in ipairs { "float32", "float64", "int32", "uint8", "float16" } do
+      assert.is_true(tide.equal(want, tide.plot(D.tensor({ 1, 2, 3 }, dtype), D.tensor({ 5, 4, 6 }, dtype))), dtype)
+    end
+    assert.is_true(tide.equal(want, tide.plot({ 5, 4, 6 })))
+    assert.is_true(tide.equal(want, tide.plot(D.tensor({ 1, 2, 3 }, "int64"), { 5, 4, 6 })))
+    local two = tide.plot { { 1, 2, 3 }, { 3, 1, 2 } }
+    assert.is_true(tide.equal(two, tide.plot(D.tensor({ { 1, 3 }, { 2, 1 }, { 3, 2 } }, "float32"))))
+    assert.is_true(tide.equal(two, tide.plot { D.tensor({ 1, 2, 3 }, "float32"), { 3, 1, 2 } }))
+    assert.is_true(count(two, table.unpack(orange)) > 300 and blues(two) > 300)
+  end)
+
+  it("draws a level line across all of the axes, two pixels high, and breaks it at NaN", function()
+    local opts = { xlim = { 1, 5 }, ylim = { 0, 1 } }
+    local whole = blues(tide.plot({ 0.5, 0.5, 0.5, 0.5, 0.5 }, opts))
+    assert.is_true(whole > 650 and whole < 2 * 800)
+    local broken = blues(tide.plot({ 0.5, 0.5, 0 / 0, 0.5, 0.5 }, opts))
+    assert.is_true(broken > 0.45 * whole and broken < 0.55 * whole)
+    assert.are.equal(0, blues(tide.plot({ 5, 5, 5 }, opts))) -- above the axes
+    local alone = blues(tide.plot({ 0 / 0, 0.5, 0 / 0 }, opts))
+    assert.is_true(alone > 4 and alone < 40)
+  end)
+
+  it("leaves no point of a long line out", function()
+    local x = tide.zeros(200000)
+    x[{ 77777 }] = 1
+    local image = tide.plot(x, { ylim = { -0.1, 1.1 } })
+    local column = image:eq(tide.tensor(blue, { dtype = "uint8" })):all(3):sum(2)
+    assert.is_true(column:gt(0):sum():item() > 380) -- rows with the spike in them
+  end)
+
+  it("has logarithmic axes, on which powers are straight and what is not positive is left out", function()
+    local opts = { log = "xy", xlim = { 1, 1000 }, ylim = { 1, 1e6 }, width = 500, height = 500 }
+    local straight = tide.plot({ 1, 10, 100, 1000 }, { 1, 100, 1e4, 1e6 }, opts)
+    assert.is_true(tide.equal(straight, tide.plot({ 1, 1000 }, { 1, 1e6 }, opts)))
+    assert.are.equal(0, blues(tide.plot({ 1, 10 }, { 0, -1 }, opts)))
+    D.raises("ValueError", tide.plot, { 1, 2 }, { log = "y", ylim = { 0, 1 } })
+  end)
+
+  it("draws dots", function()
+    local image = tide.plot({ 1, 2 }, { 1, 2 }, { kind = "scatter" })
+    local twice = tide.plot({ 1, 1.5, 2 }, { 1, 1.5, 2 }, { kind = "scatter" })
+    local function dark(x) return x:to("float32"):sum():item() end
+    assert.is_true(dark(twice) < dark(image))
+  end)
+
+  it("counts in bins: the heights are the numbers", function()
+    local list = {}
+    for i = 1, 10 do for _ = 1, i do list[#list + 1] = i - 0.5 end end
+    local image = tide.plot(list, { kind = "hist", bins = 10, xlim = { 0, 10 }, ylim = { 0, 10 }, width = 600, height = 600 })
+    local filled = image:narrow(1, 1, 556):eq(tide.tensor({ 64, 149, 197 }, { dtype = "uint8" })):all(3):sum(1)
+    local seen, last = 0, -1
+    for _, n in ipairs(filled:totable()) do
+      if n > last + 20 then seen, last = seen + 1, n end
+    end
+    assert.are.equal(10, seen) -- ten steps up
+    D.raises("ValueError", tide.plot, list, { kind = "hist", bins = 0 })
+    D.raises("ArgumentError", tide.plot, list, list, { kind = "hist" })
+  end)
+
+  it("shows maps of colours with a bar of them", function()
+    local x = D.tensor({ { 0, 1 }, { 1, 0 } }, "float32")
+    local image = tide.plot(x, { kind = "heat", cmap = "gray", width = 400, height = 300 })
+    local black, white = count(image, 0, 0, 0), count(image:narrow(1, 40, 180):narrow(2, 80, 200), 255, 255, 255)
+    assert.is_true(black > 25000 and black < 40000, black)
+    assert.is_true(white > 15000, white)
+    local holes = tide.plot(D.tensor({ { 0, 0 / 0 }, { 0 / 0, 0 } }, "float32"), { kind = "heat", width = 400, height = 300, vmax = 1 })
+    assert.is_true(count(holes, 200, 200, 200) > 25000)
+    local large = tide.zeros({ 3000, 2000 }, { device = D.dev })
+    large:narrow(1, 1501, 1500):fill_(1)
+    assert.is_true(tide.equal(tide.plot(large, { kind = "heat", width = 400, height = 300, xlim = { 0, 1 }, ylim = { 0, 1 } }),
+      tide.plot(tide.tensor { { 0 }, { 1 } }, { kind = "heat", width = 400, height = 300, xlim = { 0, 1 }, ylim = { 0, 1 } })))
+    D.raises("DtypeError", tide.plot, tide.ones({ 2, 2 }, { dtype = "complex64" }), { kind = "heat" })
+    D.raises("ArgumentError", tide.plot, { 1, 2 }, { kind = "heat" })
+    D.raises("ArgumentError", tide.plot, tide.ones(3), { kind = "heat" })
+  end)
+
+  it("names the series in a legend, and has room for words", function()
+    local plain, named = tide.plot({ 1, 2 }), tide.plot({ 1, 2 }, { labels = { "a" } })
+    assert.is_false(tide.equal(plain, named))
+    assert.is_true(blues(named) > blues(plain))
+    assert.is_false(tide.equal(plain, tide.plot({ 1, 2 }, { xlabel = "\u{e9}" })))
+    assert.is_false(tide.equal(plain, tide.plot({ 1, 2 }, { ylabel = "y" })))
+  end)
+
+  it("has sensible ends where there is little or nothing to draw", function()
+    for _, list in ipairs { {}, { 3 }, { 0 }, { 5, 5 }, { 0 / 0 }, { 1 / 0, -1 / 0 }, { 1e300, -1e300 }, { 1e-300, 2e-300 }, { 1e15, 1e15 + 1 } } do
+      for _, kind in ipairs { "line", "scatter", "hist" } do
+        for _, log in ipairs { "none", "y" } do tide.plot(list, { kind = kind, log = log, width = 200, height = 150 }) end
+      end
+    end
+  end)
+
+  it("names what is wrong", function()
+    D.raises("ArgumentError", tide.plot, 3)
+    D.raises("ArgumentError", tide.plot, { 1, "2" })
+    D.raises("ArgumentError", tide.plot, { 1, 2 }, { kind = "pie" })
+    D.raises("ArgumentError", tide.plot, { 1, 2 }, { color = "red" })
+    D.raises("ShapeError", tide.plot, { 1, 2, 3 }, { 1, 2 })
+    D.raises("ShapeError", tide.plot, { { 1 }, { 2 } }, { { 1 }, { 2 }, { 3 } })
+    D.raises("ShapeError", tide.plot, tide.ones(2, 2, 2))
+    D.raises("DtypeError", tide.plot, tide.ones({ 2 }, { dtype = "complex64" }))
+    D.raises("ValueError", tide.plot, { 1, 2 }, { xlim = { 1, 1 } })
+    D.raises("ValueError", tide.plot, { 1, 2 }, { width = 20 })
+    D.raises("ValueError", tide.plot, { 1, 2 }, { width = 100000 })
+    D.raises("FileError", tide.plot, { 1, 2 }, { path = "/nowhere/x.png" })
+  end)
+end)

@@ -27,7 +27,7 @@ local function planes_of(x)
 end
 
 -- Means of blocks along dim, of as many elements as make it no longer than twice `most`.
-local function pool(x, dim, most)
+function pool_blocks(x, dim, most)
   local size = x:size(dim)
   local f = size // most
   if f < 2 then return x end
@@ -140,7 +140,7 @@ function imshow(x, opts)
   if width < 1 then fail("ValueError", called() .. ": width: got " .. width .. ", expected at least 1") end
   local height = (h * width / w + 0.5) // 1 | 0
   height = height > 0 and height or 1
-  planes = pool(pool(planes:to(dtype == "tide.float64" and "float64" or "float32"), n - 1, height), n, width)
+  planes = pool_blocks(pool_blocks(planes:to(dtype == "tide.float64" and "float64" or "float32"), n - 1, height), n, width)
   local rows, low, high, missing = pixels_of(planes, width, height, opts, dtype == "tide.uint8")
   local out = color == "none" and plain(rows, width) or colored(rows, width, color == "true")
   local note = n == 2 and general(low, 4) .. " to " .. general(high, 4) or ""
