@@ -6,6 +6,10 @@ local D = require "spec.support.device"
 -- Each writes more than 8 KiB to `path`.
 local writers = {
   save = "tide.save(path, tide.ones(100000))",
+  save_npy = "tide.save_npy(path, tide.ones(100000))",
+  save_npz = "tide.save_npz(path, {tide.ones(100000)})",
+  save_npz_compressed = "tide.save_npz(path, {tide.rand(10000)}, {compressed = true})",
+  save_safetensors = "tide.save_safetensors(path, {x = tide.ones(100000)})",
   save_png = "tide.save_png(path, tide.randint(0, 256, {200, 200}):to('uint8'))",
   trace = [[
     local x = tide.ones(1, {device = dev})
