@@ -294,6 +294,7 @@ describe("npz", function()
     assert.is_true(#content() < 20000)
     refused("allowed", tide.load_npz, { limit = 5 << 20 })
     assert.are.equal(1 << 20, tide.load_npz(path, { limit = 9 << 20 }).b:numel())
+    assert.are.equal(1 << 20, tide.load_npz(path, { limit = 5 << 20, names = { "b" } }).b:numel())
     -- what is not as long as it claims
     local bytes = content()
     local at = bytes:find("PK\1\2", 1, true)

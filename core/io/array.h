@@ -85,7 +85,8 @@ struct tide_archive {
   struct tide__entry *entry;
   const char **note; /* keys and values in turn */
   tide_mapping *mapping;
-  int64_t data; /* where the arrays begin */
+  int64_t data; /* where the arrays begin, or end */
+  int64_t most; /* bytes that compressed ones may still take */
 };
 
 typedef struct tide__entry {

@@ -33,7 +33,7 @@ static tide_status get_at(tide_archive *a, int64_t size, int64_t at, void *to, i
 /* ---- the end of the file ---- */
 
 typedef struct contents {
-  int64_t size, at, bytes, count, most; /* of the file; where the table is; entries; what arrays may take */
+  int64_t size, at, bytes, count; /* of the file; where the table is; entries */
 } contents;
 
 /* Where a zip file's last record is, in its last 64 KiB and 22 bytes; -1: nowhere. */
@@ -126,20 +126,18 @@ static tide_status get_entry(tide_archive *a, tide__entry *e, char *at, int64_t 
   return TIDE_OK;
 }
 
-static tide_status check_entry(const tide_archive *a, const tide__entry *e, contents *c) {
+static tide_status check_entry(const tide_archive *a, const tide__entry *e, const contents *c) {
   const tide__source *s = &a->source;
   if (e->end > c->at) return tide__source_fail(s, "%.80s: its bytes do not lie inside the file", e->name);
   if (e->deflated ? e->bytes / BEST > e->packed : e->bytes != e->packed)
     return tide__source_fail(s, "%.80s: %lld bytes cannot stand for the %lld that it claims", e->name,
                              (long long)e->packed, (long long)e->bytes);
-  if (e->deflated && (c->most -= e->bytes) < 0)
-    return tide__source_fail(s, "%.80s: with this one the compressed arrays take more bytes than are allowed", e->name);
   return TIDE_OK;
 }
 
 static tide_status open_file(tide_archive *a, int64_t most) {
   contents c = {.size = a->source.left};
-  c.most = most > 0 ? most : c.size > default_most / 200 ? 200 * c.size : default_most;
+  a->most = most > 0 ? most : c.size > default_most / 200 ? 200 * c.size : default_most;
   TIDE_TRY(find_contents(a, &c));
   a->text = malloc((size_t)c.bytes + 1);
   a->entry = calloc((size_t)c.count + 1, sizeof *a->entry);
@@ -195,7 +193,11 @@ static tide_status read_array(tide_tensor **out, tide__source *s, const tide__en
 }
 
 static tide_status get_tensor(tide_tensor **out, tide_archive *a, const tide__entry *e) {
+  if (e->deflated && e->bytes > a->most)
+    return tide__source_fail(&a->source, "got %lld compressed bytes, with which the arrays take more than is allowed",
+                             (long long)e->bytes);
   TIDE_TRY(find_bytes(a, e));
+  if (e->deflated) a->most -= e->bytes;
   tide_status status = read_array(out, &a->source, e);
   tide__inflate_end(&a->source);
   a->source.counts = false;

@@ -24,8 +24,8 @@ TIDE_API tide_status tide_npy_save(const char *path, const tide_tensor *x);
 typedef enum tide_archive_kind { TIDE_NPZ, TIDE_SAFETENSORS } tide_archive_kind;
 typedef struct tide_archive tide_archive;
 
-/* Reads the table of contents. most: the bytes that compressed arrays may take together; 0: 200 times the file's, and
- * 1 GiB in any case. */
+/* Reads the table of contents. most: the bytes that the compressed arrays which are read may take together; 0: 200
+ * times the file's, and 1 GiB in any case. */
 TIDE_API tide_status tide_archive_open(tide_archive **out, tide_archive_kind kind, const char *path, int64_t most);
 TIDE_API void tide_archive_free(tide_archive *archive); /* NULL is allowed; tensors stay */
 TIDE_API int64_t tide_archive_count(const tide_archive *archive);
