@@ -1,8 +1,8 @@
 /* loader.c: tide.data.loader, the batches of a dataset.
  *
  * How items are asked for and become a batch is written in Lua, in lua/loader.lua; how a batch is copied ahead, and on
- * to a device, is core's (tide/loader.h). Here are the arguments, the objects, and what tensors need. Everything that
- * may fail for what the items are is looked at here or there, in the thread that iterates; what is left is copying.
+ * to a device, is core's (tide/loader.h). Here are the objects, and what tensors need. Everything that may fail for
+ * what the items are is looked at here or there, in the thread that iterates; what is left is copying.
  *
  * Invariant: a loop that is broken off, by `break`, an error or the collector, leaves nothing behind. */
 #include "tide/loader.h"
