@@ -282,6 +282,14 @@ describe("unique", function()
     assert.is_true(inverse:equal(x:long() + 1))
     assert.are.equal(100000, counts:sum():item())
     assert.are.equal(101, counts[1]:item())
+    assert.are.equal(1, select("#", x:unique()))
+    x = x:long() * (1 << 40) -- far apart
+    values, inverse = x:unique { return_inverse = true }
+    assert.is_true(values:equal(tide.arange(997, { dtype = "int64", device = D.dev }) * (1 << 40)))
+    assert.is_true(inverse:equal(x / (1 << 40) + 1))
+    assert.is_true(x:unique():equal(values))
+    same({ math.mininteger, 0, math.maxinteger }, D.tensor({ 0, math.maxinteger, math.mininteger }, "int64"):unique())
+    same({ -128, 127 }, D.tensor({ 127, -128, 127 }, "int8"):unique())
   end)
 
   it("takes slices of a dim", function()

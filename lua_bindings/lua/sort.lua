@@ -55,6 +55,29 @@ local function unique_slices(x, dim, inverse, counts)
   return give(x:index_select(dim, order:index_select(1, at)), which, often, inverse, counts)
 end
 
+-- The least of n integers, and how many values there may be from it to the greatest; nil: they are no integers, or so
+-- many that sorting is better. What overflows is a long range.
+local function short_range(x, n)
+  if not find(text(x.dtype), "int") then return nil end
+  local ends = x:new_empty { 2 }
+  x:aminmax { out = { ends:select(1, 1), ends:select(1, 2) } }
+  ends = ends:totable()
+  local range = ends[2] - ends[1] + 1
+  if range <= 0 or range > 4 * n + 256 or ends[1] == -1 << 31 then return nil end
+  return ends[1], range
+end
+
+-- These are counted: one place for each value there may be.
+local function unique_counted(x, low, range, inverse, counts)
+  local at = (x:element_size() < 4 and x:int() or x) - (low - 1)
+  local often = x:new_zeros({ range }, { dtype = counts and "int64" or "uint8" })
+  often:scatter_(1, at:reshape(-1), 1, counts and { reduce = "add" } or nil)
+  local is_there = often:ne(0)
+  local values = (is_there:nonzero():select(2, 1) + (low - 1)):to(x.dtype)
+  local which = inverse and is_there:cumsum(1):take(at)
+  return give(values, which, counts and often:masked_select(is_there), inverse, counts)
+end
+
 function unique_values(x, dim, inverse, counts)
   if dim then
     if x:dim() == 0 then x = x:reshape(1) end
@@ -65,6 +88,8 @@ function unique_values(x, dim, inverse, counts)
     local none = x:new_empty({ 0 }, { dtype = "int64" })
     return give(x:new_empty { 0 }, none:reshape(x:size()), none, inverse, counts)
   end
+  local low, range = short_range(x, n)
+  if low then return unique_counted(x, low, range, inverse, counts) end
   if inverse then line, order = line:sort(1) else line = sorted(line, 1) end
   local first = starts(line, n)
   if not inverse and not counts then return line:masked_select(first) end

@@ -16,8 +16,8 @@
 #include "base/order.h"
 #include "room.h"
 
-enum { DIGITS = 256, RUN = 16, LIST_BITS = 8, SHORT_LIST = 256, LOOK = 1 << 16, PIECE = 512 };
-enum { MOST_PARTS = 16, PART_ITEMS = 1 << 15, SPARE = 4096, FEW = 8 };
+enum { DIGITS = 256, RUN = 16, LIST_BITS = 8, SHORT_LIST = 256, LOOK = 1 << 16, PIECE = 256 };
+enum { MOST_PARTS = 16, PART_ITEMS = 1 << 15, SPARE = 4096, FEW = 8, VERY_FEW = 16 };
 
 /* One pass over items. at: for each part and digit where its next item goes. */
 typedef struct moves {
@@ -77,16 +77,23 @@ typedef struct pair {
 
 /* ---- elements and items ---- */
 
-/* low to high: the bits of the key in an item. load: n items of a line from element `from` on; the number of NaN among
- * them. store: n elements of the result. */
+/* What a loop has met among keys: the bits that are set in one of them, and in all. */
+typedef struct seen {
+  int64_t nans;
+  uint64_t any, all;
+} seen;
+
+/* low to high: the bits of the key in an item. load: n items of a line from element `from` on. store: n elements of the
+ * result. */
 struct work;
 typedef struct kind {
   int item, low;
-  int64_t (*load)(const struct work *w, void *items, const char *line, int64_t from, int64_t n);
+  void (*load)(const struct work *w, void *items, const char *line, int64_t from, int64_t n, seen *s);
   void (*store)(const struct work *w, char *values, int64_t *places, const void *items, const char *line, int64_t n);
-  void *(*sort)(void *x, void *room, int64_t n, int64_t parts, int low, int high);
+  void *(*sort)(void *x, void *room, int64_t n, int64_t parts, int low, int high, uint64_t varying);
   void (*choose)(void *x, void *room, int64_t n, int64_t k, int64_t parts, int high);
   int64_t (*filter)(void *list, int64_t m, const void *items, int64_t n, const void *limit);
+  void (*admit)(void *list, int64_t k, const void *items, int64_t n);
 } kind;
 
 typedef struct work {
@@ -99,20 +106,21 @@ typedef struct work {
 } work;
 
 #define KIND_OF(name, E, bits, T, make, key, place)                                                                    \
-  static int64_t load_##name(const work *w, void *items, const char *line, int64_t from, int64_t n) {                  \
+  static void load_##name(const work *w, void *items, const char *line, int64_t from, int64_t n, seen *s) {            \
     const E *x = (const E *)(const void *)line + from;                                                                 \
     const tide_order_##bits o = w->o##bits;                                                                            \
     T *out = items;                                                                                                    \
-    int64_t nans = 0;                                                                                                  \
+    uint##bits##_t any = 0, all = ~any;                                                                                \
     for (int64_t i = 0; i < n; i++) {                                                                                  \
       uint##bits##_t k = tide_order_key_##bits(x[i], o);                                                               \
       uint64_t at = (uint64_t)(from + i);                                                                              \
       (void)at;                                                                                                        \
+      any |= k, all &= k;                                                                                              \
       out[i] = make;                                                                                                   \
     }                                                                                                                  \
+    s->any |= any, s->all &= all;                                                                                      \
     if (w->a->median && o.infinity)                                                                                    \
-      for (int64_t i = 0; i < n; i++) nans += (E)(x[i] & ~o.sign) > o.infinity;                                        \
-    return nans;                                                                                                       \
+      for (int64_t i = 0; i < n; i++) s->nans += (E)(x[i] & ~o.sign) > o.infinity;                                     \
   }                                                                                                                    \
   static void store_##name(const work *w, char *values, int64_t *places, const void *items, const char *line,          \
                            int64_t n) {                                                                                \
@@ -144,14 +152,16 @@ static inline uint64_t bits_at(const char *line, int64_t i, int bytes) {
                       : *(const uint8_t *)at;
 }
 
-static int64_t load_pair(const work *w, void *items, const char *line, int64_t from, int64_t n) {
+static void load_pair(const work *w, void *items, const char *line, int64_t from, int64_t n, seen *s) {
   pair *out = items;
-  int64_t nans = 0;
+  uint64_t any = 0, all = ~any;
   for (int64_t i = 0; i < n; i++) {
-    out[i].key = tide_order_key_64(bits_at(line, from + i, w->bytes), w->o64), out[i].at = (uint64_t)(from + i);
-    nans += tide_order_is_nan_64(out[i].key, w->o64);
+    uint64_t k = tide_order_key_64(bits_at(line, from + i, w->bytes), w->o64);
+    any |= k, all &= k;
+    out[i].key = k, out[i].at = (uint64_t)(from + i);
+    s->nans += tide_order_is_nan_64(k, w->o64);
   }
-  return nans;
+  s->any |= any, s->all &= all;
 }
 
 static void store_pair(const work *w, char *values, int64_t *places, const void *items, const char *line, int64_t n) {
@@ -165,7 +175,7 @@ static void store_pair(const work *w, char *values, int64_t *places, const void 
 }
 
 #define KIND(T, low, name, s)                                                                                          \
-  { sizeof(T), low, load_##name, store_##name, sort_##s, choose_##s, filter_##s }
+  { sizeof(T), low, load_##name, store_##name, sort_##s, choose_##s, filter_##s, admit_##s }
 #define PAIR KIND(pair, 64, pair, pair)
 /* By what an item holds and log2 of an element's bytes. */
 enum { KEYS, PACKED, PAIRS };
@@ -183,18 +193,23 @@ typedef struct line {
   char *values, *items, *room; /* items, room: for `wide` of them each */
   int64_t *places, parts, wide, keep;
   _Atomic int64_t nans;
+  _Atomic uint64_t any, all;
 } line;
 
 static void load_parts(void *arg, int64_t begin, int64_t end) {
   line *l = arg;
   const work *w = l->w;
+  seen s = {0, 0, UINT64_MAX};
   for (int64_t part = begin; part < end; part++) {
     int64_t first = cut(w->a->n, l->parts, part), stop = cut(w->a->n, l->parts, part + 1);
     for (int64_t i = first; i < stop && !tide__loop_stops(); i += LOOK) {
       int64_t n = stop - i < LOOK ? stop - i : LOOK;
-      l->nans += w->k->load(w, l->items + i * w->k->item, l->in, i, n);
+      w->k->load(w, l->items + i * w->k->item, l->in, i, n, &s);
     }
   }
+  l->nans += s.nans;
+  atomic_fetch_or(&l->any, s.any);
+  atomic_fetch_and(&l->all, s.all);
 }
 
 static void store_parts(void *arg, int64_t begin, int64_t end) {
@@ -223,15 +238,26 @@ static void find_few(void *arg, int64_t begin, int64_t end) {
     int64_t first = cut(w->a->n, l->parts, part), stop = cut(w->a->n, l->parts, part + 1), m = 0,
             apart = l->wide / l->parts;
     char *list = l->items + part * apart * item, *room = l->room + part * apart * item, piece[PIECE * sizeof(pair)];
-    bool full = false;
+    bool full = false, very_few = l->keep <= VERY_FEW;
+    seen s = {0, 0, 0};
+    if (very_few) {
+      w->k->load(w, list, l->in, first, l->keep, &s);
+      w->k->sort(list, room, l->keep, 1, w->k->low, w->high, 0);
+      first += l->keep;
+    }
     for (int64_t i = first; i < stop; i += PIECE) {
       if ((i - first) % LOOK == 0 && tide__loop_stops()) return;
       int64_t n = stop - i < PIECE ? stop - i : PIECE;
+      if (very_few) {
+        w->k->load(w, piece, l->in, i, n, &s);
+        w->k->admit(list, l->keep, piece, n);
+        continue;
+      }
       if (!full) {
-        w->k->load(w, list + m * item, l->in, i, n);
+        w->k->load(w, list + m * item, l->in, i, n, &s);
         m += n;
       } else {
-        w->k->load(w, piece, l->in, i, n);
+        w->k->load(w, piece, l->in, i, n, &s);
         m = w->k->filter(list, m, piece, n, list + (l->keep - 1) * item);
       }
       /* The last one of those found stays where it is until others take its place: it is the limit. */
@@ -261,6 +287,8 @@ static void one_line(line *l) {
     few_of_many(l);
   } else {
     l->nans = 0;
+    l->any = 0;
+    l->all = UINT64_MAX;
     spread_line(l, load_parts);
     if (tide__loop_stops()) return;
     if (a->median && l->nans) first = a->n - l->nans;
@@ -269,7 +297,8 @@ static void one_line(line *l) {
   if (tide__loop_stops()) return;
   char *all = l->items;
   if (a->keep > 1)
-    l->items = w->k->sort(all, l->room, a->keep, a->keep < PART_ITEMS ? 1 : l->parts, w->k->low, w->high);
+    l->items = w->k->sort(all, l->room, a->keep, a->keep < PART_ITEMS ? 1 : l->parts, w->k->low, w->high,
+                          l->wide < a->n ? UINT64_MAX : l->any ^ l->all);
   else
     l->items = all + first * w->k->item;
   if (!tide__loop_stops()) spread_line(l, store_parts);
@@ -280,7 +309,7 @@ static void one_line(line *l) {
 static bool open_line(line *l, work *w, int64_t parts) {
   const tide_sort_args *a = w->a;
   bool few = a->first == 0 && !a->median && a->keep <= a->n / FEW;
-  int64_t list = 2 * a->keep + SPARE;
+  int64_t list = 2 * a->keep + (a->keep <= VERY_FEW ? 0 : SPARE);
   if (few && parts > a->n / (2 * list)) parts = a->n / (2 * list);
   if (few && parts < 1) few = false, parts = 1;
   *l = (line){.w = w, .parts = parts, .wide = few ? parts * list : a->n, .keep = a->keep};

@@ -66,12 +66,15 @@ static bool NAME(by_digit)(moves *m, int64_t begin[DIGITS + 1]) {
   return true;
 }
 
-/* The n items in the order of their bits from low to high. Returns where the result is, one of the two. */
-static void *NAME(sort)(void *x, void *room, int64_t n, int64_t parts, int low, int high) {
+/* The n items in the order of their bits from low to high, of which only those of `varying` are not the same in all.
+ * Returns where the result is, one of the two. */
+static void *NAME(sort)(void *x, void *room, int64_t n, int64_t parts, int low, int high, uint64_t varying) {
   if (n <= (high - low) * LIST_BITS) return NAME(merge)(x, room, n);
-  moves m = {.n = n, .parts = parts};
+  moves m; /* it is large: what is not needed is left unset */
+  m.n = n, m.parts = parts;
   for (m.shift = low; m.shift < high && !tide__loop_stops(); m.shift += 8) {
     int64_t begin[DIGITS + 1];
+    if (!(varying >> (m.shift - low) & 255)) continue;
     m.from = x, m.to = room;
     if (!NAME(by_digit)(&m, begin)) continue;
     room = x, x = m.to;
@@ -89,7 +92,8 @@ static void NAME(choose)(void *list, void *spare, int64_t n, int64_t k, int64_t 
       return;
     }
     int64_t begin[DIGITS + 1];
-    moves m = {.from = x, .to = room, .n = n, .parts = parts, .shift = shift};
+    moves m;
+    m.from = x, m.to = room, m.n = n, m.parts = parts, m.shift = shift;
     if (!NAME(by_digit)(&m, begin)) continue;
     memcpy(x, room, (size_t)n * sizeof *x);
     int digit = 0;
@@ -108,6 +112,18 @@ static int64_t NAME(filter)(void *list, int64_t m, const void *items, int64_t n,
     m += LESS(x[i], most);
   }
   return m;
+}
+
+/* Keeps the k least, in order, of the k that stand in a list in order and of n more. */
+static void NAME(admit)(void *list, int64_t k, const void *items, int64_t n) {
+  ITEM *out = list;
+  const ITEM *x = items;
+  for (int64_t i = 0; i < n; i++) {
+    if (!LESS(x[i], out[k - 1])) continue;
+    int64_t j = k - 1;
+    for (; j > 0 && LESS(x[i], out[j - 1]); j--) out[j] = out[j - 1];
+    out[j] = x[i];
+  }
 }
 
 #undef ITEM
