@@ -148,6 +148,7 @@ __global__ void __launch_bounds__(THREADS)
 /* How long lines are sorted: in groups of lines, with what keys and numbers. */
 struct Way {
   bool wide_key, places, wide_places, two; /* two: elements first, then lines */
+  bool in_result;                          /* one of the two lists of numbers is the result itself */
   int64_t group;                           /* lines sorted together */
   int bits, line_bits;                     /* of a key in all; of a line's number */
 };
@@ -164,7 +165,8 @@ static Way way_of(const tide_sort_args *a) {
   w.bits = 8 * bytes + w.line_bits;
   w.two = w.bits > 64;
   if (w.two) w.bits = 64, w.places = true;
-  w.wide_key = w.bits > 32 || w.wide_places;
+  w.wide_key = w.bits > 32;
+  w.in_result = w.wide_places && a->keep == a->n;
   return w;
 }
 
@@ -174,13 +176,13 @@ static cudaError_t sort_alone(void *room, size_t &bytes, cub::DoubleBuffer<K> &k
   return cub::DeviceRadixSort::SortKeys(room, bytes, key, n, 0, bits, stream);
 }
 
-template <class K>
-static cudaError_t sort_pairs(void *room, size_t &bytes, cub::DoubleBuffer<K> &key, cub::DoubleBuffer<uint32_t> &number,
+template <class K, class I>
+static cudaError_t sort_pairs(void *room, size_t &bytes, cub::DoubleBuffer<K> &key, cub::DoubleBuffer<I> &number,
                               int64_t n, int bits, cudaStream_t stream) {
   return cub::DeviceRadixSort::SortPairs(room, bytes, key, number, n, 0, bits, stream);
 }
 
-/* Scratch memory holds the keys twice, the numbers twice, and what CUB asks for. */
+/* Scratch memory holds the keys twice, the numbers twice or once, and what CUB asks for. */
 static cudaError_t room_of(size_t *bytes, const Way &w, int64_t n) {
   cub::DoubleBuffer<uint32_t> key_32, number;
   cub::DoubleBuffer<unsigned long long> key_64;
@@ -191,7 +193,8 @@ static cudaError_t room_of(size_t *bytes, const Way &w, int64_t n) {
     rc = w.wide_key ? sort_alone(nullptr, most, key_64, n, w.bits, nullptr)
                     : sort_alone(nullptr, most, key_32, n, w.bits, nullptr);
   else if (w.wide_places)
-    rc = sort_keys(nullptr, most, key_64, wide, n, w.bits, nullptr);
+    rc = w.wide_key ? sort_keys(nullptr, most, key_64, wide, n, w.bits, nullptr)
+                    : sort_pairs(nullptr, most, key_32, wide, n, w.bits, nullptr);
   else
     rc = w.wide_key ? sort_pairs(nullptr, most, key_64, number, n, w.bits, nullptr)
                     : sort_pairs(nullptr, most, key_32, number, n, w.bits, nullptr);
@@ -211,8 +214,11 @@ static int sort_group(cudaStream_t stream, const SortArgs<E> &a, const Way &w, c
   int64_t n = a.lines * a.n;
   size_t keys = key_bytes(w, n), numbers = number_bytes(w, n), bytes = 0;
   cub::DoubleBuffer<K> key((K *)room, (K *)(room + keys));
-  cub::DoubleBuffer<I> number((I *)(room + 2 * keys), (I *)(room + 2 * keys + numbers));
-  char *rest = room + 2 * keys + 2 * numbers;
+  char *rest = room + 2 * keys + numbers * (w.in_result ? 1 : 2);
+  I *spare = (I *)(room + 2 * keys + numbers);
+  if constexpr (sizeof(I) == 8)
+    if (w.in_result) spare = (I *)a.places;
+  cub::DoubleBuffer<I> number((I *)(room + 2 * keys), spare);
   int64_t blocks = ceil_div(n, THREADS * EACH), results = ceil_div(a.lines * a.keep, THREADS * EACH);
   int rc = (int)room_of(&bytes, w, n);
   if (rc) return rc;
@@ -237,6 +243,7 @@ static int sort_group(cudaStream_t stream, const SortArgs<E> &a, const Way &w, c
 
 template <class E> static int sort_long(cudaStream_t stream, const tide_sort_args *args, void *scratch) {
   using Wide = unsigned long long;
+  using Alone = std::conditional_t<sizeof(E) == 8, Wide, uint32_t>; /* no line stands above the element */
   SortArgs<E> all = sort_args<E>(args);
   Way w = way_of(args);
   char *room = (char *)scratch;
@@ -244,10 +251,13 @@ template <class E> static int sort_long(cudaStream_t stream, const tide_sort_arg
   for (int64_t line = 0; line < all.lines && !rc; line += w.group) {
     SortArgs<E> a = from_line(all, line, all.lines - line < w.group ? all.lines - line : w.group);
     if (w.wide_places)
-      rc = sort_group<E, Wide, int64_t>(stream, a, w, room,
-                                        [&](void *rest, size_t &bytes, auto &key, auto &number, int64_t n) {
-                                          return sort_keys(rest, bytes, key, number, n, w.bits, stream);
-                                        });
+      rc = sort_group<E, Alone, int64_t>(stream, a, w, room,
+                                         [&](void *rest, size_t &bytes, auto &key, auto &number, int64_t n) {
+                                           if constexpr (sizeof(E) == 8)
+                                             return sort_keys(rest, bytes, key, number, n, w.bits, stream);
+                                           else
+                                             return sort_pairs(rest, bytes, key, number, n, w.bits, stream);
+                                         });
     else if (w.wide_key)
       rc = sort_group<E, Wide, uint32_t>(stream, a, w, room,
                                          [&](void *rest, size_t &bytes, auto &key, auto &number, int64_t n) {
@@ -331,7 +341,7 @@ int tidek_sort_scratch(size_t *bytes, const tide_sort_args *a) {
   int64_t n = w.group * a->n;
   size_t rest = 0;
   int rc = (int)room_of(&rest, w, n);
-  *bytes = 2 * key_bytes(w, n) + 2 * number_bytes(w, n) + rest;
+  *bytes = 2 * key_bytes(w, n) + number_bytes(w, n) * (w.in_result ? 1 : 2) + rest;
   return rc;
 }
 
