@@ -1,10 +1,7 @@
-/* index.cu: gather and scatter, positions from several indexes, and those of nonzero bytes.
+/* index.cu: gather and scatter, and positions from several indexes.
  *
  * Elements are moved as words of their size, or of up to 16 bytes where the index stands still along the innermost dim
  * and it is contiguous on both sides. Scatters that reduce, or keep an order, are in files of their own. */
-#include <cub/device/device_select.cuh>
-#include <thrust/iterator/counting_iterator.h>
-
 #include "indexed.cuh"
 
 namespace tidek {
@@ -96,14 +93,6 @@ template <bool SCATTER> static int launch_move(cudaStream_t stream, IndexArgs r,
   return launch(kernel, ceil_div(r.n, THREADS * INDEX_EACH), THREADS, stream, (const IndexArgs)r);
 }
 
-/* ---- compact ---- */
-
-static cudaError_t select_positions(void *scratch, size_t &bytes, const tide_compact_args *a, cudaStream_t stream) {
-  thrust::counting_iterator<int64_t> positions(0);
-  return cub::DeviceSelect::Flagged(scratch, bytes, positions, (const uint8_t *)a->head.ptr[1],
-                                    (int64_t *)a->head.ptr[0], (int64_t *)a->head.ptr[2], a->numel, stream);
-}
-
 } // namespace tidek
 
 int tidek_gather(cudaStream_t stream, const tide_index_args *a, uint32_t *taken, tidek_mailbox *mailbox) {
@@ -131,13 +120,4 @@ int tidek_locate(cudaStream_t stream, const tide_locate_args *a, uint32_t *taken
   r.wide = a->index_dtype == TIDE_INT64, r.base = a->index_base, r.first = a->first, r.ndim = a->ndim;
   for (int d = 0; d < a->ndim; d++) r.size[d] = a->size[d], r.stride[d] = a->stride[d];
   return launch(locate_kernel, ceil_div(r.n, THREADS), THREADS, stream, (const LocateArgs)r);
-}
-
-int tidek_compact_scratch(size_t *bytes, const tide_compact_args *a) {
-  *bytes = 0;
-  return (int)tidek::select_positions(nullptr, *bytes, a, nullptr);
-}
-
-int tidek_compact(cudaStream_t stream, const tide_compact_args *a, void *scratch, size_t bytes) {
-  return (int)tidek::select_positions(scratch, bytes, a, stream);
 }

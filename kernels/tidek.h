@@ -65,8 +65,8 @@ int tidek_scatter(cudaStream_t stream, const tide_index_args *a, uint32_t *taken
                   void *scratch, size_t bytes);
 int tidek_locate(cudaStream_t stream, const tide_locate_args *a, uint32_t *taken, tidek_mailbox *mailbox);
 int tidek_verify(cudaStream_t stream, const tide_verify_args *a, uint32_t *taken, tidek_mailbox *mailbox);
-int tidek_compact_scratch(size_t *bytes, const tide_compact_args *a);
-int tidek_compact(cudaStream_t stream, const tide_compact_args *a, void *scratch, size_t bytes);
+int tidek_tally(cudaStream_t stream, const tide_compact_args *a);
+int tidek_compact(cudaStream_t stream, const tide_compact_args *a);
 
 int tidek_random(cudaStream_t stream, const tide_random_args *a);
 int tidek_randperm_scratch(size_t *bytes, const tide_randperm_args *a);

@@ -1,6 +1,7 @@
 /* index.c: reading and writing by tensors of positions and by masks.
  *
- * A mask becomes positions (the compact kernel counts and lists its true elements), and positions become a gather or a
+ * Elements under a mask are counted in pieces and then taken (the kernels tally and compact). To write them the mask
+ * becomes positions by the same kernels, and positions become a gather or a
  * scatter along one dim of a flat tensor. Only the count travels to the host: it is the size of the result.
  *
  * Index values count from the base that the calling thread has set; masks and the positions made from them count from 0
@@ -153,33 +154,54 @@ tide_status tide_index_set(tide_tensor *x, int dim, const tide_tensor *index, co
 
 /* ---- by a mask ---- */
 
-static tide_status compact(const tide_tensor *positions, const tide_tensor *flags, const tide_tensor *count) {
+/* The kernel that counts, or with `starts` the one that takes elements of x, or positions where that is NULL. */
+static tide_status compact(const tide_tensor *out, const tide_tensor *flags, const tide_tensor *starts,
+                           const tide_tensor *x) {
   tide__queue q;
   tide_compact_args a;
   int device = flags->storage->device;
   TIDE_TRY(tide__queue_begin(&q, device));
-  tide__head_begin(&a.head, device, 3);
-  tide__head_set(&a.head, 0, positions, &q);
+  tide__head_begin(&a.head, device, x ? 4 : starts ? 3 : 2);
+  tide__head_set(&a.head, 0, out, &q);
   tide__head_set(&a.head, 1, flags, &q);
-  tide__head_set(&a.head, 2, count, &q);
-  a.numel = flags->numel;
-  return TIDE_LAUNCH(&q, compact, &a, 0);
+  a.head.ptr[2] = a.head.ptr[3] = NULL;
+  if (starts) tide__head_set(&a.head, 2, starts, &q);
+  if (x) tide__head_set(&a.head, 3, x, &q);
+  a.numel = flags->numel, a.item_size = (int32_t)tide__itemsize(out->dtype);
+  return starts ? TIDE_LAUNCH(&q, compact, &a, 0) : TIDE_LAUNCH(&q, tally, &a, 0);
 }
 
-/* The positions, counted from 0, of the true elements of contiguous flags: int64 [n]. Synchronises. */
-static tide_status true_positions(tide_tensor **out, const tide_tensor *flags) {
-  tide_tensor *room, *count;
-  tide_scalar n = tide_int(0);
-  int device = flags->storage->device;
-  TIDE_TRY(tide__tensor_new(&room, &flags->numel, 1, TIDE_INT64, device));
-  tide_status status = tide__tensor_new(&count, NULL, 0, TIDE_INT64, device);
+/* How many of contiguous flags are true before each piece of them, and in all. Synchronises. */
+static tide_status tally(tide_tensor **starts, int64_t *held, const tide_tensor *flags) {
+  int64_t size = (flags->numel + TIDE_COMPACT_PIECE - 1) / TIDE_COMPACT_PIECE + 1;
+  tide_tensor *last;
+  tide_scalar n;
+  TIDE_TRY(tide__tensor_new(starts, &size, 1, TIDE_INT64, flags->storage->device));
+  tide_status status = compact(*starts, flags, NULL, NULL);
+  if (status == TIDE_OK) status = tide_select(&last, *starts, 0, size - 1);
   if (status == TIDE_OK) {
-    if (flags->numel) status = compact(room, flags, count);
-    if (status == TIDE_OK && flags->numel) status = tide__item_now(&n, count);
-    tide_tensor_release(count);
+    status = tide__item_now(&n, last);
+    tide_tensor_release(last);
   }
-  if (status == TIDE_OK) status = tide_narrow(out, room, 0, 0, n.i);
-  tide_tensor_release(room);
+  if (status == TIDE_OK)
+    *held = n.i;
+  else
+    tide_tensor_release(*starts);
+  return status;
+}
+
+/* Where contiguous flags are true: the elements of x, contiguous and beside them, or their positions, counted from 0.
+ * Synchronises. */
+static tide_status take_true(tide_tensor **out, const tide_tensor *flags, const tide_tensor *x) {
+  tide_tensor *starts = NULL;
+  int64_t n = 0;
+  if (flags->numel) TIDE_TRY(tally(&starts, &n, flags));
+  tide_status status = tide__tensor_new(out, &n, 1, x ? (tide_dtype)x->dtype : TIDE_INT64, flags->storage->device);
+  if (status == TIDE_OK && n) {
+    status = compact(*out, flags, starts, x);
+    if (status != TIDE_OK) tide_tensor_release(*out);
+  }
+  tide_tensor_release(starts);
   return status;
 }
 
@@ -195,15 +217,21 @@ static tide_status check_mask(const tide_tensor *x, const tide_tensor *mask) {
                     tide__shape_text(mask->size, mask->ndim), tide__shape_text(x->size, x->ndim));
 }
 
-/* The positions where the checked mask, broadcast to x, holds. Synchronises. */
-static tide_status mask_positions(tide_tensor **out, const tide_tensor *x, const tide_tensor *mask) {
-  tide_tensor *full, *flags;
+/* The checked mask as contiguous flags, one for each element of x, before a wait. */
+static tide_status mask_flags(tide_tensor **out, const tide_tensor *x, const tide_tensor *mask) {
+  tide_tensor *full;
   if (x->storage->device >= 0) TIDE_TRY(tide__sync_begin("mask"));
   TIDE_TRY(tide_expand(&full, mask, x->size, x->ndim));
-  tide_status status = tide__as_contiguous(&flags, full, TIDE_BOOL);
+  tide_status status = tide__as_contiguous(out, full, TIDE_BOOL);
   tide_tensor_release(full);
-  TIDE_TRY(status);
-  status = true_positions(out, flags);
+  return status;
+}
+
+/* The positions where the checked mask, broadcast to x, holds. Synchronises. */
+static tide_status mask_positions(tide_tensor **out, const tide_tensor *x, const tide_tensor *mask) {
+  tide_tensor *flags;
+  TIDE_TRY(mask_flags(&flags, x, mask));
+  tide_status status = take_true(out, flags, NULL);
   tide_tensor_release(flags);
   return status;
 }
@@ -234,11 +262,21 @@ static tide_status gather_flat(tide_tensor **out, const tide_tensor *x, const ti
 }
 
 tide_status tide_mask_get(tide_tensor **out, const tide_tensor *x, const tide_tensor *mask) {
-  tide_tensor *positions;
+  tide_tensor *flags, *packed, *positions;
   TIDE_TRY(check_mask(x, mask));
-  TIDE_TRY(mask_positions(&positions, x, mask));
-  tide_status status = gather_flat(out, x, positions);
-  tide_tensor_release(positions);
+  if (mask->storage->device != x->storage->device) { /* a peer's */
+    TIDE_TRY(mask_positions(&positions, x, mask));
+    tide_status moved = gather_flat(out, x, positions);
+    tide_tensor_release(positions);
+    return moved;
+  }
+  TIDE_TRY(mask_flags(&flags, x, mask));
+  tide_status status = tide__as_contiguous(&packed, x, (tide_dtype)x->dtype);
+  if (status == TIDE_OK) {
+    status = take_true(out, flags, packed);
+    tide_tensor_release(packed);
+  }
+  tide_tensor_release(flags);
   return status;
 }
 
@@ -387,7 +425,7 @@ tide_status tide_nonzero(tide_tensor **out, const tide_tensor *x) {
   tide_tensor *flags, *positions;
   if (x->storage->device >= 0) TIDE_TRY(tide__sync_begin("nonzero"));
   TIDE_TRY(tide__as_contiguous(&flags, x, TIDE_BOOL));
-  tide_status status = true_positions(&positions, flags);
+  tide_status status = take_true(&positions, flags, NULL);
   tide_tensor_release(flags);
   TIDE_TRY(status);
   status = coordinates(out, x, positions);

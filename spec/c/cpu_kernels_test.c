@@ -513,17 +513,26 @@ static void test_compact(void) {
   static const int64_t sizes[] = {1, 7, 8, 1000, 16384, 100001, 1500000};
   for (int s = 0; s < 7; s++)
     for (int density = 1; density < 300; density *= 6) {
-      int64_t n = sizes[s], count = -1, at = 0;
+      int64_t n = sizes[s], held = 0;
+      size_t item = (size_t)1 << below(5), bytes = (size_t)n * item;
       uint8_t *x = malloc((size_t)n);
-      int64_t *out = malloc((size_t)n * 8);
-      for (int64_t i = 0; i < n; i++) x[i] = below(density) == 0;
-      tide_compact_args a = {.head = {.ptr = {out, x, &count}}, .numel = n};
+      int64_t *starts = malloc((size_t)(n / TIDE_COMPACT_PIECE + 2) * 8);
+      for (int64_t i = 0; i < n; i++) held += x[i] = below(density) == 0;
+      char *from = malloc(bytes), *taken = malloc(bytes);
+      for (size_t i = 0; i < bytes; i++) from[i] = (char)below(256);
+      tide_compact_args a = {.head = {.ptr = {starts, x}}, .numel = n};
+      CHECK(tide__cpu_tally(NULL, &a) == TIDE_OK, "tally");
+      CHECK(starts[(n + TIDE_COMPACT_PIECE - 1) / TIDE_COMPACT_PIECE] == held, "tally of %lld", (long long)n);
+      int64_t *out = malloc((size_t)n * 8), at = 0;
+      a.head.ptr[0] = out, a.head.ptr[2] = starts, a.item_size = 8;
+      CHECK(tide__cpu_compact(NULL, &a) == TIDE_OK, "compact");
+      a.head.ptr[0] = taken, a.head.ptr[3] = from, a.item_size = (int32_t)item;
       CHECK(tide__cpu_compact(NULL, &a) == TIDE_OK, "compact");
       bool right = true;
       for (int64_t i = 0; i < n && right; i++)
-        if (x[i]) right = at < count && out[at] == i, at++;
-      CHECK(right && at == count, "compact of %lld, one in %d", (long long)n, density);
-      free(x), free(out);
+        if (x[i]) right = out[at] == i && !memcmp(taken + (size_t)at * item, from + (size_t)i * item, item), at++;
+      CHECK(right && at == held, "compact of %lld, one in %d, of %zu bytes", (long long)n, density, item);
+      free(x), free(out), free(starts), free(from), free(taken);
     }
 }
 

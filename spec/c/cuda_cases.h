@@ -378,19 +378,26 @@ static void test_index(void) {
 }
 
 static void test_compact(void) {
-  static const int64_t sizes[] = {1, 100, 70001};
-  for (int i = 0; i < 3; i++) {
-    int64_t n = sizes[i];
-    operand mask = make(TIDE_BOOL, n, 0, 1, false), out = make(TIDE_INT64, n, 0, 1, false),
-            count = make(TIDE_INT64, 1, 0, 1, false);
-    tide_compact_args a = {.head = {.ptr = {out.host, mask.host, count.host}, .nptr = 3}, .numel = n}, b = a;
-    b.head.ptr[0] = out.device, b.head.ptr[1] = mask.device, b.head.ptr[2] = count.device;
+  static const int64_t sizes[] = {1, 100, 16384, 70001};
+  static const int dtypes[] = {TIDE_INT64, TIDE_UINT8, TIDE_FLOAT16, TIDE_FLOAT32, TIDE_FLOAT64, TIDE_COMPLEX128};
+  for (int k = 0; k < 24; k++) {
+    int64_t n = sizes[k % 4], pieces = (n + TIDE_COMPACT_PIECE - 1) / TIDE_COMPACT_PIECE;
+    int dtype = dtypes[k / 4];
+    operand mask = make(TIDE_BOOL, n, 0, 1, false), out = make(dtype, n, 0, 1, false), x = make(dtype, n, 0, 1, false),
+            starts = make(TIDE_INT64, pieces + 1, 0, 1, false);
+    tide_compact_args a = {.head = {.ptr = {starts.host, mask.host}, .nptr = 2}, .numel = n}, b = a;
+    b.head.ptr[0] = starts.device, b.head.ptr[1] = mask.device;
+    OK(cpu->tally(NULL, &a));
+    OK(gpu->tally(stream, &b));
+    COMPARE(&starts, "tally %lld", (long long)n);
+    a.head.ptr[0] = out.host, a.head.ptr[2] = starts.host, a.head.ptr[3] = k < 4 ? NULL : x.host;
+    b.head.ptr[0] = out.device, b.head.ptr[2] = starts.device, b.head.ptr[3] = k < 4 ? NULL : x.device;
+    a.item_size = b.item_size = (int)(out.bytes / (size_t)n);
     OK(cpu->compact(NULL, &a));
     OK(gpu->compact(stream, &b));
-    COMPARE(&count, "compact %lld: count", (long long)n);
-    out.bytes = (size_t)((int64_t *)count.host)[0] * 8;
-    COMPARE(&out, "compact %lld", (long long)n);
-    drop(&mask), drop(&out), drop(&count);
+    out.bytes = (size_t)((int64_t *)starts.host)[pieces] * (size_t)a.item_size;
+    COMPARE(&out, "compact %lld of %s", (long long)n, name_of(dtype));
+    drop(&mask), drop(&out), drop(&x), drop(&starts);
   }
 }
 

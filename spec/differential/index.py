@@ -185,6 +185,9 @@ def masked(r):
         value = dtype == "bool" or r.randint(0, 4)
         lua = form(r, "m, %s" % str(value).lower(), "masked_fill")
         return Case("masked_fill " + dtype, "local x, m = ... " + lua, [x, mask], lambda: x.clone().masked_fill_(mask, value))
+    if r.random() < 0.5:
+        return Case("masked_select " + dtype, "local x, m = ... return " + r.choice(["x:masked_select(m)", "x[m:expand_as(x)]"]),
+                    [x, mask], lambda: x.masked_select(mask))
     source = r.laid_out(r.values([x.numel() + r.randint(0, 3)], dtype))
     return Case("masked_scatter " + dtype, "local x, m, s = ... " + form(r, "m, s", "masked_scatter"), [x, mask, source],
                 lambda: x.clone().masked_scatter_(mask, source))

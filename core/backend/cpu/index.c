@@ -3,8 +3,6 @@
  * Bad indexes leave a mark in their place; the first of them is reported when the work is done. */
 #include "layout.h"
 
-#include <stdlib.h>
-
 /* ---- one of several indexes ---- */
 
 typedef struct location {
@@ -66,54 +64,86 @@ tide_status tide__cpu_locate(tide_stream *stream, const tide_locate_args *a) {
 
 /* ---- compact ---- */
 
-enum { COMPACT_PIECE = 16384 };
+/* n elements, from the places that `at` names, or these places themselves. */
+static void take(char *out, const char *from, const int64_t *at, int64_t n, int64_t item) {
+#define TAKE(T)                                                                                                        \
+  for (int64_t k = 0; k < n; k++) ((T *)out)[k] = ((const T *)from)[at[k]]
+  typedef struct wide {
+    uint64_t half[2];
+  } wide;
+  if (!from)
+    memcpy(out, at, (size_t)n * sizeof *at);
+  else if (item == 1)
+    TAKE(uint8_t);
+  else if (item == 2)
+    TAKE(uint16_t);
+  else if (item == 4)
+    TAKE(uint32_t);
+  else if (item == 8)
+    TAKE(uint64_t);
+  else
+    TAKE(wide);
+#undef TAKE
+}
 
 typedef struct compaction {
   const tide_compact_args *a;
   const tide__isa *isa;
-  int64_t *start; /* of each piece's positions in the output */
 } compaction;
+
+static int64_t piece_end(const tide_compact_args *a, int64_t piece) {
+  int64_t end = (piece + 1) * TIDE_COMPACT_PIECE;
+  return end < a->numel ? end : a->numel;
+}
 
 static void count_pieces(void *arg, int64_t begin, int64_t end) {
   const compaction *c = arg;
   for (int64_t p = begin; p < end; p++) {
-    int64_t at = p * COMPACT_PIECE, n = c->a->numel - at < COMPACT_PIECE ? c->a->numel - at : COMPACT_PIECE;
-    c->start[p] = c->isa->count_u8((const uint8_t *)c->a->head.ptr[1] + at, n);
+    int64_t at = p * TIDE_COMPACT_PIECE;
+    ((int64_t *)c->a->head.ptr[0])[p] =
+        c->isa->count_u8((const uint8_t *)c->a->head.ptr[1] + at, piece_end(c->a, p) - at);
   }
+}
+
+tide_status tide__cpu_tally(tide_stream *stream, const tide_compact_args *a) {
+  (void)stream;
+  int64_t pieces = (a->numel + TIDE_COMPACT_PIECE - 1) / TIDE_COMPACT_PIECE, total = 0, *start = a->head.ptr[0];
+  compaction c = {a, tide__isa_get()};
+  tide__spread(pieces, TIDE_COMPACT_PIECE, count_pieces, &c);
+  for (int64_t p = 0; p < pieces; p++) {
+    int64_t here = start[p];
+    start[p] = total;
+    total += here;
+  }
+  start[pieces] = total;
+  return TIDE_OK;
 }
 
 /* Eight bytes at a time are skipped where none is set. */
 static void write_pieces(void *arg, int64_t begin, int64_t end) {
   const compaction *c = arg;
   const uint8_t *x = c->a->head.ptr[1];
+  const char *from = c->a->head.ptr[3];
+  int64_t item = from ? c->a->item_size : 8, at[256];
   for (int64_t p = begin; p < end; p++) {
-    int64_t i = p * COMPACT_PIECE, stop = c->a->numel - i < COMPACT_PIECE ? c->a->numel : i + COMPACT_PIECE;
-    int64_t *out = (int64_t *)c->a->head.ptr[0] + c->start[p];
+    int64_t i = p * TIDE_COMPACT_PIECE, stop = piece_end(c->a, p), n = 0;
+    char *out = (char *)c->a->head.ptr[0] + ((const int64_t *)c->a->head.ptr[2])[p] * item;
     while (i < stop) {
       uint64_t eight = 1;
       if (i + 8 <= stop) memcpy(&eight, x + i, 8);
       int64_t next = i + 8 <= stop ? i + 8 : stop;
       if (!eight) i = next;
-      for (; i < next; i++)
-        if (x[i]) *out++ = i;
+      for (; i < next; i++) at[n] = i, n += x[i] != 0; /* no branch: of masks it is hard to foretell */
+      if (n <= 248 && i < stop) continue;
+      take(out, from, at, n, item);
+      out += n * item, n = 0;
     }
   }
 }
 
 tide_status tide__cpu_compact(tide_stream *stream, const tide_compact_args *a) {
   (void)stream;
-  int64_t pieces = (a->numel + COMPACT_PIECE - 1) / COMPACT_PIECE, total = 0, few[64];
-  compaction c = {a, tide__isa_get(), few};
-  if (pieces > 64) c.start = malloc((size_t)pieces * sizeof *c.start);
-  if (!c.start) return tide__fail(TIDE_MEMORY, "nonzero: no memory for the counts of %lld pieces", (long long)pieces);
-  tide__spread(pieces, COMPACT_PIECE, count_pieces, &c);
-  for (int64_t p = 0; p < pieces; p++) {
-    int64_t here = c.start[p];
-    c.start[p] = total;
-    total += here;
-  }
-  tide__spread(pieces, COMPACT_PIECE, write_pieces, &c);
-  memcpy(a->head.ptr[2], &total, sizeof total);
-  if (c.start != few) free(c.start);
+  compaction c = {a, tide__isa_get()};
+  tide__spread((a->numel + TIDE_COMPACT_PIECE - 1) / TIDE_COMPACT_PIECE, TIDE_COMPACT_PIECE, write_pieces, &c);
   return TIDE_OK;
 }

@@ -33,6 +33,8 @@ SLOT(fill, tide_fill_args, tidek_fill)
 SLOT(arange, tide_arange_args, tidek_arange)
 SLOT(random, tide_random_args, tidek_random)
 SLOT(search, tide_search_args, tidek_search)
+SLOT(tally, tide_compact_args, tidek_tally)
+SLOT(compact, tide_compact_args, tidek_compact)
 SLOT(pack, tide_pack_args, tidek_pack)
 SLOT(pad, tide_pad_args, tidek_pad)
 SLOT(window, tide_window_args, tidek_window)
@@ -74,7 +76,6 @@ tide_status tide__cuda_reduce(tide_stream *stream, const tide_reduce_args *a) {
     tide__cuda_host->scratch_put(stream, scratch);                                                                     \
     return tide__cuda_check(s->device, #name, rc);                                                                     \
   }
-SCRATCH_SLOT(compact, tide_compact_args)
 SCRATCH_SLOT(randperm, tide_randperm_args)
 SCRATCH_SLOT(sort, tide_sort_args)
 #undef SCRATCH_SLOT
