@@ -44,3 +44,8 @@ for _, bins in ipairs{10, 20} do
   rate("bincount_2^" .. bins, n, function() values:bincount() end)
 end
 rate("histc_100", n, function() x:histc(100, -4, 4) end)
+do -- half of all are held
+  local mask = x:gt(0)
+  rate("masked_select", n, function() return x:masked_select(mask) end)
+  rate("nonzero", n, function() return mask:nonzero() end)
+end

@@ -42,3 +42,6 @@ for bins in (10, 20):
     values = index % (1 << bins)
     rate("bincount_2^%d" % bins, n, lambda: values.bincount())
 rate("histc_100", n, lambda: x.histc(100, -4, 4))
+mask = x > 0
+rate("masked_select", n, lambda: x.masked_select(mask))
+rate("nonzero", n, lambda: mask.nonzero())
