@@ -296,8 +296,8 @@ static tide_status do_svd_jacobi(const job *j, int vectors) {
   room r = {.host_bytes = 0};
   int elements = 0;
   TIDE_TRY(check_solver(j, solver.create_jacobi(&jacobi)));
-  int rc = solver.gesvdj_batched_size[j->type](j->solver, vectors, j->m, j->n, matrix(j, 0), j->m, s, NULL, j->m, NULL,
-                                               j->n, &elements, jacobi, (int)batch);
+  int rc = solver.gesvdj_batched_size[j->type](j->solver, vectors, j->m, j->n, matrix(j, 0), j->m, s, j->a->head.ptr[2],
+                                               j->m, j->a->head.ptr[3], j->n, &elements, jacobi, (int)batch);
   tide_status status = check_solver(j, rc);
   r.bytes = (size_t)elements * item;
   size_t all_u = (size_t)(m * m * batch) * item, all_v = (size_t)(n * n * batch) * item;
