@@ -230,107 +230,22 @@ static tide_status room_put(const room *r, const job *j, int rc) {
 
 /* ---- singular values ---- */
 
-/* Large ones go through a polar decomposition, which is fast, but where a singular value is close to 0 it shifts all of
- * them, and says by how much: such matrices, and smaller ones, go through bidiagonal form. */
-enum { POLAR_LEAST = 64 };
-
-typedef struct factors {
-  void *s, *u, *vh;
-} factors;
-
-static tide_status do_svd_qr(const job *j, void *x, const factors *f, int *info) {
-  int type = cuda_types[j->type], real = j->type & 1;
-  signed char u = !f->u ? 'N' : j->a->flags & TIDE_LINALG_FULL ? 'A' : 'S', v = f->u ? 'A' : 'N';
+static tide_status do_svd(const job *j) {
+  int type = cuda_types[j->type], real = j->type & 1, full = j->a->flags & TIDE_LINALG_FULL;
+  signed char jobs = !j->a->head.ptr[2] ? 'N' : full ? 'A' : 'S';
+  int64_t square = (int64_t)j->n * j->n, left = (int64_t)j->m * (full ? j->m : j->n);
   room r;
-  int rc = solver.gesvd_size(j->solver, j->params, u, v, j->m, j->n, type, x, j->m, real, f->s, type, f->u, j->m, type,
-                             f->vh, j->n, type, &r.bytes, &r.host_bytes);
+  int rc =
+      solver.gesvd_size(j->solver, j->params, jobs, jobs, j->m, j->n, type, matrix(j, 0), j->m, real, at(j, 1, 0, 0, 0),
+                        type, at(j, 2, 0, 0, 0), j->m, type, at(j, 3, 0, 0, 0), j->n, type, &r.bytes, &r.host_bytes);
   TIDE_TRY(check_solver(j, rc));
   TIDE_TRY(room_get(&r, j, 0));
-  rc = solver.gesvd(j->solver, j->params, u, v, j->m, j->n, type, x, j->m, real, f->s, type, f->u, j->m, type, f->vh,
-                    j->n, type, r.device, r.bytes, r.host, r.host_bytes, info);
+  for (int64_t i = 0; i < j->a->batch && !rc; i++)
+    rc =
+        solver.gesvd(j->solver, j->params, jobs, jobs, j->m, j->n, type, matrix(j, i), j->m, real,
+                     at(j, 1, i, j->n, real_of(j)), type, at(j, 2, i, left, item_of(j)), j->m, type,
+                     at(j, 3, i, square, item_of(j)), j->n, type, r.device, r.bytes, r.host, r.host_bytes, j->info + i);
   return room_put(&r, j, rc);
-}
-
-/* Reads the largest singular value, to which the shift is compared. */
-static tide_status is_close(bool *out, const job *j, const factors *f, double shift) {
-  double wide = 0;
-  float narrow = 0;
-  void *to = j->type & 1 ? (void *)&wide : (void *)&narrow;
-  int rc = cudaMemcpyAsync(to, f->s, (size_t)real_of(j), cudaMemcpyDeviceToHost, j->s->handle);
-  if (!rc) rc = cudaStreamSynchronize(j->s->handle);
-  double most = j->type & 1 ? wide : (double)narrow, epsilon = j->type & 1 ? 2.220446e-16 : 1.1920929e-7;
-  *out = shift <= 4 * epsilon * most;
-  return check_cuda(j, rc);
-}
-
-static tide_status do_svd_polar(bool *close, const job *j, const void *x, const factors *f, int *info) {
-  int type = cuda_types[j->type], real = j->type & 1, vectors = f->u != NULL;
-  int economy = j->a->flags & TIDE_LINALG_FULL ? 0 : 1;
-  size_t bytes = (size_t)j->m * (size_t)j->n * (size_t)item_of(j),
-         square = (size_t)j->n * (size_t)j->n * (size_t)item_of(j);
-  double shift = 0;
-  room r;
-  int rc = solver.gesvdp_size(j->solver, j->params, vectors, economy, j->m, j->n, type, x, j->m, real, f->s, type, f->u,
-                              j->m, type, f->vh, j->n, type, &r.bytes, &r.host_bytes);
-  TIDE_TRY(check_solver(j, rc));
-  bytes = (bytes + 255) / 256 * 256;
-  TIDE_TRY(room_get(&r, j, bytes + (vectors ? square : 0)));
-  char *copy = (char *)r.device + r.bytes, *v = vectors ? copy + bytes : NULL;
-  tide_status status = check_cuda(j, cudaMemcpyAsync(copy, x, (size_t)j->m * (size_t)j->n * (size_t)item_of(j),
-                                                     cudaMemcpyDeviceToDevice, j->s->handle));
-  if (status == TIDE_OK)
-    rc = solver.gesvdp(j->solver, j->params, vectors, economy, j->m, j->n, type, copy, j->m, real, f->s, type, f->u,
-                       j->m, type, v, j->n, type, r.device, r.bytes, r.host, r.host_bytes, info, &shift);
-  if (status == TIDE_OK && !rc) status = is_close(close, j, f, shift);
-  if (status == TIDE_OK && !rc && *close && vectors)
-    status = check_cuda(j, tidek_adjoint(j->s->handle, j->type, f->vh, v, j->n, 1));
-  tide_status last = room_put(&r, j, rc);
-  return status == TIDE_OK ? last : status;
-}
-
-/* Many small ones, by Jacobi's method. It gives all columns of U, and V. */
-static tide_status do_svd_jacobi(const job *j, int vectors) {
-  int64_t n = j->n, m = j->m, batch = j->a->batch, columns = j->a->flags & TIDE_LINALG_FULL ? m : n;
-  size_t item = (size_t)item_of(j);
-  void *s = j->a->head.ptr[1], *jacobi = NULL;
-  room r = {.host_bytes = 0};
-  int elements = 0;
-  TIDE_TRY(check_solver(j, solver.create_jacobi(&jacobi)));
-  int rc = solver.gesvdj_batched_size[j->type](j->solver, vectors, j->m, j->n, matrix(j, 0), j->m, s, j->a->head.ptr[2],
-                                               j->m, j->a->head.ptr[3], j->n, &elements, jacobi, (int)batch);
-  tide_status status = check_solver(j, rc);
-  r.bytes = (size_t)elements * item;
-  size_t all_u = (size_t)(m * m * batch) * item, all_v = (size_t)(n * n * batch) * item;
-  if (status == TIDE_OK) status = room_get(&r, j, all_u + all_v);
-  if (status == TIDE_OK) {
-    char *u = (char *)r.device + r.bytes, *v = u + all_u;
-    rc = solver.gesvdj_batched[j->type](j->solver, vectors, j->m, j->n, matrix(j, 0), j->m, s, u, j->m, v, j->n,
-                                        r.device, elements, j->info, jacobi, (int)batch);
-    if (!rc && vectors) {
-      size_t row = (size_t)(m * columns) * item;
-      int moved = cudaMemcpy2DAsync(j->a->head.ptr[2], row, u, (size_t)(m * m) * item, row, (size_t)batch,
-                                    cudaMemcpyDeviceToDevice, j->s->handle);
-      if (!moved) moved = tidek_adjoint(j->s->handle, j->type, j->a->head.ptr[3], v, n, batch);
-      status = check_cuda(j, moved);
-    }
-    tide_status last = room_put(&r, j, rc);
-    if (status == TIDE_OK) status = last;
-  }
-  solver.destroy_jacobi(jacobi);
-  return status;
-}
-
-static tide_status do_svd(const job *j) {
-  if (is_many(j, 32)) return do_svd_jacobi(j, j->a->head.ptr[2] != NULL);
-  int64_t columns = j->a->flags & TIDE_LINALG_FULL ? j->m : j->n;
-  for (int64_t i = 0; i < j->a->batch; i++) {
-    factors f = {at(j, 1, i, j->n, real_of(j)), at(j, 2, i, (int64_t)j->m * columns, item_of(j)),
-                 at(j, 3, i, (int64_t)j->n * j->n, item_of(j))};
-    bool close = false;
-    if (j->n >= POLAR_LEAST) TIDE_TRY(do_svd_polar(&close, j, matrix(j, i), &f, j->info + i));
-    if (!close) TIDE_TRY(do_svd_qr(j, matrix(j, i), &f, j->info + i));
-  }
-  return TIDE_OK;
 }
 
 /* ---- eigenvalues ---- */
