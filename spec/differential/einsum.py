@@ -67,7 +67,7 @@ def tensordot(r):
     if r.random() < 0.5:
         x, y = r.laid_out(r.values(left + shared, dtype)), r.laid_out(r.values(shared + right, dtype))
         n = len(shared) + (1 if r.random() < 0.05 else 0)
-        return Case("tensordot", "local x, y = ... return x:tensordot(y, %d)" % n, [x, y], lambda: torch.tensordot(x, y, n))
+        return Case("tensordot", "local x, y = ... return tide.tensordot(x, y, %d)" % n, [x, y], lambda: torch.tensordot(x, y, n))
     a = r.sample(range(len(left) + len(shared)), len(shared))
     b = r.sample(range(len(right) + len(shared)), len(shared))
     s, t = list(left), list(right)
