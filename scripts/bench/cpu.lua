@@ -59,6 +59,11 @@ for _, dtype in ipairs{"float32", "float64"} do
     bench.out(case, 2 * n ^ 3 / seconds / 1e9, "GFLOP/s")
   end
 end
+do
+  local p, q = tide.randn(1 << 20, 4, 4), tide.randn(1 << 20, 4, 4)
+  local product = {out = tide.empty_like(p)}
+  bench.out("bmm4x4_1M", 3 * 64 * 2 ^ 20 / bench.cpu_s(function() p:bmm(q, product) end) / 1e9, "GB/s")
+end
 local a = tide.randn(1)
 local function nosync() end
 bench.host("add1", function(n) for _ = 1, n do local _ = a + a end end, 20000, nosync)

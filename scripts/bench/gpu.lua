@@ -161,3 +161,10 @@ for _, case in ipairs{{"f32", tide.float32}, {"f16", tide.float16}, {"bf16", tid
   local product = {out = tide.empty(8192, 8192, opts)}
   bench.out("matmul8192_" .. case[1], 2 * 8192 ^ 3 / bench.device_ms(function() p:matmul(q, product) end, 9) / 1e9, "TFLOP/s")
 end
+do
+  local function randn(...) return tide.randn(..., {device = "cuda"}) end
+  local p, q, m, rows = randn{1 << 20, 4, 4}, randn{1 << 20, 4, 4}, randn{4, 4}, randn{1 << 22, 4}
+  local product, turned = {out = tide.empty_like(p)}, {out = tide.empty_like(rows)}
+  bench.out("bmm4x4_1M", 3 * 64 * 2 ^ 20 / bench.device_ms(function() p:bmm(q, product) end, 9) / 1e6, "GB/s")
+  bench.out("rows4x4_4M", 2 * 16 * 2 ^ 22 / bench.device_ms(function() rows:mm(m, turned) end, 9) / 1e6, "GB/s")
+end

@@ -135,3 +135,8 @@ for case, dtype in (("f32", torch.float32), ("f16", torch.float16), ("bf16", tor
     q = torch.randn(8192, 8192, device="cuda", dtype=dtype)
     product = torch.empty(8192, 8192, device="cuda", dtype=dtype)
     out("matmul8192_" + case, 2 * 8192**3 / bench.device_ms(lambda: torch.matmul(p, q, out=product), 9) / 1e9, "TFLOP/s")
+p, q = torch.randn(1 << 20, 4, 4, device="cuda"), torch.randn(1 << 20, 4, 4, device="cuda")
+m, rows = torch.randn(4, 4, device="cuda"), torch.randn(1 << 22, 4, device="cuda")
+product, turned = torch.empty_like(p), torch.empty_like(rows)
+out("bmm4x4_1M", 3 * 64 * 2**20 / bench.device_ms(lambda: torch.bmm(p, q, out=product), 9) / 1e6, "GB/s")
+out("rows4x4_4M", 2 * 16 * 2**22 / bench.device_ms(lambda: torch.mm(rows, m, out=turned), 9) / 1e6, "GB/s")
