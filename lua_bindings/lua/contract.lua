@@ -426,19 +426,21 @@ end
 
 -- ---- calls that come again ----
 
-local records, kept_records = {}, 0
+local records, kept_records = {}, 0 -- by the function that evaluates, and the key
 
--- evaluate(equation, tensors), which calls contract_all; or what it did when the key was the same.
-function contract_recorded(key, evaluate, equation, tensors)
-  local known = records[key]
+-- evaluate(what, tensors), which calls contract_all; or what it did when the key was the same.
+function contract_recorded(key, evaluate, what, tensors)
+  local own = records[evaluate]
+  local known = own and own[key]
   if known then return replay(known, tensors) end
   local steps, before = { number = {}, count = #tensors }, record -- a finaliser may have interrupted another call
   for i = 1, #tensors do steps.number[tensors[i]] = i end
   record = steps
   local _ <close> = setmeta({}, { __close = function() record = before end })
-  local result = evaluate(equation, tensors)
+  local result = evaluate(what, tensors)
   if kept_records >= 256 then records, kept_records = {}, 0 end
   steps.result, steps.number = steps.number[result], nil
-  records[key], kept_records = steps, kept_records + 1
+  records[evaluate] = records[evaluate] or {}
+  records[evaluate][key], kept_records = steps, kept_records + 1
   return result
 end

@@ -224,8 +224,8 @@ local function contracted(a, b, dims)
   return of_a, of_b
 end
 
-function tensordot(a, b, dims)
-  local of_a, of_b = contracted(a, b, dims or 2)
+local function evaluate_dims(dims, tensors)
+  local of_a, of_b, a, b = dims[1], dims[2], tensors[1], tensors[2]
   check_dtypes({ a, b }, function(i) return i == 1 and "a" or "b" end)
   local s, t, labels, others, sizes, output = sizes_of(a), sizes_of(b), {}, {}, {}, {}
   for i = 1, #of_a do
@@ -248,4 +248,11 @@ function tensordot(a, b, dims)
   rest(labels, s)
   rest(others, t)
   return contract_all({ { x = a, labels = labels }, { x = b, labels = others } }, output, sizes)
+end
+
+function tensordot(a, b, dims)
+  local of_a, of_b = contracted(a, b, dims or 2)
+  local key = "dims"
+  for i = 1, #of_a do key = key .. " " .. of_a[i] .. " " .. of_b[i] end
+  return contract_recorded(layout_key(key, { a, b }), evaluate_dims, { of_a, of_b }, { a, b })
 end
