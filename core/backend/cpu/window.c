@@ -100,7 +100,7 @@ static void whole(const segment *s, int64_t *from, int64_t *to) {
 
 /* The loops of float32 are worth more code than the rest of the file. */
 #if defined(__GNUC__) && !defined(__clang__)
-#  define QUICK __attribute__((optimize("O3", "vect-cost-model=dynamic")))
+#  define QUICK __attribute__((optimize("O2", "tree-vectorize", "vect-cost-model=dynamic")))
 #else
 #  define QUICK
 #endif
