@@ -110,6 +110,45 @@ static int linterpolate(lua_State *L, ltide_call *c) {
       L, c, tide_interpolate(ltide_result(L, c), c->x, size, scaled ? scale : NULL, modes[mode->i], align->boolean));
 }
 
+/* padding: integers, 'valid' for none, or 'same'. */
+static void read_padding(lua_State *L, const ltide_value *v, int rank, tide_convolution *p) {
+  static const int64_t zeros[3];
+  int64_t list[TIDE_MAX_DIMS];
+  ltide_value given = *v;
+  const char *word = v->given && lua_type(L, v->at) == LUA_TSTRING ? lua_tostring(L, v->at) : NULL;
+  if (word && strcmp(word, "same") && strcmp(word, "valid"))
+    ltide_error(L, "ArgumentError", "%s: padding: got '%s', expected integers, 'same' or 'valid'",
+                ltide_function_name(L), word);
+  p->same = word && !strcmp(word, "same");
+  given.given = v->given && !word;
+  if (given.given) given.n = ltide_check_integers(L, v->at, list, TIDE_MAX_DIMS, "padding"), given.sizes = list;
+  read_each(L, &given, "padding", rank, zeros, p->padding);
+}
+
+static int lconv(lua_State *L, ltide_call *c) {
+  static const int64_t ones[3] = {1, 1, 1}, zeros[3];
+  bool transposed = c->row->tag > 3;
+  int rank = transposed ? c->row->tag - 3 : c->row->tag;
+  tide_convolution p = {.groups = ltide_get(L, c, "groups")->i};
+  read_each(L, ltide_get(L, c, "stride"), "stride", rank, ones, p.stride);
+  read_each(L, ltide_get(L, c, "dilation"), "dilation", rank, ones, p.dilation);
+  read_padding(L, ltide_get(L, c, "padding"), rank, &p);
+  if (transposed) read_each(L, ltide_get(L, c, "output_padding"), "output_padding", rank, zeros, p.output_padding);
+  if (transposed && p.same)
+    ltide_error(L, "ArgumentError", "%s: padding: got 'same', expected integers", ltide_function_name(L));
+  const tide_tensor *bias = c->v[2].given ? c->v[2].tensor : NULL;
+  tide_tensor **out = ltide_result(L, c);
+  return ltide_finish(L, c,
+                      transposed ? tide_conv_transpose(out, c->x, c->v[1].tensor, bias, rank, &p)
+                                 : tide_conv(out, c->x, c->v[1].tensor, bias, rank, &p));
+}
+
+static int lgrid_sample(lua_State *L, ltide_call *c) {
+  return ltide_finish(L, c,
+                      tide_grid_sample(ltide_result(L, c), c->x, c->v[1].tensor, (tide_sample_mode)c->v[2].i,
+                                       (tide_sample_beyond)c->v[3].i, c->v[4].boolean));
+}
+
 #define PATH "tide."
 static ltide_row rows[] = {
 #include "api/field.def"

@@ -1,14 +1,14 @@
--- Fields on a grid (API.md T137, T154 to T157): borders, windows, convolutions, other sizes, values between the points.
+-- Fields on a grid (API.md T154, T155, T157): borders, windows, other sizes.
 -- The expected values are plain Lua's, computed below, in adversarial layouts; what is refused.
 
 local tide = require "tide"
 local D = require "spec.support.device"
+local F = require "spec.support.field"
+
+local some, at, planes = F.some, F.at, F.planes
 
 local nan = 0 / 0
 local function same(expected, x, what) D.eq(expected, x, 0, what) end
-
--- A tensor of small whole numbers, which sums of every dtype hold exactly.
-local function some(...) return tide.randint(-4, 5, { ... }, { device = D.dev }):float() end
 
 describe("tide.pad", function()
   D.watch(before_each, after_each)
@@ -91,19 +91,6 @@ describe("tide.pad", function()
     D.raises("ValueError", function() x:to("uint8"):pad({ 1, 1 }, { value = 300 }) end)
   end)
 end)
-
--- ---- what windows and other sizes are, in plain Lua, from 0 ----
-
-local function at(t, z, y, x) return t[z + 1][y + 1][x + 1] end
-
--- Planes of one to three dims as three: [batch * channels][z][y][x].
-local function planes(x)
-  local s = x:size()
-  local rank = #s - 2
-  local dims = { 1, 1, 1 }
-  for d = 1, rank do dims[3 - rank + d] = s[2 + d] end
-  return x:double():reshape(-1, dims[1], dims[2], dims[3]):tolist(), dims
-end
 
 -- fold(plane, places, first place) for each window: places are {z, y, x}.
 local function windows(x, p, fold)

@@ -97,4 +97,47 @@ TIDE_FN tide_reach tide_reach_of(int op, const tide_taps *d, int64_t i) {
 TIDE_SOURCE(float, f32, floorf)
 TIDE_SOURCE(double, f64, floor)
 
+/* The elements that count at a place of a grid (plan.h, tide_sample_args), as offsets into a plane and weights; an
+ * offset below 0 is of none. Returns how many there are: at most 16. */
+#define TIDE_SAMPLE(T, s, floor, rint, fabs, fmod)                                                                     \
+  TIDE_FN T tide_inside_##s(T at, int64_t n, int beyond, bool align) {                                                 \
+    if (beyond == TIDE_BEYOND_ZEROS) return at;                                                                        \
+    if (beyond == TIDE_BEYOND_REFLECTION) {                                                                            \
+      T low = align ? (T)0 : (T)-0.5, span = align ? (T)(n - 1) : (T)n, far = fabs(at - low);                          \
+      T rest = span > 0 ? fmod(far, span) : (T)0, turns = span > 0 ? floor(far / span) : (T)0;                         \
+      at = span <= 0 ? (T)0 : fmod(turns, (T)2) == 0 ? rest + low : span - rest + low;                                 \
+    }                                                                                                                  \
+    return at > 0 ? at < (T)(n - 1) ? at : (T)(n - 1) : (T)0;                                                          \
+  }                                                                                                                    \
+  TIDE_FN int tide_sample_##s(int mode, int beyond, bool align, int rank, const int64_t *size, const T *grid,          \
+                              int64_t *from, T *weight) {                                                              \
+    const int taps = mode == TIDE_SAMPLE_CUBIC ? 4 : mode == TIDE_SAMPLE_LINEAR ? 2 : 1;                               \
+    int count = 1;                                                                                                     \
+    from[0] = 0, weight[0] = 1;                                                                                        \
+    for (int d = 0; d < rank; d++) { /* the outermost first, so that the innermost comes last */                       \
+      const int64_t n = size[3 - rank + d];                                                                            \
+      T g = grid[rank - 1 - d], at = align ? (g + 1) / 2 * (T)(n - 1) : ((g + 1) * (T)n - 1) / 2, w[4], first;         \
+      int64_t place[4];                                                                                                \
+      if (mode != TIDE_SAMPLE_CUBIC) at = tide_inside_##s(at, n, beyond, align);                                       \
+      first = mode == TIDE_SAMPLE_NEAREST ? rint(at) : floor(at);                                                      \
+      w[0] = 1, w[1] = at - first;                                                                                     \
+      if (mode == TIDE_SAMPLE_LINEAR) w[0] = 1 - w[1];                                                                 \
+      if (mode == TIDE_SAMPLE_CUBIC) tide_cubic_##s(w, at - first), first -= 1;                                        \
+      for (int t = 0; t < taps; t++) {                                                                                 \
+        T p = first + (T)t;                                                                                            \
+        if (mode == TIDE_SAMPLE_CUBIC) p = tide_inside_##s(p, n, beyond, align);                                       \
+        place[t] = p >= 0 && p < (T)n ? (int64_t)p : -1;                                                               \
+      }                                                                                                                \
+      for (int c = count - 1; c >= 0; c--)                                                                             \
+        for (int t = taps - 1; t >= 0; t--) {                                                                          \
+          from[c * taps + t] = from[c] < 0 || place[t] < 0 ? -1 : from[c] * n + place[t];                              \
+          weight[c * taps + t] = from[c * taps + t] < 0 ? 0 : weight[c] * w[t];                                        \
+        }                                                                                                              \
+      count *= taps;                                                                                                   \
+    }                                                                                                                  \
+    return count;                                                                                                      \
+  }
+TIDE_SAMPLE(float, f32, floorf, rintf, fabsf, fmodf)
+TIDE_SAMPLE(double, f64, floor, rint, fabs, fmod)
+
 #endif

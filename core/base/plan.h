@@ -297,4 +297,27 @@ typedef struct tide_window_args {
   tide_taps dim[3];
 } tide_window_args;
 
+/* ptr[0] [batch, results, dim.out...] = ptr[1] [batch, channels, dim.in...] correlated with ptr[2] [results,
+ * channels / groups, dim.kernel...], plus ptr[3] [results] unless it is NULL; contiguous, of one real floating dtype.
+ * The element of the input for element i and k of the kernel is i * stride - before + k * dilation, divided by `up`;
+ * where that leaves a rest, or is none of the input's, it is 0. Missing dims lead. tf32 allows it for FLOAT32. */
+typedef struct tide_conv_args {
+  tide_head head;
+  int32_t dtype, tf32;
+  int64_t batch, groups, channels, results, up[3];
+  tide_taps dim[3];
+} tide_conv_args;
+
+/* ptr[0] [batch, channels, out...] = the values of ptr[1] [batch, channels, in...] at the places ptr[2] [batch, out...,
+ * rank], whose last dim counts the innermost one first and goes from -1 to 1 over the input: from its first to its last
+ * element with `align`, else from border to border. Contiguous, of one real floating dtype. mode: NEAREST, LINEAR,
+ * CUBIC of rank 2. beyond: what stands beyond the borders: zeros, the elements there, or the input mirrored. */
+enum { TIDE_SAMPLE_LINEAR, TIDE_SAMPLE_NEAREST, TIDE_SAMPLE_CUBIC };
+enum { TIDE_BEYOND_ZEROS, TIDE_BEYOND_BORDER, TIDE_BEYOND_REFLECTION };
+typedef struct tide_sample_args {
+  tide_head head;
+  int32_t dtype, mode, beyond, align, rank;
+  int64_t batch, channels, points, size[3]; /* points: of an image; size: of the input, missing dims lead */
+} tide_sample_args;
+
 #endif

@@ -90,7 +90,56 @@ def interpolate(r):
     return Case("interpolate " + mode, lua, [x], lambda: F.interpolate(x, **options), 4)
 
 
-CASES = [pad, pool, interpolate]
+def conv(r):
+    rank, transposed = r.randint(1, 3), r.random() < 0.4
+    groups, dtype = r.choice([1, 1, 2, 3]), r.choice(FLOATS)
+    channels, results = groups * r.randint(1, 3), groups * r.randint(1, 3)
+    shape = [r.randint(0, 3), channels] + [r.randint(1, 9) for _ in range(rank)]
+    x = r.laid_out(r.values(shape if r.random() < 0.8 else shape[1:], dtype))
+    kernel, stride, dilation = ([r.randint(1, m) for _ in range(rank)] for m in (3, 3, 2))
+    padding = [r.randint(0, 3) for _ in range(rank)]
+    first, second = (channels, results // groups) if transposed else (results, channels // groups)
+    w = r.laid_out(r.values([first, second] + kernel, dtype))
+    b = r.values([results], dtype) if r.random() < 0.5 else None
+    text = {"stride": stride, "padding": padding, "dilation": dilation}
+    given = dict(text, groups=groups)
+    if transposed:
+        text["output_padding"] = given["output_padding"] = [r.randint(0, max(s, d) - 1) for s, d in zip(stride, dilation)]
+    elif r.random() < 0.2:
+        given.update(padding=r.choice(["same", "valid"]), stride=[1] * rank)
+        text.update(padding=given["padding"], stride=given["stride"])
+    options = ", ".join("%s = %s" % (k, "'%s'" % v if isinstance(v, str) else lua_list(v)) for k, v in text.items())
+    name = "conv%s%dd" % ("_transpose" if transposed else "", rank)
+    lua = "local x, w, b = ... return tide.%s(x, w, %s{%s, groups = %d})" % (name, "b, " if b is not None else "", options, groups)
+    f = getattr(F, name)
+    up = [t if t is None or dtype not in ("float16", "bfloat16") else t.float() for t in (x, w, b)]
+    return Case(name, lua, [t for t in (x, w, b) if t is not None], lambda: f(*up, **given).to(x.dtype),
+                must_raise=not transposed)  # its paths differ in whether nothing may be left
+
+
+def grid_sample(r):
+    rank, dtype = r.choice([2, 2, 3]), r.choice(["float32", "float64", "float64"])
+    batch, channels = r.randint(1, 2), r.randint(1, 3)
+    mode = r.choice(["bilinear", "nearest"] + ["bicubic"] * (rank == 2))
+    beyond, align = r.choice(["zeros", "border", "reflection"]), r.random() < 0.5
+    x = r.laid_out(r.values([batch, channels] + [r.randint(1, 6) for _ in range(rank)], dtype))
+    g = torch.Generator().manual_seed(r.getrandbits(40))
+    grid = torch.rand([batch] + [r.randint(1, 7) for _ in range(rank)] + [rank], generator=g, dtype=torch.float64)
+    grid = r.laid_out((grid * r.choice([2, 3, 12]) - r.choice([1, 2, 6])).to(DTYPES[dtype]))
+    lua = "local x, g = ... return tide.grid_sample(x, g, {mode = '%s', padding_mode = '%s', align_corners = %s})" % (
+        mode, beyond, str(align).lower())
+    return Case("grid_sample " + mode, lua, [x, grid], lambda: F.grid_sample(x, grid, mode, beyond, align), 30)
+
+
+def affine_grid(r):
+    rank = r.choice([2, 3])
+    size = [r.randint(1, 3) for _ in range(2)] + [r.randint(1, 6) for _ in range(rank)]
+    theta, align = r.laid_out(r.values([size[0], rank, rank + 1], r.choice(["float32", "float64"]))), r.random() < 0.5
+    lua = "local t = ... return tide.affine_grid(t, %s, {align_corners = %s})" % (lua_list(size), str(align).lower())
+    return Case("affine_grid", lua, [theta], lambda: F.affine_grid(theta, size, align), 4)
+
+
+CASES = [pad, pool, interpolate, conv, conv, grid_sample, affine_grid]
 
 
 def case(r):

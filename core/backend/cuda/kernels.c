@@ -38,6 +38,7 @@ SLOT(compact, tide_compact_args, tidek_compact)
 SLOT(pack, tide_pack_args, tidek_pack)
 SLOT(pad, tide_pad_args, tidek_pad)
 SLOT(window, tide_window_args, tidek_window)
+SLOT(sample, tide_sample_args, tidek_sample)
 
 /* ---- with scratch memory ---- */
 
@@ -96,6 +97,20 @@ SCRATCH_SLOT(sort, tide_sort_args)
 LINE_SLOT(scan)
 LINE_SLOT(softmax)
 #undef LINE_SLOT
+
+tide_status tide__cuda_conv(tide_stream *stream, const tide_conv_args *a) {
+  const cuda_stream *s = cuda_stream_of(stream);
+  cuda_scope scope = cuda_enter(s->device);
+  size_t bytes = tidek_conv_scratch(a);
+  cuda_leave(scope);
+  void *scratch = NULL;
+  if (bytes) TIDE_TRY(tide__cuda_host->scratch_get(&scratch, stream, bytes));
+  scope = cuda_enter(s->device);
+  int rc = tidek_conv(s->handle, a, scratch);
+  cuda_leave(scope);
+  if (scratch) tide__cuda_host->scratch_put(stream, scratch);
+  return tide__cuda_check(s->device, "conv", rc);
+}
 
 /* ---- with a mailbox ---- */
 

@@ -61,6 +61,18 @@ static double window_bytes(const tide_window_args *a) {
   for (int d = 0; d < 3; d++) in *= (double)a->dim[d].in, out *= (double)a->dim[d].out;
   return (in + out) * bytes(1, a->dtype) + (a->head.ptr[2] ? out * bytes(1, TIDE_INT64) : 0);
 }
+static double conv_bytes(const tide_conv_args *a) {
+  double in = (double)(a->batch * a->channels), out = (double)(a->batch * a->results);
+  double sum = (double)(a->channels / a->groups);
+  for (int d = 0; d < 3; d++) in *= (double)a->dim[d].in, out *= (double)a->dim[d].out, sum *= (double)a->dim[d].kernel;
+  double moved = (in + out) * bytes(1, a->dtype), arithmetic = 2 * out * sum / FLOPS * BYTES_PER_SECOND;
+  return moved > arithmetic ? moved : arithmetic;
+}
+static double sample_bytes(const tide_sample_args *a) {
+  double in = (double)(a->batch * a->channels), out = (double)(a->batch * a->points);
+  for (int d = 0; d < 3; d++) in *= (double)a->size[d];
+  return (in + out * (double)(a->channels + a->rank)) * bytes(1, a->dtype);
+}
 /* Memory is read and written once for every dim. */
 static double transform_bytes(const tide_fft_args *a) {
   double elements = (double)a->shape.batch;

@@ -42,10 +42,32 @@ typedef enum tide_interpolate_mode {
   TIDE_INTERPOLATE_CUBIC
 } tide_interpolate_mode;
 /* x, [batch, channels, ...] with one to three spatial dims, in another size of these. scale: NULL, or by how much each
- * dim grows, where that is not exactly size / its old size. align: the first and the last elements keep their places.
- */
+ * dim grows, where that is not exactly size / its old size. align: the first and last elements keep their places. */
 TIDE_API tide_status tide_interpolate(tide_tensor **out, const tide_tensor *x, const int64_t *size, const double *scale,
                                       tide_interpolate_mode mode, bool align);
+
+/* Entry 0 is of the first of `rank` spatial dims. padding: zeros on either side; same: as many as keep the size. */
+typedef struct tide_convolution {
+  int64_t stride[3], padding[3], dilation[3], output_padding[3], groups;
+  bool same;
+} tide_convolution;
+/* The cross-correlation of x, [batch, channels, ...] or [channels, ...], with w, [results, channels / groups, ...], and
+ * bias, [results], or NULL, which is added. Real floating dtypes, one for all; float16 and bfloat16 are summed in
+ * float32, and float32 in TF32 on a GPU where tide_set_tf32 allows it. */
+TIDE_API tide_status tide_conv(tide_tensor **out, const tide_tensor *x, const tide_tensor *w, const tide_tensor *bias,
+                               int rank, const tide_convolution *c);
+/* Its transpose, of w [channels, results / groups, ...]: elements of x are `stride` apart in the result, which has
+ * output_padding more elements behind. */
+TIDE_API tide_status tide_conv_transpose(tide_tensor **out, const tide_tensor *x, const tide_tensor *w,
+                                         const tide_tensor *bias, int rank, const tide_convolution *c);
+
+typedef enum tide_sample_mode { TIDE_SAMPLE_BY_LINEAR, TIDE_SAMPLE_BY_NEAREST, TIDE_SAMPLE_BY_CUBIC } tide_sample_mode;
+typedef enum tide_sample_beyond { TIDE_SAMPLE_ZEROS, TIDE_SAMPLE_BORDER, TIDE_SAMPLE_REFLECTION } tide_sample_beyond;
+/* The values of x, [batch, channels, ...] with two or three spatial dims, at the places grid, [batch, ..., dims], of
+ * which the last dim names the innermost one first, from -1 to 1 over x: from its first to its last element with
+ * `align`, else from border to border. One real floating dtype. CUBIC: two spatial dims. */
+TIDE_API tide_status tide_grid_sample(tide_tensor **out, const tide_tensor *x, const tide_tensor *grid,
+                                      tide_sample_mode mode, tide_sample_beyond beyond, bool align);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,30 @@
+-- Places for grid_sample, of several operations on tensors.
+
+-- From -1 to 1 over n elements: from the first to the last one, or from border to border.
+local function places(theta, n, align)
+  local i = theta:new_ones(n):double():cumsum(1)
+  if not align then return (i * 2 - 1) / n - 1 end
+  return n > 1 and (i - 1) * (2 / (n - 1)) - 1 or i * 0
+end
+
+function affine_grid(theta, size, options)
+  local rank, align = #size - 2, options and options.align_corners or false
+  local fits = theta:dim() == 3 and theta:size(2) == rank and theta:size(3) == rank + 1 and theta:size(1) == size[1]
+  if (rank ~= 2 and rank ~= 3) or not fits then
+    local got = ""
+    for d = 1, theta:dim() do got = got .. (d > 1 and ", " or "") .. theta:size(d) end
+    fail("ShapeError", called() .. ": theta: got size {" .. got .. "}, expected {batch, 2, 3} for a size of 4 integers, or "
+      .. "{batch, 3, 4} for 5")
+  end
+  local wide, one = theta:double(), {}
+  for d = 1, rank + 2 do one[d] = 1 end
+  one[1], one[rank + 2] = size[1], rank
+  local sum = wide:select(3, rank + 1):reshape(one)
+  for d = 1, rank do
+    local along = {}
+    for k = 1, rank + 2 do along[k] = 1 end
+    along[d + 1] = size[d + 2]
+    sum = sum + wide:select(3, rank + 1 - d):reshape(one) * places(theta, size[d + 2], align):reshape(along)
+  end
+  return sum:to(theta.dtype)
+end
