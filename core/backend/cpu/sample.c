@@ -12,6 +12,7 @@ typedef struct work {
   const tide__isa *isa;
   int dtype; /* FLOAT32 or FLOAT64 */
   int64_t item, wide, pieces, plane;
+  int64_t order[PIECE * MOST]; /* 0, 1, ...: what was picked stands side by side */
 } work;
 
 typedef struct room {
@@ -20,19 +21,26 @@ typedef struct room {
   uint64_t raw[PIECE * MOST];
 } room;
 
-#define FIND(T, s)                                                                                                     \
+#define FIND(T, s, mode, rank)                                                                                         \
   for (int64_t i = 0; i < n; i++)                                                                                      \
-  count = tide_sample_##s(a->mode, a->beyond, a->align, a->rank, a->size, (T *)(void *)r->grid + i * a->rank,          \
+  count = tide_sample_##s(mode, a->beyond, a->align, rank, a->size, (T *)(void *)r->grid + i * rank,                   \
                           r->from + i * count, (T *)(void *)r->weight + i * count)
-#define PICK(T, to)                                                                                                    \
-  for (int64_t i = 0; i < n; i++) ((T *)(void *)to)[i] = from[i] < 0 ? 0 : ((const T *)(const void *)plane)[from[i]]
-#define WEIGH(T)                                                                                                       \
-  for (int64_t i = 0; i < n; i++) {                                                                                    \
-    const T *x = (const T *)(const void *)r->value + i * count, *by = (const T *)(const void *)r->weight + i * count;  \
+/* The sums over `count` elements of a plane by their weights. A number that is known lets the loop be unrolled. */
+#define SUMS(T, count)                                                                                                 \
+  for (int64_t i = 0; i < n; i++, from += count, by += count) {                                                        \
     T sum = 0;                                                                                                         \
-    for (int t = 0; t < count; t++) sum += by[t] * x[t];                                                               \
-    ((T *)(void *)r->sum)[i] = sum;                                                                                    \
+    for (int t = 0; t < count; t++) sum += from[t] < 0 ? 0 : by[t] * plane[from[t]];                                   \
+    out[i] = sum;                                                                                                      \
   }
+#define WEIGH(T, s)                                                                                                    \
+  static void weigh_##s(T *out, const T *plane, const int64_t *from, const T *by, int64_t n, int taps) {               \
+    if (taps == 4)                                                                                                     \
+      SUMS(T, 4)                                                                                                       \
+    else                                                                                                               \
+      SUMS(T, taps)                                                                                                    \
+  }
+WEIGH(float, f32)
+WEIGH(double, f64)
 
 /* How many elements count at a place. */
 static int taps_of(const tide_sample_args *a) {
@@ -41,15 +49,11 @@ static int taps_of(const tide_sample_args *a) {
   return count;
 }
 
-static void pick(const work *w, room *r, const char *plane, int64_t n) {
-  const int64_t *from = r->from;
-  if (w->item == 2) {
-    PICK(uint16_t, r->raw);
-    tide__cast(w->isa, r->value, w->dtype, r->raw, w->a->dtype, n);
-  } else if (w->item == 4)
-    PICK(float, r->value);
-  else
-    PICK(double, r->value);
+/* What counts of a plane of 16-bit floats, side by side as float32. */
+static void pick(const work *w, room *r, const uint16_t *plane, int64_t n) {
+  uint16_t *raw = (uint16_t *)(void *)r->raw;
+  for (int64_t i = 0; i < n; i++) raw[i] = r->from[i] < 0 ? 0 : plane[r->from[i]];
+  tide__cast(w->isa, r->value, w->dtype, raw, w->a->dtype, n);
 }
 
 static void run(void *arg, int64_t begin, int64_t end) {
@@ -63,16 +67,19 @@ static void run(void *arg, int64_t begin, int64_t end) {
     const char *grid = (const char *)a->head.ptr[2] + (image * a->points + first) * a->rank * w->item;
     tide__cast(w->isa, r->grid, w->dtype, grid, a->dtype, n * a->rank);
     if (w->dtype == TIDE_FLOAT64)
-      FIND(double, f64);
+      FIND(double, f64, a->mode, a->rank);
+    else if (a->mode == TIDE_SAMPLE_LINEAR && a->rank == 2)
+      FIND(float, f32, TIDE_SAMPLE_LINEAR, 2);
     else
-      FIND(float, f32);
+      FIND(float, f32, a->mode, a->rank);
     for (int64_t c = image * a->channels; c < (image + 1) * a->channels; c++) {
       char *out = (char *)a->head.ptr[0] + (c * a->points + first) * w->item;
-      pick(w, r, (const char *)a->head.ptr[1] + c * w->plane * w->item, n * count);
+      const void *plane = (const char *)a->head.ptr[1] + c * w->plane * w->item;
+      if (w->item == 2) pick(w, r, plane, n * count), plane = r->value;
       if (w->dtype == TIDE_FLOAT64)
-        WEIGH(double)
+        weigh_f64(r->sum, plane, r->from, r->weight, n, count);
       else
-        WEIGH(float)
+        weigh_f32((void *)r->sum, plane, w->item == 2 ? w->order : r->from, (void *)r->weight, n, count);
       tide__cast(w->isa, out, a->dtype, r->sum, w->dtype, n);
     }
   }
@@ -80,7 +87,9 @@ static void run(void *arg, int64_t begin, int64_t end) {
 
 tide_status tide__cpu_sample(tide_stream *stream, const tide_sample_args *a) {
   (void)stream;
-  work w = {a, tide__isa_get(), a->dtype == TIDE_FLOAT64 ? TIDE_FLOAT64 : TIDE_FLOAT32, tide__item(a->dtype), 0, 0, 0};
+  work w = {a,  tide__isa_get(), a->dtype == TIDE_FLOAT64 ? TIDE_FLOAT64 : TIDE_FLOAT32, tide__item(a->dtype), 0, 0, 0,
+            {0}};
+  for (int64_t i = 0; i < PIECE * MOST; i++) w.order[i] = i;
   w.wide = tide__item(w.dtype), w.pieces = (a->points + PIECE - 1) / PIECE,
   w.plane = a->size[0] * a->size[1] * a->size[2];
   tide__spread(a->batch * w.pieces, PIECE * (a->channels + 8) * taps_of(a), run, &w);
