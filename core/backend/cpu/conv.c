@@ -42,8 +42,8 @@ typedef struct work {
 
 static void pick(char *out, const char *row, int64_t first, int64_t stride, int64_t up, int64_t in, int64_t n,
                  int64_t item) {
-  int64_t low = first < 0 ? (stride - 1 - first) / stride : 0,
-          end = first < in ? (in - first + stride - 1) / stride : 0;
+  int64_t low = first < 0 ? stride - 1 - first : 0, end = first < in ? in - first + stride - 1 : 0;
+  if (stride > 1) low /= stride, end /= stride; /* which is slow */
   if (end > n) end = n;
   if (low > end) low = end;
   if (up == 1 && stride == 1) {
@@ -62,6 +62,7 @@ static void pick(char *out, const char *row, int64_t first, int64_t stride, int6
 /* The place along dim d of element i for element k of the kernel; -1: there is none. */
 static int64_t place(const tide_conv_args *a, int d, int64_t i, int64_t k) {
   int64_t p = i * a->dim[d].stride - a->dim[d].before + k * a->dim[d].dilation;
+  if (a->up[d] == 1) return p >= 0 && p < a->dim[d].in ? p : -1;
   return p >= 0 && p % a->up[d] == 0 && p / a->up[d] < a->dim[d].in ? p / a->up[d] : -1;
 }
 
@@ -70,15 +71,16 @@ static void make_row(const work *w, char *out, const char *plane, int64_t tap, i
   const tide_conv_args *a = w->a;
   const tide_taps *d = a->dim;
   const int64_t kx = tap % d[2].kernel, ky = tap / d[2].kernel % d[1].kernel, kz = tap / d[2].kernel / d[1].kernel;
+  int64_t x = from % d[2].out, y = from / d[2].out % d[1].out, z = from / d[2].out / d[1].out;
   while (n > 0) {
-    int64_t x = from % d[2].out, y = from / d[2].out % d[1].out, z = from / d[2].out / d[1].out;
     int64_t part = d[2].out - x < n ? d[2].out - x : n, in_y = place(a, 1, y, ky), in_z = place(a, 0, z, kz);
     if (in_y < 0 || in_z < 0)
       memset(out, 0, (size_t)(part * w->item));
     else
       pick(out, plane + (in_z * d[1].in + in_y) * d[2].in * w->item, x * d[2].stride - d[2].before + kx * d[2].dilation,
            d[2].stride, a->up[2], d[2].in, part, w->item);
-    out += part * w->item, from += part, n -= part;
+    out += part * w->item, n -= part, x = 0;
+    if (++y == d[1].out) y = 0, z++;
   }
 }
 
