@@ -46,9 +46,10 @@ static int lmax_pool(lua_State *L, ltide_call *c) {
   bool both = ltide_get(L, c, "return_indices")->boolean;
   read_pool(L, c, &p);
   read_each(L, &c->v[4], "dilation", c->row->tag, ones, p.dilation);
+  ltide_check_out(L, c->S, c->opts, both ? 2 : 1);
   ltide_tensor *values = ltide_new_tensor(L, c->S), *indices = both ? ltide_new_tensor(L, c->S) : NULL;
   ltide_try(L, tide_max_pool(&values->t, both ? &indices->t : NULL, c->x, c->row->tag, &p));
-  return both ? 2 : 1;
+  return ltide_deliver(L, c->S, c->opts, both ? 2 : 1);
 }
 
 static int lavg_pool(lua_State *L, ltide_call *c) {

@@ -221,6 +221,16 @@ describe("windows", function()
     assert.are.same({ 0, 2, 2 }, tide.zeros(0, 2, 4, { device = D.dev }):max_pool1d(2):size())
   end)
 
+  it("write to destinations", function()
+    local x = D.tensor { { 1., 3., 2., 0. } }
+    local values, places = tide.empty(0, { device = D.dev }), tide.empty(0, { device = D.dev, dtype = "int64" })
+    assert.are.equal(values, x:max_pool1d(2, { out = values }))
+    same({ { 3, 2 } }, values)
+    x:max_pool1d(3, 1, { return_indices = true, out = { values, places } })
+    same({ { 3, 3 } }, values)
+    same({ { 2, 2 } }, places)
+  end)
+
   it("are made in segments where rows are long", function()
     local x = tide.arange(5000, { device = D.dev }):float():reshape(1, 1, 5000)
     local y = x:max_pool1d(3, 1, 1)
