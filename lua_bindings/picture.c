@@ -87,8 +87,8 @@ static int script_general(lua_State *L) {
 
 /* What a program is told of the colours that its terminal has. */
 static const char *colors_of_terminal(void) {
-  const char *term = getenv("TERM"), *color = getenv("COLORTERM");
-  if (!isatty(STDOUT_FILENO) || !term || !strcmp(term, "dumb") || getenv("NO_COLOR")) return "none";
+  const char *term = getenv("TERM"), *color = getenv("COLORTERM"), *no = getenv("NO_COLOR");
+  if (!isatty(STDOUT_FILENO) || !term || !strcmp(term, "dumb") || (no && *no)) return "none";
   if (color && (!strcmp(color, "truecolor") || !strcmp(color, "24bit"))) return "true";
   return strstr(term, "direct") ? "true" : strstr(term, "256") ? "256" : "none";
 }

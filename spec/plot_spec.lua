@@ -60,11 +60,13 @@ describe("imshow", function()
     local out = D.run({ "-e", "local tide = require 'tide' " .. line }, { env = { COLORTERM = "truecolor", TERM = "xterm-256color" } })
     assert.are.equal(".%\n0 to 1\n", out) -- a pipe
     for term, want in pairs { xterm = "%.%%\r\n0 to 1", ["xterm-256color"] = "38;5;%d+m", dumb = "%.%%\r\n0 to 1" } do
-      local said = terminal.session({ line .. "\r", { expect = "0 to 1" }, terminal.settle, "\4" }, { term = term, env = { COLORTERM = "" } })
+      local said = terminal.session({ line .. "\r", { expect = "0 to 1" }, terminal.settle, "\4" }, { term = term, env = { COLORTERM = "", NO_COLOR = "" } })
       assert.matches(want, said)
     end
-    local said = terminal.session({ line .. "\r", { expect = "0 to 1" }, terminal.settle, "\4" }, { term = "xterm-256color", env = { COLORTERM = "truecolor" } })
+    local said = terminal.session({ line .. "\r", { expect = "0 to 1" }, terminal.settle, "\4" }, { term = "xterm-256color", env = { COLORTERM = "truecolor", NO_COLOR = "" } })
     assert.matches("38;2;68;1;84m", said)
+    local off = { COLORTERM = "truecolor", NO_COLOR = "1" }
+    assert.matches("%.%%\r\n0 to 1", (terminal.session({ line .. "\r", { expect = "0 to 1" }, terminal.settle, "\4" }, { env = off })))
   end)
 
   it("names what is wrong", function()

@@ -100,7 +100,9 @@ end
 
 -- A scale from low to high, with some room on either side where the data give them.
 local function new_scale(low, high, is_log, given_low, given_high, room)
-  if is_log and given_low and (given_low <= 0 or given_high <= 0) then complain("ValueError", "log: expected limits above 0") end
+  if is_log and given_low and (given_low <= 0 or given_high <= 0) then
+    complain("ValueError", "log: expected limits above 0")
+  end
   local s = { log = is_log }
   local function inside(v) return is_log and log10(v) or v end
   if given_low then
@@ -486,7 +488,9 @@ end
 
 function plot(x, y, opts)
   local width, height, kind = opts.width or 800, opts.height or 560, opts.kind or "line"
-  if width > 10000 or height > 10000 then complain("ValueError", "width, height: got " .. width .. " and " .. height .. ", expected at most 10000") end
+  if width > 4096 or height > 4096 then
+    complain("ValueError", "width, height: got " .. width .. " and " .. height .. ", expected at most 4096")
+  end
   local c = new_canvas(width, height)
   if kind == "heat" then plot_map(c, x, opts) else plot_series(c, x, y, opts, kind) end
   local image = picture(c.px, height, width)
