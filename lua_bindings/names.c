@@ -272,7 +272,7 @@ const char *ltide_arg_hint(lua_State *L, int arg, const char *expected) {
     const char *name = luaL_tolstring(L, arg, NULL);
     return lua_pushfstring(L, "; a device is an option: {device = '%s'}", name);
   }
-  bool is_list = !strncmp(expected, "a list of tensors", 17) || !strncmp(expected, "a table of tensors", 18);
+  bool is_list = !strncmp(expected, "a table of tensors", 18);
   if (is_list && ltide_test_handle(L, ltide_enter(L), arg)) return "; {x, y} is one";
   bool wants_tensor = !strncmp(expected, "a tensor", 8);
   if (wants_tensor && lua_type(L, arg) == LUA_TTABLE) return "; tide.tensor(t) makes one of a table";

@@ -301,7 +301,7 @@ describe("arguments and options", function()
     gone:free()
     assert.matches("cat: tensors%[2%]: got number 5, expected a tensor", D.raises("ArgumentError", tide.cat, { x, 5 }).message)
     assert.matches("stack: tensors%[1%]: got a freed tensor", D.raises("StateError", tide.stack, { gone, x }).message)
-    assert.matches("cat: tensors: got number 5, expected a list of tensors", D.raises("ArgumentError", tide.cat, 5).message)
+    assert.matches("cat: tensors: got number 5, expected a table of tensors", D.raises("ArgumentError", tide.cat, 5).message)
     assert.matches("among the values", D.raises("ArgumentError", tide.cat, { x, y = x }).message)
     for _, call in ipairs { { tide.cat, {} }, { tide.cat, {}, 1 }, { tide.stack, {}, 2 }, { tide.meshgrid, {} } } do
       assert.matches("tensors: got an empty list", D.raises("ValueError", table.unpack(call)).message)

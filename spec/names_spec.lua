@@ -55,7 +55,7 @@ describe("an unknown name", function()
     says("exp: x: got number 3, expected a tensor; a method is called with a colon: x:exp(...), of numbers it is math.exp", tide.exp, 3)
     says("matmul: y: got table, expected a tensor; tide.tensor(t) makes one of a table", tide.matmul, x, { 1, 2 })
     says("matmul: y: got number 2, expected a tensor; tide.tensor(2) is one", tide.matmul, x, 2)
-    says("expected a list of tensors; {x, y} is one", tide.cat, x, x)
+    says("expected a table of tensors; {x, y} is one", tide.cat, x, x)
     says("tensor: data: got 3 numbers, expected them in one table: {1, 2, 3}", tide.tensor, 1, 2, 3)
     local function names(what, kind, f, ...)
       local message = D.raises(kind, f, ...).message

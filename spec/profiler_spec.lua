@@ -114,7 +114,7 @@ describe("profiler.trace", function()
     local x = D.tensor { 1. }
     local t = trace(function()
       local e = D.raises("StateError", profiler.trace, function() end, path)
-      assert.is_truthy(e.message:find("profiler.trace: a recording is under way already, got one of profiler.trace", 1, true))
+      assert.is_truthy(e.message:find("trace: a recording is under way already, got one of profiler.trace", 1, true))
       D.raises("StateError", profiler.summary, function() end)
       x:exp()
     end)
