@@ -209,6 +209,7 @@ describe("plot", function()
     D.raises("ValueError", tide.plot, { 1, 2 }, { xlim = { 1, 1 } })
     D.raises("ValueError", tide.plot, { 1, 2 }, { width = 20 })
     D.raises("ValueError", tide.plot, { 1, 2 }, { width = 100000 })
+    D.raises("ValueError", tide.plot, tide.empty(0, 1 << 60)) -- more lines than a picture shows
     D.raises("FileError", tide.plot, { 1, 2 }, { path = "/nowhere/x.png" })
   end)
 end)

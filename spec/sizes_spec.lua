@@ -4,12 +4,12 @@
 local tide = require "tide"
 local D = require "spec.support.device"
 
--- What changes the process, runs code or reads memory and files; and what would rightly take for ever.
+-- What changes the process, runs code, reads memory and files or draws; and what would rightly take for ever.
 local apart = {}
 for name in ([[from_ptr scope keep help warn cmdline Timer Generator load load_png save save_png serialize deserialize
   seed initial_seed manual_seed get_rng_state set_rng_state set_num_threads set_default_device set_default_dtype
   set_printoptions set_float32_matmul_precision device device_scope free set_ apply_ map_ share_memory_ pin_memory ipc_handle
-  record_stream fft cuda]]):gmatch "%S+" do
+  record_stream fft cuda plot]]):gmatch "%S+" do
   apart[name] = true
 end
 

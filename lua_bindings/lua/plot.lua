@@ -35,16 +35,22 @@ local function column_of(v, name)
   return list
 end
 
+local MOST_SERIES = 1000 -- more lines than that no picture shows
+
 -- Lists of numbers: of a tensor [n, k] its k columns, of a list of tensors or lists each of them.
 local function columns_of(v, name)
-  local list = {}
+  local list, series = {}, device_of(v) and v:dim() == 2 and v:size(2) or type(v) == "table" and rawlen(v) or 1
+  local first = type(v) == "table" and rawget(v, 1)
+  local is_list = type(first) == "table" or device_of(first)
+  if series > MOST_SERIES and (is_list or device_of(v)) then
+    complain("ValueError", name .. ": got " .. series .. " series, expected at most " .. MOST_SERIES)
+  end
   if device_of(v) then
     if v:dim() ~= 2 then return { column_of(v, name) } end
     for k = 1, v:size(2) do list[k] = column_of(v:select(2, k), name) end
     return list
   end
-  local first = type(v) == "table" and rawget(v, 1)
-  if type(first) ~= "table" and not device_of(first) then return { column_of(v, name) } end
+  if not is_list then return { column_of(v, name) } end
   for k = 1, rawlen(v) do list[k] = column_of(rawget(v, k), name .. "[" .. k .. "]") end
   return list
 end
