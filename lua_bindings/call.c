@@ -337,14 +337,53 @@ static void push_devices(lua_State *L, const ltide_value *v) {
   for (int i = 0; i < v->n; i++) lua_pushinteger(L, v->devices[i]), lua_rawseti(L, -2, i + 1);
 }
 
-/* Pushes what was read, as a function of the chunks takes it. */
-static void push_read(lua_State *L, const ltide_param *p, const ltide_value *v) {
-  bool has = v->given || (p->standard && *p->standard);
+static void append_tensor(lua_State *L, const ltide_call *c, int list, int at, const ltide_param *p, lua_Integer i) {
+  const char *name = lua_pushfstring(L, "%s[%I]", p->name, (LUAI_UACINT)i);
+  ltide_check_tensor(L, c->S, at, name);
+  lua_pushvalue(L, at);
+  lua_rawseti(L, list, i);
+  lua_pop(L, 1);
+}
+
+/* The tensors of the table at the parameter's place, or of all arguments from there on: a table of their own. */
+static void push_tensors(lua_State *L, const ltide_call *c, const ltide_param *p, const ltide_value *v) {
+  int from = v->given ? v->at : lua_gettop(L) + 1, n = c->n; /* behind the arguments where there is none */
+  bool is_table = v->given && lua_istable(L, from);
+  if (!p->is_rest && !is_table) ltide_arg_error(L, from, p->name, "a table of tensors");
+  lua_newtable(L);
+  int list = lua_gettop(L);
+  if (!is_table) {
+    for (int at = from; at <= n; at++) append_tensor(L, c, list, at, p, at - from + 1);
+    return;
+  }
+  lua_Integer count = (lua_Integer)lua_rawlen(L, from);
+  if (count) ltide_check_unnamed(L, from, count, p->name);
+  for (lua_Integer i = 1; i <= count; i++) {
+    lua_rawgeti(L, from, i);
+    append_tensor(L, c, list, lua_gettop(L), p, i);
+    lua_pop(L, 1);
+  }
+}
+
+static const char *choice(const ltide_param *p, int64_t i) {
+  const char *text = p->choices;
+  while (i-- > 0) text += strlen(text) + 1;
+  return text;
+}
+
+/* Pushes what was read, as a function of the chunks takes it: dimensions are counted from 1. */
+static void push_read(lua_State *L, const ltide_call *c, const ltide_param *p, const ltide_value *v) {
+  bool has = v->given || (p->standard && *p->standard) || p->kind == LTIDE_TENSORS;
   switch (has ? p->kind : LTIDE_ANY) {
+  case LTIDE_TENSORS: push_tensors(L, c, p, v); break;
+  case LTIDE_DIM:
+  case LTIDE_LINE: lua_pushinteger(L, v->dim + 1); break;
   case LTIDE_INTEGER:
   case LTIDE_COUNT: lua_pushinteger(L, v->i); break;
   case LTIDE_NUMBER: lua_pushnumber(L, v->number); break;
   case LTIDE_BOOLEAN: lua_pushboolean(L, v->boolean); break;
+  case LTIDE_CHOICE: lua_pushstring(L, choice(p, v->i)); break;
+  case LTIDE_DTYPE: lua_pushstring(L, tide_dtype_name(v->dtype)); break;
   case LTIDE_DEVICE:
   case LTIDE_CUDA: lua_pushinteger(L, v->device); break;
   case LTIDE_CUDAS:
@@ -362,13 +401,18 @@ static void push_read(lua_State *L, const ltide_param *p, const ltide_value *v) 
   }
 }
 
-int ltide_call_script(lua_State *L, ltide_call *c) {
+int ltide_push_read(lua_State *L, const ltide_call *c) {
   const ltide_sig *sig = c->sig;
-  int rest = sig->is_open && c->n > sig->positional ? c->n - sig->positional : 0;
+  int rest = sig->is_open && c->n > sig->positional ? c->n - sig->positional : 0, count = 0;
   luaL_checkstack(L, sig->count + rest + LUA_MINSTACK, "tide: arguments");
-  for (int k = 0; k < sig->count; k++) push_read(L, &sig->param[k], &c->v[k]);
+  for (int k = 0; k < sig->count; k++)
+    if (sig->param[k].kind != LTIDE_OUT) push_read(L, c, &sig->param[k], &c->v[k]), count++;
   for (int i = 1; i <= rest; i++) lua_pushvalue(L, sig->positional + i);
-  return ltide_script_call(L, c->row->script, sig->count + rest);
+  return count + rest;
+}
+
+int ltide_call_script(lua_State *L, ltide_call *c) {
+  return ltide_script_call(L, c->row->script, ltide_push_read(L, c));
 }
 
 int ltide_run_new(lua_State *L) {

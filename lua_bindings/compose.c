@@ -12,79 +12,6 @@
 #include "row.h"
 #include "script.h"
 
-/* {==== The arguments, for the chunk */
-
-static void append_tensor(lua_State *L, const ltide_call *c, int list, int at, const ltide_param *p, lua_Integer i) {
-  const char *name = lua_pushfstring(L, "%s[%I]", p->name, (LUAI_UACINT)i);
-  ltide_check_tensor(L, c->S, at, name);
-  lua_pushvalue(L, at);
-  lua_rawseti(L, list, i);
-  lua_pop(L, 1);
-}
-
-/* The tensors of the table at the parameter's place, or of all arguments from there on: a table of their own. */
-static void push_tensors(lua_State *L, const ltide_call *c, const ltide_param *p, const ltide_value *v) {
-  int from = v->given ? v->at : lua_gettop(L) + 1, n = c->n; /* behind the arguments where there is none */
-  bool is_table = v->given && lua_istable(L, from);
-  if (!p->is_rest && !is_table) ltide_arg_error(L, from, p->name, "a table of tensors");
-  lua_newtable(L);
-  int list = lua_gettop(L);
-  if (!is_table) {
-    for (int at = from; at <= n; at++) append_tensor(L, c, list, at, p, at - from + 1);
-    return;
-  }
-  lua_Integer count = (lua_Integer)lua_rawlen(L, from);
-  if (count) ltide_check_unnamed(L, from, count, p->name);
-  for (lua_Integer i = 1; i <= count; i++) {
-    lua_rawgeti(L, from, i);
-    append_tensor(L, c, list, lua_gettop(L), p, i);
-    lua_pop(L, 1);
-  }
-}
-
-static const char *choice(const ltide_param *p, int64_t i) {
-  const char *text = p->choices;
-  while (i-- > 0) text += strlen(text) + 1;
-  return text;
-}
-
-static void push_value(lua_State *L, const ltide_call *c, int k) {
-  const ltide_param *p = &c->sig->param[k];
-  const ltide_value *v = &c->v[k];
-  bool has_standard = p->standard && *p->standard;
-  if (p->kind == LTIDE_TENSORS)
-    push_tensors(L, c, p, v);
-  else if (!v->given && !has_standard)
-    lua_pushnil(L);
-  else if (p->kind == LTIDE_DIM || p->kind == LTIDE_LINE)
-    lua_pushinteger(L, v->dim + 1);
-  else if (p->kind == LTIDE_INTEGER || p->kind == LTIDE_COUNT)
-    lua_pushinteger(L, v->i);
-  else if (p->kind == LTIDE_NUMBER)
-    lua_pushnumber(L, v->number);
-  else if (p->kind == LTIDE_BOOLEAN)
-    lua_pushboolean(L, v->boolean);
-  else if (p->kind == LTIDE_CHOICE)
-    lua_pushstring(L, choice(p, v->i));
-  else if (p->kind == LTIDE_DTYPE)
-    lua_pushstring(L, tide_dtype_name(v->dtype));
-  else if (v->given)
-    lua_pushvalue(L, v->at);
-  else
-    lua_pushnil(L);
-}
-
-static int lcomposed(lua_State *L, ltide_call *c) {
-  int before = lua_gettop(L), count = 0;
-  luaL_checkstack(L, LUA_MINSTACK + c->sig->count, "tide: arguments");
-  ltide_script_push(L, c->row->script);
-  for (int k = 0; k < c->sig->count; k++)
-    if (c->sig->param[k].kind != LTIDE_OUT) push_value(L, c, k), count++;
-  lua_call(L, count, LUA_MULTRET);
-  c->S = ltide_enter(L);
-  return c->sig->outs == 1 ? ltide_finish(L, c, TIDE_OK) : lua_gettop(L) - before;
-}
-
 /* {==== What the chunks cannot do themselves */
 
 typedef struct search {
@@ -216,8 +143,7 @@ static int lresult_type(lua_State *L, ltide_call *c) {
   return 1;
 }
 
-#define COMPOSED(name) .fn = ltide_run, .body = lcomposed, .script = name
-#define PATH           "tide."
+#define PATH "tide."
 static ltide_row rows[] = {
 #include "api/compose.def"
     {0}};

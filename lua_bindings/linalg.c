@@ -165,42 +165,7 @@ static int lcholesky(lua_State *L, ltide_call *c) {
   return ltide_finish_into(L, c, tide_linalg_cholesky(slot, c->x, upper, c->into));
 }
 
-/* What stands for a parameter that was not given. */
-static void push_standard(lua_State *L, const ltide_param *p) {
-  switch (p->kind) {
-  case LTIDE_BOOLEAN: lua_pushboolean(L, p->number != 0); break;
-  case LTIDE_NUMBER:
-  case LTIDE_INTEGER: p->standard && * p->standard ? lua_pushnumber(L, p->number) : lua_pushnil(L); break;
-  case LTIDE_CHOICE: lua_pushstring(L, p->choices); break;
-  default: lua_pushnil(L);
-  }
-}
-
-/* Calls the function of lua/linalg.lua with the values of the parameters, which have been checked, in the order of the
- * signature; its results go where out= says. */
-static int lcomposed(lua_State *L, ltide_call *c) {
-  const ltide_sig *sig = c->sig;
-  luaL_checkstack(L, sig->count + LUA_MINSTACK, "tide: arguments");
-  if (sig->outs > 1) ltide_check_out(L, c->S, c->opts, sig->outs);
-  int n = 0, top = lua_gettop(L);
-  for (int k = 0; k < sig->count; k++) {
-    if (sig->param[k].kind == LTIDE_OUT) continue;
-    n++;
-    if (c->v[k].given)
-      lua_pushvalue(L, c->v[k].at);
-    else
-      push_standard(L, &sig->param[k]);
-  }
-  int opts = c->opts, outs = sig->outs;
-  ltide_state *S = c->S;
-  ltide_script_push(L, c->row->script);
-  lua_insert(L, top + 1);
-  lua_call(L, n, LUA_MULTRET);
-  n = lua_gettop(L) - top;
-  return opts && outs ? ltide_deliver(L, S, opts, n) : n;
-}
-
-#define COMPOSED(f) .fn = ltide_run_waiting, .body = lcomposed, .script = "linalg_" #f
+#define OF_CHUNK(f) WAIT_COMPOSED("linalg_" #f)
 #define PATH        "tide.linalg."
 static ltide_row rows[] = {
 #include "api/linalg.def"

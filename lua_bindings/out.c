@@ -1,5 +1,6 @@
 /* out.c: where the results of a call go: new handles, or the destinations of out=. */
 #include "row.h"
+#include "script.h"
 
 tide_tensor *ltide_push_target(lua_State *L, ltide_state *S, int opts, const int64_t *size, int ndim,
                                const tide_options *o) {
@@ -81,4 +82,15 @@ int ltide_finish_into(lua_State *L, const ltide_call *c, tide_status status) {
   ltide_made(L, c->S);
   if (c->into) ltide_push_option(L, c->opts, "out");
   return 1;
+}
+
+int ltide_call_composed(lua_State *L, ltide_call *c) {
+  if (c->sig->outs > 1) ltide_check_out(L, c->S, c->opts, c->sig->outs);
+  int before = lua_gettop(L);
+  ltide_script_push(L, c->row->script);
+  lua_call(L, ltide_push_read(L, c), LUA_MULTRET);
+  c->S = ltide_enter(L);
+  int n = lua_gettop(L) - before;
+  if (c->sig->outs == 1) return ltide_finish(L, c, TIDE_OK);
+  return c->sig->outs && c->opts ? ltide_deliver(L, c->S, c->opts, n) : n;
 }

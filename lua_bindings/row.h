@@ -94,6 +94,8 @@ typedef struct ltide_row {
 #define LUA(name)                                .fn = ltide_run_plain, .plain = ltide_run_script, .script = name /* of lua/ */
 #define CALLS(name)                              .fn = ltide_run, .body = ltide_call_script, .script = name /* with them, read */
 #define GUARDED_CALLS(name)                      .fn = ltide_run_guarded, .body = ltide_call_script, .script = name
+#define COMPOSED(name)                           .fn = ltide_run, .body = ltide_call_composed, .script = name
+#define WAIT_COMPOSED(name)                      .fn = ltide_run_waiting, .body = ltide_call_composed, .script = name
 #define PLAIN(f)                                 .fn = ltide_run_plain, .plain = f
 #define WAIT_PLAIN(f)                            .fn = ltide_run_plain_waiting, .plain = f
 #define WAIT(f)                                  .fn = ltide_run_waiting, .body = f /* it waits for a device: see ltide_waiting */
@@ -214,7 +216,11 @@ int ltide_run_plain(lua_State *L);
 int ltide_run_script(lua_State *L); /* the plain body of a row whose function is in lua/ */
 /* The body of one that is called with a value for each parameter, in their order, and then with the rest: devices and
  * their lists as core's numbers, nil for what is not given and has no default. */
+/* Pushes what was read but out=, as a function of the chunks takes it; returns how many values. */
+int ltide_push_read(lua_State *L, const ltide_call *c);
 int ltide_call_script(lua_State *L, ltide_call *c);
+/* The same of a function that makes tensors, which go where out= says. */
+int ltide_call_composed(lua_State *L, ltide_call *c);
 int ltide_run_plain_waiting(lua_State *L);
 int ltide_run_guarded(lua_State *L); /* scope.c */
 int ltide_run_waiting(lua_State *L); /* the same within ltide_waiting */

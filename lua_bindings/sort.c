@@ -143,29 +143,6 @@ static int finish_script(lua_State *L, ltide_call *c, const char *name, int from
   return ltide_deliver(L, c->S, c->opts, n);
 }
 
-static int lunique(lua_State *L, ltide_call *c) {
-  const ltide_value *dim = ltide_get(L, c, "dim");
-  bool inverse = ltide_get(L, c, "return_inverse")->boolean, counts = ltide_get(L, c, "return_counts")->boolean;
-  int from = lua_gettop(L);
-  lua_pushvalue(L, 1);
-  if (dim->given)
-    lua_pushinteger(L, dim->dim + 1);
-  else
-    lua_pushnil(L);
-  lua_pushboolean(L, inverse);
-  lua_pushboolean(L, counts);
-  return ltide_script_call(L, "unique_values", lua_gettop(L) - from);
-}
-
-static int lmode(lua_State *L, ltide_call *c) {
-  ltide_check_out(L, c->S, c->opts, 2);
-  int from = lua_gettop(L);
-  lua_pushvalue(L, 1);
-  lua_pushinteger(L, c->v[1].dim + 1);
-  lua_pushboolean(L, c->v[2].boolean);
-  return finish_script(L, c, "most_frequent", from, 2);
-}
-
 static int lquantile(lua_State *L, ltide_call *c) {
   const ltide_value *dim = &c->v[2];
   static const char *const ways[] = {"linear", "lower", "higher", "midpoint", "nearest"};

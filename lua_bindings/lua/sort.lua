@@ -78,7 +78,7 @@ local function unique_counted(x, low, range, inverse, counts)
   return give(values, which, counts and often:masked_select(is_there), inverse, counts)
 end
 
-function unique_values(x, dim, inverse, counts)
+function unique_values(x, _, inverse, counts, dim) -- they are always sorted
   if dim then
     if x:dim() == 0 then x = x:reshape(1) end
     return unique_slices(x, dim, inverse, counts)
