@@ -1,7 +1,8 @@
-/* linalg.cu: what libraries of linear algebra want beside their own kernels: lists of addresses, and eigenvectors of
- * real matrices as complex numbers. */
+/* linalg.cu: what libraries of linear algebra want beside their own kernels: lists of addresses, adjoints, and
+ * eigenvectors of real matrices as complex numbers. */
 #include "launch.cuh"
 #include "tidek.h"
+#include "tidek_linalg.h"
 
 namespace tidek {
 
@@ -26,6 +27,16 @@ template <class T> static __global__ void unpack_eig_kernel(T *to, const T *from
   to[2 * at + 1] = w < 0 ? -im : im;
 }
 
+/* Each n by n matrix becomes its adjoint, in another place. A number is of N real ones. */
+template <class T, int N> static __global__ void adjoint_kernel(T *to, const T *from, int64_t n, int64_t total) {
+  kernel_begin();
+  int64_t i = (int64_t)blockIdx.x * LINALG_THREADS + threadIdx.x;
+  if (i >= total) return;
+  int64_t square = n * n, at = i % square, source = i - at + at % n * n + at / n;
+  to[N * i] = from[N * source];
+  if (N == 2) to[N * i + 1] = -from[N * source + 1];
+}
+
 static int64_t blocks_for(int64_t n) { return (n + LINALG_THREADS - 1) / LINALG_THREADS; }
 
 } // namespace tidek
@@ -33,6 +44,25 @@ static int64_t blocks_for(int64_t n) { return (n + LINALG_THREADS - 1) / LINALG_
 int tidek_addresses(cudaStream_t stream, void **list, void *first, int64_t bytes, int64_t n) {
   return tidek::launch(tidek::addresses_kernel, tidek::blocks_for(n), tidek::LINALG_THREADS, stream, (char **)list,
                        (char *)first, bytes, n);
+}
+
+int tidek_adjoint(cudaStream_t stream, int type, void *to, const void *from, int64_t n, int64_t batch) {
+  int64_t total = n * n * batch, blocks = tidek::blocks_for(total);
+  const unsigned threads = tidek::LINALG_THREADS;
+  switch (type) {
+  case 0:
+    return tidek::launch(tidek::adjoint_kernel<float, 1>, blocks, threads, stream, (float *)to, (const float *)from, n,
+                         total);
+  case 1:
+    return tidek::launch(tidek::adjoint_kernel<double, 1>, blocks, threads, stream, (double *)to, (const double *)from,
+                         n, total);
+  case 2:
+    return tidek::launch(tidek::adjoint_kernel<float, 2>, blocks, threads, stream, (float *)to, (const float *)from, n,
+                         total);
+  default:
+    return tidek::launch(tidek::adjoint_kernel<double, 2>, blocks, threads, stream, (double *)to, (const double *)from,
+                         n, total);
+  }
 }
 
 int tidek_unpack_eig(cudaStream_t stream, int wide, void *to, const void *from, const void *values, int64_t n) {

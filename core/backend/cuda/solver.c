@@ -6,6 +6,7 @@
  *
  * Invariant: a handle is bound to a stream under the lock, and so are the calls that use it. */
 #include "internal.h"
+#include "tidek_linalg.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -230,7 +231,41 @@ static tide_status room_put(const room *r, const job *j, int rc) {
 
 /* ---- singular values ---- */
 
+/* Many small ones, by Jacobi's method. It gives all columns of U, and V. They are made where only the values are wanted
+ * too: without them, and asked for its memory without their places, the method wrote outside of what it was given. */
+static tide_status do_svd_jacobi(const job *j) {
+  enum { VECTORS = 1, APART = 256 };
+  int64_t n = j->n, m = j->m, batch = j->a->batch, columns = j->a->flags & TIDE_LINALG_FULL ? m : n;
+  size_t item = (size_t)item_of(j), all_u = (size_t)(m * m * batch) * item, all_v = (size_t)(n * n * batch) * item;
+  void *a = matrix(j, 0), *s = j->a->head.ptr[1], *jacobi = NULL;
+  int elements = 0;
+  TIDE_TRY(check_solver(j, solver.create_jacobi(&jacobi)));
+  int rc = solver.gesvdj_batched_size[j->type](j->solver, VECTORS, j->m, j->n, a, j->m, s, a, j->m, a, j->n, &elements,
+                                               jacobi, (int)batch);
+  tide_status status = check_solver(j, rc);
+  room r = {.bytes = ((size_t)elements * item + APART - 1) / APART * APART};
+  all_u = (all_u + APART - 1) / APART * APART;
+  if (status == TIDE_OK) status = room_get(&r, j, all_u + all_v);
+  if (status == TIDE_OK) {
+    char *u = (char *)r.device + r.bytes, *v = u + all_u;
+    rc = solver.gesvdj_batched[j->type](j->solver, VECTORS, j->m, j->n, a, j->m, s, u, j->m, v, j->n, r.device,
+                                        elements, j->info, jacobi, (int)batch);
+    if (!rc && j->a->head.ptr[2]) {
+      size_t row = (size_t)(m * columns) * item;
+      int moved = cudaMemcpy2DAsync(j->a->head.ptr[2], row, u, (size_t)(m * m) * item, row, (size_t)batch,
+                                    cudaMemcpyDeviceToDevice, j->s->handle);
+      if (!moved) moved = tidek_adjoint(j->s->handle, j->type, j->a->head.ptr[3], v, n, batch);
+      status = check_cuda(j, moved);
+    }
+    tide_status last = room_put(&r, j, rc);
+    if (status == TIDE_OK) status = last;
+  }
+  solver.destroy_jacobi(jacobi);
+  return status;
+}
+
 static tide_status do_svd(const job *j) {
+  if (is_many(j, 32)) return do_svd_jacobi(j);
   int type = cuda_types[j->type], real = j->type & 1, full = j->a->flags & TIDE_LINALG_FULL;
   signed char jobs = !j->a->head.ptr[2] ? 'N' : full ? 'A' : 'S';
   int64_t square = (int64_t)j->n * j->n, left = (int64_t)j->m * (full ? j->m : j->n);
