@@ -40,7 +40,8 @@ static int64_t padded(int64_t n) { return (n + TIDE_BLOCK - 1) / TIDE_BLOCK * TI
 
 /* out = op(x, y) for n elements and what fills their last block. */
 static void apply(const work *w, tide_op op, void *out, const void *x, const void *y, int64_t n) {
-  w->isa->op[op][w->type](out, x, y, NULL, NULL, padded(n) / TIDE_BLOCK);
+  static const double no_param[3];
+  w->isa->op[op][w->type](out, x, y, NULL, no_param, padded(n) / TIDE_BLOCK);
 }
 
 /* out = op(x, value) */
