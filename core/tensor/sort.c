@@ -114,11 +114,12 @@ tide_status tide_topk(tide_tensor **values, tide_tensor **indices, const tide_te
 
 tide_status tide_kthvalue(tide_tensor **values, tide_tensor **indices, const tide_tensor *x, int64_t k, int dim,
                           bool keepdim) {
-  job j = {.what = "kthvalue", .dim = dim, .drops = !keepdim, .first = k - 1, .keep = 1};
+  job j = {.what = "kthvalue", .dim = dim, .drops = !keepdim, .keep = 1};
   TIDE_TRY(check(&j, values, indices, x));
   if (k < 1 || k > length_of(&j, x))
     return tide__fail(TIDE_VALUE, "kthvalue: k does not fit, got %lld, expected 1 to %lld", (long long)k,
                       (long long)length_of(&j, x));
+  j.first = k - 1;
   return run(&j, values, indices, x);
 }
 
