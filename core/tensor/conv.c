@@ -140,7 +140,10 @@ static tide_status run(tide_conv_args *a, const tide_tensor *result, const tide_
 
 static tide_status convolve(tide_tensor **out, const tide_tensor *x, const tide_tensor *w, const tide_tensor *bias,
                             int rank, const tide_convolution *c, bool transposed) {
-  const char *what = transposed ? "conv_transpose" : "conv";
+  static const char *const names[2][4] = {
+      {"conv", "conv1d", "conv2d", "conv3d"},
+      {"conv_transpose", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"}};
+  const char *what = names[transposed][rank >= 1 && rank <= 3 ? rank : 0];
   tide_conv_args a = {.groups = c->groups, .batch = 1};
   int64_t size[TIDE_MAX_DIMS];
   tide_tensor *result;
