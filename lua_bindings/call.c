@@ -383,6 +383,7 @@ static void push_read(lua_State *L, const ltide_call *c, const ltide_param *p, c
   case LTIDE_NUMBER: lua_pushnumber(L, v->number); break;
   case LTIDE_BOOLEAN: lua_pushboolean(L, v->boolean); break;
   case LTIDE_CHOICE: lua_pushstring(L, choice(p, v->i)); break;
+  case LTIDE_SIZES: ltide_push_integers(L, v->sizes, v->n); break;
   case LTIDE_DTYPE: lua_pushstring(L, tide_dtype_name(v->dtype)); break;
   case LTIDE_DEVICE:
   case LTIDE_CUDA: lua_pushinteger(L, v->device); break;

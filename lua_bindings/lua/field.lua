@@ -7,8 +7,8 @@ local function places(theta, n, align)
   return n > 1 and (i - 1) * (2 / (n - 1)) - 1 or i * 0
 end
 
-function affine_grid(theta, size, options)
-  local rank, align = #size - 2, options and options.align_corners or false
+function affine_grid(theta, size, align)
+  local rank = #size - 2
   local fits = theta:dim() == 3 and theta:size(2) == rank and theta:size(3) == rank + 1 and theta:size(1) == size[1]
   if (rank ~= 2 and rank ~= 3) or not fits then
     local got = ""
