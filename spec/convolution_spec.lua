@@ -270,6 +270,8 @@ describe("tide.grid_sample", function()
       D.eq(x[1], tide.grid_sample(x, grid, { align_corners = align })[1], 1e-5)
     end
     D.eq({ { { { -0.5, -0.5 }, { 0.5, -0.5 } }, { { -0.5, 0.5 }, { 0.5, 0.5 } } } }, tide.affine_grid(theta[{ { 1, 1 } }], { 1, 1, 2, 2 }), 1e-6)
+    D.raises("ArgumentError", tide.affine_grid, -math.huge, print)
+    D.raises("ArgumentError", tide.affine_grid, tide.ones(3, 3))
     D.eq({ 1, -1 }, tide.affine_grid(theta, { 2, 1, 2, 2 }, { align_corners = true })[{ 2, 1, 1 }] - D.tensor { 0.5, 0. }, 1e-6)
     local deep = tide.affine_grid(D.tensor { { { 1., 0., 0., 0. }, { 0., 1., 0., 0. }, { 0., 0., 1., 2. } } }, { 1, 1, 2, 3, 4 })
     assert.are.same({ 1, 2, 3, 4, 3 }, deep:size())
