@@ -117,10 +117,8 @@ static const other_name of_module[] = {
     {" profiler ", "tide.cuda.profiler"},
     {NULL, NULL}};
 
-/* What torch has and tide has not: the nearest name would mislead. One that exists is never looked up here. */
-static const char of_torch[] =
-    " addmv baddbmm conv1d conv2d interpolate log_softmax multinomial normal pad poisson softmax trace "
-    "trapezoid ";
+/* What torch has and tide has not, where the nearest name of tide's would mislead. */
+static const char of_torch[] = " celu nanmedian nanquantile renorm ";
 
 static const char *find_hint(const other_name *list, const char *name) {
   while (list->names && !ltide_is_in(list->names, name)) list++;
