@@ -39,7 +39,7 @@ static __device__ __forceinline__ int sum_of_warp(int x) {
   return x;
 }
 
-__global__ void __launch_bounds__(THREADS) tally_kernel(int64_t *starts, const uint8_t *flags, int64_t n) {
+__global__ void __launch_bounds__(THREADS) mask_count_kernel(int64_t *starts, const uint8_t *flags, int64_t n) {
   kernel_begin();
   __shared__ int totals[WARPS];
   int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -121,11 +121,11 @@ template <class T, bool POSITIONS> static int run(cudaStream_t stream, const tid
 
 } // namespace tidek
 
-int tidek_tally(cudaStream_t stream, const tide_compact_args *a) {
+int tidek_mask_count(cudaStream_t stream, const tide_compact_args *a) {
   using namespace tidek;
   int64_t pieces = ceil_div(a->numel, TIDE_COMPACT_PIECE);
-  int rc = launch(tally_kernel, pieces, THREADS, stream, (int64_t *)a->head.ptr[0], (const uint8_t *)a->head.ptr[1],
-                  a->numel);
+  int rc = launch(mask_count_kernel, pieces, THREADS, stream, (int64_t *)a->head.ptr[0],
+                  (const uint8_t *)a->head.ptr[1], a->numel);
   return rc ? rc : launch(starts_kernel, 1, SCAN_THREADS, stream, (int64_t *)a->head.ptr[0], pieces);
 }
 

@@ -2,7 +2,6 @@
  * eigenvectors of real matrices as complex numbers. */
 #include "launch.cuh"
 #include "tidek.h"
-#include "tidek_linalg.h"
 
 namespace tidek {
 

@@ -68,7 +68,7 @@ int tidek_scatter(cudaStream_t stream, const tide_index_args *a, uint32_t *taken
                   void *scratch, size_t bytes);
 int tidek_locate(cudaStream_t stream, const tide_locate_args *a, uint32_t *taken, tidek_mailbox *mailbox);
 int tidek_verify(cudaStream_t stream, const tide_verify_args *a, uint32_t *taken, tidek_mailbox *mailbox);
-int tidek_tally(cudaStream_t stream, const tide_compact_args *a);
+int tidek_mask_count(cudaStream_t stream, const tide_compact_args *a);
 int tidek_compact(cudaStream_t stream, const tide_compact_args *a);
 
 int tidek_random(cudaStream_t stream, const tide_random_args *a);
@@ -77,6 +77,8 @@ int tidek_randperm(cudaStream_t stream, const tide_randperm_args *a, void *scrat
 
 /* list[i] = first + i * bytes. */
 int tidek_addresses(cudaStream_t stream, void **list, void *first, int64_t bytes, int64_t n);
+/* to = the adjoint of each n by n matrix; type: 0 to 3, float32 to complex128. They may not overlap. */
+int tidek_adjoint(cudaStream_t stream, int type, void *to, const void *from, int64_t n, int64_t batch);
 /* Eigenvectors of a real n by n matrix, float64 if `wide`, as LAPACK packs them, become complex ones; `values`: the
  * complex eigenvalues. */
 int tidek_unpack_eig(cudaStream_t stream, int wide, void *to, const void *from, const void *values, int64_t n);

@@ -191,8 +191,8 @@ typedef struct tide_verify_args {
   int64_t numel, size[TIDE_MAX_DIMS], stride[1][TIDE_MAX_DIMS];
 } tide_verify_args;
 
-/* What stands where the bytes of ptr[1] (bool, contiguous, numel) are true. tally: ptr[0] (int64) becomes how many are
- * true before each piece of so many bytes, and at its end how many are. compact: ptr[2] is that, and ptr[0] gets in
+/* What stands where the bytes of ptr[1] (bool, contiguous, numel) are true. mask_count: ptr[0] (int64) becomes how many
+ * are true before each piece of so many bytes, and at its end how many are. compact: ptr[2] is that, and ptr[0] gets in
  * order the elements of ptr[3] (contiguous, numel of item_size bytes: 1, 2, 4, 8, 16), or where ptr[3] is NULL their
  * positions (int64, from 0). */
 enum { TIDE_COMPACT_PIECE = 16384 };

@@ -1,8 +1,8 @@
 /* index.c: reading and writing by tensors of positions and by masks.
  *
- * Elements under a mask are counted in pieces and then taken (the kernels tally and compact). To write them the mask
- * becomes positions by the same kernels, and positions become a gather or a
- * scatter along one dim of a flat tensor. Only the count travels to the host: it is the size of the result.
+ * Elements under a mask are counted in pieces and then taken (the kernels mask_count and compact). To write them the
+ * mask becomes positions by the same kernels, and positions become a gather or a scatter along one dim of a flat
+ * tensor. Only the count travels to the host: it is the size of the result.
  *
  * Index values count from the base that the calling thread has set; masks and the positions made from them count from 0
  * and never leave this file.
@@ -168,11 +168,11 @@ static tide_status compact(const tide_tensor *out, const tide_tensor *flags, con
   if (starts) tide__head_set(&a.head, 2, starts, &q);
   if (x) tide__head_set(&a.head, 3, x, &q);
   a.numel = flags->numel, a.item_size = (int32_t)tide__itemsize(out->dtype);
-  return starts ? TIDE_LAUNCH(&q, compact, &a, 0) : TIDE_LAUNCH(&q, tally, &a, 0);
+  return starts ? TIDE_LAUNCH(&q, compact, &a, 0) : TIDE_LAUNCH(&q, mask_count, &a, 0);
 }
 
 /* How many of contiguous flags are true before each piece of them, and in all. Synchronises. */
-static tide_status tally(tide_tensor **starts, int64_t *held, const tide_tensor *flags) {
+static tide_status count_pieces(tide_tensor **starts, int64_t *held, const tide_tensor *flags) {
   int64_t size = (flags->numel + TIDE_COMPACT_PIECE - 1) / TIDE_COMPACT_PIECE + 1;
   tide_tensor *last;
   tide_scalar n;
@@ -195,7 +195,7 @@ static tide_status tally(tide_tensor **starts, int64_t *held, const tide_tensor 
 static tide_status take_true(tide_tensor **out, const tide_tensor *flags, const tide_tensor *x) {
   tide_tensor *starts = NULL;
   int64_t n = 0;
-  if (flags->numel) TIDE_TRY(tally(&starts, &n, flags));
+  if (flags->numel) TIDE_TRY(count_pieces(&starts, &n, flags));
   tide_status status = tide__tensor_new(out, &n, 1, x ? (tide_dtype)x->dtype : TIDE_INT64, flags->storage->device);
   if (status == TIDE_OK && n) {
     status = compact(*out, flags, starts, x);

@@ -521,8 +521,8 @@ static void test_compact(void) {
       char *from = malloc(bytes), *taken = malloc(bytes);
       for (size_t i = 0; i < bytes; i++) from[i] = (char)below(256);
       tide_compact_args a = {.head = {.ptr = {starts, x}}, .numel = n};
-      CHECK(tide__cpu_tally(NULL, &a) == TIDE_OK, "tally");
-      CHECK(starts[(n + TIDE_COMPACT_PIECE - 1) / TIDE_COMPACT_PIECE] == held, "tally of %lld", (long long)n);
+      CHECK(tide__cpu_mask_count(NULL, &a) == TIDE_OK, "mask_count");
+      CHECK(starts[(n + TIDE_COMPACT_PIECE - 1) / TIDE_COMPACT_PIECE] == held, "mask_count of %lld", (long long)n);
       int64_t *out = malloc((size_t)n * 8), at = 0;
       a.head.ptr[0] = out, a.head.ptr[2] = starts, a.item_size = 8;
       CHECK(tide__cpu_compact(NULL, &a) == TIDE_OK, "compact");

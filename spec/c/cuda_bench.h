@@ -55,7 +55,7 @@ static tide_status do_reduce(const void *a) { return gpu->reduce(stream, a); }
 static tide_status do_random(const void *a) { return gpu->random(stream, a); }
 static tide_status do_gemm(const void *a) { return gpu->gemm(stream, a); }
 static tide_status do_gather(const void *a) { return gpu->gather(stream, a); }
-static tide_status do_tally(const void *a) { return gpu->tally(stream, a); }
+static tide_status do_mask_count(const void *a) { return gpu->mask_count(stream, a); }
 static tide_status do_compact(const void *a) { return gpu->compact(stream, a); }
 
 static char *big[3]; /* 1 GiB each */
@@ -196,7 +196,7 @@ static void bench_indexing(void) {
   m.numel = m.size[0] = n, m.stride[0][0] = 1;
   OK(gpu->random(stream, &m));
   tide_compact_args c = {.head = {.ptr = {big[2], big[1]}}, .item_size = 4, .numel = n};
-  row("tally_64M", device_ms(do_tally, &c), "ms");
+  row("mask_count_64M", device_ms(do_mask_count, &c), "ms");
   c.head.ptr[0] = big[0], c.head.ptr[2] = big[2], c.head.ptr[3] = (char *)big[1] + n;
   row("compact_64M", device_ms(do_compact, &c), "ms");
 }

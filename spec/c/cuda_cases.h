@@ -387,9 +387,9 @@ static void test_compact(void) {
             starts = make(TIDE_INT64, pieces + 1, 0, 1, false);
     tide_compact_args a = {.head = {.ptr = {starts.host, mask.host}, .nptr = 2}, .numel = n}, b = a;
     b.head.ptr[0] = starts.device, b.head.ptr[1] = mask.device;
-    OK(cpu->tally(NULL, &a));
-    OK(gpu->tally(stream, &b));
-    COMPARE(&starts, "tally %lld", (long long)n);
+    OK(cpu->mask_count(NULL, &a));
+    OK(gpu->mask_count(stream, &b));
+    COMPARE(&starts, "mask_count %lld", (long long)n);
     a.head.ptr[0] = out.host, a.head.ptr[2] = starts.host, a.head.ptr[3] = k < 4 ? NULL : x.host;
     b.head.ptr[0] = out.device, b.head.ptr[2] = starts.device, b.head.ptr[3] = k < 4 ? NULL : x.device;
     a.item_size = b.item_size = (int)(out.bytes / (size_t)n);

@@ -105,7 +105,7 @@ static void count_pieces(void *arg, int64_t begin, int64_t end) {
   }
 }
 
-tide_status tide__cpu_tally(tide_stream *stream, const tide_compact_args *a) {
+tide_status tide__cpu_mask_count(tide_stream *stream, const tide_compact_args *a) {
   (void)stream;
   int64_t pieces = (a->numel + TIDE_COMPACT_PIECE - 1) / TIDE_COMPACT_PIECE, total = 0, *start = a->head.ptr[0];
   compaction c = {a, tide__isa_get()};

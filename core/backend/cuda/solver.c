@@ -6,7 +6,6 @@
  *
  * Invariant: a handle is bound to a stream under the lock, and so are the calls that use it. */
 #include "internal.h"
-#include "tidek_linalg.h"
 
 #include <stdlib.h>
 #include <string.h>
