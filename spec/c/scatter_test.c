@@ -4,24 +4,6 @@
 
 #include "tide/scatter.h"
 
-static tide_tensor *line_of(const double *values, int64_t n, tide_dtype dtype) {
-  tide_tensor *wide = NULL, *x = NULL;
-  OK(tide_from_data(&wide, values, &n, 1, &(tide_options){TIDE_FLOAT64, TIDE_CPU, false}));
-  OK(tide_to(&x, wide, &(tide_options){dtype, TIDE_CPU, false}, false, false));
-  tide_tensor_release(wide);
-  return x;
-}
-#define LINE(dtype, ...)                                                                                               \
-  line_of((const double[]){__VA_ARGS__}, (int64_t)(sizeof((const double[]){__VA_ARGS__}) / sizeof(double)), dtype)
-
-static bool is_line(const tide_tensor *x, const double *want, int64_t n) {
-  bool same = x && x->numel == n;
-  for (int64_t i = 0; same && i < n; i++) same = flat_at(x, i) == want[i];
-  return same;
-}
-#define IS(x, ...)                                                                                                     \
-  is_line(x, (const double[]){__VA_ARGS__}, (int64_t)(sizeof((const double[]){__VA_ARGS__}) / sizeof(double)))
-
 static tide_tensor *x, *where, *source, *mask, *strided;
 
 static void make(void) {

@@ -4,24 +4,6 @@
 
 #include "tide/sort.h"
 
-static tide_tensor *line_of(const double *values, int64_t n, tide_dtype dtype) {
-  tide_tensor *wide = NULL, *x = NULL;
-  OK(tide_from_data(&wide, values, &n, 1, &(tide_options){TIDE_FLOAT64, TIDE_CPU, false}));
-  OK(tide_to(&x, wide, &(tide_options){dtype, TIDE_CPU, false}, false, false));
-  tide_tensor_release(wide);
-  return x;
-}
-#define LINE(dtype, ...)                                                                                               \
-  line_of((const double[]){__VA_ARGS__}, (int64_t)(sizeof((const double[]){__VA_ARGS__}) / sizeof(double)), dtype)
-
-static bool is_line(const tide_tensor *x, const double *want, int64_t n) {
-  bool same = x && x->numel == n;
-  for (int64_t i = 0; same && i < n; i++) same = flat_at(x, i) == want[i];
-  return same;
-}
-#define IS(x, ...)                                                                                                     \
-  is_line(x, (const double[]){__VA_ARGS__}, (int64_t)(sizeof((const double[]){__VA_ARGS__}) / sizeof(double)))
-
 static tide_tensor *x, *matrix, *line, *order;
 
 static void make(void) {
@@ -94,25 +76,9 @@ static void test_refused(void) {
   drop();
 }
 
-/* The nth allocation fails, for every n, until none of them does. */
 static void test_no_memory(void) {
   make();
-  for (int f = 0; f < FUNCTIONS; f++) {
-    size_t before = tide_memory_cpu_allocated();
-    tide_status status = TIDE_MEMORY;
-    for (int64_t n = 1; status != TIDE_OK && n < 100; n++) {
-      tide_tensor *y = NULL, *z = NULL;
-      tide__fault_alloc(n);
-      status = call(f, &y, &z);
-      tide__fault_alloc(0);
-      CHECK(status == TIDE_OK || (status == TIDE_MEMORY && !y && !z));
-      tide_tensor_release(y);
-      tide_tensor_release(z);
-      tide_memory_pump();
-    }
-    CHECK(status == TIDE_OK);
-    CHECK(tide_memory_cpu_allocated() == before);
-  }
+  each_allocation_fails(FUNCTIONS, call);
   drop();
 }
 

@@ -75,6 +75,25 @@ static inline tide_tensor *made(const int64_t *size, int ndim, tide_dtype dtype)
   return x;
 }
 
+/* A line of these values, and whether a tensor holds exactly these. */
+static inline tide_tensor *line_of(const double *values, int64_t n, tide_dtype dtype) {
+  tide_tensor *wide = NULL, *x = NULL;
+  OK(tide_from_data(&wide, values, &n, 1, &(tide_options){TIDE_FLOAT64, TIDE_CPU, false}));
+  OK(tide_to(&x, wide, &(tide_options){dtype, TIDE_CPU, false}, false, false));
+  tide_tensor_release(wide);
+  return x;
+}
+#define LINE(dtype, ...)                                                                                               \
+  line_of((const double[]){__VA_ARGS__}, (int64_t)(sizeof((const double[]){__VA_ARGS__}) / sizeof(double)), dtype)
+
+static inline bool is_line(const tide_tensor *x, const double *want, int64_t n) {
+  bool same = x && x->numel == n;
+  for (int64_t i = 0; same && i < n; i++) same = flat_at(x, i) == want[i];
+  return same;
+}
+#define IS(x, ...)                                                                                                     \
+  is_line(x, (const double[]){__VA_ARGS__}, (int64_t)(sizeof((const double[]){__VA_ARGS__}) / sizeof(double)))
+
 /* Small values, negative ones too where the dtype has them; never 0, so that they may divide. */
 static inline double sample(int64_t i, tide_dtype dtype) {
   double v = (double)(i * 7 % 11) - 5;
@@ -140,6 +159,27 @@ static inline tide_tensor *counted_as(const int64_t *size, int ndim, tide_dtype 
   OK(tide_view(&x, line, size, ndim));
   tide_tensor_release(line);
   return x;
+}
+
+/* For each function f the nth allocation fails, for every n, until none of them does: nothing is kept or lost. */
+static inline void each_allocation_fails(int functions,
+                                         tide_status (*call)(int f, tide_tensor **first, tide_tensor **second)) {
+  for (int f = 0; f < functions; f++) {
+    size_t before = tide_memory_cpu_allocated();
+    tide_status status = TIDE_MEMORY;
+    for (int64_t n = 1; status != TIDE_OK && n < 100; n++) {
+      tide_tensor *first = NULL, *second = NULL;
+      tide__fault_alloc(n);
+      status = call(f, &first, &second);
+      tide__fault_alloc(0);
+      CHECK(status == TIDE_OK || (status == TIDE_MEMORY && !first && !second));
+      tide_tensor_release(first);
+      tide_tensor_release(second);
+      tide_memory_pump();
+    }
+    CHECK(status == TIDE_OK);
+    CHECK(tide_memory_cpu_allocated() == before);
+  }
 }
 
 /* Ends a test program. */
