@@ -302,6 +302,11 @@ tide_status tide_graph_replay(tide_graph *g) {
   return tide__launch_done(stream, number, b->graph_launch(r->exec, stream->impl));
 }
 
+tide_status tide_graph_record(const tide_graph *g, tide_event *event) {
+  TIDE_TRY(check_captured(g, "graph_record"));
+  return tide_event_record(event, g->recording->last);
+}
+
 /* ---- which replay a handle stands for ---- */
 
 tide_status tide_graph_output(tide_tensor **out, const tide_graph *g, const tide_tensor *x) {

@@ -29,7 +29,7 @@ rooms.bindings = {
   -- What scripts hold: handles with their classes, and where results go.
   { "adapt", "arena", "device", "dtype", "error_class", "event", "out", "random", "storage", "stream", "tensor" },
   -- What scripts call.
-  { "allocator", "apply", "archive", "comm", "compose", "convert", "debug", "dlpack", "factory", "fft", "field",
+  { "allocator", "apply", "archive", "await", "comm", "compose", "convert", "debug", "dlpack", "factory", "fft", "field",
     "file", "format", "graph", "graphed", "index", "info", "io", "ipc", "jit", "jit_kernel", "linalg", "loader",
     "matmul", "memory", "memory_history", "memory_scope", "memory_stats", "move", "nccl", "nvtx", "ops", "parallel",
     "parallel_replica", "picture", "profiler", "random_cuda", "reduce", "sanitizer", "scan", "scatter", "serialize",

@@ -4,6 +4,8 @@
  * apart, so a missing wait or a temporary that was let go too early shows as a wrong value here. */
 #include "tensor_test.h"
 
+#include "tide/readback.h"
+
 static tide_tensor *moved(const tide_tensor *x, int device, tide_dtype dtype) {
   tide_tensor *y = NULL;
   OK(tide_to(&y, x, &(tide_options){dtype, device, false}, false, true));
@@ -76,6 +78,33 @@ static void test_pinned(void) {
   OK(tide_item(&s, last));
   CHECK(s.i == 5 + 3 * (n - 1));
   tide_tensor_release(x), tide_tensor_release(d), tide_tensor_release(last);
+}
+
+/* What is polled for is what x was when it was asked for, and neither waits; x may go and change meanwhile. */
+static void test_readback(void) {
+  static const int64_t size[3] = {3, 4, 5};
+  tide_tensor *host = NULL, *never = NULL;
+  tide_event *ready = NULL;
+  bool done = false;
+  for (int device = -1; device < 2; device++)
+    for (int layout = 0; layout < LAYOUTS; layout++) {
+      tide_tensor *x = laid_out(size, 3, TIDE_FLOAT32, layout, 7), *d = moved(x, device, TIDE_DTYPE_NONE);
+      OK(tide_readback(&host, &ready, d));
+      OK(tide_fill(d, tide_int(0)));
+      tide_tensor_release(d);
+      for (done = false; !done;) OK(tide_readback_poll(&done, ready));
+      CHECK(tide_tensor_device(host) == TIDE_CPU && holds(host, x));
+      tide_tensor_release(x), tide_tensor_release(host);
+      tide_event_release(ready);
+    }
+  tide_tensor *d = NULL;
+  OK(tide_full(&d, size, 1, tide_int(1), &(tide_options){TIDE_INT32, 0, false}));
+  ready = NULL;
+  FAILS(TIDE_ARGUMENT, tide_readback(&never, NULL, d));
+  FAILS(TIDE_ARGUMENT, tide_readback(NULL, &ready, d));
+  FAILS(TIDE_STATE, tide_readback(&never, &ready, NULL));
+  CHECK(!never && !ready);
+  tide_tensor_release(d);
 }
 
 static void test_streams(void) {
@@ -171,6 +200,7 @@ int main(void) {
     OK(tide_init(&config));
     test_routes();
     test_pinned();
+    test_readback();
     test_streams();
     test_mixed();
     test_same_on_device();

@@ -41,6 +41,9 @@ TIDE_API void tide_graph_abort(tide_graph *graph);
 TIDE_API tide_status tide_graph_instantiate(tide_graph *graph);
 /* Queues the recorded work on the current stream of the graph's device. */
 TIDE_API tide_status tide_graph_replay(tide_graph *graph);
+/* Records the event on the stream that the last replay was queued on, behind what is queued there now; before any
+ * replay on that of the capture. */
+TIDE_API tide_status tide_graph_record(const tide_graph *graph, tide_event *event);
 /* Empties the graph; what it held goes when its last replay is done. */
 TIDE_API tide_status tide_graph_reset(tide_graph *graph);
 /* The pool it was captured with, borrowed. */

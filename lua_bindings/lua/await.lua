@@ -1,0 +1,16 @@
+-- tide.await: a coroutine waits for a device and its host does not.
+
+local query, synchronize = public("Event", "query"), public("Event", "synchronize")
+local dimensions, item, totable = public("Tensor", "dim"), public("Tensor", "item"), public("Tensor", "totable")
+
+function await(what)
+  local event, host = start_wait(what)
+  if may_yield() then
+    while not query(event) do yield() end
+  else
+    synchronize(event)
+  end
+  if not host then return end
+  if dimensions(host) == 0 then return item(host) end
+  return totable(host)
+end
