@@ -1,172 +1,407 @@
-/* conv.c: convolutions, as matrix products.
+/* conv.c: convolutions, as matrix products whose second operand is never made.
  *
- * The matrix that is multiplied has a column for each element of the result's planes and a row for each channel and
- * element of the kernel. It is never made as a whole: a task makes some of its columns, as many as the caches hold, and
- * multiplies the weights by them. A kernel of one element reads the input as it lies. float16 and bfloat16 become
- * float32 on the way, and their sums are rounded once.
+ * That operand has a row for each channel and tap of the kernel and a column for each element of the result. A row is
+ * the channel's plane, shifted, so once the plane has its zeros around it, it is enough to know where each row begins:
+ * panels for the inner loops of matrix products (isa.h) are copied from there. Where elements of the result lie
+ * `stride` elements of the input apart, the plane is laid out as so many planes of every stride-th column, so that
+ * neighbours are neighbours again. Of a transposed convolution, the elements of the result that the same taps reach are
+ * computed together, each such phase as a convolution of its own. One or two results of a group, as of a kernel for
+ * each channel, are sums of rows instead.
  *
- * Invariant: an element of the result is written by one task. */
-#include "layout.h"
+ * float16 and bfloat16 become float32 on the way, and their sums are rounded once.
+ *
+ * Invariant: an element of the result is written by one task, and the order of its sum depends on the sizes alone. */
+#include "gemm.h"
 #include "room.h"
 
-enum { COLUMNS_BYTES = 2 << 20, LEAST_COLUMNS = 256, MOST_COLUMNS = 8192 };
+enum {
+  ROOM_BYTES = 32 << 20,
+  BLOCK_BYTES = 256 << 10,
+  MOST_ACROSS = 16,
+  EACH = 4,
+  THIN = 2,
+  LINE = 64,
+  TILE_BYTES = 2048
+};
+
+/* One dim of a phase. */
+typedef struct axis {
+  int64_t count, first, step;  /* elements of the result: first, first + step, ... */
+  int64_t walk;                /* elements of the input from one to the next */
+  int64_t taps, tap, tap_step; /* of the kernel: tap, tap + tap_step, ... */
+  int64_t at, at_step;         /* the place that the first tap meets for the first element; from tap to tap */
+  int64_t turn;                /* every turn-th tap falls on the same columns of a plane that is laid out by `walk` */
+  int64_t low, size;           /* of a laid out plane: elements before the input's, and all of them */
+} axis;
 
 typedef struct work {
   const tide_conv_args *a;
   const tide__isa *isa;
-  int dtype;                 /* of the product: FLOAT32 or FLOAT64 */
-  int64_t item, wide;        /* bytes of an element of the tensors, and of the product */
-  int64_t m, k, n, in_plane; /* the product for a group of an image; elements of a plane of the input */
-  int64_t columns, blocks;   /* of a task; tasks of a group */
-  bool lies;                 /* the input is the matrix */
-  const char *weights;       /* as `dtype` */
+  axis axis[3];
+  int dtype;                  /* of the products: FLOAT32 or FLOAT64 */
+  int64_t item, wide;         /* bytes of an element of the tensors, and of the products */
+  int64_t m, n, k, slice;     /* of the product for a group of an image; k whose sums stay in registers */
+  int64_t part, pitch, plane; /* elements of a row of every walk-th column, of all of them, of a laid out plane */
+  bool lies;                  /* the input serves as it lies */
+  bool thin, direct;          /* sums of rows; tiles go straight to the result */
+  tide__panels rows;
+  int64_t panels, width, across, blocks; /* of weights; lanes of a tile; tiles of a task; tasks of a group */
+  int64_t image, images;                 /* laid out now */
+  int64_t *row;                          /* where each row of the second operand begins */
+  const char *given, *weights;           /* all of them and those of the phase, [results, k], as `dtype` */
+  char *packed, *room;                   /* the weights in panels, and the laid out planes */
   _Atomic bool failed;
 } work;
 
-/* One row of the result's plane: n elements from `first` on, in steps of stride, of an input's row of `in`. */
-#define PICK(T)                                                                                                        \
-  {                                                                                                                    \
-    T *to = (T *)(void *)out;                                                                                          \
-    const T *from = (const T *)(const void *)row;                                                                      \
-    if (up == 1) {                                                                                                     \
-      for (int64_t i = 0; i < low; i++) to[i] = 0;                                                                     \
-      for (int64_t i = low; i < end; i++) to[i] = from[first + i * stride];                                            \
-      for (int64_t i = end; i < n; i++) to[i] = 0;                                                                     \
-    } else                                                                                                             \
-      for (int64_t i = 0; i < n; i++) {                                                                                \
-        int64_t p = first + i * stride;                                                                                \
-        to[i] = p >= 0 && p % up == 0 && p / up < in ? from[p / up] : 0;                                               \
-      }                                                                                                                \
-  }                                                                                                                    \
-  break
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-static void pick(char *out, const char *row, int64_t first, int64_t stride, int64_t up, int64_t in, int64_t n,
-                 int64_t item) {
-  int64_t low = first < 0 ? stride - 1 - first : 0, end = first < in ? in - first + stride - 1 : 0;
-  if (stride > 1) low /= stride, end /= stride; /* which is slow */
-  if (end > n) end = n;
-  if (low > end) low = end;
-  if (up == 1 && stride == 1) {
-    memset(out, 0, (size_t)(low * item));
-    memcpy(out + low * item, row + (first + low) * item, (size_t)((end - low) * item));
-    memset(out + end * item, 0, (size_t)((n - end) * item));
+/* n elements that are `apart` to every `step`th place. */
+#define SPREAD(bytes)                                                                                                  \
+  if (apart == 0 && step == 1)                                                                                         \
+    for (int64_t i = 0; i < n; i++) memcpy(to + i * bytes, from, bytes);                                               \
+  else if (apart == 2 && step == 1)                                                                                    \
+    for (int64_t i = 0; i < n; i++) memcpy(to + i * bytes, from + i * 2 * bytes, bytes);                               \
+  else                                                                                                                 \
+    for (int64_t i = 0; i < n; i++) memcpy(to + i * step * bytes, from + i * apart * bytes, bytes)
+static void spread(char *restrict to, int64_t step, const char *restrict from, int64_t apart, int64_t item, int64_t n) {
+  switch (item) {
+  case 2: SPREAD(2); break;
+  case 4: SPREAD(4); break;
+  default: SPREAD(8); break;
+  }
+}
+
+/* The elements r, r + up, ... of the result. */
+static axis axis_of(const tide_conv_args *a, int d, int64_t r) {
+  const tide_taps *t = &a->dim[d];
+  const int64_t up = a->up[d];
+  axis x = {.first = r, .step = up, .walk = t->stride, .tap_step = 1};
+  x.count = r < t->out ? ceil_div(t->out - r, up) : 0;
+  while (x.tap < up && (r - t->before + x.tap * t->dilation) % up) x.tap++;
+  while (x.tap_step < up && x.tap_step * t->dilation % up) x.tap_step++;
+  x.taps = x.tap < t->kernel && x.tap < up ? ceil_div(t->kernel - x.tap, x.tap_step) : 0;
+  x.at = (r - t->before + x.tap * t->dilation) / up, x.at_step = x.tap_step * t->dilation / up;
+  for (x.turn = 1; x.turn < x.taps && x.turn * x.at_step % x.walk;) x.turn++;
+  x.low = x.taps && x.at < 0 ? -x.at : 0;
+  x.size = x.taps && x.count ? x.low + x.at + (x.taps - 1) * x.at_step + (x.count - 1) * x.walk + 1 : 1;
+  if (x.size < 1) x.size = 1;
+  return x;
+}
+
+/* ---- the input ---- */
+
+/* One row with its zeros; `line` is room for it. */
+static void lay_row(const work *w, char *to, char *line, const char *row) {
+  const axis *x = &w->axis[2];
+  const int64_t in = least(w->a->dim[2].in, x->size - x->low), end = x->low + (in > 0 ? in : 0);
+  char *out = x->walk > 1 ? line : to;
+  if (!row || in <= 0) {
+    memset(to, 0, (size_t)(w->pitch * w->wide));
     return;
   }
-  switch (item) {
-  case 2: PICK(uint16_t);
-  case 4: PICK(uint32_t);
-  default: PICK(uint64_t);
-  }
+  memset(out, 0, (size_t)(x->low * w->wide));
+  tide__cast(w->isa, out + x->low * w->wide, w->dtype, row, w->a->dtype, in);
+  memset(out + end * w->wide, 0, (size_t)((w->pitch - end) * w->wide));
+  if (x->walk == 1) return;
+  for (int64_t p = 0; p < x->walk; p++)
+    spread(to + p * w->part * w->wide, 1, line + p * w->wide, x->walk, w->wide, w->part);
 }
 
-/* The place along dim d of element i for element k of the kernel; -1: there is none. */
-static int64_t place(const tide_conv_args *a, int d, int64_t i, int64_t k) {
-  int64_t p = i * a->dim[d].stride - a->dim[d].before + k * a->dim[d].dilation;
-  if (a->up[d] == 1) return p >= 0 && p < a->dim[d].in ? p : -1;
-  return p >= 0 && p % a->up[d] == 0 && p / a->up[d] < a->dim[d].in ? p / a->up[d] : -1;
-}
-
-/* A row of the matrix: of one channel's plane and one element of the kernel, columns from .. from + n. */
-static void make_row(const work *w, char *out, const char *plane, int64_t tap, int64_t from, int64_t n) {
-  const tide_conv_args *a = w->a;
-  const tide_taps *d = a->dim;
-  const int64_t kx = tap % d[2].kernel, ky = tap / d[2].kernel % d[1].kernel, kz = tap / d[2].kernel / d[1].kernel;
-  int64_t x = from % d[2].out, y = from / d[2].out % d[1].out, z = from / d[2].out / d[1].out;
-  while (n > 0) {
-    int64_t part = d[2].out - x < n ? d[2].out - x : n, in_y = place(a, 1, y, ky), in_z = place(a, 0, z, kz);
-    if (in_y < 0 || in_z < 0)
-      memset(out, 0, (size_t)(part * w->item));
-    else
-      pick(out, plane + (in_z * d[1].in + in_y) * d[2].in * w->item, x * d[2].stride - d[2].before + kx * d[2].dilation,
-           d[2].stride, a->up[2], d[2].in, part, w->item);
-    out += part * w->item, n -= part, x = 0;
-    if (++y == d[1].out) y = 0, z++;
-  }
-}
-
-/* Some columns as the product takes them. */
-static void make_columns(const work *w, char *matrix, char *raw, const char *planes, int64_t from, int64_t n) {
-  const tide_taps *d = w->a->dim;
-  const int64_t taps = d[0].kernel * d[1].kernel * d[2].kernel;
-  for (int64_t r = 0; r < w->k; r++) {
-    char *row = matrix + r * n * w->wide;
-    make_row(w, w->item == w->wide ? row : raw, planes + r / taps * w->in_plane * w->item, r % taps, from, n);
-    if (w->item != w->wide) tide__cast(w->isa, row, w->dtype, raw, w->a->dtype, n);
-  }
-}
-
-/* Rows of the result as they are before anything is added: the bias, or nothing. */
-static void begin_rows(const work *w, char *c, int64_t pitch, int64_t result, int64_t n) {
-  const char *bias = (const char *)w->a->head.ptr[3] + result * w->item;
-  for (int64_t i = 0; i < w->m; i++, c += pitch * w->wide) {
-    char *row = c;
-    double value[1];
-    tide__cast(w->isa, value, w->dtype, bias + i * w->item, w->a->dtype, 1);
-    for (int64_t j = 0; j < n; j++) memcpy(row + j * w->wide, value, (size_t)w->wide);
-  }
-}
-
-static tide_status task(const work *w, char *memory, int64_t index) {
-  const tide_conv_args *a = w->a;
-  const int64_t block = index % w->blocks, group = index / w->blocks % a->groups, image = index / w->blocks / a->groups;
-  const int64_t from = block * w->columns, n = w->n - from < w->columns ? w->n - from : w->columns;
-  const char *planes =
-      (const char *)a->head.ptr[1] + (image * a->channels + group * (a->channels / a->groups)) * w->in_plane * w->item;
-  char *out = (char *)a->head.ptr[0] + ((image * a->results + group * w->m) * w->n + from) * w->item;
-  char *raw = memory + w->k * n * w->wide, *sums = raw + w->columns * w->wide;
-  const bool direct = w->item == w->wide;
-  if (!w->lies) make_columns(w, memory, raw, planes, from, n);
-  tide_gemm_args g = {.dtype = w->dtype, .m = w->m, .n = n, .k = w->k, .batch = 1, .alpha = {.re = 1}};
-  g.head.device = -1;
-  g.head.ptr[0] = direct ? out : sums, g.c_row = direct ? w->n : n;
-  g.head.ptr[1] = (void *)(w->weights + group * w->m * w->k * w->wide), g.a_row = w->k, g.a_col = 1;
-  g.head.ptr[2] = w->lies ? (void *)(planes + from * w->item) : memory, g.b_row = w->lies ? w->n : n, g.b_col = 1;
-  if (a->head.ptr[3]) begin_rows(w, g.head.ptr[0], g.c_row, group * w->m, n), g.beta.re = 1;
-  TIDE_TRY(tide__cpu_gemm(NULL, &g));
-  for (int64_t i = 0; i < w->m && !direct; i++)
-    tide__cast(w->isa, out + i * w->n * w->item, a->dtype, sums + i * n * w->wide, w->dtype, n);
-  return TIDE_OK;
-}
-
-static void run(void *arg, int64_t begin, int64_t end) {
+static void lay_planes(void *arg, int64_t begin, int64_t end) {
   work *w = arg;
-  int64_t floats = (w->lies ? 0 : w->k * w->columns) + w->columns + (w->item == w->wide ? 0 : w->m * w->columns);
-  char *memory = tide__room_take((size_t)(floats * w->wide));
-  bool fails = !memory;
-  for (int64_t i = begin; i < end && !fails && !tide__loop_stops(); i++) fails = task(w, memory, i) != TIDE_OK;
+  const tide_taps *d = w->a->dim;
+  const axis *z = &w->axis[0], *y = &w->axis[1];
+  char *line = tide__room_take((size_t)(w->pitch * w->wide));
+  if (!line) atomic_store_explicit(&w->failed, true, memory_order_relaxed);
+  for (int64_t i = begin; line && i < end && !tide__loop_stops(); i++) {
+    const char *in =
+        (const char *)w->a->head.ptr[1] + (w->image * w->a->channels + i) * d[0].in * d[1].in * d[2].in * w->item;
+    char *to = w->room + i * w->plane * w->wide;
+    for (int64_t r = 0; r < z->size * y->size; r++, to += w->pitch * w->wide) {
+      int64_t in_z = r / y->size - z->low, in_y = r % y->size - y->low;
+      bool is = in_z >= 0 && in_z < d[0].in && in_y >= 0 && in_y < d[1].in;
+      lay_row(w, to, line, is ? in + (in_z * d[1].in + in_y) * d[2].in * w->item : NULL);
+    }
+  }
+  tide__room_put(line);
+}
+
+static const char *planes_of(const work *w, int64_t image, int64_t group) {
+  const int64_t first = image * w->a->channels + group * (w->a->channels / w->a->groups);
+  if (w->lies) return (const char *)w->a->head.ptr[1] + first * w->plane * w->wide;
+  return w->room + (first - w->image * w->a->channels) * w->plane * w->wide;
+}
+
+/* ---- the result ---- */
+
+/* Row `row` of a result's plane, counted among the rows of the phase. */
+static char *result_row(const work *w, int64_t image, int64_t result, int64_t row) {
+  const axis *x = w->axis;
+  const tide_taps *d = w->a->dim;
+  const int64_t z = x[0].first + row / x[1].count * x[0].step, y = x[1].first + row % x[1].count * x[1].step;
+  return (char *)w->a->head.ptr[0] +
+         (((image * w->a->results + result) * d[0].out + z) * d[1].out + y) * d[2].out * w->item;
+}
+
+/* n sums for the elements of that row from number `from` of the phase on; raw is room for them. */
+static void put(const work *w, char *row, int64_t from, char *raw, const char *sums, int64_t n) {
+  const axis *x = &w->axis[2];
+  row += (x->first + from * x->step) * w->item;
+  tide__cast(w->isa, x->step == 1 ? row : raw, w->a->dtype, sums, w->dtype, n);
+  if (x->step > 1) spread(row, x->step, raw, 1, w->item, n);
+}
+
+/* What sums begin with: the bias of the result, or 0. */
+static void begin_row(const work *w, char *sums, int64_t result, int64_t n) {
+  char value[8] = {0};
+  if (w->a->head.ptr[3])
+    tide__cast(w->isa, value, w->dtype, (const char *)w->a->head.ptr[3] + result * w->item, w->a->dtype, 1);
+  spread(sums, 1, value, 0, w->wide, n);
+}
+
+/* ---- as sums of rows ---- */
+
+static void thin_row(const work *w, char *sums, int64_t image, int64_t result, int64_t row) {
+  const axis *x = w->axis;
+  const char *weights = w->weights + result * w->k * w->wide, *planes = planes_of(w, image, result / w->m);
+  const int64_t from = (row / x[1].count * x[0].walk * x[1].size + row % x[1].count * x[1].walk) * w->pitch;
+  const int64_t line = LINE / w->wide, n = w->lies ? x[2].count : ceil_div(x[2].count, line) * line; /* whole vectors */
+  begin_row(w, sums, result, n);
+  for (int64_t r = 0; r < w->k;)
+    for (int64_t i = 0, taps; i < x[2].turn && i < x[2].taps; i++, r += taps) {
+      taps = ceil_div(x[2].taps - i, x[2].turn);
+      w->isa->columns[w->wide == 8](sums, planes + (w->row[r] + from) * w->wide, x[2].at_step * x[2].turn / x[2].walk,
+                                    weights + r * w->wide, taps, n);
+    }
+}
+
+static void run_thin(void *arg, int64_t begin, int64_t end) {
+  work *w = arg;
+  const int64_t rows = w->axis[0].count * w->axis[1].count, n = w->axis[2].count;
+  const int64_t bytes = ceil_div(n * w->wide, 2 * LINE) * 2 * LINE;
+  char *sums = tide__room_take((size_t)(2 * bytes));
+  if (!sums) atomic_store_explicit(&w->failed, true, memory_order_relaxed);
+  for (int64_t i = begin; sums && i < end && !tide__loop_stops(); i++) {
+    const int64_t plane = i / rows, image = w->image + plane / w->a->results, result = plane % w->a->results;
+    thin_row(w, sums, image, result, i % rows);
+    put(w, result_row(w, image, result, i % rows), 0, sums + bytes, sums, n);
+  }
+  tide__room_put(sums);
+}
+
+/* ---- as products ---- */
+
+typedef struct run { /* lanes that lie together in the laid out planes */
+  int64_t from, to, count;
+} run;
+
+/* The runs of some lanes. */
+static int runs_of(const work *w, run *runs, int64_t lane, int64_t lanes) {
+  const axis *x = w->axis;
+  int n = 0;
+  for (int64_t to = 0; to < lanes; n++) {
+    const int64_t l = lane + to, row = l / x[2].count, in_row = l % x[2].count;
+    const int64_t from = (row / x[1].count * x[0].walk * x[1].size + row % x[1].count * x[1].walk) * w->pitch + in_row;
+    runs[n] = (run){from, to, least(x[2].count - in_row, lanes - to)};
+    to += runs[n].count;
+    if (n && runs[n - 1].from + runs[n - 1].count == from) runs[n - 1].count += runs[n].count, n--;
+  }
+  return n;
+}
+
+/* A panel: k rows of some lanes from row `from` on. What is copied too much is written again by what follows. */
+static void pack(const work *w, char *out, const char *planes, const char *end, int64_t from, int64_t k,
+                 const run *runs, int n) {
+  const int64_t panel = w->width * w->wide;
+  for (int64_t r = from; r < from + k; r++, out += panel) {
+    const char *in = planes + (w->row[r] + runs->from) * w->wide;
+    if (n == 1 && panel == LINE && runs->count == w->width) {
+      memcpy(out, in, LINE);
+    } else if (n == 1 && panel == 2 * LINE && runs->count == w->width) {
+      memcpy(out, in, 2 * LINE);
+    } else
+      for (int i = 0; i < n; i++) {
+        char *to = out + runs[i].to * w->wide;
+        in = planes + (w->row[r] + runs[i].from) * w->wide;
+        for (int64_t left = runs[i].count * w->wide; left > 0; left -= LINE, in += LINE, to += LINE)
+          if (in + LINE <= end)
+            memcpy(to, in, LINE);
+          else
+            memcpy(to, in, (size_t)least(left, LINE));
+      }
+  }
+}
+
+/* One tile; c is in the result, or among a task's sums. */
+static void run_tile(const work *w, char *c, int64_t c_row, const char *weights, const char *b, int64_t rows,
+                     int64_t lanes, int64_t k) {
+  _Alignas(64) char sums[TILE_BYTES];
+  const int64_t lowest = w->isa->product_rows / 2;
+  const bool whole = rows >= lowest && lanes == w->width;
+  tide__tile t = {.c = whole ? c : sums, .a = weights, .b = b, .c_row = whole ? c_row : w->width, .a_row = 1};
+  t.a_step = w->rows.width, t.b_step = w->width, t.b_ahead = 2048 / w->wide, t.k = k, t.add = whole;
+  w->isa->product[tide__ctype_of(w->dtype)][rows > lowest ? rows - lowest : 0](&t);
+  for (int64_t r = 0; r < rows && !whole; r++, c += c_row * w->wide) {
+    if (w->wide == 8)
+      for (int64_t i = 0; i < lanes; i++) ((double *)(void *)c)[i] += ((double *)(void *)sums)[r * w->width + i];
+    else
+      for (int64_t i = 0; i < lanes; i++) ((float *)(void *)c)[i] += ((float *)(void *)sums)[r * w->width + i];
+  }
+}
+
+/* Sums of a task's block into c: all results of the group for n lanes from `lane` on. */
+static void run_products(const work *w, char *c, int64_t c_row, char *b, int64_t image, int64_t group, int64_t lane,
+                         int64_t n) {
+  const char *planes = planes_of(w, image, group), *end = planes + w->a->channels / w->a->groups * w->plane * w->wide;
+  const char *packed = w->packed + group * w->panels * w->rows.width * w->k * w->wide;
+  run runs[MOST_ACROSS * 4];
+  for (int64_t from = 0; from < w->k && !tide__loop_stops(); from += w->slice) {
+    const int64_t k = least(w->slice, w->k - from);
+    for (int64_t left = 0; left < n; left += w->width) {
+      const int64_t lanes = least(w->width, n - left);
+      const char *weights = packed + from * w->panels * w->rows.width * w->wide;
+      if (lanes < w->width) memset(b, 0, (size_t)(k * w->width * w->wide));
+      pack(w, b, planes, end, from, k, runs, runs_of(w, runs, lane + left, lanes));
+      for (int64_t p = 0; p < w->panels; p++, weights += w->rows.width * k * w->wide) {
+        const int64_t top = tide__panel_lane(&w->rows, p);
+        run_tile(w, c + (top * c_row + left) * w->wide, c_row, weights, b, tide__panel_lane(&w->rows, p + 1) - top,
+                 lanes, k);
+      }
+    }
+  }
+}
+
+static void run_block(const work *w, char *memory, int64_t index) {
+  const int64_t block = index % w->blocks, group = index / w->blocks % w->a->groups;
+  const int64_t image = w->image + index / w->blocks / w->a->groups, columns = w->across * w->width;
+  const int64_t lane = block * columns, n = least(columns, w->n - lane);
+  char *b = memory, *raw = b + w->slice * w->width * w->wide + LINE, *sums = raw + w->width * MOST_ACROSS * w->wide;
+  char *c = w->direct ? result_row(w, image, group * w->m, 0) + lane * w->wide : sums;
+  const int64_t c_row = w->direct ? w->n : columns;
+  for (int64_t i = 0; i < w->m; i++) begin_row(w, c + i * c_row * w->wide, group * w->m + i, n);
+  run_products(w, c, c_row, b, image, group, lane, n);
+  for (int64_t i = 0; i < w->m && !w->direct; i++)
+    for (int64_t at = 0, some; at < n; at += some) {
+      const int64_t row = (lane + at) / w->axis[2].count, from = (lane + at) % w->axis[2].count;
+      some = least(w->axis[2].count - from, n - at);
+      put(w, result_row(w, image, group * w->m + i, row), from, raw, sums + (i * c_row + at) * w->wide, some);
+    }
+}
+
+static void run_blocks(void *arg, int64_t begin, int64_t end) {
+  work *w = arg;
+  const int64_t columns = w->across * w->width;
+  const int64_t numbers = w->slice * w->width + MOST_ACROSS * w->width + (w->direct ? 0 : w->m * columns);
+  char *memory = tide__room_take((size_t)(numbers * w->wide + LINE));
+  if (!memory) atomic_store_explicit(&w->failed, true, memory_order_relaxed);
+  for (int64_t i = begin; memory && i < end && !tide__loop_stops(); i++) run_block(w, memory, i);
   tide__room_put(memory);
-  if (fails) atomic_store_explicit(&w->failed, true, memory_order_relaxed);
+}
+
+/* ---- a phase ---- */
+
+/* Where the rows of the second operand begin, and the weights of the phase's taps, [results, k]. */
+static void choose_taps(work *w, char *weights) {
+  const axis *x = w->axis;
+  const tide_taps *d = w->a->dim;
+  const int64_t channels = w->a->channels / w->a->groups, kernel = d[0].kernel * d[1].kernel * d[2].kernel;
+  const int64_t taps = x[0].taps * x[1].taps * x[2].taps;
+  const bool all = taps == kernel && x[2].turn == 1;
+  int64_t t = 0;
+  w->weights = all ? w->given : weights;
+  for (int64_t iz = 0; iz < x[0].taps; iz++)
+    for (int64_t iy = 0; iy < x[1].taps; iy++)
+      for (int64_t i = 0; i < x[2].turn; i++)
+        for (int64_t ix = i; ix < x[2].taps; ix += x[2].turn, t++) {
+          const int64_t z = x[0].at + iz * x[0].at_step + x[0].low, y = x[1].at + iy * x[1].at_step + x[1].low;
+          const int64_t at = x[2].at + ix * x[2].at_step + x[2].low;
+          const int64_t from = (z * x[1].size + y) * w->pitch + at % x[2].walk * w->part + at / x[2].walk;
+          const int64_t ky = (x[0].tap + iz * x[0].tap_step) * d[1].kernel + x[1].tap + iy * x[1].tap_step;
+          const int64_t tap = ky * d[2].kernel + x[2].tap + ix * x[2].tap_step;
+          for (int64_t c = 0; c < channels; c++) w->row[c * taps + t] = c * w->plane + from;
+          if (!all)
+            spread(weights + t * w->wide, taps, w->given + tap * w->wide, kernel, w->wide, w->a->results * channels);
+        }
+}
+
+static void choose_products(work *w, int64_t images) {
+  const tide__isa *isa = w->isa;
+  w->panels = ceil_div(w->m, isa->product_rows), w->width = isa->product_bytes / w->wide;
+  w->rows = (tide__panels){.isa = isa, .pack = isa->pack_rows[w->wide == 8], .dtype = w->dtype, .compute = w->dtype};
+  w->rows.item = (int)w->wide, w->rows.width = isa->product_rows, w->rows.lanes_apart = w->k, w->rows.k_apart = 1;
+  w->rows.lanes = w->m, w->rows.high = w->m / w->panels + 1, w->rows.tall = w->m % w->panels;
+  for (int64_t g = 0; g < w->a->groups; g++)
+    for (int64_t from = 0; from < w->k; from += w->slice)
+      tide__gemm_pack(&w->rows, w->packed + (g * w->k + from) * w->panels * w->rows.width * w->wide,
+                      w->weights + g * w->m * w->k * w->wide, 0, w->panels, from, least(w->slice, w->k - from));
+  const int64_t tiles = ceil_div(w->n, w->width), wanted = EACH * tide_get_num_threads();
+  w->across = least(least(MOST_ACROSS, tiles), BLOCK_BYTES / (w->m * w->width * w->wide) + 1);
+  while (w->across > 1 && images * w->a->groups * ceil_div(tiles, w->across) < wanted) w->across--;
+  w->blocks = ceil_div(tiles, w->across);
+}
+
+static tide_status run_phase(work *w) {
+  const tide_conv_args *a = w->a;
+  const axis *x = w->axis;
+  bool lies = w->item == w->wide && x[2].walk == 1, direct = w->item == w->wide;
+  for (int d = 0; d < 3; d++) {
+    if (!x[d].count) return TIDE_OK;
+    lies = lies && x[d].low == 0 && x[d].size <= a->dim[d].in, direct = direct && x[d].step == 1;
+  }
+  w->lies = lies, w->direct = direct, w->n = x[0].count * x[1].count * x[2].count;
+  for (int d = 0; d < 3 && lies; d++) w->axis[d].size = a->dim[d].in;
+  w->part = ceil_div(x[2].size, x[2].walk), w->pitch = w->part * x[2].walk;
+  w->plane = x[0].size * x[1].size * w->pitch;
+  w->k = a->channels / a->groups * x[0].taps * x[1].taps * x[2].taps;
+  w->slice = w->k ? ceil_div(w->k, ceil_div(w->k, TIDE_GEMM_SLICE)) : 1;
+  w->thin = w->m <= THIN || !w->k;
+  w->images = w->lies ? a->batch : ROOM_BYTES / (a->channels * w->plane * w->wide) + 1;
+  if (w->images > a->batch) w->images = a->batch;
+  const int64_t weights = ceil_div(a->results * w->k * w->wide, 128) * 128, rows = ceil_div(w->k * 8, 128) * 128;
+  const int64_t panels = ceil_div(w->m, w->isa->product_rows) * w->isa->product_rows,
+                packed = w->thin ? 0 : a->groups * panels * w->k * w->wide;
+  char *memory = tide__room_take((size_t)(weights + rows + packed)), *room = NULL;
+  if (memory && !w->lies) room = tide__room_take((size_t)(w->images * a->channels * w->plane * w->wide + LINE));
+  if (memory && (w->lies || room)) {
+    w->row = (int64_t *)(void *)memory, w->packed = memory + rows + weights, w->room = room;
+    choose_taps(w, memory + rows);
+    if (!w->thin) choose_products(w, w->images);
+    for (w->image = 0; w->image < a->batch && !tide__loop_stops(); w->image += w->images) {
+      const int64_t images = least(w->images, a->batch - w->image);
+      if (!w->lies) tide__spread(images * a->channels, w->plane, lay_planes, w);
+      if (w->thin)
+        tide__spread(images * a->results * x[0].count * x[1].count, (w->k + 8) * x[2].count, run_thin, w);
+      else
+        tide__spread(images * a->groups * w->blocks, w->m * w->k * w->across * w->width, run_blocks, w);
+    }
+  } else {
+    atomic_store_explicit(&w->failed, true, memory_order_relaxed);
+  }
+  tide__room_put(memory);
+  tide__room_put(room);
+  if (!atomic_load_explicit(&w->failed, memory_order_relaxed)) return TIDE_OK;
+  return tide__fail(TIDE_MEMORY, "conv: no memory for %lld images of %lld planes of %lld elements",
+                    (long long)w->images, (long long)a->channels, (long long)w->plane);
 }
 
 tide_status tide__cpu_conv(tide_stream *stream, const tide_conv_args *a) {
   (void)stream;
-  const tide_taps *d = a->dim;
-  work w = {.a = a, .isa = tide__isa_get(), .item = tide__item(a->dtype), .weights = a->head.ptr[2]};
+  work w = {.a = a, .isa = tide__isa_get(), .item = tide__item(a->dtype), .m = a->results / a->groups};
   w.dtype = a->dtype == TIDE_FLOAT64 ? TIDE_FLOAT64 : TIDE_FLOAT32, w.wide = tide__item(w.dtype);
-  w.m = a->results / a->groups, w.n = d[0].out * d[1].out * d[2].out, w.in_plane = d[0].in * d[1].in * d[2].in;
-  w.k = a->channels / a->groups * d[0].kernel * d[1].kernel * d[2].kernel;
-  w.lies = w.item == w.wide;
-  for (int i = 0; i < 3; i++)
-    w.lies = w.lies && d[i].kernel == 1 && d[i].stride == 1 && d[i].before == 0 && a->up[i] == 1 && d[i].in == d[i].out;
-  w.columns = COLUMNS_BYTES / (w.k * w.wide) / 16 * 16;
-  if (w.columns < LEAST_COLUMNS) w.columns = LEAST_COLUMNS;
-  if (w.columns > MOST_COLUMNS) w.columns = MOST_COLUMNS;
-  if (w.columns > w.n) w.columns = w.n;
-  w.blocks = (w.n + w.columns - 1) / w.columns;
-  char *weights = NULL;
-  if (w.item != w.wide) {
-    weights = tide__room_take((size_t)(a->results * w.k * w.wide));
-    if (!weights) return tide__fail(TIDE_MEMORY, "conv: no memory for the weights as float32");
-    tide__cast(w.isa, weights, w.dtype, a->head.ptr[2], a->dtype, a->results * w.k);
-    w.weights = weights;
-  }
-  int64_t tasks = a->batch * a->groups * w.blocks;
-  if (tasks < tide_get_num_threads())
-    run(&w, 0, tasks); /* the products have threads of their own */
-  else
-    tide__spread(tasks, w.m * w.k * w.columns, run, &w);
-  tide__room_put(weights);
-  if (!atomic_load_explicit(&w.failed, memory_order_relaxed)) return TIDE_OK;
-  return tide__fail(TIDE_MEMORY, "conv: no memory for %lld columns of %lld elements", (long long)w.columns,
-                    (long long)w.k);
+  const tide_taps *d = a->dim;
+  const int64_t n = a->results * (a->channels / a->groups) * d[0].kernel * d[1].kernel * d[2].kernel;
+  char *wider = w.item != w.wide ? tide__room_take((size_t)(n * w.wide)) : NULL;
+  if (w.item != w.wide && !wider) return tide__fail(TIDE_MEMORY, "conv: no memory for the weights as float32");
+  if (wider) tide__cast(w.isa, wider, w.dtype, a->head.ptr[2], a->dtype, n);
+  w.given = wider ? wider : a->head.ptr[2];
+  tide_status status = TIDE_OK;
+  for (int64_t z = 0; z < least(a->up[0], d[0].out); z++)
+    for (int64_t y = 0; y < least(a->up[1], d[1].out); y++)
+      for (int64_t x = 0; x < least(a->up[2], d[2].out) && status == TIDE_OK; x++) {
+        w.axis[0] = axis_of(a, 0, z), w.axis[1] = axis_of(a, 1, y), w.axis[2] = axis_of(a, 2, x);
+        status = run_phase(&w);
+      }
+  tide__room_put(wider);
+  return status;
 }
