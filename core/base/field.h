@@ -97,6 +97,21 @@ TIDE_FN tide_reach tide_reach_of(int op, const tide_taps *d, int64_t i) {
 TIDE_SOURCE(float, f32, floorf)
 TIDE_SOURCE(double, f64, floor)
 
+/* floor without a call, which the oldest x86-64 processors need. */
+#ifdef __CUDACC__
+#  define TIDE_FLOOR(T, s, floor)                                                                                      \
+    TIDE_FN T tide_floor_##s(T x) { return floor(x); }
+#else
+#  define TIDE_FLOOR(T, s, floor)                                                                                      \
+    TIDE_FN T tide_floor_##s(T x) {                                                                                    \
+      if (!(x > -1e9 && x < 1e9)) return floor(x);                                                                     \
+      T whole = (T)(int32_t)x;                                                                                         \
+      return whole > x ? whole - 1 : whole;                                                                            \
+    }
+#endif
+TIDE_FLOOR(float, f32, floorf)
+TIDE_FLOOR(double, f64, floor)
+
 /* The elements that count at a place of a grid (plan.h, tide_sample_args), as offsets into a plane and weights; an
  * offset below 0 is of none. Returns how many there are: at most 16. */
 #define TIDE_SAMPLE(T, s, floor, rint, fabs, fmod)                                                                     \
@@ -137,7 +152,7 @@ TIDE_SOURCE(double, f64, floor)
     }                                                                                                                  \
     return count;                                                                                                      \
   }
-TIDE_SAMPLE(float, f32, floorf, rintf, fabsf, fmodf)
-TIDE_SAMPLE(double, f64, floor, rint, fabs, fmod)
+TIDE_SAMPLE(float, f32, tide_floor_f32, rintf, fabsf, fmodf)
+TIDE_SAMPLE(double, f64, tide_floor_f64, rint, fabs, fmod)
 
 #endif

@@ -5,7 +5,7 @@
 #include "base/field.h"
 #include "layout.h"
 
-enum { PIECE = 128, MOST = 16 };
+enum { PIECE = 128, MOST = 16, PLANES = 4 };
 
 typedef struct work {
   const tide_sample_args *a;
@@ -17,30 +17,62 @@ typedef struct work {
 
 typedef struct room {
   int64_t from[PIECE * MOST + MOST];
-  double grid[PIECE * 3], weight[PIECE * MOST + MOST], value[PIECE * MOST], sum[PIECE];
+  double grid[PIECE * 3], weight[PIECE * MOST + MOST], value[PIECE * MOST], sum[PLANES * PIECE];
   uint64_t raw[PIECE * MOST];
+  int64_t own[PIECE * MOST]; /* of the places that reach beyond the input */
+  int beyond, place[PIECE];
 } room;
 
 #define FIND(T, s, mode, rank)                                                                                         \
   for (int64_t i = 0; i < n; i++)                                                                                      \
   count = tide_sample_##s(mode, a->beyond, a->align, rank, a->size, (T *)(void *)r->grid + i * rank,                   \
                           r->from + i * count, (T *)(void *)r->weight + i * count)
-/* The sums over `count` elements of a plane by their weights. A number that is known lets the loop be unrolled. */
-#define SUMS(T, count)                                                                                                 \
+/* The sums over `count` elements of each of `planes` planes by their weights. A number that is known lets the loop be
+ * unrolled; several planes at once read places and weights once for all. */
+#define SUMS(T, planes, count, value)                                                                                  \
   for (int64_t i = 0; i < n; i++, from += count, by += count) {                                                        \
-    T sum = 0;                                                                                                         \
-    for (int t = 0; t < count; t++) sum += from[t] < 0 ? 0 : by[t] * plane[from[t]];                                   \
-    out[i] = sum;                                                                                                      \
+    T sum[planes] = {0};                                                                                               \
+    for (int t = 0; t < count; t++)                                                                                    \
+      for (int p = 0; p < planes; p++) sum[p] += value;                                                                \
+    for (int p = 0; p < planes; p++) out[p * PIECE + i] = sum[p];                                                      \
   }
 #define WEIGH(T, s)                                                                                                    \
-  static void weigh_##s(T *out, const T *plane, const int64_t *from, const T *by, int64_t n, int taps) {               \
-    if (taps == 4)                                                                                                     \
-      SUMS(T, 4)                                                                                                       \
+  static void weigh_##s(T *restrict out, const T *x, int64_t apart, int planes, const int64_t *from, const T *by,      \
+                        int64_t n, int taps) {                                                                         \
+    if (planes < PLANES)                                                                                               \
+      SUMS(T, 1, taps, by[t] * x[p * apart + from[t]])                                                                 \
+    else if (taps == 1)                                                                                                \
+      SUMS(T, PLANES, 1, x[p * apart + from[t]])                                                                       \
+    else if (taps == 4)                                                                                                \
+      SUMS(T, PLANES, 4, by[t] * x[p * apart + from[t]])                                                               \
     else                                                                                                               \
-      SUMS(T, taps)                                                                                                    \
+      SUMS(T, PLANES, taps, by[t] * x[p * apart + from[t]])                                                            \
+  }                                                                                                                    \
+  /* Again the few places that reach beyond the input, where a weight of 0 would not keep NaN out. */                  \
+  static void again_##s(T *out, const T *x, int64_t apart, int planes, const room *r, const T *by, int taps) {         \
+    for (int b = 0; b < r->beyond; b++)                                                                                \
+      for (int p = 0; p < planes; p++) {                                                                               \
+        T sum = 0;                                                                                                     \
+        for (int t = 0; t < taps; t++)                                                                                 \
+          if (r->own[b * taps + t] >= 0) sum += by[r->place[b] * taps + t] * x[p * apart + r->own[b * taps + t]];      \
+        out[p * PIECE + r->place[b]] = sum;                                                                            \
+      }                                                                                                                \
   }
 WEIGH(float, f32)
 WEIGH(double, f64)
+
+/* Notes the places that reach beyond the input, and lets their missing elements be the first ones. */
+static void note_beyond(room *r, int64_t n, int taps) {
+  r->beyond = 0;
+  for (int64_t i = 0; i < n; i++) {
+    int64_t *from = r->from + i * taps, all = 0;
+    for (int t = 0; t < taps; t++) all |= from[t];
+    if (all >= 0) continue;
+    memcpy(r->own + r->beyond * taps, from, (size_t)taps * sizeof *from);
+    for (int t = 0; t < taps; t++) from[t] = from[t] < 0 ? 0 : from[t];
+    r->place[r->beyond++] = (int)i;
+  }
+}
 
 /* How many elements count at a place. */
 static int taps_of(const tide_sample_args *a) {
@@ -72,15 +104,21 @@ static void run(void *arg, int64_t begin, int64_t end) {
       FIND(float, f32, TIDE_SAMPLE_LINEAR, 2);
     else
       FIND(float, f32, a->mode, a->rank);
-    for (int64_t c = image * a->channels; c < (image + 1) * a->channels; c++) {
+    if (w->item > 2) note_beyond(r, n, count);
+    for (int64_t c = image * a->channels, last = c + a->channels; c < last;) {
       char *out = (char *)a->head.ptr[0] + (c * a->points + first) * w->item;
-      const void *plane = (const char *)a->head.ptr[1] + c * w->plane * w->item;
-      if (w->item == 2) pick(w, r, plane, n * count), plane = r->value;
-      if (w->dtype == TIDE_FLOAT64)
-        weigh_f64(r->sum, plane, r->from, r->weight, n, count);
-      else
-        weigh_f32((void *)r->sum, plane, w->item == 2 ? w->order : r->from, (void *)r->weight, n, count);
-      tide__cast(w->isa, out, a->dtype, r->sum, w->dtype, n);
+      const void *x = (const char *)a->head.ptr[1] + c * w->plane * w->item;
+      const int planes = w->item > 2 && last - c >= PLANES ? PLANES : 1;
+      if (w->item == 2) pick(w, r, x, n * count), x = r->value;
+      if (w->dtype == TIDE_FLOAT64) {
+        weigh_f64(r->sum, x, w->plane, planes, r->from, r->weight, n, count);
+        again_f64(r->sum, x, w->plane, planes, r, r->weight, count);
+      } else {
+        weigh_f32((void *)r->sum, x, w->plane, planes, w->item == 2 ? w->order : r->from, (void *)r->weight, n, count);
+        if (w->item == 4) again_f32((void *)r->sum, x, w->plane, planes, r, (void *)r->weight, count);
+      }
+      for (int p = 0; p < planes; p++, c++, out += a->points * w->item)
+        tide__cast(w->isa, out, a->dtype, (char *)r->sum + p * PIECE * w->wide, w->dtype, n);
     }
   }
 }
