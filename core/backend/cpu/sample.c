@@ -32,9 +32,9 @@ typedef struct room {
 #define SUMS(T, planes, count, value)                                                                                  \
   for (int64_t i = 0; i < n; i++, from += count, by += count) {                                                        \
     T sum[planes] = {0};                                                                                               \
-    for (int t = 0; t < count; t++)                                                                                    \
-      for (int p = 0; p < planes; p++) sum[p] += value;                                                                \
-    for (int p = 0; p < planes; p++) out[p * PIECE + i] = sum[p];                                                      \
+    _Pragma("GCC unroll 4") for (int t = 0; t < count; t++) _Pragma("GCC unroll 4") for (int p = 0; p < planes; p++)   \
+        sum[p] += value;                                                                                               \
+    _Pragma("GCC unroll 4") for (int p = 0; p < planes; p++) out[p * PIECE + i] = sum[p];                              \
   }
 #define WEIGH(T, s)                                                                                                    \
   static void weigh_##s(T *restrict out, const T *x, int64_t apart, int planes, const int64_t *from, const T *by,      \
