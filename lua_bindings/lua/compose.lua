@@ -236,10 +236,19 @@ function kron(a, b)
     local m, k = s[d - n + #s] or 1, t[d - n + #t] or 1
     left[2 * d - 1], left[2 * d], right[2 * d - 1], right[2 * d], result[d] = m, 1, 1, k, m * k
   end
-  return reshape(mul(reshape(a, left), reshape(b, right)), result)
+  a, b = reshape(a, left), reshape(b, right)
+  if n > 0 and place_of(a) == "cpu" then -- rows as long as the result's: a CPU does not like to begin anew for each block
+    local m, k = left[2 * n - 1], right[2 * n]
+    left[2 * n], right[2 * n - 1] = k, m
+    a, b = expand(a, left), expand(b, right)
+    left[2 * n - 1], left[2 * n], right[2 * n - 1], right[2 * n] = m * k, nil, m * k, nil
+    a, b = reshape(a, left), reshape(b, right)
+  end
+  return reshape(mul(a, b), result)
 end
 
--- Components 2, 3, 1 and 3, 1, 2 of the vectors are windows of them written down twice.
+-- On a CPU component by component; elsewhere two operations: components 2, 3, 1 and 3, 1, 2 of the vectors are windows of
+-- them written down twice.
 function cross(a, b, dim)
   local s, t = sizes_of(a), sizes_of(b)
   if #s ~= #t or s[dim] ~= 3 or t[dim] ~= 3 then
@@ -249,6 +258,15 @@ function cross(a, b, dim)
   local name, kind = dtype_of(a)
   if dtype_of(b) ~= name or kind == "B" then
     fail("DtypeError", called() .. ": got " .. name .. " and " .. dtype_of(b) .. ", expected one dtype of numbers")
+  end
+  if place_of(a) == "cpu" then
+    local parts = {}
+    for i = 1, 3 do
+      local j, k = i % 3 + 1, (i + 1) % 3 + 1
+      parts[i] = mul(narrow(a, dim, j, 1), narrow(b, dim, k, 1))
+      addcmul_(parts[i], narrow(a, dim, k, 1), narrow(b, dim, j, 1), { value = -1 })
+    end
+    return cat(parts, dim)
   end
   a, b = cat({ a, a }, dim), cat({ b, b }, dim)
   local result = mul(narrow(a, dim, 2, 3), narrow(b, dim, 3, 3))
