@@ -5,6 +5,8 @@
  * held them. */
 #include "tide/archive.h"
 
+#include <limits.h>
+
 #include "fields.h"
 #include "row.h"
 #include "tide/file.h"
@@ -48,7 +50,9 @@ static void get_one(lua_State *L, const ltide_call *c, tide_archive *a, int64_t 
 
 /* Sets those that the list at `names` has. */
 static void get_named(lua_State *L, const ltide_call *c, tide_archive *a, int names) {
-  for (lua_Integer k = 1; lua_rawgeti(L, names, k) != LUA_TNIL; k++) {
+  int n = ltide_check_list(L, names, INT_MAX, "names", "names");
+  for (lua_Integer k = 1; k <= n; k++) {
+    lua_rawgeti(L, names, k);
     const char *name = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : NULL;
     int64_t i = name ? find_name(a, name) : -1;
     if (i < 0)
@@ -58,7 +62,6 @@ static void get_named(lua_State *L, const ltide_call *c, tide_archive *a, int na
     lua_pop(L, 1);
     get_one(L, c, a, i);
   }
-  lua_pop(L, 1);
 }
 
 static int lload_archive(lua_State *L, ltide_call *c) {

@@ -24,17 +24,21 @@ void tide__entries_sort(tide_archive *a) {
 
 static int by_name(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
 
+/* The first name of the list that is there twice, or NULL. Sorts it. */
+static const char *find_twice(const char **name, int64_t n) {
+  if (n) qsort(name, (size_t)n, sizeof *name, by_name);
+  for (int64_t i = 1; i < n; i++)
+    if (!strcmp(name[i - 1], name[i])) return name[i];
+  return NULL;
+}
+
 static tide_status check_names(const tide_archive *a) {
-  tide_status status = TIDE_OK;
   const char **name = malloc((size_t)(a->count + 1) * sizeof *name);
   if (!name) return tide__fail(TIDE_MEMORY, "%s: no host memory", a->kind->load);
   for (int64_t i = 0; i < a->count; i++) name[i] = a->entry[i].name;
-  qsort(name, (size_t)a->count, sizeof *name, by_name);
-  for (int64_t i = 1; i < a->count && status == TIDE_OK; i++)
-    if (!strcmp(name[i - 1], name[i]))
-      status = tide__source_fail(&a->source, "the name '%.80s' is there twice", name[i]);
+  const char *twice = find_twice(name, a->count);
   free(name);
-  return status;
+  return twice ? tide__source_fail(&a->source, "the name '%.80s' is there twice", twice) : TIDE_OK;
 }
 
 static tide_status check_entries(tide_archive *a) {
@@ -118,7 +122,13 @@ static tide_status check_content(const tide__archive_kind *kind, const char *pat
     TIDE_TRY(tide__check(c->tensor[i], kind->save, c->name[i]));
     TIDE_TRY(kind->check(path, c->name[i], c->tensor[i]));
   }
-  return TIDE_OK;
+  const char **name = malloc((size_t)(c->count + 1) * sizeof *name);
+  if (!name) return tide__fail(TIDE_MEMORY, "%s: no host memory", kind->save);
+  for (int64_t i = 0; i < c->count; i++) name[i] = c->name[i];
+  const char *twice = find_twice(name, c->count);
+  free(name);
+  if (!twice) return TIDE_OK;
+  return tide__fail(TIDE_VALUE, "%s: %s: got the name '%.80s' twice, expected each once", kind->save, path, twice);
 }
 
 static tide_status write_file(const tide__archive_kind *kind, const char *path, const tide_archive_content *c) {

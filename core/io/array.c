@@ -8,8 +8,10 @@
 #include "array.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <zlib.h>
 
 enum { PIECE = 1 << 13, STRAIGHT = 1 << 20 };
@@ -45,18 +47,14 @@ tide_status tide__source_open(tide__source *s, const char *what, const char *pat
   struct stat is;
   *s = (tide__source){.what = what, .path = path, .member = ""};
   if (!path) return tide__fail(TIDE_ARGUMENT, "%s: no path, got a null pointer, expected a file name", what);
-  FILE *file = fopen(path, "rb");
-  if (!file || fstat(fileno(file), &is) != 0) {
-    int error = errno;
-    if (file) fclose(file);
-    return tide__source_fail(s, "%s, expected a file that can be read", strerror(error));
-  }
-  if (!S_ISREG(is.st_mode)) {
-    fclose(file);
-    return tide__source_fail(s, "got a folder, a device or a pipe, expected a regular file");
-  }
-  s->file = file, s->left = (int64_t)is.st_size;
-  return TIDE_OK;
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe that nobody writes is refused, not waited for */
+  int error = fd < 0 || fstat(fd, &is) != 0 ? errno : 0;
+  bool regular = !error && S_ISREG(is.st_mode);
+  if (regular && !(s->file = fdopen(fd, "rb"))) error = errno;
+  if (s->file) return s->left = (int64_t)is.st_size, TIDE_OK;
+  if (fd >= 0) close(fd);
+  if (error) return tide__source_fail(s, "%s, expected a file that can be read", strerror(error));
+  return tide__source_fail(s, "got a folder, a device or a pipe, expected a regular file");
 }
 
 tide_status tide__source_seek(tide__source *s, int64_t at) {
@@ -154,7 +152,7 @@ tide_status tide__elements_read(tide_tensor **out, tide__source *s, const tide__
   const tide_options o = {e->dtype, TIDE_CPU, false};
   tide_tensor *x;
   TIDE_TRY(tide__elements_count(&n, s, e, size, ndim));
-  for (int d = 0; fortran && d < ndim; d++) stride[d] = step, step *= size[d] ? size[d] : 1;
+  for (int d = 0; fortran && n && d < ndim; d++) stride[d] = step, step *= size[d];
   TIDE_TRY(fortran && n ? tide_empty_strided(&x, size, stride, ndim, &o) : tide_empty(&x, size, ndim, &o));
   tide_status status = n ? read_values(tide__tensor_ptr(x), s, e, n) : TIDE_OK;
   if (status == TIDE_OK)

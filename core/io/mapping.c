@@ -92,6 +92,14 @@ static tide_status fail_file(const char *path, const char *reason) {
   return tide__fail(TIDE_FILE, "from_file: %s: %s, expected a regular file that can be mapped", path, reason);
 }
 
+/* made: a shared one was not there. */
+static int open_file(const char *path, bool shared, bool *made) {
+  int flags = (shared ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK, fd = open(path, flags);
+  if (fd >= 0 || !shared || errno != ENOENT) return fd;
+  fd = open(path, flags | O_CREAT | O_EXCL, 0666);
+  return *made = fd >= 0, fd;
+}
+
 /* A shared file is made as long as it has to be, with room on the disk: else a write would end the process. */
 static tide_status check_length(const char *path, int fd, int64_t length, bool shared) {
   struct stat is;
@@ -119,11 +127,13 @@ tide_status tide_from_file(tide_tensor **out, const char *path, const int64_t *s
     return tide__fail(TIDE_VALUE, "from_file: offset: got %lld, expected a multiple of %lld bytes", (long long)offset,
                       (long long)each);
   int64_t length = tide__size_add(offset, n * tide__itemsize(dtype));
-  int fd = open(path, (shared ? O_RDWR | O_CREAT : O_RDONLY) | O_CLOEXEC | O_NONBLOCK, 0666);
+  bool made = false;
+  int fd = open_file(path, shared, &made);
   if (fd < 0) return fail_file(path, strerror(errno));
   tide_status status = check_length(path, fd, length, shared);
   if (status == TIDE_OK) status = map(&m, fd, length, shared);
   close(fd);
+  if (status != TIDE_OK && made) unlink(path);
   if (status != TIDE_OK) return status;
   const tide_options o = {dtype, TIDE_CPU, false};
   status = n ? tensor_at(out, m, offset, size, ndim, dtype) : tide_empty(out, size, ndim, &o);

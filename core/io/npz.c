@@ -10,6 +10,8 @@
 
 #include <zlib.h>
 
+#include "base/json.h"
+
 enum { END = 22, END64 = 56, LOCATOR = 20, CONTENT = 46, LOCAL = 30, COMMENT = 65535, BEST = 1032, DAY = 33 };
 static const uint32_t all32 = UINT32_MAX;
 static const int64_t default_most = (int64_t)1 << 30;
@@ -333,7 +335,8 @@ static tide_status check_tensor(const char *path, const char *name, const tide_t
                       name);
   if (strlen(name) > 65000)
     return tide__fail(TIDE_VALUE, "save_npz: %s: got a name of %zu bytes, expected at most 65000", path, strlen(name));
-  return TIDE_OK;
+  if (tide__utf8(name, strlen(name))) return TIDE_OK;
+  return tide__fail(TIDE_VALUE, "save_npz: %s: got the name '%.80s', expected UTF-8", path, name);
 }
 
 const tide__archive_kind tide__npz = {"load_npz", "save_npz", open_file, get_tensor, write_all, check_tensor};

@@ -307,6 +307,14 @@ static tide_status check_tensor(const char *path, const char *name, const tide_t
                     name);
 }
 
+static tide_status check_notes(const char *path, const tide_archive_content *c) {
+  for (int64_t i = 0; i < c->notes; i++)
+    if (!tide__utf8(c->key[i], strlen(c->key[i])) || !tide__utf8(c->value[i], strlen(c->value[i])))
+      return tide__fail(TIDE_VALUE, "save_safetensors: %s: metadata: got '%.80s' = '%.80s', expected UTF-8", path,
+                        c->key[i], c->value[i]);
+  return TIDE_OK;
+}
+
 static void write_notes(FILE *f, const tide_archive_content *c) {
   fputs("\"__metadata__\":{", f);
   for (int64_t i = 0; i < c->notes; i++) {
@@ -337,6 +345,7 @@ static void write_head(FILE *f, const tide_archive_content *c) {
 static tide_status write_all(FILE *file, const char *path, const tide_archive_content *c) {
   char *text = NULL, digits[8];
   size_t n = 0;
+  TIDE_TRY(check_notes(path, c));
   FILE *head = open_memstream(&text, &n);
   if (head) write_head(head, c);
   if (!head || fclose(head)) {
