@@ -55,6 +55,10 @@ describe("imshow", function()
     assert.are.equal(80 + 1, #show(tide.zeros({ 2, 5000 }, { device = D.dev }), { color = "none" }):match "^.-\n")
   end)
 
+  it("is no wider than it can be shown", function()
+    for _, width in ipairs { 0, 1e5 // 1 | 0, math.maxinteger } do D.raises("ValueError", show, tide.zeros(3, 3), { width = width }) end
+  end)
+
   it("is what a terminal can show", function()
     local line = "tide.tensor({{0, 1}}):imshow()"
     local out = D.run({ "-e", "local tide = require 'tide' " .. line }, { env = { COLORTERM = "truecolor", TERM = "xterm-256color" } })
@@ -190,11 +194,27 @@ describe("plot", function()
   end)
 
   it("has sensible ends where there is little or nothing to draw", function()
-    for _, list in ipairs { {}, { 3 }, { 0 }, { 5, 5 }, { 0 / 0 }, { 1 / 0, -1 / 0 }, { 1e300, -1e300 }, { 1e-300, 2e-300 }, { 1e15, 1e15 + 1 } } do
+    for _, list in ipairs { {}, { 3 }, { 0 }, { 5, 5 }, { 0 / 0 }, { 1 / 0, -1 / 0 }, { 1e300, -1e300 }, { 1e-300, 2e-300 }, { 1e15, 1e15 + 1 },
+      { 1.7e308, -1.7e308 }, { 0, 5e-324 }, { 5e-324, 5e-324 }, { 5e-324, 1.7e308 } } do
       for _, kind in ipairs { "line", "scatter", "hist" } do
         for _, log in ipairs { "none", "y" } do tide.plot(list, { kind = kind, log = log, width = 200, height = 150 }) end
       end
+      local map = tide.tensor({ list }, { dtype = "float64" })
+      if #list > 0 then tide.plot(map, { kind = "heat", width = 200, height = 150 }) end
     end
+  end)
+
+  it("has axes and colours that fall", function()
+    local rising = tide.plot({ 1, 2, 2 }, { kind = "hist", bins = 2, xlim = { 0.5, 2.5 } })
+    local falling = tide.plot({ 1, 2, 2 }, { kind = "hist", bins = 2, xlim = { 2.5, 0.5 } })
+    local area = count(rising, 64, 149, 197)
+    assert.is_true(area > 100000 and math.abs(area - count(falling, 64, 149, 197)) < 1000) -- a column of pixels
+    assert.is_false(tide.equal(rising, falling))
+    local x = D.tensor({ { 0, 1, 1 } }, "float32")
+    local image = tide.plot(x, { kind = "heat", cmap = "gray", width = 400, height = 300, vmin = 1, vmax = 0 })
+    assert.is_true(tide.equal(image:narrow(1, 40, 180):narrow(2, 80, 200),
+      tide.plot(1 - x, { kind = "heat", cmap = "gray", width = 400, height = 300 }):narrow(1, 40, 180):narrow(2, 80, 200)))
+    assert.are.equal("@  \n1 to 0\n", x:imshow { text = true, color = "none", cmap = "gray", vmin = 1, vmax = 0 })
   end)
 
   it("names what is wrong", function()
@@ -206,7 +226,10 @@ describe("plot", function()
     D.raises("ShapeError", tide.plot, { { 1 }, { 2 } }, { { 1 }, { 2 }, { 3 } })
     D.raises("ShapeError", tide.plot, tide.ones(2, 2, 2))
     D.raises("DtypeError", tide.plot, tide.ones({ 2 }, { dtype = "complex64" }))
-    D.raises("ValueError", tide.plot, { 1, 2 }, { xlim = { 1, 1 } })
+    for _, limits in ipairs { { 1, 1 }, { 1 }, { 0 / 0, 1 }, { -1.7e308, 1.7e308 }, { 0, 1e-320 } } do
+      D.raises("ValueError", tide.plot, { 1, 2 }, { xlim = limits })
+    end
+    D.raises("ValueError", tide.plot, tide.ones(2, 2), { kind = "heat", vmin = 0 / 0 })
     D.raises("ValueError", tide.plot, { 1, 2 }, { width = 20 })
     D.raises("ValueError", tide.plot, { 1, 2 }, { width = 100000 })
     D.raises("ValueError", tide.plot, tide.empty(0, 1 << 60)) -- more lines than a picture shows

@@ -55,12 +55,13 @@ function finite_range(list)
   return low, high
 end
 
--- A function from values to colours: those beyond the limits take the colour at the end, NaN the given one.
+-- A function from values to colours: those beyond the limits take the colour at the end, NaN the given one. Limits that
+-- fall turn the colours round.
 function color_scale(name, low, high, nan)
   local of, span = color_map(name), high - low
   return function(v)
     if v ~= v then return nan end
-    local t = span > 0 and (v - low) / span or 0.5
+    local t = span ~= 0 and (v - low) / span or 0.5
     return of(t > 1 and 1 or t > 0 and t or 0)
   end
 end

@@ -4,6 +4,7 @@
 -- the means of blocks, on the tensor's own device, so that only what is shown is copied; NaN in a block makes it NaN.
 
 local nan_color = 0xff00ff
+local MOST_PIXELS = 1 << 24
 
 local function refuse_shape(x)
   fail("ShapeError", called() .. ": x: got " .. describe(x) .. ", expected [h, w] or a picture [h, w, 3] or [3, h, w]")
@@ -48,7 +49,7 @@ local function pixels_of(planes, width, height, opts, is_byte)
   else
     low, high = opts.vmin or 0, opts.vmax or is_byte and 255 or 1
   end
-  local span = high > low and high - low or 1
+  local span = high ~= low and high - low or 1
   local function channel(v)
     local t = (v - low) / span
     return ((t > 1 and 1 or t > 0 and t or 0) * 255 + 0.5) // 1 | 0
@@ -140,6 +141,10 @@ function imshow(x, opts)
   if width < 1 then fail("ValueError", called() .. ": width: got " .. width .. ", expected at least 1") end
   local height = (h * width / w + 0.5) // 1 | 0
   height = height > 0 and height or 1
+  if width * 1.0 * height > MOST_PIXELS then
+    fail("ValueError", called() .. ": width: got " .. width .. " columns, which makes " .. height .. " rows of pixels of "
+      .. describe(x) .. ", expected at most " .. MOST_PIXELS .. " pixels")
+  end
   planes = pool_blocks(pool_blocks(planes:to(dtype == "tide.float64" and "float64" or "float32"), n - 1, height), n, width)
   local rows, low, high, missing = pixels_of(planes, width, height, opts, dtype == "tide.uint8")
   local out = color == "none" and plain(rows, width) or colored(rows, width, color == "true")

@@ -77,11 +77,18 @@ local function series_of(x, y)
   return all
 end
 
+-- The largest end of a scale and the shortest scale: beyond these sums and quotients of their ends are not finite.
+local LARGEST, SMALLEST = 1e300, 1e-290
+
+local function near(v, low, high) return v < low and low or v > high and high or v end
+local function differ(a, b) return (a < b and b - a or a - b) >= SMALLEST end
+
 local function limits_of(v, name)
   if v == nil then return nil end
   local a, b = rawget(v, 1), rawget(v, 2)
-  if type(a) ~= "number" or type(b) ~= "number" or a == b or a - a ~= 0 or b - b ~= 0 then
-    complain("ValueError", name .. ": expected two numbers that differ, {first, last}")
+  local is_pair = type(a) == "number" and type(b) == "number" and near(a, -LARGEST, LARGEST) == a and near(b, -LARGEST, LARGEST) == b
+  if not is_pair or not differ(a, b) then
+    complain("ValueError", name .. ": got {" .. text(a) .. ", " .. text(b) .. "}, expected {first, last}: two numbers that differ")
   end
   return a + 0.0, b + 0.0
 end
@@ -106,17 +113,20 @@ end
 
 -- A scale from low to high, with some room on either side where the data give them.
 local function new_scale(low, high, is_log, given_low, given_high, room)
-  if is_log and given_low and (given_low <= 0 or given_high <= 0) then
-    complain("ValueError", "log: expected limits above 0")
+  local least = 1 / LARGEST
+  if is_log and given_low and (given_low < least or given_high < least) then
+    complain("ValueError", "log: got limits {" .. text(given_low) .. ", " .. text(given_high) .. "}, expected them above 0, from "
+      .. text(least) .. " on")
   end
   local s = { log = is_log }
-  local function inside(v) return is_log and log10(v) or v end
+  local function inside(v) return is_log and log10(near(v, least, LARGEST)) or near(v, -LARGEST, LARGEST) end
   if given_low then
     s.low, s.high = inside(given_low), inside(given_high)
   else
     s.low, s.high = inside(low or is_log and 1 or 0.0), inside(high or 1.0)
-    if s.low == s.high then
+    if not differ(s.low, s.high) then
       local by = is_log and 0.5 or s.low ~= 0 and 0.1 * (s.low < 0 and -s.low or s.low) or 0.5
+      if by < SMALLEST then by = SMALLEST end
       s.low, s.high = s.low - by, s.high + by
     end
     local by = (s.high - s.low) * (room or 0.04)
@@ -263,10 +273,9 @@ end
 -- Where the points of a series lie on the canvas. What is too far away to be seen comes nearer, so that sums stay exact.
 local function placed(series, xs, ys, area)
   local us, vs = {}, {}
-  local function near(v, low, high) return v < low - 1e6 and low - 1e6 or v > high + 1e6 and high + 1e6 or v end
   for i = 1, #series.x do
-    us[i] = near(place(xs, series.x[i]), area[1], area[3])
-    vs[i] = near(place(ys, series.y[i]), area[2], area[4])
+    us[i] = near(place(xs, series.x[i]), area[1] - 1e6, area[3] + 1e6)
+    vs[i] = near(place(ys, series.y[i]), area[2] - 1e6, area[4] + 1e6)
   end
   return us, vs
 end
@@ -343,6 +352,8 @@ end
 local function counted_in(all, bins, low, high)
   if bins < 1 or bins > 100000 then complain("ValueError", "bins: got " .. bins .. ", expected 1 to 100000") end
   if not low then low, high = 0.0, 1.0 end
+  if low > high then low, high = high, low end -- an axis that falls
+  low, high = near(low, -LARGEST, LARGEST), near(high, -LARGEST, LARGEST)
   if low == high then low, high = low - 0.5, high + 0.5 end
   local bars = {}
   for k = 1, #all do
@@ -371,7 +382,7 @@ local function draw_bars(c, area, bars, xs, ys)
     for i = 1, #b.y do
       local u0, u1, v = place(xs, b.x[i]), place(xs, b.x[i + 1]), place(ys, b.y[i])
       if b.y[i] > 0 then
-        local first, last = u0 // 1, u1 // 1 - 1
+        local first, last = (u0 < u1 and u0 or u1) // 1, (u0 < u1 and u1 or u0) // 1 - 1
         fill_rect(c, first < area[1] and area[1] or first, v < area[2] and area[2] or v // 1, last > area[3] and area[3] or last,
           (zero // 1) - 1, color, #bars > 1 and 0.45 or 0.75)
       end
@@ -452,8 +463,12 @@ local function plot_map(c, x, opts)
   local list = numbers(small)
   local low, high = finite_range(list)
   low, high = opts.vmin or low or 0.0, opts.vmax or high or 1.0
+  if low - low ~= 0 or high - high ~= 0 then
+    complain("ValueError", "vmin, vmax: got " .. text(low) .. " and " .. text(high) .. ", expected finite numbers")
+  end
+  low, high = near(low, -LARGEST, LARGEST), near(high, -LARGEST, LARGEST)
   local scale = color_scale(opts.cmap or "viridis", low, high, missing)
-  local bar = new_scale(low, high, false, low ~= high and low or nil, high, 0)
+  local bar = new_scale(low, high, false, differ(low, high) and low or nil, high, 0)
   local bar_ticks = ticks_of(bar, most_ticks(c.height, 50))
   local x0, x1 = limits_of(opts.xlim, "xlim")
   local y0, y1 = limits_of(opts.ylim, "ylim")
