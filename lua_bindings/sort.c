@@ -72,22 +72,38 @@ static int lmedian(lua_State *L, ltide_call *c) {
 
 /* {==== Searching */
 
-/* The value at v, a tensor or a number, as a tensor beside `of`: a number becomes of's dtype where that can hold its
- * kind. */
-static const tide_tensor *beside(lua_State *L, ltide_call *c, const tide_operand *v, const tide_tensor *of) {
-  if (v->tensor) return v->tensor;
-  tide_dtype dtype = tide_tensor_dtype(of);
-  tide_options o = {dtype, tide_tensor_device(of), false};
-  ltide_tensor *made = ltide_new_tensor(L, c->S);
-  ltide_try(L, tide_full(&made->t, NULL, 0, v->number, &o));
-  return made->t;
+/* A new tensor of v, a tensor or a number, of this dtype and on of's device unless it is a tensor. */
+static const tide_tensor *made_of(lua_State *L, ltide_call *c, const tide_operand *v, tide_dtype dtype,
+                                  const tide_tensor *of) {
+  tide_options o = {dtype, tide_tensor_device(v->tensor ? v->tensor : of), false};
+  tide_tensor **made = ltide_result(L, c);
+  ltide_try(L, v->tensor ? tide_to(made, v->tensor, &o, false, false) : tide_full(made, NULL, 0, v->number, &o));
+  return *made;
+}
+
+/* The dtype in which elements of dtype and the number are what they are: its own unless integers have no place for the
+ * number. */
+static tide_dtype common_dtype(tide_dtype dtype, const tide_scalar *number) {
+  char kind = tide_dtype_kind(dtype);
+  if (kind == 'F' || kind == 'C' || number->kind == 'B' || number->kind == 'C') return dtype;
+  bool whole = number->kind == 'I' || (fabs(number->re) < 0x1p63 && number->re == trunc(number->re));
+  if (!whole) return TIDE_FLOAT64;
+  int64_t i = number->kind == 'I' ? number->i : (int64_t)number->re;
+  int bits = kind == 'B' ? 1 : 8 * (int)tide_dtype_size(dtype) - (kind == 'I');
+  bool fits = bits == 63 || (i < INT64_C(1) << bits && i >= (kind == 'I' ? -(INT64_C(1) << bits) : 0));
+  return fits ? dtype : TIDE_INT64;
 }
 
 static int search(lua_State *L, ltide_call *c, tide_tensor *sorted, const tide_operand *v, const tide_tensor *sorter) {
   bool right = ltide_get(L, c, "right")->boolean, narrow = ltide_get(L, c, "out_int32")->boolean;
-  const tide_tensor *x = beside(L, c, v, sorted);
+  const tide_tensor *lines = sorted, *x = v->tensor;
+  if (!x) {
+    tide_dtype dtype = common_dtype(tide_tensor_dtype(sorted), &v->number);
+    if (dtype != tide_tensor_dtype(sorted)) lines = made_of(L, c, &(tide_operand){.tensor = sorted}, dtype, sorted);
+    x = made_of(L, c, v, dtype, sorted);
+  }
   tide_tensor **out = ltide_result(L, c);
-  ltide_try(L, tide_searchsorted(out, sorted, x, right, sorter));
+  ltide_try(L, tide_searchsorted(out, lines, x, right, sorter));
   if (!narrow) return ltide_finish(L, c, TIDE_OK);
   tide_options o = {TIDE_INT32, tide_tensor_device(*out), false};
   return ltide_finish(L, c, tide_to(ltide_result(L, c), *out, &o, false, false));
@@ -179,15 +195,9 @@ static int lisin(lua_State *L, ltide_call *c) {
   const tide_tensor *of = x->tensor ? x->tensor : test->tensor;
   tide_dtype dtype = tide_tensor_dtype(of);
   if (x->tensor && test->tensor) dtype = tide_dtype_promote(dtype, tide_tensor_dtype(test->tensor));
-  for (int k = 0; k < 2; k++) {
-    const tide_operand *v = k ? test : x;
-    if (!v->tensor) {
-      beside(L, c, v, of);
-      continue;
-    }
-    tide_options o = {dtype, tide_tensor_device(v->tensor), false};
-    ltide_try(L, tide_to(ltide_result(L, c), v->tensor, &o, false, false));
-  }
+  if (!x->tensor || !test->tensor) dtype = common_dtype(dtype, x->tensor ? &test->number : &x->number);
+  made_of(L, c, x, dtype, of);
+  made_of(L, c, test, dtype, of);
   lua_pushboolean(L, ltide_get(L, c, "invert")->boolean);
   return finish_script(L, c, "is_in", from, 1);
 }

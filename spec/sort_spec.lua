@@ -333,6 +333,24 @@ describe("searching in what is in order", function()
     same({ 3 }, out)
   end)
 
+  it("numbers are what they are beside tensors of integers", function()
+    local edges = D.tensor({ 1, 2, 3 }, "int32")
+    for _, case in ipairs { { 2.5, 3, 3 }, { 2.0, 2, 3 }, { 1 / 0, 4, 4 }, { -1e30, 1, 1 }, { 0 / 0, 4, 4 }, { 1 << 40, 4, 4 }, { true, 1, 2 } } do
+      same(case[2], tide.bucketize(case[1], edges))
+      same(case[3], tide.searchsorted(edges, case[1], { right = true }))
+    end
+    same(4, tide.bucketize(300, edges:to "uint8"))
+    same(1, tide.bucketize(-1, edges:to "uint8"))
+    same(3, tide.bucketize(2, D.tensor({ false, true }, "bool")))
+    same({ false, false, false }, tide.isin(edges, 2.5))
+    same({ false, true, false }, tide.isin(edges, 2.0))
+    same({ false, false, false }, tide.isin(edges:to "uint8", 258))
+    same({ false, false }, tide.isin(D.tensor({ true, false }, "bool"), 2))
+    same(false, tide.isin(0.5, edges))
+    local large = D.tensor({ 1 << 53, (1 << 53) + 1 }, "int64")
+    same({ false, true }, tide.isin(large, (1 << 53) + 1))
+  end)
+
   it("isin finds elements of any shape and dtype", function()
     local x = D.tensor { { 1., 2. }, { nan, 4. } }
     same({ { true, false }, { false, true } }, tide.isin(x, D.tensor { 4, 1, 7 }))
