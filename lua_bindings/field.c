@@ -59,11 +59,12 @@ static int lavg_pool(lua_State *L, ltide_call *c) {
   return ltide_finish(L, c, tide_avg_pool(ltide_result(L, c), c->x, c->row->tag, &p));
 }
 
-static bool is_mode(const char *mode, int ndim) {
-  static const char *const names[] = {"linear", "bilinear", "trilinear"};
-  for (int i = 0; i < 3; i++)
-    if (!strcmp(mode, names[i])) return ndim == i + 3;
-  return true;
+/* How many dimensions x has in this mode; 0: 3 to 5. */
+static int dims_of_mode(const char *mode) {
+  static const char *const names[] = {"linear", "bilinear", "trilinear", "bicubic"};
+  for (int i = 0; i < 4; i++)
+    if (!strcmp(mode, names[i])) return i < 3 ? i + 3 : 4;
+  return 0;
 }
 
 /* size= or scale_factor= as a size for each spatial dim; true: `scale` holds the factors. */
@@ -99,10 +100,16 @@ static int linterpolate(lua_State *L, ltide_call *c) {
   int ndim = tide_tensor_ndim(c->x);
   int64_t size[3];
   double scale[3];
-  if (ndim < 3 || ndim > 5 || !is_mode(names[mode->i], ndim))
+  int wanted = dims_of_mode(names[mode->i]);
+  if (ndim < 3 || ndim > 5 || (wanted && ndim != wanted))
     ltide_error(L, "ShapeError",
-                "%s: x: got %d dimensions, expected [batch, channels, ...] with as many more as %s has",
-                ltide_function_name(L), ndim, names[mode->i]);
+                "%s: x: got %d dimensions, expected %s for mode %s: batch, channels, and those to resize",
+                ltide_function_name(L), ndim,
+                !wanted       ? "3 to 5"
+                : wanted == 3 ? "3"
+                : wanted == 4 ? "4"
+                              : "5",
+                names[mode->i]);
   bool scaled = read_size(L, c, ndim - 2, size, scale);
   if (align->given && (mode->i < 2 || mode->i == 6))
     ltide_error(L, "ArgumentError", "%s: align_corners: got it with mode %s, expected it with linear and cubic modes",

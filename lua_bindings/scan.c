@@ -29,14 +29,26 @@ static int lsoftmax(lua_State *L, ltide_call *c) {
       L, c, tide_softmax(slot, c->x, c->v[1].dim, c->row->tag != 0, ltide_get(L, c, "dtype")->dtype, c->into));
 }
 
+/* What goes before or behind x has its sizes but along dim. */
+static tide_tensor *beside(lua_State *L, const ltide_call *c, const char *name, int dim) {
+  tide_tensor *v = ltide_get(L, c, name)->tensor, *x = c->x;
+  int ndim = tide_tensor_ndim(x);
+  bool fits = tide_tensor_ndim(v) == ndim;
+  for (int d = 0; fits && d < ndim; d++) fits = d == dim || tide_tensor_size(v)[d] == tide_tensor_size(x)[d];
+  if (!fits)
+    ltide_error(L, "ShapeError", "%s: %s: got %s, expected the sizes of x, %s, but for dimension %d",
+                ltide_function_name(L), name, ltide_typename(L, ltide_get(L, c, name)->at),
+                ltide_typename(L, c->v[0].at), dim + 1);
+  return v;
+}
+
 /* x between what goes before it and what goes behind it, where something does. */
-static tide_tensor *extended(lua_State *L, ltide_call *c, const ltide_value *before, const ltide_value *behind,
-                             int dim) {
+static tide_tensor *extended(lua_State *L, ltide_call *c, int dim) {
   tide_tensor *list[3];
   int n = 0;
-  if (before->given) list[n++] = before->tensor;
+  if (ltide_get(L, c, "prepend")->given) list[n++] = beside(L, c, "prepend", dim);
   list[n++] = c->x;
-  if (behind->given) list[n++] = behind->tensor;
+  if (ltide_get(L, c, "append")->given) list[n++] = beside(L, c, "append", dim);
   if (n == 1) return c->x;
   ltide_tensor *all = ltide_new_tensor(L, c->S);
   ltide_try(L, tide_cat(&all->t, list, n, dim, NULL));
@@ -46,8 +58,7 @@ static tide_tensor *extended(lua_State *L, ltide_call *c, const ltide_value *bef
 static int ldiff(lua_State *L, ltide_call *c) {
   int dim = ltide_get(L, c, "dim")->dim;
   tide_tensor *x = c->x;
-  if (tide_tensor_ndim(x) && ltide_get(L, c, "n")->i > 0)
-    x = extended(L, c, ltide_get(L, c, "prepend"), ltide_get(L, c, "append"), dim);
+  if (tide_tensor_ndim(x) && ltide_get(L, c, "n")->i > 0) x = extended(L, c, dim);
   return ltide_finish(L, c, tide_diff(ltide_result(L, c), x, ltide_get(L, c, "n")->i, dim));
 }
 

@@ -169,7 +169,12 @@ describe("diff", function()
     same({ -29, 22, 2, -4, 9 }, x:diff { prepend = other, append = other, n = 2 })
     local m = D.tensor { { 1, 2 }, { 4, 5 } }
     same({ { 1, 2 }, { 3, 3 } }, m:diff { dim = 1, prepend = D.tensor { { 0, 0 } } })
-    D.raises("ShapeError", function() m:diff { dim = 1, append = D.tensor { { 1 } } } end)
+    for _, name in ipairs { "prepend", "append" } do
+      for _, wrong in ipairs { D.tensor { { 1 } }, D.tensor { 1, 2 }, D.tensor(1) } do
+        local e = D.raises("ShapeError", function() m:diff { dim = 1, [name] = wrong } end)
+        assert.is_truthy(e.message:find("diff: " .. name .. ": got ", 1, true))
+      end
+    end
   end)
 
   it("refuses what it cannot take", function()
@@ -208,6 +213,9 @@ describe("trapezoid", function()
     local y = D.tensor { 1., 2., 3. }
     D.raises("ShapeError", function() y:trapezoid(D.tensor { 1., 2. }) end)
     D.raises("ShapeError", function() y:trapezoid(D.tensor { { 1., 2., 3. } }) end)
+    local e = D.raises("ShapeError", function() D.tensor({ { 1., 2. }, { 3., 4. } }):trapezoid(D.tensor { { 1. }, { 2. } }) end)
+    assert.is_truthy(e.message:find("trapezoid: x: got ", 1, true))
+    same({ 4, 8 }, D.tensor({ { 1., 1., 1. } }):trapezoid(D.tensor { { 1., 2., 5. }, { 0., 1., 8. } }))
     D.raises("ShapeError", function() D.tensor(1.):trapezoid() end)
     D.raises("DtypeError", function() D.tensor({ true, false }):cumulative_trapezoid() end)
     D.raises("IndexError", function() y:trapezoid { dim = 2 } end)

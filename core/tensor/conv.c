@@ -56,9 +56,8 @@ static tide_status check_dim(const tide_taps *t, int64_t padding, int64_t extra,
                {"output_padding", extra, 0}};
   for (int i = 0; i < 5; i++)
     if (parts[i].value < parts[i].least || parts[i].value > INT32_MAX)
-      return tide__fail(TIDE_VALUE, "%s: %s, got %lld for spatial dim %lld, expected at least %lld", what,
-                        parts[i].name, (long long)parts[i].value, (long long)tide__shown(dim),
-                        (long long)parts[i].least);
+      return tide__fail(TIDE_VALUE, "%s: %s, got %lld for spatial dim %lld, expected %lld to %d", what, parts[i].name,
+                        (long long)parts[i].value, (long long)tide__shown(dim), (long long)parts[i].least, INT32_MAX);
   if (extra >= t->stride && extra >= t->dilation && extra)
     return tide__fail(TIDE_VALUE, "%s: output_padding, got %lld, expected less than stride or dilation", what,
                       (long long)extra);
@@ -72,7 +71,7 @@ static tide_status set_dim(tide_taps *t, int64_t *up, const tide_convolution *c,
   TIDE_TRY(check_dim(t, padding, extra, i, what));
   int64_t wide = (t->kernel - 1) * t->dilation;
   if (transposed) {
-    t->out = t->in > 0 ? (t->in - 1) * t->stride - 2 * padding + wide + extra + 1 : 0;
+    t->out = t->in > 0 ? tide__size_add(tide__size_mul(t->in - 1, t->stride), wide + extra + 1 - 2 * padding) : 0;
     *up = t->stride, t->stride = 1, t->before = wide - padding;
     if (t->out < 0)
       return tide__fail(TIDE_SHAPE, "%s: nothing is left of spatial dim %lld, got %lld elements", what,

@@ -81,9 +81,8 @@ static tide_status check_window(const tide_taps *t, int dim, const char *what) {
       {"kernel", t->kernel, 1}, {"stride", t->stride, 1}, {"dilation", t->dilation, 1}, {"padding", t->before, 0}};
   for (int i = 0; i < 4; i++)
     if (parts[i].value < parts[i].least || parts[i].value > INT32_MAX)
-      return tide__fail(TIDE_VALUE, "%s: %s, got %lld for spatial dim %lld, expected at least %lld", what,
-                        parts[i].name, (long long)parts[i].value, (long long)tide__shown(dim),
-                        (long long)parts[i].least);
+      return tide__fail(TIDE_VALUE, "%s: %s, got %lld for spatial dim %lld, expected %lld to %d", what, parts[i].name,
+                        (long long)parts[i].value, (long long)tide__shown(dim), (long long)parts[i].least, INT32_MAX);
   int64_t wide = (t->kernel - 1) * t->dilation + 1;
   if (t->before > wide / 2)
     return tide__fail(TIDE_VALUE, "%s: padding, got %lld, expected at most half of what a window covers, %lld", what,

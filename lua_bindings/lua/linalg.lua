@@ -169,12 +169,12 @@ end
 
 -- {==== Powers
 
-local function power(x, n)
+local function power(x, n) -- n counts without a sign: 2^63 is one, too
   local result
-  while n > 0 do
-    if n % 2 == 1 then result = result and result:matmul(x) or x end
-    n = n // 2
-    if n > 0 then x = x:matmul(x) end
+  while n ~= 0 do
+    if n & 1 == 1 then result = result and result:matmul(x) or x end
+    n = n >> 1
+    if n ~= 0 then x = x:matmul(x) end
   end
   return result
 end

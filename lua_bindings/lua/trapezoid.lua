@@ -14,6 +14,12 @@ local function widths(y, x, dim)
     fail("ShapeError", called() .. ": x has more dimensions than y, got " .. x:dim() .. ", expected at most " .. ndim)
   end
   while x:dim() < ndim do x = x:unsqueeze(1) end
+  for d = 1, ndim do
+    if x:size(d) ~= y:size(d) and (d == dim or x:size(d) ~= 1 and y:size(d) ~= 1) then
+      fail("ShapeError", called() .. ": x: got " .. describe(x) .. ", expected a place for each point along dim, and sizes that broadcast to those of y, "
+        .. describe(y))
+    end
+  end
   return x:diff { dim = dim }
 end
 
