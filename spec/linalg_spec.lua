@@ -185,6 +185,15 @@ describe("linalg.solve", function()
     D.raises("ShapeError", la.solve, a, tide.ones(2, 3, { device = D.dev }))
     D.raises("ShapeError", la.solve, a, tide.ones(2, { device = D.dev }))
     D.raises("ShapeError", la.solve, a:expand(2, 3, 3), tide.ones(3, 3, 1, { device = D.dev }))
+    local many = tide.ones(1, 1, { device = D.dev }) -- libraries count in 32 bits
+    for _, f in ipairs { la.inv, la.svdvals, la.det } do
+      local e = D.raises("ShapeError", f, many:expand(1 << 32, 1, 1))
+      assert.truthy(e.message:find("too many matrices, got 4294967296, expected at most 2147483647", 1, true))
+    end
+    for _, sides in ipairs { many:expand(1, 1 << 32), many:expand(1 << 20, 1, 1 << 12) } do
+      assert.truthy(D.raises("ShapeError", la.solve, many, sides).message:find("too many right sides, got 4294967296", 1, true))
+    end
+    D.raises("ShapeError", la.triangular_solve, many, many:expand(1, 1 << 32))
     D.raises("DtypeError", la.solve, a, tide.ones(3, 3, { dtype = "float64", device = D.dev }))
     for _, f in ipairs { la.inv, la.det, la.slogdet, la.lu, la.qr, la.svd, la.svdvals, la.eigh, la.eig, la.matrix_exp } do
       D.raises("DtypeError", f, D.tensor({ { 1, 2 }, { 3, 4 } }, "int64"))

@@ -36,6 +36,14 @@ static tide_status check_matrices(const tide_tensor *x, const char *what, const 
   return TIDE_OK;
 }
 
+/* Libraries count matrices and right sides in 32 bits. */
+static tide_status check_counts(const task *t, int64_t batch, int64_t sides) {
+  if (batch <= INT32_MAX && sides <= INT32_MAX) return TIDE_OK;
+  return tide__fail(TIDE_SHAPE, "%s: too many %s, got %lld, expected at most %d", t->what,
+                    batch > INT32_MAX ? "matrices" : "right sides", (long long)(batch > INT32_MAX ? batch : sides),
+                    INT32_MAX);
+}
+
 static tide_status check_places(const char *what, tide_tensor **first, tide_tensor **second) {
   TIDE_TRY(tide__out_check(first, NULL, what));
   return tide__out_check(second, NULL, what);
@@ -50,6 +58,7 @@ static tide_status begin(task *t, const char *what, const char *name, const tide
   t->a.dtype = x->dtype;
   t->a.m = x->size[x->ndim - 2], t->a.n = x->size[x->ndim - 1], t->a.batch = batch_of(x);
   t->a.step = t->a.m * t->a.n;
+  TIDE_TRY(check_counts(t, t->a.batch, 0));
   return x->storage->device >= 0 ? tide__sync_begin(what) : TIDE_OK;
 }
 
@@ -245,7 +254,7 @@ static tide_status size_sides(int64_t *size, int *ndim, const task *t, const tid
   if (*ndim + 2 > TIDE_MAX_DIMS)
     return tide__fail(TIDE_SHAPE, "%s: too many dims, got %d, expected at most %d", t->what, *ndim + 2, TIDE_MAX_DIMS);
   size[(*ndim)++] = b->size[b->ndim - 2], size[(*ndim)++] = b->size[b->ndim - 1];
-  return TIDE_OK;
+  return check_counts(t, tide__size_product(size, *ndim - 2), size[*ndim - 1]);
 }
 
 /* b with the missing dim of a vector, on the stack. */
@@ -306,6 +315,7 @@ tide_status tide_linalg_solve(tide_tensor **out, const tide_tensor *a, const tid
   if (b) TIDE_TRY(check_sides(&t, b, vector, true));
   tide_tensor sides = as_columns(b ? b : a, vector);
   TIDE_TRY(size_sides(size, &ndim, &t, &sides));
+  if (t.a.batch == 1) TIDE_TRY(check_counts(&t, 1, tide__size_product(size, ndim) / (t.a.n ? t.a.n : 1)));
   tide_options o = {type_of(&t), a->storage->device, false};
   if (!b) TIDE_TRY(tide_eye(&eye, t.a.n, t.a.n, &o));
   tide_status status = solve(&result, &t, b ? &sides : eye, size, ndim);
