@@ -51,6 +51,21 @@ describe("an unknown name", function()
     assert.is_truthy(D.raises("ValueError", tide.help, "sumn").message:find("did you mean 'sum'?", 1, true))
   end)
 
+  it("of modules have a help that says what they are, and what is in them", function()
+    local seen = 0
+    for name, module in pairs(tide) do
+      local meta = type(module) == "table" and debug.getmetatable(module)
+      if type(module) == "table" and not (meta and meta.__call) and module ~= tide.Tensor then
+        assert.matches("^tide%." .. name .. " %-> table\n%S", tide.help("tide." .. name))
+        seen = seen + 1
+      end
+    end
+    assert.is_true(seen > 9)
+    local text = tide.help(tide.linalg)
+    assert.matches("\nIt has: cholesky, solve, ", text)
+    assert.is_nil(text:find("See: ", 1, true))
+  end)
+
   it("and a wrong argument say what is to be written", function()
     local x = tide.ones(2, 3, on)
     says("exp: x: got number 3, expected a tensor; a method is called with a colon: x:exp(...), of numbers it is math.exp", tide.exp, 3)

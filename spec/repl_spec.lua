@@ -76,6 +76,13 @@ describe("the prompt", function()
     has(out, "13\n")
   end)
 
+  it("shows results of several lines below each other, and tables by their keys", function()
+    local text = session "tide.ones(2, 2):max(1)\ntide.tensor{{1}, {2}}:sort(1)\n{3, 4, b = 1, a = 2, c = {x = 1}}\n"
+    has(text, "tensor([1., 1.])\ttensor([1, 1])\n")
+    has(text, "tensor([[1],\n        [2]])\ntensor([[1],\n        [2]])\n")
+    has(text, "{3, 4, a = 2, b = 1, c = {x = 1}}\n")
+  end)
+
   it("helps", function()
     local text = session "help('tide.add')\n"
     has(text, "add")

@@ -96,7 +96,9 @@ function help(...)
   if count(...) == 0 then return overview end
   local query = kind == "string" and value
   if kind == "function" or kind == "table" then query = name_of(value) end
+  local has = query and members(find(query, "tide") == 1 and query or "tide." .. query) or ""
+  if has ~= "" then return (exact(query) or query) .. has end
   local out = kind == "userdata" and of_object(value) or kind == "function" and row_doc(value) or query and of_name(query)
   if not out then refuse(value, "name", "the name of a function of tide, the function itself, a class or an object") end
-  return query and out .. members(find(query, "tide") == 1 and query or "tide." .. query) or out
+  return out
 end

@@ -489,19 +489,24 @@ end
 
 local show
 
--- A table without __tostring: up to 24 entries, the list first, nested once.
+-- A table without __tostring: up to 24 entries, the list first, then the others by their keys, nested once.
 local function show_table(t, depth)
-  local out, n = {}, rawlen(t)
+  local out, n, named, is_whole = {}, rawlen(t), {}, rawlen(t) <= 24
   for i = 1, n < 24 and n or 24 do out[i] = show(rawget(t, i), depth + 1) end
   for key, value in next, t do
     local listed = is_integer(key) and key >= 1 and key <= n
-    if n > 24 or not listed and #out == 24 then return "{" .. table.concat(out, ", ") .. ", ...}" end
+    if not is_whole or not listed and #out + #named == 24 then
+      is_whole = false
+      break
+    end
     if not listed then
       local name = type(key) == "string" and find(key, "^[%w_]+$") and key or "[" .. show(key, 2) .. "]"
-      out[#out + 1] = name .. " = " .. show(value, depth + 1)
+      named[#named + 1] = name .. " = " .. show(value, depth + 1)
     end
   end
-  return "{" .. table.concat(out, ", ") .. "}"
+  table.sort(named)
+  table.move(named, 1, #named, #out + 1, out)
+  return "{" .. table.concat(out, ", ") .. (is_whole and "}" or ", ...}")
 end
 
 function show(value, depth)
@@ -512,8 +517,12 @@ function show(value, depth)
   return line and "function: " .. line or text(value)
 end
 
+-- Beside each other, or below each other where one has several lines.
 function prompt_show(...)
-  local out, values = {}, { ... }
-  for i = 1, count(...) do out[i] = show(values[i], 0) end
-  return table.concat(out, "\t") .. "\n"
+  local out, values, joint = {}, { ... }, "\t"
+  for i = 1, count(...) do
+    out[i] = show(values[i], 0)
+    if find(out[i], "\n") then joint = "\n" end
+  end
+  return table.concat(out, joint) .. "\n"
 end
