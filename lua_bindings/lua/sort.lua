@@ -117,6 +117,15 @@ end
 
 -- ---- quantile ----
 
+-- q's values on x's device, in one dimension. Those of the host are filled in: a copy would wait for the device.
+local function placed(q, x, on_host)
+  q = q:reshape(-1)
+  if not on_host or text(x.device) == "cpu" then return q:to(x.device) end
+  local made, values = x:new_empty(q:size(), { dtype = q.dtype }), q:totable()
+  for i = 1, #values do made:narrow(1, i, 1):fill_(values[i]) end
+  return made
+end
+
 function quantiles(x, q, on_host, dim, keepdim, interpolation)
   if q.dtype ~= x.dtype then
     fail("DtypeError", called() .. ": q: got " .. text(q.dtype) .. ", expected " .. text(x.dtype) .. " as of x")
@@ -131,7 +140,7 @@ function quantiles(x, q, on_host, dim, keepdim, interpolation)
   local wide = n >= 1 << 24 and q:double() or q -- ranks are whole numbers and parts
   local nans, size = lines:narrow(-1, n, 1):isnan(), lines:size()
   size[#size] = count
-  local ranks = (wide:to(x.device):reshape(-1):clamp(0, 1) * (n - 1)):expand(size):masked_fill(nans, n - 1)
+  local ranks = (placed(wide, x, on_host):clamp(0, 1) * (n - 1)):expand(size):masked_fill(nans, n - 1)
   local function at(places) return lines:gather(-1, places:long() + 1) end
   local result
   if interpolation == "nearest" then
