@@ -117,6 +117,10 @@ def draw_case(r):
         lua = "local x = ... local v, i, c = x:unique{dim = %d, return_inverse = true, return_counts = true} return v, i - 1, c" % at
         return Case(name, lua, [x], lambda: x.unique(dim=dim, return_inverse=True, return_counts=True), must_raise=False)
     right = r.random() < 0.5
+    number = r.choice([2.5, -1.5, 2, 0, -3, 1.0])
+    if name == "isin" and r.random() < 0.2:
+        lua = "local x = ... return tide.isin(x, %r, {invert = %s})" % (number, lua_bool(keep))
+        return Case(name, lua, [x], lambda: torch.isin(x, number, invert=keep))
     if name == "isin":
         y = draw(r, r.shape(2), r.choice(REAL))
         lua = "local x, y = ... return tide.isin(x, y, {invert = %s})" % lua_bool(keep)
@@ -127,6 +131,10 @@ def draw_case(r):
     if line.is_floating_point():  # PyTorch's search among NaN depends on where it looks first
         line = torch.where(line.isnan(), torch.zeros_like(line), line)
     line, order = line.sort(-1)
+    if name == "bucketize" and r.random() < 0.2:
+        number = abs(number) if dtype == "uint8" else number  # PyTorch's -3 wraps to 253
+        lua = "local line = ... return tide.bucketize(%r, line, {right = %s}) - 1" % (number, lua_bool(right))
+        return Case(name, lua, [r.laid_out(line)], lambda: torch.bucketize(number, line, right=right))
     if name == "bucketize":
         lua = "local x, line = ... return tide.bucketize(x, line, {right = %s}) - 1" % lua_bool(right)
         return Case(name, lua, [x, r.laid_out(line)], lambda: torch.bucketize(x, line, right=right))
