@@ -92,7 +92,7 @@ static int script_place_of(lua_State *L) {
   return 1;
 }
 
-/* byte_at(text, i): one character, "" behind the end. */
+/* char_at(text, i): one character, "" behind the end. */
 static int script_char_at(lua_State *L) {
   size_t size;
   const char *text = lua_tolstring(L, 1, &size);

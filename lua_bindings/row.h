@@ -214,10 +214,10 @@ void ltide_call_read(lua_State *L, ltide_call *c);
 int ltide_run(lua_State *L); /* reads, and calls the body of the row */
 int ltide_run_plain(lua_State *L);
 int ltide_run_script(lua_State *L); /* the plain body of a row whose function is in lua/ */
-/* The body of one that is called with a value for each parameter, in their order, and then with the rest: devices and
- * their lists as core's numbers, nil for what is not given and has no default. */
 /* Pushes what was read but out=, as a function of the chunks takes it; returns how many values. */
 int ltide_push_read(lua_State *L, const ltide_call *c);
+/* The body of one that is called with a value for each parameter, in their order, and then with the rest: devices and
+ * their lists as core's numbers, nil for what is not given and has no default. */
 int ltide_call_script(lua_State *L, ltide_call *c);
 /* The same of a function that makes tensors, which go where out= says. */
 int ltide_call_composed(lua_State *L, ltide_call *c);

@@ -9,12 +9,6 @@ local meshgrid, cumprod, totable, expand = builtin "meshgrid", builtin "cumprod"
 local to, permute, alias, gt, ge, nonzero = builtin "to", builtin "permute", builtin "view_as", builtin "gt", builtin "ge", builtin "nonzero"
 local addcmul_, tile = builtin "addcmul_", builtin "tile"
 
-local function sizes_text(x)
-  local s, line = sizes_of(x), "["
-  for d = 1, #s do line = line .. (d > 1 and ", " or "") .. s[d] end
-  return line .. "]"
-end
-
 -- ---- joins ----
 
 local function some(tensors)
@@ -83,7 +77,7 @@ function block_diag(tensors)
   for i = 1, #tensors do
     local n = #sizes_of(tensors[i])
     if n > 2 then
-      fail("ShapeError", called() .. ": tensors[" .. i .. "]: got " .. sizes_text(tensors[i]) .. ", expected at most 2 dimensions")
+      fail("ShapeError", called() .. ": tensors[" .. i .. "]: got " .. describe(tensors[i]) .. ", expected at most 2 dimensions")
     end
     blocks[i] = at_least_2(tensors[i], sizes_of(tensors[i]))
     local s = sizes_of(blocks[i])
@@ -165,7 +159,7 @@ local most_elements = 1 << 44
 
 local function check_vector(x, name)
   if #sizes_of(x) ~= 1 then
-    fail("ShapeError", called() .. ": " .. name .. ": got " .. sizes_text(x) .. ", expected one dimension")
+    fail("ShapeError", called() .. ": " .. name .. ": got " .. describe(x) .. ", expected one dimension")
   end
 end
 
@@ -252,7 +246,7 @@ end
 function cross(a, b, dim)
   local s, t = sizes_of(a), sizes_of(b)
   if #s ~= #t or s[dim] ~= 3 or t[dim] ~= 3 then
-    fail("ShapeError", called() .. ": got " .. sizes_text(a) .. " and " .. sizes_text(b)
+    fail("ShapeError", called() .. ": got " .. describe(a) .. " and " .. describe(b)
       .. ", expected as many dimensions, and size 3 of dimension " .. dim)
   end
   local name, kind = dtype_of(a)

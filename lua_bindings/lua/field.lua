@@ -11,10 +11,8 @@ function affine_grid(theta, size, align)
   local rank = #size - 2
   local fits = theta:dim() == 3 and theta:size(2) == rank and theta:size(3) == rank + 1 and theta:size(1) == size[1]
   if (rank ~= 2 and rank ~= 3) or not fits then
-    local got = ""
-    for d = 1, theta:dim() do got = got .. (d > 1 and ", " or "") .. theta:size(d) end
-    fail("ShapeError", called() .. ": theta: got size {" .. got .. "}, expected {batch, 2, 3} for a size of 4 integers, or "
-      .. "{batch, 3, 4} for 5")
+    fail("ShapeError", called() .. ": theta: got " .. describe(theta) .. " for a size of " .. #size .. " integers, the first "
+      .. (size[1] or "missing") .. ", expected [batch, 2, 3] for {batch, channels, h, w}, or [batch, 3, 4] for {batch, channels, d, h, w}")
   end
   local wide, one = theta:double(), {}
   for d = 1, rank + 2 do one[d] = 1 end

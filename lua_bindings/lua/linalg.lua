@@ -2,12 +2,9 @@
 -- from 1. Matrices are the last two dims.
 
 local function check_matrices(x, is_square)
-  local n = x:dim()
-  if n >= 2 and (not is_square or x:size(-1) == x:size(-2)) then return end
-  local size = "["
-  for d = 1, n do size = size .. (d > 1 and ", " or "") .. x:size(d) end
-  fail("ShapeError", called() .. ": x is " .. (is_square and "not square" or "no batch of matrices") .. ", got " .. size ..
-    "], expected [..., " .. (is_square and "n, n]" or "m, n]"))
+  if x:dim() >= 2 and (not is_square or x:size(-1) == x:size(-2)) then return end
+  fail("ShapeError", called() .. ": x is " .. (is_square and "not square" or "no batch of matrices") .. ", got " .. describe(x) ..
+    ", expected [..., " .. (is_square and "n, n]" or "m, n]"))
 end
 
 local function check_float(x)
@@ -126,8 +123,7 @@ end
 -- Columns of b against rows of a: batches broadcast by themselves.
 local function check_sides(a, b)
   if b:dim() >= 2 and b:size(-2) == a:size(-2) then return end
-  fail("ShapeError", called() .. ": b does not fit a, got b of " .. text(b.shape) .. " and a of " .. text(a.shape) ..
-    ", expected [..., m, k] and [..., m, n]")
+  fail("ShapeError", called() .. ": b does not fit a, got " .. describe(b) .. " and " .. describe(a) .. ", expected [..., m, k] and [..., m, n]")
 end
 
 local function square_of(x) return x:is_complex() and x:abs():square() or x:square() end

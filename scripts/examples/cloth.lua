@@ -23,7 +23,7 @@ for name, least in pairs{size = 4, steps = 1, width = 16} do
   end
 end
 local real = {device = args.device}
-local function vector(x, y, z) return tide.tensor({x, y, z}, real) end
+local function vector(x, y, z) return tide.tensor({x, y, z}, {device = args.device, dtype = "float32"}) end
 local function length(v) return v:square():sum(-1, {keepdim = true}):sqrt() end
 local function unit(v) return v / length(v):clamp_{min = 1e-9} end
 local function dot(a, b) return (a * b):sum(-1, {keepdim = true}) end
@@ -91,13 +91,8 @@ local width, height = args.width * SCALE, args.width * 3 // 4 * SCALE
 local EYE, LOOK = vector(0.5, 1.75, 3.3), vector(0, 0.42, 0)
 local LIGHT = unit(vector(-0.55, 1, 0.45))
 local forward = unit(LOOK - EYE)
-local function cross(a, b)
-  local a1, a2, a3 = table.unpack(a:unbind(-1))
-  local b1, b2, b3 = table.unpack(b:unbind(-1))
-  return tide.stack({a2 * b3 - a3 * b2, a3 * b1 - a1 * b3, a1 * b2 - a2 * b1}, -1)
-end
-local right = unit(cross(forward, vector(0, 1, 0)))
-local up = cross(right, forward)
+local right = unit(tide.cross(forward, vector(0, 1, 0)))
+local up = tide.cross(right, forward)
 local LENS = 2.6 * height / 2 -- pixels at distance 1
 
 -- The points between those of a grid [rows, columns, channels], `times` as many along both sides.
@@ -122,7 +117,7 @@ local function normals(grid)
     local last = (grid:narrow(dim, n, 1) - grid:narrow(dim, n - 1, 1)) * 2
     return tide.cat({first, inner, last}, dim)
   end
-  return unit(cross(slope(1), slope(2)))
+  return unit(tide.cross(slope(1), slope(2)))
 end
 
 local image = tide.zeros(height * width, 3, real)

@@ -26,6 +26,9 @@ for name, least in pairs{faces = 16, side = 16, keep = 15} do
     error(("%s: got %s, expected an integer, at least %d"):format(name, args[name], least), 0)
   end
 end
+if args.keep > args.side * args.side then
+  error(("keep: got %d, expected at most %d, the pixels of a face"):format(args.keep, args.side * args.side), 0)
+end
 local real = {device = args.device}
 tide.manual_seed(3)
 local N, SIDE = args.faces, args.side
