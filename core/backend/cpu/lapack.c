@@ -164,12 +164,12 @@ static int do_one(const tide_linalg_args *a, int64_t i, const room *r, bool *is_
 }
 
 /* The number of elements that a routine has answered with, rounded up where a float32 could not hold it. */
-static int answer(const double *x, int type) {
+static int64_t answer(const double *x, int type) {
   double n = real_at(x, 0, type);
-  return (int)(n + n * 1e-6) + 1;
+  return (int64_t)(n + n * 1e-6) + 1;
 }
 
-/* Room for the routine: one piece of memory, at r->work; NULL: there is none. */
+/* Room for the routine: one piece of memory, at r->work; false: there is none, or more than LAPACK's 32 bits count. */
 static bool room_new(room *r, const tide_linalg_args *a) {
   int type = a->dtype - TIDE_FLOAT32;
   int64_t item = (int64_t)tide__item(a->dtype), real = type & 1 ? 8 : 4, n = a->n, vectors = 0;
@@ -181,14 +181,16 @@ static bool room_new(room *r, const tide_linalg_args *a) {
   bool wants = a->routine >= TIDE_LINALG_QR && a->routine <= TIDE_LINALG_EIG;
   if (!wants) return *r = (room){0}, true;
   do_one(a, 0, r, &is_broken);
-  r->elements = answer(work, type), r->reals = 0, r->integers = integers;
-  if (a->routine == TIDE_LINALG_EIGH && type >= 2) r->reals = answer(reals, type);
+  int64_t elements = answer(work, type), most = 0, ints = integers;
+  if (a->routine == TIDE_LINALG_EIGH && type >= 2) most = answer(reals, type);
   if (a->routine == TIDE_LINALG_SVD) {
-    int64_t most = n * (5 * n + 7 > 2 * a->m + 2 * n + 1 ? 5 * n + 7 : 2 * a->m + 2 * n + 1);
-    r->reals = (int)(type >= 2 ? most : 0), r->integers = (int)(8 * n);
+    ints = 8 * n;
+    if (type >= 2) most = n * (5 * n + 7 > 2 * a->m + 2 * n + 1 ? 5 * n + 7 : 2 * a->m + 2 * n + 1);
   }
-  if (a->routine == TIDE_LINALG_EIG && type >= 2) r->reals = (int)(2 * n);
+  if (a->routine == TIDE_LINALG_EIG && type >= 2) most = 2 * n;
   if (a->routine == TIDE_LINALG_EIG && type < 2) vectors = (n + 2) * n;
+  if (elements < 1 || elements > INT32_MAX || most > INT32_MAX || ints > INT32_MAX) return false;
+  r->elements = (int)elements, r->reals = (int)most, r->integers = (int)ints;
   int64_t first = r->elements * item + 16, second = r->reals * real + 16, third = vectors * real + 16;
   char *memory = malloc((size_t)(first + second + third) + (size_t)r->integers * sizeof(int));
   r->work = memory;
