@@ -27,7 +27,10 @@ static int lpad(lua_State *L, ltide_call *c) {
 static void read_each(lua_State *L, const ltide_value *v, const char *name, int rank, const int64_t *standard,
                       int64_t *out) {
   if (v->given && v->n != 1 && v->n != rank)
-    ltide_error(L, "ValueError", "%s: %s: got %d integers, expected 1 or %d", ltide_function_name(L), name, v->n, rank);
+    ltide_error(L, "ValueError", "%s: %s: got %d integers, expected 1%s", ltide_function_name(L), name, v->n,
+                rank == 1   ? ""
+                : rank == 2 ? " or 2"
+                            : " or 3");
   for (int i = 0; i < rank; i++) out[i] = v->given ? v->sizes[v->n == 1 ? 0 : i] : standard[i];
 }
 
@@ -84,8 +87,9 @@ static bool read_size(lua_State *L, ltide_call *c, int rank, int64_t *size, doub
     if (is_list) lua_pop(L, 1);
     double n = floor((double)tide_tensor_size(c->x)[i + 2] * scale[i]);
     if (!(scale[i] > 0 && n >= 1 && n < 9e15))
-      ltide_error(L, "ValueError", "%s: scale_factor: got %f, expected one that leaves at least one element",
-                  ltide_function_name(L), scale[i]);
+      ltide_error(L, "ValueError",
+                  "%s: scale_factor: got %f of %I elements, expected one that gives 1 to 9e15 elements",
+                  ltide_function_name(L), scale[i], (lua_Integer)tide_tensor_size(c->x)[i + 2]);
     size[i] = (int64_t)n;
   }
   return true;

@@ -6,7 +6,7 @@ local diagonal, sqrt, real, imag, complex = builtin "diagonal", builtin "sqrt", 
 local unsqueeze, to, take, add, where, lt, le, ge = builtin "unsqueeze", builtin "to", builtin "take", builtin "add", builtin "where", builtin "lt", builtin "le", builtin "ge"
 local logical_and, bincount, narrow, diff, select = builtin "logical_and", builtin "bincount", builtin "narrow", builtin "diff", builtin "select"
 local linspace, amin, amax, zeros_like, any = builtin "linspace", builtin "amin", builtin "amax", builtin "zeros_like", builtin "any"
-local numel, totable = builtin "numel", builtin "totable"
+local numel, totable, all = builtin "numel", builtin "totable", builtin "all"
 local huge = 1 / 0
 
 local function refuse_shape(name, x, expected)
@@ -146,8 +146,8 @@ local function check_edges(edges, i, x)
   end
   local s = sizes_of(edges)
   if #s ~= 1 or s[1] < 2 then refuse_shape("bins[" .. i .. "]", edges, "at least 2 edges in one dimension") end
-  if item(any(lt(diff(edges), 0))) then
-    fail("ValueError", called() .. ": bins[" .. i .. "]: got edges that do not ascend, expected ascending ones")
+  if not item(all(ge(diff(edges), 0))) then
+    fail("ValueError", called() .. ": bins[" .. i .. "]: got edges that do not ascend, or NaN, expected ascending ones")
   end
   return s[1] - 1
 end
