@@ -83,6 +83,12 @@ describe("a tensor of 2^32 + 3 bytes", function()
     assert.are.same({ 1, 1 << 31, n }, indices:narrow(1, n - 2, 3):totable())
   end)
 
+  with(60, "has different elements: of 2^30 integers, a range of 2^32", function()
+    local x, last = tide.zeros(1 << 30, { dtype = "int32", device = D.dev }), (1 << 31) - 1
+    x[1], x[1 << 30] = last, -last
+    assert.are.same({ -last, 0, last }, x:unique():totable())
+  end)
+
   with(30, "is indexed", function()
     local x = marked()
     local at = tide.tensor(places, { dtype = "int64", device = D.dev })

@@ -69,7 +69,7 @@ end
 
 -- These are counted: one place for each value there may be.
 local function unique_counted(x, low, range, inverse, counts)
-  local at = (x:element_size() < 4 and x:int() or x) - (low - 1)
+  local at = (x:element_size() < 4 and x:int() or range >= 1 << 31 and x:long() or x) - (low - 1)
   local often = x:new_zeros({ range }, { dtype = counts and "int64" or "uint8" })
   often:scatter_(1, at:reshape(-1), 1, counts and { reduce = "add" } or nil)
   local is_there = often:ne(0)

@@ -47,7 +47,8 @@ for i, name in ipairs(names) do
   row[#row + 1] = tide.plot(xs, ys, {title = name, labels = labels, log = "xy", width = 400, height = 320,
     xlabel = i > #names - 5 and "elements" or "", ylabel = i % 5 == 1 and "microseconds a call" or ""})
   if #row == 5 or i == #names then
-    rows[#rows + 1], row = tide.cat(row, 2), {}
+    local line = tide.cat(row, 2)
+    rows[#rows + 1], row = line:pad({0, 0, 0, math.min(#names, 5) * 400 - line:size(2)}, {value = 255}), {}
   end
 end
 tide.save_png(path, tide.cat(rows, 1))
