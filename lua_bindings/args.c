@@ -375,6 +375,10 @@ void ltide_check_out(lua_State *L, ltide_state *S, int opts, int n) {
   for (int i = 1; n > 1 && i <= n; i++, lua_pop(L, 1)) {
     lua_rawgeti(L, -1, i);
     ltide_check_tensor(L, S, -1, "out");
+    for (int k = 1; k < i; k++, lua_pop(L, 1))
+      if (lua_rawgeti(L, -2, k), lua_rawequal(L, -1, -2))
+        ltide_error(L, "ValueError", "%s: out[%d]: got the tensor of out[%d], expected another one",
+                    ltide_function_name(L), i, k);
   }
   if (n == 1) ltide_check_tensor(L, S, -1, "out");
   lua_pop(L, 1);

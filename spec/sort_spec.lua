@@ -333,6 +333,14 @@ describe("searching in what is in order", function()
     same({ 3 }, out)
   end)
 
+  it("gives two results to two tensors", function()
+    local x, v = D.tensor { 3., 1., 2. }, tide.zeros(3, { device = D.dev })
+    for _, f in ipairs { x.sort, x.median, x.mode } do
+      assert.is_truthy(D.raises("ValueError", f, x, 1, { out = { v, v } }).message:find("out[2]: got the tensor of out[1]", 1, true))
+    end
+    same({ 0, 0, 0 }, v)
+  end)
+
   it("numbers are what they are beside tensors of integers", function()
     local edges = D.tensor({ 1, 2, 3 }, "int32")
     for _, case in ipairs { { 2.5, 3, 3 }, { 2.0, 2, 3 }, { 1 / 0, 4, 4 }, { -1e30, 1, 1 }, { 0 / 0, 4, 4 }, { 1 << 40, 4, 4 }, { true, 1, 2 } } do
