@@ -4,10 +4,10 @@
  * block_kernel   rows that a block holds in registers
  * online_kernel  longer rows, a block for each: the largest element and the sum below it are found in one pass, the sum
  *                being scaled when a larger one comes, and a second one, from the end, writes
- * tile_kernel    the same where rows are few: a first launch writes what every tile of a row is to scratch memory, and
- * a second one joins those of its row, always in the same order, and writes column_kernel  rows that lie side by side:
- * threads of a warp take neighbours, and the warps of a block, or parts of them where rows are few, every so manieth
- * row; what a thread holds in registers is read once
+ * tile_kernel    the same where rows are few: a first launch writes what every tile of a row is to scratch memory, a
+ *                second one joins those of its row, always in the same order, and writes
+ * column_kernel  rows that lie side by side: the threads of a warp take neighbours, and the warps of a block, or parts
+ *                of them where rows are few, share the elements of a row; what registers hold is read once
  *
  * Invariant: what is added in what order depends on the sizes alone. A thread reads what it overwrites before it
  * writes, and nothing that others write. */
