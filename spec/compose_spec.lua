@@ -95,6 +95,17 @@ end)
 describe("compose: products and statistics", function()
   D.watch(before_each, after_each)
 
+  it("squares of 16-bit floats do not overflow on the way", function()
+    for _, dtype in ipairs { "float16", "bfloat16" } do
+      local x = (tide.arange(90, { device = D.dev, dtype = "float32" }) * 7 % 401 - 200):reshape(30, 3):to(dtype)
+      local y = x:float()
+      for _, f in ipairs { function(v) return tide.cdist(v, v) end, function(v) return tide.cov(v:t()) end, tide.corrcoef } do
+        assert.are.equal(x.dtype, f(x).dtype)
+        assert.is_true(tide.allclose(f(x):float(), f(y), { rtol = 0.01, atol = 0.01 }), dtype)
+      end
+    end
+  end)
+
   it("give PyTorch's values", function()
     same({ { 1, 1, 1 }, { 4, 2, 1 }, { 9, 3, 1 } }, tide.vander(D.tensor { 1, 2, 3 }))
     same({ { 1, 1, 1, 1 }, { 1, 2, 4, 8 } }, tide.vander(D.tensor { 1., 2. }, { n = 4, increasing = true }))

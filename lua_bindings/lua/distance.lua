@@ -77,11 +77,10 @@ function cdist(x, y, p, mode)
   if not (p >= 0) then fail("ValueError", called() .. ": p: got " .. text(p) .. ", expected at least 0") end
   local size = result_size(x, y)
   local rows, columns = size[#size - 1], size[#size]
-  x, y = to(x, dtype), to(y, dtype)
+  local wide = wide_of(dtype) -- squares of 16-bit floats are soon too large for them
+  x, y = to(x, wide), to(y, wide)
   if sizes_of(x)[#sizes_of(x)] == 0 then return zeros(size, { dtype = dtype, device = place_of(x) }) end
   local is_large = rows > few or columns > few
-  if p == 2 and (mode == "use_mm_for_euclid_dist" or mode ~= "donot_use_mm_for_euclid_dist" and is_large) then
-    return by_product(x, y)
-  end
-  return by_difference(x, y, p, size)
+  local by_one = p == 2 and (mode == "use_mm_for_euclid_dist" or mode ~= "donot_use_mm_for_euclid_dist" and is_large)
+  return to(by_one and by_product(x, y) or by_difference(x, y, p, size), dtype)
 end

@@ -13,6 +13,9 @@ local function refuse_shape(name, x, expected)
   fail("ShapeError", called() .. ": " .. name .. ": got " .. describe(x) .. ", expected " .. expected)
 end
 
+-- In what sums of products are made that are too large for 16-bit floats.
+function wide_of(dtype) return (dtype == "float16" or dtype == "bfloat16") and "float32" or dtype end
+
 -- ---- covariances ----
 
 local function check_weights(weights, name, kinds, expected, n)
@@ -27,11 +30,13 @@ local function check_weights(weights, name, kinds, expected, n)
   end
 end
 
+-- And the dtype that the result is to have.
 local function covariance(x, correction, fweights, aweights)
   local s, name, kind = sizes_of(x), dtype_of(x)
   if #s > 2 then refuse_shape("x", x, "at most 2 dimensions") end
   if kind == "B" then fail("DtypeError", called() .. ": x: got bool, expected a dtype of numbers") end
-  if kind ~= "F" and kind ~= "C" then x = to(x, default_dtype()) end
+  if kind ~= "F" and kind ~= "C" then name = default_dtype() end
+  x = to(x, wide_of(name))
   if #s < 2 then x = reshape(x, 1, s[1] or 1) end
   local n = sizes_of(x)[2]
   if fweights then check_weights(fweights, "fweights", "IU", "integers", n) end
@@ -50,19 +55,22 @@ local function covariance(x, correction, fweights, aweights)
   x = sub(x, div(sum(w and mul(x, w) or x, 2, { keepdim = true }), total))
   local weighted = w and to(mul(x, w), (dtype_of(x))) or x
   local other = transpose(weighted, 1, 2)
-  return squeeze(div(matmul(x, kind == "C" and conj(other) or other), free))
+  return squeeze(div(matmul(x, kind == "C" and conj(other) or other), free)), name
 end
 
-function cov(x, correction, fweights, aweights) return covariance(x, correction, fweights, aweights) end
+function cov(x, correction, fweights, aweights)
+  local c, dtype = covariance(x, correction, fweights, aweights)
+  return to(c, dtype)
+end
 
 function corrcoef(x)
-  local c = covariance(x, 1)
-  if #sizes_of(c) == 0 then return div(c, c) end
+  local c, dtype = covariance(x, 1)
+  if #sizes_of(c) == 0 then return to(div(c, c), dtype) end
   local _, kind = dtype_of(c)
   local spread = diagonal(c)
   spread = sqrt(kind == "C" and real(spread) or spread)
   c = div(div(c, unsqueeze(spread, 2)), unsqueeze(spread, 1))
-  if kind ~= "C" then return clamp(c, { min = -1, max = 1 }) end
+  if kind ~= "C" then return to(clamp(c, { min = -1, max = 1 }), dtype) end
   return complex(clamp(real(c), { min = -1, max = 1 }), clamp(imag(c), { min = -1, max = 1 }))
 end
 
