@@ -82,8 +82,12 @@ void ltide_collect_ahead(lua_State *L) {
   ltide_enter_again(L);
 }
 
-/* What a collection costs. What interrupts add to a short one must not put off the next. */
-static void note_cost(double *cost, double now) { *cost = now < *cost || now > 1e-3 ? now : *cost + (now - *cost) / 4; }
+/* What a collection costs. What interrupts add to a short one must not put off the next: it is taken to have grown by
+ * no more than a quarter. */
+static void note_cost(double *cost, double now) {
+  bool is_plain = *cost == 0 || now < *cost || now > 1e-3;
+  *cost = is_plain ? now : now < 2 * *cost ? *cost + (now - *cost) / 4 : 1.25 * *cost;
+}
 
 static int collect(lua_State *L, ltide_state *S) {
   uint64_t asked = atomic_exchange(&S->asked, 0); /* whoever asks from now on may mean what this one no more finds */
@@ -132,12 +136,15 @@ static int collect_for(ltide_state *S, int device, size_t bytes) {
 
 void ltide_gc_set(lua_State *L, int mode) { atomic_store(&ltide_enter(L)->gc, mode); }
 
-/* How many bytes ask for the next step: twice as many after one in vain; then ever fewer, slowly where that was. */
+/* How many bytes ask for the next step: twice as many after two in vain, since the first result of a loop lives and
+ * leaves nothing to find; then ever fewer, slowly where that was. */
 static void pace_steps(ltide_state *S) {
   if (S->in_vain) {
+    bool again = S->vain_room == S->step_room;
     S->vain_room = S->step_room;
-    if (S->step_room < LOOK / 4) S->step_room *= 2;
+    if (again && S->step_room < LOOK / 4) S->step_room *= 2;
   } else {
+    if (S->vain_room >= S->step_room) S->vain_room /= 2;
     S->step_room = S->step_room > 2 * S->vain_room ? S->step_room / 4 * 3 : S->step_room / 64 * 63;
     if (S->step_room < HOST_LOOK / 63 * 64) S->step_room = HOST_LOOK;
   }
