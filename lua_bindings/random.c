@@ -262,20 +262,6 @@ static int lnormal(lua_State *L, ltide_call *c) {
   return 1;
 }
 
-/* multinomial(p, n): lua/multinomial.lua. */
-static int lmultinomial(lua_State *L, ltide_call *c) {
-  const ltide_value *replacement = ltide_get(L, c, "replacement"), *generator = ltide_get(L, c, "generator");
-  lua_pushvalue(L, c->v[0].at);
-  lua_pushinteger(L, (lua_Integer)c->v[1].i);
-  lua_pushboolean(L, replacement->given && replacement->boolean);
-  if (generator->given)
-    lua_pushvalue(L, generator->at);
-  else
-    lua_pushnil(L);
-  ltide_script_call(L, "multinomial", 4);
-  return ltide_finish(L, c, TIDE_OK);
-}
-
 /* pick(sums, n, generator) */
 static int script_pick(lua_State *L) {
   ltide_state *S = ltide_enter(L);

@@ -3,7 +3,6 @@
 #include "tide/scan.h"
 
 #include "row.h"
-#include "script.h"
 
 static int lscan(lua_State *L, ltide_call *c) {
   tide_dtype dtype = c->sig->count == 4 ? ltide_get(L, c, "dtype")->dtype : TIDE_DTYPE_NONE;
@@ -60,19 +59,6 @@ static int ldiff(lua_State *L, ltide_call *c) {
   tide_tensor *x = c->x;
   if (tide_tensor_ndim(x) && ltide_get(L, c, "n")->i > 0) x = extended(L, c, dim);
   return ltide_finish(L, c, tide_diff(ltide_result(L, c), x, ltide_get(L, c, "n")->i, dim));
-}
-
-/* The tag: whether the areas up to each point are wanted. */
-static int ltrapezoid(lua_State *L, ltide_call *c) {
-  lua_pushvalue(L, c->v[0].at);
-  if (c->v[1].given)
-    lua_pushvalue(L, c->v[1].at);
-  else
-    lua_pushnil(L);
-  lua_pushnumber(L, ltide_get(L, c, "dx")->number);
-  lua_pushinteger(L, ltide_get(L, c, "dim")->dim + 1);
-  ltide_script_call(L, c->row->tag ? "cumulative_trapezoid" : "trapezoid", 4);
-  return ltide_finish(L, c, TIDE_OK);
 }
 
 #define PATH "tide."

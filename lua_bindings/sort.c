@@ -159,34 +159,6 @@ static int finish_script(lua_State *L, ltide_call *c, const char *name, int from
   return ltide_deliver(L, c->S, c->opts, n);
 }
 
-static int lquantile(lua_State *L, ltide_call *c) {
-  const ltide_value *dim = &c->v[2];
-  static const char *const ways[] = {"linear", "lower", "higher", "midpoint", "nearest"};
-  tide_dtype dtype = tide_tensor_dtype(c->x);
-  if (dtype != TIDE_FLOAT32 && dtype != TIDE_FLOAT64)
-    return ltide_error(L, "DtypeError", "quantile: x: got %s, expected float32 or float64", tide_dtype_name(dtype));
-  if (tide_tensor_numel(c->x) == 0) return ltide_error(L, "ShapeError", "quantile: x: got no elements, expected some");
-  int from = lua_gettop(L);
-  lua_pushvalue(L, 1);
-  lua_pushvalue(L, c->v[1].at);
-  const tide_tensor *q = ltide_test_tensor(L, c->S, -1);
-  if (!q) {
-    if (lua_type(L, -1) != LUA_TNUMBER && lua_type(L, -1) != LUA_TTABLE)
-      return ltide_arg_error(L, c->v[1].at, "q", "a number, a list of numbers or a tensor");
-    tide_options o = {dtype, TIDE_CPU, false};
-    ltide_push_converted(L, c->S, lua_gettop(L), &o);
-    lua_replace(L, from + 2);
-  }
-  lua_pushboolean(L, !q || tide_tensor_device(q) < 0);
-  if (dim->given)
-    lua_pushinteger(L, dim->dim + 1);
-  else
-    lua_pushnil(L);
-  lua_pushboolean(L, ltide_get(L, c, "keepdim")->boolean);
-  lua_pushstring(L, ways[ltide_get(L, c, "interpolation")->i]);
-  return finish_script(L, c, "quantiles", from, 1);
-}
-
 static int lisin(lua_State *L, ltide_call *c) {
   const tide_operand *x = &c->v[0].operand, *test = &c->v[1].operand;
   if (!x->tensor && !test->tensor)

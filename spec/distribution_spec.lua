@@ -146,6 +146,28 @@ describe("multinomial", function()
     assert.is_true(math.abs(second[3] - chance * n) <= 5 * math.sqrt(chance * n), "second: " .. second[3])
   end)
 
+  it("draws many places without replacement as they weigh", function()
+    local n, m = 3000, 10000
+    local w = tide.ones(m, { dtype = "float64", device = D.dev })
+    w:narrow(1, 1, m // 2):fill_(4)
+    for _, scale in ipairs { 1, 1e-310, 1e303 } do -- whose parts of a key would leave the range of float64
+      local x = (w * scale):multinomial(n, { generator = generator(3) })
+      assert.are.same({ n }, x:size())
+      assert.are.equal(n, x:unique():numel())
+      assert.is_true(x:min():item() >= 1 and x:max():item() <= m)
+      -- Of the exponential numbers E / w as many are below t as are drawn: 5000 (1 - e^-4t) + 5000 (1 - e^-t) = 3000.
+      local low, high = 0, 10
+      for _ = 1, 60 do
+        local t = (low + high) / 2
+        if 2 - math.exp(-4 * t) - math.exp(-t) < 2 * n / m then low = t else high = t end
+      end
+      local heavy, want = x:le(m // 2):sum():item(), m / 2 * (1 - math.exp(-4 * low))
+      assert.is_true(math.abs(heavy - want) < 5 * math.sqrt(n * 0.25), heavy .. " of " .. want .. " heavy ones")
+    end
+    local all = w:multinomial(m, { generator = generator(5) }):sort()
+    assert.is_true(all:eq(tide.arange(1, m + 1, { device = D.dev })):all():item())
+  end)
+
   it("is the same on every device and in every layout", function()
     local g = tide.Generator "cpu"
     local p = tide.rand({ 3, 50 }, { generator = g:manual_seed(4) })

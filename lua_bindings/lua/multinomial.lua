@@ -16,16 +16,12 @@ local function check_weights(w)
   return w:gt(0):sum(2):min():item()
 end
 
--- In the order in which they come.
+-- The n smallest in their order. Weights are taken as parts of the greatest one, so that no number leaves its range; where
+-- one is 0 stands NaN, which is behind them all.
 local function race(w, n, generator)
   local keys = w:new_empty(w:size()):exponential_(1, { generator = generator })
-  keys = keys:div_(w):masked_fill_(w:eq(0), inf)
-  local places = w:new_empty({ w:size(1), n }, { dtype = "int64" })
-  for k = 1, n do
-    local first = keys:argmin(2, { keepdim = true })
-    places:narrow(2, k, 1):copy_(first)
-    keys:scatter_(2, first, inf)
-  end
+  keys = keys:div_(w / w:amax(2, { keepdim = true })):masked_fill_(w:eq(0), 0 / 0)
+  local _, places = keys:topk(n, 2, { largest = false })
   return places
 end
 

@@ -1,5 +1,7 @@
 -- What is made of sorted lines by operations on whole tensors: x:unique, x:mode, x:quantile, tide.isin.
 
+local tensor = builtin "tensor"
+
 -- Of lines in order, along the last dimension, which elements differ from the one before them.
 local function starts(lines, n)
   local first = lines:new_empty(lines:size(), { dtype = "bool" })
@@ -126,11 +128,26 @@ local function placed(q, x, on_host)
   return made
 end
 
-function quantiles(x, q, on_host, dim, keepdim, interpolation)
+local function parts_of(x, q)
+  if not is_tensor(q) then
+    if type(q) ~= "number" and type(q) ~= "table" then refuse(q, "q", "a number, a list of numbers or a tensor") end
+    return tensor(q, { dtype = x.dtype, device = "cpu" })
+  end
   if q.dtype ~= x.dtype then
     fail("DtypeError", called() .. ": q: got " .. text(q.dtype) .. ", expected " .. text(x.dtype) .. " as of x")
   end
   if q:dim() > 1 then fail("ShapeError", called() .. ": q: got " .. q:dim() .. " dimensions, expected at most one") end
+  return q
+end
+
+function quantile_of(x, q, dim, keepdim, interpolation)
+  local dtype = dtype_of(x)
+  if dtype ~= "float32" and dtype ~= "float64" then
+    fail("DtypeError", called() .. ": x: got " .. dtype .. ", expected float32 or float64")
+  end
+  if x:numel() == 0 then fail("ShapeError", called() .. ": x: got no elements, expected some") end
+  q = parts_of(x, q)
+  local on_host = not q.is_cuda
   if on_host and not q:ge(0):logical_and(q:le(1)):all():item() then
     fail("ValueError", called() .. ": q: got a value below 0 or above 1, expected 0 to 1")
   end
