@@ -2,6 +2,7 @@
 
 local tide = require "tide"
 local D = require "spec.support.device"
+local F = require "spec.support.file"
 
 -- Each writes more than 8 KiB to `path`.
 local writers = {
@@ -39,19 +40,6 @@ local function write(text, path, blocks)
   return out
 end
 
-local function content(path)
-  local file = assert(io.open(path, "rb"))
-  local bytes = file:read "a"
-  file:close()
-  return bytes
-end
-
-local function put(path, bytes)
-  local file = assert(io.open(path, "wb"))
-  file:write(bytes)
-  file:close()
-end
-
 local function shell(command)
   local pipe = io.popen(command)
   local out = pipe:read "a"
@@ -69,20 +57,20 @@ for name, text in pairs(writers) do
 
     it("takes the place of another when all of it is written", function()
       local path = folder .. "/x"
-      put(path, ("old "):rep(100000))
+      F.put(("old "):rep(100000), path)
       assert.matches("^written", write(text, path))
-      assert.is_nil(content(path):find("old old", 1, true))
-      assert.is_true(#content(path) > 8192)
+      assert.is_nil(F.content(path):find("old old", 1, true))
+      assert.is_true(#F.content(path) > 8192)
       alone "x"
     end)
 
     it("stays as it was where the disk is full", function()
       local path = folder .. "/x"
-      put(path, "old")
+      F.put("old", path)
       local said = write(text, path, 4)
       assert.matches("^FileError", said)
       assert.matches(path, said, 1, true)
-      assert.are.equal("old", content(path))
+      assert.are.equal("old", F.content(path))
       alone "x"
       os.remove(path)
       assert.matches("^FileError", write(text, path, 4))
@@ -92,11 +80,11 @@ for name, text in pairs(writers) do
     it("stays as it was where no other name fits beside it", function()
       local file = ("x"):rep(250)
       local path = folder .. "/" .. file
-      put(path, "old")
+      F.put("old", path)
       assert.matches("^FileError", write(text, path, 4))
-      assert.are.equal("old", content(path))
+      assert.are.equal("old", F.content(path))
       assert.matches("^written", write(text, path))
-      local bytes = content(path)
+      local bytes = F.content(path)
       assert.is_true(#bytes > 8192 and bytes:sub(1, 3) ~= "old")
       alone(file)
       os.remove(path)
@@ -120,7 +108,7 @@ for name, text in pairs(writers) do
       for _ = 1, 2 do
         assert.matches("^written", write(text, link))
         assert.matches("^l", shell("ls -l " .. link))
-        assert.is_true(#content(target) > 8192)
+        assert.is_true(#F.content(target) > 8192)
       end
     end)
 
@@ -137,15 +125,15 @@ end
 
 it("files keep their rights when they are replaced, and one that is protected stays", function()
   local path = os.tmpname()
-  put(path, "old")
+  F.put("old", path)
   os.execute("chmod 640 " .. path)
   tide.save_png(path, tide.zeros({ 2, 2 }, { dtype = "uint8" }))
   assert.matches("^%-rw%-r%-%-%-%-%-", shell("ls -l " .. path))
   if shell("id -u"):match "%d+" ~= "0" then
     os.execute("chmod 440 " .. path)
-    local bytes = content(path)
+    local bytes = F.content(path)
     D.raises("FileError", tide.save, path, 1)
-    assert.are.equal(bytes, content(path))
+    assert.are.equal(bytes, F.content(path))
   end
   os.remove(path)
 end)

@@ -2,23 +2,9 @@
 
 local tide = require "tide"
 local D = require "spec.support.device"
+local F = require "spec.support.file"
 
-local path
-before_each(function() path = os.tmpname() end)
-after_each(function() os.remove(path) end)
-
-local function put(bytes)
-  local file = assert(io.open(path, "wb"))
-  file:write(bytes)
-  file:close()
-end
-
-local function content()
-  local file = assert(io.open(path, "rb"))
-  local bytes = file:read "a"
-  file:close()
-  return bytes
-end
+F.watch(before_each, after_each)
 
 -- The bytes of an array as NumPy writes it.
 local function npy(descr, shape, bytes, options)
@@ -27,13 +13,6 @@ local function npy(descr, shape, bytes, options)
     options.fortran and "True" or "False", shape)
   local version = options.version or 1
   return "\x93NUMPY" .. string.char(version, 0) .. string.pack(version == 1 and "<s2" or "<s4", head) .. bytes
-end
-
--- Reading fails with a FileError that names the file and says `what`.
-local function refused(what, f, ...)
-  local e = D.raises("FileError", f, path, ...)
-  assert.is_truthy(e.message:find(path, 1, true))
-  assert.is_truthy(e.message:find(what, 1, true), ("got '%s', expected it to say '%s'"):format(e.message, what))
 end
 
 describe("load_npy", function()
@@ -49,20 +28,20 @@ describe("load_npy", function()
       { "f4", "float32", "float32", "fff", { 1.5, -2.25, 1 / 0 } }, { "f8", "float64", "float64", "ddd", { 1.5, -2.25, 1e300 } } } do
       local descr, _, dtype, form, raw, want = table.unpack(case)
       for _, order in ipairs(#descr == 3 and { "" } or { "<", ">" }) do
-        put(npy(order .. descr, "3,", string.pack((order == ">" and ">" or "<") .. form, table.unpack(raw))))
-        local x = tide.load_npy(path)
+        F.put(npy(order .. descr, "3,", string.pack((order == ">" and ">" or "<") .. form, table.unpack(raw))))
+        local x = tide.load_npy(F.path)
         assert.are.equal(dtype, D.dtype_name(x))
         D.eq(want or raw, x, 0, order .. descr)
       end
     end
     for _, order in ipairs { "<", ">" } do
-      put(npy(order .. "c8", "2,", string.pack(order .. "ffff", 1, 2, 3, 4)))
-      local x = tide.load_npy(path)
+      F.put(npy(order .. "c8", "2,", string.pack(order .. "ffff", 1, 2, 3, 4)))
+      local x = tide.load_npy(F.path)
       assert.are.equal("complex64", D.dtype_name(x))
       D.eq({ 1, 3 }, x:real())
       D.eq({ 2, 4 }, x:imag())
-      put(npy(order .. "c16", "", string.pack(order .. "dd", 1, -2)))
-      x = tide.load_npy(path)
+      F.put(npy(order .. "c16", "", string.pack(order .. "dd", 1, -2)))
+      x = tide.load_npy(F.path)
       assert.are.equal("complex128", D.dtype_name(x))
       assert.are.equal(-2, x:imag():item())
     end
@@ -71,28 +50,28 @@ describe("load_npy", function()
   it("reads both orders, versions 1 to 3, no dims, no elements, more behind the array", function()
     local values = string.pack("<i4i4i4i4i4i4", 1, 2, 3, 4, 5, 6)
     for version = 1, 3 do
-      put(npy("<i4", "2, 3", values, { version = version }))
-      D.eq({ { 1, 2, 3 }, { 4, 5, 6 } }, tide.load_npy(path))
-      put(npy("<i4", "2, 3", values, { version = version, fortran = true }))
-      local x = tide.load_npy(path)
+      F.put(npy("<i4", "2, 3", values, { version = version }))
+      D.eq({ { 1, 2, 3 }, { 4, 5, 6 } }, tide.load_npy(F.path))
+      F.put(npy("<i4", "2, 3", values, { version = version, fortran = true }))
+      local x = tide.load_npy(F.path)
       D.eq({ { 1, 3, 5 }, { 2, 4, 6 } }, x)
       D.eq({ 1, 2 }, x:stride())
     end
-    put(npy("<i4", "", values))
-    assert.are.equal(1, tide.load_npy(path):item())
+    F.put(npy("<i4", "", values))
+    assert.are.equal(1, tide.load_npy(F.path):item())
     for _, fortran in ipairs { false, true } do
-      put(npy("<i4", "2, 0, 3", "", { fortran = fortran }))
-      D.eq({ 2, 0, 3 }, tide.load_npy(path):size())
-      put(npy("<i4", "4294967296, 0, 4294967296, 4294967296", "", { fortran = fortran }))
-      assert.are.equal(0, tide.load_npy(path):numel())
+      F.put(npy("<i4", "2, 0, 3", "", { fortran = fortran }))
+      D.eq({ 2, 0, 3 }, tide.load_npy(F.path):size())
+      F.put(npy("<i4", "4294967296, 0, 4294967296, 4294967296", "", { fortran = fortran }))
+      assert.are.equal(0, tide.load_npy(F.path):numel())
     end
-    put(npy(nil, nil, values, { head = '{"shape":(3L,), \n"fortran_order":False,"descr" :"<i4"} ' }))
-    D.eq({ 1, 2, 3 }, tide.load_npy(path))
+    F.put(npy(nil, nil, values, { head = '{"shape":(3L,), \n"fortran_order":False,"descr" :"<i4"} ' }))
+    D.eq({ 1, 2, 3 }, tide.load_npy(F.path))
   end)
 
   it("brings the array to a device", function()
-    put(npy(">f4", "2,", string.pack(">ff", 1, 2)))
-    local x = tide.load_npy(path, { device = D.dev })
+    F.put(npy(">f4", "2,", string.pack(">ff", 1, 2)))
+    local x = tide.load_npy(F.path, { device = D.dev })
     assert.are.equal(D.dev, tostring(x.device))
     D.eq({ 1, 2 }, x)
   end)
@@ -100,8 +79,8 @@ describe("load_npy", function()
   it("believes nothing in a file", function()
     local good = npy("<i4", "2, 3", ("x"):rep(24))
     for n = 0, #good - 1 do
-      put(good:sub(1, n))
-      D.raises("FileError", tide.load_npy, path)
+      F.put(good:sub(1, n))
+      D.raises("FileError", tide.load_npy, F.path)
     end
     for _, case in ipairs {
       { npy("|O", "1,", "12345678"), "objects" }, { npy("<U3", "1,", ("x"):rep(12)), "'<U3'" },
@@ -119,16 +98,16 @@ describe("load_npy", function()
       { npy(nil, nil, "xx", { head = "__import__('os').system('true')" }), "a dict" },
       { "\x93NUMPY\4\0" .. good:sub(9), "version 4.0" }, { "\x93NUMPY\2\0\255\255\255\255" .. good, "4294967295" },
       { npy("<u8", "1,", ("\255"):rep(8)), "uint64" }, { "", "too early" }, { ("x"):rep(100), "first bytes" } } do
-      put(case[1])
-      refused(case[2], tide.load_npy)
+      F.put(case[1])
+      F.refused(case[2], tide.load_npy)
     end
-    os.remove(path)
-    refused("No such file", tide.load_npy)
+    os.remove(F.path)
+    F.refused("No such file", tide.load_npy)
     local e = D.raises("FileError", tide.load_npy, "/dev/zero")
     assert.is_truthy(e.message:find("regular file", 1, true))
-    os.execute("mkfifo " .. path)
-    refused("regular file", tide.load_npy) -- and nobody is waited for
-    refused("regular file", tide.load_npz)
+    os.execute("mkfifo " .. F.path)
+    F.refused("regular file", tide.load_npy) -- and nobody is waited for
+    F.refused("regular file", tide.load_npz)
     D.raises("ArgumentError", tide.load_npy, 3)
     D.raises("ValueError", tide.load_npy, "a\0b")
   end)
@@ -141,28 +120,28 @@ describe("save_npy", function()
     for _, dtype in ipairs(D.dtypes) do
       local x = D.tensor({ { 1, 0, 1 }, { 0, 0, 1 } }, dtype)
       if dtype == "bfloat16" then
-        D.raises("DtypeError", tide.save_npy, path, x)
+        D.raises("DtypeError", tide.save_npy, F.path, x)
       else
         for _, layout in ipairs(D.layouts(x)) do
-          tide.save_npy(path, layout[2])
-          assert.is_true(tide.equal(tide.load_npy(path, { device = D.dev }), x), dtype .. " " .. layout[1])
+          tide.save_npy(F.path, layout[2])
+          assert.is_true(tide.equal(tide.load_npy(F.path, { device = D.dev }), x), dtype .. " " .. layout[1])
         end
       end
     end
     for _, size in ipairs { {}, { 0 }, { 2, 0, 3 }, { 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2 } } do
-      tide.save_npy(path, tide.ones(size, { device = D.dev }))
-      D.eq(size, tide.load_npy(path):size())
+      tide.save_npy(F.path, tide.ones(size, { device = D.dev }))
+      D.eq(size, tide.load_npy(F.path):size())
     end
   end)
 
   it("writes the head that NumPy writes", function()
-    tide.save_npy(path, tide.tensor { 1, 2 })
+    tide.save_npy(F.path, tide.tensor { 1, 2 })
     local head = "{'descr': '<i8', 'fortran_order': False, 'shape': (2,), }"
-    assert.are.equal("\x93NUMPY\1\0\x76\0" .. head .. (" "):rep(117 - #head) .. "\n" .. string.pack("<i8i8", 1, 2), content())
+    assert.are.equal("\x93NUMPY\1\0\x76\0" .. head .. (" "):rep(117 - #head) .. "\n" .. string.pack("<i8i8", 1, 2), F.content())
   end)
 
   it("names what is wrong", function()
-    D.raises("ArgumentError", tide.save_npy, path, { 1 })
+    D.raises("ArgumentError", tide.save_npy, F.path, { 1 })
     D.raises("FileError", tide.save_npy, "/nowhere/x.npy", tide.ones(1))
   end)
 end)
@@ -219,8 +198,8 @@ describe("npz", function()
   it("writes what it reads, stored and deflated", function()
     local x, wide = D.tensor({ { 1, 2 }, { 3, 4 } }, "float32"), tide.zeros(300, 300)
     for _, options in ipairs { {}, { compressed = true } } do
-      tide.save_npz(path, { x:t(), x, a = x, ["ü/b"] = D.tensor(true, "bool"), none = tide.zeros(0, 3), wide = wide }, options)
-      local got = tide.load_npz(path, { device = D.dev })
+      tide.save_npz(F.path, { x:t(), x, a = x, ["ü/b"] = D.tensor(true, "bool"), none = tide.zeros(0, 3), wide = wide }, options)
+      local got = tide.load_npz(F.path, { device = D.dev })
       local names = {}
       for name in pairs(got) do names[#names + 1] = name end
       table.sort(names)
@@ -231,35 +210,35 @@ describe("npz", function()
       D.eq({ 0, 3 }, got.none:size())
       assert.are.equal(0, got.wide:sum():item())
       assert.are.equal(D.dev, tostring(got.a.device))
-      assert.is_true((#content() < 20000) == (options.compressed == true))
+      assert.is_true((#F.content() < 20000) == (options.compressed == true))
     end
-    tide.save_npz(path, {})
-    assert.is_nil(next(tide.load_npz(path)))
+    tide.save_npz(F.path, {})
+    assert.is_nil(next(tide.load_npz(F.path)))
   end)
 
   it("gives those that are asked for", function()
-    tide.save_npz(path, { a = tide.ones(2), b = tide.zeros(2) })
-    local got = tide.load_npz(path, { names = { "b" } })
+    tide.save_npz(F.path, { a = tide.ones(2), b = tide.zeros(2) })
+    local got = tide.load_npz(F.path, { names = { "b" } })
     D.eq({ 0, 0 }, got.b)
     assert.is_nil(got.a)
-    local e = D.raises("ValueError", tide.load_npz, path, { names = { "b", "c" } })
+    local e = D.raises("ValueError", tide.load_npz, F.path, { names = { "b", "c" } })
     assert.is_truthy(e.message:find("names[2]: got string 'c'", 1, true))
-    e = D.raises("ArgumentError", tide.load_npz, path, { names = { b = true } })
+    e = D.raises("ArgumentError", tide.load_npz, F.path, { names = { b = true } })
     assert.is_truthy(e.message:find("names: got table, expected a table of names", 1, true))
-    assert.is_nil(next(tide.load_npz(path, { names = {} })))
+    assert.is_nil(next(tide.load_npz(F.path, { names = {} })))
   end)
 
   it("is equal for equal arrays", function()
-    tide.save_npz(path, { a = tide.ones(2), b = tide.zeros(2), c = tide.ones(3) })
-    local first = content()
-    tide.save_npz(path, { c = tide.ones(3), b = tide.zeros(2), a = tide.ones(2) })
-    assert.are.equal(first, content())
+    tide.save_npz(F.path, { a = tide.ones(2), b = tide.zeros(2), c = tide.ones(3) })
+    local first = F.content()
+    tide.save_npz(F.path, { c = tide.ones(3), b = tide.zeros(2), a = tide.ones(2) })
+    assert.are.equal(first, F.content())
   end)
 
   it("reads what other programs write: 64-bit fields, comments, several parts", function()
     for _, options in ipairs { {}, { comment = "PK\5\6 and more" }, { wide = true } } do
-      put(zip({ { name = "x.npy", bytes = one }, { name = "dir/y.npy", bytes = one } }, options))
-      local got = tide.load_npz(path)
+      F.put(zip({ { name = "x.npy", bytes = one }, { name = "dir/y.npy", bytes = one } }, options))
+      local got = tide.load_npz(F.path)
       D.eq({ 5, 6 }, got.x)
       D.eq({ 5, 6 }, got["dir/y"])
     end
@@ -268,8 +247,8 @@ describe("npz", function()
   it("believes nothing in a file", function()
     local good = zip { { name = "x.npy", bytes = one }, { name = "y.npy", bytes = one } }
     for n = 0, #good - 1 do
-      put(good:sub(1, n))
-      D.raises("FileError", tide.load_npz, path)
+      F.put(good:sub(1, n))
+      D.raises("FileError", tide.load_npz, F.path)
     end
     local big = npy("|i1", "1000000000,", "")
     for _, case in ipairs {
@@ -292,82 +271,82 @@ describe("npz", function()
       { { { name = "x.npy", bytes = one } }, "table of contents", { wide = true, end64 = 1 << 62 } },
       { { { name = "x.npy", bytes = one } }, "table of contents", { wide = true, count = 1 << 60 } },
       { { { name = "x.npy", bytes = one, at = 1 << 62 } }, "table of contents", { wide = true } } } do
-      put(zip(case[1], case[3]))
-      refused(case[2], tide.load_npz)
+      F.put(zip(case[1], case[3]))
+      F.refused(case[2], tide.load_npz)
     end
   end)
 
   it("takes no more memory than it is allowed", function()
-    tide.save_npz(path, { a = tide.zeros(1 << 20), b = tide.zeros(1 << 20) }, { compressed = true })
-    assert.is_true(#content() < 20000)
-    refused("allowed", tide.load_npz, { limit = 5 << 20 })
-    assert.are.equal(1 << 20, tide.load_npz(path, { limit = 9 << 20 }).b:numel())
-    assert.are.equal(1 << 20, tide.load_npz(path, { limit = 5 << 20, names = { "b" } }).b:numel())
+    tide.save_npz(F.path, { a = tide.zeros(1 << 20), b = tide.zeros(1 << 20) }, { compressed = true })
+    assert.is_true(#F.content() < 20000)
+    F.refused("allowed", tide.load_npz, { limit = 5 << 20 })
+    assert.are.equal(1 << 20, tide.load_npz(F.path, { limit = 9 << 20 }).b:numel())
+    assert.are.equal(1 << 20, tide.load_npz(F.path, { limit = 5 << 20, names = { "b" } }).b:numel())
     -- what is not as long as it claims
-    local bytes = content()
+    local bytes = F.content()
     local at = bytes:find("PK\1\2", 1, true)
-    put(bytes:sub(1, at + 23) .. string.pack("<I4", (4 << 20) + 128 - 7) .. bytes:sub(at + 28))
-    refused("expected it to fit", tide.load_npz)
-    put(bytes:sub(1, at + 23) .. string.pack("<I4", (4 << 20) + 128 + 7) .. bytes:sub(at + 28))
-    refused("behind its array", tide.load_npz)
+    F.put(bytes:sub(1, at + 23) .. string.pack("<I4", (4 << 20) + 128 - 7) .. bytes:sub(at + 28))
+    F.refused("expected it to fit", tide.load_npz)
+    F.put(bytes:sub(1, at + 23) .. string.pack("<I4", (4 << 20) + 128 + 7) .. bytes:sub(at + 28))
+    F.refused("behind its array", tide.load_npz)
   end)
 
   it("names what cannot be written, and writes nothing then", function()
-    put "old"
-    D.raises("ArgumentError", tide.save_npz, path, { a = 1 })
-    D.raises("ArgumentError", tide.save_npz, path, tide.ones(2))
-    D.raises("ArgumentError", tide.save_npz, path, { [true] = tide.ones(2) })
-    D.raises("ArgumentError", tide.save_npz, path, { a = tide.ones(2) }, { packed = true })
-    D.raises("DtypeError", tide.save_npz, path, { a = tide.ones(2, { dtype = "bfloat16" }) })
-    local e = D.raises("ValueError", tide.save_npz, path, { tide.ones(2), arr_0 = tide.zeros(2, { dtype = "uint8" }) })
+    F.put "old"
+    D.raises("ArgumentError", tide.save_npz, F.path, { a = 1 })
+    D.raises("ArgumentError", tide.save_npz, F.path, tide.ones(2))
+    D.raises("ArgumentError", tide.save_npz, F.path, { [true] = tide.ones(2) })
+    D.raises("ArgumentError", tide.save_npz, F.path, { a = tide.ones(2) }, { packed = true })
+    D.raises("DtypeError", tide.save_npz, F.path, { a = tide.ones(2, { dtype = "bfloat16" }) })
+    local e = D.raises("ValueError", tide.save_npz, F.path, { tide.ones(2), arr_0 = tide.zeros(2, { dtype = "uint8" }) })
     assert.is_truthy(e.message:find("got the name 'arr_0' twice", 1, true))
-    D.raises("ValueError", tide.save_npz, path, { ["\xff"] = tide.ones(2) }) -- NumPy could not open the file
-    assert.are.equal("old", content())
+    D.raises("ValueError", tide.save_npz, F.path, { ["\xff"] = tide.ones(2) }) -- NumPy could not open the file
+    assert.are.equal("old", F.content())
   end)
 end)
 
 describe("from_file", function()
   it("shows the values of a file where they lie", function()
-    put(string.pack("<i4i4i4i4", 1, 2, 3, 4))
-    local x = tide.from_file(path, { 2, 2 }, { dtype = "int32" })
+    F.put(string.pack("<i4i4i4i4", 1, 2, 3, 4))
+    local x = tide.from_file(F.path, { 2, 2 }, { dtype = "int32" })
     D.eq({ { 1, 2 }, { 3, 4 } }, x)
-    D.eq({ 3, 4 }, tide.from_file(path, 2, { dtype = tide.int32, offset = 8 }))
-    D.eq({ 0 }, tide.from_file(path, { 0 }, { dtype = "int32", offset = 8 }):size())
+    D.eq({ 3, 4 }, tide.from_file(F.path, 2, { dtype = tide.int32, offset = 8 }))
+    D.eq({ 0 }, tide.from_file(F.path, { 0 }, { dtype = "int32", offset = 8 }):size())
     x:fill_(9) -- this process's own
-    assert.are.equal(string.pack("<i4i4i4i4", 1, 2, 3, 4), content())
-    assert.are.equal(4, tide.from_file(path, { 4 }):numel())
+    assert.are.equal(string.pack("<i4i4i4i4", 1, 2, 3, 4), F.content())
+    assert.are.equal(4, tide.from_file(F.path, { 4 }):numel())
   end)
 
   it("writes back where it is shared, and makes the file longer", function()
-    os.remove(path)
-    local x = tide.from_file(path, { 3 }, { dtype = "int16", shared = true })
+    os.remove(F.path)
+    local x = tide.from_file(F.path, { 3 }, { dtype = "int16", shared = true })
     D.eq({ 0, 0, 0 }, x)
     x:copy_(tide.tensor { 1, 2, 3 })
-    assert.are.equal(string.pack("<i2i2i2", 1, 2, 3), content())
-    local y = tide.from_file(path, { 4 }, { dtype = "int16", offset = 4, shared = true })
+    assert.are.equal(string.pack("<i2i2i2", 1, 2, 3), F.content())
+    local y = tide.from_file(F.path, { 4 }, { dtype = "int16", offset = 4, shared = true })
     D.eq({ 3, 0, 0, 0 }, y)
     y:add_(1)
     D.eq({ 1, 2, 4 }, x)
-    assert.are.equal(12, #content())
+    assert.are.equal(12, #F.content())
     x, y = nil, nil
     collectgarbage()
-    assert.are.equal(string.pack("<i2i2i2i2i2i2", 1, 2, 4, 1, 1, 1), content())
+    assert.are.equal(string.pack("<i2i2i2i2i2i2", 1, 2, 4, 1, 1, 1), F.content())
   end)
 
   it("names what is wrong", function()
-    put "12345678"
-    local e = D.raises("FileError", tide.from_file, path, { 3 }, { dtype = "int32" })
+    F.put "12345678"
+    local e = D.raises("FileError", tide.from_file, F.path, { 3 }, { dtype = "int32" })
     assert.is_truthy(e.message:find("got a file of 8 bytes, expected at least 12", 1, true))
-    D.raises("ValueError", tide.from_file, path, { 1 }, { dtype = "int32", offset = 2 })
-    D.raises("ValueError", tide.from_file, path, { 1 }, { dtype = "int32", offset = -4 })
+    D.raises("ValueError", tide.from_file, F.path, { 1 }, { dtype = "int32", offset = 2 })
+    D.raises("ValueError", tide.from_file, F.path, { 1 }, { dtype = "int32", offset = -4 })
     D.raises("FileError", tide.from_file, "/nowhere/x", { 1 })
     D.raises("FileError", tide.from_file, "/dev/zero", { 1 })
     D.raises("FileError", tide.from_file, "/tmp", { 1 })
-    D.raises("OutOfMemoryError", tide.from_file, path, { 1 << 62, 4 })
-    D.raises("FileError", tide.from_file, path, { 1 << 60 }, { dtype = "uint8", shared = true })
-    assert.are.equal("12345678", content())
-    os.remove(path)
-    D.raises("FileError", tide.from_file, path, { 1 << 60 }, { dtype = "uint8", shared = true })
-    assert.is_nil(io.open(path)) -- nothing was made
+    D.raises("OutOfMemoryError", tide.from_file, F.path, { 1 << 62, 4 })
+    D.raises("FileError", tide.from_file, F.path, { 1 << 60 }, { dtype = "uint8", shared = true })
+    assert.are.equal("12345678", F.content())
+    os.remove(F.path)
+    D.raises("FileError", tide.from_file, F.path, { 1 << 60 }, { dtype = "uint8", shared = true })
+    assert.is_nil(io.open(F.path)) -- nothing was made
   end)
 end)

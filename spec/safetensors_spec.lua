@@ -2,31 +2,11 @@
 
 local tide = require "tide"
 local D = require "spec.support.device"
+local F = require "spec.support.file"
 
-local path
-before_each(function() path = os.tmpname() end)
-after_each(function() os.remove(path) end)
-
-local function put(bytes)
-  local file = assert(io.open(path, "wb"))
-  file:write(bytes)
-  file:close()
-end
-
-local function content()
-  local file = assert(io.open(path, "rb"))
-  local bytes = file:read "a"
-  file:close()
-  return bytes
-end
+F.watch(before_each, after_each)
 
 local function file(head, bytes) return string.pack("<I8", #head) .. head .. bytes end
-
-local function refused(what)
-  local e = D.raises("FileError", tide.load_safetensors, path)
-  assert.is_truthy(e.message:find(path, 1, true))
-  assert.is_truthy(e.message:find(what, 1, true), ("got '%s', expected it to say '%s'"):format(e.message, what))
-end
 
 describe("load_safetensors", function()
   D.watch(before_each, after_each)
@@ -45,8 +25,8 @@ describe("load_safetensors", function()
         head = head .. (',\n"%s": {"shape":[2 , 1],"data_offsets":[%d,%d], "dtype":"%s"}'):format(case[1], at, at + #b, case[1])
         at, bytes[#bytes + 1] = at + #b, b
       end
-      put(file(head .. "}" .. (" "):rep(shift), table.concat(bytes)))
-      local got, notes = tide.load_safetensors(path, { device = D.dev })
+      F.put(file(head .. "}" .. (" "):rep(shift), table.concat(bytes)))
+      local got, notes = tide.load_safetensors(F.path, { device = D.dev })
       for _, case in ipairs(list) do
         assert.are.equal(case[2], D.dtype_name(got[case[1]]))
         assert.are.equal(D.dev, tostring(got[case[1]].device))
@@ -58,31 +38,31 @@ describe("load_safetensors", function()
   end)
 
   it("shows the file's memory on the cpu, which is not written", function()
-    put(file('{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}', string.pack("<ff", 1, 2)))
-    local before = tide.cpu and content()
-    local x = tide.load_safetensors(path).a
+    F.put(file('{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}', string.pack("<ff", 1, 2)))
+    local before = tide.cpu and F.content()
+    local x = tide.load_safetensors(F.path).a
     x:fill_(3)
     D.eq({ 3, 3 }, x)
-    assert.are.equal(before, content())
-    D.eq({ 1, 2 }, tide.load_safetensors(path).a)
-    os.remove(path)
+    assert.are.equal(before, F.content())
+    D.eq({ 1, 2 }, tide.load_safetensors(F.path).a)
+    os.remove(F.path)
     D.eq({ 3, 3 }, x) -- the memory stays as long as the tensor
   end)
 
   it("gives those that are asked for", function()
-    tide.save_safetensors(path, { a = tide.ones(2), b = tide.zeros(2) })
-    local got = tide.load_safetensors(path, { names = { "b" } })
+    tide.save_safetensors(F.path, { a = tide.ones(2), b = tide.zeros(2) })
+    local got = tide.load_safetensors(F.path, { names = { "b" } })
     D.eq({ 0, 0 }, got.b)
     assert.is_nil(got.a)
-    D.raises("ValueError", tide.load_safetensors, path, { names = { "c" } })
-    D.raises("ArgumentError", tide.load_safetensors, path, { names = { 3 } })
+    D.raises("ValueError", tide.load_safetensors, F.path, { names = { "c" } })
+    D.raises("ArgumentError", tide.load_safetensors, F.path, { names = { 3 } })
   end)
 
   it("believes nothing in a file", function()
     local good = file('{"__metadata__":{"k":"v"},"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}', string.pack("<ff", 1, 2))
     for n = 0, #good - 1 do
-      put(good:sub(1, n))
-      D.raises("FileError", tide.load_safetensors, path)
+      F.put(good:sub(1, n))
+      D.raises("FileError", tide.load_safetensors, F.path)
     end
     local function one(fields) return '{"a":{' .. fields .. "}}" end
     local shape, dtype, at = '"shape":[2],', '"dtype":"F32",', '"data_offsets":[0,8]'
@@ -114,11 +94,11 @@ describe("load_safetensors", function()
       { file('{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}}', "1234"), "begin at 0, expected 4" },
       { file('{"a":' .. ("{"):rep(10000), ""), "a string" }, { file(("["):rep(10000), ""), "first byte" },
       { file(one('"dtype":"U64","shape":[1],' .. at), ("\xff"):rep(8)), "uint64" } } do
-      put(case[1])
-      refused(case[2])
+      F.put(case[1])
+      F.refused(case[2], tide.load_safetensors)
     end
-    os.remove(path)
-    refused "No such file"
+    os.remove(F.path)
+    F.refused("No such file", tide.load_safetensors)
   end)
 end)
 
@@ -134,8 +114,8 @@ describe("save_safetensors", function()
       end
     end
     all["none"], all["0-d \"\\\nü"] = tide.zeros({ 3, 0 }, { device = D.dev }), D.tensor(2, "int8")
-    tide.save_safetensors(path, all, { metadata = { a = "b", ["<ü>"] = "" } })
-    local got, notes = tide.load_safetensors(path, { device = D.dev })
+    tide.save_safetensors(F.path, all, { metadata = { a = "b", ["<ü>"] = "" } })
+    local got, notes = tide.load_safetensors(F.path, { device = D.dev })
     for name, x in pairs(all) do
       assert.is_true(tide.equal(x, got[name]), name)
       assert.are.equal(D.dtype_name(x), D.dtype_name(got[name]))
@@ -146,31 +126,31 @@ describe("save_safetensors", function()
   end)
 
   it("writes what the format asks for: values aligned, largest elements first, equal for equal tensors", function()
-    tide.save_safetensors(path, { a = tide.tensor({ 1 }, { dtype = "uint8" }), b = tide.tensor({ 2 }, { dtype = "int64" }) })
+    tide.save_safetensors(F.path, { a = tide.tensor({ 1 }, { dtype = "uint8" }), b = tide.tensor({ 2 }, { dtype = "int64" }) })
     local head = '{"b":{"dtype":"I64","shape":[1],"data_offsets":[0,8]},"a":{"dtype":"U8","shape":[1],"data_offsets":[8,9]}}'
     head = head .. (" "):rep(-#head % 8)
-    assert.are.equal(file(head, string.pack("<i8B", 2, 1)), content())
-    tide.save_safetensors(path, {})
-    assert.are.equal(file("{}      ", ""), content())
-    local got, notes = tide.load_safetensors(path)
+    assert.are.equal(file(head, string.pack("<i8B", 2, 1)), F.content())
+    tide.save_safetensors(F.path, {})
+    assert.are.equal(file("{}      ", ""), F.content())
+    local got, notes = tide.load_safetensors(F.path)
     assert.is_nil(next(got))
     assert.is_nil(next(notes))
   end)
 
   it("names what cannot be written, and writes nothing then", function()
-    put "old"
+    F.put "old"
     local x = tide.ones(2)
-    D.raises("DtypeError", tide.save_safetensors, path, { a = tide.ones(2, { dtype = "complex128" }) })
-    D.raises("ValueError", tide.save_safetensors, path, { __metadata__ = x })
-    D.raises("ValueError", tide.save_safetensors, path, { ["\xff"] = x })
-    D.raises("ArgumentError", tide.save_safetensors, path, { x })
-    D.raises("ArgumentError", tide.save_safetensors, path, { a = x, b = 1 })
-    D.raises("ValueError", tide.save_safetensors, path, { ["a\0b"] = x })
-    D.raises("ArgumentError", tide.save_safetensors, path, { a = x }, { metadata = { a = 1 } })
-    D.raises("ValueError", tide.save_safetensors, path, { a = x }, { metadata = { a = "\xff" } })
-    D.raises("ArgumentError", tide.save_safetensors, path, { a = x }, { meta = {} })
-    D.raises("ArgumentError", tide.save_safetensors, path)
-    assert.are.equal("old", content())
+    D.raises("DtypeError", tide.save_safetensors, F.path, { a = tide.ones(2, { dtype = "complex128" }) })
+    D.raises("ValueError", tide.save_safetensors, F.path, { __metadata__ = x })
+    D.raises("ValueError", tide.save_safetensors, F.path, { ["\xff"] = x })
+    D.raises("ArgumentError", tide.save_safetensors, F.path, { x })
+    D.raises("ArgumentError", tide.save_safetensors, F.path, { a = x, b = 1 })
+    D.raises("ValueError", tide.save_safetensors, F.path, { ["a\0b"] = x })
+    D.raises("ArgumentError", tide.save_safetensors, F.path, { a = x }, { metadata = { a = 1 } })
+    D.raises("ValueError", tide.save_safetensors, F.path, { a = x }, { metadata = { a = "\xff" } })
+    D.raises("ArgumentError", tide.save_safetensors, F.path, { a = x }, { meta = {} })
+    D.raises("ArgumentError", tide.save_safetensors, F.path)
+    assert.are.equal("old", F.content())
     D.raises("FileError", tide.save_safetensors, "/nowhere/x", { a = x })
   end)
 end)
