@@ -416,6 +416,18 @@ int ltide_call_script(lua_State *L, ltide_call *c) {
   return ltide_script_call(L, c->row->script, ltide_push_read(L, c));
 }
 
+int ltide_call_named(lua_State *L, ltide_call *c) {
+  const ltide_sig *sig = c->sig;
+  luaL_checkstack(L, sig->positional + LUA_MINSTACK, "tide: arguments");
+  for (int k = 0; k < sig->positional; k++) push_read(L, c, &sig->param[k], &c->v[k]);
+  lua_createtable(L, 0, sig->count - sig->positional);
+  for (int k = sig->positional; k < sig->count; k++) {
+    push_read(L, c, &sig->param[k], &c->v[k]);
+    lua_setfield(L, -2, sig->param[k].name);
+  }
+  return ltide_script_call(L, c->row->script, sig->positional + 1);
+}
+
 int ltide_run_new(lua_State *L) {
   if (lua_gettop(L)) lua_remove(L, 1);
   return ltide_run(L);

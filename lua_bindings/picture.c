@@ -104,26 +104,6 @@ static int script_screen(lua_State *L) {
 
 static const luaL_Reg script[] = LTIDE_SCRIPT(numbers, picture, save_picture, bytes, concat, log10, general, screen);
 
-/* {==== The functions */
-
-/* Calls the chunk with the first n arguments and the table of options, or an empty one. */
-static int call_chunk(lua_State *L, const ltide_call *c, const char *name, int n) {
-  luaL_checkstack(L, n + 2, "tide: arguments");
-  for (int i = 1; i <= n; i++)
-    if (i <= c->n)
-      lua_pushvalue(L, i);
-    else
-      lua_pushnil(L);
-  if (c->opts)
-    lua_pushvalue(L, c->opts);
-  else
-    lua_newtable(L);
-  return ltide_script_call(L, name, n + 1);
-}
-
-static int limshow(lua_State *L, ltide_call *c) { return call_chunk(L, c, "imshow", 1); }
-static int lplot(lua_State *L, ltide_call *c) { return call_chunk(L, c, "plot", 2); }
-
 #define PATH "tide."
 static ltide_row picture_rows[] = {
 #include "api/picture.def"

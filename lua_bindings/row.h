@@ -93,6 +93,7 @@ typedef struct ltide_row {
 #define DO_TAG(f, t)                             .fn = ltide_run, .body = f, .tag = t
 #define LUA(name)                                .fn = ltide_run_plain, .plain = ltide_run_script, .script = name /* of lua/ */
 #define CALLS(name)                              .fn = ltide_run, .body = ltide_call_script, .script = name /* with them, read */
+#define CALLS_NAMED(name)                        .fn = ltide_run, .body = ltide_call_named, .script = name
 #define GUARDED_CALLS(name)                      .fn = ltide_run_guarded, .body = ltide_call_script, .script = name
 #define COMPOSED(name)                           .fn = ltide_run, .body = ltide_call_composed, .script = name
 #define WAIT_COMPOSED(name)                      .fn = ltide_run_waiting, .body = ltide_call_composed, .script = name
@@ -219,6 +220,8 @@ int ltide_push_read(lua_State *L, const ltide_call *c);
 /* The body of one that is called with a value for each parameter, in their order, and then with the rest: devices and
  * their lists as core's numbers, nil for what is not given and has no default. */
 int ltide_call_script(lua_State *L, ltide_call *c);
+/* The same with all options in one table under their names, for a function of many. */
+int ltide_call_named(lua_State *L, ltide_call *c);
 /* The same of a function that makes tensors, which go where out= says. */
 int ltide_call_composed(lua_State *L, ltide_call *c);
 int ltide_run_plain_waiting(lua_State *L);

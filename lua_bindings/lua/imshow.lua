@@ -45,7 +45,7 @@ local function pixels_of(planes, width, height, opts, is_byte)
   local missing, of = 0, nil
   if n == 2 then
     low, high = opts.vmin or low or 0, opts.vmax or high or 0
-    of = color_scale(opts.cmap or "viridis", low, high, nan_color)
+    of = color_scale(opts.cmap, low, high, nan_color)
   else
     low, high = opts.vmin or 0, opts.vmax or is_byte and 255 or 1
   end
@@ -131,7 +131,7 @@ end
 
 function imshow(x, opts)
   local columns, color = screen()
-  if opts.color and opts.color ~= "auto" then color = opts.color end
+  if opts.color ~= "auto" then color = opts.color end
   local dtype = text(x.dtype)
   if find(dtype, "complex") then fail("DtypeError", called() .. ": x: got " .. describe(x) .. ", expected real values: x:abs()") end
   local planes = planes_of(x)

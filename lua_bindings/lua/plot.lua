@@ -467,7 +467,7 @@ local function plot_map(c, x, opts)
     complain("ValueError", "vmin, vmax: got " .. text(low) .. " and " .. text(high) .. ", expected finite numbers")
   end
   low, high = near(low, -LARGEST, LARGEST), near(high, -LARGEST, LARGEST)
-  local scale = color_scale(opts.cmap or "viridis", low, high, missing)
+  local scale = color_scale(opts.cmap, low, high, missing)
   local bar = new_scale(low, high, false, differ(low, high) and low or nil, high, 0)
   local bar_ticks = ticks_of(bar, most_ticks(c.height, 50))
   local x0, x1 = limits_of(opts.xlim, "xlim")
@@ -491,7 +491,7 @@ local function plot_series(c, x, y, opts, kind)
   if kind == "hist" then
     if y ~= nil or log_x then complain("ArgumentError", "a histogram is of x alone, whose axis is linear") end
     local low, high = range_of(all, "y", false)
-    all = counted_in(all, opts.bins or 30, x0 or low, x1 or high)
+    all = counted_in(all, opts.bins, x0 or low, x1 or high)
   end
   local low, high = range_of(all, "x", log_x)
   local xs = new_scale(low, high, log_x, x0, x1, kind == "hist" and 0.02 or nil)
@@ -508,7 +508,7 @@ local function plot_series(c, x, y, opts, kind)
 end
 
 function plot(x, y, opts)
-  local width, height, kind = opts.width or 800, opts.height or 560, opts.kind or "line"
+  local width, height, kind = opts.width, opts.height, opts.kind
   if width > 4096 or height > 4096 then
     complain("ValueError", "width, height: got " .. width .. " and " .. height .. ", expected at most 4096")
   end
