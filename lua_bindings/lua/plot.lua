@@ -320,7 +320,9 @@ local function draw_legend(c, area, all, xs, ys, labels, kind)
   local rows, width = {}, 0
   for k = 1, #all do
     local said = labels and rawget(labels, k)
-    if type(said) == "string" then
+    if type(said) == "number" then said = text(said) end
+    if said ~= nil and type(said) ~= "string" then refuse(said, "labels[" .. k .. "]", "a string or a number") end
+    if said then
       rows[#rows + 1] = { text = said, color = series_colors[(k - 1) % #series_colors + 1] }
       local w = text_width(said)
       if w > width then width = w end
