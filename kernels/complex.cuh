@@ -64,6 +64,13 @@ template <class T> TIDEK_LONG C log1p(C z) {
   T square = fma(z.re, z.re, fma(z.im, z.im, 2 * z.re));
   return C(log1p(square) / 2, atan2(z.im, 1 + z.re));
 }
+/* log(exp(a) + exp(b)). */
+template <class T> TIDEK_LONG C tide_log_add(C a, C b) {
+  C low = a.re < b.re ? a : b, high = a.re < b.re ? b : a;
+  if (a.re != a.re || a.im != a.im || b.re != b.re || b.im != b.im) return C((T)CUDART_NAN, (T)CUDART_NAN);
+  if (low.re == high.re && !is_finite(high.re)) return high.re < 0 ? high : log(exp(a) + exp(b));
+  return high + log1p(exp(low - high));
+}
 template <class T> TIDEK_LONG C exp2(C z) {
   if (z.im == 0) return C(exp2(z.re), z.im);
   if (!is_finite(z.re) || !is_finite(z.im)) return exp(C(z.re, z.im * limits<T>::ln2));

@@ -106,6 +106,8 @@ TIDEK_LONG double tide_polygamma(double x, double n) { return tide_polygamma_f64
 TIDEK_MATH float tide_polygamma(float x, float n) { return (float)tide_polygamma((double)x, (double)n); }
 TIDEK_LONG double tide_ndtri(double x) { return tide_ndtri_f64(x); }
 TIDEK_MATH float tide_ndtri(float x) { return (float)tide_ndtri((double)x); }
+TIDEK_MATH float tide_log_add(float a, float b) { return tide_log_add_f32(a, b); }
+TIDEK_MATH double tide_log_add(double a, double b) { return tide_log_add_f64(a, b); }
 template <class T> TIDEK_MATH T tide_entr(T x) { return x > 0 ? -x * log(x) : x < 0 ? -(T)CUDART_INF : x; }
 template <class T> TIDEK_MATH T tide_frexp_fraction(T x) {
   int exponent;

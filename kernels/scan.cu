@@ -14,7 +14,6 @@
  *
  * Invariant: a thread reads what it is going to overwrite before it writes, and no elements that others write. */
 #include "opmath.cuh"
-#include "base/special.h"
 #include "tide/scan.h"
 #include "tidek.h"
 
@@ -35,9 +34,6 @@ struct ScanArgs {
   int64_t outer, n, inner, tiles, groups, strips, lines;
   int32_t out_dtype, in_dtype, base, vector_in, vector_out;
 };
-
-TIDEK_IN float tide_log_add(float a, float b) { return tide_log_add_f32(a, b); }
-TIDEK_IN double tide_log_add(double a, double b) { return tide_log_add_f64(a, b); }
 
 /* ---- the policies: Acc is what is known of some elements ---- */
 

@@ -84,10 +84,12 @@ int ltide_finish_into(lua_State *L, const ltide_call *c, tide_status status) {
   return 1;
 }
 
-int ltide_call_composed(lua_State *L, ltide_call *c) {
+int ltide_call_composed(lua_State *L, ltide_call *c) { return ltide_compose(L, c, c->row->script); }
+
+int ltide_compose(lua_State *L, ltide_call *c, const char *name) {
   if (c->sig->outs > 1) ltide_check_out(L, c->S, c->opts, c->sig->outs);
   int before = lua_gettop(L);
-  ltide_script_push(L, c->row->script);
+  ltide_script_push(L, name);
   lua_call(L, ltide_push_read(L, c), LUA_MULTRET);
   c->S = ltide_enter(L);
   int n = lua_gettop(L) - before;

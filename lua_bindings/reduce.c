@@ -23,7 +23,13 @@ static int finish(lua_State *L, ltide_call *c, tide_reduction op, const options 
 
 /* {==== [dim] [, {keepdim, dtype, out}] */
 
+/* Of complex numbers it is lua/complex.lua's. */
+static bool is_composed(int tag, const tide_tensor *x) {
+  return tag == TIDE_LOGSUMEXP && tide_dtype_kind(tide_tensor_dtype(x)) == 'C';
+}
+
 static int reduce(lua_State *L, ltide_call *c) {
+  if (is_composed(c->row->tag, c->x)) return ltide_compose(L, c, "complex_logsumexp");
   options o = read_options(c, &c->v[1]);
   if (c->sig->count == 5) o.dtype = c->v[4].dtype;
   return finish(L, c, (tide_reduction)c->row->tag, &o);
@@ -35,6 +41,7 @@ static int lreduce(lua_State *L) {
   ltide_state *S = ltide_begin(L);
   options o = TIDE_REDUCE_OPTIONS;
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
+  if (is_composed(row->tag, x)) return ltide_run(L);
   ltide_tensor *u = ltide_new_tensor(L, S);
   ltide_try(L, tide_reduce(&u->t, (tide_reduction)row->tag, x, &o, NULL));
   ltide_made(L, S);

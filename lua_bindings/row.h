@@ -224,6 +224,7 @@ int ltide_call_script(lua_State *L, ltide_call *c);
 int ltide_call_named(lua_State *L, ltide_call *c);
 /* The same of a function that makes tensors, which go where out= says. */
 int ltide_call_composed(lua_State *L, ltide_call *c);
+int ltide_compose(lua_State *L, ltide_call *c, const char *name); /* the same by a name that the row has not */
 int ltide_run_plain_waiting(lua_State *L);
 int ltide_run_guarded(lua_State *L); /* scope.c */
 int ltide_run_waiting(lua_State *L); /* the same within ltide_waiting */

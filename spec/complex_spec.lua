@@ -278,6 +278,50 @@ describe("complex numbers", function()
     end
   end)
 
+  it("in logarithms of sums, without overflow", function()
+    for _, dtype in ipairs { "complex64", "complex128" } do
+      local eps = dtype == "complex64" and 1e-3 or 1e-10
+      -- Imaginary parts may be 2 pi apart, so that exponentials are compared.
+      local function same_exp(want, x, what)
+        local got = x:to("complex128"):exp()
+        near(want:real():totable(), want:imag():totable(), got, eps, dtype .. " " .. what)
+      end
+      local a, b = make(re, im, dtype), make(im, re, dtype):flip(1)
+      local far = 2000 -- whose exponential is infinite
+      local sums = a:to("complex128"):exp() + b:to("complex128"):exp()
+      same_exp(sums, (a + far):logaddexp(b + far) - far, "logaddexp")
+      assert.are.equal(dtype, D.dtype_name(a:logaddexp(b)))
+      for n = 0, 9 do -- lines of every length
+        local z = a:narrow(1, 1, n)
+        same_exp(z:to("complex128"):exp():cumsum(1), (z + far):logcumsumexp(1) - far, "logcumsumexp")
+      end
+      local m = make({ 1, 2, 3, -4, 5, 0.5 }, { 1, -1, 0.5, 2, 0.25, 3 }, dtype):reshape(2, 3)
+      local e = m:to("complex128"):exp()
+      for dim = 1, 2 do
+        same_exp(e:sum(dim), (m + far):logsumexp(dim) - far, "logsumexp")
+        assert.are.same(m:sum(dim, { keepdim = true }):size(), m:logsumexp(dim, { keepdim = true }):size())
+        same_exp(e:cumsum(dim):reshape(-1), m:logcumsumexp(dim):reshape(-1), "logcumsumexp of a matrix")
+        same_exp(e:cumsum(dim):t():reshape(-1), m:t():logcumsumexp(3 - dim):reshape(-1), "logcumsumexp of a transposed one")
+      end
+      same_exp(e:sum():reshape(1), m:logsumexp():reshape(1), "logsumexp of all")
+      same_exp(e:sum():reshape(1), m:logsumexp({ 1, 2 }):reshape(1), "logsumexp of two dims")
+      local out = tide.empty({ 3 }, { dtype = dtype, device = D.dev })
+      tide.logsumexp(m, 1, { out = out })
+      same_exp(e:sum(1), out, "logsumexp into a tensor")
+      tide.logcumsumexp(m[1], 1, { out = out })
+      same_exp(e[1]:cumsum(1), out, "logcumsumexp into a tensor")
+    end
+    local z = make({ -inf, -inf, inf, nan, 1 }, { 0, 1, 0, 0, 0 }, "complex128")
+    D.eq({ -inf, 2, inf, nan, 1 + math.log(2) }, z:logaddexp(make({ -inf, 2, 1, 1, 1 }, { 0, 0, 0, 0, 0 }, "complex128")):real(), 1e-15)
+    D.eq(inf, make({ inf, inf }, { 0, 0 }, "complex128"):logsumexp():real())
+    local none = tide.zeros({ 0, 2 }, { dtype = "complex64", device = D.dev })
+    D.eq({ -inf, -inf }, none:logsumexp(1):real())
+    assert.are.same({ 0, 2 }, none:logcumsumexp(1):size())
+    local single = make(3, 4, "complex64")
+    assert.are.same({ 3, 4 }, { single:logcumsumexp(1):item() })
+    near({ 3 }, { 4 - 2 * pi }, single:logsumexp(1):reshape(1), 1e-6, "of one")
+  end)
+
   it("at random: normal with the variance in both parts together, uniform in each", function()
     for _, dtype in ipairs { "complex64", "complex128" } do
       tide.manual_seed(7)

@@ -224,7 +224,6 @@ describe("reductions", function()
     local whole = D.tensor({ 0, 1, 2 }, "int64"):logsumexp()
     assert.are.equal(tide.float32, whole.dtype)
     D.eq(math.log(1 + math.exp(1) + math.exp(2)), whole:item(), 1e-6)
-    D.raises("DtypeError", x.logsumexp, x:to "complex64")
     D.raises("ArgumentError", x.logsumexp, x, 1, { dtype = "float64" })
   end)
 

@@ -1,5 +1,5 @@
 /* complex_math.c: what C lacks for complex numbers, or has but not accurate enough: exp2, expm1, log2, log10, log1p,
- * pow, sgn, nan_to_num and isclose. Numbers of float32 are computed here too, in float64. */
+ * log_add, pow, sgn, nan_to_num and isclose. Numbers of float32 are computed here too, in float64. */
 #include "complex_math.h"
 
 #include <math.h>
@@ -48,6 +48,14 @@ double _Complex tide__clog1p(double _Complex z) {
   bool small = fabs(re) < 0.5 && fabs(im) < 0.5;
   if (!small) return clog(of_parts(1 + re, im));
   return of_parts(log1p(fma(re, re, fma(im, im, 2 * re))) / 2, atan2(im, 1 + re));
+}
+
+double _Complex tide__clog_add(double _Complex a, double _Complex b) {
+  bool less = creal(a) < creal(b);
+  double _Complex low = less ? a : b, high = less ? b : a;
+  if (isnan(creal(a)) || isnan(cimag(a)) || isnan(creal(b)) || isnan(cimag(b))) return of_parts(NAN, NAN);
+  if (creal(low) == creal(high) && isinf(creal(high))) return creal(high) < 0 ? high : clog(cexp(a) + cexp(b));
+  return high + tide__clog1p(cexp(low - high));
 }
 
 /* Small whole powers are products, which are exact where they can be. NaN where one is too large or small. */

@@ -254,6 +254,7 @@
 /* In a loop over complex numbers they mean the functions of these, and a test asks both parts. */
 #undef tide_divide
 #pragma push_macro("tide_pow")
+#pragma push_macro("tide_log_add")
 #pragma push_macro("tide_isnan")
 #pragma push_macro("tide_isinf")
 #pragma push_macro("tide_isfinite")
@@ -261,6 +262,7 @@
 #pragma push_macro("tide_nan_to_num")
 #pragma push_macro("tide_isclose")
 #undef tide_pow
+#undef tide_log_add
 #undef tide_isnan
 #undef tide_isinf
 #undef tide_isfinite
@@ -272,68 +274,72 @@
 #define tide_nan_to_num(x, nan, high, low)        tide__cnan_to_num(x, creal(nan), creal(high), creal(low))
 #define tide_isclose(a, b, rtol, atol, equal_nan) tide__cisclose(a, b, creal(rtol), creal(atol), creal(equal_nan) != 0)
 
-#define tide_isnan(x)     (tide_isnan_f64(creal(x)) | tide_isnan_f64(cimag(x)))
-#define tide_isinf(x)     (tide_isinf_f64(creal(x)) | tide_isinf_f64(cimag(x)))
-#define tide_isfinite(x)  (tide_isfinite_f64(creal(x)) & tide_isfinite_f64(cimag(x)))
-#define exp(x)            cexpf(x)
-#define log(x)            clogf(x)
-#define sqrt(x)           csqrtf(x)
-#define sin(x)            csinf(x)
-#define cos(x)            ccosf(x)
-#define tan(x)            ctanf(x)
-#define asin(x)           casinf(x)
-#define acos(x)           cacosf(x)
-#define atan(x)           catanf(x)
-#define sinh(x)           csinhf(x)
-#define cosh(x)           ccoshf(x)
-#define tanh(x)           ctanhf(x)
-#define asinh(x)          casinhf(x)
-#define acosh(x)          cacoshf(x)
-#define atanh(x)          catanhf(x)
-#define exp2(x)           (float _Complex) tide__cexp2(x)
-#define expm1(x)          (float _Complex) tide__cexpm1(x)
-#define log2(x)           (float _Complex) tide__clog2(x)
-#define log10(x)          (float _Complex) tide__clog10(x)
-#define log1p(x)          (float _Complex) tide__clog1p(x)
-#define tide_pow(a, b)    (float _Complex) tide__cpow(a, b)
-#define tide_divide(a, b) tide_divide_c64(a, b)
-#define T                 float _Complex
-#define R                 int32_t
-#define K                 C
-#define S                 c64
+#define tide_isnan(x)      (tide_isnan_f64(creal(x)) | tide_isnan_f64(cimag(x)))
+#define tide_isinf(x)      (tide_isinf_f64(creal(x)) | tide_isinf_f64(cimag(x)))
+#define tide_isfinite(x)   (tide_isfinite_f64(creal(x)) & tide_isfinite_f64(cimag(x)))
+#define exp(x)             cexpf(x)
+#define log(x)             clogf(x)
+#define sqrt(x)            csqrtf(x)
+#define sin(x)             csinf(x)
+#define cos(x)             ccosf(x)
+#define tan(x)             ctanf(x)
+#define asin(x)            casinf(x)
+#define acos(x)            cacosf(x)
+#define atan(x)            catanf(x)
+#define sinh(x)            csinhf(x)
+#define cosh(x)            ccoshf(x)
+#define tanh(x)            ctanhf(x)
+#define asinh(x)           casinhf(x)
+#define acosh(x)           cacoshf(x)
+#define atanh(x)           catanhf(x)
+#define exp2(x)            (float _Complex) tide__cexp2(x)
+#define expm1(x)           (float _Complex) tide__cexpm1(x)
+#define log2(x)            (float _Complex) tide__clog2(x)
+#define log10(x)           (float _Complex) tide__clog10(x)
+#define log1p(x)           (float _Complex) tide__clog1p(x)
+#define tide_pow(a, b)     (float _Complex) tide__cpow(a, b)
+#define tide_log_add(a, b) (float _Complex) tide__clog_add(a, b)
+#define tide_divide(a, b)  tide_divide_c64(a, b)
+#define T                  float _Complex
+#define R                  int32_t
+#define K                  C
+#define S                  c64
 #include "loops_type.h"
 
 #undef tide_pow
+#undef tide_log_add
 #undef tide_divide
-#define exp(x)            cexp(x)
-#define log(x)            clog(x)
-#define sqrt(x)           csqrt(x)
-#define sin(x)            csin(x)
-#define cos(x)            ccos(x)
-#define tan(x)            ctan(x)
-#define asin(x)           casin(x)
-#define acos(x)           cacos(x)
-#define atan(x)           catan(x)
-#define sinh(x)           csinh(x)
-#define cosh(x)           ccosh(x)
-#define tanh(x)           ctanh(x)
-#define asinh(x)          casinh(x)
-#define acosh(x)          cacosh(x)
-#define atanh(x)          catanh(x)
-#define exp2(x)           tide__cexp2(x)
-#define expm1(x)          tide__cexpm1(x)
-#define log2(x)           tide__clog2(x)
-#define log10(x)          tide__clog10(x)
-#define log1p(x)          tide__clog1p(x)
-#define tide_pow(a, b)    tide__cpow(a, b)
-#define tide_divide(a, b) tide_divide_c128(a, b)
-#define T                 double _Complex
-#define R                 int32_t
-#define K                 C
-#define S                 c128
+#define exp(x)             cexp(x)
+#define log(x)             clog(x)
+#define sqrt(x)            csqrt(x)
+#define sin(x)             csin(x)
+#define cos(x)             ccos(x)
+#define tan(x)             ctan(x)
+#define asin(x)            casin(x)
+#define acos(x)            cacos(x)
+#define atan(x)            catan(x)
+#define sinh(x)            csinh(x)
+#define cosh(x)            ccosh(x)
+#define tanh(x)            ctanh(x)
+#define asinh(x)           casinh(x)
+#define acosh(x)           cacosh(x)
+#define atanh(x)           catanh(x)
+#define exp2(x)            tide__cexp2(x)
+#define expm1(x)           tide__cexpm1(x)
+#define log2(x)            tide__clog2(x)
+#define log10(x)           tide__clog10(x)
+#define log1p(x)           tide__clog1p(x)
+#define tide_pow(a, b)     tide__cpow(a, b)
+#define tide_log_add(a, b) tide__clog_add(a, b)
+#define tide_divide(a, b)  tide_divide_c128(a, b)
+#define T                  double _Complex
+#define R                  int32_t
+#define K                  C
+#define S                  c128
 #include "loops_type.h"
 
 #pragma pop_macro("tide_pow")
+#pragma pop_macro("tide_log_add")
 #pragma pop_macro("tide_isnan")
 #pragma pop_macro("tide_isinf")
 #pragma pop_macro("tide_isfinite")

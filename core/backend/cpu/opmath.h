@@ -201,6 +201,7 @@ static inline double tide_conj_f64(double x) { return x; }
 #define tide_i0(x)                                TIDE_FLOAT_PICK(tide_i0, x)(x)
 #define tide_polygamma(x, n)                      TIDE_FLOAT_PICK(tide_polygamma, x)(x, n)
 #define tide_ndtri(x)                             TIDE_FLOAT_PICK(tide_ndtri, x)(x)
+#define tide_log_add(a, b)                        TIDE_FLOAT_PICK(tide_log_add, a)(a, b)
 #define tide_entr(x)                              TIDE_FLOAT_PICK(tide_entr, x)(x)
 #define tide_frexp_fraction(x)                    TIDE_FLOAT_PICK(tide_frexp_fraction, x)(x)
 #define tide_frexp_exponent(x)                    TIDE_FLOAT_PICK(tide_frexp_exponent, x)(x)
