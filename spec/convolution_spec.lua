@@ -125,6 +125,42 @@ describe("convolutions", function()
     assert.are.same({ 0, 24, 4, 3 }, tide.zeros(0, 16, 6, 5, { device = D.dev }):conv2d(w):size())
   end)
 
+  it("of complex numbers are those of their parts", function()
+    local function pair(...) return some(...), some(...) end
+    for _, dtype in ipairs { "complex64", "complex128" } do
+      local parts = dtype == "complex64" and "float32" or "float64"
+      for rank = 1, 3 do
+        local shape, kernel = { 4, 5, 3 }, { 2, 3, 2 }
+        local function sized(a, b, list) return a, b, table.unpack(list, 1, rank) end
+        for _, back in ipairs { false, true } do
+          local f = tide[(back and "conv_transpose" or "conv") .. rank .. "d"]
+          local a, b = pair(sized(2, 4, shape))
+          local u, v = pair(sized(4, 2, kernel))
+          local c, d = pair(4)
+          local options = { stride = 2, padding = 1, groups = 2, dilation = 1 }
+          local function make(re, im) return tide.complex(re:to(parts), im:to(parts)) end
+          local x, w, bias = make(a, b), make(u, v), make(c, d)
+          local re, im = f(a, u, options) - f(b, v, options), f(a, v, options) + f(b, u, options)
+          local y = f(x, w, options)
+          assert.are.equal(dtype, D.dtype_name(y))
+          same(re, y:real())
+          same(im, y:imag())
+          local along = { 1, 4, table.unpack({ 1, 1, 1 }, 1, rank) }
+          y = f(x, w, bias, options)
+          same(re + c:reshape(along), y:real())
+          same(im + d:reshape(along), y:imag())
+          y = f(x, u:to(parts), bias, options) -- w is real
+          same(f(b, u, d, options), y:imag())
+          same(f(a, u, c, options), y:real())
+          local out = tide.empty(0, { dtype = dtype, device = D.dev })
+          options.out = out
+          same(f(x[1], w, options):real(), re[1])
+          same(re[1], out:real())
+        end
+      end
+    end
+  end)
+
   it("keep the size, or leave the borders", function()
     local x, w = some(1, 2, 8), some(3, 2, 4)
     same(x:pad({ 1, 2 }):conv1d(w), x:conv1d(w, { padding = "same" }))
@@ -156,6 +192,12 @@ describe("convolutions", function()
     D.raises("ShapeError", function() x:conv2d(tide.zeros(6, 4, 9, 9, { device = D.dev })) end)
     D.raises("DtypeError", function() x:conv2d(w:double()) end)
     D.raises("DtypeError", function() x:to("int32"):conv2d(w:to("int32")) end)
+    local z = x:to("complex64")
+    D.raises("DtypeError", function() z:conv2d(w:double()) end)
+    D.raises("DtypeError", function() x:conv2d(w:to("complex64")) end)
+    D.raises("DtypeError", function() z:conv2d(w, tide.zeros(6, { device = D.dev })) end)
+    D.raises("ShapeError", function() z:conv2d(w, tide.zeros(4, { dtype = "complex64", device = D.dev })) end)
+    D.raises("ShapeError", function() z:conv1d(w) end)
     D.raises("ValueError", function() x:conv2d(w, { stride = 0 }) end)
     local e = D.raises("ValueError", function() x:conv2d(w, { stride = 1 << 31 }) end)
     assert.is_truthy(e.message:find("expected 1 to 2147483647", 1, true))

@@ -1,6 +1,6 @@
--- Functions of complex numbers that are made of others.
+-- Functions of complex numbers that are made of those of real ones, or of others of complex numbers.
 
-local real, add, sub, exp = builtin "real", builtin "add", builtin "sub", builtin "exp"
+local real, imag, complex, add, sub, exp = builtin "real", builtin "imag", builtin "complex", builtin "add", builtin "sub", builtin "exp"
 local log, sum, amax, where, isfinite, clone = builtin "log", builtin "sum", builtin "amax", builtin "where", builtin "isfinite", builtin "clone"
 local narrow, logaddexp, copy_, reshape, numel = builtin "narrow", builtin "logaddexp", builtin "copy_", builtin "reshape", builtin "numel"
 
@@ -23,4 +23,29 @@ function complex_logcumsumexp(x, dim)
     step = 2 * step
   end
   return y
+end
+
+-- (a + ib) * (u + iv) is a * u - b * v + i(a * v + b * u).
+local function convolve(x, w, bias, options)
+  local name, a, b = called(), real(x), imag(x)
+  local f, dtype, parts = builtin(name), (dtype_of(x)), (dtype_of(a))
+  for what, y in next, { w = w, bias = bias } do
+    local got = (dtype_of(y))
+    if got ~= dtype and (what == "bias" or got ~= parts) then
+      fail("DtypeError", name .. ": dtypes differ, got " .. got .. " for " .. what .. ", expected that of x, " .. dtype)
+    end
+  end
+  local c, d = bias and real(bias), bias and imag(bias)
+  if dtype_of(w) == parts then return complex(f(a, w, c, options), f(b, w, d, options)) end
+  local u, v = real(w), imag(w)
+  return complex(sub(f(a, u, c, options), f(b, v, nil, options)), add(f(a, v, d, options), f(b, u, nil, options)))
+end
+
+function complex_conv(x, w, bias, stride, padding, dilation, groups)
+  return convolve(x, w, bias, { stride = stride, padding = padding, dilation = dilation, groups = groups })
+end
+
+function complex_conv_transpose(x, w, bias, stride, padding, output_padding, groups, dilation)
+  return convolve(x, w, bias,
+    { stride = stride, padding = padding, output_padding = output_padding, groups = groups, dilation = dilation })
 end

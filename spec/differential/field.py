@@ -93,7 +93,7 @@ def interpolate(r):
 
 def conv(r):
     rank, transposed = r.randint(1, 3), r.random() < 0.4
-    groups, dtype = r.choice([1, 1, 2, 3]), r.choice(FLOATS)
+    groups, dtype = r.choice([1, 1, 2, 3]), r.choice(FLOATS + ["complex64", "complex128"])
     channels, results = groups * r.randint(1, 3), groups * r.randint(1, 3)
     shape = [r.randint(0, 3), channels] + [r.randint(1, 9) for _ in range(rank)]
     x = r.laid_out(r.values(shape if r.random() < 0.8 else shape[1:], dtype))
