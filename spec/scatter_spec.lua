@@ -466,6 +466,7 @@ describe("counts", function()
       D.eq(edges, found, 1e-6)
     end
     check({ 3, 2, 2, 1 }, { -1, 1, 3, 5, 7 }, h:histogram(4))
+    check({ 0, 0, 0, 0 }, { 0, 0.25, 0.5, 0.75, 1 }, h:narrow(1, 1, 0):histogram(4))
     check({ 3, 0, 7, 11 }, { 0, 1, 2, 3, 4 }, h:histogram(4, { range = { 0, 4 }, weight = D.tensor { 1., 2., 3., 4., 5., 6., 7., 8. } }))
     check({ 0.1666666716337204, 0.0625, 0.1388888955116272 }, { -1, 0.5, 2.5, 7 }, h:histogram(D.tensor { -1, 0.5, 2.5, 7 }, { density = true }))
     local counts, edges = tide.empty(0, { device = D.dev }), tide.empty(0, { device = D.dev })

@@ -245,6 +245,7 @@ static tide_status make_edges(tide_tensor **given, tide_tensor **edges, tide__in
   } else {
     s->bins = TIDE_BINS_NEARBY, *bins = o->bins ? o->bins : 100;
     s->low = o->low, s->high = o->high;
+    if (!x->numel && s->low == 0 && s->high == 0) s->high = 1;
     TIDE_TRY(find_bounds(&s->low, &s->high, x, 0.5, "histogram"));
     TIDE_TRY(tide_linspace(given, s->low, s->high, tide__size_add(*bins, 1), &like));
   }
