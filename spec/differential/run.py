@@ -38,6 +38,8 @@ class Case:
 
 
 class Random(random.Random):
+    device = "cpu"  # under test; what is given to tide's process lies on the CPU
+
     def shape(self, most=4, size=7, least=0):
         return [self.choice([0, 1] + list(range(1, size)) * 3) for _ in range(self.randint(least, most))]
 
@@ -57,11 +59,11 @@ class Random(random.Random):
             back = [order.index(d) for d in range(x.dim())]
             return x.permute(order).contiguous().permute(back)
         if how == 2 and x.dim() > 0:
-            wide = torch.zeros(x.shape[:-1] + (2 * x.shape[-1] + 1,), dtype=x.dtype)
+            wide = torch.zeros(x.shape[:-1] + (2 * x.shape[-1] + 1,), dtype=x.dtype, device=x.device)
             view = wide[..., 1::2]
             return view.copy_(x)
         if how == 3:
-            room = torch.zeros(x.numel() + 5, dtype=x.dtype)
+            room = torch.zeros(x.numel() + 5, dtype=x.dtype, device=x.device)
             view = room[3:3 + x.numel()].view(x.shape)
             return view.copy_(x)
         return x
@@ -146,6 +148,7 @@ def main():
     a = parser.parse_args()
     torch.set_num_threads(1)
     families = a.families or sorted(f[:-3] for f in os.listdir(here) if f.endswith(".py") and f != "run.py")
+    Random.device = a.device
     tide, failures = Tide(a.tide, a.device), 0
     for family in families:
         module, counts = importlib.import_module(family), {}
