@@ -108,5 +108,6 @@ typedef struct tide__archive_kind {
 } tide__archive_kind;
 void tide__entries_sort(tide_archive *a); /* by their places */
 extern const tide__archive_kind tide__npz, tide__safetensors;
+extern int64_t tide__npz_wide; /* the sizes and places that no 32 bits hold, in npz files; tests begin earlier */
 
 #endif

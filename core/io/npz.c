@@ -217,7 +217,9 @@ static void put(FILE *f, uint64_t value, int bytes) {
   for (; bytes--; value >>= 8) fputc((int)(value & 0xff), f);
 }
 
-static uint64_t narrow(int64_t n) { return n < (int64_t)all32 ? (uint64_t)n : all32; }
+int64_t tide__npz_wide = UINT32_MAX;
+static bool is_wide(int64_t n) { return n >= tide__npz_wide; }
+static uint64_t narrow(int64_t n) { return is_wide(n) ? all32 : (uint64_t)n; }
 
 /* What both records of a part begin with, from the version on. wide: sizes of 64 bits. */
 static void put_head(FILE *f, bool deflated, bool later, bool wide, const part *p, size_t name) {
@@ -265,7 +267,7 @@ static tide_status put_part(FILE *f, part *p, int64_t *at, const char *name, con
   p->crc = (uint32_t)crc32_z(0, (const unsigned char *)head, n);
   if (x->numel)
     p->crc = (uint32_t)crc32_z(p->crc, (const unsigned char *)tide__tensor_ptr(x), (size_t)tide__elements_nbytes(x));
-  bool wide = p->bytes + p->bytes / 1000 + 64 >= (int64_t)all32;
+  bool wide = is_wide(p->bytes + p->bytes / 1000 + 64);
   put_local(f, name, deflated, wide, p);
   TIDE_TRY(put_bytes(f, deflated, p, head, n, x));
   *at += LOCAL + (int64_t)strlen(name) + 4 + (wide ? 20 : 0) + p->packed;
@@ -278,7 +280,7 @@ static tide_status put_part(FILE *f, part *p, int64_t *at, const char *name, con
 
 /* The record of a part in the table of contents; its bytes. */
 static int64_t put_content(FILE *f, const part *p, const char *name, bool deflated) {
-  bool sizes = p->packed >= (int64_t)all32 || p->bytes >= (int64_t)all32, place = p->begin >= (int64_t)all32;
+  bool sizes = is_wide(p->packed) || is_wide(p->bytes), place = is_wide(p->begin);
   int extra = sizes || place ? 4 + (sizes ? 16 : 0) + (place ? 8 : 0) : 0;
   size_t length = strlen(name);
   put(f, 0x02014b50, 4), put(f, 3 << 8 | 45, 2); /* by a program on Unix, whose rights follow below */
@@ -287,7 +289,7 @@ static int64_t put_content(FILE *f, const part *p, const char *name, bool deflat
   put(f, sizes ? all32 : (uint64_t)p->packed, 4), put(f, sizes ? all32 : (uint64_t)p->bytes, 4);
   put(f, length + 4, 2), put(f, (uint64_t)extra, 2);
   put(f, 0, 6), put(f, (uint64_t)0600 << 16, 4);
-  put(f, place ? all32 : (uint64_t)p->begin, 4);
+  put(f, narrow(p->begin), 4);
   fprintf(f, "%s.npy", name);
   if (extra) put(f, 1, 2), put(f, (uint64_t)extra - 4, 2);
   if (sizes) put(f, (uint64_t)p->bytes, 8), put(f, (uint64_t)p->packed, 8);
@@ -296,7 +298,7 @@ static int64_t put_content(FILE *f, const part *p, const char *name, bool deflat
 }
 
 static void put_end(FILE *f, int64_t count, int64_t at, int64_t bytes) {
-  if (count >= 0xffff || at >= (int64_t)all32 || bytes >= (int64_t)all32) {
+  if (count >= 0xffff || is_wide(at) || is_wide(bytes)) {
     put(f, 0x06064b50, 4), put(f, END64 - 12, 8), put(f, 45, 2), put(f, 45, 2), put(f, 0, 8);
     put(f, (uint64_t)count, 8), put(f, (uint64_t)count, 8), put(f, (uint64_t)bytes, 8), put(f, (uint64_t)at, 8);
     put(f, 0x07064b50, 4), put(f, 0, 4), put(f, (uint64_t)(at + bytes), 8), put(f, 1, 4);
