@@ -77,10 +77,10 @@ __global__ void __launch_bounds__(SCAN_THREADS) starts_kernel(int64_t *starts, i
   if (threadIdx.x == SCAN_THREADS - 1) starts[pieces] = sums[threadIdx.x];
 }
 
-/* POSITIONS: T is int64_t, and no elements are read. */
+/* POSITIONS: T is int64_t, and no elements are read; positions count from base. */
 template <class T, bool POSITIONS>
 __global__ void __launch_bounds__(THREADS)
-    compact_kernel(T *out, const uint8_t *flags, const int64_t *starts, const T *x, int64_t n) {
+    compact_kernel(T *out, const uint8_t *flags, const int64_t *starts, const T *x, int64_t n, int64_t base) {
   kernel_begin();
   __shared__ int totals[WARPS];
   int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(THREADS)
       int64_t i = first + (g + e) * 32 + lane;
       mask[e] = __shfl_sync(0xffffffffu, bits[e % 2], (g + e) / 2);
       if constexpr (POSITIONS)
-        v[e] = i;
+        v[e] = i + base;
       else if (mask[e] >> lane & 1)
         v[e] = x[i];
     }
@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(THREADS)
 template <class T, bool POSITIONS> static int run(cudaStream_t stream, const tide_compact_args *a) {
   return launch(compact_kernel<T, POSITIONS>, ceil_div(a->numel, TIDE_COMPACT_PIECE), THREADS, stream,
                 (T *)a->head.ptr[0], (const uint8_t *)a->head.ptr[1], (const int64_t *)a->head.ptr[2],
-                (const T *)a->head.ptr[3], a->numel);
+                (const T *)a->head.ptr[3], a->numel, (int64_t)a->item_size);
 }
 
 } // namespace tidek

@@ -194,7 +194,7 @@ typedef struct tide_verify_args {
 /* What stands where the bytes of ptr[1] (bool, contiguous, numel) are true. mask_count: ptr[0] (int64) becomes how many
  * are true before each piece of so many bytes, and at its end how many are. compact: ptr[2] is that, and ptr[0] gets in
  * order the elements of ptr[3] (contiguous, numel of item_size bytes: 1, 2, 4, 8, 16), or where ptr[3] is NULL their
- * positions (int64, from 0). */
+ * positions (int64), and then item_size is the number that these count from. */
 enum { TIDE_COMPACT_PIECE = 16384 };
 typedef struct tide_compact_args {
   tide_head head;

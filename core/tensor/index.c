@@ -154,9 +154,10 @@ tide_status tide_index_set(tide_tensor *x, int dim, const tide_tensor *index, co
 
 /* ---- by a mask ---- */
 
-/* The kernel that counts, or with `starts` the one that takes elements of x, or positions where that is NULL. */
+/* The kernel that counts, or with `starts` the one that takes elements of x, or positions from `base` on where that is
+ * NULL. */
 static tide_status compact(const tide_tensor *out, const tide_tensor *flags, const tide_tensor *starts,
-                           const tide_tensor *x) {
+                           const tide_tensor *x, int base) {
   tide__queue q;
   tide_compact_args a;
   int device = flags->storage->device;
@@ -167,7 +168,7 @@ static tide_status compact(const tide_tensor *out, const tide_tensor *flags, con
   a.head.ptr[2] = a.head.ptr[3] = NULL;
   if (starts) tide__head_set(&a.head, 2, starts, &q);
   if (x) tide__head_set(&a.head, 3, x, &q);
-  a.numel = flags->numel, a.item_size = (int32_t)tide__itemsize(out->dtype);
+  a.numel = flags->numel, a.item_size = x ? (int32_t)tide__itemsize(out->dtype) : base;
   return starts ? TIDE_LAUNCH(&q, compact, &a, 0) : TIDE_LAUNCH(&q, mask_count, &a, 0);
 }
 
@@ -177,7 +178,7 @@ static tide_status count_pieces(tide_tensor **starts, int64_t *held, const tide_
   tide_tensor *last;
   tide_scalar n;
   TIDE_TRY(tide__tensor_new(starts, &size, 1, TIDE_INT64, flags->storage->device));
-  tide_status status = compact(*starts, flags, NULL, NULL);
+  tide_status status = compact(*starts, flags, NULL, NULL, 0);
   if (status == TIDE_OK) status = tide_select(&last, *starts, 0, size - 1);
   if (status == TIDE_OK) {
     status = tide__item_now(&n, last);
@@ -190,15 +191,15 @@ static tide_status count_pieces(tide_tensor **starts, int64_t *held, const tide_
   return status;
 }
 
-/* Where contiguous flags are true: the elements of x, contiguous and beside them, or their positions, counted from 0.
- * Synchronises. */
-static tide_status take_true(tide_tensor **out, const tide_tensor *flags, const tide_tensor *x) {
+/* Where contiguous flags are true: the elements of x, contiguous and beside them, or their positions, counted from
+ * `base`. Synchronises. */
+static tide_status take_true(tide_tensor **out, const tide_tensor *flags, const tide_tensor *x, int base) {
   tide_tensor *starts = NULL;
   int64_t n = 0;
   if (flags->numel) TIDE_TRY(count_pieces(&starts, &n, flags));
   tide_status status = tide__tensor_new(out, &n, 1, x ? (tide_dtype)x->dtype : TIDE_INT64, flags->storage->device);
   if (status == TIDE_OK && n) {
-    status = compact(*out, flags, starts, x);
+    status = compact(*out, flags, starts, x, base);
     if (status != TIDE_OK) tide_tensor_release(*out);
   }
   tide_tensor_release(starts);
@@ -231,7 +232,7 @@ static tide_status mask_flags(tide_tensor **out, const tide_tensor *x, const tid
 static tide_status mask_positions(tide_tensor **out, const tide_tensor *x, const tide_tensor *mask) {
   tide_tensor *flags;
   TIDE_TRY(mask_flags(&flags, x, mask));
-  tide_status status = take_true(out, flags, NULL);
+  tide_status status = take_true(out, flags, NULL, 0);
   tide_tensor_release(flags);
   return status;
 }
@@ -273,7 +274,7 @@ tide_status tide_mask_get(tide_tensor **out, const tide_tensor *x, const tide_te
   TIDE_TRY(mask_flags(&flags, x, mask));
   tide_status status = tide__as_contiguous(&packed, x, (tide_dtype)x->dtype);
   if (status == TIDE_OK) {
-    status = take_true(out, flags, packed);
+    status = take_true(out, flags, packed, 0);
     tide_tensor_release(packed);
   }
   tide_tensor_release(flags);
@@ -389,16 +390,24 @@ tide_status tide_masked_scatter(tide_tensor **out, const tide_tensor *x, const t
 
 /* ---- positions as coordinates ---- */
 
-/* out[:, d] = (position / step) % size + base */
+/* out[:, d] = (position / step) % size + base, less what changes nothing, but for the first. */
 static tide_status coordinate(tide_tensor *out, int d, const tide_tensor *positions, int64_t step, int64_t size) {
   tide_tensor *column;
+  int64_t base = tide_get_index_base();
   TIDE_TRY(tide_select(&column, out, 1, d));
-  const tide_op ops[3] = {TIDE_OP_floor_divide, TIDE_OP_remainder, TIDE_OP_add};
-  const int64_t numbers[3] = {step, size, tide_get_index_base()};
+  const struct {
+    tide_op op;
+    int64_t by;
+    bool is_needed;
+  } steps[3] = {{TIDE_OP_floor_divide, step, step != 1 || d == 0},
+                {TIDE_OP_remainder, size, d > 0},
+                {TIDE_OP_add, base, base != 0}};
   tide_status status = TIDE_OK;
   for (int i = 0; i < 3 && status == TIDE_OK; i++) {
-    tide_operand in[2] = {{.tensor = i ? column : positions}, {.tensor = NULL, .number = tide_int(numbers[i])}};
-    status = tide_elementwise(NULL, ops[i], in, NULL, column);
+    if (!steps[i].is_needed) continue;
+    tide_operand in[2] = {{.tensor = positions}, {.tensor = NULL, .number = tide_int(steps[i].by)}};
+    status = tide_elementwise(NULL, steps[i].op, in, NULL, column);
+    positions = column;
   }
   tide_tensor_release(column);
   return status;
@@ -423,12 +432,14 @@ static tide_status coordinates(tide_tensor **out, const tide_tensor *x, const ti
 tide_status tide_nonzero(tide_tensor **out, const tide_tensor *x) {
   TIDE_TRY(tide__check(x, "nonzero", "x"));
   tide_tensor *flags, *positions;
+  bool is_line = x->ndim == 1; /* its positions are the coordinates */
   if (x->storage->device >= 0) TIDE_TRY(tide__sync_begin("nonzero"));
   TIDE_TRY(tide__as_contiguous(&flags, x, TIDE_BOOL));
-  tide_status status = take_true(&positions, flags, NULL);
+  tide_status status = take_true(&positions, flags, NULL, is_line ? tide_get_index_base() : 0);
   tide_tensor_release(flags);
   TIDE_TRY(status);
-  status = coordinates(out, x, positions);
+  const int64_t size[2] = {positions->numel, 1};
+  status = is_line ? tide_view(out, positions, size, 2) : coordinates(out, x, positions);
   tide_tensor_release(positions);
   return status;
 }

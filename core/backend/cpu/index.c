@@ -124,7 +124,7 @@ static void write_pieces(void *arg, int64_t begin, int64_t end) {
   const compaction *c = arg;
   const uint8_t *x = c->a->head.ptr[1];
   const char *from = c->a->head.ptr[3];
-  int64_t item = from ? c->a->item_size : 8, at[256];
+  int64_t item = from ? c->a->item_size : 8, base = from ? 0 : c->a->item_size, at[256];
   for (int64_t p = begin; p < end; p++) {
     int64_t i = p * TIDE_COMPACT_PIECE, stop = piece_end(c->a, p), n = 0;
     char *out = (char *)c->a->head.ptr[0] + ((const int64_t *)c->a->head.ptr[2])[p] * item;
@@ -133,7 +133,7 @@ static void write_pieces(void *arg, int64_t begin, int64_t end) {
       if (i + 8 <= stop) memcpy(&eight, x + i, 8);
       int64_t next = i + 8 <= stop ? i + 8 : stop;
       if (!eight) i = next;
-      for (; i < next; i++) at[n] = i, n += x[i] != 0; /* no branch: of masks it is hard to foretell */
+      for (; i < next; i++) at[n] = i + base, n += x[i] != 0; /* no branch: of masks it is hard to foretell */
       if (n <= 248 && i < stop) continue;
       take(out, from, at, n, item);
       out += n * item, n = 0;
