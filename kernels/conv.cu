@@ -1,33 +1,23 @@
 /* conv.cu: convolutions as matrix products whose right side is never made.
  *
- * tensor_kernel  float16, bfloat16, and float32 as TF32, on tensor cores. The input is first laid out with its channels
- *                innermost, filled up to 16 bytes, and the weights likewise, so that 16 bytes at a time travel to
- * shared memory, three tiles ahead, from wherever the kernel's element says, or zeros where it is outside. tile_kernel
- * the others, in float32 or float64: tiles through shared memory, four by eight sums a thread. plain_kernel   where a
- * group has few results, as where each channel is on its own: a thread for each element.
+ * The input is first laid out with its channels innermost, filled up to 16 bytes, and the weights likewise, so that 16
+ * bytes at a time travel to shared memory, tiles ahead, from wherever the kernel's element says, or zeros where it is
+ * outside. Where there are few channels, those of a whole row of the kernel lie together, so that little is filled up.
+ *
+ * conv_hopper.cu  float16, bfloat16, and float32 as TF32, on Hopper's tensor cores.
+ * tile_kernel     the same on the tensor cores of all GPUs since Ampere, and float32 and float64 as they are.
+ * plain_kernel    where a group has few results: a thread for each element of the result, nothing is laid out.
  *
  * Rows of the product are the results of a group, columns the elements of all images' planes.
  *
- * Invariant: what is summed in what order depends on the sizes alone. */
-#include "types.cuh"
-#include "tidek.h"
+ * Invariant: what is summed in what order depends on the sizes and the GPU's kind alone. */
+#include "conv.cuh"
 
 namespace tidek {
 
 constexpr int CONV_THREADS = 256, FEW_RESULTS = 8;
-constexpr int TILE_M = 128, TILE_N = 128, TILE_BYTES = 64, STAGES = 3; /* of tensor_kernel; bytes of a row of a tile */
-constexpr int SIDE_M = 128, SIDE_N = 64, SIDE_K = 16;                  /* of tile_kernel */
-
-struct ConvArgs {
-  void *out;
-  const void *x, *w, *bias;
-  int64_t m, k, n, plane, in_plane; /* the product of a group; elements of a plane of the result and of the input */
-  int64_t channels;                 /* of a group */
-  int64_t groups, wide;             /* channels of a group as they are laid out */
-  int64_t tiles_m, tiles_n;
-  int in[3], kernel[3], stride[3], before[3], dilation[3], up[3];
-  Div by_plane, by_row, by_x, by_taps, by_ky, by_kx; /* kx, ky: the kernel's sizes */
-};
+constexpr int TILE_M = 128, TILE_N = 128, TILE_BYTES = 64, STAGES = 3; /* bytes of a row of a tile */
+constexpr int64_t LAID_BYTES = (int64_t)512 << 20; /* of the input at a time, unless an image has more */
 
 /* Where a column begins in the input, before the kernel's element is added. */
 struct Column {
@@ -77,6 +67,7 @@ static __device__ __forceinline__ void conv_store(const ConvArgs &a, int64_t g, 
 template <class S> __global__ void __launch_bounds__(CONV_THREADS) plain_kernel(const __grid_constant__ ConvArgs a) {
   kernel_begin();
   using T = typename std::conditional<std::is_same<S, double>::value, double, float>::type;
+  const int taps = a.kernel[0] * a.kernel[1] * a.kernel[2];
   int64_t columns = (a.n + CONV_THREADS - 1) / CONV_THREADS, all = columns * a.groups * a.m;
   for (int64_t b = blockIdx.x; b < all; b += gridDim.x) {
     int64_t column = b % columns * CONV_THREADS + threadIdx.x, result = b / columns, g = result / a.m;
@@ -89,117 +80,176 @@ template <class S> __global__ void __launch_bounds__(CONV_THREADS) plain_kernel(
         for (int kx = 0; kx < a.kernel[2]; kx++, tap++) {
           int64_t at = c.place(a, kz, ky, kx);
           if (at < 0) continue;
-          int64_t taps = a.k / a.channels;
           for (int64_t i = 0; i < a.channels; i++) sum += cast<T>(x[i * a.in_plane + at]) * cast<T>(w[i * taps + tap]);
         }
     conv_store<S, T>(a, g, result - g * a.m, column, sum);
   }
 }
 
-/* ---- tile_kernel ---- */
+/* ---- laying out ---- */
 
-template <class S> __global__ void __launch_bounds__(CONV_THREADS) tile_kernel(const __grid_constant__ ConvArgs a) {
+/* float32 as the tensor cores take it: rounded, not cut off. */
+template <class S> static __device__ __forceinline__ S rounded(S x, bool tf32) {
+  if constexpr (std::is_same<S, float>::value) {
+#if __CUDA_ARCH__ >= 800
+    uint32_t bits;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
+    return tf32 ? __uint_as_float(bits) : x;
+#endif
+  }
+  return x;
+}
+
+/* out[group][image][place][wide] from in[image][group][channels][place]. */
+struct LayArgs {
+  void *out;
+  const void *in;
+  int64_t images, places, groups, channels, wide, tiles_p, tiles_c;
+  int tf32;
+};
+/* A tile is 64 places of 32 words of channels: those of 16 bits go in pairs. EVEN: places may be read in pairs. */
+template <class S, bool EVEN> __global__ void __launch_bounds__(256) lay_kernel(const __grid_constant__ LayArgs a) {
   kernel_begin();
-  using T = typename std::conditional<std::is_same<S, double>::value, double, float>::type;
-  __shared__ alignas(16) T left[SIDE_K][SIDE_M + 4], right[SIDE_K][SIDE_N];
-  int64_t all = a.tiles_m * a.tiles_n * a.groups;
-  int t = threadIdx.x, tx = t % 16, ty = t / 16; /* columns 4 * tx, rows 8 * ty */
-  for (int64_t b = blockIdx.x; b < all; b += gridDim.x) {
-    int64_t m0 = b % a.tiles_m * SIDE_M, rest = b / a.tiles_m, n0 = rest % a.tiles_n * SIDE_N, g = rest / a.tiles_n;
-    const S *w = (const S *)a.w + g * a.m * a.k;
-    Column c(a, n0 + t % SIDE_N);
-    const S *x = (const S *)a.x + ((int64_t)c.image * a.groups + g) * a.channels * a.in_plane;
-    T sum[8][4] = {};
-    for (int64_t k0 = 0; k0 < a.k; k0 += SIDE_K) {
+  using W = typename std::conditional<sizeof(S) == 8, uint64_t, uint32_t>::type;
+  constexpr int EACH = sizeof(W) / sizeof(S);
+  __shared__ W tile[64][33];
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  for (int64_t b = blockIdx.x; b < a.images * a.groups * a.tiles_p * a.tiles_c; b += gridDim.x) {
+    const int64_t p0 = b % a.tiles_p * 64, rest = b / a.tiles_p, c0 = rest % a.tiles_c * (32 * EACH),
+                  plane = rest / a.tiles_c, p = p0 + 2 * lane;
+    const S *in = (const S *)a.in + plane * a.channels * a.places + p;
+    S v[4][EACH][2];
 #pragma unroll
-      for (int i = 0; i < SIDE_M * SIDE_K / CONV_THREADS; i++) {
-        int64_t row = m0 + t / SIDE_K + i * (CONV_THREADS / SIDE_K), k = k0 + t % SIDE_K;
-        left[t % SIDE_K][t / SIDE_K + i * (CONV_THREADS / SIDE_K)] =
-            row < a.m && k < a.k ? cast<T>(w[row * a.k + k]) : (T)0;
-      }
+    for (int i = 0; i < 4; i++)
 #pragma unroll
-      for (int i = 0; i < SIDE_N * SIDE_K / CONV_THREADS; i++) {
-        int row = t / SIDE_N + i * (CONV_THREADS / SIDE_N);
-        uint32_t channel = (uint32_t)(k0 + row), tap = 0, kx = 0, ky = 0;
-        int64_t at = -1;
-        if (k0 + row < a.k) {
-          tap = a.by_taps.split(channel), kx = a.by_kx.split(tap), ky = a.by_ky.split(tap);
-          at = c.place(a, (int)tap, (int)ky, (int)kx);
+      for (int e = 0; e < EACH; e++) {
+        const int64_t c = c0 + (warp + i * 8) * EACH + e;
+        const S *from = in + c * a.places;
+        v[i][e][0] = v[i][e][1] = cast<S>(0.f);
+        if (c >= a.channels || p >= a.places) continue;
+        if constexpr (EVEN) {
+          Pack<S, 2> two = Pack<S, 2>::load(from);
+          v[i][e][0] = two.v[0], v[i][e][1] = two.v[1];
+        } else {
+          v[i][e][0] = from[0];
+          if (p + 1 < a.places) v[i][e][1] = from[1];
         }
-        right[row][t % SIDE_N] = at >= 0 ? cast<T>(x[channel * a.in_plane + at]) : (T)0;
       }
-      __syncthreads();
 #pragma unroll
-      for (int k = 0; k < SIDE_K; k++) {
-        T u[8], v[4];
+    for (int i = 0; i < 4; i++)
 #pragma unroll
-        for (int i = 0; i < 8; i++) u[i] = left[k][8 * ty + i];
+      for (int h = 0; h < 2; h++) {
+        Pack<S, EACH> word;
 #pragma unroll
-        for (int j = 0; j < 4; j++) v[j] = right[k][4 * tx + j];
-#pragma unroll
-        for (int i = 0; i < 8; i++)
-#pragma unroll
-          for (int j = 0; j < 4; j++) sum[i][j] += u[i] * v[j];
+        for (int e = 0; e < EACH; e++) word.v[e] = rounded(v[i][e][h], a.tf32);
+        word.store((S *)&tile[lane + 32 * h][warp + i * 8]);
       }
-      __syncthreads();
+    __syncthreads();
+    const int64_t group = plane % a.groups, image = plane / a.groups, words = a.wide / EACH, w = c0 / EACH + lane;
+    W *out = (W *)a.out + (group * a.images + image) * a.places * words + w;
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+      const int r = warp + i * 8;
+      const int64_t to = p0 + 2 * (r % 32) + r / 32;
+      if (to < a.places && w < words) out[to * words] = tile[r][lane];
     }
-#pragma unroll
-    for (int i = 0; i < 8; i++)
-#pragma unroll
-      for (int j = 0; j < 4; j++) conv_store<S, T>(a, g, m0 + 8 * ty + i, n0 + 4 * tx + j, sum[i][j]);
+    __syncthreads();
   }
 }
 
-/* ---- tensor_kernel ---- */
+/* out[group][image][row][x][wide], of which element kx * channels + c is in[image][group][c][row][x * stride - before +
+ * kx * dilation], for kx < kernel: the channels of a row of the kernel, or, with a kernel of one element, the weights'.
+ * A thread makes 16 bytes; `each` of them to an image of a group. */
+struct GatherArgs {
+  void *out;
+  const void *in;
+  int64_t images, groups, all;
+  int channels, rows, in_x, kernel, stride, before, dilation, tf32;
+  uint32_t each = 0;
+  Div by_packs = {}, by_x = {}, by_channels = {};
+};
+template <class S> __global__ void __launch_bounds__(256) gather_kernel(const __grid_constant__ GatherArgs a) {
+  kernel_begin();
+  constexpr int EACH = 16 / sizeof(S);
+  for (int64_t i = (int64_t)blockIdx.x * 256 + threadIdx.x; i < a.all; i += (int64_t)gridDim.x * 256) {
+    const int64_t plane = i / a.each, group = plane / a.images, image = plane % a.images;
+    uint32_t row = (uint32_t)(i % a.each), pack = a.by_packs.split(row), x = a.by_x.split(row);
+    const S *in = (const S *)a.in + (image * a.groups + group) * a.channels * a.rows * a.in_x;
+    Pack<S, EACH> out;
+#pragma unroll
+    for (int e = 0; e < EACH; e++) {
+      uint32_t kx = pack * EACH + e, c = a.by_channels.split(kx);
+      int64_t at = (int64_t)x * a.stride - a.before + (int64_t)kx * a.dilation;
+      bool found = (int)kx < a.kernel && at >= 0 && at < a.in_x;
+      out.v[e] = found ? rounded(in[((int64_t)c * a.rows + row) * a.in_x + at], a.tf32) : cast<S>(0.f);
+    }
+    out.store((S *)a.out + i * EACH);
+  }
+}
+
+/* ---- tile_kernel ---- */
 
 static __device__ __forceinline__ uint32_t shared_address(const void *p) {
   return (uint32_t)__cvta_generic_to_shared(p);
 }
 
-/* float32 as the tensor cores take it: rounded, not cut off. */
-static __device__ __forceinline__ half rounded(half x) { return x; }
-static __device__ __forceinline__ bfloat16 rounded(bfloat16 x) { return x; }
-static __device__ __forceinline__ float rounded(float x) {
-#if __CUDA_ARCH__ >= 800
-  uint32_t bits;
-  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
-  return __uint_as_float(bits);
-#else
-  return x;
-#endif
-}
-
-/* out[image][place][group][wide] from in[image][group][channels][place]: tiles of 32 x 32 through shared memory. */
-struct LayArgs {
-  void *out;
-  const void *in;
-  int64_t images, places, groups, channels, wide, tiles_p, tiles_c;
-};
-template <class S> __global__ void __launch_bounds__(256) lay_kernel(const __grid_constant__ LayArgs a) {
-  kernel_begin();
-  __shared__ S tile[32][33];
-  int x = threadIdx.x % 32, y = threadIdx.x / 32;
-  for (int64_t b = blockIdx.x; b < a.images * a.groups * a.tiles_p * a.tiles_c; b += gridDim.x) {
-    int64_t p0 = b % a.tiles_p * 32, rest = b / a.tiles_p, c0 = rest % a.tiles_c * 32, plane = rest / a.tiles_c;
-    for (int r = y; r < 32; r += 8) {
-      bool found = c0 + r < a.channels && p0 + x < a.places;
-      tile[r][x] = found ? rounded(((const S *)a.in)[(plane * a.channels + c0 + r) * a.places + p0 + x]) : cast<S>(0.f);
-    }
-    __syncthreads();
-    int64_t image = plane / a.groups, group = plane % a.groups;
-    for (int r = y; r < 32; r += 8)
-      if (p0 + r < a.places && c0 + x < a.wide)
-        ((S *)a.out)[((image * a.places + p0 + r) * a.groups + group) * a.wide + c0 + x] = tile[x][r];
-    __syncthreads();
-  }
-}
-
-static __device__ __forceinline__ void copy_16(uint32_t to, const void *from, bool found) {
+static __device__ __forceinline__ void copy_16(char *to, const void *from, bool found) {
 #if __CUDA_ARCH__ >= 800
   int bytes = found ? 16 : 0;
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes));
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(bytes));
+#else
+  *(uint4 *)to = found ? *(const uint4 *)from : uint4{0, 0, 0, 0};
 #endif
 }
+static __device__ __forceinline__ void copies_end() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.commit_group;");
+#endif
+}
+/* All copies but those of the last `N` ends are there. */
+template <int N> static __device__ __forceinline__ void copies_wait() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_group %0;" ::"n"(N));
+#endif
+}
+
+/* Chunk c of 16 bytes of a tile's row: where neighbouring rows' chunks are in other banks. */
+static __device__ __forceinline__ uint32_t chunk_at(int row, int c) {
+  return (uint32_t)(row * TILE_BYTES + ((c ^ ((row >> 1) & 3)) << 4));
+}
+
+/* The sums of a thread, in float32 or float64: rows ty + 16 * i and columns tx + 16 * j of the tile. */
+template <class S> struct Plain {
+  static constexpr int BLOCKS = sizeof(S) == 8 ? 1 : 2; /* of a multiprocessor */
+  using T = typename std::conditional<std::is_same<S, double>::value, double, float>::type;
+  T sum[8][8] = {};
+  __device__ __forceinline__ void add(const char *tiles) {
+    constexpr int EACH = 16 / sizeof(S);
+    const int tx = threadIdx.x % 16, ty = threadIdx.x / 16;
+#pragma unroll
+    for (int c = 0; c < TILE_BYTES / 16; c++) {
+      Pack<S, EACH> v[8];
+#pragma unroll
+      for (int j = 0; j < 8; j++)
+        v[j] = Pack<S, EACH>::load((const S *)(tiles + TILE_M * TILE_BYTES + chunk_at(tx + 16 * j, c)));
+#pragma unroll
+      for (int i = 0; i < 8; i++) {
+        Pack<S, EACH> u = Pack<S, EACH>::load((const S *)(tiles + chunk_at(ty + 16 * i, c)));
+#pragma unroll
+        for (int e = 0; e < EACH; e++)
+#pragma unroll
+          for (int j = 0; j < 8; j++) sum[i][j] += cast<T>(u.v[e]) * cast<T>(v[j].v[e]);
+      }
+    }
+  }
+  __device__ __forceinline__ void store(const ConvArgs &a, int64_t g, int64_t m0, int64_t n0) const {
+    const int tx = threadIdx.x % 16, ty = threadIdx.x / 16;
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+#pragma unroll
+      for (int j = 0; j < 8; j++) conv_store<S, T>(a, g, m0 + ty + 16 * i, n0 + tx + 16 * j, sum[i][j]);
+  }
+};
 
 static __device__ __forceinline__ void load_four(uint32_t (&r)[4], uint32_t from) {
 #if __CUDA_ARCH__ >= 800
@@ -221,29 +271,58 @@ CONV_MMA(bfloat16, "m16n8k16.row.col.f32.bf16.bf16.f32")
 CONV_MMA(float, "m16n8k8.row.col.f32.tf32.tf32.f32")
 #endif
 
-/* Chunk c of 16 bytes of a tile's row: where neighbouring rows' chunks are in other banks. */
-static __device__ __forceinline__ uint32_t chunk_at(int row, int c) {
-  return (uint32_t)(row * TILE_BYTES + ((c ^ ((row >> 1) & 3)) << 4));
-}
-
-template <class S> __global__ void __launch_bounds__(CONV_THREADS) tensor_kernel(const __grid_constant__ ConvArgs a) {
-  kernel_begin();
+/* The sums of a warp on tensor cores: 64 rows by 32 columns of the tile. */
+template <class S> struct Tensor {
+  static constexpr int BLOCKS = 1;
+  float sum[4][4][4] = {};
+  __device__ __forceinline__ void add(const char *tiles) {
 #if __CUDA_ARCH__ >= 800
+    const int lane = threadIdx.x % 32, warp_m = threadIdx.x / 128 * 64, warp_n = threadIdx.x / 32 % 4 * 32;
+    const uint32_t from = shared_address(tiles);
+#  pragma unroll
+    for (int part = 0; part < 2; part++) {
+      uint32_t u[4][4], v[2][4];
+#  pragma unroll
+      for (int i = 0; i < 4; i++) load_four(u[i], from + chunk_at(warp_m + i * 16 + lane % 16, part * 2 + lane / 16));
+#  pragma unroll
+      for (int j = 0; j < 2; j++)
+        load_four(v[j], from + TILE_M * TILE_BYTES +
+                            chunk_at(warp_n + j * 16 + lane / 16 * 8 + lane % 8, part * 2 + lane / 8 % 2));
+#  pragma unroll
+      for (int i = 0; i < 4; i++)
+#  pragma unroll
+        for (int j = 0; j < 4; j++) multiply(S{}, sum[i][j], u[i], v[j / 2][j % 2 * 2], v[j / 2][j % 2 * 2 + 1]);
+    }
+#endif
+  }
+  __device__ __forceinline__ void store(const ConvArgs &a, int64_t g, int64_t m0, int64_t n0) const {
+    const int lane = threadIdx.x % 32, warp_m = threadIdx.x / 128 * 64, warp_n = threadIdx.x / 32 % 4 * 32;
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+#pragma unroll
+      for (int j = 0; j < 4; j++)
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+          conv_store<S, float>(a, g, m0 + warp_m + i * 16 + lane / 4 + e / 2 * 8,
+                               n0 + warp_n + j * 8 + lane % 4 * 2 + e % 2, sum[i][j][e]);
+  }
+};
+
+template <class S, class Sums>
+__global__ void __launch_bounds__(CONV_THREADS, Sums::BLOCKS) tile_kernel(const __grid_constant__ ConvArgs a) {
+  kernel_begin();
   constexpr int CHUNK = 16 / sizeof(S), TILE_K = TILE_BYTES / sizeof(S), STAGE = (TILE_M + TILE_N) * TILE_BYTES;
   extern __shared__ __align__(128) char tiles[];
-  int t = threadIdx.x, lane = t % 32, warp = t / 32, warp_m = warp / 4 * 64, warp_n = warp % 4 * 32;
   int64_t b = blockIdx.x, m0 = b % a.tiles_m * TILE_M, rest = b / a.tiles_m, n0 = rest % a.tiles_n * TILE_N,
           g = rest / a.tiles_n;
-  int line = t / 4, chunk = t % 4; /* what this thread brings: of lines line and line + 64 of each tile */
+  int line = threadIdx.x / 4, chunk = threadIdx.x % 4; /* what it brings: of lines line and line + 64 of each tile */
   Column c0(a, n0 + line), c1(a, n0 + line + 64);
-  const int64_t row = a.groups * a.wide; /* elements of a place of the input */
-  const S *x = (const S *)a.x + g * a.wide, *w = (const S *)a.w + g * a.m * a.k;
-  const S *w0 = w + (m0 + line) * a.k, *w1 = w0 + 64 * a.k;
-  const S *x0 = x + (int64_t)c0.image * a.in_plane * row, *x1 = x + (int64_t)c1.image * a.in_plane * row;
+  const S *w = (const S *)a.w + g * a.m * a.k, *w0 = w + (m0 + line) * a.k, *w1 = w0 + 64 * a.k;
+  const S *x = (const S *)a.x, *x0 = x + (g * a.batch + c0.image) * a.in_plane * a.wide,
+          *x1 = x + (g * a.batch + c1.image) * a.in_plane * a.wide;
   bool in0 = m0 + line < a.m, in1 = m0 + line + 64 < a.m;
   int64_t k = chunk * CHUNK, channel = k; /* the next chunk of this thread; its channel and the kernel's element */
   int kx = 0, ky = 0, kz = 0;
-  uint32_t base = shared_address(tiles);
 
   auto settle = [&]() { /* the channel is brought back into a place's row */
                         while (channel >= a.wide) {
@@ -255,164 +334,203 @@ template <class S> __global__ void __launch_bounds__(CONV_THREADS) tensor_kernel
                         }
   };
   auto bring = [&](int stage) {
-    uint32_t to = base + stage * STAGE;
+    char *to = tiles + stage * STAGE;
     bool more = k < a.k;
     settle();
     int64_t at0 = more ? c0.place(a, kz, ky, kx) : -1, at1 = more ? c1.place(a, kz, ky, kx) : -1;
     copy_16(to + chunk_at(line, chunk), more && in0 ? w0 + k : w, more && in0);
     copy_16(to + chunk_at(line + 64, chunk), more && in1 ? w1 + k : w, more && in1);
     to += TILE_M * TILE_BYTES;
-    copy_16(to + chunk_at(line, chunk), at0 >= 0 ? x0 + at0 * row + channel : x, at0 >= 0);
-    copy_16(to + chunk_at(line + 64, chunk), at1 >= 0 ? x1 + at1 * row + channel : x, at1 >= 0);
+    copy_16(to + chunk_at(line, chunk), at0 >= 0 ? x0 + at0 * a.wide + channel : x, at0 >= 0);
+    copy_16(to + chunk_at(line + 64, chunk), at1 >= 0 ? x1 + at1 * a.wide + channel : x, at1 >= 0);
     k += TILE_K, channel += TILE_K;
+    copies_end();
   };
 
-  float sum[4][4][4] = {};
+  Sums sums;
   const int64_t steps = (a.k + TILE_K - 1) / TILE_K;
-#  pragma unroll
-  for (int s = 0; s < STAGES - 1; s++) {
-    bring(s);
-    asm volatile("cp.async.commit_group;");
-  }
+#pragma unroll
+  for (int s = 0; s < STAGES - 1; s++) bring(s);
   int stage = 0, next = STAGES - 1;
   for (int64_t step = 0; step < steps; step++) {
-    asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2));
+    copies_wait<STAGES - 2>();
     __syncthreads();
     bring(next);
-    asm volatile("cp.async.commit_group;");
-    uint32_t from = base + stage * STAGE;
-#  pragma unroll
-    for (int half_tile = 0; half_tile < 2; half_tile++) {
-      uint32_t u[4][4], v[2][4];
-#  pragma unroll
-      for (int i = 0; i < 4; i++)
-        load_four(u[i], from + chunk_at(warp_m + i * 16 + lane % 16, half_tile * 2 + lane / 16));
-#  pragma unroll
-      for (int j = 0; j < 2; j++)
-        load_four(v[j], from + TILE_M * TILE_BYTES +
-                            chunk_at(warp_n + j * 16 + lane / 16 * 8 + lane % 8, half_tile * 2 + lane / 8 % 2));
-#  pragma unroll
-      for (int i = 0; i < 4; i++)
-#  pragma unroll
-        for (int j = 0; j < 4; j++) multiply(S{}, sum[i][j], u[i], v[j / 2][j % 2 * 2], v[j / 2][j % 2 * 2 + 1]);
-    }
+    sums.add(tiles + stage * STAGE);
     stage = stage + 1 == STAGES ? 0 : stage + 1, next = next + 1 == STAGES ? 0 : next + 1;
   }
-  asm volatile("cp.async.wait_group 0;");
-#  pragma unroll
-  for (int i = 0; i < 4; i++)
-#  pragma unroll
-    for (int j = 0; j < 4; j++)
-#  pragma unroll
-      for (int e = 0; e < 4; e++)
-        conv_store<S, float>(a, g, m0 + warp_m + i * 16 + lane / 4 + e / 2 * 8,
-                             n0 + warp_n + j * 8 + lane % 4 * 2 + e % 2, sum[i][j][e]);
-#endif
+  copies_wait<0>();
+  sums.store(a, g, m0, n0);
+}
+
+/* ---- planning ---- */
+
+static bool conv_plain(const tide_conv_args *a) { return a->results / a->groups < FEW_RESULTS; }
+
+static int conv_major() {
+  int device = 0, major = 0;
+  cudaGetDevice(&device);
+  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+  return major;
+}
+
+/* How the operands are laid out, and so many images at a time. folded: the channels of a row of the kernel together. */
+struct Laying {
+  int64_t images, wide;
+  size_t x_bytes, w_bytes;
+  bool folded;
+};
+static int64_t conv_rounded(int64_t bytes) { return ceil_div(bytes, 256) * 256; }
+static Laying laying_of(const tide_conv_args *a) {
+  Laying l;
+  const tide_taps *d = a->dim;
+  const int64_t item = dtype_bytes(a->dtype), chunk = 16 / item, channels = a->channels / a->groups;
+  const int64_t rows = d[0].in * d[1].in, folded = ceil_div(channels * d[2].kernel, chunk) * chunk;
+  l.folded = channels < chunk && d[2].kernel > 1 && a->up[2] == 1 && rows * d[2].out * (folded / chunk) < MAX_PIECE;
+  l.wide = l.folded ? folded : ceil_div(channels, chunk) * chunk;
+  const int64_t image = rows * (l.folded ? d[2].out : d[2].in) * a->groups * l.wide * item;
+  const int64_t most = MAX_PIECE / (d[0].out * d[1].out * d[2].out); /* columns are counted in 32 bits */
+  l.images = LAID_BYTES / image < most ? LAID_BYTES / image : most;
+  if (l.images > a->batch) l.images = a->batch;
+  if (l.images < 1) l.images = 1;
+  l.x_bytes = (size_t)conv_rounded(l.images * image);
+  l.w_bytes =
+      (size_t)conv_rounded(a->results * d[0].kernel * d[1].kernel * (l.folded ? 1 : d[2].kernel) * l.wide * item);
+  return l;
+}
+
+static int few_blocks(int64_t blocks) { return blocks < 0x7fffffff ? (int)blocks : 0x7fffffff; }
+
+template <class S> static int gather(cudaStream_t stream, GatherArgs g, int64_t rows, int64_t x, int64_t wide) {
+  const int64_t packs = wide * (int64_t)sizeof(S) / 16;
+  g.rows = (int)rows, g.each = (uint32_t)(rows * x * packs), g.all = g.images * g.groups * (int64_t)g.each;
+  g.by_packs = make_div(packs), g.by_x = make_div(x), g.by_channels = make_div(g.channels);
+  return launch(gather_kernel<S>, few_blocks(ceil_div(g.all, 256)), 256, stream, (const GatherArgs)g);
+}
+
+template <class S> static int lay_weights(cudaStream_t stream, const tide_conv_args *a, const Laying &l, void *out) {
+  const tide_taps *d = a->dim;
+  GatherArgs g = {out, a->head.ptr[2], a->results, 1, 0, (int)(a->channels / a->groups), 0, 1, 1, 1, 0, 1, a->tf32};
+  if (l.folded) g.in_x = g.kernel = (int)d[2].kernel;
+  return gather<S>(stream, g, d[0].kernel * d[1].kernel * (l.folded ? 1 : d[2].kernel), 1, l.wide);
+}
+
+template <class S>
+static int lay_images(cudaStream_t stream, const tide_conv_args *a, const Laying &l, void *out, const void *in,
+                      int64_t images) {
+  const tide_taps *d = a->dim;
+  const int64_t channels = a->channels / a->groups, places = d[0].in * d[1].in * d[2].in;
+  if (l.folded) {
+    GatherArgs g = {out,
+                    in,
+                    images,
+                    a->groups,
+                    0,
+                    (int)channels,
+                    0,
+                    (int)d[2].in,
+                    (int)d[2].kernel,
+                    (int)d[2].stride,
+                    (int)d[2].before,
+                    (int)d[2].dilation,
+                    a->tf32};
+    return gather<S>(stream, g, d[0].in * d[1].in, d[2].out, l.wide);
+  }
+  const int64_t words = l.wide * (int64_t)sizeof(S) / (sizeof(S) == 8 ? 8 : 4);
+  LayArgs y = {out,    in, images, places, a->groups, channels, l.wide, ceil_div(places, 64), ceil_div(words, 32),
+               a->tf32};
+  const int blocks = few_blocks(images * a->groups * y.tiles_p * y.tiles_c);
+  bool even = places % 2 == 0 && (uintptr_t)in % (2 * sizeof(S)) == 0;
+  return launch(even ? lay_kernel<S, true> : lay_kernel<S, false>, blocks, 256, stream, (const LayArgs)y);
 }
 
 /* ---- launching ---- */
 
-static int64_t conv_taps(const tide_conv_args *a) { return a->dim[0].kernel * a->dim[1].kernel * a->dim[2].kernel; }
-static int64_t conv_inputs(const tide_conv_args *a) { return a->dim[0].in * a->dim[1].in * a->dim[2].in; }
-static int64_t conv_columns(const tide_conv_args *a) {
-  return a->batch * a->dim[0].out * a->dim[1].out * a->dim[2].out;
+static ConvArgs conv_begin(const tide_conv_args *a, int64_t images) {
+  ConvArgs c = {};
+  const tide_taps *d = a->dim;
+  c.bias = a->head.ptr[3], c.w = a->head.ptr[2];
+  c.groups = a->groups, c.batch = images, c.channels = c.wide = a->channels / a->groups, c.m = a->results / a->groups;
+  c.plane = d[0].out * d[1].out * d[2].out, c.n = images * c.plane, c.in_plane = d[0].in * d[1].in * d[2].in;
+  for (int i = 0; i < 3; i++) {
+    c.in[i] = (int)d[i].in, c.out_size[i] = (int)d[i].out, c.kernel[i] = (int)d[i].kernel;
+    c.stride[i] = (int)d[i].stride, c.before[i] = (int)d[i].before, c.dilation[i] = (int)d[i].dilation;
+    c.up[i] = (int)a->up[i];
+  }
+  c.k = c.channels * conv_taps(c);
+  c.by_plane = make_div(c.plane), c.by_row = make_div(d[1].out), c.by_x = make_div(d[2].out);
+  return c;
 }
 
-static int64_t conv_wide(const tide_conv_args *a) {
-  int64_t chunk = 16 / dtype_bytes(a->dtype);
-  return ceil_div(a->channels / a->groups, chunk) * chunk;
+/* The convolution once it is laid out. */
+static void conv_laid(ConvArgs &c, const Laying &l) {
+  if (l.folded)
+    c.in[2] = c.out_size[2], c.kernel[2] = c.stride[2] = c.dilation[2] = 1, c.before[2] = 0,
+    c.in_plane = (int64_t)c.in[0] * c.in[1] * c.in[2];
+  c.wide = l.wide, c.k = conv_taps(c) * l.wide;
 }
 
-/* Do the tensor cores take it? */
-static bool conv_tensor(const tide_conv_args *a) {
-  int device = 0, major = 0;
-  if (a->dtype == TIDE_FLOAT64 || (a->dtype == TIDE_FLOAT32 && !a->tf32) || a->results / a->groups < FEW_RESULTS)
-    return false;
-  cudaGetDevice(&device);
-  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-  return major >= 8;
-}
-
-static size_t conv_rounded(int64_t elements, int dtype) {
-  return (size_t)ceil_div(elements * dtype_bytes(dtype), 256) * 256;
-}
-static size_t conv_input_bytes(const tide_conv_args *a) {
-  return conv_rounded(a->batch * conv_inputs(a) * a->groups * conv_wide(a), a->dtype);
-}
-
-template <class S>
-static int lay(cudaStream_t stream, void *out, const void *in, int64_t images, int64_t places, int64_t groups,
-               int64_t channels, int64_t wide) {
-  LayArgs l = {out, in, images, places, groups, channels, wide, ceil_div(places, 32), ceil_div(wide, 32)};
-  int64_t blocks = images * groups * l.tiles_p * l.tiles_c;
-  return launch(lay_kernel<S>, blocks < 0x7fffffff ? blocks : 0x7fffffff, 256, stream, (const LayArgs)l);
-}
-
-template <class S> static int tensor_run(cudaStream_t stream, ConvArgs c, const tide_conv_args *a, void *scratch) {
-  void *w = (char *)scratch + conv_input_bytes(a);
-  int64_t taps = conv_taps(a), channels = a->channels / a->groups, blocks;
-  int rc = lay<S>(stream, scratch, c.x, a->batch, conv_inputs(a), a->groups, channels, c.wide);
-  if (!rc) rc = lay<S>(stream, w, c.w, a->results, taps, 1, channels, c.wide);
-  if (rc) return rc;
-  c.x = scratch, c.w = w, c.k = taps * c.wide;
-  c.tiles_m = ceil_div(c.m, TILE_M), c.tiles_n = ceil_div(c.n, TILE_N), blocks = c.tiles_m * c.tiles_n * c.groups;
-  return launch_shared(tensor_kernel<S>, blocks, CONV_THREADS, STAGES * (TILE_M + TILE_N) * TILE_BYTES, stream,
+template <class S, class Sums> static int tile_run(cudaStream_t stream, ConvArgs &c) {
+  c.tiles_m = ceil_div(c.m, TILE_M), c.tiles_n = ceil_div(c.n, TILE_N);
+  int64_t blocks = c.tiles_m * c.tiles_n * c.groups;
+  return launch_shared(tile_kernel<S, Sums>, blocks, CONV_THREADS, STAGES * (TILE_M + TILE_N) * TILE_BYTES, stream,
                        (const ConvArgs)c);
 }
 
-template <class S> static int other_run(cudaStream_t stream, ConvArgs c) {
-  if (c.m < FEW_RESULTS) {
-    int64_t blocks = ceil_div(c.n, CONV_THREADS) * c.groups * c.m;
-    return launch(plain_kernel<S>, blocks < 0x7fffffff ? blocks : 0x7fffffff, CONV_THREADS, stream, (const ConvArgs)c);
+template <class S> static int product_run(cudaStream_t stream, ConvArgs &c, const tide_conv_args *a, int major) {
+  if constexpr (sizeof(S) < 8) {
+    if (major >= 8 && (sizeof(S) == 2 || a->tf32)) {
+      if (major == 9 && conv_hopper_takes(c, a->dtype)) return conv_hopper(stream, c, a->dtype);
+      return tile_run<S, Tensor<S>>(stream, c);
+    }
   }
-  c.tiles_m = ceil_div(c.m, SIDE_M), c.tiles_n = ceil_div(c.n, SIDE_N);
-  int64_t blocks = c.tiles_m * c.tiles_n * c.groups;
-  return launch(tile_kernel<S>, blocks < 0x7fffffff ? blocks : 0x7fffffff, CONV_THREADS, stream, (const ConvArgs)c);
+  return tile_run<S, Plain<S>>(stream, c);
 }
 
-/* Some images: columns are counted in 32 bits. */
-static int conv_images(cudaStream_t stream, const tide_conv_args *a, void *scratch) {
-  ConvArgs c = {};
-  const tide_taps *d = a->dim;
-  c.out = a->head.ptr[0], c.x = a->head.ptr[1], c.w = a->head.ptr[2], c.bias = a->head.ptr[3];
-  c.groups = a->groups, c.channels = a->channels / a->groups, c.m = a->results / a->groups;
-  c.k = c.channels * conv_taps(a), c.n = conv_columns(a), c.plane = c.n / a->batch, c.in_plane = conv_inputs(a);
-  c.wide = conv_wide(a);
-  for (int i = 0; i < 3; i++) {
-    c.in[i] = (int)d[i].in, c.kernel[i] = (int)d[i].kernel, c.stride[i] = (int)d[i].stride;
-    c.before[i] = (int)d[i].before, c.dilation[i] = (int)d[i].dilation, c.up[i] = (int)a->up[i];
+template <class S> static int plain_run(cudaStream_t stream, ConvArgs &c) {
+  return launch(plain_kernel<S>, few_blocks(ceil_div(c.n, CONV_THREADS) * c.groups * c.m), CONV_THREADS, stream,
+                (const ConvArgs)c);
+}
+
+template <class S> static int conv_run(cudaStream_t stream, const tide_conv_args *a, char *scratch) {
+  const int64_t item = sizeof(S), major = conv_major();
+  const Laying l = laying_of(a);
+  int rc = conv_plain(a) ? 0 : lay_weights<S>(stream, a, l, scratch + l.x_bytes);
+  for (int64_t done = 0, some; done < a->batch && !rc; done += some) {
+    some = a->batch - done < l.images ? a->batch - done : l.images;
+    ConvArgs c = conv_begin(a, some);
+    c.out = (char *)a->head.ptr[0] + done * a->results * c.plane * item;
+    c.x = (const char *)a->head.ptr[1] + done * a->channels * c.in_plane * item;
+    if (conv_plain(a)) {
+      rc = plain_run<S>(stream, c);
+      continue;
+    }
+    rc = lay_images<S>(stream, a, l, scratch, c.x, some);
+    c.x = scratch, c.w = scratch + l.x_bytes;
+    conv_laid(c, l);
+    if (!rc) rc = product_run<S>(stream, c, a, (int)major);
   }
-  c.by_plane = make_div(c.plane), c.by_row = make_div(d[1].out), c.by_x = make_div(d[2].out);
-  c.by_taps = make_div(conv_taps(a)), c.by_ky = make_div(d[1].kernel), c.by_kx = make_div(d[2].kernel);
-  bool tensor = conv_tensor(a);
-  switch (a->dtype) {
-  case TIDE_FLOAT16: return tensor ? tensor_run<half>(stream, c, a, scratch) : other_run<half>(stream, c);
-  case TIDE_BFLOAT16: return tensor ? tensor_run<bfloat16>(stream, c, a, scratch) : other_run<bfloat16>(stream, c);
-  case TIDE_FLOAT32: return tensor ? tensor_run<float>(stream, c, a, scratch) : other_run<float>(stream, c);
-  default: return other_run<double>(stream, c);
-  }
+  return rc;
 }
 
 } // namespace tidek
 
 size_t tidek_conv_scratch(const tide_conv_args *a) {
   using namespace tidek;
-  if (!conv_tensor(a)) return 0;
-  return conv_input_bytes(a) + conv_rounded(a->results * conv_taps(a) * conv_wide(a), a->dtype);
+  if (conv_plain(a)) return 0;
+  const Laying l = laying_of(a);
+  return l.x_bytes + l.w_bytes;
 }
 
 int tidek_conv(cudaStream_t stream, const tide_conv_args *a, void *scratch) {
   using namespace tidek;
-  int64_t out = a->dim[0].out * a->dim[1].out * a->dim[2].out, in = conv_inputs(a);
-  int64_t most = MAX_PIECE / (out > 1 ? out : 1);
-  if (most < 1 || in >= 0x7fffffff) return (int)cudaErrorInvalidValue;
-  for (int64_t done = 0; done < a->batch; done += most) {
-    tide_conv_args part = *a;
-    part.batch = a->batch - done < most ? a->batch - done : most;
-    part.head.ptr[0] = (char *)a->head.ptr[0] + done * a->results * out * dtype_bytes(a->dtype);
-    part.head.ptr[1] = (char *)a->head.ptr[1] + done * a->channels * in * dtype_bytes(a->dtype);
-    int rc = conv_images(stream, &part, scratch);
-    if (rc) return rc;
+  const tide_taps *d = a->dim;
+  if (d[0].out * d[1].out * d[2].out > MAX_PIECE || d[0].in * d[1].in * d[2].in >= 0x7fffffff)
+    return (int)cudaErrorInvalidValue;
+  switch (a->dtype) {
+  case TIDE_FLOAT16: return conv_run<half>(stream, a, (char *)scratch);
+  case TIDE_BFLOAT16: return conv_run<bfloat16>(stream, a, (char *)scratch);
+  case TIDE_FLOAT32: return conv_run<float>(stream, a, (char *)scratch);
+  default: return conv_run<double>(stream, a, (char *)scratch);
   }
-  return 0;
 }

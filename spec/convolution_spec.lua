@@ -183,6 +183,41 @@ describe("convolutions", function()
     D.eq(sum, x:half():conv2d(w:half(), { padding = 1 }):float(), 2e-3)
   end)
 
+  -- Whole numbers, whose sums float32 holds: each dtype gives the one of float64, rounded once.
+  local shapes = {
+    { "several tiles of results and places", { 2, 40, 13, 17 }, { 136, 40, 3, 3 }, { padding = 1 } },
+    { "channels that are not whole chunks", { 1, 70, 9, 12 }, { 20, 70, 3, 3 }, { stride = 2, padding = 1 } },
+    { "few channels", { 3, 3, 20, 22 }, { 64, 3, 7, 7 }, { stride = 2, padding = 3 } },
+    { "few channels in groups", { 2, 6, 11, 12 }, { 32, 3, 3, 4 }, { groups = 2, dilation = { 1, 2 }, padding = 2 } },
+    { "groups", { 2, 32, 14, 14 }, { 160, 16, 3, 3 }, { groups = 2, dilation = 2, padding = 2 } },
+    { "images that share a tile", { 9, 24, 7, 7 }, { 16, 24, 1, 1 }, {} },
+    { "one dim", { 2, 16, 300 }, { 24, 16, 5 }, { padding = 2 } },
+    { "three dims", { 2, 12, 5, 9, 8 }, { 20, 12, 3, 2, 3 }, { padding = 1, stride = { 1, 2, 1 } } },
+    { "a long stride", { 2, 16, 40, 40 }, { 16, 16, 3, 3 }, { stride = 9, padding = 1 } },
+    { "each channel alone", { 2, 5, 13, 11 }, { 5, 1, 3, 3 }, { groups = 5, padding = 1 } },
+    { "several results of each channel", { 2, 5, 13, 11 }, { 10, 1, 3, 3 }, { groups = 5, stride = 2 } },
+    { "each channel alone by 5 x 5", { 2, 3, 9, 7 }, { 3, 1, 5, 5 }, { groups = 3, padding = { 4, 2 } } },
+    { "each channel alone by 7 x 7", { 1, 3, 9, 12 }, { 3, 1, 7, 7 }, { groups = 3, padding = 3 } },
+    { "each channel alone in one dim", { 2, 3, 21 }, { 3, 1, 4 }, { groups = 3, padding = 3 } },
+    { "each channel alone, dilated", { 2, 3, 9, 9 }, { 3, 1, 3, 3 }, { groups = 3, dilation = 2 } },
+  }
+  for _, case in ipairs(shapes) do
+    it("are the same in every dtype: " .. case[1], function()
+      local x, w, o = some(table.unpack(case[2])), some(table.unpack(case[3])), case[4]
+      local b, f = some(case[3][1]), tide["conv" .. #case[2] - 2 .. "d"]
+      local expected = f(x:double(), w:double(), b:double(), o)
+      for _, dtype in ipairs { "float16", "bfloat16", "float32" } do
+        same(expected:to(dtype), f(x:to(dtype), w:to(dtype), b:to(dtype), o), dtype)
+      end
+      local matmul = tide.backends.cuda.matmul
+      matmul.fp32_precision = "tf32"
+      local ok, y = pcall(f, x, w, b, o)
+      matmul.fp32_precision = "ieee"
+      assert(ok, y)
+      same(expected:float(), y, "tf32")
+    end)
+  end
+
   it("refuse what they cannot take", function()
     local x, w = tide.zeros(1, 4, 8, 8, { device = D.dev }), tide.zeros(6, 4, 3, 3, { device = D.dev })
     D.raises("ShapeError", function() x:conv1d(w) end)

@@ -74,12 +74,21 @@ set(CMAKE_CUDA_VISIBILITY_PRESET hidden)
 enable_language(CUDA)
 find_package(CUDAToolkit REQUIRED)
 
-add_library(tide_cuda MODULE ${cuda_sources})
-target_include_directories(tide_cuda PRIVATE core core/include kernels)
+# What is written for Hopper's own instructions is compiled for it alone, and chosen at run time.
+list(FILTER cuda_sources EXCLUDE REGEX "_hopper\\.cu$")
+file(GLOB hopper_sources CONFIGURE_DEPENDS kernels/*_hopper.cu)
+add_library(tide_hopper OBJECT ${hopper_sources})
+set_target_properties(tide_hopper PROPERTIES CUDA_ARCHITECTURES 90a-real POSITION_INDEPENDENT_CODE ON)
+
+add_library(tide_cuda MODULE ${cuda_sources} $<TARGET_OBJECTS:tide_hopper>)
 target_link_libraries(tide_cuda PRIVATE tide_flags CUDA::cudart_static)
-target_compile_options(tide_cuda PRIVATE
-  $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-Xfatbin=-compress-all;-Xcompiler=-Wall,-Wextra,-Wno-unused-parameter>
-  $<$<AND:$<BOOL:${TIDE_WERROR}>,$<COMPILE_LANGUAGE:CUDA>>:-Werror=all-warnings;-Xcompiler=-Werror>)
+target_link_libraries(tide_hopper PRIVATE tide_flags)
+foreach(target IN ITEMS tide_cuda tide_hopper)
+  target_include_directories(${target} PRIVATE core core/include kernels)
+  target_compile_options(${target} PRIVATE
+    $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-Xfatbin=-compress-all;-Xcompiler=-Wall,-Wextra,-Wno-unused-parameter>
+    $<$<AND:$<BOOL:${TIDE_WERROR}>,$<COMPILE_LANGUAGE:CUDA>>:-Werror=all-warnings;-Xcompiler=-Werror>)
+endforeach()
 set(exports ${PROJECT_SOURCE_DIR}/scripts/cmake/libtide_cuda.map)
 target_link_options(tide_cuda PRIVATE -Wl,--version-script=${exports} -Wl,-z,defs -static-libstdc++ -static-libgcc)
 set_target_properties(tide_cuda PROPERTIES OUTPUT_NAME tide_cuda PREFIX lib LINKER_LANGUAGE CUDA
