@@ -6,6 +6,7 @@
  *
  * conv_hopper.cu  float16, bfloat16, and float32 as TF32, on Hopper's tensor cores.
  * tile_kernel     the same on the tensor cores of all GPUs since Ampere, and float32 and float64 as they are.
+ * depthwise.cu    where a group has one channel, for the usual kernels.
  * plain_kernel    where a group has few results: a thread for each element of the result, nothing is laid out.
  *
  * Rows of the product are the results of a group, columns the elements of all images' planes.
@@ -527,6 +528,8 @@ int tidek_conv(cudaStream_t stream, const tide_conv_args *a, void *scratch) {
   const tide_taps *d = a->dim;
   if (d[0].out * d[1].out * d[2].out > MAX_PIECE || d[0].in * d[1].in * d[2].in >= 0x7fffffff)
     return (int)cudaErrorInvalidValue;
+  int rc;
+  if (conv_depthwise(&rc, stream, a)) return rc;
   switch (a->dtype) {
   case TIDE_FLOAT16: return conv_run<half>(stream, a, (char *)scratch);
   case TIDE_BFLOAT16: return conv_run<bfloat16>(stream, a, (char *)scratch);

@@ -22,6 +22,9 @@ struct ConvArgs {
 
 static inline int conv_taps(const ConvArgs &a) { return a.kernel[0] * a.kernel[1] * a.kernel[2]; }
 
+/* depthwise.cu: queues a convolution whose groups have one channel, or returns false where another way is needed. */
+bool conv_depthwise(int *rc, cudaStream_t stream, const tide_conv_args *a);
+
 /* The product on Hopper's tensor cores, conv_hopper.cu: of float16, bfloat16, and float32 that was rounded to TF32.
  * conv_hopper_takes: can it be one? */
 bool conv_hopper_takes(const ConvArgs &a, int dtype);

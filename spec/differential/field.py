@@ -95,9 +95,11 @@ def conv(r):
     rank, transposed = r.randint(1, 3), r.random() < 0.4
     groups, dtype = r.choice([1, 1, 2, 3]), r.choice(FLOATS + ["complex64", "complex128"])
     channels, results = groups * r.randint(1, 3), groups * r.randint(1, 3)
+    if r.random() < 0.3:  # what GPUs multiply in tiles, and each channel alone
+        groups, channels, results = r.choice([(1, 40, 140), (1, 3, 9), (1, 70, 20), (2, 20, 16), (5, 5, 5), (4, 4, 8)])
     shape = [r.randint(0, 3), channels] + [r.randint(1, 9) for _ in range(rank)]
     x = r.laid_out(r.values(shape if r.random() < 0.8 else shape[1:], dtype))
-    kernel, stride, dilation = ([r.randint(1, m) for _ in range(rank)] for m in (3, 3, 2))
+    kernel, stride, dilation = (each(r, rank, 1, m) for m in (r.choice([3, 3, 5]), 3, 2))
     padding = [r.randint(0, 3) for _ in range(rank)]
     first, second = (channels, results // groups) if transposed else (results, channels // groups)
     w = r.laid_out(r.values([first, second] + kernel, dtype))
