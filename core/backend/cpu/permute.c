@@ -11,9 +11,10 @@
 #include "room.h"
 
 /* Items of a bucket on average, and the most of a list that is one; lists are counted and moved in PARTS at most. */
-enum { BUCKET = 2048, PARTS = 32, PART_ITEMS = 1 << 15, SHORT_LIST = 32, GROUPS = 512, MOST_CELLS = 1 << 13 };
-/* Items that are moved between two looks at the interrupt. */
-enum { FIRST_LOOK = 32, MOST_LOOK = 1 << 12 };
+enum { BUCKET = 2048, PARTS = 32, PART_ITEMS = 1 << 13, SHORT_LIST = 32, GROUPS = 512, MOST_CELLS = 1 << 13 };
+/* Items that are moved between two looks at the interrupt; while pages of so many items are fresh, each of which takes
+ * up to a millisecond, for so many items for each page. */
+enum { MOST_LOOK = 1 << 12, FRESH_LOOK = 2, FRESH_LOOKS = 8, PAGE_ITEMS = (2 << 20) / 8 };
 
 typedef struct permutation {
   const tide_randperm_args *a;
@@ -28,14 +29,15 @@ static int64_t part_begin(const permutation *p, int64_t part) {
   return part == p->parts ? p->a->n : p->a->n / p->parts / 2 * 2 * part;
 }
 
-/* The bucket of an item or a key. */
-static inline uint64_t bucket_of(const permutation *p, uint64_t item) { return item >> 32 >> (32 - p->bits); }
+/* How far an item or a key is shifted to be the number of its bucket; there are several. */
+static inline int bucket_shift(const permutation *p) { return 64 - p->bits; }
 
 static void make_items(void *arg, int64_t begin, int64_t end) {
   const permutation *p = arg;
   uint64_t key[2 * GROUPS];
   for (int64_t part = begin; part < end; part++) {
-    uint32_t *at = p->at + part * p->count;
+    uint32_t *restrict at = p->at + part * p->count;
+    const int shift = bucket_shift(p);
     memset(at, 0, (size_t)p->count * sizeof *at);
     int64_t stop = part_begin(p, part + 1);
     for (int64_t i = part_begin(p, part); i < stop && !tide__loop_stops(); i += 2 * GROUPS) {
@@ -44,20 +46,26 @@ static void make_items(void *arg, int64_t begin, int64_t end) {
       uint64_t *items = (p->count > 1 || !p->buckets ? p->items : p->buckets) + i;
       for (int64_t j = 0; j < n; j++) items[j] = key[j] >> 32 << 32 | (uint64_t)(i + j);
       if (p->count > 1)
-        for (int64_t j = 0; j < n; j++) at[bucket_of(p, key[j])]++;
+        for (int64_t j = 0; j < n; j++) at[key[j] >> shift]++;
     }
   }
 }
 
 static void move_items(void *arg, int64_t begin, int64_t end) {
   const permutation *p = arg;
+  const uint64_t *restrict items = p->items;
+  uint64_t *restrict buckets = p->buckets;
+  const int shift = bucket_shift(p);
   for (int64_t part = begin; part < end; part++) {
-    uint32_t *at = p->at + part * p->count;
+    uint32_t *restrict at = p->at + part * p->count;
     int64_t i = part_begin(p, part), stop = part_begin(p, part + 1);
-    /* A part of a long list takes long, and the first items of it longest: each touches a fresh page. */
-    for (int64_t look = FIRST_LOOK; i < stop && !tide__loop_stops(); look = look < MOST_LOOK ? 2 * look : look)
-      for (int64_t to = stop - i < look ? stop : i + look; i < to; i++)
-        p->buckets[at[bucket_of(p, p->items[i])]++] = p->items[i];
+    /* A part of a long list takes long, and the first items of it longest: each touches a fresh page, until all that
+     * there are have been touched. */
+    const int64_t fresh = i + FRESH_LOOKS * (p->a->n / PAGE_ITEMS);
+    while (i < stop && !tide__loop_stops()) {
+      int64_t look = i < fresh ? FRESH_LOOK : MOST_LOOK, to = stop - i < look ? stop : i + look;
+      for (; i < to; i++) buckets[at[items[i] >> shift]++] = items[i];
+    }
   }
 }
 
