@@ -1,7 +1,8 @@
 /* index.cu: gather and scatter, and positions from several indexes.
  *
  * Elements are moved as words of their size, or of up to 16 bytes where the index stands still along the innermost dim
- * and it is contiguous on both sides. Scatters that reduce, or keep an order, are in files of their own. */
+ * and it is contiguous on both sides. Where 32 bits count everything, as nearly always, they do. Scatters that reduce,
+ * or keep an order, are in files of their own. */
 #include "indexed.cuh"
 
 namespace tidek {
@@ -47,6 +48,74 @@ __global__ void __launch_bounds__(THREADS) index_kernel(const __grid_constant__ 
   }
 }
 
+/* ---- the usual case: every place is within 32 bits ---- */
+
+struct SmallArgs {
+  IndexArgs a;
+  Div div[TIDE_MAX_DIMS];
+  int32_t pitch, stride[TIDE_MAX_DIMS][3];
+};
+
+/* DIMS: how many, 0: as many as there are. */
+template <class W, bool SCATTER, int DIMS>
+__global__ void __launch_bounds__(THREADS) small_kernel(const __grid_constant__ SmallArgs s) {
+  kernel_begin();
+  constexpr int EACH = INDEX_EACH;
+  const IndexArgs &a = s.a;
+  const uint32_t n = (uint32_t)a.n, start = blockIdx.x * (THREADS * EACH) + threadIdx.x;
+  int32_t dense[EACH], indexed[EACH];
+  int64_t value[EACH];
+#pragma unroll
+  for (int e = 0; e < EACH; e++) {
+    uint32_t rest = start + e * THREADS < n ? start + e * THREADS : n - 1;
+    int32_t index = 0;
+    dense[e] = indexed[e] = 0;
+#pragma unroll
+    for (int d = (DIMS ? DIMS : a.ndim) - 1; d >= 0; d--) {
+      int32_t r = (int32_t)(d ? s.div[d].split(rest) : rest);
+      dense[e] += r * s.stride[d][0], indexed[e] += r * s.stride[d][1], index += r * s.stride[d][2];
+    }
+    value[e] = load_index(a, index);
+  }
+  W word[EACH];
+  bool found[EACH];
+#pragma unroll
+  for (int e = 0; e < EACH; e++) {
+    int64_t at = place_of(a, value[e]);
+    found[e] = at >= 0;
+    indexed[e] += (found[e] ? (int32_t)at : 0) * s.pitch;
+    if constexpr (SCATTER)
+      word[e] = ((const W *)a.from)[dense[e]];
+    else
+      word[e] = found[e] ? ((const W *)a.from)[indexed[e]] : zero_word<W>();
+  }
+#pragma unroll
+  for (int e = 0; e < EACH; e++) {
+    if (start + e * THREADS >= n) break;
+    if (!found[e]) report_index(a, value[e]);
+    if constexpr (!SCATTER)
+      ((W *)a.to)[dense[e]] = word[e];
+    else if (found[e])
+      ((W *)a.to)[indexed[e]] = word[e];
+  }
+}
+
+/* Whether all offsets are. */
+static bool is_small(SmallArgs &s, const IndexArgs &a) {
+  int64_t most[3] = {0, (a.length - 1) * (a.pitch < 0 ? -a.pitch : a.pitch), 0};
+  if (a.n > INT32_MAX || a.length > INT32_MAX) return false;
+  for (int d = 0; d < a.ndim; d++)
+    for (int k = 0; k < 3; k++) most[k] += (a.size[d] - 1) * (a.stride[d][k] < 0 ? -a.stride[d][k] : a.stride[d][k]);
+  for (int k = 0; k < 3; k++)
+    if (most[k] > INT32_MAX) return false;
+  s.a = a, s.pitch = (int32_t)a.pitch;
+  for (int d = 0; d < a.ndim; d++) {
+    s.div[d] = make_div(a.size[d]);
+    for (int k = 0; k < 3; k++) s.stride[d][k] = (int32_t)a.stride[d][k];
+  }
+  return true;
+}
+
 /* ---- one of several indexes ---- */
 
 struct LocateArgs {
@@ -76,21 +145,29 @@ __global__ void __launch_bounds__(THREADS) locate_kernel(const __grid_constant__
   a.out[i] = before == INT64_MIN ? before : before + at * a.pitch;
 }
 
+template <class W, bool SCATTER> static int launch_words(cudaStream_t stream, const IndexArgs &r) {
+  const int64_t blocks = ceil_div(r.n, THREADS * INDEX_EACH);
+  SmallArgs s;
+  if (!is_small(s, r)) return launch(index_kernel<W, SCATTER>, blocks, THREADS, stream, r);
+  void (*kernel)(const SmallArgs) = r.ndim == 1   ? small_kernel<W, SCATTER, 1>
+                                    : r.ndim == 2 ? small_kernel<W, SCATTER, 2>
+                                                  : small_kernel<W, SCATTER, 0>;
+  return launch(kernel, blocks, THREADS, stream, (const SmallArgs)s);
+}
+
 template <bool SCATTER> static int launch_move(cudaStream_t stream, IndexArgs r, int bytes) {
   for (int wide = 16; wide > bytes; wide /= 2)
     if (widen(r, wide / bytes, wide)) {
       bytes = wide;
       break;
     }
-  void (*kernel)(const IndexArgs);
   switch (bytes) {
-  case 1: kernel = index_kernel<uint8_t, SCATTER>; break;
-  case 2: kernel = index_kernel<uint16_t, SCATTER>; break;
-  case 4: kernel = index_kernel<uint32_t, SCATTER>; break;
-  case 8: kernel = index_kernel<uint2, SCATTER>; break;
-  default: kernel = index_kernel<uint4, SCATTER>; break;
+  case 1: return launch_words<uint8_t, SCATTER>(stream, r);
+  case 2: return launch_words<uint16_t, SCATTER>(stream, r);
+  case 4: return launch_words<uint32_t, SCATTER>(stream, r);
+  case 8: return launch_words<uint2, SCATTER>(stream, r);
+  default: return launch_words<uint4, SCATTER>(stream, r);
   }
-  return launch(kernel, ceil_div(r.n, THREADS * INDEX_EACH), THREADS, stream, (const IndexArgs)r);
 }
 
 } // namespace tidek
