@@ -6,6 +6,7 @@
  * that is a tensor by itself is a mask when its dtype is bool.
  *
  * The views of the chain live in one closed handle that is refilled, so that an error on the way loses nothing. */
+#include "tide/scatter.h"
 #include "row.h"
 #include "names.h"
 
@@ -375,7 +376,16 @@ static int lindex_select(lua_State *L, ltide_call *c) {
   const tide_tensor *index = c->v[2].tensor;
   if (tide_tensor_ndim(index) > 1)
     return ltide_error(L, "ShapeError", "index_select: index: got %d dimensions, expected 1", tide_tensor_ndim(index));
-  return ltide_finish(L, c, tide_index_get(ltide_result(L, c), c->x, c->v[1].dim, index));
+  tide_tensor **slot = ltide_slot(L, c);
+  int ndim = tide_tensor_ndim(c->x), dim = c->v[1].dim < 0 ? c->v[1].dim + ndim : c->v[1].dim;
+  if (!c->into || dim < 0 || dim >= ndim)
+    return ltide_finish_into(L, c, tide_index_get(slot ? slot : ltide_result(L, c), c->x, c->v[1].dim, index));
+  /* Only this writes to a destination itself. */
+  int64_t size[TIDE_MAX_DIMS];
+  for (int d = 0; d < ndim; d++) size[d] = d == dim ? tide_tensor_numel(index) : 1;
+  tide_tensor **line = &ltide_new_tensor(L, c->S)->t;
+  ltide_try(L, tide_view(line, index, size, ndim));
+  return ltide_finish_into(L, c, tide_take_along_dim(NULL, c->x, *line, dim, c->into));
 }
 
 static int lmasked_fill_(lua_State *L, ltide_call *c) {
