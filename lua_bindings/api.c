@@ -1,6 +1,7 @@
 /* api.c: the functions behind tide_lua.h. */
 #include "bindings.h"
 #include "dlpack.h"
+#include "sandbox.h"
 #include "tide_lua.h"
 
 static tide_tensor *to_tensor(lua_State *L, int index) {
@@ -26,8 +27,8 @@ static int gc_set(lua_State *L, int mode) {
 }
 
 void ltide_open_api(lua_State *L, ltide_state *S) {
-  static const tide_lua_api api = {sizeof api,        to_tensor, to_stream,         push_tensor,
-                                   ltide_push_stream, gc_set,    ltide_push_dlpack, ltide_take_dlpack};
+  static const tide_lua_api api = {sizeof api, to_tensor,         to_stream,         push_tensor,   ltide_push_stream,
+                                   gc_set,     ltide_push_dlpack, ltide_take_dlpack, ltide_restrict};
   lua_pushlightuserdata(L, (void *)&api);
   lua_setfield(L, LUA_REGISTRYINDEX, "tide.api");
 }

@@ -80,6 +80,7 @@ typedef struct ltide_state {
   _Atomic int gc;          /* tide_lua_gc: what the host lets operations collect */
   bool told;               /* that a stopped collector had to run */
   bool started;            /* by tide_init, and not ended since */
+  unsigned granted;        /* tide_lua_capability: what the host lets its scripts do */
   struct ltide_held *held; /* held.c */
   int held_count, held_room;
   struct ltide_warned { /* warning.c */

@@ -34,11 +34,14 @@ static int class_index(lua_State *L) {
   void *object = check_instance(L, c);
   const char *key = ltide_check_text(L, 2, "key");
   for (const ltide_row *r = c->rows; r && r->name; r++)
-    if (!r->fn && !strcmp(r->name, key)) return r->core.field(L, object);
+    if (!r->fn && !strcmp(r->name, key)) {
+      ltide_need(L, r->needs, key);
+      return r->core.field(L, object);
+    }
   if (ltide_push_field(L, c->members, object, key)) return 1;
   lua_pushliteral(L, "");
   for (const ltide_row *r = c->rows; r && r->name; r++)
-    if (!r->fn && !r->same) add_word(L, r->name);
+    if (!r->fn && !r->same && ltide_granted(L, r->needs)) add_word(L, r->name);
   for (const ltide_field *f = c->members; f && f->key; f++) add_word(L, f->key);
   return ltide_no_field(L, c->name, key, lua_upvalueindex(METHODS), lua_tostring(L, -1));
 }

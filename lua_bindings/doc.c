@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "each.h"
+#include "frozen.h"
 #include "names.h"
 #include "row.h"
 #include "script.h"
@@ -10,6 +11,7 @@
 
 static void add_row(void *ctx, const char *path, const ltide_row *row) {
   lua_State *L = ctx;
+  if (!ltide_granted(L, row->needs)) return;
   lua_createtable(L, 3, 0);
   lua_pushstring(L, path), lua_rawseti(L, -2, 1);
   lua_pushstring(L, row->name), lua_rawseti(L, -2, 2);
@@ -29,13 +31,21 @@ static int script_row_doc(lua_State *L) {
   return row && row->doc ? (ltide_push_doc(L, row->doc, false), 1) : 0;
 }
 
-static void try_row(void *ctx, const char *path, const ltide_row *row) { ltide_nearest_try(ctx, row->name); }
+typedef struct search {
+  lua_State *L;
+  ltide_nearest near;
+} search;
+
+static void try_row(void *ctx, const char *path, const ltide_row *row) {
+  search *s = ctx;
+  if (ltide_granted(s->L, row->needs)) ltide_nearest_try(&s->near, row->name);
+}
 
 /* nearest(word): of the names of rows, or nil. */
 static int script_nearest(lua_State *L) {
-  ltide_nearest near = {.wanted = lua_tostring(L, 1)};
-  ltide_each_row(try_row, &near);
-  return lua_pushstring(L, near.name), 1;
+  search s = {L, {.wanted = lua_tostring(L, 1)}};
+  ltide_each_row(try_row, &s);
+  return lua_pushstring(L, s.near.name), 1;
 }
 
 static const luaL_Reg script[] = LTIDE_SCRIPT(rows, shown_doc, tide, methods, meta_name, row_doc, nearest);
@@ -43,6 +53,7 @@ static const luaL_Reg script[] = LTIDE_SCRIPT(rows, shown_doc, tide, methods, me
 static int lhelp(lua_State *L) {
   ltide_enter(L);
   ltide_no_options(L, 1);
+  if (ltide_push_thawed(L, 1)) lua_replace(L, 1);
   return ltide_script_call(L, "help", lua_gettop(L));
 }
 

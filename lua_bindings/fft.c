@@ -72,6 +72,7 @@ static void push_cache(lua_State *L, int device) {
 
 static int lcache_clear(lua_State *L) {
   ltide_enter(L);
+  ltide_need(L, TIDE_LUA_GLOBALS, "cufft_plan_cache.clear");
   ltide_try(L, tide_fft_cache_clear(cache_device(L)));
   return 0;
 }
@@ -111,6 +112,7 @@ static int lcache_newindex(lua_State *L) {
   if (!is_integer)
     return ltide_error(L, "ArgumentError", "cufft_plan_cache: max_size: got %s, expected an integer",
                        ltide_typename(L, 3));
+  ltide_need(L, TIDE_LUA_GLOBALS, "cufft_plan_cache.max_size");
   ltide_try(L, tide_fft_cache_set_max(cache_device(L), size));
   return 0;
 }

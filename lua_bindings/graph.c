@@ -113,6 +113,7 @@ static capture_options get_options(lua_State *L, ltide_state *S, int arg) {
     const char *mode = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "";
     for (o.mode = 0; o.mode < 3 && strcmp(mode, modes[o.mode]); o.mode++) {}
     if (o.mode == 3) ltide_arg_error(L, -1, "capture_error_mode", "'global', 'thread_local' or 'relaxed'");
+    if (o.mode == TIDE_CAPTURE_GLOBAL) ltide_need(L, TIDE_LUA_GLOBALS, "graph: capture_error_mode");
   }
   lua_settop(L, top);
   return o;

@@ -46,11 +46,11 @@ static int levent_from_ipc(lua_State *L, ltide_call *c) {
 
 #define PATH "tide.cuda.Event."
 static ltide_row event_rows[] = {OF(
-    ev, ipc_handle, DO(levent_ipc_handle), "() -> string",
+    ev, ipc_handle, NEEDS(PROCESSES, DO(levent_ipc_handle)), "() -> string",
     "Names the event, made with interprocess = true, to another process: tide.cuda.Event.from_ipc_handle. 64 bytes."){
     0}};
 static ltide_row class_rows[] = {
-    FUNCTION(from_ipc_handle, DO(levent_from_ipc), "(device:cuda or nil, handle) -> Event",
+    FUNCTION(from_ipc_handle, NEEDS(PROCESSES, DO(levent_from_ipc)), "(device:cuda or nil, handle) -> Event",
              "The event of another process: recording it, waiting for it and asking it work on both sides."){0}};
 #undef PATH
 #define PATH "tide.cuda."

@@ -66,6 +66,7 @@ static int lsettings_newindex(lua_State *L) {
     return ltide_error(L, "ArgumentError", "backends.cuda.matmul: got setting '%s', expected fp32_precision", key);
   if (strcmp(value, "tf32") && strcmp(value, "ieee"))
     return ltide_arg_error(L, 3, "fp32_precision", "'ieee' or 'tf32'");
+  ltide_need(L, TIDE_LUA_GLOBALS, "backends.cuda.matmul.fp32_precision");
   tide_set_tf32(!strcmp(value, "tf32"));
   return 0;
 }

@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "frozen.h"
 #include "row.h"
 
 static const char key_spaces, key_strict;
@@ -218,9 +219,10 @@ static int lno_name(lua_State *L) {
 }
 
 bool ltide_is_module(lua_State *L, int arg) {
-  if (!lua_istable(L, arg) || !lua_getmetatable(L, arg)) return false;
-  bool is = lua_rawgetp(L, -1, &key_strict) != LUA_TNIL;
-  lua_pop(L, 2);
+  int top = lua_gettop(L);
+  if (ltide_push_thawed(L, arg)) arg = top + 1;
+  bool is = lua_istable(L, arg) && lua_getmetatable(L, arg) && lua_rawgetp(L, -1, &key_strict) != LUA_TNIL;
+  lua_settop(L, top);
   return is;
 }
 

@@ -50,6 +50,7 @@ static int script_picture(lua_State *L) {
 }
 
 static int script_save_picture(lua_State *L) {
+  ltide_need(L, TIDE_LUA_FILES, "plot: path");
   ltide_try(L, tide_png_save(lua_tostring(L, 1), ltide_check_tensor(L, ltide_enter(L), 2, "picture")));
   return 0;
 }

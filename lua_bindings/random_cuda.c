@@ -125,6 +125,7 @@ static int lgenerators_index(lua_State *L) {
   int is_integer;
   lua_Integer i = lua_tointegerx(L, 2, &is_integer);
   if (!is_integer || i < 1 || i > tide_device_count()) return 0;
+  ltide_need(L, TIDE_LUA_GLOBALS, "default_generators");
   ltide_push_generator(L, ltide_default_generator(L, (int)i - 1));
   return 1;
 }

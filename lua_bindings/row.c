@@ -79,6 +79,65 @@ const ltide_row *ltide_row_running(lua_State *L) {
   return row;
 }
 
+/* {==== What a state has been granted
+ *
+ * A state that has not been granted something has no name for it: withhold takes the functions out of the tables. One
+ * that comes there otherwise, saved before a restriction or handed over by a host from another state, is refused by the
+ * function itself. Only functions that need something look. */
+
+static const char key_tables;
+
+const char *ltide_capability_names(lua_State *L, unsigned needs) {
+  static const char *const names[] = {"FILES", "NATIVE", "POINTERS", "PROCESSES", "GLOBALS", "WAITS"};
+  const char *text = "";
+  for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
+    if (needs & 1u << i) text = lua_pushfstring(L, "%s%s%s", text, *text ? " and " : "", names[i]);
+  return text;
+}
+
+void ltide_need(lua_State *L, unsigned needs, const char *what) {
+  const ltide_state *S = ltide_state_of(L);
+  unsigned missing = S ? needs & ~S->granted : needs;
+  if (missing)
+    ltide_error(L, "PermissionError", "%s: the host has not granted this script %s", what,
+                ltide_capability_names(L, missing));
+}
+
+static int run_granted(lua_State *L) {
+  const ltide_row *row = lua_touserdata(L, lua_upvalueindex(1));
+  ltide_need(L, row->needs, row->name);
+  return row->fn(L);
+}
+
+void ltide_note_table(lua_State *L) {
+  int table = lua_gettop(L);
+  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &key_tables) == LUA_TNIL) {
+    lua_pop(L, 1);
+    lua_newtable(L);
+    lua_pushvalue(L, -1);
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &key_tables);
+  }
+  lua_pushvalue(L, table);
+  lua_pushboolean(L, 1);
+  lua_rawset(L, -3);
+  lua_settop(L, table);
+}
+
+void ltide_withhold(lua_State *L) {
+  int top = lua_gettop(L), tables = top + 1, table = top + 2;
+  luaL_checkstack(L, 8, "tide");
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_tables);
+  for (lua_pushnil(L); lua_next(L, tables); lua_settop(L, table))
+    for (lua_pushnil(L); lua_next(L, table); lua_settop(L, table + 2)) {
+      const ltide_row *row = ltide_row_at(L, -1);
+      if (!row || ltide_granted(L, row->needs)) continue;
+      lua_pushvalue(L, table + 2);
+      lua_pushnil(L);
+      lua_rawset(L, table);
+    }
+  lua_settop(L, top);
+}
+
 /* {==== Registration */
 
 void ltide_note_rows(const char *path, ltide_row *rows) {
@@ -92,6 +151,7 @@ void ltide_push_methods(lua_State *L) {
   if (lua_rawgetp(L, LUA_REGISTRYINDEX, &key) != LUA_TNIL) return;
   lua_pop(L, 1);
   lua_createtable(L, 0, 400);
+  ltide_note_table(L);
   lua_pushvalue(L, -1);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key);
 }
@@ -110,13 +170,14 @@ static void push_class(lua_State *L, const char *path, const char *name) {
 void ltide_register_rows(lua_State *L, const char *path, ltide_row *rows) {
   int table = lua_gettop(L);
   ltide_note_rows(path, rows);
+  ltide_note_table(L);
   ltide_push_methods(L);
   for (ltide_row *r = rows; r->name; r++) {
     if (!r->fn && !r->same) continue; /* a field */
     if (r->same)
       lua_getfield(L, table, r->same);
     else
-      lua_pushlightuserdata(L, r), lua_pushcclosure(L, r->fn, 1);
+      lua_pushlightuserdata(L, r), lua_pushcclosure(L, r->needs ? run_granted : r->fn, 1);
     if (r->is_class) push_class(L, path, r->name);
     lua_pushvalue(L, -1);
     if (r->where & LTIDE_IN_METHODS)
@@ -160,6 +221,7 @@ const void *ltide_new_class(lua_State *L, const char *meta, const luaL_Reg *func
 
 void ltide_register_also(lua_State *L, const char *table, const ltide_row *rows) {
   luaL_getsubtable(L, -1, table);
+  ltide_note_table(L);
   for (const ltide_row *r = rows; r->name; r++) {
     lua_getfield(L, -2, r->name);
     lua_setfield(L, -2, r->name);

@@ -15,6 +15,7 @@
 #define LTIDE_ROW_H
 
 #include "args.h"
+#include "tide_lua.h"
 
 typedef enum ltide_kind {
 #define KIND(name, word, expected, type) LTIDE_##name,
@@ -83,7 +84,8 @@ typedef struct ltide_row {
   ltide_core core;
   int tag; /* what one function does for several rows */
   int where;
-  bool is_class;            /* a callable table: what else the class has is set in it later */
+  unsigned needs; /* which of tide_lua_capability: a state that lacks one has neither the name nor the function */
+  bool is_class;  /* a callable table: what else the class has is set in it later */
   _Atomic(ltide_sig *) sig; /* read when it is first asked for, and kept */
 } ltide_row;
 
@@ -106,6 +108,9 @@ typedef struct ltide_row {
 #define DO_CORE(b, shape, f)                     .fn = ltide_run, .body = b, .core.shape = f
 #define FN_TAG(f, b, t)                          .fn = f, .body = b, .tag = t /* f, and ltide_run calls b */
 #define FN_CORE(g, shape, f)                     .fn = g, .body = ltide_##shape, .core.shape = f
+/* Around the call of a row that not every script is to have. */
+#define NEEDS(capability, call)                  call, .needs = TIDE_LUA_##capability
+#define NEEDS_BOTH(one, other, call)             call, .needs = TIDE_LUA_##one | TIDE_LUA_##other
 #define VALUE(place, prefix, n, signature, text) /* what is no function */                                             \
   {.name = #n, .noun = __FILE__, .path = place, .where = LTIDE_IN_MODULE, .doc = prefix #n signature "\n" text},
 #define SAME(n) .same = #n /* the same function under another name, of a row before */
@@ -140,6 +145,19 @@ const void *ltide_new_class(lua_State *L, const char *meta, const luaL_Reg *func
 void ltide_note_rows(const char *path, ltide_row *rows);
 /* The same functions once more in `table`, which is in the table at the top. */
 void ltide_register_also(lua_State *L, const char *table, const ltide_row *rows);
+
+/* Has the state of L been granted all of these? */
+static inline bool ltide_granted(lua_State *L, unsigned needs) {
+  return !needs || !(needs & ~ltide_state_of(L)->granted);
+}
+/* Raises unless it has; `what` is the function, or the option of one. */
+void ltide_need(lua_State *L, unsigned needs, const char *what);
+/* Pushes pieces of text; the last one names the capabilities. */
+const char *ltide_capability_names(lua_State *L, unsigned needs);
+/* Takes the functions that the state has not been granted out of every table that rows were set in. */
+void ltide_withhold(lua_State *L);
+/* Notes the table at the top as one of those. */
+void ltide_note_table(lua_State *L);
 
 /* The row of the running function, or of the function at arg; NULL: it has none. */
 const ltide_row *ltide_row_running(lua_State *L);

@@ -42,6 +42,12 @@ static void add_row(void *ctx, const char *path, const ltide_row *row) {
   const char *slash = row->noun ? strrchr(row->noun, '/') : NULL, *noun = slash ? slash + 1 : row->noun;
   if (noun) lua_pushlstring(L, noun, strcspn(noun, "_.")), lua_setfield(L, -2, "noun");
   set_flag(L, "callable", row->fn || row->same);
+  if (row->needs) {
+    int at = lua_gettop(L);
+    ltide_capability_names(L, row->needs);
+    lua_setfield(L, at, "needs");
+    lua_settop(L, at);
+  }
   if (row->doc) {
     const char *rest = strchr(row->doc, '\n');
     ltide_push_doc(L, row->doc, true);

@@ -479,7 +479,7 @@ static void weak_table(lua_State *L, const void *key, const char *mode) {
 ltide_state *ltide_state_open(lua_State *L, ltide_warn_fn warn, void (*end)(ltide_state *S)) {
   ltide_state *S = ltide_new_userdata(L, sizeof *S, 0);
   memset(S, 0, sizeof *S);
-  S->warn = warn, S->end = end;
+  S->warn = warn, S->end = end, S->granted = TIDE_LUA_ALL;
   lua_rawgeti(L, LUA_REGISTRYINDEX, LUA_RIDX_MAINTHREAD);
   S->main = lua_tothread(L, -1);
   ltide_link_clear(&S->handles);

@@ -1,5 +1,6 @@
 /* tide.c: the module: the one file that sees every other one of the bindings, and lets them open in order. */
 #include "bindings.h"
+#include "sandbox.h"
 
 static void end(ltide_state *S) {
   ltide_handles_end(S);
@@ -19,6 +20,7 @@ static int open_module(lua_State *L) {
   lua_pushstring(L, tide_version());
   lua_setfield(L, -2, "_VERSION");
   for (size_t i = 0; i < sizeof openers / sizeof *openers; i++) openers[i](L, S);
+  ltide_sandbox(L, S);
   return 1;
 }
 

@@ -1,5 +1,6 @@
-/* tide_lua.h: for a C host that passes tensors and streams to its Lua scripts and takes them back. The functions come
- * from the module that the script has required, through the registry, so that the host links libtide and Lua only. */
+/* tide_lua.h: for a C host that passes tensors and streams to its Lua scripts and takes them back, and that opens the
+ * module for scripts it does not trust. The functions come from the module that the script has required, or
+ * tide_lua_open has opened, through the registry, so that the host links libtide and Lua only. */
 #ifndef TIDE_TIDE_LUA_H
 #define TIDE_TIDE_LUA_H
 
@@ -26,6 +27,7 @@ typedef struct tide_lua_api {
    * empty then; NULL: it is no capsule, or empty. */
   void (*push_dlpack)(lua_State *L, struct DLManagedTensorVersioned *managed);
   struct DLManagedTensorVersioned *(*take_dlpack)(lua_State *L, int index);
+  int (*restrict_to)(lua_State *L, unsigned capabilities); /* see tide_lua_restrict */
 } tide_lua_api;
 
 /* NULL before the state has required tide. */
@@ -47,6 +49,61 @@ typedef enum tide_lua_gc {
 static inline int tide_lua_gc_set(lua_State *L, tide_lua_gc mode) {
   const tide_lua_api *api = tide_lua_get(L);
   return api && api->struct_size > offsetof(tide_lua_api, gc_set) ? api->gc_set(L, (int)mode) : 0;
+}
+
+/* What scripts may do beside computing; SANDBOX.md says which functions need what. A state that has not been granted
+ * something lacks the names that need it, and a function that gets there otherwise raises PermissionError. */
+typedef enum tide_lua_capability {
+  TIDE_LUA_FILES = 1,     /* read and write files: load, save_png, trace */
+  TIDE_LUA_NATIVE = 2,    /* run text or libraries as machine code: jiterator, compile_kernel, allocators */
+  TIDE_LUA_POINTERS = 4,  /* addresses and handles: data_ptr, from_ptr, cuda_stream, DLPack */
+  TIDE_LUA_PROCESSES = 8, /* start other processes, reach into them, end this one: spawn, ipc_handle, cmdline */
+  TIDE_LUA_GLOBALS = 16,  /* change what other states see too: defaults, limits, seeds, device_reset, observers */
+  TIDE_LUA_WAITS = 32,    /* make the host wait for a device: synchronize */
+  TIDE_LUA_ALL = 63       /* what `require "tide"` grants */
+} tide_lua_capability;
+
+typedef struct tide_lua_options {
+  size_t struct_size;    /* sizeof(tide_lua_options) */
+  unsigned capabilities; /* of tide_lua_capability; 0: scripts compute, and nothing else */
+  lua_CFunction open;    /* luaopen_tide of the module; NULL: the state's own `require` finds it */
+  tide_lua_gc gc;
+  tide_stream *stream; /* current in the main coroutine; NULL: the default one */
+} tide_lua_options;
+
+/* Opens the module with options and pushes it; `require "tide"` gives the same afterwards. Scripts cannot change it:
+ * its tables are read-only, so that one script does not patch what another one calls. Returns LUA_OK, or the status of
+ * lua_pcall with the message in the module's place. A state opens it once. */
+static inline int tide_lua_open(lua_State *L, const tide_lua_options *options) {
+  lua_pushlightuserdata(L, (void *)options);
+  lua_setfield(L, LUA_REGISTRYINDEX, "tide.options");
+  if (options->open)
+    lua_pushcfunction(L, options->open);
+  else
+    lua_getglobal(L, "require");
+  lua_pushliteral(L, "tide");
+  int status = lua_pcall(L, 1, 1, 0);
+  lua_pushnil(L);
+  lua_setfield(L, LUA_REGISTRYINDEX, "tide.options");
+  if (status != LUA_OK) return status;
+  if (lua_getfield(L, LUA_REGISTRYINDEX, "_LOADED") != LUA_TTABLE) {
+    lua_pop(L, 1);
+    lua_newtable(L);
+    lua_pushvalue(L, -1);
+    lua_setfield(L, LUA_REGISTRYINDEX, "_LOADED");
+  }
+  lua_pushvalue(L, -2);
+  lua_setfield(L, -2, "tide");
+  lua_pop(L, 1);
+  return LUA_OK;
+}
+
+/* Leaves the state at most these capabilities from now on, as after trusted code has run in it: what needs others
+ * disappears, and where a script has saved it, it refuses. On the thread that runs the state. 1; 0 where there is no
+ * module. */
+static inline int tide_lua_restrict(lua_State *L, unsigned capabilities) {
+  const tide_lua_api *api = tide_lua_get(L);
+  return api && api->struct_size > offsetof(tide_lua_api, restrict_to) ? api->restrict_to(L, capabilities) : 0;
 }
 
 #ifdef __cplusplus

@@ -72,7 +72,8 @@ static void release(void *timer) {
 }
 
 static ltide_row cuda_timer_methods[] = {
-    OF(timer, time, DO(lcuda_timer_time), "() -> table", "Seconds of the device since it was made or reset; waits.")
+    OF(timer, time, NEEDS(WAITS, DO(lcuda_timer_time)), "() -> table",
+       "Seconds of the device since it was made or reset; waits.")
         OF(timer, reset, DO(lcuda_timer_reset), "() -> timer", "Starts again."){0}};
 static const ltide_class cuda_timer_class = {.meta = "tide.cuda.Timer",
                                              .name = "Timer",

@@ -24,7 +24,7 @@ local rooms = {
 rooms.bindings = {
   most_in_circle = 8,
   -- What a call stands on: the state and its coroutines, errors, the rows of functions, the arguments read by them.
-  { "args", "call", "class", "error", "error_lost", "fields", "handle", "held", "named", "names", "row", "running", "scope", "script",
+  { "args", "call", "class", "error", "error_lost", "fields", "frozen", "handle", "held", "named", "names", "row", "running", "scope", "script",
     "sizes", "state", "warning" },
   -- What scripts hold: handles with their classes, and where results go.
   { "adapt", "arena", "device", "dtype", "error_class", "event", "out", "random", "storage", "stream", "tensor" },
@@ -36,7 +36,7 @@ rooms.bindings = {
     "shape", "sort", "spawn", "special", "timer", "util", "view" },
   -- The module, which sees all of them, its help, and the runner.
   { "api", "doc", "lua_hint", "main", "repl", "repl_command", "repl_edit", "repl_terminal", "row_list",
-    "runner_alloc", "runner_interrupt", "tide" },
+    "runner_alloc", "runner_interrupt", "sandbox", "tide" },
 }
 
 return rooms

@@ -1,0 +1,100 @@
+/* sandbox.c: how a host opens the module for scripts that it does not trust (tide_lua_open): what it grants them, and
+ * tables that they cannot change. SANDBOX.md says what that promises. */
+#include "frozen.h"
+#include "row.h"
+#include "sandbox.h"
+
+/* The host's options, which lie in the registry while the module opens; NULL: the script itself opens it. */
+static tide_lua_options read_options(lua_State *L, bool *given) {
+  tide_lua_options o = {0};
+  lua_getfield(L, LUA_REGISTRYINDEX, "tide.options");
+  const tide_lua_options *from = lua_touserdata(L, -1);
+  lua_pop(L, 1);
+  *given = from != NULL;
+  if (from) memcpy(&o, from, from->struct_size < sizeof o ? from->struct_size : sizeof o);
+  return o;
+}
+
+/* {==== Lua's own library
+ *
+ * What of it would reach beyond the script, where the host has opened it: it is changed in the globals, before a script
+ * or an environment of the host's has it. */
+
+/* load, of text alone: bytecode that no compiler made runs as machine code would. Upvalue: the original. */
+static int load_text(lua_State *L) {
+  if (lua_gettop(L) < 3) lua_settop(L, 3);
+  lua_pushliteral(L, "t");
+  lua_replace(L, 3);
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_insert(L, 1);
+  lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
+  return lua_gettop(L);
+}
+
+/* setmetatable without __gc: Lua runs finalisers without hooks, so that nothing could end one. */
+static int set_metatable(lua_State *L) {
+  if (lua_istable(L, 2)) {
+    lua_pushliteral(L, "__gc");
+    if (lua_rawget(L, 2) != LUA_TNIL)
+      return ltide_error(L, "PermissionError",
+                         "setmetatable: got a metatable with __gc, expected one without: "
+                         "the host does not let this script have finalisers");
+    lua_pop(L, 1);
+  }
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_insert(L, 1);
+  lua_call(L, lua_gettop(L) - 1, 1);
+  return 1;
+}
+
+/* Puts a function of ours in the place of the one in the table at the top, which is its upvalue; NULL: it goes. */
+static void replace(lua_State *L, const char *name, lua_CFunction by) {
+  lua_pushstring(L, name);
+  if (lua_rawget(L, -2) == LUA_TFUNCTION) {
+    if (by)
+      lua_pushcclosure(L, by, 1);
+    else
+      lua_pop(L, 1), lua_pushnil(L);
+    lua_setfield(L, -2, name);
+  } else
+    lua_pop(L, 1);
+}
+
+/* All strings have one metatable: a script that changed its __index would run in what others write. */
+static void close_strings(lua_State *L) {
+  lua_pushliteral(L, "");
+  if (lua_getmetatable(L, -1)) {
+    ltide_protect(L, "string");
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+}
+
+static void narrow_library(lua_State *L, const ltide_state *S) {
+  lua_pushglobaltable(L);
+  if (!(S->granted & TIDE_LUA_NATIVE)) replace(L, "load", load_text);
+  if (!(S->granted & TIDE_LUA_FILES)) replace(L, "loadfile", NULL), replace(L, "dofile", NULL);
+  replace(L, "setmetatable", set_metatable);
+  lua_pop(L, 1);
+  close_strings(L);
+}
+
+void ltide_sandbox(lua_State *L, ltide_state *S) {
+  bool given;
+  tide_lua_options o = read_options(L, &given);
+  if (!given) return;
+  S->granted = o.capabilities & TIDE_LUA_ALL;
+  ltide_gc_set(L, (int)o.gc);
+  ltide_withhold(L);
+  ltide_freeze(L);
+  if (S->granted != TIDE_LUA_ALL) narrow_library(L, S);
+  if (o.stream) ltide_try(L, tide_current_set_stream(o.stream));
+}
+
+int ltide_restrict(lua_State *L, unsigned capabilities) {
+  ltide_state *S = ltide_state_of(L);
+  if (!S) return 0;
+  S->granted &= capabilities;
+  ltide_withhold(L);
+  return 1;
+}

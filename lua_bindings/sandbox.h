@@ -1,0 +1,11 @@
+/* sandbox.h: scripts that the host does not trust. */
+#ifndef LTIDE_SANDBOX_H
+#define LTIDE_SANDBOX_H
+
+#include "bindings.h"
+
+/* Where a host has opened the module with options: grants what they say, and freezes the module at the top. */
+void ltide_sandbox(lua_State *L, ltide_state *S);
+int ltide_restrict(lua_State *L, unsigned capabilities); /* tide_lua_restrict */
+
+#endif
