@@ -6,6 +6,7 @@
  *
  * Invariant: the configuration changes only while the epoch is even. */
 #include "base.h"
+#include "quota.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -137,7 +138,7 @@ void tide__host_reset(void) {
 /* ---- what it is told, and what it asks for ---- */
 
 void tide_interrupt_set(tide_interrupt_fn fn, void *user) { interrupt.fn = fn, interrupt.user = user; }
-bool tide__interrupt_asked(void) { return interrupt.fn && interrupt.fn(interrupt.user); }
+bool tide__interrupt_asked(void) { return (interrupt.fn && interrupt.fn(interrupt.user)) || tide__quota_ends(); }
 
 bool tide_log(const char *message) {
   if (!tide__running() || !config.log) return false;

@@ -21,6 +21,7 @@
  *
  * Invariant: `job` changes only while the gate is closed and empty. */
 #include "base.h"
+#include "quota.h"
 
 #if defined(__x86_64__)
 #  include <xmmintrin.h>
@@ -166,7 +167,7 @@ void tide__loops_begin(void) { watched = true; }
 tide_status tide__loops_end(tide_status status) {
   bool was = interrupted;
   watched = interrupted = false;
-  return was ? tide__fail(TIDE_INTERRUPTED, "interrupted") : status;
+  return was ? tide__quota_interrupted("") : status;
 }
 
 /* How much is done between two looks, in whole grains: the items of some loops cost a thousand times what others do, so

@@ -284,6 +284,7 @@ tide_status tide_graph_replay(tide_graph *g) {
     tide_stream_release(r->last);
     r->last = stream;
   }
+  TIDE_TRY(tide__quota_count(TIDE_QUOTA_LAUNCHES));
   tide__landing_before_all(stream); /* nothing tells which storages it uses */
   for (tide__draws *d = r->draws; d; d = d->next)
     if (d->calls) TIDE_TRY(place_draws(d, b, stream));

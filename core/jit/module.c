@@ -12,6 +12,8 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "base/quota.h"
+
 enum { BUCKETS = 256, ABI = 2 }; /* ABI: to be counted up when the same text must be compiled anew */
 
 typedef struct made {
@@ -169,6 +171,7 @@ tide_status tide__jit_compile(tide_image *out, const tide__jit_request *r, const
   struct timespec start, end;
   char *log = NULL, text[900];
   options o;
+  TIDE_TRY(tide__quota_count(TIDE_QUOTA_COMPILES));
   TIDE_TRY(gather(&o, r, c));
   atomic_store(&tide__jit_opened, true);
   snprintf(out->name, sizeof out->name, "%s", r->name);

@@ -170,6 +170,7 @@ struct tide_storage {
   tide__arrival *arrival;   /* sync.c; NULL unless a debug mode is on */
   _Atomic(tide__landing *) landing; /* landing.c; NULL: all copies to it are known to be there */
   uint32_t landed;                  /* the number of the last one */
+  struct tide_quota *quota;         /* that its bytes count in, or NULL */
   struct tide_storage *next;        /* free list */
 };
 tide_status tide__storage_new(tide_storage **out, size_t nbytes, int device, bool pinned);

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/quota.h"
 #include "host_cache.h"
 
 /* A collector lets go of thousands of tensors at a time: the caches must hold what one of its cycles gives. */
@@ -229,11 +230,18 @@ tide_status tide__storage_new(tide_storage **out, size_t nbytes, int device, boo
   if (pinned && device >= 0)
     return tide__fail(TIDE_ARGUMENT, "storage: pin_memory is for the CPU, got %s, expected cpu",
                       tide__device_text(device));
+  tide_quota *quota = NULL;
+  if (tide__quota_take(&quota, nbytes, device) != TIDE_OK) {
+    tide__reclaim(device, nbytes); /* what scripts have dropped counts until it is collected */
+    tide__deferred_drain();
+    TIDE_TRY(tide__quota_take(&quota, nbytes, device));
+  }
   tide_storage *s = header_new();
-  if (!s) return TIDE_MEMORY;
+  if (!s) return tide__quota_give(quota, nbytes, device), TIDE_MEMORY;
   s->device = device;
   s->nbytes = nbytes;
   s->pinned = pinned;
+  s->quota = quota;
   /* On the CPU the question costs a tenth of a small operation. */
   if (device < 0 && nbytes >= 16384) atomic_store_explicit(&s->site, tide__site_now(), memory_order_relaxed);
   tide_status status = TIDE_OK;
@@ -244,6 +252,7 @@ tide_status tide__storage_new(tide_storage **out, size_t nbytes, int device, boo
   else if (nbytes)
     status = cpu_fill(s, nbytes);
   if (status != TIDE_OK) {
+    tide__quota_give(quota, nbytes, device);
     header_free(s);
     return status;
   }
@@ -320,6 +329,7 @@ static void finish(void *arg) {
   if (tide__storage_lands(s)) tide__landing_end(s);
   tide__replays_drop(s->replays);
   if (s->stream_held) tide_stream_release(s->stream);
+  tide__quota_give(s->quota, s->nbytes, s->device);
   free(s->arrival);
   header_free(s);
 }

@@ -9,6 +9,7 @@
  * Invariant: a current of another epoch is emptied before it is used. */
 #include <stdlib.h>
 
+#include "base/quota.h"
 #include "capture_state.h"
 #include "hooks.h"
 #include "tide/device.h"
@@ -21,6 +22,7 @@ struct tide_current {
   tide_stream *stream[TIDE_MAX_DEVICES]; /* retained; NULL: the default one */
   tide_mempool *pool[TIDE_MAX_DEVICES];  /* likewise */
   tide_allocation_scope *scope;          /* retained: what allocations count in; NULL: nothing */
+  tide_quota *quota;                     /* retained, or NULL */
 };
 
 static tide_stream cpu_stream = {.device = TIDE_CPU, .is_default = true, .refs = 1};
@@ -42,6 +44,7 @@ static void let_go(tide_current *c) {
   if (!c || atomic_fetch_sub_explicit(&c->refs, 1, memory_order_acq_rel) != 1) return;
   clear_streams(c);
   tide__stream_hooks->scope_release(c->scope);
+  tide_quota_release(c->quota);
   free(c);
 }
 
@@ -51,6 +54,7 @@ static void clear_own(void) {
   own.scope = NULL;
   let_go(bound);
   bound = NULL;
+  tide__quota_bind(NULL);
   tide_stream_release(used_on);
   used_on = NULL;
 }
@@ -75,6 +79,7 @@ tide_current *tide_current_bind(tide_current *c) {
     tide__thread_touch();
   }
   bound = c;
+  tide__quota_bind(c ? c->quota : NULL);
   bool lasts = before && !atomic_load_explicit(&before->freed, memory_order_relaxed);
   let_go(before);
   if (on_bind) on_bind();
@@ -112,6 +117,7 @@ tide_current *tide_current_new(const tide_current *inherit) {
   }
   atomic_init(&c->refs, 1);
   c->epoch = tide__epoch_now();
+  if (inherit) c->quota = tide__quota_retain(inherit->quota);
   if (!inherit || inherit->epoch != c->epoch) return c;
   c->device = inherit->device;
   c->scope = inherit->scope;
@@ -272,6 +278,17 @@ void tide__stream_override_resume(tide__stream_override before) {
   override = before;
   if (override.on) swap_override();
 }
+
+void tide_current_set_quota(tide_current *current, tide_quota *quota) {
+  tide_current *c = current ? current : bound;
+  if (!c) return;
+  tide_quota *before = c->quota;
+  c->quota = tide__quota_retain(quota);
+  if (c == bound) tide__quota_bind(quota);
+  tide_quota_release(before);
+}
+
+tide_quota *tide_current_quota(void) { return tide__quota_bound(); }
 
 tide_allocation_scope *tide_current_allocation_scope(void) { return bound_or_own()->scope; }
 

@@ -2,6 +2,7 @@
 #ifndef TIDE_STREAM_HANDLE_H
 #define TIDE_STREAM_HANDLE_H
 
+#include "base/quota.h"
 #include "runtime/runtime.h"
 
 /* ---- fault.c: errors of devices ---- */
@@ -24,7 +25,8 @@ static inline bool tide__sync_watched(void) {
 /* First line of whatever makes the host wait for a device: fails where that is not allowed; warns where that is
  * asked. */
 static inline tide_status tide__sync_begin(const char *what) {
-  return tide__sync_watched() ? tide__sync_slow(what, false) : TIDE_OK;
+  if (tide__sync_watched()) TIDE_TRY(tide__sync_slow(what, false));
+  return tide__quota_waits(what);
 }
 /* Likewise for the waits that a program asks for by name: synchronize and the like. */
 static inline tide_status tide__sync_asked(const char *what) {

@@ -61,6 +61,8 @@ static inline tide_status tide__launch_begin(uint32_t *number, tide_stream *stre
                                              int detail) {
   if (tide__sync_watched() && (tide__early = tide__observe_launch(stream, site, what, detail, NULL)) != TIDE_OK)
     return tide__early;
+  tide_status counted = tide__quota_count(TIDE_QUOTA_LAUNCHES);
+  if (counted != TIDE_OK) return tide__early = counted;
   *number = tide__launch_note(stream, site, what, detail);
   return TIDE_OK;
 }

@@ -210,7 +210,8 @@ static tide_status copy_named(tide_tensor *dst, const tide_tensor *src, bool non
   TIDE_TRY(tide__writable_check(dst, what, "the destination"));
   if (dst->numel == 0) return TIDE_OK;
   if (dst->storage->device == src->storage->device) return copy_here(dst, src);
-  if (tide__sync_watched() && copy_waits(dst, src, non_blocking)) TIDE_TRY(tide__sync_begin(what));
+  bool asked = tide__sync_watched() || tide__quota_bound();
+  if (asked && copy_waits(dst, src, non_blocking)) TIDE_TRY(tide__sync_begin(what));
   return copy_across(dst, src, non_blocking);
 }
 

@@ -1,0 +1,153 @@
+/* quota.c: what untrusted work may take, and what it has taken.
+ *
+ * A quota is bound to a thread with the tide_current that has it. Storages that were made under it hold it until they
+ * go, on whatever thread that is, so that its figures are exact. Where no quota exists each question is one load.
+ *
+ * Invariant: what was refused is not counted. */
+#include "quota.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+struct tide_quota {
+  _Atomic int64_t refs;
+  _Atomic int64_t limit[TIDE_QUOTA_KINDS], used[TIDE_QUOTA_KINDS]; /* of the time, the moment when it began */
+  _Atomic bool stopped, no_waits;
+};
+
+enum { EXTRA = 512 }; /* what a storage costs beside its bytes */
+
+_Atomic int tide__quotas;
+static _Thread_local tide_quota *bound;
+
+tide_quota *tide__quota_bound_slow(void) { return bound; }
+void tide__quota_bind(tide_quota *quota) { bound = quota; }
+
+static int64_t microseconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec * (int64_t)1000000 + t.tv_nsec / 1000;
+}
+
+tide_status tide_quota_new(tide_quota **out) {
+  tide_quota *q = calloc(1, sizeof *q);
+  if (!q) return tide__fail(TIDE_MEMORY, "quota: no host memory");
+  atomic_init(&q->refs, 1);
+  for (int k = 0; k < TIDE_QUOTA_KINDS; k++) atomic_init(&q->limit[k], -1);
+  atomic_store(&q->used[TIDE_QUOTA_MICROSECONDS], microseconds());
+  atomic_fetch_add(&tide__quotas, 1);
+  *out = q;
+  return TIDE_OK;
+}
+
+tide_quota *tide__quota_retain(tide_quota *q) {
+  if (q) atomic_fetch_add_explicit(&q->refs, 1, memory_order_relaxed);
+  return q;
+}
+
+void tide_quota_release(tide_quota *q) {
+  if (!q || atomic_fetch_sub_explicit(&q->refs, 1, memory_order_acq_rel) != 1) return;
+  atomic_fetch_sub(&tide__quotas, 1);
+  free(q);
+}
+
+static bool is_bytes(tide_quota_kind kind) { return kind == TIDE_QUOTA_DEVICE_BYTES || kind == TIDE_QUOTA_HOST_BYTES; }
+
+void tide_quota_limit(tide_quota *q, tide_quota_kind kind, int64_t limit) {
+  if ((unsigned)kind >= TIDE_QUOTA_KINDS) return;
+  if (!is_bytes(kind)) atomic_store(&q->used[kind], kind == TIDE_QUOTA_MICROSECONDS ? microseconds() : 0);
+  atomic_store(&q->limit[kind], limit < 0 ? -1 : limit);
+}
+
+int64_t tide_quota_get_limit(const tide_quota *q, tide_quota_kind kind) {
+  return (unsigned)kind < TIDE_QUOTA_KINDS ? atomic_load(&q->limit[kind]) : -1;
+}
+
+int64_t tide_quota_used(const tide_quota *q, tide_quota_kind kind) {
+  if ((unsigned)kind >= TIDE_QUOTA_KINDS) return 0;
+  int64_t used = atomic_load_explicit(&q->used[kind], memory_order_relaxed);
+  return kind == TIDE_QUOTA_MICROSECONDS ? microseconds() - used : used;
+}
+
+void tide_quota_stop(tide_quota *q, bool stopped) { atomic_store(&q->stopped, stopped); }
+void tide_quota_refuse_waits(tide_quota *q, bool refused) { atomic_store(&q->no_waits, refused); }
+
+/* ---- what may go on ---- */
+
+static const char *const names[] = {"bytes on devices", "bytes in host memory", "launches",
+                                    "compilations",     "instructions",         "microseconds"};
+
+static int64_t limit_of(const tide_quota *q, int kind) {
+  return atomic_load_explicit(&q->limit[kind], memory_order_relaxed);
+}
+
+/* The kind that is used up, or KINDS. */
+static int spent(const tide_quota *q) {
+  for (int k = TIDE_QUOTA_LAUNCHES; k < TIDE_QUOTA_KINDS; k++) {
+    int64_t limit = limit_of(q, k);
+    if (limit >= 0 && tide_quota_used(q, (tide_quota_kind)k) > limit) return k;
+  }
+  return TIDE_QUOTA_KINDS;
+}
+
+static tide_status fail_spent(const tide_quota *q, int kind) {
+  return tide__fail(TIDE_QUOTA, "quota: the %lld %s that the host allows are used up", (long long)limit_of(q, kind),
+                    names[kind]);
+}
+
+tide_status tide_quota_check(tide_quota *q) {
+  if (atomic_load_explicit(&q->stopped, memory_order_relaxed))
+    return tide__fail(TIDE_INTERRUPTED, "quota: the host has ended this work");
+  int kind = spent(q);
+  return kind < TIDE_QUOTA_KINDS ? fail_spent(q, kind) : TIDE_OK;
+}
+
+tide_status tide_quota_spend(tide_quota *q, tide_quota_kind kind, int64_t n) {
+  TIDE_TRY(tide_quota_check(q));
+  if (kind < TIDE_QUOTA_LAUNCHES || kind >= TIDE_QUOTA_MICROSECONDS) return TIDE_OK;
+  int64_t limit = limit_of(q, kind), before = atomic_fetch_add_explicit(&q->used[kind], n, memory_order_relaxed);
+  return limit >= 0 && before + n > limit ? fail_spent(q, kind) : TIDE_OK;
+}
+
+bool tide__quota_ends(void) {
+  const tide_quota *q = tide__quota_bound();
+  return q && (atomic_load_explicit(&q->stopped, memory_order_relaxed) || spent(q) < TIDE_QUOTA_KINDS);
+}
+
+tide_status tide__quota_interrupted(const char *what) {
+  tide_quota *q = tide__quota_bound();
+  if (q) TIDE_TRY(tide_quota_check(q));
+  return *what ? tide__fail(TIDE_INTERRUPTED, "%s: interrupted", what) : tide__fail(TIDE_INTERRUPTED, "interrupted");
+}
+
+tide_status tide__quota_waits(const char *what) {
+  const tide_quota *q = tide__quota_bound();
+  if (!q || !atomic_load_explicit(&q->no_waits, memory_order_relaxed)) return TIDE_OK;
+  return tide__fail(TIDE_PERMISSION, "%s: would make the host wait for a device, which it has not granted (WAITS)",
+                    what);
+}
+
+/* ---- bytes ---- */
+
+static tide_quota_kind kind_on(int device) { return device < 0 ? TIDE_QUOTA_HOST_BYTES : TIDE_QUOTA_DEVICE_BYTES; }
+
+tide_status tide__quota_take_slow(tide_quota **out, tide_quota *q, size_t bytes, int device) {
+  tide_quota_kind kind = kind_on(device);
+  int64_t more = bytes > INT64_MAX / 2 ? INT64_MAX / 2 : (int64_t)bytes + EXTRA, limit = limit_of(q, kind);
+  TIDE_TRY(tide_quota_check(q));
+  int64_t now = atomic_load_explicit(&q->used[kind], memory_order_relaxed);
+  do {
+    if (limit >= 0 && (now > limit || more > limit - now))
+      return tide__fail(TIDE_QUOTA,
+                        "quota: got %zu more bytes beside %lld, expected at most the %lld %s that the host allows",
+                        bytes, (long long)now, (long long)limit, names[kind]);
+  } while (!atomic_compare_exchange_weak(&q->used[kind], &now, now + more));
+  *out = tide__quota_retain(q);
+  return TIDE_OK;
+}
+
+void tide__quota_give(tide_quota *q, size_t bytes, int device) {
+  if (!q) return;
+  atomic_fetch_sub_explicit(&q->used[kind_on(device)], (int64_t)bytes + EXTRA, memory_order_relaxed);
+  tide_quota_release(q);
+}

@@ -1,0 +1,35 @@
+/* quota.h: what counts against the quota of the tide_current that is bound to the calling thread. */
+#ifndef TIDE_BASE_QUOTA_H
+#define TIDE_BASE_QUOTA_H
+
+#include "base.h"
+#include "likely.h"
+#include "tide/quota.h"
+
+extern _Atomic int tide__quotas; /* how many there are */
+tide_quota *tide__quota_bound_slow(void);
+/* The one that is bound, or NULL: one load where no host has made any. */
+static inline tide_quota *tide__quota_bound(void) {
+  bool any = atomic_load_explicit(&tide__quotas, memory_order_relaxed) != 0;
+  return TIDE_UNLIKELY(any) ? tide__quota_bound_slow() : NULL;
+}
+void tide__quota_bind(tide_quota *quota); /* borrowed until the next bind */
+tide_quota *tide__quota_retain(tide_quota *quota);
+
+/* A launch, a compilation: a status. */
+static inline tide_status tide__quota_count(tide_quota_kind kind) {
+  tide_quota *q = tide__quota_bound();
+  return q ? tide_quota_spend(q, kind, 1) : TIDE_OK;
+}
+/* The bytes of a new storage. *out is what gives them back, or NULL. */
+tide_status tide__quota_take_slow(tide_quota **out, tide_quota *quota, size_t bytes, int device);
+static inline tide_status tide__quota_take(tide_quota **out, size_t bytes, int device) {
+  tide_quota *q = tide__quota_bound();
+  return q ? tide__quota_take_slow(out, q, bytes, device) : TIDE_OK;
+}
+void tide__quota_give(tide_quota *quota, size_t bytes, int device);
+bool tide__quota_ends(void);                           /* must what runs here end? */
+tide_status tide__quota_waits(const char *what);       /* may the host wait? */
+tide_status tide__quota_interrupted(const char *what); /* the failure of what had to end, by a quota or by the host */
+
+#endif

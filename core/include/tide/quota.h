@@ -1,0 +1,49 @@
+/* tide/quota.h: what work may take that a host does not trust, such as that of a script. A quota belongs to a
+ * tide_current: whatever is done while that one is bound counts. Conventions as in tide.h. */
+#ifndef TIDE_QUOTA_H
+#define TIDE_QUOTA_H
+
+#include "tide/tide.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct tide_quota tide_quota;
+
+typedef enum tide_quota_kind {
+  /* Bytes of the storages that are alive, each with 512 more for what it costs to keep it. An operation that would
+   * exceed them fails with QUOTA, and works once enough has been let go of. */
+  TIDE_QUOTA_DEVICE_BYTES,
+  TIDE_QUOTA_HOST_BYTES, /* of CPU tensors, in page-locked memory too */
+  /* What is spent. Once one of these is used up every operation fails with QUOTA, until the host sets a new limit. */
+  TIDE_QUOTA_LAUNCHES,     /* operations that compute or copy, on every device */
+  TIDE_QUOTA_COMPILES,     /* texts that a compiler gets */
+  TIDE_QUOTA_INSTRUCTIONS, /* of a script: counted by whoever runs it, see tide_quota_spend */
+  TIDE_QUOTA_MICROSECONDS, /* that pass from when the limit is set */
+  TIDE_QUOTA_KINDS
+} tide_quota_kind;
+
+TIDE_API tide_status tide_quota_new(tide_quota **out); /* without limits */
+TIDE_API void tide_quota_release(tide_quota *quota);   /* NULL is allowed; storages that count in it keep it */
+/* Negative: no limit. What is spent begins at 0 again, and so does the time; bytes stay. */
+TIDE_API void tide_quota_limit(tide_quota *quota, tide_quota_kind kind, int64_t limit);
+TIDE_API int64_t tide_quota_get_limit(const tide_quota *quota, tide_quota_kind kind);
+TIDE_API int64_t tide_quota_used(const tide_quota *quota, tide_quota_kind kind);
+/* From any thread: every operation fails with INTERRUPTED from now on, and one that runs, or waits for a device, ends
+ * soon; false takes it back. */
+TIDE_API void tide_quota_stop(tide_quota *quota, bool stopped);
+/* May the work go on? Else QUOTA or INTERRUPTED. */
+TIDE_API tide_status tide_quota_check(tide_quota *quota);
+TIDE_API tide_status tide_quota_spend(tide_quota *quota, tide_quota_kind kind, int64_t n); /* and the same */
+/* Operations that would make the host wait for a device fail with PERMISSION. */
+TIDE_API void tide_quota_refuse_waits(tide_quota *quota, bool refused);
+/* current NULL: the bound one; a thread's own has none. quota NULL: none. What tide_current_new makes has the quota of
+ * the one that it inherits from. */
+TIDE_API void tide_current_set_quota(tide_current *current, tide_quota *quota);
+TIDE_API tide_quota *tide_current_quota(void); /* of the bound one, borrowed, or NULL */
+
+#ifdef __cplusplus
+}
+#endif
+#endif
