@@ -5,7 +5,7 @@
 #include "tide_lua.h"
 
 static tide_tensor *to_tensor(lua_State *L, int index) {
-  ltide_tensor *u = ltide_test_handle(L, ltide_enter(L), index);
+  ltide_tensor *u = ltide_test_handle(L, ltide_state_of(L), index);
   return u ? u->t : NULL;
 }
 
@@ -27,8 +27,9 @@ static int gc_set(lua_State *L, int mode) {
 }
 
 void ltide_open_api(lua_State *L, ltide_state *S) {
-  static const tide_lua_api api = {sizeof api, to_tensor,         to_stream,         push_tensor,   ltide_push_stream,
-                                   gc_set,     ltide_push_dlpack, ltide_take_dlpack, ltide_restrict};
+  static const tide_lua_api api = {sizeof api,        to_tensor,       to_stream,         push_tensor,
+                                   ltide_push_stream, gc_set,          ltide_push_dlpack, ltide_take_dlpack,
+                                   ltide_restrict,    ltide_quota_set, ltide_quota_used,  ltide_kill};
   lua_pushlightuserdata(L, (void *)&api);
   lua_setfield(L, LUA_REGISTRYINDEX, "tide.api");
 }

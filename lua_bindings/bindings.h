@@ -19,6 +19,7 @@
 #include <lauxlib.h>
 #include <lualib.h>
 
+#include "tide/quota.h"
 #include "tide/tide.h"
 
 /* Which of a state's warnings are heard, as Lua's own library has it: a message may come in pieces, and one that is all
@@ -81,6 +82,8 @@ typedef struct ltide_state {
   bool told;               /* that a stopped collector had to run */
   bool started;            /* by tide_init, and not ended since */
   unsigned granted;        /* tide_lua_capability: what the host lets its scripts do */
+  tide_quota *quota;       /* of every coroutine; NULL: the host has opened the module without options */
+  _Atomic bool ended;      /* by the host, or with what a quota allows: no call begins any more */
   struct ltide_held *held; /* held.c */
   int held_count, held_room;
   struct ltide_warned { /* warning.c */
@@ -119,8 +122,10 @@ static inline ltide_state *ltide_enter(lua_State *L) {
 /* held.c: the same as the first thing of a function that Lua calls and no other: what a call before it held, or what
  * was freed while it ran, goes now. The commonest functions begin so. */
 void ltide_held_end(lua_State *L, ltide_state *S);
+void ltide_still_ended(lua_State *L, ltide_state *S); /* raises, unless the host has set new limits */
 static inline ltide_state *ltide_begin(lua_State *L) {
   ltide_state *S = ltide_enter(L);
+  if (atomic_load_explicit(&S->ended, memory_order_relaxed)) ltide_still_ended(L, S);
   if (S->held_count) ltide_held_end(L, S);
   return S;
 }
@@ -183,7 +188,8 @@ static inline void *ltide_test_meta(lua_State *L, int arg, const void *meta) {
 /* running.c */
 void ltide_state_list(ltide_state *S);
 void ltide_state_unlist(ltide_state *S);
-int ltide_index_base(void); /* for tide_index_base_set: 1 while a function of ours runs that a script has called */
+int ltide_kill(lua_State *L); /* tide_lua_kill */
+int ltide_index_base(void);   /* for tide_index_base_set: 1 while a function of ours runs that a script has called */
 void ltide_pace_slow(lua_State *L, ltide_state *S);
 /* Collects before work that dead objects would hinder, unless the collector is stopped. */
 void ltide_collect_ahead(lua_State *L);

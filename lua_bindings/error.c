@@ -195,8 +195,10 @@ void ltide_push_raised(lua_State *L) {
   tide_error e = *tide_error_get();
   if (!e.name) e.name = "";
   bool lost = e.status == TIDE_ACCELERATOR && e.sticky;
-  const ltide_state *S = ltide_state_of(L);
+  ltide_state *S = ltide_state_of(L);
   luaL_checkstack(L, 12, "tide: error");
+  bool by_quota = S->quota && (e.status == TIDE_QUOTA || e.status == TIDE_INTERRUPTED);
+  if (by_quota && tide_quota_check(S->quota) != TIDE_OK) atomic_store(&S->ended, true);
   if (lost && ltide_lost_again(L, e.message)) return;
   if (lost)
     push_lost(L, e.message), lua_insert(L, -2);
@@ -229,6 +231,11 @@ void ltide_push_raised(lua_State *L) {
 int ltide_raise(lua_State *L) {
   ltide_push_raised(L);
   return lua_error(L);
+}
+
+void ltide_still_ended(lua_State *L, ltide_state *S) {
+  if (!S->quota || tide_quota_check(S->quota) != TIDE_OK) ltide_raise(L);
+  atomic_store(&S->ended, false);
 }
 
 int ltide_error(lua_State *L, const char *kind, const char *format, ...) {

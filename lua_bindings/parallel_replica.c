@@ -3,6 +3,7 @@
  *
  * Each has its device as the current one. A function that waits for its device begins with ltide_waiting: in a replica
  * that yields first, so that the others run meanwhile (lua/parallel.lua). */
+#include "catch.h"
 #include "each.h"
 #include "scope.h"
 #include "script.h"
@@ -65,7 +66,8 @@ static int script_is_turn(lua_State *L) { return ltide_give_boolean(L, lua_touse
 static int script_has_ended(lua_State *L) { return ltide_give_boolean(L, lua_status(lua_tothread(L, 1)) != LUA_YIELD); }
 
 static int script_close_thread(lua_State *L) {
-  lua_resetthread(lua_tothread(L, 1));
+  lua_State *co = lua_tothread(L, 1);
+  if (!ltide_ended_by_hook(co)) lua_resetthread(co);
   ltide_enter(L);
   return 0;
 }

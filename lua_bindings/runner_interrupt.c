@@ -5,8 +5,8 @@
  * Lua does not say which coroutine runs, so coroutine.resume and wrap are replaced by functions that note it around the
  * originals. A wait, and a long operation on the CPU, asks interrupted() every few milliseconds.
  *
- * A second Ctrl-C within a second means it: its error passes through pcall, xpcall and the like, which are replaced by
- * functions that raise it again; __close runs as ever. It also breaks off a read that the first one left waiting.
+ * A second Ctrl-C within a second means it: its error passes through pcall, xpcall and the like (catch.c). It also
+ * breaks off a read that the first one left waiting.
  *
  * Where no Lua code runs, the prompt is told (interrupt_noticed), and without a prompt the process ends as by default.
  * Invariant: the handler runs on the thread of the Lua state alone. */
@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "catch.h"
 #include "runner.h"
 
 enum { EVERYTHING = LUA_MASKCALL | LUA_MASKRET | LUA_MASKLINE | LUA_MASKCOUNT };
@@ -27,7 +28,8 @@ static volatile sig_atomic_t in_session; /* there is a prompt to go back to */
 static volatile sig_atomic_t twice;      /* the last one came within a second after another */
 static volatile sig_atomic_t unheard;    /* how many came while one was pending */
 static lua_State *volatile running;      /* the coroutine that runs */
-static bool happened, ending, breaks;    /* ending: no pcall may hold the error up */
+static bool happened, breaks;
+static _Atomic bool ending; /* no pcall may hold the error up */
 static int64_t last_at;
 static pthread_t home;
 static struct {
@@ -143,7 +145,6 @@ static int resume(lua_State *L) {
   if (co) running = co;
   lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
   came_back(before);
-  if (ending && !lua_toboolean(L, 1) && lua_gettop(L) == 2) return lua_error(L);
   return lua_gettop(L);
 }
 
@@ -167,40 +168,6 @@ static int wrap(lua_State *L) {
   return 1;
 }
 
-/* {==== What catches errors */
-
-/* The end of a protected call, at once or after a yield: what it gave lies above `below` values and a true. */
-static int end_protected(lua_State *L, int status, lua_KContext below) {
-  if (status == LUA_OK || status == LUA_YIELD) return lua_gettop(L) - (int)below;
-  if (ending) return lua_error(L);
-  lua_pushboolean(L, 0);
-  lua_insert(L, -2);
-  return 2;
-}
-
-static int protected_call(lua_State *L) {
-  luaL_checkany(L, 1);
-  lua_pushboolean(L, 1);
-  lua_insert(L, 1);
-  return end_protected(L, lua_pcallk(L, lua_gettop(L) - 2, LUA_MULTRET, 0, 0, end_protected), 0);
-}
-
-static int protected_call_with_handler(lua_State *L) {
-  luaL_checktype(L, 2, LUA_TFUNCTION);
-  lua_pushboolean(L, 1);
-  lua_pushvalue(L, 1);
-  lua_rotate(L, 3, 2); /* function, handler, true, function, arguments */
-  return end_protected(L, lua_pcallk(L, lua_gettop(L) - 4, LUA_MULTRET, 2, 2, end_protected), 2);
-}
-
-/* load reports an error of its reader as one in the text. */
-static int load_text(lua_State *L) {
-  lua_pushvalue(L, lua_upvalueindex(1));
-  lua_insert(L, 1);
-  lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
-  return ending && lua_isnil(L, 1) ? lua_error(L) : lua_gettop(L);
-}
-
 /* {==== The runner's side */
 
 static void replace(lua_State *L, const char *name, lua_CFunction by) {
@@ -217,18 +184,15 @@ void interrupt_open(lua_State *L) {
   replace(L, "resume", resume);
   replace(L, "wrap", wrap);
   lua_pop(L, 1);
-  lua_pushglobaltable(L);
-  replace(L, "load", load_text);
-  lua_pop(L, 1);
-  lua_register(L, "pcall", protected_call);
-  lua_register(L, "xpcall", protected_call_with_handler);
+  ltide_let_pass(L, &ending, false);
   set_action(false);
 }
 
 void interrupt_arm(lua_State *L) {
   if (breaks) set_action(false);
   pending = 0, unheard = 0, twice = 0;
-  happened = false, ending = false, running = L;
+  happened = false, running = L;
+  ending = false;
   armed = 1;
 }
 

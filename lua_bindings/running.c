@@ -29,6 +29,16 @@ void ltide_state_unlist(ltide_state *S) {
   pthread_mutex_unlock(&lock);
 }
 
+int ltide_kill(lua_State *L) {
+  pthread_mutex_lock(&lock);
+  ltide_state *S = open_states;
+  while (S && S->main != L) S = S->next;
+  bool can = S && S->quota;
+  if (can) tide_quota_stop(S->quota, true), atomic_store(&S->ended, true);
+  pthread_mutex_unlock(&lock);
+  return can;
+}
+
 static bool is_open(const ltide_state *S) {
   pthread_mutex_lock(&lock);
   const ltide_state *at = open_states;

@@ -1,8 +1,10 @@
 /* sandbox.c: how a host opens the module for scripts that it does not trust (tide_lua_open): what it grants them, and
  * tables that they cannot change. SANDBOX.md says what that promises. */
+#include "catch.h"
 #include "frozen.h"
 #include "row.h"
 #include "sandbox.h"
+#include "scope.h"
 
 /* The host's options, which lie in the registry while the module opens; NULL: the script itself opens it. */
 static tide_lua_options read_options(lua_State *L, bool *given) {
@@ -79,11 +81,56 @@ static void narrow_library(lua_State *L, const ltide_state *S) {
   close_strings(L);
 }
 
+/* {==== Quotas
+ *
+ * A hook counts the instructions of each coroutine in steps, since new ones inherit it, and looks at the other quotas
+ * then. Once the state has ended it raises at every instruction of the coroutine, and what catches errors lets this one
+ * pass. A coroutine's last step, unless it is whole, is not counted. */
+
+enum { STEP = 1000 };
+
+static void count_step(lua_State *L, lua_Debug *ar) {
+  (void)ar;
+  ltide_state *S = ltide_state_of(L);
+  bool goes_on = tide_quota_spend(S->quota, TIDE_QUOTA_INSTRUCTIONS, lua_gethookcount(L)) == TIDE_OK;
+  int step = goes_on ? STEP : 1;
+  if (lua_gethookcount(L) != step) lua_sethook(L, count_step, LUA_MASKCOUNT, step);
+  if (goes_on) return;
+  atomic_store(&S->ended, true);
+  ltide_raise(L);
+}
+
+static void open_quota(lua_State *L, ltide_state *S, const tide_lua_options *o) {
+  ltide_try(L, tide_quota_new(&S->quota));
+  for (int k = 0; k < TIDE_QUOTA_KINDS; k++)
+    if (o->quota[k]) tide_quota_limit(S->quota, (tide_quota_kind)k, o->quota[k]);
+  tide_quota_refuse_waits(S->quota, !(S->granted & TIDE_LUA_WAITS));
+  tide_current_set_quota(S->record->current, S->quota);
+  lua_sethook(S->main, count_step, LUA_MASKCOUNT, STEP);
+  ltide_let_pass(L, &S->ended, true);
+}
+
+int ltide_quota_set(lua_State *L, tide_quota_kind kind, int64_t limit) {
+  ltide_state *S = ltide_state_of(L);
+  if (!S || !S->quota || (unsigned)kind >= TIDE_QUOTA_KINDS) return 0;
+  tide_quota_limit(S->quota, kind, limit);
+  atomic_store(&S->ended, tide_quota_check(S->quota) != TIDE_OK);
+  return 1;
+}
+
+int64_t ltide_quota_used(lua_State *L, tide_quota_kind kind) {
+  const ltide_state *S = ltide_state_of(L);
+  return S && S->quota ? tide_quota_used(S->quota, kind) : -1;
+}
+
+/* {==== Opening */
+
 void ltide_sandbox(lua_State *L, ltide_state *S) {
   bool given;
   tide_lua_options o = read_options(L, &given);
   if (!given) return;
   S->granted = o.capabilities & TIDE_LUA_ALL;
+  open_quota(L, S, &o);
   ltide_gc_set(L, (int)o.gc);
   ltide_withhold(L);
   ltide_freeze(L);
@@ -95,6 +142,7 @@ int ltide_restrict(lua_State *L, unsigned capabilities) {
   ltide_state *S = ltide_state_of(L);
   if (!S) return 0;
   S->granted &= capabilities;
+  if (S->quota) tide_quota_refuse_waits(S->quota, !(S->granted & TIDE_LUA_WAITS));
   ltide_withhold(L);
   return 1;
 }

@@ -327,6 +327,7 @@ static ltide_record *new_record(lua_State *L, ltide_state *S) {
     r->state = S;
     r->current = tide_current_new(parent ? parent->current : NULL);
     if (!r->current) luaL_error(L, "tide: no memory for a coroutine's streams");
+    if (S->quota) tide_current_set_quota(r->current, S->quota);
   }
   lua_pop(L, 1);
   return r;
@@ -454,6 +455,7 @@ static int state_gc(lua_State *L) {
   free_records(L);
   S->end(S);
   free(S->warned.text), S->warned.text = NULL;
+  tide_quota_release(S->quota), S->quota = NULL;
   tide_reclaim_remove(reclaim, S);
   if (atomic_load(&S->asked)) tide_reclaim_answer(); /* all is collected */
   tide_current_bind(NULL);

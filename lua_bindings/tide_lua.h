@@ -7,6 +7,7 @@
 #include <lua.h>
 
 #include "tide/dlpack.h"
+#include "tide/quota.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -27,7 +28,10 @@ typedef struct tide_lua_api {
    * empty then; NULL: it is no capsule, or empty. */
   void (*push_dlpack)(lua_State *L, struct DLManagedTensorVersioned *managed);
   struct DLManagedTensorVersioned *(*take_dlpack)(lua_State *L, int index);
-  int (*restrict_to)(lua_State *L, unsigned capabilities); /* see tide_lua_restrict */
+  int (*restrict_to)(lua_State *L, unsigned capabilities);             /* see tide_lua_restrict */
+  int (*quota_set)(lua_State *L, tide_quota_kind kind, int64_t limit); /* see tide_lua_quota_set */
+  int64_t (*quota_used)(lua_State *L, tide_quota_kind kind);
+  int (*kill)(lua_State *L); /* see tide_lua_kill */
 } tide_lua_api;
 
 /* NULL before the state has required tide. */
@@ -69,6 +73,8 @@ typedef struct tide_lua_options {
   lua_CFunction open;    /* luaopen_tide of the module; NULL: the state's own `require` finds it */
   tide_lua_gc gc;
   tide_stream *stream; /* current in the main coroutine; NULL: the default one */
+  /* What scripts may take, by tide_quota_kind (tide/quota.h says what each counts); 0: as much as they want. */
+  int64_t quota[TIDE_QUOTA_KINDS];
 } tide_lua_options;
 
 /* Opens the module with options and pushes it; `require "tide"` gives the same afterwards. Scripts cannot change it:
@@ -104,6 +110,28 @@ static inline int tide_lua_open(lua_State *L, const tide_lua_options *options) {
 static inline int tide_lua_restrict(lua_State *L, unsigned capabilities) {
   const tide_lua_api *api = tide_lua_get(L);
   return api && api->struct_size > offsetof(tide_lua_api, restrict_to) ? api->restrict_to(L, capabilities) : 0;
+}
+
+/* Sets what a state that tide_lua_open has opened may take of one kind, negative: as much as it wants. What is spent is
+ * counted from 0 again, and time from now, so that a host sets them before each call of a script. A breach is an
+ * ordinary error (QuotaError); but for bytes every later call of the script's raises it again, no pcall catches it, and
+ * new limits are what lets scripts run again. On the thread that runs the state. 1; 0 where there are no quotas. */
+static inline int tide_lua_quota_set(lua_State *L, tide_quota_kind kind, int64_t limit) {
+  const tide_lua_api *api = tide_lua_get(L);
+  return api && api->struct_size > offsetof(tide_lua_api, quota_set) ? api->quota_set(L, kind, limit) : 0;
+}
+/* What it has taken; -1 where there are no quotas. */
+static inline int64_t tide_lua_quota_used(lua_State *L, tide_quota_kind kind) {
+  const tide_lua_api *api = tide_lua_get(L);
+  return api && api->struct_size > offsetof(tide_lua_api, quota_used) ? api->quota_used(L, kind) : -1;
+}
+
+/* Ends what runs in a state that tide_lua_open has opened, from any thread, which has asked the state's own thread for
+ * `api` before: its Lua code at the next of its instructions' counts, its operation between two blocks, its wait for a
+ * device. The error (Interrupted) goes through every pcall, and whatever is called from then on raises it. L is the
+ * main coroutine's. 1; 0 where there is no such state. */
+static inline int tide_lua_kill(const tide_lua_api *api, lua_State *L) {
+  return api && api->struct_size > offsetof(tide_lua_api, kill) ? api->kill(L) : 0;
 }
 
 #ifdef __cplusplus

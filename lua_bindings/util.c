@@ -55,6 +55,8 @@ void ltide_poll_hooks(lua_State *L) {
   if (!lua_gethookmask(L)) return;
   lua_pushcfunction(L, nothing);
   lua_call(L, 0, 0);
+  tide_quota *quota = ltide_state_of(L)->quota;
+  if (quota) ltide_try(L, tide_quota_check(quota)); /* its hook counts instructions alone */
 }
 
 static ltide_row cmdline_rows[] = {

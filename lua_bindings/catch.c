@@ -1,0 +1,136 @@
+/* catch.c: pcall and the other functions of Lua's that catch errors, in a form that lets an error pass while a flag is
+ * set: the second Ctrl-C, a script that the host has ended. __close runs as ever.
+ *
+ * Each has the flag in its first upvalue, and originals in the next ones, where it needs them.
+ *
+ * An error of a hook is raised while hooks are off: Lua runs the handler of xpcall so, and what a coroutine that ended
+ * with it has to close. Nothing could end a loop there. In a state that hooks guard no handler is called while the flag
+ * is set, and such a coroutine is not closed; the hook has left its count at 1. */
+#include "catch.h"
+
+static bool passes(lua_State *L) {
+  return atomic_load_explicit((_Atomic bool *)lua_touserdata(L, lua_upvalueindex(1)), memory_order_relaxed);
+}
+
+/* The end of a protected call, at once or after a yield: what it gave lies above `below` values and a true. */
+static int end_protected(lua_State *L, int status, lua_KContext below) {
+  if (status == LUA_OK || status == LUA_YIELD) return lua_gettop(L) - (int)below;
+  if (passes(L)) return lua_error(L);
+  lua_pushboolean(L, 0);
+  lua_insert(L, -2);
+  return 2;
+}
+
+static int protected_call(lua_State *L) {
+  luaL_checkany(L, 1);
+  lua_pushboolean(L, 1);
+  lua_insert(L, 1);
+  return end_protected(L, lua_pcallk(L, lua_gettop(L) - 2, LUA_MULTRET, 0, 0, end_protected), 0);
+}
+
+static int run_handler(lua_State *L) {
+  lua_settop(L, 1);
+  if (passes(L)) return 1;
+  lua_pushvalue(L, lua_upvalueindex(2));
+  lua_insert(L, 1);
+  lua_call(L, 1, 1);
+  return 1;
+}
+
+static int protected_call_with_handler(lua_State *L) {
+  luaL_checktype(L, 2, LUA_TFUNCTION);
+  lua_pushboolean(L, 1);
+  lua_pushvalue(L, 1);
+  lua_rotate(L, 3, 2); /* function, handler, true, function, arguments */
+  return end_protected(L, lua_pcallk(L, lua_gettop(L) - 4, LUA_MULTRET, 2, 2, end_protected), 2);
+}
+
+static int guarded_call_with_handler(lua_State *L) {
+  luaL_checktype(L, 2, LUA_TFUNCTION);
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_pushvalue(L, 2);
+  lua_pushcclosure(L, run_handler, 2);
+  lua_replace(L, 2);
+  return protected_call_with_handler(L);
+}
+
+/* load reports an error of its reader as one in the text, resume that of the coroutine. */
+static int call_original(lua_State *L) {
+  lua_pushvalue(L, lua_upvalueindex(2));
+  lua_insert(L, 1);
+  lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
+  bool failed = lua_gettop(L) == 2 && !lua_toboolean(L, 1);
+  return failed && passes(L) ? lua_error(L) : lua_gettop(L);
+}
+
+bool ltide_ended_by_hook(lua_State *co) { return lua_status(co) > LUA_YIELD && lua_gethookcount(co) == 1; }
+
+/* coroutine.close; upvalue 2: the original. */
+static int close_coroutine(lua_State *L) {
+  lua_State *co = lua_tothread(L, 1);
+  if (co && ltide_ended_by_hook(co)) return luaL_error(L, "close: the host has ended this coroutine");
+  return call_original(L);
+}
+
+/* What coroutine.wrap returns; upvalues: the flag, resume, close, the coroutine. */
+static int call_wrapped(lua_State *L) {
+  lua_State *co = lua_tothread(L, lua_upvalueindex(4));
+  lua_pushvalue(L, lua_upvalueindex(2));
+  lua_pushvalue(L, lua_upvalueindex(4));
+  lua_rotate(L, 1, 2);
+  lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
+  if (lua_toboolean(L, 1)) return lua_gettop(L) - 1;
+  bool died = lua_status(co) > LUA_YIELD;
+  if (died && !passes(L) && !ltide_ended_by_hook(co)) {
+    lua_pushvalue(L, lua_upvalueindex(3));
+    lua_pushvalue(L, lua_upvalueindex(4));
+    lua_call(L, 1, 2); /* false and the error, which what it closed may have replaced */
+  }
+  if (lua_type(L, -1) == LUA_TSTRING) {
+    luaL_where(L, 1);
+    lua_insert(L, -2);
+    lua_concat(L, 2);
+  }
+  return lua_error(L);
+}
+
+/* coroutine.wrap; upvalues: the flag, create, resume, close. */
+static int wrap(lua_State *L) {
+  luaL_checktype(L, 1, LUA_TFUNCTION);
+  lua_settop(L, 1);
+  for (int i = 1; i <= 4; i++)
+    if (i != 2) lua_pushvalue(L, lua_upvalueindex(i));
+  lua_pushvalue(L, lua_upvalueindex(2));
+  lua_pushvalue(L, 1);
+  lua_call(L, 1, 1);
+  lua_pushcclosure(L, call_wrapped, 4);
+  return 1;
+}
+
+/* Replaces the function of that name in the table at the top; the others there are the originals. None may be missing.
+ */
+static void replace(lua_State *L, lua_CFunction by, _Atomic bool *flag, const char *name, const char *const *others) {
+  int table = lua_gettop(L), n = 1;
+  lua_pushlightuserdata(L, (void *)flag);
+  for (; *others && lua_getfield(L, table, *others) == LUA_TFUNCTION; others++) n++;
+  if (!*others && lua_getfield(L, table, name) == LUA_TFUNCTION) {
+    lua_pop(L, 1);
+    lua_pushcclosure(L, by, n);
+    lua_setfield(L, table, name);
+  }
+  lua_settop(L, table);
+}
+#define REPLACE(name, by, ...) replace(L, by, flag, name, (const char *const[]){__VA_ARGS__ __VA_OPT__(, ) NULL})
+
+void ltide_let_pass(lua_State *L, _Atomic bool *flag, bool guarded) {
+  lua_pushglobaltable(L);
+  REPLACE("pcall", protected_call);
+  REPLACE("xpcall", guarded ? guarded_call_with_handler : protected_call_with_handler);
+  REPLACE("load", call_original, "load");
+  if (lua_getfield(L, -1, LUA_COLIBNAME) == LUA_TTABLE) {
+    if (guarded) REPLACE("wrap", wrap, "create", "resume", "close");
+    if (guarded) REPLACE("close", close_coroutine, "close");
+    REPLACE("resume", call_original, "resume");
+  }
+  lua_pop(L, 2);
+}
