@@ -6,6 +6,10 @@
  *   --! raises TEXT          it ends with an error that has this text; else it must end well (what it asserts holds)
  *   --! grant NAME ...       capabilities of the state; else none
  *   --! then NAME ...        what tide_lua_restrict leaves when the function `restrict` is called
+ *   --! quota NAME=N ...     device_bytes, host_bytes, launches, compiles, instructions, milliseconds
+ *   --! memory N             MiB that the host's allocator gives to Lua; else 64
+ *   --! kill N               another thread ends the state after so many milliseconds
+ *   --! ends                 every later call raises, too, until the host sets new limits (never after a kill)
  *   --! give NAME ...        further libraries of Lua: debug
  *
  * usage: sandbox_test tide.so [part]      Simulated devices stand in: two of them. */
@@ -13,9 +17,13 @@
 #include <lauxlib.h>
 #include <lua.h>
 #include <lualib.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "module.h"
 #include "tide/memory.h"
@@ -27,7 +35,9 @@ typedef struct part {
   int line;
   unsigned granted, left;
   char raises[200];
-  bool debug;
+  bool debug, ends;
+  int64_t quota[TIDE_QUOTA_KINDS];
+  int kill, memory; /* milliseconds; MiB */
 } part;
 
 static lua_CFunction opener;
@@ -48,7 +58,20 @@ static unsigned read_capabilities(const char *words) {
   return all;
 }
 
+static void read_quota(part *p, const char *words) {
+  static const char *const names[] = {
+      "device_bytes=", "host_bytes=", "launches=", "compiles=", "instructions=", "milliseconds="};
+  for (int k = 0; k < TIDE_QUOTA_KINDS; k++) {
+    const char *at = strstr(words, names[k]);
+    if (at) p->quota[k] = atoll(at + strlen(names[k])) * (k == TIDE_QUOTA_MICROSECONDS ? 1000 : 1);
+  }
+}
+
 static void read_setting(part *p, const char *line) {
+  if (!strncmp(line, "quota ", 6)) read_quota(p, line);
+  if (!strncmp(line, "memory ", 7)) p->memory = atoi(line + 7);
+  if (!strncmp(line, "kill ", 5)) p->kill = atoi(line + 5);
+  if (!strcmp(line, "ends")) p->ends = true;
   if (!strncmp(line, "raises ", 7)) snprintf(p->raises, sizeof p->raises, "%s", line + 7);
   if (!strncmp(line, "grant ", 6)) p->granted = read_capabilities(line);
   if (!strncmp(line, "then ", 5)) p->left = read_capabilities(line);
@@ -95,10 +118,26 @@ static void take_leak(void) {
   lua_close(L);
 }
 
-static lua_State *open_state(const part *p) {
-  lua_State *L = luaL_newstate();
+typedef struct heap {
+  size_t used, most;
+} heap;
+
+static void *limited_alloc(void *user, void *ptr, size_t old, size_t size) {
+  heap *h = user;
+  if (!ptr) old = 0;
+  if (size > old && h->used + (size - old) > h->most) return NULL;
+  void *block = size ? realloc(ptr, size) : NULL;
+  if (!size) free(ptr);
+  if (block || !size) h->used += size - old;
+  return block;
+}
+
+static lua_State *open_state(const part *p, heap *h) {
+  lua_State *L = lua_newstate(limited_alloc, h);
+  if (!L) exit(2);
   open_libraries(L, p);
   tide_lua_options o = {.struct_size = sizeof o, .capabilities = p->granted, .open = opener};
+  memcpy(o.quota, p->quota, sizeof o.quota);
   if (tide_lua_open(L, &o) != LUA_OK) {
     printf("sandbox_test: %s\n", lua_tostring(L, -1));
     exit(2);
@@ -126,16 +165,91 @@ static process look(void) {
                    TIDE(tide_memory_cpu_allocated)(),   TIDE(tide_memory_allocated)(0)};
 }
 
-static void run(const part *p) {
-  process before = look();
-  lua_State *L = open_state(p);
-  int status = luaL_loadbuffer(L, p->text, strlen(p->text), p->name);
+typedef struct killer {
+  const tide_lua_api *api;
+  lua_State *L;
+  int milliseconds;
+} killer;
+
+static void *kill_later(void *user) {
+  killer *k = user;
+  usleep((useconds_t)k->milliseconds * 1000);
+  tide_lua_kill(k->api, k->L);
+  return NULL;
+}
+
+/* An error as text. What a script has raised may have a __tostring that does not end either: it is asked in protected
+ * mode. */
+static int to_text(lua_State *L) { return luaL_tolstring(L, 1, NULL), 1; }
+
+static int call(lua_State *L, const char *text, const char *name) {
+  lua_settop(L, 0);
+  int status = luaL_loadbuffer(L, text, strlen(text), name);
   if (status == LUA_OK) status = lua_pcall(L, 0, 0, 0);
-  const char *message = status == LUA_OK ? "" : luaL_tolstring(L, -1, NULL);
+  if (status == LUA_OK) return status;
+  for (int failed_too = LUA_ERRRUN; failed_too != LUA_OK;) {
+    lua_pushcfunction(L, to_text);
+    lua_insert(L, -2);
+    failed_too = lua_pcall(L, 1, 1, 0);
+  }
+  return status;
+}
+
+/* Nothing runs any more that a script could call; with new limits all does, unless it was killed. */
+static void check_end(lua_State *L, const part *p) {
+  check(call(L, "return tide.ones(1)", "call") != LUA_OK, p, "a later call of tide works");
+  check(call(L, "for i = 1, 10000 do end", "loop") != LUA_OK, p, "a later loop of Lua's runs");
+  check(call(L, "for i = 1, 10 do pcall(tide.zeros, 1) end", "pcall") != LUA_OK, p, "a later error is caught");
+  for (int k = 0; k < TIDE_QUOTA_KINDS; k++) tide_lua_quota_set(L, (tide_quota_kind)k, -1);
+  int status = call(L, "for i = 1, 10000 do end assert(tide.ones(3):sum():item() == 3)", "again");
+  check((status == LUA_OK) == !p->kill, p, p->kill ? "it was killed and runs" : lua_tostring(L, -1));
+}
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void check_quotas(lua_State *L, const part *p) {
+  for (int k = 0; k < TIDE_QUOTA_MICROSECONDS; k++) {
+    int64_t slack = k == TIDE_QUOTA_INSTRUCTIONS ? 100000 : 1;
+    if (p->quota[k] && tide_lua_quota_used(L, (tide_quota_kind)k) > p->quota[k] + slack)
+      check(false, p, "it has taken more than its quota");
+  }
+}
+
+static const char *running;
+
+static void on_alarm(int sig) {
+  (void)sig;
+  static const char text[] = "\nsandbox_test: not contained: ";
+  if (write(STDOUT_FILENO, text, sizeof text - 1) < 0 || write(STDOUT_FILENO, running, strlen(running)) < 0) _exit(3);
+  _exit(1);
+}
+
+static void run(const part *p) {
+  enum { LONGEST = 20 }; /* seconds: sanitizers are slow; what is not contained never ends */
+  running = p->name;
+  alarm(2 * LONGEST);
+  process before = look();
+  heap h = {0, (size_t)(p->memory ? p->memory : 64) << 20};
+  lua_State *L = open_state(p, &h);
+  killer k = {tide_lua_get(L), L, p->kill};
+  pthread_t thread;
+  double begun = now();
+  if (p->kill && pthread_create(&thread, NULL, kill_later, &k)) exit(2);
+  int status = call(L, p->text, p->name);
+  if (p->kill) pthread_join(thread, NULL);
+  check(now() - begun < LONGEST, p, "it ran too long");
+  const char *message = status == LUA_OK ? "" : lua_tostring(L, -1);
+  if (!message) message = "(no text)";
   if (*p->raises)
     check(status != LUA_OK && strstr(message, p->raises), p, status == LUA_OK ? "ended well" : message);
   else
     check(status == LUA_OK, p, message);
+  check_quotas(L, p);
+  if (p->ends) check_end(L, p);
   lua_close(L);
   process after = look();
   check(!memcmp(&before, &after, sizeof before), p, "the process is not as it was");
@@ -185,6 +299,8 @@ int main(int argc, char **argv) {
   glob_t files;
   if (argc < 2 || glob("spec/sandbox/*.lua", 0, NULL, &files)) return 2;
   module = argv[1];
+  setvbuf(stdout, NULL, _IOLBF, 0);
+  signal(SIGALRM, on_alarm);
   void *tide = dlopen(module, RTLD_NOW);
   if (!tide) return printf("sandbox_test: %s\n", dlerror()), 2;
   opener = (lua_CFunction)(size_t)dlsym(tide, "luaopen_tide");
