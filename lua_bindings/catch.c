@@ -107,8 +107,7 @@ static int wrap(lua_State *L) {
   return 1;
 }
 
-/* Replaces the function of that name in the table at the top; the others there are the originals. None may be missing.
- */
+/* Replaces the function of that name in the table at the top; the others there are its originals. */
 static void replace(lua_State *L, lua_CFunction by, _Atomic bool *flag, const char *name, const char *const *others) {
   int table = lua_gettop(L), n = 1;
   lua_pushlightuserdata(L, (void *)flag);

@@ -111,6 +111,7 @@ static int run_granted(lua_State *L) {
 
 void ltide_note_table(lua_State *L) {
   int table = lua_gettop(L);
+  if (!ltide_state_of(L)->has_options) return; /* nothing will be taken out, and the collector need not see the list */
   if (lua_rawgetp(L, LUA_REGISTRYINDEX, &key_tables) == LUA_TNIL) {
     lua_pop(L, 1);
     lua_newtable(L);

@@ -6,14 +6,13 @@
 #include "sandbox.h"
 #include "scope.h"
 
-/* The host's options, which lie in the registry while the module opens; NULL: the script itself opens it. */
-static tide_lua_options read_options(lua_State *L, bool *given) {
+/* The host's options, which lie in the registry while the module opens. */
+static tide_lua_options read_options(lua_State *L) {
   tide_lua_options o = {0};
   lua_getfield(L, LUA_REGISTRYINDEX, "tide.options");
   const tide_lua_options *from = lua_touserdata(L, -1);
   lua_pop(L, 1);
-  *given = from != NULL;
-  if (from) memcpy(&o, from, from->struct_size < sizeof o ? from->struct_size : sizeof o);
+  memcpy(&o, from, from->struct_size < sizeof o ? from->struct_size : sizeof o);
   return o;
 }
 
@@ -126,9 +125,8 @@ int64_t ltide_quota_used(lua_State *L, tide_quota_kind kind) {
 /* {==== Opening */
 
 void ltide_sandbox(lua_State *L, ltide_state *S) {
-  bool given;
-  tide_lua_options o = read_options(L, &given);
-  if (!given) return;
+  if (!S->has_options) return;
+  tide_lua_options o = read_options(L);
   S->granted = o.capabilities & TIDE_LUA_ALL;
   open_quota(L, S, &o);
   ltide_gc_set(L, (int)o.gc);
@@ -140,7 +138,7 @@ void ltide_sandbox(lua_State *L, ltide_state *S) {
 
 int ltide_restrict(lua_State *L, unsigned capabilities) {
   ltide_state *S = ltide_state_of(L);
-  if (!S) return 0;
+  if (!S || !S->has_options) return 0;
   S->granted &= capabilities;
   if (S->quota) tide_quota_refuse_waits(S->quota, !(S->granted & TIDE_LUA_WAITS));
   ltide_withhold(L);

@@ -482,6 +482,8 @@ ltide_state *ltide_state_open(lua_State *L, ltide_warn_fn warn, void (*end)(ltid
   ltide_state *S = ltide_new_userdata(L, sizeof *S, 0);
   memset(S, 0, sizeof *S);
   S->warn = warn, S->end = end, S->granted = TIDE_LUA_ALL;
+  S->has_options = lua_getfield(L, LUA_REGISTRYINDEX, "tide.options") == LUA_TLIGHTUSERDATA;
+  lua_pop(L, 1);
   lua_rawgeti(L, LUA_REGISTRYINDEX, LUA_RIDX_MAINTHREAD);
   S->main = lua_tothread(L, -1);
   ltide_link_clear(&S->handles);

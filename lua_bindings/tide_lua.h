@@ -105,8 +105,8 @@ static inline int tide_lua_open(lua_State *L, const tide_lua_options *options) {
 }
 
 /* Leaves the state at most these capabilities from now on, as after trusted code has run in it: what needs others
- * disappears, and where a script has saved it, it refuses. On the thread that runs the state. 1; 0 where there is no
- * module. */
+ * disappears, and where a script has saved it, it refuses. On the thread that runs the state. 1; 0 where tide_lua_open
+ * has not opened it. */
 static inline int tide_lua_restrict(lua_State *L, unsigned capabilities) {
   const tide_lua_api *api = tide_lua_get(L);
   return api && api->struct_size > offsetof(tide_lua_api, restrict_to) ? api->restrict_to(L, capabilities) : 0;

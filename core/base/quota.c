@@ -147,7 +147,6 @@ tide_status tide__quota_take_slow(tide_quota **out, tide_quota *q, size_t bytes,
 }
 
 void tide__quota_give(tide_quota *q, size_t bytes, int device) {
-  if (!q) return;
   atomic_fetch_sub_explicit(&q->used[kind_on(device)], (int64_t)bytes + EXTRA, memory_order_relaxed);
   tide_quota_release(q);
 }

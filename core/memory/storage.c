@@ -224,35 +224,37 @@ static tide_status pinned_fill(tide_storage *s, size_t bytes) {
   return TIDE_OK;
 }
 
+/* What scripts have dropped counts until it is collected. */
+static tide_status charge(tide_storage *s) {
+  if (tide__quota_take(&s->quota, s->nbytes, s->device) == TIDE_OK) return TIDE_OK;
+  tide__reclaim(s->device, s->nbytes);
+  tide__deferred_drain();
+  return tide__quota_take(&s->quota, s->nbytes, s->device);
+}
+
+static tide_status fill(tide_storage *s, size_t nbytes) {
+  if (tide__quota_bound()) TIDE_TRY(charge(s));
+  if (s->device >= 0) return device_fill(s, nbytes);
+  if (s->pinned) return pinned_fill(s, nbytes);
+  return nbytes ? cpu_fill(s, nbytes) : TIDE_OK;
+}
+
 tide_status tide__storage_new(tide_storage **out, size_t nbytes, int device, bool pinned) {
   static _Thread_local unsigned made;
   if (!tide__running()) return tide__fail(TIDE_STATE, "storage: tide is not started, expected tide_init first");
   if (pinned && device >= 0)
     return tide__fail(TIDE_ARGUMENT, "storage: pin_memory is for the CPU, got %s, expected cpu",
                       tide__device_text(device));
-  tide_quota *quota = NULL;
-  if (tide__quota_take(&quota, nbytes, device) != TIDE_OK) {
-    tide__reclaim(device, nbytes); /* what scripts have dropped counts until it is collected */
-    tide__deferred_drain();
-    TIDE_TRY(tide__quota_take(&quota, nbytes, device));
-  }
   tide_storage *s = header_new();
-  if (!s) return tide__quota_give(quota, nbytes, device), TIDE_MEMORY;
+  if (!s) return TIDE_MEMORY;
   s->device = device;
   s->nbytes = nbytes;
   s->pinned = pinned;
-  s->quota = quota;
   /* On the CPU the question costs a tenth of a small operation. */
   if (device < 0 && nbytes >= 16384) atomic_store_explicit(&s->site, tide__site_now(), memory_order_relaxed);
-  tide_status status = TIDE_OK;
-  if (device >= 0)
-    status = device_fill(s, nbytes);
-  else if (pinned)
-    status = pinned_fill(s, nbytes);
-  else if (nbytes)
-    status = cpu_fill(s, nbytes);
+  tide_status status = fill(s, nbytes);
   if (status != TIDE_OK) {
-    tide__quota_give(quota, nbytes, device);
+    if (s->quota) tide__quota_give(s->quota, nbytes, device);
     header_free(s);
     return status;
   }
@@ -329,7 +331,7 @@ static void finish(void *arg) {
   if (tide__storage_lands(s)) tide__landing_end(s);
   tide__replays_drop(s->replays);
   if (s->stream_held) tide_stream_release(s->stream);
-  tide__quota_give(s->quota, s->nbytes, s->device);
+  if (s->quota) tide__quota_give(s->quota, s->nbytes, s->device);
   free(s->arrival);
   header_free(s);
 }
