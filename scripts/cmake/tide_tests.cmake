@@ -89,6 +89,9 @@ foreach(source IN LISTS state_tests)
   tide_test(stress/${name} 600 ENV ${rounds} COMMAND $<TARGET_FILE:${name}> $<TARGET_FILE:tide_module>)
 endforeach()
 
+# Random calls in a state that is not trusted: memory is watched in the sanitizer's tree.
+tide_test(stress/sandbox_calls 600 COMMAND $<TARGET_FILE:sandbox_test> $<TARGET_FILE:tide_module> --calls 1 20)
+
 # ---- memory that fails, tide's and Lua's: a host that holds all of both, so that it can take the place of malloc ----
 add_executable(ramp_test spec/stress/ramp_test.c)
 if(TIDE_SANITIZE STREQUAL "thread")

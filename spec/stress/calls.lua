@@ -2,6 +2,7 @@
 -- raise anything but one of tide's own errors (or what the caller's own function raised).
 --
 --   tide spec/stress/calls.lua [--calls N] [--trace] [--only PATTERN] SEED [LAST]
+--   sandbox_test tide.so --calls SEED LAST        the same in a state that was granted nothing, with small quotas
 --
 -- A seed gives the same program each time; --trace prints each call before it is made, so that the last line names the
 -- one that crashed. scripts/checks/calls.sh runs many seeds, each in a process of its own.
@@ -63,15 +64,16 @@ local function walk(t, prefix, seen)
   if seen[t] then return end
   seen[t] = true
   local keys = {}
-  for k in next, t do
+  for k in pairs(t) do
     if type(k) == "string" then keys[#keys + 1] = k end
   end
   table.sort(keys)
   for _, k in ipairs(keys) do
-    local v = rawget(t, k)
+    local v = t[k]
+    local mt = debug.getmetatable(v)
+    local is_module = type(v) == "table" or mt and mt.__pairs and type(mt.__index) == "table" -- the latter is read-only
     if type(v) == "function" then add(prefix .. "." .. k, v)
-    elseif type(v) == "table" then
-      local mt = debug.getmetatable(v)
+    elseif is_module then
       if mt and mt.__call then add(prefix .. "." .. k, v) end
       walk(v, prefix .. "." .. k, seen)
     end

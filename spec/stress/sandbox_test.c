@@ -12,7 +12,9 @@
  *   --! ends                 every later call raises, too, until the host sets new limits (never after a kill)
  *   --! give NAME ...        further libraries of Lua: debug
  *
- * usage: sandbox_test tide.so [part]      Simulated devices stand in: two of them. */
+ * usage: sandbox_test tide.so [part]
+ *        sandbox_test tide.so --calls FIRST LAST [CALLS]     spec/stress/calls.lua with these seeds
+ * Simulated devices stand in: two of them. */
 #include <glob.h>
 #include <lauxlib.h>
 #include <lua.h>
@@ -294,6 +296,46 @@ static void run_file(const char *path, const char *only) {
   free(text);
 }
 
+/* {==== Random calls */
+
+/* The program is the host's own, so it has all of Lua's libraries and lets finalisers call tide, which has been granted
+ * nothing, or waits alone. */
+static void run_calls(int seed, const char *calls) {
+  enum { MOST = 1 << 18 };
+  part p = {
+      .file = "spec/stress/calls.lua", .name = "random calls", .line = seed, .granted = seed % 2 ? TIDE_LUA_WAITS : 0};
+  lua_State *L = luaL_newstate();
+  char text[12];
+  tide_cpu_memory_stats memory;
+  tide_lua_options o = {.struct_size = sizeof o, .capabilities = p.granted, .open = opener};
+  o.quota[TIDE_QUOTA_HOST_BYTES] = o.quota[TIDE_QUOTA_DEVICE_BYTES] = MOST;
+  if (seed % 5 == 0) o.quota[TIDE_QUOTA_LAUNCHES] = 20 * seed;
+  running = p.name;
+  alarm(300);
+  process before = look();
+  TIDE(tide_cpu_memory_reset_peak)();
+  luaL_openlibs(L);
+  lua_getglobal(L, "setmetatable");
+  if (tide_lua_open(L, &o) != LUA_OK) exit(2);
+  lua_pop(L, 1);
+  lua_setglobal(L, "setmetatable");
+  snprintf(text, sizeof text, "%d", seed);
+  lua_newtable(L);
+  const char *const arguments[] = {"--calls", calls, text};
+  for (int i = 0; i < 3; i++) lua_pushstring(L, arguments[i]), lua_rawseti(L, -2, i + 1);
+  lua_setglobal(L, "arg");
+  bool ok = luaL_dofile(L, p.file) == LUA_OK;
+  const char *message = ok ? "" : luaL_tolstring(L, -1, NULL);
+  check(ok || (o.quota[TIDE_QUOTA_LAUNCHES] && strstr(message, "used up")), &p, message);
+  memcpy(p.quota, o.quota, sizeof p.quota);
+  check_quotas(L, &p);
+  TIDE(tide_cpu_memory_get_stats)(&memory);
+  check(memory.peak_bytes <= before.cpu + MOST, &p, "more host memory was taken than the quota says");
+  lua_close(L);
+  process after = look();
+  check(!memcmp(&before, &after, sizeof before), &p, "the process is not as it was");
+}
+
 int main(int argc, char **argv) {
   setenv("TIDE_SIM_DEVICES", "2", 1);
   glob_t files;
@@ -305,6 +347,10 @@ int main(int argc, char **argv) {
   if (!tide) return printf("sandbox_test: %s\n", dlerror()), 2;
   opener = (lua_CFunction)(size_t)dlsym(tide, "luaopen_tide");
   take_leak();
+  if (argc > 4 && !strcmp(argv[2], "--calls")) {
+    for (int seed = atoi(argv[3]); seed <= atoi(argv[4]); seed++) run_calls(seed, argc > 5 ? argv[5] : "300");
+    return failed;
+  }
   for (size_t i = 0; i < files.gl_pathc; i++) run_file(files.gl_pathv[i], argc > 2 ? argv[2] : NULL);
   globfree(&files);
   printf("sandbox_test: %d escapes and abuses\n", parts);
