@@ -81,6 +81,11 @@ typedef struct tide_lua_options {
  * its tables are read-only, so that one script does not patch what another one calls. Returns LUA_OK, or the status of
  * lua_pcall with the message in the module's place. A state opens it once. */
 static inline int tide_lua_open(lua_State *L, const tide_lua_options *options) {
+  if (lua_getfield(L, LUA_REGISTRYINDEX, "_LOADED") != LUA_TTABLE) { /* none of Lua's libraries has been opened */
+    lua_newtable(L);
+    lua_setfield(L, LUA_REGISTRYINDEX, "_LOADED");
+  }
+  lua_pop(L, 1);
   lua_pushlightuserdata(L, (void *)options);
   lua_setfield(L, LUA_REGISTRYINDEX, "tide.options");
   if (options->open)
@@ -92,12 +97,7 @@ static inline int tide_lua_open(lua_State *L, const tide_lua_options *options) {
   lua_pushnil(L);
   lua_setfield(L, LUA_REGISTRYINDEX, "tide.options");
   if (status != LUA_OK) return status;
-  if (lua_getfield(L, LUA_REGISTRYINDEX, "_LOADED") != LUA_TTABLE) {
-    lua_pop(L, 1);
-    lua_newtable(L);
-    lua_pushvalue(L, -1);
-    lua_setfield(L, LUA_REGISTRYINDEX, "_LOADED");
-  }
+  lua_getfield(L, LUA_REGISTRYINDEX, "_LOADED");
   lua_pushvalue(L, -2);
   lua_setfield(L, -2, "tide");
   lua_pop(L, 1);
