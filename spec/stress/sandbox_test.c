@@ -296,6 +296,50 @@ static void run_file(const char *path, const char *only) {
   free(text);
 }
 
+/* {==== The functions of tide_lua.h */
+
+/* Of a state that has not opened tide, of one that has required it, and of one that opens it through require. */
+static void test_openings(void) {
+  part p = {.file = "spec/stress/sandbox_test.c", .name = "openings"};
+  lua_State *L = luaL_newstate();
+  tide_lua_options o = {.struct_size = sizeof o};
+  luaL_openlibs(L);
+  check(!tide_lua_restrict(L, 0) && !tide_lua_quota_set(L, TIDE_QUOTA_LAUNCHES, 1), &p, "nothing is open");
+  check(tide_lua_quota_used(L, TIDE_QUOTA_LAUNCHES) == -1 && !tide_lua_kill(tide_lua_get(L), L), &p, "nothing is open");
+  lua_getglobal(L, "package");
+  lua_pushstring(L, module);
+  lua_setfield(L, -2, "cpath");
+  check(call(L, "tide = require 'tide' assert(tide.save)", "required") == LUA_OK, &p, "require");
+  check(!tide_lua_restrict(L, 0) && !tide_lua_quota_set(L, TIDE_QUOTA_LAUNCHES, 1), &p, "it has no options");
+  check(!tide_lua_kill(tide_lua_get(L), L), &p, "it has no quota");
+  check(call(L, "tide.mine = 1 assert(setmetatable({}, {__gc = 1}))", "as ever") == LUA_OK, &p, "it is changed");
+  o.open = opener;
+  check(tide_lua_open(L, &o) != LUA_OK && strstr(lua_tostring(L, -1), "already open"), &p, "it opens twice");
+  lua_close(L);
+  L = luaL_newstate();
+  luaL_openlibs(L);
+  lua_getglobal(L, "package");
+  lua_pushstring(L, "/nowhere/?.so");
+  lua_setfield(L, -2, "cpath");
+  o.open = NULL;
+  check(tide_lua_open(L, &o) != LUA_OK && strstr(lua_tostring(L, -1), "not found"), &p, "nothing was found");
+  lua_settop(L, 1);
+  lua_pushstring(L, module);
+  lua_setfield(L, -2, "cpath");
+  check(tide_lua_open(L, &o) == LUA_OK && lua_gettop(L) == 2, &p, "it does not open through require");
+  check(call(L, "assert(not require 'tide'.has 'save' and require 'tide' == package.loaded.tide)", "same") == LUA_OK,
+        &p, "require gives another one");
+  check(tide_lua_quota_used(L, TIDE_QUOTA_KINDS) == 0 && !tide_lua_quota_set(L, TIDE_QUOTA_KINDS, 1), &p, "no kind");
+  lua_close(L);
+  L = luaL_newstate(); /* without any of Lua's libraries */
+  o.open = opener;
+  check(tide_lua_open(L, &o) == LUA_OK && lua_getfield(L, -1, "ones") == LUA_TFUNCTION, &p, "it needs a library");
+  lua_pushinteger(L, 3);
+  check(lua_pcall(L, 1, 1, 0) == LUA_OK && tide_lua_get(L)->to_tensor(L, -1), &p, "it does not compute");
+  check(tide_lua_kill(tide_lua_get(L), L) && tide_lua_get(L)->to_tensor(L, -1), &p, "the host cannot look any more");
+  lua_close(L);
+}
+
 /* {==== Random calls */
 
 /* The program is the host's own, so it has all of Lua's libraries and lets finalisers call tide, which has been granted
@@ -351,6 +395,7 @@ int main(int argc, char **argv) {
     for (int seed = atoi(argv[3]); seed <= atoi(argv[4]); seed++) run_calls(seed, argc > 5 ? argv[5] : "300");
     return failed;
   }
+  test_openings();
   for (size_t i = 0; i < files.gl_pathc; i++) run_file(files.gl_pathv[i], argc > 2 ? argv[2] : NULL);
   globfree(&files);
   printf("sandbox_test: %d escapes and abuses\n", parts);
