@@ -309,7 +309,7 @@ end
 
 --- host memory comes back
 --! quota host_bytes=10000000
-for i = 1, 1000 do
+for i = 1, 100 do
   local x = tide.zeros(1 << 20)
   x = nil
   if i % 2 == 0 then collectgarbage() end
