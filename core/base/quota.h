@@ -28,6 +28,14 @@ static inline tide_status tide__quota_take(tide_quota **out, size_t bytes, int d
   return q ? tide__quota_take_slow(out, q, bytes, device) : TIDE_OK;
 }
 void tide__quota_give(tide_quota *quota, size_t bytes, int device);
+/* What is no storage counts as host memory: what a stream, an event, a graph may cost here and in a driver. */
+enum { TIDE__STREAM_COST = 64 << 10, TIDE__EVENT_COST = 4 << 10, TIDE__GRAPH_COST = 64 << 10 };
+static inline tide_status tide__quota_take_object(tide_quota **out, size_t cost) {
+  return *out = NULL, tide__quota_take(out, cost, TIDE_CPU);
+}
+static inline void tide__quota_give_object(tide_quota *quota, size_t cost) {
+  if (quota) tide__quota_give(quota, cost, TIDE_CPU);
+}
 bool tide__quota_ends(void);                           /* must what runs here end? */
 tide_status tide__quota_waits(const char *what);       /* may the host wait? */
 tide_status tide__quota_interrupted(const char *what); /* the failure of what had to end, by a quota or by the host */

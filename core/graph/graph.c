@@ -127,12 +127,16 @@ static void watch(tide__replays *replays) {
 
 tide_status tide_graph_new(tide_graph **out, bool keep) {
   if (!tide__running()) return tide__fail(TIDE_STATE, "graph_new: tide is not started, expected tide_init first");
+  tide_quota *quota;
+  TIDE_TRY(tide__quota_take_object(&quota, TIDE__GRAPH_COST));
   tide_graph *g = calloc(1, sizeof *g);
   tide__replays *replays = calloc(1, sizeof *replays);
   if (!g || !replays) {
     free(g), free(replays);
+    tide__quota_give_object(quota, TIDE__GRAPH_COST);
     return tide__fail(TIDE_MEMORY, "graph_new: no host memory");
   }
+  g->quota = quota;
   atomic_init(&g->refs, 1);
   atomic_init(&replays->refs, 1);
   atomic_init(&replays->now, 1);
@@ -154,6 +158,7 @@ void tide_graph_release(tide_graph *g) {
   if (g->epoch == tide__epoch_now()) tide__recording_retire(g->recording, true);
   tide__replays_drop(g->replays);
   tide__capture_free(&g->capture);
+  tide__quota_give_object(g->quota, TIDE__GRAPH_COST);
   free(g);
 }
 

@@ -31,6 +31,7 @@ struct tide_graph {
   tide__capture capture; /* the first member: what streams know of it */
   _Atomic int64_t refs;
   uint32_t epoch;
+  tide_quota *quota; /* in which it counts, or NULL */
   bool keep, debug;
   tide__recording *recording; /* NULL: the graph is empty */
   tide__replays *replays;

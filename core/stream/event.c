@@ -28,6 +28,7 @@ struct tide_event {
   uint64_t captured;   /* the capture in which it was recorded last; 0: outside */
   uint64_t stream;     /* where it was recorded last, by id, and behind which launch */
   uint32_t number;
+  tide_quota *quota; /* in which it counts, or NULL */
 };
 
 /* ---- the cache ---- */
@@ -122,9 +123,14 @@ tide_status tide_event_new(tide_event **out, uint32_t flags) {
   if ((flags & TIDE_EVENT_INTERPROCESS) && (flags & TIDE_EVENT_TIMING))
     return tide__fail(TIDE_VALUE, "event_new: an event shared between processes has no timing, got both, expected one");
   if (!tide__running()) return tide__fail(TIDE_STATE, "event_new: tide is not started, expected tide_init first");
+  tide_quota *quota;
+  TIDE_TRY(tide__quota_take_object(&quota, TIDE__EVENT_COST));
   tide_event *event = malloc(sizeof *event);
-  if (!event) return tide__fail(TIDE_MEMORY, "event_new: no host memory");
-  *event = (tide_event){.refs = 1, .flags = flags, .epoch = tide__epoch_now(), .device = TIDE_CPU};
+  if (!event) {
+    tide__quota_give_object(quota, TIDE__EVENT_COST);
+    return tide__fail(TIDE_MEMORY, "event_new: no host memory");
+  }
+  *event = (tide_event){.refs = 1, .quota = quota, .flags = flags, .epoch = tide__epoch_now(), .device = TIDE_CPU};
   *out = event;
   return TIDE_OK;
 }
@@ -136,6 +142,7 @@ void tide_event_release(tide_event *event) {
   if (tide__sync_watched()) tide__observe_mark_gone(event);
   if (event->impl && event->epoch == tide__epoch_now())
     tide__event_give(event->impl, event->device, event->captured ? CAPTURED : event->flags);
+  tide__quota_give_object(event->quota, TIDE__EVENT_COST);
   free(event);
 }
 

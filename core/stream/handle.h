@@ -68,6 +68,7 @@ struct tide_stream {
   } order; /* order.c */
   _Atomic int64_t refs;
   uint32_t epoch;
+  tide_quota *quota;               /* in which it counts, or NULL */
   struct tide_stream *prev, *next; /* in the list of ours that are alive; of the ended ones, `next` alone */
 };
 extern _Atomic uint32_t tide__streams_made; /* in this epoch */

@@ -129,11 +129,15 @@ tide_status tide_stream_new(tide_stream **out, int device, int priority) {
   TIDE_TRY(tide__device_resolve_accelerator(&device, device, "stream_new"));
   TIDE_TRY(tide__backend(&b, device));
   tide__stream_reap();
+  tide_quota *quota;
+  TIDE_TRY(tide__quota_take_object(&quota, TIDE__STREAM_COST));
   pthread_mutex_lock(&lock);
   tide_status status = make(out, b, device, priority);
   pthread_mutex_unlock(&lock);
-  if (status == TIDE_OK) count_made();
-  return status;
+  if (status != TIDE_OK) return tide__quota_give_object(quota, TIDE__STREAM_COST), status;
+  (*out)->quota = quota;
+  count_made();
+  return TIDE_OK;
 }
 
 /* The stream of ours that has this handle, retained, or NULL. One whose last reference has just gone is not taken. */
@@ -230,6 +234,7 @@ void tide_stream_retain(tide_stream *s) { tide__ref_take(&s->refs); }
 
 void tide_stream_release(tide_stream *s) {
   if (!s || atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1) return;
+  tide__quota_give_object(s->quota, TIDE__STREAM_COST);
   if (s->epoch != tide__epoch_now()) {
     free(s);
     return;

@@ -15,7 +15,8 @@ typedef enum tide_quota_kind {
   /* Bytes of the storages that are alive, each with 512 more for what it costs to keep it. An operation that would
    * exceed them fails with QUOTA, and works once enough has been let go of. */
   TIDE_QUOTA_DEVICE_BYTES,
-  TIDE_QUOTA_HOST_BYTES, /* of CPU tensors, in page-locked memory too */
+  /* Of CPU tensors, in page-locked memory too; a stream and a graph count 64 KiB here, an event 4 KiB. */
+  TIDE_QUOTA_HOST_BYTES,
   /* What is spent. Once one of these is used up every operation fails with QUOTA, until the host sets a new limit. */
   TIDE_QUOTA_LAUNCHES,     /* operations that compute or copy, on every device */
   TIDE_QUOTA_COMPILES,     /* texts that a compiler gets */
