@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "tide/graph.h"
 #include "tide/quota.h"
 
 static tide_quota *quota;
@@ -70,6 +71,27 @@ static void test_launches(int device) {
   tide_quota_limit(quota, TIDE_QUOTA_LAUNCHES, -1);
   tide_current_free(child);
   tide_tensor_release(x);
+}
+
+/* Streams, events and graphs: made where they count, let go of anywhere. */
+static void test_objects(void) {
+  int64_t before = used(TIDE_QUOTA_HOST_BYTES);
+  tide_stream *s = NULL, *other = NULL;
+  tide_event *e = NULL;
+  tide_graph *g = NULL;
+  tide_quota_limit(quota, TIDE_QUOTA_HOST_BYTES, before + 150000);
+  OK(tide_stream_new(&s, 0, 0));
+  OK(tide_event_new(&e, 0));
+  OK(tide_graph_new(&g, false));
+  CHECK(used(TIDE_QUOTA_HOST_BYTES) == before + 2 * 65536 + 4096 + 3 * 512);
+  CHECK(tide_stream_new(&other, 0, 0) == TIDE_QUOTA && !other);
+  tide_current_bind(NULL);
+  tide_stream_release(s);
+  tide_event_release(e);
+  tide_graph_release(g);
+  tide_current_bind(current);
+  CHECK(used(TIDE_QUOTA_HOST_BYTES) == before);
+  tide_quota_limit(quota, TIDE_QUOTA_HOST_BYTES, -1);
 }
 
 static void test_spending(void) {
@@ -143,6 +165,7 @@ int main(void) {
   test_bytes(0, TIDE_QUOTA_DEVICE_BYTES);
   test_launches(TIDE_CPU);
   test_launches(1);
+  test_objects();
   test_spending();
   test_ends();
   test_waits();

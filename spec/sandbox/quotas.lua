@@ -317,6 +317,53 @@ end
 local x <close> = tide.zeros(1 << 20)
 assert(not pcall(tide.zeros, 1 << 21) and tide.zeros(1 << 10):sum():item() == 0)
 
+--- streams without end
+--! quota host_bytes=10000000
+--! raises bytes in host memory that the host allows
+local list = {}
+while true do list[#list + 1] = tide.cuda.Stream() end
+
+--- events without end
+--! quota host_bytes=10000000
+--! raises bytes in host memory that the host allows
+local list = {}
+while true do list[#list + 1] = tide.cuda.Event() end
+
+--- graphs without end
+--! quota host_bytes=10000000
+--! raises bytes in host memory that the host allows
+local list = {}
+while true do list[#list + 1] = tide.cuda.CUDAGraph() end
+
+--- streams, events and graphs that are dropped
+--! quota host_bytes=10000000
+for i = 1, 3000 do
+  local s, e, g = tide.cuda.Stream(), tide.cuda.Event(), tide.cuda.CUDAGraph()
+  if i % 30 == 0 then collectgarbage() end
+end
+
+--- views without end
+--! memory 8
+--! raises not enough memory
+local x, list = tide.ones(2, 2), {}
+while true do list[#list + 1] = x:t() end
+
+--- batches ahead without end
+--! quota host_bytes=1000000
+for _, n in ipairs { 1 << 20, 1 << 40, 1 << 62 } do
+  pcall(function() for _ in tide.data.loader({ 1, 2, 3, 4 }, { prefetch = n }):iter() do end end)
+end
+
+--- scopes in scopes without end
+--! quota instructions=1000000
+--! raises overflow
+local function f() return tide.scope(f) end
+f()
+
+--- a capture that stays open
+tide.cuda.set_stream(tide.cuda.Stream())
+tide.cuda.CUDAGraph():capture_begin()
+
 --- device memory
 --! quota device_bytes=1000000
 --! raises expected at most the 1000000 bytes on devices
