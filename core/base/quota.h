@@ -9,10 +9,10 @@
 extern _Atomic int tide__quotas; /* how many there are */
 tide_quota *tide__quota_bound_slow(void);
 /* The one that is bound, or NULL: one load where no host has made any. */
-static inline tide_quota *tide__quota_bound(void) {
-  bool any = atomic_load_explicit(&tide__quotas, memory_order_relaxed) != 0;
-  return TIDE_UNLIKELY(any) ? tide__quota_bound_slow() : NULL;
+static inline bool tide__quota_any(void) {
+  return TIDE_UNLIKELY(atomic_load_explicit(&tide__quotas, memory_order_relaxed) != 0);
 }
+static inline tide_quota *tide__quota_bound(void) { return tide__quota_any() ? tide__quota_bound_slow() : NULL; }
 void tide__quota_bind(tide_quota *quota); /* borrowed until the next bind */
 tide_quota *tide__quota_retain(tide_quota *quota);
 

@@ -55,14 +55,14 @@ void tide__observe_access(const tide_tensor *x, bool write, int argument); /* te
 tide_status tide__observe_launch(tide_stream *stream, uint32_t site, tide__launch what, int detail,
                                  const struct tide_graph *graph);
 void tide__observe_queued(tide_status status);
+tide_status tide__launch_counted(void); /* sync.c: against the quota that is bound */
 /* The launch of anything: what comes before the backend's call, and what comes after it with its status. A failure of
  * the former, which stays in tide__early, refuses the launch. */
 static inline tide_status tide__launch_begin(uint32_t *number, tide_stream *stream, uint32_t site, tide__launch what,
                                              int detail) {
   if (tide__sync_watched() && (tide__early = tide__observe_launch(stream, site, what, detail, NULL)) != TIDE_OK)
     return tide__early;
-  tide_status counted = tide__quota_count(TIDE_QUOTA_LAUNCHES);
-  if (counted != TIDE_OK) return tide__early = counted;
+  if (tide__quota_any()) TIDE_TRY(tide__launch_counted());
   *number = tide__launch_note(stream, site, what, detail);
   return TIDE_OK;
 }

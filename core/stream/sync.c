@@ -53,6 +53,12 @@ tide_status tide__sync_slow(const char *what, bool asked) {
   return TIDE_OK;
 }
 
+tide_status tide__launch_counted(void) {
+  tide_status status = tide__quota_count(TIDE_QUOTA_LAUNCHES);
+  if (status != TIDE_OK) tide__early = status;
+  return status;
+}
+
 /* ---- waits ---- */
 
 _Atomic int tide__overdue_watched;
