@@ -136,7 +136,7 @@ set_tests_properties(${prefix}specs-seeds PROPERTIES PROCESSORS 2 COST ${cost} L
 # Tensors that go between tide and PyTorch in one process, where Python has one.
 if(NOT TIDE_SANITIZE)
   tide_test(differential/dlpack 300 COMMAND sh -c "python3 -c 'import torch' 2>/dev/null || exit 77; \
-exec python3 spec/differential/run.py --trials 500 --tide $<TARGET_FILE:tide_runner> dlpack")
+exec python3 spec/differential/run.py --trials 200 --tide $<TARGET_FILE:tide_runner> dlpack")
   set_property(TEST differential/dlpack APPEND PROPERTY ENVIRONMENT "TIDE_LIBRARY=$<TARGET_FILE:tide>")
 endif()
 # Random calls of everything public, under both of Lua's collectors: most where memory is watched.
