@@ -101,11 +101,15 @@ typedef struct tide_gemm_args {
  * `other_step` (0: one for all), the rest follow one another. ptr[4]: int32, batch: 0, or why the results of that
  * matrix have no meaning. "real" is float32 or float64.
  *
- * CHOLESKY    ptr[0], n by n, becomes its factor in the triangle (UPPER), which alone is read; what stands in the
+ * CHOLESKY    ptr[0], n by n, becomes its factor in the lower triangle, which alone is read; what stands in the
  *             other one has no meaning. ptr[4]: the order of the first leading minor that is not positive definite.
  * LU          ptr[0], m by n, becomes U and, below the diagonal, L, whose own is 1. ptr[1]: the row that row i
  *             changed places with, both counted from 1 (int32, min(m, n)). ptr[4]: the first zero on U's diagonal.
+ * SOLVE       ptr[0], n by k, becomes the solution X of A X = it or, whatever it holds, A's inverse (INVERSE). ptr[5]:
+ *             A, n by n, or its transpose (TRANSPOSED). ptr[4]: the first zero on the diagonal of its LU's U.
  * LU_SOLVE    ptr[0], n by k, becomes the solution of A X = it, of whose A ptr[5] and ptr[1] are the LU above.
+ * DET         ptr[0]: the determinant of A, at ptr[5], n by n; or, unless ptr[1] is NULL, what it is divided by its
+ *             absolute value, or 0, and ptr[1]: the logarithm of that (real).
  * QR          ptr[0], m by n, becomes R and, below the diagonal, reflectors; ptr[1] has their factors, min(m, n).
  * QR_Q        ptr[0], m by n, becomes the first n columns of Q, from k reflectors in its first columns and ptr[1].
  * SVD         ptr[0], m by n with m >= n, is lost. ptr[1]: singular values, falling (real, n). Unless they are NULL,
@@ -118,7 +122,9 @@ typedef struct tide_gemm_args {
 #define TIDE_LINALG_ROUTINES(X)                                                                                        \
   X(CHOLESKY, cholesky)                                                                                                \
   X(LU, lu)                                                                                                            \
+  X(SOLVE, solve)                                                                                                      \
   X(LU_SOLVE, lu_solve)                                                                                                \
+  X(DET, det)                                                                                                          \
   X(QR, qr)                                                                                                            \
   X(QR_Q, qr_q)                                                                                                        \
   X(SVD, svd)                                                                                                          \
@@ -133,7 +139,8 @@ enum {
   TIDE_LINALG_TRANSPOSED = 4,
   TIDE_LINALG_UNIT = 8,
   TIDE_LINALG_VECTORS = 16,
-  TIDE_LINALG_FULL = 32
+  TIDE_LINALG_FULL = 32,
+  TIDE_LINALG_INVERSE = 64
 };
 typedef struct tide_linalg_args {
   tide_head head;
