@@ -75,14 +75,6 @@ int tidek_random(cudaStream_t stream, const tide_random_args *a);
 int tidek_randperm_scratch(size_t *bytes, const tide_randperm_args *a);
 int tidek_randperm(cudaStream_t stream, const tide_randperm_args *a, void *scratch, size_t bytes);
 
-/* list[i] = first + i * bytes. */
-int tidek_addresses(cudaStream_t stream, void **list, void *first, int64_t bytes, int64_t n);
-/* to = the adjoint of each n by n matrix; type: 0 to 3, float32 to complex128. They may not overlap. */
-int tidek_adjoint(cudaStream_t stream, int type, void *to, const void *from, int64_t n, int64_t batch);
-/* Eigenvectors of a real n by n matrix, float64 if `wide`, as LAPACK packs them, become complex ones; `values`: the
- * complex eigenvalues. */
-int tidek_unpack_eig(cudaStream_t stream, int wide, void *to, const void *from, const void *values, int64_t n);
-
 /* A slot of pinned host memory that a waiting thread watches. */
 typedef struct tidek_slot {
   uint32_t data[4];

@@ -39,6 +39,15 @@ static int script_solve(lua_State *L) {
   return made(L, S, tide_linalg_solve(result, tensor_at(L, S, 1), b), 1);
 }
 
+/* determinant(x, logarithm): it, or its sign and the logarithm of its absolute value. */
+static int script_determinant(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  bool logs = lua_toboolean(L, 2);
+  HANDLE(det);
+  tide_tensor **logarithm = logs ? &ltide_new_tensor(L, S)->t : NULL;
+  return made(L, S, tide_linalg_det(det, logarithm, tensor_at(L, S, 1)), logs ? 2 : 1);
+}
+
 /* solve_triangle(a, b, upper, left, unit) */
 static int script_solve_triangle(lua_State *L) {
   ltide_state *S = ltide_enter(L);
@@ -154,8 +163,8 @@ static int script_row_order(lua_State *L) {
   return made(L, S, status, 1);
 }
 
-static const luaL_Reg script[] = LTIDE_SCRIPT(lu_factor, solve, solve_triangle, factor_qr, factor_svd, factor_eigh,
-                                              factor_eig, identity, count_up, full, epsilon, row_order);
+static const luaL_Reg script[] = LTIDE_SCRIPT(lu_factor, solve, determinant, solve_triangle, factor_qr, factor_svd,
+                                              factor_eigh, factor_eig, identity, count_up, full, epsilon, row_order);
 
 /* {==== Rows */
 

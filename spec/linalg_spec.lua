@@ -109,7 +109,7 @@ local function has_orthonormal_columns(q, slack, what)
   near(tide.eye(q:size(-1), { dtype = q.dtype, device = D.dev }):expand_as(q.mT:matmul(q)), adjoint(q):matmul(q), slack, what)
 end
 
-local squares = { { 1, 1 }, { 5, 5 }, { 3, 4, 4 }, { 2, 3, 9, 9 }, { 40, 2, 2 }, { 70, 70 } }
+local squares = { { 1, 1 }, { 5, 5 }, { 3, 4, 4 }, { 2, 3, 9, 9 }, { 40, 2, 2 }, { 2, 17, 17 }, { 3, 33, 33 }, { 70, 70 } }
 local oblongs = { { 1, 1 }, { 5, 3 }, { 3, 5 }, { 2, 4, 4 }, { 3, 2, 7, 4 }, { 2, 4, 9 }, { 80, 70 }, { 70, 80 } }
 
 local function of_all_dtypes(name, sizes, check)
@@ -137,6 +137,20 @@ describe("linalg.solve", function()
     near(a, a:matmul(la.inv(x)):matmul(a), slack * 8, what)
     local v = tide.randn(a:size(-1), { dtype = a.dtype, device = D.dev })
     near(v:expand(a:matmul(v):size()), a:matmul(la.solve(x, v):unsqueeze(-1)):squeeze(-1), slack, what)
+  end)
+
+  it("solves large ones with many right sides", function()
+    for dtype, close in pairs(dtypes) do
+      local a = matrices(dtype, 2, 150, 150)
+      local b = tide.randn(2, 150, 80, { dtype = dtype, device = D.dev })
+      for _, x in ipairs { a, a.mT } do
+        near(b, x:matmul(la.solve(x, b)), close * 6000, dtype)
+        near(x, x:matmul(la.inv(x)):matmul(x), close * 60000, dtype)
+      end
+      local few = matrices(dtype, 3, 3)
+      b = tide.randn(3, 2000, { dtype = dtype, device = D.dev })
+      near(b, few:matmul(la.solve(few, b)), close * 400, dtype)
+    end
   end)
 
   it("gives what is known, and takes a destination", function()
@@ -264,6 +278,16 @@ describe("linalg.det", function()
     assert.are.same({ 2 }, la.det(tide.zeros(2, 0, 0, { device = D.dev })):size())
   end)
 
+  of_all_dtypes("is the product of eigenvalues", { { 1, 1 }, { 40, 3, 3 }, { 2, 17, 17 }, { 3, 33, 33 }, { 70, 70 } },
+    function(x, slack, a, what)
+      local w = la.eig(a)
+      local sign, log = la.slogdet(x)
+      local direction = w:sgn():prod(-1)
+      near(w:abs():log():sum(-1), log, slack, what)
+      near(a:is_complex() and direction or direction:real(), sign, slack, what)
+      if a:size(-1) < 20 then near(sign * log:exp():to(sign.dtype) / la.det(x), sign:sgn() / sign, slack * 40, what) end
+    end)
+
   it("trace sums the diagonal", function()
     D.eq({ 5, 0 }, la.trace(D.tensor({ { { 1, 2 }, { 3, 4 } }, { { 0, 1 }, { 1, 0 } } }, "int64")))
     D.eq(6, la.trace(D.tensor { { 1., 2., 3. }, { 4., 5., 6. } }))
@@ -353,6 +377,25 @@ describe("linalg.svd and eigenvalues", function()
     local w, v = la.eig(x)
     near(a:to(v.dtype):matmul(v), v * w:unsqueeze(-2), slack * 4, what)
     near(tide.ones_like(w:abs()), v:abs():square():sum(-2):sqrt(), slack, what)
+  end)
+
+  it("keep their accuracy where matrices are nearly singular", function()
+    for dtype, close in pairs(dtypes) do
+      local n = 60
+      local q = la.qr(tide.randn(80, n, { dtype = dtype, device = D.dev }))
+      local p = la.qr(tide.randn(n, n, { dtype = dtype, device = D.dev }))
+      local s = tide.tensor(10, { dtype = "float64", device = D.dev }):pow(-tide.arange(n, { dtype = "float64", device = D.dev }) / 3)
+      local x = (q * s:to(q.dtype)):matmul(p)
+      for _, a in ipairs { x, x.mT, x * 0, x * 0 + 1 } do
+        local u, values, vh = la.svd(a, false)
+        near(a, (u * values:to(u.dtype)):matmul(vh), close * n, dtype)
+        has_orthonormal_columns(u, close * n, dtype)
+        has_orthonormal_columns(adjoint(vh), close * n, dtype)
+        near(values, (values:sort(-1, { descending = true })), 0, dtype)
+        near(values, la.svdvals(a), close * 60, dtype)
+      end
+      near(s:to(la.svdvals(x).dtype), la.svdvals(x), close * 10, dtype)
+    end
   end)
 
   it("give what is known", function()

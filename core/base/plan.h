@@ -107,7 +107,6 @@ typedef struct tide_gemm_args {
  *             changed places with, both counted from 1 (int32, min(m, n)). ptr[4]: the first zero on U's diagonal.
  * SOLVE       ptr[0], n by k, becomes the solution X of A X = it or, whatever it holds, A's inverse (INVERSE). ptr[5]:
  *             A, n by n, or its transpose (TRANSPOSED). ptr[4]: the first zero on the diagonal of its LU's U.
- * LU_SOLVE    ptr[0], n by k, becomes the solution of A X = it, of whose A ptr[5] and ptr[1] are the LU above.
  * DET         ptr[0]: the determinant of A, at ptr[5], n by n; or, unless ptr[1] is NULL, what it is divided by its
  *             absolute value, or 0, and ptr[1]: the logarithm of that (real).
  * QR          ptr[0], m by n, becomes R and, below the diagonal, reflectors; ptr[1] has their factors, min(m, n).
@@ -123,7 +122,6 @@ typedef struct tide_gemm_args {
   X(CHOLESKY, cholesky)                                                                                                \
   X(LU, lu)                                                                                                            \
   X(SOLVE, solve)                                                                                                      \
-  X(LU_SOLVE, lu_solve)                                                                                                \
   X(DET, det)                                                                                                          \
   X(QR, qr)                                                                                                            \
   X(QR_Q, qr_q)                                                                                                        \

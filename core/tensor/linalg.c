@@ -142,7 +142,7 @@ static tide_status fail_matrix(const task *t, const int32_t *info) {
       [TIDE_LINALG_CHOLESKY] = {"is not positive definite, got a leading minor of order",
                                 "that is not, expected all of "
                                 "them to be"},
-      [TIDE_LINALG_LU] = {"is singular, got a zero on the diagonal of U in row", "expected an invertible matrix"},
+      [TIDE_LINALG_SOLVE] = {"is singular, got a zero on the diagonal of U in row", "expected an invertible matrix"},
       [TIDE_LINALG_SVD] = {"did not converge, got code", "expected finite values"},
   };
   char which[160];
@@ -150,7 +150,7 @@ static tide_status fail_matrix(const task *t, const int32_t *info) {
   while (info[at] == 0) at++;
   batch_text(which, sizeof which, t->x, at);
   int routine = t->a.routine;
-  const char *const *text = texts[routine <= TIDE_LINALG_LU ? routine : TIDE_LINALG_SVD];
+  const char *const *text = texts[routine <= TIDE_LINALG_SOLVE ? routine : TIDE_LINALG_SVD];
   return tide__fail(TIDE_VALUE, "%s: %s%s %s %d%s %s", t->what, t->name, which, text[0], (int)info[at],
                     routine == TIDE_LINALG_CHOLESKY ? "" : ",", text[1]);
 }
@@ -191,8 +191,10 @@ tide_status tide_linalg_cholesky(tide_tensor **out, const tide_tensor *x, bool u
     TIDE_TRY(tide__same_device(into, "the destination", x, "x", "cholesky"));
     TIDE_TRY(tide__cast_expect(into, (tide_dtype)x->dtype, "cholesky"));
   }
-  t.a.flags = upper ? TIDE_LINALG_UPPER : 0;
-  tide_status status = give_copy(&t, t.a.n);
+  /* x by rows is its transpose by columns, whose lower factor is, by rows, x's upper one. */
+  tide_status status =
+      upper ? tide__tensor_new(&t.op[0], x->size, x->ndim, type_of(&t), x->storage->device) : give_copy(&t, t.a.n);
+  if (status == TIDE_OK && upper) status = tide_copy(t.op[0], x, false);
   if (status == TIDE_OK) status = run(&t, TIDE_LINALG_CHOLESKY);
   if (status == TIDE_OK) status = tide_tril(&result, t.op[0], 0, upper);
   end(&t);
@@ -205,19 +207,14 @@ tide_status tide_linalg_cholesky(tide_tensor **out, const tide_tensor *x, bool u
 
 /* ---- LU ---- */
 
-static tide_status factor(task *t) {
-  int64_t least = t->a.m < t->a.n ? t->a.m : t->a.n;
-  tide_status status = give_copy(t, t->a.n);
-  if (status == TIDE_OK) status = give(t, 1, least, -1, TIDE_INT32);
-  if (status == TIDE_OK) status = give(t, 4, 1, -1, TIDE_INT32);
-  return status == TIDE_OK ? launch(t, TIDE_LINALG_LU) : status;
-}
-
 tide_status tide_linalg_lu_factor(tide_tensor **lu, tide_tensor **pivots, const tide_tensor *x) {
   task t;
   TIDE_TRY(begin(&t, "lu", "x", x, false));
   TIDE_TRY(check_places("lu", lu, pivots));
-  tide_status status = factor(&t);
+  tide_status status = give_copy(&t, t.a.n);
+  if (status == TIDE_OK) status = give(&t, 1, t.a.m < t.a.n ? t.a.m : t.a.n, -1, TIDE_INT32);
+  if (status == TIDE_OK) status = give(&t, 4, 1, -1, TIDE_INT32);
+  if (status == TIDE_OK) status = launch(&t, TIDE_LINALG_LU);
   if (status == TIDE_OK) *lu = take(&t, 0), *pivots = take(&t, 1);
   end(&t);
   return status;
@@ -281,55 +278,6 @@ static tide_status spread(tide_tensor *wide, const tide_tensor *a, const int64_t
   return TIDE_OK;
 }
 
-static tide_status solve(tide_tensor **out, task *t, const tide_tensor *b, const int64_t *size, int ndim) {
-  tide_tensor wide;
-  TIDE_TRY(spread(&wide, t->x, size, ndim));
-  t->x = &wide, t->a.batch = batch_of(&wide);
-  TIDE_TRY(factor(t));
-  tide_tensor shape = tide__tensor_borrow(t->x);
-  memcpy(shape.size, size, sizeof shape.size);
-  shape.ndim = ndim;
-  task s = {.what = t->what, .name = t->name, .x = &shape, .a = t->a};
-  s.op[1] = t->op[1], s.op[5] = t->op[0];
-  s.a.k = size[ndim - 1], s.a.batch = tide__size_product(size, ndim - 2);
-  s.a.step = s.a.n * s.a.k, s.a.other_step = t->a.step;
-  TIDE_TRY(give(&s, 0, s.a.n, s.a.k, type_of(t)));
-  tide_status status = tide_copy(s.op[0], b, false);
-  if (t->a.batch == 1) s.a.k *= s.a.batch, s.a.batch = 1; /* one LU for all: just more columns */
-  if (status == TIDE_OK) status = launch(&s, TIDE_LINALG_LU_SOLVE);
-  if (status == TIDE_OK) status = check_info(t, t->op[4]);
-  if (status == TIDE_OK) *out = take(&s, 0);
-  tide_tensor_release(s.op[0]);
-  return status;
-}
-
-tide_status tide_linalg_solve(tide_tensor **out, const tide_tensor *a, const tide_tensor *b) {
-  int64_t size[TIDE_MAX_DIMS];
-  int ndim;
-  task t;
-  tide_tensor *eye = NULL, *result = NULL;
-  TIDE_TRY(begin(&t, b ? "solve" : "inv", b ? "a" : "x", a, true));
-  TIDE_TRY(check_places(t.what, out, out));
-  if (b) TIDE_TRY(tide__check(b, "solve", "b"));
-  bool vector = b && is_vector(a, b);
-  if (b) TIDE_TRY(check_sides(&t, b, vector, true));
-  tide_tensor sides = as_columns(b ? b : a, vector);
-  TIDE_TRY(size_sides(size, &ndim, &t, &sides));
-  if (t.a.batch == 1) TIDE_TRY(check_counts(&t, 1, tide__size_product(size, ndim) / (t.a.n ? t.a.n : 1)));
-  tide_options o = {type_of(&t), a->storage->device, false};
-  if (!b) TIDE_TRY(tide_eye(&eye, t.a.n, t.a.n, &o));
-  tide_status status = solve(&result, &t, b ? &sides : eye, size, ndim);
-  end(&t);
-  tide_tensor_release(eye);
-  TIDE_TRY(status);
-  if (!vector) return *out = result, TIDE_OK;
-  status = tide_squeeze_dim(out, result, -1);
-  tide_tensor_release(result);
-  return status;
-}
-
-/* ---- triangles ---- */
-
 /* Is each matrix without gaps, and the next one behind it, by rows or, if `columns`, by columns? */
 static bool is_packed(const tide_tensor *x, bool columns) {
   tide_tensor v = tide__tensor_borrow(x);
@@ -338,6 +286,89 @@ static bool is_packed(const tide_tensor *x, bool columns) {
   tide__tensor_layout(&v); /* it is square */
   return v.contiguous;
 }
+
+/* op[5]: a's matrices, spread as `wide` says, as they lie if they are packed; *columns: by columns. */
+static tide_status give_read(task *t, const tide_tensor *a, const tide_tensor *wide, bool *columns) {
+  *columns = !is_packed(wide, false) && is_packed(wide, true);
+  return *columns || wide->contiguous ? tide__tensor_view(&t->op[5], a, wide->size, wide->stride, wide->ndim, a->offset)
+                                      : tide__as_contiguous(&t->op[5], wide, type_of(t));
+}
+
+/* b NULL: the identity. */
+static tide_status solve(tide_tensor **out, task *t, const tide_tensor *b, const int64_t *size, int ndim) {
+  tide_tensor wide, shape = tide__tensor_borrow(t->x);
+  bool columns = false;
+  TIDE_TRY(spread(&wide, t->x, size, ndim));
+  TIDE_TRY(give_read(t, t->x, &wide, &columns));
+  memcpy(shape.size, size, sizeof shape.size);
+  shape.ndim = ndim;
+  t->x = &shape, t->a.k = size[ndim - 1];
+  tide_status status = give(t, 0, t->a.n, t->a.k, type_of(t));
+  t->x = &wide;
+  if (status == TIDE_OK && b) status = tide_copy(t->op[0], b, false);
+  if (status == TIDE_OK) status = give(t, 4, 1, -1, TIDE_INT32);
+  t->a.flags = !b ? TIDE_LINALG_INVERSE : columns ? 0 : TIDE_LINALG_TRANSPOSED;
+  t->a.batch = tide__size_product(size, ndim - 2);
+  t->a.step = t->a.n * t->a.k, t->a.other_step = t->a.n * t->a.n;
+  if (batch_of(&wide) == 1) t->a.k *= t->a.batch, t->a.batch = 1; /* one matrix for all: just more columns */
+  if (status == TIDE_OK && t->op[0]->numel > 0) {
+    status = launch(t, TIDE_LINALG_SOLVE);
+    if (status == TIDE_OK) status = check_info(t, t->op[4]);
+  }
+  if (status != TIDE_OK) return status;
+  if (!b && !columns) return tide_transpose(out, t->op[0], -2, -1); /* that of the transpose, by columns */
+  *out = take(t, 0);
+  return TIDE_OK;
+}
+
+tide_status tide_linalg_solve(tide_tensor **out, const tide_tensor *a, const tide_tensor *b) {
+  int64_t size[TIDE_MAX_DIMS];
+  int ndim;
+  task t;
+  tide_tensor *result = NULL;
+  TIDE_TRY(begin(&t, b ? "solve" : "inv", b ? "a" : "x", a, true));
+  TIDE_TRY(check_places(t.what, out, out));
+  if (b) TIDE_TRY(tide__check(b, "solve", "b"));
+  bool vector = b && is_vector(a, b);
+  if (b) TIDE_TRY(check_sides(&t, b, vector, true));
+  tide_tensor sides = as_columns(b ? b : a, vector);
+  TIDE_TRY(size_sides(size, &ndim, &t, &sides));
+  if (t.a.batch == 1) TIDE_TRY(check_counts(&t, 1, tide__size_product(size, ndim) / (t.a.n ? t.a.n : 1)));
+  tide_status status = solve(&result, &t, b ? &sides : NULL, size, ndim);
+  end(&t);
+  TIDE_TRY(status);
+  if (!vector) return *out = result, TIDE_OK;
+  status = tide_squeeze_dim(out, result, -1);
+  tide_tensor_release(result);
+  return status;
+}
+
+tide_status tide_linalg_det(tide_tensor **det, tide_tensor **logarithm, const tide_tensor *x) {
+  task t;
+  bool columns = false;
+  tide_tensor *first = NULL;
+  TIDE_TRY(begin(&t, logarithm ? "slogdet" : "det", "x", x, true));
+  TIDE_TRY(check_places(t.what, det, logarithm ? logarithm : det));
+  tide_status status = give_read(&t, x, x, &columns);
+  if (status == TIDE_OK) status = give(&t, 0, 1, -1, type_of(&t));
+  if (status == TIDE_OK && logarithm) status = give(&t, 1, 1, -1, real_of(&t));
+  t.a.other_step = t.a.n * t.a.n;
+  if (status == TIDE_OK && t.a.n == 0) { /* the product of no eigenvalues */
+    status = tide_fill(t.op[0], tide_int(1));
+    if (status == TIDE_OK && logarithm) status = tide_fill(t.op[1], tide_int(0));
+  } else if (status == TIDE_OK)
+    status = launch(&t, TIDE_LINALG_DET);
+  if (status == TIDE_OK) status = tide_squeeze_dim(&first, t.op[0], -1);
+  if (status == TIDE_OK && logarithm) status = tide_squeeze_dim(logarithm, t.op[1], -1);
+  end(&t);
+  if (status == TIDE_OK)
+    *det = first;
+  else
+    tide_tensor_release(first);
+  return status;
+}
+
+/* ---- triangles ---- */
 
 tide_status tide_linalg_triangular_solve(tide_tensor **out, const tide_tensor *a, const tide_tensor *b, bool upper,
                                          bool left, bool unit) {
@@ -352,14 +383,12 @@ tide_status tide_linalg_triangular_solve(tide_tensor **out, const tide_tensor *a
   TIDE_TRY(size_sides(size, &ndim, &t, b));
   TIDE_TRY(spread(&wide, a, size, ndim));
   /* Right sides stay stored by rows, which are the columns of the transposed system. */
-  bool columns = !is_packed(&wide, false) && is_packed(&wide, true);
+  bool columns = false;
   tide_tensor *sides;
   TIDE_TRY(tide__tensor_new(&sides, size, ndim, type_of(&t), a->storage->device));
   tide_status status = tide_copy(sides, b, false);
   t.op[0] = sides;
-  if (status == TIDE_OK)
-    status = columns || wide.contiguous ? tide__tensor_view(&t.op[5], a, wide.size, wide.stride, wide.ndim, a->offset)
-                                        : tide__as_contiguous(&t.op[5], &wide, type_of(&t));
+  if (status == TIDE_OK) status = give_read(&t, a, &wide, &columns);
   t.a.flags = (left ? 0 : TIDE_LINALG_LEFT) | (columns ? TIDE_LINALG_TRANSPOSED : 0) |
               (columns == upper ? TIDE_LINALG_UPPER : 0) | (unit ? TIDE_LINALG_UNIT : 0);
   t.a.k = t.a.n;

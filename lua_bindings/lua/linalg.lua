@@ -22,24 +22,9 @@ end
 
 function linalg_inv(x) return solve(x) end
 
--- U's diagonal, and 1 or -1: the determinant of P.
-local function factor(x)
-  check_matrices(x, true)
-  local lu, pivots = lu_factor(x)
-  local diagonal = lu:diagonal(0, -2, -1)
-  local changed = pivots:ne(count_up(1, x:size(-1), x)):sum(-1)
-  return diagonal, (1 - changed % 2 * 2):to(diagonal.dtype)
-end
+function linalg_det(x) return determinant(x, false) end
 
-function linalg_det(x)
-  local diagonal, sign = factor(x)
-  return diagonal:prod(-1) * sign
-end
-
-function linalg_slogdet(x)
-  local diagonal, sign = factor(x)
-  return diagonal:sgn():prod(-1) * sign, diagonal:abs():log():sum(-1)
-end
+function linalg_slogdet(x) return determinant(x, true) end
 
 function linalg_trace(x)
   check_matrices(x)

@@ -38,7 +38,7 @@ static void drop(void) {
 }
 
 /* Each function, of which the results are out[0] to out[2]; those that are not given stay NULL. */
-enum { FUNCTIONS = 12 };
+enum { FUNCTIONS = 14 };
 static tide_status call(int f, tide_tensor **out, const tide_tensor *of) {
   switch (f) {
   case 0: return tide_linalg_cholesky(&out[0], of, false, NULL);
@@ -52,6 +52,8 @@ static tide_status call(int f, tide_tensor **out, const tide_tensor *of) {
   case 8: return tide_linalg_svd(NULL, &out[0], NULL, of, false);
   case 9: return tide_linalg_eigh(&out[0], &out[1], of, false);
   case 10: return tide_linalg_eigh(&out[0], NULL, of, true);
+  case 11: return tide_linalg_det(&out[0], NULL, of);
+  case 12: return tide_linalg_det(&out[0], &out[1], of);
   default: return tide_linalg_eig(&out[0], &out[1], of);
   }
 }
@@ -83,6 +85,15 @@ static void test_values(void) {
   release(out);
   OK(call(10, out, x));
   CHECK(NEAR(out[0], 1, 3));
+  release(out);
+  OK(call(11, out, x));
+  CHECK(NEAR(out[0], 3) && out[0]->ndim == 0);
+  release(out);
+  OK(call(12, out, x));
+  CHECK(NEAR(out[0], 1) && NEAR(out[1], log(3)));
+  release(out);
+  OK(call(11, out, singular));
+  CHECK(NEAR(out[0], 0));
   release(out);
   OK(tide_linalg_qr(&out[0], &out[1], high, false));
   CHECK(out[0]->size[1] == 2 && out[1]->size[0] == 2);

@@ -5,7 +5,10 @@
  * asks once how much room a routine wants; the library's own threads, if it has any, are its affair.
  *
  * Invariant: nothing is computed where a function of the library is missing. */
+#include <complex.h>
+#include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "lapack.h"
 #include "layout.h"
@@ -44,7 +47,8 @@ static place place_of(const tide_linalg_args *a, int64_t i) {
   int64_t least = a->m < a->n ? a->m : a->n, columns = a->flags & TIDE_LINALG_FULL ? a->m : a->n, bytes[4] = {0};
   switch (a->routine) {
   case TIDE_LINALG_LU: bytes[1] = least * 4; break;
-  case TIDE_LINALG_LU_SOLVE: bytes[1] = a->n * 4; break;
+  case TIDE_LINALG_SOLVE: break;
+  case TIDE_LINALG_DET: bytes[1] = real; break;
   case TIDE_LINALG_QR: bytes[1] = least * item; break;
   case TIDE_LINALG_QR_Q: bytes[1] = a->k * item; break;
   case TIDE_LINALG_EIG: bytes[1] = a->n * 2 * real, bytes[2] = a->n * a->n * 2 * real; break;
@@ -141,17 +145,57 @@ static int do_eig(const tide_linalg_args *a, const place *p, const room *r, int 
   return info;
 }
 
+/* The LU of a copy of A, or of its transpose as it lies, which has the same determinant. */
+static int factor_copy(tide__blocks *b, const place *p, const room *r, int n) {
+  memcpy(r->work, p->other, (size_t)n * (size_t)n * tide__item(TIDE_FLOAT32 + b->type));
+  return tide__blocks_lu(b, n, n, r->work, n, r->ints);
+}
+
+static int do_solve(tide__blocks *b, const tide_linalg_args *a, const place *p, const room *r) {
+  int n = (int)a->n, info = factor_copy(b, p, r, n);
+  size_t item = tide__item(a->dtype);
+  if (info) return info;
+  if (a->flags & TIDE_LINALG_INVERSE) memset(p->x, 0, (size_t)n * (size_t)n * item);
+  for (int64_t j = 0; j < n && a->flags & TIDE_LINALG_INVERSE; j++)
+    real_put(p->x + j * (n + 1) * (int64_t)item, 0, b->type, 1);
+  tide__blocks_lu_solve(b, a->flags & TIDE_LINALG_TRANSPOSED, n, (int)a->k, r->work, r->ints, p->x);
+  return 0;
+}
+
+/* Of complex numbers, which also have the real ones of float64. */
+static int do_det(tide__blocks *b, const tide_linalg_args *a, int64_t at, const place *p, const room *r) {
+  int n = (int)a->n, parts = b->type >= 2 ? 2 : 1;
+  bool logs = a->head.ptr[1] != NULL;
+  double complex product = 1;
+  double sum = 0;
+  factor_copy(b, p, r, n);
+  for (int64_t j = 0; j < n; j++) {
+    int64_t i = j * (n + 1) * parts;
+    double complex x = CMPLX(real_at(r->work, i, b->type), parts == 2 ? real_at(r->work, i + 1, b->type) : 0);
+    double size = cabs(x);
+    if (logs) sum += log(size);
+    product *= (logs && size != 0 ? x / size : x) * (r->ints[j] == j + 1 ? 1 : -1);
+  }
+  for (int i = 0; i < parts; i++)
+    real_put(a->head.ptr[0], at * parts + i, b->type, i ? cimag(product) : creal(product));
+  if (logs) real_put(a->head.ptr[1], at, b->type, sum);
+  return 0;
+}
+
 static int do_one(const tide_linalg_args *a, int64_t i, const room *r, bool *is_broken) {
   const int m = (int)a->m, n = (int)a->n, k = (int)a->k, type = a->dtype - TIDE_FLOAT32, flags = a->flags;
   tide__blocks b = {.type = type};
   tide__triangle how = {flags & TIDE_LINALG_LEFT, flags & TIDE_LINALG_UPPER, flags & TIDE_LINALG_TRANSPOSED,
                         flags & TIDE_LINALG_UNIT};
+  int info = tide__small_linalg(a, i);
+  if (info >= 0) return info;
   place p = place_of(a, i);
-  int info = 0;
+  info = 0;
   switch (a->routine) {
-  case TIDE_LINALG_CHOLESKY: info = tide__blocks_cholesky(&b, how.upper, n, p.x, n); break;
+  case TIDE_LINALG_CHOLESKY: info = tide__blocks_cholesky(&b, n, p.x, n); break;
   case TIDE_LINALG_LU: info = tide__blocks_lu(&b, m, n, p.x, m, p.pivots); break;
-  case TIDE_LINALG_LU_SOLVE: tide__blocks_lu_solve(&b, n, k, p.other, p.pivots, p.x); break;
+  case TIDE_LINALG_SOLVE: info = do_solve(&b, a, &p, r); break;
+  case TIDE_LINALG_DET: info = do_det(&b, a, i, &p, r); break;
   case TIDE_LINALG_QR: info = tide__blocks_qr(&b, m, n, p.x, p.at[1], r->work, r->elements); break;
   case TIDE_LINALG_QR_Q: info = tide__blocks_qr_q(&b, m, n, k, p.x, p.at[1], r->work, r->elements); break;
   case TIDE_LINALG_SVD: info = do_svd(a, &p, r, type); break;
@@ -178,10 +222,11 @@ static bool room_new(room *r, const tide_linalg_args *a) {
   int integers = 1;
   *r = (room){.work = work, .real = reals, .ints = &integers, .vectors = work, .elements = -1, .reals = -1};
   r->integers = -1;
+  bool copies = a->routine == TIDE_LINALG_SOLVE || a->routine == TIDE_LINALG_DET;
   bool wants = a->routine >= TIDE_LINALG_QR && a->routine <= TIDE_LINALG_EIG;
-  if (!wants) return *r = (room){0}, true;
-  do_one(a, 0, r, &is_broken);
-  int64_t elements = answer(work, type), most = 0, ints = integers;
+  if (!wants && !copies) return *r = (room){0}, true;
+  if (wants) do_one(a, 0, r, &is_broken);
+  int64_t elements = answer(work, type), most = 0, ints = copies ? n : integers;
   if (a->routine == TIDE_LINALG_EIGH && type >= 2) most = answer(reals, type);
   if (a->routine == TIDE_LINALG_SVD) {
     ints = 8 * n;
@@ -191,7 +236,8 @@ static bool room_new(room *r, const tide_linalg_args *a) {
   if (a->routine == TIDE_LINALG_EIG && type < 2) vectors = (n + 2) * n;
   if (elements < 1 || elements > INT32_MAX || most > INT32_MAX || ints > INT32_MAX) return false;
   r->elements = (int)elements, r->reals = (int)most, r->integers = (int)ints;
-  int64_t first = r->elements * item + 16, second = r->reals * real + 16, third = vectors * real + 16;
+  int64_t first = (copies ? n * n : r->elements) * item + 16, second = r->reals * real + 16,
+          third = vectors * real + 16;
   char *memory = malloc((size_t)(first + second + third) + (size_t)r->integers * sizeof(int));
   r->work = memory;
   if (!memory) return false;

@@ -16,8 +16,9 @@ typedef struct tide__blocks {
 /* As LAPACK's getrf, getrs, potrf and trsm; all give what stands in info. Cholesky's other triangle is lost; of complex
  * matrices it is LAPACK's. */
 int tide__blocks_lu(tide__blocks *b, int m, int n, void *a, int ld, int *pivots);
-void tide__blocks_lu_solve(tide__blocks *b, int n, int k, const void *lu, const int *pivots, void *x);
-int tide__blocks_cholesky(tide__blocks *b, bool upper, int n, void *a, int ld);
+/* turned: the LU is of A's transpose. */
+void tide__blocks_lu_solve(tide__blocks *b, bool turned, int n, int k, const void *lu, const int *pivots, void *x);
+int tide__blocks_cholesky(tide__blocks *b, int n, void *a, int ld);
 /* Which triangle of t, and what is done with it. */
 typedef struct tide__triangle {
   bool left, upper, turned, unit;
@@ -27,5 +28,8 @@ void tide__blocks_triangle(tide__blocks *b, tide__triangle how, int m, int n, co
  * column. */
 int tide__blocks_qr(tide__blocks *b, int m, int n, void *a, void *tau, void *work, int elements);
 int tide__blocks_qr_q(tide__blocks *b, int m, int n, int k, void *a, const void *tau, void *work, int elements);
+
+/* Matrix i of CHOLESKY, LU, SOLVE or DET, where it is small and real: what stands in info, or -1: it is neither. */
+int tide__small_linalg(const tide_linalg_args *a, int64_t i);
 
 #endif

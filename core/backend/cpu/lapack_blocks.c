@@ -6,9 +6,11 @@
  * Res. Dev. 41 (1997).
  *
  * Invariant: matrices are stored by columns, `ld` elements apart. */
+#include <complex.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "isa.h"
 #include "lapack.h"
 
 enum { BLOCK = 32 };
@@ -46,12 +48,111 @@ static void subtract(tide__blocks *b, void *c, int ld, factor left, factor right
   multiply(b, c, ld, left, right, m, n, k, -1, 1);
 }
 
+/* ---- blocks of real numbers: a column after the other, by products of a matrix and a vector ---- */
+
+static double number(const void *x, int64_t i, bool wide) {
+  return wide ? ((const double *)x)[i] : (double)((const float *)x)[i];
+}
+
+/* Of a column y: divided by a number; less another one; the place of the largest of n, where NaN counts least; and
+ * what a lower triangle, whose diagonal counts as 1, makes of its first numbers. */
+#define COLUMN(s, T)                                                                                                   \
+  static void divide_##s(T *y, T by, int n) {                                                                          \
+    for (int i = 0; i < n; i++) y[i] /= by;                                                                            \
+  }                                                                                                                    \
+  static void less_##s(T *y, const T *x, int64_t n) {                                                                  \
+    for (int64_t i = 0; i < n; i++) y[i] -= x[i];                                                                      \
+  }                                                                                                                    \
+  static int largest_##s(const T *y, int n) {                                                                          \
+    T most = y[0] < 0 ? -y[0] : y[0];                                                                                  \
+    int found = 0;                                                                                                     \
+    for (int i = 1; i < n; i++) {                                                                                      \
+      T size = y[i] < 0 ? -y[i] : y[i];                                                                                \
+      if (size > most) most = size, found = i;                                                                         \
+    }                                                                                                                  \
+    return found;                                                                                                      \
+  }                                                                                                                    \
+  static void solve_head_##s(const T *a, int ld, T *y, int n) {                                                        \
+    for (int i = 0; i < n; i++, a += ld)                                                                               \
+      for (int k = i + 1; k < n; k++) y[k] -= a[k] * y[i];                                                             \
+  }
+COLUMN(f32, float)
+COLUMN(f64, double)
+
+/* y -= the `columns` of x, which are `ld` apart, by the factors of so many. */
+static void subtract_columns(void *y, const void *x, int ld, const void *factors, int columns, int rows, bool wide) {
+  enum { PART = 512 };
+  _Alignas(64) char sums[PART * 8];
+  void (*add)(void *, const void *, int64_t, const void *, int64_t, int64_t) = tide__isa_get()->columns[wide];
+  int item = wide ? 8 : 4;
+  for (int64_t i = 0; i < rows && columns > 0; i += PART) {
+    int64_t n = rows - i < PART ? rows - i : PART;
+    char *to = (char *)y + i * item;
+    memset(sums, 0, (size_t)(n * item + 63) / 64 * 64);
+    add(sums, (const char *)x + i * item, ld, factors, columns, n);
+    if (wide)
+      less_f64((double *)(void *)to, (const double *)(const void *)sums, n);
+    else
+      less_f32((float *)(void *)to, (const float *)(const void *)sums, n);
+  }
+}
+
+static void divide(void *y, double by, int n, bool wide) {
+  if (wide)
+    divide_f64(y, by, n);
+  else
+    divide_f32(y, (float)by, n);
+}
+
+/* X op(T) becomes X, which has m rows and at most BLOCK columns. */
+static void solve_right(const tide__blocks *b, tide__triangle how, int m, int n, const void *t, int ld, void *x,
+                        int ld_x) {
+  bool wide = b->type == 1, upper = how.upper != how.turned;
+  double factors[BLOCK];
+  for (int q = 0; q < n; q++) {
+    int j = upper ? q : n - 1 - q, first = upper ? 0 : j + 1, columns = upper ? j : n - 1 - j;
+    void *y = at(b, x, ld_x, 0, j);
+    for (int k = 0; k < columns; k++)
+      memcpy((char *)factors + (size_t)k * item_of(b),
+             how.turned ? at(b, t, ld, j, first + k) : at(b, t, ld, first + k, j), item_of(b));
+    subtract_columns(y, at(b, x, ld_x, 0, first), ld_x, factors, columns, m, wide);
+    if (!how.unit) divide(y, number(at(b, t, ld, j, j), 0, wide), m, wide);
+  }
+}
+
+/* op(T) X becomes X, which has at most BLOCK rows: some of its columns at a time, as rows. */
+static void solve_left(const tide__blocks *b, tide__triangle how, int m, int n, const void *t, int ld, void *x,
+                       int ld_x) {
+  enum { PART = 64 };
+  double turned[BLOCK * PART];
+  size_t item = item_of(b);
+  how.turned = !how.turned;
+  for (int j = 0; j < n; j += PART) {
+    int columns = n - j < PART ? n - j : PART;
+    for (int c = 0; c < columns; c++)
+      for (int i = 0; i < m; i++) memcpy(at(b, turned, columns, c, i), at(b, x, ld_x, i, j + c), item);
+    solve_right(b, how, columns, m, t, ld, turned, columns);
+    for (int c = 0; c < columns; c++)
+      for (int i = 0; i < m; i++) memcpy(at(b, x, ld_x, i, j + c), at(b, turned, columns, c, i), item);
+  }
+}
+
+static void triangle_block(const tide__blocks *b, tide__triangle how, int m, int n, const void *t, int ld, void *x,
+                           int ld_x) {
+  if (b->type >= 2 || (how.left ? n : m) < 8)
+    tide__cpu_lapack.trsm[b->type](how.left ? "L" : "R", how.upper ? "U" : "L", how.turned ? "T" : "N",
+                                   how.unit ? "U" : "N", &m, &n, one_of(b), t, &ld, x, &ld_x, 1, 1, 1, 1);
+  else if (how.left)
+    solve_left(b, how, m, n, t, ld, x, ld_x);
+  else
+    solve_right(b, how, m, n, t, ld, x, ld_x);
+}
+
 void tide__blocks_triangle(tide__blocks *b, tide__triangle how, int m, int n, const void *t, int ld, void *x,
                            int ld_x) {
   int size = how.left ? m : n, first = half(size), rest = size - first;
   if (size <= BLOCK) {
-    tide__cpu_lapack.trsm[b->type](how.left ? "L" : "R", how.upper ? "U" : "L", how.turned ? "T" : "N",
-                                   how.unit ? "U" : "N", &m, &n, one_of(b), t, &ld, x, &ld_x, 1, 1, 1, 1);
+    triangle_block(b, how, m, n, t, ld, x, ld_x);
     return;
   }
   const char *corner = at(b, t, ld, first, first), *off = at(b, t, ld, how.upper ? 0 : first, how.upper ? first : 0);
@@ -77,56 +178,92 @@ void tide__blocks_triangle(tide__blocks *b, tide__triangle how, int m, int n, co
   }
 }
 
-/* Row i of so many columns changes places with row pivots[i] - 1, one after the other. */
-static void change_rows(const tide__blocks *b, void *a, int ld, int columns, const int *pivots, int n) {
-  size_t item = item_of(b);
-  for (int j = 0; j < columns; j++) {
-    char *column = at(b, a, ld, 0, j);
-    for (int i = 0; i < n; i++) {
-      char held[16], *one = column + (size_t)i * item, *other = column + (size_t)(pivots[i] - 1) * item;
-      memcpy(held, one, item);
-      memmove(one, other, item);
-      memcpy(other, held, item);
+/* Row i of so many columns changes places with row pivots[i] - 1, one after the other, or the last one first. */
+static void change_rows(const tide__blocks *b, void *a, int ld, int columns, const int *pivots, int n, bool back) {
+#define CHANGE(T)                                                                                                      \
+  for (int j = 0; j < columns; j++)                                                                                    \
+    for (int k = 0, i = back ? n - 1 : 0; k < n; k++, i += back ? -1 : 1) {                                            \
+      T *column = (T *)a + (size_t)j * (size_t)ld, held = column[i];                                                   \
+      column[i] = column[pivots[i] - 1], column[pivots[i] - 1] = held;                                                 \
     }
-  }
+  if (item_of(b) == 4)
+    CHANGE(float)
+  else if (item_of(b) == 8)
+    CHANGE(double)
+  else
+    CHANGE(double complex)
+#undef CHANGE
 }
 
-int tide__blocks_lu(tide__blocks *b, int m, int n, void *a, int ld, int *pivots) {
-  int least = m < n ? m : n, first = half(least), info = 0;
-  if (least <= BLOCK) {
+/* At most BLOCK columns; those behind a column are changed when their turn comes. */
+static int lu_block(const tide__blocks *b, int m, int n, void *a, int ld, int *pivots) {
+  bool wide = b->type == 1;
+  int info = 0;
+  if (m == 0) return 0;
+  if (b->type >= 2) {
     tide__cpu_lapack.getrf[b->type](&m, &n, a, &ld, pivots, &info);
     return info;
   }
+  for (int j = 0; j < n; j++) {
+    char *y = at(b, a, ld, 0, j);
+    int known = j < m ? j : m;
+    change_rows(b, y, ld, 1, pivots, known, false);
+    if (wide)
+      solve_head_f64(a, ld, (double *)(void *)y, known);
+    else
+      solve_head_f32(a, ld, (float *)(void *)y, known);
+    if (known == m) continue;
+    subtract_columns(at(b, y, ld, j, 0), at(b, a, ld, j, 0), ld, y, j, m - j, wide);
+    void *rest = at(b, y, ld, j, 0);
+    pivots[j] = j + 1 + (wide ? largest_f64(rest, m - j) : largest_f32(rest, m - j));
+    for (int c = 0; c <= j; c++) {
+      char held[16], *one = at(b, a, ld, j, c), *other = at(b, a, ld, pivots[j] - 1, c);
+      memcpy(held, one, item_of(b)), memcpy(one, other, item_of(b)), memcpy(other, held, item_of(b));
+    }
+    double pivot = number(y, j, wide);
+    if (pivot == 0)
+      info = info ? info : j + 1;
+    else
+      divide(at(b, y, ld, j + 1, 0), pivot, m - j - 1, wide);
+  }
+  return info;
+}
+
+int tide__blocks_lu(tide__blocks *b, int m, int n, void *a, int ld, int *pivots) {
+  int least = m < n ? m : n, first = least <= BLOCK ? least : half(least), info = 0;
+  if (m == 0 || n <= BLOCK) return lu_block(b, m, n, a, ld, pivots);
   char *right = at(b, a, ld, 0, first), *below = at(b, a, ld, first, 0), *corner = at(b, a, ld, first, first);
   info = tide__blocks_lu(b, m, first, a, ld, pivots);
-  change_rows(b, right, ld, n - first, pivots, first);
+  change_rows(b, right, ld, n - first, pivots, first, false);
   tide__blocks_triangle(b, (tide__triangle){.left = true, .unit = true}, first, n - first, a, ld, right, ld);
   subtract(b, corner, ld, (factor){below, ld, false}, (factor){right, ld, false}, m - first, n - first, first);
   int later = tide__blocks_lu(b, m - first, n - first, corner, ld, pivots + first);
-  change_rows(b, below, ld, first, pivots + first, least - first);
+  change_rows(b, below, ld, first, pivots + first, least - first, false);
   for (int i = first; i < least; i++) pivots[i] += first;
   return info ? info : later ? later + first : 0;
 }
 
-void tide__blocks_lu_solve(tide__blocks *b, int n, int k, const void *lu, const int *pivots, void *x) {
-  change_rows(b, x, n, k, pivots, n);
-  tide__blocks_triangle(b, (tide__triangle){.left = true, .unit = true}, n, k, lu, n, x, n);
-  tide__blocks_triangle(b, (tide__triangle){.left = true, .upper = true}, n, k, lu, n, x, n);
+void tide__blocks_lu_solve(tide__blocks *b, bool turned, int n, int k, const void *lu, const int *pivots, void *x) {
+  tide__triangle lower = {.left = true, .unit = true, .turned = turned};
+  tide__triangle upper = {.left = true, .upper = true, .turned = turned};
+  if (!turned) change_rows(b, x, n, k, pivots, n, false);
+  tide__blocks_triangle(b, turned ? upper : lower, n, k, lu, n, x, n);
+  tide__blocks_triangle(b, turned ? lower : upper, n, k, lu, n, x, n);
+  if (turned) change_rows(b, x, n, k, pivots, n, true);
 }
 
-int tide__blocks_cholesky(tide__blocks *b, bool upper, int n, void *a, int ld) {
+int tide__blocks_cholesky(tide__blocks *b, int n, void *a, int ld) {
   int first = half(n), rest = n - first, info = 0;
   if (n <= BLOCK || b->type >= 2) {
-    tide__cpu_lapack.potrf[b->type](upper ? "U" : "L", &n, a, &ld, &info, 1);
+    tide__cpu_lapack.potrf[b->type]("L", &n, a, &ld, &info, 1);
     return info;
   }
-  char *corner = at(b, a, ld, first, first), *off = at(b, a, ld, upper ? 0 : first, upper ? first : 0);
-  info = tide__blocks_cholesky(b, upper, first, a, ld);
+  char *corner = at(b, a, ld, first, first), *off = at(b, a, ld, first, 0);
+  info = tide__blocks_cholesky(b, first, a, ld);
   if (info) return info;
-  tide__triangle how = {.left = upper, .upper = upper, .turned = true};
-  tide__blocks_triangle(b, how, upper ? first : rest, upper ? rest : first, a, ld, off, ld);
-  subtract(b, corner, ld, (factor){off, ld, upper}, (factor){off, ld, !upper}, rest, rest, first);
-  info = tide__blocks_cholesky(b, upper, rest, corner, ld);
+  tide__blocks_triangle(b, (tide__triangle){.turned = true}, rest, first, a, ld, off, ld);
+  subtract(b, corner, ld, (factor){off, ld, false}, (factor){off, ld, true}, rest, rest, first);
+  info = tide__blocks_cholesky(b, rest, corner, ld);
   return info ? info + first : 0;
 }
 
