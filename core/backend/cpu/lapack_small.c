@@ -58,14 +58,16 @@ static int factor(double *a, int n, int *pivots, double *sign) {
       if (!info) info = j + 1;
       continue;
     }
-    for (int i = j + 1; i < n; i++) column[i] /= column[j];
+    double inverse = 1 / column[j];
+    for (int i = j + 1; i < n; i++) column[i] *= inverse;
     for (double *x = column + n; x < a + n * n; x += n)
       for (int i = j + 1; i < n; i++) x[i] -= column[i] * x[j];
   }
   return info;
 }
 
-static void solve(const double *lu, const int *pivots, int n, double *x) {
+/* inverse: of the diagonal's numbers. */
+static void solve(const double *lu, const double *inverse, const int *pivots, int n, double *x) {
   for (int i = 0; i < n; i++) {
     double held = x[i];
     x[i] = x[pivots[i] - 1], x[pivots[i] - 1] = held;
@@ -73,7 +75,7 @@ static void solve(const double *lu, const int *pivots, int n, double *x) {
   for (int j = 0; j < n; j++)
     for (int i = j + 1; i < n; i++) x[i] -= lu[j * n + i] * x[j];
   for (int j = n - 1; j >= 0; j--) {
-    x[j] /= lu[j * n + j];
+    x[j] *= inverse[j];
     for (int i = 0; i < j; i++) x[i] -= lu[j * n + i] * x[j];
   }
 }
@@ -83,7 +85,8 @@ static int cholesky(double *a, int n) {
     double *column = a + j * n;
     if (!(column[j] > 0)) return j + 1;
     column[j] = sqrt(column[j]);
-    for (int i = j + 1; i < n; i++) column[i] /= column[j];
+    double inverse = 1 / column[j];
+    for (int i = j + 1; i < n; i++) column[i] *= inverse;
     for (int c = j + 1; c < n; c++)
       for (int i = c; i < n; i++) a[c * n + i] -= column[i] * column[c];
   }
@@ -93,7 +96,8 @@ static int cholesky(double *a, int n) {
 /* The solutions, one column of right sides after the other. */
 static void put_solutions(const tide_linalg_args *a, int64_t i, const double *lu, const int *pivots, bool wide) {
   int n = (int)a->n;
-  double x[MOST];
+  double x[MOST], inverse[MOST];
+  for (int j = 0; j < n; j++) inverse[j] = 1 / lu[j * n + j];
   for (int64_t c = 0; c < a->k; c++) {
     shape column = {0, n, 1, 1, n};
     char *to = (char *)a->head.ptr[0] + (i * a->step + c * n) * (wide ? 8 : 4);
@@ -101,7 +105,7 @@ static void put_solutions(const tide_linalg_args *a, int64_t i, const double *lu
       for (int r = 0; r < n; r++) x[r] = r == c;
     else
       take(x, to, &column, 0, wide);
-    solve(lu, pivots, n, x);
+    solve(lu, inverse, pivots, n, x);
     put(to, x, &column, 0, wide);
   }
 }
