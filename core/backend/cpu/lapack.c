@@ -1,8 +1,8 @@
 /* lapack.c: what LAPACK computes, one text for its four dtypes; it is opened at the first call (library.def).
  *
  * LAPACK stores matrices by columns, as plan.h does; what it spends in products of matrices, ours do
- * (lapack_blocks.c). Matrices of a batch are spread over the threads, each of which
- * asks once how much room a routine wants; the library's own threads, if it has any, are its affair.
+ * (lapack_blocks.c), small real ones ask no library (lapack_small.c). Matrices of a batch are spread over the threads,
+ * each of which asks once how much room a routine wants.
  *
  * Invariant: nothing is computed where a function of the library is missing. */
 #include <complex.h>
@@ -18,8 +18,13 @@ tide__lapack tide__cpu_lapack;
 static pthread_once_t lapack_once = PTHREAD_ONCE_INIT;
 static char lapack_problem[512];
 
+/* OpenBLAS gets one thread: its own beside ours, which share a batch, wait for each other. */
 static void lapack_open(void) {
-  tide__library_open(&lapack, TIDE__LIBRARY_lapack, lapack_problem, sizeof lapack_problem);
+  tide__openblas openblas;
+  char missing[512];
+  if (tide__library_open(&lapack, TIDE__LIBRARY_lapack, lapack_problem, sizeof lapack_problem) &&
+      tide__library_open(&openblas, TIDE__LIBRARY_openblas, missing, sizeof missing))
+    openblas.set_threads(1);
 }
 
 tide_status tide__cpu_has_lapack(const char *kernel) {
