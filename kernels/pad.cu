@@ -4,6 +4,7 @@
  * Invariant: no element is read where its dim has no place for it. */
 #include "launch.cuh"
 #include "base/field.h"
+#include "resize.cuh"
 #include "tidek.h"
 
 namespace tidek {
@@ -79,6 +80,7 @@ template <class S> static int pad_run(cudaStream_t stream, const PadArgs &p) {
 
 int tidek_pad(cudaStream_t stream, const tide_pad_args *a) {
   using namespace tidek;
+  if (is_resize(a)) return resize(stream, a);
   PadArgs p = {};
   p.out = a->head.ptr[0], p.in = a->head.ptr[1], p.ndim = a->ndim ? a->ndim : 1;
   p.size[0] = p.in_size[0] = p.stride[0] = 1, p.div[0] = make_div(1); /* of no dims: one element */

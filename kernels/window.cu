@@ -1,10 +1,12 @@
-/* window.cu: the maximum or mean of windows, and fields in another size. A thread makes some neighbours of a row of the
- * result, which it writes at once where they lie at a multiple of their bytes; what the other dims need of the input is
- * known once for all of them. float16 and bfloat16 are computed in float32.
+/* window.cu: the maximum or mean of windows, and fields of one or three dims in another size (images: resize.cu). A
+ * thread makes some neighbours of a row of the result, which it writes at once where they lie at a multiple of their
+ * bytes; what the other dims need of the input is known once for all of them. float16 and bfloat16 are computed in
+ * float32.
  *
  * Invariant: of the input nothing is read but what a window covers. */
 #include "types.cuh"
 #include "base/field.h"
+#include "resize.cuh"
 #include "tidek.h"
 
 namespace tidek {
@@ -25,48 +27,44 @@ struct WindowArgs {
 /* T: what is computed in; its functions of base/field.h. */
 template <class T> struct Between;
 template <> struct Between<float> {
-  static __device__ __forceinline__ void at(bool cubic, const tide_taps *d, bool align, int64_t i, int64_t *from,
-                                            float *w) {
-    tide_between_f32(cubic, d, align, i, from, w);
+  static __device__ __forceinline__ void at(const tide_taps *d, bool align, int64_t i, int64_t *from, float *w) {
+    tide_between_f32(false, d, align, i, from, w);
   }
 };
 template <> struct Between<double> {
-  static __device__ __forceinline__ void at(bool cubic, const tide_taps *d, bool align, int64_t i, int64_t *from,
-                                            double *w) {
-    tide_between_f64(cubic, d, align, i, from, w);
+  static __device__ __forceinline__ void at(const tide_taps *d, bool align, int64_t i, int64_t *from, double *w) {
+    tide_between_f64(false, d, align, i, from, w);
   }
 };
 
-/* The elements along a dim that element i needs, as offsets, for modes between elements: N of them. */
-template <class T, int N> struct Taps {
-  int64_t from[N];
-  T w[N];
+/* The two elements along a dim between which element i lies, as offsets. */
+template <class T> struct Taps {
+  int64_t from[2];
+  T w[2];
   __device__ __forceinline__ Taps(const WindowArgs &a, int k, int64_t i, int64_t pitch) {
-    Between<T>::at(N == 4, &a.dim[k], a.align, i, from, w);
-#pragma unroll
-    for (int t = 0; t < N; t++) from[t] *= pitch;
+    Between<T>::at(&a.dim[k], a.align, i, from, w);
+    from[0] *= pitch, from[1] *= pitch;
   }
 };
 
-template <int OP, int DEEP, class S, class T>
+template <int DEEP, class S, class T>
 static __device__ __forceinline__ void between(T (&v)[WINDOW_EACH], const WindowArgs &a, const S *plane, int64_t z,
                                                int64_t y, int64_t x) {
-  constexpr int N = OP == TIDE_WINDOW_CUBIC ? 4 : 2;
-  Taps<T, N> down(a, 1, y, a.dim[2].in);
-  Taps<T, 2> deep(a, 0, DEEP > 1 ? z : 0, a.dim[1].in * a.dim[2].in);
+  Taps<T> down(a, 1, y, a.dim[2].in);
+  Taps<T> deep(a, 0, DEEP > 1 ? z : 0, a.dim[1].in * a.dim[2].in);
 #pragma unroll
   for (int e = 0; e < WINDOW_EACH; e++) {
-    Taps<T, N> across(a, 2, x + e < a.dim[2].out ? x + e : x, 1);
+    Taps<T> across(a, 2, x + e < a.dim[2].out ? x + e : x, 1);
     v[e] = 0;
 #pragma unroll
     for (int k = 0; k < DEEP; k++) {
       T flat = 0;
 #pragma unroll
-      for (int j = 0; j < N; j++) {
+      for (int j = 0; j < 2; j++) {
         const S *row = plane + (DEEP > 1 ? deep.from[k] : 0) + down.from[j];
         T line = 0;
 #pragma unroll
-        for (int i = 0; i < N; i++) line += across.w[i] * cast<T>(row[across.from[i]]);
+        for (int i = 0; i < 2; i++) line += across.w[i] * cast<T>(row[across.from[i]]);
         flat += down.w[j] * line;
       }
       v[e] += DEEP > 1 ? deep.w[k] * flat : flat;
@@ -132,7 +130,7 @@ __global__ void __launch_bounds__(WINDOW_THREADS) window_kernel(const __grid_con
     T v[WINDOW_EACH];
     int64_t at[WINDOW_EACH];
     if constexpr (OP >= TIDE_WINDOW_LINEAR)
-      between<OP, DEEP>(v, a, plane, z, y, x);
+      between<DEEP>(v, a, plane, z, y, x);
     else
       window<OP>(v, at, a, plane, z, y, x);
     const int64_t offset = row * a.dim[2].out + x;
@@ -167,7 +165,6 @@ template <class S> static int window_op(cudaStream_t stream, const WindowArgs &w
   case TIDE_WINDOW_MAX: return window_run<TIDE_WINDOW_MAX, 1, S>(stream, w);
   case TIDE_WINDOW_MEAN: return window_run<TIDE_WINDOW_MEAN, 1, S>(stream, w);
   case TIDE_WINDOW_AREA: return window_run<TIDE_WINDOW_AREA, 1, S>(stream, w);
-  case TIDE_WINDOW_CUBIC: return window_run<TIDE_WINDOW_CUBIC, 1, S>(stream, w);
   default:
     return deep ? window_run<TIDE_WINDOW_LINEAR, 2, S>(stream, w) : window_run<TIDE_WINDOW_LINEAR, 1, S>(stream, w);
   }
@@ -177,6 +174,7 @@ template <class S> static int window_op(cudaStream_t stream, const WindowArgs &w
 
 int tidek_window(cudaStream_t stream, const tide_window_args *a) {
   using namespace tidek;
+  if (is_resize(a)) return resize(stream, a);
   WindowArgs w = {};
   w.out = a->head.ptr[0], w.in = a->head.ptr[1], w.places = (int64_t *)a->head.ptr[2];
   w.align = a->align, w.with_border = a->with_border, w.base = a->index_base, w.divisor = a->divisor;

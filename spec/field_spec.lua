@@ -339,6 +339,17 @@ describe("tide.interpolate", function()
     end
   end)
 
+  it("takes images larger than a block of threads, and many that are smaller", function()
+    for _, case in ipairs { { some(1, 1, 9, 150):double(), { 19, 263 } }, { some(2, 20, 4, 3), { 9, 5 } } } do
+      local x, size = table.unpack(case)
+      for _, mode in ipairs { "nearest", "linear", "cubic" } do
+        local name = mode == "nearest" and mode or "bi" .. mode
+        local expected = resized(x, size, mode)
+        D.eq(expected, tide.interpolate(x, { size = size, mode = name }):reshape(#expected, -1), 2e-5, name)
+      end
+    end
+  end)
+
   it("takes factors", function()
     local x = some(1, 2, 5, 6)
     D.eq(resized(x, { 10, 12 }, "linear"), tide.interpolate(x, { scale_factor = 2, mode = "bilinear" }):reshape(2, -1), 2e-5)
