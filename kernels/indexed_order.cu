@@ -10,7 +10,6 @@
 #include <cstring>
 
 #include "indexed.cuh"
-#include "sort.cuh"
 
 namespace tidek {
 
@@ -162,8 +161,8 @@ __global__ void __launch_bounds__(INDEX_THREADS)
   if (s.first) *p = cast<S>(sum);
 }
 
-cudaError_t sort_keys(void *scratch, size_t &bytes, cub::DoubleBuffer<unsigned long long> &key,
-                      cub::DoubleBuffer<int64_t> &step, int64_t n, int bits, cudaStream_t stream) {
+static cudaError_t sort_keys(void *scratch, size_t &bytes, cub::DoubleBuffer<unsigned long long> &key,
+                             cub::DoubleBuffer<int64_t> &step, int64_t n, int bits, cudaStream_t stream) {
   return cub::DeviceRadixSort::SortPairs(scratch, bytes, key, step, n, 0, bits, stream);
 }
 

@@ -1,22 +1,19 @@
-/* sort.cu: lines in order, and searching in them.
+/* sort.cu: short lines in order, and searching in lines.
  *
  * warp_kernel    lines of at most 32 elements, by exchanges between the lanes of a warp
  * block_kernel   lines of at most SHORT_LINE, by a radix sort in shared memory
- * Longer ones are sorted by CUB's radix sort of the device. Elements become keys (order.h) of 32 or 64 bits, and where
- * the results say where they stood, those places go along in 32 bits. Lines are sorted together where the number of
- * the line fits into the key, above the element; where it does not, elements are sorted first and lines thereafter,
- * which keeps the order of the elements in each.
+ * Longer ones are those of radix.cu, or of select.cu where few elements are wanted. Elements become keys (order.h) of
+ * 32 or 64 bits.
  *
- * Invariant: no block waits for another but in CUB. */
+ * Invariant: no block waits for another. */
 #include <cub/block/block_radix_sort.cuh>
-#include <cub/device/device_radix_sort.cuh>
 
 #include "sort.cuh"
 
 namespace tidek {
 
-constexpr int THREADS = 256, EACH = 4, MOST_ITEMS = 16;
-constexpr int64_t MOST_BLOCKS = 0x7fffffff, MOST_TOGETHER = (int64_t)1 << 31, LONG_LINE = (int64_t)1 << 20;
+constexpr int THREADS = 256, MOST_ITEMS = 16;
+constexpr int64_t MOST_BLOCKS = 0x7fffffff;
 static_assert(THREADS * MOST_ITEMS == SHORT_LINE, "a block takes a short line");
 
 /* ---- short lines ---- */
@@ -92,188 +89,6 @@ template <class E> static int sort_short(cudaStream_t stream, const SortArgs<E> 
   return launch(kernel, blocks, THREADS, stream, (const SortArgs<E>)a);
 }
 
-/* ---- long lines ---- */
-
-/* The keys of all elements, the line above that of the element where it fits, and their numbers: in the line, or of all
- * where several lines have no room in the key. */
-template <class E, class K, class I>
-__global__ void __launch_bounds__(THREADS)
-    keys_kernel(const __grid_constant__ SortArgs<E> a, K *key, I *number, int shift, bool of_all) {
-  kernel_begin();
-  int64_t begin = (int64_t)blockIdx.x * THREADS * EACH + threadIdx.x, n = a.lines * a.n;
-  E x[EACH];
-#pragma unroll
-  for (int e = 0; e < EACH; e++)
-    if (begin + e * THREADS < n) x[e] = a.in[begin + e * THREADS];
-#pragma unroll
-  for (int e = 0; e < EACH; e++) {
-    int64_t i = begin + e * THREADS, line = 0;
-    if (i >= n) break;
-    K k = (K)KeyOf<E>::key(x[e], a.order);
-    if (a.lines > 1 && !of_all) line = i / a.n, k |= (K)line << shift;
-    key[i] = k;
-    if (number) number[i] = (I)(i - line * a.n);
-  }
-}
-
-/* The lines that numbers of all elements belong to. */
-__global__ void __launch_bounds__(THREADS)
-    lines_kernel(uint32_t *line, const uint32_t *number, int64_t n, int64_t length) {
-  kernel_begin();
-  int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
-  if (i < n) line[i] = (uint32_t)(number[i] / length);
-}
-
-/* Sorted keys and numbers become results. key: NULL where only numbers of all elements are known. */
-template <class E, class K, class I>
-__global__ void __launch_bounds__(THREADS)
-    results_kernel(const __grid_constant__ SortArgs<E> a, const K *key, const I *number) {
-  kernel_begin();
-  int64_t begin = (int64_t)blockIdx.x * THREADS * EACH + threadIdx.x, n = a.lines * a.keep;
-#pragma unroll
-  for (int e = 0; e < EACH; e++) {
-    int64_t i = begin + e * THREADS;
-    if (i >= n) break;
-    int64_t line = a.lines > 1 ? i / a.keep : 0, from = i + line * (a.n - a.keep) + a.first;
-    int64_t at = number ? (int64_t)number[from] : 0;
-    if (key) {
-      put(a, i, line, (typename KeyOf<E>::Key)(key[from] & (K)a.order.mask), at);
-      continue;
-    }
-    if (a.values) a.values[i] = a.in[at];
-    if (a.places) a.places[i] = at - line * a.n + a.base;
-  }
-}
-
-/* How long lines are sorted: in groups of lines, with what keys and numbers. */
-struct Way {
-  bool wide_key, places, wide_places, two; /* two: elements first, then lines */
-  bool in_result;                          /* one of the two lists of numbers is the result itself */
-  int64_t group;                           /* lines sorted together */
-  int bits, line_bits;                     /* of a key in all; of a line's number */
-};
-
-static Way way_of(const tide_sort_args *a) {
-  Way w = {};
-  int bytes = dtype_bytes(a->dtype);
-  int64_t lines = a->lines;
-  w.places = a->head.ptr[2] != nullptr;
-  w.wide_places = w.places && a->n > (int64_t)UINT32_MAX;
-  if (a->n >= LONG_LINE) lines = 1;
-  w.group = lines * a->n <= MOST_TOGETHER || lines == 1 ? lines : MOST_TOGETHER / a->n;
-  w.line_bits = bits_below(w.group);
-  w.bits = 8 * bytes + w.line_bits;
-  w.two = w.bits > 64;
-  if (w.two) w.bits = 64, w.places = true;
-  w.wide_key = w.bits > 32;
-  w.in_result = w.wide_places && a->keep == a->n;
-  return w;
-}
-
-template <class K>
-static cudaError_t sort_alone(void *room, size_t &bytes, cub::DoubleBuffer<K> &key, int64_t n, int bits,
-                              cudaStream_t stream) {
-  return cub::DeviceRadixSort::SortKeys(room, bytes, key, n, 0, bits, stream);
-}
-
-template <class K, class I>
-static cudaError_t sort_pairs(void *room, size_t &bytes, cub::DoubleBuffer<K> &key, cub::DoubleBuffer<I> &number,
-                              int64_t n, int bits, cudaStream_t stream) {
-  return cub::DeviceRadixSort::SortPairs(room, bytes, key, number, n, 0, bits, stream);
-}
-
-/* Scratch memory holds the keys twice, the numbers twice or once, and what CUB asks for. */
-static cudaError_t room_of(size_t *bytes, const Way &w, int64_t n) {
-  cub::DoubleBuffer<uint32_t> key_32, number;
-  cub::DoubleBuffer<unsigned long long> key_64;
-  cub::DoubleBuffer<int64_t> wide;
-  size_t most = 0, some = 0;
-  cudaError_t rc;
-  if (!w.places)
-    rc = w.wide_key ? sort_alone(nullptr, most, key_64, n, w.bits, nullptr)
-                    : sort_alone(nullptr, most, key_32, n, w.bits, nullptr);
-  else if (w.wide_places)
-    rc = w.wide_key ? sort_keys(nullptr, most, key_64, wide, n, w.bits, nullptr)
-                    : sort_pairs(nullptr, most, key_32, wide, n, w.bits, nullptr);
-  else
-    rc = w.wide_key ? sort_pairs(nullptr, most, key_64, number, n, w.bits, nullptr)
-                    : sort_pairs(nullptr, most, key_32, number, n, w.bits, nullptr);
-  if (rc == cudaSuccess && w.two) rc = sort_pairs(nullptr, some, key_32, number, n, w.line_bits, nullptr);
-  *bytes = most > some ? most : some;
-  return rc;
-}
-
-static size_t key_bytes(const Way &w, int64_t n) { return aligned((size_t)n * (w.wide_key ? 8 : 4)); }
-static size_t number_bytes(const Way &w, int64_t n) {
-  return w.places ? aligned((size_t)n * (w.wide_places ? 8 : 4)) : 0;
-}
-
-/* One group of lines. */
-template <class E, class K, class I, class Sort>
-static int sort_group(cudaStream_t stream, const SortArgs<E> &a, const Way &w, char *room, Sort sort) {
-  int64_t n = a.lines * a.n;
-  size_t keys = key_bytes(w, n), numbers = number_bytes(w, n), bytes = 0;
-  cub::DoubleBuffer<K> key((K *)room, (K *)(room + keys));
-  char *rest = room + 2 * keys + numbers * (w.in_result ? 1 : 2);
-  I *spare = (I *)(room + 2 * keys + numbers);
-  if constexpr (sizeof(I) == 8)
-    if (w.in_result) spare = (I *)a.places;
-  cub::DoubleBuffer<I> number((I *)(room + 2 * keys), spare);
-  int64_t blocks = ceil_div(n, THREADS * EACH), results = ceil_div(a.lines * a.keep, THREADS * EACH);
-  int rc = (int)room_of(&bytes, w, n);
-  if (rc) return rc;
-  I *first = w.places ? number.Current() : nullptr;
-  rc = launch(keys_kernel<E, K, I>, blocks, THREADS, stream, (const SortArgs<E>)a, key.Current(), first,
-              8 * (int)sizeof(E), (bool)w.two);
-  if (!rc) rc = (int)sort(rest, bytes, key, number, n);
-  if (rc) return rc;
-  const K *sorted = key.Current();
-  if constexpr (sizeof(I) == 4)
-    if (w.two) {
-      cub::DoubleBuffer<uint32_t> line((uint32_t *)room, (uint32_t *)(room + keys));
-      rc = launch(lines_kernel, ceil_div(n, THREADS), THREADS, stream, line.Current(),
-                  (const uint32_t *)number.Current(), n, a.n);
-      if (!rc) rc = (int)sort_pairs(rest, bytes, line, number, n, w.line_bits, stream);
-      if (rc) return rc;
-      sorted = nullptr;
-    }
-  return launch(results_kernel<E, K, I>, results, THREADS, stream, (const SortArgs<E>)a, sorted,
-                (const I *)(w.places ? number.Current() : nullptr));
-}
-
-template <class E> static int sort_long(cudaStream_t stream, const tide_sort_args *args, void *scratch) {
-  using Wide = unsigned long long;
-  using Alone = std::conditional_t<sizeof(E) == 8, Wide, uint32_t>; /* no line stands above the element */
-  SortArgs<E> all = sort_args<E>(args);
-  Way w = way_of(args);
-  char *room = (char *)scratch;
-  int rc = 0;
-  for (int64_t line = 0; line < all.lines && !rc; line += w.group) {
-    SortArgs<E> a = from_line(all, line, all.lines - line < w.group ? all.lines - line : w.group);
-    if (w.wide_places)
-      rc = sort_group<E, Alone, int64_t>(stream, a, w, room,
-                                         [&](void *rest, size_t &bytes, auto &key, auto &number, int64_t n) {
-                                           if constexpr (sizeof(E) == 8)
-                                             return sort_keys(rest, bytes, key, number, n, w.bits, stream);
-                                           else
-                                             return sort_pairs(rest, bytes, key, number, n, w.bits, stream);
-                                         });
-    else if (w.wide_key)
-      rc = sort_group<E, Wide, uint32_t>(stream, a, w, room,
-                                         [&](void *rest, size_t &bytes, auto &key, auto &number, int64_t n) {
-                                           return w.places ? sort_pairs(rest, bytes, key, number, n, w.bits, stream)
-                                                           : sort_alone(rest, bytes, key, n, w.bits, stream);
-                                         });
-    else if constexpr (sizeof(E) < 8)
-      rc = sort_group<E, uint32_t, uint32_t>(stream, a, w, room,
-                                             [&](void *rest, size_t &bytes, auto &key, auto &number, int64_t n) {
-                                               return w.places ? sort_pairs(rest, bytes, key, number, n, w.bits, stream)
-                                                               : sort_alone(rest, bytes, key, n, w.bits, stream);
-                                             });
-  }
-  return rc;
-}
-
 /* ---- searching ---- */
 
 struct SearchArgs {
@@ -326,34 +141,23 @@ template <class E> static int search(cudaStream_t stream, const tide_search_args
                 KeyOf<E>::order(&form, true));
 }
 
-template <class E> static int sort(cudaStream_t stream, const tide_sort_args *a, void *scratch) {
-  return a->n <= SHORT_LINE ? sort_short(stream, sort_args<E>(a)) : sort_long<E>(stream, a, scratch);
-}
-
 } // namespace tidek
 
 int tidek_sort_scratch(size_t *bytes, const tide_sort_args *a) {
   using namespace tidek;
-  *bytes = 0;
-  if (a->n <= SHORT_LINE) return 0;
-  if (is_selection(a)) return *bytes = select_scratch(a), 0;
-  Way w = way_of(a);
-  int64_t n = w.group * a->n;
-  size_t rest = 0;
-  int rc = (int)room_of(&rest, w, n);
-  *bytes = 2 * key_bytes(w, n) + number_bytes(w, n) * (w.in_result ? 1 : 2) + rest;
-  return rc;
+  *bytes = a->n <= SHORT_LINE ? 0 : is_selection(a) ? select_scratch(a) : radix_scratch(a);
+  return 0;
 }
 
 int tidek_sort(cudaStream_t stream, const tide_sort_args *a, void *scratch, size_t bytes) {
   using namespace tidek;
   (void)bytes;
-  if (is_selection(a)) return select(stream, a, scratch);
+  if (a->n > SHORT_LINE) return is_selection(a) ? select(stream, a, scratch) : radix_sort(stream, a, scratch);
   switch (dtype_bytes(a->dtype)) {
-  case 1: return sort<uint8_t>(stream, a, scratch);
-  case 2: return sort<uint16_t>(stream, a, scratch);
-  case 4: return sort<uint32_t>(stream, a, scratch);
-  default: return sort<uint64_t>(stream, a, scratch);
+  case 1: return sort_short(stream, sort_args<uint8_t>(a));
+  case 2: return sort_short(stream, sort_args<uint16_t>(a));
+  case 4: return sort_short(stream, sort_args<uint32_t>(a));
+  default: return sort_short(stream, sort_args<uint64_t>(a));
   }
 }
 

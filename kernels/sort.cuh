@@ -2,8 +2,6 @@
 #ifndef TIDEK_SORT_CUH
 #define TIDEK_SORT_CUH
 
-#include <cub/util_type.cuh>
-
 #include "types.cuh"
 #include "base/order.h"
 #include "tidek.h"
@@ -85,9 +83,9 @@ bool is_selection(const tide_sort_args *a);
 size_t select_scratch(const tide_sort_args *a);
 int select(cudaStream_t stream, const tide_sort_args *a, void *scratch);
 
-/* indexed_order.cu: pairs of two numbers of 64 bits. */
-cudaError_t sort_keys(void *scratch, size_t &bytes, cub::DoubleBuffer<unsigned long long> &key,
-                      cub::DoubleBuffer<int64_t> &step, int64_t n, int bits, cudaStream_t stream);
+/* All others (radix.cu). */
+size_t radix_scratch(const tide_sort_args *a);
+int radix_sort(cudaStream_t stream, const tide_sort_args *a, void *scratch);
 
 } // namespace tidek
 #endif
