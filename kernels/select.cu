@@ -7,23 +7,28 @@
  * of their own, which the later passes read instead of the line. Passes that are not needed any more end at once: which
  * ones these are is known on the device alone, so that nothing waits and a graph can replay it.
  *
+ * Of a line that is long beside what is wanted, a bound is guessed first, from elements here and there: those below it
+ * go to the list at once, and where they are enough and have room the line is read no more.
+ *
  * In the end all elements up to the kth are collected, in any order, and a block sorts them.
  *
  * Invariant: the state of a line is written by the last block of a pass, and by nobody while others read it. */
 #include <cub/block/block_radix_sort.cuh>
 #include <cub/block/block_scan.cuh>
+#include <cmath>
 
 #include "sort.cuh"
 
 namespace tidek {
 
 constexpr int THREADS = 512, AHEAD = 8, DIGIT_BITS = 11, VALUES = 1 << DIGIT_BITS, OWN = VALUES / THREADS;
-constexpr int SORT_THREADS = 256, MOST_LEVELS = 12, GATHERS = 2;
+constexpr int SORT_THREADS = 256, MOST_LEVELS = 12, GATHERS = 2, SAMPLES = 16384;
 constexpr int64_t ENOUGH_BLOCKS = 1056, LEAST_LIST = 1 << 16, LIST_PART = 16, MOST_LINES = 1 << 14, MOST_KEEP = 4096;
+constexpr int64_t LEAST_GUESS = 1 << 20;
 
 /* What is known of a line's kth element. key, at: its known digits, the others 0. */
 struct State {
-  uint64_t key, at, key_mask, at_mask;
+  uint64_t key, at, key_mask, at_mask, bound;
   int64_t rank, count; /* which one it is, from 1, of how many that agree with it */
   unsigned long long nans, listed, collected;
   uint32_t blocks; /* that have ended in this pass */
@@ -43,6 +48,7 @@ template <class E> struct SelectArgs {
   char *scratch;
   int64_t each, list, blocks; /* bytes of a line's scratch memory; room in its list; blocks for a line */
   int32_t kth;                /* one element is wanted, not all before it */
+  int32_t sample_rank;        /* which of the samples, from 1, is the bound; 0: none is guessed */
 };
 
 template <class E> static size_t line_bytes(int64_t list, int64_t keep) {
@@ -212,6 +218,68 @@ template <class E> __global__ void __launch_bounds__(THREADS) gather_kernel(cons
   if (ends_last(r.state, a.blocks) && threadIdx.x == 0) r.state->has_list = 1;
 }
 
+/* The bound of a line: of its elements here and there that one which stands at sample_rank among them. */
+template <class E> __global__ void __launch_bounds__(THREADS) bound_kernel(const __grid_constant__ SelectArgs<E> a) {
+  using K = typename KeyOf<E>::Key;
+  using Scan = cub::BlockScan<int, THREADS>;
+  constexpr int EACH = SAMPLES / THREADS;
+  kernel_begin();
+  __shared__ typename Scan::TempStorage room;
+  __shared__ int count[VALUES], rank;
+  __shared__ K bound;
+  const E *in = a.sort.in + blockIdx.x * a.sort.n;
+  int64_t apart = a.sort.n / SAMPLES;
+  K key[EACH], mask = 0;
+#pragma unroll
+  for (int e = 0; e < EACH; e++) {
+    uint32_t i = threadIdx.x + e * THREADS; /* not at equal distances, where a pattern may repeat */
+    key[e] = (K)KeyOf<E>::key(in[i * apart + (int64_t)(i * 2654435769u >> 8) % apart], a.sort.order);
+  }
+  if (threadIdx.x == 0) rank = a.sample_rank, bound = 0;
+  for (int high = 8 * (int)sizeof(E), bits; high > 0; high -= bits) {
+    bits = high < DIGIT_BITS ? high : DIGIT_BITS;
+    for (int i = threadIdx.x; i < VALUES; i += THREADS) count[i] = 0;
+    __syncthreads();
+#pragma unroll
+    for (int e = 0; e < EACH; e++)
+      if ((key[e] & mask) == bound) atomicAdd(&count[(int)(key[e] >> (high - bits) & ((1u << bits) - 1))], 1);
+    __syncthreads();
+    int sum = 0, before, wanted = rank;
+    for (int v = 0; v < OWN; v++) sum += count[threadIdx.x * OWN + v];
+    Scan(room).ExclusiveSum(sum, before);
+    __syncthreads(); /* all have read the rank and the bound */
+    if (before < wanted && wanted <= before + sum) {
+      int value = threadIdx.x * OWN;
+      while (before + count[value] < wanted) before += count[value++];
+      rank = wanted - before, bound |= (K)value << (high - bits);
+    }
+    mask |= (K)((1u << bits) - 1) << (high - bits);
+    __syncthreads();
+  }
+  if (threadIdx.x == 0) room_of(a, blockIdx.x).state->bound = bound;
+}
+
+/* Those up to the bound become the list, if they are enough and have room. */
+template <class E> __global__ void __launch_bounds__(THREADS) below_kernel(const __grid_constant__ SelectArgs<E> a) {
+  kernel_begin();
+  int64_t line = blockIdx.x / a.blocks, block = blockIdx.x % a.blocks;
+  Room<E> r = room_of(a, line);
+  const State s = *r.state;
+  bool is_full = false;
+  each_element(a, r, s, line, block, [&](typename KeyOf<E>::Key key, int64_t at) {
+    if (key > s.bound || is_full) return;
+    unsigned long long to = next_place(&r.state->listed);
+    is_full = to >= (unsigned long long)a.list;
+    if (!is_full) r.list_key[to] = key, r.list_at[to] = at;
+  });
+  if (!ends_last(r.state, a.blocks) || threadIdx.x) return;
+  int64_t listed = (int64_t)__ldcg(&r.state->listed);
+  if (listed >= s.rank && listed <= a.list)
+    r.state->has_list = 1, r.state->count = listed, r.state->done = listed == s.rank;
+  else
+    r.state->listed = 0;
+}
+
 /* What is wanted. */
 template <class E> __global__ void __launch_bounds__(THREADS) collect_kernel(const __grid_constant__ SelectArgs<E> a) {
   kernel_begin();
@@ -266,6 +334,12 @@ bool is_selection(const tide_sort_args *a) {
 
 static int64_t list_of(const tide_sort_args *a) { return a->n < LEAST_LIST ? 0 : a->n / LIST_PART; }
 
+/* So that fewer than `keep` of n elements are seldom up to the bound: what is expected among the samples, and more. */
+static int sample_rank(int64_t n, int64_t keep) {
+  double expected = (double)SAMPLES * (double)keep / (double)n;
+  return (int)(expected + 4 * sqrt(expected)) + 8;
+}
+
 /* So many lines at a time. */
 static int64_t group_of(const tide_sort_args *a) {
   int64_t lines = ((int64_t)1 << 30) / a->n;
@@ -300,7 +374,10 @@ template <class E> static int select_of(cudaStream_t stream, const tide_sort_arg
     int64_t most = ceil_div(ENOUGH_BLOCKS, lines), need = ceil_div(all.n, THREADS * AHEAD);
     a.blocks = need < most ? need : most;
     a.kth = all.keep == 1 && (all.first > 0 || all.median);
+    a.sample_rank = a.kth || all.n < LEAST_GUESS ? 0 : sample_rank(all.n, all.keep);
     rc = launch(begin_kernel<E>, lines, THREADS, stream, (const SelectArgs<E>)a);
+    if (!rc && a.sample_rank) rc = launch(bound_kernel<E>, lines, THREADS, stream, (const SelectArgs<E>)a);
+    if (!rc && a.sample_rank) rc = launch(below_kernel<E>, lines * a.blocks, THREADS, stream, (const SelectArgs<E>)a);
     for (int k = 0; k < levels && !rc; k++) {
       rc = launch(level_kernel<E>, lines * a.blocks, THREADS, stream, (const SelectArgs<E>)a, (const Level)level[k]);
       if (!rc && k < GATHERS && a.list)
