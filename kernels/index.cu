@@ -184,8 +184,10 @@ int tidek_scatter_scratch(size_t *bytes, const tide_index_args *a) {
 int tidek_scatter(cudaStream_t stream, const tide_index_args *a, uint32_t *taken, tidek_mailbox *mailbox, int sms,
                   void *scratch, size_t bytes) {
   tidek::IndexArgs r = tidek::index_args(a, taken, mailbox);
+  int rc;
   if (scratch) return tidek::launch_ordered(stream, r, a, scratch, bytes);
   if (a->reduce) return tidek::launch_reduce(stream, r, a->dtype, a->reduce, sms);
+  if (tidek::try_mark(rc, stream, r, a->item_size, sms)) return rc;
   return tidek::launch_move<true>(stream, r, a->item_size);
 }
 

@@ -107,6 +107,9 @@ static inline bool widen(IndexArgs &r, int64_t times, int64_t bytes) {
   return true;
 }
 
+/* indexed_mark.cu: writes one value, of so many bytes, for every value of the index; false where it is not for this
+ * kernel. */
+bool try_mark(int &rc, cudaStream_t stream, const IndexArgs &r, int bytes, int sms);
 /* indexed_reduce.cu, indexed_count.cu and indexed_order.cu: scatters that do more than write. */
 int launch_reduce(cudaStream_t stream, IndexArgs r, int dtype, int reduce, int sms);
 /* Adds one number, int64, for every value of the index; false where it is not for this kernel. */

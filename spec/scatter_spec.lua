@@ -184,6 +184,22 @@ describe("scatter", function()
     D.eq({ { 3, 5 }, { 4, 8 } }, y)
   end)
 
+  -- On a GPU blocks note first what they are to write.
+  it("writes a number to the few places that a long list names", function()
+    local n = (1 << 20) + 3
+    for _, dtype in ipairs { "int64", "int32" } do
+      local index = tide.arange(n, { dtype = dtype, device = D.dev }):remainder(1000) * 3 + 1
+      local want = tide.full({ 3001 }, 9, { dtype = "uint8", device = D.dev })
+      want:narrow(1, 1, 3000):view(1000, 3):select(2, 1):fill_(7)
+      local x = tide.full({ 3001 }, 9, { dtype = "uint8", device = D.dev })
+      assert.is_true(x:scatter_(1, index, 7):equal(want), dtype)
+      local every_other = tide.full({ 6002 }, 9, { dtype = "uint8", device = D.dev }):view(3001, 2):select(2, 1)
+      assert.is_true(every_other:scatter_(1, index - 3002, 7):equal(want), dtype)
+      index:narrow(1, 777, 1):fill_(3002)
+      D.raises("IndexError", function() return x:scatter_(1, index, 7):sum():item() end)
+    end
+  end)
+
   it("writes nothing for an index without elements, and none where x has none", function()
     local none = tide.empty(0, 4, 2, { dtype = "int64", device = D.dev })
     local x = cube()

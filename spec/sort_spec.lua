@@ -350,6 +350,18 @@ describe("unique", function()
     same({ -128, 127 }, D.tensor({ 127, -128, 127 }, "int8"):unique())
   end)
 
+  it("finds what occurs in long lists", function()
+    local x = tide.randint(0, 5000, { 1500000 }, { dtype = "int64", device = D.dev })
+    x:narrow(1, 1, 5000):copy_(tide.arange(5000, { dtype = "int64", device = D.dev }))
+    for _, shift in ipairs { 0, -2500, 1 << 40 } do
+      local y = x * 3 + shift
+      for _, z in ipairs(shift < 1 << 31 and { y, y:int() } or { y }) do
+        local expected = tide.arange(5000, { dtype = "int64", device = D.dev }) * 3 + shift
+        assert.is_true(z:unique():equal(expected:to(z.dtype)), tostring(shift))
+      end
+    end
+  end)
+
   it("takes slices of a dim", function()
     local x = D.tensor { { 2, 1 }, { 1, 9 }, { 2, 1 }, { 1, 3 } }
     local values, inverse, counts = x:unique { dim = 1, return_inverse = true, return_counts = true }
