@@ -17,13 +17,14 @@
 namespace tidek {
 
 constexpr int CONV_THREADS = 256, FEW_RESULTS = 8;
-constexpr int TILE_M = 128, TILE_N = 128, TILE_BYTES = 64, STAGES = 3; /* bytes of a row of a tile */
+constexpr int TILE_BYTES = 64, STAGES = 4;         /* bytes of a row of a tile */
 constexpr int64_t LAID_BYTES = (int64_t)512 << 20; /* of the input at a time, unless an image has more */
 
 /* Where a column begins in the input, before the kernel's element is added. */
 struct Column {
   int image, at[3];
   bool inside;
+  Column() = default;
   __device__ __forceinline__ Column(const ConvArgs &a, int64_t n) {
     uint32_t rest = (uint32_t)n;
     inside = n < a.n;
@@ -105,35 +106,37 @@ template <class S> static __device__ __forceinline__ S rounded(S x, bool tf32) {
 struct LayArgs {
   void *out;
   const void *in;
-  int64_t images, places, groups, channels, wide, tiles_p, tiles_c;
+  int64_t places;
+  uint32_t images, groups, channels, words, tiles; /* words: of a place in out */
   int tf32;
+  Div by_p, by_c, by_group; /* tiles along places and channels; groups */
 };
 /* A tile is 64 places of 32 words of channels: those of 16 bits go in pairs. EVEN: places may be read in pairs. */
 template <class S, bool EVEN> __global__ void __launch_bounds__(256) lay_kernel(const __grid_constant__ LayArgs a) {
   kernel_begin();
   using W = typename std::conditional<sizeof(S) == 8, uint64_t, uint32_t>::type;
-  constexpr int EACH = sizeof(W) / sizeof(S);
+  constexpr uint32_t EACH = sizeof(W) / sizeof(S);
   __shared__ W tile[64][33];
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  for (int64_t b = blockIdx.x; b < a.images * a.groups * a.tiles_p * a.tiles_c; b += gridDim.x) {
-    const int64_t p0 = b % a.tiles_p * 64, rest = b / a.tiles_p, c0 = rest % a.tiles_c * (32 * EACH),
-                  plane = rest / a.tiles_c, p = p0 + 2 * lane;
-    const S *in = (const S *)a.in + plane * a.channels * a.places + p;
+  const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  for (uint32_t b = blockIdx.x; b < a.tiles; b += gridDim.x) {
+    uint32_t plane = b, p_tile = a.by_p.split(plane), c_tile = a.by_c.split(plane), image = plane;
+    const uint32_t group = a.by_group.split(image), c0 = (c_tile * 32 + warp) * EACH;
+    const int64_t p0 = (int64_t)p_tile * 64, p = p0 + 2 * lane, left = a.places - p;
+    const S *in = (const S *)a.in + ((int64_t)plane * a.channels + c0) * a.places + p;
     S v[4][EACH][2];
 #pragma unroll
-    for (int i = 0; i < 4; i++)
+    for (uint32_t i = 0; i < 4; i++)
 #pragma unroll
-      for (int e = 0; e < EACH; e++) {
-        const int64_t c = c0 + (warp + i * 8) * EACH + e;
-        const S *from = in + c * a.places;
+      for (uint32_t e = 0; e < EACH; e++) {
+        const S *from = in + (i * 8 * EACH + e) * a.places;
         v[i][e][0] = v[i][e][1] = cast<S>(0.f);
-        if (c >= a.channels || p >= a.places) continue;
+        if (c0 + i * 8 * EACH + e >= a.channels || left <= 0) continue;
         if constexpr (EVEN) {
           Pack<S, 2> two = Pack<S, 2>::load(from);
           v[i][e][0] = two.v[0], v[i][e][1] = two.v[1];
         } else {
           v[i][e][0] = from[0];
-          if (p + 1 < a.places) v[i][e][1] = from[1];
+          if (left > 1) v[i][e][1] = from[1];
         }
       }
 #pragma unroll
@@ -142,17 +145,18 @@ template <class S, bool EVEN> __global__ void __launch_bounds__(256) lay_kernel(
       for (int h = 0; h < 2; h++) {
         Pack<S, EACH> word;
 #pragma unroll
-        for (int e = 0; e < EACH; e++) word.v[e] = rounded(v[i][e][h], a.tf32);
+        for (int e = 0; e < (int)EACH; e++) word.v[e] = rounded(v[i][e][h], a.tf32);
         word.store((S *)&tile[lane + 32 * h][warp + i * 8]);
       }
     __syncthreads();
-    const int64_t group = plane % a.groups, image = plane / a.groups, words = a.wide / EACH, w = c0 / EACH + lane;
-    W *out = (W *)a.out + (group * a.images + image) * a.places * words + w;
+    const uint32_t w = c_tile * 32 + lane;
+    W *out = (W *)a.out + (((int64_t)group * a.images + image) * a.places + p0 + 2 * warp) * a.words + w;
+    if (w < a.words) {
 #pragma unroll
-    for (int i = 0; i < 8; i++) {
-      const int r = warp + i * 8;
-      const int64_t to = p0 + 2 * (r % 32) + r / 32;
-      if (to < a.places && w < words) out[to * words] = tile[r][lane];
+      for (uint32_t i = 0; i < 4; i++)
+#pragma unroll
+        for (uint32_t h = 0; h < 2; h++)
+          if (p0 + 2 * (warp + i * 8) + h < a.places) out[(i * 16 + h) * a.words] = tile[warp + i * 8 + 32 * h][lane];
     }
     __syncthreads();
   }
@@ -219,23 +223,25 @@ static __device__ __forceinline__ uint32_t chunk_at(int row, int c) {
   return (uint32_t)(row * TILE_BYTES + ((c ^ ((row >> 1) & 3)) << 4));
 }
 
-/* The sums of a thread, in float32 or float64: rows ty + 16 * i and columns tx + 16 * j of the tile. */
+/* The sums of a thread, in float32 or float64: every eighth of 64 rows and every eighth of 64 columns; two warps share
+ * the rows, two the columns. So where a thread's chunks lie, of chunk_at, differs by constants. */
 template <class S> struct Plain {
-  static constexpr int BLOCKS = sizeof(S) == 8 ? 1 : 2; /* of a multiprocessor */
+  static constexpr int THREADS = 128, M = 64, N = 128,
+                       BLOCKS = sizeof(S) == 4 ? 2 : 1; /* of a multiprocessor, at least */
   using T = typename std::conditional<std::is_same<S, double>::value, double, float>::type;
   T sum[8][8] = {};
-  __device__ __forceinline__ void add(const char *tiles) {
+  static __device__ __forceinline__ int row() { return threadIdx.x / 32 % 2 * 4 + threadIdx.x % 32 / 8; }
+  static __device__ __forceinline__ int column() { return threadIdx.x / 64 * 64 + threadIdx.x % 8; }
+  __device__ __forceinline__ void add(const char *w, const char *x) {
     constexpr int EACH = 16 / sizeof(S);
-    const int tx = threadIdx.x % 16, ty = threadIdx.x / 16;
 #pragma unroll
     for (int c = 0; c < TILE_BYTES / 16; c++) {
       Pack<S, EACH> v[8];
 #pragma unroll
-      for (int j = 0; j < 8; j++)
-        v[j] = Pack<S, EACH>::load((const S *)(tiles + TILE_M * TILE_BYTES + chunk_at(tx + 16 * j, c)));
+      for (int j = 0; j < 8; j++) v[j] = Pack<S, EACH>::load((const S *)(x + chunk_at(column() + 8 * j, c)));
 #pragma unroll
       for (int i = 0; i < 8; i++) {
-        Pack<S, EACH> u = Pack<S, EACH>::load((const S *)(tiles + chunk_at(ty + 16 * i, c)));
+        Pack<S, EACH> u = Pack<S, EACH>::load((const S *)(w + chunk_at(row() + 8 * i, c)));
 #pragma unroll
         for (int e = 0; e < EACH; e++)
 #pragma unroll
@@ -244,11 +250,10 @@ template <class S> struct Plain {
     }
   }
   __device__ __forceinline__ void store(const ConvArgs &a, int64_t g, int64_t m0, int64_t n0) const {
-    const int tx = threadIdx.x % 16, ty = threadIdx.x / 16;
 #pragma unroll
     for (int i = 0; i < 8; i++)
 #pragma unroll
-      for (int j = 0; j < 8; j++) conv_store<S, T>(a, g, m0 + ty + 16 * i, n0 + tx + 16 * j, sum[i][j]);
+      for (int j = 0; j < 8; j++) conv_store<S, T>(a, g, m0 + row() + 8 * i, n0 + column() + 8 * j, sum[i][j]);
   }
 };
 
@@ -274,21 +279,20 @@ CONV_MMA(float, "m16n8k8.row.col.f32.tf32.tf32.f32")
 
 /* The sums of a warp on tensor cores: 64 rows by 32 columns of the tile. */
 template <class S> struct Tensor {
-  static constexpr int BLOCKS = 1;
+  static constexpr int THREADS = 256, M = 128, N = 128, BLOCKS = 1;
   float sum[4][4][4] = {};
-  __device__ __forceinline__ void add(const char *tiles) {
+  __device__ __forceinline__ void add(const char *w, const char *x) {
 #if __CUDA_ARCH__ >= 800
     const int lane = threadIdx.x % 32, warp_m = threadIdx.x / 128 * 64, warp_n = threadIdx.x / 32 % 4 * 32;
-    const uint32_t from = shared_address(tiles);
+    const uint32_t rows = shared_address(w), columns = shared_address(x);
 #  pragma unroll
     for (int part = 0; part < 2; part++) {
       uint32_t u[4][4], v[2][4];
 #  pragma unroll
-      for (int i = 0; i < 4; i++) load_four(u[i], from + chunk_at(warp_m + i * 16 + lane % 16, part * 2 + lane / 16));
+      for (int i = 0; i < 4; i++) load_four(u[i], rows + chunk_at(warp_m + i * 16 + lane % 16, part * 2 + lane / 16));
 #  pragma unroll
       for (int j = 0; j < 2; j++)
-        load_four(v[j], from + TILE_M * TILE_BYTES +
-                            chunk_at(warp_n + j * 16 + lane / 16 * 8 + lane % 8, part * 2 + lane / 8 % 2));
+        load_four(v[j], columns + chunk_at(warp_n + j * 16 + lane / 16 * 8 + lane % 8, part * 2 + lane / 8 % 2));
 #  pragma unroll
       for (int i = 0; i < 4; i++)
 #  pragma unroll
@@ -309,47 +313,64 @@ template <class S> struct Tensor {
   }
 };
 
+/* What a thread brings to each stage: its chunk of 16 bytes of some rows and some columns. Where a column
+ * reads the input is found again for each element of the kernel. */
 template <class S, class Sums>
-__global__ void __launch_bounds__(CONV_THREADS, Sums::BLOCKS) tile_kernel(const __grid_constant__ ConvArgs a) {
+__global__ void __launch_bounds__(Sums::THREADS, Sums::BLOCKS) tile_kernel(const __grid_constant__ ConvArgs a) {
   kernel_begin();
-  constexpr int CHUNK = 16 / sizeof(S), TILE_K = TILE_BYTES / sizeof(S), STAGE = (TILE_M + TILE_N) * TILE_BYTES;
+  constexpr int CHUNK = 16 / sizeof(S), TILE_K = TILE_BYTES / sizeof(S), STAGE = (Sums::M + Sums::N) * TILE_BYTES;
+  constexpr int LINES = Sums::THREADS / 4, ROWS = Sums::M / LINES, COLUMNS = Sums::N / LINES;
   extern __shared__ __align__(128) char tiles[];
-  int64_t b = blockIdx.x, m0 = b % a.tiles_m * TILE_M, rest = b / a.tiles_m, n0 = rest % a.tiles_n * TILE_N,
-          g = rest / a.tiles_n;
-  int line = threadIdx.x / 4, chunk = threadIdx.x % 4; /* what it brings: of lines line and line + 64 of each tile */
-  Column c0(a, n0 + line), c1(a, n0 + line + 64);
-  const S *w = (const S *)a.w + g * a.m * a.k, *w0 = w + (m0 + line) * a.k, *w1 = w0 + 64 * a.k;
-  const S *x = (const S *)a.x, *x0 = x + (g * a.batch + c0.image) * a.in_plane * a.wide,
-          *x1 = x + (g * a.batch + c1.image) * a.in_plane * a.wide;
-  bool in0 = m0 + line < a.m, in1 = m0 + line + 64 < a.m;
-  int64_t k = chunk * CHUNK, channel = k; /* the next chunk of this thread; its channel and the kernel's element */
-  int kx = 0, ky = 0, kz = 0;
+  Column *const begins = (Column *)(tiles + STAGES * STAGE);
+  const int64_t b = blockIdx.x, m0 = b % a.tiles_m * Sums::M, rest = b / a.tiles_m, n0 = rest % a.tiles_n * Sums::N,
+                g = rest / a.tiles_n;
+  if (threadIdx.x < Sums::N) begins[threadIdx.x] = Column(a, n0 + threadIdx.x);
+  __syncthreads();
+  const int line = threadIdx.x / 4, chunk = threadIdx.x % 4;
+  const S *w[ROWS], *x[COLUMNS]; /* the next chunks but for their channel; NULL: zeros */
+#pragma unroll
+  for (int i = 0; i < ROWS; i++)
+    w[i] = m0 + line + LINES * i < a.m ? (const S *)a.w + (g * a.m + m0 + line + LINES * i) * a.k : NULL;
+  int64_t k = chunk * CHUNK;
+  int channel = (int)k, kx = 0, ky = 0, kz = 0;
 
-  auto settle = [&]() { /* the channel is brought back into a place's row */
+  auto find = [&]() {
+#pragma unroll
+    for (int i = 0; i < COLUMNS; i++) {
+      const Column c = begins[line + LINES * i];
+      const int64_t at = kz < a.kernel[0] ? c.place(a, kz, ky, kx) : -1;
+      x[i] = at >= 0 ? (const S *)a.x + ((g * a.batch + c.image) * a.in_plane + at) * a.wide : NULL;
+    }
+  };
+  auto settle = [&]() { /* brings the channel back into a place's row */
+                        if (channel < a.wide) return;
                         while (channel >= a.wide) {
-                          channel -= a.wide;
-                          if (++kx == a.kernel[2]) {
-                            kx = 0;
-                            if (++ky == a.kernel[1]) ky = 0, kz++;
-                          }
+                          channel -= (int)a.wide;
+                          if (++kx < a.kernel[2]) continue;
+                          kx = 0;
+                          if (++ky == a.kernel[1]) ky = 0, kz++;
                         }
+                        find();
   };
   auto bring = [&](int stage) {
     char *to = tiles + stage * STAGE;
-    bool more = k < a.k;
     settle();
-    int64_t at0 = more ? c0.place(a, kz, ky, kx) : -1, at1 = more ? c1.place(a, kz, ky, kx) : -1;
-    copy_16(to + chunk_at(line, chunk), more && in0 ? w0 + k : w, more && in0);
-    copy_16(to + chunk_at(line + 64, chunk), more && in1 ? w1 + k : w, more && in1);
-    to += TILE_M * TILE_BYTES;
-    copy_16(to + chunk_at(line, chunk), at0 >= 0 ? x0 + at0 * a.wide + channel : x, at0 >= 0);
-    copy_16(to + chunk_at(line + 64, chunk), at1 >= 0 ? x1 + at1 * a.wide + channel : x, at1 >= 0);
+#pragma unroll
+    for (int i = 0; i < ROWS; i++) {
+      const bool found = w[i] && k < a.k;
+      copy_16(to + chunk_at(line + LINES * i, chunk), found ? w[i] + k : (const S *)a.w, found);
+    }
+#pragma unroll
+    for (int i = 0; i < COLUMNS; i++)
+      copy_16(to + Sums::M * TILE_BYTES + chunk_at(line + LINES * i, chunk), x[i] ? x[i] + channel : (const S *)a.x,
+              x[i]);
     k += TILE_K, channel += TILE_K;
     copies_end();
   };
 
   Sums sums;
   const int64_t steps = (a.k + TILE_K - 1) / TILE_K;
+  find();
 #pragma unroll
   for (int s = 0; s < STAGES - 1; s++) bring(s);
   int stage = 0, next = STAGES - 1;
@@ -357,7 +378,7 @@ __global__ void __launch_bounds__(CONV_THREADS, Sums::BLOCKS) tile_kernel(const 
     copies_wait<STAGES - 2>();
     __syncthreads();
     bring(next);
-    sums.add(tiles + stage * STAGE);
+    sums.add(tiles + stage * STAGE, tiles + stage * STAGE + Sums::M * TILE_BYTES);
     stage = stage + 1 == STAGES ? 0 : stage + 1, next = next + 1 == STAGES ? 0 : next + 1;
   }
   copies_wait<0>();
@@ -438,11 +459,23 @@ static int lay_images(cudaStream_t stream, const tide_conv_args *a, const Laying
     return gather<S>(stream, g, d[0].in * d[1].in, d[2].out, l.wide);
   }
   const int64_t words = l.wide * (int64_t)sizeof(S) / (sizeof(S) == 8 ? 8 : 4);
-  LayArgs y = {out,    in, images, places, a->groups, channels, l.wide, ceil_div(places, 64), ceil_div(words, 32),
-               a->tf32};
-  const int blocks = few_blocks(images * a->groups * y.tiles_p * y.tiles_c);
-  bool even = places % 2 == 0 && (uintptr_t)in % (2 * sizeof(S)) == 0;
-  return launch(even ? lay_kernel<S, true> : lay_kernel<S, false>, blocks, 256, stream, (const LayArgs)y);
+  const int64_t tiles_p = ceil_div(places, 64), tiles_c = ceil_div(words, 32);
+  const int64_t tiles = images * a->groups * tiles_p * tiles_c;
+  if (tiles > 0x7fffffff) return (int)cudaErrorInvalidValue;
+  const LayArgs y = {out,
+                     in,
+                     places,
+                     (uint32_t)images,
+                     (uint32_t)a->groups,
+                     (uint32_t)channels,
+                     (uint32_t)words,
+                     (uint32_t)tiles,
+                     a->tf32,
+                     make_div(tiles_p),
+                     make_div(tiles_c),
+                     make_div(a->groups)};
+  const bool even = places % 2 == 0 && (uintptr_t)in % (2 * sizeof(S)) == 0;
+  return launch(even ? lay_kernel<S, true> : lay_kernel<S, false>, tiles, 256, stream, y);
 }
 
 /* ---- launching ---- */
@@ -472,9 +505,11 @@ static void conv_laid(ConvArgs &c, const Laying &l) {
 }
 
 template <class S, class Sums> static int tile_run(cudaStream_t stream, ConvArgs &c) {
-  c.tiles_m = ceil_div(c.m, TILE_M), c.tiles_n = ceil_div(c.n, TILE_N);
-  int64_t blocks = c.tiles_m * c.tiles_n * c.groups;
-  return launch_shared(tile_kernel<S, Sums>, blocks, CONV_THREADS, STAGES * (TILE_M + TILE_N) * TILE_BYTES, stream,
+  const int bytes = STAGES * (Sums::M + Sums::N) * TILE_BYTES + Sums::N * (int)sizeof(Column);
+  c.tiles_m = ceil_div(c.m, Sums::M), c.tiles_n = ceil_div(c.n, Sums::N);
+  cudaError_t rc = cudaFuncSetAttribute(tile_kernel<S, Sums>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+  if (rc) return (int)rc;
+  return launch_shared(tile_kernel<S, Sums>, c.tiles_m * c.tiles_n * c.groups, Sums::THREADS, (size_t)bytes, stream,
                        (const ConvArgs)c);
 }
 

@@ -15,9 +15,9 @@
 
 namespace tidek {
 
-constexpr int ROW_BYTES = 128;                     /* of a tile in shared memory, as the copy engine swizzles them */
-constexpr int CONSUMERS = 256, THREADS = 384;      /* the last four warps copy */
-constexpr int STAGED_ROWS = 16, STAGED_WORDS = 40; /* what a warp stores at a time: rows of 32 words, and their pitch */
+constexpr int ROW_BYTES = 128;                /* of a tile in shared memory, as the copy engine swizzles them */
+constexpr int CONSUMERS = 256, THREADS = 384; /* the last four warps copy */
+constexpr int STAGED_ROWS = 16, STAGED_BYTES = ROW_BYTES + 16; /* what a warp stores at a time; a row's pitch */
 
 struct HopperArgs {
   CUtensorMap x, w;
@@ -26,9 +26,10 @@ struct HopperArgs {
   int64_t plane;
   int m, groups, batch;                                              /* results of a group; images */
   int box[4], size[3], kernel[3], stride[3], before[3], dilation[3]; /* box: columns, rows, planes, images */
-  int chunks, bytes, pairs; /* of 128 bytes to a place; of a stage; may elements be stored in pairs? */
+  int chunks, bytes, run; /* of 128 bytes to a place; of a stage; elements that are stored at once: 16 bytes, 2 or 1 */
+  int flat;               /* columns are the places of all images: by_plane */
   uint32_t tiles;
-  Div by_m, by_tile[4], by_box[3]; /* how many tiles there are in results, columns, rows, planes, images */
+  Div by_m, by_tile[4], by_box[3], by_plane; /* how many tiles there are in results, columns, rows, planes, images */
 };
 
 /* ---- barriers, copies, products ---- */
@@ -122,16 +123,23 @@ struct Tile {
 static __device__ __forceinline__ int64_t element_of(const HopperArgs &a, const Tile &t, uint32_t p) {
   int x = t.x + (int)a.by_box[0].split(p), y = t.y + (int)a.by_box[1].split(p), z = t.z + (int)a.by_box[2].split(p);
   int image = t.image + (int)p;
-  bool found = (int)p < a.box[3] && x < a.size[2] && y < a.size[1] && z < a.size[0] && image < a.batch;
+  if ((int)p >= a.box[3] || x >= a.size[2] || y >= a.size[1] || z >= a.size[0] || image >= a.batch) return -1;
   int64_t place = ((int64_t)z * a.size[1] + y) * a.size[2] + x;
-  return found ? ((int64_t)image * a.groups + t.group) * a.m * a.plane + place : -1;
+  if (a.flat) {
+    uint32_t rest = (uint32_t)x;
+    place = a.by_plane.split(rest), image = (int)rest;
+  }
+  return ((int64_t)image * a.groups + t.group) * a.m * a.plane + place;
 }
 
-/* Stores what a warp holds of 16 rows from `row` on: c[j][...] are its columns 8 * j and on, which begin at `first`. */
-template <class S, int N>
+/* Stores what a warp holds of 16 rows from `row` on: c[4 * j + ...] are its columns 8 * j and on, which begin at
+ * `first`. RUN: so many neighbours of a row, which lie together in the result and begin at a multiple of their bytes,
+ * at once. */
+template <class S, int RUN, int N>
 static __device__ __forceinline__ void store_rows(const HopperArgs &a, const Tile &t, const float (&c)[N], int row,
-                                                  int first, uint32_t *staged) {
-  constexpr int EACH = 4 / sizeof(S), PIECE = 32 * EACH; /* elements of a word, and of a staged row */
+                                                  int first, char *staged) {
+  constexpr int PIECE = ROW_BYTES / sizeof(S), LANES = PIECE / RUN < 32 ? PIECE / RUN : 32, PARTS = PIECE / RUN / LANES;
+  constexpr int AT_ONCE = 32 / LANES, TIMES = STAGED_ROWS / AT_ONCE; /* rows */
   const int lane = threadIdx.x % 32, rows = a.m - row < STAGED_ROWS ? a.m - row : STAGED_ROWS;
   float add[2] = {0, 0};
 #pragma unroll
@@ -148,21 +156,21 @@ static __device__ __forceinline__ void store_rows(const HopperArgs &a, const Til
         const float *v = &c[(q * (PIECE / 8) + j) * 4 + 2 * h];
         Pack<S, 2> two;
         two.v[0] = cast<S>(v[0] + add[h]), two.v[1] = cast<S>(v[1] + add[h]);
-        two.store((S *)(staged + (lane / 4 + 8 * h) * STAGED_WORDS) + j * 8 + lane % 4 * 2);
+        two.store((S *)(staged + (lane / 4 + 8 * h) * STAGED_BYTES) + j * 8 + lane % 4 * 2);
       }
     __syncwarp();
-    if (EACH == 1 || a.pairs) {
-      const int64_t at = element_of(a, t, first + q * PIECE + lane * EACH);
-      S *out = (S *)a.out + at + row * a.plane;
-      for (int i = 0; i < rows && at >= 0; i++, out += a.plane) *(uint32_t *)out = staged[i * STAGED_WORDS + lane];
-    } else {
 #pragma unroll
-      for (int h = 0; h < EACH; h++) {
-        const int64_t at = element_of(a, t, first + q * PIECE + h * 32 + lane);
-        S *out = (S *)a.out + at + row * a.plane;
-        for (int i = 0; i < rows && at >= 0; i++, out += a.plane)
-          *out = ((const S *)(staged + i * STAGED_WORDS))[h * 32 + lane];
-      }
+    for (int part = 0; part < PARTS; part++) {
+      const int place = part * LANES * RUN + lane % LANES * RUN;
+      const int64_t at = element_of(a, t, first + q * PIECE + place);
+      Pack<S, RUN> run[TIMES];
+#pragma unroll
+      for (int i = 0; i < TIMES; i++)
+        run[i] = Pack<S, RUN>::load((const S *)(staged + (i * AT_ONCE + lane / LANES) * STAGED_BYTES) + place);
+      S *out = (S *)a.out + at + (row + lane / LANES) * a.plane;
+#pragma unroll
+      for (int i = 0; i < TIMES; i++)
+        if (at >= 0 && i * AT_ONCE + lane / LANES < rows) run[i].store(out + i * AT_ONCE * a.plane);
     }
   }
 }
@@ -175,9 +183,9 @@ __global__ void __launch_bounds__(THREADS, 1) hopper_kernel(const __grid_constan
   constexpr int N = BM == 128 ? BN : BN / 2, W_BYTES = BM * ROW_BYTES, STAGE = W_BYTES + BN * ROW_BYTES;
   extern __shared__ char shared[];
   char *base = (char *)(((uintptr_t)shared + 1023) & ~(uintptr_t)1023);
-  uint32_t *staged = (uint32_t *)(base + STAGES * STAGE);
+  char *staged = base + STAGES * STAGE;
   const uint32_t tiles = shared_address(base);
-  const uint32_t full = shared_address(staged + CONSUMERS / 32 * STAGED_ROWS * STAGED_WORDS), empty = full + 8 * STAGES;
+  const uint32_t full = shared_address(staged + CONSUMERS / 32 * STAGED_ROWS * STAGED_BYTES), empty = full + 8 * STAGES;
   const int t = threadIdx.x, group = t / 128;
   if (t == 0) {
     for (int i = 0; i < STAGES; i++) barrier_init(full + 8 * i, 1), barrier_init(empty + 8 * i, 2);
@@ -232,8 +240,16 @@ __global__ void __launch_bounds__(THREADS, 1) hopper_kernel(const __grid_constan
 #pragma unroll
     for (int i = 0; i < N / 2; i++) asm volatile("" : "+f"(c[i])::"memory"); /* not read before the products are done */
     const Tile at(a, b, BM);
-    store_rows<S>(a, at, c, at.row + (BM == 128 ? group * 64 : 0) + t % 128 / 32 * STAGED_ROWS,
-                  BM == 128 ? 0 : group * N, staged + t / 32 * STAGED_ROWS * STAGED_WORDS);
+    const int row = at.row + (BM == 128 ? group * 64 : 0) + t % 128 / 32 * STAGED_ROWS,
+              first = BM == 128 ? 0 : group * N;
+    char *room = staged + t / 32 * STAGED_ROWS * STAGED_BYTES;
+    constexpr int MOST = 16 / sizeof(S);
+    if (a.run == MOST)
+      store_rows<S, MOST>(a, at, c, row, first, room);
+    else if (a.run == 2)
+      store_rows<S, 2>(a, at, c, row, first, room);
+    else
+      store_rows<S, 1>(a, at, c, row, first, room);
   }
 }
 
@@ -263,8 +279,8 @@ static CUresult encode(CUtensorMap *map, int dtype, uint32_t dims, const void *f
                    CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 }
 
-/* The box of at most `most` places that needs the fewest tiles; of equal ones that whose rows go in pairs. Only sizes
- * that divide a dim evenly are looked at. False: there is none, the stride is too long. */
+/* The box of at most `most` places that needs the fewest tiles, if its rows are not short. Only
+ * sizes that divide a dim evenly are looked at. False: there is none, the stride is too long. */
 static bool best_box(int (&box)[4], const ConvArgs &a, int most) {
   int64_t best = INT64_MAX;
   const int64_t size[3] = {a.out_size[2], a.out_size[1], a.out_size[0]};
@@ -287,7 +303,8 @@ static bool best_box(int (&box)[4], const ConvArgs &a, int most) {
         int64_t n = most / (x * y * z), tiles;
         n = ceil_div(a.batch, ceil_div(a.batch, n < a.batch ? n : a.batch));
         tiles = ceil_div(size[0], x) * ceil_div(size[1], y) * ceil_div(size[2], z) * ceil_div(a.batch, n);
-        tiles = 2 * tiles + (size[0] % 2 == 0 && x % 2);
+        const int64_t run = x == size[0] ? 2 * x : x; /* short rows are slow to bring and to store */
+        tiles *= 256 + 1024 / run + 16 * (size[0] % 2 == 0 && x % 2) + 16 * (size[0] % 8 == 0 && x % 8);
         if (tiles < best) best = tiles, box[0] = (int)x, box[1] = (int)y, box[2] = (int)z, box[3] = (int)n;
       }
   return best < INT64_MAX;
@@ -299,12 +316,23 @@ bool conv_hopper_takes(const ConvArgs &a, int dtype) {
   return encoder() != NULL;
 }
 
+/* Is each element of the result a sum of one place alone? Then planes are rows of any length. */
+static bool conv_is_flat(const ConvArgs &a) {
+  for (int d = 0; d < 3; d++)
+    if (a.kernel[d] * a.stride[d] != 1 || a.before[d] || a.in[d] != a.out_size[d]) return false;
+  return true;
+}
+
 template <class S, int BM, int BN, int STAGES, int STEPS>
-static int hopper_run(cudaStream_t stream, const ConvArgs &c, int dtype) {
+static int hopper_run(cudaStream_t stream, ConvArgs c, int dtype) {
   constexpr int CHUNK = ROW_BYTES / sizeof(S);
-  const int bytes =
-      1024 + STAGES * (BM + BN) * ROW_BYTES + CONSUMERS / 32 * STAGED_ROWS * STAGED_WORDS * 4 + 16 * STAGES;
+  const int bytes = 1024 + STAGES * (BM + BN) * ROW_BYTES + CONSUMERS / 32 * STAGED_ROWS * STAGED_BYTES + 16 * STAGES;
   HopperArgs a = {};
+  a.flat = conv_is_flat(c);
+  if (a.flat) {
+    c.in[0] = c.in[1] = c.out_size[0] = c.out_size[1] = 1, c.in[2] = c.out_size[2] = (int)c.n, c.batch = 1;
+    a.by_plane = make_div(c.plane);
+  }
   if (!best_box(a.box, c, BN)) return (int)cudaErrorInvalidValue;
   const cuuint64_t place[5] = {(cuuint64_t)c.wide, (cuuint64_t)c.in[2], (cuuint64_t)c.in[1], (cuuint64_t)c.in[0],
                                (cuuint64_t)(c.batch * c.groups)};
@@ -332,7 +360,9 @@ static int hopper_run(cudaStream_t stream, const ConvArgs &c, int dtype) {
   if (tiles > 0x7fffffff) return (int)cudaErrorInvalidValue;
   a.tiles = (uint32_t)tiles, a.chunks = (int)ceil_div(c.wide, CHUNK);
   a.bytes = (BM + a.box[0] * a.box[1] * a.box[2] * a.box[3]) * ROW_BYTES;
-  a.pairs = c.out_size[2] % 2 == 0 && a.box[0] % 2 == 0;
+  a.run = 1;
+  for (int run : {2, 16 / (int)sizeof(S)})
+    if ((a.flat ? c.plane : c.out_size[2]) % run == 0 && (a.box[0] % run == 0)) a.run = run;
   int device = 0, blocks = 0;
   cudaGetDevice(&device);
   cudaDeviceGetAttribute(&blocks, cudaDevAttrMultiProcessorCount, device);
@@ -342,7 +372,19 @@ static int hopper_run(cudaStream_t stream, const ConvArgs &c, int dtype) {
   return launch_shared(kernel, tiles < blocks ? tiles : blocks, THREADS, (size_t)bytes, stream, (const HopperArgs)a);
 }
 
+/* Small tiles where large ones would leave multiprocessors idle: with them a pass takes a little more than half. */
+static bool prefers_small(const ConvArgs &a) {
+  int device = 0, blocks = 1;
+  cudaGetDevice(&device);
+  cudaDeviceGetAttribute(&blocks, cudaDevAttrMultiProcessorCount, device);
+  const int64_t rows = ceil_div(a.m, 128) * a.groups;
+  const int64_t large = ceil_div(rows * ceil_div(a.n, 256), blocks),
+                small = ceil_div(rows * ceil_div(a.n, 128), blocks);
+  return small * 6 < large * 10;
+}
+
 template <class S> static int hopper_pick(cudaStream_t stream, const ConvArgs &a, int dtype) {
+  if (a.m > 64 && prefers_small(a)) return hopper_run<S, 128, 128, 6, 4>(stream, a, dtype);
   if (a.m > 64) return hopper_run<S, 128, 256, 4, 4>(stream, a, dtype);
   if (a.wide * (int64_t)sizeof(S) > 64) return hopper_run<S, 64, 256, 5, 4>(stream, a, dtype);
   return hopper_run<S, 64, 256, 5, 2>(stream, a, dtype);
