@@ -218,6 +218,21 @@ describe("convolutions", function()
     end)
   end
 
+  it("are captured and replayed with other values", function()
+    if not D.cuda then return end
+    for _, w in ipairs { some(24, 16, 3, 3), some(24, 16, 1, 1) } do
+      for _, dtype in ipairs { "float32", "float16" } do
+        local x, v, b, y = some(2, 16, 10, 9):to(dtype), w:to(dtype), some(24):to(dtype)
+        x:conv2d(v, b) -- opens what it needs
+        local g = tide.cuda.CUDAGraph()
+        tide.cuda.graph(g, function() y = x:conv2d(v, b) end)
+        x:copy_(some(2, 16, 10, 9))
+        g:replay()
+        same(x:conv2d(v, b), y, dtype)
+      end
+    end
+  end)
+
   it("refuse what they cannot take", function()
     local x, w = tide.zeros(1, 4, 8, 8, { device = D.dev }), tide.zeros(6, 4, 3, 3, { device = D.dev })
     D.raises("ShapeError", function() x:conv1d(w) end)

@@ -26,6 +26,11 @@ static char blas_problem[512];
 
 static void blas_open(void) { tide__library_open(&blas, TIDE__LIBRARY_cublas, blas_problem, sizeof blas_problem); }
 
+bool tide__cuda_has_blas(void) {
+  pthread_once(&blas_once, blas_open);
+  return !blas_problem[0];
+}
+
 /* ---- handles ---- */
 
 typedef struct blas_handle {

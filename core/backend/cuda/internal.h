@@ -236,6 +236,7 @@ extern const tide_collective tide__cuda_collective;
 #include "backend/kernel.def"
 tide_status tide__cuda_pack(tide_stream *stream, const tide_pack_args *a);
 tide_status tide__cuda_blas_handle(uint64_t *out, tide_stream *stream);
+bool tide__cuda_has_blas(void);
 void tide__cuda_gemm_close(void);
 void tide__cuda_solver_close(void);
 

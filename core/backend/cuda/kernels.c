@@ -98,20 +98,6 @@ LINE_SLOT(scan)
 LINE_SLOT(softmax)
 #undef LINE_SLOT
 
-tide_status tide__cuda_conv(tide_stream *stream, const tide_conv_args *a) {
-  const cuda_stream *s = cuda_stream_of(stream);
-  cuda_scope scope = cuda_enter(s->device);
-  size_t bytes = tidek_conv_scratch(a);
-  cuda_leave(scope);
-  void *scratch = NULL;
-  if (bytes) TIDE_TRY(tide__cuda_host->scratch_get(&scratch, stream, bytes));
-  scope = cuda_enter(s->device);
-  int rc = tidek_conv(s->handle, a, scratch);
-  cuda_leave(scope);
-  if (scratch) tide__cuda_host->scratch_put(stream, scratch);
-  return tide__cuda_check(s->device, "conv", rc);
-}
-
 /* ---- with a mailbox ---- */
 
 #define MAILBOX_SLOT(name, args)                                                                                       \
