@@ -1,11 +1,12 @@
-/* window.cu: the maximum or mean of windows, and fields of one or three dims in another size (images: resize.cu). A
- * thread makes some neighbours of a row of the result, which it writes at once where they lie at a multiple of their
- * bytes; what the other dims need of the input is known once for all of them. float16 and bfloat16 are computed in
- * float32.
+/* window.cu: the maximum or mean of windows that pool.cu has none for, and fields of one or three dims in another size
+ * (images: resize.cu). A thread makes some neighbours of a row of the result, which it writes at once where they lie at
+ * a multiple of their bytes; what the other dims need of the input is known once for all of them. float16 and bfloat16
+ * are computed in float32.
  *
  * Invariant: of the input nothing is read but what a window covers. */
 #include "types.cuh"
 #include "base/field.h"
+#include "pool.cuh"
 #include "resize.cuh"
 #include "tidek.h"
 
@@ -174,7 +175,9 @@ template <class S> static int window_op(cudaStream_t stream, const WindowArgs &w
 
 int tidek_window(cudaStream_t stream, const tide_window_args *a) {
   using namespace tidek;
+  int rc;
   if (is_resize(a)) return resize(stream, a);
+  if (pool(&rc, stream, a)) return rc;
   WindowArgs w = {};
   w.out = a->head.ptr[0], w.in = a->head.ptr[1], w.places = (int64_t *)a->head.ptr[2];
   w.align = a->align, w.with_border = a->with_border, w.base = a->index_base, w.divisor = a->divisor;
