@@ -14,7 +14,13 @@
 
 namespace tidek {
 
-constexpr int THREADS = 256, QUADS = 2; /* fours of values that a thread makes */
+constexpr int THREADS = 256, QUADS = 4; /* fours of values that a thread makes at once */
+/* Threads that a multiprocessor holds. */
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ == 800 || (__CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1200)
+constexpr int FULL = 2048;
+#else
+constexpr int FULL = __CUDA_ARCH__ < 800 ? 1024 : 1536;
+#endif
 enum { OTHER = -1 };
 
 struct RandomArgs {
@@ -28,8 +34,8 @@ struct RandomArgs {
   uint64_t range, counter;
   uint32_t key[20];      /* of the ten rounds */
   const uint64_t *state; /* NULL, or {seed, an offset to be added} as a graph's replay finds them */
-  int32_t kind, dtype, p_dtype, ndim, flat, vector;
-  int32_t plain;    /* vectors of float32, the usual case: whole blocks are made without further questions */
+  int32_t kind, dtype, p_dtype, ndim, flat;
+  int32_t plain;    /* flat, aligned, of a dtype that is_plain: whole pieces leave in vectors */
   int32_t unscaled; /* uniform in [0, 1) */
   int64_t size[TIDE_MAX_DIMS], stride[TIDE_MAX_DIMS][2];
 };
@@ -53,20 +59,16 @@ static __device__ __forceinline__ float log_unit(float u) {
 }
 static __device__ __forceinline__ double log_unit(double u) { return log(u); }
 
-/* -2 ln u of the draw's unit_open, (x >> 8) + 1 in units of 2^-24: the same, with a polynomial times -2 whose relative
- * error is 3e-8, and without a rounding of u. */
+/* -2 ln u of the draw's unit_open. The instruction for the logarithm has an absolute error of 2^-22 above 1/2 and a
+ * relative one below, so that near 1 a series in 1 - u stands for it, whose relative error is 6e-8. The radius is off
+ * by 5e-7 at most. */
 static __device__ __forceinline__ float minus_two_log(uint32_t x) {
-  int bits = __float_as_int((float)((x >> 8) + 1)), e = (bits - (0x3f3504f3 + (24 << 23))) & (int)0xff800000;
-  float f = __int_as_float(bits - e - (24 << 23)) - 1.0f; /* e is the exponent, in its place */
-  float p = fmaf(f, -0.174007192f, 0.28534952f);
-  p = fmaf(f, p, -0.29829574f);
-  p = fmaf(f, p, 0.33155174f);
-  p = fmaf(f, p, -0.39926124f);
-  p = fmaf(f, p, 0.50002676f);
-  p = fmaf(f, p, -0.6666782f);
-  p = fmaf(f, p, 1.0f);
-  p = fmaf(f, p, -2.0f);
-  return fmaf(f, p, (float)e * (-1.38629436f / 8388608.0f));
+  float k = (float)((x >> 8) + 1), v = fmaf(k, -1.0f / 16777216, 1.0f), l;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(l) : "f"(k * (1.0f / 16777216)));
+  float p = fmaf(v, 0.5538218f, 0.66451675f);
+  p = fmaf(v, p, 1.0000271f);
+  p = fmaf(v, p, 2.0f);
+  return v < 0.0625f ? v * p : l * -1.38629436f;
 }
 
 /* sin and cos of the turn x / 2^32, of whose bits 24 count, by the instructions for them, whose absolute error is 5e-7
@@ -167,11 +169,12 @@ struct Loaded {
   }
 };
 
-/* tide_random_group with the two halves of a product by one instruction. */
+/* tide_random_group, with the two halves of a product by one instruction. */
 template <class P>
-static __device__ __forceinline__ void group_of(uint32_t (&c)[4], const RandomArgs &a, const P &place, uint64_t group) {
+static __device__ __forceinline__ void group_of(uint32_t (&c)[4], const RandomArgs &a, const P &place, uint32_t group,
+                                                uint32_t upper) {
   uint64_t counter = place.counter(a);
-  c[0] = (uint32_t)counter, c[1] = (uint32_t)(counter >> 32), c[2] = (uint32_t)group, c[3] = (uint32_t)(group >> 32);
+  c[0] = (uint32_t)counter, c[1] = (uint32_t)(counter >> 32), c[2] = group, c[3] = upper;
 #pragma unroll
   for (int r = 0; r < 10; r++) {
     uint32_t low0, high0, low2, high2;
@@ -186,16 +189,20 @@ static __device__ __forceinline__ void group_of(uint32_t (&c)[4], const RandomAr
   }
 }
 
+/* The draws of quad `piece` + i. A piece begins at a multiple of so many groups that no i of it carries into the upper
+ * half. */
 template <class P>
-static __device__ __forceinline__ void draw_four(uint32_t (&d)[4], const RandomArgs &a, const P &place, int64_t quad) {
-  group_of(d, a, place, (uint64_t)quad);
+static __device__ __forceinline__ void draw_four(uint32_t (&d)[4], const RandomArgs &a, const P &place, int64_t piece,
+                                                 uint32_t i) {
+  group_of(d, a, place, (uint32_t)piece + i, (uint32_t)(piece >> 32));
 }
 
 template <class P>
-static __device__ __forceinline__ void draw_four(uint64_t (&d)[4], const RandomArgs &a, const P &place, int64_t quad) {
-  uint32_t low[4], high[4];
-  group_of(low, a, place, 2 * (uint64_t)quad);
-  group_of(high, a, place, 2 * (uint64_t)quad + 1);
+static __device__ __forceinline__ void draw_four(uint64_t (&d)[4], const RandomArgs &a, const P &place, int64_t piece,
+                                                 uint32_t i) {
+  uint32_t low[4], high[4], group = 2 * ((uint32_t)piece + i), upper = (uint32_t)(piece >> 31);
+  group_of(low, a, place, group, upper);
+  group_of(high, a, place, group + 1, upper);
   d[0] = low[0] | (uint64_t)low[1] << 32, d[1] = low[2] | (uint64_t)low[3] << 32;
   d[2] = high[0] | (uint64_t)high[1] << 32, d[3] = high[2] | (uint64_t)high[3] << 32;
 }
@@ -213,73 +220,109 @@ static __device__ int64_t offset_of(const RandomArgs &a, int64_t i, int k) {
   return offset;
 }
 
+/* Pack::store, by an instruction that the compiler does not take apart again. */
+template <class S, int N> static __device__ __forceinline__ void store_whole(S *to, const Pack<S, N> &values) {
+  union {
+    typename Raw<sizeof(S) * N>::type raw;
+    Pack<S, N> pack;
+  } u;
+  u.pack = values;
+  __stcg((typename Raw<sizeof(S) * N>::type *)to, u.raw);
+}
+
 template <class S, class T>
 static __device__ __forceinline__ void store_vector(const RandomArgs &a, int64_t i, const T (&v)[4]) {
   if constexpr (sizeof(S) <= 4) {
     Pack<S, 4> pack;
 #pragma unroll
     for (int e = 0; e < 4; e++) pack.v[e] = cast<S>(v[e]);
-    pack.store((S *)a.to + i);
+    store_whole((S *)a.to + i, pack);
   } else {
     Pack<S, 2> low, high;
 #pragma unroll
     for (int e = 0; e < 2; e++) low.v[e] = cast<S>(v[e]), high.v[e] = cast<S>(v[e + 2]);
-    low.store((S *)a.to + i), high.store((S *)a.to + i + 2);
+    store_whole((S *)a.to + i, low), store_whole((S *)a.to + i + 2, high);
   }
 }
 
 template <class T> static __device__ __forceinline__ void store_four(const RandomArgs &a, int64_t i, const T (&v)[4]) {
-  if (a.vector && i + 4 <= a.n) {
-    switch (a.dtype) {
-    case TIDE_FLOAT32: store_vector<float>(a, i, v); return;
-    case TIDE_FLOAT16: store_vector<half>(a, i, v); return;
-    case TIDE_BFLOAT16: store_vector<bfloat16>(a, i, v); return;
-    case TIDE_FLOAT64: store_vector<double>(a, i, v); return;
-    case TIDE_INT64: store_vector<int64_t>(a, i, v); return;
-    case TIDE_INT32: store_vector<int32_t>(a, i, v); return;
-    }
-  }
 #pragma unroll 1
   for (int e = 0; e < 4; e++)
     if (i + e < a.n)
       store_any(a.to, offset_of(a, i + e, 0), a.dtype, e == 0 ? v[0] : e == 1 ? v[1] : e == 2 ? v[2] : v[3]);
 }
 
-template <int KIND, class T, class D, class P>
-__global__ void __launch_bounds__(THREADS) random_kernel(const __grid_constant__ RandomArgs a) {
-  kernel_begin();
-  const P place = P::get(a);
-  int64_t quad = (int64_t)blockIdx.x * (THREADS * QUADS) + threadIdx.x;
-  if (a.plain && quad - threadIdx.x + THREADS * QUADS <= a.n / 4) {
-    T v[QUADS][4];
+template <class S, class T, int N>
+static __device__ __forceinline__ void store_vectors(const RandomArgs &a, int64_t piece, const T (&v)[N][4]) {
 #pragma unroll
-    for (int q = 0; q < QUADS; q++) {
-      D draw[4];
-      draw_four(draw, a, place, quad + q * THREADS);
-      four<KIND>(v[q], a, draw);
-    }
-#pragma unroll
-    for (int q = 0; q < QUADS; q++) store_vector<float>(a, (quad + q * THREADS) * 4, v[q]);
-    return;
+  for (int q = 0; q < N; q++) store_vector<S>(a, (piece + threadIdx.x + q * THREADS) * 4, v[q]);
+}
+
+/* The N quads of each thread of a whole piece, of a dtype that is_plain. */
+template <class T, int N>
+static __device__ __forceinline__ void store_piece(const RandomArgs &a, int64_t piece, const T (&v)[N][4]) {
+  switch (a.dtype) {
+  case TIDE_FLOAT32: store_vectors<float>(a, piece, v); break;
+  case TIDE_FLOAT16: store_vectors<half>(a, piece, v); break;
+  case TIDE_BFLOAT16: store_vectors<bfloat16>(a, piece, v); break;
+  case TIDE_FLOAT64: store_vectors<double>(a, piece, v); break;
+  case TIDE_INT64: store_vectors<int64_t>(a, piece, v); break;
+  default: store_vectors<int32_t>(a, piece, v); break;
   }
-#pragma unroll
-  for (int q = 0; q < QUADS; q++, quad += THREADS) {
+}
+static bool is_plain(int dtype) {
+  return dtype == TIDE_INT32 || dtype == TIDE_INT64 || (dtype >= TIDE_FLOAT16 && dtype <= TIDE_FLOAT64);
+}
+
+/* A piece that is not whole or does not leave in vectors; apart, so that it takes no registers of what usually
+ * runs. */
+template <int KIND, class T, class D, class P>
+static __device__ __noinline__ void any_piece(const RandomArgs &a, const P &place, int64_t piece) {
+  for (int q = 0; q < QUADS; q++) {
+    int64_t quad = piece + threadIdx.x + q * THREADS;
     if (quad * 4 >= a.n) return;
     D draw[4];
-    draw_four(draw, a, place, quad);
     T v[4];
+    draw_four(draw, a, place, piece, threadIdx.x + q * THREADS);
     four<KIND>(v, a, draw);
     store_four(a, quad * 4, v);
+  }
+}
+
+/* Blocks that a multiprocessor shall hold: all it can where arithmetic is what takes the time. */
+template <int KIND, class T> constexpr int blocks_of() {
+  return sizeof(T) == 4 && (KIND == TIDE_UNIFORM || KIND == TIDE_NORMAL) ? FULL / THREADS : 1;
+}
+
+/* Blocks go on with further pieces, so that what all of a thread's values share is known once. */
+template <int KIND, class T, class D, class P>
+__global__ void __launch_bounds__(THREADS, (blocks_of<KIND, T>())) random_kernel(const __grid_constant__ RandomArgs a) {
+  kernel_begin();
+  const P place = P::get(a);
+  const int64_t step = (int64_t)gridDim.x * (THREADS * QUADS);
+  for (int64_t piece = (int64_t)blockIdx.x * (THREADS * QUADS); piece * 4 < a.n; piece += step) {
+    if (a.plain && piece + THREADS * QUADS <= a.n / 4) {
+      T v[QUADS][4];
+#pragma unroll
+      for (int q = 0; q < QUADS; q++) {
+        D draw[4];
+        draw_four(draw, a, place, piece, threadIdx.x + q * THREADS);
+        four<KIND>(v[q], a, draw);
+      }
+      store_piece(a, piece, v);
+      continue;
+    }
+    any_piece<KIND, T, D>(a, place, piece);
   }
 }
 
 template <class T, class D, class P>
 __global__ void __launch_bounds__(THREADS) bernoulli_kernel(const __grid_constant__ RandomArgs a) {
   kernel_begin();
-  int64_t first = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * 4;
+  const int64_t piece = (int64_t)blockIdx.x * THREADS, first = (piece + threadIdx.x) * 4;
   if (first >= a.n) return;
   D draw[4];
-  draw_four(draw, a, P::get(a), first / 4);
+  draw_four(draw, a, P::get(a), piece, threadIdx.x);
   int v[4];
 #pragma unroll
   for (int e = 0; e < 4; e++) {
@@ -288,7 +331,12 @@ __global__ void __launch_bounds__(THREADS) bernoulli_kernel(const __grid_constan
     if (a.p) load_any(p, a.p, offset, a.p_dtype);
     v[e] = unit(draw[e], a) < p[0];
   }
-  store_four(a, first, v);
+  if (a.plain && piece + THREADS <= a.n / 4) {
+    const int one[1][4] = {{v[0], v[1], v[2], v[3]}};
+    store_piece(a, piece, one);
+  } else {
+    store_four(a, first, v);
+  }
 }
 
 /* POISSON and PICK: an element for each thread. */
@@ -305,7 +353,7 @@ template <class P> __global__ void __launch_bounds__(THREADS) single_kernel(cons
     store_any(a.to, offset_of(a, i, 0), a.dtype, tide_poisson_draw(rate[0], seed, place.counter(a) * 4, (uint64_t)i));
   } else {
     uint32_t draw[4];
-    group_of(draw, a, place, (uint64_t)i / 2);
+    group_of(draw, a, place, (uint32_t)(i / 2), (uint32_t)(i / 2 >> 32));
     double unit = tide_unit_f64(i % 2 ? draw[2] | (uint64_t)draw[3] << 32 : draw[0] | (uint64_t)draw[1] << 32);
     const double *sums = (const double *)a.p + i / (int64_t)a.a * (int64_t)a.range;
     ((int64_t *)a.to)[i] = a.lo + tide_pick_place(sums, (int64_t)a.range, unit);
@@ -349,6 +397,18 @@ static void prepare(RandomArgs &r, const tide_random_args *a) {
   }
 }
 
+constexpr int64_t MANY_BLOCKS = 512;
+
+/* No more blocks than run at once. */
+static int64_t resident(int64_t blocks) {
+  int device = 0, sms = 0, threads = 0;
+  if (cudaGetDevice(&device) || cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device) ||
+      cudaDeviceGetAttribute(&threads, cudaDevAttrMaxThreadsPerMultiProcessor, device))
+    return blocks;
+  int64_t most = (int64_t)sms * (threads / THREADS);
+  return blocks < most ? blocks : most;
+}
+
 } // namespace tidek
 
 int tidek_random(cudaStream_t stream, const tide_random_args *a) {
@@ -359,14 +419,16 @@ int tidek_random(cudaStream_t stream, const tide_random_args *a) {
   prepare(r, a);
   r.kind = a->kind, r.dtype = a->dtype, r.p_dtype = a->dtype2, r.ndim = a->ndim, r.flat = a->flat;
   int bytes = dtype_bytes(a->dtype);
-  r.vector = a->flat && (uintptr_t)r.to % (bytes * 4 < 16 ? bytes * 4 : 16) == 0;
-  r.plain = r.vector && a->dtype == TIDE_FLOAT32;
+  r.plain = is_plain(a->dtype) && a->flat && (uintptr_t)r.to % (bytes * 4 < 16 ? bytes * 4 : 16) == 0;
   r.unscaled = a->a == 0 && a->b == 1;
   for (int d = 0; d < a->ndim; d++) {
     r.size[d] = a->size[d];
     for (int k = 0; k < 2; k++) r.stride[d][k] = a->stride[k][d];
   }
+  bool single = a->kind == TIDE_BERNOULLI || a->kind >= TIDE_POISSON;
   int64_t each = a->kind == TIDE_BERNOULLI ? 4 : a->kind >= TIDE_POISSON ? 1 : 4 * QUADS;
+  int64_t blocks = ceil_div(a->numel, THREADS * each);
+  if (!single && blocks > MANY_BLOCKS) blocks = resident(blocks);
   RandomKernel kernel = a->state ? choose<Loaded>(a) : choose<Known>(a);
-  return launch(kernel, ceil_div(a->numel, THREADS * each), THREADS, stream, (const RandomArgs)r);
+  return launch(kernel, blocks, THREADS, stream, (const RandomArgs)r);
 }
