@@ -468,9 +468,10 @@ static int64_t slots_of(const tide_scan_args *a) {
   return a->outer * (in_strips(a) ? ceil_div(a->inner, STRIP) * STRIP : a->inner);
 }
 
-static bool is_aligned(const void *p, int dtype, int work, int64_t n) {
-  int bytes = dtype_bytes(work);
-  return dtype == work && (uintptr_t)p % 16 == 0 && n * bytes % 16 == 0;
+/* Do all lines begin at 16 bytes? */
+static bool is_aligned(const void *p, int dtype, const tide_scan_args *a) {
+  return dtype == a->work && a->inner == 1 && (uintptr_t)p % 16 == 0 &&
+         (a->outer == 1 || a->n * dtype_bytes(dtype) % 16 == 0);
 }
 
 static int64_t grid(int64_t blocks) { return blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS; }
@@ -504,8 +505,7 @@ int tidek_scan(cudaStream_t stream, const tide_scan_args *a, void *scratch) {
     int64_t warps = r.tiles > 1 ? WARPS : ceil_div(a->n, s.rows);
     return launch(s.strip, grid(a->outer * r.tiles * r.strips), (unsigned)warps * 32, stream, (const ScanArgs)r);
   }
-  r.vector_in = a->inner == 1 && is_aligned(r.in, r.in_dtype, a->work, a->n);
-  r.vector_out = a->inner == 1 && is_aligned(r.out, r.out_dtype, a->work, a->n);
+  r.vector_in = is_aligned(r.in, r.in_dtype, a), r.vector_out = is_aligned(r.out, r.out_dtype, a);
   if (by_columns(a)) return launch(s.column, grid(ceil_div(r.lines, THREADS)), THREADS, stream, (const ScanArgs)r);
   if (r.tiles > 1) return launch(s.chain, grid(r.lines * r.tiles), THREADS, stream, (const ScanArgs)r);
   if (a->n <= s.stretch) return launch(s.brief, grid(ceil_div(r.lines, WARPS)), THREADS, stream, (const ScanArgs)r);

@@ -117,6 +117,24 @@ describe("scan: sums, products and extremes", function()
     end
   end)
 
+  it("join what is far behind, of lines that begin anywhere", function()
+    local n = (1 << 23) + (1 << 18) + 12345 -- float32 counts further
+    local counted = tide.arange(n, { device = D.dev }) + 1
+    assert.is_true(tide.equal(counted:float(), tide.ones(n, { device = D.dev }):cumsum(1)))
+    local values, indices = counted:float():cummax(1)
+    assert.is_true(tide.equal(counted:float(), values))
+    assert.is_true(tide.equal(counted, indices))
+    for _, length in ipairs { 301, 3001, 100001 } do
+      local lines = counted:slice(1, 1, length):expand(5, length)
+      for _, dtype in ipairs { "float32", "float64", "int64", "bool" } do
+        local x = tide.ones(5, length, { device = D.dev }):to(tide[dtype])
+        assert.is_true(tide.equal(lines, x:cumsum(2):long()), dtype .. ", " .. length)
+      end
+      local wide = tide.ones(5 * length + 1, { device = D.dev }):slice(1, 2, 5 * length + 1)
+      assert.is_true(tide.equal(lines, wide:view(5, length):cumsum(2):long()), "behind one, " .. length)
+    end
+  end)
+
   it("see any layout alike", function()
     local x = tide.randint(-9, 10, { 3, 5, 4 }, { device = D.dev }):float()
     for d = 1, 3 do
