@@ -1,6 +1,6 @@
 /* sort.cu: short lines in order, and searching in lines.
  *
- * warp_kernel    lines of at most 32 elements, by exchanges between the lanes of a warp
+ * warp_kernel    lines of at most 512 elements, by exchanges between the lanes of a warp
  * block_kernel   lines of at most SHORT_LINE, by a radix sort in shared memory
  * Longer ones are those of radix.cu, or of select.cu where few elements are wanted. Elements become keys (order.h) of
  * 32 or 64 bits.
@@ -18,34 +18,95 @@ static_assert(THREADS * MOST_ITEMS == SHORT_LINE, "a block takes a short line");
 
 /* ---- short lines ---- */
 
-/* Lane i ends up with the ith least of the pairs, none of which are equal. */
-template <class K> static __device__ __forceinline__ void warp_sort(K &key, uint32_t &at) {
-  uint32_t lane = threadIdx.x % 32;
+/* A key and the place where it stands, which decides between equal keys. One of 32 bits shares a word with it. */
+template <class K> struct Item {
+  K own_key;
+  uint32_t own_at;
+  static __device__ __forceinline__ Item of(K key, uint32_t at) { return {key, at}; }
+  __device__ __forceinline__ K key() const { return own_key; }
+  __device__ __forceinline__ uint32_t at() const { return own_at; }
+  __device__ __forceinline__ bool operator<(const Item &b) const {
+    return own_key < b.own_key || (own_key == b.own_key && own_at < b.own_at);
+  }
+  __device__ __forceinline__ Item across(int lanes) const {
+    return {__shfl_xor_sync(0xffffffffu, own_key, lanes), __shfl_xor_sync(0xffffffffu, own_at, lanes)};
+  }
+};
+template <> struct Item<uint32_t> {
+  uint64_t word;
+  static __device__ __forceinline__ Item of(uint32_t key, uint32_t at) { return {(uint64_t)key << 32 | at}; }
+  __device__ __forceinline__ uint32_t key() const { return (uint32_t)(word >> 32); }
+  __device__ __forceinline__ uint32_t at() const { return (uint32_t)word; }
+  __device__ __forceinline__ bool operator<(const Item &b) const { return word < b.word; }
+  __device__ __forceinline__ Item across(int lanes) const { return {__shfl_xor_sync(0xffffffffu, word, lanes)}; }
+};
+
+/* Of the N = LANES * ITEMS items of a group of lanes those of its lane i become the ones from the (i * ITEMS)th on. */
+template <int LANES, class K, int ITEMS> static __device__ __forceinline__ void warp_sort(Item<K> (&item)[ITEMS]) {
+  constexpr int N = LANES * ITEMS;
+  int lane = threadIdx.x % LANES;
 #pragma unroll
-  for (uint32_t size = 2; size <= 32; size *= 2)
+  for (int size = 2; size <= N; size *= 2)
 #pragma unroll
-    for (uint32_t apart = size / 2; apart > 0; apart /= 2) {
-      K other = __shfl_xor_sync(0xffffffffu, key, apart);
-      uint32_t other_at = __shfl_xor_sync(0xffffffffu, at, apart);
-      bool less = other < key || (other == key && other_at < at);
-      bool wants_less = ((lane & apart) == 0) == ((lane & size) == 0 || size == 32);
-      if (less == wants_less) key = other, at = other_at;
-    }
+    for (int apart = size / 2; apart > 0; apart /= 2)
+#pragma unroll
+      for (int e = 0; e < ITEMS; e++) {
+        bool falls = size < N && ((lane * ITEMS + e) & size);
+        if (apart >= ITEMS) {
+          Item<K> other = item[e].across(apart / ITEMS);
+          bool is_low = (lane & (apart / ITEMS)) == 0;
+          if ((other < item[e]) == (is_low != falls)) item[e] = other;
+        } else if (!(e & apart)) {
+          Item<K> low = item[e], high = item[e | apart];
+          if ((high < low) != falls) item[e] = high, item[e | apart] = low;
+        }
+      }
 }
 
-template <class E> __global__ void __launch_bounds__(THREADS) warp_kernel(const __grid_constant__ SortArgs<E> a) {
+/* A line for each group of lanes. Results of several items leave by shared memory, so that neighbouring lanes write
+ * neighbours. */
+template <class E, int LANES, int ITEMS>
+__global__ void __launch_bounds__(THREADS) warp_kernel(const __grid_constant__ SortArgs<E> a) {
   using K = typename KeyOf<E>::Key;
+  constexpr int GROUPS = THREADS / LANES;
+  static_assert(ITEMS == 1 || LANES == 32, "a group that shares memory is a warp");
   kernel_begin();
-  uint32_t lane = threadIdx.x % 32;
-  int64_t warps = (int64_t)gridDim.x * (THREADS / 32);
-  for (int64_t line = (int64_t)blockIdx.x * (THREADS / 32) + threadIdx.x / 32; line < a.lines; line += warps) {
-    bool is_there = lane < a.n;
-    K key = is_there ? KeyOf<E>::key(a.in[line * a.n + lane], a.order) : (K) ~(K)0;
-    uint32_t at = lane, nans = 0;
-    if (a.median) nans = __popc(__ballot_sync(0xffffffffu, is_there && KeyOf<E>::nan(key, a.order)));
-    warp_sort(key, at);
-    int64_t rank = (int64_t)lane - (nans ? a.n - nans : a.first);
-    if (rank >= 0 && rank < a.keep && lane < a.n) put(a, line * a.keep + rank, line, key, at);
+  __shared__ K keys[GROUPS][ITEMS > 1 ? 33 * ITEMS : 1];
+  __shared__ uint16_t ats[GROUPS][ITEMS > 1 ? 34 * ITEMS : 1];
+  int lane = threadIdx.x % LANES, group = threadIdx.x / LANES, of_warp = threadIdx.x % 32 / LANES;
+  uint32_t members = 0xffffffffu >> (32 - LANES) << (of_warp * LANES);
+  for (int64_t begin = (int64_t)blockIdx.x * GROUPS + group - of_warp; begin < a.lines;
+       begin += (int64_t)gridDim.x * GROUPS) { /* the same for a whole warp */
+    int64_t line = begin + of_warp, nans = 0;
+    bool is_line = line < a.lines;
+    Item<K> item[ITEMS];
+#pragma unroll
+    for (int e = 0; e < ITEMS; e++) {
+      int i = e * LANES + lane;
+      bool is_there = is_line && i < a.n;
+      K key = is_there ? KeyOf<E>::key(a.in[line * a.n + i], a.order) : (K) ~(K)0;
+      item[e] = Item<K>::of(key, (uint32_t)i);
+      if (a.median) nans += __popc(__ballot_sync(0xffffffffu, is_there && KeyOf<E>::nan(key, a.order)) & members);
+    }
+    warp_sort<LANES>(item);
+    if constexpr (ITEMS > 1) {
+#pragma unroll
+      for (int e = 0; e < ITEMS; e++) {
+        int i = lane * ITEMS + e;
+        keys[group][i + i / 32] = item[e].key(), ats[group][i + i / 32 * 2] = (uint16_t)item[e].at();
+      }
+      __syncwarp();
+    }
+    int64_t first = nans ? a.n - nans : a.first;
+#pragma unroll
+    for (int e = 0; e < ITEMS; e++) {
+      int i = e * LANES + lane;
+      if constexpr (ITEMS > 1) item[e] = Item<K>::of(keys[group][i + e], ats[group][i + e * 2]);
+      int64_t rank = i - first;
+      if (is_line && rank >= 0 && rank < a.keep && i < a.n)
+        put(a, line * a.keep + rank, line, item[e].key(), item[e].at());
+    }
+    __syncwarp();
   }
 }
 
@@ -79,14 +140,22 @@ __global__ void __launch_bounds__(THREADS) block_kernel(const __grid_constant__ 
   }
 }
 
+template <class E, int LANES, int ITEMS> static int sort_by_warps(cudaStream_t stream, const SortArgs<E> &a) {
+  int64_t blocks = ceil_div(a.lines, THREADS / LANES);
+  return launch(warp_kernel<E, LANES, ITEMS>, blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS, THREADS, stream,
+                (const SortArgs<E>)a);
+}
+
 template <class E> static int sort_short(cudaStream_t stream, const SortArgs<E> &a) {
-  int64_t warps = ceil_div(a.lines, THREADS / 32), blocks = a.lines < MOST_BLOCKS ? a.lines : MOST_BLOCKS;
-  if (warps > MOST_BLOCKS) warps = MOST_BLOCKS;
-  if (a.n <= 32) return launch(warp_kernel<E>, warps, THREADS, stream, (const SortArgs<E>)a);
-  auto kernel = a.n <= THREADS       ? block_kernel<E, 1>
-                : a.n <= 4 * THREADS ? block_kernel<E, 4>
-                                     : block_kernel<E, MOST_ITEMS>;
-  return launch(kernel, blocks, THREADS, stream, (const SortArgs<E>)a);
+  if (a.n <= 8) return sort_by_warps<E, 8, 1>(stream, a);
+  if (a.n <= 16) return sort_by_warps<E, 16, 1>(stream, a);
+  if (a.n <= 32) return sort_by_warps<E, 32, 1>(stream, a);
+  if (a.n <= 64) return sort_by_warps<E, 32, 2>(stream, a);
+  if (a.n <= 128) return sort_by_warps<E, 32, 4>(stream, a);
+  if (a.n <= 256) return sort_by_warps<E, 32, 8>(stream, a);
+  if (a.n <= 512) return sort_by_warps<E, 32, 16>(stream, a);
+  auto kernel = a.n <= 4 * THREADS ? block_kernel<E, 4> : block_kernel<E, MOST_ITEMS>;
+  return launch(kernel, a.lines < MOST_BLOCKS ? a.lines : MOST_BLOCKS, THREADS, stream, (const SortArgs<E>)a);
 }
 
 /* ---- searching ---- */

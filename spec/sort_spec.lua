@@ -278,6 +278,26 @@ describe("sort: the first and the middle", function()
     assert.are.equal(2, (D.tensor({ 1, 2, 3, 2 }, "uint8"):median()):item())
   end)
 
+  it("each line has its own median and its own first", function()
+    for _, n in ipairs { 3, 8, 11, 16, 20, 40, 70, 130, 300, 700, 3000 } do
+      for lines = 4, 5 do
+        local x = tide.randint(0, 50, { lines, n }, { device = D.dev }):float()
+        local ordered, places = x:sort(2, { descending = true })
+        local k = math.max(1, n // 8)
+        local v, i = x:topk(k, 2)
+        assert.is_true(v:equal(ordered:narrow(2, 1, k)) and i:equal(places:narrow(2, 1, k)), n .. " " .. lines)
+        local middle, at = x:sort(2)
+        v, i = x:median(2)
+        assert.is_true(v:equal(middle:select(2, (n + 1) // 2)) and i:equal(at:select(2, (n + 1) // 2)), n .. " " .. lines)
+        x:select(1, 2):narrow(1, 2, 2):fill_(nan)
+        v, i = x:median(2)
+        assert.are.equal(2, i[2]:item())
+        assert.is_true(v:isnan():equal(tide.arange(1, lines + 1, { device = D.dev }):eq(2)))
+        assert.is_true(i:narrow(1, 3, 2):equal(at:select(2, (n + 1) // 2):narrow(1, 3, 2)))
+      end
+    end
+  end)
+
   it("mode gives the smallest of what occurs most often", function()
     local values, indices = D.tensor({ { 3, 1, 3, 1, 2 }, { 5, 4, 4, 4, 5 } }):mode()
     same({ 1, 4 }, values)
