@@ -148,7 +148,17 @@ static int script_search(lua_State *L) {
   return 1;
 }
 
-static const luaL_Reg script[] = LTIDE_SCRIPT(sorted, search);
+/* extremes(x): the least and the greatest of integers. */
+static int script_extremes(lua_State *L) {
+  ltide_state *S = ltide_begin(L);
+  int64_t low, high;
+  ltide_try(L, tide_extremes(&low, &high, ltide_check_tensor(L, S, 1, "x")));
+  lua_pushinteger(L, low);
+  lua_pushinteger(L, high);
+  return 2;
+}
+
+static const luaL_Reg script[] = LTIDE_SCRIPT(sorted, search, extremes);
 
 /* Calls the function of lua/sort.lua with the values above `from`, and ends the call with its `n` results. */
 static int finish_script(lua_State *L, ltide_call *c, const char *name, int from, int n) {

@@ -65,15 +65,15 @@ typedef struct tide_arange_args {
 } tide_arange_args;
 
 /* The reductions of tide_reduction, one result for each kept position. ptr[0] result (NULL if only the second is wanted
- * never happens), ptr[1] input, ptr[2] second result or NULL: the index for MAX, MIN (int64), the mean for VAR, STD
- * (dtype[2]). ARGMAX and ARGMIN write int64 to ptr[0]: the row-major index over the reduced dims in their original
- * order, plus index_base; reduced dims therefore keep their order and are collapsed only where neighbours. NaN wins in
- * MAX, MIN, ARGMAX, ARGMIN; the first of equals is taken. `acc` is the dtype accumulated in (FLOAT32 or FLOAT64, INT64,
- * complex, BOOL for ALL and ANY); SUM and MEAN of float32 are pairwise or blocked, never one long chain. The result of
- * SUM, NANSUM, MEAN, NORM is multiplied by `scale` before it is stored. VAR: Welford or two passes, divided by max(0,
- * inner - param). NORM: (sum |x|^p)^(1/p), max, min or count of nonzeros for inf, -inf and 0. Kept dims are ordered by
- * the strides of the output, reduced dims as said; inner = elements reduced into each result, at least 1 (empty
- * reductions are filled by core). */
+ * never happens), ptr[1] input, ptr[2] second result or NULL: the index for MAX, MIN (int64), or for MIN of integers
+ * with param 1 the maximum (int64), the mean for VAR, STD (dtype[2]). ARGMAX, ARGMIN write int64 to ptr[0]: the
+ * row-major index over the reduced dims in their order, plus index_base; these are collapsed only where neighbours. NaN
+ * wins in MAX, MIN, ARGMAX, ARGMIN; the first of equals is taken. `acc` is the dtype accumulated in (FLOAT32 or
+ * FLOAT64, INT64, complex, BOOL for ALL and ANY); SUM and MEAN of float32 are pairwise or blocked, never one long
+ * chain. The result of SUM, NANSUM, MEAN, NORM is multiplied by `scale` before it is stored. VAR: Welford or two
+ * passes, divided by max(0, inner - param). NORM: (sum |x|^p)^(1/p), max, min or count of nonzeros for inf, -inf and 0.
+ * Kept dims are ordered by the strides of the output, reduced dims as said; inner = elements reduced into each result,
+ * at least 1 (empty reductions are filled by core). */
 typedef struct tide_reduce_args {
   tide_head head;
   int32_t op, acc, nkeep, nred, index_base;

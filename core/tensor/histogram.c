@@ -5,6 +5,7 @@
  *
  * Invariant: the bounds are finite and apart before bins are made of them. */
 #include "tide/scatter.h"
+#include "tide/sort.h"
 
 #include <math.h>
 
@@ -39,6 +40,12 @@ static tide_status sum_at(tide_tensor **out, const tide_tensor *values, const ti
 
 /* The smallest and the largest element, by one wait. */
 static tide_status extremes(tide_scalar value[2], const tide_tensor *x) {
+  if (tide__category(x->dtype) == 1) {
+    int64_t low, high;
+    TIDE_TRY(tide_extremes(&low, &high, x));
+    value[0] = tide_int(low), value[1] = tide_int(high);
+    return TIDE_OK;
+  }
   tide_tensor *both;
   int64_t two = 2;
   TIDE_TRY(tide__tensor_new(&both, &two, 1, (tide_dtype)x->dtype, x->storage->device));

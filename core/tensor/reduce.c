@@ -6,6 +6,8 @@
  *
  * Invariant: a backend gets at least one element for every result, and an input in which one conversion on loading
  * gives the dtype that is accumulated in. */
+#include "tide/sort.h"
+
 #include "tensor.h"
 
 /* The rules of reduction.def: the categories of dtypes that are taken (see tide__category), and what comes out. */
@@ -51,8 +53,8 @@ static const struct {
 typedef struct job {
   tide_reduction op;
   const char *what;
-  bool keepdim;
-  unsigned reduced; /* bit d: dim d is reduced */
+  bool keepdim, both_ends; /* both_ends: of MIN, the second result is the maximum */
+  unsigned reduced;        /* bit d: dim d is reduced */
   double param;
   tide_dtype result, acc;
   const tide_tensor *x;
@@ -63,6 +65,7 @@ typedef struct job {
 } job;
 
 static bool is_place(tide_reduction op) { return traits[op].rule == RULE_PLACE; }
+static bool is_extreme(tide_reduction op) { return op == TIDE_MAX || op == TIDE_MIN; }
 static bool takes_dtype(tide_reduction op) {
   return traits[op].form == FORM_DIMS_DTYPE || traits[op].form == FORM_NORM;
 }
@@ -222,7 +225,7 @@ static tide_status run(const job *j, const tide_tensor *first, const tide_tensor
   if (second) tide__head_set(&a.head, 2, second, &q);
   a.op = j->op, a.acc = j->acc, a.index_base = tide_get_index_base();
   a.dtype[0] = first->dtype, a.dtype[1] = j->x->dtype, a.dtype[2] = second ? second->dtype : first->dtype;
-  a.param = j->param;
+  a.param = is_extreme(j->op) ? j->both_ends : j->param;
   a.scale = j->op == TIDE_MEAN ? 1.0 / (double)j->inner : 1.0;
   plan_kept(&a, j, first, second);
   plan_reduced(&a, j);
@@ -245,7 +248,7 @@ static tide_status job_begin(job *j, tide_reduction op, const tide_tensor *x, co
   if ((unsigned)op >= TIDE_REDUCTION_COUNT)
     return tide__fail(TIDE_ARGUMENT, "reduce: unknown reduction, got %d, expected 0 to %d", (int)op,
                       TIDE_REDUCTION_COUNT - 1);
-  j->op = op, j->what = tide_reduction_get(op)->name, j->x = x, j->owned = NULL;
+  j->op = op, j->what = tide_reduction_get(op)->name, j->x = x, j->owned = NULL, j->both_ends = false;
   j->param = o->param;
   TIDE_TRY(tide__check(x, j->what, "x"));
   if (takes_dtype(op) && o->dtype != TIDE_DTYPE_NONE && (unsigned)o->dtype >= TIDE_DTYPE_COUNT)
@@ -355,6 +358,30 @@ tide_status tide_reduce_index(tide_tensor **values, tide_tensor **indices, tide_
     return tide__fail(TIDE_ARGUMENT, "reduce_index: wrong reduction, got %d, expected TIDE_MAX or TIDE_MIN", (int)op);
   TIDE_TRY(job_begin(&j, op, x, &o));
   return reduce_two(values, indices, &j, TIDE_INT64);
+}
+
+/* Both by one pass over x, and one wait. */
+tide_status tide_extremes(int64_t *least, int64_t *greatest, const tide_tensor *x) {
+  job j;
+  tide_tensor *both, *end[2] = {NULL, NULL};
+  int64_t two = 2, value[2];
+  if (!least || !greatest)
+    return tide__fail(TIDE_ARGUMENT, "extremes: a place for a result is missing, got NULL, expected two");
+  TIDE_TRY(tide__check(x, "extremes", "x"));
+  if (tide__category(x->dtype) != 1)
+    return tide__fail(TIDE_DTYPE, "extremes: dtype not accepted, got %s, expected integers",
+                      tide_dtype_name((tide_dtype)x->dtype));
+  TIDE_TRY(job_begin(&j, TIDE_MIN, x, NULL));
+  j.both_ends = true, j.acc = TIDE_INT64;
+  TIDE_TRY(tide__tensor_new(&both, &two, 1, TIDE_INT64, x->storage->device));
+  tide_status status = TIDE_OK;
+  for (int i = 0; i < 2 && status == TIDE_OK; i++) status = tide_select(&end[i], both, 0, i);
+  if (status == TIDE_OK) status = run(&j, end[0], end[1]);
+  if (status == TIDE_OK) status = tide_read(value, both);
+  if (status == TIDE_OK) *least = value[0], *greatest = value[1];
+  for (int i = 0; i < 2; i++) tide_tensor_release(end[i]);
+  tide_tensor_release(both);
+  return status;
 }
 
 tide_status tide_var_mean(tide_tensor **var, tide_tensor **mean, const tide_tensor *x,

@@ -61,12 +61,10 @@ end
 -- many that sorting is better. What overflows is a long range.
 local function short_range(x, n)
   if not find(text(x.dtype), "int") then return nil end
-  local ends = x:new_empty { 2 }
-  x:aminmax { out = { ends:select(1, 1), ends:select(1, 2) } }
-  ends = ends:totable()
-  local range = ends[2] - ends[1] + 1
-  if range <= 0 or range > 4 * n + 256 or ends[1] == -1 << 31 then return nil end
-  return ends[1], range
+  local low, high = extremes(x)
+  local range = high - low + 1
+  if range <= 0 or range > 4 * n + 256 or low == -1 << 31 then return nil end
+  return low, range
 end
 
 -- These are counted: one place for each value there may be.

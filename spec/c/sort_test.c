@@ -59,6 +59,27 @@ static void test_values(void) {
   drop();
 }
 
+static void test_extremes(void) {
+  int64_t low = 0, high = 0;
+  tide_tensor *bytes = LINE(TIDE_INT8, -7, 100, -128, 3), *none, *half;
+  tide_tensor *longs = LINE(TIDE_INT64, 5, 5);
+  OK(tide_extremes(&low, &high, bytes));
+  CHECK(low == -128 && high == 100);
+  OK(tide_narrow(&half, bytes, 0, 0, 2));
+  OK(tide_extremes(&low, &high, half));
+  CHECK(low == -7 && high == 100);
+  OK(tide_narrow(&none, bytes, 0, 4, 0));
+  CHECK(tide_extremes(&low, &high, none) == TIDE_VALUE && low == -7);
+  OK(tide_extremes(&low, &high, longs));
+  CHECK(low == 5 && high == 5);
+  make();
+  CHECK(tide_extremes(&low, &high, x) == TIDE_DTYPE);
+  CHECK(tide_extremes(&low, NULL, longs) == TIDE_ARGUMENT);
+  drop();
+  tide_tensor *const all[] = {bytes, half, none, longs};
+  for (int i = 0; i < 4; i++) tide_tensor_release(all[i]);
+}
+
 static void test_refused(void) {
   make();
   tide_tensor *y = NULL, *complex = LINE(TIDE_COMPLEX64, 1, 2), *other = LINE(TIDE_FLOAT64, 1, 2);
@@ -85,6 +106,7 @@ static void test_no_memory(void) {
 int main(void) {
   OK(tide_init(NULL));
   test_values();
+  test_extremes();
   test_refused();
   test_no_memory();
   tide_shutdown();

@@ -528,8 +528,18 @@ static tide_status reduce_short(work *w, int64_t most, tide_task_fn fn) {
   return TIDE_OK;
 }
 
+/* The least integer, and as the second result the greatest: one after the other. */
+static tide_status reduce_ends(tide_stream *stream, const tide_reduce_args *a) {
+  tide_reduce_args end = *a;
+  end.param = 0, end.head.ptr[2] = NULL;
+  TIDE_TRY(tide__cpu_reduce(stream, &end));
+  end.op = TIDE_MAX, end.head.ptr[0] = a->head.ptr[2];
+  memcpy(end.keep_stride[0], a->keep_stride[2], sizeof end.keep_stride[0]);
+  return tide__cpu_reduce(stream, &end);
+}
+
 tide_status tide__cpu_reduce(tide_stream *stream, const tide_reduce_args *a) {
-  (void)stream;
+  if (a->op == TIDE_MIN && a->head.ptr[2] && a->param == 1) return reduce_ends(stream, a);
   work w;
   w.a = a, w.states = NULL;
   make_fold(&w.fold, a);

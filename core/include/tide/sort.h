@@ -24,6 +24,8 @@ TIDE_API tide_status tide_kthvalue(tide_tensor **values, tide_tensor **indices, 
 /* The lower one of the middles along dim; a line with NaN gives its first NaN. */
 TIDE_API tide_status tide_median(tide_tensor **values, tide_tensor **indices, const tide_tensor *x, int dim,
                                  bool keepdim);
+/* The least and the greatest element of integers, at least one. Synchronises. */
+TIDE_API tide_status tide_extremes(int64_t *least, int64_t *greatest, const tide_tensor *x);
 /* Of each value the place in its line of `sorted`, along the last dim, that keeps the order: the first such place, or
  * with right the last one. sorted: one line for all values, or as many as x has along its other dims; of x's dtype.
  * sorter: NULL, or the int64 indices that put each line in order. int64, from tide_get_index_base. NaN goes to the
