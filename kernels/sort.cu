@@ -2,8 +2,8 @@
  *
  * warp_kernel    lines of at most 512 elements, by exchanges between the lanes of a warp
  * block_kernel   lines of at most SHORT_LINE, by a radix sort in shared memory
- * Longer ones are those of radix.cu, or of select.cu where few elements are wanted. Elements become keys (order.h) of
- * 32 or 64 bits.
+ * Longer ones are those of radix.cu, or of select.cu and select_line.cu where few elements are wanted. Elements become
+ * keys (order.h) of 32 or 64 bits.
  *
  * Invariant: no block waits for another. */
 #include <cub/block/block_radix_sort.cuh>
@@ -214,13 +214,14 @@ template <class E> static int search(cudaStream_t stream, const tide_search_args
 
 int tidek_sort_scratch(size_t *bytes, const tide_sort_args *a) {
   using namespace tidek;
-  *bytes = a->n <= SHORT_LINE ? 0 : is_selection(a) ? select_scratch(a) : radix_scratch(a);
+  *bytes = a->n <= SHORT_LINE || is_line_selection(a) ? 0 : is_selection(a) ? select_scratch(a) : radix_scratch(a);
   return 0;
 }
 
 int tidek_sort(cudaStream_t stream, const tide_sort_args *a, void *scratch, size_t bytes) {
   using namespace tidek;
   (void)bytes;
+  if (is_line_selection(a)) return select_of_lines(stream, a);
   if (a->n > SHORT_LINE) return is_selection(a) ? select(stream, a, scratch) : radix_sort(stream, a, scratch);
   switch (dtype_bytes(a->dtype)) {
   case 1: return sort_short(stream, sort_args<uint8_t>(a));

@@ -83,6 +83,9 @@ bool is_selection(const tide_sort_args *a);
 size_t select_scratch(const tide_sort_args *a);
 int select(cudaStream_t stream, const tide_sort_args *a, void *scratch);
 
+/* Those that a block goes through alone (select_line.cu). */
+bool is_line_selection(const tide_sort_args *a);
+int select_of_lines(cudaStream_t stream, const tide_sort_args *a);
 /* All others (radix.cu). */
 size_t radix_scratch(const tide_sort_args *a);
 int radix_sort(cudaStream_t stream, const tide_sort_args *a, void *scratch);
