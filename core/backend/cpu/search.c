@@ -1,6 +1,9 @@
-/* search.c: where values belong among elements in order: halving, by the keys of order.h. */
+/* search.c: where values belong among elements in order: halving, by the keys of order.h. Some values are halved
+ * together, without a branch, so that their loads are waited for at once. */
 #include "layout.h"
 #include "base/order.h"
+
+enum { TOGETHER = 8 };
 
 typedef struct work {
   const tide_search_args *a;
@@ -8,13 +11,20 @@ typedef struct work {
   tide_order_64 o64;
 } work;
 
-/* The element at place i of a line, which a sorter may name. */
+/* The element at place i of a line, which a sorter names. */
 static inline int64_t place_of(const int64_t *sorter, int64_t i, const tide_search_args *a) {
-  if (!sorter) return i;
   int64_t at = sorter[i] - a->index_base;
   return at < 0 ? 0 : at >= a->n ? a->n - 1 : at;
 }
 
+#define HALVE(bits, place)                                                                                             \
+  for (int64_t left = a->n, half; left > 0; left -= half) {                                                            \
+    half = left / 2 + (left == 1);                                                                                     \
+    for (int64_t j = 0; j < some; j++) {                                                                               \
+      uint##bits##_t there = tide_order_key_##bits(x[place], o);                                                       \
+      low[j] += half & -(int64_t)(there < key[j] + more);                                                              \
+    }                                                                                                                  \
+  }
 #define SEARCH(E, bits)                                                                                                \
   static void search_##E(void *arg, int64_t begin, int64_t end) {                                                      \
     const work *w = arg;                                                                                               \
@@ -22,22 +32,20 @@ static inline int64_t place_of(const int64_t *sorter, int64_t i, const tide_sear
     const tide_order_##bits o = w->o##bits;                                                                            \
     int64_t *out = a->head.ptr[0];                                                                                     \
     const E *value = a->head.ptr[2];                                                                                   \
-    for (int64_t i = begin; i < end; i++) {                                                                            \
-      if (i % 4096 == 0 && tide__loop_stops()) return;                                                                 \
-      int64_t line = a->one_line ? 0 : i / a->m * a->n, low = 0, high = a->n;                                          \
-      const E *x = (const E *)a->head.ptr[1] + line;                                                                   \
-      const int64_t *sorter = a->head.ptr[3] ? (const int64_t *)a->head.ptr[3] + line : NULL;                          \
-      uint##bits##_t wanted = tide_order_key_##bits(value[i], o);                                                      \
-      if (tide_order_is_nan_##bits(wanted, o)) low = high;                                                             \
-      while (low < high) {                                                                                             \
-        int64_t middle = low + (high - low) / 2;                                                                       \
-        uint##bits##_t there = tide_order_key_##bits(x[place_of(sorter, middle, a)], o);                               \
-        if (there < wanted || (a->right && there == wanted))                                                           \
-          low = middle + 1;                                                                                            \
-        else                                                                                                           \
-          high = middle;                                                                                               \
-      }                                                                                                                \
-      out[i] = low + a->index_base;                                                                                    \
+    for (int64_t i = begin, some; i < end; i += some) {                                                                \
+      if ((i - begin) % 4096 < TOGETHER && tide__loop_stops()) return;                                                 \
+      int64_t row = a->one_line ? 0 : i / a->m, stop = a->one_line ? end : (row + 1) * a->m, low[TOGETHER] = {0};      \
+      some = (stop < end ? stop : end) - i, some = some < TOGETHER ? some : TOGETHER;                                  \
+      const E *x = (const E *)a->head.ptr[1] + row * a->n;                                                             \
+      const int64_t *sorter = a->head.ptr[3] ? (const int64_t *)a->head.ptr[3] + row * a->n : NULL;                    \
+      uint##bits##_t key[TOGETHER], more = a->right != 0;                                                              \
+      for (int64_t j = 0; j < some; j++) key[j] = tide_order_key_##bits(value[i + j], o);                              \
+      if (sorter)                                                                                                      \
+        HALVE(bits, place_of(sorter, low[j] + half - 1, a))                                                            \
+      else                                                                                                             \
+        HALVE(bits, low[j] + half - 1)                                                                                 \
+      for (int64_t j = 0; j < some; j++)                                                                               \
+        out[i + j] = (tide_order_is_nan_##bits(key[j], o) ? a->n : low[j]) + a->index_base;                            \
     }                                                                                                                  \
   }
 SEARCH(uint8_t, 32)
