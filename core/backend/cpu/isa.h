@@ -57,7 +57,7 @@ typedef struct tide__isa {
   tide__loop op[TIDE_OP_COUNT][TIDE_CTYPES];
   /* Of float32, NULL where there is none: out, at a multiple of 64 bytes, is written around the caches. */
   tide__loop streamed[TIDE_OP_COUNT];
-  tide__loop cube[2], root[2]; /* x^3 and x^0.5 of float32 and float64 */
+  tide__loop cube[2], root[2], exp_less[2]; /* x^3, x^0.5 and e^(x - p[0]) of float32 and float64 */
   void (*progress)(double *out, double first, double step, double start, int64_t n); /* fma(first + i, step, start) */
   void (*repeat[2])(void *out, const void *value, int64_t blocks); /* blocks of one value of 4 and of 8 bytes */
   tide__convert convert[TIDE_DTYPE_COUNT][TIDE_DTYPE_COUNT]; /* [to][from]; NULL where a float32 buffer lies between */

@@ -1,11 +1,12 @@
 /* powers.h: template of the loops of powers that are written as numbers, where no op of op.def is the same: x^3,
- * rounded once for float32, and x^0.5, which unlike the square root is inf at -inf and +0 at -0; blocks of one
- * value, and progressions. */
+ * rounded once for float32, and x^0.5, which unlike the square root is inf at -inf and +0 at -0; e^(x - p[0]); blocks
+ * of one value, and progressions. */
 
 #define POWER(name, T, expr)                                                                                           \
   static void power_##name(void *out_, const void *a_, const void *b_, const void *c_, const void *p_,                 \
                            int64_t blocks) {                                                                           \
-    (void)b_, (void)c_, (void)p_;                                                                                      \
+    const T p0 = p_ ? *(const T *)p_ : 0;                                                                              \
+    (void)b_, (void)c_, (void)p0;                                                                                      \
     TIDE_IVDEP for (int64_t i = 0; i < TIDE_BLOCK * blocks; i++) {                                                     \
       const T x = ((const T *)a_)[i];                                                                                  \
       ((T *)out_)[i] = (T)(expr);                                                                                      \
@@ -32,7 +33,21 @@ POWER(root_f32, float, x == -INFINITY ? INFINITY : sqrtf(x + 0.0f))
 POWER(root_f64, double, x == -INFINITY ? INFINITY : sqrt(x + 0.0))
 #endif
 
-#define POWER_TABLE .cube = {power_cube_f32, power_cube_f64}, .root = {power_root_f32, power_root_f64}
+POWER(exp_less_f64, double, exp(x - p0))
+#if defined(TIDE_ISA_AVX512)
+static void power_exp_less_f32(void *out, const void *a, const void *b, const void *c, const void *p, int64_t blocks) {
+  const __m512 less = _mm512_set1_ps(*(const float *)p);
+  (void)b, (void)c;
+  for (int64_t i = 0; i < TIDE_BLOCK * blocks; i += TIDE_BLOCK)
+    _mm512_storeu_ps((float *)out + i, wide_exp(_mm512_loadu_ps((const float *)a + i) - less));
+}
+#else
+POWER(exp_less_f32, float, fast_expf(x - p0))
+#endif
+
+#define POWER_TABLE                                                                                                    \
+  .cube = {power_cube_f32, power_cube_f64}, .root = {power_root_f32, power_root_f64},                                  \
+  .exp_less = {power_exp_less_f32, power_exp_less_f64}
 
 #define REPEAT(T)                                                                                                      \
   static void repeat_##T(void *out, const void *value, int64_t blocks) {                                               \

@@ -82,12 +82,12 @@ static void make_fold(tide__fold *f, const tide_reduce_args *a) {
              ((a->op == TIDE_MAX || a->op == TIDE_MIN) && a->head.ptr[2] != NULL);
 }
 
-/* Along rows squares and products of floats need no conversion to float64 before. */
+/* Along rows squares, products and exponentials of floats need no conversion to float64 before. */
 static void fold_unmapped(tide__fold *f, const tide_reduce_args *a) {
   bool single = a->dtype[1] == TIDE_FLOAT32 || a->dtype[1] == TIDE_FLOAT16 || a->dtype[1] == TIDE_BFLOAT16;
   if (f->dtype != TIDE_FLOAT64) return;
   if (f->map == TIDE_MAP_SQUARE) f->squares = true, f->map = TIDE_MAP_NONE;
-  if (single && (f->squares || f->kind == TIDE_FOLD_PROD)) f->dtype = TIDE_FLOAT32;
+  if (single && (f->squares || f->kind == TIDE_FOLD_PROD || a->op == TIDE_LOGSUMEXP)) f->dtype = TIDE_FLOAT32;
 }
 
 /* ---- results ---- */

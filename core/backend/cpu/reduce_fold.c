@@ -194,6 +194,39 @@ static void fold_pair(tide__state *s, const tide__fold *f, const double *x, int6
   fold(&s->re, &s->im, first, second, 1);
 }
 
+/* logsumexp, by the loops of exponentials: pieces give the largest element and the sum of what is below it. */
+static void fold_exponentials(tide__state *s, const tide__fold *f, const char *x, int64_t n) {
+  enum { PART = 1024 };
+  _Alignas(64) char y[8 * PART], rest[8 * TIDE_BLOCK];
+  const bool wide = f->dtype == TIDE_FLOAT64;
+  const int64_t item = wide ? 8 : 4;
+  for (int64_t i = 0; i < n; i += PART) {
+    int64_t m = n - i < PART ? n - i : PART, whole = m / TIDE_BLOCK * TIDE_BLOCK;
+    const char *in = x + i * item;
+    double most = wide ? f->isa->max_f64((const void *)in, m) : (double)f->isa->max_f32((const void *)in, m);
+    double sum = 1, lanes[2];
+    float narrow = (float)most;
+    const void *less = wide ? (const void *)&most : &narrow;
+    if (most == -INFINITY) continue;
+    if (most < INFINITY) {
+      f->isa->exp_less[wide](y, in, NULL, NULL, less, whole / TIDE_BLOCK);
+      if (whole < m) {
+        memset(rest, 0, sizeof rest);
+        memcpy(rest, in + whole * item, (size_t)((m - whole) * item));
+        f->isa->exp_less[wide](y + whole * item, rest, NULL, NULL, less, 1);
+      }
+      if (wide)
+        f->isa->sum_f64(lanes, (const void *)y, m);
+      else
+        f->isa->sum_f32(lanes, (const void *)y, m);
+      sum = lanes[0] + lanes[1];
+    } else if (most != most) {
+      sum = most, most = -INFINITY;
+    }
+    f->isa->pair[f->op](&s->re, &s->im, &most, &sum, 1);
+  }
+}
+
 void tide__states_end(tide__state *s, const tide__fold *f, int64_t n) {
   for (int64_t j = 0; j < n; j++) s[j].re = pair_ends[f->op].end(s[j].re, s[j].im);
 }
@@ -208,7 +241,12 @@ void tide__state_fold(tide__state *s, const tide__fold *f, const void *x, int64_
     mean = (lanes[0] + lanes[1]) / (double)n;
     join_var(s, mean, f->isa->square_dev_f64(x, mean, n), n);
     break;
-  case TIDE_FOLD_PAIR: fold_pair(s, f, x, n); break;
+  case TIDE_FOLD_PAIR:
+    if (f->op == TIDE_LOGSUMEXP)
+      fold_exponentials(s, f, x, n);
+    else
+      fold_pair(s, f, x, n);
+    break;
   default: fold_best(s, f, x, n, first); break;
   }
 }

@@ -3,8 +3,9 @@
  * Elements are worked on as float32 or float64 by the loops of the instruction sets. Lines whose neighbours lie close
  * to each other are walked one by one: pieces that the first cache holds give the largest element so far and the sum of
  * what is below it, which is scaled when a larger one comes, so that a line of one piece is read once and a longer one
- * twice. Long lines are cut into stretches, which threads share where there are few lines. Lines that lie side by side,
- * and very short ones, are walked together, a row of them at a time.
+ * twice. A line that needs no conversion and stays in the second cache is read for its largest element, and what is
+ * below that is written where the result stands. Long lines are cut into stretches, which threads share where there are
+ * few lines. Lines that lie side by side, and very short ones, are walked together, a row of them at a time.
  *
  * Invariant: what is added in what order depends on the sizes alone, not on the threads. */
 #include <math.h>
@@ -12,6 +13,7 @@
 #include "layout.h"
 
 enum { PIECE = 1024, LEAST_STRETCH = 32 * PIECE, MOST_STRETCHES = 256 };
+enum { NEAR_BYTES = 1 << 19, TURN = 64 };
 enum { COLUMNS = 256, LEAST_COLUMNS = 16, SHORT_LINE = 32 };
 
 /* The largest of some elements, and the sum of exp(x - largest); of none: -inf and 0. */
@@ -24,7 +26,7 @@ typedef struct work {
   const tide__isa *isa;
   int dtype, bytes; /* float32 or float64; of an element in memory */
   tide__ctype type;
-  bool logarithm;
+  bool logarithm, plain, near; /* no element is converted; nor leaves a line the second cache */
   int64_t item, line, stretch, stretches, strips, columns; /* item: bytes of dtype */
   state *states;
 } work;
@@ -44,11 +46,35 @@ static void apply(const work *w, tide_op op, void *out, const void *x, const voi
   w->isa->op[op][w->type](out, x, y, NULL, no_param, padded(n) / TIDE_BLOCK);
 }
 
+static void repeat(const work *w, void *out, double value, int64_t n) {
+  float narrow = (float)value;
+  w->isa->repeat[w->item / 8](out, w->item == 4 ? (void *)&narrow : (void *)&value, padded(n) / TIDE_BLOCK);
+}
+
 /* out = op(x, value) */
 static void apply_number(const work *w, room *r, tide_op op, void *out, const void *x, double value, int64_t n) {
-  float narrow = (float)value;
-  w->isa->repeat[w->item / 8](r->number, w->item == 4 ? (void *)&narrow : (void *)&value, padded(n) / TIDE_BLOCK);
+  repeat(w, r->number, value, n);
   apply(w, op, out, x, r->number, n);
+}
+
+/* out = exp(x - less) */
+static void apply_exp(const work *w, void *out, const void *x, double less, int64_t n) {
+  float narrow = (float)less;
+  w->isa->exp_less[w->item / 8](out, x, NULL, NULL, w->item == 4 ? (void *)&narrow : (void *)&less,
+                                padded(n) / TIDE_BLOCK);
+}
+
+static double largest(const work *w, const void *x, int64_t n) {
+  return w->item == 4 ? (double)w->isa->max_f32(x, n) : w->isa->max_f64(x, n);
+}
+
+static double sum_of(const work *w, const void *x, int64_t n) {
+  double sums[2] = {0, 0};
+  if (w->item == 4)
+    w->isa->sum_f32(sums, x, n);
+  else
+    w->isa->sum_f64(sums, x, n);
+  return sums[0] + sums[1];
 }
 
 /* The elements of memory, `apart`, as a sequence, and back. */
@@ -113,17 +139,11 @@ static state measure(const work *w, room *r, int64_t line, int64_t from, int64_t
   state all = {-INFINITY, 0};
   for (int64_t i = from; i < end; i += PIECE) {
     int64_t n = end - i < PIECE ? end - i : PIECE;
-    double sums[2] = {0, 0};
     const void *x = load(w, r, line, i, n);
-    state now = {w->item == 4 ? (double)w->isa->max_f32(x, n) : w->isa->max_f64(x, n), 0};
+    state now = {largest(w, x, n), 0};
     if (now.most == -INFINITY) continue;
-    apply_number(w, r, TIDE_OP_sub, r->y, x, now.most, n);
-    apply(w, TIDE_OP_exp, r->y, r->y, NULL, n);
-    if (w->item == 4)
-      w->isa->sum_f32(sums, (float *)r->y, n);
-    else
-      w->isa->sum_f64(sums, (double *)r->y, n);
-    now.sum = sums[0] + sums[1];
+    apply_exp(w, r->y, x, now.most, n);
+    now.sum = sum_of(w, r->y, n);
     all = join(all, now);
   }
   return all;
@@ -133,12 +153,51 @@ static state measure(const work *w, room *r, int64_t line, int64_t from, int64_t
 static void finish(const work *w, room *r, int64_t line, int64_t from, int64_t end, state all, bool kept) {
   for (int64_t i = from; i < end; i += PIECE) {
     int64_t n = end - i < PIECE ? end - i : PIECE;
-    if (w->logarithm || !kept || all.most == -INFINITY) {
+    if (w->logarithm)
       apply_number(w, r, TIDE_OP_sub, r->y, load(w, r, line, i, n), all.most, n);
-      if (!w->logarithm) apply(w, TIDE_OP_exp, r->y, r->y, NULL, n);
-    }
+    else if (!kept || all.most == -INFINITY)
+      apply_exp(w, r->y, load(w, r, line, i, n), all.most, n);
     store(w, r, w->logarithm ? TIDE_OP_sub : TIDE_OP_div, w->logarithm ? log(all.sum) : all.sum, line, i, n);
   }
+}
+
+/* A line of one stretch whose elements need no conversion, in place: whole blocks, and the rest through a buffer. */
+static void near_line(const work *w, room *r, int64_t line) {
+  const char *in = at(w, 1, line * w->a->n);
+  char *out = at(w, 0, line * w->a->n);
+  int64_t n = w->a->n, whole = n / TIDE_BLOCK * TIDE_BLOCK, rest = (n - whole) * w->item;
+  double most = largest(w, in, n), sum = 0;
+  if (rest) {
+    memset(r->x, 0, (size_t)(TIDE_BLOCK * w->item));
+    memcpy(r->x, in + whole * w->item, (size_t)rest);
+  }
+  for (int64_t i = 0; i < whole; i += PIECE) {
+    int64_t m = whole - i < PIECE ? whole - i : PIECE;
+    char *y = w->logarithm ? r->y : out + i * w->item;
+    apply_exp(w, y, in + i * w->item, most, m);
+    sum += sum_of(w, y, m);
+  }
+  if (rest) {
+    apply_exp(w, r->y, r->x, most, TIDE_BLOCK);
+    sum += sum_of(w, r->y, n - whole);
+  }
+  if (w->logarithm) {
+    repeat(w, r->number, most, n < PIECE ? n : PIECE);
+    repeat(w, r->raw, log(sum), n < PIECE ? n : PIECE);
+    for (int64_t i = 0; i < whole; i += PIECE) {
+      int64_t m = whole - i < PIECE ? whole - i : PIECE;
+      apply(w, TIDE_OP_sub, r->y, in + i * w->item, r->number, m);
+      apply(w, TIDE_OP_sub, out + i * w->item, r->y, r->raw, m);
+    }
+    if (rest) apply(w, TIDE_OP_sub, r->y, r->x, r->number, TIDE_BLOCK);
+    if (rest) apply(w, TIDE_OP_sub, r->y, r->y, r->raw, TIDE_BLOCK);
+  } else {
+    repeat(w, r->number, sum, n < PIECE ? n : PIECE);
+    for (int64_t i = 0; i < whole; i += PIECE)
+      apply(w, TIDE_OP_div, out + i * w->item, out + i * w->item, r->number, whole - i < PIECE ? whole - i : PIECE);
+    if (rest) apply(w, TIDE_OP_div, r->y, r->y, r->number, TIDE_BLOCK);
+  }
+  memcpy(out + whole * w->item, r->y, (size_t)rest);
 }
 
 static int64_t end_of(const work *w, int64_t stretch) {
@@ -149,6 +208,10 @@ static void run_lines(void *arg, int64_t begin, int64_t end) {
   const work *w = arg;
   room r;
   for (int64_t line = begin; line < end && !tide__loop_stops(); line++) {
+    if (w->near && w->a->inner == 1) {
+      near_line(w, &r, line);
+      continue;
+    }
     state all = {-INFINITY, 0};
     for (int64_t s = 0; s < w->stretches; s++) all = join(all, measure(w, &r, line, s * w->stretch, end_of(w, s)));
     finish(w, &r, line, 0, w->a->n, all, w->a->n <= PIECE);
@@ -259,6 +322,31 @@ static void run_strip(const work *w, room *r, const strip *s) {
   }
 }
 
+/* Whole blocks of columns that need no conversion, where they stand: three walks over their rows. */
+static void near_strip(const work *w, int64_t first, int64_t columns) {
+  _Alignas(64) char most[8 * COLUMNS], sum[8 * COLUMNS], part[8 * COLUMNS], y[8 * COLUMNS];
+  const int64_t n = w->a->n, pitch = w->a->inner * w->item;
+  const char *in = at(w, 1, start_of(w, first));
+  char *out = at(w, 0, start_of(w, first));
+  memcpy(most, in, (size_t)(columns * w->item));
+  for (int64_t row = 1; row < n; row++) apply(w, TIDE_OP_maximum, most, most, in + row * pitch, columns);
+  memset(sum, 0, sizeof sum);
+  for (int64_t row = 0; row < n && !tide__loop_stops(); row++) {
+    char *to = w->logarithm ? y : out + row * pitch;
+    if (row % TURN == 0) memset(part, 0, sizeof part);
+    apply(w, TIDE_OP_sub, to, in + row * pitch, most, columns);
+    apply(w, TIDE_OP_exp, to, to, NULL, columns);
+    apply(w, TIDE_OP_add, part, part, to, columns);
+    if (row % TURN == TURN - 1 || row == n - 1) apply(w, TIDE_OP_add, sum, sum, part, columns);
+  }
+  if (w->logarithm) apply(w, TIDE_OP_log, sum, sum, NULL, columns);
+  for (int64_t row = 0; row < n && !tide__loop_stops(); row++) {
+    char *to = out + row * pitch;
+    if (w->logarithm) apply(w, TIDE_OP_sub, y, in + row * pitch, most, columns);
+    apply(w, w->logarithm ? TIDE_OP_sub : TIDE_OP_div, to, w->logarithm ? y : to, sum, columns);
+  }
+}
+
 /* Item i is a strip of lines that lie side by side, or of any very short ones. */
 static void run_strips(void *arg, int64_t begin, int64_t end) {
   const work *w = arg;
@@ -267,8 +355,13 @@ static void run_strips(void *arg, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end && !tide__loop_stops(); i++) {
     int64_t first = i % w->strips * w->columns, left = lines - first;
     strip s = {i / w->strips * lines + first, left < w->columns ? left : w->columns, 0, 0};
-    s.wide = padded(s.columns), s.rows = PIECE / s.wide;
-    run_strip(w, &r, &s);
+    if (w->plain && w->a->inner >= LEAST_COLUMNS) {
+      int64_t whole = s.columns / TIDE_BLOCK * TIDE_BLOCK;
+      if (whole) near_strip(w, s.first, whole);
+      s.first += whole, s.columns -= whole;
+    }
+    s.wide = padded(s.columns), s.rows = s.wide ? PIECE / s.wide : 0;
+    if (s.columns) run_strip(w, &r, &s);
   }
 }
 
@@ -277,12 +370,14 @@ tide_status tide__cpu_softmax(tide_stream *stream, const tide_scan_args *a) {
   bool wide = a->work == TIDE_FLOAT64;
   work w = {.a = a, .isa = tide__isa_get(), .dtype = a->work, .bytes = tide__item(a->dtype[0]), .item = wide ? 8 : 4};
   w.type = tide__ctype_of(a->work), w.logarithm = a->op == TIDE_SOFTMAX_LOG;
+  w.plain = a->dtype[0] == w.dtype && a->dtype[1] == w.dtype, w.near = w.plain && a->n * w.item <= NEAR_BYTES;
   w.stretch = (a->n + MOST_STRETCHES - 1) / MOST_STRETCHES;
   w.stretch = w.stretch <= LEAST_STRETCH ? LEAST_STRETCH : (w.stretch + PIECE - 1) / PIECE * PIECE;
   w.stretches = (a->n + w.stretch - 1) / w.stretch;
   int64_t lines = a->outer * a->inner, side = a->inner >= LEAST_COLUMNS ? a->inner : lines;
   w.columns =
       a->n > PIECE / COLUMNS && a->n <= PIECE / LEAST_COLUMNS ? PIECE / a->n / TIDE_BLOCK * TIDE_BLOCK : COLUMNS;
+  if (w.plain && a->inner >= LEAST_COLUMNS) w.columns = a->n * w.item * COLUMNS > NEAR_BYTES ? COLUMNS / 4 : COLUMNS;
   w.strips = (side + w.columns - 1) / w.columns;
   if (a->inner >= LEAST_COLUMNS || a->n <= SHORT_LINE)
     tide__spread(lines / side * w.strips, a->n * w.columns, run_strips, &w);
