@@ -100,6 +100,20 @@ describe("edge values", function()
     end
   end)
 
+  -- Functions that take the usual arguments a block at a time, and others one by one.
+  it("of an element, whatever stands beside it", function()
+    for _, dtype in ipairs { "float32", "float64" } do
+      local x = tide.linspace(-7.03, 25.1, 203, { dtype = dtype, device = D.dev })
+      for name, v in pairs { erfinv = x / 20, lgamma = x, digamma = x, i0 = x, polygamma = x } do
+        local function f(y) return name == "polygamma" and y:polygamma(1) or y[name](y) end
+        local all = f(v):tolist()
+        for i = 1, 203, 3 do D.eq({ all[i] }, f(v:narrow(1, i, 1):clone())) end
+      end
+      D.eq({ nan, -inf, inf, nan, 0 }, D.tensor({ -1.5, -1, 1, nan, 0 }, dtype):erfinv())
+      D.eq({ inf, inf, inf, nan, 0, 0 }, D.tensor({ 0, -3, inf, nan, 1, 2 }, dtype):lgamma())
+    end
+  end)
+
   it("of float_power", function()
     local got = tide.float_power(D.tensor { 2, 3 }, 3)
     assert.are.equal("float64", D.dtype_name(got))

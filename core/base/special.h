@@ -18,6 +18,13 @@
 
 #include "random.h"
 
+/* A function so long that a call of it in the loops of the CPU costs nothing beside it. */
+#ifdef __CUDACC__
+#  define TIDE_FN_LONG TIDE_FN
+#else
+#  define TIDE_FN_LONG static __attribute__((noinline, unused))
+#endif
+
 TIDE_FN float tide_erfinv_f32(float x) {
   float w = -logf((1.0f - x) * (1.0f + x)), p;
   if (!(w <= 88.0f)) return x == 1.0f || x == -1.0f ? x * (float)INFINITY : x - x + (float)NAN;
@@ -92,7 +99,7 @@ TIDE_FN double tide_erfinv_f64(double x) {
   return copysign(y * inv_sqrt2, x);
 }
 
-TIDE_FN double tide_digamma_f64(double x) {
+TIDE_FN_LONG double tide_digamma_f64(double x) {
   const double pi = 3.14159265358979323846;
   double sum = 0.0;
   if (x == 0.0) return copysign((double)INFINITY, -x);
@@ -112,7 +119,7 @@ TIDE_FN double tide_digamma_f64(double x) {
 }
 TIDE_FN float tide_digamma_f32(float x) { return (float)tide_digamma_f64((double)x); }
 
-TIDE_FN double tide_i0_f64(double x) {
+TIDE_FN_LONG double tide_i0_f64(double x) {
   double a = fabs(x), sum = 1.0, term = 1.0;
   if (!(a <= 30.0)) {
     for (int k = 1; k < 20; k++) {
@@ -132,7 +139,7 @@ TIDE_FN double tide_i0_f64(double x) {
 TIDE_FN float tide_i0_f32(float x) { return (float)tide_i0_f64((double)x); }
 
 /* The sum of (x + k)^-s over k >= 0, for s > 1 and x > 0. */
-TIDE_FN double tide_zeta(double s, double x) {
+TIDE_FN_LONG double tide_zeta(double s, double x) {
   double sum = 0.0;
   for (; x < 12.0; x += 1.0) sum += pow(x, -s);
   double power = pow(x, -s), square = x * x;
@@ -151,7 +158,7 @@ TIDE_FN double tide_zeta(double s, double x) {
 
 /* The sum of (x + k)^-s over k >= 0 is right for negative x too: it is that over all whole k, of which those far below
  * are taken away again. */
-TIDE_FN double tide_polygamma_f64(double x, double n) {
+TIDE_FN_LONG double tide_polygamma_f64(double x, double n) {
   if (n == 0.0) return tide_digamma_f64(x);
   double s = n + 1.0, near = x - rint(x), odd = s == 2.0 * floor(0.5 * s) ? 1.0 : -1.0, sum;
   if (x > 0.0 || x != x)
@@ -166,7 +173,7 @@ TIDE_FN double tide_polygamma_f64(double x, double n) {
 }
 TIDE_FN float tide_polygamma_f32(float x, float n) { return (float)tide_polygamma_f64((double)x, (double)n); }
 
-TIDE_FN double tide_ndtri_f64(double p) {
+TIDE_FN_LONG double tide_ndtri_f64(double p) {
   double q = p - 0.5;
   if (!(p > 0.0 && p < 1.0)) return p == 0.0 ? -(double)INFINITY : p == 1.0 ? (double)INFINITY : NAN;
   if (fabs(q) <= 0.425) return tide_ppnd16_centre(0.180625 - q * q) * q;

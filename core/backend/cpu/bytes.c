@@ -39,6 +39,8 @@ static inline bool truth_of(uint8_t byte) { return byte != 0; }
 #define BYTE_EMIT_WIDE(...)
 #define BYTE_EMIT_WIDE64(...)
 #define BYTE_EMIT_QUOTIENT(...)
+#define BYTE_EMIT_QUICK(...)
+#define BYTE_EMIT_QUICK64(...)
 #define BYTE_EMIT_RARE(...)
 #define BYTE_EMIT_BYTES(...)      __VA_ARGS__
 #define BYTE_EMIT_WIDE_BYTES(...) __VA_ARGS__

@@ -96,6 +96,21 @@ static inline float fast_logf(float x) {
   return x >= 0.0f ? y : NAN;
 }
 
+/* As tide_erfinv_f32 of special.h, without a branch. */
+static inline float fast_erfinvf(float x) {
+  float w = -fast_logf((1.0f - x) * (1.0f + x)), t = w < 5.0f ? w - 2.5f : __builtin_sqrtf(w) - 3.0f;
+  float p = w < 5.0f ? 2.81022636e-08f : -0.000200214257f;
+  p = MULTIPLY_ADD(p, t, w < 5.0f ? 3.43273939e-07f : 0.000100950558f);
+  p = MULTIPLY_ADD(p, t, w < 5.0f ? -3.5233877e-06f : 0.00134934322f);
+  p = MULTIPLY_ADD(p, t, w < 5.0f ? -4.39150654e-06f : -0.00367342844f);
+  p = MULTIPLY_ADD(p, t, w < 5.0f ? 0.00021858087f : 0.00573950773f);
+  p = MULTIPLY_ADD(p, t, w < 5.0f ? -0.00125372503f : -0.0076224613f);
+  p = MULTIPLY_ADD(p, t, w < 5.0f ? -0.00417768164f : 0.00943887047f);
+  p = MULTIPLY_ADD(p, t, w < 5.0f ? 0.246640727f : 1.00167406f);
+  p = MULTIPLY_ADD(p, t, w < 5.0f ? 1.50140941f : 2.83297682f);
+  return __builtin_fabsf(x) == 1.0f ? x * INFINITY : p * x;
+}
+
 /* The logarithm of the gamma function, in float64. From 8 on Stirling's series (M. Abramowitz and I. Stegun, "Handbook
  * of mathematical functions", 6.1.41); below, that of x + 8 divided by x (x + 1) ... (x + 7); below zero the reflection
  * 6.1.17, with the sine of pi times the distance to the nearest whole number. */

@@ -7,6 +7,7 @@
 #  include "wide.h"
 #endif
 #if defined(TIDE_ISA_AVX512) || defined(TIDE_ISA_AVX2)
+#  include "quick.h"
 #  include "quotient.h"
 #endif
 
@@ -140,6 +141,21 @@
       _mm512_storeu_pd((double *)out_ + i, expr);                                                                      \
     }                                                                                                                  \
   }
+/* A block at once by quick.h; what that does not take gets the expression's value, by a loop of this instruction set or
+ * by the base one's, which costs no further code. */
+#define LOOP_UNARY_2(name, OUT, expr)                                                                                  \
+  LOOP_EMIT(QUICK_HERE_##name, LOOP_UNARY_0(name##_other, OUT, expr))                                                  \
+  LOOP_HEAD(name) {                                                                                                    \
+    LOOP_PARAMS                                                                                                        \
+    LOOP_QUICK_RUN(S)                                                                                                  \
+    (out_, a_, p_, blocks, quick_##name, QUICK_LOW_##name, QUICK_HIGH_##name, LOOP_OTHER(QUICK_HERE_##name, name));    \
+  }
+#define LOOP_QUICK_RUN(s)       LOOP_QUICK_RUN_(s)
+#define LOOP_QUICK_RUN_(s)      quick_run_##s
+#define LOOP_OTHER(here, name)  LOOP_OTHER_(here, name)
+#define LOOP_OTHER_(here, name) LOOP_OTHER_##here(name)
+#define LOOP_OTHER_0(name)      tide__isa_base.op[TIDE_OP_##name][sizeof(T) == 4 ? TIDE_C_F32 : TIDE_C_F64]
+#define LOOP_OTHER_1(name)      LOOP_NAME(name##_other, S)
 /* Quotients: a block at once by quotient.h, or if it has one that is not simple, by the expression. */
 #define LOOP_BINARY_2(name, OUT, expr)                                                                                 \
   LOOP_HEAD(name) {                                                                                                    \
@@ -174,7 +190,7 @@
   }
 
 /* What a loop of op.def is for this type and this instruction set: 1 in vectors of wide.h, 3 where these are of
- * float64, 2 by quotient.h, 0 the plain one, which has no such name. */
+ * float64, 2 by quick.h or quotient.h, 0 the plain one, which has no such name. */
 #define LOOP_FORM(s, loop)     LOOP_FORM_(s, loop)
 #define LOOP_FORM_(s, loop)    LOOP_SECOND_(LOOP_FORM_##s##_##loop, 0, 0)
 #define LOOP_SECOND_(...)      LOOP_SECOND(__VA_ARGS__)
@@ -182,6 +198,9 @@
 #if defined(TIDE_ISA_AVX512) || defined(TIDE_ISA_AVX2)
 #  define LOOP_FORM_f32_QUOTIENT , 2
 #  define LOOP_FORM_f64_QUOTIENT , 2
+#  define LOOP_FORM_f32_QUICK    , 2
+#  define LOOP_FORM_f64_QUICK    , 2
+#  define LOOP_FORM_f64_QUICK64  , 2
 #endif
 #define LOOP_CHOOSE(form, kind, name, OUT, expr)  LOOP_CHOOSE_(form, kind, name, OUT, expr)
 #define LOOP_CHOOSE_(form, kind, name, OUT, expr) LOOP_##kind##_##form(name, OUT, expr)

@@ -99,7 +99,6 @@ TIDE_INT_HELPERS(i64, int64_t, uint64_t, 64)
   static inline T tide_fmax_##s(T a, T b) { return ((a > b) | (b != b)) ? a : b; }                                     \
   static inline T tide_fmin_##s(T a, T b) { return ((a < b) | (b != b)) ? a : b; }                                     \
   static inline T tide_copysign_##s(T a, T b) { return copysign##f(a, b); }                                            \
-  static inline T tide_nextafter_##s(T a, T b) { return nextafter##f(a, b); }                                          \
   static inline bool tide_signbit_##s(T x) { return signbit(x) != 0; }                                                 \
   static inline T tide_entr_##s(T x) { return x > 0 ? -x * log##f(x) : x < 0 ? -(T)INFINITY : x; }                     \
   static inline T tide_frexp_fraction_##s(T x) {                                                                       \
@@ -136,6 +135,21 @@ TIDE_INT_HELPERS(i64, int64_t, uint64_t, 64)
 
 TIDE_FLOAT_HELPERS(f32, float, f)
 TIDE_FLOAT_HELPERS(f64, double, )
+
+/* The bits of a float are in the order of its sizes; from a zero the step is to the least one of b's sign. */
+#define TIDE_NEXTAFTER(s, T, I, SIGN)                                                                                  \
+  static inline T tide_nextafter_##s(T a, T b) {                                                                       \
+    I from, to, least;                                                                                                 \
+    memcpy(&from, &a, sizeof from), memcpy(&to, &b, sizeof to);                                                        \
+    least = (to & SIGN) | 1;                                                                                           \
+    from = a == 0 ? least : from + ((a < b) == (a > 0) ? 1 : -1);                                                      \
+    T next;                                                                                                            \
+    memcpy(&next, &from, sizeof next);                                                                                 \
+    next = a == b ? b : next;                                                                                          \
+    return (a != a) | (b != b) ? a + b : next;                                                                         \
+  }
+TIDE_NEXTAFTER(f32, float, int32_t, INT32_MIN)
+TIDE_NEXTAFTER(f64, double, int64_t, INT64_MIN)
 
 /* ---- complex numbers ---- */
 
@@ -195,7 +209,7 @@ static inline double tide_conj_f64(double x) { return x; }
 #define tide_shr(a, b)                            TIDE_INT_PICK(tide_shr, a)(a, b)
 #define tide_isclose(a, b, rtol, atol, equal_nan) TIDE_FLOAT_PICK(tide_isclose, a)(a, b, rtol, atol, equal_nan)
 #define tide_angle(x)                             TIDE_FLOAT_PICK(tide_angle, x)(x)
-#define tide_erfinv(x)                            TIDE_FLOAT_PICK(tide_erfinv, x)(x)
+#define tide_erfinv(x)                            _Generic((x), float : fast_erfinvf, double : tide_erfinv_f64)(x)
 #define tide_lgamma(x)                            _Generic((x), float : fast_lgammaf, double : tide_lgamma_f64)(x)
 #define tide_digamma(x)                           TIDE_FLOAT_PICK(tide_digamma, x)(x)
 #define tide_i0(x)                                TIDE_FLOAT_PICK(tide_i0, x)(x)

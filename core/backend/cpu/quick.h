@@ -1,0 +1,167 @@
+/* quick.h: special functions of a block of float64 at once, for vectors, where they are asked for most; what is not
+ * between QUICK_LOW_<name> and QUICK_HIGH_<name> is left to the expression of op.def. float32 goes through them too,
+ * but for erfinv's.
+ *
+ *   erfinv     erfinv(x) / x is smooth in w = -log(1 - x^2) (M. Giles, "Approximating the erfinv function", GPU
+ *              Computing Gems 2, 2010); the polynomial around w = 3.125 is our own.
+ *   lgamma     between 1 and 3 (x - 1) (x - 2) times a polynomial of our own around 2; below 8 the recurrence leads
+ *              there, from 8 on Stirling's series 6.1.41 of Abramowitz and Stegun, "Handbook of mathematical
+ *              functions" (1964).
+ *   digamma, polygamma of order 1: ten steps of the recurrence, and the series 6.3.18 and 6.4.12.
+ *   i0         the power series 9.6.12. */
+#ifndef TIDE_CPU_QUICK_H
+#define TIDE_CPU_QUICK_H
+
+/* T is the type of the loop, and p0 its parameter. i0 loses some digits, which float32 does not have. */
+#define QUICK_LOW_erfinv     -0.999
+#define QUICK_HIGH_erfinv    0.999
+#define QUICK_LOW_lgamma     1e-300
+#define QUICK_HIGH_lgamma    1e300
+#define QUICK_LOW_digamma    1e-100
+#define QUICK_HIGH_digamma   1e300
+#define QUICK_LOW_polygamma  (p0 == 1 ? 1e-70 : INFINITY)
+#define QUICK_HIGH_polygamma 1e100
+#define QUICK_LOW_i0         (sizeof(T) == 4 ? -12.0 : INFINITY)
+#define QUICK_HIGH_i0        12.0
+/* Is there a loop of this instruction set for the others? Negative numbers are often asked for. */
+#define QUICK_HERE_erfinv    0
+#define QUICK_HERE_lgamma    1
+#define QUICK_HERE_digamma   0
+#define QUICK_HERE_polygamma 0
+#define QUICK_HERE_i0        0
+
+#define QUICK_EACH TIDE_IVDEP _Pragma("GCC unroll 1") for (int j = 0; j < TIDE_BLOCK; j++)
+#define QUICK_RUN(s, T)                                                                                                \
+  static __attribute__((noinline)) void quick_run_##s(void *out_, const void *a_, const void *p, int64_t blocks,       \
+                                                      void (*quick)(double *, const double *), double low,             \
+                                                      double high, tide__loop other) {                                 \
+    T *out = out_;                                                                                                     \
+    const T *a = a_;                                                                                                   \
+    for (; blocks > 0; blocks--, a += TIDE_BLOCK, out += TIDE_BLOCK) {                                                 \
+      double in[TIDE_BLOCK], y[TIDE_BLOCK];                                                                            \
+      T rest[TIDE_BLOCK];                                                                                              \
+      int64_t taken = 0;                                                                                               \
+      QUICK_EACH {                                                                                                     \
+        in[j] = (double)a[j], y[j] = 0, rest[j] = 0;                                                                   \
+        taken += (in[j] > low) & (in[j] < high) ? 1 : 0;                                                               \
+      }                                                                                                                \
+      if (taken) quick(y, in);                                                                                         \
+      if (taken < TIDE_BLOCK) other(rest, a, NULL, NULL, p, 1);                                                        \
+      QUICK_EACH out[j] = (in[j] > low) & (in[j] < high) ? (T)y[j] : rest[j];                                          \
+    }                                                                                                                  \
+  }
+QUICK_RUN(f32, float)
+QUICK_RUN(f64, double)
+
+#define QUICK(name)                                                                                                    \
+  static inline double quick_one_##name(double x);                                                                     \
+  static __attribute__((noinline)) void quick_##name(double *out, const double *in) {                                  \
+    QUICK_EACH out[j] = quick_one_##name(in[j]);                                                                       \
+  }                                                                                                                    \
+  static inline double quick_one_##name(double x)
+
+/* The polynomial of n terms, the first of them the constant one: those of even and of odd powers side by side. */
+static inline __attribute__((always_inline)) double quick_polynomial(double x, const double *term, int n) {
+  double even = 0, odd = 0, square = x * x;
+#pragma GCC unroll 32
+  for (int k = n - 1; k >= 0; k--) {
+    if (k % 2)
+      odd = __builtin_fma(odd, square, term[k]);
+    else
+      even = __builtin_fma(even, square, term[k]);
+  }
+  return __builtin_fma(odd, x, even);
+}
+
+static const double quick_erfinv_terms[25] = {
+    1.6536545626831027,      0.24015818242558834,     -0.0060336708714268513,  -0.00074070253415464314,
+    0.00018673420801981186,  -1.3882523393957483e-05, -1.3654691758785656e-06, 4.2347881682224598e-07,
+    -2.907039127564132e-08,  -4.1126604371632185e-09, 1.051223377050429e-09,   -5.4143032839195042e-11,
+    -1.2978805369932565e-11, 2.6305268312595183e-12,  -8.0719259389900406e-14, -4.0020031087558496e-14,
+    6.5213335115022388e-15,  -3.9401881223043202e-17, -1.2215637192404172e-16, 1.5510787009902526e-17,
+    6.0750507020724141e-19,  -3.4734793888538036e-19, 1.9992599888615348e-20,  3.194015548136271e-21,
+    -3.5932028927020693e-22};
+static const double quick_lgamma_terms[29] = {
+    0.42278433509846713,    -0.1003173016743539,     0.032965000621155816,    -0.012384192193374183,
+    0.0049986411646987059,  -0.0021081308338353785,  0.0009153769221939477,   -0.00040570739983335528,
+    0.00018255264018626728, -8.3095100947973982e-05, 3.8168877217049974e-05,  -1.7661849545809686e-05,
+    8.2222725282493795e-06, -3.8465374565754054e-06, 1.8077244952477939e-06,  -8.5541953067520078e-07,
+    4.0491176292722286e-07, -1.8624721164419038e-07, 8.8588004623147608e-08,  -5.1889381335192836e-08,
+    2.4876913129422816e-08, -9.172949166290702e-10,  3.8215413984109649e-10,  -8.8771160037043708e-09,
+    4.3052206107853486e-09, 2.444386936885692e-09,   -1.1901740908188623e-09, -8.1528528706249738e-10,
+    3.9592899392841773e-10};
+static const double quick_i0_terms[28] = {1.0,
+                                          1.0,
+                                          0.25,
+                                          0.027777777777777776,
+                                          0.001736111111111111,
+                                          6.9444444444444444e-05,
+                                          1.9290123456790124e-06,
+                                          3.9367598891408417e-08,
+                                          6.1511873267825652e-10,
+                                          7.5940584281266239e-12,
+                                          7.5940584281266234e-14,
+                                          6.2760813455591933e-16,
+                                          4.358389823304995e-18,
+                                          2.5789288895295828e-20,
+                                          1.3157800456783586e-22,
+                                          5.8479113141260385e-25,
+                                          2.2843403570804838e-27,
+                                          7.904291893012054e-30,
+                                          2.4395962632753253e-32,
+                                          6.7578843858042255e-35,
+                                          1.6894710964510564e-37,
+                                          3.8310002187098785e-40,
+                                          7.9152897080782617e-43,
+                                          1.4962740468957016e-45,
+                                          2.5976979980828152e-48,
+                                          4.1563167969325042e-51,
+                                          6.1483976285983796e-54,
+                                          8.434015951438106e-57};
+
+QUICK(erfinv) { return x * quick_polynomial(-log((1 - x) * (1 + x)) - 3.125, quick_erfinv_terms, 25); }
+
+QUICK(lgamma) {
+  static const double stirling[] = {1.0 / 12,   -1.0 / 360,      1.0 / 1260, -1.0 / 1680,
+                                    1.0 / 1188, -691.0 / 360360, 1.0 / 156};
+  double z = x < 1 ? x + 1 : x, product = 1;
+#pragma GCC unroll 8
+  for (int k = 0; k < 5; k++) {
+    double lower = z - 1;
+    product = z >= 3 ? product * lower : product;
+    z = z >= 3 ? lower : z;
+  }
+  double logarithm = log((x < 1) | (x >= 8) ? x : product), u = 1 / x;
+  double roots = x < 1 ? x * (x - 1) : (z - 1) * (z - 2); /* x + 1 may be rounded */
+  double near = roots * quick_polynomial(z - 2, quick_lgamma_terms, 29) + (x < 1 ? -logarithm : logarithm);
+  double far = (x - 0.5) * logarithm - x + (0.91893853320467274178 + u * quick_polynomial(u * u, stirling, 7));
+  return x < 8 ? near : far;
+}
+
+/* The sum of 1 / (x + k)^power over k < 10, two at a time. */
+static inline __attribute__((always_inline)) double quick_ten(double x, int power) {
+  double sum = 0;
+#pragma GCC unroll 8
+  for (int k = 8; k >= 0; k -= 2) {
+    double a = x + k, b = x + (k + 1), product = a * b;
+    sum += power == 1 ? (a + b) / product : (a * a + b * b) / (product * product);
+  }
+  return sum;
+}
+
+QUICK(digamma) {
+  static const double series[] = {1.0 / 12, -1.0 / 120, 1.0 / 252, -1.0 / 240, 1.0 / 132, -691.0 / 32760, 1.0 / 12};
+  double t = x < 10 ? x + 10 : x, u = 1 / t, z = u * u, sum = quick_ten(x, 1);
+  return log(t) - 0.5 * u - z * quick_polynomial(z, series, 7) - (x < 10 ? sum : 0);
+}
+
+QUICK(polygamma) {
+  static const double series[] = {1.0 / 6,  -1.0 / 30,     1.0 / 42, -1.0 / 30,
+                                  5.0 / 66, -691.0 / 2730, 7.0 / 6,  -3617.0 / 510};
+  double t = x < 10 ? x + 10 : x, u = 1 / t, z = u * u, sum = quick_ten(x, 2);
+  return u + z * (0.5 + u * quick_polynomial(z, series, 8)) + (x < 10 ? sum : 0);
+}
+
+QUICK(i0) { return quick_polynomial(0.25 * x * x, quick_i0_terms, 28); }
+
+#endif
