@@ -18,6 +18,7 @@ enum { RUN = 512, OUTSIDE = -1, LOOK = 1 << 16, AHEAD = 8 };
 typedef struct work {
   const tide_index_args *a;
   bool scatter, checks; /* checks: looks at the index and does nothing else */
+  bool fills;           /* a row is one element everywhere */
   int ndim;             /* without the row, which stands behind the others */
   int split;            /* the dim along which threads share, or OUTSIDE: they share the places */
   int64_t parts, size[TIDE_MAX_DIMS + 1], stride[3][TIDE_MAX_DIMS + 1];
@@ -256,6 +257,10 @@ static void move_rows(const walk *k, char *x, char *dense, int64_t step, int64_t
     char *other = x + k->place[i] * a->item_size;
     if (a->reduce) {
       reduce_row(a, other, one, k->row);
+    } else if (k->w->fills) {
+      memcpy(other, one, (size_t)a->item_size);
+      for (size_t done = (size_t)a->item_size; done < bytes; done *= 2)
+        memcpy(other + done, other, bytes - done < done ? bytes - done : done);
     } else {
       char *to = k->w->scatter ? other : one, *from = k->w->scatter ? one : other;
       if (bytes == 16)
@@ -364,7 +369,9 @@ static void copy_dims(work *w) {
   memcpy(w->size, a->size, sizeof a->size);
   for (int s = 0; s < 3; s++) memcpy(w->stride[s], a->stride[s], sizeof a->stride[s]);
   int last = a->ndim - 1;
-  bool row = a->size[last] > 1 && a->stride[0][last] == 1 && a->stride[1][last] == 1 && a->stride[2][last] == 0;
+  bool row = a->size[last] > 1 && a->stride[1][last] == 1 && a->stride[2][last] == 0;
+  w->fills = row && w->scatter && !a->reduce && a->stride[0][last] == 0;
+  row = row && (a->stride[0][last] == 1 || w->fills);
   w->ndim = row ? last : a->ndim;
   if (row && !last) { /* one row: a run of one step before it */
     w->ndim = 1, w->size[1] = w->size[0], w->size[0] = 1;
