@@ -5,6 +5,7 @@ import os
 import re
 import sys
 import tempfile
+import time
 
 import numpy
 import torch
@@ -28,6 +29,7 @@ def case(name, f, *make):
     sys.stdin.readline()
     made = [m() for m in make]
     f(*made)
+    time.sleep(0.04)
     print(name, flush=True)
     for _ in range(samples):
         sys.stdin.readline()
@@ -37,6 +39,7 @@ def case(name, f, *make):
             calls, seconds = calls + 1, bench.now() - t
             if seconds > SAMPLE:
                 break
+        time.sleep(0.04)  # until the threads of OpenMP no longer spin
         bench.out(name, calls / seconds, "1/s")
 
 
