@@ -59,7 +59,7 @@ describe("the largest sizes", function()
 
   -- A table of 2^60 rows or parts rightly takes for ever.
   local endless = { ["x:totable"] = true, ["x:tolist"] = true, ["x:unbind"] = true, ["x:split"] = true, ["x:chunk"] = true,
-    ["tide.unbind"] = true, ["tide.split"] = true, ["tide.chunk"] = true, ["x:rows"] = true, ["x:each"] = true }
+    ["tide.await"] = true, ["tide.unbind"] = true, ["tide.split"] = true, ["tide.chunk"] = true, ["x:rows"] = true, ["x:each"] = true }
 
   it("alone, in pairs and in tables, after every kind of operand", function()
     for _, f in ipairs(functions()) do

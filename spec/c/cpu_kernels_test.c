@@ -188,7 +188,7 @@ static void reduce_one(int op, int dtype, bool odd, const int64_t *size, int ndi
   a->outer = numel_of(a->keep_size, a->nkeep), a->inner = numel_of(a->red_size, a->nred);
   a->scale = op == TIDE_MEAN ? 1.0 / (double)a->inner : 1;
   static const double powers[] = {0, 1, 2, 3, INFINITY, -INFINITY};
-  a->param = op == TIDE_NORM ? powers[below(6)] : (double)below(2);
+  a->param = op == TIDE_NORM ? powers[below(6)] : (double)below(op == TIDE_MIN ? 1 : 2); /* 1 of MIN: both ends */
   r.out = memory_new(a->keep_stride[0], a->keep_size, a->nkeep, (int)below(REPEATED), item_of(a->dtype[0]));
   bool two = (op == TIDE_MAX || op == TIDE_MIN || op == TIDE_VAR || op == TIDE_STD) && below(2);
   a->dtype[2] = op == TIDE_MAX || op == TIDE_MIN ? TIDE_INT64 : a->dtype[0];

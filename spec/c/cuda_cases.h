@@ -44,7 +44,7 @@ static void reduce_case(int op, int in, const reduce_shape *s, double p, bool se
     a.keep_size[d] = s->keep_size[d];
     a.keep_stride[0][d] = a.keep_stride[2][d] = at, a.keep_stride[1][d] = s->keep_in[d];
   }
-  a.param = op == TIDE_NORM ? p : 1;
+  a.param = op == TIDE_NORM ? p : op != TIDE_MIN; /* 1 of MIN: both ends */
   a.scale = op == TIDE_MEAN ? 1.0 / (double)a.inner : 1;
   operand x[3] = {make(result, a.outer, 0, 9, false),
                   make(in, span, shift, op == TIDE_PROD ? 1.2 : 6, op == TIDE_NANSUM),
