@@ -260,7 +260,7 @@ describe("events of another process", function()
       print(e:query())
       s:synchronize()]], e:ipc_handle())
     local early = pipe:read "l"
-    assert.is_truthy(early == "false\tfalse" or not D.simulated and early == "true\ttrue", early)
+    assert.is_truthy(early == "false\tfalse" or not D.simulated and early:find "^true", early)
     D.release()
     assert.are.equal("true\n", finish())
     assert.is_true(e:query())
