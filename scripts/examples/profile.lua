@@ -18,7 +18,7 @@ for i = 1, 3 do weights[i] = tide.randn(size, size, { device = device }) * (1 / 
 
 local batches = {}
 for i = 1, steps do
-  batches[i] = tide.randn(size, size)
+  batches[i] = tide.randn(size, size, { device = "cpu" })
   if gpu then batches[i] = batches[i]:pin_memory() end
 end
 

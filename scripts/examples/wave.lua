@@ -170,7 +170,7 @@ local compute = on_gpu and tide.cuda.Stream(real.device) or nil
 local painter = on_gpu and tide.cuda.Stream(real.device) or nil
 local Event = tide.cuda.Event
 local computed, seen, arrived = on_gpu and Event(), on_gpu and Event(), on_gpu and Event()
-local pinned = tide.empty(pixels, pixels * 3, { dtype = tide.uint8, pin_memory = on_gpu })
+local pinned = tide.empty(pixels, pixels * 3, { dtype = tide.uint8, device = "cpu", pin_memory = on_gpu })
 local timer, busy = tide.Timer(), 0
 local marks = {} -- on the GPU, pairs of events around the physics of each frame
 local live = not args.quiet and Terminal.is_tty(1)
