@@ -238,4 +238,20 @@ describe("trapezoid", function()
     D.raises("DtypeError", function() D.tensor({ true, false }):cumulative_trapezoid() end)
     D.raises("IndexError", function() y:trapezoid { dim = 2 } end)
   end)
+
+  it("sum very long lines as short ones, in place too", function()
+    for _, dtype in ipairs { "float32", "float64", "int64" } do
+      for _, n in ipairs { 1 << 20, (1 << 20) + 12289 } do
+        local x = tide.range(n, { dtype = "int64", device = D.dev }):remainder(7):sub(3):to(dtype) -- sums that are exact
+        local y = x:cumsum(1)
+        local ends = y[{ { 1, n, 4099 } }]:long()
+        local whole = x:long():reshape(1, n):cumsum(2) -- int64, of whatever tile
+        assert.is_true(ends:equal(whole[1][{ { 1, n, 4099 } }]), dtype .. n)
+        assert.are.equal(x:long():sum():item(), y[n]:item())
+        local z = x:clone()
+        assert.is_true(z:cumsum_(1):equal(y))
+      end
+    end
+  end)
+
 end)
