@@ -234,7 +234,7 @@ const char *ltide_usage(lua_State *L) {
 }
 
 const char *ltide_dot_hint(lua_State *L) {
-  if (!ltide_is_module(L, 1)) return "";
+  if (!ltide_row_running(L) || !ltide_is_module(L, 1)) return "";
   return lua_pushfstring(L, "; %s is called with a dot, not with a colon", ltide_function_name(L));
 }
 
