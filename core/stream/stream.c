@@ -217,14 +217,15 @@ tide_status tide_stream_default(tide_stream **out, int device) {
     TIDE_TRY(tide__backend(&b, device));
     pthread_mutex_lock(&lock);
     s = atomic_load_explicit(&tide__stream_defaults[device], memory_order_relaxed);
-    tide_status status = s ? TIDE_OK : make(&s, b, device, 0);
-    if (status == TIDE_OK) {
+    bool missing = !s; /* another thread may have made it since, and may be reading it */
+    tide_status status = missing ? make(&s, b, device, 0) : TIDE_OK;
+    if (missing && status == TIDE_OK) {
       s->is_default = true;
       atomic_store_explicit(&tide__stream_defaults[device], s, memory_order_release);
     }
     pthread_mutex_unlock(&lock);
     if (status != TIDE_OK) return status;
-    count_made();
+    if (missing) count_made();
   }
   *out = s;
   return TIDE_OK;
