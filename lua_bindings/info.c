@@ -23,7 +23,7 @@ static int lreport(lua_State *L, ltide_call *c) {
 /* "GPU:0" and a line for each process; the same as a table. Where nobody can tell, the text says so instead. */
 static int llist_gpu_processes(lua_State *L, ltide_call *c) {
   enum { MOST = 256 };
-  tide_process list[MOST];
+  tide_device_process list[MOST];
   int count = MOST, device = resolved(c->v[0].device);
   tide_status status = tide_device_processes(list, &count, device);
   if (status == TIDE_LIBRARY || status == TIDE_SUPPORT) {

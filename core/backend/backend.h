@@ -133,8 +133,8 @@ typedef struct tide_backend {
   /* The uuids of the machine's devices, before anything is opened and without starting the driver: a process may fork
    * afterwards. *count: the room before, the number after. Fails where the driver might count otherwise. */
   tide_status (*machine_list)(char (*uuid)[TIDE_UUID_TEXT], int *count);
-  tide_status (*telemetry)(int64_t *out, int device, tide_telemetry what); /* of a device that need not be opened */
-  tide_status (*processes)(tide_process *list, int *count, int device);    /* likewise */
+  tide_status (*telemetry)(int64_t *out, int device, tide_telemetry what);     /* of a device that need not be opened */
+  tide_status (*processes)(tide_device_process *list, int *count, int device); /* likewise */
 
   /* ---- plans of Fourier transforms (optional, both or none) ---- */
   /* *work: bytes of device memory that every call of the plan needs. TIDE_MEMORY when there is no room for it. */

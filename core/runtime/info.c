@@ -84,7 +84,7 @@ tide_status tide_device_telemetry(int64_t *out, int device, tide_telemetry what)
   return b->telemetry(out, device, what);
 }
 
-tide_status tide_device_processes(tide_process *list, int *count, int device) {
+tide_status tide_device_processes(tide_device_process *list, int *count, int device) {
   TIDE_TRY(tide__device_resolve_accelerator(&device, device, "list_gpu_processes"));
   const tide_backend *b = tide__accelerators();
   if (!b->processes) return tide__fail(TIDE_SUPPORT, "list_gpu_processes: %s does not tell", tide__device_text(device));

@@ -215,7 +215,7 @@ void tide__cuda_staged_close(void);
 tide_status tide__cuda_arch_list(char *text, size_t size);
 tide_status tide__cuda_machine_list(char (*uuid)[TIDE_UUID_TEXT], int *count);
 tide_status tide__cuda_telemetry(int64_t *out, int device, tide_telemetry what);
-tide_status tide__cuda_processes(tide_process *list, int *count, int device);
+tide_status tide__cuda_processes(tide_device_process *list, int *count, int device);
 
 /* ---- cupti.c ---- */
 

@@ -111,7 +111,7 @@ tide_status tide__cuda_telemetry(int64_t *out, int device, tide_telemetry what) 
   return TIDE_OK;
 }
 
-tide_status tide__cuda_processes(tide_process *list, int *count, int device) {
+tide_status tide__cuda_processes(tide_device_process *list, int *count, int device) {
   void *d;
   nvml_process found[LIST];
   unsigned n = LIST;

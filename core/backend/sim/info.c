@@ -47,12 +47,12 @@ tide_status tide__sim_telemetry(int64_t *out, int device, tide_telemetry what) {
 }
 
 /* This process alone, once it holds memory there. */
-tide_status tide__sim_processes(tide_process *list, int *count, int device) {
+tide_status tide__sim_processes(tide_device_process *list, int *count, int device) {
   TIDE_TRY(tide__sim_enter("list_gpu_processes"));
   pthread_mutex_lock(&tide__sim.lock);
   size_t used = tide__sim.device[device].used;
   pthread_mutex_unlock(&tide__sim.lock);
-  if (used && *count > 0) list[0] = (tide_process){getpid(), (int64_t)used};
+  if (used && *count > 0) list[0] = (tide_device_process){getpid(), (int64_t)used};
   *count = used ? 1 : 0;
   return TIDE_OK;
 }

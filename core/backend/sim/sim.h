@@ -205,7 +205,7 @@ bool tide__sim_clock_skip(double when);
 void tide__sim_capability(int *major, int *minor);
 tide_status tide__sim_arch_list(char *text, size_t size);
 tide_status tide__sim_telemetry(int64_t *out, int device, tide_telemetry what);
-tide_status tide__sim_processes(tide_process *list, int *count, int device);
+tide_status tide__sim_processes(tide_device_process *list, int *count, int device);
 
 /* memory.c */
 bool tide__sim_memory_open(void);

@@ -23,12 +23,12 @@ typedef enum tide_telemetry {
 } tide_telemetry;
 TIDE_API tide_status tide_device_telemetry(int64_t *out, int device, tide_telemetry what);
 
-typedef struct tide_process {
+typedef struct tide_device_process {
   int64_t pid;
   int64_t bytes; /* -1: the driver does not tell */
-} tide_process;
+} tide_device_process;
 /* The processes that compute on the device: at most *count of them; *count becomes how many there are. */
-TIDE_API tide_status tide_device_processes(tide_process *list, int *count, int device);
+TIDE_API tide_status tide_device_processes(tide_device_process *list, int *count, int device);
 
 /* ---- Whether a device still serves ------------------------------------------------------------------------------ */
 
