@@ -4,14 +4,17 @@
 #ifndef TIDE_TIDE_LUA_H
 #define TIDE_TIDE_LUA_H
 
-#include <lua.h>
-
 #include "tide/dlpack.h"
 #include "tide/quota.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+#include <lua.h> /* Lua's own headers do not say that they are C */
+
+/* The module, where the host links it (tide::lua_static) instead of letting `require` find it: for tide_lua_options, or
+ * luaL_requiref. */
+int luaopen_tide(lua_State *L);
 
 typedef struct tide_lua_api {
   size_t struct_size;

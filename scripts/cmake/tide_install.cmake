@@ -27,8 +27,14 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/package/tide-config-versi
   COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/package/tide-config.cmake ${PROJECT_BINARY_DIR}/package/tide-config-version.cmake
   DESTINATION ${package_dir})
-configure_file(scripts/cmake/tide.pc.in ${PROJECT_BINARY_DIR}/package/tide.pc @ONLY)
-install(FILES ${PROJECT_BINARY_DIR}/package/tide.pc DESTINATION lib/pkgconfig)
+set(modules tide)
+if(TARGET tide_lua_static)
+  list(APPEND modules tide-lua)
+endif()
+foreach(module IN LISTS modules)
+  configure_file(scripts/cmake/${module}.pc.in ${PROJECT_BINARY_DIR}/package/${module}.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/package/${module}.pc DESTINATION lib/pkgconfig)
+endforeach()
 
 set(CPACK_GENERATOR TGZ)
 set(CPACK_PACKAGE_VENDOR "tide contributors")

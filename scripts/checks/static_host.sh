@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Builds spec/package/static_host.c, in C and in C++, with tide's archives out of an installed tree, by CMake's package,
+# and by pkg-config into a program that needs no shared library at all; each runs where no file of tide's is.
+# usage: static_host.sh PREFIX WORK
+set -eu
+prefix=$(realpath "$1") work=$2
+source=$(realpath "$(dirname "$0")/../../spec/package")
+rm -rf "$work"
+mkdir -p "$work/run"
+cmake -S "$source" -B "$work" -DCMAKE_PREFIX_PATH="$prefix" >"$work/log"
+cmake --build "$work" >>"$work/log" || { cat "$work/log" && exit 1; }
+export PKG_CONFIG_PATH="$prefix/lib/pkgconfig"
+# The linker says of each dlopen that a static program needs the C library's files at run time: not an error.
+# shellcheck disable=SC2046
+cc -static -O2 -o "$work/static_host_alone" "$source/static_host.c" $(pkg-config --static --cflags --libs tide-lua lua5.4) \
+  >"$work/log" 2>&1 || { cat "$work/log" && exit 1; }
+
+cd "$work/run"
+for host in c cc alone; do
+  if readelf -d "../static_host_$host" | grep -E 'NEEDED.*(tide|png|libz)'; then
+    echo "static_host: static_host_$host needs the libraries above" && exit 1
+  fi
+  env -i "../static_host_$host" picture.png
+  [ -s picture.png ] && rm picture.png
+done
