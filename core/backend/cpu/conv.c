@@ -3,10 +3,11 @@
  * That operand has a row for each channel and tap of the kernel and a column for each element of the result. A row is
  * the channel's plane, shifted, so once the plane has its zeros around it, it is enough to know where each row begins:
  * panels for the inner loops of matrix products (isa.h) are copied from there. Where elements of the result lie
- * `stride` elements of the input apart, the plane is laid out as so many planes of every stride-th column, so that
- * neighbours are neighbours again. Of a transposed convolution, the elements of the result that the same taps reach are
- * computed together, each such phase as a convolution of its own. One or two results of a group, as of a kernel for
- * each channel, are sums of rows instead.
+ * `stride` elements of the input apart, the plane is laid out as so many planes of every stride-th column, and their
+ * rows in the same way, so that neighbours are neighbours again. Of a transposed convolution, the elements of the
+ * result that the same taps reach are computed together, each such phase as a convolution of its own. One or two
+ * results of a group, as of a kernel for each channel, are sums of some rows at a time instead, of planes that are laid
+ * out just before where they are small.
  *
  * float16 and bfloat16 become float32 on the way, and their sums are rounded once.
  *
@@ -21,7 +22,9 @@ enum {
   EACH = 4,
   THIN = 2,
   LINE = 64,
-  TILE_BYTES = 2048
+  TILE_BYTES = 2048,
+  STRIP_BYTES = 4096,
+  NEAR_BYTES = 128 << 10
 };
 
 /* One dim of a phase. */
@@ -32,18 +35,20 @@ typedef struct axis {
   int64_t at, at_step;         /* the place that the first tap meets for the first element; from tap to tap */
   int64_t turn;                /* every turn-th tap falls on the same columns of a plane that is laid out by `walk` */
   int64_t low, size;           /* of a laid out plane: elements before the input's, and all of them */
+  int64_t part;                /* of a laid out plane: those that lie together, every walk-th */
 } axis;
 
 typedef struct work {
   const tide_conv_args *a;
   const tide__isa *isa;
   axis axis[3];
-  int dtype;                  /* of the products: FLOAT32 or FLOAT64 */
-  int64_t item, wide;         /* bytes of an element of the tensors, and of the products */
-  int64_t m, n, k, slice;     /* of the product for a group of an image; k whose sums stay in registers */
-  int64_t part, pitch, plane; /* elements of a row of every walk-th column, of all of them, of a laid out plane */
-  bool lies;                  /* the input serves as it lies */
-  bool thin, direct;          /* sums of rows; tiles go straight to the result */
+  int dtype;                     /* of the products: FLOAT32 or FLOAT64 */
+  int64_t item, wide;            /* bytes of an element of the tensors, and of the products */
+  int64_t m, n, k, slice;        /* of the product for a group of an image; k whose sums stay in registers */
+  int64_t pitch, columns, plane; /* elements of a row, of every walk-th column, and of a laid out plane */
+  int64_t down, high;            /* elements between two rows of a result; rows of them that are summed together */
+  bool lies;                     /* the input serves as it lies */
+  bool thin, near, direct;       /* sums of rows; of planes that are laid out for them alone; tiles go to the result */
   tide__panels rows;
   int64_t panels, width, across, blocks; /* of weights; lanes of a tile; tiles of a task; tasks of a group */
   int64_t image, images;                 /* laid out now */
@@ -91,38 +96,54 @@ static axis axis_of(const tide_conv_args *a, int d, int64_t r) {
 
 /* ---- the input ---- */
 
-/* One row with its zeros; `line` is room for it. */
-static void lay_row(const work *w, char *to, char *line, const char *row) {
-  const axis *x = &w->axis[2];
-  const int64_t in = least(w->a->dim[2].in, x->size - x->low), end = x->low + (in > 0 ? in : 0);
-  char *out = x->walk > 1 ? line : to;
-  if (!row || in <= 0) {
-    memset(to, 0, (size_t)(w->pitch * w->wide));
-    return;
-  }
-  memset(out, 0, (size_t)(x->low * w->wide));
-  tide__cast(w->isa, out + x->low * w->wide, w->dtype, row, w->a->dtype, in);
-  memset(out + end * w->wide, 0, (size_t)((w->pitch - end) * w->wide));
-  if (x->walk == 1) return;
-  for (int64_t p = 0; p < x->walk; p++)
-    spread(to + p * w->part * w->wide, 1, line + p * w->wide, x->walk, w->wide, w->part);
+/* Row y of the input's, as it is counted with the zeros before the first one, in a laid out plane. */
+static int64_t laid_row(const work *w, int64_t y) {
+  const axis *x = &w->axis[1];
+  return w->lies ? y : y % x->walk * x->part + y / x->walk;
+}
+
+/* Elements of dim d that the input has of a laid out plane. */
+static int64_t given(const work *w, int d) { return least(w->a->dim[d].in, w->axis[d].size - w->axis[d].low); }
+
+/* A plane of the input's, among zeros that are there; `line` is room for a row of the input's. */
+static void lay_plane(const work *w, char *to, char *line, int64_t plane) {
+  const axis *x = w->axis;
+  const tide_taps *d = w->a->dim;
+  const int64_t n = given(w, 2), walk = x[2].walk, low = x[2].low;
+  const int64_t first = low % walk, turn = low / walk, whole = n / walk, rest = n % walk;
+  const char *in = (const char *)w->a->head.ptr[1] + plane * d[0].in * d[1].in * d[2].in * w->item;
+  for (int64_t z = 0; z < given(w, 0) && n > 0; z++)
+    for (int64_t y = 0; y < given(w, 1); y++) {
+      const char *from = in + (z * d[1].in + y) * d[2].in * w->item;
+      char *row = to + ((z + x[0].low) * x[1].size + laid_row(w, y + x[1].low)) * w->pitch * w->wide;
+      if (walk == 1 || w->item != w->wide)
+        tide__cast(w->isa, walk > 1 ? line : row + low * w->wide, w->dtype, from, w->a->dtype, n);
+      if (w->item != w->wide) from = line;
+      for (int64_t i = 0, at = first, of = turn; i < walk && walk > 1; i++, at++) {
+        if (at == walk) at = 0, of++;
+        spread(row + (at * w->columns + of) * w->wide, 1, from + i * w->wide, walk, w->wide, whole + (i < rest));
+      }
+    }
+}
+
+/* Room for a row of the input's and, behind it, some planes, all zeros. */
+static char *zeros(work *w, int64_t planes) {
+  const size_t bytes = (size_t)((planes * w->plane + w->a->dim[2].in) * w->wide + LINE);
+  char *room = tide__room_take(bytes);
+  if (room)
+    memset(room, 0, bytes);
+  else
+    atomic_store_explicit(&w->failed, true, memory_order_relaxed);
+  return room;
 }
 
 static void lay_planes(void *arg, int64_t begin, int64_t end) {
   work *w = arg;
-  const tide_taps *d = w->a->dim;
-  const axis *z = &w->axis[0], *y = &w->axis[1];
-  char *line = tide__room_take((size_t)(w->pitch * w->wide));
-  if (!line) atomic_store_explicit(&w->failed, true, memory_order_relaxed);
+  char *line = zeros(w, 0);
   for (int64_t i = begin; line && i < end && !tide__loop_stops(); i++) {
-    const char *in =
-        (const char *)w->a->head.ptr[1] + (w->image * w->a->channels + i) * d[0].in * d[1].in * d[2].in * w->item;
     char *to = w->room + i * w->plane * w->wide;
-    for (int64_t r = 0; r < z->size * y->size; r++, to += w->pitch * w->wide) {
-      int64_t in_z = r / y->size - z->low, in_y = r % y->size - y->low;
-      bool is = in_z >= 0 && in_z < d[0].in && in_y >= 0 && in_y < d[1].in;
-      lay_row(w, to, line, is ? in + (in_z * d[1].in + in_y) * d[2].in * w->item : NULL);
-    }
+    memset(to, 0, (size_t)(w->plane * w->wide));
+    lay_plane(w, to, line, w->image * w->a->channels + i);
   }
   tide__room_put(line);
 }
@@ -154,39 +175,77 @@ static void put(const work *w, char *row, int64_t from, char *raw, const char *s
 
 /* What sums begin with: the bias of the result, or 0. */
 static void begin_row(const work *w, char *sums, int64_t result, int64_t n) {
-  char value[8] = {0};
-  if (w->a->head.ptr[3])
-    tide__cast(w->isa, value, w->dtype, (const char *)w->a->head.ptr[3] + result * w->item, w->a->dtype, 1);
+  char value[8];
+  if (!w->a->head.ptr[3]) {
+    memset(sums, 0, (size_t)(n * w->wide));
+    return;
+  }
+  tide__cast(w->isa, value, w->dtype, (const char *)w->a->head.ptr[3] + result * w->item, w->a->dtype, 1);
   spread(sums, 1, value, 0, w->wide, n);
+}
+
+/* Where the first tap of row `row` of the phase begins. */
+static int64_t row_from(const work *w, int64_t row) {
+  const axis *x = w->axis;
+  return row / x[1].count * x[0].walk * x[1].size * w->pitch + row % x[1].count * w->down;
 }
 
 /* ---- as sums of rows ---- */
 
-static void thin_row(const work *w, char *sums, int64_t image, int64_t result, int64_t row) {
-  const axis *x = w->axis;
-  const char *weights = w->weights + result * w->k * w->wide, *planes = planes_of(w, image, result / w->m);
-  const int64_t from = (row / x[1].count * x[0].walk * x[1].size + row % x[1].count * x[1].walk) * w->pitch;
-  const int64_t line = LINE / w->wide, n = w->lies ? x[2].count : ceil_div(x[2].count, line) * line; /* whole vectors */
+/* Sums of n elements from that row on, those between two rows with them. */
+static void thin_rows(const work *w, char *sums, const char *planes, int64_t result, int64_t row, int64_t n) {
+  const axis *x = &w->axis[2];
+  const char *weights = w->weights + result * w->k * w->wide;
+  const int64_t from = row_from(w, row), line = LINE / w->wide;
+  if (!w->lies) n = ceil_div(n, line) * line; /* whole vectors */
   begin_row(w, sums, result, n);
   for (int64_t r = 0; r < w->k;)
-    for (int64_t i = 0, taps; i < x[2].turn && i < x[2].taps; i++, r += taps) {
-      taps = ceil_div(x[2].taps - i, x[2].turn);
-      w->isa->columns[w->wide == 8](sums, planes + (w->row[r] + from) * w->wide, x[2].at_step * x[2].turn / x[2].walk,
+    for (int64_t i = 0, taps; i < x->turn && i < x->taps; i++, r += taps) {
+      taps = ceil_div(x->taps - i, x->turn);
+      w->isa->columns[w->wide == 8](sums, planes + (w->row[r] + from) * w->wide, x->at_step * x->turn / x->walk,
                                     weights + r * w->wide, taps, n);
     }
 }
 
+static int64_t strip_bytes(const work *w) {
+  return ceil_div(((w->high - 1) * w->pitch + w->axis[2].count) * w->wide, 2 * LINE) * 2 * LINE;
+}
+
+static int64_t strips_of(const work *w) { return w->axis[0].count * ceil_div(w->axis[1].count, w->high); }
+
+/* A strip: `high` rows of a plane of the result, or what is left of it. */
+static void thin_strip(const work *w, char *sums, const char *planes, int64_t image, int64_t result, int64_t strip) {
+  const int64_t down = w->axis[1].count, strips = ceil_div(down, w->high), n = w->axis[2].count;
+  const int64_t from = strip % strips * w->high, row = strip / strips * down + from, rows = least(w->high, down - from);
+  thin_rows(w, sums, planes, result, row, (rows - 1) * w->pitch + n);
+  for (int64_t r = 0; r < rows; r++)
+    put(w, result_row(w, image, result, row + r), 0, sums + strip_bytes(w), sums + r * w->pitch * w->wide, n);
+}
+
 static void run_thin(void *arg, int64_t begin, int64_t end) {
   work *w = arg;
-  const int64_t rows = w->axis[0].count * w->axis[1].count, n = w->axis[2].count;
-  const int64_t bytes = ceil_div(n * w->wide, 2 * LINE) * 2 * LINE;
-  char *sums = tide__room_take((size_t)(2 * bytes));
+  char *sums = tide__room_take((size_t)(strip_bytes(w) + w->axis[2].count * w->wide));
   if (!sums) atomic_store_explicit(&w->failed, true, memory_order_relaxed);
   for (int64_t i = begin; sums && i < end && !tide__loop_stops(); i++) {
-    const int64_t plane = i / rows, image = w->image + plane / w->a->results, result = plane % w->a->results;
-    thin_row(w, sums, image, result, i % rows);
-    put(w, result_row(w, image, result, i % rows), 0, sums + bytes, sums, n);
+    const int64_t plane = i / strips_of(w), image = w->image + plane / w->a->results, result = plane % w->a->results;
+    thin_strip(w, sums, planes_of(w, image, result / w->m), image, result, i % strips_of(w));
   }
+  tide__room_put(sums);
+}
+
+/* The groups of all images whose planes are laid out while a cache holds them. */
+static void run_groups(void *arg, int64_t begin, int64_t end) {
+  work *w = arg;
+  const int64_t channels = w->a->channels / w->a->groups;
+  char *sums = tide__room_take((size_t)(strip_bytes(w) + w->axis[2].count * w->wide));
+  char *line = sums ? zeros(w, channels) : NULL, *planes = line + w->a->dim[2].in * w->wide;
+  if (!line) atomic_store_explicit(&w->failed, true, memory_order_relaxed);
+  for (int64_t i = begin; line && i < end && !tide__loop_stops(); i++) {
+    for (int64_t c = 0; c < channels; c++) lay_plane(w, planes + c * w->plane * w->wide, line, i * channels + c);
+    for (int64_t j = 0; j < w->m * strips_of(w); j++)
+      thin_strip(w, sums, planes, i / w->a->groups, i % w->a->groups * w->m + j / strips_of(w), j % strips_of(w));
+  }
+  tide__room_put(line);
   tide__room_put(sums);
 }
 
@@ -202,7 +261,7 @@ static int runs_of(const work *w, run *runs, int64_t lane, int64_t lanes) {
   int n = 0;
   for (int64_t to = 0; to < lanes; n++) {
     const int64_t l = lane + to, row = l / x[2].count, in_row = l % x[2].count;
-    const int64_t from = (row / x[1].count * x[0].walk * x[1].size + row % x[1].count * x[1].walk) * w->pitch + in_row;
+    const int64_t from = row_from(w, row) + in_row;
     runs[n] = (run){from, to, least(x[2].count - in_row, lanes - to)};
     to += runs[n].count;
     if (n && runs[n - 1].from + runs[n - 1].count == from) runs[n - 1].count += runs[n].count, n--;
@@ -316,7 +375,8 @@ static void choose_taps(work *w, char *weights) {
         for (int64_t ix = i; ix < x[2].taps; ix += x[2].turn, t++) {
           const int64_t z = x[0].at + iz * x[0].at_step + x[0].low, y = x[1].at + iy * x[1].at_step + x[1].low;
           const int64_t at = x[2].at + ix * x[2].at_step + x[2].low;
-          const int64_t from = (z * x[1].size + y) * w->pitch + at % x[2].walk * w->part + at / x[2].walk;
+          const int64_t row = z * x[1].size + laid_row(w, y);
+          const int64_t from = row * w->pitch + at % x[2].walk * w->columns + at / x[2].walk;
           const int64_t ky = (x[0].tap + iz * x[0].tap_step) * d[1].kernel + x[1].tap + iy * x[1].tap_step;
           const int64_t tap = ky * d[2].kernel + x[2].tap + ix * x[2].tap_step;
           for (int64_t c = 0; c < channels; c++) w->row[c * taps + t] = c * w->plane + from;
@@ -350,9 +410,15 @@ static tide_status run_phase(work *w) {
     lies = lies && x[d].low == 0 && x[d].size <= a->dim[d].in, direct = direct && x[d].step == 1;
   }
   w->lies = lies, w->direct = direct, w->n = x[0].count * x[1].count * x[2].count;
-  for (int d = 0; d < 3 && lies; d++) w->axis[d].size = a->dim[d].in;
-  w->part = ceil_div(x[2].size, x[2].walk), w->pitch = w->part * x[2].walk;
-  w->plane = x[0].size * x[1].size * w->pitch;
+  for (int d = 0; d < 3; d++) {
+    axis *of = &w->axis[d];
+    of->part = d ? ceil_div(of->size, of->walk) : of->size;
+    of->size = lies ? a->dim[d].in : d ? of->part * of->walk : of->size;
+  }
+  w->pitch = lies ? x[2].size : x[2].part, w->columns = x[0].size * x[1].size * w->pitch,
+  w->plane = x[2].walk * w->columns;
+  w->down = lies ? x[1].walk * w->pitch : w->pitch;
+  w->high = w->down == w->pitch ? least(x[1].count, STRIP_BYTES / (w->pitch * w->wide) + 1) : 1;
   w->k = a->channels / a->groups * x[0].taps * x[1].taps * x[2].taps;
   w->slice = w->k ? ceil_div(w->k, ceil_div(w->k, TIDE_GEMM_SLICE)) : 1;
   w->thin = w->m <= THIN || !w->k;
@@ -361,17 +427,22 @@ static tide_status run_phase(work *w) {
   const int64_t weights = ceil_div(a->results * w->k * w->wide, 128) * 128, rows = ceil_div(w->k * 8, 128) * 128;
   const int64_t panels = ceil_div(w->m, w->isa->product_rows) * w->isa->product_rows,
                 packed = w->thin ? 0 : a->groups * panels * w->k * w->wide;
+  w->near = w->thin && !lies && a->batch * a->groups >= EACH * tide_get_num_threads() &&
+            a->channels / a->groups * w->plane * w->wide <= NEAR_BYTES;
+  const bool laid = !w->lies && !w->near;
   char *memory = tide__room_take((size_t)(weights + rows + packed)), *room = NULL;
-  if (memory && !w->lies) room = tide__room_take((size_t)(w->images * a->channels * w->plane * w->wide + LINE));
-  if (memory && (w->lies || room)) {
+  if (memory && laid) room = tide__room_take((size_t)(w->images * a->channels * w->plane * w->wide + LINE));
+  if (memory && (!laid || room)) {
+    const int64_t each = (w->k + 8) * x[2].count; /* of a row of sums */
     w->row = (int64_t *)(void *)memory, w->packed = memory + rows + weights, w->room = room;
     choose_taps(w, memory + rows);
     if (!w->thin) choose_products(w, w->images);
-    for (w->image = 0; w->image < a->batch && !tide__loop_stops(); w->image += w->images) {
+    if (w->near) tide__spread(a->batch * a->groups, w->m * x[0].count * x[1].count * each, run_groups, w);
+    for (w->image = 0; !w->near && w->image < a->batch && !tide__loop_stops(); w->image += w->images) {
       const int64_t images = least(w->images, a->batch - w->image);
-      if (!w->lies) tide__spread(images * a->channels, w->plane, lay_planes, w);
+      if (laid) tide__spread(images * a->channels, w->plane, lay_planes, w);
       if (w->thin)
-        tide__spread(images * a->results * x[0].count * x[1].count, (w->k + 8) * x[2].count, run_thin, w);
+        tide__spread(images * a->results * strips_of(w), w->high * each, run_thin, w);
       else
         tide__spread(images * a->groups * w->blocks, w->m * w->k * w->across * w->width, run_blocks, w);
     }
