@@ -1,6 +1,9 @@
 /* api.c: the functions behind tide_lua.h. */
 #include "bindings.h"
 #include "dlpack.h"
+#include "graph.h"
+#include "host.h"
+#include "random.h"
 #include "sandbox.h"
 #include "tide_lua.h"
 
@@ -20,6 +23,33 @@ static void push_tensor(lua_State *L, tide_tensor *tensor) {
   u->t = tensor;
 }
 
+static tide_event *to_event(lua_State *L, int index) {
+  tide_event **u = ltide_test_meta(L, index, ltide_state_of(L)->event_meta);
+  return u ? *u : NULL;
+}
+
+static tide_graph *to_graph(lua_State *L, int index) {
+  tide_graph **u = ltide_test_meta(L, index, ltide_state_of(L)->graph_meta);
+  return u ? *u : NULL;
+}
+
+static tide_generator *to_generator(lua_State *L, int index) {
+  tide_generator **u = ltide_test_meta(L, index, ltide_state_of(L)->generator_meta);
+  return u ? *u : NULL;
+}
+
+static void push_event(lua_State *L, tide_event *event) {
+  tide_event **u = ltide_new_event(L);
+  tide_event_retain(event);
+  *u = event;
+}
+
+static void push_graph(lua_State *L, tide_graph *graph) {
+  tide_graph **u = ltide_new_graph(L);
+  tide_graph_retain(graph);
+  *u = graph;
+}
+
 static int gc_set(lua_State *L, int mode) {
   if (mode < TIDE_LUA_GC_AUTO || mode > TIDE_LUA_GC_NEVER) return 0;
   ltide_gc_set(L, mode);
@@ -27,9 +57,27 @@ static int gc_set(lua_State *L, int mode) {
 }
 
 void ltide_open_api(lua_State *L, ltide_state *S) {
-  static const tide_lua_api api = {sizeof api,        to_tensor,       to_stream,         push_tensor,
-                                   ltide_push_stream, gc_set,          ltide_push_dlpack, ltide_take_dlpack,
-                                   ltide_restrict,    ltide_quota_set, ltide_quota_used,  ltide_kill};
+  static const tide_lua_api api = {sizeof api,
+                                   to_tensor,
+                                   to_stream,
+                                   push_tensor,
+                                   ltide_push_stream,
+                                   gc_set,
+                                   ltide_push_dlpack,
+                                   ltide_take_dlpack,
+                                   ltide_restrict,
+                                   ltide_quota_set,
+                                   ltide_quota_used,
+                                   ltide_kill,
+                                   .to_event = to_event,
+                                   .to_graph = to_graph,
+                                   .to_generator = to_generator,
+                                   .push_event = push_event,
+                                   .push_graph = push_graph,
+                                   .push_generator = ltide_push_generator,
+                                   .error = ltide_host_error,
+                                   .readback = ltide_host_readback,
+                                   .stream = ltide_host_stream};
   lua_pushlightuserdata(L, (void *)&api);
   lua_setfield(L, LUA_REGISTRYINDEX, "tide.api");
 }

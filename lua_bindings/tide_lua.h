@@ -1,11 +1,29 @@
-/* tide_lua.h: for a C host that passes tensors and streams to its Lua scripts and takes them back, and that opens the
- * module for scripts it does not trust. The functions come from the module that the script has required, or
- * tide_lua_open has opened, through the registry, so that the host links libtide and Lua only. */
+/* tide_lua.h: for a host in C or C++ that passes tensors, streams and the like to its Lua scripts and takes them back,
+ * and that opens the module for scripts it does not trust. The functions come from the module that the script has
+ * required, or tide_lua_open has opened, through the registry, so that the host links libtide and Lua only.
+ *
+ * Threads: a Lua state and its coroutines belong to one thread at a time, and every function here is called on that
+ * one, while it does not run Lua itself; only tide_lua_kill may be called on any. Several states may run on several
+ * threads at once, and what they hold may go from one to another: a tensor, event, stream, graph or generator has a
+ * count of references that any thread may change.
+ *
+ * Errors: what pushes may raise a memory error of Lua's, so that it is called in protected mode (lua_pcall); nothing
+ * else here raises, and nothing throws or jumps through the host's frames otherwise. What pushes, and any script, may
+ * leave its coroutine's device and streams current on the thread: a host with work of its own binds its own again,
+ * tide_current_bind(NULL).
+ *
+ * Lua is taken for a library in C, as the module needs it, in a host in C++ too. */
 #ifndef TIDE_TIDE_LUA_H
 #define TIDE_TIDE_LUA_H
 
+#include <limits.h>
+#include <stdarg.h>
+#include <string.h>
+
 #include "tide/dlpack.h"
+#include "tide/graph.h"
 #include "tide/quota.h"
+#include "tide/readback.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -16,6 +34,22 @@ extern "C" {
  * luaL_requiref. */
 int luaopen_tide(lua_State *L);
 
+/* What an error of a script says: see tide_lua_error. */
+typedef struct tide_lua_error_info {
+  tide_status status;      /* that of the kind; TIDE_OK: no error of tide's */
+  const char *kind;        /* "ShapeError", ... (tide_status_kind); NULL: no error of tide's */
+  const char *message;     /* what was wrong, without the place; never NULL */
+  char source[LUA_IDSIZE]; /* where the script was: "game.lua"; "" where that is not known */
+  int line;                /* likewise; 0 */
+  int device;              /* the device concerned, or TIDE_CPU */
+  int code;                /* ACCELERATOR: the driver's number, else 0 */
+  const char *name;        /* ACCELERATOR: the driver's name of that number, else "" */
+  bool sticky;             /* ACCELERATOR: every later call on the device fails with this cause */
+  size_t requested, free, total, allocated, reserved; /* MEMORY: bytes, as in tide_error */
+  const char *traceback; /* Lua's, of where it was raised; "" of what is no error of tide's */
+} tide_lua_error_info;
+
+/* What the functions below call. */
 typedef struct tide_lua_api {
   size_t struct_size;
   /* The tensor or stream at an index, borrowed while the value is on the stack, or NULL if it is none (or freed). Never
@@ -35,9 +69,19 @@ typedef struct tide_lua_api {
   int (*quota_set)(lua_State *L, tide_quota_kind kind, int64_t limit); /* see tide_lua_quota_set */
   int64_t (*quota_used)(lua_State *L, tide_quota_kind kind);
   int (*kill)(lua_State *L); /* see tide_lua_kill */
+  /* Objects, errors and values for the host: see the functions of these names. */
+  tide_event *(*to_event)(lua_State *L, int index);
+  tide_graph *(*to_graph)(lua_State *L, int index);
+  tide_generator *(*to_generator)(lua_State *L, int index);
+  void (*push_event)(lua_State *L, tide_event *event);
+  void (*push_graph)(lua_State *L, tide_graph *graph);
+  void (*push_generator)(lua_State *L, tide_generator *generator);
+  int (*error)(lua_State *L, int index, tide_lua_error_info *error, size_t size);
+  tide_status (*readback)(tide_tensor **host, tide_event **ready, lua_State *L, int index);
+  tide_stream *(*stream)(lua_State *L, int device);
 } tide_lua_api;
 
-/* NULL before the state has required tide. */
+/* Of any coroutine of the state; lives as long as the process. NULL before the state has required tide. */
 static inline const tide_lua_api *tide_lua_get(lua_State *L) {
   lua_getfield(L, LUA_REGISTRYINDEX, "tide.api");
   const tide_lua_api *api = (const tide_lua_api *)lua_touserdata(L, -1);
@@ -135,6 +179,84 @@ static inline int64_t tide_lua_quota_used(lua_State *L, tide_quota_kind kind) {
  * main coroutine's. 1; 0 where there is no such state. */
 static inline int tide_lua_kill(const tide_lua_api *api, lua_State *L) {
   return api && api->struct_size > offsetof(tide_lua_api, kill) ? api->kill(L) : 0;
+}
+
+/* ---- Objects in and out ---- */
+
+/* Does the module that the state has opened have the function? */
+#define TIDE_LUA_HAS(api, function) ((api) && (api)->struct_size > offsetof(tide_lua_api, function))
+
+/* The object at an index, borrowed while the value is on the stack; to keep it longer, retain it. NULL: it is none of
+ * these, or freed, or the state has not required tide. */
+#define TIDE_LUA_TO(noun)                                                                                              \
+  static inline tide_##noun *tide_lua_to_##noun(lua_State *L, int index) {                                             \
+    const tide_lua_api *api = tide_lua_get(L);                                                                         \
+    return TIDE_LUA_HAS(api, to_##noun) ? api->to_##noun(L, index) : NULL;                                             \
+  }
+/* Pushes an object that holds a reference of its own: the host keeps its reference, and releases it when it likes, on
+ * any thread. 1; 0 where the state has not required tide, and nothing is pushed. */
+#define TIDE_LUA_PUSH(noun)                                                                                            \
+  static inline int tide_lua_push_##noun(lua_State *L, tide_##noun *noun) {                                            \
+    const tide_lua_api *api = tide_lua_get(L);                                                                         \
+    if (!TIDE_LUA_HAS(api, push_##noun)) return 0;                                                                     \
+    api->push_##noun(L, noun);                                                                                         \
+    return 1;                                                                                                          \
+  }
+TIDE_LUA_TO(tensor)    /* tide_tensor *tide_lua_to_tensor(L, index) */
+TIDE_LUA_TO(stream)    /* tide_stream *tide_lua_to_stream(L, index) */
+TIDE_LUA_TO(event)     /* tide_event *tide_lua_to_event(L, index) */
+TIDE_LUA_TO(graph)     /* tide_graph *tide_lua_to_graph(L, index) */
+TIDE_LUA_TO(generator) /* tide_generator *tide_lua_to_generator(L, index) */
+TIDE_LUA_PUSH(tensor)
+TIDE_LUA_PUSH(stream)
+TIDE_LUA_PUSH(event)
+TIDE_LUA_PUSH(graph)
+TIDE_LUA_PUSH(generator)
+
+/* ---- Errors ---- */
+
+/* What tide_lua_error says of a value that is no error of tide's. */
+static inline void tide_lua_error_plain(lua_State *L, int index, tide_lua_error_info *error) {
+  static const char *const other[] = {
+      "(error object is nil)",        "(error object is a boolean)",  "(error object is a light userdata)",
+      "(error object is a number)",   "(error object is a string)",   "(error object is a table)",
+      "(error object is a function)", "(error object is a userdata)", "(error object is a thread)"};
+  int type = lua_type(L, index);
+  memset(error, 0, sizeof *error);
+  error->message = type == LUA_TSTRING ? lua_tolstring(L, index, NULL) : other[type < 0 ? 0 : type];
+  error->name = error->traceback = "";
+  error->device = TIDE_CPU;
+}
+
+/* Says what the error at an index is, as lua_pcall leaves it at the top; 1 if it is one of tide's. Of a plain string
+ * the place, "game.lua:12: ", becomes source and line, and the rest the message; a number becomes a string; of other
+ * values the message says the type: no script's code runs (__tostring). The strings are Lua's and live while the value
+ * is on the stack, untouched by scripts; source is the struct's own. Works before the state has required tide, where
+ * Lua has no memory left, and after tide_lua_kill. */
+static inline int tide_lua_error(lua_State *L, int index, tide_lua_error_info *error) {
+  const tide_lua_api *api = tide_lua_get(L);
+  if (TIDE_LUA_HAS(api, error)) return api->error(L, index, error, sizeof *error);
+  tide_lua_error_plain(L, index, error);
+  return 0;
+}
+
+/* ---- Values and order ---- */
+
+/* Asks for the values of the tensor at an index without waiting: tide_readback, behind what the coroutine L has queued
+ * so far, whatever the host has bound. It counts in no quota. When tide_readback_poll says so of *ready, the values lie
+ * at tide_tensor_data(*host), contiguous. The caller releases both, whenever it likes. STATE: it is no tensor, or the
+ * state has not required tide. */
+static inline tide_status tide_lua_readback(tide_tensor **host, tide_event **ready, lua_State *L, int index) {
+  const tide_lua_api *api = tide_lua_get(L);
+  return TIDE_LUA_HAS(api, readback) ? api->readback(host, ready, L, index) : TIDE_STATE;
+}
+
+/* The stream of the device on which the coroutine L works, borrowed until it selects another one: a renderer's stream
+ * waits for it (tide_stream_wait_stream), or it for that one. NULL where there is no such device (tide_error_get), and
+ * before the state has required tide. */
+static inline tide_stream *tide_lua_stream(lua_State *L, int device) {
+  const tide_lua_api *api = tide_lua_get(L);
+  return TIDE_LUA_HAS(api, stream) ? api->stream(L, device) : NULL;
 }
 
 #ifdef __cplusplus

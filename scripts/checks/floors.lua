@@ -35,7 +35,7 @@ rooms.bindings = {
     "parallel_replica", "picture", "profiler", "random_cuda", "reduce", "sanitizer", "scan", "scatter", "serialize",
     "shape", "sort", "spawn", "special", "timer", "util", "view" },
   -- The module, which sees all of them, its help, and the runner.
-  { "api", "doc", "lua_hint", "main", "repl", "repl_command", "repl_edit", "repl_terminal", "row_list",
+  { "api", "doc", "host", "lua_hint", "main", "repl", "repl_command", "repl_edit", "repl_terminal", "row_list",
     "runner_alloc", "runner_interrupt", "sandbox", "tide" },
 }
 
