@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "tide/debug.h"
+
 struct tide_quota {
   _Atomic int64_t refs;
   _Atomic int64_t limit[TIDE_QUOTA_KINDS], used[TIDE_QUOTA_KINDS]; /* of the time, the moment when it began */
@@ -120,7 +122,24 @@ tide_status tide__quota_interrupted(const char *what) {
   return *what ? tide__fail(TIDE_INTERRUPTED, "%s: interrupted", what) : tide__fail(TIDE_INTERRUPTED, "interrupted");
 }
 
+static _Thread_local const char *refused; /* why nothing may wait, or NULL */
+
+const char *tide_refuse_waits(const char *why) {
+  const char *before = refused;
+  refused = why;
+  return before;
+}
+
+tide_status tide__waits_refused(const char *what) {
+  char line[160];
+  if (!refused) return TIDE_OK;
+  tide__site_text(tide__site_now(), line, sizeof line);
+  return tide__fail(TIDE_STATE, "%s: would make the host wait for a device%s%s, %s", what, *line ? " at " : "", line,
+                    refused);
+}
+
 tide_status tide__quota_waits(const char *what) {
+  TIDE_TRY(tide__waits_refused(what));
   const tide_quota *q = tide__quota_bound();
   if (!q || !atomic_load_explicit(&q->no_waits, memory_order_relaxed)) return TIDE_OK;
   return tide__fail(TIDE_PERMISSION, "%s: would make the host wait for a device, which it has not granted (WAITS)",

@@ -37,7 +37,8 @@ static inline void tide__quota_give_object(tide_quota *quota, size_t cost) {
   if (quota) tide__quota_give(quota, cost, TIDE_CPU);
 }
 bool tide__quota_ends(void);                           /* must what runs here end? */
-tide_status tide__quota_waits(const char *what);       /* may the host wait? */
+tide_status tide__quota_waits(const char *what);       /* may the host wait where nobody asked it to? */
+tide_status tide__waits_refused(const char *what);     /* what tide_refuse_waits has set */
 tide_status tide__quota_interrupted(const char *what); /* the failure of what had to end, by a quota or by the host */
 
 #endif

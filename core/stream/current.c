@@ -118,17 +118,26 @@ tide_current *tide_current_new(const tide_current *inherit) {
   atomic_init(&c->refs, 1);
   c->epoch = tide__epoch_now();
   if (inherit) c->quota = tide__quota_retain(inherit->quota);
-  if (!inherit || inherit->epoch != c->epoch) return c;
-  c->device = inherit->device;
-  c->scope = inherit->scope;
+  if (inherit) tide_current_copy(c, inherit);
+  return c;
+}
+
+void tide_current_copy(tide_current *c, const tide_current *from) {
+  tide_current before = *c;
+  if (c == from || atomic_load(&c->freed)) return;
+  c->epoch = tide__epoch_now();
+  bool holds = from->epoch == c->epoch;
+  c->device = holds ? from->device : 0;
+  c->scope = holds ? from->scope : NULL;
   if (c->scope) tide__stream_hooks->scope_retain(c->scope);
   for (int d = 0; d < TIDE_MAX_DEVICES; d++) {
-    c->stream[d] = inherit->stream[d];
+    c->stream[d] = holds ? from->stream[d] : NULL;
     if (c->stream[d]) tide_stream_retain(c->stream[d]);
-    c->pool[d] = inherit->pool[d];
+    c->pool[d] = holds ? from->pool[d] : NULL;
     if (c->pool[d]) tide__stream_hooks->pool_retain(c->pool[d]);
   }
-  return c;
+  clear_streams(&before);
+  tide__stream_hooks->scope_release(before.scope);
 }
 
 void tide_current_free(tide_current *c) {

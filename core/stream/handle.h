@@ -30,7 +30,8 @@ static inline tide_status tide__sync_begin(const char *what) {
 }
 /* Likewise for the waits that a program asks for by name: synchronize and the like. */
 static inline tide_status tide__sync_asked(const char *what) {
-  return tide__sync_watched() ? tide__sync_slow(what, true) : TIDE_OK;
+  if (tide__sync_watched()) TIDE_TRY(tide__sync_slow(what, true));
+  return tide__waits_refused(what);
 }
 /* May a wait for the device go on? Not if the host interrupts it, or if an operation there is overdue. */
 tide_status tide__wait_on(int device, const char *what);

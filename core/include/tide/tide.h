@@ -200,6 +200,8 @@ TIDE_API tide_status tide_set_default_device(int device);
  * makes one for each and binds the one that runs. */
 TIDE_API tide_current *tide_current_new(const tide_current *inherit); /* NULL: device 0 and default streams */
 TIDE_API void tide_current_free(tide_current *current);
+/* Selects what `from` has selected, its quota apart. */
+TIDE_API void tide_current_copy(tide_current *current, const tide_current *from);
 /* Makes `current` the calling thread's, until the next bind; NULL: the thread's own. Returns the one before. A script
  * binds its coroutine's at its next call, and that stays bound when the script returns. One that is freed is bound no
  * more: on the threads where it was, their own is. */
