@@ -1,6 +1,7 @@
 /* api.c: the functions behind tide_lua.h. */
 #include "bindings.h"
 #include "dlpack.h"
+#include "frame.h"
 #include "graph.h"
 #include "host.h"
 #include "random.h"
@@ -56,6 +57,8 @@ static int gc_set(lua_State *L, int mode) {
   return 1;
 }
 
+static int set_stream(lua_State *L, tide_stream *stream) { return stream && ltide_set_stream(L, stream); }
+
 void ltide_open_api(lua_State *L, ltide_state *S) {
   static const tide_lua_api api = {sizeof api,
                                    to_tensor,
@@ -77,7 +80,12 @@ void ltide_open_api(lua_State *L, ltide_state *S) {
                                    .push_generator = ltide_push_generator,
                                    .error = ltide_host_error,
                                    .readback = ltide_host_readback,
-                                   .stream = ltide_host_stream};
+                                   .stream = ltide_host_stream,
+                                   .set_stream = set_stream,
+                                   .frame_begin = ltide_frame_begin,
+                                   .frame_call = ltide_frame_call,
+                                   .frame_resume = ltide_frame_resume,
+                                   .frame_end = ltide_frame_end};
   lua_pushlightuserdata(L, (void *)&api);
   lua_setfield(L, LUA_REGISTRYINDEX, "tide.api");
 }

@@ -40,8 +40,15 @@ static int script_may_yield(lua_State *L) {
   return ltide_give_boolean(L, lua_isyieldable(L) && !ltide_enter(L)->record->replica);
 }
 
+/* note_wait(): it yields because what it waits for is not there. */
+static int script_note_wait(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  S->frame_awaits |= S->in_frame == L;
+  return 0;
+}
+
 void ltide_open_await(lua_State *L, ltide_state *S) {
-  static const luaL_Reg script[] = LTIDE_SCRIPT(start_wait, may_yield);
+  static const luaL_Reg script[] = LTIDE_SCRIPT(start_wait, may_yield, note_wait);
   static ltide_row rows[] = {
 #define PATH "tide."
 #include "api/await.def"

@@ -99,6 +99,11 @@ typedef struct ltide_state {
   void (*end)(struct ltide_state *S); /* and lets go of what the state's objects hold when it ends */
   /* Likewise: add fields to the error object at the top, if the thread's error is of that sort. */
   void (*set_oom)(lua_State *L, int device), (*set_race)(lua_State *L);
+  struct ltide_frame *frame; /* frame.c: NULL before the host's first frame */
+  lua_State *in_frame;       /* the coroutine that a frame runs: the one that yields to the host */
+  bool frame_awaits;         /* it has yielded because a device is not as far */
+  _Atomic bool frame_open;   /* no operation collects */
+  int (*frame_wait)(lua_State *L, lua_CFunction fn); /* yields where fn would wait; NULL: that is an error */
 } ltide_state;
 
 /* state.c */
@@ -195,6 +200,9 @@ void ltide_pace_slow(lua_State *L, ltide_state *S);
 /* Collects before work that dead objects would hinder, unless the collector is stopped. */
 void ltide_collect_ahead(lua_State *L);
 void ltide_gc_set(lua_State *L, int mode);
+/* Of everything that scripts may have allocated: what is alive, garbage included. */
+size_t ltide_alive(void);
+bool ltide_set_stream(lua_State *L, tide_stream *stream); /* tide_lua_set_stream */
 /* Lets the collector follow the bytes that it cannot see. */
 static inline void ltide_pace(lua_State *L, ltide_state *S, size_t bytes) {
   if ((S->debt += bytes) >= S->limit) ltide_pace_slow(L, S);
@@ -346,6 +354,8 @@ static inline void ltide_poll(lua_State *L, int64_t i) {
  * it waits at once. The arguments are on the stack then as before. For `return`, and as the first thing that the
  * function does. */
 int ltide_waiting(lua_State *L, lua_CFunction fn);
+/* The same for one that a frame refuses: what it gives stays on the device. */
+int ltide_in_turn(lua_State *L, lua_CFunction fn);
 
 /* In the registry: true where this program is the runner. */
 #define LTIDE_RUNNER "tide.runner"

@@ -441,3 +441,4 @@ int ltide_run_script(lua_State *L) {
 int ltide_run_plain_waiting(lua_State *L) { return ltide_waiting(L, ltide_run_plain); }
 
 int ltide_run_waiting(lua_State *L) { return ltide_waiting(L, ltide_run); }
+int ltide_run_in_turn(lua_State *L) { return ltide_in_turn(L, ltide_run); }

@@ -102,6 +102,7 @@ typedef struct ltide_row {
 #define PLAIN(f)                                 .fn = ltide_run_plain, .plain = f
 #define WAIT_PLAIN(f)                            .fn = ltide_run_plain_waiting, .plain = f
 #define WAIT(f)                                  .fn = ltide_run_waiting, .body = f /* it waits for a device: see ltide_waiting */
+#define WAIT_IN_TURN(f)                          .fn = ltide_run_in_turn, .body = f /* see ltide_in_turn */
 #define NEW(f)                                   .fn = ltide_run_new, .body = f     /* of a CLASS */
 #define GUARDED(f)                               .fn = ltide_run_guarded, .body = f /* see ltide_guarded */
 #define CORE(shape, f)                           .fn = ltide_run, .body = ltide_##shape, .core.shape = f
@@ -246,6 +247,7 @@ int ltide_compose(lua_State *L, ltide_call *c, const char *name); /* the same by
 int ltide_run_plain_waiting(lua_State *L);
 int ltide_run_guarded(lua_State *L); /* scope.c */
 int ltide_run_waiting(lua_State *L); /* the same within ltide_waiting */
+int ltide_run_in_turn(lua_State *L); /* within ltide_in_turn */
 /* The streams of that list, for n devices; NULL: it is not given. */
 tide_stream *const *ltide_streams(lua_State *L, const ltide_call *c, const char *name, int n);
 int ltide_run_new(lua_State *L); /* of a class, which stands before the arguments */

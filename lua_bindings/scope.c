@@ -375,6 +375,12 @@ static int waited(lua_State *L, int status, lua_KContext fn) { return ((lua_CFun
 
 int ltide_waiting(lua_State *L, lua_CFunction fn) {
   ltide_state *S = ltide_enter(L);
+  bool yields = S->in_frame == L && S->frame_wait && lua_isyieldable(L);
+  return yields ? S->frame_wait(L, fn) : ltide_in_turn(L, fn);
+}
+
+int ltide_in_turn(lua_State *L, lua_CFunction fn) {
+  ltide_state *S = ltide_enter(L);
   if (!S->record->turns || !lua_isyieldable(L) || !scopes_own(S->record)) return fn(L);
   lua_pushlightuserdata(L, (void *)&ltide_turn);
   return lua_yieldk(L, 1, (lua_KContext)fn, waited);

@@ -24,6 +24,7 @@
 
 #include "scope.h"
 #include "tide/debug.h"
+#include "tide/device.h"
 #include "tide/memory.h"
 #include "tide_lua.h"
 
@@ -69,6 +70,12 @@ static size_t alive_pinned(void) {
 static size_t allowance_pinned(const ltide_state *S) { return S->pinned > LOOK / 2 ? S->pinned : LOOK / 2; }
 
 static int devices_in_use(void) { return tide_is_initialized() ? tide_device_count() : 0; }
+
+size_t ltide_alive(void) {
+  size_t bytes = 0;
+  for (int d = -1; d < devices_in_use(); d++) bytes += alive(d);
+  return bytes;
+}
 
 static uint64_t nanoseconds(void) { return (uint64_t)(1e9 * now()); }
 
@@ -116,8 +123,13 @@ static int collect(lua_State *L, ltide_state *S) {
   return result != -1;
 }
 
+/* May an allocation that fails otherwise collect? In a frame its slack does. */
+static bool may_collect_at_last(const ltide_state *S) {
+  return atomic_load(&S->gc) != TIDE_LUA_GC_NEVER && !atomic_load(&S->frame_open);
+}
+
 static int collect_at_last(lua_State *L, ltide_state *S) {
-  if (atomic_load(&S->gc) == TIDE_LUA_GC_NEVER) return 0;
+  if (!may_collect_at_last(S)) return 0;
   if (!S->told && !lua_gc(L, LUA_GCISRUNNING)) {
     S->told = true;
     lua_warning(L, "memory: out of memory while the collector is stopped: its garbage is collected all the same", 0);
@@ -217,7 +229,7 @@ static int reclaim(void *user, int device, size_t bytes) {
   ltide_state *S = user;
   bool here = atomic_load(&S->thread) == &ltide_last;
   if (ltide_last_state == S && here) return collect_for(S, device, bytes);
-  if (atomic_load(&S->gc) == TIDE_LUA_GC_NEVER) return 0;
+  if (!may_collect_at_last(S)) return 0;
   uint64_t at = nanoseconds(), since = 0;
   bool first = atomic_compare_exchange_strong(&S->asked, &since, at);
   if (first) atomic_fetch_add(&ltide_epoch, 1);
@@ -349,6 +361,31 @@ ltide_record *ltide_make_record(lua_State *L, int thread) {
   lua_rawset(L, -3);
   lua_pop(L, 2);
   return r;
+}
+
+/* Of a record that has selected `before` on the stream's device. */
+static bool change_stream(const ltide_record *r, const tide_stream *before, tide_stream *stream) {
+  tide_current_bind(r->current);
+  return tide_current_selected(tide_stream_device(stream)) != before || tide_current_set_stream(stream) == TIDE_OK;
+}
+
+bool ltide_set_stream(lua_State *L, tide_stream *stream) {
+  const ltide_state *S = ltide_state_of(L);
+  ltide_record *own = S ? find_record(S->main) : NULL;
+  tide_stream *used;
+  int device = tide_stream_device(stream);
+  if (!own || !own->current || device < 0) return false;
+  tide_current *host = tide_current_bind(own->current);
+  const tide_stream *before = tide_current_selected(device);
+  bool done = tide_current_stream(&used, device) == TIDE_OK && tide_stream_wait_stream(stream, used) == TIDE_OK;
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_records);
+  for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
+    const ltide_record *r = lua_touserdata(L, -1);
+    if (done && r->current) done = change_stream(r, before, stream);
+  }
+  lua_pop(L, 1);
+  tide_current_bind(host);
+  return done;
 }
 
 /* Level 0 is the function of ours that is running. */

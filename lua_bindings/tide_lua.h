@@ -49,6 +49,9 @@ typedef struct tide_lua_error_info {
   const char *traceback; /* Lua's, of where it was raised; "" of what is no error of tide's */
 } tide_lua_error_info;
 
+struct tide_frame_options;
+struct tide_frame_stats;
+
 /* What the functions below call. */
 typedef struct tide_lua_api {
   size_t struct_size;
@@ -79,6 +82,11 @@ typedef struct tide_lua_api {
   int (*error)(lua_State *L, int index, tide_lua_error_info *error, size_t size);
   tide_status (*readback)(tide_tensor **host, tide_event **ready, lua_State *L, int index);
   tide_stream *(*stream)(lua_State *L, int device);
+  int (*set_stream)(lua_State *L, tide_stream *stream); /* see tide_lua_set_stream */
+  int (*frame_begin)(lua_State *L, const struct tide_frame_options *options);
+  int (*frame_call)(lua_State *L, int args, int results);
+  int (*frame_resume)(lua_State *L);
+  int (*frame_end)(lua_State *L, struct tide_frame_stats *stats);
 } tide_lua_api;
 
 /* Of any coroutine of the state; lives as long as the process. NULL before the state has required tide. */
@@ -257,6 +265,82 @@ static inline tide_status tide_lua_readback(tide_tensor **host, tide_event **rea
 static inline tide_stream *tide_lua_stream(lua_State *L, int device) {
   const tide_lua_api *api = tide_lua_get(L);
   return TIDE_LUA_HAS(api, stream) ? api->stream(L, device) : NULL;
+}
+
+/* ---- Frames ---- */
+
+/* From now on the stream of the state's scripts on its device: of the main coroutine, and of every one that had the
+ * same stream there. What they queue waits there for what they have queued before. On the thread that runs the state.
+ * 1; 0 before the state has required tide, and where tide_error_get says why. */
+static inline int tide_lua_set_stream(lua_State *L, tide_stream *stream) {
+  const tide_lua_api *api = tide_lua_get(L);
+  return api && api->struct_size > offsetof(tide_lua_api, set_stream) ? api->set_stream(L, stream) : 0;
+}
+
+/* Frames: scripts in the loop of a host that must not stop.
+ *
+ *   tide_frame_begin(L, &options);
+ *   lua_getglobal(L, "update");
+ *   lua_pushnumber(L, dt);
+ *   if (tide_frame_call(L, 1, 0) > LUA_YIELD) report(L);    // pops the message
+ *   while (tide_frame_resume(L) != LUA_OK) report(L);
+ *   tide_frame_end(L, NULL);
+ *
+ * In a frame nothing that a script does makes the host wait for a device: item, totable, a mask as an index,
+ * synchronize, a copy to or from memory that is not page-locked and the like raise a StateError that names the script's
+ * line, whether or not the device is done; tide.await is how a script gets a value. Nor does an operation collect
+ * garbage: Lua's collector stands still until tide_frame_end. An allocation that fails over garbage fails.
+ *
+ * All of these are called on the thread that runs the state, never by a function that a script has called. Each state
+ * has its own frames; lua_close may come in the middle of one. Without quotas nothing ends a script that goes on
+ * beyond the budget: tide_lua_quota_set, or tide_lua_kill. */
+
+/* What a script does that would wait. */
+typedef enum tide_frame_wait {
+  TIDE_FRAME_WAIT_RAISES, /* the error above */
+  /* item, totable, cpu, to("cpu"), equal, allclose and synchronize of a stream or an event yield the function's
+   * coroutine to the host, as tide.await does, and go on in a frame when the device is as far; what else would wait,
+   * and all of it in a coroutine of the script's own, raises. */
+  TIDE_FRAME_WAIT_YIELDS
+} tide_frame_wait;
+
+typedef struct tide_frame_options {
+  size_t struct_size; /* sizeof(tide_frame_options) */
+  int64_t budget;     /* microseconds from tide_frame_begin on that scripts and collection may take; 0: none */
+  /* Microseconds that collection may take at the end; 0: what is left of the budget, and at least as much work as
+   * Lua's collector would have done for what scripts have allocated. */
+  int64_t collect;
+  tide_frame_wait on_wait;
+} tide_frame_options;
+
+typedef struct tide_frame_stats {
+  size_t struct_size;         /* sizeof(tide_frame_stats) */
+  int64_t microseconds;       /* since tide_frame_begin */
+  int64_t scripts, collected; /* of them: in calls and jobs, in collection */
+  int jobs;                   /* functions that have yielded and go on in later frames */
+  int cycle;                  /* 1: a cycle of the collector has ended in this frame */
+} tide_frame_stats;
+
+/* 1; 0 before the state has required tide, without a budget, and where a frame is open. */
+static inline int tide_frame_begin(lua_State *L, const tide_frame_options *options) {
+  const tide_lua_api *api = tide_lua_get(L);
+  return api && api->struct_size > offsetof(tide_lua_api, frame_begin) ? api->frame_begin(L, options) : 0;
+}
+/* lua_pcall of a function with `args` arguments above it, in a coroutine that begins with the streams and the device of
+ * L. LUA_OK: the results; an error: the message; LUA_YIELD: nothing is pushed, the function has yielded and is a job
+ * from now on. The host's own device and streams are current afterwards, if they were before. */
+static inline int tide_frame_call(lua_State *L, int args, int results) {
+  return tide_lua_get(L)->frame_call(L, args, results);
+}
+/* Resumes jobs, in turn, until the budget is used or all of them wait for a device. A job that yields by itself has its
+ * turn again in the same frame. LUA_OK, or the status of a job that has ended with an error, whose message is pushed:
+ * then the others want another call. */
+static inline int tide_frame_resume(lua_State *L) { return tide_lua_get(L)->frame_resume(L); }
+/* Collects, in steps of some 20 us and never all at once, and releases what finalisers have left. stats may be NULL.
+ * 1; 0 where no frame is open. */
+static inline int tide_frame_end(lua_State *L, tide_frame_stats *stats) {
+  const tide_lua_api *api = tide_lua_get(L);
+  return api && api->struct_size > offsetof(tide_lua_api, frame_end) ? api->frame_end(L, stats) : 0;
 }
 
 #ifdef __cplusplus

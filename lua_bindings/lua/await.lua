@@ -6,7 +6,10 @@ local dimensions, item, totable = public("Tensor", "dim"), public("Tensor", "ite
 function await(what)
   local event, host = start_wait(what)
   if may_yield() then
-    while not query(event) do yield() end
+    while not query(event) do
+      note_wait()
+      yield()
+    end
   else
     synchronize(event)
   end

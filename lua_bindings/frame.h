@@ -1,0 +1,13 @@
+/* frame.h: scripts in the frames of a host: what is behind tide_lua.h. */
+#ifndef LTIDE_FRAME_H
+#define LTIDE_FRAME_H
+
+#include "bindings.h"
+#include "tide_lua.h"
+
+int ltide_frame_begin(lua_State *L, const tide_frame_options *options);
+int ltide_frame_call(lua_State *L, int args, int results);
+int ltide_frame_resume(lua_State *L);
+int ltide_frame_end(lua_State *L, tide_frame_stats *stats);
+
+#endif

@@ -1,0 +1,407 @@
+/* frame_test.c: scripts in the frames of a host (tide_lua.h): what waits is refused or yields, jobs go on in later
+ * frames, collection runs in the slack, and nothing of it grows.
+ *
+ * usage: frame_test tide.so. Simulated devices stand in: two of them. */
+#include <lauxlib.h>
+#include <lua.h>
+#include <lualib.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "module.h"
+#include "tide/debug.h"
+#include "tide/memory.h"
+#include "tide/tide.h"
+#include "tide_lua.h"
+
+static lua_CFunction opener;
+
+#define CHECK(holds, ...)                                                                                              \
+  do {                                                                                                                 \
+    if (!(holds)) failed = 1, printf("frame_test.c:%d: ", __LINE__), printf(__VA_ARGS__), printf("\n");                \
+  } while (0)
+
+static lua_State *open_state(void) {
+  lua_State *L = luaL_newstate();
+  luaL_openlibs(L);
+  tide_lua_options o = {.struct_size = sizeof o, .capabilities = TIDE_LUA_ALL, .open = opener};
+  if (tide_lua_open(L, &o) != LUA_OK) exit(2);
+  lua_setglobal(L, "tide");
+  return L;
+}
+
+static void run(lua_State *L, const char *text) {
+  if (luaL_loadbuffer(L, text, strlen(text), "=script") != LUA_OK || lua_pcall(L, 0, 0, 0) != LUA_OK)
+    CHECK(false, "%s", luaL_tolstring(L, -1, NULL));
+  lua_settop(L, 0);
+}
+
+static tide_frame_options options(tide_frame_wait on_wait) {
+  return (tide_frame_options){.struct_size = sizeof(tide_frame_options), .budget = 10000000, .on_wait = on_wait};
+}
+
+static void begin(lua_State *L, tide_frame_wait on_wait) {
+  tide_frame_options o = options(on_wait);
+  CHECK(tide_frame_begin(L, &o) == 1, "the frame does not begin");
+}
+
+static void end(lua_State *L) { CHECK(tide_frame_end(L, NULL) == 1, "the frame does not end"); }
+
+/* Calls the text in the open frame. */
+static int call(lua_State *L, const char *text, int results) {
+  if (luaL_loadbuffer(L, text, strlen(text), "=script") != LUA_OK) exit(2);
+  return tide_frame_call(L, 0, results);
+}
+
+/* It has to raise an error with this text. */
+static void refused(lua_State *L, const char *text, const char *message) {
+  int status = call(L, text, 0);
+  const char *got = status > LUA_YIELD ? luaL_tolstring(L, -1, NULL) : "no error";
+  CHECK(strstr(got, message), "%s: got %s, expected %s", text, got, message);
+  lua_settop(L, 0);
+}
+
+static void works(lua_State *L, const char *text) {
+  int status = call(L, text, 0);
+  CHECK(status == LUA_OK, "%s: %s", text, status > LUA_YIELD ? luaL_tolstring(L, -1, NULL) : "it yielded");
+  lua_settop(L, 0);
+}
+
+/* {==== Begin, call, end */
+
+static void test_order(void) {
+  lua_State *L = luaL_newstate();
+  tide_frame_options o = options(TIDE_FRAME_WAIT_RAISES), none = {.struct_size = sizeof none};
+  CHECK(!tide_frame_begin(L, &o) && !tide_frame_end(L, NULL), "there is no module");
+  lua_close(L);
+  L = open_state();
+  CHECK(!tide_frame_end(L, NULL), "an end without a begin");
+  CHECK(!tide_frame_begin(L, &none) && !tide_frame_begin(L, NULL), "a frame without a budget");
+  refused(L, "return 1", "no frame is open");
+  CHECK(tide_frame_resume(L) == LUA_OK, "there are no jobs");
+  begin(L, TIDE_FRAME_WAIT_RAISES);
+  CHECK(!tide_frame_begin(L, &o), "a frame in a frame");
+  lua_pushinteger(L, 7);
+  CHECK(call(L, "return 1, 2, 3", LUA_MULTRET) == LUA_OK && lua_gettop(L) == 4 && lua_tointeger(L, 4) == 3, "results");
+  lua_settop(L, 1);
+  CHECK(call(L, "return 1", 3) == LUA_OK && lua_gettop(L) == 4 && lua_isnil(L, 4), "results that are missing");
+  lua_settop(L, 1);
+  CHECK(call(L, "return 1, 2, 3", 1) == LUA_OK && lua_gettop(L) == 2 && lua_tointeger(L, 2) == 1, "fewer results");
+  lua_settop(L, 1);
+  luaL_loadstring(L, "local a, b = ... return b, a");
+  lua_pushinteger(L, 1), lua_pushinteger(L, 2);
+  CHECK(tide_frame_call(L, 2, 2) == LUA_OK && lua_gettop(L) == 3 && lua_tointeger(L, 2) == 2, "arguments");
+  lua_settop(L, 1);
+  refused(L, "local t <close> = setmetatable({}, {__close = function(_, e) closed = e end}) error('mine', 0)", "mine");
+  works(L, "assert(closed == 'mine', closed)");
+  works(L, "assert(tide.ones(3):sum():item() == 3)"); /* of the cpu: nothing waits */
+  end(L);
+  CHECK(!tide_frame_end(L, NULL), "it ends twice");
+  run(L, "assert(tide.ones(3, {device = 'cuda'}):sum():item() == 3)"); /* outside of a frame all is as ever */
+  begin(L, TIDE_FRAME_WAIT_RAISES);
+  works(L, "coroutine.wrap(function() tide.ones(3):sum() end)()");
+  CHECK(call(L, "coroutine.yield(1, 2)", 1) == LUA_YIELD && lua_gettop(L) == 0, "it yields");
+  lua_close(L); /* in an open frame, with a job */
+}
+
+static int nested(lua_State *L) {
+  tide_frame_options o = options(TIDE_FRAME_WAIT_RAISES);
+  lua_pushboolean(L, tide_frame_begin(L, &o) || tide_frame_end(L, NULL) || tide_frame_resume(L) != LUA_OK);
+  lua_getglobal(L, "print");
+  if (tide_frame_call(L, 0, 0) == LUA_OK) lua_pushboolean(L, 1), lua_replace(L, 1);
+  lua_settop(L, 1);
+  return 1;
+}
+
+static void test_nested(void) {
+  lua_State *L = open_state(), *other = open_state();
+  lua_register(L, "nested", nested);
+  begin(L, TIDE_FRAME_WAIT_RAISES);
+  works(L, "assert(nested() == false)");
+  begin(other, TIDE_FRAME_WAIT_RAISES); /* each state has its own */
+  works(other, "x = tide.ones(2, {device = 'cuda'})");
+  end(L);
+  refused(other, "x:totable()", "frame");
+  run(L, "tide.ones(2, {device = 'cuda'}):totable()");
+  end(other);
+  run(L, "x = tide.ones(2, {device = 'cuda'})"); /* a frame of a coroutine of the host's */
+  lua_State *co = lua_newthread(L);
+  begin(co, TIDE_FRAME_WAIT_RAISES);
+  works(co, "y = x + 1");
+  refused(co, "return y[1]:item()", "script:1");
+  end(co);
+  lua_close(other);
+  lua_close(L);
+}
+
+/* {==== What waits */
+
+static void test_refusals(void) {
+  static const char *const waits[] = {"return x[1]:item()",
+                                      "return x:totable()",
+                                      "return x:cpu()",
+                                      "return x:to 'cpu'",
+                                      "return tostring(x)",
+                                      "return x[x:gt(0)]",
+                                      "return x:nonzero()",
+                                      "tide.cuda.synchronize()",
+                                      "tide.cuda.synchronize_all()",
+                                      "tide.cuda.current_stream():synchronize()",
+                                      "tide.cuda.Event():record():synchronize()",
+                                      "return x:equal(x)",
+                                      "return tide.allclose(x, x)",
+                                      "return tide.linalg.cholesky(tide.eye(3, {device = 'cuda'}))",
+                                      "x:copy_(tide.ones(4))",
+                                      "pcall(x.item, x[1]) error((select(2, pcall(x.item, x[1]))))"};
+  lua_State *L = open_state();
+  run(L, "x = tide.ones(4, {device = 'cuda'}) e = tide.cuda.Event() e:record() tide.cuda.synchronize()");
+  begin(L, TIDE_FRAME_WAIT_RAISES);
+  for (size_t i = 0; i < sizeof waits / sizeof *waits; i++) {
+    refused(L, waits[i], "would make the host wait for a device at script:1");
+    if (strstr(waits[i], "Event():record")) refused(L, "e:record() e:synchronize()", "script:1");
+  }
+  works(L, "x:add_(1); local y = x * 2; assert(tide.cuda.current_stream():query() ~= nil)");
+  works(L, "local a = tide.cuda.memory_allocated() assert(a > 0)");
+  end(L);
+  run(L, "assert(x[1]:item() == 2 and tide.cuda.get_sync_debug_mode() == 0)");
+  lua_close(L);
+}
+
+/* Runs frames until there are no jobs; returns how many there were, or -1 after an error. */
+static int frames(lua_State *L, tide_frame_wait on_wait) {
+  for (int n = 1; n < 100000; n++) {
+    tide_frame_stats s = {.struct_size = sizeof s};
+    begin(L, on_wait);
+    if (tide_frame_resume(L) != LUA_OK) {
+      printf("a job: %s\n", luaL_tolstring(L, -1, NULL));
+      tide_frame_end(L, NULL);
+      return -1;
+    }
+    CHECK(tide_frame_end(L, &s), "the frame does not end");
+    if (!s.jobs) return n;
+    nanosleep(&(struct timespec){0, 100000}, NULL);
+  }
+  return -1;
+}
+
+static void test_yields(void) {
+  static const char *const waits[] = {
+      "value = x[1]:item()",
+      "value = x:totable()[1]",
+      "value = x:cpu()[1]:item()",
+      "value = x:to('cpu', 'float64')[1]:item()",
+      "assert(tide.equal(x, x + 0)) value = 3",
+      "assert(x:allclose(x + 0)) value = 3",
+      "local s = tide.cuda.current_stream() s:synchronize() assert(s:query()) value = 3",
+      "local e = tide.cuda.Event() e:record() e:synchronize() assert(e:query()) value = 3",
+      "value = tide.await(x[1])",
+  };
+  lua_State *L = open_state();
+  run(L, "x = tide.ones(4, {device = 'cuda'}) * 3 tide.cuda.synchronize()");
+  for (size_t i = 0; i < sizeof waits / sizeof *waits; i++) {
+    char text[300];
+    run(L, "value = nil");
+    begin(L, TIDE_FRAME_WAIT_YIELDS);
+    snprintf(text, sizeof text, "tide.cuda._sleep(40000000) %s", waits[i]);
+    CHECK(call(L, text, 1) == LUA_YIELD && lua_gettop(L) == 0, "%s: it does not yield", waits[i]);
+    end(L);
+    run(L, "assert(value == nil)");
+    CHECK(frames(L, TIDE_FRAME_WAIT_YIELDS) > 1, "%s: it did not wait", waits[i]);
+    run(L, "assert(value == 3, value)");
+  }
+  begin(L, TIDE_FRAME_WAIT_YIELDS);
+  refused(L, "tide.cuda.synchronize()", "script:1");
+  refused(L, "return x[x:gt(0)]", "script:1");
+  refused(L, "return tide.linalg.cholesky(tide.eye(3, {device = 'cuda'}))", "script:1");
+  refused(L, "coroutine.wrap(function() x[1]:item() end)()", "script:1"); /* its resumer is the script */
+  int status = call(L, "return x[1]:item(1)", 0);
+  while (status == LUA_YIELD || status == LUA_OK) status = tide_frame_resume(L);
+  CHECK(strstr(luaL_tolstring(L, -1, NULL), "item"), "an error in the arguments: %s", lua_tostring(L, -1));
+  lua_settop(L, 0);
+  end(L);
+  lua_close(L);
+}
+
+/* {==== Jobs */
+
+static void test_jobs(void) {
+  lua_State *L = open_state();
+  tide_frame_options o = options(TIDE_FRAME_WAIT_RAISES);
+  tide_frame_stats s = {.struct_size = sizeof s};
+  run(L, "order = {} function job(name, n) for i = 1, n do order[#order + 1] = name .. i coroutine.yield() end end "
+         "function spin(us) local t = os.clock() while os.clock() - t < us / 1e6 do end end");
+  begin(L, TIDE_FRAME_WAIT_RAISES);
+  CHECK(call(L, "job('a', 3)", 0) == LUA_YIELD, "a");
+  CHECK(call(L, "job('b', 2)", 0) == LUA_YIELD, "b");
+  CHECK(call(L, "coroutine.yield() error 'broken'", 0) == LUA_YIELD, "c");
+  int status = tide_frame_resume(L);
+  CHECK(status == LUA_ERRRUN && strstr(lua_tostring(L, -1), "broken"), "the error of a job is told");
+  lua_settop(L, 0);
+  CHECK(tide_frame_resume(L) == LUA_OK && tide_frame_end(L, &s) && s.jobs == 0, "%d jobs are left", s.jobs);
+  run(L, "assert(table.concat(order, ' ') == 'a1 b1 a2 b2 a3', table.concat(order, ' '))");
+  o.budget = 2000; /* what does not fit goes on in later frames */
+  CHECK(tide_frame_begin(L, &o), "begin");
+  CHECK(call(L, "for i = 1, 20 do spin(500) coroutine.yield() end", 0) == LUA_YIELD, "spin");
+  int n = 0;
+  for (s.jobs = 1; s.jobs && n < 100; n++) {
+    if (n) CHECK(tide_frame_begin(L, &o), "begin");
+    CHECK(tide_frame_resume(L) == LUA_OK && tide_frame_end(L, &s), "resume");
+  }
+  CHECK(n >= 5 && n < 100, "20 pieces of 0.5 ms took %d frames of 2 ms", n);
+  lua_close(L);
+}
+
+/* Streams and devices that a function selects are its own, and it begins with the host's. */
+static void test_selection(void) {
+  lua_State *L = open_state();
+  tide_stream *mine, *now, *before;
+  begin(L, TIDE_FRAME_WAIT_RAISES);
+  works(L, "tide.cuda.set_device(1) tide.cuda.set_stream(tide.cuda.Stream())");
+  works(L, "assert(tide.cuda.current_device() == 0)");
+  end(L);
+  if (TIDE(tide_stream_new)(&mine, 0, 0) || TIDE(tide_current_stream)(&before, 0)) exit(2);
+  run(L, "x = tide.zeros(4, {device = 'cuda'}) tide.cuda._sleep(20000000) x:add_(1)");
+  CHECK(tide_lua_set_stream(L, mine) == 1, "set_stream");
+  TIDE(tide_current_bind)(NULL);
+  CHECK(!TIDE(tide_current_stream)(&now, 0) && now == before, "the host's own stream has changed");
+  run(L, "s = tide.cuda.current_stream() assert(s ~= tide.cuda.default_stream()) y = x + 1 "
+         "assert(y[1]:item() == 2)"); /* ordered */
+  lua_getglobal(L, "s");
+  CHECK(TIDE(tide_stream_same)(tide_lua_get(L)->to_stream(L, -1), mine), "another stream");
+  lua_settop(L, 0);
+  begin(L, TIDE_FRAME_WAIT_RAISES);
+  works(L, "assert(tide.cuda.current_stream() == s)"); /* of a coroutine that has been used before */
+  works(L, "assert(coroutine.wrap(function() return tide.cuda.current_stream() end)() == s)");
+  end(L);
+  CHECK(!tide_lua_set_stream(L, NULL), "no stream");
+  lua_State *bare = luaL_newstate();
+  CHECK(!tide_lua_set_stream(bare, mine), "no module");
+  lua_close(bare);
+  TIDE(tide_stream_release)(mine);
+  lua_close(L);
+}
+
+/* A script that does not end, which a quota ends: the frame goes on, and so does the state with a new limit. */
+static void test_endless(void) {
+  lua_State *L = luaL_newstate();
+  tide_lua_options o = {.struct_size = sizeof o, .open = opener};
+  o.quota[TIDE_QUOTA_INSTRUCTIONS] = 100000;
+  if (tide_lua_open(L, &o) != LUA_OK) exit(2);
+  lua_setglobal(L, "tide");
+  begin(L, TIDE_FRAME_WAIT_YIELDS);
+  refused(L, "local t <close> = nil while true do end", "used up");
+  refused(L, "for i = 1, 10000 do end", "used up");
+  end(L);
+  CHECK(tide_lua_quota_set(L, TIDE_QUOTA_INSTRUCTIONS, 100000), "a new limit");
+  begin(L, TIDE_FRAME_WAIT_YIELDS);
+  works(L, "local n = 0 for i = 1, 100 do n = n + i end");
+  end(L);
+  lua_close(L);
+}
+
+/* {==== Memory */
+
+static size_t heap(lua_State *L) { return ((size_t)lua_gc(L, LUA_GCCOUNT) << 10) + (size_t)lua_gc(L, LUA_GCCOUNTB); }
+
+static int finalised;
+static int note_finalised(lua_State *L) {
+  (void)L;
+  return finalised++, 0;
+}
+
+/* 50 small operations a frame. What they make is collected in the slack, and the heap stays as it is; the collector
+ * never runs in an operation. */
+static void test_collection(const char *device) {
+  enum { FRAMES = 2000 };
+  lua_State *L = open_state();
+  tide_frame_options o = options(TIDE_FRAME_WAIT_RAISES);
+  int cycles = 0, during = 0;
+  size_t most = 0, after_first = 0;
+  o.collect = 200;
+  lua_register(L, "note", note_finalised);
+  lua_pushstring(L, device);
+  lua_setglobal(L, "device");
+  run(L, "local x = tide.ones(256, {device = device}) "
+         "function update() setmetatable({}, {__gc = note}) local y = x for i = 1, 50 do y = y * 1.0001 end x = y end");
+  for (int i = 0; i < FRAMES; i++) {
+    tide_frame_stats s = {.struct_size = sizeof s};
+    CHECK(tide_frame_begin(L, &o), "begin");
+    int had = finalised;
+    lua_getglobal(L, "update");
+    if (tide_frame_call(L, 0, 0) != LUA_OK) {
+      CHECK(false, "%s", luaL_tolstring(L, -1, NULL));
+      break;
+    }
+    during += finalised - had;
+    CHECK(tide_frame_end(L, &s), "end");
+    cycles += s.cycle;
+    if (i == FRAMES / 4) after_first = most;
+    if (heap(L) > most) most = heap(L);
+  }
+  CHECK(cycles > 3 && finalised > FRAMES / 2, "%d cycles, %d finalised", cycles, finalised);
+  CHECK(!during, "%d objects were collected while a script ran", during);
+  CHECK(most < after_first + after_first / 2, "Lua's heap grew from %zu to %zu", after_first, most);
+  CHECK(lua_gc(L, LUA_GCISRUNNING), "the collector stands still after the frames");
+  finalised = 0;
+  lua_close(L);
+}
+
+/* What makes no tensors makes no garbage. */
+static void test_no_garbage(void) {
+  lua_State *L = open_state();
+  tide_frame_options o = options(TIDE_FRAME_WAIT_RAISES);
+  o.collect = 1;
+  run(L,
+      "local x, y = tide.ones(256, {device = 'cuda'}), tide.ones(256, {device = 'cuda'}) local e = tide.cuda.Event() "
+      "function update() for i = 1, 50 do x:add_(1) end x:copy_(y) e:record() e:query() end");
+  lua_gc(L, LUA_GCSTOP);
+  size_t before = 0;
+  for (int i = 0; i < 1000; i++) {
+    if (i == 10) before = heap(L);
+    tide_frame_begin(L, &o);
+    lua_getglobal(L, "update");
+    CHECK(tide_frame_call(L, 0, 0) == LUA_OK, "update");
+    lua_settop(L, 0);
+    tide_frame_end(L, NULL);
+  }
+  CHECK(heap(L) <= before, "990 frames have left %zu bytes of garbage", heap(L) - before);
+  CHECK(!lua_gc(L, LUA_GCISRUNNING), "the host has stopped the collector");
+  lua_close(L);
+}
+
+/* In a frame an allocation that a collection would let succeed fails, and outside it succeeds. */
+static void test_full(void) {
+  lua_State *L = open_state();
+  run(L, "n = tide.cuda.mem_get_info(0) // 4 // 3 * 2 function fill() return tide.empty(n, {device = 'cuda'}) end");
+  run(L, "fill() fill()");
+  begin(L, TIDE_FRAME_WAIT_RAISES);
+  refused(L, "fill() fill()", "memory");
+  end(L);
+  run(L, "fill() fill()");
+  lua_close(L);
+}
+
+int main(int argc, char **argv) {
+  setenv("TIDE_SIM_DEVICES", "2", 1);
+  setenv("TIDE_SIM_MEMORY", "67108864", 0);
+  if (argc < 2) return 2;
+  module = argv[1];
+  opener = (lua_CFunction)function("luaopen_tide");
+  void *keep = dlopen(module, RTLD_NOW);
+  test_order();
+  test_nested();
+  test_refusals();
+  test_yields();
+  test_jobs();
+  test_selection();
+  test_endless();
+  test_collection("cpu");
+  test_collection("cuda");
+  test_no_garbage();
+  test_full();
+  dlclose(keep);
+  printf("%s\n", failed ? "FAILED" : "ok");
+  return failed;
+}
