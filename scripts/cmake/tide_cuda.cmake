@@ -93,6 +93,7 @@ set(exports ${PROJECT_SOURCE_DIR}/scripts/cmake/libtide_cuda.map)
 target_link_options(tide_cuda PRIVATE -Wl,--version-script=${exports} -Wl,-z,defs -static-libstdc++ -static-libgcc)
 set_target_properties(tide_cuda PROPERTIES OUTPUT_NAME tide_cuda PREFIX lib LINKER_LANGUAGE CUDA
   CUDA_RUNTIME_LIBRARY Static LINK_DEPENDS ${exports})
+tide_glibc_floor(tide_cuda)
 # What tide.cuda.get_arch_list() says: "90" is machine code and the intermediate code beside it.
 set(arch_list)
 foreach(arch IN LISTS CMAKE_CUDA_ARCHITECTURES)

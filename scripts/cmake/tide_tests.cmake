@@ -133,6 +133,15 @@ if(TIDE_SANITIZE)
 endif()
 tide_test(specs-seeds 1500 COMMAND ${checks}/seeds.sh $<TARGET_FILE:tide_runner> 1 ${last_seed})
 set_tests_properties(${prefix}specs-seeds PROPERTIES PROCESSORS 2 COST ${cost} LABELS all)
+# A machine whose libmvec has none of the functions that loops call: an old glibc.
+if(TIDE_GLIBC_FLOOR)
+  set(without ${PROJECT_BINARY_DIR}/spec/without_mvec)
+  file(WRITE ${without}/empty.c "extern int empty;\nint empty;\n")
+  add_library(without_mvec MODULE ${without}/empty.c)
+  set_target_properties(without_mvec PROPERTIES PREFIX "" OUTPUT_NAME libmvec SUFFIX .so.1 LIBRARY_OUTPUT_DIRECTORY ${without})
+  tide_test(specs-without-mvec 120 ENV TIDE_DEVICE=cpu LD_LIBRARY_PATH=${without}
+    COMMAND ${busted} spec/ops_spec.lua spec/special_spec.lua)
+endif()
 # Tensors that go between tide and PyTorch in one process, where Python has one.
 if(NOT TIDE_SANITIZE)
   tide_test(differential/dlpack 300 COMMAND sh -c "python3 -c 'import torch' 2>/dev/null || exit 77; \
