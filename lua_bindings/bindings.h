@@ -82,6 +82,8 @@ typedef struct ltide_state {
   bool told;               /* that a stopped collector had to run */
   bool started;            /* by tide_init, and not ended since */
   bool has_options;        /* of tide_lua_open */
+  bool has_device;         /* of those; then */
+  int device;              /* where its coroutines' factories make tensors */
   unsigned granted;        /* tide_lua_capability: what the host lets its scripts do */
   tide_quota *quota;       /* of every coroutine; NULL: the host has opened the module without options */
   _Atomic bool ended;      /* by the host, or with what a quota allows: no call begins any more */

@@ -124,6 +124,16 @@ int64_t ltide_quota_used(lua_State *L, tide_quota_kind kind) {
 
 /* {==== Opening */
 
+/* Before the stream, whose device need not be this one. */
+static void choose_device(lua_State *L, ltide_state *S, const char *name) {
+  lua_pushstring(L, name);
+  int device = ltide_check_device(L, lua_gettop(L), "options.device", LTIDE_CPU_OK);
+  lua_pop(L, 1);
+  ltide_enter_again(L);
+  S->has_device = true, S->device = device;
+  ltide_try(L, ltide_use_device(S, S->record->current));
+}
+
 void ltide_sandbox(lua_State *L, ltide_state *S) {
   if (!S->has_options) return;
   tide_lua_options o = read_options(L);
@@ -133,6 +143,7 @@ void ltide_sandbox(lua_State *L, ltide_state *S) {
   ltide_withhold(L);
   ltide_freeze(L);
   if (S->granted != TIDE_LUA_ALL) narrow_library(L, S);
+  if (o.device) choose_device(L, S, o.device);
   if (o.stream) ltide_try(L, tide_current_set_stream(o.stream));
 }
 

@@ -22,6 +22,8 @@ extern const char ltide_turn; /* its address is what a replica yields when it wo
 ltide_record *ltide_record_of(lua_State *L);
 /* Makes the record of the coroutine at the index, a new one, as if L resumed it: nothing fails in that one's name. */
 ltide_record *ltide_make_record(lua_State *L, int thread);
+/* Selects the state's own device, which has one, in a coroutine's new current. */
+tide_status ltide_use_device(const ltide_state *S, tide_current *current);
 /* For L, whose record it is, where a block is left: what ltide_enter does as far as that allocates nothing. */
 void ltide_bind_record(lua_State *L, ltide_record *r);
 

@@ -321,6 +321,15 @@ static void keep_record(lua_State *L) {
   lua_pop(L, 2);
 }
 
+tide_status ltide_use_device(const ltide_state *S, tide_current *current) {
+  tide_status status = tide_current_set_default_device(current, S->device);
+  if (status != TIDE_OK || S->device < 0) return status;
+  tide_current *before = tide_current_bind(current);
+  status = tide_current_set_device(S->device);
+  tide_current_bind(before);
+  return status;
+}
+
 /* Makes L's record, unless a finaliser that runs in the middle has called us in L and so has made it. One whose
  * finaliser has run serves again, since scopes may still point to it, where another finaliser resumes its coroutine. */
 static ltide_record *new_record(lua_State *L, ltide_state *S) {
@@ -340,6 +349,7 @@ static ltide_record *new_record(lua_State *L, ltide_state *S) {
     r->current = tide_current_new(parent ? parent->current : NULL);
     if (!r->current) luaL_error(L, "tide: no memory for a coroutine's streams");
     if (S->quota) tide_current_set_quota(r->current, S->quota);
+    if (S->has_device && !parent) ltide_use_device(S, r->current);
   }
   lua_pop(L, 1);
   return r;

@@ -130,6 +130,10 @@ typedef struct tide_lua_options {
   tide_stream *stream; /* current in the main coroutine; NULL: the default one */
   /* What scripts may take, by tide_quota_kind (tide/quota.h says what each counts); 0: as much as they want. */
   int64_t quota[TIDE_QUOTA_KINDS];
+  /* Where scripts make tensors for which they name no device: "cpu", "cuda:1", or "cuda", which is whichever is
+   * current; an accelerator is current at the start, too. Scripts of other states are not concerned. NULL: as the
+   * process has it (tide_default_device). */
+  const char *device;
 } tide_lua_options;
 
 /* Opens the module with options and pushes it; `require "tide"` gives the same afterwards. Scripts cannot change it:

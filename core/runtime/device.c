@@ -117,7 +117,12 @@ tide_status tide_driver_version(int *driver, int *runtime) {
 
 /* ---- the device of factories ---- */
 
+static _Thread_local int *bound_default;
+
+void tide__default_device_bind(int *device) { bound_default = device; }
+
 int tide_default_device(void) {
+  if (bound_default) return *bound_default;
   return factory.device == TIDE_CPU || factory.epoch == tide__epoch_now() ? factory.device : TIDE_CPU;
 }
 
@@ -125,6 +130,10 @@ int tide_default_device(void) {
 tide_status tide_set_default_device(int device) {
   int checked;
   TIDE_TRY(tide__device_resolve(&checked, device, "set_default_device"));
+  if (bound_default) {
+    *bound_default = device;
+    return TIDE_OK;
+  }
   factory.device = device;
   factory.epoch = tide__epoch_now();
   return TIDE_OK;

@@ -51,6 +51,8 @@ const tide_backend *tide__accelerators(void);
 tide_status tide__device_resolve(int *out, int device, const char *what);
 /* Likewise, but the CPU is an error. */
 tide_status tide__device_resolve_accelerator(int *out, int device, const char *what);
+/* Where the device of factories is kept for this thread, instead of the process's; NULL: nowhere. */
+void tide__default_device_bind(int *device);
 /* Whose answer TIDE_CURRENT is. */
 typedef int (*tide__device_current_fn)(void);
 void tide__device_current_set(tide__device_current_fn fn);

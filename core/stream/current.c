@@ -23,6 +23,8 @@ struct tide_current {
   tide_mempool *pool[TIDE_MAX_DEVICES];  /* likewise */
   tide_allocation_scope *scope;          /* retained: what allocations count in; NULL: nothing */
   tide_quota *quota;                     /* retained, or NULL */
+  int default_device;                    /* of factories */
+  bool has_default;                      /* else the process's is in force */
 };
 
 static tide_stream cpu_stream = {.device = TIDE_CPU, .is_default = true, .refs = 1};
@@ -55,6 +57,7 @@ static void clear_own(void) {
   let_go(bound);
   bound = NULL;
   tide__quota_bind(NULL);
+  tide__default_device_bind(NULL);
   tide_stream_release(used_on);
   used_on = NULL;
 }
@@ -80,6 +83,7 @@ tide_current *tide_current_bind(tide_current *c) {
   }
   bound = c;
   tide__quota_bind(c ? c->quota : NULL);
+  tide__default_device_bind(c && c->has_default ? &c->default_device : NULL);
   bool lasts = before && !atomic_load_explicit(&before->freed, memory_order_relaxed);
   let_go(before);
   if (on_bind) on_bind();
@@ -117,14 +121,17 @@ tide_current *tide_current_new(const tide_current *inherit) {
   }
   atomic_init(&c->refs, 1);
   c->epoch = tide__epoch_now();
-  if (inherit) c->quota = tide__quota_retain(inherit->quota);
-  if (inherit) tide_current_copy(c, inherit);
+  if (inherit) {
+    c->quota = tide__quota_retain(inherit->quota);
+    tide_current_copy(c, inherit);
+  }
   return c;
 }
 
 void tide_current_copy(tide_current *c, const tide_current *from) {
   tide_current before = *c;
   if (c == from || atomic_load(&c->freed)) return;
+  c->has_default = from->has_default, c->default_device = from->default_device;
   c->epoch = tide__epoch_now();
   bool holds = from->epoch == c->epoch;
   c->device = holds ? from->device : 0;
@@ -295,6 +302,14 @@ void tide_current_set_quota(tide_current *current, tide_quota *quota) {
   c->quota = tide__quota_retain(quota);
   if (c == bound) tide__quota_bind(quota);
   tide_quota_release(before);
+}
+
+tide_status tide_current_set_default_device(tide_current *current, int device) {
+  int checked;
+  TIDE_TRY(tide__device_resolve(&checked, device, "current_set_default_device"));
+  current->default_device = device, current->has_default = true;
+  if (current == bound) tide__default_device_bind(&current->default_device);
+  return TIDE_OK;
 }
 
 tide_quota *tide_current_quota(void) { return tide__quota_bound(); }

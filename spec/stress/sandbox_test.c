@@ -340,6 +340,64 @@ static void test_openings(void) {
   lua_close(L);
 }
 
+/* A state with a device of its own: what names none is made there, in every coroutine, and nowhere else. */
+static bool places(lua_State *L, const char *device) {
+  static const char text[] = "local d = ...\n"
+                             "local function at(d) return tostring(tide.zeros(2).device) == d and\n"
+                             "  tostring(tide.tensor{1, 2}.device) == d and tostring(tide.rand(2).device) == d and\n"
+                             "  tostring(tide.arange(3).device) == d and tostring(tide.get_default_device()) == d and\n"
+                             "  tostring(tide.zeros(2, {device = 'cpu'}).device) == 'cpu' end\n"
+                             "return at(d) and coroutine.wrap(at)(d)";
+  lua_settop(L, 0);
+  if (luaL_loadstring(L, text) != LUA_OK) return false;
+  lua_pushstring(L, device);
+  if (lua_pcall(L, 1, 1, 0) != LUA_OK) printf("%s\n", luaL_tolstring(L, -1, NULL));
+  return lua_isboolean(L, 1) && lua_toboolean(L, 1);
+}
+
+static lua_State *open_on(const char *device, int expected) {
+  lua_State *L = luaL_newstate();
+  tide_lua_options o = {.struct_size = sizeof o, .open = opener, .device = device};
+  o.capabilities = TIDE_LUA_GLOBALS | TIDE_LUA_WAITS;
+  luaL_openlibs(L);
+  if (tide_lua_open(L, &o) != expected) printf("sandbox_test: %s\n", lua_tostring(L, -1)), failed = 1;
+  if (expected == LUA_OK) lua_setglobal(L, "tide");
+  return L;
+}
+
+static void test_device(void) {
+  part p = {.file = "spec/stress/sandbox_test.c", .name = "a device of its own"};
+  lua_State *L = open_on("cuda:1", LUA_OK), *other = open_on(NULL, LUA_OK), *cpu = open_on("cpu", LUA_OK);
+  check(places(L, "cuda:1") && places(other, "cpu") && places(cpu, "cpu"), &p, "a tensor is elsewhere");
+  check(call(L, "assert(tide.cuda.current_device() == 1)", "current") == LUA_OK, &p, "another device is current");
+  TIDE(tide_current_bind)(NULL);
+  check(TIDE(tide_default_device)() == TIDE_CPU && TIDE(tide_current_device)() == 0, &p,
+        "the host's device is another");
+  lua_settop(L, 0);
+  lua_State *co = lua_newthread(L); /* resumed by nobody that has a device */
+  int n;
+  bool ok = luaL_loadstring(co, "return tide.zeros(1).device.index + tide.cuda.current_device()") == LUA_OK;
+  check(ok && lua_resume(co, NULL, 0, &n) == LUA_OK && lua_tointeger(co, -1) == 2, &p, "a coroutine of the host's");
+  check(call(L, "tide.set_default_device('cuda:0')", "set") == LUA_OK && places(L, "cuda:0"), &p,
+        "it cannot be changed");
+  check(places(other, "cpu"), &p, "another state's has changed");
+  check(call(other, "tide.set_default_device('cuda:1')", "set") == LUA_OK && places(other, "cuda:1"), &p, "set");
+  check(places(L, "cuda:0") && places(cpu, "cpu"), &p, "the process's has changed it");
+  check(call(other, "tide.set_default_device('cpu')", "set") == LUA_OK, &p, "set");
+  lua_close(L), lua_close(other), lua_close(cpu);
+  L = open_on("cuda", LUA_OK);
+  check(call(L, "assert(tide.zeros(1).device.index == 0) tide.cuda.set_device(1)", "set") == LUA_OK, &p,
+        lua_tostring(L, -1));
+  check(call(L, "assert(tide.zeros(1).device.index == 1)", "current") == LUA_OK, &p, "not the current device");
+  lua_close(L);
+  L = open_on("cuda:7", LUA_ERRRUN);
+  check(strstr(luaL_tolstring(L, -1, NULL), "cuda:7"), &p, lua_tostring(L, -1));
+  lua_close(L);
+  L = open_on("gpu", LUA_ERRRUN);
+  check(strstr(luaL_tolstring(L, -1, NULL), "options.device: got string 'gpu', expected"), &p, lua_tostring(L, -1));
+  lua_close(L);
+}
+
 /* {==== Random calls */
 
 /* The program is the host's own, so it has all of Lua's libraries and lets finalisers call tide, which has been granted
@@ -397,6 +455,7 @@ int main(int argc, char **argv) {
   }
   if (glob("spec/sandbox/*.lua", 0, NULL, &files)) return 2;
   test_openings();
+  test_device();
   for (size_t i = 0; i < files.gl_pathc; i++) run_file(files.gl_pathv[i], argc > 2 ? argv[2] : NULL);
   globfree(&files);
   printf("sandbox_test: %d escapes and abuses\n", parts);

@@ -76,6 +76,11 @@ TIDE_API void tide_current_select(int device, tide_stream *selected);
  * and no call with NULL is needed. */
 TIDE_API tide_status tide_current_override(int device, tide_stream *stream);
 
+/* Where factories make tensors for which no device is named while this one is bound, instead of tide_default_device of
+ * the process; it is what tide_default_device and tide_set_default_device then mean. What tide_current_new makes
+ * inherits it. A device as in tide_set_default_device. */
+TIDE_API tide_status tide_current_set_default_device(tide_current *current, int device);
+
 /* ---- Before and at the first use -------------------------------------------------------------------------------- */
 
 /* Runs fn when the first accelerator is opened, or at once if one is open; `drop`, if any, is called with user when it
