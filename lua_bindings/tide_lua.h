@@ -12,12 +12,14 @@
  * leave its coroutine's device and streams current on the thread: a host with work of its own binds its own again,
  * tide_current_bind(NULL).
  *
- * Lua is taken for a library in C, as the module needs it, in a host in C++ too. */
+ * Lua's headers are included as those of a library in C, which the module needs, in a host in C++ too; so a host needs
+ * no other include for them. */
 #ifndef TIDE_TIDE_LUA_H
 #define TIDE_TIDE_LUA_H
 
 #include <limits.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "tide/dlpack.h"
@@ -28,7 +30,10 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-#include <lua.h> /* Lua's own headers do not say that they are C */
+/* Lua's own headers do not say that they are C. */
+#include <lua.h>
+#include <lauxlib.h>
+#include <lualib.h>
 
 /* The module, where the host links it (tide::lua_static) instead of letting `require` find it: for tide_lua_options, or
  * luaL_requiref. */
@@ -135,6 +140,14 @@ typedef struct tide_lua_options {
    * process has it (tide_default_device). */
   const char *device;
 } tide_lua_options;
+
+/* All as the comments above say of 0 and NULL, for the host to change. */
+static inline tide_lua_options tide_lua_defaults(void) {
+  tide_lua_options options;
+  memset(&options, 0, sizeof options);
+  options.struct_size = sizeof options;
+  return options;
+}
 
 /* Opens the module with options and pushes it; `require "tide"` gives the same afterwards. Scripts cannot change it:
  * its tables are read-only, so that one script does not patch what another one calls. Returns LUA_OK, or the status of

@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Builds scripts/examples/embed against an installed tree, by CMake's package or by pkg-config, as C and as C++ without
+# exceptions and run-time types, and runs each program on the CPU and on two simulated devices.
+# usage: embed.sh cmake|pkgconfig PREFIX WORK
+set -eu
+way=$1 prefix=$2 work=$3
+source=$(realpath "$(dirname "$0")/../examples/embed")
+rm -rf "$work"
+mkdir -p "$work"
+
+build() { # language
+  local out=$work/$1
+  mkdir -p "$out"
+  if [ "$way" = cmake ]; then
+    cmake -S "$source" -B "$out" -DCMAKE_PREFIX_PATH="$prefix" -DEMBED_LANGUAGE="$1" \
+      -DCMAKE_C_FLAGS=-Werror -DCMAKE_CXX_FLAGS=-Werror >"$out/log"
+    cmake --build "$out" >>"$out/log" || { cat "$out/log" && exit 1; }
+    return
+  fi
+  export PKG_CONFIG_PATH="$prefix/lib/pkgconfig"
+  local compiler=(cc -std=gnu11) file
+  [ "$1" = CXX ] && compiler=(c++ -std=gnu++11 -fno-exceptions -fno-rtti -x c++)
+  for file in "$source"/*.c; do
+    # shellcheck disable=SC2046
+    "${compiler[@]}" -Wall -Wextra -Werror -O1 -o "$out/$(basename "$file" .c)" "$file" -x none \
+      "-DTIDE_MODULE=\"$(pkg-config --variable=lua_module tide)\"" $(pkg-config --cflags --libs tide lua5.4) \
+      -lm -ldl -pthread -rdynamic -Wl,-rpath,"$(pkg-config --variable=libdir tide)"
+  done
+}
+
+run() { # language devices program arguments
+  local out=$work/$1.$2.$3.txt
+  TIDE_SIM_DEVICES=$2 "$work/$1/$3" "${@:4}" >"$out" 2>&1 && return
+  echo "embed: $3 as $1 with $2 simulated devices:"
+  cat "$out"
+  failed=1
+}
+
+# The script changes while the game runs: to one that does not load, then to one that does.
+reload() { # language devices
+  local script=$work/$1.$2.lua
+  cp "$source/game.lua" "$script"
+  run "$1" "$2" game "$script" 150 &
+  sleep 0.8
+  echo "this does not load" >"$script"
+  sleep 0.8
+  cp "$source/game.lua" "$script"
+  wait $!
+  grep -q "syntax error" "$work/$1.$2.game.txt" && grep -q "150 frames, 2 loads" "$work/$1.$2.game.txt" && return
+  echo "embed: game.c has not loaded the changed script as $1 with $2 simulated devices:"
+  cat "$work/$1.$2.game.txt"
+  failed=1
+}
+
+failed=0
+for language in C CXX; do
+  build $language
+  for devices in 0 2; do
+    for file in "$source"/[01]*.c; do run $language $devices "$(basename "$file" .c)"; done
+    reload $language $devices
+  done
+done
+exit $failed
