@@ -83,6 +83,7 @@ static void (*const ends[])(void) = {
     tide__graph_shutdown,
     tide__ipc_shutdown,
     tide__deferred_frees_shutdown,
+    tide__external_shutdown,
     tide__landing_shutdown,
     tide__fft_shutdown,
     tide__storage_shutdown,

@@ -7,6 +7,7 @@
 
 #include "collective.h"
 #include "compiler.h"
+#include "external.h"
 #include "base/pack.h"
 #include "base/plan.h"
 #include "tide/device.h"
@@ -14,7 +15,7 @@
 #include "tide/ipc.h"
 #include "tracer.h"
 
-#define TIDE_BACKEND_VERSION 6
+#define TIDE_BACKEND_VERSION 7
 
 /* What core offers to a backend that is loaded from a shared library. */
 typedef struct tide_backend_host {
@@ -144,6 +145,7 @@ typedef struct tide_backend {
   const tide_compiler *compiler;     /* makes kernels at run time (optional) */
   const tide_collective *collective; /* operations of several devices at once (optional) */
   const tide_tracer *tracer;         /* tells when the devices did what (optional) */
+  const tide_external *external;     /* memory and semaphores of other APIs (optional) */
 
   /* Copies pieces by one kernel on the stream's device, whose own and whose peers' memory they are (optional). */
   tide_status (*pack)(tide_stream *stream, const tide_pack_args *a);

@@ -102,4 +102,8 @@ void tide__comm_shutdown(void); /* they have been */
 
 void tide__ipc_shutdown(void);
 
+/* ---- external.c ---- */
+
+void tide__external_shutdown(void); /* nothing is queued, and no storage waits to be freed */
+
 #endif

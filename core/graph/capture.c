@@ -156,6 +156,7 @@ static bool holds(tide__capture *capture, tide_storage *s) {
   }
   tide_storage_retain(s);
   r->held[r->count++] = s;
+  r->external |= s->external;
   atomic_store_explicit(&s->capture, ~capture->id, memory_order_relaxed);
   return true;
 }

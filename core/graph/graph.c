@@ -274,6 +274,18 @@ static void take_back_draws(const tide__draws *d) {
   if (d->calls) tide__generator_retreat(d->seed, d->offset, d->generator, d->calls);
 }
 
+/* Memory of another API: the end of its turn waits for the replay. */
+static tide_status use_external(const tide__recording *r, tide_stream *stream) {
+  for (size_t i = 0; i < r->count; i++) {
+    if (!r->held[i]->external) continue;
+    if (!tide__storage_live(r->held[i]))
+      return tide__fail(TIDE_STATE, "graph_replay: memory of another API that its work uses is not acquired, expected "
+                                    "tide_external_acquire, or acquire in Lua, before");
+    tide__storage_use(r->held[i], stream);
+  }
+  return TIDE_OK;
+}
+
 tide_status tide_graph_replay(tide_graph *g) {
   TIDE_TRY(check_captured(g, "graph_replay"));
   tide__recording *r = g->recording;
@@ -289,6 +301,7 @@ tide_status tide_graph_replay(tide_graph *g) {
     tide_stream_release(r->last);
     r->last = stream;
   }
+  if (r->external) TIDE_TRY(use_external(r, stream));
   TIDE_TRY(tide__quota_count(TIDE_QUOTA_LAUNCHES));
   tide__landing_before_all(stream); /* nothing tells which storages it uses */
   for (tide__draws *d = r->draws; d; d = d->next)

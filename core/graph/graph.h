@@ -22,6 +22,7 @@ typedef struct tide__recording {
   tide_stream *last;  /* of the last replay, at first of the capture; retained */
   tide_storage **held;
   size_t count, room; /* of `held` */
+  bool external;      /* some of them are another API's, and used by turns */
   tide__draws *draws;
   tide_mempool *pool;
   tide__deferred_free deferred;

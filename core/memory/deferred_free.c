@@ -166,6 +166,16 @@ void tide__deferred_free_drop(tide__deferred_free *d) {
   }
 }
 
+tide_status tide__deferred_free_join(tide__deferred_free *d, tide_stream *stream) {
+  if (d->wait_all && !wait_for_all()) return tide__fail(TIDE_MEMORY, "release: no host memory");
+  for (const tide__use *u = d->uses; u; u = u->next)
+    if (u->stream != stream) TIDE_TRY(tide_stream_wait_stream(stream, u->stream));
+  tide__deferred_free_drop(d);
+  d->wait_all = false;
+  tide__deferred_free_use(d, stream);
+  return TIDE_OK;
+}
+
 /* Those that have not begun to wait begin now, or are kept for later once more. */
 static void begin_later(bool forced) {
   pthread_mutex_lock(&lock);

@@ -23,7 +23,9 @@ extern _Atomic int64_t tide__deferred_frees;
 void tide__deferred_free_later(tide__deferred_free *d, void (*done)(void *arg), void *arg);
 void tide__deferred_frees_poll_slow(int64_t most);     /* looks at `most` of them */
 void tide__deferred_free_drop(tide__deferred_free *d); /* forgets the uses: the memory has gone */
-void tide__deferred_frees_shutdown(void);              /* the devices have been waited for: all of them pass */
+/* The stream waits for the others that use it, and stands for all of them from now on. */
+tide_status tide__deferred_free_join(tide__deferred_free *d, tide_stream *stream);
+void tide__deferred_frees_shutdown(void); /* the devices have been waited for: all of them pass */
 static inline void tide__deferred_frees_poll(void) {
   if (atomic_load_explicit(&tide__deferred_frees, memory_order_relaxed) > 0) tide__deferred_frees_poll_slow(8);
 }
@@ -79,6 +81,9 @@ bool tide__reclaiming(void); /* do hooks run on this thread? */
 typedef struct tide__pinned tide__pinned;
 tide_status tide__pinned_get(tide__pinned **out, void **ptr, size_t bytes);
 void tide__pinned_put(tide__pinned *pinned);
+/* Locks pages of the host's where they lie, and lets go of them. */
+tide_status tide__pinned_register(tide__pinned **out, void *ptr, size_t bytes);
+void tide__pinned_unregister(tide__pinned *pinned);
 void tide__pinned_limit(size_t most); /* keeps no more than this */
 void tide__pinned_trim(void);         /* gives the cache back */
 void tide__pinned_idle(void);         /* likewise if it has not been used for two seconds, and no device is at work */
@@ -158,6 +163,7 @@ struct tide_storage {
   bool foreign;                 /* not ours: `release`, if any, lets it go */
   bool tracked;                 /* streams use it: device memory and pinned memory */
   bool stream_held;             /* `stream` is retained: the default one need not be */
+  bool external;                /* of another API, and live in tide's turns alone */
   tide_stream *stream;          /* the allocating stream; NULL on the CPU and for foreign memory */
   _Atomic uint64_t last_stream; /* use_id of the stream that used it last: one compare on the hot path */
   _Atomic uint64_t capture;     /* the last capture that made it or holds it, see graph/capture.c */

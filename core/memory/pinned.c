@@ -21,6 +21,7 @@ struct tide__pinned {
   const tide_backend *backend;
   void *ptr;
   size_t size;
+  bool registered; /* the host's own, in no list of a size */
 };
 
 enum { SMALLEST = 12, SIZES = 64 };
@@ -52,15 +53,17 @@ static void add_time(tide_duration_stat *d, int64_t us) {
   if (!d->count++ || us < d->min) d->min = us;
 }
 
-static tide_status make(tide__pinned **out, size_t size) {
+/* ptr: the host's, or NULL. */
+static tide_status make(tide__pinned **out, void *ptr, size_t size) {
   const tide_backend *b;
   TIDE_TRY(tide__backend(&b, tide_current_device()));
-  if (!b->host_alloc) return tide__fail(TIDE_SUPPORT, "pin_memory: %s has no page-locked memory", b->name);
+  if (ptr ? !b->external : !b->host_alloc)
+    return tide__fail(TIDE_SUPPORT, "pin_memory: %s has no page-locked memory", b->name);
   tide__pinned *p = calloc(1, sizeof *p);
   if (!p) return tide__fail(TIDE_MEMORY, "pin_memory: no host memory");
-  p->backend = b, p->size = size;
+  *p = (tide__pinned){.backend = b, .ptr = ptr, .size = size, .registered = ptr != NULL};
   int64_t start = now();
-  tide_status status = b->host_alloc(&p->ptr, size);
+  tide_status status = ptr ? b->external->host_lock(ptr, size) : b->host_alloc(&p->ptr, size);
   if (status != TIDE_OK) {
     free(p);
     return status;
@@ -79,7 +82,10 @@ static tide_status make(tide__pinned **out, size_t size) {
 
 static void destroy(tide__pinned *p) {
   int64_t start = now();
-  p->backend->host_free(p->ptr, p->size);
+  if (p->registered)
+    p->backend->external->host_unlock(p->ptr);
+  else
+    p->backend->host_free(p->ptr, p->size);
   pthread_mutex_lock(&lock);
   add_time(&stats.host_free_time, now() - start);
   stats.num_host_free++;
@@ -123,14 +129,14 @@ static tide_status get(tide__pinned **out, size_t bytes) {
   size_t size = (size_t)1 << class;
   TIDE_TRY(take_kept(out, class));
   if (*out) return TIDE_OK;
-  tide_status status = make(out, size);
+  tide_status status = make(out, NULL, size);
   if (status != TIDE_MEMORY) return status;
   tide__reclaim(TIDE_CPU, bytes);
   make_room();
-  status = make(out, size);
+  status = make(out, NULL, size);
   if (status != TIDE_MEMORY || !tide__reclaim_wait()) return status;
   make_room();
-  return make(out, size);
+  return make(out, NULL, size);
 }
 
 tide_status tide__pinned_get(tide__pinned **out, void **ptr, size_t bytes) {
@@ -169,6 +175,15 @@ void tide__pinned_put(tide__pinned *p) {
     unlink_piece(p);
   pthread_mutex_unlock(&lock);
   if (!keep) destroy(p);
+}
+
+tide_status tide__pinned_register(tide__pinned **out, void *ptr, size_t bytes) { return make(out, ptr, bytes); }
+
+void tide__pinned_unregister(tide__pinned *p) {
+  pthread_mutex_lock(&lock);
+  unlink_piece(p);
+  pthread_mutex_unlock(&lock);
+  destroy(p);
 }
 
 /* Takes kept pieces out under the lock until no more than `bound` bytes are kept, the largest first, and gives them

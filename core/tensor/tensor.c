@@ -133,6 +133,11 @@ tide_status tide__tensor_check(const tide_tensor *x, const char *what, const cha
   if (!tide__running())
     return tide__fail(TIDE_STATE, "%s: the runtime has ended, got a call after tide_shutdown, expected one before",
                       what);
+  if (x->storage->external && !x->storage->epoch)
+    return tide__fail(TIDE_STATE,
+                      "%s: %s is not acquired, got memory that is another API's at present, expected "
+                      "tide_external_acquire, or acquire in Lua, before",
+                      what, name);
   if (!tide__storage_live(x->storage))
     return tide__fail(
         TIDE_STATE,

@@ -13,7 +13,7 @@
  *   comm    pieces at once, between devices      graph                 captures and replays
  *   fault   faults on demand, dry mode           ipc                   memory and events of other processes
  *   info    what devices report                  trace                 when they did what
- *   clock   real and virtual time
+ *   clock   real and virtual time            external              memory and semaphores of other APIs
  *
  * Invariants: one lock guards every struct of sim.h and is never held while a kernel runs or the host's functions are
  * called; what is queued keeps its stream and its marks alive; close leaves nothing behind. A forked child has no
@@ -197,6 +197,7 @@ static tide_backend table = {
     .graph_free = tide__sim_graph_free,
     .graph_exec_free = tide__sim_graph_exec_free,
     .graph_dot = tide__sim_graph_dot,
+    .external = &tide__sim_external,
     .pack = tide__sim_pack,
     .fft_plan_new = tide__sim_fft_plan_new,
     .fft_plan_free = tide__sim_fft_plan_free,

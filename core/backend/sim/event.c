@@ -34,16 +34,19 @@ void tide__sim_mark_unref(sim_mark *mark) {
   if (!mark || --mark->refs) return;
   tide__sim_frontier_free(mark->frontier);
   tide__sim_page_unref(mark->page);
+  tide__sim_semaphore_unref(mark->semaphore);
   free(mark);
 }
 
 void tide__sim_mark_pass(sim_mark *mark) {
   mark->passed = true;
   if (mark->page) tide__sim_page_pass(mark);
+  if (mark->semaphore) tide__sim_semaphore_pass(mark);
 }
 
 bool tide__sim_mark_passed(sim_mark *mark) {
   if (!mark->passed && mark->page) mark->passed = tide__sim_page_passed(mark->page, mark->ticket);
+  if (!mark->passed && mark->semaphore) mark->passed = tide__sim_semaphore_passed(mark);
   return mark->passed;
 }
 
@@ -74,8 +77,7 @@ void tide__sim_event_drop(void) {
 
 uint64_t tide__sim_event_handle(void *event) { return (uintptr_t)event; }
 
-/* Queues an operation on `mark`, whose reference it takes. */
-static tide_status queue(sim_kind kind, sim_mark *mark, sim_stream *stream, const char *what) {
+tide_status tide__sim_mark_queue(sim_kind kind, sim_mark *mark, sim_stream *stream, const char *what) {
   sim_op *op = tide__sim_op_new(kind);
   if (op) op->mark = mark;
   pthread_mutex_lock(&tide__sim.lock);
@@ -104,7 +106,7 @@ tide_status tide__sim_event_record(void *impl, void *stream) {
   tide__sim_mark_unref(event->mark);
   event->mark = mark;
   pthread_mutex_unlock(&tide__sim.lock);
-  return queue(SIM_RECORD, mark, s, "record");
+  return tide__sim_mark_queue(SIM_RECORD, mark, s, "record");
 }
 
 /* With the lock held: another process may have recorded a shared event since; then that is its last record. */
@@ -140,7 +142,7 @@ tide_status tide__sim_event_wait(void *stream, void *event) {
     pthread_mutex_unlock(&tide__sim.lock);
     if (status != TIDE_OK) return status;
   }
-  return mark ? queue(SIM_WAIT, mark, stream, "wait_event") : TIDE_OK;
+  return mark ? tide__sim_mark_queue(SIM_WAIT, mark, stream, "wait_event") : TIDE_OK;
 }
 
 /* The device is lost: what it should still do is never done, so nobody may wait for it. */

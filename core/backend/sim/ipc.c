@@ -110,29 +110,34 @@ tide_status tide__sim_ipc_mem_export(tide_ipc_handle *out, int device, void *ptr
   return TIDE_OK;
 }
 
+bool tide__sim_adopt(sim_block **out, int device, int file, size_t bytes) {
+  sim_block *block = calloc(1, sizeof *block);
+  if (!block) return false;
+  pthread_mutex_lock(&tide__sim.lock);
+  block->bytes = bytes, block->share.file = file, block->shared = block->borrowed = true;
+  sim_block **link = tide__sim_find_gap(&block->ptr, device, whole(block) + PAGE);
+  bool done = link && map_file(block, file);
+  if (done) {
+    block->next = *link;
+    *link = *out = block;
+  }
+  pthread_mutex_unlock(&tide__sim.lock);
+  if (!done) free(block);
+  return done;
+}
+
 tide_status tide__sim_ipc_mem_open(void **out, int device, const tide_ipc_handle *handle) {
-  sim_state *s = &tide__sim;
+  const sim_state *s = &tide__sim;
   name n;
   int file = -1;
   TIDE_TRY(tide__sim_enter("tensor_from_ipc"));
   TIDE_TRY(unpack(&n, &file, handle, false, "tensor_from_ipc"));
-  sim_block *block = calloc(1, sizeof *block);
-  pthread_mutex_lock(&s->lock);
-  bool done = false;
-  if (block) {
-    block->bytes = n.bytes, block->share.file = file, block->shared = block->borrowed = true;
-    sim_block **link = tide__sim_find_gap(&block->ptr, device, whole(block) + PAGE);
-    done = link && map_file(block, file);
-    if (done) {
-      block->next = *link;
-      *link = block;
-      *out = block->ptr;
-    }
+  sim_block *block;
+  if (tide__sim_adopt(&block, device, file, n.bytes)) {
+    *out = block->ptr;
+    return TIDE_OK;
   }
-  pthread_mutex_unlock(&s->lock);
-  if (done) return TIDE_OK;
   close(file);
-  free(block);
   return s->host->fail(TIDE_MEMORY, "tensor_from_ipc: no addresses for %zu bytes", (size_t)n.bytes);
 }
 

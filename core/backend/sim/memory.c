@@ -72,7 +72,7 @@ void tide__sim_memory_close(void) {
   }
   for (sim_pinned *p = s->pinned, *next; p; p = next) {
     next = p->next;
-    free(p->ptr);
+    if (!p->registered) free(p->ptr);
     free(p);
   }
   s->pinned = NULL;
@@ -203,7 +203,7 @@ tide_status tide__sim_host_alloc(void **out, size_t bytes) {
   }
   memset(ptr, 0xFF, whole < POISON ? whole : POISON);
   pthread_mutex_lock(&s->lock);
-  *pinned = (sim_pinned){s->pinned, ptr, bytes};
+  *pinned = (sim_pinned){s->pinned, ptr, bytes, false};
   s->pinned = pinned;
   pthread_mutex_unlock(&s->lock);
   *out = ptr;
@@ -220,6 +220,6 @@ void tide__sim_host_free(void *ptr, size_t bytes) {
   if (pinned) *link = pinned->next;
   pthread_mutex_unlock(&tide__sim.lock);
   if (!pinned) return;
-  free(pinned->ptr);
+  if (!pinned->registered) free(pinned->ptr);
   free(pinned);
 }

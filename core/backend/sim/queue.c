@@ -31,7 +31,7 @@ static bool may_run(sim_op *op, double now) {
   }
   if (op->not_before > now) return false;
   if (op->kind != SIM_WAIT || tide__sim_mark_passed(op->mark)) return true;
-  if (op->mark->page) op->not_before = now + POLL; /* nothing wakes us when another process gets there */
+  if (op->mark->page || op->mark->semaphore) op->not_before = now + POLL; /* nothing wakes us when others get there */
   return false;
 }
 
@@ -180,7 +180,8 @@ tide_status tide__sim_submit(sim_stream *stream, sim_op *op, double cost, const 
   if (lost || dry || stuck) {
     if (dry) stream->clock += cost;
     if (!lost) tide__sim_fault_fire(stream->device, op);
-    if (op->kind == SIM_RECORD) tide__sim_mark_pass(op->mark); /* other devices' streams may wait for it */
+    if (op->kind == SIM_RECORD && !(lost && op->mark->semaphore))
+      tide__sim_mark_pass(op->mark); /* other devices' streams may wait for it */
     tide__sim_op_free(op);
     if (lost) return tide__sim_leave(stream->device, what);
     pthread_mutex_unlock(&s->lock);

@@ -29,6 +29,7 @@ typedef struct sim_pinned {
   struct sim_pinned *next;
   char *ptr;
   size_t bytes;
+  bool registered; /* the host's own */
 } sim_pinned;
 
 /* One record of an event: a place in a stream. Shared by the event, the operation that reaches it and those that
@@ -37,8 +38,9 @@ typedef struct sim_page sim_page; /* of an event that several processes share: i
 typedef struct sim_mark {
   int refs;
   bool passed;
-  struct sim_frontier *frontier; /* recorded in a capture: see graph.c */
-  sim_page *page;                /* the record is known elsewhere too, under this number; else NULL */
+  struct sim_frontier *frontier;   /* recorded in a capture: see graph.c */
+  sim_page *page;                  /* the record is known elsewhere too, under this number; else NULL */
+  struct sim_semaphore *semaphore; /* of another API, with this number for a value; else NULL: external.c */
   uint64_t ticket;
   double time; /* seconds, when it was reached: of the system's clock, or of the stream's in dry mode */
 } sim_mark;
@@ -230,6 +232,8 @@ char *tide__sim_operand(int device, const void *ptr);
 tide_status tide__sim_ipc_mem_export(tide_ipc_handle *out, int device, void *ptr);
 tide_status tide__sim_ipc_mem_open(void **out, int device, const tide_ipc_handle *handle);
 void tide__sim_ipc_mem_close(int device, void *ptr);
+/* A block on the pages of a file, whose descriptor it takes over; false: no addresses, or no such pages. */
+bool tide__sim_adopt(sim_block **out, int device, int file, size_t bytes);
 tide_status tide__sim_ipc_event_export(tide_ipc_handle *out, void *event);
 tide_status tide__sim_ipc_event_open(void **out, int device, const tide_ipc_handle *handle);
 /* With the lock held: the block's pages are its own again, and empty. */
@@ -242,6 +246,14 @@ void tide__sim_page_record(sim_mark *mark, sim_page *page); /* the mark becomes 
 void tide__sim_page_pass(const sim_mark *mark);             /* tells the other processes */
 uint64_t tide__sim_page_ticket(const sim_page *page);       /* of the last record, by whichever process */
 bool tide__sim_page_passed(const sim_page *page, uint64_t ticket);
+
+/* external.c */
+extern const tide_external tide__sim_external;
+/* With the lock held. */
+void tide__sim_semaphore_unref(struct sim_semaphore *semaphore);
+void tide__sim_semaphore_pass(const sim_mark *mark);
+bool tide__sim_semaphore_passed(const sim_mark *mark);
+
 /* async.c */
 tide_status tide__sim_mem_alloc_async(void **out, void *stream, size_t bytes);
 tide_status tide__sim_mem_free_async(void *stream, void *ptr);
@@ -285,6 +297,8 @@ void tide__sim_event_free(void *event);
 void tide__sim_mark_unref(sim_mark *mark); /* with the lock held */
 uint64_t tide__sim_event_handle(void *event);
 tide_status tide__sim_event_record(void *event, void *stream);
+/* Queues an operation on `mark`, whose reference it takes. */
+tide_status tide__sim_mark_queue(sim_kind kind, sim_mark *mark, sim_stream *stream, const char *what);
 tide_status tide__sim_event_wait(void *stream, void *event);
 tide_status tide__sim_event_query(bool *done, void *event);
 tide_status tide__sim_event_sync(void *event);

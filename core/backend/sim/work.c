@@ -221,7 +221,7 @@ void tide__sim_op_run(sim_stream *stream, sim_op *op) {
   const sim_failure *failure = &tide__sim.device[stream->device].failure;
   bool lost = failure->set && failure->sticky;
   if (op->kind == SIM_RECORD) {
-    tide__sim_mark_pass(op->mark);
+    if (!(lost && op->mark->semaphore)) tide__sim_mark_pass(op->mark);
     op->mark->time = tide__sim_now();
   } else if (op->kind == SIM_NOTE) {
     if (!failure->set) stream->progress = op->note; /* what failed is still to be told */

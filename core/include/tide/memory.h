@@ -84,7 +84,7 @@ typedef struct tide_duration_stat {
   int64_t total, count, max, min;
 } tide_duration_stat;
 /* Pieces that exist and those of them that are handed out, or still used by queued work; their sizes are powers of
- * two. */
+ * two, but of memory that tide_host_register locked, which counts as existing alone. */
 typedef struct tide_host_memory_stats {
   tide_stat allocations, allocated_bytes, active_requests, active_bytes;
   int64_t num_host_alloc, num_host_free;
