@@ -88,6 +88,7 @@ static const tide_backend table = {
     .compiler = &tide__cuda_compiler,
     .tracer = &tide__cuda_tracer,
     .collective = &tide__cuda_collective,
+    .external = &tide__cuda_external,
     .pack = tide__cuda_pack,
 #define KERNEL(slot, args, writes, cost, library) .slot = tide__cuda_##slot,
 #include "backend/kernel.def"

@@ -189,6 +189,10 @@ void tide__cuda_ipc_mem_close(int device, void *ptr);
 tide_status tide__cuda_ipc_event_export(tide_ipc_handle *out, void *event);
 tide_status tide__cuda_ipc_event_open(void **out, int device, const tide_ipc_handle *handle);
 
+/* ---- external.c ---- */
+
+extern const tide_external tide__cuda_external;
+
 /* ---- range.c ---- */
 
 tide_status tide__cuda_range_granularity(size_t *out, int device);
