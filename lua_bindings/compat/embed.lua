@@ -1,0 +1,14 @@
+-- embed.lua: writes texts in Lua as C: a list of {name, text, length}, translated for LuaJIT.
+-- usage: tide embed.lua OUT FILE...
+local translate = dofile((arg[0]:gsub("embed%.lua$", "translate.lua")))
+
+local out = assert(io.open(arg[1], "w"))
+for i = 2, #arg do
+  local name = arg[i]:match "[^/]*$"
+  local file = assert(io.open(arg[i]))
+  local text = translate(file:read "*a", name)
+  file:close()
+  out:write(('{"=[tide %s]", (const char[]){'):format(name), (text:gsub(".", function(c) return c:byte() .. "," end)), "}, ",
+    #text, "},\n")
+end
+out:close()
