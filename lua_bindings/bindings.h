@@ -22,6 +22,13 @@
 #include "tide/quota.h"
 #include "tide/tide.h"
 
+/* What compat/luajit.h says otherwise for LuaJIT: does Lua close what is to be closed when an error passes, and which
+ * numbers in a list are integers? */
+#ifndef LTIDE_CLOSES
+#  define LTIDE_CLOSES                      1
+#  define ltide_is_listed_integer(L, index) lua_isinteger(L, index)
+#endif
+
 /* Which of a state's warnings are heard, as Lua's own library has it: a message may come in pieces, and one that is all
  * in one piece and begins with "@" commands. */
 typedef struct ltide_warn_switch {

@@ -81,7 +81,7 @@ static void join_dtype(builder *b, tide_dtype dtype) {
 static void survey(builder *b, int depth, bool is_first) {
   lua_State *L = b->L;
   switch (lua_type(L, -1)) {
-  case LUA_TNUMBER: join_dtype(b, lua_isinteger(L, -1) ? TIDE_INT64 : tide_get_default_dtype()); break;
+  case LUA_TNUMBER: join_dtype(b, ltide_is_listed_integer(L, -1) ? TIDE_INT64 : tide_get_default_dtype()); break;
   case LUA_TBOOLEAN: join_dtype(b, TIDE_BOOL); break;
   case LUA_TTABLE: {
     if (depth == TIDE_MAX_DIMS)

@@ -244,7 +244,7 @@ void ltide_push_trace(lua_State *L, lua_State *co) {
 }
 
 /* May an error end this coroutine, so that nothing is unwound? The main one is not resumed, as a rule. */
-static bool may_die(lua_State *L, const ltide_state *S) { return L != S->main || lua_isyieldable(L); }
+static bool may_die(lua_State *L, const ltide_state *S) { return !LTIDE_CLOSES || L != S->main || lua_isyieldable(L); }
 
 static int guarded_done(lua_State *L, int status, lua_KContext context) {
   return status == LUA_OK || status == LUA_YIELD ? lua_gettop(L) : lua_error(L);

@@ -1,0 +1,30 @@
+-- prelude.lua: what the bindings have in Lua of LuaJIT's own: gets the FFI and three functions of luajit.c.
+
+local ffi, protect, closer, throw = ...
+local int, uint = ffi.typeof "int64_t", ffi.typeof "uint64_t"
+
+-- An integer that a double does not hold.
+local function is_wide(x) return ffi.istype(int, x) or ffi.istype(uint, x) end
+
+-- Its lower 32 bits, without a sign, and its upper ones, with it.
+local function parts(x)
+  local low = int(x) % 4294967296LL
+  if low < 0 then low = low + 4294967296LL end
+  return tonumber(low), tonumber((int(x) - low) / 4294967296LL)
+end
+
+local function join(low, high) return int(high) * 4294967296LL + int(low) end
+
+local function finish(value, ok, ...)
+  local close = closer(value)
+  if close then
+    if ok then close(value, nil) else close(value, (...)) end
+  end
+  if not ok then throw((...)) end
+  return ...
+end
+
+-- The block behind `local value <close>`.
+local function with(value, block, ...) return finish(value, protect(block, ...)) end
+
+return is_wide, parts, join, with

@@ -1,0 +1,37 @@
+# The module for LuaJIT 2.1: the same files, behind lua_bindings/compat/luajit.h, and lua_bindings/lua/*.lua translated
+# to what LuaJIT reads. It lies in lib/lua/5.1, where LuaJIT looks.
+set(TIDE_LUAJIT AUTO CACHE STRING "Build the module for LuaJIT: AUTO (where its headers are found), ON (or fail), OFF")
+set_property(CACHE TIDE_LUAJIT PROPERTY STRINGS AUTO ON OFF)
+if(NOT TIDE_LUAJIT)
+  return()
+endif()
+find_path(TIDE_LUAJIT_INCLUDE luajit.h PATH_SUFFIXES luajit-2.1)
+mark_as_advanced(TIDE_LUAJIT_INCLUDE)
+if(NOT TIDE_LUAJIT_INCLUDE)
+  if(TIDE_LUAJIT STREQUAL "AUTO")
+    return()
+  endif()
+  message(FATAL_ERROR "tide: TIDE_LUAJIT_INCLUDE was not found: install libluajit-5.1-dev, or set TIDE_LUAJIT=OFF")
+endif()
+
+set(compat ${PROJECT_SOURCE_DIR}/lua_bindings/compat)
+set(script ${PROJECT_BINARY_DIR}/script_luajit)
+file(MAKE_DIRECTORY ${script})
+# tide_luajit_text(NAME FILE...): the texts as C.
+function(tide_luajit_text name)
+  add_custom_command(OUTPUT ${script}/${name} VERBATIM
+    COMMAND tide_runner ${compat}/embed.lua ${script}/${name} ${ARGN}
+    DEPENDS tide_runner ${compat}/embed.lua ${compat}/translate.lua ${ARGN})
+endfunction()
+tide_luajit_text(tide_script.inc ${lua_chunks})
+tide_luajit_text(tide_prelude.inc ${compat}/prelude.lua)
+
+file(GLOB compat_sources CONFIGURE_DEPENDS lua_bindings/compat/*.c)
+add_library(tide_luajit_module MODULE ${binding_sources} ${compat_sources} ${script}/tide_script.inc ${script}/tide_prelude.inc)
+target_include_directories(tide_luajit_module PRIVATE core/include lua_bindings ${script})
+target_include_directories(tide_luajit_module SYSTEM PRIVATE ${TIDE_LUAJIT_INCLUDE})
+target_compile_options(tide_luajit_module PRIVATE -Wno-unused-parameter "SHELL:-include ${compat}/luajit.h")
+target_link_options(tide_luajit_module PRIVATE -Wl,-z,nodelete)
+target_link_libraries(tide_luajit_module PRIVATE tide_flags tide m)
+set_target_properties(tide_luajit_module PROPERTIES LINKER_LANGUAGE C PREFIX "" OUTPUT_NAME tide INSTALL_RPATH "$ORIGIN/../.."
+  LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib/lua/5.1)
