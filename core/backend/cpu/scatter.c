@@ -12,12 +12,15 @@
 #include "base/bins.h"
 #include "layout.h"
 
-enum { RUN = 512, OUTSIDE = -1, LOOK = 1 << 16, AHEAD = 8 };
+enum { RUN = 512, OUTSIDE = -1, LOOK = 1 << 16, AHEAD = 8, SOON = 32 };
+enum { SAVED = 1 << 14, FAR = 1 << 19, LINE = 64 }; /* bytes */
 #define SKIP INT64_MIN
+#define ANY  UINT64_MAX
 
 typedef struct work {
   const tide_index_args *a;
   bool scatter, checks; /* checks: looks at the index and does nothing else */
+  bool far;             /* no cache holds the indexed side */
   bool fills;           /* a row is one element everywhere */
   int ndim;             /* without the row, which stands behind the others */
   int split;            /* the dim along which threads share, or OUTSIDE: they share the places */
@@ -51,53 +54,63 @@ static int64_t raw_index(const tide_index_args *a, int64_t offset) {
   name(((const T *)a->head.ptr[2])[offset], (T)a->low, (T)a->high, a->length,                                          \
        a->bins == TIDE_BINS_EVEN ? NULL : a->head.ptr[3], a->bins)
 
-static void find_bins(walk *k, int64_t offset, int64_t index_step, int64_t n) {
+static bool find_bins(walk *k, int64_t offset, int64_t index_step, int64_t n) {
   const tide_index_args *a = k->w->a;
+  int64_t inside = 0;
   for (int64_t j = 0; j < n; j++, offset += index_step) {
     int64_t v = a->index_dtype == TIDE_FLOAT32 ? BIN(float, tide_bin_f32) : BIN(double, tide_bin_f64);
-    k->place[j] = (uint64_t)(v - k->low) < (uint64_t)k->width ? v * a->pitch : SKIP;
+    bool own = (uint64_t)(v - k->low) < (uint64_t)k->width;
+    k->place[j] = own ? v * a->pitch : SKIP, inside += own;
   }
+  return inside < n;
 }
 
-/* Negative ones get the length and the base on top. `bad` becomes negative where v, or last - v, is. */
-#define EACH_VALUE(T, then)                                                                                            \
-  for (int64_t j = 0; j < n; j++) {                                                                                    \
-    int64_t raw = ((const T *)index)[j * index_step], v = raw - base + ((raw >> 63) & (length + base));                \
-    bad |= v | (length - 1 - v);                                                                                       \
-    then;                                                                                                              \
-  }                                                                                                                    \
-  break
-#define LOCATE(T)                                                                                                      \
-  switch (w->checks ? 0 : k->width == length ? 1 : 2) {                                                                \
-  case 0: EACH_VALUE(T, (void)0);                                                                                      \
-  case 1: EACH_VALUE(T, k->place[j] = v * pitch + j * x_step);                                                         \
-  default: EACH_VALUE(T, k->place[j] = (uint64_t)(v - low) < width ? v * pitch + j * x_step : SKIP);                   \
+/* Are all n values, from `offset` on, not below base and below base + length? Those that count from the end are not. */
+static bool count_from_base(const tide_index_args *a, int64_t offset, int64_t step, int64_t n) {
+  int64_t base = a->index_base, last = a->length - 1, outside = 0;
+  const int64_t *index = (const int64_t *)a->head.ptr[2] + offset;
+  if (a->index_dtype == TIDE_INT64 && step == 1) {
+    for (int64_t j = n; j < 2 * n; j += LINE / 8) __builtin_prefetch(index + j); /* the next ones */
+    for (int64_t j = 0; j < n; j++) outside |= (index[j] - base) | (last - (index[j] - base));
+  } else {
+    for (int64_t j = 0; j < n; j++) {
+      int64_t v = raw_index(a, offset + j * step) - base;
+      outside |= v | (last - v);
+    }
   }
+  return outside >= 0;
+}
 
-/* The places of the steps i .. i + n - 1 of the run, as offsets from the indexed side's element of step i. */
-static void locate(walk *k, int64_t i, int64_t n) {
+#define PLACES(T)                                                                                                      \
+  for (int64_t j = 0; j < n; j++) k->place[j] = ((const T *)index)[j * index_step] * pitch + j * x_step - base * pitch
+
+/* The places of the steps i .. i + n - 1 of the run, as offsets from the indexed side's element of step i, in k->place.
+ * True if some of them are none of this thread's. */
+static bool locate(walk *k, int64_t i, int64_t n) {
   const work *w = k->w;
   const tide_index_args *a = w->a;
   int last = w->ndim - 1;
   int64_t x_step = w->stride[1][last], index_step = w->stride[2][last], offset = k->offset[2] + i * index_step;
-  int64_t length = a->length, base = a->index_base, pitch = a->pitch, low = k->low, bad = 0;
-  uint64_t width = (uint64_t)k->width;
+  int64_t length = a->length, base = a->index_base, pitch = a->pitch;
   const char *index = (const char *)a->head.ptr[2] + offset * tide__item(a->index_dtype);
-  if (a->bins) {
-    find_bins(k, offset, index_step, n);
-    return;
+  if (a->bins) return find_bins(k, offset, index_step, n);
+  bool plain = count_from_base(a, offset, index_step, n);
+  if (plain && w->checks) return false;
+  if (plain && k->width == length) {
+    if (a->index_dtype == TIDE_INT32)
+      PLACES(int32_t);
+    else
+      PLACES(int64_t);
+    return false;
   }
-  if (a->index_dtype == TIDE_INT32) {
-    LOCATE(int32_t)
-  } else {
-    LOCATE(int64_t)
-  }
-  for (int64_t j = 0; bad < 0 && j < n; j++) {
+  bool others = false;
+  for (int64_t j = 0; j < n; j++) {
     int64_t raw = raw_index(a, offset + j * index_step), v = raw < 0 ? raw + length : raw - base;
-    if ((uint64_t)v < (uint64_t)length) continue;
-    k->place[j] = SKIP;
-    if (!a->located || raw != INT64_MIN) note_bad(k, i + j);
+    bool own = (uint64_t)(v - k->low) < (uint64_t)k->width;
+    k->place[j] = own ? v * pitch + j * x_step : SKIP, others |= !own;
+    if ((uint64_t)v >= (uint64_t)length && (!a->located || raw != INT64_MIN)) note_bad(k, i + j);
   }
+  return others;
 }
 
 /* ---- elements ---- */
@@ -106,16 +119,25 @@ typedef struct wide16 {
   uint64_t v[2];
 } wide16;
 
+/* Moves at places, which count from `base`, as far as none is beyond `most`; how many that were. */
+#define PLACE_OR_END                                                                                                   \
+  int64_t v = place[i] - base;                                                                                         \
+  if ((uint64_t)v > most) return i
 #define MOVE(T)                                                                                                        \
-  if (scatter) {                                                                                                       \
-    for (int64_t i = 0; i < n; i++)                                                                                    \
-      if (place[i] != SKIP) ((T *)x)[place[i]] = ((T *)dense)[i * step];                                               \
-  } else {                                                                                                             \
-    for (int64_t i = 0; i < n; i++) ((T *)dense)[i * step] = place[i] == SKIP ? (T){0} : ((T *)x)[place[i]];           \
-  }                                                                                                                    \
+  if (scatter)                                                                                                         \
+    for (int64_t i = 0; i < n; i++) {                                                                                  \
+      PLACE_OR_END;                                                                                                    \
+      ((T *)x)[v] = ((T *)dense)[i * step];                                                                            \
+    }                                                                                                                  \
+  else                                                                                                                 \
+    for (int64_t i = 0; i < n; i++) {                                                                                  \
+      PLACE_OR_END;                                                                                                    \
+      ((T *)dense)[i * step] = ((T *)x)[v];                                                                            \
+    }                                                                                                                  \
   break
 
-static void move_elements(bool scatter, char *x, const int64_t *place, char *dense, int64_t step, int64_t n, int item) {
+static int64_t move_elements(bool scatter, char *x, const int64_t *place, int64_t base, uint64_t most, char *dense,
+                             int64_t step, int64_t n, int item) {
   switch (item) {
   case 1: MOVE(uint8_t);
   case 2: MOVE(uint16_t);
@@ -123,9 +145,10 @@ static void move_elements(bool scatter, char *x, const int64_t *place, char *den
   case 8: MOVE(uint64_t);
   default: MOVE(wide16);
   }
+  return n;
 }
 
-/* Of a thread that has its share of the places alone: what falls there moves together, without a branch that nobody can
+/* What moves to places of this thread's goes together, without a branch that nobody can
  * foresee. Returns how many. */
 #define KEEP(T)                                                                                                        \
   for (int64_t i = 0; i < n; i++) {                                                                                    \
@@ -199,29 +222,31 @@ static void join(int dtype, int reduce, void *x, const void *y) {
 #define REDUCE(DTYPE, REDUCTION, T, EXPR)                                                                              \
   case DTYPE * 8 + REDUCTION:                                                                                          \
     for (int64_t i = 0; i < n; i++) {                                                                                  \
-      if (place[i] == SKIP) continue;                                                                                  \
-      T *at = (T *)x + place[i], a = *at, b = ((const T *)dense)[i * step];                                            \
+      PLACE_OR_END;                                                                                                    \
+      T *at = (T *)x + v, a = *at, b = ((const T *)dense)[i * step];                                                   \
       *at = (T)(EXPR);                                                                                                 \
     }                                                                                                                  \
     break;
 #define REDUCE_EACH(DTYPE, T, U, KEEPS)                                                                                \
   REDUCE(DTYPE, TIDE_INDEX_SUM, T, (U)a + (U)b)                                                                        \
   REDUCE(DTYPE, TIDE_INDEX_PROD, T, (U)a *(U)b)                                                                        \
-  REDUCE(DTYPE, TIDE_INDEX_MAX, T, a >= b || (KEEPS) ? a : b)                                                          \
-  REDUCE(DTYPE, TIDE_INDEX_MIN, T, a <= b || (KEEPS) ? a : b)
+  REDUCE(DTYPE, TIDE_INDEX_MAX, T, (a >= b) | (KEEPS) ? a : b)                                                         \
+  REDUCE(DTYPE, TIDE_INDEX_MIN, T, (a <= b) | (KEEPS) ? a : b)
 
-static void reduce_elements(const tide_index_args *call, char *x, const int64_t *place, const char *dense, int64_t step,
-                            int64_t n) {
+static int64_t reduce_elements(const tide_index_args *call, char *x, const int64_t *place, int64_t base, uint64_t most,
+                               const char *dense, int64_t step, int64_t n) {
   switch (call->dtype * 8 + call->reduce) {
     REDUCE_EACH(TIDE_FLOAT32, float, float, a != a)
     REDUCE_EACH(TIDE_FLOAT64, double, double, a != a)
     REDUCE_EACH(TIDE_INT32, int32_t, uint32_t, false)
     REDUCE_EACH(TIDE_INT64, int64_t, uint64_t, false)
   default:
-    for (int64_t i = 0; i < n; i++)
-      if (place[i] != SKIP)
-        join(call->dtype, call->reduce, x + place[i] * call->item_size, dense + i * step * call->item_size);
+    for (int64_t i = 0; i < n; i++) {
+      PLACE_OR_END;
+      join(call->dtype, call->reduce, x + v * call->item_size, dense + i * step * call->item_size);
+    }
   }
+  return n;
 }
 
 /* ---- rows ---- */
@@ -239,7 +264,7 @@ static void reduce_row(const tide_index_args *a, char *x, const char *dense, int
   default:
     for (int64_t i = 0; i < RUN && i < n; i++) place[i] = i;
     for (int64_t i = 0; i < n; i += RUN)
-      reduce_elements(a, x + i * a->item_size, place, dense + i * a->item_size, 1, n - i < RUN ? n - i : RUN);
+      reduce_elements(a, x + i * a->item_size, place, 0, ANY, dense + i * a->item_size, 1, n - i < RUN ? n - i : RUN);
   }
 }
 
@@ -273,29 +298,53 @@ static void move_rows(const walk *k, char *x, char *dense, int64_t step, int64_t
 
 /* ---- walking ---- */
 
+/* Elements of a run. Where each place lies at random in what no cache holds, the processor is told of those to come. */
+static int64_t move_some(const walk *k, char *x, const int64_t *place, int64_t base, uint64_t most, char *dense,
+                         int64_t step, int64_t n) {
+  const work *w = k->w;
+  const tide_index_args *a = w->a;
+  const uint64_t item = (uint64_t)a->item_size;
+  for (int64_t i = 0, some = w->far ? SOON : n; i < n; i += some) {
+    char *from = dense + i * step * a->item_size;
+    if (some > n - i) some = n - i;
+    for (int64_t t = i + some; w->far && t < n && t < i + some + SOON; t++)
+      __builtin_prefetch((void *)((uintptr_t)x + (uint64_t)(place[t] - base) * item), 1);
+    int64_t done = a->reduce ? reduce_elements(a, x, place + i, base, most, from, step, some)
+                             : move_elements(w->scatter, x, place + i, base, most, from, step, some, a->item_size);
+    if (done < some) return i + done;
+  }
+  return n;
+}
+
 static void run(walk *k, int64_t n) {
   const work *w = k->w;
   const tide_index_args *a = w->a;
   int64_t step = w->stride[0][w->ndim - 1], x_step = w->stride[1][w->ndim - 1];
   char *dense = (char *)a->head.ptr[w->scatter] + k->offset[0] * a->item_size;
   char *x = (char *)a->head.ptr[!w->scatter] + k->offset[1] * a->item_size;
-  for (int64_t i = 0; i < n; i += RUN) {
-    int64_t m = n - i < RUN ? n - i : RUN;
+  const int64_t *index = (const int64_t *)a->head.ptr[2] + k->offset[2];
+  /* The values themselves are places, as long as none is bad or counts from the end. */
+  const bool direct = a->index_dtype == TIDE_INT64 && !a->bins && !w->checks && a->pitch == 1 && x_step == 0 &&
+                      w->stride[2][w->ndim - 1] == 1 && w->size[w->ndim] == 1 && k->width == a->length;
+  for (int64_t i = 0, m; i < n; i += m) {
+    m = n - i < RUN ? n - i : RUN;
     if (i && i % LOOK == 0 && tide__loop_stops()) return;
-    locate(k, i, m);
-    if (w->checks) continue;
     char *there = x + i * x_step * a->item_size, *here = dense + i * step * a->item_size;
+    if (direct) {
+      int64_t done = move_some(k, there, index + i, a->index_base, (uint64_t)a->length - 1, here, step, m);
+      if (done == m) continue;
+      i += done, m -= done, here += done * step * a->item_size;
+    }
+    bool others = locate(k, i, m);
+    if (w->checks) continue;
     _Alignas(16) char kept[RUN * 16];
-    int64_t apart = step;
-    if (w->size[w->ndim] > 1) {
+    int64_t apart = step, count = m;
+    if (w->size[w->ndim] > 1 || (others && !w->scatter)) {
       move_rows(k, there, here, step, m);
       continue;
     }
-    if (k->width < a->length) m = keep_own(k->place, kept, here, step, m, a->item_size), here = kept, apart = 1;
-    if (a->reduce)
-      reduce_elements(a, there, k->place, here, apart, m);
-    else
-      move_elements(w->scatter, there, k->place, here, apart, m, a->item_size);
+    if (others) count = keep_own(k->place, kept, here, step, m, a->item_size), here = kept, apart = 1;
+    move_some(k, there, k->place, 0, ANY, here, apart, count);
   }
 }
 
@@ -384,6 +433,7 @@ static bool run_all(work *w, int64_t *value) {
   const tide_index_args *a = w->a;
   int64_t weight = 1;
   copy_dims(w);
+  w->far = w->scatter && a->length * a->item_size >= FAR;
   for (int d = w->ndim - 1; d >= 0; d--) w->weight[d] = weight, weight *= w->size[d];
   atomic_init(&w->bad, INT64_MAX);
   choose_parts(w, tide_get_num_threads());
@@ -415,12 +465,29 @@ tide_status tide__cpu_gather(tide_stream *stream, const tide_index_args *a) {
   return tide__fail_index(a->head.device, a->head.site, value, a->length, a->index_base);
 }
 
+/* The elements that the index may name: those from *low on, so many. */
+static int64_t span_of(int64_t *low, const tide_index_args *a) {
+  int64_t high = 0, far = (a->length - 1) * a->pitch;
+  *low = far < 0 ? far : 0, high = far > 0 ? far : 0;
+  for (int d = 0; d < a->ndim; d++) {
+    far = a->stride[1][d] * (a->size[d] - 1);
+    *(far < 0 ? low : &high) += far;
+  }
+  return high - *low + 1;
+}
+
+/* Of a bad index nothing may be written. What is small is rather put back than the whole index read twice. */
 tide_status tide__cpu_scatter(tide_stream *stream, const tide_index_args *a) {
   (void)stream;
-  int64_t value;
+  char saved[SAVED];
+  int64_t value, low, span = span_of(&low, a);
+  const bool good = a->bins || a->located,
+             saves = !good && a->length > 0 && span <= a->numel && span * a->item_size <= SAVED;
+  char *x = (char *)a->head.ptr[0] + low * a->item_size;
   work w = {.a = a, .scatter = true, .checks = true};
-  if (!a->bins && run_all(&w, &value))
-    return tide__fail_index(a->head.device, a->head.site, value, a->length, a->index_base);
-  tide__cpu_scatter_bad(a, &value);
-  return TIDE_OK;
+  if (saves) memcpy(saved, x, (size_t)(span * a->item_size));
+  bool bad = !good && !saves && run_all(&w, &value);
+  if (!bad) bad = tide__cpu_scatter_bad(a, &value);
+  if (bad && saves) memcpy(x, saved, (size_t)(span * a->item_size));
+  return bad ? tide__fail_index(a->head.device, a->head.site, value, a->length, a->index_base) : TIDE_OK;
 }
