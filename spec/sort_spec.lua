@@ -398,6 +398,15 @@ end)
 describe("searching in what is in order", function()
   D.watch(before_each, after_each)
 
+  it("searchsorted finds the same places of many values in any order", function()
+    local line = tide.arange(0, 1000, 2, { dtype = "float32", device = D.dev })
+    local values = tide.arange(-8, 1016, { dtype = "float32", device = D.dev })
+    local expected = (values / 2):ceil():clamp { min = 0, max = 500 }:to "int64" + 1
+    local order = tide.randperm(1024, { device = D.dev })
+    same(expected, tide.searchsorted(line, values))
+    same(expected[order], tide.searchsorted(line, values[order]))
+  end)
+
   it("searchsorted gives the first or the last place that keeps the order, from 1", function()
     local line, v = D.tensor { 1., 3., 3., 5. }, D.tensor { { 0., 3. }, { 5., 9. } }
     same({ { 1, 2 }, { 4, 5 } }, tide.searchsorted(line, v))
@@ -410,6 +419,15 @@ describe("searching in what is in order", function()
     same({ 1, 1 }, tide.searchsorted(tide.empty(0, { device = D.dev }), D.tensor { 1., 2. }))
     local mixed = D.tensor { 5., 1., 3. }
     same({ 2, 3 }, tide.searchsorted(mixed, D.tensor { 2., 4. }, { sorter = mixed:argsort() }))
+    for _, dtype in ipairs { "int32", "int64" } do -- behind the greatest number of all
+      local most = tide.iinfo(dtype).max
+      local ends = D.tensor({ -most - 1, 0, most }, dtype)
+      same({ 2, 4 }, tide.searchsorted(ends, D.tensor({ -most - 1, most }, dtype), { right = true }))
+      same({ 1, 3 }, tide.searchsorted(ends, D.tensor({ -most - 1, most }, dtype)))
+    end
+    local zeros = D.tensor { -1., -0., 0., 1., -nan }
+    same({ 2, 2, 5 }, tide.searchsorted(zeros, D.tensor { -0., 0., inf }))
+    same({ 4, 4, 5 }, tide.searchsorted(zeros, D.tensor { -0., 0., inf }, { right = true }))
     assert.are.equal(tide.int32, tide.searchsorted(line, v, { out_int32 = true }).dtype)
     assert.are.equal(tide.int64, tide.searchsorted(line, v).dtype)
   end)
