@@ -3,19 +3,9 @@
  * A reduction runs in lanes: four vectors of 64 bytes, whatever the instruction set, so that the result is the same
  * with each of them. The remainder is padded with the neutral element. */
 
-#define FOLD_TYPES(s, T)                                                                                               \
-  typedef T vec_##s __attribute__((vector_size(64)));                                                                  \
-  typedef T load_##s __attribute__((vector_size(64), aligned(sizeof(T)), may_alias));
-FOLD_TYPES(f32, float)
-FOLD_TYPES(f64, double)
-FOLD_TYPES(i32, int32_t)
-FOLD_TYPES(i64, int64_t)
-FOLD_TYPES(u64, uint64_t)
-typedef float half_f32 __attribute__((vector_size(32)));
-
 #define FOLD_LANES(T) (int)(64 / sizeof(T))
 
-/* Where the order does not matter, vectors are as wide as the registers: comparisons of wider ones are taken apart. */
+/* Vectors are as wide as the registers: wider ones would go through memory. */
 #if defined(TIDE_ISA_AVX512)
 #  define FOLD_WIDTH 64
 #elif defined(TIDE_ISA_AVX2)
@@ -31,56 +21,101 @@ FOLD_TYPES_OF_WIDTH(f32, float, int32_t)
 FOLD_TYPES_OF_WIDTH(f64, double, int64_t)
 FOLD_TYPES_OF_WIDTH(i32, int32_t, int32_t)
 FOLD_TYPES_OF_WIDTH(i64, int64_t, int64_t)
+FOLD_TYPES_OF_WIDTH(u64, uint64_t, int64_t)
+typedef float half_f32 __attribute__((vector_size(FOLD_WIDTH / 2), aligned(sizeof(float)), may_alias));
 
-/* The first `count` lanes of v come from p; less than all of them. */
+/* So many of them are 64 bytes; a loop over them stands for one step of all. */
+enum { FOLD_PARTS = 64 / FOLD_WIDTH };
+#if defined(__clang__)
+#  define FOLD_EACH _Pragma("clang loop unroll(full)") for (int p = 0; p < FOLD_PARTS; p++)
+#else
+#  define FOLD_EACH _Pragma("GCC unroll 4") for (int p = 0; p < FOLD_PARTS; p++)
+#endif
+
+/* The first `count` lanes of v, 64 bytes, come from p; less than all of them. */
 #if defined(TIDE_ISA_AVX512)
 #  define FOLD_LOAD_SOME(v, p, count)                                                                                  \
     do {                                                                                                               \
-      __m512i some = (__m512i)(v);                                                                                     \
+      __m512i some = _mm512_loadu_si512(v);                                                                            \
       uint32_t lanes = ((uint32_t)1 << (count)) - 1;                                                                   \
       some = sizeof *(p) == 4 ? _mm512_mask_loadu_epi32(some, (__mmask16)lanes, p)                                     \
                               : _mm512_mask_loadu_epi64(some, (__mmask8)lanes, p);                                     \
-      memcpy(&(v), &some, sizeof some);                                                                                \
+      _mm512_storeu_si512(v, some);                                                                                    \
     } while (0)
 #else
-#  define FOLD_LOAD_SOME(v, p, count) memcpy(&(v), p, (size_t)(count) * sizeof *(p))
+#  define FOLD_LOAD_SOME(v, p, count) memcpy(v, p, (size_t)(count) * sizeof *(p))
 #endif
 
-/* Runs STEP(vector k of four, its load) over x: one vector of each quarter of it at a time, because a processor fetches
- * several streams from memory faster than one. The last vector comes from a padded copy. EVERY runs after each
- * FOLD_TURN steps. */
-#define FOLD_RUN_AND(s, T, neutral, STEP, EVERY)                                                                       \
+/* Runs STEP(k of four, 64 bytes) over x: those of each quarter of it at a time, because a processor fetches several
+ * streams from memory faster than one. The last ones come from a padded copy. EVERY runs after each FOLD_TURN steps. */
+#define FOLD_RUN_AND(T, neutral, STEP, EVERY)                                                                          \
   const int64_t quarter = n / (4 * FOLD_LANES(T)) * FOLD_LANES(T);                                                     \
   for (int64_t i = 0; i < quarter;) {                                                                                  \
     const int64_t left = quarter - i, turn = FOLD_TURN * FOLD_LANES(T), end = i + (left < turn ? left : turn);         \
-    for (; i < end; i += FOLD_LANES(T))                                                                                \
-      for (int k = 0; k < 4; k++) STEP(k, *(const load_##s *)(x + i + k * quarter));                                   \
+    for (; i < end; i += FOLD_LANES(T)) {                                                                              \
+      STEP(0, x + i);                                                                                                  \
+      STEP(1, x + i + quarter);                                                                                        \
+      STEP(2, x + i + 2 * quarter);                                                                                    \
+      STEP(3, x + i + 3 * quarter);                                                                                    \
+    }                                                                                                                  \
     EVERY;                                                                                                             \
   }                                                                                                                    \
   int64_t i = 4 * quarter;                                                                                             \
-  for (int k = 0; k < 3 && i + FOLD_LANES(T) <= n; k++, i += FOLD_LANES(T)) STEP(k, *(const load_##s *)(x + i));       \
+  if (i + FOLD_LANES(T) <= n) {                                                                                        \
+    STEP(0, x + i);                                                                                                    \
+    i += FOLD_LANES(T);                                                                                                \
+  }                                                                                                                    \
+  if (i + FOLD_LANES(T) <= n) {                                                                                        \
+    STEP(1, x + i);                                                                                                    \
+    i += FOLD_LANES(T);                                                                                                \
+  }                                                                                                                    \
+  if (i + FOLD_LANES(T) <= n) {                                                                                        \
+    STEP(2, x + i);                                                                                                    \
+    i += FOLD_LANES(T);                                                                                                \
+  }                                                                                                                    \
   if (i < n) {                                                                                                         \
-    vec_##s rest = neutral - (vec_##s){0};                                                                             \
+    T rest[FOLD_LANES(T)];                                                                                             \
+    for (int j = 0; j < FOLD_LANES(T); j++) rest[j] = neutral;                                                         \
     FOLD_LOAD_SOME(rest, x + i, n - i);                                                                                \
     STEP(3, rest);                                                                                                     \
   }
-#define FOLD_RUN(s, T, neutral, STEP) FOLD_RUN_AND(s, T, neutral, STEP, (void)0)
+#define FOLD_RUN(T, neutral, STEP) FOLD_RUN_AND(T, neutral, STEP, (void)0)
 enum { FOLD_TURN = 64 };
 
-#define FOLD_ADD(k, v) acc[k] += (v)
+/* acc: four times 64 bytes of lanes that begin with `neutral`; where it ends, the first of them are all of them. */
+#define FOLD_BEGIN(s, neutral)                                                                                         \
+  wide_##s acc[4 * FOLD_PARTS];                                                                                        \
+  FOLD_EACH acc[p] = acc[p + FOLD_PARTS] = acc[p + 2 * FOLD_PARTS] = acc[p + 3 * FOLD_PARTS] = neutral - (wide_##s) {  \
+    0                                                                                                                  \
+  }
+#define FOLD_ALL(OP, p) ((acc[p] OP acc[p + FOLD_PARTS]) OP(acc[p + 2 * FOLD_PARTS] OP acc[p + 3 * FOLD_PARTS]))
+#define FOLD_END(T, OP)                                                                                                \
+  T lane[FOLD_LANES(T)];                                                                                               \
+  FOLD_EACH acc[p] = FOLD_ALL(OP, p);                                                                                  \
+  memcpy(lane, acc, sizeof lane)
+
+#define FOLD_VECTOR(s, at)    (*(const wide_load_##s *)((at) + p * (64 / (int)sizeof *(at) / FOLD_PARTS)))
+#define FOLD_ADD_OF(s, k, at) FOLD_EACH acc[(k)*FOLD_PARTS + p] += FOLD_VECTOR(s, at)
+#define FOLD_ADD_f32(k, at)   FOLD_ADD_OF(f32, k, at)
+#define FOLD_ADD_f64(k, at)   FOLD_ADD_OF(f64, k, at)
+#define FOLD_ADD_u64(k, at)   FOLD_ADD_OF(u64, k, at)
 /* No lane takes more than FOLD_TURN floats in a row: the sums of turns meet apart, which keeps the digits of long
  * rows. */
 static void fold_sum_f32(double out[2], const float *x, int64_t n) {
-  vec_f32 acc[4] = {{0}}, turns = {0};
+  FOLD_BEGIN(f32, 0);
+  wide_f32 turns[FOLD_PARTS];
+  FOLD_EACH turns[p] = (wide_f32){0};
 #define FOLD_TURN_ENDS                                                                                                 \
-  turns += (acc[0] + acc[1]) + (acc[2] + acc[3]);                                                                      \
-  for (int k = 0; k < 4; k++) acc[k] = (vec_f32){0}
-  FOLD_RUN_AND(f32, float, 0, FOLD_ADD, FOLD_TURN_ENDS)
-  turns += (acc[0] + acc[1]) + (acc[2] + acc[3]);
-  half_f32 low, high;
-  memcpy(&low, &turns, sizeof low);
-  memcpy(&high, (const char *)&turns + sizeof low, sizeof high);
-  vec_f64 all = __builtin_convertvector(low, vec_f64) + __builtin_convertvector(high, vec_f64);
+  FOLD_EACH {                                                                                                          \
+    turns[p] += FOLD_ALL(+, p);                                                                                        \
+    acc[p] = acc[p + FOLD_PARTS] = acc[p + 2 * FOLD_PARTS] = acc[p + 3 * FOLD_PARTS] = (wide_f32){0};                  \
+  }
+  FOLD_RUN_AND(float, 0, FOLD_ADD_f32, FOLD_TURN_ENDS)
+  FOLD_EACH turns[p] += FOLD_ALL(+, p);
+  float lane[FOLD_LANES(float)];
+  double all[8];
+  memcpy(lane, turns, sizeof lane);
+  for (int j = 0; j < 8; j++) all[j] = (double)lane[j] + (double)lane[j + 8];
   out[0] = (all[0] + all[2]) + (all[4] + all[6]);
   out[1] = (all[1] + all[3]) + (all[5] + all[7]);
 }
@@ -103,21 +138,24 @@ static void fold_sum_each_f32(double *out, const float *x, int64_t pitch, int64_
 }
 
 static void fold_sum_f64(double out[2], const double *x, int64_t n) {
-  vec_f64 acc[4] = {{0}};
-  FOLD_RUN(f64, double, 0, FOLD_ADD)
-  vec_f64 all = (acc[0] + acc[1]) + (acc[2] + acc[3]);
-  out[0] = (all[0] + all[2]) + (all[4] + all[6]);
-  out[1] = (all[1] + all[3]) + (all[5] + all[7]);
+  FOLD_BEGIN(f64, 0);
+  FOLD_RUN(double, 0, FOLD_ADD_f64)
+  FOLD_END(double, +);
+  out[0] = (lane[0] + lane[2]) + (lane[4] + lane[6]);
+  out[1] = (lane[1] + lane[3]) + (lane[5] + lane[7]);
 }
+
+/* The lanes of acc one after another. */
+#define FOLD_LANES_END(T, OP)                                                                                          \
+  FOLD_END(T, OP);                                                                                                     \
+  for (int j = 1; j < FOLD_LANES(T); j++) lane[0] = lane[0] OP lane[j]
 
 static int64_t fold_sum_i64(const int64_t *signed_x, int64_t n) {
   const uint64_t *x = (const uint64_t *)signed_x;
-  vec_u64 acc[4] = {{0}};
-  FOLD_RUN(u64, uint64_t, 0, FOLD_ADD)
-  vec_u64 all = (acc[0] + acc[1]) + (acc[2] + acc[3]);
-  uint64_t sum = 0;
-  for (int j = 0; j < FOLD_LANES(uint64_t); j++) sum += all[j];
-  return (int64_t)sum;
+  FOLD_BEGIN(u64, 0);
+  FOLD_RUN(uint64_t, 0, FOLD_ADD_u64)
+  FOLD_LANES_END(uint64_t, +);
+  return (int64_t)lane[0];
 }
 
 static int64_t fold_count_u8(const uint8_t *x, int64_t n) {
@@ -131,83 +169,56 @@ static int64_t fold_count_u8(const uint8_t *x, int64_t n) {
   return count;
 }
 
-#define FOLD_MULTIPLY(k, v) acc[k] *= (v)
-static double fold_parts_prod(const vec_f64 acc[4]) {
-  vec_f64 all = (acc[0] * acc[1]) * (acc[2] * acc[3]);
-  double product = 1;
-  for (int j = 0; j < FOLD_LANES(double); j++) product *= all[j];
-  return product;
-}
+#define FOLD_MULTIPLY_f64(k, at) FOLD_EACH acc[(k)*FOLD_PARTS + p] *= FOLD_VECTOR(f64, at)
+#define FOLD_MULTIPLY_u64(k, at) FOLD_EACH acc[(k)*FOLD_PARTS + p] *= FOLD_VECTOR(u64, at)
 static double fold_prod_f64(const double *x, int64_t n) {
-  vec_f64 acc[4];
-  for (int k = 0; k < 4; k++) acc[k] = (vec_f64){1, 1, 1, 1, 1, 1, 1, 1};
-  FOLD_RUN(f64, double, 1, FOLD_MULTIPLY)
-  return fold_parts_prod(acc);
+  FOLD_BEGIN(f64, 1);
+  FOLD_RUN(double, 1, FOLD_MULTIPLY_f64)
+  FOLD_LANES_END(double, *);
+  return lane[0];
 }
 
-/* Sums of squares and products of float32, in float64. */
-#if defined(TIDE_ISA_AVX512)
-#  define FOLD_HALVES(v)                                                                                               \
-    const vec_f64 one = (vec_f64)_mm512_cvtps_pd(_mm512_castps512_ps256((__m512)(v))),                                 \
-                  two = (vec_f64)_mm512_cvtps_pd(_mm512_extractf32x8_ps((__m512)(v), 1))
-#else
-#  define FOLD_HALVES(v)                                                                                               \
-    half_f32 low, high;                                                                                                \
-    memcpy(&low, &(v), sizeof low);                                                                                    \
-    memcpy(&high, (const char *)&(v) + sizeof low, sizeof high);                                                       \
-    const vec_f64 one = __builtin_convertvector(low, vec_f64), two = __builtin_convertvector(high, vec_f64)
-#endif
-#define FOLD_SQUARE_F32(k, v)                                                                                          \
-  do {                                                                                                                 \
-    const vec_f32 here = v;                                                                                            \
-    FOLD_HALVES(here);                                                                                                 \
-    acc[k] += one * one + two * two;                                                                                   \
-  } while (0)
-#define FOLD_MULTIPLY_F32(k, v)                                                                                        \
-  do {                                                                                                                 \
-    const vec_f32 here = v;                                                                                            \
-    FOLD_HALVES(here);                                                                                                 \
-    acc[k] *= one * two;                                                                                               \
-  } while (0)
+/* Sums of squares and products of float32, in float64: the halves of 64 bytes meet. */
+#define FOLD_HALF(at, half)                                                                                            \
+  __builtin_convertvector(*(const half_f32 *)((at) + ((half)*FOLD_PARTS + p) * (8 / FOLD_PARTS)), wide_f64)
+#define FOLD_SQUARE_F32(k, at)                                                                                         \
+  FOLD_EACH {                                                                                                          \
+    const wide_f64 one = FOLD_HALF(at, 0), two = FOLD_HALF(at, 1);                                                     \
+    acc[(k)*FOLD_PARTS + p] += one * one + two * two;                                                                  \
+  }
+#define FOLD_MULTIPLY_F32(k, at) FOLD_EACH acc[(k)*FOLD_PARTS + p] *= FOLD_HALF(at, 0) * FOLD_HALF(at, 1)
 static double fold_squares_f32(const float *x, int64_t n) {
-  vec_f64 acc[4] = {{0}};
-  FOLD_RUN(f32, float, 0, FOLD_SQUARE_F32)
-  vec_f64 all = (acc[0] + acc[1]) + (acc[2] + acc[3]);
-  double sum = 0;
-  for (int j = 0; j < FOLD_LANES(double); j++) sum += all[j];
-  return sum;
+  FOLD_BEGIN(f64, 0);
+  FOLD_RUN(float, 0, FOLD_SQUARE_F32)
+  FOLD_LANES_END(double, +);
+  return lane[0];
 }
 
 static double fold_prod_f32(const float *x, int64_t n) {
-  vec_f64 acc[4];
-  for (int k = 0; k < 4; k++) acc[k] = (vec_f64){1, 1, 1, 1, 1, 1, 1, 1};
-  FOLD_RUN(f32, float, 1, FOLD_MULTIPLY_F32)
-  return fold_parts_prod(acc);
+  FOLD_BEGIN(f64, 1);
+  FOLD_RUN(float, 1, FOLD_MULTIPLY_F32)
+  FOLD_LANES_END(double, *);
+  return lane[0];
 }
 
 static int64_t fold_prod_i64(const int64_t *signed_x, int64_t n) {
   const uint64_t *x = (const uint64_t *)signed_x;
-  vec_u64 acc[4];
-  for (int k = 0; k < 4; k++) acc[k] = (vec_u64){1, 1, 1, 1, 1, 1, 1, 1};
-  FOLD_RUN(u64, uint64_t, 1, FOLD_MULTIPLY)
-  vec_u64 all = (acc[0] * acc[1]) * (acc[2] * acc[3]);
-  uint64_t product = 1;
-  for (int j = 0; j < FOLD_LANES(uint64_t); j++) product *= all[j];
-  return (int64_t)product;
+  FOLD_BEGIN(u64, 1);
+  FOLD_RUN(uint64_t, 1, FOLD_MULTIPLY_u64)
+  FOLD_LANES_END(uint64_t, *);
+  return (int64_t)lane[0];
 }
 
 static double fold_square_dev_f64(const double *x, double mean, int64_t n) {
-  vec_f64 acc[4] = {{0}};
-#define FOLD_DEVIATION(k, v)                                                                                           \
-  do {                                                                                                                 \
-    vec_f64 distance = (v)-mean;                                                                                       \
-    acc[k] += distance * distance;                                                                                     \
-  } while (0)
-  FOLD_RUN(f64, double, mean, FOLD_DEVIATION)
-  vec_f64 all = (acc[0] + acc[1]) + (acc[2] + acc[3]);
-  double sum = 0;
-  for (int j = 0; j < FOLD_LANES(double); j++) sum += all[j];
-  return sum;
+  FOLD_BEGIN(f64, 0);
+#define FOLD_DEVIATION(k, at)                                                                                          \
+  FOLD_EACH {                                                                                                          \
+    const wide_f64 distance = FOLD_VECTOR(f64, at) - mean;                                                             \
+    acc[(k)*FOLD_PARTS + p] += distance * distance;                                                                    \
+  }
+  FOLD_RUN(double, mean, FOLD_DEVIATION)
+  FOLD_LANES_END(double, +);
+  return lane[0];
 }
 
 /* The best of x by OP; NaN if there is one. The masks select without a branch. The last vector may overlap what was
