@@ -291,6 +291,7 @@ static bool is_finalising(lua_State *L) {
 }
 
 int ltide_jit_gc(lua_State *L, int what, int data, ...) {
+  if (what == LUA_GCINC) return LUA_GCINC;
   bool changes = what == LUA_GCCOLLECT || what == LUA_GCSTEP || what == LUA_GCSTOP || what == LUA_GCRESTART;
   if ((changes || what == LUA_GCCOUNT) && is_finalising(L)) return -1;
   if (what != LUA_GCCOLLECT && what != LUA_GCSTEP) return (lua_gc)(L, what, data);

@@ -222,6 +222,7 @@ void lua_closeslot(lua_State *L, int index); /* calls __close without an error, 
 
 /* {==== The collector and warnings */
 
+#define LUA_GCINC 11 /* LuaJIT's collector is an incremental one always */
 /* -1 within a finaliser, as in Lua 5.4. */
 int ltide_jit_gc(lua_State *L, int what, int data, ...);
 #define lua_gc(...) ltide_jit_gc(__VA_ARGS__, 0, 0)
