@@ -188,8 +188,9 @@ static const double most = 0.5;
 static const double most = 0.1; /* a few milliseconds where pages of memory come at once */
 #endif
 
-/* Whole, then interrupted at several of its looks, then whole again. */
-static void test_operation(const operation *o) {
+/* Whole, then interrupted at several of its looks, then whole again. An operation may end before the look that is
+ * answered: tables are there already from the one before, or other threads have done most of the work. */
+static void test_operation(const operation *o, int threads) {
   begin_asks(-1);
   tide_tensor *x = numbers(o->n, o->m, o->dtype), *whole = NULL, *again = NULL;
   bool is_random = o->run == run_permutation;
@@ -203,8 +204,8 @@ static void test_operation(const operation *o) {
     begin_asks(i < 4 ? i : all * (i - 4) / 8);
     tide_tensor *none = NULL;
     tide_status status = o->run(&none, x);
-    if (status == TIDE_OK) tide_tensor_release(none); /* fewer looks than before: tables are there already */
-    CHECK(status == TIDE_INTERRUPTED || (i >= 4 && asks <= stop_at));
+    if (status == TIDE_OK) tide_tensor_release(none);
+    CHECK(status == TIDE_INTERRUPTED || ((i >= 4 || threads > 1) && asks <= stop_at));
     begin_asks(-1);
     OK(o->run(&again, x));
     CHECK(whole && again && (is_random || is_equal(whole, again)));
@@ -221,7 +222,7 @@ int main(void) {
   for (int threads = 1; threads <= 4; threads += 3) {
     tide_set_num_threads(threads);
     test_loops();
-    for (size_t i = 0; i < sizeof operations / sizeof *operations; i++) test_operation(&operations[i]);
+    for (size_t i = 0; i < sizeof operations / sizeof *operations; i++) test_operation(&operations[i], threads);
   }
   tide_shutdown();
   test_host(true);
