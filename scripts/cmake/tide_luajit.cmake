@@ -1,8 +1,8 @@
 # The module for LuaJIT 2.1: the same files, behind lua_bindings/compat/luajit.h, and lua_bindings/lua/*.lua translated
 # to what LuaJIT reads. It lies in lib/lua/5.1, where LuaJIT looks.
-set(TIDE_LUAJIT AUTO CACHE STRING "Build the module for LuaJIT: AUTO (where its headers are found), ON (or fail), OFF")
+set(TIDE_LUAJIT AUTO CACHE STRING "Build the module for LuaJIT: AUTO (where its headers are found, without a sanitizer), ON (or fail), OFF")
 set_property(CACHE TIDE_LUAJIT PROPERTY STRINGS AUTO ON OFF)
-if(NOT TIDE_LUAJIT)
+if(NOT TIDE_LUAJIT OR (TIDE_SANITIZE AND TIDE_LUAJIT STREQUAL "AUTO"))
   return()
 endif()
 find_path(TIDE_LUAJIT_INCLUDE luajit.h PATH_SUFFIXES luajit-2.1)
@@ -35,3 +35,5 @@ target_link_options(tide_luajit_module PRIVATE -Wl,-z,nodelete)
 target_link_libraries(tide_luajit_module PRIVATE tide_flags tide m)
 set_target_properties(tide_luajit_module PROPERTIES LINKER_LANGUAGE C PREFIX "" OUTPUT_NAME tide INSTALL_RPATH "$ORIGIN/../.."
   LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib/lua/5.1)
+tide_glibc_floor(tide_luajit_module)
+target_link_options(tide_luajit_module PRIVATE $<$<BOOL:${TIDE_GLIBC_FLOOR}>:LINKER:--gc-sections>)
