@@ -12,10 +12,23 @@ static bool passes(lua_State *L) {
   return atomic_load_explicit((_Atomic bool *)lua_touserdata(L, lua_upvalueindex(1)), memory_order_relaxed);
 }
 
+/* The error at the top passes. One that was on its way when a kill, or a finaliser in the middle of it, ended the state
+ * says nothing of that: what has ended it passes in its place. */
+static int let_pass(lua_State *L) {
+  const ltide_state *S = ltide_state_of(L);
+  if (!S || !S->quota || tide_quota_check(S->quota) == TIDE_OK) return lua_error(L);
+  const char *kind = tide_status_kind(tide_error_get()->status);
+  bool is_end =
+      ltide_is_error(L, -1) && ltide_rawfield(L, -1, "kind") == LUA_TSTRING && !strcmp(lua_tostring(L, -1), kind);
+  if (!is_end) return ltide_raise(L);
+  lua_pop(L, 1);
+  return lua_error(L);
+}
+
 /* The end of a protected call, at once or after a yield: what it gave lies above `below` values and a true. */
 static int end_protected(lua_State *L, int status, lua_KContext below) {
   if (status == LUA_OK || status == LUA_YIELD) return lua_gettop(L) - (int)below;
-  if (passes(L)) return lua_error(L);
+  if (passes(L)) return let_pass(L);
   lua_pushboolean(L, 0);
   lua_insert(L, -2);
   return 2;
@@ -60,7 +73,7 @@ static int call_original(lua_State *L) {
   lua_insert(L, 1);
   lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
   bool failed = lua_gettop(L) == 2 && !lua_toboolean(L, 1);
-  return failed && passes(L) ? lua_error(L) : lua_gettop(L);
+  return failed && passes(L) ? let_pass(L) : lua_gettop(L);
 }
 
 bool ltide_ended_by_hook(lua_State *co) { return lua_status(co) > LUA_YIELD && lua_gethookcount(co) == 1; }
@@ -86,6 +99,7 @@ static int call_wrapped(lua_State *L) {
     lua_pushvalue(L, lua_upvalueindex(4));
     lua_call(L, 1, 2); /* false and the error, which what it closed may have replaced */
   }
+  if (passes(L)) return let_pass(L);
   if (lua_type(L, -1) == LUA_TSTRING) {
     luaL_where(L, 1);
     lua_insert(L, -2);

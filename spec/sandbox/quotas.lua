@@ -18,6 +18,37 @@ while true do end
 --! ends
 while true do end
 
+--- errors of its own that it catches when the host kills it
+--! kill 50
+--! raises the host has ended this work
+--! ends
+while true do pcall(error, "mine") end
+
+--- errors in coroutines that it catches when the host kills it
+--! kill 50
+--! raises the host has ended this work
+while true do
+  coroutine.resume(coroutine.create(error), "mine")
+  xpcall(coroutine.wrap(error), tostring, tide)
+end
+
+--- errors of an operation that it catches when the host kills it
+--! kill 50
+--! raises the host has ended this work
+while true do pcall(tide.ge, 1) end
+
+--- an error on its way when a finaliser takes what is left
+--! give finalisers
+--! quota launches=10
+--! raises the 10 launches that the host allows are used up
+--! ends
+local x = tide.ones(4)
+pcall(function()
+  setmetatable({}, { __gc = function() for _ = 1, 20 do x:add_(1) end end })
+  collectgarbage()
+  error "mine"
+end)
+
 --- pcall in a loop
 --! quota instructions=100000
 --! raises used up

@@ -10,7 +10,7 @@
  *   --! memory N             MiB that the host's allocator gives to Lua; else 64
  *   --! kill N               another thread ends the state after so many milliseconds
  *   --! ends                 every later call raises, too, until the host sets new limits (never after a kill)
- *   --! give NAME ...        further libraries of Lua: debug
+ *   --! give NAME ...        further libraries of Lua: debug; finalisers: the setmetatable that sets them
  *
  * usage: sandbox_test tide.so [part]
  *        sandbox_test tide.so --calls FIRST LAST [CALLS]     spec/stress/calls.lua with these seeds
@@ -37,7 +37,7 @@ typedef struct part {
   int line;
   unsigned granted, left;
   char raises[200];
-  bool debug, ends;
+  bool debug, finalisers, ends;
   int64_t quota[TIDE_QUOTA_KINDS];
   int kill, memory; /* milliseconds; MiB */
 } part;
@@ -77,7 +77,10 @@ static void read_setting(part *p, const char *line) {
   if (!strncmp(line, "raises ", 7)) snprintf(p->raises, sizeof p->raises, "%s", line + 7);
   if (!strncmp(line, "grant ", 6)) p->granted = read_capabilities(line);
   if (!strncmp(line, "then ", 5)) p->left = read_capabilities(line);
-  if (!strncmp(line, "give ", 5)) p->debug = strstr(line, "debug") != NULL;
+  if (!strncmp(line, "give ", 5)) {
+    p->debug = strstr(line, "debug") != NULL;
+    p->finalisers = strstr(line, "finalisers") != NULL;
+  }
 }
 
 /* {==== A state */
@@ -140,11 +143,14 @@ static lua_State *open_state(const part *p, heap *h) {
   open_libraries(L, p);
   tide_lua_options o = {.struct_size = sizeof o, .capabilities = p->granted, .open = opener};
   memcpy(o.quota, p->quota, sizeof o.quota);
+  lua_getglobal(L, "setmetatable");
   if (tide_lua_open(L, &o) != LUA_OK) {
     printf("sandbox_test: %s\n", lua_tostring(L, -1));
     exit(2);
   }
   lua_setglobal(L, "tide");
+  if (p->finalisers) lua_setglobal(L, "setmetatable");
+  lua_settop(L, 0);
   lua_pushlightuserdata(L, (void *)p);
   lua_pushcclosure(L, restrict_now, 1);
   lua_setglobal(L, "restrict");
@@ -428,7 +434,7 @@ static void run_calls(int seed, const char *calls) {
   lua_setglobal(L, "arg");
   bool ok = luaL_dofile(L, p.file) == LUA_OK;
   const char *message = ok ? "" : luaL_tolstring(L, -1, NULL);
-  check(ok || (o.quota[TIDE_QUOTA_LAUNCHES] && strstr(message, "used up")), &p, message);
+  check(ok || (o.quota[TIDE_QUOTA_LAUNCHES] && strstr(message, "that the host allows")), &p, message);
   memcpy(p.quota, o.quota, sizeof p.quota);
   check_quotas(L, &p);
   TIDE(tide_cpu_memory_get_stats)(&memory);
