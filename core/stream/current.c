@@ -132,6 +132,7 @@ void tide_current_copy(tide_current *c, const tide_current *from) {
   tide_current before = *c;
   if (c == from || atomic_load(&c->freed)) return;
   c->has_default = from->has_default, c->default_device = from->default_device;
+  if (c == bound) tide__default_device_bind(c->has_default ? &c->default_device : NULL);
   c->epoch = tide__epoch_now();
   bool holds = from->epoch == c->epoch;
   c->device = holds ? from->device : 0;

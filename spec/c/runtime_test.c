@@ -324,6 +324,12 @@ static void currents(void) {
   CHECK(got == def && tide_current_bind(NULL) == b && tide_current_device() == 2);
   OK(tide_current_stream(&got, 2));
   CHECK(got == s);
+  OK(tide_current_set_default_device(a, 1));
+  tide_current_bind(b);
+  tide_current_copy(b, a); /* what is bound has it at once */
+  CHECK(tide_default_device() == 1);
+  OK(tide_set_default_device(0));
+  CHECK(tide_default_device() == 0 && tide_current_bind(a) == b && tide_default_device() == 1);
   tide_current_bind(b);
   CHECK(pthread_create(&t, NULL, free_current, b) == 0 && pthread_join(t, NULL) == 0);
   CHECK(tide_current_device() == 2 && tide_current_bind(NULL) == NULL);
