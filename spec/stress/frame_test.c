@@ -371,6 +371,27 @@ static void test_no_garbage(void) {
   lua_close(L);
 }
 
+/* A state's own device is that of the coroutines of its frames, of the first one and of one that serves again, and what
+ * the host's coroutine has chosen since. */
+static void test_device(void) {
+  lua_State *L = luaL_newstate();
+  tide_lua_options o = {.struct_size = sizeof o, .capabilities = TIDE_LUA_ALL, .open = opener, .device = "cuda:1"};
+  luaL_openlibs(L);
+  if (tide_lua_open(L, &o) != LUA_OK) exit(2);
+  lua_setglobal(L, "tide");
+  run(L, "function at(d) assert(tostring(tide.zeros(1).device) == d and tostring(tide.get_default_device()) == d) end");
+  for (int i = 0; i < 3; i++) {
+    static const char *const calls[] = {"at 'cuda:1' tide.set_default_device 'cpu' at 'cpu'",
+                                        "at 'cuda:1' assert(tide.cuda.current_device() == 1)", "at 'cpu'"};
+    if (i == 2) run(L, "tide.set_default_device 'cpu'");
+    begin(L, TIDE_FRAME_WAIT_RAISES);
+    CHECK(call(L, calls[i], 0) == LUA_OK, "%s: %s", calls[i], luaL_tolstring(L, -1, NULL));
+    lua_settop(L, 0);
+    end(L);
+  }
+  lua_close(L);
+}
+
 /* In a frame an allocation that a collection would let succeed fails, and outside it succeeds. */
 static void test_full(void) {
   lua_State *L = open_state();
@@ -401,6 +422,7 @@ int main(int argc, char **argv) {
   test_collection("cuda");
   test_no_garbage();
   test_full();
+  test_device();
   dlclose(keep);
   printf("%s\n", failed ? "FAILED" : "ok");
   return failed;
