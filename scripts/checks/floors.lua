@@ -32,8 +32,8 @@ rooms.bindings = {
   { "allocator", "apply", "archive", "await", "comm", "compose", "convert", "debug", "dlpack", "factory", "fft",
     "field", "file", "format", "frame", "graph", "graphed", "index", "info", "io", "ipc", "jit", "jit_kernel",
     "linalg", "loader", "matmul", "memory", "memory_history", "memory_scope", "memory_stats", "move", "nccl", "nvtx",
-    "ops", "parallel", "parallel_replica", "picture", "profiler", "random_cuda", "reduce", "sanitizer", "scan",
-    "scatter", "serialize", "shape", "sort", "spawn", "special", "timer", "util", "view" },
+    "ops", "parallel", "parallel_replica", "picture", "profiler", "random_cuda", "reduce", "reload", "sanitizer",
+    "scan", "scatter", "serialize", "shape", "sort", "spawn", "special", "timer", "util", "view" },
   -- The module, which sees all of them, its help, and the runner.
   { "api", "doc", "host", "lua_hint", "main", "repl", "repl_command", "repl_edit", "repl_terminal", "row_list",
     "runner_alloc", "runner_interrupt", "sandbox", "tide" },

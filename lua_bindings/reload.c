@@ -1,0 +1,317 @@
+/* reload.c: tide.reload: a module's text again while what it holds stays. Which value stays is decided in
+ * lua/reload.lua; this file does what Lua cannot, or not without the debug library that a host may not have opened.
+ *
+ * Two things keep it honest. A table is the module's own if the text has made it while it ran, and anything else is
+ * somebody else's and never changed: the recorder notes the tables that Lua allocates meanwhile. And nothing is
+ * changed before all is decided: the changes come as a list, memory for new keys is taken first, and what follows
+ * cannot fail and runs no script.
+ *
+ * Invariant: an error, wherever it is raised, leaves module, globals and variables as they were. */
+#include <stdlib.h>
+
+#include "each.h"
+#include "frozen.h"
+#include "reload.h"
+#include "row.h"
+#include "script.h"
+
+/* {==== Which tables the text makes */
+
+#define RECORDER_META "tide.reload.recorder"
+
+typedef struct recorder {
+  lua_Alloc alloc;
+  void *user;
+  const void **made; /* the addresses of tables, sorted once the text has ended */
+  size_t count, room;
+} recorder;
+
+static int recorder_gc(lua_State *L) {
+  recorder *r = lua_touserdata(L, 1);
+  free(r->made);
+  r->made = NULL, r->count = 0;
+  return 0;
+}
+
+/* For a new block Lua says in `old` what it is for; LuaJIT does not, so that there all blocks are noted. */
+#ifdef LTIDE_LUAJIT_H
+#  define FOR_TABLE(old) true
+#else
+#  define FOR_TABLE(old) ((old) == LUA_TTABLE)
+#endif
+
+/* Lua's allocator while the text runs. */
+static void *record(void *user, void *block, size_t old, size_t size) {
+  recorder *r = user;
+  bool is_table = !block && size && FOR_TABLE(old);
+  if (is_table && r->count == r->room) {
+    size_t room = r->room ? 2 * r->room : 64;
+    const void **made = realloc(r->made, room * sizeof *made);
+    if (!made) return NULL;
+    r->made = made, r->room = room;
+  }
+  void *out = r->alloc(r->user, block, old, size);
+  if (is_table && out) r->made[r->count++] = out;
+  return out;
+}
+
+/* What another module's text makes is not this one's. Upvalue: require. */
+static int require_apart(lua_State *L) {
+  void *user;
+  lua_Alloc alloc = lua_getallocf(L, &user);
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_insert(L, 1);
+  if (alloc == record) lua_setallocf(L, ((recorder *)user)->alloc, ((recorder *)user)->user);
+  int status = lua_pcall(L, lua_gettop(L) - 1, LUA_MULTRET, 0);
+  lua_setallocf(L, alloc, user);
+  return status == LUA_OK ? lua_gettop(L) : lua_error(L);
+}
+
+/* apart(require): one that the text calls; nil for nil. */
+static int script_apart(lua_State *L) {
+  if (lua_isfunction(L, 1)) lua_pushcclosure(L, require_apart, 1);
+  return 1;
+}
+
+static int by_address(const void *a, const void *b) {
+  uintptr_t x = *(const uintptr_t *)a, y = *(const uintptr_t *)b;
+  return (x > y) - (x < y);
+}
+
+/* run_recorded(fn, ...): true, what fn returned first, and the recorder; or false and the error. */
+static int script_run_recorded(lua_State *L) {
+  recorder *r = lua_newuserdatauv(L, sizeof *r, 0);
+  *r = (recorder){0};
+  luaL_setmetatable(L, RECORDER_META);
+  lua_insert(L, 1);
+  void *user;
+  lua_Alloc alloc = r->alloc = lua_getallocf(L, &user);
+  r->user = user;
+  if (alloc == record) r->alloc = ((recorder *)user)->alloc, r->user = ((recorder *)user)->user; /* of another text */
+  lua_setallocf(L, record, r);
+  int status = lua_pcall(L, lua_gettop(L) - 2, 1, 0);
+  lua_setallocf(L, alloc, user);
+  if (status != LUA_OK && atomic_load(&ltide_state_of(L)->ended)) return lua_error(L); /* no script catches this one */
+  ltide_enter(L);
+  if (r->count) qsort(r->made, r->count, sizeof *r->made, by_address);
+  lua_pushboolean(L, status == LUA_OK);
+  lua_insert(L, 2);
+  lua_pushvalue(L, 1);
+  return 3;
+}
+
+/* is_made(recorder, table) */
+static int script_is_made(lua_State *L) {
+  const recorder *r = lua_touserdata(L, 1);
+  const void *table = lua_topointer(L, 2);
+  return ltide_give_boolean(L, r->count && bsearch(&table, r->made, r->count, sizeof table, by_address));
+}
+
+/* {==== The text */
+
+/* compile_text(text, source, env) or compile_text(nil, path, env): the function, or nil and the error. Text alone:
+ * bytecode has no names. */
+static int script_compile_text(lua_State *L) {
+  size_t size;
+  const char *text = lua_tolstring(L, 1, &size), *source = lua_tostring(L, 2);
+  int status = text ? luaL_loadbufferx(L, text, size, source, "t") : luaL_loadfilex(L, source, "t");
+  if (status != LUA_OK) return lua_pushnil(L), lua_insert(L, -2), 2;
+  lua_pushvalue(L, 3);
+  lua_setupvalue(L, -2, 1); /* _ENV */
+  return 1;
+}
+
+static int script_loaded_modules(lua_State *L) {
+  luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+  return 1;
+}
+
+static int script_global_table(lua_State *L) { return lua_pushglobaltable(L), 1; }
+
+/* {==== Values */
+
+static int script_is_same(lua_State *L) { return ltide_give_boolean(L, lua_rawequal(L, 1, 2)); }
+
+/* source_of(f): the name of the text that a function of Lua stands in; nil for others. */
+static int script_source_of(lua_State *L) {
+  lua_Debug ar;
+  lua_settop(L, 1);
+  if (!lua_isfunction(L, 1) || lua_iscfunction(L, 1)) return 0;
+  lua_getinfo(L, ">S", &ar);
+  return lua_pushstring(L, ar.source), 1;
+}
+
+/* variable_of(f, i): which variable the upvalue is, among all functions that share it. */
+static int script_variable_of(lua_State *L) {
+  lua_pushlightuserdata(L, lua_upvalueid(L, 1, (int)lua_tointeger(L, 2)));
+  return 1;
+}
+
+static void add_sizes(luaL_Buffer *text, const tide_tensor *x) {
+  char size[32];
+  for (int d = 0; d < tide_tensor_ndim(x); d++) {
+    snprintf(size, sizeof size, d ? "x%lld" : " %lld", (long long)tide_tensor_size(x)[d]);
+    luaL_addstring(text, size);
+  }
+}
+
+static void push_likeness(lua_State *L, const tide_tensor *x) {
+  char device[32];
+  luaL_Buffer text;
+  luaL_buffinit(L, &text);
+  snprintf(device, sizeof device, "%d ", tide_tensor_device(x));
+  luaL_addstring(&text, device);
+  luaL_addstring(&text, tide_dtype_name(tide_tensor_dtype(x)));
+  add_sizes(&text, x);
+  luaL_pushresult(&text);
+}
+
+/* likeness(value): of a userdata that holds state, a text that two have in common of which one may stand in for the
+ * other; true: it is code; nil: it is a part of the module tide. */
+static int script_likeness(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  ltide_tensor *u = ltide_test_handle(L, S, 1);
+  if (u && u->t) return push_likeness(L, u->t), 1;
+  if (ltide_test_meta(L, 1, S->dtype_meta) || ltide_test_meta(L, 1, S->device_meta))
+    return luaL_tolstring(L, 1, NULL), 1;
+  bool is_code = ltide_test_object(L, 1, "tide.cuda.Kernel") || ltide_test_object(L, 1, "tide.cuda.BoundKernel");
+  if (is_code) return ltide_give_boolean(L, true);
+  if (ltide_push_thawed(L, 1)) return 0;
+  if (!luaL_getmetafield(L, 1, "__name")) lua_pushliteral(L, "userdata");
+  return 1;
+}
+
+/* {==== Changes: a list of five values each */
+
+enum { STRIDE = 5 };
+
+enum {
+  SET = 1, /* table, key, value */
+  ADDED,   /* the same, and the key was not there */
+  META,    /* table, metatable or nil */
+  FORWARD, /* table, metatable: what the text has made reads as what has stayed in its place */
+  VALUE,   /* function, upvalue, value */
+  JOIN,    /* function, upvalue, function, upvalue: the first has the second's variable */
+};
+
+static int push_change(lua_State *L, lua_Integer i) {
+  for (int k = 1; k <= STRIDE; k++) lua_rawgeti(L, 1, i * STRIDE + k);
+  return (int)lua_tointeger(L, -STRIDE);
+}
+
+static void set_op(lua_State *L, lua_Integer i, int op) {
+  lua_pushinteger(L, op);
+  lua_rawseti(L, 1, i * STRIDE + 1);
+}
+
+/* Makes place for keys that are not there yet. */
+static int add_keys(lua_State *L) {
+  lua_Integer n = lua_tointeger(L, 2);
+  for (lua_Integer i = 0; i < n; i++, lua_settop(L, 2)) {
+    if (push_change(L, i) != SET || lua_isnil(L, 6)) continue;
+    lua_pushvalue(L, 5);
+    if (lua_rawget(L, 4) != LUA_TNIL) continue;
+    lua_pushvalue(L, 5);
+    lua_pushboolean(L, 0);
+    lua_rawset(L, 4);
+    set_op(L, i, ADDED);
+  }
+  return 0;
+}
+
+static void take_keys_back(lua_State *L, lua_Integer n) {
+  for (lua_Integer i = 0; i < n; i++, lua_settop(L, 2)) {
+    if (push_change(L, i) != ADDED) continue;
+    lua_settop(L, 5);
+    lua_pushnil(L);
+    lua_rawset(L, 4);
+  }
+}
+
+static void clear(lua_State *L, int table) {
+  for (lua_pushnil(L); lua_next(L, table);) {
+    lua_pop(L, 1);
+    lua_pushvalue(L, -1);
+    lua_pushnil(L);
+    lua_rawset(L, table);
+  }
+}
+
+/* None of this takes memory, or calls anything. The change lies at 3 and above. */
+static void make_change(lua_State *L, int op) {
+  switch (op) {
+  case SET:
+  case ADDED:
+    lua_settop(L, 6);
+    lua_rawset(L, 4);
+    break;
+  case FORWARD: clear(L, 4); __attribute__((fallthrough));
+  case META:
+    lua_settop(L, 5);
+    lua_setmetatable(L, 4);
+    break;
+  case VALUE:
+    lua_settop(L, 6);
+    lua_setupvalue(L, 4, (int)lua_tointeger(L, 5));
+    break;
+  case JOIN: lua_upvaluejoin(L, 4, (int)lua_tointeger(L, 5), 6, (int)lua_tointeger(L, 7)); break;
+  }
+}
+
+/* apply_changes(changes, n) */
+static int script_apply_changes(lua_State *L) {
+  lua_Integer n = lua_tointeger(L, 2);
+  luaL_checkstack(L, 2 * STRIDE + 4, "reload");
+  lua_pushcfunction(L, add_keys);
+  lua_pushvalue(L, 1);
+  lua_pushvalue(L, 2);
+  if (lua_pcall(L, 2, 0, 0) != LUA_OK) {
+    lua_insert(L, 1);
+    lua_remove(L, 3); /* the number is known */
+    lua_insert(L, 1); /* the changes below the error */
+    take_keys_back(L, n);
+    return lua_error(L);
+  }
+  for (lua_Integer i = 0; i < n; i++, lua_settop(L, 2)) make_change(L, push_change(L, i));
+  return 0;
+}
+
+/* {==== The host's call */
+
+/* The text as a string, which it may not be: reads name, text and size. */
+typedef struct host_text {
+  const char *name, *text;
+  size_t size;
+} host_text;
+
+static int reload_text(lua_State *L) {
+  const host_text *t = lua_touserdata(L, 1);
+  ltide_enter(L);
+  ltide_script_push(L, "reload");
+  lua_pushstring(L, t->name);
+  lua_pushlstring(L, t->text, t->size);
+  lua_call(L, 2, 2);
+  if (lua_isnil(L, -2)) return lua_error(L);
+  lua_pop(L, 1);
+  return 1;
+}
+
+int ltide_reload(lua_State *L, const char *name, const char *text, size_t size) {
+  host_text t = {name, text, size};
+  lua_pushcfunction(L, reload_text);
+  lua_pushlightuserdata(L, &t);
+  return lua_pcall(L, 1, 1, 0);
+}
+
+void ltide_open_reload(lua_State *L, ltide_state *S) {
+  static const luaL_Reg script[] = LTIDE_SCRIPT(run_recorded, apart, is_made, compile_text, loaded_modules,
+                                                global_table, is_same, source_of, variable_of, likeness, apply_changes);
+  static ltide_row rows[] = {
+#define PATH "tide."
+#include "api/reload.def"
+      {0}};
+  (void)S;
+  ltide_open_finaliser(L, RECORDER_META, recorder_gc);
+  ltide_script_give(L, script);
+  ltide_register_rows(L, "tide", rows);
+}
