@@ -192,6 +192,205 @@ describe("reload", function()
     assert.is_nil(M.first)
   end)
 
+  it("does not touch the tables of other modules", function()
+    put("return {red = {1, 0, 0}, blue = {0, 0, 1}}", "spec_theme")
+    put("return {red = {9}}", "spec_other")
+    local M = load [[local c = require("spec_theme") return {color = c.red, lib = string, get = function() return c end}]]
+    local theme, format = require "spec_theme", string.format
+    load [[local c = require("spec_other") return {color = c.red, lib = math, get = function() return c end}]]
+    assert.are.same({ 1, 0, 0 }, theme.red)
+    assert.are.equal(require("spec_other").red, M.color)
+    assert.are.equal(require "spec_other", M.get())
+    assert.are.equal(math, M.lib)
+    assert.are.equal(format, string.format)
+    assert.is_nil(string.floor)
+    load [[local c = {red = {3}} return {color = c.red, lib = {floor = 1}, get = function() return c end}]]
+    assert.are.same({ red = { 9 } }, require "spec_other")
+    assert.are.equal("function", type(math.floor))
+    assert.are.equal(1, M.lib.floor)
+  end)
+
+  it("makes what the text registers elsewhere stand for what stayed", function()
+    put("return {}", "spec_other")
+    local text = [[
+      local M = {n = 0, list = {1, 2}}
+      function M.count() M.n = M.n + STEP return M.n end
+      require("spec_other").game = M
+      return M]]
+    local other = require "spec_other"
+    local M = load((text:gsub("STEP", "1")))
+    M.count()
+    load((text:gsub("STEP", "10")))
+    assert.are.equal(11, other.game.count())
+    assert.are.equal(11, other.game.n)
+    other.game.n = 5
+    assert.are.equal(5, M.n)
+    local keys = {}
+    for key in pairs(other.game) do keys[#keys + 1] = key end
+    table.sort(keys)
+    assert.are.same({ "count", "list", "n" }, keys)
+    assert.are.equal(2, #other.game.list)
+  end)
+
+  it("treats the globals that the text sets as the module's", function()
+    assert.is_true(load "reload_spec_score, reload_spec_top = 0, 10 function reload_spec_hit() reload_spec_score = reload_spec_score + 1 end")
+    reload_spec_hit()
+    local ok, e = tide.reload("spec_reloaded", "reload_spec_score, reload_spec_extra = 7, 7 error 'stop'")
+    assert.is_nil(ok)
+    assert.matches("stop", e, 1, true)
+    assert.are.same({ 1, 10 }, { reload_spec_score, reload_spec_top })
+    assert.is_nil(reload_spec_extra)
+    load "reload_spec_score = 0 function reload_spec_hit() reload_spec_score = reload_spec_score + 5 return _ENV end"
+    assert.are.equal(_G, reload_spec_hit())
+    assert.are.equal(6, reload_spec_score)
+    assert.is_nil(reload_spec_top)
+    load ""
+    assert.is_nil(reload_spec_score)
+    assert.is_nil(reload_spec_hit)
+  end)
+
+  it("keeps everything where the text is wrong or fails", function()
+    local M = load "local n = 1 return {get = function() return n end, x = tide.ones(2), t = {1}}"
+    local before = {}
+    for key, value in pairs(M) do before[key] = value end
+    for text, message in pairs {
+      ["return {x = = 1}"] = "spec_reloaded.lua:2: unexpected symbol",
+      ["local n = 2 local a = nil + n"] = "arithmetic on a nil value",
+      ["tide.ones(2):add(tide.ones(3))"] = "add",
+      ["error {kind = 'own'}"] = "table",
+      ["error()"] = "nil",
+    } do
+      put(text)
+      local result, e = tide.reload(M)
+      assert.is_nil(result)
+      assert.matches(message, tostring(e), 1, true)
+      for key, value in pairs(before) do assert.is_true(rawequal(value, M[key])) end
+      for key in pairs(M) do assert.is_true(before[key] ~= nil) end
+      assert.are.equal(1, M.get())
+      assert.are.equal(M, require "spec_reloaded")
+    end
+    put "tide.ones(2):add(tide.ones(3))"
+    local _, e = tide.reload(M)
+    assert.are.equal("ShapeError", e.kind)
+    os.remove(folder .. "/spec_reloaded.lua")
+    local result, missing = tide.reload(M)
+    assert.is_nil(result)
+    assert.matches("spec_reloaded.lua", missing, 1, true)
+    assert.are.equal(M, load "local n = 1 return {get = function() return n + 1 end}")
+    assert.are.equal(2, M.get())
+  end)
+
+  it("knows of a module that require has loaded what it holds, and keeps it", function()
+    local text = [[
+      local n, x, lazy = 0, tide.zeros(2, {device = device})
+      local M = {count = 0, sub = {}}
+      function M.step() n, lazy = n + 1, lazy or {} M.count = n x:add_(1) return lazy, x end
+      return M]]
+    put(text)
+    local M = require "spec_reloaded"
+    local sub, lazy, x = M.sub, M.step()
+    load((text:gsub("M.count = n", "M.count = 10 * n"):gsub("count = 0", "count = 5")))
+    local lazy_now, x_now = M.step()
+    assert.is_true(rawequal(lazy, lazy_now) and rawequal(x, x_now))
+    assert.are.equal(20, M.count)
+    assert.are.equal(sub, M.sub)
+    load((text:gsub("count = 0", "count = 7")))
+    assert.are.equal(7, M.count) -- from now on it knows what the text gave
+  end)
+
+  it("takes modules that are functions, and text in place of the file", function()
+    local f = load "local n = 0 return function() n = n + 1 return n end"
+    assert.are.equal(1, f())
+    local g = load "local n = 0 return function() n = n + 10 return n end"
+    assert.are.equal(11, g())
+    assert.are.equal(g, require "spec_reloaded")
+    assert.are.equal("text", assert(tide.reload("spec_reloaded", "return 'text'")))
+    assert.are.equal(5, load "return 5")
+  end)
+
+  it("keeps streams, events, generators and coroutines", function()
+    local text = [[
+      local M = {g = tide.Generator(), co = coroutine.create(function() coroutine.yield(1) end), dtype = tide.float32}
+      if device ~= "cpu" then M.stream, M.event, M.graph = tide.cuda.Stream(), tide.cuda.Event(), tide.cuda.CUDAGraph() end
+      return M]]
+    local M = load(text)
+    local before = { M.g, M.co, M.stream, M.event, M.graph }
+    load((text:gsub("float32", "float64")))
+    local after = { M.g, M.co, M.stream, M.event, M.graph }
+    assert.are.equal(D.cuda and 5 or 2, #after)
+    for i = 1, #before do assert.is_true(rawequal(before[i], after[i])) end
+    assert.are.equal(tide.float64, M.dtype)
+  end)
+
+  it("takes new kernels, and keeps the old ones where the new do not compile", function()
+    if not D.compiler then return pending "a compiler" end
+    local text = [[
+      local scale = tide.cuda.jiterator.create_jit_fn "template <typename T> T scale(T x) { return x * T(FACTOR); }"
+      local k = tide.cuda.compile_kernel("__global__ void put(float *x) { x[threadIdx.x] = FACTOR; }", "put")
+      local M, x = {scale = scale}, tide.ones(2, {device = device})
+      function M.run() k({grid = 1, block = 2}, x) return scale(x) end
+      M.run()
+      return M]]
+    local M = load((text:gsub("FACTOR", "3")))
+    D.eq({ 9, 9 }, M.run())
+    load((text:gsub("FACTOR", "5")))
+    D.eq({ 25, 25 }, M.run())
+    D.eq({ 10, 10 }, M.scale(D.tensor({ 2, 2 }, tide.float32)))
+    put((text:gsub("FACTOR", "not_there")))
+    local result, e = tide.reload(M)
+    assert.is_nil(result)
+    assert.matches("not_there", e.message, 1, true)
+    D.eq({ 25, 25 }, M.run())
+  end)
+
+  it("reads a tree of any depth, and one that refers to itself", function()
+    local text = [[
+      local M = {depth = DEPTH} M.self, M[M] = M, true
+      local t = M
+      for i = 1, 20000 do t.next = {i, up = t} t = t.next end
+      return M]]
+    local M = load((text:gsub("DEPTH", "1")))
+    local tenth = M
+    for _ = 1, 10 do tenth = tenth.next end
+    load((text:gsub("DEPTH", "2")))
+    assert.are.equal(2, M.depth)
+    assert.are.equal(M, M.self)
+    local now = M
+    for _ = 1, 10 do now = now.next end
+    assert.are.equal(tenth, now)
+    assert.are.equal(M, M.next.up)
+  end)
+
+  it("refuses what is no module", function()
+    for _, value in ipairs { 3, {}, print, true, tide.ones(1) } do
+      local e = D.raises("ArgumentError", tide.reload, value)
+      assert.matches("reload: module: got", e.message, 1, true)
+    end
+    D.raises("ArgumentError", tide.reload)
+    D.raises("ArgumentError", tide.reload, "spec_reloaded", 3)
+    D.raises("ArgumentError", tide.reload, "spec_reloaded", "return 1", 2)
+    local result, e = tide.reload "spec_not_there"
+    assert.is_nil(result)
+    assert.matches("reload: module 'spec_not_there' not found", e, 1, true)
+    local chunk = string.dump(function() return 1 end)
+    result, e = tide.reload("spec_reloaded", chunk)
+    assert.is_nil(result)
+    assert.matches("binary", e, 1, true)
+  end)
+
+  it("works within another reload, and in a coroutine", function()
+    put("return {inner = VERSION}", "spec_other")
+    local text = "local tide = require 'tide' local o = assert(tide.reload('spec_other', 'return {inner = VERSION}')) return {o = o, t = {VERSION}}"
+    for i = 1, 3 do
+      coroutine.wrap(function()
+        local M = assert(tide.reload("spec_reloaded", (text:gsub("VERSION", i))))
+        assert.are.equal(i, M.o.inner)
+        assert.are.same({ i }, M.t)
+        assert.are.equal(M.o, require "spec_other")
+      end)()
+    end
+  end)
+
   it("grows by nothing in 1,000 reloads", function()
     local text = [[
       local M, tensors, shared = {kernels = {}, tensors = {}}, {}, 0
