@@ -5,6 +5,7 @@
 #include "graph.h"
 #include "host.h"
 #include "random.h"
+#include "reload.h"
 #include "sandbox.h"
 #include "tide_lua.h"
 
@@ -85,7 +86,8 @@ void ltide_open_api(lua_State *L, ltide_state *S) {
                                    .frame_begin = ltide_frame_begin,
                                    .frame_call = ltide_frame_call,
                                    .frame_resume = ltide_frame_resume,
-                                   .frame_end = ltide_frame_end};
+                                   .frame_end = ltide_frame_end,
+                                   .reload = ltide_reload};
   lua_pushlightuserdata(L, (void *)&api);
   lua_setfield(L, LUA_REGISTRYINDEX, "tide.api");
 }

@@ -92,6 +92,7 @@ typedef struct tide_lua_api {
   int (*frame_call)(lua_State *L, int args, int results);
   int (*frame_resume)(lua_State *L);
   int (*frame_end)(lua_State *L, struct tide_frame_stats *stats);
+  int (*reload)(lua_State *L, const char *name, const char *text, size_t size); /* see tide_lua_reload */
 } tide_lua_api;
 
 /* Of any coroutine of the state; lives as long as the process. NULL before the state has required tide. */
@@ -358,6 +359,20 @@ static inline int tide_frame_resume(lua_State *L) { return tide_lua_get(L)->fram
 static inline int tide_frame_end(lua_State *L, tide_frame_stats *stats) {
   const tide_lua_api *api = tide_lua_get(L);
   return api && api->struct_size > offsetof(tide_lua_api, frame_end) ? api->frame_end(L, stats) : 0;
+}
+
+/* ---- Scripts changed while they run ---- */
+
+/* tide.reload(name, text) by the host, in a state that may not read files, too: pushes the module of that name that the
+ * text makes, the first time or again, with the state that it had. What the text sets as globals belongs to it as well,
+ * so it may be a script that returns nothing (then `true` is pushed). Scripts cannot call this where FILES is not
+ * granted. LUA_OK, or another status of lua_pcall with the error pushed: then everything is as before. On the thread
+ * that runs the state, between two calls of its scripts. */
+static inline int tide_lua_reload(lua_State *L, const char *name, const char *text, size_t size) {
+  const tide_lua_api *api = tide_lua_get(L);
+  if (TIDE_LUA_HAS(api, reload)) return api->reload(L, name, text, size);
+  lua_pushliteral(L, "tide_lua_reload: this state has not opened tide, or one without it");
+  return LUA_ERRRUN;
 }
 
 #ifdef __cplusplus
