@@ -94,14 +94,19 @@ static void row_offsets(tide__chunk *c, const tide__grid *g, int64_t row, int64_
     row = d ? row / g->size[d] : 0;
     for (int k = 0; k < g->operands; k++) now[k] += at[d] * g->stride[k][d];
   }
-  for (int64_t r = 0;; r++) {
-    for (int k = 0; k < g->operands; k++) c->offset[k][r] = now[k];
-    if (r + 1 == c->rows) return;
-    for (int d = last - 1;; d--) {
-      for (int k = 0; k < g->operands; k++) now[k] += g->stride[k][d];
-      if (++at[d] < g->size[d] || d == 0) break;
-      for (int k = 0; k < g->operands; k++) now[k] -= g->size[d] * g->stride[k][d];
-      at[d] = 0;
+  /* Rows side by side along the dim before the last are equally far apart. */
+  const int side = last - 1;
+  for (int64_t r = 0, n; r < c->rows; r += n) {
+    n = g->size[side] - at[side] < c->rows - r ? g->size[side] - at[side] : c->rows - r;
+    for (int k = 0; k < g->operands; k++) {
+      int64_t stride = g->stride[k][side];
+      for (int64_t i = 0; i < n; i++) c->offset[k][r + i] = now[k] + i * stride;
+      now[k] += n * stride;
+    }
+    at[side] += n;
+    for (int d = side; d > 0 && at[d] == g->size[d]; d--) {
+      for (int k = 0; k < g->operands; k++) now[k] += g->stride[k][d - 1] - g->size[d] * g->stride[k][d];
+      at[d] = 0, at[d - 1]++;
     }
   }
 }
@@ -148,6 +153,8 @@ typedef struct wide16 {
         for (int64_t c = 0; c < cols; c++) out[c] = row[c];                                                            \
       else if (stride == 0)                                                                                            \
         for (int64_t c = 0; c < cols; c++) out[c] = *row;                                                              \
+      else if (stride == -1)                                                                                           \
+        for (int64_t c = 0; c < cols; c++) out[c] = row[-c];                                                           \
       else                                                                                                             \
         for (int64_t c = 0; c < cols; c++) out[c] = row[c * stride];                                                   \
     }                                                                                                                  \
