@@ -227,6 +227,30 @@ describe("reductions", function()
     D.raises("ArgumentError", x.logsumexp, x, 1, { dtype = "float64" })
   end)
 
+  it("logsumexp and softmax of many short rows, in every layout", function()
+    local special = { [3] = inf, [4] = -inf, [5] = nan }
+    for _, n in ipairs { 1, 2, 3, 4, 5, 8, 13, 16, 17, 31, 32, 33 } do
+      local x = D.tensor(tide.arange(70 * n):reshape(70, n):remainder(7):tolist(), "float32")
+      for row, v in pairs(special) do x[row][(row * 5) % n + 1] = v end
+      x[6] = -inf
+      local wide = tide.full({ 70, n + 3 }, nan, { device = D.dev })
+      wide:narrow(2, 2, n):copy_(x)
+      for _, rows in ipairs { x, wide:narrow(2, 2, n), x.T:contiguous().T, x:unsqueeze(1):expand(2, 70, n)[2] } do
+        local sums, shares, logs = rows:logsumexp(2):tolist(), rows:softmax(2):tolist(), rows:log_softmax(2):tolist()
+        for l, line in ipairs(x:tolist()) do
+          local sum, what = 0, ("row %d of %d"):format(l, n)
+          for _, v in ipairs(line) do sum = sum + math.exp(v) end
+          D.eq(math.log(sum), sums[l], 1e-6, what)
+          for i, v in ipairs(line) do
+            local none = sum == 0 or sum == inf
+            D.eq(none and nan or math.exp(v) / sum, shares[l][i], 1e-6, what)
+            D.eq(none and nan or v - math.log(sum), logs[l][i], 2e-6, what)
+          end
+        end
+      end
+    end
+  end)
+
   it("logsumexp of long rows and of columns", function()
     for _, n in ipairs { 31, 33, 1000, 70001 } do
       local x = tide.arange(n, { device = D.dev, dtype = "float64" }):remainder(7)

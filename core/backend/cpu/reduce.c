@@ -11,6 +11,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "lines.h"
+
 enum {
   SHORT_ROW = 32,        /* elements of a result that are too few for a loop of their own */
   NARROW = 16,           /* columns that are too few for a loop of their own */
@@ -232,6 +234,22 @@ static void run_short_rows(void *arg, int64_t begin, int64_t end) {
       w->fold.isa->sum_each_f32(sums + r * c.cols, x, pitch, c.cols, w->a->inner);
     }
     store_sums(w, raw, sums, &c);
+  }
+}
+
+/* Items are chunks of results, each of which is the logsumexp of one dense row of float32. */
+static void run_short_exponentials(void *arg, int64_t begin, int64_t end) {
+  const work *w = arg;
+  float results[ROW_RESULTS];
+  char raw[ROW_RESULTS * 16];
+  tide__chunk c;
+  for (int64_t i = begin; i < end; i++) {
+    tide__grid_chunk(&c, &w->keep, i);
+    for (int64_t r = 0; r < c.rows; r++)
+      tide__short_lines(w->fold.isa, TIDE__LINES_LOGSUMEXP, results + r * c.cols,
+                        (const float *)w->a->head.ptr[1] + c.offset[1][r], w->a->inner, c.cols);
+    tide__chunk_store(w->fold.isa, w->a->head.ptr[0], raw, results, &w->keep, &c, 0, w->a->dtype[0], TIDE_FLOAT32,
+                      false);
   }
 }
 
@@ -505,6 +523,17 @@ static bool has_short_rows(const work *w) {
   const tide_reduce_args *a = w->a;
   return w->direct && a->nred == 1 && a->inner >= NARROW / 2 && a->inner <= TIDE_PIECE && a->outer >= ROW_RESULTS;
 }
+static bool has_short_exponentials(const work *w) {
+  const tide_reduce_args *a = w->a;
+  if (a->op != TIDE_LOGSUMEXP || a->dtype[1] != TIDE_FLOAT32 || a->nred != 1 || a->red_stride[0] != 1) return false;
+  bool dense = false; /* do rows lie one behind the other? */
+  for (int d = 0; d < a->nkeep; d++) {
+    const int64_t stride = a->keep_stride[1][d];
+    if (stride != a->inner && distance(stride) <= a->inner) return false;
+    dense = dense || stride == a->inner;
+  }
+  return dense && a->inner > 0 && a->inner <= TIDE__SHORT_LINE && a->outer >= ROW_RESULTS;
+}
 static bool has_short_norms(const work *w) {
   const tide_reduce_args *a = w->a;
   bool real = a->dtype[1] == TIDE_FLOAT32 || a->dtype[1] == TIDE_FLOAT64;
@@ -546,6 +575,7 @@ tide_status tide__cpu_reduce(tide_stream *stream, const tide_reduce_args *a) {
   bool as_is = a->dtype[1] == w.fold.dtype && w.fold.map == TIDE_MAP_NONE && a->red_stride[a->nred - 1] == 1;
   w.direct = as_is && w.fold.kind == TIDE_FOLD_SUM && w.fold.dtype == TIDE_FLOAT32;
   if (has_short_rows(&w)) return reduce_short(&w, ROW_RESULTS, run_short_rows);
+  if (has_short_exponentials(&w)) return reduce_short(&w, ROW_RESULTS, run_short_exponentials);
   if (has_short_norms(&w)) return reduce_short(&w, TIDE_COLUMNS, run_short_norms);
   if (has_short_blocks(&w)) return reduce_short(&w, TIDE_COLUMNS / a->red_size[1], run_short_blocks);
   w.by_columns = by_columns(a, &w.fold);

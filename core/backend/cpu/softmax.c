@@ -5,16 +5,18 @@
  * what is below it, which is scaled when a larger one comes, so that a line of one piece is read once and a longer one
  * twice. A line that needs no conversion and stays in the second cache is read for its largest element, and what is
  * below that is written where the result stands. Long lines are cut into stretches, which threads share where there are
- * few lines. Lines that lie side by side, and very short ones, are walked together, a row of them at a time.
+ * few lines. Lines that lie side by side are walked together, a row of them at a time, and so are very short ones; of
+ * those lines.c does float32's that lie one behind the other.
  *
  * Invariant: what is added in what order depends on the sizes alone, not on the threads. */
 #include <math.h>
 
 #include "layout.h"
+#include "lines.h"
 
 enum { PIECE = 1024, LEAST_STRETCH = 32 * PIECE, MOST_STRETCHES = 256 };
 enum { NEAR_BYTES = 1 << 19, TURN = 64 };
-enum { COLUMNS = 256, LEAST_COLUMNS = 16, SHORT_LINE = 32 };
+enum { COLUMNS = 256, LEAST_COLUMNS = 16 };
 
 /* The largest of some elements, and the sum of exp(x - largest); of none: -inf and 0. */
 typedef struct state {
@@ -246,6 +248,26 @@ static void run_stretches(work *w) {
   }
 }
 
+/* ---- very short lines of float32, one behind the other ---- */
+
+static void run_short(void *arg, int64_t begin, int64_t end) {
+  const work *w = arg;
+  const int64_t n = w->a->n;
+  const tide__lines_form form = w->logarithm ? TIDE__LINES_LOG_SOFTMAX : TIDE__LINES_SOFTMAX;
+  _Alignas(64) float x[PIECE];
+  for (int64_t i = begin; i < end && !tide__loop_stops(); i++) {
+    const int64_t first = i * w->columns, left = w->a->outer - first, lines = left < w->columns ? left : w->columns;
+    char *in = at(w, 1, first * n), *out = at(w, 0, first * n);
+    if (w->plain) {
+      tide__short_lines(w->isa, form, (float *)(void *)out, (float *)(void *)in, n, lines);
+    } else {
+      tide__cast(w->isa, x, w->dtype, in, w->a->dtype[1], lines * n);
+      tide__short_lines(w->isa, form, x, x, n, lines);
+      tide__cast(w->isa, out, w->a->dtype[0], x, w->dtype, lines * n);
+    }
+  }
+}
+
 /* ---- lines together ---- */
 
 /* Some columns, `wide` apart in the room, `rows` rows of them at a time. */
@@ -378,8 +400,12 @@ tide_status tide__cpu_softmax(tide_stream *stream, const tide_scan_args *a) {
   w.columns =
       a->n > PIECE / COLUMNS && a->n <= PIECE / LEAST_COLUMNS ? PIECE / a->n / TIDE_BLOCK * TIDE_BLOCK : COLUMNS;
   if (w.plain && a->inner >= LEAST_COLUMNS) w.columns = a->n * w.item * COLUMNS > NEAR_BYTES ? COLUMNS / 4 : COLUMNS;
+  const bool is_short = a->inner == 1 && a->n > 0 && a->n <= TIDE__SHORT_LINE && !wide;
+  if (is_short) w.columns = PIECE / a->n;
   w.strips = (side + w.columns - 1) / w.columns;
-  if (a->inner >= LEAST_COLUMNS || a->n <= SHORT_LINE)
+  if (is_short)
+    tide__spread(w.strips, a->n * w.columns, run_short, &w);
+  else if (a->inner >= LEAST_COLUMNS || a->n <= TIDE__SHORT_LINE)
     tide__spread(lines / side * w.strips, a->n * w.columns, run_strips, &w);
   else if (w.stretches >= 4 && lines < tide_get_num_threads())
     run_stretches(&w);
