@@ -45,4 +45,28 @@ set(CPACK_PACKAGE_FILE_NAME tide-${PROJECT_VERSION}-linux-${CMAKE_SYSTEM_PROCESS
 set(CPACK_STRIP_FILES ON)
 set(CPACK_PACKAGE_DIRECTORY ${PROJECT_BINARY_DIR}/package)
 set(CPACK_RESOURCE_FILE_LICENSE ${PROJECT_SOURCE_DIR}/LICENSE)
+
+# cpack -G DEB: the same tree in /usr, where ld.so and Debian's Lua look. The CUDA libraries, BLAS and LAPACK are opened
+# where there are any. dpkg-shlibdeps takes functions that moved between the libraries of glibc for new ones: with
+# TIDE_GLIBC_FLOOR what is needed is known.
+set(CPACK_PACKAGE_CONTACT "tide contributors <tide@tide.invalid>")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "Embeddable Lua runtime for GPU work")
+set(CPACK_PACKAGE_DESCRIPTION [[Tensors on the CPU, on NVIDIA GPUs and on simulated ones, for Lua
+scripts: a runner, a module for Lua 5.4, a C library for programs that
+embed Lua, and its headers.]])
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION devel)
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "libopenblas0-pthread | liblapack3")
+set(CPACK_DEBIAN_PACKAGE_SUGGESTS "lua5.4, liblua5.4-dev")
+if(TIDE_GLIBC_FLOOR)
+  set(CPACK_DEBIAN_PACKAGE_DEPENDS "libc6 (>= 2.28)")
+else()
+  set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+  set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${PROJECT_BINARY_DIR}/lib)
+endif()
+set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
+file(WRITE ${PROJECT_BINARY_DIR}/package/triggers "activate-noawait ldconfig\n")
+set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA ${PROJECT_BINARY_DIR}/package/triggers)
+set(CPACK_TIDE_MULTIARCH ${CMAKE_C_LIBRARY_ARCHITECTURE}) # as x86_64-linux-gnu
+set(CPACK_PROJECT_CONFIG_FILE ${PROJECT_SOURCE_DIR}/scripts/cmake/tide_pack.cmake)
 include(CPack)
