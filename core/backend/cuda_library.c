@@ -1,8 +1,8 @@
 /* cuda_library.c: libtide_cuda.so, the backend for CUDA, as a kind of device.
  *
  * The library is opened when someone first asks about accelerators: not before, so a program that uses none starts at
- * once and needs no driver. It lies where the configuration says, beside this code, in ../lib or ../lib/tide, or where
- * the loader looks.
+ * once and needs no driver. It lies where the configuration says, beside this code, in ../lib, ../lib/tide or, where
+ * LuaRocks has installed it, ../lib/lua/5.4, or where the loader looks.
  *
  * Invariant: an open library stays mapped until the process ends: drivers do not survive being unmapped. */
 #include "registry.h"
@@ -48,7 +48,7 @@ static tide_status open_path(const char *path) {
 static tide_status open_library(const char *configured) {
   if (configured && *configured) return open_path(configured);
   char folder[PATH_MAX] = "", path[PATH_MAX + 64];
-  static const char *const places[] = {"", "../lib/", "../lib/tide/"};
+  static const char *const places[] = {"", "../lib/", "../lib/tide/", "../lib/lua/5.4/"};
   if (own_folder(folder, sizeof folder)) {
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
       snprintf(path, sizeof path, "%s/%s%s", folder, places[i], library_name);
@@ -59,8 +59,8 @@ static tide_status open_library(const char *configured) {
   if (library) return TIDE_OK;
   return tide__fail(
       TIDE_LIBRARY,
-      "cuda: %s was not found beside %s, in ../lib, ../lib/tide or where the loader looks, expected a tide "
-      "that was built with CUDA",
+      "cuda: %s was not found beside %s, in ../lib, ../lib/tide, ../lib/lua/5.4 or where the loader looks, expected a "
+      "tide that was built with CUDA",
       library_name, folder[0] ? folder : "this program");
 }
 

@@ -220,8 +220,9 @@ tide_test(install/module 60 COMMAND ${checks}/module.sh ${stage})
 set_tests_properties(install/module PROPERTIES FIXTURES_REQUIRED stage)
 tide_test(install/tarball 300 COMMAND ${checks}/tarball.sh ${PROJECT_BINARY_DIR})
 tide_test(install/deb 300 COMMAND ${checks}/deb.sh ${PROJECT_BINARY_DIR})
+tide_test(install/rock 300 COMMAND ${checks}/rock.sh ${PROJECT_BINARY_DIR})
 # Each asks the build tree whether all is built, and cpack writes its list of what was installed there.
-set_tests_properties(install/tarball install/deb PROPERTIES RESOURCE_LOCK build_tree)
+set_tests_properties(install/tarball install/deb install/rock PROPERTIES RESOURCE_LOCK build_tree)
 
 # ---- the sanitizers' trees, when scripts/test --all asks for them ----
 file(WRITE ${PROJECT_BINARY_DIR}/more_tests.cmake [[
