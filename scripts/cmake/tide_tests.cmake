@@ -163,7 +163,7 @@ endif()
 # Once more with the stream sanitizer on, which must find nothing: what uses devices and is not slow for other reasons.
 file(GLOB watched CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} spec/*_spec.lua)
 list(FILTER watched EXCLUDE REGEX "/(error|jit|ops|package|promotion|repl|runner)_spec")
-tide_test(specs-sanitizer 300 ENV TIDE_DEVICE=cuda TIDE_SIM_DEVICES=3 TIDE_SIM_CLOCK=virtual TIDE_CUDA_SANITIZER=1
+tide_test(specs-sanitizer 600 ENV TIDE_DEVICE=cuda TIDE_SIM_DEVICES=3 TIDE_SIM_CLOCK=virtual TIDE_CUDA_SANITIZER=1
   TIDE_PENDING=${pending}/specs-sanitizer COMMAND ${busted} ${watched})
 set_tests_properties(${prefix}specs-sanitizer PROPERTIES COST ${cost})
 execute_process(COMMAND nvidia-smi -L OUTPUT_VARIABLE gpus ERROR_QUIET RESULT_VARIABLE failed)
