@@ -73,6 +73,7 @@ static void wait_for_devices(void) {
  * may go. */
 static void (*const ends[])(void) = {
     hold_idle, /* no worker gives back memory meanwhile */
+    tide__preload_stop,
     tide__profile_shutdown,
     tide__peer_shutdown,
     tide__capture_shutdown,

@@ -91,6 +91,13 @@ static int ldevice_scope(lua_State *L, ltide_call *c) {
 
 static int linit(lua_State *L, ltide_call *c) { return ltide_done(L, tide_device_init()); }
 
+static int lpreload(lua_State *L, ltide_call *c) {
+  int loaded, all;
+  ltide_try(L, tide_preload(&loaded, &all, check_device(L, c->v[0].device), c->v[1].boolean));
+  lua_pushinteger(L, loaded);
+  return 1 + ltide_give_integer(L, all);
+}
+
 static int ldevice_count(lua_State *L, ltide_call *c) { return ltide_give_integer(L, tide_device_count()); }
 
 /* Which one is selected can be asked when it is lost, too, and opens it only if nothing is open yet. */

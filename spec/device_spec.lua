@@ -15,11 +15,13 @@ describe("without an accelerator", function()
         print(ok, e.kind == "LibraryError" or e.kind == "DeviceError", #e.message > 20)
         print(pcall(tide.cuda.manual_seed, 1))
         print(tide.cuda.memory_allocated())
+        ok, e = pcall(tide.cuda.preload)
+        print(ok, e.kind == "LibraryError" or e.kind == "DeviceError")
         tide.cuda.empty_cache()
         print((tide.zeros(2) + 1):sum():item())
       end]] }, { env = { CUDA_VISIBLE_DEVICES = "" } })
     assert.is_truthy(out:match "^false\n", out)
-    if out ~= "false\n" then assert.are.equal("false\n0\nfalse\ttrue\ttrue\ntrue\n0\n2.0\n", out) end
+    if out ~= "false\n" then assert.are.equal("false\n0\nfalse\ttrue\ttrue\ntrue\n0\nfalse\ttrue\n2.0\n", out) end
   end)
 end)
 
@@ -369,6 +371,45 @@ describe("current device", function()
         assert(not ok and e.kind == kind and e.op ~= "device", ("%s of %s: %s"):format(name, tostring(dev), tostring(e)))
       end
     end
+  end)
+end)
+
+describe("tide.cuda.preload", function()
+  it("loads what there is to load, and work goes on meanwhile", function()
+    local loaded, all = tide.cuda.preload()
+    assert.is_true(math.type(loaded) == "integer" and loaded <= all)
+    assert.are.equal(not D.simulated, all > 100) -- simulated devices have no code to load
+    local x = tide.arange(1, 5, { device = D.dev })
+    while loaded < all do
+      x = x:add(1):sub(1):roll(1):roll(-1)
+      loaded = tide.cuda.preload(D.dev)
+    end
+    D.eq({ 1, 2, 3, 4 }, x)
+    local n, m = tide.cuda.preload(D.dev, { wait = true })
+    assert.are.same({ all, all }, { n, m })
+  end)
+
+  it("begins anew after a reset, and ends with the process or the state", function()
+    local function ends(how)
+      local out, err, code = D.run { "-e", [[local tide = require "tide"
+        local _, all = tide.cuda.preload()
+        tide.cuda.device_reset()
+        local n, m = tide.cuda.preload(0, { wait = true })
+        assert(n == all and m == all, n .. " of " .. m)
+        tide.cuda.device_reset()
+        tide.cuda.preload() ]] .. how }
+      assert.are.equal("0 ", code .. " " .. out .. err)
+    end
+    ends ""
+    ends "os.exit(0)"
+    ends "os.exit(0, true)"
+  end)
+
+  it("takes devices and nothing else", function()
+    D.raises("DeviceError", tide.cuda.preload, "cpu")
+    D.raises("DeviceError", tide.cuda.preload, 63)
+    D.raises("ArgumentError", tide.cuda.preload, 0, { wait = 1 })
+    D.raises("ArgumentError", tide.cuda.preload, 0, { sync = true })
   end)
 end)
 

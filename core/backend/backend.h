@@ -129,6 +129,9 @@ typedef struct tide_backend {
   /* ---- the rest (optional) ---- */
   /* Drops the context of a device that was opened, after close: everything on it is gone. */
   tide_status (*device_reset)(int device);
+  /* Our own kernels, where the driver would load each at its first use: how many, and loads one for an open device. */
+  int (*kernel_count)(void);
+  tide_status (*kernel_load)(int device, int i);
   tide_status (*blas_handle)(uint64_t *out, tide_stream *stream);
   tide_status (*arch_list)(char *text, size_t size); /* what kernels were compiled for: "sm_90 compute_90", ... */
   /* The uuids of the machine's devices, before anything is opened and without starting the driver: a process may fork

@@ -10,5 +10,6 @@
 #include "progress.h"
 
 void tide__stream_start(void); /* registers with the rooms below, once */
+void tide__preload_stop(void); /* waits for the one kernel that each device is loading; tide_preload begins again */
 
 #endif

@@ -90,7 +90,8 @@ foreach(target IN ITEMS tide_cuda tide_hopper)
     $<$<AND:$<BOOL:${TIDE_WERROR}>,$<COMPILE_LANGUAGE:CUDA>>:-Werror=all-warnings;-Xcompiler=-Werror>)
 endforeach()
 set(exports ${PROJECT_SOURCE_DIR}/scripts/cmake/libtide_cuda.map)
-target_link_options(tide_cuda PRIVATE -Wl,--version-script=${exports} -Wl,-z,defs -static-libstdc++ -static-libgcc)
+target_link_options(tide_cuda PRIVATE -Wl,--version-script=${exports} -Wl,-z,defs
+  -Wl,--wrap=__cudaRegisterFunction -static-libstdc++ -static-libgcc) # preload.c notes the kernels
 set_target_properties(tide_cuda PROPERTIES OUTPUT_NAME tide_cuda PREFIX lib LINKER_LANGUAGE CUDA
   CUDA_RUNTIME_LIBRARY Static LINK_DEPENDS ${exports})
 tide_glibc_floor(tide_cuda)

@@ -181,6 +181,11 @@ tide_status tide__cuda_copy_peer(void *stream, void *dst, int dst_device, const 
 bool tide__cuda_peer_open(int device, int peer);
 tide_status tide__cuda_peer_access(int device, int peer, bool enabled);
 
+/* ---- preload.c ---- */
+
+int tide__cuda_kernel_count(void);
+tide_status tide__cuda_kernel_load(int device, int i);
+
 /* ---- ipc.c ---- */
 
 tide_status tide__cuda_ipc_mem_export(tide_ipc_handle *out, int device, void *ptr);

@@ -55,6 +55,16 @@ TIDE_API bool tide_device_is_open(int device);
 /* The cuBLAS handle of the device, bound to its current stream: borrowed, lives as long as tide. */
 TIDE_API tide_status tide_blas_handle(uint64_t *out, int device);
 
+/* ---- Ahead of the first use ------------------------------------------------------------------------------------- */
+
+/* Opens the device, makes its default stream, and begins to load the kernels of this library, on a thread of its own: a
+ * driver that loads lazily brings each to the device at its first use, which may wait for all that runs there. Call it
+ * at the start of a program that must not stop later. Called again it tells how far that is; either may be NULL.
+ * `wait`: returns when all are loaded. A failure is told by the next call, and the one after it begins anew, as after
+ * tide_device_reset. Simulated devices have no kernels to load, so *all is 0. What is not included: libraries such as
+ * cuBLAS, which open at their first use, and kernels from text. */
+TIDE_API tide_status tide_preload(int *loaded, int *all, int device, bool wait);
+
 /* ---- Access between devices ------------------------------------------------------------------------------------- */
 
 /* With it on, operations on `device` may read operands that lie on `peer`: the current stream of `device` waits for
