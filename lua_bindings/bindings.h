@@ -363,6 +363,10 @@ static inline void ltide_poll(lua_State *L, int64_t i) {
  * it waits at once. The arguments are on the stack then as before. For `return`, and as the first thing that the
  * function does. */
 int ltide_waiting(lua_State *L, lua_CFunction fn);
+/* May it yield to the host where a compiler is not done? Then `return ltide_yield_again(L, fn)`, with fn's arguments on
+ * the stack, which runs it anew in a later turn. */
+bool ltide_may_yield(lua_State *L, const ltide_state *S);
+int ltide_yield_again(lua_State *L, lua_CFunction fn);
 /* The same for one that a frame refuses: what it gives stays on the device. */
 int ltide_in_turn(lua_State *L, lua_CFunction fn);
 

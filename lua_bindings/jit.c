@@ -7,6 +7,7 @@
 
 #include "fields.h"
 #include "row.h"
+#include "script.h"
 #include "tide/jit.h"
 
 #define JIT_META "tide.jiterator.function"
@@ -38,9 +39,9 @@ static void read_scalars(lua_State *L, const tide_jit *j, int arg, tide_scalar *
   }
 }
 
-static int fail_tensor(lua_State *L, const tide_jit *j, int arg, const char *kind) {
+static int fail_tensor(lua_State *L, const tide_jit *j, int k, int arg, const char *kind) {
   return ltide_error(L, kind, "%s: argument %d: got %s, expected a tensor (numbers are given by name)",
-                     tide_jit_name(j), arg, ltide_typename(L, arg));
+                     tide_jit_name(j), k + 1, ltide_typename(L, arg));
 }
 
 static bool has_scalar(const tide_jit *j, const char *name) {
@@ -74,6 +75,18 @@ static bool read_out(lua_State *L, ltide_state *S, const tide_jit *j, int opts, 
   return true;
 }
 
+/* The tensors at `first` and above, of which there have to be as many as the function takes. */
+static void read_tensors(lua_State *L, ltide_state *S, const tide_jit *j, int first, int n, tide_tensor **in) {
+  if (n != tide_jit_inputs(j))
+    ltide_error(L, "ArgumentError", "%s: wrong number of tensors, got %d, expected %d", tide_jit_name(j), n,
+                tide_jit_inputs(j));
+  for (int k = 0; k < n; k++) {
+    ltide_tensor *x = ltide_test_handle(L, S, first + k);
+    if (!x || !x->t) fail_tensor(L, j, k, first + k, x ? "StateError" : "ArgumentError");
+    in[k] = x->t;
+  }
+}
+
 static int ljit_call(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   tide_jit *j = *(tide_jit **)lua_touserdata(L, lua_upvalueindex(1));
@@ -81,20 +94,18 @@ static int ljit_call(lua_State *L) {
   tide_scalar scalars[TIDE_JIT_SCALARS];
   ltide_tensor *u[TIDE_JIT_TENSORS];
   if (!j) return ltide_error(L, "StateError", "jiterator: the function is gone");
-  int n = lua_gettop(L), outputs = tide_jit_outputs(j);
-  bool has_options = n > 0 && lua_istable(L, n);
+  int top = lua_gettop(L), n = top, outputs = tide_jit_outputs(j);
+  bool has_options = n > 0 && lua_istable(L, n), ready = true;
   if (has_options) read_scalars(L, j, n--, scalars);
-  if (n != tide_jit_inputs(j))
-    return ltide_error(L, "ArgumentError", "%s: wrong number of tensors, got %d, expected %d", tide_jit_name(j), n,
-                       tide_jit_inputs(j));
-  for (int k = 0; k < n; k++) {
-    ltide_tensor *x = ltide_test_handle(L, S, k + 1);
-    if (!x) return fail_tensor(L, j, k + 1, "ArgumentError");
-    if (!x->t) return fail_tensor(L, j, k + 1, "StateError");
-    in[k] = x->t;
-  }
+  read_tensors(L, S, j, 1, n, in);
   luaL_checkstack(L, outputs, "jiterator");
-  if (has_options && read_out(L, S, j, n + 1, out)) {
+  bool has_out = has_options && read_out(L, S, j, n + 1, out);
+  if (ltide_may_yield(L, S)) ltide_try(L, tide_jit_ready(&ready, j, in, n, has_out ? out : NULL));
+  if (!ready) {
+    lua_settop(L, top);
+    return ltide_yield_again(L, ljit_call);
+  }
+  if (has_out) {
     ltide_try(L, tide_jit_call_into(out, j, in, n, scalars));
     return outputs;
   }
@@ -103,6 +114,18 @@ static int ljit_call(lua_State *L) {
   for (int k = 0; k < outputs; k++) u[k]->t = out[k];
   ltide_made(L, S);
   return outputs;
+}
+
+static int lready(lua_State *L, ltide_call *c) {
+  tide_tensor *in[TIDE_JIT_TENSORS];
+  bool ready, is_one = lua_tocfunction(L, 1) == ljit_call && lua_getupvalue(L, 1, 1);
+  tide_jit *j = is_one ? *(tide_jit **)lua_touserdata(L, -1) : NULL;
+  if (!is_one) return ltide_arg_error(L, 1, "f", "a function that create_jit_fn has made");
+  if (!j) return ltide_error(L, "StateError", "ready: the function is gone");
+  lua_pop(L, 1);
+  read_tensors(L, c->S, j, 2, lua_gettop(L) - 1, in);
+  ltide_try(L, tide_jit_ready(&ready, j, in, tide_jit_inputs(j), NULL));
+  return ltide_give_boolean(L, ready);
 }
 
 /* {==== Making */

@@ -10,6 +10,7 @@
 #include "fields.h"
 #include "row.h"
 #include "names.h"
+#include "script.h"
 #include "tide/jit.h"
 
 #define KERNEL_META "tide.cuda.Kernel"
@@ -140,6 +141,21 @@ static int read_arguments(lua_State *L, ltide_state *S, const tide_kernel *k, in
 
 /* {==== Calling */
 
+static int device_of(const tide_grid *g, const tide_operand *args, int n) {
+  if (g->stream) return tide_stream_device(g->stream);
+  for (int i = 0; i < n; i++)
+    if (args[i].tensor) return tide_tensor_device(args[i].tensor);
+  return TIDE_CURRENT;
+}
+
+/* False where the host is to have its turn until the kernel is compiled. */
+static bool is_ready(lua_State *L, const ltide_state *S, tide_kernel *k, const tide_grid *g, const tide_operand *args,
+                     int n) {
+  bool ready = true;
+  if (ltide_may_yield(L, S)) ltide_try(L, tide_kernel_ready(&ready, k, device_of(g, args, n)));
+  return ready;
+}
+
 /* Upvalue 1 is the metatable of kernels. */
 static int lkernel_call(lua_State *L) {
   ltide_state *S = ltide_enter(L);
@@ -151,6 +167,7 @@ static int lkernel_call(lua_State *L) {
   luaL_checkstack(L, 8, "compile_kernel");
   read_grid(L, k, 2, &g);
   int n = read_arguments(L, S, k, 3, args);
+  if (!is_ready(L, S, k, &g, args, n)) return ltide_yield_again(L, lkernel_call);
   ltide_try(L, tide_kernel_launch(k, &g, args, n));
   return 0;
 }
@@ -170,14 +187,21 @@ static int lkernel_bind(lua_State *L) {
   tide_kernel *k = check_kernel(L, 1);
   luaL_checkstack(L, 8, "bind");
   read_grid(L, k, 2, &g);
-  if (g.stream) ltide_hold_stream(L, S, g.stream); /* the table may let go of it while the handle is made */
   int n = read_arguments(L, S, k, 3, args);
+  if (!is_ready(L, S, k, &g, args, n)) return ltide_yield_again(L, lkernel_bind);
+  if (g.stream) ltide_hold_stream(L, S, g.stream); /* the table may let go of it while the handle is made */
   ltide_try(L, tide_kernel_bind((tide_bound **)ltide_new_pointer(L, BOUND_META), k, &g, args, n));
   lua_pushcclosure(L, lbound_call, 1);
   return 1;
 }
 
 /* {==== Looking */
+
+static int lkernel_ready(lua_State *L, ltide_call *c) {
+  bool ready;
+  ltide_try(L, tide_kernel_ready(&ready, c->v[0].object, c->v[1].given ? c->v[1].device : TIDE_CURRENT));
+  return ltide_give_boolean(L, ready);
+}
 
 static int lkernel_params(lua_State *L, ltide_call *c) {
   static const ltide_field fields[] = LTIDE_FIELDS(tide_kernel_param, name, type, read_only);

@@ -373,10 +373,18 @@ static bool scopes_own(const ltide_record *r) {
 
 static int waited(lua_State *L, int status, lua_KContext fn) { return ((lua_CFunction)fn)(L); }
 
+bool ltide_may_yield(lua_State *L, const ltide_state *S) {
+  return S->in_frame == L && S->frame_wait && lua_isyieldable(L);
+}
+
+int ltide_yield_again(lua_State *L, lua_CFunction fn) {
+  ltide_enter(L)->frame_awaits = true;
+  return lua_yieldk(L, 0, (lua_KContext)fn, waited);
+}
+
 int ltide_waiting(lua_State *L, lua_CFunction fn) {
   ltide_state *S = ltide_enter(L);
-  bool yields = S->in_frame == L && S->frame_wait && lua_isyieldable(L);
-  return yields ? S->frame_wait(L, fn) : ltide_in_turn(L, fn);
+  return ltide_may_yield(L, S) ? S->frame_wait(L, fn) : ltide_in_turn(L, fn);
 }
 
 int ltide_in_turn(lua_State *L, lua_CFunction fn) {

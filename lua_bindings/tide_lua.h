@@ -306,8 +306,10 @@ static inline int tide_lua_set_stream(lua_State *L, tide_stream *stream) {
  *
  * In a frame nothing that a script does makes the host wait for a device: item, totable, a mask as an index,
  * synchronize, a copy to or from memory that is not page-locked and the like raise a StateError that names the script's
- * line, whether or not the device is done; tide.await is how a script gets a value. Nor does an operation collect
- * garbage: Lua's collector stands still until tide_frame_end. An allocation that fails over garbage fails.
+ * line, whether or not the device is done; tide.await is how a script gets a value. What needs a kernel that no cache
+ * has raises one, too, and the compiler runs in the background: another call in a later frame finds the kernel. Nor
+ * does an operation collect garbage: Lua's collector stands still until tide_frame_end. An allocation that fails over
+ * garbage fails. A driver may still load kernels of the library at their first use: tide_preload does that before.
  *
  * All of these are called on the thread that runs the state, never by a function that a script has called. Each state
  * has its own frames; lua_close may come in the middle of one. Without quotas nothing ends a script that goes on
@@ -317,8 +319,8 @@ static inline int tide_lua_set_stream(lua_State *L, tide_stream *stream) {
 typedef enum tide_frame_wait {
   TIDE_FRAME_WAIT_RAISES, /* the error above */
   /* item, totable, cpu, to("cpu"), equal, allclose and synchronize of a stream or an event yield the function's
-   * coroutine to the host, as tide.await does, and go on in a frame when the device is as far; what else would wait,
-   * and all of it in a coroutine of the script's own, raises. */
+   * coroutine to the host, as tide.await does, and go on in a frame when the device is as far; so does what needs a
+   * compiler. What else would wait, and all of it in a coroutine of the script's own, raises. */
   TIDE_FRAME_WAIT_YIELDS
 } tide_frame_wait;
 

@@ -1,10 +1,12 @@
-/* ahead.c: kernels that are compiled before they are called, on threads of their own.
+/* ahead.c: kernels that are compiled on threads of their own, before they are called, or because the caller may not
+ * wait.
  *
  * A function is made before it is called, and a program that makes one mostly makes several. So while the program goes
  * on, the kernel that the first call will most likely want is compiled, if neither memory nor disk has it: a script
  * whose functions stand at its top finds them ready. Which kernel that is, jit.c guesses. A call that comes before its
  * kernel was begun compiles it itself; one that comes in the middle waits for the rest. A guess that was wrong costs
- * time of a processor that was idle, and is written nowhere.
+ * time of a processor that was idle, and is written nowhere. Where nothing may wait, in the frames of a host, a call
+ * begins its kernel here and fails, and a later one takes it.
  *
  * The threads see no Lua state, no device and no stream. They start with the first kernel and end when the runtime
  * ends, or the process, both of which wait for the one compilation that each is in: a compiler may not run while its
@@ -25,9 +27,12 @@ typedef struct job {
   struct job *next;
   state state;
   const tide_compiler *compiler;
-  char *source, arch[ARCH];
+  tide__jit_request request; /* its strings are the job's */
+  char arch[ARCH];
   int device;
   tide_image image;
+  tide_status status; /* DONE: and its message */
+  char *message;
 } job;
 
 static struct {
@@ -44,9 +49,38 @@ static struct {
            .done = PTHREAD_COND_INITIALIZER};
 
 static void job_free(job *j) {
+  const tide__jit_request *r = &j->request;
+  for (int i = 0; r->options && i < r->options_count; i++) free((char *)(uintptr_t)r->options[i]);
+  free((void *)(uintptr_t)r->options);
+  free((char *)(uintptr_t)r->what), free((char *)(uintptr_t)r->source), free((char *)(uintptr_t)r->name);
   free(j->image.bytes);
-  free(j->source);
+  free(j->message);
   free(j);
+}
+
+static bool copy_options(tide__jit_request *to, const tide__jit_request *r) {
+  const char **options = calloc((size_t)r->options_count + 1, sizeof *options);
+  bool good = options != NULL;
+  for (int i = 0; good && i < r->options_count; i++) good = (options[i] = strdup(r->options[i])) != NULL;
+  to->options = options, to->options_count = r->options_count;
+  return good;
+}
+
+static job *job_new(const tide__jit_request *r, const tide_compiler *c, int device) {
+  job *j = calloc(1, sizeof *j);
+  if (!j) return NULL;
+  j->compiler = c, j->device = device;
+  j->request = (tide__jit_request){strdup(r->what), strdup(r->source), strdup(r->name), .raw = r->raw};
+  bool good = j->request.what && j->request.source && j->request.name && copy_options(&j->request, r);
+  if (good && c->arch(j->arch, sizeof j->arch, device) == TIDE_OK) return j;
+  job_free(j);
+  return NULL;
+}
+
+static bool same_options(const tide__jit_request *a, const tide__jit_request *b) {
+  bool same = a->options_count == b->options_count;
+  for (int i = 0; same && i < a->options_count; i++) same = !strcmp(a->options[i], b->options[i]);
+  return same;
 }
 
 /* The lock is held. */
@@ -79,10 +113,15 @@ static void watch_thread(void) {
 
 static void job_run(job *j) {
   static pthread_once_t compiled = PTHREAD_ONCE_INIT;
-  const tide__jit_request r = {.what = "jiterator", .source = j->source, .name = "tide_kernel"};
-  if (!tide__jit_missing(&r, j->compiler, j->arch, j->device)) return;
-  if (tide__jit_compile(&j->image, &r, j->compiler, j->arch) != TIDE_OK) j->image.bytes = NULL; /* the call will tell */
-  pthread_once(&compiled, watch_exit);
+  bool missing = false;
+  j->status = tide__jit_missing(&missing, &j->request, j->compiler, j->arch, j->device);
+  if (j->status == TIDE_OK && missing) {
+    j->status = tide__jit_compile(&j->image, &j->request, j->compiler, j->arch);
+    pthread_once(&compiled, watch_exit);
+  }
+  if (j->status == TIDE_OK) return;
+  j->image.bytes = NULL;
+  j->message = strdup(tide_error_get()->message); /* the call will tell */
 }
 
 static job *first_that_is(state s) {
@@ -112,7 +151,7 @@ static void *worker(void *unused) {
     job_run(j);
     pthread_mutex_lock(&ahead.lock);
     j->state = DONE;
-    if (!j->image.bytes) drop(j);
+    if (!j->image.bytes && !j->message) drop(j); /* it was there, or nothing can be told */
     pthread_cond_broadcast(&ahead.done);
   }
   pthread_mutex_unlock(&ahead.lock);
@@ -141,58 +180,74 @@ static void start_worker(void) {
   if (pthread_create(&ahead.thread[ahead.started], NULL, worker, NULL) == 0) ahead.started++;
 }
 
-/* The lock is held. */
-static void add(job *j) {
+/* False where no thread would run it. The lock is held. */
+static bool add(job *j) {
   job *oldest = atomic_load(&ahead.count) >= JOBS ? first_that_is(DONE) : NULL, **last = &ahead.jobs;
+  if (ahead.waiting >= ahead.idle) start_worker();
+  if (ahead.quit || !ahead.started) return false;
   if (oldest) drop(oldest);
   while (*last) last = &(*last)->next;
   *last = j;
   atomic_fetch_add(&ahead.count, 1);
-  if (++ahead.waiting > ahead.idle) start_worker();
+  ahead.waiting++;
   pthread_cond_signal(&ahead.wake);
+  return true;
 }
 
 /* ---- what core does with it ---- */
 
-void tide__jit_ahead(char *source, const tide_compiler *c, int device) {
-  job *j = calloc(1, sizeof *j);
-  if (j) *j = (job){.compiler = c, .source = source, .device = device};
-  if (!j || c->arch(j->arch, sizeof j->arch, device) != TIDE_OK) {
-    free(j);
-    free(source);
-    return;
-  }
+bool tide__jit_ahead(const tide__jit_request *r, const tide_compiler *c, int device) {
+  job *j = job_new(r, c, device);
+  if (!j) return false;
   pthread_once(&fork_once, watch_forks);
   watch_thread();
   pthread_mutex_lock(&ahead.lock);
-  if (!ahead.quit) {
-    add(j);
-    j = NULL;
-  }
+  bool added = add(j);
   pthread_mutex_unlock(&ahead.lock);
-  if (j) job_free(j);
+  if (!added) job_free(j);
+  return added;
 }
 
-static job **find(const char *source, const tide_compiler *c, const char *arch) {
+static job **find(const tide__jit_request *r, const tide_compiler *c, const char *arch) {
   job **p = &ahead.jobs;
-  while (*p && ((*p)->compiler != c || strcmp((*p)->arch, arch) != 0 || strcmp((*p)->source, source) != 0))
-    p = &(*p)->next;
+  for (; *p; p = &(*p)->next) {
+    const tide__jit_request *x = &(*p)->request;
+    if ((*p)->compiler == c && x->raw == r->raw && !strcmp((*p)->arch, arch) && !strcmp(x->name, r->name) &&
+        !strcmp(x->source, r->source) && same_options(x, r))
+      break;
+  }
   return p;
 }
 
-bool tide__jit_ahead_take(tide_image *out, const char *source, const tide_compiler *c, const char *arch) {
-  if (!atomic_load(&ahead.count)) return false;
+/* The lock is held. The job that is to be taken or dropped, NULL: there is none, or it is pending. */
+static job *unlink_ready(bool *pending, const tide__jit_request *r, const tide_compiler *c, const char *arch,
+                         bool wait) {
+  job **p = find(r, c, arch);
+  for (; wait && *p && (*p)->state == RUNNING; p = find(r, c, arch)) pthread_cond_wait(&ahead.done, &ahead.lock);
+  *pending = *p && !wait && (*p)->state != DONE;
+  if (!*p || *pending) return NULL;
+  if ((*p)->state == WAITING) ahead.waiting--;
+  return unlink_job(p);
+}
+
+tide__ahead tide__jit_ahead_take(tide_image *out, const tide__jit_request *r, const tide_compiler *c, const char *arch,
+                                 bool wait) {
+  bool pending;
+  if (!atomic_load(&ahead.count)) return TIDE_AHEAD_NONE;
   pthread_mutex_lock(&ahead.lock);
-  job **p = find(source, c, arch), *j;
-  for (; *p && (*p)->state == RUNNING; p = find(source, c, arch)) pthread_cond_wait(&ahead.done, &ahead.lock);
-  j = *p ? unlink_job(p) : NULL;
-  if (j && j->state == WAITING) ahead.waiting--;
+  job *j = unlink_ready(&pending, r, c, arch, wait);
   pthread_mutex_unlock(&ahead.lock);
-  if (!j) return false;
-  bool good = j->state == DONE && j->image.bytes;
-  if (good) *out = j->image, j->image.bytes = NULL;
+  if (!j) return pending ? TIDE_AHEAD_PENDING : TIDE_AHEAD_NONE;
+  tide__ahead result = TIDE_AHEAD_NONE;
+  if (j->state == DONE && j->image.bytes) {
+    *out = j->image, j->image.bytes = NULL;
+    result = TIDE_AHEAD_TAKEN;
+  } else if (j->state == DONE && j->message) {
+    tide__fail(j->status, "%s", j->message);
+    result = TIDE_AHEAD_FAILED;
+  }
   job_free(j);
-  return good;
+  return result;
 }
 
 void tide__jit_ahead_stop(void) {

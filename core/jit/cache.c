@@ -302,6 +302,15 @@ static tide_status version_find(char *version, size_t size, const tide_compiler 
   return TIDE_OK;
 }
 
+bool tide__jit_version_known(const tide_compiler *c) {
+  int i = 0;
+  if (pthread_mutex_trylock(&known_lock)) return false;
+  while (i < RECORDS && known[i].compiler && known[i].compiler != c) i++;
+  bool found = i == RECORDS || known[i].compiler;
+  pthread_mutex_unlock(&known_lock);
+  return found;
+}
+
 tide_status tide__jit_compiler_version(char *out, size_t size, const tide_compiler *c) {
   tide_status status = TIDE_OK;
   pthread_mutex_lock(&known_lock);

@@ -123,6 +123,13 @@ static char *source_of(const tide_jit *j, const tide__special *s, const tide_com
   return tide__jit_source(&text, s, c);
 }
 
+/* `what` is room for what messages call it. */
+static tide__jit_request request_of(char *what, size_t size, const tide_jit *j, const tide__special *s,
+                                    const char *source) {
+  snprintf(what, size, "%s for %s", j->what, tide_dtype_name(s->common));
+  return (tide__jit_request){.what = what, .source = source, .name = "tide_kernel"};
+}
+
 /* What the first call of a function will most likely want: what the last new kernel was made for. */
 static _Atomic int wanted = TIDE_FLOAT32;
 
@@ -138,8 +145,10 @@ static void begin_ahead(const tide_jit *j) {
   const char *off = getenv("TIDE_KERNEL_AHEAD");
   if (!b || !b->compiler || !b->compiler->ahead || (off && !strcmp(off, "0"))) return;
   tide__special s = special_of(j, 0, (tide_dtype)atomic_load_explicit(&wanted, memory_order_relaxed));
-  char *source = source_of(j, &s, b->compiler);
-  if (source) tide__jit_ahead(source, b->compiler, device);
+  char what[256], *source = source_of(j, &s, b->compiler);
+  const tide__jit_request r = request_of(what, sizeof what, j, &s, source);
+  if (source) tide__jit_ahead(&r, b->compiler, device);
+  free(source);
 }
 
 tide_status tide_jit_new(tide_jit **out, const char *code, const char *const *names, const tide_scalar *defaults,
@@ -205,11 +214,9 @@ void tide__jit_scalars_pack(char *to, const tide_jit *j, const tide_scalar *scal
 }
 
 static tide_status plan_compile(tide__jit_plan *p, const tide_jit *j, const tide_compiler *c, int device) {
-  char what[256];
-  char *source = source_of(j, &p->special, c);
+  char what[256], *source = source_of(j, &p->special, c);
   if (!source) return TIDE_MEMORY;
-  snprintf(what, sizeof what, "%s for %s", j->what, tide_dtype_name(p->common));
-  const tide__jit_request r = {.what = what, .source = source, .name = "tide_kernel"};
+  const tide__jit_request r = request_of(what, sizeof what, j, &p->special, source);
   tide__function f;
   tide_status status = tide__jit_function(&f, &r, c, device);
   free(source);
@@ -234,8 +241,9 @@ tide_status tide__jit_plan_make(const tide__jit_plan **out, tide_jit *j, uint64_
   for (int k = 0; k < p->special.operands; k++) p->moved += tide__itemsize(p->special.dtype[k]);
   tide__jit_scalars_pack(p->scalars, j, j->scalar, common);
   tide_status status = plan_compile(p, j, b->compiler, device);
-  if (status != TIDE_OK) {
+  if (status != TIDE_OK || !p->function) {
     free(p);
+    *out = NULL;
     return status;
   }
   p->next = j->plans, j->plans = p;

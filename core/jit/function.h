@@ -48,6 +48,7 @@ static inline const tide__jit_plan *tide__jit_plan_find(const tide_jit *j, uint6
   while (p && p->key != key) p = p->next;
   return p;
 }
+/* *out is NULL where the kernel is being compiled on another thread, as tide__jit_function tells. */
 tide_status tide__jit_plan_make(const tide__jit_plan **out, tide_jit *j, uint64_t key, const tide_tensor *const *in,
                                 tide_dtype common, int device, int ndim);
 void tide__jit_plans_drop(tide_jit *j);

@@ -336,11 +336,18 @@ static uint64_t lesser_inputs(const call *c, const tide_jit *j) {
   return zero == ((uint64_t)1 << j->inputs) - 1 ? 0 : zero;
 }
 
-static tide_status call_run(call *c, tide_jit *j, tide_tensor *const *made, const tide_scalar *scalars) {
+/* NULL: it is being compiled. */
+static tide_status call_find(const tide__jit_plan **p, call *c, tide_jit *j, tide_tensor *const *made) {
   call_plan(c, j, made);
   uint64_t key = tide__jit_plan_key(c->dtypes, c->device, c->work, lesser_inputs(c, j));
-  const tide__jit_plan *p = tide__jit_plan_find(j, key);
-  if (!p) TIDE_TRY(tide__jit_plan_make(&p, j, key, c->in, c->common, c->device, c->work));
+  *p = tide__jit_plan_find(j, key);
+  return *p ? TIDE_OK : tide__jit_plan_make(p, j, key, c->in, c->common, c->device, c->work);
+}
+
+static tide_status call_run(call *c, tide_jit *j, tide_tensor *const *made, const tide_scalar *scalars) {
+  const tide__jit_plan *p;
+  TIDE_TRY(call_find(&p, c, j, made));
+  if (!p) return tide__jit_pending(j->what);
   return c->work ? launch_strided(c, p, j, made, scalars) : launch_flat(p, j, made, c->in, scalars, c->device);
 }
 
@@ -380,4 +387,33 @@ tide_status tide_jit_call(tide_tensor **out, tide_jit *j, tide_tensor *const *in
   const tide__jit_plan *p = TIDE_LIKELY(n == j->inputs && j->made == tide__epoch_now()) ? flat_match(j, in) : NULL;
   if (TIDE_LIKELY(p != NULL)) return flat_path(out, p, j, in, scalars);
   return general_path(out, j, in, n, scalars, NULL);
+}
+
+/* Everything that a call does but the launch. */
+static tide_status prepare(bool *out, tide_jit *j, tide_tensor *const *in, int n, tide_tensor *const *into) {
+  call c = {0};
+  int count = 0;
+  tide_tensor *made[TIDE_JIT_TENSORS];
+  const tide__jit_plan *p = NULL;
+  tide_status status = call_begin(&c, j, in, n);
+  if (status == TIDE_OK) status = call_devices(&c, j);
+  if (status == TIDE_OK && into) status = call_into(&c, j, into);
+  if (status == TIDE_OK) status = call_results(made, &count, &c, j, into);
+  bool none = status == TIDE_OK && !made[0]->numel; /* needs no kernel */
+  if (status == TIDE_OK && !none) status = call_find(&p, &c, j, made);
+  for (int k = 0; k < INPUTS; k++) tide_tensor_release(c.owned[k]);
+  drop(made, count);
+  if (status == TIDE_OK) *out = p || none;
+  return status;
+}
+
+tide_status tide_jit_ready(bool *out, tide_jit *j, tide_tensor *const *in, int n, tide_tensor *const *into) {
+  if (TIDE_UNLIKELY(!out || !j || !in))
+    return tide__fail(TIDE_ARGUMENT, "jiterator: wrong arguments, expected a function, tensors and room for a result");
+  *out = !into && n == j->inputs && j->made == tide__epoch_now() && flat_match(j, in);
+  if (*out) return TIDE_OK;
+  tide__jit_elsewhere = true;
+  tide_status status = prepare(out, j, in, n, into);
+  tide__jit_elsewhere = false;
+  return status;
 }

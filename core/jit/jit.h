@@ -139,9 +139,16 @@ typedef struct tide__function {
   void *handle;
   tide_function_info info;
 } tide__function;
+/* Where nothing may wait, and a compiler has to run, it does so on another thread and out->handle is NULL: the same
+ * call later gives the function. */
 tide_status tide__jit_function(tide__function *out, const tide__jit_request *r, const tide_compiler *c, int device);
+/* Compilers run elsewhere on this thread while it is set, as they do where waits are refused. */
+extern _Thread_local bool tide__jit_elsewhere;
+/* The failure of a call whose function is not there yet. */
+tide_status tide__jit_pending(const char *what);
 /* Neither memory nor disk has it. */
-bool tide__jit_missing(const tide__jit_request *r, const tide_compiler *c, const char *arch, int device);
+tide_status tide__jit_missing(bool *out, const tide__jit_request *r, const tide_compiler *c, const char *arch,
+                              int device);
 /* Compiles it, whatever is in memory and on disk. The image is the caller's. */
 tide_status tide__jit_compile(tide_image *out, const tide__jit_request *r, const tide_compiler *c, const char *arch);
 void tide__jit_module_forked(void); /* in the child */
@@ -163,10 +170,16 @@ static inline tide_status tide__jit_launch(const tide_compiler *c, void *functio
 
 /* ---- ahead.c: compiling before the call ---- */
 
-/* Begins to compile an elementwise kernel that may be wanted. Takes the source. */
-void tide__jit_ahead(char *source, const tide_compiler *c, int device);
-/* Was it compiled ahead, or is it being compiled now? Then gives the image, to the caller alone. */
-bool tide__jit_ahead_take(tide_image *out, const char *source, const tide_compiler *c, const char *arch);
+/* Begins to compile what may be wanted; false: no thread does. */
+bool tide__jit_ahead(const tide__jit_request *r, const tide_compiler *c, int device);
+typedef enum tide__ahead {
+  TIDE_AHEAD_NONE,    /* nobody has begun it, or it was on disk */
+  TIDE_AHEAD_PENDING, /* only without `wait`: it is being compiled, or will be */
+  TIDE_AHEAD_TAKEN,   /* the image is the caller's, and nobody else gets it */
+  TIDE_AHEAD_FAILED   /* and the error is set */
+} tide__ahead;
+tide__ahead tide__jit_ahead_take(tide_image *out, const tide__jit_request *r, const tide_compiler *c, const char *arch,
+                                 bool wait);
 
 /* ---- cache.c: files ---- */
 
@@ -185,8 +198,9 @@ bool tide__jit_stored(const tide__jit_key *key); /* is there an entry, whole or 
 bool tide__jit_write(const tide_image *image, const tide__jit_key *key);
 /* The version of a compiler, without opening it where a record in the cache still holds. */
 tide_status tide__jit_compiler_version(char *out, size_t size, const tide_compiler *c);
-void tide__jit_cache_forked(void);    /* in the child */
-extern _Atomic bool tide__jit_opened; /* a compiler has been opened or run */
+bool tide__jit_version_known(const tide_compiler *c); /* is it in memory? Never waits. */
+void tide__jit_cache_forked(void);                    /* in the child */
+extern _Atomic bool tide__jit_opened;                 /* a compiler has been opened or run */
 
 /* ---- include.c ---- */
 

@@ -4,7 +4,7 @@
  * it. From it follows where each argument lies in the block that a launch gives to the kernel (kernel_launch.c). Each
  * device has a function of its own, compiled at its first launch, the current one's at once.
  *
- * Invariant: a kernel that was made has a function on one device at least. */
+ * Invariant: a kernel that was made has a function on one device at least, or one that is being compiled. */
 #include "kernel.h"
 
 #include <stdio.h>
@@ -188,21 +188,45 @@ static tide_status compile(tide__kernel_loaded *l, const tide_kernel *k, const t
   return status;
 }
 
-tide_status tide__kernel_prepare(const tide__kernel_loaded **out, tide_kernel *k, int device) {
-  tide__kernel_loaded *l = &k->on[device + 1];
-  *out = l;
-  if (TIDE_LIKELY(l->ready)) return TIDE_OK;
+/* l->ready stays false where it is being compiled on another thread. */
+static tide_status prepare(tide__kernel_loaded *l, tide_kernel *k, int device) {
+  if (l->ready) return TIDE_OK;
   const tide_backend *b;
   TIDE_TRY(tide__backend(&b, device));
   const tide_compiler *c = b->compiler;
   if (!c) return tide__fail(TIDE_SUPPORT, "%s: %s cannot make kernels at run time", k->what, tide__device_text(device));
   if (c->host) TIDE_TRY(check_host(k, device));
-  tide_status status = compile(l, k, c, device, false);
+  bool plain = l->plain;
+  tide_status status = compile(l, k, c, device, plain);
   /* Not every body can be made a function inside of the kernel. Compiled as it is, it runs, or the error is its own. */
-  if (status == TIDE_VALUE && c->host && k->signature.bodies) status = compile(l, k, c, device, true);
-  if (status == TIDE_OK) status = limits(l, device);
+  l->plain = status == TIDE_VALUE && c->host && k->signature.bodies && !plain;
+  if (l->plain) status = compile(l, k, c, device, true);
+  if (status != TIDE_OK || !l->function.handle) return status;
+  TIDE_TRY(limits(l, device));
   l->compiler = c;
-  l->ready = status == TIDE_OK;
+  l->ready = true;
+  return TIDE_OK;
+}
+
+tide_status tide__kernel_prepare(const tide__kernel_loaded **out, tide_kernel *k, int device) {
+  tide__kernel_loaded *l = &k->on[device + 1];
+  *out = l;
+  if (TIDE_LIKELY(l->ready)) return TIDE_OK;
+  TIDE_TRY(prepare(l, k, device));
+  return l->ready ? TIDE_OK : tide__jit_pending(k->what);
+}
+
+static int first_device(void) { return tide_is_available() ? tide_current_device() : TIDE_CPU; }
+
+tide_status tide_kernel_ready(bool *out, tide_kernel *k, int device) {
+  if (!out || !k) return tide__fail(TIDE_ARGUMENT, "compile_kernel: wrong arguments, expected a kernel and a result");
+  if (device == TIDE_CURRENT) device = first_device();
+  if (device != TIDE_CPU) TIDE_TRY(tide__device_resolve(&device, device, "ready"));
+  if (k->made != tide__epoch_now()) TIDE_TRY(tide__kernel_renew(k));
+  tide__jit_elsewhere = true;
+  tide_status status = prepare(&k->on[device + 1], k, device);
+  tide__jit_elsewhere = false;
+  if (status == TIDE_OK) *out = k->on[device + 1].ready;
   return status;
 }
 
@@ -220,9 +244,12 @@ static const char *const unordered[] = {
     "atomicExch", "atomicExch_block", "atomicExch_system", "atomicCAS", "atomicCAS_block", "atomicCAS_system",
     NULL};
 
-static tide_status load(tide_kernel *k) {
-  const tide__kernel_loaded *first;
-  return tide__kernel_prepare(&first, k, tide_is_available() ? tide_current_device() : TIDE_CPU);
+/* `certain`: there is one that it can be, so what a compiler says of it may come later. */
+static tide_status load(tide_kernel *k, bool certain) {
+  int device = first_device();
+  tide__kernel_loaded *first = &k->on[device + 1];
+  TIDE_TRY(prepare(first, k, device));
+  return first->ready || certain ? TIDE_OK : tide__jit_pending(k->what);
 }
 
 /* Conditions of the preprocessor may choose between several: the compiler tells which one it is. */
@@ -232,7 +259,7 @@ static tide_status load_one_of(tide_kernel *k, const tide__signature *list, int 
   for (int i = 0; i < count; i++) {
     status = choose(k, &list[i]);
     if (status == TIDE_OK) status = read_params(k);
-    if (status == TIDE_OK) status = load(k);
+    if (status == TIDE_OK) status = load(k, count == 1);
     if (count == 1 || (status != TIDE_VALUE && status != TIDE_SUPPORT)) return status;
   }
   char why[600];
@@ -247,7 +274,7 @@ static tide_status load_one_of(tide_kernel *k, const tide__signature *list, int 
 static tide_status load_declared(tide_kernel *k, const tide__signature *list, int count, const tide_kernel_text *t) {
   if (count) TIDE_TRY(choose(k, &list[0])); /* for the bodies, which all of them have, and for names */
   TIDE_TRY(take_params(k, t->params, t->params_count));
-  return load(k);
+  return load(k, true);
 }
 
 static tide_status fill(tide_kernel *k, const tide_kernel_text *t) {

@@ -7,7 +7,7 @@
 enum { TIDE_KERNEL_PARAMS = TIDE_LAUNCH_PARAMS, TIDE_KERNEL_OPTIONS = 24 };
 
 typedef struct tide__kernel_loaded {
-  bool ready;
+  bool ready, plain; /* plain: the compiler has refused the body as a function inside of the kernel */
   tide__function function;
   const tide_compiler *compiler;
   int max_threads;

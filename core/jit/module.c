@@ -207,31 +207,70 @@ static tide_status find_key(tide__jit_key *key, bool *known, const tide__jit_req
   return TIDE_OK;
 }
 
-bool tide__jit_missing(const tide__jit_request *r, const tide_compiler *c, const char *arch, int device) {
+tide_status tide__jit_missing(bool *out, const tide__jit_request *r, const tide_compiler *c, const char *arch,
+                              int device) {
   char folder[PATH_MAX];
   tide__function f;
   tide__jit_key key;
   bool disk = tide_jit_cache_path(folder, sizeof folder), known;
-  if (find_key(&key, &known, r, c, arch, disk) != TIDE_OK) return false;
-  return !known || !(recall(&f, &key, device) || (disk && tide__jit_stored(&key)));
+  TIDE_TRY(find_key(&key, &known, r, c, arch, disk));
+  *out = !known || !(recall(&f, &key, device) || (disk && tide__jit_stored(&key)));
+  return TIDE_OK;
 }
 
-tide_status tide__jit_function(tide__function *out, const tide__jit_request *r, const tide_compiler *c, int device) {
-  char arch[ARCH], folder[PATH_MAX];
-  tide__jit_key key;
+/* ---- where nothing may wait ---- */
+
+_Thread_local bool tide__jit_elsewhere;
+
+tide_status tide__jit_pending(const char *what) {
+  char line[160];
+  tide__site_text(tide__site_now(), line, sizeof line);
+  return tide__fail(TIDE_STATE,
+                    "%s: would make the host wait for a compiler%s%s, expected another call when the kernel, which is "
+                    "being compiled in the background, is ready",
+                    what, *line ? " at " : "", line);
+}
+
+/* Takes what another thread has compiled, or lets one begin. *pending: a later call has to ask again. */
+static tide_status compile_elsewhere(tide_image *image, bool *pending, const tide__jit_request *r,
+                                     const tide_compiler *c, const char *arch, int device) {
+  tide__ahead state = tide__jit_ahead_take(image, r, c, arch, false);
+  *pending = state == TIDE_AHEAD_PENDING;
+  if (state == TIDE_AHEAD_FAILED) return tide_error_get()->status;
+  if (state != TIDE_AHEAD_NONE) return TIDE_OK;
+  TIDE_TRY(tide__quota_count(TIDE_QUOTA_COMPILES));
+  *pending = tide__jit_ahead(r, c, device);
+  return TIDE_OK;
+}
+
+/* The image, taken from another thread or compiled here, unless it is pending. */
+static tide_status make_image(tide_image *image, bool *pending, const tide__jit_request *r, const tide_compiler *c,
+                              const char *arch, int device, bool elsewhere) {
+  if (elsewhere && !image->bytes) {
+    TIDE_TRY(compile_elsewhere(image, pending, r, c, arch, device));
+    if (*pending) return TIDE_OK;
+  }
+  count(&stats.misses);
+  tide__ahead state = image->bytes ? TIDE_AHEAD_TAKEN : tide__jit_ahead_take(image, r, c, arch, true);
+  if (state == TIDE_AHEAD_FAILED) return tide_error_get()->status;
+  if (state == TIDE_AHEAD_NONE) return tide__jit_compile(image, r, c, arch);
+  count(&stats.ahead);
+  return TIDE_OK;
+}
+
+/* ---- all of it ---- */
+
+/* Looks in memory and on disk; out->handle stays NULL where neither has it. */
+static tide_status look(tide__function *out, const tide__jit_key *key, const tide_compiler *c, int device, bool known,
+                        bool disk) {
   tide_image image = {0};
-  TIDE_TRY(c->arch(arch, sizeof arch, device));
-  bool disk = tide_jit_cache_path(folder, sizeof folder), known;
-  TIDE_TRY(find_key(&key, &known, r, c, arch, disk));
-  disk = disk && known;
-  if (known && recall(out, &key, device)) {
+  if (known && recall(out, key, device)) {
     count(&stats.memory_hits);
     return TIDE_OK;
   }
-  int found = disk ? tide__jit_read(&image, &key) : TIDE_ENTRY_NONE;
-  tide_status status = TIDE_OK;
+  int found = disk && known ? tide__jit_read(&image, key) : TIDE_ENTRY_NONE;
   if (found == TIDE_ENTRY_FOUND) {
-    status = keep(out, &image, &key, c, device);
+    tide_status status = keep(out, &image, key, c, device);
     free(image.bytes);
     if (status == TIDE_OK) count(&stats.disk_hits);
     /* A whole entry that the driver refuses is as good as a damaged one; a fault of the device is not its fault. */
@@ -242,18 +281,39 @@ tide_status tide__jit_function(tide__function *out, const tide__jit_request *r, 
     count(&stats.damaged);
     warn_damaged();
   }
-  count(&stats.misses);
-  if (c->ahead && !r->raw && tide__jit_ahead_take(&image, r->source, c, arch))
-    count(&stats.ahead);
-  else
-    TIDE_TRY(tide__jit_compile(&image, r, c, arch));
+  return TIDE_OK;
+}
+
+/* Takes the image. */
+static tide_status keep_new(tide__function *out, tide_image *image, tide__jit_key key, const tide_compiler *c,
+                            int device, bool known, bool disk) {
   if (!known) {
     key = (tide__jit_key){{0}}; /* without what was taken in before the search for files ended */
-    tide__jit_hash(&key, image.name, strlen(image.name));
-    tide__jit_hash(&key, image.bytes, image.size);
+    tide__jit_hash(&key, image->name, strlen(image->name));
+    tide__jit_hash(&key, image->bytes, image->size);
   }
-  status = keep(out, &image, &key, c, device);
-  if (status == TIDE_OK && disk && tide__jit_write(&image, &key)) count(&stats.stored);
+  tide_status status = keep(out, image, &key, c, device);
+  if (status == TIDE_OK && disk && known && tide__jit_write(image, &key)) count(&stats.stored);
+  free(image->bytes);
+  return status;
+}
+
+/* Even the version of a compiler, which the key needs, may take long to find. */
+tide_status tide__jit_function(tide__function *out, const tide__jit_request *r, const tide_compiler *c, int device) {
+  char arch[ARCH], folder[PATH_MAX];
+  tide__jit_key key;
+  tide_image image = {0};
+  TIDE_TRY(c->arch(arch, sizeof arch, device));
+  bool disk = tide_jit_cache_path(folder, sizeof folder), known, pending = false;
+  bool elsewhere = tide__jit_elsewhere || tide__waits_refused(r->what) != TIDE_OK;
+  out->handle = NULL;
+  if (elsewhere && disk && !tide__jit_version_known(c))
+    TIDE_TRY(compile_elsewhere(&image, &pending, r, c, arch, device));
+  if (pending) return TIDE_OK;
+  tide_status status = find_key(&key, &known, r, c, arch, disk);
+  if (status == TIDE_OK && !image.bytes) status = look(out, &key, c, device, known, disk);
+  if (status == TIDE_OK && !out->handle) status = make_image(&image, &pending, r, c, arch, device, elsewhere);
+  if (status == TIDE_OK && image.bytes) return keep_new(out, &image, key, c, device, known, disk);
   free(image.bytes);
   return status;
 }

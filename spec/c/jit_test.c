@@ -254,7 +254,14 @@ static const tide_compiler fake = {.name = "fake",
                                    .arch = fake_arch,
                                    .compile = fake_compile};
 
-static void begin(const char *source) { tide__jit_ahead(strdup(source), &fake, 0); }
+static tide__jit_request request(const char *source) {
+  return (tide__jit_request){.what = "test", .source = source, .name = "tide_kernel"};
+}
+
+static bool begin(const char *source) {
+  const tide__jit_request r = request(source);
+  return tide__jit_ahead(&r, &fake, 0);
+}
 
 static void begin_and_see(const char *source) {
   int before = atomic_load(&begun);
@@ -264,15 +271,38 @@ static void begin_and_see(const char *source) {
 
 static bool take(const char *source) {
   tide_image image = {0};
-  bool found = tide__jit_ahead_take(&image, source, &fake, "arch 0");
+  const tide__jit_request r = request(source);
+  bool found = tide__jit_ahead_take(&image, &r, &fake, "arch 0", true) == TIDE_AHEAD_TAKEN;
   CHECK(!found || !strcmp(image.bytes, source));
   free(image.bytes);
   return found;
 }
 
+/* Never waits; what differs in an option is another kernel. */
+static void test_pending(void) {
+  const char *const one[] = {"-DN=1"}, *const two[] = {"-DN=2"};
+  tide__jit_request r = request("pending"), other = r, bad = request("bad");
+  tide_image image = {0};
+  r.options = one, r.options_count = 1, other.options = two, other.options_count = 1;
+  CHECK(tide__jit_ahead_take(&image, &r, &fake, "arch 0", false) == TIDE_AHEAD_NONE);
+  CHECK(tide__jit_ahead(&r, &fake, 0));
+  CHECK(tide__jit_ahead_take(&image, &r, &fake, "arch 0", false) == TIDE_AHEAD_PENDING);
+  CHECK(tide__jit_ahead_take(&image, &other, &fake, "arch 0", false) == TIDE_AHEAD_NONE);
+  tide__ahead state;
+  while ((state = tide__jit_ahead_take(&image, &r, &fake, "arch 0", false)) == TIDE_AHEAD_PENDING) sched_yield();
+  CHECK(state == TIDE_AHEAD_TAKEN && !strcmp(image.bytes, "pending"));
+  free(image.bytes);
+  CHECK(tide__jit_ahead(&bad, &fake, 0));
+  while ((state = tide__jit_ahead_take(&image, &bad, &fake, "arch 0", false)) == TIDE_AHEAD_PENDING) sched_yield();
+  CHECK(state == TIDE_AHEAD_FAILED && tide_error_get()->status == TIDE_VALUE);
+  CHECK(tide__jit_ahead_take(&image, &bad, &fake, "arch 0", false) == TIDE_AHEAD_NONE);
+}
+
 static void *take_one(void *count) { /* CHECK is for one thread */
   tide_image image = {0};
-  if (tide__jit_ahead_take(&image, "one", &fake, "arch 0")) atomic_fetch_add((_Atomic int *)count, 1);
+  const tide__jit_request r = request("one");
+  if (tide__jit_ahead_take(&image, &r, &fake, "arch 0", true) == TIDE_AHEAD_TAKEN)
+    atomic_fetch_add((_Atomic int *)count, 1);
   free(image.bytes);
   return NULL;
 }
@@ -313,6 +343,7 @@ static void test_ahead(void) {
   CHECK(take("one") && atomic_load(&ended) == 1 && !take("one"));
   begin_and_see("bad");
   CHECK(!take("bad"));
+  test_pending();
   begin_and_see("one");
   for (int i = 0; i < 4; i++) CHECK(pthread_create(&thread[i], NULL, take_one, &count) == 0);
   for (int i = 0; i < 4; i++) pthread_join(thread[i], NULL);
@@ -527,7 +558,8 @@ static void test_nvrtc_ahead(void) {
   setenv("TIDE_KERNEL_CACHE", "0", 1);
   for (int i = 0; i < 3; i++) {
     snprintf(code, sizeof code, "extern \"C\" __global__ void tide_kernel(int *x) { *x = %d; }", i);
-    tide__jit_ahead(strdup(code), &with_arch, 0);
+    const tide__jit_request r = request(code);
+    tide__jit_ahead(&r, &with_arch, 0);
   }
 }
 

@@ -148,6 +148,7 @@ static void test_refusals(void) {
                                       "return x:nonzero()",
                                       "tide.cuda.synchronize()",
                                       "tide.cuda.synchronize_all()",
+                                      "tide.cuda.preload(0, {wait = true})",
                                       "tide.cuda.current_stream():synchronize()",
                                       "tide.cuda.Event():record():synchronize()",
                                       "return x:equal(x)",
@@ -164,6 +165,7 @@ static void test_refusals(void) {
   }
   works(L, "x:add_(1); local y = x * 2; assert(tide.cuda.current_stream():query() ~= nil)");
   works(L, "local a = tide.cuda.memory_allocated() assert(a > 0)");
+  works(L, "tide.cuda.preload()");
   end(L);
   run(L, "assert(x[1]:item() == 2 and tide.cuda.get_sync_debug_mode() == 0)");
   lua_close(L);
@@ -301,6 +303,73 @@ static void test_endless(void) {
   lua_close(L);
 }
 
+/* {==== Compilers */
+
+/* Frames until a call of the text ends; returns how many it took. */
+static int frames_until(lua_State *L, const char *text) {
+  for (int n = 1; n < 100000; n++) {
+    begin(L, TIDE_FRAME_WAIT_RAISES);
+    int status = call(L, text, 0);
+    bool waits =
+        status > LUA_YIELD && strstr(luaL_tolstring(L, -1, NULL), "would make the host wait for a compiler at");
+    CHECK(status == LUA_OK || waits, "%s: %s", text, lua_tostring(L, -1));
+    lua_settop(L, 0);
+    end(L);
+    if (!waits) return n;
+    nanosleep(&(struct timespec){0, 1000000}, NULL);
+  }
+  return -1;
+}
+
+/* A script that uses a kernel before it is compiled: that is begun in the background, and no frame stands still. */
+static void test_compiling(void) {
+  if (system("command -v c++ g++ clang++ >/dev/null") != 0) return;
+  setenv("TIDE_KERNEL_CACHE", "0", 1);
+  lua_State *L = open_state();
+  run(L, "J = tide.cuda.jiterator x = tide.ones(4, {device = 'cuda', dtype = 'float64'}) "
+         "function add(n) return J.create_jit_fn('template <typename T> T f(T x) { return x + ' .. n .. '; }') end "
+         "text = [[extern \"C\" __global__ void k(double *x, double a) { x[threadIdx.x] *= a; }]] "
+         "f, g, h = add(1), add(2), add 'nothing'");
+  begin(L, TIDE_FRAME_WAIT_RAISES);
+  refused(L, "f(x)", "would make the host wait for a compiler at script:1");
+  works(L, "assert(J.ready(f, x) == false)");
+  end(L);
+  CHECK(frames_until(L, "y = f(x)") > 1, "it was compiled in a frame");
+  run(L, "assert(y[1]:item() == 2) assert(J.ready(f, x))");
+  int status = LUA_YIELD; /* what does not compile is told in a frame, too */
+  for (int n = 0; status != LUA_OK && n < 100000; n++) {
+    begin(L, TIDE_FRAME_WAIT_RAISES);
+    status = call(L, "local ok, e = pcall(h, x) assert(e.message:find 'does not compile', e.message)", 0);
+    lua_settop(L, 0);
+    end(L);
+    nanosleep(&(struct timespec){0, 1000000}, NULL);
+  }
+  CHECK(status == LUA_OK, "the compiler's error is never told");
+  begin(L, TIDE_FRAME_WAIT_YIELDS);
+  CHECK(call(L, "y = g(x) z = tide.empty(0, {device = 'cuda', dtype = 'float64'}) g(x, {out = z})", 0) == LUA_YIELD,
+        "it does not yield");
+  refused(L, "coroutine.wrap(function() add(3)(x) end)()", "wait for a compiler"); /* its resumer is the script */
+  end(L);
+  run(L, "assert(not z)");
+  CHECK(frames(L, TIDE_FRAME_WAIT_YIELDS) > 1, "it did not wait");
+  run(L, "assert(y[1]:item() == 3 and z[1]:item() == 3)");
+  begin(L, TIDE_FRAME_WAIT_RAISES); /* a raw kernel */
+  works(L, "k = tide.cuda.compile_kernel(text, 'k') assert(not k:ready())");
+  refused(L, "k({grid = 1, block = 4}, x, 5)", "would make the host wait for a compiler at script:1");
+  end(L);
+  CHECK(frames_until(L, "k({grid = 1, block = 4}, x, 5)") > 1, "it was compiled in a frame");
+  run(L, "assert(x[4]:item() == 5 and k:ready())");
+  begin(L, TIDE_FRAME_WAIT_YIELDS);
+  CHECK(call(L, "tide.cuda.compile_kernel('#define B\\n' .. text, 'k'):bind({grid = 1, block = 4}, x, 3)()", 0) ==
+            LUA_YIELD,
+        "it does not yield");
+  end(L);
+  CHECK(frames(L, TIDE_FRAME_WAIT_YIELDS) > 1, "it did not wait");
+  run(L, "assert(x[4]:item() == 15)");
+  lua_close(L);
+  unsetenv("TIDE_KERNEL_CACHE");
+}
+
 /* {==== Memory */
 
 static size_t heap(lua_State *L) { return ((size_t)lua_gc(L, LUA_GCCOUNT) << 10) + (size_t)lua_gc(L, LUA_GCCOUNTB); }
@@ -418,6 +487,7 @@ int main(int argc, char **argv) {
   test_jobs();
   test_selection();
   test_endless();
+  test_compiling();
   test_collection("cpu");
   test_collection("cuda");
   test_no_garbage();

@@ -45,6 +45,11 @@ TIDE_API tide_status tide_jit_call(tide_tensor **out, tide_jit *jit, tide_tensor
  * another dtype they are converted. An input may be one of them. */
 TIDE_API tide_status tide_jit_call_into(tide_tensor *const *into, tide_jit *jit, tide_tensor *const *in, int n,
                                         const tide_scalar *scalars);
+/* Would this call find its kernel compiled? If not, that begins on another thread, and a compiler's error is told by a
+ * later call of this or of the function. Where waits are refused (tide_refuse_waits, frames) a call that needs a
+ * compiler fails with STATE and begins likewise. Nothing is queued, but results are allocated and let go. into: as in
+ * tide_jit_call_into, or NULL. */
+TIDE_API tide_status tide_jit_ready(bool *out, tide_jit *jit, tide_tensor *const *in, int n, tide_tensor *const *into);
 
 /* ---- raw kernels ---- */
 
@@ -89,7 +94,9 @@ typedef struct tide_kernel_text {
   int params_count;
 } tide_kernel_text;
 
-/* Compiles it for the current accelerator, or for the CPU where there is none; for others at their first launch. On the
+/* Compiles it for the current accelerator, or for the CPU where there is none; for others at their first launch. Where
+ * waits are refused it is only begun, on another thread (tide_kernel_ready), and what the compiler says is told later;
+ * STATE then where the source has several kernels of that name, until it is known which one it is. On the
  * CPU and on simulated devices the blocks are shared by the CPU's threads, and the threads of a block are a loop, or
  * run by turns where they wait for each other; SUPPORT for what needs warps. */
 TIDE_API tide_status tide_kernel_new(tide_kernel **out, const tide_kernel_text *text);
@@ -101,6 +108,8 @@ TIDE_API const char *tide_kernel_name(const tide_kernel *kernel);
 TIDE_API int tide_kernel_params(const tide_kernel *kernel);
 /* Parameter i; as long as the handle lives. NULL if there is none. */
 TIDE_API const tide_kernel_param *tide_kernel_param_get(const tide_kernel *kernel, int i);
+/* Is it compiled for the device? As tide_jit_ready. TIDE_CURRENT: the one that tide_kernel_new compiles for. */
+TIDE_API tide_status tide_kernel_ready(bool *out, tide_kernel *kernel, int device);
 /* Launches it. A pointer takes a contiguous tensor of its dtype, or an integer: an address that nobody checks. Numbers
  * are refused if the parameter's type cannot hold them; all checks come before the launch. */
 TIDE_API tide_status tide_kernel_launch(tide_kernel *kernel, const tide_grid *grid, const tide_operand *args, int n);
