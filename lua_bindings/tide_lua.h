@@ -298,7 +298,7 @@ static inline int tide_lua_set_stream(lua_State *L, tide_stream *stream) {
 /* Frames: scripts in the loop of a host that must not stop.
  *
  *   tide_frame_begin(L, &options);
- *   lua_getglobal(L, "update");
+ *   lua_rawgeti(L, LUA_REGISTRYINDEX, update);              // by luaL_ref: a global may have a script's metamethod
  *   lua_pushnumber(L, dt);
  *   if (tide_frame_call(L, 1, 0) > LUA_YIELD) report(L);    // pops the message
  *   while (tide_frame_resume(L) != LUA_OK) report(L);

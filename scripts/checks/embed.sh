@@ -36,19 +36,25 @@ run() { # language devices program arguments
   failed=1
 }
 
+# Waits until the game has said so, or has ended.
+said() { # text file
+  until grep -q "$1" "$2" 2>/dev/null || ! kill -0 $! 2>/dev/null; do sleep 0.05; done
+}
+
 # The script changes while the game runs: to one that does not load, then to one that does.
 reload() { # language devices
-  local script=$work/$1.$2.lua
+  local script=$work/$1.$2.lua out=$work/$1.$2.game.txt
   cp "$source/game.lua" "$script"
-  run "$1" "$2" game "$script" 150 &
-  sleep 0.8
+  : >"$out"
+  run "$1" "$2" game "$script" 250 &
+  said energy "$out"
   echo "this does not load" >"$script"
-  sleep 0.8
+  said "syntax error" "$out"
   cp "$source/game.lua" "$script"
   wait $!
-  grep -q "syntax error" "$work/$1.$2.game.txt" && grep -q "150 frames, 2 loads" "$work/$1.$2.game.txt" && return
+  grep -q "syntax error" "$out" && grep -q "250 frames, 2 loads" "$out" && return
   echo "embed: game.c has not loaded the changed script as $1 with $2 simulated devices:"
-  cat "$work/$1.$2.game.txt"
+  cat "$out"
   failed=1
 }
 

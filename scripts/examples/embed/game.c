@@ -1,5 +1,5 @@
-/* game.c: a script in a frame loop: sandboxed, with a budget of 4 ms a frame, loaded again when its file changes, and
- * its result read without a wait.        game [script.lua [frames]] */
+/* game.c: a script in a frame loop: sandboxed, with 4 ms a frame in which nothing waits for a device, and loaded again
+ * when its file changes.        game [script.lua [frames]] */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,27 +9,32 @@
 #include "tide/tide.h"
 #include "tide/tide_lua.h"
 
-static bool call(lua_State *L, int arguments, int results, int milliseconds) { /* the function below its arguments */
+static int update = LUA_NOREF; /* the function that the script has returned */
+
+static bool fine(lua_State *L, int status) { /* what failed says why, and the game goes on */
   tide_lua_error_info e;
-  tide_lua_quota_set(L, TIDE_QUOTA_MICROSECONDS, milliseconds * 1000);
-  if (lua_pcall(L, arguments, results, 0) == LUA_OK) return true;
+  if (status <= LUA_YIELD) return true;
   tide_lua_error(L, -1, &e);
   printf("%s:%d: %s\n", e.source, e.line, e.message);
+  lua_pop(L, 1);
   return false;
 }
 
-static bool load(lua_State *L, const char *path) { /* the old functions stay where the new text does not load */
+static bool load(lua_State *L, const char *path) { /* the old function stays where the new text does not load */
   static struct timespec loaded;
   struct stat now;
   if (stat(path, &now) || !memcmp(&now.st_mtim, &loaded, sizeof loaded)) return false;
   loaded = now.st_mtim;
-  if (luaL_loadfilex(L, path, "t") != LUA_OK) return printf("%s\n", lua_tostring(L, -1)), false;
-  return call(L, 0, 0, 500);
+  tide_lua_quota_set(L, TIDE_QUOTA_MICROSECONDS, 500000);
+  if (!fine(L, luaL_loadfilex(L, path, "t")) || !fine(L, lua_pcall(L, 0, 1, 0))) return false;
+  luaL_unref(L, LUA_REGISTRYINDEX, update);
+  update = luaL_ref(L, LUA_REGISTRYINDEX);
+  return true;
 }
 
 int main(int argc, char **argv) {
   const char *path = argc > 1 ? argv[1] : "game.lua";
-  int frames = argc > 2 ? atoi(argv[2]) : 600, results = 0, loads = 0;
+  int frames = argc > 2 ? atoi(argv[2]) : 600, calls = 0, loads = 0;
   lua_State *L = luaL_newstate();
   void *module = dlopen(TIDE_MODULE, RTLD_NOW);
   if (!L || !module || tide_init(NULL)) return EXIT_FAILURE;
@@ -37,30 +42,23 @@ int main(int argc, char **argv) {
   tide_lua_options options = tide_lua_defaults(); /* no capabilities: scripts compute */
   options.open = (lua_CFunction)dlsym(module, "luaopen_tide");
   options.device = tide_is_available() ? "cuda" : "cpu";
-  options.gc = TIDE_LUA_GC_LAST;
   options.quota[TIDE_QUOTA_HOST_BYTES] = options.quota[TIDE_QUOTA_DEVICE_BYTES] = 256 << 20;
-  if (tide_lua_open(L, &options) != LUA_OK) return EXIT_FAILURE;
+  if (!fine(L, tide_lua_open(L, &options))) return EXIT_FAILURE;
   lua_setglobal(L, "tide");
-  tide_tensor *host = NULL;
-  tide_event *ready = NULL;
+  tide_frame_options frame = {sizeof frame, 4000, 0, TIDE_FRAME_WAIT_YIELDS};
   for (int i = 0; i < frames; i++) {
-    bool done = false;
     loads += load(L, path);
-    lua_settop(L, 0);
-    if (host && tide_readback_poll(&done, ready) == TIDE_OK && done) {
-      if (results++ % 60 == 0) printf("frame %d: %g\n", i, *(const float *)tide_tensor_data(host));
-      tide_tensor_release(host), tide_event_release(ready);
-      host = NULL, ready = NULL;
-    }
-    if (lua_getglobal(L, "update") == LUA_TFUNCTION && (lua_pushnumber(L, 1. / 60), call(L, 1, 1, 4)) && !host)
-      if (tide_lua_readback(&host, &ready, L, -1)) printf("update: %s\n", tide_error_get()->message);
-    lua_gc(L, LUA_GCSTEP, 0); /* here the engine draws */
-    struct timespec rest = {0, 16000000};
-    nanosleep(&rest, NULL);
+    tide_lua_quota_set(L, TIDE_QUOTA_MICROSECONDS, 4000); /* what takes longer ends with an error */
+    tide_frame_begin(L, &frame);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, update), lua_pushnumber(L, 1. / 60);
+    calls += fine(L, tide_frame_call(L, 1, 0));
+    while (!fine(L, tide_frame_resume(L))) {} /* what has waited for a device goes on */
+    tide_frame_end(L, NULL);                  /* collects garbage in what is left */
+    struct timespec drawing = {0, 12000000};  /* here the engine draws */
+    nanosleep(&drawing, NULL);
   }
-  printf("%d frames, %d loads, %d results\n", frames, loads, results);
-  tide_tensor_release(host), tide_event_release(ready);
+  printf("%d frames, %d loads\n", frames, loads);
   lua_close(L);
   tide_shutdown();
-  return results > 0 && loads > 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+  return loads > 0 && calls > frames / 2 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
