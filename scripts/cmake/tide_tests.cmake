@@ -89,6 +89,16 @@ foreach(source IN LISTS state_tests)
   tide_test(stress/${name} 600 ENV ${rounds} COMMAND $<TARGET_FILE:${name}> $<TARGET_FILE:tide_module>)
 endforeach()
 
+# ---- a host of frames, for scripts/bench/frames.c ----
+add_executable(bench_frames scripts/bench/frames.c)
+target_include_directories(bench_frames PRIVATE core/include lua_bindings)
+target_include_directories(bench_frames SYSTEM PRIVATE ${TIDE_LUA_INCLUDE})
+target_link_libraries(bench_frames PRIVATE tide_flags
+  -Wl,--whole-archive ${TIDE_LUA_ARCHIVE} -Wl,--no-whole-archive Threads::Threads ${CMAKE_DL_LIBS} m)
+set_target_properties(bench_frames PROPERTIES ENABLE_EXPORTS ON RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/spec)
+add_dependencies(bench_frames tide_module)
+tide_test(stress/bench_frames 60 COMMAND $<TARGET_FILE:bench_frames> $<TARGET_FILE:tide_module> --frames 100 --hz 0)
+
 # Random calls in a state that is not trusted: memory is watched in the sanitizer's tree.
 tide_test(stress/sandbox_calls 600 COMMAND $<TARGET_FILE:sandbox_test> $<TARGET_FILE:tide_module> --calls 1 20)
 
