@@ -18,9 +18,9 @@
 #include "tide/memory.h"
 #include "tide/readback.h"
 
-enum { IDLE = 8 };                                            /* coroutines that are kept */
-enum { STEP_MUL = 12 };                                       /* percent: a basic step of Lua's takes some 20 us so */
-enum { REST_LUA = 64 << 10, REST = 4 << 20, PER_STEP = 512 }; /* bytes that begin a cycle; that are one step's worth */
+enum { IDLE = 8 };                                           /* coroutines that are kept */
+enum { STEP_MUL = 12 };                                      /* percent: a basic step of Lua's takes some 20 us so */
+enum { REST_LUA = 8 << 10, REST = 4 << 20, PER_STEP = 512 }; /* bytes that begin a cycle; that are one step's worth */
 
 static const char refusal[] = "expected no wait in a frame of the host's: tide.await yields until the value is there";
 
@@ -322,10 +322,11 @@ static int yield_for(lua_State *L, lua_CFunction fn) {
 
 /* {==== The slack */
 
-/* Is there more than a cycle would be for? */
+/* Is there more than a cycle would be for? Between marking and sweeping Lua goes through all that is dead and has a
+ * finaliser, as tensors do, in one piece: some 0.2 us each. So cycles are many, and each finds little. */
 static bool wants_cycle(lua_State *L, const ltide_frame *f) {
   size_t bytes = ltide_alive(), lua = lua_bytes(L);
-  return lua > f->lua_left + f->lua_left / 4 + REST_LUA || bytes > f->left + f->left / 4 + REST;
+  return lua > f->lua_left + f->lua_left / 32 + REST_LUA || bytes > f->left + f->left / 4 + REST;
 }
 
 /* Steps until the deadline, and at least so many. Tells whether a cycle has ended. */
