@@ -2,72 +2,10 @@
  * frames, collection runs in the slack, and nothing of it grows.
  *
  * usage: frame_test tide.so. Simulated devices stand in: two of them. */
-#include <lauxlib.h>
-#include <lua.h>
-#include <lualib.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <string.h>
-#include <time.h>
-
-#include "module.h"
+#include "frames.h"
 #include "tide/debug.h"
 #include "tide/memory.h"
 #include "tide/tide.h"
-#include "tide_lua.h"
-
-static lua_CFunction opener;
-
-#define CHECK(holds, ...)                                                                                              \
-  do {                                                                                                                 \
-    if (!(holds)) failed = 1, printf("frame_test.c:%d: ", __LINE__), printf(__VA_ARGS__), printf("\n");                \
-  } while (0)
-
-static lua_State *open_state(void) {
-  lua_State *L = luaL_newstate();
-  luaL_openlibs(L);
-  tide_lua_options o = {.struct_size = sizeof o, .capabilities = TIDE_LUA_ALL, .open = opener};
-  if (tide_lua_open(L, &o) != LUA_OK) exit(2);
-  lua_setglobal(L, "tide");
-  return L;
-}
-
-static void run(lua_State *L, const char *text) {
-  if (luaL_loadbuffer(L, text, strlen(text), "=script") != LUA_OK || lua_pcall(L, 0, 0, 0) != LUA_OK)
-    CHECK(false, "%s", luaL_tolstring(L, -1, NULL));
-  lua_settop(L, 0);
-}
-
-static tide_frame_options options(tide_frame_wait on_wait) {
-  return (tide_frame_options){.struct_size = sizeof(tide_frame_options), .budget = 10000000, .on_wait = on_wait};
-}
-
-static void begin(lua_State *L, tide_frame_wait on_wait) {
-  tide_frame_options o = options(on_wait);
-  CHECK(tide_frame_begin(L, &o) == 1, "the frame does not begin");
-}
-
-static void end(lua_State *L) { CHECK(tide_frame_end(L, NULL) == 1, "the frame does not end"); }
-
-/* Calls the text in the open frame. */
-static int call(lua_State *L, const char *text, int results) {
-  if (luaL_loadbuffer(L, text, strlen(text), "=script") != LUA_OK) exit(2);
-  return tide_frame_call(L, 0, results);
-}
-
-/* It has to raise an error with this text. */
-static void refused(lua_State *L, const char *text, const char *message) {
-  int status = call(L, text, 0);
-  const char *got = status > LUA_YIELD ? luaL_tolstring(L, -1, NULL) : "no error";
-  CHECK(strstr(got, message), "%s: got %s, expected %s", text, got, message);
-  lua_settop(L, 0);
-}
-
-static void works(lua_State *L, const char *text) {
-  int status = call(L, text, 0);
-  CHECK(status == LUA_OK, "%s: %s", text, status > LUA_YIELD ? luaL_tolstring(L, -1, NULL) : "it yielded");
-  lua_settop(L, 0);
-}
 
 /* {==== Begin, call, end */
 
@@ -169,23 +107,6 @@ static void test_refusals(void) {
   end(L);
   run(L, "assert(x[1]:item() == 2 and tide.cuda.get_sync_debug_mode() == 0)");
   lua_close(L);
-}
-
-/* Runs frames until there are no jobs; returns how many there were, or -1 after an error. */
-static int frames(lua_State *L, tide_frame_wait on_wait) {
-  for (int n = 1; n < 100000; n++) {
-    tide_frame_stats s = {.struct_size = sizeof s};
-    begin(L, on_wait);
-    if (tide_frame_resume(L) != LUA_OK) {
-      printf("a job: %s\n", luaL_tolstring(L, -1, NULL));
-      tide_frame_end(L, NULL);
-      return -1;
-    }
-    CHECK(tide_frame_end(L, &s), "the frame does not end");
-    if (!s.jobs) return n;
-    nanosleep(&(struct timespec){0, 100000}, NULL);
-  }
-  return -1;
 }
 
 static void test_yields(void) {
@@ -303,73 +224,6 @@ static void test_endless(void) {
   lua_close(L);
 }
 
-/* {==== Compilers */
-
-/* Frames until a call of the text ends; returns how many it took. */
-static int frames_until(lua_State *L, const char *text) {
-  for (int n = 1; n < 100000; n++) {
-    begin(L, TIDE_FRAME_WAIT_RAISES);
-    int status = call(L, text, 0);
-    bool waits =
-        status > LUA_YIELD && strstr(luaL_tolstring(L, -1, NULL), "would make the host wait for a compiler at");
-    CHECK(status == LUA_OK || waits, "%s: %s", text, lua_tostring(L, -1));
-    lua_settop(L, 0);
-    end(L);
-    if (!waits) return n;
-    nanosleep(&(struct timespec){0, 1000000}, NULL);
-  }
-  return -1;
-}
-
-/* A script that uses a kernel before it is compiled: that is begun in the background, and no frame stands still. */
-static void test_compiling(void) {
-  if (system("command -v c++ g++ clang++ >/dev/null") != 0) return;
-  setenv("TIDE_KERNEL_CACHE", "0", 1);
-  lua_State *L = open_state();
-  run(L, "J = tide.cuda.jiterator x = tide.ones(4, {device = 'cuda', dtype = 'float64'}) "
-         "function add(n) return J.create_jit_fn('template <typename T> T f(T x) { return x + ' .. n .. '; }') end "
-         "text = [[extern \"C\" __global__ void k(double *x, double a) { x[threadIdx.x] *= a; }]] "
-         "f, g, h = add(1), add(2), add 'nothing'");
-  begin(L, TIDE_FRAME_WAIT_RAISES);
-  refused(L, "f(x)", "would make the host wait for a compiler at script:1");
-  works(L, "assert(J.ready(f, x) == false)");
-  end(L);
-  CHECK(frames_until(L, "y = f(x)") > 1, "it was compiled in a frame");
-  run(L, "assert(y[1]:item() == 2) assert(J.ready(f, x))");
-  int status = LUA_YIELD; /* what does not compile is told in a frame, too */
-  for (int n = 0; status != LUA_OK && n < 100000; n++) {
-    begin(L, TIDE_FRAME_WAIT_RAISES);
-    status = call(L, "local ok, e = pcall(h, x) assert(e.message:find 'does not compile', e.message)", 0);
-    lua_settop(L, 0);
-    end(L);
-    nanosleep(&(struct timespec){0, 1000000}, NULL);
-  }
-  CHECK(status == LUA_OK, "the compiler's error is never told");
-  begin(L, TIDE_FRAME_WAIT_YIELDS);
-  CHECK(call(L, "y = g(x) z = tide.empty(0, {device = 'cuda', dtype = 'float64'}) g(x, {out = z})", 0) == LUA_YIELD,
-        "it does not yield");
-  refused(L, "coroutine.wrap(function() add(3)(x) end)()", "wait for a compiler"); /* its resumer is the script */
-  end(L);
-  run(L, "assert(not z)");
-  CHECK(frames(L, TIDE_FRAME_WAIT_YIELDS) > 1, "it did not wait");
-  run(L, "assert(y[1]:item() == 3 and z[1]:item() == 3)");
-  begin(L, TIDE_FRAME_WAIT_RAISES); /* a raw kernel */
-  works(L, "k = tide.cuda.compile_kernel(text, 'k') assert(not k:ready())");
-  refused(L, "k({grid = 1, block = 4}, x, 5)", "would make the host wait for a compiler at script:1");
-  end(L);
-  CHECK(frames_until(L, "k({grid = 1, block = 4}, x, 5)") > 1, "it was compiled in a frame");
-  run(L, "assert(x[4]:item() == 5 and k:ready())");
-  begin(L, TIDE_FRAME_WAIT_YIELDS);
-  CHECK(call(L, "tide.cuda.compile_kernel('#define B\\n' .. text, 'k'):bind({grid = 1, block = 4}, x, 3)()", 0) ==
-            LUA_YIELD,
-        "it does not yield");
-  end(L);
-  CHECK(frames(L, TIDE_FRAME_WAIT_YIELDS) > 1, "it did not wait");
-  run(L, "assert(x[4]:item() == 15)");
-  lua_close(L);
-  unsetenv("TIDE_KERNEL_CACHE");
-}
-
 /* {==== Memory */
 
 static size_t heap(lua_State *L) { return ((size_t)lua_gc(L, LUA_GCCOUNT) << 10) + (size_t)lua_gc(L, LUA_GCCOUNTB); }
@@ -474,12 +328,7 @@ static void test_full(void) {
 }
 
 int main(int argc, char **argv) {
-  setenv("TIDE_SIM_DEVICES", "2", 1);
-  setenv("TIDE_SIM_MEMORY", "67108864", 0);
-  if (argc < 2) return 2;
-  module = argv[1];
-  opener = (lua_CFunction)function("luaopen_tide");
-  void *keep = dlopen(module, RTLD_NOW);
+  void *keep = open_module(argc, argv);
   test_order();
   test_nested();
   test_refusals();
@@ -487,7 +336,6 @@ int main(int argc, char **argv) {
   test_jobs();
   test_selection();
   test_endless();
-  test_compiling();
   test_collection("cpu");
   test_collection("cuda");
   test_no_garbage();
