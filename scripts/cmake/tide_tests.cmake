@@ -157,6 +157,11 @@ if(NOT TIDE_SANITIZE)
   tide_test(differential/dlpack 300 COMMAND sh -c "python3 -c 'import torch' 2>/dev/null || exit 77; \
 exec python3 spec/differential/run.py --trials 200 --tide $<TARGET_FILE:tide_runner> dlpack")
   set_property(TEST differential/dlpack APPEND PROPERTY ENVIRONMENT "TIDE_LIBRARY=$<TARGET_FILE:tide>")
+  find_program(TIDE_PYTHON python3)
+  mark_as_advanced(TIDE_PYTHON)
+  if(TIDE_PYTHON)
+    tide_test(interop/dlpack 120 COMMAND ${TIDE_PYTHON} scripts/examples/interop/dlpack.py $<TARGET_FILE:tide>)
+  endif()
 endif()
 # Random calls of everything public, under both of Lua's collectors: most where memory is watched.
 set(last_seed 40)

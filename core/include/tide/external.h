@@ -19,10 +19,9 @@
  * begins with its count: an atomic uint64, of a binary one 0 or 1.
  *
  * What cannot be had. An image with VK_IMAGE_TILING_OPTIMAL and an OpenGL texture have no linear addresses, so no
- * tensor can lie on them: render from a linear image or a buffer texture (glTexBuffer), or let the renderer copy from an
- * imported buffer (vkCmdCopyBufferToImage, a pixel buffer object), or write a texture by tide_gl_texture_write, one copy
- * on the device.
- * Handles of Windows are not taken: tide has no port to it. */
+ * tensor can lie on them: render from a linear image or a buffer texture (glTexBuffer), or let the renderer copy from
+ * an imported buffer (vkCmdCopyBufferToImage, a pixel buffer object), or write a texture by tide_gl_texture_write, one
+ * copy on the device. Handles of Windows are not taken: tide has no port to it. */
 #ifndef TIDE_EXTERNAL_H
 #define TIDE_EXTERNAL_H
 
