@@ -22,10 +22,14 @@
 #include "tide/quota.h"
 #include "tide/tide.h"
 
-/* What compat/luajit.h says otherwise for LuaJIT: does Lua close what is to be closed when an error passes, and which
+/* What compat/luajit.h says otherwise for LuaJIT: does Lua close what is to be closed when an error passes, does it ask
+ * tables about their length (__len), can a C function go on after a yield, which program runs scripts, and which
  * numbers in a list are integers? */
 #ifndef LTIDE_CLOSES
 #  define LTIDE_CLOSES                      1
+#  define LTIDE_TABLE_LEN                   1
+#  define LTIDE_YIELDS                      1
+#  define LTIDE_PROGRAM                     "tide"
 #  define ltide_is_listed_integer(L, index) lua_isinteger(L, index)
 #endif
 

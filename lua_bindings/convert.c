@@ -16,6 +16,7 @@ typedef struct builder {
   int64_t place[TIDE_MAX_DIMS]; /* where the walk is, for messages */
   int ndim;                     /* -1 until the first leaf was seen */
   tide_dtype found, dtype;      /* of the leaves; of the staging buffer */
+  bool is_beside;               /* a tensor: numbers count as they do there by themselves */
   size_t item;
   char *next; /* where the next value goes */
 } builder;
@@ -81,7 +82,11 @@ static void join_dtype(builder *b, tide_dtype dtype) {
 static void survey(builder *b, int depth, bool is_first) {
   lua_State *L = b->L;
   switch (lua_type(L, -1)) {
-  case LUA_TNUMBER: join_dtype(b, ltide_is_listed_integer(L, -1) ? TIDE_INT64 : tide_get_default_dtype()); break;
+  case LUA_TNUMBER: {
+    bool is_integer = b->is_beside ? lua_isinteger(L, -1) : ltide_is_listed_integer(L, -1);
+    join_dtype(b, is_integer ? TIDE_INT64 : tide_get_default_dtype());
+    break;
+  }
   case LUA_TBOOLEAN: join_dtype(b, TIDE_BOOL); break;
   case LUA_TTABLE: {
     if (depth == TIDE_MAX_DIMS)
@@ -233,7 +238,7 @@ static int reach(tide_dtype dtype) {
  * NONE. */
 static void push_converted(lua_State *L, ltide_state *S, int arg, const tide_options *options, tide_dtype like) {
   tide_options o = *options;
-  builder b = {.L = L, .S = S, .ndim = -1, .found = TIDE_DTYPE_NONE};
+  builder b = {.L = L, .S = S, .ndim = -1, .found = TIDE_DTYPE_NONE, .is_beside = like != TIDE_DTYPE_NONE};
   lua_pushvalue(L, arg);
   survey(&b, 0, true);
   if (like != TIDE_DTYPE_NONE && (b.found == TIDE_DTYPE_NONE || reach(b.found) <= reach(like))) o.dtype = like;

@@ -89,7 +89,7 @@ int ltide_frame_begin(lua_State *L, const tide_frame_options *options) {
   f->collector = lua_gc(L, LUA_GCISRUNNING);
   lua_gc(L, LUA_GCSTOP);
   f->lua_begun = lua_bytes(L);
-  S->frame_wait = o.on_wait == TIDE_FRAME_WAIT_YIELDS ? yield_for : NULL;
+  S->frame_wait = LTIDE_YIELDS && o.on_wait == TIDE_FRAME_WAIT_YIELDS ? yield_for : NULL;
   atomic_store(&S->frame_open, true);
   return 1;
 }

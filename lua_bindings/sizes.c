@@ -5,6 +5,9 @@
  * tensors of the same sizes share one while it is alive: x.shape makes no garbage in a loop. Raw functions (rawlen,
  * next) see an empty table; #, ipairs, pairs, table.unpack and table.concat see the sizes.
  *
+ * LuaJIT asks no metatable about the length of a table: there a shape is a plain table of its own, which refuses keys
+ * that it does not have.
+ *
  * Invariant: no script gets hold of the plain table. */
 #include "args.h"
 
@@ -21,10 +24,11 @@ void ltide_push_integers(lua_State *L, const int64_t *values, int n) {
 /* Pushes the plain table of the shape at arg, or nothing. */
 static bool push_plain(lua_State *L, int arg) {
   if (!lua_istable(L, arg) || !lua_getmetatable(L, arg)) return false;
-  bool is_shape = lua_rawgetp(L, -1, &key_plain) == LUA_TTABLE;
+  int kind = lua_rawgetp(L, -1, &key_plain);
   lua_remove(L, -2);
-  if (!is_shape) lua_pop(L, 1);
-  return is_shape;
+  if (kind == LUA_TBOOLEAN) lua_pushvalue(L, arg), lua_replace(L, -2); /* it is plain itself */
+  if (kind == LUA_TNIL) lua_pop(L, 1);
+  return kind != LUA_TNIL;
 }
 
 bool ltide_plain_shape(lua_State *L, int arg) {
@@ -135,6 +139,12 @@ static void wrap(lua_State *L) {
 
 void ltide_push_shape(lua_State *L, const int64_t *values, int n) {
   luaL_checkstack(L, 10, "shape");
+  if (!LTIDE_TABLE_LEN) {
+    ltide_push_integers(L, values, n);
+    lua_rawgetp(L, LUA_REGISTRYINDEX, &key_template);
+    lua_setmetatable(L, -2);
+    return;
+  }
   lua_rawgetp(L, LUA_REGISTRYINDEX, &key_cache);
   lua_pushlstring(L, n ? (const char *)values : "", (size_t)n * sizeof *values);
   lua_pushvalue(L, -1);
@@ -160,6 +170,7 @@ void ltide_open_sizes(lua_State *L, ltide_state *S) {
   lua_setfield(L, -2, "__name");
   lua_pushliteral(L, "tide.Shape");
   lua_setfield(L, -2, "__metatable");
+  if (!LTIDE_TABLE_LEN) lua_pushboolean(L, 1), lua_rawsetp(L, -2, &key_plain);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key_template);
   lua_newtable(L);
   lua_createtable(L, 0, 1);

@@ -128,7 +128,7 @@ static int script_own_program(lua_State *L) {
   char path[PATH_MAX];
   lua_getfield(L, LUA_REGISTRYINDEX, LTIDE_RUNNER);
   const void *beside = lua_toboolean(L, -1) ? NULL : (const void *)(uintptr_t)script_own_program;
-  return tide_process_find(path, sizeof path, "tide", beside) ? (lua_pushstring(L, path), 1) : 0;
+  return tide_process_find(path, sizeof path, LTIDE_PROGRAM, beside) ? (lua_pushstring(L, path), 1) : 0;
 }
 
 static int script_loaded(lua_State *L) { return lua_getfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE), 1; }

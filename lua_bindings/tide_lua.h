@@ -154,7 +154,8 @@ static inline tide_lua_options tide_lua_defaults(void) {
  * its tables are read-only, so that one script does not patch what another one calls. Returns LUA_OK, or the status of
  * lua_pcall with the message in the module's place. A state opens it once. */
 static inline int tide_lua_open(lua_State *L, const tide_lua_options *options) {
-  if (lua_getfield(L, LUA_REGISTRYINDEX, "_LOADED") != LUA_TTABLE) { /* none of Lua's libraries has been opened */
+  lua_getfield(L, LUA_REGISTRYINDEX, "_LOADED");
+  if (!lua_istable(L, -1)) { /* none of Lua's libraries has been opened */
     lua_newtable(L);
     lua_setfield(L, LUA_REGISTRYINDEX, "_LOADED");
   }

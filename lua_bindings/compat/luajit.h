@@ -196,6 +196,7 @@ typedef struct luaL_Stream {
   union {
     FILE *f, *closef;
   };
+  uint32_t kind;
 } luaL_Stream;
 
 /* {==== Calls */
@@ -217,6 +218,9 @@ const char *ltide_jit_setupvalue(lua_State *L, int index, int n);
 
 /* Nothing is closed at the end of a function, and nothing when an error passes. */
 #define LTIDE_CLOSES          0
+#define LTIDE_TABLE_LEN       0
+#define LTIDE_YIELDS          0
+#define LTIDE_PROGRAM         "luajit"
 #define lua_toclose(L, index) ((void)(L), (void)(index))
 void lua_closeslot(lua_State *L, int index); /* calls __close without an error, as if the value went out of scope */
 

@@ -138,11 +138,11 @@ function imshow(x, opts)
   local n = planes:dim()
   local h, w = planes:size(n - 1), planes:size(n)
   local width = opts.width or (w < columns and w or columns)
-  if width < 1 then fail("ValueError", called() .. ": width: got " .. width .. ", expected at least 1") end
+  if width < 1 then fail("ValueError", called() .. ": width: got " .. text(width) .. ", expected at least 1") end
   local height = (h * width / w + 0.5) // 1 | 0
   height = height > 0 and height or 1
   if width * 1.0 * height > MOST_PIXELS then
-    fail("ValueError", called() .. ": width: got " .. width .. " columns, which makes " .. height .. " rows of pixels of "
+    fail("ValueError", called() .. ": width: got " .. text(width) .. " columns, which makes " .. text(height) .. " rows of pixels of "
       .. describe(x) .. ", expected at most " .. MOST_PIXELS .. " pixels")
   end
   planes = pool_blocks(pool_blocks(planes:to(dtype == "tide.float64" and "float64" or "float32"), n - 1, height), n, width)

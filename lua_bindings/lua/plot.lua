@@ -43,7 +43,7 @@ local function columns_of(v, name)
   local first = type(v) == "table" and rawget(v, 1)
   local is_list = type(first) == "table" or device_of(first)
   if series > MOST_SERIES and (is_list or device_of(v)) then
-    complain("ValueError", name .. ": got " .. series .. " series, expected at most " .. MOST_SERIES)
+    complain("ValueError", name .. ": got " .. text(series) .. " series, expected at most " .. MOST_SERIES)
   end
   if device_of(v) then
     if v:dim() ~= 2 then return { column_of(v, name) } end
