@@ -71,6 +71,7 @@ typedef struct ltide_state {
   uintptr_t tensor_seal;              /* a random word, which no bytes of a script can imitate */
   int tensor_ref;                     /* registry reference of the tensor metatable */
   struct ltide_arena *arena;          /* innermost tide.scope of the running coroutine, or NULL */
+  int arenas;                         /* how many there are, of all coroutines */
   struct ltide_record *record;        /* of the running coroutine: state.c */
   lua_State *running;                 /* the coroutine that called last in this Lua state */
   lua_State *main;                    /* the one that every coroutine comes from */

@@ -105,15 +105,21 @@ static void push_candidates(lua_State *L) {
   }
 }
 
-/* The level of the function that a script has called, which may have called one of the chunks'; 0 where it runs. */
+/* The level of the function that a script has called, which may have called one of the chunks'; 0 where it runs. Of
+ * LuaJIT's a script calls some in compat/hot.lua itself: what those call is meant. */
 static int script_level(lua_State *L) {
   lua_Debug ar;
   int found = 0;
+  bool was_chunk = false;
   for (int level = 1; lua_getstack(L, level, &ar); level++) {
     lua_getinfo(L, "S", &ar);
-    if (*ar.what == 'C') continue;
+    if (*ar.what == 'C') {
+      if (was_chunk) found = level;
+      was_chunk = false;
+      continue;
+    }
     if (!ltide_script_is(&ar)) break;
-    found = level + 1;
+    was_chunk = true;
   }
   return found;
 }

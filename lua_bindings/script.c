@@ -32,6 +32,15 @@ void ltide_script_give(lua_State *L, const luaL_Reg *list) {
   lua_pop(L, 1);
 }
 
+void ltide_script_set(lua_State *L, const char *name) {
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_globals);
+  lua_insert(L, -2);
+  lua_pushstring(L, name);
+  lua_insert(L, -2);
+  lua_rawset(L, -3);
+  lua_pop(L, 1);
+}
+
 /* Sets what has been given until now in the table at 1. */
 static void set_given(lua_State *L) {
   for (lua_Integer i = (lua_Integer)lua_rawlen(L, 1); i > 0; i--, lua_settop(L, 2)) {

@@ -7,6 +7,8 @@
 /* Gives the chunks C functions, by these names, when one is compiled next: what they cannot do themselves. The list
  * ends with {NULL} and lives as long as the state. */
 void ltide_script_give(lua_State *L, const luaL_Reg *list);
+/* Gives them the value at the top of the stack, and pops it. */
+void ltide_script_set(lua_State *L, const char *name);
 void ltide_script_push(lua_State *L, const char *name); /* the function of the chunks */
 /* Calls the chunks' function of that name with the n values at the top of the stack, which it may yield in. For
  * `return`: whatever it returns is what the running function returns. */

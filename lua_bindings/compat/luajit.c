@@ -7,6 +7,7 @@
 
 #include <luajit.h>
 
+#include "hot.h"
 #include "script.h"
 
 #undef luaopen_tide
@@ -16,7 +17,7 @@ static const char key_kind, key_parts, key_join, key_with, key_warn; /* registry
 
 /* {==== Numbers */
 
-/* prelude.lua, made by CMake. */
+/* prelude.lua and hot.lua, made by CMake. */
 static const struct text {
   const char *name, *text;
   size_t length;
@@ -40,19 +41,23 @@ static int closer(lua_State *L) {
 
 static int throw(lua_State * L) { return lua_settop(L, 1), lua_error(L); }
 
-/* What a C function sees of a cdata is no more than its address: functions over the FFI tell the rest. */
-static void open_prelude(lua_State *L) {
-  int top = lua_gettop(L);
-  const struct text *p = &prelude[0];
-  if (luaL_loadbuffer(L, p->text, p->length, p->name) != LUA_OK) lua_error(L);
+static void push_ffi(lua_State *L) {
   lua_getfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
-  if (lua_getfield(L, -1, "ffi") != LUA_TTABLE) { /* a host has not opened it: no script makes such numbers */
+  if (lua_getfield(L, -1, "ffi") != LUA_TTABLE) { /* a host has not opened it: no script makes cdata */
     lua_pop(L, 1);
     lua_pushcfunction(L, luaopen_ffi);
     lua_pushliteral(L, "ffi");
     lua_call(L, 1, 1);
   }
   lua_remove(L, -2);
+}
+
+/* What a C function sees of a cdata is no more than its address: functions over the FFI tell the rest. */
+static void open_prelude(lua_State *L) {
+  int top = lua_gettop(L);
+  const struct text *p = &prelude[0];
+  if (luaL_loadbuffer(L, p->text, p->length, p->name) != LUA_OK) lua_error(L);
+  push_ffi(L);
   lua_pushcfunction(L, protect), lua_pushcfunction(L, closer), lua_pushcfunction(L, throw);
   lua_call(L, 4, 4);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key_with);
@@ -391,14 +396,6 @@ static int bnot(lua_State *L) {
 static const luaL_Reg operators[] = {{"__idiv", idiv}, {"__band", band}, {"__bor", bor},   {"__bxor", bxor},
                                      {"__shl", shl},   {"__shr", shr},   {"__bnot", bnot}, {NULL, NULL}};
 
-/* __with(value, block, ...) */
-static int with(lua_State *L) {
-  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_with);
-  lua_insert(L, 1);
-  lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
-  return lua_gettop(L);
-}
-
 /* {==== The entry */
 
 int luaopen_tide(lua_State *L) {
@@ -413,8 +410,10 @@ int luaopen_tide(lua_State *L) {
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key_warn);
   lua_pushcfunction(L, ltide_luaopen);
   lua_call(L, 0, 1);
-  static const luaL_Reg blocks[] = {{"__with", with}, {NULL, NULL}};
   ltide_script_give(L, operators);
-  ltide_script_give(L, blocks);
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_with);
+  ltide_script_set(L, "__with");
+  push_ffi(L);
+  ltide_open_hot(L, prelude[1].text, prelude[1].length, prelude[1].name);
   return 1;
 }

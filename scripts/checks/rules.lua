@@ -122,7 +122,7 @@ local function check_include(path, line, header, quoted)
     complain(path, line, header .. ": the bindings include only tide/*.h, Lua and their own headers")
   end
   if under(path, "lua_bindings/") and quoted and not header:match("/") then
-    local own = io.open("lua_bindings/" .. header) or (lua_headers[header] and io.open(path))
+    local own = io.open("lua_bindings/" .. header) or io.open(path:match "^.*/" .. header) or (lua_headers[header] and io.open(path))
     if own then
       own:close()
     else

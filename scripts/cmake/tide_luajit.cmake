@@ -24,7 +24,7 @@ function(tide_luajit_text name)
     DEPENDS tide_runner ${compat}/embed.lua ${compat}/translate.lua ${ARGN})
 endfunction()
 tide_luajit_text(tide_script.inc ${lua_chunks})
-tide_luajit_text(tide_prelude.inc ${compat}/prelude.lua)
+tide_luajit_text(tide_prelude.inc ${compat}/prelude.lua ${compat}/hot.lua)
 
 file(GLOB compat_sources CONFIGURE_DEPENDS lua_bindings/compat/*.c)
 add_library(tide_luajit_module MODULE ${binding_sources} ${compat_sources} ${script}/tide_script.inc ${script}/tide_prelude.inc)
