@@ -7,42 +7,28 @@
  * Invariant: an open library stays mapped until the process ends: drivers do not survive being unmapped. */
 #include "registry.h"
 
-#include <dlfcn.h>
-#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "base/base.h"
+#include "os/os.h"
 
 static void *library;
 static const char library_name[] = "libtide_cuda.so";
 
 /* The folder that the code of this very function was loaded from; for the runner, that of the program. */
 static bool own_folder(char *out, size_t size) {
-  Dl_info info;
-  char path[PATH_MAX];
-  bool program = !dladdr((void *)(uintptr_t)own_folder, &info) || !info.dli_fname ||
-                 !strcmp(info.dli_fname, program_invocation_name) || !strchr(info.dli_fname, '/');
-  if (program) {
-    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
-    if (n <= 0) return false;
-    path[n] = 0;
-  } else if (!realpath(info.dli_fname, path)) {
-    return false;
-  }
-  char *slash = strrchr(path, '/');
-  if (!slash) return false;
-  *slash = 0;
-  return (size_t)snprintf(out, size, "%s", path) < size;
+  char *slash = tide__os_file_of(out, size, (void *)(uintptr_t)own_folder) ? strrchr(out, '/') : NULL;
+  if (slash) *slash = 0;
+  return slash != NULL;
 }
 
 static tide_status open_path(const char *path) {
-  library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  library = tide__os_library(path, true);
   if (library) return TIDE_OK;
-  const char *why = dlerror();
-  return tide__fail(TIDE_LIBRARY, "cuda: %s could not be opened: %s", path, why ? why : "no reason given");
+  return tide__fail(TIDE_LIBRARY, "cuda: %s could not be opened: %s", path, tide__os_library_problem());
 }
 
 static tide_status open_library(const char *configured) {
@@ -55,7 +41,7 @@ static tide_status open_library(const char *configured) {
       if (access(path, F_OK) == 0) return open_path(path);
     }
   }
-  library = dlopen(library_name, RTLD_NOW | RTLD_LOCAL);
+  library = tide__os_library(library_name, true);
   if (library) return TIDE_OK;
   return tide__fail(
       TIDE_LIBRARY,
@@ -67,7 +53,7 @@ static tide_status open_library(const char *configured) {
 static tide_status open_cuda(const tide_backend **out, const tide_backend_host *host, const tide_config *config) {
   if (!library) TIDE_TRY(open_library(config->cuda_path));
   tide_backend_open_fn open = NULL;
-  *(void **)&open = dlsym(library, "tide_backend_cuda_open");
+  *(void **)&open = tide__os_symbol(library, "tide_backend_cuda_open");
   if (!open)
     return tide__fail(TIDE_LIBRARY, "cuda: %s has no tide_backend_cuda_open, expected the library of tide %s",
                       library_name, TIDE_VERSION);

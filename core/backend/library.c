@@ -6,10 +6,11 @@
  * four; so its symbols are a list in that order, and no member is named here. */
 #include "library.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "os/os.h"
 
 enum { PLACE_LOADER, PLACE_CUDA };
 static const struct {
@@ -34,7 +35,7 @@ static const char *const symbols[] = {
 static void *open_in(const char *folder, size_t length, const char *name) {
   char path[1024];
   if (snprintf(path, sizeof path, "%.*s/%s", (int)length, folder, name) >= (int)sizeof path) return NULL;
-  return dlopen(path, RTLD_LAZY | RTLD_LOCAL);
+  return tide__os_library(path, false);
 }
 
 static void *open_name(const char *name, int place) {
@@ -44,7 +45,7 @@ static void *open_name(const char *name, int place) {
     if (length) library = open_in(p, length, name);
     p += length + (p[length] == ':');
   }
-  if (!library) library = dlopen(name, RTLD_LAZY | RTLD_LOCAL);
+  if (!library) library = tide__os_library(name, false);
   if (!library && place == PLACE_CUDA) library = open_in("/usr/local/cuda/lib64", 21, name);
   return library;
 }
@@ -66,12 +67,11 @@ bool tide__library_open(void *calls, tide__library which, char *problem, size_t 
   for (int skip = (int)which; skip; symbol++) skip -= *symbol == NULL;
   void *library = open_any(libraries[which].names, libraries[which].place);
   if (!library) {
-    const char *why = dlerror();
-    snprintf(problem, size, "%s %s: %s", title, libraries[which].missing, why ? why : "no reason given");
+    snprintf(problem, size, "%s %s: %s", title, libraries[which].missing, tide__os_library_problem());
     return false;
   }
   for (char *to = calls; *symbol; symbol++, to += sizeof(void *)) {
-    void *found = dlsym(library, *symbol);
+    void *found = tide__os_symbol(library, *symbol);
     if (!found) {
       snprintf(problem, size, "%s lacks %s, %s", title, *symbol, libraries[which].older);
       return false;

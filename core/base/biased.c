@@ -3,7 +3,7 @@
  * Most programs use a device from one thread. A lock that a thread has taken many times in a row becomes its own: it
  * then says that it is inside by a plain store, and looks whether the lock is still its own by a plain load. A thread
  * that finds the lock another's takes the mutex, takes the lock away from its owner, and makes every processor that
- * runs a thread of the process pass a barrier (membarrier of Linux), after which the owner has either seen that it has
+ * runs a thread of the process pass a barrier (tide__os_barrier), after which the owner has either seen that it has
  * lost the lock or been seen inside, where it is waited for. That costs microseconds, so a lock is nobody's until one
  * thread has taken it many times in a row again.
  *
@@ -13,31 +13,14 @@
  * `inside`. So what is left of a thread that has lost the lock and was slow to see it disturbs nobody. */
 #include "biased.h"
 
-#include <errno.h>
 #include <sched.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "base.h"
+#include "os/os.h"
 
 enum { IN_A_ROW = 200 };
 
 _Thread_local uint8_t tide__thread_number;
-
-/* ---- the barrier ---- */
-
-#if defined(__linux__) && defined(SYS_membarrier) && !defined(__SANITIZE_THREAD__)
-enum { EXPEDITED = 1 << 3, REGISTER_EXPEDITED = 1 << 4 }; /* of linux/membarrier.h */
-static bool barrier_register(void) { return syscall(SYS_membarrier, REGISTER_EXPEDITED, 0, 0) == 0; }
-
-/* A child of fork may have to register again. */
-static void barrier(void) {
-  while (syscall(SYS_membarrier, EXPEDITED, 0, 0) != 0 && (!barrier_register() || errno == EINTR)) usleep(1000);
-}
-#else
-static bool barrier_register(void) { return false; }
-static void barrier(void) {}
-#endif
 
 /* ---- the numbers of threads ---- */
 
@@ -54,7 +37,7 @@ static void give_number(void) {
 }
 
 static void prepare(void) {
-  able = barrier_register();
+  able = tide__os_barrier_prepare();
   if (able) tide__thread_at_end(give_number);
 }
 
@@ -78,7 +61,7 @@ static uint8_t take_number(void) {
 /* The mutex is held. */
 static void take_away(tide__biased *l, uint8_t owner) {
   atomic_store_explicit(&l->owner, 0, memory_order_relaxed);
-  barrier();
+  tide__os_barrier();
   while (atomic_load_explicit(&l->inside[owner], memory_order_acquire)) sched_yield();
   l->row = 0;
 }

@@ -1,17 +1,14 @@
 /* entropy.c: numbers that nobody can foresee.
  *
  * Invariant: it never fails: without the system's entropy the clock has to do. */
-#include <errno.h>
-#include <sys/random.h>
 #include <time.h>
 
+#include "os/os.h"
 #include "tide/tide.h"
 
 uint64_t tide_random_seed(void) {
   uint64_t seed;
-  ssize_t got;
-  do { got = getrandom(&seed, sizeof seed, 0); } while (got < 0 && errno == EINTR);
-  if (got == (ssize_t)sizeof seed) return seed;
+  if (tide__os_random(&seed, sizeof seed)) return seed;
   /* No entropy call in this kernel or sandbox: the clock's nanoseconds, spread by a multiplication. */
   struct timespec now;
   clock_gettime(CLOCK_REALTIME, &now);

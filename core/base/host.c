@@ -11,8 +11,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 
+#include "os/os.h"
 #include "tide/debug.h"
 
 struct tide__host_hooks {
@@ -63,33 +63,22 @@ static bool mapped(size_t bytes) {
 static size_t whole_pages(size_t bytes) { return (bytes + 65535) / 65536 * 65536; }
 
 static void *map_piece(size_t bytes) {
-  bool huge = bytes >= 2 * huge_page;
-  size_t extra = huge ? huge_page : 0;
-  bytes = whole_pages(bytes);
-  char *p = mmap(NULL, bytes + extra, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (p == MAP_FAILED) return NULL;
-  if (!huge) return p;
-  size_t before = (huge_page - (uintptr_t)p % huge_page) % huge_page;
-  if (before) munmap(p, before);
-  if (extra > before) munmap(p + before + bytes, extra - before);
-  madvise(p + before, bytes / huge_page * huge_page, MADV_HUGEPAGE);
-  return p + before;
+  return tide__os_map(whole_pages(bytes), bytes >= 2 * huge_page ? huge_page : 0);
 }
 
 static void *own_alloc(void *user, size_t bytes, size_t align) {
   (void)user;
   if (bytes > (size_t)PTRDIFF_MAX - 2 * huge_page) return NULL;
   if (mapped(bytes)) return map_piece(bytes);
-  void *p = NULL;
-  return posix_memalign(&p, align, bytes) ? NULL : p;
+  return tide__os_aligned(align, bytes);
 }
 
 static void own_free(void *user, void *ptr, size_t bytes) {
   (void)user;
   if (mapped(bytes))
-    munmap(ptr, whole_pages(bytes));
+    tide__os_unmap(ptr, whole_pages(bytes));
   else
-    free(ptr);
+    tide__os_aligned_free(ptr);
 }
 
 static const tide__host_hooks own = {.alloc = own_alloc, .free = own_free};

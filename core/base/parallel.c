@@ -31,6 +31,8 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "os/os.h"
+
 enum { MOST_THREADS = 256, DEFAULT_MOST = 16, CHUNKS_EACH = 4, PIECE_GRAINS = 4, HOST_GRAINS = 64 };
 static const int64_t spin_ns = 30000, piece_ns = 1000000, host_ns = 10000000;
 
@@ -83,9 +85,7 @@ static int cgroup_cores(void) {
 }
 
 static int default_threads(void) {
-  cpu_set_t set;
-  int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-  int allowed = cgroup_cores();
+  int n = tide__os_processors(true), allowed = cgroup_cores();
   if (n > allowed) n = allowed;
   return n < 1 ? 1 : n > DEFAULT_MOST ? DEFAULT_MOST : n;
 }

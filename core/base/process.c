@@ -7,7 +7,6 @@
  * waits, or, for one that was dropped while it ran, by whoever comes here later. */
 #include "tide/process.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -21,6 +20,8 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "os/os.h"
 
 extern char **environ;
 
@@ -181,9 +182,8 @@ static bool is_program(char *out, size_t size, const char *folder, int length, c
 
 static bool find_beside(char *out, size_t size, const char *name, const void *address) {
   static const char *const places[] = {"/../../../bin", "/../bin", ""};
-  Dl_info info;
   char path[PATH_MAX];
-  if (!dladdr(address, &info) || !info.dli_fname || !realpath(info.dli_fname, path)) return false;
+  if (!tide__os_file_of(path, sizeof path, address)) return false;
   const char *slash = strrchr(path, '/');
   for (size_t i = 0; slash && i < sizeof places / sizeof *places; i++)
     if (is_program(out, size, path, (int)(slash - path), places[i], name)) return true;
@@ -191,10 +191,7 @@ static bool find_beside(char *out, size_t size, const char *name, const void *ad
 }
 
 bool tide_process_find(char *out, size_t size, const char *name, const void *address) {
-  if (!address) {
-    ssize_t n = readlink("/proc/self/exe", out, size);
-    if (n > 0 && (size_t)n < size) return out[n] = 0, true;
-  }
+  if (!address && tide__os_file_of(out, size, NULL)) return true;
   if (address && find_beside(out, size, name, address)) return true;
   for (const char *path = getenv("PATH"); path && *path;) {
     size_t n = strcspn(path, ":");

@@ -17,8 +17,7 @@
  * Invariant: a job is on the list until it is taken or dropped, both under the lock; only its own thread touches the
  * image of a running one. */
 #include "jit.h"
-
-#include <unistd.h>
+#include "os/os.h"
 
 enum { WORKERS = 8, JOBS = 256, ARCH = 64 };
 typedef enum state { WAITING, RUNNING, DONE } state;
@@ -175,7 +174,7 @@ static void watch_forks(void) { pthread_atfork(NULL, NULL, child_after_fork); }
 
 /* Half of the processors, as the program wants to go on. The lock is held. */
 static void start_worker(void) {
-  long most = sysconf(_SC_NPROCESSORS_ONLN) / 2;
+  int most = tide__os_processors(false) / 2;
   if (ahead.started >= WORKERS || ahead.started >= (most > 1 ? most : 1)) return;
   if (pthread_create(&ahead.thread[ahead.started], NULL, worker, NULL) == 0) ahead.started++;
 }

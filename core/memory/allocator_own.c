@@ -6,8 +6,9 @@
  * Invariant: both functions are there. */
 #include "allocator.h"
 
-#include <dlfcn.h>
 #include <stdlib.h>
+
+#include "os/os.h"
 
 tide_status tide_allocator_wrap(tide_allocator **out, tide_alloc_fn alloc, tide_free_fn free_fn) {
   if (!alloc || !free_fn)
@@ -23,16 +24,14 @@ tide_status tide_allocator_wrap(tide_allocator **out, tide_alloc_fn alloc, tide_
 tide_status tide_allocator_open(tide_allocator **out, const char *path, const char *alloc, const char *free_name) {
   if (!path || !alloc || !free_name)
     return tide__fail(TIDE_ARGUMENT, "CUDAPluggableAllocator: a name is missing, got NULL, expected three strings");
-  void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  if (!library) {
-    const char *why = dlerror();
+  void *library = tide__os_library(path, true);
+  if (!library)
     return tide__fail(TIDE_LIBRARY, "CUDAPluggableAllocator: %s could not be opened: %s", path,
-                      why ? why : "no reason given");
-  }
+                      tide__os_library_problem());
   tide_alloc_fn alloc_fn = NULL;
   tide_free_fn free_fn = NULL;
-  *(void **)&alloc_fn = dlsym(library, alloc);
-  *(void **)&free_fn = dlsym(library, free_name);
+  *(void **)&alloc_fn = tide__os_symbol(library, alloc);
+  *(void **)&free_fn = tide__os_symbol(library, free_name);
   if (!alloc_fn || !free_fn)
     return tide__fail(TIDE_LIBRARY, "CUDAPluggableAllocator: %s has no function \"%s\"", path,
                       alloc_fn ? free_name : alloc);

@@ -5,14 +5,12 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <time.h>
+
+#include "os/os.h"
 
 extern _Atomic int64_t tide__idle_ahead; /* for tests: so many milliseconds later than it is */
-/* In milliseconds; a few nanoseconds to read, right to some milliseconds. */
 static inline int64_t tide__idle_now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
-  return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000 + atomic_load_explicit(&tide__idle_ahead, memory_order_relaxed);
+  return tide__os_coarse_ms() + atomic_load_explicit(&tide__idle_ahead, memory_order_relaxed);
 }
 
 enum { TIDE__IDLE_MS = 2000 }; /* what nobody has asked for so long goes */

@@ -10,10 +10,10 @@
 #include "memory.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "base/quota.h"
 #include "host_cache.h"
+#include "os/os.h"
 
 /* A collector lets go of thousands of tensors at a time: the caches must hold what one of its cycles gives. */
 enum { CLASSES = 11, HEADERS = 16384 };
@@ -144,10 +144,8 @@ static void cpu_give(const tide__host_hooks *hooks, void *ptr, size_t bytes, boo
 }
 
 static tide_status cpu_fail(size_t bytes) {
-  long page = sysconf(_SC_PAGESIZE), pages = sysconf(_SC_PHYS_PAGES), unused = sysconf(_SC_AVPHYS_PAGES);
-  size_t total = pages > 0 ? (size_t)pages * (size_t)page : 0,
-         free_bytes = unused > 0 ? (size_t)unused * (size_t)page : 0;
-  size_t held = tide_memory_cpu_allocated();
+  size_t free_bytes, total, held = tide_memory_cpu_allocated();
+  tide__os_memory(&free_bytes, &total);
   return tide__fail_memory(TIDE_CPU, bytes, free_bytes, total, held, held,
                            "memory: cpu cannot give %zu bytes; %zu of its %zu are free; tensors hold %zu", bytes,
                            free_bytes, total, held);

@@ -10,10 +10,10 @@
  * push and pop, is told that those above end and begin again, so what it draws nests.
  *
  * Invariant: what the listener has on its stack of the thread is what lies on ours from `told` on. */
-#include <dlfcn.h>
 #include <stdlib.h>
 
 #include "profiler.h"
+#include "os/os.h"
 #include "tide/profiler.h"
 
 /* ---- the listener: numbers and structs of NVTX's binary interface ---- */
@@ -59,12 +59,12 @@ static const void *export_table(uint32_t id) {
 /* What cannot be opened or does not want to listen is nobody: ranges are for those who look. */
 static void look(void) {
   const char *path = getenv("NVTX_INJECTION64_PATH");
-  void *library = path && *path ? dlopen(path, RTLD_LAZY) : NULL;
+  void *library = path && *path ? tide__os_library(path, false) : NULL;
   int (*start)(const void *(*)(uint32_t)) = NULL;
-  void *found = library ? dlsym(library, "InitializeInjectionNvtx2") : NULL;
+  void *found = library ? tide__os_symbol(library, "InitializeInjectionNvtx2") : NULL;
   memcpy(&start, &found, sizeof found);
   bool taken = start && start(export_table) != 0;
-  if (library && !taken) dlclose(library);
+  if (library && !taken) tide__os_library_close(library);
   atomic_store_explicit(&listening, taken, memory_order_relaxed);
   atomic_store_explicit(&looked, true, memory_order_release);
 }

@@ -53,7 +53,7 @@ static bool reserve(tide__clock *c, int n) {
   return true;
 }
 
-static bool raise(tide__clock *c, int slot, uint64_t epoch) {
+static bool reach(tide__clock *c, int slot, uint64_t epoch) {
   if (slot >= c->n) {
     if (!reserve(c, slot + 1)) return false;
     memset(c->at + c->n, 0, (size_t)(slot + 1 - c->n) * sizeof *c->at);
@@ -65,7 +65,7 @@ static bool raise(tide__clock *c, int slot, uint64_t epoch) {
 
 static bool join(tide__clock *into, const tide__clock *from) {
   if (from->n == 0 || into == from) return true;
-  if (!raise(into, from->n - 1, from->at[from->n - 1])) return false;
+  if (!reach(into, from->n - 1, from->at[from->n - 1])) return false;
   for (int i = 0; i < from->n; i++)
     if (into->at[i] < from->at[i]) into->at[i] = from->at[i];
   return true;
@@ -97,7 +97,7 @@ static tide__timeline *match(int device, bool captured, uint64_t key) {
 
 static tide__timeline *line_new(void) {
   tide__timeline *t = calloc(1, sizeof *t);
-  if (!t || !raise(&t->clock, count, 1)) {
+  if (!t || !reach(&t->clock, count, 1)) {
     free(t);
     return NULL;
   }

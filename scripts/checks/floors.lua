@@ -2,6 +2,7 @@
 -- calls: the rooms below that it may call and include. face: what other rooms may include of it; nil: every header,
 -- since each holds one thing.
 local rooms = {
+  { "os", calls = {}, face = { "os.h" } }, -- which every room above may call
   { "base", calls = {} },
   { "backend", calls = { "base" } }, -- the tables, and what opens libraries
   { "backend/cpu", calls = { "base", "backend" }, face = { "cpu.h", "cxx.h" } },
@@ -18,6 +19,8 @@ local rooms = {
   { "watch", calls = { "base", "runtime", "stream", "memory", "tensor", "graph", "comm", "jit" }, face = { "watch.h" } },
   { "io", calls = { "base", "runtime", "stream", "memory", "tensor" }, face = {} },
 }
+
+for i = 2, #rooms do table.insert(rooms[i].calls, "os") end
 
 -- The files of lua_bindings, lowest floor first: a file calls none of a higher floor, and in one floor so many files may
 -- call each other in a circle.

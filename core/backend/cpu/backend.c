@@ -3,13 +3,13 @@
  *
  * Invariant: no slot is empty that core may call for any device; what a CPU has not is answered, not missing. */
 #include <string.h>
-#include <unistd.h>
 
 #include "cxx.h"
 #include "fiber.h"
 #include "cpu.h"
 #include "room.h"
 #include "backend/registry.h"
+#include "os/os.h"
 
 static void close_backend(void) {
   tide__room_close();
@@ -24,9 +24,7 @@ static tide_status device_open(int device) { return (void)device, TIDE_OK; }
 
 static tide_status device_mem_info(size_t *free_bytes, size_t *total, int device) {
   (void)device;
-  size_t page = (size_t)sysconf(_SC_PAGESIZE);
-  *free_bytes = (size_t)sysconf(_SC_AVPHYS_PAGES) * page;
-  *total = (size_t)sysconf(_SC_PHYS_PAGES) * page;
+  tide__os_memory(free_bytes, total);
   return TIDE_OK;
 }
 

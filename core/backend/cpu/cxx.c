@@ -13,7 +13,6 @@
 #include "fiber.h"
 #include "base/determinism.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -24,6 +23,8 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "os/os.h"
 
 extern char **environ;
 
@@ -220,21 +221,21 @@ tide_status tide__cxx_load(void **module, const void *image, size_t bytes, int d
     return tide__fail(TIDE_FILE, "jit: no memory file for a kernel: %s", strerror(errno));
   }
   unique_path(path, sizeof path, file);
-  *module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  const char *why = *module ? NULL : dlerror();
+  *module = tide__os_library(path, true);
+  const char *why = *module ? NULL : tide__os_library_problem();
   close(file);
   return *module ? TIDE_OK : tide__fail(TIDE_LIBRARY, "jit: a kernel cannot be loaded: %s", why ? why : "no reason");
 }
 
 void tide__cxx_unload(void *module, int device) {
   (void)device;
-  dlclose(module);
+  tide__os_library_close(module);
 }
 
 tide_status tide__cxx_function(void **out, tide_function_info *info, void *module, const char *name, int device) {
   (void)device;
   *info = (tide_function_info){.max_threads = 1024};
-  *out = dlsym(module, name);
+  *out = tide__os_symbol(module, name);
   return *out ? TIDE_OK : tide__fail(TIDE_LIBRARY, "jit: the kernel %s is not in its library", name);
 }
 

@@ -15,6 +15,7 @@
 
 #include "isa.h"
 #include "layout.h"
+#include "os/os.h"
 
 enum {
   LONGEST_DIRECT = 4096,
@@ -106,12 +107,12 @@ static double *roots(int64_t count, int64_t step, int64_t n) {
 static void plan_free(fft_plan *p) {
   if (p->first) tide__fft_plan_put(p->first);
   if (p->second) tide__fft_plan_put(p->second);
-  free(p->chirp), free(p->spectrum), free(p->coarse), free(p->fine), free(p->spread), free(p->half_root),
-      free(p->factors), free(p->roots);
+  free(p->chirp), free(p->spectrum), free(p->coarse), free(p->fine), free(p->half_root), free(p->roots);
+  tide__os_aligned_free(p->spread), tide__os_aligned_free(p->factors);
   free(p);
 }
 
-static void *whole_lines(int64_t bytes) { return aligned_alloc(64, (size_t)(bytes + 63) / 64 * 64); }
+static void *whole_lines(int64_t bytes) { return tide__os_aligned(64, (size_t)(bytes + 63) / 64 * 64); }
 
 /* Elements k and m - k of the chirp that is to be transformed: the conjugates of w, over m. */
 static void run_conjugates(void *arg, int64_t begin, int64_t end) {

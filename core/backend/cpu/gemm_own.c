@@ -14,9 +14,8 @@
  *
  * Invariant: the order of the sums depends on the sizes alone. */
 #include "gemm.h"
+#include "os/os.h"
 #include "room.h"
-
-#include <unistd.h>
 
 enum { PART_K = 11 * TIDE_GEMM_SLICE, PART_BYTES = 64 << 20, GROUP = 8, EACH = 4, LOOK = 16 };
 /* Of A's rows that a task packs: three eighths of the second cache, within these bounds. */
@@ -61,7 +60,7 @@ static int64_t rows_bytes(void) {
   static _Atomic int64_t known; /* the system may ask the processor each time, which is slow on virtual ones */
   int64_t bytes = atomic_load_explicit(&known, memory_order_relaxed);
   if (bytes) return bytes;
-  bytes = sysconf(_SC_LEVEL2_CACHE_SIZE) / 8 * 3;
+  bytes = tide__os_cache(2) / 8 * 3;
   if (bytes < LEAST_ROWS_BYTES) bytes = LEAST_ROWS_BYTES;
   if (bytes > MOST_ROWS_BYTES) bytes = MOST_ROWS_BYTES;
   atomic_store_explicit(&known, bytes, memory_order_relaxed);

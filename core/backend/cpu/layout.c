@@ -5,8 +5,7 @@
  *
  * Invariant: a chunk has at most TIDE_PIECE_ROWS rows and the elements that the grid was made with. */
 #include "layout.h"
-
-#include <unistd.h>
+#include "os/os.h"
 
 enum { TILE_WIDE = 64, TILE_HIGH = 32, TILE_BAND = 8 };
 
@@ -315,9 +314,7 @@ bool tide__beyond_cache(int64_t bytes) {
   static _Atomic int64_t limit;
   int64_t now = atomic_load_explicit(&limit, memory_order_relaxed);
   if (now == 0) {
-#ifdef _SC_LEVEL3_CACHE_SIZE
-    now = sysconf(_SC_LEVEL3_CACHE_SIZE) / 2;
-#endif
+    now = tide__os_cache(3) / 2;
     if (now < 4 << 20) now = 4 << 20;
     if (now > 32 << 20) now = 32 << 20; /* a larger cache is shared with others, who would lose by it */
     atomic_store_explicit(&limit, now, memory_order_relaxed);

@@ -9,8 +9,8 @@
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 
+#include "os/os.h"
 #include "room.h"
 
 enum { PLACES = 16, KEPT_SMALL = 1 << 20, KEPT_LARGE = 32 << 20, AHEAD = 128, HUGE_PAGE = 2 << 20 };
@@ -22,7 +22,7 @@ typedef struct block {
 static _Atomic(block *) places[PLACES]; /* the first is for large ones */
 
 void tide__room_close(void) {
-  for (int i = 0; i < PLACES; i++) free(atomic_exchange(&places[i], NULL));
+  for (int i = 0; i < PLACES; i++) tide__os_aligned_free(atomic_exchange(&places[i], NULL));
 }
 
 void *tide__room_take(size_t bytes) {
@@ -31,12 +31,12 @@ void *tide__room_take(size_t bytes) {
     if (!atomic_load_explicit(&places[i], memory_order_relaxed)) continue;
     block *b = atomic_exchange(&places[i], NULL);
     if (b && b->bytes >= bytes) return (char *)b + AHEAD;
-    free(b);
+    tide__os_aligned_free(b);
   }
   const size_t to = bytes > KEPT_SMALL ? HUGE_PAGE : AHEAD, all = (bytes + AHEAD + to - 1) / to * to;
-  block *b = aligned_alloc(to, all);
+  block *b = tide__os_aligned(to, all);
   if (!b) return NULL;
-  if (to == HUGE_PAGE) madvise(b, all, MADV_HUGEPAGE);
+  if (to == HUGE_PAGE) tide__os_huge(b, all);
   b->bytes = bytes;
   return (char *)b + AHEAD;
 }
@@ -47,5 +47,5 @@ void tide__room_put(void *memory) {
   int i = b->bytes > KEPT_SMALL ? 0 : 1, end = b->bytes > KEPT_SMALL ? b->bytes <= KEPT_LARGE : PLACES;
   for (; i < end; i++, none = NULL)
     if (atomic_compare_exchange_strong(&places[i], &none, b)) return;
-  free(b);
+  tide__os_aligned_free(b);
 }

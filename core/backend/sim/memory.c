@@ -15,10 +15,10 @@
 #include "sim.h"
 
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/base.h"
+#include "os/os.h"
 
 enum { PAGE = 4096 };
 #ifdef __SANITIZE_THREAD__ /* which keeps four bytes beside each that is written */
@@ -29,20 +29,15 @@ static const size_t POISON = (size_t)16 << 20;
 
 static size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
-static char *reserve(size_t bytes) {
-  void *p = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  return p == MAP_FAILED ? NULL : p;
-}
-
 /* Addresses for so many times the memory of the devices. */
 static bool reserve_times(size_t times) {
   sim_state *s = &tide__sim;
   s->span = round_up(times * s->memory, (size_t)1 << 21) + ((size_t)1 << 21);
   size_t total = s->span * (size_t)s->devices;
-  s->base = reserve(total);
-  char *seen = s->base ? reserve(total) : NULL;
+  s->base = tide__os_reserve(total);
+  char *seen = s->base ? tide__os_reserve(total) : NULL;
   if (seen) s->shift = seen - s->base;
-  if (s->base && !seen) munmap(s->base, total);
+  if (s->base && !seen) tide__os_unmap(s->base, total);
   return seen != NULL;
 }
 
@@ -60,8 +55,8 @@ bool tide__sim_memory_open(void) {
 void tide__sim_memory_close(void) {
   sim_state *s = &tide__sim;
   size_t total = s->span * (size_t)s->devices;
-  munmap(s->base + s->shift, total);
-  munmap(s->base, total);
+  tide__os_unmap(s->base + s->shift, total);
+  tide__os_unmap(s->base, total);
   for (int d = 0; d < s->devices; d++) {
     for (sim_block *b = s->device[d].blocks, *next; b; b = next) {
       next = b->next;
@@ -72,7 +67,7 @@ void tide__sim_memory_close(void) {
   }
   for (sim_pinned *p = s->pinned, *next; p; p = next) {
     next = p->next;
-    if (!p->registered) free(p->ptr);
+    if (!p->registered) tide__os_aligned_free(p->ptr);
     free(p);
   }
   s->pinned = NULL;
@@ -100,15 +95,12 @@ sim_block **tide__sim_find_gap(char **ptr, int device, size_t bytes) {
 
 bool tide__sim_back(char *ptr, size_t bytes) {
   char *seen = ptr + tide__sim.shift;
-  if (mprotect(seen, bytes, PROT_READ | PROT_WRITE)) return false;
+  if (!tide__os_back(seen, bytes)) return false;
   if (!atomic_load(&tide__sim_dry)) memset(seen, 0xFF, bytes < POISON ? bytes : POISON);
   return true;
 }
 
-void tide__sim_unback(char *ptr, size_t bytes) {
-  madvise(ptr + tide__sim.shift, bytes, MADV_DONTNEED);
-  mprotect(ptr + tide__sim.shift, bytes, PROT_NONE);
-}
+void tide__sim_unback(char *ptr, size_t bytes) { tide__os_unback(ptr + tide__sim.shift, bytes); }
 
 tide_status tide__sim_mem_alloc(void **out, int device, size_t bytes) {
   sim_state *s = &tide__sim;
@@ -196,7 +188,7 @@ tide_status tide__sim_host_alloc(void **out, size_t bytes) {
   TIDE_TRY(tide__sim_enter("pin_memory"));
   size_t whole = round_up(bytes, PAGE);
   sim_pinned *pinned = malloc(sizeof *pinned);
-  char *ptr = pinned && whole >= bytes ? aligned_alloc(PAGE, whole) : NULL;
+  char *ptr = pinned && whole >= bytes ? tide__os_aligned(PAGE, whole) : NULL;
   if (!ptr) {
     free(pinned);
     return s->host->fail(TIDE_MEMORY, "pin_memory: no host memory, got %zu bytes", bytes);
@@ -220,6 +212,6 @@ void tide__sim_host_free(void *ptr, size_t bytes) {
   if (pinned) *link = pinned->next;
   pthread_mutex_unlock(&tide__sim.lock);
   if (!pinned) return;
-  if (!pinned->registered) free(pinned->ptr);
+  if (!pinned->registered) tide__os_aligned_free(pinned->ptr);
   free(pinned);
 }

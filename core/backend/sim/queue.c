@@ -19,6 +19,7 @@
 #include "sim.h"
 
 #include "base/base.h"
+#include "os/os.h"
 
 static const double WAIT_SLICE = 0.02, POLL = 0.0005;
 
@@ -84,7 +85,7 @@ static struct timespec timespec_of(double seconds) {
 /* Until `when`, or a signal. */
 static void cond_wait_until(pthread_cond_t *cond, double when) {
   struct timespec t = timespec_of(tide__sim_clock_system(when));
-  pthread_cond_clockwait(cond, &tide__sim.lock, CLOCK_MONOTONIC, &t);
+  tide__os_wait_until(cond, &tide__sim.lock, &t);
 }
 
 static void *work(void *unused) {

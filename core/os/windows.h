@@ -1,0 +1,13 @@
+/* windows.h: what MinGW's headers lack of C11 and POSIX; the compiler includes it before each file (-include). */
+#ifndef TIDE_OS_WINDOWS_H
+#define TIDE_OS_WINDOWS_H
+
+#include <math.h>
+
+#define CMPLX(re, im) __builtin_complex((double)(re), (double)(im))
+
+/* Those of Windows write no global sign that threads would share. */
+static inline double lgamma_r(double x, int *sign) { return *sign = 1, lgamma(x); }
+static inline float lgammaf_r(float x, int *sign) { return *sign = 1, lgammaf(x); }
+
+#endif
