@@ -270,39 +270,42 @@ static int runs_of(const work *w, run *runs, int64_t lane, int64_t lanes) {
 }
 
 /* A panel: k rows of some lanes from row `from` on. What is copied too much is written again by what follows. */
-static void pack(const work *w, char *out, const char *planes, const char *end, int64_t from, int64_t k,
-                 const run *runs, int n) {
-  const int64_t panel = w->width * w->wide;
-  for (int64_t r = from; r < from + k; r++, out += panel) {
-    const char *in = planes + (w->row[r] + runs->from) * w->wide;
-    if (n == 1 && panel == LINE && runs->count == w->width) {
-      memcpy(out, in, LINE);
-    } else if (n == 1 && panel == 2 * LINE && runs->count == w->width) {
-      memcpy(out, in, 2 * LINE);
-    } else
+#define PACK_WHOLE(bytes)                                                                                              \
+  for (int64_t r = 0; r < k; r++, out += bytes) memcpy(out, planes + (row[r] + runs->from) * wide, bytes)
+static void pack(const work *w, char *restrict out, const char *restrict planes, const char *end, int64_t from,
+                 int64_t k, const run *runs, int n) {
+  const int64_t wide = w->wide, panel = w->width * wide, *restrict row = w->row + from;
+  const bool whole = n == 1 && runs->count == w->width;
+  if (whole && panel == LINE)
+    PACK_WHOLE(LINE);
+  else if (whole && panel == 2 * LINE)
+    PACK_WHOLE(2 * LINE);
+  else
+    for (int64_t r = 0; r < k; r++, out += panel)
       for (int i = 0; i < n; i++) {
-        char *to = out + runs[i].to * w->wide;
-        in = planes + (w->row[r] + runs[i].from) * w->wide;
-        for (int64_t left = runs[i].count * w->wide; left > 0; left -= LINE, in += LINE, to += LINE)
+        const char *in = planes + (row[r] + runs[i].from) * wide;
+        char *to = out + runs[i].to * wide;
+        for (int64_t left = runs[i].count * wide; left > 0; left -= LINE, in += LINE, to += LINE)
           if (in + LINE <= end)
             memcpy(to, in, LINE);
           else
             memcpy(to, in, (size_t)least(left, LINE));
       }
-  }
 }
 
-/* One tile; c is in the result, or among a task's sums. */
+/* One tile; c is in the result, or among a task's sums, and holds what it is added to, or nothing yet. */
 static void run_tile(const work *w, char *c, int64_t c_row, const char *weights, const char *b, int64_t rows,
-                     int64_t lanes, int64_t k) {
+                     int64_t lanes, int64_t k, bool add) {
   _Alignas(64) char sums[TILE_BYTES];
   const int64_t lowest = w->isa->product_rows / 2;
   const bool whole = rows >= lowest && lanes == w->width;
   tide__tile t = {.c = whole ? c : sums, .a = weights, .b = b, .c_row = whole ? c_row : w->width, .a_row = 1};
-  t.a_step = w->rows.width, t.b_step = w->width, t.b_ahead = 2048 / w->wide, t.k = k, t.add = whole;
+  t.a_step = w->rows.width, t.b_step = w->width, t.b_ahead = 2048 / w->wide, t.k = k, t.add = whole && add;
   w->isa->product[tide__ctype_of(w->dtype)][rows > lowest ? rows - lowest : 0](&t);
   for (int64_t r = 0; r < rows && !whole; r++, c += c_row * w->wide) {
-    if (w->wide == 8)
+    if (!add)
+      memcpy(c, sums + r * w->width * w->wide, (size_t)(lanes * w->wide));
+    else if (w->wide == 8)
       for (int64_t i = 0; i < lanes; i++) ((double *)(void *)c)[i] += ((double *)(void *)sums)[r * w->width + i];
     else
       for (int64_t i = 0; i < lanes; i++) ((float *)(void *)c)[i] += ((float *)(void *)sums)[r * w->width + i];
@@ -325,7 +328,7 @@ static void run_products(const work *w, char *c, int64_t c_row, char *b, int64_t
       for (int64_t p = 0; p < w->panels; p++, weights += w->rows.width * k * w->wide) {
         const int64_t top = tide__panel_lane(&w->rows, p);
         run_tile(w, c + (top * c_row + left) * w->wide, c_row, weights, b, tide__panel_lane(&w->rows, p + 1) - top,
-                 lanes, k);
+                 lanes, k, from > 0 || w->a->head.ptr[3]);
       }
     }
   }
@@ -338,7 +341,7 @@ static void run_block(const work *w, char *memory, int64_t index) {
   char *b = memory, *raw = b + w->slice * w->width * w->wide + LINE, *sums = raw + w->width * MOST_ACROSS * w->wide;
   char *c = w->direct ? result_row(w, image, group * w->m, 0) + lane * w->wide : sums;
   const int64_t c_row = w->direct ? w->n : columns;
-  for (int64_t i = 0; i < w->m; i++) begin_row(w, c + i * c_row * w->wide, group * w->m + i, n);
+  for (int64_t i = 0; i < w->m && w->a->head.ptr[3]; i++) begin_row(w, c + i * c_row * w->wide, group * w->m + i, n);
   run_products(w, c, c_row, b, image, group, lane, n);
   for (int64_t i = 0; i < w->m && !w->direct; i++)
     for (int64_t at = 0, some; at < n; at += some) {
