@@ -48,6 +48,7 @@
   F(GetImageMemoryRequirements)                                                                                        \
   F(GetImageSubresourceLayout)                                                                                         \
   F(AllocateMemory)                                                                                                    \
+  F(FreeMemory)                                                                                                        \
   F(BindBufferMemory)                                                                                                  \
   F(BindImageMemory)                                                                                                   \
   F(MapMemory)                                                                                                         \
@@ -81,12 +82,29 @@
   F(QueueSubmit)                                                                                                       \
   F(QueueWaitIdle)                                                                                                     \
   F(DestroyDevice)
+/* What is made, and has to be destroyed. */
+#define KINDS(F)                                                                                                       \
+  F(Buffer)                                                                                                            \
+  F(Image)                                                                                                             \
+  F(ImageView)                                                                                                         \
+  F(Sampler)                                                                                                           \
+  F(Semaphore)                                                                                                         \
+  F(ShaderModule)                                                                                                      \
+  F(DescriptorSetLayout)                                                                                               \
+  F(DescriptorPool)                                                                                                    \
+  F(PipelineLayout)                                                                                                    \
+  F(RenderPass)                                                                                                        \
+  F(Framebuffer)                                                                                                       \
+  F(Pipeline)                                                                                                          \
+  F(CommandPool)
 #define EXPORTS(F)                                                                                                     \
   F(GetMemoryFdKHR)                                                                                                    \
   F(GetSemaphoreFdKHR)
 #define ALL(F)        GLOBALS(F) INSTANCES(F) DEVICES(F) EXPORTS(F)
 #define DECLARE(name) static PFN_vk##name vk##name;
 ALL(DECLARE)
+#define DECLARE_END(name) static PFN_vkDestroy##name vkDestroy##name;
+KINDS(DECLARE_END)
 
 #define VK(call)                                                                                                       \
   do {                                                                                                                 \
@@ -202,8 +220,39 @@ static void open_device(void) {
 #define GET_OF(name) vk##name = (PFN_vk##name)vkGetDeviceProcAddr(device, "vk" #name);
   DEVICES(GET_OF)
   EXPORTS(GET_OF)
+#define GET_END(name) vkDestroy##name = (PFN_vkDestroy##name)vkGetDeviceProcAddr(device, "vkDestroy" #name);
+  KINDS(GET_END)
   vkGetDeviceQueue(device, family, 0, &queue);
   vkGetPhysicalDeviceMemoryProperties(chosen, &memories);
+}
+
+/* ---- what was made, in order ---- */
+
+typedef struct made {
+#define NAME(name) OF_##name,
+  enum { KINDS(NAME) OF_DeviceMemory } kind;
+#define MEMBER(name) Vk##name name;
+  union {
+    KINDS(MEMBER)
+    VkDeviceMemory DeviceMemory;
+  } is;
+} made;
+static made kept[64];
+static int kept_n;
+#define KEEP(name, object) (kept[kept_n++] = (made){OF_##name, {.name = object}})
+
+static void destroy_all(void) {
+#define END(name)                                                                                                      \
+  case OF_##name: vkDestroy##name(device, m->is.name, NULL); break;
+  while (kept_n--) {
+    const made *m = &kept[kept_n];
+    switch (m->kind) {
+      KINDS(END)
+    case OF_DeviceMemory: vkFreeMemory(device, m->is.DeviceMemory, NULL); break;
+    }
+  }
+  vkDestroyDevice(device, NULL);
+  vkDestroyInstance(instance, NULL);
 }
 
 /* ---- memory ---- */
@@ -230,6 +279,7 @@ static piece allocate(VkMemoryRequirements need, VkMemoryPropertyFlags wanted, b
     if (!(need.memoryTypeBits >> i & 1) || (memories.memoryTypes[i].propertyFlags & wanted) != wanted) continue;
     info.memoryTypeIndex = i;
     VK(vkAllocateMemory(device, &info, NULL, &p.memory));
+    KEEP(DeviceMemory, p.memory);
     return p;
   }
   fail("no memory of the kind 0x%x that this needs", wanted);
@@ -244,6 +294,7 @@ static VkBuffer new_buffer(piece *p, VkDeviceSize bytes, VkBufferUsageFlags usag
   VkBuffer buffer;
   VkMemoryRequirements need;
   VK(vkCreateBuffer(device, &info, NULL, &buffer));
+  KEEP(Buffer, buffer);
   vkGetBufferMemoryRequirements(device, buffer, &need);
   *p = allocate(need, wanted, exported, buffer, VK_NULL_HANDLE);
   VK(vkBindBufferMemory(device, buffer, p->memory, 0));
@@ -271,6 +322,7 @@ static VkImage new_image(piece *p, uint32_t w, uint32_t h, VkImageUsageFlags usa
   VkImage image;
   VkMemoryRequirements need;
   VK(vkCreateImage(device, &info, NULL, &image));
+  KEEP(Image, image);
   vkGetImageMemoryRequirements(device, image, &need);
   *p =
       allocate(need, linear && !shared ? MAPPED : VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT, exported, VK_NULL_HANDLE, image);
@@ -286,6 +338,7 @@ static VkImageView view_of(VkImage image) {
                                 .subresourceRange = {VK_IMAGE_ASPECT_COLOR_BIT, 0, 1, 0, 1}};
   VkImageView view;
   VK(vkCreateImageView(device, &info, NULL, &view));
+  KEEP(ImageView, view);
   return view;
 }
 
@@ -323,6 +376,7 @@ static tide_semaphore *new_semaphore(VkSemaphore *out) {
                                     .semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE};
   VkSemaphoreCreateInfo info = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, .pNext = &type};
   VK(vkCreateSemaphore(device, &info, NULL, out));
+  KEEP(Semaphore, *out);
   VkSemaphoreGetFdInfoKHR get = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_GET_FD_INFO_KHR,
                                  .semaphore = *out,
                                  .handleType = VK_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD_BIT};
@@ -404,6 +458,7 @@ int main(int argc, char **argv) {
   VkCommandPoolCreateInfo pool_info = {.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO, .queueFamilyIndex = family};
   VkCommandPool pool;
   VK(vkCreateCommandPool(device, &pool_info, NULL, &pool));
+  KEEP(CommandPool, pool);
   record(&d, pool, true);
   submit(&d, NULL, 0, 0);
   VK(vkQueueWaitIdle(queue));
@@ -427,7 +482,6 @@ int main(int argc, char **argv) {
   tide_tensor_release(x), tide_tensor_release(y);
   tide_semaphore_release(turns);
   tide_shutdown();
-  vkDestroyDevice(device, NULL);
-  vkDestroyInstance(instance, NULL);
+  destroy_all();
   return 0;
 }

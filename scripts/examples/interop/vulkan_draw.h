@@ -18,6 +18,7 @@ static VkShaderModule shader(const uint32_t *words, size_t bytes) {
       .sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO, .codeSize = bytes, .pCode = words};
   VkShaderModule module;
   VK(vkCreateShaderModule(device, &info, NULL, &module));
+  KEEP(ShaderModule, module);
   return module;
 }
 
@@ -42,6 +43,7 @@ static void make_pass(drawing *d) {
                                  .dependencyCount = 1,
                                  .pDependencies = &after};
   VK(vkCreateRenderPass(device, &info, NULL, &d->pass));
+  KEEP(RenderPass, d->pass);
   VkImageView view = view_of(d->target);
   VkFramebufferCreateInfo frame = {.sType = VK_STRUCTURE_TYPE_FRAMEBUFFER_CREATE_INFO,
                                    .renderPass = d->pass,
@@ -51,6 +53,7 @@ static void make_pass(drawing *d) {
                                    .height = HEIGHT,
                                    .layers = 1};
   VK(vkCreateFramebuffer(device, &frame, NULL, &d->frame));
+  KEEP(Framebuffer, d->frame);
 }
 
 /* The texture for the fragment shader: nearest, since a linear image need not be filtered. */
@@ -61,11 +64,13 @@ static void make_set(drawing *d, VkDescriptorSetLayout *layout) {
   VkDescriptorSetLayoutCreateInfo info = {
       .sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO, .bindingCount = 1, .pBindings = &binding};
   VK(vkCreateDescriptorSetLayout(device, &info, NULL, layout));
+  KEEP(DescriptorSetLayout, *layout);
   VkDescriptorPoolSize size = {VK_DESCRIPTOR_TYPE_COMBINED_IMAGE_SAMPLER, 1};
   VkDescriptorPoolCreateInfo pool_info = {
       .sType = VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO, .maxSets = 1, .poolSizeCount = 1, .pPoolSizes = &size};
   VkDescriptorPool pool;
   VK(vkCreateDescriptorPool(device, &pool_info, NULL, &pool));
+  KEEP(DescriptorPool, pool);
   VkDescriptorSetAllocateInfo take = {.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO,
                                       .descriptorPool = pool,
                                       .descriptorSetCount = 1,
@@ -76,6 +81,7 @@ static void make_set(drawing *d, VkDescriptorSetLayout *layout) {
                                       .addressModeV = VK_SAMPLER_ADDRESS_MODE_CLAMP_TO_EDGE};
   VkDescriptorImageInfo image = {.imageView = view_of(d->texture), .imageLayout = VK_IMAGE_LAYOUT_GENERAL};
   VK(vkCreateSampler(device, &sampler_info, NULL, &image.sampler));
+  KEEP(Sampler, image.sampler);
   VkWriteDescriptorSet write = {.sType = VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET,
                                 .dstSet = d->set,
                                 .descriptorCount = 1,
@@ -94,6 +100,7 @@ static void make_pipeline(drawing *d) {
                                        .pushConstantRangeCount = 1,
                                        .pPushConstantRanges = &grid};
   VK(vkCreatePipelineLayout(device, &layout, NULL, &d->layout));
+  KEEP(PipelineLayout, d->layout);
   VkPipelineShaderStageCreateInfo stages[2] = {{.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO,
                                                 .stage = VK_SHADER_STAGE_VERTEX_BIT,
                                                 .module = shader(grid_vert, sizeof grid_vert),
@@ -138,6 +145,7 @@ static void make_pipeline(drawing *d) {
                                        .layout = d->layout,
                                        .renderPass = d->pass};
   VK(vkCreateGraphicsPipelines(device, VK_NULL_HANDLE, 1, &info, NULL, &d->pipeline));
+  KEEP(Pipeline, d->pipeline);
 }
 
 /* What is shared goes from the other side to this queue, or back: the vertices, and the texels or the texture itself,
