@@ -383,5 +383,10 @@ describe("tide.grid_sample", function()
     D.raises("DtypeError", function() tide.grid_sample(x:to("int32"), grid:to("int32")) end)
     D.raises("ArgumentError", function() tide.grid_sample(x, grid, { mode = "area" }) end)
     D.raises("ShapeError", function() tide.affine_grid(grid[1], { 1, 1, 2, 2 }) end)
+    for _, dtype in ipairs { tide.int64, tide.bool, tide.complex64 } do
+      local theta = tide.ones(1, 2, 3, { dtype = dtype, device = D.dev })
+      local e = D.raises("DtypeError", function() tide.affine_grid(theta, { 1, 1, 2, 2 }) end)
+      assert.matches("theta: got " .. tostring(dtype):gsub("^tide%.", ""), e.message, 1, true)
+    end
   end)
 end)

@@ -14,6 +14,9 @@ function affine_grid(theta, size, align)
     fail("ShapeError", called() .. ": theta: got " .. describe(theta) .. " for a size of " .. #size .. " integers, the first "
       .. (size[1] or "missing") .. ", expected [batch, 2, 3] for {batch, channels, h, w}, or [batch, 3, 4] for {batch, channels, d, h, w}")
   end
+  if not theta:is_floating_point() then
+    fail("DtypeError", called() .. ": theta: got " .. dtype_of(theta) .. ", expected a floating one")
+  end
   local wide, one = theta:double(), {}
   for d = 1, rank + 2 do one[d] = 1 end
   one[1], one[rank + 2] = size[1], rank
