@@ -22,6 +22,7 @@
 
 static const double RATE = 60;
 enum { EVERY = 10, SECOND = 1000000, PATIENCE = SECOND / 2 };
+enum { STALLED = 30 }; /* seconds without a frame, after which nobody waits for pictures */
 
 typedef struct game {
   lua_State *L;
@@ -46,15 +47,20 @@ static double seconds(void) {
 
 /* {==== The script */
 
+/* Of an error that comes in each frame only the first is printed. */
+static void say(game *g, const char *place, int line, const char *text) {
+  char all[sizeof g->said];
+  snprintf(all, sizeof all, "%s:%d: %s", place, line, text);
+  if (!strcmp(all, g->said)) return;
+  strcpy(g->said, all);
+  printf("%s\n", all);
+}
+
 static void report(game *g) {
   tide_lua_error_info e;
-  char text[sizeof g->said];
   tide_lua_error(g->L, -1, &e);
-  snprintf(text, sizeof text, "%s:%d: %s", e.source, e.line, e.message);
+  say(g, e.source, e.line, e.message);
   lua_pop(g->L, 1);
-  if (!strcmp(text, g->said)) return;
-  strcpy(g->said, text);
-  printf("%s\n", text);
 }
 
 /* The text of the script if it is not the one that we know; the caller frees it. An editor that writes a file in place
@@ -85,18 +91,17 @@ static void load(game *g) {
   free(text);
 }
 
-static int integer_of(game *g, const char *name) {
-  int value = 0;
-  if (lua_getfield(g->L, LUA_REGISTRYINDEX, "game") == LUA_TTABLE) {
-    lua_getfield(g->L, -1, name);
-    value = (int)lua_tointeger(g->L, -1);
-  }
-  lua_settop(g->L, 0);
-  return value;
+/* Pushes what the script has given of that name, or nil: its type. Raw, since no lua_pcall is around a metamethod. */
+static int push(lua_State *L, const char *name) {
+  if (lua_getfield(L, LUA_REGISTRYINDEX, "game") != LUA_TTABLE) return lua_pushnil(L), LUA_TNIL;
+  lua_pushstring(L, name);
+  return lua_rawget(L, -2);
 }
 
-static bool push_update(lua_State *L) {
-  return lua_getfield(L, LUA_REGISTRYINDEX, "game") == LUA_TTABLE && lua_getfield(L, -1, "update") == LUA_TFUNCTION;
+static int integer_of(game *g, const char *name) {
+  int value = push(g->L, name) == LUA_TNUMBER ? (int)lua_tointeger(g->L, -1) : 0;
+  lua_settop(g->L, 0);
+  return value;
 }
 
 /* Has the script compute a frame, and asks for its picture. used: of the last frame's time; negative: the script is to
@@ -105,7 +110,8 @@ static void compute(game *g, double x, double y, double used) {
   lua_State *L = g->L;
   tide_frame_options o = {sizeof o, 12000, 1000, TIDE_FRAME_WAIT_RAISES};
   tide_lua_quota_set(L, TIDE_QUOTA_MICROSECONDS, PATIENCE);
-  if (!push_update(L) || !tide_frame_begin(L, &o)) {
+  if (push(L, "update") != LUA_TFUNCTION || !tide_frame_begin(L, &o)) {
+    say(g, g->script, 0, "it gives no function update");
     lua_settop(L, 0);
     return;
   }
@@ -143,9 +149,10 @@ static bool open_script(game *g) {
   if (tide_lua_open(g->L, &options) != LUA_OK) return report(g), false;
   lua_setglobal(g->L, "tide");
   load(g);
-  lua_settop(g->L, 0);
+  if (!g->changed.tv_sec) printf("%s: %s\n", g->script, strerror(errno));
   g->width = integer_of(g, "width"), g->height = integer_of(g, "height");
-  return g->loads > 0;
+  if (g->loads && (g->width < 1 || g->height < 1)) printf("%s: no width and height\n", g->script);
+  return g->width > 0 && g->height > 0;
 }
 
 /* {==== Pictures */
@@ -176,7 +183,7 @@ static bool show(game *g, const char *title) {
   bool is_picture =
       tide_tensor_ndim(g->picture) == 2 && tide_tensor_dtype(g->picture) == TIDE_INT32 && size[0] && size[1];
   g->frames++;
-  if (!is_picture) printf("%s: the picture is not int32 [height, width]\n", g->script);
+  if (!is_picture) say(g, g->script, 0, "the picture is not int32 [height, width]");
   if (is_picture && g->screen) screen_show(g->screen, tide_tensor_data(g->picture), (int)size[1], (int)size[0], title);
   if (is_picture && g->folder && g->frames % EVERY == 0) save(g);
   release_picture(g);
@@ -222,11 +229,11 @@ static void run(game *g) {
     if (start - told >= 1 && n > 0) {
       snprintf(title, sizeof title, "%.1f frames/s, %ld particles, %.1f ms a frame", (double)n / (start - told),
                g->particles, 1e3 * work / (double)n);
-      printf("%s\n", title), fflush(stdout);
+      printf("%s\n", title);
       told = start, told_frames = g->frames, work = 0;
     }
     load(g);
-    if (!steer(g, &x, &y)) break;
+    if (!steer(g, &x, &y) || (g->folder && start - told > STALLED)) break;
     bool late = !show(g, title[0] ? title : NULL);
     if (!late) compute(g, x, y, g->folder ? -1 : used);
     double took = seconds() - start;
@@ -257,6 +264,7 @@ static bool parse(game *g, int argc, char **argv) {
 
 int main(int argc, char **argv) {
   game g = {0};
+  setvbuf(stdout, NULL, _IOLBF, 0);
   if (!parse(&g, argc, argv)) return printf("usage: game SCRIPT [--headless FOLDER] [--frames N] [--device NAME]\n"), 2;
   bool open = open_script(&g);
   if (open && !g.folder) open = (g.screen = screen_open(g.width, g.height));
@@ -265,5 +273,5 @@ int main(int argc, char **argv) {
   release_picture(&g);
   if (g.L) lua_close(g.L);
   tide_shutdown();
-  return open && g.frames > 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+  return open && g.frames >= (g.folder ? g.end : 1) ? EXIT_SUCCESS : EXIT_FAILURE;
 }
