@@ -80,6 +80,7 @@ static void test_no_gpu(void) {
 
 static lua_State *open_limited(tide_quota_kind kind, int64_t limit) {
   lua_State *L = luaL_newstate();
+  luaL_openlibs(L);
   tide_lua_options o = {.struct_size = sizeof o, .capabilities = TIDE_LUA_ALL, .open = opener};
   o.quota[kind] = limit;
   if (tide_lua_open(L, &o) != LUA_OK) exit(2);
@@ -98,7 +99,12 @@ static void test_quotas(void) {
        "used up"},
       {TIDE_QUOTA_DEVICE_BYTES, 1 << 20, "return tide.ones(1 << 20, {device = 'cuda'})", "bytes on devices"},
       {TIDE_QUOTA_MICROSECONDS, 20000, "while true do end", "used up"},
+      {TIDE_QUOTA_COMPILES, 1, /* also those of another thread, which it does not wait for */
+       "local x = tide.ones(4, {device = 'cuda'}) for i = 1, 3 do pcall(tide.cuda.jiterator.create_jit_fn("
+       "'template <typename T> T f(T x) { return x + ' .. i .. '; }'), x) end return x + 1",
+       "compilations that the host allows are used up"},
   };
+  setenv("TIDE_KERNEL_CACHE", "0", 1);
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     lua_State *L = open_limited(cases[i].kind, cases[i].limit);
     begin(L, TIDE_FRAME_WAIT_RAISES);
@@ -114,6 +120,7 @@ static void test_quotas(void) {
     end(L);
     lua_close(L);
   }
+  unsetenv("TIDE_KERNEL_CACHE");
 }
 
 /* What a script does to the collector in a frame ends with the frame. */
