@@ -351,12 +351,19 @@ static inline int tide_frame_begin(lua_State *L, const tide_frame_options *optio
  * L. LUA_OK: the results; an error: the message; LUA_YIELD: nothing is pushed, the function has yielded and is a job
  * from now on. The host's own device and streams are current afterwards, if they were before. */
 static inline int tide_frame_call(lua_State *L, int args, int results) {
-  return tide_lua_get(L)->frame_call(L, args, results);
+  const tide_lua_api *api = tide_lua_get(L);
+  if (TIDE_LUA_HAS(api, frame_call)) return api->frame_call(L, args, results);
+  lua_settop(L, -args - 2);
+  lua_pushliteral(L, "tide_frame_call: this state has not opened tide, or one without it");
+  return LUA_ERRRUN;
 }
 /* Resumes jobs, in turn, until the budget is used or all of them wait for a device. A job that yields by itself has its
  * turn again in the same frame. LUA_OK, or the status of a job that has ended with an error, whose message is pushed:
  * then the others want another call. */
-static inline int tide_frame_resume(lua_State *L) { return tide_lua_get(L)->frame_resume(L); }
+static inline int tide_frame_resume(lua_State *L) {
+  const tide_lua_api *api = tide_lua_get(L);
+  return TIDE_LUA_HAS(api, frame_resume) ? api->frame_resume(L) : LUA_OK;
+}
 /* Collects, in steps of some 20 us and never all at once, and releases what finalisers have left. stats may be NULL.
  * 1; 0 where no frame is open. */
 static inline int tide_frame_end(lua_State *L, tide_frame_stats *stats) {

@@ -13,6 +13,9 @@ static void test_order(void) {
   lua_State *L = luaL_newstate();
   tide_frame_options o = options(TIDE_FRAME_WAIT_RAISES), none = {.struct_size = sizeof none};
   CHECK(!tide_frame_begin(L, &o) && !tide_frame_end(L, NULL), "there is no module");
+  lua_pushnil(L), lua_pushinteger(L, 1);
+  CHECK(tide_frame_call(L, 1, 0) == LUA_ERRRUN && lua_gettop(L) == 1 && lua_isstring(L, 1), "a call without a module");
+  CHECK(tide_frame_resume(L) == LUA_OK && lua_gettop(L) == 1, "jobs without a module");
   lua_close(L);
   L = open_state();
   CHECK(!tide_frame_end(L, NULL), "an end without a begin");
