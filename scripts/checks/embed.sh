@@ -47,12 +47,12 @@ reload() { # language devices
   cp "$source/game.lua" "$script"
   : >"$out"
   run "$1" "$2" game "$script" 250 &
-  said energy "$out"
+  said '^20\s' "$out"
   echo "this does not load" >"$script"
   said "syntax error" "$out"
   cp "$source/game.lua" "$script"
   wait $!
-  grep -q "syntax error" "$out" && grep -q "250 frames, 2 loads" "$out" && return
+  grep -q "syntax error" "$out" && grep -q '^2[024]0\s' "$out" && grep -q "250 frames, 2 loads" "$out" && return
   echo "embed: game.c has not loaded the changed script as $1 with $2 simulated devices:"
   cat "$out"
   failed=1

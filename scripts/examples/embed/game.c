@@ -9,27 +9,27 @@
 #include "tide/tide.h"
 #include "tide/tide_lua.h"
 
-static int update = LUA_NOREF; /* the function that the script has returned */
-
 static bool fine(lua_State *L, int status) { /* what failed says why, and the game goes on */
   tide_lua_error_info e;
   if (status <= LUA_YIELD) return true;
   tide_lua_error(L, -1, &e);
   printf("%s:%d: %s\n", e.source, e.line, e.message);
-  lua_pop(L, 1);
-  return false;
+  return lua_pop(L, 1), false;
 }
 
-static bool load(lua_State *L, const char *path) { /* the old function stays where the new text does not load */
+static bool load(lua_State *L, const char *path) { /* what the script has changed stays; if the text fails, all does */
   static struct timespec loaded;
+  static char text[1 << 16];
   struct stat now;
-  if (stat(path, &now) || !memcmp(&now.st_mtim, &loaded, sizeof loaded)) return false;
+  FILE *file;
+  if (stat(path, &now) || !memcmp(&now.st_mtim, &loaded, sizeof loaded) || !(file = fopen(path, "rb"))) return false;
+  size_t size = fread(text, 1, sizeof text, file);
+  fclose(file);
+  if (!size) return false; /* it is being written */
   loaded = now.st_mtim;
   tide_lua_quota_set(L, TIDE_QUOTA_MICROSECONDS, 500000);
-  if (!fine(L, luaL_loadfilex(L, path, "t")) || !fine(L, lua_pcall(L, 0, 1, 0))) return false;
-  luaL_unref(L, LUA_REGISTRYINDEX, update);
-  update = luaL_ref(L, LUA_REGISTRYINDEX);
-  return true;
+  if (!fine(L, tide_lua_reload(L, path, text, size))) return false;
+  return lua_replace(L, 1), true;
 }
 
 int main(int argc, char **argv) {
@@ -44,13 +44,13 @@ int main(int argc, char **argv) {
   options.device = tide_is_available() ? "cuda" : "cpu";
   options.quota[TIDE_QUOTA_HOST_BYTES] = options.quota[TIDE_QUOTA_DEVICE_BYTES] = 256 << 20;
   if (!fine(L, tide_lua_open(L, &options))) return EXIT_FAILURE;
-  lua_setglobal(L, "tide");
+  lua_setglobal(L, "tide"), lua_settop(L, 1); /* at 1 lies what the script has returned, its update */
   tide_frame_options frame = {sizeof frame, 4000, 0, TIDE_FRAME_WAIT_YIELDS};
   for (int i = 0; i < frames; i++) {
     loads += load(L, path);
     tide_lua_quota_set(L, TIDE_QUOTA_MICROSECONDS, 4000); /* what takes longer ends with an error */
     tide_frame_begin(L, &frame);
-    lua_rawgeti(L, LUA_REGISTRYINDEX, update), lua_pushnumber(L, 1. / 60);
+    lua_pushvalue(L, 1), lua_pushnumber(L, 1. / 60);
     calls += fine(L, tide_frame_call(L, 1, 0));
     while (!fine(L, tide_frame_resume(L))) {} /* what has waited for a device goes on */
     tide_frame_end(L, NULL);                  /* collects garbage in what is left */
