@@ -220,6 +220,20 @@ describe("compose: distances", function()
     assert.are.same({ 0, 2 }, tide.cdist(tide.ones(0, 3), tide.ones(2, 3)):size())
   end)
 
+  it("of many points are those of each pair", function()
+    local x = tide.arange(2 * 70 * 9, { device = D.dev }):mul_(37):remainder_(101):to "float32":view(2, 70, 9)
+    x[2][3][4] = nan
+    local y = x:narrow(1, 2, 1):flip(2) -- for both of x's, backwards
+    for _, p in ipairs { 0, 1, 2, math.huge } do
+      local all = tide.cdist(x, y, p, { compute_mode = "donot_use_mm_for_euclid_dist" })
+      assert.are.same({ 2, 70, 70 }, all:size())
+      local few = { tide.cdist(x:narrow(2, 1, 3), y:narrow(2, 60, 11), p), tide.cdist(x:narrow(2, 68, 3), y:narrow(2, 1, 20), p) }
+      D.eq(few[1], all:narrow(2, 1, 3):narrow(3, 60, 11), 0, p)
+      D.eq(few[2], all:narrow(2, 68, 3):narrow(3, 1, 20), 0, p)
+      assert.are.equal(70 + 2 * 70 - 1, all:isnan():sum():item())
+    end
+  end)
+
   -- 1000 points 1/64 apart, far away from 0: their squares have no digits left for what lies between.
   it("do not cancel where that is asked for", function()
     local x = (tide.arange(1000, { device = D.dev }):to "float32" / 64 + 4096):unsqueeze(2)

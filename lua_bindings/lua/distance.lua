@@ -3,13 +3,16 @@
 -- Euclidean distances of many points are |x|^2 + |y|^2 - 2 x y by one matrix product, of rows that are extended by the
 -- squares. Where the squares are much larger than the difference this cancels: a point is not quite 0 from itself. The
 -- rule by which it is done and the names of the modes are PyTorch's. All others are norms of differences, so many rows
--- of x at a time that the differences stay in a cache.
+-- of x at a time that the differences stay in a cache. On a CPU the points of y stand side by side for it: the lines are
+-- long, and norms of columns are sums of vectors.
 
 local sub, norm, unsqueeze, narrow, empty, cat = builtin "sub", builtin "norm", builtin "unsqueeze", builtin "narrow", builtin "empty", builtin "cat"
 local square, sum, mul, ones_like, matmul, transpose = builtin "square", builtin "sum", builtin "mul", builtin "ones_like", builtin "matmul", builtin "transpose"
 local abs_, ceil_, clamp_, sqrt_, to, free, zeros = builtin "abs_", builtin "ceil_", builtin "clamp_", builtin "sqrt_", builtin "to", builtin "free", builtin "zeros"
+local contiguous = builtin "contiguous"
 
 local few = 25 -- points up to which a product does not pay
+local long = { points = 64, coordinates = 8 } -- from which on lines of points are better than lines of coordinates
 local cached = { cpu = 1 << 18, gpu = 1 << 22 } -- elements
 
 local function by_product(x, y)
@@ -30,15 +33,18 @@ local function by_difference(x, y, p, size)
   local place = place_of(x)
   local count = (place == "cpu" and cached.cpu or cached.gpu) // (each > 0 and each or 1)
   if count < 1 then count = 1 end
+  local columns = place == "cpu" and size[n] >= long.points and sizes_of(y)[#sizes_of(y)] >= long.coordinates
+  local dim = columns and -2 or -1 -- of the coordinates
+  if columns then y = contiguous(transpose(y, -2, -1)) end
   local result, across = empty(size, { dtype = dtype_of(x), device = place }), unsqueeze(y, -3)
   for first = 1, rows, count do
     local length = first + count - 1 > rows and rows - first + 1 or count
-    local difference = sub(unsqueeze(narrow(x, #sizes_of(x) - 1, first, length), -2), across)
+    local difference = sub(unsqueeze(narrow(x, #sizes_of(x) - 1, first, length), columns and -1 or -2), across)
     local out = { out = narrow(result, n - 1, first, length) }
     if p == 0 then -- how many differ, and NaN where one is
-      sum(clamp_(ceil_(abs_(difference)), { max = 1 }), -1, out)
+      sum(clamp_(ceil_(abs_(difference)), { max = 1 }), dim, out)
     else
-      norm(difference, p, -1, out)
+      norm(difference, p, dim, out)
     end
     free(difference)
   end

@@ -136,10 +136,10 @@ def histogramdd(r):
 
 
 def cdist(r):
-    dtype, m = r.choice(["float32", "float64"]), r.randint(0, 5)
+    dtype, m = r.choice(["float32", "float64"]), r.choice([0, 1, 2, 3, 5, 9, 20])
     batch = r.shape(most=2, size=3)
     other = [n if r.random() < 0.8 else 1 for n in batch][r.randint(0, len(batch)):]
-    n, k = r.choice([0, 1, 3, 8, 30]), r.choice([0, 1, 5, 40])
+    n, k = r.choice([0, 1, 3, 8, 30]), r.choice([0, 1, 5, 40, 80])
     x, y = r.laid_out(r.values(batch + [n, m], dtype)), r.laid_out(r.values(other + [k, m + (r.random() < 0.03)], dtype))
     p = r.choice([0.0, 0.5, 1.0, 1.5, 2.0, 2.0, 2.0, 3.0, float("inf"), -1.0 if r.random() < 0.1 else 2.0])
     if r.random() < 0.2 and x.numel() and p != float("inf"):  # there it may lose NaN
