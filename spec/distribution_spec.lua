@@ -190,9 +190,12 @@ describe("multinomial", function()
     local function refused(kind, p, n, options)
       D.raises(kind, function() return D.tensor(p):multinomial(n, options) end)
     end
-    refused("ValueError", { 1., -1. }, 1)
-    refused("ValueError", { 1., 0 / 0 }, 1)
-    refused("ValueError", { 1., math.huge }, 1)
+    for n = 1, 2 do
+      refused("ValueError", { 1., -1., 2. }, n)
+      refused("ValueError", { 1., 0 / 0, 2. }, n)
+      refused("ValueError", { 1., math.huge, 2. }, n)
+    end
+    refused("ValueError", { 1., math.huge }, 4, { replacement = true })
     refused("ValueError", { { 1., 2. }, { 0., 0. } }, 1)
     refused("ValueError", { 1., 2. }, 0)
     refused("ValueError", { 1., 0., 2. }, 3)
