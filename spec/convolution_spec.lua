@@ -374,6 +374,26 @@ describe("tide.grid_sample", function()
     D.eq({ -0.75, -2 / 3, 1.5 }, deep[{ 1, 1, 1, 1 }], 1e-6)
   end)
 
+  it("gives a place of many the value that it has alone", function()
+    for _, dtype in ipairs { "float32", "float64", "bfloat16" } do
+      for mode, rank in pairs { nearest = 3, bilinear = 2, bicubic = 2 } do
+        local size, places = { 2, 5, 9, 11 }, { 2, 70, 91, 2 }
+        if rank == 3 then size, places = { 2, 5, 4, 9, 11 }, { 2, 7, 10, 91, 3 } end
+        local x = tide.randn(size, { device = D.dev }):to(dtype)
+        local grid = (tide.rand(places, { device = D.dev }) * 3 - 1.5):to(dtype)
+        x:view(-1)[3] = 0 / 0
+        local function values(g)
+          return tide.grid_sample(x, g, { mode = mode }):reshape(2, 5, -1):double():nan_to_num { nan = 77 }
+        end
+        local y, list, one = values(grid), grid:reshape(2, -1, rank), rank == 3 and { 2, 1, 1, 1, 3 } or { 2, 1, 1, 2 }
+        for _, k in ipairs { 1, 129, 3000, 5000, 6370 } do
+          local alone = values(list:narrow(2, k, 1):reshape(one))
+          assert.is_true((alone - y:narrow(3, k, 1)):abs():max():item() <= 8 * D.eps[dtype], dtype .. mode .. k)
+        end
+      end
+    end
+  end)
+
   it("refuses what it cannot take", function()
     local x, grid = tide.zeros(1, 1, 4, 4, { device = D.dev }), tide.zeros(1, 2, 2, 2, { device = D.dev })
     D.raises("ShapeError", function() tide.grid_sample(x[1], grid) end)

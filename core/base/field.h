@@ -112,6 +112,21 @@ TIDE_SOURCE(double, f64, floor)
 TIDE_FLOOR(float, f32, floorf)
 TIDE_FLOOR(double, f64, floor)
 
+/* So is rint: a sum with 1.5 times a power of two has no room for fractions. */
+#ifdef __CUDACC__
+#  define TIDE_RINT(T, s, rint, bits)                                                                                  \
+    TIDE_FN T tide_rint_##s(T x) { return rint(x); }
+#else
+#  define TIDE_RINT(T, s, rint, bits)                                                                                  \
+    TIDE_FN T tide_rint_##s(T x) {                                                                                     \
+      const T whole = (T)((int64_t)3 << (bits - 1));                                                                   \
+      if (!(x > -whole / 4 && x < whole / 4)) return rint(x);                                                          \
+      return x + whole - whole;                                                                                        \
+    }
+#endif
+TIDE_RINT(float, f32, rintf, 23)
+TIDE_RINT(double, f64, rint, 52)
+
 /* The elements that count at a place of a grid (plan.h, tide_sample_args), as offsets into a plane and weights; an
  * offset below 0 is of none. Returns how many there are: at most 16. */
 #define TIDE_SAMPLE(T, s, floor, rint, fabs, fmod)                                                                     \
@@ -152,7 +167,7 @@ TIDE_FLOOR(double, f64, floor)
     }                                                                                                                  \
     return count;                                                                                                      \
   }
-TIDE_SAMPLE(float, f32, tide_floor_f32, rintf, fabsf, fmodf)
-TIDE_SAMPLE(double, f64, tide_floor_f64, rint, fabs, fmod)
+TIDE_SAMPLE(float, f32, tide_floor_f32, tide_rint_f32, fabsf, fmodf)
+TIDE_SAMPLE(double, f64, tide_floor_f64, tide_rint_f64, fabs, fmod)
 
 #endif
