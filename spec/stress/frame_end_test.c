@@ -116,7 +116,7 @@ static void test_quotas(void) {
     end(L);
     tide_lua_kill(tide_lua_get(L), L);
     begin(L, TIDE_FRAME_WAIT_RAISES);
-    refused(L, "return x + 1", "");
+    refused(L, "return x + 1", "the host has ended this work");
     end(L);
     lua_close(L);
   }
