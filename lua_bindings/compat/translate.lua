@@ -99,7 +99,8 @@ end
 
 -- {==== Blocks and expressions: each function of the parser returns the text that it has read, translated
 
-local function translate(text, name)
+-- marks: lists of nothing but integers as they are written are given to __integers, which returns them.
+local function translate(text, name, marks)
   local list, at = words(text), 1
   local fn -- the function around: is_vararg, leaves (how many returns, breaks and gotos it has so far)
   local expression, block
@@ -144,7 +145,10 @@ local function translate(text, name)
 
   local function table_of()
     local out = take "{"
+    local is_integers = marks and peek() ~= "}"
     while peek() ~= "}" do
+      if peek() == "-" and peek(1) == "number" and (peek(2) == "," or peek(2) == "}") then out = out .. take() end
+      is_integers = is_integers and peek() == "number" and list[at][2]:find "^%d+$" and (peek(1) == "," or peek(1) == "}")
       if peek() == "[" then
         out = out .. take() .. expression(0) .. take "]" .. take "=" .. expression(0)
       elseif peek() == "name" and peek(1) == "=" then
@@ -154,7 +158,8 @@ local function translate(text, name)
       end
       if peek() == "," or peek() == ";" then out = out .. take() end
     end
-    return out .. take "}"
+    out = out .. take "}"
+    return is_integers and out:gsub("{", "(__integers{", 1) .. ")" or out
   end
 
   local function arguments()

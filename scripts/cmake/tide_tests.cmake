@@ -163,6 +163,11 @@ exec python3 spec/differential/run.py --trials 200 --tide $<TARGET_FILE:tide_run
     tide_test(interop/dlpack 120 COMMAND ${TIDE_PYTHON} scripts/examples/interop/dlpack.py $<TARGET_FILE:tide>)
   endif()
 endif()
+# The specs under LuaJIT, but for what spec/luajit.lua says.
+if(NOT TIDE_SANITIZE)
+  tide_test(luajit/specs 600 ENV TIDE_DEVICE=cpu TIDE_PENDING=${pending}/luajit
+    COMMAND ${checks}/luajit.sh ${PROJECT_BINARY_DIR}/lib/lua/5.1 $<TARGET_FILE:tide_runner>)
+endif()
 # Random calls of everything public, under both of Lua's collectors: most where memory is watched.
 set(last_seed 40)
 if(TIDE_SANITIZE MATCHES "address")

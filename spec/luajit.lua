@@ -1,0 +1,121 @@
+-- What of the specs LuaJIT does not run, and why: a file, or cases of one by their names. lua_bindings/compat/README.md
+-- says more about each reason.
+local runner = "the runner and its prompt are Lua 5.4's"
+local yields = "the function of a block cannot yield"
+local closes = "there is no coroutine.close"
+local lengths = "tables have no __len and no __pairs, and == asks __eq of one class alone"
+local listed = "a list of numbers is float32"
+local whole = "a number without a fraction is an integer"
+local bits = "the spec computes with integers of 64 bits"
+local spelt = "integers of 64 bits are written 1LL"
+local finalisers = "tables have no finalisers"
+local long = "it is long, and about core alone"
+local compiles = "it compiles kernels for minutes"
+local compiled = "a compiled method is no function in C, so that it is not recognised"
+
+return {
+  ["spec/examples_spec.lua"] = runner,
+  ["spec/package_spec.lua"] = "the installed tree has tests of its own",
+  ["spec/repl_spec.lua"] = runner,
+  ["spec/runner_spec.lua"] = runner,
+  ["spec/finaliser_spec.lua"] = finalisers,
+  ["spec/metatable_spec.lua"] = "it calls every metamethod that the registry holds, LuaJIT's own among them",
+  ["spec/spawn_spec.lua"] = "functions of the spec use Lua 5.4's library in processes of their own",
+  ["spec/cpu_memory_spec.lua"] = runner,
+  ["spec/jit_spec.lua"] = compiles,
+  ["spec/kernel_block_spec.lua"] = compiles,
+  ["spec/kernel_spec.lua"] = compiles,
+  ["spec/sizes_spec.lua"] = long,
+  ["spec/argument_spec.lua"] = {
+    ["a tensor of counts for repeat_interleave"] = listed,
+    ["an element of a shape"] = whole,
+    ["equals others and plain tables"] = lengths,
+    ["is saved as a plain table"] = lengths,
+    ["is taken wherever sizes are"] = lengths,
+  },
+  ["spec/block_spec.lua"] = {
+    ["ends where a metamethod began it in a coroutine that dies"] = lengths,
+    ["ends where its coroutine is closed"] = closes,
+    ["ends where the error comes after a yield, and from below other calls"] = yields,
+    ["gives back what its function does, in a coroutine too"] = yields,
+  },
+  ["spec/compose_spec.lua"] = {
+    ["choose elements"] = listed,
+    ["split into so many parts, or at indexes"] = listed,
+    ["stack along the first three dimensions"] = listed,
+  },
+  ["spec/device_spec.lua"] = {
+    ["refuses what is no device"] = spelt,
+  },
+  ["spec/distribution_spec.lua"] = {
+    ["have the mean and the deviation of each place"] = listed,
+  },
+  ["spec/einsum_spec.lua"] = {
+    ["is called by a finaliser while it runs"] = finalisers,
+  },
+  ["spec/gc_spec.lua"] = {
+    ["leaves handles that another finaliser may still see"] = finalisers,
+  },
+  ["spec/hostile_spec.lua"] = {
+    ["that closes the file of load or save is an error"] = finalisers,
+    ["that grows a table while it becomes a tensor is an error"] = finalisers,
+  },
+  ["spec/index_spec.lua"] = {
+    ["of no elements, and of one"] = listed,
+    ["that do not fit are errors; a bad value is one at the next wait at the latest, and changes nothing on the cpu"] = listed,
+  },
+  ["spec/loader_spec.lua"] = {
+    ["walks tables and keeps strings a list"] = listed,
+  },
+  ["spec/names_spec.lua"] = {
+    ["hints at the call of a method, at item and at the arguments there are"] = compiled,
+  },
+  ["spec/nvtx_spec.lua"] = {
+    ["ends out of order where coroutines interleave"] = yields,
+    ["ends when its coroutine dies"] = closes,
+  },
+  ["spec/ops_spec.lua"] = {
+    ["of rounding"] = whole,
+  },
+  ["spec/options_spec.lua"] = {
+    ["out= of several results is written wholly or not at all"] = listed,
+  },
+  ["spec/parallel_spec.lua"] = {
+    ["passes on what the function yields"] = yields,
+  },
+  ["spec/print_spec.lua"] = {
+    ["of floats that are whole"] = whole,
+    ["of integers"] = whole,
+  },
+  ["spec/profiler_spec.lua"] = {
+    ["lets a function yield, and ends with a coroutine that dies"] = yields,
+  },
+  ["spec/random_spec.lua"] = {
+    ["gives normals by Box and Muller"] = bits,
+    ["gives the published vectors"] = bits,
+    ["gives uniforms from the upper bits"] = bits,
+    ["is what a tensor's random integers are"] = bits,
+  },
+  ["spec/rng_spec.lua"] = {
+    ["gives back what was before the first of blocks that overlap"] = yields,
+    ["gives the states back where a block in a coroutine never ends"] = closes,
+  },
+  ["spec/scatter_spec.lua"] = {
+    ["are added, written and filled, in every layout"] = listed,
+    ["of nothing, and of one number"] = listed,
+    ["of x without dimensions or elements"] = listed,
+    ["one_hot and embedding"] = listed,
+    ["reports a bad value at the latest when it waits; on the cpu nothing is written then"] = listed,
+    ["take reads x as one line, take_along_dim broadcasts"] = listed,
+    ["writes nothing for an index without elements, and none where x has none"] = listed,
+    ["writes, adds and multiplies along a dimension, in every layout"] = listed,
+  },
+  ["spec/sort_spec.lua"] = {
+    ["numbers are what they are beside tensors of integers"] = whole,
+  },
+  ["spec/tensor_spec.lua"] = {
+    ["empty, zeros, ones, full"] = listed,
+    ["item reads one element"] = whole,
+    ["iterates over rows with ipairs and pairs"] = lengths,
+  },
+}
