@@ -131,6 +131,7 @@ local keys = { "device", "dtype", "out", "dim", "keepdim", "generator", "pin_mem
   "precision", "threshold", "nan", "decimals", "offset", "stride", "sizes", "map_location" }
 
 local scratch = os.tmpname() -- paths that calls write to
+remove_scratch = setmetatable({}, { __gc = function() os.remove(scratch) end }) -- however the program ends
 local function quiet() end
 
 local argument
@@ -411,8 +412,7 @@ if has_cuda then
 end
 table.sort(names)
 for seed = first, last do run(seed) end
-os.remove(scratch)
 if failed > 0 then
   io.stderr:write(("calls: %d calls raised what is no error of tide's\n"):format(failed))
-  os.exit(1)
+  os.exit(1, true)
 end

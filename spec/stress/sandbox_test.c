@@ -407,7 +407,7 @@ static void test_device(void) {
 /* {==== Random calls */
 
 /* The program is the host's own, so it has all of Lua's libraries and lets finalisers call tide, which has been granted
- * nothing, or waits alone. */
+ * nothing, or waits alone. Some have few launches, others are killed somewhere. */
 static void run_calls(int seed, const char *calls) {
   enum { MOST = 1 << 18 };
   part p = {
@@ -418,6 +418,7 @@ static void run_calls(int seed, const char *calls) {
   tide_lua_options o = {.struct_size = sizeof o, .capabilities = p.granted, .open = opener};
   o.quota[TIDE_QUOTA_HOST_BYTES] = o.quota[TIDE_QUOTA_DEVICE_BYTES] = MOST;
   if (seed % 5 == 0) o.quota[TIDE_QUOTA_LAUNCHES] = 20 * seed;
+  if (seed % 4 == 2) p.kill = 1 + seed * 37 % 150;
   running = p.name;
   alarm(300);
   process before = look();
@@ -432,9 +433,14 @@ static void run_calls(int seed, const char *calls) {
   const char *const arguments[] = {"--calls", calls, text};
   for (int i = 0; i < 3; i++) lua_pushstring(L, arguments[i]), lua_rawseti(L, -2, i + 1);
   lua_setglobal(L, "arg");
+  killer k = {tide_lua_get(L), L, p.kill};
+  pthread_t thread;
+  if (p.kill && pthread_create(&thread, NULL, kill_later, &k)) exit(2);
   bool ok = luaL_dofile(L, p.file) == LUA_OK;
+  if (p.kill) pthread_join(thread, NULL);
   const char *message = ok ? "" : luaL_tolstring(L, -1, NULL);
-  check(ok || (o.quota[TIDE_QUOTA_LAUNCHES] && strstr(message, "that the host allows")), &p, message);
+  bool killed = p.kill && strstr(message, "the host has ended this work");
+  check(ok || killed || (o.quota[TIDE_QUOTA_LAUNCHES] && strstr(message, "that the host allows")), &p, message);
   memcpy(p.quota, o.quota, sizeof p.quota);
   check_quotas(L, &p);
   TIDE(tide_cpu_memory_get_stats)(&memory);
