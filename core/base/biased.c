@@ -66,7 +66,21 @@ static void take_away(tide__biased *l, uint8_t owner) {
   l->row = 0;
 }
 
+/* All zeros is a mutex with glibc; elsewhere the first to come makes one. */
+static void make_mutex(tide__biased *l) {
+#ifdef __GLIBC__
+  (void)l;
+#else
+  if (atomic_load_explicit(&l->made, memory_order_acquire)) return;
+  pthread_mutex_lock(&numbers_lock);
+  if (!atomic_load(&l->made)) pthread_mutex_init(&l->mutex, NULL);
+  atomic_store_explicit(&l->made, true, memory_order_release);
+  pthread_mutex_unlock(&numbers_lock);
+#endif
+}
+
 void tide__biased_lock_slow(tide__biased *l) {
+  make_mutex(l);
   uint8_t self = take_number();
   pthread_mutex_lock(&l->mutex);
   uint8_t owner = atomic_load_explicit(&l->owner, memory_order_relaxed);

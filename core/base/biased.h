@@ -12,7 +12,10 @@ enum { TIDE__BIASED_THREADS = 64 }; /* how many threads at a time may have locks
 /* All zeros is a lock that is free. */
 typedef struct tide__biased {
   pthread_mutex_t mutex;
-  _Atomic uint8_t owner;                     /* the number of the thread whose own it is; 0: nobody's */
+  _Atomic uint8_t owner; /* the number of the thread whose own it is; 0: nobody's */
+#ifndef __GLIBC__
+  _Atomic bool made; /* there is a mutex: elsewhere all zeros is none */
+#endif
   bool by_mutex;                             /* of the holder: it holds the mutex */
   uint8_t last, row;                         /* who took the mutex last, and how often in a row; the mutex is held */
   _Atomic bool inside[TIDE__BIASED_THREADS]; /* each thread's: it holds the lock as its owner, or is about to look */

@@ -126,7 +126,7 @@ static dl_tensor *plain_of(exported *e) { return &e->managed.plain.tensor; }
 static dl_tensor *versioned_of(exported *e) { return &e->managed.versioned.tensor; }
 
 tide_status tide_tensor_to_dlpack(struct DLManagedTensorVersioned **out, const tide_tensor *x, tide_stream *consumer) {
-  exported *e;
+  exported *e = NULL;
   if (!out) return tide__fail(TIDE_ARGUMENT, "to_dlpack: no place for the result, got a null pointer");
   TIDE_TRY(export(&e, versioned_of, x, consumer));
   struct DLManagedTensorVersioned *m = &e->managed.versioned;
@@ -137,7 +137,7 @@ tide_status tide_tensor_to_dlpack(struct DLManagedTensorVersioned **out, const t
 
 tide_status tide_tensor_to_dlpack_unversioned(struct DLManagedTensor **out, const tide_tensor *x,
                                               tide_stream *consumer) {
-  exported *e;
+  exported *e = NULL;
   if (!out) return tide__fail(TIDE_ARGUMENT, "to_dlpack: no place for the result, got a null pointer");
   TIDE_TRY(export(&e, plain_of, x, consumer));
   struct DLManagedTensor *m = &e->managed.plain;
