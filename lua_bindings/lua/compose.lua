@@ -2,6 +2,7 @@
 --
 -- `builtin "name"` is a function of the module or a method of tensors, by its name; arguments have been read by the row.
 
+local contiguous, transpose = builtin "contiguous", builtin "transpose"
 local cat, stack, reshape, narrow, unsqueeze = builtin "cat", builtin "stack", builtin "reshape", builtin "narrow", builtin "unsqueeze"
 local mul, zeros, copy_, flip, full = builtin "mul", builtin "zeros", builtin "copy_", builtin "flip", builtin "full"
 local index_select, triu_indices, arange = builtin "index_select", builtin "triu_indices", builtin "arange"
@@ -254,13 +255,17 @@ function cross(a, b, dim)
     fail("DtypeError", called() .. ": got " .. name .. " and " .. dtype_of(b) .. ", expected one dtype of numbers")
   end
   if place_of(a) == "cpu" then
+    local across = dim > 1 and dim == #s and s[1] >= 1024 -- many vectors, one after the other: components apart first
+    local along = across and 1 or dim
+    if across then a, b = contiguous(transpose(a, dim, 1)), contiguous(transpose(b, dim, 1)) end
     local parts = {}
     for i = 1, 3 do
       local j, k = i % 3 + 1, (i + 1) % 3 + 1
-      parts[i] = mul(narrow(a, dim, j, 1), narrow(b, dim, k, 1))
-      addcmul_(parts[i], narrow(a, dim, k, 1), narrow(b, dim, j, 1), { value = -1 })
+      parts[i] = mul(narrow(a, along, j, 1), narrow(b, along, k, 1))
+      addcmul_(parts[i], narrow(a, along, k, 1), narrow(b, along, j, 1), { value = -1 })
     end
-    return cat(parts, dim)
+    local result = cat(parts, along)
+    return across and contiguous(transpose(result, dim, 1)) or result
   end
   a, b = cat({ a, a }, dim), cat({ b, b }, dim)
   local result = mul(narrow(a, dim, 2, 3), narrow(b, dim, 3, 3))
