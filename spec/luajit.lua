@@ -97,6 +97,11 @@ return {
     ["gives uniforms from the upper bits"] = bits,
     ["is what a tensor's random integers are"] = bits,
   },
+  ["spec/reload_spec.lua"] = {
+    ["keeps what has changed and takes what was edited"] = whole,
+    ["refuses what is no module"] = "it says otherwise that a chunk is binary",
+    ["treats the globals that the text sets as the module's"] = "the environment of a chunk is no variable",
+  },
   ["spec/rng_spec.lua"] = {
     ["gives back what was before the first of blocks that overlap"] = yields,
     ["gives the states back where a block in a coroutine never ends"] = closes,
