@@ -27,9 +27,10 @@ typedef struct recorder {
 } recorder;
 
 static int recorder_gc(lua_State *L) {
-  recorder *r = lua_touserdata(L, 1);
+  recorder *r = ltide_test_object(L, 1, RECORDER_META);
+  if (!r) return 0;
   free(r->made);
-  r->made = NULL, r->count = 0;
+  r->made = NULL, r->count = r->room = 0;
   return 0;
 }
 
@@ -80,9 +81,9 @@ static int by_address(const void *a, const void *b) {
 
 /* run_recorded(fn, ...): true, what fn returned first, and the recorder; or false and the error. */
 static int script_run_recorded(lua_State *L) {
-  recorder *r = lua_newuserdatauv(L, sizeof *r, 0);
+  recorder *r = ltide_new_object(L, sizeof *r, 0);
   *r = (recorder){0};
-  luaL_setmetatable(L, RECORDER_META);
+  ltide_setmetatable(L, RECORDER_META);
   lua_insert(L, 1);
   void *user;
   lua_Alloc alloc = r->alloc = lua_getallocf(L, &user);
