@@ -7,7 +7,8 @@
  * The collector stands still from begin to end. At the end it makes small steps in the slack, through cycle after
  * cycle, and rests after each until something has been allocated.
  *
- * Invariant: waits are refused (tide_refuse_waits) exactly while a coroutine of ours runs. */
+ * Invariant: waits are refused (tide_refuse_waits) exactly while a coroutine of ours runs, or a finaliser in the slack.
+ */
 #include <limits.h>
 #include <time.h>
 
@@ -45,6 +46,9 @@ static size_t lua_bytes(lua_State *L) {
   return ((size_t)lua_gc(L, LUA_GCCOUNT) << 10) + (size_t)lua_gc(L, LUA_GCCOUNTB);
 }
 
+/* What the host has bound is put aside while scripts run. Where scripts ran last it has bound nothing. */
+static tide_current *leave_host(void) { return ltide_last ? NULL : tide_current_bind(NULL); }
+
 static ltide_frame *frame_of(lua_State *L) {
   const ltide_state *S = ltide_state_of(L);
   return S ? S->frame : NULL;
@@ -56,6 +60,7 @@ static int make_frame(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   ltide_frame *f = ltide_new_userdata(L, sizeof *f, 0);
   memset(f, 0, sizeof *f);
+  f->turn = 1;
   lua_newtable(L);
   f->jobs_ref = luaL_ref(L, LUA_REGISTRYINDEX);
   lua_createtable(L, IDLE, 0);
@@ -67,8 +72,11 @@ static int make_frame(lua_State *L) {
 }
 
 static tide_frame_options read_options(const tide_frame_options *from) {
+  const int64_t most = INT64_MAX / 4000; /* counted in nanoseconds, and added to the clock's */
   tide_frame_options o = {0};
   if (from) memcpy(&o, from, from->struct_size < sizeof o ? from->struct_size : sizeof o);
+  if (o.budget > most) o.budget = most;
+  if (o.collect > most) o.collect = most;
   return o;
 }
 
@@ -79,13 +87,16 @@ int ltide_frame_begin(lua_State *L, const tide_frame_options *options) {
   tide_frame_options o = read_options(options);
   if (!S || o.budget <= 0 || o.collect < 0 || S->frame_open || !lua_checkstack(L, LUA_MINSTACK)) return 0;
   if (!S->frame) {
+    tide_current *host = leave_host();
     lua_pushcfunction(L, make_frame);
-    if (lua_pcall(L, 0, 0, 0) != LUA_OK) return lua_pop(L, 1), 0;
+    int status = lua_pcall(L, 0, 0, 0);
+    tide_current_bind(host);
+    if (status != LUA_OK) return lua_pop(L, 1), 0;
   }
   ltide_frame *f = S->frame;
   f->open = true, f->o = o;
   f->began = now(), f->deadline = f->began + o.budget * 1000, f->scripts = 0;
-  f->turn = 1, f->waiting = 0;
+  f->waiting = 0;
   f->collector = lua_gc(L, LUA_GCISRUNNING);
   lua_gc(L, LUA_GCSTOP);
   f->lua_begun = lua_bytes(L);
@@ -119,11 +130,12 @@ static int push_coroutine(lua_State *L, ltide_frame *f) {
   return LUA_OK;
 }
 
-/* The coroutine at the index, which has ended: it may serve again. */
+/* The coroutine at the index, which has ended: it may serve again, unless a block is still open in it. */
 static void keep_idle(lua_State *L, ltide_frame *f, int at) {
   lua_State *co = lua_tothread(L, at);
+  const ltide_record *r = ltide_record_of(co);
   at = lua_absindex(L, at);
-  if (f->idle == IDLE || lua_status(co) != LUA_OK) return;
+  if (f->idle == IDLE || lua_status(co) != LUA_OK || (r && r->depth)) return;
   lua_settop(co, 0);
   lua_rawgeti(L, LUA_REGISTRYINDEX, f->idle_ref);
   lua_pushvalue(L, at);
@@ -132,10 +144,9 @@ static void keep_idle(lua_State *L, ltide_frame *f, int at) {
 }
 
 /* Runs the coroutine on. An error leaves its message at the top of L, and what the coroutine has to close is closed; it
- * is left as it is where a hook has ended it. Where scripts ran last, what is bound stays theirs. */
+ * is left as it is where a hook has ended it. */
 static int resume(lua_State *L, lua_State *co, int args, int *results) {
   ltide_state *S = ltide_state_of(L);
-  tide_current *host = ltide_last ? NULL : tide_current_bind(NULL);
   const char *before = tide_refuse_waits(refusal);
   int64_t begun = now();
   S->in_frame = co, S->frame_awaits = false;
@@ -148,7 +159,6 @@ static int resume(lua_State *L, lua_State *co, int args, int *results) {
   S->in_frame = NULL;
   S->frame->scripts += now() - begun;
   tide_refuse_waits(before);
-  tide_current_bind(host);
   return status;
 }
 
@@ -201,11 +211,7 @@ static int take_results(lua_State *L, ltide_frame *f, lua_State *co, int n, int 
   return LUA_OK;
 }
 
-int ltide_frame_call(lua_State *L, int args, int results) {
-  ltide_frame *f = frame_of(L);
-  if (!f || !f->open) return fail(L, args + 1, "frame_call: no frame is open, expected tide_frame_begin before");
-  if (ltide_state_of(L)->in_frame) return fail(L, args + 1, "frame_call: a script of the frame is running");
-  if (!lua_checkstack(L, LUA_MINSTACK)) return fail(L, args + 1, "frame_call: no room on the stack");
+static int call(lua_State *L, ltide_frame *f, int args, int results) {
   int status = push_coroutine(L, f), n = 0;
   lua_insert(L, -args - 2);
   if (status != LUA_OK) return lua_pop(L, args + 1), status;
@@ -217,6 +223,17 @@ int ltide_frame_call(lua_State *L, int args, int results) {
   if (status == LUA_YIELD) return lua_pop(co, n), become_job(L);
   keep_idle(L, f, -2);
   lua_remove(L, -2);
+  return status;
+}
+
+int ltide_frame_call(lua_State *L, int args, int results) {
+  ltide_frame *f = frame_of(L);
+  if (!f || !f->open) return fail(L, args + 1, "frame_call: no frame is open, expected tide_frame_begin before");
+  if (ltide_state_of(L)->in_frame) return fail(L, args + 1, "frame_call: a script of the frame is running");
+  if (!lua_checkstack(L, LUA_MINSTACK)) return fail(L, args + 1, "frame_call: no room on the stack");
+  tide_current *host = leave_host();
+  int status = call(L, f, args, results);
+  tide_current_bind(host);
   return status;
 }
 
@@ -254,11 +271,14 @@ static int take_turn(lua_State *L, ltide_frame *f) {
 int ltide_frame_resume(lua_State *L) {
   ltide_frame *f = frame_of(L);
   if (!f || !f->open || ltide_state_of(L)->in_frame || !lua_checkstack(L, LUA_MINSTACK)) return LUA_OK;
-  while (f->waiting < f->jobs && now() < f->deadline) {
+  tide_current *host = leave_host();
+  int status = LUA_OK;
+  while (status <= LUA_YIELD && f->waiting < f->jobs && now() < f->deadline) {
     if (f->turn > f->jobs) f->turn = 1;
-    int status = take_turn(L, f);
-    if (status > LUA_YIELD) return status;
+    status = take_turn(L, f);
   }
+  tide_current_bind(host);
+  if (status > LUA_YIELD) return status;
   f->waiting = 0; /* another call asks them again */
   return LUA_OK;
 }
@@ -266,21 +286,25 @@ int ltide_frame_resume(lua_State *L) {
 /* {==== Waits that yield
  *
  * The arguments of the function that would wait are on the stack. Tensors on devices are copied to the host in their
- * places, and above all of them lie the events that tell when the copies are there. */
+ * places; above all of them lie the events that tell when the copies are there, the function (or nil) and how many
+ * events there are. */
 
-static int when_there(lua_State *L, int status, lua_KContext fn) {
+/* `top` is the place of that number: what lies above it was given by a script that resumed this coroutine itself. */
+static int when_there(lua_State *L, int status, lua_KContext top) {
   ltide_state *S = ltide_enter(L);
-  int count = (int)lua_tointeger(L, -1), last = lua_gettop(L) - 1;
   (void)status;
+  lua_settop(L, (int)top);
+  int count = (int)lua_tointeger(L, -1), last = (int)top - 2;
   for (int i = 0; i < count; i++) {
     bool done;
     ltide_try(L, tide_event_query(&done, ltide_check_event(L, last - i, "event")));
     if (done) continue;
     S->frame_awaits = true;
-    return lua_yieldk(L, 0, fn, when_there);
+    return lua_yieldk(L, 0, top, when_there);
   }
-  lua_pop(L, count + 1);
-  return fn ? ((lua_CFunction)fn)(L) : 0;
+  lua_CFunction fn = lua_tocfunction(L, -2);
+  lua_pop(L, count + 2);
+  return fn ? fn(L) : 0;
 }
 
 /* The event of a stream or of an event, which a synchronize waits for; false: it is neither. */
@@ -303,8 +327,9 @@ static int yield_for(lua_State *L, lua_CFunction fn) {
   int args = lua_gettop(L), count = 0;
   luaL_checkstack(L, args + LUA_MINSTACK, "tide: arguments");
   if (args == 1 && push_mark(L, S)) {
+    lua_pushnil(L);
     lua_pushinteger(L, 1);
-    return when_there(L, LUA_OK, 0);
+    return when_there(L, LUA_OK, lua_gettop(L));
   }
   for (int i = 1; i <= args; i++) {
     const ltide_tensor *x = ltide_test_handle(L, S, i);
@@ -316,8 +341,9 @@ static int yield_for(lua_State *L, lua_CFunction fn) {
     lua_replace(L, i);
     count++;
   }
+  lua_pushcfunction(L, fn);
   lua_pushinteger(L, count);
-  return when_there(L, LUA_OK, (lua_KContext)fn);
+  return when_there(L, LUA_OK, lua_gettop(L));
 }
 
 /* {==== The slack */
@@ -354,9 +380,11 @@ int ltide_frame_end(lua_State *L, tide_frame_stats *stats) {
   ltide_state *S = ltide_state_of(L);
   ltide_frame *f = S ? S->frame : NULL;
   if (!f || !f->open || S->in_frame) return 0;
-  tide_current *host = ltide_last ? NULL : tide_current_bind(NULL);
+  tide_current *host = leave_host();
   int64_t begun = now();
+  const char *before = tide_refuse_waits(refusal); /* finalisers are scripts, too */
   bool ended = collect_in_slack(L, f);
+  tide_refuse_waits(before);
   tide_memory_pump();
   if (ended) f->lua_left = lua_bytes(L), f->left = ltide_alive();
   tide_current_bind(host);

@@ -371,7 +371,12 @@ static bool scopes_own(const ltide_record *r) {
   return true;
 }
 
-static int waited(lua_State *L, int status, lua_KContext fn) { return ((lua_CFunction)fn)(L); }
+/* Calls the function at `at` again with the arguments below it: what lies above was given by who resumed. */
+static int waited(lua_State *L, int status, lua_KContext at) {
+  lua_CFunction fn = lua_tocfunction(L, (int)at);
+  lua_settop(L, (int)at - 1);
+  return fn(L);
+}
 
 bool ltide_may_yield(lua_State *L, const ltide_state *S) {
   return S->in_frame == L && S->frame_wait && lua_isyieldable(L);
@@ -379,7 +384,8 @@ bool ltide_may_yield(lua_State *L, const ltide_state *S) {
 
 int ltide_yield_again(lua_State *L, lua_CFunction fn) {
   ltide_enter(L)->frame_awaits = true;
-  return lua_yieldk(L, 0, (lua_KContext)fn, waited);
+  lua_pushcfunction(L, fn);
+  return lua_yieldk(L, 0, lua_gettop(L), waited);
 }
 
 int ltide_waiting(lua_State *L, lua_CFunction fn) {
@@ -390,8 +396,9 @@ int ltide_waiting(lua_State *L, lua_CFunction fn) {
 int ltide_in_turn(lua_State *L, lua_CFunction fn) {
   ltide_state *S = ltide_enter(L);
   if (!S->record->turns || !lua_isyieldable(L) || !scopes_own(S->record)) return fn(L);
+  lua_pushcfunction(L, fn);
   lua_pushlightuserdata(L, (void *)&ltide_turn);
-  return lua_yieldk(L, 1, (lua_KContext)fn, waited);
+  return lua_yieldk(L, 1, lua_gettop(L) - 1, waited);
 }
 
 /* {==== Opening */

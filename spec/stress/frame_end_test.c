@@ -134,6 +134,18 @@ static void test_collector(void) {
   begin(L, TIDE_FRAME_WAIT_RAISES);
   works(L, "collectgarbage 'restart'");
   end(L);
+  run(L, "x = tide.ones(2, {device = 'cuda'}) * 3 tide.cuda.synchronize()"); /* a finaliser may not wait, either */
+  begin(L, TIDE_FRAME_WAIT_RAISES);
+  works(L, "setmetatable({}, {__gc = function() tide.cuda._sleep(1000000) ok, e = pcall(x.totable, x) end}) "
+           "garbage = {} for i = 1, 10000 do garbage[i] = {} end garbage = nil");
+  end(L);
+  for (int i = 0; i < 1000 && (lua_getglobal(L, "e"), lua_isnil(L, -1)); i++) {
+    lua_settop(L, 0);
+    begin(L, TIDE_FRAME_WAIT_RAISES);
+    works(L, "for i = 1, 1000 do local t = {} end");
+    end(L);
+  }
+  CHECK(strstr(luaL_tolstring(L, -1, NULL), "frame"), "a finaliser has waited: %s", lua_tostring(L, -1));
   lua_close(L);
 }
 

@@ -150,6 +150,26 @@ static void test_yields(void) {
   lua_close(L);
 }
 
+/* A script that resumes a job which waits neither brings its value forward nor puts anything in its place. */
+static void test_resumed(void) {
+  static const char *const gives[] = {"", ", 0", ", 1", ", -1000000", ", 'x', nil, {}"};
+  lua_State *L = open_state();
+  run(L, "x = tide.ones(4, {device = 'cuda'}) * 3 tide.cuda.synchronize()");
+  for (size_t i = 0; i < sizeof gives / sizeof *gives; i++) {
+    char text[300];
+    run(L, "value = nil");
+    begin(L, TIDE_FRAME_WAIT_YIELDS);
+    CHECK(call(L, "job = coroutine.running() tide.cuda._sleep(40000000) value = x[1]:item()", 0) == LUA_YIELD,
+          "it does not yield");
+    snprintf(text, sizeof text, "assert(coroutine.resume(job%s) and value == nil)", gives[i]);
+    works(L, text);
+    end(L);
+    CHECK(frames(L, TIDE_FRAME_WAIT_YIELDS) > 0, "%s", text);
+    run(L, "assert(value == 3, value)");
+  }
+  lua_close(L);
+}
+
 /* {==== Jobs */
 
 static void test_jobs(void) {
@@ -176,6 +196,29 @@ static void test_jobs(void) {
     CHECK(tide_frame_resume(L) == LUA_OK && tide_frame_end(L, &s), "resume");
   }
   CHECK(n >= 5 && n < 100, "20 pieces of 0.5 ms took %d frames of 2 ms", n);
+  run(L, "turns = {0, 0} function long(i) while turns[i] < 4 do turns[i] = turns[i] + 1 spin(1500) coroutine.yield() "
+         "end end");
+  o.budget = 1000; /* for one turn of one of them in each frame */
+  CHECK(tide_frame_begin(L, &o), "begin");
+  CHECK(call(L, "long(1)", 0) == LUA_YIELD && call(L, "long(2)", 0) == LUA_YIELD && tide_frame_end(L, &s), "long");
+  for (int i = 0; i < 4; i++)
+    CHECK(tide_frame_begin(L, &o) && tide_frame_resume(L) == LUA_OK && tide_frame_end(L, &s), "resume");
+  run(L, "assert(turns[1] > 1 and turns[2] > 1, table.concat(turns, ' '))");
+  o.budget = INT64_MAX;
+  CHECK(tide_frame_begin(L, &o) && tide_frame_resume(L) == LUA_OK && tide_frame_end(L, &s), "no bound");
+  CHECK(s.jobs == 0, "%d jobs are left of a frame without a bound", s.jobs);
+  lua_close(L);
+}
+
+/* A block that a function leaves open ends with its coroutine, not in the next one's. */
+static void test_open_block(void) {
+  lua_State *L = open_state();
+  begin(L, TIDE_FRAME_WAIT_RAISES);
+  works(L, "s = tide.scope()");
+  works(L, "kept = tide.ones(3)");
+  works(L, "pcall(s.close, s)");
+  works(L, "assert(kept:numel() == 3 and not pcall(tide.zeros, -1))");
+  end(L);
   lua_close(L);
 }
 
@@ -202,6 +245,20 @@ static void test_selection(void) {
   works(L, "assert(coroutine.wrap(function() return tide.cuda.current_stream() end)() == s)");
   end(L);
   CHECK(!tide_lua_set_stream(L, NULL), "no stream");
+  lua_State *fresh = open_state(); /* what the host has bound is bound after each call, the first ones too */
+  tide_current *own = TIDE(tide_current_new)(NULL);
+  TIDE(tide_current_bind)(own);
+  if (TIDE(tide_current_set_stream)(mine)) exit(2);
+  begin(fresh, TIDE_FRAME_WAIT_RAISES);
+  CHECK(!TIDE(tide_current_stream)(&now, 0) && TIDE(tide_stream_same)(now, mine), "begin has bound another");
+  works(fresh, "x = tide.ones(2, {device = 'cuda'})");
+  CHECK(!TIDE(tide_current_stream)(&now, 0) && TIDE(tide_stream_same)(now, mine), "the call has bound another");
+  CHECK(call(fresh, "coroutine.yield()", 0) == LUA_YIELD && tide_frame_resume(fresh) == LUA_OK, "a job");
+  CHECK(!TIDE(tide_current_stream)(&now, 0) && TIDE(tide_stream_same)(now, mine), "the job has bound another");
+  end(fresh);
+  CHECK(TIDE(tide_current_bind)(NULL) == own, "the end has bound another");
+  lua_close(fresh);
+  TIDE(tide_current_free)(own);
   lua_State *bare = luaL_newstate();
   CHECK(!tide_lua_set_stream(bare, mine), "no module");
   lua_close(bare);
@@ -336,7 +393,9 @@ int main(int argc, char **argv) {
   test_nested();
   test_refusals();
   test_yields();
+  test_resumed();
   test_jobs();
+  test_open_block();
   test_selection();
   test_endless();
   test_collection("cpu");
