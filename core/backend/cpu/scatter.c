@@ -6,9 +6,10 @@
  *
  * Values that meet in one element must do so in order, whatever the number of threads. So threads share a scatter along
  * a dim in which they cannot meet; where no such dim is long enough, each of them takes a range of the places, and
- * looks through the whole index for those that fall there. A scatter looks at its index before it writes anything.
+ * looks through the whole index for those that fall there. A scatter looks at its index before it writes anything, or,
+ * where what it writes to is small, keeps a copy, which a bad index brings back.
  *
- * Invariant: no index is used before it was checked; every element is written by one thread. */
+ * Invariant: no index is used as a place before it was checked; every element is written by one thread. */
 #include "base/bins.h"
 #include "layout.h"
 
@@ -325,7 +326,7 @@ static void run(walk *k, int64_t n) {
   const int64_t *index = (const int64_t *)a->head.ptr[2] + k->offset[2];
   /* The values themselves are places, as long as none is bad or counts from the end. */
   const bool direct = a->index_dtype == TIDE_INT64 && !a->bins && !w->checks && a->pitch == 1 && x_step == 0 &&
-                      w->stride[2][w->ndim - 1] == 1 && w->size[w->ndim] == 1 && k->width == a->length;
+                      w->stride[2][w->ndim - 1] == 1 && w->size[w->ndim] == 1 && k->width == a->length && a->length > 0;
   for (int64_t i = 0, m; i < n; i += m) {
     m = n - i < RUN ? n - i : RUN;
     if (i && i % LOOK == 0 && tide__loop_stops()) return;
