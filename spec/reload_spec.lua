@@ -134,6 +134,23 @@ describe("reload", function()
     end
   end)
 
+  it("does not put back what the program has taken out and the collector has freed", function()
+    local text = [[
+      local Class = {} Class.__index = Class
+      return {cache = {1}, hit = function() return "mine" end, dressed = setmetatable({}, Class)}]]
+    local M = load(text)
+    M.cache, M.hit = nil, nil
+    setmetatable(M.dressed, nil)
+    for _ = 1, 2 do
+      collectgarbage()
+      collectgarbage()
+      load(text)
+      assert.is_nil(M.cache)
+      assert.is_nil(M.hit)
+      assert.is_nil(getmetatable(M.dressed))
+    end
+  end)
+
   it("gives functions that were kept elsewhere the variables of the new ones", function()
     local text = [[
       local n, fresh, unused = 0

@@ -127,9 +127,12 @@ local function is_as_before(plan, base, is, like, new)
     or is == "reference" and is_same(plan.record.refs[base], new)
 end
 
--- Was the old value put there by the last load, as far as one can tell?
+-- Was the old value put there by the last load, as far as one can tell? One that the collector has freed was taken out.
 local function is_untouched(plan, base, is, old, new)
-  if base ~= unknown then return is_same(plan.record.refs[base], old) end
+  if base ~= unknown then
+    local was = plan.record.refs[base]
+    return was ~= nil and is_same(was, old)
+  end
   if is == "table" then return type(old) == "table" and not plan.libraries[old] end
   return type(old) == type(new)
 end
