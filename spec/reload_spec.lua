@@ -395,6 +395,29 @@ describe("reload", function()
     assert.matches("binary", e, 1, true)
   end)
 
+  it("asks no more of package than a search for a file", function()
+    local package, result, e = package, nil, nil
+    local search = package.searchpath
+    for _, other in ipairs { 5, true, "text", print } do
+      package.loaded.package = other
+      local ok
+      ok, result, e = pcall(tide.reload, "spec_not_there")
+      package.loaded.package = package
+      assert.is_true(ok, result)
+      assert.is_nil(result)
+      assert.matches("module 'spec_not_there' not found: there is no package.path", e, 1, true)
+    end
+    for _, other in ipairs { 5, function() end, function() return 5 end, function() return nil, {} end } do
+      package.searchpath = other
+      local ok
+      ok, result, e = pcall(tide.reload, "spec_not_there")
+      package.searchpath = search
+      assert.is_true(ok, result)
+      assert.is_nil(result)
+      assert.matches("module 'spec_not_there' not found", e, 1, true)
+    end
+  end)
+
   it("works within another reload, and in a coroutine", function()
     put("return {inner = VERSION}", "spec_other")
     local text = "local tide = require 'tide' local o = assert(tide.reload('spec_other', 'return {inner = VERSION}')) return {o = o, t = {VERSION}}"

@@ -300,9 +300,12 @@ end
 -- The file that require would load; or nil and what was tried.
 local function find_file(loaded, name)
   local package = rawget(loaded, "package")
-  local search, path = type(package) == "table" and rawget(package, "searchpath"), package and rawget(package, "path")
-  if not search or type(path) ~= "string" then return nil, "there is no package.path" end
-  return search(name, path)
+  if type(package) ~= "table" then return nil, "there is no package.path" end
+  local search, path = rawget(package, "searchpath"), rawget(package, "path")
+  if type(search) ~= "function" or type(path) ~= "string" then return nil, "there is no package.path" end
+  local file, tried = search(name, path)
+  if type(file) == "string" then return file end
+  return nil, type(tried) == "string" and tried or "package.searchpath gave " .. type(file) .. " for a path"
 end
 
 -- The name of the module, and its value if it is there.
