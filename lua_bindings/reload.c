@@ -182,6 +182,35 @@ static int script_likeness(lua_State *L) {
   return 1;
 }
 
+/* {==== Metamethods of a table that reads as another. Scripts can get at them, and call them with anything. */
+
+/* Pushes the other table. */
+static void push_place(lua_State *L) {
+  if (lua_istable(L, 1) && lua_getmetatable(L, 1)) {
+    lua_pushliteral(L, "__index");
+    if (lua_rawget(L, -2) == LUA_TTABLE) return;
+  }
+  ltide_arg_error(L, 1, "table", "a table that reload has replaced");
+}
+
+static int script_length_of_place(lua_State *L) {
+  push_place(L);
+  return ltide_give_integer(L, (lua_Integer)lua_rawlen(L, -1));
+}
+
+static int next_pair(lua_State *L) {
+  if (!lua_istable(L, 1)) return ltide_arg_error(L, 1, "table", "a table");
+  lua_settop(L, 2);
+  return lua_next(L, 1) ? 2 : (lua_pushnil(L), 1);
+}
+
+static int script_pairs_of_place(lua_State *L) {
+  push_place(L);
+  lua_pushcfunction(L, next_pair);
+  lua_insert(L, -2);
+  return 2;
+}
+
 /* {==== Changes: a list of five values each */
 
 enum { STRIDE = 5 };
@@ -305,8 +334,9 @@ int ltide_reload(lua_State *L, const char *name, const char *text, size_t size) 
 }
 
 void ltide_open_reload(lua_State *L, ltide_state *S) {
-  static const luaL_Reg script[] = LTIDE_SCRIPT(run_recorded, apart, is_made, compile_text, loaded_modules,
-                                                global_table, is_same, source_of, variable_of, likeness, apply_changes);
+  static const luaL_Reg script[] =
+      LTIDE_SCRIPT(run_recorded, apart, is_made, compile_text, loaded_modules, global_table, is_same, source_of,
+                   variable_of, likeness, length_of_place, pairs_of_place, apply_changes);
   static ltide_row rows[] = {
 #define PATH "tide."
 #include "api/reload.def"

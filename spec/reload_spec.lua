@@ -249,6 +249,28 @@ describe("reload", function()
     assert.are.equal(2, #other.game.list)
   end)
 
+  it("hands out no function that does not look at its arguments", function()
+    put("return {}", "spec_other")
+    local text = 'local M = {1, 2, n = 0} require("spec_other").game = M return M'
+    load(text)
+    load(text)
+    local game = require("spec_other").game
+    assert.are.equal("string", type(getmetatable(game)))
+    assert.is_false(pcall(setmetatable, game, {}))
+    local step = pairs(game)
+    local meta = debug.getmetatable(game)
+    assert.is_true(rawequal(debug.getmetatable(load(text)), nil) and type(meta) == "table")
+    for _, f in ipairs { step, meta.__pairs, meta.__len } do
+      for _, value in ipairs { 5, true, "text", print, tide.ones(1), io.stdout, coroutine.create(print) } do
+        assert.is_false(pcall(f, value))
+        assert.is_false(pcall(f, value, 1))
+        assert.is_false(pcall(f, debug.setmetatable({}, { __index = value }), "no key"))
+      end
+      assert.is_false(pcall(f))
+      assert.is_false(pcall(f, {}, "no key"))
+    end
+  end)
+
   it("treats the globals that the text sets as the module's", function()
     assert.is_true(load "reload_spec_score, reload_spec_top = 0, 10 function reload_spec_hit() reload_spec_score = reload_spec_score + 1 end")
     reload_spec_hit()

@@ -175,10 +175,6 @@ local function write(plan, t, key, value, now)
   plan.writes[#plan.writes + 1] = { t = t, key = key, value = value, now = now }
 end
 
--- The __index of the metatable of a table that reads as another.
-local function length(t) return rawlen(rawget(getmeta(t), "__index")) end
-local function each(t) return next, rawget(getmeta(t), "__index") end
-
 local function merge(plan, m)
   local n, old, new, base = plan.notes[m.new], m.old, m.new, m.base
   plan.refs[n] = old
@@ -207,7 +203,7 @@ local function merge(plan, m)
     end
   end
   plan.forwards[#plan.forwards + 1] = { t = new,
-    meta = { __index = old, __newindex = old, __len = length, __pairs = each } }
+    meta = { __index = old, __newindex = old, __len = length_of_place, __pairs = pairs_of_place, __metatable = "tide.reload" } }
 end
 
 -- A table of the text's that was not there before: its values are seen, and references in it set right.
