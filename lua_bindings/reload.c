@@ -267,6 +267,28 @@ static void clear(lua_State *L, int table) {
   }
 }
 
+/* Sets the metatable at 5. A script that may have no finalisers can have put __gc into it after it set it itself: Lua
+ * must not see that now. "__gc" is at 2; its key stays in the metatable, so that this takes no memory. */
+static void set_metatable(lua_State *L) {
+  lua_settop(L, 5);
+  bool hides = lua_istable(L, 5) && ltide_state_of(L)->granted != TIDE_LUA_ALL;
+  if (hides) {
+    lua_pushvalue(L, 2);
+    hides = lua_rawget(L, 5) != LUA_TNIL;
+  }
+  if (hides) {
+    lua_pushvalue(L, 2);
+    lua_pushnil(L);
+    lua_rawset(L, 5);
+  }
+  lua_pushvalue(L, 5);
+  lua_setmetatable(L, 4);
+  if (!hides) return;
+  lua_pushvalue(L, 2);
+  lua_pushvalue(L, 6);
+  lua_rawset(L, 5);
+}
+
 /* None of this takes memory, or calls anything. The change lies at 3 and above. */
 static void make_change(lua_State *L, int op) {
   switch (op) {
@@ -276,10 +298,7 @@ static void make_change(lua_State *L, int op) {
     lua_rawset(L, 4);
     break;
   case FORWARD: clear(L, 4); __attribute__((fallthrough));
-  case META:
-    lua_settop(L, 5);
-    lua_setmetatable(L, 4);
-    break;
+  case META: set_metatable(L); break;
   case VALUE:
     lua_settop(L, 6);
     lua_setupvalue(L, 4, (int)lua_tointeger(L, 5));
@@ -292,13 +311,13 @@ static void make_change(lua_State *L, int op) {
 static int script_apply_changes(lua_State *L) {
   lua_Integer n = lua_tointeger(L, 2);
   luaL_checkstack(L, 2 * STRIDE + 4, "reload");
+  lua_pushliteral(L, "__gc");
+  lua_replace(L, 2);
   lua_pushcfunction(L, add_keys);
   lua_pushvalue(L, 1);
-  lua_pushvalue(L, 2);
+  lua_pushinteger(L, n);
   if (lua_pcall(L, 2, 0, 0) != LUA_OK) {
-    lua_insert(L, 1);
-    lua_remove(L, 3); /* the number is known */
-    lua_insert(L, 1); /* the changes below the error */
+    lua_replace(L, 2);
     take_keys_back(L, n);
     return lua_error(L);
   }

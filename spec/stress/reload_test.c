@@ -150,6 +150,31 @@ static void test_quota(void) {
   lua_close(L);
 }
 
+/* A metatable that the reload gives an old table arms no __gc that the text has put there after its own setmetatable.
+ */
+static void test_finalisers(void) {
+  static const char bare[] = "return {object = {}}",
+                    dressed[] = "local M, Class = {object = {}}, {}\n"
+                                "setmetatable(M.object, Class)\n"
+                                "Class.__gc = function() finalised = true end\n"
+                                "return M\n",
+                    end[] = "local M = ...\n"
+                            "assert(type(getmetatable(M.object).__gc) == 'function', 'the key is gone')\n"
+                            "M.object = nil\n"
+                            "collectgarbage()\n"
+                            "collectgarbage()\n"
+                            "assert(not finalised, 'a finaliser ran')\n";
+  lua_State *L = open_state();
+  check(tide_lua_reload(L, "class", bare, strlen(bare)) == LUA_OK, "without a metatable");
+  check(tide_lua_reload(L, "class", dressed, strlen(dressed)) == LUA_OK && lua_rawequal(L, 1, 2), "with a metatable");
+  lua_settop(L, 1);
+  if (luaL_loadstring(L, end) != LUA_OK) exit(2);
+  lua_pushvalue(L, 1);
+  bool ok = lua_pcall(L, 1, 0, 0) == LUA_OK;
+  check(ok, ok ? "" : lua_tostring(L, -1));
+  lua_close(L);
+}
+
 int main(int argc, char **argv) {
   if (argc < 2) return 2;
   void *tide = dlopen(argv[1], RTLD_NOW);
@@ -161,5 +186,6 @@ int main(int argc, char **argv) {
   test_failures();
   test_memory();
   test_quota();
+  test_finalisers();
   return failed;
 }
