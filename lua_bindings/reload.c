@@ -22,9 +22,54 @@
 typedef struct recorder {
   lua_Alloc alloc;
   void *user;
-  const void **made; /* the addresses of tables, sorted once the text has ended */
-  size_t count, room;
+  uintptr_t *made;    /* a hash table of the tables' addresses; 0: a free place */
+  size_t count, room; /* room is 0 or a power of two */
+  size_t table_size;  /* all have the same in Lua 5.4 */
+  int apart;          /* calls that are under way in which others' text runs */
 } recorder;
+
+static size_t home_of(const recorder *r, uintptr_t address) {
+  return (size_t)((uint64_t)address * 0x9e3779b97f4a7c15u >> 32) & (r->room - 1);
+}
+
+/* Where the address is, or else belongs. At most half of the places are taken. */
+static size_t place_of(const recorder *r, uintptr_t address) {
+  size_t i = home_of(r, address);
+  while (r->made[i] && r->made[i] != address) i = (i + 1) & (r->room - 1);
+  return i;
+}
+
+static bool has(const recorder *r, const void *block) { return r->count && r->made[place_of(r, (uintptr_t)block)]; }
+
+static bool make_room(recorder *r) {
+  if (2 * (r->count + 1) <= r->room) return true;
+  recorder larger = {.room = r->room ? 2 * r->room : 64};
+  larger.made = calloc(larger.room, sizeof *larger.made);
+  if (!larger.made) return false;
+  for (size_t i = 0; i < r->room; i++)
+    if (r->made[i]) larger.made[place_of(&larger, r->made[i])] = r->made[i];
+  free(r->made);
+  r->made = larger.made, r->room = larger.room;
+  return true;
+}
+
+static void note(recorder *r, const void *block) {
+  size_t place = place_of(r, (uintptr_t)block);
+  r->count += !r->made[place];
+  r->made[place] = (uintptr_t)block;
+}
+
+/* What lies behind the address and would be looked for from its place on moves up. */
+static void forget(recorder *r, const void *block) {
+  if (!has(r, block)) return;
+  size_t last = r->room - 1, hole = place_of(r, (uintptr_t)block);
+  for (size_t i = (hole + 1) & last; r->made[i]; i = (i + 1) & last) {
+    if (((i - home_of(r, r->made[i])) & last) < ((i - hole) & last)) continue;
+    r->made[hole] = r->made[i], hole = i;
+  }
+  r->made[hole] = 0;
+  r->count--;
+}
 
 static int recorder_gc(lua_State *L) {
   recorder *r = ltide_test_object(L, 1, RECORDER_META);
@@ -36,35 +81,38 @@ static int recorder_gc(lua_State *L) {
 
 /* For a new block Lua says in `old` what it is for; LuaJIT does not, so that there all blocks are noted. */
 #ifdef LTIDE_LUAJIT_H
-#  define FOR_TABLE(old) true
+#  define FOR_TABLE(old)     true
+#  define MAY_BE_NOTED(size) true
 #else
-#  define FOR_TABLE(old) ((old) == LUA_TTABLE)
+#  define FOR_TABLE(old)     ((old) == LUA_TTABLE)
+#  define MAY_BE_NOTED(size) ((size) == r->table_size)
 #endif
 
-/* Lua's allocator while the text runs. */
+/* Lua's allocator while the text runs. An address is the text's until its block is freed, whoever runs then. */
 static void *record(void *user, void *block, size_t old, size_t size) {
   recorder *r = user;
-  bool is_table = !block && size && FOR_TABLE(old);
-  if (is_table && r->count == r->room) {
-    size_t room = r->room ? 2 * r->room : 64;
-    const void **made = realloc(r->made, room * sizeof *made);
-    if (!made) return NULL;
-    r->made = made, r->room = room;
-  }
+  bool is_table = !block && size && !r->apart && FOR_TABLE(old);
+  if (is_table && !make_room(r)) return NULL;
   void *out = r->alloc(r->user, block, old, size);
-  if (is_table && out) r->made[r->count++] = out;
+  if (block && out != block && (out || !size) && MAY_BE_NOTED(old)) forget(r, block);
+  if (is_table && out) note(r, out), r->table_size = size;
   return out;
+}
+
+/* The one that notes tables at present, or NULL. */
+static recorder *recorder_of(lua_State *L) {
+  void *user;
+  return lua_getallocf(L, &user) == record ? user : NULL;
 }
 
 /* What another module's text makes is not this one's. Upvalue: require. */
 static int require_apart(lua_State *L) {
-  void *user;
-  lua_Alloc alloc = lua_getallocf(L, &user);
+  recorder *r = recorder_of(L);
   lua_pushvalue(L, lua_upvalueindex(1));
   lua_insert(L, 1);
-  if (alloc == record) lua_setallocf(L, ((recorder *)user)->alloc, ((recorder *)user)->user);
+  if (r) r->apart++;
   int status = lua_pcall(L, lua_gettop(L) - 1, LUA_MULTRET, 0);
-  lua_setallocf(L, alloc, user);
+  if (r) r->apart--;
   return status == LUA_OK ? lua_gettop(L) : lua_error(L);
 }
 
@@ -74,27 +122,21 @@ static int script_apart(lua_State *L) {
   return 1;
 }
 
-static int by_address(const void *a, const void *b) {
-  uintptr_t x = *(const uintptr_t *)a, y = *(const uintptr_t *)b;
-  return (x > y) - (x < y);
-}
-
 /* run_recorded(fn, ...): true, what fn returned first, and the recorder; or false and the error. */
 static int script_run_recorded(lua_State *L) {
   recorder *r = ltide_new_object(L, sizeof *r, 0);
   *r = (recorder){0};
   ltide_setmetatable(L, RECORDER_META);
   lua_insert(L, 1);
-  void *user;
-  lua_Alloc alloc = r->alloc = lua_getallocf(L, &user);
-  r->user = user;
-  if (alloc == record) r->alloc = ((recorder *)user)->alloc, r->user = ((recorder *)user)->user; /* of another text */
+  recorder *outer = recorder_of(L); /* of another text, which is running */
+  r->alloc = lua_getallocf(L, &r->user);
   lua_setallocf(L, record, r);
+  if (outer) outer->apart++;
   int status = lua_pcall(L, lua_gettop(L) - 2, 1, 0);
-  lua_setallocf(L, alloc, user);
+  if (outer) outer->apart--;
+  lua_setallocf(L, r->alloc, r->user);
   if (status != LUA_OK && atomic_load(&ltide_state_of(L)->ended)) return lua_error(L); /* no script catches this one */
   ltide_enter(L);
-  if (r->count) qsort(r->made, r->count, sizeof *r->made, by_address);
   lua_pushboolean(L, status == LUA_OK);
   lua_insert(L, 2);
   lua_pushvalue(L, 1);
@@ -103,9 +145,7 @@ static int script_run_recorded(lua_State *L) {
 
 /* is_made(recorder, table) */
 static int script_is_made(lua_State *L) {
-  const recorder *r = lua_touserdata(L, 1);
-  const void *table = lua_topointer(L, 2);
-  return ltide_give_boolean(L, r->count && bsearch(&table, r->made, r->count, sizeof table, by_address));
+  return ltide_give_boolean(L, has(lua_touserdata(L, 1), lua_topointer(L, 2)));
 }
 
 /* {==== The text */

@@ -227,6 +227,28 @@ describe("reload", function()
     assert.are.equal(1, M.lib.floor)
   end)
 
+  it("knows a table of another module's at an address where the text had one", function()
+    put("local t = {} for i = 1, 2000 do t[i] = {i} end return t", "spec_theme")
+    put("collectgarbage() collectgarbage() local t = {} for i = 1, 2000 do t[i] = {i} end return t", "spec_other")
+    for _, name in ipairs { "spec_theme", "spec_other" } do
+      for _ = 1, 2 do
+        package.loaded[name] = nil
+        local M = assert(tide.reload("spec_reloaded", ([[
+          do local made = {} for i = 1, 2000 do made[i] = {i} end end
+          if %q == "spec_theme" then collectgarbage() collectgarbage() end
+          local theirs, M = require %q, {}
+          for i = 1, #theirs do M[i] = theirs[i] end
+          return M]]):format(name, name)))
+        local theirs = require(name)
+        for i = 1, 2000 do
+          assert.is_true(rawequal(theirs[i], M[i]))
+          assert.are.equal(i, rawget(theirs[i], 1))
+          assert.is_nil(debug.getmetatable(theirs[i]))
+        end
+      end
+    end
+  end)
+
   it("makes what the text registers elsewhere stand for what stayed", function()
     put("return {}", "spec_other")
     local text = [[
