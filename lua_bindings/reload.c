@@ -71,14 +71,6 @@ static void forget(recorder *r, const void *block) {
   r->count--;
 }
 
-static int recorder_gc(lua_State *L) {
-  recorder *r = ltide_test_object(L, 1, RECORDER_META);
-  if (!r) return 0;
-  free(r->made);
-  r->made = NULL, r->count = r->room = 0;
-  return 0;
-}
-
 /* For a new block Lua says in `old` what it is for; LuaJIT does not, so that there all blocks are noted. */
 #ifdef LTIDE_LUAJIT_H
 #  define FOR_TABLE(old)     true
@@ -103,6 +95,15 @@ static void *record(void *user, void *block, size_t old, size_t size) {
 static recorder *recorder_of(lua_State *L) {
   void *user;
   return lua_getallocf(L, &user) == record ? user : NULL;
+}
+
+static int recorder_gc(lua_State *L) {
+  recorder *r = ltide_test_object(L, 1, RECORDER_META);
+  if (!r) return 0;
+  if (recorder_of(L) == r) lua_setallocf(L, r->alloc, r->user); /* the text closes the state: os.exit */
+  free(r->made);
+  r->made = NULL, r->count = r->room = 0;
+  return 0;
 }
 
 /* What another module's text makes is not this one's. Upvalue: require. */
