@@ -150,8 +150,7 @@ static void test_quota(void) {
   lua_close(L);
 }
 
-/* A metatable that the reload gives an old table arms no __gc that the text has put there after its own setmetatable.
- */
+/* The text puts __gc into a metatable that it has set: no finaliser comes of it where the reload sets it again. */
 static void test_finalisers(void) {
   static const char bare[] = "return {object = {}}",
                     dressed[] = "local M, Class = {object = {}}, {}\n"
