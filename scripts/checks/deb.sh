@@ -3,9 +3,12 @@
 # As root, dpkg installs it as well: into a root of its own, which holds the C library, a shell and Lua beside it and
 # where dpkg knows this system's packages, so that what it depends on is checked; there scripts and a C host find it as
 # on any Debian system, and dpkg removes it again. lintian looks at it where it is installed.
-# usage: deb.sh BUILD
+# Ends with 77 where a program that packing needs is not there. usage: deb.sh BUILD
 set -eu
-command -v dpkg-deb >/dev/null || { echo "deb: skipped, no Debian system" && exit 77; }
+# cpack asks file which files are programs, and dpkg-shlibdeps what they need.
+for command in dpkg-deb dpkg-shlibdeps file; do
+  command -v $command >/dev/null || { echo "deb: skipped, there is no $command here" && exit 77; }
+done
 build=$(realpath "$1") checks=$(realpath "$(dirname "$0")")
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
