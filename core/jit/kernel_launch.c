@@ -3,7 +3,7 @@
  * Everything that the signature says is checked before a launch: number, kind, dtype, device, contiguity and alignment
  * of what is passed, and that numbers fit their types. The arguments are packed on the stack as the kernel expects
  * them; nothing is allocated and no name is looked up. A bound launch is such a block that was packed before, with
- * views of its tensors, so that it needs no check at all.
+ * views of its tensors, so that nothing is left to check but whose turn it is with another API's memory.
  *
  * Invariant: a kernel is launched only with a function of its device, with sizes that the device and the function
  * allow; storages know the stream before the work is queued. */
@@ -217,6 +217,7 @@ tide_status tide_kernel_launch(tide_kernel *k, const tide_grid *g, const tide_op
 struct tide_bound {
   uint32_t epoch;
   bool unordered, empty;
+  bool external; /* some tensor lies on memory of another API */
   _Atomic bool warned;
   const tide_compiler *compiler;
   void *function;
@@ -235,6 +236,7 @@ static tide_status keep_tensors(tide_bound *b, const tide_kernel *k, const tide_
     const tide_tensor *x = args[i].tensor;
     if (!x) continue;
     TIDE_TRY(tide__tensor_view(&b->tensor[b->tensors], x, x->size, x->stride, x->ndim, x->offset));
+    b->external |= x->storage->external;
     b->place[b->tensors] = k->offset[i];
     b->writes[b->tensors++] = !k->param[i].read_only;
   }
@@ -263,11 +265,18 @@ tide_status tide_kernel_bind(tide_bound **out, tide_kernel *k, const tide_grid *
   return TIDE_OK;
 }
 
+/* All, before anything is noted or queued. */
+static tide_status check_turns(const tide_bound *b) {
+  for (int i = 0; i < b->tensors; i++) TIDE_TRY(tide__check(b->tensor[i], "launch", "an argument"));
+  return TIDE_OK;
+}
+
 tide_status tide_bound_launch(tide_bound *b) {
   if (TIDE_UNLIKELY(!b)) return tide__fail(TIDE_ARGUMENT, "launch: nothing is bound, expected a bound kernel");
   tide__queue q = {.stream = b->stream};
   if (TIDE_UNLIKELY(b->epoch != tide__epoch_now()))
     return tide__fail(TIDE_STATE, "launch: what was bound belongs to a runtime that has ended or was reset");
+  if (TIDE_UNLIKELY(b->external)) TIDE_TRY(check_turns(b));
   TIDE_TRY(check_order(b->unordered, &b->warned, "launch", b->launch.device));
   if (b->empty) return TIDE_OK;
   TIDE_TRY(tide__queue_begin(&q, b->launch.device));

@@ -113,7 +113,8 @@ TIDE_API tide_status tide_kernel_ready(bool *out, tide_kernel *kernel, int devic
 /* Launches it. A pointer takes a contiguous tensor of its dtype, or an integer: an address that nobody checks. Numbers
  * are refused if the parameter's type cannot hold them; all checks come before the launch. */
 TIDE_API tide_status tide_kernel_launch(tide_kernel *kernel, const tide_grid *grid, const tide_operand *args, int n);
-/* Checks everything now and keeps it, with the tensors, for launches that check nothing. */
+/* Checks everything now and keeps it, with the tensors, for launches that check nothing but whether imported
+ * memory is acquired. */
 TIDE_API tide_status tide_kernel_bind(tide_bound **out, tide_kernel *kernel, const tide_grid *grid,
                                       const tide_operand *args, int n);
 /* Launches what was bound, on its stream, or on the current one where none was given. */
