@@ -30,6 +30,8 @@ build() { # language
 
 run() { # language devices program arguments
   local out=$work/$1.$2.$3.txt
+  # Without simulated devices a real one would be taken.
+  [ "$2" != 0 ] || local -x CUDA_VISIBLE_DEVICES=
   TIDE_SIM_DEVICES=$2 "$work/$1/$3" "${@:4}" >"$out" 2>&1 && return
   echo "embed: $3 as $1 with $2 simulated devices:"
   cat "$out"

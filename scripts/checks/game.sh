@@ -32,6 +32,8 @@ headless() { # devices
   local out=$work/pictures$1 script=$work/game$1.lua
   mkdir -p "$out"
   cp "$source/game.lua" "$script"
+  # Without simulated devices a real one would be taken.
+  [ "$1" != 0 ] || local -x CUDA_VISIBLE_DEVICES=
   TIDE_SIM_DEVICES=$1 "$work/game" "$script" --headless "$out" --frames 5000 >"$work/said" 2>&1 &
   game=$!
   trap 'kill $game 2>/dev/null' EXIT
