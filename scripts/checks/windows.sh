@@ -17,8 +17,8 @@ without=(io/{array,deflate,npz,png}.c) # zlib and libpng are not looked for
 cd "$(dirname "$(realpath "$0")")/../.."
 mkdir -p "$1"
 list=$(IFS=';' && echo "${waiting[*]};${without[*]}")
-cmake -S scripts/cmake/windows -B "$1" -DCMAKE_SYSTEM_NAME=Windows -DCMAKE_C_COMPILER=$compiler -DCMAKE_BUILD_TYPE=Release \
-  ${2:+-DCMAKE_C_COMPILER_LAUNCHER=$2} "-DTIDE_WAITING=$list" >"$1/log" 2>&1 || { cat "$1/log" && exit 1; }
+cmake -G "Unix Makefiles" -S scripts/cmake/windows -B "$1" -DCMAKE_SYSTEM_NAME=Windows -DCMAKE_C_COMPILER=$compiler \
+  -DCMAKE_BUILD_TYPE=Release ${2:+-DCMAKE_C_COMPILER_LAUNCHER=$2} "-DTIDE_WAITING=$list" >"$1/log" 2>&1 || { cat "$1/log" && exit 1; }
 cmake --build "$1" --parallel 2 -- -k >"$1/log" 2>&1 || { grep -E 'error|warning|undefined' "$1/log" && exit 1; }
 for file in "${waiting[@]}"; do
   [ -e "core/$file" ] || { echo "windows: core/$file is listed, but there is none" && exit 1; }
