@@ -55,5 +55,5 @@ done
 try /tmp/04_tensors
 echo "deb: installed, runs in: tide ${luas[*]##*/} 04_tensors"
 dpkg --root="$root" -P tide 2>"$dir/log" >&2 || { grep -v 'files list file' "$dir/log" && exit 1; }
-left=$(find "$root" -path '*tide*' ! -path '*/var/lib/dpkg/*')
+left=$(cd "$root" && find . -path '*tide*' ! -path '*/var/lib/dpkg/*')
 [ -z "$left" ] || { echo "deb: removed, but there still are: $left" && exit 1; }
