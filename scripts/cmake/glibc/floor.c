@@ -2,7 +2,7 @@
  *
  * A linker binds each function to its newest version, which an older glibc does not have. Linked with this file and
  * --wrap, each call of such a function (libpng's, zlib's and Lua's own too) goes to the version that has been there
- * from the start; CMake reads the names off the lines below. scripts/checks/glibc.sh fails on what is missing here.
+ * from the start; CMake reads the names off the lines below. scripts/checks/tarball.sh fails on what is missing here.
  *
  * Invariant: no function changes what it does. Those of threads and libraries are the same code under both versions,
  * and those of numbers differ in how they report errors, which nobody here asks about. */
@@ -100,7 +100,8 @@ NEW(int, lstat, const char *path, struct stat *out) { return __lxstat(1, path, o
 NEW(int, fstat, int file, struct stat *out) { return __fxstat(1, file, out); }
 NEW(int, fstat64, int file, struct stat *out) { return __fxstat(1, file, out); } /* the same struct on x86-64 */
 
-/* Of 2.30. Both clocks advance together but for what sets the time of day: then this wakes early, as it may. */
+/* Of 2.30. Both clocks advance together but for what sets the time of day: where it is set forward this wakes early, as
+ * it may; where it is set back, late by as much. */
 NEW(int, pthread_cond_clockwait, pthread_cond_t *cond, pthread_mutex_t *lock, clockid_t clock,
     const struct timespec *end) {
   static int (*newer)(pthread_cond_t *, pthread_mutex_t *, clockid_t, const struct timespec *);
