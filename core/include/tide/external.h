@@ -11,8 +11,8 @@
  * Captures. Turns and semaphores are refused on a stream that is being captured: a semaphore's value belongs to one
  * frame. What is captured may use acquired tensors; a replay then needs them acquired.
  *
- * Threads. As in tide.h; release functions run once, on any thread. An imported object that is released after
- * tide_shutdown or tide_device_reset keeps its share of the driver until the process ends: release it before.
+ * Threads. As in tide.h; release functions run once, on any thread. tide_shutdown and tide_device_reset close every
+ * import that is open, and its mapping goes then; the handles are still to be released.
  *
  * Which device. An allocation can be imported on the device that made it alone: compare tide_device_props.uuid with
  * VkPhysicalDeviceIDProperties::deviceUUID. Simulated devices take a memfd for memory, and for a semaphore a memfd that
