@@ -35,7 +35,7 @@ run() { # language devices program arguments
   TIDE_SIM_DEVICES=$2 "$work/$1/$3" "${@:4}" >"$out" 2>&1 && return
   echo "embed: $3 as $1 with $2 simulated devices:"
   cat "$out"
-  failed=1
+  return 1
 }
 
 # Waits until the game has said so, or has ended.
@@ -43,7 +43,8 @@ said() { # text file
   until grep -q "$1" "$2" 2>/dev/null || ! kill -0 $! 2>/dev/null; do sleep 0.05; done
 }
 
-# The script changes while the game runs: to one that does not load, then to one that does.
+# The script changes while the game runs: to one that does not load, then to one that does, which the game may see when
+# half of it is written and load once more.
 reload() { # language devices
   local script=$work/$1.$2.lua out=$work/$1.$2.game.txt
   cp "$source/game.lua" "$script"
@@ -53,19 +54,19 @@ reload() { # language devices
   echo "this does not load" >"$script"
   said "syntax error" "$out"
   cp "$source/game.lua" "$script"
-  wait $!
-  grep -q "syntax error" "$out" && grep -q '^2[024]0\s' "$out" && grep -q "250 frames, 2 loads" "$out" && return
+  wait $! || return
+  grep -q "syntax error" "$out" && grep -q '^2[024]0\s' "$out" && grep -q "250 frames, [2-9] loads" "$out" && return
   echo "embed: game.c has not loaded the changed script as $1 with $2 simulated devices:"
   cat "$out"
-  failed=1
+  return 1
 }
 
 failed=0
 for language in C CXX; do
   build $language
   for devices in 0 2; do
-    for file in "$source"/[01]*.c; do run $language $devices "$(basename "$file" .c)"; done
-    reload $language $devices
+    for file in "$source"/[01]*.c; do run $language $devices "$(basename "$file" .c)" || failed=1; done
+    reload $language $devices || failed=1
   done
 done
 exit $failed
