@@ -27,6 +27,7 @@ static bool load(lua_State *L, const char *path) { /* what the script has change
   fclose(file);
   if (!size) return false; /* it is being written */
   loaded = now.st_mtim;
+  if (size == sizeof text) return printf("%s: too long\n", path), false;
   tide_lua_quota_set(L, TIDE_QUOTA_MICROSECONDS, 500000);
   if (!fine(L, tide_lua_reload(L, path, text, size))) return false;
   return lua_replace(L, 1), true;
@@ -58,7 +59,6 @@ int main(int argc, char **argv) {
     nanosleep(&drawing, NULL);
   }
   printf("%d frames, %d loads\n", frames, loads);
-  lua_close(L);
-  tide_shutdown();
+  lua_close(L), tide_shutdown();
   return loads > 0 && calls > frames / 2 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
