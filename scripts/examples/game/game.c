@@ -37,6 +37,7 @@ typedef struct game {
   tide_event *ready; /* of the picture that the device computes; NULL: none */
   long frames;       /* that have been shown */
   long particles;
+  bool is_lost; /* the device: nothing comes from it any more */
 } game;
 
 static double seconds(void) {
@@ -173,11 +174,17 @@ static void save(game *g) {
   tide_tensor_release(image), tide_tensor_release(bytes);
 }
 
-/* Shows the picture that was asked for. false: the device has not finished it. */
+/* Shows the picture that was asked for, if nothing has failed on its way. false: the device has not finished it. */
 static bool show(game *g, const char *title) {
   bool done = false;
   if (!g->picture) return true;
-  if (tide_readback_poll(&done, g->ready)) printf("%s\n", tide_error_get()->message), done = true;
+  if (tide_readback_poll(&done, g->ready)) {
+    const tide_error *e = tide_error_get();
+    g->is_lost = e->sticky;
+    printf("%s\n", e->message);
+    release_picture(g);
+    return true;
+  }
   if (!done) return false;
   const int64_t *size = tide_tensor_size(g->picture);
   bool is_picture =
@@ -235,6 +242,7 @@ static void run(game *g) {
     load(g);
     if (!steer(g, &x, &y) || (g->folder && start - told > STALLED)) break;
     bool late = !show(g, title[0] ? title : NULL);
+    if (g->is_lost) break;
     if (!late) compute(g, x, y, g->folder ? -1 : used);
     double took = seconds() - start;
     used = late ? 1 : took * RATE;
