@@ -44,7 +44,7 @@ bool screen_mouse(screen *s, double *x, double *y) {
   }
   SDL_GetWindowSize(s->window, &width, &height);
   SDL_GetMouseState(&column, &row);
-  *x = 2.0 * column / width - 1, *y = 2.0 * row / height - 1;
+  *x = 2.0 * column / (width > 0 ? width : 1) - 1, *y = 2.0 * row / (height > 0 ? height : 1) - 1;
   return open;
 }
 
