@@ -37,6 +37,16 @@ describe("a loop of reads", function()
     assert.are.equal(math.maxinteger - 1, loop(function() return large:item() end))
   end)
 
+  it("gives a number for the bits of every NaN", function()
+    for _, bits in ipairs { -1, -0x800000000001, -0x1800000000001, -0x2000000000000 } do
+      local x = tide.full({}, bits, { dtype = tide.int64, device = D.dev }):view(tide.float64)
+      for _ = 1, rounds do
+        local v = x:item()
+        assert(type(v) == "number" and v ~= v)
+      end
+    end
+  end)
+
   it("refuses what it is given at last as ever", function()
     local x = tide.ones(2, 3, on)
     D.raises("ShapeError", loop, function(y) return (y or x[1][1]):item() end, x)

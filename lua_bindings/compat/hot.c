@@ -35,7 +35,8 @@ static int read(ltide_state *S, ltide_tensor *at, double *out) {
   switch (s.kind) {
   case 'B': return s.i ? IS_TRUE : IS_FALSE;
   case 'I': return *out = (double)s.i, fabs(*out) < LTIDE_EXACT ? NUMBER : NO;
-  case 'F': return *out = s.re, NUMBER;
+  /* LuaJIT takes the bits as they are, and those of some NaNs would be another value of Lua's. */
+  case 'F': return *out = s.re != s.re ? (double)NAN : s.re, NUMBER;
   default: return NO;
   }
 }
