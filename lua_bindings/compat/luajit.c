@@ -13,7 +13,7 @@
 #undef luaopen_tide
 __attribute__((visibility("default"))) int luaopen_tide(lua_State *L);
 
-static const char key_kind, key_parts, key_join, key_with, key_warn; /* registry */
+static const char key_kind, key_parts, key_join, key_with, key_warn, key_ffi; /* registry */
 
 /* {==== Numbers */
 
@@ -41,23 +41,48 @@ static int closer(lua_State *L) {
 
 static int throw(lua_State * L) { return lua_settop(L, 1), lua_error(L); }
 
-static void push_ffi(lua_State *L) {
+static int give_ffi(lua_State *L) { return lua_rawgetp(L, LUA_REGISTRYINDEX, &key_ffi), 1; }
+
+/* Opens the FFI where nobody has. A second luaopen_ffi would make all cdata there is invalid, so `require "ffi"`, where
+ * a host has it, gives this one. luaopen_ffi itself puts it among the modules: a host that has withheld it, or
+ * withholds it later, does not want it there. */
+static void open_ffi(lua_State *L) {
   lua_getfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
-  if (lua_getfield(L, -1, "ffi") != LUA_TTABLE) { /* a host has not opened it: no script makes cdata */
+  if (lua_getfield(L, -1, "ffi") != LUA_TTABLE) {
     lua_pop(L, 1);
     lua_pushcfunction(L, luaopen_ffi);
     lua_pushliteral(L, "ffi");
     lua_call(L, 1, 1);
+    lua_pushnil(L);
+    lua_setfield(L, -3, "ffi");
+    if (lua_getfield(L, LUA_REGISTRYINDEX, "_PRELOAD") == LUA_TTABLE) {
+      if (lua_getfield(L, -1, "ffi") != LUA_TNIL && lua_tocfunction(L, -1) == luaopen_ffi) {
+        lua_pushcfunction(L, give_ffi);
+        lua_setfield(L, -3, "ffi");
+      }
+      lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
   }
-  lua_remove(L, -2);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &key_ffi);
+  lua_pop(L, 1);
+}
+
+/* Once for a state, however often a script loads tide there. */
+static void push_ffi(lua_State *L) {
+  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &key_ffi) != LUA_TNIL) return;
+  lua_pop(L, 1);
+  open_ffi(L);
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_ffi);
 }
 
 /* What a C function sees of a cdata is no more than its address: functions over the FFI tell the rest. */
 static void open_prelude(lua_State *L) {
   int top = lua_gettop(L);
   const struct text *p = &prelude[0];
+  push_ffi(L); /* first: LuaJIT opens it itself for a text with a literal like 1LL */
   if (luaL_loadbuffer(L, p->text, p->length, p->name) != LUA_OK) lua_error(L);
-  push_ffi(L);
+  lua_insert(L, -2);
   lua_pushcfunction(L, protect), lua_pushcfunction(L, closer), lua_pushcfunction(L, throw);
   lua_call(L, 4, 4);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key_with);
