@@ -3,8 +3,8 @@
 local ffi, protect, closer, throw = ...
 local int, uint = ffi.typeof "int64_t", ffi.typeof "uint64_t"
 
--- An integer that a double does not hold.
-local function is_wide(x) return ffi.istype(int, x) or ffi.istype(uint, x) end
+-- An integer that a double does not hold, and int64 does: what is beyond has no dtype, and is no number to tide.
+local function is_wide(x) return ffi.istype(int, x) or ffi.istype(uint, x) and x <= 0x7fffffffffffffffULL end
 
 -- Its lower 32 bits, without a sign, and its upper ones, with it.
 local function parts(x)
