@@ -263,6 +263,7 @@ enum {
   FORWARD, /* table, metatable: what the text has made reads as what has stayed in its place */
   VALUE,   /* function, upvalue, value */
   JOIN,    /* function, upvalue, function, upvalue: the first has the second's variable */
+  OLD,     /* function: of the text before, which may have a variable that another gets; it stays as it is */
 };
 
 static int push_change(lua_State *L, lua_Integer i) {
@@ -273,6 +274,20 @@ static int push_change(lua_State *L, lua_Integer i) {
 static void set_op(lua_State *L, lua_Integer i, int op) {
   lua_pushinteger(L, op);
   lua_rawseti(L, 1, i * STRIDE + 1);
+}
+
+/* Compiled code has values of variables as constants. Where the text that made a variable never assigns to it, LuaJIT
+ * compiles so always: functions of another text, which may assign, get such a variable, so neither side is compiled. */
+static void forget_compiled(lua_State *L, lua_Integer n) {
+#ifdef LTIDE_LUAJIT_H
+  ltide_jit_flush(L);
+  for (lua_Integer i = 0; i < n; i++, lua_settop(L, 2)) {
+    int op = push_change(L, i);
+    if (op == JOIN || op == OLD) ltide_jit_interpret(L, 4);
+  }
+#else
+  (void)L, (void)n;
+#endif
 }
 
 /* Makes place for keys that are not there yet. */
@@ -287,6 +302,7 @@ static int add_keys(lua_State *L) {
     lua_rawset(L, 4);
     set_op(L, i, ADDED);
   }
+  forget_compiled(L, n);
   return 0;
 }
 

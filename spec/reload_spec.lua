@@ -94,6 +94,33 @@ describe("reload", function()
     assert.are.same({ 1, nil, 30 }, M.list)
   end)
 
+  it("is seen by functions that loops have called before", function()
+    local function sum(f)
+      local s = 0
+      for _ = 1, 1000 do s = s + f() end
+      return s
+    end
+    local text = "local speed = 1 local M = {} local function its() return speed end function M.step() return its() end return M"
+    local M = load(text)
+    local old = M.step
+    assert.are.equal(1000, sum(old))
+    load((text:gsub("speed = 1", "speed = 3")))
+    assert.are.same({ 3000, 3000 }, { sum(old), sum(M.step) })
+    -- The first text never assigns to n, and the second one does.
+    text = "local n = 0 local M = {} function M.get() return n end function M.last() return n end "
+      .. "function M.made() return function() return n end end "
+    M = load(text .. "return M")
+    local last, get, made = M.last, M.get, M.made()
+    assert.are.same({ 0, 0, 0 }, { sum(last), sum(get), sum(made) })
+    load(text .. "function M.inc() n = n + 1 end return M")
+    local inc, new, s = M.inc, M.get, { 0, 0, 0, 0 }
+    for _ = 1, 1000 do
+      inc()
+      s[1], s[2], s[3], s[4] = s[1] + new(), s[2] + get(), s[3] + last(), s[4] + made()
+    end
+    assert.are.same({ 500500, 500500, 500500, 500500 }, s)
+  end)
+
   it("keeps tensors by name, in the table, in tables in it and in variables", function()
     local text = [[
       local velocity = tide.zeros(4, {device = device})

@@ -307,6 +307,14 @@ void lua_closeslot(lua_State *L, int index) {
   lua_call(L, 2, 0);
 }
 
+/* {==== Compiled code */
+
+void ltide_jit_flush(lua_State *L) { luaJIT_setmode(L, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_FLUSH); }
+
+void ltide_jit_interpret(lua_State *L, int index) {
+  luaJIT_setmode(L, index, LUAJIT_MODE_ALLFUNC | LUAJIT_MODE_OFF);
+}
+
 /* {==== The collector and warnings */
 
 /* Setting a mode raises within a finaliser; this one sets nothing. */

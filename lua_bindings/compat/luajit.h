@@ -224,6 +224,11 @@ const char *ltide_jit_setupvalue(lua_State *L, int index, int n);
 #define lua_toclose(L, index) ((void)(L), (void)(index))
 void lua_closeslot(lua_State *L, int index); /* calls __close without an error, as if the value went out of scope */
 
+/* {==== Compiled code: either raises within a finaliser */
+
+void ltide_jit_flush(lua_State *L);                /* what is compiled is compiled again, from what there is then */
+void ltide_jit_interpret(lua_State *L, int index); /* the function, and those in it, are compiled no more */
+
 /* {==== The collector and warnings */
 
 #define LUA_GCINC 11 /* LuaJIT's collector is an incremental one always */

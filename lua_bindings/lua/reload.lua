@@ -15,7 +15,7 @@
 local records = {} -- by name: {root, globals, variables, refs, source, path, module}
 local unknown = {} -- the note where nobody has seen the last load
 
-local SET, META, FORWARD, VALUE, JOIN = 1, 3, 4, 5, 6
+local SET, META, FORWARD, VALUE, JOIN, OLD = 1, 3, 4, 5, 6, 7
 
 local is_plain = { number = true, string = true, boolean = true, ["nil"] = true }
 
@@ -289,6 +289,7 @@ local function list_changes(plan, record)
     record.variables[id] = { name = variable.name, base = variable.note }
   end
   for i = 1, #plan.forwards do change(plan, FORWARD, plan.forwards[i].t, plan.forwards[i].meta) end
+  for f in next, plan.surveyed do change(plan, OLD, f) end
 end
 
 -- ---- the text ----
