@@ -53,6 +53,19 @@ describe("a loop of reads", function()
     D.raises("IndexError", loop, function(i) return x[i or 1] end, 3)
     D.raises("IndexError", loop, function(i) return x[i or 1] end, 0)
     D.raises("ArgumentError", loop, function(i) return x[i or 1] end, 1.5)
+    for _, d in ipairs { 3, -3, 100, 101, 1e300 } do
+      assert.has_error(function() loop(function(last) return x:size(last or 1) end, d) end)
+    end
+    D.raises("IndexError", loop, function(d) return x:size(d or 1) end, 100)
+    local one = x[1][1]
+    for _, read in ipairs {
+      function(...) return one:item(...) end, function(...) return x:numel(...) end, function(...) return x:dim(...) end,
+      function(...) return x:size(1, ...) end,
+    } do
+      assert.has_error(function()
+        for i = 1, rounds do if i == rounds then read(nil, 5) else read() end end
+      end)
+    end
     D.raises("IndexError", loop, function(d) return x:size(d or 1) end, 3)
     D.raises("ArgumentError", loop, function(y) return (tide.Tensor.item(y or x[1][1])) end, 7)
     D.raises("ArgumentError", loop, function(y) return (x.numel(y or x)) end, io.stdout)

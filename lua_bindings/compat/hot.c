@@ -10,12 +10,14 @@
 #include "script.h"
 
 enum { POOL = 64 };                     /* handles made at a time */
-enum { NUMEL = 100, DIM = 101 };        /* for size, beyond dimensions */
+enum { SIZE, NUMEL, DIM };              /* what size gives, as in hot.lua */
 enum { NO, NUMBER, IS_FALSE, IS_TRUE }; /* what read answers */
 
-/* The handle at the address of a userdata; NULL: none of ours, or something is to be done that needs Lua. */
+/* The handle at the address of a userdata; NULL: none of ours, or something is to be done that needs Lua. Scripts with
+ * the debug library can give light userdata a tensor's metatable: no handle is where these often point. */
 static const ltide_tensor *check(const ltide_state *S, const ltide_tensor *u) {
-  bool is_ours = u && u->seal == (S->tensor_seal ^ (uintptr_t)u) && u->t;
+  bool can_be = (uintptr_t)u >= 4096 && (uintptr_t)u % _Alignof(ltide_tensor) == 0;
+  bool is_ours = can_be && u->seal == (S->tensor_seal ^ (uintptr_t)u) && u->t;
   bool is_plain = S->thread == &ltide_last && !S->held_count && !S->observing && !atomic_load(&S->frame_open) &&
                   !atomic_load_explicit(&S->ended, memory_order_relaxed) &&
                   ltide_last_epoch == atomic_load_explicit(&ltide_epoch, memory_order_relaxed);
@@ -41,12 +43,12 @@ static int read(ltide_state *S, ltide_tensor *at, double *out) {
   }
 }
 
-static double size(ltide_state *S, ltide_tensor *at, double which) {
+static double size(ltide_state *S, ltide_tensor *at, int what, double which) {
   const ltide_tensor *u = check(S, at);
   if (!u) return -1;
   int ndim = tide_tensor_ndim(u->t);
-  if (which == NUMEL) return (double)tide_tensor_numel(u->t);
-  if (which == DIM) return ndim;
+  if (what == NUMEL) return (double)tide_tensor_numel(u->t);
+  if (what == DIM) return ndim;
   int dim = fabs(which) <= ndim ? (int)which : 0;
   if (!dim || dim != which) return -1;
   return (double)tide_tensor_size(u->t)[dim < 0 ? dim + ndim : dim - 1];
@@ -80,7 +82,7 @@ static int refill(lua_State *L) {
 static int chunk(lua_State *L) { return ltide_script_push(L, lua_tostring(L, 1)), 1; }
 
 void ltide_open_hot(lua_State *L, const char *text, size_t length, const char *name) {
-  static const char *const library[] = {"type", "getmetatable", "rawget", "next"};
+  static const char *const library[] = {"type", "getmetatable", "rawget", "next", "select"};
   static void (*const fast[])(void) = {(void (*)(void))read, (void (*)(void))size, (void (*)(void))row};
   ltide_state *S = ltide_state_of(L);
   int top = lua_gettop(L) - 1; /* the module, which a host may have closed to scripts, is there */
@@ -96,7 +98,7 @@ void ltide_open_hot(lua_State *L, const char *text, size_t length, const char *n
   else
     lua_pushnil(L);
   bool has_all = true; /* a host may have opened none of it */
-  for (int i = 0; i < 4; i++) {
+  for (int i = 0; i < 5; i++) {
     lua_getglobal(L, library[i]);
     has_all = has_all && lua_iscfunction(L, -1);
   }

@@ -7,10 +7,10 @@
 -- The other metamethods become functions in Lua around those in C, since a trace ends at a metamethod in C and goes on
 -- behind a call of one.
 
-local ffi, state_at, read_at, size_at, row_at, refill, chunk, meta, methods, module, type, getmetatable, rawget, next = ...
+local ffi, state_at, read_at, size_at, row_at, refill, chunk, meta, methods, module, type, getmetatable, rawget, next, select = ...
 local state = ffi.cast("void *", state_at)
 local read = ffi.cast("int (*)(void *, void *, double *)", read_at)
-local size = ffi.cast("double (*)(void *, void *, double)", size_at)
+local size = ffi.cast("double (*)(void *, void *, int, double)", size_at)
 local row = ffi.cast("int (*)(void *, void *, double, void *)", row_at)
 local value = ffi.new "double[1]"
 
@@ -21,7 +21,7 @@ local fast = {} -- by the function in C that it stands before
 
 local item = methods.item
 fast[item] = function(x, ...)
-  if is_tensor(x) and ... == nil then
+  if is_tensor(x) and select("#", ...) == 0 then
     local kind = read(state, x, value)
     if kind == 1 then return value[0] end
     if kind ~= 0 then return kind == 3 end
@@ -29,25 +29,26 @@ fast[item] = function(x, ...)
   return item(x, ...)
 end
 
--- What the C function tells of x for a number that is no dimension: see hot.c.
-local function count(name, which)
+local SIZE, NUMEL, DIM = 0, 1, 2 -- as in hot.c
+
+local function count(name, what)
   local whole = methods[name]
   fast[whole] = function(x, ...)
-    if is_tensor(x) and ... == nil then
-      local n = size(state, x, which)
+    if is_tensor(x) and select("#", ...) == 0 then
+      local n = size(state, x, what, 0)
       if n >= 0 then return n end
     end
     return whole(x, ...)
   end
 end
-count("numel", 100)
-count("dim", 101)
+count("numel", NUMEL)
+count("dim", DIM)
 
 local size_of = methods.size
 fast[size_of] = function(x, ...)
-  local dim, more = ...
-  if type(dim) == "number" and more == nil and is_tensor(x) then
-    local n = size(state, x, dim)
+  local dim = ...
+  if select("#", ...) == 1 and type(dim) == "number" and is_tensor(x) then
+    local n = size(state, x, SIZE, dim)
     if n >= 0 then return n end
   end
   return size_of(x, ...)
@@ -94,7 +95,8 @@ local waits = { ["tide.Tensor"] = true, ["tide.cuda.Event"] = true, ["tide.cuda.
 local await = module and module.await
 if await then
   function module.await(what, ...)
-    if not (type(what) == "userdata" and waits[getmetatable(what)] and ... == nil) then return await(what, ...) end
+    local is_one = type(what) == "userdata" and select("#", ...) == 0
+    if not (is_one and waits[getmetatable(what)]) then return await(what, ...) end
     return chunk "await"(what)
   end
 end

@@ -311,9 +311,7 @@ void lua_closeslot(lua_State *L, int index) {
 
 void ltide_jit_flush(lua_State *L) { luaJIT_setmode(L, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_FLUSH); }
 
-void ltide_jit_interpret(lua_State *L, int index) {
-  luaJIT_setmode(L, index, LUAJIT_MODE_ALLFUNC | LUAJIT_MODE_OFF);
-}
+void ltide_jit_interpret(lua_State *L, int index) { luaJIT_setmode(L, index, LUAJIT_MODE_ALLFUNC | LUAJIT_MODE_OFF); }
 
 /* {==== The collector and warnings */
 
