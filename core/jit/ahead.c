@@ -16,6 +16,7 @@
  *
  * Invariant: a job is on the list until it is taken or dropped, both under the lock; only its own thread touches the
  * image of a running one. */
+#include "base/quota.h"
 #include "jit.h"
 #include "os/os.h"
 
@@ -163,7 +164,7 @@ static void child_after_fork(void) {
   pthread_mutex_init(&ahead.stopping, NULL);
   pthread_cond_init(&ahead.wake, NULL);
   pthread_cond_init(&ahead.done, NULL);
-  ahead.jobs = NULL, ahead.waiting = ahead.idle = ahead.started = 0;
+  ahead.jobs = NULL, ahead.waiting = ahead.idle = ahead.started = 0, ahead.quit = false;
   atomic_store(&ahead.count, 0);
   tide__jit_cache_forked();
   tide__jit_module_forked();
@@ -179,32 +180,35 @@ static void start_worker(void) {
   if (pthread_create(&ahead.thread[ahead.started], NULL, worker, NULL) == 0) ahead.started++;
 }
 
-/* False where no thread would run it. The lock is held. */
-static bool add(job *j) {
-  job *oldest = atomic_load(&ahead.count) >= JOBS ? first_that_is(DONE) : NULL, **last = &ahead.jobs;
+/* *j becomes NULL where it is on the list. While the threads are stopped none is started, as it would end at once and
+ * count as one that runs. The lock is held. */
+static tide__ahead add(job **j, bool counts) {
+  if (ahead.quit) return TIDE_AHEAD_PENDING;
   if (ahead.waiting >= ahead.idle) start_worker();
-  if (ahead.quit || !ahead.started) return false;
+  if (!ahead.started) return TIDE_AHEAD_NONE;
+  if (counts && tide__quota_count(TIDE_QUOTA_COMPILES) != TIDE_OK) return TIDE_AHEAD_FAILED;
+  job *oldest = atomic_load(&ahead.count) >= JOBS ? first_that_is(DONE) : NULL, **last = &ahead.jobs;
   if (oldest) drop(oldest);
   while (*last) last = &(*last)->next;
-  *last = j;
+  *last = *j, *j = NULL;
   atomic_fetch_add(&ahead.count, 1);
   ahead.waiting++;
   pthread_cond_signal(&ahead.wake);
-  return true;
+  return TIDE_AHEAD_PENDING;
 }
 
 /* ---- what core does with it ---- */
 
-bool tide__jit_ahead(const tide__jit_request *r, const tide_compiler *c, int device) {
+tide__ahead tide__jit_ahead(const tide__jit_request *r, const tide_compiler *c, int device, bool counts) {
   job *j = job_new(r, c, device);
-  if (!j) return false;
+  if (!j) return TIDE_AHEAD_NONE;
   pthread_once(&fork_once, watch_forks);
   watch_thread();
   pthread_mutex_lock(&ahead.lock);
-  bool added = add(j);
+  tide__ahead result = add(&j, counts);
   pthread_mutex_unlock(&ahead.lock);
-  if (!added) job_free(j);
-  return added;
+  if (j) job_free(j);
+  return result;
 }
 
 static job **find(const tide__jit_request *r, const tide_compiler *c, const char *arch) {

@@ -170,14 +170,15 @@ static inline tide_status tide__jit_launch(const tide_compiler *c, void *functio
 
 /* ---- ahead.c: compiling before the call ---- */
 
-/* Begins to compile what may be wanted; false: no thread does. */
-bool tide__jit_ahead(const tide__jit_request *r, const tide_compiler *c, int device);
 typedef enum tide__ahead {
   TIDE_AHEAD_NONE,    /* nobody has begun it, or it was on disk */
   TIDE_AHEAD_PENDING, /* only without `wait`: it is being compiled, or will be */
   TIDE_AHEAD_TAKEN,   /* the image is the caller's, and nobody else gets it */
   TIDE_AHEAD_FAILED   /* and the error is set */
 } tide__ahead;
+/* Begins to compile what may be wanted, where it `counts` against the quota: PENDING, also while the threads are
+ * stopped, when nothing is begun or counted and a later call has to try again; NONE: no thread does; FAILED. */
+tide__ahead tide__jit_ahead(const tide__jit_request *r, const tide_compiler *c, int device, bool counts);
 tide__ahead tide__jit_ahead_take(tide_image *out, const tide__jit_request *r, const tide_compiler *c, const char *arch,
                                  bool wait);
 

@@ -235,12 +235,9 @@ tide_status tide__jit_pending(const char *what) {
 static tide_status compile_elsewhere(tide_image *image, bool *pending, const tide__jit_request *r,
                                      const tide_compiler *c, const char *arch, int device) {
   tide__ahead state = tide__jit_ahead_take(image, r, c, arch, false);
+  if (state == TIDE_AHEAD_NONE) state = tide__jit_ahead(r, c, device, true);
   *pending = state == TIDE_AHEAD_PENDING;
-  if (state == TIDE_AHEAD_FAILED) return tide_error_get()->status;
-  if (state != TIDE_AHEAD_NONE) return TIDE_OK;
-  TIDE_TRY(tide__quota_count(TIDE_QUOTA_COMPILES));
-  *pending = tide__jit_ahead(r, c, device);
-  return TIDE_OK;
+  return state == TIDE_AHEAD_FAILED ? tide_error_get()->status : TIDE_OK;
 }
 
 /* The image, taken from another thread or compiled here, unless it is pending. */

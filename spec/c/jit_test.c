@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/quota.h"
 #include "tensor_test.h"
 
 /* ---- signatures ---- */
@@ -224,7 +225,9 @@ static void test_entries(void) {
 
 /* ---- compiling ahead ---- */
 
-static _Atomic int begun, ended;
+static _Atomic int begun, ended, here; /* here: compiled on the thread of the test */
+static _Atomic bool hold;
+static pthread_t test_thread;
 
 static tide_status fake_identify(char *path, size_t path_size, char *version, size_t version_size) {
   snprintf(path, path_size, "/nowhere"), snprintf(version, version_size, "1");
@@ -240,10 +243,26 @@ static tide_status fake_compile(tide_image *out, char **log, const char *source,
                                 const char *arch) {
   (void)log, (void)options, (void)n, (void)arch;
   atomic_fetch_add(&begun, 1);
+  if (pthread_equal(pthread_self(), test_thread)) atomic_fetch_add(&here, 1);
+  while (!strcmp(source, "held") && atomic_load(&hold)) sched_yield();
   nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
   atomic_fetch_add(&ended, 1);
   if (!strcmp(source, "bad")) return tide__fail(TIDE_VALUE, "bad");
   out->bytes = strdup(source), out->size = strlen(source);
+  return TIDE_OK;
+}
+
+static tide_status fake_load(void **module, const void *image, size_t bytes, int device) {
+  (void)image, (void)bytes, (void)device;
+  *module = &hold;
+  return TIDE_OK;
+}
+
+static void fake_unload(void *module, int device) { (void)module, (void)device; }
+
+static tide_status fake_function(void **out, tide_function_info *info, void *module, const char *name, int device) {
+  (void)info, (void)name, (void)device;
+  *out = module;
   return TIDE_OK;
 }
 
@@ -252,15 +271,18 @@ static const tide_compiler fake = {.name = "fake",
                                    .options = "-x",
                                    .identify = fake_identify,
                                    .arch = fake_arch,
-                                   .compile = fake_compile};
+                                   .compile = fake_compile,
+                                   .load = fake_load,
+                                   .unload = fake_unload,
+                                   .function = fake_function};
 
 static tide__jit_request request(const char *source) {
   return (tide__jit_request){.what = "test", .source = source, .name = "tide_kernel"};
 }
 
-static bool begin(const char *source) {
+static void begin(const char *source) {
   const tide__jit_request r = request(source);
-  return tide__jit_ahead(&r, &fake, 0);
+  tide__jit_ahead(&r, &fake, 0, false);
 }
 
 static void begin_and_see(const char *source) {
@@ -285,17 +307,31 @@ static void test_pending(void) {
   tide_image image = {0};
   r.options = one, r.options_count = 1, other.options = two, other.options_count = 1;
   CHECK(tide__jit_ahead_take(&image, &r, &fake, "arch 0", false) == TIDE_AHEAD_NONE);
-  CHECK(tide__jit_ahead(&r, &fake, 0));
+  CHECK(tide__jit_ahead(&r, &fake, 0, false) == TIDE_AHEAD_PENDING);
   CHECK(tide__jit_ahead_take(&image, &r, &fake, "arch 0", false) == TIDE_AHEAD_PENDING);
   CHECK(tide__jit_ahead_take(&image, &other, &fake, "arch 0", false) == TIDE_AHEAD_NONE);
   tide__ahead state;
   while ((state = tide__jit_ahead_take(&image, &r, &fake, "arch 0", false)) == TIDE_AHEAD_PENDING) sched_yield();
   CHECK(state == TIDE_AHEAD_TAKEN && !strcmp(image.bytes, "pending"));
   free(image.bytes);
-  CHECK(tide__jit_ahead(&bad, &fake, 0));
+  CHECK(tide__jit_ahead(&bad, &fake, 0, false) == TIDE_AHEAD_PENDING);
   while ((state = tide__jit_ahead_take(&image, &bad, &fake, "arch 0", false)) == TIDE_AHEAD_PENDING) sched_yield();
   CHECK(state == TIDE_AHEAD_FAILED && tide_error_get()->status == TIDE_VALUE);
   CHECK(tide__jit_ahead_take(&image, &bad, &fake, "arch 0", false) == TIDE_AHEAD_NONE);
+}
+
+/* It is compiled by a thread, which may take some seconds. */
+static bool comes(const char *source) {
+  const tide__jit_request r = request(source);
+  tide_image image = {0};
+  bool taken = false;
+  begin(source);
+  for (int ms = 0; !taken && ms < 5000; ms++) {
+    taken = tide__jit_ahead_take(&image, &r, &fake, "arch 0", false) == TIDE_AHEAD_TAKEN;
+    if (!taken) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+  }
+  free(image.bytes);
+  return taken;
 }
 
 static void *take_one(void *count) { /* CHECK is for one thread */
@@ -333,6 +369,60 @@ static void child_exits_meanwhile(void) {
   exit(0); /* waits for the compiler; a kernel that is not begun is dropped */
 }
 
+static void child_begins(void) { _exit(!comes("two")); }
+
+static void *stop(void *unused) {
+  tide__jit_ahead_stop();
+  return unused;
+}
+
+/* Is nothing begun any more? */
+static bool stops(void) {
+  static int probes;
+  char text[24];
+  snprintf(text, sizeof text, "probe %d", probes++);
+  const tide__jit_request r = request(text);
+  tide_image image = {0};
+  begin(text);
+  tide__ahead state = tide__jit_ahead_take(&image, &r, &fake, "arch 0", false);
+  free(image.bytes);
+  return state == TIDE_AHEAD_NONE;
+}
+
+/* The threads are being stopped, which waits for a compilation: what may not wait is begun by a later call, counts
+ * then, and finds threads. */
+static void test_stopping(void) {
+  const tide__jit_request r = request("later"), after = request("after");
+  tide__function f;
+  tide_quota *quota;
+  pthread_t thread;
+  OK(tide_quota_new(&quota));
+  atomic_store(&hold, true);
+  begin_and_see("held");
+  CHECK(pthread_create(&thread, NULL, stop, NULL) == 0);
+  while (!stops()) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+  for (int i = 0; i < 20; i++) begin("nothing");
+  if (threads_in_a_child) CHECK(child_ends_well(child_begins));
+  tide__quota_bind(quota);
+  tide__jit_elsewhere = true;
+  OK(tide__jit_function(&f, &r, &fake, 0));
+  CHECK(!f.handle && !atomic_load(&here) && tide_quota_used(quota, TIDE_QUOTA_COMPILES) == 0);
+  int64_t before = tide_quota_used(quota, TIDE_QUOTA_COMPILES);
+  atomic_store(&hold, false);
+  pthread_join(thread, NULL);
+  f.handle = NULL;
+  for (int ms = 0; !f.handle && ms < 5000; ms++) {
+    OK(tide__jit_function(&f, &after, &fake, 0));
+    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+  }
+  CHECK(f.handle && !atomic_load(&here) && tide_quota_used(quota, TIDE_QUOTA_COMPILES) == before + 1);
+  tide_quota_limit(quota, TIDE_QUOTA_COMPILES, 0);
+  FAILS(TIDE_QUOTA, tide__jit_function(&f, &r, &fake, 0));
+  tide__jit_elsewhere = false;
+  tide__quota_bind(NULL);
+  tide_quota_release(quota);
+}
+
 static void test_ahead(void) {
   _Atomic int count = 0;
   pthread_t thread[4];
@@ -354,6 +444,7 @@ static void test_ahead(void) {
     CHECK(take("one"));
     CHECK(child_ends_well(child_exits_meanwhile));
   }
+  test_stopping();
   char text[16];
   for (int i = 0; i < 300; i++) snprintf(text, sizeof text, "%d", i), begin(text);
   CHECK(!take("250")); /* not begun: the caller does it */
@@ -559,7 +650,7 @@ static void test_nvrtc_ahead(void) {
   for (int i = 0; i < 3; i++) {
     snprintf(code, sizeof code, "extern \"C\" __global__ void tide_kernel(int *x) { *x = %d; }", i);
     const tide__jit_request r = request(code);
-    tide__jit_ahead(&r, &with_arch, 0);
+    tide__jit_ahead(&r, &with_arch, 0, false);
   }
 }
 
@@ -581,6 +672,7 @@ int main(int argc, char **argv) {
     nanosleep(&(struct timespec){.tv_nsec = argc > 2 ? 1000000l * atoi(argv[2]) : 0}, NULL);
     return failures != 0;
   }
+  test_thread = pthread_self();
   OK(tide_init(NULL));
   bool timing = argc > 1 && !strcmp(argv[1], "time");
   if (!timing) {
