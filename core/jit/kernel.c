@@ -196,11 +196,13 @@ static tide_status prepare(tide__kernel_loaded *l, tide_kernel *k, int device) {
   const tide_compiler *c = b->compiler;
   if (!c) return tide__fail(TIDE_SUPPORT, "%s: %s cannot make kernels at run time", k->what, tide__device_text(device));
   if (c->host) TIDE_TRY(check_host(k, device));
-  bool plain = l->plain;
-  tide_status status = compile(l, k, c, device, plain);
+  tide_status status = compile(l, k, c, device, l->plain);
   /* Not every body can be made a function inside of the kernel. Compiled as it is, it runs, or the error is its own. */
-  l->plain = status == TIDE_VALUE && c->host && k->signature.bodies && !plain;
-  if (l->plain) status = compile(l, k, c, device, true);
+  if (status == TIDE_VALUE && c->host && k->signature.bodies && !l->plain) {
+    l->plain = true;
+    status = compile(l, k, c, device, true);
+  }
+  if (status == TIDE_VALUE) l->plain = false; /* the next one may be of another signature */
   if (status != TIDE_OK || !l->function.handle) return status;
   TIDE_TRY(limits(l, device));
   l->compiler = c;

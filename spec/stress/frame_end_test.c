@@ -216,6 +216,24 @@ static void test_compiling(void) {
   unsetenv("TIDE_KERNEL_CACHE");
 }
 
+/* A body that is compiled as it is once the compiler has refused it as a function: each is compiled once. */
+static void test_refused_body(void) {
+  if (system("command -v c++ g++ clang++ >/dev/null") != 0) return;
+  setenv("TIDE_KERNEL_CACHE", "0", 1);
+  lua_State *L = open_limited(TIDE_QUOTA_COMPILES, 100);
+  run(L, "x = tide.ones(4, {device = 'cuda', dtype = 'float64'})");
+  begin(L, TIDE_FRAME_WAIT_RAISES);
+  works(L, "k = tide.cuda.compile_kernel([[extern \"C\" __global__ void k(double *x, double a) {"
+           " struct here { static unsigned me() { return threadIdx.x; } }; x[here::me()] *= a; }]], 'k')");
+  end(L);
+  CHECK(frames_until(L, "k({grid = 1, block = 4}, x, 5)") > 1, "it was compiled in a frame");
+  run(L, "assert(x[4]:item() == 5)");
+  int64_t used = tide_lua_quota_used(L, TIDE_QUOTA_COMPILES);
+  CHECK(used == 2, "%lld compilations", (long long)used);
+  lua_close(L);
+  unsetenv("TIDE_KERNEL_CACHE");
+}
+
 int main(int argc, char **argv) {
   void *keep = open_module(argc, argv);
   test_coroutines();
@@ -224,6 +242,7 @@ int main(int argc, char **argv) {
   test_quotas();
   test_collector();
   test_compiling();
+  test_refused_body();
   dlclose(keep);
   printf("%s\n", failed ? "FAILED" : "ok");
   return failed;
