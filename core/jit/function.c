@@ -217,7 +217,7 @@ static tide_status plan_compile(tide__jit_plan *p, const tide_jit *j, const tide
   char what[256], *source = source_of(j, &p->special, c);
   if (!source) return TIDE_MEMORY;
   const tide__jit_request r = request_of(what, sizeof what, j, &p->special, source);
-  tide__function f;
+  tide__function f = {0}; /* also where not even the architecture is known */
   tide_status status = tide__jit_function(&f, &r, c, device);
   free(source);
   p->function = f.handle;
