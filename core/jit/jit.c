@@ -412,8 +412,9 @@ tide_status tide_jit_ready(bool *out, tide_jit *j, tide_tensor *const *in, int n
     return tide__fail(TIDE_ARGUMENT, "jiterator: wrong arguments, expected a function, tensors and room for a result");
   *out = !into && n == j->inputs && j->made == tide__epoch_now() && flat_match(j, in);
   if (*out) return TIDE_OK;
+  bool before = tide__jit_elsewhere;
   tide__jit_elsewhere = true;
   tide_status status = prepare(out, j, in, n, into);
-  tide__jit_elsewhere = false;
+  tide__jit_elsewhere = before;
   return status;
 }

@@ -225,9 +225,10 @@ tide_status tide_kernel_ready(bool *out, tide_kernel *k, int device) {
   if (device == TIDE_CURRENT) device = first_device();
   if (device != TIDE_CPU) TIDE_TRY(tide__device_resolve(&device, device, "ready"));
   if (k->made != tide__epoch_now()) TIDE_TRY(tide__kernel_renew(k));
+  bool before = tide__jit_elsewhere;
   tide__jit_elsewhere = true;
   tide_status status = prepare(&k->on[device + 1], k, device);
-  tide__jit_elsewhere = false;
+  tide__jit_elsewhere = before;
   if (status == TIDE_OK) *out = k->on[device + 1].ready;
   return status;
 }

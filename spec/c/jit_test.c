@@ -638,6 +638,28 @@ static void test_parts(void) {
   tide_jit_free(j);
 }
 
+/* What asks whether a kernel is ready may stand in another such question. */
+static void test_asked_within(void) {
+  static const char code[] = "template <typename T> T f(T x) { return x; }";
+  const tide_kernel_text text = {
+      .struct_size = sizeof text, .source = "__global__ void k(int *x) { *x = 1; }", .name = "k"};
+  const tide_options options = {TIDE_FLOAT64, TIDE_CPU, false};
+  bool ready;
+  tide_tensor *x = NULL;
+  tide_jit *j = NULL;
+  tide_kernel *k = NULL;
+  OK(tide_jit_new(&j, code, NULL, NULL, 0, 0));
+  OK(tide_arange(&x, tide_int(0), tide_int(1), 3, &options));
+  tide__jit_elsewhere = true;
+  (void)!tide_jit_ready(&ready, j, &x, 1, NULL);
+  CHECK(tide__jit_elsewhere);
+  tide__jit_elsewhere = true;
+  if (tide_kernel_new(&k, &text) == TIDE_OK) (void)!tide_kernel_ready(&ready, k, TIDE_CPU);
+  CHECK(tide__jit_elsewhere);
+  tide__jit_elsewhere = false;
+  tide_kernel_free(k), tide_jit_free(j), tide_tensor_release(x);
+}
+
 /* NVRTC on a thread of its own, which the process does not wait for before it ends. */
 static void test_nvrtc_ahead(void) {
   static tide_compiler with_arch;
@@ -687,6 +709,7 @@ int main(int argc, char **argv) {
     test_ahead();
     test_exit();
     test_parts();
+    test_asked_within();
     FAILS(TIDE_ARGUMENT, tide_bound_launch(NULL));
   }
   test_nvrtc(timing);
