@@ -1,0 +1,273 @@
+/* jit_ahead_test.c: kernels that are compiled on threads of their own, by a compiler that only copies the text. */
+#include "jit/jit.h"
+
+#include <sched.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/quota.h"
+#include "tensor_test.h"
+
+static _Atomic int begun, ended, here; /* here: compiled on the thread of the test */
+static _Atomic bool hold;
+static pthread_t test_thread;
+
+static tide_status fake_identify(char *path, size_t path_size, char *version, size_t version_size) {
+  snprintf(path, path_size, "/nowhere"), snprintf(version, version_size, "1");
+  return TIDE_OK;
+}
+
+static tide_status fake_arch(char *text, size_t size, int device) {
+  snprintf(text, size, "arch %d", device);
+  return TIDE_OK;
+}
+
+static tide_status fake_compile(tide_image *out, char **log, const char *source, const char *const *options, int n,
+                                const char *arch) {
+  (void)log, (void)options, (void)n, (void)arch;
+  atomic_fetch_add(&begun, 1);
+  if (pthread_equal(pthread_self(), test_thread)) atomic_fetch_add(&here, 1);
+  while (!strcmp(source, "held") && atomic_load(&hold)) sched_yield();
+  nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+  atomic_fetch_add(&ended, 1);
+  if (!strcmp(source, "bad")) return tide__fail(TIDE_VALUE, "bad");
+  out->bytes = strdup(source), out->size = strlen(source);
+  return TIDE_OK;
+}
+
+static tide_status fake_load(void **module, const void *image, size_t bytes, int device) {
+  (void)image, (void)bytes, (void)device;
+  *module = &hold;
+  return TIDE_OK;
+}
+
+static void fake_unload(void *module, int device) { (void)module, (void)device; }
+
+static tide_status fake_function(void **out, tide_function_info *info, void *module, const char *name, int device) {
+  (void)info, (void)name, (void)device;
+  *out = module;
+  return TIDE_OK;
+}
+
+static const tide_compiler fake = {.name = "fake",
+                                   .ahead = true,
+                                   .options = "-x",
+                                   .identify = fake_identify,
+                                   .arch = fake_arch,
+                                   .compile = fake_compile,
+                                   .load = fake_load,
+                                   .unload = fake_unload,
+                                   .function = fake_function};
+
+static tide__jit_request request(const char *source) {
+  return (tide__jit_request){.what = "test", .source = source, .name = "tide_kernel"};
+}
+
+static void begin(const char *source) {
+  const tide__jit_request r = request(source);
+  tide__jit_ahead(&r, &fake, 0, false);
+}
+
+static void begin_and_see(const char *source) {
+  int before = atomic_load(&begun);
+  begin(source);
+  while (atomic_load(&begun) == before) sched_yield();
+}
+
+static bool take(const char *source) {
+  tide_image image = {0};
+  const tide__jit_request r = request(source);
+  bool found = tide__jit_ahead_take(&image, &r, &fake, "arch 0", true) == TIDE_AHEAD_TAKEN;
+  CHECK(!found || !strcmp(image.bytes, source));
+  free(image.bytes);
+  return found;
+}
+
+/* Never waits; what differs in an option is another kernel. */
+static void test_pending(void) {
+  const char *const one[] = {"-DN=1"}, *const two[] = {"-DN=2"};
+  tide__jit_request r = request("pending"), other = r, bad = request("bad");
+  tide_image image = {0};
+  r.options = one, r.options_count = 1, other.options = two, other.options_count = 1;
+  CHECK(tide__jit_ahead_take(&image, &r, &fake, "arch 0", false) == TIDE_AHEAD_NONE);
+  CHECK(tide__jit_ahead(&r, &fake, 0, false) == TIDE_AHEAD_PENDING);
+  CHECK(tide__jit_ahead_take(&image, &r, &fake, "arch 0", false) == TIDE_AHEAD_PENDING);
+  CHECK(tide__jit_ahead_take(&image, &other, &fake, "arch 0", false) == TIDE_AHEAD_NONE);
+  tide__ahead state;
+  while ((state = tide__jit_ahead_take(&image, &r, &fake, "arch 0", false)) == TIDE_AHEAD_PENDING) sched_yield();
+  CHECK(state == TIDE_AHEAD_TAKEN && !strcmp(image.bytes, "pending"));
+  free(image.bytes);
+  CHECK(tide__jit_ahead(&bad, &fake, 0, false) == TIDE_AHEAD_PENDING);
+  while ((state = tide__jit_ahead_take(&image, &bad, &fake, "arch 0", false)) == TIDE_AHEAD_PENDING) sched_yield();
+  CHECK(state == TIDE_AHEAD_FAILED && tide_error_get()->status == TIDE_VALUE);
+  CHECK(tide__jit_ahead_take(&image, &bad, &fake, "arch 0", false) == TIDE_AHEAD_NONE);
+}
+
+/* It is compiled by a thread, which may take some seconds. */
+static bool comes(const char *source) {
+  const tide__jit_request r = request(source);
+  tide_image image = {0};
+  bool taken = false;
+  begin(source);
+  for (int ms = 0; !taken && ms < 5000; ms++) {
+    taken = tide__jit_ahead_take(&image, &r, &fake, "arch 0", false) == TIDE_AHEAD_TAKEN;
+    if (!taken) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+  }
+  free(image.bytes);
+  return taken;
+}
+
+static void *take_one(void *count) { /* CHECK is for one thread */
+  tide_image image = {0};
+  const tide__jit_request r = request("one");
+  if (tide__jit_ahead_take(&image, &r, &fake, "arch 0", true) == TIDE_AHEAD_TAKEN)
+    atomic_fetch_add((_Atomic int *)count, 1);
+  free(image.bytes);
+  return NULL;
+}
+
+#ifdef __SANITIZE_THREAD__
+static const bool threads_in_a_child = false;
+#else
+static const bool threads_in_a_child = true;
+#endif
+
+/* In a child: how it ends. */
+static bool child_ends_well(void (*fn)(void)) {
+  int status = -1;
+  pid_t pid = fork();
+  if (pid == 0) fn();
+  return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+static void child_has_nothing(void) {
+  bool good = !take("one");
+  tide__jit_ahead_stop();
+  begin_and_see("two");
+  _exit(!(good && take("two")));
+}
+
+static void child_exits_meanwhile(void) {
+  begin_and_see("two");
+  exit(0); /* waits for the compiler; a kernel that is not begun is dropped */
+}
+
+static void child_begins(void) { _exit(!comes("two")); }
+
+static void *stop(void *unused) {
+  tide__jit_ahead_stop();
+  return unused;
+}
+
+/* Is nothing begun any more? */
+static bool stops(void) {
+  static int probes;
+  char text[24];
+  snprintf(text, sizeof text, "probe %d", probes++);
+  const tide__jit_request r = request(text);
+  tide_image image = {0};
+  begin(text);
+  tide__ahead state = tide__jit_ahead_take(&image, &r, &fake, "arch 0", false);
+  free(image.bytes);
+  return state == TIDE_AHEAD_NONE;
+}
+
+/* The threads are being stopped, which waits for a compilation: what may not wait is begun by a later call, counts
+ * then, and finds threads. */
+static void test_stopping(void) {
+  const tide__jit_request r = request("later"), after = request("after");
+  tide__function f;
+  tide_quota *quota;
+  pthread_t thread;
+  OK(tide_quota_new(&quota));
+  atomic_store(&hold, true);
+  begin_and_see("held");
+  CHECK(pthread_create(&thread, NULL, stop, NULL) == 0);
+  while (!stops()) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+  for (int i = 0; i < 20; i++) begin("nothing");
+  if (threads_in_a_child) CHECK(child_ends_well(child_begins));
+  tide__quota_bind(quota);
+  tide__jit_elsewhere = true;
+  OK(tide__jit_function(&f, &r, &fake, 0));
+  CHECK(!f.handle && !atomic_load(&here) && tide_quota_used(quota, TIDE_QUOTA_COMPILES) == 0);
+  int64_t before = tide_quota_used(quota, TIDE_QUOTA_COMPILES);
+  atomic_store(&hold, false);
+  pthread_join(thread, NULL);
+  f.handle = NULL;
+  for (int ms = 0; !f.handle && ms < 5000; ms++) {
+    OK(tide__jit_function(&f, &after, &fake, 0));
+    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+  }
+  CHECK(f.handle && !atomic_load(&here) && tide_quota_used(quota, TIDE_QUOTA_COMPILES) == before + 1);
+  tide_quota_limit(quota, TIDE_QUOTA_COMPILES, 0);
+  FAILS(TIDE_QUOTA, tide__jit_function(&f, &r, &fake, 0));
+  tide__jit_elsewhere = false;
+  tide__quota_bind(NULL);
+  tide_quota_release(quota);
+}
+
+static void test_ahead(void) {
+  _Atomic int count = 0;
+  pthread_t thread[4];
+  setenv("TIDE_KERNEL_CACHE", "0", 1);
+  CHECK(!take("one"));
+  begin_and_see("one");
+  CHECK(!take("another"));
+  CHECK(take("one") && atomic_load(&ended) == 1 && !take("one"));
+  begin_and_see("bad");
+  CHECK(!take("bad"));
+  test_pending();
+  begin_and_see("one");
+  for (int i = 0; i < 4; i++) CHECK(pthread_create(&thread[i], NULL, take_one, &count) == 0);
+  for (int i = 0; i < 4; i++) pthread_join(thread[i], NULL);
+  CHECK(atomic_load(&count) == 1);
+  if (threads_in_a_child) {
+    begin_and_see("one");
+    CHECK(child_ends_well(child_has_nothing));
+    CHECK(take("one"));
+    CHECK(child_ends_well(child_exits_meanwhile));
+  }
+  test_stopping();
+  char text[16];
+  for (int i = 0; i < 300; i++) snprintf(text, sizeof text, "%d", i), begin(text);
+  CHECK(!take("250")); /* not begun: the caller does it */
+  tide__jit_ahead_stop();
+  CHECK(atomic_load(&begun) == atomic_load(&ended) && atomic_load(&begun) < 100 && !take("0") && !take("299"));
+  begin_and_see("one");
+  CHECK(take("one"));
+  begin("one");
+  unsetenv("TIDE_KERNEL_CACHE"); /* and the runtime ends */
+}
+
+/* What asks whether a kernel is ready may stand in another such question. */
+static void test_asked_within(void) {
+  static const char code[] = "template <typename T> T f(T x) { return x; }";
+  const tide_kernel_text text = {
+      .struct_size = sizeof text, .source = "__global__ void k(int *x) { *x = 1; }", .name = "k"};
+  const tide_options options = {TIDE_FLOAT64, TIDE_CPU, false};
+  bool ready;
+  tide_tensor *x = NULL;
+  tide_jit *j = NULL;
+  tide_kernel *k = NULL;
+  OK(tide_jit_new(&j, code, NULL, NULL, 0, 0));
+  OK(tide_arange(&x, tide_int(0), tide_int(1), 3, &options));
+  tide__jit_elsewhere = true;
+  (void)!tide_jit_ready(&ready, j, &x, 1, NULL);
+  CHECK(tide__jit_elsewhere);
+  tide__jit_elsewhere = true;
+  if (tide_kernel_new(&k, &text) == TIDE_OK) (void)!tide_kernel_ready(&ready, k, TIDE_CPU);
+  CHECK(tide__jit_elsewhere);
+  tide__jit_elsewhere = false;
+  tide_kernel_free(k), tide_jit_free(j), tide_tensor_release(x);
+}
+
+int main(void) {
+  test_thread = pthread_self();
+  OK(tide_init(NULL));
+  test_ahead();
+  test_asked_within();
+  tide_shutdown();
+  printf("jit_ahead_test: %d checks, %d failures\n", checks, failures);
+  return failures != 0;
+}
