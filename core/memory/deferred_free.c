@@ -167,6 +167,10 @@ void tide__deferred_free_drop(tide__deferred_free *d) {
 }
 
 tide_status tide__deferred_free_join(tide__deferred_free *d, tide_stream *stream) {
+  for (const tide__use *u = d->uses; u; u = u->next) /* waiting for such a stream would join its capture */
+    if (u->stream->capture)
+      return tide__fail(TIDE_STATE,
+                        "release: work on the memory is being captured, expected the capture to end before");
   if (d->wait_all && !wait_for_all()) return tide__fail(TIDE_MEMORY, "release: no host memory");
   for (const tide__use *u = d->uses; u; u = u->next)
     if (u->stream != stream) TIDE_TRY(tide_stream_wait_stream(stream, u->stream));

@@ -361,6 +361,9 @@ static void graphs(void) {
   const tide_scalar one = tide_float(1);
   OK(tide_elementwise(&x, TIDE_OP_add, add, &one, x));
   FAILS(tide_external_release(x, 1), TIDE_STATE, "captured");
+  OK(tide_current_set_stream(side)); /* which is not captured */
+  FAILS(tide_external_release(x, 1), TIDE_STATE, "is being captured");
+  OK(tide_current_set_stream(work));
   FAILS(tide_stream_signal_semaphore(NULL, done, 1), TIDE_STATE, "captured");
   OK(tide_graph_end(g));
   OK(tide_graph_replay(g));
