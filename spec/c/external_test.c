@@ -362,7 +362,7 @@ static void graphs(void) {
   OK(tide_elementwise(&x, TIDE_OP_add, add, &one, x));
   FAILS(tide_external_release(x, 1), TIDE_STATE, "captured");
   OK(tide_current_set_stream(side)); /* which is not captured */
-  FAILS(tide_external_release(x, 1), TIDE_STATE, "is being captured");
+  FAILS(tide_external_release(x, 1), TIDE_STATE, "work on the memory is being captured");
   OK(tide_current_set_stream(work));
   FAILS(tide_stream_signal_semaphore(NULL, done, 1), TIDE_STATE, "captured");
   OK(tide_graph_end(g));
