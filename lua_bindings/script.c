@@ -118,7 +118,21 @@ static int raw_get(lua_State *L) { return lua_rawget(L, 1), 1; }
 static int raw_len(lua_State *L) { return ltide_give_integer(L, (lua_Integer)lua_rawlen(L, 1)); }
 static int is_integer(lua_State *L) { return ltide_give_boolean(L, lua_isinteger(L, 1)); }
 static int get_meta(lua_State *L) { return lua_getmetatable(L, 1); }
-static int set_meta(lua_State *L) { return lua_settop(L, 2), lua_setmetatable(L, 1), 1; }
+/* setmeta(t, metatable), which is a script's own where t is a copy of its table: one that may have no finalisers can
+ * have put __gc there after it set it itself, and Lua must not see that now. */
+static int set_meta(lua_State *L) {
+  lua_settop(L, 2);
+  bool hides = lua_istable(L, 2) && ltide_state_of(L)->granted != TIDE_LUA_ALL;
+  if (hides) {
+    lua_pushliteral(L, "__gc");
+    hides = lua_rawget(L, 2) != LUA_TNIL;
+  }
+  if (hides) lua_pushliteral(L, "__gc"), lua_pushnil(L), lua_rawset(L, 2);
+  lua_pushvalue(L, 2);
+  lua_setmetatable(L, 1);
+  if (hides) lua_pushliteral(L, "__gc"), lua_pushvalue(L, 3), lua_rawset(L, 2);
+  return lua_settop(L, 1), 1;
+}
 static int count(lua_State *L) { return ltide_give_integer(L, lua_gettop(L)); }
 
 /* unpack(list, first, last), of a list of the chunks'. */

@@ -37,6 +37,17 @@ collectgarbage()
 collectgarbage()
 assert(not ran)
 
+--- a finaliser that comes later, in a copy
+local meta = {}
+local t = setmetatable({ tide.ones(2) }, meta)
+meta.__gc = function() ran = true end
+local copy = tide.to(t, "cpu", { copy = true })
+assert(getmetatable(copy) == meta and meta.__gc and copy ~= t)
+t, copy = nil, nil
+collectgarbage()
+collectgarbage()
+assert(not ran)
+
 --- a finaliser under another metatable
 --! raises got a metatable with __gc
 local t = setmetatable({}, {})
