@@ -7,8 +7,7 @@
  * The collector stands still from begin to end. At the end it makes small steps in the slack, through cycle after
  * cycle, and rests after each until something has been allocated.
  *
- * Invariant: waits are refused (tide_refuse_waits) exactly while a coroutine of ours runs, or a finaliser in the slack.
- */
+ * Invariant: waits are refused (tide_refuse_waits) just while a coroutine of ours runs, and while the slack is used. */
 #include <limits.h>
 #include <time.h>
 
