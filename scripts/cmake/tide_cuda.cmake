@@ -91,6 +91,7 @@ foreach(target IN ITEMS tide_cuda tide_hopper)
 endforeach()
 set(exports ${PROJECT_SOURCE_DIR}/scripts/cmake/libtide_cuda.map)
 target_link_options(tide_cuda PRIVATE -Wl,--version-script=${exports} -Wl,-z,defs
+  -Wl,-soname,libtide_cuda.so # a module has none otherwise, and Debian asks it of every library in /usr/lib
   -Wl,--wrap=__cudaRegisterFunction -static-libstdc++ -static-libgcc) # preload.c notes the kernels
 set_target_properties(tide_cuda PROPERTIES OUTPUT_NAME tide_cuda PREFIX lib LINKER_LANGUAGE CUDA
   CUDA_RUNTIME_LIBRARY Static LINK_DEPENDS ${exports})
