@@ -174,6 +174,7 @@ int main(int argc, char **argv) {
     print_times(h->collected, frames);
     printf(" | %zu, then %zu; %d jobs\n", h->heap >> 10, end >> 10, h->most_jobs);
     lua_close(h->L);
+    free(h->wall);
   }
   return EXIT_SUCCESS;
 }
