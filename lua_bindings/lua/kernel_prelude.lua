@@ -1,0 +1,306 @@
+-- What stands before a kernel that was written in Lua: the same C++ for NVRTC and for the compiler of the CPU.
+--
+-- Integers are Lua's: 64 bits that wrap around, division and remainder towards minus infinity, shifts of any distance.
+-- A reported failure goes into the mailbox that the slots name (kernels/mailbox.cuh); the first one of all stays.
+--
+-- Random numbers: Philox 4x32-10 of Salmon, Moraes, Dror and Shaw, Parallel random numbers: as easy as 1, 2, 3 (2011).
+--
+-- Invariant: every name begins with tide_, tk_ or TIDE_, so that none of a script's can clash.
+
+-- The text for a GPU defines the words that the CPU's own texts have: TIDE_FN, the slots, the fences.
+local device = [[
+#define TIDE_FN static __device__ __forceinline__
+#define TIDE_COLD static __device__ __noinline__
+#define TIDE_TABLE static __constant__
+#define TIDE_FENCE __threadfence_system();
+#define TIDE_IN __device__ __forceinline__
+#define TIDE_SHARED __shared__
+#define TIDE_WARP_WAIT __syncwarp(__activemask());
+#define TIDE_RARELY(x) __builtin_expect(x, 0)
+template <class To, class From> TIDE_FN To tk_bits(From x) { union { From a; To b; } u; u.a = x; return u.b; }
+TIDE_FN float tk_widen(unsigned short v) { float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(v)); return y; }
+TIDE_FN unsigned short tk_narrow(float x) { unsigned short v; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(v) : "f"(x)); return v; }
+struct tide_slots { long long v[TIDE_SLOTS]; __device__ __forceinline__ long long operator[](int i) const { return v[i]; } };
+#define TIDE_S const tide_slots &
+TIDE_FN long long tk_add_to(long long *p, long long x) { return (long long)atomicAdd((unsigned long long *)p, (unsigned long long)x); }
+TIDE_FN int tk_add_to(int *p, int x) { return atomicAdd(p, x); }
+TIDE_FN float tk_add_to(float *p, float x) { return atomicAdd(p, x); }
+TIDE_FN double tk_add_to(double *p, double x) { return atomicAdd(p, x); }
+TIDE_FN unsigned tk_swap(unsigned *p, unsigned old, unsigned now) { return atomicCAS(p, old, now); }
+TIDE_FN unsigned long long tk_swap(unsigned long long *p, unsigned long long old, unsigned long long now) { return atomicCAS(p, old, now); }
+]]
+
+local host = [[
+#define TIDE_FN static inline __attribute__((always_inline, unused))
+#define TIDE_COLD static __attribute__((noinline, cold))
+#define TIDE_TABLE static
+#define TIDE_FENCE __atomic_thread_fence(__ATOMIC_SEQ_CST);
+#define TIDE_IN inline __attribute__((always_inline))
+#define TIDE_SHARED thread_local
+#define TIDE_WARP_WAIT __syncthreads();
+#define TIDE_RARELY(x) __builtin_expect(x, 0)
+template <class To, class From> TIDE_FN To tk_bits(From x) { To y; memcpy(&y, &x, sizeof y); return y; }
+TIDE_FN float tk_widen(unsigned short v) { return tide_get(tide_f16{v}); }
+TIDE_FN unsigned short tk_narrow(float x) { tide_f16 y; tide_put(y, x); return y.v; }
+#define TIDE_S const long long *
+template <class T> TIDE_FN T tk_swap(T *p, T old, T now) {
+  __atomic_compare_exchange(p, &old, &now, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+  return old;
+}
+TIDE_FN long long tk_add_to(long long *p, long long x) { return __atomic_fetch_add(p, x, __ATOMIC_SEQ_CST); }
+TIDE_FN int tk_add_to(int *p, int x) { return __atomic_fetch_add(p, x, __ATOMIC_SEQ_CST); }
+]]
+
+-- tide_r: the kernel's float; tide_i: an integer of Lua.
+local numbers = [[
+typedef long long tide_i;
+typedef unsigned long long tide_u;
+struct tk_half { unsigned short v; };
+struct tk_bf16 { unsigned short v; };
+struct tk_bool { unsigned char v; };
+struct tk_mail { volatile unsigned full; unsigned site; int base, reserved; long long value, length; };
+TIDE_COLD void tk_report(TIDE_S s, int site, tide_i value, tide_i length, int base) {
+  if (tk_swap((unsigned *)s[3], 0u, 1u) != 0u) return;
+  tk_mail *m = (tk_mail *)s[4];
+  m->site = (unsigned)s[5 + site], m->base = base, m->value = value, m->length = length;
+  TIDE_FENCE
+  m->full = 1;
+  TIDE_FENCE
+}
+TIDE_FN tide_i tk_add(tide_i a, tide_i b) { return (tide_i)((tide_u)a + (tide_u)b); }
+TIDE_FN tide_i tk_sub(tide_i a, tide_i b) { return (tide_i)((tide_u)a - (tide_u)b); }
+TIDE_FN tide_i tk_mul(tide_i a, tide_i b) { return (tide_i)((tide_u)a * (tide_u)b); }
+TIDE_FN tide_i tk_neg(tide_i a) { return (tide_i)(0 - (tide_u)a); }
+TIDE_FN int tk_floor_div(int a, int b) { int q = a / b; return q - (a % b != 0 && (a ^ b) < 0); }
+TIDE_FN int tk_floor_mod(int a, int b) { int m = a % b; return m != 0 && (m ^ b) < 0 ? m + b : m; }
+TIDE_FN tide_i tk_floor_div(tide_i a, tide_i b) {
+  if (b == -1) return tk_neg(a);
+  tide_i q = a / b;
+  return q - (a % b != 0 && (a ^ b) < 0);
+}
+TIDE_FN tide_i tk_floor_mod(tide_i a, tide_i b) {
+  if (b == -1) return 0;
+  tide_i m = a % b;
+  return m != 0 && (m ^ b) < 0 ? m + b : m;
+}
+TIDE_FN tide_i tk_idiv(TIDE_S s, int site, tide_i a, tide_i b) {
+  if (b == 0) { tk_report(s, site, a, 0, TIDE_ZERO); return 0; }
+  return tk_floor_div(a, b);
+}
+TIDE_FN tide_i tk_imod(TIDE_S s, int site, tide_i a, tide_i b) {
+  if (b == 0) { tk_report(s, site, a, 0, TIDE_ZERO); return 0; }
+  return tk_floor_mod(a, b);
+}
+TIDE_FN tide_i tk_shl(tide_i a, tide_i b) {
+  if (b <= -64 || b >= 64) return 0;
+  return b >= 0 ? (tide_i)((tide_u)a << b) : (tide_i)((tide_u)a >> -b);
+}
+TIDE_FN tide_i tk_shr(tide_i a, tide_i b) { return b <= -64 || b >= 64 ? 0 : tk_shl(a, -b); }
+TIDE_FN tide_i tk_iabs(tide_i a) { return a < 0 ? tk_neg(a) : a; }
+TIDE_FN tide_i tk_imin(tide_i a, tide_i b) { return b < a ? b : a; }
+TIDE_FN tide_i tk_imax(tide_i a, tide_i b) { return a < b ? b : a; }
+TIDE_FN int tk_imin(int a, int b) { return b < a ? b : a; }
+TIDE_FN int tk_imax(int a, int b) { return a < b ? b : a; }
+TIDE_FN tide_r tk_fmin(tide_r a, tide_r b) { return b < a ? b : a; }
+TIDE_FN tide_r tk_fmax(tide_r a, tide_r b) { return a < b ? b : a; }
+TIDE_FN bool tk_ult(tide_i a, tide_i b) { return (tide_u)a < (tide_u)b; }
+TIDE_FN tide_r tk_ffloor(tide_r a) { return TIDE_M(floor)(a); }
+TIDE_FN tide_r tk_fdiv(tide_r a, tide_r b) { return TIDE_M(floor)(a / b); }
+TIDE_FN tide_r tk_fmodulo(tide_r a, tide_r b) {
+  tide_r m = TIDE_M(fmod)(a, b);
+  return (m > 0 ? b < 0 : m < 0 && b != m) ? m + b : m;
+}
+TIDE_FN tide_r tk_pow(tide_r a, tide_r b) { return b == 2 ? a * a : TIDE_M(pow)(a, b); }
+TIDE_FN tide_i tk_to_int(double a) {
+  return a >= -9223372036854775808.0 && a < 9223372036854775808.0 ? (tide_i)a : (tide_i)(1ull << 63);
+}
+TIDE_FN tide_i tk_to_int(float a) {
+  return a >= -9223372036854775808.0f && a < 9223372036854775808.0f ? (tide_i)a : (tide_i)(1ull << 63);
+}
+TIDE_FN int tk_order(tide_i a, double b) {
+  if (b != b) return 2;
+  if (b >= 9223372036854775808.0) return -1;
+  if (b < -9223372036854775808.0) return 1;
+  tide_i whole = (tide_i)b;
+  if (a != whole) return a < whole ? -1 : 1;
+  double rest = b - (double)whole;
+  return rest > 0 ? -1 : rest < 0 ? 1 : 0;
+}
+]]
+
+local memory = [[
+template <class R, class T> struct tk_as { static TIDE_IN R get(T x) { return (R)x; } };
+template <class R> struct tk_as<R, tk_half> { static TIDE_IN R get(tk_half x) { return (R)tk_widen(x.v); } };
+template <class R> struct tk_as<R, tk_bf16> { static TIDE_IN R get(tk_bf16 x) { return (R)tk_bits<float>((unsigned)x.v << 16); } };
+template <class R> struct tk_as<R, tk_bool> { static TIDE_IN R get(tk_bool x) { return (R)(x.v != 0); } };
+template <class T> TIDE_FN void tk_put(T &to, tide_i x) { to = (T)x; }
+template <class T> TIDE_FN void tk_put(T &to, int x) { to = (T)x; }
+template <class T> TIDE_FN void tk_put(T &to, bool x) { to = (T)x; }
+template <class T> TIDE_FN void tk_put(T &to, tide_r x) { to = (T)tk_to_int(x); }
+TIDE_FN void tk_put(float &to, tide_r x) { to = (float)x; }
+TIDE_FN void tk_put(double &to, tide_r x) { to = (double)x; }
+TIDE_FN void tk_put(tk_half &to, tide_r x) { to.v = tk_narrow((float)x); }
+TIDE_FN void tk_put(tk_half &to, tide_i x) { to.v = tk_narrow((float)x); }
+TIDE_FN void tk_put(tk_half &to, int x) { to.v = tk_narrow((float)x); }
+TIDE_FN void tk_put(tk_half &to, bool x) { to.v = tk_narrow((float)x); }
+TIDE_FN unsigned short tk_round(float x) {
+  unsigned u = tk_bits<unsigned>(x);
+  return (unsigned short)((u & 0x7fffffffu) > 0x7f800000u ? (u >> 16) | 0x40u : (u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
+}
+TIDE_FN void tk_put(tk_bf16 &to, tide_r x) { to.v = tk_round((float)x); }
+TIDE_FN void tk_put(tk_bf16 &to, tide_i x) { to.v = tk_round((float)x); }
+TIDE_FN void tk_put(tk_bf16 &to, int x) { to.v = tk_round((float)x); }
+TIDE_FN void tk_put(tk_bf16 &to, bool x) { to.v = tk_round((float)x); }
+TIDE_FN void tk_put(tk_bool &to, tide_r x) { to.v = x != 0; }
+TIDE_FN void tk_put(tk_bool &to, tide_i x) { to.v = x != 0; }
+TIDE_FN void tk_put(tk_bool &to, int x) { to.v = x != 0; }
+TIDE_FN void tk_put(tk_bool &to, bool x) { to.v = x; }
+TIDE_FN bool tk_out(int i, int n) { return (unsigned)i - 1u >= (unsigned)n; }
+TIDE_FN bool tk_out(int i, tide_i n) { return (tide_u)(tide_i)i - 1u >= (tide_u)n; }
+TIDE_FN bool tk_out(tide_i i, tide_i n) { return (tide_u)i - 1u >= (tide_u)n; }
+TIDE_FN bool tk_out(tide_i i, int n) { return (tide_u)i - 1u >= (tide_u)(tide_i)n; }
+]]
+
+-- Atomic operations by a loop of compare and swap, but for what every device has. `old` is what was there.
+local atomics = [[
+template <int BYTES> struct tk_raw { typedef unsigned type; };
+template <> struct tk_raw<8> { typedef unsigned long long type; };
+#define TIDE_ATOMIC(name, params, expr) \
+  template <class T, class V> TIDE_FN T tk_atomic_##name params { \
+    typedef typename tk_raw<sizeof(T)>::type W; \
+    W was = *(volatile W *)p, seen; \
+    T old; \
+    do { \
+      seen = was, old = tk_bits<T>(seen); \
+      T now; \
+      tk_put(now, expr); \
+      was = tk_swap((W *)p, seen, tk_bits<W>(now)); \
+    } while (was != seen); \
+    return old; \
+  }
+TIDE_ATOMIC(swap_add, (T *p, V x), (V)old + x)
+TIDE_ATOMIC(min, (T *p, V x), x < (V)old ? x : (V)old)
+TIDE_ATOMIC(max, (T *p, V x), x > (V)old ? x : (V)old)
+TIDE_ATOMIC(exchange, (T *p, V x), x)
+TIDE_ATOMIC(cas, (T *p, V from, V x), (V)old == from ? x : (V)old)
+TIDE_ATOMIC(band, (T *p, V x), (V)old & x)
+TIDE_ATOMIC(bor, (T *p, V x), (V)old | x)
+TIDE_ATOMIC(bxor, (T *p, V x), (V)old ^ x)
+TIDE_FN int tk_atomic_add(int *p, tide_i x) { return tk_add_to(p, (int)x); }
+TIDE_FN tide_i tk_atomic_add(tide_i *p, tide_i x) { return tk_add_to(p, x); }
+#ifdef __CUDA_ARCH__
+TIDE_FN float tk_atomic_add(float *p, tide_r x) { return tk_add_to(p, (float)x); }
+TIDE_FN double tk_atomic_add(double *p, tide_r x) { return tk_add_to(p, (double)x); }
+#else
+TIDE_FN float tk_atomic_add(float *p, tide_r x) { return tk_atomic_swap_add(p, x); }
+TIDE_FN double tk_atomic_add(double *p, tide_r x) { return tk_atomic_swap_add(p, x); }
+#endif
+]]
+
+-- Sums of a block go by way of shared memory, because threads may have left: their places hold 0.
+local sums = [[
+#define TIDE_SUMS(T, name) \
+  static TIDE_SHARED T name##_each[TIDE_THREADS], name##_warp[(TIDE_THREADS + 31) / 32]; \
+  TIDE_FN void name##_clear(unsigned t) { name##_each[t] = 0, name##_warp[t / 32] = 0; } \
+  TIDE_FN T name##_fold(unsigned t) { \
+    T sum = 0; \
+    for (unsigned k = t / 32 * 32; k < t / 32 * 32 + 32 && k < TIDE_THREADS; k++) sum += name##_each[k]; \
+    return sum; \
+  } \
+  TIDE_FN T name(unsigned t, T x) { \
+    name##_each[t] = x; \
+    __syncthreads(); \
+    T sum = name##_fold(t); \
+    name##_warp[t / 32] = sum; \
+    __syncthreads(); \
+    sum = 0; \
+    for (unsigned k = 0; k < (TIDE_THREADS + 31) / 32; k++) sum += name##_warp[k]; \
+    __syncthreads(); \
+    name##_clear(t); \
+    return sum; \
+  } \
+  TIDE_FN T name##_in_warp(unsigned t, T x) { \
+    name##_each[t] = x; \
+    TIDE_WARP_WAIT \
+    T sum = name##_fold(t); \
+    TIDE_WARP_WAIT \
+    name##_each[t] = 0; \
+    return sum; \
+  }
+]]
+
+local random = [[
+struct tk_words { unsigned x, y, z, w; };
+TIDE_FN tk_words tk_philox(tk_words c, tide_u key) {
+  unsigned k0 = (unsigned)key, k1 = (unsigned)(key >> 32);
+  for (int round = 0; round < 10; round++) {
+    tide_u a = 0xD2511F53ull * c.x, b = 0xCD9E8D57ull * c.z;
+    c = tk_words{(unsigned)(b >> 32) ^ c.y ^ k0, (unsigned)b, (unsigned)(a >> 32) ^ c.w ^ k1, (unsigned)a};
+    k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
+  }
+  return c;
+}
+TIDE_FN tk_words tk_draw(tide_i seed, tide_i i, tide_i j) {
+  return tk_philox(tk_words{(unsigned)i, (unsigned)((tide_u)i >> 32), (unsigned)j, (unsigned)((tide_u)j >> 32)}, (tide_u)seed);
+}
+TIDE_FN tk_words tk_more(tk_words c, tide_i seed, tide_i n) { return tk_philox(c, (tide_u)seed ^ (tide_u)n); }
+TIDE_FN tide_u tk_bits53(unsigned a, unsigned b) { return ((tide_u)a << 21) ^ (b >> 11); }
+TIDE_FN float tk_uniform(tk_words c, float) { return (float)(c.x >> 8) * 5.9604644775390625e-8f; }
+TIDE_FN double tk_uniform(tk_words c, double) { return (double)tk_bits53(c.x, c.y) * 1.1102230246251565e-16; }
+TIDE_FN float tk_normal(tk_words c, float) {
+  float u = (float)((c.x >> 8) + 1u) * 5.9604644775390625e-8f, v = (float)(c.y >> 8) * 5.9604644775390625e-8f;
+  return sqrtf(-2.0f * logf(u)) * cosf(6.28318530717958647692f * v);
+}
+TIDE_FN double tk_normal(tk_words c, double) {
+  double u = (double)(tk_bits53(c.x, c.y) + 1) * 1.1102230246251565e-16, v = (double)tk_bits53(c.z, c.w) * 1.1102230246251565e-16;
+  return sqrt(-2.0 * log(u)) * cos(6.28318530717958647692 * v);
+}
+TIDE_FN tide_i tk_integer(tk_words c, tide_i low, tide_i high) {
+  if (high <= low) return low;
+  return tk_add(low, (tide_i)((((tide_u)c.y << 32) | c.x) % ((tide_u)high - (tide_u)low)));
+}
+]]
+
+-- Where the element of ndim indexes is, from 1: tk_at1, tk_at2 .. check them and give NULL where there is none; tk_load1 ..
+-- read it; tk_in1 .. are where it is, unchecked.
+local function access(ndim)
+  local params, passed, indexes, out, offset, misses = {}, {}, {}, {}, {}, {}
+  local classes = {}
+  for d = 1, ndim do
+    classes[d] = "class A" .. d
+    params[d] = "A" .. d .. " i" .. d .. ", tide_x n" .. d .. ", tide_x s" .. d
+    passed[d] = "i" .. d .. ", n" .. d .. ", s" .. d
+    indexes[d] = "i" .. d .. ", n" .. d
+    out[d] = "tk_out(i" .. d .. ", n" .. d .. ")"
+    offset[d] = "((tide_x)i" .. d .. " - 1) * s" .. d
+    misses[d] = "  if (tk_out(i" .. d .. ", n" .. d .. ")) return tk_report(s, site, i" .. d .. ", n" .. d .. ", TIDE_INDEX);\n"
+  end
+  local of, list = "<class T, " .. join(classes, ", ") .. ">", join(params, ", ")
+  return "template <" .. join(classes, ", ") .. "> TIDE_COLD void tk_miss" .. ndim .. "(TIDE_S s, int site, " .. list .. ") {\n"
+    .. join(misses) .. "}\ntemplate " .. of .. " TIDE_FN T *tk_in" .. ndim .. "(TIDE_S, int, T *p, " .. list .. ") {\n"
+    .. "  return p + (" .. join(offset, " + ") .. ");\n}\n"
+    .. "template " .. of .. " TIDE_FN T *tk_at" .. ndim .. "(TIDE_S s, int site, T *p, " .. list .. ") {\n"
+    .. "  if (TIDE_RARELY(" .. join(out, " | ") .. ")) { tk_miss" .. ndim .. "(s, site, " .. join(passed, ", ")
+    .. "); return 0; }\n  return p + (" .. join(offset, " + ") .. ");\n}\n"
+    .. "template <class R, class T, " .. join(classes, ", ") .. "> TIDE_FN R tk_load" .. ndim .. "(TIDE_S s, int site, T *p, " .. list
+    .. ") {\n  T *at = tk_at" .. ndim .. "(s, site, p, " .. join(passed, ", ") .. ");\n  return at ? tk_as<R, T>::get(*at) : R(0);\n}\n"
+end
+
+-- kernel_prelude(of): of.host: for the CPU, behind its compiler's own texts; of.float, of.slots, of.threads, of.small;
+-- of.ndims[n]: tensors of n dims are indexed; of.sums.tide_i, of.sums.tide_r: what is summed over a block; of.random.
+function kernel_prelude(of)
+  local out = {
+    "#define TIDE_SLOTS " .. of.slots .. "\n#define TIDE_THREADS " .. of.threads .. "\ntypedef " .. (of.small and "int" or "long long")
+      .. " tide_x;\n", of.float == "float64" and "typedef double tide_r;\n#define TIDE_M(name) name\n"
+      or "typedef float tide_r;\n#define TIDE_M(name) name##f\n",
+    "#define TIDE_INDEX " .. of.index .. "\n#define TIDE_ZERO " .. of.zero .. "\n",
+    of.host and host or device, numbers, memory, atomics,
+  }
+  for n = 1, 8 do
+    if of.ndims[n] then out[#out + 1] = access(n) end
+  end
+  if of.random then out[#out + 1] = random end
+  if next(of.sums) then out[#out + 1] = sums end
+  for name in next, of.sums do out[#out + 1] = "TIDE_SUMS(" .. name .. ", tk_sum_" .. name .. ")\n" end
+  return join(out)
+end

@@ -1,0 +1,179 @@
+-- Which values an index of a kernel takes over a run of places along the last dimension, as C++ text (kernel_text.lua).
+--
+-- Known are places, sizes, numbers that the kernel is given, constants, variables that are set once, and what follows from
+-- these by sums, differences, products with small constants, minima and maxima, division and remainder by constants. The
+-- range of every other expression is unknown, and what it indexes stays tested.
+--
+-- Invariant: numbers that are computed with are below 2^40 in size, else the run is not `fast`: nothing wraps around.
+
+local out, typed, known, times, inside, any, count
+
+local function put(text) out[#out + 1] = text end
+
+-- Temporaries that hold a range.
+local function hold(lo, hi)
+  count = count + 1
+  local a, b = "lo" .. count, "hi" .. count
+  put("const tide_i " .. a .. " = " .. lo .. ", " .. b .. " = " .. hi .. ";\nfast &= tk_small(" .. a .. ") & tk_small(" .. b .. ");\n")
+  return a, b
+end
+
+local function small_constant(e) return e.op == "const" and e.type == "i" and type(e.value) == "number" and e.value < 1048576 and e.value > -1048576 end
+
+local range
+
+local function both(e)
+  local a, b = range(e.a)
+  if not a then return end
+  local c, d = range(e.b)
+  if c then return a, b, c, d end
+end
+
+local ranges = {
+  const = function(e)
+    if small_constant(e) then return literal(e.value), literal(e.value) end
+  end,
+  place = function(e)
+    if e.dim == typed.ndim then return "from", "upto" end
+    return "first" .. e.dim, "first" .. e.dim
+  end,
+  size = function(e) return hold("n" .. e.tensor .. "_" .. e.dim, "n" .. e.tensor .. "_" .. e.dim) end,
+  grid = function(e) return hold("s[" .. e.dim - 1 .. "]", "s[" .. e.dim - 1 .. "]") end,
+  number = function(e)
+    if typed.operands[e.operand].kind == "integer" then return hold("a" .. e.operand, "a" .. e.operand) end
+  end,
+  var = function(e)
+    local r = known[e.n]
+    if r then return r[1], r[2] end
+  end,
+  add = function(e)
+    local a, b, c, d = both(e)
+    if a then return hold(a .. " + " .. c, b .. " + " .. d) end
+  end,
+  sub = function(e)
+    local a, b, c, d = both(e)
+    if a then return hold(a .. " - " .. d, b .. " - " .. c) end
+  end,
+  neg = function(e)
+    local a, b = range(e.a)
+    if a then return hold("-" .. b, "-" .. a) end
+  end,
+  mul = function(e)
+    local x, k = e.a, e.b
+    if small_constant(x) then x, k = k, x end
+    if not small_constant(k) then return end
+    local a, b = range(x)
+    if not a then return end
+    local text = " * (tide_i)(" .. literal(k.value) .. ")"
+    if k.value < 0 then a, b = b, a end
+    return hold(a .. text, b .. text)
+  end,
+  idiv = function(e)
+    if not (small_constant(e.b) and e.b.value > 0) then return end
+    local a, b = range(e.a)
+    local text = ", (tide_i)" .. literal(e.b.value) .. ")"
+    if a then return hold("tk_floor_div((tide_i)" .. a .. text, "tk_floor_div((tide_i)" .. b .. text) end
+  end,
+  mod = function(e)
+    if small_constant(e.b) and e.b.value > 0 then return "0", literal(e.b.value - 1) end
+  end,
+  choose = function(e)
+    local a, b = range(e.yes)
+    if not a then return end
+    local c, d = range(e.no)
+    if c then return hold("tk_imin((tide_i)" .. a .. ", (tide_i)" .. c .. ")", "tk_imax((tide_i)" .. b .. ", (tide_i)" .. d .. ")") end
+  end,
+  int = function() return "0", "1" end,
+  call = function(e)
+    if e.fn ~= "min" and e.fn ~= "max" then return end
+    local a, b, c, d = both({ a = e.args[1], b = e.args[2] })
+    local name = "tk_i" .. e.fn .. "((tide_i)"
+    if a then return hold(name .. a .. ", (tide_i)" .. c .. ")", name .. b .. ", (tide_i)" .. d .. ")") end
+  end,
+}
+
+range = function(e)
+  local of = e.type == "i" and ranges[e.op]
+  if of then return of(e) end
+end
+
+-- An element that is read or written: the run is fast where all its indexes lie inside.
+local function see(e)
+  local sizes = e.shared and typed.shared[e.shared].sizes or e.constant and typed.constants[e.constant].sizes
+  local tests = {}
+  for d = 1, #e.index do
+    local a, b = range(e.index[d])
+    if not a then return end
+    tests[d] = "(" .. a .. " >= 1) & (" .. b .. " <= " .. (sizes and literal(sizes[d]) or "n" .. e.tensor .. "_" .. d) .. ")"
+  end
+  put("fast &= " .. join(tests, " & ") .. ";\n")
+  inside[e], any = true, true
+end
+
+local function look(e)
+  if e.op == "load" then see(e) end
+  for _, child in next, { e.a or false, e.b or false, e.cond or false, e.yes or false, e.no or false } do
+    if child then look(child) end
+  end
+  for _, list in next, { e.index or false, e.args or false } do
+    for k = 1, list and #list or 0 do look(list[k]) end
+  end
+end
+
+local function look_at(n, key)
+  if n[key] then look(n[key]) end
+end
+
+-- What is known of a variable holds where it was set, to the end of that list of statements.
+local function walk(list)
+  local set = {}
+  for k = 1, #list do
+    local n = list[k]
+    for _, key in next, { "value", "expected", "cond", "from", "to", "step" } do look_at(n, key) end
+    if n.index then
+      for d = 1, #n.index do look(n.index[d]) end
+      see(n)
+    end
+    local a, b
+    if n.op == "let" and times[n.var] == 1 then
+      a, b = range(n.value)
+    elseif n.op == "for" and times[n.var] == 1 and small_constant(n.step) and n.step.value ~= 0 then
+      local first, last = n.from, n.to
+      if n.step.value < 0 then first, last = last, first end
+      a = range(first)
+      if a then
+        local _, up = range(last)
+        b = up
+      end
+    end
+    if a and b then known[n.var], set[#set + 1] = { a, b }, n.var end
+    if n.yes then walk(n.yes) end
+    if n.no then walk(n.no) end
+    if n.body then walk(n.body) end
+    if n.op == "for" then known[n.var] = nil end
+  end
+  for k = 1, #set do known[set[k]] = nil end
+end
+
+local function count_sets(list)
+  for k = 1, #list do
+    local n = list[k]
+    if n.var then times[n.var] = (times[n.var] or 0) + 1 end
+    if n.yes then count_sets(n.yes) end
+    if n.no then count_sets(n.no) end
+    if n.body then count_sets(n.body) end
+  end
+end
+
+-- kernel_ranges(typed): {text =, inside =, any =}: statements that clear `fast` where an index may lie outside or an
+-- innermost stride is not 1, the accesses that these speak for, and whether there are any.
+function kernel_ranges(of)
+  out, typed, known, times, inside, any, count = {}, of, {}, {}, {}, false, 0
+  count_sets(of.body)
+  walk(of.body)
+  for k = 1, #of.operands do
+    local x = of.operands[k]
+    if x.kind == "tensor" and x.ndim > 0 then put("fast &= s" .. k .. "_" .. x.ndim .. " == 1;\n") end
+  end
+  return { text = join(out), inside = inside, any = any or of.results > 0 }
+end

@@ -1,0 +1,541 @@
+-- From the typed tree of a kernel to its text: CUDA C for NVRTC, C++ for the compiler of the CPU.
+--
+-- Expressions become expressions, lazily evaluated as they are in Lua; a statement that leaves or repeats a block is a goto.
+-- On a GPU a thread works at one place of the grid. On the CPU a block is a run of places of the last dimension, one loop.
+-- A loop with tests of indexes in it is no vector code. So the range of each index over the run is computed first, where it
+-- follows from places, sizes and numbers alone: if all lie inside, a second loop runs that has none of these tests. Where
+-- they do not, which is at the edges of a grid as a rule, the first and the last place are done apart.
+--
+-- The ranges are computed with numbers below 2^40 only (tk_small), so that they cannot wrap around.
+--
+-- Invariant: what was not shown to lie inside is tested.
+
+local storage = {
+  bool = "tk_bool", uint8 = "unsigned char", int8 = "signed char", int16 = "short", int32 = "int", int64 = "long long",
+  float16 = "tk_half", bfloat16 = "tk_bf16", float32 = "float", float64 = "double",
+}
+local kinds = { i = "tide_i", f = "tide_r", b = "bool" }
+
+-- What is written: the text of the running function and what it needs to know.
+local out, state
+
+local function put(text) out[#out + 1] = text end
+
+-- ---- expressions ----
+
+local write
+
+local function integer_text(value)
+  if type(value) == "string" then return "(tide_i)" .. value .. "ull" end
+  if value < 0 then return "(-" .. (value == -value and "9223372036854775807ll - 1" or literal(-value) .. "ll") .. ")" end
+  return literal(value) .. (value > 2147483647 and "ll" or "")
+end
+
+local function float_text(value)
+  if value ~= value then return "(tide_r)NAN_" end
+  if value == 1 / 0 then return "(tide_r)INF_" end
+  if value == -1 / 0 then return "(-(tide_r)INF_)" end
+  local text = literal(value)
+  if not (find(text, ".") or find(text, "e")) then text = text .. ".0" end
+  text = text .. (state.typed.float == "float64" and "" or "f")
+  return (value < 0 or 1 / value < 0) and "(" .. text .. ")" or text
+end
+
+local function place_of(e)
+  if e.shared then
+    local sizes, name = state.typed.shared[e.shared].sizes, "sh" .. e.shared
+    return name, sizes
+  end
+  if e.constant then return "c" .. e.constant, state.typed.constants[e.constant].sizes end
+  return "p" .. e.tensor
+end
+
+-- The arguments that name an element: slots, site, address, then index, size and stride of each dim.
+local function place_text(e)
+  local name, sizes = place_of(e)
+  local list, n = { "s, " .. (e.site and e.site - 1 or 0) .. ", " .. name }, #e.index
+  state.ndims[n] = true
+  for d = 1, n do
+    local index, size, stride = write(e.index[d])
+    if sizes then
+      local step = 1
+      for k = d + 1, n do step = step * sizes[k] end
+      size, stride = "(tide_x)" .. sizes[d], "(tide_x)" .. step
+    else
+      size, stride = "n" .. e.tensor .. "_" .. d, "s" .. e.tensor .. "_" .. d
+      if state.fast and d == n then stride = "(tide_x)1" end
+    end
+    list[#list + 1] = index .. ", " .. size .. ", " .. stride
+  end
+  return join(list, ", "), n
+end
+
+-- Need it be tested?
+local function tests(e) return state.check and not (state.fast and state.inside[e]) end
+
+local function cast_of(e)
+  return e.narrow and "(int)" or "(tide_i)"
+end
+
+local narrow_signs = { add = " + ", sub = " - ", mul = " * " }
+local float_signs = { add = " + ", sub = " - ", mul = " * ", div = " / " }
+local compare_signs = { eq = " == ", ne = " != ", lt = " < ", le = " <= ", gt = " > ", ge = " >= " }
+local bit_signs = { band = " & ", bor = " | ", bxor = " ^ " }
+local integer_calls = { abs = "tk_iabs", min = "tk_imin", max = "tk_imax", ult = "tk_ult" }
+local float_calls = {
+  abs = "TIDE_M(fabs)", min = "tk_fmin", max = "tk_fmax", floor = "TIDE_M(floor)", ceil = "TIDE_M(ceil)", trunc = "TIDE_M(trunc)",
+  fmod = "TIDE_M(fmod)",
+}
+local float_functions = { idiv = "tk_fdiv", mod = "tk_fmodulo", pow = "tk_pow" }
+
+local function wide(e)
+  local text = write(e)
+  return e.narrow and "(tide_i)" .. text or text
+end
+
+local function pair(e, sign) return "(" .. write(e.a) .. sign .. write(e.b) .. ")" end
+
+-- Both as int where both are narrow, else both of 64 bits.
+local function call_pair(name, a, b)
+  if a.narrow and b.narrow then return name .. "(" .. write(a) .. ", " .. write(b) .. ")" end
+  return name .. "(" .. wide(a) .. ", " .. wide(b) .. ")"
+end
+
+local function arithmetic(e)
+  local op = e.op
+  if e.type == "f" then
+    if float_signs[op] then return pair(e, float_signs[op]) end
+    return float_functions[op] .. "(" .. write(e.a) .. ", " .. write(e.b) .. ")"
+  end
+  if e.narrow and e.a.narrow and e.b.narrow and narrow_signs[op] then return pair(e, narrow_signs[op]) end
+  local cast = e.narrow and "(int)" or ""
+  if op == "idiv" or op == "mod" then
+    local name = op == "idiv" and "div" or "mod"
+    if e.b.op == "const" and e.b.value ~= 0 then return cast .. call_pair("tk_floor_" .. name, e.a, e.b) end
+    return cast .. (op == "idiv" and "tk_idiv" or "tk_imod") .. "(s, " .. (e.site - 1) .. ", " .. wide(e.a) .. ", " .. wide(e.b) .. ")"
+  end
+  return cast .. "tk_" .. op .. "(" .. wide(e.a) .. ", " .. wide(e.b) .. ")"
+end
+
+-- An integer beside a float, exactly: tk_order gives -1, 0, 1, or 2 beside nan.
+local function compare_mixed(e)
+  local a, b, op = e.a, e.b, e.op
+  if a.narrow or b.narrow then return "((double)" .. write(a) .. compare_signs[op] .. "(double)" .. write(b) .. ")" end
+  if a.type == "i" then
+    local order = "tk_order(" .. write(a) .. ", " .. write(b) .. ")"
+    if op == "gt" or op == "ge" then return "(" .. order .. " != 2 && " .. order .. (op == "gt" and " > 0)" or " >= 0)") end
+    return "(" .. order .. compare_signs[op] .. "0)"
+  end
+  local turned = { lt = "gt", le = "ge", gt = "lt", ge = "le", eq = "eq", ne = "ne" }
+  return compare_mixed({ op = turned[op], a = b, b = a })
+end
+
+local function random_text(e)
+  local args, words, first = e.args, "tk_draw(", e.op == "integer" and 4 or 2
+  state.random = true
+  local seed = wide(args[1])
+  words = words .. seed .. ", " .. (args[first] and wide(args[first]) or "0") .. ", " .. (args[first + 1] and wide(args[first + 1]) or "0") .. ")"
+  for k = first + 2, #args do words = "tk_more(" .. words .. ", " .. seed .. ", " .. wide(args[k]) .. ")" end
+  if e.op == "integer" then return "tk_integer(" .. words .. ", " .. wide(args[2]) .. ", " .. wide(args[3]) .. ")" end
+  return "tk_" .. e.op .. "(" .. words .. ", (tide_r)0)"
+end
+
+local writers = {
+  const = function(e)
+    if e.type == "b" then return e.value and "true" or "false" end
+    return e.type == "i" and integer_text(e.value) or float_text(e.value)
+  end,
+  var = function(e) return "v" .. e.n end,
+  place = function(e) return "i" .. e.dim end,
+  grid = function(e) return (e.narrow and "(int)" or "") .. "s[" .. (e.dim - 1) .. "]" end,
+  size = function(e) return (e.narrow and "(int)" or "(tide_i)") .. "n" .. e.tensor .. "_" .. e.dim end,
+  number = function(e) return "a" .. e.operand end,
+  load = function(e)
+    local place, n = place_text(e)
+    local name, sizes = place_of(e)
+    local list = sizes and state.typed[e.shared and "shared" or "constants"][e.shared or e.constant] or state.typed.operands[e.tensor]
+    local kind, kept = kinds[e.type], storage[list.dtype]
+    if tests(e) then return cast_of(e):len() > 0 and (e.narrow and "(int)" or "") .. "tk_load" .. n .. "<" .. kind .. ">(" .. place .. ")" end
+    return (e.narrow and "(int)" or "") .. "tk_as<" .. kind .. ", " .. kept .. ">::get(*tk_in" .. n .. "(" .. place .. "))"
+  end,
+  thread = function(e) return "t" .. e.dim end,
+  block = function(e) return "b" .. e.dim end,
+  block_size = function(e) return literal(state.block[e.dim]) end,
+  neg = function(e)
+    if e.type == "f" or e.narrow and e.a.narrow then return "(-" .. write(e.a) .. ")" end
+    return "tk_neg(" .. wide(e.a) .. ")"
+  end,
+  bnot = function(e) return "(~" .. write(e.a) .. ")" end,
+  ["not"] = function(e) return "(!" .. write(e.a) .. ")" end,
+  ["and"] = function(e) return pair(e, " && ") end,
+  ["or"] = function(e) return pair(e, " || ") end,
+  choose = function(e)
+    local kind = kinds[e.type]
+    if e.narrow then kind = "int" end
+    return "(" .. write(e.cond) .. " ? (" .. kind .. ")" .. write(e.yes) .. " : (" .. kind .. ")" .. write(e.no) .. ")"
+  end,
+  float = function(e) return "(tide_r)" .. write(e.a) end,
+  floor_int = function(e) return (e.narrow and "(int)" or "") .. "tk_to_int(TIDE_M(floor)(" .. write(e.a) .. "))" end,
+  truth = function(e) return "(" .. write(e.a) .. " != 0)" end,
+  int = function(e) return "(" .. (e.narrow and "int" or "tide_i") .. ")" .. write(e.a) end,
+  call = function(e)
+    local args = e.args
+    if e.args[1].type == "i" then
+      local name, cast = integer_calls[e.fn], e.narrow and "(int)" or ""
+      if #args == 1 then return cast .. name .. "(" .. wide(args[1]) .. ")" end
+      if e.fn == "ult" then return name .. "(" .. wide(args[1]) .. ", " .. wide(args[2]) .. ")" end
+      return cast .. call_pair(name, args[1], args[2])
+    end
+    local list = {}
+    for k = 1, #args do list[k] = write(args[k]) end
+    return (float_calls[e.fn] or "TIDE_M(" .. e.fn .. ")") .. "(" .. join(list, ", ") .. ")"
+  end,
+  uniform = random_text, normal = random_text, integer = random_text,
+}
+for op in next, { add = 1, sub = 1, mul = 1, div = 1, idiv = 1, mod = 1, pow = 1, shl = 1, shr = 1 } do writers[op] = arithmetic end
+for op, sign in next, bit_signs do
+  writers[op] = function(e) return (e.narrow and "(int)" or "") .. pair(e, sign) end
+end
+for op, sign in next, compare_signs do
+  writers[op] = function(e)
+    if e.a.type ~= e.b.type then return compare_mixed(e) end
+    return pair(e, sign)
+  end
+end
+
+write = function(e) return writers[e.op](e) end
+
+-- ---- statements ----
+
+local write_all
+
+-- The body of a loop that `next` begins again, and the label behind it where leaving is no break.
+local function loop_body(node)
+  local before = state.loop
+  state.loop = node.id
+  write_all(node.body)
+  state.loop = before
+end
+
+local function label(node, kind)
+  local name = kind .. node.id
+  if state.wanted[name] then put("  " .. name .. "_" .. state.copy .. ":;\n") end
+end
+
+local function leave(kind, id)
+  state.wanted[kind .. id] = true
+  put("goto " .. kind .. id .. "_" .. state.copy .. ";\n")
+end
+
+local statements = {
+  let = function(n) put("v" .. n.var .. " = " .. write(n.value) .. ";\n") end,
+  store = function(n)
+    local place, ndim = place_text(n)
+    local value = write(n.value)
+    if tests(n) then
+      put("{ const auto x = " .. value .. "; if (auto at = tk_at" .. ndim .. "(" .. place .. ")) tk_put(*at, x); }\n")
+    else
+      put("tk_put(*tk_in" .. ndim .. "(" .. place .. "), " .. value .. ");\n")
+    end
+  end,
+  ["if"] = function(n)
+    put("if (" .. write(n.cond) .. ") {\n")
+    write_all(n.yes)
+    if n.no and #n.no > 0 then
+      put("} else {\n")
+      write_all(n.no)
+    end
+    put("}\n")
+  end,
+  block = function(n)
+    put("{\n")
+    write_all(n.body)
+    put("}\n")
+    label(n, "leave")
+  end,
+  loop = function(n)
+    put("for (;;) {\n")
+    loop_body(n)
+    label(n, "next")
+    put("}\n")
+    label(n, "leave")
+  end,
+  ["for"] = function(n)
+    local h, step = "h" .. n.id, n.step
+    local constant = step.op == "const" and type(step.value) == "number" and step.value
+    local var = "v" .. n.var .. " = " .. (state.typed.vars[n.var].narrow and "(int)" or "") .. h .. ";\n"
+    if n.narrow and constant and constant ~= 0 then
+      put("for (int " .. h .. " = " .. write(n.from) .. ", to = " .. write(n.to) .. "; " .. h .. (constant > 0 and " <= to; " or " >= to; ")
+        .. h .. " += " .. integer_text(constant) .. ") {\n" .. var)
+      loop_body(n)
+      label(n, "next")
+      put("}\n")
+    else
+      put("{ tide_i " .. h .. " = " .. wide(n.from) .. ", to = " .. wide(n.to) .. ", by = " .. wide(step) .. ";\n")
+      if not constant then put("if (by == 0) tk_report(s, " .. ((n.site or 1) - 1) .. ", 0, 0, TIDE_ZERO);\n") end
+      put("if (by > 0 ? " .. h .. " <= to : by < 0 && " .. h .. " >= to) {\n"
+        .. "tide_u left = by > 0 ? ((tide_u)to - (tide_u)" .. h .. ") / (tide_u)by : ((tide_u)" .. h .. " - (tide_u)to) / (0 - (tide_u)by);\n"
+        .. "do {\n" .. var)
+      loop_body(n)
+      label(n, "next")
+      put("} while (" .. h .. " = tk_add(" .. h .. ", by), left-- != 0);\n} }\n")
+    end
+    label(n, "leave")
+  end,
+  leave = function(n)
+    if n.id == state.loop then put("break;\n") else leave("leave", n.id) end
+  end,
+  next = function(n) leave("next", n.id) end,
+  atomic = function(n)
+    local place, ndim = place_text(n)
+    local of = n.shared and state.typed.shared[n.shared] or state.typed.operands[n.tensor]
+    local float = find(of.dtype, "float")
+    local kind = float and "tide_r" or "tide_i"
+    local value, call = "(" .. kind .. ")(" .. write(n.value) .. ")", n.kind
+    if call == "sub" then call, value = "add", float and "-" .. value or "tk_neg(" .. value .. ")" end
+    if n.expected then value = "(" .. kind .. ")(" .. write(n.expected) .. "), " .. value end
+    local var = n.var and "v" .. n.var .. " = "
+    put("{ auto at = tk_" .. (tests(n) and "at" or "in") .. ndim .. "(" .. place .. ");\n" .. (var and var .. "0;\n" or "")
+      .. "if (at) " .. (var and var .. "(" .. kind .. ")" or "") .. "tk_atomic_" .. call .. "(at, " .. value .. "); }\n")
+  end,
+  barrier = function() put("__syncthreads();\n") end,
+  block_sum = function(n)
+    local kind = kinds[state.typed.vars[n.var].type]
+    state.sums[kind] = true
+    put("v" .. n.var .. " = tk_sum_" .. kind .. (n.op == "warp_sum" and "_in_warp" or "") .. "(t, " .. write(n.value) .. ");\n")
+  end,
+  result = function(n)
+    local operands, typed = state.typed.operands, state.typed
+    local k, offset = #operands - typed.results + n.n, {}
+    for d = 1, typed.ndim do offset[d] = "(tide_x)(i" .. d .. " - 1) * " .. (state.fast and d == typed.ndim and "1" or "s" .. k .. "_" .. d) end
+    put("tk_put(p" .. k .. "[" .. join(offset, " + ") .. "], " .. write(n.value) .. ");\n")
+  end,
+}
+statements.warp_sum = statements.block_sum
+
+write_all = function(list)
+  for k = 1, #list do
+    local n = list[k]
+    if n.line and n.line ~= state.line and not state.plain then
+      state.line = n.line
+      put("#line " .. n.line .. "\n")
+    end
+    statements[n.op](n)
+  end
+end
+
+-- ---- what the body works on ----
+
+-- Addresses, sizes, strides and numbers as the slots have them.
+local function write_operands(typed)
+  local first = kernel_slots(typed)
+  for k = 1, #typed.operands do
+    local x, at = typed.operands[k], first[k]
+    if x.kind == "tensor" then
+      put(storage[x.dtype] .. " *const p" .. k .. " = (" .. storage[x.dtype] .. " *)s[" .. at .. "];\n")
+      for d = 1, x.ndim do
+        put("const tide_x n" .. k .. "_" .. d .. " = (tide_x)s[" .. at + d .. "], s" .. k .. "_" .. d .. " = (tide_x)s[" .. at + x.ndim + d .. "];\n")
+      end
+    elseif x.kind == "float" then
+      put("const tide_r a" .. k .. " = (tide_r)tk_bits<double>(s[" .. at .. "]);\n")
+    else
+      put("const " .. (x.kind == "boolean" and "bool a" or "tide_i a") .. k .. " = " .. (x.kind == "boolean" and "0 != " or "") .. "s[" .. at .. "];\n")
+    end
+  end
+end
+
+local function write_vars(typed)
+  for k = 1, #typed.vars do
+    local v = typed.vars[k]
+    put((v.narrow and "int" or kinds[v.type]) .. " v" .. k .. " = 0;\n")
+  end
+end
+
+local function write_tables(typed, host)
+  for k = 1, #typed.constants do
+    local c, list = typed.constants[k], {}
+    local float = c.dtype == "float64"
+    for i = 1, #c.values do
+      list[i] = float and (c.values[i] ~= c.values[i] and "NAN_" or literal(c.values[i])) or integer_text(c.values[i])
+    end
+    put("TIDE_TABLE const " .. storage[c.dtype] .. " c" .. k .. "[] = {" .. join(list, ", ") .. "};\n")
+  end
+  for k = 1, #typed.shared do
+    local a, n = typed.shared[k], 1
+    for d = 1, #a.sizes do n = n * a.sizes[d] end
+    put("static TIDE_SHARED " .. storage[a.dtype] .. " sh" .. k .. "[" .. n .. "];\n")
+  end
+end
+
+-- The place of a thread in its block and in the grid; blocks are counted with the last dimension fastest.
+local function write_place(typed, of_block)
+  local ndim, block = typed.ndim, state.block
+  put("long long rest = " .. of_block .. ";\nunsigned inner = t;\n")
+  for d = ndim, 1, -1 do
+    local last = d == 1
+    put("const long long b" .. d .. " = " .. (last and "rest" or "rest % ((s[" .. d - 1 .. "] + " .. block[d] - 1 .. ") / " .. block[d] .. ")") .. " + 1;\n")
+    if not last then put("rest /= (s[" .. d - 1 .. "] + " .. block[d] - 1 .. ") / " .. block[d] .. ";\n") end
+    put("const int t" .. d .. " = (int)" .. (last and "inner" or "(inner % " .. block[d] .. ")") .. " + 1;\n")
+    if not last then put("inner /= " .. block[d] .. ";\n") end
+    put("const tide_x i" .. d .. " = (tide_x)((b" .. d .. " - 1) * " .. block[d] .. ") + t" .. d .. ";\n")
+  end
+end
+
+local function write_outside(typed)
+  local tests = {}
+  for d = 1, typed.ndim do tests[d] = "i" .. d .. " > (tide_x)s[" .. d - 1 .. "]" end
+  put("if (" .. join(tests, " || ") .. ") return;\n")
+end
+
+local function write_clear()
+  local any
+  for kind in next, state.sums do
+    put("tk_sum_" .. kind .. "_clear(t);\n")
+    any = true
+  end
+  if any then put("__syncthreads();\n") end
+end
+
+-- A function of one thread: the kernel of a GPU, or what runs by turns on the CPU.
+local function write_thread(typed, head, of_block)
+  local body = out
+  out = {}
+  write_all(typed.body)
+  local inner = out
+  out = body
+  put(head)
+  write_place(typed, of_block)
+  write_clear()
+  write_outside(typed)
+  write_operands(typed)
+  write_vars(typed)
+  put(join(inner))
+  put("#line 1 \"tide\"\n}\n")
+end
+
+local function begin(typed, opts, host)
+  out = {}
+  state = {
+    typed = typed, check = opts.check ~= false, small = opts.small, ndims = {}, sums = {}, wanted = {}, copy = 1, inside = {},
+    block = opts.block or (typed.ndim == 1 and { 256 } or typed.ndim == 2 and { 1, 256 } or { 1, 1, 256 }),
+  }
+  state.threads = 1
+  for d = 1, typed.ndim do state.threads = state.threads * state.block[d] end
+  -- what sums over a block is known before the body is written
+  local function look(list)
+    for k = 1, #list do
+      local n = list[k]
+      if n.op == "block_sum" or n.op == "warp_sum" then state.sums[kinds[typed.vars[n.var].type]] = true end
+      if n.yes then look(n.yes) end
+      if n.no and not n.type then look(n.no) end
+      if n.body then look(n.body) end
+    end
+  end
+  look(typed.body)
+end
+
+local function finish(typed, opts, host)
+  local text = join(out)
+  local first, slots = kernel_slots(typed)
+  out = {}
+  write_tables(typed, host)
+  local tables = join(out)
+  return kernel_prelude({
+    host = host, float = typed.float, slots = slots, threads = state.threads, small = state.small, ndims = state.ndims, sums = state.sums,
+    random = state.random, index = kernel_mail_index, zero = kernel_mail_zero,
+  }) .. "#define NAN_ tk_bits<float>(0x7fc00000)\n#define INF_ tk_bits<float>(0x7f800000)\n" .. tables .. text
+end
+
+local function device_text(typed, opts)
+  begin(typed, opts)
+  write_thread(typed, "extern \"C\" __global__ void __launch_bounds__(" .. state.threads
+    .. ") tide_program(const __grid_constant__ tide_slots s) {\nconst unsigned t = threadIdx.x;\n", "blockIdx.x")
+  return finish(typed, opts, false)
+end
+
+-- Threads that wait for each other.
+local function turns_text(typed, opts)
+  begin(typed, opts, true)
+  write_thread(typed, "static void tide_thread(const void *packed, unsigned t) {\nTIDE_S s = (TIDE_S)packed;\n"
+    .. "threadIdx = {t, 0, 0};\n", "blockIdx.x")
+  put("static int tide_loop(const void *packed, const unsigned *dims, long long begin, long long end) {\n"
+    .. "for (long long b = begin; b < end; b++) {\nblockIdx = {(unsigned)b, 0, 0};\n"
+    .. "if (int rc = tide_hook->block(tide_hook->self, " .. state.threads .. ", tide_thread, packed)) return rc;\n}\nreturn 0;\n}\n"
+    .. "TIDE_KERNEL(tide_loop)\n")
+  return finish(typed, opts, true)
+end
+
+-- ---- a run of places on the CPU ----
+
+local function host_text(typed, opts)
+  begin(typed, opts, true)
+  local ndim = typed.ndim
+  local run = { 1, 1, 1 }
+  run[ndim] = 4096
+  state.block = run
+  local ranges = kernel_ranges(typed) -- {text, inside}: tests that set `fast`, and which accesses they speak for
+  local place = {}
+  for d = 1, ndim - 1 do place[d] = "const tide_x i" .. d .. " = first" .. d .. ";\n" end
+  local function body(fast)
+    local before = out
+    out, state.fast, state.copy, state.wanted, state.line = {}, fast, fast and 2 or 1, {}, nil
+    state.inside = ranges.inside
+    write_all(typed.body)
+    local inner = join(out)
+    out, state.fast = before, false
+    return "for (tide_x i" .. ndim .. " = from; i" .. ndim .. " <= upto; i" .. ndim .. "++) {\n"
+      .. state.declared .. inner .. "#line 1 \"tide\"\n}\n"
+  end
+  local before = out
+  out = {}
+  write_vars(typed)
+  state.declared = join(out)
+  out = {}
+  write_operands(typed)
+  local operands = join(out)
+  out = before
+  local slow, quick = body(false), ranges.any and body(true)
+  put("TIDE_FN void tide_run(TIDE_S s" .. (ndim > 1 and ", tide_x first1" or "") .. (ndim > 2 and ", tide_x first2" or "")
+    .. ", tide_x from, tide_x upto, bool fast) {\n" .. operands .. join(place))
+  if quick then
+    put("if (fast) {\n#pragma GCC ivdep\n" .. quick .. "return;\n}\n")
+  end
+  put("#pragma GCC ivdep\n" .. slow .. "}\n")
+  local passed = (ndim > 1 and ", first1" or "") .. (ndim > 2 and ", first2" or "")
+  local params = (ndim > 1 and ", tide_x first1" or "") .. (ndim > 2 and ", tide_x first2" or "")
+  if quick then
+    put("TIDE_FN bool tk_small(tide_i x) { return x > -(1ll << 40) && x < 1ll << 40; }\n"
+      .. "static bool tide_fast(TIDE_S s" .. params .. ", tide_x from, tide_x upto) {\n" .. operands .. "bool fast = true;\n" .. ranges.text
+      .. "return fast;\n}\n")
+  end
+  put("static int tide_loop(const void *packed, const unsigned *dims, long long begin, long long end) {\nTIDE_S s = (TIDE_S)packed;\n"
+    .. "for (long long b = begin; b < end; b++) {\nlong long rest = b, runs = (s[" .. ndim - 1 .. "] + 4095) / 4096;\n"
+    .. "tide_x from = (tide_x)(rest % runs * 4096 + 1), upto = s[" .. ndim - 1 .. "] - from < 4095 ? (tide_x)s[" .. ndim - 1 .. "] : from + 4095;\n"
+    .. "rest /= runs;\n")
+  if ndim == 2 then put("const tide_x first1 = (tide_x)rest + 1;\n") end
+  if ndim == 3 then put("const tide_x first1 = (tide_x)(rest / s[1]) + 1, first2 = (tide_x)(rest % s[1]) + 1;\n") end
+  if quick then
+    local all = function(a, z) return "tide_run(s" .. passed .. ", " .. a .. ", " .. z .. ", tide_fast(s" .. passed .. ", " .. a .. ", " .. z .. "));\n" end
+    put("if (tide_fast(s" .. passed .. ", from, upto)) { tide_run(s" .. passed .. ", from, upto, true); continue; }\n"
+      .. "if (upto - from < 8) { tide_run(s" .. passed .. ", from, upto, false); continue; }\n"
+      .. "tide_run(s" .. passed .. ", from, from, false);\n" .. all("from + 1", "upto - 1") .. "tide_run(s" .. passed .. ", upto, upto, false);\n")
+  else
+    put("tide_run(s" .. passed .. ", from, upto, false);\n")
+  end
+  put("}\nreturn 0;\n}\nTIDE_KERNEL(tide_loop)\n")
+  return finish(typed, opts, true), run
+end
+
+-- kernel_text(typed, opts): {device =, host =, host_head =, block =, threads =, host_block =}.
+function kernel_text(typed, opts)
+  local result = {}
+  result.device = device_text(typed, opts)
+  result.block, result.threads = state.block, state.threads
+  if typed.barriers then
+    result.host, result.host_block, result.host_head = turns_text(typed, opts), state.block, "#define TIDE_FIBERS 1\n"
+  else
+    result.host, result.host_block = host_text(typed, opts)
+    result.host_head = ""
+  end
+  return result
+end
