@@ -12,6 +12,11 @@ local device = [[
 #define TIDE_FN static __device__ __forceinline__
 #define TIDE_COLD static __device__ __noinline__
 #define TIDE_TABLE static __constant__
+#if __CUDA_ARCH__ >= 900
+#define TIDE_WAIT asm volatile("griddepcontrol.launch_dependents;\ngriddepcontrol.wait;" ::: "memory");
+#else
+#define TIDE_WAIT
+#endif
 #define TIDE_FENCE __threadfence_system();
 #define TIDE_IN __device__ __forceinline__
 #define TIDE_SHARED __shared__
@@ -244,7 +249,7 @@ TIDE_FN tk_words tk_draw(tide_i seed, tide_i i, tide_i j) {
   return tk_philox(tk_words{(unsigned)i, (unsigned)((tide_u)i >> 32), (unsigned)j, (unsigned)((tide_u)j >> 32)}, (tide_u)seed);
 }
 TIDE_FN tk_words tk_more(tk_words c, tide_i seed, tide_i n) { return tk_philox(c, (tide_u)seed ^ (tide_u)n); }
-TIDE_FN tide_u tk_bits53(unsigned a, unsigned b) { return ((tide_u)a << 21) ^ (b >> 11); }
+TIDE_FN tide_u tk_bits53(unsigned low, unsigned high) { return (((tide_u)high << 32) | low) >> 11; }
 TIDE_FN float tk_uniform(tk_words c, float) { return (float)(c.x >> 8) * 5.9604644775390625e-8f; }
 TIDE_FN double tk_uniform(tk_words c, double) { return (double)tk_bits53(c.x, c.y) * 1.1102230246251565e-16; }
 TIDE_FN float tk_normal(tk_words c, float) {

@@ -449,7 +449,7 @@ end
 local function device_text(typed, opts)
   begin(typed, opts)
   write_thread(typed, "extern \"C\" __global__ void __launch_bounds__(" .. state.threads
-    .. ") tide_program(const __grid_constant__ tide_slots s) {\nconst unsigned t = threadIdx.x;\n", "blockIdx.x")
+    .. ") tide_program(const __grid_constant__ tide_slots s) {\nTIDE_WAIT\nconst unsigned t = threadIdx.x;\n", "blockIdx.x")
   return finish(typed, opts, false)
 end
 
@@ -526,9 +526,10 @@ local function host_text(typed, opts)
   return finish(typed, opts, true), run
 end
 
--- kernel_text(typed, opts): {device =, host =, host_head =, block =, threads =, host_block =}.
+-- kernel_text(typed, opts): {device =, host =, host_head =, block =, threads =, host_block =, waits =}; waits: the text for
+-- a GPU waits itself for the kernel before it, so that it may be launched while that one ends.
 function kernel_text(typed, opts)
-  local result = {}
+  local result = { waits = true }
   result.device = device_text(typed, opts)
   result.block, result.threads = state.block, state.threads
   if typed.barriers then
