@@ -23,12 +23,19 @@ static const struct {
 #include "library.def"
 };
 
-/* Those of a library end with NULL. */
-static const char *const symbols[] = {
-#define LIBRARY(id, title, place, names, missing, older)
-#define CALL(member, symbol, result, arguments) symbol,
-#define FOUR(member, names, result, arguments)  names,
-#define END(id)                                 NULL,
+/* One after the other, each with a zero behind it, those of a library with another one behind them: no array of
+ * pointers, because each costs a shared library 32 bytes. */
+static const struct {
+#define LIBRARY(id, title, place, names, missing, older) char id[sizeof(""
+#define CALL(member, symbol, result, arguments) symbol "\0"
+#define FOUR(member, names, result, arguments)  names "\0"
+#define END(id) )];
+#include "library.def"
+} symbols = {
+#define LIBRARY(id, title, place, names, missing, older) ""
+#define CALL(member, symbol, result, arguments)          symbol "\0"
+#define FOUR(member, names, result, arguments)           names "\0"
+#define END(id)                                          ,
 #include "library.def"
 };
 
@@ -63,17 +70,17 @@ static void *open_any(const char *names, int place) {
 }
 
 bool tide__library_open(void *calls, tide__library which, char *problem, size_t size) {
-  const char *const *symbol = symbols, *title = libraries[which].title;
-  for (int skip = (int)which; skip; symbol++) skip -= *symbol == NULL;
+  const char *symbol = (const char *)&symbols, *title = libraries[which].title;
+  for (int skip = (int)which; skip; symbol += strlen(symbol) + 1) skip -= !*symbol;
   void *library = open_any(libraries[which].names, libraries[which].place);
   if (!library) {
     snprintf(problem, size, "%s %s: %s", title, libraries[which].missing, tide__os_library_problem());
     return false;
   }
-  for (char *to = calls; *symbol; symbol++, to += sizeof(void *)) {
-    void *found = tide__os_symbol(library, *symbol);
+  for (char *to = calls; *symbol; symbol += strlen(symbol) + 1, to += sizeof(void *)) {
+    void *found = tide__os_symbol(library, symbol);
     if (!found) {
-      snprintf(problem, size, "%s lacks %s, %s", title, *symbol, libraries[which].older);
+      snprintf(problem, size, "%s lacks %s, %s", title, symbol, libraries[which].older);
       return false;
     }
     memcpy(to, &found, sizeof found);

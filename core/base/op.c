@@ -11,12 +11,21 @@
 
 #include "base.h"
 
-static const tide_op_info table[] = {
-#define UNARY(name, rule, loop, expr, doc)   {#name, #rule, #expr, doc, 1},
-#define BINARY(name, rule, loop, expr, doc)  {#name, #rule, #expr, doc, 2},
-#define TERNARY(name, rule, loop, expr, doc) {#name, #rule, #expr, doc, 3},
+/* Four texts of each op, one after the other: arrays of characters, because each pointer in a table costs a shared
+ * library 32 bytes. */
+#define TEXTS(X, name, rule, expr, doc)                                                                                \
+  X(name, name_, #name) X(name, rule_, #rule) X(name, expr_, #expr) X(name, doc_, doc)
+static const struct {
+#define FIELD(name, which, text)                  char which##name[sizeof(text)];
+#define TIDE_EACH_OP(name, rule, loop, expr, doc) TEXTS(FIELD, name, rule, expr, doc)
+#include "tide/op.def"
+} texts = {
+#define TEXT(name, which, text)                   text,
+#define TIDE_EACH_OP(name, rule, loop, expr, doc) TEXTS(TEXT, name, rule, expr, doc)
 #include "tide/op.def"
 };
+
+static tide_op_info table[TIDE_OP_COUNT]; /* filled when first asked for */
 
 static tide__op_traits traits[] = {
 #define UNARY(name, rule, loop, expr, doc)   {TIDE_RULE_##rule, 1, 0, TIDE_RULE_##rule == TIDE_RULE_DIVIDE},
@@ -63,11 +72,9 @@ const char *tide_op_operand(tide_op op, int k) {
   case TIDE_OP_div:
   case TIDE_OP_div_trunc:
   case TIDE_OP_isclose: return k ? "y" : "x";
-  default: return usual[table[op].operands - 1][k];
+  default: return usual[traits[op].operands - 1][k];
   }
 }
-
-const tide_op_info *tide_op_get(tide_op op) { return (unsigned)op < TIDE_OP_COUNT ? &table[op] : NULL; }
 
 static const tide_reduction_info reductions[] = {
 #define REDUCTION(NAME, name, rule, empty, fold, kernels, form, doc) {#name, doc},
@@ -80,8 +87,8 @@ const tide_reduction_info *tide_reduction_get(tide_reduction op) {
 
 /* ---- parameters: an op has as many as its expression names ---- */
 
-static pthread_once_t params_once = PTHREAD_ONCE_INIT;
-static _Atomic bool params_known;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static _Atomic bool known;
 
 static bool word_char(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
@@ -96,14 +103,34 @@ static int params_of(const char *expr) {
   return most;
 }
 
-static void params_count(void) {
-  for (int op = 0; op < TIDE_OP_COUNT; op++) traits[op].params = (uint8_t)params_of(table[op].expr);
-  atomic_store_explicit(&params_known, true, memory_order_release);
+static const char *next_text(const char **at) {
+  const char *text = *at;
+  *at += strlen(text) + 1;
+  return text;
+}
+
+static void fill(void) {
+  const char *at = (const char *)&texts;
+  for (int op = 0; op < TIDE_OP_COUNT; op++) {
+    tide_op_info *t = &table[op];
+    t->name = next_text(&at), t->rule = next_text(&at), t->expr = next_text(&at), t->doc = next_text(&at);
+    t->operands = traits[op].operands;
+    traits[op].params = (uint8_t)params_of(t->expr);
+  }
+  atomic_store_explicit(&known, true, memory_order_release);
+}
+
+static inline void know(void) {
+  if (__builtin_expect(!atomic_load_explicit(&known, memory_order_acquire), 0)) pthread_once(&once, fill);
+}
+
+const tide_op_info *tide_op_get(tide_op op) {
+  know();
+  return (unsigned)op < TIDE_OP_COUNT ? &table[op] : NULL;
 }
 
 const tide__op_traits *tide__op_traits_get(tide_op op) {
-  if (__builtin_expect(!atomic_load_explicit(&params_known, memory_order_acquire), 0))
-    pthread_once(&params_once, params_count);
+  know();
   return &traits[op];
 }
 
