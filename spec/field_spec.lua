@@ -77,6 +77,12 @@ describe("tide.pad", function()
     same(y, x:transpose(1, 5):contiguous():transpose(1, 5):pad { 1, 0, 0, 2, 3, 0, 0, 0, 1, 1 })
   end)
 
+  it("crops beyond its own size where every place has an element", function()
+    same(D.tensor { { 1., 1. } }, D.tensor { { 1. } }:pad({ -2, 3 }, { mode = "replicate" }))
+    same(D.tensor { { 1., 1., 1., 1. } }, D.tensor { { 1., 2., 3. } }:pad({ 5, -4 }, { mode = "replicate" }))
+    same(D.tensor { { 4., 3., 2., 1. } }, D.tensor { { 1., 2., 3., 4., 5., 6. } }:pad({ -7, 5 }, { mode = "reflect" }))
+  end)
+
   it("refuses what it cannot take", function()
     local x = D.tensor { { 1., 2., 3. } }
     D.raises("ValueError", function() x:pad({ 1, 2, 3 }) end)

@@ -38,7 +38,8 @@ static tide_status check_pads(const tide_tensor *x, const int64_t *pads, int n, 
     int64_t most = before > behind ? before : behind;
     bool crops = mode == TIDE_PAD_CONSTANT || mode == TIDE_PAD_CIRCULAR; /* first of all */
     int64_t less = crops && before > 0 ? 0 : before, also = crops && behind > 0 ? 0 : behind;
-    if (less < -size || also < -size || tide__size_add(size, tide__size_add(less, also)) < 0)
+    bool beyond = crops && (less < -size || also < -size); /* the others find an element for every place */
+    if (beyond || tide__size_add(size, tide__size_add(less, also)) < 0)
       return tide__fail(TIDE_VALUE, "pad: more is cropped than there is, got %lld and %lld for dim %lld of size %lld",
                         (long long)before, (long long)behind, (long long)tide__shown(d), (long long)size);
     if (mode == TIDE_PAD_REFLECT && (before || behind) && most >= size)
