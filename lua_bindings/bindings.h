@@ -24,13 +24,16 @@
 
 /* What compat/luajit.h says otherwise for LuaJIT: does Lua close what is to be closed when an error passes, does it ask
  * tables about their length (__len), can a C function go on after a yield, which program runs scripts, and which
- * numbers in a list are integers? */
+ * numbers in a list are integers? And what the FFI does: nothing in Lua 5.4, which has none. */
 #ifndef LTIDE_CLOSES
 #  define LTIDE_CLOSES                      1
 #  define LTIDE_TABLE_LEN                   1
 #  define LTIDE_YIELDS                      1
 #  define LTIDE_PROGRAM                     "tide"
 #  define ltide_is_listed_integer(L, index) lua_isinteger(L, index)
+#  define LTIDE_FFI                         0
+#  define ltide_push_ffi(L)                 ((void)(L), false)
+#  define ltide_push_pointer(L, type, at)   ((void)(L), (void)(type), (void)(at))
 #endif
 
 /* Which of a state's warnings are heard, as Lua's own library has it: a message may come in pieces, and one that is all

@@ -115,6 +115,7 @@ static const other_name of_module[] = {
     {" DataLoader ", "tide.data.loader"},
     {" distributed ", "tide.cuda.nccl and tide.multiprocessing"},
     {" jit ", "tide.cuda.jiterator"},
+    {" ffi ", LTIDE_FFI ? "the host has withheld the FFI" : "it is LuaJIT's FFI, and this is Lua 5.4"},
     {" profiler ", "tide.cuda.profiler"},
     {NULL, NULL}};
 
@@ -202,6 +203,7 @@ static int lno_name(lua_State *L) {
   const char *path = lua_tostring(L, lua_upvalueindex(1)), *name = lua_tostring(L, 2);
   if (name[0] == '_' && name[1] == '_') return 0;
   bool in_module = !strncmp(path, "tide", 4);
+  if (!strcmp(path, "tide") && !strcmp(name, "ffi") && ltide_granted(L, TIDE_LUA_NATIVE) && ltide_push_ffi(L)) return 1;
   const char *hint = in_module ? find_hint(of_module, name) : NULL;
   if (!hint && in_module) hint = push_elsewhere(L, name);
   if (!hint && in_module) hint = find_hint(of_tensors, name);

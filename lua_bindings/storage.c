@@ -28,6 +28,32 @@ static int ltensor_storage(lua_State *L, ltide_call *c) {
   return 1;
 }
 
+/* What the FFI calls the elements: complex numbers have a type of its own, and halves are their bits. */
+static const char *pointer_type(const tide_tensor *x) {
+  static const char *const types[] = {
+#define DTYPE(name, NAME, type, bytes, kind, alias) #type " *",
+#include "tide/dtype.def"
+#undef DTYPE
+  };
+  tide_dtype dtype = tide_tensor_dtype(x);
+  if (tide_tensor_device(x) != TIDE_CPU) return "void *";
+  switch (dtype) {
+  case TIDE_BOOL: return "bool *";
+  case TIDE_COMPLEX64: return "complex float *";
+  case TIDE_COMPLEX128: return "complex double *";
+  default: return types[dtype];
+  }
+}
+
+static int ltensor_ffi_ptr(lua_State *L, ltide_call *c) {
+  if (!LTIDE_FFI)
+    return ltide_error(L, "NotSupportedError",
+                       "ffi_ptr: this is Lua 5.4, and pointers are LuaJIT's: x:data_ptr() gives the address");
+  ltide_try(L, ltide_span_storage(new_storage(L), c->x));
+  ltide_push_pointer(L, pointer_type(c->x), tide_tensor_data(c->x));
+  return 1;
+}
+
 static int lis_storage(lua_State *L, ltide_call *c) {
   return ltide_give_boolean(L, ltide_test_meta(L, 1, c->S->storage_meta) != NULL);
 }

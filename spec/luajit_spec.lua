@@ -41,6 +41,118 @@ describe("the FFI", function()
   end)
 end)
 
+describe("tide.ffi", function()
+  it("is the FFI that the state has, and no name of Lua 5.4's", function()
+    assert.are.equal(is_luajit, tide.has "ffi")
+    if is_luajit then return assert.is_true(tide.ffi == require "ffi") end
+    assert.is_truthy(D.raises("ArgumentError", function() return tide.ffi end).message:find("LuaJIT", 1, true))
+  end)
+
+  it("is no script's whose host has withheld it", function()
+    if not is_luajit then return pending "needs LuaJIT" end
+    local try = " print(tide.has 'ffi', pcall(function() return tide.ffi end))"
+    for _, before in ipairs { "package.preload.ffi = nil tide = require 'tide'", "tide = require 'tide' package.preload.ffi = nil" } do
+      assert.is_truthy(run(before .. try):find "^false\tfalse\t.*the host has withheld")
+    end
+    assert.are.equal("true\ttrue\t8\n", run "tide = require 'tide' print(tide.has 'ffi', pcall(function() return tide.ffi.sizeof 'double' end))")
+  end)
+end)
+
+describe("a pointer of the FFI", function()
+  D.watch(before_each, after_each)
+
+  local function pointer_of(x) return x:ffi_ptr() end
+
+  it("is an error that names data_ptr in Lua 5.4", function()
+    if is_luajit then return pending "needs Lua 5.4" end
+    local e = D.raises("NotSupportedError", pointer_of, tide.ones(2, { device = D.dev }))
+    assert.is_truthy(e.message:find("LuaJIT", 1, true) and e.message:find("x:data_ptr()", 1, true))
+  end)
+
+  it("is what the elements are, at the address of the first", function()
+    if not is_luajit then return pending "needs LuaJIT" end
+    local ffi = require "ffi"
+    local types = { bool = "bool", uint8 = "uint8_t", int8 = "int8_t", int16 = "int16_t", int32 = "int32_t", int64 = "int64_t",
+      float16 = "uint16_t", bfloat16 = "uint16_t", float32 = "float", float64 = "double", complex64 = "complex float",
+      complex128 = "complex double" }
+    for _, dtype in ipairs(D.dtypes) do
+      local x = tide.ones({ 2, 3 }, { dtype = dtype, device = D.dev })
+      local p = x:ffi_ptr()
+      assert.is_true(ffi.istype(D.cuda and "void *" or types[dtype] .. " *", p), dtype)
+      assert.are.equal(x:data_ptr(), tonumber(ffi.cast("intptr_t", p)))
+      assert.are.equal(x[2]:data_ptr(), tonumber(ffi.cast("intptr_t", x[2]:ffi_ptr())))
+    end
+  end)
+
+  it("reads and writes tensors of the cpu, by their strides", function()
+    if not is_luajit then return pending "needs LuaJIT" end
+    local x = tide.arange(1, 7, { dtype = tide.int32 }):view(2, 3)
+    for _, v in ipairs { x, x:t(), x[{ {}, { 2, 3 } }] } do
+      local p, a, b = v:ffi_ptr(), v:stride(1), v:stride(2)
+      for i = 1, v:size(1) do
+        for j = 1, v:size(2) do assert.are.equal(v[i][j]:item(), p[(i - 1) * a + (j - 1) * b]) end
+      end
+    end
+    local p, sum = x:ffi_ptr(), 0
+    for _ = 1, 300 do
+      for i = 0, 5 do sum = sum + p[i] end
+    end
+    assert.are.equal(300 * 21, sum)
+    p[4] = -7
+    D.eq({ { 1, 2, 3 }, { 4, -7, 6 } }, x)
+    local z = tide.ones(2, { dtype = tide.complex64 })
+    z:ffi_ptr()[1] = tide.ffi.new("complex float", 1, 2)
+    D.eq({ 0, 2 }, z:imag())
+    local half = tide.ones(1, { dtype = tide.float16 })
+    assert.are.equal(0x3c00, half:ffi_ptr()[0])
+    local pinned = D.cuda and tide.ones(3, { pin_memory = true })
+    if pinned then assert.are.equal(1, pinned:ffi_ptr()[2]) end
+  end)
+
+  it("is none that the host can read of a tensor on a GPU", function()
+    if not is_luajit then return pending "needs LuaJIT" end
+    if not D.cuda then return pending "needs a device" end
+    local p = tide.ones(2, { device = D.dev }):ffi_ptr()
+    assert.is_false((pcall(function() return p[0] end)))
+  end)
+
+  it("keeps the memory until it is collected itself", function()
+    if not is_luajit then return pending "needs LuaJIT" end
+    local function bytes()
+      jit.flush()
+      for _ = 1, 3 do collectgarbage() end
+      tide.cpu.empty_cache()
+      return tide.cpu.memory_allocated()
+    end
+    local before, n = bytes(), 100000
+    local x = tide.ones(n)
+    local p = x:ffi_ptr()
+    assert.is_false(x:free())
+    assert.is_true(bytes() >= before + 4 * n)
+    x = nil
+    bytes()
+    local others = {}
+    for i = 1, 20 do others[i] = tide.zeros(n) end
+    assert.are.equal(1, p[n - 1])
+    local inner = tide.scope(function() return tide.full({ n }, 3.5):ffi_ptr() end)
+    others = nil
+    bytes()
+    assert.are.equal(3.5, inner[n - 1])
+    p, inner = nil, nil
+    assert.are.equal(before, bytes())
+  end)
+
+  it("is refused of what is freed, and of what is no tensor; of nothing it points nowhere", function()
+    if not is_luajit then return pending "needs LuaJIT" end
+    local x = tide.ones(2, { device = D.dev })
+    x:free()
+    D.raises("StateError", pointer_of, x)
+    D.raises("ArgumentError", tide.Tensor.ffi_ptr, 7)
+    D.raises("ArgumentError", tide.Tensor.ffi_ptr, tide.ones(1), 7)
+    assert.are.equal("cdata", type(tide.ones(0, { device = D.dev }):ffi_ptr()))
+  end)
+end)
+
 describe("a number", function()
   D.watch(before_each, after_each)
 

@@ -13,7 +13,7 @@
 #undef luaopen_tide
 __attribute__((visibility("default"))) int luaopen_tide(lua_State *L);
 
-static const char key_kind, key_parts, key_join, key_with, key_warn, key_ffi; /* registry */
+static const char key_kind, key_parts, key_join, key_with, key_point, key_warn, key_ffi; /* registry */
 
 /* {==== Numbers */
 
@@ -84,7 +84,11 @@ static void open_prelude(lua_State *L) {
   if (luaL_loadbuffer(L, p->text, p->length, p->name) != LUA_OK) lua_error(L);
   lua_insert(L, -2);
   lua_pushcfunction(L, protect), lua_pushcfunction(L, closer), lua_pushcfunction(L, throw);
-  lua_call(L, 4, 4);
+  lua_newtable(L);
+  lua_newtable(L), lua_pushliteral(L, "k"), lua_setfield(L, -2, "__mode");
+  lua_setmetatable(L, -2);
+  lua_call(L, 5, 5);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &key_point);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key_with);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key_join);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key_parts);
@@ -121,6 +125,30 @@ void ltide_jit_push_wide(lua_State *L, int64_t i) {
   lua_pushnumber(L, (double)(uint32_t)i);
   lua_pushnumber(L, (double)(i >> 32));
   lua_call(L, 2, 1);
+}
+
+/* {==== The FFI for scripts */
+
+bool ltide_jit_push_ffi(lua_State *L) {
+  int top = lua_gettop(L);
+  lua_getfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+  bool is_there = lua_getfield(L, -1, "ffi") == LUA_TTABLE;
+  if (lua_getfield(L, LUA_REGISTRYINDEX, "_PRELOAD") == LUA_TTABLE && lua_getfield(L, -1, "ffi") != LUA_TNIL)
+    is_there = true;
+  lua_settop(L, top);
+  if (is_there) lua_rawgetp(L, LUA_REGISTRYINDEX, &key_ffi);
+  return is_there;
+}
+
+void ltide_jit_push_pointer(lua_State *L, const char *type, void *at) {
+  int kept = lua_gettop(L);
+  luaL_checkstack(L, 8, "tide");
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_point);
+  lua_pushstring(L, type);
+  ltide_jit_push_wide(L, (int64_t)(intptr_t)at);
+  lua_pushvalue(L, kept);
+  lua_call(L, 3, 1);
+  lua_replace(L, kept);
 }
 
 /* {==== Strings */

@@ -224,6 +224,15 @@ const char *ltide_jit_setupvalue(lua_State *L, int index, int n);
 #define lua_toclose(L, index) ((void)(L), (void)(index))
 void lua_closeslot(lua_State *L, int index); /* calls __close without an error, as if the value went out of scope */
 
+/* {==== The FFI */
+
+#define LTIDE_FFI 1
+bool ltide_jit_push_ffi(lua_State *L); /* its library, unless the host has withheld it from scripts */
+#define ltide_push_ffi(L) ltide_jit_push_ffi(L)
+/* Pushes the address as a pointer of that type, which keeps the value at the top, that it takes, alive. */
+void ltide_jit_push_pointer(lua_State *L, const char *type, void *at);
+#define ltide_push_pointer(L, type, at) ltide_jit_push_pointer(L, type, at)
+
 /* {==== Compiled code: either raises within a finaliser */
 
 void ltide_jit_flush(lua_State *L);                /* what is compiled is compiled again, from what there is then */

@@ -1,6 +1,7 @@
--- prelude.lua: what the bindings have in Lua of LuaJIT's own: gets the FFI and three functions of luajit.c.
+-- prelude.lua: what the bindings have in Lua of LuaJIT's own: gets the FFI, three functions of luajit.c and a
+-- table with weak keys.
 
-local ffi, protect, closer, throw = ...
+local ffi, protect, closer, throw, kept = ...
 local int, uint = ffi.typeof "int64_t", ffi.typeof "uint64_t"
 
 -- An integer that a double does not hold, and int64 does: what is beyond has no dtype, and is no number to tide.
@@ -27,4 +28,12 @@ end
 -- The block behind `local value <close>`.
 local function with(value, block, ...) return finish(value, protect(block, ...)) end
 
-return is_wide, parts, join, with
+-- An address as a pointer, beside which `alive` is kept. In place of such a table a finaliser could do that, but a cdata
+-- has one, and that is the script's.
+local function point(ctype, at, alive)
+  local p = ffi.cast(ctype, at)
+  kept[p] = alive
+  return p
+end
+
+return is_wide, parts, join, with, point

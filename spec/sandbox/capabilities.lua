@@ -61,6 +61,14 @@ s:data_ptr()
 --! raises no such name
 tide.Tensor.data_ptr(tide.ones(2))
 
+--- a pointer of the FFI
+--! raises no such field or method
+tide.ones(2):ffi_ptr()
+
+--- the FFI itself
+--! raises no such name
+local ffi = tide.ffi
+
 --- a tensor of any address
 --! raises no such name
 tide.from_ptr(4096, 10)
