@@ -207,7 +207,11 @@ typedef int (*lua_KFunction)(lua_State *L, int status, lua_KContext context);
 #define lua_callk(L, args, results, context, k)           lua_call(L, args, results)
 #define lua_pcallk(L, args, results, handler, context, k) lua_pcall(L, args, results, handler)
 /* A function that may wait for others goes on at once. */
-#define lua_yieldk(L, results, context, k)                (lua_pop(L, results), (k)(L, LUA_YIELD, context))
+static inline int ltide_jit_yieldk(lua_State *L, int results, lua_KContext context, lua_KFunction k) {
+  lua_pop(L, results);
+  return k(L, LUA_YIELD, context);
+}
+#define lua_yieldk(L, results, context, k) ltide_jit_yieldk(L, results, context, k)
 int ltide_jit_resume(lua_State *co, lua_State *from, int args, int *results);
 #define lua_resume(co, from, args, results) ltide_jit_resume(co, from, args, results)
 #define lua_resetthread(co)                 lua_settop(co, 0)
