@@ -9,6 +9,7 @@ package.cpath = module_folder .. "/?.so;" .. package.cpath
 package.path = "./?.lua;" .. package.path
 arg[-1] = runner
 arg[-2] = nil
+package.loadlib(module_folder .. "/../../libtide.so", "*") -- whose names a library of the specs needs
 
 local ffi, bit = require "ffi", require "bit"
 local int64, uint64 = ffi.typeof "int64_t", ffi.typeof "uint64_t"

@@ -196,6 +196,7 @@ end
 local last -- what the case before left
 
 local function state()
+  if rawget(_G, "jit") then jit.flush() end -- what LuaJIT compiled keeps the tensors that it took for constants
   collectgarbage()
   collectgarbage()
   if M.cuda then
