@@ -111,6 +111,12 @@ tide_status tide_quota_spend(tide_quota *q, tide_quota_kind kind, int64_t n) {
   return limit >= 0 && before + n > limit ? fail_spent(q, kind) : TIDE_OK;
 }
 
+void tide__quota_uncount(tide_quota *q, tide_quota_kind kind) {
+  int64_t used = atomic_load(&q->used[kind]);
+  while (used > 0 && !atomic_compare_exchange_weak(&q->used[kind], &used, used - 1))
+    continue; /* 0: a new limit is set */
+}
+
 bool tide__quota_ends(void) {
   const tide_quota *q = tide__quota_bound();
   return q && (atomic_load_explicit(&q->stopped, memory_order_relaxed) || spent(q) < TIDE_QUOTA_KINDS);

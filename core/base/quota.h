@@ -21,6 +21,8 @@ static inline tide_status tide__quota_count(tide_quota_kind kind) {
   tide_quota *q = tide__quota_bound();
   return q ? tide_quota_spend(q, kind, 1) : TIDE_OK;
 }
+/* Takes back one that was counted, and whose work was not done. */
+void tide__quota_uncount(tide_quota *quota, tide_quota_kind kind);
 /* The bytes of a new storage. *out is what gives them back, or NULL. */
 tide_status tide__quota_take_slow(tide_quota **out, tide_quota *quota, size_t bytes, int device);
 static inline tide_status tide__quota_take(tide_quota **out, size_t bytes, int device) {

@@ -6,7 +6,8 @@
  * whose functions stand at its top finds them ready. Which kernel that is, jit.c guesses. A call that comes before its
  * kernel was begun compiles it itself; one that comes in the middle waits for the rest. A guess that was wrong costs
  * time of a processor that was idle, and is written nowhere. Where nothing may wait, in the frames of a host, a call
- * begins its kernel here and fails, and a later one takes it.
+ * begins its kernel here and fails, and a later one takes it. What counts against a quota counts once: a job that is
+ * dropped because the threads are stopped is given back, as a later call begins it again.
  *
  * The threads see no Lua state, no device and no stream. They start with the first kernel and end when the runtime
  * ends, or the process, both of which wait for the one compilation that each is in: a compiler may not run while its
@@ -33,6 +34,7 @@ typedef struct job {
   tide_image image;
   tide_status status; /* DONE: and its message */
   char *message;
+  tide_quota *quota; /* that it counts against, or NULL */
 } job;
 
 static struct {
@@ -55,6 +57,7 @@ static void job_free(job *j) {
   free((char *)(uintptr_t)r->what), free((char *)(uintptr_t)r->source), free((char *)(uintptr_t)r->name);
   free(j->image.bytes);
   free(j->message);
+  tide_quota_release(j->quota);
   free(j);
 }
 
@@ -187,6 +190,7 @@ static tide__ahead add(job **j, bool counts) {
   if (ahead.waiting >= ahead.idle) start_worker();
   if (!ahead.started) return TIDE_AHEAD_NONE;
   if (counts && tide__quota_count(TIDE_QUOTA_COMPILES) != TIDE_OK) return TIDE_AHEAD_FAILED;
+  if (counts) (*j)->quota = tide__quota_retain(tide__quota_bound());
   job *oldest = atomic_load(&ahead.count) >= JOBS ? first_that_is(DONE) : NULL, **last = &ahead.jobs;
   if (oldest) drop(oldest);
   while (*last) last = &(*last)->next;
@@ -264,7 +268,11 @@ void tide__jit_ahead_stop(void) {
   pthread_mutex_unlock(&ahead.lock);
   for (int i = 0; i < started; i++) pthread_join(thread[i], NULL);
   pthread_mutex_lock(&ahead.lock);
-  while (ahead.jobs) job_free(unlink_job(&ahead.jobs));
+  while (ahead.jobs) {
+    job *j = unlink_job(&ahead.jobs);
+    if (j->quota) tide__quota_uncount(j->quota, TIDE_QUOTA_COMPILES);
+    job_free(j);
+  }
   ahead.waiting = 0, ahead.quit = false;
   pthread_cond_broadcast(&ahead.done);
   pthread_mutex_unlock(&ahead.lock);

@@ -200,6 +200,23 @@ static void test_stopping(void) {
     nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
   }
   CHECK(f.handle && !atomic_load(&here) && tide_quota_used(quota, TIDE_QUOTA_COMPILES) == before + 1);
+  /* One that a stop drops, waiting or compiled, counts once: with the call that begins it again. */
+  before = tide_quota_used(quota, TIDE_QUOTA_COMPILES);
+  const tide__jit_request dropped = request("dropped");
+  OK(tide__jit_function(&f, &dropped, &fake, 0));
+  CHECK(!f.handle && tide_quota_used(quota, TIDE_QUOTA_COMPILES) == before + 1);
+  tide__jit_ahead_stop();
+  CHECK(tide_quota_used(quota, TIDE_QUOTA_COMPILES) == before);
+  for (int ms = 0; !f.handle && ms < 5000; ms++) {
+    OK(tide__jit_function(&f, &dropped, &fake, 0));
+    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+  }
+  CHECK(f.handle && tide_quota_used(quota, TIDE_QUOTA_COMPILES) == before + 1);
+  const tide__jit_request reset = request("reset");
+  OK(tide__jit_function(&f, &reset, &fake, 0));
+  tide_quota_limit(quota, TIDE_QUOTA_COMPILES, -1);
+  tide__jit_ahead_stop();
+  CHECK(tide_quota_used(quota, TIDE_QUOTA_COMPILES) == 0);
   tide_quota_limit(quota, TIDE_QUOTA_COMPILES, 0);
   FAILS(TIDE_QUOTA, tide__jit_function(&f, &r, &fake, 0));
   tide__jit_elsewhere = false;
