@@ -155,6 +155,20 @@ describe("scan: sums, products and extremes", function()
     for _ = 1, 3 do assert.is_true(tide.equal(first, x:cumsum(1))) end
   end)
 
+  it("give equal bits with any number of threads", function()
+    local x, threads = tide.randn(200000, { device = D.dev }), tide.get_num_threads()
+    local first = {}
+    for n = 1, 3 do
+      tide.set_num_threads(n)
+      for _, name in ipairs { "cumsum", "cumprod", "logcumsumexp", "cummax" } do
+        local y = x[name](x, 1)
+        assert.is_true(tide.equal(first[name] or y, y), name .. ", " .. n .. " threads")
+        first[name] = y
+      end
+    end
+    tide.set_num_threads(threads)
+  end)
+
   it("refuse what they cannot take", function()
     local x = D.tensor { 1., 2. }
     D.raises("IndexError", function() x:cumsum(2) end)

@@ -26,12 +26,12 @@ typedef struct state {
   int64_t at;
 } state;
 
-/* The loops of one scan over one work type. each: x becomes its own scan, which goes on from s; `first` is where x[0]
- * stands. after: x, scanned, is joined with s, of elements before. rows: column j of s takes x[j], which becomes what
- * s then is. none: s is of no element. */
+/* The loops of one scan over one work type. each: x becomes its own scan, which goes on from s, joined with `before`,
+ * of the tiles before; `first` is where x[0] stands. after: s, of elements after those of t, becomes what both are.
+ * rows: column j of s takes x[j], which becomes what s then is. none: s is of no element. */
 typedef struct loops {
-  void (*each)(void *x, int64_t *at, int64_t n, int64_t first, state *s);
-  void (*after)(void *x, int64_t *at, int64_t n, const state *s);
+  void (*each)(void *x, int64_t *at, int64_t n, int64_t first, state *s, const state *before);
+  void (*after)(state *s, const state *t);
   void (*rows)(void *s, int64_t *s_at, void *x, int64_t *at, int64_t n, int64_t row);
   void (*none)(state *s);
 } loops;
@@ -42,11 +42,11 @@ typedef struct loops {
     W v = (W)(none_value);                                                                                             \
     memcpy(s->value, &v, sizeof v), s->at = -1;                                                                        \
   }                                                                                                                    \
-  static void after_##name##_##W(void *x_, int64_t *at, int64_t n, const state *s) {                                   \
-    W *x = x_, before;                                                                                                 \
-    (void)at;                                                                                                          \
-    memcpy(&before, s->value, sizeof before);                                                                          \
-    for (int64_t i = 0; i < n; i++) x[i] = join_##name##_##W(before, x[i]);                                            \
+  static void after_##name##_##W(state *s, const state *t) {                                                           \
+    W value, before;                                                                                                   \
+    memcpy(&value, s->value, sizeof value), memcpy(&before, t->value, sizeof before);                                  \
+    value = join_##name##_##W(before, value);                                                                          \
+    memcpy(s->value, &value, sizeof value);                                                                            \
   }                                                                                                                    \
   static void rows_##name##_##W(void *s_, int64_t *s_at, void *x_, int64_t *at, int64_t n, int64_t row) {              \
     W *s = s_, *x = x_;                                                                                                \
@@ -54,31 +54,50 @@ typedef struct loops {
     for (int64_t j = 0; j < n; j++) x[j] = s[j] = join_##name##_##W(s[j], x[j]);                                       \
   }
 
-/* The chain over four elements is one operation long: what they are together is known without those before. */
+/* Vectors of two, and a chain over eight numbers that is one operation long, as what they are together is known without
+ * those before. Complex numbers go one by one (COSTLY). */
+typedef double double_two __attribute__((vector_size(16), may_alias));
+typedef int64_t int64_t_two __attribute__((vector_size(16), may_alias));
 #define LOOPS_VALUE(name, W, none_value, join)                                                                         \
   LOOPS_JOIN(name, W, none_value, join)                                                                                \
-  static void each_##name##_##W(void *x_, int64_t *at, int64_t n, int64_t first, state *s) {                           \
-    W *x = x_, before;                                                                                                 \
+  static inline W##_two two_##name##_##W(W##_two a, W##_two b) { return join; }                                        \
+  /* The scan of two numbers, behind `before`, whose second one is of all before them. */                              \
+  static inline W##_two scan_##name##_##W(W##_two before, W##_two x) {                                                 \
+    x = two_##name##_##W((W##_two){none_value, x[0]}, x);                                                              \
+    return two_##name##_##W((W##_two){before[1], before[1]}, x);                                                       \
+  }                                                                                                                    \
+  static void each_##name##_##W(void *x_, int64_t *at, int64_t n, int64_t first, state *s, const state *before) {      \
+    W *x = x_, own, all;                                                                                               \
     int64_t i = 0;                                                                                                     \
     (void)at, (void)first;                                                                                             \
-    memcpy(&before, s->value, sizeof before);                                                                          \
-    for (; i + 4 <= n; i += 4) {                                                                                       \
-      W two = join_##name##_##W(x[i], x[i + 1]), three = join_##name##_##W(two, x[i + 2]);                             \
-      W four = join_##name##_##W(two, join_##name##_##W(x[i + 2], x[i + 3]));                                          \
-      x[i] = join_##name##_##W(before, x[i]), x[i + 1] = join_##name##_##W(before, two);                               \
-      x[i + 2] = join_##name##_##W(before, three), x[i + 3] = before = join_##name##_##W(before, four);                \
+    memcpy(&own, s->value, sizeof own), memcpy(&all, before->value, sizeof all);                                       \
+    const W##_two none = {none_value, none_value};                                                                     \
+    W##_two owns = {own, own}, alls = {all, all};                                                                      \
+    alls = two_##name##_##W(alls, owns);                                                                               \
+    for (; i + 8 <= n; i += 8) {                                                                                       \
+      W##_two *const v = (W##_two *)(void *)(x + i);                                                                   \
+      const W##_two a = scan_##name##_##W(none, v[0]), b = scan_##name##_##W(a, v[1]);                                 \
+      const W##_two c = scan_##name##_##W(b, v[2]), d = scan_##name##_##W(c, v[3]);                                    \
+      owns = two_##name##_##W(owns, d);                                                                                \
+      v[0] = two_##name##_##W(alls, a), v[1] = two_##name##_##W(alls, b);                                              \
+      v[2] = two_##name##_##W(alls, c), v[3] = alls = two_##name##_##W(alls, d);                                       \
+      alls = (W##_two){alls[1], alls[1]};                                                                              \
     }                                                                                                                  \
-    for (; i < n; i++) x[i] = before = join_##name##_##W(before, x[i]);                                                \
-    memcpy(s->value, &before, sizeof before), s->at = 0;                                                               \
+    own = owns[1], all = alls[1];                                                                                      \
+    for (; i < n; i++) own = join_##name##_##W(own, x[i]), x[i] = all = join_##name##_##W(all, x[i]);                  \
+    memcpy(s->value, &own, sizeof own), s->at = 0;                                                                     \
   }
 #define LOOPS_COSTLY(name, W, none_value, join)                                                                        \
   LOOPS_JOIN(name, W, none_value, join)                                                                                \
-  static void each_##name##_##W(void *x_, int64_t *at, int64_t n, int64_t first, state *s) {                           \
-    W *x = x_, before;                                                                                                 \
+  static void each_##name##_##W(void *x_, int64_t *at, int64_t n, int64_t first, state *s, const state *before) {      \
+    W *x = x_, own, all;                                                                                               \
     (void)at, (void)first;                                                                                             \
-    memcpy(&before, s->value, sizeof before);                                                                          \
-    for (int64_t i = 0; i < n; i++) x[i] = before = join_##name##_##W(before, x[i]);                                   \
-    memcpy(s->value, &before, sizeof before), s->at = 0;                                                               \
+    memcpy(&own, s->value, sizeof own), memcpy(&all, before->value, sizeof all);                                       \
+    for (int64_t i = 0; i < n; i++) {                                                                                  \
+      own = join_##name##_##W(own, x[i]);                                                                              \
+      x[i] = before->at < 0 ? own : join_##name##_##W(all, own);                                                       \
+    }                                                                                                                  \
+    memcpy(s->value, &own, sizeof own), s->at = 0;                                                                     \
   }
 
 #define LOOPS_PLACE(name, W, none_value, join)                                                                         \
@@ -87,21 +106,21 @@ typedef struct loops {
     W v = none_value;                                                                                                  \
     memcpy(s->value, &v, sizeof v), s->at = -1;                                                                        \
   }                                                                                                                    \
-  static void each_##name##_##W(void *x_, int64_t *at, int64_t n, int64_t first, state *s) {                           \
-    W *x = x_, best;                                                                                                   \
+  static void after_##name##_##W(state *s, const state *t) {                                                           \
+    W best, before;                                                                                                    \
+    memcpy(&best, s->value, sizeof best), memcpy(&before, t->value, sizeof before);                                    \
+    if (!takes_##name##_##W(before, best)) *s = *t;                                                                    \
+  }                                                                                                                    \
+  static void each_##name##_##W(void *x_, int64_t *at, int64_t n, int64_t first, state *s, const state *before) {      \
+    W *x = x_, best, all;                                                                                              \
     int64_t where = s->at;                                                                                             \
-    memcpy(&best, s->value, sizeof best);                                                                              \
+    memcpy(&best, s->value, sizeof best), memcpy(&all, before->value, sizeof all);                                     \
     for (int64_t i = 0; i < n; i++) {                                                                                  \
       if (where < 0 || takes_##name##_##W(best, x[i])) best = x[i], where = first + i;                                 \
-      x[i] = best, at[i] = where;                                                                                      \
+      bool later = before->at < 0 || takes_##name##_##W(all, best);                                                    \
+      x[i] = later ? best : all, at[i] = later ? where : before->at;                                                   \
     }                                                                                                                  \
     memcpy(s->value, &best, sizeof best), s->at = where;                                                               \
-  }                                                                                                                    \
-  static void after_##name##_##W(void *x_, int64_t *at, int64_t n, const state *s) {                                   \
-    W *x = x_, best;                                                                                                   \
-    memcpy(&best, s->value, sizeof best);                                                                              \
-    for (int64_t i = 0; i < n; i++)                                                                                    \
-      if (!takes_##name##_##W(best, x[i])) x[i] = best, at[i] = s->at;                                                 \
   }                                                                                                                    \
   static void rows_##name##_##W(void *s_, int64_t *s_at, void *x_, int64_t *at, int64_t n, int64_t row) {              \
     W *s = s_, *x = x_;                                                                                                \
@@ -121,7 +140,7 @@ typedef double complex wide;
 
 #define SCAN(NAME, name, rule, kind, none, join, doc)                                                                  \
   LOOPS_##kind(name, double, none, join) INTS_##rule(LOOPS_##kind(name, int64_t, none, join))                          \
-      FOR_##rule(LOOPS_##kind(name, wide, none, join))
+      FOR_##rule(LOOPS_COSTLY(name, wide, none, join))
 #include "tide/scan.def"
 
 #define SLOT(name, W)                                                                                                  \
@@ -186,24 +205,22 @@ static void put(const work *w, room *r, int64_t line, int64_t from, int64_t n) {
     for (int64_t i = 0; i < n; i++) places[i * apart] = r->at[i] + a->index_base;
 }
 
-/* A tile's own scan: its total in s, and where it is stored joined with `before`, unless that is NULL. */
+/* A tile's own scan: its total in s, and what is stored joined with `before`. */
 static void tile(const work *w, room *r, int64_t line, int64_t number, state *s, const state *before, bool stores) {
   int64_t end = (number + 1) * TILE < w->a->n ? (number + 1) * TILE : w->a->n;
   w->f.none(s);
   for (int64_t i = number * TILE; i < end; i += PIECE) {
     int64_t n = end - i < PIECE ? end - i : PIECE;
     load(w, r, line, i, n);
-    w->f.each(r->x, r->at, n, i, s);
-    if (!stores) continue;
-    if (before && before->at >= 0) w->f.after(r->x, r->at, n, before);
-    put(w, r, line, i, n);
+    w->f.each(r->x, r->at, n, i, s, before);
+    if (stores) put(w, r, line, i, n);
   }
 }
 
 /* before becomes what it and a total behind it are together. */
 static void advance(const work *w, state *before, const state *total) {
   state next = *total;
-  if (before->at >= 0) w->f.after(next.value, &next.at, 1, before);
+  if (before->at >= 0) w->f.after(&next, before);
   *before = next;
 }
 
@@ -223,8 +240,10 @@ static void run_lines(void *arg, int64_t begin, int64_t end) {
 static void run_totals(void *arg, int64_t begin, int64_t end) {
   const work *w = arg;
   room r;
+  state none;
+  w->f.none(&none);
   for (int64_t t = begin; t < end && !tide__loop_stops(); t++)
-    tile(w, &r, w->line, w->first + t, &w->totals[t], NULL, false);
+    tile(w, &r, w->line, w->first + t, &w->totals[t], &none, false);
 }
 
 static void run_tiles(void *arg, int64_t begin, int64_t end) {
@@ -287,7 +306,7 @@ tide_status tide__cpu_scan(tide_stream *stream, const tide_scan_args *a) {
   (void)stream;
   int place = a->work == TIDE_INT64 ? OF_INT64 : tide__category(a->work) == 3 ? OF_WIDE : OF_DOUBLE;
   static const int dtypes[] = {TIDE_FLOAT64, TIDE_INT64, TIDE_COMPLEX128};
-  work w = {a, tide__isa_get(), table[a->op][place], dtypes[place], 0, 0, 0, 0, 0, NULL};
+  work w = {.a = a, .isa = tide__isa_get(), .f = table[a->op][place], .dtype = dtypes[place]};
   if (!w.f.each)
     return tide__fail(TIDE_SUPPORT, "scan: operation %d does not compute in dtype %d on the CPU", a->op, a->work);
   w.item = tide__item(w.dtype), w.tiles = (a->n + TILE - 1) / TILE;
