@@ -42,6 +42,42 @@ describe("scan: sums, products and extremes", function()
     same({ 1, nan, nan }, D.tensor({ 1., nan, 2. }):logcumsumexp(1))
   end)
 
+  it("keep the digits of logarithms of sums that rise, fall and spread", function()
+    local function of(n, f)
+      local x, sums, sum = {}, {}, -inf
+      for i = 1, n do
+        x[i] = f(i)
+        local high, low = math.max(sum, x[i]), math.min(sum, x[i])
+        local part = high == low and 1 or math.exp(low - high)
+        -- log(1 + part), of which small parts lose nothing
+        if high ~= -inf then sum = high + (part < 1e-4 and part - part * part / 2 or math.log(1 + part)) end
+        sums[i] = sum
+      end
+      return x, sums
+    end
+    local forms = {
+      rising = function(i) return i * 0.02 - 100 end,
+      falling = function(i) return 100 - i * 0.02 end,
+      steps = function(i) return i // 1000 * 9 - 30 end,
+      spread = function(i) return i * 7919 % 1009 - 500 end,
+      close = function(i) return i * 7919 % 1009 / 1009 end,
+      late = function(i) return i < 3000 and -inf or i * 7919 % 1009 / 1009 end,
+    }
+    for name, f in pairs(forms) do
+      for _, n in ipairs { 1, 2, 15, 17, 1025, 20000 } do
+        local x, sums = of(n, f)
+        D.eq(sums, D.tensor(x, "float64"):logcumsumexp(1), 1e-10, name .. ", n = " .. n)
+        D.eq(sums, D.tensor(x, "float32"):logcumsumexp(1), 1e-4, name .. ", n = " .. n)
+        local columns = D.tensor(x, "float64"):unsqueeze(2):expand(n, 3):clone():logcumsumexp(1)
+        D.eq(sums, columns:select(2, 2), 1e-10, name .. ", n = " .. n)
+      end
+    end
+    local x, sums = of(20000, forms.close)
+    x[18000], x[19000] = inf, nan
+    for i = 18000, 20000 do sums[i] = i < 19000 and inf or nan end
+    D.eq(sums, D.tensor(x, "float64"):logcumsumexp(1), 1e-10)
+  end)
+
   it("take and give PyTorch's dtypes", function()
     for _, dtype in ipairs { "bool", "uint8", "int8", "int16", "int32", "int64" } do
       local x = D.tensor({ 1, 0, 1, 1 }):to(dtype)

@@ -18,7 +18,7 @@
 #undef I
 #define tide_log_add tide_log_add_f64
 
-enum { PIECE = 1024, TILE = 16 * PIECE, COLUMNS = 256, LEAST_COLUMNS = 16, WINDOW = 64 };
+enum { PIECE = 1024, TILE = 16 * PIECE, COLUMNS = 256, LEAST_COLUMNS = 16, WINDOW = 64, NEAR = 8 };
 
 /* What is known of some elements: their value, as one of the work types, and where it stands; at < 0: of none. */
 typedef struct state {
@@ -167,6 +167,7 @@ typedef struct work {
   const tide_scan_args *a;
   const tide__isa *isa;
   loops f;
+  bool exponentials;                 /* logcumsumexp of real numbers */
   int dtype;                         /* FLOAT64, INT64 or COMPLEX128 */
   int64_t item, tiles, first, count; /* bytes of a work type; of a line; of a window, in tiles of the line */
   int64_t line;
@@ -205,6 +206,36 @@ static void put(const work *w, room *r, int64_t line, int64_t from, int64_t n) {
     for (int64_t i = 0; i < n; i++) places[i * apart] = r->at[i] + a->index_base;
 }
 
+/* logcumsumexp of n numbers in the room as logarithms of running sums of exponentials, many at once, as `each` does it
+ * one by one. false, and nothing is done, where a number's digits might be lost: those of a sum far below the largest
+ * one, or of what is not finite. */
+static bool by_exponentials(const work *w, room *r, int64_t n, state *s, const state *before, bool stores) {
+  static const double no_param[3];
+  double *x = (double *)(void *)r->x, *y = (double *)(void *)r->raw, own, all, scale = 1, rest = 0;
+  const int64_t blocks = (n + TIDE_BLOCK - 1) / TIDE_BLOCK;
+  memcpy(&own, s->value, sizeof own), memcpy(&all, before->value, sizeof all);
+  const double alone = own == -INFINITY && all == -INFINITY ? x[0] : NAN, here = w->isa->max_f64(x, n);
+  const double most = here < own ? own : here; /* NaN where there is one */
+  if (!(isfinite(most) && all < INFINITY && fmax(own, x[0]) >= most - NEAR)) return false;
+  memset(x + n, 0, (size_t)(blocks * TIDE_BLOCK - n) * sizeof *x);
+  w->isa->exp_less[1](y, x, NULL, NULL, &most, blocks);
+  state sum = {.at = 0}, none;
+  const double first = exp(own - most);
+  memcpy(sum.value, &first, sizeof first);
+  none_cumsum_double(&none);
+  each_cumsum_double(y, NULL, n, 0, &sum, &none);
+  own = most + log(y[n - 1]);
+  memcpy(s->value, &own, sizeof own), s->at = 0;
+  if (!stores) return true;
+  const double top = fmax(most, all);
+  if (all > -INFINITY) scale = exp(most - top), rest = exp(all - top);
+  for (int64_t i = 0; i < n; i++) y[i] = y[i] * scale + rest;
+  w->isa->op[TIDE_OP_log][TIDE_C_F64](x, y, NULL, NULL, no_param, blocks);
+  for (int64_t i = 0; i < n; i++) x[i] += top;
+  if (alone == alone) x[0] = alone;
+  return true;
+}
+
 /* A tile's own scan: its total in s, and what is stored joined with `before`. */
 static void tile(const work *w, room *r, int64_t line, int64_t number, state *s, const state *before, bool stores) {
   int64_t end = (number + 1) * TILE < w->a->n ? (number + 1) * TILE : w->a->n;
@@ -212,7 +243,7 @@ static void tile(const work *w, room *r, int64_t line, int64_t number, state *s,
   for (int64_t i = number * TILE; i < end; i += PIECE) {
     int64_t n = end - i < PIECE ? end - i : PIECE;
     load(w, r, line, i, n);
-    w->f.each(r->x, r->at, n, i, s, before);
+    if (!w->exponentials || !by_exponentials(w, r, n, s, before, stores)) w->f.each(r->x, r->at, n, i, s, before);
     if (stores) put(w, r, line, i, n);
   }
 }
@@ -307,6 +338,7 @@ tide_status tide__cpu_scan(tide_stream *stream, const tide_scan_args *a) {
   int place = a->work == TIDE_INT64 ? OF_INT64 : tide__category(a->work) == 3 ? OF_WIDE : OF_DOUBLE;
   static const int dtypes[] = {TIDE_FLOAT64, TIDE_INT64, TIDE_COMPLEX128};
   work w = {.a = a, .isa = tide__isa_get(), .f = table[a->op][place], .dtype = dtypes[place]};
+  w.exponentials = a->op == TIDE_SCAN_LOGCUMSUMEXP && place == OF_DOUBLE;
   if (!w.f.each)
     return tide__fail(TIDE_SUPPORT, "scan: operation %d does not compute in dtype %d on the CPU", a->op, a->work);
   w.item = tide__item(w.dtype), w.tiles = (a->n + TILE - 1) / TILE;
