@@ -85,8 +85,18 @@ static void shut(import *i) {
     x->gl_close(i->device, i->impl);
 }
 
+/* `deferred`, of what has one, with events that go before the devices do. */
+static tide__deferred_free *deferred_of(import *i) {
+  if (i->kind == SEMAPHORE) return &((tide_semaphore *)i)->deferred;
+  return i->kind == TEXTURE ? &((tide_gl_texture *)i)->deferred : NULL;
+}
+
 void tide__external_shutdown(void) {
-  while (all) shut(all);
+  while (all) {
+    tide__deferred_free *d = deferred_of(all);
+    if (d) tide__deferred_free_drop(d);
+    shut(all);
+  }
 }
 
 static tide_status check_open(const import *i, const char *what) {
@@ -192,14 +202,16 @@ void tide_semaphore_release(tide_semaphore *s) {
 
 tide_status tide_stream_wait_semaphore(tide_stream *stream, tide_semaphore *s, uint64_t value) {
   TIDE_TRY(stream_for(&stream, s ? &s->import : NULL, "wait_semaphore"));
-  tide__deferred_free_use(&s->deferred, stream);
-  return s->import.backend->external->semaphore_wait(stream->impl, s->import.impl, value);
+  tide_status status = s->import.backend->external->semaphore_wait(stream->impl, s->import.impl, value);
+  tide__deferred_free_behind(&s->deferred, stream);
+  return status;
 }
 
 tide_status tide_stream_signal_semaphore(tide_stream *stream, tide_semaphore *s, uint64_t value) {
   TIDE_TRY(stream_for(&stream, s ? &s->import : NULL, "signal_semaphore"));
-  tide__deferred_free_use(&s->deferred, stream);
-  return s->import.backend->external->semaphore_signal(stream->impl, s->import.impl, value);
+  tide_status status = s->import.backend->external->semaphore_signal(stream->impl, s->import.impl, value);
+  tide__deferred_free_behind(&s->deferred, stream);
+  return status;
 }
 
 /* ---- tensors ---- */
@@ -397,6 +409,8 @@ tide_status tide_gl_texture_write(tide_gl_texture *t, const tide_tensor *x) {
                       tide__device_text(x->storage->device), tide__device_text(t->import.device));
   size_t bytes = (size_t)x->numel * tide_dtype_size((tide_dtype)x->dtype), rows = (size_t)x->size[0];
   tide__storage_use(x->storage, stream);
-  tide__deferred_free_use(&t->deferred, stream);
-  return t->import.backend->external->gl_write(stream->impl, t->import.impl, tide__tensor_ptr(x), bytes / rows, rows);
+  const tide_external *external = t->import.backend->external;
+  tide_status status = external->gl_write(stream->impl, t->import.impl, tide__tensor_ptr(x), bytes / rows, rows);
+  tide__deferred_free_behind(&t->deferred, stream);
+  return status;
 }

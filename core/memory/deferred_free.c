@@ -20,6 +20,7 @@ typedef struct tide__use {
   tide_stream *stream; /* retained until the event is recorded, then NULL */
   void *event;
   int device;
+  uint64_t behind; /* the stream's id, where the event is recorded behind each use */
 } tide__use;
 
 _Atomic int64_t tide__deferred_frees;
@@ -36,7 +37,7 @@ void tide__deferred_free_use(tide__deferred_free *d, tide_stream *stream) {
     u = malloc(sizeof *u);
     if (u) {
       tide_stream_retain(stream);
-      *u = (tide__use){d->uses, stream, NULL, stream->device};
+      *u = (tide__use){d->uses, stream, NULL, stream->device, 0};
       d->uses = u;
     } else {
       d->wait_all = true;
@@ -145,24 +146,71 @@ static bool passed(tide__use *u) {
   return b->event_query(&done, u->event) != TIDE_OK || done;
 }
 
+static void end_use(tide__use **at) {
+  tide__use *u = *at;
+  *at = u->next;
+  if (u->event) tide__event_give(u->event, u->device, 0);
+  free(u);
+}
+
 static bool all_passed(tide__deferred_free *d, bool forced) {
   while (d->uses) {
-    tide__use *u = d->uses;
-    if (!forced && !passed(u)) return false;
-    tide__event_give(u->event, u->device, 0);
-    d->uses = u->next;
-    free(u);
+    if (!forced && !passed(d->uses)) return false;
+    end_use(&d->uses);
   }
   return true;
 }
 
+/* ---- events behind each use ---- */
+
+enum { KEPT = 8 }; /* so many before it is asked which have passed */
+
+static void forget_passed(tide__deferred_free *d) {
+  int n = 0;
+  for (const tide__use *u = d->uses; u; u = u->next) n++;
+  if (n < KEPT) return;
+  for (tide__use **at = &d->uses; *at;) {
+    if ((*at)->stream || !passed(*at))
+      at = &(*at)->next;
+    else
+      end_use(at);
+  }
+}
+
+/* The lock is held, and no capture begins meanwhile. */
+static bool record_behind(tide__deferred_free *d, tide_stream *stream) {
+  const tide_backend *b = tide__backend_peek(stream->device);
+  if (!b || stream->capture) return false;
+  tide__use **at = &d->uses;
+  while (*at && (*at)->behind != stream->id) at = &(*at)->next;
+  if (!*at) {
+    forget_passed(d);
+    tide__use *u = calloc(1, sizeof *u);
+    if (!u) return false;
+    *u = (tide__use){d->uses, NULL, NULL, stream->device, stream->id};
+    d->uses = u;
+    at = &d->uses;
+  }
+  tide__use *u = *at;
+  bool good = (u->event || tide__event_take(&u->event, b, u->device, 0) == TIDE_OK) &&
+              b->event_record(u->event, stream->impl) == TIDE_OK;
+  if (!good) end_use(at);
+  return good;
+}
+
+void tide__deferred_free_behind(tide__deferred_free *d, tide_stream *stream) {
+  tide__capture_lock();
+  pthread_mutex_lock(&lock);
+  bool good = record_behind(d, stream);
+  pthread_mutex_unlock(&lock);
+  tide__capture_unlock();
+  if (!good) tide__deferred_free_use(d, stream);
+}
+
 void tide__deferred_free_drop(tide__deferred_free *d) {
   while (d->uses) {
-    tide__use *u = d->uses;
-    d->uses = u->next;
-    if (!u->stream) tide__event_give(u->event, u->device, 0);
-    tide_stream_release(u->stream);
-    free(u);
+    tide_stream_release(d->uses->stream);
+    end_use(&d->uses);
   }
 }
 

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "stream/stream.h"
 #include "tide/debug.h"
 #include "tide/device.h"
 #include "tide/graph.h"
@@ -298,6 +299,36 @@ static void semaphores(void) {
   tide_semaphore_release(a), tide_semaphore_release(a), tide_semaphore_release(b), tide_semaphore_release(NULL);
 }
 
+static int streams_alive(tide_stream **s, int n) {
+  int alive = 0;
+  for (int i = 0; i < n; i++) alive += atomic_load(&s[i]->refs) > 1;
+  return alive;
+}
+
+/* A semaphore that lives long keeps no stream that it was used with, and closes behind what is queued all the same. */
+static void many_streams(void) {
+  enum { STREAMS = 40 };
+  shared count;
+  tide_semaphore *a = semaphore(&count, true);
+  tide_stream *s[STREAMS], *last = NULL;
+  for (int i = 0; i < STREAMS; i++) {
+    OK(tide_stream_new(&s[i], 0, 0));
+    for (int k = 0; k < 3; k++) OK(tide_stream_signal_semaphore(s[i], a, (uint64_t)(3 * i + k + 1)));
+    OK(tide_stream_synchronize(s[i]));
+  }
+  CHECK(count_of(&count) == 3 * STREAMS && streams_alive(s, STREAMS) == 0);
+  for (int i = 0; i < STREAMS; i++) tide_stream_release(s[i]);
+  OK(tide_stream_new(&last, 0, 0));
+  OK(tide_stream_sleep(last, HOLD));
+  OK(tide_stream_signal_semaphore(last, a, 1000));
+  tide_semaphore_release(a);
+  tide_memory_pump();
+  tide_sim_wake();
+  OK(tide_stream_synchronize(last));
+  CHECK(count_of(&count) == 1000);
+  tide_stream_release(last);
+}
+
 static void refused(void) {
   shared count;
   tide_semaphore *other = NULL;
@@ -489,6 +520,7 @@ int main(void) {
     turns();
     let_go_early();
     semaphores();
+    many_streams();
     refused();
     graphs();
     bound_kernels();
