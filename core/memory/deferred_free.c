@@ -214,6 +214,21 @@ void tide__deferred_free_drop(tide__deferred_free *d) {
   }
 }
 
+/* A foreign stream that takes no event, as its owner has destroyed it, still has its work done: as in record(), all of
+ * the device is waited for instead. What the driver says of a stream that is there is the caller's error. */
+static tide_status join_one(tide_stream *stream, tide_stream *other) {
+  static atomic_bool told;
+  const tide_backend *b = tide__backend_peek(other->device);
+  tide_status status = tide_stream_wait_stream(stream, other);
+  bool refused = status == TIDE_ACCELERATOR || status == TIDE_DEVICE;
+  if (!refused || !other->external || !b || tide__device_lost(NULL, other->device)) return status;
+  TIDE_TRY(b->device_sync(other->device));
+  if (!atomic_exchange(&told, true))
+    tide__warn("tide: a stream of the host's that used memory was destroyed while tide had it: the host has waited for "
+               "the device; release its wrapper (tide_stream_release) first");
+  return TIDE_OK;
+}
+
 tide_status tide__deferred_free_join(tide__deferred_free *d, tide_stream *stream) {
   for (const tide__use *u = d->uses; u; u = u->next) /* waiting for such a stream would join its capture */
     if (u->stream->capture)
@@ -221,7 +236,7 @@ tide_status tide__deferred_free_join(tide__deferred_free *d, tide_stream *stream
                         "release: work on the memory is being captured, expected the capture to end before");
   if (d->wait_all && !wait_for_all()) return tide__fail(TIDE_MEMORY, "release: no host memory");
   for (const tide__use *u = d->uses; u; u = u->next)
-    if (u->stream != stream) TIDE_TRY(tide_stream_wait_stream(stream, u->stream));
+    if (u->stream != stream) TIDE_TRY(join_one(stream, u->stream));
   tide__deferred_free_drop(d);
   d->wait_all = false;
   tide__deferred_free_use(d, stream);

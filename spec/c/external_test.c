@@ -299,6 +299,59 @@ static void semaphores(void) {
   tide_semaphore_release(a), tide_semaphore_release(a), tide_semaphore_release(b), tide_semaphore_release(NULL);
 }
 
+static int warnings;
+static void note_warning(void *user, const char *message) {
+  (void)user;
+  warnings += strstr(message, "was destroyed while tide had it") != NULL;
+}
+
+/* A stream of the host's that has worked on the memory, and that its owner has destroyed before the turn ends: no event
+ * can be recorded there, which one of another device stands for. The turn ends behind its work. */
+static void destroyed_streams(void) {
+  shared memory, count;
+  tide_semaphore *done = semaphore(&count, true);
+  tide_tensor *x = import(&memory, 0, NULL, done);
+  const tide_backend *b = tide__backend_peek(0);
+  tide_stream *s = NULL, *wrapped = NULL, *elsewhere = NULL;
+  void *theirs = NULL;
+  tide_semaphore_release(done);
+  tide_warn_set(note_warning, NULL);
+  OK(tide_stream_default(&s, 0));
+  OK(tide_stream_new(&elsewhere, 1, 0));
+  for (int i = 1; i <= 3; i++) {
+    OK(b->stream_new(&theirs, 0, 0));
+    OK(tide_stream_wrap(&wrapped, 0, b->stream_handle(theirs)));
+    OK(tide_external_acquire(x, 0));
+    OK(tide_current_set_stream(wrapped));
+    fill(x, i);
+    OK(tide_current_set_stream(s));
+    void *impl = wrapped->impl;
+    wrapped->impl = elsewhere->impl;
+    OK(tide_external_release(x, (uint64_t)i));
+    CHECK(((float *)memory.map)[N - 1] == i);
+    wrapped->impl = impl;
+    b->stream_free(theirs);
+    tide_stream_release(wrapped);
+    OK(tide_stream_synchronize(s));
+    CHECK(count_of(&count) == (uint64_t)i);
+  }
+  CHECK(warnings == 1);
+  /* One that is tide's own is an error. */
+  OK(tide_stream_new(&wrapped, 0, 0));
+  OK(tide_external_acquire(x, 0));
+  OK(tide_current_set_stream(wrapped));
+  fill(x, 5);
+  OK(tide_current_set_stream(s));
+  void *impl = wrapped->impl;
+  wrapped->impl = elsewhere->impl;
+  CHECK(tide_external_release(x, 9) == TIDE_DEVICE);
+  wrapped->impl = impl;
+  OK(tide_external_release(x, 9));
+  tide_warn_set(NULL, NULL);
+  tide_stream_release(wrapped), tide_stream_release(elsewhere);
+  tide_tensor_release(x);
+}
+
 static int streams_alive(tide_stream **s, int n) {
   int alive = 0;
   for (int i = 0; i < n; i++) alive += atomic_load(&s[i]->refs) > 1;
@@ -521,6 +574,7 @@ int main(void) {
     let_go_early();
     semaphores();
     many_streams();
+    destroyed_streams();
     refused();
     graphs();
     bound_kernels();
