@@ -16,8 +16,8 @@ typedef struct tide__deferred_free {
   bool wait_all; /* a use could not be noted for want of memory: wait for everything */
 } tide__deferred_free;
 void tide__deferred_free_use(tide__deferred_free *d, tide_stream *stream);
-/* The same behind the work, once it is queued, for what lives long: an event stands for it, no stream is kept, and those
- * that have passed are forgotten. */
+/* The same behind the work, once it is queued, for what lives long: an event stands for it, no stream is kept, and
+ * those that have passed are forgotten. */
 void tide__deferred_free_behind(tide__deferred_free *d, tide_stream *stream);
 /* Calls done(arg), holding no lock, once the work now queued on the streams of `uses` has passed: at a later poll. */
 void tide__deferred_free_begin(tide__deferred_free *d, void (*done)(void *arg), void *arg);
