@@ -101,7 +101,8 @@ bool ltide_check_boolean(lua_State *L, int arg, const char *name) {
 bool ltide_test_scalar(lua_State *L, int arg, tide_scalar *out) {
   switch (lua_type(L, arg)) {
   case LUA_TNUMBER:
-    *out = lua_isinteger(L, arg) ? tide_int(lua_tointeger(L, arg)) : tide_float(lua_tonumber(L, arg));
+    *out = lua_isinteger(L, arg) ? tide_int(lua_tointeger(L, arg)) : tide_float(0);
+    out->re = lua_tonumber(L, arg); /* in LuaJIT an integer may be -0. */
     return true;
   case LUA_TBOOLEAN: *out = tide_bool(lua_toboolean(L, arg)); return true;
   default: return false;

@@ -7,6 +7,7 @@
 #include "tide/values.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,8 +48,9 @@ static bool put_plain(lua_State *L, int index) {
   case LUA_TNIL: break;
   case LUA_TBOOLEAN: v.kind = TIDE_SAVED_BOOLEAN, v.integer = lua_toboolean(L, index); break;
   case LUA_TNUMBER:
-    v.kind = lua_isinteger(L, index) ? TIDE_SAVED_INTEGER : TIDE_SAVED_NUMBER;
     v.integer = lua_tointeger(L, index), v.number = lua_tonumber(L, index);
+    /* In LuaJIT -0. is an integer, too. */
+    v.kind = lua_isinteger(L, index) && (v.integer || !signbit(v.number)) ? TIDE_SAVED_INTEGER : TIDE_SAVED_NUMBER;
     break;
   case LUA_TSTRING: v.kind = TIDE_SAVED_TEXT, v.text = lua_tolstring(L, index, &v.length); break;
   case LUA_TUSERDATA:

@@ -161,11 +161,32 @@ describe("a number", function()
     D.eq({ true, true }, x:fill_(-0.):signbit())
     D.eq({ false, false }, x:fill_(0):signbit())
     D.eq({ -1, -1 }, tide.copysign(tide.ones(2, { device = D.dev }), -0.))
-    assert.are.equal(tide.float32, tide.full({ 1 }, -0., { device = D.dev }).dtype)
+    for _, dtype in ipairs { "float16", "bfloat16", "float32", "float64" } do
+      D.eq({ true }, tide.full({ 1 }, -0., { dtype = dtype, device = D.dev }):signbit())
+    end
+    D.eq({ -math.huge, -math.huge }, 1 / (x * -0.))
+
+    D.eq({ true, false }, x:fill_(0):index_put_({ tide.tensor({ 1 }, { dtype = tide.int64, device = D.dev }) }, -0.):signbit())
+    assert.are.equal(-math.huge, 1 / tide.deserialize(tide.serialize(-0.)))
+    assert.are.equal(is_luajit and tide.int64 or tide.float32, tide.full({ 1 }, -0., { device = D.dev }).dtype)
     assert.are.equal(tide.int64, tide.full({ 1 }, 0, { device = D.dev }).dtype)
     local whole = { dtype = tide.int64, device = D.dev }
     D.eq({ 0, 0 }, tide.ones({ 2 }, whole):fill_(-0.))
     D.eq({ 7, 7 }, tide.full({ 2 }, 7, whole):roll(-0.))
+  end)
+
+  it("is an integer in LuaJIT also as the opposite of 0", function()
+    if not is_luajit then return pending "needs LuaJIT" end
+    local k = 0
+    local x = tide.full({ 2 }, 7, { dtype = tide.int64, device = D.dev })
+    D.eq({ 7, 7 }, x:add_(-k))
+    D.eq({ 0, 0 }, x:bitwise_and(-k))
+    D.eq({ 7, 7 }, x:clamp_ { min = -k })
+    D.eq({ 0, 7 }, x:index_fill(1, tide.tensor({ 1 }, { dtype = tide.int64, device = D.dev }), -k))
+    for _, y in ipairs { x + -k, x * -k, -k - x, x:where(x:gt(-k), -k), tide.full({ 2 }, -k, { device = D.dev }),
+      tide.arange(-k, 5, { device = D.dev }), x:clone():fill_(-k) } do assert.are.equal(tide.int64, y.dtype) end
+    x[1] = -k
+    D.eq({ 0, 7 }, x)
   end)
 
   it("beyond every dtype is refused", function()

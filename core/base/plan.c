@@ -119,13 +119,13 @@ static int64_t double_to_int(double f) {
 
 tide_value tide__value(tide_scalar s) {
   if (s.kind == 'F' || s.kind == 'C') return (tide_value){double_to_int(s.re), s.re, s.kind == 'C' ? s.im : 0};
-  return (tide_value){s.i, (double)s.i, 0};
+  return (tide_value){s.i, s.i ? (double)s.i : copysign(0, s.re), 0};
 }
 
 void tide__scalar_pack(uint64_t bits[2], tide_scalar s, tide_dtype dtype) {
   tide_value v = tide__value(s);
   bool integer = s.kind != 'F' && s.kind != 'C';
-  float f = integer ? (float)v.i : (float)v.re, pair[2] = {f, (float)v.im};
+  float f = integer && v.i ? (float)v.i : (float)v.re, pair[2] = {f, (float)v.im};
   double wide[2] = {v.re, v.im};
   uint16_t half;
   bits[0] = bits[1] = 0;

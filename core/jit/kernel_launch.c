@@ -78,7 +78,7 @@ static tide_status pack_integer(char *to, const tide_kernel *k, int i, const tid
 /* A fraction is rounded, as every float is; a whole number has to survive, and nothing finite may become infinite. */
 static tide_status pack_float(char *to, const tide_kernel *k, int i, const tide_scalar *s) {
   char where[200];
-  double v = s->kind == 'I' ? (double)s->i : s->re;
+  double v = s->kind == 'I' ? tide__value(*s).re : s->re;
   bool narrow = k->param[i].bytes == 4;
   float f = (float)v;
   if (s->kind != 'I' && s->kind != 'F')

@@ -1,8 +1,8 @@
 /* luajit.h: what the bindings use of Lua 5.4's C API and LuaJIT's has not, or has otherwise: included in front of every
  * file of theirs that is compiled for LuaJIT, and of none that is compiled for Lua 5.4.
  *
- * A number is a double there. One without a fraction below 2^53 in magnitude counts as an integer, but for -0.; larger
- * ones go to scripts, and come from them, as int64_t cdata, which looks like a number to the rest of the bindings (a
+ * A number is a double there. One without a fraction below 2^53 in magnitude counts as an integer, -0. too, whose sign
+ * goes where floats are written; larger ones go to scripts, and come from them, as int64_t cdata, which looks like a number to the rest of the bindings (a
  * uint64_t one that int64_t holds, too). A user value is a field of the userdata's environment. Nothing is to be closed
  * by Lua itself: what would be waits for the collector. */
 #ifndef LTIDE_LUAJIT_H
@@ -49,7 +49,7 @@ static inline bool ltide_jit_is_wide(lua_State *L, int index) {
 static inline int ltide_jit_isinteger(lua_State *L, int index) {
   if ((lua_type)(L, index) != LUA_TNUMBER) return ltide_jit_is_wide(L, index);
   double x = (lua_tonumber)(L, index);
-  return x >= -LTIDE_EXACT && x <= LTIDE_EXACT && x == (double)(int64_t)x && (x != 0 || !signbit(x));
+  return x >= -LTIDE_EXACT && x <= LTIDE_EXACT && x == (double)(int64_t)x;
 }
 #define lua_isinteger(L, index) ltide_jit_isinteger(L, index)
 

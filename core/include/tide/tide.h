@@ -154,7 +154,7 @@ TIDE_API tide_dtype tide_get_default_dtype(void);
 typedef struct tide_scalar {
   char kind;
   int64_t i;     /* kinds B and I */
-  double re, im; /* kinds F and C */
+  double re, im; /* kinds F and C; where an I is 0 its sign as a float is re's */
 } tide_scalar;
 static inline tide_scalar tide_int(int64_t i) {
   tide_scalar s = {'I', i, (double)i, 0};
