@@ -40,6 +40,7 @@ describe("jiterator.ready", function()
     assert.are.equal(before.ahead + 1, after.ahead)
     assert.is_false(J.ready(f, x:to "int32", x:to "int32")) -- another dtype is another kernel
     assert.is_true(J.ready(f, x, x))
+    wait(J.ready, f, x:to "int32", x:to "int32")
   end)
 
   it("and a call of what is not ready waits for the rest alone", function()

@@ -6,10 +6,11 @@
  * whose functions stand at its top finds them ready. Which kernel that is, jit.c guesses. A call that comes before its
  * kernel was begun compiles it itself; one that comes in the middle waits for the rest. A guess that was wrong costs
  * time of a processor that was idle, and is written nowhere. Where nothing may wait, in the frames of a host, a call
- * begins its kernel here and fails, and a later one takes it. What counts against a quota counts once: a job that is
+ * begins its kernel here and fails, and a later one finds it in memory: a driver that loads it may wait for the device,
+ * so that the thread does this, too. What counts against a quota counts once: a job that is
  * dropped because the threads are stopped is given back, as a later call begins it again.
  *
- * The threads see no Lua state, no device and no stream. They start with the first kernel and end when the runtime
+ * The threads see no Lua state and no stream. They start with the first kernel and end when the runtime
  * ends, or the process, both of which wait for the one compilation that each is in: a compiler may not run while its
  * library is torn down. What was registered last with atexit runs first, and a compiler registers things of its own
  * until its first compilation is over. So after that one atexit is the place to wait; until then it is the end of the
@@ -31,6 +32,7 @@ typedef struct job {
   tide__jit_request request; /* its strings are the job's */
   char arch[ARCH];
   int device;
+  bool load, tried; /* it is asked for where nothing may wait: so it is to be loaded, and has been if it can be */
   tide_image image;
   tide_status status; /* DONE: and its message */
   char *message;
@@ -114,14 +116,22 @@ static void watch_thread(void) {
   watched = true;
 }
 
-static void job_run(job *j) {
+static tide_status job_make(job *j, bool load) {
   static pthread_once_t compiled = PTHREAD_ONCE_INIT;
+  const tide__jit_request *r = &j->request;
   bool missing = false;
-  j->status = tide__jit_missing(&missing, &j->request, j->compiler, j->arch, j->device);
-  if (j->status == TIDE_OK && missing) {
-    j->status = tide__jit_compile(&j->image, &j->request, j->compiler, j->arch);
-    pthread_once(&compiled, watch_exit);
+  if (!j->image.bytes) {
+    TIDE_TRY(load ? tide__jit_bring(&missing, NULL, r, j->compiler, j->arch, j->device)
+                  : tide__jit_missing(&missing, r, j->compiler, j->arch, j->device));
+    tide_status status = missing ? tide__jit_compile(&j->image, r, j->compiler, j->arch) : TIDE_OK;
+    if (missing) pthread_once(&compiled, watch_exit);
+    if (!missing || status != TIDE_OK) return status;
   }
+  return load ? tide__jit_bring(&missing, &j->image, r, j->compiler, j->arch, j->device) : TIDE_OK;
+}
+
+static void job_run(job *j, bool load) {
+  j->status = job_make(j, load);
   if (j->status == TIDE_OK) return;
   j->image.bytes = NULL;
   j->message = strdup(tide_error_get()->message); /* the call will tell */
@@ -149,12 +159,16 @@ static void *worker(void *unused) {
       ahead.idle--;
       continue;
     }
+    bool load = j->load;
     j->state = RUNNING, ahead.waiting--;
     pthread_mutex_unlock(&ahead.lock);
-    job_run(j);
+    job_run(j, load);
     pthread_mutex_lock(&ahead.lock);
-    j->state = DONE;
-    if (!j->image.bytes && !j->message) drop(j); /* it was there, or nothing can be told */
+    j->state = DONE, j->tried = load;
+    if (!j->image.bytes && !j->message)
+      drop(j); /* it is there, or nothing can be told */
+    else if (j->load && !load && !j->message && !ahead.quit)
+      j->state = WAITING, ahead.waiting++;
     pthread_cond_broadcast(&ahead.done);
   }
   pthread_mutex_unlock(&ahead.lock);
@@ -206,6 +220,7 @@ static tide__ahead add(job **j, bool counts) {
 tide__ahead tide__jit_ahead(const tide__jit_request *r, const tide_compiler *c, int device, bool counts) {
   job *j = job_new(r, c, device);
   if (!j) return TIDE_AHEAD_NONE;
+  j->load = counts;
   pthread_once(&fork_once, watch_forks);
   watch_thread();
   pthread_mutex_lock(&ahead.lock);
@@ -226,12 +241,24 @@ static job **find(const tide__jit_request *r, const tide_compiler *c, const char
   return p;
 }
 
+/* The lock is held. Has it to be loaded first? */
+static bool ask(job *j) {
+  if (j->tried || j->message) return j->state != DONE;
+  j->load = true;
+  if (j->state != DONE) return true;
+  if (ahead.waiting >= ahead.idle && !ahead.quit) start_worker();
+  if (ahead.quit || !ahead.started) return false;
+  j->state = WAITING, ahead.waiting++;
+  pthread_cond_signal(&ahead.wake);
+  return true;
+}
+
 /* The lock is held. The job that is to be taken or dropped, NULL: there is none, or it is pending. */
 static job *unlink_ready(bool *pending, const tide__jit_request *r, const tide_compiler *c, const char *arch,
                          bool wait) {
   job **p = find(r, c, arch);
   for (; wait && *p && (*p)->state == RUNNING; p = find(r, c, arch)) pthread_cond_wait(&ahead.done, &ahead.lock);
-  *pending = *p && !wait && (*p)->state != DONE;
+  *pending = *p && !wait && ask(*p);
   if (!*p || *pending) return NULL;
   if ((*p)->state == WAITING) ahead.waiting--;
   return unlink_job(p);

@@ -151,6 +151,10 @@ tide_status tide__jit_missing(bool *out, const tide__jit_request *r, const tide_
                               int device);
 /* Compiles it, whatever is in memory and on disk. The image is the caller's. */
 tide_status tide__jit_compile(tide_image *out, const tide__jit_request *r, const tide_compiler *c, const char *arch);
+/* Puts it into memory: the image, which it takes unless nobody can tell what it includes, or, with NULL, what is on
+ * disk: *missing where nothing is there. */
+tide_status tide__jit_bring(bool *missing, tide_image *image, const tide__jit_request *r, const tide_compiler *c,
+                            const char *arch, int device);
 void tide__jit_module_forked(void); /* in the child */
 
 /* Before the operands' use is noted, each of them, and after: the launch itself, which is noted as every other one
@@ -171,13 +175,14 @@ static inline tide_status tide__jit_launch(const tide_compiler *c, void *functio
 /* ---- ahead.c: compiling before the call ---- */
 
 typedef enum tide__ahead {
-  TIDE_AHEAD_NONE,    /* nobody has begun it, or it was on disk */
-  TIDE_AHEAD_PENDING, /* only without `wait`: it is being compiled, or will be */
+  TIDE_AHEAD_NONE,    /* nobody has begun it, or it is in memory or on disk */
+  TIDE_AHEAD_PENDING, /* only without `wait`: it is being compiled or loaded, or will be */
   TIDE_AHEAD_TAKEN,   /* the image is the caller's, and nobody else gets it */
   TIDE_AHEAD_FAILED   /* and the error is set */
 } tide__ahead;
-/* Begins to compile what may be wanted, where it `counts` against the quota: PENDING, also while the threads are
- * stopped, when nothing is begun or counted and a later call has to try again; NONE: no thread does; FAILED. */
+/* Begins to compile what may be wanted, or is, where it `counts` against the quota and is loaded, too: PENDING, also
+ * while the threads are stopped, when nothing is begun or counted and a later call has to try again; NONE: no thread
+ * does; FAILED. */
 tide__ahead tide__jit_ahead(const tide__jit_request *r, const tide_compiler *c, int device, bool counts);
 tide__ahead tide__jit_ahead_take(tide_image *out, const tide__jit_request *r, const tide_compiler *c, const char *arch,
                                  bool wait);

@@ -231,24 +231,23 @@ tide_status tide__jit_pending(const char *what) {
                     what, *line ? " at " : "", line);
 }
 
-/* Takes what another thread has compiled, or lets one begin. *pending: a later call has to ask again. */
-static tide_status compile_elsewhere(tide_image *image, bool *pending, const tide__jit_request *r,
-                                     const tide_compiler *c, const char *arch, int device) {
+/* Takes what another thread has compiled and could not load, or lets one begin. *pending: a later call has to ask
+ * again. A thread may have ended it since the caller looked for the key, or found no version of the compiler. */
+static tide_status compile_elsewhere(tide__function *out, tide_image *image, bool *pending, const tide__jit_request *r,
+                                     const tide_compiler *c, const char *arch, int device, const tide__jit_key *key) {
   tide__ahead state = tide__jit_ahead_take(image, r, c, arch, false);
+  if (state == TIDE_AHEAD_NONE && (key ? recall(out, key, device) : tide__jit_version_known(c))) return TIDE_OK;
   if (state == TIDE_AHEAD_NONE) state = tide__jit_ahead(r, c, device, true);
   *pending = state == TIDE_AHEAD_PENDING;
   return state == TIDE_AHEAD_FAILED ? tide_error_get()->status : TIDE_OK;
 }
 
-/* The image, taken from another thread or compiled here, unless it is pending. */
-static tide_status make_image(tide_image *image, bool *pending, const tide__jit_request *r, const tide_compiler *c,
-                              const char *arch, int device, bool elsewhere) {
-  if (elsewhere && !image->bytes) {
-    TIDE_TRY(compile_elsewhere(image, pending, r, c, arch, device));
-    if (*pending) return TIDE_OK;
-  }
-  count(&stats.misses);
+/* The image, taken from another thread or compiled here, or the function, which another thread has just loaded. */
+static tide_status make_image(tide__function *out, tide_image *image, const tide__jit_request *r,
+                              const tide_compiler *c, const char *arch, int device, const tide__jit_key *key) {
   tide__ahead state = image->bytes ? TIDE_AHEAD_TAKEN : tide__jit_ahead_take(image, r, c, arch, true);
+  if (state == TIDE_AHEAD_NONE && recall(out, key, device)) return TIDE_OK;
+  count(&stats.misses);
   if (state == TIDE_AHEAD_FAILED) return tide_error_get()->status;
   if (state == TIDE_AHEAD_NONE) return tide__jit_compile(image, r, c, arch);
   count(&stats.ahead);
@@ -295,6 +294,25 @@ static tide_status keep_new(tide__function *out, tide_image *image, tide__jit_ke
   return status;
 }
 
+tide_status tide__jit_bring(bool *missing, tide_image *image, const tide__jit_request *r, const tide_compiler *c,
+                            const char *arch, int device) {
+  char folder[PATH_MAX];
+  tide__function f = {0};
+  tide__jit_key key;
+  bool disk = tide_jit_cache_path(folder, sizeof folder), known;
+  TIDE_TRY(find_key(&key, &known, r, c, arch, disk));
+  if (!image) {
+    tide_status status = look(&f, &key, c, device, known, disk);
+    *missing = !f.handle;
+    return status;
+  }
+  if (!known) return TIDE_OK;
+  count(&stats.misses), count(&stats.ahead);
+  tide_status status = keep_new(&f, image, key, c, device, known, disk);
+  image->bytes = NULL;
+  return status;
+}
+
 /* Even the version of a compiler, which the key needs, may take long to find. */
 tide_status tide__jit_function(tide__function *out, const tide__jit_request *r, const tide_compiler *c, int device) {
   char arch[ARCH], folder[PATH_MAX];
@@ -305,11 +323,13 @@ tide_status tide__jit_function(tide__function *out, const tide__jit_request *r, 
   bool elsewhere = tide__jit_elsewhere || tide__waits_refused(r->what) != TIDE_OK;
   out->handle = NULL;
   if (elsewhere && disk && !tide__jit_version_known(c))
-    TIDE_TRY(compile_elsewhere(&image, &pending, r, c, arch, device));
+    TIDE_TRY(compile_elsewhere(out, &image, &pending, r, c, arch, device, NULL));
   if (pending) return TIDE_OK;
   tide_status status = find_key(&key, &known, r, c, arch, disk);
   if (status == TIDE_OK && !image.bytes) status = look(out, &key, c, device, known, disk);
-  if (status == TIDE_OK && !out->handle) status = make_image(&image, &pending, r, c, arch, device, elsewhere);
+  if (status == TIDE_OK && elsewhere && !out->handle && !image.bytes)
+    status = compile_elsewhere(out, &image, &pending, r, c, arch, device, &key);
+  if (status == TIDE_OK && !out->handle && !pending) status = make_image(out, &image, r, c, arch, device, &key);
   if (status == TIDE_OK && image.bytes) return keep_new(out, &image, key, c, device, known, disk);
   free(image.bytes);
   return status;

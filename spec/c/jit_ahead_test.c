@@ -9,7 +9,7 @@
 #include "base/quota.h"
 #include "tensor_test.h"
 
-static _Atomic int begun, ended, here; /* here: compiled on the thread of the test */
+static _Atomic int begun, ended, here, loaded, loaded_here; /* here: on the thread of the test */
 static _Atomic bool hold;
 static pthread_t test_thread;
 
@@ -38,6 +38,7 @@ static tide_status fake_compile(tide_image *out, char **log, const char *source,
 
 static tide_status fake_load(void **module, const void *image, size_t bytes, int device) {
   (void)image, (void)bytes, (void)device;
+  atomic_fetch_add(pthread_equal(pthread_self(), test_thread) ? &loaded_here : &loaded, 1);
   *module = &hold;
   return TIDE_OK;
 }
@@ -96,26 +97,57 @@ static void test_pending(void) {
   CHECK(tide__jit_ahead_take(&image, &other, &fake, "arch 0", false) == TIDE_AHEAD_NONE);
   tide__ahead state;
   while ((state = tide__jit_ahead_take(&image, &r, &fake, "arch 0", false)) == TIDE_AHEAD_PENDING) sched_yield();
-  CHECK(state == TIDE_AHEAD_TAKEN && !strcmp(image.bytes, "pending"));
-  free(image.bytes);
+  CHECK(state == TIDE_AHEAD_NONE && !image.bytes && atomic_load(&loaded) == 1); /* it is in memory */
   CHECK(tide__jit_ahead(&bad, &fake, 0, false) == TIDE_AHEAD_PENDING);
   while ((state = tide__jit_ahead_take(&image, &bad, &fake, "arch 0", false)) == TIDE_AHEAD_PENDING) sched_yield();
   CHECK(state == TIDE_AHEAD_FAILED && tide_error_get()->status == TIDE_VALUE);
   CHECK(tide__jit_ahead_take(&image, &bad, &fake, "arch 0", false) == TIDE_AHEAD_NONE);
 }
 
+static tide_status ready(bool *out, const tide__jit_request *r) {
+  tide__function f;
+  tide_status status = tide__jit_function(&f, r, &fake, 0);
+  *out = status == TIDE_OK && f.handle;
+  if (!*out) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+  return status;
+}
+
 /* It is compiled by a thread, which may take some seconds. */
 static bool comes(const char *source) {
   const tide__jit_request r = request(source);
-  tide_image image = {0};
-  bool taken = false;
-  begin(source);
-  for (int ms = 0; !taken && ms < 5000; ms++) {
-    taken = tide__jit_ahead_take(&image, &r, &fake, "arch 0", false) == TIDE_AHEAD_TAKEN;
-    if (!taken) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+  bool is = false;
+  tide__jit_elsewhere = true;
+  for (int ms = 0; !is && ms < 5000; ms++) OK(ready(&is, &r));
+  return is && !atomic_load(&here);
+}
+
+/* Where nothing may wait, no driver is asked to load either: the thread that compiled does it, also what a guess has
+ * begun or made before it was asked for. What may include anything is known by its image alone: the caller loads it. */
+static void test_loading(void) {
+  const char *const search[] = {"-I", "/nowhere"};
+  const char *const sources[] = {"asked", "guessed", "made"};
+  bool is = false;
+  tide_jit_stats before, after;
+  int by_threads = atomic_load(&loaded);
+  tide__jit_elsewhere = true;
+  tide_jit_get_stats(&before);
+  for (int i = 0; i < 3; i++) {
+    const tide__jit_request r = request(sources[i]);
+    if (i) begin_and_see(sources[i]);
+    if (i == 2) nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+    OK(ready(&is, &r));
+    CHECK(!is);
+    for (int ms = 0; !is && ms < 5000; ms++) OK(ready(&is, &r));
+    CHECK(is && atomic_load(&loaded) == by_threads + i + 1 && !atomic_load(&loaded_here));
   }
-  free(image.bytes);
-  return taken;
+  tide_jit_get_stats(&after);
+  CHECK(after.ahead == before.ahead + 3 && after.misses == before.misses + 3);
+  tide__jit_request any = request("\n#include TEXT\n");
+  any.options = search, any.options_count = 2;
+  is = false;
+  for (int ms = 0; !is && ms < 5000; ms++) OK(ready(&is, &any));
+  CHECK(is && atomic_load(&loaded) == by_threads + 3 && atomic_load(&loaded_here) == 1 && !atomic_load(&here));
+  tide__jit_elsewhere = false;
 }
 
 static void *take_one(void *count) { /* CHECK is for one thread */
@@ -245,6 +277,7 @@ static void test_ahead(void) {
     CHECK(take("one"));
     CHECK(child_ends_well(child_exits_meanwhile));
   }
+  test_loading();
   test_stopping();
   char text[16];
   for (int i = 0; i < 300; i++) snprintf(text, sizeof text, "%d", i), begin(text);
