@@ -243,7 +243,7 @@ static job **find(const tide__jit_request *r, const tide_compiler *c, const char
 
 /* The lock is held. Has it to be loaded first? */
 static bool ask(job *j) {
-  if (j->tried || j->message) return j->state != DONE;
+  if (j->state == DONE && (j->tried || j->message)) return false;
   j->load = true;
   if (j->state != DONE) return true;
   if (ahead.waiting >= ahead.idle && !ahead.quit) start_worker();
