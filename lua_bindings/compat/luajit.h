@@ -2,9 +2,9 @@
  * file of theirs that is compiled for LuaJIT, and of none that is compiled for Lua 5.4.
  *
  * A number is a double there. One without a fraction below 2^53 in magnitude counts as an integer, -0. too, whose sign
- * goes where floats are written; larger ones go to scripts, and come from them, as int64_t cdata, which looks like a number to the rest of the bindings (a
- * uint64_t one that int64_t holds, too). A user value is a field of the userdata's environment. Nothing is to be closed
- * by Lua itself: what would be waits for the collector. */
+ * goes where floats are written; larger ones go to scripts, and come from them, as int64_t cdata, which looks like a
+ * number to the rest of the bindings (a uint64_t one that int64_t holds, too). A user value is a field of the
+ * userdata's environment. Nothing is to be closed by Lua itself: what would be waits for the collector. */
 #ifndef LTIDE_LUAJIT_H
 #define LTIDE_LUAJIT_H
 
