@@ -167,7 +167,7 @@ endif()
 if(NOT TIDE_SANITIZE)
   tide_test(luajit/specs 600 ENV TIDE_DEVICE=cpu TIDE_PENDING=${pending}/luajit
     COMMAND ${checks}/luajit.sh ${PROJECT_BINARY_DIR}/lib/lua/5.1 $<TARGET_FILE:tide_runner>)
-  tide_test(luajit/specs-sim 600 ENV TIDE_DEVICE=cuda TIDE_SIM_DEVICES=3 TIDE_SIM_CLOCK=virtual TIDE_PENDING=${pending}/luajit_sim
+  tide_test(luajit/specs-sim 900 ENV TIDE_DEVICE=cuda TIDE_SIM_DEVICES=3 TIDE_SIM_CLOCK=virtual TIDE_PENDING=${pending}/luajit_sim
     COMMAND ${checks}/luajit.sh ${PROJECT_BINARY_DIR}/lib/lua/5.1 $<TARGET_FILE:tide_runner>)
 endif()
 # Random calls of everything public, under both of Lua's collectors: most where memory is watched.
