@@ -199,12 +199,12 @@ static void start_worker(void) {
 
 /* *j becomes NULL where it is on the list. While the threads are stopped none is started, as it would end at once and
  * count as one that runs. The lock is held. */
-static tide__ahead add(job **j, bool counts) {
+static tide__ahead add(job **j, tide__wish wish) {
   if (ahead.quit) return TIDE_AHEAD_PENDING;
   if (ahead.waiting >= ahead.idle) start_worker();
   if (!ahead.started) return TIDE_AHEAD_NONE;
-  if (counts && tide__quota_count(TIDE_QUOTA_COMPILES) != TIDE_OK) return TIDE_AHEAD_FAILED;
-  if (counts) (*j)->quota = tide__quota_retain(tide__quota_bound());
+  if (wish == TIDE_WISH_MAKE && tide__quota_count(TIDE_QUOTA_COMPILES) != TIDE_OK) return TIDE_AHEAD_FAILED;
+  if (wish == TIDE_WISH_MAKE) (*j)->quota = tide__quota_retain(tide__quota_bound());
   job *oldest = atomic_load(&ahead.count) >= JOBS ? first_that_is(DONE) : NULL, **last = &ahead.jobs;
   if (oldest) drop(oldest);
   while (*last) last = &(*last)->next;
@@ -217,14 +217,14 @@ static tide__ahead add(job **j, bool counts) {
 
 /* ---- what core does with it ---- */
 
-tide__ahead tide__jit_ahead(const tide__jit_request *r, const tide_compiler *c, int device, bool counts) {
+tide__ahead tide__jit_ahead(const tide__jit_request *r, const tide_compiler *c, int device, tide__wish wish) {
   job *j = job_new(r, c, device);
   if (!j) return TIDE_AHEAD_NONE;
-  j->load = counts;
+  j->load = wish != TIDE_WISH_GUESS;
   pthread_once(&fork_once, watch_forks);
   watch_thread();
   pthread_mutex_lock(&ahead.lock);
-  tide__ahead result = add(&j, counts);
+  tide__ahead result = add(&j, wish);
   pthread_mutex_unlock(&ahead.lock);
   if (j) job_free(j);
   return result;

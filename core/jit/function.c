@@ -147,7 +147,7 @@ static void begin_ahead(const tide_jit *j) {
   tide__special s = special_of(j, 0, (tide_dtype)atomic_load_explicit(&wanted, memory_order_relaxed));
   char what[256], *source = source_of(j, &s, b->compiler);
   const tide__jit_request r = request_of(what, sizeof what, j, &s, source);
-  if (source) tide__jit_ahead(&r, b->compiler, device, false);
+  if (source) tide__jit_ahead(&r, b->compiler, device, TIDE_WISH_GUESS);
   free(source);
 }
 

@@ -180,10 +180,14 @@ typedef enum tide__ahead {
   TIDE_AHEAD_TAKEN,   /* the image is the caller's, and nobody else gets it */
   TIDE_AHEAD_FAILED   /* and the error is set */
 } tide__ahead;
-/* Begins to compile what may be wanted, or is, where it `counts` against the quota and is loaded, too: PENDING, also
- * while the threads are stopped, when nothing is begun or counted and a later call has to try again; NONE: no thread
- * does; FAILED. */
-tide__ahead tide__jit_ahead(const tide__jit_request *r, const tide_compiler *c, int device, bool counts);
+typedef enum tide__wish {
+  TIDE_WISH_GUESS, /* it may be wanted: it is compiled */
+  TIDE_WISH_LOAD,  /* it is wanted, and the disk has it: it is loaded */
+  TIDE_WISH_MAKE   /* it is wanted: it is compiled, which counts against the quota, and loaded */
+} tide__wish;
+/* Begins it: PENDING, also while the threads are stopped, when nothing is begun or counted and a later call has to try
+ * again; NONE: no thread does; FAILED. */
+tide__ahead tide__jit_ahead(const tide__jit_request *r, const tide_compiler *c, int device, tide__wish wish);
 tide__ahead tide__jit_ahead_take(tide_image *out, const tide__jit_request *r, const tide_compiler *c, const char *arch,
                                  bool wait);
 

@@ -227,17 +227,18 @@ tide_status tide__jit_pending(const char *what) {
   tide__site_text(tide__site_now(), line, sizeof line);
   return tide__fail(TIDE_STATE,
                     "%s: would make the host wait for a compiler%s%s, expected another call when the kernel, which is "
-                    "being compiled in the background, is ready",
+                    "being made in the background, is ready",
                     what, *line ? " at " : "", line);
 }
 
 /* Takes what another thread has compiled and could not load, or lets one begin. *pending: a later call has to ask
  * again. A thread may have ended it since the caller looked for the key, or found no version of the compiler. */
 static tide_status compile_elsewhere(tide__function *out, tide_image *image, bool *pending, const tide__jit_request *r,
-                                     const tide_compiler *c, const char *arch, int device, const tide__jit_key *key) {
+                                     const tide_compiler *c, const char *arch, int device, const tide__jit_key *key,
+                                     bool stored) {
   tide__ahead state = tide__jit_ahead_take(image, r, c, arch, false);
   if (state == TIDE_AHEAD_NONE && (key ? recall(out, key, device) : tide__jit_version_known(c))) return TIDE_OK;
-  if (state == TIDE_AHEAD_NONE) state = tide__jit_ahead(r, c, device, true);
+  if (state == TIDE_AHEAD_NONE) state = tide__jit_ahead(r, c, device, stored ? TIDE_WISH_LOAD : TIDE_WISH_MAKE);
   *pending = state == TIDE_AHEAD_PENDING;
   return state == TIDE_AHEAD_FAILED ? tide_error_get()->status : TIDE_OK;
 }
@@ -313,7 +314,8 @@ tide_status tide__jit_bring(bool *missing, tide_image *image, const tide__jit_re
   return status;
 }
 
-/* Even the version of a compiler, which the key needs, may take long to find. */
+/* Even the version of a compiler, which the key needs, may take long to find. What is on disk is loaded elsewhere, too,
+ * unless the kernel is a function of the host's, which waits for no device. */
 tide_status tide__jit_function(tide__function *out, const tide__jit_request *r, const tide_compiler *c, int device) {
   char arch[ARCH], folder[PATH_MAX];
   tide__jit_key key;
@@ -323,12 +325,17 @@ tide_status tide__jit_function(tide__function *out, const tide__jit_request *r, 
   bool elsewhere = tide__jit_elsewhere || tide__waits_refused(r->what) != TIDE_OK;
   out->handle = NULL;
   if (elsewhere && disk && !tide__jit_version_known(c))
-    TIDE_TRY(compile_elsewhere(out, &image, &pending, r, c, arch, device, NULL));
+    TIDE_TRY(compile_elsewhere(out, &image, &pending, r, c, arch, device, NULL, false));
   if (pending) return TIDE_OK;
   tide_status status = find_key(&key, &known, r, c, arch, disk);
-  if (status == TIDE_OK && !image.bytes) status = look(out, &key, c, device, known, disk);
-  if (status == TIDE_OK && elsewhere && !out->handle && !image.bytes)
-    status = compile_elsewhere(out, &image, &pending, r, c, arch, device, &key);
+  bool stored = false, loads = disk && (c->host || !elsewhere);
+  if (status == TIDE_OK && !image.bytes) status = look(out, &key, c, device, known, loads);
+  if (status == TIDE_OK && elsewhere && !out->handle && !image.bytes) {
+    stored = !loads && disk && known && tide__jit_stored(&key);
+    status = compile_elsewhere(out, &image, &pending, r, c, arch, device, &key, stored);
+  }
+  if (status == TIDE_OK && stored && !out->handle && !pending && !image.bytes) /* there are no threads */
+    status = look(out, &key, c, device, known, true);
   if (status == TIDE_OK && !out->handle && !pending) status = make_image(out, &image, r, c, arch, device, &key);
   if (status == TIDE_OK && image.bytes) return keep_new(out, &image, key, c, device, known, disk);
   free(image.bytes);

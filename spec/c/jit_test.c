@@ -414,7 +414,7 @@ static void test_nvrtc_ahead(void) {
   for (int i = 0; i < 3; i++) {
     snprintf(code, sizeof code, "extern \"C\" __global__ void tide_kernel(int *x) { *x = %d; }", i);
     const tide__jit_request r = {.what = "test", .source = code, .name = "tide_kernel"};
-    tide__jit_ahead(&r, &with_arch, 0, false);
+    tide__jit_ahead(&r, &with_arch, 0, TIDE_WISH_GUESS);
   }
 }
 
