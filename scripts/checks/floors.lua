@@ -2,7 +2,7 @@
 -- calls: the rooms below that it may call and include. face: what other rooms may include of it; nil: every header,
 -- since each holds one thing.
 local rooms = {
-  { "os", calls = {}, face = { "os.h" } }, -- which every room above may call
+  { "os", calls = {}, face = { "os.h", "file.h", "process.h", "stack.h" } }, -- which every room above may call
   { "base", calls = {} },
   { "backend", calls = { "base" } }, -- the tables, and what opens libraries
   { "backend/cpu", calls = { "base", "backend" }, face = { "cpu.h", "cxx.h" } },

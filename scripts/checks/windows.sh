@@ -6,7 +6,7 @@ set -eu
 compiler=x86_64-w64-mingw32-gcc
 command -v $compiler >/dev/null || { echo "windows: skipped, $compiler is not installed" && exit 77; }
 waiting=(
-  backend/cpu/{cxx,fiber}.c                  # kernels from text: a compiler is started, stacks are switched
+  backend/cpu/cxx.c                          # kernels from text: a compiler is started
   base/share.c {backend/sim,comm}/ipc.c      # memory that another process opens: a descriptor in /proc
   {backend/sim,comm}/external.c              # another API's memory and semaphores: descriptors
   base/process.c                             # programs that are started for a task
