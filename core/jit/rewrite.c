@@ -4,7 +4,7 @@
  * anything, which is a trap as a rule. So it is not let see any: `a / b` becomes `a /tide_by->*b`, and `a /= b` becomes
  * `a /=tide_by= b`, and % likewise. That binds as before, and tide_by's operators give b itself, of its own type, but
  * hide the value of an integer that is not known to be harmless. What happens then when the code runs is the
- * processor's matter (cxx_trap.c). In a macro stands TIDE_BY for tide_by->*, which is nothing while the preprocessor
+ * processor's matter (os/division.c). In a macro stands TIDE_BY for tide_by->*, which is nothing while the preprocessor
  * computes a condition: it divides by itself.
  *
  * Shared memory whose size the launch says is a pointer, which C++ cannot declare as CUDA C does: TIDE_DYNAMIC does it,

@@ -76,6 +76,9 @@ bool tide__os_barrier_prepare(void);
 /* Each of them passes a memory barrier before this returns. */
 void tide__os_barrier(void);
 
+/* From now on an integer division of this thread's that traps gives a number and goes on, or no more. */
+void tide__os_divides(bool is_inside);
+
 /* ---- code ---- */
 
 /* Opens a library, with its symbols for nobody else; `now`: with all that it needs, or not at all. NULL: see why. */

@@ -300,11 +300,11 @@ static void work(void *arg, int64_t begin, int64_t end) {
     h.shared = aligned_alloc(128, (bytes + 127) / 128 * 128);
     if (!h.shared) problem = NO_MEMORY;
   }
-  tide__cxx_inside(true);
+  tide__os_divides(true);
   part p = {j, &h, begin, problem};
   tide__serial_for(end - begin, 1, run_blocks, &p); /* a block may take long */
   problem = p.problem;
-  tide__cxx_inside(false);
+  tide__os_divides(false);
   tide__fibers_put(h.stacks);
   free(h.shared);
   if (problem) atomic_store(&j->problem, problem);

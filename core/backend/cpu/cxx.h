@@ -16,11 +16,6 @@ void tide__cxx_unload(void *module, int device);
 tide_status tide__cxx_function(void **out, tide_function_info *info, void *module, const char *name, int device);
 tide_status tide__cxx_launch(tide_stream *stream, void *function, const tide_launch *a);
 
-/* ---- cxx_trap.c ---- */
-
-/* The calling thread is about to run a kernel, or has left it. */
-void tide__cxx_inside(bool is_inside);
-
 /* ---- cxx_text.c, cxx_raw.c ---- */
 
 extern const char tide__cxx_raw[];
