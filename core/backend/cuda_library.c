@@ -10,9 +10,9 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "base/base.h"
+#include "os/file.h"
 #include "os/os.h"
 
 static void *library;
@@ -38,7 +38,7 @@ static tide_status open_library(const char *configured) {
   if (own_folder(folder, sizeof folder)) {
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
       snprintf(path, sizeof path, "%s/%s%s", folder, places[i], library_name);
-      if (access(path, F_OK) == 0) return open_path(path);
+      if (tide__os_access(path, 0) == 0) return open_path(path);
     }
   }
   library = tide__os_library(library_name, true);

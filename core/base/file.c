@@ -11,14 +11,13 @@
 #include "tide/file.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "file.h"
+#include "os/file.h"
+#include "os/process.h"
 
 struct tide_file {
   FILE *stream;
@@ -39,43 +38,42 @@ static int stream_of(tide_file *f, int fd) {
   if (fd < 0) return errno;
   if ((f->stream = fdopen(fd, "wb"))) return 0;
   int error = errno;
-  close(fd);
+  tide__os_close(fd);
   return error;
 }
 
 /* A new file beside the target, with the rights of the one that it is to replace. */
-static int open_part(tide_file *f, const struct stat *old) {
+static int open_part(tide_file *f, bool replaces) {
   size_t room = strlen(f->target) + 40;
   if (!(f->part = malloc(room))) return ENOMEM;
   int fd = -1;
   for (int k = 0; k < 1000 && fd < 0; k++) {
-    snprintf(f->part, room, "%s.part-%ld-%d", f->target, (long)getpid(), k);
-    fd = open(f->part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    snprintf(f->part, room, "%s.part-%ld-%d", f->target, (long)tide__os_self(), k);
+    fd = tide__os_open(f->part, TIDE_OS_WRITE | TIDE_OS_NEW);
     if (fd < 0 && errno != EEXIST) break;
   }
   int error = stream_of(f, fd);
   if (error) {
-    if (fd >= 0) unlink(f->part);
+    if (fd >= 0) remove(f->part);
     free(f->part);
     f->part = NULL;
-  } else if (old) { /* the owner is kept as far as we may give files away */
-    if ((old->st_uid != geteuid() || old->st_gid != getegid()) && fchown(fd, old->st_uid, old->st_gid)) errno = 0;
-    fchmod(fd, old->st_mode & 07777);
+  } else if (replaces) {
+    tide__os_rights(fd, f->target);
   }
   return error;
 }
 
 /* One that has no name. */
 static int open_spare(tide_file *f) {
-  f->stream = tmpfile();
+  f->stream = tide__os_temporary();
   f->spare = f->stream != NULL;
   return f->stream ? 0 : errno;
 }
 
 static int open_in_place(tide_file *f, bool fresh) {
-  int error = stream_of(f, open(f->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0666));
+  int error = stream_of(f, tide__os_open(f->path, TIDE_OS_WRITE | TIDE_OS_MAKE | TIDE_OS_EMPTY));
   f->fresh = fresh && !error;
-  if (f->fresh && !f->target) f->target = realpath(f->path, NULL);
+  if (f->fresh && !f->target) f->target = tide__os_real_path(f->path);
   return error;
 }
 
@@ -85,16 +83,17 @@ static bool takes_no_other(int error) {
 
 /* A link is followed; one that leads nowhere is written through. */
 static int open_file(tide_file *f) {
-  struct stat old, link;
-  if (stat(f->path, &old) != 0) {
-    if (lstat(f->path, &link) == 0) return open_in_place(f, true);
+  tide__os_about old;
+  if (tide__os_look(&old, f->path)) {
+    if (tide__os_is_link(f->path)) return open_in_place(f, true);
     if (!(f->target = strdup(f->path))) return ENOMEM;
-    int error = open_part(f, NULL);
+    int error = open_part(f, false);
     return error == ENAMETOOLONG ? open_in_place(f, true) : error;
   }
-  if (!S_ISREG(old.st_mode)) return open_in_place(f, false);
-  if (access(f->path, W_OK) != 0 || !(f->target = realpath(f->path, NULL))) return errno;
-  int error = open_part(f, &old);
+  if (old.kind != TIDE_OS_FILE) return open_in_place(f, false);
+  int error = tide__os_access(f->path, TIDE_OS_WRITE);
+  if (error || !(f->target = tide__os_real_path(f->path))) return error ? error : errno;
+  error = open_part(f, true);
   return takes_no_other(error) ? open_spare(f) : error;
 }
 
@@ -118,10 +117,7 @@ tide_status tide_file_new(tide_file **out, const char *what, const char *path) {
 FILE *tide_file_stream(const tide_file *f) { return f->stream; }
 
 void tide__file_name(char *out, size_t size, const tide_file *f) {
-  if (f->spare)
-    snprintf(out, size, "/proc/self/fd/%d", fileno(f->stream));
-  else
-    snprintf(out, size, "%s", f->part ? f->part : f->path);
+  if (!f->spare || !tide__os_name(out, size, fileno(f->stream))) snprintf(out, size, "%s", f->part ? f->part : f->path);
 }
 
 /* ---- the end ---- */
@@ -129,35 +125,29 @@ void tide__file_name(char *out, size_t size, const tide_file *f) {
 void tide_file_free(tide_file *f) {
   if (!f) return;
   if (f->stream) fclose(f->stream);
-  if (f->part) unlink(f->part);
-  if (f->fresh && f->target) unlink(f->target);
+  if (f->part) remove(f->part);
+  if (f->fresh && f->target) remove(f->target);
   free(f->part), free(f->target);
   free(f);
 }
 
-static int copy(int to, int from, off_t size) {
-  char buffer[1 << 14];
-  for (off_t at = 0; at < size;) {
-    ssize_t n = pread(from, buffer, sizeof buffer, at), wrote = n > 0 ? pwrite(to, buffer, (size_t)n, at) : 0;
-    if ((n < 0 || wrote < 0) && errno == EINTR) continue;
-    if (n <= 0 || wrote <= 0) return n < 0 || wrote < 0 ? errno : EIO;
-    at += wrote;
-  }
-  return 0;
-}
-
 /* Writes the target anew, once there is room for all of it. */
 static int overwrite(const char *target, int from) {
-  struct stat now, new;
-  int to = open(target, O_WRONLY | O_CLOEXEC), error = to < 0 || fstat(to, &now) || fstat(from, &new) ? errno : 0;
-  if (!error && new.st_size > now.st_size) {
-    error = posix_fallocate(to, 0, new.st_size);
+  tide__os_about now, new;
+  int to = tide__os_open(target, TIDE_OS_WRITE), error = to < 0 ? errno : tide__os_look_at(&now, to);
+  if (!error) error = tide__os_look_at(&new, from);
+  if (!error && new.bytes > now.bytes) {
+    error = tide__os_room(to, new.bytes);
     if (error == EOPNOTSUPP || error == EINVAL) error = 0; /* a file system that cannot say */
-    if (error && ftruncate(to, now.st_size)) error = errno;
+    if (error) {
+      int undone = tide__os_resize(to, now.bytes);
+      error = undone ? undone : error;
+    }
   }
-  if (!error) error = copy(to, from, new.st_size);
-  if (!error && (ftruncate(to, new.st_size) || fdatasync(to))) error = errno;
-  if (to >= 0) close(to);
+  if (!error) error = tide__os_copy(to, from, new.bytes);
+  if (!error) error = tide__os_resize(to, new.bytes);
+  if (!error) error = tide__os_sync(to);
+  if (to >= 0) tide__os_close(to);
   return error;
 }
 
@@ -169,11 +159,11 @@ static bool cannot_replace(int error) {
 static int put_in_place(tide_file *f, int fd) {
   if (f->spare) return overwrite(f->target, fd);
   if (!f->part) return 0;
-  int error = rename(f->part, f->target) ? errno : 0;
+  int error = tide__os_rename(f->part, f->target);
   if (cannot_replace(error)) {
-    int part = open(f->part, O_RDONLY | O_CLOEXEC);
+    int part = tide__os_open(f->part, TIDE_OS_READ);
     error = part < 0 ? errno : overwrite(f->target, part);
-    if (part >= 0) close(part);
+    if (part >= 0) tide__os_close(part);
   } else if (!error)
     free(f->part), f->part = NULL;
   return error;
@@ -184,7 +174,8 @@ tide_status tide_file_finish(tide_file *f) {
   int fd = fileno(f->stream), error = fflush(f->stream) ? errno : 0;
   if (!error && ferror(f->stream)) error = EIO;
   bool whole = f->part || f->spare;
-  if (!error && whole && fdatasync(fd) && errno != EINVAL && errno != EROFS) error = errno;
+  int unsynced = !error && whole ? tide__os_sync(fd) : 0;
+  if (unsynced != EINVAL && unsynced != EROFS) error = error ? error : unsynced; /* else there is nothing to sync */
   if (!error) error = put_in_place(f, fd);
   if (fclose(f->stream) && !error && !whole) error = errno;
   f->stream = NULL;
@@ -195,10 +186,10 @@ tide_status tide_file_finish(tide_file *f) {
 }
 
 tide_status tide__file_check(const char *what, const char *path) {
-  struct stat is;
-  tide_file *f;
-  if (path && stat(path, &is) == 0 && !S_ISREG(is.st_mode)) {
-    int error = S_ISDIR(is.st_mode) ? EISDIR : access(path, W_OK) ? errno : 0;
+  tide__os_about is;
+  tide_file *f = NULL;
+  if (path && tide__os_look(&is, path) == 0 && is.kind != TIDE_OS_FILE) {
+    int error = is.kind == TIDE_OS_FOLDER ? EISDIR : tide__os_access(path, TIDE_OS_WRITE);
     return error ? fail(what, path, error) : TIDE_OK;
   }
   TIDE_TRY(tide_file_new(&f, what, path));

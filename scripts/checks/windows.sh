@@ -6,11 +6,9 @@ set -eu
 compiler=x86_64-w64-mingw32-gcc
 command -v $compiler >/dev/null || { echo "windows: skipped, $compiler is not installed" && exit 77; }
 waiting=(
-  backend/cpu/cxx.c                          # kernels from text: a compiler is started
   base/share.c {backend/sim,comm}/ipc.c      # memory that another process opens: a descriptor in /proc
   {backend/sim,comm}/external.c              # another API's memory and semaphores: descriptors
-  base/process.c                             # programs that are started for a task
-  base/file.c jit/cache.c io/mapping.c       # rights of files, folders, files as memory
+  jit/cache.c io/mapping.c                   # folders, files as memory
   jit/include.c io/safetensors.c             # realpath, a stream in memory
 )
 without=(io/{array,deflate,npz,png}.c) # zlib and libpng are not looked for

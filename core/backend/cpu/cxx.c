@@ -1,8 +1,7 @@
 /* cxx.c: kernels of the CPU from text, by the C++ compiler of the system.
  *
  * The compiler is a program: it is started with a file in a folder of its own and gives a shared library, whose bytes
- * are the image. A library that is loaded from bytes lives in memory alone: it gets a file without a name, and a path
- * to it that no other library had, because the loader takes equal paths for equal libraries.
+ * are the image.
  *
  * Kernels are called as kernel(arguments, grid and block sizes, first block, one past the last block, hooks) and give
  * 0, or why a raw kernel has not ended. Blocks are shared by the threads of the pool; between some of them, but not
@@ -14,32 +13,20 @@
 #include "base/determinism.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
+#include "os/file.h"
 #include "os/os.h"
-
-extern char **environ;
+#include "os/process.h"
 
 /* ---- running the compiler ---- */
 
 /* Looks for a program as a shell would. */
 static bool find_program(char *path, size_t size, const char *name) {
-  if (strchr(name, '/')) return snprintf(path, size, "%s", name) < (int)size && access(path, X_OK) == 0;
-  const char *folders = getenv("PATH");
-  for (const char *p = folders ? folders : "/usr/bin:/bin"; *p;) {
-    int length = (int)strcspn(p, ":");
-    if (length && snprintf(path, size, "%.*s/%s", length, p, name) < (int)size && access(path, X_OK) == 0) return true;
-    p += length + (p[length] == ':');
-  }
-  return false;
+  if (strchr(name, '/')) return snprintf(path, size, "%s", name) < (int)size && !tide__os_access(path, TIDE_OS_RUN);
+  return tide__os_program(path, size, NULL, name);
 }
 
 static tide_status find_compiler(char *path, size_t size) {
@@ -58,19 +45,12 @@ static tide_status find_compiler(char *path, size_t size) {
 
 /* Runs argv with its output in the file; the exit code, or -1. */
 static int run(char *const *argv, const char *output) {
-  posix_spawn_file_actions_t actions;
   pid_t pid;
   int status = 0;
-  if (posix_spawn_file_actions_init(&actions)) return -1;
-  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, 1, output, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-  posix_spawn_file_actions_adddup2(&actions, 1, 2);
-  int rc = posix_spawn(&pid, argv[0], &actions, NULL, argv, environ);
-  posix_spawn_file_actions_destroy(&actions);
-  if (rc) return -1;
-  while (waitpid(pid, &status, 0) < 0)
-    if (errno != EINTR) return errno == ECHILD ? 0 : -1; /* a host that ignores its children: the file will tell */
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  if (tide__os_start(&pid, argv[0], argv, NULL, output)) return -1;
+  if (tide__os_ended(&status, pid, true) == TIDE_OS_LOST)
+    return 0; /* a host that ignores its children: the file will tell */
+  return tide__os_exit_code(status);
 }
 
 /* ---- a folder for one compilation ---- */
@@ -80,11 +60,10 @@ typedef struct workshop {
 } workshop;
 
 static tide_status workshop_open(workshop *w) {
-  const char *tmp = getenv("TMPDIR");
-  snprintf(w->folder, sizeof w->folder, "%s/tide-jit-XXXXXX", tmp && *tmp ? tmp : "/tmp");
-  if (!mkdtemp(w->folder))
+  int error = tide__os_folder_temporary(w->folder, sizeof w->folder, "tide-jit");
+  if (error)
     return tide__fail(TIDE_FILE, "jit: no folder for the compiler, got %s: %s, expected TMPDIR to be writable",
-                      w->folder, strerror(errno));
+                      w->folder, strerror(error));
   snprintf(w->source, sizeof w->source, "%s/k.cpp", w->folder);
   snprintf(w->library, sizeof w->library, "%s/k.so", w->folder);
   snprintf(w->log, sizeof w->log, "%s/log", w->folder);
@@ -104,19 +83,19 @@ static bool header_path(char *path, const workshop *w, int i) {
 static void workshop_close(const workshop *w) {
   char path[PATH_MAX];
   for (int i = 0; i < HEADERS; i++)
-    if (header_path(path, w, i)) unlink(path);
-  unlink(w->source), unlink(w->library), unlink(w->log);
-  rmdir(w->folder);
+    if (header_path(path, w, i)) remove(path);
+  remove(w->source), remove(w->library), remove(w->log);
+  tide__os_folder_remove(w->folder);
 }
 
 /* malloc'ed, with a zero after it. */
 static char *slurp(const char *path, size_t *size) {
   FILE *f = fopen(path, "rb");
-  struct stat s;
+  tide__os_about s;
   char *text = NULL;
-  if (f && fstat(fileno(f), &s) == 0) text = malloc((size_t)s.st_size + 1);
+  if (f && tide__os_look_at(&s, fileno(f)) == 0) text = malloc((size_t)s.bytes + 1);
   if (text) {
-    *size = fread(text, 1, (size_t)s.st_size, f);
+    *size = fread(text, 1, (size_t)s.bytes, f);
     text[*size] = 0;
   }
   if (f) fclose(f);
@@ -197,39 +176,17 @@ tide_status tide__cxx_compile(tide_image *out, char **log, const char *source, c
   return status;
 }
 
-/* A path to the file that is new in this process: the bits of a counter stand in it as "./" and ".//". */
-static void unique_path(char *path, size_t size, int file) {
-  static _Atomic unsigned counter;
-  unsigned n = atomic_fetch_add(&counter, 1);
-  size_t at = (size_t)snprintf(path, size, "/proc/self/fd/");
-  for (int i = 0; i < 32; i++) at += (size_t)snprintf(path + at, size - at, n >> i & 1 ? ".//" : "./");
-  snprintf(path + at, size - at, "%d", file);
-}
-
 tide_status tide__cxx_load(void **module, const void *image, size_t bytes, int device) {
   (void)device;
-  char path[160];
-  int file = memfd_create("tide-kernel", MFD_CLOEXEC);
-  bool good = file >= 0;
-  for (size_t at = 0; good && at < bytes;) {
-    ssize_t wrote = write(file, (const char *)image + at, bytes - at);
-    good = wrote > 0 || (wrote < 0 && errno == EINTR);
-    at += wrote > 0 ? (size_t)wrote : 0;
-  }
-  if (!good) {
-    if (file >= 0) close(file);
-    return tide__fail(TIDE_FILE, "jit: no memory file for a kernel: %s", strerror(errno));
-  }
-  unique_path(path, sizeof path, file);
-  *module = tide__os_library(path, true);
-  const char *why = *module ? NULL : tide__os_library_problem();
-  close(file);
-  return *module ? TIDE_OK : tide__fail(TIDE_LIBRARY, "jit: a kernel cannot be loaded: %s", why ? why : "no reason");
+  *module = tide__os_code(image, bytes);
+  if (*module) return TIDE_OK;
+  if (errno) return tide__fail(TIDE_FILE, "jit: no memory file for a kernel: %s", strerror(errno));
+  return tide__fail(TIDE_LIBRARY, "jit: a kernel cannot be loaded: %s", tide__os_library_problem());
 }
 
 void tide__cxx_unload(void *module, int device) {
   (void)device;
-  tide__os_library_close(module);
+  tide__os_code_close(module);
 }
 
 tide_status tide__cxx_function(void **out, tide_function_info *info, void *module, const char *name, int device) {
@@ -297,7 +254,7 @@ static void work(void *arg, int64_t begin, int64_t end) {
   h.self = &h;
   if (!j->launch->elementwise) {
     size_t bytes = j->launch->shared > LEAST_SHARED ? j->launch->shared : LEAST_SHARED;
-    h.shared = aligned_alloc(128, (bytes + 127) / 128 * 128);
+    h.shared = tide__os_aligned(128, bytes);
     if (!h.shared) problem = NO_MEMORY;
   }
   tide__os_divides(true);
@@ -306,7 +263,7 @@ static void work(void *arg, int64_t begin, int64_t end) {
   problem = p.problem;
   tide__os_divides(false);
   tide__fibers_put(h.stacks);
-  free(h.shared);
+  tide__os_aligned_free(h.shared);
   if (problem) atomic_store(&j->problem, problem);
 }
 
