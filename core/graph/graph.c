@@ -16,10 +16,10 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 
 #include "base/file.h"
 #include "graph.h"
+#include "os/file.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of `all` */
 static tide__recording *all;
@@ -193,11 +193,11 @@ tide_status tide_graph_enable_debug(tide_graph *g) {
 
 /* The driver does not say whether it could write all: the text of a graph ends with a bracket. */
 static bool dump_is_whole(const char *path) {
-  struct stat is;
+  tide__os_about is;
   char end[16] = "";
-  FILE *f = stat(path, &is) == 0 && S_ISREG(is.st_mode) ? fopen(path, "rb") : NULL;
+  FILE *f = !tide__os_look(&is, path) && is.kind == TIDE_OS_FILE ? fopen(path, "rb") : NULL;
   if (!f) return true; /* a device or a pipe */
-  if (is.st_size > 0 && fseek(f, -(long)(is.st_size < 15 ? is.st_size : 15), SEEK_END) == 0)
+  if (is.bytes > 0 && fseek(f, -(long)(is.bytes < 15 ? is.bytes : 15), SEEK_END) == 0)
     end[fread(end, 1, sizeof end - 1, f)] = 0;
   fclose(f);
   return strchr(end, '}') != NULL;

@@ -8,11 +8,10 @@
 #include "array.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <zlib.h>
+
+#include "os/file.h"
 
 enum { PIECE = 1 << 13, STRAIGHT = 1 << 20 };
 
@@ -44,15 +43,15 @@ tide_status tide__source_read(tide__source *s, void *to, size_t n) {
 }
 
 tide_status tide__source_open(tide__source *s, const char *what, const char *path) {
-  struct stat is;
+  tide__os_about is;
   *s = (tide__source){.what = what, .path = path, .member = ""};
   if (!path) return tide__fail(TIDE_ARGUMENT, "%s: no path, got a null pointer, expected a file name", what);
-  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe that nobody writes is refused, not waited for */
-  int error = fd < 0 || fstat(fd, &is) != 0 ? errno : 0;
-  bool regular = !error && S_ISREG(is.st_mode);
+  int fd = tide__os_open(path, TIDE_OS_READ | TIDE_OS_NOW); /* a pipe that nobody writes is refused */
+  int error = fd < 0 ? errno : tide__os_look_at(&is, fd);
+  bool regular = !error && is.kind == TIDE_OS_FILE;
   if (regular && !(s->file = fdopen(fd, "rb"))) error = errno;
-  if (s->file) return s->left = (int64_t)is.st_size, TIDE_OK;
-  if (fd >= 0) close(fd);
+  if (s->file) return s->left = is.bytes, TIDE_OK;
+  if (fd >= 0) tide__os_close(fd);
   if (error) return tide__source_fail(s, "%s, expected a file that can be read", strerror(error));
   return tide__source_fail(s, "got a folder, a device or a pipe, expected a regular file");
 }

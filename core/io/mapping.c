@@ -6,13 +6,10 @@
  *
  * Invariant: a tensor lies inside the file as it was when it was mapped. */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
+#include "os/file.h"
 #include "tensor/tensor.h"
 #include "tide/file.h"
 
@@ -29,34 +26,32 @@ static tide_status map(tide_mapping **out, int fd, int64_t size, bool shared) {
   atomic_init(&m->refs, 1);
   m->size = size;
   if (m->size) {
-    int flags = shared ? MAP_SHARED : MAP_PRIVATE | MAP_NORESERVE;
-    void *at = mmap(NULL, (size_t)m->size, PROT_READ | PROT_WRITE, flags, fd, 0);
-    if (at == MAP_FAILED) {
+    m->at = tide__os_map_file(fd, (size_t)m->size, shared);
+    if (!m->at) {
+      int error = errno;
       free(m);
-      return tide__fail(errno == ENOMEM ? TIDE_MEMORY : TIDE_FILE, "mapping: the file cannot be mapped: %s",
-                        strerror(errno));
+      return tide__fail(error == ENOMEM ? TIDE_MEMORY : TIDE_FILE, "mapping: the file cannot be mapped: %s",
+                        strerror(error));
     }
-    m->at = at;
   }
   *out = m;
   return TIDE_OK;
 }
 
 tide_status tide_mapping_new(tide_mapping **out, FILE *file) {
-  struct stat is;
+  tide__os_about is;
   if (!out || !file) return tide__fail(TIDE_ARGUMENT, "mapping: wrong arguments, got a null pointer, expected a file");
-  int fd = fileno(file);
-  if (fd < 0 || fstat(fd, &is) != 0)
-    return tide__fail(TIDE_FILE, "mapping: got a file that cannot be mapped: %s", strerror(errno));
-  if (!S_ISREG(is.st_mode))
+  int fd = fileno(file), error = fd < 0 ? errno : tide__os_look_at(&is, fd);
+  if (error) return tide__fail(TIDE_FILE, "mapping: got a file that cannot be mapped: %s", strerror(error));
+  if (is.kind != TIDE_OS_FILE)
     return tide__fail(TIDE_FILE, "mapping: got a device or a pipe, expected a regular file to be mapped");
-  return map(out, fd, (int64_t)is.st_size, false);
+  return map(out, fd, is.bytes, false);
 }
 
 static void let_go(void *user) {
   tide_mapping *m = user;
   if (!tide__ref_drop(&m->refs)) return;
-  if (m->at) munmap(m->at, (size_t)m->size);
+  if (m->at) tide__os_unmap_file(m->at, (size_t)m->size);
   free(m);
 }
 
@@ -94,25 +89,26 @@ static tide_status fail_file(const char *path, const char *reason) {
 
 /* made: a shared one was not there. */
 static int open_file(const char *path, bool shared, bool *made) {
-  int flags = (shared ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK, fd = open(path, flags);
+  int how = TIDE_OS_READ | TIDE_OS_NOW | (shared ? TIDE_OS_WRITE : 0), fd = tide__os_open(path, how);
   if (fd >= 0 || !shared || errno != ENOENT) return fd;
-  fd = open(path, flags | O_CREAT | O_EXCL, 0666);
+  fd = tide__os_open(path, how | TIDE_OS_NEW);
   return *made = fd >= 0, fd;
 }
 
 /* A shared file is made as long as it has to be, with room on the disk: else a write would end the process. */
 static tide_status check_length(const char *path, int fd, int64_t length, bool shared) {
-  struct stat is;
-  if (fstat(fd, &is) != 0) return fail_file(path, strerror(errno));
-  if (!S_ISREG(is.st_mode)) return fail_file(path, "got a folder, a device or a pipe");
-  if ((int64_t)is.st_size >= length) return TIDE_OK;
+  tide__os_about is;
+  int error = tide__os_look_at(&is, fd);
+  if (error) return fail_file(path, strerror(error));
+  if (is.kind != TIDE_OS_FILE) return fail_file(path, "got a folder, a device or a pipe");
+  if (is.bytes >= length) return TIDE_OK;
   if (!shared)
     return tide__fail(TIDE_FILE, "from_file: %s: got a file of %lld bytes, expected at least %lld", path,
-                      (long long)is.st_size, (long long)length);
-  int error = posix_fallocate(fd, 0, (off_t)length);
+                      (long long)is.bytes, (long long)length);
+  error = tide__os_room(fd, length);
   if (!error) return TIDE_OK;
-  if (ftruncate(fd, is.st_size)) error = errno;
-  return fail_file(path, strerror(error));
+  int undone = tide__os_resize(fd, is.bytes);
+  return fail_file(path, strerror(undone ? undone : error));
 }
 
 tide_status tide_from_file(tide_tensor **out, const char *path, const int64_t *size, int ndim, int64_t offset,
@@ -132,8 +128,8 @@ tide_status tide_from_file(tide_tensor **out, const char *path, const int64_t *s
   if (fd < 0) return fail_file(path, strerror(errno));
   tide_status status = check_length(path, fd, length, shared);
   if (status == TIDE_OK) status = map(&m, fd, length, shared);
-  close(fd);
-  if (status != TIDE_OK && made) unlink(path);
+  tide__os_close(fd);
+  if (status != TIDE_OK && made) remove(path);
   if (status != TIDE_OK) return status;
   const tide_options o = {dtype, TIDE_CPU, false};
   status = n ? tensor_at(out, m, offset, size, ndim, dtype) : tide_empty(out, size, ndim, &o);

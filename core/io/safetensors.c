@@ -9,6 +9,7 @@
 #include "array.h"
 
 #include "base/json.h"
+#include "os/file.h"
 
 enum { LONGEST = 100000000 }; /* of a head, as the format has it */
 
@@ -343,26 +344,26 @@ static void write_head(FILE *f, const tide_archive_content *c) {
 }
 
 static tide_status write_all(FILE *file, const char *path, const tide_archive_content *c) {
-  char *text = NULL, digits[8];
-  size_t n = 0;
+  char digits[8];
+  tide__os_text head = {0};
   TIDE_TRY(check_notes(path, c));
-  FILE *head = open_memstream(&text, &n);
-  if (head) write_head(head, c);
-  if (!head || fclose(head)) {
-    free(text);
+  bool good = tide__os_text_begin(&head);
+  if (good) write_head(head.stream, c);
+  if (!good || !tide__os_text_end(&head)) {
+    free(head.at);
     return tide__fail(TIDE_MEMORY, "save_safetensors: no host memory");
   }
-  size_t whole = (n + 7) / 8 * 8; /* blanks fill it, so that the values are aligned */
+  size_t n = head.bytes, whole = (n + 7) / 8 * 8; /* blanks fill it, so that the values are aligned */
   if (whole > LONGEST) {
-    free(text);
+    free(head.at);
     return tide__fail(TIDE_VALUE, "save_safetensors: %s: its head has %zu bytes, expected at most %d", path, whole,
                       LONGEST);
   }
   for (int i = 0; i < 8; i++) digits[i] = (char)(whole >> 8 * i);
   fwrite(digits, 1, sizeof digits, file);
-  fwrite(text, 1, n, file);
+  fwrite(head.at, 1, n, file);
   fprintf(file, "%*s", (int)(whole - n), "");
-  free(text);
+  free(head.at);
   for (int64_t i = 0; i < c->count; i++) {
     tide_tensor *host;
     TIDE_TRY(tide__elements_host(&host, c->tensor[i]));

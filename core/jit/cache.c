@@ -11,14 +11,13 @@
  * Invariant: no lock is needed: files are complete when they get their name, and are never changed after. */
 #include "jit.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
-#include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
+
+#include "os/file.h"
+#include "os/process.h"
 
 _Atomic bool tide__jit_opened;
 
@@ -63,12 +62,12 @@ static bool make_folders(char *path) {
   for (char *p = path + 1; *p; p++) {
     if (*p != '/') continue;
     *p = 0;
-    int rc = mkdir(path, 0700);
-    int why = errno;
+    int why = tide__os_folder(path);
     *p = '/';
-    if (rc && why != EEXIST && why != EROFS && why != EACCES) return false;
+    if (why && why != EEXIST && why != EROFS && why != EACCES) return false;
   }
-  return mkdir(path, 0700) == 0 || errno == EEXIST;
+  int why = tide__os_folder(path);
+  return !why || why == EEXIST;
 }
 
 static bool file_path(char *path, size_t size, const char *name) {
@@ -78,42 +77,22 @@ static bool file_path(char *path, size_t size, const char *name) {
 
 /* ---- whole files ---- */
 
-static bool write_all(int file, const void *bytes, size_t n) {
-  for (const char *p = bytes; n > 0;) {
-    ssize_t wrote = write(file, p, n);
-    if (wrote < 0 && errno == EINTR) continue;
-    if (wrote <= 0) return false;
-    p += wrote, n -= (size_t)wrote;
-  }
-  return true;
-}
-
-static bool read_all(int file, void *bytes, size_t n) {
-  for (char *p = bytes; n > 0;) {
-    ssize_t got = read(file, p, n);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return false;
-    p += got, n -= (size_t)got;
-  }
-  return true;
-}
-
 enum { LARGEST = 64 << 20 };
 
 /* malloc'ed, with a zero after it; NULL if there is no such file or it cannot be read. What is no file but a pipe is
  * not waited for. */
 char *tide__jit_file(const char *path, size_t *size) {
-  int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  struct stat s;
+  int file = tide__os_open(path, TIDE_OS_READ | TIDE_OS_NOW);
+  tide__os_about s;
   if (file < 0) return NULL;
   char *bytes = NULL;
-  if (fstat(file, &s) == 0 && S_ISREG(s.st_mode) && s.st_size < LARGEST) bytes = malloc((size_t)s.st_size + 1);
-  if (bytes && !read_all(file, bytes, (size_t)s.st_size)) {
+  if (!tide__os_look_at(&s, file) && s.kind == TIDE_OS_FILE && s.bytes < LARGEST) bytes = malloc((size_t)s.bytes + 1);
+  if (bytes && !tide__os_read(file, bytes, (size_t)s.bytes)) {
     free(bytes);
     bytes = NULL;
   }
-  if (bytes) bytes[s.st_size] = 0, *size = (size_t)s.st_size;
-  close(file);
+  if (bytes) bytes[s.bytes] = 0, *size = (size_t)s.bytes;
+  tide__os_close(file);
   return bytes;
 }
 
@@ -137,16 +116,12 @@ static bool is_kept(const char *name) {
 }
 
 /* What a process that was killed left behind goes when it is an hour old. */
-static void sweep(const char *folder) {
-  DIR *d = opendir(folder);
+static void sweep(void *folder, const char *name) {
   char path[PATH_MAX];
-  struct stat s;
-  time_t now = time(NULL);
-  for (struct dirent *e; d && (e = readdir(d));)
-    if (is_unfinished(e->d_name) && (size_t)snprintf(path, sizeof path, "%s/%s", folder, e->d_name) < sizeof path &&
-        stat(path, &s) == 0 && now - s.st_mtime > 3600)
-      unlink(path);
-  if (d) closedir(d);
+  tide__os_about s;
+  if (is_unfinished(name) && (size_t)snprintf(path, sizeof path, "%s/%s", (char *)folder, name) < sizeof path &&
+      !tide__os_look(&s, path) && time(NULL) - s.seconds > 3600)
+    remove(path);
 }
 
 static bool write_file(const char *name, const void *head, size_t head_size, const void *bytes, size_t size) {
@@ -154,15 +129,15 @@ static bool write_file(const char *name, const void *head, size_t head_size, con
   char folder[PATH_MAX - 80], to[PATH_MAX], from[PATH_MAX];
   if (!tide_jit_cache_path(folder, sizeof folder) || !make_folders(folder)) return false;
   unsigned n = atomic_fetch_add(&count, 1);
-  if (n == 0) sweep(folder);
+  if (n == 0) tide__os_folder_list(folder, sweep, folder);
   snprintf(to, sizeof to, "%s/%s", folder, name);
-  snprintf(from, sizeof from, "%s/new.%ld.%u.%ld", folder, (long)getpid(), n, (long)time(NULL));
-  int file = open(from, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  snprintf(from, sizeof from, "%s/new.%ld.%u.%ld", folder, (long)tide__os_self(), n, (long)time(NULL));
+  int file = tide__os_open(from, TIDE_OS_WRITE | TIDE_OS_NEW | TIDE_OS_OWN);
   if (file < 0) return false;
-  bool good = write_all(file, head, head_size) && write_all(file, bytes, size);
-  good &= close(file) == 0;
-  good = good && rename(from, to) == 0;
-  if (!good) unlink(from);
+  bool good = tide__os_write(file, head, head_size) && tide__os_write(file, bytes, size);
+  good &= tide__os_close(file) == 0;
+  good = good && tide__os_rename(from, to) == 0;
+  if (!good) remove(from);
   return good;
 }
 
@@ -218,7 +193,7 @@ int tide__jit_read(tide_image *out, const tide__jit_key *key) {
 bool tide__jit_stored(const tide__jit_key *key) {
   char name[64], path[PATH_MAX];
   entry_name(name, sizeof name, key);
-  return file_path(path, sizeof path, name) && access(path, F_OK) == 0;
+  return file_path(path, sizeof path, name) && tide__os_access(path, 0) == 0;
 }
 
 bool tide__jit_write(const tide_image *image, const tide__jit_key *key) {
@@ -231,18 +206,25 @@ bool tide__jit_write(const tide_image *image, const tide__jit_key *key) {
   return write_file(name, &h, sizeof h, image->bytes, image->size);
 }
 
+typedef struct clearing {
+  const char *folder;
+  int error;
+} clearing;
+
+static void clear(void *user, const char *name) {
+  clearing *c = user;
+  char path[PATH_MAX];
+  if (!is_kept(name) || (size_t)snprintf(path, sizeof path, "%s/%s", c->folder, name) >= sizeof path) return;
+  if (remove(path) && errno != ENOENT) c->error = errno;
+}
+
 tide_status tide_jit_cache_clear(void) {
-  char folder[PATH_MAX - 80], path[PATH_MAX];
+  char folder[PATH_MAX - 80];
   if (!tide_jit_cache_path(folder, sizeof folder)) return TIDE_OK;
-  DIR *d = opendir(folder);
-  int failed = 0;
-  for (struct dirent *e; d && (e = readdir(d));) {
-    if (!is_kept(e->d_name) || (size_t)snprintf(path, sizeof path, "%s/%s", folder, e->d_name) >= sizeof path) continue;
-    if (unlink(path) && errno != ENOENT) failed = errno;
-  }
-  if (d) closedir(d);
-  return failed
-             ? tide__fail(TIDE_FILE, "cache_clear: an entry of %s could not be removed: %s", folder, strerror(failed))
+  clearing c = {folder, 0};
+  tide__os_folder_list(folder, clear, &c);
+  return c.error
+             ? tide__fail(TIDE_FILE, "cache_clear: an entry of %s could not be removed: %s", folder, strerror(c.error))
              : TIDE_OK;
 }
 
@@ -258,10 +240,10 @@ static pthread_mutex_t known_lock = PTHREAD_MUTEX_INITIALIZER;
 void tide__jit_cache_forked(void) { pthread_mutex_init(&known_lock, NULL); }
 
 static void stamp_of(char *out, size_t size, const char *path) {
-  struct stat s;
+  tide__os_about s;
   out[0] = 0;
-  if (stat(path, &s) == 0)
-    snprintf(out, size, "%lld %lld.%09ld", (long long)s.st_size, (long long)s.st_mtim.tv_sec, s.st_mtim.tv_nsec);
+  if (!tide__os_look(&s, path))
+    snprintf(out, size, "%lld %lld.%09ld", (long long)s.bytes, (long long)s.seconds, s.nanoseconds);
 }
 
 /* A record is four lines: where the environment pointed, the compiler's path, the stamp of that file, the version. */

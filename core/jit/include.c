@@ -9,7 +9,9 @@
 
 #include <limits.h>
 #include <stdio.h>
-#include <sys/stat.h>
+
+#include "os/file.h"
+#include "os/process.h"
 
 enum { FOLDERS = 64, FILES = 4096, BYTES = 64 << 20 };
 
@@ -34,8 +36,8 @@ static bool add_folder(search *s, const char *path, size_t length) {
 
 static bool add_variable(search *s, const char *name) {
   const char *p = getenv(name);
-  for (size_t n; p && *p; p += n + (p[n] == ':'))
-    if (!add_folder(s, p, n = strcspn(p, ":"))) return false;
+  for (size_t n; p && *p; p += n + (p[n] == *TIDE_OS_LIST))
+    if (!add_folder(s, p, n = strcspn(p, TIDE_OS_LIST))) return false;
   return true;
 }
 
@@ -61,14 +63,16 @@ static bool add_options(search *s, const char *const *options, int n) {
 
 /* False where there are too many. */
 static bool add_file(search *s, const char *folder, int in, const char *name, size_t length) {
-  char path[PATH_MAX], real[PATH_MAX], found[2 * PATH_MAX];
-  struct stat is;
+  char path[PATH_MAX], found[2 * PATH_MAX];
+  tide__os_about is;
   int n = snprintf(path, sizeof path, "%.*s/%.*s", in, folder, (int)length, name);
-  if (n < 0 || n >= PATH_MAX || stat(path, &is) != 0 || !S_ISREG(is.st_mode)) return true;
+  if (n < 0 || n >= PATH_MAX || tide__os_look(&is, path) || is.kind != TIDE_OS_FILE) return true;
   char *slash = strrchr(path, '/');
   *slash = 0;
-  if (!realpath(*path ? path : "/", real)) return false;
+  char *real = tide__os_real_path(*path ? path : "/");
+  if (!real) return false;
   snprintf(found, sizeof found, "%s/%s", real, slash + 1);
+  free(real);
   for (int i = 0; i < s->files; i++)
     if (!strcmp(s->file[i], found)) return true;
   return s->files < FILES && (s->file[s->files] = strdup(found)) && ++s->files;

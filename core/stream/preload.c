@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
-#include <unistd.h>
 
+#include "os/process.h"
 #include "stream.h"
 
 typedef struct loading {
@@ -41,7 +41,7 @@ static void *load(void *user) {
 
 /* The lock is held. */
 static void join(loading *l) {
-  if (l->begun && l->process == getpid()) pthread_join(l->thread, NULL);
+  if (l->begun && l->process == tide__os_self()) pthread_join(l->thread, NULL);
   l->begun = false;
 }
 
@@ -64,7 +64,7 @@ static tide_status begin(loading *l, const tide_backend *b, int device) {
   if (l->begun || l->complete) return TIDE_OK;
   pthread_once(&once, watch_exit);
   l->backend = b, l->device = device, l->all = b->kernel_count ? b->kernel_count() : 0;
-  l->process = getpid(), l->status = TIDE_OK;
+  l->process = tide__os_self(), l->status = TIDE_OK;
   atomic_store(&l->loaded, 0);
   atomic_store(&l->over, false);
   l->complete = l->all == 0;

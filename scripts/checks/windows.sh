@@ -8,8 +8,6 @@ command -v $compiler >/dev/null || { echo "windows: skipped, $compiler is not in
 waiting=(
   base/share.c {backend/sim,comm}/ipc.c      # memory that another process opens: a descriptor in /proc
   {backend/sim,comm}/external.c              # another API's memory and semaphores: descriptors
-  jit/cache.c io/mapping.c                   # folders, files as memory
-  jit/include.c io/safetensors.c             # realpath, a stream in memory
 )
 without=(io/{array,deflate,npz,png}.c) # zlib and libpng are not looked for
 cd "$(dirname "$(realpath "$0")")/../.."
