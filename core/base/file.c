@@ -187,7 +187,7 @@ tide_status tide_file_finish(tide_file *f) {
 
 tide_status tide__file_check(const char *what, const char *path) {
   tide__os_about is;
-  tide_file *f = NULL;
+  tide_file *f;
   if (path && tide__os_look(&is, path) == 0 && is.kind != TIDE_OS_FILE) {
     int error = is.kind == TIDE_OS_FOLDER ? EISDIR : tide__os_access(path, TIDE_OS_WRITE);
     return error ? fail(what, path, error) : TIDE_OK;

@@ -9,11 +9,10 @@
  *
  * Invariants: an import is in the list exactly while the driver has it open; a descriptor is consumed exactly when its
  * import succeeds: until then the driver has a duplicate. */
-#include <fcntl.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "comm.h"
+#include "os/file.h"
 #include "tide/external.h"
 
 typedef enum import_kind { MEMORY, BUFFER, TEXTURE, SEMAPHORE } import_kind;
@@ -121,7 +120,10 @@ static tide_status stream_for(tide_stream **stream, const import *i, const char 
 }
 
 static tide_status duplicate(int *out, int fd, const char *what) {
-  *out = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  *out = -1;
+  if (!TIDE_OS_DESCRIPTORS)
+    return tide__fail(TIDE_SUPPORT, "%s: fd: other APIs give no descriptors on Windows, got %d", what, fd);
+  *out = tide__os_duplicate(fd);
   return *out >= 0 ? TIDE_OK : tide__fail(TIDE_ARGUMENT, "%s: fd is not an open descriptor, got %d", what, fd);
 }
 
@@ -175,13 +177,13 @@ import i = {.kind = SEMAPHORE };
   tide_status status = duplicate(&own, fd, "import_semaphore");
   if (status == TIDE_OK) {
     status = i.backend->external->semaphore_open(&i.impl, i.device, own, timeline);
-    if (status != TIDE_OK) close(own);
+    if (status != TIDE_OK) tide__os_close(own);
   }
   if (status != TIDE_OK) {
     free(s);
     return status;
   }
-  close(fd);
+  tide__os_close(fd);
   s->import = i;
   atomic_init(&s->refs, 1);
   enter(&s->import);
@@ -270,7 +272,7 @@ import i = {.kind = MEMORY };
   tide_status status = duplicate(&own, m->fd, "import_memory");
   if (status == TIDE_OK) {
     status = i.backend->external->memory_open(&i.impl, &ptr, i.device, own, m->bytes, m->dedicated);
-    if (status != TIDE_OK) close(own);
+    if (status != TIDE_OK) tide__os_close(own);
   }
   if (status != TIDE_OK) {
     free(o);
@@ -283,7 +285,7 @@ import i = {.kind = MEMORY };
     end_import(o);
     return status;
   }
-  close(m->fd);
+  tide__os_close(m->fd);
   if (m->ready) tide_semaphore_retain(m->ready);
   if (m->done) tide_semaphore_retain(m->done);
   return TIDE_OK;

@@ -13,10 +13,9 @@
  * Invariant: sent[i].storage is held exactly while slot i is not FREE. */
 #include "comm.h"
 #include <stdio.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
-#include "base/share.h"
+#include "os/file.h"
+#include "os/process.h"
 #include "tensor/tensor.h"
 #include "tide/ipc.h"
 
@@ -32,7 +31,7 @@ typedef struct slot {
 /* What the bytes of a handle hold. */
 typedef struct parcel {
   char magic[8];
-  tide__share table;
+  tide__os_share table;
   uint32_t slot, generation;
   unsigned char uuid[16];
   tide_ipc_handle memory, event;
@@ -43,7 +42,7 @@ typedef struct parcel {
 _Static_assert(sizeof(parcel) <= TIDE_IPC_TENSOR_BYTES, "a parcel fits a handle");
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of what the producer has */
-static tide__share table;
+static tide__os_share table;
 static slot *slots; /* NULL until something is shared */
 static struct {
   tide_storage *storage;
@@ -55,11 +54,11 @@ static struct {
 
 static tide_status open_table(void) {
   if (slots) return TIDE_OK;
-  if (!tide__share_new(&table, SLOTS * sizeof *slots))
+  if (!tide__os_share_new(&table, SLOTS * sizeof *slots))
     return tide__fail(TIDE_MEMORY, "ipc_handle: no host memory to share");
-  void *map = mmap(NULL, SLOTS * sizeof *slots, PROT_READ | PROT_WRITE, MAP_SHARED, table.file, 0);
-  if (map == MAP_FAILED) {
-    close(table.file);
+  void *map = tide__os_share_map(table.file, SLOTS * sizeof *slots);
+  if (!map) {
+    tide__os_share_close(table.file);
     return tide__fail(TIDE_MEMORY, "ipc_handle: no host memory to share");
   }
   slots = map;
@@ -79,7 +78,7 @@ static tide_storage *clear(int i) {
 
 static bool given_back(const slot *s) {
   uint32_t state = atomic_load(&s->state);
-  return state == DONE || (state == OPEN && !tide__share_alive(atomic_load(&s->consumer)));
+  return state == DONE || (state == OPEN && !tide__os_alive(atomic_load(&s->consumer)));
 }
 
 void tide_ipc_collect(void) {
@@ -128,8 +127,8 @@ void tide__ipc_shutdown(void) {
   if (lost) tide__log("ipc: %d tensors are still in use by other processes, which lose them now", lost);
   pthread_mutex_lock(&lock);
   if (slots) {
-    munmap(slots, SLOTS * sizeof *slots);
-    close(table.file);
+    tide__os_share_unmap(slots, SLOTS * sizeof *slots);
+    tide__os_share_close(table.file);
   }
   slots = NULL;
   pthread_mutex_unlock(&lock);
@@ -294,10 +293,10 @@ static tide_status open_own(tide_tensor **out, const parcel *p) {
 }
 
 static tide_status claim(loan *l, const parcel *p) {
-  int file = tide__share_open(&p->table);
-  void *map = file < 0 ? MAP_FAILED : mmap(NULL, SLOTS * sizeof *slots, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-  if (file >= 0) close(file);
-  if (map == MAP_FAILED)
+  int file = tide__os_share_open(&p->table);
+  void *map = file < 0 ? NULL : tide__os_share_map(file, SLOTS * sizeof *slots);
+  if (file >= 0) tide__os_share_close(file);
+  if (!map)
     return tide__fail(TIDE_STATE,
                       "tensor_from_ipc: process %d, which made the handle, is gone or cannot be reached, "
                       "expected it to live",
@@ -306,16 +305,16 @@ static tide_status claim(loan *l, const parcel *p) {
   slot *s = &l->map[p->slot];
   uint32_t expected = SENT;
   if (atomic_load(&s->generation) == p->generation && atomic_compare_exchange_strong(&s->state, &expected, OPEN)) {
-    atomic_store(&s->consumer, (int32_t)getpid());
+    atomic_store(&s->consumer, tide__os_self());
     return TIDE_OK;
   }
-  munmap(map, SLOTS * sizeof *slots);
+  tide__os_share_unmap(map, SLOTS * sizeof *slots);
   return fail_used();
 }
 
 static void settle(loan *l, uint32_t state) {
   atomic_store(&l->map[l->slot].state, state);
-  munmap(l->map, SLOTS * sizeof *slots);
+  tide__os_share_unmap(l->map, SLOTS * sizeof *slots);
   free(l);
 }
 
@@ -371,5 +370,5 @@ tide_status tide_tensor_from_ipc(tide_tensor **out, const tide_ipc_tensor *handl
   parcel p;
   memcpy(&p, handle, sizeof p);
   TIDE_TRY(check_parcel(&p));
-  return p.table.process == (int32_t)getpid() ? open_own(out, &p) : open_other(out, &p);
+  return p.table.process == tide__os_self() ? open_own(out, &p) : open_other(out, &p);
 }

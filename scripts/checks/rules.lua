@@ -106,7 +106,18 @@ local function check_floor(path, line, header)
   end
 end
 
+-- What only POSIX has; pthread.h and sched.h are everywhere.
+local posix_headers = { ["unistd.h"] = true, ["fcntl.h"] = true, ["dirent.h"] = true, ["dlfcn.h"] = true, ["poll.h"] = true,
+  ["signal.h"] = true, ["spawn.h"] = true, ["ucontext.h"] = true, ["termios.h"] = true }
+
+local function is_posix(header)
+  return posix_headers[header] or (header:match("^sys/") and header ~= "sys/types.h")
+end
+
 local function check_include(path, line, header, quoted)
+  if in_core(path) and is_posix(header) and not under(path, "core/os/", "core/backend/cuda/") then
+    complain(path, line, header .. " outside core/os: the rest of core is for every system")
+  end
   if in_core(path) and quoted then check_floor(path, line, header) end
   if lua_headers[header] and not under(path, "lua_bindings/", "scripts/examples/host/") then
     complain(path, line, header .. " outside lua_bindings: core knows no Lua")

@@ -9,9 +9,6 @@
 #include "sim.h"
 
 #include <stdlib.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/base.h"
 
@@ -39,9 +36,9 @@ static void host_unlock(void *ptr) { tide__sim_host_free(ptr, 0); }
 /* ---- memory ---- */
 
 static tide_status check_file(int fd, size_t bytes, const char *what) {
-  struct stat s;
+  tide__os_about about;
   TIDE_TRY(tide__sim_enter(what));
-  if (!fstat(fd, &s) && (uint64_t)s.st_size >= bytes) return TIDE_OK;
+  if (!tide__os_look_at(&about, fd) && (uint64_t)about.bytes >= bytes) return TIDE_OK;
   return tide__sim.host->fail(TIDE_VALUE, "%s: fd is not a file of %zu bytes, got %d, expected a memfd", what, bytes,
                               fd);
 }
@@ -70,12 +67,12 @@ static tide_status semaphore_open(void **out, int device, int fd, bool timeline)
   (void)device;
   TIDE_TRY(check_file(fd, sizeof(uint64_t), "import_semaphore"));
   sim_semaphore *s = malloc(sizeof *s);
-  void *map = s ? mmap(NULL, sizeof *s->count, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
-  if (map == MAP_FAILED) {
+  void *map = s ? tide__os_share_map(fd, sizeof *s->count) : NULL;
+  if (!map) {
     free(s);
     return tide__sim.host->fail(TIDE_MEMORY, "import_semaphore: no host memory");
   }
-  close(fd);
+  tide__os_share_close(fd);
   *s = (sim_semaphore){map, 1, timeline};
   *out = s;
   return TIDE_OK;
@@ -83,7 +80,7 @@ static tide_status semaphore_open(void **out, int device, int fd, bool timeline)
 
 void tide__sim_semaphore_unref(sim_semaphore *s) {
   if (!s || --s->refs) return;
-  munmap((void *)s->count, sizeof *s->count);
+  tide__os_share_unmap((void *)s->count, sizeof *s->count);
   free(s);
 }
 

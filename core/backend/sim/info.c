@@ -8,9 +8,9 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "base/base.h"
+#include "os/process.h"
 
 enum { DEGREES = 40, MILLIWATTS = 50000, MEGAHERTZ = 1000 };
 
@@ -52,7 +52,7 @@ tide_status tide__sim_processes(tide_device_process *list, int *count, int devic
   pthread_mutex_lock(&tide__sim.lock);
   size_t used = tide__sim.device[device].used;
   pthread_mutex_unlock(&tide__sim.lock);
-  if (used && *count > 0) list[0] = (tide_device_process){getpid(), (int64_t)used};
+  if (used && *count > 0) list[0] = (tide_device_process){tide__os_self(), (int64_t)used};
   *count = used ? 1 : 0;
   return TIDE_OK;
 }

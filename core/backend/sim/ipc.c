@@ -11,10 +11,9 @@
 #include "sim.h"
 
 #include <stdlib.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "base/base.h"
+#include "os/process.h"
 
 enum { PAGE = 4096 };
 static const char magic[8] = "tidesim";
@@ -22,7 +21,7 @@ static const char magic[8] = "tidesim";
 /* What the 64 bytes of a handle hold. */
 typedef struct name {
   char magic[8];
-  tide__share share;
+  tide__os_share share;
   int32_t is_event, device;
   uint64_t bytes;
 } name;
@@ -40,7 +39,7 @@ static tide_status unpack(name *out, int *file, const tide_ipc_handle *handle, b
   if (memcmp(out->magic, magic, sizeof magic) != 0 || out->is_event != is_event)
     return tide__sim.host->fail(TIDE_VALUE, "%s: this is no handle of a simulated device's %s", what,
                                 is_event ? "event" : "memory");
-  *file = tide__share_open(&out->share);
+  *file = tide__os_share_open(&out->share);
   if (*file >= 0) return TIDE_OK;
   return tide__sim.host->fail(TIDE_STATE,
                               "%s: process %d does not share this any more, expected it to live and to hold "
@@ -59,14 +58,12 @@ static sim_block *find(int device, const void *ptr) {
 }
 
 static bool map_file(const sim_block *block, int file) {
-  return mmap(block->ptr + tide__sim.shift, whole(block), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) !=
-         MAP_FAILED;
+  return tide__os_share_pages(block->ptr + tide__sim.shift, whole(block), file);
 }
 
 void tide__sim_unshare(sim_block *block) {
-  mmap(block->ptr + tide__sim.shift, whole(block), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
-       -1, 0);
-  close(block->share.file);
+  tide__os_share_leave(block->ptr + tide__sim.shift, whole(block));
+  tide__os_share_close(block->share.file);
   block->shared = false;
 }
 
@@ -80,22 +77,18 @@ static bool nothing_runs(const void *unused) {
 /* With the lock held and nothing running. */
 static bool share(sim_block *block) {
   if (block->shared) return true;
-  if (!tide__share_new(&block->share, whole(block))) return false;
-  const char *seen = block->ptr + tide__sim.shift;
-  size_t done = 0;
-  while (done < whole(block)) {
-    ssize_t n = pwrite(block->share.file, seen + done, whole(block) - done, (off_t)done);
-    if (n <= 0) break;
-    done += (size_t)n;
-  }
-  block->shared = done == whole(block) && map_file(block, block->share.file);
-  if (!block->shared) close(block->share.file);
+  if (!tide__os_share_new(&block->share, whole(block))) return false;
+  int file = block->share.file;
+  block->shared = tide__os_write(file, block->ptr + tide__sim.shift, whole(block)) && map_file(block, file);
+  if (!block->shared) tide__os_share_close(file);
   return block->shared;
 }
 
 tide_status tide__sim_ipc_mem_export(tide_ipc_handle *out, int device, void *ptr) {
   sim_state *s = &tide__sim;
   TIDE_TRY(tide__sim_enter("ipc_handle"));
+  if (!TIDE_OS_SHARES_PAGES)
+    return s->host->fail(TIDE_SUPPORT, "ipc_handle: simulated devices share no memory on Windows");
   pthread_mutex_lock(&s->lock);
   tide_status status = tide__sim_wait(nothing_runs, NULL, TIDE_CPU, "ipc_handle");
   sim_block *block = status == TIDE_OK ? find(device, ptr) : NULL;
@@ -137,7 +130,7 @@ tide_status tide__sim_ipc_mem_open(void **out, int device, const tide_ipc_handle
     *out = block->ptr;
     return TIDE_OK;
   }
-  close(file);
+  tide__os_share_close(file);
   return s->host->fail(TIDE_MEMORY, "tensor_from_ipc: no addresses for %zu bytes", (size_t)n.bytes);
 }
 
@@ -153,16 +146,16 @@ typedef struct counters {
 
 struct sim_page {
   int refs;
-  tide__share share;
+  tide__os_share share;
   counters *counters;
 };
 
-static sim_page *page_of(const tide__share *share) {
+static sim_page *page_of(const tide__os_share *share) {
   sim_page *page = calloc(1, sizeof *page);
-  void *map = page ? mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, share->file, 0) : MAP_FAILED;
-  if (map == MAP_FAILED) {
+  void *map = page ? tide__os_share_map(share->file, PAGE) : NULL;
+  if (!map) {
     free(page);
-    close(share->file);
+    tide__os_share_close(share->file);
     return NULL;
   }
   *page = (sim_page){.refs = 1, .share = *share, .counters = map};
@@ -170,8 +163,8 @@ static sim_page *page_of(const tide__share *share) {
 }
 
 sim_page *tide__sim_page_new(void) {
-  tide__share share;
-  return tide__share_new(&share, PAGE) ? page_of(&share) : NULL;
+  tide__os_share share;
+  return tide__os_share_new(&share, PAGE) ? page_of(&share) : NULL;
 }
 
 sim_page *tide__sim_page_ref(sim_page *page) {
@@ -181,14 +174,14 @@ sim_page *tide__sim_page_ref(sim_page *page) {
 
 void tide__sim_page_unref(sim_page *page) {
   if (!page || --page->refs) return;
-  munmap(page->counters, PAGE);
-  close(page->share.file);
+  tide__os_share_unmap(page->counters, PAGE);
+  tide__os_share_close(page->share.file);
   free(page);
 }
 
 void tide__sim_page_record(sim_mark *mark, sim_page *page) {
   mark->page = tide__sim_page_ref(page);
-  atomic_store(&page->counters->recorder, (int32_t)getpid());
+  atomic_store(&page->counters->recorder, tide__os_self());
   mark->ticket = atomic_fetch_add(&page->counters->recorded, 1) + 1;
 }
 
@@ -200,7 +193,7 @@ void tide__sim_page_pass(const sim_mark *mark) {
 
 bool tide__sim_page_passed(const sim_page *page, uint64_t ticket) {
   const counters *c = page->counters;
-  return atomic_load(&c->passed) >= ticket || !tide__share_alive(atomic_load(&c->recorder));
+  return atomic_load(&c->passed) >= ticket || !tide__os_alive(atomic_load(&c->recorder));
 }
 
 uint64_t tide__sim_page_ticket(const sim_page *page) { return atomic_load(&page->counters->recorded); }
@@ -220,7 +213,7 @@ tide_status tide__sim_ipc_event_open(void **out, int device, const tide_ipc_hand
   void *event;
   TIDE_TRY(tide__sim_enter("from_ipc_handle"));
   TIDE_TRY(unpack(&n, &file, handle, true, "from_ipc_handle"));
-  tide__share share = n.share;
+  tide__os_share share = n.share;
   share.file = file;
   sim_page *page = page_of(&share);
   if (!page) return tide__sim.host->fail(TIDE_MEMORY, "from_ipc_handle: no host memory");

@@ -15,7 +15,6 @@
 #include "sim.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "base/base.h"
 #include "os/os.h"
@@ -60,7 +59,7 @@ void tide__sim_memory_close(void) {
   for (int d = 0; d < s->devices; d++) {
     for (sim_block *b = s->device[d].blocks, *next; b; b = next) {
       next = b->next;
-      if (b->shared) close(b->share.file);
+      if (b->shared) tide__os_share_close(b->share.file);
       free(b->piece);
       free(b);
     }

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "backend/backend.h"
-#include "base/share.h"
+#include "os/file.h"
 #include "tide/sim.h"
 
 /* A block of device memory that someone holds, or a range of addresses that is backed piece by piece; each device has a
@@ -20,7 +20,7 @@ typedef struct sim_block {
   char *ptr; /* the address that core sees */
   size_t bytes;
   bool shared, borrowed; /* its pages are those of a file; of another process's file */
-  tide__share share;     /* of a shared one: the file that we hold open */
+  tide__os_share share;  /* of a shared one: the file that we hold open */
   uint32_t *piece;       /* of a range: for each granule, see range.c; else NULL */
 } sim_block;
 
