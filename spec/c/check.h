@@ -4,8 +4,16 @@
 #define TIDE_TEST_CHECK_H
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "tide/tide.h"
+
+#ifdef _WIN32
+static inline int setenv(const char *name, const char *value, int replace) {
+  return replace || !getenv(name) ? _putenv_s(name, value) : 0;
+}
+static inline int unsetenv(const char *name) { return _putenv_s(name, ""); }
+#endif
 
 static _Atomic int failures; /* threads may check too */
 #define CHECK(cond)                                                                                                    \

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "check.h"
+#include "os/file.h"
 
 enum { LENGTH = 2000 }; /* a storage that is large enough to be aligned */
 
@@ -63,9 +64,16 @@ static void read_all(FILE *file, int device) {
   tide_values_free(v);
 }
 
+static FILE *stream_of(const char *bytes, size_t n) {
+  FILE *file = tide__os_temporary();
+  CHECK(file && fwrite(bytes, 1, n, file) == n);
+  rewind(file);
+  return file;
+}
+
 /* Reads until something fails or there is no more. */
-static void read_any(char *bytes, size_t n) {
-  FILE *file = fmemopen(bytes, n, "rb");
+static void read_any(const char *bytes, size_t n) {
+  FILE *file = stream_of(bytes, n);
   tide_values *v = NULL;
   tide_saved s;
   if (tide_values_read(&v, &(tide_values_config){.what = "test", .file = file, .name = "bytes"}) == TIDE_OK)
@@ -80,16 +88,17 @@ static bool still_open(void *user) { return *(int *)user > 0 && (*(int *)user)--
 int main(void) {
   tide_config config = {.struct_size = sizeof config, .sim_devices = 1};
   OK(tide_init(&config));
-  char *bytes;
-  size_t size;
-  FILE *file = open_memstream(&bytes, &size);
+  tide__os_text text = {0};
+  CHECK(tide__os_text_begin(&text));
   tide_tensor *x = full(TIDE_CPU, LENGTH, 3), *part = NULL;
   OK(tide_narrow(&part, x, 0, 5, 3));
   write_all(NULL, x, part); /* only looked at */
-  write_all(file, x, part);
-  fclose(file);
+  write_all(text.stream, x, part);
+  CHECK(tide__os_text_end(&text));
+  char *bytes = text.at;
+  size_t size = text.bytes;
   for (int device = TIDE_CPU; device < 1; device++) {
-    FILE *again = fmemopen(bytes, size, "rb");
+    FILE *again = stream_of(bytes, size);
     read_all(again, device);
     fclose(again);
   }
