@@ -10,6 +10,7 @@
 #include "names.h"
 #include "repl.h"
 #include "runner.h"
+#include "system.h"
 
 static const char *program = "tide";
 
@@ -112,7 +113,7 @@ static bool simulate(const char *count) {
   char *end;
   long n = strtol(count, &end, 10);
   if (*count >= '0' && *count <= '9' && !*end && n <= TIDE_MAX_DEVICES)
-    return setenv("TIDE_SIM_DEVICES", count, 1) == 0;
+    return ltide_set_variable("TIDE_SIM_DEVICES", count);
   fprintf(stderr, "%s: --sim: got '%s', expected how many GPUs to simulate, 0 to %d\n", program, count,
           TIDE_MAX_DEVICES);
   return false;

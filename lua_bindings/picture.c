@@ -4,12 +4,12 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "each.h"
 #include "row.h"
 #include "script.h"
+#include "system.h"
 
 /* {==== For the chunks */
 
@@ -96,9 +96,8 @@ static const char *colors_of_terminal(void) {
 
 /* screen(): columns, and "true", "256" or "none" for its colours. */
 static int script_screen(lua_State *L) {
-  struct winsize size;
-  bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  lua_pushinteger(L, known ? size.ws_col : 80);
+  int columns = ltide_columns();
+  lua_pushinteger(L, columns > 0 ? columns : 80);
   lua_pushstring(L, colors_of_terminal());
   return 2;
 }

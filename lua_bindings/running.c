@@ -4,10 +4,10 @@
  * What a script has bound stays bound when it returns, so the last caller's stack is asked: a function of ours is
  * running there, or it is the host that calls. A state may have been closed on another thread since; where anything of
  * that kind has happened (the epoch), the list of open states is asked before the stack is touched. */
-#include <dlfcn.h>
 #include <pthread.h>
 
 #include "bindings.h"
+#include "system.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the list */
 static ltide_state *open_states;
@@ -59,8 +59,7 @@ static bool is_ours(lua_CFunction fn) {
   static _Thread_local lua_CFunction known;
   static _Thread_local bool ours;
   if (fn == known) return ours;
-  Dl_info theirs, here;
-  ours = dladdr((void *)(size_t)fn, &theirs) && dladdr(&open_states, &here) && theirs.dli_fbase == here.dli_fbase;
+  ours = ltide_same_library((const void *)(size_t)fn, &open_states);
   known = fn;
   return ours;
 }

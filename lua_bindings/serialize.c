@@ -16,6 +16,7 @@
 #include "file.h"
 #include "script.h"
 #include "serialize.h"
+#include "system.h"
 #include "tide/ipc.h"
 
 static void free_values(void *values) { tide_values_free(values); }
@@ -258,8 +259,8 @@ static int lserialize(lua_State *L, ltide_call *c) {
   if (lua_isnone(L, 1)) return ltide_arg_error(L, 1, "value", "what is to be serialized");
   lua_settop(L, 1);
   ltide_file *f = ltide_push_file(L);
-  f->file = open_memstream(&f->bytes, &f->size);
-  if (!f->file || ltide_write_value(L, f->file, 1, 0))
+  f->file = ltide_bytes_writer(&f->bytes, &f->size);
+  if (!f->file || ltide_write_value(L, f->file, 1, 0) || !ltide_bytes_take(f->file, &f->bytes, &f->size))
     return ltide_error(L, "OutOfMemoryError", "serialize: no memory");
   lua_pushlstring(L, f->bytes, f->size);
   return 1;
@@ -270,7 +271,7 @@ static int ldeserialize(lua_State *L, ltide_call *c) {
   const char *bytes = lua_type(L, 1) == LUA_TSTRING ? lua_tolstring(L, 1, &n) : NULL;
   if (!bytes) return ltide_arg_error(L, 1, "bytes", "a string that serialize gave");
   ltide_file *f = ltide_push_file(L);
-  f->file = n ? fmemopen((void *)bytes, n, "rb") : fopen("/dev/null", "rb");
+  f->file = ltide_bytes_reader(bytes, n);
   if (!f->file) return ltide_error(L, "OutOfMemoryError", "deserialize: no memory");
   ltide_read_value(L, f->file, "bytes", c->v[1].at, false, NULL);
   return 1;

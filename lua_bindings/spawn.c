@@ -7,7 +7,6 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "row.h"
@@ -15,6 +14,7 @@
 #include "scope.h"
 #include "script.h"
 #include "serialize.h"
+#include "system.h"
 #include "tide/ipc.h"
 #include "tide/process.h"
 
@@ -95,11 +95,11 @@ static int script_how_ended(lua_State *L) {
   bool ended = tide_process_ended(p);
   tide_process_word told = ended ? tide_process_told(p) : TIDE_PROCESS_SILENT;
   if (!ended || (!p->status && told == TIDE_PROCESS_BEGUN)) return ltide_give_boolean(L, ended);
-  bool is_known = p->status != -1, by_signal = is_known && WIFSIGNALED(p->status);
-  int code = by_signal ? WTERMSIG(p->status) : WEXITSTATUS(p->status);
+  bool is_known = p->status != -1, by_signal = is_known && ltide_signal_of(p->status);
+  int code = by_signal ? ltide_signal_of(p->status) : ltide_exit_code_of(p->status);
   lua_pushnil(L);
   if (by_signal)
-    lua_pushfstring(L, "was ended by signal %d (%s)", code, strsignal(code));
+    lua_pushfstring(L, "was ended by signal %d (%s)", code, ltide_signal_name(code));
   else if (!is_known)
     lua_pushliteral(L, "has ended, and something else has taken its exit code");
   else if (!p->status)
@@ -119,8 +119,8 @@ static int script_how_ended(lua_State *L) {
 /* {==== For the chunk: programs and functions */
 
 static int script_cannot_use(lua_State *L) {
-  int mode = lua_toboolean(L, 2) ? X_OK : R_OK;
-  return access(lua_tostring(L, 1), mode) ? (lua_pushstring(L, strerror(errno)), 1) : 0;
+  int error = ltide_cannot_use(lua_tostring(L, 1), lua_toboolean(L, 2));
+  return error ? (lua_pushstring(L, strerror(error)), 1) : 0;
 }
 
 /* This program where it is the runner, or one that is found. */
@@ -212,7 +212,7 @@ static int work(lua_State *L) {
     ltide_error(L, "StateError", "spawn: the program is another version of tide, %s, expected that of the parent",
                 tide_version());
   lua_getfield(L, 2, "parent");
-  if (lua_tointeger(L, -1) != getppid()) exit(EXIT_FAILURE); /* it has ended before we could bind to it */
+  if (!ltide_is_parent((long)lua_tointeger(L, -1))) exit(EXIT_FAILURE); /* it has ended before we could bind to it */
   lua_settop(L, 2);
   lua_pushvalue(L, 1);
   return ltide_script_call(L, "run_task", 2);

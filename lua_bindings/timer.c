@@ -6,10 +6,10 @@
  *
  * Invariant: a timer of a device holds both its events from its making on; the finaliser lets them go once. */
 #include <time.h>
-#include <sys/resource.h>
 
 #include "class.h"
 #include "fields.h"
+#include "system.h"
 
 /* {==== tide.Timer */
 
@@ -19,12 +19,11 @@ typedef struct ltide_timer {
 
 static ltide_timer clock_now(void) {
   struct timespec t;
-  struct rusage r;
+  ltide_timer now;
   clock_gettime(CLOCK_MONOTONIC, &t);
-  getrusage(RUSAGE_SELF, &r);
-  return (ltide_timer){(double)t.tv_sec + 1e-9 * (double)t.tv_nsec,
-                       (double)r.ru_utime.tv_sec + 1e-6 * (double)r.ru_utime.tv_usec,
-                       (double)r.ru_stime.tv_sec + 1e-6 * (double)r.ru_stime.tv_usec};
+  now.real = (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+  ltide_processor_seconds(&now.user, &now.sys);
+  return now;
 }
 
 static int ltimer_time(lua_State *L, ltide_call *c);

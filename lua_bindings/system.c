@@ -1,0 +1,116 @@
+/* system.c: what the bindings themselves ask of the operating system. What core asks is its own matter (core/os). */
+#include "system.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifndef _WIN32
+
+#  include <dlfcn.h>
+#  include <sys/ioctl.h>
+#  include <sys/resource.h>
+#  include <sys/wait.h>
+#  include <unistd.h>
+
+int ltide_columns(void) {
+  struct winsize size;
+  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+void ltide_processor_seconds(double *user, double *kernel) {
+  struct rusage r;
+  getrusage(RUSAGE_SELF, &r);
+  *user = (double)r.ru_utime.tv_sec + 1e-6 * (double)r.ru_utime.tv_usec;
+  *kernel = (double)r.ru_stime.tv_sec + 1e-6 * (double)r.ru_stime.tv_usec;
+}
+
+bool ltide_same_library(const void *a, const void *b) {
+  Dl_info of_a, of_b;
+  return dladdr(a, &of_a) && dladdr(b, &of_b) && of_a.dli_fbase == of_b.dli_fbase;
+}
+
+bool ltide_set_variable(const char *name, const char *value) { return setenv(name, value, true) == 0; }
+
+FILE *ltide_bytes_writer(char **bytes, size_t *size) { return open_memstream(bytes, size); }
+
+bool ltide_bytes_take(FILE *writer, char **bytes, size_t *size) {
+  (void)writer, (void)bytes, (void)size; /* there since it was flushed */
+  return true;
+}
+
+FILE *ltide_bytes_reader(const char *bytes, size_t size) {
+  return size ? fmemopen((void *)(size_t)bytes, size, "rb") : fopen("/dev/null", "rb");
+}
+
+int ltide_cannot_use(const char *path, bool run) { return access(path, run ? X_OK : R_OK) ? errno : 0; }
+int ltide_signal_of(int status) { return WIFSIGNALED(status) ? WTERMSIG(status) : 0; }
+int ltide_exit_code_of(int status) { return WEXITSTATUS(status); }
+const char *ltide_signal_name(int number) { return strsignal(number); }
+bool ltide_is_parent(long process) { return getppid() == process; }
+
+#else
+
+#  include <windows.h>
+
+#  include <io.h>
+
+int ltide_columns(void) {
+  CONSOLE_SCREEN_BUFFER_INFO info;
+  bool known = GetConsoleScreenBufferInfo(GetStdHandle(STD_OUTPUT_HANDLE), &info);
+  return known ? info.srWindow.Right - info.srWindow.Left + 1 : 0;
+}
+
+static double seconds_of(FILETIME t) {
+  return 1e-7 * (double)((unsigned long long)t.dwHighDateTime << 32 | t.dwLowDateTime);
+}
+
+void ltide_processor_seconds(double *user, double *kernel) {
+  FILETIME begun, ended, in_kernel = {0}, in_user = {0};
+  GetProcessTimes(GetCurrentProcess(), &begun, &ended, &in_kernel, &in_user);
+  *user = seconds_of(in_user), *kernel = seconds_of(in_kernel);
+}
+
+static HMODULE library_of(const void *code) {
+  HMODULE module = NULL;
+  const DWORD how = GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS | GET_MODULE_HANDLE_EX_FLAG_UNCHANGED_REFCOUNT;
+  return GetModuleHandleExA(how, code, &module) ? module : NULL;
+}
+
+bool ltide_same_library(const void *a, const void *b) {
+  HMODULE of_a = library_of(a);
+  return of_a && of_a == library_of(b);
+}
+
+bool ltide_set_variable(const char *name, const char *value) { return _putenv_s(name, value) == 0; }
+
+/* There are no streams in memory: a temporary file stands in for it. */
+FILE *ltide_bytes_writer(char **bytes, size_t *size) {
+  *bytes = NULL, *size = 0;
+  return tmpfile();
+}
+
+bool ltide_bytes_take(FILE *writer, char **bytes, size_t *size) {
+  long long n = _ftelli64(writer);
+  if (n < 0 || !(*bytes = malloc((size_t)n + 1))) return false;
+  rewind(writer);
+  *size = fread(*bytes, 1, (size_t)n, writer);
+  return *size == (size_t)n;
+}
+
+FILE *ltide_bytes_reader(const char *bytes, size_t size) {
+  FILE *file = tmpfile();
+  if (file && fwrite(bytes, 1, size, file) == size) return rewind(file), file;
+  if (file) fclose(file);
+  return NULL;
+}
+
+int ltide_cannot_use(const char *path, bool run) { return _access(path, run ? 0 : 4) ? errno : 0; }
+int ltide_signal_of(int status) { return status & 127; }
+int ltide_exit_code_of(int status) { return status >> 8 & 255; }
+const char *ltide_signal_name(int number) { return number == 11 ? "a fault" : "stopped"; }
+
+/* The job that the parent put it into ends with it. */
+bool ltide_is_parent(long process) { return process != 0; }
+
+#endif

@@ -1,0 +1,31 @@
+/* system.h: what the bindings themselves ask of the operating system, in one file for all of them. */
+#ifndef LTIDE_SYSTEM_H
+#define LTIDE_SYSTEM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+int ltide_columns(void); /* of the terminal that the standard output goes to; 0: nobody knows */
+/* Seconds of processors that this process has taken. */
+void ltide_processor_seconds(double *user, double *kernel);
+/* Is the code at both addresses of one library, or of the program? */
+bool ltide_same_library(const void *a, const void *b);
+bool ltide_set_variable(const char *name, const char *value); /* of the environment */
+
+/* A stream whose bytes, malloc'ed, are in memory once it was flushed and they were taken; one that reads bytes, which
+ * stay. NULL: no memory. */
+FILE *ltide_bytes_writer(char **bytes, size_t *size);
+bool ltide_bytes_take(FILE *writer, char **bytes, size_t *size);
+FILE *ltide_bytes_reader(const char *bytes, size_t size);
+
+/* 0, or the errno that says why a file cannot be read, or run. */
+int ltide_cannot_use(const char *path, bool run);
+/* Of a status as tide_process has it: the signal that ended it and its name, or 0 and the exit code. */
+int ltide_signal_of(int status);
+int ltide_exit_code_of(int status);
+const char *ltide_signal_name(int number);
+/* Was this process started by that one, which still runs? */
+bool ltide_is_parent(long process);
+
+#endif
