@@ -1,28 +1,34 @@
 #!/usr/bin/env bash
-# Keeps the port to Windows true: MinGW compiles all of core but CUDA, and the C tests that need no POSIX themselves; Wine,
-# where there is one, runs them.
-# usage: windows.sh WORK [LAUNCHER of the compiler]
+# Keeps the port to Windows true: MinGW compiles core and the bindings but for CUDA and the files below, and the C tests
+# that need no POSIX themselves; Wine, where there is one, runs them.
+# usage: windows.sh WORK FOLDER_OF_LUA_H FOLDER_OF_THE_CHUNKS [LAUNCHER of the compiler]
 set -eu
 compiler=x86_64-w64-mingw32-gcc
-tests=(os process biased fiber source tensor tensor_device graph comm clock order ladder quota dlpack field history idle landing
+tests=(os process biased fiber source tensor graph comm clock order ladder quota dlpack field history idle landing
   loader poison profiler sanitizer scatter sort values)
 command -v $compiler >/dev/null || { echo "windows: skipped, $compiler is not installed" && exit 77; }
-without=(io/png.c) # Debian has no libpng for MinGW
+without=(
+  core/io/png.c                                        # Debian has no libpng for MinGW
+  lua_bindings/{repl_{edit,terminal},runner_interrupt}.c # the terminal of the runner: libedit, poll, SIGINT
+)
 zlib=z
-[ -e /usr/x86_64-w64-mingw32/include/zlib.h ] || { zlib='' && without+=(io/{archive,array,deflate,npz,safetensors}.c); }
+[ -e /usr/x86_64-w64-mingw32/include/zlib.h ] || { zlib='' && without+=(core/io/{archive,array,deflate,npz,safetensors}.c); }
 echo "windows: compiled without ${without[*]}"
 cd "$(dirname "$(realpath "$0")")/../.."
 mkdir -p "$1"
+export WINEPREFIX WINEDEBUG=-all
+WINEPREFIX=$(realpath "$1")/wine && mkdir -p "$WINEPREFIX"
+wine=$(command -v wine64 || command -v wine || ls /usr/lib/wine/wine64 2>/dev/null) || wine=
+if [ -n "$wine" ]; then # it is made ready while the compiler works; one server serves all tests
+  server=$(ls /usr/lib/wine/wineserver64 2>/dev/null || command -v wineserver) && "$server" -p60
+  "$wine" wineboot -i >/dev/null 2>&1 </dev/null &
+fi
 list() { local IFS=';' && echo "$*"; }
 cmake -G "Unix Makefiles" -S scripts/cmake/windows -B "$1" -DCMAKE_SYSTEM_NAME=Windows -DCMAKE_C_COMPILER=$compiler \
-  -DCMAKE_C_FLAGS=-O1 ${2:+-DCMAKE_C_COMPILER_LAUNCHER=$2} "-DTIDE_WITHOUT=$(list "${without[@]}")" \
+  -DCMAKE_C_FLAGS=-O1 ${4:+-DCMAKE_C_COMPILER_LAUNCHER=$4} "-DTIDE_LUA=$2" "-DTIDE_SCRIPT=$3" "-DTIDE_WITHOUT=$(list "${without[@]}")" \
   -DTIDE_ZLIB=$zlib "-DTIDE_TESTS=$(list "${tests[@]}")" >"$1/log" 2>&1 || { cat "$1/log" && exit 1; }
 cmake --build "$1" --parallel 2 -- -k >"$1/log" 2>&1 || { grep -E 'error|warning|undefined' "$1/log" && exit 1; }
-
-wine=$(command -v wine64 || command -v wine || ls /usr/lib/wine/wine64 2>/dev/null) || { echo "windows: no Wine here" && exit 0; }
-export WINEPREFIX WINEDEBUG=-all
-WINEPREFIX=$(realpath "$1")/wine
-server=$(ls /usr/lib/wine/wineserver64 2>/dev/null || command -v wineserver) && "$server" -p60 # one for all of them
-for test in "${tests[@]}"; do
-  timeout 60 "$wine" "$1/${test}_test.exe" </dev/null || { echo "windows: ${test}_test failed or did not end ($?)" && exit 1; }
-done
+wait
+[ -n "$wine" ] || { echo "windows: no Wine here" && exit 0; }
+printf '%s\n' "${tests[@]}" | xargs -P 2 -I{} bash -c \
+  'timeout 60 "$0" "$1/{}_test.exe" </dev/null || { echo "windows: {}_test failed or did not end ($?)" && exit 1; }' "$wine" "$1"

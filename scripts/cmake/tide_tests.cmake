@@ -215,7 +215,8 @@ foreach(header IN LISTS public_headers ITEMS ${PROJECT_SOURCE_DIR}/lua_bindings/
 endforeach()
 tide_test(header/standards 120 COMMAND ${checks}/headers.sh ${PROJECT_SOURCE_DIR}/core/include ${TIDE_LUA_INCLUDE} ${headers})
 
-tide_test(check/windows 1200 COMMAND ${checks}/windows.sh ${PROJECT_BINARY_DIR}/windows ${CMAKE_C_COMPILER_LAUNCHER})
+tide_test(check/windows 1200 COMMAND ${checks}/windows.sh ${PROJECT_BINARY_DIR}/windows ${TIDE_LUA_INCLUDE}
+  ${PROJECT_BINARY_DIR}/script ${CMAKE_C_COMPILER_LAUNCHER})
 set_tests_properties(check/windows PROPERTIES PROCESSORS 2 LABELS all)
 
 # ---- what a call costs the host, counted ----
