@@ -299,8 +299,8 @@ static void run_tile(const work *w, char *c, int64_t c_row, const char *weights,
   _Alignas(64) char sums[TILE_BYTES];
   const int64_t lowest = w->isa->product_rows / 2;
   const bool whole = rows >= lowest && lanes == w->width;
-  tide__tile t = {.c = whole ? c : sums, .a = weights, .b = b, .c_row = whole ? c_row : w->width, .a_row = 1};
-  t.a_step = w->rows.width, t.b_step = w->width, t.b_ahead = 2048 / w->wide, t.k = k, t.add = whole && add;
+  tide__tile t = {.c = whole ? c : sums, .a = weights, .b = b, .c_row = whole ? c_row : w->width, .a_row = w->wide};
+  t.a_step = w->rows.width * w->wide, t.b_step = w->width, t.b_ahead = 2048 / w->wide, t.k = k, t.add = whole && add;
   w->isa->product[tide__ctype_of(w->dtype)][rows > lowest ? rows - lowest : 0](&t);
   for (int64_t r = 0; r < rows && !whole; r++, c += c_row * w->wide) {
     if (!add)

@@ -34,13 +34,15 @@ typedef void (*tide__loop)(void *out, const void *a, const void *b, const void *
  * `high` lanes of in, the others one less. */
 typedef void (*tide__pack)(void *out, const void *in, int64_t lanes_apart, int64_t k_apart, int64_t k, int64_t panels,
                            int64_t high, int64_t tall);
-/* A tile of a matrix product: c[row * c_row + lane] = the sum over k of a[row * a_row + k * a_step] * b[k * b_step +
- * lane], added to c or in its place. The first cache gets b's numbers b_ahead before they are needed, the second gets
- * tide__isa.product_next bytes from `next` on meanwhile. */
+/* A tile of a matrix product: c[row * c_row + lane] = the sum over k of the number at a + row * a_row + k *
+ * a_step bytes by b[k * b_step + lane], added to c or in its place. The first cache gets b's numbers b_ahead before
+ * they are needed, the second gets tide__isa.product_next bytes from `next` on meanwhile. Placed: a is a packed panel,
+ * and k's row of b begins at b[at[k]]. */
 typedef struct tide__tile {
   void *c;
   const void *a, *b;
   const char *next; /* or NULL */
+  const int64_t *at;
   int64_t c_row, a_row, a_step, b_step, b_ahead, k;
   bool add;
 } tide__tile;
@@ -107,7 +109,7 @@ typedef struct tide__isa {
 
   /* Matrix products (product.h), for tiles of product_rows / 2 to product_rows rows and of product_bytes: I32 I64 F32
    * F64. pack: panels of so many rows or lanes of 4 and of 8 bytes each. */
-  tide__product product[4][TIDE__PRODUCT_HEIGHTS];
+  tide__product product[4][TIDE__PRODUCT_HEIGHTS], product_placed[2][TIDE__PRODUCT_HEIGHTS]; /* F32 F64 */
   int product_rows, product_bytes, product_next;
   tide__pack pack_rows[2], pack_lanes[2];
   /* Matrix by vector, F32 and F64: along the rows, which lie pitch apart, and along the columns, added to acc. */

@@ -51,51 +51,82 @@
 enum { PRODUCT_NEXT = 512 };
 
 /* One tile (isa.h). a and b are asked for some steps ahead; where the sums go, and `next` unless it is NULL, is asked
- * for little by little, so that the loop never waits for all of it at once. Every third row of a has an address of its
- * own, as many as there are registers for. */
+ * for little by little, so that the loop never waits for all of it at once. */
+#define PRODUCT_OPEN(rows, s, T)                                                                                       \
+  enum { N = PRODUCT_LANES(T), AHEAD = 1024 };                                                                         \
+  T *c = t->c;                                                                                                         \
+  const int64_t c_row = t->c_row;                                                                                      \
+  const char *next = t->next;                                                                                          \
+  wide_##s left[rows], right[rows];                                                                                    \
+  PRODUCT_UNROLL                                                                                                       \
+  for (int r = 0; r < rows; r++) left[r] = right[r] = (wide_##s){0};
+#define PRODUCT_ASK(rows)                                                                                              \
+  __builtin_prefetch(c + (q < rows ? q : 0) * c_row, 1, 2);                                                            \
+  __builtin_prefetch(c + (q < rows ? q : 0) * c_row + N, 1, 2);                                                        \
+  for (int64_t line = 0; next && line < PRODUCT_NEXT; line += 64)                                                      \
+    __builtin_prefetch(next + q * PRODUCT_NEXT + line, 0, 2);
+/* b: a row of b; a_at: where the number of row r is; a_ahead: what is needed later. */
+#define PRODUCT_STEP(rows, s, T, a_at, b, a_ahead)                                                                     \
+  {                                                                                                                    \
+    wide_##s x = *(const wide_load_##s *)(b), y = *(const wide_load_##s *)((b) + N);                                   \
+    __builtin_prefetch(a_ahead);                                                                                       \
+    if (FOLD_WIDTH == 64) __builtin_prefetch((a_ahead) + 64);                                                          \
+    PRODUCT_UNROLL                                                                                                     \
+    for (int r = 0; r < rows; r++) {                                                                                   \
+      wide_##s one = *(const T *)(const void *)(a_at) - (wide_##s){0};                                                 \
+      left[r] = FUSE_##s(one, x, left[r]);                                                                             \
+      right[r] = FUSE_##s(one, y, right[r]);                                                                           \
+    }                                                                                                                  \
+  }
+#define PRODUCT_CLOSE(rows, s)                                                                                         \
+  PRODUCT_UNROLL                                                                                                       \
+  for (int r = 0; r < rows; r++) {                                                                                     \
+    wide_load_##s *to = (wide_load_##s *)(c + r * c_row), *then = (wide_load_##s *)(c + r * c_row + N);                \
+    if (t->add) left[r] += *to, right[r] += *then;                                                                     \
+    *to = left[r], *then = right[r];                                                                                   \
+  }
+
+/* Every third row of a has an address of its own, as many as there are registers for. */
 #define PRODUCT(rows, s, T)                                                                                            \
   static void product_##s##_##rows(const tide__tile *t) {                                                              \
-    enum { N = PRODUCT_LANES(T), AHEAD = 1024 };                                                                       \
-    T *c = t->c;                                                                                                       \
-    const int64_t c_row = t->c_row, a_row = t->a_row * (int64_t)sizeof(T), a_step = t->a_step * (int64_t)sizeof(T);    \
-    const int64_t b_step = t->b_step, b_ahead = t->b_ahead;                                                            \
-    const char *next = t->next, *a[(rows + 2) / 3];                                                                    \
+    PRODUCT_OPEN(rows, s, T)                                                                                           \
+    const int64_t a_row = t->a_row, a_step = t->a_step, b_step = t->b_step, b_ahead = t->b_ahead;                      \
+    const char *a[(rows + 2) / 3];                                                                                     \
     const T *b = t->b;                                                                                                 \
-    wide_##s left[rows], right[rows];                                                                                  \
-    PRODUCT_UNROLL                                                                                                     \
-    for (int r = 0; r < rows; r++) left[r] = right[r] = (wide_##s){0};                                                 \
     PRODUCT_UNROLL                                                                                                     \
     for (int r = 0; r < rows; r += 3) a[r / 3] = (const char *)t->a + r * a_row;                                       \
     for (int64_t q = 0, p = 0; q < PRODUCT_ROWS; q++) {                                                                \
-      __builtin_prefetch(c + (q < rows ? q : 0) * c_row, 1, 2);                                                        \
-      __builtin_prefetch(c + (q < rows ? q : 0) * c_row + N, 1, 2);                                                    \
-      for (int64_t line = 0; next && line < PRODUCT_NEXT; line += 64)                                                  \
-        __builtin_prefetch(next + q * PRODUCT_NEXT + line, 0, 2);                                                      \
+      PRODUCT_ASK(rows)                                                                                                \
       for (const int64_t end = t->k * (q + 1) / PRODUCT_ROWS; p < end; p++, b += b_step) {                             \
-        wide_##s x = *(const wide_load_##s *)b, y = *(const wide_load_##s *)(b + N);                                   \
-        __builtin_prefetch(b + b_ahead), __builtin_prefetch(a[0] + AHEAD);                                             \
-        if (FOLD_WIDTH == 64) __builtin_prefetch(b + b_ahead + N), __builtin_prefetch(a[0] + AHEAD + 64);              \
-        PRODUCT_UNROLL                                                                                                 \
-        for (int r = 0; r < rows; r++) {                                                                               \
-          wide_##s one = *(const T *)(const void *)(a[r / 3] + r % 3 * a_row) - (wide_##s){0};                         \
-          left[r] = FUSE_##s(one, x, left[r]);                                                                         \
-          right[r] = FUSE_##s(one, y, right[r]);                                                                       \
-        }                                                                                                              \
+        __builtin_prefetch(b + b_ahead);                                                                               \
+        if (FOLD_WIDTH == 64) __builtin_prefetch(b + b_ahead + N);                                                     \
+        PRODUCT_STEP(rows, s, T, a[r / 3] + r % 3 * a_row, b, a[0] + AHEAD)                                            \
         PRODUCT_UNROLL                                                                                                 \
         for (int r = 0; r < rows; r += 3) a[r / 3] += a_step;                                                          \
       }                                                                                                                \
     }                                                                                                                  \
-    PRODUCT_UNROLL                                                                                                     \
-    for (int r = 0; r < rows; r++) {                                                                                   \
-      wide_load_##s *to = (wide_load_##s *)(c + r * c_row), *then = (wide_load_##s *)(c + r * c_row + N);              \
-      if (t->add) left[r] += *to, right[r] += *then;                                                                   \
-      *to = left[r], *then = right[r];                                                                                 \
+    PRODUCT_CLOSE(rows, s)                                                                                             \
+  }
+/* The same where a is a packed panel and b's rows begin at `at`. */
+#define PRODUCT_PLACED(rows, s, T)                                                                                     \
+  static void product_placed_##s##_##rows(const tide__tile *t) {                                                       \
+    PRODUCT_OPEN(rows, s, T)                                                                                           \
+    const int64_t *at = t->at;                                                                                         \
+    const char *a = t->a;                                                                                              \
+    const T *b = t->b;                                                                                                 \
+    for (int64_t q = 0; q < PRODUCT_ROWS; q++) {                                                                       \
+      PRODUCT_ASK(rows)                                                                                                \
+      for (const int64_t *end = t->at + t->k * (q + 1) / PRODUCT_ROWS; at < end; at++, a += PRODUCT_ROWS * sizeof(T))  \
+        PRODUCT_STEP(rows, s, T, a + r * sizeof(T), b + *at, a + AHEAD)                                                \
     }                                                                                                                  \
+    PRODUCT_CLOSE(rows, s)                                                                                             \
   }
 PRODUCT_HEIGHTS(PRODUCT, f32, float)
 PRODUCT_HEIGHTS(PRODUCT, f64, double)
 PRODUCT_HEIGHTS(PRODUCT, i32, int32_t)
 PRODUCT_HEIGHTS(PRODUCT, i64, int64_t)
+PRODUCT_HEIGHTS(PRODUCT_PLACED, f32, float)
+PRODUCT_HEIGHTS(PRODUCT_PLACED, f64, double)
 
 #include "product_pack.h"
 
@@ -203,12 +234,14 @@ static void stream_end(void) {
 #endif
 }
 
-#define PRODUCT_NAME(rows, s) product_##s##_##rows,
+#define PRODUCT_NAME(rows, s)        product_##s##_##rows,
+#define PRODUCT_PLACED_NAME(rows, s) product_placed_##s##_##rows,
 #define PRODUCT_TABLE                                                                                                  \
   .product = {{PRODUCT_HEIGHTS(PRODUCT_NAME, i32)},                                                                    \
               {PRODUCT_HEIGHTS(PRODUCT_NAME, i64)},                                                                    \
               {PRODUCT_HEIGHTS(PRODUCT_NAME, f32)},                                                                    \
               {PRODUCT_HEIGHTS(PRODUCT_NAME, f64)}},                                                                   \
+  .product_placed = {{PRODUCT_HEIGHTS(PRODUCT_PLACED_NAME, f32)}, {PRODUCT_HEIGHTS(PRODUCT_PLACED_NAME, f64)}},        \
   .product_rows = PRODUCT_ROWS, .product_bytes = 2 * FOLD_WIDTH, .product_next = PRODUCT_ROWS * PRODUCT_NEXT,          \
   .pack_rows = {pack_rows_4, pack_rows_8}, .pack_lanes = {pack_lanes_4, pack_lanes_8}, .dots = {dots_f32, dots_f64},   \
   .columns = {columns_f32, columns_f64}, .stream = stream_copy, .stream_end = stream_end
