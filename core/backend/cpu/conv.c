@@ -24,7 +24,8 @@ enum {
   LINE = 64,
   TILE_BYTES = 2048,
   STRIP_BYTES = 4096,
-  NEAR_BYTES = 128 << 10
+  NEAR_BYTES = 128 << 10,
+  SAME_PLACES = 512
 };
 
 /* One dim of a phase. */
@@ -48,6 +49,7 @@ typedef struct work {
   int64_t pitch, columns, plane; /* elements of a row, of every walk-th column, and of a laid out plane */
   int64_t down, high;            /* elements between two rows of a result; rows of them that are summed together */
   bool lies;                     /* the input serves as it lies */
+  bool placed;                   /* panels of neighbours are read where they are */
   bool thin, near, direct;       /* sums of rows; of planes that are laid out for them alone; tiles go to the result */
   tide__panels rows;
   int64_t panels, width, across, blocks; /* of weights; lanes of a tile; tiles of a task; tasks of a group */
@@ -75,6 +77,19 @@ static void spread(char *restrict to, int64_t step, const char *restrict from, i
   case 4: SPREAD(4); break;
   default: SPREAD(8); break;
   }
+}
+
+/* n numbers of 4 bytes, every second one to `even`, the others to `odd`. */
+typedef uint32_t four __attribute__((vector_size(16)));
+static void part(char *restrict even, char *restrict odd, const char *restrict from, int64_t n) {
+  for (; n >= 8; n -= 8, from += 32, even += 16, odd += 16) {
+    four a, b, some[2];
+    memcpy(&a, from, 16), memcpy(&b, from + 16, 16);
+    some[0] = __builtin_shufflevector(a, b, 0, 2, 4, 6), some[1] = __builtin_shufflevector(a, b, 1, 3, 5, 7);
+    memcpy(even, &some[0], 16), memcpy(odd, &some[1], 16);
+  }
+  spread(even, 1, from, 2, 4, (n + 1) / 2);
+  spread(odd, 1, from + 4, 2, 4, n / 2);
 }
 
 /* The elements r, r + up, ... of the result. */
@@ -119,7 +134,9 @@ static void lay_plane(const work *w, char *to, char *line, int64_t plane) {
       if (walk == 1 || w->item != w->wide)
         tide__cast(w->isa, walk > 1 ? line : row + low * w->wide, w->dtype, from, w->a->dtype, n);
       if (w->item != w->wide) from = line;
-      for (int64_t i = 0, at = first, of = turn; i < walk && walk > 1; i++, at++) {
+      if (walk == 2 && w->wide == 4)
+        part(row + (first * w->columns + turn) * 4, row + ((1 - first) * w->columns + turn + first) * 4, from, n);
+      for (int64_t i = 0, at = first, of = turn; i < walk && walk > 1 && (walk > 2 || w->wide > 4); i++, at++) {
         if (at == walk) at = 0, of++;
         spread(row + (at * w->columns + of) * w->wide, 1, from + i * w->wide, walk, w->wide, whole + (i < rest));
       }
@@ -169,8 +186,11 @@ static char *result_row(const work *w, int64_t image, int64_t result, int64_t ro
 static void put(const work *w, char *row, int64_t from, char *raw, const char *sums, int64_t n) {
   const axis *x = &w->axis[2];
   row += (x->first + from * x->step) * w->item;
-  tide__cast(w->isa, x->step == 1 ? row : raw, w->a->dtype, sums, w->dtype, n);
-  if (x->step > 1) spread(row, x->step, raw, 1, w->item, n);
+  if (x->step == 1 || w->item != w->wide) {
+    tide__cast(w->isa, x->step == 1 ? row : raw, w->a->dtype, sums, w->dtype, n);
+    sums = raw;
+  }
+  if (x->step > 1) spread(row, x->step, sums, 1, w->item, n);
 }
 
 /* What sums begin with: the bias of the result, or 0. */
@@ -218,8 +238,9 @@ static void thin_strip(const work *w, char *sums, const char *planes, int64_t im
   const int64_t down = w->axis[1].count, strips = ceil_div(down, w->high), n = w->axis[2].count;
   const int64_t from = strip % strips * w->high, row = strip / strips * down + from, rows = least(w->high, down - from);
   thin_rows(w, sums, planes, result, row, (rows - 1) * w->pitch + n);
-  for (int64_t r = 0; r < rows; r++)
-    put(w, result_row(w, image, result, row + r), 0, sums + strip_bytes(w), sums + r * w->pitch * w->wide, n);
+  char *to = result_row(w, image, result, row), *raw = sums + strip_bytes(w);
+  for (int64_t r = 0; r < rows; r++, to += w->axis[1].step * w->a->dim[2].out * w->item)
+    put(w, to, 0, raw, sums + r * w->pitch * w->wide, n);
 }
 
 static void run_thin(void *arg, int64_t begin, int64_t end) {
@@ -272,14 +293,22 @@ static int runs_of(const work *w, run *runs, int64_t lane, int64_t lanes) {
 /* A panel: k rows of some lanes from row `from` on. What is copied too much is written again by what follows. */
 #define PACK_WHOLE(bytes)                                                                                              \
   for (int64_t r = 0; r < k; r++, out += bytes) memcpy(out, planes + (row[r] + runs->from) * wide, bytes)
+#define PACK_TWO(bytes)                                                                                                \
+  for (int64_t r = 0; r < k; r++, out += bytes)                                                                        \
+  memcpy(out, planes + (row[r] + runs[0].from) * wide, bytes),                                                         \
+      memcpy(out + runs[1].to * wide, planes + (row[r] + runs[1].from) * wide, bytes)
 static void pack(const work *w, char *restrict out, const char *restrict planes, const char *end, int64_t from,
                  int64_t k, const run *runs, int n) {
   const int64_t wide = w->wide, panel = w->width * wide, *restrict row = w->row + from;
-  const bool whole = n == 1 && runs->count == w->width;
+  const bool whole = n == 1 && runs->count == w->width, loose = !w->lies;
   if (whole && panel == LINE)
     PACK_WHOLE(LINE);
   else if (whole && panel == 2 * LINE)
     PACK_WHOLE(2 * LINE);
+  else if (loose && n == 2 && panel == LINE)
+    PACK_TWO(LINE);
+  else if (loose && n == 2 && panel == 2 * LINE)
+    PACK_TWO(2 * LINE);
   else
     for (int64_t r = 0; r < k; r++, out += panel)
       for (int i = 0; i < n; i++) {
@@ -293,15 +322,18 @@ static void pack(const work *w, char *restrict out, const char *restrict planes,
       }
 }
 
-/* One tile; c is in the result, or among a task's sums, and holds what it is added to, or nothing yet. */
-static void run_tile(const work *w, char *c, int64_t c_row, const char *weights, const char *b, int64_t rows,
-                     int64_t lanes, int64_t k, bool add) {
+/* One tile; c is in the result, or among a task's sums, and holds what it is added to, or nothing yet. b is a panel, or
+ * where its rows begin at `at`. */
+static void run_tile(const work *w, char *c, int64_t c_row, const char *weights, const char *b, const int64_t *at,
+                     int64_t rows, int64_t lanes, int64_t k, bool add) {
   _Alignas(64) char sums[TILE_BYTES];
   const int64_t lowest = w->isa->product_rows / 2;
   const bool whole = rows >= lowest && lanes == w->width;
-  tide__tile t = {.c = whole ? c : sums, .a = weights, .b = b, .c_row = whole ? c_row : w->width, .a_row = w->wide};
+  tide__tile t = {
+      .c = whole ? c : sums, .a = weights, .b = b, .at = at, .c_row = whole ? c_row : w->width, .a_row = w->wide};
   t.a_step = w->rows.width * w->wide, t.b_step = w->width, t.b_ahead = 2048 / w->wide, t.k = k, t.add = whole && add;
-  w->isa->product[tide__ctype_of(w->dtype)][rows > lowest ? rows - lowest : 0](&t);
+  const int height = rows > lowest ? (int)(rows - lowest) : 0;
+  (at ? w->isa->product_placed[w->wide == 8] : w->isa->product[tide__ctype_of(w->dtype)])[height](&t);
   for (int64_t r = 0; r < rows && !whole; r++, c += c_row * w->wide) {
     if (!add)
       memcpy(c, sums + r * w->width * w->wide, (size_t)(lanes * w->wide));
@@ -323,12 +355,15 @@ static void run_products(const work *w, char *c, int64_t c_row, char *b, int64_t
     for (int64_t left = 0; left < n; left += w->width) {
       const int64_t lanes = least(w->width, n - left);
       const char *weights = packed + from * w->panels * w->rows.width * w->wide;
-      if (lanes < w->width) memset(b, 0, (size_t)(k * w->width * w->wide));
-      pack(w, b, planes, end, from, k, runs, runs_of(w, runs, lane + left, lanes));
+      const int n_runs = runs_of(w, runs, lane + left, lanes);
+      const bool placed = w->placed && n_runs == 1 && (lanes == w->width || !w->lies);
+      if (lanes < w->width && !placed) memset(b, 0, (size_t)(k * w->width * w->wide));
+      if (!placed) pack(w, b, planes, end, from, k, runs, n_runs);
       for (int64_t p = 0; p < w->panels; p++, weights += w->rows.width * k * w->wide) {
         const int64_t top = tide__panel_lane(&w->rows, p);
-        run_tile(w, c + (top * c_row + left) * w->wide, c_row, weights, b, tide__panel_lane(&w->rows, p + 1) - top,
-                 lanes, k, from > 0 || w->a->head.ptr[3]);
+        run_tile(w, c + (top * c_row + left) * w->wide, c_row, weights, placed ? planes + runs->from * w->wide : b,
+                 placed ? w->row + from : NULL, tide__panel_lane(&w->rows, p + 1) - top, lanes, k,
+                 from > 0 || w->a->head.ptr[3]);
       }
     }
   }
@@ -338,24 +373,25 @@ static void run_block(const work *w, char *memory, int64_t index) {
   const int64_t block = index % w->blocks, group = index / w->blocks % w->a->groups;
   const int64_t image = w->image + index / w->blocks / w->a->groups, columns = w->across * w->width;
   const int64_t lane = block * columns, n = least(columns, w->n - lane);
-  char *b = memory, *raw = b + w->slice * w->width * w->wide + LINE, *sums = raw + w->width * MOST_ACROSS * w->wide;
+  char *b = memory, *raw = b + w->slice * w->width * w->wide + 2 * LINE, *sums = raw + w->width * MOST_ACROSS * w->wide;
   char *c = w->direct ? result_row(w, image, group * w->m, 0) + lane * w->wide : sums;
   const int64_t c_row = w->direct ? w->n : columns;
   for (int64_t i = 0; i < w->m && w->a->head.ptr[3]; i++) begin_row(w, c + i * c_row * w->wide, group * w->m + i, n);
   run_products(w, c, c_row, b, image, group, lane, n);
-  for (int64_t i = 0; i < w->m && !w->direct; i++)
-    for (int64_t at = 0, some; at < n; at += some) {
-      const int64_t row = (lane + at) / w->axis[2].count, from = (lane + at) % w->axis[2].count;
-      some = least(w->axis[2].count - from, n - at);
-      put(w, result_row(w, image, group * w->m + i, row), from, raw, sums + (i * c_row + at) * w->wide, some);
-    }
+  const int64_t plane = w->a->dim[0].out * w->a->dim[1].out * w->a->dim[2].out * w->item;
+  for (int64_t at = 0, some; at < n && !w->direct; at += some) {
+    const int64_t row = (lane + at) / w->axis[2].count, from = (lane + at) % w->axis[2].count;
+    char *to = result_row(w, image, group * w->m, row);
+    some = least(w->axis[2].count - from, n - at);
+    for (int64_t i = 0; i < w->m; i++) put(w, to + i * plane, from, raw, sums + (i * c_row + at) * w->wide, some);
+  }
 }
 
 static void run_blocks(void *arg, int64_t begin, int64_t end) {
   work *w = arg;
   const int64_t columns = w->across * w->width;
   const int64_t numbers = w->slice * w->width + MOST_ACROSS * w->width + (w->direct ? 0 : w->m * columns);
-  char *memory = tide__room_take((size_t)(numbers * w->wide + LINE));
+  char *memory = tide__room_take((size_t)(numbers * w->wide + 2 * LINE));
   if (!memory) atomic_store_explicit(&w->failed, true, memory_order_relaxed);
   for (int64_t i = begin; memory && i < end && !tide__loop_stops(); i++) run_block(w, memory, i);
   tide__room_put(memory);
@@ -420,6 +456,9 @@ static tide_status run_phase(work *w) {
   }
   w->pitch = lies ? x[2].size : x[2].part, w->columns = x[0].size * x[1].size * w->pitch,
   w->plane = x[2].walk * w->columns;
+  /* Planes that lie apart by what a cache is a multiple of have the same places there. */
+  if (!lies) w->plane = (ceil_div(w->plane * w->wide, LINE) | 1) * LINE / w->wide;
+  w->placed = w->plane * w->wide % SAME_PLACES;
   w->down = lies ? x[1].walk * w->pitch : w->pitch;
   w->high = w->down == w->pitch ? least(x[1].count, STRIP_BYTES / (w->pitch * w->wide) + 1) : 1;
   w->k = a->channels / a->groups * x[0].taps * x[1].taps * x[2].taps;
@@ -434,7 +473,7 @@ static tide_status run_phase(work *w) {
             a->channels / a->groups * w->plane * w->wide <= NEAR_BYTES;
   const bool laid = !w->lies && !w->near;
   char *memory = tide__room_take((size_t)(weights + rows + packed)), *room = NULL;
-  if (memory && laid) room = tide__room_take((size_t)(w->images * a->channels * w->plane * w->wide + LINE));
+  if (memory && laid) room = tide__room_take((size_t)(w->images * a->channels * w->plane * w->wide + 2 * LINE));
   if (memory && (!laid || room)) {
     const int64_t each = (w->k + 8) * x[2].count; /* of a row of sums */
     w->row = (int64_t *)(void *)memory, w->packed = memory + rows + weights, w->room = room;
