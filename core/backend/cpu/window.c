@@ -82,7 +82,7 @@ typedef struct segment {
   const tide_window_args *a;
   int64_t from, to, low;
   int64_t cells, all; /* what the windows cover of the other dims, and with borders */
-  const int32_t *at;  /* of modes between elements: their places from `low` on */
+  const int32_t *at;  /* of modes between elements: their places from `low` on; of AREA, see fill */
   const void *weight;
 } segment;
 
@@ -92,7 +92,7 @@ static void whole(const segment *s, int64_t *from, int64_t *to) {
   int64_t first = (d->before + d->stride - 1) / d->stride;
   int64_t room = d->in + d->before - (d->kernel - 1) * d->dilation - 1, end = room < 0 ? 0 : room / d->stride + 1;
   *from = first > s->from ? first : s->from, *to = end < s->to ? end : s->to;
-  if (s->a->op == TIDE_WINDOW_AREA || *from >= *to) *from = *to = s->to;
+  if (*from >= *to) *from = *to = s->to;
 }
 
 #define BETTER(a, b)  (((b) > (a)) | ((b) != (b)))
@@ -189,14 +189,29 @@ static void whole(const segment *s, int64_t *from, int64_t *to) {
     for (int64_t t = 0; t < d->kernel; t++)                                                                            \
       for (int64_t i = from; i < to; i++) TAKE(i - s->from, i * d->stride - d->before + t * d->dilation)               \
   }                                                                                                                    \
-  /* The places, from s->low on, and the weights of each element of a segment. */                                      \
+  /* The mean of at[1] elements from at[0] on. */                                                                      \
+  how static void area_##s_(const segment *s, const void *row_, void *out_) {                                          \
+    const T *row = row_;                                                                                               \
+    T *restrict out = out_;                                                                                            \
+    const int32_t *at = s->at;                                                                                         \
+    for (int64_t i = 0; i < s->to - s->from; i++, at += 2) {                                                           \
+      T sum = 0;                                                                                                       \
+      for (int32_t t = 0; t < at[1]; t++) sum += row[at[0] + t];                                                       \
+      out[i] = sum / (T)(at[1] * s->cells);                                                                            \
+    }                                                                                                                  \
+  }                                                                                                                    \
+  /* The places, from s->low on, and the weights of each element of a segment; of AREA, the first and their number. */ \
   static void fill_##s_(segment *s, int32_t *at, void *weight) {                                                       \
     const bool cubic = s->a->op == TIDE_WINDOW_CUBIC;                                                                  \
     const int n = cubic ? 4 : 2;                                                                                       \
     int64_t from[MOST];                                                                                                \
     T *w = weight;                                                                                                     \
     s->at = at, s->weight = w;                                                                                         \
-    for (int64_t i = s->from; i < s->to; i++, w += n)                                                                  \
+    for (int64_t i = s->from; i < s->to && s->a->op == TIDE_WINDOW_AREA; i++) {                                        \
+      const tide_reach r = tide_reach_of(s->a->op, &s->a->dim[2], i);                                                  \
+      *at++ = (int32_t)(r.first - s->low), *at++ = (int32_t)r.count;                                                   \
+    }                                                                                                                  \
+    for (int64_t i = s->from; i < s->to && s->a->op != TIDE_WINDOW_AREA; i++, w += n)                                  \
       for (int t = (tide_between_##s_(cubic, &s->a->dim[2], s->a->align, i, from, w), 0); t < n; t++)                  \
         *at++ = (int32_t)(from[t] - s->low);                                                                           \
   }
@@ -207,11 +222,12 @@ typedef struct kernels {
   void (*join)(void *out, const void *row, int64_t n, bool maximum, bool first, double weight);
   void (*across)(const segment *s, const void *row, void *out);
   void (*between)(const segment *s, const void *row, void *out);
+  void (*area)(const segment *s, const void *row, void *out);
   void (*fill)(segment *s, int32_t *at, void *weight);
   void (*place)(const segment *s, const void *row, int64_t base, void *best, int64_t *at);
 } kernels;
-static const kernels table[] = {{join_f32, across_f32, between_f32, fill_f32, place_f32},
-                                {join_f64, across_f64, between_f64, fill_f64, place_f64}};
+static const kernels table[] = {{join_f32, across_f32, between_f32, area_f32, fill_f32, place_f32},
+                                {join_f64, across_f64, between_f64, area_f64, fill_f64, place_f64}};
 
 /* What a thread works in. */
 typedef struct room {
@@ -261,7 +277,7 @@ static void make(const work *w, const room *r, segment *s, int64_t row, int64_t 
       k->join(r->joined, x, end - s->low, a->op == TIDE_WINDOW_MAX, i == 0, from.weight);
   }
   for (int64_t i = 0; i < n && places; i++) places[i] += a->index_base;
-  if (!places) (is_between(a) ? k->between : k->across)(s, joined, to);
+  if (!places) (is_between(a) ? k->between : a->op == TIDE_WINDOW_AREA ? k->area : k->across)(s, joined, to);
   if (to != out) tide__cast(w->isa, out, a->dtype, to, w->work, n);
 }
 
@@ -284,7 +300,8 @@ static void run(void *arg, int64_t begin, int64_t end) {
       last = i / rows;
       s.from = last * SEGMENT, s.to = s.from + SEGMENT < a->dim[2].out ? s.from + SEGMENT : a->dim[2].out;
       span(a, s.from, s.to, &s.low, &stop);
-      if (is_between(a) && s.to > s.from) table[w->work == TIDE_FLOAT64].fill(&s, r.at, r.weight);
+      if ((is_between(a) || a->op == TIDE_WINDOW_AREA) && s.to > s.from)
+        table[w->work == TIDE_FLOAT64].fill(&s, r.at, r.weight);
     }
     make(w, &r, &s, i % rows, stop);
   }
