@@ -25,7 +25,8 @@ enum {
   TILE_BYTES = 2048,
   STRIP_BYTES = 4096,
   NEAR_BYTES = 128 << 10,
-  SAME_PLACES = 512
+  SAME_PLACES = 512,
+  SOON = 4
 };
 
 /* One dim of a phase. */
@@ -53,7 +54,8 @@ typedef struct work {
   bool thin, near, direct;       /* sums of rows; of planes that are laid out for them alone; tiles go to the result */
   tide__panels rows;
   int64_t panels, width, across, blocks; /* of weights; lanes of a tile; tiles of a task; tasks of a group */
-  int64_t image, images;                 /* laid out now */
+  int64_t image, images;                 /* of a turn */
+  int64_t laid;                          /* the first image that is laid out now, or -1 */
   int64_t *row;                          /* where each row of the second operand begins */
   const char *given, *weights;           /* all of them and those of the phase, [results, k], as `dtype` */
   char *packed, *room;                   /* the weights in panels, and the laid out planes */
@@ -107,6 +109,15 @@ static axis axis_of(const tide_conv_args *a, int d, int64_t r) {
   x.size = x.taps && x.count ? x.low + x.at + (x.taps - 1) * x.at_step + (x.count - 1) * x.walk + 1 : 1;
   if (x.size < 1) x.size = 1;
   return x;
+}
+
+/* What planes that are laid out for all phases of dim d have before the input's first element, and from it on. */
+static void find_reach(const tide_conv_args *a, int d, int64_t reach[2]) {
+  for (int64_t r = 0; r < least(a->up[d], a->dim[d].out); r++) {
+    const axis x = axis_of(a, d, r);
+    if (reach[0] < x.low) reach[0] = x.low;
+    if (reach[1] < x.size - x.low) reach[1] = x.size - x.low;
+  }
 }
 
 /* ---- the input ---- */
@@ -383,7 +394,11 @@ static void run_block(const work *w, char *memory, int64_t index) {
     const int64_t row = (lane + at) / w->axis[2].count, from = (lane + at) % w->axis[2].count;
     char *to = result_row(w, image, group * w->m, row);
     some = least(w->axis[2].count - from, n - at);
-    for (int64_t i = 0; i < w->m; i++) put(w, to + i * plane, from, raw, sums + (i * c_row + at) * w->wide, some);
+    for (int64_t i = 0; i < w->m; i++) {
+      for (int64_t byte = 0; byte < some * w->axis[2].step * w->item; byte += LINE)
+        __builtin_prefetch(to + (i + SOON) * plane + from * w->axis[2].step * w->item + byte, 1);
+      put(w, to + i * plane, from, raw, sums + (i * c_row + at) * w->wide, some);
+    }
   }
 }
 
@@ -472,17 +487,18 @@ static tide_status run_phase(work *w) {
   w->near = w->thin && !lies && a->batch * a->groups >= EACH * tide_get_num_threads() &&
             a->channels / a->groups * w->plane * w->wide <= NEAR_BYTES;
   const bool laid = !w->lies && !w->near;
-  char *memory = tide__room_take((size_t)(weights + rows + packed)), *room = NULL;
-  if (memory && laid) room = tide__room_take((size_t)(w->images * a->channels * w->plane * w->wide + 2 * LINE));
-  if (memory && (!laid || room)) {
+  char *memory = tide__room_take((size_t)(weights + rows + packed));
+  if (laid && !w->room) w->room = tide__room_take((size_t)(w->images * a->channels * w->plane * w->wide + 2 * LINE));
+  if (memory && (!laid || w->room)) {
     const int64_t each = (w->k + 8) * x[2].count; /* of a row of sums */
-    w->row = (int64_t *)(void *)memory, w->packed = memory + rows + weights, w->room = room;
+    w->row = (int64_t *)(void *)memory, w->packed = memory + rows + weights;
     choose_taps(w, memory + rows);
     if (!w->thin) choose_products(w, w->images);
     if (w->near) tide__spread(a->batch * a->groups, w->m * x[0].count * x[1].count * each, run_groups, w);
     for (w->image = 0; !w->near && w->image < a->batch && !tide__loop_stops(); w->image += w->images) {
       const int64_t images = least(w->images, a->batch - w->image);
-      if (laid) tide__spread(images * a->channels, w->plane, lay_planes, w);
+      if (laid && w->laid != w->image) tide__spread(images * a->channels, w->plane, lay_planes, w);
+      if (laid) w->laid = w->image;
       if (w->thin)
         tide__spread(images * a->results * strips_of(w), w->high * each, run_thin, w);
       else
@@ -492,7 +508,6 @@ static tide_status run_phase(work *w) {
     atomic_store_explicit(&w->failed, true, memory_order_relaxed);
   }
   tide__room_put(memory);
-  tide__room_put(room);
   if (!atomic_load_explicit(&w->failed, memory_order_relaxed)) return TIDE_OK;
   return tide__fail(TIDE_MEMORY, "conv: no memory for %lld images of %lld planes of %lld elements",
                     (long long)w->images, (long long)a->channels, (long long)w->plane);
@@ -500,7 +515,7 @@ static tide_status run_phase(work *w) {
 
 tide_status tide__cpu_conv(tide_stream *stream, const tide_conv_args *a) {
   (void)stream;
-  work w = {.a = a, .isa = tide__isa_get(), .item = tide__item(a->dtype), .m = a->results / a->groups};
+  work w = {.a = a, .isa = tide__isa_get(), .item = tide__item(a->dtype), .m = a->results / a->groups, .laid = -1};
   w.dtype = a->dtype == TIDE_FLOAT64 ? TIDE_FLOAT64 : TIDE_FLOAT32, w.wide = tide__item(w.dtype);
   const tide_taps *d = a->dim;
   const int64_t n = a->results * (a->channels / a->groups) * d[0].kernel * d[1].kernel * d[2].kernel;
@@ -509,12 +524,19 @@ tide_status tide__cpu_conv(tide_stream *stream, const tide_conv_args *a) {
   if (wider) tide__cast(w.isa, wider, w.dtype, a->head.ptr[2], a->dtype, n);
   w.given = wider ? wider : a->head.ptr[2];
   tide_status status = TIDE_OK;
+  int64_t reach[3][2] = {{0}};
+  for (int i = 0; i < 3; i++) find_reach(a, i, reach[i]);
   for (int64_t z = 0; z < least(a->up[0], d[0].out); z++)
     for (int64_t y = 0; y < least(a->up[1], d[1].out); y++)
       for (int64_t x = 0; x < least(a->up[2], d[2].out) && status == TIDE_OK; x++) {
-        w.axis[0] = axis_of(a, 0, z), w.axis[1] = axis_of(a, 1, y), w.axis[2] = axis_of(a, 2, x);
+        const int64_t phase[3] = {z, y, x};
+        for (int i = 0; i < 3; i++) {
+          w.axis[i] = axis_of(a, i, phase[i]);
+          w.axis[i].low = reach[i][0], w.axis[i].size = reach[i][0] + reach[i][1];
+        }
         status = run_phase(&w);
       }
+  tide__room_put(w.room);
   tide__room_put(wider);
   return status;
 }
