@@ -192,6 +192,10 @@ describe("convolutions", function()
     { "groups", { 2, 32, 14, 14 }, { 160, 16, 3, 3 }, { groups = 2, dilation = 2, padding = 2 } },
     { "images that share a tile", { 9, 24, 7, 7 }, { 16, 24, 1, 1 }, {} },
     { "one dim", { 2, 16, 300 }, { 24, 16, 5 }, { padding = 2 } },
+    { "rows of several tiles", { 2, 6, 5, 70 }, { 13, 6, 3, 3 }, { padding = 1 } },
+    { "rows of several tiles, without a border", { 1, 6, 6, 75 }, { 8, 6, 3, 3 }, {} },
+    { "rows of several tiles of every second place", { 2, 6, 9, 141 }, { 8, 6, 3, 3 }, { padding = { 1, 2 }, stride = 2 } },
+    { "planes of whole pages", { 1, 6, 32, 64 }, { 8, 6, 1, 1 }, {} },
     { "three dims", { 2, 12, 5, 9, 8 }, { 20, 12, 3, 2, 3 }, { padding = 1, stride = { 1, 2, 1 } } },
     { "a long stride", { 2, 16, 40, 40 }, { 16, 16, 3, 3 }, { stride = 9, padding = 1 } },
     { "each channel alone", { 2, 5, 13, 11 }, { 5, 1, 3, 3 }, { groups = 5, padding = 1 } },
@@ -217,6 +221,19 @@ describe("convolutions", function()
       same(expected:float(), y, "tf32")
     end)
   end
+
+  it("are, transposed, those of an input with zeros between its elements", function()
+    for _, case in ipairs { { 5, 37, 4, 2, 1 }, { 4, 70, 3, 2, 0 }, { 6, 29, 5, 3, 2 }, { 9, 8, 2, 1, 0 } } do
+      local rows, columns, kernel, stride, padding = table.unpack(case)
+      local x, w = some(2, 7, rows, columns), some(7, 9, kernel, kernel)
+      local between = tide.zeros(2, 7, (rows - 1) * stride + 1, (columns - 1) * stride + 1, { device = D.dev })
+      between[{ {}, {}, { 1, -1, stride }, { 1, -1, stride } }] = x
+      local o = { padding = kernel - 1 - padding }
+      local expected = between:conv2d(w:flip(3, 4):transpose(1, 2), o)
+      same(expected, x:conv_transpose2d(w, { stride = stride, padding = padding }), rows .. " x " .. columns)
+      same(expected:double(), x:double():conv_transpose2d(w:double(), { stride = stride, padding = padding }))
+    end
+  end)
 
   it("are captured and replayed with other values", function()
     if not D.cuda then return end
