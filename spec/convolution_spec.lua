@@ -195,6 +195,8 @@ describe("convolutions", function()
     { "rows of several tiles", { 2, 6, 5, 70 }, { 13, 6, 3, 3 }, { padding = 1 } },
     { "rows of several tiles, without a border", { 1, 6, 6, 75 }, { 8, 6, 3, 3 }, {} },
     { "rows of several tiles of every second place", { 2, 6, 9, 141 }, { 8, 6, 3, 3 }, { padding = { 1, 2 }, stride = 2 } },
+    { "small images", { 5, 6, 7, 7 }, { 8, 6, 3, 3 }, { padding = 1 } },
+    { "small images in groups", { 3, 8, 5, 7 }, { 12, 4, 2, 3 }, { groups = 2, stride = { 1, 2 }, padding = 1 } },
     { "planes of whole pages", { 1, 6, 32, 64 }, { 8, 6, 1, 1 }, {} },
     { "three dims", { 2, 12, 5, 9, 8 }, { 20, 12, 3, 2, 3 }, { padding = 1, stride = { 1, 2, 1 } } },
     { "a long stride", { 2, 16, 40, 40 }, { 16, 16, 3, 3 }, { stride = 9, padding = 1 } },

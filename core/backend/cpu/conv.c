@@ -46,7 +46,9 @@ typedef struct work {
   axis axis[3];
   int dtype;                     /* of the products: FLOAT32 or FLOAT64 */
   int64_t item, wide;            /* bytes of an element of the tensors, and of the products */
-  int64_t m, n, k, slice;        /* of the product for a group of an image; k whose sums stay in registers */
+  int64_t m, n, k, slice;        /* of the product for a group; k whose sums stay in registers */
+  int64_t each;                  /* of n: an image's */
+  bool joined, even;             /* n is of all images of a turn; the rows of a result follow each other */
   int64_t pitch, columns, plane; /* elements of a row, of every walk-th column, and of a laid out plane */
   int64_t down, high;            /* elements between two rows of a result; rows of them that are summed together */
   bool lies;                     /* the input serves as it lies */
@@ -292,8 +294,8 @@ static int runs_of(const work *w, run *runs, int64_t lane, int64_t lanes) {
   const axis *x = w->axis;
   int n = 0;
   for (int64_t to = 0; to < lanes; n++) {
-    const int64_t l = lane + to, row = l / x[2].count, in_row = l % x[2].count;
-    const int64_t from = row_from(w, row) + in_row;
+    const int64_t image = (lane + to) / w->each, l = (lane + to) % w->each, in_row = l % x[2].count;
+    const int64_t from = image * w->a->channels * w->plane + row_from(w, l / x[2].count) + in_row;
     runs[n] = (run){from, to, least(x[2].count - in_row, lanes - to)};
     to += runs[n].count;
     if (n && runs[n - 1].from + runs[n - 1].count == from) runs[n - 1].count += runs[n].count, n--;
@@ -308,10 +310,15 @@ static int runs_of(const work *w, run *runs, int64_t lane, int64_t lanes) {
   for (int64_t r = 0; r < k; r++, out += bytes)                                                                        \
   memcpy(out, planes + (row[r] + runs[0].from) * wide, bytes),                                                         \
       memcpy(out + runs[1].to * wide, planes + (row[r] + runs[1].from) * wide, bytes)
+#define PACK_RUNS(bytes)                                                                                               \
+  for (int64_t r = 0; r < k; r++, out += panel)                                                                        \
+    for (int i = 0; i < n; i++) memcpy(out + runs[i].to * wide, planes + (row[r] + runs[i].from) * wide, bytes)
 static void pack(const work *w, char *restrict out, const char *restrict planes, const char *end, int64_t from,
                  int64_t k, const run *runs, int n) {
   const int64_t wide = w->wide, panel = w->width * wide, *restrict row = w->row + from;
   const bool whole = n == 1 && runs->count == w->width, loose = !w->lies;
+  int64_t longest = 0;
+  for (int i = 0; i < n; i++) longest = runs[i].count > longest ? runs[i].count : longest;
   if (whole && panel == LINE)
     PACK_WHOLE(LINE);
   else if (whole && panel == 2 * LINE)
@@ -320,6 +327,8 @@ static void pack(const work *w, char *restrict out, const char *restrict planes,
     PACK_TWO(LINE);
   else if (loose && n == 2 && panel == 2 * LINE)
     PACK_TWO(2 * LINE);
+  else if (loose && longest * wide <= LINE)
+    PACK_RUNS(LINE);
   else
     for (int64_t r = 0; r < k; r++, out += panel)
       for (int i = 0; i < n; i++) {
@@ -358,7 +367,8 @@ static void run_tile(const work *w, char *c, int64_t c_row, const char *weights,
 /* Sums of a task's block into c: all results of the group for n lanes from `lane` on. */
 static void run_products(const work *w, char *c, int64_t c_row, char *b, int64_t image, int64_t group, int64_t lane,
                          int64_t n) {
-  const char *planes = planes_of(w, image, group), *end = planes + w->a->channels / w->a->groups * w->plane * w->wide;
+  const int64_t all = (w->n / w->each - 1) * w->a->channels + w->a->channels / w->a->groups;
+  const char *planes = planes_of(w, image, group), *end = planes + all * w->plane * w->wide;
   const char *packed = w->packed + group * w->panels * w->rows.width * w->k * w->wide;
   run runs[MOST_ACROSS * 4];
   for (int64_t from = 0; from < w->k && !tide__loop_stops(); from += w->slice) {
@@ -391,9 +401,9 @@ static void run_block(const work *w, char *memory, int64_t index) {
   run_products(w, c, c_row, b, image, group, lane, n);
   const int64_t plane = w->a->dim[0].out * w->a->dim[1].out * w->a->dim[2].out * w->item;
   for (int64_t at = 0, some; at < n && !w->direct; at += some) {
-    const int64_t row = (lane + at) / w->axis[2].count, from = (lane + at) % w->axis[2].count;
-    char *to = result_row(w, image, group * w->m, row);
-    some = least(w->axis[2].count - from, n - at);
+    const int64_t l = (lane + at) % w->each, count = w->even ? w->each : w->axis[2].count, from = l % count;
+    char *to = result_row(w, image + (lane + at) / w->each, group * w->m, l / count);
+    some = least(count - from, n - at);
     for (int64_t i = 0; i < w->m; i++) {
       for (int64_t byte = 0; byte < some * w->axis[2].step * w->item; byte += LINE)
         __builtin_prefetch(to + (i + SOON) * plane + from * w->axis[2].step * w->item + byte, 1);
@@ -439,7 +449,7 @@ static void choose_taps(work *w, char *weights) {
         }
 }
 
-static void choose_products(work *w, int64_t images) {
+static void choose_products(work *w) {
   const tide__isa *isa = w->isa;
   w->panels = ceil_div(w->m, isa->product_rows), w->width = isa->product_bytes / w->wide;
   w->rows = (tide__panels){.isa = isa, .pack = isa->pack_rows[w->wide == 8], .dtype = w->dtype, .compute = w->dtype};
@@ -449,21 +459,28 @@ static void choose_products(work *w, int64_t images) {
     for (int64_t from = 0; from < w->k; from += w->slice)
       tide__gemm_pack(&w->rows, w->packed + (g * w->k + from) * w->panels * w->rows.width * w->wide,
                       w->weights + g * w->m * w->k * w->wide, 0, w->panels, from, least(w->slice, w->k - from));
+}
+
+/* Of how many tiles a task is, and how many tasks are for the images of a turn. */
+static int64_t choose_tasks(work *w, int64_t images) {
+  w->n = w->joined ? w->each * images : w->each;
+  if (w->joined) images = 1;
   const int64_t tiles = ceil_div(w->n, w->width), wanted = EACH * tide_get_num_threads();
   w->across = least(least(MOST_ACROSS, tiles), BLOCK_BYTES / (w->m * w->width * w->wide) + 1);
   while (w->across > 1 && images * w->a->groups * ceil_div(tiles, w->across) < wanted) w->across--;
   w->blocks = ceil_div(tiles, w->across);
+  return images * w->a->groups * w->blocks;
 }
 
 static tide_status run_phase(work *w) {
   const tide_conv_args *a = w->a;
   const axis *x = w->axis;
-  bool lies = w->item == w->wide && x[2].walk == 1, direct = w->item == w->wide;
+  bool lies = w->item == w->wide && x[2].walk == 1, even = true;
   for (int d = 0; d < 3; d++) {
     if (!x[d].count) return TIDE_OK;
-    lies = lies && x[d].low == 0 && x[d].size <= a->dim[d].in, direct = direct && x[d].step == 1;
+    lies = lies && x[d].low == 0 && x[d].size <= a->dim[d].in, even = even && x[d].step == 1;
   }
-  w->lies = lies, w->direct = direct, w->n = x[0].count * x[1].count * x[2].count;
+  w->lies = lies, w->even = even, w->each = x[0].count * x[1].count * x[2].count;
   for (int d = 0; d < 3; d++) {
     axis *of = &w->axis[d];
     of->part = d ? ceil_div(of->size, of->walk) : of->size;
@@ -481,6 +498,9 @@ static tide_status run_phase(work *w) {
   w->thin = w->m <= THIN || !w->k;
   w->images = w->lies ? a->batch : ROOM_BYTES / (a->channels * w->plane * w->wide) + 1;
   if (w->images > a->batch) w->images = a->batch;
+  const int64_t width = w->isa->product_bytes / w->wide;
+  w->joined = w->images > 1 && ceil_div(w->each, width) * width - w->each > w->each / 20;
+  w->direct = even && !w->joined && w->item == w->wide;
   const int64_t weights = ceil_div(a->results * w->k * w->wide, 128) * 128, rows = ceil_div(w->k * 8, 128) * 128;
   const int64_t panels = ceil_div(w->m, w->isa->product_rows) * w->isa->product_rows,
                 packed = w->thin ? 0 : a->groups * panels * w->k * w->wide;
@@ -493,16 +513,17 @@ static tide_status run_phase(work *w) {
     const int64_t each = (w->k + 8) * x[2].count; /* of a row of sums */
     w->row = (int64_t *)(void *)memory, w->packed = memory + rows + weights;
     choose_taps(w, memory + rows);
-    if (!w->thin) choose_products(w, w->images);
+    if (!w->thin) choose_products(w);
     if (w->near) tide__spread(a->batch * a->groups, w->m * x[0].count * x[1].count * each, run_groups, w);
     for (w->image = 0; !w->near && w->image < a->batch && !tide__loop_stops(); w->image += w->images) {
       const int64_t images = least(w->images, a->batch - w->image);
       if (laid && w->laid != w->image) tide__spread(images * a->channels, w->plane, lay_planes, w);
       if (laid) w->laid = w->image;
+      const int64_t tasks = w->thin ? images * a->results * strips_of(w) : choose_tasks(w, images);
       if (w->thin)
-        tide__spread(images * a->results * strips_of(w), w->high * each, run_thin, w);
+        tide__spread(tasks, w->high * each, run_thin, w);
       else
-        tide__spread(images * a->groups * w->blocks, w->m * w->k * w->across * w->width, run_blocks, w);
+        tide__spread(tasks, w->m * w->k * w->across * w->width, run_blocks, w);
     }
   } else {
     atomic_store_explicit(&w->failed, true, memory_order_relaxed);
