@@ -501,7 +501,8 @@ static tide_status run_phase(work *w) {
   const int64_t width = w->isa->product_bytes / w->wide;
   w->joined = w->images > 1 && ceil_div(w->each, width) * width - w->each > w->each / 20;
   w->direct = even && !w->joined && w->item == w->wide;
-  const int64_t weights = ceil_div(a->results * w->k * w->wide, 128) * 128, rows = ceil_div(w->k * 8, 128) * 128;
+  const int64_t weights = ceil_div(a->results * w->k * w->wide, 128) * 128,
+                rows = ceil_div((w->k + TIDE__PRODUCT_AHEAD) * 8, 128) * 128;
   const int64_t panels = ceil_div(w->m, w->isa->product_rows) * w->isa->product_rows,
                 packed = w->thin ? 0 : a->groups * panels * w->k * w->wide;
   w->near = w->thin && !lies && a->batch * a->groups >= EACH * tide_get_num_threads() &&
@@ -512,6 +513,7 @@ static tide_status run_phase(work *w) {
   if (memory && (!laid || w->room)) {
     const int64_t each = (w->k + 8) * x[2].count; /* of a row of sums */
     w->row = (int64_t *)(void *)memory, w->packed = memory + rows + weights;
+    memset(w->row + w->k, 0, TIDE__PRODUCT_AHEAD * sizeof *w->row);
     choose_taps(w, memory + rows);
     if (!w->thin) choose_products(w);
     if (w->near) tide__spread(a->batch * a->groups, w->m * x[0].count * x[1].count * each, run_groups, w);

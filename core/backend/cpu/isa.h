@@ -24,8 +24,8 @@ typedef enum tide__ctype {
  * stands. */
 #define TIDE_BLOCK 16
 
-/* Heights of the tiles of matrix products, at most. */
-enum { TIDE__PRODUCT_HEIGHTS = 8 };
+/* Heights of the tiles of matrix products, at most; rows of b that are asked for before they are needed. */
+enum { TIDE__PRODUCT_HEIGHTS = 8, TIDE__PRODUCT_AHEAD = 8 };
 
 /* out = op(a, b, c) for `blocks` blocks; out may be a, b or c itself. p: three parameters of the compute type. Tests
  * write 0 and 1 as int32, or int64 where the compute type is int64 or float64. */
@@ -37,7 +37,7 @@ typedef void (*tide__pack)(void *out, const void *in, int64_t lanes_apart, int64
 /* A tile of a matrix product: c[row * c_row + lane] = the sum over k of the number at a + row * a_row + k *
  * a_step bytes by b[k * b_step + lane], added to c or in its place. The first cache gets b's numbers b_ahead before
  * they are needed, the second gets tide__isa.product_next bytes from `next` on meanwhile. Placed: a is a packed panel,
- * and k's row of b begins at b[at[k]]. */
+ * and k's row of b begins at b[at[k]], where `at` goes on for TIDE__PRODUCT_AHEAD behind the last one. */
 typedef struct tide__tile {
   void *c;
   const void *a, *b;

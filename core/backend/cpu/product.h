@@ -116,8 +116,12 @@ enum { PRODUCT_NEXT = 512 };
     const T *b = t->b;                                                                                                 \
     for (int64_t q = 0; q < PRODUCT_ROWS; q++) {                                                                       \
       PRODUCT_ASK(rows)                                                                                                \
-      for (const int64_t *end = t->at + t->k * (q + 1) / PRODUCT_ROWS; at < end; at++, a += PRODUCT_ROWS * sizeof(T))  \
+      for (const int64_t *end = t->at + t->k * (q + 1) / PRODUCT_ROWS; at < end;                                       \
+           at++, a += PRODUCT_ROWS * sizeof(T)) {                                                                      \
+        __builtin_prefetch(b + at[TIDE__PRODUCT_AHEAD]);                                                               \
+        if (FOLD_WIDTH == 64) __builtin_prefetch(b + at[TIDE__PRODUCT_AHEAD] + N);                                     \
         PRODUCT_STEP(rows, s, T, a + r * sizeof(T), b + *at, a + AHEAD)                                                \
+      }                                                                                                                \
     }                                                                                                                  \
     PRODUCT_CLOSE(rows, s)                                                                                             \
   }
