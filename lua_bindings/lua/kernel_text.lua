@@ -88,16 +88,13 @@ local float_calls = {
 }
 local float_functions = { idiv = "tk_fdiv", mod = "tk_fmodulo", pow = "tk_pow" }
 
-local function wide(e)
-  local text = write(e)
-  return e.narrow and "(tide_i)" .. text or text
-end
+local function wide(e) return "(tide_i)" .. write(e) end
 
 local function pair(e, sign) return "(" .. write(e.a) .. sign .. write(e.b) .. ")" end
 
 -- Both as int where both are narrow, else both of 64 bits.
 local function call_pair(name, a, b)
-  if a.narrow and b.narrow then return name .. "(" .. write(a) .. ", " .. write(b) .. ")" end
+  if a.narrow and b.narrow then return name .. "((int)" .. write(a) .. ", (int)" .. write(b) .. ")" end
   return name .. "(" .. wide(a) .. ", " .. wide(b) .. ")"
 end
 
