@@ -31,9 +31,44 @@ static bool push_plain(lua_State *L, int arg) {
   return kind != LUA_TNIL;
 }
 
+/* {==== Small vectors and matrices, of vectors.c, whose metatables say how many components they have; rows: below 0 */
+
+static const char key_small;
+
+void ltide_mark_small(lua_State *L, int n) {
+  lua_pushinteger(L, n);
+  lua_rawsetp(L, -2, &key_small);
+}
+
+static int small_count(lua_State *L, int arg) {
+  if (!lua_istable(L, arg) || !lua_getmetatable(L, arg)) return 0;
+  lua_rawgetp(L, -1, &key_small);
+  int n = (int)lua_tointeger(L, -1);
+  lua_pop(L, 2);
+  return n;
+}
+
+bool ltide_is_small(lua_State *L, int arg) { return small_count(L, arg) != 0; }
+
+/* Pushes the list of what the value at arg has, or nothing. */
+static bool push_small(lua_State *L, int arg) {
+  static const char *const fields[] = {"x", "y", "z", "w"};
+  int n = small_count(L, arg), entries = n < 0 ? -n : n;
+  if (!n) return false;
+  lua_createtable(L, entries, 0);
+  for (int i = 0; i < entries; i++) {
+    if (n < 0)
+      lua_rawgeti(L, arg, i + 1);
+    else
+      lua_pushstring(L, fields[i]), lua_rawget(L, arg);
+    lua_rawseti(L, -2, i + 1);
+  }
+  return true;
+}
+
 bool ltide_plain_shape(lua_State *L, int arg) {
   arg = lua_absindex(L, arg);
-  if (!push_plain(L, arg)) return false;
+  if (!push_plain(L, arg) && !push_small(L, arg)) return false;
   lua_replace(L, arg);
   return true;
 }
