@@ -2,7 +2,11 @@
 --
 -- TIDE_PENDING names a file for the cases that were left out, counted by reason: a suite that passed is silent, so that
 -- scripts/test says it of all suites at the end.
+--
+-- TIDE_TIMES names a folder; each run writes a file there: processor time and time, in seconds, of each case and, with what
+-- is done around the cases, of each spec. Processes that a case starts count in the second alone.
 local path, reasons, counts = os.getenv "TIDE_PENDING", {}, {}
+local times = os.getenv "TIDE_TIMES"
 
 local function count(message)
   local reason = tostring(message):gsub("^.-:%d+: ", ""):gsub("^.*: ", "")
@@ -18,17 +22,42 @@ local function write()
   return nil, true
 end
 
-if path then
+-- Calls f with busted's core once the runner has made it.
+local function on_begin(f)
   local meta = getmetatable(require "busted")
   local begin = meta.__call -- which the runner calls with its new core
   meta.__call = function(self, core)
+    f(core)
+    return begin(self, core)
+  end
+end
+
+if path then
+  on_begin(function(core)
     core.subscribe({ "pending" }, function(_, _, message) count(message) return nil, true end)
     core.subscribe({ "test", "end" }, function(element) -- a pending without a case around it has its reason in its name
       if element.descriptor == "pending" then count(element.name) end
       return nil, true
     end)
     core.subscribe({ "suite", "end" }, write)
-    return begin(self, core)
-  end
+  end)
 end
+if times then
+  on_begin(function(core)
+    local name = (path or "specs"):match "[^/]+$"
+    local file = assert(io.open(("%s/%s.%s"):format(times, name, tostring({}):match "0x(%x+)"), "w"))
+    local started = {}
+    local function begin(element) started[element.descriptor] = os.clock() return nil, true end
+    local function finish(element)
+      local spec = element.trace and ("%s:%d"):format(element.trace.short_src, element.trace.currentline) or ""
+      file:write(("%.3f\t%.3f\t%s\t%s\n"):format(os.clock() - started[element.descriptor], element.duration, spec, element.name))
+      return nil, true
+    end
+    for _, kind in ipairs { "test", "file" } do
+      core.subscribe({ kind, "start" }, begin)
+      core.subscribe({ kind, "end" }, finish)
+    end
+  end)
+end
+
 require "busted.runner" { standalone = false }
