@@ -18,9 +18,9 @@
 #include "tide/memory.h"
 #include "tide/readback.h"
 
-enum { IDLE = 8 };                                           /* coroutines that are kept */
-enum { STEP_MUL = 12 };                                      /* percent: a basic step of Lua's takes some 20 us so */
-enum { REST_LUA = 8 << 10, REST = 4 << 20, PER_STEP = 512 }; /* bytes that begin a cycle; that are one step's worth */
+enum { IDLE = 8 };                                          /* coroutines that are kept */
+enum { STEP_MUL = 1 };                                      /* percent, the least: most steps take some 5 us so */
+enum { REST_LUA = 8 << 10, REST = 4 << 20, PER_STEP = 40 }; /* bytes that begin a cycle; that are one step's worth */
 
 static const char refusal[] = "expected no wait in a frame of the host's: tide.await yields until the value is there";
 
@@ -28,11 +28,12 @@ typedef struct ltide_frame {
   bool open, resuming, collector, in_cycle;
   int64_t began, deadline, scripts; /* nanoseconds */
   tide_frame_options o;
-  int jobs, turn, waiting; /* how many; whose turn it is, from 1; how many in a row wait for a device */
-  int idle;                /* of them in the table, from 1 */
-  int jobs_ref, idle_ref;  /* references in the registry */
-  size_t lua_begun;        /* bytes of Lua's heap when the frame began */
-  size_t lua_left, left;   /* what the last cycle left, of Lua's and of tensors */
+  int jobs, turn, waiting;       /* how many; whose turn it is, from 1; how many in a row wait for a device */
+  int idle;                      /* of them in the table, from 1 */
+  int jobs_ref, idle_ref;        /* references in the registry */
+  size_t lua_begun;              /* bytes of Lua's heap when the frame began */
+  size_t lua_left, left;         /* what the last cycle left, of Lua's and of tensors */
+  int64_t longest, last_longest; /* nanoseconds of the longest step of this cycle, and of the one before */
 } ltide_frame;
 
 static int64_t now(void) {
@@ -354,16 +355,23 @@ static bool wants_cycle(lua_State *L, const ltide_frame *f) {
   return lua > f->lua_left + f->lua_left / 32 + REST_LUA || bytes > f->left + f->left / 4 + REST;
 }
 
-/* Steps until the deadline, and at least so many. Tells whether a cycle has ended. */
+/* Steps until the deadline, and at least so many. Tells whether a cycle has ended. One step of a cycle is longer than
+ * all others, and nothing tells which comes next: half of the time may be kept free for it. */
 static bool collect(lua_State *L, ltide_frame *f, int64_t deadline, size_t least) {
   bool ended = false;
+  int64_t t = now(), half = (deadline - t) / 2;
   int pace = lua_gc(L, LUA_GCSETSTEPMUL, STEP_MUL);
-  while (!ended && (now() < deadline || least)) {
+  deadline -= f->last_longest < half ? f->last_longest : half;
+  while (!ended && (t < deadline || least)) {
     ended = lua_gc(L, LUA_GCSTEP, 0);
+    int64_t next = now();
+    if (next - t > f->longest) f->longest = next - t;
+    t = next;
     least -= least != 0;
   }
   lua_gc(L, LUA_GCSETSTEPMUL, pace);
   f->in_cycle = !ended;
+  if (ended) f->last_longest = f->longest, f->longest = 0;
   return ended;
 }
 

@@ -364,8 +364,8 @@ static inline int tide_frame_resume(lua_State *L) {
   const tide_lua_api *api = tide_lua_get(L);
   return TIDE_LUA_HAS(api, frame_resume) ? api->frame_resume(L) : LUA_OK;
 }
-/* Collects, in steps of some 20 us and never all at once, and releases what finalisers have left. stats may be NULL.
- * 1; 0 where no frame is open. */
+/* Collects, in steps of some 5 us, one of them longer, and never all at once, and releases what finalisers have left.
+ * stats may be NULL. 1; 0 where no frame is open. */
 static inline int tide_frame_end(lua_State *L, tide_frame_stats *stats) {
   const tide_lua_api *api = tide_lua_get(L);
   return api && api->struct_size > offsetof(tide_lua_api, frame_end) ? api->frame_end(L, stats) : 0;
