@@ -417,7 +417,7 @@ static void run_calls(int seed, const char *calls) {
   tide_cpu_memory_stats memory;
   tide_lua_options o = {.struct_size = sizeof o, .capabilities = p.granted, .open = opener};
   o.quota[TIDE_QUOTA_HOST_BYTES] = o.quota[TIDE_QUOTA_DEVICE_BYTES] = MOST;
-  if (seed % 5 == 0) o.quota[TIDE_QUOTA_LAUNCHES] = 20 * seed;
+  if (seed % 5 == 0) o.quota[TIDE_QUOTA_LAUNCHES] = 20 * (1 + seed % 97);
   if (seed % 4 == 2) p.kill = 1 + seed * 37 % 150;
   running = p.name;
   alarm(300);
