@@ -133,18 +133,22 @@ void ltide_check_operand(lua_State *L, ltide_state *S, int arg, tide_operand *ou
   if (!out->tensor) ltide_arg_error(L, arg, name, "a tensor or a number");
 }
 
-/* {==== Dimensions and indexes: from 1 to from 0 */
+/* {==== Dimensions and indexes: as the caller counts to from 0 */
 
-#define COUNT_HINT "; indexes and dimensions count from 1"
+/* Behind a message about a 0 where that is no place. */
+static const char *count_hint(int64_t got, int base) {
+  return got || !base ? "" : "; indexes and dimensions count from 1";
+}
 
 static int dim_of(lua_State *L, int64_t dim, int ndim, const char *name) {
-  int64_t d = dim < 0 ? dim + ndim : dim - 1;
-  if (dim == 0 || d < 0 || d >= ndim) {
+  int base = ltide_base(L);
+  int64_t d = dim < 0 ? dim + ndim : dim - base;
+  if (d < 0 || d >= ndim) {
     if (!ndim)
       ltide_error(L, "IndexError", "%s: %s: got %I, but the tensor has no dimensions%s", ltide_function_name(L), name,
-                  (lua_Integer)dim, dim ? "" : COUNT_HINT);
-    ltide_error(L, "IndexError", "%s: %s: got %I, expected 1 to %d or -%d to -1%s", ltide_function_name(L), name,
-                (lua_Integer)dim, ndim, ndim, dim ? "" : COUNT_HINT);
+                  (lua_Integer)dim, count_hint(dim, base));
+    ltide_error(L, "IndexError", "%s: %s: got %I, expected %d to %d or -%d to -1%s", ltide_function_name(L), name,
+                (lua_Integer)dim, base, ndim - 1 + base, ndim, count_hint(dim, base));
   }
   return (int)d;
 }
@@ -154,28 +158,31 @@ int ltide_check_dim(lua_State *L, int arg, int ndim, const char *name) {
 }
 
 int64_t ltide_index(lua_State *L, int64_t index, int64_t n, const char *name) {
-  int64_t i = index < 0 ? index + n : index - 1;
-  if (index == 0 || i < 0 || i >= n) {
+  int base = ltide_base(L);
+  int64_t i = index < 0 ? index + n : index - base;
+  if (i < 0 || i >= n) {
     if (!n)
       ltide_error(L, "IndexError", "%s: %s: got %I, but the dimension is empty", ltide_function_name(L), name,
                   (lua_Integer)index);
-    ltide_error(L, "IndexError", "%s: %s: got %I, expected 1 to %I or -%I to -1%s", ltide_function_name(L), name,
-                (lua_Integer)index, (lua_Integer)n, (lua_Integer)n, index ? "" : COUNT_HINT);
+    ltide_error(L, "IndexError", "%s: %s: got %I, expected %d to %I or -%I to -1%s", ltide_function_name(L), name,
+                (lua_Integer)index, base, (lua_Integer)(n - 1 + base), (lua_Integer)n, count_hint(index, base));
   }
   return i;
 }
 
 void ltide_check_range(lua_State *L, int64_t first, int64_t last, int64_t n, int64_t *start, int64_t *length) {
-  int64_t a = first < 0 ? first + n : first - 1, b = last < 0 ? last + n : last - 1;
-  bool is_empty = first > 0 && last == first - 1 && a <= n; /* {k, k-1} is an empty range, also where k-1 is 0 */
+  int base = ltide_base(L);
+  int64_t a = first < 0 ? first + n : first - base, b = last < 0 ? last + n : last - base;
+  /* {k, k-1} is an empty range, also where k-1 is 0, but not where that is -1, the end. */
+  bool is_empty = first > 0 && last == first - 1 && a <= n;
   if (is_empty) b = a - 1;
-  bool is_bad = first == 0 || a < 0 || (a >= n && !is_empty) || (last == 0 && !is_empty) || b >= n || b < a - 1;
+  bool is_bad = a < 0 || (a >= n && !is_empty) || b >= n || b < a - 1 || (base && !last && !is_empty);
   if (is_bad)
     ltide_error(
         L, "IndexError",
-        "%s: range: got %I to %I of a dimension of %I, expected both within 1 to %I (or from the end), in order%s",
-        ltide_function_name(L), (lua_Integer)first, (lua_Integer)last, (lua_Integer)n, (lua_Integer)n,
-        first && last ? "" : COUNT_HINT);
+        "%s: range: got %I to %I of a dimension of %I, expected both within %d to %I (or from the end), in order%s",
+        ltide_function_name(L), (lua_Integer)first, (lua_Integer)last, (lua_Integer)n, base,
+        (lua_Integer)(n - 1 + base), count_hint(first && last, base));
   *start = a, *length = b - a + 1;
 }
 

@@ -46,15 +46,16 @@ int ltide_check_sizes(lua_State *L, int first, int n, int64_t *size, const char 
 void ltide_check_unnamed(lua_State *L, int arg, lua_Integer n, const char *name);
 /* The integers of the table at arg, or the one integer there. */
 int ltide_check_integers(lua_State *L, int arg, int64_t *out, int most, const char *name);
-/* Dimensions, 1-based: an integer or a table of them at arg. */
+/* Dimensions, as the caller counts: an integer or a table of them at arg. */
 /* A tensor without dimensions may be named dim 1, as if it were a line of one. */
 static inline int ltide_scalar_ndim(int ndim) { return ndim ? ndim : 1; }
 int ltide_check_dims(lua_State *L, int arg, int ndim, int *dims, const char *name);
 /* The same for integers at first..n, or one table. */
 int ltide_check_dim_list(lua_State *L, int first, int n, int ndim, int *dims, const char *name);
-/* A 1-based range, both ends included, negative from the end, of a dimension of n -> 0-based start and length. */
+/* A range as the caller counts, both ends included, negative from the end, of a dimension of n -> start, from 0, and
+ * length. */
 void ltide_check_range(lua_State *L, int64_t first, int64_t last, int64_t n, int64_t *start, int64_t *length);
-/* Converts a 1-based index or raises IndexError. */
+/* Converts the caller's index or raises IndexError. */
 int64_t ltide_index(lua_State *L, int64_t index, int64_t n, const char *name);
 
 /* Options. opts = 0 gives the default. */

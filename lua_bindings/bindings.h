@@ -29,6 +29,7 @@
 #  define LTIDE_CLOSES                      1
 #  define LTIDE_TABLE_LEN                   1
 #  define LTIDE_YIELDS                      1
+#  define LTIDE_FROM_ZERO                   1 /* can scripts count from 0? */
 #  define LTIDE_PROGRAM                     "tide"
 #  define ltide_is_listed_integer(L, index) lua_isinteger(L, index)
 #  define LTIDE_FFI                         0
@@ -97,7 +98,8 @@ typedef struct ltide_state {
   bool told;               /* that a stopped collector had to run */
   bool started;            /* by tide_init, and not ended since */
   bool has_options;        /* of tide_lua_open */
-  bool has_device;         /* of those; then */
+  bool from_zero;          /* of those: scripts count indexes and dimensions from 0 */
+  bool has_device;         /* likewise; then */
   int device;              /* where its coroutines' factories make tensors */
   unsigned granted;        /* tide_lua_capability: what the host lets its scripts do */
   tide_quota *quota;       /* of every coroutine; NULL: the host has opened the module without options */
@@ -212,7 +214,14 @@ static inline void *ltide_test_meta(lua_State *L, int arg, const void *meta) {
 void ltide_state_list(ltide_state *S);
 void ltide_state_unlist(ltide_state *S);
 int ltide_kill(lua_State *L); /* tide_lua_kill */
-int ltide_index_base(void);   /* for tide_index_base_set: 1 while a function of ours runs that a script has called */
+int ltide_index_base(void);   /* for tide_index_base_set: while a function of ours runs that a script has called, its */
+/* From where the caller at this level of the stack counts, in a state whose scripts count from 0. */
+int ltide_base_at(lua_State *L, int level);
+/* From where the caller of the function that runs counts indexes and dimensions. */
+static inline int ltide_base(lua_State *L) {
+  const ltide_state *S = L == ltide_last ? ltide_last_state : ltide_state_of(L);
+  return S && S->from_zero ? ltide_base_at(L, 1) : 1;
+}
 void ltide_pace_slow(lua_State *L, ltide_state *S);
 /* Collects before work that dead objects would hinder, unless the collector is stopped. */
 void ltide_collect_ahead(lua_State *L);
@@ -441,8 +450,9 @@ static inline void ltide_no_options(lua_State *L, int most) {
 }
 /* Raises for every key of the options table at arg that is not in the NULL-terminated list. */
 void ltide_check_keys(lua_State *L, int arg, const char *const *keys);
-int ltide_check_dim(lua_State *L, int arg, int ndim, const char *name); /* 1-based, negative from the end -> 0-based */
-bool ltide_test_scalar(lua_State *L, int arg, tide_scalar *out);        /* numbers and booleans */
+/* As the caller counts, negative from the end -> from 0. */
+int ltide_check_dim(lua_State *L, int arg, int ndim, const char *name);
+bool ltide_test_scalar(lua_State *L, int arg, tide_scalar *out); /* numbers and booleans */
 void ltide_push_scalar(lua_State *L, tide_scalar s);
 
 /* Openers: each adds to the module table at the top of the stack. */

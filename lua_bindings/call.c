@@ -267,7 +267,8 @@ static void read_param(lua_State *L, ltide_call *c, int k, int place) {
   v->at = find_value(L, c, p, place);
   v->given = v->at > 0;
   if (v->given || !(p->is_optional || p->takes_nil)) {
-    if (!v->given) v->at = lua_gettop(L) + 1; /* where there is nothing */
+    if (!v->given) v->at = lua_gettop(L) + 1;              /* where there is nothing, */
+    if (!v->given && p->kind == LTIDE_ANY) lua_pushnil(L); /* nor will be, when the body looks */
     read_value(L, c, p, v);
   } else
     set_standard(c, p, v);
@@ -371,6 +372,27 @@ static const char *choice(const ltide_param *p, int64_t i) {
   return text;
 }
 
+/* Dimensions that the chunks read themselves, at the top: they count from 1, whatever the caller does. */
+static void count_from_one(lua_State *L) {
+  int given = lua_gettop(L);
+  if (lua_isinteger(L, given) && lua_tointeger(L, given) >= 0) lua_pushinteger(L, lua_tointeger(L, given) + 1);
+  if (lua_istable(L, given)) {
+    lua_Integer n = (lua_Integer)lua_rawlen(L, given);
+    ltide_plain_shape(L, given);
+    lua_createtable(L, n < TIDE_MAX_DIMS ? (int)n : TIDE_MAX_DIMS, 0);
+    for (lua_Integer i = 1; i <= n; i++) {
+      lua_rawgeti(L, given, i);
+      count_from_one(L);
+      lua_rawseti(L, given + 1, i);
+    }
+  }
+  if (lua_gettop(L) > given) lua_replace(L, given);
+}
+
+static bool is_dim(const ltide_param *p) {
+  return !strcmp(p->name, "dim") && (p->kind == LTIDE_INTEGER || p->kind == LTIDE_DIMS || p->kind == LTIDE_ALLDIMS);
+}
+
 /* Pushes what was read, as a function of the chunks takes it: dimensions are counted from 1. */
 static void push_read(lua_State *L, const ltide_call *c, const ltide_param *p, const ltide_value *v) {
   bool has = v->given || (p->standard && *p->standard) || p->kind == LTIDE_TENSORS;
@@ -400,6 +422,7 @@ static void push_read(lua_State *L, const ltide_call *c, const ltide_param *p, c
     else
       lua_pushnil(L);
   }
+  if (v->given && is_dim(p) && !ltide_base(L)) count_from_one(L);
 }
 
 int ltide_push_read(lua_State *L, const ltide_call *c) {

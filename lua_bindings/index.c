@@ -151,7 +151,7 @@ static selection select_parts(lua_State *L, ltide_state *S, const tide_tensor *x
     else if (tide_tensor_size(mask)[d] != tide_tensor_size(x)[d])
       ltide_error(L, "ShapeError",
                   "index: key: the mask has %I elements in dimension %d, expected %I as the tensor has",
-                  (lua_Integer)tide_tensor_size(mask)[d], d + 1, (lua_Integer)tide_tensor_size(x)[d]);
+                  (lua_Integer)tide_tensor_size(mask)[d], d + ltide_base(L), (lua_Integer)tide_tensor_size(x)[d]);
   selection s = {.view = ltide_new_tensor(L, S)};
   ltide_tensor *flat = ltide_new_tensor(L, S);
   ltide_try(L, tide_view(&s.view->t, x, size, ndim - n + 1));
@@ -209,7 +209,7 @@ static int get_values(lua_State *L) {
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
   lua_settop(L, 2);
   if (lua_type(L, 2) == LUA_TNUMBER) {
-    bool is_past = tide_tensor_ndim(x) && lua_tointeger(L, 2) == tide_tensor_size(x)[0] + 1;
+    bool is_past = tide_tensor_ndim(x) && lua_tointeger(L, 2) == tide_tensor_size(x)[0] + ltide_base(L);
     if (is_past && ltide_is_read_by_ipairs(L)) return 0;
     int64_t i = first_index(L, x);
     ltide_tensor *u = ltide_new_tensor(L, S);
@@ -436,9 +436,9 @@ static int lfill_diagonal_(lua_State *L, ltide_call *c) {
   for (int d = 0; d < ndim; d++) {
     if (ndim > 2 && size[d] != size[0])
       return ltide_error(L, "ShapeError",
-                         "fill_diagonal_: x: got %I and %I for the sizes of dimensions 1 and %d, expected equal ones "
+                         "fill_diagonal_: x: got %I and %I for the sizes of dimensions %d and %d, expected equal ones "
                          "with more than two dimensions",
-                         (lua_Integer)size[0], (lua_Integer)size[d], d + 1);
+                         (lua_Integer)size[0], (lua_Integer)size[d], ltide_base(L), d + ltide_base(L));
     step += stride[d];
   }
   ltide_tensor *view = ltide_new_tensor(L, c->S);

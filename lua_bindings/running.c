@@ -1,5 +1,6 @@
-/* running.c: whose call of core it is that runs on this thread: a script's, whose indexes count from 1, or the host's,
- * whose indexes count from 0.
+/* running.c: whose call of core it is that runs on this thread: a script's, whose indexes count from 1 unless the host
+ * has chosen 0 for its state, or the host's, whose indexes count from 0. What is written in Lua here (script.c) counts
+ * from 1 in every state, so there the caller is looked at.
  *
  * What a script has bound stays bound when it returns, so the last caller's stack is asked: a function of ours is
  * running there, or it is the host that calls. A state may have been closed on another thread since; where anything of
@@ -70,5 +71,12 @@ int ltide_index_base(void) {
   lua_getinfo(ltide_last, "f", &ar);
   lua_CFunction fn = lua_tocfunction(ltide_last, -1);
   lua_pop(ltide_last, 1);
-  return fn && is_ours(fn);
+  return fn && is_ours(fn) ? ltide_base(ltide_last) : 0;
+}
+
+int ltide_base_at(lua_State *L, int level) {
+  lua_Debug ar;
+  if (!lua_getstack(L, level, &ar)) return 0;
+  lua_getinfo(L, "S", &ar);
+  return ltide_script_is(&ar);
 }

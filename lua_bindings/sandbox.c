@@ -134,9 +134,18 @@ static void choose_device(lua_State *L, ltide_state *S, const char *name) {
   ltide_try(L, ltide_use_device(S, S->record->current));
 }
 
+static void choose_indexes(lua_State *L, ltide_state *S, int indexes) {
+  if (indexes != TIDE_LUA_FROM_ONE && indexes != TIDE_LUA_FROM_ZERO)
+    ltide_error(L, "ValueError", "options.indexes: got %d, expected TIDE_LUA_FROM_ONE or TIDE_LUA_FROM_ZERO", indexes);
+  if (indexes == TIDE_LUA_FROM_ZERO && !LTIDE_FROM_ZERO)
+    ltide_error(L, "StateError", "options.indexes: expected TIDE_LUA_FROM_ONE: LuaJIT's compiled calls count from 1");
+  S->from_zero = indexes == TIDE_LUA_FROM_ZERO;
+}
+
 void ltide_sandbox(lua_State *L, ltide_state *S) {
   if (!S->has_options) return;
   tide_lua_options o = read_options(L);
+  choose_indexes(L, S, (int)o.indexes);
   S->granted = o.capabilities & TIDE_LUA_ALL;
   open_quota(L, S, &o);
   ltide_gc_set(L, (int)o.gc);

@@ -40,7 +40,7 @@ static tide_tensor *beside(lua_State *L, const ltide_call *c, const char *name, 
   if (!fits)
     ltide_error(L, "ShapeError", "%s: %s: got %s, expected the sizes of x, %s, but for dimension %d",
                 ltide_function_name(L), name, ltide_typename(L, ltide_get(L, c, name)->at),
-                ltide_typename(L, c->v[0].at), dim + 1);
+                ltide_typename(L, c->v[0].at), dim + ltide_base(L));
   return v;
 }
 

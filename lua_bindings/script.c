@@ -171,6 +171,17 @@ static int sub(lua_State *L) {
 
 static int replace(lua_State *L) { return luaL_gsub(L, lua_tostring(L, 1), lua_tostring(L, 2), lua_tostring(L, 3)), 1; }
 
+/* From where the script, or chunk, counts that has called the function whose chunk this is. */
+static int base_of_caller(lua_State *L) {
+  int level = 1;
+  if (!ltide_state_of(L)->from_zero) return 1;
+  while (ltide_base_at(L, level)) level++;
+  return ltide_base_at(L, level + 1);
+}
+
+/* index_base(): that, for indexes that the chunk reads or gives itself. */
+static int index_base(lua_State *L) { return ltide_give_integer(L, base_of_caller(L)); }
+
 typedef struct wanted {
   const char *path, *name;
   const ltide_row *row;
@@ -232,13 +243,33 @@ static int fixed(lua_State *L) {
   return lua_pushstring(L, text), 1;
 }
 
-static const luaL_Reg own[] = {
-    {"count", count},     {"rawget", raw_get}, {"class", class},      {"pad", pad},          {"rawlen", raw_len},
-    {"refuse", refuse},   {"throw", throw},    {"setmeta", set_meta}, {"upvalue", upvalue},  {"warn", warn},
-    {"replace", replace}, {"find", find},      {"type", raw_type},    {"text", text_of},     {"describe", describe},
-    {"fixed", fixed},     {"fail", fail},      {"next", raw_next},    {"getmeta", get_meta}, {"is_integer", is_integer},
-    {"unpack", unpack},   {"try", try},        {"sub", sub},          {"called", called},    {"public", public},
-    {NULL, NULL}};
+static const luaL_Reg own[] = {{"count", count},
+                               {"rawget", raw_get},
+                               {"class", class},
+                               {"pad", pad},
+                               {"rawlen", raw_len},
+                               {"refuse", refuse},
+                               {"throw", throw},
+                               {"setmeta", set_meta},
+                               {"upvalue", upvalue},
+                               {"warn", warn},
+                               {"replace", replace},
+                               {"find", find},
+                               {"type", raw_type},
+                               {"text", text_of},
+                               {"describe", describe},
+                               {"fixed", fixed},
+                               {"fail", fail},
+                               {"next", raw_next},
+                               {"getmeta", get_meta},
+                               {"is_integer", is_integer},
+                               {"unpack", unpack},
+                               {"try", try},
+                               {"sub", sub},
+                               {"called", called},
+                               {"public", public},
+                               {"index_base", index_base},
+                               {NULL, NULL}};
 
 void ltide_open_script(lua_State *L, ltide_state *S) {
   (void)S;

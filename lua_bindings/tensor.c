@@ -220,9 +220,9 @@ static int ltensor_order(lua_State *L) {
 static int next_row(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
-  int64_t i = ltide_check_integer(L, 2, "i");
+  int64_t before = ltide_check_integer(L, 2, "i"), i = before + 1 - ltide_base(L);
   if (!tide_tensor_ndim(x) || i < 0 || i >= tide_tensor_size(x)[0]) return 0;
-  lua_pushinteger(L, i + 1);
+  lua_pushinteger(L, before + 1);
   ltide_tensor *u = ltide_new_tensor(L, S);
   ltide_try(L, tide_select(&u->t, x, 0, i));
   return 2;
@@ -234,7 +234,7 @@ static int ltensor_iter(lua_State *L) {
     return ltide_error(L, "ShapeError", "%s: a tensor without dimensions has no rows", ltide_function_name(L));
   lua_pushcfunction(L, next_row);
   lua_pushvalue(L, 1);
-  lua_pushinteger(L, 0);
+  lua_pushinteger(L, ltide_base(L) - 1);
   return 3;
 }
 

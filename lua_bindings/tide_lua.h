@@ -128,6 +128,17 @@ typedef enum tide_lua_capability {
   TIDE_LUA_ALL = 63       /* what `require "tide"` grants */
 } tide_lua_capability;
 
+/* From where a state's scripts count. */
+typedef enum tide_lua_indexes {
+  TIDE_LUA_FROM_ONE, /* as everything in Lua, and -1 is the last */
+  /* As the host, a renderer's buffers of indexes and Python do: indexes and dimensions that a script writes or is
+   * given, and those in tensors. x[0] is the first, x:sum(0) sums over the first dimension, a range {0, 2} includes its
+   * end. Lua's own stay: lists (x.shape[1], the parts of x:split(2)) and ipairs, which begins at x[1]: x:iter() begins
+   * at 0. So do kernels written in Lua, and a function of tide's that another one of tide's is to call. Not under
+   * LuaJIT. */
+  TIDE_LUA_FROM_ZERO
+} tide_lua_indexes;
+
 typedef struct tide_lua_options {
   size_t struct_size;    /* sizeof(tide_lua_options) */
   unsigned capabilities; /* of tide_lua_capability; 0: scripts compute, and nothing else */
@@ -140,6 +151,7 @@ typedef struct tide_lua_options {
    * current; an accelerator is current at the start, too. Scripts of other states are not concerned. NULL: as the
    * process has it (tide_default_device). */
   const char *device;
+  tide_lua_indexes indexes; /* 0: from 1 */
 } tide_lua_options;
 
 /* All as the comments above say of 0 and NULL, for the host to change. */

@@ -83,11 +83,13 @@ static int ltensor_select(lua_State *L, ltide_call *c) {
 
 static int ltensor_narrow(lua_State *L, ltide_call *c) {
   int dim = c->v[1].dim;
-  int64_t n = size_of(c, dim), first = c->v[2].i, length = c->v[3].i, start = first < 0 ? first + n : first - 1;
-  if (first == 0 || start < 0 || start > n)
+  int64_t n = size_of(c, dim), first = c->v[2].i, length = c->v[3].i, base = ltide_base(L);
+  int64_t start = first < 0 ? first + n : first - base;
+  if (start < 0 || start > n)
     return ltide_error(L, "IndexError",
-                       "narrow: start: got %I, expected 1 to %I or from the end, of a dimension of %I%s",
-                       (lua_Integer)first, (lua_Integer)n, (lua_Integer)n, first ? "" : "; indexes count from 1");
+                       "narrow: start: got %I, expected %d to %I or from the end, of a dimension of %I%s",
+                       (lua_Integer)first, (int)base, (lua_Integer)(n - 1 + base), (lua_Integer)n,
+                       first || !base ? "" : "; indexes count from 1");
   if (length < 0 || length > n - start)
     return ltide_error(L, "IndexError", "narrow: length: got %I from %I, expected at most %I", (lua_Integer)length,
                        (lua_Integer)first, (lua_Integer)(n - start));
@@ -98,7 +100,8 @@ static int ltensor_slice(lua_State *L, ltide_call *c) {
   int dim = c->v[1].dim;
   int64_t n = size_of(c, dim), start = 0, length = n, step = c->v[4].i;
   if (step < 1) return ltide_error(L, "ValueError", "slice: step: got %I, expected at least 1", (lua_Integer)step);
-  if (c->n > 2 || c->opts) ltide_check_range(L, c->v[2].i, c->v[3].i, n, &start, &length);
+  int64_t first = c->v[2].given ? c->v[2].i : ltide_base(L); /* what is left out counts from 1 */
+  if (c->n > 2 || c->opts) ltide_check_range(L, first, c->v[3].i, n, &start, &length);
   ltide_tensor *u = ltide_new_tensor(L, c->S);
   return ltide_finish(L, c,
                       step == 1 || !length ? tide_narrow(&u->t, c->x, dim, start, length)
@@ -148,7 +151,7 @@ static int listed_parts(lua_State *L, ltide_call *c, int dim, int sizes) {
   }
   if (!fits || sum != n)
     return ltide_error(L, "ShapeError", "split: sizes: they add up to another sum than %I, the size of dimension %d",
-                       (lua_Integer)n, dim + 1);
+                       (lua_Integer)n, dim + ltide_base(L));
   ltide_tensor *own = hold(L, c);
   lua_createtable(L, (int)count, 0);
   int64_t start = 0;

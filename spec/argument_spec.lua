@@ -155,6 +155,7 @@ describe("what can be meant is taken:", function()
     D.raises("ShapeError", x.repeat_interleave, x, D.tensor { 1, 2, 3 }, 1)
     D.raises("ValueError", x.repeat_interleave, x, D.tensor { 1, -1 }, 1)
     D.raises("DtypeError", x.repeat_interleave, x, D.tensor { 1.5, 1 }, 1)
+    D.raises("ArgumentError", x.repeat_interleave, x, { dim = 2 }) -- which is no count
     D.raises("OutOfMemoryError", x.repeat_interleave, x, D.tensor { 1 << 62, 1 << 62 }, 1)
     local wide = tide.empty(0, 1 << 61, { device = D.dev })
     for count = 1, 8 do D.raises("OutOfMemoryError", wide.repeat_interleave, wide, D.tensor { count }, 2) end

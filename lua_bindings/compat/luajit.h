@@ -224,6 +224,7 @@ const char *ltide_jit_setupvalue(lua_State *L, int index, int n);
 #define LTIDE_CLOSES          0
 #define LTIDE_TABLE_LEN       0
 #define LTIDE_YIELDS          0
+#define LTIDE_FROM_ZERO       0
 #define LTIDE_PROGRAM         "luajit"
 #define lua_toclose(L, index) ((void)(L), (void)(index))
 void lua_closeslot(lua_State *L, int index); /* calls __close without an error, as if the value went out of scope */

@@ -108,11 +108,11 @@ end
 
 -- Before which of n elements each of the cuts lies, from 1 to n + 1, as Lua's string.sub reads indexes.
 local function cuts(indexes, n)
-  local at = {}
+  local at, first = {}, index_base()
   for k = 1, #indexes do
     local i = indexes[k]
     check_index(i, k)
-    if i < 0 then i = i + n + 1 end
+    i = i < 0 and i + n + 1 or i + 1 - first
     at[k] = i < 1 and 1 or i > n + 1 and n + 1 or i
   end
   return at

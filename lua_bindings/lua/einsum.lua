@@ -188,17 +188,17 @@ end
 
 local function dims_list(value, x, name)
   local list, ndim, seen = type(value) == "table" and plain(value) or { value }, #sizes_of(x), {}
-  local dims = {}
+  local dims, first = {}, index_base()
   for i = 1, #list do
     local d = list[i]
     if not is_integer(d) then refuse(d, name, "a dimension or a table of them") end
-    if d == 0 or d > ndim or d < -ndim then
-      fail("IndexError", called() .. ": " .. name .. ": got dimension " .. d .. " of " .. describe(x) .. ", expected 1 to " .. ndim
-        .. ", or -1 to -" .. ndim)
+    local at = d < 0 and d + ndim + 1 or d + 1 - first
+    if at < 1 or at > ndim then
+      fail("IndexError", called() .. ": " .. name .. ": got dimension " .. d .. " of " .. describe(x) .. ", expected " .. first
+        .. " to " .. ndim - 1 + first .. ", or -1 to -" .. ndim)
     end
-    d = d < 0 and d + ndim + 1 or d
-    if seen[d] then fail("ValueError", called() .. ": " .. name .. ": got dimension " .. d .. " twice, expected each once") end
-    seen[d], dims[i] = true, d
+    if seen[at] then fail("ValueError", called() .. ": " .. name .. ": got dimension " .. d .. " twice, expected each once") end
+    seen[at], dims[i] = true, at
   end
   return dims
 end

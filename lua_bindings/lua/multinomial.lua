@@ -49,5 +49,6 @@ function multinomial(p, n, replacement, generator)
       places = race(w:double(), n, generator)
     end
   end
+  if index_base() == 0 then places = places - 1 end
   return dims == 1 and places:select(1, 1) or places
 end

@@ -35,7 +35,11 @@ local function numbers(first, order, n, inverse, counts)
 end
 
 local function give(values, which, often, inverse, counts)
-  if not inverse then which = often end
+  if not inverse then
+    which = often
+  elseif index_base() == 0 then
+    which = which - 1
+  end
   if inverse and counts then return values, which, often end
   if inverse or counts then return values, which end
   return values
@@ -110,6 +114,7 @@ function most_frequent(x, dim, keepdim)
   local run = place - (starts(values, n):mul(place):cummax(-1))
   local last = run:argmax(-1, { keepdim = true })
   values, indices = values:gather(-1, last), indices:gather(-1, last)
+  if index_base() == 0 then indices = indices - 1 end
   if is_scalar then return values:reshape {}, indices:reshape {} end
   if keepdim then return values:movedim(-1, dim), indices:movedim(-1, dim) end
   return values:squeeze(-1), indices:squeeze(-1)

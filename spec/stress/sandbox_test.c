@@ -10,6 +10,7 @@
  *   --! memory N             MiB that the host's allocator gives to Lua; else 64
  *   --! kill N               another thread ends the state after so many milliseconds
  *   --! ends                 every later call raises, too, until the host sets new limits (never after a kill)
+ *   --! from 0               its scripts count indexes from 0
  *   --! give NAME ...        further libraries of Lua: debug; finalisers: the setmetatable that sets them
  *
  * usage: sandbox_test tide.so [part]
@@ -37,7 +38,7 @@ typedef struct part {
   int line;
   unsigned granted, left;
   char raises[200];
-  bool debug, finalisers, ends;
+  bool debug, finalisers, ends, from_zero;
   int64_t quota[TIDE_QUOTA_KINDS];
   int kill, memory; /* milliseconds; MiB */
 } part;
@@ -74,6 +75,7 @@ static void read_setting(part *p, const char *line) {
   if (!strncmp(line, "memory ", 7)) p->memory = atoi(line + 7);
   if (!strncmp(line, "kill ", 5)) p->kill = atoi(line + 5);
   if (!strcmp(line, "ends")) p->ends = true;
+  if (!strcmp(line, "from 0")) p->from_zero = true;
   if (!strncmp(line, "raises ", 7)) snprintf(p->raises, sizeof p->raises, "%s", line + 7);
   if (!strncmp(line, "grant ", 6)) p->granted = read_capabilities(line);
   if (!strncmp(line, "then ", 5)) p->left = read_capabilities(line);
@@ -143,6 +145,7 @@ static lua_State *open_state(const part *p, heap *h) {
   open_libraries(L, p);
   tide_lua_options o = {.struct_size = sizeof o, .capabilities = p->granted, .open = opener};
   memcpy(o.quota, p->quota, sizeof o.quota);
+  o.indexes = p->from_zero ? TIDE_LUA_FROM_ZERO : TIDE_LUA_FROM_ONE;
   lua_getglobal(L, "setmetatable");
   if (tide_lua_open(L, &o) != LUA_OK) {
     printf("sandbox_test: %s\n", lua_tostring(L, -1));
@@ -395,6 +398,11 @@ static void test_device(void) {
   check(call(L, "assert(tide.zeros(1).device.index == 0) tide.cuda.set_device(1)", "set") == LUA_OK, &p,
         lua_tostring(L, -1));
   check(call(L, "assert(tide.zeros(1).device.index == 1)", "current") == LUA_OK, &p, "not the current device");
+  lua_close(L);
+  L = luaL_newstate();
+  tide_lua_options bad = {.struct_size = sizeof bad, .open = opener, .indexes = (tide_lua_indexes)2};
+  check(tide_lua_open(L, &bad) != LUA_OK && strstr(luaL_tolstring(L, -1, NULL), "options.indexes: got 2"), &p,
+        "indexes");
   lua_close(L);
   L = open_on("cuda:7", LUA_ERRRUN);
   check(strstr(luaL_tolstring(L, -1, NULL), "cuda:7"), &p, lua_tostring(L, -1));
