@@ -1,0 +1,270 @@
+-- Expressions of a kernel's typed tree, made of others that have types already.
+--
+-- Integers carry the range that they are in, lo to hi, as floats: what lies within 32 bits is `narrow`, and the kernel's
+-- text computes it so. Where a range is beyond 64 bits, the value may have wrapped around, and nothing is known.
+-- Constants are folded as long as a double holds them. Floats are folded in double precision.
+--
+-- Invariant: nothing here evaluates twice or reorders what it is given, and nothing has an effect.
+
+local least, beyond = -9223372036854775808.0, 9223372036854775808.0
+local least_int, most_int = -2147483648.0, 2147483647.0
+local exact = 9007199254740992
+
+-- kernel_ranged(e, lo, hi): e, an integer expression, with its range.
+function kernel_ranged(e, lo, hi)
+  if not (lo >= least and hi < beyond) then lo, hi = least, beyond end
+  e.type, e.lo, e.hi = "i", lo, hi
+  e.narrow = lo >= least_int and hi <= most_int
+  return e
+end
+
+local ranged = kernel_ranged
+
+function kernel_any_integer(e) return ranged(e, least, beyond) end
+
+-- kernel_const(value, type)
+function kernel_const(value, kind)
+  local e = { op = "const", type = kind, value = value }
+  if kind == "i" then
+    if type(value) == "string" then return ranged(e, least, beyond) end
+    return ranged(e, value + 0.0, value + 0.0)
+  end
+  return e
+end
+
+local const = kernel_const
+
+local function is_const(e) return e.op == "const" and type(e.value) ~= "string" end
+
+local function fits(x) return x >= -exact and x <= exact end
+
+-- kernel_float(e): a number as a float.
+function kernel_float(e)
+  if e.type == "f" then return e end
+  if is_const(e) then return const(e.value + 0.0, "f") end
+  return { op = "float", type = "f", a = e }
+end
+
+local to_float = kernel_float
+
+local function both_float(op, a, b)
+  return { op = op, type = "f", a = to_float(a), b = to_float(b) }
+end
+
+-- ---- ranges ----
+
+local function least_of(a, b) return a < b and a or b end
+local function most_of(a, b) return a > b and a or b end
+
+-- The smallest 2^n - 1 that is at least x.
+local function ones(x)
+  local n = 1.0
+  while n <= x do n = n * 2 end
+  return n - 1
+end
+
+local function bit_range(op, a, b)
+  if a.lo >= 0 or b.lo >= 0 then
+    if op == "band" then return 0.0, a.lo < 0 and b.hi or b.lo < 0 and a.hi or least_of(a.hi, b.hi) end
+    if a.lo >= 0 and b.lo >= 0 then return 0.0, ones(most_of(a.hi, b.hi)) end
+  end
+  if a.narrow and b.narrow then return least_int, most_int end
+  return least, beyond
+end
+
+local function product_range(a, b)
+  local p, q, r, s = a.lo * b.lo, a.lo * b.hi, a.hi * b.lo, a.hi * b.hi
+  return least_of(least_of(p, q), least_of(r, s)), most_of(most_of(p, q), most_of(r, s))
+end
+
+local function floor_div(x, n)
+  local q = x / n
+  return q - q % 1
+end
+
+local range_of = {
+  add = function(a, b) return a.lo + b.lo, a.hi + b.hi end,
+  sub = function(a, b) return a.lo - b.hi, a.hi - b.lo end,
+  mul = product_range,
+  idiv = function(a, b)
+    if b.lo >= 1 then return floor_div(a.lo, a.lo < 0 and b.lo or b.hi), floor_div(a.hi, a.hi < 0 and b.hi or b.lo) end
+    return least, beyond
+  end,
+  mod = function(a, b)
+    if b.lo >= 1 then return 0.0, a.lo >= 0 and least_of(a.hi, b.hi - 1) or b.hi - 1 end
+    if b.hi <= -1 and b.narrow then return b.lo + 1, 0.0 end
+    return least, beyond
+  end,
+  shl = function(a, b)
+    if is_const(b) and b.value >= 0 and b.value < 64 then return a.lo * 2.0 ^ b.value, a.hi * 2.0 ^ b.value end
+    return least, beyond
+  end,
+  shr = function(a, b)
+    if not (is_const(b) and b.value >= 0 and b.value < 64) then return least, beyond end
+    if a.lo >= 0 then return floor_div(a.lo, 2.0 ^ b.value), floor_div(a.hi, 2.0 ^ b.value) end
+    if b.value == 0 then return a.lo, a.hi end
+    return 0.0, 2.0 ^ (64 - b.value) - 1
+  end,
+}
+
+-- ---- arithmetic ----
+
+local folds = {
+  add = function(a, b) return a + b end,
+  sub = function(a, b) return a - b end,
+  mul = function(a, b) return a * b end,
+  div = function(a, b) return a / b end,
+  pow = function(a, b) return a ^ b end,
+}
+local float_folds = { add = true, sub = true, mul = true, div = true, pow = true }
+
+local function fold(op, a, b, kind)
+  if not (is_const(a) and is_const(b)) then return end
+  local x, y = a.value, b.value
+  if kind == "f" then return float_folds[op] and const(folds[op](x + 0.0, y + 0.0), "f") end
+  if op == "idiv" or op == "mod" then
+    if y == 0 then return end
+    local q = x // y
+    return const(op == "idiv" and q or x - q * y, "i")
+  end
+  local f = folds[op]
+  if not f or op == "div" or op == "pow" then return end
+  if not fits((x + 0.0) * (y + 0.0)) then return end -- else it may wrap around
+  local z = f(x, y)
+  return fits(z) and const(z + 0, "i")
+end
+
+local function integers(op, a, b, site)
+  local folded = fold(op, a, b, "i")
+  if folded then return folded end
+  if is_const(b) then
+    if b.value == 0 and (op == "add" or op == "sub" or op == "shl" or op == "shr") or b.value == 1 and (op == "mul" or op == "idiv") then return a end
+  end
+  if is_const(a) and (a.value == 0 and op == "add" or a.value == 1 and op == "mul") then return b end
+  -- one of 32 bits by -1 may not fit them
+  if (op == "idiv" or op == "mod") and is_const(b) and b.value == -1 then b = { op = "const", type = "i", value = -1, lo = -1.0, hi = -1.0 } end
+  local e = { op = op, a = a, b = b, site = site }
+  local of = range_of[op]
+  if of then return ranged(e, of(a, b)) end
+  return ranged(e, bit_range(op, a, b))
+end
+
+-- kernel_arithmetic(op, a, b, site): of two numbers; bit operations and shifts of two integers.
+function kernel_arithmetic(op, a, b, site)
+  if op == "div" or op == "pow" or a.type == "f" or b.type == "f" then
+    a, b = to_float(a), to_float(b)
+    return fold(op, a, b, "f") or both_float(op, a, b)
+  end
+  return integers(op, a, b, site)
+end
+
+function kernel_negate(a)
+  if a.type == "f" then
+    if is_const(a) then return const(-a.value, "f") end
+    return { op = "neg", type = "f", a = a }
+  end
+  if is_const(a) then return const(0 - a.value, "i") end
+  return ranged({ op = "neg", a = a }, -a.hi, -a.lo)
+end
+
+function kernel_bnot(a)
+  if is_const(a) then return const(-1 - a.value, "i") end
+  return ranged({ op = "bnot", a = a }, -a.hi - 1, -a.lo - 1)
+end
+
+-- ---- comparison and truth ----
+
+local function truth_of(op, x, y)
+  if op == "eq" then return x == y end
+  if op == "ne" then return x ~= y end
+  if op == "lt" then return x < y end
+  if op == "le" then return x <= y end
+  if op == "gt" then return x > y end
+  return x >= y
+end
+
+-- Exact in every float that a kernel computes with.
+local function is_small(x) return x >= -16777216 and x <= 16777216 end
+
+-- kernel_compare(op, a, b): of two numbers, an integer beside a float exactly, or of two booleans.
+function kernel_compare(op, a, b)
+  if is_const(a) and is_const(b) then return const(truth_of(op, a.value, b.value), "b") end
+  if a.type ~= b.type then
+    if a.type == "i" and is_const(a) and is_small(a.value) then a = to_float(a) end
+    if b.type == "i" and is_const(b) and is_small(b.value) then b = to_float(b) end
+  end
+  return { op = op, type = "b", a = a, b = b }
+end
+
+function kernel_not(a)
+  if is_const(a) then return const(not a.value, "b") end
+  if a.op == "not" then return a.a end
+  return { op = "not", type = "b", a = a }
+end
+
+-- kernel_logic(op, a, b): "and" or "or" of booleans.
+function kernel_logic(op, a, b)
+  if is_const(a) then
+    if op == "and" then return a.value and b or a end
+    return a.value and a or b
+  end
+  if is_const(b) and b.value == (op == "and") then return a end
+  return { op = op, type = "b", a = a, b = b }
+end
+
+-- kernel_choose(cond, yes, no): of two numbers, or of two booleans.
+function kernel_choose(cond, yes, no)
+  if is_const(cond) then
+    local e = cond.value and yes or no
+    return (yes.type == "f" or no.type == "f") and to_float(e) or e
+  end
+  if yes.type == "i" and no.type == "i" then
+    return ranged({ op = "choose", cond = cond, yes = yes, no = no }, least_of(yes.lo, no.lo), most_of(yes.hi, no.hi))
+  end
+  if yes.type == "b" then return { op = "choose", type = "b", cond = cond, yes = yes, no = no } end
+  return { op = "choose", type = "f", cond = cond, yes = to_float(yes), no = to_float(no) }
+end
+
+-- ---- functions ----
+
+-- kernel_call_float(fn, a, b): of floats, by C's name.
+function kernel_call_float(fn, a, b)
+  return { op = "call", type = "f", fn = fn, args = { to_float(a), b and to_float(b) } }
+end
+
+-- kernel_extreme(fn, a, b): min or max as Lua's, by one comparison.
+function kernel_extreme(fn, a, b)
+  if a.type == "f" or b.type == "f" then return kernel_call_float(fn, a, b) end
+  local e = { op = "call", fn = fn, args = { a, b } }
+  local of = fn == "min" and least_of or most_of
+  if is_const(a) and is_const(b) then return const(of(a.value, b.value), "i") end
+  return ranged(e, of(a.lo, b.lo), of(a.hi, b.hi))
+end
+
+function kernel_abs(a)
+  if a.type == "f" then return kernel_call_float("abs", a) end
+  if a.lo >= 0 then return a end
+  local e = { op = "call", fn = "abs", args = { a } }
+  return ranged(e, 0.0, most_of(-a.lo, a.hi))
+end
+
+-- kernel_floor(a): a float as an integer, rounded down.
+function kernel_floor(a)
+  if a.type == "i" then return a end
+  return kernel_any_integer({ op = "floor_int", a = a })
+end
+
+-- ---- what an expression is made of ----
+
+local keys = { "a", "b", "cond", "yes", "no" }
+
+-- kernel_children(e, visit)
+function kernel_children(e, visit)
+  for k = 1, 5 do
+    local child = e[keys[k]]
+    if child then visit(child) end
+  end
+  local index, args = e.index, e.args
+  for k = 1, index and #index or 0 do visit(index[k]) end
+  for k = 1, args and #args or 0 do visit(args[k]) end
+end

@@ -1,0 +1,220 @@
+-- The last step of a kernel's typed tree: what was written on the way and is of no use goes.
+--
+-- Lists within lists become one; a block that nothing leaves becomes its statements; a jump to where the path goes anyway
+-- goes, and so do variables that nothing reads. What is left is numbered anew, and an integer variable is of 32 bits where
+-- all that is put into it is.
+--
+-- Invariant: what may report an error stays, also where its value is of no use.
+
+-- ---- lists ----
+
+local flatten
+
+local function flat_list(list, out)
+  for k = 1, #list do
+    local s = list[k]
+    if s.op == "seq" then
+      flat_list(s.list, out)
+    else
+      flatten(s)
+      out[#out + 1] = s
+    end
+  end
+  return out
+end
+
+flatten = function(s)
+  if s.body then s.body = flat_list(s.body, {}) end
+  if s.op == "if" then s.yes, s.no = flat_list(s.yes, {}), flat_list(s.no, {}) end
+end
+
+-- Jumps out of that block at the end of it.
+local function trim(list, id)
+  local last = list[#list]
+  if not last then return end
+  if last.op == "leave" and last.id == id then
+    list[#list] = nil
+    trim(list, id)
+  elseif last.op == "if" then
+    trim(last.yes, id)
+    trim(last.no, id)
+  elseif last.op == "block" then
+    trim(last.body, id)
+  end
+end
+
+local function leaves(list, id)
+  for k = 1, #list do
+    local s = list[k]
+    if s.op == "leave" and s.id == id then return true end
+    if s.body and leaves(s.body, id) or s.op == "if" and (leaves(s.yes, id) or leaves(s.no, id)) then return true end
+  end
+  return false
+end
+
+-- Blocks that are left only at their end.
+local function open_blocks(list)
+  local out = {}
+  for k = 1, #list do
+    local s = list[k]
+    if s.op == "block" then trim(s.body, s.id) end
+    if s.body then s.body = open_blocks(s.body) end
+    if s.op == "if" then s.yes, s.no = open_blocks(s.yes), open_blocks(s.no) end
+    if s.op == "block" and not leaves(s.body, s.id) then
+      for i = 1, #s.body do out[#out + 1] = s.body[i] end
+    else
+      out[#out + 1] = s
+    end
+  end
+  return out
+end
+
+-- ---- what nothing reads ----
+
+local expressions = { "value", "cond", "expected", "from", "to", "step" }
+
+local function each_expression(s, visit)
+  for k = 1, 6 do
+    local e = s[expressions[k]]
+    if e then visit(e) end
+  end
+  for k = 1, s.index and #s.index or 0 do visit(s.index[k]) end
+end
+
+local function may_report(e)
+  if e.op == "load" or (e.op == "idiv" or e.op == "mod") and e.site and e.b.op ~= "const" then return true end
+  local found = false
+  kernel_children(e, function(child) found = found or may_report(child) end)
+  return found
+end
+
+local function count_reads(list, reads)
+  local function look(e)
+    if e.op == "var" then reads[e.n] = (reads[e.n] or 0) + 1 end
+    kernel_children(e, look)
+  end
+  for k = 1, #list do
+    local s = list[k]
+    if not (s.op == "let" and s.value.op == "var" and s.value.n == s.var) then each_expression(s, look) end
+    if s.body then count_reads(s.body, reads) end
+    if s.op == "if" then
+      count_reads(s.yes, reads)
+      count_reads(s.no, reads)
+    end
+  end
+end
+
+local changed
+
+local function is_idle(s, reads)
+  if s.op == "let" then return not reads[s.var] and not may_report(s.value) or s.value.op == "var" and s.value.n == s.var end
+  if s.op == "if" then return #s.yes == 0 and #s.no == 0 and not may_report(s.cond) end
+  if s.op == "block" then return #s.body == 0 end
+  if s.op == "for" then return #s.body == 0 and s.step.op == "const" and not (may_report(s.from) or may_report(s.to)) end
+end
+
+local function drop_idle(list, reads)
+  local out = {}
+  for k = 1, #list do
+    local s = list[k]
+    if s.body then s.body = drop_idle(s.body, reads) end
+    if s.op == "if" then
+      s.yes, s.no = drop_idle(s.yes, reads), drop_idle(s.no, reads)
+      if #s.yes == 0 and #s.no > 0 then s.cond, s.yes, s.no = kernel_not(s.cond), s.no, s.yes end
+    end
+    if s.op == "atomic" and s.var and not reads[s.var] then s.var = nil end
+    if is_idle(s, reads) then
+      changed = true
+    else
+      out[#out + 1] = s
+    end
+  end
+  return out
+end
+
+-- ---- numbers ----
+
+local function note(range, n, lo, hi)
+  local r = range[n]
+  if not r then
+    r = { lo = lo, hi = hi }
+    range[n] = r
+  end
+  if lo < r.lo then r.lo = lo end
+  if hi > r.hi then r.hi = hi end
+end
+
+local function find_ranges(c, list, range)
+  for k = 1, #list do
+    local s = list[k]
+    if s.op == "for" then
+      note(range, s.var, s.lo, s.hi)
+    elseif s.var and c.vars[s.var].type == "i" then
+      if s.op == "let" then note(range, s.var, s.value.lo, s.value.hi) else note(range, s.var, -1 / 0, 1 / 0) end
+    end
+    if s.body then find_ranges(c, s.body, range) end
+    if s.op == "if" then
+      find_ranges(c, s.yes, range)
+      find_ranges(c, s.no, range)
+    end
+  end
+end
+
+local function number_all(c, body)
+  local range, vars, renamed, sites, site_numbers, seen = {}, {}, {}, {}, {}, {}
+  find_ranges(c, body, range)
+  local function rename(n)
+    if not renamed[n] then
+      local r = range[n]
+      vars[#vars + 1] = { type = c.vars[n].type, narrow = r ~= nil and r.lo >= -2147483648.0 and r.hi <= 2147483647.0 }
+      renamed[n] = #vars
+    end
+    return renamed[n]
+  end
+  local function site(of)
+    if not of.site then return end
+    if not site_numbers[of.site] then
+      sites[#sites + 1] = c.sites[of.site]
+      site_numbers[of.site] = #sites
+    end
+    of.site = site_numbers[of.site]
+  end
+  local function look(e)
+    if seen[e] then return end
+    seen[e] = true
+    site(e)
+    if e.op == "var" then
+      e.n = rename(e.n)
+      if vars[e.n].narrow then e.narrow = true end
+    end
+    kernel_children(e, look)
+  end
+  local function walk(list)
+    for k = 1, #list do
+      local s = list[k]
+      site(s)
+      if s.var then s.var = rename(s.var) end
+      each_expression(s, look)
+      if s.body then walk(s.body) end
+      if s.op == "if" then
+        walk(s.yes)
+        walk(s.no)
+      end
+    end
+  end
+  walk(body)
+  return vars, sites
+end
+
+-- kernel_tidy(c): the statements, the variables and the sites of the typed tree.
+function kernel_tidy(c)
+  local body = open_blocks(flat_list(c.out, {}))
+  repeat
+    local reads = {}
+    changed = false
+    count_reads(body, reads)
+    body = drop_idle(body, reads)
+  until not changed
+  local vars, sites = number_all(c, body)
+  return body, vars, sites
+end
