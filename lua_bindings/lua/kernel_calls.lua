@@ -1,0 +1,267 @@
+-- What a kernel may call besides functions of the script's: math, what tide has for kernels, and methods of tensors.
+--
+-- They are found by their place (math.sin, tide.atomic.add), and where a script has put one into a variable of its own
+-- (local sin = math.sin), by what they are.
+--
+-- Invariant: results are those of Lua 5.4's library, of the same types.
+
+local modules = { tide = true, ["tide.atomic"] = true, ["tide.random"] = true }
+local builtins = {} -- by name: fn(c, node, args): args are nodes
+
+local function bad(c, node, message) kernel_bad(c, node, message) end
+
+-- The function of that path, or nil.
+local function builtin(path)
+  if builtins[path] then return builtins[path] end
+  if sub(path, 1, 5) == "tide." then return kernel_special(sub(path, 6)) end
+end
+
+-- ---- what stands for what ----
+
+local function note_library(map, path, of)
+  if type(of) ~= "table" then return end
+  for key, v in next, of do
+    local kind = type(v)
+    if type(key) == "string" and (kind == "function" or kind == "table" or kind == "userdata") then map[v] = map[v] or path .. "." .. key end
+  end
+end
+
+local function libraries(c)
+  if c.libraries then return c.libraries end
+  local map, all = {}, loaded()
+  local math_table, tide_table = rawget(all, "math") or kernel_global "math", rawget(all, "tide")
+  note_library(map, "math", math_table)
+  note_library(map, "tide", tide_table)
+  if math_table then map[math_table] = "math" end
+  if tide_table then
+    map[tide_table] = "tide"
+    note_library(map, "tide.atomic", rawget(tide_table, "atomic"))
+    note_library(map, "tide.random", rawget(tide_table, "random"))
+  end
+  c.libraries = map
+  return map
+end
+
+-- kernel_library(c, v): v as a function or a table of math's or tide's; nil: it is none.
+function kernel_library(c, v)
+  local path = libraries(c)[v]
+  if not path then return end
+  if path == "math" or modules[path] then return { what = "module", path = path } end
+  if builtin(path) then return { what = "builtin", name = path } end
+  local dtype = kernel_dtype_name(v)
+  if dtype then return { what = "dtype", name = dtype } end
+  return { what = "function that kernels do not have, " .. path }
+end
+
+local math_constants = { pi = 3.141592653589793, huge = 1 / 0 }
+local dtypes = {}
+for name in next, { bool = 1, uint8 = 1, int8 = 1, int16 = 1, int32 = 1, int64 = 1, float16 = 1, bfloat16 = 1, float32 = 1, float64 = 1 } do dtypes[name] = true end
+
+local instead = {
+  ["math.random"] = "tide.random.uniform(seed, i) in [0, 1), tide.random.normal(seed, i) or tide.random.integer(seed, low, high, i)",
+  ["math.randomseed"] = "a seed as the first argument of tide.random.uniform",
+  ["math.pow"] = "x ^ y", ["math.mod"] = "x % y", ["math.cosh"] = "(math.exp(x) + math.exp(-x)) / 2",
+  ["math.sinh"] = "(math.exp(x) - math.exp(-x)) / 2", ["math.tanh"] = "1 - 2 / (math.exp(2 * x) + 1)", ["math.log10"] = "math.log(x, 10)",
+  ["math.atan2"] = "math.atan(y, x)", ["math.ldexp"] = "x * 2.0 ^ n", ["tide.sin"] = "math.sin", ["tide.cos"] = "math.cos",
+  ["tide.exp"] = "math.exp", ["tide.sqrt"] = "math.sqrt", ["tide.rand"] = "tide.random.uniform(seed, i)",
+  ["tide.randn"] = "tide.random.normal(seed, i)", ["tide.abs"] = "math.abs", ["tide.floor"] = "math.floor",
+}
+
+-- kernel_module_field(c, node, module, name)
+function kernel_module_field(c, node, module, name)
+  local path = module.path .. "." .. name
+  if module.path == "math" then
+    if math_constants[name] then return kernel_const(math_constants[name], "f") end
+    if name == "maxinteger" then return kernel_const("9223372036854775807", "i") end
+    if name == "mininteger" then return kernel_const("9223372036854775808", "i") end
+  end
+  if builtin(path) then return { what = "builtin", name = path } end
+  if modules[path] then return { what = "module", path = path } end
+  if module.path == "tide" and dtypes[name] then return { what = "dtype", name = name } end
+  local write = instead[path]
+  bad(c, node, "got " .. path .. ", which kernels do not have, expected " .. (write and "" or "numbers, math.*, and tide.atomic, tide.random and vectors")
+    .. (write and "another: write " .. write or ""))
+end
+
+-- kernel_builtin(c, node, name, args, wanted): the values that it gives.
+function kernel_builtin(c, node, name, args, wanted) return builtin(name)(c, node, args, wanted) end
+
+-- ---- math ----
+
+-- The arguments as numbers; a call at the end may give several.
+local function numbers(c, node, args, least, most, name)
+  local values = kernel_list_of(c, args)
+  if #values < least or #values > (most or #values) then
+    bad(c, node, "got " .. #values .. " arguments, expected " .. least .. (most and most > least and " or " .. most or most and "" or " or more") .. " for " .. name)
+  end
+  for k = 1, #values do kernel_number(c, args[k] or node, values[k]) end
+  return values
+end
+
+local function one_float(lua_name, c_name)
+  builtins["math." .. lua_name] = function(c, node, args)
+    local a = numbers(c, node, args, 1, 1, "math." .. lua_name)
+    return { kernel_call_float(c_name or lua_name, a[1]) }
+  end
+end
+for name in next, { cos = 1, sin = 1, tan = 1, acos = 1, asin = 1, exp = 1, sqrt = 1 } do one_float(name) end
+
+builtins["math.atan"] = function(c, node, args)
+  local a = numbers(c, node, args, 1, 2, "math.atan")
+  return { a[2] and kernel_call_float("atan2", a[1], a[2]) or kernel_call_float("atan", a[1]) }
+end
+
+builtins["math.log"] = function(c, node, args)
+  local a = numbers(c, node, args, 1, 2, "math.log")
+  local base = a[2]
+  if not base then return { kernel_call_float("log", a[1]) } end
+  if base.op == "const" and base.value == 2 then return { kernel_call_float("log2", a[1]) } end
+  if base.op == "const" and base.value == 10 then return { kernel_call_float("log10", a[1]) } end
+  return { kernel_arithmetic("div", kernel_call_float("log", a[1]), kernel_call_float("log", base)) }
+end
+
+local function scaled(name, factor)
+  builtins["math." .. name] = function(c, node, args)
+    return { kernel_arithmetic("mul", kernel_float(numbers(c, node, args, 1, 1, "math." .. name)[1]), kernel_const(factor, "f")) }
+  end
+end
+scaled("deg", 180 / 3.141592653589793)
+scaled("rad", 3.141592653589793 / 180)
+
+builtins["math.abs"] = function(c, node, args) return { kernel_abs(numbers(c, node, args, 1, 1, "math.abs")[1]) } end
+builtins["math.floor"] = function(c, node, args) return { kernel_floor(numbers(c, node, args, 1, 1, "math.floor")[1]) } end
+builtins["math.ceil"] = function(c, node, args)
+  local a = numbers(c, node, args, 1, 1, "math.ceil")[1]
+  return { a.type == "i" and a or kernel_floor(kernel_call_float("ceil", a)) }
+end
+
+local function extreme(name)
+  builtins["math." .. name] = function(c, node, args)
+    local a = numbers(c, node, args, 1, nil, "math." .. name)
+    local e = a[1]
+    for k = 2, #a do e = kernel_extreme(name, e, a[k]) end
+    return { e }
+  end
+end
+extreme "min"
+extreme "max"
+
+-- The remainder of a division towards 0, which has the sign of a.
+builtins["math.fmod"] = function(c, node, args)
+  local v = numbers(c, node, args, 2, 2, "math.fmod")
+  if v[1].type == "f" or v[2].type == "f" then return { kernel_call_float("fmod", v[1], v[2]) } end
+  local a, b, zero = kernel_hold(c, v[1]), kernel_hold(c, v[2]), kernel_const(0, "i")
+  if b.op == "const" and b.value == 0 then bad(c, args[2] or node, "got 0, expected another divisor for math.fmod") end
+  local m = kernel_hold(c, kernel_arithmetic("mod", a, b, kernel_site(c, node)))
+  local other = kernel_logic("and", kernel_compare("ne", m, zero), kernel_compare("lt", kernel_arithmetic("bxor", a, b), zero))
+  return { kernel_choose(other, kernel_arithmetic("sub", m, b), m) }
+end
+
+-- The whole part as a float, and the rest.
+builtins["math.modf"] = function(c, node, args)
+  local a = numbers(c, node, args, 1, 1, "math.modf")[1]
+  if a.type == "i" then return { a, kernel_const(0.0, "f") } end
+  a = kernel_hold(c, a)
+  local whole = kernel_hold(c, kernel_call_float("trunc", a))
+  return { whole, kernel_choose(kernel_compare("eq", whole, a), kernel_const(0.0, "f"), kernel_arithmetic("sub", a, whole)) }
+end
+
+builtins["math.tointeger"] = function(c, node, args)
+  local a = numbers(c, node, args, 1, 1, "math.tointeger")[1]
+  if a.type == "i" then return { a } end
+  a = kernel_hold(c, a)
+  local within = kernel_logic("and", kernel_compare("ge", a, kernel_const(-9223372036854775808.0, "f")),
+    kernel_compare("lt", a, kernel_const(9223372036854775808.0, "f")))
+  local whole = kernel_logic("and", within, kernel_compare("eq", kernel_call_float("floor", a), a))
+  return { { what = "maybe", cond = kernel_hold(c, whole), value = kernel_floor(a), is_nil = true } }
+end
+
+builtins["math.ult"] = function(c, node, args)
+  local a = numbers(c, node, args, 2, 2, "math.ult")
+  for k = 1, 2 do a[k] = kernel_integer(c, args[k] or node, a[k]) end
+  return { { op = "call", type = "b", fn = "ult", args = a } }
+end
+
+builtins["math.type"] = function(c, node, args)
+  local a = numbers(c, node, args, 1, 1, "math.type")[1]
+  return { { what = "string", value = a.type == "i" and "integer" or "float" } }
+end
+
+-- ---- methods of tensors ----
+
+local methods = {}
+
+function methods.size(c, node, row)
+  if #node.args == 0 then return { { what = "shape", base = row.base, skip = #row.index } } end
+  local d = kernel_integer(c, node.args[1], kernel_value(c, node.args[1]), "an integer as dimension")
+  local ndim = kernel_ndim(c, row.base) - #row.index
+  local n = d.op == "const" and (d.value < 0 and d.value + ndim + 1 or d.value)
+  if not n or n < 1 or n > ndim then bad(c, node.args[1], "got " .. (n and "dimension " .. text(d.value) or "a computed dimension") .. ", expected a constant from 1 to " .. ndim) end
+  return { kernel_size(c, row.base, n + #row.index) }
+end
+
+function methods.dim(c, _, row) return { kernel_const(kernel_ndim(c, row.base) - #row.index, "i") } end
+methods.ndimension = methods.dim
+
+function methods.numel(c, _, row)
+  local e = kernel_const(1, "i")
+  for d = #row.index + 1, kernel_ndim(c, row.base) do e = kernel_arithmetic("mul", e, kernel_size(c, row.base, d)) end
+  return { e }
+end
+
+-- kernel_tensor_method(c, node, v)
+function kernel_tensor_method(c, node, v)
+  local row = v.what == "tensor" and { what = "row", base = v, index = {} } or v
+  local f = methods[node.name]
+  if f then return f(c, node, row) end
+  bad(c, node, "got method '" .. node.name .. "' of a tensor, expected its elements: in a kernel a tensor has x[i][j], #x, x.shape[d], x.ndim, x:size(d) and x:numel()")
+end
+
+-- ---- tables of numbers ----
+
+local function add_constant(c, values, sizes)
+  local float = false
+  for k = 1, #values do float = float or not is_integer(values[k]) end
+  if float then
+    for k = 1, #values do values[k] = values[k] + 0.0 end
+  end
+  c.constants[#c.constants + 1] = { dtype = float and "float64" or "int64", sizes = sizes, values = values }
+  return #c.constants
+end
+
+-- The numbers of a list, or of a list of lists of the same length.
+local function read_table(c, node, v)
+  local list, values, sizes = v.value, {}, { rawlen(v.value) }
+  for i = 1, sizes[1] do
+    local x = rawget(list, i)
+    local row = type(x) == "table" and x or nil
+    if row and (i == 1 or sizes[2]) then
+      sizes[2] = sizes[2] or rawlen(row)
+      if rawlen(row) ~= sizes[2] then bad(c, node, "got table '" .. v.name .. "' with rows of several lengths, expected one") end
+    elseif row or sizes[2] then
+      bad(c, node, "got table '" .. v.name .. "' of numbers and tables, expected one of numbers")
+    end
+    for k = 1, row and sizes[2] or 1 do
+      local n = x
+      if row then n = rawget(row, k) end
+      if type(n) ~= "number" then bad(c, node, "got table '" .. v.name .. "' with a " .. type(n) .. " at " .. i .. ", expected one of numbers") end
+      values[#values + 1] = n
+    end
+  end
+  if #values == 0 then bad(c, node, "got table '" .. v.name .. "' without numbers, expected some") end
+  if #values > 4096 then bad(c, node, "got table '" .. v.name .. "' of " .. #values .. " numbers, expected at most 4096: make a tensor of them") end
+  return add_constant(c, values, sizes)
+end
+
+-- kernel_table_index(c, node, v, key): of a table that stands outside of the kernel.
+function kernel_table_index(c, node, v, key)
+  if key.what == "string" then return kernel_table_field(c, node, v, key.value) end
+  local e = kernel_integer(c, node.key, key, "an integer as index")
+  local first = e.op == "const" and rawget(v.value, e.value)
+  if e.op == "const" and type(first) ~= "number" and type(first) ~= "table" then return kernel_table_field(c, node, v, e.value) end
+  if not v.constant then v.constant = read_table(c, node, v) end
+  local base = { what = "tensor", name = v.name, constant = v.constant }
+  local row = { what = "row", base = base, index = { e } }
+  if kernel_ndim(c, base) > 1 then return row end
+  return kernel_load(c, row, node)
+end
