@@ -75,26 +75,27 @@ function files.load(busted, path)
   end, trace
 end
 
-local kept = { descriptor = true, attributes = true, name = true, trace = true, duration = true }
-local function drop_below(busted, element)
-  local children = busted.context.children(element)
-  for i, child in ipairs(children) do
-    drop_below(busted, child)
-    for key in pairs(child) do
-      if not kept[key] then child[key] = nil end
-    end
-    children[i] = nil
-  end
+-- busted's tree holds each element by its parent and by its children; the output, a copy of each that succeeded.
+local outputs = require "busted.outputHandlers.base"
+package.loaded["busted.outputHandlers.base"] = function(...)
+  local handler = outputs(...)
+  setmetatable(handler.successes, { __mode = "v" })
+  return handler
 end
 
 on_begin(function(busted)
-  busted.subscribe({ "test", "end" }, function(element, _, status)
+  for _, relation in ipairs { "parent", "children" } do
+    local _, elements = debug.getupvalue(busted.context[relation], 1)
+    if type(elements) == "table" then setmetatable(elements, { __mode = "k" }) end
+  end
+  busted.subscribe({ "test", "end" }, function(element)
     element.env = nil
-    if status == "success" and element.trace then element.trace.traceback = nil end
     return nil, true
   end)
   busted.subscribe({ "file", "end" }, function(file)
-    drop_below(busted, file)
+    local children = busted.context.children(file)
+    for i = #children, 1, -1 do children[i] = nil end
+    for descriptor in pairs(busted.executors) do file[descriptor] = nil end
     return nil, true
   end)
 end)
