@@ -74,6 +74,14 @@ set(CMAKE_CUDA_VISIBILITY_PRESET hidden)
 enable_language(CUDA)
 find_package(CUDAToolkit REQUIRED)
 
+# Four fifths of the time goes into optimising kernels, which a machine that only asks whether they compile never runs.
+set(quick)
+if(TIDE_CUDA_QUICK AND CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
+  set(quick --Ofast-compile=max)
+elseif(TIDE_CUDA_QUICK)
+  set(quick -Xcicc=-O1 -Xptxas=-O1)
+endif()
+
 # What is written for Hopper's own instructions is compiled for it alone, and chosen at run time.
 list(FILTER cuda_sources EXCLUDE REGEX "_hopper\\.cu$")
 file(GLOB hopper_sources CONFIGURE_DEPENDS kernels/*_hopper.cu)
@@ -86,7 +94,7 @@ target_link_libraries(tide_hopper PRIVATE tide_flags)
 foreach(target IN ITEMS tide_cuda tide_hopper)
   target_include_directories(${target} PRIVATE core core/include kernels)
   target_compile_options(${target} PRIVATE
-    $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-Xfatbin=-compress-all;-Xcompiler=-Wall,-Wextra,-Wno-unused-parameter>
+    $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-Xfatbin=-compress-all;-Xcompiler=-Wall,-Wextra,-Wno-unused-parameter;${quick}>
     $<$<AND:$<BOOL:${TIDE_WERROR}>,$<COMPILE_LANGUAGE:CUDA>>:-Werror=all-warnings;-Xcompiler=-Werror>)
 endforeach()
 set(exports ${PROJECT_SOURCE_DIR}/scripts/cmake/libtide_cuda.map)
@@ -111,3 +119,6 @@ list(JOIN arch_list " " arch_list)
 set_source_files_properties(core/backend/cuda/nvml.c PROPERTIES COMPILE_DEFINITIONS "TIDE_CUDA_ARCH_LIST=\"${arch_list}\"")
 list(JOIN CMAKE_CUDA_ARCHITECTURES " " archs)
 set(TIDE_CUDA_SUMMARY "CUDA ${CMAKE_CUDA_COMPILER_VERSION} for ${archs}")
+if(TIDE_CUDA_QUICK)
+  string(APPEND TIDE_CUDA_SUMMARY ", kernels not optimised")
+endif()

@@ -9,7 +9,8 @@ local M = { cuda = (os.getenv "TIDE_DEVICE" or "cpu") ~= "cpu" }
 M.dev = M.cuda and "cuda:0" or "cpu"
 M.devices = M.cuda and tide.cuda.device_count() or 0
 M.tsan = os.getenv "TSAN_OPTIONS" ~= nil -- the thread sanitizer: slow, and hungry for memory
-M.step = M.tsan and 4 or 1 -- of a walk over everything it takes one in so many: what it looks for is not in the walk
+-- Of a walk over everything, one in so many where bad accesses are not seen: without a sanitizer or with that of threads.
+M.step = os.getenv "ASAN_OPTIONS" and 1 or 4
 M.simulated = M.cuda and tide.cuda.get_device_properties(0).simulated or false
 M.virtual = M.simulated and os.getenv "TIDE_SIM_CLOCK" == "virtual" -- the device's time is not the host's
 -- Texts become kernels: NVRTC is a GPU's own, elsewhere the machine's compiler makes them.
