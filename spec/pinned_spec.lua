@@ -22,6 +22,21 @@ describe("page-locked memory", function()
     D.eq(p:t(), p:t():pin_memory())
   end)
 
+  it("serves again once its copy has ended, though nobody has waited or asked since", function()
+    local x, done = tide.ones(1 << 20, { device = "cuda", dtype = "uint8" }), cuda.Event()
+    local function copy()
+      local y = tide.empty(1 << 20, { dtype = "uint8", pin_memory = true })
+      y:copy_(x, { non_blocking = true })
+      done:record()
+      y:free()
+      repeat until done:query()
+    end
+    copy()
+    local before = cuda.host_memory_stats()["num_host_alloc"]
+    for _ = 1, 5 do copy() end
+    assert.are.equal(before, cuda.host_memory_stats()["num_host_alloc"])
+  end)
+
   it("is locked once for a program that goes round in it", function()
     local function made() return cuda.host_memory_stats()["num_host_alloc"] end
     local function round()

@@ -129,6 +129,10 @@ static tide_status get(tide__pinned **out, size_t bytes) {
   size_t size = (size_t)1 << class;
   TIDE_TRY(take_kept(out, class));
   if (*out) return TIDE_OK;
+  /* One that waits for a copy which has ended meanwhile: to ask is cheap beside locking pages. */
+  tide__memory_settle();
+  TIDE_TRY(take_kept(out, class));
+  if (*out) return TIDE_OK;
   tide_status status = make(out, NULL, size);
   if (status != TIDE_MEMORY) return status;
   tide__reclaim(TIDE_CPU, bytes);

@@ -11,7 +11,8 @@ extern "C" {
 
 /* Queues a copy of x to page-locked host memory on the current stream of x's device: *host is a new contiguous tensor
  * on the CPU, whose values are there when tide_readback_poll says so of *ready, a new event. Nothing waits. A tensor on
- * the CPU is copied at once. The caller releases both, whenever it likes. */
+ * the CPU is copied at once. The caller releases both, whenever it likes; the next of that size takes the memory again,
+ * and the first locks pages, which may take milliseconds for many of them. */
 TIDE_API tide_status tide_readback(tide_tensor **host, tide_event **ready, const tide_tensor *x);
 /* Are the values there? Never waits; an error of the device that made them comes out here. */
 TIDE_API tide_status tide_readback_poll(bool *done, tide_event *ready);
