@@ -66,6 +66,11 @@ set_target_properties(lost_input PROPERTIES PREFIX "" C_VISIBILITY_PRESET defaul
 add_library(still_time MODULE spec/c/still_time.c)
 set_target_properties(still_time PROPERTIES PREFIX "" C_VISIBILITY_PRESET default LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/spec)
 
+# ---- a context of the driver's that is the host's own ----
+add_library(context MODULE spec/stress/context.c)
+target_include_directories(context SYSTEM PRIVATE ${TIDE_LUA_INCLUDE})
+set_target_properties(context PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/spec)
+
 # ---- several Lua states in one process: each a host of the module ----
 file(GLOB state_tests CONFIGURE_DEPENDS spec/stress/*_test.c)
 list(FILTER state_tests EXCLUDE REGEX "/ramp_test")
@@ -193,6 +198,8 @@ if(TARGET tide_cuda AND NOT failed AND gpus MATCHES "GPU 0")
   tide_specs(cuda TIDE_DEVICE=cuda)
   # A real GPU is held for a moment alone, and its memory is looked at: the suite gets the machine to itself.
   set_tests_properties(specs-cuda PROPERTIES RUN_SERIAL ON)
+  tide_test(stress/context 300 COMMAND $<TARGET_FILE:tide_runner> spec/stress/calls.lua --calls 1000
+    --context $<TARGET_FILE:context> 1 5)
 endif()
 
 # ---- the text: format, the rules of the house, headers alone, exported names ----

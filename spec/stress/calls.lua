@@ -1,11 +1,12 @@
 -- Random calls of everything public with arguments that nobody would pass on purpose. Nothing may crash, hang, leak, or
 -- raise anything but one of tide's own errors (or what the caller's own function raised).
 --
---   tide spec/stress/calls.lua [--calls N] [--trace] [--only PATTERN] SEED [LAST]
+--   tide spec/stress/calls.lua [--calls N] [--trace] [--only PATTERN] [--context context.so] SEED [LAST]
 --   sandbox_test tide.so --calls SEED LAST        the same in a state that was granted nothing, with small quotas
 --
 -- A seed gives the same program each time; --trace prints each call before it is made, so that the last line names the
--- one that crashed. scripts/checks/calls.sh runs many seeds, each in a process of its own.
+-- one that crashed. scripts/checks/calls.sh runs many seeds, each in a process of its own. --context, on a GPU: the thread
+-- has a context of its own (context.c), and after each call still has it.
 
 local tide = require "tide"
 
@@ -17,6 +18,7 @@ do
     if arg[i] == "--trace" then options.trace = true
     elseif arg[i] == "--calls" then i = i + 1; options.calls = tonumber(arg[i])
     elseif arg[i] == "--only" then i = i + 1; options.only = arg[i]
+    elseif arg[i] == "--context" then i = i + 1; options.context = arg[i]
     else seeds[#seeds + 1] = assert(math.tointeger(tonumber(arg[i])), "calls.lua: a seed is an integer") end
     i = i + 1
   end
@@ -287,6 +289,15 @@ local function is_fair(e)
     or text:find("cannot resume dead coroutine", 1, true), text
 end
 
+local context
+if options.context then
+  context = assert(package.loadlib(options.context, "luaopen_context"))()
+  if not context.begin() then
+    print "calls: skipped, no driver of CUDA's or no GPU"
+    os.exit(77)
+  end
+end
+
 local failed = 0
 local function complain(seed, line, text)
   failed = failed + 1
@@ -367,6 +378,10 @@ local function call(seed, name)
     return fn(table.unpack(args, 1, args.n))
   end
   local results = table.pack(pcall(run))
+  if context and not context.is_current() then
+    complain(seed, line, "leaves another context current")
+    os.exit(1)
+  end
   if results[1] then
     keep(table.unpack(results, 2, results.n))
     for i = 2, results.n do if one_in(8) then pcall(tostring, tide.is_tensor(results[i]) and is_small(results[i]) and results[i]) end end
