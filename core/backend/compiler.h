@@ -11,6 +11,16 @@
 /* The most that the arguments of one launch take, and how many there are. */
 enum { TIDE_LAUNCH_BYTES = 2560, TIDE_LAUNCH_PARAMS = 64, TIDE_LAUNCH_POINTERS = 64 };
 
+/* Where a kernel says which value it could not take: the first one alone, as `full` says. What `base` means:
+ * base/base.h, tide__fail_index. Its address stands behind that of a word which is 0 until a kernel takes the mailbox.
+ */
+typedef struct tide_mail {
+  volatile uint32_t full;
+  uint32_t site;
+  int32_t base, reserved;
+  int64_t value, length;
+} tide_mail;
+
 /* One launch of a function. The arguments lie in `packed` as the function's parameters do; addresses of device memory
  * among them stand at the offsets `pointer`, so that a backend may translate them. The arrays are the caller's and are
  * not used after the call. */
@@ -22,7 +32,8 @@ typedef struct tide_launch {
   int64_t moved;    /* bytes read and written, as far as known */
   bool elementwise; /* one of ours: its blocks are independent, and it waits itself for the kernel before it */
   uint16_t params, pointers, bytes;
-  const void *packed;
+  uint16_t mail; /* where in `packed` the launch writes the two addresses of a mailbox; 0: the function has none */
+  void *packed;
   const uint16_t *offset, *pointer;
 } tide_launch;
 

@@ -21,6 +21,9 @@
 tide_status tide__fail(tide_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 tide_status tide__fail_memory(int device, size_t requested, size_t free, size_t total, size_t allocated,
                               size_t reserved, const char *format, ...);
+/* What index_base says where a kernel that was written in the host's language reports itself: a place that a tensor has
+ * not, counted from 1; a division by 0, or, of length 1, a loop whose step is 0. */
+enum { TIDE__MAIL_PLACE = 2, TIDE__MAIL_ZERO };
 tide_status tide__fail_index(int device, uint32_t site, int64_t value, int64_t length, int index_base);
 /* Sets the thread's error to one that was kept: the cause of a lost device, the reason why a library did not open. */
 tide_status tide__fail_again(const tide_error *error);
@@ -34,7 +37,8 @@ const char *tide__device_text(int device);
 
 /* ---- trace.c: script lines ---- */
 
-uint32_t tide__site_now(void); /* interned site of the running script line; 0 if unknown */
+uint32_t tide__site_of(const char *source, int line); /* interned; 0: the table is full, or line 0 */
+uint32_t tide__site_now(void);                        /* interned site of the running script line; 0 if unknown */
 void tide__site_text(uint32_t site, char *text, size_t size);
 void tide__site_recent(char *text, size_t size); /* the last few distinct lines, newest first: "a.lua:3, a.lua:7" */
 

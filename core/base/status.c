@@ -80,11 +80,34 @@ tide_status tide__fail_memory(int device, size_t requested, size_t free, size_t 
   return tide__error_set(&error, text, "");
 }
 
+static tide_status fail_place(tide_error *error, const char *where, int64_t value, int64_t length) {
+  char text[MESSAGE_SIZE];
+  const char *at = where[0] ? " at " : "";
+  if (length == 0)
+    snprintf(text, sizeof text, "kernel: index out of range%s%s, got %lld, but the dimension is empty", at, where,
+             (long long)value);
+  else
+    snprintf(text, sizeof text, "kernel: index out of range%s%s, got %lld, expected 1 to %lld", at, where,
+             (long long)value, (long long)length);
+  return tide__error_set(error, text, "");
+}
+
+static tide_status fail_zero(tide_error *error, const char *where, int64_t value, bool step) {
+  char text[MESSAGE_SIZE], got[64] = "a step of 0";
+  if (!step) snprintf(got, sizeof got, "%lld divided by 0", (long long)value);
+  error->status = TIDE_VALUE;
+  snprintf(text, sizeof text, "kernel: %s%s%s, got %s, expected another number",
+           step ? "'for' step is zero" : "integers cannot be divided by zero", where[0] ? " at " : "", where, got);
+  return tide__error_set(error, text, "");
+}
+
 tide_status tide__fail_index(int device, uint32_t site, int64_t value, int64_t length, int index_base) {
   char where[160];
   tide__site_text(site, where, sizeof where);
   tide_error error = {.status = TIDE_INDEX, .device = device};
   char text[MESSAGE_SIZE];
+  if (index_base == TIDE__MAIL_PLACE) return fail_place(&error, where, value, length);
+  if (index_base == TIDE__MAIL_ZERO) return fail_zero(&error, where, value, length == 1);
   if (length <= TIDE_VERIFY_NONZERO && length >= TIDE_VERIFY_RATE) {
     double chance;
     memcpy(&chance, &value, sizeof chance);

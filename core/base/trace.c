@@ -102,6 +102,13 @@ uint32_t tide__site_now(void) {
   return hook.now = s->id;
 }
 
+uint32_t tide__site_of(const char *source, int line) {
+  uint32_t hash = hash_of(source, line);
+  const site *s = line > 0 ? find(hash, source, line) : NULL;
+  if (!s && line > 0) s = add(hash, source, line);
+  return s ? s->id : 0;
+}
+
 /* "@file.lua" and "=name" lose their mark; a chunk that is its own text is shown by its first line. */
 void tide__site_text(uint32_t id, char *text, size_t size) {
   const site *s = id && id < SITES ? atomic_load_explicit(&by_id[id], memory_order_acquire) : NULL;

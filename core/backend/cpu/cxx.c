@@ -274,8 +274,10 @@ static int64_t grain_of(const tide_launch *a) {
   return threads < 1024 ? 1024 / threads : 1;
 }
 
-tide_status tide__cxx_launch(tide_stream *stream, void *function, const tide_launch *a) {
-  (void)stream;
+tide_status tide__cxx_run(void *function, const tide_launch *a, tide_mail *mail) {
+  uint32_t taken = 0;
+  void *const place[2] = {&taken, mail};
+  if (a->mail) memcpy((char *)a->packed + a->mail, place, sizeof place);
   job j = {.launch = a, .dims = {a->grid[0], a->grid[1], a->grid[2], a->block[0], a->block[1], a->block[2]}};
   memcpy(&j.kernel, &function, sizeof function);
   int64_t blocks = (int64_t)a->grid[0] * a->grid[1] * a->grid[2];
@@ -287,4 +289,11 @@ tide_status tide__cxx_launch(tide_stream *stream, void *function, const tide_lau
   if (!problem) return TIDE_OK;
   if (problem == NO_MEMORY) return tide__fail(TIDE_MEMORY, "launch: no host memory for the threads of a block");
   return tide__fail(TIDE_VALUE, "launch: an assertion in the kernel failed; what it was went to stderr");
+}
+
+tide_status tide__cxx_launch(tide_stream *stream, void *function, const tide_launch *a) {
+  tide_mail mail = {0};
+  (void)stream;
+  TIDE_TRY(tide__cxx_run(function, a, &mail));
+  return mail.full ? tide__fail_index(TIDE_CPU, mail.site, mail.value, mail.length, mail.base) : TIDE_OK;
 }

@@ -14,6 +14,8 @@ tide_status tide__cxx_compile(tide_image *out, char **log, const char *source, c
 tide_status tide__cxx_load(void **module, const void *image, size_t bytes, int device);
 void tide__cxx_unload(void *module, int device);
 tide_status tide__cxx_function(void **out, tide_function_info *info, void *module, const char *name, int device);
+/* mail: what the kernel has reported. */
+tide_status tide__cxx_run(void *function, const tide_launch *a, tide_mail *mail);
 tide_status tide__cxx_launch(tide_stream *stream, void *function, const tide_launch *a);
 
 /* ---- cxx_text.c, cxx_raw.c ---- */

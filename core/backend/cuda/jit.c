@@ -92,8 +92,18 @@ static tide_status function(void **out, tide_function_info *info, void *module, 
 
 enum { PLAIN_SHARED = 48 << 10 }; /* more dynamic shared memory has to be asked for */
 
+static tide_status put_mailbox(const tide_launch *a, int device) {
+  uint32_t *taken;
+  tidek_mailbox *mailbox;
+  TIDE_TRY(tide__cuda_mailbox(&taken, &mailbox, device));
+  void *const place[2] = {taken, mailbox};
+  memcpy((char *)a->packed + a->mail, place, sizeof place);
+  return TIDE_OK;
+}
+
 static tide_status launch(tide_stream *stream, void *handle, const tide_launch *a) {
   const cuda_stream *s = cuda_stream_of(stream);
+  if (a->mail) TIDE_TRY(put_mailbox(a, s->device));
   void *params[TIDE_LAUNCH_PARAMS];
   for (int k = 0; k < a->params; k++) params[k] = (char *)(uintptr_t)a->packed + a->offset[k];
   CUlaunchAttribute dependent = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,

@@ -11,11 +11,10 @@
 
 static const double LAUNCH_SECONDS = 3e-6, BYTES_PER_SECOND = 4e12;
 
-static tide_status run_launch(const sim_args *args) {
-  const sim_launch *l = &args->launch;
+tide_status tide__sim_run_made(sim_launch *l, tide_mail *mail) {
   tide_launch a = l->launch;
   a.packed = l->packed;
-  return tide__cxx_launch(NULL, l->function, &a);
+  return tide__cxx_run(l->function, &a, mail);
 }
 
 /* With the lock held: false if an address is not the device's. */
@@ -38,7 +37,7 @@ static tide_status launch(tide_stream *stream, void *function, const tide_launch
   sim_op *op = tide__sim_op_new(SIM_KERNEL);
   if (!op) return TIDE_MEMORY;
   sim_launch *l = &op->args.launch;
-  op->run = run_launch, op->translate = translate_launch, op->made = true;
+  op->translate = translate_launch, op->made = true;
   l->head.device = a->device, l->head.site = a->site;
   l->function = function;
   l->launch = *a;

@@ -116,6 +116,9 @@ typedef struct sim_stream {
   int branch;                  /* the stream's number in it */
 } sim_stream;
 
+/* launch.c: runs it; what the kernel has reported goes to `mail`. */
+tide_status tide__sim_run_made(sim_launch *l, tide_mail *mail);
+
 /* A thread of the host that waits until passed(arg), which is asked with the lock held. */
 typedef struct sim_waiter {
   struct sim_waiter *next;

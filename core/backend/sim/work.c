@@ -128,6 +128,7 @@ typedef struct bad_value {
   bool set;
   int32_t index_base;
   int64_t value, length;
+  uint32_t site; /* 0: the launch's */
 } bad_value;
 
 static bad_value find_bad(const sim_op *op) {
@@ -144,8 +145,16 @@ static tide_status run_indexed(const tide_index_args *a, bool scatter, bad_value
   return TIDE_OK;
 }
 
+static tide_status run_made(sim_launch *l, bad_value *bad) {
+  tide_mail mail = {0};
+  tide_status status = tide__sim_run_made(l, &mail);
+  *bad = (bad_value){mail.full, mail.base, mail.value, mail.length, mail.site};
+  return status;
+}
+
 /* Kernels that say of themselves what they meet; the others run behind a look at what they read. */
-static tide_status run_kernel(const sim_op *op, bad_value *bad) {
+static tide_status run_kernel(sim_op *op, bad_value *bad) {
+  if (op->made) return run_made(&op->args.launch, bad);
   if (op->run == run_gather || op->run == run_scatter)
     return run_indexed(&op->args.gather, op->run == run_scatter, bad);
   if (op->run != run_locate) return op->run(&op->args);
@@ -194,7 +203,7 @@ static void do_kernel(int device, sim_op *op) {
   bad_value bad = find_bad(op);
   tide_status status = run_kernel(op, &bad);
   pthread_mutex_lock(&tide__sim.lock);
-  note_bad(device, &bad, op->args.head.site);
+  note_bad(device, &bad, bad.site ? bad.site : op->args.head.site);
   if (status != TIDE_OK && op->made)
     tide__sim_fail(device, true, 710, "cudaErrorAssert", "device-side assert triggered");
   else if (status != TIDE_OK && !bad.set)
