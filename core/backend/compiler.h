@@ -11,9 +11,8 @@
 /* The most that the arguments of one launch take, and how many there are. */
 enum { TIDE_LAUNCH_BYTES = 2560, TIDE_LAUNCH_PARAMS = 64, TIDE_LAUNCH_POINTERS = 64 };
 
-/* Where a kernel says which value it could not take: the first one alone, as `full` says. What `base` means:
- * base/base.h, tide__fail_index. Its address stands behind that of a word which is 0 until a kernel takes the mailbox.
- */
+/* Where a kernel says which value it could not take, the first one alone. tide__fail_index says what `base` means. A
+ * kernel gets its address behind that of a word, which is 0 until some thread takes the mailbox. */
 typedef struct tide_mail {
   volatile uint32_t full;
   uint32_t site;

@@ -52,6 +52,8 @@ static struct {
            .wake = PTHREAD_COND_INITIALIZER,
            .done = PTHREAD_COND_INITIALIZER};
 
+_Atomic uint32_t tide__jit_ended;
+
 static void job_free(job *j) {
   const tide__jit_request *r = &j->request;
   for (int i = 0; r->options && i < r->options_count; i++) free((char *)(uintptr_t)r->options[i]);
@@ -75,7 +77,7 @@ static job *job_new(const tide__jit_request *r, const tide_compiler *c, int devi
   job *j = calloc(1, sizeof *j);
   if (!j) return NULL;
   j->compiler = c, j->device = device;
-  j->request = (tide__jit_request){strdup(r->what), strdup(r->source), strdup(r->name), .raw = r->raw};
+  j->request = (tide__jit_request){strdup(r->what), strdup(r->source), strdup(r->name), .raw = r->raw, .ours = r->ours};
   bool good = j->request.what && j->request.source && j->request.name && copy_options(&j->request, r);
   if (good && c->arch(j->arch, sizeof j->arch, device) == TIDE_OK) return j;
   job_free(j);
@@ -169,6 +171,7 @@ static void *worker(void *unused) {
       drop(j); /* it is there, or nothing can be told */
     else if (j->load && !load && !j->message && !ahead.quit)
       j->state = WAITING, ahead.waiting++;
+    atomic_fetch_add(&tide__jit_ended, 1);
     pthread_cond_broadcast(&ahead.done);
   }
   pthread_mutex_unlock(&ahead.lock);

@@ -133,7 +133,8 @@ typedef struct tide__jit_request {
   const char *name;   /* the function, or an expression that names it */
   const char *const *options;
   int options_count;
-  bool raw; /* the compiler's raw_options */
+  bool raw;  /* the compiler's raw_options */
+  bool ours; /* no text of a user's: what a compiler says of it is shown whole */
 } tide__jit_request;
 typedef struct tide__function {
   void *handle;
@@ -188,6 +189,8 @@ typedef enum tide__wish {
 /* Begins it: PENDING, also while the threads are stopped, when nothing is begun or counted and a later call has to try
  * again; NONE: no thread does; FAILED. */
 tide__ahead tide__jit_ahead(const tide__jit_request *r, const tide_compiler *c, int device, tide__wish wish);
+/* Counts the jobs that have ended: who has asked in vain need not ask again before there is another one. */
+extern _Atomic uint32_t tide__jit_ended;
 tide__ahead tide__jit_ahead_take(tide_image *out, const tide__jit_request *r, const tide_compiler *c, const char *arch,
                                  bool wait);
 

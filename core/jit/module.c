@@ -167,6 +167,19 @@ static void explain(char *out, size_t size, const char *log) {
   if (!shown) snprintf(out, size, "%.*s", (int)(strlen(log) < 400 ? strlen(log) : 400), log);
 }
 
+/* What a compiler says of text that is all tide's: everything, and the line of the text that it names first. */
+static tide_status fail_ours(const tide__jit_request *r, const char *log) {
+  char text[TIDE__MESSAGE_MOST];
+  const char *error = strstr(log, "error"), *number = error, *line = r->source;
+  while (number > log && number[-1] != '\n') number--;
+  if (number) number += strcspn(number, ":(\n");
+  int n = number && *number && *number != '\n' ? atoi(number + 1) : 0;
+  for (int i = 1; i < n && *line; i++) line += strcspn(line, "\n") + (line[strcspn(line, "\n")] == '\n');
+  snprintf(text, sizeof text, "%s: tide has written text that the compiler refuses; please report this: %.4000s\n%.*s",
+           r->what, log, n ? (int)strcspn(line, "\n") : 0, line);
+  return tide__error_set(&(tide_error){.status = TIDE_VALUE, .device = TIDE_CPU}, text, "");
+}
+
 tide_status tide__jit_compile(tide_image *out, const tide__jit_request *r, const tide_compiler *c, const char *arch) {
   struct timespec start, end;
   char *log = NULL, text[900];
@@ -180,7 +193,9 @@ tide_status tide__jit_compile(tide_image *out, const tide__jit_request *r, const
   clock_gettime(CLOCK_MONOTONIC, &end);
   int64_t ns = (int64_t)(end.tv_sec - start.tv_sec) * 1000000000 + (end.tv_nsec - start.tv_nsec);
   atomic_fetch_add_explicit(&stats.nanoseconds, ns, memory_order_relaxed);
-  if (status != TIDE_OK && log) {
+  if (status != TIDE_OK && log && r->ours)
+    status = fail_ours(r, log);
+  else if (status != TIDE_OK && log) {
     explain(text, sizeof text, log);
     status = tide__fail(TIDE_VALUE, "%s: the code does not compile: %s", r->what, text);
   }

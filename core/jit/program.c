@@ -1,0 +1,182 @@
+/* program.c: kernels over a grid: what they are made of, and the functions that are compiled of it.
+ *
+ * The texts come from a compiler in front of us; what they find in memory are slots (tide/program.h). So a program
+ * keeps one array of these, with all that is the same at every launch, the numbers of its lines above all, and where
+ * the rest goes. Each device has a function of its own, compiled when it is first wanted.
+ *
+ * What a compiler refuses here is our own text: the message shows all that it said.
+ *
+ * Invariant: a program has no state but its functions, so any number of calls may be between its launches. */
+#include "program.h"
+
+#include <stdio.h>
+
+#include "base/quota.h"
+
+/* ---- making ---- */
+
+static tide_status check_text(const tide_program_text *t) {
+  bool good = t && t->struct_size >= sizeof *t && t->name && t->device && t->host && t->ndim >= 1 &&
+              t->ndim <= TIDE_PROGRAM_DIMS && t->operands_count >= 0 && t->operands_count <= TIDE_PROGRAM_OPERANDS &&
+              (!t->operands_count || t->operands) && t->lines_count >= 0 &&
+              (!t->lines_count || (t->source && t->lines));
+  for (int d = 0; good && d < t->ndim; d++) good = t->block[d] > 0 && t->host_block[d] > 0;
+  for (int i = 0; good && i < t->operands_count; i++)
+    good = t->operands[i].kind != TIDE_PROGRAM_TENSOR ||
+           (t->operands[i].ndim >= 0 && t->operands[i].ndim <= TIDE_MAX_DIMS);
+  return good ? TIDE_OK
+              : tide__fail(TIDE_ARGUMENT,
+                           "kernel: wrong arguments, expected texts, sizes of blocks, at most %d operands",
+                           TIDE_PROGRAM_OPERANDS);
+}
+
+/* Where each operand lies. SUPPORT where a launch cannot carry so much. */
+static tide_status lay_out(tide_program *p, const tide_program_text *t) {
+  int64_t at = TIDE_PROGRAM_LINES + t->lines_count;
+  for (int i = 0; i < p->operands && at < TIDE_PROGRAM_SLOTS; i++) {
+    bool tensor = p->operand[i].kind == TIDE_PROGRAM_TENSOR;
+    p->first[i] = (uint16_t)at;
+    if (tensor) p->pointer[p->pointers++] = (uint16_t)(8 * at);
+    at += tensor ? 1 + 2 * p->operand[i].ndim : 1;
+  }
+  if (at > TIDE_PROGRAM_SLOTS)
+    return tide__fail(
+        TIDE_SUPPORT,
+        "%s: the kernel has too many tensors, numbers and places where it reads or writes, got %d places, "
+        "expected two kernels, or check = false",
+        p->what, t->lines_count);
+  p->slots = (int)at;
+  return TIDE_OK;
+}
+
+static bool copy_operands(tide_program *p, const tide_program_text *t) {
+  size_t n = (size_t)t->operands_count + 1;
+  p->operand = calloc(n, sizeof *p->operand);
+  p->first = calloc(n, sizeof *p->first), p->pointer = calloc(n, sizeof *p->pointer);
+  if (!p->operand || !p->first || !p->pointer) return false;
+  for (; p->operands < t->operands_count; p->operands++) {
+    const char *name = t->operands[p->operands].name;
+    p->operand[p->operands] = t->operands[p->operands];
+    if (!(p->operand[p->operands].name = strdup(name ? name : "?"))) return false;
+  }
+  return true;
+}
+
+static tide_status fill(tide_program *p, const tide_program_text *t) {
+  p->name = p->what + sizeof "kernel: " - 1;
+  snprintf(p->what, sizeof p->what, "kernel: %s", t->name);
+  p->turns = t->turns, p->small = t->small, p->waits = t->waits, p->unordered = t->unordered, p->ndim = t->ndim;
+  memcpy(p->block, t->block, sizeof p->block), memcpy(p->host_block, t->host_block, sizeof p->host_block);
+  p->device = strdup(t->device), p->host = strdup(t->host);
+  if (!p->device || !p->host || !copy_operands(p, t)) return tide__fail(TIDE_MEMORY, "%s: no host memory", p->what);
+  TIDE_TRY(lay_out(p, t));
+  p->template = calloc((size_t)p->slots, sizeof *p->template);
+  if (!p->template) return tide__fail(TIDE_MEMORY, "%s: no host memory", p->what);
+  for (int d = 0; d < TIDE_PROGRAM_DIMS; d++) p->template[d] = 1;
+  for (int i = 0; i < t->lines_count; i++) p->template[TIDE_PROGRAM_LINES + i] = tide__site_of(t->source, t->lines[i]);
+  return TIDE_OK;
+}
+
+tide_status tide_program_new(tide_program **out, const tide_program_text *t) {
+  if (!tide__running()) return tide__fail(TIDE_STATE, "kernel: tide is not started, expected tide_init first");
+  if (!out) return tide__fail(TIDE_ARGUMENT, "kernel: wrong arguments, expected room for a result");
+  TIDE_TRY(check_text(t));
+  tide_program *p = calloc(1, sizeof *p);
+  if (!p) return tide__fail(TIDE_MEMORY, "kernel: no host memory");
+  atomic_init(&p->refs, 1);
+  p->epoch = atomic_load(&tide__epochs[0]), p->made = tide__epoch_now();
+  tide_status status = fill(p, t);
+  if (status != TIDE_OK)
+    tide_program_free(p);
+  else
+    *out = p;
+  return status;
+}
+
+void tide_program_free(tide_program *p) {
+  if (!p || atomic_fetch_sub(&p->refs, 1) > 1) return;
+  for (int i = 0; i < p->operands; i++) free((char *)(uintptr_t)p->operand[i].name);
+  free(p->operand), free(p->first), free(p->pointer), free(p->template);
+  free(p->device), free(p->host);
+  free(p);
+}
+
+/* ---- functions ---- */
+
+static char *source_of(const tide_program *p, const tide_compiler *c) {
+  tide__text t = {0};
+  if (c->host)
+    tide__text_add(&t, "%s%s%s%s", p->turns ? "#define TIDE_FIBERS 1\n" : "", c->prelude, c->with_small, c->raw);
+  tide__text_add(&t, "%s", c->host ? p->host : p->device);
+  return tide__text_end(&t, p->what);
+}
+
+/* *out is NULL where it is being compiled elsewhere. */
+static tide_status compile(tide__function *out, const tide_program *p, const tide_compiler *c, int device) {
+  char *source = source_of(p, c);
+  if (!source) return TIDE_MEMORY;
+  const tide__jit_request r = {
+      .what = p->what, .source = source, .name = c->host ? "tide_kernel" : "tide_program", .raw = true, .ours = true};
+  tide_status status = tide__jit_function(out, &r, c, device);
+  free(source);
+  return status;
+}
+
+static tide_status prepare(tide__program_loaded *l, const tide_program *p, int device) {
+  const tide_backend *b;
+  tide__function f = {0};
+  TIDE_TRY(tide__backend(&b, device));
+  if (!b->compiler)
+    return tide__fail(TIDE_SUPPORT, "%s: %s cannot make kernels at run time", p->what, tide__device_text(device));
+  TIDE_TRY(compile(&f, p, b->compiler, device));
+  if (!f.handle) return TIDE_OK;
+  l->function = f.handle, l->max_threads = f.info.max_threads, l->compiler = b->compiler;
+  l->ready = true;
+  return TIDE_OK;
+}
+
+/* In the background; what has been asked for is not asked for again before a compiler has ended something. */
+static tide_status prepare_elsewhere(tide__program_loaded *l, const tide_program *p, int device) {
+  uint32_t ended = atomic_load(&tide__jit_ended);
+  if (l->asked && l->ended == ended) return TIDE_OK;
+  bool before = tide__jit_elsewhere;
+  tide__jit_elsewhere = true;
+  tide_status status = prepare(l, p, device);
+  tide__jit_elsewhere = before;
+  l->asked = status == TIDE_OK, l->ended = ended;
+  return status;
+}
+
+tide_status tide__program_prepare(tide__program_loaded **out, tide_program *p, int device) {
+  tide__program_loaded *l = &p->on[device + 1];
+  *out = l;
+  if (TIDE_LIKELY(l->ready)) return TIDE_OK;
+  TIDE_TRY(prepare(l, p, device));
+  return l->ready ? TIDE_OK : tide__jit_pending(p->what);
+}
+
+tide_status tide_program_ready(bool *out, tide_program *p, int device) {
+  if (!out || !p) return tide__fail(TIDE_ARGUMENT, "kernel: wrong arguments, expected a program and a result");
+  if (device != TIDE_CPU) TIDE_TRY(tide__device_resolve(&device, device, "ready"));
+  if (p->made != tide__epoch_now()) TIDE_TRY(tide__program_renew(p));
+  tide__program_loaded *l = &p->on[device + 1];
+  if (!l->ready) TIDE_TRY(prepare_elsewhere(l, p, device));
+  *out = l->ready;
+  return TIDE_OK;
+}
+
+tide_status tide_program_wait(tide_program *p, int device) {
+  tide__program_loaded *l;
+  if (!p) return tide__fail(TIDE_ARGUMENT, "kernel: wrong arguments, expected a program");
+  if (device != TIDE_CPU) TIDE_TRY(tide__device_resolve(&device, device, "wait"));
+  if (p->made != tide__epoch_now()) TIDE_TRY(tide__program_renew(p));
+  return tide__program_prepare(&l, p, device);
+}
+
+tide_status tide__program_renew(tide_program *p) {
+  if (p->epoch != atomic_load(&tide__epochs[0]))
+    return tide__fail(TIDE_STATE, "%s: the kernel belongs to a runtime that has ended or was reset", p->what);
+  for (int i = 0; i <= TIDE_MAX_DEVICES; i++) p->on[i].ready = p->on[i].asked = false;
+  p->made = tide__epoch_now();
+  return TIDE_OK;
+}

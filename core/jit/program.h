@@ -1,0 +1,43 @@
+/* program.h: a kernel over a grid. Private to program.c and program_launch.c. */
+#ifndef TIDE_JIT_PROGRAM_H
+#define TIDE_JIT_PROGRAM_H
+
+#include "jit.h"
+#include "tide/program.h"
+
+enum {
+  TIDE_PROGRAM_SLOTS = TIDE_LAUNCH_BYTES / 8,
+  TIDE_PROGRAM_MAIL = 3, /* the slot of the mailbox's two addresses, which stand before the lines */
+  TIDE_PROGRAM_LINES = 5
+};
+
+typedef struct tide__program_loaded {
+  bool ready;
+  bool asked;     /* a compiler has been asked for it, and was not done when so many jobs had ended: */
+  uint32_t ended; /* tide__jit_ended */
+  void *function;
+  int max_threads;
+  const tide_compiler *compiler;
+} tide__program_loaded;
+
+struct tide_program {
+  _Atomic int refs; /* the handle, and bound launches */
+  char what[96];    /* "kernel: wave" */
+  const char *name;
+  char *device, *host;
+  bool turns, small, waits, unordered;
+  _Atomic bool warned;
+  uint32_t epoch, made; /* of the runtime; of the accelerators when the functions were loaded */
+  int ndim, operands, slots, pointers;
+  int64_t block[TIDE_PROGRAM_DIMS], host_block[TIDE_PROGRAM_DIMS];
+  tide_program_operand *operand;
+  uint16_t *first, *pointer;                     /* the slot of each operand; the places of addresses in bytes */
+  int64_t *template;                             /* the slots, with the lines */
+  tide__program_loaded on[TIDE_MAX_DEVICES + 1]; /* of the CPU, then of each device */
+};
+
+/* The function of the device, compiled and loaded where it is not yet. */
+tide_status tide__program_prepare(tide__program_loaded **out, tide_program *p, int device);
+tide_status tide__program_renew(tide_program *p); /* after a reset of the accelerators everything is loaded again */
+
+#endif

@@ -1,0 +1,282 @@
+/* program_launch.c: launches of kernels over a grid: checked operands, slots, bound launches.
+ *
+ * The slots are filled on the stack, from the program's own that hold what never changes; nothing is allocated and
+ * nothing is looked up. A bound launch is such an array that was filled before, with views of its tensors, so that
+ * nothing is left to check but whose turn it is with another API's memory.
+ *
+ * Invariant: a kernel is launched only with a function of its device, and only with operands of the dtypes and numbers
+ * of dims that its text was written for; storages know the stream before the work is queued. */
+#include "program.h"
+
+#include <stdio.h>
+
+#include "base/determinism.h"
+
+static const uint16_t no_offset[1];
+
+/* ---- operands ---- */
+
+static tide_status fail_operand(const tide_program *p, int i, const tide_operand *x, int device) {
+  const tide_program_operand *o = &p->operand[i];
+  if (o->kind != TIDE_PROGRAM_TENSOR || !x->tensor)
+    return tide__fail(TIDE_ARGUMENT, "%s: %s: got %s, expected %s", p->what, o->name,
+                      x->tensor ? "a tensor" : "a number",
+                      o->kind == TIDE_PROGRAM_TENSOR ? "a tensor" : "a number of another kind");
+  TIDE_TRY(tide__tensor_check(x->tensor, p->what, o->name));
+  if (x->tensor->storage->device != device)
+    return tide__fail(TIDE_DEVICE, "%s: %s: got a tensor on %s, expected %s, where the kernel's first tensor is",
+                      p->what, o->name, tide__device_text(x->tensor->storage->device), tide__device_text(device));
+  return tide__fail(TIDE_DTYPE, "%s: %s: got %s of %d dims, expected %s of %d", p->what, o->name,
+                    tide_dtype_name((tide_dtype)x->tensor->dtype), x->tensor->ndim, tide_dtype_name(o->dtype), o->ndim);
+}
+
+static inline bool fits(const tide_program_operand *o, const tide_tensor *x, int device) {
+  return x && o->kind == TIDE_PROGRAM_TENSOR && atomic_load_explicit(&x->refs, memory_order_relaxed) > 0 &&
+         x->storage && tide__storage_live(x->storage) && x->storage->device == device &&
+         x->dtype == (uint8_t)o->dtype && x->ndim == o->ndim;
+}
+
+static inline void put_tensor(int64_t *s, const tide_tensor *x) {
+  s[0] = (int64_t)(intptr_t)tide__tensor_ptr(x);
+  for (int d = 0; d < x->ndim; d++) s[1 + d] = x->size[d], s[1 + x->ndim + d] = x->stride[d];
+}
+
+/* False where it is a number of another kind. */
+static inline bool put_number(int64_t *s, const tide_program_operand *o, const tide_scalar *x) {
+  switch (o->kind) {
+  case TIDE_PROGRAM_INTEGER: *s = x->i; return x->kind == 'I';
+  case TIDE_PROGRAM_BOOLEAN: *s = x->i != 0; return x->kind == 'B';
+  case TIDE_PROGRAM_FLOAT: memcpy(s, &x->re, sizeof *s); return x->kind == 'F';
+  case TIDE_PROGRAM_TENSOR: break;
+  }
+  return false;
+}
+
+static tide_status put_operands(int64_t *s, const tide_program *p, const tide_operand *args, int device) {
+  for (int i = 0; i < p->operands; i++) {
+    const tide_program_operand *o = &p->operand[i];
+    const tide_tensor *x = args[i].tensor;
+    if (TIDE_LIKELY(fits(o, x, device))) {
+      put_tensor(s + p->first[i], x);
+      if (o->writes && TIDE_UNLIKELY(!x->contiguous)) TIDE_TRY(tide__writable_check(x, p->what, o->name));
+    } else if (TIDE_UNLIKELY(x || !put_number(s + p->first[i], o, &args[i].number)))
+      return fail_operand(p, i, &args[i], device);
+  }
+  return TIDE_OK;
+}
+
+/* The device of the first tensor. */
+static int device_of(const tide_operand *args, int n, int otherwise) {
+  for (int i = 0; i < n; i++)
+    if (args[i].tensor && args[i].tensor->storage) return args[i].tensor->storage->device;
+  return otherwise;
+}
+
+enum { SMALL = 1 << 30 }; /* the sum of two fits in 32 bits */
+
+/* Are all sizes and all offsets of x, with what lies between its elements, small? */
+static inline bool is_small(const tide_tensor *x) {
+  int64_t span = 0;
+  if (TIDE_LIKELY(x->contiguous && x->numel)) return x->numel < SMALL;
+  for (int d = 0; d < x->ndim; d++) {
+    if (x->size[d] >= SMALL || x->stride[d] >= SMALL || x->stride[d] <= -SMALL) return false;
+    if (x->size[d] > 1) span += (x->size[d] - 1) * (x->stride[d] < 0 ? -x->stride[d] : x->stride[d]);
+    if (span >= SMALL) return false;
+  }
+  return true;
+}
+
+bool tide_program_small(const int64_t *grid, int ndim, const tide_operand *args, int n) {
+  bool small = true;
+  for (int d = 0; d < ndim; d++) small &= grid[d] < SMALL;
+  for (int i = 0; small && i < n; i++) small = !args[i].tensor || is_small(args[i].tensor);
+  return small;
+}
+
+/* ---- sizes ---- */
+
+/* In how many blocks the grid is done; 0: it is empty. */
+static tide_status count_blocks(int64_t *out, const tide_program *p, const int64_t *grid, bool host) {
+  const int64_t *block = host ? p->host_block : p->block;
+  int64_t n = 1;
+  for (int d = 0; d < p->ndim; d++) {
+    if (grid[d] < 0)
+      return tide__fail(TIDE_VALUE, "%s: grid: got %lld places, expected at least 0", p->what, (long long)grid[d]);
+    n = tide__size_mul(n, grid[d] / block[d] + (grid[d] % block[d] != 0));
+  }
+  if (n > INT32_MAX)
+    return tide__fail(TIDE_VALUE, "%s: grid: got %lld blocks, expected at most %d", p->what, (long long)n, INT32_MAX);
+  *out = n;
+  return TIDE_OK;
+}
+
+static tide_status check_threads(const tide_program *p, const tide__program_loaded *l) {
+  int64_t threads = 1;
+  for (int d = 0; d < p->ndim; d++) threads *= p->block[d];
+  if (l->compiler->host || !l->max_threads || threads <= l->max_threads) return TIDE_OK;
+  return tide__fail(TIDE_VALUE, "%s: block: got %lld threads, expected at most %d, which is what its registers allow",
+                    p->what, (long long)threads, l->max_threads);
+}
+
+/* On the CPU blocks run in order then. */
+static tide_status check_order(tide_program *p, int device) {
+  if (TIDE_LIKELY(!p->unordered || device < 0 || !tide__deterministic())) return TIDE_OK;
+  if (tide_get_deterministic() == TIDE_DETERMINISM_WARN && atomic_exchange(&p->warned, true)) return TIDE_OK;
+  return tide__determinism_refuse(p->what, "it uses atomic operations");
+}
+
+/* ---- launching ---- */
+
+typedef struct launch {
+  tide_launch a;
+  const tide_compiler *compiler;
+  void *function;
+} launch;
+
+static int64_t bytes_of(const tide_operand *args, int n) {
+  int64_t bytes = 0;
+  for (int i = 0; i < n; i++)
+    if (args[i].tensor) bytes += args[i].tensor->numel * tide__itemsize(args[i].tensor->dtype);
+  return bytes;
+}
+
+/* Checks everything and fills the slots; out->function is NULL where the grid is empty. */
+static tide_status pack(launch *out, int64_t *s, tide_program *p, const int64_t *grid, const tide_operand *args, int n,
+                        int device) {
+  tide__program_loaded *l;
+  int64_t blocks = 0;
+  if (TIDE_UNLIKELY(p->made != tide__epoch_now())) TIDE_TRY(tide__program_renew(p));
+  if (TIDE_UNLIKELY(n != p->operands))
+    return tide__fail(TIDE_ARGUMENT, "%s: wrong number of operands, got %d, expected %d", p->what, n, p->operands);
+  memcpy(s, p->template, (size_t)p->slots * sizeof *s);
+  memcpy(s, grid, (size_t)p->ndim * sizeof *s);
+  TIDE_TRY(put_operands(s, p, args, device));
+  TIDE_TRY(check_order(p, device));
+  TIDE_TRY(tide__program_prepare(&l, p, device));
+  TIDE_TRY(count_blocks(&blocks, p, grid, l->compiler->host));
+  TIDE_TRY(check_threads(p, l));
+  const int64_t *block = p->block;
+  out->compiler = l->compiler, out->function = blocks ? l->function : NULL;
+  out->a =
+      (tide_launch){.grid = {(uint32_t)blocks, 1, 1},
+                    .block = {(uint32_t)(block[0] * (p->ndim > 1 ? block[1] : 1) * (p->ndim > 2 ? block[2] : 1)), 1, 1},
+                    .device = device,
+                    .moved = bytes_of(args, n),
+                    .elementwise = l->compiler->host ? !(p->unordered && tide__deterministic()) : p->waits,
+                    .params = 1,
+                    .pointers = (uint16_t)p->pointers,
+                    .bytes = (uint16_t)(p->slots * 8),
+                    .mail = TIDE_PROGRAM_MAIL * 8,
+                    .packed = s,
+                    .offset = no_offset,
+                    .pointer = p->pointer};
+  return TIDE_OK;
+}
+
+tide_status tide_program_launch(tide_program *p, const int64_t *grid, const tide_operand *args, int n, int device) {
+  int64_t s[TIDE_PROGRAM_SLOTS];
+  launch l;
+  tide__queue q;
+  if (TIDE_UNLIKELY(!p || !grid || (n && !args)))
+    return tide__fail(TIDE_ARGUMENT, "kernel: wrong arguments, expected a program, a grid and operands");
+  device = device_of(args, n, device);
+  TIDE_TRY(pack(&l, s, p, grid, args, n, device));
+  if (!l.function) return TIDE_OK;
+  TIDE_TRY(tide__queue_begin(&q, device));
+  tide__jit_launch_begin();
+  for (int i = 0; i < n; i++)
+    if (args[i].tensor) tide__jit_operand(args[i].tensor, p->operand[i].writes, q.stream);
+  l.a.site = device < 0 ? 0 : tide__site_now();
+  return tide__jit_launch(l.compiler, l.function, &q, TIDE__LAUNCH_RAW, &l.a);
+}
+
+/* ---- bound ---- */
+
+struct tide_program_bound {
+  tide_program *program;
+  uint32_t epoch; /* when it was bound */
+  bool external;  /* some tensor lies on memory of another API */
+  launch l;
+  int tensors;
+  tide_tensor **tensor; /* views of our own */
+  uint8_t *which;       /* operand each of them is */
+  int64_t s[];
+};
+
+static tide_status keep_tensors(tide_program_bound *b, const tide_operand *args) {
+  const tide_program *p = b->program;
+  b->tensor = calloc((size_t)p->pointers + 1, sizeof *b->tensor);
+  b->which = calloc((size_t)p->pointers + 1, sizeof *b->which);
+  if (!b->tensor || !b->which) return tide__fail(TIDE_MEMORY, "%s: no host memory", p->what);
+  for (int i = 0; i < p->operands; i++) {
+    const tide_tensor *x = args[i].tensor;
+    if (!x) continue;
+    TIDE_TRY(tide__tensor_view(&b->tensor[b->tensors], x, x->size, x->stride, x->ndim, x->offset));
+    b->external |= x->storage->external;
+    b->which[b->tensors++] = (uint8_t)i;
+  }
+  return TIDE_OK;
+}
+
+tide_status tide_program_bind(tide_program_bound **out, tide_program *p, const int64_t *grid, const tide_operand *args,
+                              int n, int device) {
+  if (!out || !p || !grid || (n && !args))
+    return tide__fail(TIDE_ARGUMENT, "kernel: wrong arguments, expected a program, a grid and operands");
+  tide_program_bound *b = calloc(1, sizeof *b + (size_t)p->slots * sizeof b->s[0]);
+  if (!b) return tide__fail(TIDE_MEMORY, "%s: no host memory", p->what);
+  b->program = p, b->epoch = tide__epoch_now();
+  atomic_fetch_add(&p->refs, 1);
+  tide_status status = pack(&b->l, b->s, p, grid, args, n, device_of(args, n, device));
+  if (status == TIDE_OK) status = keep_tensors(b, args);
+  if (status == TIDE_OK)
+    *out = b;
+  else
+    tide_program_bound_free(b);
+  return status;
+}
+
+tide_status tide_program_bound_set(tide_program_bound *b, int i, tide_scalar number) {
+  int64_t word;
+  if (!b || i < 0 || i >= b->program->operands)
+    return tide__fail(TIDE_ARGUMENT, "set: wrong arguments, expected a bound kernel and one of its operands");
+  const tide_program *p = b->program;
+  if (!put_number(&word, &p->operand[i], &number))
+    return tide__fail(TIDE_ARGUMENT, "%s: set: %s is of another kind", p->what, p->operand[i].name);
+  b->s[p->first[i]] = word;
+  return TIDE_OK;
+}
+
+/* All, before anything is noted or queued. */
+static tide_status check_turns(const tide_program_bound *b) {
+  for (int i = 0; i < b->tensors; i++) TIDE_TRY(tide__check(b->tensor[i], "launch", "an argument"));
+  return TIDE_OK;
+}
+
+tide_status tide_program_bound_launch(tide_program_bound *b) {
+  tide__queue q;
+  if (TIDE_UNLIKELY(!b)) return tide__fail(TIDE_ARGUMENT, "launch: nothing is bound, expected a bound kernel");
+  tide_program *p = b->program;
+  int device = b->l.a.device;
+  if (TIDE_UNLIKELY(b->epoch != tide__epoch_now()))
+    return tide__fail(TIDE_STATE, "%s: what was bound belongs to a runtime that has ended or was reset", p->what);
+  if (TIDE_UNLIKELY(b->external)) TIDE_TRY(check_turns(b));
+  TIDE_TRY(check_order(p, device));
+  if (!b->l.function) return TIDE_OK;
+  TIDE_TRY(tide__queue_begin(&q, device));
+  tide__jit_launch_begin();
+  for (int i = 0; i < b->tensors; i++) {
+    int k = b->which[i];
+    b->s[p->first[k]] = (int64_t)(intptr_t)tide__tensor_ptr(b->tensor[i]); /* another one once it was shared */
+    tide__jit_operand(b->tensor[i], p->operand[k].writes, q.stream);
+  }
+  b->l.a.site = device < 0 ? 0 : tide__site_now();
+  return tide__jit_launch(b->l.compiler, b->l.function, &q, TIDE__LAUNCH_RAW, &b->l.a);
+}
+
+void tide_program_bound_free(tide_program_bound *b) {
+  if (!b) return;
+  for (int i = 0; i < b->tensors; i++) tide_tensor_release_deferred(b->tensor[i]);
+  free(b->tensor), free(b->which);
+  tide_program_free(b->program);
+  free(b);
+}
