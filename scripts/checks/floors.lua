@@ -34,7 +34,7 @@ rooms.bindings = {
   -- What scripts call.
   { "allocator", "apply", "archive", "await", "comm", "compose", "convert", "debug", "dlpack", "factory", "fft",
     "field", "file", "format", "frame", "graph", "graphed", "index", "info", "io", "ipc", "jit", "jit_kernel",
-    "kernel_lex", "linalg", "loader", "matmul", "memory", "memory_history", "memory_scope", "memory_stats", "move", "nccl", "nvtx",
+    "kernel_lex", "kernel_words", "linalg", "loader", "matmul", "memory", "memory_history", "memory_scope", "memory_stats", "move", "nccl", "nvtx",
     "ops", "parallel", "parallel_replica", "picture", "profiler", "random_cuda", "reduce", "reload", "sanitizer",
     "scan", "scatter", "serialize", "shape", "sort", "spawn", "special", "timer", "util", "vectors", "view" },
   -- The module, which sees all of them, its help, and the runner.
