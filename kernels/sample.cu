@@ -27,16 +27,16 @@ template <int MODE, int RANK> TIDE_FN int sample_at(const SampleArgs &a, const d
   return tide_sample_f64(MODE, a.beyond, a.align, RANK, a.size, g, from, w);
 }
 
-/* How a kernel is cut: taps of a place, threads of a block, channels that are read before one is written, and blocks that
- * a multiprocessor holds at once, at least, since loads that depend on places wait long. Many taps and doubles take the
- * registers of large blocks. */
+/* How a kernel is cut: taps of a place, threads of a block, channels that are read before one is written, and blocks
+ * that a multiprocessor holds at once, at least, since loads that depend on places wait long. Many taps and doubles
+ * take the registers of large blocks. */
 template <int MODE, int RANK, class S> struct Cut {
   using T = typename std::conditional<std::is_same<S, double>::value, double, float>::type;
   static constexpr int EACH = MODE == TIDE_SAMPLE_CUBIC ? 4 : MODE == TIDE_SAMPLE_LINEAR ? 2 : 1;
   static constexpr int TAPS = RANK == 3 ? EACH * EACH * EACH : EACH * EACH;
   static constexpr int THREADS = TAPS > SAMPLE_LOADS || sizeof(T) > 4 ? 256 : 1024;
   static constexpr int AHEAD = TAPS < SAMPLE_LOADS ? SAMPLE_LOADS / TAPS : 1;
-  static constexpr int BLOCKS = THREADS == 1024 ? 2 : 1;
+  static constexpr int BLOCKS = THREADS == 1024 && TAPS <= 4 ? 2 : 1;
 };
 
 template <int MODE, int RANK, class S>
