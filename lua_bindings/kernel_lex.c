@@ -207,6 +207,7 @@ static const char *read_word(lexer *x) {
     kind = read_name(x);
   } else {
     kind = read_sign(x);
+    if (!kind && c == '!') return "got !, expected ~= for not equal, or not";
     if (!kind) return "got a character that Lua has no use for, expected a word of Lua";
   }
   add_word(x, kind, line, column);

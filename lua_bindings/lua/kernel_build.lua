@@ -1,18 +1,18 @@
 -- Expressions of a kernel's typed tree, made of others that have types already.
 --
 -- Integers carry the range that they are in, lo to hi, as floats: what lies within 32 bits is `narrow`, and the kernel's
--- text computes it so. Where a range is beyond 64 bits, the value may have wrapped around, and nothing is known.
+-- text computes it so. Of a range beyond what a double counts exactly nothing is known: the value may have wrapped around.
 -- Constants are folded as long as a double holds them. Floats are folded in double precision.
 --
 -- Invariant: nothing here evaluates twice or reorders what it is given, and nothing has an effect.
 
 local least, beyond = -9223372036854775808.0, 9223372036854775808.0
 local least_int, most_int = -2147483648.0, 2147483647.0
-local exact = 9007199254740992
+local exact = 9007199254740992.0
 
 -- kernel_ranged(e, lo, hi): e, an integer expression, with its range.
 function kernel_ranged(e, lo, hi)
-  if not (lo >= least and hi < beyond) then lo, hi = least, beyond end
+  if not (lo >= -exact and hi <= exact) then lo, hi = least, beyond end
   e.type, e.lo, e.hi = "i", lo, hi
   e.narrow = lo >= least_int and hi <= most_int
   return e

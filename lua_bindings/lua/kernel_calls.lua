@@ -22,7 +22,10 @@ local function note_library(map, path, of)
   if type(of) ~= "table" then return end
   for key, v in next, of do
     local kind = type(v)
-    if type(key) == "string" and (kind == "function" or kind == "table" or kind == "userdata") then map[v] = map[v] or path .. "." .. key end
+    if type(key) == "string" and (kind == "function" or kind == "table" or kind == "userdata") then
+      local name = path .. "." .. key
+      if builtin(name) or not map[v] then map[v] = name end
+    end
   end
 end
 
@@ -66,6 +69,17 @@ local instead = {
   ["tide.exp"] = "math.exp", ["tide.sqrt"] = "math.sqrt", ["tide.rand"] = "tide.random.uniform(seed, i)",
   ["tide.randn"] = "tide.random.normal(seed, i)", ["tide.abs"] = "math.abs", ["tide.floor"] = "math.floor",
 }
+
+local in_place_of = {
+  print = "none: write into a tensor, and print that", assert = "none: write what went wrong into a tensor", error = "none: write what went wrong into a tensor",
+  pairs = "a loop that counts: for k = 1, #x do", ipairs = "a loop that counts: for k = 1, #x do", tostring = "none: a kernel has no strings",
+  tonumber = "math.floor for an integer, x + 0.0 for a float", type = "none: types are known when a kernel is compiled", unpack = "x[1], x[2]",
+  ["table.unpack"] = "x[1], x[2]", select = "parameters that have names", pcall = "none: a kernel has no errors to catch",
+  require = "none: require it outside, and use it as an upvalue", setmetatable = "none: a kernel has no tables",
+}
+
+-- kernel_instead(name): what stands for a function of Lua's libraries, or nil.
+function kernel_instead(name) return in_place_of[name] end
 
 -- kernel_module_field(c, node, module, name)
 function kernel_module_field(c, node, module, name)
@@ -169,6 +183,7 @@ end
 builtins["math.tointeger"] = function(c, node, args)
   local a = numbers(c, node, args, 1, 1, "math.tointeger")[1]
   if a.type == "i" then return { a } end
+  if a.op == "const" and a.value % 1 == 0 and a.value > -1e15 and a.value < 1e15 then return { kernel_const(a.value, "i") } end
   a = kernel_hold(c, a)
   local within = kernel_logic("and", kernel_compare("ge", a, kernel_const(-9223372036854775808.0, "f")),
     kernel_compare("lt", a, kernel_const(9223372036854775808.0, "f")))

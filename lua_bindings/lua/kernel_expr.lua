@@ -43,7 +43,7 @@ end
 -- ---- what is wanted of a value ----
 
 local function unusable(c, node, v, expected)
-  if v.what == "mixed" then bad(c, node, "got a value that is " .. v.reason .. ", expected " .. expected .. ": give it one of that type first") end
+  if v.what == "mixed" then bad(c, node, "got " .. v.reason .. ", expected " .. expected .. ": give it one of that type first") end
   if v.what == "maybe" then bad(c, node, "got " .. kernel_describe(v) .. ", expected " .. expected .. ": write `or` and a value behind it") end
   if v.what == "nil" then
     local of = v.name and "'" .. v.name .. "', which is nil" or "nil"
@@ -53,8 +53,12 @@ local function unusable(c, node, v, expected)
     local missing = kernel_ndim(c, v.base) - #v.index
     bad(c, node, "got a row of a tensor, expected " .. expected .. ": " .. missing .. (missing > 1 and " more indexes are" or " more index is") .. " missing")
   end
+  if v.what == "tensor" and not v.shared and kernel_ndim(c, v) == 0 then
+    bad(c, node, "got tensor '" .. v.name .. "' of no dimensions, expected " .. expected .. ": pass x:item(), or x:view(1) for x[1]")
+  end
   if v.what == "tensor" then bad(c, node, "got tensor '" .. v.name .. "', expected " .. expected .. ": write which element, such as " .. v.name .. "[i]") end
-  bad(c, node, "got " .. kernel_describe(v) .. ", expected " .. expected)
+  local hint = not v.what and v.type == "b" and expected == "a number" and ": write (condition) and 1 or 0" or ""
+  bad(c, node, "got " .. kernel_describe(v) .. ", expected " .. expected .. hint)
 end
 
 -- kernel_number(c, node, v): an integer or a float.
@@ -151,9 +155,16 @@ function kernel_place(c, base, index, node)
   return place
 end
 
+-- kernel_check_dtype(c, base, node): are its elements such as kernels have?
+function kernel_check_dtype(c, base, node)
+  local dtype = kernel_dtype(c, base)
+  if dtype == "bool" or float_dtypes[dtype] or integer_dtypes[dtype] then return dtype end
+  bad(c, node, "got tensor '" .. base.name .. "' of " .. dtype .. ", expected one of real numbers or booleans")
+end
+
 -- kernel_load(c, row, node): the element.
 function kernel_load(c, row, node)
-  local dtype, e = kernel_dtype(c, row.base), kernel_place(c, row.base, row.index, node)
+  local dtype, e = kernel_check_dtype(c, row.base, node), kernel_place(c, row.base, row.index, node)
   e.op = "load"
   if e.tensor then c.operands[e.tensor].reads = true end
   if dtype == "bool" then
@@ -162,7 +173,6 @@ function kernel_load(c, row, node)
     e.type = "f"
   else
     local range = integer_dtypes[dtype]
-    if not range then bad(c, node, "got a tensor of " .. dtype .. ", expected one of real numbers or booleans") end
     kernel_ranged(e, range[1], range[2])
   end
   return e
@@ -182,8 +192,10 @@ end
 local function with_index(c, row, node, e)
   local index = {}
   for k = 1, #row.index do index[k] = row.index[k] end
-  if #index >= kernel_ndim(c, row.base) then
-    bad(c, node, "got " .. #index + 1 .. " indexes, expected " .. #index .. " as '" .. row.base.name .. "' has dimensions")
+  local ndim = kernel_ndim(c, row.base)
+  if ndim == 0 then bad(c, node, "got an index of '" .. row.base.name .. "', which has no dimensions, expected one with them: pass x:view(1) for x[1], or x:item()") end
+  if #index >= ndim then
+    bad(c, node, "got " .. #index + 1 .. " indexes, expected " .. ndim .. ": '" .. row.base.name .. "' has " .. ndim .. (ndim > 1 and " dimensions" or " dimension"))
   end
   index[#index + 1] = e
   return { what = "row", base = row.base, index = index }

@@ -9,6 +9,9 @@
 -- is an integer on one and a float on another, the integer is made a float at the end of that path. Other differences
 -- are an error where the value is used ("mixed"). A loop is typed again until what comes back is of the types it began with.
 --
+-- c.order lists the declarations that are there, in the order in which they came: wherever all are gone through it is in that
+-- order, so that the same function gives the same text whenever it is compiled.
+--
 -- Invariant: a declaration that is assigned again and has a number in c.state has it also in the variable of that type.
 
 local function emit(c, op, node)
@@ -151,9 +154,25 @@ local function put(c, decl, v)
   return { what = "vector", kind = v.kind, parts = parts }
 end
 
+-- kernel_begin(c, decl): it has no variables yet.
+function kernel_begin(c, decl)
+  c.slots[decl] = {}
+  if c.in_order[decl] then return end
+  c.order[#c.order + 1] = decl
+  c.in_order[decl] = true
+end
+
+-- kernel_forget(c, count): the declarations behind that many are no more.
+function kernel_forget(c, count)
+  for k = #c.order, count + 1, -1 do
+    local decl = c.order[k]
+    c.state[decl], c.in_order[decl], c.order[k] = nil, nil, nil
+  end
+end
+
 -- kernel_declare(c, decl, v): a declaration begins to be.
 function kernel_declare(c, decl, v)
-  c.slots[decl] = {}
+  kernel_begin(c, decl)
   if not decl.assigned then
     c.state[decl] = kernel_hold(c, v)
     return
@@ -210,7 +229,7 @@ local function same_value(a, b)
     return false
   end
   if a.op == "const" then return a.value == b.value and a.type == b.type and (a.value ~= 0 or 1 / a.value == 1 / b.value) end
-  if a.op == "var" then return a.n == b.n end
+  if a.op == "var" then return a.n == b.n and a.lo == b.lo and a.hi == b.hi end
   if a.op == "place" or a.op == "grid" or a.op == "thread" or a.op == "block" then return a.dim == b.dim end
   if a.op == "size" then return a.dim == b.dim and a.tensor == b.tensor end
   return false
@@ -306,13 +325,13 @@ function kernel_join(c, j)
   c.live = #entries > 0
   if not c.live then return end
   local state = {}
-  for decl, first in next, entries[1].state do
-    local values, everywhere = {}, true
+  for i = 1, #c.order do
+    local decl, values, everywhere = c.order[i], {}, true
     for k = 1, #entries do
       values[k] = entries[k].state[decl]
       everywhere = everywhere and values[k]
     end
-    if everywhere then state[decl] = #entries == 1 and first or merge(c, decl, entries, values) end
+    if everywhere then state[decl] = #entries == 1 and values[1] or merge(c, decl, entries, values) end
   end
   c.state = state
 end
@@ -327,22 +346,41 @@ function kernel_list(c, fn)
   return list
 end
 
+-- Declarations that are another small integer on either side, and known there: they are chosen behind the branch, by an
+-- expression whose range is known, in place of a variable that was set twice. Most of them are indexes at the edge of a grid.
+local function chosen(c, state, entries)
+  local list = {}
+  if #entries ~= 2 or entries[1].side == entries[2].side then return list end
+  for k = 1, #c.order do
+    local decl = c.order[k]
+    local yes, no = entries[1].state[decl], entries[2].state[decl]
+    if decl.assigned and yes and no and yes.type == "i" and no.type == "i" and yes.narrow and no.narrow and not same_value(yes, no)
+      and is_stable(c, yes) and is_stable(c, no) then
+      list[#list + 1] = { decl = decl, yes = yes, no = no }
+    end
+  end
+  return list
+end
+
 -- kernel_branch(c, cond, yes, no): one of two functions that write statements.
 function kernel_branch(c, cond, yes, no)
-  local j, state, node = kernel_new_join(c), c.state, { cond = cond }
-  local function side(fn)
+  local j, state, node, line = kernel_new_join(c), c.state, {}, c.line
+  local function side(fn, name)
     c.state, c.live = copy_state(state), true
     return kernel_list(c, function()
       if fn then fn() end
+      local before = #j.entries
       kernel_join_from(c, j)
+      if #j.entries > before then j.entries[#j.entries].side = name end
     end)
   end
-  local line = c.line
-  node.yes = side(yes)
-  node.no = side(no)
+  node.yes, node.no = side(yes, "yes"), side(no, "no")
   c.line = line
+  local list = chosen(c, state, j.entries)
+  node.cond = #list > 0 and kernel_hold(c, cond) or cond
   emit(c, "if", node)
   kernel_join(c, j)
+  for k = 1, #list do kernel_assign(c, list[k].decl, kernel_hold(c, kernel_choose(node.cond, list[k].yes, list[k].no))) end
 end
 
 -- ---- loops ----
@@ -365,8 +403,9 @@ end
 -- What a loop may change: its own declarations of outside, and those that functions change.
 local function changed(c, sets)
   local list = {}
-  for decl in next, c.state do
-    if sets[decl] or decl.shared then list[#list + 1] = decl end
+  for k = 1, #c.order do
+    local decl = c.order[k]
+    if c.state[decl] and (sets[decl] or decl.shared) then list[#list + 1] = decl end
   end
   return list
 end

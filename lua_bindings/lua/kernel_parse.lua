@@ -64,7 +64,9 @@ local function take(sign)
 end
 
 local function expect(sign, why)
-  if not take(sign) then wrong("'" .. sign .. "'" .. (why or "")) end
+  if take(sign) then return end
+  if is("=") and (sign == "then" or sign == "do" or sign == ")") then why = ": equality is written ==" end
+  wrong("'" .. sign .. "'" .. (why or ""))
 end
 
 local function expect_end(opened, what)
@@ -105,7 +107,8 @@ local function find_local(n)
 end
 
 -- Every loop around, in whichever function, that the declaration stands outside of.
-local function note_set(d)
+local function note_set(d, place)
+  if d.const then kernel_fail(chunk, place, "got an assignment to '" .. d.name .. "', which is <const>, expected one to a variable") end
   d.assigned = true
   if d.fn ~= fn then
     d.shared = true
@@ -178,7 +181,12 @@ end
 local function primary()
   local place = here()
   if is("name") then return reference(name(), place) end
-  if not is("(") then wrong("an expression") end
+  if not is("(") then
+    local before = words[at - 4]
+    local twice = before == kind() and (before == "&" and ": and is written and" or before == "|" and ": or is written or"
+      or (before == "+" or before == "-") and ": there is no " .. before .. before .. ", write x = x " .. before .. " 1")
+    wrong("an expression" .. (twice or ""))
+  end
   skip()
   local e = node("paren", place)
   e.a = expression()
@@ -403,7 +411,10 @@ statements["local"] = function(s)
   until not take(",")
   s.values = take("=") and expression_list() or {}
   s.decls = {}
-  for k = 1, #names do s.decls[k] = declare(names[k], places[k]) end
+  for k = 1, #names do
+    s.decls[k] = declare(names[k], places[k])
+    s.decls[k].const = s.attribs[k] == "const"
+  end
 end
 
 statements["function"] = function(s, place)
@@ -415,7 +426,7 @@ statements["function"] = function(s, place)
     to = field(to, name(), { line = place.line, column = place.column })
     if method then break end
   end
-  if to.decl then note_set(to.decl) end
+  if to.decl then note_set(to.decl, to) end
   local f = function_body({ line = place.line, column = place.column }, method)
   f.from = place.line
   s.targets, s.values = { to }, { f }
@@ -456,7 +467,7 @@ local function assignment(s)
   for k = 1, #s.targets do
     local t = s.targets[k]
     if t.op == "local" then
-      note_set(t.decl)
+      note_set(t.decl, t)
     elseif t.op ~= "free" and t.op ~= "index" and t.op ~= "field" then
       kernel_fail(chunk, t, "got a value on the left of =, expected a variable or an element")
     end

@@ -37,7 +37,7 @@ local function atomic(kind)
     local keys = key.what == "row" and not key.base and key.index or { kernel_integer(c, args[2], key, "an integer or a list {i, j} as index") }
     for k = 1, #keys do index[#index + 1] = keys[k] end
     if #index ~= kernel_ndim(c, base) then
-      bad(c, args[2], "got " .. #index .. " indexes, expected " .. kernel_ndim(c, base) .. " as '" .. base.name .. "' has dimensions")
+      bad(c, args[2], "got " .. #index .. (#index == 1 and " index" or " indexes") .. ", expected " .. kernel_ndim(c, base) .. " of '" .. base.name .. "'")
     end
     local dtype = kernel_dtype(c, base)
     local kind_of = atomic_dtypes[dtype]

@@ -32,7 +32,6 @@ end
 local function operand_value(c, name, kind, from, dtype, ndim)
   local n = add_operand(c, { kind = kind, dtype = dtype, ndim = ndim, name = name, from = from, reads = false, writes = false })
   if kind ~= "tensor" then return number_value(n, kind) end
-  if ndim == 0 then c.operands[n].is_number = true end
   return tensor_value(c, name, n)
 end
 
@@ -149,6 +148,7 @@ function kernel_inline(c, node, unit, f, args)
   if f.vararg then kernel_fail(unit.name, f.vararg, "got ..., expected parameters that have names") end
   local before = { unit = c.unit, ret = c.ret, labels = c.labels, line = c.line, breaks = c.breaks }
   c.active[f] = true
+  local declared = #c.order
   bind(c, f, args)
   c.unit, c.ret, c.labels, c.breaks = unit, {}, {}, nil
   local last, ret = f.body[#f.body], c.ret
@@ -156,6 +156,7 @@ function kernel_inline(c, node, unit, f, args)
   local values = (straight and run_straight or run_block)(c, f, ret)
   c.unit, c.ret, c.labels, c.line, c.breaks = before.unit, before.ret, before.labels, before.line, before.breaks
   c.active[f] = nil
+  kernel_forget(c, declared)
   return values, ret
 end
 
@@ -170,7 +171,7 @@ local function returns(c, s)
   ret.counts = #values
   for k = 1, #values do
     if not ret.decls[k] then ret.decls[k] = { name = "(result)", assigned = true } end
-    if not c.slots[ret.decls[k]] then c.slots[ret.decls[k]] = {} end
+    if not c.slots[ret.decls[k]] then kernel_begin(c, ret.decls[k]) end
     kernel_assign(c, ret.decls[k], values[k])
   end
   if #values > ret.count then ret.count = #values end
@@ -180,7 +181,10 @@ local function returns(c, s)
 end
 
 local function call_function(c, node, f, args)
-  if f.is_c then bad(c, node, "got function '" .. f.name .. "', which is not written in Lua, expected one that is, or one of math and tide that kernels have") end
+  if f.is_c then
+    bad(c, node, "got function '" .. f.name .. "', which is not written in Lua, expected " .. (kernel_instead(f.name)
+      or "one that is, or one of math and tide that kernels have"))
+  end
   if f.node then return (kernel_inline(c, node, f.unit, f.node, args)) end
   local unit = unit_of(c, f.lua)
   return (kernel_inline(c, node, unit, unit.fn, args))
@@ -250,17 +254,18 @@ local function target(c, t)
   kernel_unusable(c, t, v, "a tensor whose element is assigned to")
 end
 
-local function store(c, node, row, v)
+local function store(c, node, row, v, of)
   if row.base.constant then bad(c, node, "got an assignment to a table, expected one to a tensor: tables are constants in a kernel") end
   if v.what == "vector" then return kernel_vector_store(c, node, row, v) end
   if #row.index < kernel_ndim(c, row.base) then kernel_unusable(c, node, row, "an element that is assigned to") end
-  if v.what then kernel_unusable(c, node, v, "a number or a boolean") end
+  if v.what then kernel_unusable(c, of or node, v, "a number or a boolean") end
   kernel_store(c, row, v, node)
 end
 
 -- kernel_store(c, row, v, node)
 function kernel_store(c, row, v, node)
   local place = kernel_place(c, row.base, row.index, node)
+  kernel_check_dtype(c, row.base, node)
   place.value = v
   if place.tensor then c.operands[place.tensor].writes = true end
   kernel_emit(c, "store", place)
@@ -282,7 +287,7 @@ run.assign = function(c, s)
     if t.what == "local" then
       kernel_assign(c, t.decl, v)
     else
-      store(c, s.targets[k], t, v)
+      store(c, s.targets[k], t, v, s.values[k])
     end
   end
 end
@@ -416,7 +421,8 @@ local function integer_loop(c, s, from, to, step)
       local n = kernel_new_var(c, "i", not s.decl.assigned)
       local here = kernel_ranged({ op = "var", n = n }, loop_range(from, to, step))
       local list = kernel_list(c, function()
-        c.slots[s.decl] = { i = n }
+        kernel_begin(c, s.decl)
+        c.slots[s.decl].i = n
         c.state[s.decl] = here
         statements(c, s.body)
         kernel_join_from(c, back)
@@ -478,7 +484,7 @@ run["for"] = function(c, s)
 end
 
 run.forin = function(c, s)
-  bad(c, s, "got a for with in, expected one that counts: for k = 1, n do")
+  bad(c, s, "got a for with in, expected one that counts: for k = 1, #x do")
 end
 
 -- ---- goto ----
@@ -576,8 +582,8 @@ statements = function(c, list) some(c, list, 1, #list) end
 
 local function new_compilation(options)
   return {
-    options = options, most = options.small and 1073741823.0 or 4611686018427387904.0, state = {}, slots = {}, out = {}, live = true,
-    vars = {}, operands = {}, sites = {}, site_of = {}, shared = {}, constants = {}, joins = {}, units = {}, active = {}, labels = {},
+    options = options, most = options.small and 1073741823.0 or 9007199254740992.0, state = {}, slots = {}, out = {}, live = true,
+    vars = {}, order = {}, in_order = {}, operands = {}, sites = {}, site_of = {}, shared = {}, constants = {}, joins = {}, units = {}, active = {}, labels = {},
     ids = 0, depth = 0, calls = 0, libraries = nil, shared_of = {},
   }
 end
@@ -588,8 +594,8 @@ local function arguments(c, f)
     kernel_fail(c.main.name, f, "got a function of " .. #f.params .. " parameters, expected at least " .. ndim .. ", the place in the grid")
   end
   if #signature > #f.params - ndim then
-    kernel_fail(c.main.name, f, "got " .. #signature .. " arguments behind the grid, expected at most " .. #f.params - ndim
-      .. ", as the function has parameters behind the place")
+    kernel_fail(c.main.name, f, "got " .. #signature .. (#signature > 1 and " arguments" or " argument") .. " behind the grid, expected "
+      .. (#f.params > ndim and "at most " .. #f.params - ndim or "none") .. ", as the function has parameters behind the place")
   end
   for d = 1, ndim do args[d] = kernel_ranged({ op = "place", dim = d }, 1.0, c.most) end
   for k = 1, #signature do
