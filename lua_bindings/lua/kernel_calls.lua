@@ -13,7 +13,7 @@ local function bad(c, node, message) kernel_bad(c, node, message) end
 -- The function of that path, or nil.
 local function builtin(path)
   if builtins[path] then return builtins[path] end
-  if sub(path, 1, 5) == "tide." then return kernel_special(sub(path, 6)) end
+  if sub(path, 1, 5) == "tide." then return kernel_special_call(sub(path, 6)) end
 end
 
 -- ---- what stands for what ----

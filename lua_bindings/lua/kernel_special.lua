@@ -1,6 +1,6 @@
 -- What only kernels have: atomic operations, memory that a block shares, barriers and sums, random numbers by counter.
 --
--- Each is kernel_special[...] by its name behind "tide.": fn(c, node, args, wanted), where args are syntax and what is given back
+-- Each is found by its name behind "tide.": fn(c, node, args, wanted), where args are syntax and what is given back
 -- is the list of values.
 --
 -- Invariant: what is done to a tensor here counts as read and written.
@@ -14,8 +14,8 @@ local function want(c, node, args, least, most, name)
   bad(c, node, "got " .. #args .. " arguments, expected " .. least .. (most > least and " to " .. most or "") .. " for tide." .. name)
 end
 
--- kernel_special(name): the function, or nil.
-function kernel_special(name) return special[name] end
+-- kernel_special_call(name): the function, or nil.
+function kernel_special_call(name) return special[name] end
 
 -- ---- atomic operations ----
 

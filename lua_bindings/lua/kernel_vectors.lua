@@ -83,6 +83,7 @@ function kernel_vector(c, node, kind, args)
   if #values == 1 and not first.what and kind ~= "quat" then
     return diagonal(kind, kernel_hold(c, kernel_float(kernel_number(c, args[1], first))))
   end
+  if #values == 1 and first.kind == kind then return first end
   for k = 1, #values do
     local v, at = values[k], args[k] or node
     if v.what == "row" or v.what == "tensor" then bad(c, at, "got a row of a tensor beside other values, expected it alone: tide." .. kind .. "(p[i])") end
