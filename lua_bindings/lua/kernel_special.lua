@@ -146,9 +146,9 @@ local function random(name, fixed)
     return { kernel_ranged(e, low.lo, high.hi > low.lo and high.hi - 1 or low.lo) }
   end
 end
-random("uniform", 1)
-random("normal", 1)
-random("integer", 3)
+random("uniform", 2)
+random("normal", 2)
+random("integer", 4)
 
 -- ---- vectors ----
 
