@@ -182,6 +182,30 @@ static int base_of_caller(lua_State *L) {
 /* index_base(): that, for indexes that the chunk reads or gives itself. */
 static int index_base(lua_State *L) { return ltide_give_integer(L, base_of_caller(L)); }
 
+/* join(list [, sep]): its strings as one. */
+static int join(lua_State *L) {
+  luaL_Buffer b;
+  lua_settop(L, 2);
+  lua_Integer n = (lua_Integer)lua_rawlen(L, 1);
+  luaL_buffinit(L, &b);
+  for (lua_Integer i = 1; i <= n; i++) {
+    if (i > 1 && lua_isstring(L, 2)) luaL_addstring(&b, lua_tostring(L, 2));
+    lua_rawgeti(L, 1, i);
+    luaL_addvalue(&b);
+  }
+  return luaL_pushresult(&b), 1;
+}
+
+/* literal(number): its digits, as C and Lua read them. */
+static int literal(lua_State *L) {
+  char digits[40];
+  if (lua_isinteger(L, 1))
+    snprintf(digits, sizeof digits, "%lld", (long long)lua_tointeger(L, 1));
+  else
+    snprintf(digits, sizeof digits, "%.17g", lua_tonumber(L, 1));
+  return lua_pushstring(L, digits), 1;
+}
+
 typedef struct wanted {
   const char *path, *name;
   const ltide_row *row;
@@ -269,6 +293,8 @@ static const luaL_Reg own[] = {{"count", count},
                                {"called", called},
                                {"public", public},
                                {"index_base", index_base},
+                               {"join", join},
+                               {"literal", literal},
                                {NULL, NULL}};
 
 void ltide_open_script(lua_State *L, ltide_state *S) {

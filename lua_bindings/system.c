@@ -10,6 +10,7 @@
 #  include <dlfcn.h>
 #  include <sys/ioctl.h>
 #  include <sys/resource.h>
+#  include <sys/stat.h>
 #  include <sys/wait.h>
 #  include <unistd.h>
 
@@ -43,6 +44,11 @@ FILE *ltide_bytes_reader(const char *bytes, size_t size) {
   return size ? fmemopen((void *)(size_t)bytes, size, "rb") : fopen("/dev/null", "rb");
 }
 
+FILE *ltide_open_plain(const char *path) {
+  struct stat s;
+  return stat(path, &s) == 0 && S_ISREG(s.st_mode) ? fopen(path, "rb") : NULL;
+}
+
 int ltide_cannot_use(const char *path, bool run) { return access(path, run ? X_OK : R_OK) ? errno : 0; }
 int ltide_signal_of(int status) { return WIFSIGNALED(status) ? WTERMSIG(status) : 0; }
 int ltide_exit_code_of(int status) { return WEXITSTATUS(status); }
@@ -54,6 +60,7 @@ bool ltide_is_parent(long process) { return getppid() == process; }
 #  include <windows.h>
 
 #  include <io.h>
+#  include <sys/stat.h>
 
 int ltide_columns(void) {
   CONSOLE_SCREEN_BUFFER_INFO info;
@@ -103,6 +110,11 @@ FILE *ltide_bytes_reader(const char *bytes, size_t size) {
   if (file && fwrite(bytes, 1, size, file) == size) return rewind(file), file;
   if (file) fclose(file);
   return NULL;
+}
+
+FILE *ltide_open_plain(const char *path) {
+  struct _stat64 s;
+  return _stat64(path, &s) == 0 && (s.st_mode & _S_IFREG) ? fopen(path, "rb") : NULL;
 }
 
 int ltide_cannot_use(const char *path, bool run) { return _access(path, run ? 0 : 4) ? errno : 0; }

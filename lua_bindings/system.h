@@ -19,6 +19,8 @@ FILE *ltide_bytes_writer(char **bytes, size_t *size);
 bool ltide_bytes_take(FILE *writer, char **bytes, size_t *size);
 FILE *ltide_bytes_reader(const char *bytes, size_t size);
 
+/* For reading, if it is a file and no device, pipe or folder; else NULL. */
+FILE *ltide_open_plain(const char *path);
 /* 0, or the errno that says why a file cannot be read, or run. */
 int ltide_cannot_use(const char *path, bool run);
 /* Of a status as tide_process has it: the signal that ended it and its name, or 0 and the exit code. */

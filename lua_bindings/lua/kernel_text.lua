@@ -269,7 +269,7 @@ local statements = {
       put("}\n")
     else
       put("{ tide_i " .. h .. " = " .. wide(n.from) .. ", to = " .. wide(n.to) .. ", by = " .. wide(step) .. ";\n")
-      if not constant then put("if (by == 0) tk_report(s, " .. ((n.site or 1) - 1) .. ", 0, 0, TIDE_ZERO);\n") end
+      if not constant then put("if (by == 0) tk_report(s, " .. ((n.site or 1) - 1) .. ", 0, 1, TIDE_ZERO);\n") end
       put("if (by > 0 ? " .. h .. " <= to : by < 0 && " .. h .. " >= to) {\n"
         .. "tide_u left = by > 0 ? ((tide_u)to - (tide_u)" .. h .. ") / (tide_u)by : ((tide_u)" .. h .. " - (tide_u)to) / (0 - (tide_u)by);\n"
         .. "do {\n" .. var)
@@ -309,6 +309,9 @@ local statements = {
   end,
 }
 statements.warp_sum = statements.block_sum
+
+-- What follows is our own text again.
+local function end_line() return state.plain and "" or "#line 1 \"tide\"\n" end
 
 write_all = function(list)
   for k = 1, #list do
@@ -407,13 +410,13 @@ local function write_thread(typed, head, of_block)
   write_operands(typed)
   write_vars(typed)
   put(join(inner))
-  put("#line 1 \"tide\"\n}\n")
+  put(end_line() .. "}\n")
 end
 
 local function begin(typed, opts, host)
   out = {}
   state = {
-    typed = typed, check = opts.check ~= false, small = opts.small, ndims = {}, sums = {}, wanted = {}, copy = 1, inside = {},
+    typed = typed, check = opts.check ~= false, small = opts.small, plain = opts.plain, ndims = {}, sums = {}, wanted = {}, copy = 1, inside = {},
     block = opts.block or (typed.ndim == 1 and { 256 } or typed.ndim == 2 and { 1, 256 } or { 1, 1, 256 }),
   }
   state.threads = 1
@@ -481,7 +484,7 @@ local function host_text(typed, opts)
     local inner = join(out)
     out, state.fast = before, false
     return "for (tide_x i" .. ndim .. " = from; i" .. ndim .. " <= upto; i" .. ndim .. "++) {\n"
-      .. state.declared .. inner .. "#line 1 \"tide\"\n}\n"
+      .. state.declared .. inner .. end_line() .. "}\n"
   end
   local before = out
   out = {}
@@ -523,7 +526,8 @@ local function host_text(typed, opts)
   return finish(typed, opts, true), run
 end
 
--- kernel_text(typed, opts): {device =, host =, host_head =, block =, threads =, host_block =, waits =}; waits: the text for
+-- kernel_text(typed, opts): opts.plain leaves out from which lines of the script it comes, so that a kernel that has moved is
+-- the same text. It gives {device =, host =, host_head =, block =, threads =, host_block =, waits =}; waits: the text for
 -- a GPU waits itself for the kernel before it, so that it may be launched while that one ends.
 function kernel_text(typed, opts)
   local result = { waits = true }

@@ -76,6 +76,11 @@ local function upvalue_of(fn, name)
   end
 end
 
+-- What is compiled in stays that only as long as it is what stands there.
+local function note_name(c, known, from, v)
+  if known.what == "function" or known.what == "table" then c.names[#c.names + 1] = { from = from, value = v } end
+end
+
 -- kernel_free(c, node): the value of a name that no local of the function has.
 function kernel_free(c, node)
   local unit, name = c.unit, node.name
@@ -86,6 +91,7 @@ function kernel_free(c, node)
   local from = n and { upvalue = n, of = unit.lua } or { global = name, of = unit.lua }
   if not n then v = kernel_global(name, unit.lua) end
   known = kernel_outside(c, name, v, from)
+  note_name(c, known, from, v)
   unit.free[name] = known
   return known
 end
@@ -94,7 +100,9 @@ end
 function kernel_table_field(c, node, v, key)
   local known = v.fields[key]
   if known then return known end
-  known = kernel_outside(c, v.name .. "." .. key, rawget(v.value, key), with_path(v.from, key))
+  local value, from = rawget(v.value, key), with_path(v.from, key)
+  known = kernel_outside(c, v.name .. "." .. key, value, from)
+  note_name(c, known, from, value)
   v.fields[key] = known
   return known
 end
@@ -583,7 +591,8 @@ statements = function(c, list) some(c, list, 1, #list) end
 local function new_compilation(options)
   return {
     options = options, most = options.small and 1073741823.0 or 9007199254740992.0, state = {}, slots = {}, out = {}, live = true,
-    vars = {}, order = {}, in_order = {}, operands = {}, sites = {}, site_of = {}, shared = {}, constants = {}, joins = {}, units = {}, active = {}, labels = {},
+    vars = {}, order = {}, in_order = {}, operands = {}, sites = {}, site_of = {}, shared = {}, constants = {}, joins = {}, units = {}, names = {}, active = {},
+    labels = {},
     ids = 0, depth = 0, calls = 0, libraries = nil, shared_of = {},
   }
 end
@@ -650,7 +659,7 @@ function kernel_compile(source, options)
   local results = add_results(c, unit.fn, values, ret)
   local typed = {
     ndim = options.ndim, float = float_of(c), operands = c.operands, results = #results, constants = c.constants, shared = c.shared,
-    barriers = c.barriers or false, random = c.random or false, atomics = c.atomics or false,
+    names = c.names, barriers = c.barriers or false, random = c.random or false, atomics = c.atomics or false,
   }
   for k = 1, #results do
     local kind = results[k].type
