@@ -32,7 +32,12 @@ static int script_compile(lua_State *L) {
   size_t size;
   const char *text = lua_tolstring(L, 1, &size);
   int status = luaL_loadbufferx(L, text, size, "=stdin", "t");
-  if (status == LUA_OK) return 1;
+  if (status == LUA_OK) {
+    lua_pushvalue(L, 1);
+    ltide_keep_text(L); /* tide.kernel reads it */
+    lua_pop(L, 1);
+    return 1;
+  }
   if (status != LUA_ERRSYNTAX) return lua_error(L);
   lua_pushnil(L);
   lua_insert(L, -2);

@@ -104,6 +104,7 @@ typedef struct ltide_row {
 #define WAIT(f)                                  .fn = ltide_run_waiting, .body = f /* it waits for a device: see ltide_waiting */
 #define WAIT_IN_TURN(f)                          .fn = ltide_run_in_turn, .body = f /* see ltide_in_turn */
 #define NEW(f)                                   .fn = ltide_run_new, .body = f     /* of a CLASS */
+#define NEW_NAMED(name)                          .fn = ltide_run_new, .body = ltide_call_named, .script = name /* likewise */
 #define GUARDED(f)                               .fn = ltide_run_guarded, .body = f /* see ltide_guarded */
 #define CORE(shape, f)                           .fn = ltide_run, .body = ltide_##shape, .core.shape = f
 #define DO_CORE(b, shape, f)                     .fn = ltide_run, .body = b, .core.shape = f

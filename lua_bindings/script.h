@@ -9,6 +9,8 @@
 void ltide_script_give(lua_State *L, const luaL_Reg *list);
 /* Gives them the value at the top of the stack, and pops it. */
 void ltide_script_set(lua_State *L, const char *name);
+/* program_source.c: the text at the top, of a chunk whose name tells nothing, is remembered for a while. */
+void ltide_keep_text(lua_State *L);
 void ltide_script_push(lua_State *L, const char *name); /* the function of the chunks */
 /* Calls the chunks' function of that name with the n values at the top of the stack, which it may yield in. For
  * `return`: whatever it returns is what the running function returns. */

@@ -35,7 +35,7 @@ rooms.bindings = {
   { "allocator", "apply", "archive", "await", "comm", "compose", "convert", "debug", "dlpack", "factory", "fft",
     "field", "file", "format", "frame", "graph", "graphed", "index", "info", "io", "ipc", "jit", "jit_kernel",
     "kernel_lex", "kernel_words", "linalg", "loader", "matmul", "memory", "memory_history", "memory_scope", "memory_stats", "move", "nccl", "nvtx",
-    "ops", "parallel", "parallel_replica", "picture", "profiler", "random_cuda", "reduce", "reload", "sanitizer",
+    "ops", "parallel", "parallel_replica", "picture", "profiler", "program", "program_make", "program_source", "random_cuda", "reduce", "reload", "sanitizer",
     "scan", "scatter", "serialize", "shape", "sort", "spawn", "special", "timer", "util", "vectors", "view" },
   -- The module, which sees all of them, its help, and the runner.
   { "api", "doc", "host", "lua_hint", "main", "repl", "repl_command", "repl_edit", "repl_terminal", "row_list",

@@ -20,7 +20,7 @@ local titles = {
   convert = "From and to Lua", cudagraph = "Graphs", debug = "Debugging", determinism = "Determinism", device = "Devices",
   doc = "Help", dtype = "Dtypes", error = "Errors", event = "Events", factory = "Making tensors", fft = "Fourier transforms",
   format = "Printing", generator = "Generators", graph = "Graphs", graphed = "Graphs", index = "Indexes and masks", scatter = "Indexes and masks",
-  info = "What devices report", io = "Images", ipc = "Between processes", jit = "Kernels of C text", kernel = "Kernels of C text",
+  info = "What devices report", io = "Images", ipc = "Between processes", jit = "Kernels of C text", program = "Kernels written in Lua", kernel = "Kernels of C text",
   matmul = "Matrix products", memory = "Memory", move = "Devices, dtypes and copies", names = "Help", nccl = "NCCL",
   nvtx = "NVTX", ops = "Elementwise operations", profiler = "Profiler", random = "Random numbers", reduce = "Reductions",
   sanitizer = "Sanitizer", shape = "Shapes that copy", storage = "Storages", stream = "Streams", tensor = "Tensors",

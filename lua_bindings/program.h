@@ -1,0 +1,63 @@
+/* program.h: what the files of kernels written in Lua share. */
+#ifndef LTIDE_PROGRAM_H
+#define LTIDE_PROGRAM_H
+
+#include "row.h"
+#include "tide/program.h"
+
+#define LTIDE_PROGRAM_META "tide.Kernel"
+#define LTIDE_BOUND_META   "tide.BoundKernel"
+
+enum { LTIDE_PROGRAM_RESULTS = 8 };
+
+/* What a value is to a kernel: a number of one of these kinds, or a tensor of a dtype and a number of dims. */
+enum { LTIDE_IS_NONE, LTIDE_IS_INTEGER, LTIDE_IS_FLOAT, LTIDE_IS_BOOLEAN, LTIDE_IS_TENSOR };
+static inline uint16_t ltide_tensor_code(tide_dtype dtype, int ndim) {
+  return (uint16_t)(LTIDE_IS_TENSOR | (int)dtype << 3 | ndim << 8);
+}
+
+/* A value that a kernel finds outside of its arguments: an upvalue of a function, or a global where `upvalue` is 0, and
+ * of that, where it is a table, what lies under so many fields. The function, or the name of the global, and the fields
+ * stand in the list of such places that the kernel has, from `at` on. `fixed`: what was compiled in, which is the same
+ * as long as it is this object. */
+typedef struct ltide_outer {
+  int upvalue, at, fields;
+  const void *fixed; /* NULL: a number or a tensor, which goes along as an operand */
+  uint16_t code;
+} ltide_outer;
+
+/* What was compiled for arguments of such kinds: operands are the arguments, then what comes from outside, then the
+ * results. */
+typedef struct ltide_special {
+  struct ltide_special *next;
+  int number; /* in the kernel's lists, from 1 */
+  bool small;
+  int ndim, args, outers, passed, results; /* passed: of the outers, those that are operands */
+  uint16_t *code;                          /* of the arguments */
+  ltide_outer *outer;
+  tide_dtype dtype[LTIDE_PROGRAM_RESULTS];
+  tide_program *program;
+  bool ran;
+  int device; /* where it ran last */
+} ltide_special;
+
+/* The user values: 1 what lua/program.lua keeps of it, 2 the lists of places of each special. */
+typedef struct ltide_program {
+  ltide_special *specials; /* the one that was used last stands first */
+  const char *name;
+  int reduce;             /* a tide_reduction, or -1 */
+  uint32_t body;          /* counts the replacements */
+  ltide_special *dropped; /* by one, while a call may have been using them */
+} ltide_program;
+
+/* program.c */
+ltide_program *ltide_check_program(lua_State *L, int arg);
+/* program_make.c */
+void ltide_specials_free(ltide_program *k);
+/* Makes what the call at hand needs, by lua/program.lua: of the kernel at `at`, for the n arguments from `first` on. */
+void ltide_special_make(lua_State *L, int at, int ndim, bool small, int first, int n);
+extern const luaL_Reg ltide_program_script[];
+/* program_source.c */
+extern const luaL_Reg ltide_program_texts[];
+
+#endif

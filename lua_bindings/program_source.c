@@ -1,0 +1,143 @@
+/* program_source.c: the text of a function, for kernels written in Lua.
+ *
+ * Lua keeps no text, but says where it was: in a file, or in the string that was loaded. A file may have been edited
+ * since, and a name may be wrong, so that what is found is compiled, and holds the function only if the code of it is
+ * the same to the byte. Nothing of a file that does not is told to anybody.
+ *
+ * Invariant: the text that is given out holds the function. LuaJIT's code has no form to compare: there it is believed
+ * that it does. */
+#include <stdlib.h>
+
+#include "program.h"
+
+#include "script.h"
+#include "system.h"
+
+enum { MOST = 16 << 20, HEADER = 32 }; /* bytes of a file; of what stands before a function's code in a dump */
+
+/* {==== Is it the same function? */
+
+typedef struct dump {
+  char *bytes;
+  size_t size, room;
+} dump;
+
+static int write_dump(lua_State *L, const void *bytes, size_t size, void *user) {
+  dump *d = user;
+  (void)L;
+  if (d->size + size > d->room) {
+    size_t room = 2 * (d->size + size);
+    char *more = realloc(d->bytes, room);
+    if (!more) return 1;
+    d->bytes = more, d->room = room;
+  }
+  memcpy(d->bytes + d->size, bytes, size);
+  d->size += size;
+  return 0;
+}
+
+/* Does the chunk at the top hold the function at `fn`? */
+static bool holds(lua_State *L, int fn) {
+  dump all = {0}, one = {0};
+  bool same = LUA_VERSION_NUM < 504; /* nothing is known of the form */
+  if (!same && lua_dump(L, write_dump, &all, 1) == 0) {
+    lua_pushvalue(L, fn);
+    bool good = lua_dump(L, write_dump, &one, 1) == 0 && one.size > HEADER;
+    same = good && memmem(all.bytes, all.size, one.bytes + HEADER, one.size - HEADER);
+    lua_pop(L, 1);
+  }
+  free(all.bytes), free(one.bytes);
+  return same;
+}
+
+/* The text at the top: of the function at fn? */
+static bool is_text_of(lua_State *L, int fn, const char *name) {
+  size_t size;
+  const char *text = lua_tolstring(L, -1, &size), *code = text;
+  if (*text == '#') code = strchr(text, '\n'); /* the first line of a program, as luaL_loadfile skips it */
+  if (!code || luaL_loadbufferx(L, code, size - (size_t)(code - text), name, "t") != LUA_OK)
+    return code && (lua_pop(L, 1), false);
+  bool same = holds(L, fn);
+  lua_pop(L, 1);
+  return same;
+}
+
+/* {==== Where it is */
+
+/* Pushes what is in the file; false: it cannot be read, or is none. */
+static bool push_file(lua_State *L, const char *path) {
+  luaL_Buffer b;
+  FILE *f = ltide_open_plain(path);
+  if (!f) return false;
+  luaL_buffinit(L, &b);
+  size_t all = 0, n = 1;
+  while (n > 0 && all <= MOST) {
+    char *room = luaL_prepbuffer(&b);
+    n = fread(room, 1, LUAL_BUFFERSIZE, f);
+    luaL_addsize(&b, n);
+    all += n;
+  }
+  bool good = all <= MOST && !ferror(f);
+  fclose(f);
+  luaL_pushresult(&b);
+  if (!good) lua_pop(L, 1);
+  return good;
+}
+
+static const char key_texts;
+enum { TEXTS = 64 };
+
+void ltide_keep_text(lua_State *L) {
+  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &key_texts) != LUA_TTABLE) {
+    lua_pop(L, 1);
+    lua_createtable(L, TEXTS, 0);
+    lua_pushvalue(L, -1);
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &key_texts);
+  }
+  lua_Integer n = (lua_Integer)lua_rawlen(L, -1);
+  if (n < TEXTS) {
+    lua_pushvalue(L, -2);
+    lua_rawseti(L, -2, n + 1);
+  } else { /* the oldest goes */
+    for (lua_Integer i = 1; i < n; i++) lua_rawgeti(L, -1, i + 1), lua_rawseti(L, -2, i);
+    lua_pushvalue(L, -2);
+    lua_rawseti(L, -2, n);
+  }
+  lua_pop(L, 1);
+}
+
+/* Pushes the text of a prompt that the function stands in. */
+static bool push_kept(lua_State *L, int fn, const char *source) {
+  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &key_texts) != LUA_TTABLE) return lua_pop(L, 1), false;
+  for (lua_Integer i = (lua_Integer)lua_rawlen(L, -1); i > 0; i--, lua_pop(L, 1)) {
+    lua_rawgeti(L, -1, i);
+    if (LUA_VERSION_NUM >= 504 && is_text_of(L, fn, source)) return lua_remove(L, -2), true;
+  }
+  lua_pop(L, 1);
+  return false;
+}
+
+/* function_text(f): the text that it stands in, the name of that, and the first line of it; or nil and why not. */
+static int script_function_text(lua_State *L) {
+  lua_Debug ar;
+  const char *why = NULL;
+  lua_settop(L, 1);
+  lua_pushvalue(L, 1);
+  if (lua_iscfunction(L, 1)) return lua_pushnil(L), lua_pushliteral(L, "it is a function of C"), 2;
+  lua_getinfo(L, ">S", &ar);
+  luaL_checkstack(L, LUA_MINSTACK, "kernel");
+  if (*ar.source == '@' && !push_file(L, ar.source + 1))
+    why = "its file cannot be read";
+  else if (*ar.source == '=' && !push_kept(L, 1, ar.source))
+    why = "its text is not known, as it came from a buffer or was stripped";
+  else if (*ar.source != '@' && *ar.source != '=')
+    lua_pushstring(L, ar.source);
+  if (!why && *ar.source != '=' && !is_text_of(L, 1, ar.source))
+    why = *ar.source == '@' ? "its file was edited since it was loaded" : "its text is not known";
+  if (why) return lua_pushnil(L), lua_pushstring(L, why), 2;
+  lua_pushstring(L, ar.source);
+  lua_pushinteger(L, ar.linedefined);
+  return 3;
+}
+
+const luaL_Reg ltide_program_texts[] = {{"function_text", script_function_text}, {NULL, NULL}};
