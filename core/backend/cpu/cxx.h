@@ -18,6 +18,12 @@ tide_status tide__cxx_function(void **out, tide_function_info *info, void *modul
 tide_status tide__cxx_run(void *function, const tide_launch *a, tide_mail *mail);
 tide_status tide__cxx_launch(tide_stream *stream, void *function, const tide_launch *a);
 
+/* ---- blocks_read.c: programs of the block interpreter ---- */
+
+tide_status tide__blocks_new(void **out, const char *text, size_t size);
+void tide__blocks_hold(void *blocks); /* once more: every hold and the first one end with a free */
+void tide__blocks_free(void *blocks);
+
 /* ---- cxx_text.c, cxx_raw.c ---- */
 
 extern const char tide__cxx_raw[];

@@ -115,6 +115,8 @@ typedef struct tide__isa {
   /* Matrix by vector, F32 and F64: along the rows, which lie pitch apart, and along the columns, added to acc. */
   void (*dots[2])(double *out, const void *a, int64_t pitch, const void *x, int64_t rows, int64_t n);
   void (*columns[2])(void *acc, const void *a, int64_t pitch, const void *x, int64_t columns, int64_t n);
+
+  const struct tide__lanes *lanes; /* of the block interpreter: blocks.h */
 } tide__isa;
 
 /* The best one that this processor has. */

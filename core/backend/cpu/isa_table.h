@@ -1,7 +1,14 @@
 /* isa_table.h: template of a whole table, TIDE_ISA_NAME, compiled with the instruction set that vector.h has chosen. */
 #include "vector.h"
 
+#if defined(TIDE_ISA_AVX2) || defined(TIDE_ISA_AVX512)
+#  define TIDE_LANES tide__lanes_avx2
+#else
+#  define TIDE_LANES tide__lanes_base
+#endif
+
 #include "isa.h"
+#include "blocks.h"
 
 #include "base/pairs.h"
 #include "loops.h"
@@ -34,6 +41,7 @@ const tide__isa TIDE_JOIN(tide__isa, TIDE_ISA_NAME) = {
     PRODUCT_TABLE,
     POWER_TABLE,
     REPEAT_TABLE,
+    .lanes = &TIDE_LANES,
 };
 
 #if defined(__clang__) && defined(TIDE_TARGET)

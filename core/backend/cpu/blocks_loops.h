@@ -1,0 +1,278 @@
+/* blocks_loops.h: template of the loops over lanes of the block interpreter for one instruction set: blocks.def, and
+ * those that bring elements to lanes and back. Defines tide__lanes_<TIDE_ISA_NAME>. The loops hold no state; products
+ * and sums are never fused, so that every instruction set gives the same numbers. */
+#include "vector.h"
+
+#include "blocks.h"
+
+/* Of registers, whose lanes go on to the end of a strip. */
+#define LANE_EACH TIDE_IVDEP for (int64_t i = 0; i < ((n + TIDE_BLOCK_STRIP - 1) & -TIDE_BLOCK_STRIP); i++)
+#define LANE_SOME TIDE_IVDEP for (int64_t i = 0; i < n; i++)
+
+static inline int64_t lane_shl(int64_t a, int64_t b) {
+  int64_t up = (int64_t)((uint64_t)a << (b & 63)), down = (int64_t)((uint64_t)a >> (-b & 63));
+  return b <= -64 || b >= 64 ? 0 : b >= 0 ? up : down;
+}
+static inline int64_t lane_shr(int64_t a, int64_t b) {
+  int64_t up = (int64_t)((uint64_t)a << (-b & 63)), down = (int64_t)((uint64_t)a >> (b & 63));
+  return b <= -64 || b >= 64 ? 0 : b >= 0 ? down : up;
+}
+
+/* A float that is whole; what does not fit is the smallest integer. */
+static inline int64_t lane_int_f32(float a) { return a >= -0x1p63f && a < 0x1p63f ? (int64_t)a : INT64_MIN; }
+static inline int64_t lane_int_f64(double a) { return a >= -0x1p63 && a < 0x1p63 ? (int64_t)a : INT64_MIN; }
+#define lane_int(a) _Generic((a), float : lane_int_f32, double : lane_int_f64)(a)
+
+static inline int lane_order(int64_t a, double b) {
+  if (b != b) return 2;
+  if (b >= 0x1p63) return -1;
+  if (b < -0x1p63) return 1;
+  int64_t whole = (int64_t)b;
+  if (a != whole) return a < whole ? -1 : 1;
+  double rest = b - (double)whole;
+  return rest > 0 ? -1 : rest < 0 ? 1 : 0;
+}
+
+#define LANE_TYPE_I      int64_t
+#define LANE_TYPE_M      uint8_t
+#define LANE_TYPE_R      T
+#define LANE_NAME_(n, s) lane_##n##_##s
+#define LANE_NAME(n, s)  LANE_NAME_(n, s)
+#define LANE_HEAD(name)                                                                                                \
+  static void LANE_NAME(name, S)(void *d_, const void *a_, const void *b_, const void *c_, unsigned vary,              \
+                                 int64_t strips)
+#define LANE_IN(X, v, bit)                                                                                             \
+  const LANE_TYPE_##X *v##s = v##_;                                                                                    \
+  const int64_t v##_step = vary & bit ? TIDE_BLOCK_STRIP : 0;
+#define LANE_STRIP TIDE_IVDEP _Pragma("GCC unroll 1") for (int i = 0; i < TIDE_BLOCK_STRIP; i++)
+#define LANE1(name, D, A, expr)                                                                                        \
+  LANE_HEAD(name) {                                                                                                    \
+    LANE_TYPE_##D *d = d_;                                                                                             \
+    LANE_IN(A, a, 1)                                                                                                   \
+    (void)b_, (void)c_;                                                                                                \
+    for (; strips > 0; strips--, d += TIDE_BLOCK_STRIP, as += a_step) LANE_STRIP {                                     \
+        const LANE_TYPE_##A a = as[i];                                                                                 \
+        d[i] = (LANE_TYPE_##D)(expr);                                                                                  \
+      }                                                                                                                \
+  }
+#define LANE2(name, D, A, B, expr)                                                                                     \
+  LANE_HEAD(name) {                                                                                                    \
+    LANE_TYPE_##D *d = d_;                                                                                             \
+    LANE_IN(A, a, 1)                                                                                                   \
+    LANE_IN(B, b, 2)                                                                                                   \
+    (void)c_;                                                                                                          \
+    for (; strips > 0; strips--, d += TIDE_BLOCK_STRIP, as += a_step, bs += b_step) LANE_STRIP {                       \
+        const LANE_TYPE_##A a = as[i];                                                                                 \
+        const LANE_TYPE_##B b = bs[i];                                                                                 \
+        d[i] = (LANE_TYPE_##D)(expr);                                                                                  \
+      }                                                                                                                \
+  }
+#define LANE3(name, D, A, B, C, expr)                                                                                  \
+  LANE_HEAD(name) {                                                                                                    \
+    LANE_TYPE_##D *d = d_;                                                                                             \
+    LANE_IN(A, a, 1)                                                                                                   \
+    LANE_IN(B, b, 2)                                                                                                   \
+    LANE_IN(C, c, 4)                                                                                                   \
+    for (; strips > 0; strips--, d += TIDE_BLOCK_STRIP, as += a_step, bs += b_step, cs += c_step) LANE_STRIP {         \
+        const LANE_TYPE_##A a = as[i];                                                                                 \
+        const LANE_TYPE_##B b = bs[i];                                                                                 \
+        const LANE_TYPE_##C c = cs[i];                                                                                 \
+        d[i] = (LANE_TYPE_##D)(expr);                                                                                  \
+      }                                                                                                                \
+  }
+
+#define LANES_FLOAT
+#define T            float
+#define S            f32
+#define LANE_M(name) name##f
+#include "blocks.def"
+#undef T
+#undef S
+#undef LANE_M
+#define T            double
+#define S            f64
+#define LANE_M(name) name
+#include "blocks.def"
+#undef T
+#undef S
+#undef LANE_M
+#undef LANES_FLOAT
+#define LANES_WHOLE
+#define S whole
+#include "blocks.def"
+#undef S
+#undef LANES_WHOLE
+#undef LANE1
+#undef LANE2
+#undef LANE3
+
+/* ---- elements of 1, 2, 4 and 8 bytes ---- */
+
+#define LANE_ITEMS(bits)                                                                                               \
+  static void lane_fill_##bits(void *d_, const void *value, int64_t n) {                                               \
+    uint##bits##_t *d = d_, v = *(const uint##bits##_t *)value;                                                        \
+    LANE_SOME d[i] = v;                                                                                                \
+  }                                                                                                                    \
+  static void lane_gather_##bits(void *d_, const void *from_, const int64_t *at, int64_t n) {                          \
+    uint##bits##_t *d = d_;                                                                                            \
+    const uint##bits##_t *from = from_;                                                                                \
+    LANE_SOME d[i] = from[at[i]];                                                                                      \
+  }                                                                                                                    \
+  static void lane_pick_##bits(void *d_, const void *from_, const int64_t *at, const uint8_t *on, int64_t n) {         \
+    uint##bits##_t *d = d_;                                                                                            \
+    const uint##bits##_t *from = from_;                                                                                \
+    for (int64_t i = 0; i < n; i++) d[i] = on[i] ? from[at[i]] : 0;                                                    \
+  }                                                                                                                    \
+  static void lane_scatter_##bits(void *to_, const void *a_, const int64_t *at, const uint8_t *on, int64_t n) {        \
+    uint##bits##_t *to = to_;                                                                                          \
+    const uint##bits##_t *a = a_;                                                                                      \
+    for (int64_t i = 0; i < n; i++)                                                                                    \
+      if (on[i]) to[at[i]] = a[i];                                                                                     \
+  }                                                                                                                    \
+  static void lane_stride_##bits(void *d_, const void *from_, int64_t step, int64_t n) {                               \
+    uint##bits##_t *d = d_;                                                                                            \
+    const uint##bits##_t *from = from_;                                                                                \
+    LANE_SOME d[i] = from[i * step];                                                                                   \
+  }                                                                                                                    \
+  static void lane_put_##bits(void *d_, const uint8_t *on, const void *a_, int64_t same, int64_t n) {                  \
+    uint##bits##_t *d = d_, one = *(const uint##bits##_t *)a_;                                                         \
+    const uint##bits##_t *a = a_;                                                                                      \
+    if (same)                                                                                                          \
+      LANE_EACH d[i] = on[i] ? one : d[i];                                                                             \
+    else                                                                                                               \
+      LANE_EACH d[i] = on[i] ? a[i] : d[i];                                                                            \
+  }
+LANE_ITEMS(8)
+LANE_ITEMS(16)
+LANE_ITEMS(32)
+LANE_ITEMS(64)
+
+static void lane_line(int64_t *d, int64_t first, int64_t step, int64_t n) { LANE_EACH d[i] = first + i * step; }
+
+static void lane_index(int64_t *at, uint8_t *bad, const int64_t *index, int64_t more, int64_t size, int64_t step,
+                       bool begin, int64_t n) {
+  const int64_t keep = begin ? 0 : -1;
+  LANE_EACH {
+    const int64_t k = index[i] + more - 1;
+    bad[i] = (uint8_t)((bad[i] & keep) | ((uint64_t)k >= (uint64_t)size)), at[i] = (at[i] & keep) + k * step;
+  }
+}
+
+static int64_t lane_mask_and(uint8_t *d, const uint8_t *a, const uint8_t *b, int64_t blocks) {
+  int64_t sum = 0;
+  for (int64_t k = 0; k < blocks; k++) {
+    uint8_t some = 0;
+    for (int i = 0; i < TIDE_BLOCK; i++) d[TIDE_BLOCK * k + i] = a[TIDE_BLOCK * k + i] & b[TIDE_BLOCK * k + i];
+    for (int i = 0; i < TIDE_BLOCK; i++) some = (uint8_t)(some + d[TIDE_BLOCK * k + i]);
+    sum += some;
+  }
+  return sum;
+}
+
+static int64_t lane_mask_less(uint8_t *d, const uint8_t *a, const uint8_t *b, int64_t blocks) {
+  int64_t sum = 0;
+  for (int64_t k = 0; k < blocks; k++) {
+    uint8_t some = 0;
+    for (int i = 0; i < TIDE_BLOCK; i++) d[TIDE_BLOCK * k + i] = a[TIDE_BLOCK * k + i] & (b[TIDE_BLOCK * k + i] ^ 1);
+    for (int i = 0; i < TIDE_BLOCK; i++) some = (uint8_t)(some + d[TIDE_BLOCK * k + i]);
+    sum += some;
+  }
+  return sum;
+}
+
+/* ---- division of integers that a double divides exactly enough: the floor of the rounded quotient is that of the
+ * exact one ---- */
+
+static bool lane_small(const int64_t *a, int64_t n) {
+  uint64_t all = 0;
+  LANE_EACH all |= (uint64_t)a[i] + 0x40000000u;
+  return all >> 31 == 0;
+}
+
+static void lane_divide_small(int64_t *d, const int64_t *a, const int64_t *b, int64_t b_apart, bool remainder,
+                              int64_t n) {
+  const int64_t one = b[0];
+  for (int64_t from = 0; from < n; from += TIDE_BLOCK) {
+    int32_t x[TIDE_BLOCK], y[TIDE_BLOCK], q[TIDE_BLOCK];
+    for (int i = 0; i < TIDE_BLOCK; i++) x[i] = (int32_t)a[from + i];
+    for (int i = 0; i < TIDE_BLOCK; i++) y[i] = b_apart ? (int32_t)b[from + i] : (int32_t)one;
+    for (int i = 0; i < TIDE_BLOCK; i++) {
+      double whole = (double)x[i] / (double)y[i];
+      int32_t t = (int32_t)whole;
+      q[i] = t - ((double)t > whole);
+    }
+    if (remainder)
+      for (int i = 0; i < TIDE_BLOCK; i++) d[from + i] = x[i] - (int64_t)q[i] * y[i];
+    else
+      for (int i = 0; i < TIDE_BLOCK; i++) d[from + i] = q[i];
+  }
+}
+
+/* ---- random numbers ---- */
+
+static void lane_philox(uint32_t *words, const int64_t *key, int64_t key_apart, const int64_t *more, int64_t more_apart,
+                        int64_t apart, int64_t n) {
+  uint32_t *restrict x = words, *restrict y = words + apart, *restrict z = words + 2 * apart;
+  uint32_t *restrict w = words + 3 * apart;
+  LANE_EACH {
+    uint64_t k = (uint64_t)key[i * key_apart] ^ (more ? (uint64_t)more[i * more_apart] : 0);
+    uint32_t k0 = (uint32_t)k, k1 = (uint32_t)(k >> 32), c0 = x[i], c1 = y[i], c2 = z[i], c3 = w[i];
+    for (int round = 0; round < 10; round++) {
+      uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
+      c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0, c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+      c1 = (uint32_t)p1, c3 = (uint32_t)p0;
+      k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
+    }
+    x[i] = c0, y[i] = c1, z[i] = c2, w[i] = c3;
+  }
+}
+
+#define LANE_FOUR(name)                                                                                                \
+  { lane_##name##_8, lane_##name##_16, lane_##name##_32, lane_##name##_64 }
+#define LANE1(name, D, A, expr)       LANE_SLOT(name)
+#define LANE2(name, D, A, B, expr)    LANE_SLOT(name)
+#define LANE3(name, D, A, B, C, expr) LANE_SLOT(name)
+#define LANE_SLOT(name)               LANE_SLOT_(name, S)
+#define LANE_SLOT_(name, s)           LANE_SLOT__(name, s)
+#define LANE_SLOT__(name, s)          lane_##name##_##s,
+
+const tide__lanes TIDE_JOIN(tide__lanes, TIDE_ISA_NAME) = {
+    .real =
+        {
+            {
+#define LANES_FLOAT
+#define S f32
+#include "blocks.def"
+#undef S
+            },
+            {
+#define S f64
+#include "blocks.def"
+#undef S
+#undef LANES_FLOAT
+            },
+        },
+    .whole =
+        {
+#define LANES_WHOLE
+#define S whole
+#include "blocks.def"
+        },
+    .fill = LANE_FOUR(fill),
+    .gather = LANE_FOUR(gather),
+    .pick = LANE_FOUR(pick),
+    .scatter = LANE_FOUR(scatter),
+    .stride = LANE_FOUR(stride),
+    .put = LANE_FOUR(put),
+    .line = lane_line,
+    .index = lane_index,
+    .mask_and = lane_mask_and,
+    .mask_less = lane_mask_less,
+    .small = lane_small,
+    .divide_small = lane_divide_small,
+    .philox = lane_philox,
+};
+
+#if defined(__clang__) && defined(TIDE_TARGET)
+#  pragma clang attribute pop
+#endif
