@@ -1,0 +1,316 @@
+/* blocks_memory.c: what the block interpreter reads and writes.
+ *
+ * Where every index goes up by the same step from lane to lane, the elements lie on a line: the indexes of the first
+ * and the last lane that take part tell whether all lie inside, and the elements are copied or converted together. Else
+ * each lane has an offset, and a byte that says whether it lies outside. What lies outside is reported, once, read as 0
+ * and not written. Elements go through a buffer of their dtype, so that every pair of dtypes is one of the loops that
+ * the CPU has for conversions anyway.
+ *
+ * Invariant: lanes that do not take part touch no memory but their registers. */
+#include "blocks.h"
+
+static void *pointer_of(int64_t slot) { return (void *)(intptr_t)slot; }
+
+/* The first one of all stays, as tide_mail says. */
+void tide__blocks_report(const tide__block_run *r, int32_t site, int64_t value, int64_t length, int base) {
+  uint32_t *taken = pointer_of(r->slots[3]), none = 0;
+  tide_mail *m = pointer_of(r->slots[4]);
+  if (!__atomic_compare_exchange_n(taken, &none, 1, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) return;
+  m->site = site ? (uint32_t)r->slots[4 + site] : 0, m->base = base, m->value = value, m->length = length;
+  __atomic_thread_fence(__ATOMIC_SEQ_CST);
+  m->full = 1;
+  __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
+/* ---- where elements are ---- */
+
+/* Either a line, from `first` to `last`, or offsets of all lanes and which of them are to be touched. */
+typedef struct reach {
+  const tide__view *view;
+  bool line;
+  char *at; /* of a line: of lane 0, if that had an element; else of the array */
+  int64_t step;
+  int first, last;
+  const uint8_t *on;
+  bool all; /* every lane is on */
+} reach;
+
+enum { SMALL = 1 << 20 };
+static const int64_t LARGE = (int64_t)1 << 40;
+
+static int64_t first_index(const tide__block_run *r, const tide__access *a, int d) {
+  int32_t reg = a->dim[d].reg;
+  int64_t s = reg < 0 ? 0 : *(const int64_t *)tide__reg(r, reg);
+  return (int64_t)((uint64_t)s + (uint64_t)a->dim[d].more);
+}
+
+static void find_ends(reach *x, const tide__block_run *r, int mask) {
+  x->first = 0, x->last = r->n - 1;
+  if (r->on[mask] == r->n) return;
+  const uint8_t *on = r->mask + mask * r->stride;
+  while (!on[x->first]) x->first++;
+  while (!on[x->last]) x->last--;
+}
+
+/* False where the lanes have to be looked at one by one. */
+static bool find_line(reach *x, const tide__block_run *r, const tide__access *a, int mask) {
+  int64_t offset = 0;
+  for (int d = 0; d < a->ndim; d++)
+    if (a->dim[d].lanes) return false;
+  find_ends(x, r, mask);
+  x->step = 0;
+  for (int d = 0; d < a->ndim; d++) {
+    int64_t s = first_index(r, a, d), step = a->dim[d].step;
+    if (s >= LARGE || s <= -LARGE || step >= SMALL || step <= -SMALL) return false;
+    int64_t one = s + step * x->first, other = s + step * x->last;
+    int64_t low = one < other ? one : other, high = one < other ? other : one;
+    if (a->tests && (low < 1 || high > x->view->size[d])) return false;
+    offset += (s - 1) * x->view->stride[d];
+    x->step += step * x->view->stride[d];
+  }
+  x->at += offset * ((int64_t)1 << x->view->item);
+  x->line = true;
+  return true;
+}
+
+/* The indexes in dim d of all lanes, into room that is theirs until the next call. */
+static const int64_t *indexes(const tide__block_run *r, const tide__access *a, int d, int64_t *more) {
+  int64_t *room = (int64_t *)(void *)r->middle;
+  *more = 0;
+  if (a->dim[d].lanes) {
+    *more = a->dim[d].more;
+    return tide__reg(r, a->dim[d].reg);
+  }
+  r->lanes->line(room, first_index(r, a, d), a->dim[d].step, r->n);
+  return room;
+}
+
+/* The first lane of those on whose element is outside, and the first dim in which it is. */
+static void report_outside(const tide__block_run *r, const tide__access *a, const tide__view *v, const uint8_t *on) {
+  int lane = 0;
+  while (!(on[lane] & r->bad[lane])) lane++;
+  for (int d = 0; d < a->ndim; d++) {
+    int64_t more;
+    const int64_t *index = indexes(r, a, d, &more);
+    int64_t k = (int64_t)((uint64_t)index[lane] + (uint64_t)more);
+    if ((uint64_t)k - 1 < (uint64_t)v->size[d]) continue;
+    tide__blocks_report(r, a->site, k, v->size[d], r->of->mail_index);
+    return;
+  }
+}
+
+static void find_each(reach *x, const tide__block_run *r, const tide__access *a, int mask) {
+  const tide__view *v = x->view;
+  x->line = false, x->at = v->at;
+  x->on = r->mask + mask * r->stride, x->all = r->on[mask] == r->n;
+  if (!a->ndim) memset(r->offset, 0, sizeof *r->offset * (size_t)r->n), memset(r->bad, 0, (size_t)r->n);
+  for (int d = 0; d < a->ndim; d++) {
+    int64_t more;
+    const int64_t *index = indexes(r, a, d, &more);
+    r->lanes->index(r->offset, r->bad, index, more, v->size[d], v->stride[d], d == 0, r->n);
+  }
+  if (!a->tests) return;
+  uint8_t any = 0;
+  for (int i = 0; i < r->n; i++) any |= r->bad[i];
+  if (!any) return;
+  any = 0;
+  for (int i = 0; i < r->n; i++) any |= r->bad[i] & x->on[i];
+  if (any) report_outside(r, a, v, x->on);
+  for (int i = 0; i < r->n; i++) r->bad[i] = x->on[i] & (r->bad[i] ^ 1);
+  x->on = r->bad, x->all = false;
+}
+
+static reach find(const tide__block_run *r, const tide__access *a, int mask) {
+  reach x = {.view = &r->view[a->place]};
+  x.at = x.view->at;
+  if (!find_line(&x, r, a, mask)) find_each(&x, r, a, mask);
+  return x;
+}
+
+/* ---- conversions ---- */
+
+static int dtype_of(const tide__block_run *r, int value) {
+  return value == 'w' ? TIDE_INT64 : value == 'm' ? TIDE_BOOL : r->of->wide ? TIDE_FLOAT64 : TIDE_FLOAT32;
+}
+
+static void convert(const tide__block_run *r, void *to, int to_dtype, const void *from, int from_dtype, int64_t n) {
+  tide__convert direct = r->isa->convert[to_dtype][from_dtype];
+  if (to_dtype == from_dtype && to_dtype != TIDE_BOOL) {
+    memcpy(to, from, (size_t)(n * tide__itemsize(to_dtype)));
+  } else if (direct) {
+    direct(to, from, n);
+  } else {
+    r->isa->convert[TIDE_FLOAT32][from_dtype](r->middle, from, n);
+    r->isa->convert[to_dtype][TIDE_FLOAT32](to, r->middle, n);
+  }
+}
+
+static int log2_of(int dtype) {
+  int64_t size = tide__itemsize(dtype);
+  return size == 1 ? 0 : size == 2 ? 1 : size == 4 ? 2 : 3;
+}
+
+/* ---- loads ---- */
+
+static void load_scalar(tide__block_run *r, const tide__inst *i, const tide__access *a) {
+  const tide__view *v = &r->view[a->place];
+  const int dtype = dtype_of(r, a->value);
+  int64_t offset = 0;
+  char one[16] = {0};
+  bool good = true;
+  for (int d = 0; d < a->ndim && good; d++) {
+    int64_t s = first_index(r, a, d);
+    good = !a->tests || (uint64_t)s - 1 < (uint64_t)v->size[d];
+    if (!good) tide__blocks_report(r, a->site, s, v->size[d], r->of->mail_index);
+    offset += (s - 1) * v->stride[d];
+  }
+  if (good) convert(r, one, dtype, v->at + offset * ((int64_t)1 << v->item), v->dtype, 1);
+  r->lanes->fill[log2_of(dtype)](tide__reg(r, i->x[0]), one, TIDE_BLOCK_STRIP);
+}
+
+static void load_line(tide__block_run *r, const tide__inst *i, const tide__access *a, const reach *x) {
+  const int dtype = dtype_of(r, a->value), from = x->first, n = x->last - x->first + 1, item = x->view->item;
+  char *to = (char *)tide__reg(r, i->x[0]) + ((size_t)from << log2_of(dtype));
+  const char *at = x->at + x->step * from * ((int64_t)1 << item);
+  if (x->step == 1) {
+    convert(r, to, dtype, at, x->view->dtype, n);
+  } else if (x->step == 0) {
+    char one[16];
+    convert(r, one, dtype, at, x->view->dtype, 1);
+    r->lanes->fill[log2_of(dtype)](to, one, n);
+  } else {
+    r->lanes->stride[item](r->stored, at, x->step, n);
+    convert(r, to, dtype, r->stored, x->view->dtype, n);
+  }
+}
+
+void tide__blocks_load(tide__block_run *r, const tide__inst *i) {
+  const tide__access *a = &r->code->access[i->x[1]];
+  if (!(i->vary & 1)) {
+    load_scalar(r, i, a);
+    return;
+  }
+  if (!r->on[i->x[2]]) return;
+  reach x = find(r, a, i->x[2]);
+  if (x.line) {
+    load_line(r, i, a, &x);
+    return;
+  }
+  if (x.all)
+    r->lanes->gather[x.view->item](r->stored, x.at, r->offset, r->n);
+  else
+    r->lanes->pick[x.view->item](r->stored, x.at, r->offset, x.on, r->n);
+  convert(r, tide__reg(r, i->x[0]), dtype_of(r, a->value), r->stored, x.view->dtype, r->n);
+}
+
+/* ---- stores ---- */
+
+/* The value of each lane as it is stored. */
+static const char *stored(tide__block_run *r, const tide__inst *i, int operand, int value, int dtype) {
+  const void *v = tide__reg(r, i->x[operand]);
+  const int own = dtype_of(r, value);
+  if (i->vary >> operand & 1) {
+    if (own == dtype) return v;
+    convert(r, r->stored, dtype, v, own, r->n);
+  } else {
+    char one[16];
+    convert(r, one, dtype, v, own, 1);
+    r->lanes->fill[log2_of(dtype)](r->stored, one, r->n);
+  }
+  return r->stored;
+}
+
+static void store_line(tide__block_run *r, const reach *x, const char *value, int mask) {
+  const int item = x->view->item, n = x->last - x->first + 1;
+  char *at = x->at + x->step * x->first * ((int64_t)1 << item);
+  if (x->step == 1 && r->on[mask] == n) {
+    memcpy(at, value + ((size_t)x->first << item), (size_t)n << item);
+    return;
+  }
+  r->lanes->line(r->offset, 0, x->step, r->n);
+  r->lanes->scatter[item](x->at, value, r->offset, r->mask + mask * r->stride, r->n);
+}
+
+void tide__blocks_store(tide__block_run *r, const tide__inst *i) {
+  const tide__access *a = &r->code->access[i->x[0]];
+  if (!r->on[i->x[2]]) return;
+  reach x = find(r, a, i->x[2]);
+  const char *value = stored(r, i, 1, a->value, x.view->dtype);
+  if (x.line)
+    store_line(r, &x, value, i->x[2]);
+  else
+    r->lanes->scatter[x.view->item](x.at, value, r->offset, x.on, r->n);
+}
+
+/* ---- atomic operations, by compare and swap as the C++ text has them ---- */
+
+enum { ADD, MIN, MAX, EXCHANGE, CAS, BAND, BOR, BXOR };
+
+#define JOIN(T, wrap_add)                                                                                              \
+  switch (kind) {                                                                                                      \
+  case ADD: return wrap_add;                                                                                           \
+  case MIN: return x < old ? x : old;                                                                                  \
+  case MAX: return x > old ? x : old;                                                                                  \
+  case CAS: return old == expected ? x : old;                                                                          \
+  default: break;                                                                                                      \
+  }
+static int64_t join_i(int kind, int64_t old, int64_t x, int64_t expected) {
+  JOIN(int64_t, (int64_t)((uint64_t)old + (uint64_t)x))
+  return kind == BAND ? old & x : kind == BOR ? old | x : kind == BXOR ? old ^ x : x;
+}
+static float join_f(int kind, float old, float x, float expected) {
+  JOIN(float, old + x)
+  return x;
+}
+static double join_d(int kind, double old, double x, double expected) {
+  JOIN(double, old + x)
+  return x;
+}
+
+#define EACH_WAY(name, S, W, V, join, to)                                                                              \
+  static void name(void *at, int kind, const void *value, const void *expected, void *old) {                           \
+    W was = __atomic_load_n((W *)at, __ATOMIC_RELAXED), now;                                                           \
+    S before, after;                                                                                                   \
+    do {                                                                                                               \
+      memcpy(&before, &was, sizeof was);                                                                               \
+      after = (S)to(join(kind, (V)before, *(const V *)value, *(const V *)expected));                                   \
+      memcpy(&now, &after, sizeof now);                                                                                \
+    } while (!__atomic_compare_exchange_n((W *)at, &was, now, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));             \
+    *(V *)old = (V)before;                                                                                             \
+  }
+EACH_WAY(swap_int32, int32_t, uint32_t, int64_t, join_i, )
+EACH_WAY(swap_int64, int64_t, uint64_t, int64_t, join_i, )
+EACH_WAY(swap_float32, float, uint32_t, float, join_f, )
+EACH_WAY(swap_float64, double, uint64_t, double, join_d, )
+EACH_WAY(swap_float32_wide, float, uint32_t, double, join_d, )
+EACH_WAY(swap_float64_narrow, double, uint64_t, float, join_f, )
+
+typedef void (*swap_fn)(void *at, int kind, const void *value, const void *expected, void *old);
+
+static swap_fn swap_of(const tide__block_run *r, int dtype) {
+  switch (dtype) {
+  case TIDE_INT32: return swap_int32;
+  case TIDE_INT64: return swap_int64;
+  case TIDE_FLOAT32: return r->of->wide ? swap_float32_wide : swap_float32;
+  default: return r->of->wide ? swap_float64 : swap_float64_narrow;
+  }
+}
+
+void tide__blocks_atomic(tide__block_run *r, const tide__inst *i) {
+  const tide__access *a = &r->code->access[i->x[1]];
+  reach x = {.view = &r->view[a->place]};
+  find_each(&x, r, a, i->x[5]);
+  const int size = a->value == 'w' || r->of->wide ? 8 : 4;
+  const swap_fn swap = swap_of(r, x.view->dtype);
+  char *old = tide__reg(r, i->x[0]), *value = tide__reg(r, i->x[3]), *expected = tide__reg(r, i->x[4]);
+  const int value_step = i->vary >> 3 & 1 ? size : 0, expected_step = i->vary >> 4 & 1 ? size : 0;
+  const uint8_t *part = r->mask + i->x[5] * r->stride;
+  for (int lane = 0; lane < r->n; lane++) {
+    if (!part[lane]) continue;
+    char *to = old + lane * size, none[8] = {0};
+    if (x.on[lane])
+      swap(x.at + r->offset[lane] * ((int64_t)1 << x.view->item), i->x[2], value + lane * value_step,
+           expected + lane * expected_step, none);
+    memcpy(to, none, (size_t)size);
+  }
+}
