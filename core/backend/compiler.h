@@ -30,6 +30,7 @@ typedef struct tide_launch {
   int32_t device;
   int64_t moved;    /* bytes read and written, as far as known */
   bool elementwise; /* one of ours: its blocks are independent, and it waits itself for the kernel before it */
+  bool interpreted; /* the function is what code_new made; packed are the slots of its kernel */
   uint16_t params, pointers, bytes;
   uint16_t mail; /* where in `packed` the launch writes the two addresses of a mailbox; 0: the function has none */
   void *packed;
@@ -73,6 +74,11 @@ typedef struct tide_compiler {
   void (*unload)(void *module, int device);
   tide_status (*function)(void **out, tide_function_info *info, void *module, const char *name, int device);
   tide_status (*launch)(tide_stream *stream, void *function, const tide_launch *a);
+  /* Kernels that need no compiler: a program of the block interpreter, from the text that kernel_code.lua writes, which
+   * is checked. It is launched as a function is; a launch that waits in a queue holds it. NULL where there is no
+   * interpreter. */
+  tide_status (*code_new)(void **out, const char *text, size_t size);
+  void (*code_free)(void *code);
 } tide_compiler;
 
 #endif

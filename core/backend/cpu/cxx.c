@@ -1,4 +1,4 @@
-/* cxx.c: kernels of the CPU from text, by the C++ compiler of the system.
+/* cxx.c: kernels of the CPU from text, by the C++ compiler of the system, and launches of all that is made at run time.
  *
  * The compiler is a program: it is started with a file in a folder of its own and gives a shared library, whose bytes
  * are the image.
@@ -9,6 +9,7 @@
  *
  * Invariant: nothing of a compilation is left on disk, whatever its end. */
 #include "cxx.h"
+#include "blocks.h"
 #include "fiber.h"
 #include "base/determinism.h"
 
@@ -213,9 +214,10 @@ enum { FAILED = 1, NO_MEMORY };
 
 typedef struct job {
   kernel_fn kernel;
+  const tide__blocks *code; /* instead of a kernel */
   const tide_launch *launch;
   uint32_t dims[6];
-  _Atomic int problem;
+  _Atomic int problem, line;
 } job;
 
 static int run_block(void *arg, unsigned n, void (*body)(const void *packed, unsigned i), const void *packed) {
@@ -244,6 +246,15 @@ static void run_blocks(void *arg, int64_t begin, int64_t end) {
   p->problem = p->job->kernel(p->job->launch->packed, p->job->dims, p->first + begin, p->first + end, p->hooks);
 }
 
+/* The same of an interpreted program. */
+static void interpret(void *arg, int64_t begin, int64_t end) {
+  job *j = arg;
+  int line = 0, problem = tide__blocks_run(j->code, j->launch->packed, begin, end, &line);
+  if (!problem) return;
+  atomic_store(&j->line, line);
+  atomic_store(&j->problem, problem);
+}
+
 /* A kernel that says more shared memory than its launch is wrong, but is not to end the process. */
 enum { LEAST_SHARED = 48 << 10 };
 
@@ -269,6 +280,7 @@ static void work(void *arg, int64_t begin, int64_t end) {
 
 /* Blocks of one launch are cut so that a part is worth waking a thread for. */
 static int64_t grain_of(const tide_launch *a) {
+  if (a->interpreted) return 1;
   if (a->elementwise) return 4;
   int64_t threads = (int64_t)a->block[0] * a->block[1] * a->block[2];
   return threads < 1024 ? 1024 / threads : 1;
@@ -279,15 +291,23 @@ tide_status tide__cxx_run(void *function, const tide_launch *a, tide_mail *mail)
   void *const place[2] = {&taken, mail};
   if (a->mail) memcpy((char *)a->packed + a->mail, place, sizeof place);
   job j = {.launch = a, .dims = {a->grid[0], a->grid[1], a->grid[2], a->block[0], a->block[1], a->block[2]}};
-  memcpy(&j.kernel, &function, sizeof function);
+  if (a->interpreted)
+    j.code = function;
+  else
+    memcpy(&j.kernel, &function, sizeof function);
   int64_t blocks = (int64_t)a->grid[0] * a->grid[1] * a->grid[2];
   if (blocks > 1 && (a->elementwise || !tide__deterministic()))
-    tide__parallel_for(blocks, grain_of(a), work, &j);
+    tide__parallel_for(blocks, grain_of(a), a->interpreted ? interpret : work, &j);
   else
-    tide__serial_for(blocks, grain_of(a), work, &j);
+    tide__serial_for(blocks, grain_of(a), a->interpreted ? interpret : work, &j);
   int problem = atomic_load(&j.problem);
   if (!problem) return TIDE_OK;
   if (problem == NO_MEMORY) return tide__fail(TIDE_MEMORY, "launch: no host memory for the threads of a block");
+  if (problem == TIDE_BLOCKS_APART)
+    return tide__fail(TIDE_VALUE,
+                      "launch: line %d: some threads of a block came to a barrier or a sum of the block and others did "
+                      "not, expected all of them",
+                      atomic_load(&j.line));
   return tide__fail(TIDE_VALUE, "launch: an assertion in the kernel failed; what it was went to stderr");
 }
 

@@ -164,4 +164,6 @@ const tide_compiler tide__cpu_compiler = {
     .unload = tide__cxx_unload,
     .function = tide__cxx_function,
     .launch = watched_launch,
+    .code_new = tide__blocks_new,
+    .code_free = tide__blocks_free,
 };

@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "backend/cpu/cxx.h"
 #include "sim.h"
 
 #include "base/base.h"
@@ -242,6 +243,7 @@ static sim_op *copy_op(const sim_op *op, sim_mark **marks) {
   if (!copy) return NULL;
   memcpy(copy, op, op->kind == SIM_KERNEL ? sizeof *op : offsetof(sim_op, args));
   copy->next = NULL;
+  if (op->code) tide__blocks_hold(op->code);
   if (!op->mark) return copy;
   copy->mark = marks[op->mark->frontier->index];
   copy->mark->refs++;

@@ -4,8 +4,8 @@
  * The packed arguments are copied into the queue. When their turn comes, the addresses among them are looked up as
  * those of every kernel are, so a kernel that is given memory of another device, or freed memory, loses the device.
  *
- * Invariant: an operation in the queue holds everything that it needs but the code, which stays loaded until the
- * devices are closed. */
+ * Invariant: an operation in the queue holds everything that it needs, an interpreted program among it, but compiled
+ * code, which stays loaded until the devices are closed. */
 #include "backend/cpu/cxx.h"
 #include "sim.h"
 
@@ -40,6 +40,7 @@ static tide_status launch(tide_stream *stream, void *function, const tide_launch
   op->translate = translate_launch, op->made = true;
   l->head.device = a->device, l->head.site = a->site;
   l->function = function;
+  if (a->interpreted) tide__blocks_hold(op->code = function);
   l->launch = *a;
   l->launch.packed = NULL, l->launch.offset = NULL, l->launch.pointer = NULL;
   memcpy(l->pointer, a->pointer, a->pointers * sizeof *l->pointer);

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "backend/cpu/cxx.h"
 #include "sim.h"
 
 #include "base/base.h"
@@ -153,6 +154,7 @@ sim_op *tide__sim_op_new(sim_kind kind) {
 void tide__sim_op_free(sim_op *op) {
   if (op->mark) tide__sim_mark_unref(op->mark);
   if (op->staged) free(op->src);
+  tide__blocks_free(op->code);
   free(op);
 }
 

@@ -90,6 +90,7 @@ typedef struct sim_op {
   bool made;                                     /* a kernel from text: its failure is an assertion's */
   sim_mark *mark;                                /* RECORD, WAIT */
   uint32_t note;                                 /* NOTE */
+  void *code;                                    /* KERNEL: an interpreted program, held; or NULL */
   double seconds;                                /* SLEEP */
   double cost;                                   /* in dry mode; kept for replays alone, like those below */
   const char *what;                              /* which call queued it */

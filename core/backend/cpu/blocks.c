@@ -1,0 +1,559 @@
+/* blocks.c: the block interpreter: kernels written in Lua, on the CPU without a compiler.
+ *
+ * A run of places is cut into blocks of TIDE_BLOCK_LANES, and each instruction is done for all lanes of a block before
+ * the next one: its cost is shared by so many, and its loop is vector code. What all lanes have in common is computed
+ * once: for a launch, for a row, for a block or where it stands. A branch that lanes may take differently works under a
+ * mask of those that take it, and is left out where none does; a loop goes on until no lane is left in it. Where the
+ * last dim is short several rows share a block (`flat`). A block of threads that wait for each other is one block of as
+ * many lanes, so that whatever stands before a barrier is done for all of them when it comes to it; a barrier that some
+ * have not reached ends the run.
+ *
+ * Invariant: no instruction that reads, writes or reports is done with an empty mask. */
+#include "blocks.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "room.h"
+
+#define REG(j)     tide__reg(r, i->x[j])
+#define INT(j)     (*(const int64_t *)REG(j))
+#define VARIES(j)  (i->vary >> (j)&1)
+#define LANE(j, l) (((const int64_t *)REG(j))[VARIES(j) ? (l) : 0])
+
+static void set_scalar(const tide__block_run *r, int32_t reg, int64_t value) {
+  int64_t *at = tide__reg(r, reg);
+  for (int k = 0; k < TIDE_BLOCK_STRIP; k++) at[k] = value;
+}
+static void set_real(const tide__block_run *r, int32_t reg, double value) {
+  const float narrow = (float)value;
+  r->lanes->fill[r->of->wide ? 3 : 2](tide__reg(r, reg), r->of->wide ? (const void *)&value : &narrow,
+                                      TIDE_BLOCK_STRIP);
+}
+static void set_boolean(const tide__block_run *r, int32_t reg, bool value) {
+  memset(tide__reg(r, reg), value, TIDE_BLOCK_STRIP);
+}
+static uint8_t *mask_of(const tide__block_run *r, int k) { return r->mask + k * r->stride; }
+
+/* ---- what a launch brings ---- */
+
+static void number(const tide__block_run *r, const tide__inst *i) {
+  const int64_t slot = r->slots[i->x[1]];
+  double real;
+  memcpy(&real, &slot, sizeof real);
+  if (i->x[2] == 0) set_scalar(r, i->x[0], slot);
+  if (i->x[2] == 1) set_real(r, i->x[0], real);
+  if (i->x[2] == 2) set_boolean(r, i->x[0], slot != 0);
+}
+
+static void special(const tide__block_run *r, const tide__inst *i) {
+  static const double values[] = {-HUGE_VAL, NAN, HUGE_VAL, -0.0};
+  set_real(r, i->x[0], values[i->wide + 1]);
+}
+
+/* ---- places ---- */
+
+/* The coordinate of every lane in dim d, of places that are counted with the last dim fastest. */
+static void place_flat(const tide__block_run *r, int64_t *to, int d) {
+  int64_t below = 1, size = r->slots[d];
+  for (int k = d + 1; k < r->of->ndim; k++) below *= r->slots[k];
+  int64_t at = r->flat / below % size, left = below - r->flat % below;
+  for (int l = 0; l < r->n; l++) {
+    to[l] = at + 1;
+    if (--left) continue;
+    left = below;
+    if (++at == size) at = 0;
+  }
+}
+
+static void thread_of(const tide__block_run *r, int64_t *to, int d, int64_t before) {
+  int below = 1;
+  for (int k = d + 1; k < r->of->ndim; k++) below *= r->of->block[k];
+  for (int l = 0; l < r->n; l++) to[l] = before + l / below % r->of->block[d] + 1;
+}
+
+static void place(const tide__block_run *r, const tide__inst *i) {
+  const int d = i->x[1];
+  if (r->code->mode == TIDE_BLOCK_ROWS)
+    r->lanes->line(REG(0), r->place[d], d == r->of->ndim - 1, r->n);
+  else if (r->code->mode == TIDE_BLOCK_FLAT)
+    place_flat(r, REG(0), d);
+  else
+    thread_of(r, REG(0), d, r->place[d]);
+}
+
+/* ---- lanes in a line ---- */
+
+/* How many of lanes 0 .. n - 1 have s + step * lane < limit, or at most it; step is above 0. */
+static int64_t ahead(int64_t s, int64_t step, int64_t limit, bool equal, int64_t n) {
+  int64_t room = limit - s - !equal;
+  if (room < 0) return 0;
+  return room / step + 1 < n ? room / step + 1 : n;
+}
+
+enum { LT, LE, GT, GE, EQ, NE };
+static bool holds(int kind, int64_t a, int64_t b) {
+  return kind == LT ? a < b : kind == LE ? a <= b : kind == GT ? a > b : kind == GE ? a >= b : (a == b) == (kind == EQ);
+}
+
+/* s + more + step * lane beside a number: as a rule the lanes up to one, or from one on. */
+static void compare(const tide__block_run *r, const tide__inst *i) {
+  const int64_t far = (int64_t)1 << 40, limit = INT(4);
+  int64_t s = (int64_t)((uint64_t)INT(1) + (uint64_t)i->x[2]), step = i->x[3];
+  uint8_t *to = REG(0);
+  int kind = i->x[5];
+  if (step == 0 || kind >= EQ || s >= far || s <= -far || limit >= far || limit <= -far) {
+    for (int l = 0; l < r->n; l++) to[l] = holds(kind, (int64_t)((uint64_t)s + (uint64_t)step * (uint64_t)l), limit);
+    return;
+  }
+  int64_t low = s, high = limit, by = step;
+  bool turned = kind == GT || kind == GE; /* not (a <= b), not (a < b) */
+  bool equal = kind == LE || kind == GT;
+  if (by < 0) low = -s, high = -limit, by = -step, turned = !turned, equal = !equal;
+  int64_t first = ahead(low, by, high, equal, r->n);
+  memset(to, !turned, (size_t)first);
+  memset(to + first, turned, (size_t)(r->n - first));
+}
+
+/* ---- masks ---- */
+
+static void put(const tide__block_run *r, const tide__inst *i, int item) {
+  const int k = i->x[1];
+  if (r->on[k] < r->n)
+    r->lanes->put[item](REG(0), mask_of(r, k), REG(2), !VARIES(2), r->n);
+  else if (VARIES(2))
+    memcpy(REG(0), REG(2), (size_t)r->n << item);
+  else
+    r->lanes->fill[item](REG(0), REG(2), r->n);
+}
+
+static void mask_copy(const tide__block_run *r, const tide__inst *i) {
+  memcpy(mask_of(r, i->x[0]), mask_of(r, i->x[1]), (size_t)r->blocks * TIDE_BLOCK);
+  r->on[i->x[0]] = r->on[i->x[1]];
+}
+
+static bool mask_some(const tide__block_run *r, int k, int64_t on) { return (r->on[k] = (int)on) != 0; }
+
+/* ---- counted loops ---- */
+
+static int64_t add(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
+
+/* How often a loop goes on after the first time; false where it does not begin. */
+static bool rounds(uint64_t *left, int64_t from, int64_t to, int64_t step) {
+  if (step > 0 ? from > to : step == 0 || from < to) return false;
+  *left =
+      step > 0 ? ((uint64_t)to - (uint64_t)from) / (uint64_t)step : ((uint64_t)from - (uint64_t)to) / -(uint64_t)step;
+  return true;
+}
+
+static bool for_begin(const tide__block_run *r, const tide__inst *i) {
+  uint64_t left = 0;
+  if (INT(4) == 0) tide__blocks_report(r, i->x[5], 0, 1, r->of->mail_zero); /* 1: a step */
+  if (!rounds(&left, INT(2), INT(3), INT(4))) return false;
+  set_scalar(r, i->x[0], INT(2));
+  set_scalar(r, i->x[1], (int64_t)left);
+  return true;
+}
+
+static bool for_next(const tide__block_run *r, const tide__inst *i) {
+  if (INT(1) == 0) return false;
+  set_scalar(r, i->x[1], (int64_t)((uint64_t)INT(1) - 1));
+  set_scalar(r, i->x[0], add(INT(0), INT(2)));
+  return true;
+}
+
+static bool each_begin(const tide__block_run *r, const tide__inst *i) {
+  uint8_t *to = mask_of(r, i->x[0]);
+  const uint8_t *from = mask_of(r, i->x[1]);
+  uint64_t *left = REG(3);
+  int on = 0;
+  for (int l = 0; l < r->n; l++) {
+    left[l] = 0, to[l] = 0;
+    if (!from[l]) continue;
+    if (LANE(6, l) == 0) tide__blocks_report(r, i->x[7], 0, 1, r->of->mail_zero);
+    to[l] = rounds(&left[l], LANE(4, l), LANE(5, l), LANE(6, l));
+    on += to[l];
+  }
+  for (int64_t l = r->n; l < r->blocks * TIDE_BLOCK; l++) to[l] = 0;
+  if (VARIES(2))
+    for (int l = 0; l < r->n; l++) ((int64_t *)REG(2))[l] = LANE(4, l);
+  else
+    set_scalar(r, i->x[2], INT(4));
+  return mask_some(r, i->x[0], on);
+}
+
+static bool each_next(const tide__block_run *r, const tide__inst *i) {
+  uint8_t *on = mask_of(r, i->x[0]);
+  uint64_t *left = REG(2);
+  int some = 0;
+  for (int l = 0; l < r->n; l++) {
+    on[l] &= left[l] != 0;
+    left[l] -= on[l];
+    some += on[l];
+  }
+  if (VARIES(1))
+    for (int l = 0; l < r->n; l++) ((int64_t *)REG(1))[l] = add(((int64_t *)REG(1))[l], LANE(3, l));
+  else
+    set_scalar(r, i->x[1], add(INT(1), INT(3)));
+  return mask_some(r, i->x[0], some);
+}
+
+/* ---- division ---- */
+
+static int64_t floor_divide(int64_t a, int64_t b, bool remainder) {
+  if (b == 0) return 0;
+  if (b == -1) return remainder ? 0 : (int64_t)(0 - (uint64_t)a);
+  int64_t q = a / b, m = a % b;
+  bool less = m != 0 && (m ^ b) < 0;
+  return remainder ? (less ? m + b : m) : q - less;
+}
+
+static void divide(const tide__block_run *r, const tide__inst *i, bool remainder) {
+  const int64_t *a = REG(1), *b = REG(2);
+  if (!VARIES(0)) {
+    if (*b == 0) tide__blocks_report(r, i->x[3], *a, 0, r->of->mail_zero);
+    set_scalar(r, i->x[0], floor_divide(*a, *b, remainder));
+    return;
+  }
+  const int n = (int)r->blocks * TIDE_BLOCK;
+  bool zero = false;
+  for (int l = 0; l < (VARIES(2) ? r->n : 1); l++) zero |= b[l] == 0;
+  if (!zero && VARIES(1) && r->lanes->small(a, n) && r->lanes->small(b, VARIES(2) ? n : 1)) {
+    for (int64_t l = r->n; VARIES(2) && l < n; l++) ((int64_t *)REG(2))[l] = 1;
+    r->lanes->divide_small(REG(0), a, b, VARIES(2), remainder, n);
+    return;
+  }
+  const uint8_t *on = mask_of(r, i->x[4]);
+  for (int l = 0; zero && l < r->n; l++) {
+    if (!on[l] || LANE(2, l) != 0) continue;
+    tide__blocks_report(r, i->x[3], LANE(1, l), 0, r->of->mail_zero);
+    break;
+  }
+  int64_t *to = REG(0);
+  for (int l = 0; l < r->n; l++) to[l] = floor_divide(LANE(1, l), LANE(2, l), remainder);
+}
+
+/* ---- random numbers ---- */
+
+static int64_t lanes_of(const tide__block_run *r, bool all) { return all ? r->n : 1; }
+
+static void draw(const tide__block_run *r, const tide__inst *i) {
+  const int64_t apart = r->stride, n = lanes_of(r, i->vary);
+  for (int l = 0; l < n; l++) {
+    uint64_t first = (uint64_t)LANE(1, l), then = (uint64_t)LANE(2, l);
+    r->words[l] = (uint32_t)first, r->words[apart + l] = (uint32_t)(first >> 32);
+    r->words[2 * apart + l] = (uint32_t)then, r->words[3 * apart + l] = (uint32_t)(then >> 32);
+  }
+  r->lanes->philox(r->words, REG(0), VARIES(0), NULL, 0, apart, n);
+}
+
+/* The words of one lane become those of all where only now a lane has a counter of its own. */
+static void more(const tide__block_run *r, const tide__inst *i) {
+  const int64_t apart = r->stride;
+  if (i->type == 'm')
+    for (int k = 0; k < 4; k++) r->lanes->fill[2](r->words + k * apart, r->words + k * apart, r->n);
+  r->lanes->philox(r->words, REG(0), VARIES(0), REG(1), VARIES(1), apart, r->n);
+}
+
+static uint64_t bits53(uint32_t low, uint32_t high) { return ((uint64_t)high << 32 | low) >> 11; }
+
+static double uniform_f64(const uint32_t w[4]) { return (double)bits53(w[0], w[1]) * 0x1p-53; }
+static float uniform_f32(const uint32_t w[4]) { return (float)(w[0] >> 8) * 0x1p-24f; }
+static double normal_f64(const uint32_t w[4]) {
+  double u = (double)(bits53(w[0], w[1]) + 1) * 0x1p-53, v = (double)bits53(w[2], w[3]) * 0x1p-53;
+  return sqrt(-2.0 * log(u)) * cos(6.28318530717958647692 * v);
+}
+static float normal_f32(const uint32_t w[4]) {
+  float u = (float)((w[0] >> 8) + 1u) * 0x1p-24f, v = (float)(w[1] >> 8) * 0x1p-24f;
+  return sqrtf(-2.0f * logf(u)) * cosf(6.28318530717958647692f * v);
+}
+
+static void random_float(const tide__block_run *r, const tide__inst *i, bool normal) {
+  const int64_t apart = r->stride, n = lanes_of(r, VARIES(0));
+  void *to = REG(0);
+  for (int64_t l = 0; l < n; l++) {
+    const uint32_t w[4] = {r->words[l], r->words[apart + l], r->words[2 * apart + l], r->words[3 * apart + l]};
+    if (r->of->wide)
+      ((double *)to)[l] = normal ? normal_f64(w) : uniform_f64(w);
+    else
+      ((float *)to)[l] = normal ? normal_f32(w) : uniform_f32(w);
+  }
+  if (!VARIES(0)) r->lanes->fill[r->of->wide ? 3 : 2](to, to, TIDE_BLOCK_STRIP);
+}
+
+static void between(const tide__block_run *r, const tide__inst *i) {
+  const int64_t n = lanes_of(r, VARIES(0));
+  int64_t *to = REG(0);
+  for (int64_t l = 0; l < n; l++) {
+    const int64_t low = LANE(1, l), high = LANE(2, l);
+    const uint64_t bits = (uint64_t)r->words[r->stride + l] << 32 | r->words[l];
+    to[l] = high <= low ? low : add(low, (int64_t)(bits % ((uint64_t)high - (uint64_t)low)));
+  }
+  if (!VARIES(0)) set_scalar(r, i->x[0], *to);
+}
+
+/* ---- functions of one lane ---- */
+
+static void math(const tide__block_run *r, const tide__inst *i, bool two) {
+  const int64_t n = VARIES(0) ? r->n : TIDE_BLOCK_STRIP;
+  for (int64_t l = 0; l < n; l++) {
+    if (r->of->wide) {
+      const double a = ((const double *)REG(2))[l];
+      ((double *)REG(0))[l] = two ? i->fn.d2(a, ((const double *)REG(3))[l]) : i->fn.d1(a);
+    } else {
+      const float a = ((const float *)REG(2))[l];
+      ((float *)REG(0))[l] = two ? i->fn.f2(a, ((const float *)REG(3))[l]) : i->fn.f1(a);
+    }
+  }
+}
+
+static void loop(const tide__block_run *r, const tide__inst *i) {
+  static const double none[3] = {0};
+  i->fn.loop(REG(0), REG(2), REG(3), NULL, none, VARIES(0) ? r->blocks : TIDE_BLOCK_STRIP / TIDE_BLOCK);
+}
+
+/* ---- blocks of threads ---- */
+
+static bool together(tide__block_run *r, int mask, int line, int whole) {
+  if (r->on[mask] == r->on[whole]) return true;
+  r->line = line;
+  return false;
+}
+
+/* Sums of 32 threads each in order, and these in order; a thread that does not take part counts as 0. */
+#define SUM(name, T)                                                                                                   \
+  static void name(const tide__block_run *r, const tide__inst *i) {                                                    \
+    const uint8_t *on = mask_of(r, i->x[2]);                                                                           \
+    const T *value = REG(1);                                                                                           \
+    const bool warp = i->x[4];                                                                                         \
+    T *to = REG(0), sums[TIDE_BLOCK_MOST / 32], all = 0;                                                               \
+    for (int w = 0; w * 32 < r->n; w++) {                                                                              \
+      sums[w] = 0;                                                                                                     \
+      for (int l = w * 32; l < w * 32 + 32 && l < r->n; l++) sums[w] += on[l] ? value[VARIES(1) ? l : 0] : 0;          \
+      all += sums[w];                                                                                                  \
+    }                                                                                                                  \
+    for (int l = 0; l < r->n; l++)                                                                                     \
+      if (on[l]) to[l] = warp ? sums[l / 32] : all;                                                                    \
+  }
+SUM(sum_i, int64_t)
+SUM(sum_f, float)
+SUM(sum_d, double)
+
+/* ---- the loop ---- */
+
+enum { ASK_STEPS = 256 };
+
+/* A loop inside a block may go on for ever; somebody may want to end it. */
+static bool stops(tide__block_run *r) {
+  if (++r->steps % ASK_STEPS) return false;
+  return r->stop = tide__loop_stops();
+}
+
+#define GO_IF(test, j)                                                                                                 \
+  if (test) i = r->code->inst + i->x[j] - 1;                                                                           \
+  break
+#define BACK_IF(test, j)                                                                                               \
+  if (test) {                                                                                                          \
+    if (stops(r)) return true;                                                                                         \
+    i = r->code->inst + i->x[j] - 1;                                                                                   \
+  }                                                                                                                    \
+  break
+
+/* From instruction `at` to the next `end`; false where threads came apart at a barrier. */
+static bool run_part(tide__block_run *r, int at) {
+  for (const tide__inst *i = r->code->inst + at;; i++) switch ((tide__block_code)i->code) {
+    case TIDE_BLOCK_lane: i->fn.lane(REG(0), REG(1), REG(2), REG(3), i->vary >> 1, i->scalar ? 1 : r->strips); break;
+    case TIDE_BLOCK_end: return true;
+    case TIDE_BLOCK_number: number(r, i); break;
+    case TIDE_BLOCK_size: set_scalar(r, i->x[0], r->view[i->x[1]].size[i->x[2]]); break;
+    case TIDE_BLOCK_integer: set_scalar(r, i->x[0], i->wide); break;
+    case TIDE_BLOCK_real: set_real(r, i->x[0], ldexp((double)i->wide, i->x[2])); break;
+    case TIDE_BLOCK_special: special(r, i); break;
+    case TIDE_BLOCK_boolean: set_boolean(r, i->x[0], i->x[1] != 0); break;
+    case TIDE_BLOCK_first: set_scalar(r, i->x[0], r->place[i->x[1]]); break;
+    case TIDE_BLOCK_block: set_scalar(r, i->x[0], r->group[i->x[1]]); break;
+    case TIDE_BLOCK_place: place(r, i); break;
+    case TIDE_BLOCK_thread: thread_of(r, REG(0), i->x[1], 0); break;
+    case TIDE_BLOCK_fill_w: r->lanes->fill[3](REG(0), REG(1), r->n); break;
+    case TIDE_BLOCK_fill_r: r->lanes->fill[r->of->wide ? 3 : 2](REG(0), REG(1), r->n); break;
+    case TIDE_BLOCK_fill_m: r->lanes->fill[0](REG(0), REG(1), r->n); break;
+    case TIDE_BLOCK_line: r->lanes->line(REG(0), add(INT(1), i->x[2]), i->x[3], r->n); break;
+    case TIDE_BLOCK_compare: compare(r, i); break;
+    case TIDE_BLOCK_put_w: put(r, i, 3); break;
+    case TIDE_BLOCK_put_r: put(r, i, r->of->wide ? 3 : 2); break;
+    case TIDE_BLOCK_put_m: put(r, i, 0); break;
+    case TIDE_BLOCK_jump: BACK_IF(true, 0);
+    case TIDE_BLOCK_jump_zero: GO_IF(!*(const uint8_t *)REG(0), 1);
+    case TIDE_BLOCK_jump_none: GO_IF(!r->on[i->x[0]], 1);
+    case TIDE_BLOCK_mask_copy: mask_copy(r, i); break;
+    case TIDE_BLOCK_mask_and:
+      GO_IF(!mask_some(r, i->x[0], r->lanes->mask_and(mask_of(r, i->x[0]), mask_of(r, i->x[1]), REG(2), r->blocks)), 3);
+    case TIDE_BLOCK_mask_less:
+      GO_IF(!mask_some(r, i->x[0], r->lanes->mask_less(mask_of(r, i->x[0]), mask_of(r, i->x[1]), REG(2), r->blocks)),
+            3);
+    case TIDE_BLOCK_mask_drop:
+      mask_some(r, i->x[0],
+                r->lanes->mask_less(mask_of(r, i->x[0]), mask_of(r, i->x[0]), mask_of(r, i->x[1]), r->blocks));
+      break;
+    case TIDE_BLOCK_for_begin: GO_IF(!for_begin(r, i), 6);
+    case TIDE_BLOCK_for_next: BACK_IF(for_next(r, i), 3);
+    case TIDE_BLOCK_each_begin: GO_IF(!each_begin(r, i), 8);
+    case TIDE_BLOCK_each_next: GO_IF(!each_next(r, i), 4);
+    case TIDE_BLOCK_idiv: divide(r, i, false); break;
+    case TIDE_BLOCK_imod: divide(r, i, true); break;
+    case TIDE_BLOCK_load: tide__blocks_load(r, i); break;
+    case TIDE_BLOCK_store: tide__blocks_store(r, i); break;
+    case TIDE_BLOCK_atomic: tide__blocks_atomic(r, i); break;
+    case TIDE_BLOCK_loop: loop(r, i); break;
+    case TIDE_BLOCK_math1: math(r, i, false); break;
+    case TIDE_BLOCK_math2: math(r, i, true); break;
+    case TIDE_BLOCK_draw: draw(r, i); break;
+    case TIDE_BLOCK_more: more(r, i); break;
+    case TIDE_BLOCK_uniform: random_float(r, i, false); break;
+    case TIDE_BLOCK_normal: random_float(r, i, true); break;
+    case TIDE_BLOCK_between: between(r, i); break;
+    case TIDE_BLOCK_barrier:
+      if (!together(r, i->x[0], i->x[1], i->x[2])) return false;
+      break;
+    case TIDE_BLOCK_sum:
+      if (!i->x[4] && !together(r, i->x[2], i->x[3], i->x[5])) return false;
+      (i->type == 'w' ? sum_i : r->of->wide ? sum_d : sum_f)(r, i);
+      break;
+    case TIDE_BLOCK_CODE_COUNT: return true;
+    }
+}
+
+/* ---- a launch ---- */
+
+static void begin_block(tide__block_run *r, int64_t n) {
+  r->n = (int)n, r->blocks = (n + TIDE_BLOCK - 1) / TIDE_BLOCK;
+  r->strips = (n + TIDE_BLOCK_STRIP - 1) / TIDE_BLOCK_STRIP;
+  memset(r->mask, 1, (size_t)n);
+  memset(r->mask + n, 0, (size_t)(r->blocks * TIDE_BLOCK - n));
+  r->on[0] = (int)n;
+}
+
+static void run_rows(tide__block_run *r, int64_t begin, int64_t end) {
+  const int last = r->of->ndim - 1;
+  const int64_t size = r->slots[last], runs = (size + TIDE_BLOCK_RUN - 1) / TIDE_BLOCK_RUN;
+  for (int64_t b = begin; b < end && !r->stop; b++) {
+    int64_t rest = b / runs, from = b % runs * TIDE_BLOCK_RUN;
+    const int64_t to = size - from < TIDE_BLOCK_RUN ? size : from + TIDE_BLOCK_RUN;
+    for (int d = last - 1; d >= 0; d--) {
+      r->place[d] = (d ? rest % r->slots[d] : rest) + 1;
+      rest /= r->slots[d];
+    }
+    if (!run_part(r, r->code->row)) return;
+    for (; from < to && !r->stop; from += TIDE_BLOCK_LANES) {
+      r->place[last] = from + 1;
+      begin_block(r, to - from < TIDE_BLOCK_LANES ? to - from : TIDE_BLOCK_LANES);
+      run_part(r, r->code->block);
+    }
+  }
+}
+
+/* Whole rows, several to a block. */
+static void run_flat(tide__block_run *r, int64_t begin, int64_t end) {
+  const int64_t size = r->slots[r->of->ndim - 1], to = end * size;
+  for (r->flat = begin * size; r->flat < to && !r->stop; r->flat += TIDE_BLOCK_LANES) {
+    begin_block(r, to - r->flat < TIDE_BLOCK_LANES ? to - r->flat : TIDE_BLOCK_LANES);
+    run_part(r, r->code->block);
+  }
+}
+
+/* Threads of the block that are places of the grid. */
+static void find_threads(tide__block_run *r) {
+  const tide__blocks *b = r->of;
+  int on = 0;
+  for (int l = 0; l < r->n; l++) {
+    int rest = l;
+    bool inside = true;
+    for (int d = b->ndim - 1; d >= 0; d--) {
+      inside &= r->place[d] + rest % b->block[d] < r->slots[d];
+      rest /= b->block[d];
+    }
+    r->mask[l] = inside;
+    on += inside;
+  }
+  r->on[0] = on;
+}
+
+static bool run_threads(tide__block_run *r, int64_t begin, int64_t end) {
+  const tide__blocks *b = r->of;
+  int64_t threads = 1;
+  for (int d = 0; d < b->ndim; d++) threads *= b->block[d];
+  for (int64_t k = begin; k < end && !r->stop; k++) {
+    int64_t rest = k;
+    for (int d = b->ndim - 1; d >= 0; d--) {
+      const int64_t groups = (r->slots[d] + b->block[d] - 1) / b->block[d], at = d ? rest % groups : rest;
+      r->group[d] = at + 1, r->place[d] = at * b->block[d];
+      rest /= groups;
+    }
+    begin_block(r, threads);
+    find_threads(r);
+    if (r->on[0] && (!run_part(r, r->code->row) || !run_part(r, r->code->block))) return false;
+  }
+  return true;
+}
+
+/* Where the arrays of a launch lie. */
+static void see(tide__block_run *r) {
+  for (int k = 0; k < r->of->places; k++) {
+    const tide__place *p = &r->of->place[k];
+    tide__view *v = &r->view[k];
+    v->dtype = p->dtype, v->ndim = p->ndim;
+    v->item = tide__itemsize(p->dtype) == 8 ? 3 : tide__itemsize(p->dtype) == 4 ? 2 : tide__itemsize(p->dtype) == 2;
+    int64_t step = 1;
+    for (int d = p->ndim - 1; d >= 0; d--, step *= p->size[d + 1])
+      v->size[d] = p->kind == 't' ? r->slots[p->slot + 1 + d] : p->size[d],
+      v->stride[d] = p->kind == 't' ? r->slots[p->slot + 1 + p->ndim + d] : step;
+    v->at = p->kind == 't'   ? (char *)(intptr_t)r->slots[p->slot]
+            : p->kind == 's' ? r->arena + r->code->shared + p->at
+                             : r->of->tables + p->at;
+  }
+}
+
+static const tide__code *code_for(const tide__blocks *b, const int64_t *slots) {
+  return b->codes == 2 && slots[b->ndim - 1] < TIDE_BLOCK_LANES / 2 ? &b->code[1] : &b->code[0];
+}
+
+static char *carve(char **from, size_t bytes) {
+  char *at = *from;
+  *from += (bytes + 63) / 64 * 64;
+  return at;
+}
+
+static size_t room_for(const tide__blocks *b, const tide__code *c) {
+  const size_t lanes = (size_t)c->lanes;
+  return c->bytes + (sizeof(tide__view) * (size_t)b->places + 64) + lanes * (size_t)c->masks +
+         (sizeof(int) * (size_t)c->masks + 64) + lanes * (8 + 1 + 8 + 8 + 16) + 1024;
+}
+
+int tide__blocks_run(const tide__blocks *b, const void *packed, int64_t begin, int64_t end, int *line) {
+  const int64_t *slots = packed;
+  const tide__code *c = code_for(b, slots);
+  const size_t lanes = (size_t)c->lanes;
+  char *memory = tide__room_take(room_for(b, c)), *at = memory;
+  if (!memory) return TIDE_BLOCKS_MEMORY;
+  tide__block_run r = {.of = b, .code = c, .slots = slots, .isa = tide__isa_get(), .stride = c->lanes, .blocks = 1};
+  r.lanes = r.isa->lanes;
+  r.arena = carve(&at, c->bytes);
+  r.view = (tide__view *)(void *)carve(&at, sizeof *r.view * (size_t)b->places);
+  r.mask = (uint8_t *)carve(&at, lanes * (size_t)c->masks);
+  r.on = (int *)(void *)carve(&at, sizeof *r.on * (size_t)c->masks);
+  r.offset = (int64_t *)(void *)carve(&at, lanes * 8);
+  r.bad = (uint8_t *)carve(&at, lanes);
+  r.stored = carve(&at, lanes * 8), r.middle = carve(&at, lanes * 8);
+  r.words = (uint32_t *)(void *)carve(&at, lanes * 16);
+  memset(r.arena, 0, c->bytes);
+  memset(r.on, 0, sizeof *r.on * (size_t)c->masks);
+  see(&r);
+  begin_block(&r, c->mode == TIDE_BLOCK_THREADS ? c->lanes : TIDE_BLOCK_LANES);
+  bool together = run_part(&r, c->launch);
+  if (c->mode == TIDE_BLOCK_ROWS) run_rows(&r, begin, end);
+  if (c->mode == TIDE_BLOCK_FLAT) run_flat(&r, begin, end);
+  if (c->mode == TIDE_BLOCK_THREADS) together = run_threads(&r, begin, end);
+  *line = r.line;
+  tide__room_put(memory);
+  return together ? 0 : TIDE_BLOCKS_APART;
+}
