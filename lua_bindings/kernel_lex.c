@@ -254,7 +254,8 @@ static int script_shape(lua_State *L) {
   return 1;
 }
 
-/* kernel_global(name [, fn]): what a function, or a text of its own, finds outside of itself under that name. */
+/* kernel_global(name [, fn]): what a function, or a text of its own, finds outside of itself under that name, and the
+ * table that has it: that of its globals, one that stands behind it (__index), or the state's. Only raw reads. */
 static int script_global(lua_State *L) {
   lua_settop(L, 2);
   lua_pushglobaltable(L);
@@ -264,9 +265,16 @@ static int script_global(lua_State *L) {
   const char *name;
   for (int n = 1; lua_isfunction(L, 2) && (name = lua_getupvalue(L, 2, n)); n++, lua_settop(L, 3))
     if (!strcmp(name, "_ENV") && lua_istable(L, 4)) lua_replace(L, 3);
-  lua_pushvalue(L, 1);
-  lua_rawget(L, 3);
-  return 1;
+  for (int depth = 0; depth < 16 && lua_istable(L, 3); depth++) {
+    lua_pushvalue(L, 1);
+    if (lua_rawget(L, 3) != LUA_TNIL) return lua_insert(L, 3), 2;
+    lua_settop(L, 3);
+    if (!lua_getmetatable(L, 3)) break;
+    lua_pushliteral(L, "__index");
+    lua_rawget(L, 4);
+    lua_replace(L, 3), lua_settop(L, 3);
+  }
+  return lua_pushnil(L), 1;
 }
 
 /* kernel_tensor(value): dtype and ndim of a tensor; of another value nothing. */

@@ -204,32 +204,14 @@ end
 
 -- ---- methods of tensors ----
 
-local methods = {}
-
-function methods.size(c, node, row)
-  if #node.args == 0 then return { { what = "shape", base = row.base, skip = #row.index } } end
-  local d = kernel_integer(c, node.args[1], kernel_value(c, node.args[1]), "an integer as dimension")
-  local ndim = kernel_ndim(c, row.base) - #row.index
-  local n = d.op == "const" and (d.value < 0 and d.value + ndim + 1 or d.value)
-  if not n or n < 1 or n > ndim then bad(c, node.args[1], "got " .. (n and "dimension " .. text(d.value) or "a computed dimension") .. ", expected a constant from 1 to " .. ndim) end
-  return { kernel_size(c, row.base, n + #row.index) }
-end
-
-function methods.dim(c, _, row) return { kernel_const(kernel_ndim(c, row.base) - #row.index, "i") } end
-methods.ndimension = methods.dim
-
-function methods.numel(c, _, row)
-  local e = kernel_const(1, "i")
-  for d = #row.index + 1, kernel_ndim(c, row.base) do e = kernel_arithmetic("mul", e, kernel_size(c, row.base, d)) end
-  return { e }
-end
+local in_place_of_methods = {
+  size = "x.shape[d]", dim = "#x.shape", ndimension = "#x.shape", numel = "x.shape[1] * x.shape[2]", item = "its element, such as x[1]",
+  sum = "a loop over its elements", max = "a loop over its elements", min = "a loop over its elements", mean = "a loop over its elements",
+}
 
 -- kernel_tensor_method(c, node, v)
-function kernel_tensor_method(c, node, v)
-  local row = v.what == "tensor" and { what = "row", base = v, index = {} } or v
-  local f = methods[node.name]
-  if f then return f(c, node, row) end
-  bad(c, node, "got method '" .. node.name .. "' of a tensor, expected its elements: in a kernel a tensor has x[i][j], #x, x.shape[d], x.ndim, x:size(d) and x:numel()")
+function kernel_tensor_method(c, node)
+  bad(c, node, "got method '" .. node.name .. "' of a tensor, expected " .. (in_place_of_methods[node.name] or "x[i][j], #x or x.shape[d]: these are what a kernel has of it"))
 end
 
 -- ---- tables of numbers ----

@@ -244,11 +244,12 @@ local function shape_index(c, node, shape, key)
   return kernel_size(c, shape.base, n + shape.skip)
 end
 
+local function v_name(row) return #row.index == 0 and row.base.name or row.base.name .. "[i]" end
+
 local function tensor_field(c, node, v)
   local row = row_of(v)
   if node.name == "shape" then return { what = "shape", base = row.base, skip = #row.index } end
-  if node.name == "ndim" then return kernel_const(kernel_ndim(c, row.base) - #row.index, "i") end
-  bad(c, node, "got field '" .. node.name .. "' of a tensor, expected .shape[d], .ndim or an index")
+  bad(c, node, "got field '" .. node.name .. "' of a tensor, expected " .. (node.name == "ndim" and "#" .. v_name(row) .. ".shape" or ".shape[d] or an index"))
 end
 
 local function field(c, node)

@@ -631,6 +631,6 @@ function kernel_parse(source)
     f, before = read_text(source)
   end
   local syntax = { fn = f, before = before, name = source.name, lua = source.fn, words = words, globals = source.globals }
-  words = nil
+  words, scope, fn = nil, nil, nil
   return syntax
 end

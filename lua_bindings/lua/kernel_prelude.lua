@@ -113,7 +113,7 @@ TIDE_FN tide_r tk_ffloor(tide_r a) { return TIDE_M(floor)(a); }
 TIDE_FN tide_r tk_fdiv(tide_r a, tide_r b) { return TIDE_M(floor)(a / b); }
 TIDE_FN tide_r tk_fmodulo(tide_r a, tide_r b) {
   tide_r m = TIDE_M(fmod)(a, b);
-  return (m > 0 ? b < 0 : m < 0 && b != m) ? m + b : m;
+  return (m > 0 ? b < 0 : m < 0 && b > 0) ? m + b : m;
 }
 TIDE_FN tide_r tk_pow(tide_r a, tide_r b) { return b == 2 ? a * a : TIDE_M(pow)(a, b); }
 TIDE_FN tide_i tk_to_int(double a) {

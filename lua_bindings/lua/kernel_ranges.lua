@@ -175,5 +175,7 @@ function kernel_ranges(of)
     local x = of.operands[k]
     if x.kind == "tensor" and x.ndim > 0 then put("fast &= s" .. k .. "_" .. x.ndim .. " == 1;\n") end
   end
-  return { text = join(out), inside = inside, any = any or of.results > 0 }
+  local result = { text = join(out), inside = inside, any = any or of.results > 0 }
+  out, typed, known, times, inside = nil, nil, nil, nil, nil
+  return result
 end

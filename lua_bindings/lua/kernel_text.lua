@@ -539,5 +539,6 @@ function kernel_text(typed, opts)
     result.host, result.host_block = host_text(typed, opts)
     result.host_head = ""
   end
+  out, state = nil, nil -- the tree names functions, whose tensors would live on
   return result
 end

@@ -89,8 +89,12 @@ function kernel_free(c, node)
   local n, v
   if unit.lua then n, v = upvalue_of(unit.lua, name) end
   local from = n and { upvalue = n, of = unit.lua } or { global = name, of = unit.lua }
-  if not n then v = kernel_global(name, unit.lua) end
-  known = kernel_outside(c, name, v, from)
+  if not n then v, from.env = kernel_global(name, unit.lua) end
+  if v == nil and (name == "math" or name == "tide") then
+    known = { what = "module", path = name } -- kernels have these wherever they come from
+  else
+    known = kernel_outside(c, name, v, from)
+  end
   note_name(c, known, from, v)
   unit.free[name] = known
   return known
@@ -599,10 +603,7 @@ end
 
 local function arguments(c, f)
   local args, ndim, signature = {}, c.options.ndim, c.options.signature or {}
-  if #f.params < ndim then
-    kernel_fail(c.main.name, f, "got a function of " .. #f.params .. " parameters, expected at least " .. ndim .. ", the place in the grid")
-  end
-  if #signature > #f.params - ndim then
+  if #signature > 0 and #signature > #f.params - ndim then
     kernel_fail(c.main.name, f, "got " .. #signature .. (#signature > 1 and " arguments" or " argument") .. " behind the grid, expected "
       .. (#f.params > ndim and "at most " .. #f.params - ndim or "none") .. ", as the function has parameters behind the place")
   end
@@ -621,6 +622,7 @@ local function add_results(c, f, values, ret)
   if #values > 0 and ret.ends then
     kernel_fail(c.main.name, f, "got an end of the function without a return, expected one that gives " .. #values .. " as the others do")
   end
+  if #values > 8 then kernel_fail(c.main.name, ret.last, "got " .. #values .. " results, expected at most 8: write others into a tensor") end
   c.line = nil
   for k = 1, #values do
     if values[k].what then kernel_unusable(c, ret.last or f, values[k], "a number or a boolean as result " .. k) end

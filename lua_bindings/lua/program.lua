@@ -93,7 +93,7 @@ end
 -- Where what a function has from outside lies, as program.h has it.
 local function place_of(from, places)
   local place = { at = #places + 1, upvalue = from.upvalue or 0, fields = 0 }
-  places[#places + 1] = from.global and env_of(from.of) or from.of
+  places[#places + 1] = from.global and (from.env or env_of(from.of)) or from.of
   if from.global then places[#places + 1] = from.global end
   for k = 1, from.path and #from.path or 0 do
     places[#places + 1] = from.path[k]
