@@ -13,6 +13,7 @@ local long = "it is long, and about core alone"
 local compiles = "it compiles kernels for minutes"
 local tails = "a function that ends with a call leaves no line and no name"
 local late = "what an error leaves open is closed by the collector"
+local text = "the spec's text is translated before it is loaded, so that no kernel finds it"
 local compiled = "a compiled method is no function in C, so that it is not recognised"
 
 return {
@@ -27,6 +28,18 @@ return {
   ["spec/jit_spec.lua"] = compiles,
   ["spec/kernel_block_spec.lua"] = compiles,
   ["spec/kernel_spec.lua"] = compiles,
+  ["spec/kernel_language_spec.lua"] = {
+    ["computes with integers as Lua does"] = text,
+    ["computes with floats as Lua does, and with both"] = text,
+    ["keeps Lua's order where an operand writes"] = text,
+    ["has and, or and not as values"] = text,
+    ["has branches and loops, and variables that are integers by one way and floats by another"] = text,
+    ["has goto, break and return from within"] = lengths,
+    ["writes functions out where they are called"] = text,
+    ["reads numbers, tables and tensors outside of the function"] = text,
+    ["has sizes, rows and lists of indexes"] = lengths,
+    ["has vectors, matrices and quaternions"] = text,
+  },
   ["spec/sizes_spec.lua"] = long,
   ["spec/argument_spec.lua"] = {
     ["a tensor of counts for repeat_interleave"] = listed,
