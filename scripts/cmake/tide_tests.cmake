@@ -187,6 +187,8 @@ set_tests_properties(${prefix}stress/calls PROPERTIES PROCESSORS 2)
 if(TIDE_SANITIZE)
   return()
 endif()
+# Random kernels in Lua beside plain Lua.
+tide_test(stress/kernels-compiled 600 COMMAND $<TARGET_FILE:tide_runner> spec/stress/kernels.lua --compiled 1001 1024)
 # Once more with the stream sanitizer on, which must find nothing: what uses devices and is not slow for other reasons.
 file(GLOB watched CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} spec/*_spec.lua)
 list(FILTER watched EXCLUDE REGEX "/(error|jit|ops|package|promotion|repl|runner)_spec")
