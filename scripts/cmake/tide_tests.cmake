@@ -239,6 +239,11 @@ foreach(example IN LISTS examples)
   tide_test(example/${name} 600 COMMAND ${checks}/example.sh $<TARGET_FILE:tide_runner> ${example})
   set_tests_properties(example/${name} PROPERTIES PROCESSORS 2)
 endforeach()
+file(GLOB examples CONFIGURE_DEPENDS scripts/examples/kernels/*.lua)
+foreach(example IN LISTS examples)
+  get_filename_component(name ${example} NAME_WE)
+  tide_test(example/kernels/${name} 300 COMMAND ${checks}/example.sh $<TARGET_FILE:tide_runner> ${example})
+endforeach()
 
 # ---- the installed tree, a host built against it, the tarball ----
 set(stage ${PROJECT_BINARY_DIR}/stage)
