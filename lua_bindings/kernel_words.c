@@ -252,22 +252,22 @@ static int script_function_of(lua_State *L) {
 #define ATOMIC     .fn = latomic
 #define PATH       "tide."
 static ltide_row rows[] = {
-#include "api/kernel_words_tide.def"
+#include "api/words_tide.def"
     {0}};
 #undef PATH
 #define PATH "tide.random."
 static ltide_row random_rows[] = {
-#include "api/kernel_words_random.def"
+#include "api/words_random.def"
     {0}};
 #undef PATH
 #define PATH "tide.atomic."
 static ltide_row atomic_rows[] = {
-#include "api/kernel_words_atomic.def"
+#include "api/words_atomic.def"
     {0}};
 #undef PATH
 #define PATH "tide.kernel."
 static ltide_row kernel_rows[] = {
-#include "api/kernel_words_kernel.def"
+#include "api/words_kernel.def"
     {0}};
 
 void ltide_open_kernel_words(lua_State *L, ltide_state *S) {

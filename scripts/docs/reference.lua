@@ -24,7 +24,7 @@ local titles = {
   matmul = "Matrix products", memory = "Memory", move = "Devices, dtypes and copies", names = "Help", nccl = "NCCL",
   nvtx = "NVTX", ops = "Elementwise operations", profiler = "Profiler", random = "Random numbers", reduce = "Reductions",
   sanitizer = "Sanitizer", shape = "Shapes that copy", storage = "Storages", stream = "Streams", tensor = "Tensors",
-  timer = "Timers", util = "Programs and threads", values = "Modules, classes and fields", view = "Views",
+  timer = "Timers", util = "Programs and threads", vectors = "Small vectors", words = "Kernels in Lua", program = "Kernels in Lua", values = "Modules, classes and fields", view = "Views",
 }
 
 local function page_of(row)
@@ -116,11 +116,15 @@ local function param_table(row)
   return #out > 0 and "<table>" .. table.concat(out) .. "</table>" or ""
 end
 
+local programs = dofile(arg[0]:match "^(.*)reference%.lua$" .. "kernels.lua")(folder, escape)
+
 local function navigation(here)
   local out = {}
-  for _, title in ipairs(order) do
+  local function link(title)
     out[#out + 1] = ('<a %shref="%s">%s</a>'):format(title == here and 'class="here" ' or "", file_of(title), escape(title))
   end
+  for _, title in ipairs(order) do link(title) end
+  for _, program in ipairs(programs) do link(program.title) end
   return "<nav><b>tide " .. tide._VERSION:gsub("^tide ", "") .. "</b>" .. table.concat(out, "\n") .. "</nav>"
 end
 
@@ -143,6 +147,7 @@ local function write_html()
     end
     write(file_of(title), page(title, table.concat(body, "\n")))
   end
+  for _, program in ipairs(programs) do write(file_of(program.title), page(program.title, program.body)) end
   local list = {}
   for _, title in ipairs(order) do
     list[#list + 1] = ('<section><a href="%s">%s</a><p>%d names</p></section>'):format(file_of(title), escape(title), #pages[title])
