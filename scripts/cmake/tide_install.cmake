@@ -18,7 +18,7 @@ install(FILES LICENSE README.md DESTINATION share/doc/tide)
 # The reference, out of the table of functions: cmake --build build --target docs. It is installed where it was made.
 set(docs ${PROJECT_BINARY_DIR}/docs)
 add_custom_target(docs COMMAND ${CMAKE_COMMAND} -E make_directory ${docs}
-  COMMAND tide_runner ${PROJECT_SOURCE_DIR}/scripts/docs/reference.lua ${docs})
+  COMMAND tide_runner ${PROJECT_SOURCE_DIR}/scripts/docs/reference.lua ${docs} --programs)
 install(FILES ${docs}/tide.1 DESTINATION share/man/man1 OPTIONAL)
 install(DIRECTORY ${docs}/ DESTINATION share/doc/tide/reference OPTIONAL PATTERN tide.1 EXCLUDE)
 

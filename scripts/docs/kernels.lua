@@ -4,7 +4,8 @@
 -- Times beside kernels written in CUDA C stand in scripts/bench/kernels.tsv, where they have been measured: the program's
 -- name, what was run, milliseconds of it, milliseconds of the same in CUDA C, and the device, between tabs.
 local tide = require "tide"
-local room = "scripts/examples/kernels/"
+local root = arg[0]:match "^(.*)docs/reference%.lua$" -- scripts/
+local room = root .. "examples/kernels/"
 local names = { "life", "wave", "reaction_diffusion", "sph", "boids_grid", "path_tracer" }
 
 local function read(path)
@@ -49,12 +50,19 @@ end
 local function own_text(k)
   local text = k:source "cuda"
   local at = text:find 'extern "C" __global__' or 1
-  return (text:sub(at):gsub("\n#line[^\n]*", ""))
+  local out, depth = {}, 0
+  for line in text:sub(at):gsub("\n#line[^\n]*", ""):gmatch "[^\n]+" do
+    local _, opened = line:gsub("{", "")
+    local _, closed = line:gsub("}", "")
+    out[#out + 1] = ("  "):rep(line:find "^}" and depth - 1 or depth) .. line
+    depth = depth + opened - closed
+  end
+  return table.concat(out, "\n")
 end
 
 local function times_of(name, escape)
   local out = {}
-  for line in (read "scripts/bench/kernels.tsv" or ""):gmatch "[^\n]+" do
+  for line in (read(root .. "bench/kernels.tsv") or ""):gmatch "[^\n]+" do
     local program, what, ours, theirs, device = line:match "^([^\t]*)\t([^\t]*)\t([^\t]*)\t([^\t]*)\t([^\t]*)$"
     if program == name then
       out[#out + 1] = ("<tr><td>%s</td><td>%s ms; the same in CUDA C %s ms, on %s</td></tr>"):format(escape(what), ours, theirs, escape(device))
@@ -67,7 +75,7 @@ end
 return function(folder, escape)
   local pages = {}
   for _, name in ipairs(names) do
-    local text = assert(read(room .. name .. ".lua"), "no " .. room .. name .. ".lua: run this in the source tree's root")
+    local text = assert(read(room .. name .. ".lua"))
     local picture, made = run(name, text, folder)
     local body = { ("<p>%s</p>"):format((escape(introduction(text)):gsub("\n\n", "</p><p>"))) }
     body[#body + 1] = ('<p><img src="%s" alt="What %s draws" style="max-width: 100%%"></p>'):format(picture, name)

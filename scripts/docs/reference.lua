@@ -1,6 +1,6 @@
 -- Writes the reference out of the table of functions, which the runner that runs this script has in it: pages of HTML,
 -- one a noun and each with a search over all, stubs for the Lua language server, and the man page of the runner.
--- usage: tide scripts/docs/reference.lua FOLDER
+-- usage: tide scripts/docs/reference.lua FOLDER [--programs]     also pages of programs, which are run: docs/kernels.lua
 local tide = require "tide"
 local folder = assert(arg[1], "usage: tide scripts/docs/reference.lua FOLDER")
 
@@ -116,7 +116,7 @@ local function param_table(row)
   return #out > 0 and "<table>" .. table.concat(out) .. "</table>" or ""
 end
 
-local programs = dofile(arg[0]:match "^(.*)reference%.lua$" .. "kernels.lua")(folder, escape)
+local programs = arg[2] == "--programs" and dofile(arg[0]:match "^(.*)reference%.lua$" .. "kernels.lua")(folder, escape) or {}
 
 local function navigation(here)
   local out = {}
