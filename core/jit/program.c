@@ -111,12 +111,21 @@ static char *source_of(const tide_program *p, const tide_compiler *c) {
   return tide__text_end(&t, p->what);
 }
 
+/* Sums of the texts that may wrap around are those of unsigned numbers; a compiler that knows that no other does makes
+ * more loops of vector instructions. */
+static const char *const host_options[] = {"-fno-wrapv"};
+
 /* *out is NULL where it is being compiled elsewhere. */
 static tide_status compile(tide__function *out, const tide_program *p, const tide_compiler *c, int device) {
   char *source = source_of(p, c);
   if (!source) return TIDE_MEMORY;
-  const tide__jit_request r = {
-      .what = p->what, .source = source, .name = c->host ? "tide_kernel" : "tide_program", .raw = true, .ours = true};
+  const tide__jit_request r = {.what = p->what,
+                               .source = source,
+                               .name = c->host ? "tide_kernel" : "tide_program",
+                               .raw = true,
+                               .ours = true,
+                               .options = host_options,
+                               .options_count = c->host};
   tide_status status = tide__jit_function(out, &r, c, device);
   free(source);
   return status;

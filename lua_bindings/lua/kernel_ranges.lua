@@ -4,9 +4,12 @@
 -- these by sums, differences, products with small constants, minima and maxima, division and remainder by constants. The
 -- range of every other expression is unknown, and what it indexes stays tested.
 --
+-- Comparisons of such values, where an `if` or a choice asks for them, are decided for a run likewise: a loop in which they
+-- all hold needs no branch.
+--
 -- Invariant: numbers that are computed with are below 2^40 in size, else the run is not `fast`: nothing wraps around.
 
-local out, typed, known, times, inside, any, count
+local out, typed, known, times, inside, decided, any, count
 
 local function put(text) out[#out + 1] = text end
 
@@ -110,8 +113,33 @@ local function see(e)
   inside[e], any = true, true
 end
 
+-- Does it hold in the whole run, for all values from a to b on its left and from c to d on its right?
+local holds = {
+  lt = function(a, b, c, d) return b .. " < " .. c end,
+  le = function(a, b, c, d) return b .. " <= " .. c end,
+  gt = function(a, b, c, d) return a .. " > " .. d end,
+  ge = function(a, b, c, d) return a .. " >= " .. d end,
+  ne = function(a, b, c, d) return "(" .. b .. " < " .. c .. ") | (" .. a .. " > " .. d .. ")" end,
+  eq = function(a, b, c, d) return "(" .. a .. " == " .. d .. ") & (" .. b .. " == " .. c .. ")" end,
+}
+
+-- A condition, of which each part that `and` joins may be decided alone.
+local function decide(e)
+  if e.op == "and" then
+    decide(e.a)
+    decide(e.b)
+    return
+  end
+  if not holds[e.op] or e.a.type ~= "i" or e.b.type ~= "i" then return end
+  local a, b, c, d = both(e)
+  if not a then return end
+  put("holds &= " .. holds[e.op](a, b, c, d) .. ";\n")
+  decided[e] = true
+end
+
 local function look(e)
   if e.op == "load" then see(e) end
+  if e.op == "choose" then decide(e.cond) end
   for _, child in next, { e.a or false, e.b or false, e.cond or false, e.yes or false, e.no or false } do
     if child then look(child) end
   end
@@ -130,6 +158,7 @@ local function walk(list)
   for k = 1, #list do
     local n = list[k]
     for _, key in next, { "value", "expected", "cond", "from", "to", "step" } do look_at(n, key) end
+    if n.op == "if" then decide(n.cond) end
     if n.index then
       for d = 1, #n.index do look(n.index[d]) end
       see(n)
@@ -165,17 +194,18 @@ local function count_sets(list)
   end
 end
 
--- kernel_ranges(typed): {text =, inside =, any =}: statements that clear `fast` where an index may lie outside or an
--- innermost stride is not 1, the accesses that these speak for, and whether there are any.
+-- kernel_ranges(typed): {text =, inside =, decided =, any =}: statements that clear `fast` where an index may lie outside or
+-- an innermost stride is not 1, and `holds` where a comparison may not hold; the accesses and comparisons that these speak
+-- for; and whether there are any accesses.
 function kernel_ranges(of)
-  out, typed, known, times, inside, any, count = {}, of, {}, {}, {}, false, 0
+  out, typed, known, times, inside, decided, any, count = {}, of, {}, {}, {}, {}, false, 0
   count_sets(of.body)
   walk(of.body)
   for k = 1, #of.operands do
     local x = of.operands[k]
     if x.kind == "tensor" and x.ndim > 0 then put("fast &= s" .. k .. "_" .. x.ndim .. " == 1;\n") end
   end
-  local result = { text = join(out), inside = inside, any = any or of.results > 0 }
-  out, typed, known, times, inside = nil, nil, nil, nil, nil
+  local result = { text = join(out), inside = inside, decided = decided, any = any or of.results > 0 }
+  out, typed, known, times, inside, decided = nil, nil, nil, nil, nil, nil
   return result
 end

@@ -3,8 +3,9 @@
 -- Expressions become expressions, lazily evaluated as they are in Lua; a statement that leaves or repeats a block is a goto.
 -- On a GPU a thread works at one place of the grid. On the CPU a block is a run of places of the last dimension, one loop.
 -- A loop with tests of indexes in it is no vector code. So the range of each index over the run is computed first, where it
--- follows from places, sizes and numbers alone: if all lie inside, a second loop runs that has none of these tests. Where
--- they do not, which is at the edges of a grid as a rule, the first and the last place are done apart.
+-- follows from places, sizes and numbers alone: if all lie inside, a second loop runs that has none of these tests, and if
+-- conditions hold for the whole run, a third that has none of these either. Where they do not, which is at the edges of a
+-- grid as a rule, the first and the last place are done apart.
 --
 -- The ranges are computed with numbers below 2^40 only (tk_small), so that they cannot wrap around.
 --
@@ -195,6 +196,7 @@ for op, sign in next, bit_signs do
 end
 for op, sign in next, compare_signs do
   writers[op] = function(e)
+    if state.decided[e] then return "true" end
     if e.a.type ~= e.b.type then return compare_mixed(e) end
     return pair(e, sign)
   end
@@ -416,7 +418,7 @@ end
 local function begin(typed, opts, host)
   out = {}
   state = {
-    typed = typed, check = opts.check ~= false, small = opts.small, plain = opts.plain, ndims = {}, sums = {}, wanted = {}, copy = 1, inside = {},
+    typed = typed, check = opts.check ~= false, small = opts.small, plain = opts.plain, ndims = {}, sums = {}, wanted = {}, copy = 1, inside = {}, decided = {},
     block = opts.block or (typed.ndim == 1 and { 256 } or typed.ndim == 2 and { 1, 256 } or { 1, 1, 256 }),
   }
   state.threads = 1
@@ -473,17 +475,18 @@ local function host_text(typed, opts)
   local run = { 1, 1, 1 }
   run[ndim] = 4096
   state.block = run
-  local ranges = kernel_ranges(typed) -- {text, inside}: tests that set `fast`, and which accesses they speak for
+  local ranges = kernel_ranges(typed)
   local place = {}
   for d = 1, ndim - 1 do place[d] = "const tide_x i" .. d .. " = first" .. d .. ";\n" end
-  local function body(fast)
+  -- level 0: every index and condition is tested; 1: the indexes of the whole run lie inside; 2: conditions hold as well
+  local function body(level)
     local before = out
-    out, state.fast, state.copy, state.wanted, state.line = {}, fast, fast and 2 or 1, {}, nil
-    state.inside = ranges.inside
+    out, state.fast, state.copy, state.wanted, state.line = {}, level > 0, level + 1, {}, nil
+    state.inside, state.decided = ranges.inside, level == 2 and ranges.decided or {}
     write_all(typed.body)
     local inner = join(out)
     out, state.fast = before, false
-    return "for (tide_x i" .. ndim .. " = from; i" .. ndim .. " <= upto; i" .. ndim .. "++) {\n"
+    return "#pragma GCC ivdep\nfor (tide_x i" .. ndim .. " = from; i" .. ndim .. " <= upto; i" .. ndim .. "++) {\n"
       .. state.declared .. inner .. end_line() .. "}\n"
   end
   local before = out
@@ -494,19 +497,18 @@ local function host_text(typed, opts)
   write_operands(typed)
   local operands = join(out)
   out = before
-  local slow, quick = body(false), ranges.any and body(true)
+  local slow, quick, straight = body(0), ranges.any and body(1), ranges.any and next(ranges.decided) and body(2)
   put("TIDE_FN void tide_run(TIDE_S s" .. (ndim > 1 and ", tide_x first1" or "") .. (ndim > 2 and ", tide_x first2" or "")
-    .. ", tide_x from, tide_x upto, bool fast) {\n" .. operands .. join(place))
-  if quick then
-    put("if (fast) {\n#pragma GCC ivdep\n" .. quick .. "return;\n}\n")
-  end
-  put("#pragma GCC ivdep\n" .. slow .. "}\n")
+    .. ", tide_x from, tide_x upto, int level) {\n" .. operands .. join(place))
+  if straight then put("if (level == 2) {\n" .. straight .. "return;\n}\n") end
+  if quick then put("if (level) {\n" .. quick .. "return;\n}\n") end
+  put(slow .. "}\n")
   local passed = (ndim > 1 and ", first1" or "") .. (ndim > 2 and ", first2" or "")
   local params = (ndim > 1 and ", tide_x first1" or "") .. (ndim > 2 and ", tide_x first2" or "")
   if quick then
     put("TIDE_FN bool tk_small(tide_i x) { return x > -(1ll << 40) && x < 1ll << 40; }\n"
-      .. "static bool tide_fast(TIDE_S s" .. params .. ", tide_x from, tide_x upto) {\n" .. operands .. "bool fast = true;\n" .. ranges.text
-      .. "return fast;\n}\n")
+      .. "static int tide_level(TIDE_S s" .. params .. ", tide_x from, tide_x upto) {\n" .. operands
+      .. "bool fast = true, holds = " .. (straight and "true" or "false") .. ";\n" .. ranges.text .. "return fast + (fast & holds);\n}\n")
   end
   put("static int tide_loop(const void *packed, const unsigned *dims, long long begin, long long end) {\nTIDE_S s = (TIDE_S)packed;\n"
     .. "for (long long b = begin; b < end; b++) {\nlong long rest = b, runs = (s[" .. ndim - 1 .. "] + 4095) / 4096;\n"
@@ -515,12 +517,12 @@ local function host_text(typed, opts)
   if ndim == 2 then put("const tide_x first1 = (tide_x)rest + 1;\n") end
   if ndim == 3 then put("const tide_x first1 = (tide_x)(rest / s[1]) + 1, first2 = (tide_x)(rest % s[1]) + 1;\n") end
   if quick then
-    local all = function(a, z) return "tide_run(s" .. passed .. ", " .. a .. ", " .. z .. ", tide_fast(s" .. passed .. ", " .. a .. ", " .. z .. "));\n" end
-    put("if (tide_fast(s" .. passed .. ", from, upto)) { tide_run(s" .. passed .. ", from, upto, true); continue; }\n"
-      .. "if (upto - from < 8) { tide_run(s" .. passed .. ", from, upto, false); continue; }\n"
-      .. "tide_run(s" .. passed .. ", from, from, false);\n" .. all("from + 1", "upto - 1") .. "tide_run(s" .. passed .. ", upto, upto, false);\n")
+    local function all(a, z) return "tide_run(s" .. passed .. ", " .. a .. ", " .. z .. ", tide_level(s" .. passed .. ", " .. a .. ", " .. z .. "));\n" end
+    put("const int level = tide_level(s" .. passed .. ", from, upto);\n"
+      .. "if (level == " .. (straight and 2 or 1) .. " || upto - from < 8) { tide_run(s" .. passed .. ", from, upto, level); continue; }\n"
+      .. "tide_run(s" .. passed .. ", from, from, 0);\n" .. all("from + 1", "upto - 1") .. "tide_run(s" .. passed .. ", upto, upto, 0);\n")
   else
-    put("tide_run(s" .. passed .. ", from, upto, false);\n")
+    put("tide_run(s" .. passed .. ", from, upto, 0);\n")
   end
   put("}\nreturn 0;\n}\nTIDE_KERNEL(tide_loop)\n")
   return finish(typed, opts, true), run
