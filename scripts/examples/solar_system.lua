@@ -5,10 +5,12 @@
 -- energy was kept, and draws the orbits.
 --
 --   tide solar_system.lua [--years 50] [--step 1] [--device cpu|cuda] [--data table.tsv] [--out orbits.png] [--quiet]
+--     [--kernel]
 --
 -- What to look at as a newcomer: `accelerations` (broadcasting [1, n, 3] - [n, 1, 3], and operations that write
 -- into tensors made beforehand), the main loop (nothing in it waits for the GPU), and `revolutions` (one `totable`
--- at the end instead of one item() a step).
+-- at the end instead of one item() a step).  Eleven bodies are little work for a GPU, and 200,000 forces of eight
+-- operations each are many launches: with --kernel the same steps are `integrate`, one kernel for hundreds of them.
 --
 -- The method is symplectic: SRKN11b of S. Blanes and P. C. Moan, "Practical symplectic partitioned Runge-Kutta and
 -- Runge-Kutta-Nystroem methods", J. Comput. Appl. Math. 142 (2002), 313-330: order 6, eleven forces a step.
@@ -25,6 +27,7 @@ local args = tide.cmdline("Fifty years of the solar system")
   :option("data", here .. "solar_system_data.tsv", "the table of bodies")
   :option("out", "orbits.png", "the picture to write")
   :flag("quiet", "no bar of progress")
+  :flag("kernel", "hundreds of steps in one kernel, instead of operations on tensors")
   :parse(arg)
 local real = { dtype = tide.float64, device = tide.device(args.device) }
 if not (args.years > 0 and args.step > 0) then
@@ -107,31 +110,90 @@ local DRIFT = { 0.123229775946271, 0.290553797799558, -0.127049212625417, -0.246
   0.357208872795928, 0.20477705429147 }
 local kick, drift = {}, {}
 for i = 1, 12 do -- the method reads the same forwards and backwards
-  kick[i] = { alpha = step * KICK[i <= 6 and i or 13 - i] }
+  kick[i] = step * KICK[i <= 6 and i or 13 - i]
 end
 for i = 1, 11 do
-  drift[i] = { alpha = step * DRIFT[i <= 6 and i or 12 - i] }
+  drift[i] = step * DRIFT[i <= 6 and i or 12 - i]
 end
 
 local track = tide.empty(steps + 1, 2, n, 3, real) -- the state after every step
 local progress = not args.quiet and Terminal.is_tty(2) and Terminal.progress("integrating")
 local energy_start, worst_drift, timer = energy():item(), 0, tide.Timer()
 track[1] = state
-accelerations()
-for s = 1, steps do
-  v:add_(a, kick[1])
-  for i = 1, 11 do
-    x:add_(v, drift[i])
-    accelerations()
-    v:add_(a, kick[i + 1])
+
+-- Now and then: item() waits for the device.
+local function look(s)
+  worst_drift = math.max(worst_drift, math.abs(energy():item() / energy_start - 1))
+  if progress then
+    progress(s / steps, ("%.1f years, energy kept to %.0e"):format(s * step / 365.25, worst_drift))
   end
-  track[s + 1] = state
-  if s % (steps // 100 + 1) == 0 or s == steps then -- now and then: item() waits for the device
-    worst_drift = math.max(worst_drift, math.abs(energy():item() / energy_start - 1))
-    if progress then
-      progress(s / steps, ("%.1f years, energy kept to %.0e"):format(s * step / 365.25, worst_drift))
+end
+
+-- Steps first to last of body i, which is thread i of one block: where all bodies are is in memory that they share.
+local function integrate(i, x, v, gm, track, first, last)
+  local all = tide.shared(tide.float64, 32, 3)
+  local here, speed, a = tide.vec3(x[i]), tide.vec3(v[i]), tide.vec3(0.0)
+  for s = first, last do
+    for k = 1, 12 do
+      if k > 1 then
+        here = here + speed * drift[k - 1]
+      end
+      if k > 1 or s == first then -- else they are where the last force was computed
+        tide.barrier()
+        all[i] = here
+        tide.barrier()
+        a = tide.vec3(0.0)
+        for j = 1, #gm do
+          if j ~= i then
+            local apart = tide.vec3(all[j]) - here
+            local r2 = apart:dot(apart)
+            a = a + apart * (gm[j] / (r2 * math.sqrt(r2)))
+          end
+        end
+      end
+      speed = speed + a * kick[k]
+    end
+    track[s + 1][1][i], track[s + 1][2][i] = here, speed
+  end
+  x[i], v[i] = here, speed
+end
+
+local function by_kernel()
+  local k, every = tide.kernel(integrate, { block = 32 }), steps // 100 + 1
+  for first = 1, steps, every do
+    local last = math.min(first + every - 1, steps)
+    k(n, x, v, gm, track, first, last)
+    look(last)
+  end
+end
+
+local function by_operations()
+  local kicks, drifts = {}, {}
+  for i = 1, 12 do
+    kicks[i] = { alpha = kick[i] }
+  end
+  for i = 1, 11 do
+    drifts[i] = { alpha = drift[i] }
+  end
+  accelerations()
+  for s = 1, steps do
+    v:add_(a, kicks[1])
+    for i = 1, 11 do
+      x:add_(v, drifts[i])
+      accelerations()
+      v:add_(a, kicks[i + 1])
+    end
+    track[s + 1] = state
+    if s % (steps // 100 + 1) == 0 or s == steps then
+      look(s)
     end
   end
+end
+
+if args.kernel then
+  by_kernel()
+else
+  by_operations()
 end
 local seconds = timer:time().real
 
