@@ -113,7 +113,8 @@ static tide_status fill(tide_jit *j, const char *const *names, const tide_scalar
 
 /* Of inputs that have the common dtype all. */
 static tide__special special_of(const tide_jit *j, int ndim, tide_dtype common) {
-  tide__special s = {j->inputs + j->outputs, j->outputs, j->scalars, ndim, common, {0}};
+  tide__special s = {
+      .operands = j->inputs + j->outputs, .outputs = j->outputs, .scalars = j->scalars, .ndim = ndim, .common = common};
   memset(s.dtype, (int)common, (size_t)s.operands);
   return s;
 }

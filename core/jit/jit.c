@@ -5,64 +5,14 @@
  * Everything else takes the general way, which also gives the error messages.
  *
  * Invariants: results are new, so no output overlaps an input; a flat plan is used only where every address allows
- * 16-byte accesses; a launch counts at most 2^30 elements where it computes indexes. */
+ * 16-byte accesses. */
 #include "function.h"
 
 #include <stdio.h>
 
-enum { INPUTS = TIDE_JIT_TENSORS, OPERANDS = 2 * TIDE_JIT_TENSORS, MAX_PIECE = 1 << 30 };
+enum { INPUTS = TIDE_JIT_TENSORS, OPERANDS = TIDE_JIT_OPERANDS };
 
 /* ---- launching ---- */
-
-static const uint16_t no_offset[1];
-
-/* The lanes of a thread are a power of two of elements. */
-static void put_count(char *packed, const tide__jit_plan *p, int64_t n) {
-  int shift = __builtin_ctz((unsigned)p->layout.vector);
-  const uint32_t threads[] = {(uint32_t)((n + p->layout.vector - 1) >> shift), (uint32_t)(n >> shift)};
-  memcpy(packed + p->layout.count, &n, sizeof n);
-  if (!p->special.ndim) memcpy(packed + p->layout.count + sizeof n, threads, sizeof threads);
-}
-
-/* Fills in what every launch has; the packed block holds the scalars and the addresses of `n` elements already. */
-static tide_status launch_part(const tide__jit_plan *p, tide__queue *q, char *packed, int64_t n, int device,
-                               uint32_t site) {
-  uint16_t pointer[OPERANDS];
-  int operands = p->special.operands;
-  for (int k = 0; k < operands; k++) pointer[k] = (uint16_t)(p->layout.pointers + 8 * k);
-  put_count(packed, p, n);
-  int64_t blocks = (n + p->tile - 1) / p->tile;
-  const tide_launch a = {.grid = {(uint32_t)blocks, 1, 1},
-                         .block = {(uint32_t)p->compiler->threads, 1, 1},
-                         .site = site,
-                         .device = device,
-                         .moved = n * p->moved,
-                         .elementwise = true,
-                         .params = 1,
-                         .pointers = (uint16_t)operands,
-                         .bytes = p->layout.bytes,
-                         .packed = packed,
-                         .offset = no_offset,
-                         .pointer = pointer};
-  return tide__jit_launch(p->compiler, p->function, q, TIDE__LAUNCH_JIT, &a);
-}
-
-int64_t tide__jit_most_threads = (int64_t)1 << 31;
-
-/* Flat kernels count their threads in 32 bits: what is larger is done in parts. */
-static tide_status launch(const tide__jit_plan *p, tide__queue *q, char *packed, int64_t n, int device, uint32_t site) {
-  int64_t most = p->special.ndim ? n : tide__jit_most_threads * p->layout.vector;
-  for (; TIDE_UNLIKELY(n > most); n -= most) {
-    TIDE_TRY(launch_part(p, q, packed, most, device, site));
-    for (int k = 0; k < p->special.operands; k++) {
-      char *ptr, *at = packed + p->layout.pointers + 8 * k;
-      memcpy(&ptr, at, sizeof ptr);
-      ptr += most * tide__itemsize(p->special.dtype[k]);
-      memcpy(at, &ptr, sizeof ptr);
-    }
-  }
-  return launch_part(p, q, packed, n, device, site);
-}
 
 static void put_scalars(char *packed, const tide_jit *j, const tide__jit_plan *p, const tide_scalar *scalars) {
   if (scalars)
@@ -71,14 +21,10 @@ static void put_scalars(char *packed, const tide_jit *j, const tide__jit_plan *p
     memcpy(packed, p->scalars, (size_t)j->scalars * 16);
 }
 
-typedef struct packed {
-  _Alignas(16) char bytes[TIDE_LAUNCH_BYTES];
-} packed;
-
 static tide_status launch_flat(const tide__jit_plan *p, const tide_jit *j, tide_tensor *const *out,
                                const tide_tensor *const *in, const tide_scalar *scalars, int device) {
   tide__queue q;
-  packed a;
+  tide__packed a;
   void *ptr[OPERANDS];
   TIDE_TRY(tide__queue_begin(&q, device));
   put_scalars(a.bytes, j, p, scalars);
@@ -92,7 +38,7 @@ static tide_status launch_flat(const tide__jit_plan *p, const tide_jit *j, tide_
     tide__jit_operand(in[k], false, q.stream);
   }
   memcpy(a.bytes + p->layout.pointers, ptr, (size_t)p->special.operands * sizeof *ptr);
-  return launch(p, &q, a.bytes, out[0]->numel, device, device < 0 ? 0 : tide__site_now());
+  return tide__jit_launch_flat(p, &q, a.bytes, out[0]->numel, device, TIDE__LAUNCH_JIT);
 }
 
 /* ---- the usual way ---- */
@@ -267,66 +213,21 @@ static void call_plan(call *c, const tide_jit *j, tide_tensor *const *made) {
   c->work = flat ? 0 : c->ndim;
 }
 
-typedef struct piece {
-  int64_t numel, size[TIDE_MAX_DIMS];
-  char *ptr[OPERANDS];
-} piece;
-
-typedef struct divisor {
-  uint32_t d, mul, shift;
-} divisor;
-
-/* For n < 2^31: n / d is (high half of n * mul, plus n) >> shift (T. Granlund, P. Montgomery, PLDI 1994). */
-static divisor make_divisor(int64_t d) {
-  divisor out = {(uint32_t)d, 1, 0};
-  while (((uint64_t)1 << out.shift) < (uint64_t)d) out.shift++;
-  out.mul = (uint32_t)((((uint64_t)1 << 32) * (((uint64_t)1 << out.shift) - (uint64_t)d)) / (uint64_t)d + 1);
-  return out;
-}
-
-static tide_status launch_piece(const call *c, const tide__jit_plan *p, tide__queue *q, packed *a, const piece *x,
-                                uint32_t site) {
-  int operands = p->special.operands;
-  memcpy(a->bytes + p->layout.pointers, x->ptr, (size_t)operands * sizeof x->ptr[0]);
-  for (int d = 0; d < c->ndim; d++) {
-    divisor by = make_divisor(x->size[d]);
-    memcpy(a->bytes + p->layout.divisors + (size_t)d * sizeof by, &by, sizeof by);
-    for (int k = 0; k < operands; k++)
-      memcpy(a->bytes + p->layout.strides + (size_t)(d * operands + k) * 8, &c->stride[k][d], 8);
-  }
-  return launch(p, q, a->bytes, x->numel, c->device, site);
-}
-
-/* In pieces of at most MAX_PIECE elements: halves the outermost dim that can be. */
-static tide_status launch_pieces(const call *c, const tide__jit_plan *p, tide__queue *q, packed *a, const piece *x,
-                                 uint32_t site) {
-  if (x->numel <= MAX_PIECE) return launch_piece(c, p, q, a, x, site);
-  int d = 0;
-  while (x->size[d] == 1) d++;
-  piece low = *x, high = *x;
-  low.size[d] = x->size[d] / 2, high.size[d] = x->size[d] - low.size[d];
-  low.numel = x->numel / x->size[d] * low.size[d], high.numel = x->numel - low.numel;
-  for (int k = 0; k < p->special.operands; k++)
-    high.ptr[k] += low.size[d] * c->stride[k][d] * tide__itemsize(p->special.dtype[k]);
-  TIDE_TRY(launch_pieces(c, p, q, a, &low, site));
-  return launch_pieces(c, p, q, a, &high, site);
-}
-
 static tide_status launch_strided(const call *c, const tide__jit_plan *p, const tide_jit *j, tide_tensor *const *made,
                                   const tide_scalar *scalars) {
   tide__queue q;
-  packed a;
-  piece x = {.numel = c->numel};
+  tide__packed a;
+  tide__work w = {.numel = c->numel, .ndim = c->ndim, .stride = c->stride};
   TIDE_TRY(tide__queue_begin(&q, c->device));
   put_scalars(a.bytes, j, p, scalars);
-  memcpy(x.size, c->size, (size_t)c->ndim * sizeof *x.size);
+  memcpy(w.size, c->size, (size_t)c->ndim * sizeof *w.size);
   tide__jit_launch_begin();
   for (int k = 0; k < p->special.operands; k++) {
     const tide_tensor *t = k < j->outputs ? made[k] : c->in[k - j->outputs];
-    x.ptr[k] = tide__tensor_ptr(t);
+    w.ptr[k] = tide__tensor_ptr(t);
     tide__jit_operand(t, k < j->outputs, q.stream);
   }
-  return launch_pieces(c, p, &q, &a, &x, c->device < 0 ? 0 : tide__site_now());
+  return tide__jit_launch_strided(p, &q, a.bytes, &w, c->device, TIDE__LAUNCH_JIT);
 }
 
 /* The inputs that have no dims, one bit each; none where all are such. */

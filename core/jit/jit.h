@@ -32,6 +32,7 @@ int tide__closing(const tide__tokens *w, int at, bool angle);
 bool tide__parse_include(const tide__token *w, const char **name, size_t *length);
 
 enum { TIDE_JIT_NAME = 64, TIDE_JIT_TYPE = 96, TIDE_JIT_TEMPLATES = 8, TIDE_JIT_KERNELS = 8 };
+enum { TIDE_JIT_OPERANDS = 2 * TIDE_JIT_TENSORS };
 
 /* A parameter as it is declared: type "const float *", without name, default and hints such as __restrict__. */
 typedef struct tide__parameter {
@@ -69,11 +70,11 @@ char *tide__jit_rewrite(const char *code, const tide__signature *kernel, const c
 /* ---- source.c: the text that is compiled ---- */
 
 /* One specialisation of an elementwise function: dtypes[0 .. outputs) of the results, then of the inputs. ndim 0: every
- * operand is contiguous. */
+ * operand is contiguous, but for the last `uniform` ones, which are single values. */
 typedef struct tide__special {
-  int operands, outputs, scalars, ndim;
+  int operands, outputs, scalars, ndim, uniform;
   tide_dtype common;
-  uint8_t dtype[2 * TIDE_JIT_TENSORS];
+  uint8_t dtype[TIDE_JIT_OPERANDS];
 } tide__special;
 /* Where things lie in the packed arguments; see source.c. */
 typedef struct tide__layout {
@@ -93,6 +94,13 @@ typedef struct tide__jit_text {
 } tide__jit_text;
 /* malloc'ed; NULL without memory, error set. */
 char *tide__jit_source(const tide__jit_text *t, const tide__special *s, const tide_compiler *c);
+
+/* The same around statements of core's own: `before` declares what they call; they find the operands as x0, x1, ...,
+ * the arguments in tide_a and the address of a uniform operand k as tide_a.ptr[k]. */
+char *tide__jit_around(const char *before, const char *apply, const char *const *scalar_types, const tide__special *s,
+                       const tide_compiler *c);
+const char *tide__jit_storage_type(int dtype);
+const char *tide__jit_compute_type(tide_dtype dtype);
 
 /* A raw kernel: `call` is how it is named, types[i] is what parameter i is, at offset[i]. */
 typedef struct tide__raw_text {

@@ -50,7 +50,7 @@ char *tide__text_end(tide__text *t, const char *what) {
 
 /* ---- types ---- */
 
-static const char *storage_type(int dtype) {
+const char *tide__jit_storage_type(int dtype) {
   static const char *const names[TIDE_DTYPE_COUNT] = {
       [TIDE_BOOL] = "tide_b8",     [TIDE_UINT8] = "unsigned char", [TIDE_INT8] = "signed char",
       [TIDE_INT16] = "short",      [TIDE_INT32] = "int",           [TIDE_INT64] = "long long",
@@ -60,10 +60,10 @@ static const char *storage_type(int dtype) {
   return names[dtype];
 }
 
-static const char *compute_type(tide_dtype dtype) {
+const char *tide__jit_compute_type(tide_dtype dtype) {
   if (dtype == TIDE_BOOL) return "bool";
   if (dtype == TIDE_FLOAT16 || dtype == TIDE_BFLOAT16) return "float";
-  return storage_type(dtype);
+  return tide__jit_storage_type(dtype);
 }
 
 static const char *scalar_type(char kind) {
@@ -74,7 +74,7 @@ static const char *scalar_type(char kind) {
 
 void tide__jit_layout(tide__layout *out, const tide__special *s) {
   int64_t widest = 1;
-  for (int k = 0; k < s->operands; k++)
+  for (int k = 0; k < s->operands - s->uniform; k++)
     if (tide__itemsize(s->dtype[k]) > widest) widest = tide__itemsize(s->dtype[k]);
   out->vector = s->ndim ? 4 : (int)(16 / widest);
   out->pointers = (uint16_t)(16 * s->scalars);
@@ -85,9 +85,9 @@ void tide__jit_layout(tide__layout *out, const tide__special *s) {
   out->bytes = (uint16_t)((end + align - 1) / align * align);
 }
 
-static void add_args(tide__text *t, const tide__jit_text *j, const tide__special *s, const tide__layout *l) {
+static void add_args(tide__text *t, const char *const *scalar_types, const tide__special *s, const tide__layout *l) {
   tide__text_add(t, "struct tide_args {\n");
-  for (int k = 0; k < s->scalars; k++) tide__text_add(t, "  alignas(16) %s c%d;\n", scalar_type(j->scalar_kind[k]), k);
+  for (int k = 0; k < s->scalars; k++) tide__text_add(t, "  alignas(16) %s c%d;\n", scalar_types[k], k);
   tide__text_add(t, "  alignas(%d) void *ptr[%d];\n  long long n;\n", s->scalars ? 16 : 8, s->operands);
   if (!s->ndim) tide__text_add(t, "  unsigned threads, full;\n");
   if (s->ndim) tide__text_add(t, "  long long stride[%d][%d];\n  tide_div size[%d];\n", s->ndim, s->operands, s->ndim);
@@ -188,30 +188,60 @@ static char *compiled_code(const char *code, const tide__signature *kernel, cons
   return copy;
 }
 
+/* What stands before the code: the dialect, as far as these dtypes need it. */
+static void add_prelude(tide__text *t, const tide__special *s, bool small, const tide_compiler *c) {
+  bool complex = false;
+  for (int k = 0; k < s->operands; k++) complex |= tide__category(s->dtype[k]) == 3, small |= is_small(s->dtype[k]);
+  tide__text_add(t, "%s%s%s%s", c->prelude, small ? c->with_small : "", complex ? c->with_complex : "",
+                 s->ndim ? c->with_dims : "");
+}
+
+/* Behind it: types, lists and arguments. */
+static void add_declarations(tide__text *t, const tide__special *s, const char *const *scalar_types, bool rolled,
+                             const tide_compiler *c) {
+  tide__layout l;
+  int lanes = s->operands - s->uniform;
+  for (int k = 0; k < s->operands; k++)
+    tide__text_add(t, "typedef %s tide_s%d;\n", tide__jit_storage_type(s->dtype[k]), k);
+  add_list(t, "TIDE_EACH", 0, lanes, "");
+  add_list(t, "TIDE_EACH_OUT", 0, s->outputs, "");
+  add_list(t, "TIDE_EACH_IN", s->outputs, lanes, "");
+  add_list(t, "TIDE_ARGS", 0, lanes, ",");
+  tide__text_add(t, "#define TIDE_THREADS %d\n#define TIDE_ROLLED %d\n", c->threads, rolled);
+  tide__jit_layout(&l, s);
+  add_lanes(t, l.vector, s->ndim);
+  add_args(t, scalar_types, s, &l);
+}
+
 char *tide__jit_source(const tide__jit_text *j, const tide__special *s, const tide_compiler *c) {
   tide__text t = {0};
-  tide__layout l;
-  bool complex = false, small = false;
+  const char *scalar_types[TIDE_JIT_SCALARS];
   char *code = compiled_code(j->code, NULL, c, "jiterator");
   if (!code) return NULL;
-  for (int k = 0; k < s->operands; k++) complex |= tide__category(s->dtype[k]) == 3, small |= is_small(s->dtype[k]);
-  tide__text_add(&t, "%s%s%s%s%s#line 1 \"code\"\n%s\n#line 1 \"tide\"\n", names_std(j->code), c->prelude,
-                 small ? c->with_small : "", complex ? c->with_complex : "", s->ndim ? c->with_dims : "", code);
+  for (int k = 0; k < s->scalars; k++) scalar_types[k] = scalar_type(j->scalar_kind[k]);
+  tide__text_add(&t, "%s", names_std(j->code));
+  add_prelude(&t, s, false, c);
+  tide__text_add(&t, "#line 1 \"code\"\n%s\n#line 1 \"tide\"\n", code);
   free(code);
-  tide__text_add(&t, "typedef %s tide_t;\n", compute_type(s->common));
-  for (int k = 0; k < s->operands; k++) tide__text_add(&t, "typedef %s tide_s%d;\n", storage_type(s->dtype[k]), k);
-  add_list(&t, "TIDE_EACH", 0, s->operands, "");
-  add_list(&t, "TIDE_EACH_OUT", 0, s->outputs, "");
-  add_list(&t, "TIDE_EACH_IN", s->outputs, s->operands, "");
-  add_list(&t, "TIDE_ARGS", 0, s->operands, ",");
+  tide__text_add(&t, "typedef %s tide_t;\n", tide__jit_compute_type(s->common));
   bool is_costly = is_long(j->code, s), apart = is_costly && j->by_value && !c->host;
-  tide__text_add(&t, "#define TIDE_THREADS %d\n#define TIDE_ROLLED %d\n", c->threads, is_costly && !apart);
-  tide__jit_layout(&l, s);
-  add_lanes(&t, l.vector, s->ndim);
-  add_args(&t, j, s, &l);
+  add_declarations(&t, s, scalar_types, is_costly && !apart, c);
   add_apply(&t, j, s, apart);
   tide__text_add(&t, "%s", s->ndim ? c->strided : c->flat);
   return tide__text_end(&t, "jiterator");
+}
+
+char *tide__jit_around(const char *before, const char *apply, const char *const *scalar_types, const tide__special *s,
+                       const tide_compiler *c) {
+  tide__text t = {0};
+  add_prelude(&t, s, strstr(apply, "tide_put") != NULL, c);
+  tide__text_add(&t, "%s", before);
+  add_declarations(&t, s, scalar_types, is_long(apply, s), c);
+  tide__text_add(&t, "static TIDE_INLINE void tide_apply(const tide_args &tide_a");
+  for (int k = 0; k < s->operands - s->uniform; k++)
+    tide__text_add(&t, ", %stide_s%d &x%d", k < s->outputs ? "" : "const ", k, k);
+  tide__text_add(&t, ") {\n%s}\n%s", apply, s->ndim ? c->strided : c->flat);
+  return tide__text_end(&t, "fuse");
 }
 
 /* ---- raw kernels ---- */
