@@ -248,8 +248,8 @@ const char *tide__launch_name(tide__launch what, int detail) {
   static const char *const names[] = {
 #define KERNEL(name, args, writes, cost, library) #name,
 #include "backend/kernel.def"
-      "copy to the device", "copy to the host", "copy between devices", "item", "sleep",
-      "graph replay",       "jiterator",        "compiled kernel"};
+      "copy to the device", "copy to the host", "copy between devices", "item",           "sleep",
+      "graph replay",       "jiterator",        "fused operations",     "compiled kernel"};
   if (what == TIDE__LAUNCH_elementwise) return tide_op_get((tide_op)detail)->name;
   if (what == TIDE__LAUNCH_reduce && detail < TIDE_REDUCTION_COUNT)
     return tide_reduction_get((tide_reduction)detail)->name;

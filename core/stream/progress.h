@@ -15,6 +15,7 @@ typedef enum tide__launch {
   TIDE__LAUNCH_SLEEP,
   TIDE__LAUNCH_GRAPH,
   TIDE__LAUNCH_JIT,
+  TIDE__LAUNCH_FUSED,
   TIDE__LAUNCH_RAW
 } tide__launch;
 

@@ -117,7 +117,8 @@ static const char *work_name(int kind) {
 /* What an operation is called does not tell which kernel of a replay, or of the program's own, this is. */
 const char *tide__span_title(const tide_profile *p, const tide__span *s, char *text, size_t size) {
   const tide__profiled *o = s->op >= 0 ? &p->op.at[s->op] : NULL;
-  bool vague = !o || o->what == TIDE__LAUNCH_GRAPH || o->what == TIDE__LAUNCH_JIT || o->what == TIDE__LAUNCH_RAW;
+  bool vague = !o || o->what == TIDE__LAUNCH_GRAPH || o->what == TIDE__LAUNCH_JIT || o->what == TIDE__LAUNCH_FUSED ||
+               o->what == TIDE__LAUNCH_RAW;
   if (vague && s->name) return short_name(p->name.at[s->name], text, size);
   return o ? tide__launch_name((tide__launch)o->what, o->detail) : work_name(s->kind);
 }

@@ -1,0 +1,76 @@
+/* tide/fuse.h: several elementwise operations, casts and reductions as one kernel. Conventions as in tide.h. On
+ * accelerators the kernel is made in the background; on the CPU and simulated devices it is too, and until then, or
+ * where there is no compiler, the operations run over pieces of the tensors that stay in the caches. */
+#ifndef TIDE_FUSE_H
+#define TIDE_FUSE_H
+
+#include "tide/tide.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What one fused kernel takes at most: values, tensors among them that it reads and that it gives, numbers. */
+enum { TIDE_FUSE_NODES = 96, TIDE_FUSE_INPUTS = 10, TIDE_FUSE_OUTPUTS = 6, TIDE_FUSE_SCALARS = 32 };
+
+typedef struct tide_fused tide_fused;
+
+/* How a value comes about. */
+typedef enum tide_fuse_kind {
+  TIDE_FUSE_INPUT,  /* a tensor that is given; inputs are counted in the order of the nodes */
+  TIDE_FUSE_OP,     /* an elementwise operation */
+  TIDE_FUSE_CAST,   /* a value as another dtype */
+  TIDE_FUSE_REDUCE, /* a reduction over the last dims */
+} tide_fuse_kind;
+
+/* One value. */
+typedef struct tide_fuse_node {
+  tide_fuse_kind kind;
+  int op;           /* OP: a tide_op; REDUCE: a tide_reduction */
+  tide_dtype dtype; /* INPUT: of the tensor; CAST: of the result */
+  int ndim;         /* INPUT: its dims */
+  int in[3];        /* operands: a node before this one, or -1 - k for number k */
+  int param;        /* OP: the first of the numbers that it takes beside its operands, which follow each other */
+  int dims;         /* REDUCE: over how many dims, the last ones */
+  bool keepdim;     /* REDUCE: they stay, with size 1 */
+} tide_fuse_node;
+
+/* Can an operation with operands of that dtype, after promotion, be part of a kernel? */
+TIDE_API bool tide_fuse_takes(tide_op op, tide_dtype common);
+/* How many numbers it takes beside its operands. */
+TIDE_API int tide_fuse_params(tide_op op);
+/* Makes it of n nodes, of which those of `outputs` are the results. The numbers are part of it, but not of its kernel:
+ * another one that differs in nothing else finds that made. `name` is what messages and profiles call it; it is
+ * copied. SUPPORT where it cannot be one kernel. */
+TIDE_API tide_status tide_fused_new(tide_fused **out, const char *name, const tide_fuse_node *nodes, int n,
+                                    const int *outputs, int outputs_n, const tide_scalar *numbers, int numbers_n);
+/* Frees the handle; NULL is allowed. */
+TIDE_API void tide_fused_free(tide_fused *fused);
+/* Runs it. *done is false, and nothing has happened, where its kernel is not there yet, or where these tensors are not
+ * what it can be applied to: other dtypes or dims, several devices, results of different sizes, destinations that
+ * share memory with an input otherwise than element by element. into: NULL, or for each result the tensor that it is
+ * written to, or NULL; out gets new references to all results. */
+TIDE_API tide_status tide_fused_call(bool *done, tide_tensor **out, tide_fused *fused, tide_tensor *const *in,
+                                     tide_tensor *const *into);
+/* How a tensor lies. */
+typedef struct tide_fuse_layout {
+  int device;
+  const int64_t *size, *stride;
+} tide_fuse_layout;
+/* Begins to make the kernel that a call with such inputs, and new results, would need; no failure is told. */
+TIDE_API void tide_fused_begin(tide_fused *fused, const tide_fuse_layout *in);
+/* Waits until every kernel that has been begun is there, or has failed. STATE where waits are refused. */
+TIDE_API tide_status tide_fused_wait(tide_fused *fused);
+/* How many elements there are. */
+TIDE_API int64_t tide_fuse_numel(const int64_t *size, int ndim);
+/* Are all kernels there that have been begun, and is one? */
+TIDE_API bool tide_fused_ready(tide_fused *fused);
+/* What the compiler said where it failed; NULL: it did not. As long as the handle lives. */
+TIDE_API const char *tide_fused_problem(const tide_fused *fused);
+/* Bytes that one element of its results makes it move: of inputs of the same size and of the results. */
+TIDE_API int64_t tide_fused_bytes(const tide_fused *fused);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,196 @@
+/* fuse.c: fused operations: what they are made of, checked once.
+ *
+ * Nodes come in an order in which each stands behind what it is made of. Their dtypes follow from those of the inputs
+ * by the same rules that the operations have when they run alone, and a number becomes a slot for each operation that
+ * takes it, in the dtype that this one computes in. 16-bit floats stay float32 between operations, all other dtypes are
+ * rounded or wrapped as they would be in memory.
+ *
+ * Invariant: a handle that exists can be written as one kernel. */
+#include "fuse.h"
+
+#include <stdio.h>
+
+/* ---- dtypes ---- */
+
+bool tide_fuse_takes(tide_op op, tide_dtype common) {
+  if ((unsigned)op >= TIDE_OP_COUNT || !tide__fuse_has_text(op)) return false;
+  int category = tide__category(common);
+  return category < 3 && !(category < 2 && tide__op_traits_get(op)->divides);
+}
+
+int tide_fuse_params(tide_op op) { return (unsigned)op < TIDE_OP_COUNT ? tide__op_traits_get(op)->params : 0; }
+
+static tide_status refuse(const tide_fused *f, const char *why) {
+  return tide__fail(TIDE_SUPPORT, "%s: cannot be one kernel: %s", f->name, why);
+}
+
+static tide_status add_slot(int16_t *out, tide_fused *f, int number, const tide__fuse_value *v, bool is_param) {
+  if (number < 0 || number >= f->numbers)
+    return tide__fail(TIDE_ARGUMENT, "%s: number %d is not there, expected 0 to %d", f->name, number, f->numbers - 1);
+  if (f->slots == TIDE_FUSE_SCALARS) return refuse(f, "it takes too many numbers");
+  f->slot[f->slots] = (tide__fuse_slot){(uint8_t)number, v->common, v->compute, is_param};
+  *out = (int16_t)f->slots++;
+  return TIDE_OK;
+}
+
+/* A node before this one, or a number. */
+static tide_status check_operand(const tide_fused *f, int at, int in) {
+  if (in >= at || in < -f->numbers)
+    return tide__fail(TIDE_ARGUMENT, "%s: operand of node %d: got %d, expected a node before it or -1 to %d", f->name,
+                      at, in, -f->numbers);
+  return TIDE_OK;
+}
+
+static tide_status add_op(tide_fused *f, int at, const tide_fuse_node *node) {
+  tide__fuse_value *v = &f->value[at];
+  tide_tensor model[3];
+  tide_operand in[3];
+  tide__types types;
+  if ((unsigned)node->op >= TIDE_OP_COUNT) return tide__fail(TIDE_ARGUMENT, "%s: unknown op %d", f->name, node->op);
+  const tide__op_traits *t = tide__op_traits_get((tide_op)node->op);
+  v->operands = t->operands, v->params = t->params;
+  for (int k = 0; k < t->operands; k++) {
+    TIDE_TRY(check_operand(f, at, node->in[k]));
+    in[k] = (tide_operand){.number = f->number[node->in[k] < 0 ? -1 - node->in[k] : 0]};
+    if (node->in[k] < 0) continue;
+    const tide__fuse_value *from = &f->value[node->in[k]];
+    model[k] = (tide_tensor){.dtype = from->dtype, .ndim = from->ndim};
+    in[k].tensor = &model[k];
+    if (from->ndim > v->ndim) v->ndim = from->ndim;
+    if (from->stage > v->stage) v->stage = from->stage;
+    v->reach |= from->reach;
+  }
+  bool has_params = t->params && node->param >= 0 && node->param + t->params <= f->numbers;
+  if (t->params && !has_params) return tide__fail(TIDE_ARGUMENT, "%s: node %d has no parameters", f->name, at);
+  TIDE_TRY(tide__op_types(&types, (tide_op)node->op, in, has_params ? f->number + node->param : NULL));
+  v->op = (uint8_t)types.op, v->common = types.common, v->compute = types.compute, v->dtype = types.result;
+  if (!tide_fuse_takes(types.op, types.common)) return refuse(f, tide_op_get(types.op)->name);
+  for (int k = 0; k < t->operands; k++) {
+    int16_t slot = 0;
+    if (node->in[k] < 0) TIDE_TRY(add_slot(&slot, f, -1 - node->in[k], v, false));
+    v->in[k] = (int16_t)(node->in[k] < 0 ? -1 - slot : node->in[k]);
+  }
+  for (int k = 0; k < t->params; k++) {
+    int16_t slot;
+    TIDE_TRY(add_slot(&slot, f, node->param + k, v, true));
+    if (!k) v->param = slot;
+  }
+  return TIDE_OK;
+}
+
+static tide_status add_input(tide_fused *f, int at, const tide_fuse_node *node) {
+  tide__fuse_value *v = &f->value[at];
+  if ((unsigned)node->dtype >= TIDE_DTYPE_COUNT || node->ndim < 0 || node->ndim > TIDE_MAX_DIMS)
+    return tide__fail(TIDE_ARGUMENT, "%s: node %d is no tensor", f->name, at);
+  if (tide__category(node->dtype) > 2) return refuse(f, "complex numbers");
+  if (f->inputs == TIDE_FUSE_INPUTS) return refuse(f, "it reads too many tensors");
+  v->dtype = v->common = node->dtype, v->compute = tide__compute_dtype(node->dtype), v->ndim = (uint8_t)node->ndim;
+  v->input = (uint8_t)f->inputs, v->reach = (uint16_t)(1u << f->inputs);
+  f->input[f->inputs++] = (uint8_t)at;
+  return TIDE_OK;
+}
+
+static tide_status add_cast(tide_fused *f, int at, const tide_fuse_node *node) {
+  tide__fuse_value *v = &f->value[at];
+  TIDE_TRY(check_operand(f, at, node->in[0]));
+  if (node->in[0] < 0 || (unsigned)node->dtype >= TIDE_DTYPE_COUNT)
+    return tide__fail(TIDE_ARGUMENT, "%s: node %d is no cast", f->name, at);
+  if (tide__category(node->dtype) > 2) return refuse(f, "complex numbers");
+  const tide__fuse_value *from = &f->value[node->in[0]];
+  v->operands = 1, v->in[0] = (int16_t)node->in[0];
+  v->dtype = v->common = node->dtype, v->compute = tide__compute_dtype(node->dtype);
+  v->ndim = from->ndim, v->stage = from->stage, v->reach = from->reach;
+  return TIDE_OK;
+}
+
+static tide_status add_node(tide_fused *f, int at, const tide_fuse_node *node) {
+  f->value[at] = (tide__fuse_value){.kind = (uint8_t)node->kind};
+  f->nodes = at + 1;
+  switch (node->kind) {
+  case TIDE_FUSE_INPUT: return add_input(f, at, node);
+  case TIDE_FUSE_OP: return add_op(f, at, node);
+  case TIDE_FUSE_CAST: return add_cast(f, at, node);
+  default: return refuse(f, "a reduction");
+  }
+}
+
+/* ---- making ---- */
+
+/* Small integers wrap as they would in a tensor of the common dtype; floats keep the precision that is computed in. */
+static void pack(tide_fused *f, int slot) {
+  const tide__fuse_slot *s = &f->slot[slot];
+  tide_scalar number = f->number[s->number];
+  uint64_t bits[2];
+  if (!s->is_param && tide__category(s->common) < 2 && number.kind != 'F' && number.kind != 'C') {
+    tide__scalar_pack(bits, number, (tide_dtype)s->common);
+    number = tide__scalar_unpack(bits, (tide_dtype)s->common);
+  }
+  tide__scalar_pack(bits, number, (tide_dtype)s->compute);
+  memcpy(f->packed + 16 * slot, bits, sizeof bits);
+}
+
+static tide_status fill(tide_fused *f, const tide_fuse_node *nodes, int n, const int *outputs, int outputs_n) {
+  for (int i = 0; i < n; i++) TIDE_TRY(add_node(f, i, &nodes[i]));
+  if (!f->inputs) return refuse(f, "it reads no tensor");
+  for (int k = 0; k < outputs_n; k++) {
+    if (outputs[k] < 0 || outputs[k] >= n || f->value[outputs[k]].kind == TIDE_FUSE_INPUT)
+      return tide__fail(TIDE_ARGUMENT, "%s: result %d: got node %d, expected one that is computed", f->name, k,
+                        outputs[k]);
+    f->output[k] = (uint8_t)outputs[k];
+  }
+  f->outputs = outputs_n;
+  for (int k = 0; k < f->inputs; k++)
+    if (f->value[f->input[k]].ndim > f->ndim) f->ndim = f->value[f->input[k]].ndim;
+  for (int k = 0; k < f->slots; k++) pack(f, k);
+  return TIDE_OK;
+}
+
+tide_status tide_fused_new(tide_fused **out, const char *name, const tide_fuse_node *nodes, int n, const int *outputs,
+                           int outputs_n, const tide_scalar *numbers, int numbers_n) {
+  if (!tide__running()) return tide__fail(TIDE_STATE, "fuse: tide is not started, expected tide_init first");
+  if (!out || !name || !nodes || !outputs || n < 1 || n > TIDE_FUSE_NODES || outputs_n < 1 ||
+      outputs_n > TIDE_FUSE_OUTPUTS || numbers_n < 0 || numbers_n > TIDE_FUSE_SCALARS || (numbers_n && !numbers))
+    return tide__fail(TIDE_ARGUMENT, "fuse: wrong arguments, expected 1 to %d nodes, 1 to %d results, 0 to %d numbers",
+                      TIDE_FUSE_NODES, TIDE_FUSE_OUTPUTS, TIDE_FUSE_SCALARS);
+  tide_fused *f = calloc(1, sizeof *f);
+  if (f) f->name = strdup(name);
+  if (!f || !f->name) {
+    free(f);
+    return tide__fail(TIDE_MEMORY, "fuse: no host memory");
+  }
+  f->epoch = atomic_load(&tide__epochs[0]), f->made = tide__epoch_now();
+  f->numbers = numbers_n;
+  if (numbers_n) memcpy(f->number, numbers, (size_t)numbers_n * sizeof *numbers);
+  tide_status status = fill(f, nodes, n, outputs, outputs_n);
+  if (status != TIDE_OK) {
+    tide_fused_free(f);
+    return status;
+  }
+  *out = f;
+  return TIDE_OK;
+}
+
+void tide_fused_free(tide_fused *f) {
+  if (!f) return;
+  while (f->plans) {
+    tide__fuse_plan *p = f->plans;
+    f->plans = p->next;
+    free(p);
+  }
+  free(f->problem);
+  free(f->name);
+  free(f);
+}
+
+/* ---- questions ---- */
+
+const char *tide_fused_problem(const tide_fused *f) { return f->problem; }
+
+int64_t tide_fuse_numel(const int64_t *size, int ndim) { return tide__size_product(size, ndim); }
+
+int64_t tide_fused_bytes(const tide_fused *f) {
+  int64_t bytes = 0;
+  for (int k = 0; k < f->inputs; k++) bytes += tide__itemsize(f->value[f->input[k]].dtype);
+  for (int k = 0; k < f->outputs; k++) bytes += tide__itemsize(f->value[f->output[k]].dtype);
+  return bytes;
+}

@@ -1,0 +1,59 @@
+/* fuse.h: what the files of fused operations share. Private to them. */
+#ifndef TIDE_JIT_FUSE_H
+#define TIDE_JIT_FUSE_H
+
+#include "function.h"
+#include "tide/fuse.h"
+
+/* A node whose dtypes are known. */
+typedef struct tide__fuse_value {
+  uint8_t kind, op, operands, params;
+  uint8_t common, compute, dtype; /* what it is computed in; what it is */
+  uint8_t ndim, dims;
+  bool keepdim;
+  uint8_t input;  /* INPUT: which one */
+  int16_t in[3];  /* a node, or -1 - slot of a number */
+  int16_t param;  /* the first slot */
+  uint8_t stage;  /* how many reductions stand before it */
+  uint16_t reach; /* the inputs that it depends on, one bit each */
+} tide__fuse_value;
+
+/* A number as one node takes it. */
+typedef struct tide__fuse_slot {
+  uint8_t number, common, compute;
+  bool is_param;
+} tide__fuse_slot;
+
+/* What was made for one device and shape of the work. NULL function: it is being compiled. */
+typedef struct tide__fuse_plan {
+  struct tide__fuse_plan *next;
+  uint64_t key;
+  tide__jit_plan plan;
+  int device;
+  uint8_t order[TIDE_FUSE_INPUTS]; /* the inputs as the kernel counts them: uniform ones last */
+} tide__fuse_plan;
+
+struct tide_fused {
+  char *name;
+  int nodes, inputs, outputs, numbers, slots;
+  tide__fuse_value value[TIDE_FUSE_NODES];
+  uint8_t input[TIDE_FUSE_INPUTS]; /* the node of each */
+  uint8_t output[TIDE_FUSE_OUTPUTS];
+  tide_scalar number[TIDE_FUSE_SCALARS];
+  tide__fuse_slot slot[TIDE_FUSE_SCALARS];
+  int ndim; /* of the results */
+  bool reduces;
+  _Alignas(16) char packed[16 * TIDE_FUSE_SCALARS]; /* the numbers, one in each slot */
+  uint32_t epoch, made;                             /* of the runtime; of the accelerators when the plans were made */
+  tide__fuse_plan *plans;
+  char *problem;
+};
+
+/* ---- fuse_text.c ---- */
+
+bool tide__fuse_has_text(int op);
+/* The text of an elementwise kernel whose operands are the results, then the inputs in this order. NULL: error set. */
+char *tide__fuse_source(const tide_fused *f, const tide__special *s, const uint8_t *order, const tide_compiler *c);
+const char *tide__fuse_slot_type(const tide__fuse_slot *slot);
+
+#endif

@@ -1,0 +1,356 @@
+/* fuse_call.c: calls of fused operations: do the tensors fit, where do results go, which kernel, launch.
+ *
+ * The usual call, inputs without holes and of one size beside single values, is recognised by a few compares. The
+ * general way finds sizes, layouts and strides as the operations would find them one by one. What this kernel cannot do
+ * is no error: the caller runs the operations themselves, which tell what is wrong, if anything is.
+ *
+ * Invariants: a result that is written in place shares memory with an input only where each element lies exactly on
+ * that of the input; nothing has happened when `done` is false. */
+#include "fuse.h"
+
+#include <stdio.h>
+
+enum { OPERANDS = TIDE_FUSE_INPUTS + TIDE_FUSE_OUTPUTS };
+_Static_assert((int)OPERANDS <= (int)TIDE_JIT_OPERANDS, "operands of a kernel");
+
+typedef struct call {
+  tide_fused *f;
+  tide_tensor *const *in, *const *into;
+  int device, ndim, work; /* work: dims of the kernel, 0 flat */
+  uint32_t uniform;       /* inputs that are single values for a flat kernel */
+  int64_t size[TIDE_MAX_DIMS], numel;
+  int64_t dims[TIDE_MAX_DIMS], stride[OPERANDS][TIDE_MAX_DIMS]; /* of the general way */
+  tide_tensor *made[TIDE_FUSE_OUTPUTS];
+} call;
+
+/* ---- do they fit? ---- */
+
+static inline bool live(const tide_tensor *x) {
+  return x && atomic_load_explicit(&x->refs, memory_order_relaxed) > 0 && x->storage && tide__storage_live(x->storage);
+}
+
+static inline bool inputs_fit(call *c) {
+  const tide_fused *f = c->f;
+  for (int k = 0; k < f->inputs; k++) {
+    const tide_tensor *x = c->in[k];
+    const tide__fuse_value *v = &f->value[f->input[k]];
+    if (!live(x) || x->dtype != v->dtype || x->ndim != v->ndim) return false;
+    if (x->storage->device != c->in[0]->storage->device) return false;
+  }
+  c->device = c->in[0]->storage->device;
+  return true;
+}
+
+/* Inputs of one size without holes, and single values. */
+static bool flat_match(call *c) {
+  const tide_fused *f = c->f;
+  const tide_tensor *model = NULL;
+  uintptr_t address = 0;
+  for (int k = 0; k < f->inputs; k++) {
+    const tide_tensor *x = c->in[k];
+    if (x->numel == 1) {
+      c->uniform |= 1u << k;
+      continue;
+    }
+    if (!model) model = x;
+    if (!x->contiguous || x->ndim != f->ndim || !tide__same_size(x, model)) return false;
+    address |= (uintptr_t)tide__tensor_ptr(x);
+  }
+  if (!model || c->into || (address & 15)) return false;
+  for (int k = 0; k < f->outputs; k++)
+    if (!(f->value[f->output[k]].reach & ~c->uniform)) return false;
+  c->ndim = f->ndim, c->numel = model->numel;
+  memcpy(c->size, model->size, (size_t)c->ndim * sizeof *c->size);
+  memcpy(c->dims, model->stride, (size_t)c->ndim * sizeof *c->dims);
+  return true;
+}
+
+/* Does what depends on these inputs have the size of the results? */
+static bool is_full(const call *c, unsigned reach) {
+  int64_t size[TIDE_MAX_DIMS];
+  int ndim = 0;
+  for (int k = 0; k < c->f->inputs; k++)
+    if (reach >> k & 1) tide__size_broadcast(size, &ndim, c->in[k]);
+  return ndim == c->ndim && !memcmp(size, c->size, (size_t)ndim * sizeof *size);
+}
+
+static bool sizes_fit(call *c) {
+  const tide_fused *f = c->f;
+  c->ndim = 0, c->uniform = 0;
+  for (int k = 0; k < f->inputs; k++)
+    if (!tide__size_broadcast(c->size, &c->ndim, c->in[k])) return false;
+  for (int k = 0; k < f->outputs; k++)
+    if (!is_full(c, f->value[f->output[k]].reach)) return false;
+  int64_t numel = tide__size_product(c->size, c->ndim);
+  c->numel = numel;
+  return numel < INT64_MAX;
+}
+
+/* ---- results ---- */
+
+static bool into_fits(const call *c, int k) {
+  const tide_tensor *x = c->into[k];
+  if (!x) return true;
+  if (!live(x) || x->storage->device != c->device || x->dtype != c->f->value[c->f->output[k]].dtype) return false;
+  if (x->ndim != c->ndim || memcmp(x->size, c->size, (size_t)c->ndim * sizeof *c->size) != 0) return false;
+  for (int d = 0; d < c->ndim; d++)
+    if (x->stride[d] == 0 && x->size[d] > 1) return false;
+  for (int i = 0; i < c->f->inputs; i++)
+    if (tide__tensor_overlaps(x, c->in[i]) && !tide__same_elements(x, c->in[i])) return false;
+  for (int i = 0; i < k; i++)
+    if (c->into[i] && tide__tensor_overlaps(x, c->into[i])) return false;
+  return true;
+}
+
+/* The input whose layout the value would have if it were made alone: that of its first operand of full size. NULL: row
+ * by row. */
+static const tide_tensor *layout_of(const call *c, int node) {
+  const tide__fuse_value *v = &c->f->value[node];
+  if (v->kind == TIDE_FUSE_INPUT) return c->in[v->input];
+  for (int k = 0; k < v->operands; k++)
+    if (v->in[k] >= 0 && is_full(c, c->f->value[v->in[k]].reach)) return layout_of(c, v->in[k]);
+  return NULL;
+}
+
+static tide_status make_results(call *c, bool flat) {
+  const tide_fused *f = c->f;
+  for (int k = 0; k < f->outputs; k++) {
+    tide_dtype dtype = (tide_dtype)f->value[f->output[k]].dtype;
+    if (c->into && c->into[k]) {
+      c->made[k] = tide__tensor_ref(c->into[k]);
+      continue;
+    }
+    const tide_tensor *model = flat ? NULL : layout_of(c, f->output[k]);
+    TIDE_TRY(flat    ? tide__tensor_new_strided(&c->made[k], c->size, c->dims, c->ndim, dtype, c->device)
+             : model ? tide__tensor_new_like(&c->made[k], model, dtype, c->device)
+                     : tide__tensor_new(&c->made[k], c->size, c->ndim, dtype, c->device));
+  }
+  return TIDE_OK;
+}
+
+/* ---- kernels ---- */
+
+static const tide_tensor *operand(const call *c, int k) {
+  return k < c->f->outputs ? c->made[k] : c->in[k - c->f->outputs];
+}
+
+/* Dims as few as they can be. Flat: stride 1 and aligned, or a single value; a result that was there before is not
+ * written past its end by the last thread of a GPU. */
+static void find_work(call *c) {
+  const tide_fused *f = c->f;
+  int n = f->outputs + f->inputs;
+  memcpy(c->dims, c->size, (size_t)c->ndim * sizeof *c->dims);
+  for (int k = 0; k < n; k++) tide__stride_broadcast(c->stride[k], operand(c, k), c->size, c->ndim);
+  c->work = tide__collapse(c->dims, c->stride, n, c->ndim, false);
+  bool flat = c->work == 1 && (!c->into || c->device < 0 || c->numel % 16 == 0);
+  for (int k = 0; k < n; k++) {
+    bool single = k >= f->outputs && c->stride[k][0] == 0;
+    flat = flat && (single || (c->stride[k][0] == 1 && ((uintptr_t)tide__tensor_ptr(operand(c, k)) & 15) == 0));
+    if (single && c->work == 1) c->uniform |= 1u << (k - f->outputs);
+  }
+  if (flat)
+    c->work = 0;
+  else
+    c->uniform = 0;
+}
+
+static void fill_special(tide__fuse_plan *p, const call *c, const tide_compiler *compiler) {
+  const tide_fused *f = c->f;
+  tide__special *s = &p->plan.special;
+  int n = 0;
+  *s = (tide__special){.operands = f->outputs + f->inputs, .outputs = f->outputs, .scalars = f->slots, .ndim = c->work};
+  for (int pass = 0; pass < 2; pass++)
+    for (int k = 0; k < f->inputs; k++)
+      if ((int)(c->uniform >> k & 1) == pass) p->order[n++] = (uint8_t)k, s->uniform += pass;
+  for (int k = 0; k < f->outputs; k++) s->dtype[k] = f->value[f->output[k]].dtype;
+  for (int k = 0; k < f->inputs; k++) s->dtype[f->outputs + k] = f->value[f->input[p->order[k]]].dtype;
+  tide__jit_layout(&p->plan.layout, s);
+  p->plan.compiler = compiler;
+  p->plan.tile = (int64_t)compiler->threads * p->plan.layout.vector;
+  for (int k = 0; k < s->operands - s->uniform; k++) p->plan.moved += tide__itemsize(s->dtype[k]);
+}
+
+/* Has the compiler made it? If not, it begins to, elsewhere, or where that is asked for is waited for. */
+static tide_status find_function(tide__fuse_plan *p, tide_fused *f, bool wait) {
+  char *source = tide__fuse_source(f, &p->plan.special, p->order, p->plan.compiler);
+  if (!source) return TIDE_MEMORY;
+  const tide__jit_request r = {.what = f->name, .source = source, .name = "tide_kernel"};
+  tide__function found = {0};
+  bool before = tide__jit_elsewhere;
+  tide__jit_elsewhere = !wait;
+  tide_status status = tide__jit_function(&found, &r, p->plan.compiler, p->device);
+  tide__jit_elsewhere = before;
+  free(source);
+  p->plan.function = found.handle;
+  return status;
+}
+
+static void drop_plans(tide_fused *f) {
+  while (f->plans) {
+    tide__fuse_plan *p = f->plans;
+    f->plans = p->next;
+    free(p);
+  }
+  f->made = tide__epoch_now();
+}
+
+static tide_status new_plan(tide__fuse_plan **out, call *c, uint64_t key) {
+  const tide_backend *b;
+  TIDE_TRY(tide__backend(&b, c->device));
+  if (!b->compiler) return tide__fail(TIDE_SUPPORT, "%s: there is no compiler for the device", c->f->name);
+  tide__fuse_plan *p = calloc(1, sizeof *p);
+  if (!p) return tide__fail(TIDE_MEMORY, "fuse: no host memory");
+  p->key = key, p->device = c->device;
+  fill_special(p, c, b->compiler);
+  p->next = c->f->plans, c->f->plans = p;
+  *out = p;
+  return TIDE_OK;
+}
+
+static void keep_problem(tide_fused *f) {
+  free(f->problem);
+  f->problem = strdup(tide_error_get()->message);
+}
+
+/* NULL: it is not there. A compiler that fails is asked once. */
+static tide__fuse_plan *find_plan(call *c) {
+  tide_fused *f = c->f;
+  uint64_t key = (uint64_t)(c->device + 1) | (uint64_t)c->work << 16 | (uint64_t)c->uniform << 24;
+  tide__fuse_plan *p = f->plans;
+  while (p && p->key != key) p = p->next;
+  if (TIDE_LIKELY(p && p->plan.function)) return p;
+  if (f->problem) return NULL;
+  tide_status status = p ? TIDE_OK : new_plan(&p, c, key);
+  if (status == TIDE_OK) status = find_function(p, f, false);
+  if (status != TIDE_OK) keep_problem(f);
+  return status == TIDE_OK && p->plan.function ? p : NULL;
+}
+
+/* ---- launching ---- */
+
+static tide_status launch(call *c, const tide__fuse_plan *p) {
+  const tide_fused *f = c->f;
+  tide__queue q;
+  tide__packed a;
+  tide__work w = {.numel = c->numel, .ndim = c->work};
+  int64_t stride[OPERANDS][TIDE_MAX_DIMS];
+  TIDE_TRY(tide__queue_begin(&q, c->device));
+  memcpy(a.bytes, f->packed, (size_t)f->slots * 16);
+  tide__jit_launch_begin();
+  for (int k = 0; k < f->outputs + f->inputs; k++) {
+    int at = k < f->outputs ? k : f->outputs + p->order[k - f->outputs];
+    const tide_tensor *x = operand(c, at);
+    w.ptr[k] = tide__tensor_ptr(x);
+    tide__jit_operand(x, k < f->outputs, q.stream);
+    if (c->work) memcpy(stride[k], c->stride[at], (size_t)c->work * sizeof stride[k][0]);
+  }
+  if (!c->work) {
+    memcpy(a.bytes + p->plan.layout.pointers, w.ptr, (size_t)p->plan.special.operands * sizeof *w.ptr);
+    return tide__jit_launch_flat(&p->plan, &q, a.bytes, c->numel, c->device, TIDE__LAUNCH_FUSED);
+  }
+  memcpy(w.size, c->dims, (size_t)c->work * sizeof *w.size);
+  w.stride = (const int64_t(*)[TIDE_MAX_DIMS])stride;
+  return tide__jit_launch_strided(&p->plan, &q, a.bytes, &w, c->device, TIDE__LAUNCH_FUSED);
+}
+
+/* ---- calls ---- */
+
+static tide_status flat_call(bool *done, call *c) {
+  tide__fuse_plan *p = find_plan(c);
+  if (!p) return TIDE_OK;
+  TIDE_TRY(make_results(c, true));
+  *done = true;
+  return c->numel ? launch(c, p) : TIDE_OK;
+}
+
+static tide_status general_call(bool *done, call *c) {
+  if (!sizes_fit(c)) return TIDE_OK;
+  for (int k = 0; c->into && k < c->f->outputs; k++)
+    if (!into_fits(c, k)) return TIDE_OK;
+  TIDE_TRY(make_results(c, false));
+  *done = true;
+  if (!c->numel) return TIDE_OK;
+  find_work(c);
+  tide__fuse_plan *p = find_plan(c);
+  *done = p != NULL;
+  return p ? launch(c, p) : TIDE_OK;
+}
+
+tide_status tide_fused_call(bool *done, tide_tensor **out, tide_fused *f, tide_tensor *const *in,
+                            tide_tensor *const *into) {
+  if (TIDE_UNLIKELY(!done || !out || !f || !in))
+    return tide__fail(TIDE_ARGUMENT, "fuse: wrong arguments, expected a handle, tensors and room for results");
+  if (TIDE_UNLIKELY(f->epoch != atomic_load(&tide__epochs[0])))
+    return tide__fail(TIDE_STATE, "%s: the function belongs to a runtime that has ended or was reset", f->name);
+  if (TIDE_UNLIKELY(f->made != tide__epoch_now())) drop_plans(f);
+  call c;
+  c.f = f, c.in = in, c.into = into, c.work = 0, c.uniform = 0;
+  memset(c.made, 0, sizeof c.made);
+  *done = false;
+  if (!inputs_fit(&c)) return TIDE_OK;
+  tide_status status = flat_match(&c) ? flat_call(done, &c) : general_call(done, &c);
+  if (status != TIDE_OK || !*done)
+    for (int k = 0; k < f->outputs; k++) tide_tensor_release(c.made[k]);
+  else
+    memcpy(out, c.made, (size_t)f->outputs * sizeof *out);
+  if (status != TIDE_OK) *done = false;
+  return status;
+}
+
+/* ---- before a call ---- */
+
+/* Where results would lie, as if they were there. */
+static void suppose_results(call *c, bool flat, tide_tensor *result, tide_storage *storage) {
+  const tide_fused *f = c->f;
+  for (int k = 0; k < f->outputs; k++) {
+    tide_dtype dtype = (tide_dtype)f->value[f->output[k]].dtype;
+    tide__tensor_wrap(&result[k], &storage[k], (void *)(uintptr_t)4096, SIZE_MAX / 4, c->device, dtype, c->size,
+                      c->ndim);
+    const tide_tensor *model = flat ? NULL : layout_of(c, f->output[k]);
+    if (model && tide__tensor_dense(model)) {
+      memcpy(result[k].stride, model->stride, (size_t)c->ndim * sizeof *model->stride);
+      tide__tensor_layout(&result[k]);
+    }
+    c->made[k] = &result[k];
+  }
+}
+
+void tide_fused_begin(tide_fused *f, const tide_fuse_layout *in) {
+  tide_tensor x[TIDE_FUSE_INPUTS], result[TIDE_FUSE_OUTPUTS], *list[TIDE_FUSE_INPUTS];
+  tide_storage storage[TIDE_FUSE_INPUTS], to[TIDE_FUSE_OUTPUTS];
+  call c;
+  c.f = f, c.in = list, c.into = NULL, c.work = 0, c.uniform = 0, c.device = in[0].device;
+  for (int k = 0; k < f->inputs; k++) {
+    const tide__fuse_value *v = &f->value[f->input[k]];
+    tide__tensor_wrap(&x[k], &storage[k], (void *)(uintptr_t)4096, SIZE_MAX / 4, in[k].device, (tide_dtype)v->dtype,
+                      in[k].size, v->ndim);
+    memcpy(x[k].stride, in[k].stride, v->ndim * sizeof *x[k].stride);
+    tide__tensor_layout(&x[k]);
+    list[k] = &x[k];
+    if (in[k].device != c.device) return;
+  }
+  bool flat = flat_match(&c);
+  if (!flat && !sizes_fit(&c)) return;
+  suppose_results(&c, flat, result, to);
+  if (!flat && c.numel) find_work(&c);
+  if (c.numel) find_plan(&c);
+}
+
+tide_status tide_fused_wait(tide_fused *f) {
+  if (f->made != tide__epoch_now()) drop_plans(f);
+  for (tide__fuse_plan *p = f->plans; p && !f->problem; p = p->next) {
+    if (p->plan.function) continue;
+    TIDE_TRY(tide__waits_refused(f->name));
+    if (find_function(p, f, true) != TIDE_OK) keep_problem(f);
+  }
+  return TIDE_OK;
+}
+
+bool tide_fused_ready(tide_fused *f) {
+  bool ready = f->plans && f->made == tide__epoch_now() && !f->problem;
+  for (tide__fuse_plan *p = f->plans; ready && p; p = p->next) {
+    if (!p->plan.function && find_function(p, f, false) != TIDE_OK) keep_problem(f);
+    ready = p->plan.function != NULL;
+  }
+  return ready;
+}
