@@ -111,6 +111,7 @@ typedef struct ltide_state {
     size_t length;
     ltide_warn_switch now;
   } warned;
+  struct ltide_recorder *recorder;    /* of fuse.c: a function's calls are noted, or NULL */
   int observing;                      /* an observer of a failed allocation runs */
   _Atomic(const void *) thread;       /* the one that called last: where its ltide_last lies */
   struct ltide_state *next;           /* of running.c's list */
@@ -367,6 +368,10 @@ static inline void ltide_made(lua_State *L, ltide_state *S) {
   ltide_pace_taken(L, S);
   if (S->held_count) ltide_held_end(L, S);
 }
+
+/* fuse_record.c: where S->recorder is set, tells it of an elementwise operation that has been done. */
+void ltide_fuse_note(lua_State *L, ltide_state *S, tide_op op, const tide_operand *in, const tide_scalar *p,
+                     const tide_tensor *into);
 
 /* util.c: lets hooks run, an interruption among them, in a long loop that calls no Lua function; `i` counts its steps.
  * A hook may do what it likes, so the loop reads no argument afterwards that it does not hold. */

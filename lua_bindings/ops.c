@@ -156,6 +156,13 @@ static const op_special specials[TIDE_OP_COUNT] = {
 #include "api/ops.def"
 };
 
+/* {==== Telling tide.fuse */
+
+static inline void note(lua_State *L, ltide_state *S, tide_op op, const tide_operand *in, const tide_scalar *p,
+                        const tide_tensor *into) {
+  if (S->recorder) ltide_fuse_note(L, S, op, in, p, into);
+}
+
 /* {==== The general path */
 
 /* Do the options hold `out` and nothing else? So most do, in loops that are to be fast. */
@@ -224,10 +231,12 @@ static void apply(lua_State *L, ltide_state *S, const op_call *c, tide_tensor *i
   const tide_scalar *p = c->has_params ? c->p : NULL;
   ltide_tensor *u = into ? NULL : ltide_new_tensor(L, S);
   ltide_try(L, tide_elementwise(u ? &u->t : NULL, c->op, c->in, p, into));
+  note(L, S, c->op, c->in, p, into);
   if (c->next < 0) return;
   ltide_tensor *v = into ? NULL : ltide_new_tensor(L, S);
   const tide_operand in[2] = {{into ? into : u->t, {0}}, c->next_in};
   ltide_try(L, tide_elementwise(v ? &v->t : NULL, (tide_op)c->next, in, NULL, into));
+  note(L, S, (tide_op)c->next, in, NULL, into);
   if (u) ltide_close_tensor(u);
 }
 
@@ -257,10 +266,12 @@ static inline int unary(lua_State *L, tide_op op, bool in_place) {
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
   if (in_place) {
     ltide_try(L, tide_unary(NULL, op, x, x));
+    note(L, S, op, &(tide_operand){.tensor = x}, NULL, x);
     return 1;
   }
   ltide_tensor *u = ltide_new_tensor(L, S);
   ltide_try(L, tide_unary(&u->t, op, x, NULL));
+  note(L, S, op, &(tide_operand){.tensor = x}, NULL, NULL);
   ltide_made(L, S);
   return 1;
 }
@@ -282,6 +293,7 @@ static inline int binary(lua_State *L, tide_op op, bool in_place) {
   tide_tensor **out = in_place ? NULL : &u->t;
   ltide_try(L, in[0].tensor && in[1].tensor ? tide_binary(out, op, in[0].tensor, in[1].tensor, into)
                                             : tide_elementwise(out, op, in, NULL, into));
+  note(L, S, op, in, NULL, into);
   if (in_place) {
     lua_settop(L, 1);
     return 1;

@@ -1,0 +1,212 @@
+/* fuse.h: what the files of tide.fuse share. Private to them.
+ *
+ * A function that is fused has records. A record is what one run of the function has shown: guards, which say when it
+ * holds, and steps, which do what the function did. */
+#ifndef LTIDE_FUSE_H
+#define LTIDE_FUSE_H
+
+#include "row.h"
+#include "tide/fuse.h"
+
+#define FUSED_META "tide.Fused"
+
+enum {
+  FUSE_GUARDS = 224,
+  FUSE_INPUTS = 48,
+  FUSE_VALUES = 320,
+  FUSE_EVENTS = 224,
+  FUSE_ARGS = 12,
+  FUSE_RESULTS = 8,
+  FUSE_FUNCTIONS = 32,
+  FUSE_RECORDS = 16
+};
+
+/* {==== Guards: fuse_guard.c */
+
+typedef enum fuse_source { FUSE_ARGUMENT, FUSE_UPVALUE, FUSE_FIELD, FUSE_META } fuse_source;
+typedef enum fuse_want {
+  FUSE_TENSOR,
+  FUSE_AGAIN,
+  FUSE_SAME,
+  FUSE_TABLE
+} fuse_want; /* AGAIN: a tensor that is another input too */
+
+/* One value that the function can see, and what it has to be. */
+typedef struct fuse_guard {
+  uint8_t source, want, type; /* type: of Lua, of what has to be the same */
+  bool is_integer, is_globals;
+  int16_t at;     /* ARGUMENT: which; UPVALUE: its number */
+  int16_t input;  /* TENSOR, AGAIN: which input */
+  int16_t parent; /* FIELD, META: the guard whose table it is of; UPVALUE: -1 */
+  int16_t slot;   /* TABLE, TENSOR: where it lies on the stack; 0: nowhere */
+  int holder; /* in refs: the function; the table of a FIELD whose guard asks for that one; 0: the one at the slot */
+  int key, value; /* in refs */
+  int count;      /* TABLE, or SAME for a table whose fields are guarded all: how many there are; -1: any */
+  const void *address;
+  lua_Number number;
+  lua_Integer integer;
+} fuse_guard;
+
+typedef struct fuse_input {
+  uint8_t dtype, ndim, storage; /* storage: the first input with the same one */
+  int device;
+  int64_t size[TIDE_MAX_DIMS], stride[TIDE_MAX_DIMS];
+  uint16_t like[TIDE_MAX_DIMS]; /* the first dim of all that has its size: input << 4 | dim */
+} fuse_input;
+
+/* {==== Steps: fuse_plan.c */
+
+typedef struct fuse_arg {
+  int16_t value; /* a value, or -1 */
+  bool is_tree;  /* refs holds a table that is copied, with the values put in */
+  int ref;
+} fuse_arg;
+
+typedef struct fuse_step {
+  bool is_call;
+  int fn, args, results; /* CALL: fn in refs */
+  fuse_arg arg[FUSE_ARGS];
+  int16_t result[FUSE_RESULTS]; /* values; -2 - first for a list that begins with that one */
+  int16_t listed[FUSE_RESULTS]; /* how many a list holds */
+  tide_fused *fused;            /* or a kernel, */
+  int nodes, inputs, outputs, numbers;
+  tide_fuse_node *node; /* and what it is made of, to be done one by one */
+  tide_scalar *number;
+  int16_t input[TIDE_FUSE_INPUTS], output[TIDE_FUSE_OUTPUTS], into[TIDE_FUSE_OUTPUTS];
+  int written[TIDE_FUSE_OUTPUTS]; /* the node of each result */
+  bool writes;
+  int64_t numel;
+} fuse_step;
+
+typedef struct fuse_record {
+  struct fuse_record *next;
+  int args, guards, inputs, steps, values, slots, results;
+  bool exact;  /* holds for these sizes and strides alone */
+  bool writes; /* changes an input */
+  bool eager;  /* the function has to run each time */
+  char why[200];
+  fuse_guard *guard;
+  fuse_input *input;
+  fuse_step *step;
+  int16_t *slot; /* of each value: where it lies on the stack */
+  fuse_arg *result;
+  unsigned used;
+} fuse_record;
+
+/* {==== Recording: fuse_record.c */
+
+typedef struct fuse_value {
+  int16_t event, last; /* which makes it, or -1; the last one that uses it; FUSE_EVENTS: it is a result */
+  const void *storage;
+  uint8_t dtype, ndim;
+  bool is_input;
+  int16_t target; /* the value whose memory it is written to, or -1 */
+  int device;
+  int64_t size[TIDE_MAX_DIMS], stride[TIDE_MAX_DIMS];
+} fuse_value;
+
+typedef enum fuse_what { FUSE_OP, FUSE_CAST, FUSE_CALL } fuse_what;
+
+typedef struct fuse_event {
+  uint8_t what, op, operands, params, dtype;
+  bool is_view;      /* CALL: the result looks at an operand's memory */
+  int16_t in[3];     /* a value, or -1: number[k] */
+  int16_t out, into; /* into: the value whose memory is written, or -1 */
+  tide_scalar number[3], param[3];
+  fuse_step call;
+} fuse_event;
+
+typedef struct fuse_seen {
+  const tide_tensor *tensor;
+  int16_t value;
+} fuse_seen;
+
+/* The call of a C function that is under way. */
+typedef struct fuse_call {
+  bool is_op, is_vague; /* ops.c has told about one operation; of something that is not known, or twice */
+  int op, operands, params, seen_count;
+  int16_t in[3];
+  tide_scalar number[3], param[3];
+  const tide_tensor *into;
+  fuse_seen seen[32];
+  const ltide_row *row;
+  lua_CFunction fn;
+  int top; /* arguments */
+  fuse_event event;
+} fuse_call;
+
+typedef struct fuse_frame {
+  const void *at;
+  bool is_opaque;
+} fuse_frame;
+
+struct ltide_recorder {
+  lua_State *L;
+  ltide_state *S;
+  int refs, ids; /* where the tables lie on the stack */
+  int refs_count;
+  fuse_record *record;
+  fuse_value value[FUSE_VALUES];
+  fuse_event event[FUSE_EVENTS];
+  int values, events;
+  fuse_frame frame[64];
+  int frames;
+  fuse_call call;
+  const void *function[FUSE_FUNCTIONS]; /* whose upvalues are guarded */
+  int functions;
+  struct fuse_lines {
+    char source[64];
+    int first, last;
+  } lines[FUSE_FUNCTIONS]; /* where they stand */
+  int names;               /* a table of the strings that they name: true where it is the name of a global */
+  const void *table[64];   /* that have been looked at */
+  int tables;
+  bool large_is_globals[16], large_calls[16], index_is_function; /* calls: what it has not comes from a function */
+  int large[16], large_done[16], larges; /* tables of which only what is named is guarded, in refs, and what was */
+  const void *globals;
+  int slots;
+  const void *input_handle[FUSE_INPUTS];
+  lua_Hook hook;
+  int mask, count;
+  bool is_dynamic; /* something has a size that depends on values */
+  bool full;
+};
+typedef struct ltide_recorder fuse_recorder;
+
+typedef struct fuse_function {
+  fuse_record *records;
+  int count, line;
+  unsigned clock, changes; /* changes: records in a row that only numbers made necessary */
+  bool warned, is_off;
+  char name[64], where[120], label[200];
+} fuse_function;
+
+/* Says why the function has to run each time, unless something has been said. */
+void fuse_decline(fuse_recorder *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Keeps the value at the top, which is popped, and returns where. */
+int fuse_keep(fuse_recorder *r);
+
+/* Notes everything that the function at `fn` can see, with its arguments at first .. top. */
+void fuse_guards_note(fuse_recorder *r, int fn, int first, int top);
+/* Is everything that has to be the same so still, after the run? If not, declines. */
+void fuse_guards_check(fuse_recorder *r, int first);
+/* Do the values hold? refs, the arguments from `first` on, the base of the slots; handles gets the inputs. */
+bool fuse_guards_hold(lua_State *L, ltide_state *S, const fuse_record *p, int refs, int first, ltide_tensor **handles);
+
+/* What may be called besides: functions of Lua's own, which depend on their arguments alone, and this one. */
+void ltide_fuse_note_pure(lua_State *L, lua_CFunction fused);
+void fuse_record_begin(fuse_recorder *r);
+void fuse_record_end(fuse_recorder *r, lua_State *L); /* once */
+int16_t fuse_value_of(fuse_recorder *r, int index);   /* of the tensor there, or -1 */
+int16_t fuse_value_new(fuse_recorder *r, int index, int event);
+/* The tensors in the table at index become lightuserdata of their values in a copy, which is pushed. False, and nothing
+ * is pushed: it holds what cannot be copied. */
+bool fuse_push_template(fuse_recorder *r, int index, int depth, bool *has_values);
+
+/* Makes the steps of what was recorded; the results of the run lie at first .. top. */
+void fuse_plan(fuse_recorder *r, const char *name, int first, int top);
+void fuse_record_free(fuse_record *p);
+/* Runs the steps; for `return`. base: where slot 0 is. */
+int fuse_run(lua_State *L, ltide_state *S, fuse_record *p, int refs, int base);
+
+#endif

@@ -1,0 +1,550 @@
+/* fuse_guard.c: what a function can see, and whether it is as it was: the guards of tide.fuse.
+ *
+ * A function can be left out only if nothing that it depends on has changed. What it can see are its arguments and its
+ * upvalues, and of both, what tables hold and what functions see in turn. All of that is walked before the function
+ * runs. Numbers, strings, booleans, functions and other objects have to be the same; tensors are inputs, which may be
+ * others of the same kind. Of a table of up to 64 values all are guarded, and that there are no more; of a larger one,
+ * such as the globals and the module, those that a constant of one of the functions names, which is read from their
+ * compiled form.
+ *
+ * Invariant: refs keeps every function, table and object whose address a guard compares. */
+#include "fuse.h"
+
+#include <stdlib.h>
+
+#if LUA_VERSION_NUM == 504
+
+/* {==== The strings that a function names */
+
+typedef struct bytes {
+  unsigned char *at;
+  size_t size, room, next;
+  bool bad;
+} bytes;
+
+static int take(lua_State *L, const void *p, size_t n, void *user) {
+  bytes *b = user;
+  (void)L;
+  if (b->size + n > b->room) {
+    size_t room = 2 * (b->size + n);
+    unsigned char *at = realloc(b->at, room);
+    if (!at) return 1;
+    b->at = at, b->room = room;
+  }
+  memcpy(b->at + b->size, p, n);
+  b->size += n;
+  return 0;
+}
+
+static const unsigned char *skip(bytes *b, size_t n) {
+  if (b->bad || n > b->size - b->next) return b->bad = true, (const unsigned char *)"";
+  b->next += n;
+  return b->at + b->next - n;
+}
+
+static int read_byte(bytes *b) { return *skip(b, 1); }
+
+static size_t read_size(bytes *b) {
+  size_t x = 0;
+  for (int i = 0; i < 10 && !b->bad; i++) {
+    int c = read_byte(b);
+    x = x << 7 | (size_t)(c & 0x7f);
+    if (c & 0x80) break;
+  }
+  return x;
+}
+
+static void skip_string(bytes *b) {
+  size_t n = read_size(b);
+  if (n) skip(b, n - 1);
+}
+
+/* Adds the string at the top, which is popped, to the names. */
+static void add_name(fuse_recorder *r, bool global) {
+  lua_pushvalue(r->L, -1);
+  bool was = lua_rawget(r->L, r->names) == LUA_TBOOLEAN && lua_toboolean(r->L, -1);
+  lua_pop(r->L, 1);
+  lua_pushboolean(r->L, was || global);
+  lua_rawset(r->L, r->names);
+}
+
+enum {
+  GETTABUP = 11,
+  FALSE_TAG = 1,
+  TRUE_TAG = 0x11,
+  INTEGER_TAG = 3,
+  FLOAT_TAG = 0x13,
+  SHORT_TAG = 4,
+  LONG_TAG = 0x14
+};
+
+static bool is_global_key(const unsigned char *code, size_t n, size_t constant) {
+  for (size_t i = 0; i < n; i++) {
+    uint32_t word;
+    memcpy(&word, code + 4 * i, sizeof word);
+    if ((word & 0x7f) == GETTABUP && word >> 24 == constant) return true;
+  }
+  return false;
+}
+
+static void read_constants(fuse_recorder *r, bytes *b, const unsigned char *code, size_t words) {
+  size_t n = read_size(b);
+  for (size_t i = 0; i < n && !b->bad; i++) {
+    int tag = read_byte(b);
+    if (tag == INTEGER_TAG || tag == FLOAT_TAG) skip(b, 8);
+    if (tag != SHORT_TAG && tag != LONG_TAG) continue;
+    size_t length = read_size(b);
+    const unsigned char *text = length ? skip(b, length - 1) : (const unsigned char *)"";
+    if (b->bad) return;
+    lua_pushlstring(r->L, (const char *)text, length ? length - 1 : 0);
+    add_name(r, is_global_key(code, words, i));
+  }
+}
+
+static void read_function(fuse_recorder *r, bytes *b, int depth) {
+  skip_string(b);
+  read_size(b), read_size(b);
+  skip(b, 3);
+  size_t words = read_size(b);
+  const unsigned char *code = words <= b->size / 4 ? skip(b, 4 * words) : (b->bad = true, b->at);
+  read_constants(r, b, code, words);
+  skip(b, 3 * read_size(b));
+  size_t inner = read_size(b);
+  for (size_t i = 0; i < inner && !b->bad && depth < 50; i++) read_function(r, b, depth + 1);
+  skip(b, read_size(b));
+  for (size_t i = 2 * read_size(b); i > 0 && !b->bad; i--) read_size(b);
+  for (size_t i = read_size(b); i > 0 && !b->bad; i--) skip_string(b), read_size(b), read_size(b);
+  for (size_t i = read_size(b); i > 0 && !b->bad; i--) skip_string(b);
+}
+
+/* Of the Lua function at the top. */
+static void note_names(fuse_recorder *r) {
+  enum { HEADER = 4 + 2 + 6 + 3 + 8 + 8 + 1 };
+  bytes b = {0};
+  if (lua_dump(r->L, take, &b, 1) == 0 && b.size > HEADER) {
+    b.next = HEADER;
+    read_function(r, &b, 0);
+  } else
+    b.bad = true;
+  free(b.at);
+  if (b.bad) fuse_decline(r, "what it names cannot be read");
+}
+
+/* {==== Noting */
+
+static void note_value(fuse_recorder *r, fuse_guard g, int depth);
+
+static bool has_seen(const void *const *list, int n, const void *p) {
+  for (int i = 0; i < n; i++)
+    if (list[i] == p) return true;
+  return false;
+}
+
+static int add_guard(fuse_recorder *r, const fuse_guard *g) {
+  fuse_record *p = r->record;
+  if (p->guards == FUSE_GUARDS) {
+    fuse_decline(r, "it can see more than %d values", FUSE_GUARDS);
+    return -1;
+  }
+  p->guard[p->guards] = *g;
+  return p->guards++;
+}
+
+/* How many fields the table has, counted up to one more than `most`. */
+static int count_of(lua_State *L, int index, int most) {
+  int n = 0;
+  index = lua_absindex(L, index);
+  for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1))
+    if (++n > most) return lua_pop(L, 2), n;
+  return n;
+}
+
+static bool is_key(lua_State *L, int index) {
+  int type = lua_type(L, index);
+  return type == LUA_TSTRING || type == LUA_TNUMBER || type == LUA_TBOOLEAN;
+}
+
+enum { SMALL = 64, DEEP = 6 };
+
+/* All fields of the table at the top, and its metatable. */
+static void note_fields(fuse_recorder *r, int parent, int holder, int depth) {
+  lua_State *L = r->L;
+  int table = lua_gettop(L);
+  for (lua_pushnil(L); lua_next(L, table);) {
+    if (!is_key(L, -2)) {
+      fuse_decline(r, "it can see a table with keys that are neither names nor numbers");
+      lua_settop(L, table);
+      return;
+    }
+    lua_pushvalue(L, -2);
+    fuse_guard g = {.source = FUSE_FIELD, .parent = (int16_t)parent, .holder = holder, .key = fuse_keep(r)};
+    note_value(r, g, depth + 1);
+  }
+  if (!lua_getmetatable(L, table)) return;
+  fuse_guard g = {.source = FUSE_META, .parent = (int16_t)parent, .holder = holder};
+  note_value(r, g, depth + 1);
+}
+
+/* Of a large table at the top: where it gets what it has not. What a function gives there is not guarded, so that
+ * nothing that is named may come from it. */
+static void note_large_meta(fuse_recorder *r, int parent, int holder, bool is_globals, int depth) {
+  lua_State *L = r->L;
+  r->index_is_function = false;
+  if (!lua_getmetatable(L, -1)) return;
+  fuse_guard meta = {.source = FUSE_META,
+                     .want = FUSE_SAME,
+                     .type = LUA_TTABLE,
+                     .count = -1,
+                     .parent = (int16_t)parent,
+                     .holder = holder,
+                     .address = lua_topointer(L, -1)};
+  lua_pushvalue(L, -1);
+  int held = meta.value = fuse_keep(r), at = add_guard(r, &meta);
+  lua_pushliteral(L, "__index");
+  bool is_function = lua_rawget(L, -2) == LUA_TFUNCTION && is_globals;
+  if (at >= 0 && lua_type(L, -1) == LUA_TTABLE) {
+    lua_pushliteral(L, "__index");
+    fuse_guard index = {
+        .source = FUSE_FIELD, .parent = (int16_t)at, .holder = held, .key = fuse_keep(r), .is_globals = is_globals};
+    lua_pushvalue(L, -1);
+    note_value(r, index, depth + 1);
+  }
+  r->index_is_function = is_function;
+  lua_pop(L, 2);
+}
+
+/* The table at the top. */
+static void note_table(fuse_recorder *r, fuse_guard g, int depth) {
+  lua_State *L = r->L;
+  const void *address = lua_topointer(L, -1);
+  bool fresh = g.source == FUSE_ARGUMENT || (g.source == FUSE_FIELD && !g.holder);
+  int count = count_of(L, -1, SMALL);
+  if (depth > DEEP) {
+    fuse_decline(r, "it can see tables that are too deep in each other");
+    return;
+  }
+  if (fresh && count <= SMALL && !has_seen(r->table, r->tables, address)) {
+    g.want = FUSE_TABLE, g.count = count;
+    if (g.source == FUSE_FIELD) g.slot = (int16_t)++r->slots;
+    int at = add_guard(r, &g);
+    if (at >= 0) note_fields(r, at, 0, depth);
+    return;
+  }
+  lua_pushvalue(L, -1);
+  int holder = g.value = fuse_keep(r);
+  g.want = FUSE_SAME, g.type = LUA_TTABLE, g.address = address, g.count = -1;
+  bool seen = has_seen(r->table, r->tables, address);
+  if (!seen && count <= SMALL && address != r->globals && !g.is_globals) g.count = count;
+  int at = add_guard(r, &g);
+  if (seen || at < 0) return;
+  if (r->tables == 64) {
+    fuse_decline(r, "it can see too many tables");
+    return;
+  }
+  r->table[r->tables++] = address;
+  if (g.count < 0) note_large_meta(r, at, holder, g.is_globals, depth);
+  if (g.count >= 0)
+    note_fields(r, at, holder, depth);
+  else if (r->larges < 16) {
+    r->large_calls[r->larges] = r->index_is_function;
+    r->large[r->larges] = holder, r->large_is_globals[r->larges] = g.is_globals || address == r->globals;
+    lua_newtable(L);
+    r->large_done[r->larges++] = fuse_keep(r);
+  } else
+    fuse_decline(r, "it can see too many large tables");
+}
+
+/* The Lua function at the top: what it names, and its upvalues. */
+static void note_function(fuse_recorder *r, int depth) {
+  lua_State *L = r->L;
+  lua_Debug ar;
+  const void *address = lua_topointer(L, -1);
+  if (has_seen(r->function, r->functions, address)) return;
+  if (r->functions == FUSE_FUNCTIONS) {
+    fuse_decline(r, "it can see more than %d functions", FUSE_FUNCTIONS);
+    return;
+  }
+  lua_pushvalue(L, -1);
+  lua_getinfo(L, ">S", &ar);
+  struct fuse_lines *lines = &r->lines[r->functions];
+  snprintf(lines->source, sizeof lines->source, "%s", ar.short_src);
+  lines->first = ar.linedefined, lines->last = ar.lastlinedefined;
+  r->function[r->functions++] = address;
+  note_names(r);
+  int fn = lua_gettop(L);
+  lua_pushvalue(L, fn);
+  int holder = fuse_keep(r);
+  for (int i = 1, is_env; lua_getupvalue(L, fn, i); i++) {
+    const char *name = lua_getupvalue(L, fn, i);
+    is_env = !strcmp(name, "_ENV");
+    lua_pop(L, 1);
+    fuse_guard g = {.source = FUSE_UPVALUE, .at = (int16_t)i, .parent = -1, .holder = holder, .is_globals = is_env};
+    note_value(r, g, depth + 1);
+  }
+}
+
+/* Values of inputs come first, so that the one's number is the other's. */
+static void note_input(fuse_recorder *r, int k) {
+  const ltide_tensor *u = lua_touserdata(r->L, -1);
+  fuse_input *x = &r->record->input[r->record->inputs++];
+  r->value[k].is_input = true;
+  r->input_handle[k] = u;
+  x->dtype = r->value[k].dtype, x->ndim = r->value[k].ndim, x->device = r->value[k].device;
+  memcpy(x->size, tide_tensor_size(u->t), x->ndim * sizeof *x->size);
+  memcpy(x->stride, tide_tensor_stride(u->t), x->ndim * sizeof *x->stride);
+}
+
+static void note_tensor(fuse_recorder *r, fuse_guard g) {
+  fuse_record *p = r->record;
+  int16_t known = fuse_value_of(r, -1);
+  g.want = known < 0 ? FUSE_TENSOR : FUSE_AGAIN;
+  if (g.source != FUSE_ARGUMENT) g.slot = (int16_t)++r->slots;
+  if (known < 0) {
+    if (p->inputs == FUSE_INPUTS) {
+      fuse_decline(r, "it can see more than %d tensors", FUSE_INPUTS);
+      return;
+    }
+    known = fuse_value_new(r, lua_gettop(r->L), -1);
+    if (known < 0) return;
+    note_input(r, known);
+  }
+  g.input = known;
+  add_guard(r, &g);
+}
+
+/* Notes the value at the top, and pops it. */
+static void note_value(fuse_recorder *r, fuse_guard g, int depth) {
+  lua_State *L = r->L;
+  int at = lua_gettop(L);
+  luaL_checkstack(L, 16, "tide.fuse");
+  g.type = (uint8_t)lua_type(L, at);
+  ltide_tensor *u = ltide_test_handle(L, r->S, at);
+  if (u && u->t)
+    note_tensor(r, g);
+  else if (g.type == LUA_TTABLE)
+    note_table(r, g, depth);
+  else {
+    g.want = FUSE_SAME, g.count = -1;
+    g.is_integer = lua_isinteger(L, at);
+    if (g.is_integer)
+      g.integer = lua_tointeger(L, at);
+    else if (g.type == LUA_TNUMBER)
+      g.number = lua_tonumber(L, at);
+    else if (g.type == LUA_TBOOLEAN)
+      g.integer = lua_toboolean(L, at);
+    else if (g.type != LUA_TNIL) {
+      g.address = lua_topointer(L, at);
+      lua_pushvalue(L, at);
+      g.value = fuse_keep(r);
+    }
+    add_guard(r, &g);
+    if (g.type == LUA_TFUNCTION && !lua_iscfunction(L, at)) note_function(r, depth);
+    if (ltide_test_object(L, at, FUSED_META)) {
+      lua_getiuservalue(L, at, 1);
+      lua_rawgeti(L, -1, 1);
+      if (!lua_iscfunction(L, -1)) note_function(r, depth);
+    }
+  }
+  lua_settop(L, at - 1);
+}
+
+/* Of a large table what is named, once each. */
+static bool note_named(fuse_recorder *r, int k) {
+  lua_State *L = r->L;
+  int top = lua_gettop(L);
+  bool more = false;
+  lua_rawgeti(L, r->refs, r->large[k]);
+  lua_rawgeti(L, r->refs, r->large_done[k]);
+  /* Names found on the way are for the next pass: a table is not added to while it is walked. */
+  lua_newtable(L);
+  for (lua_pushnil(L); lua_next(L, r->names); lua_pop(L, 1))
+    lua_pushvalue(L, -2), lua_pushvalue(L, -2), lua_rawset(L, top + 3);
+  for (lua_pushnil(L); lua_next(L, top + 3); lua_settop(L, top + 4)) {
+    bool is_global = lua_toboolean(L, -1) && r->large_is_globals[k];
+    lua_pushvalue(L, top + 4);
+    if (lua_rawget(L, top + 2) != LUA_TNIL) continue;
+    lua_pushvalue(L, top + 4), lua_pushboolean(L, 1), lua_rawset(L, top + 2);
+    more = true;
+    lua_pushvalue(L, top + 4);
+    bool is_there = lua_rawget(L, top + 1) != LUA_TNIL;
+    if (!is_there && is_global && r->large_calls[k])
+      fuse_decline(r, "the global %s comes from a function", lua_tostring(L, top + 4));
+    if (!is_there && !is_global) continue;
+    lua_pushvalue(L, top + 4);
+    fuse_guard g = {.source = FUSE_FIELD, .parent = -1, .holder = r->large[k], .key = fuse_keep(r)};
+    note_value(r, g, 0);
+  }
+  lua_settop(L, top);
+  return more;
+}
+
+static void note_likes(fuse_record *p, const fuse_recorder *r) {
+  for (int i = 0; i < p->inputs; i++) {
+    fuse_input *x = &p->input[i];
+    x->storage = (uint8_t)i;
+    for (int j = i - 1; j >= 0; j--)
+      if (r->value[j].storage == r->value[i].storage) x->storage = p->input[j].storage;
+    for (int d = 0; d < x->ndim; d++) {
+      x->like[d] = (uint16_t)(i << 4 | d);
+      for (int k = i * 16 + d - 1; k >= 0; k--)
+        if ((k & 15) < p->input[k >> 4].ndim && p->input[k >> 4].size[k & 15] == x->size[d]) x->like[d] = (uint16_t)k;
+    }
+  }
+}
+
+void fuse_guards_note(fuse_recorder *r, int fn, int first, int top) {
+  lua_State *L = r->L;
+  lua_pushglobaltable(L);
+  r->globals = lua_topointer(L, -1);
+  lua_pop(L, 1);
+  for (int i = first; i <= top; i++) {
+    fuse_guard g = {.source = FUSE_ARGUMENT, .at = (int16_t)(i - first), .parent = -1};
+    lua_pushvalue(L, i);
+    note_value(r, g, 0);
+  }
+  lua_pushvalue(L, fn);
+  note_function(r, 0);
+  lua_settop(L, lua_gettop(L) - 1);
+  for (bool more = true; more && !r->record->eager;) {
+    more = false;
+    for (int k = 0; k < r->larges; k++) more = note_named(r, k) || more;
+  }
+  note_likes(r->record, r);
+}
+
+/* {==== Looking */
+
+/* Pushes what the guard is about; false, and nothing is pushed: that cannot be reached. `held` is which of refs lies
+ * at `spot`. */
+static bool push_value(lua_State *L, const fuse_record *p, const fuse_guard *g, int refs, int first, int base, int spot,
+                       int *held) {
+  if (g->source == FUSE_ARGUMENT) return lua_pushvalue(L, first + g->at), true;
+  if (g->holder && *held != g->holder) {
+    lua_rawgeti(L, refs, g->holder);
+    lua_replace(L, spot);
+    *held = g->holder;
+  }
+  int table = spot;
+  if (g->source == FUSE_UPVALUE) return lua_getupvalue(L, spot, g->at) != NULL;
+  if (!g->holder) {
+    const fuse_guard *parent = &p->guard[g->parent];
+    table = parent->source == FUSE_ARGUMENT ? first + parent->at : base + parent->slot;
+  }
+  if (g->source == FUSE_META) return lua_getmetatable(L, table) || (lua_pushnil(L), true);
+  lua_rawgeti(L, refs, g->key);
+  return lua_rawget(L, table), true;
+}
+
+static bool is_same(lua_State *L, const fuse_guard *g, int refs) {
+  int type = lua_type(L, -1);
+  if (type != g->type) return false;
+  switch (type) {
+  case LUA_TNIL: return true;
+  case LUA_TBOOLEAN: return lua_toboolean(L, -1) == (int)g->integer;
+  case LUA_TNUMBER:
+    if (lua_isinteger(L, -1) != g->is_integer) return false;
+    return g->is_integer ? lua_tointeger(L, -1) == g->integer : lua_tonumber(L, -1) == g->number;
+  case LUA_TSTRING: {
+    lua_rawgeti(L, refs, g->value);
+    bool same = lua_rawequal(L, -1, -2);
+    lua_pop(L, 1);
+    return same;
+  }
+  case LUA_TTABLE:
+    if (g->count >= 0 && count_of(L, -1, g->count) != g->count) return false;
+    return lua_topointer(L, -1) == g->address;
+  default: return lua_topointer(L, -1) == g->address;
+  }
+}
+
+static bool tensor_holds(const tide_tensor *x, const fuse_input *in, const fuse_record *p, ltide_tensor **handles) {
+  if (!x || (int)tide_tensor_dtype(x) != in->dtype || tide_tensor_ndim(x) != in->ndim) return false;
+  if (tide_tensor_device(x) != in->device) return false;
+  const int64_t *size = tide_tensor_size(x), *stride = tide_tensor_stride(x);
+  if (p->exact) {
+    size_t n = (size_t)in->ndim * sizeof *size;
+    return !memcmp(size, in->size, n) && !memcmp(stride, in->stride, n);
+  }
+  for (int d = 0; d < in->ndim; d++) {
+    if (in->size[d] < 2 ? size[d] != in->size[d] : size[d] < 2) return false;
+    const tide_tensor *other = handles[in->like[d] >> 4]->t;
+    if (tide_tensor_size(other)[in->like[d] & 15] != size[d]) return false;
+  }
+  return true;
+}
+
+/* What is written may share memory with the others only as it did. */
+static bool storages_hold(const fuse_record *p, ltide_tensor **handles) {
+  for (int i = 0; i < p->inputs; i++)
+    for (int j = 0; j < i; j++) {
+      bool same = tide_tensor_storage(handles[i]->t) == tide_tensor_storage(handles[j]->t);
+      if (same != (p->input[i].storage == p->input[j].storage)) return false;
+    }
+  return true;
+}
+
+bool fuse_guards_hold(lua_State *L, ltide_state *S, const fuse_record *p, int refs, int first, ltide_tensor **handles) {
+  int base = lua_gettop(L), spot = base + p->slots + 1, held = 0;
+  lua_settop(L, spot);
+  for (int i = 0; i < p->guards; i++) {
+    const fuse_guard *g = &p->guard[i];
+    bool holds = push_value(L, p, g, refs, first, base, spot, &held);
+    if (!holds) return lua_settop(L, base), false;
+    if (g->want == FUSE_SAME)
+      holds = is_same(L, g, refs);
+    else if (g->want == FUSE_TABLE) {
+      holds = lua_istable(L, -1) && count_of(L, -1, g->count) == g->count;
+    } else {
+      ltide_tensor *u = ltide_test_handle(L, S, lua_gettop(L));
+      if (g->want == FUSE_AGAIN)
+        holds = u && u == handles[g->input];
+      else if ((holds = u && u->t)) {
+        handles[g->input] = u;
+        holds = tensor_holds(u->t, &p->input[g->input], p, handles);
+      }
+    }
+    if (!holds) return lua_settop(L, base), false;
+    if (g->slot) lua_copy(L, -1, base + g->slot);
+    lua_settop(L, spot);
+  }
+  lua_settop(L, spot - 1);
+  if (p->writes && !storages_hold(p, handles)) return lua_settop(L, base), false;
+  return true;
+}
+
+static void decline_change(fuse_recorder *r, const fuse_guard *g) {
+  lua_State *L = r->L;
+  const char *name = NULL;
+  int top = lua_gettop(L);
+  if (g->source == FUSE_UPVALUE) {
+    lua_rawgeti(L, r->refs, g->holder);
+    name = lua_getupvalue(L, -1, g->at);
+  } else if (g->source == FUSE_FIELD) {
+    lua_rawgeti(L, r->refs, g->key);
+    name = luaL_tolstring(L, -1, NULL);
+  }
+  fuse_decline(r, "it changes %s", name ? name : g->source == FUSE_ARGUMENT ? "an argument" : "a table");
+  lua_settop(L, top);
+}
+
+/* A tensor may have been written, and is then a value of another number; but it has to be the one that was there. */
+void fuse_guards_check(fuse_recorder *r, int first) {
+  lua_State *L = r->L;
+  const fuse_record *p = r->record;
+  int base = lua_gettop(L), spot = base + r->slots + 1, held = 0;
+  luaL_checkstack(L, r->slots + 16, "tide.fuse");
+  lua_settop(L, spot);
+  for (int i = 0; i < p->guards && !p->eager; i++) {
+    const fuse_guard *g = &p->guard[i];
+    bool holds = push_value(L, p, g, r->refs, first, base, spot, &held);
+    if (holds && g->want == FUSE_SAME) holds = is_same(L, g, r->refs);
+    if (holds && g->want == FUSE_TABLE) holds = lua_istable(L, -1) && count_of(L, -1, g->count) == g->count;
+    if (holds && g->want <= FUSE_AGAIN) holds = lua_touserdata(L, -1) == r->input_handle[g->input];
+    if (!holds) decline_change(r, g);
+    if (holds && g->slot) lua_copy(L, -1, base + g->slot);
+    lua_settop(L, spot);
+  }
+  lua_settop(L, base);
+}
+
+#endif

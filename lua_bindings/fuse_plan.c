@@ -1,0 +1,457 @@
+/* fuse_plan.c: what was recorded becomes steps: calls that are made again, and kernels between them.
+ *
+ * Operations are gathered into a group until something stands in the way: a call that is no view of a tensor that is
+ * there, a write to memory that the group reads otherwise, a limit of one kernel. Then those of its values that
+ * somebody uses later, or that are written to memory that was there before, become results of kernels, one for each
+ * size; what only leads to them is computed on the way and never stored.
+ *
+ * Invariant: a step reads what the function read there, as every write ends the group that could read it too late. */
+#include "fuse.h"
+
+#include <stdlib.h>
+
+#if LUA_VERSION_NUM == 504
+
+enum { GROUP = 48, NUMBERS = TIDE_FUSE_SCALARS - 6 };
+
+typedef struct group {
+  int16_t event[GROUP], leaf[TIDE_FUSE_INPUTS];
+  int events, leaves, numbers;
+  bool writes;
+} group;
+
+typedef struct planner {
+  fuse_recorder *r;
+  const char *name;
+  group g;
+  int steps;
+  fuse_step step[FUSE_EVENTS];
+  int16_t slot[FUSE_VALUES];
+} planner;
+
+static bool is_pending(const planner *p, int value) {
+  for (int i = 0; i < p->g.events; i++)
+    if (p->r->event[p->g.event[i]].out == value) return true;
+  return false;
+}
+
+static bool same_size(const fuse_value *a, const fuse_value *b) {
+  return a->ndim == b->ndim && !memcmp(a->size, b->size, a->ndim * sizeof *a->size);
+}
+
+static void give_slot(planner *p, int value) {
+  if (!p->slot[value]) p->slot[value] = (int16_t)++p->r->slots;
+}
+
+/* {==== One kernel */
+
+static bool is_wanted(const planner *p, const fuse_event *e, int next) {
+  const fuse_value *v = &p->r->value[e->out];
+  if (v->target < 0) return v->last >= next;
+  for (int i = 0; i < p->g.events; i++)
+    if (p->r->event[p->g.event[i]].into == e->out) return false; /* it is written once more */
+  return true;
+}
+
+static void mark(const planner *p, int value, bool *needed) {
+  for (int i = p->g.events - 1; i >= 0; i--) {
+    const fuse_event *e = &p->r->event[p->g.event[i]];
+    if (e->out != value || needed[i]) continue;
+    needed[i] = true;
+    for (int k = 0; k < e->operands; k++)
+      if (e->in[k] >= 0) mark(p, e->in[k], needed);
+    return;
+  }
+}
+
+static int add_node(fuse_step *s, tide_fuse_node node) {
+  s->node[s->nodes] = node;
+  return s->nodes++;
+}
+
+/* The node of a value: one that is computed in the kernel, or an input. */
+static int node_of(const planner *p, fuse_step *s, int16_t *node, int value) {
+  const fuse_value *v = &p->r->value[value];
+  if (node[value] >= 0) return node[value];
+  s->input[s->inputs++] = (int16_t)value;
+  tide_fuse_node input = {.kind = TIDE_FUSE_INPUT, .dtype = (tide_dtype)v->dtype, .ndim = v->ndim};
+  return node[value] = (int16_t)add_node(s, input);
+}
+
+static int add_number(fuse_step *s, tide_scalar number) {
+  s->number[s->numbers] = number;
+  return s->numbers++;
+}
+
+static void add_event_node(const planner *p, fuse_step *s, int16_t *node, const fuse_event *e) {
+  tide_fuse_node n = {.kind = e->what == FUSE_CAST ? TIDE_FUSE_CAST : TIDE_FUSE_OP, .op = e->op, .param = -1};
+  if (e->what == FUSE_CAST) n.dtype = (tide_dtype)e->dtype;
+  for (int k = 0; k < e->operands; k++)
+    n.in[k] = e->in[k] >= 0 ? node_of(p, s, node, e->in[k]) : -1 - add_number(s, e->number[k]);
+  for (int k = 0; k < e->params; k++) {
+    int at = add_number(s, e->param[k]);
+    if (!k) n.param = at;
+  }
+  node[e->out] = (int16_t)add_node(s, n);
+}
+
+static bool step_arrays(fuse_step *s) {
+  s->node = calloc(TIDE_FUSE_NODES, sizeof *s->node);
+  s->number = calloc(TIDE_FUSE_SCALARS, sizeof *s->number);
+  return s->node && s->number;
+}
+
+/* Asks for the kernel that these tensors need, before a call does. */
+static void begin_ahead(const planner *p, const fuse_step *s) {
+  tide_fuse_layout in[TIDE_FUSE_INPUTS];
+  for (int k = 0; k < s->inputs; k++) {
+    const fuse_value *v = &p->r->value[s->input[k]];
+    in[k] = (tide_fuse_layout){v->device, v->size, v->stride};
+  }
+  tide_fused_begin(s->fused, in);
+}
+
+/* A kernel with these results, which are events of the group. */
+static void add_kernel(planner *p, const int *results, int n) {
+  bool needed[GROUP] = {false};
+  int16_t node[FUSE_VALUES];
+  fuse_step *s = &p->step[p->steps++];
+  *s = (fuse_step){.outputs = n};
+  memset(node, -1, sizeof node);
+  if (!step_arrays(s)) {
+    fuse_decline(p->r, "there is no memory for what it does");
+    return;
+  }
+  for (int k = 0; k < n; k++) mark(p, p->r->event[p->g.event[results[k]]].out, needed);
+  for (int i = 0; i < p->g.events; i++)
+    if (needed[i]) add_event_node(p, s, node, &p->r->event[p->g.event[i]]);
+  for (int k = 0; k < n; k++) {
+    int16_t value = p->r->event[p->g.event[results[k]]].out;
+    fuse_value *v = &p->r->value[value];
+    s->written[k] = node[value], s->output[k] = value, s->into[k] = v->target;
+    s->writes |= v->target >= 0;
+    s->numel = tide_fuse_numel(v->size, v->ndim);
+    if (v->target >= 0)
+      p->slot[value] = p->slot[v->target];
+    else
+      give_slot(p, value);
+  }
+  tide_status status = tide_fused_new(&s->fused, p->name, s->node, s->nodes, s->written, n, s->number, s->numbers);
+  if (status == TIDE_OK && !s->writes) begin_ahead(p, s);
+}
+
+/* `next`: the first event that is not in the group or before it. */
+static void close_group(planner *p, int next) {
+  group *g = &p->g;
+  bool done[GROUP] = {false};
+  for (int i = 0; i < g->events; i++) {
+    int results[TIDE_FUSE_OUTPUTS], n = 0;
+    for (int k = i; k < g->events && n < TIDE_FUSE_OUTPUTS; k++) {
+      const fuse_event *e = &p->r->event[g->event[k]], *first = n ? &p->r->event[g->event[results[0]]] : e;
+      if (done[k] || !is_wanted(p, e, next) || !same_size(&p->r->value[e->out], &p->r->value[first->out])) continue;
+      done[k] = true;
+      results[n++] = k;
+    }
+    if (g->writes && n == TIDE_FUSE_OUTPUTS) fuse_decline(p->r, "it gives too many results beside what it writes");
+    if (n && !p->r->record->eager) add_kernel(p, results, n);
+  }
+  *g = (group){0};
+}
+
+/* {==== Groups */
+
+static bool is_leaf(const group *g, int value) {
+  for (int i = 0; i < g->leaves; i++)
+    if (g->leaf[i] == value) return true;
+  return false;
+}
+
+static bool fits(const planner *p, const fuse_event *e) {
+  const group *g = &p->g;
+  int leaves = g->leaves;
+  for (int k = 0; k < e->operands; k++)
+    if (e->in[k] >= 0 && !is_pending(p, e->in[k]) && !is_leaf(g, e->in[k])) leaves++;
+  return g->events < GROUP - 1 && leaves <= TIDE_FUSE_INPUTS && g->numbers <= NUMBERS;
+}
+
+/* Would it read, in one kernel, what that kernel writes by another way? Or have another size than what is written? */
+static bool conflicts(const planner *p, const fuse_event *e, int target) {
+  const fuse_recorder *r = p->r;
+  const group *g = &p->g;
+  bool writes = g->writes || target >= 0;
+  for (int i = 0; writes && i < g->events; i++) {
+    const fuse_event *other = &r->event[g->event[i]];
+    const fuse_value *v = &r->value[other->out];
+    if (!same_size(v, &r->value[e->out])) return true;
+    for (int k = 0; v->target >= 0 && k < e->operands; k++)
+      if (e->in[k] >= 0 && !is_pending(p, e->in[k]) && r->value[e->in[k]].storage == r->value[v->target].storage)
+        return true;
+    if (target >= 0 && v->target >= 0 && v->target != target && r->value[v->target].storage == r->value[target].storage)
+      return true;
+  }
+  for (int i = 0; target >= 0 && i < g->leaves; i++)
+    if (g->leaf[i] != target && r->value[g->leaf[i]].storage == r->value[target].storage) return true;
+  return false;
+}
+
+static int target_of(const planner *p, const fuse_event *e) {
+  if (e->into < 0) return -1;
+  return is_pending(p, e->into) ? p->r->value[e->into].target : e->into;
+}
+
+static void add_operation(planner *p, int at) {
+  fuse_event *e = &p->r->event[at];
+  group *g = &p->g;
+  int target = target_of(p, e);
+  if (!fits(p, e) || conflicts(p, e, target)) {
+    close_group(p, at);
+    target = target_of(p, e);
+  }
+  for (int k = 0; k < e->operands; k++)
+    if (e->in[k] >= 0 && !is_pending(p, e->in[k]) && !is_leaf(g, e->in[k])) g->leaf[g->leaves++] = e->in[k];
+  for (int k = 0; k < e->operands; k++) g->numbers += e->in[k] < 0;
+  g->numbers += e->params;
+  g->event[g->events++] = (int16_t)at;
+  p->r->value[e->out].target = (int16_t)target;
+  g->writes |= target >= 0;
+  if (target >= 0) p->r->record->writes = true;
+}
+
+static bool uses_pending(const planner *p, const fuse_step *s) {
+  for (int k = 0; k < s->args; k++)
+    if (s->arg[k].is_tree || (s->arg[k].value >= 0 && is_pending(p, s->arg[k].value))) return true;
+  return false;
+}
+
+static void add_call(planner *p, int at) {
+  const fuse_event *e = &p->r->event[at];
+  if (!e->is_view || p->g.writes || uses_pending(p, &e->call)) close_group(p, at);
+  fuse_step *s = &p->step[p->steps++];
+  *s = e->call;
+  for (int k = 0; k < s->results; k++) {
+    int first = s->result[k] < -1 ? -2 - s->result[k] : s->result[k], n = s->result[k] < -1 ? s->listed[k] : 1;
+    for (int i = first; i < first + n; i++) give_slot(p, i);
+  }
+  p->r->record->exact = true;
+}
+
+/* {==== The whole */
+
+static bool note_results(fuse_recorder *r, int first, int top) {
+  fuse_record *p = r->record;
+  int n = top - first + 1;
+  p->result = calloc((size_t)n + 1, sizeof *p->result);
+  p->results = n;
+  if (!p->result) return false;
+  for (int i = 0; i < n; i++) {
+    fuse_arg *a = &p->result[i];
+    const ltide_tensor *u = ltide_test_handle(r->L, r->S, first + i);
+    *a = (fuse_arg){.value = -1};
+    r->call.seen_count = 0;
+    if (u) {
+      a->value = fuse_value_of(r, first + i);
+      if (a->value < 0) return false;
+      r->value[a->value].last = FUSE_EVENTS;
+      continue;
+    }
+    if (lua_istable(r->L, first + i)) {
+      for (int k = 0; k < r->tables; k++)
+        if (r->table[k] == lua_topointer(r->L, first + i)) return false;
+      if (!fuse_push_template(r, first + i, 0, &a->is_tree)) return false;
+      for (int k = 0; k < r->call.seen_count; k++) r->value[r->call.seen[k].value].last = FUSE_EVENTS;
+      a->is_tree = true;
+      if (r->call.seen_count == 32) return false;
+    } else
+      lua_pushvalue(r->L, first + i);
+    a->ref = fuse_keep(r);
+  }
+  return true;
+}
+
+static void place_inputs(planner *p) {
+  const fuse_record *record = p->r->record;
+  for (int i = 0; i < record->guards; i++) {
+    const fuse_guard *g = &record->guard[i];
+    if (g->want == FUSE_TENSOR) p->slot[g->input] = (int16_t)(g->slot ? g->slot : -1 - g->at);
+  }
+}
+
+static bool keep_steps(fuse_record *record, const planner *p) {
+  record->step = malloc((size_t)(p->steps + 1) * sizeof *record->step);
+  record->slot = malloc(sizeof p->slot);
+  if (!record->step || !record->slot) return false;
+  memcpy(record->step, p->step, (size_t)p->steps * sizeof *p->step);
+  memcpy(record->slot, p->slot, sizeof p->slot);
+  record->steps = p->steps, record->slots = p->r->slots, record->values = p->r->values;
+  return true;
+}
+
+void fuse_plan(fuse_recorder *r, const char *name, int first, int top) {
+  fuse_record *record = r->record;
+  if (!note_results(r, first, top)) {
+    fuse_decline(r, "it returns what cannot be made again");
+    return;
+  }
+  planner *p = calloc(1, sizeof *p);
+  if (!p) {
+    fuse_decline(r, "there is no memory for what it does");
+    return;
+  }
+  p->r = r, p->name = name;
+  for (int i = 0; i < r->values; i++) r->value[i].target = -1;
+  place_inputs(p);
+  for (int i = 0; i < r->events && !record->eager; i++)
+    if (r->event[i].what == FUSE_CALL)
+      add_call(p, i);
+    else
+      add_operation(p, i);
+  if (!record->eager) close_group(p, r->events);
+  if (!keep_steps(record, p)) fuse_decline(r, "there is no memory for what it does");
+  free(p);
+}
+
+void fuse_record_free(fuse_record *p) {
+  if (!p) return;
+  for (int i = 0; i < p->steps; i++) {
+    tide_fused_free(p->step[i].fused);
+    free(p->step[i].node);
+    free(p->step[i].number);
+  }
+  free(p->guard), free(p->input), free(p->step), free(p->slot), free(p->result);
+  free(p);
+}
+
+/* {==== Running */
+
+static int place(const fuse_record *p, int base, int value) {
+  int slot = p->slot[value];
+  return slot < 0 ? 2 + (-1 - slot) : base + slot;
+}
+
+static tide_tensor *tensor_of(lua_State *L, ltide_state *S, const fuse_record *p, int base, int value) {
+  ltide_tensor *u = ltide_test_handle(L, S, place(p, base, value));
+  if (!u || !u->t) ltide_freed_error(L, "fuse: a tensor", "tensor");
+  return u->t;
+}
+
+/* Pushes a copy of the template at the top, which is popped, with the values in it. */
+static void push_tree(lua_State *L, const fuse_record *p, int base) {
+  luaL_checkstack(L, 8, "tide.fuse");
+  int from = lua_gettop(L);
+  lua_newtable(L);
+  for (lua_pushnil(L); lua_next(L, from); lua_settop(L, from + 2)) {
+    lua_pushvalue(L, from + 2);
+    if (lua_islightuserdata(L, from + 3))
+      lua_pushvalue(L, place(p, base, (int)((char *)lua_touserdata(L, from + 3) - (char *)NULL) - 1));
+    else {
+      lua_pushvalue(L, from + 3);
+      if (lua_istable(L, -1) && !lua_getmetatable(L, -1)) push_tree(L, p, base);
+      lua_settop(L, from + 5);
+    }
+    lua_rawset(L, from + 1);
+  }
+  lua_remove(L, from);
+}
+
+static void push_arg(lua_State *L, const fuse_record *p, const fuse_arg *a, int refs, int base) {
+  if (a->value >= 0) {
+    lua_pushvalue(L, place(p, base, a->value));
+    return;
+  }
+  lua_rawgeti(L, refs, a->ref);
+  if (a->is_tree) push_tree(L, p, base);
+}
+
+static void run_call(lua_State *L, const fuse_record *p, const fuse_step *s, int refs, int base) {
+  int top = lua_gettop(L);
+  luaL_checkstack(L, FUSE_ARGS + FUSE_RESULTS + 8, "tide.fuse");
+  lua_rawgeti(L, refs, s->fn);
+  for (int k = 0; k < s->args; k++) push_arg(L, p, &s->arg[k], refs, base);
+  lua_call(L, s->args, s->results);
+  ltide_enter_again(L);
+  for (int k = 0; k < s->results; k++) {
+    int at = top + 1 + k;
+    if (s->result[k] >= 0) {
+      if (p->slot[s->result[k]] > 0) lua_copy(L, at, place(p, base, s->result[k]));
+      continue;
+    }
+    for (int i = 0; lua_istable(L, at) && i < s->listed[k]; i++) {
+      lua_rawgeti(L, at, i + 1);
+      lua_replace(L, place(p, base, -2 - s->result[k] + i));
+    }
+  }
+  lua_settop(L, top);
+}
+
+/* One node alone. */
+static tide_status do_node(tide_tensor **made, const fuse_step *s, int i, tide_tensor *into) {
+  const tide_fuse_node *n = &s->node[i];
+  tide_operand in[3];
+  if (n->kind == TIDE_FUSE_CAST) {
+    const tide_options o = {n->dtype, tide_tensor_device(made[n->in[0]]), false};
+    return tide_to(&made[i], made[n->in[0]], &o, true, false);
+  }
+  for (int k = 0; k < tide_op_get((tide_op)n->op)->operands; k++)
+    in[k] =
+        n->in[k] < 0 ? (tide_operand){.number = s->number[-1 - n->in[k]]} : (tide_operand){.tensor = made[n->in[k]]};
+  const tide_scalar *params = n->param >= 0 ? s->number + n->param : NULL;
+  if (!into) return tide_elementwise(&made[i], (tide_op)n->op, in, params, NULL);
+  tide_status status = tide_elementwise(NULL, (tide_op)n->op, in, params, into);
+  if (status == TIDE_OK) tide_tensor_retain(made[i] = into);
+  return status;
+}
+
+/* The operations one by one, as the function would do them. */
+static tide_status do_nodes(tide_tensor **out, const fuse_step *s, tide_tensor *const *in, tide_tensor *const *into) {
+  tide_tensor *made[TIDE_FUSE_NODES] = {NULL};
+  tide_status status = TIDE_OK;
+  int inputs = 0;
+  for (int i = 0; i < s->nodes && status == TIDE_OK; i++) {
+    if (s->node[i].kind == TIDE_FUSE_INPUT) {
+      tide_tensor_retain(made[i] = in[inputs++]);
+      continue;
+    }
+    tide_tensor *to = NULL;
+    for (int k = 0; s->writes && k < s->outputs; k++)
+      if (s->written[k] == i) to = into[k];
+    status = do_node(made, s, i, to);
+  }
+  for (int k = 0; k < s->outputs && status == TIDE_OK; k++) tide_tensor_retain(out[k] = made[s->written[k]]);
+  for (int i = 0; i < s->nodes; i++) tide_tensor_release(made[i]);
+  return status;
+}
+
+static void run_kernel(lua_State *L, ltide_state *S, const fuse_record *p, const fuse_step *s, int base) {
+  tide_tensor *in[TIDE_FUSE_INPUTS], *into[TIDE_FUSE_OUTPUTS], *out[TIDE_FUSE_OUTPUTS];
+  ltide_tensor *made[TIDE_FUSE_OUTPUTS];
+  bool done = false;
+  for (int k = 0; k < s->outputs; k++) {
+    made[k] = NULL;
+    if (s->into[k] >= 0) continue;
+    made[k] = ltide_new_tensor(L, S);
+    lua_replace(L, base + p->slot[s->output[k]]);
+  }
+  for (int k = 0; k < s->inputs; k++) in[k] = tensor_of(L, S, p, base, s->input[k]);
+  for (int k = 0; k < s->outputs; k++) into[k] = s->into[k] < 0 ? NULL : tensor_of(L, S, p, base, s->into[k]);
+  if (s->fused) ltide_try(L, tide_fused_call(&done, out, s->fused, in, s->writes ? into : NULL));
+  if (!done) ltide_try(L, do_nodes(out, s, in, into));
+  for (int k = 0; k < s->outputs; k++)
+    if (made[k])
+      made[k]->t = out[k];
+    else
+      tide_tensor_release(out[k]);
+}
+
+int fuse_run(lua_State *L, ltide_state *S, fuse_record *p, int refs, int base) {
+  for (int i = 0; i < p->steps; i++)
+    if (p->step[i].is_call)
+      run_call(L, p, &p->step[i], refs, base);
+    else
+      run_kernel(L, S, p, &p->step[i], base);
+  luaL_checkstack(L, p->results, "tide.fuse");
+  for (int k = 0; k < p->results; k++) push_arg(L, p, &p->result[k], refs, base);
+  ltide_made(L, S);
+  return p->results;
+}
+
+#endif

@@ -1,0 +1,331 @@
+-- Fused functions (API.md FUSE-01 to FUSE-05).
+
+local tide = require "tide"
+local D = require "spec.support.device"
+if rawget(_G, "jit") then return pending "fused functions run each time under LuaJIT" end
+local dev, unpack, type, ipairs, pcall, error, yield = D.dev, table.unpack, type, ipairs, pcall, error, coroutine.yield
+
+local function fill(size, dtype, low)
+  local n = tide.zeros(size):numel()
+  local x = (tide.arange(1, n + 1, { device = dev }) * 37 % 23):view(size):to "float32"
+  return (x / 4 - (low or 2)):to(dtype or "float32")
+end
+
+-- f(...) gives what fn(...) gives, when it is noted, before a kernel is there, and with one.
+local function check(fn, tolerance, ...)
+  local f = tide.fuse(fn)
+  local expected = table.pack(fn(...))
+  for pass = 1, 3 do
+    local got = table.pack(f(...))
+    assert.are.equal(expected.n, got.n)
+    for i = 1, got.n do
+      local a, b = expected[i], got[i]
+      if tide.is_tensor(a) then
+        assert.are.equal(a.dtype, b.dtype)
+        assert.are.same(a:size(), b:size())
+        for d = 1, a:dim() do -- where one element stands alone, any stride is right
+          if a:size(d) > 1 then assert.are.equal(a:stride(d), b:stride(d)) end
+        end
+        D.eq(a:to "float64", b:to "float64", tolerance, "pass " .. pass .. ", result " .. i)
+      else
+        assert.are.same(a, b)
+      end
+    end
+    if pass == 2 and D.compiler then f:wait() end
+  end
+  return f
+end
+
+-- The text that f:explain() prints.
+local function explained(f)
+  local old, text = _G.print, nil
+  rawset(_G, "print", function(s) text = s end)
+  local given = f:explain()
+  rawset(_G, "print", old)
+  assert.are.equal(given, text)
+  return text
+end
+
+local function quietly(fn)
+  warn "@off"
+  fn()
+  warn "@on"
+end
+
+describe("tide.fuse", function()
+  D.watch(before_each, after_each)
+
+  it("does a chain in one kernel, without calling the function again (FUSE-01)", function()
+    local calls = 0
+    local f = check(function(x, y) return ((x * y + 1):tanh() - x / 2):relu() end, 1e-6, fill { 6, 5 }, fill { 6, 5 })
+    local kernels = f:kernels()
+    assert.are.equal(1, #kernels)
+    assert.are.same({ "mul", "add", "tanh", "div", "sub", "relu" }, kernels[1].operations)
+    assert.are.equal(12, kernels[1].bytes)
+    assert.are.equal(30, kernels[1].elements)
+    assert.are.equal(0, calls)
+    if D.compiler then assert.is_true(f:ready()) end
+    assert.is_truthy(explained(f):find "1 step")
+  end)
+
+  it("takes any layout, broadcasts, 0-d and empty tensors", function()
+    local fn = function(x, y) return (x + y) * x, x - 1 end
+    for _, size in ipairs { { 5 }, { 4, 6 }, { 2, 3, 4 }, { 1, 7 }, { 1030 } } do
+      local x, y = fill(size), fill(size, "float32", -3)
+      for _, a in ipairs(D.layouts(x)) do
+        for _, b in ipairs(D.layouts(y)) do
+          check(fn, 0, a[2], b[2])
+          a[3]() b[3]()
+        end
+      end
+    end
+    local x, row, column, one = fill { 3, 4 }, fill { 4 }, fill { 3, 1 }, fill {}
+    check(fn, 0, x, row)
+    check(fn, 0, x, column)
+    check(fn, 0, x, one)
+    check(fn, 0, one, one)
+    check(fn, 0, fill { 1, 1 }, fill { 1 })
+    check(fn, 0, x:narrow(1, 1, 0), row)
+    check(function(a, b, c) return a * c + b * c, c * 2 end, 0, column, row, one) -- results of two sizes
+  end)
+
+  it("keeps the dtypes of the operations", function()
+    for _, a in ipairs { "bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64" } do
+      for _, b in ipairs { "uint8", "int32", "float16", "float64" } do
+        local x, y = fill({ 9 }, a), fill({ 9 }, b, 1)
+        check(function(p, q) return (p * q + q):ge(q), p * q * q, (p + q) / 2 end, D.eps[a == "bfloat16" and a or b] or 1e-6, x, y)
+      end
+    end
+    local x = fill({ 9 }, "float32")
+    check(function(p) return p:half(), p:to "int8" + 1, (p * 1e9):to "int16", p:bool():float() end, 0, x)
+    check(function(p) return (p * 3 + 100):to "uint8" * 2, -p:to "int64" end, 0, x)
+    check(function(p, q) return tide.where(p:gt(0), p, q), p:clamp(-1, 1), p:isnan():logical_not() end, 0, x, x * 2)
+    check(function(p) return p ^ 2, p:addcmul(p, p, { value = 3 }), p:add(p, { alpha = 2 }), p:leaky_relu(0.2) end, 1e-6, x)
+  end)
+
+  it("runs what it cannot fuse between the kernels (FUSE-03)", function()
+    local x, w = fill { 4, 4 }, fill({ 4, 4 }, "float32", 1)
+    local f = check(function(a, b)
+      local h = (a + 1) * 2
+      return (h:matmul(b) - h):relu() + h:sum(1), h:t() * 3
+    end, 1e-5, x, w)
+    assert.is_truthy(explained(f):find "calls matmul")
+    check(function(a) local p, q = unpack((a * 2):split(2)) return p + q, a[1] + a[2] end, 0, x)
+    check(function(a) return a:unsqueeze(1) + a, a:t() * a.shape[2] end, 0, x)
+    check(function(a) return a / a:numel() + #a end, 0, x)
+    check(function(a, i) return a:index_select(1, i) * 2 + tide.cat({ a, a * 2 }, 1):narrow(1, 1, 2) end, 0, x,
+      D.tensor({ 2, 1 }, "int64"))
+  end)
+
+  it("sees numbers, globals, tables and functions change", function()
+    local k, config, x = 2, { scale = 3, deep = { 1 } }, fill { 8 }
+    local function helper(t) return t * config.scale + config.deep[1] end
+    local f = tide.fuse(function(t, n) return helper(t) * k + n end)
+    local function expect(n) D.eq((x * config.scale + config.deep[1]) * k + n, f(x, n)) end
+    for _ = 1, 2 do expect(1) end
+    for _ = 1, 2 do expect(1.5) end
+    k = 5
+    for _ = 1, 2 do expect(1) end
+    config.scale = -1
+    for _ = 1, 2 do expect(1) end
+    config.deep[1] = 7
+    expect(1)
+    helper = function(t) return -t end
+    D.eq(-x * 5 + 1, f(x, 1))
+    D.eq(-x * 5 + 1, f(x, 1))
+    local env = setmetatable({ scale = 2 }, { __index = _G })
+    local g = tide.fuse(load("return function(t) return t * scale * math.floor(1.5) end", "chunk", "t", env)())
+    for _ = 1, 2 do D.eq(x * 2, g(x)) end
+    env.scale = 4
+    for _ = 1, 2 do D.eq(x * 4, g(x)) end
+    env.math = { floor = function() return 3 end }
+    for _ = 1, 2 do D.eq(x * 12, g(x)) end
+    env.scale = nil
+    assert.is_false((pcall(g, x)))
+    _G.scale = x
+    D.eq(x * x * 3, g(x))
+    _G.scale = nil
+  end)
+
+  it("takes tensors in upvalues and tables as they are then", function()
+    local w, params, x = fill { 8 }, { a = fill { 8 }, list = { fill { 8 } } }, fill({ 8 }, "float32", 1)
+    local f = tide.fuse(function(t) return t * w + params.a - params.list[1] end)
+    local function expect() D.eq(x * w + params.a - params.list[1], f(x)) end
+    expect() expect()
+    w = w + 1
+    expect()
+    params.a = params.a * 2
+    expect()
+    w = fill({ 8 }, "float64")
+    expect() expect()
+    local g = tide.fuse(function(t) return { sum = t.x + t.y, { t.x - t.y, "name" } }, 3, nil end)
+    for i = 1, 3 do
+      local r, n, none = g { x = x, y = x * i }
+      D.eq(x + x * i, r.sum)
+      D.eq(x - x * i, r[1][1])
+      assert.are.equal("name", r[1][2])
+      assert.are.equal(3, n)
+      assert.is_nil(none)
+    end
+  end)
+
+  it("writes in order, in place and by out= (FUSE-04)", function()
+    local function fn(x, y, o)
+      x:mul_(2)
+      local z = x + y
+      y:add_(z):sub_(1)
+      tide.mul(z, x, { out = o })
+      return z - o
+    end
+    local f = tide.fuse(fn)
+    for pass = 1, 3 do
+      local a = { fill { 4, 8 }, fill { 4, 8 }, tide.zeros(4, 8, { device = dev }) }
+      local b = { a[1]:clone(), a[2]:clone(), a[3]:clone() }
+      D.eq(fn(table.unpack(a)), f(table.unpack(b)), 1e-6)
+      for i = 1, 3 do D.eq(a[i], b[i], 1e-6, "argument " .. i .. ", pass " .. pass) end
+      if D.compiler then f:wait() end
+    end
+  end)
+
+  it("sees views that overlap", function()
+    local function fn(a, b) a:add_(b) return a * 2 end
+    local f = tide.fuse(fn)
+    local function both(first, length, other)
+      local x, y = fill { 40 }, fill { 40 }
+      D.eq(fn(x:narrow(1, first, length), x:narrow(1, other, length)), f(y:narrow(1, first, length), y:narrow(1, other, length)))
+      D.eq(x, y)
+    end
+    for _ = 1, 2 do
+      both(1, 16, 17)
+      both(1, 16, 5)
+      both(5, 16, 1)
+      both(3, 16, 3)
+      if D.compiler then f:wait() end
+    end
+    local x, y = fill { 40 }, fill { 40 }
+    for _ = 1, 3 do D.eq(fn(x, fill { 40 }), f(y, fill { 40 })) D.eq(x, y) end
+    local g = tide.fuse(function(a) local v = a[{ { 1, 4 } }] a:mul_(3) return v + 1 end)
+    for _ = 1, 3 do
+      local z = fill { 8 }
+      D.eq(z[{ { 1, 4 } }] * 3 + 1, g(z))
+    end
+  end)
+
+  it("runs what depends on values each time, and says so once (FUSE-03)", function()
+    local x = fill { 8 }
+    quietly(function()
+      local f = tide.fuse(function(t) if t:sum():item() > 0 then return t * 2 end return t * 3 end)
+      D.eq(x:abs() * 2, f(x:abs()))
+      D.eq(-x:abs() * 3, f(-x:abs()))
+      assert.is_truthy(explained(f):find "item gives what may depend on values")
+      local clock = tide.fuse(function(t) return t * os.time() end)
+      clock(x)
+      assert.is_truthy(explained(clock):find "os" or explained(clock):find "time")
+      local n = 0
+      local counter = tide.fuse(function(t) n = n + 1 return t + n end)
+      for i = 1, 3 do D.eq(x + i, counter(x)) end
+      assert.is_truthy(explained(counter):find "it changes n")
+      local keep = {}
+      local keeper = tide.fuse(function(t) keep[#keep + 1] = 1 return t + 1 end)
+      for i = 1, 3 do keeper(x) assert.are.equal(i, #keep) end
+      local caught = tide.fuse(function(t) pcall(error, "x") return t + 1 end)
+      for _ = 1, 3 do D.eq(x + 1, caught(x)) end
+      local changing = tide.fuse(function(t, k) return t * k end)
+      for i = 1, 40 do D.eq(x * i, changing(x, i)) end
+    end)
+  end)
+
+  it("draws new random numbers at each call", function()
+    local f = tide.fuse(function(x) return tide.rand(8, { device = dev }) + x * 0 end)
+    local x = fill { 8 }
+    local a, b, c = f(x), f(x), f(x)
+    assert.is_false(tide.equal(a, b))
+    assert.is_false(tide.equal(b, c))
+  end)
+
+  it("raises what the function raises, at its line", function()
+    local f = tide.fuse(function(x, y)
+      return x + y -- this line
+    end)
+    local line = debug.getinfo(1, "l").currentline - 2
+    f(fill { 4 }, fill { 4 })
+    for _ = 1, 2 do
+      local e = D.raises("ShapeError", f, fill { 4 }, fill { 5 })
+      assert.is_truthy(tostring(e):find("fuse_spec.lua:" .. line, 1, true) or e.traceback:find(":" .. line, 1, true))
+      D.eq(fill { 4 } * 2, f(fill { 4 }, fill { 4 }))
+    end
+    D.raises("ArgumentError", tide.fuse, 3)
+    D.raises("ArgumentError", tide.fuse, print, { naem = "x" })
+  end)
+
+  it("leaves hooks of the script's as they are", function()
+    local lines, x = 0, fill { 4 }
+    debug.sethook(function() lines = lines + 1 end, "l")
+    local f = tide.fuse(function(t) return t + 1 end)
+    f(x) f(x)
+    local mask = select(2, debug.gethook())
+    debug.sethook()
+    assert.are.equal("l", mask)
+    assert.is_true(lines > 0)
+    assert.is_nil((debug.gethook()))
+    pcall(tide.fuse(function() error "x" end))
+    assert.is_nil((debug.gethook()))
+  end)
+
+  it("works in coroutines, also where they end in the middle", function()
+    local x = fill { 4 }
+    quietly(function()
+      local f = tide.fuse(function(t) yield(t) return t + 1 end)
+      local co = coroutine.wrap(function() return f(x) end)
+      co()
+      local other = tide.fuse(function(t) return t * 2 end)
+      for _ = 1, 3 do D.eq(x * 2, other(x)) end
+      D.eq(x + 1, co())
+      for _ = 1, 3 do D.eq(x * 2, other(x)) end
+      local dead = coroutine.create(function() return f(x) end)
+      coroutine.resume(dead)
+      coroutine.close(dead)
+      for _ = 1, 3 do D.eq(x * 2, other(x)) end
+      dead = coroutine.create(function() return tide.fuse(function(t) yield(t) end)(x) end)
+      coroutine.resume(dead)
+      dead = nil -- luacheck: ignore
+      collectgarbage() collectgarbage()
+      local third = tide.fuse(function(t) return t * 4 end)
+      for _ = 1, 3 do D.eq(x * 4, third(x)) end
+      assert.are.equal(1, #third:kernels())
+    end)
+  end)
+
+  it("may call another fused function", function()
+    local x = fill { 4 }
+    local inner = tide.fuse(function(t) return t * 2 + 1 end)
+    local outer = tide.fuse(function(t) return inner(t) - t end)
+    for _ = 1, 3 do D.eq(x + 1, outer(x)) end
+    assert.are.same({ "mul", "add", "sub" }, outer:kernels()[1].operations)
+  end)
+
+  it("is the same for random chains (FUSE-01)", function()
+    local seed = 7
+    local function roll(n) seed = (seed * 1103515245 + 12345) % 2147483648 return seed // 65536 % n + 1 end
+    local unary = { "neg", "abs", "relu", "sigmoid", "square", "floor", "tanh", "sign" }
+    local binary = { "add", "sub", "mul", "maximum", "minimum", "lt", "eq" }
+    for _ = 1, D.tsan and 3 or 12 do
+      local plan, sizes = {}, { { 6, 5 }, { 5 }, { 6, 1 } }
+      for i = 1, 3 + roll(8) do
+        plan[i] = roll(3) == 1 and { unary[roll(#unary)], roll(2 + i) } or { binary[roll(#binary)], roll(2 + i), roll(2 + i) }
+        if roll(4) == 1 then plan[i][4] = ({ "float64", "int32", "float32", "int8" })[roll(4)] end
+      end
+      local function run(a, b, c)
+        local v = { a, b, c }
+        for i, p in ipairs(plan) do
+          local x, y = v[p[2]], p[3] and v[p[3]]
+          if x.dtype == tide.bool then x = x:to "int32" end
+          local r = y and x[p[1]](x, y.dtype == tide.bool and y:to "int8" or y) or x[p[1]](x)
+          v[i + 3] = p[4] and r:to "float32":clamp(-100, 100):to(p[4]) or r
+        end
+        return v[#v], v[#v - 1]
+      end
+      check(run, 1e-4, fill(sizes[1]), fill(sizes[roll(3)], "float64"), fill(sizes[roll(3)], "int32"))
+    end
+  end)
+end)
