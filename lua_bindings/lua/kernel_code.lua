@@ -491,5 +491,10 @@ function kernel_code(of, of_opts)
   write_tables(out)
   local run = { 1, 1, 1 }
   run[ndim] = 4096
-  return join(out, "\n") .. "\n" .. join(codes, "\n") .. "\n", typed.barriers and opts.block or run
+  if typed.barriers then run = opts.block end
+  -- nothing of a script's is kept alive
+  kernel_lanes_end()
+  typed, flow, opts, w, now = nil, nil, nil, nil, nil
+  frames, ends, drops, mutable, slot_of, dropped_at = nil, nil, nil, nil, nil, nil
+  return join(out, "\n") .. "\n" .. join(codes, "\n") .. "\n", run
 end

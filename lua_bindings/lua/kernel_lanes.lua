@@ -556,3 +556,9 @@ function kernel_lanes(of_typed, of_flow, of_mode, of_opts)
     put = put, place = place, is_one = is_one, array_of = array_of, real_text = real_text, whole_text = whole_text, lane = lane,
   }
 end
+
+-- Lets go of the last code's tree.
+function kernel_lanes_end()
+  kernel_uniform_end()
+  typed, flow, opts, parts, cache, now = nil, nil, nil, nil, nil, nil
+end

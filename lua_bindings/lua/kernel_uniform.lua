@@ -152,3 +152,8 @@ function kernel_uniform(of, way)
   until not changed
   return flow
 end
+
+-- Lets go of the tree.
+function kernel_uniform_end()
+  typed, flow, open, at, region_of = nil, nil, nil, nil, nil
+end
