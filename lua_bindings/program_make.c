@@ -159,6 +159,7 @@ static int script_kernel_add(lua_State *L) {
   int n = read_operands(L, D, operand);
   tide_program_text t = {.struct_size = sizeof t, .name = k->name, .operands = operand, .operands_count = n};
   t.device = text_of(L, D, "device"), t.host = text_of(L, D, "host"), t.source = text_of(L, D, "source");
+  t.code = text_of(L, D, "code");
   t.turns = flag_of(L, D, "turns"), t.small = flag_of(L, D, "small"), t.waits = flag_of(L, D, "waits");
   t.unordered = flag_of(L, D, "unordered"), t.ndim = (int)integer_of(L, D, "ndim");
   read_block(L, D, "block", t.block), read_block(L, D, "host_block", t.host_block);

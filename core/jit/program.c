@@ -68,6 +68,7 @@ static tide_status fill(tide_program *p, const tide_program_text *t) {
   p->turns = t->turns, p->small = t->small, p->waits = t->waits, p->unordered = t->unordered, p->ndim = t->ndim;
   memcpy(p->block, t->block, sizeof p->block), memcpy(p->host_block, t->host_block, sizeof p->host_block);
   p->device = strdup(t->device), p->host = strdup(t->host);
+  if (t->code && !(p->code = strdup(t->code))) return tide__fail(TIDE_MEMORY, "%s: no host memory", p->what);
   if (!p->device || !p->host || !copy_operands(p, t)) return tide__fail(TIDE_MEMORY, "%s: no host memory", p->what);
   TIDE_TRY(lay_out(p, t));
   p->template = calloc((size_t)p->slots, sizeof *p->template);
@@ -97,7 +98,8 @@ void tide_program_free(tide_program *p) {
   if (!p || atomic_fetch_sub(&p->refs, 1) > 1) return;
   for (int i = 0; i < p->operands; i++) free((char *)(uintptr_t)p->operand[i].name);
   free(p->operand), free(p->first), free(p->pointer), free(p->template);
-  free(p->device), free(p->host);
+  if (p->interpreted) p->code_free(p->interpreted);
+  free(p->device), free(p->host), free(p->code);
   free(p);
 }
 
@@ -164,13 +166,46 @@ tide_status tide__program_prepare(tide__program_loaded **out, tide_program *p, i
   return l->ready ? TIDE_OK : tide__jit_pending(p->what);
 }
 
+/* ---- without a compiler ---- */
+
+/* Has the device a host's compiler, so that code can be interpreted? */
+static bool interprets(const tide_compiler **out, const tide_program *p, int device) {
+  const tide_backend *b;
+  if (!p->code || tide__backend(&b, device) != TIDE_OK) return false;
+  *out = b->compiler;
+  return *out && (*out)->host && (*out)->code_new;
+}
+
+tide_status tide__program_choose(tide__program_loaded **out, tide_program *p, int device) {
+  tide__program_loaded *l = *out = &p->on[device + 1];
+  const tide_compiler *c;
+  if (TIDE_LIKELY(l->ready)) return TIDE_OK;
+  if (!interprets(&c, p, device)) return tide__program_prepare(out, p, device);
+  if (!p->interpreted) TIDE_TRY(c->code_new(&p->interpreted, p->code, strlen(p->code)));
+  p->code_free = c->code_free;
+  if (l->without) return TIDE_OK;
+  /* whatever the compiler has to say is told to who asks whether it is ready */
+  tide_status status = prepare_elsewhere(l, p, device);
+  l->asked |= status != TIDE_OK, l->without = status == TIDE_LIBRARY;
+  if (!l->ready) l->compiler = c;
+  return TIDE_OK;
+}
+
+/* The status of asking for a compiler, or OK where none is there and none is needed. */
+static tide_status do_without(tide__program_loaded *l, tide_status status, const tide_program *p, int device) {
+  const tide_compiler *c;
+  if (status != TIDE_LIBRARY || !interprets(&c, p, device)) return status;
+  l->without = true, l->compiler = c;
+  return TIDE_OK;
+}
+
 tide_status tide_program_ready(bool *out, tide_program *p, int device) {
   if (!out || !p) return tide__fail(TIDE_ARGUMENT, "kernel: wrong arguments, expected a program and a result");
   if (device != TIDE_CPU) TIDE_TRY(tide__device_resolve(&device, device, "ready"));
   if (p->made != tide__epoch_now()) TIDE_TRY(tide__program_renew(p));
   tide__program_loaded *l = &p->on[device + 1];
-  if (!l->ready) TIDE_TRY(prepare_elsewhere(l, p, device));
-  *out = l->ready;
+  if (!l->ready && !l->without) TIDE_TRY(do_without(l, prepare_elsewhere(l, p, device), p, device));
+  *out = l->ready || l->without;
   return TIDE_OK;
 }
 
@@ -179,13 +214,14 @@ tide_status tide_program_wait(tide_program *p, int device) {
   if (!p) return tide__fail(TIDE_ARGUMENT, "kernel: wrong arguments, expected a program");
   if (device != TIDE_CPU) TIDE_TRY(tide__device_resolve(&device, device, "wait"));
   if (p->made != tide__epoch_now()) TIDE_TRY(tide__program_renew(p));
-  return tide__program_prepare(&l, p, device);
+  l = &p->on[device + 1];
+  return l->without ? TIDE_OK : do_without(l, tide__program_prepare(&l, p, device), p, device);
 }
 
 tide_status tide__program_renew(tide_program *p) {
   if (p->epoch != atomic_load(&tide__epochs[0]))
     return tide__fail(TIDE_STATE, "%s: the kernel belongs to a runtime that has ended or was reset", p->what);
-  for (int i = 0; i <= TIDE_MAX_DEVICES; i++) p->on[i].ready = p->on[i].asked = false;
+  for (int i = 0; i <= TIDE_MAX_DEVICES; i++) p->on[i].ready = p->on[i].asked = p->on[i].without = false;
   p->made = tide__epoch_now();
   return TIDE_OK;
 }

@@ -13,8 +13,9 @@ enum {
 
 typedef struct tide__program_loaded {
   bool ready;
-  bool asked;     /* a compiler has been asked for it, and was not done when so many jobs had ended: */
+  bool asked;     /* a compiler has been asked for it, and was not done, or failed, when so many jobs had ended: */
   uint32_t ended; /* tide__jit_ended */
+  bool without;   /* there is no compiler, and the interpreter does */
   void *function;
   int max_threads;
   const tide_compiler *compiler;
@@ -24,7 +25,9 @@ struct tide_program {
   _Atomic int refs; /* the handle, and bound launches */
   char what[96];    /* "kernel: wave" */
   const char *name;
-  char *device, *host;
+  char *device, *host, *code;
+  void *interpreted; /* what the host's interpreter made of `code`, by its compiler's slots */
+  void (*code_free)(void *interpreted);
   bool turns, small, waits, unordered;
   _Atomic bool warned;
   uint32_t epoch, made; /* of the runtime; of the accelerators when the functions were loaded */
@@ -38,6 +41,8 @@ struct tide_program {
 
 /* The function of the device, compiled and loaded where it is not yet. */
 tide_status tide__program_prepare(tide__program_loaded **out, tide_program *p, int device);
+/* The same for a launch, which is not to wait: out->ready is false where p->interpreted is to be launched instead. */
+tide_status tide__program_choose(tide__program_loaded **out, tide_program *p, int device);
 tide_status tide__program_renew(tide_program *p); /* after a reset of the accelerators everything is loaded again */
 
 #endif

@@ -152,17 +152,18 @@ static tide_status pack(launch *out, int64_t *s, tide_program *p, const int64_t 
   memcpy(s, grid, (size_t)p->ndim * sizeof *s);
   TIDE_TRY(put_operands(s, p, args, device));
   TIDE_TRY(check_order(p, device));
-  TIDE_TRY(tide__program_prepare(&l, p, device));
+  TIDE_TRY(tide__program_choose(&l, p, device));
   TIDE_TRY(count_blocks(&blocks, p, grid, l->compiler->host));
   TIDE_TRY(check_threads(p, l));
   const int64_t *block = p->block;
-  out->compiler = l->compiler, out->function = blocks ? l->function : NULL;
+  out->compiler = l->compiler, out->function = !blocks ? NULL : l->ready ? l->function : p->interpreted;
   out->a =
       (tide_launch){.grid = {(uint32_t)blocks, 1, 1},
                     .block = {(uint32_t)(block[0] * (p->ndim > 1 ? block[1] : 1) * (p->ndim > 2 ? block[2] : 1)), 1, 1},
                     .device = device,
                     .moved = bytes_of(args, n),
                     .elementwise = l->compiler->host ? !(p->unordered && tide__deterministic()) : p->waits,
+                    .interpreted = !l->ready,
                     .params = 1,
                     .pointers = (uint16_t)p->pointers,
                     .bytes = (uint16_t)(p->slots * 8),
@@ -252,6 +253,14 @@ static tide_status check_turns(const tide_program_bound *b) {
   return TIDE_OK;
 }
 
+/* Perhaps a compiler has finished since. */
+static tide_status find_compiled(tide_program_bound *b, int device) {
+  tide__program_loaded *l;
+  TIDE_TRY(tide__program_choose(&l, b->program, device));
+  if (l->ready) b->l.function = l->function, b->l.a.interpreted = false;
+  return TIDE_OK;
+}
+
 tide_status tide_program_bound_launch(tide_program_bound *b) {
   tide__queue q;
   if (TIDE_UNLIKELY(!b)) return tide__fail(TIDE_ARGUMENT, "launch: nothing is bound, expected a bound kernel");
@@ -262,6 +271,7 @@ tide_status tide_program_bound_launch(tide_program_bound *b) {
   if (TIDE_UNLIKELY(b->external)) TIDE_TRY(check_turns(b));
   TIDE_TRY(check_order(p, device));
   if (!b->l.function) return TIDE_OK;
+  if (b->l.a.interpreted) TIDE_TRY(find_compiled(b, device));
   TIDE_TRY(tide__queue_begin(&q, device));
   tide__jit_launch_begin();
   for (int i = 0; i < b->tensors; i++) {

@@ -150,7 +150,7 @@ local function compile(self, source, ndim, small, signature)
   return {
     typed = typed, opts = opts, signature = signature, ndim = ndim, small = small, args = #signature, operands = typed.operands,
     results = typed.results, outers = outers, places = places, lines = lines_of(typed), source = source.chunk,
-    device = text.device, host = text.host, turns = typed.barriers, waits = text.waits, block = text.block,
+    device = text.device, host = text.host, code = kernel_code(typed, opts), turns = typed.barriers, waits = text.waits, block = text.block,
     host_block = text.host_block, unordered = (typed.atomics and is_unordered(typed, typed.body)) or false,
   }
 end

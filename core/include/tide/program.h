@@ -37,6 +37,8 @@ typedef struct tide_program_text {
   const char *name;   /* in messages: "wave" */
   const char *device; /* CUDA C that defines tide_program */
   const char *host; /* C++ behind what jit/ puts before every kernel of the CPU; it ends with TIDE_KERNEL(tide_loop) */
+  const char *code; /* for the host's interpreter, which runs it where no compiler is or none has finished; NULL: there
+                       a launch waits. As host, in the blocks and slots of it (lua_bindings/lua/kernel_code.lua) */
   bool turns;       /* of the host: threads of a block wait for each other */
   bool small;       /* sizes and offsets are computed in 32 bits (tide_program_small) */
   bool waits;       /* of the device: it waits itself for the kernel before it, by griddepcontrol */
@@ -60,12 +62,13 @@ TIDE_API void tide_program_free(tide_program *program);
 /* May a program that was made `small` serve this call? */
 TIDE_API bool tide_program_small(const int64_t *grid, int ndim, const tide_operand *args, int n);
 /* Is its kernel for the device compiled and loaded? If not, that begins on another thread, and a later call tells; a
- * compiler's error is told by each. device: TIDE_CPU, or a device. */
+ * compiler's error is told by each. True too where there is no compiler, but code: nothing better will come. device:
+ * TIDE_CPU, or a device. */
 TIDE_API tide_status tide_program_ready(bool *out, tide_program *program, int device);
 /* Waits until it is; STATE where waits are refused. */
 TIDE_API tide_status tide_program_wait(tide_program *program, int device);
-/* Runs it on the device of its tensors, or on `device` where it has none, for every place of the grid. Waits for a
- * compiler where it is not ready, unless waits are refused. */
+/* Runs it on the device of its tensors, or on `device` where it has none, for every place of the grid. Where it is not
+ * ready its code is interpreted meanwhile; without code this waits for the compiler, unless waits are refused. */
 TIDE_API tide_status tide_program_launch(tide_program *program, const int64_t *grid, const tide_operand *args, int n,
                                          int device);
 /* Checks everything now and keeps it, with the tensors, for launches that check nothing but whether imported memory is
