@@ -1,0 +1,195 @@
+-- Kernels written in Lua where there is no compiler: the block interpreter beside plain Lua (tide.kernel.interpret), by
+-- random programs and by what its code does apart: masks, short rows, blocks of threads.
+--
+-- ctest runs it as specs-interpreted, with TIDE_CXX naming no compiler; elsewhere a compiler would take over.
+
+local tide = require "tide"
+local D = require "spec.support.device"
+local math, load = math, load or loadstring
+if (os.getenv "TIDE_CXX" or "") ~= "/nonexistent" then return pending "the interpreter alone: needs TIDE_CXX=/nonexistent" end
+if _VERSION ~= "Lua 5.4" then return pending "random programs use Lua 5.4's integers" end
+
+local programs = tonumber(os.getenv "TIDE_KERNEL_PROGRAMS" or 60)
+local first = tonumber(os.getenv "TIDE_KERNEL_SEED" or 1)
+
+-- ---- random programs over x (int64), u (float64), results y (int64) and v (float64) ----
+
+local R, scope, lines, indent, loops, depth_left
+local names = { "i", "j", "k" }
+local ndim
+
+local function line(text) lines[#lines + 1] = ("  "):rep(indent) .. text end
+
+local function any(kind)
+  local found = {}
+  for _, v in ipairs(scope) do
+    if v.kind == kind then found[#found + 1] = v.name end
+  end
+  return found[R(#found)]
+end
+
+local integer, float, boolean
+
+local function place() return names[R(ndim)] end
+
+-- An index that is inside: x and u have 11 elements.
+local function inside(depth) return ("(%s) %% 11 + 1"):format(integer(depth - 1)) end
+
+integer = function(depth)
+  local r = depth <= 0 and R(4) or R(15)
+  if r == 1 then return tostring(R(-9, 9)) end
+  if r == 2 or r == 3 then return any "integer" end
+  if r == 4 then return R(6) == 1 and ({ "math.maxinteger", "math.mininteger", "0x7fffffff", "4294967296" })[R(4)] or place() end
+  if r <= 8 then return ("(%s %s %s)"):format(integer(depth - 1), ({ "+", "-", "*", "-" })[R(4)], integer(depth - 1)) end
+  if r == 9 then return ("(%s %s %s)"):format(integer(depth - 1), ({ "&", "|", "~" })[R(3)], integer(depth - 1)) end
+  if r == 10 then return ("(%s %s %s)"):format(integer(depth - 1), R(2) == 1 and "<<" or ">>", integer(depth - 1)) end
+  if r == 11 then return ("(%s %s %s)"):format(integer(depth - 1), R(2) == 1 and "//" or "%", ({ "3", "-4", "16", "-1" })[R(4)]) end
+  if r == 12 then return ("(%s %s (%s | 1))"):format(integer(depth - 1), R(2) == 1 and "//" or "%", integer(depth - 1)) end
+  if r == 13 then return ("x[%s]"):format(inside(depth)) end
+  if r == 14 then return ("math.%s(%s, %s)"):format(R(2) == 1 and "min" or "max", integer(depth - 1), integer(depth - 1)) end
+  return ("%s(%s)"):format(({ "-", "~", "math.abs" })[R(3)], integer(depth - 1))
+end
+
+float = function(depth)
+  local r = depth <= 0 and R(2) or R(11)
+  if r == 1 then return ({ "0.5", "-2.25", "1e10", "3.0", "1e-300", "(1/0)" })[R(6)] end
+  if r == 2 or r == 3 then return any "float" end
+  if r <= 6 then return ("(%s %s %s)"):format(float(depth - 1), ({ "+", "-", "*", "/" })[R(4)], float(depth - 1)) end
+  if r == 7 then return ("(%s %s %s)"):format(float(depth - 1), R(2) == 1 and "//" or "%", ({ "0.75", "-3.0", float(depth - 1) })[R(3)]) end
+  if r == 8 then return ("u[%s]"):format(inside(depth)) end
+  if r == 9 then return ("math.sqrt(%s)"):format(float(depth - 1)) end
+  if r == 10 then return ("(%s + 0.0)"):format(integer(depth - 1)) end
+  return ("math.%s(%s, %s)"):format(R(2) == 1 and "min" or "max", float(depth - 1), float(depth - 1))
+end
+
+boolean = function(depth)
+  local r = depth <= 0 and R(4) or R(7)
+  local sign = ({ "<", "<=", ">", ">=", "==", "~=" })[R(6)]
+  if r <= 2 then return ("%s %s %s"):format(integer(depth - 1), sign, integer(depth - 1)) end
+  if r == 3 then return ("%s %s %s"):format(float(depth - 1), sign, float(depth - 1)) end
+  if r == 4 then return ("%s %s %s"):format(integer(depth - 1), sign, float(depth - 1)) end
+  if r == 5 then return ("not (%s)"):format(boolean(depth - 1)) end
+  return ("(%s) %s (%s)"):format(boolean(depth - 1), r == 6 and "and" or "or", boolean(depth - 1))
+end
+
+local statements
+
+local function nested(count)
+  local before = #scope
+  indent, depth_left = indent + 1, depth_left - 1
+  statements(count)
+  indent, depth_left = indent - 1, depth_left + 1
+  while #scope > before do scope[#scope] = nil end
+end
+
+local function fresh(kind)
+  local name = kind:sub(1, 1) .. #lines .. "_" .. #scope
+  return { name = name, kind = kind }
+end
+
+local function body(count)
+  loops = loops + 1
+  nested(count)
+  loops = loops - 1
+end
+
+local kinds = {
+  function()
+    local v = fresh(R(2) == 1 and "integer" or "float")
+    line(("local %s = %s"):format(v.name, v.kind == "integer" and integer(3) or float(3)))
+    scope[#scope + 1] = v
+  end,
+  function()
+    local kind = R(2) == 1 and "integer" or "float"
+    local name = any(kind)
+    if name == "i" or name == "j" or name == "k" then return line(("y[%s] = %s"):format(table.concat(names, "][", 1, ndim), integer(3))) end
+    line(("%s = %s"):format(name, kind == "integer" and integer(3) or float(3)))
+  end,
+  function()
+    line(("if %s then"):format(boolean(2)))
+    nested(R(3))
+    if R(2) == 1 then
+      line "else"
+      nested(R(3))
+    end
+    line "end"
+  end,
+  function()
+    local v = fresh "integer"
+    line(("for %s = %s, %s, %s do"):format(v.name, R(2) == 1 and R(-2, 2) or integer(1) .. " % 3", integer(1) .. " % 6",
+      ({ "1", "2", "-1", "1" })[R(4)]))
+    scope[#scope + 1] = v
+    body(R(3))
+    scope[#scope] = nil
+    line "end"
+  end,
+  function()
+    local v = fresh "integer"
+    line(("local %s = %s %% 5"):format(v.name, integer(1)))
+    line(("while %s > 0 and not (%s) do"):format(v.name, boolean(1)))
+    line(("  %s = %s - 1"):format(v.name, v.name))
+    body(R(3))
+    line "end"
+  end,
+  function()
+    if loops > 0 then line(("if %s then break end"):format(boolean(2))) end
+  end,
+}
+
+statements = function(count)
+  for _ = 1, count do
+    local r = depth_left > 0 and R(#kinds) or R(2)
+    if #lines > 60 then r = R(2) end
+    kinds[r]()
+  end
+end
+
+local function program(seed)
+  math.randomseed(seed)
+  R, scope, lines, indent, loops, depth_left = math.random, {}, {}, 1, 0, 3
+  ndim = R(3)
+  for d = 1, ndim do scope[d] = { name = names[d], kind = "integer" } end
+  scope[#scope + 1] = { name = "n", kind = "integer" }
+  scope[#scope + 1] = { name = "a", kind = "float" }
+  line "local p, q = 0, 0.0"
+  scope[#scope + 1] = { name = "p", kind = "integer" }
+  scope[#scope + 1] = { name = "q", kind = "float" }
+  statements(R(3, 7))
+  local at = table.concat(names, "][", 1, ndim)
+  line(("y[%s] = %s"):format(at, integer(2)))
+  line(("v[%s] = %s"):format(at, float(2)))
+  local grid = ({ { ({ 3, 40, 300, 520 })[R(4)] }, { 3, ({ 2, 17, 128, 270 })[R(4)] }, { 2, 3, ({ 1, 30, 140 })[R(3)] } })[ndim]
+  return ("function(%s, x, u, y, v, n, a)\n%s\nend"):format(table.concat(names, ", ", 1, ndim), table.concat(lines, "\n")), grid
+end
+
+local function arrays(grid, device)
+  local x = tide.tensor({ 5, -3, 0, 7, 1 << 40, -1, 2, 13, -8, 100, 4 }, { dtype = "int64", device = device })
+  local u = tide.tensor({ 0.5, -1.5, 3, 1e300, 0, -0.0, 2, 7.25, 1 / 0, -9, 0.1 }, { dtype = "float64", device = device })
+  return x, u, tide.zeros(grid, { dtype = "int64", device = device }), tide.zeros(grid, { dtype = "float64", device = device })
+end
+
+local function same(a, b)
+  if type(a) ~= "table" then return a == b or a ~= a and b ~= b end
+  for k = 1, #a do
+    if not same(a[k], b[k]) then return false end
+  end
+  return true
+end
+
+describe("kernels without a compiler", function()
+  D.watch(before_each, after_each)
+
+  it("give what plain Lua gives, random programs", function()
+    for seed = first, first + programs - 1 do
+      local text, grid = program(seed)
+      local n, a = R(-5, 20), R() * 10 - 5
+      local x, u, y, v = arrays(grid, D.dev)
+      local ran, problem = pcall(tide.kernel(text, { float = tide.float64 }), grid, x, u, y, v, n, a)
+      local hx, hu, hy, hv = arrays(grid, "cpu")
+      local plain, other = pcall(tide.kernel.interpret, load("return " .. text)(), grid, hx, hu, hy, hv, n, a, { float = tide.float64 })
+      if ran ~= plain or not same(y:cpu():totable(), hy:totable()) or not same(v:cpu():totable(), hv:totable()) then
+        error(("seed %d: kernel %s, plain Lua %s\n%s"):format(seed, ran and "differs" or tostring(problem), plain and "ran" or tostring(other), text))
+      end
+    end
+  end)
+end)
