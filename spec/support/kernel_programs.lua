@@ -4,6 +4,9 @@
 -- Every variable keeps its kind, integer, float or boolean, as plain Lua has no other way to tell them. Loops end by
 -- construction, divisors of integers are odd, indexes are taken modulo the size, so that a program that raises is a bug.
 --
+-- A grid has one or two dimensions. Some programs of one have blocks whose threads share an array, wait for each other
+-- between statements, and sum over the block or the warp.
+--
 -- There are two modes. "exact": float64 and operations that IEEE 754 defines, so that all numbers must be equal to the
 -- bit, infinities and nans among them. "smooth": float32 or float64 with math.*, bounded step by step and never compared or
 -- made integers, so that rounding stays small; the integers beside them must be equal all the same.
@@ -57,7 +60,7 @@ end
 
 -- ---- expressions ----
 
-local expression
+local expression, leaf
 
 local function integer_literal()
   return pick { "0", "1", "2", "3", "-1", "7", "10", "255", "-13", "65536", "2147483647", "-2147483648", "4294967296", "1000003",
@@ -73,6 +76,7 @@ end
 local function index(n, depth) return "(" .. expression("i", depth - 1) .. ") % " .. n .. " + 1" end
 
 local function load(t, depth)
+  if t.own then return p.at_place and t.name .. p.place or leaf(t.kind) end
   if t.ndim == 1 then return t.name .. "[" .. (p.at_place and one_in(2) and "i" or index("#" .. t.name, depth)) .. "]" end
   local a, b = index("#" .. t.name, depth), index(t.name .. ".shape[2]", depth)
   return one_in(2) and ("%s[%s][%s]"):format(t.name, a, b) or ("%s[{%s, %s}]"):format(t.name, a, b)
@@ -96,7 +100,7 @@ local integers = {
   function(d) return load(pick(p.integers), d) end,
   function(d) return one_in(2) and load(pick(p.integers), d) or "tide.random.integer(7, -5, 100, " .. expression("i", d) .. ")" end,
   function(d)
-    if p.smooth then return "#" .. pick(p.floats).name end
+    if p.smooth then return "#" .. p.floats[roll(2)].name end
     return "math." .. pick { "floor", "ceil" } .. "(math.max(-1e9, math.min(1e9, " .. expression("f", d) .. ")))"
   end,
 }
@@ -133,7 +137,7 @@ local smooth_floats = {
   function(d) return "tide.random.uniform(11, " .. expression("i", d) .. ", i, 5)" end,
 }
 
-local function leaf(kind)
+leaf = function(kind)
   if one_in(3) then return kind == "i" and integer_literal() or kind == "f" and float_literal() or pick { "true", "false" } end
   return known(kind) or (kind == "b" and "true" or kind == "i" and "i" or "a")
 end
@@ -160,6 +164,28 @@ local function new_local(kind)
   local v = name(kind)
   put("local " .. v .. " = " .. expression(kind, 3))
   declare(kind, v)
+end
+
+-- Everyone writes to the shared array, waits, reads anywhere and waits again; and sums.
+local function phase()
+  if one_in(2) then
+    put("s[t] = " .. expression("i", 2))
+    put "tide.barrier()"
+    new_local "i"
+    put("local " .. p.vars[#p.vars].name .. "s = s[(" .. expression("i", 2) .. ") % #s + 1]")
+    declare("i", p.vars[#p.vars].name .. "s")
+    put "tide.barrier()"
+    if one_in(2) then
+      put "s[t] = 0"
+      put "tide.barrier()"
+      put("tide.atomic." .. pick { "add", "max", "bxor" } .. "(s, (" .. expression("i", 2) .. ") % #s + 1, " .. expression("i", 2) .. ")")
+      put "tide.barrier()"
+    end
+  else
+    local v = name "i"
+    put("local " .. v .. " = tide." .. pick { "block_sum", "warp_sum" } .. "(" .. expression("i", 2) .. ")")
+    declare("i", v)
+  end
 end
 
 local function limit(depth) return "math.abs((" .. expression("i", depth) .. ") % 5)" end
@@ -230,7 +256,7 @@ local kinds_of_statement = {
   end,
   function()
     local t = pick(p.written)
-    put(t.name .. "[i] = " .. expression(t.kind, 3))
+    put(t.name .. p.place .. " = " .. expression(t.kind, 3))
   end,
   function()
     local kind = pick { "add", "min", "max", "band", "bor", "bxor", "sub" }
@@ -344,32 +370,49 @@ function M.program(seed, tide)
   state = seed * 0x9E3779B97F4A7C15 + 0x1234567
   for _ = 1, 8 do roll(2) end
   local smooth = one_in(3)
-  p = { lines = {}, depth = 0, vars = {}, names = 0, functions = {}, atomics = {}, smooth = smooth, at_place = true }
+  p = { lines = {}, depth = 0, vars = {}, names = 0, functions = {}, atomics = {}, smooth = smooth, at_place = true, place = "[i]" }
   local dtype = smooth and pick { "float32", "float64", "float32" } or "float64"
-  local n, rows = roll(40) + 3, roll(5)
+  local n, rows = one_in(12) and roll(700) or roll(40) + 3, roll(5)
+  local block = one_in(6) and pick { 8, 32, 64, 100 } or nil
+  local width = not block and one_in(4) and (one_in(6) and roll(400) or roll(9)) or nil
+  if block then n = block * roll(3) end
+  if width then n, p.place = n // width + 1, pick { "[i][j]", "[{i, j}]" } end
+  local shape = { n, width }
   function tide_tensor(list, kind) return tide.tensor(list, { dtype = kind }) end
   local x, z = floats_of(n, dtype), floats_of(rows * 3, dtype):view(rows, 3)
   local y = integers_of(n, pick { "int64", "int64", "int32", "uint8", "int16" })
-  local args = { x, y, z, tide.zeros({ n }, { dtype = dtype }), tide.zeros({ n }, { dtype = "int64" }), smooth and 0.5 or 1.5, roll(9) - 3 }
+  local args = { x, y, z, tide.zeros(shape, { dtype = dtype }), tide.zeros(shape, { dtype = "int64" }), smooth and 0.5 or 1.5, roll(9) - 3 }
   p.floats = { { name = "x", ndim = 1 }, { name = "z", ndim = 2 } }
   p.integers = { { name = "y", ndim = 1 } }
+  if one_in(3) then
+    p.floats[3], p.integers[2] = { name = "o", own = true, kind = "f" }, { name = "q", own = true, kind = "i" }
+  end
   p.written = { { name = "o", kind = "f" }, { name = "q", kind = "i" } }
   local bins = { "add", "min", "max", "band", "bor", "bxor", "sub" }
   for k = 1, #bins do args[#args + 1] = tide.zeros({ 4 }, { dtype = "int64" }) end
-  put("function(i, x, y, z, o, q, a, n, h_" .. table.concat(bins, ", h_") .. ")")
+  put("function(i, " .. (width and "j, " or "") .. "x, y, z, o, q, a, n, h_" .. table.concat(bins, ", h_") .. ")")
   scope(function()
     declare("i", "i", true)
+    if width then declare("i", "j", true) end
     declare("i", "n")
     declare("f", "a")
     for _ = 1, roll(3) - 1 do helper(pick { "i", "f" }) end
-    statements(roll(6) + 1)
-    put("o[i] = " .. expression("f", 3))
-    put("q[i] = " .. expression("i", 3))
+    if block then
+      put("local s, t, b = tide.shared(tide.int64, " .. block .. "), tide.thread(), tide.block()")
+      declare("i", "t", true)
+      declare("i", "b", true)
+    end
+    for _ = 1, block and 3 or 1 do
+      statements(block and roll(3) or roll(6) + 1)
+      if block then phase() end
+    end
+    put("o" .. p.place .. " = " .. expression("f", 3))
+    put("q" .. p.place .. " = " .. expression("i", 3))
     put("return " .. expression("f", 2) .. ", " .. expression("i", 2) .. ", " .. expression("b", 2))
   end)
   put "end"
   return {
-    seed = seed, text = table.concat(p.lines, "\n"), smooth = smooth, float = dtype, grid = n, args = args,
+    seed = seed, text = table.concat(p.lines, "\n"), smooth = smooth, float = dtype, grid = shape, options = { block = block }, args = args,
     written = { 4, 5, 8, 9, 10, 11, 12, 13, 14 },
   }
 end
