@@ -189,10 +189,18 @@ elseif(TIDE_SANITIZE)
 endif()
 tide_test(stress/calls 1200 ENV TIDE_SIM_CLOCK=virtual COMMAND ${checks}/calls.sh $<TARGET_FILE:tide_runner> 1 ${last_seed})
 set_tests_properties(${prefix}stress/calls PROPERTIES PROCESSORS 2)
+# Random kernels in Lua beside plain Lua: most by the block interpreter, as a compiler takes half a second for each.
+set(programs 500)
+if(TIDE_SANITIZE)
+  set(programs 100)
+endif()
+tide_test(stress/kernels 600 ENV TIDE_CXX=/nowhere TIDE_KERNEL_CACHE=0
+  COMMAND $<TARGET_FILE:tide_runner> spec/stress/kernels.lua 1 ${programs})
+tide_test(stress/kernels-sim 600 ENV TIDE_CXX=/nowhere TIDE_KERNEL_CACHE=0 TIDE_SIM_DEVICES=1 TIDE_SIM_CLOCK=virtual
+  COMMAND $<TARGET_FILE:tide_runner> spec/stress/kernels.lua --device cuda 501 550)
 if(TIDE_SANITIZE)
   return()
 endif()
-# Random kernels in Lua beside plain Lua.
 tide_test(stress/kernels-compiled 600 COMMAND $<TARGET_FILE:tide_runner> spec/stress/kernels.lua --compiled 1001 1024)
 # Once more with the stream sanitizer on, which must find nothing: what uses devices and is not slow for other reasons.
 file(GLOB watched CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} spec/*_spec.lua)
@@ -244,10 +252,13 @@ foreach(example IN LISTS examples)
   tide_test(example/${name} 600 COMMAND ${checks}/example.sh $<TARGET_FILE:tide_runner> ${example})
   set_tests_properties(example/${name} PROPERTIES PROCESSORS 2)
 endforeach()
+# Those of kernels in Lua once more where there is no compiler.
 file(GLOB examples CONFIGURE_DEPENDS scripts/examples/kernels/*.lua)
 foreach(example IN LISTS examples)
   get_filename_component(name ${example} NAME_WE)
   tide_test(example/kernels/${name} 300 COMMAND ${checks}/example.sh $<TARGET_FILE:tide_runner> ${example})
+  tide_test(example/kernels/${name}-interpreted 300 ENV TIDE_CXX=/nowhere TIDE_KERNEL_CACHE=0
+    COMMAND ${checks}/example.sh $<TARGET_FILE:tide_runner> ${example})
 endforeach()
 
 # ---- the installed tree, a host built against it, the tarball ----
