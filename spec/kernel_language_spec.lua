@@ -5,6 +5,7 @@ local tide = require "tide"
 local D = require "spec.support.device"
 
 local is_54 = _VERSION == "Lua 5.4"
+local unpack = unpack or table.unpack
 local f64 = { float = tide.float64 }
 
 local function copy(args)
@@ -24,20 +25,25 @@ local function same(want, got, what)
   end
 end
 
--- Runs it both ways, with copies of the arguments.
-local function agree(fn, grid, ...)
-  local plain, compiled = copy { ... }, copy { ... }
-  local want = { tide.kernel.interpret(fn, grid, (unpack or table.unpack)(plain)) }
-  local args = compiled
-  local k = tide.kernel(fn, f64)
-  if type(args[#args]) == "table" and not tide.is_tensor(args[#args]) then error "options are not passed on" end
-  local got = { k(grid, (unpack or table.unpack)(args)) }
-  assert.are.equal(#want, #got)
-  for i = 1, #want do same(want[i], got[i], "result " .. i) end
-  for i, v in ipairs(plain) do
-    if tide.is_tensor(v) then same(v, args[i], "argument " .. i) end
+-- Runs it in plain Lua and as a kernel, which is interpreted where its device does that until a compiler has finished; and
+-- compiled, where `forms` says so: that takes a second or more of a processor.
+local function run_both(forms, fn, grid, ...)
+  local k, plain = tide.kernel(fn, f64), copy { ... }
+  local want = { tide.kernel.interpret(fn, grid, unpack(plain)) }
+  for _, form in ipairs(forms) do
+    local args = copy { ... }
+    local got = { k(grid, unpack(args)) }
+    assert.are.equal(#want, #got)
+    for i = 1, #want do same(want[i], got[i], form .. ", result " .. i) end
+    for i, v in ipairs(plain) do
+      if tide.is_tensor(v) then same(v, args[i], form .. ", argument " .. i) end
+    end
+    if form ~= forms[#forms] then k:wait() end
   end
 end
+
+local function agree(...) run_both({ "the first call" }, ...) end
+local function agree_compiled(...) run_both({ "the first call", "compiled" }, ...) end
 
 local function floats(...) return tide.randn({ ... }, { dtype = tide.float64, device = D.dev }) * 3 end
 local function integers(...) return tide.randint(-9, 10, { ... }, { dtype = tide.int64, device = D.dev }) end
@@ -79,7 +85,7 @@ describe("the language of kernels", function()
   end
 
   it("computes with integers as Lua does", function()
-    agree(function(i, n, o)
+    agree_compiled(function(i, n, o)
       local v, r = n[i], o[i]
       local h = 1469598103934665603
       for k = 1, 8 do h = h * 1099511628211 + (v % 256) * k end
@@ -101,14 +107,14 @@ describe("the language of kernels", function()
   end)
 
   it("computes with floats as Lua does, and with both", function()
-    agree(function(i, x, n, o)
+    agree_compiled(function(i, x, n, o)
       local v, w, r = x[i], n[i], o[i]
       r[1], r[2], r[3], r[4] = v + w, v - 1, v * w, w / 2
       r[5], r[6], r[7], r[8] = v / 3, v // 1.5, v % 1.5, v % -2
       r[9], r[10], r[11], r[12] = w % 2.5, v ^ 2, -v, math.abs(v)
       local whole, rest = math.modf(v)
       r[13], r[14], r[15], r[16] = whole, rest, math.sqrt(math.abs(v)), math.fmod(v, 1.5)
-      return math.max(v, 1), math.min(v, w), 1 / (v - v), math.huge, math.deg(v)
+      return math.max(v, 1), math.min(v, w), 1 / (v - v), math.huge, math.deg(v), 1 / (-0.0), -0.0
     end, 30, floats(30), integers(30), floats(30, 16))
     agree(function(i, x, n, o)
       local v, w, r = x[i], n[i], o[i]
@@ -170,7 +176,7 @@ describe("the language of kernels", function()
   end)
 
   it("has goto, break and return from within", function()
-    agree(assert((loadstring or load) [[return function(i, x)
+    agree_compiled(assert((loadstring or load) [[return function(i, x)
       local s, n = 0.0, 0
       for k = 1, #x do
         for j = 1, #x do
@@ -241,6 +247,20 @@ describe("the language of kernels", function()
       if right > #u[i] then right = 1 end
       v[i][j] = v[i][j] + 0.125 * (u[math.max(i - 1, 1)][j] + u[math.min(i + 1, #u)][j] + u[i][left] + u[i][right] - 4 * u[i][j])
     end, { 5, 7 }, floats(5, 7), floats(5, 7))
+  end)
+
+  it("wraps indexes around by sizes", function()
+    local fn = function(i, x, y)
+      local n = #x
+      y[i] = x[(i + n - 2) % n + 1] + x[i % #x + 1] + (i * 7) // n + i // #y
+    end
+    agree_compiled(fn, 7, floats(7), floats(7))
+    local k, empty = tide.kernel(fn, f64), floats(0)
+    local e = D.raises("ValueError", function()
+      k(1, empty, floats(1))
+      if D.cuda then tide.cuda.synchronize() end
+    end)
+    assert.is_truthy(e.message:find("divided by zero", 1, true), e.message)
   end)
 
   it("has vectors, matrices and quaternions", function()

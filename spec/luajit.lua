@@ -38,6 +38,7 @@ return {
     ["writes functions out where they are called"] = text,
     ["reads numbers, tables and tensors outside of the function"] = text,
     ["has sizes, rows and lists of indexes"] = lengths,
+    ["wraps indexes around by sizes"] = text,
     ["has vectors, matrices and quaternions"] = text,
   },
   ["spec/sizes_spec.lua"] = long,

@@ -86,14 +86,18 @@ local range_of = {
   add = function(a, b) return a.lo + b.lo, a.hi + b.hi end,
   sub = function(a, b) return a.lo - b.hi, a.hi - b.lo end,
   mul = product_range,
+  -- by 0 it is 0, behind the report of it
   idiv = function(a, b)
-    if b.lo >= 1 then return floor_div(a.lo, a.lo < 0 and b.lo or b.hi), floor_div(a.hi, a.hi < 0 and b.hi or b.lo) end
-    return least, beyond
+    if b.lo < 0 then return least, beyond end
+    local low, high = most_of(b.lo, 1.0), most_of(b.hi, 1.0)
+    local lo, hi = floor_div(a.lo, a.lo < 0 and low or high), floor_div(a.hi, a.hi < 0 and high or low)
+    if b.lo >= 1 then return lo, hi end
+    return least_of(lo, 0.0), most_of(hi, 0.0)
   end,
   mod = function(a, b)
-    if b.lo >= 1 then return 0.0, a.lo >= 0 and least_of(a.hi, b.hi - 1) or b.hi - 1 end
-    if b.hi <= -1 and b.narrow then return b.lo + 1, 0.0 end
-    return least, beyond
+    local lo, hi = least_of(b.lo + 1, 0.0), most_of(b.hi - 1, 0.0)
+    if b.lo >= 0 and a.lo >= 0 then return 0.0, least_of(a.hi, hi) end
+    return lo, hi
   end,
   shl = function(a, b)
     if is_const(b) and b.value >= 0 and b.value < 64 then return a.lo * 2.0 ^ b.value, a.hi * 2.0 ^ b.value end
@@ -121,7 +125,7 @@ local float_folds = { add = true, sub = true, mul = true, div = true, pow = true
 local function fold(op, a, b, kind)
   if not (is_const(a) and is_const(b)) then return end
   local x, y = a.value, b.value
-  if kind == "f" then return float_folds[op] and const(folds[op](x + 0.0, y + 0.0), "f") end
+  if kind == "f" then return float_folds[op] and const(folds[op](x * 1.0, y * 1.0), "f") end
   if op == "idiv" or op == "mod" then
     if y == 0 then return end
     local q = x // y

@@ -96,6 +96,14 @@ TIDE_FN tide_i tk_imod(TIDE_S s, int site, tide_i a, tide_i b) {
   if (b == 0) { tk_report(s, site, a, 0, TIDE_ZERO); return 0; }
   return tk_floor_mod(a, b);
 }
+TIDE_FN int tk_idiv(TIDE_S s, int site, int a, int b) {
+  if (b == 0) { tk_report(s, site, a, 0, TIDE_ZERO); return 0; }
+  return tk_floor_div(a, b);
+}
+TIDE_FN int tk_imod(TIDE_S s, int site, int a, int b) {
+  if (b == 0) { tk_report(s, site, a, 0, TIDE_ZERO); return 0; }
+  return b == -1 ? 0 : tk_floor_mod(a, b);
+}
 TIDE_FN tide_i tk_shl(tide_i a, tide_i b) {
   if (b <= -64 || b >= 64) return 0;
   return b >= 0 ? (tide_i)((tide_u)a << b) : (tide_i)((tide_u)a >> -b);

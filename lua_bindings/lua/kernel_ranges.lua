@@ -79,6 +79,10 @@ local ranges = {
   end,
   mod = function(e)
     if small_constant(e.b) and e.b.value > 0 then return "0", literal(e.b.value - 1) end
+    if e.b.op ~= "size" then return end
+    local a, b = range(e.b)
+    put("fast &= " .. a .. " > 0;\n")
+    return "0", hold(a .. " - 1", b .. " - 1")
   end,
   choose = function(e)
     local a, b = range(e.yes)

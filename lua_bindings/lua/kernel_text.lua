@@ -110,7 +110,9 @@ local function arithmetic(e)
   if op == "idiv" or op == "mod" then
     local name = op == "idiv" and "div" or "mod"
     if e.b.op == "const" and e.b.value ~= 0 then return cast .. call_pair("tk_floor_" .. name, e.a, e.b) end
-    return cast .. (op == "idiv" and "tk_idiv" or "tk_imod") .. "(s, " .. (e.site - 1) .. ", " .. wide(e.a) .. ", " .. wide(e.b) .. ")"
+    local short = e.narrow and e.a.narrow and e.b.narrow
+    local a, b = short and "(int)" .. write(e.a) or wide(e.a), short and "(int)" .. write(e.b) or wide(e.b)
+    return cast .. (op == "idiv" and "tk_idiv" or "tk_imod") .. "(s, " .. (e.site - 1) .. ", " .. a .. ", " .. b .. ")"
   end
   return cast .. "tk_" .. op .. "(" .. wide(e.a) .. ", " .. wide(e.b) .. ")"
 end
