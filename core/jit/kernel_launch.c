@@ -180,7 +180,7 @@ static tide_status pack(packed *to, tide_launch *a, const tide__kernel_loaded **
     a->block[d] = g->block[d] ? (uint32_t)g->block[d] : 1;
   }
   a->shared = (uint32_t)g->shared;
-  a->device = device, a->moved = 0, a->elementwise = false;
+  a->device = device;
   a->params = (uint16_t)k->params, a->pointers = (uint16_t)k->pointers, a->bytes = (uint16_t)k->bytes;
   a->packed = to->bytes, a->offset = k->offset, a->pointer = k->pointer;
   return TIDE_OK;
@@ -195,7 +195,7 @@ static tide_status check_order(bool is_unordered, _Atomic bool *warned, const ch
 
 tide_status tide_kernel_launch(tide_kernel *k, const tide_grid *g, const tide_operand *args, int n) {
   packed bytes;
-  tide_launch a;
+  tide_launch a = {.moved = 0};
   tide__queue q;
   const tide__kernel_loaded *l;
   if (TIDE_UNLIKELY(!k || !g || (n && !args)))
