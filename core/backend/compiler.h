@@ -62,6 +62,9 @@ typedef struct tide_compiler {
   bool host;       /* kernels are functions that loop over threads: `raw` defines what the loop is made of
                       that core writes (jit/source.c); prelude and raw define tide_by, by which the code divides
                       (jit/rewrite.c) */
+  /* Of a host: does fused operations without being compiled; to be launched as a function whose packed arguments are a
+   * tide_fused_program (base/fused.h), a block of the grid for each piece. */
+  int (*fused)(const void *packed, const uint32_t *dims, long long begin, long long end, const void *hooks);
   const char *options, *raw_options; /* always given, separated by blanks */
   /* Opens the compiler: the file that it is, and its version. LIBRARY where there is none. */
   tide_status (*identify)(char *path, size_t path_size, char *version, size_t version_size);

@@ -117,15 +117,18 @@ static tide_status add_node(tide_fused *f, int at, const tide_fuse_node *node) {
 /* ---- making ---- */
 
 /* Small integers wrap as they would in a tensor of the common dtype; floats keep the precision that is computed in. */
-static void pack(tide_fused *f, int slot) {
+tide_scalar tide__fuse_number(const tide_fused *f, int slot) {
   const tide__fuse_slot *s = &f->slot[slot];
   tide_scalar number = f->number[s->number];
   uint64_t bits[2];
-  if (!s->is_param && tide__category(s->common) < 2 && number.kind != 'F' && number.kind != 'C') {
-    tide__scalar_pack(bits, number, (tide_dtype)s->common);
-    number = tide__scalar_unpack(bits, (tide_dtype)s->common);
-  }
-  tide__scalar_pack(bits, number, (tide_dtype)s->compute);
+  if (s->is_param || tide__category(s->common) > 1 || number.kind == 'F' || number.kind == 'C') return number;
+  tide__scalar_pack(bits, number, (tide_dtype)s->common);
+  return tide__scalar_unpack(bits, (tide_dtype)s->common);
+}
+
+static void pack(tide_fused *f, int slot) {
+  uint64_t bits[2];
+  tide__scalar_pack(bits, tide__fuse_number(f, slot), (tide_dtype)f->slot[slot].compute);
   memcpy(f->packed + 16 * slot, bits, sizeof bits);
 }
 
@@ -142,6 +145,7 @@ static tide_status fill(tide_fused *f, const tide_fuse_node *nodes, int n, const
   for (int k = 0; k < f->inputs; k++)
     if (f->value[f->input[k]].ndim > f->ndim) f->ndim = f->value[f->input[k]].ndim;
   for (int k = 0; k < f->slots; k++) pack(f, k);
+  for (int i = 0; i < n; i++) f->costly |= f->value[i].kind == TIDE_FUSE_OP && tide__fuse_is_costly(f->value[i].op);
   return TIDE_OK;
 }
 

@@ -43,13 +43,33 @@ struct tide_fused {
   tide__fuse_slot slot[TIDE_FUSE_SCALARS];
   int ndim; /* of the results */
   bool reduces;
+  bool costly; /* functions that the CPU's own loops do faster than what its compiler makes of them */
   _Alignas(16) char packed[16 * TIDE_FUSE_SCALARS]; /* the numbers, one in each slot */
   uint32_t epoch, made;                             /* of the runtime; of the accelerators when the plans were made */
   tide__fuse_plan *plans;
   char *problem;
 };
 
+tide_scalar tide__fuse_number(const tide_fused *f, int slot); /* as the operation takes it */
+
+/* ---- fuse_pieces.c ---- */
+
+/* What a host's loops do: the operands, results first, with their strides over these dims. */
+typedef struct tide__fuse_work {
+  int device, ndim;
+  int64_t numel;
+  const int64_t *size;
+  const int64_t (*stride)[TIDE_MAX_DIMS];
+  const tide_tensor *operand[TIDE_FUSE_INPUTS + TIDE_FUSE_OUTPUTS];
+} tide__fuse_work;
+/* Can they? */
+bool tide__fuse_in_pieces(const tide_fused *f, int ndim);
+tide_status tide__fuse_run_pieces(const tide_fused *f, const tide_compiler *c, const tide__fuse_work *w);
+
 /* ---- fuse_text.c ---- */
+
+/* Does the expression call a function that takes long? */
+bool tide__fuse_is_costly(int op);
 
 bool tide__fuse_has_text(int op);
 /* The text of an elementwise kernel whose operands are the results, then the inputs in this order. NULL: error set. */

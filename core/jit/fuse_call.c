@@ -16,8 +16,9 @@ _Static_assert((int)OPERANDS <= (int)TIDE_JIT_OPERANDS, "operands of a kernel");
 typedef struct call {
   tide_fused *f;
   tide_tensor *const *in, *const *into;
-  int device, ndim, work; /* work: dims of the kernel, 0 flat */
-  uint32_t uniform;       /* inputs that are single values for a flat kernel */
+  const tide_compiler *compiler;
+  int device, ndim, work, joined; /* work: dims of the kernel, 0 flat; joined: as few dims as they can be */
+  uint32_t uniform;               /* inputs that are single values for a flat kernel */
   int64_t size[TIDE_MAX_DIMS], numel;
   int64_t dims[TIDE_MAX_DIMS], stride[OPERANDS][TIDE_MAX_DIMS]; /* of the general way */
   tide_tensor *made[TIDE_FUSE_OUTPUTS];
@@ -141,7 +142,7 @@ static void find_work(call *c) {
   int n = f->outputs + f->inputs;
   memcpy(c->dims, c->size, (size_t)c->ndim * sizeof *c->dims);
   for (int k = 0; k < n; k++) tide__stride_broadcast(c->stride[k], operand(c, k), c->size, c->ndim);
-  c->work = tide__collapse(c->dims, c->stride, n, c->ndim, false);
+  c->work = c->joined = tide__collapse(c->dims, c->stride, n, c->ndim, false);
   bool flat = c->work == 1 && (!c->into || c->device < 0 || c->numel % 16 == 0);
   for (int k = 0; k < n; k++) {
     bool single = k >= f->outputs && c->stride[k][0] == 0;
@@ -195,13 +196,11 @@ static void drop_plans(tide_fused *f) {
 }
 
 static tide_status new_plan(tide__fuse_plan **out, call *c, uint64_t key) {
-  const tide_backend *b;
-  TIDE_TRY(tide__backend(&b, c->device));
-  if (!b->compiler) return tide__fail(TIDE_SUPPORT, "%s: there is no compiler for the device", c->f->name);
+  if (!c->compiler) return tide__fail(TIDE_SUPPORT, "%s: there is no compiler for the device", c->f->name);
   tide__fuse_plan *p = calloc(1, sizeof *p);
   if (!p) return tide__fail(TIDE_MEMORY, "fuse: no host memory");
   p->key = key, p->device = c->device;
-  fill_special(p, c, b->compiler);
+  fill_special(p, c, c->compiler);
   p->next = c->f->plans, c->f->plans = p;
   *out = p;
   return TIDE_OK;
@@ -212,11 +211,14 @@ static void keep_problem(tide_fused *f) {
   f->problem = strdup(tide_error_get()->message);
 }
 
+static bool has_pieces(const call *c) { return c->compiler && c->compiler->fused; }
+
 /* NULL: it is not there. A compiler that fails is asked once. */
 static tide__fuse_plan *find_plan(call *c) {
   tide_fused *f = c->f;
   uint64_t key = (uint64_t)(c->device + 1) | (uint64_t)c->work << 16 | (uint64_t)c->uniform << 24;
   tide__fuse_plan *p = f->plans;
+  if (f->costly && has_pieces(c)) return NULL;
   while (p && p->key != key) p = p->next;
   if (TIDE_LIKELY(p && p->plan.function)) return p;
   if (f->problem) return NULL;
@@ -253,14 +255,30 @@ static tide_status launch(call *c, const tide__fuse_plan *p) {
   return tide__jit_launch_strided(&p->plan, &q, a.bytes, &w, c->device, TIDE__LAUNCH_FUSED);
 }
 
+/* By the loops of a host, where it has any. */
+static tide_status run_pieces(bool *done, call *c, bool flat) {
+  tide__fuse_work w = {.device = c->device, .ndim = flat ? 1 : c->joined, .numel = c->numel, .size = c->dims};
+  int64_t stride[OPERANDS][TIDE_MAX_DIMS];
+  *done = has_pieces(c) && tide__fuse_in_pieces(c->f, w.ndim);
+  if (!*done) return TIDE_OK;
+  w.stride = (const int64_t(*)[TIDE_MAX_DIMS])(flat ? stride : c->stride);
+  for (int k = 0; k < c->f->outputs + c->f->inputs; k++) {
+    w.operand[k] = operand(c, k);
+    stride[k][0] = k < c->f->outputs || !(c->uniform >> (k - c->f->outputs) & 1);
+  }
+  if (flat) w.size = &c->numel;
+  return tide__fuse_run_pieces(c->f, c->compiler, &w);
+}
+
 /* ---- calls ---- */
 
 static tide_status flat_call(bool *done, call *c) {
   tide__fuse_plan *p = find_plan(c);
-  if (!p) return TIDE_OK;
+  if (!p && !has_pieces(c)) return TIDE_OK;
   TIDE_TRY(make_results(c, true));
   *done = true;
-  return c->numel ? launch(c, p) : TIDE_OK;
+  if (!c->numel) return TIDE_OK;
+  return p ? launch(c, p) : run_pieces(done, c, true);
 }
 
 static tide_status general_call(bool *done, call *c) {
@@ -272,8 +290,14 @@ static tide_status general_call(bool *done, call *c) {
   if (!c->numel) return TIDE_OK;
   find_work(c);
   tide__fuse_plan *p = find_plan(c);
-  *done = p != NULL;
-  return p ? launch(c, p) : TIDE_OK;
+  return p ? launch(c, p) : run_pieces(done, c, false);
+}
+
+static tide_status find_compiler(call *c) {
+  const tide_backend *b;
+  TIDE_TRY(tide__backend(&b, c->device));
+  c->compiler = b->compiler;
+  return TIDE_OK;
 }
 
 tide_status tide_fused_call(bool *done, tide_tensor **out, tide_fused *f, tide_tensor *const *in,
@@ -288,6 +312,7 @@ tide_status tide_fused_call(bool *done, tide_tensor **out, tide_fused *f, tide_t
   memset(c.made, 0, sizeof c.made);
   *done = false;
   if (!inputs_fit(&c)) return TIDE_OK;
+  TIDE_TRY(find_compiler(&c));
   tide_status status = flat_match(&c) ? flat_call(done, &c) : general_call(done, &c);
   if (status != TIDE_OK || !*done)
     for (int k = 0; k < f->outputs; k++) tide_tensor_release(c.made[k]);
@@ -329,6 +354,7 @@ void tide_fused_begin(tide_fused *f, const tide_fuse_layout *in) {
     list[k] = &x[k];
     if (in[k].device != c.device) return;
   }
+  if (find_compiler(&c) != TIDE_OK) return;
   bool flat = flat_match(&c);
   if (!flat && !sizes_fit(&c)) return;
   suppose_results(&c, flat, result, to);
@@ -347,7 +373,7 @@ tide_status tide_fused_wait(tide_fused *f) {
 }
 
 bool tide_fused_ready(tide_fused *f) {
-  bool ready = f->plans && f->made == tide__epoch_now() && !f->problem;
+  bool ready = (f->plans || f->costly) && f->made == tide__epoch_now() && !f->problem;
   for (tide__fuse_plan *p = f->plans; ready && p; p = p->next) {
     if (!p->plan.function && find_function(p, f, false) != TIDE_OK) keep_problem(f);
     ready = p->plan.function != NULL;

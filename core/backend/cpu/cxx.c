@@ -210,7 +210,7 @@ typedef struct hooks {
 
 typedef int (*kernel_fn)(const void *packed, const uint32_t *dims, long long begin, long long end, const hooks *h);
 
-enum { FAILED = 1, NO_MEMORY };
+enum { FAILED = TIDE__CXX_FAILED, NO_MEMORY = TIDE__CXX_NO_MEMORY };
 
 typedef struct job {
   kernel_fn kernel;

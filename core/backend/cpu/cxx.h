@@ -17,6 +17,12 @@ tide_status tide__cxx_function(void **out, tide_function_info *info, void *modul
 /* mail: what the kernel has reported. */
 tide_status tide__cxx_run(void *function, const tide_launch *a, tide_mail *mail);
 tide_status tide__cxx_launch(tide_stream *stream, void *function, const tide_launch *a);
+enum { TIDE__CXX_FAILED = 1, TIDE__CXX_NO_MEMORY }; /* what a kernel gives where it does not end well */
+
+/* ---- fused.c ---- */
+
+/* A kernel whose packed arguments are a tide_fused_program. */
+int tide__cpu_fused(const void *packed, const uint32_t *dims, long long begin, long long end, const void *hooks);
 
 /* ---- blocks_read.c: programs of the block interpreter ---- */
 

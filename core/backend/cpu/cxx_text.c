@@ -153,6 +153,7 @@ const tide_compiler tide__cpu_compiler = {
     .threads = 1024,
     .raw = tide__cxx_raw,
     .host = true,
+    .fused = tide__cpu_fused,
     .options = "-std=c++17 -O3 -fPIC -shared -w -fwrapv -ffp-contract=off -fno-math-errno -fno-trapping-math",
     .raw_options = "-std=c++17 -O3 -fPIC -shared -w -fvisibility=hidden -fwrapv -ffp-contract=off -fno-math-errno "
                    "-fno-trapping-math "

@@ -1,0 +1,35 @@
+/* fused.h: fused operations as a list of steps that the CPU's own loops do, a piece of the tensors at a time. Core
+ * fills it, and it is packed as the arguments of a launch are: it holds all that it needs. */
+#ifndef TIDE_BASE_FUSED_H
+#define TIDE_BASE_FUSED_H
+
+#include "plan.h"
+
+enum {
+  TIDE_FUSED_STEPS = 48,
+  TIDE_FUSED_VALUES = 64,
+  TIDE_FUSED_OPERANDS = 16,
+  TIDE_FUSED_NUMBERS = 32,
+  TIDE_FUSED_DIMS = 4
+};
+
+/* out = op(in) or, with op 255, the cast of in[0]. in: a value, or -1 - k for number k; param: the first of the numbers
+ * that it takes beside. */
+typedef struct tide_fused_step {
+  uint8_t op, compute, operands, params, out, param;
+  int8_t in[3];
+} tide_fused_step;
+
+/* ptr[k] is operand k, a tensor; the values after `operands` are pieces of scratch memory, of which there are `scratch`
+ * at once. */
+typedef struct tide_fused_program {
+  void *ptr[TIDE_FUSED_OPERANDS];
+  int64_t size[TIDE_FUSED_DIMS], stride[TIDE_FUSED_OPERANDS][TIDE_FUSED_DIMS];
+  int64_t rows, columns; /* of the two last dims, what a piece takes at most */
+  int32_t ndim, operands, steps, scratch;
+  uint8_t dtype[TIDE_FUSED_VALUES], place[TIDE_FUSED_VALUES]; /* place: which scratch memory */
+  tide_value number[TIDE_FUSED_NUMBERS];
+  tide_fused_step step[TIDE_FUSED_STEPS];
+} tide_fused_program;
+
+#endif

@@ -1,0 +1,114 @@
+/* fuse_pieces.c: fused operations that a host's own loops do: the list of steps for base/fused.h.
+ *
+ * It serves until a kernel is there, and where the operations are functions for which a host has loops of vector
+ * instructions that no compiler makes of their text.
+ *
+ * Invariant: scratch memory is given to another value only when no later step reads the one that was there. */
+#include "fuse.h"
+
+#include "base/fused.h"
+
+enum { PIECE = 4096, NONE = 255 };
+_Static_assert(sizeof(tide_fused_program) <= TIDE_LAUNCH_BYTES, "a program is the arguments of a launch");
+
+bool tide__fuse_in_pieces(const tide_fused *f, int ndim) {
+  return ndim <= TIDE_FUSED_DIMS && f->nodes <= TIDE_FUSED_STEPS && f->slots <= TIDE_FUSED_NUMBERS && !f->reduces;
+}
+
+static int last_use(const tide_fused *f, int node) {
+  int last = node;
+  for (int i = node + 1; i < f->nodes; i++)
+    for (int k = 0; k < f->value[i].operands; k++)
+      if (f->value[i].in[k] == node) last = i;
+  return last;
+}
+
+/* Numbers the values: the operands are what the kernel of a text has, the others follow. */
+static void number_values(tide_fused_program *p, const tide_fused *f, uint8_t *value) {
+  int next = p->operands, until[TIDE_FUSED_VALUES];
+  for (int i = 0; i < f->nodes; i++) value[i] = NONE;
+  for (int k = 0; k < f->outputs; k++) value[f->output[k]] = (uint8_t)k;
+  for (int k = 0; k < f->inputs; k++) value[f->input[k]] = (uint8_t)(f->outputs + k);
+  for (int i = 0; i < f->nodes; i++) {
+    int place = 0;
+    if (value[i] == NONE) {
+      while (place < p->scratch && until[place] >= i) place++;
+      if (place == p->scratch) p->scratch++;
+      until[place] = last_use(f, i);
+      value[i] = (uint8_t)next++;
+      p->place[value[i]] = (uint8_t)place;
+    }
+    p->dtype[value[i]] = f->value[i].dtype;
+  }
+}
+
+static void add_step(tide_fused_program *p, const tide_fused *f, int node, const uint8_t *value) {
+  const tide__fuse_value *v = &f->value[node];
+  tide_fused_step *s = &p->step[p->steps++];
+  *s = (tide_fused_step){.op = v->kind == TIDE_FUSE_CAST ? 255 : v->op,
+                         .compute = v->compute,
+                         .operands = v->operands,
+                         .params = v->params,
+                         .out = value[node],
+                         .param = (uint8_t)v->param};
+  for (int k = 0; k < v->operands; k++) s->in[k] = (int8_t)(v->in[k] < 0 ? v->in[k] : value[v->in[k]]);
+}
+
+static int64_t choose_pieces(tide_fused_program *p) {
+  int last = p->ndim - 1;
+  int64_t blocks = 1;
+  p->columns = p->size[last] < PIECE ? p->size[last] : PIECE, p->rows = 1;
+  if (last > 0 && p->columns < PIECE) {
+    p->rows = PIECE / p->columns;
+    if (p->rows > p->size[last - 1]) p->rows = p->size[last - 1];
+  }
+  for (int d = 0; d <= last; d++) {
+    int64_t of = d == last ? p->columns : d == last - 1 ? p->rows : 1;
+    blocks *= (p->size[d] + of - 1) / of;
+  }
+  return blocks;
+}
+
+static void fill_operands(tide_fused_program *p, const tide_fused *f, const tide__fuse_work *w) {
+  p->ndim = w->ndim, p->operands = f->outputs + f->inputs;
+  memcpy(p->size, w->size, (size_t)w->ndim * sizeof *p->size);
+  for (int k = 0; k < p->operands; k++) {
+    p->ptr[k] = tide__tensor_ptr(w->operand[k]);
+    memcpy(p->stride[k], w->stride[k], (size_t)w->ndim * sizeof **p->stride);
+  }
+}
+
+tide_status tide__fuse_run_pieces(const tide_fused *f, const tide_compiler *c, const tide__fuse_work *w) {
+  tide_fused_program p = {.scratch = 0};
+  uint8_t value[TIDE_FUSE_NODES];
+  uint16_t pointer[TIDE_FUSED_OPERANDS];
+  static const uint16_t no_offset[1];
+  void *function;
+  tide__queue q;
+  TIDE_TRY(tide__queue_begin(&q, w->device));
+  fill_operands(&p, f, w);
+  number_values(&p, f, value);
+  for (int i = 0; i < f->nodes; i++)
+    if (f->value[i].kind != TIDE_FUSE_INPUT) add_step(&p, f, i, value);
+  for (int k = 0; k < f->slots; k++) p.number[k] = tide__value(tide__fuse_number(f, k));
+  int64_t blocks = choose_pieces(&p);
+  tide__jit_launch_begin();
+  for (int k = 0; k < p.operands; k++) {
+    pointer[k] = (uint16_t)((size_t)k * sizeof *p.ptr);
+    tide__jit_operand(w->operand[k], k < f->outputs, q.stream);
+  }
+  memcpy(&function, &c->fused, sizeof function);
+  const tide_launch a = {.grid = {(uint32_t)blocks, 1, 1},
+                         .block = {PIECE, 1, 1},
+                         .site = w->device < 0 ? 0 : tide__site_now(),
+                         .device = w->device,
+                         .moved = w->numel * tide_fused_bytes(f),
+                         .elementwise = true,
+                         .params = 1,
+                         .pointers = (uint16_t)p.operands,
+                         .bytes = sizeof p,
+                         .packed = &p,
+                         .offset = no_offset,
+                         .pointer = pointer};
+  return tide__jit_launch(c, function, &q, TIDE__LAUNCH_FUSED, &a);
+}
