@@ -4,7 +4,7 @@
  * upvalues, and of both, what tables hold and what functions see in turn. All of that is walked before the function
  * runs. Numbers, strings, booleans, functions and other objects have to be the same; tensors are inputs, which may be
  * others of the same kind. Of a table of up to 64 values all are guarded, and that there are no more; of a larger one,
- * such as the globals and the module, those that a constant of one of the functions names, which is read from their
+ * of the globals and of libraries, those that a constant of one of the functions names, which is read from their
  * compiled form.
  *
  * Invariant: refs keeps every function, table and object whose address a guard compares. */
@@ -213,12 +213,22 @@ static void note_large_meta(fuse_recorder *r, int parent, int holder, bool is_gl
   lua_pop(L, 2);
 }
 
+/* Is the table at the top a library, of which nothing is read but what is named? */
+static bool is_library(lua_State *L) {
+  int table = lua_gettop(L);
+  bool is_one = false;
+  lua_getfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+  for (lua_pushnil(L); lua_next(L, table + 1); lua_pop(L, 1)) is_one |= lua_rawequal(L, -1, table);
+  lua_settop(L, table);
+  return is_one;
+}
+
 /* The table at the top. */
 static void note_table(fuse_recorder *r, fuse_guard g, int depth) {
   lua_State *L = r->L;
   const void *address = lua_topointer(L, -1);
   bool fresh = g.source == FUSE_ARGUMENT || (g.source == FUSE_FIELD && !g.holder);
-  int count = count_of(L, -1, SMALL);
+  int count = is_library(L) ? SMALL + 1 : count_of(L, -1, SMALL);
   if (depth > DEEP) {
     fuse_decline(r, "it can see tables that are too deep in each other");
     return;
