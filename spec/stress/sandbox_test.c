@@ -427,6 +427,7 @@ static void run_calls(int seed, const char *calls) {
   o.quota[TIDE_QUOTA_HOST_BYTES] = o.quota[TIDE_QUOTA_DEVICE_BYTES] = MOST;
   if (seed % 5 == 0) o.quota[TIDE_QUOTA_LAUNCHES] = 20 * (1 + seed % 97);
   if (seed % 4 == 2) p.kill = 1 + seed * 37 % 150;
+  o.indexes = seed % 3 ? TIDE_LUA_FROM_ONE : TIDE_LUA_FROM_ZERO;
   running = p.name;
   alarm(300);
   process before = look();
