@@ -155,19 +155,19 @@ static bool names_c_function(const char *what, size_t n) {
 }
 
 /* The name that the user called for the one that core's message begins with, or NULL where that one stays; *rest is the
- * message behind it. What a chunk calls is never what the user called. */
-static const char *called_name(lua_State *L, const char *message, const char **rest) {
+ * message behind it. What a chunk calls is never what the user called, but what memory reports keeps its own name. */
+static const char *called_name(lua_State *L, const tide_error *e, const char **rest) {
   lua_Debug ar = {0};
+  const char *message = e->message;
   *rest = strchr(message, ':');
-  bool is_other = *rest && (names_c_function(message, (size_t)(*rest - message)) || script_level(L));
+  bool in_chunk = e->status != TIDE_MEMORY && script_level(L);
+  bool is_other = *rest && (names_c_function(message, (size_t)(*rest - message)) || in_chunk);
   return is_other ? known_name(L, &ar) : NULL;
 }
 
-/* Pushes core's message under the name that the user called. What a device or its memory reports keeps its own. */
+/* Pushes core's message under the name that the user called. What a device reports keeps its own. */
 static void push_message(lua_State *L, const tide_error *e) {
-  const char *rest;
-  bool own = e->status == TIDE_MEMORY || e->status == TIDE_ACCELERATOR;
-  const char *name = own ? NULL : called_name(L, e->message, &rest);
+  const char *rest, *name = e->status == TIDE_ACCELERATOR ? NULL : called_name(L, e, &rest);
   if (name)
     lua_pushfstring(L, "%s%s", name, rest);
   else

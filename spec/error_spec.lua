@@ -318,7 +318,8 @@ describe("bad input", function()
 
   it("to sizes with too many dims or elements", function()
     D.raises("ValueError", tide.zeros, { 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 })
-    D.raises("OutOfMemoryError", tide.zeros, { 1 << 31, 1 << 31, 4 })
+    local large = D.raises("OutOfMemoryError", tide.zeros, { 1 << 31, 1 << 31, 4 })
+    assert.matches("zeros: too large", large.message, 1, true) -- core's own function behind it is another
     D.raises("ArgumentError", tide.zeros, { 2, "x" })
     D.raises("ArgumentError", tide.zeros, { 2.5 })
     D.raises("ArgumentError", tide.zeros, { 2, n = 1, dtype = "float64" })

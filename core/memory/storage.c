@@ -145,10 +145,12 @@ static void cpu_give(const tide__host_hooks *hooks, void *ptr, size_t bytes, boo
 
 static tide_status cpu_fail(size_t bytes) {
   size_t free_bytes, total, held = tide_memory_cpu_allocated();
+  char w[TIDE_BYTES_TEXT], f[TIDE_BYTES_TEXT], t[TIDE_BYTES_TEXT], h[TIDE_BYTES_TEXT];
   tide__os_memory(&free_bytes, &total);
   return tide__fail_memory(TIDE_CPU, bytes, free_bytes, total, held, held,
-                           "memory: cpu cannot give %zu bytes; %zu of its %zu are free; tensors hold %zu", bytes,
-                           free_bytes, total, held);
+                           "memory: cpu cannot give %s; %s of its %s are free; tensors hold %s",
+                           tide_bytes_text(w, bytes), tide_bytes_text(f, free_bytes), tide_bytes_text(t, total),
+                           tide_bytes_text(h, held));
 }
 
 static tide_status cpu_fill(tide_storage *s, size_t bytes) {
