@@ -338,6 +338,14 @@ describe("tide.kernel", function()
     end
   end)
 
+  it("refuses sizes that no device has", function()
+    local x = zeros(3)
+    D.raises("ValueError", add, math.maxinteger, x, 1)
+    D.raises("OutOfMemoryError", tide.kernel "function(i, j) return i end", { 1 << 31, 1 << 31 })
+    assert.are.same({ 0, 3 }, { table.unpack(tide.kernel "function(i, j) return i end"({ 0, 3 }):size()) })
+    D.raises("ValueError", tide.kernel("function(i) return i end", { reduce = "min" }), 0)
+  end)
+
   it("works in coroutines that die, and in others", function()
     local x = zeros(3)
     local co = coroutine.create(function()
@@ -430,6 +438,28 @@ describe("tide.kernel on a GPU", function()
     assert.is_truthy(e.message:find("atomic", 1, true), e.message)
     assert.are.equal(100, y:item())
     assert.are.equal(100, n:item())
+  end)
+
+  it("survives a reset of the devices, which ends what is bound", function()
+    local out, err, code = D.run({ "-e", [[
+      local tide = require "tide"
+      local k = tide.kernel("function(i, x, a) x[i] = x[i] + a end")
+      local function zeros() return tide.zeros(4, {device = "cuda"}) end
+      local x = zeros()
+      k(4, x, 1)
+      local call = k:on(4, x, 1)
+      call()
+      tide.cuda.device_reset()
+      assert(not pcall(k, 4, x, 1))
+      for _ = 1, 2 do
+        local ok, e = pcall(call)
+        assert(not ok and e.kind == "StateError", tostring(e))
+        x = zeros()
+        k(4, x, 1)
+        assert(x:sum():item() == 4)
+      end
+      print "good"]] }, { env = { TIDE_DEVICE = "cuda" } })
+    assert.are.equal("good 0 ", out:gsub("%s+", " ") .. code .. " " .. err)
   end)
 
   if D.devices < 2 then return end

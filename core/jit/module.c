@@ -193,7 +193,7 @@ tide_status tide__jit_compile(tide_image *out, const tide__jit_request *r, const
   clock_gettime(CLOCK_MONOTONIC, &end);
   int64_t ns = (int64_t)(end.tv_sec - start.tv_sec) * 1000000000 + (end.tv_nsec - start.tv_nsec);
   atomic_fetch_add_explicit(&stats.nanoseconds, ns, memory_order_relaxed);
-  if (status != TIDE_OK && log && r->ours)
+  if (status != TIDE_OK && log && r->ours && strstr(log, "error"))
     status = fail_ours(r, log);
   else if (status != TIDE_OK && log) {
     explain(text, sizeof text, log);

@@ -219,3 +219,19 @@ assert((x:matmul(x:t()) + 1):sum():item() == x:matmul(x:t()):sum():item() + 9)
 assert(tide.linalg.det(tide.eye(3)):item() == 1 and tide.fft.fft(x):size(1) == 3)
 assert(tide.deserialize(tide.serialize { x })[1]:equal(x))
 assert(#tide.plot { 1, 2, 3 } == 560)
+
+--- a kernel written in Lua needs none
+local k = tide.kernel "function(i, x, n) x[i] = x[i] + n end"
+local x = tide.zeros(4)
+k(4, x, 2.5)
+k:on(2, x, 1)()
+assert(x:equal(tide.tensor { 3.5, 3.5, 2.5, 2.5 }) and not pcall(k, 5, x, 1))
+assert(load "return tide.kernel(function(i) return i end)(3)"():numel() == 3)
+
+--- the text of a kernel in a file that a chunk only names
+--! raises its file was edited since it was loaded
+tide.kernel(load("return 1", "@/etc/passwd"))
+
+--- the text of a kernel in a device
+--! raises its file cannot be read
+tide.kernel(load("return 1", "@/dev/zero"))
