@@ -295,7 +295,7 @@ local refused = {
   { "function(i, x, m) local s = m[i] + 1 end", "1:29: got a row of a tensor, expected a number: 1 more index is missing" },
   { "function(i, x) x[{i, 1}] = 1 end", "got 2 indexes, expected 1: 'x' has 1 dimension" },
   { "function(i, x)\n  for k, v in ipairs(x) do x[i] = v end end", "2:3: got a for with in, expected one that counts: for k = 1, #x do" },
-  { "function(i, x) x[i] = math.random() end", "got math.random, which kernels do not have, expected another: write tide.random.uniform(seed, i)" },
+  { "function(i, x) x[i] = math.random() end", "got math.random, which kernels do not have, expected tide.random.uniform(seed, i)" },
   { "function(i, x) x[i] = x:sum() end", "got method 'sum' of a tensor, expected a loop over its elements" },
   { "function(i, x) x[i] = x + 1 end", "got tensor 'x', expected a number: write which element, such as x[i]" },
   { "function(i, x) x[i] = i .. 'a' end", "got .., which joins strings" },

@@ -92,9 +92,7 @@ function kernel_module_field(c, node, module, name)
   if builtin(path) then return { what = "builtin", name = path } end
   if modules[path] then return { what = "module", path = path } end
   if module.path == "tide" and dtypes[name] then return { what = "dtype", name = name } end
-  local write = instead[path]
-  bad(c, node, "got " .. path .. ", which kernels do not have, expected " .. (write and "" or "numbers, math.*, and tide.atomic, tide.random and vectors")
-    .. (write and "another: write " .. write or ""))
+  bad(c, node, "got " .. path .. ", which kernels do not have, expected " .. (instead[path] or "numbers, math.*, and tide.atomic, tide.random and vectors"))
 end
 
 -- kernel_builtin(c, node, name, args, wanted): the values that it gives.

@@ -173,11 +173,13 @@ local function number_all(c, body)
   end
   local function site(of)
     if not of.site then return end
-    if not site_numbers[of.site] then
-      sites[#sites + 1] = c.sites[of.site]
-      site_numbers[of.site] = #sites
+    local place = c.sites[of.site]
+    local key = place.name .. ":" .. place.line -- a report names the line: one site does for all of it
+    if not site_numbers[key] then
+      sites[#sites + 1] = place
+      site_numbers[key] = #sites
     end
-    of.site = site_numbers[of.site]
+    of.site = site_numbers[key]
   end
   local function look(e)
     if seen[e] then return end
