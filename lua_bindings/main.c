@@ -196,6 +196,9 @@ static int require_global(lua_State *L, const char *option) {
 /* The text of -e: Lua, or a command of the prompt. */
 static repl_done run_text(lua_State *L, const char *text) {
   if (text[0] == ':' && text[1] != ':') return repl_command(L, text);
+  lua_pushstring(L, text);
+  ltide_keep_text(L); /* tide.kernel reads it */
+  lua_pop(L, 1);
   return run_chunk(L, luaL_loadbuffer(L, text, strlen(text), "=(command line)")) == LUA_OK ? REPL_DONE : REPL_FAILED;
 }
 

@@ -5,8 +5,8 @@
 #include "row.h"
 #include "tide/program.h"
 
-#define LTIDE_PROGRAM_META "tide.Kernel"
-#define LTIDE_BOUND_META   "tide.BoundKernel"
+#define LTIDE_PROGRAM_META "tide.LuaKernel"
+#define LTIDE_BOUND_META   "tide.BoundLuaKernel"
 
 enum { LTIDE_PROGRAM_RESULTS = 8 };
 

@@ -216,7 +216,10 @@ static int script_likeness(lua_State *L) {
   if (u && u->t) return push_likeness(L, u->t), 1;
   if (ltide_test_meta(L, 1, S->dtype_meta) || ltide_test_meta(L, 1, S->device_meta))
     return luaL_tolstring(L, 1, NULL), 1;
-  bool is_code = ltide_test_object(L, 1, "tide.cuda.Kernel") || ltide_test_object(L, 1, "tide.cuda.BoundKernel");
+  static const char *const codes[] = {"tide.cuda.Kernel", "tide.cuda.BoundKernel", "tide.LuaKernel",
+                                      "tide.BoundLuaKernel"};
+  bool is_code = false;
+  for (int i = 0; i < 4; i++) is_code |= ltide_test_object(L, 1, codes[i]) != NULL;
   if (is_code) return ltide_give_boolean(L, true);
   if (ltide_push_thawed(L, 1)) return 0;
   if (!luaL_getmetafield(L, 1, "__name")) lua_pushliteral(L, "userdata");

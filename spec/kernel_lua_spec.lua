@@ -173,6 +173,19 @@ describe("tide.kernel", function()
     D.raises("ArgumentError", function() return k.nothing end)
   end)
 
+  it("finds a function among others of its lines", function()
+    local function make(x) return tide.kernel(function(i, n)
+        return i * n end), x
+    end
+    D.eq({ 2, 4 }, make()(2, 2))
+    local out, err, code = D.run({ "-e", [[
+      local tide = require "tide"
+      local x = tide.zeros(2)
+      tide.kernel(function(i, x) x[i] = i end)(2, x)
+      print(x:sum():item())]] })
+    assert.are.equal("3.0 0 ", out:gsub("%s+", " ") .. code .. " " .. err)
+  end)
+
   it("says why a text cannot be had", function()
     local e = D.raises("ValueError", tide.kernel, load(string.dump(function() end, true)))
     assert.is_truthy(e.message:find("as a string", 1, true), e.message)

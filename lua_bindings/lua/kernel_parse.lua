@@ -564,8 +564,9 @@ local function note_free(f)
   end
 end
 
+-- Of the functions that begin there: one around it, which ends behind it, cannot be read.
 local function find_function(source)
-  local shape, found = kernel_shape(source.fn), {}
+  local shape, found, problem = kernel_shape(source.fn), {}, nil
   local list, n = read_words(source, shape.first, shape.last)
   for k = 1, n, 4 do
     if list[k] == "function" and list[k + 2] <= shape.first then
@@ -580,8 +581,10 @@ local function find_function(source)
       end
       local place = { line = list[k + 2], column = list[k + 3] }
       local named = at > k + 4 and not before
-      local f = is("(") and function_body(place, method)
-      if f then
+      local f, read, why
+      if is("(") then read, why = try(function() f = function_body(place, method) end) end
+      if not read then problem = problem or why end
+      if read then
         if named then f.from = place.line end
         f.first, f.last = k, at
         note_free(f)
@@ -590,6 +593,7 @@ local function find_function(source)
     end
   end
   local f = #found > 0 and choose(found, source)
+  if not f and problem then throw(problem) end
   if not f then
     fail("StateError", source.name .. ":" .. shape.first .. ": the function that was loaded is not what stands there now, expected the text that was "
       .. "loaded: load the file again, or pass the text as a string")
