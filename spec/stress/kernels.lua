@@ -41,8 +41,7 @@ end
 
 local failed = 0
 for seed = first, last do
-  local program = programs.program(seed, tide)
-  program.on_gpu = options.device ~= "cpu"
+  local program = programs.program(seed, tide, options.device ~= "cpu")
   if options.text then print(program.text) end
   local expected = programs.run(program, function(grid, ...)
     local args = { ... }
