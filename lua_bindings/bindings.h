@@ -92,6 +92,7 @@ typedef struct ltide_state {
   bool in_vain;                  /* it freed little of them */
   size_t step_room, vain_room;   /* how many more ask for the next step, and asked for the last one in vain */
   double step_cost, step_end;
+  size_t heap;             /* KiB of Lua's that the last step or collection left */
   _Atomic int wanted;      /* of the collector, by ltide_pace */
   _Atomic uint64_t asked;  /* when another thread has run out of memory and waits for a collection; 0: none has */
   _Atomic int gc;          /* tide_lua_gc: what the host lets operations collect */

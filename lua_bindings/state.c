@@ -47,6 +47,7 @@ static double worked(void) { return seconds(CLOCK_THREAD_CPUTIME_ID); }
 /* {==== Collector */
 
 enum { LOOK = 1 << 28, HOST_LOOK = 1 << 20 }; /* bytes allocated between two looks at what is alive */
+enum { HEAP_LOOK = 512 };                     /* KiB of Lua's own */
 enum { WANT_NOTHING, WANT_STEP, WANT_ALL };   /* of the collector, at the next call */
 
 /* Bytes alive on a device, or on the CPU for -1, and how many more than after the last collection ask for the next
@@ -89,6 +90,8 @@ void ltide_collect_ahead(lua_State *L) {
   ltide_enter_again(L);
 }
 
+static size_t heap_of(lua_State *L) { return (size_t)lua_gc(L, LUA_GCCOUNT); }
+
 /* What a collection costs. What interrupts add to a short one must not put off the next: it is taken to have grown by
  * no more than a quarter. */
 static void note_cost(double *cost, double now) {
@@ -110,7 +113,7 @@ static int collect(lua_State *L, ltide_state *S) {
   tide_memory_pump();
   S->last_end = now();
   note_cost(&S->last_cost, worked() - start);
-  S->debt = S->looked = 0;
+  S->debt = S->looked = 0, S->heap = heap_of(L);
   for (int d = -1; d < devices_in_use(); d++) S->alive[d + 1] = alive(d);
   S->young = S->alive[0];
   S->step_room = S->step_room > 2 * HOST_LOOK ? S->step_room / 2 : HOST_LOOK, S->vain_room = 0;
@@ -175,9 +178,11 @@ static void step(lua_State *L, ltide_state *S) {
   size_t left = alive(-1);
   S->step_end = now(), note_cost(&S->step_cost, worked() - start);
   S->fresh = had > S->young ? had - S->young : 0;
-  S->in_vain = left >= had || had - left < S->fresh / 2;
-  pace_steps(S);
-  S->young = left;
+  if (S->fresh) {
+    S->in_vain = left >= had || had - left < S->fresh / 2;
+    pace_steps(S);
+  }
+  S->young = left, S->heap = heap_of(L);
   if (result == 1) S->alive[0] = left, S->last_end = S->step_end, S->last_cost = S->step_cost; /* a whole cycle */
   atomic_store(&S->wanted, WANT_NOTHING);
 }
@@ -202,10 +207,20 @@ static bool wants_step(const ltide_state *S, double bytes, double at) {
   return grown >= (double)S->step_room && grown >= 1e9 * S->step_cost && at - S->step_end > 10 * S->step_cost;
 }
 
+/* Small tensors on devices are garbage of Lua's above all. Its collector lets its heap grow by as much as the cycle
+ * before has left, which are the objects whose finalisers have run in it: so each cycle would find more than the one
+ * before, and goes through all that have died in one piece. Half a MiB are some 5,000 of them, two milliseconds. */
+static bool wants_heap(lua_State *L, const ltide_state *S, double at) {
+  size_t heap = heap_of(L), more = S->heap / 2 > HEAP_LOOK ? S->heap / 2 : HEAP_LOOK;
+  return heap > S->heap + more && at - S->step_end > 10 * S->step_cost;
+}
+
 static void pace_host(lua_State *L, ltide_state *S) {
   double bytes = (double)alive(-1), at = now();
   if (bytes < (double)S->young) S->young = (size_t)bytes;
-  int wanted = wants_all(S, bytes, at) ? WANT_ALL : wants_step(S, bytes, at) ? WANT_STEP : WANT_NOTHING;
+  if (heap_of(L) < S->heap) S->heap = heap_of(L);
+  bool step = wants_step(S, bytes, at) || wants_heap(L, S, at);
+  int wanted = wants_all(S, bytes, at) ? WANT_ALL : step ? WANT_STEP : WANT_NOTHING;
   if (!wanted || !may_pace(L, S)) return;
   atomic_store(&S->wanted, wanted);
   ltide_last_epoch--; /* the next call looks */

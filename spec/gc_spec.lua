@@ -35,6 +35,19 @@ describe("the collector", function()
     assert.are.equal("true\n", out)
   end)
 
+  it("does not let small results on a device pile up", function()
+    if not D.cuda then return pending "needs a device" end
+    if D.tsan then return pending "not under the thread sanitizer" end -- which is slow
+    local x, y = tide.ones(256, { device = "cuda" }), nil
+    collectgarbage()
+    local before, most = collectgarbage "count", 0
+    for i = 1, 100000 do
+      y = x * 2
+      if i % 1000 == 0 then most = math.max(most, collectgarbage "count" - before) end
+    end
+    assert.is_true(most < 2048, most .. " KiB of handles")
+  end)
+
   it("leaves handles that another finaliser may still see", function()
     local makes = { Storage = function() return tide.ones(1):storage() end }
     local uses = { Storage = function(s) return s:nbytes(), s == tide.ones(1):storage() end }
