@@ -215,6 +215,13 @@ static void divide(const tide__block_run *r, const tide__inst *i, bool remainder
     set_scalar(r, i->x[0], floor_divide(*a, *b, remainder));
     return;
   }
+  if (VARIES(1) && !VARIES(2) && *b > 0 && floor_divide(*a, *b, false) == floor_divide(a[r->n - 1], *b, false) &&
+      r->lanes->steady(a, r->n)) {
+    /* places of a row that none of the divisor's multiples parts */
+    const int64_t q = floor_divide(*a, *b, false);
+    r->lanes->line(REG(0), remainder ? *a - q * *b : q, remainder, r->n);
+    return;
+  }
   const int n = (int)r->blocks * TIDE_BLOCK;
   bool zero = false;
   for (int l = 0; l < (VARIES(2) ? r->n : 1); l++) zero |= b[l] == 0;

@@ -54,10 +54,14 @@ typedef struct tide__lanes {
   void (*gather[4])(void *d, const void *from, const int64_t *at, int64_t n);         /* elements of that size */
   void (*pick[4])(void *d, const void *from, const int64_t *at, const uint8_t *on, int64_t n); /* 0 where off */
   void (*scatter[4])(void *to, const void *a, const int64_t *at, const uint8_t *on, int64_t n);
+  /* To neighbours: to[i] = a[i] where on, and nothing else is written. */
+  void (*keep[4])(void *to, const void *a, const uint8_t *on, int64_t n);
   void (*stride[4])(void *d, const void *from, int64_t step, int64_t n);
   /* d = on ? a : d; a is one number where `same`. */
   void (*put[4])(void *d, const uint8_t *on, const void *a, int64_t same, int64_t n);
   void (*line)(int64_t *d, int64_t first, int64_t step, int64_t n);
+  /* Does every number follow the one before? */
+  bool (*steady)(const int64_t *a, int64_t n);
   /* at += (index - 1) * step, bad |= index is outside of 1 .. size; at = 0 and bad = 0 before where `begin`. */
   void (*index)(int64_t *at, uint8_t *bad, const int64_t *index, int64_t more, int64_t size, int64_t step, bool begin,
                 int64_t n);

@@ -142,12 +142,58 @@ static inline int lane_order(int64_t a, double b) {
     else                                                                                                               \
       LANE_EACH d[i] = on[i] ? a[i] : d[i];                                                                            \
   }
+#define LANE_KEEP(bits)                                                                                                \
+  static void lane_keep_##bits(void *to_, const void *a_, const uint8_t *on, int64_t n) {                              \
+    uint##bits##_t *to = to_;                                                                                          \
+    const uint##bits##_t *a = a_;                                                                                      \
+    for (int64_t i = lane_keep_lanes_##bits(to_, a_, on, n); i < n; i++)                                               \
+      if (on[i]) to[i] = a[i];                                                                                         \
+  }
+/* As many as are whole vectors; returns their number. */
+#define lane_keep_lanes_8(to, a, on, n)  0
+#define lane_keep_lanes_16(to, a, on, n) 0
+#if defined(TIDE_ISA_AVX2)
+static int64_t lane_keep_lanes_32(void *to, const void *a, const uint8_t *on, int64_t n) {
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    __m256i some =
+        _mm256_sub_epi32(_mm256_setzero_si256(), _mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)(on + i))));
+    _mm256_maskstore_epi32((int *)to + i, some, _mm256_loadu_si256((const void *)((const int *)a + i)));
+  }
+  return i;
+}
+static int64_t lane_keep_lanes_64(void *to, const void *a, const uint8_t *on, int64_t n) {
+  int64_t i = 0;
+  for (; i + 4 <= n; i += 4) {
+    int32_t four;
+    memcpy(&four, on + i, sizeof four);
+    __m256i some = _mm256_sub_epi64(_mm256_setzero_si256(), _mm256_cvtepu8_epi64(_mm_cvtsi32_si128(four)));
+    _mm256_maskstore_epi64((long long *)to + i, some, _mm256_loadu_si256((const void *)((const long long *)a + i)));
+  }
+  return i;
+}
+#else
+#  define lane_keep_lanes_32(to, a, on, n) 0
+#  define lane_keep_lanes_64(to, a, on, n) 0
+#endif
+LANE_KEEP(8)
+LANE_KEEP(16)
+LANE_KEEP(32)
+LANE_KEEP(64)
 LANE_ITEMS(8)
 LANE_ITEMS(16)
 LANE_ITEMS(32)
 LANE_ITEMS(64)
 
 static void lane_line(int64_t *d, int64_t first, int64_t step, int64_t n) { LANE_EACH d[i] = first + i * step; }
+
+static bool lane_steady(const int64_t *a, int64_t n) {
+  const int64_t first = a[0];
+  uint64_t other = 0;
+  if (a[n - 1] - first != n - 1) return false;
+  LANE_SOME other |= (uint64_t)(a[i] - i - first);
+  return !other;
+}
 
 static void lane_index(int64_t *at, uint8_t *bad, const int64_t *index, int64_t more, int64_t size, int64_t step,
                        bool begin, int64_t n) {
@@ -262,9 +308,11 @@ const tide__lanes TIDE_JOIN(tide__lanes, TIDE_ISA_NAME) = {
     .gather = LANE_FOUR(gather),
     .pick = LANE_FOUR(pick),
     .scatter = LANE_FOUR(scatter),
+    .keep = LANE_FOUR(keep),
     .stride = LANE_FOUR(stride),
     .put = LANE_FOUR(put),
     .line = lane_line,
+    .steady = lane_steady,
     .index = lane_index,
     .mask_and = lane_mask_and,
     .mask_less = lane_mask_less,

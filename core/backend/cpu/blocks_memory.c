@@ -24,7 +24,8 @@ void tide__blocks_report(const tide__block_run *r, int32_t site, int64_t value, 
 
 /* ---- where elements are ---- */
 
-/* Either a line, from `first` to `last`, or offsets of all lanes and which of them are to be touched. */
+/* Either a line, which indexes of lanes may also be, from `first` to `last`, or offsets of all lanes and which of them
+ * are to be touched. */
 typedef struct reach {
   const tide__view *view;
   bool line;
@@ -38,10 +39,16 @@ typedef struct reach {
 enum { SMALL = 1 << 20 };
 static const int64_t LARGE = (int64_t)1 << 40;
 
+static int64_t add(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
+
 static int64_t first_index(const tide__block_run *r, const tide__access *a, int d) {
   int32_t reg = a->dim[d].reg;
   int64_t s = reg < 0 ? 0 : *(const int64_t *)tide__reg(r, reg);
-  return (int64_t)((uint64_t)s + (uint64_t)a->dim[d].more);
+  return add(s, a->dim[d].more);
+}
+
+static const int64_t *lanes_of(const tide__block_run *r, const tide__access *a, int d) {
+  return tide__reg(r, a->dim[d].reg);
 }
 
 static void find_ends(reach *x, const tide__block_run *r, int mask) {
@@ -55,12 +62,16 @@ static void find_ends(reach *x, const tide__block_run *r, int mask) {
 /* False where the lanes have to be looked at one by one. */
 static bool find_line(reach *x, const tide__block_run *r, const tide__access *a, int mask) {
   int64_t offset = 0;
-  for (int d = 0; d < a->ndim; d++)
-    if (a->dim[d].lanes) return false;
   find_ends(x, r, mask);
+  for (int d = 0; d < a->ndim; d++)
+    if (a->dim[d].lanes && !r->lanes->steady(lanes_of(r, a, d) + x->first, x->last - x->first + 1)) return false;
   x->step = 0;
   for (int d = 0; d < a->ndim; d++) {
-    int64_t s = first_index(r, a, d), step = a->dim[d].step;
+    int64_t s, step = a->dim[d].step;
+    if (a->dim[d].lanes)
+      s = add(lanes_of(r, a, d)[x->first], a->dim[d].more) - x->first, step = 1;
+    else
+      s = first_index(r, a, d);
     if (s >= LARGE || s <= -LARGE || step >= SMALL || step <= -SMALL) return false;
     int64_t one = s + step * x->first, other = s + step * x->last;
     int64_t low = one < other ? one : other, high = one < other ? other : one;
@@ -120,11 +131,9 @@ static void find_each(reach *x, const tide__block_run *r, const tide__access *a,
   x->on = r->bad, x->all = false;
 }
 
-static reach find(const tide__block_run *r, const tide__access *a, int mask) {
-  reach x = {.view = &r->view[a->place]};
-  x.at = x.view->at;
-  if (!find_line(&x, r, a, mask)) find_each(&x, r, a, mask);
-  return x;
+static void find(reach *x, const tide__block_run *r, const tide__access *a, int mask) {
+  x->view = &r->view[a->place], x->at = x->view->at;
+  if (!find_line(x, r, a, mask)) find_each(x, r, a, mask);
 }
 
 /* ---- conversions ---- */
@@ -191,7 +200,8 @@ void tide__blocks_load(tide__block_run *r, const tide__inst *i) {
     return;
   }
   if (!r->on[i->x[2]]) return;
-  reach x = find(r, a, i->x[2]);
+  reach x;
+  find(&x, r, a, i->x[2]);
   if (x.line) {
     load_line(r, i, a, &x);
     return;
@@ -227,6 +237,10 @@ static void store_line(tide__block_run *r, const reach *x, const char *value, in
     memcpy(at, value + ((size_t)x->first << item), (size_t)n << item);
     return;
   }
+  if (x->step == 1) {
+    r->lanes->keep[item](at, value + ((size_t)x->first << item), r->mask + mask * r->stride + x->first, n);
+    return;
+  }
   r->lanes->line(r->offset, 0, x->step, r->n);
   r->lanes->scatter[item](x->at, value, r->offset, r->mask + mask * r->stride, r->n);
 }
@@ -234,7 +248,8 @@ static void store_line(tide__block_run *r, const reach *x, const char *value, in
 void tide__blocks_store(tide__block_run *r, const tide__inst *i) {
   const tide__access *a = &r->code->access[i->x[0]];
   if (!r->on[i->x[2]]) return;
-  reach x = find(r, a, i->x[2]);
+  reach x;
+  find(&x, r, a, i->x[2]);
   const char *value = stored(r, i, 1, a->value, x.view->dtype);
   if (x.line)
     store_line(r, &x, value, i->x[2]);
