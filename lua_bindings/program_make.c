@@ -100,7 +100,7 @@ static uint16_t code_of(const tide_program_operand *o) {
 static int read_operands(lua_State *L, int d, tide_program_operand *list) {
   int n = length_of(L, d, "operands");
   if (n > TIDE_PROGRAM_OPERANDS)
-    ltide_error(L, "NotSupportedError", "kernel: got %d tensors and numbers, with those from outside, expected at most %d",
+    ltide_error(L, "SupportError", "kernel: got %d tensors and numbers, with those from outside, expected at most %d",
                 n, TIDE_PROGRAM_OPERANDS);
   ltide_rawfield(L, d, "operands");
   for (int i = 0; i < n; i++, lua_pop(L, 1)) {
@@ -143,7 +143,7 @@ static int *read_lines(lua_State *L, int d, int n) {
 
 static ltide_special *new_special(lua_State *L, int args, int outers) {
   ltide_special *s = calloc(1, sizeof *s + (size_t)outers * sizeof *s->outer + ((size_t)args + 1) * sizeof *s->code);
-  if (!s) ltide_error(L, "OutOfMemoryError", "kernel: no host memory");
+  if (!s) ltide_error(L, "MemoryError", "kernel: no host memory");
   s->outer = (ltide_outer *)(s + 1);
   s->code = (uint16_t *)(s->outer + outers);
   s->args = args, s->outers = outers;
@@ -222,7 +222,7 @@ static int script_kernel_new(lua_State *L) {
   lua_newtable(L);
   lua_setiuservalue(L, -2, 2);
   k->name = strdup(lua_tostring(L, 2));
-  if (!k->name) return ltide_error(L, "OutOfMemoryError", "kernel: no host memory");
+  if (!k->name) return ltide_error(L, "MemoryError", "kernel: no host memory");
   return 1;
 }
 
