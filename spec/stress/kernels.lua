@@ -31,7 +31,7 @@ end
 local first, last = seeds[1] or 1, seeds[2] or seeds[1] or 1
 
 local function compiled(program)
-  local k = tide.kernel(program.text, program.options)
+  local k = tide.kernel(program.fn, program.options)
   if options.compiled then -- the first call says for which dtypes
     programs.run(program, k, options.device)
     k:wait()
@@ -46,7 +46,7 @@ for seed = first, last do
   local expected = programs.run(program, function(grid, ...)
     local args = { ... }
     args[#args + 1] = program.options
-    return tide.kernel.interpret(program.text, grid, table.unpack(args))
+    return tide.kernel.interpret(program.fn, grid, table.unpack(args))
   end)
   local ok, got = pcall(compiled, program)
   local what = not ok and tostring(got) or programs.compare(program, expected, got)

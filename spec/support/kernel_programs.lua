@@ -12,7 +12,7 @@
 -- made integers, so that rounding stays small; the integers beside them must be equal all the same. A GPU rounds a * b + c
 -- once: programs that are to be exact there have no products of floats.
 
-local M = {}
+local M, compile = {}, load
 
 -- xorshift, so that no library's generator is disturbed
 local state
@@ -89,7 +89,14 @@ local function condition(depth)
   return "(" .. expression(kind, depth - 1) .. ") " .. pick { "<", "<=", ">", ">=", "==", "~=" } .. " (" .. expression(other, depth - 1) .. ")"
 end
 
+local function constant(kind, depth)
+  if not p.outer then return leaf(kind) end
+  local list = kind == "i" and "whole" or "real"
+  return one_in(2) and list .. "[(" .. expression("i", depth) .. ") % #" .. list .. " + 1]" or "outer_" .. kind
+end
+
 local integers = {
+  function(d) return constant("i", d) end,
   function(d) return "(" .. expression("i", d) .. ") " .. pick { "+", "-", "*" } .. " (" .. expression("i", d) .. ")" end,
   function(d) return "(" .. expression("i", d) .. ") " .. pick { "//", "%" } .. " ((" .. expression("i", d) .. ") | 1)" end,
   function(d) return "(" .. expression("i", d) .. ") " .. pick { "&", "|", "~" } .. " (" .. expression("i", d) .. ")" end,
@@ -107,6 +114,7 @@ local integers = {
 }
 
 local exact_floats = {
+  function(d) return constant("f", d) end,
   function(d) return "(" .. expression("f", d) .. ") " .. pick(p.products and { "+", "-", "*", "/" } or { "+", "-", "/" }) .. " (" .. expression("f", d) .. ")" end,
   function(d) return "(" .. expression("f", d) .. ") " .. pick(p.products and { "+", "-", "*" } or { "+", "-" }) .. " (" .. expression("i", d) .. ")" end,
   function(d) return "(" .. expression("i", d) .. ") / (" .. expression("i", d) .. ")" end,
@@ -124,6 +132,7 @@ local exact_floats = {
 
 -- Bounded by 4 or so, with small derivatives.
 local smooth_floats = {
+  function(d) return constant("f", d) end,
   function(d) return "((" .. expression("f", d) .. ") " .. pick { "+", "-" } .. " (" .. expression("f", d) .. ")) / 2" end,
   function(d) return "math.sin((" .. expression("f", d) .. ") * (" .. expression("f", d) .. "))" end,
   function(d) return "math." .. pick { "sin", "cos" } .. "(" .. expression("f", d) .. ")" end,
@@ -368,13 +377,14 @@ local function floats_of(n, dtype)
   return tide_tensor(list, dtype)
 end
 
--- program(seed, tide, on_gpu): {seed, text, mode, grid, float, args, written: places among args of tensors that are written}
+-- program(seed, tide, on_gpu): {seed, text, fn (the text, or the function of a text that has constants around it), smooth,
+-- grid, options, float, args, written: places among args of tensors that are written}
 function M.program(seed, tide, on_gpu)
   state = seed * 0x9E3779B97F4A7C15 + 0x1234567
   for _ = 1, 8 do roll(2) end
   local smooth = one_in(3)
   p = { lines = {}, depth = 0, vars = {}, names = 0, functions = {}, atomics = {}, smooth = smooth, at_place = true, place = "[i]" }
-  p.products = smooth or not on_gpu
+  p.products, p.outer = smooth or not on_gpu, one_in(4)
   local dtype = smooth and pick { "float32", "float64", "float32" } or "float64"
   local n, rows = one_in(12) and roll(700) or roll(40) + 3, roll(5)
   local block = one_in(6) and pick { 8, 32, 64, 100 } or nil
@@ -394,7 +404,11 @@ function M.program(seed, tide, on_gpu)
   p.written = { { name = "o", kind = "f" }, { name = "q", kind = "i" } }
   local bins = { "add", "min", "max", "band", "bor", "bxor", "sub" }
   for k = 1, #bins do args[#args + 1] = tide.zeros({ 4 }, { dtype = "int64" }) end
-  put("function(i, " .. (width and "j, " or "") .. "x, y, z, o, q, a, n, h_" .. table.concat(bins, ", h_") .. ")")
+  if p.outer then
+    put("local tide, outer_i, outer_f = require 'tide', " .. roll(50) - 20 .. ", " .. float_literal())
+    put("local whole, real = { 3, -7, 12, 1 << 40 }, { 0.5, -1.25, 1.5 }")
+  end
+  put((p.outer and "return " or "") .. "function(i, " .. (width and "j, " or "") .. "x, y, z, o, q, a, n, h_" .. table.concat(bins, ", h_") .. ")")
   scope(function()
     declare("i", "i", true)
     if width then declare("i", "j", true) end
@@ -415,8 +429,9 @@ function M.program(seed, tide, on_gpu)
     put("return " .. expression("f", 2) .. ", " .. expression("i", 2) .. ", " .. expression("b", 2))
   end)
   put "end"
+  local text = table.concat(p.lines, "\n")
   return {
-    seed = seed, text = table.concat(p.lines, "\n"), smooth = smooth, float = dtype, grid = shape, options = { block = block }, args = args,
+    seed = seed, text = text, fn = p.outer and assert(compile(text, text))() or text, smooth = smooth, float = dtype, grid = shape, options = { block = block }, args = args,
     written = { 4, 5, 8, 9, 10, 11, 12, 13, 14 },
   }
 end
