@@ -116,6 +116,7 @@ TIDE_FN int tk_imin(int a, int b) { return b < a ? b : a; }
 TIDE_FN int tk_imax(int a, int b) { return a < b ? b : a; }
 TIDE_FN tide_r tk_fmin(tide_r a, tide_r b) { return b < a ? b : a; }
 TIDE_FN tide_r tk_fmax(tide_r a, tide_r b) { return a < b ? b : a; }
+TIDE_FN bool tk_small(tide_i x) { return x > -(1ll << 40) && x < 1ll << 40; }
 TIDE_FN bool tk_ult(tide_i a, tide_i b) { return (tide_u)a < (tide_u)b; }
 TIDE_FN tide_r tk_ffloor(tide_r a) { return TIDE_M(floor)(a); }
 TIDE_FN tide_r tk_fdiv(tide_r a, tide_r b) { return TIDE_M(floor)(a / b); }

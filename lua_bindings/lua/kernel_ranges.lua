@@ -9,19 +9,27 @@
 --
 -- Invariant: numbers that are computed with are below 2^40 in size, else the run is not `fast`: nothing wraps around.
 
-local out, typed, known, times, inside, decided, any, count
+local out, typed, known, times, inside, decided, asked, numbers, any, count, alone, block
 
 local function put(text) out[#out + 1] = text end
 
--- Temporaries that hold a range.
+-- Temporaries that hold a range; one where both bounds are the same.
 local function hold(lo, hi)
   count = count + 1
-  local a, b = "lo" .. count, "hi" .. count
-  put("const tide_i " .. a .. " = " .. lo .. ", " .. b .. " = " .. hi .. ";\nfast &= tk_small(" .. a .. ") & tk_small(" .. b .. ");\n")
+  local a, b = "lo" .. count, lo == hi and "lo" .. count or "hi" .. count
+  put("const tide_i " .. a .. " = " .. lo .. (a == b and "" or ", " .. b .. " = " .. hi) .. ";\nfast &= tk_small(" .. a
+    .. (a == b and ");\n" or ") & tk_small(" .. b .. ");\n"))
   return a, b
 end
 
 local function small_constant(e) return e.op == "const" and e.type == "i" and type(e.value) == "number" and e.value < 1048576 and e.value > -1048576 end
+
+-- The text of a number, which is remembered.
+local function number(value)
+  local text = literal(value)
+  numbers[text] = value
+  return text
+end
 
 local range
 
@@ -34,13 +42,17 @@ end
 
 local ranges = {
   const = function(e)
-    if small_constant(e) then return literal(e.value), literal(e.value) end
+    if small_constant(e) then return number(e.value), number(e.value) end
   end,
   place = function(e)
+    if alone then return "i" .. e.dim, "i" .. e.dim end
     if e.dim == typed.ndim then return "from", "upto" end
     return "first" .. e.dim, "first" .. e.dim
   end,
   size = function(e) return hold("n" .. e.tensor .. "_" .. e.dim, "n" .. e.tensor .. "_" .. e.dim) end,
+  thread = function(e) return "t" .. e.dim, "t" .. e.dim end,
+  block = function(e) return hold("b" .. e.dim, "b" .. e.dim) end,
+  block_size = function(e) return number(block[e.dim]), number(block[e.dim]) end,
   grid = function(e) return hold("s[" .. e.dim - 1 .. "]", "s[" .. e.dim - 1 .. "]") end,
   number = function(e)
     if typed.operands[e.operand].kind == "integer" then return hold("a" .. e.operand, "a" .. e.operand) end
@@ -104,16 +116,25 @@ range = function(e)
   if of then return of(e) end
 end
 
+-- Is it so? Said once for all that is asked, and not at all where constants tell.
+local function ask(x, sign, y)
+  local a, b, text = numbers[x], numbers[y], x .. sign .. y
+  if not asked[text] and not (a and b and (sign == " <= " and a <= b or sign == " >= " and a >= b)) then put("fast &= " .. text .. ";\n") end
+  asked[text] = true
+end
+
 -- An element that is read or written: the run is fast where all its indexes lie inside.
 local function see(e)
-  local sizes = e.shared and typed.shared[e.shared].sizes or e.constant and typed.constants[e.constant].sizes
-  local tests = {}
+  local sizes, bounds = e.shared and typed.shared[e.shared].sizes or e.constant and typed.constants[e.constant].sizes, {}
   for d = 1, #e.index do
     local a, b = range(e.index[d])
     if not a then return end
-    tests[d] = "(" .. a .. " >= 1) & (" .. b .. " <= " .. (sizes and literal(sizes[d]) or "n" .. e.tensor .. "_" .. d) .. ")"
+    bounds[d] = { a, b }
   end
-  put("fast &= " .. join(tests, " & ") .. ";\n")
+  for d = 1, #e.index do
+    ask(bounds[d][1], " >= ", number(1))
+    ask(bounds[d][2], " <= ", sizes and number(sizes[d]) or "n" .. e.tensor .. "_" .. d)
+  end
   inside[e], any = true, true
 end
 
@@ -156,6 +177,12 @@ local function look_at(n, key)
   if n[key] then look(n[key]) end
 end
 
+-- The last value of a loop from a known number on, by so much, to another: beyond that one only where there is no turn.
+local function last_of(from, to, step)
+  local _, last = hold("0", from .. " + tk_floor_div((tide_i)" .. to .. " - (tide_i)" .. from .. ", (tide_i)" .. literal(step) .. ") * " .. literal(step))
+  return last
+end
+
 -- What is known of a variable holds where it was set, to the end of that list of statements.
 local function walk(list)
   local set = {}
@@ -173,10 +200,12 @@ local function walk(list)
     elseif n.op == "for" and times[n.var] == 1 and small_constant(n.step) and n.step.value ~= 0 then
       local first, last = n.from, n.to
       if n.step.value < 0 then first, last = last, first end
-      a = range(first)
+      local from
+      a, from = range(first)
       if a then
-        local _, up = range(last)
-        b = up
+        local to
+        to, b = range(last)
+        if b and to == b and a == from and n.step.value > 1 then b = last_of(a, b, n.step.value) end
       end
     end
     if a and b then known[n.var], set[#set + 1] = { a, b }, n.var end
@@ -198,18 +227,20 @@ local function count_sets(list)
   end
 end
 
--- kernel_ranges(typed): {text =, inside =, decided =, any =}: statements that clear `fast` where an index may lie outside or
+-- kernel_ranges(typed [, block]): {text =, inside =, decided =, any =}: statements that clear `fast` where an index may lie outside or
 -- an innermost stride is not 1, and `holds` where a comparison may not hold; the accesses and comparisons that these speak
--- for; and whether there are any accesses.
-function kernel_ranges(of)
-  out, typed, known, times, inside, decided, any, count = {}, of, {}, {}, {}, {}, false, 0
+-- for; and whether there are any accesses. With the sizes of a block they speak of one thread and its own place, whatever the
+-- strides are.
+function kernel_ranges(of, block_of)
+  alone, block = block_of ~= nil, block_of
+  out, typed, known, times, inside, decided, asked, numbers, any, count = {}, of, {}, {}, {}, {}, {}, {}, false, 0
   count_sets(of.body)
   walk(of.body)
   for k = 1, #of.operands do
     local x = of.operands[k]
-    if x.kind == "tensor" and x.ndim > 0 then put("fast &= s" .. k .. "_" .. x.ndim .. " == 1;\n") end
+    if x.kind == "tensor" and x.ndim > 0 and not alone then put("fast &= s" .. k .. "_" .. x.ndim .. " == 1;\n") end
   end
   local result = { text = join(out), inside = inside, decided = decided, any = any or of.results > 0 }
-  out, typed, known, times, inside, decided = nil, nil, nil, nil, nil, nil
+  out, typed, known, times, inside, decided, asked, numbers = nil, nil, nil, nil, nil, nil, nil, nil
   return result
 end

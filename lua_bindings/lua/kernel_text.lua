@@ -64,7 +64,7 @@ local function place_text(e)
       size, stride = "(tide_x)" .. sizes[d], "(tide_x)" .. step
     else
       size, stride = "n" .. e.tensor .. "_" .. d, "s" .. e.tensor .. "_" .. d
-      if state.fast and d == n then stride = "(tide_x)1" end
+      if state.unit and d == n then stride = "(tide_x)1" end
     end
     list[#list + 1] = index .. ", " .. size .. ", " .. stride
   end
@@ -308,7 +308,7 @@ local statements = {
   result = function(n)
     local operands, typed = state.typed.operands, state.typed
     local k, offset = #operands - typed.results + n.n, {}
-    for d = 1, typed.ndim do offset[d] = "(tide_x)(i" .. d .. " - 1) * " .. (state.fast and d == typed.ndim and "1" or "s" .. k .. "_" .. d) end
+    for d = 1, typed.ndim do offset[d] = "(tide_x)(i" .. d .. " - 1) * " .. (state.unit and d == typed.ndim and "1" or "s" .. k .. "_" .. d) end
     put("tk_put(p" .. k .. "[" .. join(offset, " + ") .. "], " .. write(n.value) .. ");\n")
   end,
 }
@@ -374,11 +374,12 @@ end
 -- The place of a thread in its block and in the grid; blocks are counted with the last dimension fastest.
 local function write_place(typed, of_block)
   local ndim, block = typed.ndim, state.block
-  put("long long rest = " .. of_block .. ";\nunsigned inner = t;\n")
+  put("unsigned rest = " .. of_block .. ", inner = t;\n")
   for d = ndim, 1, -1 do
     local last = d == 1
-    put("const long long b" .. d .. " = " .. (last and "rest" or "rest % ((s[" .. d - 1 .. "] + " .. block[d] - 1 .. ") / " .. block[d] .. ")") .. " + 1;\n")
-    if not last then put("rest /= (s[" .. d - 1 .. "] + " .. block[d] - 1 .. ") / " .. block[d] .. ";\n") end
+    if not last then put("const unsigned along" .. d .. " = (unsigned)((s[" .. d - 1 .. "] + " .. block[d] - 1 .. ") / " .. block[d] .. ");\n") end
+    put("const long long b" .. d .. " = " .. (last and "(long long)rest" or "(long long)(rest % along" .. d .. ")") .. " + 1;\n")
+    if not last then put("rest /= along" .. d .. ";\n") end
     put("const int t" .. d .. " = (int)" .. (last and "inner" or "(inner % " .. block[d] .. ")") .. " + 1;\n")
     if not last then put("inner /= " .. block[d] .. ";\n") end
     put("const tide_x i" .. d .. " = (tide_x)((b" .. d .. " - 1) * " .. block[d] .. ") + t" .. d .. ";\n")
@@ -400,11 +401,28 @@ local function write_clear()
   if any then put("__syncthreads();\n") end
 end
 
+-- The body for one thread. Where the indexes of its place are known, they are tested together, and a thread whose indexes
+-- all lie inside tests none of them on its way: so it may begin all that it reads at once. Those of a block that wait for
+-- each other go the same way.
+local function write_body(typed, of_gpu)
+  local ranges = of_gpu and state.check and kernel_ranges(typed, state.block)
+  if ranges and next(ranges.inside) then
+    put("bool fast = true, holds = true;\n" .. ranges.text)
+    if typed.barriers then put("fast = __syncthreads_and(fast);\n") end
+    put("if (fast) {\n")
+    state.fast, state.inside, state.copy, state.wanted = true, ranges.inside, 2, {}
+    write_all(typed.body)
+    put(end_line() .. "return;\n}\n")
+    state.fast, state.copy, state.wanted, state.line = false, 1, {}, nil
+  end
+  write_all(typed.body)
+end
+
 -- A function of one thread: the kernel of a GPU, or what runs by turns on the CPU.
-local function write_thread(typed, head, of_block)
+local function write_thread(typed, head, of_block, of_gpu)
   local body = out
   out = {}
-  write_all(typed.body)
+  write_body(typed, of_gpu)
   local inner = out
   out = body
   put(head)
@@ -453,7 +471,7 @@ end
 local function device_text(typed, opts)
   begin(typed, opts)
   write_thread(typed, "extern \"C\" __global__ void __launch_bounds__(" .. state.threads
-    .. ") tide_program(const __grid_constant__ tide_slots s) {\nTIDE_WAIT\nconst unsigned t = threadIdx.x;\n", "blockIdx.x")
+    .. ") tide_program(const __grid_constant__ tide_slots s) {\nTIDE_WAIT\nconst unsigned t = threadIdx.x;\n", "blockIdx.x", true)
   return finish(typed, opts, false)
 end
 
@@ -483,11 +501,11 @@ local function host_text(typed, opts)
   -- level 0: every index and condition is tested; 1: the indexes of the whole run lie inside; 2: conditions hold as well
   local function body(level)
     local before = out
-    out, state.fast, state.copy, state.wanted, state.line = {}, level > 0, level + 1, {}, nil
+    out, state.fast, state.unit, state.copy, state.wanted, state.line = {}, level > 0, level > 0, level + 1, {}, nil
     state.inside, state.decided = ranges.inside, level == 2 and ranges.decided or {}
     write_all(typed.body)
     local inner = join(out)
-    out, state.fast = before, false
+    out, state.fast, state.unit = before, false, false
     return "#pragma GCC ivdep\nfor (tide_x i" .. ndim .. " = from; i" .. ndim .. " <= upto; i" .. ndim .. "++) {\n"
       .. state.declared .. inner .. end_line() .. "}\n"
   end
@@ -508,8 +526,7 @@ local function host_text(typed, opts)
   local passed = (ndim > 1 and ", first1" or "") .. (ndim > 2 and ", first2" or "")
   local params = (ndim > 1 and ", tide_x first1" or "") .. (ndim > 2 and ", tide_x first2" or "")
   if quick then
-    put("TIDE_FN bool tk_small(tide_i x) { return x > -(1ll << 40) && x < 1ll << 40; }\n"
-      .. "static int tide_level(TIDE_S s" .. params .. ", tide_x from, tide_x upto) {\n" .. operands
+    put("static int tide_level(TIDE_S s" .. params .. ", tide_x from, tide_x upto) {\n" .. operands
       .. "bool fast = true, holds = " .. (straight and "true" or "false") .. ";\n" .. ranges.text .. "return fast + (fast & holds);\n}\n")
   end
   put("static int tide_loop(const void *packed, const unsigned *dims, long long begin, long long end) {\nTIDE_S s = (TIDE_S)packed;\n"
