@@ -129,40 +129,51 @@ local function look(s)
   end
 end
 
--- Steps first to last of body i, which is thread i of one block: where all bodies are is in memory that they share.
-local function integrate(i, x, v, gm, track, first, last)
-  local all = tide.shared(tide.float64, 32, 3)
+-- Steps first to last. Thread i, j of one block pulls body i towards body j: where the bodies are, and how they are
+-- pulled, is in memory that the threads share.
+local function integrate(i, j, x, v, gm, track, first, last)
+  local there, pulled = tide.shared(tide.float64, 16, 3), tide.shared(tide.float64, 256, 3)
   local here, speed, a = tide.vec3(x[i]), tide.vec3(v[i]), tide.vec3(0.0)
+  local mass, row = gm[j], 16 * (i - 1)
   for s = first, last do
     for k = 1, 12 do
       if k > 1 then
         here = here + speed * drift[k - 1]
       end
       if k > 1 or s == first then -- else they are where the last force was computed
+        if j == 1 then
+          there[i] = here
+        end
         tide.barrier()
-        all[i] = here
+        local pull = tide.vec3(0.0)
+        if i ~= j then
+          local apart = tide.vec3(there[j]) - here
+          local r2 = apart:dot(apart)
+          pull = apart * (mass / (r2 * math.sqrt(r2)))
+        end
+        pulled[row + j] = pull
         tide.barrier()
         a = tide.vec3(0.0)
-        for j = 1, #gm do
-          if j ~= i then
-            local apart = tide.vec3(all[j]) - here
-            local r2 = apart:dot(apart)
-            a = a + apart * (gm[j] / (r2 * math.sqrt(r2)))
-          end
+        for other = 1, #gm do
+          a = a + tide.vec3(pulled[row + other])
         end
       end
       speed = speed + a * kick[k]
     end
-    track[s + 1][1][i], track[s + 1][2][i] = here, speed
+    if j == 1 then
+      track[s + 1][1][i], track[s + 1][2][i] = here, speed
+    end
   end
-  x[i], v[i] = here, speed
+  if j == 1 then
+    x[i], v[i] = here, speed
+  end
 end
 
 local function by_kernel()
-  local k, every = tide.kernel(integrate, { block = 32 }), steps // 100 + 1
+  local k, every = tide.kernel(integrate, { block = { n, n } }), steps // 100 + 1
   for first = 1, steps, every do
     local last = math.min(first + every - 1, steps)
-    k(n, x, v, gm, track, first, last)
+    k({ n, n }, x, v, gm, track, first, last)
     look(last)
   end
 end
