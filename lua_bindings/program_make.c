@@ -100,8 +100,9 @@ static uint16_t code_of(const tide_program_operand *o) {
 static int read_operands(lua_State *L, int d, tide_program_operand *list) {
   int n = length_of(L, d, "operands");
   if (n > TIDE_PROGRAM_OPERANDS)
-    ltide_error(L, "SupportError", "kernel: got %d tensors and numbers, with those from outside, expected at most %d",
-                n, TIDE_PROGRAM_OPERANDS);
+    ltide_error(L, "NotSupportedError",
+                "kernel: got %d tensors and numbers, with those from outside, expected at most %d", n,
+                TIDE_PROGRAM_OPERANDS);
   ltide_rawfield(L, d, "operands");
   for (int i = 0; i < n; i++, lua_pop(L, 1)) {
     lua_rawgeti(L, -1, i + 1);

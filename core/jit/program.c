@@ -124,7 +124,7 @@ static tide_status compile(tide__function *out, const tide_program *p, const tid
   const tide__jit_request r = {.what = p->what,
                                .source = source,
                                .name = c->host ? "tide_kernel" : "tide_program",
-                               .raw = true,
+                               .raw = c->host,
                                .ours = true,
                                .options = host_options,
                                .options_count = c->host};
