@@ -14,17 +14,18 @@ for name in ([[from_ptr scope keep help warn cmdline Timer Generator load load_p
 end
 
 local function functions()
-  local list = {}
-  for name, fn in pairs(tide) do
-    if type(fn) == "function" and not apart[name] then list[#list + 1] = { "tide." .. name, fn, false } end
+  local list, known = {}, {} -- most methods are functions of tide, too
+  local function add(prefix, space, is_method)
+    for name, fn in pairs(space) do
+      if type(fn) == "function" and not (apart[name] or known[fn]) then
+        list[#list + 1], known[fn] = { prefix .. name, fn, is_method }, true
+      end
+    end
   end
-  for name, fn in pairs(tide.fft) do
-    if type(fn) == "function" then list[#list + 1] = { "tide.fft." .. name, fn, false } end
-  end
+  add("tide.", tide, false)
+  add("tide.fft.", tide.fft, false)
   local _, methods = debug.getupvalue(debug.getmetatable(tide.ones(1)).__index, 1)
-  for name, fn in pairs(methods) do
-    if not apart[name] then list[#list + 1] = { "x:" .. name, fn, true } end
-  end
+  add("x:", methods, true)
   table.sort(list, function(a, b) return a[1] < b[1] end)
   return list
 end
