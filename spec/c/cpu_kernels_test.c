@@ -358,17 +358,22 @@ static void test_gemm(void) {
 static int64_t small_u(int64_t i) { return i % 7 - 3; }
 static int64_t small_v(int64_t k) { return k % 5 - 1; }
 
-static void put_whole(int dtype, char *p, int64_t x) { put(dtype, p, (tide_value){x, (double)x, 0}, dtype); }
+/* A matrix of u of its rows and v of its columns, or the reverse, whose rows repeat after 5 times 7. */
+static void fill_sums(int dtype, char *x, int64_t rows, int64_t columns, bool reverse) {
+  int64_t item = item_of(dtype), row = columns * item;
+  for (int64_t e = 0; e < (rows < 35 ? rows : 35) * columns; e++) {
+    int64_t r = e / columns, c = e % columns, whole = reverse ? small_v(r) + small_u(c) : small_u(r) + small_v(c);
+    put(dtype, x + e * item, (tide_value){whole, (double)whole, 0}, dtype);
+  }
+  for (int64_t r = 35; r < rows; r++) memcpy(x + r * row, x + (r - 35) * row, (size_t)row);
+}
 
 static void gemm_large(int dtype, int64_t m, int64_t n, int64_t k, bool ta, bool tb, int threads) {
   int item = item_of(dtype);
   char *x = malloc((size_t)(m * k * item)), *y = malloc((size_t)(k * n * item)), *c = malloc((size_t)(m * n * item));
   int64_t sum = 0, squares = 0;
   for (int64_t p = 0; p < k; p++) sum += small_v(p), squares += small_v(p) * small_v(p);
-  for (int64_t i = 0; i < m; i++)
-    for (int64_t p = 0; p < k; p++) put_whole(dtype, x + (ta ? p * m + i : i * k + p) * item, small_u(i) + small_v(p));
-  for (int64_t j = 0; j < n; j++)
-    for (int64_t p = 0; p < k; p++) put_whole(dtype, y + (tb ? j * k + p : p * n + j) * item, small_v(p) + small_u(j));
+  fill_sums(dtype, x, ta ? k : m, ta ? m : k, ta), fill_sums(dtype, y, tb ? n : k, tb ? k : n, !tb);
   tide_gemm_args a = {.head = {.ptr = {c, x, y}, .device = TIDE_CPU}, .dtype = dtype, .m = m, .n = n, .k = k};
   a.batch = 1, a.c_row = n, a.alpha = (tide_value){1, 1, 0};
   a.a_row = ta ? 1 : k, a.a_col = ta ? m : 1, a.b_row = tb ? 1 : n, a.b_col = tb ? k : 1;
