@@ -38,7 +38,7 @@ describe("operands that are repeated", function()
     end
   end
 
-  for _, dtype in ipairs { "float32", "float64", "int32", "float16", "uint8" } do
+  for _, dtype in ipairs(D.tsan and { "float32" } or { "float32", "float64", "int32", "float16", "uint8" }) do
     it("give what their copies give, in " .. dtype, function()
       all_pairs(dtype, "sub")
       all_pairs(dtype, "lt")
