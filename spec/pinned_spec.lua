@@ -27,8 +27,8 @@ describe("page-locked memory", function()
     local function copy()
       local y = tide.empty(1 << 20, { dtype = "uint8", pin_memory = true })
       y:copy_(x, { non_blocking = true })
+      y:free() -- marks the stream: from there on the memory is free
       done:record()
-      y:free()
       repeat until done:query()
     end
     copy()
