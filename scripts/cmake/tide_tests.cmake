@@ -117,6 +117,7 @@ target_link_libraries(ramp_test PRIVATE tide_flags tide_objects tide_binding_obj
   -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup)
 set_target_properties(ramp_test PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/spec)
 tide_test(stress/ramp_test 900 COMMAND $<TARGET_FILE:ramp_test>)
+set_tests_properties(${prefix}stress/ramp_test PROPERTIES COST 50)
 
 # ---- specs: one suite, once for each kind of device ----
 set(busted $<TARGET_FILE:tide_runner> ${checks}/busted.lua)
@@ -179,6 +180,7 @@ if(NOT TIDE_SANITIZE)
     COMMAND ${checks}/luajit.sh ${PROJECT_BINARY_DIR}/lib/lua/5.1 $<TARGET_FILE:tide_runner>)
   tide_test(luajit/specs-sim 900 ENV TIDE_DEVICE=cuda TIDE_SIM_DEVICES=3 TIDE_SIM_CLOCK=virtual TIDE_PENDING=${pending}/luajit_sim
     COMMAND ${checks}/luajit.sh ${PROJECT_BINARY_DIR}/lib/lua/5.1 $<TARGET_FILE:tide_runner>)
+  set_tests_properties(luajit/specs luajit/specs-sim PROPERTIES COST ${cost})
 endif()
 # Random calls of everything public, under both of Lua's collectors: most where memory is watched.
 set(last_seed 40)
