@@ -144,7 +144,7 @@ static int *read_lines(lua_State *L, int d, int n) {
 
 static ltide_special *new_special(lua_State *L, int args, int outers) {
   ltide_special *s = calloc(1, sizeof *s + (size_t)outers * sizeof *s->outer + ((size_t)args + 1) * sizeof *s->code);
-  if (!s) ltide_error(L, "MemoryError", "kernel: no host memory");
+  if (!s) ltide_error(L, "OutOfMemoryError", "kernel: no host memory");
   s->outer = (ltide_outer *)(s + 1);
   s->code = (uint16_t *)(s->outer + outers);
   s->args = args, s->outers = outers;
@@ -223,7 +223,7 @@ static int script_kernel_new(lua_State *L) {
   lua_newtable(L);
   lua_setiuservalue(L, -2, 2);
   k->name = strdup(lua_tostring(L, 2));
-  if (!k->name) return ltide_error(L, "MemoryError", "kernel: no host memory");
+  if (!k->name) return ltide_error(L, "OutOfMemoryError", "kernel: no host memory");
   return 1;
 }
 

@@ -351,6 +351,17 @@ describe("tide.kernel", function()
     end
   end)
 
+  it("refuses more than a launch can carry", function()
+    local lines, x = {}, zeros(3)
+    for k = 1, 400 do lines[k] = "x[i] = x[i] + " .. k end
+    local e = D.raises("NotSupportedError", tide.kernel("function(i, x)\n" .. table.concat(lines, "\n") .. "\nend"), 3, x)
+    assert.is_truthy(e.message:find("expected two kernels", 1, true), e.message)
+    D.eq({ 0, 0, 0 }, x)
+    local params, args = {}, {}
+    for k = 1, 70 do params[k], args[k] = "a" .. k, k end
+    D.raises("ArgumentError", tide.kernel("function(i, " .. table.concat(params, ", ") .. ") end"), 3, table.unpack(args))
+  end)
+
   it("refuses sizes that no device has", function()
     local x = zeros(3)
     D.raises("ValueError", add, math.maxinteger, x, 1)

@@ -27,6 +27,7 @@ return {
   ["spec/cpu_memory_spec.lua"] = runner,
   ["spec/jit_spec.lua"] = compiles,
   ["spec/kernel_block_spec.lua"] = compiles,
+  ["spec/kernel_lua_spec.lua"] = text,
   ["spec/kernel_spec.lua"] = compiles,
   ["spec/kernel_language_spec.lua"] = {
     ["computes with integers as Lua does"] = text,

@@ -186,6 +186,7 @@ tide_status tide__program_choose(tide__program_loaded **out, tide_program *p, in
   if (l->without) return TIDE_OK;
   /* whatever the compiler has to say is told to who asks whether it is ready */
   tide_status status = prepare_elsewhere(l, p, device);
+  if (status == TIDE_QUOTA) return status;
   l->asked |= status != TIDE_OK, l->without = status == TIDE_LIBRARY;
   if (!l->ready) l->compiler = c;
   return TIDE_OK;
