@@ -284,6 +284,28 @@ describe("the language of kernels", function()
   end)
 end)
 
+describe("the text of a kernel", function()
+  D.watch(before_each, after_each)
+  after_each(settle)
+
+  -- Are sums that are put into a variable of 64 bits?
+  local function is_wide(text, ...)
+    local k = tide.kernel(text)
+    k(1, ...)
+    return k:source("cpu"):find("%f[%w]v%d+ = tk_add") ~= nil
+  end
+
+  it("counts in 32 bits where a test of the loop or a branch bounds the count", function()
+    local x, n = tide.ones(4, { device = D.dev }), tide.ones(4, { device = D.dev, dtype = tide.int64 })
+    assert.is_false(is_wide("function(i, x) local n = 0 while n < 50 and x[i] > 0 do n = n + 1 x[i] = x[i] - 1 end x[i] = n end", x))
+    assert.is_false(is_wide("function(i, x) local n = 0 while true do n = n + 2 if n > 100 then break end end x[i] = n end", x))
+    assert.is_true(is_wide("function(i, x) local n = 0 while x[i] > 0 do n = n + 1 x[i] = x[i] - 1 end x[i] = n end", x))
+    assert.is_false(is_wide("function(i, n) local k = n[i] if k > 0 and k < 9 then k = k + 1 n[i] = k end end", n))
+    assert.is_true(is_wide("function(i, n) local k = n[i] if k > 0 then k = k + 1 n[i] = k end end", n))
+    D.eq({ 2, 1, 1, 1 }, n:clamp { max = 2 })
+  end)
+end)
+
 -- What a newcomer reads: {text, what the message has}. x: float32 of one dim, m: of two.
 local refused = {
   { "function(i, x) x[i] = y end", "1:23: got 'y', which is nil, expected a number or a boolean: give it a value, or pass it as an argument" },

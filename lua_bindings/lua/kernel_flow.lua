@@ -299,7 +299,10 @@ local function merge_vectors(c, decl, entries, values)
 end
 
 local function merge(c, decl, entries, values)
-  local same, what = true, values[1].what
+  local same, what, first = true, values[1].what, values[1].of or values[1]
+  for k = 2, #values do same = same and (values[k].of or values[k]) == first end
+  if same then return values[1] == values[2] and values[1] or first end
+  same = true
   for k = 2, #values do
     same = same and same_value(values[1], values[k])
     if values[k].what ~= what then what = "different" end
@@ -346,6 +349,57 @@ function kernel_list(c, fn)
   return list
 end
 
+-- The same value, of which more is known: `of` is what it was. The range may be open on one side.
+local function within(v, lo, hi)
+  local copy = {}
+  for key, x in next, v do copy[key] = x end
+  copy.of = v.of or v
+  copy.lo, copy.hi = lo > v.lo and lo or v.lo, hi < v.hi and hi or v.hi
+  copy.narrow = copy.lo >= -2147483648.0 and copy.hi <= 2147483647.0
+  return copy
+end
+
+local function note_within(c, e, lo, hi)
+  if e.op == "const" then return end
+  for k = 1, #c.order do
+    local decl = c.order[k]
+    local v = c.state[decl]
+    if v and (v.of or v) == (e.of or e) and v.lo <= hi and v.hi >= lo and (v.lo < lo or v.hi > hi) then c.state[decl] = within(v, lo, hi) end
+  end
+end
+
+local any = 1 / 0
+local refines = {
+  lt = function(c, a, b)
+    note_within(c, a, -any, b.hi - 1)
+    note_within(c, b, a.lo + 1, any)
+  end,
+  le = function(c, a, b)
+    note_within(c, a, -any, b.hi)
+    note_within(c, b, a.lo, any)
+  end,
+  eq = function(c, a, b)
+    note_within(c, a, b.lo, b.hi)
+    note_within(c, b, a.lo, a.hi)
+  end,
+}
+refines.gt = function(c, a, b) refines.lt(c, b, a) end
+refines.ge = function(c, a, b) refines.le(c, b, a) end
+local opposite = { lt = "ge", ge = "lt", gt = "le", le = "gt", eq = "ne", ne = "eq" }
+
+-- Where the condition holds, or does not, the integers in it that declarations are bound to are in smaller ranges.
+local function refine(c, cond, holds)
+  local op = cond.op
+  if op == "not" then return refine(c, cond.a, not holds) end
+  if op == "and" and holds or op == "or" and not holds then
+    refine(c, cond.a, holds)
+    return refine(c, cond.b, holds)
+  end
+  if not opposite[op] or cond.a.type ~= "i" or cond.b.type ~= "i" then return end
+  local of = refines[holds and op or opposite[op]]
+  if of then of(c, cond.a, cond.b) end
+end
+
 -- Declarations that are another small integer on either side, and known there: they are chosen behind the branch, by an
 -- expression whose range is known, in place of a variable that was set twice. Most of them are indexes at the edge of a grid.
 local function chosen(c, state, entries)
@@ -354,7 +408,7 @@ local function chosen(c, state, entries)
   for k = 1, #c.order do
     local decl = c.order[k]
     local yes, no = entries[1].state[decl], entries[2].state[decl]
-    if decl.assigned and yes and no and yes.type == "i" and no.type == "i" and yes.narrow and no.narrow and not same_value(yes, no)
+    if decl.assigned and yes and no and yes.type == "i" and no.type == "i" and yes.narrow and no.narrow and (yes.of or yes) ~= (no.of or no) and not same_value(yes, no)
       and is_stable(c, yes) and is_stable(c, no) then
       list[#list + 1] = { decl = decl, yes = yes, no = no }
     end
@@ -367,6 +421,7 @@ function kernel_branch(c, cond, yes, no)
   local j, state, node, line = kernel_new_join(c), c.state, {}, c.line
   local function side(fn, name)
     c.state, c.live = copy_state(state), true
+    refine(c, cond, name == "yes")
     return kernel_list(c, function()
       if fn then fn() end
       local before = #j.entries
@@ -410,14 +465,19 @@ local function changed(c, sets)
   return list
 end
 
--- How a value of the head is held while the loop is typed: full says that nothing is known of an integer.
-local function head_value(c, decl, v, kind, full, part)
+local wide = 1073741824.0
+
+-- How a value of the head is held while the loop is typed. p.wide: an integer of it grows, perhaps to a bound that the loop
+-- itself tests; p.full: nothing is known of it.
+local function head_value(c, decl, v, kind, p, part)
   if kind == "f" and v.type == "i" then
     let(c, slot(c, decl, "f", part), kernel_float(v))
     return var(slot(c, decl, "f", part), { type = "f" })
   end
   local e = var(slot(c, decl, v.type, part), v)
-  if full and v.type == "i" then kernel_any_integer(e) end
+  if v.type ~= "i" then return e end
+  if p.full or p.wide and not (v.lo >= -wide and v.hi <= wide) then return kernel_any_integer(e) end
+  if p.wide then kernel_ranged(e, v.lo >= 0 and 0.0 or -wide, wide) end
   return e
 end
 
@@ -428,10 +488,10 @@ local function enter_head(c, list, plan)
     if p.mixed then
       c.state[decl] = p.mixed
     elseif not v.what then
-      c.state[decl] = head_value(c, decl, v, p.kind, p.full)
+      c.state[decl] = head_value(c, decl, v, p.kind, p)
     elseif v.what == "vector" then
       local parts = {}
-      for i = 1, #v.parts do parts[i] = head_value(c, decl, v.parts[i], "f", true, i) end
+      for i = 1, #v.parts do parts[i] = head_value(c, decl, v.parts[i], "f", p, i) end
       c.state[decl] = { what = "vector", kind = v.kind, parts = parts }
     end
   end
@@ -453,7 +513,7 @@ local function fits_head(c, list, head, back, plan)
     elseif want.type == "i" and got.type == "f" then
       p.kind, ok = "f", false
     elseif want.type == "i" and not (got.lo >= want.lo and got.hi <= want.hi) then
-      p.full, ok = true, false
+      p.full, p.wide, ok = p.wide or c.depth > 2, true, false
     end
   end
   return ok
