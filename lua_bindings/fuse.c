@@ -199,6 +199,11 @@ void ltide_fuse_note(lua_State *L, ltide_state *S, tide_op op, const tide_operan
   (void)L, (void)S, (void)op, (void)in, (void)p, (void)into;
 }
 
+void ltide_fuse_note_reduction(lua_State *L, ltide_state *S, tide_reduction op, const tide_tensor *x, const int *dims,
+                               int ndims, bool keepdim) {
+  (void)L, (void)S, (void)op, (void)x, (void)dims, (void)ndims, (void)keepdim;
+}
+
 static int lfused_call(lua_State *L) {
   ltide_begin(L);
   check_fused(L, 1);
@@ -258,6 +263,7 @@ static int lfused_wait(lua_State *L, ltide_call *c) {
 }
 
 static const char *node_name(const tide_fuse_node *n) {
+  if (n->kind == TIDE_FUSE_REDUCE) return tide_reduction_get((tide_reduction)n->op)->name;
   return n->kind == TIDE_FUSE_CAST ? tide_dtype_name(n->dtype) : tide_op_get((tide_op)n->op)->name;
 }
 

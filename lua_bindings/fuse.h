@@ -105,11 +105,18 @@ typedef struct fuse_value {
   int64_t size[TIDE_MAX_DIMS], stride[TIDE_MAX_DIMS];
 } fuse_value;
 
-typedef enum fuse_what { FUSE_OP, FUSE_CAST, FUSE_CALL } fuse_what;
+typedef enum fuse_what {
+  FUSE_OP,
+  FUSE_CAST,
+  FUSE_REDUCE,
+  FUSE_CALL
+} fuse_what; /* a REDUCE may be done as the CALL that it was */
 
 typedef struct fuse_event {
   uint8_t what, op, operands, params, dtype;
-  bool is_view;      /* CALL: the result looks at an operand's memory */
+  bool is_view; /* CALL: the result looks at an operand's memory */
+  bool keepdim;
+  uint8_t dims;      /* REDUCE */
   int16_t in[3];     /* a value, or -1: number[k] */
   int16_t out, into; /* into: the value whose memory is written, or -1 */
   tide_scalar number[3], param[3];
@@ -123,6 +130,8 @@ typedef struct fuse_seen {
 
 /* The call of a C function that is under way. */
 typedef struct fuse_call {
+  bool is_reduction, keepdim; /* reduce.c has, of a reduction over the last `dims` dims */
+  int dims;
   bool is_op, is_vague; /* ops.c has told about one operation; of something that is not known, or twice */
   int op, operands, params, seen_count;
   int16_t in[3];

@@ -18,6 +18,8 @@ typedef struct group {
   int16_t event[GROUP], leaf[TIDE_FUSE_INPUTS];
   int events, leaves, numbers;
   bool writes;
+  int16_t reduced; /* the value that reductions are over, or -1 */
+  int dims;
 } group;
 
 typedef struct planner {
@@ -37,6 +39,14 @@ static bool is_pending(const planner *p, int value) {
 
 static bool same_size(const fuse_value *a, const fuse_value *b) {
   return a->ndim == b->ndim && !memcmp(a->size, b->size, a->ndim * sizeof *a->size);
+}
+
+/* Does it broadcast to x's size? */
+static bool is_below(const fuse_value *v, const fuse_value *x) {
+  if (v->ndim > x->ndim) return false;
+  for (int d = 1; d <= v->ndim; d++)
+    if (v->size[v->ndim - d] != 1 && v->size[v->ndim - d] != x->size[x->ndim - d]) return false;
+  return true;
 }
 
 static void give_slot(planner *p, int value) {
@@ -84,7 +94,9 @@ static int add_number(fuse_step *s, tide_scalar number) {
 }
 
 static void add_event_node(const planner *p, fuse_step *s, int16_t *node, const fuse_event *e) {
-  tide_fuse_node n = {.kind = e->what == FUSE_CAST ? TIDE_FUSE_CAST : TIDE_FUSE_OP, .op = e->op, .param = -1};
+  static const tide_fuse_kind kinds[] = {
+      [FUSE_OP] = TIDE_FUSE_OP, [FUSE_CAST] = TIDE_FUSE_CAST, [FUSE_REDUCE] = TIDE_FUSE_REDUCE};
+  tide_fuse_node n = {.kind = kinds[e->what], .op = e->op, .param = -1, .dims = e->dims, .keepdim = e->keepdim};
   if (e->what == FUSE_CAST) n.dtype = (tide_dtype)e->dtype;
   for (int k = 0; k < e->operands; k++)
     n.in[k] = e->in[k] >= 0 ? node_of(p, s, node, e->in[k]) : -1 - add_number(s, e->number[k]);
@@ -155,7 +167,7 @@ static void close_group(planner *p, int next) {
     if (g->writes && n == TIDE_FUSE_OUTPUTS) fuse_decline(p->r, "it gives too many results beside what it writes");
     if (n && !p->r->record->eager) add_kernel(p, results, n);
   }
-  *g = (group){0};
+  *g = (group){.reduced = -1};
 }
 
 /* {==== Groups */
@@ -199,11 +211,37 @@ static int target_of(const planner *p, const fuse_event *e) {
   return is_pending(p, e->into) ? p->r->value[e->into].target : e->into;
 }
 
+/* Is the value one that was reduced in this group, and has lost dims? */
+static bool is_dropped(const planner *p, int value) {
+  for (int i = 0; i < p->g.events; i++) {
+    const fuse_event *e = &p->r->event[p->g.event[i]];
+    if (e->out == value) return e->what == FUSE_REDUCE && !e->keepdim;
+  }
+  return false;
+}
+
+/* In a kernel of rows every value has the size of the rows, or less. */
+static bool breaks_rows(const planner *p, const fuse_event *e, int target) {
+  const fuse_recorder *r = p->r;
+  const group *g = &p->g;
+  for (int k = 0; k < e->operands; k++)
+    if (e->in[k] >= 0 && is_dropped(p, e->in[k])) return true;
+  if (e->what == FUSE_REDUCE) {
+    const fuse_value *x = &r->value[e->in[0]];
+    if (g->reduced >= 0) return g->dims != e->dims || !same_size(x, &r->value[g->reduced]);
+    for (int i = 0; i < g->events; i++)
+      if (r->value[r->event[g->event[i]].out].ndim > x->ndim || !is_below(&r->value[r->event[g->event[i]].out], x))
+        return true;
+    return g->writes;
+  }
+  return g->reduced >= 0 && (target >= 0 || !is_below(&r->value[e->out], &r->value[g->reduced]));
+}
+
 static void add_operation(planner *p, int at) {
   fuse_event *e = &p->r->event[at];
   group *g = &p->g;
   int target = target_of(p, e);
-  if (!fits(p, e) || conflicts(p, e, target)) {
+  if (!fits(p, e) || conflicts(p, e, target) || breaks_rows(p, e, target)) {
     close_group(p, at);
     target = target_of(p, e);
   }
@@ -212,6 +250,7 @@ static void add_operation(planner *p, int at) {
   for (int k = 0; k < e->operands; k++) g->numbers += e->in[k] < 0;
   g->numbers += e->params;
   g->event[g->events++] = (int16_t)at;
+  if (e->what == FUSE_REDUCE) g->reduced = e->in[0], g->dims = e->dims;
   p->r->value[e->out].target = (int16_t)target;
   g->writes |= target >= 0;
   if (target >= 0) p->r->record->writes = true;
@@ -233,6 +272,18 @@ static void add_call(planner *p, int at) {
     for (int i = first; i < first + n; i++) give_slot(p, i);
   }
   p->r->record->exact = true;
+}
+
+/* A reduction that stands alone, or whose second result is used, is the call that it was. */
+static bool is_row_part(const planner *p, int at) {
+  const fuse_recorder *r = p->r;
+  const fuse_event *e = &r->event[at];
+  if (e->call.results > 1 && r->value[e->call.result[1]].last >= 0) return false;
+  if (is_pending(p, e->in[0])) return true;
+  for (int i = at + 1; i < r->events; i++) /* what follows may use both */
+    for (int k = 0; k < r->event[i].operands && r->event[i].what != FUSE_CALL; k++)
+      if (r->event[i].in[k] == e->out && e->keepdim) return true;
+  return false;
 }
 
 /* {==== The whole */
@@ -297,11 +348,11 @@ void fuse_plan(fuse_recorder *r, const char *name, int first, int top) {
     fuse_decline(r, "there is no memory for what it does");
     return;
   }
-  p->r = r, p->name = name;
+  p->r = r, p->name = name, p->g.reduced = -1;
   for (int i = 0; i < r->values; i++) r->value[i].target = -1;
   place_inputs(p);
   for (int i = 0; i < r->events && !record->eager; i++)
-    if (r->event[i].what == FUSE_CALL)
+    if (r->event[i].what == FUSE_CALL || (r->event[i].what == FUSE_REDUCE && !is_row_part(p, i)))
       add_call(p, i);
     else
       add_operation(p, i);
@@ -387,6 +438,13 @@ static void run_call(lua_State *L, const fuse_record *p, const fuse_step *s, int
 static tide_status do_node(tide_tensor **made, const fuse_step *s, int i, tide_tensor *into) {
   const tide_fuse_node *n = &s->node[i];
   tide_operand in[3];
+  if (n->kind == TIDE_FUSE_REDUCE) {
+    tide_reduce_options o = TIDE_REDUCE_OPTIONS;
+    int dims[TIDE_MAX_DIMS], ndim = tide_tensor_ndim(made[n->in[0]]);
+    for (int k = 0; k < n->dims; k++) dims[k] = ndim - n->dims + k;
+    o.dims = dims, o.ndims = n->dims, o.keepdim = n->keepdim;
+    return tide_reduce(&made[i], (tide_reduction)n->op, made[n->in[0]], &o, NULL);
+  }
   if (n->kind == TIDE_FUSE_CAST) {
     const tide_options o = {n->dtype, tide_tensor_device(made[n->in[0]]), false};
     return tide_to(&made[i], made[n->in[0]], &o, true, false);

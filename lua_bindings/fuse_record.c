@@ -217,6 +217,24 @@ void ltide_fuse_note(lua_State *L, ltide_state *S, tide_op op, const tide_operan
   if (is_square) c->op = TIDE_OP_square, c->operands = 1;
 }
 
+void ltide_fuse_note_reduction(lua_State *L, ltide_state *S, tide_reduction op, const tide_tensor *x, const int *dims,
+                               int ndims, bool keepdim) {
+  fuse_recorder *r = S->recorder;
+  fuse_call *c = &r->call;
+  int ndim = tide_tensor_ndim(x), n = ndims ? ndims : ndim;
+  if (r->L != L || !r->frames || r->record->eager) return;
+  bool known = op == TIDE_SUM || op == TIDE_MEAN || op == TIDE_MAX || op == TIDE_MIN;
+  uint64_t last = 0;
+  for (int i = 0; i < ndims; i++) last |= (uint64_t)(dims[i] >= ndim - n) << dims[i];
+  if (ndims && __builtin_popcountll(last) != n) known = false; /* others than the last ones */
+  int64_t columns = tide_fuse_numel(tide_tensor_size(x) + ndim - n, n);
+  c->in[0] = find_seen(c, x);
+  c->is_reduction = !c->is_op && !c->is_reduction && known && c->in[0] >= 0 && n > 0 && columns > 1 &&
+                    columns <= 16384 && tide_dtype_kind(tide_tensor_dtype(x)) == 'F';
+  c->is_vague = true;
+  c->op = op, c->dims = n, c->keepdim = keepdim;
+}
+
 /* {==== What a call has done */
 
 static fuse_event *add_event(fuse_recorder *r) {
@@ -333,7 +351,7 @@ static void end_call(fuse_recorder *r, int first, int top) {
   fuse_call *c = &r->call;
   bool one = top == first, is_field = !c->row;
   const char *name = name_of(c);
-  const ltide_tensor *u = one ? handle_at(r, first) : NULL;
+  const ltide_tensor *u = one || c->is_reduction ? handle_at(r, first) : NULL;
   if (u && c->is_op && !c->is_vague && (c->into ? u->t == c->into : fuse_value_of(r, first) < 0)) {
     add_op(r, first);
     return;
@@ -349,6 +367,13 @@ static void end_call(fuse_recorder *r, int first, int top) {
   }
   if (is_field && one && !u) {
     end_field(r, first);
+    return;
+  }
+  if (u && c->is_reduction && fuse_value_of(r, first) < 0 && add_call(r, first, top)) {
+    fuse_event *e = &r->event[r->events - 1];
+    if (r->record->eager) return;
+    e->what = FUSE_REDUCE, e->op = (uint8_t)c->op, e->operands = 1, e->in[0] = c->in[0], e->into = -1;
+    e->dims = (uint8_t)c->dims, e->keepdim = c->keepdim, e->out = e->call.result[0];
     return;
   }
   bool has_tensors = is_field && (c->event.call.arg[1].value >= 0 || c->event.call.arg[1].is_tree);

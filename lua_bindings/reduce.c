@@ -16,9 +16,16 @@ static options read_options(const ltide_call *c, const ltide_value *dim) {
   return o;
 }
 
+static void note(lua_State *L, ltide_state *S, tide_reduction op, const tide_tensor *x, const options *o) {
+  bool is_plain = S->recorder && o->dtype == TIDE_DTYPE_NONE;
+  if (is_plain) ltide_fuse_note_reduction(L, S, op, x, o->dims, o->ndims, o->keepdim);
+}
+
 static int finish(lua_State *L, ltide_call *c, tide_reduction op, const options *o) {
   tide_tensor **slot = ltide_slot(L, c);
-  return ltide_finish_into(L, c, tide_reduce(slot, op, c->x, o, c->into));
+  tide_status status = tide_reduce(slot, op, c->x, o, c->into);
+  if (status == TIDE_OK && !c->into) note(L, c->S, op, c->x, o);
+  return ltide_finish_into(L, c, status);
 }
 
 /* {==== [dim] [, {keepdim, dtype, out}] */
@@ -44,6 +51,7 @@ static int lreduce(lua_State *L) {
   if (is_composed(row->tag, x)) return ltide_run(L);
   ltide_tensor *u = ltide_new_tensor(L, S);
   ltide_try(L, tide_reduce(&u->t, (tide_reduction)row->tag, x, &o, NULL));
+  note(L, S, (tide_reduction)row->tag, x, &o);
   ltide_made(L, S);
   return 1;
 }
@@ -80,6 +88,7 @@ static int extreme(lua_State *L, ltide_call *c) {
   int dim = o.ndims ? o.dims[0] : 0;
   ltide_tensor *values = ltide_new_tensor(L, c->S), *indices = ltide_new_tensor(L, c->S);
   ltide_try(L, tide_reduce_index(&values->t, &indices->t, op, c->x, dim, o.keepdim));
+  if (o.ndims == 1) note(L, c->S, op, c->x, &o);
   return ltide_deliver(L, c->S, c->opts, 2);
 }
 

@@ -103,6 +103,40 @@ describe("tide.fuse", function()
     check(function(p) return p ^ 2, p:addcmul(p, p, { value = 3 }), p:add(p, { alpha = 2 }), p:leaky_relu(0.2) end, 1e-6, x)
   end)
 
+  it("reduces rows in the kernel of what is around (FUSE-01)", function()
+    local function softmax(x)
+      local e = (x - x:amax(-1, { keepdim = true })):exp()
+      return e / e:sum(-1, { keepdim = true })
+    end
+    local function layer_norm(x, w, b)
+      local d = x - x:mean(-1, { keepdim = true })
+      return d * ((d * d):mean(-1, { keepdim = true }) + 1e-5):rsqrt() * w + b
+    end
+    for _, size in ipairs { { 1, 1 }, { 6, 5 }, { 2, 3, 64 }, { 3, 1030 }, { 0, 4 } } do
+      local x, n = fill(size), size[#size]
+      for _, a in ipairs(D.layouts(x)) do
+        check(softmax, 1e-6, a[2])
+        check(layer_norm, 1e-4, a[2], fill { n }, fill { n })
+        a[3]()
+      end
+    end
+    for _, dtype in ipairs { "float16", "bfloat16", "float64" } do
+      check(softmax, D.eps[dtype], fill({ 6, 40 }, dtype))
+      check(layer_norm, 8 * D.eps[dtype], fill({ 6, 40 }, dtype), fill({ 40 }, dtype), fill({ 40 }, dtype))
+    end
+    local x = fill { 6, 6 }
+    local f = check(softmax, 1e-6, x)
+    assert.are.same({ "max", "sub", "exp", "sum", "div" }, f:kernels()[1].operations)
+    check(function(a) return (a * 2):sum(-1), (a + 1):mean(2, { keepdim = true }), (a * a):sum({ 1, 2 }) end, 1e-5, x)
+    check(function(a) return a - (a * 2):sum(-1) end, 1e-5, x) -- along the columns, as it lost its dim
+    check(function(a) local m, i = (a * 2):max(2, { keepdim = true }) return a - m, i end, 0, x)
+    check(function(a) local m = (a * 2):max(2, { keepdim = true }) return a - m, m * 2 end, 0, x)
+    check(function(a) return (a - a:sum(1, { keepdim = true })):sum(2), a:sum(-1, { dtype = "float64" }) + 1 end, 1e-5, x)
+    check(function(a) a:sub_(a:mean(-1, { keepdim = true })) return a:sum(-1) end, 1e-5, x)
+    x[2][3] = 0 / 0
+    check(softmax, 1e-6, x)
+  end)
+
   it("runs what it cannot fuse between the kernels (FUSE-03)", function()
     local x, w = fill { 4, 4 }, fill({ 4, 4 }, "float32", 1)
     local f = check(function(a, b)

@@ -48,7 +48,8 @@ static tide_status add_op(tide_fused *f, int at, const tide_fuse_node *node) {
   tide__types types;
   if ((unsigned)node->op >= TIDE_OP_COUNT) return tide__fail(TIDE_ARGUMENT, "%s: unknown op %d", f->name, node->op);
   const tide__op_traits *t = tide__op_traits_get((tide_op)node->op);
-  v->operands = t->operands, v->params = t->params;
+  int tensors = 0;
+  v->operands = t->operands, v->params = t->params, v->keepdim = true;
   for (int k = 0; k < t->operands; k++) {
     TIDE_TRY(check_operand(f, at, node->in[k]));
     in[k] = (tide_operand){.number = f->number[node->in[k] < 0 ? -1 - node->in[k] : 0]};
@@ -57,7 +58,9 @@ static tide_status add_op(tide_fused *f, int at, const tide_fuse_node *node) {
     model[k] = (tide_tensor){.dtype = from->dtype, .ndim = from->ndim};
     in[k].tensor = &model[k];
     if (from->ndim > v->ndim) v->ndim = from->ndim;
-    if (from->stage > v->stage) v->stage = from->stage;
+    if (from->is_row && !from->keepdim) return refuse(f, "what was reduced without keepdim is computed with");
+    v->is_row = from->is_row && (v->is_row || !tensors);
+    tensors++;
     v->reach |= from->reach;
   }
   bool has_params = t->params && node->param >= 0 && node->param + t->params <= f->numbers;
@@ -99,7 +102,27 @@ static tide_status add_cast(tide_fused *f, int at, const tide_fuse_node *node) {
   const tide__fuse_value *from = &f->value[node->in[0]];
   v->operands = 1, v->in[0] = (int16_t)node->in[0];
   v->dtype = v->common = node->dtype, v->compute = tide__compute_dtype(node->dtype);
-  v->ndim = from->ndim, v->stage = from->stage, v->reach = from->reach;
+  v->ndim = from->ndim, v->reach = from->reach;
+  v->is_row = from->is_row, v->keepdim = true;
+  if (from->is_row && !from->keepdim) return refuse(f, "what was reduced without keepdim is cast");
+  return TIDE_OK;
+}
+
+/* All of one kernel are over the same dims of values of one size, which have as many dims as the largest. */
+static tide_status add_reduce(tide_fused *f, int at, const tide_fuse_node *node) {
+  tide__fuse_value *v = &f->value[at];
+  TIDE_TRY(check_operand(f, at, node->in[0]));
+  if (node->in[0] < 0) return tide__fail(TIDE_ARGUMENT, "%s: node %d is no reduction", f->name, at);
+  const tide__fuse_value *from = &f->value[node->in[0]];
+  bool known = node->op == TIDE_SUM || node->op == TIDE_MEAN || node->op == TIDE_MAX || node->op == TIDE_MIN;
+  if (!known || tide__category(from->dtype) != 2) return refuse(f, "such a reduction");
+  if (from->is_row || node->dims < 1 || node->dims > from->ndim || (f->reduces && f->dims != node->dims))
+    return refuse(f, "reductions of several sizes");
+  f->reduces = true, f->dims = node->dims;
+  v->operands = 1, v->in[0] = (int16_t)node->in[0], v->op = (uint8_t)node->op, v->dims = (uint8_t)node->dims;
+  v->dtype = v->common = from->dtype, v->compute = tide__compute_dtype((tide_dtype)from->dtype);
+  v->is_row = true, v->keepdim = node->keepdim, v->reach = from->reach;
+  v->ndim = (uint8_t)(node->keepdim ? from->ndim : from->ndim - node->dims);
   return TIDE_OK;
 }
 
@@ -110,7 +133,8 @@ static tide_status add_node(tide_fused *f, int at, const tide_fuse_node *node) {
   case TIDE_FUSE_INPUT: return add_input(f, at, node);
   case TIDE_FUSE_OP: return add_op(f, at, node);
   case TIDE_FUSE_CAST: return add_cast(f, at, node);
-  default: return refuse(f, "a reduction");
+  case TIDE_FUSE_REDUCE: return add_reduce(f, at, node);
+  default: return tide__fail(TIDE_ARGUMENT, "%s: node %d is of no kind", f->name, at);
   }
 }
 
@@ -145,6 +169,12 @@ static tide_status fill(tide_fused *f, const tide_fuse_node *nodes, int n, const
   for (int k = 0; k < f->inputs; k++)
     if (f->value[f->input[k]].ndim > f->ndim) f->ndim = f->value[f->input[k]].ndim;
   for (int k = 0; k < f->slots; k++) pack(f, k);
+  f->row_results = f->value[outputs[0]].is_row;
+  for (int k = 0; k < outputs_n; k++)
+    if (f->value[outputs[k]].is_row != f->row_results) return refuse(f, "results of several sizes");
+  for (int i = 0; i < n; i++)
+    if (nodes[i].kind == TIDE_FUSE_REDUCE && f->value[nodes[i].in[0]].ndim != f->ndim)
+      return refuse(f, "reductions of several sizes");
   for (int i = 0; i < n; i++) f->costly |= f->value[i].kind == TIDE_FUSE_OP && tide__fuse_is_costly(f->value[i].op);
   return TIDE_OK;
 }

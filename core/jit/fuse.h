@@ -10,12 +10,11 @@ typedef struct tide__fuse_value {
   uint8_t kind, op, operands, params;
   uint8_t common, compute, dtype; /* what it is computed in; what it is */
   uint8_t ndim, dims;
-  bool keepdim;
-  uint8_t input;  /* INPUT: which one */
-  int16_t in[3];  /* a node, or -1 - slot of a number */
-  int16_t param;  /* the first slot */
-  uint8_t stage;  /* how many reductions stand before it */
-  uint16_t reach; /* the inputs that it depends on, one bit each */
+  bool is_row, keepdim; /* is_row: one value for each row; of a REDUCE, do its dims stay? */
+  uint8_t input;        /* INPUT: which one */
+  int16_t in[3];        /* a node, or -1 - slot of a number */
+  int16_t param;        /* the first slot */
+  uint16_t reach;       /* the inputs that it depends on, one bit each */
 } tide__fuse_value;
 
 /* A number as one node takes it. */
@@ -24,12 +23,19 @@ typedef struct tide__fuse_slot {
   bool is_param;
 } tide__fuse_slot;
 
+/* What a kernel of rows is made for. */
+typedef struct tide__fuse_shape {
+  int group, lanes, pieces; /* threads of a row, elements of one access, accesses of a thread */
+  uint32_t spread;          /* the operands that have elements along a row */
+} tide__fuse_shape;
+
 /* What was made for one device and shape of the work. NULL function: it is being compiled. */
 typedef struct tide__fuse_plan {
   struct tide__fuse_plan *next;
   uint64_t key;
   tide__jit_plan plan;
   int device;
+  tide__fuse_shape shape;          /* where rows are reduced */
   uint8_t order[TIDE_FUSE_INPUTS]; /* the inputs as the kernel counts them: uniform ones last */
 } tide__fuse_plan;
 
@@ -41,9 +47,11 @@ struct tide_fused {
   uint8_t output[TIDE_FUSE_OUTPUTS];
   tide_scalar number[TIDE_FUSE_SCALARS];
   tide__fuse_slot slot[TIDE_FUSE_SCALARS];
-  int ndim; /* of the results */
-  bool reduces;
-  bool costly; /* functions that the CPU's own loops do faster than what its compiler makes of them */
+  int ndim;                  /* of the results */
+  bool reduces, row_results; /* reduces: over the last `dims` dims; row_results: the results are one value a row */
+  int dims;
+  bool in_pieces; /* a call, or one that was announced, is done by a host's loops for good */
+  bool costly;    /* functions that the CPU's own loops do faster than what its compiler makes of them */
   _Alignas(16) char packed[16 * TIDE_FUSE_SCALARS]; /* the numbers, one in each slot */
   uint32_t epoch, made;                             /* of the runtime; of the accelerators when the plans were made */
   tide__fuse_plan *plans;
@@ -66,7 +74,29 @@ typedef struct tide__fuse_work {
 bool tide__fuse_in_pieces(const tide_fused *f, int ndim);
 tide_status tide__fuse_run_pieces(const tide_fused *f, const tide_compiler *c, const tide__fuse_work *w);
 
+/* ---- fuse_rows.c ---- */
+
+/* A call of operations that reduce rows. */
+typedef struct tide__fuse_rows {
+  int64_t rows, columns;
+  int64_t row_stride[TIDE_FUSE_INPUTS + TIDE_FUSE_OUTPUTS]; /* results first */
+  bool spread[TIDE_FUSE_INPUTS + TIDE_FUSE_OUTPUTS];        /* has it elements along a row? */
+} tide__fuse_rows;
+enum { TIDE_FUSE_COLUMNS = 16384 }; /* of a row at most */
+tide__fuse_shape tide__fuse_shape_of(const tide_fused *f, const tide__fuse_rows *r, void *const *ptr);
+tide_status tide__fuse_launch_rows(const tide_fused *f, const tide__jit_plan *p, const tide__fuse_shape *shape,
+                                   const tide__fuse_rows *r, const tide_tensor *const *operand, int device);
+
+/* ---- fuse_rows_text.c ---- */
+
+char *tide__fuse_rows_source(const tide_fused *f, const tide__fuse_shape *shape, const tide_compiler *c);
+
 /* ---- fuse_text.c ---- */
+
+const char *tide__fuse_value_type(int dtype);
+void tide__fuse_add_op(tide__text *t, const tide_fused *f, int node);
+void tide__fuse_add_cast(tide__text *t, const tide_fused *f, int node);
+char *tide__fuse_helpers(const char *body); /* those that the text calls, malloc'ed */
 
 /* Does the expression call a function that takes long? */
 bool tide__fuse_is_costly(int op);

@@ -22,6 +22,7 @@ typedef struct call {
   int64_t size[TIDE_MAX_DIMS], numel;
   int64_t dims[TIDE_MAX_DIMS], stride[OPERANDS][TIDE_MAX_DIMS]; /* of the general way */
   tide_tensor *made[TIDE_FUSE_OUTPUTS];
+  bool supposed; /* nothing is launched */
 } call;
 
 /* ---- do they fit? ---- */
@@ -109,7 +110,8 @@ static const tide_tensor *layout_of(const call *c, int node) {
   const tide__fuse_value *v = &c->f->value[node];
   if (v->kind == TIDE_FUSE_INPUT) return c->in[v->input];
   for (int k = 0; k < v->operands; k++)
-    if (v->in[k] >= 0 && is_full(c, c->f->value[v->in[k]].reach)) return layout_of(c, v->in[k]);
+    if (v->in[k] >= 0 && !c->f->value[v->in[k]].is_row && is_full(c, c->f->value[v->in[k]].reach))
+      return layout_of(c, v->in[k]);
   return NULL;
 }
 
@@ -173,7 +175,8 @@ static void fill_special(tide__fuse_plan *p, const call *c, const tide_compiler 
 
 /* Has the compiler made it? If not, it begins to, elsewhere, or where that is asked for is waited for. */
 static tide_status find_function(tide__fuse_plan *p, tide_fused *f, bool wait) {
-  char *source = tide__fuse_source(f, &p->plan.special, p->order, p->plan.compiler);
+  char *source = f->reduces ? tide__fuse_rows_source(f, &p->shape, p->plan.compiler)
+                            : tide__fuse_source(f, &p->plan.special, p->order, p->plan.compiler);
   if (!source) return TIDE_MEMORY;
   const tide__jit_request r = {.what = f->name, .source = source, .name = "tide_kernel"};
   tide__function found = {0};
@@ -195,12 +198,15 @@ static void drop_plans(tide_fused *f) {
   f->made = tide__epoch_now();
 }
 
-static tide_status new_plan(tide__fuse_plan **out, call *c, uint64_t key) {
+static tide_status new_plan(tide__fuse_plan **out, call *c, uint64_t key, const tide__fuse_shape *shape) {
   if (!c->compiler) return tide__fail(TIDE_SUPPORT, "%s: there is no compiler for the device", c->f->name);
   tide__fuse_plan *p = calloc(1, sizeof *p);
   if (!p) return tide__fail(TIDE_MEMORY, "fuse: no host memory");
   p->key = key, p->device = c->device;
-  fill_special(p, c, c->compiler);
+  if (shape)
+    p->shape = *shape, p->plan.compiler = c->compiler;
+  else
+    fill_special(p, c, c->compiler);
   p->next = c->f->plans, c->f->plans = p;
   *out = p;
   return TIDE_OK;
@@ -214,18 +220,110 @@ static void keep_problem(tide_fused *f) {
 static bool has_pieces(const call *c) { return c->compiler && c->compiler->fused; }
 
 /* NULL: it is not there. A compiler that fails is asked once. */
-static tide__fuse_plan *find_plan(call *c) {
+static tide__fuse_plan *find_plan_of(call *c, uint64_t key, const tide__fuse_shape *shape) {
   tide_fused *f = c->f;
-  uint64_t key = (uint64_t)(c->device + 1) | (uint64_t)c->work << 16 | (uint64_t)c->uniform << 24;
   tide__fuse_plan *p = f->plans;
-  if (f->costly && has_pieces(c)) return NULL;
+  if (f->costly && has_pieces(c)) f->in_pieces = true;
+  if (f->in_pieces) return NULL;
   while (p && p->key != key) p = p->next;
   if (TIDE_LIKELY(p && p->plan.function)) return p;
   if (f->problem) return NULL;
-  tide_status status = p ? TIDE_OK : new_plan(&p, c, key);
+  tide_status status = p ? TIDE_OK : new_plan(&p, c, key, shape);
   if (status == TIDE_OK) status = find_function(p, f, false);
   if (status != TIDE_OK) keep_problem(f);
   return status == TIDE_OK && p->plan.function ? p : NULL;
+}
+
+static tide__fuse_plan *find_plan(call *c) {
+  return find_plan_of(c, (uint64_t)(c->device + 1) | (uint64_t)c->work << 16 | (uint64_t)c->uniform << 24, NULL);
+}
+
+/* ---- rows ---- */
+
+/* Of the sizes in all, how many elements a row has. */
+static bool rows_fit(call *c, tide__fuse_rows *r) {
+  const tide_fused *f = c->f;
+  c->ndim = 0, c->uniform = 0;
+  for (int k = 0; k < f->inputs; k++)
+    if (!tide__size_broadcast(c->size, &c->ndim, c->in[k])) return false;
+  for (int i = 0; i < f->nodes; i++)
+    if (f->value[i].kind == TIDE_FUSE_REDUCE && !is_full(c, f->value[i].reach)) return false;
+  for (int k = 0; k < f->outputs; k++)
+    if (!is_full(c, f->value[f->output[k]].reach)) return false;
+  int lead = c->ndim - f->dims;
+  r->rows = tide__size_product(c->size, lead), r->columns = tide__size_product(c->size + lead, f->dims);
+  c->numel = tide__size_mul(r->rows, r->columns);
+  return r->columns >= 1 && r->columns <= TIDE_FUSE_COLUMNS && c->numel > 0 && r->rows < INT32_MAX;
+}
+
+static tide_status make_row_results(call *c) {
+  const tide_fused *f = c->f;
+  int lead = c->ndim - f->dims;
+  for (int k = 0; k < f->outputs; k++) {
+    const tide__fuse_value *v = &f->value[f->output[k]];
+    int64_t size[TIDE_MAX_DIMS];
+    for (int d = 0; d < v->ndim; d++) size[d] = d < lead ? c->size[d] : 1;
+    TIDE_TRY(tide__tensor_new(&c->made[k], size, v->ndim, (tide_dtype)v->dtype, c->device));
+  }
+  return TIDE_OK;
+}
+
+/* Can the dims before those of a row be one, and those of a row too, whose elements lie side by side or are one? */
+static bool strides_fit(const call *c, tide__fuse_rows *r) {
+  const tide_fused *f = c->f;
+  int lead = c->ndim - f->dims, n = f->outputs + f->inputs;
+  int64_t size[2][TIDE_MAX_DIMS], stride[2][OPERANDS][TIDE_MAX_DIMS], full[TIDE_MAX_DIMS];
+  memcpy(size[0], c->size, (size_t)lead * sizeof *full);
+  memcpy(size[1], c->size + lead, (size_t)f->dims * sizeof *full);
+  for (int k = 0; k < n; k++) {
+    if (k < f->outputs && f->row_results) { /* new, row by row */
+      tide__stride_contiguous(full, c->size, lead);
+      memset(full + lead, 0, (size_t)f->dims * sizeof *full);
+    } else
+      tide__stride_broadcast(full, operand(c, k), c->size, c->ndim);
+    memcpy(stride[0][k], full, (size_t)lead * sizeof *full);
+    memcpy(stride[1][k], full + lead, (size_t)f->dims * sizeof *full);
+  }
+  int left[2] = {tide__collapse(size[0], stride[0], n, lead, false),
+                 tide__collapse(size[1], stride[1], n, f->dims, false)};
+  if (left[0] > 1 || left[1] > 1) return false;
+  for (int k = 0; k < n; k++) {
+    int64_t step = left[1] && r->columns > 1 ? stride[1][k][0] : !(k < f->outputs && f->row_results);
+    r->row_stride[k] = left[0] && r->rows > 1 ? stride[0][k][0] : 0, r->spread[k] = step == 1;
+    if (step != 0 && step != 1) return false;
+  }
+  return true;
+}
+
+static tide_status run_rows(bool *done, call *c, const tide__fuse_rows *r) {
+  const tide_fused *f = c->f;
+  const tide_tensor *list[OPERANDS];
+  void *ptr[OPERANDS];
+  int n = f->outputs + f->inputs;
+  for (int k = 0; k < n; k++) list[k] = operand(c, k), ptr[k] = tide__tensor_ptr(list[k]);
+  if (has_pieces(c)) {
+    c->f->in_pieces = true;
+    const int64_t size[2] = {r->rows, r->columns};
+    int64_t stride[OPERANDS][TIDE_MAX_DIMS];
+    tide__fuse_work w = {.device = c->device, .ndim = 2, .numel = c->numel, .size = size};
+    w.stride = (const int64_t(*)[TIDE_MAX_DIMS])stride;
+    for (int k = 0; k < n; k++) w.operand[k] = list[k], stride[k][0] = r->row_stride[k], stride[k][1] = r->spread[k];
+    *done = tide__fuse_in_pieces(f, 2);
+    return *done ? tide__fuse_run_pieces(f, c->compiler, &w) : TIDE_OK;
+  }
+  tide__fuse_shape shape = tide__fuse_shape_of(f, r, ptr);
+  uint64_t key = (uint64_t)(c->device + 1) | (uint64_t)shape.group << 8 | (uint64_t)shape.lanes << 20 |
+                 (uint64_t)shape.pieces << 26 | (uint64_t)shape.spread << 32;
+  tide__fuse_plan *p = find_plan_of(c, key, &shape);
+  *done = p != NULL;
+  return p && !c->supposed ? tide__fuse_launch_rows(f, &p->plan, &shape, r, list, c->device) : TIDE_OK;
+}
+
+static tide_status rows_call(bool *done, call *c) {
+  tide__fuse_rows r;
+  if (c->into || !rows_fit(c, &r)) return TIDE_OK;
+  TIDE_TRY(c->f->row_results ? make_row_results(c) : make_results(c, false));
+  return strides_fit(c, &r) ? run_rows(done, c, &r) : TIDE_OK;
 }
 
 /* ---- launching ---- */
@@ -309,11 +407,11 @@ tide_status tide_fused_call(bool *done, tide_tensor **out, tide_fused *f, tide_t
   if (TIDE_UNLIKELY(f->made != tide__epoch_now())) drop_plans(f);
   call c;
   c.f = f, c.in = in, c.into = into, c.work = 0, c.uniform = 0;
-  memset(c.made, 0, sizeof c.made);
+  memset(c.made, 0, sizeof c.made), c.supposed = false;
   *done = false;
   if (!inputs_fit(&c)) return TIDE_OK;
   TIDE_TRY(find_compiler(&c));
-  tide_status status = flat_match(&c) ? flat_call(done, &c) : general_call(done, &c);
+  tide_status status = f->reduces ? rows_call(done, &c) : flat_match(&c) ? flat_call(done, &c) : general_call(done, &c);
   if (status != TIDE_OK || !*done)
     for (int k = 0; k < f->outputs; k++) tide_tensor_release(c.made[k]);
   else
@@ -344,7 +442,7 @@ void tide_fused_begin(tide_fused *f, const tide_fuse_layout *in) {
   tide_tensor x[TIDE_FUSE_INPUTS], result[TIDE_FUSE_OUTPUTS], *list[TIDE_FUSE_INPUTS];
   tide_storage storage[TIDE_FUSE_INPUTS], to[TIDE_FUSE_OUTPUTS];
   call c;
-  c.f = f, c.in = list, c.into = NULL, c.work = 0, c.uniform = 0, c.device = in[0].device;
+  c.f = f, c.in = list, c.into = NULL, c.work = 0, c.uniform = 0, c.device = in[0].device, c.supposed = true;
   for (int k = 0; k < f->inputs; k++) {
     const tide__fuse_value *v = &f->value[f->input[k]];
     tide__tensor_wrap(&x[k], &storage[k], (void *)(uintptr_t)4096, SIZE_MAX / 4, in[k].device, (tide_dtype)v->dtype,
@@ -355,6 +453,15 @@ void tide_fused_begin(tide_fused *f, const tide_fuse_layout *in) {
     if (in[k].device != c.device) return;
   }
   if (find_compiler(&c) != TIDE_OK) return;
+  if (f->reduces) {
+    tide__fuse_rows r;
+    bool done;
+    f->in_pieces = has_pieces(&c);
+    if (f->in_pieces || !rows_fit(&c, &r)) return;
+    suppose_results(&c, false, result, to);
+    if (strides_fit(&c, &r)) run_rows(&done, &c, &r);
+    return;
+  }
   bool flat = flat_match(&c);
   if (!flat && !sizes_fit(&c)) return;
   suppose_results(&c, flat, result, to);
@@ -373,7 +480,7 @@ tide_status tide_fused_wait(tide_fused *f) {
 }
 
 bool tide_fused_ready(tide_fused *f) {
-  bool ready = (f->plans || f->costly) && f->made == tide__epoch_now() && !f->problem;
+  bool ready = (f->plans || f->in_pieces) && f->made == tide__epoch_now() && !f->problem;
   for (tide__fuse_plan *p = f->plans; ready && p; p = p->next) {
     if (!p->plan.function && find_function(p, f, false) != TIDE_OK) keep_problem(f);
     ready = p->plan.function != NULL;

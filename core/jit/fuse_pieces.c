@@ -12,7 +12,7 @@ enum { PIECE = 4096, NONE = 255 };
 _Static_assert(sizeof(tide_fused_program) <= TIDE_LAUNCH_BYTES, "a program is the arguments of a launch");
 
 bool tide__fuse_in_pieces(const tide_fused *f, int ndim) {
-  return ndim <= TIDE_FUSED_DIMS && f->nodes <= TIDE_FUSED_STEPS && f->slots <= TIDE_FUSED_NUMBERS && !f->reduces;
+  return ndim <= TIDE_FUSED_DIMS && f->nodes <= TIDE_FUSED_STEPS && f->slots <= TIDE_FUSED_NUMBERS;
 }
 
 static int last_use(const tide_fused *f, int node) {
@@ -38,26 +38,23 @@ static void number_values(tide_fused_program *p, const tide_fused *f, uint8_t *v
       value[i] = (uint8_t)next++;
       p->place[value[i]] = (uint8_t)place;
     }
-    p->dtype[value[i]] = f->value[i].dtype;
+    p->dtype[value[i]] = f->value[i].dtype, p->is_row[value[i]] = f->value[i].is_row;
   }
 }
 
 static void add_step(tide_fused_program *p, const tide_fused *f, int node, const uint8_t *value) {
   const tide__fuse_value *v = &f->value[node];
   tide_fused_step *s = &p->step[p->steps++];
-  *s = (tide_fused_step){.op = v->kind == TIDE_FUSE_CAST ? 255 : v->op,
-                         .compute = v->compute,
-                         .operands = v->operands,
-                         .params = v->params,
-                         .out = value[node],
-                         .param = (uint8_t)v->param};
+  *s = (tide_fused_step){.compute = v->compute, .operands = v->operands, .params = v->params, .out = value[node]};
+  s->op = v->kind == TIDE_FUSE_CAST ? 255 : v->op, s->param = (uint8_t)v->param;
+  if (v->kind == TIDE_FUSE_REDUCE) s->op = 254, s->compute = v->op;
   for (int k = 0; k < v->operands; k++) s->in[k] = (int8_t)(v->in[k] < 0 ? v->in[k] : value[v->in[k]]);
 }
 
-static int64_t choose_pieces(tide_fused_program *p) {
+static int64_t choose_pieces(tide_fused_program *p, bool whole_rows) {
   int last = p->ndim - 1;
   int64_t blocks = 1;
-  p->columns = p->size[last] < PIECE ? p->size[last] : PIECE, p->rows = 1;
+  p->columns = p->size[last] < PIECE || whole_rows ? p->size[last] : PIECE, p->rows = 1;
   if (last > 0 && p->columns < PIECE) {
     p->rows = PIECE / p->columns;
     if (p->rows > p->size[last - 1]) p->rows = p->size[last - 1];
@@ -91,7 +88,7 @@ tide_status tide__fuse_run_pieces(const tide_fused *f, const tide_compiler *c, c
   for (int i = 0; i < f->nodes; i++)
     if (f->value[i].kind != TIDE_FUSE_INPUT) add_step(&p, f, i, value);
   for (int k = 0; k < f->slots; k++) p.number[k] = tide__value(tide__fuse_number(f, k));
-  int64_t blocks = choose_pieces(&p);
+  int64_t blocks = choose_pieces(&p, f->reduces);
   tide__jit_launch_begin();
   for (int k = 0; k < p.operands; k++) {
     pointer[k] = (uint16_t)((size_t)k * sizeof *p.ptr);

@@ -122,7 +122,7 @@ bool tide__fuse_is_costly(int op) {
 
 /* ---- statements ---- */
 
-static const char *value_type(int dtype) {
+const char *tide__fuse_value_type(int dtype) {
   return dtype == TIDE_BOOL ? "bool" : tide__jit_compute_type(tide__compute_dtype((tide_dtype)dtype));
 }
 
@@ -146,8 +146,8 @@ static void add_input(tide__text *t, const tide_fused *f, int node, const tide__
   else
     snprintf(at, sizeof at, "*(const tide_s%d *)tide_a.ptr[%d]", k, k);
   bool packed = v->dtype == TIDE_BOOL || is_half(v->dtype);
-  tide__text_add(t, packed ? "  const %s v%d = tide_get(%s);\n" : "  const %s v%d = %s;\n", value_type(v->dtype), node,
-                 at);
+  tide__text_add(t, packed ? "  const %s v%d = tide_get(%s);\n" : "  const %s v%d = %s;\n",
+                 tide__fuse_value_type(v->dtype), node, at);
 }
 
 static void add_operand(tide__text *t, const tide__fuse_value *v, int k, const char *name) {
@@ -157,23 +157,23 @@ static void add_operand(tide__text *t, const tide__fuse_value *v, int k, const c
     tide__text_add(t, "const T %s = (T)v%d; ", name, v->in[k]);
 }
 
-static void add_op(tide__text *t, const tide_fused *f, int node) {
+void tide__fuse_add_op(tide__text *t, const tide_fused *f, int node) {
   static const char *const usual[] = {"a", "b", "c"};
   const tide__fuse_value *v = &f->value[node];
-  tide__text_add(t, "  %s v%d; { typedef %s T; ", value_type(v->dtype), node,
+  tide__text_add(t, "  %s v%d; { typedef %s T; ", tide__fuse_value_type(v->dtype), node,
                  tide__jit_compute_type((tide_dtype)v->compute));
   for (int k = 0; k < v->operands; k++) add_operand(t, v, k, v->operands == 1 ? "x" : usual[k]);
   for (int k = 0; k < v->params; k++) tide__text_add(t, "const T p%d = (T)tide_a.c%d; ", k, v->param + k);
-  const char *expr = tide_op_get((tide_op)v->op)->expr, *type = value_type(v->dtype);
+  const char *expr = tide_op_get((tide_op)v->op)->expr, *type = tide__fuse_value_type(v->dtype);
   if (is_narrow(v->dtype))
     tide__text_add(t, "v%d = (%s)(%s)(%s); }\n", node, type, tide__jit_storage_type(v->dtype), expr);
   else
     tide__text_add(t, "v%d = (%s)(%s); }\n", node, type, expr);
 }
 
-static void add_cast(tide__text *t, const tide_fused *f, int node) {
+void tide__fuse_add_cast(tide__text *t, const tide_fused *f, int node) {
   const tide__fuse_value *v = &f->value[node];
-  const char *type = value_type(v->dtype), *stored = tide__jit_storage_type(v->dtype);
+  const char *type = tide__fuse_value_type(v->dtype), *stored = tide__jit_storage_type(v->dtype);
   int from = v->in[0];
   if (v->dtype == TIDE_BOOL)
     tide__text_add(t, "  const bool v%d = v%d != 0;\n", node, from);
@@ -193,14 +193,14 @@ static void add_output(tide__text *t, const tide_fused *f, int k) {
 static void add_node(tide__text *t, const tide_fused *f, int node, const tide__special *s, const uint8_t *order) {
   switch (f->value[node].kind) {
   case TIDE_FUSE_INPUT: add_input(t, f, node, s, order); break;
-  case TIDE_FUSE_OP: add_op(t, f, node); break;
-  default: add_cast(t, f, node); break;
+  case TIDE_FUSE_OP: tide__fuse_add_op(t, f, node); break;
+  default: tide__fuse_add_cast(t, f, node); break;
   }
 }
 
 /* ---- the whole ---- */
 
-static char *helpers_of(const char *body) {
+char *tide__fuse_helpers(const char *body) {
   tide__text t = {0};
   tide__text_add(&t, "%s", "");
   for (int i = 0; i < HELPERS; i++)
@@ -214,7 +214,7 @@ char *tide__fuse_source(const tide_fused *f, const tide__special *s, const uint8
   for (int k = 0; k < f->slots; k++) types[k] = tide__fuse_slot_type(&f->slot[k]);
   for (int i = 0; i < f->nodes; i++) add_node(&t, f, i, s, order);
   for (int k = 0; k < f->outputs; k++) add_output(&t, f, k);
-  char *body = tide__text_end(&t, "fuse"), *before = body ? helpers_of(body) : NULL, *source = NULL;
+  char *body = tide__text_end(&t, "fuse"), *before = body ? tide__fuse_helpers(body) : NULL, *source = NULL;
   if (before) source = tide__jit_around(before, body, types, s, c);
   free(before);
   free(body);

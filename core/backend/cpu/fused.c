@@ -10,7 +10,7 @@
 #include "cpu.h"
 #include "os/os.h"
 
-enum { CAST = 255 };
+enum { REDUCE = 254, CAST };
 
 typedef struct piece {
   const tide_fused_program *p;
@@ -23,7 +23,7 @@ static void *operand(const piece *x, int value, int64_t *stride) {
   const tide_fused_program *p = x->p;
   bool two = p->ndim > 1;
   if (value >= p->operands) {
-    stride[0] = x->columns, stride[1] = 1;
+    stride[0] = p->is_row[value] ? 1 : x->columns, stride[1] = !p->is_row[value];
     return x->scratch + (size_t)p->place[value] * (size_t)x->room;
   }
   stride[0] = two ? p->stride[value][p->ndim - 2] : 0, stride[1] = p->stride[value][p->ndim - 1];
@@ -32,13 +32,14 @@ static void *operand(const piece *x, int value, int64_t *stride) {
 
 static tide_status do_cast(const piece *x, const tide_fused_step *s) {
   int64_t stride[2][TIDE_MAX_DIMS];
-  tide_copy_args a = {.head = {.nptr = 2, .device = -1}, .numel = x->rows * x->columns};
+  int64_t columns = x->p->is_row[s->out] ? 1 : x->columns;
+  tide_copy_args a = {.head = {.nptr = 2, .device = -1}, .numel = x->rows * columns};
   int value[2] = {s->out, s->in[0]};
   for (int k = 0; k < 2; k++) {
     a.head.ptr[k] = operand(x, value[k], stride[k]);
     a.dtype[k] = x->p->dtype[value[k]];
   }
-  a.size[0] = x->rows, a.size[1] = x->columns;
+  a.size[0] = x->rows, a.size[1] = columns;
   a.ndim = tide__collapse(a.size, stride, 2, 2, false);
   memcpy(a.stride, stride, sizeof stride);
   a.flat = a.ndim == 1 && stride[0][0] == 1 && stride[1][0] == 1;
@@ -51,7 +52,8 @@ static tide_status do_op(const piece *x, const tide_fused_step *s) {
   int n = s->operands + 1;
   a.head = (tide_head){.nptr = n, .device = -1};
   a.op = s->op, a.operands = n, a.compute = s->compute;
-  a.numel = x->rows * x->columns, a.size[0] = x->rows, a.size[1] = x->columns;
+  int64_t columns = p->is_row[s->out] ? 1 : x->columns;
+  a.numel = x->rows * columns, a.size[0] = x->rows, a.size[1] = columns;
   for (int k = 0; k < n; k++) {
     int value = k ? s->in[k - 1] : s->out;
     a.is_number[k] = value < 0;
@@ -71,10 +73,23 @@ static tide_status do_op(const piece *x, const tide_fused_step *s) {
   return tide__cpu_elementwise(NULL, &a);
 }
 
+static tide_status do_reduce(const piece *x, const tide_fused_step *s) {
+  const tide_fused_program *p = x->p;
+  int64_t out[2], in[2];
+  tide_reduce_args a = {.head = {.nptr = 3, .device = -1}, .op = s->compute, .nkeep = 1, .nred = 1, .scale = 1};
+  a.head.ptr[0] = operand(x, s->out, out), a.head.ptr[1] = operand(x, s->in[0], in);
+  a.dtype[0] = p->dtype[s->out], a.dtype[1] = p->dtype[s->in[0]];
+  a.acc = a.dtype[1] == TIDE_FLOAT64 ? TIDE_FLOAT64 : TIDE_FLOAT32;
+  a.outer = a.keep_size[0] = x->rows, a.inner = a.red_size[0] = x->columns;
+  a.keep_stride[0][0] = out[0], a.keep_stride[1][0] = in[0], a.red_stride[0] = in[1];
+  if (s->compute == TIDE_MEAN) a.scale = 1.0 / (double)x->columns;
+  return tide__cpu_reduce(NULL, &a);
+}
+
 static tide_status do_piece(const piece *x) {
   for (int i = 0; i < x->p->steps; i++) {
     const tide_fused_step *s = &x->p->step[i];
-    TIDE_TRY(s->op == CAST ? do_cast(x, s) : do_op(x, s));
+    TIDE_TRY(s->op == CAST ? do_cast(x, s) : s->op == REDUCE ? do_reduce(x, s) : do_op(x, s));
   }
   return TIDE_OK;
 }

@@ -1,0 +1,232 @@
+/* fuse_rows_text.c: operations that reduce rows, as the text of one kernel of CUDA.
+ *
+ * A group of threads, a warp or a block, does a row. What it reads of the row stays in registers, so that each element
+ * is read once, however many reductions there are. A reduction is a loop over the thread's elements, and then a joining
+ * of the threads'. Values that lead to it are computed in that loop; those that are reduced and used again are kept.
+ * What is one value a row is computed once, by every thread.
+ *
+ * Invariant: all of a row is read before any of it is written. */
+#include "fuse.h"
+
+#include <stdio.h>
+
+typedef struct writer {
+  tide__text t;
+  const tide_fused *f;
+  const tide__fuse_shape *shape;
+  bool kept[TIDE_FUSE_NODES], there[TIDE_FUSE_NODES]; /* there: declared in the running loop, or for the row */
+} writer;
+
+static bool is_half(int dtype) { return dtype == TIDE_FLOAT16 || dtype == TIDE_BFLOAT16; }
+static bool is_packed(int dtype) { return dtype == TIDE_BOOL || is_half(dtype); }
+static int place_of(const writer *w, int node) { return w->f->outputs + w->f->value[node].input; }
+static bool is_spread(const writer *w, int operand) { return w->shape->spread >> operand & 1; }
+
+static const char joins[] =
+    "#ifdef TIDE_BARE\n#define __shared__ __attribute__((shared))\n#endif\n"
+    "TIDE_INLINE unsigned tide_other(unsigned x, int d) {\n"
+    "  unsigned y; asm volatile(\"shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;\" : \"=r\"(y) : \"r\"(x), "
+    "\"r\"(d));\n"
+    "  return y;\n}\n"
+    "TIDE_INLINE float tide_other(float x, int d) { return __uint_as_float(tide_other(__float_as_uint(x), d)); }\n"
+    "TIDE_INLINE double tide_other(double x, int d) {\n"
+    "  unsigned long long u = (unsigned long long)__double_as_longlong(x);\n"
+    "  unsigned long long low = tide_other((unsigned)u, d), high = tide_other((unsigned)(u >> 32), d);\n"
+    "  return __longlong_as_double((long long)(high << 32 | low));\n}\n"
+    "template <int OP, class T> TIDE_INLINE T tide_join(T a, T b) {\n"
+    "  return OP == 0 ? a + b : OP == 1 ? (a > b || a != a ? a : b) : (a < b || a != a ? a : b);\n}\n"
+    "template <int OP, class T> TIDE_INLINE T tide_all(T x) {\n"
+    "#pragma unroll\n"
+    "  for (int d = 16; d; d >>= 1) x = tide_join<OP>(x, tide_other(x, d));\n"
+    "#if TIDE_GROUP > 32\n"
+    "  __shared__ T part[TIDE_GROUP / 32];\n"
+    "  asm volatile(\"bar.sync 0;\" ::: \"memory\");\n"
+    "  if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = x;\n"
+    "  asm volatile(\"bar.sync 0;\" ::: \"memory\");\n"
+    "  x = part[0];\n"
+    "#pragma unroll\n"
+    "  for (int k = 1; k < TIDE_GROUP / 32; k++) x = tide_join<OP>(x, part[k]);\n"
+    "#endif\n"
+    "  return x;\n}\n"
+    "template <int BYTES> struct tide_raw;\n"
+    "template <> struct tide_raw<1> { typedef unsigned char type; };\n"
+    "template <> struct tide_raw<2> { typedef unsigned short type; };\n"
+    "template <> struct tide_raw<4> { typedef unsigned type; };\n"
+    "template <> struct tide_raw<8> { typedef uint2 type; };\n"
+    "template <> struct tide_raw<16> { typedef uint4 type; };\n"
+    "#define TIDE_LOOP _Pragma(\"unroll\") for (int j = 0; j < TIDE_PIECES; j++) if ((j * TIDE_GROUP + lane) * "
+    "TIDE_LANES_ < columns) \\\n  _Pragma(\"unroll\") for (int e = 0; e < TIDE_LANES_; e++)\n"
+    "#define TIDE_MINE (j * TIDE_LANES_ + e)\n";
+
+static int uses(const tide_fused *f, int node) {
+  int n = 0;
+  for (int i = 0; i < f->nodes; i++)
+    for (int k = 0; k < f->value[i].operands; k++) n += f->value[i].in[k] == node;
+  for (int k = 0; k < f->outputs; k++) n += f->output[k] == node;
+  return n;
+}
+
+/* ---- values ---- */
+
+static void need(writer *w, int node);
+
+static void add_input(writer *w, int node) {
+  const tide__fuse_value *v = &w->f->value[node];
+  int k = place_of(w, node);
+  tide__text_add(&w->t, is_packed(v->dtype) ? "  const %s v%d = tide_get(p%d%s);\n" : "  const %s v%d = p%d%s;\n",
+                 tide__fuse_value_type(v->dtype), node, k, is_spread(w, k) ? "[TIDE_MINE]" : "");
+}
+
+/* Declares the value for one element, and what it is made of. */
+static void need(writer *w, int node) {
+  const tide__fuse_value *v = &w->f->value[node];
+  if (w->there[node]) return;
+  w->there[node] = true;
+  if (w->kept[node]) {
+    tide__text_add(&w->t, "  const %s v%d = r%d[TIDE_MINE];\n", tide__fuse_value_type(v->dtype), node, node);
+    return;
+  }
+  for (int k = 0; k < v->operands; k++)
+    if (v->in[k] >= 0) need(w, v->in[k]);
+  if (v->kind == TIDE_FUSE_INPUT)
+    add_input(w, node);
+  else if (v->kind == TIDE_FUSE_OP)
+    tide__fuse_add_op(&w->t, w->f, node);
+  else
+    tide__fuse_add_cast(&w->t, w->f, node);
+}
+
+/* A loop ends: what is one value a row stays. */
+static void forget(writer *w) {
+  for (int i = 0; i < w->f->nodes; i++) w->there[i] = w->there[i] && w->f->value[i].is_row;
+}
+
+static void add_reduce(writer *w, int node) {
+  const tide__fuse_value *v = &w->f->value[node], *from = &w->f->value[v->in[0]];
+  const char *type = tide__fuse_value_type(v->dtype), *none = "0";
+  int join = v->op == TIDE_MAX ? 1 : v->op == TIDE_MIN ? 2 : 0;
+  bool keeps = from->kind != TIDE_FUSE_INPUT && !w->kept[v->in[0]] && uses(w->f, v->in[0]) > 1;
+  if (join)
+    none = v->compute == TIDE_FLOAT64 ? "__longlong_as_double(0x7ff0000000000000ll)" : "__int_as_float(0x7f800000)";
+  if (keeps) tide__text_add(&w->t, "  %s r%d[TIDE_PIECES * TIDE_LANES_];\n", type, v->in[0]);
+  tide__text_add(&w->t, "  %s v%d = %s%s;\n  TIDE_LOOP {\n", type, node, join == 1 ? "-" : "", none);
+  need(w, v->in[0]);
+  if (keeps) tide__text_add(&w->t, "  r%d[TIDE_MINE] = v%d;\n", v->in[0], v->in[0]);
+  tide__text_add(&w->t, "  v%d = tide_join<%d>(v%d, v%d);\n  }\n  v%d = tide_all<%d>(v%d);\n", node, join, node,
+                 v->in[0], node, join, node);
+  if (v->op == TIDE_MEAN) tide__text_add(&w->t, "  v%d /= (%s)columns;\n", node, type);
+  w->kept[v->in[0]] |= keeps;
+  forget(w);
+  w->there[node] = true;
+}
+
+/* ---- reading and writing ---- */
+
+static void add_loads(writer *w) {
+  const tide_fused *f = w->f;
+  for (int k = f->outputs; k < f->outputs + f->inputs; k++) {
+    tide__text_add(&w->t, "  const tide_s%d *a%d = (const tide_s%d *)tide_a.ptr[%d] + row * tide_a.stride[%d];\n", k, k,
+                   k, k, k);
+    if (!is_spread(w, k)) {
+      tide__text_add(&w->t, "  const tide_s%d p%d = *a%d;\n", k, k, k);
+      continue;
+    }
+    tide__text_add(&w->t,
+                   "  typedef tide_raw<sizeof(tide_s%d) * TIDE_LANES_>::type tide_r%d;\n"
+                   "  alignas(tide_r%d) tide_s%d p%d[TIDE_PIECES * TIDE_LANES_];\n"
+                   "  _Pragma(\"unroll\") for (int j = 0; j < TIDE_PIECES; j++)\n"
+                   "    if ((j * TIDE_GROUP + lane) * TIDE_LANES_ < columns)\n"
+                   "      ((tide_r%d *)p%d)[j] = ((const tide_r%d *)a%d)[j * TIDE_GROUP + lane];\n",
+                   k, k, k, k, k, k, k, k, k);
+  }
+}
+
+static void add_store(writer *w, int k, const char *to) {
+  int node = w->f->output[k];
+  tide__text_add(&w->t, is_packed(w->f->value[node].dtype) ? "  tide_put(%s, v%d);\n" : "  %s = v%d;\n", to, node);
+}
+
+static void add_row_results(writer *w) {
+  char to[96];
+  tide__text_add(&w->t, "  if (lane == 0) {\n");
+  for (int k = 0; k < w->f->outputs; k++) {
+    snprintf(to, sizeof to, "((tide_s%d *)tide_a.ptr[%d])[row * tide_a.stride[%d]]", k, k, k);
+    add_store(w, k, to);
+  }
+  tide__text_add(&w->t, "  }\n");
+}
+
+static void add_results(writer *w) {
+  char to[64];
+  for (int k = 0; k < w->f->outputs; k++)
+    tide__text_add(&w->t,
+                   "  typedef tide_raw<sizeof(tide_s%d) * TIDE_LANES_>::type tide_r%d;\n"
+                   "  alignas(tide_r%d) tide_s%d p%d[TIDE_PIECES * TIDE_LANES_];\n",
+                   k, k, k, k, k);
+  tide__text_add(&w->t, "  TIDE_LOOP {\n");
+  for (int k = 0; k < w->f->outputs; k++) need(w, w->f->output[k]);
+  for (int k = 0; k < w->f->outputs; k++) {
+    snprintf(to, sizeof to, "p%d[TIDE_MINE]", k);
+    add_store(w, k, to);
+  }
+  tide__text_add(&w->t, "  }\n");
+  for (int k = 0; k < w->f->outputs; k++)
+    tide__text_add(&w->t,
+                   "  _Pragma(\"unroll\") for (int j = 0; j < TIDE_PIECES; j++)\n"
+                   "    if ((j * TIDE_GROUP + lane) * TIDE_LANES_ < columns)\n"
+                   "      ((tide_r%d *)((tide_s%d *)tide_a.ptr[%d] + row * tide_a.stride[%d]))[j * TIDE_GROUP + "
+                   "lane] = ((tide_r%d *)p%d)[j];\n",
+                   k, k, k, k, k, k);
+}
+
+/* ---- the whole ---- */
+
+static char *body_of(const tide_fused *f, const tide__fuse_shape *shape) {
+  writer w = {.f = f, .shape = shape};
+  add_loads(&w);
+  for (int i = 0; i < f->nodes; i++) {
+    if (f->value[i].kind == TIDE_FUSE_REDUCE)
+      add_reduce(&w, i);
+    else if (f->value[i].is_row)
+      need(&w, i);
+  }
+  if (f->row_results)
+    add_row_results(&w);
+  else
+    add_results(&w);
+  return tide__text_end(&w.t, "fuse");
+}
+
+static void add_declarations(tide__text *t, const tide_fused *f, const tide__fuse_shape *shape) {
+  int operands = f->outputs + f->inputs;
+  for (int k = 0; k < operands; k++) {
+    int node = k < f->outputs ? f->output[k] : f->input[k - f->outputs];
+    tide__text_add(t, "typedef %s tide_s%d;\n", tide__jit_storage_type(f->value[node].dtype), k);
+  }
+  tide__text_add(t, "struct tide_args {\n");
+  for (int k = 0; k < f->slots; k++) tide__text_add(t, "  alignas(16) %s c%d;\n", tide__fuse_slot_type(&f->slot[k]), k);
+  tide__text_add(t, "  alignas(16) void *ptr[%d];\n  long long stride[%d], rows;\n  int columns;\n};\n", operands,
+                 operands);
+  tide__text_add(t, "#define TIDE_GROUP %d\n#define TIDE_LANES_ %d\n#define TIDE_PIECES %d\n", shape->group,
+                 shape->lanes, shape->pieces);
+}
+
+char *tide__fuse_rows_source(const tide_fused *f, const tide__fuse_shape *shape, const tide_compiler *c) {
+  tide__text t = {0};
+  int threads = shape->group < 256 ? 256 : shape->group;
+  char *body = body_of(f, shape), *helpers = body ? tide__fuse_helpers(body) : NULL;
+  if (helpers) {
+    tide__text_add(&t, "%s%s%s", c->prelude, c->with_small, helpers);
+    add_declarations(&t, f, shape);
+    tide__text_add(
+        &t,
+        "%sextern \"C\" __global__ void __launch_bounds__(%d) tide_kernel(const __grid_constant__ tide_args "
+        "tide_a) {\n  tide_begin();\n  const int lane = threadIdx.x %% TIDE_GROUP, columns = tide_a.columns;\n"
+        "  const long long row = (long long)blockIdx.x * %d + threadIdx.x / TIDE_GROUP;\n"
+        "  if (row >= tide_a.rows) return;\n%s}\n",
+        joins, threads, threads / shape->group, body);
+  }
+  free(body);
+  free(helpers);
+  return helpers ? tide__text_end(&t, "fuse") : NULL;
+}
