@@ -1,0 +1,58 @@
+"""The peer of fuse.lua: the same functions in eager PyTorch and by torch.compile (TORCHINDUCTOR_CACHE_DIR: its cache)."""
+import torch
+
+import bench
+from bench import now, out
+
+
+def chain(x):
+    return ((x * 2 + 1) * x - 3).abs() * 0.5 + x
+
+
+def softmax(x):
+    e = (x - x.amax(-1, keepdim=True)).exp()
+    return e / e.sum(-1, keepdim=True)
+
+
+def layer_norm(x, w, b):
+    d = x - x.mean(-1, keepdim=True)
+    return d * ((d * d).mean(-1, keepdim=True) + 1e-5).rsqrt() * w + b
+
+
+small = torch.rand(1000, device="cuda")
+small + small
+torch.cuda.synchronize()
+t = now()
+f = torch.compile(chain)
+f(small)
+torch.cuda.synchronize()
+out("fuse_first_kernel", (now() - t) * 1e3, "ms")
+
+
+def host(case, g):
+    bench.host(case, g, sync=torch.cuda.synchronize)
+
+
+host("add", lambda: small + small)
+host("fused7", lambda: f(small))
+host("eager7", lambda: chain(small))
+
+
+def rate(case, size, fn, *args):
+    compiled = torch.compile(fn, dynamic=False)
+    compiled(*args)
+    for name, g in (("fused", compiled), ("eager", fn)):
+        out(case + "_" + name, size / bench.device_ms(lambda: g(*args)) / 1e6, "GB/s")
+
+
+n = 1 << 28
+rate("chain7", 2 * 4 * n, chain, torch.randn(n, device="cuda"))
+for dtype in (torch.float32, torch.bfloat16):
+    name = str(dtype).split(".")[1]
+    x = torch.randn(4096, 4096, device="cuda").to(dtype)
+    w, b = (torch.randn(4096, device="cuda").to(dtype) for _ in range(2))
+    size = 2 * x.numel() * x.element_size()
+    rate("softmax_" + name, size, softmax, x)
+    rate("layer_norm_" + name, size, layer_norm, x, w, b)
+wide = torch.randn(4096, 4096, device="cuda")
+rate("bias_tanh", 2 * 4 * wide.numel(), lambda x, b: (x + b).tanh(), wide, torch.randn(4096, device="cuda"))
