@@ -177,6 +177,17 @@ describe("kernel interpret", function()
     raises("ArgumentError", "shared: n: got number 0, expected an integer of at least 1", interpret, function() tide.shared(tide.int32, 0) end, 1)
   end)
 
+  it("says what a compiled kernel gives, where an integer comes from a float", function()
+    if not D.compiler then pending("needs a compiler") end
+    local text = "function(i, x) return math.ceil(math.max(-9, math.min(9, x[i]))) / 3 end"
+    local x, k = D.tensor({ -0.5, 0.5, -1.5 }, "float64"), tide.kernel(text)
+    k(3, x)
+    k:wait()
+    local expected, got = interpret(text, 3, x), k(3, x)
+    D.eq(expected:totable(), got)
+    assert.are.equal(1 / 0, 1 / got[1]:item()) -- an integer has no -0
+  end)
+
   it("has vectors and atomic operations", function()
     local p = D.tensor({ { 3, 4, 0 }, { 0, 0, 2 } }, "float32")
     local h = tide.zeros({ 2 }, { dtype = tide.int64, device = D.dev })

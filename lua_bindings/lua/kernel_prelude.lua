@@ -22,6 +22,7 @@ local device = [[
 #define TIDE_SHARED __shared__
 #define TIDE_WARP_WAIT __syncwarp(__activemask());
 #define TIDE_RARELY(x) __builtin_expect(x, 0)
+#define TIDE_OPAQUE(i)
 template <class To, class From> TIDE_FN To tk_bits(From x) { union { From a; To b; } u; u.a = x; return u.b; }
 TIDE_FN float tk_widen(unsigned short v) { float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(v)); return y; }
 TIDE_FN unsigned short tk_narrow(float x) { unsigned short v; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(v) : "f"(x)); return v; }
@@ -44,6 +45,7 @@ local host = [[
 #define TIDE_SHARED thread_local
 #define TIDE_WARP_WAIT __syncthreads();
 #define TIDE_RARELY(x) __builtin_expect(x, 0)
+#define TIDE_OPAQUE(i) asm("" : "+r"(i));
 template <class To, class From> TIDE_FN To tk_bits(From x) { To y; memcpy(&y, &x, sizeof y); return y; }
 TIDE_FN float tk_widen(unsigned short v) { return tide_get(tide_f16{v}); }
 TIDE_FN unsigned short tk_narrow(float x) { tide_f16 y; tide_put(y, x); return y.v; }
@@ -56,7 +58,8 @@ TIDE_FN long long tk_add_to(long long *p, long long x) { return __atomic_fetch_a
 TIDE_FN int tk_add_to(int *p, int x) { return __atomic_fetch_add(p, x, __ATOMIC_SEQ_CST); }
 ]]
 
--- tide_r: the kernel's float; tide_i: an integer of Lua.
+-- tide_r: the kernel's float; tide_i: an integer of Lua. TIDE_OPAQUE keeps g++ from making an integer that comes from a float
+-- and becomes one again a float that was never an integer, of which -0.5 gives -0.
 local numbers = [[
 typedef long long tide_i;
 typedef unsigned long long tide_u;
@@ -125,11 +128,16 @@ TIDE_FN tide_r tk_fmodulo(tide_r a, tide_r b) {
   return (m > 0 ? b < 0 : m < 0 && b > 0) ? m + b : m;
 }
 TIDE_FN tide_r tk_pow(tide_r a, tide_r b) { return b == 2 ? a * a : TIDE_M(pow)(a, b); }
-TIDE_FN tide_i tk_to_int(double a) {
+TIDE_FN tide_i tk_whole(double a) {
   return a >= -9223372036854775808.0 && a < 9223372036854775808.0 ? (tide_i)a : (tide_i)(1ull << 63);
 }
-TIDE_FN tide_i tk_to_int(float a) {
+TIDE_FN tide_i tk_whole(float a) {
   return a >= -9223372036854775808.0f && a < 9223372036854775808.0f ? (tide_i)a : (tide_i)(1ull << 63);
+}
+TIDE_FN tide_i tk_to_int(tide_r a) {
+  tide_i i = tk_whole(a);
+  TIDE_OPAQUE(i)
+  return i;
 }
 TIDE_FN int tk_order(tide_i a, double b) {
   if (b != b) return 2;
@@ -150,7 +158,7 @@ template <class R> struct tk_as<R, tk_bool> { static TIDE_IN R get(tk_bool x) { 
 template <class T> TIDE_FN void tk_put(T &to, tide_i x) { to = (T)x; }
 template <class T> TIDE_FN void tk_put(T &to, int x) { to = (T)x; }
 template <class T> TIDE_FN void tk_put(T &to, bool x) { to = (T)x; }
-template <class T> TIDE_FN void tk_put(T &to, tide_r x) { to = (T)tk_to_int(x); }
+template <class T> TIDE_FN void tk_put(T &to, tide_r x) { to = (T)tk_whole(x); }
 TIDE_FN void tk_put(float &to, tide_r x) { to = (float)x; }
 TIDE_FN void tk_put(double &to, tide_r x) { to = (double)x; }
 TIDE_FN void tk_put(tk_half &to, tide_r x) { to.v = tk_narrow((float)x); }
