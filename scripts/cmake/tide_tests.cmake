@@ -280,9 +280,9 @@ tide_test(install/interop 300 COMMAND ${checks}/interop.sh ${stage} ${PROJECT_BI
 set_tests_properties(install/interop PROPERTIES FIXTURES_REQUIRED stage)
 tide_test(install/module 60 COMMAND ${checks}/module.sh ${stage})
 set_tests_properties(install/module PROPERTIES FIXTURES_REQUIRED stage)
-tide_test(install/tarball 300 COMMAND ${checks}/tarball.sh ${PROJECT_BINARY_DIR})
-tide_test(install/deb 300 COMMAND ${checks}/deb.sh ${PROJECT_BINARY_DIR})
-tide_test(install/rock 300 COMMAND ${checks}/rock.sh ${PROJECT_BINARY_DIR})
+tide_test(install/tarball 600 COMMAND ${checks}/tarball.sh ${PROJECT_BINARY_DIR})
+tide_test(install/deb 600 COMMAND ${checks}/deb.sh ${PROJECT_BINARY_DIR})
+tide_test(install/rock 600 COMMAND ${checks}/rock.sh ${PROJECT_BINARY_DIR})
 # Each asks the build tree whether all is built, and cpack writes its list of what was installed there.
 set_tests_properties(install/tarball install/deb install/rock PROPERTIES RESOURCE_LOCK build_tree)
 
