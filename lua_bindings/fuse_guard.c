@@ -213,11 +213,26 @@ static void note_large_meta(fuse_recorder *r, int parent, int holder, bool is_gl
   lua_pop(L, 2);
 }
 
-/* Is the table at the top a library, of which nothing is read but what is named? */
+/* What refuses names that the table at the index has not, where it is one of the module's (names.c). */
+static lua_CFunction refuser(lua_State *L, int index) {
+  int top = lua_gettop(L);
+  if (!lua_istable(L, index) || !lua_getmetatable(L, index)) return NULL;
+  lua_pushliteral(L, "__index");
+  lua_rawget(L, -2);
+  lua_CFunction fn = lua_tocfunction(L, -1);
+  lua_settop(L, top);
+  return fn;
+}
+
+/* Is the table at the top a library, or a part of the module, of which nothing is read but what is named? */
 static bool is_library(lua_State *L) {
   int table = lua_gettop(L);
-  bool is_one = false;
   lua_getfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+  lua_pushliteral(L, "tide");
+  lua_rawget(L, table + 1);
+  lua_CFunction own = refuser(L, table + 2);
+  bool is_one = own && own == refuser(L, table);
+  lua_settop(L, table + 1);
   for (lua_pushnil(L); lua_next(L, table + 1); lua_pop(L, 1)) is_one |= lua_rawequal(L, -1, table);
   lua_settop(L, table);
   return is_one;
@@ -228,9 +243,14 @@ static void note_table(fuse_recorder *r, fuse_guard g, int depth) {
   lua_State *L = r->L;
   const void *address = lua_topointer(L, -1);
   bool fresh = g.source == FUSE_ARGUMENT || (g.source == FUSE_FIELD && !g.holder);
-  int count = is_library(L) ? SMALL + 1 : count_of(L, -1, SMALL);
+  bool library = is_library(L) || address == r->globals || g.is_globals;
+  int count = library ? SMALL + 1 : count_of(L, -1, SMALL);
   if (depth > DEEP) {
     fuse_decline(r, "it can see tables that are too deep in each other");
+    return;
+  }
+  if (!library && count > SMALL) {
+    fuse_decline(r, "it can see a table of more than %d values", SMALL);
     return;
   }
   if (fresh && count <= SMALL && !has_seen(r->table, r->tables, address)) {

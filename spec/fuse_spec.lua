@@ -264,6 +264,13 @@ describe("tide.fuse", function()
       for i = 1, 3 do keeper(x) assert.are.equal(i, #keep) end
       local caught = tide.fuse(function(t) pcall(error, "x") return t + 1 end)
       for _ = 1, 3 do D.eq(x + 1, caught(x)) end
+      local large = {}
+      for i = 1, 100 do large[i] = i end
+      local reader = tide.fuse(function(t) return t * large[5] end)
+      D.eq(x * 5, reader(x))
+      large[5] = 7
+      D.eq(x * 7, reader(x))
+      assert.is_truthy(explained(reader):find "a table of more than 64 values")
       local changing = tide.fuse(function(t, k) return t * k end)
       for i = 1, 40 do D.eq(x * i, changing(x, i)) end
     end)
@@ -330,6 +337,28 @@ describe("tide.fuse", function()
     end)
   end)
 
+  if D.cuda then
+    it("is captured in graphs and runs on streams", function()
+      local x, y = fill { 100 }, fill { 100 }
+      local f = tide.fuse(function(a, b) return (a * b + 1):relu() end)
+      local graph, first, out = tide.cuda.CUDAGraph(), tide.cuda.CUDAGraph(), nil
+      tide.cuda.graph(first, function() out = f(x, y) end) -- noted while it is captured
+      x:fill_(2)
+      first:replay()
+      D.eq((x * y + 1):relu(), out)
+      f:wait()
+      tide.cuda.graph(graph, function() out = f(x, y) end)
+      x:fill_(3)
+      graph:replay()
+      D.eq((x * y + 1):relu(), out)
+      local stream, r = tide.cuda.Stream(), nil
+      stream:wait_stream(tide.cuda.current_stream())
+      tide.cuda.stream(stream, function() r = f(x, y) end)
+      stream:synchronize()
+      D.eq((x * y + 1):relu(), r)
+    end)
+  end
+
   it("may call another fused function", function()
     local x = fill { 4 }
     local inner = tide.fuse(function(t) return t * 2 + 1 end)
@@ -363,3 +392,14 @@ describe("tide.fuse", function()
     end
   end)
 end)
+
+if D.simulated then
+  it("fused functions outlive a reset of the devices", function()
+    local f = tide.fuse(function(a) return (a * a + 1):relu() end)
+    for pass = 1, 2 do
+      local x = fill { 100 }
+      for _ = 1, 3 do D.eq((x * x + 1):relu(), f(x)) end
+      if pass == 1 then tide.cuda.device_reset() end
+    end
+  end)
+end
