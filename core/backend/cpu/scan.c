@@ -18,7 +18,7 @@
 #undef I
 #define tide_log_add tide_log_add_f64
 
-enum { PIECE = 1024, TILE = 16 * PIECE, COLUMNS = 256, LEAST_COLUMNS = 16, WINDOW = 64, NEAR = 8 };
+enum { PIECE = 1024, TILE = 16 * PIECE, COLUMNS = 256, LEAST_COLUMNS = 16, WINDOW = 64, NEAR = 8, GROUP = 64 };
 
 /* What is known of some elements: their value, as one of the work types, and where it stands; at < 0: of none. */
 typedef struct state {
@@ -27,8 +27,8 @@ typedef struct state {
 } state;
 
 /* The loops of one scan over one work type. each: x becomes its own scan, which goes on from s, joined with `before`,
- * of the tiles before; `first` is where x[0] stands. after: s, of elements after those of t, becomes what both are.
- * rows: column j of s takes x[j], which becomes what s then is. none: s is of no element. */
+ * of the tiles before; `first` is where x[0] stands, by the index base. after: s, of elements after those of t, becomes
+ * what both are. rows: column j of s takes x[j], which becomes what s then is. none: s is of no element. */
 typedef struct loops {
   void (*each)(void *x, int64_t *at, int64_t n, int64_t first, state *s, const state *before);
   void (*after)(state *s, const state *t);
@@ -100,6 +100,11 @@ typedef int64_t int64_t_two __attribute__((vector_size(16), may_alias));
     memcpy(s->value, &own, sizeof own), s->at = 0;                                                                     \
   }
 
+/* The best of a group says whether it changes anything: most groups do not. */
+#define BEST_cummax_double  max_f64
+#define BEST_cummin_double  min_f64
+#define BEST_cummax_int64_t max_i64
+#define BEST_cummin_int64_t min_i64
 #define LOOPS_PLACE(name, W, none_value, join)                                                                         \
   static inline bool takes_##name##_##W(W a, W b) { return b != b || (a == a && (join)); }                             \
   static void none_##name##_##W(state *s) {                                                                            \
@@ -111,14 +116,22 @@ typedef int64_t int64_t_two __attribute__((vector_size(16), may_alias));
     memcpy(&best, s->value, sizeof best), memcpy(&before, t->value, sizeof before);                                    \
     if (!takes_##name##_##W(before, best)) *s = *t;                                                                    \
   }                                                                                                                    \
+  /* s takes those before as well, which changes nothing where they join: the later of equals is taken. */             \
   static void each_##name##_##W(void *x_, int64_t *at, int64_t n, int64_t first, state *s, const state *before) {      \
-    W *x = x_, best, all;                                                                                              \
-    int64_t where = s->at;                                                                                             \
-    memcpy(&best, s->value, sizeof best), memcpy(&all, before->value, sizeof all);                                     \
-    for (int64_t i = 0; i < n; i++) {                                                                                  \
-      if (where < 0 || takes_##name##_##W(best, x[i])) best = x[i], where = first + i;                                 \
-      bool later = before->at < 0 || takes_##name##_##W(all, best);                                                    \
-      x[i] = later ? best : all, at[i] = later ? where : before->at;                                                   \
+    const state *const known = s->at < 0 ? before : s;                                                                 \
+    W *x = x_, best;                                                                                                   \
+    int64_t where = known->at, i = 0;                                                                                  \
+    memcpy(&best, known->value, sizeof best);                                                                          \
+    if (where < 0) best = x[0], where = first;                                                                         \
+    while (i < n) {                                                                                                    \
+      if (i + GROUP <= n && !takes_##name##_##W(best, tide__isa_get()->BEST_##name##_##W(x + i, GROUP))) {             \
+        for (const int64_t end = i + GROUP; i < end; i++) x[i] = best, at[i] = where;                                  \
+        continue;                                                                                                      \
+      }                                                                                                                \
+      for (const int64_t end = i + GROUP < n ? i + GROUP : n; i < end; i++) {                                          \
+        if (takes_##name##_##W(best, x[i])) best = x[i], where = first + i;                                            \
+        x[i] = best, at[i] = where;                                                                                    \
+      }                                                                                                                \
     }                                                                                                                  \
     memcpy(s->value, &best, sizeof best), s->at = where;                                                               \
   }                                                                                                                    \
@@ -202,8 +215,8 @@ static void put(const work *w, room *r, int64_t line, int64_t from, int64_t n) {
   tide__cast(w->isa, apart > 1 ? r->raw : out, a->dtype[0], r->x, w->dtype, n);
   if (apart > 1)
     for (int64_t i = 0; i < n; i++) memcpy(out + i * apart * item, r->raw + i * item, (size_t)item);
-  if (places)
-    for (int64_t i = 0; i < n; i++) places[i * apart] = r->at[i] + a->index_base;
+  if (places && apart > 1)
+    for (int64_t i = 0; i < n; i++) places[i * apart] = r->at[i];
 }
 
 /* logcumsumexp of n numbers in the room as logarithms of running sums of exponentials, many at once, as `each` does it
@@ -236,14 +249,17 @@ static bool by_exponentials(const work *w, room *r, int64_t n, state *s, const s
   return true;
 }
 
-/* A tile's own scan: its total in s, and what is stored joined with `before`. */
+/* A tile's own scan: its total in s, and what is stored joined with `before`. Places that follow each other are written
+ * where they belong. */
 static void tile(const work *w, room *r, int64_t line, int64_t number, state *s, const state *before, bool stores) {
-  int64_t end = (number + 1) * TILE < w->a->n ? (number + 1) * TILE : w->a->n;
+  int64_t end = (number + 1) * TILE < w->a->n ? (number + 1) * TILE : w->a->n, *places = NULL;
+  if (stores && w->a->inner == 1 && w->a->head.ptr[2]) places = (int64_t *)w->a->head.ptr[2] + line * w->a->n;
   w->f.none(s);
   for (int64_t i = number * TILE; i < end; i += PIECE) {
     int64_t n = end - i < PIECE ? end - i : PIECE;
+    int64_t *const at = places ? places + i : r->at, first = i + w->a->index_base;
     load(w, r, line, i, n);
-    if (!w->exponentials || !by_exponentials(w, r, n, s, before, stores)) w->f.each(r->x, r->at, n, i, s, before);
+    if (!w->exponentials || !by_exponentials(w, r, n, s, before, stores)) w->f.each(r->x, at, n, first, s, before);
     if (stores) put(w, r, line, i, n);
   }
 }
