@@ -46,21 +46,21 @@ enum { FOLD_PARTS = 64 / FOLD_WIDTH };
 #  define FOLD_LOAD_SOME(v, p, count) memcpy(v, p, (size_t)(count) * sizeof *(p))
 #endif
 
-/* Runs STEP(k of four, 64 bytes) over x: those of each quarter of it at a time, because a processor fetches several
- * streams from memory faster than one. The last ones come from a padded copy. EVERY runs after each FOLD_TURN steps. */
+/* Runs STEP(k of four, 64 bytes) over x. The last ones come from a padded copy. EVERY runs after each FOLD_TURN
+ * steps. */
 #define FOLD_RUN_AND(T, neutral, STEP, EVERY)                                                                          \
-  const int64_t quarter = n / (4 * FOLD_LANES(T)) * FOLD_LANES(T);                                                     \
-  for (int64_t i = 0; i < quarter;) {                                                                                  \
-    const int64_t left = quarter - i, turn = FOLD_TURN * FOLD_LANES(T), end = i + (left < turn ? left : turn);         \
-    for (; i < end; i += FOLD_LANES(T)) {                                                                              \
+  const int64_t whole = n / (4 * FOLD_LANES(T)) * (4 * FOLD_LANES(T));                                                 \
+  int64_t i = 0;                                                                                                       \
+  while (i < whole) {                                                                                                  \
+    const int64_t turn = FOLD_TURN * 4 * FOLD_LANES(T), end = whole - i < turn ? whole : i + turn;                     \
+    for (; i < end; i += 4 * FOLD_LANES(T)) {                                                                          \
       STEP(0, x + i);                                                                                                  \
-      STEP(1, x + i + quarter);                                                                                        \
-      STEP(2, x + i + 2 * quarter);                                                                                    \
-      STEP(3, x + i + 3 * quarter);                                                                                    \
+      STEP(1, x + i + FOLD_LANES(T));                                                                                  \
+      STEP(2, x + i + 2 * FOLD_LANES(T));                                                                              \
+      STEP(3, x + i + 3 * FOLD_LANES(T));                                                                              \
     }                                                                                                                  \
     EVERY;                                                                                                             \
   }                                                                                                                    \
-  int64_t i = 4 * quarter;                                                                                             \
   if (i + FOLD_LANES(T) <= n) {                                                                                        \
     STEP(0, x + i);                                                                                                    \
     i += FOLD_LANES(T);                                                                                                \
@@ -247,10 +247,9 @@ static double fold_square_dev_f64(const double *x, double mean, int64_t n) {
     wide_##s acc[4];                                                                                                   \
     wide_mask_##s odd[4] = {{0}};                                                                                      \
     for (int k = 0; k < 4; k++) acc[k] = best - (wide_##s){0};                                                         \
-    const int64_t quarter = n / (4 * LANES) * LANES;                                                                   \
-    for (int64_t i = 0; i < quarter; i += LANES)                                                                       \
-      for (int k = 0; k < 4; k++) FOLD_SEE(s, OP, k, x + i + k * quarter);                                             \
-    int64_t i = 4 * quarter;                                                                                           \
+    int64_t i = 0;                                                                                                     \
+    for (; i + 4 * LANES <= n; i += 4 * LANES)                                                                         \
+      for (int k = 0; k < 4; k++) FOLD_SEE(s, OP, k, x + i + k * LANES);                                               \
     for (int k = 0; k < 3 && i + LANES <= n; k++, i += LANES) FOLD_SEE(s, OP, k, x + i);                               \
     if (i < n) FOLD_SEE(s, OP, 3, x + n - LANES);                                                                      \
     for (int k = 1; k < 4; k++) FOLD_TAKE(s, OP, acc[0], acc[k]);                                                      \
