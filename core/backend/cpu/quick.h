@@ -8,11 +8,13 @@
  *              there, from 8 on Stirling's series 6.1.41 of Abramowitz and Stegun, "Handbook of mathematical
  *              functions" (1964).
  *   digamma, polygamma of order 1: ten steps of the recurrence, and the series 6.3.18 and 6.4.12.
- *   i0         the power series 9.6.12. */
+ *   ndtri      the same polynomial, of 2 p - 1.
+ *   i0         the power series 9.6.12 over t = x^2 / 4. What rounding takes from t would cost x ulp: it is put back by
+ *              the logarithm's derivative, which is near 1 / sqrt(1 + t). */
 #ifndef TIDE_CPU_QUICK_H
 #define TIDE_CPU_QUICK_H
 
-/* T is the type of the loop, and p0 its parameter. i0 loses some digits, which float32 does not have. */
+/* T is the type of the loop, and p0 its parameter. */
 #define QUICK_LOW_erfinv     -0.999
 #define QUICK_HIGH_erfinv    0.999
 #define QUICK_LOW_lgamma     1e-300
@@ -21,14 +23,17 @@
 #define QUICK_HIGH_digamma   1e300
 #define QUICK_LOW_polygamma  (p0 == 1 ? 1e-70 : INFINITY)
 #define QUICK_HIGH_polygamma 1e100
-#define QUICK_LOW_i0         (sizeof(T) == 4 ? -12.0 : INFINITY)
+#define QUICK_LOW_i0         -12.0
 #define QUICK_HIGH_i0        12.0
+#define QUICK_LOW_ndtri      0.0005
+#define QUICK_HIGH_ndtri     0.9995
 /* Is there a loop of this instruction set for the others? Negative numbers are often asked for. */
 #define QUICK_HERE_erfinv    0
 #define QUICK_HERE_lgamma    1
 #define QUICK_HERE_digamma   0
 #define QUICK_HERE_polygamma 0
 #define QUICK_HERE_i0        0
+#define QUICK_HERE_ndtri     0
 
 #define QUICK_EACH TIDE_IVDEP _Pragma("GCC unroll 1") for (int j = 0; j < TIDE_BLOCK; j++)
 #define QUICK_RUN(s, T)                                                                                                \
@@ -162,6 +167,13 @@ QUICK(polygamma) {
   return u + z * (0.5 + u * quick_polynomial(z, series, 8)) + (x < 10 ? sum : 0);
 }
 
-QUICK(i0) { return quick_polynomial(0.25 * x * x, quick_i0_terms, 28); }
+QUICK(ndtri) {
+  return (2 * x - 1) * 1.4142135623730951 * quick_polynomial(-log(4 * x * (1 - x)) - 3.125, quick_erfinv_terms, 25);
+}
+
+QUICK(i0) {
+  double half = 0.5 * x, t = half * half, y = quick_polynomial(t, quick_i0_terms, 28);
+  return y + y * __builtin_fma(half, half, -t) / sqrt(1 + t);
+}
 
 #endif
