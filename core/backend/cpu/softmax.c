@@ -159,7 +159,7 @@ static void finish(const work *w, room *r, int64_t line, int64_t from, int64_t e
       apply_number(w, r, TIDE_OP_sub, r->y, load(w, r, line, i, n), all.most, n);
     else if (!kept || all.most == -INFINITY)
       apply_exp(w, r->y, load(w, r, line, i, n), all.most, n);
-    store(w, r, w->logarithm ? TIDE_OP_sub : TIDE_OP_div, w->logarithm ? log(all.sum) : all.sum, line, i, n);
+    store(w, r, w->logarithm ? TIDE_OP_sub : TIDE_OP_mul, w->logarithm ? log(all.sum) : 1 / all.sum, line, i, n);
   }
 }
 
@@ -194,10 +194,10 @@ static void near_line(const work *w, room *r, int64_t line) {
     if (rest) apply(w, TIDE_OP_sub, r->y, r->x, r->number, TIDE_BLOCK);
     if (rest) apply(w, TIDE_OP_sub, r->y, r->y, r->raw, TIDE_BLOCK);
   } else {
-    repeat(w, r->number, sum, n < PIECE ? n : PIECE);
+    repeat(w, r->number, 1 / sum, n < PIECE ? n : PIECE);
     for (int64_t i = 0; i < whole; i += PIECE)
-      apply(w, TIDE_OP_div, out + i * w->item, out + i * w->item, r->number, whole - i < PIECE ? whole - i : PIECE);
-    if (rest) apply(w, TIDE_OP_div, r->y, r->y, r->number, TIDE_BLOCK);
+      apply(w, TIDE_OP_mul, out + i * w->item, out + i * w->item, r->number, whole - i < PIECE ? whole - i : PIECE);
+    if (rest) apply(w, TIDE_OP_mul, r->y, r->y, r->number, TIDE_BLOCK);
   }
   memcpy(out + whole * w->item, r->y, (size_t)rest);
 }
