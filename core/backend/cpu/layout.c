@@ -316,7 +316,7 @@ bool tide__beyond_cache(int64_t bytes) {
   if (now == 0) {
     now = tide__os_cache(3) / 2;
     if (now < 4 << 20) now = 4 << 20;
-    if (now > 32 << 20) now = 32 << 20; /* a larger cache is shared with others, who would lose by it */
+    if (now > 16 << 20) now = 16 << 20; /* a larger cache is shared with others, who would lose by it */
     atomic_store_explicit(&limit, now, memory_order_relaxed);
   }
   return bytes >= now;
