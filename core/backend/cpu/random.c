@@ -109,13 +109,28 @@ static const void *draw_poisson(const work *w, room *r, const tide__chunk *c, in
   return out;
 }
 
+/* The places that tide_pick_place gives, several at once and without a branch, which nothing could foresee: their loads
+ * are waited for together. */
 static const void *draw_picks(const work *w, room *r, int64_t first, int64_t lead, int64_t n) {
+  enum { TOGETHER = 8 };
   const tide_random_args *a = w->a;
   const double *unit = (const double *)r->value, *sums = a->head.ptr[1];
-  int64_t *out = (int64_t *)r->chance, length = (int64_t)a->range;
+  int64_t *out = (int64_t *)r->chance, length = (int64_t)a->range, each = (int64_t)a->a;
   draw_units(w, r, lead, n);
-  for (int64_t i = 0; i < n; i++)
-    out[i] = a->lo + tide_pick_place(sums + (first + i) / (int64_t)a->a * length, length, unit[i]);
+  for (int64_t i = 0; i < n; i += TOGETHER) {
+    const double *line[TOGETHER];
+    double at[TOGETHER];
+    int64_t from[TOGETHER] = {0};
+    for (int j = 0; j < TOGETHER; j++) {
+      const int64_t k = i + j < n ? i + j : n - 1;
+      line[j] = sums + (first + k) / each * length, at[j] = unit[k] * line[j][length - 1];
+    }
+    for (int64_t left = length, half; left > 1; left -= half) {
+      half = left / 2;
+      for (int j = 0; j < TOGETHER; j++) from[j] += half & -(int64_t) !(line[j][from[j] + half - 1] > at[j]);
+    }
+    for (int64_t j = 0; j < TOGETHER && i + j < n; j++) out[i + j] = a->lo + from[j];
+  }
   return out;
 }
 
