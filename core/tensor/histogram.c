@@ -16,7 +16,8 @@ static tide_status add_at(const tide_tensor *sums, const tide_tensor *values, co
                           tide__index_space *s) {
   s->ndim = 1, s->size[0] = values->numel;
   s->stride[0][0] = dense->ndim ? 1 : 0, s->stride[1][0] = 0, s->stride[2][0] = 1;
-  tide__index_mode m = {.scatter = true, .reduce = TIDE_INDEX_SUM};
+  /* Values that are places lie between bounds that are known. */
+  tide__index_mode m = {.scatter = true, .reduce = TIDE_INDEX_SUM, .located = s->bins == 0};
   return tide__index_run(&m, sums, dense, values, s);
 }
 
