@@ -109,6 +109,9 @@ tide_status tide_topk(tide_tensor **values, tide_tensor **indices, const tide_te
                       (long long)length_of(&j, x));
   if (x->ndim == 0 && k == 0)
     return tide__fail(TIDE_VALUE, "topk: k does not fit, got 0 of a tensor without dims, expected 1");
+  /* NaN is the largest, and the first of equals comes first, in both. */
+  if (k == 1 && largest && values && indices && x->ndim > 0 && x->storage->device == TIDE_CPU)
+    return tide_reduce_index(values, indices, TIDE_MAX, x, dim, true);
   return run(&j, values, indices, x);
 }
 
