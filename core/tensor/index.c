@@ -447,8 +447,9 @@ tide_status tide_nonzero(tide_tensor **out, const tide_tensor *x) {
 /* ---- triangles ---- */
 
 /* A [rows, 1] or [1, columns] tensor of positions plus `first`. */
-static tide_status ruler(tide_tensor **out, int64_t rows, int64_t columns, int64_t first, int device) {
-  tide_options o = {TIDE_INT64, device, false};
+static tide_status ruler(tide_tensor **out, int64_t rows, int64_t columns, int64_t first, tide_dtype dtype,
+                         int device) {
+  tide_options o = {dtype, device, false};
   tide_tensor *line;
   int64_t size[2] = {rows, columns};
   TIDE_TRY(tide_arange(&line, tide_int(first), tide_int(1), rows * columns, &o));
@@ -466,8 +467,9 @@ tide_status tide_tril(tide_tensor **out, const tide_tensor *x, int64_t k, bool u
   int64_t n = x->size[x->ndim - 2], m = x->size[x->ndim - 1];
   int64_t shift = k < -n ? -n : k > m ? m : k;
   tide_tensor *rows = NULL, *columns = NULL, *keep = NULL;
-  tide_status status = ruler(&rows, n, 1, shift, x->storage->device);
-  if (status == TIDE_OK) status = ruler(&columns, 1, m, 0, x->storage->device);
+  const tide_dtype dtype = n < INT32_MAX / 2 && m < INT32_MAX / 2 ? TIDE_INT32 : TIDE_INT64; /* which compares faster */
+  tide_status status = ruler(&rows, n, 1, shift, dtype, x->storage->device);
+  if (status == TIDE_OK) status = ruler(&columns, 1, m, 0, dtype, x->storage->device);
   if (status == TIDE_OK) status = tide_binary(&keep, upper ? TIDE_OP_ge : TIDE_OP_le, columns, rows, NULL);
   if (status == TIDE_OK) {
     tide_scalar zero = x->dtype == TIDE_BOOL ? tide_bool(false) : tide_int(0);
