@@ -142,8 +142,14 @@ static void whole(const segment *s, int64_t *from, int64_t *to) {
     const int64_t stride = d->stride, n = to - from;                                                                   \
     const T *in = row + from * stride - d->before - s->low;                                                            \
     const T by = (T)(s->a->divisor ? s->a->divisor : d->kernel * (s->a->with_border ? s->all : s->cells));             \
-    for (int64_t i = 0; i < n; i++) out[i] = in[i * stride];                                                           \
-    for (int64_t t = 1; t < d->kernel; t++) {                                                                          \
+    const bool pairs = d->kernel == 2 && stride == 2 && d->dilation == 1; /* in numbers that vector code needs */      \
+    if (pairs && s->a->op == TIDE_WINDOW_MAX)                                                                          \
+      for (int64_t i = 0; i < n; i++) out[i] = MAXIMUM(in[2 * i], in[2 * i + 1]);                                      \
+    else if (pairs)                                                                                                    \
+      for (int64_t i = 0; i < n; i++) out[i] = in[2 * i] + in[2 * i + 1];                                              \
+    else                                                                                                               \
+      for (int64_t i = 0; i < n; i++) out[i] = in[i * stride];                                                         \
+    for (int64_t t = 1; t < d->kernel && !pairs; t++) {                                                                \
       const T *at = in + t * d->dilation;                                                                              \
       if (s->a->op == TIDE_WINDOW_MAX)                                                                                 \
         for (int64_t i = 0; i < n; i++) out[i] = MAXIMUM(out[i], at[i * stride]);                                      \
