@@ -146,6 +146,9 @@ typedef struct wide16 {
         for (int64_t r = 0; r < rows; r++) out[r * cols + c] = base[offset[r] + c * stride];                           \
       return;                                                                                                          \
     }                                                                                                                  \
+    for (int64_t r = 0; stride == 0 && cols == 4 && r < rows; r++) /* a number that is known makes it one store */     \
+      for (int64_t c = 0; c < 4; c++) out[4 * r + c] = base[offset[r]];                                                \
+    if (stride == 0 && cols == 4) return;                                                                              \
     for (int64_t r = 0; r < rows; r++, out += cols) {                                                                  \
       const T *row = base + offset[r];                                                                                 \
       if (stride == 1)                                                                                                 \
