@@ -1,5 +1,5 @@
 """library_torch.py: PyTorch's side of library.lua, case by case.
-usage: library_torch.py [samples=5 [pattern of cases]]"""
+usage: library_torch.py [samples=5 [pattern of cases [threads=2]]]"""
 import math
 import os
 import re
@@ -14,12 +14,20 @@ from torch import rand, randint, randn, randperm
 
 import bench
 
-torch.set_num_threads(2)
+threads = int(sys.argv[3]) if len(sys.argv) > 3 else 2
+now = time.process_time if threads == 1 else bench.now
+torch.set_num_threads(threads)
 torch.set_grad_enabled(False)
 samples = int(sys.argv[1]) if len(sys.argv) > 1 else 5
 wanted = re.compile(sys.argv[2].replace("%", "\\") if len(sys.argv) > 2 else "")
 SAMPLE = 0.02
 K, M, L = 1 << 20, 1 << 22, 1 << 24
+
+
+def rest():
+    """Until the threads of OpenMP no longer spin."""
+    if threads > 1:
+        time.sleep(0.04)
 
 
 def case(name, f, *make):
@@ -29,17 +37,17 @@ def case(name, f, *make):
     sys.stdin.readline()
     made = [m() for m in make]
     f(*made)
-    time.sleep(0.04)
+    rest()
     print(name, flush=True)
     for _ in range(samples):
         sys.stdin.readline()
-        calls, t = 0, bench.now()
+        calls, t = 0, now()
         while True:
             f(*made)
-            calls, seconds = calls + 1, bench.now() - t
+            calls, seconds = calls + 1, now() - t
             if seconds > SAMPLE:
                 break
-        time.sleep(0.04)  # until the threads of OpenMP no longer spin
+        rest()
         bench.out(name, calls / seconds, "1/s")
 
 
@@ -288,8 +296,8 @@ case("aminmax", torch.aminmax, normals(2048, 2048))
 case("trapezoid", torch.trapezoid, normals(2048, 2048))
 case("cov", torch.cov, normals(256, 4096))
 
-# Files of NumPy's, 16 MiB.
-path = tempfile.mkstemp(suffix=".npy")[1]
+# Files of NumPy's, 16 MiB, in memory.
+path = tempfile.mkstemp(suffix=".npy", dir="/dev/shm" if os.path.isdir("/dev/shm") else None)[1]
 case("npy_save", lambda x: numpy.save(path, x.numpy()), normals(M))
 numpy.save(path, randn(M).numpy())
 case("npy_load", lambda: torch.from_numpy(numpy.load(path)))
