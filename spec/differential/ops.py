@@ -13,7 +13,7 @@ bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift float_power""".spl
 # PyTorch has these for fewer dtypes, and heaviside, nextafter and the like not between two of them.
 WIDER = {"angle", "conj", "frac", "heaviside", "nextafter", "lcm", "gcd", "positive", "hypot", "atan2", "logaddexp", "round",
          "logaddexp2", "isclose", "ldexp", "relu", "signbit", "floor", "ceil", "trunc", "sign", "neg", "fmod", "copysign", "abs",
-         "pow", "ndtri", "bitwise_left_shift", "bitwise_right_shift", "floor_divide"}
+         "pow", "ndtri", "bitwise_left_shift", "bitwise_right_shift", "floor_divide", "remainder"}
 REFUSED = {"nextafter": ("float16", "bfloat16")}  # which PyTorch takes
 # Of 16 bits tide computes in float32 and rounds once; PyTorch rounds some steps between.
 STEPS = {"logit": 40, "sinc": 20, "ndtri": 20, "lgamma": 20, "digamma": 20, "tan": 20, "pow": 20, "float_power": 20}
