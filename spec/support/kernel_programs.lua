@@ -116,7 +116,11 @@ local integers = {
 local exact_floats = {
   function(d) return constant("f", d) end,
   function(d) return "(" .. expression("f", d) .. ") " .. pick(p.products and { "+", "-", "*", "/" } or { "+", "-", "/" }) .. " (" .. expression("f", d) .. ")" end,
-  function(d) return "(" .. expression("f", d) .. ") " .. pick(p.products and { "+", "-", "*" } or { "+", "-" }) .. " (" .. expression("i", d) .. ")" end,
+  function(d) -- Lua 5.4 computes -0.0 - 0 as -0.0 + 0, which is 0.0
+    local whole = expression("i", d)
+    local sign = pick(p.products and { "+", "-", "*" } or { "+", "-" })
+    return "(" .. expression("f", d) .. ") " .. sign .. " (" .. (whole == "0" and "1" or whole) .. ")"
+  end,
   function(d) return "(" .. expression("i", d) .. ") / (" .. expression("i", d) .. ")" end,
   function(d) return "(" .. expression("f", d) .. ") " .. pick { "//", "%" } .. " (" .. expression("f", d) .. ")" end,
   function(d) return "-(" .. expression("f", d) .. ")" end,
