@@ -156,18 +156,17 @@ static bool names_c_function(const char *what, size_t n) {
 
 /* The name that the user called for the one that core's message begins with, or NULL where that one stays; *rest is the
  * message behind it. What a chunk calls is never what the user called, but what memory reports keeps its own name. */
-static const char *called_name(lua_State *L, const tide_error *e, const char **rest) {
+static const char *called_name(lua_State *L, tide_status status, const char *message, const char **rest) {
   lua_Debug ar = {0};
-  const char *message = e->message;
   *rest = strchr(message, ':');
-  bool in_chunk = e->status != TIDE_MEMORY && script_level(L);
+  bool in_chunk = status != TIDE_MEMORY && script_level(L);
   bool is_other = *rest && (names_c_function(message, (size_t)(*rest - message)) || in_chunk);
   return is_other ? known_name(L, &ar) : NULL;
 }
 
 /* Pushes core's message under the name that the user called. What a device reports keeps its own. */
 static void push_message(lua_State *L, const tide_error *e) {
-  const char *rest, *name = e->status == TIDE_ACCELERATOR ? NULL : called_name(L, e, &rest);
+  const char *rest, *name = e->status == TIDE_ACCELERATOR ? NULL : called_name(L, e->status, e->message, &rest);
   if (name)
     lua_pushfstring(L, "%s%s", name, rest);
   else
@@ -348,7 +347,7 @@ void ltide_warn_hook(void *user, const char *message) {
   bool is_there = ltide_last_state && ltide_last_epoch == atomic_load(&ltide_epoch);
   lua_State *L = is_there ? ltide_last_state->running : NULL; /* also where a host has bound its own current since */
   if (!L || !lua_checkstack(L, 2)) return;
-  const char *rest, *name = called_name(L, message, &rest);
+  const char *rest, *name = called_name(L, TIDE_OK, message, &rest);
   if (name) lua_warning(L, name, 1);
   lua_warning(L, name ? rest : message, 0);
 }
