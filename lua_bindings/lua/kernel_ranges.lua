@@ -13,14 +13,22 @@ local out, typed, known, times, inside, decided, asked, numbers, any, count, alo
 
 local function put(text) out[#out + 1] = text end
 
--- Temporaries that hold a range; one where both bounds are the same.
-local function hold(lo, hi)
+-- Temporaries that hold a range; one where both bounds are the same. What one thread has and is known to fit in 32 bits is
+-- as wide, and cannot wrap around.
+local function hold(lo, hi, e)
   count = count + 1
   local a, b = "lo" .. count, lo == hi and "lo" .. count or "hi" .. count
+  if alone and a == b and e and e.narrow then
+    put("const int " .. a .. " = (int)(" .. lo .. ");\n")
+    return a, b
+  end
   put("const tide_i " .. a .. " = " .. lo .. (a == b and "" or ", " .. b .. " = " .. hi) .. ";\nfast &= tk_small(" .. a
     .. (a == b and ");\n" or ") & tk_small(" .. b .. ");\n"))
   return a, b
 end
+
+-- The type to compute e's bounds in.
+local function wide(e) return alone and e.narrow and "(int)" or "(tide_i)" end
 
 local function small_constant(e) return e.op == "const" and e.type == "i" and type(e.value) == "number" and e.value < 1048576 and e.value > -1048576 end
 
@@ -49,13 +57,13 @@ local ranges = {
     if e.dim == typed.ndim then return "from", "upto" end
     return "first" .. e.dim, "first" .. e.dim
   end,
-  size = function(e) return hold("n" .. e.tensor .. "_" .. e.dim, "n" .. e.tensor .. "_" .. e.dim) end,
+  size = function(e) return hold("n" .. e.tensor .. "_" .. e.dim, "n" .. e.tensor .. "_" .. e.dim, e) end,
   thread = function(e) return "t" .. e.dim, "t" .. e.dim end,
-  block = function(e) return hold("b" .. e.dim, "b" .. e.dim) end,
+  block = function(e) return hold("b" .. e.dim, "b" .. e.dim, e) end,
   block_size = function(e) return number(block[e.dim]), number(block[e.dim]) end,
-  grid = function(e) return hold("s[" .. e.dim - 1 .. "]", "s[" .. e.dim - 1 .. "]") end,
+  grid = function(e) return hold("s[" .. e.dim - 1 .. "]", "s[" .. e.dim - 1 .. "]", e) end,
   number = function(e)
-    if typed.operands[e.operand].kind == "integer" then return hold("a" .. e.operand, "a" .. e.operand) end
+    if typed.operands[e.operand].kind == "integer" then return hold("a" .. e.operand, "a" .. e.operand, e) end
   end,
   var = function(e)
     local r = known[e.n]
@@ -63,15 +71,15 @@ local ranges = {
   end,
   add = function(e)
     local a, b, c, d = both(e)
-    if a then return hold(a .. " + " .. c, b .. " + " .. d) end
+    if a then return hold(wide(e) .. a .. " + " .. c, wide(e) .. b .. " + " .. d, e) end
   end,
   sub = function(e)
     local a, b, c, d = both(e)
-    if a then return hold(a .. " - " .. d, b .. " - " .. c) end
+    if a then return hold(wide(e) .. a .. " - " .. d, wide(e) .. b .. " - " .. c, e) end
   end,
   neg = function(e)
     local a, b = range(e.a)
-    if a then return hold("-" .. b, "-" .. a) end
+    if a then return hold("-" .. wide(e) .. b, "-" .. wide(e) .. a, e) end
   end,
   mul = function(e)
     local x, k = e.a, e.b
@@ -79,35 +87,39 @@ local ranges = {
     if not small_constant(k) then return end
     local a, b = range(x)
     if not a then return end
-    local text = " * (tide_i)(" .. literal(k.value) .. ")"
+    local text = " * " .. wide(e) .. "(" .. literal(k.value) .. ")"
     if k.value < 0 then a, b = b, a end
-    return hold(a .. text, b .. text)
+    return hold(wide(e) .. a .. text, wide(e) .. b .. text, e)
   end,
   idiv = function(e)
     if not (small_constant(e.b) and e.b.value > 0) then return end
     local a, b = range(e.a)
-    local text = ", (tide_i)" .. literal(e.b.value) .. ")"
-    if a then return hold("tk_floor_div((tide_i)" .. a .. text, "tk_floor_div((tide_i)" .. b .. text) end
+    local type = alone and e.a.narrow and "(int)" or "(tide_i)"
+    local text = ", " .. type .. literal(e.b.value) .. ")"
+    if a then return hold("tk_floor_div(" .. type .. a .. text, "tk_floor_div(" .. type .. b .. text, e) end
   end,
   mod = function(e)
     if small_constant(e.b) and e.b.value > 0 then return "0", literal(e.b.value - 1) end
     if e.b.op ~= "size" then return end
     local a, b = range(e.b)
     put("fast &= " .. a .. " > 0;\n")
-    return "0", hold(a .. " - 1", b .. " - 1")
+    local _, last = hold(a .. " - 1", b .. " - 1", e.b)
+    return "0", last
   end,
   choose = function(e)
     local a, b = range(e.yes)
     if not a then return end
     local c, d = range(e.no)
-    if c then return hold("tk_imin((tide_i)" .. a .. ", (tide_i)" .. c .. ")", "tk_imax((tide_i)" .. b .. ", (tide_i)" .. d .. ")") end
+    local type = wide(e)
+    if c then return hold("tk_imin(" .. type .. a .. ", " .. type .. c .. ")", "tk_imax(" .. type .. b .. ", " .. type .. d .. ")", e) end
   end,
   int = function() return "0", "1" end,
   call = function(e)
     if e.fn ~= "min" and e.fn ~= "max" then return end
     local a, b, c, d = both({ a = e.args[1], b = e.args[2] })
-    local name = "tk_i" .. e.fn .. "((tide_i)"
-    if a then return hold(name .. a .. ", (tide_i)" .. c .. ")", name .. b .. ", (tide_i)" .. d .. ")") end
+    local type = wide(e)
+    local name = "tk_i" .. e.fn .. "(" .. type
+    if a then return hold(name .. a .. ", " .. type .. c .. ")", name .. b .. ", " .. type .. d .. ")", e) end
   end,
 }
 
@@ -132,8 +144,15 @@ local function see(e)
     bounds[d] = { a, b }
   end
   for d = 1, #e.index do
-    ask(bounds[d][1], " >= ", number(1))
-    ask(bounds[d][2], " <= ", sizes and number(sizes[d]) or "n" .. e.tensor .. "_" .. d)
+    local a, b, size = bounds[d][1], bounds[d][2], sizes and number(sizes[d]) or "n" .. e.tensor .. "_" .. d
+    if alone and a == b and not numbers[a] then
+      local text = "fast &= !tk_out(" .. a .. ", (tide_x)" .. size .. ");\n"
+      if not asked[text] then put(text) end
+      asked[text] = true
+    else
+      ask(a, " >= ", number(1))
+      ask(b, " <= ", size)
+    end
   end
   inside[e], any = true, true
 end
