@@ -10,6 +10,7 @@
 #include "names.h"
 #include "repl.h"
 #include "runner.h"
+#include "script.h"
 #include "system.h"
 
 static const char *program = "tide";

@@ -21,7 +21,9 @@
  *        [--lazy 1] [--work 250]
  * --hz 0: one frame follows another, without a pause. --spin 1: the thread does not sleep between frames. --lazy 1:
  * without tide.cuda.preload before. --work: microseconds. TIDE_SIM_DEVICES=1 simulates a GPU. */
-#define _GNU_SOURCE /* RUSAGE_THREAD */
+#ifndef _GNU_SOURCE
+#  define _GNU_SOURCE /* RUSAGE_THREAD */
+#endif
 #include <dlfcn.h>
 #include <lauxlib.h>
 #include <lua.h>

@@ -295,7 +295,7 @@ static void compile_special(const tide_compiler *c, const char *code, const char
     number[p] = (uint8_t)(scalar ? scalars++ : out ? outs++ : inputs++);
   }
   int n = outputs ? outputs : 1;
-  tide__special s = {inputs + n, n, scalars, ndim, common, {0}};
+  tide__special s = {inputs + n, n, scalars, ndim, 0, common, {0}};
   for (int k = 0; k < n + inputs && k < 2 * TIDE_JIT_TENSORS; k++) s.dtype[k] = (uint8_t)(k < n ? common : in[k - n]);
   const tide__jit_text t = {code, &f, outputs == 0, role, number, scalar_kinds};
   char *source = tide__jit_source(&t, &s, c), *log = NULL;
