@@ -47,7 +47,7 @@ static int call_plain(lua_State *L, int top) {
   lua_replace(L, 1);
   lua_settop(L, top);
   lua_callk(L, top - 1, LUA_MULTRET, 0, end_plain);
-  return lua_gettop(L);
+  return end_plain(L, LUA_OK, 0);
 }
 
 #if LUA_VERSION_NUM == 504
