@@ -88,7 +88,7 @@ const ltide_row *ltide_row_running(lua_State *L) {
 static const char key_tables;
 
 const char *ltide_capability_names(lua_State *L, unsigned needs) {
-  static const char *const names[] = {"FILES", "NATIVE", "POINTERS", "PROCESSES", "GLOBALS", "WAITS"};
+  static const char *const names[] = {"FILES", "NATIVE", "POINTERS", "PROCESSES", "GLOBALS", "WAITS", "KERNELS"};
   const char *text = "";
   for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
     if (needs & 1u << i) text = lua_pushfstring(L, "%s%s%s", text, *text ? " and " : "", names[i]);
@@ -124,13 +124,21 @@ void ltide_note_table(lua_State *L) {
   lua_settop(L, table);
 }
 
+/* The row of the function at the top, or of the class there, a table that is called. */
+static const ltide_row *row_or_class(lua_State *L) {
+  if (!lua_istable(L, -1) || !luaL_getmetafield(L, -1, "__call")) return ltide_row_at(L, -1);
+  const ltide_row *row = ltide_row_at(L, -1);
+  lua_pop(L, 1);
+  return row;
+}
+
 void ltide_withhold(lua_State *L) {
   int top = lua_gettop(L), tables = top + 1, table = top + 2;
   luaL_checkstack(L, 8, "tide");
   lua_rawgetp(L, LUA_REGISTRYINDEX, &key_tables);
   for (lua_pushnil(L); lua_next(L, tables); lua_settop(L, table))
     for (lua_pushnil(L); lua_next(L, table); lua_settop(L, table + 2)) {
-      const ltide_row *row = ltide_row_at(L, -1);
+      const ltide_row *row = row_or_class(L);
       if (!row || ltide_granted(L, row->needs)) continue;
       lua_pushvalue(L, table + 2);
       lua_pushnil(L);

@@ -125,7 +125,8 @@ typedef enum tide_lua_capability {
   TIDE_LUA_PROCESSES = 8, /* start other processes, reach into them, end this one: spawn, ipc_handle, cmdline */
   TIDE_LUA_GLOBALS = 16,  /* change what other states see too: defaults, limits, seeds, device_reset, observers */
   TIDE_LUA_WAITS = 32,    /* make the host wait for a device: synchronize */
-  TIDE_LUA_ALL = 63       /* what `require "tide"` grants */
+  TIDE_LUA_KERNELS = 64,  /* kernels written in Lua: they touch nothing but tensors, but may loop without end */
+  TIDE_LUA_ALL = 127      /* what `require "tide"` grants */
 } tide_lua_capability;
 
 /* From where a state's scripts count. */

@@ -54,7 +54,7 @@ static void check(bool holds, const part *p, const char *what) {
 /* {==== What a part says of itself */
 
 static unsigned read_capabilities(const char *words) {
-  static const char *const names[] = {"FILES", "NATIVE", "POINTERS", "PROCESSES", "GLOBALS", "WAITS"};
+  static const char *const names[] = {"FILES", "NATIVE", "POINTERS", "PROCESSES", "GLOBALS", "WAITS", "KERNELS"};
   unsigned all = 0;
   for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
     if (strstr(words, names[i])) all |= 1u << i;
