@@ -115,6 +115,14 @@ static ltide_tensor *hold(lua_State *L, ltide_call *c) {
   return own;
 }
 
+/* A table of more handles would take the memory of the machine, which empty tensors never asked for. */
+enum { PARTS = 1 << 24 };
+static void check_parts(lua_State *L, int64_t count) {
+  if (count > PARTS)
+    ltide_error(L, "ValueError", "%s: got %I parts, expected at most %d", ltide_function_name(L), (lua_Integer)count,
+                PARTS);
+}
+
 /* Appends the view of [start, start + length) to the table at the top. */
 static void append_part(lua_State *L, ltide_call *c, int dim, int64_t start, int64_t length, lua_Integer at) {
   ltide_poll(L, at);
@@ -127,6 +135,7 @@ static void append_part(lua_State *L, ltide_call *c, int dim, int64_t start, int
 static int equal_parts(lua_State *L, ltide_call *c, int dim, int64_t each) {
   int64_t n = size_of(c, dim);
   lua_Integer count = 0;
+  check_parts(L, each ? n / each : 0);
   ltide_tensor *own = hold(L, c);
   lua_createtable(L, each && n / each < 1 << 20 ? (int)(n / each) + 1 : 0, 0);
   for (int64_t start = 0, length = 0; start < n || !count; start += length) {
@@ -190,6 +199,7 @@ static int ltensor_chunk(lua_State *L, ltide_call *c) {
   int dim = c->v[2].dim;
   int64_t size = size_of(c, dim), each = size / n + (size % n != 0);
   if (size) return equal_parts(L, c, dim, each);
+  check_parts(L, n);
   ltide_tensor *own = hold(L, c);
   lua_createtable(L, n < 1 << 20 ? (int)n : 0, 0);
   for (int64_t i = 1; i <= n; i++) append_part(L, c, dim, 0, 0, i); /* as many empty parts */
@@ -201,6 +211,7 @@ static int ltensor_unbind(lua_State *L, ltide_call *c) {
   refuse_scalar(L, c);
   int dim = c->v[1].dim;
   int64_t n = size_of(c, dim);
+  check_parts(L, n);
   ltide_tensor *own = hold(L, c);
   lua_createtable(L, n < 1 << 20 ? (int)n : 0, 0);
   for (int64_t i = 0; i < n; i++) {

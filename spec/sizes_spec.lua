@@ -155,9 +155,9 @@ describe("the largest sizes", function()
 
   it("in loops over the parts of an empty tensor let hooks run", function()
     finally(function() debug.sethook() end)
-    local x = tide.empty(1 << 53, 0, { device = D.dev })
+    local x, y = tide.empty(1 << 53, 0, { device = D.dev }), tide.empty(1 << 24, 0, { device = D.dev })
     for _, loop in ipairs {
-      function() x:totable() end, function() x:unbind() end, function() x:split(1) end, function() x:chunk(1 << 53) end,
+      function() x:totable() end, function() y:unbind() end, function() y:split(1) end, function() y:chunk(1 << 24) end,
     } do
       local calls = 0
       debug.sethook(function()
@@ -169,6 +169,15 @@ describe("the largest sizes", function()
       assert.is_false(ok)
       assert.is_truthy(tostring(message):find("enough", 1, true))
       collectgarbage()
+    end
+  end)
+
+  it("makes no more parts than a table can hold", function()
+    local x, none = tide.empty((1 << 24) + 1, 0, { device = D.dev }), tide.empty(0, 3, { device = D.dev })
+    for _, loop in ipairs {
+      function() x:unbind() end, function() x:split(1) end, function() x:chunk(1 << 62) end, function() none:chunk(math.maxinteger) end,
+    } do
+      assert.is_truthy(D.raises("ValueError", loop).message:find("parts, expected at most 16777216", 1, true))
     end
   end)
 end)
