@@ -169,6 +169,7 @@ local holds = {
 
 -- A condition, of which each part that `and` joins may be decided alone.
 local function decide(e)
+  if alone then return end -- a thread decides its conditions on its way
   if e.op == "and" then
     decide(e.a)
     decide(e.b)

@@ -407,7 +407,7 @@ end
 local function write_body(typed, of_gpu)
   local ranges = of_gpu and state.check and kernel_ranges(typed, state.block)
   if ranges and next(ranges.inside) then
-    put("bool fast = true, holds = true;\n" .. ranges.text)
+    put("bool fast = true;\n" .. ranges.text)
     if typed.barriers then put("fast = __syncthreads_and(fast);\n") end
     put("if (fast) {\n")
     state.fast, state.inside, state.copy, state.wanted = true, ranges.inside, 2, {}
