@@ -21,10 +21,12 @@
 #  define ROUNDS(all, watched) (all)
 #endif
 
-static const tide__loop reference[TIDE_OP_COUNT][TIDE_CTYPES] = {
-#define TIDE_EACH_OP(name, rule, loop, expr, doc) LOOP_ROW(name, rule, loop)
+static tide__loop reference[TIDE_OP_COUNT][TIDE_CTYPES];
+
+static void fill_reference(void) {
+#define TIDE_EACH_OP(name, rule, loop, expr, doc) LOOP_ROW(reference, name, rule, loop)
 #include "tide/op.def"
-};
+}
 
 static const int computes[TIDE_CTYPES] = {TIDE_INT32,   TIDE_INT64,     TIDE_FLOAT32,
                                           TIDE_FLOAT64, TIDE_COMPLEX64, TIDE_COMPLEX128};
@@ -673,6 +675,7 @@ static void test_arange(void) {
 
 int main(int argc, char **argv) {
   uint32_t step = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 65537;
+  fill_reference();
   test_integer_corners();
   test_in_place();
   test_large();

@@ -156,15 +156,29 @@ static void convert_bfloat16_float32(void *out, const void *in, int64_t n) {
 }
 
 #define CONVERT_ROW(TO, to)                                                                                            \
-  [TIDE_##TO][TIDE_BOOL] = convert_##to##_b8, [TIDE_##TO][TIDE_UINT8] = convert_##to##_uint8,                          \
-  [TIDE_##TO][TIDE_INT8] = convert_##to##_int8, [TIDE_##TO][TIDE_INT16] = convert_##to##_int16,                        \
-  [TIDE_##TO][TIDE_INT32] = convert_##to##_int32, [TIDE_##TO][TIDE_INT64] = convert_##to##_int64,                      \
-  [TIDE_##TO][TIDE_FLOAT32] = convert_##to##_float32, [TIDE_##TO][TIDE_FLOAT64] = convert_##to##_float64,              \
-  [TIDE_##TO][TIDE_COMPLEX64] = convert_##to##_complex64, [TIDE_##TO][TIDE_COMPLEX128] = convert_##to##_complex128
-#define CONVERT_TABLE                                                                                                  \
-  CONVERT_ROW(BOOL, b8), CONVERT_ROW(UINT8, uint8), CONVERT_ROW(INT8, int8), CONVERT_ROW(INT16, int16),                \
-      CONVERT_ROW(INT32, int32), CONVERT_ROW(INT64, int64), CONVERT_ROW(FLOAT32, float32),                             \
-      CONVERT_ROW(FLOAT64, float64), CONVERT_ROW(COMPLEX64, complex64), CONVERT_ROW(COMPLEX128, complex128),           \
-      [TIDE_FLOAT32][TIDE_FLOAT16] = convert_float32_float16, [TIDE_FLOAT16][TIDE_FLOAT32] = convert_float16_float32,  \
-      [TIDE_FLOAT32][TIDE_BFLOAT16] = convert_float32_bfloat16,                                                        \
-      [TIDE_BFLOAT16][TIDE_FLOAT32] = convert_bfloat16_float32
+  converts[TIDE_##TO][TIDE_BOOL] = convert_##to##_b8;                                                                  \
+  converts[TIDE_##TO][TIDE_UINT8] = convert_##to##_uint8;                                                              \
+  converts[TIDE_##TO][TIDE_INT8] = convert_##to##_int8;                                                                \
+  converts[TIDE_##TO][TIDE_INT16] = convert_##to##_int16;                                                              \
+  converts[TIDE_##TO][TIDE_INT32] = convert_##to##_int32;                                                              \
+  converts[TIDE_##TO][TIDE_INT64] = convert_##to##_int64;                                                              \
+  converts[TIDE_##TO][TIDE_FLOAT32] = convert_##to##_float32;                                                          \
+  converts[TIDE_##TO][TIDE_FLOAT64] = convert_##to##_float64;                                                          \
+  converts[TIDE_##TO][TIDE_COMPLEX64] = convert_##to##_complex64;                                                      \
+  converts[TIDE_##TO][TIDE_COMPLEX128] = convert_##to##_complex128
+/* Statements that store the conversions there are. */
+#define CONVERT_FILL                                                                                                   \
+  CONVERT_ROW(BOOL, b8);                                                                                               \
+  CONVERT_ROW(UINT8, uint8);                                                                                           \
+  CONVERT_ROW(INT8, int8);                                                                                             \
+  CONVERT_ROW(INT16, int16);                                                                                           \
+  CONVERT_ROW(INT32, int32);                                                                                           \
+  CONVERT_ROW(INT64, int64);                                                                                           \
+  CONVERT_ROW(FLOAT32, float32);                                                                                       \
+  CONVERT_ROW(FLOAT64, float64);                                                                                       \
+  CONVERT_ROW(COMPLEX64, complex64);                                                                                   \
+  CONVERT_ROW(COMPLEX128, complex128);                                                                                 \
+  converts[TIDE_FLOAT32][TIDE_FLOAT16] = convert_float32_float16;                                                      \
+  converts[TIDE_FLOAT16][TIDE_FLOAT32] = convert_float16_float32;                                                      \
+  converts[TIDE_FLOAT32][TIDE_BFLOAT16] = convert_float32_bfloat16;                                                    \
+  converts[TIDE_BFLOAT16][TIDE_FLOAT32] = convert_bfloat16_float32;

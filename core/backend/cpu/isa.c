@@ -1,7 +1,9 @@
 /* isa.c: the choice of the inner loops, made once by what the processor says that it has.
  *
- * Invariant: the pointer is one of the tables for ever after; kernels read it once a call. */
+ * Invariant: the pointer is one of the tables for ever after, and these are filled; kernels read it once a call. */
 #include "isa.h"
+
+#include <pthread.h>
 
 #if defined(__x86_64__)
 #  include <cpuid.h>
@@ -34,21 +36,29 @@ static int usable(const tide__isa *list[3]) {
   return n;
 }
 
-const tide__isa *tide__isa_get(void) {
-  const tide__isa *now = atomic_load_explicit(&chosen, memory_order_relaxed);
-  if (now) return now;
+static void fill(void) {
   const tide__isa *list[3];
-  usable(list);
-  atomic_store_explicit(&chosen, list[0], memory_order_relaxed);
-  return list[0];
+  int n = usable(list);
+  for (int i = 0; i < n; i++) list[i]->fill();
+  atomic_store_explicit(&chosen, list[0], memory_order_release);
+}
+
+static pthread_once_t filled = PTHREAD_ONCE_INIT;
+
+const tide__isa *tide__isa_get(void) {
+  const tide__isa *now = atomic_load_explicit(&chosen, memory_order_acquire);
+  if (now) return now;
+  pthread_once(&filled, fill);
+  return atomic_load_explicit(&chosen, memory_order_acquire);
 }
 
 bool tide__isa_set(const char *name) {
   const tide__isa *list[3];
   int n = usable(list);
+  pthread_once(&filled, fill);
   for (int i = 0; i < n; i++) {
     if (name && strcmp(name, list[i]->name) != 0) continue;
-    atomic_store_explicit(&chosen, list[i], memory_order_relaxed);
+    atomic_store_explicit(&chosen, list[i], memory_order_release);
     return true;
   }
   return false;

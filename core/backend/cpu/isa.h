@@ -56,13 +56,16 @@ typedef void (*tide__pair_fold)(double *first, double *second, const double *x, 
 
 typedef struct tide__isa {
   const char *name;
-  tide__loop op[TIDE_OP_COUNT][TIDE_CTYPES];
+  /* Stores the addresses of op, streamed and convert, before anything reads them. As data each address would need a
+   * relocation: three times the bytes, and each applied at every start, for tables that a processor never uses. */
+  void (*fill)(void);
+  tide__loop (*op)[TIDE_CTYPES];
   /* Of float32, NULL where there is none: out, at a multiple of 64 bytes, is written around the caches. */
-  tide__loop streamed[TIDE_OP_COUNT];
+  tide__loop *streamed;
   tide__loop cube[2], root[2], exp_less[2]; /* x^3, x^0.5 and e^(x - p[0]) of float32 and float64 */
   void (*progress)(double *out, double first, double step, double start, int64_t n); /* fma(first + i, step, start) */
   void (*repeat[2])(void *out, const void *value, int64_t blocks); /* blocks of one value of 4 and of 8 bytes */
-  tide__convert convert[TIDE_DTYPE_COUNT][TIDE_DTYPE_COUNT]; /* [to][from]; NULL where a float32 buffer lies between */
+  tide__convert (*convert)[TIDE_DTYPE_COUNT]; /* [to][from]; NULL where a float32 buffer lies between */
   /* Writes around the caches: for results larger than they are. */
   void (*stream)(void *out, const void *in, size_t bytes);
   void (*stream_end)(void);

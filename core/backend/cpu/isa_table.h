@@ -18,19 +18,22 @@
 #include "product.h"
 #include "powers.h"
 
+static tide__loop op_loops[TIDE_OP_COUNT][TIDE_CTYPES], streamed_loops[TIDE_OP_COUNT];
+static tide__convert converts[TIDE_DTYPE_COUNT][TIDE_DTYPE_COUNT];
+
+static void fill(void) {
+#define TIDE_EACH_OP(name, rule, loop, expr, doc)                                                                      \
+  LOOP_ROW(op_loops, name, rule, loop) LOOP_STREAMED(streamed_loops, name, loop)
+#include "tide/op.def"
+  CONVERT_FILL
+}
+
 const tide__isa TIDE_JOIN(tide__isa, TIDE_ISA_NAME) = {
     .name = TIDE_ISA_TEXT,
-    .op =
-        {
-#define TIDE_EACH_OP(name, rule, loop, expr, doc) LOOP_ROW(name, rule, loop)
-#include "tide/op.def"
-        },
-    .streamed =
-        {
-#define TIDE_EACH_OP(name, rule, loop, expr, doc) LOOP_STREAMED(name, loop)
-#include "tide/op.def"
-        },
-    .convert = {CONVERT_TABLE},
+    .fill = fill,
+    .op = op_loops,
+    .streamed = streamed_loops,
+    .convert = converts,
     FOLD_TABLE,
     .pair =
         {

@@ -366,18 +366,19 @@
 #pragma pop_macro("tide_nan_to_num")
 #pragma pop_macro("tide_isclose")
 
-#define LOOP_SLOT(has, name, s)   LOOP_SLOT_(has, name, s)
-#define LOOP_SLOT_(has, name, s)  LOOP_SLOT__(has, name, s)
-#define LOOP_SLOT__(has, name, s) LOOP_SLOT_##has(name, s)
-#define LOOP_SLOT_0(name, s)      NULL
-#define LOOP_SLOT_2(name, s)      NULL
-#define LOOP_SLOT_1(name, s)      loop_##name##_##s
-#define LOOP_ROW(name, rule, loop)                                                                                     \
-  [TIDE_OP_##name] = {LOOP_SLOT(LOOP_HAS(I, rule, loop), name, i32), LOOP_SLOT(LOOP_HAS(I, rule, loop), name, i64),    \
-                      LOOP_SLOT(LOOP_HAS(F, rule, loop), name, f32), LOOP_SLOT(LOOP_HAS(F, rule, loop), name, f64),    \
-                      LOOP_SLOT(LOOP_HAS(C, rule, loop), name, c64), LOOP_SLOT(LOOP_HAS(C, rule, loop), name, c128)},
-
-/* The row of the loops that write around the caches. */
-#define LOOP_STREAMED(name, loop)   LOOP_STREAMED_(LOOP_FORM(f32, loop), name)
-#define LOOP_STREAMED_(form, name)  LOOP_STREAMED__(form, name)
-#define LOOP_STREAMED__(form, name) [TIDE_OP_##name] = LOOP_SLOT_##form(name##_streamed, f32),
+/* Statements that store the loops there are of an operation: for each type, and those that write around the caches. */
+#define LOOP_STORE(has, slot, f)   LOOP_STORE_(has, slot, f)
+#define LOOP_STORE_(has, slot, f)  LOOP_STORE__(has, slot, f)
+#define LOOP_STORE__(has, slot, f) LOOP_STORE_##has(slot, f)
+#define LOOP_STORE_0(slot, f)
+#define LOOP_STORE_2(slot, f)
+#define LOOP_STORE_1(slot, f) slot = f;
+#define LOOP_ROW(table, name, rule, loop)                                                                              \
+  LOOP_STORE(LOOP_HAS(I, rule, loop), (table)[TIDE_OP_##name][TIDE_C_I32], loop_##name##_i32)                          \
+  LOOP_STORE(LOOP_HAS(I, rule, loop), (table)[TIDE_OP_##name][TIDE_C_I64], loop_##name##_i64)                          \
+  LOOP_STORE(LOOP_HAS(F, rule, loop), (table)[TIDE_OP_##name][TIDE_C_F32], loop_##name##_f32)                          \
+  LOOP_STORE(LOOP_HAS(F, rule, loop), (table)[TIDE_OP_##name][TIDE_C_F64], loop_##name##_f64)                          \
+  LOOP_STORE(LOOP_HAS(C, rule, loop), (table)[TIDE_OP_##name][TIDE_C_C64], loop_##name##_c64)                          \
+  LOOP_STORE(LOOP_HAS(C, rule, loop), (table)[TIDE_OP_##name][TIDE_C_C128], loop_##name##_c128)
+#define LOOP_STREAMED(table, name, loop)                                                                               \
+  LOOP_STORE(LOOP_FORM(f32, loop), (table)[TIDE_OP_##name], loop_##name##_streamed_f32)
