@@ -504,17 +504,8 @@ block = function()
   return list
 end
 
--- ---- a function of a text ----
+-- ---- a text, or a function within one ----
 
-local function same_shape(f, shape)
-  if f.from ~= shape.first or f.to ~= shape.last or #f.params ~= #shape.params then return false end
-  for k = 1, #f.params do
-    if f.params[k].name ~= shape.params[k] then return false end
-  end
-  return true
-end
-
--- Free names and the numbers of a function, by which two of one line are told apart.
 local function begin(list, n, file)
   words, at, chunk, scope, fn, depth = list, 1, file, nil, { loops = {}, node = { returns = 0 } }, 0
   words[n + 1], words[n + 2] = "end of text", ""
@@ -522,98 +513,45 @@ local function begin(list, n, file)
   open_scope()
 end
 
-local function read_words(source, first, last)
-  local list, n, line, column = kernel_words(source.text, first, last)
-  if not list then kernel_fail(source.name, { line = line, column = column }, n) end
-  return list, n
-end
+local function finish() words, scope, fn = nil, nil, nil end
 
--- Which of the functions that begin there it is: the one whose free names are the function's upvalues.
-local function choose(found, source)
-  if #found == 1 then return found[1] end
-  local chosen
-  for k = 1, #found do
-    local free, same, n = found[k].free, true, 0
-    for i = 1, 255 do
-      local up = upvalue(source.fn, i)
-      if not up then break end
-      if up ~= "_ENV" and up ~= "" then
-        n = n + 1
-        same = same and free[up] ~= nil
-      end
-    end
-    found[k].matches = same and n
+-- kernel_parse_function(list, n, file, k) -> node or nil, problem: the function whose word `function` is at k of n words. Its `first`
+-- and `last` are where its words begin and end, `from` the line that Lua says it is defined in.
+function kernel_parse_function(list, n, file, k)
+  begin(list, n, file)
+  at = k + 4
+  local method
+  while is("name") or is(".") or is(":") do
+    method = is(":")
+    skip()
+    if method then skip() end
   end
-  for k = 1, #found do
-    if found[k].matches then
-      if chosen then
-        kernel_fail(source.name, found[k], "got several functions with the same parameters in one line, expected one: write each in a line of its own, or pass its text as a string")
-      end
-      chosen = found[k]
-    end
-  end
-  return chosen
-end
-
-local function note_free(f)
-  f.free = {}
-  local k = f.first
-  while k < f.last do
-    if words[k] == "name" then f.free[words[k + 1]] = true end
-    k = k + 4
-  end
-end
-
--- Of the functions that begin there: one around it, which ends behind it, cannot be read.
-local function find_function(source)
-  local shape, found, problem = kernel_shape(source.fn), {}, nil
-  local list, n = read_words(source, shape.first, shape.last)
-  for k = 1, n, 4 do
-    if list[k] == "function" and list[k + 2] <= shape.first then
-      begin(list, n, source.name)
-      local before = list[k - 4] == "local"
-      at = k + 4
-      local method
-      while is("name") or is(".") or is(":") do
-        method = is(":")
-        skip()
-        if method then skip() end
-      end
-      local place = { line = list[k + 2], column = list[k + 3] }
-      local named = at > k + 4 and not before
-      local f, read, why
-      if is("(") then read, why = try(function() f = function_body(place, method) end) end
-      if not read then problem = problem or why end
-      if read then
-        if named then f.from = place.line end
-        f.first, f.last = k, at
-        note_free(f)
-        if same_shape(f, shape) then found[#found + 1] = f end
-      end
-    end
-  end
-  local f = #found > 0 and choose(found, source)
-  if not f and problem then throw(problem) end
-  if not f then
-    fail("StateError", source.name .. ":" .. shape.first .. ": the function that was loaded is not what stands there now, expected the text that was "
-      .. "loaded: load the file again, or pass the text as a string")
-  end
+  local place = { line = list[k + 2], column = list[k + 3] }
+  local named = at > k + 4 and list[k - 4] ~= "local"
+  if not is("(") then return finish() end
+  local f
+  local read, problem = try(function() f = function_body(place, method) end)
+  local last = at
+  finish()
+  if not read then return nil, problem end
+  if named then f.from = place.line end
+  f.first, f.last = k, last
   return f
 end
 
--- A text is `function (...) ... end`, or a chunk that ends with `return function (...) ... end`.
-local function read_text(source)
-  local list, n = read_words(source, 1, 2147483647)
-  begin(list, n, source.name)
-  local body
+-- kernel_parse_text(list, n, file) -> node, statements in front of it: of `function (...) ... end`, or of a chunk that ends with
+-- `return function (...) ... end`.
+function kernel_parse_text(list, n, file)
+  begin(list, n, file)
   if is("function") and words[at + 4] == "(" then
     local place = here()
     skip()
     local f = function_body(place)
     if not is("end of text") then wrong("the end of the text behind the function") end
+    finish()
     return f, {}
   end
-  body = block()
+  local body = block()
   if not is("end of text") then wrong("the end of the text") end
   local last = body[#body]
   local f = last and last.op == "return" and #last.values == 1 and last.values[1]
@@ -622,19 +560,6 @@ local function read_text(source)
       .. "'return function(i, ...) ... end'")
   end
   body[#body] = nil
+  finish()
   return f, body
-end
-
--- kernel_parse(source) -> syntax: {fn = node, before = statements in front of it, name =, lua = the function or nil, words =}.
--- source: {text =, name = of the file, fn = the function whose text it is part of, or nil: all of the text}.
-function kernel_parse(source)
-  local f, before
-  if source.fn then
-    f, before = find_function(source), {}
-  else
-    f, before = read_text(source)
-  end
-  local syntax = { fn = f, before = before, name = source.name, lua = source.fn, words = words, globals = source.globals }
-  words, scope, fn = nil, nil, nil
-  return syntax
 end

@@ -15,108 +15,12 @@ local function at(c, node)
   c.line = c.unit == c.main and node.line or nil
 end
 
--- ---- names that are no locals ----
-
-local function add_operand(c, operand)
-  c.operands[#c.operands + 1] = operand
-  return #c.operands
-end
-
-local function tensor_value(c, name, n) return { what = "tensor", name = name, n = n } end
-
-local function number_value(n, kind)
-  local e = { op = "number", operand = n, type = kind == "integer" and "i" or kind == "float" and "f" or "b" }
-  return kind == "integer" and kernel_any_integer(e) or e
-end
-
-local function operand_value(c, name, kind, from, dtype, ndim)
-  local n = add_operand(c, { kind = kind, dtype = dtype, ndim = ndim, name = name, from = from, reads = false, writes = false })
-  if kind ~= "tensor" then return number_value(n, kind) end
-  return tensor_value(c, name, n)
-end
-
-local function with_path(from, key)
-  local copy, path = {}, {}
-  for k, v in next, from do copy[k] = v end
-  for k = 1, from.path and #from.path or 0 do path[k] = from.path[k] end
-  path[#path + 1] = key
-  copy.path = path
-  return copy
-end
-
--- kernel_outside(c, name, v, from): what a function finds outside of itself.
-function kernel_outside(c, name, v, from)
-  local kind = type(v)
-  if kind == "nil" then return { what = "nil", name = name } end
-  if kind == "number" then return operand_value(c, name, is_integer(v) and "integer" or "float", from) end
-  if kind == "boolean" then return operand_value(c, name, "boolean", from) end
-  if kind == "string" then return { what = "string", value = v } end
-  local dtype, ndim = kernel_tensor(v)
-  if dtype then return operand_value(c, name, "tensor", from, dtype, ndim) end
-  local path = kernel_library(c, v)
-  if path then return path end
-  if kind == "function" then return { what = "function", lua = v, name = name, is_c = kernel_shape(v) == nil } end
-  local small_kind = kind == "table" and kernel_small_kind(v)
-  if small_kind then
-    return kernel_vector_outside(small_kind, function(row, key)
-      local of, at_row = v, from
-      if row then of, at_row = rawget(v, row), with_path(from, row) end
-      return kernel_outside(c, name .. "." .. key, rawget(of, key), with_path(at_row, key))
-    end)
-  end
-  if kind == "table" then return { what = "table", value = v, from = from, name = name, fields = {} } end
-  return { what = "value that kernels do not have", name = name }
-end
-
-local function upvalue_of(fn, name)
-  for n = 1, 255 do
-    local found, v = upvalue(fn, n)
-    if not found then return end
-    if found == name then return n, v end
-  end
-end
-
--- What is compiled in stays that only as long as it is what stands there.
-local function note_name(c, known, from, v)
-  if known.what == "function" or known.what == "table" then c.names[#c.names + 1] = { from = from, value = v } end
-end
-
--- kernel_free(c, node): the value of a name that no local of the function has.
-function kernel_free(c, node)
-  local unit, name = c.unit, node.name
-  local known = unit.free[name]
-  if known then return known end
-  local n, v
-  if unit.lua then n, v = upvalue_of(unit.lua, name) end
-  local from = n and { upvalue = n, of = unit.lua } or { global = name, of = unit.lua }
-  if not n then v, from.env = kernel_global(name, unit.lua) end
-  if v == nil and (name == "math" or name == "tide") then
-    known = { what = "module", path = name } -- kernels have these wherever they come from
-  else
-    known = kernel_outside(c, name, v, from)
-  end
-  note_name(c, known, from, v)
-  unit.free[name] = known
-  return known
-end
-
--- kernel_table_field(c, node, v, key): of a table that stands outside of the kernel.
-function kernel_table_field(c, node, v, key)
-  local known = v.fields[key]
-  if known then return known end
-  local value, from = rawget(v.value, key), with_path(v.from, key)
-  known = kernel_outside(c, v.name .. "." .. key, value, from)
-  note_name(c, known, from, value)
-  v.fields[key] = known
-  return known
-end
-
 -- ---- calls ----
 
 local function unit_of(c, lua)
   local unit = c.units[lua]
   if unit then return unit end
-  unit = kernel_parse(kernel_source(lua))
+  unit = kernel_syntax(kernel_source(lua))
   unit.free = {}
   c.units[lua] = unit
   return unit
@@ -610,7 +514,7 @@ local function arguments(c, f)
   for d = 1, ndim do args[d] = kernel_ranged({ op = "place", dim = d }, 1.0, c.most) end
   for k = 1, #signature do
     local s, name = signature[k], f.params[ndim + k].name
-    args[ndim + k] = operand_value(c, name, s.kind, { argument = k }, s.dtype, s.ndim)
+    args[ndim + k] = kernel_operand(c, name, s.kind, { argument = k }, s.dtype, s.ndim)
   end
   return args
 end
@@ -647,12 +551,12 @@ local function float_of(c)
   return dtype
 end
 
--- kernel_compile(source, options) -> typed: source as kernel_parse takes it, or what that gave. options: ndim (of the grid),
+-- kernel_compile(source, options) -> typed: source as kernel_syntax takes it, or what that gave. options: ndim (of the grid),
 -- signature (of each argument behind the place {kind =, dtype =, ndim =}), small (every size and offset is below 2^30),
 -- float ("float32" or "float64"; nil: the widest that is read or written).
 function kernel_compile(source, options)
   local c = new_compilation(options)
-  local unit = source.words and source or kernel_parse(source)
+  local unit = source.words and source or kernel_syntax(source)
   unit.free = {}
   c.main, c.unit = unit, unit
   if unit.lua then c.units[unit.lua] = unit end
@@ -665,7 +569,7 @@ function kernel_compile(source, options)
   }
   for k = 1, #results do
     local kind = results[k].type
-    add_operand(c, { kind = "tensor", dtype = result_dtypes[kind] or typed.float, ndim = options.ndim, reads = false, writes = true,
+    kernel_add_operand(c, { kind = "tensor", dtype = result_dtypes[kind] or typed.float, ndim = options.ndim, reads = false, writes = true,
       name = "result " .. k, from = { result = k } })
   end
   typed.body, typed.vars, typed.sites = kernel_tidy(c)

@@ -178,7 +178,7 @@ end
 -- The whole body is read before anything is compiled of it.
 local function read_body(fn)
   local source = kernel_source(fn)
-  source.syntax = kernel_parse(source)
+  source.syntax = kernel_syntax(source)
   return source
 end
 

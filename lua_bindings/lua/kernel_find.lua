@@ -1,0 +1,93 @@
+-- The text of a Lua function: which of the functions of a file it is, by what Lua's debug information says of it.
+--
+-- Two functions that begin and end in the same lines and have the same parameters are told apart by the names that they find
+-- outside of themselves, which have to be the function's upvalues.
+
+local function same_shape(f, shape)
+  if f.from ~= shape.first or f.to ~= shape.last or #f.params ~= #shape.params then return false end
+  for k = 1, #f.params do
+    if f.params[k].name ~= shape.params[k] then return false end
+  end
+  return true
+end
+
+local function read_words(source, first, last)
+  local list, n, line, column = kernel_words(source.text, first, last)
+  if not list then kernel_fail(source.name, { line = line, column = column }, n) end
+  return list, n
+end
+
+-- Which of the functions that begin there it is: the one whose free names are the function's upvalues.
+local function choose(found, source)
+  if #found == 1 then return found[1] end
+  local chosen
+  for k = 1, #found do
+    local free, same, n = found[k].free, true, 0
+    for i = 1, 255 do
+      local up = upvalue(source.fn, i)
+      if not up then break end
+      if up ~= "_ENV" and up ~= "" then
+        n = n + 1
+        same = same and free[up] ~= nil
+      end
+    end
+    found[k].matches = same and n
+  end
+  for k = 1, #found do
+    if found[k].matches then
+      if chosen then
+        kernel_fail(source.name, found[k], "got several functions with the same parameters in one line, expected one: write each in a line of its own, or pass its text as a string")
+      end
+      chosen = found[k]
+    end
+  end
+  return chosen
+end
+
+local function note_free(f, list)
+  f.free = {}
+  for k = f.first, f.last - 1, 4 do
+    if list[k] == "name" then f.free[list[k + 1]] = true end
+  end
+end
+
+-- Of the functions that begin there: one around it, which ends behind it, cannot be read.
+local function find_function(source)
+  local shape, found, problem = kernel_shape(source.fn), {}, nil
+  local list, n = read_words(source, shape.first, shape.last)
+  for k = 1, n, 4 do
+    if list[k] == "function" and list[k + 2] <= shape.first then
+      local f, why = kernel_parse_function(list, n, source.name, k)
+      problem = problem or why
+      if f and same_shape(f, shape) then
+        note_free(f, list)
+        found[#found + 1] = f
+      end
+    end
+  end
+  local f = #found > 0 and choose(found, source)
+  if not f and problem then throw(problem) end
+  if not f then
+    fail("StateError", source.name .. ":" .. shape.first .. ": the function that was loaded is not what stands there now, expected the text that was "
+      .. "loaded: load the file again, or pass the text as a string")
+  end
+  return f, {}, list
+end
+
+local function read_text(source)
+  local list, n = read_words(source, 1, 2147483647)
+  local f, before = kernel_parse_text(list, n, source.name)
+  return f, before, list
+end
+
+-- kernel_syntax(source) -> syntax: {fn = node, before = statements in front of it, name =, lua = the function or nil, words =}.
+-- source: {text =, name = of the file, fn = the function whose text it is part of, or nil: all of the text}.
+function kernel_syntax(source)
+  local f, before, words
+  if source.fn then
+    f, before, words = find_function(source)
+  else
+    f, before, words = read_text(source)
+  end
+  return { fn = f, before = before, name = source.name, lua = source.fn, words = words, globals = source.globals }
+end
