@@ -109,6 +109,11 @@ static int linterpret(lua_State *L) {
   return ltide_script_call(L, "kernel_interpret", lua_gettop(L));
 }
 
+static int lfunc(lua_State *L) {
+  ltide_enter(L);
+  return ltide_script_call(L, "kernel_func", lua_gettop(L));
+}
+
 /* {==== What the chunks cannot do themselves */
 
 /* single(is): do random numbers come in float32? */
@@ -233,13 +238,18 @@ static void push_text_globals(lua_State *L) {
   lua_pop(L, 2);
 }
 
-/* function_of(text): what the text of a function gives. */
+/* function_of(text): the function whose text it is, or that the chunk returns. Its chunk is named by the text that was
+ * loaded, where a kernel that calls the function finds it. */
 static int script_function_of(lua_State *L) {
+  lua_settop(L, 1);
   lua_pushliteral(L, "return ");
   lua_pushvalue(L, 1);
   lua_concat(L, 2);
-  const char *text = lua_tostring(L, 2);
-  if (luaL_loadbufferx(L, text, lua_rawlen(L, 2), lua_tostring(L, 1), "t") != LUA_OK) return lua_error(L);
+  if (luaL_loadbufferx(L, lua_tostring(L, 2), lua_rawlen(L, 2), lua_tostring(L, 2), "t") != LUA_OK) {
+    lua_pop(L, 1);
+    if (luaL_loadbufferx(L, lua_tostring(L, 1), lua_rawlen(L, 1), lua_tostring(L, 1), "t") != LUA_OK)
+      return lua_error(L);
+  }
   push_text_globals(L);
   lua_setupvalue(L, -2, 1);
   lua_call(L, 0, 1);

@@ -182,6 +182,12 @@ local function read_body(fn)
   return source
 end
 
+-- tide.func(fn): what kernels call.
+function kernel_func(fn)
+  read_body(fn)
+  return type(fn) == "string" and function_of(fn) or fn
+end
+
 function program_make(fn, opts)
   local source = read_body(fn)
   local reduce = opts.reduce
