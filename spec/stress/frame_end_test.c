@@ -234,6 +234,47 @@ static void test_refused_body(void) {
   unsetenv("TIDE_KERNEL_CACHE");
 }
 
+/* Kernels written in Lua: no frame waits for their compiler: where waits raise the interpreter runs them until it is
+ * done, where they yield the script goes on then. What one writes outside of a tensor is told where the script waits. A
+ * second state has kernels of its own, of the same text. */
+static void test_lua_kernels(void) {
+  setenv("TIDE_KERNEL_CACHE", "0", 1);
+  lua_State *L = open_state(), *second = open_state();
+  const char *make = "two = 2 x = tide.ones(4, {device = 'cuda'}) "
+                     "k = tide.kernel('function(i, x, n) x[i + n] = x[i] * two end') "
+                     "r = tide.kernel('function(i, x) return x[i] + 1 end', {reduce = 'sum'})";
+  tide_frame_wait waits[] = {TIDE_FRAME_WAIT_RAISES, TIDE_FRAME_WAIT_YIELDS};
+  run(L, make), run(second, make);
+  for (int n = 0; n < 2; n++) {
+    run(L, "tide.cuda.synchronize() x:fill_(1)");
+    if (n) run(L, "k:wait() r:wait()"), run(second, "k:wait()");
+    begin(L, waits[n]);
+    begin(second, waits[n]);
+    works(L, "tide.cuda._sleep(40000000) k(4, x, 0) y = r(4, x) b = k:on(4, x, 0)");
+    works(second, "tide.cuda._sleep(40000000) k(2, x, 2) coroutine.wrap(function() k(2, x, 2) error 'gone' end)");
+    works(L, "two = 3 k(4, x, 0) b()"); /* a global is read at each call */
+    end(second);
+    end(L);
+    run(L, "assert(x[3]:item() == 18 and y:item() == 12, tostring(x) .. tostring(y)) two = 2");
+    run(second, "assert(x[4]:item() == 2, tostring(x))");
+  }
+  begin(L, TIDE_FRAME_WAIT_YIELDS);
+  call(L, "z = tide.kernel('function(i, x) return x[i] - 1.5 end')(4, x)", 0);
+  lua_settop(L, 0);
+  end(L);
+  CHECK(frames(L, TIDE_FRAME_WAIT_YIELDS) > 0, "it does not go on");
+  run(L, "assert(z[3]:item() == 16.5)");
+  begin(L, TIDE_FRAME_WAIT_RAISES);
+  works(L, "k(4, x, 1)");
+  end(L);
+  run(L,
+      "local ok, e = pcall(tide.cuda.synchronize) assert(not ok and e.message:find('kernel:1', 1, true), e.message)");
+  lua_close(second);
+  run(L, "x:fill_(1) k(4, x, 0) assert(x[1]:item() == 2)");
+  lua_close(L);
+  unsetenv("TIDE_KERNEL_CACHE");
+}
+
 int main(int argc, char **argv) {
   void *keep = open_module(argc, argv);
   test_coroutines();
@@ -243,6 +284,7 @@ int main(int argc, char **argv) {
   test_collector();
   test_compiling();
   test_refused_body();
+  test_lua_kernels();
   dlclose(keep);
   printf("%s\n", failed ? "FAILED" : "ok");
   return failed;
