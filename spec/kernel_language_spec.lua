@@ -234,6 +234,36 @@ describe("the language of kernels", function()
     settings.dt = 0.25
   end)
 
+  it("keeps minus zero, infinities and NaN of tables and literals", function()
+    local odd, pairs_of_odd = { -0.0, 1 / 0, 2, 0 / 0, -1 / 0, 0.0 }, { { -0.0, 3 }, { 0.0, -1 / 0 } }
+    agree_compiled(function(i, x)
+      return x[i] * odd[i], odd[i], 1 / odd[i], 1 / odd[1], 1 / pairs_of_odd[(i - 1) % 2 + 1][1], pairs_of_odd[2][i % 2 + 1], 1 / -0.0
+    end, 6, floats(6))
+  end)
+
+  it("runs loops over many places, of which a thread takes some", function()
+    local threads = tide.get_num_threads()
+    finally(function() tide.set_num_threads(threads) end)
+    for _, n in ipairs { 1, 3 } do
+      tide.set_num_threads(n)
+      agree_compiled(function(i, x)
+        local sum = 0.0
+        for k = 1, i % 7 do sum = sum + x[(i + k) % #x + 1] end
+        return sum
+      end, 9001, floats(9001))
+      agree(function(i, j, x)
+        local n = j
+        while n % 5 ~= 0 do n = n + i end
+        return x[i][j] + n
+      end, { 3, 700 }, floats(3, 700))
+      agree(function(i, j, k, x)
+        local sum = 0.0
+        for l = 1, j do sum = sum + x[i][l][k] end
+        return sum
+      end, { 2, 3, 513 }, floats(2, 3, 513))
+    end
+  end)
+
   it("has sizes, rows and lists of indexes", function()
     agree(function(i, x, y)
       local row = x[i]

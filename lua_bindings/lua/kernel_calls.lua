@@ -218,7 +218,8 @@ local function add_constant(c, values, sizes)
   local float = false
   for k = 1, #values do float = float or not is_integer(values[k]) end
   if float then
-    for k = 1, #values do values[k] = values[k] + 0.0 end
+    -- a float stays as it is: -0.0 + 0.0 is 0.0
+    for k = 1, #values do values[k] = is_integer(values[k]) and values[k] + 0.0 or values[k] end
   end
   c.constants[#c.constants + 1] = { dtype = float and "float64" or "int64", sizes = sizes, values = values }
   return #c.constants

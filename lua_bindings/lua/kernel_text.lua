@@ -32,13 +32,14 @@ local function integer_text(value)
   return literal(value) .. (value > 2147483647 and "ll" or "")
 end
 
-local function float_text(value)
-  if value ~= value then return "(tide_r)NAN_" end
-  if value == 1 / 0 then return "(tide_r)INF_" end
-  if value == -1 / 0 then return "(-(tide_r)INF_)" end
+local function float_text(value, kind)
+  local cast = "(" .. (kind or "tide_r") .. ")"
+  if value ~= value then return cast .. "NAN_" end
+  if value == 1 / 0 then return cast .. "INF_" end
+  if value == -1 / 0 then return "(-" .. cast .. "INF_)" end
   local text = literal(value)
   if not (find(text, ".") or find(text, "e")) then text = text .. ".0" end
-  text = text .. (state.typed.float == "float64" and "" or "f")
+  text = text .. ((kind == "double" or state.typed.float == "float64") and "" or "f")
   return (value < 0 or 1 / value < 0) and "(" .. text .. ")" or text
 end
 
@@ -360,7 +361,7 @@ local function write_tables(typed, host)
     local c, list = typed.constants[k], {}
     local float = c.dtype == "float64"
     for i = 1, #c.values do
-      list[i] = float and (c.values[i] ~= c.values[i] and "NAN_" or literal(c.values[i])) or integer_text(c.values[i])
+      list[i] = float and float_text(c.values[i], "double") or integer_text(c.values[i])
     end
     put("TIDE_TABLE const " .. storage[c.dtype] .. " c" .. k .. "[] = {" .. join(list, ", ") .. "};\n")
   end

@@ -139,18 +139,18 @@ static bool read_shared(reader *r) {
   return r->shared <= MOST_SHARED ? true : refuse(r, "a block's arrays are too large");
 }
 
-/* A float as a whole number and a power of 2, or a word. */
+/* A float as a whole number, or a word, and a power of 2. */
 static bool read_real(reader *r, double *out) {
-  int64_t whole;
+  int64_t whole = 0;
   int power;
   char word[WORD];
   const char *before = r->at;
   if (!read_word(r, word)) return false;
-  *out = !strcmp(word, "nan") ? NAN : !strcmp(word, "inf") ? HUGE_VAL : !strcmp(word, "-inf") ? -HUGE_VAL : -0.0;
-  if (word[0] == 'n' || word[0] == 'i' || !strcmp(word, "-inf") || !strcmp(word, "-0")) return true;
-  r->at = before;
-  if (!read_integer(r, &whole) || !read_between(r, &power, -4096, 4096)) return false;
-  *out = ldexp((double)whole, power);
+  double named = !strcmp(word, "nan") ? NAN : !strcmp(word, "inf") ? HUGE_VAL : !strcmp(word, "-inf") ? -HUGE_VAL : -0.0;
+  bool is_word = word[0] == 'n' || word[0] == 'i' || !strcmp(word, "-inf") || !strcmp(word, "-0");
+  if (!is_word) r->at = before;
+  if ((!is_word && !read_integer(r, &whole)) || !read_between(r, &power, -4096, 4096)) return false;
+  *out = is_word ? named : ldexp((double)whole, power);
   return true;
 }
 
