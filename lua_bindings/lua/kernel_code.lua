@@ -473,7 +473,7 @@ function kernel_code(of, of_opts)
   local first, slots = kernel_slots(typed)
   local out, codes = {
     typed.float, "ndim " .. literal(ndim), "slots " .. literal(slots), "sites " .. literal(#typed.sites),
-    "mail " .. literal(kernel_mail_index) .. " " .. literal(kernel_mail_zero),
+    "mail " .. literal(kernel_mail_index) .. " " .. literal(kernel_mail_zero), "run " .. literal(kernel_run(typed)),
   }, {}
   if typed.barriers then
     local words = { "threads" }
@@ -490,7 +490,7 @@ function kernel_code(of, of_opts)
   end
   write_tables(out)
   local run = { 1, 1, 1 }
-  run[ndim] = 4096
+  run[ndim] = kernel_run(typed)
   if typed.barriers then run = opts.block end
   -- nothing of a script's is kept alive
   kernel_lanes_end()

@@ -490,11 +490,24 @@ end
 
 -- ---- a run of places on the CPU ----
 
+-- How many places of the last dimension a launch counts as one: a part of a grid is not smaller. Where a place has a loop
+-- it is worth a thread sooner.
+local function loops(list)
+  for k = 1, #list do
+    local n = list[k]
+    if n.op == "loop" or n.op == "for" then return true end
+    if n.yes and loops(n.yes) or n.no and not n.type and loops(n.no) or n.body and loops(n.body) then return true end
+  end
+  return false
+end
+local most_places = 4096
+function kernel_run(typed) return loops(typed.body) and 256 or most_places end
+
 local function host_text(typed, opts)
   begin(typed, opts, true)
   local ndim = typed.ndim
-  local run = { 1, 1, 1 }
-  run[ndim] = 4096
+  local run, places = { 1, 1, 1 }, kernel_run(typed)
+  run[ndim] = places
   state.block = run
   local ranges = kernel_ranges(typed)
   local place = {}
@@ -531,8 +544,11 @@ local function host_text(typed, opts)
       .. "bool fast = true, holds = " .. (straight and "true" or "false") .. ";\n" .. ranges.text .. "return fast + (fast & holds);\n}\n")
   end
   put("static int tide_loop(const void *packed, const unsigned *dims, long long begin, long long end) {\nTIDE_S s = (TIDE_S)packed;\n"
-    .. "for (long long b = begin; b < end; b++) {\nlong long rest = b, runs = (s[" .. ndim - 1 .. "] + 4095) / 4096;\n"
-    .. "tide_x from = (tide_x)(rest % runs * 4096 + 1), upto = s[" .. ndim - 1 .. "] - from < 4095 ? (tide_x)s[" .. ndim - 1 .. "] : from + 4095;\n"
+    .. "for (long long b = begin, many; b < end; b += many) {\nlong long rest = b, runs = (s[" .. ndim - 1 .. "] + " .. places - 1 .. ") / " .. places
+    .. ", first = rest % runs;\nmany = runs - first < end - b ? runs - first : end - b;\n"
+    .. "if (many > " .. most_places // places .. ") many = " .. most_places // places .. ";\n"
+    .. "const long long size = s[" .. ndim - 1 .. "], least = first * " .. places .. ", most = least + many * " .. places .. ";\n"
+    .. "const tide_x from = (tide_x)(least + 1), upto = (tide_x)(most < size ? most : size);\n"
     .. "rest /= runs;\n")
   if ndim == 2 then put("const tide_x first1 = (tide_x)rest + 1;\n") end
   if ndim == 3 then put("const tide_x first1 = (tide_x)(rest / s[1]) + 1, first2 = (tide_x)(rest % s[1]) + 1;\n") end

@@ -442,10 +442,10 @@ static void begin_block(tide__block_run *r, int64_t n) {
 
 static void run_rows(tide__block_run *r, int64_t begin, int64_t end) {
   const int last = r->of->ndim - 1;
-  const int64_t size = r->slots[last], runs = (size + TIDE_BLOCK_RUN - 1) / TIDE_BLOCK_RUN;
+  const int64_t size = r->slots[last], run = r->of->run, runs = (size + run - 1) / run;
   for (int64_t b = begin; b < end && !r->stop; b++) {
-    int64_t rest = b / runs, from = b % runs * TIDE_BLOCK_RUN;
-    const int64_t to = size - from < TIDE_BLOCK_RUN ? size : from + TIDE_BLOCK_RUN;
+    int64_t rest = b / runs, from = b % runs * run;
+    const int64_t to = size - from < run ? size : from + run;
     for (int d = last - 1; d >= 0; d--) {
       r->place[d] = (d ? rest % r->slots[d] : rest) + 1;
       rest /= r->slots[d];

@@ -17,7 +17,7 @@ enum {
   TIDE_BLOCK_STRIP = 32,   /* lanes of a loop without a remainder */
   TIDE_BLOCK_LANES = 256,  /* of a run of places */
   TIDE_BLOCK_MOST = 1024,  /* of a block of threads */
-  TIDE_BLOCK_RUN = 4096,   /* places of a run: a launch counts these */
+  TIDE_BLOCK_RUN = 4096,   /* places of a run at most: a launch counts runs */
   TIDE_BLOCK_DIMS = 8,     /* of an index */
   TIDE_BLOCK_GRID = 3,     /* of a grid */
   TIDE_BLOCK_SCALAR = 256, /* bytes of an s register */
@@ -199,7 +199,7 @@ typedef struct tide__blocks {
   bool wide; /* float64 */
   bool threads;
   int ndim, slots, sites, places, block[TIDE_BLOCK_GRID];
-  int mail_index, mail_zero;
+  int mail_index, mail_zero, run;
   tide__place *place;
   char *tables;
   size_t table_bytes;
@@ -211,7 +211,7 @@ enum {
   TIDE_BLOCKS_MEMORY = 2,
   /* as a compiled kernel says it */ TIDE_BLOCKS_APART
 }; /* why a run has not ended, beside 0 */
-/* Runs begin .. end - 1 of a launch: of TIDE_BLOCK_RUN places of the last dim, or blocks of threads. *line is that of a
+/* Runs begin .. end - 1 of a launch: of b->run places of the last dim, or blocks of threads. *line is that of a
  * barrier that some threads have not reached. */
 int tide__blocks_run(const tide__blocks *b, const void *packed, int64_t begin, int64_t end, int *line);
 

@@ -504,6 +504,7 @@ static bool read_head(reader *r, const char *word, bool *taken) {
     if (is(word, "ndim")) return read_between(r, &b->ndim, 1, TIDE_BLOCK_GRID);
     if (is(word, "slots")) return read_between(r, &b->slots, 5, MOST_SLOTS);
     if (is(word, "sites")) return read_between(r, &b->sites, 0, b->slots - 5);
+    if (is(word, "run")) return read_between(r, &b->run, TIDE_BLOCK_LANES, TIDE_BLOCK_RUN);
     if (is(word, "mail"))
       return read_between(r, &b->mail_index, INT32_MIN, INT32_MAX) &&
              read_between(r, &b->mail_zero, INT32_MIN, INT32_MAX);
@@ -540,6 +541,7 @@ tide_status tide__blocks_new(void **out, const char *text, size_t size) {
   tide__blocks *b = calloc(1, sizeof *b);
   if (!b) return tide__fail(TIDE_MEMORY, "kernel: no host memory for its code");
   atomic_init(&b->refs, 1);
+  b->run = TIDE_BLOCK_RUN;
   reader r = {.at = text, .end = text + size, .line = 1, .to = b};
   if (!read_all(&r)) {
     tide__blocks_free(b);

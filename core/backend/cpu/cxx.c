@@ -280,7 +280,7 @@ static void work(void *arg, int64_t begin, int64_t end) {
 
 /* Blocks of one launch are cut so that a part is worth waking a thread for. */
 static int64_t grain_of(const tide_launch *a) {
-  if (a->interpreted) return 1;
+  if (a->interpreted || a->mail) return 1; /* a kernel written in Lua says itself what is worth it */
   if (a->elementwise) return 4;
   int64_t threads = (int64_t)a->block[0] * a->block[1] * a->block[2];
   return threads < 1024 ? 1024 / threads : 1;
