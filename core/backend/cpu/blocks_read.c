@@ -146,7 +146,10 @@ static bool read_real(reader *r, double *out) {
   char word[WORD];
   const char *before = r->at;
   if (!read_word(r, word)) return false;
-  double named = !strcmp(word, "nan") ? NAN : !strcmp(word, "inf") ? HUGE_VAL : !strcmp(word, "-inf") ? -HUGE_VAL : -0.0;
+  double named = !strcmp(word, "nan")    ? NAN
+                 : !strcmp(word, "inf")  ? HUGE_VAL
+                 : !strcmp(word, "-inf") ? -HUGE_VAL
+                                         : -0.0;
   bool is_word = word[0] == 'n' || word[0] == 'i' || !strcmp(word, "-inf") || !strcmp(word, "-0");
   if (!is_word) r->at = before;
   if ((!is_word && !read_integer(r, &whole)) || !read_between(r, &power, -4096, 4096)) return false;

@@ -137,11 +137,14 @@ tide_status tide__cxx_identify(char *path, size_t path_size, char *version, size
 }
 
 /* Code for the instructions that this machine has beyond the common ones; without fused operations, so that the values
- * are the same everywhere. */
+ * are the same everywhere. AVX-512 only where its newer parts are there too: older processors slow down for it. */
 tide_status tide__cxx_arch(char *text, size_t size, int device) {
   (void)device;
 #if defined(__x86_64__)
-  snprintf(text, size, "%s", __builtin_cpu_supports("avx2") ? "x86-64 avx2" : "x86-64");
+  const bool avx2 = __builtin_cpu_supports("avx2");
+  const bool avx512 = avx2 && __builtin_cpu_supports("avx512vbmi2") && __builtin_cpu_supports("avx512vl") &&
+                      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
+  snprintf(text, size, "%s", avx512 ? "x86-64 avx512" : avx2 ? "x86-64 avx2" : "x86-64");
 #elif defined(__aarch64__)
   snprintf(text, size, "aarch64");
 #else
@@ -150,7 +153,9 @@ tide_status tide__cxx_arch(char *text, size_t size, int device) {
   return TIDE_OK;
 }
 
-enum { ARGUMENTS = 48 };
+enum { ARGUMENTS = 56, OWN_ARGUMENTS = 12 };
+static const char *const avx512[] = {"-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl",
+                                     "-mprefer-vector-width=512"};
 
 tide_status tide__cxx_compile(tide_image *out, char **log, const char *source, const char *const *options, int n,
                               const char *arch) {
@@ -162,8 +167,9 @@ tide_status tide__cxx_compile(tide_image *out, char **log, const char *source, c
   TIDE_TRY(find_compiler(path, sizeof path));
   TIDE_TRY(workshop_open(&w));
   argv[k++] = path, argv[k++] = "-I", argv[k++] = w.folder;
-  for (int i = 0; i < n && k < ARGUMENTS - 6; i++) argv[k++] = (char *)(uintptr_t)options[i];
+  for (int i = 0; i < n && k < ARGUMENTS - OWN_ARGUMENTS; i++) argv[k++] = (char *)(uintptr_t)options[i];
   if (strstr(arch, "avx2")) argv[k++] = "-mavx2";
+  for (size_t i = 0; strstr(arch, "avx512") && i < sizeof avx512 / sizeof *avx512; i++) argv[k++] = (char *)avx512[i];
   argv[k++] = "-o", argv[k++] = w.library, argv[k++] = w.source, argv[k] = NULL;
   tide_status status = TIDE_OK;
   if (!put_headers(&w) || !spit(w.source, source))
