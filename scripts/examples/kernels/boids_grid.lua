@@ -103,17 +103,20 @@ local real, int32 = { dtype = tide.float32, device = args.device }, { dtype = ti
 local p, v, sorted_p, sorted_v = tide.zeros(n, 3, real), tide.zeros(n, 3, real), tide.zeros(n, 3, real), tide.zeros(n, 3, real)
 local counts, place, first = tide.zeros({ buckets }, int32), tide.zeros({ n }, int32), tide.zeros({ buckets + 1 }, int32)
 hatch(n, p, v)
+local clock
 for t = 1, args.steps do
+  if t == args.steps // 2 + 1 then clock = args.device == "cpu" and tide.Timer() or tide.cuda.Timer() end -- all is compiled by then
   counts:zero_()
   count(n, p, counts, place)
   first:narrow(1, 2, buckets):copy_(counts:cumsum(1))
   sort(n, p, v, first, place, sorted_p, sorted_v)
   fly(n, sorted_p, sorted_v, first, p, v, t * 0.03)
 end
+local ms = clock and 1e3 * clock:time().real / (args.steps - args.steps // 2) or 0
 local seat = tide.tensor({ { math.sin(0.25), 0, 0, math.cos(0.25) } }, real) -- looks down a little
 local canvas = tide.zeros(540, 960, int32)
 local picture = tide.empty({ 540, 960, 3 }, { dtype = tide.uint8, device = args.device })
 draw(n, p, v, canvas, seat)
 paint({ 540, 960 }, canvas, picture)
 tide.save_png(args.out, picture)
-print(("boids_grid: %d boids, %.2f fast on average, %s"):format(n, v:norm(2, 2):mean():item(), args.out))
+print(("boids_grid: %d boids, %.2f ms a step, %.2f fast on average, %s"):format(n, ms, v:norm(2, 2):mean():item(), args.out))

@@ -103,7 +103,9 @@ local rho, counts, place = tide.zeros({ n }, real), tide.zeros({ rows * columns 
 local first = tide.zeros({ rows * columns + 1 }, int32) -- how many particles stand in the cells before
 local behind = first:narrow(1, 2, rows * columns)
 fill(n, p, v)
-for _ = 1, args.seconds // dt do
+local steps, clock = args.seconds // dt | 0, nil
+for step = 1, steps do
+  if step == steps // 2 + 1 then clock = args.device == "cpu" and tide.Timer() or tide.cuda.Timer() end -- all is compiled by then
   counts:zero_()
   count(n, p, counts, place)
   behind:copy_(counts:cumsum(1))
@@ -111,9 +113,10 @@ for _ = 1, args.seconds // dt do
   density(n, sorted_p, first, rho)
   push(n, sorted_p, sorted_v, first, rho, p, v)
 end
+local ms = clock and 1e3 * clock:time().real / (steps - steps // 2) or 0
 local pixels, heat = 480, tide.zeros(480, 960, int32)
 local picture = tide.empty({ pixels, 2 * pixels, 3 }, { dtype = tide.uint8, device = args.device })
 splat(n, p, v, heat, pixels)
 paint({ pixels, 2 * pixels }, heat, picture)
 tide.save_png(args.out, picture)
-print(("sph: %d particles, density %.2f on average, %s"):format(n, rho:mean():item(), args.out))
+print(("sph: %d particles, %.2f ms a step, density %.2f on average, %s"):format(n, ms, rho:mean():item(), args.out))
