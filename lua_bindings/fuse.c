@@ -347,13 +347,14 @@ static void push_explanation(lua_State *L, const fuse_function *f) {
 static int lfused_explain(lua_State *L, ltide_call *c) {
   const fuse_function *f = check_fused(L, 1);
   (void)c;
-  push_explanation(L, f);
-  int text = lua_gettop(L);
   lua_getglobal(L, "print");
-  lua_pushvalue(L, text);
-  if (lua_isfunction(L, -2)) lua_call(L, 1, 0);
+  if (!lua_isfunction(L, -1)) return 0;
+  int text = lua_gettop(L) + 1;
+  push_explanation(L, f);
+  lua_copy(L, -1, text); /* it may lie on top of others */
   lua_settop(L, text);
-  return 1;
+  lua_call(L, 1, 0);
+  return 0;
 }
 
 #define PATH "tide."
