@@ -13,8 +13,9 @@ enum {
   TIDE_FUSED_DIMS = 4
 };
 
-/* out = op(in) or, with op 255, the cast of in[0], or with op 254 a reduction, by `compute`, of its last dim. in: a
- * value, or -1 - k for number k; param: the first of the numbers that it takes beside. */
+/* out = op(in) or, with op 255, the cast of in[0], or with op 254 a reduction, by `compute`, of its last dim, or where
+ * `across` of the one before. in: a value, or -1 - k for number k; param: the first of the numbers that it takes
+ * beside; a reduction that takes one is divided by how many elements there are less that number. */
 typedef struct tide_fused_step {
   uint8_t op, compute, operands, params, out, param;
   int8_t in[3];
@@ -27,6 +28,8 @@ typedef struct tide_fused_program {
   int64_t size[TIDE_FUSED_DIMS], stride[TIDE_FUSED_OPERANDS][TIDE_FUSED_DIMS];
   int64_t rows, columns; /* of the two last dims, what a piece takes at most */
   int32_t ndim, operands, steps, scratch;
+  /* results, which are of pieces: an operand before this one has one element for each piece of the reduced dim */
+  int32_t parts, across;
   /* place: which scratch memory; is_row: it has one element a row */
   uint8_t dtype[TIDE_FUSED_VALUES], place[TIDE_FUSED_VALUES], is_row[TIDE_FUSED_VALUES];
   tide_value number[TIDE_FUSED_NUMBERS];

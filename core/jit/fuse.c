@@ -20,24 +20,16 @@ bool tide_fuse_takes(tide_op op, tide_dtype common) {
 
 int tide_fuse_params(tide_op op) { return (unsigned)op < TIDE_OP_COUNT ? tide__op_traits_get(op)->params : 0; }
 
-static tide_status refuse(const tide_fused *f, const char *why) {
+tide_status tide__fuse_refuse(const tide_fused *f, const char *why) {
   return tide__fail(TIDE_SUPPORT, "%s: cannot be one kernel: %s", f->name, why);
 }
 
 static tide_status add_slot(int16_t *out, tide_fused *f, int number, const tide__fuse_value *v, bool is_param) {
   if (number < 0 || number >= f->numbers)
     return tide__fail(TIDE_ARGUMENT, "%s: number %d is not there, expected 0 to %d", f->name, number, f->numbers - 1);
-  if (f->slots == TIDE_FUSE_SCALARS) return refuse(f, "it takes too many numbers");
+  if (f->slots == TIDE_FUSE_SCALARS) return tide__fuse_refuse(f, "it takes too many numbers");
   f->slot[f->slots] = (tide__fuse_slot){(uint8_t)number, v->common, v->compute, is_param};
   *out = (int16_t)f->slots++;
-  return TIDE_OK;
-}
-
-/* A node before this one, or a number. */
-static tide_status check_operand(const tide_fused *f, int at, int in) {
-  if (in >= at || in < -f->numbers)
-    return tide__fail(TIDE_ARGUMENT, "%s: operand of node %d: got %d, expected a node before it or -1 to %d", f->name,
-                      at, in, -f->numbers);
   return TIDE_OK;
 }
 
@@ -48,26 +40,28 @@ static tide_status add_op(tide_fused *f, int at, const tide_fuse_node *node) {
   tide__types types;
   if ((unsigned)node->op >= TIDE_OP_COUNT) return tide__fail(TIDE_ARGUMENT, "%s: unknown op %d", f->name, node->op);
   const tide__op_traits *t = tide__op_traits_get((tide_op)node->op);
-  int tensors = 0;
+  int tensors = 0, dropped = 0;
   v->operands = t->operands, v->params = t->params, v->keepdim = true;
   for (int k = 0; k < t->operands; k++) {
-    TIDE_TRY(check_operand(f, at, node->in[k]));
     in[k] = (tide_operand){.number = f->number[node->in[k] < 0 ? -1 - node->in[k] : 0]};
     if (node->in[k] < 0) continue;
     const tide__fuse_value *from = &f->value[node->in[k]];
     model[k] = (tide_tensor){.dtype = from->dtype, .ndim = from->ndim};
     in[k].tensor = &model[k];
     if (from->ndim > v->ndim) v->ndim = from->ndim;
-    if (from->is_row && !from->keepdim) return refuse(f, "what was reduced without keepdim is computed with");
+    dropped += from->is_row && !from->keepdim;
     v->is_row = from->is_row && (v->is_row || !tensors);
     tensors++;
     v->reach |= from->reach;
   }
+  if (dropped && dropped < tensors)
+    return tide__fuse_refuse(f, "what was reduced without keepdim is computed with others");
+  v->keepdim = !dropped;
   bool has_params = t->params && node->param >= 0 && node->param + t->params <= f->numbers;
   if (t->params && !has_params) return tide__fail(TIDE_ARGUMENT, "%s: node %d has no parameters", f->name, at);
   TIDE_TRY(tide__op_types(&types, (tide_op)node->op, in, has_params ? f->number + node->param : NULL));
   v->op = (uint8_t)types.op, v->common = types.common, v->compute = types.compute, v->dtype = types.result;
-  if (!tide_fuse_takes(types.op, types.common)) return refuse(f, tide_op_get(types.op)->name);
+  if (!tide_fuse_takes(types.op, types.common)) return tide__fuse_refuse(f, tide_op_get(types.op)->name);
   for (int k = 0; k < t->operands; k++) {
     int16_t slot = 0;
     if (node->in[k] < 0) TIDE_TRY(add_slot(&slot, f, -1 - node->in[k], v, false));
@@ -85,8 +79,8 @@ static tide_status add_input(tide_fused *f, int at, const tide_fuse_node *node) 
   tide__fuse_value *v = &f->value[at];
   if ((unsigned)node->dtype >= TIDE_DTYPE_COUNT || node->ndim < 0 || node->ndim > TIDE_MAX_DIMS)
     return tide__fail(TIDE_ARGUMENT, "%s: node %d is no tensor", f->name, at);
-  if (tide__category(node->dtype) > 2) return refuse(f, "complex numbers");
-  if (f->inputs == TIDE_FUSE_INPUTS) return refuse(f, "it reads too many tensors");
+  if (tide__category(node->dtype) > 2) return tide__fuse_refuse(f, "complex numbers");
+  if (f->inputs == TIDE_FUSE_INPUTS) return tide__fuse_refuse(f, "it reads too many tensors");
   v->dtype = v->common = node->dtype, v->compute = tide__compute_dtype(node->dtype), v->ndim = (uint8_t)node->ndim;
   v->input = (uint8_t)f->inputs, v->reach = (uint16_t)(1u << f->inputs);
   f->input[f->inputs++] = (uint8_t)at;
@@ -95,40 +89,38 @@ static tide_status add_input(tide_fused *f, int at, const tide_fuse_node *node) 
 
 static tide_status add_cast(tide_fused *f, int at, const tide_fuse_node *node) {
   tide__fuse_value *v = &f->value[at];
-  TIDE_TRY(check_operand(f, at, node->in[0]));
   if (node->in[0] < 0 || (unsigned)node->dtype >= TIDE_DTYPE_COUNT)
     return tide__fail(TIDE_ARGUMENT, "%s: node %d is no cast", f->name, at);
-  if (tide__category(node->dtype) > 2) return refuse(f, "complex numbers");
+  if (tide__category(node->dtype) > 2) return tide__fuse_refuse(f, "complex numbers");
   const tide__fuse_value *from = &f->value[node->in[0]];
   v->operands = 1, v->in[0] = (int16_t)node->in[0];
   v->dtype = v->common = node->dtype, v->compute = tide__compute_dtype(node->dtype);
   v->ndim = from->ndim, v->reach = from->reach;
-  v->is_row = from->is_row, v->keepdim = true;
-  if (from->is_row && !from->keepdim) return refuse(f, "what was reduced without keepdim is cast");
+  v->is_row = from->is_row, v->keepdim = !from->is_row || from->keepdim;
   return TIDE_OK;
 }
 
 /* All of one kernel are over the same dims of values of one size, which have as many dims as the largest. */
 static tide_status add_reduce(tide_fused *f, int at, const tide_fuse_node *node) {
   tide__fuse_value *v = &f->value[at];
-  TIDE_TRY(check_operand(f, at, node->in[0]));
-  if (node->in[0] < 0) return tide__fail(TIDE_ARGUMENT, "%s: node %d is no reduction", f->name, at);
   const tide__fuse_value *from = &f->value[node->in[0]];
-  bool known = node->op == TIDE_SUM || node->op == TIDE_MEAN || node->op == TIDE_MAX || node->op == TIDE_MIN;
-  if (!known || tide__category(from->dtype) != 2) return refuse(f, "such a reduction");
-  if (from->is_row || node->dims < 1 || node->dims > from->ndim || (f->reduces && f->dims != node->dims))
-    return refuse(f, "reductions of several sizes");
-  f->reduces = true, f->dims = node->dims;
+  bool other = f->reduces && (f->dims != node->dims || f->leading != node->leading);
+  if (from->is_row || node->dims < 1 || node->dims > from->ndim || other)
+    return tide__fuse_refuse(f, "reductions of several sizes");
+  f->reduces = true, f->dims = node->dims, f->leading = node->leading;
   v->operands = 1, v->in[0] = (int16_t)node->in[0], v->op = (uint8_t)node->op, v->dims = (uint8_t)node->dims;
   v->dtype = v->common = from->dtype, v->compute = tide__compute_dtype((tide_dtype)from->dtype);
   v->is_row = true, v->keepdim = node->keepdim, v->reach = from->reach;
   v->ndim = (uint8_t)(node->keepdim ? from->ndim : from->ndim - node->dims);
-  return TIDE_OK;
+  v->params = node->param >= 0;
+  return v->params ? add_slot(&v->param, f, node->param, v, true) : TIDE_OK;
 }
 
-static tide_status add_node(tide_fused *f, int at, const tide_fuse_node *node) {
+tide_status tide__fuse_add(int *out, tide_fused *f, const tide_fuse_node *node) {
+  int at = f->nodes;
+  if (at == TIDE_FUSE_NODES) return tide__fuse_refuse(f, "it computes too many values");
   f->value[at] = (tide__fuse_value){.kind = (uint8_t)node->kind};
-  f->nodes = at + 1;
+  *out = f->nodes++;
   switch (node->kind) {
   case TIDE_FUSE_INPUT: return add_input(f, at, node);
   case TIDE_FUSE_OP: return add_op(f, at, node);
@@ -136,6 +128,20 @@ static tide_status add_node(tide_fused *f, int at, const tide_fuse_node *node) {
   case TIDE_FUSE_REDUCE: return add_reduce(f, at, node);
   default: return tide__fail(TIDE_ARGUMENT, "%s: node %d is of no kind", f->name, at);
   }
+}
+
+/* Of the caller's nodes: its operands are nodes before it, or numbers; `place` is where those are here. */
+static tide_status add_given(tide_fused *f, int given, const tide_fuse_node *node, int numbers, int *place) {
+  tide_fuse_node n = *node;
+  bool is_op = n.kind == TIDE_FUSE_OP && (unsigned)n.op < TIDE_OP_COUNT;
+  int operands = is_op ? tide__op_traits_get((tide_op)n.op)->operands : n.kind != TIDE_FUSE_INPUT;
+  for (int k = 0; k < operands; k++) {
+    if (n.in[k] >= given || n.in[k] < -numbers)
+      return tide__fail(TIDE_ARGUMENT, "%s: operand of node %d: got %d, expected a node before it or -1 to %d", f->name,
+                        given, n.in[k], -numbers);
+    if (n.in[k] >= 0) n.in[k] = place[n.in[k]];
+  }
+  return (n.kind == TIDE_FUSE_REDUCE ? tide__fuse_add_reduction : tide__fuse_add)(&place[given], f, &n);
 }
 
 /* ---- making ---- */
@@ -156,26 +162,32 @@ static void pack(tide_fused *f, int slot) {
   memcpy(f->packed + 16 * slot, bits, sizeof bits);
 }
 
+void tide__fuse_pack(tide_fused *f) {
+  for (int k = 0; k < f->slots; k++) pack(f, k);
+}
+
 static tide_status fill(tide_fused *f, const tide_fuse_node *nodes, int n, const int *outputs, int outputs_n) {
-  for (int i = 0; i < n; i++) TIDE_TRY(add_node(f, i, &nodes[i]));
-  if (!f->inputs) return refuse(f, "it reads no tensor");
+  int place[TIDE_FUSE_NODES], numbers = f->numbers;
+  for (int i = 0; i < n; i++) TIDE_TRY(add_given(f, i, &nodes[i], numbers, place));
+  if (!f->inputs) return tide__fuse_refuse(f, "it reads no tensor");
   for (int k = 0; k < outputs_n; k++) {
-    if (outputs[k] < 0 || outputs[k] >= n || f->value[outputs[k]].kind == TIDE_FUSE_INPUT)
+    if (outputs[k] < 0 || outputs[k] >= n || nodes[outputs[k]].kind == TIDE_FUSE_INPUT)
       return tide__fail(TIDE_ARGUMENT, "%s: result %d: got node %d, expected one that is computed", f->name, k,
                         outputs[k]);
-    f->output[k] = (uint8_t)outputs[k];
+    f->output[k] = (uint8_t)place[outputs[k]];
   }
   f->outputs = outputs_n;
   for (int k = 0; k < f->inputs; k++)
     if (f->value[f->input[k]].ndim > f->ndim) f->ndim = f->value[f->input[k]].ndim;
-  for (int k = 0; k < f->slots; k++) pack(f, k);
-  f->row_results = f->value[outputs[0]].is_row;
+  tide__fuse_pack(f);
+  f->row_results = f->value[f->output[0]].is_row;
   for (int k = 0; k < outputs_n; k++)
-    if (f->value[outputs[k]].is_row != f->row_results) return refuse(f, "results of several sizes");
-  for (int i = 0; i < n; i++)
-    if (nodes[i].kind == TIDE_FUSE_REDUCE && f->value[nodes[i].in[0]].ndim != f->ndim)
-      return refuse(f, "reductions of several sizes");
-  for (int i = 0; i < n; i++) f->costly |= f->value[i].kind == TIDE_FUSE_OP && tide__fuse_is_costly(f->value[i].op);
+    if (f->value[f->output[k]].is_row != f->row_results) return tide__fuse_refuse(f, "results of several sizes");
+  for (int i = 0; i < f->nodes; i++)
+    if (f->value[i].kind == TIDE_FUSE_REDUCE && f->value[f->value[i].in[0]].ndim != f->ndim)
+      return tide__fuse_refuse(f, "reductions of several sizes");
+  for (int i = 0; i < f->nodes; i++)
+    f->costly |= f->value[i].kind == TIDE_FUSE_OP && tide__fuse_is_costly(f->value[i].op);
   return TIDE_OK;
 }
 
@@ -211,6 +223,7 @@ void tide_fused_free(tide_fused *f) {
     f->plans = p->next;
     free(p);
   }
+  tide__fuse_stages_free(f);
   free(f->problem);
   free(f->name);
   free(f);
@@ -218,7 +231,12 @@ void tide_fused_free(tide_fused *f) {
 
 /* ---- questions ---- */
 
-const char *tide_fused_problem(const tide_fused *f) { return f->problem; }
+const char *tide_fused_problem(const tide_fused *f) {
+  const char *problem = f->problem;
+  tide_fused *part;
+  for (int k = 0; !problem && (part = tide__fuse_stage(f, k)); k++) problem = tide_fused_problem(part);
+  return problem;
+}
 
 int64_t tide_fuse_numel(const int64_t *size, int ndim) { return tide__size_product(size, ndim); }
 

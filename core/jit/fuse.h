@@ -23,10 +23,12 @@ typedef struct tide__fuse_slot {
   bool is_param;
 } tide__fuse_slot;
 
-/* What a kernel of rows is made for. */
+/* What a kernel of rows is made for. group 0: one that does parts of rows, pieces 1: lanes are rows beside each other
+ * instead of elements of one. */
 typedef struct tide__fuse_shape {
   int group, lanes, pieces; /* threads of a row, elements of one access, accesses of a thread */
-  uint32_t spread;          /* the operands that have elements along a row */
+  uint32_t spread;          /* the operands that have elements along a row; of parts, along the lanes */
+  uint32_t moves;           /* of parts: the operands that have others for the next lanes */
 } tide__fuse_shape;
 
 /* What was made for one device and shape of the work. NULL function: it is being compiled. */
@@ -49,9 +51,12 @@ struct tide_fused {
   tide__fuse_slot slot[TIDE_FUSE_SCALARS];
   int ndim;                  /* of the results */
   bool reduces, row_results; /* reduces: over the last `dims` dims; row_results: the results are one value a row */
+  bool leading, is_part;     /* leading: over the first ones; is_part: a result is of a part of a row: fuse_stages.c */
   int dims;
-  bool in_pieces; /* a call, or one that was announced, is done by a host's loops for good */
-  bool costly;    /* functions that the CPU's own loops do faster than what its compiler makes of them */
+  struct tide__fuse_stages *stages; /* what rows that are too long for one kernel are done by; NULL: not needed yet */
+  bool has_no_stages;               /* they cannot be made */
+  bool in_pieces;                   /* a call, or one that was announced, is done by a host's loops for good */
+  bool costly; /* functions that the CPU's own loops do faster than what its compiler makes of them */
   _Alignas(16) char packed[16 * TIDE_FUSE_SCALARS]; /* the numbers, one in each slot */
   uint32_t epoch, made;                             /* of the runtime; of the accelerators when the plans were made */
   tide__fuse_plan *plans;
@@ -59,12 +64,22 @@ struct tide_fused {
 };
 
 tide_scalar tide__fuse_number(const tide_fused *f, int slot); /* as the operation takes it */
+void tide__fuse_pack(tide_fused *f);                          /* its numbers, which may have changed */
+/* Adds a node whose operands are of f, and says where. Reductions are sums, means, products and extremes. */
+tide_status tide__fuse_add(int *out, tide_fused *f, const tide_fuse_node *node);
+tide_status tide__fuse_refuse(const tide_fused *f, const char *why);
+
+/* ---- fuse_reduce.c ---- */
+
+/* Any reduction: what a kernel knows and operations around it. */
+tide_status tide__fuse_add_reduction(int *out, tide_fused *f, const tide_fuse_node *node);
 
 /* ---- fuse_pieces.c ---- */
 
 /* What a host's loops do: the operands, results first, with their strides over these dims. */
 typedef struct tide__fuse_work {
   int device, ndim;
+  bool across; /* the dim before the last is what is reduced */
   int64_t numel;
   const int64_t *size;
   const int64_t (*stride)[TIDE_MAX_DIMS];
@@ -73,6 +88,7 @@ typedef struct tide__fuse_work {
 /* Can they? */
 bool tide__fuse_in_pieces(const tide_fused *f, int ndim);
 tide_status tide__fuse_run_pieces(const tide_fused *f, const tide_compiler *c, const tide__fuse_work *w);
+int64_t tide__fuse_piece(int64_t rows, bool across); /* how many elements of a row are a part of it */
 
 /* ---- fuse_rows.c ---- */
 
@@ -80,16 +96,44 @@ tide_status tide__fuse_run_pieces(const tide_fused *f, const tide_compiler *c, c
 typedef struct tide__fuse_rows {
   int64_t rows, columns;
   int64_t row_stride[TIDE_FUSE_INPUTS + TIDE_FUSE_OUTPUTS]; /* results first */
-  bool spread[TIDE_FUSE_INPUTS + TIDE_FUSE_OUTPUTS];        /* has it elements along a row? */
+  int64_t step[TIDE_FUSE_INPUTS + TIDE_FUSE_OUTPUTS];       /* from one element of a row to the next, 0: it has one */
+  bool across;         /* rows lie beside each other: their strides are 0 or 1, not the steps */
+  int64_t span, parts; /* of rows that are done in parts: elements of one, and how many there are */
 } tide__fuse_rows;
-enum { TIDE_FUSE_COLUMNS = 16384 }; /* of a row at most */
+enum { TIDE_FUSE_COLUMNS = 16384 }; /* of a row at most, where it is not done in parts */
 tide__fuse_shape tide__fuse_shape_of(const tide_fused *f, const tide__fuse_rows *r, void *const *ptr);
 tide_status tide__fuse_launch_rows(const tide_fused *f, const tide__jit_plan *p, const tide__fuse_shape *shape,
                                    const tide__fuse_rows *r, const tide_tensor *const *operand, int device);
+void tide__fuse_choose_parts(const tide_fused *f, tide__fuse_rows *r, void *const *ptr); /* of an accelerator */
+
+/* ---- fuse_call.c ---- */
+
+/* Does rows. `supposed`: says in *done whether a call would; nothing is launched. */
+tide_status tide__fuse_run_rows(bool *done, tide_fused *f, const tide_compiler *c, const tide__fuse_rows *r,
+                                const tide_tensor *const *operand, int device, bool supposed);
+
+/* ---- fuse_stages.c ---- */
+
+/* Rows of any length, by several kernels. results: those that are one value a row; out gets the others. */
+typedef struct tide__fuse_long {
+  const tide__fuse_rows *rows;
+  tide_tensor *const *in;
+  tide_tensor *const *results;
+  tide_tensor **out;
+  const tide_compiler *compiler;
+  const int64_t *size; /* of a row's value where its dims stay */
+  int ndim, device;
+  bool supposed;
+} tide__fuse_long;
+tide_status tide__fuse_run_stages(bool *done, tide_fused *f, const tide__fuse_long *l);
+/* What the stages are made of, one after the other; NULL: that was the last. */
+tide_fused *tide__fuse_stage(const tide_fused *f, int k);
+void tide__fuse_stages_free(tide_fused *f);
 
 /* ---- fuse_rows_text.c ---- */
 
 char *tide__fuse_rows_source(const tide_fused *f, const tide__fuse_shape *shape, const tide_compiler *c);
+char *tide__fuse_parts_source(const tide_fused *f, const tide__fuse_shape *shape, const tide_compiler *c);
 
 /* ---- fuse_text.c ---- */
 

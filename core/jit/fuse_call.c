@@ -10,7 +10,7 @@
 
 #include <stdio.h>
 
-enum { OPERANDS = TIDE_FUSE_INPUTS + TIDE_FUSE_OUTPUTS };
+enum { OPERANDS = TIDE_FUSE_INPUTS + TIDE_FUSE_OUTPUTS, SHORT_ROW = 1024 };
 _Static_assert((int)OPERANDS <= (int)TIDE_JIT_OPERANDS, "operands of a kernel");
 
 typedef struct call {
@@ -175,8 +175,9 @@ static void fill_special(tide__fuse_plan *p, const call *c, const tide_compiler 
 
 /* Has the compiler made it? If not, it begins to, elsewhere, or where that is asked for is waited for. */
 static tide_status find_function(tide__fuse_plan *p, tide_fused *f, bool wait) {
-  char *source = f->reduces ? tide__fuse_rows_source(f, &p->shape, p->plan.compiler)
-                            : tide__fuse_source(f, &p->plan.special, p->order, p->plan.compiler);
+  char *source = f->is_part   ? tide__fuse_parts_source(f, &p->shape, p->plan.compiler)
+                 : f->reduces ? tide__fuse_rows_source(f, &p->shape, p->plan.compiler)
+                              : tide__fuse_source(f, &p->plan.special, p->order, p->plan.compiler);
   if (!source) return TIDE_MEMORY;
   const tide__jit_request r = {.what = f->name, .source = source, .name = "tide_kernel"};
   tide__function found = {0};
@@ -190,6 +191,8 @@ static tide_status find_function(tide__fuse_plan *p, tide_fused *f, bool wait) {
 }
 
 static void drop_plans(tide_fused *f) {
+  tide_fused *part;
+  for (int k = 0; (part = tide__fuse_stage(f, k)); k++) drop_plans(part);
   while (f->plans) {
     tide__fuse_plan *p = f->plans;
     f->plans = p->next;
@@ -198,16 +201,12 @@ static void drop_plans(tide_fused *f) {
   f->made = tide__epoch_now();
 }
 
-static tide_status new_plan(tide__fuse_plan **out, call *c, uint64_t key, const tide__fuse_shape *shape) {
-  if (!c->compiler) return tide__fail(TIDE_SUPPORT, "%s: there is no compiler for the device", c->f->name);
+static tide_status new_plan(tide__fuse_plan **out, tide_fused *f, const tide_compiler *c, int device, uint64_t key) {
+  if (!c) return tide__fail(TIDE_SUPPORT, "%s: there is no compiler for the device", f->name);
   tide__fuse_plan *p = calloc(1, sizeof *p);
   if (!p) return tide__fail(TIDE_MEMORY, "fuse: no host memory");
-  p->key = key, p->device = c->device;
-  if (shape)
-    p->shape = *shape, p->plan.compiler = c->compiler;
-  else
-    fill_special(p, c, c->compiler);
-  p->next = c->f->plans, c->f->plans = p;
+  p->key = key, p->device = device, p->plan.compiler = c;
+  p->next = f->plans, f->plans = p;
   *out = p;
   return TIDE_OK;
 }
@@ -217,28 +216,58 @@ static void keep_problem(tide_fused *f) {
   f->problem = strdup(tide_error_get()->message);
 }
 
-static bool has_pieces(const call *c) { return c->compiler && c->compiler->fused; }
+static bool has_pieces(const tide_compiler *c) { return c && c->fused; }
 
-/* NULL: it is not there. A compiler that fails is asked once. */
-static tide__fuse_plan *find_plan_of(call *c, uint64_t key, const tide__fuse_shape *shape) {
-  tide_fused *f = c->f;
+static tide__fuse_plan *plan_of(const tide_fused *f, uint64_t key) {
   tide__fuse_plan *p = f->plans;
-  if (f->costly && has_pieces(c)) f->in_pieces = true;
-  if (f->in_pieces) return NULL;
   while (p && p->key != key) p = p->next;
-  if (TIDE_LIKELY(p && p->plan.function)) return p;
-  if (f->problem) return NULL;
-  tide_status status = p ? TIDE_OK : new_plan(&p, c, key, shape);
+  return p;
+}
+
+/* NULL: the function is not there. A compiler that fails is asked once. */
+static tide__fuse_plan *end_plan(tide_status status, tide__fuse_plan *p, tide_fused *f) {
   if (status == TIDE_OK) status = find_function(p, f, false);
   if (status != TIDE_OK) keep_problem(f);
   return status == TIDE_OK && p->plan.function ? p : NULL;
 }
 
 static tide__fuse_plan *find_plan(call *c) {
-  return find_plan_of(c, (uint64_t)(c->device + 1) | (uint64_t)c->work << 16 | (uint64_t)c->uniform << 24, NULL);
+  tide_fused *f = c->f;
+  uint64_t key = (uint64_t)(c->device + 1) | (uint64_t)c->work << 16 | (uint64_t)c->uniform << 24;
+  if (f->costly && has_pieces(c->compiler)) f->in_pieces = true;
+  if (f->in_pieces) return NULL;
+  tide__fuse_plan *p = plan_of(f, key);
+  if (TIDE_LIKELY(p && p->plan.function)) return p;
+  if (f->problem) return NULL;
+  tide_status status = TIDE_OK;
+  if (!p) {
+    status = new_plan(&p, f, c->compiler, c->device, key);
+    if (status == TIDE_OK) fill_special(p, c, c->compiler);
+  }
+  return end_plan(status, p, f);
+}
+
+static tide__fuse_plan *find_rows_plan(tide_fused *f, const tide_compiler *c, int device,
+                                       const tide__fuse_shape *shape) {
+  uint64_t key = (uint64_t)(device + 1) | (uint64_t)shape->group << 8 | (uint64_t)shape->lanes << 20 |
+                 (uint64_t)shape->pieces << 26 | (uint64_t)shape->spread << 32 | (uint64_t)shape->moves << 48;
+  tide__fuse_plan *p = plan_of(f, key);
+  if (TIDE_LIKELY(p && p->plan.function)) return p;
+  if (f->problem) return NULL;
+  tide_status status = TIDE_OK;
+  if (!p) {
+    status = new_plan(&p, f, c, device, key);
+    if (status == TIDE_OK) p->shape = *shape;
+  }
+  return end_plan(status, p, f);
 }
 
 /* ---- rows ---- */
+
+static bool is_reduced(const call *c, int dim) {
+  const tide_fused *f = c->f;
+  return f->leading ? dim < f->dims : dim >= c->ndim - f->dims;
+}
 
 /* Of the sizes in all, how many elements a row has. */
 static bool rows_fit(call *c, tide__fuse_rows *r) {
@@ -250,80 +279,138 @@ static bool rows_fit(call *c, tide__fuse_rows *r) {
     if (f->value[i].kind == TIDE_FUSE_REDUCE && !is_full(c, f->value[i].reach)) return false;
   for (int k = 0; k < f->outputs; k++)
     if (!is_full(c, f->value[f->output[k]].reach)) return false;
-  int lead = c->ndim - f->dims;
-  r->rows = tide__size_product(c->size, lead), r->columns = tide__size_product(c->size + lead, f->dims);
+  *r = (tide__fuse_rows){.rows = 1, .columns = 1};
+  for (int d = 0; d < c->ndim; d++)
+    if (is_reduced(c, d))
+      r->columns = tide__size_mul(r->columns, c->size[d]);
+    else
+      r->rows = tide__size_mul(r->rows, c->size[d]);
   c->numel = tide__size_mul(r->rows, r->columns);
-  return r->columns >= 1 && r->columns <= TIDE_FUSE_COLUMNS && c->numel > 0 && r->rows < INT32_MAX;
+  return r->columns >= 1 && c->numel > 0 && r->rows < INT32_MAX && c->numel < INT64_MAX;
+}
+
+/* Of a value of a row: where its dims stay they have size 1. */
+static int row_size(int64_t *size, const call *c, bool keepdim) {
+  int n = 0;
+  for (int d = 0; d < c->ndim; d++)
+    if (!is_reduced(c, d) || keepdim) size[n++] = is_reduced(c, d) ? 1 : c->size[d];
+  return n;
 }
 
 static tide_status make_row_results(call *c) {
   const tide_fused *f = c->f;
-  int lead = c->ndim - f->dims;
   for (int k = 0; k < f->outputs; k++) {
     const tide__fuse_value *v = &f->value[f->output[k]];
     int64_t size[TIDE_MAX_DIMS];
-    for (int d = 0; d < v->ndim; d++) size[d] = d < lead ? c->size[d] : 1;
-    TIDE_TRY(tide__tensor_new(&c->made[k], size, v->ndim, (tide_dtype)v->dtype, c->device));
+    int n = row_size(size, c, v->keepdim);
+    TIDE_TRY(tide__tensor_new(&c->made[k], size, n, (tide_dtype)v->dtype, c->device));
   }
   return TIDE_OK;
 }
 
-/* Can the dims before those of a row be one, and those of a row too, whose elements lie side by side or are one? */
-static bool strides_fit(const call *c, tide__fuse_rows *r) {
-  const tide_fused *f = c->f;
-  int lead = c->ndim - f->dims, n = f->outputs + f->inputs;
-  int64_t size[2][TIDE_MAX_DIMS], stride[2][OPERANDS][TIDE_MAX_DIMS], full[TIDE_MAX_DIMS];
-  memcpy(size[0], c->size, (size_t)lead * sizeof *full);
-  memcpy(size[1], c->size + lead, (size_t)f->dims * sizeof *full);
-  for (int k = 0; k < n; k++) {
-    if (k < f->outputs && f->row_results) { /* new, row by row */
-      tide__stride_contiguous(full, c->size, lead);
-      memset(full + lead, 0, (size_t)f->dims * sizeof *full);
-    } else
-      tide__stride_broadcast(full, operand(c, k), c->size, c->ndim);
-    memcpy(stride[0][k], full, (size_t)lead * sizeof *full);
-    memcpy(stride[1][k], full + lead, (size_t)f->dims * sizeof *full);
+/* The strides of an operand over the dims that stay, and those that are reduced. Row results are new, row by row. */
+static void split_strides(int64_t (*kept)[TIDE_MAX_DIMS], int64_t (*reduced)[TIDE_MAX_DIMS], const call *c, int k) {
+  int64_t full[TIDE_MAX_DIMS], dense = 1;
+  int n[2] = {0, 0};
+  bool row = k < c->f->outputs && c->f->row_results;
+  if (!row) tide__stride_broadcast(full, operand(c, k), c->size, c->ndim);
+  for (int d = c->ndim - 1; row && d >= 0; d--) {
+    full[d] = is_reduced(c, d) ? 0 : dense;
+    if (!is_reduced(c, d)) dense *= c->size[d];
   }
-  int left[2] = {tide__collapse(size[0], stride[0], n, lead, false),
-                 tide__collapse(size[1], stride[1], n, f->dims, false)};
-  if (left[0] > 1 || left[1] > 1) return false;
-  for (int k = 0; k < n; k++) {
-    int64_t step = left[1] && r->columns > 1 ? stride[1][k][0] : !(k < f->outputs && f->row_results);
-    r->row_stride[k] = left[0] && r->rows > 1 ? stride[0][k][0] : 0, r->spread[k] = step == 1;
-    if (step != 0 && step != 1) return false;
-  }
-  return true;
+  for (int d = 0; d < c->ndim; d++)
+    if (is_reduced(c, d))
+      (*reduced)[n[1]++] = full[d];
+    else
+      (*kept)[n[0]++] = full[d];
 }
 
-static tide_status run_rows(bool *done, call *c, const tide__fuse_rows *r) {
+/* Can the dims that stay be one, in their order where results are not looked at, and the others too? A whole sum may be
+ * one of rows, in `outer`, whose sums are added. The operands from `first` on are looked at. */
+static bool strides_fit(const call *c, tide__fuse_rows *r, int first, int64_t *outer) {
   const tide_fused *f = c->f;
-  const tide_tensor *list[OPERANDS];
+  int n = f->outputs + f->inputs, count[2] = {0, 0};
+  int64_t size[2][TIDE_MAX_DIMS], stride[2][OPERANDS][TIDE_MAX_DIMS];
+  for (int d = 0; d < c->ndim; d++) size[is_reduced(c, d)][count[is_reduced(c, d)]++] = c->size[d];
+  for (int k = first; k < n; k++) split_strides(&stride[0][k], &stride[1][k], c, k);
+  for (int i = 0; i < 2; i++)
+    if (count[i]) count[i] = tide__collapse(size[i], stride[i] + first, n - first, count[i], first && !i);
+  if (outer && r->rows == 1 && count[1] == 2) {
+    int rows = size[1][1] < SHORT_ROW; /* which of the two dims the rows are: short ones lie beside each other */
+    r->rows = *outer = size[1][rows], r->columns = size[1][!rows];
+    for (int k = first; k < n; k++) stride[0][k][0] = stride[1][k][rows], stride[1][k][0] = stride[1][k][!rows];
+    count[0] = count[1] = 1;
+  }
+  if (count[0] > 1 || count[1] > 1 || r->rows >= INT32_MAX) return false;
+  bool along = true, across = true;
+  for (int k = first; k < n; k++) {
+    r->row_stride[k] = count[0] && r->rows > 1 ? stride[0][k][0] : 0;
+    r->step[k] = count[1] && r->columns > 1 ? stride[1][k][0] : !(k < f->outputs && f->row_results);
+    along = along && (r->step[k] == 0 || r->step[k] == 1);
+    across = across && (r->row_stride[k] == 0 || r->row_stride[k] == 1);
+  }
+  r->across = !along;
+  return along || across;
+}
+
+tide_status tide__fuse_run_rows(bool *done, tide_fused *f, const tide_compiler *c, const tide__fuse_rows *r,
+                                const tide_tensor *const *list, int device, bool supposed) {
   void *ptr[OPERANDS];
   int n = f->outputs + f->inputs;
-  for (int k = 0; k < n; k++) list[k] = operand(c, k), ptr[k] = tide__tensor_ptr(list[k]);
+  for (int k = 0; k < n; k++) ptr[k] = list[k] ? tide__tensor_ptr(list[k]) : NULL;
   if (has_pieces(c)) {
-    c->f->in_pieces = true;
-    const int64_t size[2] = {r->rows, r->columns};
+    f->in_pieces = true;
+    const int64_t size[2] = {r->across ? r->columns : r->rows, r->across ? r->rows : r->columns};
     int64_t stride[OPERANDS][TIDE_MAX_DIMS];
-    tide__fuse_work w = {.device = c->device, .ndim = 2, .numel = c->numel, .size = size};
+    tide__fuse_work w = {.device = device, .ndim = 2, .numel = r->rows * r->columns, .size = size, .across = r->across};
     w.stride = (const int64_t(*)[TIDE_MAX_DIMS])stride;
-    for (int k = 0; k < n; k++) w.operand[k] = list[k], stride[k][0] = r->row_stride[k], stride[k][1] = r->spread[k];
+    for (int k = 0; k < n; k++) {
+      bool part = f->is_part && k < f->outputs;
+      w.operand[k] = list[k];
+      stride[k][r->across] = part ? r->parts : r->row_stride[k], stride[k][!r->across] = part ? 1 : r->step[k];
+    }
     *done = tide__fuse_in_pieces(f, 2);
-    return *done ? tide__fuse_run_pieces(f, c->compiler, &w) : TIDE_OK;
+    return *done && !supposed ? tide__fuse_run_pieces(f, c, &w) : TIDE_OK;
   }
   tide__fuse_shape shape = tide__fuse_shape_of(f, r, ptr);
-  uint64_t key = (uint64_t)(c->device + 1) | (uint64_t)shape.group << 8 | (uint64_t)shape.lanes << 20 |
-                 (uint64_t)shape.pieces << 26 | (uint64_t)shape.spread << 32;
-  tide__fuse_plan *p = find_plan_of(c, key, &shape);
+  tide__fuse_plan *p = find_rows_plan(f, c, device, &shape);
   *done = p != NULL;
-  return p && !c->supposed ? tide__fuse_launch_rows(f, &p->plan, &shape, r, list, c->device) : TIDE_OK;
+  return p && !supposed ? tide__fuse_launch_rows(f, &p->plan, &shape, r, list, device) : TIDE_OK;
+}
+
+static tide_status run_short(bool *done, call *c, tide__fuse_rows *r) {
+  const tide_tensor *list[OPERANDS];
+  if (!strides_fit(c, r, 0, NULL) || r->across) return TIDE_OK;
+  for (int k = 0; k < c->f->outputs + c->f->inputs; k++) list[k] = operand(c, k);
+  return tide__fuse_run_rows(done, c->f, c->compiler, r, list, c->device, c->supposed);
+}
+
+static tide_status run_long(bool *done, call *c, const tide__fuse_rows *r) {
+  int64_t size[TIDE_MAX_DIMS];
+  const tide__fuse_long l = {.rows = r,
+                             .in = c->in,
+                             .results = c->made,
+                             .out = c->made,
+                             .compiler = c->compiler,
+                             .size = size,
+                             .ndim = row_size(size, c, true),
+                             .device = c->device,
+                             .supposed = c->supposed};
+  return tide__fuse_run_stages(done, c->f, &l);
 }
 
 static tide_status rows_call(bool *done, call *c) {
-  tide__fuse_rows r;
+  const tide_fused *f = c->f;
+  tide__fuse_rows r, whole;
+  int64_t outer = 1;
   if (c->into || !rows_fit(c, &r)) return TIDE_OK;
-  TIDE_TRY(c->f->row_results ? make_row_results(c) : make_results(c, false));
-  return strides_fit(c, &r) ? run_rows(done, c, &r) : TIDE_OK;
+  whole = r;
+  bool fits = strides_fit(c, &whole, f->outputs, &outer);
+  bool is_short = r.columns <= TIDE_FUSE_COLUMNS && outer == 1 && !whole.across;
+  if (!fits || (outer > 1 && !f->row_results)) return TIDE_OK;
+  if (!c->supposed && (is_short || f->row_results))
+    TIDE_TRY(f->row_results ? make_row_results(c) : make_results(c, false));
+  return is_short ? run_short(done, c, &r) : run_long(done, c, &whole);
 }
 
 /* ---- launching ---- */
@@ -357,7 +444,7 @@ static tide_status launch(call *c, const tide__fuse_plan *p) {
 static tide_status run_pieces(bool *done, call *c, bool flat) {
   tide__fuse_work w = {.device = c->device, .ndim = flat ? 1 : c->joined, .numel = c->numel, .size = c->dims};
   int64_t stride[OPERANDS][TIDE_MAX_DIMS];
-  *done = has_pieces(c) && tide__fuse_in_pieces(c->f, w.ndim);
+  *done = has_pieces(c->compiler) && tide__fuse_in_pieces(c->f, w.ndim);
   if (!*done) return TIDE_OK;
   w.stride = (const int64_t(*)[TIDE_MAX_DIMS])(flat ? stride : c->stride);
   for (int k = 0; k < c->f->outputs + c->f->inputs; k++) {
@@ -372,7 +459,7 @@ static tide_status run_pieces(bool *done, call *c, bool flat) {
 
 static tide_status flat_call(bool *done, call *c) {
   tide__fuse_plan *p = find_plan(c);
-  if (!p && !has_pieces(c)) return TIDE_OK;
+  if (!p && !has_pieces(c->compiler)) return TIDE_OK;
   TIDE_TRY(make_results(c, true));
   *done = true;
   if (!c->numel) return TIDE_OK;
@@ -456,10 +543,10 @@ void tide_fused_begin(tide_fused *f, const tide_fuse_layout *in) {
   if (f->reduces) {
     tide__fuse_rows r;
     bool done;
-    f->in_pieces = has_pieces(&c);
+    f->in_pieces = has_pieces(c.compiler);
     if (f->in_pieces || !rows_fit(&c, &r)) return;
     suppose_results(&c, false, result, to);
-    if (strides_fit(&c, &r)) run_rows(&done, &c, &r);
+    rows_call(&done, &c);
     return;
   }
   bool flat = flat_match(&c);
@@ -470,6 +557,8 @@ void tide_fused_begin(tide_fused *f, const tide_fuse_layout *in) {
 }
 
 tide_status tide_fused_wait(tide_fused *f) {
+  tide_fused *part;
+  for (int k = 0; (part = tide__fuse_stage(f, k)); k++) TIDE_TRY(tide_fused_wait(part));
   if (f->made != tide__epoch_now()) drop_plans(f);
   for (tide__fuse_plan *p = f->plans; p && !f->problem; p = p->next) {
     if (p->plan.function) continue;
@@ -480,7 +569,9 @@ tide_status tide_fused_wait(tide_fused *f) {
 }
 
 bool tide_fused_ready(tide_fused *f) {
-  bool ready = (f->plans || f->in_pieces) && f->made == tide__epoch_now() && !f->problem;
+  tide_fused *part;
+  bool ready = (f->plans || f->in_pieces || f->stages) && f->made == tide__epoch_now() && !f->problem;
+  for (int k = 0; (part = tide__fuse_stage(f, k)); k++) ready = tide_fused_ready(part) && ready;
   for (tide__fuse_plan *p = f->plans; ready && p; p = p->next) {
     if (!p->plan.function && find_function(p, f, false) != TIDE_OK) keep_problem(f);
     ready = p->plan.function != NULL;

@@ -8,7 +8,7 @@
 
 #include "base/fused.h"
 
-enum { PIECE = 4096, NONE = 255 };
+enum { PIECE = 4096, ACROSS = 128, NONE = 255 };
 _Static_assert(sizeof(tide_fused_program) <= TIDE_LAUNCH_BYTES, "a program is the arguments of a launch");
 
 bool tide__fuse_in_pieces(const tide_fused *f, int ndim) {
@@ -51,6 +51,8 @@ static void add_step(tide_fused_program *p, const tide_fused *f, int node, const
   for (int k = 0; k < v->operands; k++) s->in[k] = (int8_t)(v->in[k] < 0 ? v->in[k] : value[v->in[k]]);
 }
 
+int64_t tide__fuse_piece(int64_t rows, bool across) { return across ? PIECE / (rows < ACROSS ? rows : ACROSS) : PIECE; }
+
 static int64_t choose_pieces(tide_fused_program *p, bool whole_rows) {
   int last = p->ndim - 1;
   int64_t blocks = 1;
@@ -58,6 +60,10 @@ static int64_t choose_pieces(tide_fused_program *p, bool whole_rows) {
   if (last > 0 && p->columns < PIECE) {
     p->rows = PIECE / p->columns;
     if (p->rows > p->size[last - 1]) p->rows = p->size[last - 1];
+  }
+  if (p->across) {
+    p->columns = p->size[last] < ACROSS ? p->size[last] : ACROSS;
+    p->rows = tide__fuse_piece(p->size[last], true);
   }
   for (int d = 0; d <= last; d++) {
     int64_t of = d == last ? p->columns : d == last - 1 ? p->rows : 1;
@@ -88,7 +94,8 @@ tide_status tide__fuse_run_pieces(const tide_fused *f, const tide_compiler *c, c
   for (int i = 0; i < f->nodes; i++)
     if (f->value[i].kind != TIDE_FUSE_INPUT) add_step(&p, f, i, value);
   for (int k = 0; k < f->slots; k++) p.number[k] = tide__value(tide__fuse_number(f, k));
-  int64_t blocks = choose_pieces(&p, f->reduces);
+  p.parts = f->is_part ? f->outputs : 0, p.across = w->across;
+  int64_t blocks = choose_pieces(&p, f->reduces && !f->is_part);
   tide__jit_launch_begin();
   for (int k = 0; k < p.operands; k++) {
     pointer[k] = (uint16_t)((size_t)k * sizeof *p.ptr);

@@ -1,12 +1,13 @@
 /* fuse_rows.c: launches of kernels that reduce rows: how a row is shared by threads, and the packed arguments.
  *
  * Rows of up to 512 accesses of 16 bytes are a warp's, longer ones a block's of up to 1024 threads, each of which has
- * at most 8 accesses: that many elements stay in registers.
+ * at most 8 accesses: that many elements stay in registers. Longer ones are done in parts (fuse_stages.c), each by a
+ * block, or where rows lie beside each other by a thread for as many rows as it reads at once.
  *
  * Invariant: an access of several elements is made only where every row begins at a multiple of it. */
 #include "fuse.h"
 
-enum { BLOCK = 256, MOST = 1024 };
+enum { BLOCK = 256, MOST = 1024, BLOCKS = 2112, PARTS = 1024, FEW_PARTS = 128 };
 
 static const tide__fuse_value *value_of(const tide_fused *f, int k) {
   return &f->value[k < f->outputs ? f->output[k] : f->input[k - f->outputs]];
@@ -14,36 +15,69 @@ static const tide__fuse_value *value_of(const tide_fused *f, int k) {
 
 static int lanes_of(const tide_fused *f, const tide__fuse_rows *r, void *const *ptr) {
   int lanes = 16;
-  for (int k = 0; k < f->outputs + f->inputs; k++) {
+  for (int k = f->is_part ? f->outputs : 0; k < f->outputs + f->inputs; k++) {
     int bytes = (int)tide__itemsize(value_of(f, k)->dtype);
-    if (!r->spread[k]) continue;
+    if (!(r->across ? r->row_stride : r->step)[k]) continue;
     if (16 / bytes < lanes) lanes = 16 / bytes;
-    if (((uintptr_t)ptr[k] & 15) || (r->row_stride[k] * bytes) % 16) lanes = 1;
+    if (((uintptr_t)ptr[k] & 15) || ((r->across ? r->step : r->row_stride)[k] * bytes) % 16) lanes = 1;
   }
-  return r->columns % lanes ? 1 : lanes;
+  return (r->across ? r->rows : r->columns) % lanes ? 1 : lanes;
+}
+
+/* Bits count from the first operand that is read: a result has one element for a part. */
+static tide__fuse_shape shape_of_parts(const tide_fused *f, const tide__fuse_rows *r, void *const *ptr) {
+  tide__fuse_shape s = {.lanes = lanes_of(f, r, ptr), .pieces = r->across};
+  for (int k = f->outputs; k < f->outputs + f->inputs; k++) {
+    s.spread |= (uint32_t)((r->across ? r->row_stride : r->step)[k] != 0) << (k - f->outputs);
+    s.moves |= (uint32_t)(r->step[k] != 0) << (k - f->outputs);
+  }
+  return s;
+}
+
+static int64_t up(int64_t n, int64_t by) { return (n + by - 1) / by; }
+
+/* By sizes alone, so that the same call gives the same bits. A thread has 8 accesses at least. Where r->parts is given
+ * it stays: the last ones may have nothing to do. */
+void tide__fuse_choose_parts(const tide_fused *f, tide__fuse_rows *r, void *const *ptr) {
+  int64_t lanes = lanes_of(f, r, ptr), count = r->across ? r->columns : r->columns / lanes;
+  int64_t wanted = up(BLOCKS, r->across ? up(r->rows / lanes, BLOCK) : r->rows);
+  int64_t most = up(count, r->across ? 8 : 8 * BLOCK);
+  if (wanted > most) wanted = most;
+  if (wanted > PARTS) wanted = PARTS;
+  if (!r->parts) r->parts = up(count, up(count, wanted));
+  r->span = up(count, r->parts);
 }
 
 tide__fuse_shape tide__fuse_shape_of(const tide_fused *f, const tide__fuse_rows *r, void *const *ptr) {
+  if (f->is_part) return shape_of_parts(f, r, ptr);
   tide__fuse_shape s = {.group = 32, .lanes = lanes_of(f, r, ptr)};
+  for (int k = 0; k < f->outputs + f->inputs; k++) s.spread |= (uint32_t)(r->step[k] != 0) << k;
+  if (r->parts && r->columns <= PARTS) { /* one kernel for any number of parts */
+    s.group = r->columns > FEW_PARTS ? BLOCK : 32, s.lanes = 1, s.pieces = 4;
+    return s;
+  }
   int64_t accesses = (r->columns + s.lanes - 1) / s.lanes;
   if (accesses > 32 * 8) s.group = BLOCK;
   while (s.group < MOST && accesses > (int64_t)s.group * (s.lanes > 1 ? 4 : 8)) s.group *= 2;
   s.pieces = (int)((accesses + s.group - 1) / s.group);
-  for (int k = 0; k < f->outputs + f->inputs; k++) s.spread |= (uint32_t)r->spread[k] << k;
   return s;
+}
+
+static int64_t blocks_of(const tide__fuse_shape *shape, const tide__fuse_rows *r, int threads) {
+  if (shape->group) return up(r->rows, threads / shape->group);
+  return r->across ? up(r->rows / shape->lanes * r->parts, BLOCK) : r->rows * r->parts;
 }
 
 tide_status tide__fuse_launch_rows(const tide_fused *f, const tide__jit_plan *p, const tide__fuse_shape *shape,
                                    const tide__fuse_rows *r, const tide_tensor *const *operand, int device) {
   static const uint16_t no_offset[1];
   int operands = f->outputs + f->inputs, at = 16 * f->slots;
-  int threads = shape->group < BLOCK ? BLOCK : shape->group, each = threads / shape->group;
+  int threads = shape->group < BLOCK ? BLOCK : shape->group, tail = at + 16 * operands;
   uint16_t pointer[TIDE_JIT_OPERANDS];
-  int32_t columns = (int32_t)r->columns;
   tide__packed a;
   tide__queue q;
   TIDE_TRY(tide__queue_begin(&q, device));
-  memset(&a, 0, (size_t)at + 16 * (size_t)operands + 32);
+  memset(&a, 0, (size_t)tail + 8 * (size_t)operands + 48);
   memcpy(a.bytes, f->packed, (size_t)at);
   tide__jit_launch_begin();
   for (int k = 0; k < operands; k++) {
@@ -53,9 +87,21 @@ tide_status tide__fuse_launch_rows(const tide_fused *f, const tide__jit_plan *p,
     memcpy(a.bytes + at + 8 * operands + 8 * k, &r->row_stride[k], 8);
     tide__jit_operand(operand[k], k < f->outputs, q.stream);
   }
-  memcpy(a.bytes + at + 16 * operands, &r->rows, 8);
-  memcpy(a.bytes + at + 16 * operands + 8, &columns, 4);
-  const tide_launch launch = {.grid = {(uint32_t)((r->rows + each - 1) / each), 1, 1},
+  if (shape->group) {
+    int64_t size[] = {r->rows, r->columns};
+    memcpy(a.bytes + tail, size, sizeof size);
+    tail += (int)sizeof size;
+  } else {
+    int64_t size[] = {r->rows, r->across ? r->columns : r->columns / shape->lanes, r->span, r->parts};
+    memcpy(a.bytes + tail, size, sizeof size);
+    tail += (int)sizeof size;
+    for (int k = 0; k < operands; k++, tail += 8) {
+      int64_t step = r->across ? r->step[k] : r->step[k] * shape->lanes;
+      memcpy(a.bytes + tail, &step, 8);
+    }
+    tail = (tail + 15) / 16 * 16;
+  }
+  const tide_launch launch = {.grid = {(uint32_t)blocks_of(shape, r, threads), 1, 1},
                               .block = {(uint32_t)threads, 1, 1},
                               .site = device < 0 ? 0 : tide__site_now(),
                               .device = device,
@@ -63,7 +109,7 @@ tide_status tide__fuse_launch_rows(const tide_fused *f, const tide__jit_plan *p,
                               .elementwise = true,
                               .params = 1,
                               .pointers = (uint16_t)operands,
-                              .bytes = (uint16_t)(at + 16 * operands + 16),
+                              .bytes = (uint16_t)tail,
                               .packed = a.bytes,
                               .offset = no_offset,
                               .pointer = pointer};

@@ -3,7 +3,8 @@
  * A group of threads, a warp or a block, does a row. What it reads of the row stays in registers, so that each element
  * is read once, however many reductions there are. A reduction is a loop over the thread's elements, and then a joining
  * of the threads'. Values that lead to it are computed in that loop; those that are reduced and used again are kept.
- * What is one value a row is computed once, by every thread.
+ * What is one value a row is computed once, by every thread. A kernel of parts reads as it goes and keeps nothing but
+ * what it has summed up, one for each lane.
  *
  * Invariant: all of a row is read before any of it is written. */
 #include "fuse.h"
@@ -14,13 +15,16 @@ typedef struct writer {
   tide__text t;
   const tide_fused *f;
   const tide__fuse_shape *shape;
+  const char *mine; /* behind an operand that has elements along the lanes: which one */
   bool kept[TIDE_FUSE_NODES], there[TIDE_FUSE_NODES]; /* there: declared in the running loop, or for the row */
 } writer;
 
 static bool is_half(int dtype) { return dtype == TIDE_FLOAT16 || dtype == TIDE_BFLOAT16; }
 static bool is_packed(int dtype) { return dtype == TIDE_BOOL || is_half(dtype); }
 static int place_of(const writer *w, int node) { return w->f->outputs + w->f->value[node].input; }
-static bool is_spread(const writer *w, int operand) { return w->shape->spread >> operand & 1; }
+static bool is_spread(const writer *w, int operand) {
+  return w->shape->spread >> (w->f->is_part ? operand - w->f->outputs : operand) & 1;
+}
 
 static const char joins[] =
     "#ifdef TIDE_BARE\n#define __shared__ __attribute__((shared))\n#endif\n"
@@ -28,13 +32,16 @@ static const char joins[] =
     "  unsigned y; asm volatile(\"shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;\" : \"=r\"(y) : \"r\"(x), "
     "\"r\"(d));\n"
     "  return y;\n}\n"
+    "TIDE_INLINE int tide_other(int x, int d) { return (int)tide_other((unsigned)x, d); }\n"
     "TIDE_INLINE float tide_other(float x, int d) { return __uint_as_float(tide_other(__float_as_uint(x), d)); }\n"
     "TIDE_INLINE double tide_other(double x, int d) {\n"
     "  unsigned long long u = (unsigned long long)__double_as_longlong(x);\n"
     "  unsigned long long low = tide_other((unsigned)u, d), high = tide_other((unsigned)(u >> 32), d);\n"
     "  return __longlong_as_double((long long)(high << 32 | low));\n}\n"
+    "TIDE_INLINE long long tide_other(long long x, int d) {\n"
+    "  return __double_as_longlong(tide_other(__longlong_as_double(x), d));\n}\n"
     "template <int OP, class T> TIDE_INLINE T tide_join(T a, T b) {\n"
-    "  return OP == 0 ? a + b : OP == 1 ? (a > b || a != a ? a : b) : (a < b || a != a ? a : b);\n}\n"
+    "  return OP == 0 ? a + b : OP == 3 ? a * b : OP == 1 ? (a > b || a != a ? a : b) : (a < b || a != a ? a : b);\n}\n"
     "template <int OP, class T> TIDE_INLINE T tide_all(T x) {\n"
     "#pragma unroll\n"
     "  for (int d = 16; d; d >>= 1) x = tide_join<OP>(x, tide_other(x, d));\n"
@@ -56,7 +63,8 @@ static const char joins[] =
     "template <> struct tide_raw<16> { typedef uint4 type; };\n"
     "#define TIDE_LOOP _Pragma(\"unroll\") for (int j = 0; j < TIDE_PIECES; j++) if ((j * TIDE_GROUP + lane) * "
     "TIDE_LANES_ < columns) \\\n  _Pragma(\"unroll\") for (int e = 0; e < TIDE_LANES_; e++)\n"
-    "#define TIDE_MINE (j * TIDE_LANES_ + e)\n";
+    "#define TIDE_MINE (j * TIDE_LANES_ + e)\n"
+    "#define TIDE_EACH_LANE _Pragma(\"unroll\") for (int e = 0; e < TIDE_LANES_; e++)\n";
 
 static int uses(const tide_fused *f, int node) {
   int n = 0;
@@ -74,7 +82,7 @@ static void add_input(writer *w, int node) {
   const tide__fuse_value *v = &w->f->value[node];
   int k = place_of(w, node);
   tide__text_add(&w->t, is_packed(v->dtype) ? "  const %s v%d = tide_get(p%d%s);\n" : "  const %s v%d = p%d%s;\n",
-                 tide__fuse_value_type(v->dtype), node, k, is_spread(w, k) ? "[TIDE_MINE]" : "");
+                 tide__fuse_value_type(v->dtype), node, k, is_spread(w, k) ? w->mine : "");
 }
 
 /* Declares the value for one element, and what it is made of. */
@@ -101,20 +109,35 @@ static void forget(writer *w) {
   for (int i = 0; i < w->f->nodes; i++) w->there[i] = w->there[i] && w->f->value[i].is_row;
 }
 
+static int join_of(const tide__fuse_value *v) {
+  return v->op == TIDE_MAX ? 1 : v->op == TIDE_MIN ? 2 : v->op == TIDE_PROD ? 3 : 0;
+}
+
+/* What nothing is reduced to. */
+static const char *none_of(const tide__fuse_value *v) {
+  static const char *const most[] = {"2147483647", "9223372036854775807ll", "__int_as_float(0x7f800000)",
+                                     "__longlong_as_double(0x7ff0000000000000ll)"};
+  static const char *const least[] = {"-2147483647 - 1", "-9223372036854775807ll - 1", "-__int_as_float(0x7f800000)",
+                                      "-__longlong_as_double(0x7ff0000000000000ll)"};
+  int join = join_of(v), k = v->compute == TIDE_INT64 ? 1 : v->compute == TIDE_FLOAT32 ? 2 : 3;
+  if (join == 0 || join == 3) return join ? "1" : "0";
+  return (join == 1 ? least : most)[v->compute == TIDE_INT32 ? 0 : k];
+}
+
 static void add_reduce(writer *w, int node) {
   const tide__fuse_value *v = &w->f->value[node], *from = &w->f->value[v->in[0]];
-  const char *type = tide__fuse_value_type(v->dtype), *none = "0";
-  int join = v->op == TIDE_MAX ? 1 : v->op == TIDE_MIN ? 2 : 0;
+  const char *type = tide__fuse_value_type(v->dtype);
+  int join = join_of(v);
   bool keeps = from->kind != TIDE_FUSE_INPUT && !w->kept[v->in[0]] && uses(w->f, v->in[0]) > 1;
-  if (join)
-    none = v->compute == TIDE_FLOAT64 ? "__longlong_as_double(0x7ff0000000000000ll)" : "__int_as_float(0x7f800000)";
   if (keeps) tide__text_add(&w->t, "  %s r%d[TIDE_PIECES * TIDE_LANES_];\n", type, v->in[0]);
-  tide__text_add(&w->t, "  %s v%d = %s%s;\n  TIDE_LOOP {\n", type, node, join == 1 ? "-" : "", none);
+  tide__text_add(&w->t, "  %s v%d = %s;\n  TIDE_LOOP {\n", type, node, none_of(v));
   need(w, v->in[0]);
   if (keeps) tide__text_add(&w->t, "  r%d[TIDE_MINE] = v%d;\n", v->in[0], v->in[0]);
   tide__text_add(&w->t, "  v%d = tide_join<%d>(v%d, v%d);\n  }\n  v%d = tide_all<%d>(v%d);\n", node, join, node,
                  v->in[0], node, join, node);
   if (v->op == TIDE_MEAN) tide__text_add(&w->t, "  v%d /= (%s)columns;\n", node, type);
+  if (v->params)
+    tide__text_add(&w->t, "  v%d /= columns > tide_a.c%d ? columns - tide_a.c%d : 0;\n", node, v->param, v->param);
   w->kept[v->in[0]] |= keeps;
   forget(w);
   w->there[node] = true;
@@ -179,10 +202,63 @@ static void add_results(writer *w) {
                    k, k, k, k, k, k);
 }
 
+/* ---- parts ---- */
+
+/* The addresses of the part's row; what is the same for all lanes' next elements is read before the loop. */
+static void add_part_load(writer *w, int k, bool in_loop) {
+  bool moves = w->shape->moves >> (k - w->f->outputs) & 1;
+  const char *at = in_loop ? "i" : "0";
+  if (!in_loop)
+    tide__text_add(&w->t, "  const tide_s%d *a%d = (const tide_s%d *)tide_a.ptr[%d] + row * tide_a.stride[%d];\n", k, k,
+                   k, k, k);
+  if (moves != in_loop) return;
+  if (is_spread(w, k))
+    tide__text_add(&w->t,
+                   "  typedef tide_raw<sizeof(tide_s%d) * TIDE_LANES_>::type tide_r%d;\n"
+                   "  alignas(tide_r%d) tide_s%d p%d[TIDE_LANES_];\n"
+                   "  *(tide_r%d *)p%d = *(const tide_r%d *)(a%d + (%s) * tide_a.step[%d]);\n",
+                   k, k, k, k, k, k, k, k, k, at, k);
+  else
+    tide__text_add(&w->t, "  const tide_s%d p%d = a%d[(%s) * tide_a.step[%d]];\n", k, k, k, at, k);
+}
+
+static char *parts_body(const tide_fused *f, const tide__fuse_shape *shape) {
+  writer w = {.f = f, .shape = shape, .mine = "[e]"};
+  const char *across = shape->pieces ? "(row + e) * tide_a.parts + part" : "row * tide_a.parts + part";
+  for (int k = 0; k < f->inputs; k++) add_part_load(&w, f->outputs + k, false);
+  for (int k = 0; k < f->outputs; k++) {
+    const tide__fuse_value *v = &f->value[f->output[k]];
+    tide__text_add(&w.t, "  %s s%d[TIDE_LANES_];\n  TIDE_EACH_LANE s%d[e] = %s;\n", tide__fuse_value_type(v->dtype), k,
+                   k, none_of(v));
+  }
+  tide__text_add(&w.t, "  _Pragma(\"unroll 4\") for (long long i = first; i < end; i += %s) {\n",
+                 shape->pieces ? "1" : "256");
+  for (int k = 0; k < f->inputs; k++) add_part_load(&w, f->outputs + k, true);
+  tide__text_add(&w.t, "  TIDE_EACH_LANE {\n");
+  for (int k = 0; k < f->outputs; k++) {
+    const tide__fuse_value *v = &f->value[f->output[k]];
+    need(&w, v->in[0]);
+    tide__text_add(&w.t, "  s%d[e] = tide_join<%d>(s%d[e], v%d);\n", k, join_of(v), k, v->in[0]);
+  }
+  tide__text_add(&w.t, "  }\n  }\n");
+  for (int k = 0; k < f->outputs; k++) {
+    int join = join_of(&f->value[f->output[k]]);
+    if (shape->pieces)
+      tide__text_add(&w.t, "  TIDE_EACH_LANE ((tide_s%d *)tide_a.ptr[%d])[%s] = s%d[e];\n", k, k, across, k);
+    else
+      tide__text_add(&w.t,
+                     "  _Pragma(\"unroll\") for (int e = 1; e < TIDE_LANES_; e++) s%d[0] = tide_join<%d>(s%d[0], "
+                     "s%d[e]);\n  s%d[0] = tide_all<%d>(s%d[0]);\n"
+                     "  if (!threadIdx.x) ((tide_s%d *)tide_a.ptr[%d])[%s] = s%d[0];\n",
+                     k, join, k, k, k, join, k, k, k, across, k);
+  }
+  return tide__text_end(&w.t, "fuse");
+}
+
 /* ---- the whole ---- */
 
 static char *body_of(const tide_fused *f, const tide__fuse_shape *shape) {
-  writer w = {.f = f, .shape = shape};
+  writer w = {.f = f, .shape = shape, .mine = "[TIDE_MINE]"};
   add_loads(&w);
   for (int i = 0; i < f->nodes; i++) {
     if (f->value[i].kind == TIDE_FUSE_REDUCE)
@@ -205,28 +281,53 @@ static void add_declarations(tide__text *t, const tide_fused *f, const tide__fus
   }
   tide__text_add(t, "struct tide_args {\n");
   for (int k = 0; k < f->slots; k++) tide__text_add(t, "  alignas(16) %s c%d;\n", tide__fuse_slot_type(&f->slot[k]), k);
-  tide__text_add(t, "  alignas(16) void *ptr[%d];\n  long long stride[%d], rows;\n  int columns;\n};\n", operands,
-                 operands);
-  tide__text_add(t, "#define TIDE_GROUP %d\n#define TIDE_LANES_ %d\n#define TIDE_PIECES %d\n", shape->group,
-                 shape->lanes, shape->pieces);
+  tide__text_add(t, "  alignas(16) void *ptr[%d];\n  long long stride[%d], rows, columns", operands, operands);
+  if (f->is_part) tide__text_add(t, ", span, parts, step[%d]", operands);
+  tide__text_add(t, ";\n};\n#define TIDE_GROUP %d\n#define TIDE_LANES_ %d\n#define TIDE_PIECES %d\n",
+                 shape->group ? shape->group : 256, shape->lanes, shape->pieces);
 }
 
-char *tide__fuse_rows_source(const tide_fused *f, const tide__fuse_shape *shape, const tide_compiler *c) {
+/* The whole around a body, which is freed. */
+static char *around(const tide_fused *f, const tide__fuse_shape *shape, const tide_compiler *c, char *body, int threads,
+                    const char *head) {
   tide__text t = {0};
-  int threads = shape->group < 256 ? 256 : shape->group;
-  char *body = body_of(f, shape), *helpers = body ? tide__fuse_helpers(body) : NULL;
+  char *helpers = body ? tide__fuse_helpers(body) : NULL;
   if (helpers) {
     tide__text_add(&t, "%s%s%s", c->prelude, c->with_small, helpers);
     add_declarations(&t, f, shape);
-    tide__text_add(
-        &t,
-        "%sextern \"C\" __global__ void __launch_bounds__(%d) tide_kernel(const __grid_constant__ tide_args "
-        "tide_a) {\n  tide_begin();\n  const int lane = threadIdx.x %% TIDE_GROUP, columns = tide_a.columns;\n"
-        "  const long long row = (long long)blockIdx.x * %d + threadIdx.x / TIDE_GROUP;\n"
-        "  if (row >= tide_a.rows) return;\n%s}\n",
-        joins, threads, threads / shape->group, body);
+    tide__text_add(&t,
+                   "%sextern \"C\" __global__ void __launch_bounds__(%d) tide_kernel(const __grid_constant__ tide_args "
+                   "tide_a) {\n  tide_begin();\n%s%s}\n",
+                   joins, threads, head, body);
   }
   free(body);
   free(helpers);
   return helpers ? tide__text_end(&t, "fuse") : NULL;
+}
+
+char *tide__fuse_rows_source(const tide_fused *f, const tide__fuse_shape *shape, const tide_compiler *c) {
+  char head[256];
+  int threads = shape->group < 256 ? 256 : shape->group;
+  snprintf(head, sizeof head,
+           "  const int lane = threadIdx.x %% TIDE_GROUP, columns = (int)tide_a.columns;\n"
+           "  const long long row = (long long)blockIdx.x * %d + threadIdx.x / TIDE_GROUP;\n"
+           "  if (row >= tide_a.rows) return;\n",
+           threads / shape->group);
+  return around(f, shape, c, body_of(f, shape), threads, head);
+}
+
+/* The first and the last access of a thread, or of a block, in its part. */
+#define TIDE_BOUNDS(first)                                                                                             \
+  "  const long long first = " first ", stop = (part + 1) * tide_a.span;\n"                                            \
+  "  const long long end = stop < tide_a.columns ? stop : tide_a.columns;\n"
+
+char *tide__fuse_parts_source(const tide_fused *f, const tide__fuse_shape *shape, const tide_compiler *c) {
+  static const char along[] =
+      "  const long long row = blockIdx.x / tide_a.parts, part = blockIdx.x % tide_a.parts;\n" TIDE_BOUNDS(
+          "part * tide_a.span + threadIdx.x");
+  static const char across[] =
+      "  const long long mine = blockIdx.x * 256ll + threadIdx.x, wide = tide_a.rows / TIDE_LANES_;\n"
+      "  const long long row = mine % wide * TIDE_LANES_, part = mine / wide;\n"
+      "  if (part >= tide_a.parts) return;\n" TIDE_BOUNDS("part * tide_a.span");
+  return around(f, shape, c, parts_body(f, shape), 256, shape->pieces ? across : along);
 }

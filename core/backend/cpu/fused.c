@@ -4,6 +4,8 @@
  * A piece is some rows of the last two dims, or a part of one row. Values that only lead to others live in scratch
  * memory that the pieces of a thread share.
  *
+ * Where rows are longer than a piece, a reduction is of the piece, and gives one element of a tensor of parts.
+ *
  * Invariant: pieces share no element, and a step reads what steps before it have made of the same piece. */
 #include "base/fused.h"
 #include "cxx.h"
@@ -76,13 +78,15 @@ static tide_status do_op(const piece *x, const tide_fused_step *s) {
 static tide_status do_reduce(const piece *x, const tide_fused_step *s) {
   const tide_fused_program *p = x->p;
   int64_t out[2], in[2];
+  int red = !p->across, keep = p->across; /* of the two dims */
   tide_reduce_args a = {.head = {.nptr = 3, .device = -1}, .op = s->compute, .nkeep = 1, .nred = 1, .scale = 1};
   a.head.ptr[0] = operand(x, s->out, out), a.head.ptr[1] = operand(x, s->in[0], in);
   a.dtype[0] = p->dtype[s->out], a.dtype[1] = p->dtype[s->in[0]];
-  a.acc = a.dtype[1] == TIDE_FLOAT64 ? TIDE_FLOAT64 : TIDE_FLOAT32;
-  a.outer = a.keep_size[0] = x->rows, a.inner = a.red_size[0] = x->columns;
-  a.keep_stride[0][0] = out[0], a.keep_stride[1][0] = in[0], a.red_stride[0] = in[1];
-  if (s->compute == TIDE_MEAN) a.scale = 1.0 / (double)x->columns;
+  a.acc = tide__category(a.dtype[1]) == 1 ? TIDE_INT64 : tide__compute_dtype((tide_dtype)a.dtype[1]);
+  a.outer = a.keep_size[0] = keep ? x->columns : x->rows, a.inner = a.red_size[0] = keep ? x->rows : x->columns;
+  a.keep_stride[0][0] = out[keep], a.keep_stride[1][0] = in[keep], a.red_stride[0] = in[red];
+  double n = (double)a.inner - (s->params ? p->number[s->param].re : 0);
+  if (s->compute == TIDE_MEAN || s->params) a.scale = 1 / (n > 0 ? n : 0);
   return tide__cpu_reduce(NULL, &a);
 }
 
@@ -114,8 +118,9 @@ static void find_piece(piece *x, int64_t block) {
     index[last - 1] = row;
   }
   for (int d = last - 2; d >= 0; d--) index[d] = block % p->size[d], block /= p->size[d];
-  for (int k = 0; k < p->operands; k++) {
+  for (int k = p->operands - 1; k >= 0; k--) {
     int64_t offset = 0;
+    if (k + 1 == p->parts) index[last - p->across] /= p->across ? p->rows : p->columns;
     for (int d = 0; d < p->ndim; d++) offset += index[d] * p->stride[k][d];
     x->at[k] = (char *)p->ptr[k] + offset * tide__itemsize(p->dtype[k]);
   }

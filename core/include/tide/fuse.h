@@ -20,7 +20,7 @@ typedef enum tide_fuse_kind {
   TIDE_FUSE_INPUT,  /* a tensor that is given; inputs are counted in the order of the nodes */
   TIDE_FUSE_OP,     /* an elementwise operation */
   TIDE_FUSE_CAST,   /* a value as another dtype */
-  TIDE_FUSE_REDUCE, /* a reduction over the last dims */
+  TIDE_FUSE_REDUCE, /* a reduction over the last dims, or over the first ones */
 } tide_fuse_kind;
 
 /* One value. */
@@ -30,14 +30,18 @@ typedef struct tide_fuse_node {
   tide_dtype dtype; /* INPUT: of the tensor; CAST: of the result */
   int ndim;         /* INPUT: its dims */
   int in[3];        /* operands: a node before this one, or -1 - k for number k */
-  int param;        /* OP: the first of the numbers that it takes beside its operands, which follow each other */
+  int param;        /* OP: the first of the numbers that it takes beside its operands, which follow each other;
+                       REDUCE: the number that the reduction takes (var's correction, norm's p), or -1 */
   int dims;         /* REDUCE: over how many dims, the last ones */
+  bool leading;     /* REDUCE: the first ones instead */
   bool keepdim;     /* REDUCE: they stay, with size 1 */
 } tide_fuse_node;
 
 /* Can an operation with operands of that dtype, after promotion, be part of a kernel? */
 TIDE_API bool tide_fuse_takes(tide_op op, tide_dtype common);
-/* How many numbers it takes beside its operands. */
+/* Can a reduction of that dtype? */
+TIDE_API bool tide_fuse_reduces(tide_reduction op, tide_dtype dtype);
+/* How many numbers an operation takes beside its operands. */
 TIDE_API int tide_fuse_params(tide_op op);
 /* Makes it of n nodes, of which those of `outputs` are the results. The numbers are part of it, but not of its kernel:
  * another one that differs in nothing else finds that made. `name` is what messages and profiles call it; it is
