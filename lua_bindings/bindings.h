@@ -374,8 +374,8 @@ static inline void ltide_made(lua_State *L, ltide_state *S) {
 void ltide_fuse_note(lua_State *L, ltide_state *S, tide_op op, const tide_operand *in, const tide_scalar *p,
                      const tide_tensor *into);
 /* Likewise of a reduction of x to new tensors. */
-void ltide_fuse_note_reduction(lua_State *L, ltide_state *S, tide_reduction op, const tide_tensor *x, const int *dims,
-                               int ndims, bool keepdim);
+void ltide_fuse_note_reduction(lua_State *L, ltide_state *S, tide_reduction op, const tide_tensor *x,
+                               const tide_reduce_options *o);
 
 /* util.c: lets hooks run, an interruption among them, in a long loop that calls no Lua function; `i` counts its steps.
  * A hook may do what it likes, so the loop reads no argument afterwards that it does not hold. */

@@ -199,9 +199,9 @@ void ltide_fuse_note(lua_State *L, ltide_state *S, tide_op op, const tide_operan
   (void)L, (void)S, (void)op, (void)in, (void)p, (void)into;
 }
 
-void ltide_fuse_note_reduction(lua_State *L, ltide_state *S, tide_reduction op, const tide_tensor *x, const int *dims,
-                               int ndims, bool keepdim) {
-  (void)L, (void)S, (void)op, (void)x, (void)dims, (void)ndims, (void)keepdim;
+void ltide_fuse_note_reduction(lua_State *L, ltide_state *S, tide_reduction op, const tide_tensor *x,
+                               const tide_reduce_options *o) {
+  (void)L, (void)S, (void)op, (void)x, (void)o;
 }
 
 static int lfused_call(lua_State *L) {

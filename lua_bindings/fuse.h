@@ -114,11 +114,11 @@ typedef enum fuse_what {
 
 typedef struct fuse_event {
   uint8_t what, op, operands, params, dtype;
-  bool is_view; /* CALL: the result looks at an operand's memory */
-  bool keepdim;
-  uint8_t dims;      /* REDUCE */
-  int16_t in[3];     /* a value, or -1: number[k] */
-  int16_t out, into; /* into: the value whose memory is written, or -1 */
+  bool is_view;          /* CALL: the result looks at an operand's memory */
+  bool keepdim, leading; /* leading: the first dims */
+  uint8_t dims;          /* REDUCE */
+  int16_t in[3];         /* a value, or -1: number[k] */
+  int16_t out, into;     /* into: the value whose memory is written, or -1 */
   tide_scalar number[3], param[3];
   fuse_step call;
 } fuse_event;
@@ -130,8 +130,7 @@ typedef struct fuse_seen {
 
 /* The call of a C function that is under way. */
 typedef struct fuse_call {
-  bool is_reduction, keepdim; /* reduce.c has, of a reduction over the last `dims` dims */
-  int dims;
+  bool is_reduction;    /* reduce.c has, of one that event.dims and the like tell of */
   bool is_op, is_vague; /* ops.c has told about one operation; of something that is not known, or twice */
   int op, operands, params, seen_count;
   int16_t in[3];

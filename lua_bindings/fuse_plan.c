@@ -20,7 +20,13 @@ typedef struct group {
   bool writes;
   int16_t reduced; /* the value that reductions are over, or -1 */
   int dims;
+  bool leading;
+  uint8_t kind[GROUP]; /* of each event */
 } group;
+
+/* An event is none of reductions; one value a row, whose dims stay, or are gone; or is computed with such values. */
+enum { PLAIN, ROW, DROPPED, OF_ROWS, MIXED };
+static bool is_row(int kind) { return kind == ROW || kind == DROPPED; }
 
 typedef struct planner {
   fuse_recorder *r;
@@ -96,7 +102,8 @@ static int add_number(fuse_step *s, tide_scalar number) {
 static void add_event_node(const planner *p, fuse_step *s, int16_t *node, const fuse_event *e) {
   static const tide_fuse_kind kinds[] = {
       [FUSE_OP] = TIDE_FUSE_OP, [FUSE_CAST] = TIDE_FUSE_CAST, [FUSE_REDUCE] = TIDE_FUSE_REDUCE};
-  tide_fuse_node n = {.kind = kinds[e->what], .op = e->op, .param = -1, .dims = e->dims, .keepdim = e->keepdim};
+  tide_fuse_node n = {
+      .kind = kinds[e->what], .op = e->op, .param = -1, .dims = e->dims, .leading = e->leading, .keepdim = e->keepdim};
   if (e->what == FUSE_CAST) n.dtype = (tide_dtype)e->dtype;
   for (int k = 0; k < e->operands; k++)
     n.in[k] = e->in[k] >= 0 ? node_of(p, s, node, e->in[k]) : -1 - add_number(s, e->number[k]);
@@ -160,7 +167,9 @@ static void close_group(planner *p, int next) {
     int results[TIDE_FUSE_OUTPUTS], n = 0;
     for (int k = i; k < g->events && n < TIDE_FUSE_OUTPUTS; k++) {
       const fuse_event *e = &p->r->event[g->event[k]], *first = n ? &p->r->event[g->event[results[0]]] : e;
+      int like = n ? results[0] : k;
       if (done[k] || !is_wanted(p, e, next) || !same_size(&p->r->value[e->out], &p->r->value[first->out])) continue;
+      if (is_row(g->kind[k]) != is_row(g->kind[like])) continue;
       done[k] = true;
       results[n++] = k;
     }
@@ -211,30 +220,39 @@ static int target_of(const planner *p, const fuse_event *e) {
   return is_pending(p, e->into) ? p->r->value[e->into].target : e->into;
 }
 
-/* Is the value one that was reduced in this group, and has lost dims? */
-static bool is_dropped(const planner *p, int value) {
-  for (int i = 0; i < p->g.events; i++) {
-    const fuse_event *e = &p->r->event[p->g.event[i]];
-    if (e->out == value) return e->what == FUSE_REDUCE && !e->keepdim;
+/* MIXED: with values that have lost dims and others, which broadcast in another way than rows do. */
+static int kind_of(const planner *p, const fuse_event *e) {
+  const group *g = &p->g;
+  int count[MIXED] = {0}, tensors = 0;
+  if (e->what == FUSE_REDUCE) return e->keepdim ? ROW : DROPPED;
+  for (int k = 0; k < e->operands; k++) {
+    int kind = PLAIN;
+    for (int i = 0; i < g->events; i++)
+      if (p->r->event[g->event[i]].out == e->in[k]) kind = g->kind[i];
+    tensors += e->in[k] >= 0;
+    count[kind] += e->in[k] >= 0;
   }
-  return false;
+  if (count[DROPPED]) return count[DROPPED] == tensors ? DROPPED : MIXED;
+  return count[PLAIN] == tensors ? PLAIN : count[ROW] == tensors ? ROW : OF_ROWS;
 }
 
-/* In a kernel of rows every value has the size of the rows, or less. */
+/* In a kernel of rows every value has the size of the rows, or less, but what is computed with one value a row. */
 static bool breaks_rows(const planner *p, const fuse_event *e, int target) {
   const fuse_recorder *r = p->r;
   const group *g = &p->g;
-  for (int k = 0; k < e->operands; k++)
-    if (e->in[k] >= 0 && is_dropped(p, e->in[k])) return true;
+  int kind = kind_of(p, e);
+  if (kind == MIXED) return true;
   if (e->what == FUSE_REDUCE) {
     const fuse_value *x = &r->value[e->in[0]];
-    if (g->reduced >= 0) return g->dims != e->dims || !same_size(x, &r->value[g->reduced]);
+    if (g->reduced >= 0) return g->dims != e->dims || g->leading != e->leading || !same_size(x, &r->value[g->reduced]);
     for (int i = 0; i < g->events; i++)
       if (r->value[r->event[g->event[i]].out].ndim > x->ndim || !is_below(&r->value[r->event[g->event[i]].out], x))
         return true;
     return g->writes;
   }
-  return g->reduced >= 0 && (target >= 0 || !is_below(&r->value[e->out], &r->value[g->reduced]));
+  if (g->reduced < 0 || is_row(kind)) return g->reduced >= 0 && target >= 0;
+  const fuse_value *out = &r->value[e->out], *rows = &r->value[g->reduced];
+  return target >= 0 || !is_below(out, rows) || (kind == OF_ROWS && !same_size(out, rows));
 }
 
 static void add_operation(planner *p, int at) {
@@ -249,8 +267,9 @@ static void add_operation(planner *p, int at) {
     if (e->in[k] >= 0 && !is_pending(p, e->in[k]) && !is_leaf(g, e->in[k])) g->leaf[g->leaves++] = e->in[k];
   for (int k = 0; k < e->operands; k++) g->numbers += e->in[k] < 0;
   g->numbers += e->params;
+  g->kind[g->events] = (uint8_t)kind_of(p, e);
   g->event[g->events++] = (int16_t)at;
-  if (e->what == FUSE_REDUCE) g->reduced = e->in[0], g->dims = e->dims;
+  if (e->what == FUSE_REDUCE) g->reduced = e->in[0], g->dims = e->dims, g->leading = e->leading;
   p->r->value[e->out].target = (int16_t)target;
   g->writes |= target >= 0;
   if (target >= 0) p->r->record->writes = true;
@@ -441,8 +460,9 @@ static tide_status do_node(tide_tensor **made, const fuse_step *s, int i, tide_t
   if (n->kind == TIDE_FUSE_REDUCE) {
     tide_reduce_options o = TIDE_REDUCE_OPTIONS;
     int dims[TIDE_MAX_DIMS], ndim = tide_tensor_ndim(made[n->in[0]]);
-    for (int k = 0; k < n->dims; k++) dims[k] = ndim - n->dims + k;
+    for (int k = 0; k < n->dims; k++) dims[k] = k + (n->leading ? 0 : ndim - n->dims);
     o.dims = dims, o.ndims = n->dims, o.keepdim = n->keepdim;
+    if (n->param >= 0) o.param = s->number[n->param].re;
     return tide_reduce(&made[i], (tide_reduction)n->op, made[n->in[0]], &o, NULL);
   }
   if (n->kind == TIDE_FUSE_CAST) {

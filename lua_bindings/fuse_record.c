@@ -217,22 +217,36 @@ void ltide_fuse_note(lua_State *L, ltide_state *S, tide_op op, const tide_operan
   if (is_square) c->op = TIDE_OP_square, c->operands = 1;
 }
 
-void ltide_fuse_note_reduction(lua_State *L, ltide_state *S, tide_reduction op, const tide_tensor *x, const int *dims,
-                               int ndims, bool keepdim) {
+/* Over the last dims, or the first ones? */
+static bool find_dims(fuse_event *e, const tide_reduce_options *o, int ndim) {
+  int n = o->ndims ? o->ndims : ndim;
+  uint64_t last = 0, first = 0;
+  for (int i = 0; i < o->ndims; i++) {
+    uint64_t dim = (uint64_t)1 << o->dims[i];
+    if (o->dims[i] >= ndim - n) last |= dim;
+    if (o->dims[i] < n) first |= dim;
+  }
+  bool is_last = !o->ndims || __builtin_popcountll(last) == n;
+  e->dims = (uint8_t)n, e->leading = !is_last, e->keepdim = o->keepdim;
+  return n > 0 && (is_last || __builtin_popcountll(first) == n);
+}
+
+void ltide_fuse_note_reduction(lua_State *L, ltide_state *S, tide_reduction op, const tide_tensor *x,
+                               const tide_reduce_options *o) {
   fuse_recorder *r = S->recorder;
   fuse_call *c = &r->call;
-  int ndim = tide_tensor_ndim(x), n = ndims ? ndims : ndim;
+  fuse_event *e = &c->event;
   if (r->L != L || !r->frames || r->record->eager) return;
-  bool known = op == TIDE_SUM || op == TIDE_MEAN || op == TIDE_MAX || op == TIDE_MIN;
-  uint64_t last = 0;
-  for (int i = 0; i < ndims; i++) last |= (uint64_t)(dims[i] >= ndim - n) << dims[i];
-  if (ndims && __builtin_popcountll(last) != n) known = false; /* others than the last ones */
-  int64_t columns = tide_fuse_numel(tide_tensor_size(x) + ndim - n, n);
+  bool fits = find_dims(e, o, tide_tensor_ndim(x));
+  int64_t columns =
+      fits ? tide_fuse_numel(tide_tensor_size(x) + (e->leading ? 0 : tide_tensor_ndim(x) - e->dims), e->dims) : 0;
   c->in[0] = find_seen(c, x);
-  c->is_reduction = !c->is_op && !c->is_reduction && known && c->in[0] >= 0 && n > 0 && columns > 1 &&
-                    columns <= 16384 && tide_dtype_kind(tide_tensor_dtype(x)) == 'F';
+  c->is_reduction =
+      !c->is_op && !c->is_reduction && c->in[0] >= 0 && columns > 1 && tide_fuse_reduces(op, tide_tensor_dtype(x));
   c->is_vague = true;
-  c->op = op, c->dims = n, c->keepdim = keepdim;
+  c->op = op;
+  e->params = op == TIDE_VAR || op == TIDE_STD || op == TIDE_NORM;
+  e->param[0] = tide_float(o->param);
 }
 
 /* {==== What a call has done */
@@ -373,7 +387,7 @@ static void end_call(fuse_recorder *r, int first, int top) {
     fuse_event *e = &r->event[r->events - 1];
     if (r->record->eager) return;
     e->what = FUSE_REDUCE, e->op = (uint8_t)c->op, e->operands = 1, e->in[0] = c->in[0], e->into = -1;
-    e->dims = (uint8_t)c->dims, e->keepdim = c->keepdim, e->out = e->call.result[0];
+    e->out = e->call.result[0];
     return;
   }
   bool has_tensors = is_field && (c->event.call.arg[1].value >= 0 || c->event.call.arg[1].is_tree);

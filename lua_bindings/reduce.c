@@ -18,7 +18,7 @@ static options read_options(const ltide_call *c, const ltide_value *dim) {
 
 static void note(lua_State *L, ltide_state *S, tide_reduction op, const tide_tensor *x, const options *o) {
   bool is_plain = S->recorder && o->dtype == TIDE_DTYPE_NONE;
-  if (is_plain) ltide_fuse_note_reduction(L, S, op, x, o->dims, o->ndims, o->keepdim);
+  if (is_plain) ltide_fuse_note_reduction(L, S, op, x, o);
 }
 
 static int finish(lua_State *L, ltide_call *c, tide_reduction op, const options *o) {

@@ -4,6 +4,7 @@ local tide = require "tide"
 local D = require "spec.support.device"
 if rawget(_G, "jit") then return pending "fused functions run each time under LuaJIT" end
 local dev, unpack, type, ipairs, pcall, error, yield = D.dev, table.unpack, type, ipairs, pcall, error, coroutine.yield
+local huge = math.huge
 
 local function fill(size, dtype, low)
   local n = tide.zeros(size):numel()
@@ -138,6 +139,96 @@ describe("tide.fuse", function()
     check(function(a) a:sub_(a:mean(-1, { keepdim = true })) return a:sum(-1) end, 1e-5, x)
     x[2][3] = 0 / 0
     check(softmax, 1e-6, x)
+  end)
+
+  -- Sizes on both sides of what one kernel's rows take at most, and of what is a part of a row.
+  local sizes = { { 6, 5 }, { 20000, 3 }, { 3, 20000 }, { 16385 }, { 130, 129 }, { 2, 3, 16400 } }
+
+  it("reduces rows of any length at the end of a chain (FUSE-01)", function()
+    for _, size in ipairs(sizes) do
+      local x, y = fill(size), fill(size, "float32", 1.5)
+      local f = check(function(a, b)
+        local c = a * b
+        return c:sum(), c:mean(), (c:max()), (a - b):min()
+      end, 1e-5, x, y)
+      assert.are.same({ "mul", "sum", "mean", "max", "sub", "min" }, f:kernels()[1].operations)
+      assert.are.equal(1, #f:kernels())
+      if D.compiler then assert.is_true(f:ready()) end
+      check(function(a, b) return (a * b):sum(-1), (a - b):amin(-1), ((a + b):sum(-1) + 1):sqrt() end, 1e-5, x, y)
+      check(function(a, b) return (a * b):sum(1, { keepdim = true }), (a - b):amax(1, { keepdim = true }) * 2 end, 1e-5, x, y)
+      check(function(a, b) return ((a + b) * a):sum(), (a + b):mean() end, 1e-5, x, fill { size[#size] })
+      check(function(a, b) return (a / 1e4 + 1):prod(), a:gt(b):sum(), (a - b):count_nonzero(), a:lt(b):any(), a:lt(b):all() end, 1e-4, x, y)
+    end
+    local f = check(function(a) return ((a * 2):mean() + 1):sqrt() / 3 end, 1e-6, fill { 20000 })
+    assert.are.same({ "mul", "mean", "add", "sqrt", "div" }, f:kernels()[1].operations)
+    for _, dtype in ipairs { "int8", "int32", "int64", "float16", "bfloat16", "float64" } do
+      local eps = (D.eps[dtype] or 0) * 4
+      local x = fill({ 5, 17000 }, dtype)
+      check(function(a) return (a + 1):sum(-1), (a + 1):amax(-1), (-a):amin(1) end, eps, x)
+      check(function(a) return (a + a):sum(), ((a - 1):max()) end, eps, x)
+    end
+    local x = fill { 300, 70 }
+    for _, layout in ipairs(D.layouts(x)) do
+      check(function(a) return (a * 2):sum(), (a * 2):sum(-1), (a + 1):sum(1), (a * 3):amax(1, { keepdim = true }) end, 1e-5, layout[2])
+      layout[3]()
+    end
+    local long = fill { 17000 }
+    long[16900] = 0 / 0
+    check(function(a) return ((a * 2):max()), ((a * 2):min()), (a * 2):sum() end, 0, long)
+  end)
+
+  it("gives the same bits at each call", function()
+    local x = tide.randn(3, 50000, { device = dev })
+    local f = tide.fuse(function(a) return (a * a):sum(), (a * a):mean(-1), (a + 1):var(1) end)
+    f(x)
+    if D.compiler then f:wait() end
+    local first = { f(x) }
+    for _ = 1, 5 do
+      for i, r in ipairs { f(x) } do assert.is_true(tide.equal(first[i], r)) end
+    end
+  end)
+
+  it("knows variances, norms and logsumexp", function()
+    for _, size in ipairs(sizes) do
+      local x = fill(size)
+      check(function(a) local c = a * 2 + 1 return c:var(), c:std(), c:norm(), c:logsumexp(-1) end, 1e-5, x)
+      check(function(a) local c = a - 3 return c:var(-1, { correction = 0 }), c:std(-1, { keepdim = true }), c:norm(2, -1) end, 1e-5, x)
+      check(function(a) local c = a + 1 return c:norm(1, 1), c:norm(huge, 1), c:norm(-huge, 1), c:norm(0, 1), c:norm(3, 1) end, 1e-5, x)
+      check(function(a) return (a - a:mean(-1, { keepdim = true })) / a:std(-1, { keepdim = true }) end, 1e-4, x)
+      check(function(a) return (a - a:mean(1, { keepdim = true })) / a:std(1, { keepdim = true }) end, 1e-4, x)
+      check(function(a) return a - (a * 1):logsumexp(-1, { keepdim = true }) end, 1e-5, x)
+    end
+    for _, dtype in ipairs { "float16", "bfloat16", "float64" } do
+      local x = fill({ 4, 17000 }, dtype)
+      check(function(a) local c = a * 4 return c:var(-1), c:std(-1), c:norm(2, -1), c:logsumexp(-1) end, 4 * D.eps[dtype], x)
+    end
+    check(function(a) return (a + 0):logsumexp(-1) end, 1e-6, fill({ 4, 40 }, "int32"))
+    local x = fill { 4, 40 }
+    x[1]:fill_(-math.huge) x[2][3] = math.huge x[3][4] = 0 / 0
+    check(function(a) return (a * 1):logsumexp(-1), (a * 1):var(-1), (a * 1):norm(2, -1) end, 1e-6, x)
+    check(function(a) return (a * 1e25):norm() end, 1e-6, fill { 40 })
+    check(function(a) return (a * 1):var(-1, { correction = 40 }), (a * 1):std(-1, { correction = 50 }) end, 1e-6, fill { 4, 40 })
+  end)
+
+  it("keeps the sizes of row values apart from those of tensors like them", function()
+    local x, w = fill { 6, 5 }, fill { 6, 1 }
+    check(function(a, v) return (a * 2):sum(-1, { keepdim = true }) * v, v * 2 end, 1e-6, x, w)
+    check(function(a, v) local s = (a * 2):sum(-1, { keepdim = true }) return s * v + a, s - v end, 1e-6, x, w)
+    check(function(a) local s = (a * 2):sum(-1) return s * s, s:unsqueeze(2) + a end, 1e-6, x)
+    check(function(a) local s = (a * 2):sum(-1) return s:sum(), s + a:sum(1):sum() end, 1e-6, x)
+  end)
+
+  it("serves rows of other lengths by what one call has shown", function()
+    local function fn(a) local e = (a - a:amax(-1, { keepdim = true })):exp() return e / e:sum(-1, { keepdim = true }), (a * 2):sum(-1), (a - 1):var(-1) end
+    local f = tide.fuse(fn)
+    for _, n in ipairs { 10, 20000, 16384, 16385, 3, 50000 } do
+      local x = fill { 2, n }
+      for _ = 1, 2 do
+        local want, got = { fn(x) }, { f(x) }
+        for i = 1, 3 do D.eq(want[i], got[i], 1e-5, n .. ", result " .. i) end
+        if D.compiler then f:wait() end
+      end
+    end
   end)
 
   it("runs what it cannot fuse between the kernels (FUSE-03)", function()
