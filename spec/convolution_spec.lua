@@ -376,6 +376,24 @@ describe("tide.grid_sample", function()
     same({ { { { 1, 4, 2.5, 0, 0 } } } }, tide.grid_sample(x, grid, { align_corners = true }))
   end)
 
+  it("takes halves and borders in float32 as they are", function()
+    for _, align in ipairs { false, true } do
+      local size = align and { 9, 17 } or { 8, 16 } -- places are numbers of float32 then
+      local function places(n)
+        local p = tide.arange(-2.5, n + 2, 0.5, { dtype = "float64" })
+        return align and p * 2 / (n - 1) - 1 or (p * 2 + 1) / n - 1
+      end
+      local y, x = tide.meshgrid { places(size[1]), places(size[2]) }
+      local grid, input = tide.stack({ x, y }, -1):unsqueeze(1):to(D.dev), some(1, 3, size[1], size[2]):double()
+      for _, mode in ipairs { "bilinear", "nearest", "bicubic" } do
+        for _, beyond in ipairs { "zeros", "border", "reflection" } do
+          local values = tide.grid_sample(input:float(), grid:float(), { mode = mode, padding_mode = beyond, align_corners = align })
+          D.eq(sampled(input, grid, mode, beyond, align), values:reshape(3, -1), 2e-5, mode .. ", " .. beyond)
+        end
+      end
+    end
+  end)
+
   it("goes with affine_grid", function()
     local theta = D.tensor { { { 1., 0., 0. }, { 0., 1., 0. } }, { { 0., -1., 0.5 }, { 1., 0., 0. } } }
     local x = some(2, 3, 4, 4)
