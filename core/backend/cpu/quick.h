@@ -1,4 +1,4 @@
-/* quick.h: special functions of a block of float64 at once, for vectors, where they are asked for most; what is not
+/* quick.h: special functions of blocks of float64 at once, for vectors, where they are asked for most; what is not
  * between QUICK_LOW_<name> and QUICK_HIGH_<name> is left to the expression of op.def. float32 goes through them too,
  * but for erfinv's.
  *
@@ -35,24 +35,40 @@
 #define QUICK_HERE_i0        0
 #define QUICK_HERE_ndtri     0
 
-#define QUICK_EACH TIDE_IVDEP _Pragma("GCC unroll 1") for (int j = 0; j < TIDE_BLOCK; j++)
+/* So many blocks at once, so that a processor works on several vectors whose steps wait for each other. */
+enum { QUICK_BLOCKS = 4 };
+typedef void quick_function(double *out, const double *in, int64_t blocks);
+
+#define QUICK_EACH TIDE_IVDEP _Pragma("GCC unroll 1") for (int64_t j = 0; j < TIDE_BLOCK * blocks; j++)
 #define QUICK_RUN(s, T)                                                                                                \
-  static __attribute__((noinline)) void quick_run_##s(void *out_, const void *a_, const void *p, int64_t blocks,       \
-                                                      void (*quick)(double *, const double *), double low,             \
-                                                      double high, tide__loop other) {                                 \
+  static                                                                                                               \
+      __attribute__((noinline)) void quick_run_##s(void *out_, const void *a_, const void *p, int64_t left,            \
+                                                   quick_function *quick, double low, double high, tide__loop other) { \
     T *out = out_;                                                                                                     \
     const T *a = a_;                                                                                                   \
-    for (; blocks > 0; blocks--, a += TIDE_BLOCK, out += TIDE_BLOCK) {                                                 \
-      double in[TIDE_BLOCK], y[TIDE_BLOCK];                                                                            \
-      T rest[TIDE_BLOCK];                                                                                              \
+    for (int64_t blocks; left > 0; left -= blocks, a += blocks * TIDE_BLOCK, out += blocks * TIDE_BLOCK) {             \
+      double y[QUICK_BLOCKS * TIDE_BLOCK];                                                                             \
       int64_t taken = 0;                                                                                               \
-      QUICK_EACH {                                                                                                     \
-        in[j] = (double)a[j], y[j] = 0, rest[j] = 0;                                                                   \
-        taken += (in[j] > low) & (in[j] < high) ? 1 : 0;                                                               \
+      blocks = left < QUICK_BLOCKS ? left : QUICK_BLOCKS;                                                              \
+      QUICK_EACH taken += ((double)a[j] > low) & ((double)a[j] < high) ? 1 : 0;                                        \
+      const bool all = taken == blocks * TIDE_BLOCK;                                                                   \
+      if (all && sizeof(T) == 8) {                                                                                     \
+        quick((double *)(void *)out, (const double *)(const void *)a, blocks);                                         \
+        continue;                                                                                                      \
       }                                                                                                                \
-      if (taken) quick(y, in);                                                                                         \
-      if (taken < TIDE_BLOCK) other(rest, a, NULL, NULL, p, 1);                                                        \
-      QUICK_EACH out[j] = (in[j] > low) & (in[j] < high) ? (T)y[j] : rest[j];                                          \
+      QUICK_EACH y[j] = (double)a[j];                                                                                  \
+      if (taken) quick(y, y, blocks);                                                                                  \
+      if (all) {                                                                                                       \
+        QUICK_EACH out[j] = (T)y[j];                                                                                   \
+        continue;                                                                                                      \
+      }                                                                                                                \
+      for (int64_t b = 0; b < blocks * TIDE_BLOCK; b += TIDE_BLOCK) {                                                  \
+        T rest[TIDE_BLOCK]; /* the others' loops are slow, but for a NaN */                                            \
+        for (int j = 0; j < TIDE_BLOCK; j++) rest[j] = (a[b + j] > low) & (a[b + j] < high) ? (T)NAN : a[b + j];       \
+        other(rest, rest, NULL, NULL, p, 1);                                                                           \
+        for (int j = 0; j < TIDE_BLOCK; j++)                                                                           \
+          out[b + j] = (a[b + j] > low) & (a[b + j] < high) ? (T)y[b + j] : rest[j];                                   \
+      }                                                                                                                \
     }                                                                                                                  \
   }
 QUICK_RUN(f32, float)
@@ -60,7 +76,7 @@ QUICK_RUN(f64, double)
 
 #define QUICK(name)                                                                                                    \
   static inline double quick_one_##name(double x);                                                                     \
-  static __attribute__((noinline)) void quick_##name(double *out, const double *in) {                                  \
+  static __attribute__((noinline)) void quick_##name(double *out, const double *in, int64_t blocks) {                  \
     QUICK_EACH out[j] = quick_one_##name(in[j]);                                                                       \
   }                                                                                                                    \
   static inline double quick_one_##name(double x)
@@ -124,7 +140,17 @@ static const double quick_i0_terms[28] = {1.0,
                                           6.1483976285983796e-54,
                                           8.434015951438106e-57};
 
-QUICK(erfinv) { return x * quick_polynomial(-log((1 - x) * (1 + x)) - 3.125, quick_erfinv_terms, 25); }
+/* The logarithms apart: polynomials follow each other without a call between them. */
+static __attribute__((noinline)) void quick_inverse(double *out, const double *factor, double *chance, int64_t blocks) {
+  QUICK_EACH chance[j] = -log(chance[j]) - 3.125;
+  QUICK_EACH out[j] = factor[j] * quick_polynomial(chance[j], quick_erfinv_terms, 25);
+}
+
+static void quick_erfinv(double *out, const double *in, int64_t blocks) {
+  double chance[QUICK_BLOCKS * TIDE_BLOCK];
+  QUICK_EACH chance[j] = (1 - in[j]) * (1 + in[j]);
+  quick_inverse(out, in, chance, blocks);
+}
 
 QUICK(lgamma) {
   static const double stirling[] = {1.0 / 12,   -1.0 / 360,      1.0 / 1260, -1.0 / 1680,
@@ -167,8 +193,10 @@ QUICK(polygamma) {
   return u + z * (0.5 + u * quick_polynomial(z, series, 8)) + (x < 10 ? sum : 0);
 }
 
-QUICK(ndtri) {
-  return (2 * x - 1) * 1.4142135623730951 * quick_polynomial(-log(4 * x * (1 - x)) - 3.125, quick_erfinv_terms, 25);
+static void quick_ndtri(double *out, const double *in, int64_t blocks) {
+  double factor[QUICK_BLOCKS * TIDE_BLOCK], chance[QUICK_BLOCKS * TIDE_BLOCK];
+  QUICK_EACH factor[j] = (2 * in[j] - 1) * 1.4142135623730951, chance[j] = 4 * in[j] * (1 - in[j]);
+  quick_inverse(out, factor, chance, blocks);
 }
 
 QUICK(i0) {
