@@ -8,7 +8,7 @@ local mul, zeros, copy_, flip, full = builtin "mul", builtin "zeros", builtin "c
 local index_select, triu_indices, arange = builtin "index_select", builtin "triu_indices", builtin "arange"
 local meshgrid, cumprod, totable, expand = builtin "meshgrid", builtin "cumprod", builtin "totable", builtin "expand"
 local to, permute, alias, gt, ge, nonzero = builtin "to", builtin "permute", builtin "view_as", builtin "gt", builtin "ge", builtin "nonzero"
-local addcmul_, tile = builtin "addcmul_", builtin "tile"
+local addcmul_, addcmul, tile, empty, free = builtin "addcmul_", builtin "addcmul", builtin "tile", builtin "empty", builtin "free"
 
 -- ---- joins ----
 
@@ -242,6 +242,33 @@ function kron(a, b)
   return reshape(mul(a, b), result)
 end
 
+-- Component by component into the result.
+local function cross_into(result, a, b, dim)
+  for i = 1, 3 do
+    local j, k = i % 3 + 1, (i + 1) % 3 + 1
+    local part = mul(narrow(a, dim, j, 1), narrow(b, dim, k, 1))
+    addcmul(part, narrow(a, dim, k, 1), narrow(b, dim, j, 1), { value = -1, out = narrow(result, dim, i, 1) })
+    free(part)
+  end
+end
+
+-- Many vectors, one after the other, whose components are taken apart first: as many of them as a cache holds at once.
+local function cross_of_many(result, a, b, dim)
+  local rows, each = sizes_of(result)[1], 1
+  for d = 2, #sizes_of(result) do each = each * sizes_of(result)[d] end
+  local count = (1 << 16) // (each > 0 and each or 1) + 1
+  local function apart(x, first, length)
+    return contiguous(transpose(sizes_of(x)[1] == rows and narrow(x, 1, first, length) or x, dim, 1))
+  end
+  for first = 1, rows, count do
+    local length = first + count - 1 > rows and rows - first + 1 or count
+    local x, y = apart(a, first, length), apart(b, first, length)
+    cross_into(transpose(narrow(result, 1, first, length), dim, 1), x, y, 1)
+    free(x)
+    free(y)
+  end
+end
+
 -- On a CPU component by component; elsewhere two operations: components 2, 3, 1 and 3, 1, 2 of the vectors are windows of
 -- them written down twice.
 function cross(a, b, dim)
@@ -255,17 +282,11 @@ function cross(a, b, dim)
     fail("DtypeError", called() .. ": got " .. name .. " and " .. dtype_of(b) .. ", expected one dtype of numbers")
   end
   if place_of(a) == "cpu" then
-    local across = dim > 1 and dim == #s and s[1] >= 1024 -- many vectors, one after the other: components apart first
-    local along = across and 1 or dim
-    if across then a, b = contiguous(transpose(a, dim, 1)), contiguous(transpose(b, dim, 1)) end
-    local parts = {}
-    for i = 1, 3 do
-      local j, k = i % 3 + 1, (i + 1) % 3 + 1
-      parts[i] = mul(narrow(a, along, j, 1), narrow(b, along, k, 1))
-      addcmul_(parts[i], narrow(a, along, k, 1), narrow(b, along, j, 1), { value = -1 })
-    end
-    local result = cat(parts, along)
-    return across and contiguous(transpose(result, dim, 1)) or result
+    local size = {}
+    for d = 1, #s do size[d] = s[d] == 1 and t[d] or s[d] end
+    local result, many = empty(size, { dtype = name, device = "cpu" }), dim > 1 and dim == #s and size[1] >= 1024;
+    (many and cross_of_many or cross_into)(result, a, b, dim)
+    return result
   end
   a, b = cat({ a, a }, dim), cat({ b, b }, dim)
   local result = mul(narrow(a, dim, 2, 3), narrow(b, dim, 3, 3))
