@@ -263,6 +263,15 @@ describe("reductions", function()
       D.eq({ want, want + 1, want - 2, want }, columns:logsumexp(1), 1e-13)
       D.eq({ want, want + 1, want - 2, want }, columns:float():logsumexp(1), 1e-5)
     end
+    for _, width in ipairs { 5, 40 } do -- few columns are walked with their neighbours' rows
+      local x = tide.zeros(200, width, { device = D.dev })
+      x[{ 150, 1 }], x[{ 130, 2 }], x[{ 131, 2 }] = inf, nan, inf
+      x:narrow(2, 3, 1):fill_(-inf)
+      x:narrow(1, 1, 100):narrow(2, 4, 1):fill_(-inf)
+      for dtype, far in pairs { float64 = 1e-13, float32 = 1e-6, bfloat16 = 0.02 } do
+        D.eq({ inf, nan, -inf, math.log(100), math.log(200) }, x:to(dtype):logsumexp(1):narrow(1, 1, 5), far, dtype)
+      end
+    end
   end)
 
   it("norm of every order", function()

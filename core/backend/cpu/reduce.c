@@ -63,6 +63,10 @@ static const uint8_t folds[] = {
 #include "tide/reduction.def"
 };
 
+static bool is_single(const tide_reduce_args *a) {
+  return a->dtype[1] == TIDE_FLOAT32 || a->dtype[1] == TIDE_FLOAT16 || a->dtype[1] == TIDE_BFLOAT16;
+}
+
 static void make_fold(tide__fold *f, const tide_reduce_args *a) {
   *f = (tide__fold){.isa = tide__isa_get(), .kind = TIDE_FOLD_SUM, .op = a->op, .dtype = a->acc};
   switch (folds[a->op]) {
@@ -77,19 +81,18 @@ static void make_fold(tide__fold *f, const tide_reduce_args *a) {
   case FOLDS_TRUTH: f->map = TIDE_MAP_TRUTH, f->dtype = TIDE_INT64; break;
   case FOLDS_NORM: norm_fold(f, a); break;
   case FOLDS_VAR: f->kind = TIDE_FOLD_VAR, f->dtype = TIDE_FLOAT64; break;
-  case FOLDS_PAIR: f->kind = TIDE_FOLD_PAIR, f->dtype = TIDE_FLOAT64; break;
+  case FOLDS_PAIR: f->kind = TIDE_FOLD_PAIR, f->dtype = is_single(a) ? TIDE_FLOAT32 : TIDE_FLOAT64; break;
   default: break;
   }
   f->index = a->op == TIDE_ARGMAX || a->op == TIDE_ARGMIN ||
              ((a->op == TIDE_MAX || a->op == TIDE_MIN) && a->head.ptr[2] != NULL);
 }
 
-/* Along rows squares, products and exponentials of floats need no conversion to float64 before. */
+/* Along rows squares and products of floats need no conversion to float64 before. */
 static void fold_unmapped(tide__fold *f, const tide_reduce_args *a) {
-  bool single = a->dtype[1] == TIDE_FLOAT32 || a->dtype[1] == TIDE_FLOAT16 || a->dtype[1] == TIDE_BFLOAT16;
   if (f->dtype != TIDE_FLOAT64) return;
   if (f->map == TIDE_MAP_SQUARE) f->squares = true, f->map = TIDE_MAP_NONE;
-  if (single && (f->squares || f->kind == TIDE_FOLD_PROD || a->op == TIDE_LOGSUMEXP)) f->dtype = TIDE_FLOAT32;
+  if (is_single(a) && (f->squares || f->kind == TIDE_FOLD_PROD)) f->dtype = TIDE_FLOAT32;
 }
 
 /* ---- results ---- */

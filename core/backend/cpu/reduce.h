@@ -70,8 +70,6 @@ typedef struct tide__columns {
   int64_t index[TIDE_COLUMNS];
 } tide__columns;
 void tide__columns_init(tide__columns *c, const tide__fold *f, int64_t n);
-/* One more row; its index. */
-void tide__columns_fold(tide__columns *c, const void *x, int64_t row);
 /* More rows, of which the first has this index; pitch elements of the fold's dtype lie between them. */
 void tide__columns_fold_rows(tide__columns *c, const void *x, int64_t pitch, int64_t row, int64_t rows);
 /* After the last row. Then all holds the results of this dtype (VAR, PAIR: the first numbers, behind them the second

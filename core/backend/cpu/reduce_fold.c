@@ -278,6 +278,7 @@ static bool has_part(const tide__fold *f) {
   return f->kind == TIDE_FOLD_SUM && (f->dtype == TIDE_FLOAT32 || f->dtype == TIDE_COMPLEX64);
 }
 static int wide_dtype(const tide__fold *f) {
+  if (f->kind == TIDE_FOLD_PAIR) return TIDE_FLOAT64;
   return !has_part(f) ? f->dtype : f->dtype == TIDE_FLOAT32 ? TIDE_FLOAT64 : TIDE_COMPLEX128;
 }
 
@@ -321,12 +322,34 @@ static void fold_part_rows(tide__columns *c, const float *x, int64_t pitch, int6
 /* Where the columns of VAR and PAIR have their second numbers: VAR the deviations, behind the means. */
 static double *second_of(const tide__columns *c) { return (double *)(uintptr_t)(c->all + TIDE_COLUMNS * 8); }
 
-static void fold_pairs(tide__columns *c, const void *x) {
+/* Rows of float32 or float64, which lie pitch bytes apart: the largest elements of some rows, and the sums of what is
+ * below them, are pairs. */
+static void fold_pairs(tide__columns *c, const char *x, int64_t pitch, int64_t rows) {
   const tide__fold *f = c->fold;
-  double *first = (double *)c->all, *second = second_of(c);
-  for (int64_t j = 0; c->rows == 0 && j < c->n; j++) pair_ends[f->op].none(&first[j], &second[j]);
-  f->isa->pair[f->op](first, second, x, NULL, c->n);
-  c->rows++;
+  const int64_t n = c->n, bytes = n * tide__item(f->dtype);
+  const char no_param[48] = {0};
+  double *first = (double *)c->all, *second = second_of(c), most[TIDE_COLUMNS], sum[TIDE_COLUMNS];
+  _Alignas(64) char less[8 * TIDE_COLUMNS], y[8 * TIDE_COLUMNS], part[8 * TIDE_COLUMNS];
+  for (int64_t j = 0; c->rows == 0 && j < n; j++) pair_ends[f->op].none(&first[j], &second[j]);
+  for (int64_t some; rows > 0; rows -= some, c->rows += some, x += some * pitch) {
+    some = rows < PART_ROWS ? rows : PART_ROWS;
+    memcpy(less, x, (size_t)bytes), memset(part, 0, (size_t)bytes);
+    for (int64_t r = 1; r < some; r++) apply(f, TIDE_OP_maximum, f->dtype, less, less, x + r * pitch, no_param, n);
+    tide__cast(f->isa, most, TIDE_FLOAT64, less, f->dtype, n);
+    for (int64_t j = 0; j < n; j++) sum[j] = fabs(most[j]) < INFINITY ? most[j] : 0;
+    tide__cast(f->isa, less, f->dtype, sum, TIDE_FLOAT64, n);
+    for (int64_t r = 0; r < some; r++) {
+      apply(f, TIDE_OP_sub, f->dtype, y, x + r * pitch, less, no_param, n);
+      apply(f, TIDE_OP_exp, f->dtype, y, y, NULL, no_param, n);
+      apply(f, TIDE_OP_add, f->dtype, part, part, y, no_param, n);
+    }
+    tide__cast(f->isa, sum, TIDE_FLOAT64, part, f->dtype, n);
+    for (int64_t j = 0; j < n; j++) {
+      if (most[j] == INFINITY) sum[j] = 1;
+      if (most[j] != most[j]) most[j] = -INFINITY;
+    }
+    f->isa->pair[f->op](first, second, most, sum, n);
+  }
 }
 
 static void fold_first(tide__columns *c, const void *x, int64_t row) {
@@ -335,25 +358,9 @@ static void fold_first(tide__columns *c, const void *x, int64_t row) {
   for (int64_t j = 0; j < c->n; j++) c->index[j] = row;
 }
 
-void tide__columns_fold_rows(tide__columns *c, const void *x, int64_t pitch, int64_t row, int64_t rows) {
-  int64_t item = tide__item(c->fold->dtype);
-  if (has_part(c->fold))
-    fold_part_rows(c, x, pitch * item / (int64_t)sizeof(float), rows);
-  else
-    for (int64_t r = 0; r < rows; r++) tide__columns_fold(c, (const char *)x + r * pitch * item, row + r);
-}
-
-void tide__columns_fold(tide__columns *c, const void *x, int64_t row) {
+static void fold_row(tide__columns *c, const void *x, int64_t row) {
   const tide__fold *f = c->fold;
   const char no_param[48] = {0};
-  if (has_part(f)) {
-    fold_part_rows(c, x, 0, 1);
-    return;
-  }
-  if (f->kind == TIDE_FOLD_PAIR) {
-    fold_pairs(c, x);
-    return;
-  }
   int type = (int)tide__ctype_of(f->dtype);
   if (c->rows++ == 0)
     fold_first(c, x, row);
@@ -363,6 +370,16 @@ void tide__columns_fold(tide__columns *c, const void *x, int64_t row) {
     (f->kind == TIDE_FOLD_MAX ? f->isa->argmax : f->isa->argmin)[type](c->all, c->index, x, row, c->n);
   else
     apply(f, column_op(f), f->dtype, c->all, c->all, x, no_param, c->n);
+}
+
+void tide__columns_fold_rows(tide__columns *c, const void *x, int64_t pitch, int64_t row, int64_t rows) {
+  int64_t item = tide__item(c->fold->dtype);
+  if (has_part(c->fold))
+    fold_part_rows(c, x, pitch * item / (int64_t)sizeof(float), rows);
+  else if (c->fold->kind == TIDE_FOLD_PAIR)
+    fold_pairs(c, x, pitch * item, rows);
+  else
+    for (int64_t r = 0; r < rows; r++) fold_row(c, (const char *)x + r * pitch * item, row + r);
 }
 
 int tide__columns_end(tide__columns *c) {
