@@ -27,7 +27,6 @@ static bool is_spread(const writer *w, int operand) {
 }
 
 static const char joins[] =
-    "#ifdef TIDE_BARE\n#define __shared__ __attribute__((shared))\n#endif\n"
     "TIDE_INLINE unsigned tide_other(unsigned x, int d) {\n"
     "  unsigned y; asm volatile(\"shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;\" : \"=r\"(y) : \"r\"(x), "
     "\"r\"(d));\n"

@@ -6,7 +6,8 @@
  * does, TIDE_DIMS from the innermost dim on, and tide_apply, which does one element. The dtypes are part of the text,
  * so no kernel decides anything about them while it runs; strided kernels know their number of dims too. What takes the
  * compiler long (a loop, mathematics of many instructions) stands once in a kernel instead of once for each lane: as a
- * function that is called, or, where TIDE_ROLLED says so, in a loop over the lanes.
+ * function that is called, or, where TIDE_ROLLED says so, in a loop over the lanes. TIDE_TAKES_ANY says that it ends
+ * well with any value, as operations of core's own do, so that lanes past the end need no value of another one.
  *
  * Packed arguments: 16 bytes for each scalar, the pointers, the count (int64), then for flat kernels how many threads
  * there are and how many of them have all their lanes (uint32), for strided ones the strides [ndim][operands] (int64)
@@ -235,7 +236,7 @@ char *tide__jit_around(const char *before, const char *apply, const char *const 
                        const tide_compiler *c) {
   tide__text t = {0};
   add_prelude(&t, s, strstr(apply, "tide_put") != NULL, c);
-  tide__text_add(&t, "%s", before);
+  tide__text_add(&t, "#define TIDE_TAKES_ANY 1\n%s", before);
   add_declarations(&t, s, scalar_types, is_long(apply, s), c);
   tide__text_add(&t, "static TIDE_INLINE void tide_apply(const tide_args &tide_a");
   for (int k = 0; k < s->operands - s->uniform; k++)

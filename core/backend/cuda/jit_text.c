@@ -6,15 +6,16 @@
  * those that are unrolled. Where one copy of the user's code takes long enough, all lanes call it (TIDE_APART, which
  * costs less bandwidth than it saves time); what writes through references cannot be called without going through
  * memory, so there core says TIDE_ROLLED and a loop serves all lanes: values rotate through lane 0, so that they stay
- * in registers. With TIDE_BARE (nvrtc.c) NVRTC's own header is left out and the names of it that count are declared
- * here; what the assertions say is where code would otherwise mean something else without an error.
+ * in registers. Where NVRTC's own header is left out (nvrtc.c), the names of it that count are
+ * declared here; what the assertions say is where code would otherwise mean something else without an error.
  *
  * A thread of the flat kernel moves 16 bytes of the widest operand at once, which was measured to be best; what it does
  * besides, indexes and the lanes that the last one has not, is kept to a few instructions in 32 bits, which count where
  * the user's code keeps the arithmetic units busy. A strided thread does four elements, all of whose loads are in
  * flight together. The flat kernel's last thread moves as much as the others: an aligned piece ends in the page that it
  * begins in, and results are new, in blocks of a multiple of 512 bytes. Lanes past the end get the value of lane 0, as
- * any other one might not be fit for the user's code.
+ * any other one might not be fit for the user's code; where core says TIDE_TAKES_ANY they compute with what lies there,
+ * as the branch costs a compiler 4 ms.
  *
  * Invariant: every name of ours that a user could clash with begins with tide_ or TIDE_. */
 #include "jit.h"
@@ -27,21 +28,23 @@
 /* The names of <stdint.h>, as there is no such header. */
 const char tide__cuda_raw[] = INTEGERS;
 
-const char tide__cuda_prelude[] =
-    "#ifdef TIDE_BARE\n"
+/* Instead of NVRTC's own header, before a text that needs no more of it. */
+const char tide__cuda_bare[] =
     "#define __device__ __attribute__((device))\n#define __host__ __attribute__((host))\n"
     "#define __global__ __attribute__((global))\n#define __constant__ __attribute__((constant))\n"
     "#define __forceinline__ __inline__ __attribute__((always_inline))\n"
     "#define __launch_bounds__(n) __attribute__((launch_bounds(n)))\n"
     "#define __grid_constant__ __attribute__((grid_constant))\n"
-    "#define __align__(n) __attribute__((aligned(n)))\n"
+    "#define __align__(n) __attribute__((aligned(n)))\n#define __shared__ __attribute__((shared))\n"
+    "#define __noinline__ __attribute__((noinline))\n"
     "extern const uint3 __attribute__((device_builtin)) threadIdx, blockIdx;\n"
     "static_assert(sizeof(abs(0)) == 4 && sizeof(abs(0l)) == 8 && sizeof(abs(0ll)) == 8 && sizeof(abs(0.f)) == 4 &&\n"
     "              sizeof(abs(0.)) == 8 && sizeof(max(0ll, 0ll)) == 8 && sizeof(min(0ul, 0ul)) == 8 &&\n"
     "              sizeof(max(0.f, 0.f)) == 4 && sizeof(min(0.f, 0.)) == 8 && sizeof(exp(0.f)) == 4 &&\n"
     "              sizeof(sqrt(0.f)) == 4 && sizeof(floor(0.f)) == 4 &&\n"
-    "              sizeof(fmod(0.f, 0.f)) == 4, \"CUDA's overloads\");\n"
-    "#endif\n"
+    "              sizeof(fmod(0.f, 0.f)) == 4, \"CUDA's overloads\");\n";
+
+const char tide__cuda_prelude[] =
     "#define TIDE_INLINE __device__ __forceinline__\n#define TIDE_APART __device__ __attribute__((noinline))\n" INTEGERS
     "TIDE_INLINE void tide_begin() {\n"
     "#if __CUDA_ARCH__ >= 900\n"
@@ -185,8 +188,9 @@ const char tide__cuda_flat[] =
     "  TIDE_EACH(TIDE_DECLARE)\n"
     "#define TIDE_LOAD(k) *(tide_r##k *)p##k = ((const tide_r##k *)a.ptr[k])[mine];\n"
     "  TIDE_EACH_IN(TIDE_LOAD)\n"
-    "#define TIDE_LIVE(e) (mine < a.full || e < (unsigned)a.n % TIDE_VECTOR)\n"
-    "#if !TIDE_ROLLED\n"
+    "#if TIDE_TAKES_ANY\n#define TIDE_LIVE(e) true\n#else\n"
+    "#define TIDE_LIVE(e) (mine < a.full || e < (unsigned)a.n % TIDE_VECTOR)\n#endif\n"
+    "#if !TIDE_ROLLED && !TIDE_TAKES_ANY\n"
     "#define TIDE_KEEP(k) p##k[tide_e] = TIDE_LIVE(tide_e) ? p##k[tide_e] : p##k[0];\n"
     "#define TIDE_FILL(e) { enum { tide_e = e }; TIDE_EACH_IN(TIDE_KEEP) }\n"
     "  if (mine >= a.full) { TIDE_LANES(TIDE_FILL) }\n"

@@ -6,9 +6,9 @@
  * because reading headers takes longer than all the rest.
  *
  * What a compilation costs is mostly its fixed parts: reading NVRTC's own header, linking CUDA's mathematics, and the
- * start of the assembler. The header is left out of elementwise kernels (TIDE_BARE) where the version is one whose
- * functions are known to the compiler itself; code that needs more of it fails within a few milliseconds, and is then
- * compiled with it.
+ * start of the assembler. The header is left out of kernels that core writes (tide__cuda_bare) where the version is one
+ * whose functions are known to the compiler itself; code that needs more of it fails within a few milliseconds, and is
+ * then compiled with it.
  *
  * Invariant: after nvrtc_open the table does not change. */
 #include "jit.h"
@@ -104,11 +104,18 @@ static bool knows_minimal(void) {
   return nvrtc.version(&major, &minor) == 0 && (major > 12 || (major == 12 && minor >= 5));
 }
 
-/* Without NVRTC's header: its functions are the compiler's own since version 13, as our text asserts for some. */
-static bool can_be_bare(const char *source, const char *name) {
+/* Kernels that core writes, whose names are no expressions. */
+static bool is_plain_name(const char *name) { return !strcmp(name, "tide_kernel") || !strcmp(name, "tide_program"); }
+
+/* Without NVRTC's header: its functions are the compiler's own since version 13, as our text asserts for some. NULL:
+ * it cannot be, or there is no memory. malloc'ed. */
+static char *bare_text(const char *source, const char *name) {
   int major = 0, minor = 0;
-  return !strcmp(name, "tide_kernel") && !strstr(source, "#include") && nvrtc.version(&major, &minor) == 0 &&
-         major >= 13;
+  bool can = is_plain_name(name) && !strstr(source, "#include") && nvrtc.version(&major, &minor) == 0 && major >= 13;
+  size_t before = strlen(tide__cuda_bare), size = strlen(source) + 1;
+  char *text = can ? malloc(before + size) : NULL;
+  if (text) memcpy(text, tide__cuda_bare, before), memcpy(text + before, source, size);
+  return text;
 }
 
 /* ---- compiling ---- */
@@ -128,8 +135,7 @@ static char *log_of(void *program) {
 
 static tide_status take_image(tide_image *out, void *program, bool ptx, const char *name) {
   const char *lowered = name;
-  bool is_expression = strcmp(name, "tide_kernel") != 0;
-  int rc = is_expression ? nvrtc.lowered(program, name, &lowered) : 0;
+  int rc = !is_plain_name(name) ? nvrtc.lowered(program, name, &lowered) : 0;
   if (rc) return nvrtc_fail("the kernel's name", rc);
   rc = ptx ? nvrtc.ptx_size(program, &out->size) : nvrtc.cubin_size(program, &out->size);
   if (rc) return nvrtc_fail("the size of the code", rc);
@@ -151,7 +157,7 @@ static tide_status compile(tide_image *out, char **log, const char *source, cons
   void *program = NULL;
   int rc = nvrtc.create(&program, source, "tide", 0, NULL, NULL);
   if (rc) return nvrtc_fail("the start", rc);
-  if (strcmp(out->name, "tide_kernel") != 0) rc = nvrtc.expression(program, out->name);
+  if (!is_plain_name(out->name)) rc = nvrtc.expression(program, out->name);
   tide_status status = rc ? nvrtc_fail("the kernel's name", rc) : TIDE_OK;
   if (!rc && (rc = nvrtc.compile(program, c->count, c->list))) {
     status = nvrtc_fail("compiling", rc);
@@ -171,9 +177,13 @@ tide_status tide__nvrtc_compile(tide_image *out, char **log, const char *source,
   choose_include(&c, source);
   for (int i = 0; i < n && c.count < OPTIONS - 2; i++)
     if (strcmp(options[i], "--minimal") != 0 || knows_minimal()) c.list[c.count++] = options[i];
-  int own = c.count;
-  if (can_be_bare(source, out->name)) c.list[c.count++] = "-D__CUDA_RUNTIME_H__", c.list[c.count++] = "-DTIDE_BARE";
-  if (c.count > own && compile(out, NULL, source, &c) == TIDE_OK) return TIDE_OK;
-  c.count = own;
+  char *bare = bare_text(source, out->name);
+  if (bare) {
+    c.list[c.count++] = "-D__CUDA_RUNTIME_H__";
+    tide_status status = compile(out, NULL, bare, &c);
+    free(bare);
+    if (status == TIDE_OK) return TIDE_OK;
+    c.count--;
+  }
   return compile(out, log, source, &c);
 }
