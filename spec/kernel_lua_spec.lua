@@ -173,6 +173,50 @@ describe("tide.kernel", function()
     D.raises("ArgumentError", function() return k.nothing end)
   end)
 
+  it("gives a compiler no more text than the kernel names", function()
+    local function has(k, word, ...)
+      for _, device in ipairs { "cuda", "cpu", ... } do
+        if not k:source(device):find(word, 1, true) then return false end
+      end
+      return true
+    end
+    local plain = tide.kernel(function(i, x) x[i] = x[i] * 2 end)
+    plain(4, D.tensor({ 1, 2, 3, 4 }, "float32"))
+    for _, word in ipairs { "tk_atomic", "tk_half", "tk_bf16", "tk_floor_div", "tk_philox", "tk_sum", "tk_shl", "NAN_", "@" } do
+      for _, device in ipairs { "cuda", "cpu" } do
+        assert.is_nil((plain:source(device):find(word, 1, true)), word .. " for " .. device)
+      end
+    end
+    assert.is_true(has(plain, "tk_report(") and has(plain, "tk_put("))
+    local more = tide.kernel(function(i, x, n)
+      tide.atomic.min(n, 1, i // 2 << 3)
+      x[i] = tide.random.uniform(1, i) + 0 / 0
+    end)
+    more(2, D.tensor({ 0, 0 }, "float16"), D.tensor({ 99 }, "int32"))
+    assert.is_true(has(more, "tk_atomic_min(") or has(more, "TIDE_ATOMIC(min"))
+    for _, word in ipairs { "struct tk_half", "tk_floor_div(", "tk_shl(", "tk_philox(", "TIDE_ATOMIC(min", "tk_narrow(" } do
+      assert.is_true(has(more, word), word)
+    end
+    assert.is_false(has(more, "TIDE_ATOMIC(max"))
+  end)
+
+  it("sums over threads by shuffles on a GPU, and writes out inner loops alone", function()
+    local k = tide.kernel(function(i, x)
+      local all = 0
+      for _ = 1, 3 do
+        for n = 1, 4 do all = all + n end
+      end
+      return all + tide.block_sum(x[i]) + tide.warp_sum(x[i])
+    end)
+    local x = D.tensor({ 1, 2, 3 }, "float64")
+    D.eq({ 42, 42, 42 }, k(3, x))
+    local text = k:source "cuda"
+    assert.is_truthy(text:find("shfl.sync.idx", 1, true))
+    assert.is_nil((text:find("_each", 1, true)))
+    assert.are.equal(3, select(2, text:gsub("#pragma unroll 1\n", ""))) -- two of them in the copy that tests its indexes
+    assert.is_nil((k:source("cpu"):find("#pragma unroll", 1, true)))
+  end)
+
   it("finds a function among others of its lines", function()
     local function make(x) return tide.kernel(function(i, n)
         return i * n end), x

@@ -7,6 +7,8 @@
 --
 -- Invariant: every name begins with tide_, tk_ or TIDE_, so that none of a script's can clash.
 
+-- Of the texts with lines of @ a kernel gets what it names: compilers take their time for all that they read.
+
 -- The text for a GPU defines the words that the CPU's own texts have: TIDE_FN, the slots, the fences.
 local device = [[
 #define TIDE_FN static __device__ __forceinline__
@@ -20,18 +22,25 @@ local device = [[
 #define TIDE_FENCE __threadfence_system();
 #define TIDE_IN __device__ __forceinline__
 #define TIDE_SHARED __shared__
-#define TIDE_WARP_WAIT __syncwarp(__activemask());
 #define TIDE_RARELY(x) __builtin_expect(x, 0)
 #define TIDE_OPAQUE(i)
-template <class To, class From> TIDE_FN To tk_bits(From x) { union { From a; To b; } u; u.a = x; return u.b; }
-TIDE_FN float tk_widen(unsigned short v) { float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(v)); return y; }
-TIDE_FN unsigned short tk_narrow(float x) { unsigned short v; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(v) : "f"(x)); return v; }
 struct tide_slots { long long v[TIDE_SLOTS]; __device__ __forceinline__ long long operator[](int i) const { return v[i]; } };
 #define TIDE_S const tide_slots &
+]]
+
+local device_words = [[
+@tk_bits<
+template <class To, class From> TIDE_FN To tk_bits(From x) { union { From a; To b; } u; u.a = x; return u.b; }
+@tk_widen(
+TIDE_FN float tk_widen(unsigned short v) { float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(v)); return y; }
+@tk_narrow(
+TIDE_FN unsigned short tk_narrow(float x) { unsigned short v; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(v) : "f"(x)); return v; }
+@tk_add_to(
 TIDE_FN long long tk_add_to(long long *p, long long x) { return (long long)atomicAdd((unsigned long long *)p, (unsigned long long)x); }
 TIDE_FN int tk_add_to(int *p, int x) { return atomicAdd(p, x); }
 TIDE_FN float tk_add_to(float *p, float x) { return atomicAdd(p, x); }
 TIDE_FN double tk_add_to(double *p, double x) { return atomicAdd(p, x); }
+@tk_swap(
 TIDE_FN unsigned tk_swap(unsigned *p, unsigned old, unsigned now) { return atomicCAS(p, old, now); }
 TIDE_FN unsigned long long tk_swap(unsigned long long *p, unsigned long long old, unsigned long long now) { return atomicCAS(p, old, now); }
 ]]
@@ -43,30 +52,49 @@ local host = [[
 #define TIDE_FENCE __atomic_thread_fence(__ATOMIC_SEQ_CST);
 #define TIDE_IN inline __attribute__((always_inline))
 #define TIDE_SHARED thread_local
-#define TIDE_WARP_WAIT __syncthreads();
 #define TIDE_RARELY(x) __builtin_expect(x, 0)
 #define TIDE_OPAQUE(i) asm("" : "+r"(i));
-template <class To, class From> TIDE_FN To tk_bits(From x) { To y; memcpy(&y, &x, sizeof y); return y; }
-TIDE_FN float tk_widen(unsigned short v) { return tide_get(tide_f16{v}); }
-TIDE_FN unsigned short tk_narrow(float x) { tide_f16 y; tide_put(y, x); return y.v; }
 #define TIDE_S const long long *
+]]
+
+local host_words = [[
+@tk_bits<
+template <class To, class From> TIDE_FN To tk_bits(From x) { To y; memcpy(&y, &x, sizeof y); return y; }
+@tk_widen(
+TIDE_FN float tk_widen(unsigned short v) { return tide_get(tide_f16{v}); }
+@tk_narrow(
+TIDE_FN unsigned short tk_narrow(float x) { tide_f16 y; tide_put(y, x); return y.v; }
+@tk_swap(
 template <class T> TIDE_FN T tk_swap(T *p, T old, T now) {
   __atomic_compare_exchange(p, &old, &now, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
   return old;
 }
+@tk_add_to(
 TIDE_FN long long tk_add_to(long long *p, long long x) { return __atomic_fetch_add(p, x, __ATOMIC_SEQ_CST); }
 TIDE_FN int tk_add_to(int *p, int x) { return __atomic_fetch_add(p, x, __ATOMIC_SEQ_CST); }
 ]]
 
 -- tide_r: the kernel's float; tide_i: an integer of Lua. TIDE_OPAQUE keeps g++ from making an integer that comes from a float
 -- and becomes one again a float that was never an integer, of which -0.5 gives -0.
-local numbers = [[
+local integers = [[
 typedef long long tide_i;
 typedef unsigned long long tide_u;
+]]
+
+local numbers = [[
+@NAN_
+#define NAN_ tk_bits<float>(0x7fc00000)
+@INF_
+#define INF_ tk_bits<float>(0x7f800000)
+@tk_half
 struct tk_half { unsigned short v; };
+@tk_bf16
 struct tk_bf16 { unsigned short v; };
+@tk_bool
 struct tk_bool { unsigned char v; };
+@tk_mail
 struct tk_mail { volatile unsigned full; unsigned site; int base, reserved; long long value, length; };
+@tk_report(
 TIDE_COLD void tk_report(TIDE_S s, int site, tide_i value, tide_i length, int base) {
   if (tk_swap((unsigned *)s[3], 0u, 1u) != 0u) return;
   tk_mail *m = (tk_mail *)s[4];
@@ -75,70 +103,100 @@ TIDE_COLD void tk_report(TIDE_S s, int site, tide_i value, tide_i length, int ba
   m->full = 1;
   TIDE_FENCE
 }
+@tk_add(
 TIDE_FN tide_i tk_add(tide_i a, tide_i b) { return (tide_i)((tide_u)a + (tide_u)b); }
+@tk_sub(
 TIDE_FN tide_i tk_sub(tide_i a, tide_i b) { return (tide_i)((tide_u)a - (tide_u)b); }
+@tk_mul(
 TIDE_FN tide_i tk_mul(tide_i a, tide_i b) { return (tide_i)((tide_u)a * (tide_u)b); }
+@tk_neg(
 TIDE_FN tide_i tk_neg(tide_i a) { return (tide_i)(0 - (tide_u)a); }
+@tk_floor_div(
 TIDE_FN int tk_floor_div(int a, int b) { int q = a / b; return q - (a % b != 0 && (a ^ b) < 0); }
+@tk_floor_mod(
 TIDE_FN int tk_floor_mod(int a, int b) { int m = a % b; return m != 0 && (m ^ b) < 0 ? m + b : m; }
+@tk_floor_div(
 TIDE_FN tide_i tk_floor_div(tide_i a, tide_i b) {
   if (b == -1) return tk_neg(a);
   tide_i q = a / b;
   return q - (a % b != 0 && (a ^ b) < 0);
 }
+@tk_floor_mod(
 TIDE_FN tide_i tk_floor_mod(tide_i a, tide_i b) {
   if (b == -1) return 0;
   tide_i m = a % b;
   return m != 0 && (m ^ b) < 0 ? m + b : m;
 }
+@tk_idiv(
 TIDE_FN tide_i tk_idiv(TIDE_S s, int site, tide_i a, tide_i b) {
   if (b == 0) { tk_report(s, site, a, 0, TIDE_ZERO); return 0; }
   return tk_floor_div(a, b);
 }
+@tk_imod(
 TIDE_FN tide_i tk_imod(TIDE_S s, int site, tide_i a, tide_i b) {
   if (b == 0) { tk_report(s, site, a, 0, TIDE_ZERO); return 0; }
   return tk_floor_mod(a, b);
 }
+@tk_idiv(
 TIDE_FN int tk_idiv(TIDE_S s, int site, int a, int b) {
   if (b == 0) { tk_report(s, site, a, 0, TIDE_ZERO); return 0; }
   return tk_floor_div(a, b);
 }
+@tk_imod(
 TIDE_FN int tk_imod(TIDE_S s, int site, int a, int b) {
   if (b == 0) { tk_report(s, site, a, 0, TIDE_ZERO); return 0; }
   return b == -1 ? 0 : tk_floor_mod(a, b);
 }
+@tk_shl(
 TIDE_FN tide_i tk_shl(tide_i a, tide_i b) {
   if (b <= -64 || b >= 64) return 0;
   return b >= 0 ? (tide_i)((tide_u)a << b) : (tide_i)((tide_u)a >> -b);
 }
+@tk_shr(
 TIDE_FN tide_i tk_shr(tide_i a, tide_i b) { return b <= -64 || b >= 64 ? 0 : tk_shl(a, -b); }
+@tk_iabs(
 TIDE_FN tide_i tk_iabs(tide_i a) { return a < 0 ? tk_neg(a) : a; }
+@tk_imin(
 TIDE_FN tide_i tk_imin(tide_i a, tide_i b) { return b < a ? b : a; }
+@tk_imax(
 TIDE_FN tide_i tk_imax(tide_i a, tide_i b) { return a < b ? b : a; }
+@tk_imin(
 TIDE_FN int tk_imin(int a, int b) { return b < a ? b : a; }
+@tk_imax(
 TIDE_FN int tk_imax(int a, int b) { return a < b ? b : a; }
+@tk_fmin(
 TIDE_FN tide_r tk_fmin(tide_r a, tide_r b) { return b < a ? b : a; }
+@tk_fmax(
 TIDE_FN tide_r tk_fmax(tide_r a, tide_r b) { return a < b ? b : a; }
+@tk_small(
 TIDE_FN bool tk_small(tide_i x) { return x > -(1ll << 40) && x < 1ll << 40; }
+@tk_ult(
 TIDE_FN bool tk_ult(tide_i a, tide_i b) { return (tide_u)a < (tide_u)b; }
+@tk_ffloor(
 TIDE_FN tide_r tk_ffloor(tide_r a) { return TIDE_M(floor)(a); }
+@tk_fdiv(
 TIDE_FN tide_r tk_fdiv(tide_r a, tide_r b) { return TIDE_M(floor)(a / b); }
+@tk_fmodulo(
 TIDE_FN tide_r tk_fmodulo(tide_r a, tide_r b) {
   tide_r m = TIDE_M(fmod)(a, b);
   return (m > 0 ? b < 0 : m < 0 && b > 0) ? m + b : m;
 }
+@tk_pow(
 TIDE_FN tide_r tk_pow(tide_r a, tide_r b) { return b == 2 ? a * a : TIDE_M(pow)(a, b); }
+@tk_whole(
 TIDE_FN tide_i tk_whole(double a) {
   return a >= -9223372036854775808.0 && a < 9223372036854775808.0 ? (tide_i)a : (tide_i)(1ull << 63);
 }
 TIDE_FN tide_i tk_whole(float a) {
   return a >= -9223372036854775808.0f && a < 9223372036854775808.0f ? (tide_i)a : (tide_i)(1ull << 63);
 }
+@tk_to_int(
 TIDE_FN tide_i tk_to_int(tide_r a) {
   tide_i i = tk_whole(a);
   TIDE_OPAQUE(i)
   return i;
 }
+@tk_order(
 TIDE_FN int tk_order(tide_i a, double b) {
   if (b != b) return 2;
   if (b >= 9223372036854775808.0) return -1;
@@ -151,32 +209,42 @@ TIDE_FN int tk_order(tide_i a, double b) {
 ]]
 
 local memory = [[
+@tk_as<
 template <class R, class T> struct tk_as { static TIDE_IN R get(T x) { return (R)x; } };
+@tk_as<@tk_half
 template <class R> struct tk_as<R, tk_half> { static TIDE_IN R get(tk_half x) { return (R)tk_widen(x.v); } };
+@tk_as<@tk_bf16
 template <class R> struct tk_as<R, tk_bf16> { static TIDE_IN R get(tk_bf16 x) { return (R)tk_bits<float>((unsigned)x.v << 16); } };
+@tk_as<@tk_bool
 template <class R> struct tk_as<R, tk_bool> { static TIDE_IN R get(tk_bool x) { return (R)(x.v != 0); } };
+@tk_put(
 template <class T> TIDE_FN void tk_put(T &to, tide_i x) { to = (T)x; }
 template <class T> TIDE_FN void tk_put(T &to, int x) { to = (T)x; }
 template <class T> TIDE_FN void tk_put(T &to, bool x) { to = (T)x; }
 template <class T> TIDE_FN void tk_put(T &to, tide_r x) { to = (T)tk_whole(x); }
 TIDE_FN void tk_put(float &to, tide_r x) { to = (float)x; }
 TIDE_FN void tk_put(double &to, tide_r x) { to = (double)x; }
+@tk_put(@tk_half
 TIDE_FN void tk_put(tk_half &to, tide_r x) { to.v = tk_narrow((float)x); }
 TIDE_FN void tk_put(tk_half &to, tide_i x) { to.v = tk_narrow((float)x); }
 TIDE_FN void tk_put(tk_half &to, int x) { to.v = tk_narrow((float)x); }
 TIDE_FN void tk_put(tk_half &to, bool x) { to.v = tk_narrow((float)x); }
+@tk_round(
 TIDE_FN unsigned short tk_round(float x) {
   unsigned u = tk_bits<unsigned>(x);
   return (unsigned short)((u & 0x7fffffffu) > 0x7f800000u ? (u >> 16) | 0x40u : (u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
 }
+@tk_put(@tk_bf16
 TIDE_FN void tk_put(tk_bf16 &to, tide_r x) { to.v = tk_round((float)x); }
 TIDE_FN void tk_put(tk_bf16 &to, tide_i x) { to.v = tk_round((float)x); }
 TIDE_FN void tk_put(tk_bf16 &to, int x) { to.v = tk_round((float)x); }
 TIDE_FN void tk_put(tk_bf16 &to, bool x) { to.v = tk_round((float)x); }
+@tk_put(@tk_bool
 TIDE_FN void tk_put(tk_bool &to, tide_r x) { to.v = x != 0; }
 TIDE_FN void tk_put(tk_bool &to, tide_i x) { to.v = x != 0; }
 TIDE_FN void tk_put(tk_bool &to, int x) { to.v = x != 0; }
 TIDE_FN void tk_put(tk_bool &to, bool x) { to.v = x; }
+@tk_out(
 TIDE_FN bool tk_out(int i, int n) { return (unsigned)i - 1u >= (unsigned)n; }
 TIDE_FN bool tk_out(int i, tide_i n) { return (tide_u)(tide_i)i - 1u >= (tide_u)n; }
 TIDE_FN bool tk_out(tide_i i, tide_i n) { return (tide_u)i - 1u >= (tide_u)n; }
@@ -185,8 +253,10 @@ TIDE_FN bool tk_out(tide_i i, int n) { return (tide_u)i - 1u >= (tide_u)(tide_i)
 
 -- Atomic operations by a loop of compare and swap, but for what every device has. `old` is what was there.
 local atomics = [[
+@tk_raw<
 template <int BYTES> struct tk_raw { typedef unsigned type; };
 template <> struct tk_raw<8> { typedef unsigned long long type; };
+@TIDE_ATOMIC(
 #define TIDE_ATOMIC(name, params, expr) \
   template <class T, class V> TIDE_FN T tk_atomic_##name params { \
     typedef typename tk_raw<sizeof(T)>::type W; \
@@ -200,27 +270,82 @@ template <> struct tk_raw<8> { typedef unsigned long long type; };
     } while (was != seen); \
     return old; \
   }
+@tk_atomic_swap_add(
 TIDE_ATOMIC(swap_add, (T *p, V x), (V)old + x)
+@tk_atomic_min(
 TIDE_ATOMIC(min, (T *p, V x), x < (V)old ? x : (V)old)
+@tk_atomic_max(
 TIDE_ATOMIC(max, (T *p, V x), x > (V)old ? x : (V)old)
+@tk_atomic_exchange(
 TIDE_ATOMIC(exchange, (T *p, V x), x)
+@tk_atomic_cas(
 TIDE_ATOMIC(cas, (T *p, V from, V x), (V)old == from ? x : (V)old)
+@tk_atomic_band(
 TIDE_ATOMIC(band, (T *p, V x), (V)old & x)
+@tk_atomic_bor(
 TIDE_ATOMIC(bor, (T *p, V x), (V)old | x)
+@tk_atomic_bxor(
 TIDE_ATOMIC(bxor, (T *p, V x), (V)old ^ x)
+@tk_atomic_add(
 TIDE_FN int tk_atomic_add(int *p, tide_i x) { return tk_add_to(p, (int)x); }
 TIDE_FN tide_i tk_atomic_add(tide_i *p, tide_i x) { return tk_add_to(p, x); }
-#ifdef __CUDA_ARCH__
-TIDE_FN float tk_atomic_add(float *p, tide_r x) { return tk_add_to(p, (float)x); }
-TIDE_FN double tk_atomic_add(double *p, tide_r x) { return tk_add_to(p, (double)x); }
-#else
-TIDE_FN float tk_atomic_add(float *p, tide_r x) { return tk_atomic_swap_add(p, x); }
-TIDE_FN double tk_atomic_add(double *p, tide_r x) { return tk_atomic_swap_add(p, x); }
-#endif
 ]]
 
--- Sums of a block go by way of shared memory, because threads may have left: their places hold 0.
-local sums = [[
+local device_adds = [[
+@tk_atomic_add(
+TIDE_FN float tk_atomic_add(float *p, tide_r x) { return tk_add_to(p, (float)x); }
+TIDE_FN double tk_atomic_add(double *p, tide_r x) { return tk_add_to(p, (double)x); }
+]]
+
+local host_adds = [[
+@tk_atomic_add(
+TIDE_FN float tk_atomic_add(float *p, tide_r x) { return tk_atomic_swap_add(p, x); }
+TIDE_FN double tk_atomic_add(double *p, tide_r x) { return tk_atomic_swap_add(p, x); }
+]]
+
+-- Sums are of one order everywhere: those of a warp from its first thread to its last, then those of the warps. A thread that
+-- has left counts 0: on a GPU a vote tells which are there, each of which reads the others by shuffles.
+local device_sums = [[
+TIDE_FN unsigned tk_lane(unsigned x, unsigned k) {
+  unsigned y;
+  asm volatile("shfl.sync.idx.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=r"(y) : "r"(x), "r"(k));
+  return y;
+}
+TIDE_FN tide_u tk_lane(tide_u x, unsigned k) { return (tide_u)tk_lane((unsigned)(x >> 32), k) << 32 | tk_lane((unsigned)x, k); }
+TIDE_FN tide_i tk_lane(tide_i x, unsigned k) { return (tide_i)tk_lane((tide_u)x, k); }
+TIDE_FN float tk_lane(float x, unsigned k) { return tk_bits<float>(tk_lane(tk_bits<unsigned>(x), k)); }
+TIDE_FN double tk_lane(double x, unsigned k) { return tk_bits<double>(tk_lane(tk_bits<tide_u>(x), k)); }
+TIDE_FN unsigned tk_present() {
+  unsigned mask;
+  asm volatile("{ .reg .pred p; setp.eq.u32 p, 0, 0; vote.sync.ballot.b32 %0, p, 0xffffffff; }" : "=r"(mask));
+  return mask;
+}
+template <class T> TIDE_FN T tk_warp_sum(T x) {
+  const unsigned present = tk_present();
+  T sum = 0;
+#pragma unroll 4
+  for (unsigned k = 0; k < 32; k++) {
+    const T other = tk_lane(x, k);
+    if (present >> k & 1) sum += other;
+  }
+  return sum;
+}
+#define TIDE_SUMS(T, name) \
+  static TIDE_SHARED T name##_warp[(TIDE_THREADS + 31) / 32]; \
+  TIDE_FN void name##_clear(unsigned t) { name##_warp[t / 32] = 0; } \
+  TIDE_FN T name(unsigned t, T x) { \
+    name##_warp[t / 32] = tk_warp_sum(x); \
+    __syncthreads(); \
+    T sum = 0; \
+    for (unsigned k = 0; k < (TIDE_THREADS + 31) / 32; k++) sum += name##_warp[k]; \
+    __syncthreads(); \
+    name##_clear(t); \
+    return sum; \
+  } \
+  TIDE_FN T name##_in_warp(unsigned, T x) { return tk_warp_sum(x); }
+]]
+
+local host_sums = [[
 #define TIDE_SUMS(T, name) \
   static TIDE_SHARED T name##_each[TIDE_THREADS], name##_warp[(TIDE_THREADS + 31) / 32]; \
   TIDE_FN void name##_clear(unsigned t) { name##_each[t] = 0, name##_warp[t / 32] = 0; } \
@@ -243,9 +368,9 @@ local sums = [[
   } \
   TIDE_FN T name##_in_warp(unsigned t, T x) { \
     name##_each[t] = x; \
-    TIDE_WARP_WAIT \
+    __syncthreads(); \
     T sum = name##_fold(t); \
-    TIDE_WARP_WAIT \
+    __syncthreads(); \
     name##_each[t] = 0; \
     return sum; \
   }
@@ -286,43 +411,79 @@ TIDE_FN tide_i tk_integer(tk_words c, tide_i low, tide_i high) {
 -- Where the element of ndim indexes is, from 1: tk_at1, tk_at2 .. check them and give NULL where there is none; tk_load1 ..
 -- read it; tk_in1 .. are where it is, unchecked.
 local function access(ndim)
-  local params, passed, indexes, out, offset, misses = {}, {}, {}, {}, {}, {}
-  local classes = {}
-  for d = 1, ndim do
+  local params, passed, classes, out, offset = {}, {}, {}, {}, {}
+  local index, size = "(tide_i)i" .. ndim, "(tide_i)n" .. ndim -- the first that lies outside
+  for d = ndim, 1, -1 do
     classes[d] = "class A" .. d
     params[d] = "A" .. d .. " i" .. d .. ", tide_x n" .. d .. ", tide_x s" .. d
     passed[d] = "i" .. d .. ", n" .. d .. ", s" .. d
-    indexes[d] = "i" .. d .. ", n" .. d
     out[d] = "tk_out(i" .. d .. ", n" .. d .. ")"
     offset[d] = "((tide_x)i" .. d .. " - 1) * s" .. d
-    misses[d] = "  if (tk_out(i" .. d .. ", n" .. d .. ")) return tk_report(s, site, i" .. d .. ", n" .. d .. ", TIDE_INDEX);\n"
+    if d < ndim then index, size = out[d] .. " ? (tide_i)i" .. d .. " : " .. index, out[d] .. " ? (tide_i)n" .. d .. " : " .. size end
   end
-  local of, list = "<class T, " .. join(classes, ", ") .. ">", join(params, ", ")
-  return "template <" .. join(classes, ", ") .. "> TIDE_COLD void tk_miss" .. ndim .. "(TIDE_S s, int site, " .. list .. ") {\n"
-    .. join(misses) .. "}\ntemplate " .. of .. " TIDE_FN T *tk_in" .. ndim .. "(TIDE_S, int, T *p, " .. list .. ") {\n"
-    .. "  return p + (" .. join(offset, " + ") .. ");\n}\n"
-    .. "template " .. of .. " TIDE_FN T *tk_at" .. ndim .. "(TIDE_S s, int site, T *p, " .. list .. ") {\n"
-    .. "  if (TIDE_RARELY(" .. join(out, " | ") .. ")) { tk_miss" .. ndim .. "(s, site, " .. join(passed, ", ")
-    .. "); return 0; }\n  return p + (" .. join(offset, " + ") .. ");\n}\n"
-    .. "template <class R, class T, " .. join(classes, ", ") .. "> TIDE_FN R tk_load" .. ndim .. "(TIDE_S s, int site, T *p, " .. list
-    .. ") {\n  T *at = tk_at" .. ndim .. "(s, site, p, " .. join(passed, ", ") .. ");\n  return at ? tk_as<R, T>::get(*at) : R(0);\n}\n"
+  local of, list, place = "<class T, " .. join(classes, ", ") .. ">", join(params, ", "), "  return p + (" .. join(offset, " + ") .. ");\n}\n"
+  return "@tk_in" .. ndim .. "(\ntemplate " .. of .. " TIDE_FN T *tk_in" .. ndim .. "(TIDE_S, int, T *p, " .. list .. ") {\n" .. place
+    .. "@tk_at" .. ndim .. "(\ntemplate " .. of .. " TIDE_FN T *tk_at" .. ndim .. "(TIDE_S s, int site, T *p, " .. list .. ") {\n"
+    .. "  if (TIDE_RARELY(" .. join(out, " | ") .. ")) { tk_report(s, site, " .. index .. ", " .. size .. ", TIDE_INDEX); return 0; }\n" .. place
+    .. "@tk_load" .. ndim .. "<\ntemplate <class R, class T, " .. join(classes, ", ") .. "> TIDE_FN R tk_load" .. ndim .. "(TIDE_S s, int site, T *p, "
+    .. list .. ") {\n  T *at = tk_at" .. ndim .. "(s, site, p, " .. join(passed, ", ") .. ");\n  return at ? tk_as<R, T>::get(*at) : R(0);\n}\n"
 end
 
--- kernel_prelude(of): of.host: for the CPU, behind its compiler's own texts; of.float, of.slots, of.threads, of.small;
--- of.ndims[n]: tensors of n dims are indexed; of.sums.tide_i, of.sums.tide_r: what is summed over a block; of.random.
-function kernel_prelude(of)
-  local out = {
+-- ---- as much of it as a kernel names ----
+
+-- The definitions of a text, each with the words that its line of @ says, all of which have to be named.
+local function split(text)
+  local list, at = {}, find(text, "@")
+  while at do
+    local stop = find(text, "\n")
+    local words, rest = {}, sub(text, 2, stop - 1)
+    local mark = find(rest, "@")
+    words[1] = mark and sub(rest, 1, mark - 1) or rest
+    words[2] = mark and sub(rest, mark + 1)
+    text = sub(text, stop + 1)
+    at = find(text, "@")
+    list[#list + 1] = { words = words, text = at and sub(text, 1, at - 1) or text }
+    text = at and sub(text, at)
+  end
+  return list
+end
+
+local parts = {}
+
+-- The definitions that `body`, or one of those behind them, names. They stand behind those that they name.
+local function named(texts, body)
+  local kept = ""
+  for k = #texts, 1, -1 do
+    local text = texts[k]
+    local list = parts[text] or split(text)
+    parts[text] = list
+    if #list == 0 then kept = text .. kept end
+    for n = #list, 1, -1 do
+      local words, all = list[n].words, true
+      for w = 1, #words do all = all and (find(body, words[w]) or find(kept, words[w])) end
+      if all then kept = list[n].text .. kept end
+    end
+  end
+  return kept
+end
+
+-- kernel_prelude(of, body): what `body` needs; of.host: for the CPU, behind its compiler's own texts; of.float, of.slots,
+-- of.threads, of.small; of.ndims[n]: tensors of n dims are indexed; of.sums.tide_i, of.sums.tide_r: what is summed over a
+-- block; of.random.
+function kernel_prelude(of, body)
+  local head = {
     "#define TIDE_SLOTS " .. of.slots .. "\n#define TIDE_THREADS " .. of.threads .. "\ntypedef " .. (of.small and "int" or "long long")
       .. " tide_x;\n", of.float == "float64" and "typedef double tide_r;\n#define TIDE_M(name) name\n"
       or "typedef float tide_r;\n#define TIDE_M(name) name##f\n",
     "#define TIDE_INDEX " .. of.index .. "\n#define TIDE_ZERO " .. of.zero .. "\n",
-    of.host and host or device, numbers, memory, atomics,
+    of.host and host or device, integers,
   }
+  local texts = { of.host and host_words or device_words, numbers, memory, atomics, of.host and host_adds or device_adds }
   for n = 1, 8 do
-    if of.ndims[n] then out[#out + 1] = access(n) end
+    if of.ndims[n] then texts[#texts + 1] = access(n) end
   end
-  if of.random then out[#out + 1] = random end
-  if next(of.sums) then out[#out + 1] = sums end
-  for name in next, of.sums do out[#out + 1] = "TIDE_SUMS(" .. name .. ", tk_sum_" .. name .. ")\n" end
-  return join(out)
+  if of.random then texts[#texts + 1] = random end
+  if next(of.sums) then texts[#texts + 1] = of.host and host_sums or device_sums end
+  for name in next, of.sums do texts[#texts + 1] = "TIDE_SUMS(" .. name .. ", tk_sum_" .. name .. ")\n" end
+  return join(head) .. named(texts, body)
 end

@@ -219,6 +219,24 @@ local function loop_body(node)
   state.loop = before
 end
 
+-- Loops in which others turn, or threads wait, take a GPU's compiler as long as all that is in them, times how often it
+-- writes them out, and it would gain little; of a copy for what lies outside, all loops.
+local function is_inner(list)
+  for k = 1, #list do
+    local n = list[k]
+    local waits = n.op == "for" or n.op == "loop" or n.op == "barrier" or n.op == "block_sum" or n.op == "warp_sum"
+    if waits or n.yes and not is_inner(n.yes) or n.no and not n.type and not is_inner(n.no) or n.body and not is_inner(n.body) then
+      return false
+    end
+  end
+  return true
+end
+
+local function once(node)
+  if state.host or not state.outside and is_inner(node.body) then return "" end
+  return "#pragma unroll 1\n"
+end
+
 local function label(node, kind)
   local name = kind .. node.id
   if state.wanted[name] then put("  " .. name .. "_" .. state.copy .. ":;\n") end
@@ -256,7 +274,7 @@ local statements = {
     label(n, "leave")
   end,
   loop = function(n)
-    put("for (;;) {\n")
+    put(once(n) .. "for (;;) {\n")
     loop_body(n)
     label(n, "next")
     put("}\n")
@@ -267,7 +285,7 @@ local statements = {
     local constant = step.op == "const" and type(step.value) == "number" and step.value
     local var = "v" .. n.var .. " = " .. (state.typed.vars[n.var].narrow and "(int)" or "") .. h .. ";\n"
     if n.narrow and constant and constant ~= 0 then
-      put("for (int " .. h .. " = " .. write(n.from) .. ", to = " .. write(n.to) .. "; " .. h .. (constant > 0 and " <= to; " or " >= to; ")
+      put(once(n) .. "for (int " .. h .. " = " .. write(n.from) .. ", to = " .. write(n.to) .. "; " .. h .. (constant > 0 and " <= to; " or " >= to; ")
         .. h .. " += " .. integer_text(constant) .. ") {\n" .. var)
       loop_body(n)
       label(n, "next")
@@ -277,7 +295,7 @@ local statements = {
       if not constant then put("if (by == 0) tk_report(s, " .. ((n.site or 1) - 1) .. ", 0, 1, TIDE_ZERO);\n") end
       put("if (by > 0 ? " .. h .. " <= to : by < 0 && " .. h .. " >= to) {\n"
         .. "tide_u left = by > 0 ? ((tide_u)to - (tide_u)" .. h .. ") / (tide_u)by : ((tide_u)" .. h .. " - (tide_u)to) / (0 - (tide_u)by);\n"
-        .. "do {\n" .. var)
+        .. once(n) .. "do {\n" .. var)
       loop_body(n)
       label(n, "next")
       put("} while (" .. h .. " = tk_add(" .. h .. ", by), left-- != 0);\n} }\n")
@@ -414,7 +432,7 @@ local function write_body(typed, of_gpu)
     state.fast, state.inside, state.copy, state.wanted = true, ranges.inside, 2, {}
     write_all(typed.body)
     put(end_line() .. "return;\n}\n")
-    state.fast, state.copy, state.wanted, state.line = false, 1, {}, nil
+    state.fast, state.copy, state.wanted, state.line, state.outside = false, 1, {}, nil, true
   end
   write_all(typed.body)
 end
@@ -439,7 +457,7 @@ end
 local function begin(typed, opts, host)
   out = {}
   state = {
-    typed = typed, check = opts.check ~= false, small = opts.small, plain = opts.plain, ndims = {}, sums = {}, wanted = {}, copy = 1, inside = {}, decided = {},
+    typed = typed, host = host, check = opts.check ~= false, small = opts.small, plain = opts.plain, ndims = {}, sums = {}, wanted = {}, copy = 1, inside = {}, decided = {},
     block = opts.block or (typed.ndim == 1 and { 256 } or typed.ndim == 2 and { 1, 256 } or { 1, 1, 256 }),
   }
   state.threads = 1
@@ -462,11 +480,11 @@ local function finish(typed, opts, host)
   local first, slots = kernel_slots(typed)
   out = {}
   write_tables(typed, host)
-  local tables = join(out)
+  local body = join(out) .. text
   return kernel_prelude({
     host = host, float = typed.float, slots = slots, threads = state.threads, small = state.small, ndims = state.ndims, sums = state.sums,
     random = state.random, index = kernel_mail_index, zero = kernel_mail_zero,
-  }) .. "#define NAN_ tk_bits<float>(0x7fc00000)\n#define INF_ tk_bits<float>(0x7f800000)\n" .. tables .. text
+  }, body) .. body
 end
 
 local function device_text(typed, opts)
