@@ -426,6 +426,85 @@ describe("values that meet", function()
   end)
 end)
 
+describe("many values and places", function()
+  D.watch(before_each, after_each)
+  local threads = tide.get_num_threads()
+  after_each(function() tide.set_num_threads(threads) end)
+
+  -- Numbers that name all of n places in no order, as 7919 has no factor of n; the last ones counted from the end.
+  local function mixed(n, places)
+    local index = tide.arange(n, { dtype = "int64", device = D.dev }) * 7919 % places + 1
+    index:narrow(1, n - 100, 101):sub_(places + 1)
+    return index
+  end
+
+  it("of every size come where they belong, in one go or several", function()
+    for _, t in ipairs { 1, 3 } do
+      tide.set_num_threads(t)
+      for _, dtype in ipairs { "uint8", "float16", "float32", "float64", t > 1 and "complex64" or nil } do
+        local n, places = dtype == "complex64" and 3400003 or 70001, dtype == "complex64" and 1 << 22 or 1 << 20
+        local index, dev = mixed(n, places), { dtype = dtype, device = D.dev }
+        local v = (tide.arange(n, { dtype = "int64", device = D.dev }) % 97 + 1):to(tide[dtype])
+        local x = tide.zeros(places + 2, dev)
+        x:narrow(1, 2, places):scatter_(1, index, v)
+        assert.is_true(x:narrow(1, 2, places):take(index):equal(v), dtype)
+        assert.are.equal(n, x:ne(0):sum():item())
+        local twice = tide.zeros(places * 2, dev):view(places, 2):select(2, 2)
+        assert.is_true(twice:scatter_add_(1, index, v):index_add_(1, index, v):equal(x:narrow(1, 2, places) * 2), dtype)
+        x:narrow(1, 2, places):put_(index:view(n, 1), tide.full({}, 5, dev):expand(n, 1))
+        assert.is_true(x:eq(5):sum():item() >= n)
+      end
+    end
+  end)
+
+  it("count from lists that are read once, and write nothing there if one is bad", function()
+    local n, rows = 70001, 300
+    for _, t in ipairs { 1, 2 } do
+      tide.set_num_threads(t)
+      for name, case in pairs {
+        ["a line that no near cache holds"] = { 1 << 20, n, { n }, "float32" },
+        ["a few sums"] = { 500, 500, { n }, "int64" },
+        ["lines of a matrix"] = { rows, 200, { rows, 400 }, "float32" },
+        ["a short line"] = { 9000, 9000, { n }, "float64" },
+      } do
+        local places, named, shape, dtype = table.unpack(case)
+        local size, dim, dev = #shape == 1 and { places } or { places, named }, #shape, { dtype = dtype, device = D.dev }
+        local index = tide.arange(shape[1] * (shape[2] or 1), { dtype = "int64", device = D.dev }):view(shape) * 31 % named + 1
+        local x, v = tide.full(size, 3, dev), tide.ones(shape, dev)
+        x:scatter_add_(dim, index, v)
+        assert.are.equal(x:numel() * 3 + v:numel(), x:sum():item(), name)
+        local before = x:clone()
+        index:view(-1):narrow(1, index:numel() - 5, 1):fill_(size[dim] + 1)
+        for _, write in ipairs { "scatter_add_", "scatter_" } do
+          local e = D.raises("IndexError", function()
+            x[write](x, dim, index, v)
+            D.sync()
+          end)
+          local want = ("got %d, expected 1 to %d"):format(size[dim] + 1, size[dim])
+          assert.is_truthy(e.message:find(want, 1, true), name .. ": " .. e.message)
+          D.sync()
+          if not D.cuda then assert.is_true(x:equal(before), name .. " " .. write) end
+        end
+      end
+    end
+  end)
+
+  it("fall in the bins of any list", function()
+    local v = (tide.arange(100003, { dtype = "float64" }) * 0.37):sin():mul_(4)
+    v[7], v[8], v[9], v[10], v[11] = 0 / 0, 1 / 0, -1 / 0, 3, -3
+    for _, dtype in ipairs { "float32", "float64" } do
+      local x = v:to(tide[dtype])
+      local inside = x:ge(-3):logical_and(x:le(3))
+      local bin = ((x[inside] + 3) * 100 / 6):long():clamp(0, 99)
+      local want = tide.bincount(bin, { minlength = 100 })
+      for _, t in ipairs { 1, 2, 5 } do
+        tide.set_num_threads(t)
+        assert.is_true(x:to(D.dev):histc(100, -3, 3):cpu():long():equal(want), dtype)
+      end
+    end
+  end)
+end)
+
 describe("counts", function()
   D.watch(before_each, after_each)
 

@@ -13,7 +13,7 @@
 #include "os/os.h"
 #include "room.h"
 
-enum { PLACES = 16, KEPT_SMALL = 1 << 20, KEPT_LARGE = 32 << 20, AHEAD = 128, HUGE_PAGE = 2 << 20 };
+enum { PLACES = 16, KEPT_SMALL = 1 << 20, KEPT_LARGE = 40 << 20, AHEAD = 128, HUGE_PAGE = 2 << 20 };
 
 typedef struct block {
   size_t bytes;

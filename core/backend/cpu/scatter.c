@@ -1,39 +1,30 @@
-/* scatter.c: reads and writes at indexed places: gather and scatter of kernel.def.
+/* scatter.c: reads and writes at indexed places: the walk of gather and scatter of kernel.def.
  *
  * The dims of a call are walked from the outermost to the innermost; the last one is a run, whose indexes become places
  * a few hundred at a time before anything moves. What moves is an element, or a row: where the index stands still along
  * the innermost dim and both sides have its elements side by side, that dim is taken as one.
  *
  * Values that meet in one element must do so in order, whatever the number of threads. So threads share a scatter along
- * a dim in which they cannot meet; where no such dim is long enough, each of them takes a range of the places, and
- * looks through the whole index for those that fall there. A scatter looks at its index before it writes anything, or,
- * where what it writes to is small, keeps a copy, which a bad index brings back.
+ * a dim in which they cannot meet. Where no such dim is long enough, elements go to their places by way of buckets; of
+ * rows each thread takes a range of the places, and looks through the whole index for those that fall there.
  *
  * Invariant: no index is used as a place before it was checked; every element is written by one thread. */
+#include "scatter.h"
 #include "base/bins.h"
-#include "layout.h"
 
-enum { RUN = 512, OUTSIDE = -1, LOOK = 1 << 16, AHEAD = 8, SOON = 32 };
-enum { SAVED = 1 << 14, FAR = 1 << 19, LINE = 64 }; /* bytes */
+enum { RUN = 512, OUTSIDE = TIDE_SCATTER_OUTSIDE, LOOK = 1 << 16, AHEAD = 8, SOON = 32 };
+enum { FAR = 1 << 20, LINE = 64 }; /* bytes */
 #define SKIP INT64_MIN
 #define ANY  UINT64_MAX
 
-typedef struct work {
-  const tide_index_args *a;
-  bool scatter, checks; /* checks: looks at the index and does nothing else */
-  bool far;             /* no cache holds the indexed side */
-  bool fills;           /* a row is one element everywhere */
-  int ndim;             /* without the row, which stands behind the others */
-  int split;            /* the dim along which threads share, or OUTSIDE: they share the places */
-  int64_t parts, size[TIDE_MAX_DIMS + 1], stride[3][TIDE_MAX_DIMS + 1];
-  int64_t weight[TIDE_MAX_DIMS + 1]; /* of each dim in the number of a step */
-  _Atomic int64_t bad;               /* the first step with a bad index; INT64_MAX: none */
-} work;
+typedef tide__scatter work;
 
 /* Where one thread stands. */
 typedef struct walk {
   work *w;
   int64_t begin, low, width; /* of the dim that is split; of the places that are its own */
+  int64_t part, outside;     /* outside: the place of what falls in no bin */
+  char *x;                   /* the indexed side */
   int64_t at[TIDE_MAX_DIMS + 1], offset[3], row;
   int64_t place[RUN];
 } walk;
@@ -52,18 +43,36 @@ static int64_t raw_index(const tide_index_args *a, int64_t offset) {
 }
 
 #define BIN(T, name)                                                                                                   \
-  name(((const T *)a->head.ptr[2])[offset], (T)a->low, (T)a->high, a->length,                                          \
+  name(((const T *)a->head.ptr[2])[offset + j * step], (T)a->low, (T)a->high, a->length,                               \
        a->bins == TIDE_BINS_EVEN ? NULL : a->head.ptr[3], a->bins)
+/* The same of bins of one width, without a branch. */
+#define EVEN_BINS(T)                                                                                                   \
+  do {                                                                                                                 \
+    const T *x = (const T *)a->head.ptr[2] + offset, low = (T)a->low, high = (T)a->high, many = (T)a->length;          \
+    for (int64_t j = 0; j < n; j++) {                                                                                  \
+      T y = x[j] >= low ? x[j] <= high ? x[j] : low : low;                                                             \
+      int32_t v = (int32_t)((y - low) * many / (high - low));                                                          \
+      v = v > last ? last : v < 0 ? 0 : v;                                                                             \
+      bin[j] = y == x[j] ? v : -1;                                                                                     \
+    }                                                                                                                  \
+  } while (0)
 
-static bool find_bins(walk *k, int64_t offset, int64_t index_step, int64_t n) {
+/* The bins that values fall in as places. True if some fall in none and have no place for that. */
+static bool find_bins(walk *k, int64_t offset, int64_t step, int64_t n) {
   const tide_index_args *a = k->w->a;
+  const int32_t last = (int32_t)(a->length - 1);
+  int32_t bin[RUN];
   int64_t inside = 0;
-  for (int64_t j = 0; j < n; j++, offset += index_step) {
-    int64_t v = a->index_dtype == TIDE_FLOAT32 ? BIN(float, tide_bin_f32) : BIN(double, tide_bin_f64);
-    bool own = (uint64_t)(v - k->low) < (uint64_t)k->width;
-    k->place[j] = own ? v * a->pitch : SKIP, inside += own;
+  bool even = a->bins == TIDE_BINS_EVEN && step == 1 && a->length < INT32_MAX;
+  if (even && a->index_dtype == TIDE_FLOAT32)
+    EVEN_BINS(float);
+  else if (even)
+    EVEN_BINS(double);
+  for (int64_t j = 0; j < n; j++) {
+    int64_t v = even ? bin[j] : a->index_dtype == TIDE_FLOAT32 ? BIN(float, tide_bin_f32) : BIN(double, tide_bin_f64);
+    k->place[j] = v < 0 ? k->outside : v * a->pitch, inside += v >= 0;
   }
-  return inside < n;
+  return inside < n && k->outside == SKIP;
 }
 
 /* Are all n values, from `offset` on, not below base and below base + length? Those that count from the end are not. */
@@ -256,7 +265,7 @@ static int64_t reduce_elements(const tide_index_args *call, char *x, const int64
   for (int64_t i = 0; i < n; i++) ((T *)x)[i] += ((const T *)dense)[i];                                                \
   break
 
-static void reduce_row(const tide_index_args *a, char *x, const char *dense, int64_t n) {
+void tide__scatter_row(const tide_index_args *a, char *x, const char *dense, int64_t n) {
   int64_t place[RUN];
   switch (a->reduce == TIDE_INDEX_SUM ? a->dtype : -1) {
   case TIDE_FLOAT32: ADD_ROW(float);
@@ -282,7 +291,7 @@ static void move_rows(const walk *k, char *x, char *dense, int64_t step, int64_t
     }
     char *other = x + k->place[i] * a->item_size;
     if (a->reduce) {
-      reduce_row(a, other, one, k->row);
+      tide__scatter_row(a, other, one, k->row);
     } else if (k->w->fills) {
       memcpy(other, one, (size_t)a->item_size);
       for (size_t done = (size_t)a->item_size; done < bytes; done *= 2)
@@ -322,7 +331,7 @@ static void run(walk *k, int64_t n) {
   const tide_index_args *a = w->a;
   int64_t step = w->stride[0][w->ndim - 1], x_step = w->stride[1][w->ndim - 1];
   char *dense = (char *)a->head.ptr[w->scatter] + k->offset[0] * a->item_size;
-  char *x = (char *)a->head.ptr[!w->scatter] + k->offset[1] * a->item_size;
+  char *x = k->x + k->offset[1] * a->item_size;
   const int64_t *index = (const int64_t *)a->head.ptr[2] + k->offset[2];
   /* The values themselves are places, as long as none is bad or counts from the end. */
   const bool direct = a->index_dtype == TIDE_INT64 && !a->bins && !w->checks && a->pitch == 1 && x_step == 0 &&
@@ -331,8 +340,12 @@ static void run(walk *k, int64_t n) {
     m = n - i < RUN ? n - i : RUN;
     if (i && i % LOOK == 0 && tide__loop_stops()) return;
     char *there = x + i * x_step * a->item_size, *here = dense + i * step * a->item_size;
+    int64_t shift = k->offset[1] + i * x_step - w->lowest;
     if (direct) {
-      int64_t done = move_some(k, there, index + i, a->index_base, (uint64_t)a->length - 1, here, step, m);
+      const uint64_t last = (uint64_t)a->length - 1;
+      int64_t done = w->buckets
+                         ? tide__buckets_add(w->buckets, k->part, index + i, a->index_base, last, shift, here, step, m)
+                         : move_some(k, there, index + i, a->index_base, last, here, step, m);
       if (done == m) continue;
       i += done, m -= done, here += done * step * a->item_size;
     }
@@ -345,13 +358,31 @@ static void run(walk *k, int64_t n) {
       continue;
     }
     if (others) count = keep_own(k->place, kept, here, step, m, a->item_size), here = kept, apart = 1;
-    move_some(k, there, k->place, 0, ANY, here, apart, count);
+    if (w->buckets)
+      tide__buckets_add(w->buckets, k->part, k->place, 0, ANY, shift, here, apart, count);
+    else
+      move_some(k, there, k->place, 0, ANY, here, apart, count);
   }
 }
 
-static void walk_steps(work *w, int64_t begin, int64_t end, int64_t low, int64_t width) {
+char *tide__scatter_line(const work *w, int64_t line) {
+  const tide_index_args *a = w->a;
+  return (char *)a->head.ptr[0] + line * w->stride[1][0] * a->item_size;
+}
+
+static void save_line(const walk *k) {
+  const work *w = k->w;
+  const size_t bytes = (size_t)(w->a->length * w->a->item_size);
+  int64_t line = k->begin + k->at[0];
+  tide__isa_get()->stream(w->saved + line * (int64_t)bytes, tide__scatter_line(w, line), bytes);
+}
+
+static void walk_steps(work *w, int64_t part, int64_t begin, int64_t end, int64_t low, int64_t width) {
+  const int64_t item = w->a->item_size;
   walk k;
-  k.w = w, k.begin = begin, k.low = low, k.width = width;
+  k.w = w, k.begin = begin, k.low = low, k.width = width, k.part = part;
+  k.x = w->sums ? w->sums + part * w->each - w->lowest * item : w->a->head.ptr[!w->scatter];
+  k.outside = w->sums ? w->lowest + w->span : SKIP;
   int64_t size[TIDE_MAX_DIMS + 1], seen = 0;
   memcpy(size, w->size, sizeof size);
   if (w->split != OUTSIDE) size[w->split] = end - begin;
@@ -359,9 +390,10 @@ static void walk_steps(work *w, int64_t begin, int64_t end, int64_t low, int64_t
   memset(k.at, 0, sizeof k.at);
   for (int s = 0; s < 3; s++) k.offset[s] = w->split == OUTSIDE ? 0 : begin * w->stride[s][w->split];
   for (int d = 0; d >= 0;) {
+    if (w->saved) save_line(&k);
     run(&k, size[w->ndim - 1]);
     seen += size[w->ndim - 1] * k.row;
-    if (seen >= LOOK && tide__loop_stops()) return;
+    if (seen >= LOOK && tide__loop_stops()) break;
     seen %= LOOK;
     for (d = w->ndim - 2; d >= 0; d--) {
       for (int s = 0; s < 3; s++) k.offset[s] += w->stride[s][d];
@@ -370,18 +402,19 @@ static void walk_steps(work *w, int64_t begin, int64_t end, int64_t low, int64_t
       k.at[d] = 0;
     }
   }
+  if (w->saved) tide__isa_get()->stream_end();
 }
 
 /* Items are parts of the dim that is split, or shares of the places. */
-static void run_parts(void *arg, int64_t begin, int64_t end) {
+void tide__scatter_parts(void *arg, int64_t begin, int64_t end) {
   work *w = arg;
-  int64_t n = w->split == OUTSIDE ? w->a->length : w->size[w->split], each = (n + w->parts - 1) / w->parts;
+  int64_t n = w->split == OUTSIDE ? w->a->length : w->steps, each = (n + w->parts - 1) / w->parts;
   for (int64_t i = begin; i < end && i * each < n; i++) {
     int64_t from = i * each, to = from + each < n ? from + each : n;
     if (w->split == OUTSIDE)
-      walk_steps(w, 0, 0, from, to - from);
+      walk_steps(w, i, 0, 0, from, to - from);
     else
-      walk_steps(w, from, to, 0, w->a->length);
+      walk_steps(w, i, w->first + from, w->first + to, 0, w->a->length);
   }
 }
 
@@ -394,7 +427,7 @@ static void choose_parts(work *w, int64_t threads) {
   enum { LEAST_RUN = 32 };
   const tide_index_args *a = w->a;
   int longest = OUTSIDE;
-  w->split = OUTSIDE, w->parts = 1;
+  w->split = OUTSIDE, w->parts = 1, w->first = 0;
   if (threads == 1 || a->numel < TIDE_GRAIN) return;
   for (int d = 0; d <= w->ndim; d++) {
     if (meets(w, d) || (w->checks && d == w->ndim)) continue;
@@ -406,8 +439,8 @@ static void choose_parts(work *w, int64_t threads) {
     return;
   }
   bool wide = longest != OUTSIDE && (w->size[longest] >= LEAST_RUN * threads || !w->scatter || a->length < threads);
-  /* Every thread would read the whole index, which pays where each place is waited for. */
-  if (!wide && !tide__beyond_cache(a->length * a->item_size)) return;
+  /* Every thread would read the whole index, which pays where each place is waited for, and there is a row to move. */
+  if (!wide && (w->size[w->ndim] == 1 || !tide__beyond_cache(a->length * a->item_size))) return;
   if (wide) w->split = longest;
   w->parts = wide && w->size[longest] < threads ? w->size[longest] : threads;
   if (!wide && a->length < threads) w->parts = 1;
@@ -430,65 +463,53 @@ static void copy_dims(work *w) {
   if (!row) w->size[w->ndim] = 1;
 }
 
-static bool run_all(work *w, int64_t *value) {
+/* The elements that the index may name: w->span of them, from w->lowest on. */
+static void find_span(work *w) {
+  const tide_index_args *a = w->a;
+  int64_t high = 0, far = (a->length - 1) * a->pitch;
+  w->lowest = far < 0 ? far : 0, high = far > 0 ? far : 0;
+  for (int d = 0; d < a->ndim; d++) {
+    far = a->stride[1][d] * (a->size[d] - 1);
+    *(far < 0 ? &w->lowest : &high) += far;
+  }
+  w->span = high - w->lowest + 1;
+}
+
+void tide__scatter_prepare(work *w) {
   const tide_index_args *a = w->a;
   int64_t weight = 1;
   copy_dims(w);
+  find_span(w);
   w->far = w->scatter && a->length * a->item_size >= FAR;
   for (int d = w->ndim - 1; d >= 0; d--) w->weight[d] = weight, weight *= w->size[d];
   atomic_init(&w->bad, INT64_MAX);
   choose_parts(w, tide_get_num_threads());
-  if (w->parts == 1)
-    w->split = OUTSIDE, walk_steps(w, 0, 0, 0, a->length);
-  else
-    tide__spread(w->parts, a->numel / w->parts + 1, run_parts, w);
+  w->steps = w->split == OUTSIDE ? 0 : w->size[w->split];
+}
+
+bool tide__scatter_find_bad(const work *w, int64_t *value) {
   int64_t step = atomic_load_explicit(&w->bad, memory_order_relaxed), offset = 0;
   if (step == INT64_MAX) return false;
   for (int d = 0; d < w->ndim; d++) offset += step / w->weight[d] % w->size[d] * w->stride[2][d];
-  *value = raw_index(a, offset);
+  *value = raw_index(w->a, offset);
   return true;
 }
 
-bool tide__cpu_gather_bad(const tide_index_args *a, int64_t *value) {
-  work w = {.a = a};
-  return run_all(&w, value);
+bool tide__scatter_run(work *w, int64_t *value) {
+  if (w->parts == 1)
+    w->split = OUTSIDE, walk_steps(w, 0, 0, 0, 0, w->a->length);
+  else
+    tide__spread(w->parts, w->a->numel / w->parts + 1, tide__scatter_parts, w);
+  return tide__scatter_find_bad(w, value);
 }
 
-bool tide__cpu_scatter_bad(const tide_index_args *a, int64_t *value) {
-  work w = {.a = a, .scatter = true};
-  return run_all(&w, value);
-}
-
-tide_status tide__cpu_gather(tide_stream *stream, const tide_index_args *a) {
-  (void)stream;
-  int64_t value;
-  if (!tide__cpu_gather_bad(a, &value)) return TIDE_OK;
-  return tide__fail_index(a->head.device, a->head.site, value, a->length, a->index_base);
-}
-
-/* The elements that the index may name: those from *low on, so many. */
-static int64_t span_of(int64_t *low, const tide_index_args *a) {
-  int64_t high = 0, far = (a->length - 1) * a->pitch;
-  *low = far < 0 ? far : 0, high = far > 0 ? far : 0;
-  for (int d = 0; d < a->ndim; d++) {
-    far = a->stride[1][d] * (a->size[d] - 1);
-    *(far < 0 ? low : &high) += far;
+void tide__scatter_values(const tide_index_args *a, char *x, const int64_t *place, char *values, int64_t step,
+                          int64_t n) {
+  if (a->reduce) {
+    reduce_elements(a, x, place, 0, ANY, values, step, n);
+    return;
   }
-  return high - *low + 1;
-}
-
-/* Of a bad index nothing may be written. What is small is rather put back than the whole index read twice. */
-tide_status tide__cpu_scatter(tide_stream *stream, const tide_index_args *a) {
-  (void)stream;
-  char saved[SAVED];
-  int64_t value, low, span = span_of(&low, a);
-  const bool good = a->bins || a->located,
-             saves = !good && a->length > 0 && span <= a->numel && span * a->item_size <= SAVED;
-  char *x = (char *)a->head.ptr[0] + low * a->item_size;
-  work w = {.a = a, .scatter = true, .checks = true};
-  if (saves) memcpy(saved, x, (size_t)(span * a->item_size));
-  bool bad = !good && !saves && run_all(&w, &value);
-  if (!bad) bad = tide__cpu_scatter_bad(a, &value);
-  if (bad && saves) memcpy(x, saved, (size_t)(span * a->item_size));
-  return bad ? tide__fail_index(a->head.device, a->head.site, value, a->length, a->index_base) : TIDE_OK;
+  /* Who only writes does not run ahead of what it waits for as far as who reads first. */
+  for (int64_t i = 0; i < n; i++) __builtin_prefetch(x + place[i] * a->item_size, 1);
+  move_elements(true, x, place, 0, ANY, values, step, n, a->item_size);
 }
