@@ -114,6 +114,7 @@ typedef struct ltide_state {
   } warned;
   struct ltide_recorder *recorder;    /* of fuse.c: a function's calls are noted, or NULL */
   int observing;                      /* an observer of a failed allocation runs */
+  bool in_ffi;                        /* core was called through LuaJIT's FFI: nothing may call Lua or collect */
   _Atomic(const void *) thread;       /* the one that called last: where its ltide_last lies */
   struct ltide_state *next;           /* of running.c's list */
   ltide_warn_fn warn;                 /* by the higher floors: tells core's warnings, */

@@ -344,7 +344,7 @@ int ltide_read_only(lua_State *L) {
 
 /* Core's warnings, on the coroutine that called last. In the middle of core nothing may raise: no string is made. */
 void ltide_warn_hook(void *user, const char *message) {
-  bool is_there = ltide_last_state && ltide_last_epoch == atomic_load(&ltide_epoch);
+  bool is_there = ltide_last_state && ltide_last_epoch == atomic_load(&ltide_epoch) && !ltide_last_state->in_ffi;
   lua_State *L = is_there ? ltide_last_state->running : NULL; /* also where a host has bound its own current since */
   if (!L || !lua_checkstack(L, 2)) return;
   const char *rest, *name = called_name(L, TIDE_OK, message, &rest);

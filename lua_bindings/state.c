@@ -128,7 +128,7 @@ static int collect(lua_State *L, ltide_state *S) {
 
 /* May an allocation that fails otherwise collect? In a frame its slack does. */
 static bool may_collect_at_last(const ltide_state *S) {
-  return atomic_load(&S->gc) != TIDE_LUA_GC_NEVER && !atomic_load(&S->frame_open);
+  return atomic_load(&S->gc) != TIDE_LUA_GC_NEVER && !atomic_load(&S->frame_open) && !S->in_ffi;
 }
 
 static int collect_at_last(lua_State *L, ltide_state *S) {
@@ -492,6 +492,7 @@ ltide_state *ltide_enter_slow(lua_State *L) {
     use_record(S, r);
   }
   bind(S, r);
+  S->in_ffi = false; /* where an error has ended a call through it */
   ltide_last = L, ltide_last_state = S, ltide_last_epoch = atomic_load(&ltide_epoch);
   if (atomic_load(&S->asked))
     collect_at_last(L, S);

@@ -1,5 +1,6 @@
 /* tide.c: the module: the one file that sees every other one of the bindings, and lets them open in order. */
 #include "bindings.h"
+#include "names.h"
 #include "sandbox.h"
 
 static void end(ltide_state *S) {
@@ -24,8 +25,17 @@ static int open_module(lua_State *L) {
   return 1;
 }
 
+/* Is that a host's call of tide_lua_open, or of a state that one has opened? What it promises holds from the start. */
+static bool has_host(lua_State *L, const ltide_state *S) {
+  bool has = lua_getfield(L, LUA_REGISTRYINDEX, "tide.options") == LUA_TLIGHTUSERDATA || S->has_options;
+  lua_pop(L, 1);
+  return has;
+}
+
 int luaopen_tide(lua_State *L) {
-  if (ltide_state_of(L)) return luaL_error(L, "tide: already open in this Lua state; require gives it again");
+  const ltide_state *S = ltide_state_of(L);
+  if (S && has_host(L, S)) return luaL_error(L, "tide: already open in this Lua state; require gives it again");
+  if (S) return ltide_push_module(L), 1; /* a script has taken it out of package.loaded */
   lua_pushcfunction(L, open_module);
   if (lua_pcall(L, 0, 1, 0) == LUA_OK) {
     ltide_warn_open(L, ltide_state_of(L));

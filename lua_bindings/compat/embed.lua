@@ -1,4 +1,4 @@
--- embed.lua: writes texts in Lua as C: a list of {name, text, length}, translated for LuaJIT.
+-- embed.lua: writes texts as C: a list of {name, text, length}. What is in Lua is translated for LuaJIT.
 -- usage: tide embed.lua OUT FILE...
 local translate = dofile((arg[0]:gsub("embed%.lua$", "translate.lua")))
 
@@ -6,8 +6,9 @@ local out = assert(io.open(arg[1], "w"))
 for i = 2, #arg do
   local name = arg[i]:match "[^/]*$"
   local file = assert(io.open(arg[i]))
-  local text = translate(file:read "*a", name)
+  local text = file:read "*a"
   file:close()
+  if name:match "%.lua$" then text = translate(text, name) end
   out:write(('{"=[tide %s]", (const char[]){'):format(name), (text:gsub(".", function(c) return c:byte() .. "," end)), "}, ",
     #text, "},\n")
 end

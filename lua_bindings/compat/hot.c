@@ -2,11 +2,12 @@
  *
  * While compiled code runs, Lua's stack is not what its C API expects. So nothing here may call Lua, raise, allocate
  * for Lua or collect: each answers "no" (0, or below 0) to whatever could come to that, and hot.lua calls the ordinary
- * function. A failure of core's is such a case, too. Core's hooks look at ltide_last, which is NULL meanwhile. */
+ * function. A failure of core's is such a case, too. Core's hooks are told (ltide_ffi_begin). */
 #include <math.h>
 
 #include "tide/sanitizer.h"
 #include "hot.h"
+#include "library.h"
 #include "script.h"
 
 enum { POOL = 64 };                     /* handles made at a time */
@@ -29,10 +30,9 @@ static int read(ltide_state *S, ltide_tensor *at, double *out) {
   const ltide_tensor *u = check(S, at);
   if (!u || tide_tensor_device(u->t) >= 0 || tide_tensor_numel(u->t) != 1 || tide_sanitizer_is_enabled()) return NO;
   tide_scalar s;
-  lua_State *last = ltide_last;
-  ltide_last = NULL;
+  lua_State *last = ltide_ffi_begin(S);
   tide_status status = tide_item(&s, u->t);
-  ltide_last = last;
+  ltide_ffi_end(S, last);
   if (status != TIDE_OK) return NO;
   switch (s.kind) {
   case 'B': return s.i ? IS_TRUE : IS_FALSE;
@@ -60,10 +60,9 @@ static int row(ltide_state *S, ltide_tensor *at, double which, ltide_tensor *vie
   if (!u || !view || S->arenas || view->t || !tide_tensor_ndim(u->t)) return NO;
   double n = (double)tide_tensor_size(u->t)[0];
   if (!(which >= 1 && which <= n && which == floor(which))) return NO;
-  lua_State *last = ltide_last;
-  ltide_last = NULL;
+  lua_State *last = ltide_ffi_begin(S);
   tide_status status = tide_select(&view->t, u->t, 0, (int64_t)which - 1);
-  ltide_last = last;
+  ltide_ffi_end(S, last);
   return status == TIDE_OK;
 }
 

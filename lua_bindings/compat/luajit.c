@@ -8,6 +8,7 @@
 #include <luajit.h>
 
 #include "hot.h"
+#include "library.h"
 #include "script.h"
 
 #undef luaopen_tide
@@ -136,7 +137,7 @@ bool ltide_jit_push_ffi(lua_State *L) {
   if (lua_getfield(L, LUA_REGISTRYINDEX, "_PRELOAD") == LUA_TTABLE && lua_getfield(L, -1, "ffi") != LUA_TNIL)
     is_there = true;
   lua_settop(L, top);
-  if (is_there) lua_rawgetp(L, LUA_REGISTRYINDEX, &key_ffi);
+  if (is_there) lua_rawgetp(L, LUA_REGISTRYINDEX, &key_ffi), ltide_library_push(L);
   return is_there;
 }
 
@@ -458,6 +459,8 @@ static const luaL_Reg operators[] = {{"__idiv", idiv}, {"__band", band}, {"__bor
 /* {==== The entry */
 
 int luaopen_tide(lua_State *L) {
+  if (ltide_state_of(L)) return ltide_luaopen(L);
+  ltide_library_check(L);
   lua_newtable(L);
   lua_replace(L, LUA_ENVIRONINDEX);
   if (lua_pushthread(L))
@@ -472,6 +475,7 @@ int luaopen_tide(lua_State *L) {
   ltide_script_give(L, operators);
   lua_rawgetp(L, LUA_REGISTRYINDEX, &key_with);
   ltide_script_set(L, "__with");
+  ltide_library_note();
   push_ffi(L);
   ltide_open_hot(L, prelude[1].text, prelude[1].length, prelude[1].name);
   return 1;

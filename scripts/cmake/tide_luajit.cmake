@@ -25,14 +25,22 @@ function(tide_luajit_text name)
 endfunction()
 tide_luajit_text(tide_script.inc ${lua_chunks})
 tide_luajit_text(tide_prelude.inc ${compat}/prelude.lua ${compat}/hot.lua)
+# What the public headers declare, for the FFI.
+add_custom_command(OUTPUT ${script}/declarations.h VERBATIM
+  COMMAND ${CMAKE_C_COMPILER} -std=c11 -E -DTIDE_STATIC -I${PROJECT_SOURCE_DIR}/core/include -x c ${PROJECT_BINARY_DIR}/script/tide_headers.inc
+          -o ${script}/declarations.i
+  COMMAND tide_runner ${compat}/cdef.lua ${script}/declarations.h ${script}/declarations.i ${public_headers}
+  DEPENDS tide_runner tide_marks ${compat}/cdef.lua ${public_headers})
+tide_luajit_text(tide_library.inc ${compat}/library.lua ${script}/declarations.h)
 
 file(GLOB compat_sources CONFIGURE_DEPENDS lua_bindings/compat/*.c)
-add_library(tide_luajit_module MODULE ${binding_sources} ${compat_sources} ${script}/tide_script.inc ${script}/tide_prelude.inc)
-target_include_directories(tide_luajit_module PRIVATE core/include lua_bindings ${script})
+add_library(tide_luajit_module MODULE ${binding_sources} ${compat_sources} ${script}/tide_script.inc ${script}/tide_prelude.inc
+  ${script}/tide_library.inc ${marks})
+target_include_directories(tide_luajit_module PRIVATE core/include lua_bindings ${script} ${PROJECT_BINARY_DIR}/script)
 target_include_directories(tide_luajit_module SYSTEM PRIVATE ${TIDE_LUAJIT_INCLUDE})
 target_compile_options(tide_luajit_module PRIVATE -Wno-unused-parameter "SHELL:-include ${compat}/luajit.h")
 target_link_options(tide_luajit_module PRIVATE -Wl,-z,nodelete)
-target_link_libraries(tide_luajit_module PRIVATE tide_flags tide m)
+target_link_libraries(tide_luajit_module PRIVATE tide_flags tide m ${CMAKE_DL_LIBS})
 set_target_properties(tide_luajit_module PROPERTIES LINKER_LANGUAGE C PREFIX "" OUTPUT_NAME tide INSTALL_RPATH "$ORIGIN/../.."
   LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib/lua/5.1)
 tide_glibc_floor(tide_luajit_module)

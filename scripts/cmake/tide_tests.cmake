@@ -62,6 +62,13 @@ add_library(lost_input MODULE spec/c/lost_input.c)
 target_compile_definitions(lost_input PRIVATE _GNU_SOURCE)
 set_target_properties(lost_input PROPERTIES PREFIX "" C_VISIBILITY_PRESET default LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/spec)
 
+# ---- another build of libtide, as LuaJIT's FFI would meet it ----
+add_library(other_abi MODULE spec/c/other_abi.c)
+target_compile_definitions(other_abi PRIVATE _GNU_SOURCE)
+target_include_directories(other_abi PRIVATE core/include)
+target_link_libraries(other_abi PRIVATE ${CMAKE_DL_LIBS})
+set_target_properties(other_abi PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/spec)
+
 # ---- a time that stands still, for scripts/bench/instructions ----
 add_library(still_time MODULE spec/c/still_time.c)
 set_target_properties(still_time PROPERTIES PREFIX "" C_VISIBILITY_PRESET default LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/spec)
