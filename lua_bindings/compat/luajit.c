@@ -342,6 +342,12 @@ void ltide_jit_flush(lua_State *L) { luaJIT_setmode(L, 0, LUAJIT_MODE_ENGINE | L
 
 void ltide_jit_interpret(lua_State *L, int index) { luaJIT_setmode(L, index, LUAJIT_MODE_ALLFUNC | LUAJIT_MODE_OFF); }
 
+/* Compiled code runs no hooks, so that no quota and no kill would end it: what is compiled already goes, too. */
+static void forbid_compiling(lua_State *L) {
+  ltide_jit_flush(L);
+  luaJIT_setmode(L, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_OFF);
+}
+
 /* {==== The collector and warnings */
 
 /* Setting a mode raises within a finaliser; this one sets nothing. */
@@ -478,5 +484,6 @@ int luaopen_tide(lua_State *L) {
   ltide_library_note();
   push_ffi(L);
   ltide_open_hot(L, prelude[1].text, prelude[1].length, prelude[1].name);
+  if (ltide_state_of(L)->has_options) forbid_compiling(L);
   return 1;
 }
