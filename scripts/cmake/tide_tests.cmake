@@ -188,6 +188,12 @@ if(NOT TIDE_SANITIZE)
   tide_test(luajit/specs-sim 900 ENV TIDE_DEVICE=cuda TIDE_SIM_DEVICES=3 TIDE_SIM_CLOCK=virtual TIDE_PENDING=${pending}/luajit_sim
     COMMAND ${checks}/luajit.sh ${PROJECT_BINARY_DIR}/lib/lua/5.1 $<TARGET_FILE:tide_runner>)
   set_tests_properties(luajit/specs luajit/specs-sim PROPERTIES COST ${cost})
+  # Random programs, which LuaJIT compiles in many ways: as many as there is time for.
+  set(programs sh -c "command -v luajit >/dev/null && [ -e '${PROJECT_BINARY_DIR}/lib/lua/5.1/tide.so' ] || exit 77
+exec luajit spec/stress/luajit.lua --seconds 20 \"$@\"" luajit)
+  tide_test(luajit/programs 300 ENV "LUA_CPATH=${PROJECT_BINARY_DIR}/lib/lua/5.1/?.so" COMMAND ${programs} 1 100000)
+  tide_test(luajit/programs-sim 300 ENV "LUA_CPATH=${PROJECT_BINARY_DIR}/lib/lua/5.1/?.so" TIDE_SIM_DEVICES=2 TIDE_SIM_CLOCK=virtual
+    COMMAND ${programs} --device cuda 100001 200000)
 endif()
 # A host with LuaJIT, of scripts that it does not trust.
 find_library(TIDE_LUAJIT_LIBRARY luajit-5.1)
