@@ -76,6 +76,10 @@ static void narrow_library(lua_State *L, const ltide_state *S) {
   if (!(S->granted & TIDE_LUA_NATIVE)) replace(L, "load", load_text);
   if (!(S->granted & TIDE_LUA_FILES)) replace(L, "loadfile", NULL), replace(L, "dofile", NULL);
   replace(L, "setmetatable", set_metatable);
+  if (LTIDE_FFI) { /* what Lua 5.1 has beside these: load by another name, and userdata with __gc */
+    if (!(S->granted & TIDE_LUA_NATIVE)) replace(L, "loadstring", load_text);
+    replace(L, "newproxy", NULL);
+  }
   lua_pop(L, 1);
   close_strings(L);
 }

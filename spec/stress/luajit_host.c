@@ -33,6 +33,17 @@ static const trial trials[] = {
     {"an iterator", "for _ in function() return 1 end do end", "are used up", 100000, 0, 0},
     {"tide.ffi", "return tide.ffi", "there is no such name", 0, 0, 0},
     {"ffi_ptr", "return tide.ones(1):ffi_ptr()", "no such", 0, 0, 0},
+    {"bytecode", "assert(load(string.dump(function() return 7 end)))", "wrong mode", 0, 0, 0},
+    {"bytecode by its other name", "assert(loadstring(string.dump(function() end), 'x', 'b'))", "wrong mode", 0, 0, 0},
+    {"text", "assert(loadstring 'return 7'() == 7 and load(function() return nil end))", NULL, 0, 0, 0},
+    {"a finaliser", "getmetatable(newproxy(true)).__gc = function() while true do end end", "newproxy", 0, 0, 0},
+    {"environments", "assert(getfenv(tide.ones) == _G and not pcall(setfenv, tide.ones, {}))", NULL, 0, 0, 0},
+    {"the environment of all",
+     "setfenv(0, setmetatable({}, {__index = function() error 'mine' end})) local x = tide.ones(2) "
+     "assert(x:sum():item() == 2 and tide.help)",
+     NULL, 0, 0, 0},
+    {"numbers of the FFI", "assert(getmetatable(1LL) == 'ffi' and not pcall(function() return (1LL).x end))", NULL, 0,
+     0, 0},
     {"what ends well", "for i = 1, 1000 do assert(tide.ones(1):item() == 1) end", NULL, 0, 0, 0},
 };
 
