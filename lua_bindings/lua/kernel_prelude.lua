@@ -134,6 +134,7 @@ TIDE_FN tide_i tk_idiv(TIDE_S s, int site, tide_i a, tide_i b) {
 }
 @tk_imod(
 TIDE_FN tide_i tk_imod(TIDE_S s, int site, tide_i a, tide_i b) {
+  if (a >= 0 && a < b) return a;
   if (b == 0) { tk_report(s, site, a, 0, TIDE_ZERO); return 0; }
   return tk_floor_mod(a, b);
 }
@@ -144,6 +145,7 @@ TIDE_FN int tk_idiv(TIDE_S s, int site, int a, int b) {
 }
 @tk_imod(
 TIDE_FN int tk_imod(TIDE_S s, int site, int a, int b) {
+  if (a >= 0 && a < b) return a;
   if (b == 0) { tk_report(s, site, a, 0, TIDE_ZERO); return 0; }
   return b == -1 ? 0 : tk_floor_mod(a, b);
 }

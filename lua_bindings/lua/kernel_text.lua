@@ -73,7 +73,7 @@ local function place_text(e)
 end
 
 -- Need it be tested?
-local function tests(e) return state.check and not (state.fast and state.inside[e]) end
+local function tests(e) return state.check and not (state.fast and state.inside[e] or state.sure[e]) end
 
 local function cast_of(e)
   return e.narrow and "(int)" or "(tide_i)"
@@ -237,14 +237,62 @@ local function once(node)
   return "#pragma unroll 1\n"
 end
 
+-- A label of this copy of the body. Of those within a loop that is written twice, one is the first copy's.
+local function name_of(kind, id)
+  return kind .. id .. "_" .. state.copy .. (state.own and state.own[kind .. id] and "_in" or "")
+end
+
 local function label(node, kind)
-  local name = kind .. node.id
-  if state.wanted[name] then put("  " .. name .. "_" .. state.copy .. ":;\n") end
+  if state.wanted[kind .. node.id] then put("  " .. name_of(kind, node.id) .. ":;\n") end
 end
 
 local function leave(kind, id)
   state.wanted[kind .. id] = true
-  put("goto " .. kind .. id .. "_" .. state.copy .. ";\n")
+  put("goto " .. name_of(kind, id) .. ";\n")
+end
+
+-- from, to: the texts of its bounds.
+local function for_loop(n, constant, from, to)
+  local h, step = "h" .. n.id, n.step
+  local var = "v" .. n.var .. " = " .. (state.typed.vars[n.var].narrow and "(int)" or "") .. h .. ";\n"
+  if n.narrow and constant and constant ~= 0 then
+    put(once(n) .. "for (int " .. h .. " = " .. from .. ", to = " .. to .. "; " .. h .. (constant > 0 and " <= to; " or " >= to; ")
+      .. h .. " += " .. integer_text(constant) .. ") {\n" .. var)
+    loop_body(n)
+    label(n, "next")
+    put("}\n")
+  else
+    put("{ tide_i " .. h .. " = (tide_i)" .. from .. ", to = (tide_i)" .. to .. ", by = " .. wide(step) .. ";\n")
+    if not constant then put("if (by == 0) tk_report(s, " .. ((n.site or 1) - 1) .. ", 0, 1, TIDE_ZERO);\n") end
+    put("if (by > 0 ? " .. h .. " <= to : by < 0 && " .. h .. " >= to) {\n"
+      .. "tide_u left = by > 0 ? ((tide_u)to - (tide_u)" .. h .. ") / (tide_u)by : ((tide_u)" .. h .. " - (tide_u)to) / (0 - (tide_u)by);\n"
+      .. once(n) .. "do {\n" .. var)
+    loop_body(n)
+    label(n, "next")
+    put("} while (" .. h .. " = tk_add(" .. h .. ", by), left-- != 0);\n} }\n")
+  end
+end
+
+-- A loop in which elements lie inside if its bounds do is written twice: without their tests, and with them. False: there are
+-- none. The copy of a GPU's text that is there for what lies outside has tests alone.
+local function hoisted(n, constant)
+  if not state.check or state.outside then return false end
+  local found = kernel_hoist(state.typed, n, function(e) return not tests(e) end, write)
+  if not found then return false end
+  local h, from, to, up = "h" .. n.id, "from" .. n.id, "to" .. n.id, constant > 0
+  put("{ const tide_i " .. from .. " = " .. wide(n.from) .. ", " .. to .. " = " .. wide(n.to) .. ", first = " .. (up and from or to) .. ", last = "
+    .. (up and to or from) .. ";\nif ((first <= last) & " .. found.cond .. ") {\n"
+    .. "for (tide_x " .. h .. " = (tide_x)" .. from .. "; " .. h .. (up and " <= " or " >= ") .. "(tide_x)" .. to .. "; " .. h .. " += "
+    .. integer_text(constant) .. ") {\nv" .. n.var .. " = " .. (state.typed.vars[n.var].narrow and "(int)" or "") .. h .. ";\n")
+  local line = state.line
+  state.sure, state.own = found.inside, found.labels
+  loop_body(n)
+  label(n, "next")
+  state.sure, state.own, state.line = {}, nil, line
+  put("}\n} else {\n")
+  for_loop(n, constant, from, to)
+  put("}\n}\n")
+  return true
 end
 
 local statements = {
@@ -281,25 +329,9 @@ local statements = {
     label(n, "leave")
   end,
   ["for"] = function(n)
-    local h, step = "h" .. n.id, n.step
+    local step = n.step
     local constant = step.op == "const" and type(step.value) == "number" and step.value
-    local var = "v" .. n.var .. " = " .. (state.typed.vars[n.var].narrow and "(int)" or "") .. h .. ";\n"
-    if n.narrow and constant and constant ~= 0 then
-      put(once(n) .. "for (int " .. h .. " = " .. write(n.from) .. ", to = " .. write(n.to) .. "; " .. h .. (constant > 0 and " <= to; " or " >= to; ")
-        .. h .. " += " .. integer_text(constant) .. ") {\n" .. var)
-      loop_body(n)
-      label(n, "next")
-      put("}\n")
-    else
-      put("{ tide_i " .. h .. " = " .. wide(n.from) .. ", to = " .. wide(n.to) .. ", by = " .. wide(step) .. ";\n")
-      if not constant then put("if (by == 0) tk_report(s, " .. ((n.site or 1) - 1) .. ", 0, 1, TIDE_ZERO);\n") end
-      put("if (by > 0 ? " .. h .. " <= to : by < 0 && " .. h .. " >= to) {\n"
-        .. "tide_u left = by > 0 ? ((tide_u)to - (tide_u)" .. h .. ") / (tide_u)by : ((tide_u)" .. h .. " - (tide_u)to) / (0 - (tide_u)by);\n"
-        .. once(n) .. "do {\n" .. var)
-      loop_body(n)
-      label(n, "next")
-      put("} while (" .. h .. " = tk_add(" .. h .. ", by), left-- != 0);\n} }\n")
-    end
+    if not constant or constant == 0 or not hoisted(n, constant) then for_loop(n, constant, write(n.from), write(n.to)) end
     label(n, "leave")
   end,
   leave = function(n)
@@ -457,7 +489,7 @@ end
 local function begin(typed, opts, host)
   out = {}
   state = {
-    typed = typed, host = host, check = opts.check ~= false, small = opts.small, plain = opts.plain, ndims = {}, sums = {}, wanted = {}, copy = 1, inside = {}, decided = {},
+    typed = typed, host = host, check = opts.check ~= false, small = opts.small, plain = opts.plain, ndims = {}, sums = {}, wanted = {}, copy = 1, inside = {}, sure = {}, decided = {},
     block = opts.block or (typed.ndim == 1 and { 256 } or typed.ndim == 2 and { 1, 256 } or { 1, 1, 256 }),
   }
   state.threads = 1

@@ -1,0 +1,96 @@
+-- Loops whose bounds a tensor or a number gives: tests of the elements they read are asked once before them (kernel_hoist.lua), and
+-- what they compute and refuse is what plain Lua does, whatever the bounds are.
+
+local tide = require "tide"
+local D = require "spec.support.device"
+if not D.compiler then return pending "kernels are compiled: needs a compiler" end
+local most, least = math.maxinteger, math.mininteger
+
+local bodies = {
+  sum = function(i, x, y, at)
+    local all = 0
+    for k = at[i][1], at[i][2] do all = all + x[k] end
+    y[i] = all
+  end,
+  neighbours = function(i, x, y, at)
+    local all = 0
+    for k = at[i][1], at[i][2] do
+      if k % 3 == 0 then goto next end
+      if all > 40 then break end
+      all = all + x[k + 2] * x[k - 1] + y[i]
+      ::next::
+    end
+    y[i] = all
+  end,
+  down = function(i, x, y, at)
+    for k = at[i][2], at[i][1], -2 do
+      y[i] = y[i] * 3 + x[k]
+      x[k] = x[k] + 1
+    end
+  end,
+  up_by_three = function(i, x, y, at)
+    for k = at[i][1], at[i][2], 3 do y[i] = y[i] + x[k] * k end
+  end,
+  a_function_that_returns = function(i, x, y, at)
+    local function first_above(limit)
+      for k = at[i][1], at[i][2] do
+        if x[k] > limit then return k end
+      end
+      return -1
+    end
+    y[i] = first_above(4) + 100 * first_above(7)
+  end,
+  nested = function(i, x, y, at)
+    for row = 1, 2 do
+      for k = at[i][1], at[i][2] do y[i] = y[i] + x[k] * row end
+    end
+  end,
+}
+
+-- All stay inside of ten elements, with a margin of three, or have no turn.
+local inside = { { 4, 7 }, { 4, 4 }, { 5, 4 }, { 9, 2 }, { most, least }, { most, most - 1 }, { 0, least } }
+local outside = { { -1, 5 }, { 8, 13 }, { -5, 20 }, { most - 3, most }, { least, least + 2 }, { most, most } }
+
+local function tensors(bounds)
+  local on = { device = D.dev, dtype = "int64" }
+  return tide.tensor({ 3, 1, 4, 1, 5, 9, 2, 6, 5, 3 }, on), tide.ones({ 1 }, on), tide.tensor({ bounds }, on)
+end
+
+describe("loops of kernels whose bounds are data", function()
+  for name, body in pairs(bodies) do
+    it(name .. " gives what plain Lua does", function()
+      local k = tide.kernel(body)
+      for compiled = 0, 1 do
+        for _, bounds in ipairs(inside) do
+          local x, y, at = tensors(bounds)
+          local x2, y2 = x:clone(), y:clone()
+          k(1, x, y, at)
+          tide.kernel.interpret(body, 1, x2, y2, at)
+          assert.are.same({ x2:totable(), y2:totable() }, { x:totable(), y:totable() })
+        end
+        for _, bounds in ipairs(outside) do
+          local x, y, at = tensors(bounds)
+          local e = D.raises("IndexError", function()
+            k(1, x, y, at)
+            y:item()
+          end)
+          local oracle = D.raises("IndexError", tide.kernel.interpret, body, 1, tensors(bounds))
+          local function index_of(message) return message:match "got (%-?%d+), expected 1 to 10" end
+          assert.is_truthy(index_of(e.message), e.message)
+          if name ~= "neighbours" then assert.are.equal(index_of(oracle.message), index_of(e.message)) end -- C says no order there
+        end
+        if compiled == 0 then k:wait() end
+      end
+    end)
+  end
+
+  it("test nothing in a turn where both bounds lie inside", function()
+    local k = tide.kernel(bodies.sum)
+    k(1, tensors(inside[1]))
+    for _, device in ipairs { "cuda", "cpu" } do
+      local quick, slow = k:source(device):match "first <= last.-{(.-)} else {(.-)\n}"
+      assert.is_nil(quick:find("tk_load1", 1, true))
+      assert.is_truthy(slow:find("tk_load1", 1, true))
+    end
+  end)
+end)
