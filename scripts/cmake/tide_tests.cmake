@@ -225,10 +225,16 @@ tide_test(stress/kernels 600 ENV TIDE_CXX=/nowhere TIDE_KERNEL_CACHE=0
   COMMAND $<TARGET_FILE:tide_runner> spec/stress/kernels.lua 1 ${programs})
 tide_test(stress/kernels-sim 600 ENV TIDE_CXX=/nowhere TIDE_KERNEL_CACHE=0 TIDE_SIM_DEVICES=1 TIDE_SIM_CLOCK=virtual
   COMMAND $<TARGET_FILE:tide_runner> spec/stress/kernels.lua --device cuda 501 550)
+# Random fused functions beside the same ones, likewise.
+tide_test(stress/fuse 600 ENV TIDE_CXX=/nowhere TIDE_KERNEL_CACHE=0
+  COMMAND $<TARGET_FILE:tide_runner> spec/stress/fuse.lua 1 ${programs})
+tide_test(stress/fuse-sim 600 ENV TIDE_CXX=/nowhere TIDE_KERNEL_CACHE=0 TIDE_SIM_DEVICES=1 TIDE_SIM_CLOCK=virtual
+  COMMAND $<TARGET_FILE:tide_runner> spec/stress/fuse.lua --device cuda 501 600)
 if(TIDE_SANITIZE)
   return()
 endif()
 tide_test(stress/kernels-compiled 600 COMMAND $<TARGET_FILE:tide_runner> spec/stress/kernels.lua --compiled 1001 1024)
+tide_test(stress/fuse-compiled 600 COMMAND $<TARGET_FILE:tide_runner> spec/stress/fuse.lua --compiled 1001 1024)
 # Once more with the stream sanitizer on, which must find nothing: what uses devices and is not slow for other reasons.
 file(GLOB watched CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} spec/*_spec.lua)
 list(FILTER watched EXCLUDE REGEX "/(error|jit|ops|package|promotion|repl|runner)_spec")
