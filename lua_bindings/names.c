@@ -181,6 +181,7 @@ int ltide_no_tensor_name(lua_State *L, int methods, int fields) {
 }
 
 int ltide_no_field(lua_State *L, const char *object, const char *name, int methods, const char *fields) {
+  luaL_checkstack(L, 100, object); /* names stay, as the nearest one points to one of them */
   ltide_nearest near = {.wanted = name};
   if (methods) nearest_key(L, methods, &near);
   for (const char *p = fields; *p; p += strspn(p, " ")) {
