@@ -220,6 +220,16 @@ assert(tide.linalg.det(tide.eye(3)):item() == 1 and tide.fft.fft(x):size(1) == 3
 assert(tide.deserialize(tide.serialize { x })[1]:equal(x))
 assert(#tide.plot { 1, 2, 3 } == 560)
 
+--- fused functions need nothing
+local x = tide.ones(20000)
+local f = tide.fuse(function(a) return (a * 2 + 1):sum(), a - 1, (a + 1):std() end)
+for _ = 1, 3 do
+  local sum, less, apart = f(x)
+  assert(sum:item() == 60000 and less:equal(tide.zeros(20000)) and apart:item() == 0)
+end
+local other = tide.fuse(function(a) return setmetatable({ a * 2 }, {}) end)
+for _ = 1, 3 do assert(other(x)[1][1]:item() == 2) end
+
 --- a kernel written in Lua
 --! raises no such name
 tide.kernel "function(i, x) x[i] = 1 end"

@@ -275,6 +275,37 @@ static void test_lua_kernels(void) {
   unsetenv("TIDE_KERNEL_CACHE");
 }
 
+/* Fused functions: no frame waits for a kernel; one that is noted while a coroutine dies is noted again, and a second
+ * state has functions of its own. */
+static void test_fused(void) {
+  setenv("TIDE_KERNEL_CACHE", "0", 1);
+  lua_State *L = open_state(), *second = open_state();
+  const char *make = "x = tide.ones(40000, {device = 'cuda'}) one = x:narrow(1, 1, 1) "
+                     "f = tide.fuse(function(a, b) return (a * b + 1):relu(), (a - b):sum(), (a * 2):var() end) "
+                     "g = tide.fuse(function(a) coroutine.yield() return a * 3 end) warn '@off'";
+  tide_frame_wait waits[] = {TIDE_FRAME_WAIT_RAISES, TIDE_FRAME_WAIT_YIELDS};
+  run(L, make), run(second, make);
+  for (int n = 0; n < 2; n++) {
+    run(L, "tide.cuda.synchronize()");
+    if (n) run(L, "f:wait()");
+    begin(L, waits[n]);
+    begin(second, waits[n]);
+    works(L, "tide.cuda._sleep(40000000) for i = 1, 3 do y, s, v = f(x, x) end");
+    works(second, "tide.cuda._sleep(40000000) co = coroutine.create(function(a) return g(a) end) "
+                  "coroutine.resume(co, x) co = nil collectgarbage() coroutine.wrap(function() pcall(f, x, 3) end)() "
+                  "for i = 1, 3 do y, s, v = f(x, x) end");
+    works(L, "h = tide.fuse(function(a) return (a + 1):sum(-1) end) for i = 1, 3 do z = h(x) end");
+    end(second);
+    end(L);
+    const char *test = "assert(y[40000]:item() == 2 and s:item() == 0 and v:item() == 0)";
+    run(L, test), run(second, test), run(L, "assert(z:item() == 80000)");
+  }
+  lua_close(second);
+  run(L, "assert((f(x, x))[1]:item() == 2 and f:wait():kernels()[1].ready)");
+  lua_close(L);
+  unsetenv("TIDE_KERNEL_CACHE");
+}
+
 int main(int argc, char **argv) {
   void *keep = open_module(argc, argv);
   test_coroutines();
@@ -285,6 +316,7 @@ int main(int argc, char **argv) {
   test_compiling();
   test_refused_body();
   test_lua_kernels();
+  test_fused();
   dlclose(keep);
   printf("%s\n", failed ? "FAILED" : "ok");
   return failed;

@@ -1,0 +1,178 @@
+/* fuse_test.c: fused operations without a script: what they refuse, what a call does and leaves alone, reductions of
+ * rows of any length on the CPU and on a simulated device. */
+#include "jit/fuse.h"
+
+#include "tensor_test.h"
+
+static tide_fuse_node input(tide_dtype dtype, int ndim) {
+  return (tide_fuse_node){.kind = TIDE_FUSE_INPUT, .dtype = dtype, .ndim = ndim};
+}
+static tide_fuse_node op(tide_op what, int a, int b) {
+  return (tide_fuse_node){.kind = TIDE_FUSE_OP, .op = what, .in = {a, b}, .param = -1};
+}
+static tide_fuse_node reduce(tide_reduction what, int a, int dims, bool leading, bool keepdim) {
+  return (tide_fuse_node){.kind = TIDE_FUSE_REDUCE,
+                          .op = what,
+                          .in = {a},
+                          .param = what == TIDE_NORM || what == TIDE_VAR || what == TIDE_STD ? 0 : -1,
+                          .dims = dims,
+                          .leading = leading,
+                          .keepdim = keepdim};
+}
+
+static tide_tensor *ramp(int device, const int64_t *size, int ndim, int modulus) {
+  int64_t n = 1;
+  for (int d = 0; d < ndim; d++) n *= size[d];
+  float *values = malloc((size_t)n * sizeof *values + 1);
+  for (int64_t i = 0; i < n; i++) values[i] = (float)(i * 37 % modulus) / 4 - 2;
+  tide_tensor *x = NULL;
+  const tide_options options = {TIDE_FLOAT32, device, false};
+  OK(tide_from_data(&x, values, size, ndim, &options));
+  free(values);
+  return x;
+}
+
+/* The tensor's copy on the host, in its place. */
+static void to_host(tide_tensor **x) {
+  tide_tensor *copy = NULL;
+  const tide_options options = {TIDE_DTYPE_NONE, TIDE_CPU, false};
+  if (!*x) return;
+  OK(tide_to(&copy, *x, &options, false, false));
+  tide_tensor_release(*x);
+  *x = copy;
+}
+
+static double element(const tide_tensor *x, int64_t i) {
+  tide_tensor *copy = NULL;
+  OK(tide_contiguous(&copy, x));
+  to_host(&copy);
+  double value = copy ? flat_at(copy, i) : NAN;
+  tide_tensor_release(copy);
+  return value;
+}
+
+/* ---- what is refused ---- */
+
+static tide_status make(const tide_fuse_node *nodes, int n, int output, int numbers) {
+  static const tide_scalar number[] = {{.kind = 'F', .re = 2}};
+  tide_fused *f = NULL;
+  tide_status status = tide_fused_new(&f, "test", nodes, n, &output, 1, number, numbers);
+  CHECK((status == TIDE_OK) == (f != NULL));
+  tide_fused_free(f);
+  return status;
+}
+
+static void refusals(void) {
+  const tide_fuse_node x = input(TIDE_FLOAT32, 2), i = input(TIDE_INT32, 2), z = input(TIDE_COMPLEX64, 1);
+  OK(make((tide_fuse_node[]){x, op(TIDE_OP_abs, 0, 0)}, 2, 1, 0));
+  FAILS(TIDE_ARGUMENT, make((tide_fuse_node[]){x, op(TIDE_OP_abs, 0, 0)}, 0, 1, 0));
+  FAILS(TIDE_ARGUMENT, make((tide_fuse_node[]){x, op(TIDE_OP_abs, 0, 0)}, 2, 0, 0)); /* an input is no result */
+  FAILS(TIDE_ARGUMENT, make((tide_fuse_node[]){x, op(TIDE_OP_abs, 0, 0)}, 2, 2, 0));
+  FAILS(TIDE_ARGUMENT, make((tide_fuse_node[]){x, op(TIDE_OP_abs, 1, 0)}, 2, 1, 0)); /* itself */
+  FAILS(TIDE_ARGUMENT, make((tide_fuse_node[]){x, op(TIDE_OP_add, 0, -1)}, 2, 1, 0));
+  OK(make((tide_fuse_node[]){x, op(TIDE_OP_add, 0, -1)}, 2, 1, 1));
+  FAILS(TIDE_ARGUMENT, make((tide_fuse_node[]){x, {.kind = TIDE_FUSE_OP, .op = TIDE_OP_COUNT}}, 2, 1, 0));
+  FAILS(TIDE_ARGUMENT, make((tide_fuse_node[]){x, {.kind = (tide_fuse_kind)9}}, 2, 1, 0));
+  FAILS(TIDE_ARGUMENT,
+        make((tide_fuse_node[]){x, {.kind = TIDE_FUSE_CAST, .in = {0}, .dtype = (tide_dtype)99}}, 2, 1, 0));
+  FAILS(TIDE_SUPPORT, make((tide_fuse_node[]){z, op(TIDE_OP_abs, 0, 0)}, 2, 1, 0));
+  FAILS(TIDE_SUPPORT, make((tide_fuse_node[]){x, reduce(TIDE_ARGMAX, 0, 1, false, true)}, 2, 1, 0));
+  FAILS(TIDE_SUPPORT, make((tide_fuse_node[]){i, reduce(TIDE_MEAN, 0, 1, false, true)}, 2, 1, 0));
+  FAILS(TIDE_ARGUMENT, make((tide_fuse_node[]){x, reduce(TIDE_NORM, 0, 1, false, true)}, 2, 1, 0)); /* no p */
+  FAILS(TIDE_SUPPORT, make((tide_fuse_node[]){x, reduce(TIDE_SUM, 0, 3, false, true)}, 2, 1, 0));
+  FAILS(TIDE_SUPPORT,
+        make((tide_fuse_node[]){x, reduce(TIDE_SUM, 0, 1, false, false), op(TIDE_OP_sub, 0, 1)}, 3, 2, 0));
+  FAILS(TIDE_SUPPORT, make((tide_fuse_node[]){x, reduce(TIDE_SUM, 0, 1, false, true),
+                                              reduce(TIDE_SUM, 0, 2, false, true), op(TIDE_OP_sub, 1, 2)},
+                           4, 3, 0));
+  OK(make((tide_fuse_node[]){x, reduce(TIDE_SUM, 0, 1, false, false), op(TIDE_OP_sqrt, 1, 0)}, 3, 2, 0));
+  FAILS(TIDE_ARGUMENT, tide_fused_call(NULL, NULL, NULL, NULL, NULL));
+}
+
+/* ---- calls ---- */
+
+static void elementwise(int device) {
+  const tide_fuse_node nodes[] = {input(TIDE_FLOAT32, 2), input(TIDE_FLOAT32, 1), op(TIDE_OP_mul, 0, 1),
+                                  op(TIDE_OP_add, 2, -1)};
+  const int output = 3;
+  const tide_scalar number = tide_float(1);
+  tide_fused *f = NULL;
+  tide_tensor *x = ramp(device, (int64_t[]){6, 5}, 2, 23), *y = ramp(device, (int64_t[]){5}, 1, 7);
+  tide_tensor *wrong = ramp(device, (int64_t[]){4}, 1, 7), *out = NULL;
+  bool done = false;
+  OK(tide_fused_new(&f, "chain", nodes, 4, &output, 1, &number, 1));
+  CHECK(tide_fused_bytes(f) == 12);
+  OK(tide_fused_call(&done, &out, f, (tide_tensor *[]){x, wrong}, NULL)); /* whoever calls says what is wrong */
+  CHECK(!done && !out);
+  OK(tide_fused_call(&done, &out, f, (tide_tensor *[]){y, y}, NULL));
+  CHECK(!done);
+  OK(tide_fused_call(&done, &out, f, (tide_tensor *[]){x, y}, NULL));
+  CHECK(done && out);
+  for (int i = 0; out && i < 30; i++) CHECK(element(out, i) == element(x, i) * element(y, i % 5) + 1);
+  tide_tensor *into = x, *same = NULL; /* in place, where elements lie on those of the input */
+  double before = element(x, 7);
+  OK(tide_fused_call(&done, &same, f, (tide_tensor *[]){x, y}, &into));
+  CHECK(done && same == x && element(x, 7) == before * element(y, 2) + 1);
+  tide_tensor_release(same), tide_tensor_release(out), tide_tensor_release(x), tide_tensor_release(y);
+  tide_tensor_release(wrong);
+  tide_fused_free(f);
+}
+
+/* out of abs(x) + 1 is what the operations give one by one. */
+static void reduction(int device, const int64_t *size, tide_reduction what, bool leading, bool keepdim, bool all) {
+  const tide_scalar number[] = {tide_float(what == TIDE_NORM ? 3 : 1)};
+  const int output = 3, dims[] = {0, 1};
+  tide_fuse_node nodes[] = {input(TIDE_FLOAT32, 2), op(TIDE_OP_abs, 0, 0), op(TIDE_OP_add, 1, -1),
+                            reduce(what, 2, all ? 2 : 1, leading, keepdim)};
+  tide_fused *f = NULL;
+  tide_tensor *x = ramp(device, size, 2, 29), *chain[2] = {NULL}, *want = NULL, *out = NULL;
+  bool done = false;
+  OK(tide_fused_new(&f, "rows", nodes, 4, &output, 1, number, 1));
+  OK(tide_fused_call(&done, &out, f, &x, NULL));
+  OK(tide_unary(&chain[0], TIDE_OP_abs, x, NULL));
+  OK(tide_elementwise(&chain[1], TIDE_OP_add, (tide_operand[]){{.tensor = chain[0]}, {.number = number[0]}}, NULL,
+                      NULL));
+  tide_reduce_options o = TIDE_REDUCE_OPTIONS;
+  o.dims = dims + (all || leading ? 0 : 1), o.ndims = all ? 2 : 1, o.keepdim = keepdim, o.param = number[0].re;
+  OK(tide_reduce(&want, what, chain[1], &o, NULL));
+  /* Where exponentials would be computed twice the host's loops do not fuse. */
+  bool parts = leading ? size[0] > 1 : size[1] > TIDE_FUSE_COLUMNS;
+  CHECK(done == !(what == TIDE_LOGSUMEXP && parts) && done == (out != NULL));
+  CHECK(tide_fused_ready(f) && !tide_fused_problem(f));
+  if (out && want) {
+    to_host(&out), to_host(&want);
+    CHECK(out->dtype == want->dtype && out->ndim == want->ndim && out->numel == want->numel);
+    for (int64_t i = 0; i < want->numel; i++) {
+      double a = flat_at(out, i), b = flat_at(want, i);
+      CHECK(fabs(a - b) <= 2e-5 * fabs(b) + 1e-6 || (a != a && b != b));
+    }
+  }
+  for (int i = 0; i < 2; i++) tide_tensor_release(chain[i]);
+  tide_tensor_release(x), tide_tensor_release(want), tide_tensor_release(out);
+  tide_fused_free(f);
+}
+
+static void reductions(int device) {
+  static const tide_reduction list[] = {TIDE_SUM, TIDE_MEAN,          TIDE_MAX,  TIDE_MIN, TIDE_VAR,      TIDE_STD,
+                                        TIDE_ALL, TIDE_COUNT_NONZERO, TIDE_NORM, TIDE_ANY, TIDE_LOGSUMEXP};
+  const int64_t sizes[][2] = {{6, 5}, {3, 16385}, {16385, 3}, {200, 130}, {1, 40000}};
+  for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+    for (size_t k = 0; k < sizeof list / sizeof *list; k++)
+      for (int form = 0; form < 4; form++) reduction(device, sizes[s], list[k], form & 1, form & 2, false);
+  for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) reduction(device, sizes[s], TIDE_SUM, false, false, true);
+}
+
+int main(void) {
+  setenv("TIDE_SIM_DEVICES", "1", 1);
+  setenv("TIDE_CXX", "/nowhere", 1); /* the loops of the host do all */
+  setenv("TIDE_KERNEL_CACHE", "0", 1);
+  OK(tide_init(NULL));
+  refusals();
+  for (int device = -1; device < 1; device++) {
+    elementwise(device);
+    reductions(device);
+  }
+  tide_shutdown();
+  printf("fuse_test: %d checks, %d failures\n", checks, failures);
+  return failures != 0;
+}
