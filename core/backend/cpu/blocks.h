@@ -15,8 +15,8 @@
 
 enum {
   TIDE_BLOCK_STRIP = 32,   /* lanes of a loop without a remainder */
-  TIDE_BLOCK_LANES = 256,  /* of a run of places */
-  TIDE_BLOCK_MOST = 1024,  /* of a block of threads */
+  TIDE_BLOCK_LANES = 256,  /* of a block of places at least */
+  TIDE_BLOCK_MOST = 1024,  /* at most, of a block of threads too */
   TIDE_BLOCK_RUN = 4096,   /* places of a run at most: a launch counts runs */
   TIDE_BLOCK_DIMS = 8,     /* of an index */
   TIDE_BLOCK_GRID = 3,     /* of a grid */
@@ -76,9 +76,13 @@ typedef struct tide__lanes {
                  int64_t apart, int64_t n);
 } tide__lanes;
 
-extern const tide__lanes tide__lanes_base;
+/* Filled by isa.c's choice. */
+extern tide__lanes tide__lanes_base;
+void tide__lanes_fill_base(void);
 #if defined(__x86_64__)
-extern const tide__lanes tide__lanes_avx2; /* wider ones gain little and are as large */
+extern tide__lanes tide__lanes_avx2, tide__lanes_avx512;
+void tide__lanes_fill_avx2(void);
+void tide__lanes_fill_avx512(void);
 #endif
 
 /* ---- programs ---- */

@@ -1,6 +1,7 @@
 /* blocks_loops.h: template of the loops over lanes of the block interpreter for one instruction set: blocks.def, and
- * those that bring elements to lanes and back. Defines tide__lanes_<TIDE_ISA_NAME>. The loops hold no state; products
- * and sums are never fused, so that every instruction set gives the same numbers. */
+ * those that bring elements to lanes and back. Defines tide__lanes_<TIDE_ISA_NAME> and what fills it, by code, which is
+ * half of what relocations would take. With AVX-512 only those that gain from it are made, the others are AVX2's. The
+ * loops hold no state; products and sums are never fused, so that every instruction set gives the same numbers. */
 #include "vector.h"
 
 #include "blocks.h"
@@ -89,13 +90,15 @@ static inline int lane_order(int64_t a, double b) {
 #undef T
 #undef S
 #undef LANE_M
-#define T            double
-#define S            f64
-#define LANE_M(name) name
-#include "blocks.def"
-#undef T
-#undef S
-#undef LANE_M
+#ifndef TIDE_ISA_AVX512
+#  define T            double
+#  define S            f64
+#  define LANE_M(name) name
+#  include "blocks.def"
+#  undef T
+#  undef S
+#  undef LANE_M
+#endif
 #undef LANES_FLOAT
 #define LANES_WHOLE
 #define S whole
@@ -133,7 +136,8 @@ static inline int lane_order(int64_t a, double b) {
     uint##bits##_t *d = d_;                                                                                            \
     const uint##bits##_t *from = from_;                                                                                \
     LANE_SOME d[i] = from[i * step];                                                                                   \
-  }                                                                                                                    \
+  }
+#define LANE_PUT(bits)                                                                                                 \
   static void lane_put_##bits(void *d_, const uint8_t *on, const void *a_, int64_t same, int64_t n) {                  \
     uint##bits##_t *d = d_, one = *(const uint##bits##_t *)a_;                                                         \
     const uint##bits##_t *a = a_;                                                                                      \
@@ -142,17 +146,18 @@ static inline int lane_order(int64_t a, double b) {
     else                                                                                                               \
       LANE_EACH d[i] = on[i] ? a[i] : d[i];                                                                            \
   }
-#define LANE_KEEP(bits)                                                                                                \
-  static void lane_keep_##bits(void *to_, const void *a_, const uint8_t *on, int64_t n) {                              \
-    uint##bits##_t *to = to_;                                                                                          \
-    const uint##bits##_t *a = a_;                                                                                      \
-    for (int64_t i = lane_keep_lanes_##bits(to_, a_, on, n); i < n; i++)                                               \
-      if (on[i]) to[i] = a[i];                                                                                         \
-  }
+#ifndef TIDE_ISA_AVX512
+#  define LANE_KEEP(bits)                                                                                              \
+    static void lane_keep_##bits(void *to_, const void *a_, const uint8_t *on, int64_t n) {                            \
+      uint##bits##_t *to = to_;                                                                                        \
+      const uint##bits##_t *a = a_;                                                                                    \
+      for (int64_t i = lane_keep_lanes_##bits(to_, a_, on, n); i < n; i++)                                             \
+        if (on[i]) to[i] = a[i];                                                                                       \
+    }
 /* As many as are whole vectors; returns their number. */
-#define lane_keep_lanes_8(to, a, on, n)  0
-#define lane_keep_lanes_16(to, a, on, n) 0
-#if defined(TIDE_ISA_AVX2)
+#  define lane_keep_lanes_8(to, a, on, n)  0
+#  define lane_keep_lanes_16(to, a, on, n) 0
+#  if defined(TIDE_ISA_AVX2)
 static int64_t lane_keep_lanes_32(void *to, const void *a, const uint8_t *on, int64_t n) {
   int64_t i = 0;
   for (; i + 8 <= n; i += 8) {
@@ -172,10 +177,10 @@ static int64_t lane_keep_lanes_64(void *to, const void *a, const uint8_t *on, in
   }
   return i;
 }
-#else
-#  define lane_keep_lanes_32(to, a, on, n) 0
-#  define lane_keep_lanes_64(to, a, on, n) 0
-#endif
+#  else
+#    define lane_keep_lanes_32(to, a, on, n) 0
+#    define lane_keep_lanes_64(to, a, on, n) 0
+#  endif
 LANE_KEEP(8)
 LANE_KEEP(16)
 LANE_KEEP(32)
@@ -184,9 +189,15 @@ LANE_ITEMS(8)
 LANE_ITEMS(16)
 LANE_ITEMS(32)
 LANE_ITEMS(64)
+#endif
+LANE_PUT(8)
+LANE_PUT(16)
+LANE_PUT(32)
+LANE_PUT(64)
 
 static void lane_line(int64_t *d, int64_t first, int64_t step, int64_t n) { LANE_EACH d[i] = first + i * step; }
 
+#ifndef TIDE_ISA_AVX512
 static bool lane_steady(const int64_t *a, int64_t n) {
   const int64_t first = a[0];
   uint64_t other = 0;
@@ -194,6 +205,7 @@ static bool lane_steady(const int64_t *a, int64_t n) {
   LANE_SOME other |= (uint64_t)(a[i] - i - first);
   return !other;
 }
+#endif
 
 static void lane_index(int64_t *at, uint8_t *bad, const int64_t *index, int64_t more, int64_t size, int64_t step,
                        bool begin, int64_t n) {
@@ -226,6 +238,7 @@ static int64_t lane_mask_less(uint8_t *d, const uint8_t *a, const uint8_t *b, in
   return sum;
 }
 
+#ifndef TIDE_ISA_AVX512
 /* ---- division of integers that a double divides exactly enough: the floor of the rounded quotient is that of the
  * exact one ---- */
 
@@ -272,54 +285,57 @@ static void lane_philox(uint32_t *words, const int64_t *key, int64_t key_apart, 
     x[i] = c0, y[i] = c1, z[i] = c2, w[i] = c3;
   }
 }
+#endif
 
-#define LANE_FOUR(name)                                                                                                \
-  { lane_##name##_8, lane_##name##_16, lane_##name##_32, lane_##name##_64 }
+/* ---- the table ---- */
+
 #define LANE1(name, D, A, expr)       LANE_SLOT(name)
 #define LANE2(name, D, A, B, expr)    LANE_SLOT(name)
 #define LANE3(name, D, A, B, C, expr) LANE_SLOT(name)
 #define LANE_SLOT(name)               LANE_SLOT_(name, S)
 #define LANE_SLOT_(name, s)           LANE_SLOT__(name, s)
-#define LANE_SLOT__(name, s)          lane_##name##_##s,
+#define LANE_SLOT__(name, s)          *next++ = lane_##name##_##s;
+#define LANE_FOUR(name)                                                                                                \
+  t->name[0] = lane_##name##_8, t->name[1] = lane_##name##_16, t->name[2] = lane_##name##_32,                          \
+  t->name[3] = lane_##name##_64;
 
-const tide__lanes TIDE_JOIN(tide__lanes, TIDE_ISA_NAME) = {
-    .real =
-        {
-            {
+tide__lanes TIDE_JOIN(tide__lanes, TIDE_ISA_NAME);
+
+void TIDE_JOIN(tide__lanes_fill, TIDE_ISA_NAME)(void) {
+  tide__lanes *t = &TIDE_JOIN(tide__lanes, TIDE_ISA_NAME);
+  tide__lane_op *next;
+#ifdef TIDE_ISA_AVX512
+  tide__lanes_fill_avx2();
+  *t = tide__lanes_avx2;
+#else
+  LANE_FOUR(fill)
+  LANE_FOUR(gather)
+  LANE_FOUR(pick)
+  LANE_FOUR(scatter)
+  LANE_FOUR(keep)
+  LANE_FOUR(stride)
+  t->steady = lane_steady, t->small = lane_small, t->divide_small = lane_divide_small, t->philox = lane_philox;
+#endif
+  LANE_FOUR(put)
+  t->line = lane_line, t->index = lane_index;
+  t->mask_and = lane_mask_and, t->mask_less = lane_mask_less;
+  next = t->real[0];
 #define LANES_FLOAT
 #define S f32
 #include "blocks.def"
 #undef S
-            },
-            {
-#define S f64
-#include "blocks.def"
-#undef S
+#ifndef TIDE_ISA_AVX512
+  next = t->real[1];
+#  define S f64
+#  include "blocks.def"
+#  undef S
+#endif
 #undef LANES_FLOAT
-            },
-        },
-    .whole =
-        {
+  next = t->whole;
 #define LANES_WHOLE
 #define S whole
 #include "blocks.def"
-        },
-    .fill = LANE_FOUR(fill),
-    .gather = LANE_FOUR(gather),
-    .pick = LANE_FOUR(pick),
-    .scatter = LANE_FOUR(scatter),
-    .keep = LANE_FOUR(keep),
-    .stride = LANE_FOUR(stride),
-    .put = LANE_FOUR(put),
-    .line = lane_line,
-    .steady = lane_steady,
-    .index = lane_index,
-    .mask_and = lane_mask_and,
-    .mask_less = lane_mask_less,
-    .small = lane_small,
-    .divide_small = lane_divide_small,
-    .philox = lane_philox,
-};
+}
 
 #if defined(__clang__) && defined(TIDE_TARGET)
 #  pragma clang attribute pop

@@ -1,12 +1,6 @@
 /* isa_table.h: template of a whole table, TIDE_ISA_NAME, compiled with the instruction set that vector.h has chosen. */
 #include "vector.h"
 
-#if defined(TIDE_ISA_AVX2) || defined(TIDE_ISA_AVX512)
-#  define TIDE_LANES tide__lanes_avx2
-#else
-#  define TIDE_LANES tide__lanes_base
-#endif
-
 #include "isa.h"
 #include "blocks.h"
 
@@ -26,6 +20,7 @@ static void fill(void) {
   LOOP_ROW(op_loops, name, rule, loop) LOOP_STREAMED(streamed_loops, name, loop)
 #include "tide/op.def"
   CONVERT_FILL
+  TIDE_JOIN(tide__lanes_fill, TIDE_ISA_NAME)();
 }
 
 const tide__isa TIDE_JOIN(tide__isa, TIDE_ISA_NAME) = {
@@ -44,7 +39,7 @@ const tide__isa TIDE_JOIN(tide__isa, TIDE_ISA_NAME) = {
     PRODUCT_TABLE,
     POWER_TABLE,
     REPEAT_TABLE,
-    .lanes = &TIDE_LANES,
+    .lanes = &TIDE_JOIN(tide__lanes, TIDE_ISA_NAME),
 };
 
 #if defined(__clang__) && defined(TIDE_TARGET)
