@@ -264,6 +264,35 @@ describe("the language of kernels", function()
     end
   end)
 
+  it("keeps what places had when they left a loop, where it is read later", function()
+    agree(function(i, x)
+      local a, b, n, total = x[i], 0.5, 0, 0.0
+      while a < 4 and n < 20 do -- a and b are read in the loop alone, n behind it
+        a, b, n = a * 1.25 + b, b + a * 0.125, n + 1
+      end
+      local c, d, m = x[i], 1.0, 1
+      for round = 1, 3 do -- c, d and m come back in the next round, total in another statement
+        local e = d
+        while c < 2 * round do
+          if c < round then e = e + 1 else m = m + 2 end
+          c, d = c + 0.75, d + e
+          if d > 9 then break end
+        end
+        total = total + d
+        if i % 3 == 0 then goto over end
+        e = e * 2
+        total = total - e
+        ::over::
+      end
+      local k = 0
+      repeat
+        k = k + i
+        if k > 7 then return n, total, m, c, -k end
+      until not (k < 5)
+      return n, total, m, c, k
+    end, 300, floats(300))
+  end)
+
   it("has sizes, rows and lists of indexes", function()
     agree(function(i, x, y)
       local row = x[i]

@@ -13,17 +13,17 @@
 -- Invariant: masks are numbered as they nest, so those between two are the numbers between.
 
 local typed, flow, opts, w, now
-local frames, ends, drops, mutable, slot_of, dropped_at, base
+local frames, ends, drops, mutable, slot_of, dropped_at, base, begun
 
 local write_list
 
 local function k(n) return "k" .. n end
 
--- A mask inside cur; `over`: where its lanes' statements end.
-local function open_mask(over)
+-- A mask inside cur; `over`: where its lanes' statements end; `by`: the loop or block that its lanes leave for good.
+local function open_mask(over, by)
   now.cur = now.cur + 1
   if now.cur >= now.masks then now.masks = now.cur + 1 end
-  ends[now.cur], drops[now.cur] = over, 0
+  ends[now.cur], drops[now.cur], begun[now.cur] = over, 0, by or false
   return now.cur
 end
 
@@ -63,6 +63,23 @@ local function declare(n)
   now.vars[n], slot_of[n] = register_of(n), now.cur
 end
 
+-- Has who is not in cur left the block or loop that uses the variable last? What it holds for these does not matter.
+local function unread(n)
+  local by = begun[now.cur]
+  return slot_of[n] == now.cur - 1 and by and flow.home[n][flow.last[n]] == by
+end
+
+-- A count, n = n + a number, of lanes of cur alone.
+local function count(node, r)
+  local e = node.value
+  if e.op ~= "add" or e.type ~= "i" or e.a.op ~= "var" or e.a.n ~= node.var then return false end
+  if flow.varies(e.b) then return false end
+  local by = w.eval(e.b)
+  if not w.is_one(by) then return false end
+  w.emit("count", r, k(now.cur), by.s)
+  return true
+end
+
 local function let(node)
   local n, here = node.var, flow.declares[node] and not flow.loose[node.var]
   if here then slot_of[n] = now.cur end
@@ -92,9 +109,9 @@ local function let(node)
     w.move(v, now.vars[n].r)
     return
   end
-  if not flow.loose[n] and slot_of[n] == now.cur then
+  if not flow.loose[n] and (slot_of[n] == now.cur or unread(n)) then
     w.move(w.eval(node.value, var.r), var.r)
-  else
+  elseif not count(node, var.r) then
     w.put(w.eval(node.value), var.r)
   end
 end
@@ -161,15 +178,15 @@ local function leave(id, which)
   w.emit("jump", ends[now.cur])
 end
 
--- `if cond then leave end` by lanes of the mask that they leave: they are taken out of it.
-local function leaves_at_once(node, cond)
+-- `if cond then leave end` by lanes of the mask that they leave: they are taken out of it; `off`: where cond is false.
+local function leaves_at_once(node, cond, off)
   local only = #node.yes == 1 and not (node.no and #node.no > 0) and node.yes[1]
   if not only or only.op ~= "leave" and only.op ~= "next" then return false end
   local frame = frames[only.id]
   local to, label = frame.slot, frame.done
   if only.op == "next" then to, label = frame.inner, frame.over end
   if to ~= now.cur then return false end
-  w.emit("mask_less", k(now.cur), k(now.cur), cond.r, label)
+  w.emit(off and "mask_and" or "mask_less", k(now.cur), k(now.cur), cond.r, label)
   drops[now.cur] = drops[now.cur] + 1
   w.give(cond)
   return true
@@ -247,7 +264,7 @@ local function loop(node)
   local outer, before, top = now.cur, drops[now.cur], {}
   local frame = begin_frame(node, outer)
   if flow.parts[node.id] then
-    frame.slot = open_mask(frame.done)
+    frame.slot = open_mask(frame.done, node)
     frame.inner = frame.slot
     w.emit("mask_copy", k(frame.slot), k(outer))
   end
@@ -264,7 +281,7 @@ local function block(node)
   local outer, before = now.cur, drops[now.cur]
   local frame = begin_frame(node, outer)
   if flow.parts[node.id] then
-    frame.slot = open_mask(frame.done)
+    frame.slot = open_mask(frame.done, node)
     frame.inner = frame.slot
     w.emit("mask_copy", k(frame.slot), k(outer))
   end
@@ -323,7 +340,7 @@ local function numbered(node)
   local at = same and new_number() or { type = "i", r = w.take("i"), temp = true }
   local left = each and { type = "i", r = w.take("i"), temp = true } or new_number()
   if flow.parts[node.id] then
-    frame.slot = open_mask(frame.done)
+    frame.slot = open_mask(frame.done, node)
     frame.inner = frame.slot
   end
   if each then
@@ -367,7 +384,10 @@ local statements = {
   store = function(node) store(node, w.tests()) end,
   result = result,
   ["if"] = function(node)
-    local cond = w.eval(node.cond)
+    local off = node.cond.op == "not"
+    local cond = w.eval(off and node.cond.a or node.cond)
+    if off and not w.is_one(cond) and leaves_at_once(node, cond, true) then return end
+    if off then cond = w.lane("not_m", "b", nil, cond) end
     if w.is_one(cond) then return branch(node, cond) end
     if not leaves_at_once(node, cond) then divided(node, cond) end
   end,
@@ -430,7 +450,7 @@ local function write_code(out, mode)
   flow = kernel_uniform(typed, mode)
   w = kernel_lanes(typed, flow, mode, opts)
   now = w.now
-  frames, ends, drops, mutable, slot_of, base = {}, { [0] = {} }, { [0] = 0 }, {}, {}, 0
+  frames, ends, drops, mutable, slot_of, base, begun = {}, { [0] = {} }, { [0] = 0 }, {}, {}, 0, {}
   dropped_at = find_ends()
   for n in next, flow.loose do
     local type = typed.vars[n].type
@@ -495,6 +515,6 @@ function kernel_code(of, of_opts)
   -- nothing of a script's is kept alive
   kernel_lanes_end()
   typed, flow, opts, w, now = nil, nil, nil, nil, nil
-  frames, ends, drops, mutable, slot_of, dropped_at = nil, nil, nil, nil, nil, nil
+  frames, ends, drops, mutable, slot_of, dropped_at, begun = nil, nil, nil, nil, nil, nil, nil
   return join(out, "\n") .. "\n" .. join(codes, "\n") .. "\n", run
 end

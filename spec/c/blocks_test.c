@@ -109,6 +109,31 @@ static void test_masks(void) {
   tide__blocks_free(code);
 }
 
+static const char *const sets[] = {"base", "avx2", "avx512"};
+
+/* The same loop with its rounds counted by 3, by every set of instructions, in runs of 256 places. */
+static void test_count(void) {
+  static const char text[] =
+      "tensor 9 1 int64\ncode rows 5 5 0 1 2\naccess 0 1 w 1 s0 0 1\nlaunch\ninteger s1 1\ninteger s2 -9\ninteger s3 "
+      "50\ninteger s4 3\n"
+      "end\nrow\nend\nblock_part\nfirst s0 0\nfill_w w0 s2\nline w3 s0 0 1\neach_begin k1 k0 w1 w2 s1 w3 s1 1 L15\n"
+      "count w0 k1 s4\nlt_i m0 s3 w1\nmask_less k1 k1 m0 L15\neach_next k1 w1 w2 s1 L15\njump L10\n"
+      "store a0 w0 k0\nend\n";
+  int64_t y[N + 1];
+  for (int s = 0; s < 3; s++) {
+    fixture f;
+    if (!tide__isa_set(sets[s])) continue;
+    void *code = read_code("run 256\n", text);
+    for (int i = 0; i <= N; i++) y[i] = -1;
+    bring(&f, N), bring_tensor(&f, 0, y, N, 1);
+    OK(launch(code, &f, 3));
+    for (int64_t i = 1; i <= N; i++) CHECK(y[i - 1] == -9 + 3 * (i < 51 ? i : 51));
+    CHECK(y[N] == -1);
+    tide__blocks_free(code);
+  }
+  tide__isa_set(NULL);
+}
+
 static int64_t floor_of(int64_t a, int64_t b) {
   if (b == 0) return 0;
   if (b == -1) return (int64_t)(0 - (uint64_t)a);
@@ -124,7 +149,6 @@ static void test_integers(void) {
       "w2 w0 w1 1 k0\nimod w3 w0 w1 2 k0\nstore a2 w2 k0\nstore a3 w3 k0\nend\n";
   static const int64_t values[] = {0, 1, -1, 2, -2, 3, -7, 10, 100, -1000, INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN};
   enum { V = sizeof values / sizeof *values };
-  static const char *const sets[] = {"base", "avx2", "avx512"};
   for (int s = 0; s < 3; s++) {
     int64_t a[V * V], b[V * V], q[V * V], m[V * V];
     fixture f;
@@ -272,6 +296,7 @@ int main(void) {
   test_lines();
   test_outside();
   test_masks();
+  test_count();
   test_integers();
   test_flat();
   test_threads();

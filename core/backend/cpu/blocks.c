@@ -389,6 +389,7 @@ static bool run_part(tide__block_run *r, int at) {
     case TIDE_BLOCK_put_w: put(r, i, 3); break;
     case TIDE_BLOCK_put_r: put(r, i, r->of->wide ? 3 : 2); break;
     case TIDE_BLOCK_put_m: put(r, i, 0); break;
+    case TIDE_BLOCK_count: r->lanes->count(REG(0), mask_of(r, i->x[1]), INT(2), r->n); break;
     case TIDE_BLOCK_jump: BACK_IF(true, 0);
     case TIDE_BLOCK_jump_zero: GO_IF(!*(const uint8_t *)REG(0), 1);
     case TIDE_BLOCK_jump_none: GO_IF(!r->on[i->x[0]], 1);
@@ -441,7 +442,7 @@ static void begin_block(tide__block_run *r, int64_t n) {
 }
 
 static void run_rows(tide__block_run *r, int64_t begin, int64_t end) {
-  const int last = r->of->ndim - 1;
+  const int last = r->of->ndim - 1, lanes = r->code->lanes;
   const int64_t size = r->slots[last], run = r->of->run, runs = (size + run - 1) / run;
   for (int64_t b = begin; b < end && !r->stop; b++) {
     int64_t rest = b / runs, from = b % runs * run;
@@ -451,9 +452,9 @@ static void run_rows(tide__block_run *r, int64_t begin, int64_t end) {
       rest /= r->slots[d];
     }
     if (!run_part(r, r->code->row)) return;
-    for (; from < to && !r->stop; from += TIDE_BLOCK_LANES) {
+    for (; from < to && !r->stop; from += lanes) {
       r->place[last] = from + 1;
-      begin_block(r, to - from < TIDE_BLOCK_LANES ? to - from : TIDE_BLOCK_LANES);
+      begin_block(r, to - from < lanes ? to - from : lanes);
       run_part(r, r->code->block);
     }
   }
@@ -461,9 +462,9 @@ static void run_rows(tide__block_run *r, int64_t begin, int64_t end) {
 
 /* Whole rows, several to a block. */
 static void run_flat(tide__block_run *r, int64_t begin, int64_t end) {
-  const int64_t size = r->slots[r->of->ndim - 1], to = end * size;
-  for (r->flat = begin * size; r->flat < to && !r->stop; r->flat += TIDE_BLOCK_LANES) {
-    begin_block(r, to - r->flat < TIDE_BLOCK_LANES ? to - r->flat : TIDE_BLOCK_LANES);
+  const int64_t size = r->slots[r->of->ndim - 1], to = end * size, lanes = r->code->lanes;
+  for (r->flat = begin * size; r->flat < to && !r->stop; r->flat += lanes) {
+    begin_block(r, to - r->flat < lanes ? to - r->flat : lanes);
     run_part(r, r->code->block);
   }
 }
@@ -555,7 +556,7 @@ int tide__blocks_run(const tide__blocks *b, const void *packed, int64_t begin, i
   memset(r.arena, 0, c->bytes);
   memset(r.on, 0, sizeof *r.on * (size_t)c->masks);
   see(&r);
-  begin_block(&r, c->mode == TIDE_BLOCK_THREADS ? c->lanes : TIDE_BLOCK_LANES);
+  begin_block(&r, c->lanes);
   bool together = run_part(&r, c->launch);
   if (c->mode == TIDE_BLOCK_ROWS) run_rows(&r, begin, end);
   if (c->mode == TIDE_BLOCK_FLAT) run_flat(&r, begin, end);

@@ -59,6 +59,7 @@ typedef struct tide__lanes {
   void (*stride[4])(void *d, const void *from, int64_t step, int64_t n);
   /* d = on ? a : d; a is one number where `same`. */
   void (*put[4])(void *d, const uint8_t *on, const void *a, int64_t same, int64_t n);
+  void (*count)(int64_t *d, const uint8_t *on, int64_t by, int64_t n); /* d += by where on */
   void (*line)(int64_t *d, int64_t first, int64_t step, int64_t n);
   /* Does every number follow the one before? */
   bool (*steady)(const int64_t *a, int64_t n);
@@ -110,6 +111,7 @@ void tide__lanes_fill_avx512(void);
   CODE(put_w, "wkW")                                                                                                   \
   CODE(put_r, "rkR")                                                                                                   \
   CODE(put_m, "mkM")                                                                                                   \
+  CODE(count, "wks") /* + s where on */                                                                                \
   CODE(jump, "L")                                                                                                      \
   CODE(jump_zero, "sL")                                                                                                \
   CODE(jump_none, "kL")                                                                                                \

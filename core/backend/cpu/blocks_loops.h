@@ -195,6 +195,8 @@ LANE_PUT(16)
 LANE_PUT(32)
 LANE_PUT(64)
 
+static void lane_count(int64_t *d, const uint8_t *on, int64_t by, int64_t n) { LANE_EACH d[i] += -(int64_t)on[i] & by; }
+
 static void lane_line(int64_t *d, int64_t first, int64_t step, int64_t n) { LANE_EACH d[i] = first + i * step; }
 
 #ifndef TIDE_ISA_AVX512
@@ -317,7 +319,7 @@ void TIDE_JOIN(tide__lanes_fill, TIDE_ISA_NAME)(void) {
   t->steady = lane_steady, t->small = lane_small, t->divide_small = lane_divide_small, t->philox = lane_philox;
 #endif
   LANE_FOUR(put)
-  t->line = lane_line, t->index = lane_index;
+  t->count = lane_count, t->line = lane_line, t->index = lane_index;
   t->mask_and = lane_mask_and, t->mask_less = lane_mask_less;
   next = t->real[0];
 #define LANES_FLOAT

@@ -448,6 +448,17 @@ static bool read_access(reader *r) {
 
 /* ---- codes ---- */
 
+enum { KEPT_CLOSE = 16 << 10 }; /* bytes that stay in the first cache */
+
+/* What a loop does for lanes that are in it no more is lost, so its blocks are short. Without loops an instruction's
+ * own cost is shared by as many lanes as keep the registers close. */
+static int lanes_of(const tide__blocks *b, const tide__code *c) {
+  const int each = 8 * c->count[1] + (b->wide ? 8 : 4) * c->count[2] + c->count[3] + c->masks;
+  int lanes = TIDE_BLOCK_LANES;
+  while (b->run == TIDE_BLOCK_RUN && lanes < TIDE_BLOCK_MOST && 2 * lanes * each <= KEPT_CLOSE) lanes *= 2;
+  return lanes;
+}
+
 static bool begin_code(reader *r) {
   tide__blocks *b = r->to;
   char word[WORD];
@@ -461,7 +472,7 @@ static bool begin_code(reader *r) {
   for (int k = 0; k < 4; k++)
     if (!read_between(r, &c->count[k], 0, MOST_REGISTERS)) return false;
   if (!read_between(r, &c->masks, 1, MOST_REGISTERS)) return false;
-  c->lanes = TIDE_BLOCK_LANES;
+  c->lanes = lanes_of(b, c);
   if (b->threads) {
     int threads = 1;
     for (int d = 0; d < b->ndim; d++) threads *= b->block[d];
