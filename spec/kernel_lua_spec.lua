@@ -439,6 +439,23 @@ describe("tide.kernel", function()
     D.raises("ValueError", tide.func, print)
   end)
 
+  it("has every place of a grid once, however long its sides are", function()
+    local place = tide.kernel(function(i, j, k, x, rows, columns)
+      tide.atomic.add(x, (i - 1) * rows * columns + (j - 1) * columns + k, i + j * 3 + k * 7)
+    end)
+    for _, grid in ipairs { { 70000, 3, 2 }, { 3, 70000, 2 }, { 2, 3, 70000 }, { 1, 1, 1 }, { 300, 300, 2 } } do
+      local x = tide.zeros(grid[1] * grid[2] * grid[3], { device = D.dev, dtype = "int64" })
+      place(grid, x, grid[2], grid[3])
+      local function along(n) return tide.arange(1, n + 1, { device = D.dev, dtype = "int64" }) end
+      local want = along(grid[1]):view(-1, 1, 1) + along(grid[2]):view(-1, 1) * 3 + along(grid[3]) * 7
+      assert.is_true(x:equal(want:flatten()))
+    end
+    local rows = tide.zeros({ 140001, 2 }, { device = D.dev, dtype = "int32" })
+    tide.kernel(function(i, j, x) x[i][j] = x[i][j] + i * 2 + j end)({ 140001, 2 }, rows)
+    assert.are.same({ 280003, 280004 }, rows[140001]:totable())
+    assert.are.equal(140001 * 140002 * 2 + 140001 * 3, rows:sum():item())
+  end)
+
   it("works in coroutines that die, and in others", function()
     local x = zeros(3)
     local co = coroutine.create(function()

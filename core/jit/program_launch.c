@@ -95,18 +95,27 @@ bool tide_program_small(const int64_t *grid, int ndim, const tide_operand *args,
 
 /* ---- sizes ---- */
 
-/* In how many blocks the grid is done; 0: it is empty. */
-static tide_status count_blocks(int64_t *out, const tide_program *p, const int64_t *grid, bool host) {
+/* Most blocks along the second and third dimension of a launch. */
+enum { MOST_ACROSS = 65535 };
+
+/* In how many blocks the grid is done, all zeros where it is empty. On a GPU its last dimension is the launch's first,
+ * so that no thread divides for it; all others are counted by the second and, from MOST_ACROSS on, the third, where
+ * blocks may be left over, which end at once. */
+static tide_status count_blocks(uint32_t out[3], const tide_program *p, const int64_t *grid, bool host) {
   const int64_t *block = host ? p->host_block : p->block;
-  int64_t n = 1;
+  int64_t n = 1, last = 1;
   for (int d = 0; d < p->ndim; d++) {
     if (grid[d] < 0)
       return tide__fail(TIDE_VALUE, "%s: grid: got %lld places, expected at least 0", p->what, (long long)grid[d]);
-    n = tide__size_mul(n, grid[d] / block[d] + (grid[d] % block[d] != 0));
+    last = grid[d] / block[d] + (grid[d] % block[d] != 0);
+    n = tide__size_mul(n, last);
   }
   if (n > INT32_MAX)
     return tide__fail(TIDE_VALUE, "%s: grid: got %lld blocks, expected at most %d", p->what, (long long)n, INT32_MAX);
-  *out = n;
+  out[0] = (uint32_t)n, out[1] = out[2] = n > 0;
+  if (host || p->ndim == 1 || !n) return TIDE_OK;
+  int64_t across = n / last, layers = (across + MOST_ACROSS - 1) / MOST_ACROSS;
+  out[0] = (uint32_t)last, out[1] = (uint32_t)(layers > 1 ? MOST_ACROSS : across), out[2] = (uint32_t)layers;
   return TIDE_OK;
 }
 
@@ -144,7 +153,7 @@ static int64_t bytes_of(const tide_operand *args, int n) {
 static tide_status pack(launch *out, int64_t *s, tide_program *p, const int64_t *grid, const tide_operand *args, int n,
                         int device) {
   tide__program_loaded *l;
-  int64_t blocks = 0;
+  uint32_t blocks[3];
   if (TIDE_UNLIKELY(p->made != tide__epoch_now())) TIDE_TRY(tide__program_renew(p));
   if (TIDE_UNLIKELY(n != p->operands))
     return tide__fail(TIDE_ARGUMENT, "%s: wrong number of operands, got %d, expected %d", p->what, n, p->operands);
@@ -153,12 +162,12 @@ static tide_status pack(launch *out, int64_t *s, tide_program *p, const int64_t 
   TIDE_TRY(put_operands(s, p, args, device));
   TIDE_TRY(check_order(p, device));
   TIDE_TRY(tide__program_choose(&l, p, device));
-  TIDE_TRY(count_blocks(&blocks, p, grid, l->compiler->host));
+  TIDE_TRY(count_blocks(blocks, p, grid, l->compiler->host));
   TIDE_TRY(check_threads(p, l));
   const int64_t *block = p->block;
-  out->compiler = l->compiler, out->function = !blocks ? NULL : l->ready ? l->function : p->interpreted;
+  out->compiler = l->compiler, out->function = !blocks[0] ? NULL : l->ready ? l->function : p->interpreted;
   out->a =
-      (tide_launch){.grid = {(uint32_t)blocks, 1, 1},
+      (tide_launch){.grid = {blocks[0], blocks[1], blocks[2]},
                     .block = {(uint32_t)(block[0] * (p->ndim > 1 ? block[1] : 1) * (p->ndim > 2 ? block[2] : 1)), 1, 1},
                     .device = device,
                     .moved = bytes_of(args, n),

@@ -422,17 +422,24 @@ local function write_tables(typed, host)
   end
 end
 
--- The place of a thread in its block and in the grid; blocks are counted with the last dimension fastest.
-local function write_place(typed, of_block)
+-- The place of a thread in its block and in the grid; blocks are counted with the last dimension fastest. On a GPU that one is
+-- the launch's first, and the second and third count the others (program_launch.c).
+local function write_place(typed, of_block, of_gpu)
   local ndim, block = typed.ndim, state.block
-  put("unsigned rest = " .. of_block .. ", inner = t;\n")
+  local is_apart = of_gpu and ndim > 1
+  put("unsigned rest = " .. (is_apart and "blockIdx.z * 65535u + blockIdx.y" or of_block) .. ", inner = t;\n")
   for d = ndim, 1, -1 do
-    local last = d == 1
-    if not last then put("const unsigned along" .. d .. " = (unsigned)((s[" .. d - 1 .. "] + " .. block[d] - 1 .. ") / " .. block[d] .. ");\n") end
-    put("const long long b" .. d .. " = " .. (last and "(long long)rest" or "(long long)(rest % along" .. d .. ")") .. " + 1;\n")
-    if not last then put("rest /= along" .. d .. ";\n") end
-    put("const int t" .. d .. " = (int)" .. (last and "inner" or "(inner % " .. block[d] .. ")") .. " + 1;\n")
-    if not last then put("inner /= " .. block[d] .. ";\n") end
+    local of = "rest"
+    if is_apart and d == ndim then
+      of = of_block
+    elseif d > 1 then
+      put("const unsigned along" .. d .. " = (unsigned)((s[" .. d - 1 .. "] + " .. block[d] - 1 .. ") / " .. block[d] .. ");\n")
+      of = "(rest % along" .. d .. ")"
+    end
+    put("const long long b" .. d .. " = (long long)" .. of .. " + 1;\n")
+    if of ~= of_block and d > 1 then put("rest /= along" .. d .. ";\n") end
+    put("const int t" .. d .. " = (int)" .. (d == 1 and "inner" or "(inner % " .. block[d] .. ")") .. " + 1;\n")
+    if d > 1 then put("inner /= " .. block[d] .. ";\n") end
     put("const tide_x i" .. d .. " = (tide_x)((b" .. d .. " - 1) * " .. block[d] .. ") + t" .. d .. ";\n")
   end
 end
@@ -477,7 +484,7 @@ local function write_thread(typed, head, of_block, of_gpu)
   local inner = out
   out = body
   put(head)
-  write_place(typed, of_block)
+  write_place(typed, of_block, of_gpu)
   write_clear()
   write_outside(typed)
   write_operands(typed)
