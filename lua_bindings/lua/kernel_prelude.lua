@@ -134,7 +134,8 @@ TIDE_FN tide_i tk_idiv(TIDE_S s, int site, tide_i a, tide_i b) {
 }
 @tk_imod(
 TIDE_FN tide_i tk_imod(TIDE_S s, int site, tide_i a, tide_i b) {
-  if (a >= 0 && a < b) return a;
+  const tide_u x = (tide_u)a + (a < 0 ? (tide_u)b : a >= b ? 0 - (tide_u)b : 0u);
+  if (b > 0 && x < (tide_u)b) return (tide_i)x;
   if (b == 0) { tk_report(s, site, a, 0, TIDE_ZERO); return 0; }
   return tk_floor_mod(a, b);
 }
@@ -145,7 +146,8 @@ TIDE_FN int tk_idiv(TIDE_S s, int site, int a, int b) {
 }
 @tk_imod(
 TIDE_FN int tk_imod(TIDE_S s, int site, int a, int b) {
-  if (a >= 0 && a < b) return a;
+  const unsigned x = (unsigned)a + (a < 0 ? (unsigned)b : a >= b ? 0 - (unsigned)b : 0u);
+  if (b > 0 && x < (unsigned)b) return (int)x;
   if (b == 0) { tk_report(s, site, a, 0, TIDE_ZERO); return 0; }
   return b == -1 ? 0 : tk_floor_mod(a, b);
 }
