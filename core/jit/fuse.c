@@ -221,6 +221,7 @@ void tide_fused_free(tide_fused *f) {
   while (f->plans) {
     tide__fuse_plan *p = f->plans;
     f->plans = p->next;
+    free(p->source);
     free(p);
   }
   tide__fuse_stages_free(f);

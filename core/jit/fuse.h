@@ -39,6 +39,7 @@ typedef struct tide__fuse_plan {
   int device;
   tide__fuse_shape shape;          /* where rows are reduced */
   uint8_t order[TIDE_FUSE_INPUTS]; /* the inputs as the kernel counts them: uniform ones last */
+  char *source;                    /* as long as its function is asked for; or NULL */
 } tide__fuse_plan;
 
 struct tide_fused {

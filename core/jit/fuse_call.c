@@ -173,20 +173,27 @@ static void fill_special(tide__fuse_plan *p, const call *c, const tide_compiler 
   for (int k = 0; k < s->operands - s->uniform; k++) p->plan.moved += tide__itemsize(s->dtype[k]);
 }
 
+static void drop_source(tide__fuse_plan *p) {
+  free(p->source);
+  p->source = NULL;
+}
+
 /* Has the compiler made it? If not, it begins to, elsewhere, or where that is asked for is waited for. */
 static tide_status find_function(tide__fuse_plan *p, tide_fused *f, bool wait) {
-  char *source = f->is_part   ? tide__fuse_parts_source(f, &p->shape, p->plan.compiler)
+  char *source = p->source    ? p->source
+                 : f->is_part ? tide__fuse_parts_source(f, &p->shape, p->plan.compiler)
                  : f->reduces ? tide__fuse_rows_source(f, &p->shape, p->plan.compiler)
                               : tide__fuse_source(f, &p->plan.special, p->order, p->plan.compiler);
   if (!source) return TIDE_MEMORY;
-  const tide__jit_request r = {.what = f->name, .source = source, .name = "tide_kernel"};
+  const tide__jit_request r = {.what = f->name, .source = source, .name = "tide_kernel", .ours = true};
   tide__function found = {0};
   bool before = tide__jit_elsewhere;
   tide__jit_elsewhere = !wait;
   tide_status status = tide__jit_function(&found, &r, p->plan.compiler, p->device);
   tide__jit_elsewhere = before;
-  free(source);
   p->plan.function = found.handle;
+  p->source = source;
+  if (found.handle || status != TIDE_OK) drop_source(p);
   return status;
 }
 
@@ -196,6 +203,7 @@ static void drop_plans(tide_fused *f) {
   while (f->plans) {
     tide__fuse_plan *p = f->plans;
     f->plans = p->next;
+    drop_source(p);
     free(p);
   }
   f->made = tide__epoch_now();

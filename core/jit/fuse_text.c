@@ -84,24 +84,12 @@ static const struct {
 };
 enum { HELPERS = sizeof helpers / sizeof *helpers };
 
-static bool is_word(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-}
-
-/* Does the text name it, as a word of its own? */
-static bool names(const char *text, const char *word) {
-  size_t n = strlen(word);
-  for (const char *p = text; (p = strstr(p, word)); p += n)
-    if ((p == text || !is_word(p[-1])) && !is_word(p[n])) return true;
-  return false;
-}
-
 /* Are all helpers that its expression calls here? */
 bool tide__fuse_has_text(int op) {
   char word[40];
   for (const char *p = tide_op_get((tide_op)op)->expr; (p = strstr(p, "tide_"));) {
     int n = 0, i = 0;
-    while (is_word(p[n])) n++;
+    while (tide__text_word(p[n])) n++;
     snprintf(word, sizeof word, "%.*s", n, p);
     while (i < HELPERS && strcmp(helpers[i].name, word) != 0) i++;
     if (i == HELPERS) return false;
@@ -116,7 +104,7 @@ bool tide__fuse_is_costly(int op) {
       "asin", "acos",  "atan",  "sinh",     "cosh",      "tanh",           "asinh",          "acosh", "atanh", "erf",
       "erfc", "atan2", "hypot", "tide_pow", "tide_fmod", "tide_remainder", "tide_div_floor", NULL};
   for (int i = 0; words[i]; i++)
-    if (names(tide_op_get((tide_op)op)->expr, words[i])) return true;
+    if (tide__text_names(tide_op_get((tide_op)op)->expr, words[i])) return true;
   return false;
 }
 
@@ -204,7 +192,7 @@ char *tide__fuse_helpers(const char *body) {
   tide__text t = {0};
   tide__text_add(&t, "%s", "");
   for (int i = 0; i < HELPERS; i++)
-    if (names(body, helpers[i].name)) tide__text_add(&t, "%s", helpers[i].text);
+    if (tide__text_names(body, helpers[i].name)) tide__text_add(&t, "%s", helpers[i].text);
   return tide__text_end(&t, "fuse");
 }
 

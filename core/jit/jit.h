@@ -132,6 +132,11 @@ typedef struct tide__text {
 void tide__text_add(tide__text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* What was written, malloc'ed; NULL without memory, error set. */
 char *tide__text_end(tide__text *t, const char *what);
+static inline bool tide__text_word(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+/* Does a text of core's own, in which nothing is a comment or a literal, have the word? */
+bool tide__text_names(const char *text, const char *word);
 
 /* ---- module.c: functions by their text: in memory, on disk, or compiled ---- */
 
@@ -142,7 +147,7 @@ typedef struct tide__jit_request {
   const char *const *options;
   int options_count;
   bool raw;  /* the compiler's raw_options */
-  bool ours; /* no text of a user's: what a compiler says of it is shown whole */
+  bool ours; /* no text of a user's: it includes nothing of theirs, and what a compiler says of it is shown whole */
 } tide__jit_request;
 typedef struct tide__function {
   void *handle;

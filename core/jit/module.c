@@ -218,7 +218,7 @@ static tide_status find_key(tide__jit_key *key, bool *known, const tide__jit_req
   TIDE_TRY(gather(&o, r, c));
   if (disk) TIDE_TRY(tide__jit_compiler_version(version, sizeof version, c));
   key_of(key, r, &o, c, arch, version);
-  *known = tide__jit_hash_includes(key, r->source, o.list, o.count);
+  *known = r->ours || tide__jit_hash_includes(key, r->source, o.list, o.count);
   return TIDE_OK;
 }
 

@@ -162,7 +162,21 @@ static void add_apply(tide__text *t, const tide__jit_text *j, const tide__specia
 
 /* ---- the whole ---- */
 
-static bool is_long(const char *code, const tide__special *s) {
+bool tide__text_names(const char *text, const char *word) {
+  size_t n = strlen(word);
+  for (const char *p = text; (p = strstr(p, word)); p += n)
+    if ((p == text || !tide__text_word(p[-1])) && !tide__text_word(p[n])) return true;
+  return false;
+}
+
+/* Reading it as C++ takes longer than all else that is done for it. */
+static const char *find_own(const char *text, const char *const *words) {
+  while (*words && !tide__text_names(text, *words)) words++;
+  return *words;
+}
+
+typedef const char *find_fn(const char *code, const char *const *words);
+static bool is_long(const char *code, const tide__special *s, find_fn *find) {
   static const char *const always[] = {
       "for",           "while",         "sin",    "cos",     "tan",        "sincos",  "pow",   "fmod",  "remainder",
       "remquo",        "tgamma",        "lgamma", "j0",      "j1",         "jn",      "y0",    "y1",    "yn",
@@ -173,7 +187,7 @@ static bool is_long(const char *code, const tide__special *s) {
                                      "atan2", "atanh", "erf",   "erfc",    "erfcx", "cbrt",  "rcbrt",
                                      "hypot", "sinpi", "cospi", "normcdf", "sqrt",  "rsqrt", NULL};
   bool is_wide = s->common == TIDE_FLOAT64 || s->common == TIDE_COMPLEX64 || s->common == TIDE_COMPLEX128;
-  return strlen(code) > 2000 || tide__parse_finds(code, always) || (is_wide && tide__parse_finds(code, wide));
+  return strlen(code) > 2000 || find(code, always) || (is_wide && find(code, wide));
 }
 
 /* Wherever it stands, in a directive too; an include may lead to anything. */
@@ -225,7 +239,7 @@ char *tide__jit_source(const tide__jit_text *j, const tide__special *s, const ti
   tide__text_add(&t, "#line 1 \"code\"\n%s\n#line 1 \"tide\"\n", code);
   free(code);
   tide__text_add(&t, "typedef %s tide_t;\n", tide__jit_compute_type(s->common));
-  bool is_costly = is_long(j->code, s), apart = is_costly && j->by_value && !c->host;
+  bool is_costly = is_long(j->code, s, tide__parse_finds), apart = is_costly && j->by_value && !c->host;
   add_declarations(&t, s, scalar_types, is_costly && !apart, c);
   add_apply(&t, j, s, apart);
   tide__text_add(&t, "%s", s->ndim ? c->strided : c->flat);
@@ -237,7 +251,7 @@ char *tide__jit_around(const char *before, const char *apply, const char *const 
   tide__text t = {0};
   add_prelude(&t, s, strstr(apply, "tide_put") != NULL, c);
   tide__text_add(&t, "#define TIDE_TAKES_ANY 1\n%s", before);
-  add_declarations(&t, s, scalar_types, is_long(apply, s), c);
+  add_declarations(&t, s, scalar_types, is_long(apply, s, find_own), c);
   tide__text_add(&t, "static TIDE_INLINE void tide_apply(const tide_args &tide_a");
   for (int k = 0; k < s->operands - s->uniform; k++)
     tide__text_add(&t, ", %stide_s%d &x%d", k < s->outputs ? "" : "const ", k, k);
