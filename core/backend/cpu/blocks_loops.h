@@ -82,6 +82,35 @@ static inline int lane_order(int64_t a, double b) {
       }                                                                                                                \
   }
 
+/* The masks that comparisons make become bytes in one step. */
+#ifdef TIDE_ISA_AVX512
+#  define LANE_BITS_R(p, q, kind) (uint32_t) _mm512_cmp_ps_mask(_mm512_loadu_ps(p), _mm512_loadu_ps(q), LANE_R_##kind)
+#  define LANE_BITS_I(p, q, kind)                                                                                      \
+    (uint32_t) _mm512_cmp_epi64_mask(_mm512_loadu_si512(p), _mm512_loadu_si512(q), LANE_I_##kind)
+#  define LANE_R_eq         _CMP_EQ_OQ
+#  define LANE_R_ne         _CMP_NEQ_UQ
+#  define LANE_R_lt         _CMP_LT_OQ
+#  define LANE_R_le         _CMP_LE_OQ
+#  define LANE_I_eq         _MM_CMPINT_EQ
+#  define LANE_I_ne         _MM_CMPINT_NE
+#  define LANE_I_lt         _MM_CMPINT_LT
+#  define LANE_I_le         _MM_CMPINT_LE
+#  define LANE_EACH_R(kind) LANE_BITS_R(as, bs, kind) | LANE_BITS_R(as + 16, bs + 16, kind) << 16
+#  define LANE_EACH_I(kind)                                                                                            \
+    LANE_BITS_I(as, bs, kind) | LANE_BITS_I(as + 8, bs + 8, kind) << 8 | LANE_BITS_I(as + 16, bs + 16, kind) << 16 |   \
+        LANE_BITS_I(as + 24, bs + 24, kind) << 24
+#  define LANE_ORDERED(name, A, kind)                                                                                  \
+    LANE_HEAD(name) {                                                                                                  \
+      uint8_t *d = d_;                                                                                                 \
+      LANE_IN(A, a, 1)                                                                                                 \
+      LANE_IN(A, b, 2)                                                                                                 \
+      (void)c_;                                                                                                        \
+      for (; strips > 0; strips--, d += TIDE_BLOCK_STRIP, as += a_step, bs += b_step)                                  \
+        _mm256_storeu_si256((void *)d, _mm256_maskz_set1_epi8(LANE_EACH_##A(kind), 1));                                \
+    }
+#  define LANE_ORDER(name, A, sign, kind) LANE_ORDERED(name, A, kind)
+#endif
+
 #define LANES_FLOAT
 #define T            float
 #define S            f32
@@ -102,6 +131,9 @@ static inline int lane_order(int64_t a, double b) {
 #undef LANES_FLOAT
 #define LANES_WHOLE
 #define S whole
+#ifdef TIDE_ISA_AVX512
+#  define LANE_ORDER(name, A, sign, kind) LANE_ORDERED(name, A, kind)
+#endif
 #include "blocks.def"
 #undef S
 #undef LANES_WHOLE
@@ -195,7 +227,18 @@ LANE_PUT(16)
 LANE_PUT(32)
 LANE_PUT(64)
 
+#ifdef TIDE_ISA_AVX512
+static void lane_count(int64_t *d, const uint8_t *on, int64_t by, int64_t n) {
+  const __m512i each = _mm512_set1_epi64(by);
+  for (int64_t i = 0; i < n; i += 8) {
+    const __m128i some = _mm_loadl_epi64((const void *)(on + i));
+    const __m512i now = _mm512_loadu_si512(d + i);
+    _mm512_storeu_si512(d + i, _mm512_mask_add_epi64(now, (__mmask8)_mm_test_epi8_mask(some, some), now, each));
+  }
+}
+#else
 static void lane_count(int64_t *d, const uint8_t *on, int64_t by, int64_t n) { LANE_EACH d[i] += -(int64_t)on[i] & by; }
+#endif
 
 static void lane_line(int64_t *d, int64_t first, int64_t step, int64_t n) { LANE_EACH d[i] = first + i * step; }
 
@@ -218,6 +261,21 @@ static void lane_index(int64_t *at, uint8_t *bad, const int64_t *index, int64_t 
   }
 }
 
+#ifdef TIDE_ISA_AVX512
+#  define LANE_MASKS(name, join)                                                                                       \
+    static int64_t lane_##name(uint8_t *d, const uint8_t *a, const uint8_t *b, int64_t blocks) {                       \
+      __m512i sum = _mm512_setzero_si512();                                                                            \
+      for (int64_t left = TIDE_BLOCK * blocks; left > 0; left -= 64, d += 64, a += 64, b += 64) {                      \
+        const __mmask64 in = left < 64 ? ((__mmask64)1 << left) - 1 : ~(__mmask64)0;                                   \
+        const __m512i x = _mm512_maskz_loadu_epi8(in, a), y = _mm512_maskz_loadu_epi8(in, b), z = join;                \
+        _mm512_mask_storeu_epi8(d, in, z);                                                                             \
+        sum = _mm512_add_epi64(sum, _mm512_sad_epu8(z, _mm512_setzero_si512()));                                       \
+      }                                                                                                                \
+      return _mm512_reduce_add_epi64(sum);                                                                             \
+    }
+LANE_MASKS(mask_and, _mm512_and_si512(x, y))
+LANE_MASKS(mask_less, _mm512_andnot_si512(y, x))
+#else
 static int64_t lane_mask_and(uint8_t *d, const uint8_t *a, const uint8_t *b, int64_t blocks) {
   int64_t sum = 0;
   for (int64_t k = 0; k < blocks; k++) {
@@ -239,6 +297,7 @@ static int64_t lane_mask_less(uint8_t *d, const uint8_t *a, const uint8_t *b, in
   }
   return sum;
 }
+#endif
 
 #ifndef TIDE_ISA_AVX512
 /* ---- division of integers that a double divides exactly enough: the floor of the rounded quotient is that of the
