@@ -321,9 +321,9 @@ char *tide__fuse_rows_source(const tide_fused *f, const tide__fuse_shape *shape,
   "  const long long end = stop < tide_a.columns ? stop : tide_a.columns;\n"
 
 char *tide__fuse_parts_source(const tide_fused *f, const tide__fuse_shape *shape, const tide_compiler *c) {
-  static const char along[] =
-      "  const long long row = blockIdx.x / tide_a.parts, part = blockIdx.x % tide_a.parts;\n" TIDE_BOUNDS(
-          "part * tide_a.span + threadIdx.x");
+  static const char along[] = "  const unsigned parts = (unsigned)tide_a.parts;\n"
+                              "  const long long row = blockIdx.x / parts, part = blockIdx.x % parts;\n" TIDE_BOUNDS(
+                                  "part * tide_a.span + threadIdx.x");
   static const char across[] =
       "  const long long mine = blockIdx.x * 256ll + threadIdx.x, wide = tide_a.rows / TIDE_LANES_;\n"
       "  const long long row = mine % wide * TIDE_LANES_, part = mine / wide;\n"
