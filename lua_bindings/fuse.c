@@ -273,15 +273,18 @@ static void push_operations(lua_State *L, const fuse_step *s) {
     if (s->node[i].kind != TIDE_FUSE_INPUT) lua_pushstring(L, node_name(&s->node[i])), lua_rawseti(L, -2, ++n);
 }
 
+/* It is done by the operation's own kernel. */
+static bool has_one(const fuse_step *s) { return s->nodes - s->inputs == 1; }
+
 static void push_kernel(lua_State *L, const fuse_step *s) {
   lua_createtable(L, 0, 8);
   push_operations(L, s);
   lua_setfield(L, -2, "operations");
   ltide_set_integer(L, "reads", s->inputs);
   ltide_set_integer(L, "writes", s->outputs);
-  ltide_set_integer(L, "bytes", s->fused ? tide_fused_bytes(s->fused) : 0);
+  ltide_set_integer(L, "bytes", s->bytes);
   ltide_set_integer(L, "elements", s->numel);
-  lua_pushboolean(L, s->fused && tide_fused_ready(s->fused));
+  lua_pushboolean(L, s->fused ? tide_fused_ready(s->fused) : has_one(s));
   lua_setfield(L, -2, "ready");
   lua_pushstring(L, s->fused ? tide_fused_problem(s->fused) : NULL);
   lua_setfield(L, -2, "problem");
@@ -327,12 +330,13 @@ static void push_explanation(lua_State *L, const fuse_function *f) {
       lua_pop(L, 1);
       lua_pushfstring(L, "\n  %d. calls %s", i + 1, row ? row->name : "x[...]");
     } else {
-      const char *state = !s->fused                      ? ", its operations one by one"
+      const char *state = has_one(s)                     ? ""
+                          : !s->fused                    ? ", its operations one by one"
                           : tide_fused_problem(s->fused) ? ", which the compiler refuses"
                           : tide_fused_ready(s->fused)   ? ""
                                                          : ", being made";
       lua_pushfstring(L, "\n  %d. kernel that reads %d and writes %d, %I bytes an element%s:", i + 1, s->inputs,
-                      s->outputs, (LUAI_UACINT)(s->fused ? tide_fused_bytes(s->fused) : 0), state);
+                      s->outputs, (LUAI_UACINT)s->bytes, state);
       for (int k = 0; k < s->nodes; k++)
         if (s->node[k].kind != TIDE_FUSE_INPUT) {
           lua_pushfstring(L, " %s", node_name(&s->node[k]));

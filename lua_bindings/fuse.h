@@ -75,7 +75,7 @@ typedef struct fuse_step {
   int16_t input[TIDE_FUSE_INPUTS], output[TIDE_FUSE_OUTPUTS], into[TIDE_FUSE_OUTPUTS];
   int written[TIDE_FUSE_OUTPUTS]; /* the node of each result */
   bool writes;
-  int64_t numel;
+  int64_t numel, bytes; /* of a result; that one of its elements moves */
 } fuse_step;
 
 typedef struct fuse_record {

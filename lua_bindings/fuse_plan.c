@@ -155,6 +155,10 @@ static void add_kernel(planner *p, const int *results, int n) {
     else
       give_slot(p, value);
   }
+  for (int i = 0; i < s->inputs + n; i++)
+    s->bytes +=
+        (int64_t)tide_dtype_size((tide_dtype)p->r->value[i < s->inputs ? s->input[i] : s->output[i - s->inputs]].dtype);
+  if (s->nodes - s->inputs == 1) return; /* one operation has a kernel already, which no other one is faster than */
   tide_status status = tide_fused_new(&s->fused, p->name, s->node, s->nodes, s->written, n, s->number, s->numbers);
   if (status == TIDE_OK && !s->writes) begin_ahead(p, s);
 }
@@ -293,10 +297,19 @@ static void add_call(planner *p, int at) {
   p->r->record->exact = true;
 }
 
+/* Of rows that are done in parts the CPU's own loops read once for these, in a precision that a kernel gets by more
+ * steps. */
+static bool is_better_alone(const planner *p, const fuse_event *e) {
+  const fuse_value *x = &p->r->value[e->in[0]];
+  bool spreads = e->op == TIDE_VAR || e->op == TIDE_STD || e->op == TIDE_NORM;
+  return x->device < 0 && spreads && (e->leading || tide_fuse_numel(x->size + x->ndim - e->dims, e->dims) > 16384);
+}
+
 /* A reduction that stands alone, or whose second result is used, is the call that it was. */
 static bool is_row_part(const planner *p, int at) {
   const fuse_recorder *r = p->r;
   const fuse_event *e = &r->event[at];
+  if (is_better_alone(p, e)) return false;
   if (e->call.results > 1 && r->value[e->call.result[1]].last >= 0) return false;
   if (is_pending(p, e->in[0])) return true;
   for (int i = at + 1; i < r->events; i++) /* what follows may use both */
