@@ -81,6 +81,20 @@ end
 local n = cpu and 1 << 22 or 1 << 28
 local big = tide.randn(n, options)
 rate("chain7", 2 * 4 * n, chain, big)
+local other = tide.randn(n, options)
+rate("mean_square", 2 * 4 * n, function(x, y) local d = x - y return (d * d):mean() end, big, other)
+rate("std_all", 2 * 4 * n, function(x, y) return (x - y):std() end, big, other)
+rate("norm_all", 2 * 4 * n, function(x, y) return (x - y):norm() end, big, other)
+other:free()
+local tall, across = big:view(-1, 256), big:view(-1, 65536)
+rate("columns_256", 4 * n, function(x) return (x * 2 + 1):sum(1) end, tall)
+rate("columns_65536", 4 * n, function(x) return (x * 2 + 1):sum(1) end, across)
+rate("softmax_65536", 2 * 4 * n, softmax, across)
+rate("standardise_columns", 2 * 4 * n, function(x)
+  return (x - x:mean(1, { keepdim = true })) / x:std(1, { keepdim = true })
+end, tall)
+tall:free()
+across:free()
 big:free()
 local rows = cpu and 512 or 4096
 for _, dtype in ipairs { "float32", "bfloat16" } do

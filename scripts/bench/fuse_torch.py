@@ -46,7 +46,18 @@ def rate(case, size, fn, *args):
 
 
 n = 1 << 28
-rate("chain7", 2 * 4 * n, chain, torch.randn(n, device="cuda"))
+big, other = torch.randn(n, device="cuda"), torch.randn(n, device="cuda")
+rate("chain7", 2 * 4 * n, chain, big)
+rate("mean_square", 2 * 4 * n, lambda x, y: ((x - y) * (x - y)).mean(), big, other)
+rate("std_all", 2 * 4 * n, lambda x, y: (x - y).std(), big, other)
+rate("norm_all", 2 * 4 * n, lambda x, y: (x - y).norm(), big, other)
+del other
+tall, across = big.view(-1, 256), big.view(-1, 65536)
+rate("columns_256", 4 * n, lambda x: (x * 2 + 1).sum(0), tall)
+rate("columns_65536", 4 * n, lambda x: (x * 2 + 1).sum(0), across)
+rate("softmax_65536", 2 * 4 * n, softmax, across)
+rate("standardise_columns", 2 * 4 * n, lambda x: (x - x.mean(0, keepdim=True)) / x.std(0, keepdim=True), tall)
+del tall, across, big
 for dtype in (torch.float32, torch.bfloat16):
     name = str(dtype).split(".")[1]
     x = torch.randn(4096, 4096, device="cuda").to(dtype)
