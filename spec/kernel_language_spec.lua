@@ -234,6 +234,20 @@ describe("the language of kernels", function()
     settings.dt = 0.25
   end)
 
+  it("takes remainders at the ends of the integers as Lua does", function()
+    for _, dtype in ipairs { "int32", "int64" } do
+      local list = { 0, 1, -1, 2, -2, 3, -3, 5, 100, -100, 2147483647, -2147483647, -2147483648 }
+      if dtype == "int64" and is_54 then
+        for _, v in ipairs { math.maxinteger, math.mininteger, math.mininteger + 1 } do list[#list + 1] = v end
+      end
+      local x = tide.tensor(list, { dtype = dtype, device = D.dev })
+      agree_compiled(function(i, j, x)
+        local by = x[j] == 0 and 7 or x[j]
+        return x[i] % by, x[(x[i] % #x + j - 3) % #x + 1]
+      end, { #list, #list }, x)
+    end
+  end)
+
   it("keeps minus zero, infinities and NaN of tables and literals", function()
     local odd, pairs_of_odd = { -0.0, 1 / 0, 2, 0 / 0, -1 / 0, 0.0 }, { { -0.0, 3 }, { 0.0, -1 / 0 } }
     agree_compiled(function(i, x)

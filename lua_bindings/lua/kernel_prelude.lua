@@ -83,9 +83,9 @@ typedef unsigned long long tide_u;
 
 local numbers = [[
 @NAN_
-#define NAN_ tk_bits<float>(0x7fc00000)
+#define NAN_ (0.0f / 0.0f)
 @INF_
-#define INF_ tk_bits<float>(0x7f800000)
+#define INF_ (1.0f / 0.0f)
 @tk_half
 struct tk_half { unsigned short v; };
 @tk_bf16
